@@ -1,0 +1,4 @@
+module hvae
+
+go 1.26
+

@@ -1,0 +1,384 @@
+package linalg
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func random[T Float](rng *rand.Rand, rows, cols int) Matrix[T] {
+	m := New[T](rows, cols)
+	for i := range m.Data {
+		m.Data[i] = T(rng.NormFloat64())
+	}
+	return m
+}
+
+func near(got, want, tol float64) bool {
+	return math.Abs(got-want) <= tol*max(1, math.Abs(want))
+}
+
+// shapesOf returns the shapes that repeat to [r×c].
+func shapesOf(r, c int) []Shape { return []Shape{{r, c}, {r, 1}, {1, c}, {1, 1}} }
+
+// at reads an element of m repeated to a larger shape.
+func at[T Float](m Matrix[T], i, j int) float64 {
+	return float64(m.At(min(i, m.Rows-1), min(j, m.Cols-1)))
+}
+
+func TestBinaryOperationsBroadcast(t *testing.T) {
+	ops := []struct {
+		name string
+		op   func(dst, a, b Matrix[float64])
+		f    func(x, y float64) float64
+	}{
+		{"Add", Add[float64], func(x, y float64) float64 { return x + y }},
+		{"Sub", Sub[float64], func(x, y float64) float64 { return x - y }},
+		{"Mul", Mul[float64], func(x, y float64) float64 { return x * y }},
+		{"Div", Div[float64], func(x, y float64) float64 { return x / y }},
+	}
+	rng := rand.New(rand.NewPCG(1, 1))
+	for _, size := range []Shape{{1, 1}, {1, 7}, {5, 1}, {3, 4}, {17, 10}} {
+		for _, sa := range shapesOf(size.Rows, size.Cols) {
+			for _, sb := range shapesOf(size.Rows, size.Cols) {
+				a, b := random[float64](rng, sa.Rows, sa.Cols), random[float64](rng, sb.Rows, sb.Cols)
+				s, ok := Broadcast(sa, sb)
+				if !ok {
+					t.Fatalf("%v and %v should broadcast", sa, sb)
+				}
+				for _, op := range ops {
+					dst := New[float64](s.Rows, s.Cols)
+					op.op(dst, a, b)
+					for i := range s.Rows {
+						for j := range s.Cols {
+							if want := op.f(at(a, i, j), at(b, i, j)); dst.At(i, j) != want {
+								t.Fatalf("%s(%v, %v)[%d,%d] = %v, want %v", op.name, sa, sb, i, j, dst.At(i, j), want)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestMulAddAndMulSumAgreeWithTheirDefinitions(t *testing.T) {
+	rng := rand.New(rand.NewPCG(2, 1))
+	for _, size := range []Shape{{1, 1}, {1, 6}, {5, 1}, {4, 3}, {12, 10}} {
+		for _, sa := range shapesOf(size.Rows, size.Cols) {
+			for _, sb := range shapesOf(size.Rows, size.Cols) {
+				for _, sc := range shapesOf(size.Rows, size.Cols) {
+					a, b := random[float64](rng, sa.Rows, sa.Cols), random[float64](rng, sb.Rows, sb.Cols)
+					c := random[float64](rng, sc.Rows, sc.Cols)
+					ab, _ := Broadcast(sa, sb)
+					s, _ := Broadcast(ab, sc)
+					dst := New[float64](s.Rows, s.Cols)
+					MulAdd(dst, a, b, c)
+					for i := range s.Rows {
+						for j := range s.Cols {
+							want := at(a, i, j)*at(b, i, j) + at(c, i, j)
+							if !near(dst.At(i, j), want, 1e-15) {
+								t.Fatalf("MulAdd(%v, %v, %v)[%d,%d] = %v, want %v", sa, sb, sc, i, j, dst.At(i, j), want)
+							}
+						}
+					}
+
+					if !sc.repeats(ab) { // sc is the shape that the products sum to
+						continue
+					}
+					sum, want := New[float64](sc.Rows, sc.Cols), New[float64](sc.Rows, sc.Cols)
+					sum.Fill(math.NaN())
+					MulSum(sum, a, b)
+					for i := range ab.Rows {
+						for j := range ab.Cols {
+							want.Row(min(i, sc.Rows-1))[min(j, sc.Cols-1)] += at(a, i, j) * at(b, i, j)
+						}
+					}
+					for i := range sum.Data {
+						if !near(sum.Data[i], want.Data[i], 1e-13) {
+							t.Fatalf("MulSum(%v, %v → %v)[%d] = %v, want %v", sa, sb, sc, i, sum.Data[i], want.Data[i])
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestSumAndCopyAreAdjoint(t *testing.T) {
+	// ⟨Copy(v), a⟩ = ⟨v, Sum(a)⟩ for every shape that repeats to a's.
+	rng := rand.New(rand.NewPCG(3, 1))
+	dot := func(a, b Matrix[float64]) float64 {
+		d := New[float64](1, 1)
+		MulSum(d, a, b)
+		return d.Data[0]
+	}
+	for _, size := range []Shape{{1, 1}, {1, 6}, {5, 1}, {4, 3}, {12, 10}} {
+		a := random[float64](rng, size.Rows, size.Cols)
+		for _, sv := range shapesOf(size.Rows, size.Cols) {
+			v := random[float64](rng, sv.Rows, sv.Cols)
+			spread, sum := New[float64](size.Rows, size.Cols), New[float64](sv.Rows, sv.Cols)
+			spread.Fill(math.NaN())
+			sum.Fill(math.NaN())
+			Copy(spread, v)
+			Sum(sum, a)
+			if l, r := dot(spread, a), dot(v, sum); !near(l, r, 1e-13) {
+				t.Errorf("%v to %v: ⟨Copy(v), a⟩ = %v, ⟨v, Sum(a)⟩ = %v", sv, size, l, r)
+			}
+		}
+	}
+	// and one case by hand
+	m := Of(2, 3, []float64{1, 2, 3, 10, 20, 30})
+	for _, c := range []struct {
+		s    Shape
+		want []float64
+	}{{Shape{2, 1}, []float64{6, 60}}, {Shape{1, 3}, []float64{11, 22, 33}}, {Shape{1, 1}, []float64{66}}, {Shape{2, 3}, m.Data}} {
+		sum := New[float64](c.s.Rows, c.s.Cols)
+		if Sum(sum, m); !slices.Equal(sum.Data, c.want) {
+			t.Errorf("Sum to %v = %v, want %v", c.s, sum.Data, c.want)
+		}
+	}
+}
+
+func TestScalarMultiples(t *testing.T) {
+	a, b := Column(1.0, -2, 3), Column(4.0, 5, -6)
+	for _, c := range []struct {
+		name string
+		do   func(dst Matrix[float64])
+		want []float64
+	}{
+		{"Scale", func(d Matrix[float64]) { Scale(d, -2, a) }, []float64{-2, 4, -6}},
+		{"AddConst", func(d Matrix[float64]) { AddConst(d, a, 0.5) }, []float64{1.5, -1.5, 3.5}},
+		{"AddScaled", func(d Matrix[float64]) { AddScaled(d, a, 2, b) }, []float64{9, 8, -9}},
+		{"Square", func(d Matrix[float64]) { Square(d, a) }, []float64{1, 4, 9}},
+	} {
+		dst := New[float64](3, 1)
+		if c.do(dst); !slices.Equal(dst.Data, c.want) {
+			t.Errorf("%s = %v, want %v", c.name, dst.Data, c.want)
+		}
+	}
+}
+
+func TestUnaryFunctionsInBothPrecisions(t *testing.T) {
+	testUnary[float64](t, 1e-15)
+	testUnary[float32](t, 1e-7)
+}
+
+func testUnary[T Float](t *testing.T, tol float64) {
+	rng := rand.New(rand.NewPCG(4, 1))
+	ops := []struct {
+		name string
+		op   func(dst, a Matrix[T])
+		f    func(float64) float64
+	}{
+		{"Exp", Exp[T], math.Exp}, {"Log", Log[T], math.Log}, {"Sqrt", Sqrt[T], math.Sqrt}, {"Tanh", Tanh[T], math.Tanh},
+		{"SoftplusOf", SoftplusOf[T], func(x float64) float64 { return math.Log(1 + math.Exp(x)) }},
+		{"SigmoidOf", SigmoidOf[T], func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }},
+	}
+	for _, n := range []int{0, 1, 5, 2*applyGrain - 1, 3*applyGrain + 17} { // the last on several goroutines
+		a, dst := New[T](1, n), New[T](1, n)
+		for i := range a.Data {
+			a.Data[i] = T(rng.Float64() * 5)
+		}
+		for _, op := range ops {
+			op.op(dst, a)
+			for i, v := range a.Data {
+				if want := op.f(float64(v)); !near(float64(dst.Data[i]), want, tol) {
+					t.Fatalf("%s(%v) = %v, want %v", op.name, v, dst.Data[i], want)
+				}
+			}
+		}
+	}
+}
+
+func TestSoftplusSigmoidAndLogSumExpNeverOverflow(t *testing.T) {
+	inf := math.Inf(1)
+	for _, c := range []struct{ x, softplus, sigmoid float64 }{
+		{0, math.Ln2, 0.5},
+		{800, 800, 1},
+		{-800, 0, 0},
+		{1e308, 1e308, 1},
+		{-40, 4.248354255291589e-18, 4.248354255291589e-18}, // e⁻⁴⁰: the tail keeps its digits
+		{40, 40, 1},
+		{inf, inf, 1},
+		{-inf, 0, 0},
+	} {
+		if got := Softplus(c.x); !(got == c.softplus || math.Abs(got-c.softplus) <= 1e-15*c.softplus) {
+			t.Errorf("Softplus(%v) = %v, want %v", c.x, got, c.softplus)
+		}
+		if got := Sigmoid(c.x); !(got == c.sigmoid || math.Abs(got-c.sigmoid) <= 1e-15*c.sigmoid) {
+			t.Errorf("Sigmoid(%v) = %v, want %v", c.x, got, c.sigmoid)
+		}
+	}
+	for _, p := range []float64{1e-300, 0.01, 0.5, 0.999} {
+		if got := Sigmoid(Logit(p)); math.Abs(got-p) > 1e-13*p {
+			t.Errorf("Sigmoid(Logit(%v)) = %v", p, got)
+		}
+	}
+	for _, c := range []struct {
+		x    []float64
+		want float64
+	}{
+		{nil, -inf},
+		{[]float64{-inf, -inf}, -inf},
+		{[]float64{3}, 3},
+		{[]float64{1000, 1000}, 1000 + math.Ln2},
+		{[]float64{-1000, -1000, -1000, -1000}, -1000 + 2*math.Ln2},
+		{[]float64{0, -inf}, 0},
+		{[]float64{inf, 0}, inf},
+	} {
+		if got := LogSumExp(c.x); !(got == c.want || math.Abs(got-c.want) <= 1e-12) {
+			t.Errorf("LogSumExp(%v) = %v, want %v", c.x, got, c.want)
+		}
+	}
+	for _, x := range [][]float64{{math.NaN(), 1}, {inf, math.NaN()}, {math.NaN(), -inf}} {
+		if got := LogSumExp(x); !math.IsNaN(got) {
+			t.Errorf("LogSumExp(%v) = %v, want NaN", x, got)
+		}
+	}
+}
+
+// naive is the definition of a product, reading A[i,p] and B[p,j] through functions.
+func naive(m, n, k int, a, b func(i, j int) float64) []float64 {
+	y := make([]float64, m*n)
+	for i := range m {
+		for j := range n {
+			for p := range k {
+				y[i*n+j] += a(i, p) * b(p, j)
+			}
+		}
+	}
+	return y
+}
+
+func TestProductsAgreeWithTheDefinition(t *testing.T) {
+	testProducts[float64](t, 1e-13)
+	testProducts[float32](t, 1e-4)
+}
+
+func testProducts[T Float](t *testing.T, tol float64) {
+	rng := rand.New(rand.NewPCG(5, 1))
+	sizes := []int{0, 1, 2, 3, 4, 5, 7, 8, 9, 16}
+	check := func(name string, got Matrix[T], want []float64) {
+		t.Helper()
+		for i := range want {
+			if !near(float64(got.Data[i]), want[i], tol) {
+				t.Fatalf("%s %v: element %d is %v, want %v", name, got.Shape(), i, got.Data[i], want[i])
+			}
+		}
+	}
+	product := func(m, n, k int) {
+		a, at_ := random[T](rng, m, k), random[T](rng, k, m)
+		b, bt := random[T](rng, k, n), random[T](rng, n, k)
+		el := func(m Matrix[T]) func(i, j int) float64 {
+			return func(i, j int) float64 { return float64(m.At(i, j)) }
+		}
+		tr := func(m Matrix[T]) func(i, j int) float64 {
+			return func(i, j int) float64 { return float64(m.At(j, i)) }
+		}
+		dst := New[T](m, n)
+		dst.Fill(T(math.NaN()))
+		MatMul(dst, a, b)
+		check("MatMul", dst, naive(m, n, k, el(a), el(b)))
+		MatMulTA(dst, at_, b)
+		check("MatMulTA", dst, naive(m, n, k, tr(at_), el(b)))
+		MatMulTB(dst, a, bt)
+		check("MatMulTB", dst, naive(m, n, k, el(a), tr(bt)))
+	}
+	for _, m := range sizes {
+		for _, n := range sizes {
+			for _, k := range sizes {
+				product(m, n, k)
+			}
+		}
+	}
+	product(67, 101, 131) // large enough for several goroutines
+}
+
+func TestResultsDoNotDependOnGOMAXPROCS(t *testing.T) {
+	rng := rand.New(rand.NewPCG(6, 1))
+	a, b, big := random[float32](rng, 97, 203), random[float32](rng, 203, 151), random[float32](rng, 100, 301)
+	run := func(procs int) []float32 {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
+		y, bt, ta, u := New[float32](97, 151), New[float32](203, 151), New[float32](97, 203), New[float32](100, 301)
+		MatMul(y, a, b)
+		MatMulTA(bt, a, y)
+		MatMulTB(ta, y, b)
+		SoftplusOf(u, big)
+		return slices.Concat(y.Data, bt.Data, ta.Data, u.Data)
+	}
+	want := run(1)
+	for _, procs := range []int{2, 3, 7} {
+		if !slices.Equal(run(procs), want) {
+			t.Errorf("GOMAXPROCS %d changes bits", procs)
+		}
+	}
+}
+
+func TestForCoversEachIndexOnce(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(5))
+	for _, n := range []int{0, 1, 2, 9, 10, 11, 64, 1001} {
+		for _, grain := range []int{0, 1, 2, 10, 5000} {
+			seen := make([]int, n)
+			For(n, grain, func(lo, hi int) {
+				if hi-lo < min(grain, n) {
+					panic(fmt.Sprintf("piece [%d, %d) is smaller than the grain %d", lo, hi, grain))
+				}
+				for i := lo; i < hi; i++ {
+					seen[i]++
+				}
+			})
+			for i, s := range seen {
+				if s != 1 {
+					t.Fatalf("For(%d, %d): index %d was visited %d times", n, grain, i, s)
+				}
+			}
+		}
+	}
+}
+
+func TestViewsShareElements(t *testing.T) {
+	m := New[float64](4, 3)
+	m.RowRange(1, 3).Fill(7)
+	if want := []float64{0, 0, 0, 7, 7, 7, 7, 7, 7, 0, 0, 0}; !slices.Equal(m.Data, want) {
+		t.Errorf("after filling rows 1 and 2: %v", m.Data)
+	}
+	c := m.Clone()
+	c.Row(0)[1] = 5
+	if m.At(0, 1) != 0 || c.At(0, 1) != 5 {
+		t.Error("a clone must have elements of its own")
+	}
+}
+
+func TestMismatchedShapesPanicAndNameThem(t *testing.T) {
+	m := func(r, c int) Matrix[float64] { return New[float64](r, c) }
+	for name, f := range map[string]func(){
+		"[2×3] and [3×2]":       func() { Add(m(2, 3), m(2, 3), m(3, 2)) },
+		"to [5×5]":              func() { Mul(m(5, 5), m(2, 3), m(2, 3)) },
+		"[2×3], [2×1], [4×3]":   func() { MulAdd(m(2, 3), m(2, 3), m(2, 1), m(4, 3)) },
+		"does not sum to [3×1]": func() { Sum(m(3, 1), m(2, 3)) },
+		"[2×3] and [2×1] does":  func() { MulSum(m(2, 2), m(2, 3), m(2, 1)) },
+		"[2×3] · [2×3]":         func() { MatMul(m(2, 3), m(2, 3), m(2, 3)) },
+		"[2×3]ᵀ · [3×3]":        func() { MatMulTA(m(3, 3), m(2, 3), m(3, 3)) },
+		"[2×3] · [2×2]ᵀ":        func() { MatMulTB(m(2, 2), m(2, 3), m(2, 2)) },
+		"operand is [2×2]":      func() { Exp(m(2, 3), m(2, 2)) },
+		"RowRange(1, 5)":        func() { m(3, 2).RowRange(1, 5) },
+		"viewed as [2×2]":       func() { Of(2, 2, []float64{1, 2, 3}) },
+		"New(-1, 2)":            func() { m(-1, 2) },
+		"AddScaled":             func() { AddScaled(m(2, 2), m(2, 2), 1, m(2, 1)) },
+		"Copy: [2×3]":           func() { Copy(m(2, 2), m(2, 3)) },
+	} {
+		func() {
+			defer func() {
+				if msg := fmt.Sprint(recover()); !strings.Contains(msg, name) {
+					t.Errorf("panic %q does not contain %q", msg, name)
+				}
+			}()
+			f()
+		}()
+	}
+}
