@@ -1,0 +1,522 @@
+package ad
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"hvae/linalg"
+)
+
+type (
+	matrix   = linalg.Matrix[float64]
+	variable = *Var[float64]
+)
+
+// operation is a function of matrices on a tape, with the shapes to test it on.
+type operation struct {
+	name     string
+	f        func(x []variable) variable
+	shapes   [][]linalg.Shape
+	positive bool // the domain is x > 0
+}
+
+func sh(dims ...int) (s []linalg.Shape) {
+	for i := 0; i < len(dims); i += 2 {
+		s = append(s, linalg.Shape{Rows: dims[i], Cols: dims[i+1]})
+	}
+	return s
+}
+
+// operations lists every operation of the package.
+func operations() []operation {
+	alone := [][]linalg.Shape{sh(1, 1), sh(3, 4), sh(5, 1), sh(1, 6)}
+	var pairs, triples [][]linalg.Shape // every way to broadcast
+	for _, full := range sh(1, 1, 3, 4, 5, 1, 1, 3) {
+		fits := []linalg.Shape{full, {Rows: full.Rows, Cols: 1}, {Rows: 1, Cols: full.Cols}, {Rows: 1, Cols: 1}}
+		for _, a := range fits {
+			for _, b := range fits {
+				pairs = append(pairs, []linalg.Shape{a, b})
+				for _, c := range fits {
+					triples = append(triples, []linalg.Shape{a, b, c})
+				}
+			}
+		}
+	}
+	unary := func(name string, f func(variable) variable) operation {
+		return operation{name: name, f: func(x []variable) variable { return f(x[0]) }, shapes: alone}
+	}
+	binary := func(name string, f func(a, b variable) variable, shapes [][]linalg.Shape) operation {
+		return operation{name: name, f: func(x []variable) variable { return f(x[0], x[1]) }, shapes: shapes}
+	}
+	positive := func(o operation) operation { o.positive = true; return o }
+	mulSum := func(rows, cols bool) operation { // sum over rows, over columns, or both
+		return binary(fmt.Sprintf("MulSumTo(rows %v, cols %v)", rows, cols), func(a, b variable) variable {
+			s, _ := linalg.Broadcast(a.Value.Shape(), b.Value.Shape())
+			if rows {
+				s.Rows = 1
+			}
+			if cols {
+				s.Cols = 1
+			}
+			return MulSumTo(a, b, s.Rows, s.Cols)
+		}, pairs)
+	}
+	return []operation{
+		binary("Add", Add[float64], pairs),
+		binary("Sub", Sub[float64], pairs),
+		binary("Mul", Mul[float64], pairs),
+		positive(binary("Div", Div[float64], pairs)),
+		{name: "MulAdd", f: func(x []variable) variable { return MulAdd(x[0], x[1], x[2]) }, shapes: triples},
+		unary("Add to itself", func(a variable) variable { return Add(a, a) }),
+		unary("Mul by itself", func(a variable) variable { return Mul(a, a) }),
+		unary("MulAdd of itself", func(a variable) variable { return MulAdd(a, a, a) }),
+		unary("Scale", func(a variable) variable { return Scale(a, -1.7) }),
+		unary("Neg", Neg[float64]),
+		unary("AddConst", func(a variable) variable { return AddConst(a, 0.3) }),
+		unary("Exp", Exp[float64]),
+		positive(unary("Log", Log[float64])),
+		positive(unary("Sqrt", Sqrt[float64])),
+		unary("Square", Square[float64]),
+		unary("Tanh", Tanh[float64]),
+		unary("Softplus", Softplus[float64]),
+		unary("Sigmoid", Sigmoid[float64]),
+		unary("Sum", Sum[float64]),
+		unary("Mean", Mean[float64]),
+		unary("SumTo a column", func(a variable) variable { return SumTo(a, a.Rows(), 1) }),
+		unary("SumTo a row", func(a variable) variable { return SumTo(a, 1, a.Cols()) }),
+		{name: "BroadcastTo", f: func(x []variable) variable { return BroadcastTo(x[0], 3, 4) }, shapes: [][]linalg.Shape{sh(1, 1), sh(3, 1), sh(1, 4), sh(3, 4)}},
+		mulSum(false, false), mulSum(true, false), mulSum(false, true), mulSum(true, true),
+		binary("Dot", Dot[float64], pairs),
+		binary("MatMul", MatMul[float64], [][]linalg.Shape{sh(1, 1, 1, 1), sh(2, 3, 3, 4), sh(1, 5, 5, 1), sh(4, 1, 1, 3)}),
+		binary("MatMulTA", MatMulTA[float64], [][]linalg.Shape{sh(1, 1, 1, 1), sh(3, 2, 3, 4), sh(5, 1, 5, 1), sh(1, 4, 1, 3)}),
+		binary("MatMulTB", MatMulTB[float64], [][]linalg.Shape{sh(1, 1, 1, 1), sh(2, 3, 4, 3), sh(1, 5, 1, 5), sh(4, 1, 3, 1)}),
+		unary("Reshape", func(a variable) variable { return Reshape(a, a.Cols(), a.Rows()) }),
+		unary("Rows", func(a variable) variable { return Rows(a, a.Rows()/2, a.Rows()) }),
+		unary("Embed", func(a variable) variable { return Embed(a, 2, a.Rows()+3) }),
+		unary("Stop keeps a factor constant", func(a variable) variable { return Mul(Tanh(a), Exp(Stop(Scale(a, 0)))) }),
+	}
+}
+
+// problem is an operation at a point: F(x) = ⟨w, f(x)⟩ + ½⟨w, f(x)²⟩ with fixed random
+// weights, so that linear operations have second derivatives too.
+type problem struct {
+	operation
+	x    []matrix
+	tape Tape[float64]
+}
+
+func (p *problem) value() (F variable, x []variable) {
+	t := &p.tape
+	t.Reset()
+	for _, m := range p.x {
+		x = append(x, t.Leaf(m))
+	}
+	y := p.f(x)
+	w := t.Matrix(y.Rows(), y.Cols())
+	rng := rand.New(rand.NewPCG(99, 1))
+	for i := range w.Data {
+		w.Data[i] = 0.5 + rng.Float64()
+	}
+	return Dot(t.Const(w), MulAdd(Scale(y, 0.5), y, y)), x
+}
+
+func (p *problem) at() float64 {
+	F, _ := p.value()
+	return F.Scalar()
+}
+
+// gradient returns ∇F, all operands' elements one after the other.
+func (p *problem) gradient() (g []float64) {
+	F, x := p.value()
+	Backward(F, x...)
+	for _, v := range x {
+		g = append(g, v.Grad().Data...)
+	}
+	return g
+}
+
+// hessianVector returns ∇⟨∇F, v⟩.
+func (p *problem) hessianVector(v []float64) (h []float64) {
+	F, x := p.value()
+	dot, o := p.tape.Scalar(0), 0
+	for _, xi := range x {
+		n := len(xi.Value.Data)
+		dot = Add(dot, Dot(Grad(F, xi), p.tape.Const(linalg.Of(xi.Rows(), xi.Cols(), v[o:o+n]))))
+		o += n
+	}
+	for _, xi := range x {
+		h = append(h, Grad(dot, xi).Value.Data...)
+	}
+	return h
+}
+
+// along evaluates f with every operand moved by s·v, and restores the operands.
+func along[R any](p *problem, v []float64, s float64, f func() R) R {
+	var saved []matrix
+	o := 0
+	for _, m := range p.x {
+		saved = append(saved, m.Clone())
+		for i := range m.Data {
+			m.Data[i] += s * v[o]
+			o++
+		}
+	}
+	r := f()
+	for i, m := range p.x {
+		copy(m.Data, saved[i].Data)
+	}
+	return r
+}
+
+// difference is Richardson's combination of two central differences of f along a
+// line: its error is O(h⁴).
+func difference(f func(s float64) float64) float64 {
+	const h = 2e-3
+	central := func(h float64) float64 { return (f(h) - f(-h)) / (2 * h) }
+	return (4*central(h/2) - central(h)) / 3
+}
+
+// secondDifference is the same for the second derivative.
+func secondDifference(f func(s float64) float64) float64 {
+	const h = 1e-2
+	central := func(h float64) float64 { return (f(h) - 2*f(0) + f(-h)) / (h * h) }
+	return (4*central(h/2) - central(h)) / 3
+}
+
+func norm(x []float64) float64 {
+	s := 0.0
+	for _, v := range x {
+		s += v * v
+	}
+	return math.Sqrt(s)
+}
+
+func relativeError(got, want []float64) float64 {
+	d := make([]float64, len(got))
+	for i := range d {
+		d[i] = got[i] - want[i]
+	}
+	return norm(d) / max(norm(want), 1e-3)
+}
+
+func TestDerivativesOfEveryOperationAgainstDifferences(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 1))
+	for _, op := range operations() {
+		t.Run(op.name, func(t *testing.T) {
+			for _, shapes := range op.shapes {
+				p := &problem{operation: op}
+				n := 0
+				for _, s := range shapes {
+					m := linalg.New[float64](s.Rows, s.Cols)
+					for i := range m.Data {
+						if m.Data[i] = 0.7 * rng.NormFloat64(); op.positive {
+							m.Data[i] = 0.6 + rng.Float64()
+						}
+					}
+					p.x = append(p.x, m)
+					n += len(m.Data)
+				}
+				v := make([]float64, n) // a random direction of length one
+				for i := range v {
+					v[i] = rng.NormFloat64()
+				}
+				length := norm(v)
+				for i := range v {
+					v[i] /= length
+				}
+
+				// every partial derivative
+				g := p.gradient()
+				numeric := make([]float64, n)
+				for i := range numeric {
+					e := make([]float64, n)
+					e[i] = 1
+					numeric[i] = difference(func(s float64) float64 { return along(p, e, s, p.at) })
+				}
+				if e := relativeError(g, numeric); e > 1e-7 {
+					t.Errorf("%v: gradient off by %.1e", shapes, e)
+				}
+
+				// H·v against differences of gradients, vᵀHv against those of values
+				hv := p.hessianVector(v)
+				for i := range numeric {
+					numeric[i] = difference(func(s float64) float64 { return along(p, v, s, p.gradient)[i] })
+				}
+				if e := relativeError(hv, numeric); e > 1e-7 {
+					t.Errorf("%v: Hessian-vector product off by %.1e", shapes, e)
+				}
+				vhv := 0.0
+				for i := range v {
+					vhv += v[i] * hv[i]
+				}
+				second := secondDifference(func(s float64) float64 { return along(p, v, s, p.at) })
+				if e := relativeError([]float64{vhv}, []float64{second}); e > 1e-5 {
+					t.Errorf("%v: second derivative off by %.1e", shapes, e)
+				}
+			}
+		})
+	}
+}
+
+func TestStoppedGradientIsZero(t *testing.T) {
+	var tape Tape[float64]
+	x := tape.Leaf(linalg.Column(2.0))
+	y := Mul(Stop(x), x) // its derivative is the constant x, not 2x
+	if g := Grad(y, x).Scalar(); g != 2 {
+		t.Errorf("d/dx stop(x)·x = %v at x = 2, want 2", g)
+	}
+	if g := Grad(Add(Stop(Square(x)), Scale(x, 0)), x).Scalar(); g != 0 {
+		t.Errorf("d/dx stop(x²) = %v, want 0", g)
+	}
+}
+
+func TestDerivativesOfAnyOrder(t *testing.T) {
+	const x0 = 0.4
+	e, th := math.Exp(x0), math.Tanh(x0)
+	d := 1 - th*th
+	for _, c := range []struct {
+		name string
+		f    func(variable) variable
+		want []float64 // derivatives of order 0, 1, 2, …
+	}{
+		{"exp", Exp[float64], []float64{e, e, e, e, e, e}},
+		{"x⁵", func(x variable) variable { return Mul(Square(Square(x)), x) },
+			[]float64{math.Pow(x0, 5), 5 * math.Pow(x0, 4), 20 * math.Pow(x0, 3), 60 * x0 * x0, 120 * x0, 120, 0}},
+		{"log", Log[float64], []float64{math.Log(x0), 1 / x0, -1 / (x0 * x0), 2 / math.Pow(x0, 3), -6 / math.Pow(x0, 4), 24 / math.Pow(x0, 5)}},
+		{"tanh", Tanh[float64], []float64{th, d, -2 * th * d, d * (6*th*th - 2), d * th * (16 - 24*th*th)}},
+		{"√", Sqrt[float64], []float64{math.Sqrt(x0), 0.5 / math.Sqrt(x0), -0.25 * math.Pow(x0, -1.5), 0.375 * math.Pow(x0, -2.5)}},
+	} {
+		var tape Tape[float64]
+		x := tape.Leaf(linalg.Column(x0))
+		y := c.f(x)
+		for order, want := range c.want {
+			if order > 0 {
+				y = Grad(y, x)
+			}
+			if got := y.Scalar(); math.Abs(got-want) > 1e-12*max(1, math.Abs(want)) {
+				t.Errorf("derivative %d of %s = %v, want %v", order, c.name, got, want)
+			}
+		}
+	}
+}
+
+func TestGradientOfAnUnrelatedVariableIsZero(t *testing.T) {
+	var tape Tape[float64]
+	x, z := tape.Leaf(linalg.New[float64](2, 3)), tape.Leaf(linalg.New[float64](4, 1))
+	y := Sum(Exp(x))
+	if g := Grad(y, z); !slices.Equal(g.Value.Data, make([]float64, 4)) {
+		t.Errorf("Grad: %v, want zeros", g.Value.Data)
+	}
+	Backward(y, z, x)
+	if !slices.Equal(z.Grad().Data, make([]float64, 4)) || x.Grad().Data[0] != 1 {
+		t.Errorf("Backward: %v and %v, want zeros and ones", z.Grad().Data, x.Grad().Data)
+	}
+}
+
+func TestSweepsFormOnlyTheAdjointsAskedFor(t *testing.T) {
+	// y = ⟨1, tanh(W·z)⟩: the gradient in z must not multiply out W's.
+	var tape Tape[float64]
+	w := tape.Leaf(linalg.New[float64](6, 5))
+	z := tape.Leaf(linalg.New[float64](5, 2))
+	y := Sum(Tanh(MatMul(w, z)))
+	before := tape.Len()
+	Grad(y, z)
+	for i := before; i < tape.Len(); i++ {
+		if s := tape.at(i).Value.Shape(); s == w.Value.Shape() {
+			t.Errorf("the sweep for z made a %v matrix", s)
+		}
+	}
+	// and nothing upstream of z is visited when z is itself a result
+	u := tape.Leaf(linalg.New[float64](5, 2))
+	z2 := Exp(u)
+	y2 := Sum(Square(z2))
+	before = tape.Len()
+	Grad(y2, z2)
+	if made := tape.Len() - before; made > 4 {
+		t.Errorf("a gradient in z = exp(u) of Σz² took %d variables; the sweep went on to u", made)
+	}
+}
+
+func TestConstantsCostNothing(t *testing.T) {
+	var tape Tape[float64]
+	c := tape.Const(linalg.New[float64](3, 3))
+	y := Exp(MatMul(c, Tanh(c)))
+	if y.live || y.rule != nil || y.in[0] != nil {
+		t.Error("an operation on constants must not be recorded")
+	}
+	defer func() {
+		if msg := fmt.Sprint(recover()); !strings.Contains(msg, "constant [3×3]") {
+			t.Errorf("gradient in a constant: panic %q", msg)
+		}
+	}()
+	Grad(y, c)
+}
+
+// program computes a value that uses every operation, with variables used twice, from
+// two leaves.
+func program(tape *Tape[float64], a, b matrix) (y variable, x []variable) {
+	x = []variable{tape.Leaf(a), tape.Leaf(b)}
+	h := x[1] // [4×1]
+	for range 3 {
+		s := MatMul(x[0], Tanh(MulAdd(x[0], h, x[0])))
+		s = Add(Softplus(s), MatMulTB(x[0], MatMulTA(s, x[0])))
+		h = Div(SumTo(s, 4, 1), AddConst(Sqrt(Exp(Sum(Sigmoid(s)))), 2))
+		h = Sub(Embed(Rows(h, 1, 3), 0, 4), Neg(Reshape(Reshape(h, 2, 2), 4, 1)))
+		h = Add(h, MulSumTo(s, h, 4, 1))
+	}
+	return Add(Mean(Log(AddConst(Square(h), 1))), Dot(h, Scale(x[1], 0.1))), x
+}
+
+func inputs(seed uint64) (a, b matrix) {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	a, b = linalg.New[float64](4, 4), linalg.New[float64](4, 1)
+	for _, m := range []matrix{a, b} {
+		for i := range m.Data {
+			m.Data[i] = 0.3 * rng.NormFloat64()
+		}
+	}
+	return a, b
+}
+
+func TestBackwardIsGradToTheBit(t *testing.T) {
+	// The sweep that reuses buffers and adds in place against the one that records.
+	for seed := range uint64(20) {
+		var tape Tape[float64]
+		a, b := inputs(seed)
+		y, x := program(&tape, a, b)
+		ga, gb := Grad(y, x[0]), Grad(y, x[1])
+		Backward(y, x...)
+		if !slices.Equal(ga.Value.Data, x[0].Grad().Data) || !slices.Equal(gb.Value.Data, x[1].Grad().Data) {
+			t.Fatalf("seed %d: Backward and Grad differ", seed)
+		}
+	}
+}
+
+func TestTapeIsReusedWithoutAllocation(t *testing.T) {
+	a, b := inputs(1)
+	var tape Tape[float64]
+	var want []float64
+	xs := make([]variable, 2)
+	step := func() {
+		tape.Reset()
+		xs[0], xs[1] = tape.Leaf(a), tape.Leaf(b)
+		h := MulAdd(xs[0], xs[1], Tanh(xs[0]))
+		g := Grad(Sum(Softplus(MatMul(h, h))), h) // a gradient inside, as in a leapfrog
+		Backward(Sum(Square(MulAdd(g, xs[1], h))), xs...)
+	}
+	step()
+	want = slices.Clone(xs[0].Grad().Data)
+	step()
+	if !slices.Equal(xs[0].Grad().Data, want) {
+		t.Error("the second run on a tape gives other bits than the first")
+	}
+	if n := testing.AllocsPerRun(100, step); n != 0 {
+		t.Errorf("a warmed-up step allocates %v times", n)
+	}
+}
+
+func TestLargeMatricesGetChunksOfTheirOwn(t *testing.T) {
+	var tape Tape[float32]
+	small := tape.Matrix(3, 3)
+	large := tape.Matrix(700, 700)
+	other := tape.Matrix(3, 3)
+	small.Fill(1)
+	large.Fill(2)
+	other.Fill(3)
+	if small.At(2, 2) != 1 || large.At(0, 0) != 2 || large.At(699, 699) != 2 || other.At(0, 0) != 3 {
+		t.Error("matrices of the arena overlap")
+	}
+}
+
+func TestMisuseOfTheTapePanics(t *testing.T) {
+	var tape, other Tape[float64]
+	x, y := tape.Leaf(linalg.New[float64](2, 3)), other.Leaf(linalg.New[float64](2, 3))
+	for want, f := range map[string]func(){
+		"another tape":             func() { Grad(Sum(x), y) },
+		"not asked for":            func() { z := tape.Leaf(linalg.New[float64](1, 1)); Backward(Sum(x), x); z.Grad() },
+		"Scalar of a [2×3]":        func() { x.Scalar() },
+		"[2×3] and [3×2] do":       func() { Add(x, tape.Leaf(linalg.New[float64](3, 2))) },
+		"[2×3] has not the size":   func() { Reshape(x, 4, 2) },
+		"[2×3] does not fit into":  func() { Embed(x, 1, 2) },
+		"[2×3], [2×1] and [4×3] d": func() { MulAdd(x, SumTo(x, 2, 1), tape.Fill(4, 3, 0)) },
+	} {
+		func() {
+			defer func() {
+				if msg := fmt.Sprint(recover()); !strings.Contains(msg, want) {
+					t.Errorf("panic %q does not contain %q", msg, want)
+				}
+			}()
+			f()
+		}()
+	}
+}
+
+// FuzzPrograms builds a program from bytes, two a step: which operation, which
+// operands. The gradient that reuses buffers must be the recorded one to the bit, and
+// both the slope that differences measure.
+func FuzzPrograms(f *testing.F) {
+	f.Add([]byte{0, 1, 2, 0x10, 4, 0x21, 7, 0x02})
+	f.Add([]byte("leapfrog, temper, leapfrog, temper"))
+	f.Fuzz(func(t *testing.T, code []byte) {
+		code = code[:min(len(code), 40)]
+		a, b := inputs(3)
+		run := func(tape *Tape[float64]) (variable, []variable) {
+			x := []variable{tape.Leaf(a), tape.Leaf(b)}
+			v := slices.Clone(x)
+			for i := 0; i+1 < len(code); i += 2 {
+				p, q := v[int(code[i+1]>>4)%len(v)], v[int(code[i+1]&15)%len(v)]
+				ops := []func() variable{
+					func() variable { return Add(p, q) },
+					func() variable { return Sub(p, q) },
+					func() variable { return Mul(p, q) },
+					func() variable { return MulAdd(p, q, p) },
+					func() variable { return Div(p, AddConst(Square(q), 1)) },
+					func() variable { return Tanh(p) },
+					func() variable { return Sigmoid(p) },
+					func() variable { return Softplus(q) },
+					func() variable { return Exp(Neg(Square(p))) },
+					func() variable { return SumTo(p, p.Rows(), 1) },
+					func() variable { return SumTo(q, 1, q.Cols()) },
+					func() variable { return Tanh(MatMulTB(p, Scale(p, 0.5))) },
+					func() variable { return MulSumTo(p, q, 1, 1) },
+					func() variable { return Embed(Rows(p, 0, p.Rows()), 0, p.Rows()) },
+				}
+				r := ops[int(code[i])%len(ops)]
+				if _, ok := linalg.Broadcast(p.Value.Shape(), q.Value.Shape()); ok {
+					v = append(v, Tanh(r()))
+				}
+			}
+			return Sum(v[len(v)-1]), x
+		}
+		var tape Tape[float64]
+		y, x := run(&tape)
+		if !y.live {
+			t.Skip()
+		}
+		ga, gb := Grad(y, x[0]), Grad(y, x[1])
+		Backward(y, x...)
+		if !slices.Equal(ga.Value.Data, x[0].Grad().Data) || !slices.Equal(gb.Value.Data, x[1].Grad().Data) {
+			t.Fatal("Backward and Grad differ")
+		}
+		slope := 0.0
+		for _, g := range slices.Concat(ga.Value.Data, gb.Value.Data) {
+			slope += g
+		}
+		numeric := difference(func(s float64) float64 {
+			tape.Reset()
+			for _, m := range []matrix{a, b} {
+				linalg.AddConst(m, m, s)
+				defer linalg.AddConst(m, m, -s)
+			}
+			y, _ := run(&tape)
+			return y.Scalar()
+		})
+		if math.Abs(slope-numeric) > 1e-4*max(1, math.Abs(slope)) {
+			t.Fatalf("slope %v, differences say %v", slope, numeric)
+		}
+	})
+}

@@ -1,0 +1,226 @@
+package ad
+
+import (
+	"fmt"
+
+	"hvae/linalg"
+)
+
+// Elementwise operations. The binary ones repeat an operand that has one row or one
+// column; the operand's adjoint then sums over the repetitions.
+
+// Add returns a + b: ā = ȳ, b̄ = ȳ.
+func Add[T linalg.Float](a, b *Var[T]) *Var[T] {
+	y := broadcast("Add", a, b)
+	linalg.Add(y.Value, a.Value, b.Value)
+	return a.tape.record(y, add[T]{}, a, b, nil)
+}
+
+type add[T linalg.Float] struct{}
+
+func (add[T]) pull(y, ybar *Var[T]) {
+	for i := range 2 {
+		if y.wants(i) {
+			y.in[i].receive(fit(ybar, y.in[i].Value.Shape()))
+		}
+	}
+}
+
+// Sub returns a − b: ā = ȳ, b̄ = −ȳ.
+func Sub[T linalg.Float](a, b *Var[T]) *Var[T] {
+	y := broadcast("Sub", a, b)
+	linalg.Sub(y.Value, a.Value, b.Value)
+	return a.tape.record(y, sub[T]{}, a, b, nil)
+}
+
+type sub[T linalg.Float] struct{}
+
+func (sub[T]) pull(y, ybar *Var[T]) {
+	a, b := y.in[0], y.in[1]
+	if y.wants(0) {
+		a.receive(fit(ybar, a.Value.Shape()))
+	}
+	if y.wants(1) {
+		b.receive(Neg(fit(ybar, b.Value.Shape())))
+	}
+}
+
+// Mul returns a ⊙ b: ā = ȳ ⊙ b, b̄ = ȳ ⊙ a.
+func Mul[T linalg.Float](a, b *Var[T]) *Var[T] {
+	y := broadcast("Mul", a, b)
+	linalg.Mul(y.Value, a.Value, b.Value)
+	return a.tape.record(y, mul[T]{}, a, b, nil)
+}
+
+type mul[T linalg.Float] struct{}
+
+func (mul[T]) pull(y, ybar *Var[T]) { pullProduct(y, ybar) }
+
+// MulAdd returns a ⊙ b + c: ā = ȳ ⊙ b, b̄ = ȳ ⊙ a, c̄ = ȳ.
+func MulAdd[T linalg.Float](a, b, c *Var[T]) *Var[T] {
+	ab, ok := linalg.Broadcast(a.Value.Shape(), b.Value.Shape())
+	s, fits := linalg.Broadcast(ab, c.Value.Shape())
+	if !ok || !fits {
+		panic(fmt.Sprintf("ad: MulAdd: shapes %v, %v and %v do not fit", a.Value.Shape(), b.Value.Shape(), c.Value.Shape()))
+	}
+	y := a.tape.result(s.Rows, s.Cols)
+	linalg.MulAdd(y.Value, a.Value, b.Value, c.Value)
+	return a.tape.record(y, mulAdd[T]{}, a, b, c)
+}
+
+type mulAdd[T linalg.Float] struct{}
+
+func (mulAdd[T]) pull(y, ybar *Var[T]) {
+	pullProduct(y, ybar)
+	if y.wants(2) {
+		y.in[2].receive(fit(ybar, y.in[2].Value.Shape()))
+	}
+}
+
+// pullProduct passes on the adjoint of a product of operands 0 and 1.
+func pullProduct[T linalg.Float](y, ybar *Var[T]) {
+	a, b := y.in[0], y.in[1]
+	if y.wants(0) {
+		a.receiveProduct(ybar, b)
+	}
+	if y.wants(1) {
+		b.receiveProduct(ybar, a)
+	}
+}
+
+// Div returns a / b: ā = ȳ / b, b̄ = −(ȳ / b) ⊙ y.
+func Div[T linalg.Float](a, b *Var[T]) *Var[T] {
+	y := broadcast("Div", a, b)
+	linalg.Div(y.Value, a.Value, b.Value)
+	return a.tape.record(y, div[T]{}, a, b, nil)
+}
+
+type div[T linalg.Float] struct{}
+
+func (div[T]) pull(y, ybar *Var[T]) {
+	a, b := y.in[0], y.in[1]
+	g := Div(ybar, b)
+	if y.wants(0) {
+		a.receive(fit(g, a.Value.Shape()))
+	}
+	if y.wants(1) {
+		b.receiveProduct(Neg(g), y)
+	}
+}
+
+// Scale returns s·a for a constant s: ā = s·ȳ.
+func Scale[T linalg.Float](a *Var[T], s T) *Var[T] {
+	y := like(a)
+	linalg.Scale(y.Value, s, a.Value)
+	y.aux = s
+	return a.tape.record(y, scale[T]{}, a, nil, nil)
+}
+
+type scale[T linalg.Float] struct{}
+
+func (scale[T]) pull(y, ybar *Var[T]) { y.in[0].receive(Scale(ybar, y.aux)) }
+
+// Neg returns −a: ā = −ȳ.
+func Neg[T linalg.Float](a *Var[T]) *Var[T] { return Scale(a, -1) }
+
+// AddConst returns a + s for a constant s: ā = ȳ.
+func AddConst[T linalg.Float](a *Var[T], s T) *Var[T] {
+	y := like(a)
+	linalg.AddConst(y.Value, a.Value, s)
+	return a.tape.record(y, addConst[T]{}, a, nil, nil)
+}
+
+type addConst[T linalg.Float] struct{}
+
+func (addConst[T]) pull(y, ybar *Var[T]) { y.in[0].receive(ybar) }
+
+// Exp returns y = eᵃ: ā = ȳ ⊙ y.
+func Exp[T linalg.Float](a *Var[T]) *Var[T] {
+	y := like(a)
+	linalg.Exp(y.Value, a.Value)
+	return a.tape.record(y, exp[T]{}, a, nil, nil)
+}
+
+type exp[T linalg.Float] struct{}
+
+func (exp[T]) pull(y, ybar *Var[T]) { y.in[0].receiveProduct(ybar, y) }
+
+// Log returns the natural logarithm of a: ā = ȳ / a.
+func Log[T linalg.Float](a *Var[T]) *Var[T] {
+	y := like(a)
+	linalg.Log(y.Value, a.Value)
+	return a.tape.record(y, log[T]{}, a, nil, nil)
+}
+
+type log[T linalg.Float] struct{}
+
+func (log[T]) pull(y, ybar *Var[T]) { y.in[0].receive(Div(ybar, y.in[0])) }
+
+// Sqrt returns y = √a: ā = ȳ / 2y.
+func Sqrt[T linalg.Float](a *Var[T]) *Var[T] {
+	y := like(a)
+	linalg.Sqrt(y.Value, a.Value)
+	return a.tape.record(y, sqrt[T]{}, a, nil, nil)
+}
+
+type sqrt[T linalg.Float] struct{}
+
+func (sqrt[T]) pull(y, ybar *Var[T]) { y.in[0].receive(Div(Scale(ybar, 0.5), y)) }
+
+// Square returns a ⊙ a: ā = 2ȳ ⊙ a.
+func Square[T linalg.Float](a *Var[T]) *Var[T] {
+	y := like(a)
+	linalg.Square(y.Value, a.Value)
+	return a.tape.record(y, square[T]{}, a, nil, nil)
+}
+
+type square[T linalg.Float] struct{}
+
+func (square[T]) pull(y, ybar *Var[T]) { y.in[0].receiveProduct(Scale(ybar, 2), y.in[0]) }
+
+// Tanh returns y = tanh a: ā = ȳ ⊙ (1 − y²).
+func Tanh[T linalg.Float](a *Var[T]) *Var[T] {
+	y := like(a)
+	linalg.Tanh(y.Value, a.Value)
+	return a.tape.record(y, tanh[T]{}, a, nil, nil)
+}
+
+type tanh[T linalg.Float] struct{}
+
+func (tanh[T]) pull(y, ybar *Var[T]) {
+	y.in[0].receiveProduct(ybar, AddConst(Neg(Square(y)), 1))
+}
+
+// Softplus returns log(1 + eᵃ): ā = ȳ ⊙ sigmoid(a).
+func Softplus[T linalg.Float](a *Var[T]) *Var[T] {
+	y := like(a)
+	linalg.SoftplusOf(y.Value, a.Value)
+	return a.tape.record(y, softplus[T]{}, a, nil, nil)
+}
+
+type softplus[T linalg.Float] struct{}
+
+func (softplus[T]) pull(y, ybar *Var[T]) { y.in[0].receiveProduct(ybar, Sigmoid(y.in[0])) }
+
+// Sigmoid returns y = 1/(1 + e⁻ᵃ): ā = ȳ ⊙ (y − y²).
+func Sigmoid[T linalg.Float](a *Var[T]) *Var[T] {
+	y := like(a)
+	linalg.SigmoidOf(y.Value, a.Value)
+	return a.tape.record(y, sigmoid[T]{}, a, nil, nil)
+}
+
+type sigmoid[T linalg.Float] struct{}
+
+func (sigmoid[T]) pull(y, ybar *Var[T]) { y.in[0].receiveProduct(ybar, Sub(y, Square(y))) }
+
+// broadcast returns a variable for the result of a binary operation.
+func broadcast[T linalg.Float](name string, a, b *Var[T]) *Var[T] {
+	s, ok := linalg.Broadcast(a.Value.Shape(), b.Value.Shape())
+	if !ok {
+		panic(fmt.Sprintf("ad: %s: shapes %v and %v do not fit", name, a.Value.Shape(), b.Value.Shape()))
+	}
+	return a.tape.result(s.Rows, s.Cols)
+}
+
+// like returns a variable of a's shape.
+func like[T linalg.Float](a *Var[T]) *Var[T] { return a.tape.result(a.Rows(), a.Cols()) }
