@@ -72,6 +72,9 @@ func Reshape[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	if rows < 0 || cols < 0 || rows*cols != len(a.Value.Data) {
 		panic(fmt.Sprintf("ad: Reshape: %v has not the size of [%d×%d]", a.Value.Shape(), rows, cols))
 	}
+	if a.Rows() == rows {
+		return a
+	}
 	y := a.tape.view(linalg.Of(rows, cols, a.Value.Data))
 	return a.tape.record(y, reshape[T]{}, a, nil, nil)
 }
@@ -85,6 +88,9 @@ func (reshape[T]) pull(y, ybar *Var[T]) {
 
 // Rows returns rows lo to hi-1 of a. ā is ȳ between rows of zeros.
 func Rows[T linalg.Float](a *Var[T], lo, hi int) *Var[T] {
+	if lo == 0 && hi == a.Rows() {
+		return a
+	}
 	y := a.tape.view(a.Value.RowRange(lo, hi))
 	y.row = lo
 	return a.tape.record(y, rows[T]{}, a, nil, nil)

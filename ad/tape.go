@@ -113,6 +113,10 @@ func (t *Tape[T]) Fill(rows, cols int, s T) *Var[T] {
 // Tape returns the tape that v is on.
 func (v *Var[T]) Tape() *Tape[T] { return v.tape }
 
+// Live reports whether v is a leaf or depends on one, so that a gradient with respect
+// to it can be asked for.
+func (v *Var[T]) Live() bool { return v.live }
+
 // Rows returns the number of rows of v.
 func (v *Var[T]) Rows() int { return v.Value.Rows }
 

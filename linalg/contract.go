@@ -4,7 +4,7 @@ import "fmt"
 
 // Sum adds up a along every axis on which dst has length 1: to a column (over
 // samples), to a row (over features), to one element, or, where the shapes agree, not
-// at all. Terms are added in row-major order.
+// at all. Rows are added up from left to right, then one after the other.
 func Sum[T Float](dst, a Matrix[T]) {
 	if !dst.Shape().repeats(a.Shape()) {
 		panic(fmt.Sprintf("linalg: Sum: %v does not sum to %v", a.Shape(), dst.Shape()))
@@ -24,11 +24,11 @@ func Sum[T Float](dst, a Matrix[T]) {
 			}
 			continue
 		}
-		s := dst.Data[i*dr]
-		for j := range x {
-			s += x[j]
+		var s T
+		for _, v := range x {
+			s += v
 		}
-		dst.Data[i*dr] = s
+		dst.Data[i*dr] += s
 	}
 }
 
@@ -51,22 +51,11 @@ func MulSum[T Float](dst, a, b Matrix[T]) {
 	br, bc := b.strides(full)
 	switch {
 	case dc == 0 && ac == 1 && bc == 1: // along a row, to one element
-		for i := range full.Rows {
-			x, z := a.Data[i*ar:][:full.Cols], b.Data[i*br:][:full.Cols]
-			s := dst.Data[i*dr]
-			for j := range x {
-				s += x[j] * z[j]
-			}
-			dst.Data[i*dr] = s
-		}
-	case dc == 1 && ac == 0 && bc == 1: // down the columns, a constant along each row
-		for i := range full.Rows {
-			y, x := dst.Data[i*dr:][:full.Cols], b.Data[i*br:][:full.Cols]
-			s := a.Data[i*ar]
-			for j := range y {
-				y[j] += s * x[j]
-			}
-		}
+		dots(dst.Data, dr, a.Data, ar, b.Data, br, full.Rows, full.Cols)
+	case dc == 1 && dr == 0 && ac == 0 && bc == 1: // down the columns, a constant along each row
+		addScaledRows(dst.Data, a.Data, ar, b.Data, br, full.Rows)
+	case dc == 1 && dr == 0 && ac == 1 && bc == 1: // down the columns
+		addProducts(dst.Data, a.Data, ar, b.Data, br, full.Rows)
 	default:
 		for i := range full.Rows {
 			for j := range full.Cols {

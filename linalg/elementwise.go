@@ -9,9 +9,9 @@ import (
 // is repeated to the shape of dst, which must be the broadcast shape of the operands.
 // dst may be one of the operands if that operand has dst's shape.
 //
-// Each has one loop a row for the patterns that layers and flows use (equal shapes, a
-// column or a row against a full matrix, an outer product) and falls back on the
-// definition for the rest.
+// Each has a loop for equal shapes, and sums and products have one for a column or a
+// row against a matrix, which layers and flows are full of; the rest falls back on the
+// definition.
 
 // Add sets dst = a + b.
 func Add[T Float](dst, a, b Matrix[T]) {
@@ -22,7 +22,10 @@ func Add[T Float](dst, a, b Matrix[T]) {
 		}
 		return
 	}
-	define(dst, a, b, func(x, y T) T { return x + y })
+	if a.Cols == 1 {
+		a, b = b, a
+	}
+	MulAdd(dst, Matrix[T]{1, 1, []T{1}}, a, b)
 }
 
 // Sub sets dst = a − b.
@@ -64,21 +67,9 @@ func Mul[T Float](dst, a, b Matrix[T]) {
 	br, bc := b.strides(full)
 	switch {
 	case ac == 0 && bc == 1: // a is constant along each row
-		for i := range dst.Rows {
-			y := dst.Row(i)
-			s, x := a.Data[i*ar], b.Data[i*br:][:len(y)]
-			for j := range y {
-				y[j] = s * x[j]
-			}
-		}
-	case ac == 1 && bc == 1: // a is one row
-		for i := range dst.Rows {
-			y := dst.Row(i)
-			s, x := a.Data[i*ar:][:len(y)], b.Data[i*br:][:len(y)]
-			for j := range y {
-				y[j] = s[j] * x[j]
-			}
-		}
+		mulRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br)
+	case ac == 1 && bc == 1:
+		productRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br)
 	default:
 		define(dst, a, b, func(x, y T) T { return x * y })
 	}
@@ -106,21 +97,11 @@ func MulAdd[T Float](dst, a, b, c Matrix[T]) {
 	cr, cc := c.strides(full)
 	switch {
 	case ac == 0 && bc == 1 && cc == 1: // a is constant along each row
-		for i := range dst.Rows {
-			y := dst.Row(i)
-			s, q, r := a.Data[i*ar], b.Data[i*br:][:len(y)], c.Data[i*cr:][:len(y)]
-			for j := range y {
-				y[j] = s*q[j] + r[j]
-			}
-		}
+		mulAddRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br, c.Data, cr)
+	case ac == 1 && bc == 1 && cc == 1:
+		productAddRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br, c.Data, cr)
 	case ac == 0 && bc == 1 && cc == 0: // so is c
-		for i := range dst.Rows {
-			y := dst.Row(i)
-			s, q, r := a.Data[i*ar], b.Data[i*br:][:len(y)], c.Data[i*cr]
-			for j := range y {
-				y[j] = s*q[j] + r
-			}
-		}
+		mulAddConstRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br, c.Data, cr)
 	default:
 		for i := range dst.Rows {
 			y := dst.Row(i)

@@ -1,0 +1,82 @@
+package model
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"hvae/ad"
+	"hvae/hvae"
+	"hvae/linalg"
+)
+
+// Planar is variational inference by a planar normalizing flow (Rezende and Mohamed,
+// Variational Inference with Normalizing Flows, 2015): K layers
+//
+//	f(z) = z + û tanh(wᵀz + b)    (their equation 10)
+//
+// with the same u, w and b in each, on top of the true prior.
+type Planar struct {
+	params []Param // Δ, log σ, u, w, b
+	target *Target
+	layers int
+}
+
+// NewPlanar returns the method with K layers; u and w start as draws from a normal of
+// standard deviation 0.1 truncated at two of them, b at 0.1.
+func NewPlanar(data Data, K int, rng *rand.Rand) *Planar {
+	u, w := linalg.New[float64](data.Dims(), 1), linalg.New[float64](data.Dims(), 1)
+	for _, m := range []linalg.Matrix[float64]{u, w} {
+		for i := range m.Data {
+			m.Data[i] = 0.1 * truncatedNormal(rng)
+		}
+	}
+	return &Planar{
+		params: append(theta(data.Dims()), Param{"u", u}, Param{"w", w}, Param{"b", linalg.Column(0.1)}),
+		target: NewTarget(data),
+		layers: K,
+	}
+}
+
+func truncatedNormal(rng *rand.Rand) float64 {
+	for {
+		if x := rng.NormFloat64(); math.Abs(x) <= 2 {
+			return x
+		}
+	}
+}
+
+// Params implements Method.
+func (p *Planar) Params() []Param { return p.params }
+
+// ELBO implements Method: the mean of log p_θ(D, z_K) − log q_K(z_K) for z₀ from the
+// prior, where log q_K(z_K) = log q⁰(z₀) − Σ_k log |det ∂f/∂z_{k−1}| (their equation 13).
+func (p *Planar) ELBO(params []*ad.Var[float64], n int, rng *rand.Rand) *ad.Var[float64] {
+	p.target.Bind(params[0], params[1])
+	z := normal(params[0].Tape(), params[0].Rows(), n, rng)
+	logPrior := hvae.LogNormal(z)
+	zK, logDet := PlanarFlow(z, params[2], params[3], params[4], p.layers)
+	return ad.Add(ad.Sub(p.target.LogJoint(zK), logPrior), logDet)
+}
+
+// Beta0 implements Method.
+func (p *Planar) Beta0() float64 { return math.NaN() }
+
+// PlanarFlow applies K planar layers with parameters u, w [d×1] and b [1×1] to the
+// columns of z [d×n], and returns the logarithms of the Jacobian determinants [1×n].
+//
+// A layer is invertible if wᵀû ≥ −1. As in the appendix of Rezende and Mohamed,
+// û = u + (m(wᵀu) − wᵀu) w/‖w‖² with m(x) = softplus(x) − 1, so that wᵀû = m(wᵀu), and
+// the determinant is 1 + (1 − tanh²)·m(wᵀu) = (1 + m) − m·tanh² > 0.
+func PlanarFlow(z, u, w, b *ad.Var[float64], K int) (zK, logDet *ad.Var[float64]) {
+	wu := ad.Dot(w, u)
+	m := ad.AddConst(ad.Softplus(wu), -1)
+	uHat := ad.MulAdd(ad.Div(ad.Sub(m, wu), ad.Dot(w, w)), w, u)
+	minusM, onePlusM := ad.Neg(m), ad.AddConst(m, 1)
+	logDet = z.Tape().Fill(1, z.Cols(), 0)
+	for range K {
+		h := ad.Tanh(ad.Add(ad.MulSumTo(w, z, 1, z.Cols()), b))
+		logDet = ad.Add(logDet, ad.Log(ad.MulAdd(minusM, ad.Square(h), onePlusM)))
+		z = ad.MulAdd(uHat, h, z)
+	}
+	return z, logDet
+}

@@ -1,0 +1,49 @@
+// Package model is the Gaussian experiment of section 5.1: a model whose evidence is
+// known exactly,
+//
+//	z ~ N(0, I_d),   x_i | z ~ N(z + Δ, Σ) for i = 1..N,   Σ = diag(σ_1², …, σ_d²),
+//
+// and the variational methods that estimate θ = {Δ, Σ} from one dataset.
+//
+// Read truth.go and data.go (the datasets), exact.go (evidence, posterior and maximum
+// likelihood), target.go (log p_θ(D, z) on the tape), then the methods hvae.go,
+// planar.go and vb.go, and train.go.
+//
+// The package imports hvae, ad and linalg.
+package model
+
+import "hvae/linalg"
+
+// Theta is a value of θ: offsets Δ and standard deviations σ, one for each dimension.
+type Theta struct{ Delta, Sigma []float64 }
+
+// Truth returns the parameters that generate the datasets in d dimensions: with
+// r_j = j − (d−1)/2,
+//
+//	Δ_j = r_j/5,   σ_j = 36 r_j²/(10 (d−1)²) + 0.1,
+//
+// so that σ falls quadratically from 1 to 0.1 and rises again; for d = 1, σ = 1.
+func Truth(d int) Theta {
+	t := Theta{make([]float64, d), make([]float64, d)}
+	for j := range d {
+		r := float64(j) - float64(d-1)/2
+		t.Delta[j] = r / 5
+		t.Sigma[j] = 1
+		if d > 1 {
+			t.Sigma[j] = 36*r*r/(10*float64((d-1)*(d-1))) + 0.1
+		}
+	}
+	return t
+}
+
+// SquaredErrors returns ‖Δ − Δ̂‖² and ‖σ − σ̂‖².
+func (t Theta) SquaredErrors(estimate Theta) (delta, sigma float64) {
+	return squaredDistance(t.Delta, estimate.Delta), squaredDistance(t.Sigma, estimate.Sigma)
+}
+
+func squaredDistance(a, b []float64) float64 {
+	d, s := linalg.New[float64](len(a), 1), linalg.New[float64](1, 1)
+	linalg.Sub(d, linalg.Column(a...), linalg.Column(b...))
+	linalg.MulSum(s, d, d)
+	return s.Data[0]
+}
