@@ -66,7 +66,7 @@ type buffers[T linalg.Float] struct {
 	vars []*Var[T]
 }
 
-const slab = 256
+const slab = 64
 
 // Reset forgets every variable and keeps the memory for the next program.
 func (t *Tape[T]) Reset() {
@@ -210,8 +210,9 @@ type arena[T linalg.Float] struct {
 }
 
 const (
-	chunkSize = 1 << 16
-	lane      = 64 / 4 // elements in a cache line, so that no two buffers share one
+	firstChunk = 1 << 10 // elements; each further chunk is twice as large
+	lastChunk  = 1 << 18 // up to this size
+	lane       = 64 / 4  // elements in a cache line, so that no two buffers share one
 )
 
 func (a *arena[T]) reset() { a.chunk, a.used = 0, 0 }
@@ -225,7 +226,7 @@ func (a *arena[T]) alloc(n int) []T {
 			return s
 		}
 	}
-	a.chunks = append(a.chunks, make([]T, max(size, chunkSize)))
+	a.chunks = append(a.chunks, make([]T, max(size, min(firstChunk<<len(a.chunks), lastChunk))))
 	a.used = size
 	return a.chunks[a.chunk][:n:n]
 }
