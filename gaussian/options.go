@@ -43,10 +43,10 @@ func parse(args []string, help io.Writer) (options, error) {
 		o.methods, err = parseMethods(s)
 		return err
 	})
-	count(f, &o.datasets, "datasets", 10, 1, "datasets for each dimension")
-	count(f, &o.config.Points, "n", 10_000, 2, "points in a dataset, N")
-	count(f, &o.config.Iterations, "iters", 30_000, 1, "optimiser iterations")
-	count(f, &o.config.Draws, "batch", 10, 1, "draws that each estimate of the ELBO averages")
+	count(f, &o.datasets, "datasets", 10, 1, "`number` of datasets for each dimension")
+	count(f, &o.config.Points, "n", 10_000, 2, "`number` N of points in a dataset")
+	count(f, &o.config.Iterations, "iters", 30_000, 1, "`number` of optimiser iterations")
+	count(f, &o.config.Draws, "batch", 10, 1, "`number` of draws that each estimate of the ELBO averages")
 	f.Float64Var(&o.config.Rate, "lr", 1e-3, "learning `rate` of RMSProp")
 	f.Uint64Var(&o.config.Seed, "seed", 1, "seed: the same one gives the same bits, on any number of cores")
 	f.StringVar(&o.out, "out", "", "`folder` for figure1a.svg and figure1b.svg, which several dimensions\ngive (default the current one)")
@@ -75,7 +75,7 @@ func parse(args []string, help io.Writer) (options, error) {
 // count defines a flag for a whole number that is at least a minimum.
 func count(f *flag.FlagSet, p *int, name string, value, minimum int, usage string) {
 	*p = value
-	f.Func(name, fmt.Sprintf("%s, a `number` (default %d)", usage, value), func(s string) error {
+	f.Func(name, fmt.Sprintf("%s (default %d)", usage, value), func(s string) error {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < minimum || n > maxCount {
 			return fmt.Errorf("it must be a whole number from %d to %d", minimum, maxCount)

@@ -1,0 +1,140 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hvae/hvae"
+)
+
+var small = Config{Points: 100, Iterations: 250, Draws: 4, Rate: 1e-2, Seed: 3}
+
+func TestARunDependsOnItsKeyAlone(t *testing.T) {
+	for _, name := range MethodNames() {
+		run := Run{Dims: 3, Method: name, Dataset: 1}
+		iterations := 0
+		a, err := small.Train(t.Context(), run, func(n int) { iterations += n })
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := small.Train(t.Context(), run, func(int) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		same := cmp.Comparer(func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) })
+		if diff := cmp.Diff(a, b, same); diff != "" {
+			t.Errorf("%s: two runs of one key differ:\n%s", name, diff)
+		}
+		if iterations != small.Iterations {
+			t.Errorf("%s: progress counted %d iterations of %d", name, iterations, small.Iterations)
+		}
+		run.Dataset = 2
+		c, err := small.Train(t.Context(), run, func(int) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.DeltaErr == c.DeltaErr || a.MLEDeltaErr == c.MLEDeltaErr {
+			t.Errorf("%s: two datasets give one outcome", name)
+		}
+	}
+}
+
+func TestOutcomesAreErrorsFromTheTruthAndTheExactEvidence(t *testing.T) {
+	run := Run{Dims: 3, Method: "vb", Dataset: 0}
+	o, err := small.Train(t.Context(), run, func(int) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	truth, data := Truth(3), small.Dataset(3, 0)
+	delta, sigma := 0.0, 0.0
+	for j := range 3 {
+		delta += math.Pow(o.Theta.Delta[j]-truth.Delta[j], 2)
+		sigma += math.Pow(o.Theta.Sigma[j]-truth.Sigma[j], 2)
+	}
+	if math.Abs(delta-o.DeltaErr) > 1e-12 || math.Abs(sigma-o.SigmaErr) > 1e-12 {
+		t.Errorf("errors %v and %v, want %v and %v", o.DeltaErr, o.SigmaErr, delta, sigma)
+	}
+	if o.LogEvidence != data.LogEvidence(o.Theta) || o.ELBO > o.LogEvidence || o.MLELogEvidence < o.LogEvidence {
+		t.Errorf("ELBO %v ≤ log p(D) %v ≤ its maximum %v does not hold", o.ELBO, o.LogEvidence, o.MLELogEvidence)
+	}
+}
+
+func TestMeanFieldLearnsTheMaximumLikelihoodScale(t *testing.T) {
+	// Its bound is tight at the posterior, so it ends where the evidence is largest.
+	c := Config{Points: 100, Iterations: 6000, Draws: 1, Rate: 2e-3, Seed: 4}
+	best := c.Dataset(2, 0).MaximumLikelihood()
+	o, err := c.Train(t.Context(), Run{Dims: 2, Method: "vb"}, func(int) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for j := range 2 {
+		if r := o.Theta.Sigma[j] / best.Sigma[j]; math.Abs(r-1) > 0.005 {
+			t.Errorf("σ_%d = %.4f, the maximum of the evidence is at %.4f", j, o.Theta.Sigma[j], best.Sigma[j])
+		}
+	}
+}
+
+func TestDivergenceIsAnErrorThatNamesTheRunAndItsParameters(t *testing.T) {
+	c := small
+	c.Rate = 1e4
+	for _, name := range MethodNames() {
+		_, err := c.Train(t.Context(), Run{Dims: 2, Method: name, Dataset: 6}, func(int) {})
+		if err == nil {
+			t.Errorf("%s: a learning rate of 1e4 went well", name)
+			continue
+		}
+		for _, want := range []string{name, "dataset 7", "d = 2", "iteration", "delta = [", "log_sigma = [", "-lr"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: the error does not say %q: %v", name, want, err)
+			}
+		}
+		if p := err.Error()[strings.Index(err.Error(), "\n"):]; strings.Contains(p, "NaN") {
+			t.Errorf("%s: the parameters are those after the step that failed: %s", name, p)
+		}
+	}
+}
+
+func TestTrainStopsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	n := 0
+	_, err := small.Train(ctx, Run{Dims: 1, Method: "vb"}, func(int) {
+		if n++; n == 2 {
+			cancel()
+		}
+	})
+	if !errors.Is(err, context.Canceled) || n != 2 {
+		t.Errorf("after %d reports: %v, want the context's error after 2", n, err)
+	}
+}
+
+func TestUnknownMethod(t *testing.T) {
+	_, err := small.Train(t.Context(), Run{Dims: 1, Method: "mcmc"}, func(int) {})
+	if err == nil || !strings.Contains(err.Error(), `"mcmc"`) || !strings.Contains(err.Error(), "hvae-k10") {
+		t.Errorf("error %v, want it to name the method and the ones there are", err)
+	}
+}
+
+func TestStepsAllocateNothing(t *testing.T) {
+	for _, name := range MethodNames() {
+		m, err := NewMethod(name, small.Dataset(5, 0), hvae.Stream(5, "steps"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		trainer := NewTrainer(m, 10, 1e-3, hvae.Stream(5, "steps"))
+		step := func() {
+			if err := trainer.Step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		step()
+		step()
+		if n := testing.AllocsPerRun(50, step); n != 0 {
+			t.Errorf("%s: a warmed-up step allocates %v times", name, n)
+		}
+	}
+}

@@ -1,0 +1,211 @@
+package hvae
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"hvae/ad"
+	"hvae/linalg"
+)
+
+func TestRMSPropIsTensorFlow1sUpdate(t *testing.T) {
+	// With the mean square at one, the first step is rate·g/√(0.9 + 0.1g² + 1e-10).
+	gradients := []float64{3, -1, 0, 100}
+	for _, start := range []float64{1, 0} {
+		o := NewRMSProp(0.01)
+		if o.Start != 1 {
+			t.Errorf("the mean square starts at %v, want 1 as in TensorFlow 1", o.Start)
+		}
+		o.Start = start
+		p := linalg.Column(1.0)
+		want, v := 1.0, start
+		for _, g := range gradients {
+			o.Ascend([]linalg.Matrix[float64]{p}, []linalg.Matrix[float64]{linalg.Column(g)})
+			v += (g*g - v) * (1 - 0.9) // TensorFlow's own form of the average
+			want += 0.01 * g / math.Sqrt(v+1e-10)
+			if math.Abs(p.Data[0]-want) > 1e-12 {
+				t.Errorf("start %v: after gradient %v the parameter is %v, want %v", start, g, p.Data[0], want)
+			}
+		}
+	}
+}
+
+func TestAdamaxIsAlgorithm2OfItsPaper(t *testing.T) {
+	gradients := []float64{3, -1, 0.5, 0, -7}
+	for _, start := range []float64{0, 1} {
+		o := NewAdamax(0.002)
+		o.Start, o.Epsilon = start, 0
+		p := linalg.Column(1.0)
+		want, m, u := 1.0, 0.0, start
+		for i, g := range gradients {
+			o.Ascend([]linalg.Matrix[float64]{p}, []linalg.Matrix[float64]{linalg.Column(g)})
+			m = 0.9*m + 0.1*g
+			u = math.Max(0.999*u, math.Abs(g))
+			want += 0.002 / (1 - math.Pow(0.9, float64(i+1))) * m / u
+			if math.Abs(p.Data[0]-want) > 1e-12 {
+				t.Errorf("start %v, step %d: %v, want %v", start, i+1, p.Data[0], want)
+			}
+		}
+	}
+}
+
+func TestAdamaxStepsAtItsRateWhateverTheScale(t *testing.T) {
+	// Its property: a constant gradient, of any size, moves a parameter by the rate.
+	for _, g := range []float64{1e-6, 1, 1e6} {
+		o := NewAdamax(0.01)
+		o.Epsilon = 0
+		p := linalg.Column(0.0)
+		for range 10 {
+			o.Ascend([]linalg.Matrix[float64]{p}, []linalg.Matrix[float64]{linalg.Column(g)})
+		}
+		if math.Abs(p.Data[0]-0.1) > 1e-12 {
+			t.Errorf("gradient %v: ten steps of 0.01 led to %v", g, p.Data[0])
+		}
+	}
+}
+
+func TestOptimisersLeaveParametersWithoutGradientAlone(t *testing.T) {
+	for _, o := range []Optimiser[float32]{NewRMSProp[float32](0.1), NewAdamax[float32](0.1)} {
+		p := []linalg.Matrix[float32]{linalg.Column[float32](1, 2), linalg.Column[float32](3)}
+		g := []linalg.Matrix[float32]{linalg.Column[float32](0, 1), linalg.Column[float32](0)}
+		for range 3 {
+			o.Ascend(p, g)
+		}
+		if p[0].Data[0] != 1 || p[0].Data[1] <= 2 || p[1].Data[0] != 3 {
+			t.Errorf("%T: parameters became %v and %v", o, p[0].Data, p[1].Data)
+		}
+	}
+}
+
+func TestOptimisersClimb(t *testing.T) {
+	// f(x) = −(x₁ − 1)² − 10(x₂ + 2)² from the origin.
+	for _, o := range []Optimiser[float64]{NewRMSProp(0.01), NewAdamax(0.05)} {
+		x := linalg.Column(0.0, 0)
+		for range 2000 {
+			g := linalg.Column(-2*(x.Data[0]-1), -20*(x.Data[1]+2))
+			o.Ascend([]linalg.Matrix[float64]{x}, []linalg.Matrix[float64]{g})
+		}
+		if math.Abs(x.Data[0]-1) > 0.02 || math.Abs(x.Data[1]+2) > 0.02 {
+			t.Errorf("%T ends at %v, want (1, −2)", o, x.Data)
+		}
+	}
+}
+
+func TestImportanceEstimate(t *testing.T) {
+	// Weights 1 and 3: the mean is 2, its standard error √2/√2 = 1, relatively 1/2.
+	for _, shift := range []float64{0, 1000, -1000} {
+		l, se := ImportanceEstimate([]float64{shift, shift + math.Log(3)})
+		if math.Abs(l-shift-math.Log(2)) > 1e-12 || math.Abs(se-0.5) > 1e-12 {
+			t.Errorf("shifted by %v: %v ± %v, want log 2 and 1/2", shift, l-shift, se)
+		}
+	}
+	if l, se := ImportanceEstimate([]float64{-7}); l != -7 || !math.IsInf(se, 1) {
+		t.Errorf("one draw: %v ± %v, want −7 ± Inf", l, se)
+	}
+	if l, se := ImportanceEstimate([]float64{5, 5, 5}); l != 5 || se != 0 {
+		t.Errorf("equal draws: %v ± %v, want 5 ± 0", l, se)
+	}
+}
+
+func TestImportanceEstimatesStandardErrorIsTheSpreadOfEstimates(t *testing.T) {
+	// log p̂ ~ N(−s²/2, s²) has E[p̂] = 1.
+	rng := rand.New(rand.NewPCG(1, 1))
+	const s, draws, repeats = 0.5, 400, 2000
+	sum, squares, claimed := 0.0, 0.0, 0.0
+	for range repeats {
+		logs := make([]float64, draws)
+		for i := range logs {
+			logs[i] = s*rng.NormFloat64() - s*s/2
+		}
+		l, se := ImportanceEstimate(logs)
+		sum, squares, claimed = sum+l, squares+l*l, claimed+se
+	}
+	mean := sum / repeats
+	sd := math.Sqrt(squares/repeats - mean*mean)
+	// The relative error of a standard deviation from 2000 values is 1/√4000 = 1.6 %.
+	if ratio := claimed / repeats / sd; math.Abs(ratio-1) > 4.5/math.Sqrt(2*repeats) {
+		t.Errorf("the estimates spread by %.4f, the standard errors say %.4f", sd, claimed/repeats)
+	}
+}
+
+func TestStreamsAreKeyed(t *testing.T) {
+	draw := func(seed uint64, purpose string, index ...int) uint64 {
+		return Stream(seed, purpose, index...).Uint64()
+	}
+	if draw(1, "noise", 2, 3) != draw(1, "noise", 2, 3) {
+		t.Error("one key gives two streams")
+	}
+	seen := map[uint64]string{}
+	for name, v := range map[string]uint64{
+		"1 noise 2 3": draw(1, "noise", 2, 3), "2 noise 2 3": draw(2, "noise", 2, 3), "1 data 2 3": draw(1, "data", 2, 3),
+		"1 noise 3 2": draw(1, "noise", 3, 2), "1 noise 2": draw(1, "noise", 2), "1 noise": draw(1, "noise"),
+		"1 noise 2 3 0": draw(1, "noise", 2, 3, 0),
+	} {
+		if other, ok := seen[v]; ok {
+			t.Errorf("%s and %s are one stream", name, other)
+		}
+		seen[v] = name
+	}
+}
+
+func TestFillNormalIsStandardNormal(t *testing.T) {
+	const n = 200000
+	m := linalg.New[float64](2, n/2)
+	FillNormal(Stream(1, "normal"), m)
+	moment := func(k float64, want, variance float64) {
+		sum := 0.0
+		for _, v := range m.Data {
+			sum += math.Pow(v, k)
+		}
+		if z := (sum/n - want) / math.Sqrt(variance/n); math.Abs(z) > 4.5 {
+			t.Errorf("E[x^%v] = %v, want %v (z = %.1f)", k, sum/n, want, z)
+		}
+	}
+	moment(1, 0, 1)
+	moment(2, 1, 2)
+	moment(3, 0, 15)
+	moment(4, 3, 96)
+}
+
+// free is a target without potential.
+type free struct{}
+
+func (free) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
+	return ad.Scale(ad.SumTo(z, 1, z.Cols()), 0)
+}
+
+func TestMisfitsPanicAndNameTheShapes(t *testing.T) {
+	var tp ad.Tape[float64]
+	state := Phase[float64]{Z: tp.Fill(2, 3, 0), Rho: tp.Fill(2, 3, 0)}
+	column := func(v ...float64) []linalg.Matrix[float64] { return []linalg.Matrix[float64]{linalg.Column(v...)} }
+	for want, f := range map[string]func(){
+		"position [2×3] and momentum [3×2]": func() {
+			(&Flow[float64]{}).Forward(Phase[float64]{Z: tp.Fill(2, 3, 0), Rho: tp.Fill(3, 2, 0)})
+		},
+		"step sizes [1×3] do not fit 1 steps of [2×3]": func() {
+			(&Flow[float64]{Target: free{}, K: 1, StepSize: tp.Fill(1, 3, 0.1)}).Forward(state)
+		},
+		"step sizes [2×2] do not fit 3 steps": func() {
+			(&Flow[float64]{Target: free{}, K: 3, StepSize: tp.Fill(2, 2, 0.1)}).Inverse(state)
+		},
+		"schedule [4×1] for a flow of 3 steps": func() {
+			(&Flow[float64]{Target: free{}, K: 3, StepSize: tp.Fill(1, 2, 0.1), Tempering: FixedTempering(tp.Scalar(2), 4)}).Forward(state)
+		},
+		"1 parameters, 0 gradients": func() { NewRMSProp(0.1).Ascend(column(1), nil) },
+		"is [2×1], its gradient [1×1]": func() {
+			NewAdamax(0.1).Ascend(column(1, 2), column(1))
+		},
+	} {
+		func() {
+			defer func() {
+				if msg := fmt.Sprint(recover()); !strings.Contains(msg, want) {
+					t.Errorf("panic %q does not contain %q", msg, want)
+				}
+			}()
+			f()
+		}()
+	}
+}
