@@ -50,6 +50,7 @@ func MulSum[T Float](dst, a, b Matrix[T]) {
 	ar, ac := a.strides(full)
 	br, bc := b.strides(full)
 	switch {
+	case full.Rows*full.Cols == 0:
 	case dc == 0 && ac == 1 && bc == 1: // along a row, to one element
 		dots(dst.Data, dr, a.Data, ar, b.Data, br, full.Rows, full.Cols)
 	case dc == 1 && dr == 0 && ac == 0 && bc == 1: // down the columns, a constant along each row

@@ -66,6 +66,7 @@ func Mul[T Float](dst, a, b Matrix[T]) {
 	ar, ac := a.strides(full)
 	br, bc := b.strides(full)
 	switch {
+	case len(dst.Data) == 0:
 	case ac == 0 && bc == 1: // a is constant along each row
 		mulRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br)
 	case ac == 1 && bc == 1:
@@ -96,6 +97,7 @@ func MulAdd[T Float](dst, a, b, c Matrix[T]) {
 	br, bc := b.strides(full)
 	cr, cc := c.strides(full)
 	switch {
+	case len(dst.Data) == 0:
 	case ac == 0 && bc == 1 && cc == 1: // a is constant along each row
 		mulAddRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br, c.Data, cr)
 	case ac == 1 && bc == 1 && cc == 1:

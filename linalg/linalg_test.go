@@ -382,3 +382,82 @@ func TestMismatchedShapesPanicAndNameThem(t *testing.T) {
 		}()
 	}
 }
+
+// FuzzBroadcasting checks every product and sum on shapes and elements from bytes,
+// NaN, infinities and empty matrices included, against their definitions.
+func FuzzBroadcasting(f *testing.F) {
+	f.Add(byte(3), byte(4), byte(0b0110), []byte{1, 2, 3})
+	f.Add(byte(0), byte(5), byte(0), []byte{255})
+	f.Add(byte(50), byte(10), byte(0b0101), []byte("leapfrog"))
+	f.Fuzz(func(t *testing.T, rows, cols, repeat byte, elements []byte) {
+		if len(elements) == 0 {
+			return
+		}
+		r, c := int(rows%60), int(cols%20)
+		next := 0
+		make_ := func(row, col byte) Matrix[float64] {
+			m := New[float64](r, c)
+			if repeat>>row&1 == 1 {
+				m = New[float64](1, m.Cols)
+			}
+			if repeat>>col&1 == 1 {
+				m = New[float64](m.Rows, 1)
+			}
+			for i := range m.Data {
+				switch e := elements[next%len(elements)]; e {
+				case 255:
+					m.Data[i] = math.NaN()
+				case 254:
+					m.Data[i] = math.Inf(1)
+				case 253:
+					m.Data[i] = math.Copysign(0, -1)
+				default:
+					m.Data[i] = float64(int(e)-100) / 8
+				}
+				next++
+			}
+			return m
+		}
+		a, b := make_(0, 1), make_(2, 3)
+		full, ok := Broadcast(a.Shape(), b.Shape())
+		if !ok {
+			return
+		}
+		// The elements are small multiples of 1/8: sums and products are exact.
+		equal := func(x, y float64) bool { return x == y || math.IsNaN(x) && math.IsNaN(y) }
+		dst := New[float64](full.Rows, full.Cols)
+		for _, op := range []struct {
+			do func(dst, a, b Matrix[float64])
+			f  func(x, y float64) float64
+		}{
+			{Add[float64], func(x, y float64) float64 { return x + y }},
+			{Sub[float64], func(x, y float64) float64 { return x - y }},
+			{Mul[float64], func(x, y float64) float64 { return x * y }},
+			{func(d, a, b Matrix[float64]) { MulAdd(d, a, b, a) }, func(x, y float64) float64 { return x*y + x }},
+			{func(d, a, b Matrix[float64]) { MulAdd(d, a, b, b) }, func(x, y float64) float64 { return x*y + y }},
+		} {
+			op.do(dst, a, b)
+			for i := range full.Rows {
+				for j := range full.Cols {
+					if want := op.f(at(a, i, j), at(b, i, j)); !equal(dst.At(i, j), want) {
+						t.Fatalf("%v and %v: element (%d, %d) is %v, want %v", a.Shape(), b.Shape(), i, j, dst.At(i, j), want)
+					}
+				}
+			}
+		}
+		for _, s := range shapesOf(full.Rows, full.Cols) {
+			got, want := New[float64](s.Rows, s.Cols), New[float64](s.Rows, s.Cols)
+			MulSum(got, a, b)
+			for i := range full.Rows {
+				for j := range full.Cols {
+					want.Row(min(i, s.Rows-1))[min(j, s.Cols-1)] += at(a, i, j) * at(b, i, j)
+				}
+			}
+			for i := range want.Data {
+				if !equal(got.Data[i], want.Data[i]) {
+					t.Fatalf("%v · %v summed to %v: element %d is %v, want %v", a.Shape(), b.Shape(), s, i, got.Data[i], want.Data[i])
+				}
+			}
+		}
+	})
+}
