@@ -14,16 +14,16 @@ func SumTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	if a.Rows() == rows && a.Cols() == cols {
 		return a
 	}
-	y := a.tape.result(rows, cols)
+	y := a.tape.Result(rows, cols)
 	linalg.Sum(y.Value, a.Value)
-	return a.tape.record(y, sumTo[T]{}, a, nil, nil)
+	return a.tape.Record(y, sumTo[T]{}, a, nil, nil)
 }
 
 type sumTo[T linalg.Float] struct{}
 
-func (sumTo[T]) pull(y, ybar *Var[T]) {
+func (sumTo[T]) Pull(y, ybar *Var[T]) {
 	a := y.in[0]
-	a.receive(BroadcastTo(ybar, a.Rows(), a.Cols()))
+	a.Receive(BroadcastTo(ybar, a.Rows(), a.Cols()))
 }
 
 // Sum returns the sum of a's elements, 1×1.
@@ -40,29 +40,29 @@ func BroadcastTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	if a.Rows() == rows && a.Cols() == cols {
 		return a
 	}
-	y := a.tape.result(rows, cols)
+	y := a.tape.Result(rows, cols)
 	linalg.Copy(y.Value, a.Value)
-	return a.tape.record(y, broadcastTo[T]{}, a, nil, nil)
+	return a.tape.Record(y, broadcastTo[T]{}, a, nil, nil)
 }
 
 type broadcastTo[T linalg.Float] struct{}
 
-func (broadcastTo[T]) pull(y, ybar *Var[T]) {
+func (broadcastTo[T]) Pull(y, ybar *Var[T]) {
 	a := y.in[0]
-	a.receive(SumTo(ybar, a.Rows(), a.Cols()))
+	a.Receive(SumTo(ybar, a.Rows(), a.Cols()))
 }
 
 // MulSumTo returns SumTo(a ⊙ b, rows, cols) without forming the product. It and Mul
 // are each other's adjoints: ā = ȳ ⊙ b, b̄ = ȳ ⊙ a, fitted to the operands.
 func MulSumTo[T linalg.Float](a, b *Var[T], rows, cols int) *Var[T] {
-	y := a.tape.result(rows, cols)
+	y := a.tape.Result(rows, cols)
 	linalg.MulSum(y.Value, a.Value, b.Value)
-	return a.tape.record(y, mulSumTo[T]{}, a, b, nil)
+	return a.tape.Record(y, mulSumTo[T]{}, a, b, nil)
 }
 
 type mulSumTo[T linalg.Float] struct{}
 
-func (mulSumTo[T]) pull(y, ybar *Var[T]) { pullProduct(y, ybar) }
+func (mulSumTo[T]) Pull(y, ybar *Var[T]) { passProduct(y, ybar) }
 
 // Dot returns ⟨a, b⟩ = Σ aᵢⱼ bᵢⱼ, 1×1, repeating operands as Mul does.
 func Dot[T linalg.Float](a, b *Var[T]) *Var[T] { return MulSumTo(a, b, 1, 1) }
@@ -76,14 +76,14 @@ func Reshape[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 		return a
 	}
 	y := a.tape.view(linalg.Of(rows, cols, a.Value.Data))
-	return a.tape.record(y, reshape[T]{}, a, nil, nil)
+	return a.tape.Record(y, reshape[T]{}, a, nil, nil)
 }
 
 type reshape[T linalg.Float] struct{}
 
-func (reshape[T]) pull(y, ybar *Var[T]) {
+func (reshape[T]) Pull(y, ybar *Var[T]) {
 	a := y.in[0]
-	a.receive(Reshape(ybar, a.Rows(), a.Cols()))
+	a.Receive(Reshape(ybar, a.Rows(), a.Cols()))
 }
 
 // Rows returns rows lo to hi-1 of a. ā is ȳ between rows of zeros.
@@ -93,14 +93,14 @@ func Rows[T linalg.Float](a *Var[T], lo, hi int) *Var[T] {
 	}
 	y := a.tape.view(a.Value.RowRange(lo, hi))
 	y.row = lo
-	return a.tape.record(y, rows[T]{}, a, nil, nil)
+	return a.tape.Record(y, rows[T]{}, a, nil, nil)
 }
 
 type rows[T linalg.Float] struct{}
 
-func (rows[T]) pull(y, ybar *Var[T]) {
+func (rows[T]) Pull(y, ybar *Var[T]) {
 	a := y.in[0]
-	a.receive(Embed(ybar, y.row, a.Rows()))
+	a.Receive(Embed(ybar, y.row, a.Rows()))
 }
 
 // Embed returns a matrix of the given number of rows, zero but for a, which begins at
@@ -109,18 +109,18 @@ func Embed[T linalg.Float](a *Var[T], lo, rows int) *Var[T] {
 	if lo < 0 || lo+a.Rows() > rows {
 		panic(fmt.Sprintf("ad: Embed: %v does not fit into %d rows from row %d", a.Value.Shape(), rows, lo))
 	}
-	y := a.tape.result(rows, a.Cols())
+	y := a.tape.Result(rows, a.Cols())
 	y.Value.Fill(0)
 	linalg.Copy(y.Value.RowRange(lo, lo+a.Rows()), a.Value)
 	y.row = lo
-	return a.tape.record(y, embed[T]{}, a, nil, nil)
+	return a.tape.Record(y, embed[T]{}, a, nil, nil)
 }
 
 type embed[T linalg.Float] struct{}
 
-func (embed[T]) pull(y, ybar *Var[T]) {
+func (embed[T]) Pull(y, ybar *Var[T]) {
 	a := y.in[0]
-	a.receive(Rows(ybar, y.row, y.row+a.Rows()))
+	a.Receive(Rows(ybar, y.row, y.row+a.Rows()))
 }
 
 // view returns a variable that shares m's elements, or, where buffers are reused, a
@@ -129,7 +129,7 @@ func (t *Tape[T]) view(m linalg.Matrix[T]) *Var[T] {
 	if !t.plain {
 		return t.Const(m)
 	}
-	y := t.result(m.Rows, m.Cols)
+	y := t.Result(m.Rows, m.Cols)
 	linalg.Copy(y.Value, m)
 	return y
 }

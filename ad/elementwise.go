@@ -13,15 +13,15 @@ import (
 func Add[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := broadcast("Add", a, b)
 	linalg.Add(y.Value, a.Value, b.Value)
-	return a.tape.record(y, add[T]{}, a, b, nil)
+	return a.tape.Record(y, add[T]{}, a, b, nil)
 }
 
 type add[T linalg.Float] struct{}
 
-func (add[T]) pull(y, ybar *Var[T]) {
+func (add[T]) Pull(y, ybar *Var[T]) {
 	for i := range 2 {
-		if y.wants(i) {
-			y.in[i].receive(fit(ybar, y.in[i].Value.Shape()))
+		if y.Wants(i) {
+			y.in[i].Receive(fit(ybar, y.in[i].Value.Shape()))
 		}
 	}
 }
@@ -30,18 +30,18 @@ func (add[T]) pull(y, ybar *Var[T]) {
 func Sub[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := broadcast("Sub", a, b)
 	linalg.Sub(y.Value, a.Value, b.Value)
-	return a.tape.record(y, sub[T]{}, a, b, nil)
+	return a.tape.Record(y, sub[T]{}, a, b, nil)
 }
 
 type sub[T linalg.Float] struct{}
 
-func (sub[T]) pull(y, ybar *Var[T]) {
+func (sub[T]) Pull(y, ybar *Var[T]) {
 	a, b := y.in[0], y.in[1]
-	if y.wants(0) {
-		a.receive(fit(ybar, a.Value.Shape()))
+	if y.Wants(0) {
+		a.Receive(fit(ybar, a.Value.Shape()))
 	}
-	if y.wants(1) {
-		b.receive(Neg(fit(ybar, b.Value.Shape())))
+	if y.Wants(1) {
+		b.Receive(Neg(fit(ybar, b.Value.Shape())))
 	}
 }
 
@@ -49,12 +49,12 @@ func (sub[T]) pull(y, ybar *Var[T]) {
 func Mul[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := broadcast("Mul", a, b)
 	linalg.Mul(y.Value, a.Value, b.Value)
-	return a.tape.record(y, mul[T]{}, a, b, nil)
+	return a.tape.Record(y, mul[T]{}, a, b, nil)
 }
 
 type mul[T linalg.Float] struct{}
 
-func (mul[T]) pull(y, ybar *Var[T]) { pullProduct(y, ybar) }
+func (mul[T]) Pull(y, ybar *Var[T]) { passProduct(y, ybar) }
 
 // MulAdd returns a ⊙ b + c: ā = ȳ ⊙ b, b̄ = ȳ ⊙ a, c̄ = ȳ.
 func MulAdd[T linalg.Float](a, b, c *Var[T]) *Var[T] {
@@ -63,27 +63,27 @@ func MulAdd[T linalg.Float](a, b, c *Var[T]) *Var[T] {
 	if !ok || !fits {
 		panic(fmt.Sprintf("ad: MulAdd: shapes %v, %v and %v do not fit", a.Value.Shape(), b.Value.Shape(), c.Value.Shape()))
 	}
-	y := a.tape.result(s.Rows, s.Cols)
+	y := a.tape.Result(s.Rows, s.Cols)
 	linalg.MulAdd(y.Value, a.Value, b.Value, c.Value)
-	return a.tape.record(y, mulAdd[T]{}, a, b, c)
+	return a.tape.Record(y, mulAdd[T]{}, a, b, c)
 }
 
 type mulAdd[T linalg.Float] struct{}
 
-func (mulAdd[T]) pull(y, ybar *Var[T]) {
-	pullProduct(y, ybar)
-	if y.wants(2) {
-		y.in[2].receive(fit(ybar, y.in[2].Value.Shape()))
+func (mulAdd[T]) Pull(y, ybar *Var[T]) {
+	passProduct(y, ybar)
+	if y.Wants(2) {
+		y.in[2].Receive(fit(ybar, y.in[2].Value.Shape()))
 	}
 }
 
-// pullProduct passes on the adjoint of a product of operands 0 and 1.
-func pullProduct[T linalg.Float](y, ybar *Var[T]) {
+// passProduct passes on the adjoint of a product of operands 0 and 1.
+func passProduct[T linalg.Float](y, ybar *Var[T]) {
 	a, b := y.in[0], y.in[1]
-	if y.wants(0) {
+	if y.Wants(0) {
 		a.receiveProduct(ybar, b)
 	}
-	if y.wants(1) {
+	if y.Wants(1) {
 		b.receiveProduct(ybar, a)
 	}
 }
@@ -92,18 +92,18 @@ func pullProduct[T linalg.Float](y, ybar *Var[T]) {
 func Div[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := broadcast("Div", a, b)
 	linalg.Div(y.Value, a.Value, b.Value)
-	return a.tape.record(y, div[T]{}, a, b, nil)
+	return a.tape.Record(y, div[T]{}, a, b, nil)
 }
 
 type div[T linalg.Float] struct{}
 
-func (div[T]) pull(y, ybar *Var[T]) {
+func (div[T]) Pull(y, ybar *Var[T]) {
 	a, b := y.in[0], y.in[1]
 	g := Div(ybar, b)
-	if y.wants(0) {
-		a.receive(fit(g, a.Value.Shape()))
+	if y.Wants(0) {
+		a.Receive(fit(g, a.Value.Shape()))
 	}
-	if y.wants(1) {
+	if y.Wants(1) {
 		b.receiveProduct(Neg(g), y)
 	}
 }
@@ -113,12 +113,12 @@ func Scale[T linalg.Float](a *Var[T], s T) *Var[T] {
 	y := like(a)
 	linalg.Scale(y.Value, s, a.Value)
 	y.aux = s
-	return a.tape.record(y, scale[T]{}, a, nil, nil)
+	return a.tape.Record(y, scale[T]{}, a, nil, nil)
 }
 
 type scale[T linalg.Float] struct{}
 
-func (scale[T]) pull(y, ybar *Var[T]) { y.in[0].receive(Scale(ybar, y.aux)) }
+func (scale[T]) Pull(y, ybar *Var[T]) { y.in[0].Receive(Scale(ybar, y.aux)) }
 
 // Neg returns −a: ā = −ȳ.
 func Neg[T linalg.Float](a *Var[T]) *Var[T] { return Scale(a, -1) }
@@ -127,67 +127,67 @@ func Neg[T linalg.Float](a *Var[T]) *Var[T] { return Scale(a, -1) }
 func AddConst[T linalg.Float](a *Var[T], s T) *Var[T] {
 	y := like(a)
 	linalg.AddConst(y.Value, a.Value, s)
-	return a.tape.record(y, addConst[T]{}, a, nil, nil)
+	return a.tape.Record(y, addConst[T]{}, a, nil, nil)
 }
 
 type addConst[T linalg.Float] struct{}
 
-func (addConst[T]) pull(y, ybar *Var[T]) { y.in[0].receive(ybar) }
+func (addConst[T]) Pull(y, ybar *Var[T]) { y.in[0].Receive(ybar) }
 
 // Exp returns y = eᵃ: ā = ȳ ⊙ y.
 func Exp[T linalg.Float](a *Var[T]) *Var[T] {
 	y := like(a)
 	linalg.Exp(y.Value, a.Value)
-	return a.tape.record(y, exp[T]{}, a, nil, nil)
+	return a.tape.Record(y, exp[T]{}, a, nil, nil)
 }
 
 type exp[T linalg.Float] struct{}
 
-func (exp[T]) pull(y, ybar *Var[T]) { y.in[0].receiveProduct(ybar, y) }
+func (exp[T]) Pull(y, ybar *Var[T]) { y.in[0].receiveProduct(ybar, y) }
 
 // Log returns the natural logarithm of a: ā = ȳ / a.
 func Log[T linalg.Float](a *Var[T]) *Var[T] {
 	y := like(a)
 	linalg.Log(y.Value, a.Value)
-	return a.tape.record(y, log[T]{}, a, nil, nil)
+	return a.tape.Record(y, log[T]{}, a, nil, nil)
 }
 
 type log[T linalg.Float] struct{}
 
-func (log[T]) pull(y, ybar *Var[T]) { y.in[0].receive(Div(ybar, y.in[0])) }
+func (log[T]) Pull(y, ybar *Var[T]) { y.in[0].Receive(Div(ybar, y.in[0])) }
 
 // Sqrt returns y = √a: ā = ȳ / 2y.
 func Sqrt[T linalg.Float](a *Var[T]) *Var[T] {
 	y := like(a)
 	linalg.Sqrt(y.Value, a.Value)
-	return a.tape.record(y, sqrt[T]{}, a, nil, nil)
+	return a.tape.Record(y, sqrt[T]{}, a, nil, nil)
 }
 
 type sqrt[T linalg.Float] struct{}
 
-func (sqrt[T]) pull(y, ybar *Var[T]) { y.in[0].receive(Div(Scale(ybar, 0.5), y)) }
+func (sqrt[T]) Pull(y, ybar *Var[T]) { y.in[0].Receive(Div(Scale(ybar, 0.5), y)) }
 
 // Square returns a ⊙ a: ā = 2ȳ ⊙ a.
 func Square[T linalg.Float](a *Var[T]) *Var[T] {
 	y := like(a)
 	linalg.Square(y.Value, a.Value)
-	return a.tape.record(y, square[T]{}, a, nil, nil)
+	return a.tape.Record(y, square[T]{}, a, nil, nil)
 }
 
 type square[T linalg.Float] struct{}
 
-func (square[T]) pull(y, ybar *Var[T]) { y.in[0].receiveProduct(Scale(ybar, 2), y.in[0]) }
+func (square[T]) Pull(y, ybar *Var[T]) { y.in[0].receiveProduct(Scale(ybar, 2), y.in[0]) }
 
 // Tanh returns y = tanh a: ā = ȳ ⊙ (1 − y²).
 func Tanh[T linalg.Float](a *Var[T]) *Var[T] {
 	y := like(a)
 	linalg.Tanh(y.Value, a.Value)
-	return a.tape.record(y, tanh[T]{}, a, nil, nil)
+	return a.tape.Record(y, tanh[T]{}, a, nil, nil)
 }
 
 type tanh[T linalg.Float] struct{}
 
-func (tanh[T]) pull(y, ybar *Var[T]) {
+func (tanh[T]) Pull(y, ybar *Var[T]) {
 	y.in[0].receiveProduct(ybar, AddConst(Neg(Square(y)), 1))
 }
 
@@ -195,23 +195,23 @@ func (tanh[T]) pull(y, ybar *Var[T]) {
 func Softplus[T linalg.Float](a *Var[T]) *Var[T] {
 	y := like(a)
 	linalg.SoftplusOf(y.Value, a.Value)
-	return a.tape.record(y, softplus[T]{}, a, nil, nil)
+	return a.tape.Record(y, softplus[T]{}, a, nil, nil)
 }
 
 type softplus[T linalg.Float] struct{}
 
-func (softplus[T]) pull(y, ybar *Var[T]) { y.in[0].receiveProduct(ybar, Sigmoid(y.in[0])) }
+func (softplus[T]) Pull(y, ybar *Var[T]) { y.in[0].receiveProduct(ybar, Sigmoid(y.in[0])) }
 
 // Sigmoid returns y = 1/(1 + e⁻ᵃ): ā = ȳ ⊙ (y − y²).
 func Sigmoid[T linalg.Float](a *Var[T]) *Var[T] {
 	y := like(a)
 	linalg.SigmoidOf(y.Value, a.Value)
-	return a.tape.record(y, sigmoid[T]{}, a, nil, nil)
+	return a.tape.Record(y, sigmoid[T]{}, a, nil, nil)
 }
 
 type sigmoid[T linalg.Float] struct{}
 
-func (sigmoid[T]) pull(y, ybar *Var[T]) { y.in[0].receiveProduct(ybar, Sub(y, Square(y))) }
+func (sigmoid[T]) Pull(y, ybar *Var[T]) { y.in[0].receiveProduct(ybar, Sub(y, Square(y))) }
 
 // broadcast returns a variable for the result of a binary operation.
 func broadcast[T linalg.Float](name string, a, b *Var[T]) *Var[T] {
@@ -219,8 +219,8 @@ func broadcast[T linalg.Float](name string, a, b *Var[T]) *Var[T] {
 	if !ok {
 		panic(fmt.Sprintf("ad: %s: shapes %v and %v do not fit", name, a.Value.Shape(), b.Value.Shape()))
 	}
-	return a.tape.result(s.Rows, s.Cols)
+	return a.tape.Result(s.Rows, s.Cols)
 }
 
 // like returns a variable of a's shape.
-func like[T linalg.Float](a *Var[T]) *Var[T] { return a.tape.result(a.Rows(), a.Cols()) }
+func like[T linalg.Float](a *Var[T]) *Var[T] { return a.tape.Result(a.Rows(), a.Cols()) }

@@ -68,14 +68,14 @@ func (t *Tape[T]) run(y *Var[T], xs ...*Var[T]) {
 	if !t.wants(y) {
 		return
 	}
-	y.receive(t.Fill(y.Rows(), y.Cols(), 1))
+	y.Receive(t.Fill(y.Rows(), y.Cols(), 1))
 	t.created = t.created[:0]
 	for i := y.index; i >= first; i-- {
 		v := t.at(i)
 		if v.marked != t.sweep || v.bar == nil || !t.passes(v) {
 			continue
 		}
-		v.rule.pull(v, v.bar)
+		v.rule.Pull(v, v.bar)
 		if t.plain {
 			if v.kept != t.sweep {
 				v.drop()
@@ -94,13 +94,13 @@ func (t *Tape[T]) passes(v *Var[T]) bool {
 	return t.wants(v.in[0]) || t.wants(v.in[1]) || t.wants(v.in[2])
 }
 
-// wants reports whether the current sweep needs the adjoint of operand i of y.
-func (y *Var[T]) wants(i int) bool { return y.in[i].marked == y.tape.sweep }
+// Wants reports whether the current sweep needs the adjoint of operand i of y.
+func (y *Var[T]) Wants(i int) bool { return y.in[i].marked == y.tape.sweep }
 
-// receive adds g, of v's shape, to the adjoint of v. The adjoint of several variables
+// Receive adds g, of v's shape, to the adjoint of v. The adjoint of several variables
 // may be one and the same (a sum's operands share the sum's), so only a sweep that
 // counts its owners adds in place.
-func (v *Var[T]) receive(g *Var[T]) {
+func (v *Var[T]) Receive(g *Var[T]) {
 	switch {
 	case v.bar == nil:
 		v.hold(g)
@@ -120,7 +120,7 @@ func (v *Var[T]) receiveProduct(a, b *Var[T]) {
 	full, _ := linalg.Broadcast(a.Value.Shape(), b.Value.Shape())
 	switch {
 	case v.bar == nil || full != shape:
-		v.receive(fit(MulSumTo(a, b, min(full.Rows, shape.Rows), min(full.Cols, shape.Cols)), shape))
+		v.Receive(fit(MulSumTo(a, b, min(full.Rows, shape.Rows), min(full.Cols, shape.Cols)), shape))
 	case v.ownsBar():
 		linalg.MulAdd(v.bar.Value, a.Value, b.Value, v.bar.Value)
 	default:

@@ -31,7 +31,7 @@ type Var[T linalg.Float] struct {
 
 	tape *Tape[T]
 	live bool       // depends on a leaf
-	rule rule[T]    // how the adjoint reaches the operands; nil for leaves and constants
+	rule Rule[T]    // how the adjoint reaches the operands; nil for leaves and constants
 	in   [3]*Var[T] // operands, as the rule knows them
 	aux  T          // a constant of the operation
 	row  int        // likewise
@@ -43,10 +43,11 @@ type Var[T linalg.Float] struct {
 	refs   int     // how many adjoints this variable is, during a Backward sweep
 }
 
-// A rule passes the adjoint ybar of y on to the operands of y. It may skip an operand
-// that the sweep does not want.
-type rule[T linalg.Float] interface {
-	pull(y, ybar *Var[T])
+// A Rule passes the adjoint ybar of y on to the operands of y: for each operand that the
+// sweep wants, it calls Receive with a value computed from ybar by operations of the
+// tape. With Result and Record it is all that an operation of another package needs.
+type Rule[T linalg.Float] interface {
+	Pull(y, ybar *Var[T])
 }
 
 // A Tape records operations in the order they run. The zero value is ready to use.
@@ -105,7 +106,7 @@ func (t *Tape[T]) Scalar(s T) *Var[T] { return t.Fill(1, 1, s) }
 
 // Fill puts a constant rows × cols matrix on the tape, every element of it s.
 func (t *Tape[T]) Fill(rows, cols int, s T) *Var[T] {
-	v := t.result(rows, cols)
+	v := t.Result(rows, cols)
 	v.Value.Fill(s)
 	return v
 }
@@ -116,6 +117,9 @@ func (v *Var[T]) Tape() *Tape[T] { return v.tape }
 // Live reports whether v is a leaf or depends on one, so that a gradient with respect
 // to it can be asked for.
 func (v *Var[T]) Live() bool { return v.live }
+
+// Operand returns operand i of the operation whose result y is.
+func (y *Var[T]) Operand(i int) *Var[T] { return y.in[i] }
 
 // Rows returns the number of rows of v.
 func (v *Var[T]) Rows() int { return v.Value.Rows }
@@ -147,8 +151,9 @@ func (t *Tape[T]) variable() *Var[T] {
 
 func (t *Tape[T]) at(i int) *Var[T] { return &t.vars[i/slab][i%slab] }
 
-// result appends a variable with a buffer for its value, a used one if possible.
-func (t *Tape[T]) result(rows, cols int) *Var[T] {
+// Result returns a variable for the value of an operation, rows × cols with arbitrary
+// elements, for the operation to fill and to Record.
+func (t *Tape[T]) Result(rows, cols int) *Var[T] {
 	if !t.plain {
 		v := t.variable()
 		v.Value = t.Matrix(rows, cols)
@@ -164,10 +169,11 @@ func (t *Tape[T]) result(rows, cols int) *Var[T] {
 	return v
 }
 
-// record makes y the result of an operation on a, b and c (nil where there are
-// fewer). An operation on constants is a constant, and so is everything in a sweep
-// whose result will not be differentiated: neither keeps its operands.
-func (t *Tape[T]) record(y *Var[T], r rule[T], a, b, c *Var[T]) *Var[T] {
+// Record makes y, which it returns, the result of an operation on a, b and c (nil where
+// there are fewer), whose adjoint r passes on. An operation on constants is a constant,
+// and so is everything in a sweep whose result will not be differentiated: neither
+// keeps its operands.
+func (t *Tape[T]) Record(y *Var[T], r Rule[T], a, b, c *Var[T]) *Var[T] {
 	if !t.plain && (a.live || b != nil && b.live || c != nil && c.live) {
 		y.live, y.rule, y.in = true, r, [3]*Var[T]{a, b, c}
 	}

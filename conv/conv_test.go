@@ -1,0 +1,245 @@
+package conv
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/quick"
+
+	"hvae/ad"
+	"hvae/linalg"
+)
+
+type matrix = linalg.Matrix[float64]
+
+func random[T linalg.Float](rng *rand.Rand, rows, cols int) linalg.Matrix[T] {
+	m := linalg.New[T](rows, cols)
+	for i := range m.Data {
+		m.Data[i] = T(rng.NormFloat64())
+	}
+	return m
+}
+
+// randomGeometry draws any kernel, stride and asymmetric padding, small enough for
+// nested loops: also kernels wider than the image and outputs that see padding only.
+func randomGeometry(rng *rand.Rand) Geometry {
+	one := func(n int) int { return 1 + rng.IntN(n) }
+	return Geometry{
+		InH: one(5), InW: one(5), InC: one(3), OutH: one(5), OutW: one(5), OutC: one(5),
+		KernelH: one(5), KernelW: one(5), Stride: one(3), PadTop: rng.IntN(4), PadLeft: rng.IntN(4),
+	}
+}
+
+// visit calls f for every product of the definition: output row, weight, input row.
+func visit(g Geometry, f func(y, co, tap, x int)) {
+	for oy := range g.OutH {
+		for ox := range g.OutW {
+			for co := range g.OutC {
+				for ky := range g.KernelH {
+					for kx := range g.KernelW {
+						iy, ix := oy*g.Stride+ky-g.PadTop, ox*g.Stride+kx-g.PadLeft
+						if iy < 0 || iy >= g.InH || ix < 0 || ix >= g.InW {
+							continue
+						}
+						for ci := range g.InC {
+							f((oy*g.OutW+ox)*g.OutC+co, co, (ky*g.KernelW+kx)*g.InC+ci, (iy*g.InW+ix)*g.InC+ci)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func far(got, want linalg.Matrix[float64]) bool {
+	for i := range want.Data {
+		if !(math.Abs(got.Data[i]-want.Data[i]) <= 1e-12*max(1, math.Abs(want.Data[i]))) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestMapsAgreeWithNestedLoops(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	for range 300 {
+		g := randomGeometry(rng)
+		batch := 1 + rng.IntN(6)
+		w, x, delta := random[float64](rng, g.OutC, g.Taps()), random[float64](rng, g.In(), batch), random[float64](rng, g.Out(), batch)
+		y, in, weight := linalg.New[float64](g.Out(), batch), linalg.New[float64](g.In(), batch), linalg.New[float64](g.OutC, g.Taps())
+		wantY, wantIn, wantW := y.Clone(), in.Clone(), weight.Clone()
+		for b := range batch {
+			visit(g, func(o, co, tap, i int) {
+				wantY.Row(o)[b] += w.At(co, tap) * x.At(i, b)
+				wantIn.Row(i)[b] += w.At(co, tap) * delta.At(o, b)
+				wantW.Row(co)[tap] += delta.At(o, b) * x.At(i, b)
+			})
+		}
+		for _, m := range []matrix{y, in, weight} {
+			m.Fill(math.NaN()) // what was there before must not matter
+		}
+		Forward(&g, y, w, x)
+		Input(&g, in, w, delta)
+		Weight(&g, weight, delta, x)
+		if far(y, wantY) || far(in, wantIn) || far(weight, wantW) {
+			t.Fatalf("%+v: Forward wrong %v, Input wrong %v, Weight wrong %v", g, far(y, wantY), far(in, wantIn), far(weight, wantW))
+		}
+	}
+}
+
+func TestTheThreeMapsAreGradientsOfOneForm(t *testing.T) {
+	// ⟨δ, W ∗ X⟩ = ⟨Wᵀ ∗ δ, X⟩ = ⟨W, weight gradient of (δ, X)⟩.
+	dot := func(a, b matrix) float64 {
+		d := linalg.New[float64](1, 1)
+		linalg.MulSum(d, a, b)
+		return d.Data[0]
+	}
+	identity := func(seed uint64) bool {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		g := randomGeometry(rng)
+		w, x, delta := random[float64](rng, g.OutC, g.Taps()), random[float64](rng, g.In(), 3), random[float64](rng, g.Out(), 3)
+		y, in, weight := linalg.New[float64](g.Out(), 3), linalg.New[float64](g.In(), 3), linalg.New[float64](g.OutC, g.Taps())
+		Forward(&g, y, w, x)
+		Input(&g, in, w, delta)
+		Weight(&g, weight, delta, x)
+		a, b, c := dot(delta, y), dot(in, x), dot(weight, w)
+		return math.Abs(a-b)+math.Abs(a-c) < 1e-10*max(1, math.Abs(a))
+	}
+	if err := quick.Check(identity, &quick.Config{MaxCount: 300}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSamePaddingIsTensorFlows(t *testing.T) {
+	for _, c := range []struct{ in, kernel, stride, out, before int }{
+		{28, 5, 2, 14, 1}, // pads 1 before and 2 after
+		{14, 5, 2, 7, 1},
+		{7, 5, 2, 4, 2}, // 2 and 2
+		{10, 3, 1, 10, 1},
+		{10, 1, 3, 4, 0}, // a kernel smaller than the stride needs no padding
+		{4, 5, 4, 1, 0},  // 0 and 1
+		{1, 3, 2, 1, 1},
+	} {
+		g := Same(c.in, c.in, 2, 3, c.kernel, c.stride)
+		if g.OutH != c.out || g.OutW != c.out || g.PadTop != c.before || g.PadLeft != c.before {
+			t.Errorf("%d pixels, kernel %d, stride %d: %d pixels after padding %d, want %d after %d", c.in, c.kernel, c.stride, g.OutH, g.PadTop, c.out, c.before)
+		}
+	}
+	// the multiply-adds of the paper's encoder, without its dense layers
+	total := 0
+	for _, g := range []Geometry{Same(28, 28, 1, 16, 5, 2), Same(14, 14, 16, 32, 5, 2), Same(7, 7, 32, 32, 5, 2)} {
+		total += g.MultiplyAdds()
+	}
+	if want := 1403200 - 512*450 - 2*450*64; total != want {
+		t.Errorf("the encoder's convolutions take %d multiply-adds a sample, want %d", total, want)
+	}
+}
+
+// form is F(A, B) = Σ tanh(op(A, B)/5) for one of the operations:
+// nonlinear, so that every derivative of the operation enters its second derivatives.
+type form struct {
+	name   string
+	shapes func(g *Geometry) [2]linalg.Shape
+	op     func(g *Geometry, a, b *ad.Var[float64]) *ad.Var[float64]
+}
+
+var forms = []form{
+	{"Conv", func(g *Geometry) [2]linalg.Shape {
+		return [2]linalg.Shape{{Rows: g.OutC, Cols: g.Taps()}, {Rows: g.In(), Cols: 2}}
+	}, Conv[float64]},
+	{"Transpose", func(g *Geometry) [2]linalg.Shape {
+		return [2]linalg.Shape{{Rows: g.OutC, Cols: g.Taps()}, {Rows: g.Out(), Cols: 2}}
+	}, Transpose[float64]},
+	{"WeightGradient", func(g *Geometry) [2]linalg.Shape {
+		return [2]linalg.Shape{{Rows: g.Out(), Cols: 2}, {Rows: g.In(), Cols: 2}}
+	}, WeightGradient[float64]},
+}
+
+func TestDerivativesOfTheOperationsAgainstDifferences(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 1))
+	for _, f := range forms {
+		for range 12 {
+			g := randomGeometry(rng)
+			s := f.shapes(&g)
+			a, b := random[float64](rng, s[0].Rows, s[0].Cols), random[float64](rng, s[1].Rows, s[1].Cols)
+			va, vb := random[float64](rng, s[0].Rows, s[0].Cols), random[float64](rng, s[1].Rows, s[1].Cols)
+			var tape ad.Tape[float64]
+			// at returns F, its slope along (va, vb) and that slope's own gradient.
+			at := func(h float64) (F, slope, curvature float64) {
+				tape.Reset()
+				x, y := tape.Matrix(a.Rows, a.Cols), tape.Matrix(b.Rows, b.Cols)
+				linalg.AddScaled(x, a, h, va)
+				linalg.AddScaled(y, b, h, vb)
+				p, q := tape.Leaf(x), tape.Leaf(y)
+				F_ := ad.Sum(ad.Tanh(ad.Scale(f.op(&g, p, q), 0.2)))
+				along := func(u *ad.Var[float64]) *ad.Var[float64] {
+					return ad.Add(ad.Dot(ad.Grad(u, p), tape.Const(va)), ad.Dot(ad.Grad(u, q), tape.Const(vb)))
+				}
+				d := along(F_)
+				return F_.Scalar(), d.Scalar(), along(d).Scalar()
+			}
+			difference := func(of func(h float64) float64) float64 {
+				const h = 1e-3
+				central := func(h float64) float64 { return (of(h) - of(-h)) / (2 * h) }
+				return (4*central(h/2) - central(h)) / 3
+			}
+			_, slope, curvature := at(0)
+			wantSlope := difference(func(h float64) float64 { F, _, _ := at(h); return F })
+			wantCurvature := difference(func(h float64) float64 { _, s, _ := at(h); return s })
+			if math.Abs(slope-wantSlope) > 1e-7*max(1, math.Abs(wantSlope)) {
+				t.Errorf("%s, %+v: slope %v, differences say %v", f.name, g, slope, wantSlope)
+			}
+			if math.Abs(curvature-wantCurvature) > 1e-5*max(1, math.Abs(wantCurvature)) {
+				t.Errorf("%s, %+v: curvature %v, differences say %v", f.name, g, curvature, wantCurvature)
+			}
+		}
+	}
+}
+
+func TestBitsDoNotDependOnGOMAXPROCS(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 1))
+	g := Same(14, 14, 16, 32, 5, 2)
+	const batch = 7
+	w, x, delta := random[float32](rng, g.OutC, g.Taps()), random[float32](rng, g.In(), batch), random[float32](rng, g.Out(), batch)
+	run := func(procs int) []float32 {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
+		y, in, weight := linalg.New[float32](g.Out(), batch), linalg.New[float32](g.In(), batch), linalg.New[float32](g.OutC, g.Taps())
+		Forward(&g, y, w, x)
+		Input(&g, in, w, delta)
+		Weight(&g, weight, delta, x)
+		return slices.Concat(y.Data, in.Data, weight.Data)
+	}
+	want := run(1)
+	for _, procs := range []int{2, 3, 8} {
+		if !slices.Equal(run(procs), want) {
+			t.Errorf("GOMAXPROCS %d changes bits", procs)
+		}
+	}
+}
+
+func TestMisfitsPanicAndNameTheShapes(t *testing.T) {
+	g := Same(4, 4, 1, 2, 3, 2)
+	for want, f := range map[string]func(){
+		"output [8×3], weights [2×9] and input [16×2]": func() {
+			Forward(&g, linalg.New[float64](8, 3), linalg.New[float64](2, 9), linalg.New[float64](16, 2))
+		},
+		"which needs [8×B], [2×9] and [16×B]": func() {
+			Weight(&g, linalg.New[float64](2, 8), linalg.New[float64](8, 3), linalg.New[float64](16, 3))
+		},
+		"must be positive":    func() { Same(4, 4, 1, 1, 3, 0) },
+		"impossible geometry": func() { Same(4, 4, 0, 1, 3, 1) },
+	} {
+		func() {
+			defer func() {
+				if msg := fmt.Sprint(recover()); !strings.Contains(msg, want) {
+					t.Errorf("panic %q does not contain %q", msg, want)
+				}
+			}()
+			f()
+		}()
+	}
+}
