@@ -28,8 +28,8 @@ type Chart struct {
 }
 
 const (
-	width, height            = 760, 470
-	left, right, top, bottom = 84, 200, 44, 60
+	width, height            = 780, 470
+	left, right, top, bottom = 84, 220, 44, 60
 	plotRight, plotBottom    = width - right, height - bottom
 )
 
@@ -108,7 +108,8 @@ func (c Chart) SVG() []byte {
 	return b.Bytes()
 }
 
-// marker draws marker number n, 9 pixels wide.
+// marker draws marker number n, 9 pixels wide, every other one open, so that two on top
+// of each other both show.
 func marker(b *bytes.Buffer, n int, x, y float64) {
 	d := []string{
 		"M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z", // circle
@@ -119,7 +120,11 @@ func marker(b *bytes.Buffer, n int, x, y float64) {
 		"M-4.5 -4.5L4.5 4.5M4.5 -4.5L-4.5 4.5", // cross
 		"M0 -5.5V5.5M-5.5 0H5.5",               // plus
 	}
-	fmt.Fprintf(b, `<path transform="translate(%.1f %.1f)" stroke-width="1.6" d="%s"/>`+"\n", x, y, d[n%len(d)])
+	fill := ""
+	if n%2 == 1 {
+		fill = ` fill="none"`
+	}
+	fmt.Fprintf(b, `<path transform="translate(%.1f %.1f)" stroke-width="1.6"%s d="%s"/>`+"\n", x, y, fill, d[n%len(d)])
 }
 
 func text(b *bytes.Buffer, x, y float64, anchor, attributes, s string) {
@@ -133,7 +138,7 @@ func escape(s string) string {
 }
 
 func label(v float64) string {
-	if v != 0 && (math.Abs(v) < 1e-3 || math.Abs(v) >= 1e5) {
+	if v != 0 && (math.Abs(v) < 1e-3 || math.Abs(v) >= 1e7) {
 		return strconv.FormatFloat(v, 'e', -1, 64)
 	}
 	return strconv.FormatFloat(v, 'f', -1, 64)
