@@ -5,8 +5,8 @@
 //	go run ./gaussian -d 50
 //
 // The model and the methods are in the package gaussian/model; here are the command
-// line (options.go), the runs side by side (run.go), the table (report.go), the live
-// progress line (progress.go) and the figures (figure.go).
+// line (options.go), the runs side by side (run.go), the table (report.go) and the
+// figures (figure.go).
 package main
 
 import (

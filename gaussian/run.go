@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"hvae/bench/progress"
 	"hvae/gaussian/model"
 )
 
@@ -43,7 +44,10 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	p := newProgress(stderr, total, len(jobs))
+	var done counts
+	line := progress.New(stderr, func(elapsed time.Duration) string {
+		return fmt.Sprintf("%d of %d runs  %.0f iterations/s", done.runs.Load(), len(jobs), float64(done.iterations.Load())/elapsed.Seconds())
+	})
 	results := make(chan result)
 	var next atomic.Int64
 	var workers sync.WaitGroup
@@ -56,7 +60,10 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 				}
 				cost := model.Cost(jobs[i].Method, jobs[i].Dims)
 				start := time.Now()
-				outcome, err := o.config.Train(ctx, jobs[i], func(n int) { p.add(n, cost) })
+				outcome, err := o.config.Train(ctx, jobs[i], func(n int) {
+					done.iterations.Add(int64(n))
+					line.Set(float64(done.cost.Add(int64(cost)*int64(n))) / total)
+				})
 				results <- result{i, outcome, time.Since(start).Seconds(), err}
 			}
 		})
@@ -64,38 +71,33 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	go func() { workers.Wait(); close(results) }()
 
 	rep := newReport(o, stdout)
-	tick := time.NewTicker(p.every)
-	defer tick.Stop()
 	var failed error
-	for {
-		select {
-		case r, ok := <-results:
-			switch {
-			case !ok:
-				p.clear()
-				if failed != nil {
-					return failed
-				}
-				if ctx.Err() != nil {
-					return fmt.Errorf("%w: %d of %d runs were finished; complete rows have been printed, nothing else is kept", context.Canceled, p.runs, len(jobs))
-				}
-				return writeFigures(o, rep, stderr)
-			case r.err == nil:
-				p.runs++
-				p.clear()
-				if err := rep.add(r); err != nil && failed == nil {
-					failed = err
-					cancel()
-				}
-			case failed == nil && ctx.Err() == nil:
-				failed = r.err
+	for r := range results {
+		switch {
+		case r.err == nil:
+			done.runs.Add(1)
+			line.Clear()
+			if err := rep.add(r); err != nil && failed == nil {
+				failed = err
 				cancel()
 			}
-		case <-tick.C:
-			p.show()
+		case failed == nil && ctx.Err() == nil:
+			failed = r.err
+			cancel()
 		}
 	}
+	line.Clear()
+	switch {
+	case failed != nil:
+		return failed
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %d of %d runs were finished; complete rows have been printed, nothing else is kept", context.Canceled, done.runs.Load(), len(jobs))
+	}
+	return writeFigures(o, rep, stderr)
 }
+
+// counts is what has been done so far.
+type counts struct{ runs, iterations, cost atomic.Int64 }
 
 // checkFolder makes sure, before minutes of work, that figures can be written.
 func checkFolder(o options) error {

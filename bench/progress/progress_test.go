@@ -1,0 +1,56 @@
+package progress
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func what(time.Duration) string { return "3 of 7 runs" }
+
+func TestAPlainLineEveryTenSecondsWithTheTimeLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b bytes.Buffer
+		l := New(&b, what)
+		for second := 1; second <= 25; second++ {
+			time.Sleep(time.Second)
+			l.Set(float64(second) / 100)
+		}
+		l.Clear()
+		want := " 10 %  3 of 7 runs  1m30s left\n 20 %  3 of 7 runs  1m20s left\n"
+		if b.String() != want {
+			t.Errorf("printed %q, want %q", b.String(), want)
+		}
+	})
+}
+
+func TestTheRateLeavesOutWhatWasDoneBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b bytes.Buffer
+		l := New(&b, what)
+		l.Begin(0.5)
+		time.Sleep(10 * time.Second)
+		l.Set(0.6) // a tenth in ten seconds: forty seconds are left
+		if !strings.HasSuffix(b.String(), "40s left\n") {
+			t.Errorf("printed %q", b.String())
+		}
+	})
+}
+
+func TestALiveLineReplacesItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b bytes.Buffer
+		l := New(&b, what)
+		l.live = true
+		for range 3 {
+			time.Sleep(time.Second)
+			l.Set(0.5)
+		}
+		l.Clear()
+		if s := b.String(); strings.Contains(s, "\n") || strings.Count(s, "\r\x1b[K") != 4 || !strings.HasSuffix(s, "\r\x1b[K") {
+			t.Errorf("printed %q", s)
+		}
+	})
+}
