@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"hvae/bench/atomicfile"
 	"hvae/bench/plot"
 )
 
@@ -37,7 +38,7 @@ func writeFigures(o options, rep *report, stderr io.Writer) error {
 	}
 	for _, f := range figures {
 		name := filepath.Join(o.out, f.file)
-		if err := plot.WriteFile(name, chart(f.title, f.methods, rep.rows).SVG()); err != nil {
+		if err := atomicfile.Write(name, chart(f.title, f.methods, rep.rows).SVG()); err != nil {
 			return fmt.Errorf("cannot write %s: %w", name, err)
 		}
 		fmt.Fprintf(stderr, "wrote %s\n", name)

@@ -13,19 +13,46 @@ import (
 // Work that is shared among goroutines draws from a stream for each piece, never from
 // a common one, and so does not depend on who comes first.
 func Stream(seed uint64, purpose string, index ...int) *rand.Rand {
-	key := binary.LittleEndian.AppendUint64(nil, seed)
-	key = binary.LittleEndian.AppendUint64(key, uint64(len(index)))
-	for _, i := range index {
-		key = binary.LittleEndian.AppendUint64(key, uint64(i))
-	}
-	key = append(key, purpose...)
-	h := sha256.Sum256(key)
-	return rand.New(rand.NewPCG(binary.LittleEndian.Uint64(h[:8]), binary.LittleEndian.Uint64(h[8:16])))
+	return new(Keyed).Reset(seed, purpose, index...)
 }
+
+// Keyed is a stream that can be set to the start of another, again and again, without
+// allocating. It serves one goroutine; the zero value is ready to use.
+type Keyed struct {
+	pcg rand.PCG
+	rng *rand.Rand
+	key []byte
+}
+
+// Reset returns the stream of a key, as Stream does, in place of the last one.
+func (k *Keyed) Reset(seed uint64, purpose string, index ...int) *rand.Rand {
+	k.key = binary.LittleEndian.AppendUint64(k.key[:0], seed)
+	k.key = binary.LittleEndian.AppendUint64(k.key, uint64(len(index)))
+	for _, i := range index {
+		k.key = binary.LittleEndian.AppendUint64(k.key, uint64(i))
+	}
+	k.key = append(k.key, purpose...)
+	h := sha256.Sum256(k.key)
+	k.pcg.Seed(binary.LittleEndian.Uint64(h[:8]), binary.LittleEndian.Uint64(h[8:16]))
+	if k.rng == nil {
+		k.rng = rand.New(&k.pcg)
+	}
+	return k.rng
+}
+
+// Stream returns the stream that the last Reset returned, where it is now.
+func (k *Keyed) Stream() *rand.Rand { return k.rng }
 
 // FillNormal fills m with independent draws from N(0, 1).
 func FillNormal[T linalg.Float](rng *rand.Rand, m linalg.Matrix[T]) {
 	for i := range m.Data {
 		m.Data[i] = T(rng.NormFloat64())
+	}
+}
+
+// FillNormalColumn fills column j of m with independent draws from N(0, 1).
+func FillNormalColumn[T linalg.Float](rng *rand.Rand, m linalg.Matrix[T], j int) {
+	for i := range m.Rows {
+		m.Data[i*m.Cols+j] = T(rng.NormFloat64())
 	}
 }

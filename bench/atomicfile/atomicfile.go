@@ -1,13 +1,16 @@
-package plot
+// Package atomicfile writes files that a crash cannot leave half-written.
+//
+// The package imports the standard library only.
+package atomicfile
 
 import (
 	"os"
 	"path/filepath"
 )
 
-// WriteFile writes data to a file so that a crash leaves the old file or the new one:
+// Write writes data to a file so that a crash leaves the old file or the new one:
 // to a temporary file in the same folder, synced, then renamed.
-func WriteFile(name string, data []byte) (err error) {
+func Write(name string, data []byte) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*")
 	if err != nil {
 		return err

@@ -1,0 +1,285 @@
+package data
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hvae/hvae"
+	"hvae/linalg"
+)
+
+// idx returns an IDX file of n images with arbitrary pixels.
+func idx(n int) []byte {
+	var b []byte
+	for _, v := range []uint32{2051, uint32(n), Side, Side} {
+		b = binary.BigEndian.AppendUint32(b, v)
+	}
+	for i := range n * pixels {
+		b = append(b, byte(i*i>>3))
+	}
+	return b
+}
+
+func compressed(b []byte) []byte {
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	z.Write(b)
+	z.Close()
+	return out.Bytes()
+}
+
+// fileOf describes contents as one of MNIST's files is described.
+func fileOf(name string, contents []byte) file {
+	sum := sha256.Sum256(contents)
+	return file{name, int64(len(contents)), hex.EncodeToString(sum[:])}
+}
+
+func TestIDXFilesAreVerifiedFieldByField(t *testing.T) {
+	good := idx(3)
+	images, err := parseImages(good)
+	if err != nil || images.Len() != 3 || !slices.Equal(images.Image(2), good[16+2*pixels:]) {
+		t.Fatalf("three images: %d, %v", images.Len(), err)
+	}
+	change := func(at int, v byte) []byte { b := slices.Clone(good); b[at] = v; return b }
+	for want, b := range map[string][]byte{
+		"cut off before the end of the header": good[:15],
+		"magic number is 2049":                 change(3, 1),
+		"images are 28×29":                     change(15, 29),
+		"4 images take":                        change(7, 4),
+		"3 images take":                        append(slices.Clone(good), 0),
+		"it has 2367":                          good[:len(good)-1],
+		"4278190083 images take":               change(4, 255),
+	} {
+		if _, err := parseImages(b); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want it to say %q", err, want)
+		}
+	}
+}
+
+func FuzzIDX(f *testing.F) {
+	f.Add(idx(1))
+	f.Add(compressed(idx(2)))
+	f.Add([]byte{0x1f, 0x8b})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		const limit = 1 << 16
+		contents, err := decompress(bytes.NewReader(b), limit)
+		if err != nil {
+			return
+		}
+		if len(contents) > limit {
+			t.Fatalf("%d bytes, the limit is %d", len(contents), limit)
+		}
+		images, err := parseImages(contents)
+		if err == nil && len(contents) != 16+images.Len()*pixels {
+			t.Fatalf("%d images from %d bytes", images.Len(), len(contents))
+		}
+	})
+}
+
+// server serves contents under any name, in a given manner.
+func server(t *testing.T, handle http.HandlerFunc) string {
+	s := httptest.NewServer(handle)
+	t.Cleanup(s.Close)
+	return s.URL + "/"
+}
+
+func serve(b []byte) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { w.Write(b) }
+}
+
+func TestDownloadsKeepWholeVerifiedFilesOnly(t *testing.T) {
+	answerTimeout, stallTimeout = 2*time.Second, 300*time.Millisecond
+	contents := idx(4)
+	f := fileOf("images", contents)
+	sent := compressed(contents)
+	good := server(t, serve(sent))
+	wrong := slices.Clone(contents)
+	wrong[100]++
+	for _, c := range []struct {
+		name    string
+		mirrors []string
+		want    string // what the error says, or nothing
+	}{
+		{"good", []string{good}, ""},
+		{"plain", []string{server(t, serve(contents))}, ""},
+		{"redirect", []string{server(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, good+"x", http.StatusFound) })}, ""},
+		{"first bad, second good", []string{server(t, serve([]byte("garbage"))), good}, ""},
+		{"not found", []string{server(t, http.NotFound)}, "404"},
+		{"garbage", []string{server(t, serve([]byte("<html>")))}, "should have 3152 bytes and has 6"},
+		{"wrong bytes", []string{server(t, serve(compressed(wrong)))}, "SHA-256"},
+		{"too long", []string{server(t, serve(compressed(append(slices.Clone(contents), 1))))}, "has more"},
+		{"endless", []string{server(t, func(w http.ResponseWriter, r *http.Request) {
+			for r.Context().Err() == nil {
+				if _, err := w.Write(make([]byte, 1<<16)); err != nil {
+					return
+				}
+			}
+		})}, "has more"},
+		{"cut off", []string{server(t, serve(sent[:len(sent)/2]))}, "cut off"},
+		{"dropped", []string{server(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", fmt.Sprint(len(sent)))
+			w.Write(sent[:10])
+		})}, "EOF"},
+		{"stalled", []string{server(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Write(sent[:10])
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		})}, "no data for 300ms"},
+		{"endless redirects", []string{server(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path+"x", http.StatusFound) })}, "redirects"},
+		{"nobody there", []string{"http://127.0.0.1:1/"}, "refused"},
+	} {
+		folder := filepath.Join(t.TempDir(), "new")
+		l := loader{folder, c.mirrors, func(string) {}}
+		b, err := l.read(t.Context(), f)
+		files, _ := os.ReadDir(folder)
+		if c.want == "" {
+			if err != nil || !bytes.Equal(b, contents) || len(files) != 1 {
+				t.Errorf("%s: %v, files %v", c.name, err, files)
+				continue
+			}
+			l.mirrors = nil // now it is there
+			if b, err := l.read(t.Context(), f); err != nil || !bytes.Equal(b, contents) {
+				t.Errorf("%s: reading what was kept: %v", c.name, err)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) || len(files) != 0 {
+			t.Errorf("%s: error %v, want it to say %q; files %v", c.name, err, c.want, files)
+		}
+		for _, help := range append(fileNames(), folder, "-data synthetic") {
+			if err != nil && !strings.Contains(err.Error(), help) {
+				t.Errorf("%s: the error does not say %q", c.name, help)
+			}
+		}
+	}
+}
+
+func TestDownloadsEndWithTheirContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	slow := server(t, func(w http.ResponseWriter, r *http.Request) { cancel(); <-r.Context().Done() })
+	_, err := loader{t.TempDir(), []string{slow, slow}, func(string) {}}.read(ctx, fileOf("images", idx(1)))
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want the context's", err)
+	}
+}
+
+func TestADamagedFileIsNamedAndKept(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "images.gz")
+	if err := os.WriteFile(path, []byte("damaged"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, err := loader{folder, nil, func(string) {}}.read(t.Context(), fileOf("images", idx(1)))
+	if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "delete it") {
+		t.Errorf("error %v", err)
+	}
+	if b, _ := os.ReadFile(path); string(b) != "damaged" {
+		t.Error("the file was changed")
+	}
+}
+
+func TestTheStandInIsAlwaysTheSame(t *testing.T) {
+	set, err := Load(t.Context(), Synthetic, nil)
+	if err != nil || set.Name != Synthetic || set.Train.Len() != 6000 || set.Test.Len() != 1000 {
+		t.Fatalf("%q, %d and %d images, %v", set.Name, set.Train.Len(), set.Test.Len(), err)
+	}
+	again := synthetic()
+	if !bytes.Equal(set.Train.Pixels, again.Train.Pixels) || !bytes.Equal(set.Test.Pixels, again.Test.Pixels) {
+		t.Error("two calls give different images")
+	}
+	ink := 0
+	for _, v := range set.Train.Pixels {
+		ink += int(v)
+	}
+	if m := float64(ink) / 255 / float64(len(set.Train.Pixels)); m < 0.08 || m > 0.25 { // MNIST has 0.13
+		t.Errorf("%.3f of the pixels are ink", m)
+	}
+}
+
+func TestSplitIsAPartition(t *testing.T) {
+	images := Images{make([]byte, 60*pixels)}
+	training, validation := Split(images, 1)
+	if len(training) != 50 || len(validation) != 10 {
+		t.Fatalf("%d and %d images", len(training), len(validation))
+	}
+	all := slices.Sorted(slices.Values(slices.Concat(training, validation)))
+	for i, v := range all {
+		if i != v {
+			t.Fatalf("the parts together are %v", all)
+		}
+	}
+	again, _ := Split(images, 1)
+	other, _ := Split(images, 2)
+	if !slices.Equal(training, again) || slices.Equal(training, other) {
+		t.Error("the split must depend on the seed and on nothing else")
+	}
+}
+
+func TestPixelsAreBernoulliInTheirValue(t *testing.T) {
+	const draws = 20000
+	image := make([]byte, pixels)
+	values := []byte{0, 1, 17, 128, 254, 255}
+	copy(image, values)
+	x := linalg.New[float32](pixels, 2)
+	counts := make([]int, len(values))
+	var k hvae.Keyed
+	for n := range draws {
+		Binarise(x, 1, image, k.Reset(1, "test", n))
+		for i := range values {
+			switch x.At(i, 1) {
+			case 1:
+				counts[i]++
+			case 0:
+			default:
+				t.Fatalf("a pixel is %v", x.At(i, 1))
+			}
+		}
+	}
+	for i, v := range values {
+		p := float64(v) / 255
+		sd := math.Sqrt(draws * p * (1 - p))
+		if d := math.Abs(float64(counts[i]) - draws*p); d > 4.5*sd {
+			t.Errorf("value %d is ink %d times of %d, want %.0f ± %.0f", v, counts[i], draws, draws*p, sd)
+		}
+	}
+	for r := range x.Rows {
+		if x.At(r, 0) != 0 {
+			t.Fatal("another column was written to")
+		}
+	}
+	if n := testing.AllocsPerRun(10, func() { Binarise(x, 0, image, k.Reset(1, "test", 5)) }); n != 0 {
+		t.Errorf("binarising allocates %v times", n)
+	}
+}
+
+func TestMeanLogit(t *testing.T) {
+	images := Images{make([]byte, 3*pixels)} // all black, a quarter ink, three quarters
+	for i := range pixels {
+		if i%4 == 0 {
+			images.Image(1)[i] = 255
+		} else {
+			images.Image(2)[i] = 255
+		}
+	}
+	if got := MeanLogit(images, []int{0, 1}); math.Abs(got-math.Log(1./3)) > 1e-12 {
+		t.Errorf("a quarter ink gives %v, want log(1/3)", got)
+	}
+	if got := MeanLogit(images, []int{1, 2}); math.Abs(got) > 1e-12 {
+		t.Errorf("opposite images give %v, want 0", got)
+	}
+}

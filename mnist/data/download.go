@@ -1,0 +1,123 @@
+package data
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"hvae/bench/atomicfile"
+)
+
+// mirrors have the files, compressed, under these addresses. They are tried in turn.
+var mirrors = []string{
+	"https://ossci-datasets.s3.amazonaws.com/mnist/",
+	"https://storage.googleapis.com/cvdf-datasets/mnist/",
+}
+
+// A loader reads the files in a folder, and downloads those that are missing.
+type loader struct {
+	folder  string
+	mirrors []string
+	log     func(string)
+}
+
+// Timeouts: a mirror that does not answer, or stops sending, is given up.
+var (
+	answerTimeout = 15 * time.Second
+	stallTimeout  = 20 * time.Second
+)
+
+// download fetches a file from the first mirror that has it right, and keeps the bytes
+// that were sent, in one piece or not at all.
+func (l loader) download(ctx context.Context, f file) ([]byte, error) {
+	if err := os.MkdirAll(l.folder, 0o755); err != nil {
+		return nil, err
+	}
+	var failures []error
+	for _, mirror := range l.mirrors {
+		address := mirror + f.name + ".gz"
+		l.log("downloading " + address)
+		sent, b, err := fetch(ctx, address, f)
+		if err != nil {
+			failures = append(failures, fmt.Errorf("%s: %w", address, err))
+			if ctx.Err() != nil {
+				break
+			}
+			continue
+		}
+		path := filepath.Join(l.folder, f.name+".gz")
+		if !bytes.HasPrefix(sent, []byte{0x1f, 0x8b}) {
+			path = filepath.Join(l.folder, f.name)
+		}
+		if err := atomicfile.Write(path, sent); err != nil {
+			return nil, err
+		}
+		return b, nil
+	}
+	return nil, errors.Join(failures...)
+}
+
+// fetch returns what an address sends and what it decompresses to, verified.
+func fetch(ctx context.Context, address string, f file) (sent, contents []byte, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stalled := time.AfterFunc(stallTimeout, func() { cancel(fmt.Errorf("no data for %v", stallTimeout)) })
+	defer stalled.Stop()
+
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	client := http.Client{Transport: &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           (&net.Dialer{Timeout: answerTimeout}).DialContext,
+		TLSHandshakeTimeout:   answerTimeout,
+		ResponseHeaderTimeout: answerTimeout,
+		DisableKeepAlives:     true,
+	}}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, nil, because(ctx, err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, nil, fmt.Errorf("the server says %s", response.Status)
+	}
+	// A compressed file is not longer than the original: what is longer is something else.
+	body := &watched{io.LimitReader(response.Body, f.size+1), stalled}
+	sent, err = io.ReadAll(body)
+	if err != nil {
+		return nil, nil, because(ctx, err)
+	}
+	contents, err = f.verify(bytes.NewReader(sent))
+	return sent, contents, err
+}
+
+// watched puts a timer off whenever data comes.
+type watched struct {
+	r     io.Reader
+	timer *time.Timer
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.r.Read(p)
+	if n > 0 {
+		w.timer.Reset(stallTimeout)
+	}
+	return n, err
+}
+
+// because returns why the context ended, if it did, else err.
+func because(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}

@@ -1,0 +1,86 @@
+package data
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"hvae/hvae"
+	"hvae/linalg"
+)
+
+// synthetic returns images of digit-like strokes, a stand-in that needs no files: 6,000
+// for training and validation and 1,000 for testing, always the same.
+func synthetic() Set {
+	set := Set{Name: Synthetic, Train: Images{make([]byte, 6000*pixels)}, Test: Images{make([]byte, 1000*pixels)}}
+	for purpose, images := range map[string]Images{"synthetic train": set.Train, "synthetic test": set.Test} {
+		linalg.For(images.Len(), 100, func(lo, hi int) {
+			var k hvae.Keyed
+			for i := lo; i < hi; i++ {
+				draw(images.Image(i), k.Reset(1, purpose, i))
+			}
+		})
+	}
+	return set
+}
+
+type point struct{ x, y float64 }
+
+// glyphs are the strokes of ten digits, in a square from −1 to 1 with y downwards; an arc
+// is cut into short lines.
+var glyphs = [10][][]point{
+	{arc(0, 0, 0.5, 0.8, 0, 360)},
+	{{{-0.2, -0.5}, {0.1, -0.8}, {0.1, 0.8}}},
+	{append(arc(0, -0.4, 0.5, 0.4, 190, 400), point{-0.5, 0.8}, point{0.5, 0.8})},
+	{arc(0, -0.4, 0.45, 0.4, 210, 450), arc(0, 0.4, 0.5, 0.4, 270, 510)},
+	{{{0.3, 0.8}, {0.3, -0.8}, {-0.5, 0.3}, {0.6, 0.3}}},
+	{append([]point{{0.5, -0.8}, {-0.4, -0.8}, {-0.45, -0.1}}, arc(0, 0.3, 0.5, 0.5, 230, 500)...)},
+	{append([]point{{0.3, -0.8}, {-0.3, -0.1}}, arc(0, 0.4, 0.45, 0.4, 180, 540)...)},
+	{{{-0.5, -0.8}, {0.5, -0.8}, {-0.1, 0.8}}},
+	{arc(0, -0.4, 0.4, 0.4, 0, 360), arc(0, 0.4, 0.48, 0.4, 0, 360)},
+	{append(arc(0, -0.4, 0.45, 0.4, 0, 360), point{0.35, 0.8})},
+}
+
+// arc returns points of an ellipse from one angle to another, in degrees.
+func arc(cx, cy, rx, ry, from, to float64) (points []point) {
+	const n = 16
+	for i := range n + 1 {
+		a := (from + (to-from)*float64(i)/n) * math.Pi / 180
+		points = append(points, point{cx + rx*math.Cos(a), cy + ry*math.Sin(a)})
+	}
+	return points
+}
+
+// draw draws a digit with a slant, size, place and thickness of its own.
+func draw(image []byte, rng *rand.Rand) {
+	glyph := glyphs[rng.IntN(len(glyphs))]
+	uniform := func(lo, hi float64) float64 { return lo + (hi-lo)*rng.Float64() }
+	turn, slant := uniform(-0.2, 0.2), uniform(-0.3, 0.1)
+	width, height := uniform(7.5, 10.5), uniform(9, 11)
+	cx, cy, thickness := uniform(12.5, 14.5), uniform(12.5, 14.5), uniform(0.9, 1.7)
+	place := func(p point) point {
+		x, y := width*(p.x+slant*p.y), height*p.y
+		return point{cx + x*math.Cos(turn) - y*math.Sin(turn), cy + x*math.Sin(turn) + y*math.Cos(turn)}
+	}
+	for py := range Side {
+		for px := range Side {
+			nearest := math.Inf(1)
+			for _, stroke := range glyph {
+				for i := 1; i < len(stroke); i++ {
+					nearest = min(nearest, distance(point{float64(px), float64(py)}, place(stroke[i-1]), place(stroke[i])))
+				}
+			}
+			ink := min(1, max(0, thickness+0.5-nearest)) // a pixel wide edge
+			image[py*Side+px] = byte(math.Round(255 * ink))
+		}
+	}
+}
+
+// distance returns that of p from the line between a and b.
+func distance(p, a, b point) float64 {
+	dx, dy := b.x-a.x, b.y-a.y
+	t := 0.0
+	if l := dx*dx + dy*dy; l > 0 {
+		t = min(1, max(0, ((p.x-a.x)*dx+(p.y-a.y)*dy)/l))
+	}
+	return math.Hypot(p.x-a.x-t*dx, p.y-a.y-t*dy)
+}

@@ -1,0 +1,263 @@
+// Package safetensors reads and writes files of named float32 arrays in the safetensors
+// format, which every machine-learning ecosystem reads:
+//
+//	8 bytes   little-endian length n of the header
+//	n bytes   JSON: {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, …,
+//	          "__metadata__": {"key": "value"}}
+//	the rest  the arrays' elements, little-endian, at the offsets given
+//
+// Start with File. Decode trusts nothing in a file: not a length, not an offset.
+//
+// The package imports bench/atomicfile.
+package safetensors
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+
+	"hvae/bench/atomicfile"
+)
+
+// A File is the contents of a safetensors file.
+type File struct {
+	Metadata map[string]string
+	Tensors  []Tensor // in the order of their data
+}
+
+// A Tensor is a named array, its elements in row-major order; an empty shape is a scalar.
+type Tensor struct {
+	Name  string
+	Shape []int
+	Data  []float32
+}
+
+// Tensor returns the tensor of a name.
+func (f File) Tensor(name string) (t Tensor, ok bool) {
+	i := slices.IndexFunc(f.Tensors, func(t Tensor) bool { return t.Name == name })
+	if i < 0 {
+		return Tensor{}, false
+	}
+	return f.Tensors[i], true
+}
+
+const metadataKey = "__metadata__"
+
+// entry is what the header says about a tensor.
+type entry struct {
+	DType   string  `json:"dtype"`
+	Shape   []int64 `json:"shape"`
+	Offsets []int64 `json:"data_offsets"`
+}
+
+// Encode returns the file's bytes, which are the same for the same contents. It panics if
+// a shape does not have as many elements as the data.
+func (f File) Encode() []byte {
+	var header bytes.Buffer
+	var data []byte
+	quote := func(s string) []byte { b, _ := json.Marshal(s); return b } // strings always marshal
+	header.WriteByte('{')
+	if len(f.Metadata) > 0 {
+		meta, _ := json.Marshal(f.Metadata) // keys in order
+		fmt.Fprintf(&header, "%q:%s", metadataKey, meta)
+	}
+	for _, t := range f.Tensors {
+		n := 1
+		for _, s := range t.Shape {
+			n *= s
+		}
+		if n != len(t.Data) {
+			panic(fmt.Sprintf("safetensors: tensor %q has shape %v and %d elements", t.Name, t.Shape, len(t.Data)))
+		}
+		if header.Len() > 1 {
+			header.WriteByte(',')
+		}
+		shape, _ := json.Marshal(append([]int{}, t.Shape...))
+		begin := len(data)
+		data = slices.Grow(data, 4*len(t.Data))
+		for _, v := range t.Data {
+			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
+		}
+		fmt.Fprintf(&header, `%s:{"dtype":"F32","shape":%s,"data_offsets":[%d,%d]}`, quote(t.Name), shape, begin, len(data))
+	}
+	header.WriteByte('}')
+	for header.Len()%8 != 0 { // readers map the file: elements shall be aligned
+		header.WriteByte(' ')
+	}
+	out := binary.LittleEndian.AppendUint64(nil, uint64(header.Len()))
+	return slices.Concat(out, header.Bytes(), data)
+}
+
+// Decode reads a file's bytes. It refuses, and says why, whatever is not a whole file of
+// float32 arrays that cover the data without holes or overlaps. It allocates no more
+// than a small multiple of len(b).
+func Decode(b []byte) (File, error) {
+	if len(b) < 8 {
+		return File{}, fmt.Errorf("it is %d bytes long and cut off: the header's length alone takes 8", len(b))
+	}
+	n := binary.LittleEndian.Uint64(b)
+	if n > uint64(len(b)-8) {
+		return File{}, fmt.Errorf("it is cut off, or not a safetensors file: the header should be %d bytes long, only %d follow", n, len(b)-8)
+	}
+	header, data := b[8:8+n], b[8+n:]
+	entries, meta, err := decodeHeader(header)
+	if err != nil {
+		return File{}, err
+	}
+	f := File{Metadata: meta}
+	slices.SortFunc(entries, func(a, b namedEntry) int {
+		return cmp.Or(cmp.Compare(a.Offsets[0], b.Offsets[0]), cmp.Compare(a.Offsets[1], b.Offsets[1]), cmp.Compare(a.name, b.name))
+	})
+	end := int64(0)
+	for _, e := range entries {
+		t, err := e.tensor(data, end)
+		if err != nil {
+			return File{}, fmt.Errorf("tensor %q: %w", e.name, err)
+		}
+		f.Tensors = append(f.Tensors, t)
+		end = e.Offsets[1]
+	}
+	if end != int64(len(data)) {
+		return File{}, fmt.Errorf("%d bytes follow the last tensor", int64(len(data))-end)
+	}
+	return f, nil
+}
+
+type namedEntry struct {
+	name string
+	entry
+}
+
+// decodeHeader reads the header token by token, as encoding/json would accept a key
+// twice.
+func decodeHeader(header []byte) (entries []namedEntry, meta map[string]string, err error) {
+	if len(header) == 0 || header[0] != '{' {
+		return nil, nil, errors.New("its header is not a JSON object")
+	}
+	dec := json.NewDecoder(bytes.NewReader(header))
+	dec.DisallowUnknownFields()
+	if _, err := dec.Token(); err != nil {
+		return nil, nil, fmt.Errorf("its header is not JSON: %w", err)
+	}
+	seen := map[string]bool{}
+	for dec.More() {
+		token, err := dec.Token()
+		if err != nil {
+			return nil, nil, fmt.Errorf("its header is not JSON: %w", err)
+		}
+		name := token.(string) // a key of an object
+		if seen[name] {
+			return nil, nil, fmt.Errorf("its header has %q twice", name)
+		}
+		seen[name] = true
+		if name == metadataKey {
+			if err := dec.Decode(&meta); err != nil {
+				return nil, nil, fmt.Errorf("its metadata is not an object of strings: %w", err)
+			}
+			continue
+		}
+		e := namedEntry{name: name}
+		if err := dec.Decode(&e.entry); err != nil {
+			return nil, nil, fmt.Errorf("its header does not describe tensor %q: %w", name, err)
+		}
+		if e.DType != "F32" {
+			return nil, nil, fmt.Errorf("tensor %q has elements of type %q: only F32 is read here", name, e.DType)
+		}
+		if e.Shape == nil || len(e.Offsets) != 2 {
+			return nil, nil, fmt.Errorf("its header does not give shape and data_offsets of tensor %q", name)
+		}
+		entries = append(entries, e)
+	}
+	if _, err := dec.Token(); err != nil {
+		return nil, nil, fmt.Errorf("its header is not JSON: %w", err)
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return nil, nil, errors.New("its header goes on after the JSON object")
+	}
+	return entries, meta, nil
+}
+
+// tensor returns the entry's tensor, which must begin in data where the last one ended.
+func (e namedEntry) tensor(data []byte, last int64) (Tensor, error) {
+	begin, end := e.Offsets[0], e.Offsets[1]
+	switch {
+	case begin < last:
+		return Tensor{}, fmt.Errorf("its offsets [%d, %d] overlap what comes before, up to %d", begin, end, last)
+	case begin > last:
+		return Tensor{}, fmt.Errorf("its offsets [%d, %d] leave a hole after %d", begin, end, last)
+	case end < begin || end > int64(len(data)):
+		return Tensor{}, fmt.Errorf("its offsets [%d, %d] are outside the %d bytes of data: the file is cut off or damaged", begin, end, len(data))
+	}
+	t := Tensor{Name: e.name, Shape: make([]int, len(e.Shape))}
+	elements := int64(1)
+	for i, s := range e.Shape {
+		// Elements beyond the data's size can only be wrong, and must not overflow.
+		if s < 0 || s > int64(len(data)) || elements > int64(len(data)) {
+			return Tensor{}, fmt.Errorf("shape %v does not fit %d bytes of data", e.Shape, len(data))
+		}
+		t.Shape[i] = int(s)
+		elements *= s
+	}
+	if (end-begin)%4 != 0 || elements != (end-begin)/4 {
+		return Tensor{}, fmt.Errorf("shape %v needs %d bytes, its offsets [%d, %d] have %d", e.Shape, 4*elements, begin, end, end-begin)
+	}
+	t.Data = make([]float32, elements)
+	for i := range t.Data {
+		t.Data[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[begin+4*int64(i):]))
+	}
+	return t, nil
+}
+
+// A Spec is a tensor that a file should have.
+type Spec struct {
+	Name  string
+	Shape []int
+}
+
+// Check reports a tensor that the file lacks, one that it has beyond those wanted, one of
+// another shape, and an element that is not finite.
+func Check(f File, want []Spec) error {
+	wanted := map[string]bool{}
+	for _, w := range want {
+		wanted[w.Name] = true
+		t, ok := f.Tensor(w.Name)
+		if !ok {
+			return fmt.Errorf("tensor %q is missing", w.Name)
+		}
+		if !slices.Equal(t.Shape, w.Shape) {
+			return fmt.Errorf("tensor %q has shape %v, this model needs %v", w.Name, t.Shape, w.Shape)
+		}
+		if i := slices.IndexFunc(t.Data, func(v float32) bool { return v-v != 0 }); i >= 0 {
+			return fmt.Errorf("tensor %q is not finite: element %d is %v", w.Name, i, t.Data[i])
+		}
+	}
+	for _, t := range f.Tensors {
+		if !wanted[t.Name] {
+			return fmt.Errorf("tensor %q is not one of this model's", t.Name)
+		}
+	}
+	return nil
+}
+
+// ReadFile reads a file; its errors name it.
+func ReadFile(name string) (File, error) {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return File{}, err
+	}
+	f, err := Decode(b)
+	if err != nil {
+		return File{}, fmt.Errorf("%s cannot be read: %w", name, err)
+	}
+	return f, nil
+}
+
+// WriteFile writes a file so that a crash leaves the old one or the new one.
+func WriteFile(name string, f File) error { return atomicfile.Write(name, f.Encode()) }

@@ -1,0 +1,169 @@
+package safetensors
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// file puts a header before data.
+func file(header, data string) []byte {
+	return []byte(string(binary.LittleEndian.AppendUint64(nil, uint64(len(header)))) + header + data)
+}
+
+func TestFilesAreByteForByteOfTheFormat(t *testing.T) {
+	f := File{
+		Metadata: map[string]string{"b": "2", "a": "one \"quoted\""},
+		Tensors:  []Tensor{{"w", []int{2, 1}, []float32{1, -2}}, {"scalar", nil, []float32{0.5}}, {"none", []int{0, 3}, nil}},
+	}
+	header := `{"__metadata__":{"a":"one \"quoted\"","b":"2"},` +
+		`"w":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]},` +
+		`"scalar":{"dtype":"F32","shape":[],"data_offsets":[8,12]},` +
+		`"none":{"dtype":"F32","shape":[0,3],"data_offsets":[12,12]}}`
+	header += strings.Repeat(" ", (8-len(header)%8)%8)
+	want := file(header, "\x00\x00\x80\x3f\x00\x00\x00\xc0\x00\x00\x00\x3f")
+	if diff := cmp.Diff(string(want), string(f.Encode())); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestWhatIsWrittenIsRead(t *testing.T) {
+	nan := math.Float32frombits(0x7fc12345)
+	f := File{
+		Metadata: map[string]string{"format": "x", "empty": ""},
+		Tensors: []Tensor{
+			{"a/ünïcode \n", []int{2, 2}, []float32{1, nan, float32(math.Inf(-1)), math.SmallestNonzeroFloat32}},
+			{"empty", []int{0}, []float32{}}, {"s", []int{}, []float32{7}},
+		},
+	}
+	name := filepath.Join(t.TempDir(), "f.safetensors")
+	if err := WriteFile(name, f); err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bits := cmp.Transformer("bits", math.Float32bits)
+	if diff := cmp.Diff(f, got, bits); diff != "" {
+		t.Error(diff)
+	}
+	if s, ok := got.Tensor("s"); !ok || s.Data[0] != 7 {
+		t.Error("a tensor is not found by its name")
+	}
+	if _, ok := got.Tensor("t"); ok {
+		t.Error("a tensor is found that is not there")
+	}
+}
+
+func TestDamagedFilesAreRefusedWithTheirProblem(t *testing.T) {
+	one := func(shape, offsets string) string {
+		return fmt.Sprintf(`{"w":{"dtype":"F32","shape":%s,"data_offsets":%s}}`, shape, offsets)
+	}
+	two := func(a, b string) string {
+		return fmt.Sprintf(`{"a":{"dtype":"F32","shape":[1],"data_offsets":%s},"b":{"dtype":"F32","shape":[1],"data_offsets":%s}}`, a, b)
+	}
+	for _, c := range []struct {
+		name string
+		b    []byte
+		want string
+	}{
+		{"empty", nil, "0 bytes long and cut off"},
+		{"short", []byte("1234567"), "cut off"},
+		{"header beyond the end", file("{}", "")[:9], "the header should be 2 bytes long, only 1 follow"},
+		{"absurd header length", []byte("\xff\xff\xff\xff\xff\xff\xff\xff{}"), "not a safetensors file"},
+		{"no JSON", file("hello", ""), "not a JSON object"},
+		{"no object", file("[1]", ""), "not a JSON object"},
+		{"JSON cut off", file(`{"w":`, ""), "does not describe tensor"},
+		{"JSON not closed", file(`{"__metadata__":{}`, ""), "not JSON"},
+		{"more than an object", file("{} {}", ""), "goes on"},
+		{"a name twice", file(`{"__metadata__":{},"__metadata__":{}}`, ""), `"__metadata__" twice`},
+		{"metadata of numbers", file(`{"__metadata__":{"a":1}}`, ""), "not an object of strings"},
+		{"another type", file(`{"w":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]}}`, "12"), `type "BF16"`},
+		{"an unknown field", file(`{"w":{"dtype":"F32","shape":[],"data_offsets":[0,4],"x":1}}`, "1234"), "does not describe"},
+		{"no shape", file(`{"w":{"dtype":"F32","data_offsets":[0,4]}}`, "1234"), "does not give shape"},
+		{"one offset", file(one("[1]", "[0]"), "1234"), "does not give shape and data_offsets"},
+		{"a fraction", file(one("[1.5]", "[0,4]"), "1234"), "does not describe"},
+		{"cut off data", file(one("[2]", "[0,8]"), "1234"), "outside the 4 bytes"},
+		{"offsets backwards", file(one("[0]", "[0,-4]"), ""), "outside"},
+		{"negative offset", file(one("[1]", "[-4,0]"), "1234"), "overlap"},
+		{"shape and offsets disagree", file(one("[3]", "[0,8]"), "12345678"), "shape [3] needs 12 bytes"},
+		{"negative shape", file(one("[-1,-1]", "[0,4]"), "1234"), "shape [-1 -1] does not fit"},
+		{"overflowing shape", file(one("[4294967296,4294967296]", "[0,0]"), ""), "does not fit"},
+		{"overflowing product", file(one("[8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8]", "[0,8]"), "12345678"), "does not fit"},
+		{"odd length", file(one("[1]", "[0,5]"), "12345"), "shape [1] needs 4 bytes"},
+		{"overlap", file(two("[0,4]", "[0,4]"), "1234"), "overlap"},
+		{"hole", file(two("[0,4]", "[8,12]"), "123412341234"), "leave a hole after 4"},
+		{"trailing bytes", file(one("[1]", "[0,4]"), "12345"), "1 bytes follow"},
+	} {
+		_, err := Decode(c.b)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want it to say %q", c.name, err, c.want)
+		}
+	}
+	name := filepath.Join(t.TempDir(), "damaged")
+	if err := os.WriteFile(name, []byte("short"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadFile(name); err == nil || !strings.Contains(err.Error(), name) {
+		t.Errorf("the error of a damaged file does not name it: %v", err)
+	}
+}
+
+func TestCheckNamesWhatDiffers(t *testing.T) {
+	want := []Spec{{"w", []int{2}}, {"b", []int{}}}
+	w, b := Tensor{"w", []int{2}, []float32{1, 2}}, Tensor{"b", []int{}, []float32{3}}
+	if err := Check(File{Tensors: []Tensor{b, w}}, want); err != nil {
+		t.Errorf("a file in another order: %v", err)
+	}
+	for _, c := range []struct {
+		tensors []Tensor
+		want    string
+	}{
+		{[]Tensor{w}, `"b" is missing`},
+		{[]Tensor{w, b, {"x", []int{}, []float32{0}}}, `"x" is not one`},
+		{[]Tensor{{"w", []int{1, 2}, w.Data}, b}, `"w" has shape [1 2], this model needs [2]`},
+		{[]Tensor{{"w", []int{2}, []float32{1, float32(math.NaN())}}, b}, "element 1 is NaN"},
+		{[]Tensor{w, {"b", []int{}, []float32{float32(math.Inf(1))}}}, "element 0 is +Inf"},
+	} {
+		if err := Check(File{Tensors: c.tensors}, want); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error %v, want it to say %q", err, c.want)
+		}
+	}
+}
+
+// FuzzDecode checks that reading never panics, and that whatever is read is written and
+// read again as the same.
+func FuzzDecode(f *testing.F) {
+	f.Add(File{Metadata: map[string]string{"a": "b"}, Tensors: []Tensor{{"w", []int{2}, []float32{1, 2}}}}.Encode())
+	f.Add(file(`{"w":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}`, ""))
+	f.Add(file(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]},"b":{"dtype":"F32","shape":[],"data_offsets":[0,4]}}`, "12345678"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		first, err := Decode(b)
+		if err != nil {
+			return
+		}
+		elements := 0
+		for _, x := range first.Tensors {
+			elements += len(x.Data)
+		}
+		if 4*elements > len(b) {
+			t.Fatalf("%d elements from %d bytes", elements, len(b))
+		}
+		again, err := Decode(first.Encode())
+		if err != nil {
+			t.Fatalf("what was read cannot be read again: %v", err)
+		}
+		equal := cmp.Comparer(func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) })
+		sameMap := cmp.Transformer("map", func(m map[string]string) string { return fmt.Sprint(len(m), m) })
+		if diff := cmp.Diff(first, again, equal, sameMap); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
