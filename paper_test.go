@@ -1,4 +1,4 @@
-// The paper as an executable specification: sections 2, 3, 4 and 5.1 of
+// The paper as an executable specification: sections 2 to 5.2 of
 //
 //	Caterini, Doucet, Sejdinovic: Hamiltonian Variational Auto-Encoder, NeurIPS 2018,
 //
@@ -23,6 +23,7 @@ import (
 	"hvae/gaussian/model"
 	"hvae/hvae"
 	"hvae/linalg"
+	mnist "hvae/mnist/model"
 )
 
 type (
@@ -1632,6 +1633,332 @@ func TestPlanarDensityIntegratesToOne(t *testing.T) { // Rezende and Mohamed, eq
 		}
 		if math.Abs(total-1) > 1e-5 {
 			t.Errorf("seed %d: q_K integrates to %v", seed, total)
+		}
+	}
+}
+
+// ---------------------------------------------------------------------------
+// Section 5.2: the model for MNIST.
+
+// digits is a small model at random weights, large enough for the latent variable to
+// matter, in float64.
+type digits struct {
+	config mnist.Config
+	params []mnist.Param[float64]
+}
+
+func newDigits(c mnist.Config, seed uint64) digits {
+	params := mnist.NewParams[float64](c, -0.5, seed)
+	for _, p := range params {
+		switch p.Name {
+		case "decoder.hidden.weight", "decoder.expand.weight", "decoder.deconv1.weight", "decoder.deconv2.weight", "decoder.deconv3.weight":
+			linalg.Scale(p.Value, 4, p.Value)
+		case "encoder.std.bias":
+			p.Value.Fill(0.7) // σ near 1.1: wider than the posterior, for a finite variance
+		}
+	}
+	return digits{c, params}
+}
+
+// bind puts the model on a tape.
+func (d digits) bind(t *tape, train bool) (n *mnist.Network[float64], leaves []variable) {
+	n = new(mnist.Network[float64])
+	return n, n.Bind(t, d.config, d.params, train, nil)
+}
+
+// image returns binary images [784×n].
+func image(t *tape, n int, seed uint64) variable {
+	rng := hvae.Stream(seed, "image")
+	m := t.Matrix(784, n)
+	for i := range m.Data {
+		m.Data[i] = 0
+		if rng.Float64() < 0.4 {
+			m.Data[i] = 1
+		}
+	}
+	return t.Const(m)
+}
+
+// checkpoint returns the tensor of a name, as a checkpoint has it: in PyTorch's
+// conventions.
+func (d digits) checkpoint(name string) []float64 {
+	for _, p := range d.params {
+		if p.Name == name {
+			return p.Checkpoint()
+		}
+	}
+	panic(name)
+}
+
+// The layers as PyTorch defines them, on (channel, row, column) arrays.
+
+func denseByHand(d digits, name string, x []float64) []float64 {
+	w, y := d.checkpoint(name+".weight"), append([]float64{}, d.checkpoint(name+".bias")...)
+	for i := range y {
+		for j, v := range x {
+			y[i] += w[i*len(x)+j] * v
+		}
+	}
+	return y
+}
+
+// convByHand is a 5×5 convolution of stride 2 over an image padded before and after, or
+// its transpose, cropped by as much: products of x[ci, iy, ix] with the weight of tap
+// (ky, kx) go from or to pixel (oy, ox) with iy = 2·oy + ky − before.
+func convByHand(d digits, name string, x []float64, in, inSize, out, outSize, before int, transpose bool) []float64 {
+	w, bias := d.checkpoint(name+".weight"), d.checkpoint(name+".bias")
+	y := make([]float64, out*outSize*outSize)
+	for co := range out {
+		for i := range outSize * outSize {
+			y[co*outSize*outSize+i] = bias[co]
+		}
+	}
+	for ci := range in {
+		for co := range out {
+			for a := range inSize * inSize {
+				for b := range outSize * outSize {
+					large, small, first, second := a, b, co, ci
+					largeSize, smallSize, inner := inSize, outSize, in
+					if transpose {
+						large, small, first, second = b, a, ci, co
+						largeSize, smallSize, inner = outSize, inSize, out
+					}
+					ky := large/largeSize - 2*(small/smallSize) + before
+					kx := large%largeSize - 2*(small%smallSize) + before
+					if ky < 0 || ky >= 5 || kx < 0 || kx >= 5 {
+						continue
+					}
+					y[co*outSize*outSize+b] += w[((first*inner+second)*5+ky)*5+kx] * x[ci*inSize*inSize+a]
+				}
+			}
+		}
+	}
+	return y
+}
+
+func softplus(x []float64) []float64 { return apply(x, linalg.Softplus) }
+
+func (d digits) encodeByHand(x []float64) (mean, std []float64) {
+	h := softplus(convByHand(d, "encoder.conv1", x, 1, 28, 16, 14, 1, false))
+	h = softplus(convByHand(d, "encoder.conv2", h, 16, 14, 32, 7, 1, false))
+	h = softplus(convByHand(d, "encoder.conv3", h, 32, 7, 32, 4, 2, false))
+	h = softplus(denseByHand(d, "encoder.hidden", h))
+	return denseByHand(d, "encoder.mean", h), softplus(denseByHand(d, "encoder.std", h))
+}
+
+func (d digits) decodeByHand(z []float64) []float64 {
+	h := softplus(denseByHand(d, "decoder.hidden", z))
+	h = softplus(denseByHand(d, "decoder.expand", h))
+	h = softplus(convByHand(d, "decoder.deconv1", h, 32, 4, 32, 7, 2, true))
+	h = softplus(convByHand(d, "decoder.deconv2", h, 32, 7, 16, 14, 1, true))
+	return convByHand(d, "decoder.deconv3", h, 16, 14, 1, 28, 1, true)
+}
+
+func TestNetworksAreThoseOfTheCheckpointsConventions(t *testing.T) { // section 5.2; transposes of the same three convolutions
+	d := newDigits(mnist.Config{Kind: "vae", Tempering: "none", Latent: 3}, 1)
+	for _, p := range d.params { // biases too must be seen
+		if len(p.Shape) == 1 {
+			hvae.FillNormal(hvae.Stream(2, p.Name), p.Value)
+		}
+	}
+	var tp tape
+	n, _ := d.bind(&tp, false)
+	x := image(&tp, 2, 3)
+	z := normalConst(&tp, 3, 2, hvae.Stream(3, "z"))
+	mean, std := n.Encode(x)
+	logits := n.Decode(z)
+	column := func(v variable, j int) (c []float64) {
+		for i := range v.Rows() {
+			c = append(c, v.Value.At(i, j))
+		}
+		return c
+	}
+	for j := range 2 {
+		wantMean, wantStd := d.encodeByHand(column(x, j))
+		for name, pair := range map[string][2][]float64{
+			"mean": {column(mean, j), wantMean}, "std": {column(std, j), wantStd}, "logits": {column(logits, j), d.decodeByHand(column(z, j))},
+		} {
+			if e := norm(differences(pair[0], pair[1])) / norm(pair[1]); e > 1e-12 {
+				t.Errorf("%s of column %d is off by %.1e", name, j, e)
+			}
+		}
+	}
+}
+
+func TestLogLikelihoodIsThatOfBernoulliPixels(t *testing.T) { // section 5.2, x_i | z_i
+	var tp tape
+	x := tp.Const(linalg.Column(1.0, 0, 1, 0, 1, 0, 1, 0))
+	a := tp.Const(linalg.Column(0.3, 0.3, -4, -4, 900, 900, -900, -900))
+	want := 0.0
+	for i, logit := range a.Value.Data[:4] {
+		pi := 1 / (1 + math.Exp(-logit))
+		want += x.Value.Data[i]*math.Log(pi) + (1-x.Value.Data[i])*math.Log(1-pi)
+	}
+	want += 0 - 900 - 900 + 0 // probabilities so near 0 and 1 that no float64 holds them
+	if got := mnist.LogBernoulli(x, a).Scalar(); relative(got, want) > 1e-14 {
+		t.Errorf("log p(x|z) = %v, want %v", got, want)
+	}
+}
+
+func TestVAEBoundInTermsOfItsParts(t *testing.T) { // section 5.2, z₀ = μ + Σ^½·ε
+	// log p(x|z₀) less the divergence of N(μ, σ²) from the prior, by quadrature.
+	d := newDigits(mnist.Config{Kind: "vae", Tempering: "none", Latent: 2}, 4)
+	var tp tape
+	n, _ := d.bind(&tp, false)
+	x, epsilon := image(&tp, 1, 5), tp.Const(linalg.Column(0.7, -1.1))
+	got := n.ELBO(x, epsilon, epsilon).Scalar()
+	mean, std := d.encodeByHand(x.Value.Data)
+	z, divergence := make([]float64, 2), 0.0
+	for j := range z {
+		z[j] = mean[j] + std[j]*epsilon.Value.Data[j]
+		logQ := func(v float64) float64 {
+			return -(v-mean[j])*(v-mean[j])/(2*std[j]*std[j]) - math.Log(std[j]*math.Sqrt(2*math.Pi))
+		}
+		divergence += integrate(func(v float64) float64 {
+			return math.Exp(logQ(v)) * (logQ(v) + v*v/2 + math.Log(2*math.Pi)/2)
+		}, mean[j]-12*std[j], mean[j]+12*std[j], 2000)
+	}
+	want := -divergence
+	for i, a := range d.decodeByHand(z) {
+		want += x.Value.Data[i]*a - linalg.Softplus(a)
+	}
+	if relative(got, want) > 1e-12 {
+		t.Errorf("ELBO = %.12f, want %.12f", got, want)
+	}
+}
+
+// mnistSchemes are a VAE and HVAEs with every tempering, step sizes shared and varied.
+func mnistSchemes(latent int) (all []mnist.Config) {
+	all = append(all, mnist.Config{Kind: "vae", Tempering: "none", Latent: latent})
+	for _, tempering := range []string{"none", "fixed", "free"} {
+		for _, vary := range []bool{false, true} {
+			all = append(all, mnist.Config{Kind: "hvae", K: 2, Tempering: tempering, VaryEps: vary, Latent: latent})
+		}
+	}
+	return all
+}
+
+func TestMNISTModelsEstimateTheEvidenceWithoutBias(t *testing.T) { // eq:unbiased for section 5.2
+	// With ℓ = 1 the evidence is an integral along a line. Every model has the same
+	// decoder; half of the flows are in step sizes that are not the start's.
+	var logEvidence float64
+	for i, c := range mnistSchemes(1) {
+		d := newDigits(c, 6)
+		for _, p := range d.params {
+			if p.Name == "flow.step_size_logit" {
+				for k := range p.Value.Data {
+					p.Value.Data[k] += 0.5 * float64(k)
+				}
+			}
+		}
+		var tp tape
+		if i == 0 {
+			const grid = 200
+			n, _ := d.bind(&tp, false)
+			z := linalg.New[float64](1, grid+1)
+			for j := range z.Data {
+				z.Data[j] = -8 + 16*float64(j)/grid
+			}
+			logJoint := n.Flow(image(&tp, 1, 7)).Target.LogJoint(tp.Const(z)).Value.Data
+			logEvidence = linalg.LogSumExp(logJoint) + math.Log(16./grid)
+			spread := logJoint[120] - logJoint[80] + 0.5*(z.Data[120]*z.Data[120]-z.Data[80]*z.Data[80])
+			if math.Abs(spread) < 0.1 {
+				t.Fatalf("log p(x|z) changes by %.3f only: the latent variable does not matter", spread)
+			}
+		}
+		const draws = 600
+		tp.Reset()
+		n, _ := d.bind(&tp, false)
+		x := image(&tp, 1, 7)
+		mean, std := n.Encode(x)
+		rng := hvae.Stream(8, c.String())
+		logs := n.LogEstimates(x, mean, std, normalConst(&tp, 1, draws, rng), normalConst(&tp, 1, draws, rng)).Value.Data
+		ratio := apply(logs, func(l float64) float64 { return math.Exp(l - logEvidence) })
+		if m, se := meanSE(ratio); math.Abs(m-1)/se > zBound || se > 0.05 {
+			t.Errorf("%v: E[p̂]/p = %.4f ± %.4f", c, m, se)
+		}
+
+		// The estimates from L draws grow with L towards log p(x), and do not pass it.
+		var last []float64
+		for _, L := range []int{1, 5, 25} {
+			var estimates []float64
+			for lo := 0; lo < draws; lo += 25 {
+				sum := 0.0
+				for b := lo; b < lo+25; b += L {
+					e, _ := hvae.ImportanceEstimate(logs[b : b+L])
+					sum += e * float64(L) / 25
+				}
+				estimates = append(estimates, sum)
+			}
+			if m, se := meanSE(estimates); (m-logEvidence)/se > zBound {
+				t.Errorf("%v, L = %d: %.4f ± %.4f is above log p(x) = %.4f", c, L, m, se, logEvidence)
+			}
+			if last != nil {
+				if m, _ := meanSE(differences(estimates, last)); m <= 0 {
+					t.Errorf("%v: the estimate from %d draws is below that from fewer by %.4f", c, L, -m)
+				}
+			}
+			last = estimates
+		}
+	}
+}
+
+func TestHVAEWithoutStepsIsTheVAE(t *testing.T) { // section 5.2 with K = 0
+	vae := newDigits(mnist.Config{Kind: "vae", Tempering: "none", Latent: 2}, 9)
+	none := newDigits(mnist.Config{Kind: "hvae", Tempering: "none", Latent: 2}, 9)
+	var tp tape
+	a, _ := vae.bind(&tp, false)
+	b, _ := none.bind(&tp, false)
+	const draws = 200
+	x := image(&tp, 1, 10)
+	rng := hvae.Stream(11, "without steps")
+	epsilon, gamma0 := normalConst(&tp, 2, draws, rng), normalConst(&tp, 2, draws, rng)
+	mean, std := a.Encode(x)
+	la, lb := a.LogEstimates(x, mean, std, epsilon, gamma0).Value.Data, b.LogEstimates(x, mean, std, epsilon, gamma0).Value.Data
+	if d := norm(differences(la, lb)); d > 1e-11*norm(la) {
+		t.Errorf("log p̂ differs by %.1e", d)
+	}
+	// The bounds take expectations of different terms, and agree in mean.
+	many := ad.BroadcastTo(x, 784, draws)
+	mean1, se := meanSE(differences(a.ELBO(many, epsilon, gamma0).Value.Data, b.ELBO(many, epsilon, gamma0).Value.Data))
+	if math.Abs(mean1)/se > zBound || se > 0.2 {
+		t.Errorf("the bounds differ by %.3f ± %.3f", mean1, se)
+	}
+}
+
+func TestMNISTGradientsAgainstDifferences(t *testing.T) { // section 5.2: weights, ε, α, β₀
+	// Along a random direction in each tensor.
+	for _, c := range mnistSchemes(2) {
+		d := newDigits(c, 12)
+		var tp tape
+		value := func(train bool) (variable, []variable) {
+			tp.Reset()
+			n, leaves := d.bind(&tp, train)
+			rng := hvae.Stream(13, "common random numbers")
+			return ad.Mean(n.ELBO(image(&tp, 2, 14), normalConst(&tp, 2, 2, rng), normalConst(&tp, 2, 2, rng))), leaves
+		}
+		elbo, leaves := value(true)
+		ad.Backward(elbo, leaves...)
+		gradients := make([]matrix, len(leaves))
+		for i, l := range leaves {
+			gradients[i] = l.Grad().Clone()
+		}
+		for i, p := range d.params {
+			v := linalg.New[float64](p.Value.Rows, p.Value.Cols)
+			hvae.FillNormal(hvae.Stream(15, p.Name), v)
+			linalg.Scale(v, 1/norm(v.Data), v)
+			dot := linalg.New[float64](1, 1)
+			linalg.MulSum(dot, v, gradients[i])
+			want := slope(func(h float64) float64 {
+				saved := p.Value.Clone()
+				defer copy(p.Value.Data, saved.Data)
+				linalg.AddScaled(p.Value, p.Value, h, v)
+				e, _ := value(false)
+				return e.Scalar()
+			}, 1e-2) // a unit vector in a large tensor moves each weight little
+			if math.Abs(dot.Data[0]-want) > 1e-7*max(math.Abs(want), 1e-2) {
+				t.Errorf("%v: slope along %s is %.9g, differences say %.9g", c, p.Name, dot.Data[0], want)
+			}
 		}
 	}
 }

@@ -19,6 +19,7 @@ package ad
 
 import (
 	"fmt"
+	"strings"
 
 	"hvae/linalg"
 )
@@ -109,6 +110,27 @@ func (t *Tape[T]) Fill(rows, cols int, s T) *Var[T] {
 	v := t.Result(rows, cols)
 	v.Value.Fill(s)
 	return v
+}
+
+// FirstNonFinite describes the first variable on the tape with an element that is NaN or
+// infinite: the operation whose result it is, its shape and the element. It is empty if
+// there is none. Variables made by Backward are not on record.
+func (t *Tape[T]) FirstNonFinite() string {
+	for i := range t.n {
+		v := t.at(i)
+		for j, x := range v.Value.Data {
+			if x-x == 0 {
+				continue
+			}
+			what := "a constant or parameter"
+			if v.rule != nil {
+				what = fmt.Sprintf("%T", v.rule) // such as ad.exp[float32]
+				what = "the operation " + what[:strings.IndexByte(what, '[')]
+			}
+			return fmt.Sprintf("%s, %v, whose element (%d, %d) is %v", what, v.Value.Shape(), j/v.Cols(), j%v.Cols(), x)
+		}
+	}
+	return ""
 }
 
 // Tape returns the tape that v is on.

@@ -67,6 +67,17 @@ func NewAdamax[T linalg.Float](rate T) *Adamax[T] {
 	return &Adamax[T]{Rate: rate, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8}
 }
 
+// State returns how many steps have been taken and the averages m and u of each
+// parameter, themselves and not copies, for a run to be saved and resumed.
+func (o *Adamax[T]) State(params []linalg.Matrix[T]) (step int, mean, norm [][]T) {
+	o.mean = averages(o.mean, params, params, 0)
+	o.norm = averages(o.norm, params, params, o.Start)
+	return o.step, o.mean, o.norm
+}
+
+// SetStep says how many steps have been taken.
+func (o *Adamax[T]) SetStep(step int) { o.step = step }
+
 // Ascend implements Optimiser.
 func (o *Adamax[T]) Ascend(params, gradients []linalg.Matrix[T]) {
 	o.mean = averages(o.mean, params, gradients, 0)

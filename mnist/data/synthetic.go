@@ -61,26 +61,31 @@ func draw(image []byte, rng *rand.Rand) {
 		x, y := width*(p.x+slant*p.y), height*p.y
 		return point{cx + x*math.Cos(turn) - y*math.Sin(turn), cy + x*math.Sin(turn) + y*math.Cos(turn)}
 	}
+	var lines [][2]point
+	for _, stroke := range glyph {
+		for i := 1; i < len(stroke); i++ {
+			lines = append(lines, [2]point{place(stroke[i-1]), place(stroke[i])})
+		}
+	}
 	for py := range Side {
 		for px := range Side {
-			nearest := math.Inf(1)
-			for _, stroke := range glyph {
-				for i := 1; i < len(stroke); i++ {
-					nearest = min(nearest, distance(point{float64(px), float64(py)}, place(stroke[i-1]), place(stroke[i])))
-				}
+			nearest := math.Inf(1) // squared
+			for _, l := range lines {
+				nearest = min(nearest, distance2(point{float64(px), float64(py)}, l[0], l[1]))
 			}
-			ink := min(1, max(0, thickness+0.5-nearest)) // a pixel wide edge
+			ink := min(1, max(0, thickness+0.5-math.Sqrt(nearest))) // an edge a pixel wide
 			image[py*Side+px] = byte(math.Round(255 * ink))
 		}
 	}
 }
 
-// distance returns that of p from the line between a and b.
-func distance(p, a, b point) float64 {
+// distance2 returns the squared distance of p from the line between a and b.
+func distance2(p, a, b point) float64 {
 	dx, dy := b.x-a.x, b.y-a.y
 	t := 0.0
 	if l := dx*dx + dy*dy; l > 0 {
 		t = min(1, max(0, ((p.x-a.x)*dx+(p.y-a.y)*dy)/l))
 	}
-	return math.Hypot(p.x-a.x-t*dx, p.y-a.y-t*dy)
+	ex, ey := p.x-a.x-t*dx, p.y-a.y-t*dy
+	return ex*ex + ey*ey
 }

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"hvae/bench/progress"
+	"hvae/hvae"
+	"hvae/linalg"
+	"hvae/mnist/data"
+	"hvae/mnist/model"
+)
+
+// evaluation is what eval prints: means and standard deviations over runs, each with
+// images binarised afresh.
+type evaluation struct {
+	ELBO    float64  `json:"elbo"`    // nats, negative
+	ELBOSD  *float64 `json:"elbo_sd"` // null for one run
+	NLL     float64  `json:"nll"`     // nats, positive
+	NLLSD   *float64 `json:"nll_sd"`
+	Images  int      `json:"images"`
+	Samples int      `json:"samples"`
+	Runs    int      `json:"runs"`
+	Seconds float64  `json:"seconds"`
+}
+
+// evaluate is the command eval.
+func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	f := newFlags("eval")
+	checkpoint := f.String("checkpoint", "", "`file` of the model (required)")
+	dataSetting := f.String("data", "", dataUsage)
+	split := f.String("split", "test", "`images` to evaluate on: test or validation")
+	limit := count(f, "limit", 0, 0, "evaluate on the first `number` of images only; 0 for all 10,000")
+	samples := count(f, "samples", 1000, 1, "`number` of importance samples for each image")
+	runs := count(f, "runs", 3, 1, "`number` of runs, for the standard deviation")
+	seed := f.Uint64("seed", 1, "seed of binarisation and noise")
+	asJSON := f.Bool("json", false, "print a JSON object")
+	if err := parse(f, args, stdout); err != nil {
+		return err
+	}
+	if *split != "test" && *split != "validation" {
+		return usageError("invalid value %q for flag -split: it is test or validation", *split)
+	}
+	c, err := readCheckpoint(*checkpoint)
+	if err != nil {
+		return err
+	}
+	set, err := data.Load(ctx, *dataSetting, func(m string) { fmt.Fprintln(stderr, m) })
+	if err != nil {
+		return err
+	}
+	images := set.Test
+	which := make([]int, images.Len())
+	for i := range which {
+		which[i] = i
+	}
+	if *split == "validation" {
+		images = set.Train
+		_, which = data.Split(images, c.Seed)
+	}
+	if *limit > len(which) {
+		return usageError("invalid value %d for flag -limit: the %s split has %d images", *limit, *split, len(which))
+	}
+	if *limit > 0 {
+		which = which[:*limit]
+	}
+
+	start := time.Now()
+	var done atomic.Int64
+	line := progress.New(stderr, func(elapsed time.Duration) string {
+		return fmt.Sprintf("%d of %d images  %.1f images/s", done.Load(), *runs*len(which), float64(done.Load())/elapsed.Seconds())
+	})
+	var elbos, nlls []float64
+	for r := range *runs {
+		estimates, err := model.Evaluate(ctx, c.Config, c.Params, len(which), *samples,
+			func(image int, x linalg.Matrix[float32], k *hvae.Keyed) {
+				i := which[image]
+				data.Binarise(x, 0, images.Image(i), k.Reset(*seed, "mnist eval pixels", r, i))
+				k.Reset(*seed, "mnist eval noise", r, i)
+			},
+			func() { line.Set(float64(done.Add(1)) / float64(*runs*len(which))) })
+		if err != nil {
+			line.Clear()
+			return fmt.Errorf("%w: %d of %d images were evaluated, nothing is kept", err, done.Load(), *runs*len(which))
+		}
+		elbo, nll := 0.0, 0.0
+		for _, e := range estimates {
+			elbo += e.ELBO / float64(len(estimates))
+			nll -= e.LogEvidence / float64(len(estimates))
+		}
+		elbos, nlls = append(elbos, elbo), append(nlls, nll)
+	}
+	line.Clear()
+	e := evaluation{Images: len(which), Samples: *samples, Runs: *runs, Seconds: time.Since(start).Seconds()}
+	e.ELBO, e.ELBOSD = meanSD(elbos)
+	e.NLL, e.NLLSD = meanSD(nlls)
+	if *asJSON {
+		return json.NewEncoder(stdout).Encode(e)
+	}
+	spread := func(sd *float64) string {
+		if sd == nil {
+			return ""
+		}
+		return fmt.Sprintf(" ± %.2f", *sd)
+	}
+	_, err = fmt.Fprintf(stdout, "%v, epoch %d, on %d %s images, %d samples, %d runs, %.0f s\nELBO %.2f%s\nNLL  %.2f%s\n",
+		c.Config, c.Epoch, e.Images, *split, e.Samples, e.Runs, e.Seconds, e.ELBO, spread(e.ELBOSD), e.NLL, spread(e.NLLSD))
+	return err
+}
+
+// readCheckpoint reads the file that -checkpoint names.
+func readCheckpoint(name string) (model.Checkpoint, error) {
+	if name == "" {
+		return model.Checkpoint{}, usageError("-checkpoint is missing: name the file of a model, such as DIR/model.safetensors")
+	}
+	return model.ReadCheckpoint(name)
+}
+
+// meanSD returns the mean and, of several values, the standard deviation.
+func meanSD(x []float64) (mean float64, sd *float64) {
+	mean, s := model.MeanSD(x)
+	if len(x) > 1 {
+		sd = &s
+	}
+	return mean, sd
+}

@@ -1,0 +1,321 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"image/png"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestMain lets the test binary be the program itself, to be killed.
+func TestMain(m *testing.M) {
+	if os.Getenv("MNIST_TEST_COMMAND") != "" {
+		os.Exit(command(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+func run_(ctx context.Context, args ...string) (stdout, stderr string, status int) {
+	var out, err bytes.Buffer
+	status = command(ctx, args, &out, &err)
+	return out.String(), err.String(), status
+}
+
+// tiny is a training run of seconds.
+func tiny(out string, more ...string) []string {
+	return append([]string{"train", "-data", "synthetic", "-latent", "3", "-train", "75", "-batch", "25", "-out", out}, more...)
+}
+
+var hvaeFlags = []string{"-model", "hvae", "-K", "1", "-tempering", "free", "-vary-eps"}
+
+// files returns what a run's files hold, without the times.
+func files(t *testing.T, folder string) map[string]string {
+	t.Helper()
+	seconds := regexp.MustCompile(`("[Ss]econds\\?"):[0-9.e+-]+`)
+	all := map[string]string{}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		b, err := os.ReadFile(filepath.Join(folder, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := seconds.ReplaceAllString(string(b), "$1:0")
+		if e.Name() == stateFile { // the header's length and padding depend on the times
+			text = strings.ReplaceAll(text[8:], "}  ", "} ")
+			head, data, _ := strings.Cut(text, "\"data_offsets\"")
+			all[e.Name()] = strings.TrimSpace(head) + "…" + data[len(data)-4000:]
+			continue
+		}
+		all[e.Name()] = text
+	}
+	return all
+}
+
+func mustTrain(t *testing.T, args ...string) {
+	t.Helper()
+	if _, stderr, status := run_(t.Context(), args...); status != 0 {
+		t.Fatalf("%v: status %d, %s", args, status, stderr)
+	}
+}
+
+func TestBadInputIsOneClearLine(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, []byte("not a model"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	model := filepath.Join(dir, "run")
+	mustTrain(t, tiny(model, "-epochs", "1")...)
+	checkpoint := filepath.Join(model, modelFile)
+	for _, c := range []struct {
+		args   []string
+		status int
+		want   string
+	}{
+		{[]string{"tain"}, 2, `unknown command "tain"`},
+		{[]string{"train"}, 2, "-out is missing"},
+		{[]string{"train", "-foo"}, 2, "-foo"},
+		{[]string{"train", "now", "-out", dir}, 2, `stray argument "now"`},
+		{tiny(dir, "-model", "gan"), 2, `unknown model "gan"`},
+		{tiny(dir, "-model", "hvae", "-K", "2", "-tempering", "hot"), 2, `unknown tempering "hot"`},
+		{tiny(dir, "-model", "hvae", "-K", "-1"), 2, "K = -1"},
+		{tiny(dir, "-K", "3"), 2, "need the model hvae"},
+		{tiny(dir, "-tempering", "free"), 2, "need the model hvae"},
+		{tiny(dir, "-batch", "76"), 2, "only 75 images"},
+		{tiny(dir, "-train", "5001"), 2, "there are 5000 training images"},
+		{tiny(dir, "-lr", "-1"), 2, "positive"},
+		{tiny(dir, "-epochs", "0"), 2, "from 1"},
+		{tiny(dir, "-resume"), 1, "nothing to resume"},
+		{tiny(file), 1, file},
+		{tiny(model, "-epochs", "1"), 1, "holds a run already"},
+		{tiny(model, "-resume", "-batch", "10"), 1, "started with batch = 25, not 10"},
+		{tiny(model, "-resume", "-seed", "2"), 1, "started with seed = 1, not 2"},
+		{append(tiny(model, "-resume"), hvaeFlags...), 1, "was started with"},
+		{[]string{"train", "-data", file, "-out", filepath.Join(dir, "x")}, 1, file},
+		{[]string{"eval"}, 2, "-checkpoint is missing"},
+		{[]string{"eval", "-checkpoint", file, "-data", "synthetic"}, 1, "cannot be read"},
+		{[]string{"eval", "-checkpoint", filepath.Join(model, stateFile), "-data", "synthetic"}, 1, `format is "hvae-mnist-state/1"`},
+		{[]string{"eval", "-checkpoint", checkpoint, "-data", "synthetic", "-limit", "1001"}, 2, "has 1000 images"},
+		{[]string{"eval", "-checkpoint", checkpoint, "-data", "synthetic", "-split", "train"}, 2, `"train"`},
+		{[]string{"eval", "-checkpoint", checkpoint, "-samples", "0"}, 2, "-samples"},
+		{[]string{"sample", "-checkpoint", checkpoint}, 2, "-o is missing"},
+		{[]string{"sample", "-checkpoint", checkpoint, "-o", filepath.Join(file, "x.png")}, 1, "cannot write"},
+		{[]string{"sample", "-checkpoint", checkpoint, "-o", "x.png", "-n", "10001"}, 2, "at most 10000"},
+		{[]string{"reconstruct", "-checkpoint", filepath.Join(dir, "none"), "-o", "x.png"}, 1, "no such file"},
+	} {
+		before := files(t, model)
+		stdout, stderr, status := run_(t.Context(), c.args...)
+		if status != c.status || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "mnist") || !strings.Contains(stderr, c.want) {
+			t.Errorf("%v: status %d, stdout %q, stderr %q; want status %d and a line with %q", c.args, status, stdout, stderr, c.status, c.want)
+		}
+		if diff := cmp.Diff(before, files(t, model)); diff != "" {
+			t.Errorf("%v changed the run's files", c.args)
+		}
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for _, args := range [][]string{nil, {"-h"}, {"train", "-h"}, {"eval", "-h"}, {"sample", "-h"}, {"reconstruct", "-h"}} {
+		stdout, stderr, status := run_(t.Context(), args...)
+		if status != 0 || stderr != "" || !strings.HasPrefix(stdout, "Usage: ") {
+			t.Errorf("%v: status %d, stderr %q, stdout %q", args, status, stderr, stdout)
+		}
+	}
+}
+
+func TestAResumedRunIsTheUndisturbedOne(t *testing.T) {
+	for name, flags := range map[string][]string{"vae": nil, "hvae": hvaeFlags} {
+		whole, parts := t.TempDir(), t.TempDir()
+		mustTrain(t, tiny(whole, append(flags, "-epochs", "4")...)...)
+		mustTrain(t, tiny(parts, append(flags, "-epochs", "2")...)...)
+		mustTrain(t, tiny(parts, append(flags, "-epochs", "4", "-resume")...)...)
+		if diff := cmp.Diff(files(t, whole), files(t, parts)); diff != "" {
+			t.Errorf("%s: four epochs and two and two differ", name)
+		}
+	}
+}
+
+func TestAnInterruptedRunGoesOnAsIfNothingHadHappened(t *testing.T) {
+	whole, parts := t.TempDir(), t.TempDir()
+	mustTrain(t, tiny(whole, "-epochs", "2")...)
+	interrupts := 0
+	for resume := []string{"-epochs", "2"}; ; resume = []string{"-epochs", "2", "-resume"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Duration(150+100*interrupts)*time.Millisecond, cancel)
+		_, stderr, status := run_(ctx, tiny(parts, resume...)...)
+		cancel()
+		if status == 0 {
+			break
+		}
+		if _, err := os.Stat(filepath.Join(parts, stateFile)); err != nil {
+			interrupts++
+			continue // before the run began
+		}
+		if status != 130 || !strings.Contains(stderr, "state is saved in "+parts) || !strings.Contains(stderr, "-resume") {
+			t.Fatalf("status %d, stderr %q", status, stderr)
+		}
+		if interrupts++; interrupts > 100 {
+			t.Fatal("the run does not end")
+		}
+	}
+	if interrupts == 0 {
+		t.Error("nothing was interrupted")
+	}
+	if diff := cmp.Diff(files(t, whole), files(t, parts)); diff != "" {
+		t.Errorf("an interrupted run ends differently")
+	}
+}
+
+func TestAKilledRunGoesOnAsIfNothingHadHappened(t *testing.T) {
+	whole, parts := t.TempDir(), t.TempDir()
+	mustTrain(t, tiny(whole, "-epochs", "3")...)
+	rng := rand.New(rand.NewPCG(1, 1))
+	kills := 0
+	for range 60 {
+		args := tiny(parts, "-epochs", "3")
+		if _, err := os.Stat(filepath.Join(parts, stateFile)); err == nil {
+			args = append(args, "-resume")
+		}
+		c := exec.Command(os.Args[0], args...)
+		c.Env = append(os.Environ(), "MNIST_TEST_COMMAND=1")
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		timer := time.AfterFunc(time.Duration(100+100*kills+rng.IntN(700))*time.Millisecond, func() { c.Process.Kill() })
+		err := c.Wait()
+		timer.Stop()
+		if err == nil {
+			if kills == 0 {
+				t.Error("nothing was killed")
+			}
+			got := files(t, parts)
+			for name := range got { // what a kill in the middle of a write leaves is hidden
+				if strings.HasPrefix(name, ".") {
+					delete(got, name)
+				}
+			}
+			if diff := cmp.Diff(files(t, whole), got); diff != "" {
+				t.Errorf("after %d kills the run ends differently", kills)
+			}
+			return
+		}
+		kills++
+	}
+	t.Fatal("the run does not end")
+}
+
+func TestFilesDoNotDependOnTheNumberOfCores(t *testing.T) {
+	folders := map[string]string{}
+	for _, procs := range []string{"1", "3"} {
+		folders[procs] = t.TempDir()
+		c := exec.Command(os.Args[0], tiny(folders[procs], append(hvaeFlags, "-epochs", "1")...)...)
+		c.Env = append(os.Environ(), "MNIST_TEST_COMMAND=1", "GOMAXPROCS="+procs)
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	if diff := cmp.Diff(files(t, folders["1"]), files(t, folders["3"])); diff != "" {
+		t.Error("GOMAXPROCS changes bytes")
+	}
+}
+
+func TestADivergingRunKeepsItsStateAndNamesTheOperation(t *testing.T) {
+	dir := t.TempDir()
+	_, stderr, status := run_(t.Context(), tiny(dir, "-lr", "1e20", "-epochs", "3")...)
+	if status != 1 || !strings.Contains(stderr, "epoch 1, batch ") || !strings.Contains(stderr, "operation ad.") && !strings.Contains(stderr, "operation conv.") {
+		t.Errorf("status %d, stderr %q", status, stderr)
+	}
+	if _, err := os.Stat(filepath.Join(dir, stateFile)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAFileThatCannotBeWrittenEndsTheRunAndLosesNothing(t *testing.T) {
+	dir := t.TempDir()
+	mustTrain(t, tiny(dir, "-epochs", "1")...)
+	before := files(t, dir)
+	// A folder in the place of the metrics cannot be replaced by a file.
+	if err := os.Remove(filepath.Join(dir, metricsFile)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, metricsFile), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, stderr, status := run_(t.Context(), tiny(dir, "-epochs", "2", "-resume")...)
+	if status != 1 || !strings.Contains(stderr, metricsFile) {
+		t.Errorf("status %d, stderr %q", status, stderr)
+	}
+	if err := os.Remove(filepath.Join(dir, metricsFile)); err != nil {
+		t.Fatal(err)
+	}
+	mustTrain(t, tiny(dir, "-epochs", "1", "-resume")...) // writes the metrics again
+	after := files(t, dir)
+	if diff := cmp.Diff(before[metricsFile], after[metricsFile]); diff != "" || before[modelFile] != after[modelFile] {
+		t.Errorf("something was lost: %s", diff)
+	}
+}
+
+func TestTheTrainedModelIsEvaluatedAndDrawn(t *testing.T) {
+	dir := t.TempDir()
+	mustTrain(t, tiny(dir, append(hvaeFlags, "-epochs", "1")...)...)
+	var metric metrics
+	line, err := os.ReadFile(filepath.Join(dir, metricsFile))
+	if err != nil || json.Unmarshal(line, &metric) != nil || metric.Epoch != 1 || !(metric.ValELBO < 0) || !(metric.Seconds > 0) {
+		t.Errorf("metrics %q, %v", line, err)
+	}
+	checkpoint := filepath.Join(dir, modelFile)
+	for _, split := range []string{"test", "validation"} {
+		stdout, stderr, status := run_(t.Context(), "eval", "-checkpoint", checkpoint, "-data", "synthetic", "-split", split, "-limit", "3", "-samples", "20", "-runs", "2", "-json")
+		var e map[string]float64
+		if err := json.Unmarshal([]byte(stdout), &e); err != nil || status != 0 {
+			t.Fatalf("%s: status %d, %v, %s %s", split, status, err, stdout, stderr)
+		}
+		if len(e) != 8 || !(e["elbo"] < 0) || !(e["nll"] > 0) || !(-e["nll"] > e["elbo"]) || e["images"] != 3 || e["samples"] != 20 || e["runs"] != 2 || e["elbo_sd"] == 0 || e["nll_sd"] == 0 {
+			t.Errorf("%s: %v", split, e)
+		}
+	}
+	for _, c := range []struct {
+		args          []string
+		width, height int
+	}{
+		{[]string{"sample", "-n", "10"}, 4*58 + 2, 3*58 + 2},
+		{[]string{"reconstruct", "-data", "synthetic", "-n", "5"}, 12*58 + 2, 2*58 + 2},
+	} {
+		picture := filepath.Join(dir, c.args[0]+".png")
+		if _, stderr, status := run_(t.Context(), append(c.args, "-checkpoint", checkpoint, "-o", picture)...); status != 0 || !strings.Contains(stderr, picture) {
+			t.Errorf("%v: status %d, %s", c.args, status, stderr)
+		}
+		f, err := os.Open(picture)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if p, err := png.Decode(io.Reader(f)); err != nil || p.Bounds().Dx() != c.width || p.Bounds().Dy() != c.height {
+			t.Errorf("%v: %v, %v", c.args, p.Bounds(), err)
+		}
+	}
+}
+
+func TestTrainingStopsWhenPatienceEnds(t *testing.T) {
+	// With a learning rate of nearly nothing no epoch is better than the first by more
+	// than rounding; patience decides when to stop.
+	dir := t.TempDir()
+	stdout, _, status := run_(t.Context(), tiny(dir, "-lr", "1e-30", "-patience", "2", "-epochs", "50")...)
+	if status != 0 || strings.Count(stdout, "\nepoch ") != 2 || !strings.Contains(stdout, "after epoch 1") {
+		t.Errorf("status %d, stdout %s", status, stdout)
+	}
+}

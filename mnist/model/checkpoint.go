@@ -1,0 +1,198 @@
+package model
+
+import (
+	"fmt"
+	"maps"
+	"strconv"
+
+	"hvae/mnist/safetensors"
+)
+
+// Format is the checkpoint's format, in its metadata.
+const Format = "hvae-mnist/1"
+
+// A Checkpoint is a trained model: what model.safetensors holds.
+type Checkpoint struct {
+	Config Config
+	Params []Param[float32]
+	Seed   uint64 // of the training, which drew the validation images
+	Epoch  int    // after which epoch
+	ELBO   float64
+}
+
+// metadata describes a model as the contract has it.
+func (c Config) metadata() map[string]string {
+	return map[string]string{
+		"format":    Format,
+		"model":     c.Kind,
+		"K":         strconv.Itoa(c.K),
+		"tempering": c.Tempering,
+		"vary_eps":  strconv.FormatBool(c.VaryEps),
+		"latent":    strconv.Itoa(c.Latent),
+		"max_eps":   strconv.FormatFloat(maxEps, 'g', -1, 64),
+	}
+}
+
+// configOf reads a configuration from metadata.
+func configOf(meta map[string]string) (c Config, err error) {
+	if meta["format"] != Format {
+		return c, fmt.Errorf("its format is %q, this program reads %q", meta["format"], Format)
+	}
+	if c.K, err = strconv.Atoi(meta["K"]); err != nil {
+		return c, fmt.Errorf("its metadata has K = %q, not a number", meta["K"])
+	}
+	if c.Latent, err = strconv.Atoi(meta["latent"]); err != nil {
+		return c, fmt.Errorf("its metadata has latent = %q, not a number", meta["latent"])
+	}
+	if c.VaryEps, err = strconv.ParseBool(meta["vary_eps"]); err != nil {
+		return c, fmt.Errorf("its metadata has vary_eps = %q, not true or false", meta["vary_eps"])
+	}
+	if x, err := strconv.ParseFloat(meta["max_eps"], 64); err != nil || x != maxEps {
+		return c, fmt.Errorf("its metadata has max_eps = %q, this program's step sizes stay below %v", meta["max_eps"], maxEps)
+	}
+	c.Kind, c.Tempering = meta["model"], meta["tempering"]
+	if err := c.Check(); err != nil {
+		return c, fmt.Errorf("its metadata describes an impossible model: %w", err)
+	}
+	return c, nil
+}
+
+// File returns the checkpoint as a safetensors file.
+func (c Checkpoint) File() safetensors.File {
+	meta := c.Config.metadata()
+	meta["seed"] = strconv.FormatUint(c.Seed, 10)
+	meta["epoch"] = strconv.Itoa(c.Epoch)
+	meta["val_elbo"] = strconv.FormatFloat(c.ELBO, 'g', -1, 64)
+	f := safetensors.File{Metadata: meta}
+	for _, p := range c.Params {
+		f.Tensors = append(f.Tensors, p.tensor(p.Name, p.Value.Data))
+	}
+	return f
+}
+
+// ReadCheckpoint reads a model. A file of another format, with tensors missing, too many,
+// of other shapes or not finite is refused.
+func ReadCheckpoint(name string) (Checkpoint, error) {
+	f, err := safetensors.ReadFile(name)
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	c, err := checkpointOf(f)
+	if err != nil {
+		return Checkpoint{}, fmt.Errorf("%s is not a model of this program: %w", name, err)
+	}
+	return c, nil
+}
+
+func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
+	if c.Config, err = configOf(f.Metadata); err != nil {
+		return c, err
+	}
+	if c.Seed, err = strconv.ParseUint(f.Metadata["seed"], 10, 64); err != nil {
+		return c, fmt.Errorf("its metadata has seed = %q, not a number", f.Metadata["seed"])
+	}
+	if c.Epoch, err = strconv.Atoi(f.Metadata["epoch"]); err != nil {
+		return c, fmt.Errorf("its metadata has epoch = %q, not a number", f.Metadata["epoch"])
+	}
+	if c.ELBO, err = strconv.ParseFloat(f.Metadata["val_elbo"], 64); err != nil {
+		return c, fmt.Errorf("its metadata has val_elbo = %q, not a number", f.Metadata["val_elbo"])
+	}
+	c.Params = NewParams[float32](c.Config, 0, 0)
+	var want []safetensors.Spec
+	for _, p := range c.Params {
+		want = append(want, safetensors.Spec{Name: p.Name, Shape: p.Shape})
+	}
+	if err := safetensors.Check(f, want); err != nil {
+		return c, err
+	}
+	for _, p := range c.Params {
+		p.restore(f, p.Name, p.Value.Data)
+	}
+	return c, nil
+}
+
+// Checkpoint returns the parameter's elements in the order of its tensor in a checkpoint.
+func (p Param[T]) Checkpoint() []T {
+	out := make([]T, len(p.Value.Data))
+	for i := range out {
+		out[i] = p.Value.Data[p.position(i)]
+	}
+	return out
+}
+
+// tensor returns data, which is laid out like the parameter, as a checkpoint's tensor.
+func (p Param[T]) tensor(name string, data []T) safetensors.Tensor {
+	t := safetensors.Tensor{Name: name, Shape: p.Shape, Data: make([]float32, len(data))}
+	for i := range t.Data {
+		t.Data[i] = float32(data[p.position(i)])
+	}
+	return t
+}
+
+// restore copies a tensor, whose shape has been checked, to data.
+func (p Param[T]) restore(f safetensors.File, name string, data []T) {
+	t, _ := f.Tensor(name)
+	for i, v := range t.Data {
+		data[p.position(i)] = T(v)
+	}
+}
+
+// stateFormat is the format of state.safetensors.
+const stateFormat = "hvae-mnist-state/1"
+
+// settingPrefix marks settings in the state's metadata.
+const settingPrefix = "setting."
+
+// StateFile returns what state.safetensors holds, all that a resume needs but the data:
+// parameters and their averages, settings, which a resumed run must share, and how far
+// the run is.
+func (t *Trainer[T]) StateFile(settings, progress map[string]string) safetensors.File {
+	f := safetensors.File{Metadata: map[string]string{"format": stateFormat}}
+	for k, v := range settings {
+		f.Metadata[settingPrefix+k] = v
+	}
+	maps.Copy(f.Metadata, progress)
+	step, mean, norm := t.Optimiser.State(t.values)
+	f.Metadata["optimiser.step"] = strconv.Itoa(step)
+	for i, p := range t.Params {
+		f.Tensors = append(f.Tensors,
+			p.tensor(p.Name, p.Value.Data),
+			p.tensor("optimiser.mean."+p.Name, mean[i]),
+			p.tensor("optimiser.norm."+p.Name, norm[i]))
+	}
+	return f
+}
+
+// Restore sets the trainer's parameters and averages to those of a state file, whose
+// settings must be the given ones, and returns how far the run was.
+func (t *Trainer[T]) Restore(f safetensors.File, settings map[string]string) (progress map[string]string, err error) {
+	if f.Metadata["format"] != stateFormat {
+		return nil, fmt.Errorf("its format is %q, this program resumes %q", f.Metadata["format"], stateFormat)
+	}
+	for k, v := range settings {
+		if was := f.Metadata[settingPrefix+k]; was != v {
+			return nil, fmt.Errorf("the run was started with %s = %s, not %s: resume with the same settings, or start another run with another -out", k, was, v)
+		}
+	}
+	step, err := strconv.Atoi(f.Metadata["optimiser.step"])
+	if err != nil || step < 0 {
+		return nil, fmt.Errorf("its metadata has optimiser.step = %q, not a number", f.Metadata["optimiser.step"])
+	}
+	var want []safetensors.Spec
+	for _, p := range t.Params {
+		for _, prefix := range []string{"", "optimiser.mean.", "optimiser.norm."} {
+			want = append(want, safetensors.Spec{Name: prefix + p.Name, Shape: p.Shape})
+		}
+	}
+	if err := safetensors.Check(f, want); err != nil {
+		return nil, err
+	}
+	_, mean, norm := t.Optimiser.State(t.values)
+	for i, p := range t.Params {
+		p.restore(f, p.Name, p.Value.Data)
+		p.restore(f, "optimiser.mean."+p.Name, mean[i])
+		p.restore(f, "optimiser.norm."+p.Name, norm[i])
+	}
+	t.Optimiser.SetStep(step)
+	return f.Metadata, nil
+}

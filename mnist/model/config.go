@@ -1,0 +1,77 @@
+// Package model is the model of section 5.2: a convolutional variational auto-encoder
+// for binarised MNIST digits, with or without Hamiltonian dynamics on top.
+//
+// Read config.go and params.go (what there is to train, in the checkpoint's names),
+// network.go (encoder and decoder), elbo.go (the bounds and the estimator), then
+// train.go (a step on all cores), evaluate.go and checkpoint.go.
+//
+// The package imports hvae, conv, ad and linalg, and mnist/safetensors.
+package model
+
+import (
+	"fmt"
+
+	"hvae/conv"
+)
+
+// A Config says which model.
+type Config struct {
+	Kind      string // "vae" or "hvae"
+	K         int    // leapfrog steps; 0 for a VAE
+	Tempering string // "none", "fixed" or "free"
+	VaryEps   bool   // step sizes of their own for each leapfrog step
+	Latent    int    // ℓ
+}
+
+// maxEps is ξ: step sizes are ε = ξ·sigmoid(·).
+const maxEps = 0.5
+
+// Check reports what is impossible about a configuration.
+func (c Config) Check() error {
+	switch {
+	case c.Kind != "vae" && c.Kind != "hvae":
+		return fmt.Errorf("unknown model %q: it is vae or hvae", c.Kind)
+	case c.Tempering != "none" && c.Tempering != "fixed" && c.Tempering != "free":
+		return fmt.Errorf("unknown tempering %q: it is none, fixed or free", c.Tempering)
+	case c.K < 0:
+		return fmt.Errorf("K = %d: the number of leapfrog steps cannot be negative", c.K)
+	case c.Kind == "vae" && (c.K != 0 || c.Tempering != "none" || c.VaryEps):
+		return fmt.Errorf("leapfrog steps, tempering and varied step sizes need the model hvae, not vae")
+	case c.K == 0 && (c.Tempering != "none" || c.VaryEps):
+		return fmt.Errorf("tempering and varied step sizes need at least one leapfrog step, K ≥ 1")
+	case c.Latent < 1 || c.Latent > 4096:
+		return fmt.Errorf("%d latent dimensions: there must be 1 to 4096", c.Latent)
+	}
+	return nil
+}
+
+// String returns a short name such as "hvae, K = 5, free tempering, ε varied".
+func (c Config) String() string {
+	if c.Kind == "vae" {
+		return "vae"
+	}
+	s := fmt.Sprintf("hvae, K = %d", c.K)
+	if c.Tempering != "none" {
+		s += ", " + c.Tempering + " tempering"
+	}
+	if c.VaryEps {
+		s += ", ε varied"
+	}
+	return s
+}
+
+// The convolutions of the encoder; the decoder's upsampling layers are the transposes of
+// the same three, last to first. Pads are TensorFlow's SAME: 1 before and 2 after for 28
+// to 14 and 14 to 7, 2 and 2 for 7 to 4.
+var (
+	conv1 = conv.Same(28, 28, 1, 16, 5, 2)
+	conv2 = conv.Same(14, 14, 16, 32, 5, 2)
+	conv3 = conv.Same(7, 7, 32, 32, 5, 2)
+)
+
+const (
+	pixels  = 28 * 28
+	code    = 4 * 4 * 32 // rows of the deepest image layer
+	hidden  = 450        // of the dense layers
+	channel = 32         // of the deepest image layer
+)

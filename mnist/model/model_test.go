@@ -1,0 +1,369 @@
+package model
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hvae/hvae"
+	"hvae/linalg"
+	"hvae/mnist/safetensors"
+)
+
+// noise is a batch of random binary images.
+type noise[T linalg.Float] struct {
+	n      int
+	poison T // added to the first pixel
+}
+
+func (b noise[T]) Len() int { return b.n }
+
+func (b noise[T]) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[T], k *hvae.Keyed) {
+	for j := range x.Cols {
+		rng := k.Reset(1, "batch", lo+j)
+		for i := range x.Rows {
+			x.Row(i)[j] = T(rng.IntN(2))
+		}
+		hvae.FillNormalColumn(rng, epsilon, j)
+		hvae.FillNormalColumn(rng, gamma0, j)
+	}
+	x.Row(0)[0] += b.poison
+}
+
+var free = Config{Kind: "hvae", K: 2, Tempering: "free", VaryEps: true, Latent: 3}
+
+func TestParametersAreThoseOfTheContract(t *testing.T) {
+	want := `encoder.conv1.weight [16 1 5 5]
+encoder.conv1.bias [16]
+encoder.conv2.weight [32 16 5 5]
+encoder.conv2.bias [32]
+encoder.conv3.weight [32 32 5 5]
+encoder.conv3.bias [32]
+encoder.hidden.weight [450 512]
+encoder.hidden.bias [450]
+encoder.mean.weight [64 450]
+encoder.mean.bias [64]
+encoder.std.weight [64 450]
+encoder.std.bias [64]
+decoder.hidden.weight [450 64]
+decoder.hidden.bias [450]
+decoder.expand.weight [512 450]
+decoder.expand.bias [512]
+decoder.deconv1.weight [32 32 5 5]
+decoder.deconv1.bias [32]
+decoder.deconv2.weight [32 16 5 5]
+decoder.deconv2.bias [16]
+decoder.deconv3.weight [16 1 5 5]
+decoder.deconv3.bias [1]
+`
+	for _, c := range []struct {
+		config Config
+		flow   string
+	}{
+		{Config{Kind: "vae", Tempering: "none", Latent: 64}, ""},
+		{Config{Kind: "hvae", K: 5, Tempering: "none", Latent: 64}, "flow.step_size_logit [1 64]\n"},
+		{Config{Kind: "hvae", K: 5, Tempering: "free", VaryEps: true, Latent: 64}, "flow.step_size_logit [5 64]\nflow.alpha_logit [5]\n"},
+		{Config{Kind: "hvae", K: 5, Tempering: "fixed", Latent: 64}, "flow.step_size_logit [1 64]\nflow.log_temperature [1]\n"},
+	} {
+		var got strings.Builder
+		for _, p := range NewParams[float32](c.config, 0, 1) {
+			fmt.Fprintln(&got, p.Name, p.Shape)
+		}
+		if diff := cmp.Diff(want+c.flow, got.String()); diff != "" {
+			t.Errorf("%v: %s", c.config, diff)
+		}
+	}
+}
+
+func TestStartingValues(t *testing.T) {
+	// Weights are normal with standard deviation 1/√(n_in + n_out) of the whole layers.
+	sizes := map[string]int{
+		"encoder.conv1": 784 + 3136, "encoder.conv2": 3136 + 1568, "encoder.conv3": 1568 + 512,
+		"encoder.hidden": 512 + 450, "encoder.mean": 450 + 64, "encoder.std": 450 + 64,
+		"decoder.hidden": 64 + 450, "decoder.expand": 450 + 512,
+		"decoder.deconv1": 512 + 1568, "decoder.deconv2": 1568 + 3136, "decoder.deconv3": 3136 + 784,
+	}
+	for _, p := range NewParams[float64](Config{Kind: "hvae", K: 3, Tempering: "free", Latent: 64}, -1.5, 7) {
+		dot := strings.LastIndexByte(p.Name, '.')
+		layer, what := p.Name[:dot], p.Name[dot+1:]
+		switch {
+		case what == "weight":
+			sum, squares := 0.0, 0.0
+			for _, v := range p.Value.Data {
+				sum, squares = sum+v, squares+v*v
+			}
+			n, variance := float64(len(p.Value.Data)), 1/float64(sizes[layer])
+			if z := sum / math.Sqrt(n*variance); math.Abs(z) > 4.5 {
+				t.Errorf("%s: mean is off (z = %.1f)", p.Name, z)
+			}
+			if z := (squares/n/variance - 1) / math.Sqrt(2/n); math.Abs(z) > 4.5 {
+				t.Errorf("%s: variance is %.3g, want %.3g (z = %.1f)", p.Name, squares/n, variance, z)
+			}
+		case p.Name == "decoder.deconv3.bias":
+			if p.Value.Data[0] != -1.5 {
+				t.Errorf("the last bias is %v", p.Value.Data[0])
+			}
+		case what == "bias":
+			if slices.Max(p.Value.Data) != 0 || slices.Min(p.Value.Data) != 0 {
+				t.Errorf("%s is not zero", p.Name)
+			}
+		case what == "step_size_logit":
+			if e := 0.5 * linalg.Sigmoid(p.Value.Data[0]); math.Abs(e-0.2) > 1e-12 {
+				t.Errorf("ε starts at %v", e)
+			}
+		case what == "alpha_logit":
+			if a := linalg.Sigmoid(p.Value.Data[2]); math.Abs(a-0.9) > 1e-12 {
+				t.Errorf("α starts at %v", a)
+			}
+		}
+	}
+	for _, p := range NewParams[float64](Config{Kind: "hvae", K: 3, Tempering: "fixed", Latent: 2}, 0, 7) {
+		if p.Name == "flow.log_temperature" {
+			if hot := 1 + math.Exp(p.Value.Data[0]); math.Abs(hot*hot-1.5) > 1e-12 {
+				t.Errorf("1/β₀ starts at %v", hot*hot)
+			}
+		}
+	}
+}
+
+func TestCheckpointOrderIsAPermutation(t *testing.T) {
+	for _, p := range NewParams[float32](free, 0, 1) {
+		seen := make([]bool, len(p.Value.Data))
+		for i := range seen {
+			at := p.position(i)
+			if seen[at] {
+				t.Fatalf("%s: position %d twice", p.Name, at)
+			}
+			seen[at] = true
+		}
+	}
+}
+
+func TestStepsDoNotDependOnGOMAXPROCS(t *testing.T) {
+	run := func(procs int) (elbos []float64, weights []float32) {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
+		trainer := NewTrainer(free, NewParams[float32](free, -1, 1), 1e-2)
+		for range 2 {
+			e, err := trainer.Step(noise[float32]{n: 60}) // three blocks, the last smaller
+			if err != nil {
+				t.Fatal(err)
+			}
+			elbos = append(elbos, e)
+		}
+		elbos = append(elbos, trainer.ELBO(noise[float32]{n: 30}))
+		for _, p := range trainer.Params {
+			weights = append(weights, p.Value.Data...)
+		}
+		return elbos, weights
+	}
+	elbos, weights := run(1)
+	for _, procs := range []int{2, 5} {
+		if e, w := run(procs); !slices.Equal(e, elbos) || !slices.Equal(w, weights) {
+			t.Errorf("GOMAXPROCS %d changes bits", procs)
+		}
+	}
+}
+
+func TestBlocksAddUpToTheBatch(t *testing.T) {
+	// A batch in three blocks has the ELBO of its images one by one.
+	c := Config{Kind: "vae", Tempering: "none", Latent: 3}
+	trainer := NewTrainer(c, NewParams[float64](c, -1, 1), 1e-2)
+	whole := trainer.ELBO(noise[float64]{n: 55})
+	sum := 0.0
+	for i := range 55 {
+		sum += trainer.ELBO(oneOf[float64]{noise[float64]{n: 55}, i})
+	}
+	if math.Abs(whole-sum/55) > 1e-10*math.Abs(whole) {
+		t.Errorf("the batch has %v, its images %v on average", whole, sum/55)
+	}
+}
+
+// oneOf is one image of a batch.
+type oneOf[T linalg.Float] struct {
+	b Batch[T]
+	i int
+}
+
+func (o oneOf[T]) Len() int { return 1 }
+
+func (o oneOf[T]) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[T], k *hvae.Keyed) {
+	o.b.Fill(lo+o.i, x, epsilon, gamma0, k)
+}
+
+func TestFloat32FollowsFloat64(t *testing.T) {
+	single := NewTrainer(free, NewParams[float32](free, -1, 1), 1e-3)
+	double := NewTrainer(free, NewParams[float64](free, -1, 1), 1e-3)
+	for i := range 3 {
+		a, err := single.Step(noise[float32]{n: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := double.Step(noise[float64]{n: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if math.Abs(a-b) > 1e-5*math.Abs(b) {
+			t.Errorf("step %d: %v in float32, %v in float64", i+1, a, b)
+		}
+	}
+}
+
+func TestTrainingClimbs(t *testing.T) {
+	c := Config{Kind: "vae", Tempering: "none", Latent: 3}
+	trainer := NewTrainer(c, NewParams[float32](c, 0, 1), 1e-2)
+	before := trainer.ELBO(noise[float32]{n: 25})
+	for range 10 {
+		if _, err := trainer.Step(noise[float32]{n: 25}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after := trainer.ELBO(noise[float32]{n: 25}); !(after > before) {
+		t.Errorf("the ELBO went from %v to %v", before, after)
+	}
+}
+
+func TestANonFiniteStepChangesNothingAndNamesTheOperation(t *testing.T) {
+	trainer := NewTrainer(free, NewParams[float32](free, -1, 1), 1e-2)
+	if _, err := trainer.Step(noise[float32]{n: 30}); err != nil {
+		t.Fatal(err)
+	}
+	before := slices.Clone(trainer.Params[3].Value.Data)
+	_, err := trainer.Step(noise[float32]{n: 30, poison: float32(math.Inf(1))})
+	if err == nil || !strings.Contains(err.Error(), "images 1 to 25") || !strings.Contains(err.Error(), "a constant or parameter, [784×25]") {
+		t.Errorf("an infinite pixel: %v", err)
+	}
+	if !slices.Equal(before, trainer.Params[3].Value.Data) {
+		t.Error("the parameters changed")
+	}
+	for _, p := range trainer.Params { // weights too large for the flow
+		if p.Name == "decoder.hidden.weight" {
+			p.Value.Fill(1e30)
+		}
+	}
+	_, err = trainer.Step(noise[float32]{n: 30})
+	if err == nil || !strings.Contains(err.Error(), "the operation ") {
+		t.Errorf("an overflow: %v, want it to name the operation", err)
+	}
+}
+
+func TestCheckpointsAreReadAsWritten(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "model.safetensors")
+	want := Checkpoint{Config: free, Params: NewParams[float32](free, -1, 5), Seed: 5, Epoch: 3, ELBO: -101.25}
+	if err := safetensors.WriteFile(name, want.File()); err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadCheckpoint(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Param[float32]{}), cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".spread" }, cmp.Ignore())); diff != "" {
+		t.Error(diff)
+	}
+	for _, key := range []string{"format", "model", "K", "tempering", "vary_eps", "latent", "max_eps", "epoch", "val_elbo"} {
+		if _, ok := want.File().Metadata[key]; !ok {
+			t.Errorf("the metadata has no %s", key)
+		}
+	}
+}
+
+func TestForeignCheckpointsAreRefused(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "model.safetensors")
+	for want, change := range map[string]func(f *safetensors.File){
+		`format is "hvae-mnist/2"`:        func(f *safetensors.File) { f.Metadata["format"] = "hvae-mnist/2" },
+		`K = "many"`:                      func(f *safetensors.File) { f.Metadata["K"] = "many" },
+		`unknown tempering "hot"`:         func(f *safetensors.File) { f.Metadata["tempering"] = "hot" },
+		`max_eps = "0.9"`:                 func(f *safetensors.File) { f.Metadata["max_eps"] = "0.9" },
+		`val_elbo = ""`:                   func(f *safetensors.File) { delete(f.Metadata, "val_elbo") },
+		`"encoder.conv1.bias" is missing`: func(f *safetensors.File) { f.Tensors = slices.Delete(f.Tensors, 1, 2) },
+		`this model needs [2 3]`: func(f *safetensors.File) {
+			f.Metadata["latent"] = "3"
+			f.Metadata["K"] = "2"
+			t := &f.Tensors[len(f.Tensors)-2]
+			t.Shape = []int{3, 2}
+		},
+		`"extra" is not one`: func(f *safetensors.File) {
+			f.Tensors = append(f.Tensors, safetensors.Tensor{Name: "extra"})
+			f.Tensors[len(f.Tensors)-1].Shape = []int{0}
+		},
+		"is not finite":          func(f *safetensors.File) { f.Tensors[0].Data[7] = float32(math.NaN()) },
+		"5000 latent dimensions": func(f *safetensors.File) { f.Metadata["latent"] = "5000" },
+	} {
+		f := Checkpoint{Config: free, Params: NewParams[float32](free, -1, 5), Seed: 5, Epoch: 3, ELBO: -101.25}.File()
+		change(&f)
+		if err := safetensors.WriteFile(name, f); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadCheckpoint(name); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name) {
+			t.Errorf("error %v, want it to say %q", err, want)
+		}
+	}
+}
+
+func TestAStateRestoresTheTrainerToTheBit(t *testing.T) {
+	settings := map[string]string{"seed": "1"}
+	trainer := NewTrainer(free, NewParams[float32](free, -1, 1), 1e-2)
+	step := func(tr *Trainer[float32]) {
+		if _, err := tr.Step(noise[float32]{n: 10}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step(trainer)
+	f, err := safetensors.Decode(trainer.StateFile(settings, map[string]string{"where": "here"}).Encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := NewTrainer(free, NewParams[float32](free, 0, 99), 1e-2)
+	progress, err := other.Restore(f, settings)
+	if err != nil || progress["where"] != "here" {
+		t.Fatalf("progress %v, %v", progress, err)
+	}
+	step(trainer)
+	step(other)
+	if !bytes.Equal(trainer.StateFile(settings, nil).Encode(), other.StateFile(settings, nil).Encode()) {
+		t.Error("after a step the restored trainer has other bits")
+	}
+	if _, err := other.Restore(f, map[string]string{"seed": "2"}); err == nil || !strings.Contains(err.Error(), "seed = 1, not 2") {
+		t.Errorf("other settings: %v", err)
+	}
+}
+
+func TestEvaluationDependsOnNothingButItsStreams(t *testing.T) {
+	params := NewParams[float32](free, -1, 1)
+	run := func(procs int) []Estimate {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
+		var done atomic.Int64
+		e, err := Evaluate(t.Context(), free, params, 5, 60, func(image int, x linalg.Matrix[float32], k *hvae.Keyed) {
+			rng := k.Reset(3, "image", image)
+			for i := range x.Data {
+				x.Data[i] = float32(rng.IntN(2))
+			}
+		}, func() { done.Add(1) })
+		if err != nil || done.Load() != 5 {
+			t.Fatalf("%d images, %v", done.Load(), err)
+		}
+		return e
+	}
+	want := run(1)
+	for i, e := range want {
+		if !(e.ELBO < e.LogEvidence) || i > 0 && e == want[i-1] {
+			t.Errorf("image %d: %+v", i, e)
+		}
+	}
+	if !slices.Equal(run(4), want) {
+		t.Error("GOMAXPROCS changes bits")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Evaluate(ctx, free, params, 5, 60, nil, nil); err == nil {
+		t.Error("an ended context goes unnoticed")
+	}
+}

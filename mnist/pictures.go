@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"io"
+	"math"
+
+	"hvae/bench/atomicfile"
+	"hvae/hvae"
+	"hvae/linalg"
+	"hvae/mnist/data"
+	"hvae/mnist/model"
+)
+
+// sample is the command.
+func sample(_ context.Context, args []string, stdout, stderr io.Writer) error {
+	f := newFlags("sample")
+	checkpoint := f.String("checkpoint", "", "`file` of the model (required)")
+	n := count(f, "n", 64, 1, "`number` of digits")
+	out := f.String("o", "", "`file` for the picture, a PNG (required)")
+	seed := f.Uint64("seed", 1, "seed of the latent variables")
+	if err := parse(f, args, stdout); err != nil {
+		return err
+	}
+	if *out == "" {
+		return usageError("-o is missing: name a PNG file to write")
+	}
+	if *n > 10_000 {
+		return usageError("invalid value %d for flag -n: a picture has at most 10000 digits", *n)
+	}
+	c, err := readCheckpoint(*checkpoint)
+	if err != nil {
+		return err
+	}
+	columns := int(math.Ceil(math.Sqrt(float64(*n))))
+	if err := writeSheet(*out, model.Generate(c.Config, c.Params, *n, *seed), columns); err != nil {
+		return err
+	}
+	fmt.Fprintf(stderr, "wrote %s: %d digits from %v, epoch %d\n", *out, *n, c.Config, c.Epoch)
+	return nil
+}
+
+// reconstruct is the command.
+func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	f := newFlags("reconstruct")
+	checkpoint := f.String("checkpoint", "", "`file` of the model (required)")
+	dataSetting := f.String("data", "", dataUsage)
+	n := count(f, "n", 24, 1, "`number` of test digits")
+	out := f.String("o", "", "`file` for the picture, a PNG (required)")
+	seed := f.Uint64("seed", 1, "seed of binarisation and noise")
+	if err := parse(f, args, stdout); err != nil {
+		return err
+	}
+	if *out == "" {
+		return usageError("-o is missing: name a PNG file to write")
+	}
+	c, err := readCheckpoint(*checkpoint)
+	if err != nil {
+		return err
+	}
+	set, err := data.Load(ctx, *dataSetting, func(m string) { fmt.Fprintln(stderr, m) })
+	if err != nil {
+		return err
+	}
+	if *n > set.Test.Len() {
+		return usageError("invalid value %d for flag -n: there are %d test images", *n, set.Test.Len())
+	}
+	x := linalg.New[float32](side*side, *n)
+	for i := range *n {
+		data.Binarise(x, i, set.Test.Image(i), hvae.Stream(*seed, "mnist reconstruct pixels", i))
+	}
+	fromMean, fromFlow := model.Reconstruct(c.Config, c.Params, x, *seed)
+	// Triples side by side: column 3i the input, then both reconstructions.
+	sheet := linalg.New[float32](side*side, 3**n)
+	for r := range sheet.Rows {
+		for i := range *n {
+			copy(sheet.Row(r)[3*i:], []float32{x.At(r, i), fromMean.At(r, i), fromFlow.At(r, i)})
+		}
+	}
+	if err := writeSheet(*out, sheet, 3*min(4, *n)); err != nil {
+		return err
+	}
+	fmt.Fprintf(stderr, "wrote %s: triples of a test digit, its reconstruction from the encoder's mean, and from the end of %s\n",
+		*out, map[string]string{"vae": "a draw of the encoder", "hvae": "the Hamiltonian flow"}[c.Config.Kind])
+	return nil
+}
+
+const side = 28 // pixels of an image, along each edge
+
+// writeSheet writes images, the columns of x [784×n] with values from 0 to 1, as a PNG
+// contact sheet with the given number of images in a row.
+func writeSheet(name string, x linalg.Matrix[float32], columns int) error {
+	const gap, scale = 2, 2
+	rows := (x.Cols + columns - 1) / columns
+	cell := side*scale + gap
+	sheet := image.NewGray(image.Rect(0, 0, columns*cell+gap, rows*cell+gap))
+	for i := range sheet.Pix {
+		sheet.Pix[i] = 128
+	}
+	for n := range x.Cols {
+		left, top := gap+n%columns*cell, gap+n/columns*cell
+		for py := range side * scale {
+			for px := range side * scale {
+				v := x.At(py/scale*side+px/scale, n)
+				sheet.SetGray(left+px, top+py, color.Gray{Y: uint8(math.Round(255 * float64(v)))})
+			}
+		}
+	}
+	var b bytes.Buffer
+	if err := png.Encode(&b, sheet); err != nil {
+		return fmt.Errorf("cannot draw %s: %w", name, err)
+	}
+	if err := atomicfile.Write(name, b.Bytes()); err != nil {
+		return fmt.Errorf("cannot write %s: %w", name, err)
+	}
+	return nil
+}
