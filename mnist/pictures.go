@@ -85,8 +85,8 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	if err := writeSheet(*out, sheet, 3*min(4, *n)); err != nil {
 		return err
 	}
-	fmt.Fprintf(stderr, "wrote %s: triples of a test digit, its reconstruction from the encoder's mean, and from the end of %s\n",
-		*out, map[string]string{"vae": "a draw of the encoder", "hvae": "the Hamiltonian flow"}[c.Config.Kind])
+	fmt.Fprintf(stderr, "wrote %s: triples of a test digit and its reconstructions from the encoder's mean and from %s\n",
+		*out, map[string]string{"vae": "a draw", "hvae": "where the Hamiltonian flow of a draw ends"}[c.Config.Kind])
 	return nil
 }
 

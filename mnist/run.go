@@ -93,8 +93,8 @@ func (r *run) shared() map[string]string {
 	}
 }
 
-// progressState is where a run is, exactly, in the state's metadata.
-type progressState struct {
+// A position is where a run is, exactly, in the state's metadata.
+type position struct {
 	Epoch, Batch int
 	Sum, Seconds float64
 	Best         float64
@@ -104,9 +104,9 @@ type progressState struct {
 
 // saveState writes the state file.
 func (r *run) saveState(t *model.Trainer[float32]) error {
-	p, err := json.Marshal(progressState{r.epoch, r.batch, r.sum, r.seconds, r.best, r.bestEpoch, r.metrics})
+	p, err := json.Marshal(position{r.epoch, r.batch, r.sum, r.seconds, r.best, r.bestEpoch, r.metrics})
 	if err != nil {
-		return fmt.Errorf("cannot describe the state: %w", err)
+		return fmt.Errorf("cannot save the state: %w", err)
 	}
 	if err := safetensors.WriteFile(r.path(stateFile), t.StateFile(r.shared(), map[string]string{"progress": string(p)})); err != nil {
 		return fmt.Errorf("cannot save the state: %w", err)
@@ -124,7 +124,7 @@ func (r *run) read(t *model.Trainer[float32]) error {
 	if err != nil {
 		return err
 	}
-	var p progressState
+	var p position
 	if err := json.Unmarshal([]byte(meta["progress"]), &p); err != nil {
 		return fmt.Errorf("its metadata does not say how far the run is: %w", err)
 	}

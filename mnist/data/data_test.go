@@ -198,7 +198,7 @@ func TestTheStandInIsAlwaysTheSame(t *testing.T) {
 	if err != nil || set.Name != Synthetic || set.Train.Len() != 6000 || set.Test.Len() != 1000 {
 		t.Fatalf("%q, %d and %d images, %v", set.Name, set.Train.Len(), set.Test.Len(), err)
 	}
-	again := synthetic()
+	again := drawSynthetic()
 	if !bytes.Equal(set.Train.Pixels, again.Train.Pixels) || !bytes.Equal(set.Test.Pixels, again.Test.Pixels) {
 		t.Error("two calls give different images")
 	}

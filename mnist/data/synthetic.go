@@ -3,6 +3,7 @@ package data
 import (
 	"math"
 	"math/rand/v2"
+	"sync"
 
 	"hvae/hvae"
 	"hvae/linalg"
@@ -10,7 +11,9 @@ import (
 
 // synthetic returns images of digit-like strokes, a stand-in that needs no files: 6,000
 // for training and validation and 1,000 for testing, always the same.
-func synthetic() Set {
+var synthetic = sync.OnceValue(drawSynthetic)
+
+func drawSynthetic() Set {
 	set := Set{Name: Synthetic, Train: Images{make([]byte, 6000*pixels)}, Test: Images{make([]byte, 1000*pixels)}}
 	for purpose, images := range map[string]Images{"synthetic train": set.Train, "synthetic test": set.Test} {
 		linalg.For(images.Len(), 100, func(lo, hi int) {
