@@ -11,9 +11,11 @@ import (
 	"strconv"
 	"testing"
 
+	"hvae/conv"
 	"hvae/gaussian/model"
 	"hvae/hvae"
 	"hvae/linalg"
+	mnist "hvae/mnist/model"
 )
 
 // One optimiser step of the Gaussian experiment, HVAE with K = 10 and tempering, in
@@ -62,8 +64,86 @@ func BenchmarkGEMM(b *testing.B) {
 			for b.Loop() {
 				linalg.MatMul(z, x, y)
 			}
-			flops := 2 * float64(s.m) * float64(s.n) * float64(s.k)
-			b.ReportMetric(flops*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+			report(b, 2*float64(s.m)*float64(s.n)*float64(s.k))
 		})
 	}
+}
+
+// One optimiser step of the MNIST model in float32, batch 100, on all cores. Multiply-adds
+// are counted for every tap of every kernel, as two operations.
+func BenchmarkTrainStep(b *testing.B) {
+	const generator, vae = 1_374_400, 8_254_400 // multiply-adds of a sample
+	b.Run("VAE", func(b *testing.B) {
+		trainStep(b, mnist.Config{Kind: "vae", Tempering: "none", Latent: 64}, vae)
+	})
+	for _, K := range []int{1, 5, 10, 20} {
+		b.Run(fmt.Sprintf("HVAE-K%d", K), func(b *testing.B) {
+			trainStep(b, mnist.Config{Kind: "hvae", K: K, Tempering: "free", VaryEps: true, Latent: 64}, (K+1)*6*generator+4_131_200)
+		})
+	}
+}
+
+func trainStep(b *testing.B, c mnist.Config, multiplyAdds int) {
+	t := mnist.NewTrainer(c, mnist.NewParams[float32](c, -2, 1), 1e-3)
+	step := func() {
+		if _, err := t.Step(digits{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	step()
+	b.ReportAllocs()
+	for b.Loop() {
+		step()
+	}
+	report(b, 2*100*float64(multiplyAdds))
+}
+
+// digits are a hundred images of random pixels.
+type digits struct{}
+
+func (digits) Len() int { return 100 }
+
+func (digits) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[float32], k *hvae.Keyed) {
+	for j := range x.Cols {
+		rng := k.Reset(1, "digit", lo+j)
+		for i := range x.Rows {
+			x.Row(i)[j] = float32(rng.IntN(8) / 7)
+		}
+		hvae.FillNormalColumn(rng, epsilon, j)
+		hvae.FillNormalColumn(rng, gamma0, j)
+	}
+}
+
+// The three maps of each convolution of the encoder, batch 100, on all cores.
+func BenchmarkConv(b *testing.B) {
+	for _, l := range []struct {
+		name string
+		g    conv.Geometry
+	}{{"28to14", conv.Same(28, 28, 1, 16, 5, 2)}, {"14to7", conv.Same(14, 14, 16, 32, 5, 2)}, {"7to4", conv.Same(7, 7, 32, 32, 5, 2)}} {
+		rng := hvae.Stream(1, "conv")
+		w, x, y := linalg.New[float32](l.g.OutC, l.g.Taps()), linalg.New[float32](l.g.In(), 100), linalg.New[float32](l.g.Out(), 100)
+		for _, m := range []linalg.Matrix[float32]{w, x, y} {
+			hvae.FillNormal(rng, m)
+		}
+		for _, direction := range []struct {
+			name string
+			run  func()
+		}{
+			{"forward", func() { conv.Forward(&l.g, y, w, x) }},
+			{"dinput", func() { conv.Input(&l.g, x, w, y) }},
+			{"dweight", func() { conv.Weight(&l.g, w, y, x) }},
+		} {
+			b.Run(l.name+"/"+direction.name, func(b *testing.B) {
+				for b.Loop() {
+					direction.run()
+				}
+				report(b, 2*100*float64(l.g.MultiplyAdds()))
+			})
+		}
+	}
+}
+
+// report tells the rate of a benchmark that takes so many operations each time.
+func report(b *testing.B, flops float64) {
+	b.ReportMetric(flops*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
 }

@@ -6,10 +6,12 @@
 // the paper's column vectors z, ρ, ε are what they look like.
 //
 // Start with Matrix in this file, then elementwise.go (broadcasting), contract.go
-// (products and sums along axes), gemm.go (W·X and its two gradients), scalar.go
-// (the overflow-safe functions) and parallel.go (loops over goroutines).
+// (products and sums along axes), kernels.go (the loops behind both), gemm.go (W·X and
+// its two gradients), scalar.go (the overflow-safe functions) and parallel.go (loops
+// over goroutines).
 //
-// Operations write into a destination given first and allocate nothing. Shapes that
+// Operations write into a destination given first, and allocate nothing but what
+// goroutines take where a matrix is large enough for several. Shapes that
 // do not fit are programming errors: they panic and name the shapes. Every sum runs
 // in an order fixed by the shapes alone, so results do not depend on GOMAXPROCS.
 //

@@ -101,14 +101,18 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if *asJSON {
 		return json.NewEncoder(stdout).Encode(e)
 	}
+	times := "one run"
+	if e.Runs > 1 {
+		times = fmt.Sprintf("%d runs", e.Runs)
+	}
 	spread := func(sd *float64) string {
 		if sd == nil {
 			return ""
 		}
 		return fmt.Sprintf(" ± %.2f", *sd)
 	}
-	_, err = fmt.Fprintf(stdout, "%v, epoch %d, on %d %s images, %d samples, %d runs, %.0f s\nELBO %.2f%s\nNLL  %.2f%s\n",
-		c.Config, c.Epoch, e.Images, *split, e.Samples, e.Runs, e.Seconds, e.ELBO, spread(e.ELBOSD), e.NLL, spread(e.NLLSD))
+	_, err = fmt.Fprintf(stdout, "%v, epoch %d, on %d %s images, %d samples each, %s, %.0f s\nELBO %.2f%s\nNLL  %.2f%s\n",
+		c.Config, c.Epoch, e.Images, *split, e.Samples, times, e.Seconds, e.ELBO, spread(e.ELBOSD), e.NLL, spread(e.NLLSD))
 	return err
 }
 

@@ -195,7 +195,7 @@ func TestADamagedFileIsNamedAndKept(t *testing.T) {
 
 func TestTheStandInIsAlwaysTheSame(t *testing.T) {
 	set, err := Load(t.Context(), Synthetic, nil)
-	if err != nil || set.Name != Synthetic || set.Train.Len() != 6000 || set.Test.Len() != 1000 {
+	if err != nil || set.Name != Synthetic || set.Train.Len() != 2400 || set.Test.Len() != 400 {
 		t.Fatalf("%q, %d and %d images, %v", set.Name, set.Train.Len(), set.Test.Len(), err)
 	}
 	again := drawSynthetic()

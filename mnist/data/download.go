@@ -8,8 +8,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"hvae/bench/atomicfile"
@@ -40,13 +42,13 @@ func (l loader) download(ctx context.Context, f file) ([]byte, error) {
 	if err := os.MkdirAll(l.folder, 0o755); err != nil {
 		return nil, err
 	}
-	var failures []error
+	var failures []string
 	for _, mirror := range l.mirrors {
 		address := mirror + f.name + ".gz"
 		l.log("downloading " + address)
 		sent, b, err := fetch(ctx, address, f)
 		if err != nil {
-			failures = append(failures, fmt.Errorf("%s: %w", address, err))
+			failures = append(failures, fmt.Sprintf("%s: %v", address, err))
 			if ctx.Err() != nil {
 				break
 			}
@@ -61,7 +63,7 @@ func (l loader) download(ctx context.Context, f file) ([]byte, error) {
 		}
 		return b, nil
 	}
-	return nil, errors.Join(failures...)
+	return nil, errors.New(strings.Join(failures, "; "))
 }
 
 // fetch returns what an address sends and what it decompresses to, verified.
@@ -114,10 +116,14 @@ func (w *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// because returns why the context ended, if it did, else err.
+// because returns why the context ended, if it did, else err without the address, which
+// the caller tells.
 func because(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
+	}
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
 	}
 	return err
 }

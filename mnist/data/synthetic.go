@@ -9,12 +9,12 @@ import (
 	"hvae/linalg"
 )
 
-// synthetic returns images of digit-like strokes, a stand-in that needs no files: 6,000
-// for training and validation and 1,000 for testing, always the same.
+// synthetic returns images of digit-like strokes, a stand-in that needs no files: 2,400
+// for training and validation and 400 for testing, always the same.
 var synthetic = sync.OnceValue(drawSynthetic)
 
 func drawSynthetic() Set {
-	set := Set{Name: Synthetic, Train: Images{make([]byte, 6000*pixels)}, Test: Images{make([]byte, 1000*pixels)}}
+	set := Set{Name: Synthetic, Train: Images{make([]byte, 2400*pixels)}, Test: Images{make([]byte, 400*pixels)}}
 	for purpose, images := range map[string]Images{"synthetic train": set.Train, "synthetic test": set.Test} {
 		linalg.For(images.Len(), 100, func(lo, hi int) {
 			var k hvae.Keyed

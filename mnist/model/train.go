@@ -76,14 +76,12 @@ func (t *Trainer[T]) Step(b Batch[T]) (elbo float64, err error) {
 		}
 	}
 	elbo = t.mean(n, b.Len())
-	finite := elbo - elbo // NaN if the ELBO is not finite, else 0
+	good := !math.IsNaN(elbo) && !math.IsInf(elbo, 0)
 	for _, g := range total.grads {
 		linalg.Scale(g, 1/T(b.Len()), g)
-		for _, v := range g.Data {
-			finite += float64(v - v)
-		}
+		good = good && finite(g)
 	}
-	if math.IsNaN(finite) {
+	if !good {
 		return elbo, fmt.Errorf("the ELBO (%v) or its gradient is not finite: %s", elbo, t.blame(b))
 	}
 	t.Optimiser.Ascend(t.values, total.grads)
@@ -161,12 +159,26 @@ func (t *Trainer[T]) blame(b Batch[T]) string {
 	w := t.workers[0]
 	for i := range (b.Len() + blockSize - 1) / blockSize {
 		sum := ad.Sum(t.bound(w, b, i, true))
-		for _, leaf := range w.leaves {
-			ad.Grad(sum, leaf)
+		what := w.tape.FirstNonFinite()
+		for j := 0; what == "" && j < len(w.leaves); j++ {
+			if !finite(t.blocks[i].grads[j]) { // one sweep that is kept, of all there are
+				ad.Grad(sum, w.leaves[j])
+				what = w.tape.FirstNonFinite()
+			}
 		}
-		if what := w.tape.FirstNonFinite(); what != "" {
+		if what != "" {
 			return fmt.Sprintf("images %d to %d of the batch, first in %s", i*blockSize+1, min((i+1)*blockSize, b.Len()), what)
 		}
 	}
 	return "only in the sum over the batch"
+}
+
+// finite reports whether every element of m is finite.
+func finite[T linalg.Float](m linalg.Matrix[T]) bool {
+	for _, v := range m.Data {
+		if v-v != 0 {
+			return false
+		}
+	}
+	return true
 }
