@@ -133,6 +133,11 @@ func (r *run) read(t *model.Trainer[float32]) error {
 	}
 	r.epoch, r.batch, r.sum, r.seconds = p.Epoch, p.Batch, p.Sum, p.Seconds
 	r.best, r.bestEpoch, r.metrics = p.Best, p.BestEpoch, p.Metrics
+	for _, file := range []string{modelFile, stateFile, metricsFile, curveFile, samplesFile} {
+		if err := atomicfile.Clean(r.path(file)); err != nil {
+			return fmt.Errorf("cannot tidy up after the last run: %w", err)
+		}
+	}
 	return r.writeMetrics()
 }
 

@@ -3,6 +3,7 @@ package atomicfile
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -30,5 +31,31 @@ func TestWriteReplacesWholeFilesOnly(t *testing.T) {
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 2 {
 		t.Errorf("the folder has %v (%v), want the figure and the folder", entries, err)
+	}
+}
+
+func TestCleanRemovesWhatAKillLeft(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "odd [name")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b", ".a-123", ".a-9", ".b-1", ".ab"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Clean(filepath.Join(dir, "a")); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if want := []string{".ab", ".b-1", "a", "b"}; !slices.Equal(left, want) {
+		t.Errorf("left are %v, want %v", left, want)
 	}
 }
