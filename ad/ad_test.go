@@ -396,6 +396,23 @@ func TestBackwardIsGradToTheBit(t *testing.T) {
 	}
 }
 
+func TestAnAdjointThatTwoVariablesShareIsNotOverwritten(t *testing.T) {
+	// u + v hands its adjoint to both operands as it is; u's then grows by that of u²,
+	// which must not show in v's.
+	var tape Tape[float64]
+	x, z := tape.Leaf(linalg.Column(0.3)), tape.Leaf(linalg.Column(-0.7))
+	u, v := Exp(x), Tanh(z)
+	squares := Square(u)
+	Backward(Add(squares, Add(u, v)), x, z)
+	th, e := math.Tanh(-0.7), math.Exp(0.3)
+	if got, want := z.Grad().Data[0], 1-th*th; math.Abs(got-want) > 1e-15 {
+		t.Errorf("∂/∂z = %v, want %v", got, want)
+	}
+	if got, want := x.Grad().Data[0], e*(1+2*e); math.Abs(got-want) > 1e-14 {
+		t.Errorf("∂/∂x = %v, want %v", got, want)
+	}
+}
+
 func TestTapeIsReusedWithoutAllocation(t *testing.T) {
 	a, b := inputs(1)
 	var tape Tape[float64]
