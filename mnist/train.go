@@ -14,19 +14,22 @@ import (
 	"hvae/mnist/model"
 )
 
-// settings is what a training run is: a resumed run must have the same.
+// settings is what a training run is. A resumed run must have the same, but for the
+// last.
 type settings struct {
-	config      model.Config
-	batch       int
-	rate        float64
-	seed        uint64
-	train       int // images to train on
-	dataset     string
-	epochs      int // these two may change on resume
-	patience    int
-	out         string
-	resume      bool
-	dataSetting string // -data
+	config  model.Config
+	batch   int
+	rate    float64
+	seed    uint64
+	train   int    // images to train on
+	dataset string // the data's name
+
+	// These may change on resume.
+	epochs   int
+	patience int
+	data     string // where the data are
+	out      string
+	resume   bool
 }
 
 // train is the command: it trains until an epoch, the patience or the user ends it.
@@ -35,7 +38,7 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	set, err := data.Load(ctx, s.dataSetting, func(m string) { fmt.Fprintln(stderr, m) })
+	set, err := data.Load(ctx, s.data, func(m string) { fmt.Fprintln(stderr, m) })
 	if err != nil {
 		return err
 	}
@@ -78,7 +81,7 @@ func parseTrain(args []string, help io.Writer) (s settings, err error) {
 	batch := count(f, "batch", 100, 1, "`number` of images in a batch")
 	f.Float64Var(&s.rate, "lr", 1e-3, "learning `rate` of Adamax")
 	f.Uint64Var(&s.seed, "seed", 1, "seed: the same one gives the same bits, on any number of cores")
-	f.StringVar(&s.dataSetting, "data", "", dataUsage)
+	f.StringVar(&s.data, "data", "", dataUsage)
 	limit := count(f, "train", 0, 0, "train on this `number` of images only; 0 for all 50,000")
 	f.StringVar(&s.out, "out", "", "`folder` for the run's files (required)")
 	f.BoolVar(&s.resume, "resume", false, "go on with the run in the folder")

@@ -3,6 +3,7 @@ package model
 import (
 	"math"
 
+	"hvae/conv"
 	"hvae/hvae"
 	"hvae/linalg"
 )
@@ -30,56 +31,57 @@ const (
 	ofCode               // the columns are
 )
 
-// Params returns the parameters of a model, in the order of the checkpoint, zero but for
-// the flow's, which start at ε = 0.2, α_k = 0.9 and 1/β₀ = 1.5.
-func (c Config) params64() []Param[float64] {
+// inventory lists the parameters of a model in the order of the checkpoint: weights with
+// the spread of their start but zero, the flow's at their start.
+func (c Config) inventory() []Param[float64] {
 	var ps []Param[float64]
-	add := func(name string, l layout, fanIn, fanOut int, rows, cols int, shape ...int) {
-		weight := Param[float64]{Name: name + ".weight", Shape: shape, Value: linalg.New[float64](rows, cols), layout: l}
-		weight.spread = 1 / math.Sqrt(float64(fanIn+fanOut))
-		ps = append(ps, weight)
-	}
-	bias := func(name string, l layout, n int) {
-		ps = append(ps, Param[float64]{Name: name + ".bias", Shape: []int{n}, Value: linalg.New[float64](n, 1), layout: l})
+	layer := func(name string, weight, bias Param[float64], in, out int) {
+		weight.Name, bias.Name = name+".weight", name+".bias"
+		weight.spread = 1 / math.Sqrt(float64(in+out)) // sizes of the whole layer
+		ps = append(ps, weight, bias)
 	}
 	dense := func(name string, weights, biases layout, out, in int) {
-		add(name, weights, in, out, out, in, out, in)
-		bias(name, biases, out)
+		layer(name,
+			Param[float64]{Shape: []int{out, in}, Value: linalg.New[float64](out, in), layout: weights},
+			Param[float64]{Shape: []int{out}, Value: linalg.New[float64](out, 1), layout: biases}, in, out)
 	}
-	convolution := func(name string, in, out, a, b, biases int) {
-		add(name, kernel, in, out, a, 25*b, a, b, 5, 5)
-		bias(name, plain, biases)
+	// A convolution's weights are (out, in, 5, 5) in a checkpoint, those of a transpose
+	// (in, out, 5, 5): either way those of the convolution g.
+	convolution := func(name string, g conv.Geometry, channels int) {
+		layer(name,
+			Param[float64]{Shape: []int{g.OutC, g.InC, g.KernelH, g.KernelW}, Value: linalg.New[float64](g.OutC, g.Taps()), layout: kernel},
+			Param[float64]{Shape: []int{channels}, Value: linalg.New[float64](channels, 1)}, g.In(), g.Out())
 	}
-	convolution("encoder.conv1", conv1.In(), conv1.Out(), 16, 1, 16)
-	convolution("encoder.conv2", conv2.In(), conv2.Out(), 32, 16, 32)
-	convolution("encoder.conv3", conv3.In(), conv3.Out(), 32, 32, 32)
+	convolution("encoder.conv1", conv1, conv1.OutC)
+	convolution("encoder.conv2", conv2, conv2.OutC)
+	convolution("encoder.conv3", conv3, conv3.OutC)
 	dense("encoder.hidden", ofCode, plain, hidden, code)
 	dense("encoder.mean", plain, plain, c.Latent, hidden)
 	dense("encoder.std", plain, plain, c.Latent, hidden)
 	dense("decoder.hidden", plain, plain, hidden, c.Latent)
 	dense("decoder.expand", toCode, toCode, code, hidden)
-	convolution("decoder.deconv1", conv3.Out(), conv3.In(), 32, 32, 32)
-	convolution("decoder.deconv2", conv2.Out(), conv2.In(), 32, 16, 16)
-	convolution("decoder.deconv3", conv1.Out(), conv1.In(), 16, 1, 1)
+	convolution("decoder.deconv1", conv3, conv3.InC)
+	convolution("decoder.deconv2", conv2, conv2.InC)
+	convolution("decoder.deconv3", conv1, conv1.InC)
 	if c.K == 0 {
 		return ps
 	}
 
-	rows := 1
-	if c.VaryEps {
-		rows = c.K
-	}
-	flow := func(name string, rows, cols int, start float64, shape ...int) {
+	flow := func(name string, start float64, rows, cols int, shape ...int) {
 		p := Param[float64]{Name: "flow." + name, Shape: shape, Value: linalg.New[float64](rows, cols)}
 		p.Value.Fill(start)
 		ps = append(ps, p)
 	}
-	flow("step_size_logit", rows, c.Latent, linalg.Logit(0.2/maxEps), rows, c.Latent)
+	rows := 1
+	if c.VaryEps {
+		rows = c.K
+	}
+	flow("step_size_logit", linalg.Logit(0.2/maxEps), rows, c.Latent, rows, c.Latent)
 	switch c.Tempering {
 	case "free":
-		flow("alpha_logit", c.K, 1, linalg.Logit(0.9), c.K)
+		flow("alpha_logit", linalg.Logit(0.9), c.K, 1, c.K)
 	case "fixed":
-		flow("log_temperature", 1, 1, math.Log(math.Sqrt(1.5)-1), 1)
+		flow("log_temperature", math.Log(math.Sqrt(1.5)-1), 1, 1, 1)
 	}
 	return ps
 }
@@ -90,7 +92,7 @@ func (c Config) params64() []Param[float64] {
 // outputBias; the flow at ε = 0.2, α_k = 0.9 and 1/β₀ = 1.5.
 func NewParams[T linalg.Float](c Config, outputBias float64, seed uint64) []Param[T] {
 	var ps []Param[T]
-	for _, p := range c.params64() {
+	for _, p := range c.inventory() {
 		if p.spread > 0 {
 			hvae.FillNormal(hvae.Stream(seed, "mnist start "+p.Name), p.Value)
 			linalg.Scale(p.Value, p.spread, p.Value)
@@ -113,10 +115,9 @@ func (p Param[T]) position(i int) int {
 	row := func(r int) int { return r%(code/channel)*channel + r/(code/channel) }
 	switch p.layout {
 	case kernel:
-		taps := 25
-		b := p.Value.Cols / taps
-		a, rest := i/p.Value.Cols, i%p.Value.Cols
-		return a*p.Value.Cols + rest%taps*b + rest/taps
+		taps := p.Shape[2] * p.Shape[3]
+		a, rest := i/p.Value.Cols, i%p.Value.Cols // rest counts b, then taps
+		return a*p.Value.Cols + rest%taps*p.Shape[1] + rest/taps
 	case toCode:
 		return row(i/p.Value.Cols)*p.Value.Cols + i%p.Value.Cols
 	case ofCode:
