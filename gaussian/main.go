@@ -46,3 +46,9 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	return 0
 }
+
+// interrupted says what an interrupt left; it is a context.Canceled.
+type interrupted string
+
+func (i interrupted) Error() string        { return string(i) }
+func (i interrupted) Is(target error) bool { return target == context.Canceled }

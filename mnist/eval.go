@@ -85,7 +85,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 			func() { line.Set(float64(done.Add(1)) / float64(*runs*len(which))) })
 		if err != nil {
 			line.Clear()
-			return fmt.Errorf("%w: %d of %d images were evaluated, nothing is kept", err, done.Load(), *runs*len(which))
+			return interrupted(fmt.Sprintf("interrupted: %d of %d images were evaluated, nothing is kept", done.Load(), *runs*len(which)))
 		}
 		elbo, nll := 0.0, 0.0
 		for _, e := range estimates {

@@ -91,6 +91,12 @@ type usageErr struct{ message string }
 func (e usageErr) Error() string        { return e.message }
 func (e usageErr) Is(target error) bool { return target == errUsage }
 
+// interrupted says what an interrupt left; it is a context.Canceled.
+type interrupted string
+
+func (i interrupted) Error() string        { return string(i) }
+func (i interrupted) Is(target error) bool { return target == context.Canceled }
+
 // newFlags returns a flag set whose errors are returned, to be told in one line.
 func newFlags(name string) *flag.FlagSet {
 	f := flag.NewFlagSet(name, flag.ContinueOnError)

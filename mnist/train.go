@@ -136,7 +136,7 @@ func (t *session) loop(ctx context.Context) error {
 				if err := r.saveState(t.trainer); err != nil {
 					return fmt.Errorf("interrupted, and %w", err)
 				}
-				return fmt.Errorf("%w after batch %d of epoch %d; the state is saved in %s, go on with -resume", context.Canceled, step, r.epoch, r.folder)
+				return interrupted(fmt.Sprintf("interrupted after batch %d of epoch %d; the state is saved in %s, go on with -resume", step, r.epoch, r.folder))
 			}
 			b := &batch{images: t.images, which: order[step*t.batch : min((step+1)*t.batch, len(order))], seed: t.seed, epoch: r.epoch}
 			elbo, err := t.trainer.Step(b)

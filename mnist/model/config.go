@@ -34,7 +34,7 @@ func (c Config) Check() error {
 	case c.Tempering != "none" && c.Tempering != "fixed" && c.Tempering != "free":
 		return fmt.Errorf("unknown tempering %q: it is none, fixed or free", c.Tempering)
 	case c.K < 0:
-		return fmt.Errorf("K = %d: the number of leapfrog steps cannot be negative", c.K)
+		return fmt.Errorf("the number of leapfrog steps cannot be negative: K = %d", c.K)
 	case c.Kind == "vae" && (c.K != 0 || c.Tempering != "none" || c.VaryEps):
 		return fmt.Errorf("leapfrog steps, tempering and varied step sizes need the model hvae, not vae")
 	case c.K == 0 && (c.Tempering != "none" || c.VaryEps):
