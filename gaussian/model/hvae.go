@@ -53,14 +53,6 @@ func (h *HVAE) ELBO(params []*ad.Var[float64], n int, rng *rand.Rand) *ad.Var[fl
 	return hvae.HIS(&h.flow, z0, hvae.LogNormal(z0), gamma0).ELBO()
 }
 
-// StepSizes returns the step sizes ε_j at the current parameters.
-func (h *HVAE) StepSizes() []float64 {
-	e := h.params[2].Value.Clone()
-	linalg.SigmoidOf(e, e)
-	linalg.Scale(e, maxStepSize, e)
-	return e.Data
-}
-
 // Beta0 implements Method.
 func (h *HVAE) Beta0() float64 {
 	if !h.tempered {
