@@ -29,6 +29,13 @@ func (sumTo[T]) Pull(y, ybar *Var[T]) {
 // Sum returns the sum of a's elements, 1×1.
 func Sum[T linalg.Float](a *Var[T]) *Var[T] { return SumTo(a, 1, 1) }
 
+// SumChannels sums an image layer a [(pixels·channels) × samples] to a column with an
+// element for each channel. ā repeats ȳ for each pixel and sample.
+func SumChannels[T linalg.Float](a *Var[T], channels int) *Var[T] {
+	pixels := Reshape(a, a.Rows()/channels, channels*a.Cols())
+	return SumTo(Reshape(SumTo(pixels, 1, channels*a.Cols()), channels, a.Cols()), channels, 1)
+}
+
 // Mean returns the mean of a's elements, 1×1.
 func Mean[T linalg.Float](a *Var[T]) *Var[T] {
 	return Scale(Sum(a), 1/T(a.Rows()*a.Cols()))

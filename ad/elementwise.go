@@ -191,16 +191,24 @@ func (tanh[T]) Pull(y, ybar *Var[T]) {
 	y.in[0].receiveProduct(ybar, AddConst(Neg(Square(y)), 1))
 }
 
-// Softplus returns log(1 + eᵃ): ā = ȳ ⊙ sigmoid(a).
+// Softplus returns log(1 + eᵃ): ā = ȳ ⊙ sigmoid(a). The sigmoid comes with the same
+// exponential; if a gradient may be asked for, it is on the tape from the start, in
+// place of a second operand.
 func Softplus[T linalg.Float](a *Var[T]) *Var[T] {
 	y := like(a)
-	linalg.SoftplusOf(y.Value, a.Value)
-	return a.tape.Record(y, softplus[T]{}, a, nil, nil)
+	if !a.live || a.tape.plain {
+		linalg.SoftplusOf(y.Value, a.Value)
+		return y
+	}
+	slope := like(a)
+	linalg.SoftplusSigmoid(y.Value, slope.Value, a.Value)
+	a.tape.Record(slope, sigmoid[T]{}, a, nil, nil)
+	return a.tape.Record(y, softplus[T]{}, a, slope, nil)
 }
 
 type softplus[T linalg.Float] struct{}
 
-func (softplus[T]) Pull(y, ybar *Var[T]) { y.in[0].receiveProduct(ybar, Sigmoid(y.in[0])) }
+func (softplus[T]) Pull(y, ybar *Var[T]) { y.in[0].receiveProduct(ybar, y.in[1]) }
 
 // Sigmoid returns y = 1/(1 + e⁻ᵃ): ā = ȳ ⊙ (y − y²).
 func Sigmoid[T linalg.Float](a *Var[T]) *Var[T] {
@@ -211,7 +219,20 @@ func Sigmoid[T linalg.Float](a *Var[T]) *Var[T] {
 
 type sigmoid[T linalg.Float] struct{}
 
-func (sigmoid[T]) Pull(y, ybar *Var[T]) { y.in[0].receiveProduct(ybar, Sub(y, Square(y))) }
+func (sigmoid[T]) Pull(y, ybar *Var[T]) { y.in[0].receiveProduct(ybar, sigmoidSlope(y)) }
+
+// sigmoidSlope returns s − s²: s̄ = ȳ ⊙ (1 − 2s).
+func sigmoidSlope[T linalg.Float](s *Var[T]) *Var[T] {
+	y := like(s)
+	linalg.SigmoidSlope(y.Value, s.Value)
+	return s.tape.Record(y, slope[T]{}, s, nil, nil)
+}
+
+type slope[T linalg.Float] struct{}
+
+func (slope[T]) Pull(y, ybar *Var[T]) {
+	y.in[0].receiveProduct(ybar, AddConst(Scale(y.in[0], -2), 1))
+}
 
 // broadcast returns a variable for the result of a binary operation.
 func broadcast[T linalg.Float](name string, a, b *Var[T]) *Var[T] {

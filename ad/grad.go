@@ -94,8 +94,9 @@ func (t *Tape[T]) passes(v *Var[T]) bool {
 	return t.wants(v.in[0]) || t.wants(v.in[1]) || t.wants(v.in[2])
 }
 
-// Wants reports whether the current sweep needs the adjoint of operand i of y.
-func (y *Var[T]) Wants(i int) bool { return y.in[i].marked == y.tape.sweep }
+// Wants reports whether the current sweep needs the adjoint of operand i of y; it does
+// not if there is no such operand.
+func (y *Var[T]) Wants(i int) bool { return y.tape.wants(y.in[i]) }
 
 // Receive adds g, of v's shape, to the adjoint of v. The adjoint of several variables
 // may be one and the same (a sum's operands share the sum's), so only a sweep that
@@ -128,6 +129,16 @@ func (v *Var[T]) receiveProduct(a, b *Var[T]) {
 		v.drop()
 		v.hold(sum)
 	}
+}
+
+// receiveMatMulTB adds a·bᵀ to the adjoint of v, without a matrix for the product where
+// it can.
+func (v *Var[T]) receiveMatMulTB(a, b *Var[T]) {
+	if v.bar != nil && v.ownsBar() {
+		linalg.AddMatMulTB(v.bar.Value, a.Value, b.Value, v.tape.Scratch(len(b.Value.Data)))
+		return
+	}
+	v.Receive(MatMulTB(a, b))
 }
 
 // fit repeats or sums g to the given shape: the adjoint of an operand that an

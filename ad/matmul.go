@@ -5,6 +5,22 @@ import "hvae/linalg"
 // The product of matrices and its forms with one operand transposed: a family closed
 // under differentiation.
 
+// Affine returns the dense layer w·x + b: w̄ = ȳ·xᵀ, x̄ = wᵀ·ȳ, and b̄ sums ȳ over samples.
+func Affine[T linalg.Float](w, x, b *Var[T]) *Var[T] {
+	y := w.tape.Result(w.Rows(), x.Cols())
+	linalg.Affine(y.Value, w.Value, x.Value, b.Value)
+	return w.tape.Record(y, affine[T]{}, w, x, b)
+}
+
+type affine[T linalg.Float] struct{}
+
+func (affine[T]) Pull(y, ybar *Var[T]) {
+	matMul[T]{}.Pull(y, ybar)
+	if y.Wants(2) {
+		y.in[2].Receive(SumTo(ybar, ybar.Rows(), 1))
+	}
+}
+
 // MatMul returns a·b: ā = ȳ·bᵀ, b̄ = aᵀ·ȳ.
 func MatMul[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := a.tape.Result(a.Rows(), b.Cols())
@@ -17,7 +33,7 @@ type matMul[T linalg.Float] struct{}
 func (matMul[T]) Pull(y, ybar *Var[T]) {
 	a, b := y.in[0], y.in[1]
 	if y.Wants(0) {
-		a.Receive(MatMulTB(ybar, b))
+		a.receiveMatMulTB(ybar, b)
 	}
 	if y.Wants(1) {
 		b.Receive(MatMulTA(a, ybar))
@@ -36,7 +52,7 @@ type matMulTA[T linalg.Float] struct{}
 func (matMulTA[T]) Pull(y, ybar *Var[T]) {
 	a, b := y.in[0], y.in[1]
 	if y.Wants(0) {
-		a.Receive(MatMulTB(b, ybar))
+		a.receiveMatMulTB(b, ybar)
 	}
 	if y.Wants(1) {
 		b.Receive(MatMul(a, ybar))
@@ -46,7 +62,7 @@ func (matMulTA[T]) Pull(y, ybar *Var[T]) {
 // MatMulTB returns a·bᵀ: ā = ȳ·b, b̄ = ȳᵀ·a.
 func MatMulTB[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := a.tape.Result(a.Rows(), b.Rows())
-	linalg.MatMulTB(y.Value, a.Value, b.Value)
+	linalg.MatMulTB(y.Value, a.Value, b.Value, a.tape.Scratch(len(b.Value.Data)))
 	return a.tape.Record(y, matMulTB[T]{}, a, b, nil)
 }
 

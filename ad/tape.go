@@ -57,6 +57,8 @@ type Tape[T linalg.Float] struct {
 	n      int        // variables in use
 	values arena[T]
 
+	scratch []T
+
 	sweep   int          // number of the current sweep
 	plain   bool         // a Backward sweep runs: nothing is recorded, buffers are reused
 	created []*Var[T]    // variables made by the rule that runs, in a Backward sweep
@@ -86,6 +88,14 @@ func (t *Tape[T]) Len() int { return t.n }
 // valid until Reset: a place for noise or constants that change with every step.
 func (t *Tape[T]) Matrix(rows, cols int) linalg.Matrix[T] {
 	return linalg.Matrix[T]{Rows: rows, Cols: cols, Data: t.values.alloc(rows * cols)}
+}
+
+// Scratch returns n elements, arbitrary ones, that an operation may use until it returns.
+func (t *Tape[T]) Scratch(n int) []T {
+	if len(t.scratch) < n {
+		t.scratch = make([]T, n)
+	}
+	return t.scratch[:n]
 }
 
 // Leaf puts m on the tape as a variable to differentiate by. It shares m's elements.

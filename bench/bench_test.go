@@ -1,13 +1,8 @@
-// Package bench measures the hot paths; nothing else in the repository makes claims
-// about speed. Run it with
-//
-//	go test -run '^$' -bench . ./bench
-//
-// Its folder plot draws the figures of the experiments.
 package bench
 
 import (
 	"fmt"
+	"runtime"
 	"strconv"
 	"testing"
 
@@ -121,7 +116,8 @@ func BenchmarkConv(b *testing.B) {
 		g    conv.Geometry
 	}{{"28to14", conv.Same(28, 28, 1, 16, 5, 2)}, {"14to7", conv.Same(14, 14, 16, 32, 5, 2)}, {"7to4", conv.Same(7, 7, 32, 32, 5, 2)}} {
 		rng := hvae.Stream(1, "conv")
-		w, x, y := linalg.New[float32](l.g.OutC, l.g.Taps()), linalg.New[float32](l.g.In(), 100), linalg.New[float32](l.g.Out(), 100)
+		w, x, y := linalg.New[float32](l.g.Taps(), l.g.OutC), linalg.New[float32](l.g.In(), 100), linalg.New[float32](l.g.Out(), 100)
+		scratch := make([]float32, len(y.Data))
 		for _, m := range []linalg.Matrix[float32]{w, x, y} {
 			hvae.FillNormal(rng, m)
 		}
@@ -129,9 +125,9 @@ func BenchmarkConv(b *testing.B) {
 			name string
 			run  func()
 		}{
-			{"forward", func() { conv.Forward(&l.g, y, w, x) }},
-			{"dinput", func() { conv.Input(&l.g, x, w, y) }},
-			{"dweight", func() { conv.Weight(&l.g, w, y, x) }},
+			{"forward", func() { conv.Forward(&l.g, y, w, x, linalg.Matrix[float32]{}) }},
+			{"dinput", func() { conv.Input(&l.g, x, w, y, linalg.Matrix[float32]{}) }},
+			{"dweight", func() { conv.Weight(&l.g, w, y, x, scratch) }},
 		} {
 			b.Run(l.name+"/"+direction.name, func(b *testing.B) {
 				for b.Loop() {
@@ -143,7 +139,33 @@ func BenchmarkConv(b *testing.B) {
 	}
 }
 
-// report tells the rate of a benchmark that takes so many operations each time.
+// What the processor can do at most, on all cores.
+func BenchmarkPeak(b *testing.B) {
+	if peak() == 0 {
+		b.Skip("no vector kernels, no peak")
+	}
+	for b.Loop() {
+	}
+	b.ReportMetric(peak()/1e9, "GFLOP/s")
+}
+
+// peak returns what Peak measures for GOMAXPROCS goroutines, once for each number.
+func peak() float64 {
+	n := runtime.GOMAXPROCS(0)
+	if peaks[n] == 0 {
+		peaks[n] = Peak(n)
+	}
+	return peaks[n]
+}
+
+var peaks = map[int]float64{}
+
+// report tells the rate of a benchmark that takes so many operations each time, also as
+// a share of the peak.
 func report(b *testing.B, flops float64) {
-	b.ReportMetric(flops*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+	rate := flops * float64(b.N) / b.Elapsed().Seconds()
+	b.ReportMetric(rate/1e9, "GFLOP/s")
+	if p := peak(); p > 0 {
+		b.ReportMetric(100*rate/p, "%peak")
+	}
 }

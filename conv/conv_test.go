@@ -69,22 +69,29 @@ func TestMapsAgreeWithNestedLoops(t *testing.T) {
 	for range 300 {
 		g := randomGeometry(rng)
 		batch := 1 + rng.IntN(6)
-		w, x, delta := random[float64](rng, g.OutC, g.Taps()), random[float64](rng, g.In(), batch), random[float64](rng, g.Out(), batch)
-		y, in, weight := linalg.New[float64](g.Out(), batch), linalg.New[float64](g.In(), batch), linalg.New[float64](g.OutC, g.Taps())
+		w, x, delta := random[float64](rng, g.Taps(), g.OutC), random[float64](rng, g.In(), batch), random[float64](rng, g.Out(), batch)
+		y, in, weight := linalg.New[float64](g.Out(), batch), linalg.New[float64](g.In(), batch), linalg.New[float64](g.Taps(), g.OutC)
 		wantY, wantIn, wantW := y.Clone(), in.Clone(), weight.Clone()
+		outBias, inBias := random[float64](rng, g.OutC, 1), random[float64](rng, g.InC, 1)
 		for b := range batch {
+			for i := range g.Out() {
+				wantY.Row(i)[b] = outBias.Data[i%g.OutC]
+			}
+			for i := range g.In() {
+				wantIn.Row(i)[b] = inBias.Data[i%g.InC]
+			}
 			visit(g, func(o, co, tap, i int) {
-				wantY.Row(o)[b] += w.At(co, tap) * x.At(i, b)
-				wantIn.Row(i)[b] += w.At(co, tap) * delta.At(o, b)
-				wantW.Row(co)[tap] += delta.At(o, b) * x.At(i, b)
+				wantY.Row(o)[b] += w.At(tap, co) * x.At(i, b)
+				wantIn.Row(i)[b] += w.At(tap, co) * delta.At(o, b)
+				wantW.Row(tap)[co] += delta.At(o, b) * x.At(i, b)
 			})
 		}
 		for _, m := range []matrix{y, in, weight} {
 			m.Fill(math.NaN()) // what was there before must not matter
 		}
-		Forward(&g, y, w, x)
-		Input(&g, in, w, delta)
-		Weight(&g, weight, delta, x)
+		Forward(&g, y, w, x, outBias)
+		Input(&g, in, w, delta, inBias)
+		Weight(&g, weight, delta, x, make([]float64, len(delta.Data)))
 		if far(y, wantY) || far(in, wantIn) || far(weight, wantW) {
 			t.Fatalf("%+v: Forward wrong %v, Input wrong %v, Weight wrong %v", g, far(y, wantY), far(in, wantIn), far(weight, wantW))
 		}
@@ -101,11 +108,11 @@ func TestTheThreeMapsAreGradientsOfOneForm(t *testing.T) {
 	identity := func(seed uint64) bool {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		g := randomGeometry(rng)
-		w, x, delta := random[float64](rng, g.OutC, g.Taps()), random[float64](rng, g.In(), 3), random[float64](rng, g.Out(), 3)
-		y, in, weight := linalg.New[float64](g.Out(), 3), linalg.New[float64](g.In(), 3), linalg.New[float64](g.OutC, g.Taps())
-		Forward(&g, y, w, x)
-		Input(&g, in, w, delta)
-		Weight(&g, weight, delta, x)
+		w, x, delta := random[float64](rng, g.Taps(), g.OutC), random[float64](rng, g.In(), 3), random[float64](rng, g.Out(), 3)
+		y, in, weight := linalg.New[float64](g.Out(), 3), linalg.New[float64](g.In(), 3), linalg.New[float64](g.Taps(), g.OutC)
+		Forward(&g, y, w, x, matrix{})
+		Input(&g, in, w, delta, matrix{})
+		Weight(&g, weight, delta, x, make([]float64, len(delta.Data)))
 		a, b, c := dot(delta, y), dot(in, x), dot(weight, w)
 		return math.Abs(a-b)+math.Abs(a-c) < 1e-10*max(1, math.Abs(a))
 	}
@@ -139,48 +146,56 @@ func TestSamePaddingIsTensorFlows(t *testing.T) {
 	}
 }
 
-// form is F(A, B) = Σ tanh(op(A, B)/5) for one of the operations:
-// nonlinear, so that every derivative of the operation enters its second derivatives.
+// A form is one of the operations, with the shapes of its operands.
 type form struct {
 	name   string
-	shapes func(g *Geometry) [2]linalg.Shape
-	op     func(g *Geometry, a, b *ad.Var[float64]) *ad.Var[float64]
+	shapes func(g *Geometry) []linalg.Shape
+	op     func(g *Geometry, x []*ad.Var[float64]) *ad.Var[float64]
 }
 
 var forms = []form{
-	{"Conv", func(g *Geometry) [2]linalg.Shape {
-		return [2]linalg.Shape{{Rows: g.OutC, Cols: g.Taps()}, {Rows: g.In(), Cols: 2}}
-	}, Conv[float64]},
-	{"Transpose", func(g *Geometry) [2]linalg.Shape {
-		return [2]linalg.Shape{{Rows: g.OutC, Cols: g.Taps()}, {Rows: g.Out(), Cols: 2}}
-	}, Transpose[float64]},
-	{"WeightGradient", func(g *Geometry) [2]linalg.Shape {
-		return [2]linalg.Shape{{Rows: g.Out(), Cols: 2}, {Rows: g.In(), Cols: 2}}
-	}, WeightGradient[float64]},
+	{"Conv", func(g *Geometry) []linalg.Shape {
+		return []linalg.Shape{{Rows: g.Taps(), Cols: g.OutC}, {Rows: g.In(), Cols: 2}, {Rows: g.OutC, Cols: 1}}
+	}, func(g *Geometry, x []*ad.Var[float64]) *ad.Var[float64] { return Conv(g, x[0], x[1], x[2]) }},
+	{"Transpose", func(g *Geometry) []linalg.Shape {
+		return []linalg.Shape{{Rows: g.Taps(), Cols: g.OutC}, {Rows: g.Out(), Cols: 2}, {Rows: g.InC, Cols: 1}}
+	}, func(g *Geometry, x []*ad.Var[float64]) *ad.Var[float64] { return Transpose(g, x[0], x[1], x[2]) }},
+	{"WeightGradient", func(g *Geometry) []linalg.Shape {
+		return []linalg.Shape{{Rows: g.Out(), Cols: 2}, {Rows: g.In(), Cols: 2}}
+	}, func(g *Geometry, x []*ad.Var[float64]) *ad.Var[float64] { return WeightGradient(g, x[0], x[1]) }},
 }
 
 func TestDerivativesOfTheOperationsAgainstDifferences(t *testing.T) {
+	// F = Σ tanh(op/5) along a line through its operands: nonlinear, so that every
+	// derivative of the operation enters its second derivatives.
 	rng := rand.New(rand.NewPCG(3, 1))
 	for _, f := range forms {
 		for range 12 {
 			g := randomGeometry(rng)
-			s := f.shapes(&g)
-			a, b := random[float64](rng, s[0].Rows, s[0].Cols), random[float64](rng, s[1].Rows, s[1].Cols)
-			va, vb := random[float64](rng, s[0].Rows, s[0].Cols), random[float64](rng, s[1].Rows, s[1].Cols)
+			var at_, along []matrix // a point and a direction
+			for _, s := range f.shapes(&g) {
+				at_, along = append(at_, random[float64](rng, s.Rows, s.Cols)), append(along, random[float64](rng, s.Rows, s.Cols))
+			}
 			var tape ad.Tape[float64]
-			// at returns F, its slope along (va, vb) and that slope's own gradient.
+			// at returns F, its slope along the line and that slope's own.
 			at := func(h float64) (F, slope, curvature float64) {
 				tape.Reset()
-				x, y := tape.Matrix(a.Rows, a.Cols), tape.Matrix(b.Rows, b.Cols)
-				linalg.AddScaled(x, a, h, va)
-				linalg.AddScaled(y, b, h, vb)
-				p, q := tape.Leaf(x), tape.Leaf(y)
-				F_ := ad.Sum(ad.Tanh(ad.Scale(f.op(&g, p, q), 0.2)))
-				along := func(u *ad.Var[float64]) *ad.Var[float64] {
-					return ad.Add(ad.Dot(ad.Grad(u, p), tape.Const(va)), ad.Dot(ad.Grad(u, q), tape.Const(vb)))
+				var x []*ad.Var[float64]
+				for i, m := range at_ {
+					p := tape.Matrix(m.Rows, m.Cols)
+					linalg.AddScaled(p, m, h, along[i])
+					x = append(x, tape.Leaf(p))
 				}
-				d := along(F_)
-				return F_.Scalar(), d.Scalar(), along(d).Scalar()
+				y := ad.Sum(ad.Tanh(ad.Scale(f.op(&g, x), 0.2)))
+				slopeOf := func(u *ad.Var[float64]) *ad.Var[float64] {
+					s := tape.Scalar(0)
+					for i, v := range along {
+						s = ad.Add(s, ad.Dot(ad.Grad(u, x[i]), tape.Const(v)))
+					}
+					return s
+				}
+				d := slopeOf(y)
+				return y.Scalar(), d.Scalar(), slopeOf(d).Scalar()
 			}
 			difference := func(of func(h float64) float64) float64 {
 				const h = 1e-3
@@ -204,13 +219,13 @@ func TestBitsDoNotDependOnGOMAXPROCS(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 1))
 	g := Same(14, 14, 16, 32, 5, 2)
 	const batch = 7
-	w, x, delta := random[float32](rng, g.OutC, g.Taps()), random[float32](rng, g.In(), batch), random[float32](rng, g.Out(), batch)
+	w, x, delta := random[float32](rng, g.Taps(), g.OutC), random[float32](rng, g.In(), batch), random[float32](rng, g.Out(), batch)
 	run := func(procs int) []float32 {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
-		y, in, weight := linalg.New[float32](g.Out(), batch), linalg.New[float32](g.In(), batch), linalg.New[float32](g.OutC, g.Taps())
-		Forward(&g, y, w, x)
-		Input(&g, in, w, delta)
-		Weight(&g, weight, delta, x)
+		y, in, weight := linalg.New[float32](g.Out(), batch), linalg.New[float32](g.In(), batch), linalg.New[float32](g.Taps(), g.OutC)
+		Forward(&g, y, w, x, linalg.Matrix[float32]{})
+		Input(&g, in, w, delta, linalg.Matrix[float32]{})
+		Weight(&g, weight, delta, x, make([]float32, len(delta.Data)))
 		return slices.Concat(y.Data, in.Data, weight.Data)
 	}
 	want := run(1)
@@ -224,11 +239,11 @@ func TestBitsDoNotDependOnGOMAXPROCS(t *testing.T) {
 func TestMisfitsPanicAndNameTheShapes(t *testing.T) {
 	g := Same(4, 4, 1, 2, 3, 2)
 	for want, f := range map[string]func(){
-		"output [8×3], weights [2×9] and input [16×2]": func() {
-			Forward(&g, linalg.New[float64](8, 3), linalg.New[float64](2, 9), linalg.New[float64](16, 2))
+		"output [8×3], weights [9×2] and input [16×2]": func() {
+			Forward(&g, linalg.New[float64](8, 3), linalg.New[float64](9, 2), linalg.New[float64](16, 2), matrix{})
 		},
-		"which needs [8×B], [2×9] and [16×B]": func() {
-			Weight(&g, linalg.New[float64](2, 8), linalg.New[float64](8, 3), linalg.New[float64](16, 3))
+		"which needs [8×B], [9×2] and [16×B]": func() {
+			Weight(&g, linalg.New[float64](8, 2), linalg.New[float64](8, 3), linalg.New[float64](16, 3), make([]float64, 24))
 		},
 		"must be positive":    func() { Same(4, 4, 1, 1, 3, 0) },
 		"impossible geometry": func() { Same(4, 4, 0, 1, 3, 1) },

@@ -61,7 +61,7 @@ func (g *Geometry) In() int { return g.InH * g.InW * g.InC }
 func (g *Geometry) Out() int { return g.OutH * g.OutW * g.OutC }
 
 // Taps returns the number of weights of an output channel. Weights are a matrix
-// [OutC × Taps]; tap (ky, kx) of input channel c is in column (ky·KernelW + kx)·InC + c.
+// [Taps × OutC]; tap (ky, kx) of input channel c is in row (ky·KernelW + kx)·InC + c.
 func (g *Geometry) Taps() int { return g.KernelH * g.KernelW * g.InC }
 
 // MultiplyAdds returns the multiply-adds of a sample in each of the three maps, those on

@@ -6,116 +6,220 @@ import (
 	"hvae/linalg"
 )
 
-// The three maps walk over pixels and let linalg multiply. With channels innermost, the
-// input rows under one kernel row are contiguous, so a kernel row is one product of a
-// block of weights; where it hangs over the edge it is a shorter one, and padding costs
-// nothing.
+// The three maps walk over pixels and let linalg multiply. Neighbouring pixels that see
+// the same taps are the groups of one linalg.Contraction and share its weights; taps
+// that lie on padding are left out, and cost nothing.
 
-// grain is how many multiply-adds outweigh starting a goroutine: about 50 µs.
-const grain = 1 << 17
+// grain is how many multiply-adds outweigh starting a goroutine: some 50 µs.
+const grain = 1 << 21
 
-// parallel runs body over [0, n), n pieces that make work multiply-adds together.
-func parallel(n, work int, body func(lo, hi int)) {
-	linalg.For(n, max(1, grain*n/max(1, work)), body)
+// maxSegments is how many segments a contraction of this package can have without an
+// allocation.
+const maxSegments = 64
+
+// Forward sets y [Out×B] = W ∗ x + bias for weights [Taps×OutC], x [In×B] and a bias
+// [OutC×1] for each pixel; an empty bias is zero.
+func Forward[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T]) {
+	g.mustFit("Forward", y.Shape(), w.Shape(), x.Shape())
+	mustFitBias("Forward", g.OutC, bias)
+	grain := rowsPerGrain(g.OutH, g.MultiplyAdds()*x.Cols)
+	if linalg.Serial(g.OutH, grain) {
+		forwardRows(g, y, w, x, bias, 0, g.OutH)
+		return
+	}
+	linalg.For(g.OutH, grain, func(lo, hi int) { forwardRows(g, y, w, x, bias, lo, hi) })
 }
 
-// Forward sets y [Out×B] = W ∗ x for weights [OutC×Taps] and x [In×B].
-func Forward[T linalg.Float](g *Geometry, y, w, x linalg.Matrix[T]) {
-	g.mustFit("Forward", y.Shape(), w.Shape(), x.Shape())
-	parallel(g.OutH*g.OutW, g.MultiplyAdds()*x.Cols, func(lo, hi int) {
-		for o := lo; o < hi; o++ {
-			out := y.RowRange(o*g.OutC, (o+1)*g.OutC)
-			clear(out.Data)
+// forwardRows computes output pixels of rows lo to hi-1.
+func forwardRows[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T], lo, hi int) {
+	var room [maxSegments]linalg.Segment
+	n := x.Cols
+	for oy := lo; oy < hi; oy++ {
+		for ox := 0; ox < g.OutW; {
+			first, last, run := g.runAlongX(ox)
+			segments := room[:0] // a kernel row each: contiguous weights, contiguous pixels
 			for ky := range g.KernelH {
-				if s, ok := g.segment(o, ky); ok {
-					linalg.AddProduct(out, block(g, w, s), x.RowRange(s.row, s.row+s.width))
+				if iy := oy*g.Stride + ky - g.PadTop; iy >= 0 && iy < g.InH && first < last {
+					ix := ox*g.Stride + first - g.PadLeft
+					segments = append(segments, linalg.Segment{
+						A: (ky*g.KernelW + first) * g.InC * g.OutC,
+						B: (iy*g.InW + ix) * g.InC * n,
+					})
 				}
 			}
+			c := linalg.Contraction[T]{
+				Rows: g.OutC, Cols: n, Steps: max(0, last-first) * g.InC, Groups: run,
+				C: y.Data[(oy*g.OutW+ox)*g.OutC*n:], CRow: n, CGroup: g.OutC * n,
+				A: w.Data, ARow: 1, AStep: g.OutC,
+				B: x.Data, BStep: n, BGroup: g.Stride * g.InC * n,
+				Segments: segments, Bias: bias.Data,
+			}
+			c.Run()
+			ox += run
 		}
-	})
+	}
 }
 
-// Input sets x [In×B] = Wᵀ ∗ δ for weights [OutC×Taps] and δ [Out×B], the transpose of
-// Forward as a map of x: the gradient of ⟨δ, W ∗ X⟩ in X, and the upsampling layer of a
-// generative network.
-func Input[T linalg.Float](g *Geometry, x, w, delta linalg.Matrix[T]) {
+// Input sets x [In×B] = Wᵀ ∗ δ + bias for weights [Taps×OutC], δ [Out×B] and a bias
+// [InC×1] for each pixel, or zero; it is the transpose of Forward as a map of x: the
+// gradient of ⟨δ, W ∗ X⟩ in X, and the upsampling layer of a generative network.
+func Input[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
 	g.mustFit("Input", delta.Shape(), w.Shape(), x.Shape())
-	// Each input pixel collects from the outputs it went into, so that goroutines write
-	// to rows of their own.
-	parallel(g.InH*g.InW, g.MultiplyAdds()*x.Cols, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			in := x.RowRange(i*g.InC, (i+1)*g.InC)
-			clear(in.Data)
-			for ky := range g.KernelH {
-				oy, ok := output(i/g.InW+g.PadTop-ky, g.Stride, g.OutH)
-				if !ok {
-					continue
+	mustFitBias("Input", g.InC, bias)
+	grain := rowsPerGrain(g.InH, g.MultiplyAdds()*x.Cols)
+	if linalg.Serial(g.InH, grain) {
+		inputRows(g, x, w, delta, bias, 0, g.InH)
+		return
+	}
+	linalg.For(g.InH, grain, func(lo, hi int) { inputRows(g, x, w, delta, bias, lo, hi) })
+}
+
+// inputRows computes input pixels of rows lo to hi-1. Along an axis, pixel i meets
+// output o through tap i + pad − o·stride: pixels a stride apart meet the same taps,
+// and so fall into stride² classes, each a convolution of its own with stride one.
+func inputRows[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T], lo, hi int) {
+	var room [maxSegments]linalg.Segment
+	n := x.Cols
+	for iy := lo; iy < hi; iy++ {
+		for class := range min(g.Stride, g.InW) {
+			for ix := class; ix < g.InW; {
+				// The outputs that pixel ix meets, and how many next pixels of its class
+				// meet as many, each an output further on.
+				first, last := outputs(ix+g.PadLeft, g.KernelW, g.Stride, g.OutW)
+				run := 1
+				for next := ix + g.Stride; next < g.InW; next += g.Stride {
+					f, l := outputs(next+g.PadLeft, g.KernelW, g.Stride, g.OutW)
+					if f != first+run || l != last+run {
+						break
+					}
+					run++
 				}
-				for kx := range g.KernelW {
-					if ox, ok := output(i%g.InW+g.PadLeft-kx, g.Stride, g.OutW); ok {
-						o := oy*g.OutW + ox
-						tap := segment{column: (ky*g.KernelW + kx) * g.InC, width: g.InC}
-						linalg.AddProductTA(in, block(g, w, tap), delta.RowRange(o*g.OutC, (o+1)*g.OutC))
+				segments := room[:0] // a tap each
+				top, bottom := outputs(iy+g.PadTop, g.KernelH, g.Stride, g.OutH)
+				for oy := top; oy < bottom; oy++ {
+					for ox := first; ox < last; ox++ {
+						ky, kx := iy+g.PadTop-oy*g.Stride, ix+g.PadLeft-ox*g.Stride
+						segments = append(segments, linalg.Segment{
+							A: (ky*g.KernelW + kx) * g.InC * g.OutC,
+							B: (oy*g.OutW + ox) * g.OutC * n,
+						})
 					}
 				}
+				c := linalg.Contraction[T]{
+					Rows: g.InC, Cols: n, Steps: g.OutC, Groups: run,
+					C: x.Data[(iy*g.InW+ix)*g.InC*n:], CRow: n, CGroup: g.Stride * g.InC * n,
+					A: w.Data, ARow: g.OutC, AStep: 1,
+					B: delta.Data, BStep: n, BGroup: g.OutC * n,
+					Segments: segments, Bias: bias.Data,
+				}
+				c.Run()
+				ix += run * g.Stride
 			}
 		}
-	})
+	}
 }
 
-// Weight sets w [OutC×Taps] to the gradient of ⟨δ, W ∗ X⟩ in W for δ [Out×B] and
-// x [In×B].
-func Weight[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T]) {
+// Weight sets w [Taps×OutC] to the gradient of ⟨δ, W ∗ X⟩ in W for δ [Out×B] and
+// x [In×B]. scratch holds δ meanwhile, transposed pixel by pixel: as many elements.
+func Weight[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], scratch []T) {
 	g.mustFit("Weight", delta.Shape(), w.Shape(), x.Shape())
-	parallel(g.OutC, g.MultiplyAdds()*x.Cols, func(lo, hi int) {
-		clear(w.RowRange(lo, hi).Data)
-		for o := range g.OutH * g.OutW {
-			d := delta.RowRange(o*g.OutC+lo, o*g.OutC+hi)
-			for ky := range g.KernelH {
-				if s, ok := g.segment(o, ky); ok {
-					linalg.AddProductTB(block(g, w.RowRange(lo, hi), s), d, x.RowRange(s.row, s.row+s.width))
+	transposed := linalg.Of(delta.Rows, delta.Cols, scratch[:len(delta.Data)])
+	linalg.TransposeBlocks(transposed, delta, g.OutC)
+	grain := rowsPerGrain(g.KernelH, g.MultiplyAdds()*x.Cols)
+	if linalg.Serial(g.KernelH, grain) {
+		weightRows(g, w, transposed, x, 0, g.KernelH)
+		return
+	}
+	linalg.For(g.KernelH, grain, func(lo, hi int) { weightRows(g, w, transposed, x, lo, hi) })
+}
+
+// weightRows computes kernel rows lo to hi-1 from δ, transposed pixel by pixel. The
+// products are summed over samples (steps) and pixels (segments); output pixels that
+// see the same part of a kernel row are added together.
+func weightRows[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], lo, hi int) {
+	var room [maxSegments]linalg.Segment
+	n := x.Cols
+	clear(w.RowRange(lo*g.KernelW*g.InC, hi*g.KernelW*g.InC).Data)
+	for ky := lo; ky < hi; ky++ {
+		for ox := 0; ox < g.OutW; {
+			first, last, run := g.runAlongX(ox)
+			if first >= last {
+				ox += run
+				continue
+			}
+			c := linalg.Contraction[T]{
+				Rows: (last - first) * g.InC, Cols: g.OutC, Steps: n, Groups: 1,
+				C: w.Data[(ky*g.KernelW+first)*g.InC*g.OutC:], CRow: g.OutC,
+				A: x.Data, ARow: n, AStep: 1,
+				B: delta.Data, BStep: g.OutC,
+				Add: true,
+			}
+			c.Segments = room[:0]
+			for oy := range g.OutH {
+				iy := oy*g.Stride + ky - g.PadTop
+				if iy < 0 || iy >= g.InH {
+					continue
+				}
+				if len(c.Segments)+run > maxSegments {
+					c.Run()
+					c.Segments = room[:0]
+				}
+				for o := ox; o < ox+run; o++ {
+					c.Segments = append(c.Segments, linalg.Segment{
+						A: (iy*g.InW + o*g.Stride + first - g.PadLeft) * g.InC * n,
+						B: (oy*g.OutW + o) * g.OutC * n,
+					})
 				}
 			}
+			c.Run()
+			ox += run
 		}
-	})
-}
-
-// A segment is the part of a kernel row that lies on the image, over one output pixel:
-// contiguous columns of the weights, and the input rows that they multiply.
-type segment struct{ column, row, width int }
-
-// segment returns that of kernel row ky over output pixel o; ok is false if there is
-// none.
-func (g *Geometry) segment(o, ky int) (s segment, ok bool) {
-	iy := o/g.OutW*g.Stride + ky - g.PadTop
-	left := o%g.OutW*g.Stride - g.PadLeft
-	first, last := max(0, -left), min(g.KernelW, g.InW-left) // kx from first to last−1
-	if iy < 0 || iy >= g.InH || first >= last {
-		return segment{}, false
 	}
-	return segment{
-		column: (ky*g.KernelW + first) * g.InC,
-		row:    (iy*g.InW + left + first) * g.InC,
-		width:  (last - first) * g.InC,
-	}, true
 }
 
-// output returns which output pixel along an axis has its tap at distance d·stride; ok
-// is false if none has.
-func output(d, stride, size int) (o int, ok bool) {
-	o = d / stride
-	return o, d >= 0 && d%stride == 0 && o < size
+// tapsAlongX returns the range of kernel columns, first to last−1, that lie on the image
+// over output column ox.
+func (g *Geometry) tapsAlongX(ox int) (first, last int) {
+	left := ox*g.Stride - g.PadLeft
+	return max(0, -left), min(g.KernelW, g.InW-left)
 }
 
-// block returns the columns of the weights that belong to a segment.
-func block[T linalg.Float](g *Geometry, w linalg.Matrix[T], s segment) linalg.Strided[T] {
-	return linalg.Strided[T]{Rows: w.Rows, Cols: s.width, Stride: g.Taps(), Data: w.Data[s.column:]}
+// runAlongX returns the taps over output column ox, and how many columns from there on
+// have the same.
+func (g *Geometry) runAlongX(ox int) (first, last, run int) {
+	first, last = g.tapsAlongX(ox)
+	for run = 1; ox+run < g.OutW; run++ {
+		if f, l := g.tapsAlongX(ox + run); f != first || l != last {
+			break
+		}
+	}
+	return first, last, run
+}
+
+// outputs returns the range of outputs along an axis, first to last−1, that have tap
+// d − o·stride on a pixel at distance d from the start of the padding.
+func outputs(d, kernel, stride, size int) (first, last int) {
+	first = max(0, (d-kernel+stride)/stride) // the least o with d − o·stride < kernel
+	if d < kernel {
+		first = 0
+	}
+	return first, max(first, min(size, d/stride+1))
+}
+
+// rowsPerGrain returns how many of rows that make work multiply-adds together outweigh
+// starting a goroutine.
+func rowsPerGrain(rows, work int) int { return max(1, grain*rows/max(1, work)) }
+
+func mustFitBias[T linalg.Float](name string, channels int, bias linalg.Matrix[T]) {
+	if bias.Data != nil && bias.Shape() != (linalg.Shape{Rows: channels, Cols: 1}) {
+		panic(fmt.Sprintf("conv: %s: bias %v for %d channels, which need [%d×1]", name, bias.Shape(), channels, channels))
+	}
 }
 
 func (g *Geometry) mustFit(name string, y, w, x linalg.Shape) {
 	g.check()
-	if y != (linalg.Shape{Rows: g.Out(), Cols: x.Cols}) || w != (linalg.Shape{Rows: g.OutC, Cols: g.Taps()}) || x.Rows != g.In() {
+	if y != (linalg.Shape{Rows: g.Out(), Cols: x.Cols}) || w != (linalg.Shape{Rows: g.Taps(), Cols: g.OutC}) || x.Rows != g.In() {
 		panic(fmt.Sprintf("conv: %s: output %v, weights %v and input %v do not fit %+v, which needs [%d×B], [%d×%d] and [%d×B]",
-			name, y, w, x, *g, g.Out(), g.OutC, g.Taps(), g.In()))
+			name, y, w, x, *g, g.Out(), g.Taps(), g.OutC, g.In()))
 	}
 }

@@ -5,13 +5,15 @@ import (
 	"hvae/linalg"
 )
 
-// The maps as operations on the tape. g must stay as it is while the tape is in use.
+// The maps as operations on the tape. g must stay as it is while the tape is in use. A
+// bias is a column with an element for each channel of the result, or nil.
 
-// Conv returns W ∗ X: X̄ = Wᵀ ∗ ȳ, and W̄ is the weight gradient of (ȳ, X).
-func Conv[T linalg.Float](g *Geometry, w, x *ad.Var[T]) *ad.Var[T] {
+// Conv returns W ∗ X + b: X̄ = Wᵀ ∗ ȳ, W̄ is the weight gradient of (ȳ, X), and b̄ sums ȳ
+// over pixels and samples.
+func Conv[T linalg.Float](g *Geometry, w, x, bias *ad.Var[T]) *ad.Var[T] {
 	y := w.Tape().Result(g.Out(), x.Cols())
-	Forward(g, y.Value, w.Value, x.Value)
-	return w.Tape().Record(y, conv[T]{g}, w, x, nil)
+	Forward(g, y.Value, w.Value, x.Value, value(bias))
+	return w.Tape().Record(y, conv[T]{g}, w, x, bias)
 }
 
 type conv[T linalg.Float] struct{ g *Geometry }
@@ -22,15 +24,19 @@ func (c conv[T]) Pull(y, ybar *ad.Var[T]) {
 		w.Receive(WeightGradient(c.g, ybar, x))
 	}
 	if y.Wants(1) {
-		x.Receive(Transpose(c.g, w, ybar))
+		x.Receive(Transpose(c.g, w, ybar, nil))
+	}
+	if y.Wants(2) {
+		y.Operand(2).Receive(ad.SumChannels(ybar, c.g.OutC))
 	}
 }
 
-// Transpose returns Wᵀ ∗ Δ: Δ̄ = W ∗ ȳ, and W̄ is the weight gradient of (Δ, ȳ).
-func Transpose[T linalg.Float](g *Geometry, w, delta *ad.Var[T]) *ad.Var[T] {
+// Transpose returns Wᵀ ∗ Δ + b: Δ̄ = W ∗ ȳ, W̄ is the weight gradient of (Δ, ȳ), and b̄ sums
+// ȳ over pixels and samples.
+func Transpose[T linalg.Float](g *Geometry, w, delta, bias *ad.Var[T]) *ad.Var[T] {
 	y := w.Tape().Result(g.In(), delta.Cols())
-	Input(g, y.Value, w.Value, delta.Value)
-	return w.Tape().Record(y, transpose[T]{g}, w, delta, nil)
+	Input(g, y.Value, w.Value, delta.Value, value(bias))
+	return w.Tape().Record(y, transpose[T]{g}, w, delta, bias)
 }
 
 type transpose[T linalg.Float] struct{ g *Geometry }
@@ -41,15 +47,19 @@ func (c transpose[T]) Pull(y, ybar *ad.Var[T]) {
 		w.Receive(WeightGradient(c.g, delta, ybar))
 	}
 	if y.Wants(1) {
-		delta.Receive(Conv(c.g, w, ybar))
+		delta.Receive(Conv(c.g, w, ybar, nil))
+	}
+	if y.Wants(2) {
+		y.Operand(2).Receive(ad.SumChannels(ybar, c.g.InC))
 	}
 }
 
 // WeightGradient returns the gradient of ⟨Δ, W ∗ X⟩ in W: Δ̄ = ȳ ∗ X, X̄ = ȳᵀ ∗ Δ.
 func WeightGradient[T linalg.Float](g *Geometry, delta, x *ad.Var[T]) *ad.Var[T] {
-	y := delta.Tape().Result(g.OutC, g.Taps())
-	Weight(g, y.Value, delta.Value, x.Value)
-	return delta.Tape().Record(y, weightGradient[T]{g}, delta, x, nil)
+	tape := delta.Tape()
+	y := tape.Result(g.Taps(), g.OutC)
+	Weight(g, y.Value, delta.Value, x.Value, tape.Scratch(len(delta.Value.Data)))
+	return tape.Record(y, weightGradient[T]{g}, delta, x, nil)
 }
 
 type weightGradient[T linalg.Float] struct{ g *Geometry }
@@ -57,9 +67,16 @@ type weightGradient[T linalg.Float] struct{ g *Geometry }
 func (c weightGradient[T]) Pull(y, ybar *ad.Var[T]) {
 	delta, x := y.Operand(0), y.Operand(1)
 	if y.Wants(0) {
-		delta.Receive(Conv(c.g, ybar, x))
+		delta.Receive(Conv(c.g, ybar, x, nil))
 	}
 	if y.Wants(1) {
-		x.Receive(Transpose(c.g, ybar, delta))
+		x.Receive(Transpose(c.g, ybar, delta, nil))
 	}
+}
+
+func value[T linalg.Float](v *ad.Var[T]) (m linalg.Matrix[T]) {
+	if v != nil {
+		m = v.Value
+	}
+	return m
 }

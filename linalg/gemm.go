@@ -2,20 +2,24 @@ package linalg
 
 import "fmt"
 
-// The three products of a dense layer Y = W·X: MatMul is the layer, MatMulTA its
-// gradient in X (Wᵀ·δ), MatMulTB its gradient in W (δ·Xᵀ). Each output element adds
-// its products in order of the summed index, whatever the matrix's
+// The three products of a dense layer Y = W·X + b: MatMul (Affine with the bias) is the
+// layer, MatMulTA its gradient in X (Wᵀ·δ), MatMulTB its gradient in W (δ·Xᵀ). Each
+// output element adds its products in order of the summed index, whatever the matrix's
 // size and however rows are shared among goroutines.
 
-// gemmGrain is how many multiply-adds outweigh starting a goroutine: about 50 µs.
-const gemmGrain = 1 << 17
+// gemmGrain is how many multiply-adds outweigh starting a goroutine: some 50 µs.
+const gemmGrain = 1 << 21
 
 // MatMul sets dst [m×n] = a [m×k] · b [k×n]. dst must not overlap a or b.
-func MatMul[T Float](dst, a, b Matrix[T]) {
-	if a.Cols != b.Rows || dst.Rows != a.Rows || dst.Cols != b.Cols {
-		panic(fmt.Sprintf("linalg: MatMul: %v · %v does not give %v", a.Shape(), b.Shape(), dst.Shape()))
+func MatMul[T Float](dst, a, b Matrix[T]) { Affine(dst, a, b, Matrix[T]{}) }
+
+// Affine sets dst [m×n] = a [m×k] · b [k×n] + bias [m×1], where an empty bias is zero.
+// dst must not overlap a or b.
+func Affine[T Float](dst, a, b, bias Matrix[T]) {
+	if a.Cols != b.Rows || dst.Rows != a.Rows || dst.Cols != b.Cols || bias.Data != nil && bias.Shape() != (Shape{dst.Rows, 1}) {
+		panic(fmt.Sprintf("linalg: MatMul: %v · %v and a bias %v do not give %v", a.Shape(), b.Shape(), bias.Shape(), dst.Shape()))
 	}
-	gemm(dst, a.Data, a.Cols, 1, a.Cols, b)
+	product(dst, a.Data, a.Cols, 1, a.Cols, b, bias.Data, false)
 }
 
 // MatMulTA sets dst [m×n] = aᵀ · b for a [k×m] and b [k×n]. dst must not overlap a or b.
@@ -23,115 +27,87 @@ func MatMulTA[T Float](dst, a, b Matrix[T]) {
 	if a.Rows != b.Rows || dst.Rows != a.Cols || dst.Cols != b.Cols {
 		panic(fmt.Sprintf("linalg: MatMulTA: %vᵀ · %v does not give %v", a.Shape(), b.Shape(), dst.Shape()))
 	}
-	gemm(dst, a.Data, 1, a.Cols, a.Rows, b)
+	product(dst, a.Data, 1, a.Cols, a.Rows, b, nil, false)
 }
 
 // MatMulTB sets dst [m×n] = a · bᵀ for a [m×k] and b [n×k]. dst must not overlap a or b.
-func MatMulTB[T Float](dst, a, b Matrix[T]) {
+// scratch holds bᵀ meanwhile: k·n elements.
+func MatMulTB[T Float](dst, a, b Matrix[T], scratch []T) { matMulTB(dst, a, b, scratch, false) }
+
+// AddMatMulTB adds a · bᵀ to dst; see MatMulTB.
+func AddMatMulTB[T Float](dst, a, b Matrix[T], scratch []T) { matMulTB(dst, a, b, scratch, true) }
+
+func matMulTB[T Float](dst, a, b Matrix[T], scratch []T, add bool) {
 	if a.Cols != b.Cols || dst.Rows != a.Rows || dst.Cols != b.Rows {
 		panic(fmt.Sprintf("linalg: MatMulTB: %v · %vᵀ does not give %v", a.Shape(), b.Shape(), dst.Shape()))
 	}
-	clear(dst.Data)
-	if dst.Rows*dst.Cols*a.Cols < 2*gemmGrain {
-		AddProductTB(Strided[T]{dst.Rows, dst.Cols, dst.Cols, dst.Data}, a, b)
+	bt := Of(b.Cols, b.Rows, scratch[:b.Rows*b.Cols])
+	Transpose(bt, b)
+	product(dst, a.Data, a.Cols, 1, a.Cols, bt, nil, add)
+}
+
+// product sets dst[i,j] = bias[i] + Σ_p A[i,p]·b[p,j], where A[i,p] = a[i·ai + p·ap]
+// reads a matrix or its transpose, or adds it to dst.
+func product[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bias []T, add bool) {
+	work := dst.Cols * k // of a row
+	if Serial(dst.Rows, grainFor(gemmGrain, work)) {
+		productRange(dst, a, ai, ap, k, b, bias, add, 0, dst.Rows)
 		return
 	}
-	For(dst.Rows, rowGrain(dst.Cols*a.Cols), func(lo, hi int) {
-		d := dst.RowRange(lo, hi)
-		AddProductTB(Strided[T]{d.Rows, d.Cols, d.Cols, d.Data}, a.RowRange(lo, hi), b)
+	For(dst.Rows, grainFor(gemmGrain, work), func(lo, hi int) {
+		productRange(dst, a, ai, ap, k, b, bias, add, lo, hi)
 	})
 }
 
-// gemm sets dst[i,j] = Σ_p A[i,p]·b[p,j], where A[i,p] = a[i*ai+p*ap] reads a matrix
-// or its transpose.
-func gemm[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T]) {
-	clear(dst.Data)
-	if dst.Rows*dst.Cols*k < 2*gemmGrain {
-		gemmRows(dst, a, ai, ap, k, b)
-		return
+// productRange computes rows lo to hi-1 of a product.
+func productRange[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bias []T, add bool, lo, hi int) {
+	if bias != nil {
+		bias = bias[lo:hi]
 	}
-	For(dst.Rows, rowGrain(dst.Cols*k), func(lo, hi int) {
-		gemmRows(dst.RowRange(lo, hi), a[lo*ai:], ai, ap, k, b)
-	})
-}
-
-// rowGrain is how many rows of a product make gemmGrain multiply-adds.
-func rowGrain(perRow int) int { return max(1, gemmGrain/perRow) }
-
-// Strided is a block of a larger matrix: element (i, j) is Data[i*Stride+j].
-type Strided[T Float] struct {
-	Rows, Cols, Stride int
-	Data               []T
-}
-
-// AddProduct adds A·b to dst [m×n] for a block A [m×k] and b [k×n]: one kernel row of a
-// convolution. It runs on the calling goroutine.
-func AddProduct[T Float](dst Matrix[T], a Strided[T], b Matrix[T]) {
-	if a.Cols != b.Rows || dst.Rows != a.Rows || dst.Cols != b.Cols {
-		panic(fmt.Sprintf("linalg: AddProduct: [%d×%d] · %v does not give %v", a.Rows, a.Cols, b.Shape(), dst.Shape()))
+	whole := [1]Segment{{A: lo * ai}}
+	c := Contraction[T]{
+		Rows: hi - lo, Cols: dst.Cols, Steps: k, Groups: 1,
+		C: dst.Data[lo*dst.Cols:], CRow: dst.Cols,
+		A: a, ARow: ai, AStep: ap,
+		B: b.Data, BStep: b.Cols,
+		Segments: whole[:], Bias: bias, Add: add,
 	}
-	gemmRows(dst, a.Data, a.Stride, 1, a.Cols, b)
+	c.Run()
 }
 
-// AddProductTA adds Aᵀ·b to dst [m×n] for a block A [k×m] and b [k×n]. It runs on the
-// calling goroutine.
-func AddProductTA[T Float](dst Matrix[T], a Strided[T], b Matrix[T]) {
-	if a.Rows != b.Rows || dst.Rows != a.Cols || dst.Cols != b.Cols {
-		panic(fmt.Sprintf("linalg: AddProductTA: [%d×%d]ᵀ · %v does not give %v", a.Rows, a.Cols, b.Shape(), dst.Shape()))
+// grainFor returns how many pieces of the given work each make up a grain of work.
+func grainFor(grain, work int) int { return max(1, grain/max(1, work)) }
+
+// Transpose sets dst [n×m] = aᵀ for a [m×n]. dst must not overlap a.
+func Transpose[T Float](dst, a Matrix[T]) {
+	if dst.Rows != a.Cols || dst.Cols != a.Rows {
+		panic(fmt.Sprintf("linalg: Transpose: %vᵀ does not fit %v", a.Shape(), dst.Shape()))
 	}
-	gemmRows(dst, a.Data, 1, a.Stride, a.Rows, b)
+	transpose(dst.Data, a.Data, a.Rows, a.Cols)
 }
 
-// gemmRows adds four rows of b at a time to a row of dst, so that the row is loaded
-// and stored once for four multiply-adds.
-func gemmRows[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T]) {
-	for i := range dst.Rows {
-		y := dst.Row(i)
-		p := 0
-		for ; p+4 <= k; p += 4 {
-			o := i*ai + p*ap
-			a0, a1, a2, a3 := a[o], a[o+ap], a[o+2*ap], a[o+3*ap]
-			b0, b1, b2, b3 := b.Row(p)[:len(y)], b.Row(p + 1)[:len(y)], b.Row(p + 2)[:len(y)], b.Row(p + 3)[:len(y)]
-			for j := range y {
-				y[j] = y[j] + a0*b0[j] + a1*b1[j] + a2*b2[j] + a3*b3[j]
-			}
-		}
-		for ; p < k; p++ {
-			s, x := a[i*ai+p*ap], b.Row(p)[:len(y)]
-			for j := range y {
-				y[j] += s * x[j]
-			}
-		}
+// TransposeBlocks transposes each block of so many rows of a by itself: block i of
+// dst.Data is [Cols×rows], the transpose of rows i·rows to (i+1)·rows − 1 of a. The
+// shape of dst is that of a.
+func TransposeBlocks[T Float](dst, a Matrix[T], rows int) {
+	if dst.Shape() != a.Shape() || rows < 1 || a.Rows%rows != 0 {
+		panic(fmt.Sprintf("linalg: TransposeBlocks: %v in blocks of %d rows does not fit %v", a.Shape(), rows, dst.Shape()))
+	}
+	size := rows * a.Cols
+	for lo := 0; lo < len(a.Data); lo += size {
+		transpose(dst.Data[lo:lo+size], a.Data[lo:lo+size], rows, a.Cols)
 	}
 }
 
-// AddProductTB adds a·bᵀ to a block dst [m×n] for a [m×k] and b [n×k]. It takes dot
-// products of a row of a with four rows of b at a time: four independent sums keep the
-// adder busy. It runs on the calling goroutine.
-func AddProductTB[T Float](dst Strided[T], a, b Matrix[T]) {
-	if a.Cols != b.Cols || dst.Rows != a.Rows || dst.Cols != b.Rows {
-		panic(fmt.Sprintf("linalg: AddProductTB: %v · %vᵀ does not give [%d×%d]", a.Shape(), b.Shape(), dst.Rows, dst.Cols))
+// transpose writes the transpose of a, rows × cols, to dst.
+func transpose[T Float](dst, a []T, rows, cols int) {
+	i := 0
+	if vectors(dst) {
+		i = transposeTiles(dst, a, rows, cols)
 	}
-	for i := range dst.Rows {
-		y, x := dst.Data[i*dst.Stride:][:dst.Cols], a.Row(i)
-		j := 0
-		for ; j+4 <= len(y); j += 4 {
-			b0, b1, b2, b3 := b.Row(j)[:len(x)], b.Row(j + 1)[:len(x)], b.Row(j + 2)[:len(x)], b.Row(j + 3)[:len(x)]
-			var s0, s1, s2, s3 T
-			for p, v := range x {
-				s0 += v * b0[p]
-				s1 += v * b1[p]
-				s2 += v * b2[p]
-				s3 += v * b3[p]
-			}
-			y[j], y[j+1], y[j+2], y[j+3] = y[j]+s0, y[j+1]+s1, y[j+2]+s2, y[j+3]+s3
-		}
-		for ; j < len(y); j++ {
-			var s T
-			for p, v := range b.Row(j) {
-				s += x[p] * v
-			}
-			y[j] += s
+	for ; i < rows; i++ {
+		for j, v := range a[i*cols : (i+1)*cols] {
+			dst[j*rows+i] = v
 		}
 	}
 }

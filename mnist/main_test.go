@@ -162,7 +162,7 @@ func TestAnInterruptedRunGoesOnAsIfNothingHadHappened(t *testing.T) {
 	interrupts := 0
 	for resume := []string{"-epochs", "2"}; ; resume = []string{"-epochs", "2", "-resume"} {
 		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(time.Duration(150+100*interrupts)*time.Millisecond, cancel)
+		time.AfterFunc(time.Duration(20+20*interrupts)*time.Millisecond, cancel)
 		_, stderr, status := mnist(ctx, tiny(parts, resume...)...)
 		cancel()
 		if status == 0 {
@@ -206,7 +206,7 @@ func TestAKilledRunGoesOnAsIfNothingHadHappened(t *testing.T) {
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
-		timer := time.AfterFunc(time.Duration(100+100*kills+rng.IntN(700))*time.Millisecond, func() { c.Process.Kill() })
+		timer := time.AfterFunc(time.Duration(10+20*kills+rng.IntN(100))*time.Millisecond, func() { c.Process.Kill() })
 		err := c.Wait()
 		timer.Stop()
 		if err == nil {

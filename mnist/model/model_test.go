@@ -219,7 +219,7 @@ func TestFloat32FollowsFloat64(t *testing.T) {
 
 func TestTrainingClimbs(t *testing.T) {
 	c := Config{Kind: "vae", Tempering: "none", Latent: 3}
-	trainer := NewTrainer(c, NewParams[float32](c, 0, 1), 1e-2)
+	trainer := NewTrainer(c, NewParams[float32](c, 0, 1), 1e-3)
 	before := trainer.ELBO(noise[float32]{n: 25})
 	for range 10 {
 		if _, err := trainer.Step(noise[float32]{n: 25}); err != nil {

@@ -69,21 +69,13 @@ func (n *Network[T]) param(name string) *ad.Var[T] {
 }
 
 func (n *Network[T]) dense(name string, x *ad.Var[T]) *ad.Var[T] {
-	return ad.Add(ad.MatMul(n.param(name+".weight"), x), n.param(name+".bias"))
+	return ad.Affine(n.param(name+".weight"), x, n.param(name+".bias"))
 }
 
 func (n *Network[T]) conv(name string, g *conv.Geometry, x *ad.Var[T]) *ad.Var[T] {
-	return addChannels(conv.Conv(g, n.param(name+".weight"), x), n.param(name+".bias"))
+	return conv.Conv(g, n.param(name+".weight"), x, n.param(name+".bias"))
 }
 
 func (n *Network[T]) transpose(name string, g *conv.Geometry, x *ad.Var[T]) *ad.Var[T] {
-	return addChannels(conv.Transpose(g, n.param(name+".weight"), x), n.param(name+".bias"))
-}
-
-// addChannels adds a bias [C×1] to each pixel of an image layer y [(pixels·C)×B]. Seen
-// as one row a pixel, the layer is [pixels × C·B], and the bias repeats along columns.
-func addChannels[T linalg.Float](y, bias *ad.Var[T]) *ad.Var[T] {
-	rows, channels, batch := y.Rows(), bias.Rows(), y.Cols()
-	row := ad.Reshape(ad.BroadcastTo(bias, channels, batch), 1, channels*batch)
-	return ad.Reshape(ad.Add(ad.Reshape(y, rows/channels, channels*batch), row), rows, batch)
+	return conv.Transpose(g, n.param(name+".weight"), x, n.param(name+".bias"))
 }

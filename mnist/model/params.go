@@ -26,7 +26,7 @@ type layout int
 
 const (
 	plain  layout = iota // row by row, as in the matrix
-	kernel               // matrix [a × (ky, kx, b)], checkpoint (a, b, ky, kx)
+	kernel               // matrix [(ky, kx, b) × a], checkpoint (a, b, ky, kx)
 	toCode               // the rows are those of the deepest image layer
 	ofCode               // the columns are
 )
@@ -49,7 +49,7 @@ func (c Config) inventory() []Param[float64] {
 	// (in, out, 5, 5): either way those of the convolution g.
 	convolution := func(name string, g conv.Geometry, channels int) {
 		layer(name,
-			Param[float64]{Shape: []int{g.OutC, g.InC, g.KernelH, g.KernelW}, Value: linalg.New[float64](g.OutC, g.Taps()), layout: kernel},
+			Param[float64]{Shape: []int{g.OutC, g.InC, g.KernelH, g.KernelW}, Value: linalg.New[float64](g.Taps(), g.OutC), layout: kernel},
 			Param[float64]{Shape: []int{channels}, Value: linalg.New[float64](channels, 1)}, g.In(), g.Out())
 	}
 	convolution("encoder.conv1", conv1, conv1.OutC)
@@ -116,8 +116,8 @@ func (p Param[T]) position(i int) int {
 	switch p.layout {
 	case kernel:
 		taps := p.Shape[2] * p.Shape[3]
-		a, rest := i/p.Value.Cols, i%p.Value.Cols // rest counts b, then taps
-		return a*p.Value.Cols + rest%taps*p.Shape[1] + rest/taps
+		a, rest := i/p.Value.Rows, i%p.Value.Rows // rest counts b, then taps
+		return (rest%taps*p.Shape[1]+rest/taps)*p.Value.Cols + a
 	case toCode:
 		return row(i/p.Value.Cols)*p.Value.Cols + i%p.Value.Cols
 	case ofCode:

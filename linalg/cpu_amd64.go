@@ -1,0 +1,49 @@
+//go:build !purego
+
+package linalg
+
+import "os"
+
+// level is which kernels run: the best that processor and operating system support, or
+// less if the environment variable HVAE_SIMD says "none" or "avx2".
+var level = allowed(os.Getenv("HVAE_SIMD"), detect())
+
+func allowed(wish string, best int) int {
+	switch wish {
+	case "none":
+		return levelPlain
+	case "avx2":
+		return min(best, levelAVX2)
+	}
+	return best
+}
+
+// detect asks the processor, and whether the operating system saves its wide registers
+// (Intel's manual, volume 1, sections 14.3 and 15.2).
+func detect() int {
+	const (
+		fma, osxsave, avx = 1 << 12, 1 << 27, 1 << 28 // leaf 1, ecx
+		avx2, bmi2        = 1 << 5, 1 << 8            // leaf 7, ebx
+		f, dq, bw, vl     = 1 << 16, 1 << 17, 1 << 30, 1 << 31
+		ymm, zmm          = 0x6, 0xe6 // register states that xgetbv reports as saved
+	)
+	if highest, _, _, _ := cpuid(0, 0); highest < 7 {
+		return levelPlain
+	}
+	_, _, c, _ := cpuid(1, 0)
+	if c&(fma|osxsave|avx) != fma|osxsave|avx || xgetbv()&ymm != ymm {
+		return levelPlain
+	}
+	_, b, _, _ := cpuid(7, 0)
+	switch {
+	case b&(avx2|bmi2) != avx2|bmi2:
+		return levelPlain
+	case b&(f|dq|bw|vl) == f|dq|bw|vl && xgetbv()&zmm == zmm:
+		return levelAVX512
+	}
+	return levelAVX2
+}
+
+func cpuid(leaf, subleaf uint32) (eax, ebx, ecx, edx uint32)
+
+func xgetbv() (eax uint32)

@@ -1,0 +1,122 @@
+//go:build !purego
+
+package linalg
+
+import "unsafe"
+
+// vectors reports whether the kernels of this file serve elements of s.
+func vectors[T Float](s []T) bool { return level > levelPlain && unsafe.Sizeof(T(0)) == 4 }
+
+// tileArgs are the arguments of a tile, strides in bytes. asmgen knows the offsets.
+type tileArgs struct {
+	c, a, b, bias unsafe.Pointer
+	cRow, cVector int
+	aRow, aStep   int
+	bStep, bVector,
+	steps int
+	segments     unsafe.Pointer
+	segmentCount int
+	lanes        int // of each vector if it is not full, else 0
+	add          int // whether C is added to
+}
+
+// tile adds up a tile of sums: number of the kernel in asmgen's table.
+//
+//go:noescape
+func tile(args *tileArgs, kernel int)
+
+// An isa is what the tiles of an instruction set are like.
+type isa struct {
+	lanes  int // float32 in a vector
+	rows   int // of a tile of up to three vectors
+	wide   int // vectors of a tile of one row
+	tall   int // rows of a tile of one vector
+	masked int // limit to the vectors of a tile if they are not full
+	first  int // number of the first tile in the table
+}
+
+var isas = [...]isa{
+	levelAVX512: {lanes: 16, rows: 8, wide: 8, tall: 16, masked: 8, first: 0},
+	levelAVX2:   {lanes: 8, rows: 4, wide: 3, tall: 4, masked: 2, first: 30},
+}
+
+// number returns that of the tile of rows × vectors in the table.
+func (s *isa) number(rows, vectors int) int {
+	switch {
+	case rows > s.rows:
+		return s.first + 3*s.rows + s.wide - 3
+	case vectors > 3:
+		return s.first + 3*s.rows + vectors - 4
+	}
+	return s.first + 3*(rows-1) + vectors - 1
+}
+
+// tiles computes the contraction by tiles.
+func (c *Contraction[T]) tiles() {
+	s := &isas[level]
+	args := tileArgs{
+		bias: unsafe.Pointer(unsafe.SliceData(c.Bias)),
+		cRow: 4 * c.CRow, aRow: 4 * c.ARow, aStep: 4 * c.AStep, bStep: 4 * c.BStep,
+		steps: c.Steps, segments: unsafe.Pointer(unsafe.SliceData(c.Segments)), segmentCount: len(c.Segments),
+	}
+	if c.Add {
+		args.add = 1
+	}
+	// Three vectors of columns at a time, then what is left of each group; there, and
+	// in narrow groups, the vectors of a tile are those of neighbouring groups.
+	wide := 3 * s.lanes
+	whole := c.Cols / wide * wide
+	for g := range c.Groups {
+		for j := 0; j < whole; j += wide {
+			args.cVector, args.bVector, args.lanes = 4*s.lanes, 4*s.lanes, 0
+			c.strip(args, s, g*c.CGroup+j, g*c.BGroup+j, 3)
+		}
+	}
+	if c.Groups == 1 {
+		if n := (c.Cols - whole) / s.lanes; n > 0 {
+			args.cVector, args.bVector, args.lanes = 4*s.lanes, 4*s.lanes, 0
+			c.strip(args, s, whole, whole, n)
+			whole += n * s.lanes
+		}
+	}
+	for j := whole; j < c.Cols; j += s.lanes {
+		args.cVector, args.bVector, args.lanes = 4*c.CGroup, 4*c.BGroup, 0
+		most := 3
+		if c.Rows == 1 {
+			most = s.wide
+		}
+		if j+s.lanes > c.Cols {
+			args.lanes = c.Cols - j
+			most = min(most, s.masked)
+		}
+		for g := 0; g < c.Groups; {
+			left := c.Groups - g
+			n := (left + (left+most-1)/most - 1) / ((left + most - 1) / most) // evenly
+			c.strip(args, s, g*c.CGroup+j, g*c.BGroup+j, n)
+			g += n
+		}
+	}
+}
+
+// strip computes all rows of n vectors, from C[co] and B[bo] on. It has arguments of its
+// own, for a pointer stored through a pointer would send the contraction to the heap.
+func (c *Contraction[T]) strip(args tileArgs, s *isa, co, bo, n int) {
+	args.b = unsafe.Pointer(&c.B[bo])
+	for i := 0; i < c.Rows; {
+		rows := min(c.Rows-i, s.rows)
+		if n == 1 && c.Rows-i >= s.tall {
+			rows = s.tall
+		}
+		args.c = unsafe.Pointer(&c.C[co+i*c.CRow])
+		args.a = unsafe.Pointer(&c.A[i*c.ARow])
+		if c.Bias != nil {
+			args.bias = unsafe.Pointer(&c.Bias[i])
+		}
+		tile(&args, s.number(rows, n))
+		i += rows
+	}
+}
+
+// transposeTiles transposes what it can of a, rows × cols, and returns how many rows
+// that is.
+func transposeTiles[T Float](dst, a []T, rows, cols int) int { return 0 }
