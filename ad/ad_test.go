@@ -431,6 +431,32 @@ func TestAnAdjointThatTwoVariablesShareIsNotOverwritten(t *testing.T) {
 	}
 }
 
+func TestAddGradientToAddsToWhatIsThere(t *testing.T) {
+	a, b := inputs(1)
+	var tape Tape[float64]
+	gradient := func(into matrix) matrix {
+		tape.Reset()
+		x, y := tape.Leaf(a), tape.Leaf(b)
+		if into.Data != nil {
+			x.AddGradientTo(into)
+		}
+		Backward(Add(Sum(Square(MatMul(x, y))), Sum(MulAdd(x, y, x))), x, y)
+		return x.Grad().Clone()
+	}
+	want := gradient(matrix{})
+	sum := linalg.New[float64](a.Rows, a.Cols)
+	gradient(sum)
+	if !slices.Equal(sum.Data, want.Data) {
+		t.Error("from zero, the sum is not the gradient to the bit")
+	}
+	gradient(sum)
+	for i, w := range want.Data {
+		if math.Abs(sum.Data[i]-2*w) > 1e-13*math.Abs(w) {
+			t.Errorf("element %d of two gradients' sum is %v, want %v", i, sum.Data[i], 2*w)
+		}
+	}
+}
+
 func TestTapeIsReusedWithoutAllocation(t *testing.T) {
 	a, b := inputs(1)
 	var tape Tape[float64]

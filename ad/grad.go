@@ -35,6 +35,15 @@ func Backward[T linalg.Float](y *Var[T], xs ...*Var[T]) {
 	t.plain = false
 }
 
+// AddGradientTo makes every further Backward that is asked for the gradient of v add it to
+// g, of v's shape, which v's method Grad then returns.
+func (v *Var[T]) AddGradientTo(g linalg.Matrix[T]) {
+	if g.Shape() != v.Value.Shape() {
+		panic(fmt.Sprintf("ad: AddGradientTo: %v cannot hold the gradient of a %v variable", g.Shape(), v.Value.Shape()))
+	}
+	v.into = g
+}
+
 // Grad returns the gradient that the last Backward left for v, which is valid until
 // the next sweep or Reset. It panics if that Backward was not asked for v's gradient.
 func (v *Var[T]) Grad() linalg.Matrix[T] {
@@ -58,6 +67,9 @@ func (t *Tape[T]) run(y *Var[T], xs ...*Var[T]) {
 			panic(fmt.Sprintf("ad: gradient with respect to a constant %v", x.Value.Shape()))
 		}
 		x.marked, x.kept, x.bar = t.sweep, t.sweep, nil
+		if t.plain && x.into.Data != nil {
+			x.hold(t.Const(x.into))
+		}
 		first = min(first, x.index)
 	}
 	for i := first; i <= y.index; i++ {

@@ -37,6 +37,8 @@ type Var[T linalg.Float] struct {
 	aux  T          // a constant of the operation
 	row  int        // likewise
 
+	into linalg.Matrix[T] // where Backward adds the gradient; empty: to a new matrix
+
 	index  int     // position on the tape
 	marked int     // number of the last sweep that reaches one of its variables
 	kept   int     // number of the last sweep that asked for this adjoint

@@ -85,12 +85,8 @@ func (o *Adamax[T]) Ascend(params, gradients []linalg.Matrix[T]) {
 	o.step++
 	rate := o.Rate / T(1-math.Pow(float64(o.Beta1), float64(o.step)))
 	for i, p := range params {
-		g, m, u := gradients[i].Data[:len(p.Data)], o.mean[i][:len(p.Data)], o.norm[i][:len(p.Data)]
-		for j := range p.Data {
-			m[j] = o.Beta1*m[j] + (1-o.Beta1)*g[j]
-			u[j] = max(o.Beta2*u[j], g[j], -g[j])
-			p.Data[j] += rate * m[j] / (u[j] + o.Epsilon)
-		}
+		m, u := linalg.Of(p.Rows, p.Cols, o.mean[i]), linalg.Of(p.Rows, p.Cols, o.norm[i])
+		linalg.Adamax(p, m, u, gradients[i], o.Beta1, o.Beta2, rate, o.Epsilon)
 	}
 }
 

@@ -1,6 +1,9 @@
 package linalg
 
-import "fmt"
+import (
+	"fmt"
+	"sync"
+)
 
 // The three products of a dense layer Y = W·X + b: MatMul (Affine with the bias) is the
 // layer, MatMulTA its gradient in X (Wᵀ·δ), MatMulTB its gradient in W (δ·Xᵀ). Each
@@ -59,20 +62,92 @@ func product[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bias []T
 	})
 }
 
-// productRange computes rows lo to hi-1 of a product.
+// kBlock is how much of the summed index a product adds up at a time: so much of the
+// operands stays in the nearest cache, and on few pages, while it is used.
+const kBlock = 192
+
+// productRange computes rows lo to hi-1 of a product, a block of the summed index after
+// the other. A sum that goes to what dst holds is added up as a whole first.
 func productRange[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bias []T, add bool, lo, hi int) {
 	if bias != nil {
 		bias = bias[lo:hi]
 	}
-	whole := [1]Segment{{A: lo * ai}}
 	c := Contraction[T]{
-		Rows: hi - lo, Cols: dst.Cols, Steps: k, Groups: 1,
+		Rows: hi - lo, Cols: dst.Cols, Groups: 1,
 		C: dst.Data[lo*dst.Cols:], CRow: dst.Cols,
 		A: a, ARow: ai, AStep: ap,
 		B: b.Data, BStep: b.Cols,
-		Segments: whole[:], Bias: bias, Add: add,
+		Bias: bias, Add: add,
 	}
-	c.Run()
+	block := kBlock
+	if add {
+		block = k
+	}
+	if !add && dst.Cols >= 4*panelCols && c.Rows >= rowGroup && k >= 2*kBlock {
+		c.runPacked(lo*ai, k)
+		return
+	}
+	var segment [1]Segment
+	for p := 0; p == 0 || p < k; p += block {
+		segment[0] = Segment{A: lo*ai + p*ap, B: p * b.Cols}
+		c.Steps, c.Segments = min(block, k-p), segment[:]
+		c.Run()
+		c.Bias, c.Add = nil, true
+	}
+}
+
+// Large products run on copies of pieces of their operands, whose rows lie next to each
+// other: panelCols columns of b, and rowGroup rows of a. In place, rows of a large matrix are pages
+// apart, and where their distance is a power of two, in each other's way in the caches.
+const panelCols, rowGroup = 48, 64
+
+// packed keeps the copies of b between products.
+var packed sync.Pool
+
+// runPacked runs a contraction over one segment of k steps, which begins at A[ao].
+func (c *Contraction[T]) runPacked(ao, k int) {
+	const aRow = kBlock + 16 // apart from a power of two
+	var group [rowGroup * aRow]T
+	var segment [1]Segment
+	b, ok := packed.Get().(*[]T)
+	if !ok || len(*b) < kBlock*c.Cols {
+		b = new([]T)
+		*b = make([]T, kBlock*c.Cols)
+	}
+	defer packed.Put(b)
+	for p := 0; p < k; p += kBlock {
+		steps := min(kBlock, k-p)
+		for j := 0; j < c.Cols; j += panelCols {
+			n := min(panelCols, c.Cols-j)
+			for q := range steps {
+				copy((*b)[j*steps+q*n:][:n], c.B[(p+q)*c.BStep+j:])
+			}
+		}
+		for i := 0; i < c.Rows; i += rowGroup {
+			rows := min(rowGroup, c.Rows-i)
+			for r := range rows {
+				from := c.A[ao+(i+r)*c.ARow+p*c.AStep:]
+				for q := range steps {
+					group[r*aRow+q] = from[q*c.AStep]
+				}
+			}
+			for j := 0; j < c.Cols; j += panelCols {
+				n := min(panelCols, c.Cols-j)
+				segment[0] = Segment{B: j * steps}
+				piece := Contraction[T]{
+					Rows: rows, Cols: n, Steps: steps, Groups: 1,
+					C: c.C[i*c.CRow+j:], CRow: c.CRow,
+					A: group[:], ARow: aRow, AStep: 1,
+					B: *b, BStep: n,
+					Segments: segment[:], Add: p > 0,
+				}
+				if p == 0 && c.Bias != nil {
+					piece.Bias = c.Bias[i:]
+				}
+				piece.Run()
+			}
+		}
+	}
 }
 
 // grainFor returns how many pieces of the given work each make up a grain of work.
@@ -101,13 +176,17 @@ func TransposeBlocks[T Float](dst, a Matrix[T], rows int) {
 
 // transpose writes the transpose of a, rows × cols, to dst.
 func transpose[T Float](dst, a []T, rows, cols int) {
-	i := 0
+	doneRows, doneCols := 0, 0
 	if vectors(dst) {
-		i = transposeTiles(dst, a, rows, cols)
+		doneRows, doneCols = transposeTiles(dst, a, rows, cols)
 	}
-	for ; i < rows; i++ {
-		for j, v := range a[i*cols : (i+1)*cols] {
-			dst[j*rows+i] = v
+	for i := range rows {
+		first := doneCols
+		if i >= doneRows {
+			first = 0
+		}
+		for j := first; j < cols; j++ {
+			dst[j*rows+i] = a[i*cols+j]
 		}
 	}
 }

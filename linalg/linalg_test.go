@@ -296,7 +296,7 @@ func testProducts[T Float](t *testing.T, tol float64) {
 			}
 		}
 	}
-	product(167, 201, 131) // large enough for several goroutines
+	product(167, 201, 391) // large enough for copies of pieces, and for several goroutines
 }
 
 func TestResultsDoNotDependOnGOMAXPROCS(t *testing.T) {
@@ -460,4 +460,33 @@ func FuzzBroadcasting(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestTransposeSwapsIndices(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 1))
+	for rows := range 40 {
+		for cols := range 40 {
+			a := random[float32](rng, rows, cols)
+			at := New[float32](cols, rows)
+			Transpose(at, a)
+			for i := range rows {
+				for j := range cols {
+					if at.At(j, i) != a.At(i, j) {
+						t.Fatalf("[%d×%d]: element (%d, %d)", rows, cols, i, j)
+					}
+				}
+			}
+			if rows%3 != 0 || rows == 0 {
+				continue
+			}
+			blocks := New[float32](rows, cols)
+			TransposeBlocks(blocks, a, rows/3)
+			for b := range 3 {
+				Transpose(Of(cols, rows/3, at.Data[:cols*rows/3]), a.RowRange(b*rows/3, (b+1)*rows/3))
+				if !slices.Equal(at.Data[:cols*rows/3], blocks.Data[b*cols*rows/3:][:cols*rows/3]) {
+					t.Fatalf("[%d×%d]: block %d", rows, cols, b)
+				}
+			}
+		}
+	}
 }

@@ -117,6 +117,21 @@ func (c *Contraction[T]) strip(args tileArgs, s *isa, co, bo, n int) {
 	}
 }
 
-// transposeTiles transposes what it can of a, rows × cols, and returns how many rows
-// that is.
-func transposeTiles[T Float](dst, a []T, rows, cols int) int { return 0 }
+// transpose8 transposes tiles of 8×8 that lie side by side in src: the first becomes the
+// first eight rows of dst, the next the next eight. Rows are so many bytes apart.
+//
+//go:noescape
+func transpose8(dst, src *float32, dstRow, srcRow, tiles int)
+
+// transposeTiles transposes the tiles of 8×8 that a, rows × cols, has, and returns how
+// many rows and columns of a they cover.
+func transposeTiles[T Float](dst, a []T, rows, cols int) (doneRows, doneCols int) {
+	doneRows, doneCols = rows/8*8, cols/8*8
+	if doneCols == 0 {
+		return 0, 0
+	}
+	for i := 0; i < doneRows; i += 8 {
+		transpose8(single(dst[i:]), single(a[i*cols:]), 4*rows, 4*cols, doneCols/8)
+	}
+	return doneRows, doneCols
+}

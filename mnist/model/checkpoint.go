@@ -5,6 +5,7 @@ import (
 	"maps"
 	"strconv"
 
+	"hvae/linalg"
 	"hvae/mnist/safetensors"
 )
 
@@ -152,13 +153,16 @@ func (t *Trainer[T]) StateFile(settings, progress map[string]string) safetensors
 		f.Metadata[settingPrefix+k] = v
 	}
 	maps.Copy(f.Metadata, progress)
-	step, mean, norm := t.Optimiser.State(t.values)
+	step, mean, norm := t.optimiserState()
 	f.Metadata["optimiser.step"] = strconv.Itoa(step)
-	for i, p := range t.Params {
+	lo := 0
+	for _, p := range t.Params {
+		hi := lo + len(p.Value.Data)
 		f.Tensors = append(f.Tensors,
 			p.tensor(p.Name, p.Value.Data),
-			p.tensor("optimiser.mean."+p.Name, mean[i]),
-			p.tensor("optimiser.norm."+p.Name, norm[i]))
+			p.tensor("optimiser.mean."+p.Name, mean[lo:hi]),
+			p.tensor("optimiser.norm."+p.Name, norm[lo:hi]))
+		lo = hi
 	}
 	return f
 }
@@ -187,12 +191,21 @@ func (t *Trainer[T]) Restore(f safetensors.File, settings map[string]string) (pr
 	if err := safetensors.Check(f, want); err != nil {
 		return nil, err
 	}
-	_, mean, norm := t.Optimiser.State(t.values)
-	for i, p := range t.Params {
+	_, mean, norm := t.optimiserState()
+	lo := 0
+	for _, p := range t.Params {
+		hi := lo + len(p.Value.Data)
 		p.restore(f, p.Name, p.Value.Data)
-		p.restore(f, "optimiser.mean."+p.Name, mean[i])
-		p.restore(f, "optimiser.norm."+p.Name, norm[i])
+		p.restore(f, "optimiser.mean."+p.Name, mean[lo:hi])
+		p.restore(f, "optimiser.norm."+p.Name, norm[lo:hi])
+		lo = hi
 	}
 	t.Optimiser.SetStep(step)
 	return f.Metadata, nil
+}
+
+// optimiserState returns the optimiser's steps and averages, the latter as θ.
+func (t *Trainer[T]) optimiserState() (step int, mean, norm []T) {
+	step, means, norms := t.Optimiser.State([]linalg.Matrix[T]{t.theta})
+	return step, means[0], norms[0]
 }

@@ -2,9 +2,9 @@ package model
 
 import (
 	"fmt"
+	"iter"
 	"math"
 	"runtime"
-	"sync"
 	"sync/atomic"
 
 	"hvae/ad"
@@ -12,9 +12,10 @@ import (
 	"hvae/linalg"
 )
 
-// blockSize is how many columns of a batch share a tape. It is fixed, not a share of
+// blockSize is how many columns of a batch share a tape: a vector of float32, whose
+// activations stay in a core's cache from layer to layer. It is fixed, not a share of
 // the batch: sums over blocks then run in one order on any number of cores.
-const blockSize = 25
+const blockSize = 16
 
 // A Batch supplies images and noise. Implementations must draw the noise of an image
 // from a stream of its own, so that it does not depend on how the batch is cut.
@@ -35,9 +36,9 @@ type Trainer[T linalg.Float] struct {
 	Params    []Param[T]
 	Optimiser *hvae.Adamax[T]
 
+	theta   linalg.Matrix[T] // the parameters' elements, one after another
 	workers []*worker[T]
 	blocks  []block[T]
-	values  []linalg.Matrix[T]
 }
 
 // A worker is what a goroutine needs for itself.
@@ -50,18 +51,38 @@ type worker[T linalg.Float] struct {
 
 // A block is the result of some columns of a batch.
 type block[T linalg.Float] struct {
-	elbo  float64 // summed over columns
-	grads []linalg.Matrix[T]
+	elbo     float64          // summed over columns
+	gradient linalg.Matrix[T] // likewise; as θ
 }
 
-// NewTrainer returns a trainer of the given parameters, which it changes in place, by
-// Adamax.
+// NewTrainer returns a trainer of the given parameters by Adamax. It changes them in place,
+// and moves their elements to one vector θ.
 func NewTrainer[T linalg.Float](c Config, params []Param[T], rate float64) *Trainer[T] {
 	t := &Trainer[T]{Config: c, Params: params, Optimiser: hvae.NewAdamax(T(rate))}
+	n := 0
 	for _, p := range params {
-		t.values = append(t.values, p.Value)
+		n += len(p.Value.Data)
+	}
+	t.theta = linalg.New[T](n, 1)
+	for i, m := range t.split(t.theta) {
+		linalg.Copy(m, params[i].Value)
+		params[i].Value = m
 	}
 	return t
+}
+
+// split views a vector like θ as a matrix for each parameter.
+func (t *Trainer[T]) split(theta linalg.Matrix[T]) iter.Seq2[int, linalg.Matrix[T]] {
+	return func(yield func(int, linalg.Matrix[T]) bool) {
+		lo := 0
+		for i, p := range t.Params {
+			hi := lo + len(p.Value.Data)
+			if !yield(i, linalg.Of(p.Value.Rows, p.Value.Cols, theta.Data[lo:hi:hi])) {
+				return
+			}
+			lo = hi
+		}
+	}
 }
 
 // Step estimates the mean ELBO over a batch and its gradient, and updates the
@@ -69,23 +90,34 @@ func NewTrainer[T linalg.Float](c Config, params []Param[T], rate float64) *Trai
 // an error that names the first operation whose result was not.
 func (t *Trainer[T]) Step(b Batch[T]) (elbo float64, err error) {
 	n := t.run(b, true)
-	total := &t.blocks[0]
-	for i := 1; i < n; i++ {
-		for j, g := range t.blocks[i].grads {
-			linalg.Add(total.grads[j], total.grads[j], g)
-		}
+	gradient := t.blocks[0].gradient
+	if scale := 1 / T(b.Len()); linalg.Serial(gradient.Rows, addGrain) {
+		t.addBlocks(n, scale, 0, gradient.Rows)
+	} else {
+		linalg.For(gradient.Rows, addGrain, func(lo, hi int) { t.addBlocks(n, scale, lo, hi) })
 	}
 	elbo = t.mean(n, b.Len())
-	good := !math.IsNaN(elbo) && !math.IsInf(elbo, 0)
-	for _, g := range total.grads {
-		linalg.Scale(g, 1/T(b.Len()), g)
-		good = good && finite(g)
-	}
-	if !good {
+	if math.IsNaN(elbo) || math.IsInf(elbo, 0) || !linalg.Finite(gradient) {
 		return elbo, fmt.Errorf("the ELBO (%v) or its gradient is not finite: %s", elbo, t.blame(b))
 	}
-	t.Optimiser.Ascend(t.values, total.grads)
+	t.Optimiser.Ascend([]linalg.Matrix[T]{t.theta}, []linalg.Matrix[T]{gradient})
 	return elbo, nil
+}
+
+// addGrain is how many elements of the gradient outweigh starting a goroutine.
+const addGrain = 1 << 15
+
+// addBlocks adds elements lo to hi-1 of the gradients of n blocks up, in the order of the
+// blocks, and scales them.
+func (t *Trainer[T]) addBlocks(n int, scale T, lo, hi int) {
+	const piece = 1 << 11 // stays in the nearest cache from block to block
+	for ; lo < hi; lo += piece {
+		total := t.blocks[0].gradient.RowRange(lo, min(lo+piece, hi))
+		for i := 1; i < n; i++ {
+			linalg.Add(total, total, t.blocks[i].gradient.RowRange(lo, min(lo+piece, hi)))
+		}
+		linalg.Scale(total, scale, total)
+	}
 }
 
 // ELBO estimates the mean ELBO over a batch.
@@ -111,15 +143,13 @@ func (t *Trainer[T]) run(b Batch[T], gradients bool) int {
 		t.workers = append(t.workers, new(worker[T]))
 	}
 	var next atomic.Int64
-	var wg sync.WaitGroup
-	for _, w := range t.workers[:goroutines] {
-		wg.Go(func() {
+	linalg.For(goroutines, 1, func(lo, hi int) {
+		for _, w := range t.workers[lo:hi] {
 			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
 				t.block(w, b, i, gradients)
 			}
-		})
-	}
-	wg.Wait()
+		}
+	})
 	return n
 }
 
@@ -132,13 +162,14 @@ func (t *Trainer[T]) block(w *worker[T], b Batch[T], i int, gradients bool) {
 	if !gradients {
 		return
 	}
-	ad.Backward(sum, w.leaves...)
-	for j, leaf := range w.leaves {
-		if len(out.grads) == j {
-			out.grads = append(out.grads, linalg.New[T](leaf.Rows(), leaf.Cols()))
-		}
-		linalg.Copy(out.grads[j], leaf.Grad())
+	if out.gradient.Data == nil {
+		out.gradient = linalg.New[T](t.theta.Rows, 1)
 	}
+	clear(out.gradient.Data)
+	for j, g := range t.split(out.gradient) {
+		w.leaves[j].AddGradientTo(g)
+	}
+	ad.Backward(sum, w.leaves...)
 }
 
 // bound puts the ELBO of block i on the worker's tape.
@@ -160,10 +191,14 @@ func (t *Trainer[T]) blame(b Batch[T]) string {
 	for i := range (b.Len() + blockSize - 1) / blockSize {
 		sum := ad.Sum(t.bound(w, b, i, true))
 		what := w.tape.FirstNonFinite()
-		for j := 0; what == "" && j < len(w.leaves); j++ {
-			if !finite(t.blocks[i].grads[j]) { // one sweep that is kept, of all there are
-				ad.Grad(sum, w.leaves[j])
-				what = w.tape.FirstNonFinite()
+		if what == "" {
+			for j, g := range t.split(t.blocks[i].gradient) {
+				if !linalg.Finite(g) { // one sweep that is kept, of all there are
+					ad.Grad(sum, w.leaves[j])
+					if what = w.tape.FirstNonFinite(); what != "" {
+						break
+					}
+				}
 			}
 		}
 		if what != "" {
@@ -171,14 +206,4 @@ func (t *Trainer[T]) blame(b Batch[T]) string {
 		}
 	}
 	return "only in the sum over the batch"
-}
-
-// finite reports whether every element of m is finite.
-func finite[T linalg.Float](m linalg.Matrix[T]) bool {
-	for _, v := range m.Data {
-		if v-v != 0 {
-			return false
-		}
-	}
-	return true
 }

@@ -5,7 +5,7 @@
 //	go run .
 //
 // A test fails while the files are not what it writes. Start with writer.go (what an
-// instruction set is here), then tile.go (the products), lanes.go (elementwise kernels)
+// instruction set is here), then tile.go (the products), transpose.go, lanes.go (elementwise kernels)
 // and functions.go (exponentials, logarithms and what is made of them).
 package main
 
@@ -18,11 +18,12 @@ import (
 // files returns the text of each file by its path from the module's root.
 func files() map[string]string {
 	return map[string]string{
-		"linalg/tile_amd64.s":   tiles(),
-		"linalg/lanes_amd64.s":  lanes(),
-		"linalg/lanes_amd64.go": declarations("!purego", false),
-		"linalg/lanes_other.go": declarations("!amd64 || purego", true),
-		"bench/peak_amd64.s":    peak(),
+		"linalg/tile_amd64.s":      tiles(),
+		"linalg/transpose_amd64.s": transpose(),
+		"linalg/lanes_amd64.s":     lanes(),
+		"linalg/lanes_amd64.go":    declarations("!purego", false),
+		"linalg/lanes_other.go":    declarations("!amd64 || purego", true),
+		"bench/peak_amd64.s":       peak(),
 	}
 }
 
