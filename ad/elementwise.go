@@ -194,8 +194,18 @@ func (tanh[T]) Pull(y, ybar *Var[T]) {
 // Softplus returns log(1 + eᵃ): ā = ȳ ⊙ sigmoid(a). The sigmoid comes with the same
 // exponential; if a gradient may be asked for, it is on the tape from the start, in
 // place of a second operand.
-func Softplus[T linalg.Float](a *Var[T]) *Var[T] {
-	y := like(a)
+func Softplus[T linalg.Float](a *Var[T]) *Var[T] { return softplusInto(like(a), a) }
+
+// Activate returns Softplus(a), whose value takes the place of a's: a layer's result that
+// nothing else reads. a must not be a leaf, a constant or a result that its own rule needs,
+// as that of Exp or Tanh.
+func Activate[T linalg.Float](a *Var[T]) *Var[T] {
+	y := a.tape.variable()
+	y.Value = a.Value
+	return softplusInto(y, a)
+}
+
+func softplusInto[T linalg.Float](y, a *Var[T]) *Var[T] {
 	if !a.live || a.tape.plain {
 		linalg.SoftplusOf(y.Value, a.Value)
 		return y

@@ -63,8 +63,9 @@ func product[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bias []T
 }
 
 // kBlock is how much of the summed index a product adds up at a time: so much of the
-// operands stays in the nearest cache, and on few pages, while it is used.
-const kBlock = 192
+// operands stays in the nearest cache, and on few pages, while it is used. It is less where
+// the index goes down a's rows, from cache line to cache line.
+const kBlock, kBlockDown = 192, 64
 
 // productRange computes rows lo to hi-1 of a product, a block of the summed index after
 // the other. A sum that goes to what dst holds is added up as a whole first.
@@ -80,8 +81,11 @@ func productRange[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bia
 		Bias: bias, Add: add,
 	}
 	block := kBlock
-	if add {
+	switch {
+	case add:
 		block = k
+	case ap > 1:
+		block = kBlockDown
 	}
 	if !add && dst.Cols >= 4*panelCols && c.Rows >= rowGroup && k >= 2*kBlock {
 		c.runPacked(lo*ai, k)

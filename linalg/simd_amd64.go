@@ -51,9 +51,26 @@ func (s *isa) number(rows, vectors int) int {
 	return s.first + 3*(rows-1) + vectors - 1
 }
 
-// tiles computes the contraction by tiles.
+// tiles computes the contraction by tiles. It goes down C in strips of columns, or where B
+// is small enough to stay in the nearest cache, along the rows of C.
 func (c *Contraction[T]) tiles() {
 	s := &isas[level]
+	if c.Groups > 1 || c.Cols <= 3*s.lanes || 4*c.Cols*c.Steps*len(c.Segments) > 1<<15 {
+		c.strips(s)
+		return
+	}
+	for i := 0; i < c.Rows; i += s.rows {
+		rows := *c
+		rows.Rows, rows.C, rows.A = min(s.rows, c.Rows-i), c.C[i*c.CRow:], c.A[i*c.ARow:]
+		if c.Bias != nil {
+			rows.Bias = c.Bias[i:]
+		}
+		rows.strips(s)
+	}
+}
+
+// strips computes the contraction strip by strip.
+func (c *Contraction[T]) strips(s *isa) {
 	args := tileArgs{
 		bias: unsafe.Pointer(unsafe.SliceData(c.Bias)),
 		cRow: 4 * c.CRow, aRow: 4 * c.ARow, aStep: 4 * c.AStep, bStep: 4 * c.BStep,

@@ -42,21 +42,21 @@ func (n *Network[T]) Bind(t *ad.Tape[T], c Config, params []Param[T], train bool
 // q(z|x) for images x [784×B]: three convolutions with 16, 32 and 32 channels, a dense
 // layer of 450, and two heads; softplus after every layer but the mean.
 func (n *Network[T]) Encode(x *ad.Var[T]) (mean, std *ad.Var[T]) {
-	h := ad.Softplus(n.conv("encoder.conv1", &conv1, x))
-	h = ad.Softplus(n.conv("encoder.conv2", &conv2, h))
-	h = ad.Softplus(n.conv("encoder.conv3", &conv3, h))
-	h = ad.Softplus(n.dense("encoder.hidden", h))
-	return n.dense("encoder.mean", h), ad.Softplus(n.dense("encoder.std", h))
+	h := ad.Activate(n.conv("encoder.conv1", &conv1, x))
+	h = ad.Activate(n.conv("encoder.conv2", &conv2, h))
+	h = ad.Activate(n.conv("encoder.conv3", &conv3, h))
+	h = ad.Activate(n.dense("encoder.hidden", h))
+	return n.dense("encoder.mean", h), ad.Activate(n.dense("encoder.std", h))
 }
 
 // Decode returns the logits [784×B] of the pixels' probabilities π_θ(z) for z [ℓ×B]: the
 // encoder's structure in reverse, with the transposes of its convolutions; softplus after
 // every layer but the last.
 func (n *Network[T]) Decode(z *ad.Var[T]) *ad.Var[T] {
-	h := ad.Softplus(n.dense("decoder.hidden", z))
-	h = ad.Softplus(n.dense("decoder.expand", h))
-	h = ad.Softplus(n.transpose("decoder.deconv1", &conv3, h))
-	h = ad.Softplus(n.transpose("decoder.deconv2", &conv2, h))
+	h := ad.Activate(n.dense("decoder.hidden", z))
+	h = ad.Activate(n.dense("decoder.expand", h))
+	h = ad.Activate(n.transpose("decoder.deconv1", &conv3, h))
+	h = ad.Activate(n.transpose("decoder.deconv2", &conv2, h))
 	return n.transpose("decoder.deconv3", &conv1, h)
 }
 

@@ -164,6 +164,7 @@ func (w *writer) products(rows, vectors int, name string) {
 	}
 	if rows > 8 {
 		w.op("LEAQ (SI)(R8*8), R15")
+		w.op("PREFETCHT0 (SI)(R12*8)")
 	}
 	for i := range rows {
 		base := "SI"
