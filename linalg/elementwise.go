@@ -205,7 +205,7 @@ func Copy[T Float](dst, a Matrix[T]) {
 }
 
 // The transcendental functions compute in float64 and round once, or where there are
-// vectors, float32 in float32 to within two units in the last place. They share the work
+// vectors, float32 in float32, to within 2.5 units in the last place. They share the work
 // among goroutines when the matrix is large.
 
 // Exp sets dst = eᵃ, elementwise.

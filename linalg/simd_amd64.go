@@ -18,6 +18,7 @@ type tileArgs struct {
 	segmentCount int
 	lanes        int // of each vector if it is not full, else 0
 	add          int // whether C is added to
+	left         int // room for a count
 }
 
 // tile adds up a tile of sums: number of the kernel in asmgen's table.
@@ -33,11 +34,12 @@ type isa struct {
 	tall   int // rows of a tile of one vector
 	masked int // limit to the vectors of a tile if they are not full
 	first  int // number of the first tile in the table
+	quads  int // number of the first tile of quads
 }
 
 var isas = [...]isa{
-	levelAVX512: {lanes: 16, rows: 8, wide: 8, tall: 16, masked: 8, first: 0},
-	levelAVX2:   {lanes: 8, rows: 4, wide: 3, tall: 4, masked: 2, first: 30},
+	levelAVX512: {lanes: 16, rows: 8, wide: 8, tall: 16, masked: 8, first: 0, quads: 30},
+	levelAVX2:   {lanes: 8, rows: 4, wide: 3, tall: 4, masked: 2, first: 57, quads: 69},
 }
 
 // number returns that of the tile of rows × vectors in the table.
@@ -49,6 +51,15 @@ func (s *isa) number(rows, vectors int) int {
 		return s.first + 3*s.rows + vectors - 4
 	}
 	return s.first + 3*(rows-1) + vectors - 1
+}
+
+// quadNumber returns the number of the tile of rows × a vector of four columns of each of so
+// many groups.
+func (s *isa) quadNumber(rows, groups int) int {
+	if rows == 16 {
+		rows = s.rows + 1
+	}
+	return s.quads + (rows-1)*(s.lanes/4-1) + groups - 2
 }
 
 // tiles computes the contraction by tiles. It goes down C in strips of columns, or where B
@@ -98,6 +109,10 @@ func (c *Contraction[T]) strips(s *isa) {
 	}
 	for j := whole; j < c.Cols; j += s.lanes {
 		args.cVector, args.bVector, args.lanes = 4*c.CGroup, 4*c.BGroup, 0
+		if c.Cols-j == 4 && c.Groups > 1 {
+			c.quads(args, s, j)
+			break
+		}
 		most := 3
 		if c.Rows == 1 {
 			most = s.wide
@@ -112,6 +127,34 @@ func (c *Contraction[T]) strips(s *isa) {
 			c.strip(args, s, g*c.CGroup+j, g*c.BGroup+j, n)
 			g += n
 		}
+	}
+}
+
+// quads computes the last four columns, from column j on: those of several groups at a
+// time make up a vector.
+func (c *Contraction[T]) quads(args tileArgs, s *isa, j int) {
+	for g := 0; g < c.Groups; {
+		n := min(c.Groups-g, s.lanes/4)
+		if n == 1 {
+			args.lanes = 4
+			c.strip(args, s, g*c.CGroup+j, g*c.BGroup+j, 1)
+			return
+		}
+		args.b = unsafe.Pointer(&c.B[g*c.BGroup+j])
+		for i := 0; i < c.Rows; {
+			rows := min(c.Rows-i, s.rows)
+			if c.Rows-i >= s.tall {
+				rows = s.tall
+			}
+			args.c = unsafe.Pointer(&c.C[g*c.CGroup+i*c.CRow+j])
+			args.a = unsafe.Pointer(&c.A[i*c.ARow])
+			if c.Bias != nil {
+				args.bias = unsafe.Pointer(&c.Bias[i])
+			}
+			tile(&args, s.quadNumber(rows, n))
+			i += rows
+		}
+		g += n
 	}
 }
 

@@ -4,7 +4,8 @@ import "fmt"
 
 // A tile is rows × vectors of C that stay in registers while all products are added to
 // them (linalg's Contraction): each step loads the vectors of B, and for each row
-// broadcasts an element of A and multiplies.
+// broadcasts an element of A and multiplies. In the tiles of quads, the one vector is put
+// together from four columns of each of several groups.
 
 // shapes lists the tiles of an instruction set: up to 24 sums of 32 registers, or 12 of
 // 16. Tiles of a row are wide, as the last upsampling layer has a single channel.
@@ -27,6 +28,20 @@ func (a isa) shapes() (s [][2]int) {
 	return s
 }
 
+// quads lists the tiles of quads: rows, and how many groups make a vector.
+func (a isa) quads() (s [][2]int) {
+	rows := []int{1, 2, 3, 4, 5, 6, 7, 8, 16}
+	if a.lanes == 8 {
+		rows = rows[:4]
+	}
+	for _, m := range rows {
+		for groups := 2; groups <= a.lanes/4; groups++ {
+			s = append(s, [2]int{m, groups})
+		}
+	}
+	return s
+}
+
 // Offsets of the fields of linalg's tileArgs.
 const (
 	argC, argA, argB, argBias    = 0, 8, 16, 24
@@ -36,6 +51,7 @@ const (
 	argSteps                     = 80
 	argSegments, argSegmentCount = 88, 96
 	argLanes, argAdd             = 104, 112
+	argLeft                      = 120
 )
 
 // tiles returns the file of the tiles.
@@ -50,6 +66,11 @@ func tiles() string {
 		for _, s := range a.shapes() {
 			w.tile(s[0], s[1])
 			table += fmt.Sprintf("DATA tileTable<>+%d(SB)/8, $tile%dx%d%s<>(SB)\n", 8*n, s[0], s[1], a.name)
+			n++
+		}
+		for _, s := range a.quads() {
+			w.quadTile(s[0], s[1])
+			table += fmt.Sprintf("DATA tileTable<>+%d(SB)/8, $quads%dx%d%s<>(SB)\n", 8*n, s[0], s[1], a.name)
 			n++
 		}
 	}
@@ -99,6 +120,76 @@ var (
 func (w *writer) tile(rows, vectors int) {
 	w.masked = false
 	w.local(fmt.Sprintf("tile%dx%d", rows, vectors), "16")
+	w.begin(rows, vectors)
+	w.op("MOVQ %d(DI), CX", argLanes)
+	w.op("TESTQ CX, CX")
+	w.op("JNZ masked")
+	w.products(rows, vectors, "full", nil)
+	w.sums(rows, vectors, "full")
+
+	w.masked = true
+	w.label("masked")
+	if w.lanes == 8 && rows*vectors+vectors+2 > w.regs { // no register for the mask
+		w.op("INT $3")
+		return
+	}
+	w.setMask()
+	w.products(rows, vectors, "part", nil)
+	w.sums(rows, vectors, "part")
+}
+
+// quadTile writes the tile of rows × one vector of four columns of each group.
+func (w *writer) quadTile(rows, groups int) {
+	w.masked = false
+	w.local(fmt.Sprintf("quads%dx%d", rows, groups), "16")
+	w.begin(rows, 1)
+	w.op("MOVQ AX, %d(DI)", argLeft) // registers are short
+	w.op("LEAQ (DX)(DX*2), AX")      // three groups on
+	quad := func(base string, g int) string {
+		return []string{"(" + base + ")", "(" + base + ")(DX*1)", "(" + base + ")(DX*2)", "(" + base + ")(AX*1)"}[g]
+	}
+	load := func(base string, r int) {
+		w.op("VMOVUPS %s, X%d", quad(base, 0), r)
+		for g := 1; g < groups; g++ {
+			if w.lanes == 16 {
+				w.op("VINSERTF32X4 $%d, %s, Z%d, Z%d", g, quad(base, g), r, r)
+			} else {
+				w.op("VINSERTF128 $%d, %s, Y%d, Y%d", g, quad(base, g), r, r)
+			}
+		}
+	}
+	w.products(rows, 1, "quads", load)
+	x := rows
+	w.op("MOVQ %d(DI), R8", argCRow)
+	w.op("MOVQ %d(DI), DX", argCVec)
+	w.op("LEAQ (DX)(DX*2), AX")
+	w.op("MOVQ %d(DI), SI", argC)
+	w.op("CMPQ %d(DI), $0", argAdd)
+	w.op("JEQ store")
+	for i := range rows {
+		load("SI", x)
+		w.op("VADDPS %s, %s, %s", w.v(x), w.v(i), w.v(i))
+		w.op("ADDQ R8, SI")
+	}
+	w.op("MOVQ %d(DI), SI", argC)
+	w.label("store")
+	for i := range rows {
+		w.op("VMOVUPS X%d, %s", i, quad("SI", 0))
+		for g := 1; g < groups; g++ {
+			if w.lanes == 16 {
+				w.op("VEXTRACTF32X4 $%d, Z%d, %s", g, i, quad("SI", g))
+			} else {
+				w.op("VEXTRACTF128 $%d, Y%d, %s", g, i, quad("SI", g))
+			}
+		}
+		w.op("ADDQ R8, SI")
+	}
+	w.op("VZEROUPPER")
+	w.op("RET")
+}
+
+// begin reads the strides and sets the sums to the bias or to zero.
+func (w *writer) begin(rows, vectors int) {
 	sum := func(i, v int) int { return i*vectors + v }
 	w.op("MOVQ %d(DI), R8", argARow)
 	w.op("MOVQ %d(DI), DX", argBVec)
@@ -124,25 +215,11 @@ func (w *writer) tile(rows, vectors int) {
 		w.zero(i)
 	}
 	w.label("begin")
-	w.op("MOVQ %d(DI), CX", argLanes)
-	w.op("TESTQ CX, CX")
-	w.op("JNZ masked")
-	w.products(rows, vectors, "full")
-	w.sums(rows, vectors, "full")
-
-	w.masked = true
-	w.label("masked")
-	if w.lanes == 8 && rows*vectors+vectors+2 > w.regs { // no register for the mask
-		w.op("INT $3")
-		return
-	}
-	w.setMask()
-	w.products(rows, vectors, "part")
-	w.sums(rows, vectors, "part")
 }
 
-// products adds up all products; name tells the copies apart.
-func (w *writer) products(rows, vectors int, name string) {
+// products adds up all products; name tells the copies apart. A tile of quads loads its
+// vector in its own way.
+func (w *writer) products(rows, vectors int, name string, quads func(base string, r int)) {
 	x := rows * vectors // registers of B
 	factors := x + vectors
 	spare := w.regs - factors // registers for elements of A
@@ -160,6 +237,10 @@ func (w *writer) products(rows, vectors int, name string) {
 	w.op("MOVQ %d(DI), CX", argSteps)
 	w.label(name + "Step")
 	for v := range vectors {
+		if quads != nil {
+			quads("BX", x)
+			continue
+		}
 		w.load(at("BX", v, vectorStrides), x+v)
 	}
 	if rows > 8 {
@@ -181,7 +262,11 @@ func (w *writer) products(rows, vectors int, name string) {
 	w.op("ADDQ R13, BX")
 	w.op("DECQ CX")
 	w.op("JNZ %sStep", name)
-	w.op("DECQ AX")
+	if quads != nil {
+		w.op("DECQ %d(DI)", argLeft)
+	} else {
+		w.op("DECQ AX")
+	}
 	w.op("JNZ %sSegment", name)
 }
 

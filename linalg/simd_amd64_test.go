@@ -1,0 +1,333 @@
+//go:build !purego
+
+package linalg
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// onEachLevel runs a test with every set of vector kernels that the processor has.
+func onEachLevel(t *testing.T, f func(t *testing.T)) {
+	best := level
+	defer func() { level = best }()
+	for l, name := range []string{levelAVX2: "AVX2", levelAVX512: "AVX-512"} {
+		switch {
+		case name == "":
+		case l > best:
+			t.Logf("the processor has no %s", name)
+		default:
+			level = l
+			t.Run(name, f)
+		}
+	}
+}
+
+// withLevel runs f with the kernels of one level.
+func withLevel(l int, f func()) {
+	defer func(best int) { level = best }(level)
+	level = l
+	f()
+}
+
+// normals returns n float32 from N(0, 1).
+func normals(rng *rand.Rand, n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(rng.NormFloat64())
+	}
+	return x
+}
+
+// randomContraction draws a contraction with sizes around the edges of the tiles, strides
+// with gaps, operands that begin anywhere, and all of its forms.
+func randomContraction(rng *rand.Rand) Contraction[float32] {
+	sizes := []int{1, 2, 3, 4, 4, 5, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 20, 23, 24, 25, 31, 32, 33, 36, 47, 48, 49, 52, 63, 64, 65, 100}
+	pick := func() int { return sizes[rng.IntN(len(sizes))] }
+	c := Contraction[float32]{Rows: pick(), Cols: pick(), Steps: rng.IntN(20), Groups: 1 + rng.IntN(10), Add: rng.IntN(2) == 0}
+	if rng.IntN(4) == 0 {
+		c.Groups, c.Steps = 1, 1+rng.IntN(300)
+	}
+	c.CRow = c.Cols + rng.IntN(3)
+	c.CGroup = c.Rows*c.CRow + rng.IntN(3)
+	c.ARow, c.AStep = 1, c.Rows+rng.IntN(3)
+	if rng.IntN(2) == 0 {
+		c.ARow, c.AStep = c.Steps+rng.IntN(3), 1
+	}
+	c.BStep, c.BGroup = c.Cols+rng.IntN(3), rng.IntN(30)
+	for range rng.IntN(5) {
+		c.Segments = append(c.Segments, Segment{rng.IntN(9), rng.IntN(9)})
+	}
+	c.A = normals(rng, 8+(c.Rows-1)*c.ARow+max(0, c.Steps-1)*c.AStep+1)
+	c.B = normals(rng, 8+(c.Groups-1)*c.BGroup+max(0, c.Steps-1)*c.BStep+c.Cols)
+	c.C = normals(rng, (c.Groups-1)*c.CGroup+(c.Rows-1)*c.CRow+c.Cols+20)
+	if rng.IntN(2) == 0 {
+		c.Bias = normals(rng, c.Rows)
+	}
+	return c
+}
+
+// double returns a copy of a contraction in float64, after f of each element.
+func double(c Contraction[float32], f func(float64) float64) Contraction[float64] {
+	convert := func(x []float32) []float64 {
+		var y []float64
+		for _, v := range x {
+			y = append(y, f(float64(v)))
+		}
+		return y
+	}
+	return Contraction[float64]{
+		Rows: c.Rows, Cols: c.Cols, Steps: c.Steps, Groups: c.Groups,
+		C: convert(c.C), CRow: c.CRow, CGroup: c.CGroup,
+		A: convert(c.A), ARow: c.ARow, AStep: c.AStep,
+		B: convert(c.B), BStep: c.BStep, BGroup: c.BGroup,
+		Segments: c.Segments, Bias: convert(c.Bias), Add: c.Add,
+	}
+}
+
+func describe(c Contraction[float32]) string {
+	return fmt.Sprintf("[%d×%d], %d steps, %d groups, %d segments, bias %v, add %v", c.Rows, c.Cols, c.Steps, c.Groups, len(c.Segments), c.Bias != nil, c.Add)
+}
+
+func TestTilesAgreeWithTheDefinition(t *testing.T) {
+	onEachLevel(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(1, 1))
+		for range 3000 {
+			c := randomContraction(rng)
+			exact, size := double(c, func(x float64) float64 { return x }), double(c, math.Abs)
+			exact.plain()
+			size.plain()
+			before := slices.Clone(c.C)
+			c.Run()
+			// A sum of n terms in sequence, each rounded, is off by n·2⁻²⁴ of the terms'
+			// sizes at most (Higham, Accuracy and Stability, section 4.2).
+			terms := float64(c.Steps*len(c.Segments) + 2)
+			for i := range c.C {
+				if d := math.Abs(float64(c.C[i]) - exact.C[i]); !(d <= terms*0x1p-24*size.C[i]) {
+					t.Fatalf("%s: element %d is %v, want %v", describe(c), i, c.C[i], exact.C[i])
+				}
+			}
+			inside := make([]bool, len(c.C))
+			for g := range c.Groups {
+				for i := range c.Rows {
+					for j := range c.Cols {
+						inside[g*c.CGroup+i*c.CRow+j] = true
+					}
+				}
+			}
+			for i, in := range inside {
+				if !in && c.C[i] != before[i] {
+					t.Fatalf("%s: element %d, outside, was written", describe(c), i)
+				}
+			}
+		}
+	})
+}
+
+func TestTilesOfBothInstructionSetsAgreeToTheBit(t *testing.T) {
+	if level < levelAVX512 {
+		t.Skip("the processor has no AVX-512")
+	}
+	rng := rand.New(rand.NewPCG(2, 1))
+	for range 2000 {
+		c := randomContraction(rng)
+		d := c
+		d.C = slices.Clone(c.C)
+		withLevel(levelAVX512, c.Run)
+		withLevel(levelAVX2, d.Run)
+		if !slices.Equal(c.C, d.C) {
+			t.Fatalf("%s: AVX-512 and AVX2 differ", describe(c))
+		}
+	}
+}
+
+func TestTilesPassOnNaNAndInfinityWhereTheyBelong(t *testing.T) {
+	onEachLevel(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(3, 1))
+		for range 1000 {
+			c := randomContraction(rng)
+			for _, x := range [][]float32{c.A, c.B, c.C} {
+				x[rng.IntN(len(x))] = []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))}[rng.IntN(3)]
+			}
+			exact := double(c, func(x float64) float64 { return x })
+			exact.plain()
+			c.Run()
+			for i := range c.C {
+				got, want := float64(c.C[i]), exact.C[i]
+				if math.IsNaN(got) != math.IsNaN(want) || math.IsInf(got, 1) != math.IsInf(want, 1) || math.IsInf(got, -1) != math.IsInf(want, -1) {
+					t.Fatalf("%s: element %d is %v, want %v", describe(c), i, got, want)
+				}
+			}
+		}
+	})
+}
+
+// The elementwise operations, through the functions that dispatch them.
+var lanewise = map[string]func(y, a, b, c Matrix[float32]){
+	"Add":             func(y, a, b, c Matrix[float32]) { Add(y, a, b) },
+	"Sub":             func(y, a, b, c Matrix[float32]) { Sub(y, a, b) },
+	"Mul":             func(y, a, b, c Matrix[float32]) { Mul(y, a, b) },
+	"Div":             func(y, a, b, c Matrix[float32]) { Div(y, a, b) },
+	"MulAdd":          func(y, a, b, c Matrix[float32]) { MulAdd(y, a, b, c) },
+	"AddScaled":       func(y, a, b, c Matrix[float32]) { AddScaled(y, a, 0.37, b) },
+	"Scale":           func(y, a, b, c Matrix[float32]) { Scale(y, -1.7, a) },
+	"AddConst":        func(y, a, b, c Matrix[float32]) { AddConst(y, a, 0.3) },
+	"Square":          func(y, a, b, c Matrix[float32]) { Square(y, a) },
+	"Sqrt":            func(y, a, b, c Matrix[float32]) { Sqrt(y, a) },
+	"Exp":             func(y, a, b, c Matrix[float32]) { Exp(y, a) },
+	"Log":             func(y, a, b, c Matrix[float32]) { Log(y, a) },
+	"Tanh":            func(y, a, b, c Matrix[float32]) { Tanh(y, a) },
+	"SoftplusOf":      func(y, a, b, c Matrix[float32]) { SoftplusOf(y, a) },
+	"SigmoidOf":       func(y, a, b, c Matrix[float32]) { SigmoidOf(y, a) },
+	"SigmoidSlope":    func(y, a, b, c Matrix[float32]) { SigmoidSlope(y, a) },
+	"SoftplusSigmoid": func(y, a, b, c Matrix[float32]) { SoftplusSigmoid(y, b, a); Add(y, y, b) },
+	"Adamax":          func(y, a, b, c Matrix[float32]) { Square(b, b); Adamax(y, a, b, c, 0.9, 0.999, 1e-2, 1e-8) },
+}
+
+func TestElementwiseKernelsAgreeWithPlainGo(t *testing.T) {
+	onEachLevel(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(4, uint64(level)))
+		for name, f := range lanewise {
+			for n := range 70 {
+				offset := rng.IntN(17) // from the alignment of a vector
+				run := func(l int, x [4][]float32) []float32 {
+					var m [4]Matrix[float32]
+					for i := range x {
+						x[i] = slices.Clone(x[i])
+						m[i] = Of(n, 1, x[i][offset:offset+n])
+					}
+					withLevel(l, func() { f(m[0], m[1], m[2], m[3]) })
+					return slices.Concat(x[0], x[1], x[2])
+				}
+				x := [4][]float32{normals(rng, 100), normals(rng, 100), normals(rng, 100), normals(rng, 100)}
+				if name == "Log" || name == "Sqrt" {
+					for i := range x[1] {
+						x[1][i] = float32(math.Abs(float64(x[1][i]))) + 0.01
+					}
+				}
+				got, want := run(level, x), run(levelPlain, x)
+				for i := range want {
+					if d := math.Abs(float64(got[i] - want[i])); !(d <= 1e-6*(1+math.Abs(float64(want[i])))) {
+						t.Fatalf("%s of %d elements: element %d is %v, want %v", name, n, i, got[i], want[i])
+					}
+				}
+			}
+		}
+	})
+}
+
+// ulps returns how many units in the last place of want, as a float32, got is off.
+func ulps(got float32, want float64) float64 {
+	w := float32(want)
+	switch {
+	case math.IsNaN(want):
+		if got != got {
+			return 0
+		}
+		return math.Inf(1)
+	case math.IsInf(float64(w), 0) || math.IsInf(float64(got), 0):
+		// Beside the largest number, infinity is a unit away.
+		if got == w || math.Abs(want) > math.MaxFloat32*(1-0x1p-22) && got == got && (got > 0) == (w > 0) {
+			return 0
+		}
+		return math.Inf(1)
+	}
+	_, exponent := math.Frexp(want)
+	unit := math.Ldexp(1, max(exponent-24, -149))
+	return math.Abs(float64(got)-want) / unit
+}
+
+func TestTranscendentalFunctionsOverTheirWholeRange(t *testing.T) {
+	// One number in 2053 of all float32, among them every exponent, and every special one.
+	var x []float32
+	for bits := uint64(0); bits < 1<<32; bits += 2053 {
+		x = append(x, math.Float32frombits(uint32(bits)))
+	}
+	for e := range 256 {
+		for _, fraction := range []uint32{0, 1, 0x7fffff} {
+			bits := uint32(e)<<23 | fraction
+			x = append(x, math.Float32frombits(bits), math.Float32frombits(bits|1<<31))
+		}
+	}
+	for i := -120.0; i < 120; i += 0.0037 {
+		x = append(x, float32(i))
+	}
+	functions := []struct {
+		name  string
+		f     func(dst, a Matrix[float32])
+		exact func(float64) float64
+		ulps  float64
+	}{
+		{"Exp", Exp[float32], math.Exp, 1.1},
+		{"Log", Log[float32], math.Log, 1},
+		{"Tanh", Tanh[float32], math.Tanh, 2},
+		{"SoftplusOf", SoftplusOf[float32], Softplus, 2.5},
+		{"SigmoidOf", SigmoidOf[float32], Sigmoid, 2.5},
+		{"Sqrt", Sqrt[float32], math.Sqrt, 0.5},
+		{"SoftplusSigmoid, first", func(dst, a Matrix[float32]) { SoftplusSigmoid(dst, New[float32](a.Rows, 1), a) }, Softplus, 2.5},
+		{"SoftplusSigmoid, second", func(dst, a Matrix[float32]) { SoftplusSigmoid(New[float32](a.Rows, 1), dst, a) }, Sigmoid, 2.5},
+	}
+	results := map[string][]float32{}
+	onEachLevel(t, func(t *testing.T) {
+		for _, f := range functions {
+			y := make([]float32, len(x))
+			f.f(Column(y...), Column(x...))
+			worst, where := 0.0, float32(0)
+			for i := range x {
+				if u := ulps(y[i], f.exact(float64(x[i]))); u > worst {
+					worst, where = u, x[i]
+				}
+			}
+			if worst > f.ulps {
+				t.Errorf("%s(%v) is off by %.3g units in the last place, want at most %v", f.name, where, worst, f.ulps)
+			}
+			t.Logf("%s: %.3f units in the last place at most", f.name, worst)
+			if other, ok := results[f.name]; ok {
+				for i := range y {
+					if math.Float32bits(y[i]) != math.Float32bits(other[i]) && y[i] == y[i] {
+						t.Fatalf("%s(%v): AVX2 says %v, AVX-512 %v", f.name, x[i], other[i], y[i])
+					}
+				}
+			}
+			results[f.name] = y
+		}
+	})
+}
+
+func TestFiniteSeesEveryElement(t *testing.T) {
+	onEachLevel(t, func(t *testing.T) {
+		for _, n := range []int{0, 1, 127, 128, 129, 1000} {
+			m := New[float32](n, 1)
+			m.Fill(math.MaxFloat32)
+			if !Finite(m) {
+				t.Errorf("%d finite elements are not", n)
+			}
+			for i := range n {
+				for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+					m.Data[i] = float32(v)
+					if Finite(m) {
+						t.Fatalf("element %d of %d is %v", i, n, v)
+					}
+				}
+				m.Data[i] = 1
+			}
+		}
+	})
+}
+
+func TestLevelsCanOnlyBeLowered(t *testing.T) {
+	for _, c := range []struct {
+		wish       string
+		best, want int
+	}{
+		{"", levelAVX512, levelAVX512}, {"none", levelAVX512, levelPlain}, {"avx2", levelAVX512, levelAVX2},
+		{"avx2", levelPlain, levelPlain}, {"avx512", levelAVX2, levelAVX2},
+	} {
+		if got := allowed(c.wish, c.best); got != c.want {
+			t.Errorf("HVAE_SIMD=%s where the best is %d: %d, want %d", c.wish, c.best, got, c.want)
+		}
+	}
+}
