@@ -60,6 +60,8 @@ type Adamax[T linalg.Float] struct {
 
 	step       int
 	mean, norm [][]T
+	now        adamaxStep[T]
+	rows       func(lo, hi int) // now.run
 }
 
 // NewAdamax returns Adamax with the constants of its paper, β₁ = 0.9 and β₂ = 0.999.
@@ -85,9 +87,27 @@ func (o *Adamax[T]) Ascend(params, gradients []linalg.Matrix[T]) {
 	o.step++
 	rate := o.Rate / T(1-math.Pow(float64(o.Beta1), float64(o.step)))
 	for i, p := range params {
-		m, u := linalg.Of(p.Rows, p.Cols, o.mean[i]), linalg.Of(p.Rows, p.Cols, o.norm[i])
-		linalg.Adamax(p, m, u, gradients[i], o.Beta1, o.Beta2, rate, o.Epsilon)
+		o.now = adamaxStep[T]{p, linalg.Of(p.Rows, p.Cols, o.mean[i]), linalg.Of(p.Rows, p.Cols, o.norm[i]), gradients[i], rate}
+		if o.rows == nil { // made once, so that a step allocates nothing
+			o.rows = func(lo, hi int) { o.now.run(o, lo, hi) }
+		}
+		linalg.For(p.Rows, max(1, adamaxGrain/max(1, p.Cols)), o.rows)
 	}
+}
+
+// adamaxGrain is how many elements outweigh starting a goroutine.
+const adamaxGrain = 1 << 15
+
+// An adamaxStep is what the step of one parameter works on.
+type adamaxStep[T linalg.Float] struct {
+	param, mean, norm, gradient linalg.Matrix[T]
+	rate                        T
+}
+
+// run takes the step for rows lo to hi-1.
+func (s *adamaxStep[T]) run(o *Adamax[T], lo, hi int) {
+	linalg.Adamax(s.param.RowRange(lo, hi), s.mean.RowRange(lo, hi), s.norm.RowRange(lo, hi), s.gradient.RowRange(lo, hi),
+		o.Beta1, o.Beta2, s.rate, o.Epsilon)
 }
 
 // averages returns an average for each parameter, made on the first call, and checks

@@ -6,8 +6,28 @@ import (
 	"sync/atomic"
 )
 
-// helpers counts the goroutines that calls of For have started and not yet finished.
-var helpers atomic.Int32
+// Calls of For hand pieces of their loops to helpers, goroutines that stay for the next
+// call: a loop that is run again and again allocates nothing.
+var (
+	pending = make(chan piece)
+	busy    atomic.Int32 // helpers that have a piece
+	started atomic.Int32 // helpers that there are
+	groups  = sync.Pool{New: func() any { return new(sync.WaitGroup) }}
+)
+
+// A piece is part of a loop.
+type piece struct {
+	body   func(lo, hi int)
+	lo, hi int
+	done   *sync.WaitGroup
+}
+
+func help() {
+	for p := range pending {
+		p.body(p.lo, p.hi)
+		p.done.Done()
+	}
+}
 
 // For calls body(lo, hi) for contiguous pieces that together cover [0, n), on up to
 // GOMAXPROCS goroutines, and returns when all are done. Each of several pieces has at
@@ -23,14 +43,19 @@ func For(n, grain int, body func(lo, hi int)) {
 		}
 		return
 	}
-	helpers.Add(int32(pieces - 1))
-	var wg sync.WaitGroup
+	for n := busy.Add(int32(pieces - 1)); started.Load() < n; {
+		started.Add(1)
+		go help()
+	}
+	done := groups.Get().(*sync.WaitGroup)
+	done.Add(pieces - 1)
 	for p := 1; p < pieces; p++ {
-		wg.Go(func() { body(p*n/pieces, (p+1)*n/pieces) })
+		pending <- piece{body, p * n / pieces, (p + 1) * n / pieces, done}
 	}
 	body(0, n/pieces)
-	wg.Wait()
-	helpers.Add(int32(1 - pieces))
+	done.Wait()
+	groups.Put(done)
+	busy.Add(int32(1 - pieces))
 }
 
 // Serial reports whether For would make the loop one piece: a caller that then runs it
@@ -41,5 +66,5 @@ func pieces(n, grain int) int {
 	if grain <= 0 || n < 2*grain {
 		return 1
 	}
-	return min(runtime.GOMAXPROCS(0)-int(helpers.Load()), n/grain)
+	return min(runtime.GOMAXPROCS(0)-int(busy.Load()), n/grain)
 }

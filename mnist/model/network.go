@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"strings"
 
 	"hvae/ad"
 	"hvae/conv"
@@ -13,9 +14,13 @@ import (
 type Network[T linalg.Float] struct {
 	config Config
 	params map[string]*ad.Var[T]
+	layers map[string]layer[T]
 	flow   hvae.Flow[T]
 	target target[T]
 }
+
+// A layer is the parameters of one.
+type layer[T linalg.Float] struct{ weight, bias *ad.Var[T] }
 
 // Bind puts the parameters on a tape, as leaves if they are to be trained and as
 // constants if not. It returns the variables in the parameters' order, valid, as the
@@ -24,6 +29,7 @@ func (n *Network[T]) Bind(t *ad.Tape[T], c Config, params []Param[T], train bool
 	n.config = c
 	if n.params == nil {
 		n.params = make(map[string]*ad.Var[T], len(params))
+		n.layers = make(map[string]layer[T], len(params)/2)
 	}
 	leaves = leaves[:0]
 	for _, p := range params {
@@ -33,6 +39,11 @@ func (n *Network[T]) Bind(t *ad.Tape[T], c Config, params []Param[T], train bool
 		}
 		n.params[p.Name] = v
 		leaves = append(leaves, v)
+		if name, ok := strings.CutSuffix(p.Name, ".weight"); ok {
+			n.layers[name] = layer[T]{weight: v}
+		} else if name, ok := strings.CutSuffix(p.Name, ".bias"); ok {
+			n.layers[name] = layer[T]{weight: n.layers[name].weight, bias: v}
+		}
 	}
 	n.bindFlow()
 	return leaves
@@ -68,14 +79,25 @@ func (n *Network[T]) param(name string) *ad.Var[T] {
 	return v
 }
 
+func (n *Network[T]) layer(name string) layer[T] {
+	l, ok := n.layers[name]
+	if !ok {
+		panic(fmt.Sprintf("model: no layer %q", name))
+	}
+	return l
+}
+
 func (n *Network[T]) dense(name string, x *ad.Var[T]) *ad.Var[T] {
-	return ad.Affine(n.param(name+".weight"), x, n.param(name+".bias"))
+	l := n.layer(name)
+	return ad.Affine(l.weight, x, l.bias)
 }
 
 func (n *Network[T]) conv(name string, g *conv.Geometry, x *ad.Var[T]) *ad.Var[T] {
-	return conv.Conv(g, n.param(name+".weight"), x, n.param(name+".bias"))
+	l := n.layer(name)
+	return conv.Conv(g, l.weight, x, l.bias)
 }
 
 func (n *Network[T]) transpose(name string, g *conv.Geometry, x *ad.Var[T]) *ad.Var[T] {
-	return conv.Transpose(g, n.param(name+".weight"), x, n.param(name+".bias"))
+	l := n.layer(name)
+	return conv.Transpose(g, l.weight, x, l.bias)
 }

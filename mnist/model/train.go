@@ -39,6 +39,20 @@ type Trainer[T linalg.Float] struct {
 	theta   linalg.Matrix[T] // the parameters' elements, one after another
 	workers []*worker[T]
 	blocks  []block[T]
+	now     step[T]
+
+	// Bodies of loops, made once, so that a step allocates nothing.
+	work, sum func(lo, hi int)
+	// θ and its gradient, as the optimiser takes them.
+	thetas, gradients [1]linalg.Matrix[T]
+}
+
+// A step is what the goroutines work on.
+type step[T linalg.Float] struct {
+	batch    Batch[T]
+	blocks   int          // how many
+	next     atomic.Int64 // the first that no goroutine has taken
+	gradient bool         // is asked for
 }
 
 // A worker is what a goroutine needs for itself.
@@ -68,6 +82,9 @@ func NewTrainer[T linalg.Float](c Config, params []Param[T], rate float64) *Trai
 		linalg.Copy(m, params[i].Value)
 		params[i].Value = m
 	}
+	t.thetas[0] = t.theta
+	t.work = t.takeBlocks
+	t.sum = t.addBlocks
 	return t
 }
 
@@ -91,32 +108,29 @@ func (t *Trainer[T]) split(theta linalg.Matrix[T]) iter.Seq2[int, linalg.Matrix[
 func (t *Trainer[T]) Step(b Batch[T]) (elbo float64, err error) {
 	n := t.run(b, true)
 	gradient := t.blocks[0].gradient
-	if scale := 1 / T(b.Len()); linalg.Serial(gradient.Rows, addGrain) {
-		t.addBlocks(n, scale, 0, gradient.Rows)
-	} else {
-		linalg.For(gradient.Rows, addGrain, func(lo, hi int) { t.addBlocks(n, scale, lo, hi) })
-	}
+	linalg.For(gradient.Rows, addGrain, t.sum)
 	elbo = t.mean(n, b.Len())
 	if math.IsNaN(elbo) || math.IsInf(elbo, 0) || !linalg.Finite(gradient) {
 		return elbo, fmt.Errorf("the ELBO (%v) or its gradient is not finite: %s", elbo, t.blame(b))
 	}
-	t.Optimiser.Ascend([]linalg.Matrix[T]{t.theta}, []linalg.Matrix[T]{gradient})
+	t.gradients[0] = gradient
+	t.Optimiser.Ascend(t.thetas[:], t.gradients[:])
 	return elbo, nil
 }
 
 // addGrain is how many elements of the gradient outweigh starting a goroutine.
 const addGrain = 1 << 15
 
-// addBlocks adds elements lo to hi-1 of the gradients of n blocks up, in the order of the
-// blocks, and scales them.
-func (t *Trainer[T]) addBlocks(n int, scale T, lo, hi int) {
+// addBlocks sets elements lo to hi-1 of the first block's gradient to those of the batch's
+// mean, adding blocks up in their order.
+func (t *Trainer[T]) addBlocks(lo, hi int) {
 	const piece = 1 << 11 // stays in the nearest cache from block to block
 	for ; lo < hi; lo += piece {
 		total := t.blocks[0].gradient.RowRange(lo, min(lo+piece, hi))
-		for i := 1; i < n; i++ {
+		for i := 1; i < t.now.blocks; i++ {
 			linalg.Add(total, total, t.blocks[i].gradient.RowRange(lo, min(lo+piece, hi)))
 		}
-		linalg.Scale(total, scale, total)
+		linalg.Scale(total, 1/T(t.now.batch.Len()), total)
 	}
 }
 
@@ -142,15 +156,19 @@ func (t *Trainer[T]) run(b Batch[T], gradients bool) int {
 	for len(t.workers) < goroutines {
 		t.workers = append(t.workers, new(worker[T]))
 	}
-	var next atomic.Int64
-	linalg.For(goroutines, 1, func(lo, hi int) {
-		for _, w := range t.workers[lo:hi] {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				t.block(w, b, i, gradients)
-			}
-		}
-	})
+	t.now.batch, t.now.blocks, t.now.gradient = b, n, gradients
+	t.now.next.Store(0)
+	linalg.For(goroutines, 1, t.work)
 	return n
+}
+
+// takeBlocks lets workers lo to hi-1 compute blocks until none is left.
+func (t *Trainer[T]) takeBlocks(lo, hi int) {
+	for _, w := range t.workers[lo:hi] {
+		for i := int(t.now.next.Add(1)) - 1; i < t.now.blocks; i = int(t.now.next.Add(1)) - 1 {
+			t.block(w, t.now.batch, i, t.now.gradient)
+		}
+	}
 }
 
 // block computes block i of a batch.
