@@ -431,28 +431,32 @@ func TestAnAdjointThatTwoVariablesShareIsNotOverwritten(t *testing.T) {
 	}
 }
 
-func TestAddGradientToAddsToWhatIsThere(t *testing.T) {
+func TestGradientsGoWhereTheyShould(t *testing.T) {
 	a, b := inputs(1)
 	var tape Tape[float64]
-	gradient := func(into matrix) matrix {
+	gradient := func(into matrix, add bool) matrix {
 		tape.Reset()
-		x, y := tape.Leaf(a), tape.Leaf(b)
+		x, y, z := tape.Leaf(a), tape.Leaf(b), tape.Leaf(b)
 		if into.Data != nil {
-			x.AddGradientTo(into)
+			x.GradientInto(into, add)
 		}
-		Backward(Add(Sum(Square(MatMul(x, y))), Sum(MulAdd(x, y, x))), x, y)
+		Backward(Add(Sum(Square(MatMul(x, y))), Sum(MulAdd(x, y, x))), x, y, z)
+		if slices.Max(z.Grad().Data) != 0 {
+			t.Error("the gradient of what does not matter is not zero")
+		}
 		return x.Grad().Clone()
 	}
-	want := gradient(matrix{})
-	sum := linalg.New[float64](a.Rows, a.Cols)
-	gradient(sum)
-	if !slices.Equal(sum.Data, want.Data) {
-		t.Error("from zero, the sum is not the gradient to the bit")
+	want := gradient(matrix{}, false)
+	got := linalg.New[float64](a.Rows, a.Cols)
+	got.Fill(math.NaN())
+	gradient(got, false)
+	if !slices.Equal(got.Data, want.Data) {
+		t.Error("a gradient in a place of its own has other bits")
 	}
-	gradient(sum)
+	gradient(got, true)
 	for i, w := range want.Data {
-		if math.Abs(sum.Data[i]-2*w) > 1e-13*math.Abs(w) {
-			t.Errorf("element %d of two gradients' sum is %v, want %v", i, sum.Data[i], 2*w)
+		if math.Abs(got.Data[i]-2*w) > 1e-13*math.Abs(w) {
+			t.Errorf("element %d of two gradients' sum is %v, want %v", i, got.Data[i], 2*w)
 		}
 	}
 }

@@ -29,19 +29,20 @@ func Backward[T linalg.Float](y *Var[T], xs ...*Var[T]) {
 	t.run(y, xs...)
 	for _, x := range xs {
 		if x.bar == nil {
-			x.bar = t.Fill(x.Rows(), x.Cols(), 0)
+			x.hold(t.Const(x.room()))
+			x.bar.Value.Fill(0)
 		}
 	}
 	t.plain = false
 }
 
-// AddGradientTo makes every further Backward that is asked for the gradient of v add it to
-// g, of v's shape, which v's method Grad then returns.
-func (v *Var[T]) AddGradientTo(g linalg.Matrix[T]) {
+// GradientInto makes every further Backward that is asked for the gradient of v leave it
+// in g, of v's shape, which v's method Grad then returns; or add it to what g holds.
+func (v *Var[T]) GradientInto(g linalg.Matrix[T], add bool) {
 	if g.Shape() != v.Value.Shape() {
-		panic(fmt.Sprintf("ad: AddGradientTo: %v cannot hold the gradient of a %v variable", g.Shape(), v.Value.Shape()))
+		panic(fmt.Sprintf("ad: GradientInto: %v cannot hold the gradient of a %v variable", g.Shape(), v.Value.Shape()))
 	}
-	v.into = g
+	v.into, v.add = g, add
 }
 
 // Grad returns the gradient that the last Backward left for v, which is valid until
@@ -67,7 +68,7 @@ func (t *Tape[T]) run(y *Var[T], xs ...*Var[T]) {
 			panic(fmt.Sprintf("ad: gradient with respect to a constant %v", x.Value.Shape()))
 		}
 		x.marked, x.kept, x.bar = t.sweep, t.sweep, nil
-		if t.plain && x.into.Data != nil {
+		if t.plain && x.add {
 			x.hold(t.Const(x.into))
 		}
 		first = min(first, x.index)
@@ -115,6 +116,9 @@ func (y *Var[T]) Wants(i int) bool { return y.tape.wants(y.in[i]) }
 // counts its owners adds in place.
 func (v *Var[T]) Receive(g *Var[T]) {
 	switch {
+	case v.bar == nil && v.keeps():
+		v.hold(v.tape.Const(v.room()))
+		linalg.Copy(v.bar.Value, g.Value)
 	case v.bar == nil:
 		v.hold(g)
 	case v.ownsBar():
@@ -146,11 +150,27 @@ func (v *Var[T]) receiveProduct(a, b *Var[T]) {
 // receiveMatMulTB adds a·bᵀ to the adjoint of v, without a matrix for the product where
 // it can.
 func (v *Var[T]) receiveMatMulTB(a, b *Var[T]) {
-	if v.bar != nil && v.ownsBar() {
-		linalg.AddMatMulTB(v.bar.Value, a.Value, b.Value, v.tape.Scratch(len(b.Value.Data)))
-		return
+	scratch := v.tape.Scratch(len(b.Value.Data))
+	switch {
+	case v.bar == nil && v.keeps():
+		v.hold(v.tape.Const(v.room()))
+		linalg.MatMulTB(v.bar.Value, a.Value, b.Value, scratch)
+	case v.bar != nil && v.ownsBar():
+		linalg.AddMatMulTB(v.bar.Value, a.Value, b.Value, scratch)
+	default:
+		v.Receive(MatMulTB(a, b))
 	}
-	v.Receive(MatMulTB(a, b))
+}
+
+// keeps reports whether the gradient of v has a place of its own.
+func (v *Var[T]) keeps() bool { return v.tape.plain && v.into.Data != nil }
+
+// room returns that place, or a new matrix.
+func (v *Var[T]) room() linalg.Matrix[T] {
+	if v.keeps() {
+		return v.into
+	}
+	return v.tape.Matrix(v.Rows(), v.Cols())
 }
 
 // fit repeats or sums g to the given shape: the adjoint of an operand that an

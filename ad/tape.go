@@ -37,7 +37,8 @@ type Var[T linalg.Float] struct {
 	aux  T          // a constant of the operation
 	row  int        // likewise
 
-	into linalg.Matrix[T] // where Backward adds the gradient; empty: to a new matrix
+	into linalg.Matrix[T] // where Backward leaves the gradient; empty: in a matrix of its own
+	add  bool             // to what into holds
 
 	index  int     // position on the tape
 	marked int     // number of the last sweep that reaches one of its variables

@@ -15,13 +15,14 @@ func Sum[T Float](dst, a Matrix[T]) {
 	}
 	dst.Fill(0)
 	dr, dc := dst.strides(a.Shape())
+	if dc == 0 && dr == 1 && vectors(a.Data) && a.Cols > 0 {
+		sumRows(dst, a)
+		return
+	}
 	for i := range a.Rows {
 		x := a.Row(i)
 		if dc == 1 {
-			y := dst.Data[i*dr:][:len(x)]
-			for j := range x {
-				y[j] += x[j]
-			}
+			addTo(dst.Data[i*dr:][:len(x)], x)
 			continue
 		}
 		var s T
@@ -29,6 +30,27 @@ func Sum[T Float](dst, a Matrix[T]) {
 			s += v
 		}
 		dst.Data[i*dr] += s
+	}
+}
+
+// sumRows adds up each row of a, as the product with a column of ones.
+func sumRows[T Float](dst, a Matrix[T]) {
+	one, segment := [1]T{1}, [1]Segment{}
+	c := Contraction[T]{
+		Rows: a.Rows, Cols: 1, Steps: a.Cols, Groups: 1,
+		C: dst.Data, CRow: 1, A: a.Data, ARow: a.Cols, AStep: 1, B: one[:], Segments: segment[:],
+	}
+	c.Run()
+}
+
+// addTo adds x to y.
+func addTo[T Float](y, x []T) {
+	if vectors(y) {
+		vectorAdd(single(y), single(y), single(x), len(y))
+		return
+	}
+	for j := range x {
+		y[j] += x[j]
 	}
 }
 

@@ -183,9 +183,8 @@ func (t *Trainer[T]) block(w *worker[T], b Batch[T], i int, gradients bool) {
 	if out.gradient.Data == nil {
 		out.gradient = linalg.New[T](t.theta.Rows, 1)
 	}
-	clear(out.gradient.Data)
 	for j, g := range t.split(out.gradient) {
-		w.leaves[j].AddGradientTo(g)
+		w.leaves[j].GradientInto(g, false)
 	}
 	ad.Backward(sum, w.leaves...)
 }
