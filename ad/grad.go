@@ -2,6 +2,7 @@ package ad
 
 import (
 	"fmt"
+	"slices"
 
 	"hvae/linalg"
 )
@@ -104,6 +105,9 @@ func (t *Tape[T]) wants(v *Var[T]) bool { return v != nil && v.marked == t.sweep
 // passes reports whether the current sweep needs the adjoint of an operand of v. One
 // of the variables that the sweep is asked for may not: it can be a result itself.
 func (t *Tape[T]) passes(v *Var[T]) bool {
+	if v.segment != nil {
+		return slices.ContainsFunc(v.segment.in, t.wants)
+	}
 	return t.wants(v.in[0]) || t.wants(v.in[1]) || t.wants(v.in[2])
 }
 

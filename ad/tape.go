@@ -30,12 +30,13 @@ type Var[T linalg.Float] struct {
 	// Value is the variable's matrix. It must not be changed while the tape is in use.
 	Value linalg.Matrix[T]
 
-	tape *Tape[T]
-	live bool       // depends on a leaf
-	rule Rule[T]    // how the adjoint reaches the operands; nil for leaves and constants
-	in   [3]*Var[T] // operands, as the rule knows them
-	aux  T          // a constant of the operation
-	row  int        // likewise
+	tape    *Tape[T]
+	live    bool        // depends on a leaf
+	rule    Rule[T]     // how the adjoint reaches the operands; nil for leaves and constants
+	in      [3]*Var[T]  // operands, as the rule knows them
+	aux     T           // a constant of the operation
+	segment *segment[T] // of Recomputed: its operands and how to come by the rest
+	row     int         // likewise
 
 	into linalg.Matrix[T] // where Backward leaves the gradient; empty: in a matrix of its own
 	add  bool             // to what into holds
@@ -62,6 +63,9 @@ type Tape[T linalg.Float] struct {
 
 	scratch []T
 
+	segments  []*segment[T]
+	nSegments int // in use
+
 	sweep   int          // number of the current sweep
 	plain   bool         // a Backward sweep runs: nothing is recorded, buffers are reused
 	created []*Var[T]    // variables made by the rule that runs, in a Backward sweep
@@ -77,7 +81,7 @@ const slab = 64
 
 // Reset forgets every variable and keeps the memory for the next program.
 func (t *Tape[T]) Reset() {
-	t.n = 0
+	t.n, t.nSegments = 0, 0
 	t.values.reset()
 	for i := range t.free {
 		t.free[i].vars = t.free[i].vars[:0]

@@ -1,11 +1,13 @@
 package bench
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"strconv"
 	"testing"
 
+	"hvae/ad"
 	"hvae/conv"
 	"hvae/gaussian/model"
 	"hvae/hvae"
@@ -64,22 +66,40 @@ func BenchmarkGEMM(b *testing.B) {
 	}
 }
 
-// One optimiser step of the MNIST model in float32, batch 100, on all cores. Multiply-adds
-// are counted for every tap of every kernel, as two operations.
+// Multiply-adds of the MNIST model for a sample, counted for every tap of every kernel,
+// padding too. A rate counts each as two operations.
+const (
+	encoder, generator = 1_403_200, 1_374_400
+	vaeStep            = 8_254_400 // the encoder's input needs no gradient
+)
+
+func hvaeStep(K int) int { return (K+1)*6*generator + 4_131_200 }
+
+func vae() mnist.Config { return mnist.Config{Kind: "vae", Tempering: "none", Latent: 64} }
+
+func hvaeOf(K int) mnist.Config {
+	return mnist.Config{Kind: "hvae", K: K, Tempering: "free", VaryEps: true, Latent: 64}
+}
+
+// One optimiser step of the MNIST model in float32, batch 100, on all cores.
 func BenchmarkTrainStep(b *testing.B) {
-	const generator, vae = 1_374_400, 8_254_400 // multiply-adds of a sample
-	b.Run("VAE", func(b *testing.B) {
-		trainStep(b, mnist.Config{Kind: "vae", Tempering: "none", Latent: 64}, vae)
-	})
+	b.Run("VAE", func(b *testing.B) { trainStep(b, vae(), vaeStep, false) })
 	for _, K := range []int{1, 5, 10, 20} {
-		b.Run(fmt.Sprintf("HVAE-K%d", K), func(b *testing.B) {
-			trainStep(b, mnist.Config{Kind: "hvae", K: K, Tempering: "free", VaryEps: true, Latent: 64}, (K+1)*6*generator+4_131_200)
-		})
+		b.Run(fmt.Sprintf("HVAE-K%d", K), func(b *testing.B) { trainStep(b, hvaeOf(K), hvaeStep(K), false) })
 	}
 }
 
-func trainStep(b *testing.B, c mnist.Config, multiplyAdds int) {
+// The same with -recompute, in memory that does not depend on K. Operations are counted
+// without those done again.
+func BenchmarkTrainStepRecompute(b *testing.B) {
+	for _, K := range []int{1, 5, 10, 20, 100} {
+		b.Run(fmt.Sprintf("HVAE-K%d", K), func(b *testing.B) { trainStep(b, hvaeOf(K), hvaeStep(K), true) })
+	}
+}
+
+func trainStep(b *testing.B, c mnist.Config, multiplyAdds int, recompute bool) {
 	t := mnist.NewTrainer(c, mnist.NewParams[float32](c, -2, 1), 1e-3)
+	t.Recompute = recompute
 	var batch mnist.Batch[float32] = newDigits()
 	step := func() {
 		if _, err := t.Step(batch); err != nil {
@@ -92,6 +112,62 @@ func trainStep(b *testing.B, c mnist.Config, multiplyAdds int) {
 		step()
 	}
 	report(b, 2*100*float64(multiplyAdds))
+}
+
+// A leapfrog step of the MNIST model as an evaluation takes it, batch 100, on all cores:
+// two gradients of the potential energy, as the first step of a flow.
+func BenchmarkLeapfrog(b *testing.B) {
+	c := hvaeOf(1)
+	params := mnist.NewParams[float32](c, -2, 1)
+	images := newDigits().images
+	z, rho := linalg.New[float32](64, 100), linalg.New[float32](64, 100)
+	rng := hvae.Stream(1, "phase")
+	hvae.FillNormal(rng, z)
+	hvae.FillNormal(rng, rho)
+	var tape ad.Tape[float32]
+	var n mnist.Network[float32]
+	var leaves []*ad.Var[float32]
+	step := func() {
+		tape.Reset()
+		leaves = n.Bind(&tape, c, params, false, leaves)
+		n.Flow(tape.Const(images)).Forward(hvae.Phase[float32]{Z: tape.Const(z), Rho: tape.Const(rho)})
+	}
+	step()
+	b.ReportAllocs()
+	for b.Loop() {
+		step()
+	}
+	report(b, 2*100*2*2*generator)
+}
+
+// Importance sampling of the evidence of an image for each core, a thousand samples each.
+func BenchmarkEvaluate(b *testing.B) {
+	images := newDigits().images
+	for _, m := range []struct {
+		name  string
+		c     mnist.Config
+		flops float64 // of an image
+	}{
+		{"VAE", vae(), 2 * (encoder + 1000*generator)},
+		{"HVAE-K5", hvaeOf(5), 2 * (encoder + 1000*6*2*generator)},
+	} {
+		b.Run(m.name, func(b *testing.B) {
+			params := mnist.NewParams[float32](m.c, -2, 1)
+			n := runtime.GOMAXPROCS(0)
+			for b.Loop() {
+				_, err := mnist.Evaluate(context.Background(), m.c, params, n, 1000, func(i int, x linalg.Matrix[float32], k *hvae.Keyed) {
+					for j := range x.Data {
+						x.Data[j] = images.At(j, i)
+					}
+					k.Reset(1, "draws", i)
+				}, func() {})
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+			report(b, float64(n)*m.flops)
+		})
+	}
 }
 
 // digits are a hundred images of random pixels, the same ones each time, with fresh noise.

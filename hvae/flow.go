@@ -14,6 +14,9 @@ type Flow[T linalg.Float] struct {
 	K         int         // number of steps; with none, H is the identity
 	StepSize  *ad.Var[T]  // ε: one row [1×ℓ] for all steps, or a row for each [K×ℓ]
 	Tempering Schedule[T] // α and β₀
+
+	// Recompute, if not nil, makes the memory of the flow independent of K.
+	Recompute *Recompute[T]
 }
 
 // Forward returns (z_K, ρ_K) = H(z₀, ρ₀), with K+1 evaluations of ∇U, or none for
@@ -25,7 +28,11 @@ func (f *Flow[T]) Forward(s Phase[T]) Phase[T] {
 		if k == 1 || f.StepSize.Rows() > 1 {
 			e = newStepSize(f.epsilon(k))
 		}
-		s = leapfrog(f.Target, e, s)
+		if f.Recompute != nil {
+			s = f.Recompute.leapfrog(e, s)
+		} else {
+			s = leapfrog(f.Target, e, s)
+		}
 		if f.Tempering.alpha != nil {
 			s.Rho = ad.Mul(f.Tempering.at(k), s.Rho)
 		}

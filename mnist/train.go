@@ -30,6 +30,8 @@ type settings struct {
 	data     string // where the data are
 	out      string
 	resume   bool
+
+	recompute bool
 }
 
 // train is the command: it trains until an epoch, the patience or the user ends it.
@@ -56,6 +58,7 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 	params := model.NewParams[float32](s.config, data.MeanLogit(set.Train, training), s.seed)
 	trainer := model.NewTrainer(s.config, params, s.rate)
+	trainer.Recompute = s.recompute
 	r, err := openRun(s, trainer)
 	if err != nil {
 		return err
@@ -84,6 +87,7 @@ func parseTrain(args []string, help io.Writer) (s settings, err error) {
 	f.StringVar(&s.data, "data", "", dataUsage)
 	limit := count(f, "train", 0, 0, "train on this `number` of images only; 0 for all 50,000")
 	f.StringVar(&s.out, "out", "", "`folder` for the run's files (required)")
+	f.BoolVar(&s.recompute, "recompute", false, "forget what lies within leapfrog steps and compute it again for the gradient: the same results in memory that does not grow with K, but slower")
 	f.BoolVar(&s.resume, "resume", false, "go on with the run in the folder")
 	if err := parse(f, args, help); err != nil {
 		return s, err
@@ -95,6 +99,9 @@ func parseTrain(args []string, help io.Writer) (s settings, err error) {
 	}
 	if !(s.rate > 0) || math.IsInf(s.rate, 0) {
 		return s, usageError("invalid value %v for flag -lr: a learning rate is a positive number", s.rate)
+	}
+	if s.recompute && c.Kind != "hvae" {
+		return s, usageError("-recompute is about leapfrog steps: it needs -model hvae")
 	}
 	if s.out == "" {
 		return s, usageError("-out is missing: name a folder for the run's files")

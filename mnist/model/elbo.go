@@ -33,6 +33,13 @@ func (n *Network[T]) bindFlow() {
 	if n.config.K == 0 {
 		return
 	}
+	if r := n.recompute; r != nil {
+		n.flow.Recompute = r
+		r.Params = r.Params[:0]
+		for _, name := range decoderParams {
+			r.Params = append(r.Params, n.param(name))
+		}
+	}
 	n.flow.StepSize = ad.Scale(ad.Sigmoid(n.param("flow.step_size_logit")), maxEps)
 	switch n.config.Tempering {
 	case "fixed":

@@ -17,9 +17,9 @@ import (
 // log p̂_θ(x), and log p_θ(x) from the same draws (hvae.ImportanceEstimate).
 type Estimate struct{ ELBO, LogEvidence float64 }
 
-// drawsAtOnce is how many importance samples of an image share a tape: memory does not
-// grow with their number.
-const drawsAtOnce = 50
+// drawsAtOnce is how many importance samples of an image share a tape, whole vectors of
+// them: memory does not grow with their number.
+const drawsAtOnce = 48
 
 // Evaluate estimates the evidence of n images by importance sampling with a number of
 // draws each, on all cores. fill sets x [784×1] to an image and returns the stream of

@@ -173,6 +173,52 @@ func TestStepsDoNotDependOnGOMAXPROCS(t *testing.T) {
 	}
 }
 
+func TestRecomputingGivesTheSameBitsInTheMemoryOfOneStep(t *testing.T) {
+	for _, c := range []Config{
+		{Kind: "hvae", K: 3, Tempering: "free", VaryEps: true, Latent: 5},
+		{Kind: "hvae", K: 2, Tempering: "fixed", Latent: 5},
+		{Kind: "hvae", K: 1, Tempering: "none", Latent: 5},
+	} {
+		run := func(recompute bool) (elbos []float64, weights []float32) {
+			trainer := NewTrainer(c, NewParams[float32](c, -1, 1), 1e-2)
+			trainer.Recompute = recompute
+			for range 3 {
+				e, err := trainer.Step(noise[float32]{n: 20})
+				if err != nil {
+					t.Fatal(err)
+				}
+				elbos = append(elbos, e)
+			}
+			for _, p := range trainer.Params {
+				weights = append(weights, p.Value.Data...)
+			}
+			return append(elbos, trainer.ELBO(noise[float32]{n: 20})), weights
+		}
+		elbos, weights := run(false)
+		if e, w := run(true); !slices.Equal(e, elbos) || !slices.Equal(w, weights) {
+			t.Errorf("%v: recomputing changes bits", c)
+		}
+	}
+	allocated := func(K int, recompute bool) float64 {
+		c := Config{Kind: "hvae", K: K, Tempering: "free", VaryEps: true, Latent: 5}
+		trainer := NewTrainer(c, NewParams[float32](c, -1, 1), 1e-2)
+		trainer.Recompute = recompute
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if _, err := trainer.Step(noise[float32]{n: 16}); err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		return float64(after.TotalAlloc - before.TotalAlloc)
+	}
+	if one, many := allocated(1, true), allocated(12, true); many > 1.1*one {
+		t.Errorf("recomputing, a first step allocates %.3g bytes with K = 1, %.3g with K = 12", one, many)
+	}
+	if one, many := allocated(1, false), allocated(12, false); many < 2*one {
+		t.Errorf("keeping everything, a first step allocates %.3g bytes with K = 1, only %.3g with K = 12: the test measures nothing", one, many)
+	}
+}
+
 func TestBlocksAddUpToTheBatch(t *testing.T) {
 	// A batch in three blocks has the ELBO of its images one by one.
 	c := Config{Kind: "vae", Tempering: "none", Latent: 3}

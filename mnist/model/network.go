@@ -17,6 +17,8 @@ type Network[T linalg.Float] struct {
 	layers map[string]layer[T]
 	flow   hvae.Flow[T]
 	target target[T]
+
+	recompute *hvae.Recompute[T] // of the flow; nil to keep everything
 }
 
 // A layer is the parameters of one.
@@ -27,26 +29,53 @@ type layer[T linalg.Float] struct{ weight, bias *ad.Var[T] }
 // network is, until the tape's Reset.
 func (n *Network[T]) Bind(t *ad.Tape[T], c Config, params []Param[T], train bool, leaves []*ad.Var[T]) []*ad.Var[T] {
 	n.config = c
-	if n.params == nil {
-		n.params = make(map[string]*ad.Var[T], len(params))
-		n.layers = make(map[string]layer[T], len(params)/2)
-	}
 	leaves = leaves[:0]
 	for _, p := range params {
 		v := t.Const(p.Value)
 		if train {
 			v = t.Leaf(p.Value)
 		}
-		n.params[p.Name] = v
 		leaves = append(leaves, v)
-		if name, ok := strings.CutSuffix(p.Name, ".weight"); ok {
-			n.layers[name] = layer[T]{weight: v}
-		} else if name, ok := strings.CutSuffix(p.Name, ".bias"); ok {
-			n.layers[name] = layer[T]{weight: n.layers[name].weight, bias: v}
-		}
+		n.adopt(p.Name, v)
 	}
 	n.bindFlow()
 	return leaves
+}
+
+// adopt takes a variable for a parameter.
+func (n *Network[T]) adopt(param string, v *ad.Var[T]) {
+	if n.params == nil {
+		n.params, n.layers = map[string]*ad.Var[T]{}, map[string]layer[T]{}
+	}
+	n.params[param] = v
+	if name, ok := strings.CutSuffix(param, ".weight"); ok {
+		n.layers[name] = layer[T]{weight: v}
+	} else if name, ok := strings.CutSuffix(param, ".bias"); ok {
+		n.layers[name] = layer[T]{weight: n.layers[name].weight, bias: v}
+	}
+}
+
+// decoderParams are the parameters that the target depends on.
+var decoderParams = []string{
+	"decoder.hidden.weight", "decoder.hidden.bias", "decoder.expand.weight", "decoder.expand.bias",
+	"decoder.deconv1.weight", "decoder.deconv1.bias", "decoder.deconv2.weight", "decoder.deconv2.bias",
+	"decoder.deconv3.weight", "decoder.deconv3.bias",
+}
+
+// Recompute makes the flow keep its steps' results only, and run the steps on a tape of
+// its own when the gradient needs the rest (hvae.Recompute).
+func (n *Network[T]) Recompute() {
+	decoder := new(Network[T])
+	n.recompute = &hvae.Recompute[T]{
+		Tape: new(ad.Tape[T]),
+		Target: func(params []*ad.Var[T]) hvae.Target[T] {
+			for i, name := range decoderParams {
+				decoder.adopt(name, params[i])
+			}
+			decoder.target = target[T]{n: decoder, x: params[0].Tape().Const(n.target.x.Value)}
+			return &decoder.target
+		},
+	}
 }
 
 // Encode returns the mean and the standard deviation [ℓ×B] of the variational prior

@@ -36,6 +36,11 @@ type Trainer[T linalg.Float] struct {
 	Params    []Param[T]
 	Optimiser *hvae.Adamax[T]
 
+	// Recompute trades time for memory that does not depend on K: leapfrog steps are run
+	// again when the gradient needs what lies within them. The results are the same bits.
+	// It must be set before the first step.
+	Recompute bool
+
 	theta   linalg.Matrix[T] // the parameters' elements, one after another
 	workers []*worker[T]
 	blocks  []block[T]
@@ -154,7 +159,11 @@ func (t *Trainer[T]) run(b Batch[T], gradients bool) int {
 	}
 	goroutines := min(n, runtime.GOMAXPROCS(0))
 	for len(t.workers) < goroutines {
-		t.workers = append(t.workers, new(worker[T]))
+		w := new(worker[T])
+		if t.Recompute {
+			w.network.Recompute()
+		}
+		t.workers = append(t.workers, w)
 	}
 	t.now.batch, t.now.blocks, t.now.gradient = b, n, gradients
 	t.now.next.Store(0)
@@ -204,7 +213,7 @@ func (t *Trainer[T]) bound(w *worker[T], b Batch[T], i int, gradients bool) *ad.
 // blame runs a batch again, recording the gradient too, and says which operation first
 // had a result that is not finite.
 func (t *Trainer[T]) blame(b Batch[T]) string {
-	w := t.workers[0]
+	w := new(worker[T]) // which keeps everything
 	for i := range (b.Len() + blockSize - 1) / blockSize {
 		sum := ad.Sum(t.bound(w, b, i, true))
 		what := w.tape.FirstNonFinite()
