@@ -125,49 +125,53 @@ func Weight[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], scratch [
 	g.mustFit("Weight", delta.Shape(), w.Shape(), x.Shape())
 	transposed := linalg.Of(delta.Rows, delta.Cols, scratch[:len(delta.Data)])
 	linalg.TransposeBlocks(transposed, delta, g.OutC)
-	grain := rowsPerGrain(g.KernelH, g.MultiplyAdds()*x.Cols)
-	if linalg.Serial(g.KernelH, grain) {
-		weightRows(g, w, transposed, x, 0, g.KernelH)
+	rows := g.KernelW * g.InC
+	grain := rowsPerGrain(rows, g.MultiplyAdds()*x.Cols)
+	if linalg.Serial(rows, grain) {
+		weightRows(g, w, transposed, x, 0, rows)
 		return
 	}
-	linalg.For(g.KernelH, grain, func(lo, hi int) { weightRows(g, w, transposed, x, lo, hi) })
+	linalg.For(rows, grain, func(lo, hi int) { weightRows(g, w, transposed, x, lo, hi) })
 }
 
-// weightRows computes kernel rows lo to hi-1 from δ, transposed pixel by pixel. The
-// products are summed over samples (steps) and pixels (segments); output pixels that
-// see the same part of a kernel row are added together.
+// weightRows computes rows lo to hi-1 of each kernel row from δ, transposed pixel by
+// pixel. The products are summed over samples (steps) and pixels (segments). An input row
+// meets, through kernel rows a stride apart, output rows next to each other: those kernel
+// rows are the groups, from the last, which meets the first output row, to the first.
 func weightRows[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], lo, hi int) {
 	var room [maxSegments]linalg.Segment
-	n := x.Cols
-	clear(w.RowRange(lo*g.KernelW*g.InC, hi*g.KernelW*g.InC).Data)
-	for ky := lo; ky < hi; ky++ {
+	n, kernelRow := x.Cols, g.KernelW*g.InC*g.OutC
+	for ky := range g.KernelH {
+		clear(w.Data[ky*kernelRow+lo*g.OutC : ky*kernelRow+hi*g.OutC])
+	}
+	for class := range min(g.Stride, g.KernelH) {
+		count := (g.KernelH - class + g.Stride - 1) / g.Stride // kernel rows of the class
 		for ox := 0; ox < g.OutW; {
 			first, last, run := g.runAlongX(ox)
-			if first >= last {
-				ox += run
-				continue
-			}
+			from, to := max(lo, first*g.InC), min(hi, last*g.InC)
 			c := linalg.Contraction[T]{
-				Rows: (last - first) * g.InC, Cols: g.OutC, Steps: n, Groups: 1,
-				C: w.Data[(ky*g.KernelW+first)*g.InC*g.OutC:], CRow: g.OutC,
+				Rows: to - from, Cols: g.OutC, Steps: n,
+				C: w.Data, CRow: g.OutC, CGroup: -g.Stride * kernelRow,
 				A: x.Data, ARow: n, AStep: 1,
-				B: delta.Data, BStep: g.OutC,
-				Add: true,
+				B: delta.Data, BStep: g.OutC, BGroup: g.OutW * g.OutC * n,
+				Segments: room[:0], Add: true,
 			}
-			c.Segments = room[:0]
-			for oy := range g.OutH {
-				iy := oy*g.Stride + ky - g.PadTop
-				if iy < 0 || iy >= g.InH {
+			begin := 0 // the first group
+			for iy := ((class-g.PadTop)%g.Stride + g.Stride) % g.Stride; iy < g.InH && from < to; iy += g.Stride {
+				oy := (iy+g.PadTop-class)/g.Stride - (count - 1) // of group 0
+				b, e := max(0, -oy), min(count, g.OutH-oy)
+				if b >= e {
 					continue
 				}
-				if len(c.Segments)+run > maxSegments {
+				if b != begin || e-b != c.Groups || len(c.Segments)+run > maxSegments {
 					c.Run()
-					c.Segments = room[:0]
+					begin, c.Groups, c.Segments = b, e-b, room[:0]
+					c.CStart = (class+(count-1-b)*g.Stride)*kernelRow + from*g.OutC
 				}
 				for o := ox; o < ox+run; o++ {
 					c.Segments = append(c.Segments, linalg.Segment{
-						A: (iy*g.InW + o*g.Stride + first - g.PadLeft) * g.InC * n,
-						B: (oy*g.OutW + o) * g.OutC * n,
+						A: ((iy*g.InW+o*g.Stride-g.PadLeft)*g.InC + from) * n,
+						B: ((oy+b)*g.OutW + o) * g.OutC * n,
 					})
 				}
 			}

@@ -17,8 +17,8 @@ import "fmt"
 type Contraction[T Float] struct {
 	Rows, Cols, Steps, Groups int
 
-	C            []T // element (i, j) of C_g is C[g·CGroup + i·CRow + j]
-	CRow, CGroup int
+	C                    []T // element (i, j) of C_g is C[CStart + g·CGroup + i·CRow + j]
+	CStart, CRow, CGroup int // of these and the other strides, only CGroup may be negative
 
 	A           []T // element (i, p) of A_s is A[Segments[s].A + i·ARow + p·AStep]
 	ARow, AStep int
@@ -58,11 +58,12 @@ func (c *Contraction[T]) check() {
 		}
 		lastA, lastB = max(lastA, s.A), max(lastB, s.B)
 	}
-	lastC := (c.Groups-1)*c.CGroup + (c.Rows-1)*c.CRow + c.Cols - 1
+	groups := (c.Groups - 1) * c.CGroup
+	firstC, lastC := c.CStart+min(0, groups), c.CStart+max(0, groups)+(c.Rows-1)*c.CRow+c.Cols-1
 	lastA += (c.Rows-1)*c.ARow + (c.Steps-1)*c.AStep
 	lastB += (c.Groups-1)*c.BGroup + (c.Steps-1)*c.BStep + c.Cols - 1
 	empty := c.Steps <= 0 || len(c.Segments) == 0
-	if min(c.CRow, c.CGroup, c.ARow, c.AStep, c.BStep, c.BGroup) < 0 || lastC >= len(c.C) ||
+	if min(c.CRow, c.ARow, c.AStep, c.BStep, c.BGroup) < 0 || firstC < 0 || lastC >= len(c.C) ||
 		!empty && (lastA >= len(c.A) || lastB >= len(c.B)) || c.Bias != nil && len(c.Bias) < c.Rows {
 		panic(fmt.Sprintf("linalg: Contraction: %d groups of [%d×%d], %d steps, %d segments do not fit C of %d elements, A of %d, B of %d, bias of %d",
 			c.Groups, c.Rows, c.Cols, c.Steps, len(c.Segments), len(c.C), len(c.A), len(c.B), len(c.Bias)))
@@ -90,7 +91,7 @@ func (c *Contraction[T]) plain() {
 				for _, s := range c.Segments {
 					addProducts4(y, c.A, s.A+i*c.ARow, c.AStep, c.B, s.B+g*c.BGroup+lo, c.BStep, c.Steps)
 				}
-				out := c.C[g*c.CGroup+i*c.CRow+lo:][:len(y)]
+				out := c.C[c.CStart+g*c.CGroup+i*c.CRow+lo:][:len(y)]
 				if !c.Add {
 					copy(out, y)
 					continue

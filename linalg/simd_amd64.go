@@ -18,7 +18,7 @@ type tileArgs struct {
 	segmentCount int
 	lanes        int // of each vector if it is not full, else 0
 	add          int // whether C is added to
-	left         int // room for a count
+	_            int // room for a count
 }
 
 // tile adds up a tile of sums: number of the kernel in asmgen's table.
@@ -38,8 +38,8 @@ type isa struct {
 }
 
 var isas = [...]isa{
-	levelAVX512: {lanes: 16, rows: 8, wide: 8, tall: 16, masked: 8, first: 0, quads: 30},
-	levelAVX2:   {lanes: 8, rows: 4, wide: 3, tall: 4, masked: 2, first: 57, quads: 69},
+	levelAVX512: {lanes: 16, rows: 8, wide: 14, tall: 16, masked: 14, first: 0, quads: 36},
+	levelAVX2:   {lanes: 8, rows: 4, wide: 3, tall: 4, masked: 2, first: 63, quads: 75},
 }
 
 // number returns that of the tile of rows × vectors in the table.
@@ -91,19 +91,27 @@ func (c *Contraction[T]) strips(s *isa) {
 		args.add = 1
 	}
 	// Three vectors of columns at a time, then what is left of each group; there, and
-	// in narrow groups, the vectors of a tile are those of neighbouring groups.
-	wide := 3 * s.lanes
+	// in narrow groups, the vectors of a tile are those of neighbouring groups. So are
+	// they where a tile has one row: it takes many vectors to keep the processor busy.
+	vectors := 3
+	if c.Rows == 1 {
+		vectors = s.wide
+	}
+	wide := vectors * s.lanes
 	whole := c.Cols / wide * wide
+	if c.Rows == 1 && c.Groups > 3 {
+		whole = 0
+	}
 	for g := range c.Groups {
 		for j := 0; j < whole; j += wide {
 			args.cVector, args.bVector, args.lanes = 4*s.lanes, 4*s.lanes, 0
-			c.strip(args, s, g*c.CGroup+j, g*c.BGroup+j, 3)
+			c.strip(args, s, c.CStart+g*c.CGroup+j, g*c.BGroup+j, vectors)
 		}
 	}
 	if c.Groups == 1 {
 		if n := (c.Cols - whole) / s.lanes; n > 0 {
 			args.cVector, args.bVector, args.lanes = 4*s.lanes, 4*s.lanes, 0
-			c.strip(args, s, whole, whole, n)
+			c.strip(args, s, c.CStart+whole, whole, n)
 			whole += n * s.lanes
 		}
 	}
@@ -113,10 +121,7 @@ func (c *Contraction[T]) strips(s *isa) {
 			c.quads(args, s, j)
 			break
 		}
-		most := 3
-		if c.Rows == 1 {
-			most = s.wide
-		}
+		most := vectors
 		if j+s.lanes > c.Cols {
 			args.lanes = c.Cols - j
 			most = min(most, s.masked)
@@ -124,7 +129,7 @@ func (c *Contraction[T]) strips(s *isa) {
 		for g := 0; g < c.Groups; {
 			left := c.Groups - g
 			n := (left + (left+most-1)/most - 1) / ((left + most - 1) / most) // evenly
-			c.strip(args, s, g*c.CGroup+j, g*c.BGroup+j, n)
+			c.strip(args, s, c.CStart+g*c.CGroup+j, g*c.BGroup+j, n)
 			g += n
 		}
 	}
@@ -137,7 +142,7 @@ func (c *Contraction[T]) quads(args tileArgs, s *isa, j int) {
 		n := min(c.Groups-g, s.lanes/4)
 		if n == 1 {
 			args.lanes = 4
-			c.strip(args, s, g*c.CGroup+j, g*c.BGroup+j, 1)
+			c.strip(args, s, c.CStart+g*c.CGroup+j, g*c.BGroup+j, 1)
 			return
 		}
 		args.b = unsafe.Pointer(&c.B[g*c.BGroup+j])
@@ -146,7 +151,7 @@ func (c *Contraction[T]) quads(args tileArgs, s *isa, j int) {
 			if c.Rows-i >= s.tall {
 				rows = s.tall
 			}
-			args.c = unsafe.Pointer(&c.C[g*c.CGroup+i*c.CRow+j])
+			args.c = unsafe.Pointer(&c.C[c.CStart+g*c.CGroup+i*c.CRow+j])
 			args.a = unsafe.Pointer(&c.A[i*c.ARow])
 			if c.Bias != nil {
 				args.bias = unsafe.Pointer(&c.Bias[i])

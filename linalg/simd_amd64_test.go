@@ -67,6 +67,9 @@ func randomContraction(rng *rand.Rand) Contraction[float32] {
 	if rng.IntN(2) == 0 {
 		c.Bias = normals(rng, c.Rows)
 	}
+	if rng.IntN(3) == 0 { // groups from the last to the first
+		c.CStart, c.CGroup = (c.Groups-1)*c.CGroup, -c.CGroup
+	}
 	return c
 }
 
@@ -81,7 +84,7 @@ func double(c Contraction[float32], f func(float64) float64) Contraction[float64
 	}
 	return Contraction[float64]{
 		Rows: c.Rows, Cols: c.Cols, Steps: c.Steps, Groups: c.Groups,
-		C: convert(c.C), CRow: c.CRow, CGroup: c.CGroup,
+		C: convert(c.C), CStart: c.CStart, CRow: c.CRow, CGroup: c.CGroup,
 		A: convert(c.A), ARow: c.ARow, AStep: c.AStep,
 		B: convert(c.B), BStep: c.BStep, BGroup: c.BGroup,
 		Segments: c.Segments, Bias: convert(c.Bias), Add: c.Add,
@@ -114,7 +117,7 @@ func TestTilesAgreeWithTheDefinition(t *testing.T) {
 			for g := range c.Groups {
 				for i := range c.Rows {
 					for j := range c.Cols {
-						inside[g*c.CGroup+i*c.CRow+j] = true
+						inside[c.CStart+g*c.CGroup+i*c.CRow+j] = true
 					}
 				}
 			}

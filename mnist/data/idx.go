@@ -64,11 +64,12 @@ func decompress(r io.Reader, limit int64) ([]byte, error) {
 		}
 		r = z
 	}
-	b, err := io.ReadAll(io.LimitReader(r, limit))
-	if err != nil {
+	// Room for all of it at once: growing on the way would take several times as much.
+	b := bytes.NewBuffer(make([]byte, 0, limit+bytes.MinRead))
+	if _, err := b.ReadFrom(io.LimitReader(r, limit)); err != nil {
 		return nil, fmt.Errorf("it is cut off or damaged: %w", err)
 	}
-	return b, nil
+	return b.Bytes(), nil
 }
 
 // parseImages reads an IDX file of images: the magic number 2051, the number of images,

@@ -20,7 +20,7 @@ func (a isa) shapes() (s [][2]int) {
 		}
 	}
 	if a.lanes == 16 {
-		for v := 4; v <= 8; v++ {
+		for v := 4; v <= 14; v++ {
 			s = append(s, [2]int{1, v})
 		}
 		s = append(s, [2]int{16, 1})
@@ -194,7 +194,7 @@ func (w *writer) begin(rows, vectors int) {
 	w.op("MOVQ %d(DI), R8", argARow)
 	w.op("MOVQ %d(DI), DX", argBVec)
 	w.odd(rowStrides, min(rows, 8))
-	w.odd(vectorStrides, vectors)
+	w.odd(vectorStrides, min(vectors, 8))
 	w.op("MOVQ %d(DI), R12", argAStep)
 	w.op("MOVQ %d(DI), R13", argBStep)
 	w.op("MOVQ %d(DI), R14", argSegments)
@@ -236,12 +236,18 @@ func (w *writer) products(rows, vectors int, name string, quads func(base string
 	w.op("LEAQ (CX)(BX*4), BX")
 	w.op("MOVQ %d(DI), CX", argSteps)
 	w.label(name + "Step")
+	if vectors > 8 {
+		w.op("LEAQ (BX)(DX*8), R15")
+	}
 	for v := range vectors {
-		if quads != nil {
+		switch {
+		case quads != nil:
 			quads("BX", x)
-			continue
+		case v < 8:
+			w.load(at("BX", v, vectorStrides), x+v)
+		default:
+			w.load(at("R15", v-8, vectorStrides), x+v)
 		}
-		w.load(at("BX", v, vectorStrides), x+v)
 	}
 	if rows > 8 {
 		w.op("LEAQ (SI)(R8*8), R15")
@@ -275,7 +281,7 @@ func (w *writer) sums(rows, vectors int, name string) {
 	x := rows * vectors
 	w.op("MOVQ %d(DI), R8", argCRow)
 	w.op("MOVQ %d(DI), DX", argCVec)
-	w.odd(vectorStrides, vectors)
+	w.odd(vectorStrides, min(vectors, 8))
 	w.op("MOVQ %d(DI), SI", argC)
 	w.op("CMPQ %d(DI), $0", argAdd)
 	w.op("JEQ %sStore", name)
@@ -293,8 +299,15 @@ func (w *writer) sums(rows, vectors int, name string) {
 // each visits the sums with their place in C, from SI on.
 func (w *writer) each(rows, vectors int, f func(i int, mem string)) {
 	for i := range rows {
+		if vectors > 8 {
+			w.op("LEAQ (SI)(DX*8), R15")
+		}
 		for v := range vectors {
-			f(i*vectors+v, at("SI", v, vectorStrides))
+			if v < 8 {
+				f(i*vectors+v, at("SI", v, vectorStrides))
+			} else {
+				f(i*vectors+v, at("R15", v-8, vectorStrides))
+			}
 		}
 		if i < rows-1 {
 			w.op("ADDQ R8, SI")
