@@ -66,6 +66,15 @@ func forwardRows[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T], lo
 func Input[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
 	g.mustFit("Input", delta.Shape(), w.Shape(), x.Shape())
 	mustFitBias("Input", g.InC, bias)
+	if g.InC == 1 {
+		grain := max(16, rowsPerGrain(x.Cols, g.MultiplyAdds()*x.Cols))
+		if linalg.Serial(x.Cols, grain) {
+			inputOfOne(g, x, w, delta, bias, 0, x.Cols)
+			return
+		}
+		linalg.For(x.Cols, grain, func(lo, hi int) { inputOfOne(g, x, w, delta, bias, lo, hi) })
+		return
+	}
 	grain := rowsPerGrain(g.InH, g.MultiplyAdds()*x.Cols)
 	if linalg.Serial(g.InH, grain) {
 		inputRows(g, x, w, delta, bias, 0, g.InH)
@@ -83,17 +92,7 @@ func inputRows[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T], 
 	for iy := lo; iy < hi; iy++ {
 		for class := range min(g.Stride, g.InW) {
 			for ix := class; ix < g.InW; {
-				// The outputs that pixel ix meets, and how many next pixels of its class
-				// meet as many, each an output further on.
-				first, last := outputs(ix+g.PadLeft, g.KernelW, g.Stride, g.OutW)
-				run := 1
-				for next := ix + g.Stride; next < g.InW; next += g.Stride {
-					f, l := outputs(next+g.PadLeft, g.KernelW, g.Stride, g.OutW)
-					if f != first+run || l != last+run {
-						break
-					}
-					run++
-				}
+				first, last, run := g.runOfInputs(ix)
 				segments := room[:0] // a tap each
 				top, bottom := outputs(iy+g.PadTop, g.KernelH, g.Stride, g.OutH)
 				for oy := top; oy < bottom; oy++ {
@@ -114,6 +113,61 @@ func inputRows[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T], 
 				}
 				c.Run()
 				ix += run * g.Stride
+			}
+		}
+	}
+}
+
+// inputOfOne is Input for images of one channel and columns lo to hi-1. A pixel alone would
+// use each element of δ for one product; here, pixels below each other, which an output
+// row meets through kernel rows a stride apart, are the rows of a contraction, and add up
+// over output rows.
+func inputOfOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T], lo, hi int) {
+	var room [maxSegments]linalg.Segment
+	n := x.Cols
+	start := T(0)
+	if bias.Data != nil {
+		start = bias.Data[0]
+	}
+	for i := range x.Rows {
+		for j := lo; j < hi; j++ {
+			x.Data[i*n+j] = start
+		}
+	}
+	for oy := range g.OutH {
+		for class := range min(g.Stride, g.KernelH) {
+			top := oy*g.Stride + class - g.PadTop // input row of the class's first kernel row
+			from, to := 0, (g.KernelH-class+g.Stride-1)/g.Stride
+			for top+from*g.Stride < 0 {
+				from++
+			}
+			for to > from && top+(to-1)*g.Stride >= g.InH {
+				to--
+			}
+			if from >= to {
+				continue
+			}
+			for column := range min(g.Stride, g.InW) {
+				for ix := column; ix < g.InW; {
+					first, last, run := g.runOfInputs(ix)
+					c := linalg.Contraction[T]{
+						Rows: to - from, Cols: hi - lo, Steps: g.OutC, Groups: run,
+						C: x.Data, CStart: ((top+from*g.Stride)*g.InW+ix)*n + lo, CRow: g.Stride * g.InW * n, CGroup: g.Stride * n,
+						A: w.Data, ARow: g.Stride * g.KernelW * g.OutC, AStep: 1,
+						B: delta.Data, BStep: n, BGroup: g.OutC * n,
+						Segments: room[:0], Add: true,
+					}
+					for ox := first; ox < last; ox++ {
+						c.Segments = append(c.Segments, linalg.Segment{
+							A: ((class+from*g.Stride)*g.KernelW + ix + g.PadLeft - ox*g.Stride) * g.OutC,
+							B: (oy*g.OutW+ox)*g.OutC*n + lo,
+						})
+					}
+					if len(c.Segments) > 0 {
+						c.Run()
+					}
+					ix += run * g.Stride
+				}
 			}
 		}
 	}
@@ -194,6 +248,18 @@ func (g *Geometry) runAlongX(ox int) (first, last, run int) {
 	first, last = g.tapsAlongX(ox)
 	for run = 1; ox+run < g.OutW; run++ {
 		if f, l := g.tapsAlongX(ox + run); f != first || l != last {
+			break
+		}
+	}
+	return first, last, run
+}
+
+// runOfInputs returns the outputs that input column ix meets, from first to last−1, and how
+// many columns, each a stride further on, meet as many, each an output further on.
+func (g *Geometry) runOfInputs(ix int) (first, last, run int) {
+	first, last = outputs(ix+g.PadLeft, g.KernelW, g.Stride, g.OutW)
+	for run = 1; ix+run*g.Stride < g.InW; run++ {
+		if f, l := outputs(ix+run*g.Stride+g.PadLeft, g.KernelW, g.Stride, g.OutW); f != first+run || l != last+run {
 			break
 		}
 	}

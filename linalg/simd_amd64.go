@@ -28,38 +28,36 @@ func tile(args *tileArgs, kernel int)
 
 // An isa is what the tiles of an instruction set are like.
 type isa struct {
-	lanes  int // float32 in a vector
-	rows   int // of a tile of up to three vectors
-	wide   int // vectors of a tile of one row
-	tall   int // rows of a tile of one vector
-	masked int // limit to the vectors of a tile if they are not full
-	first  int // number of the first tile in the table
-	quads  int // number of the first tile of quads
+	lanes  int    // float32 in a vector
+	rows   int    // of a tile, at most
+	tall   int    // rows of the tallest tile, which has one vector
+	widest [9]int // vectors of a tile, by its rows
+	masked int    // limit to the vectors of a tile if they are not full
+	first  int    // number of the first tile in asmgen's table
 }
 
 var isas = [...]isa{
-	levelAVX512: {lanes: 16, rows: 8, wide: 14, tall: 16, masked: 14, first: 0, quads: 36},
-	levelAVX2:   {lanes: 8, rows: 4, wide: 3, tall: 4, masked: 2, first: 63, quads: 75},
+	levelAVX512: {lanes: 16, rows: 8, tall: 16, widest: [9]int{0, 14, 7, 7, 3, 3, 3, 3, 3}, masked: 14, first: 0},
+	levelAVX2:   {lanes: 8, rows: 4, tall: 4, widest: [9]int{0, 3, 3, 3, 3}, masked: 2, first: 71},
 }
 
 // number returns that of the tile of rows × vectors in the table.
 func (s *isa) number(rows, vectors int) int {
-	switch {
-	case rows > s.rows:
-		return s.first + 3*s.rows + s.wide - 3
-	case vectors > 3:
-		return s.first + 3*s.rows + vectors - 4
+	n := s.first + vectors - 1
+	for _, w := range s.widest[:min(rows, s.rows+1)] {
+		n += w
 	}
-	return s.first + 3*(rows-1) + vectors - 1
+	return n
 }
 
 // quadNumber returns the number of the tile of rows × a vector of four columns of each of so
 // many groups.
 func (s *isa) quadNumber(rows, groups int) int {
-	if rows == 16 {
-		rows = s.rows + 1
+	quads := s.number(s.rows, s.widest[s.rows]) + 1
+	if s.tall > s.rows {
+		quads++
 	}
-	return s.quads + (rows-1)*(s.lanes/4-1) + groups - 2
+	return quads + (min(rows, s.rows+1)-1)*(s.lanes/4-1) + groups - 2
 }
 
 // tiles computes the contraction by tiles. It goes down C in strips of columns, or where B
@@ -90,16 +88,13 @@ func (c *Contraction[T]) strips(s *isa) {
 	if c.Add {
 		args.add = 1
 	}
-	// Three vectors of columns at a time, then what is left of each group; there, and
-	// in narrow groups, the vectors of a tile are those of neighbouring groups. So are
-	// they where a tile has one row: it takes many vectors to keep the processor busy.
-	vectors := 3
-	if c.Rows == 1 {
-		vectors = s.wide
-	}
+	// As many vectors of columns as a tile takes, then what is left of each group; there,
+	// and in narrow groups, the vectors of a tile are those of neighbouring groups. So are
+	// they where tiles have few rows: it takes many vectors to keep the processor busy.
+	vectors := s.widest[min(c.Rows, s.rows)]
 	wide := vectors * s.lanes
 	whole := c.Cols / wide * wide
-	if c.Rows == 1 && c.Groups > 3 {
+	if vectors > 3 && c.Groups > 3 {
 		whole = 0
 	}
 	for g := range c.Groups {

@@ -8,21 +8,19 @@ import "fmt"
 // together from four columns of each of several groups.
 
 // shapes lists the tiles of an instruction set: up to 24 sums of 32 registers, or 12 of
-// 16. Tiles of a row are wide, as the last upsampling layer has a single channel.
+// 16. Tiles of few rows are wide, as the last upsampling layer has a single channel. The
+// order is that of linalg's isa.
 func (a isa) shapes() (s [][2]int) {
-	rows := 8
+	widest := []int{14, 7, 7, 3, 3, 3, 3, 3} // by rows
 	if a.lanes == 8 {
-		rows = 4
+		widest = []int{3, 3, 3, 3}
 	}
-	for m := 1; m <= rows; m++ {
-		for v := 1; v <= 3; v++ {
-			s = append(s, [2]int{m, v})
+	for i, most := range widest {
+		for v := 1; v <= most; v++ {
+			s = append(s, [2]int{i + 1, v})
 		}
 	}
 	if a.lanes == 16 {
-		for v := 4; v <= 14; v++ {
-			s = append(s, [2]int{1, v})
-		}
 		s = append(s, [2]int{16, 1})
 	}
 	return s
@@ -113,7 +111,7 @@ func (w *writer) odd(s [4]string, n int) {
 
 var (
 	rowStrides    = [4]string{"R8", "R9", "R10", "R11"}
-	vectorStrides = [4]string{"DX", "R9", "R10", "R11"} // beyond three vectors there is one row
+	vectorStrides = [4]string{"DX", "R9", "R10", "R11"} // beyond three vectors there are three rows at most
 )
 
 // tile writes the tile of rows × vectors. DI holds the arguments.
