@@ -129,10 +129,11 @@ func inputOfOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T],
 	if bias.Data != nil {
 		start = bias.Data[0]
 	}
-	for i := range x.Rows {
-		for j := lo; j < hi; j++ {
-			x.Data[i*n+j] = start
-		}
+	for j := lo; j < hi; j++ {
+		x.Data[j] = start
+	}
+	for i := 1; i < x.Rows; i++ {
+		copy(x.Data[i*n+lo:i*n+hi], x.Data[lo:hi])
 	}
 	for oy := range g.OutH {
 		for class := range min(g.Stride, g.KernelH) {
