@@ -149,26 +149,34 @@ func TestCheckpointOrderIsAPermutation(t *testing.T) {
 }
 
 func TestStepsDoNotDependOnGOMAXPROCS(t *testing.T) {
-	run := func(procs int) (elbos []float64, weights []float32) {
-		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
-		trainer := NewTrainer(free, NewParams[float32](free, -1, 1), 1e-2)
-		for range 2 {
-			e, err := trainer.Step(noise[float32]{n: 60}) // three blocks, the last smaller
-			if err != nil {
-				t.Fatal(err)
+	for _, c := range []struct {
+		Config
+		images int
+	}{
+		{free, 60}, // four blocks, the last smaller
+		{Config{Kind: "vae", Tempering: "none", Latent: 5}, 100}, // two large blocks
+	} {
+		run := func(procs int) (elbos []float64, weights []float32) {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
+			trainer := NewTrainer(c.Config, NewParams[float32](c.Config, -1, 1), 1e-2)
+			for range 2 {
+				e, err := trainer.Step(noise[float32]{n: c.images})
+				if err != nil {
+					t.Fatal(err)
+				}
+				elbos = append(elbos, e)
 			}
-			elbos = append(elbos, e)
+			elbos = append(elbos, trainer.ELBO(noise[float32]{n: c.images / 2}))
+			for _, p := range trainer.Params {
+				weights = append(weights, p.Value.Data...)
+			}
+			return elbos, weights
 		}
-		elbos = append(elbos, trainer.ELBO(noise[float32]{n: 30}))
-		for _, p := range trainer.Params {
-			weights = append(weights, p.Value.Data...)
-		}
-		return elbos, weights
-	}
-	elbos, weights := run(1)
-	for _, procs := range []int{2, 5} {
-		if e, w := run(procs); !slices.Equal(e, elbos) || !slices.Equal(w, weights) {
-			t.Errorf("GOMAXPROCS %d changes bits", procs)
+		elbos, weights := run(1)
+		for _, procs := range []int{2, 5} {
+			if e, w := run(procs); !slices.Equal(e, elbos) || !slices.Equal(w, weights) {
+				t.Errorf("%v: GOMAXPROCS %d changes bits", c.Config, procs)
+			}
 		}
 	}
 }

@@ -12,10 +12,20 @@ import (
 	"hvae/linalg"
 )
 
-// blockSize is how many columns of a batch share a tape: a vector of float32, whose
-// activations stay in a core's cache from layer to layer. It is fixed, not a share of
-// the batch: sums over blocks then run in one order on any number of cores.
-const blockSize = 16
+// blockSize returns how many columns of a batch of n share a tape: with leapfrog steps a
+// vector of float32, whose activations stay in a core's cache from layer to layer and take
+// little memory from step to step; without, up to 64, so that the weights are read from
+// memory less often. The batch is then cut in an even number of parts of about the same
+// size, and cores that are left over share the loops within a part. The size does not
+// depend on the number of cores, so sums over blocks run in one order on all.
+func (c Config) blockSize(n int) int {
+	const vector, most = 16, 64
+	if c.K > 0 {
+		return vector
+	}
+	parts := 2 * ((n + 2*most - 1) / (2 * most))
+	return ((n+parts-1)/parts + 3) / 4 * 4 // rows of whole quarters of a vector
+}
 
 // A Batch supplies images and noise. Implementations must draw the noise of an image
 // from a stream of its own, so that it does not depend on how the batch is cut.
@@ -153,7 +163,8 @@ func (t *Trainer[T]) mean(blocks, images int) float64 {
 // run computes the blocks of a batch, with gradients if asked for, and returns how many
 // there are.
 func (t *Trainer[T]) run(b Batch[T], gradients bool) int {
-	n := (b.Len() + blockSize - 1) / blockSize
+	size := t.Config.blockSize(b.Len())
+	n := (b.Len() + size - 1) / size
 	for len(t.blocks) < n {
 		t.blocks = append(t.blocks, block[T]{})
 	}
@@ -200,8 +211,9 @@ func (t *Trainer[T]) block(w *worker[T], b Batch[T], i int, gradients bool) {
 
 // bound puts the ELBO of block i on the worker's tape.
 func (t *Trainer[T]) bound(w *worker[T], b Batch[T], i int, gradients bool) *ad.Var[T] {
-	lo := i * blockSize
-	n := min(blockSize, b.Len()-lo)
+	size := t.Config.blockSize(b.Len())
+	lo := i * size
+	n := min(size, b.Len()-lo)
 	w.tape.Reset()
 	w.leaves = w.network.Bind(&w.tape, t.Config, t.Params, gradients, w.leaves)
 	x := w.tape.Matrix(pixels, n)
@@ -214,7 +226,8 @@ func (t *Trainer[T]) bound(w *worker[T], b Batch[T], i int, gradients bool) *ad.
 // had a result that is not finite.
 func (t *Trainer[T]) blame(b Batch[T]) string {
 	w := new(worker[T]) // which keeps everything
-	for i := range (b.Len() + blockSize - 1) / blockSize {
+	size := t.Config.blockSize(b.Len())
+	for i := range (b.Len() + size - 1) / size {
 		sum := ad.Sum(t.bound(w, b, i, true))
 		what := w.tape.FirstNonFinite()
 		if what == "" {
@@ -228,7 +241,7 @@ func (t *Trainer[T]) blame(b Batch[T]) string {
 			}
 		}
 		if what != "" {
-			return fmt.Sprintf("images %d to %d of the batch, first in %s", i*blockSize+1, min((i+1)*blockSize, b.Len()), what)
+			return fmt.Sprintf("images %d to %d of the batch, first in %s", i*size+1, min((i+1)*size, b.Len()), what)
 		}
 	}
 	return "only in the sum over the batch"
