@@ -189,6 +189,11 @@ func (w *writer) quadTile(rows, groups int) {
 // begin reads the strides and sets the sums to the bias or to zero.
 func (w *writer) begin(rows, vectors int) {
 	sum := func(i, v int) int { return i*vectors + v }
+	w.op("MOVQ %d(DI), R8", argCRow) // C comes while products are added up
+	w.op("MOVQ %d(DI), DX", argCVec)
+	w.odd(vectorStrides, min(vectors, 8))
+	w.op("MOVQ %d(DI), SI", argC)
+	w.each(rows, vectors, func(_ int, mem string) { w.op("PREFETCHT0 %s", mem) })
 	w.op("MOVQ %d(DI), R8", argARow)
 	w.op("MOVQ %d(DI), DX", argBVec)
 	w.odd(rowStrides, min(rows, 8))
