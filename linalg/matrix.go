@@ -10,6 +10,12 @@
 // its two gradients), scalar.go (the overflow-safe functions) and parallel.go (loops
 // over goroutines).
 //
+// Loops over float32 have vector kernels for amd64 (vectors.go, lanes_amd64.go), and so
+// have the products behind dense layers and convolutions (contraction.go, which says
+// what they compute, and simd_amd64.go). The program in internal/asmgen writes their
+// assembly. They give the same bits with AVX-512 and AVX2; plain Go, the oracle, rounds
+// otherwise.
+//
 // Operations write into a destination given first, and allocate nothing but what
 // goroutines take where a matrix is large enough for several. Shapes that
 // do not fit are programming errors: they panic and name the shapes. Every sum runs
