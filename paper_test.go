@@ -1398,23 +1398,23 @@ func TestMeanFieldBoundIsTheExpectationOfItsEstimate(t *testing.T) { // section 
 	}
 }
 
-func TestMeanFieldBoundIsTightAtThePosterior(t *testing.T) { // section 5.1: the posterior is a product of normals
+func TestMeanFieldGapIsTheDivergenceFromThePosterior(t *testing.T) { // section 5.1: the posterior is a product of normals
+	// log p(D) − ELBO = KL(q ‖ p(z|D)), which is zero only at the posterior itself.
 	x, theta := points(3, 6)
 	data := model.Summarise(x)
 	mean, variance := data.Posterior(theta)
-	for _, away := range []float64{0, 0.2} {
+	for _, q := range []struct{ away, scale float64 }{{0, 1}, {0.2, 1}, {0, 1.7}, {-0.3, 0.4}} {
 		elbo := methodELBO(model.NewMeanField(data), func(params []model.Param) {
 			setTheta(theta)(params)
-			copy(params[2].Value.Data, apply(mean, func(m float64) float64 { return m + away }))
-			copy(params[3].Value.Data, apply(variance, func(v float64) float64 { return math.Log(v) / 2 }))
+			copy(params[2].Value.Data, apply(mean, func(m float64) float64 { return m + q.away }))
+			copy(params[3].Value.Data, apply(variance, func(v float64) float64 { return math.Log(q.scale) + math.Log(v)/2 }))
 		}, 1, 0)[0]
-		// The gap is the Kullback-Leibler divergence from the posterior.
 		gap := 0.0
 		for _, v := range variance {
-			gap += away * away / (2 * v)
+			gap += (q.scale*q.scale + q.away*q.away/v - 1 - 2*math.Log(q.scale)) / 2
 		}
 		if got := data.LogEvidence(theta) - elbo; math.Abs(got-gap) > 1e-11 {
-			t.Errorf("%v from the posterior's mean the gap is %v, want %v", away, got, gap)
+			t.Errorf("%v from the posterior's mean and %v times as wide the gap is %v, want %v", q.away, q.scale, got, gap)
 		}
 	}
 }
@@ -1449,11 +1449,12 @@ func TestHVAEOnTheGaussianModelBoundsTheEvidence(t *testing.T) { // section 5.1 
 	}
 }
 
-// affineELBO returns E[log p(D, z_K) − ½ρ_K² − log q⁰(z₀)] + ½ in dimension j of the
-// Gaussian model, with z₀ and γ₀ standard normal: the flow is followed by hand as
-// z = m + a·z₀ + b·γ₀, and 1/√β₀ is 1.4 if tempered.
-func affineELBO(data model.Data, theta model.Theta, j, K int, epsilon float64, tempered bool) float64 {
-	type affine [3]float64 // constant, factor of z₀, factor of γ₀
+// affine is a constant and the factors of z₀ and γ₀.
+type affine [3]float64
+
+// affineFlow follows the flow of the Gaussian model by hand in dimension j, where it is
+// affine in z₀ and γ₀: z_K = m + a·z₀ + b·γ₀, and ρ_K likewise. 1/√β₀ is 1.4 if tempered.
+func affineFlow(data model.Data, theta model.Theta, j, K int, epsilon float64, tempered bool) (z, rho affine) {
 	addScaled := func(a affine, s float64, b affine) affine {
 		return affine{a[0] + s*b[0], a[1] + s*b[1], a[2] + s*b[2]}
 	}
@@ -1469,7 +1470,7 @@ func affineELBO(data model.Data, theta model.Theta, j, K int, epsilon float64, t
 		g[0] += w * (theta.Delta[j] - data.Mean[j])
 		return g
 	}
-	z, rho := affine{0, 1, 0}, affine{0, 0, r(0)}
+	z, rho = affine{0, 1, 0}, affine{0, 0, r(0)}
 	for k := 1; k <= K; k++ {
 		rho = addScaled(rho, -epsilon/2, grad(z))
 		z = addScaled(z, epsilon, rho)
@@ -1478,6 +1479,14 @@ func affineELBO(data model.Data, theta model.Theta, j, K int, epsilon float64, t
 			rho[i] *= r(k) / r(k-1)
 		}
 	}
+	return z, rho
+}
+
+// affineELBO returns E[log p(D, z_K) − ½ρ_K² − log q⁰(z₀)] + ½ in dimension j of the
+// Gaussian model, with z₀ and γ₀ standard normal.
+func affineELBO(data model.Data, theta model.Theta, j, K int, epsilon float64, tempered bool) float64 {
+	z, rho := affineFlow(data, theta, j, K, epsilon, tempered)
+	w := float64(data.N) / (theta.Sigma[j] * theta.Sigma[j])
 	square := func(a affine) float64 { return a[0]*a[0] + a[1]*a[1] + a[2]*a[2] }
 	misfit := z
 	misfit[0] += theta.Delta[j] - data.Mean[j]
@@ -1485,6 +1494,92 @@ func affineELBO(data model.Data, theta model.Theta, j, K int, epsilon float64, t
 	joint := -n/2*math.Log(2*math.Pi*v) - data.Scatter[j]/(2*v) - w/2*square(misfit) - square(z)/2 - math.Log(2*math.Pi)/2
 	prior := -0.5 - math.Log(2*math.Pi)/2
 	return joint - square(rho)/2 - prior + 0.5
+}
+
+func TestHVAEGapIsTheDivergenceOfTheFlowFromThePosterior(t *testing.T) { // section 2.3 with section 5.1
+	// log p(D) − ELBO = KL(q^K(z, ρ) ‖ p(z|D) N(ρ|0, I)), both normal in each dimension.
+	// From (z₀, γ₀), whose covariance is I, to (z_K, ρ_K) volumes stay the same, as
+	// tempering takes back what heating the momentum added: q^K's covariance has unit
+	// determinant.
+	x, theta := points(2, 3)
+	data := model.Summarise(x)
+	mean, variance := data.Posterior(theta)
+	for _, tempered := range []bool{true, false} {
+		for _, K := range []int{1, 2, 10} {
+			const epsilon = 0.3
+			elbo, gap := 0.0, 0.0
+			for j := range 2 {
+				z, rho := affineFlow(data, theta, j, K, epsilon, tempered)
+				away := z[0] - mean[j]
+				gap += ((z[1]*z[1]+z[2]*z[2]+away*away)/variance[j] + rho[1]*rho[1] + rho[2]*rho[2] + rho[0]*rho[0] - 2 + math.Log(variance[j])) / 2
+				elbo += affineELBO(data, theta, j, K, epsilon, tempered)
+				if det := z[1]*rho[2] - z[2]*rho[1]; math.Abs(det-1) > 1e-11 {
+					t.Errorf("tempered %v, K = %d: volumes grow by %v from (z₀, γ₀) to (z_K, ρ_K)", tempered, K, det)
+				}
+			}
+			if got := data.LogEvidence(theta) - elbo; math.Abs(got-gap) > 1e-10*gap {
+				t.Errorf("tempered %v, K = %d: the gap is %v, the divergence %v", tempered, K, got, gap)
+			}
+		}
+	}
+}
+
+func TestWithoutTemperingAFineFlowGivesTheStandardEstimate(t *testing.T) { // section 2.3: a homogeneous flow has a high variance
+	// The leapfrog conserves H = U + ½ρᵀρ to second order, and then
+	// log p̂ = log p(x, z₀) − log q⁰(z₀): the flow's steps add nothing to the estimate.
+	const n, length = 400, 2.0
+	difference := func(K int) float64 {
+		var tp tape
+		rng := hvae.Stream(40, "fine flow")
+		f := &hvae.Flow[float64]{Target: bimodal{2}, K: K, StepSize: tp.Const(linalg.Of(1, 2, []float64{length / float64(K), length / float64(K)}))}
+		sample := his(&tp, f, 2, n, rng)
+		standard := his(&tp, &hvae.Flow[float64]{Target: f.Target}, 2, n, hvae.Stream(40, "fine flow"))
+		return norm(differences(sample.LogEstimate().Value.Data, standard.LogEstimate().Value.Data))
+	}
+	last := difference(20)
+	for _, K := range []int{40, 80, 160} {
+		d := difference(K)
+		if ratio := last / d; ratio < 3.8 || ratio > 4.2 {
+			t.Errorf("half the step size divides the difference by %.2f, want 4", ratio)
+		}
+		last = d
+	}
+}
+
+func TestTemperingLetsTheFlowLeaveItsModeAndTheVarianceFall(t *testing.T) { // section 2.3, "allows us to explore isolated modes of the target"
+	const draws = 20000
+	type result struct{ mean, variance, varianceSE, changed float64 }
+	run := func(K int, invSqrtBeta0 float64) (r result) {
+		l, changed := model.DrawTwoModes(K, invSqrtBeta0, draws, hvae.Stream(41, "two modes", K))
+		r.mean, _ = meanSE(l)
+		r.variance, r.varianceSE = meanSE(apply(l, func(v float64) float64 { return (v - r.mean) * (v - r.mean) }))
+		r.changed = float64(changed) / draws
+		return r
+	}
+	z := func(a, b, seA, seB float64) float64 { return (a - b) / math.Hypot(seA, seB) }
+	var last, first result
+	for i, K := range []int{4, 8, 16, 32, 64} {
+		with, without := run(K, 3), run(K, 1)
+		if i == 0 {
+			first = without
+		} else if d := z(last.variance, with.variance, last.varianceSE, with.varianceSE); d < zBound {
+			t.Errorf("tempered, K = %d: the variance of log p̂ goes from %.2f to %.2f, z = %.1f: it must fall", K, last.variance, with.variance, d)
+		}
+		if d := z(first.variance, without.variance, first.varianceSE, without.varianceSE); math.Abs(d) > zBound || without.varianceSE > 0.05*without.variance {
+			t.Errorf("not tempered, K = %d: the variance of log p̂ goes from %.2f to %.2f, z = %.1f: it must stay", K, first.variance, without.variance, d)
+		}
+		se := func(p float64) float64 { return math.Sqrt(p * (1 - p) / draws) }
+		if d := z(with.changed, without.changed, se(with.changed), se(without.changed)); d < zBound || without.changed > 0.04 {
+			t.Errorf("K = %d: %.2f %% of the draws change modes with tempering, %.2f %% without", K, 100*with.changed, 100*without.changed)
+		}
+		if with.mean > 0 || without.mean > 0 {
+			t.Errorf("K = %d: ELBO %.3f with tempering, %.3f without, log p(x) = 0", K, with.mean, without.mean)
+		}
+		last = with
+	}
+	if last.variance > first.variance/5 {
+		t.Errorf("tempering ends at a variance of %.2f, the untempered flow has %.2f", last.variance, first.variance)
+	}
 }
 
 func TestTemperingIsWhatMakesHVAEEstimateWell(t *testing.T) { // section 5.1, figure 1b

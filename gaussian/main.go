@@ -5,8 +5,8 @@
 //	go run ./gaussian -d 50
 //
 // The model and the methods are in the package gaussian/model; here are the command
-// line (options.go), the runs side by side (run.go), the table (report.go) and the
-// figures (figure.go).
+// line (options.go), the runs side by side (run.go), the table (report.go), the figures
+// (figure.go), and what -two-modes shows (twomodes.go).
 package main
 
 import (
@@ -37,7 +37,11 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "gaussian: %v (-h lists the flags)\n", err)
 		return 2
 	}
-	if err := run(ctx, o, stdout, stderr); err != nil {
+	do := run
+	if o.twoModes {
+		do = showTwoModes
+	}
+	if err := do(ctx, o, stdout, stderr); err != nil {
 		fmt.Fprintf(stderr, "gaussian: %v\n", err)
 		if errors.Is(err, context.Canceled) {
 			return 130

@@ -228,6 +228,35 @@ func TestSeveralDimensionsDrawTheFigures(t *testing.T) {
 	}
 }
 
+func TestTwoModesAreShownAsATableAndAFigure(t *testing.T) {
+	out := t.TempDir()
+	stdout, stderr, status := gaussianCommand(t.Context(), "-two-modes", "-out", out)
+	svg, err := os.ReadFile(filepath.Join(out, "tempering.svg"))
+	if status != 0 || err != nil || !strings.Contains(stderr, "tempering.svg") {
+		t.Fatalf("status %d, %v, stderr %q", status, err, stderr)
+	}
+	if n := strings.Count(stdout, "\n"); n != 2+2*len(modeSteps) {
+		t.Errorf("%d lines of output, want two and one for each of %d flows:\n%s", n, 2*len(modeSteps), stdout)
+	}
+	for _, want := range []string{"no tempering", "temperature 9", "leapfrog steps K", "variance of log p̂"} {
+		if !strings.Contains(string(svg), want) {
+			t.Errorf("the figure does not say %q", want)
+		}
+	}
+	stdout, _, status = gaussianCommand(t.Context(), "-two-modes", "-json", "-out", out)
+	var rows []map[string]float64
+	for dec := json.NewDecoder(strings.NewReader(stdout)); dec.More(); {
+		var row map[string]float64
+		if err := dec.Decode(&row); err != nil {
+			t.Fatal(err)
+		}
+		rows = append(rows, row)
+	}
+	if status != 0 || len(rows) != 2*len(modeSteps) || rows[0]["k"] != 4 || rows[0]["inv_sqrt_beta0"] != 3 || !(rows[0]["elbo"] < 0) {
+		t.Errorf("status %d, %d rows, the first %v", status, len(rows), rows[0])
+	}
+}
+
 func TestDivergenceStopsWithStatus1AndNoNaN(t *testing.T) {
 	stdout, stderr, status := gaussianCommand(t.Context(), append(quick, "-d", "2", "-methods", "vb,hvae-k1", "-lr", "1e5")...)
 	if status != 1 || strings.Contains(stdout, "NaN") || !strings.Contains(stderr, "diverged at iteration") || !strings.Contains(stderr, "log_sigma = [") {

@@ -20,6 +20,7 @@ type options struct {
 	config   model.Config
 	out      string
 	json     bool
+	twoModes bool
 }
 
 // The largest values that flags take: beyond them, a mistyped number would ask for
@@ -49,8 +50,9 @@ func parse(args []string, help io.Writer) (options, error) {
 	count(f, &o.config.Draws, "batch", 10, 1, "`number` of draws that each estimate of the ELBO averages")
 	f.Float64Var(&o.config.Rate, "lr", 1e-3, "learning `rate` of RMSProp")
 	f.Uint64Var(&o.config.Seed, "seed", 1, "seed: the same one gives the same bits, on any number of cores")
-	f.StringVar(&o.out, "out", "", "`folder` for figure1a.svg and figure1b.svg, which several dimensions\ngive (default the current one)")
+	f.StringVar(&o.out, "out", "", "`folder` for figure1a.svg and figure1b.svg, which several dimensions\ngive, or tempering.svg (default the current one)")
 	f.BoolVar(&o.json, "json", false, "print a JSON object for each method instead of a table")
+	f.BoolVar(&o.twoModes, "two-modes", false, "instead of the experiment, show what tempering is for: Algorithm 1 on a target\nwith two modes, as a table and as tempering.svg")
 	if err := f.Parse(args); err != nil {
 		if err == flag.ErrHelp {
 			fmt.Fprintln(help, "Usage: go run ./gaussian [flags]\n\nRuns the Gaussian experiment of the HVAE paper (section 5.1) and prints, for each\nmethod, the errors of the estimated parameters and the gap between its bound and\nthe exact evidence.")

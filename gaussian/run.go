@@ -101,7 +101,7 @@ type counts struct{ runs, iterations, cost atomic.Int64 }
 
 // checkFolder makes sure, before minutes of work, that figures can be written.
 func checkFolder(o options) error {
-	if o.out == "" && len(o.dims) == 1 {
+	if o.out == "" && len(o.dims) == 1 && !o.twoModes {
 		return nil
 	}
 	folder := filepath.Join(o.out, ".")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"hvae/ad"
 	"hvae/hvae"
 )
 
@@ -136,5 +137,30 @@ func TestStepsAllocateNothing(t *testing.T) {
 		if n := testing.AllocsPerRun(50, step); n != 0 {
 			t.Errorf("%s: a warmed-up step allocates %v times", name, n)
 		}
+	}
+}
+
+func TestTwoModesHaveUnitEvidenceInEqualParts(t *testing.T) {
+	var tape ad.Tape[float64]
+	const n, width, height = 400, 20.0, 8.0
+	z := tape.Matrix(2, (n+1)*(n+1))
+	for i := range n + 1 {
+		for j := range n + 1 {
+			z.Data[i*(n+1)+j] = width * (float64(i)/n - 0.5)
+			z.Data[z.Cols+i*(n+1)+j] = height * (float64(j)/n - 0.5)
+		}
+	}
+	left, right := 0.0, 0.0
+	for i, l := range (TwoModes{}).LogJoint(tape.Const(z)).Value.Data {
+		p := math.Exp(l) * width / n * height / n
+		switch x := z.Data[i]; {
+		case x < 0:
+			left += p
+		case x > 0:
+			right += p
+		}
+	}
+	if math.Abs(left-0.5) > 1e-6 || math.Abs(right-0.5) > 1e-6 {
+		t.Errorf("the modes hold %.9f and %.9f, want halves", left, right)
 	}
 }

@@ -1,0 +1,67 @@
+package model
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"hvae/ad"
+	"hvae/hvae"
+	"hvae/linalg"
+)
+
+// TwoModes is the target that shows what tempering is for (section 2.3): a plane with two
+// narrow modes,
+//
+//	p(x, z) = ½ N(z | −m, s²I) + ½ N(z | m, s²I),   m = (3, 0),   s = ½,
+//
+// so that log p(x) = 0. The barrier between them is 17 nats high; a momentum of
+// temperature one has a kinetic energy of one.
+type TwoModes struct{}
+
+const (
+	modeAt, modeWidth = 3.0, 0.5
+	// The variational prior N(−m, (3/2)²I) lies about one of the modes.
+	priorWidth = 1.5
+)
+
+// LogJoint implements hvae.Target.
+func (TwoModes) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
+	mode := func(at float64) *ad.Var[float64] {
+		from := ad.Sub(z, z.Tape().Const(linalg.Column(at, 0)))
+		return ad.AddConst(hvae.LogNormal(ad.Scale(from, 1/modeWidth)), -2*math.Log(modeWidth)-math.Ln2)
+	}
+	left, right := mode(-modeAt), mode(modeAt)
+	return ad.Add(left, ad.Softplus(ad.Sub(right, left))) // log(eˡ + eʳ) = l + log(1 + eʳ⁻ˡ)
+}
+
+// DrawTwoModes runs Algorithm 1 on TwoModes with K leapfrog steps of ε = 0.1, from the
+// temperature 1/β₀ down to one by fixed tempering, or without tempering for 1/√β₀ = 1. It
+// returns draws of log p̂, and how many of them ended in another mode than they began in.
+func DrawTwoModes(K int, invSqrtBeta0 float64, draws int, rng *rand.Rand) (logEstimates []float64, changed int) {
+	const batch = 500
+	var t ad.Tape[float64]
+	flow := hvae.Flow[float64]{Target: TwoModes{}, K: K}
+	for len(logEstimates) < draws {
+		t.Reset()
+		n := min(batch, draws-len(logEstimates))
+		noise, gamma0 := t.Matrix(2, n), t.Matrix(2, n)
+		hvae.FillNormal(rng, noise)
+		hvae.FillNormal(rng, gamma0)
+		epsilon := t.Const(noise)
+		z0 := ad.Add(ad.Scale(epsilon, priorWidth), t.Const(linalg.Column(-modeAt, 0)))
+		logPrior := ad.AddConst(hvae.LogNormal(epsilon), -2*math.Log(priorWidth))
+
+		flow.StepSize = t.Const(linalg.Of(1, 2, []float64{0.1, 0.1}))
+		if invSqrtBeta0 != 1 {
+			flow.Tempering = hvae.FixedTempering(t.Scalar(invSqrtBeta0), K)
+		}
+		sample := hvae.HIS(&flow, z0, logPrior, t.Const(gamma0))
+		logEstimates = append(logEstimates, sample.LogEstimate().Value.Data...)
+		for i, z := range sample.End.Z.Value.Row(0) {
+			if z*sample.Start.Z.Value.At(0, i) < 0 {
+				changed++
+			}
+		}
+	}
+	return logEstimates, changed
+}
