@@ -324,3 +324,42 @@ func TestTrainingStopsWhenPatienceEnds(t *testing.T) {
 		t.Errorf("status %d, stdout %s", status, stdout)
 	}
 }
+
+func FuzzTrainFlags(f *testing.F) {
+	f.Add("-K", "3", "-model", "hvae")
+	f.Add("-lr", "1e-3", "-batch", "10")
+	f.Add("-tempering", "free", "-vary-eps", "-resume")
+	f.Fuzz(func(t *testing.T, a, b, c, d string) {
+		s, err := parseTrain([]string{"-out", "x", a, b, c, d}, io.Discard)
+		if err != nil {
+			return
+		}
+		// What is accepted can be run.
+		if s.config.Check() != nil || s.batch < 1 || s.epochs < 1 || s.patience < 1 || s.train < 0 || !(s.rate > 0) || s.out == "" {
+			t.Errorf("%q %q %q %q gives %+v", a, b, c, d, s)
+		}
+	})
+}
+
+func FuzzPosition(f *testing.F) {
+	f.Add(`{"Epoch":2,"Batch":3,"Sum":-1.5,"Seconds":2,"Best":-200.25,"BestEpoch":1,"Metrics":[{"epoch":1,"train_elbo":-1,"val_elbo":-2,"seconds":3}]}`, 5)
+	f.Add(`{"Epoch":1}`, 1)
+	f.Add(`{"Epoch":9223372036854775807,"Metrics":null}`, 0)
+	f.Fuzz(func(t *testing.T, s string, batches int) {
+		p, err := parsePosition(s, batches)
+		if err != nil {
+			return
+		}
+		if p.Epoch != len(p.Metrics)+1 || p.Batch < 0 || p.Batch > batches || p.BestEpoch < 0 || p.BestEpoch >= p.Epoch {
+			t.Errorf("%q gives %+v", s, p)
+		}
+		again, err := json.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q, err := parsePosition(string(again), batches)
+		if diff := cmp.Diff(p, q); err != nil || diff != "" && len(p.Metrics) > 0 {
+			t.Errorf("%q is written as %q and read as something else: %v\n%s", s, again, err, diff)
+		}
+	})
+}

@@ -102,6 +102,21 @@ type position struct {
 	Metrics      []metrics
 }
 
+// parsePosition reads a position in a run whose epochs have so many batches.
+func parsePosition(s string, batches int) (p position, err error) {
+	if err := json.Unmarshal([]byte(s), &p); err != nil {
+		return p, fmt.Errorf("its metadata does not say how far the run is: %w", err)
+	}
+	ok := p.Epoch >= 1 && p.Batch >= 0 && p.Batch <= batches && p.BestEpoch >= 0 && p.BestEpoch < p.Epoch && len(p.Metrics) == p.Epoch-1
+	for i, m := range p.Metrics {
+		ok = ok && m.Epoch == i+1
+	}
+	if !ok {
+		return p, fmt.Errorf("its metadata contradicts itself: epoch %d, batch %d of %d, best epoch %d, metrics of %d epochs", p.Epoch, p.Batch, batches, p.BestEpoch, len(p.Metrics))
+	}
+	return p, nil
+}
+
 // saveState writes the state file.
 func (r *run) saveState(t *model.Trainer[float32]) error {
 	p, err := json.Marshal(position{r.epoch, r.batch, r.sum, r.seconds, r.best, r.bestEpoch, r.metrics})
@@ -124,12 +139,9 @@ func (r *run) read(t *model.Trainer[float32]) error {
 	if err != nil {
 		return err
 	}
-	var p position
-	if err := json.Unmarshal([]byte(meta["progress"]), &p); err != nil {
-		return fmt.Errorf("its metadata does not say how far the run is: %w", err)
-	}
-	if p.Epoch < 1 || p.Batch < 0 || p.BestEpoch < 0 || p.BestEpoch >= p.Epoch || len(p.Metrics) != p.Epoch-1 {
-		return fmt.Errorf("its metadata contradicts itself: epoch %d, batch %d, best epoch %d, metrics of %d epochs", p.Epoch, p.Batch, p.BestEpoch, len(p.Metrics))
+	p, err := parsePosition(meta["progress"], r.settings.batches())
+	if err != nil {
+		return err
 	}
 	r.epoch, r.batch, r.sum, r.seconds = p.Epoch, p.Batch, p.Sum, p.Seconds
 	r.best, r.bestEpoch, r.metrics = p.Best, p.BestEpoch, p.Metrics

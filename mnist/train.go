@@ -34,6 +34,9 @@ type settings struct {
 	recompute bool
 }
 
+// batches returns how many an epoch has.
+func (s settings) batches() int { return (s.train + s.batch - 1) / s.batch }
+
 // train is the command: it trains until an epoch, the patience or the user ends it.
 func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	s, err := parseTrain(args, stdout)
@@ -125,7 +128,7 @@ func (t *session) loop(ctx context.Context) error {
 	r := t.run
 	epochs := t.epochs
 	var step int
-	total := (len(t.training) + t.batch - 1) / t.batch
+	total := t.batches()
 	line := progress.New(t.stderr, func(elapsed time.Duration) string {
 		return fmt.Sprintf("epoch %d, batch %d of %d", r.epoch, step, total)
 	})

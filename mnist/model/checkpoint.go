@@ -98,14 +98,16 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 	if c.ELBO, err = strconv.ParseFloat(f.Metadata["val_elbo"], 64); err != nil {
 		return c, fmt.Errorf("its metadata has val_elbo = %q, not a number", f.Metadata["val_elbo"])
 	}
-	c.Params = NewParams[float32](c.Config, 0, 0)
+	// The metadata could describe a model of any size: it is made once the tensors have
+	// been found to be those of one.
 	var want []safetensors.Spec
-	for _, p := range c.Params {
+	for _, p := range c.Config.inventory(shapeOnly) {
 		want = append(want, safetensors.Spec{Name: p.Name, Shape: p.Shape})
 	}
 	if err := safetensors.Check(f, want); err != nil {
 		return c, err
 	}
+	c.Params = NewParams[float32](c.Config, 0, 0)
 	for _, p := range c.Params {
 		p.restore(f, p.Name, p.Value.Data)
 	}

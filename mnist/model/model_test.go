@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"path/filepath"
 	"runtime"
@@ -420,4 +421,31 @@ func TestEvaluationDependsOnNothingButItsStreams(t *testing.T) {
 	if _, err := Evaluate(ctx, free, params, 5, 60, nil, nil); err == nil {
 		t.Error("an ended context goes unnoticed")
 	}
+}
+
+// FuzzCheckpoint changes a model's metadata and one of its tensors. What is refused must
+// not have cost memory, whatever size of model the metadata describes.
+func FuzzCheckpoint(f *testing.F) {
+	base := Checkpoint{Config: free, Params: NewParams[float32](free, -1, 5), Seed: 5, Epoch: 3, ELBO: -101.25}.File()
+	f.Add("K", "2", "latent", "3", 1, 16)
+	f.Add("K", "9999", "vary_eps", "true", 24, 1)
+	f.Add("latent", "4096", "model", "vae", 0, 0)
+	f.Fuzz(func(t *testing.T, key1, value1, key2, value2 string, tensor, size int) {
+		file := safetensors.File{Metadata: maps.Clone(base.Metadata), Tensors: slices.Clone(base.Tensors)}
+		file.Metadata[key1], file.Metadata[key2] = value1, value2
+		if tensor >= 0 && tensor < len(file.Tensors) && size >= 0 && size <= 1<<12 {
+			file.Tensors[tensor].Shape = []int{size}
+			file.Tensors[tensor].Data = make([]float32, size)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		c, err := checkpointOf(file)
+		runtime.ReadMemStats(&after)
+		if err == nil && c.Config.Check() != nil {
+			t.Errorf("%q = %q, %q = %q: read as the impossible %+v", key1, value1, key2, value2, c.Config)
+		}
+		if n := after.TotalAlloc - before.TotalAlloc; err != nil && n > 1<<17 {
+			t.Errorf("%q = %q, %q = %q, tensor %d of %d elements: refusing it took %d bytes", key1, value1, key2, value2, tensor, size, n)
+		}
+	})
 }

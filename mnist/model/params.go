@@ -32,8 +32,9 @@ const (
 )
 
 // inventory lists the parameters of a model in the order of the checkpoint: weights with
-// the spread of their start but zero, the flow's at their start.
-func (c Config) inventory() []Param[float64] {
+// the spread of their start but zero, the flow's at their start. Their matrices are made
+// by zeros, or by shapeOnly if nothing is to be allocated.
+func (c Config) inventory(zeros func(rows, cols int) linalg.Matrix[float64]) []Param[float64] {
 	var ps []Param[float64]
 	layer := func(name string, weight, bias Param[float64], in, out int) {
 		weight.Name, bias.Name = name+".weight", name+".bias"
@@ -42,15 +43,15 @@ func (c Config) inventory() []Param[float64] {
 	}
 	dense := func(name string, weights, biases layout, out, in int) {
 		layer(name,
-			Param[float64]{Shape: []int{out, in}, Value: linalg.New[float64](out, in), layout: weights},
-			Param[float64]{Shape: []int{out}, Value: linalg.New[float64](out, 1), layout: biases}, in, out)
+			Param[float64]{Shape: []int{out, in}, Value: zeros(out, in), layout: weights},
+			Param[float64]{Shape: []int{out}, Value: zeros(out, 1), layout: biases}, in, out)
 	}
 	// A convolution's weights are (out, in, 5, 5) in a checkpoint, those of a transpose
 	// (in, out, 5, 5): either way those of the convolution g.
 	convolution := func(name string, g conv.Geometry, channels int) {
 		layer(name,
-			Param[float64]{Shape: []int{g.OutC, g.InC, g.KernelH, g.KernelW}, Value: linalg.New[float64](g.Taps(), g.OutC), layout: kernel},
-			Param[float64]{Shape: []int{channels}, Value: linalg.New[float64](channels, 1)}, g.In(), g.Out())
+			Param[float64]{Shape: []int{g.OutC, g.InC, g.KernelH, g.KernelW}, Value: zeros(g.Taps(), g.OutC), layout: kernel},
+			Param[float64]{Shape: []int{channels}, Value: zeros(channels, 1)}, g.In(), g.Out())
 	}
 	convolution("encoder.conv1", conv1, conv1.OutC)
 	convolution("encoder.conv2", conv2, conv2.OutC)
@@ -68,7 +69,7 @@ func (c Config) inventory() []Param[float64] {
 	}
 
 	flow := func(name string, start float64, rows, cols int, shape ...int) {
-		p := Param[float64]{Name: "flow." + name, Shape: shape, Value: linalg.New[float64](rows, cols)}
+		p := Param[float64]{Name: "flow." + name, Shape: shape, Value: zeros(rows, cols)}
 		p.Value.Fill(start)
 		ps = append(ps, p)
 	}
@@ -86,13 +87,18 @@ func (c Config) inventory() []Param[float64] {
 	return ps
 }
 
+// shapeOnly returns a matrix without elements.
+func shapeOnly(rows, cols int) linalg.Matrix[float64] {
+	return linalg.Matrix[float64]{Rows: rows, Cols: cols}
+}
+
 // NewParams returns the parameters of a model at their starting values: weights normal
 // with standard deviation 1/√(n_in + n_out), where n_in and n_out are the sizes of the
 // whole layer's input and output; biases zero but for the last, which starts at
 // outputBias; the flow at ε = 0.2, α_k = 0.9 and 1/β₀ = 1.5.
 func NewParams[T linalg.Float](c Config, outputBias float64, seed uint64) []Param[T] {
 	var ps []Param[T]
-	for _, p := range c.inventory() {
+	for _, p := range c.inventory(linalg.New[float64]) {
 		if p.spread > 0 {
 			hvae.FillNormal(hvae.Stream(seed, "mnist start "+p.Name), p.Value)
 			linalg.Scale(p.Value, p.spread, p.Value)
