@@ -3,6 +3,7 @@ package hvae
 import (
 	"fmt"
 	"math"
+	"slices"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -64,6 +65,33 @@ func TestAdamaxStepsAtItsRateWhateverTheScale(t *testing.T) {
 		if math.Abs(p.Data[0]-0.1) > 1e-12 {
 			t.Errorf("gradient %v: ten steps of 0.01 led to %v", g, p.Data[0])
 		}
+	}
+}
+
+func TestAGradientOfAdamaxsEpsilonMovesHalfARate(t *testing.T) {
+	p := linalg.Column(0.0)
+	NewAdamax(0.01).Ascend([]linalg.Matrix[float64]{p}, []linalg.Matrix[float64]{linalg.Column(1e-8)}) // TensorFlow's ε
+	if math.Abs(p.Data[0]-0.005) > 1e-15 {
+		t.Errorf("the step is %v, want 0.005", p.Data[0])
+	}
+}
+
+func TestAskingForTheStateBeforeTheFirstStepChangesNothing(t *testing.T) {
+	gradient := []linalg.Matrix[float64]{linalg.Column(2.0, -3)}
+	run := func(ask bool) []float64 {
+		o := NewAdamax(0.01)
+		o.Start = 0.5
+		p := []linalg.Matrix[float64]{linalg.Column(0.0, 0)}
+		if ask {
+			if step, mean, norm := o.State(p); step != 0 || !slices.Equal(mean[0], []float64{0, 0}) || !slices.Equal(norm[0], []float64{0.5, 0.5}) {
+				t.Errorf("after no steps the state is %v, %v, %v", step, mean, norm)
+			}
+		}
+		o.Ascend(p, gradient)
+		return p[0].Data
+	}
+	if with, without := run(true), run(false); !slices.Equal(with, without) {
+		t.Errorf("the first step leads to %v, without asking to %v", with, without)
 	}
 }
 
