@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"image/png"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -223,18 +224,36 @@ func TestAKilledRunGoesOnAsIfNothingHadHappened(t *testing.T) {
 	t.Fatal("the run does not end")
 }
 
-func TestFilesDoNotDependOnTheNumberOfCores(t *testing.T) {
-	folders := map[string]string{}
-	for _, procs := range []string{"1", "3"} {
-		folders[procs] = t.TempDir()
-		c := exec.Command(os.Args[0], tiny(folders[procs], append(hvaeFlags, "-epochs", "1")...)...)
-		c.Env = append(os.Environ(), "MNIST_TEST_COMMAND=1", "GOMAXPROCS="+procs)
+func TestFilesDependNeitherOnCoresNorOnTheVectorsWidth(t *testing.T) {
+	train := func(procs, simd string) string {
+		folder := t.TempDir()
+		c := exec.Command(os.Args[0], tiny(folder, append(hvaeFlags, "-epochs", "1")...)...)
+		c.Env = append(os.Environ(), "MNIST_TEST_COMMAND=1", "GOMAXPROCS="+procs, "HVAE_SIMD="+simd)
 		if out, err := c.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
+		return folder
 	}
-	if diff := cmp.Diff(files(t, folders["1"]), files(t, folders["3"])); diff != "" {
-		t.Error("GOMAXPROCS changes bytes")
+	want := train("1", "")
+	for _, c := range [][2]string{{"3", ""}, {"2", "avx2"}} {
+		if diff := cmp.Diff(files(t, want), files(t, train(c[0], c[1]))); diff != "" {
+			t.Errorf("GOMAXPROCS=%s HVAE_SIMD=%s changes bytes", c[0], c[1])
+		}
+	}
+	// Plain Go does not fuse multiplications and additions and has other polynomials: the
+	// bounds agree to float32's rounding of sums over pixels.
+	elbos := func(folder string) (m metrics) {
+		line, err := os.ReadFile(filepath.Join(folder, metricsFile))
+		if err != nil || json.Unmarshal(line, &m) != nil {
+			t.Fatalf("metrics %q, %v", line, err)
+		}
+		return m
+	}
+	vectors, plain := elbos(want), elbos(train("2", "none"))
+	for _, d := range []float64{vectors.TrainELBO/plain.TrainELBO - 1, vectors.ValELBO/plain.ValELBO - 1} {
+		if math.Abs(d) > 1e-6 {
+			t.Errorf("plain Go's ELBOs %v differ from %v", plain, vectors)
+		}
 	}
 }
 
