@@ -1562,14 +1562,14 @@ func TestTemperingLetsTheFlowLeaveItsModeAndTheVarianceFall(t *testing.T) { // s
 		with, without := run(K, 3), run(K, 1)
 		if i == 0 {
 			first = without
-		} else if d := z(last.variance, with.variance, last.varianceSE, with.varianceSE); d < zBound {
+		} else if d := z(last.variance, with.variance, last.varianceSE, with.varianceSE); !(d > zBound) {
 			t.Errorf("tempered, K = %d: the variance of log p̂ goes from %.2f to %.2f, z = %.1f: it must fall", K, last.variance, with.variance, d)
 		}
-		if d := z(first.variance, without.variance, first.varianceSE, without.varianceSE); math.Abs(d) > zBound || without.varianceSE > 0.05*without.variance {
+		if d := z(first.variance, without.variance, first.varianceSE, without.varianceSE); !(math.Abs(d) < zBound) || !(without.varianceSE < 0.05*without.variance) {
 			t.Errorf("not tempered, K = %d: the variance of log p̂ goes from %.2f to %.2f, z = %.1f: it must stay", K, first.variance, without.variance, d)
 		}
 		se := func(p float64) float64 { return math.Sqrt(p * (1 - p) / draws) }
-		if d := z(with.changed, without.changed, se(with.changed), se(without.changed)); d < zBound || without.changed > 0.04 {
+		if d := z(with.changed, without.changed, se(with.changed), se(without.changed)); !(d > zBound) || !(without.changed < 0.04) {
 			t.Errorf("K = %d: %.2f %% of the draws change modes with tempering, %.2f %% without", K, 100*with.changed, 100*without.changed)
 		}
 		if with.mean > 0 || without.mean > 0 {

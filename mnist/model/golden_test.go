@@ -1,0 +1,172 @@
+package model
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"testing"
+
+	"hvae/ad"
+	"hvae/hvae"
+	"hvae/linalg"
+)
+
+// Golden values of the MNIST model, which any framework can reproduce: testdata/golden.json
+// was computed in float64 by PyTorch, with convolutions and derivatives of its own. All
+// inputs come from a hash of two whole numbers, in 32-bit unsigned arithmetic,
+//
+//	h = i + 1 + 2²⁰·(t + 1)
+//	h = 2654435761·h;  h = h xor (h >> 15)
+//	h = 2246822519·h;  h = h xor (h >> 13)
+//	v(t, i) = h/2³² − ½
+//
+// Element i, in row-major order, of the model's tensor t, in the checkpoint's order and
+// shapes (the checkpoint's contract, ℓ = 3), is
+//
+//	weights               v(t, i)·√(12/n), n the product of the shape without its first entry
+//	biases                v(t, i)/5
+//	flow.step_size_logit  v(t, i)
+//	flow.alpha_logit      v(t, i) + 2
+//	flow.log_temperature  v(t, i) − 1
+//
+// The batch is two images, b = 0 and 1: pixel i of image b is 1 where v(100+b, i) > 0.1,
+// else 0; its noise is ε_i = √12·v(200+b, i) and γ₀_i = √12·v(300+b, i). The file has, for
+// each of four models, the ELBO and log p̂ of the images, the Euclidean norms of the
+// gradient of their mean ELBO, and (z_k, ρ_k) for k = 0 to K, latent dimension by
+// dimension, the images' values next to each other.
+type golden struct {
+	ELBO          []float64          `json:"elbo"`
+	LogEstimate   []float64          `json:"log_estimate"`
+	GradientNorms map[string]float64 `json:"gradient_norms"`
+	Trajectory    []struct{ Z, Rho []float64 }
+}
+
+func goldenValue(t, i int) float64 {
+	h := uint32(i+1) + uint32(t+1)<<20
+	h *= 2654435761
+	h ^= h >> 15
+	h *= 2246822519
+	h ^= h >> 13
+	return float64(h)/(1<<32) - 0.5
+}
+
+func goldenParams(c Config) []Param[float64] {
+	ps := NewParams[float64](c, 0, 0)
+	for t, p := range ps {
+		scale, shift := 1.0, 0.0
+		switch {
+		case p.Name == "flow.alpha_logit":
+			shift = 2
+		case p.Name == "flow.log_temperature":
+			shift = -1
+		case p.Name == "flow.step_size_logit":
+		case len(p.Shape) > 1: // weights
+			n := 1
+			for _, s := range p.Shape[1:] {
+				n *= s
+			}
+			scale = math.Sqrt(12 / float64(n))
+		default:
+			scale = 0.2
+		}
+		for i := range p.Value.Data {
+			p.Value.Data[p.position(i)] = scale*goldenValue(t, i) + shift
+		}
+	}
+	return ps
+}
+
+func TestGoldenValues(t *testing.T) {
+	b, err := os.ReadFile("testdata/golden.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all map[string]golden
+	if err := json.Unmarshal(b, &all); err != nil {
+		t.Fatal(err)
+	}
+	configs := []Config{
+		{Kind: "vae", Tempering: "none", Latent: 3},
+		{Kind: "hvae", K: 2, Tempering: "none", Latent: 3},
+		{Kind: "hvae", K: 2, Tempering: "fixed", Latent: 3},
+		{Kind: "hvae", K: 3, Tempering: "free", VaryEps: true, Latent: 3},
+	}
+	if len(all) != len(configs) {
+		t.Fatalf("golden values of %d models, want %d", len(all), len(configs))
+	}
+	for _, c := range configs {
+		want, ok := all[c.String()]
+		if !ok {
+			t.Fatalf("no golden values of %v", c)
+		}
+		near := func(what string, got, want []float64) {
+			t.Helper()
+			if len(got) != len(want) {
+				t.Fatalf("%v: %s has %d values, want %d", c, what, len(got), len(want))
+			}
+			for i := range got {
+				if math.Abs(got[i]-want[i]) > 1e-10*math.Max(1, math.Abs(want[i])) {
+					t.Errorf("%v: %s is %.15g, want %.15g", c, what, got, want)
+					return
+				}
+			}
+		}
+		input := func(first, rows int, f func(float64) float64) linalg.Matrix[float64] {
+			m := linalg.New[float64](rows, 2)
+			for i := range rows {
+				for b := range 2 {
+					m.Data[2*i+b] = f(goldenValue(first+b, i))
+				}
+			}
+			return m
+		}
+		var tape ad.Tape[float64]
+		var n Network[float64]
+		ps := goldenParams(c)
+		leaves := n.Bind(&tape, c, ps, true, nil)
+		x := tape.Const(input(100, pixels, func(v float64) float64 {
+			if v > 0.1 {
+				return 1
+			}
+			return 0
+		}))
+		normal := func(v float64) float64 { return math.Sqrt(12) * v }
+		epsilon, gamma0 := tape.Const(input(200, 3, normal)), tape.Const(input(300, 3, normal))
+
+		mean, std := n.Encode(x)
+		near("log p̂", n.LogEstimates(x, mean, std, epsilon, gamma0).Value.Data, want.LogEstimate)
+
+		if c.K > 0 {
+			flow := n.Flow(x)
+			s := hvae.HIS(flow, reparameterise(mean, std, epsilon), ad.SumTo(epsilon, 1, 2), gamma0).Start
+			for k, point := range want.Trajectory {
+				if k > 0 {
+					row := min(k, flow.StepSize.Rows()) - 1
+					s = hvae.Leapfrog(flow.Target, ad.Reshape(ad.Rows(flow.StepSize, row, row+1), 3, 1), s)
+					if alpha := flow.Tempering.Alpha(); alpha != nil {
+						s.Rho = ad.Scale(s.Rho, alpha[k-1])
+					}
+				}
+				near("z", s.Z.Value.Data, point.Z)
+				near("ρ", s.Rho.Value.Data, point.Rho)
+			}
+			if len(want.Trajectory) != c.K+1 {
+				t.Errorf("%v: %d golden points, want %d", c, len(want.Trajectory), c.K+1)
+			}
+		}
+
+		elbo := n.ELBO(x, epsilon, gamma0)
+		near("the ELBO", elbo.Value.Data, want.ELBO)
+		ad.Backward(ad.Mean(elbo), leaves...)
+		if len(want.GradientNorms) != len(ps) {
+			t.Errorf("%v: %d golden gradients, want %d", c, len(want.GradientNorms), len(ps))
+		}
+		for i, p := range ps {
+			sum := 0.0
+			for _, g := range leaves[i].Grad().Data {
+				sum += g * g
+			}
+			near("the gradient's norm in "+p.Name, []float64{math.Sqrt(sum)}, []float64{want.GradientNorms[p.Name]})
+		}
+	}
+}
