@@ -113,6 +113,22 @@ func TestTrainStopsWithItsContext(t *testing.T) {
 	}
 }
 
+func TestCostGrowsWithTheWork(t *testing.T) {
+	for _, m := range MethodNames() {
+		if !(Cost(m, 1) > 0) || !(Cost(m, 100) > Cost(m, 1)) {
+			t.Errorf("%s costs %v in a dimension, %v in a hundred", m, Cost(m, 1), Cost(m, 100))
+		}
+	}
+	for _, pair := range [][2]string{{"hvae-k1", "hvae-k10"}, {"hvae-notemp-k1", "hvae-notemp-k10"}, {"nf-k1", "nf-k30"}} {
+		if !(Cost(pair[0], 50) < Cost(pair[1], 50)) {
+			t.Errorf("%s costs %v, %s %v", pair[0], Cost(pair[0], 50), pair[1], Cost(pair[1], 50))
+		}
+	}
+	if c := Cost("no such method", 3); c != 0 {
+		t.Errorf("an unknown method costs %v", c)
+	}
+}
+
 func TestUnknownMethod(t *testing.T) {
 	_, err := small.Train(t.Context(), Run{Dims: 1, Method: "mcmc"}, func(int) {})
 	if err == nil || !strings.Contains(err.Error(), `"mcmc"`) || !strings.Contains(err.Error(), "hvae-k10") {

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -139,7 +140,19 @@ func TestDownloadsKeepWholeVerifiedFilesOnly(t *testing.T) {
 			w.Write(sent[:10])
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
-		})}, "no data for 300ms"},
+		})}, "less than 64 KiB in 300ms"},
+		{"trickling", []string{server(t, func(w http.ResponseWriter, r *http.Request) {
+			for _, b := range sent {
+				w.Write([]byte{b})
+				w.(http.Flusher).Flush()
+				select {
+				case <-r.Context().Done():
+					return
+				case <-time.After(20 * time.Millisecond):
+				}
+			}
+		})}, "less than 64 KiB in 300ms"},
+		{"silent, then good", []string{server(t, func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }), good}, ""},
 		{"endless redirects", []string{server(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path+"x", http.StatusFound) })}, "redirects"},
 		{"nobody there", []string{"http://127.0.0.1:1/"}, "refused"},
 	} {
@@ -166,6 +179,38 @@ func TestDownloadsKeepWholeVerifiedFilesOnly(t *testing.T) {
 				t.Errorf("%s: the error does not say %q", c.name, help)
 			}
 		}
+	}
+}
+
+func TestProcessesMayDownloadTheSameFileAtOnce(t *testing.T) {
+	contents := idx(40)
+	f := fileOf("images", contents)
+	sent := compressed(contents)
+	const processes = 8
+	var together sync.WaitGroup
+	together.Add(processes)
+	mirror := server(t, func(w http.ResponseWriter, _ *http.Request) {
+		together.Done()
+		together.Wait()
+		w.Write(sent)
+	})
+	folder := t.TempDir()
+	var all sync.WaitGroup
+	for range processes {
+		all.Go(func() {
+			b, err := loader{folder, []string{mirror}, func(string) {}}.read(t.Context(), f)
+			if err != nil || !bytes.Equal(b, contents) {
+				t.Errorf("%d bytes, %v", len(b), err)
+			}
+		})
+	}
+	all.Wait()
+	files, err := os.ReadDir(folder)
+	if err != nil || len(files) != 1 {
+		t.Errorf("the folder has %v (%v), want one file", files, err)
+	}
+	if b, err := (loader{folder, nil, func(string) {}}).read(t.Context(), f); err != nil || !bytes.Equal(b, contents) {
+		t.Errorf("the file that is left: %v", err)
 	}
 }
 

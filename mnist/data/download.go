@@ -30,11 +30,14 @@ type loader struct {
 	log     func(string)
 }
 
-// Timeouts: a mirror that does not answer, or stops sending, is given up.
+// A mirror that does not answer, stops sending or only trickles is given up: each
+// stallTimeout must bring stallBytes, or the rest of the file.
 var (
 	answerTimeout = 15 * time.Second
 	stallTimeout  = 20 * time.Second
 )
+
+const stallBytes = 64 << 10
 
 // download fetches a file from the first mirror that has it right, and keeps the bytes
 // that were sent, in one piece or not at all.
@@ -70,7 +73,7 @@ func (l loader) download(ctx context.Context, f file) ([]byte, error) {
 func fetch(ctx context.Context, address string, f file) (sent, contents []byte, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stalled := time.AfterFunc(stallTimeout, func() { cancel(fmt.Errorf("no data for %v", stallTimeout)) })
+	stalled := time.AfterFunc(stallTimeout, func() { cancel(fmt.Errorf("it sent less than %d KiB in %v", stallBytes>>10, stallTimeout)) })
 	defer stalled.Stop()
 
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
@@ -93,7 +96,7 @@ func fetch(ctx context.Context, address string, f file) (sent, contents []byte, 
 		return nil, nil, fmt.Errorf("the server says %s", response.Status)
 	}
 	// A compressed file is not longer than the original: what is longer is something else.
-	body := &watched{io.LimitReader(response.Body, f.size+1), stalled}
+	body := &watched{r: io.LimitReader(response.Body, f.size+1), timer: stalled}
 	sent, err = io.ReadAll(body)
 	if err != nil {
 		return nil, nil, because(ctx, err)
@@ -102,16 +105,18 @@ func fetch(ctx context.Context, address string, f file) (sent, contents []byte, 
 	return sent, contents, err
 }
 
-// watched puts a timer off whenever data comes.
+// watched puts a timer off whenever enough data have come.
 type watched struct {
 	r     io.Reader
 	timer *time.Timer
+	since int // bytes since then
 }
 
 func (w *watched) Read(p []byte) (int, error) {
 	n, err := w.r.Read(p)
-	if n > 0 {
+	if w.since += n; w.since >= stallBytes {
 		w.timer.Reset(stallTimeout)
+		w.since = 0
 	}
 	return n, err
 }
