@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -331,6 +332,30 @@ func TestTheTrainedModelIsEvaluatedAndDrawn(t *testing.T) {
 		if p, err := png.Decode(io.Reader(f)); err != nil || p.Bounds().Dx() != c.width || p.Bounds().Dy() != c.height {
 			t.Errorf("%v: %v, %v", c.args, p.Bounds(), err)
 		}
+	}
+}
+
+func TestNoGoroutinesAreLeftBehind(t *testing.T) {
+	dir := t.TempDir()
+	work := func(n int) {
+		mustTrain(t, tiny(filepath.Join(dir, fmt.Sprint(n)), append(hvaeFlags, "-epochs", "1")...)...)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		mnist(ctx, tiny(filepath.Join(dir, fmt.Sprint(n)), append(hvaeFlags, "-epochs", "2", "-resume")...)...)
+		if _, stderr, status := mnist(t.Context(), "eval", "-checkpoint", filepath.Join(dir, fmt.Sprint(n), modelFile), "-data", "synthetic", "-limit", "2", "-samples", "50", "-runs", "1"); status != 0 {
+			t.Fatal(stderr)
+		}
+	}
+	work(1) // starts the helpers that stay
+	before := runtime.NumGoroutine()
+	for n := range 3 {
+		work(2 + n)
+	}
+	for wait := 0; runtime.NumGoroutine() > before; wait++ {
+		if wait == 100 {
+			t.Fatalf("%d goroutines, before that %d", runtime.NumGoroutine(), before)
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 

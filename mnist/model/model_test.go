@@ -228,6 +228,28 @@ func TestRecomputingGivesTheSameBitsInTheMemoryOfOneStep(t *testing.T) {
 	}
 }
 
+func TestMemoryIsSteadyOverAThousandSteps(t *testing.T) {
+	c := Config{Kind: "hvae", K: 1, Tempering: "free", Latent: 2}
+	trainer := NewTrainer(c, NewParams[float32](c, -1, 1), 1e-4)
+	var b Batch[float32] = noise[float32]{n: 2}
+	steps := func(n int) {
+		for range n {
+			if _, err := trainer.Step(b); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	steps(3)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	steps(1000)
+	runtime.ReadMemStats(&after)
+	// A step allocates nothing: what is left is the runtime's own, a few kilobytes.
+	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<16 {
+		t.Errorf("a thousand steps allocated %d bytes", n)
+	}
+}
+
 func TestBlocksAddUpToTheBatch(t *testing.T) {
 	// A batch in three blocks has the ELBO of its images one by one.
 	c := Config{Kind: "vae", Tempering: "none", Latent: 3}
