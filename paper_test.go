@@ -9,12 +9,85 @@
 // fixed seeds. A true statement exceeds the bound of 4.5 with probability 7e-6 for a
 // seed; whether one seed did was decided once, so the tests cannot flicker. Where a
 // test must be able to see a mistake, it also bounds the standard error.
+//
+// What the paper states, by the labels of its source, and which tests check it; those of
+// other packages are named with their folder.
+//
+//	Section 2.1
+//	eq:unbiased, E[p̂] = p                TestAlgorithm1EstimatesTheEvidenceWithoutBias, TestMNISTModelsEstimateTheEvidenceWithoutBias
+//	eqn:ELBO_single, the bound           TestELBOIsBelowLogEvidence
+//	less variance, a tighter bound       TestReverseKernelsDecideTheVariance, TestTemperingLetsTheFlowLeaveItsModeAndTheVarianceFall
+//	p̂ = p(x, z)/q(z), the standard case  TestNoStepsOrNoStepSizeLeaveThePlainBound, TestVAEBoundInTermsOfItsParts
+//	IWAE, L samples                      TestImportanceEstimateTightensFromBelow, hvae/TestImportanceEstimate
+//	∇log p̂ is unbiased for ∇L_ELBO       TestReparameterisedGradientsAreUnbiased
+//
+//	Section 2.2
+//	eq:generalizedJarzynski              TestReverseKernelsDecideTheVariance
+//	r^opt minimises the variance         TestReverseKernelsDecideTheVariance
+//	eq:optimalestimator                  TestReverseKernelsDecideTheVariance
+//	annealed importance sampling         none: the paper cites it and does not use it
+//
+//	Section 2.3
+//	eq:estimatorHMC, both sides          TestEstimateIsDensityOverFlowDensity, TestFlowDensityIntegratesToOne
+//	Φ^k are smooth and invertible        TestFlowHasAnExactInverse
+//	eqn:reparameterization               TestEstimateIsDensityOverFlowDensity, TestGradientsOfTheELBOAgainstDifferencesWithCommonRandomNumbers
+//	a homogeneous flow, high variance    TestWithoutTemperingAFineFlowGivesTheStandardEstimate
+//	tempering explores isolated modes    TestTemperingLetsTheFlowLeaveItsModeAndTheVarianceFall
+//	eqn:lf1, eqn:lf2, eqn:lf3            TestLeapfrogIsItsThreeEquations
+//	each a shear, unit Jacobian          TestLeapfrogComposesShearsOfUnitJacobian
+//	discretised Hamiltonian dynamics     TestLeapfrogConservesEnergyToSecondOrder, TestLeapfrogIsReversibleUnderMomentumFlip, TestLeapfrogIsSymplectic
+//	α_k, 0 < β₀ < … < β_K = 1            TestSchedulesHeatFirstAndEndAtTemperatureOne
+//	free tempering, β₀ = Πα_k²           TestFixedAndFreeTemperingCoincideWhereAlphaAgrees
+//	Jacobians α_k^ℓ and β₀^(ℓ/2)         TestMapsHaveTheJacobiansOfTempering
+//	Φ^k is leapfrog, then cooling        TestFlowIsLeapfrogThenTemperingInTurn
+//	ρ₀ ~ N(0, β₀⁻¹I)                     TestInitialMomentumHasTheCanonicalDistribution
+//	no mass matrix is needed             TestStepSizesAreADiagonalMassMatrix
+//	alg:his, line by line                TestEstimateIsDensityOverFlowDensity, TestFixedScheduleIsQuadraticInInverseSquareRootBeta, TestKStepsTakeKPlusOneGradients
+//
+//	Section 3
+//	eqn:inference_objective, eqn:ELBO    mnist/model/TestBlocksAddUpToTheBatch: the mean over a batch
+//	eqn:H_ELBO_simplified                TestRaoBlackwellisedELBOHasTheMeanAndTheGradientOfTheRawOne
+//	it reduces the variance              not as stated: TestRaoBlackwellisedELBOVariesMoreForQuadraticPotentials,
+//	                                     TestRaoBlackwellisedELBOVariesLessWhereTheMomentumTermStandsOut, TestFinalEnergyOfAQuadraticPotential
+//	alg:vi                               TestTrainingClimbsTheELBO, TestGradientsOfTheELBOAgainstDifferencesWithCommonRandomNumbers
+//
+//	Section 5.1
+//	the model, log p(D, z)               TestLogJointDensityIsTheSumOverPoints, TestDatasetsHaveTheModelsDistribution, TestStatisticsAreStable
+//	U and ∇U (the sign as in section 2)  TestPotentialGradientInClosedFormByTheTapeAndByDifferences
+//	log p(D) is known                    TestEvidenceAndPosteriorAgainstQuadrature, TestMaximumLikelihoodMaximisesTheEvidence
+//	L_ELBO(θ, φ; D) ≤ log p(D)           TestHVAEOnTheGaussianModelBoundsTheEvidence, TestMeanFieldBoundIsTheExpectationOfItsEstimate
+//	what the bound loses                 TestMeanFieldGapIsTheDivergenceFromThePosterior, TestHVAEGapIsTheDivergenceOfTheFlowFromThePosterior
+//	planar flow                          TestPlanarLayersAreThoseOfRezendeAndMohamed, TestPlanarLogDeterminantAgainstANumericalOne,
+//	                                     TestPlanarDensityIntegratesToOne, TestPlanarFlowsBoundIsThatOfAnUnbiasedEstimate
+//	φ, d + 1 and 2d + 1 parameters       TestMethodsStartWhereTheReferenceStarts
+//	the true Δ and σ                     TestTrueParameters
+//	figure 1a                            none: a command of hours, go run ./gaussian -d 1,2,3,5,11,25,51,101,201,301
+//	figure 1b, tempering is better       TestTemperingIsWhatMakesHVAEEstimateWell, small
+//
+//	Section 5.2
+//	x | z, Bernoulli pixels              TestLogLikelihoodIsThatOfBernoulliPixels
+//	the networks                         TestNetworksAreThoseOfTheCheckpointsConventions, mnist/model/TestParametersAreThoseOfTheContract
+//	z₀ = μ + Σ^½·ε                       TestVAEBoundInTermsOfItsParts
+//	HVAE on top of the VAE               TestHVAEWithoutStepsIsTheVAE, mnist/model/TestGoldenValues
+//	its gradients                        TestMNISTGradientsAgainstDifferences, mnist/model/TestGoldenValues
+//	stochastic binarisation              mnist/data/TestPixelsAreBernoulliInTheirValue
+//	Adamax                               hvae/TestAdamaxIsAlgorithm2OfItsPaper
+//	early stopping                       mnist/TestTrainingStopsWhenPatienceEnds
+//	NLL from importance samples          TestMNISTModelsEstimateTheEvidenceWithoutBias, mnist/model/TestEvaluationDependsOnNothingButItsStreams
+//	tab:mnist_nll                        none: a thousand epochs of each model; go run ./mnist train and eval
 package paper_test
 
 import (
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"math"
 	"math/rand/v2"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -531,6 +604,59 @@ func TestImportanceEstimateTightensFromBelow(t *testing.T) { // section 2.1, IWA
 	e, se := hvae.ImportanceEstimate(raw)
 	if z := (e - logEvidence) / se; math.Abs(z) > zBound || se > 0.02 {
 		t.Errorf("estimate %.4f ± %.4f, log p(x) = %.4f", e, se, logEvidence)
+	}
+}
+
+func TestReverseKernelsDecideTheVariance(t *testing.T) { // section 2.2: eq:generalizedJarzynski, eq:optimalestimator
+	// A chain z_k = a·z_{k−1} + s·ξ_k whose marginals N(0, v_k) are known. Any reverse
+	// kernels give an unbiased estimate; the optimal ones, the chain's own backwards,
+	// give p(x, z_K)/q_K(z_K), the least variance and the tightest bound.
+	const K, a, s, draws, evidence = 3, 0.8, 0.8, 100000, 1.7
+	logNormal := func(x, mean, variance float64) float64 {
+		return -(x-mean)*(x-mean)/(2*variance) - math.Log(2*math.Pi*variance)/2
+	}
+	v := [K + 1]float64{1.2}
+	for k := range K {
+		v[k+1] = a*a*v[k] + s*s
+	}
+	logJoint := func(z float64) float64 { return math.Log(evidence) + logNormal(z, 0.4, 0.5) }
+	var best, bestSquares []float64                // of the optimal kernels: log p̂, and (p̂ − p(x))²
+	for _, wrong := range []float64{1, 0.9, 0.7} { // factor of the reverse kernels' means and variances
+		rng := hvae.Stream(50, "chain")
+		estimates := make([]float64, draws)
+		for i := range estimates {
+			z := [K + 1]float64{math.Sqrt(v[0]) * rng.NormFloat64()}
+			logEstimate := -logNormal(z[0], 0, v[0])
+			for k := range K {
+				z[k+1] = a*z[k] + s*rng.NormFloat64()
+				back := a * v[k] / v[k+1]
+				logEstimate += logNormal(z[k], wrong*back*z[k+1], wrong*(v[k]-back*back*v[k+1])) - logNormal(z[k+1], a*z[k], s*s)
+			}
+			logEstimate += logJoint(z[K])
+			estimates[i] = math.Exp(logEstimate)
+			if optimal := logJoint(z[K]) - logNormal(z[K], 0, v[K]); wrong == 1 && math.Abs(logEstimate-optimal) > 1e-12 {
+				t.Fatalf("with the optimal kernels log p̂ = %v, want log p(x, z_K) − log q_K(z_K) = %v", logEstimate, optimal)
+			}
+		}
+		if mean, se := meanSE(estimates); math.Abs(mean-evidence) > zBound*se || se > 0.02 {
+			t.Errorf("reverse kernels off by %v: E[p̂] = %.4f ± %.4f, want %v", wrong, mean, se, evidence)
+		}
+		logs := apply(estimates, math.Log)
+		squares := apply(estimates, func(p float64) float64 { return (p - evidence) * (p - evidence) })
+		if wrong == 1 {
+			best, bestSquares = logs, squares
+			continue
+		}
+		// The chains are the same, so differences are precise.
+		if more, se := meanSE(differences(squares, bestSquares)); !(more > zBound*se) {
+			t.Errorf("reverse kernels off by %v: the variance is %.4f ± %.4f above that of the optimal ones", wrong, more, se)
+		}
+		if less, se := meanSE(differences(best, logs)); !(less > zBound*se) {
+			t.Errorf("reverse kernels off by %v: the bound is %.4f ± %.4f below that of the optimal ones", wrong, less, se)
+		}
+	}
+	if mean, se := meanSE(best); !(mean < math.Log(evidence)-zBound*se) {
+		t.Errorf("the bound is %.4f ± %.4f, log p(x) is %.4f", mean, se, math.Log(evidence))
 	}
 }
 
@@ -2034,6 +2160,48 @@ func TestMNISTGradientsAgainstDifferences(t *testing.T) { // section 5.2: weight
 			if math.Abs(dot.Data[0]-want) > 1e-7*max(math.Abs(want), 1e-2) {
 				t.Errorf("%v: slope along %s is %.9g, differences say %.9g", c, p.Name, dot.Data[0], want)
 			}
+		}
+	}
+}
+
+// ---------------------------------------------------------------------------
+// The table at the head of this file.
+
+func TestTheTableNamesTestsThatExistAndAllOfThisFile(t *testing.T) {
+	inFolder := func(folder string) map[string]bool {
+		names := map[string]bool{}
+		files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s has no tests: %v", folder, err)
+		}
+		for _, file := range files {
+			f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range f.Decls {
+				if d, ok := d.(*ast.FuncDecl); ok && strings.HasPrefix(d.Name.Name, "Test") {
+					names[d.Name.Name] = true
+				}
+			}
+		}
+		return names
+	}
+	f, err := parser.ParseFile(token.NewFileSet(), "paper_test.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]bool{}
+	for _, name := range regexp.MustCompile(`([a-z]+/)*Test\w+`).FindAllString(f.Doc.Text(), -1) {
+		listed[name] = true
+		folder, test := path.Split(name)
+		if !inFolder(filepath.Join(".", folder))[test] {
+			t.Errorf("the table names %s, which does not exist", name)
+		}
+	}
+	for name := range inFolder(".") {
+		if name != t.Name() && !listed[name] {
+			t.Errorf("the table does not name %s", name)
 		}
 	}
 }
