@@ -180,3 +180,15 @@ func TestTwoModesHaveUnitEvidenceInEqualParts(t *testing.T) {
 		t.Errorf("the modes hold %.9f and %.9f, want halves", left, right)
 	}
 }
+
+func TestMaximumLikelihoodWhereTheRootsCancel(t *testing.T) {
+	// Between points far apart the evidence is that of v = S/N, between points close to
+	// each other that of v = S/(N−1): z explains their common mean.
+	for _, c := range []struct{ scatter, want float64 }{{1e20, 1e20 / 3}, {1e-20, 1e-20 / 2}} {
+		d := Data{N: 3, Mean: []float64{0.5}, Scatter: []float64{c.scatter}}
+		got := d.MaximumLikelihood().Sigma[0]
+		if v := got * got; math.Abs(v/c.want-1) > 1e-12 {
+			t.Errorf("scatter %v: σ² = %v, want %v", c.scatter, v, c.want)
+		}
+	}
+}

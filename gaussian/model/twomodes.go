@@ -26,12 +26,15 @@ const (
 
 // LogJoint implements hvae.Target.
 func (TwoModes) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
-	mode := func(at float64) *ad.Var[float64] {
-		from := ad.Sub(z, z.Tape().Const(linalg.Column(at, 0)))
-		return ad.AddConst(hvae.LogNormal(ad.Scale(from, 1/modeWidth)), -2*math.Log(modeWidth)-math.Ln2)
-	}
-	left, right := mode(-modeAt), mode(modeAt)
-	return ad.Add(left, ad.Softplus(ad.Sub(right, left))) // log(eˡ + eʳ) = l + log(1 + eʳ⁻ˡ)
+	left, right := logNormalAt(z, -modeAt, modeWidth), logNormalAt(z, modeAt, modeWidth)
+	mixture := ad.Add(left, ad.Softplus(ad.Sub(right, left))) // log(eˡ + eʳ) = l + log(1 + eʳ⁻ˡ)
+	return ad.AddConst(mixture, -math.Ln2)
+}
+
+// logNormalAt returns log N(z | (at, 0), width²I) [1×B] for z [2×B].
+func logNormalAt(z *ad.Var[float64], at, width float64) *ad.Var[float64] {
+	from := ad.Sub(z, z.Tape().Const(linalg.Column(at, 0)))
+	return ad.AddConst(hvae.LogNormal(ad.Scale(from, 1/width)), -2*math.Log(width))
 }
 
 // DrawTwoModes runs Algorithm 1 on TwoModes with K leapfrog steps of ε = 0.1, from the
@@ -44,18 +47,15 @@ func DrawTwoModes(K int, invSqrtBeta0 float64, draws int, rng *rand.Rand) (logEs
 	for len(logEstimates) < draws {
 		t.Reset()
 		n := min(batch, draws-len(logEstimates))
-		noise, gamma0 := t.Matrix(2, n), t.Matrix(2, n)
-		hvae.FillNormal(rng, noise)
+		epsilon, gamma0 := t.Matrix(2, n), t.Matrix(2, n)
+		hvae.FillNormal(rng, epsilon)
 		hvae.FillNormal(rng, gamma0)
-		epsilon := t.Const(noise)
-		z0 := ad.Add(ad.Scale(epsilon, priorWidth), t.Const(linalg.Column(-modeAt, 0)))
-		logPrior := ad.AddConst(hvae.LogNormal(epsilon), -2*math.Log(priorWidth))
-
+		z0 := ad.Add(ad.Scale(t.Const(epsilon), priorWidth), t.Const(linalg.Column(-modeAt, 0)))
 		flow.StepSize = t.Const(linalg.Of(1, 2, []float64{0.1, 0.1}))
 		if invSqrtBeta0 != 1 {
 			flow.Tempering = hvae.FixedTempering(t.Scalar(invSqrtBeta0), K)
 		}
-		sample := hvae.HIS(&flow, z0, logPrior, t.Const(gamma0))
+		sample := hvae.HIS(&flow, z0, logNormalAt(z0, -modeAt, priorWidth), t.Const(gamma0))
 		logEstimates = append(logEstimates, sample.LogEstimate().Value.Data...)
 		for i, z := range sample.End.Z.Value.Row(0) {
 			if z*sample.Start.Z.Value.At(0, i) < 0 {
