@@ -217,21 +217,26 @@ func TestDerivativesOfTheOperationsAgainstDifferences(t *testing.T) {
 
 func TestBitsDoNotDependOnGOMAXPROCS(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 1))
-	g := Same(14, 14, 16, 32, 5, 2)
-	const batch = 7
-	w, x, delta := random[float32](rng, g.Taps(), g.OutC), random[float32](rng, g.In(), batch), random[float32](rng, g.Out(), batch)
-	run := func(procs int) []float32 {
-		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
-		y, in, weight := linalg.New[float32](g.Out(), batch), linalg.New[float32](g.In(), batch), linalg.New[float32](g.Taps(), g.OutC)
-		Forward(&g, y, w, x, linalg.Matrix[float32]{})
-		Input(&g, in, w, delta, linalg.Matrix[float32]{})
-		Weight(&g, weight, delta, x, make([]float32, len(delta.Data)))
-		return slices.Concat(y.Data, in.Data, weight.Data)
-	}
-	want := run(1)
-	for _, procs := range []int{2, 3, 8} {
-		if !slices.Equal(run(procs), want) {
-			t.Errorf("GOMAXPROCS %d changes bits", procs)
+	for _, c := range []struct {
+		g     Geometry
+		batch int
+	}{{Same(14, 14, 16, 32, 5, 2), 7}, {Same(28, 28, 1, 16, 5, 2), 150}} { // rows, and columns, are shared
+		g, batch := c.g, c.batch
+		w, x, delta := random[float32](rng, g.Taps(), g.OutC), random[float32](rng, g.In(), batch), random[float32](rng, g.Out(), batch)
+		bias := random[float32](rng, g.InC, 1)
+		run := func(procs int) []float32 {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
+			y, in, weight := linalg.New[float32](g.Out(), batch), linalg.New[float32](g.In(), batch), linalg.New[float32](g.Taps(), g.OutC)
+			Forward(&g, y, w, x, linalg.Matrix[float32]{})
+			Input(&g, in, w, delta, bias)
+			Weight(&g, weight, delta, x, make([]float32, len(delta.Data)))
+			return slices.Concat(y.Data, in.Data, weight.Data)
+		}
+		want := run(1)
+		for _, procs := range []int{2, 3, 8} {
+			if !slices.Equal(run(procs), want) {
+				t.Errorf("%+v: GOMAXPROCS %d changes bits", g, procs)
+			}
 		}
 	}
 }
