@@ -28,6 +28,15 @@ type evaluation struct {
 	Seconds float64  `json:"seconds"`
 }
 
+// evaluationOf returns what binarises an image, afresh for each run, and begins its noise.
+func evaluationOf(images data.Images, which []int, seed uint64, run int) func(image int, x linalg.Matrix[float32], k *hvae.Keyed) {
+	return func(image int, x linalg.Matrix[float32], k *hvae.Keyed) {
+		i := which[image]
+		data.Binarise(x, 0, images.Image(i), k.Reset(seed, "mnist eval pixels", run, i))
+		k.Reset(seed, "mnist eval noise", run, i)
+	}
+}
+
 // evaluate is the command eval.
 func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := newFlags("eval")
@@ -76,12 +85,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	})
 	var elbos, nlls []float64
 	for r := range *runs {
-		estimates, err := model.Evaluate(ctx, c.Config, c.Params, len(which), *samples,
-			func(image int, x linalg.Matrix[float32], k *hvae.Keyed) {
-				i := which[image]
-				data.Binarise(x, 0, images.Image(i), k.Reset(*seed, "mnist eval pixels", r, i))
-				k.Reset(*seed, "mnist eval noise", r, i)
-			},
+		estimates, err := model.Evaluate(ctx, c.Config, c.Params, len(which), *samples, evaluationOf(images, which, *seed, r),
 			func() { line.Set(float64(done.Add(1)) / float64(*runs*len(which))) })
 		if err != nil {
 			line.Clear()
