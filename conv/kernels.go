@@ -271,9 +271,6 @@ func (g *Geometry) runOfInputs(ix int) (first, last, run int) {
 // d − o·stride on a pixel at distance d from the start of the padding.
 func outputs(d, kernel, stride, size int) (first, last int) {
 	first = max(0, (d-kernel+stride)/stride) // the least o with d − o·stride < kernel
-	if d < kernel {
-		first = 0
-	}
 	return first, max(first, min(size, d/stride+1))
 }
 

@@ -113,6 +113,17 @@ func TestTrainStopsWithItsContext(t *testing.T) {
 	}
 }
 
+func TestTheMeanOfAnExactBoundIsTheBound(t *testing.T) {
+	data := Draw(Truth(3), 20, hvae.Stream(1, "data"))
+	trainer := NewTrainer(NewMeanField(data), 10, 1e-3, hvae.Stream(1, "noise"))
+	want := trainer.MeanELBO(1)
+	for _, n := range []int{7, 100, 250} {
+		if got := trainer.MeanELBO(n); math.Abs(got-want) > 1e-12*math.Abs(want) {
+			t.Errorf("averaged over %d draws it is %v, want %v", n, got, want)
+		}
+	}
+}
+
 func TestCostGrowsWithTheWork(t *testing.T) {
 	for _, m := range MethodNames() {
 		if !(Cost(m, 1) > 0) || !(Cost(m, 100) > Cost(m, 1)) {
