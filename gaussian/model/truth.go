@@ -7,7 +7,8 @@
 //
 // Read truth.go and data.go (the datasets), exact.go (evidence, posterior and maximum
 // likelihood), target.go (log p_θ(D, z) on the tape), then the methods hvae.go,
-// planar.go and vb.go, and train.go.
+// planar.go and vb.go, and train.go. twomodes.go is a target of its own, which shows what
+// tempering is for.
 //
 // The package imports hvae, ad and linalg.
 package model
