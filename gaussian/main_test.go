@@ -40,6 +40,7 @@ func TestBadInputIsOneClearLineAndStatus2(t *testing.T) {
 		{[]string{"-d", "100001"}, "from 1 to 100000"},
 		{[]string{"-methods", "foo"}, `unknown method "foo": the methods are hvae-k1, hvae-k10`},
 		{[]string{"-methods", "vb,vb"}, "vb is there twice"},
+		{[]string{"-two-modes", "-iters", "3", "-d", "2"}, "-two-modes is not about -d, -iters"},
 		{[]string{"-datasets", "-1"}, "from 1 to"},
 		{[]string{"-datasets", "0"}, "-datasets"},
 		{[]string{"-n", "1"}, "from 2 to"},

@@ -68,6 +68,17 @@ func parse(args []string, help io.Writer) (options, error) {
 	if !(o.config.Rate > 0) || math.IsInf(o.config.Rate, 0) {
 		return options{}, fmt.Errorf("invalid value %v for flag -lr: a learning rate is a positive number", o.config.Rate)
 	}
+	if o.twoModes {
+		var stray []string
+		f.Visit(func(set *flag.Flag) {
+			if !slices.Contains([]string{"two-modes", "seed", "out", "json"}, set.Name) {
+				stray = append(stray, "-"+set.Name)
+			}
+		})
+		if stray != nil {
+			return options{}, fmt.Errorf("-two-modes is not about %s: of the other flags it takes -seed, -out and -json", strings.Join(stray, ", "))
+		}
+	}
 	if len(o.dims) == 0 {
 		o.dims = []int{50}
 	}
