@@ -330,8 +330,20 @@ func TestGradientOfAnUnrelatedVariableIsZero(t *testing.T) {
 		t.Errorf("Grad: %v, want zeros", g.Value.Data)
 	}
 	Backward(y, z, x)
-	if !slices.Equal(z.Grad().Data, make([]float64, 4)) || x.Grad().Data[0] != 1 {
-		t.Errorf("Backward: %v and %v, want zeros and ones", z.Grad().Data, x.Grad().Data)
+	if !slices.Equal(z.Grad().Data, make([]float64, 4)) || z.Grad().Shape() != z.Value.Shape() || x.Grad().Data[0] != 1 {
+		t.Errorf("Backward: %v and %v, want zeros and ones", z.Grad(), x.Grad().Data)
+	}
+}
+
+func TestMeansAndInnerProductsAreWhatTheySay(t *testing.T) {
+	// A factor would cancel in a comparison of derivatives with differences.
+	var tape Tape[float64]
+	x, y := tape.Const(linalg.Of(2, 3, []float64{1, 2, 3, 4, 5, 9})), tape.Const(linalg.Of(2, 1, []float64{10, 100}))
+	if got := Mean(x).Scalar(); got != 4 {
+		t.Errorf("Mean: %v, want 4", got)
+	}
+	if got := Dot(x, y).Scalar(); got != 60+1800 {
+		t.Errorf("Dot: %v, want 1860", got)
 	}
 }
 
