@@ -335,6 +335,16 @@ func TestGradientOfAnUnrelatedVariableIsZero(t *testing.T) {
 	}
 }
 
+func TestEmptyMatricesCanBeReshaped(t *testing.T) {
+	var tape Tape[float64]
+	if y := Reshape(tape.Leaf(linalg.New[float64](0, 3)), 3, 0); y.Rows() != 3 || y.Cols() != 0 {
+		t.Errorf("[0×3] became %v", y.Value.Shape())
+	}
+	if y := Reshape(tape.Leaf(linalg.New[float64](3, 0)), 0, 3); y.Rows() != 0 || y.Cols() != 3 {
+		t.Errorf("[3×0] became %v", y.Value.Shape())
+	}
+}
+
 func TestMeansAndInnerProductsAreWhatTheySay(t *testing.T) {
 	// A factor would cancel in a comparison of derivatives with differences.
 	var tape Tape[float64]
@@ -518,6 +528,8 @@ func TestMisuseOfTheTapePanics(t *testing.T) {
 		"Scalar of a [2×3]":        func() { x.Scalar() },
 		"[2×3] and [3×2] do":       func() { Add(x, tape.Leaf(linalg.New[float64](3, 2))) },
 		"[2×3] has not the size":   func() { Reshape(x, 4, 2) },
+		"size of [-2×-3]":          func() { Reshape(x, -2, -3) },
+		"ad: Add: shapes":          func() { Add(x, tape.Leaf(linalg.New[float64](3, 2))) },
 		"[2×3] does not fit into":  func() { Embed(x, 1, 2) },
 		"[2×3], [2×1] and [4×3] d": func() { MulAdd(x, SumTo(x, 2, 1), tape.Fill(4, 3, 0)) },
 	} {

@@ -229,28 +229,31 @@ func TestRecomputingGivesTheSameBitsInTheMemoryOfOneStep(t *testing.T) {
 }
 
 func TestMemoryIsSteadyOverAThousandSteps(t *testing.T) {
-	c := Config{Kind: "hvae", K: 1, Tempering: "free", Latent: 2}
-	trainer := NewTrainer(c, NewParams[float32](c, -1, 1), 1e-4)
-	var b Batch[float32] = noise[float32]{n: 2}
-	steps := func(n int) {
-		for range n {
-			if _, err := trainer.Step(b); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
 	many := 1000
 	if testing.Short() { // for plain Go, which takes half a minute
 		many = 50
 	}
-	steps(3)
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	steps(many)
-	runtime.ReadMemStats(&after)
-	// A step allocates nothing: what is left is the runtime's own, a few kilobytes.
-	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<16 {
-		t.Errorf("%d steps allocated %d bytes", many, n)
+	for _, recompute := range []bool{false, true} {
+		c := Config{Kind: "hvae", K: 1, Tempering: "free", Latent: 2}
+		trainer := NewTrainer(c, NewParams[float32](c, -1, 1), 1e-4)
+		trainer.Recompute = recompute
+		var b Batch[float32] = noise[float32]{n: 2}
+		steps := func(n int) {
+			for range n {
+				if _, err := trainer.Step(b); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		steps(3)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		steps(many)
+		runtime.ReadMemStats(&after)
+		// A step allocates nothing: what is left is the runtime's own, a few kilobytes.
+		if n := after.TotalAlloc - before.TotalAlloc; n > 1<<16 {
+			t.Errorf("recomputing %v: %d steps allocated %d bytes", recompute, many, n)
+		}
 	}
 }
 
