@@ -334,3 +334,16 @@ func TestLevelsCanOnlyBeLowered(t *testing.T) {
 		}
 	}
 }
+
+func TestTheOracleIsPlainGo(t *testing.T) {
+	defer func(l int) { level = l }(level)
+	for l := range levelAVX512 + 1 {
+		level = l
+		if got := vectors([]float32{1}); got != (l > levelPlain) {
+			t.Errorf("level %d has vector kernels for float32: %v", l, got)
+		}
+		if vectors([]float64{1}) {
+			t.Errorf("level %d has vector kernels for float64", l)
+		}
+	}
+}

@@ -339,6 +339,66 @@ func TestANonFiniteStepChangesNothingAndNamesTheOperation(t *testing.T) {
 	}
 }
 
+func TestAGradientThatIsNotFiniteNamesItsOperation(t *testing.T) {
+	// With σ = e⁻⁹⁵, which float32 still holds, log σ is finite and 1/σ is not.
+	c := Config{Kind: "vae", Tempering: "none", Latent: 2}
+	trainer := NewTrainer(c, NewParams[float32](c, -1, 1), 1e-2)
+	for _, p := range trainer.Params {
+		if p.Name == "encoder.std.bias" {
+			p.Value.Fill(-95)
+		}
+	}
+	elbo, err := trainer.Step(noise[float32]{n: 10})
+	if math.IsNaN(elbo) || math.IsInf(elbo, 0) {
+		t.Fatalf("the ELBO is %v: the test measures nothing", elbo)
+	}
+	if err == nil || !strings.Contains(err.Error(), "images 1 to ") || !strings.Contains(err.Error(), "the operation ") {
+		t.Errorf("error %v, want it to name images and operation", err)
+	}
+}
+
+func TestConfigurationsHaveBounds(t *testing.T) {
+	for _, c := range []struct {
+		Config
+		ok bool
+	}{
+		{Config{Kind: "vae", Tempering: "none", Latent: 1}, true},
+		{Config{Kind: "vae", Tempering: "none", Latent: 4096}, true},
+		{Config{Kind: "vae", Tempering: "none", Latent: 0}, false},
+		{Config{Kind: "vae", Tempering: "none", Latent: 4097}, false},
+		{Config{Kind: "vae", K: 1, Tempering: "none", Latent: 2}, false},
+		{Config{Kind: "vae", Tempering: "free", Latent: 2}, false},
+		{Config{Kind: "hvae", Tempering: "none", Latent: 2}, true},
+		{Config{Kind: "hvae", Tempering: "none", VaryEps: true, Latent: 2}, false},
+		{Config{Kind: "hvae", Tempering: "fixed", Latent: 2}, false},
+		{Config{Kind: "hvae", K: 1, Tempering: "fixed", VaryEps: true, Latent: 2}, true},
+		{Config{Kind: "hvae", K: 10_000, Tempering: "free", Latent: 2}, true},
+		{Config{Kind: "hvae", K: 10_001, Tempering: "free", Latent: 2}, false},
+		{Config{Kind: "hvae", K: -1, Tempering: "none", Latent: 2}, false},
+	} {
+		if err := c.Check(); (err == nil) != c.ok {
+			t.Errorf("%+v: %v", c.Config, err)
+		}
+	}
+}
+
+func TestAnEvaluationsMemoryDoesNotGrowWithItsSamples(t *testing.T) {
+	params := NewParams[float32](free, -1, 1)
+	allocated := func(draws int) uint64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if _, err := Evaluate(t.Context(), free, params, 1, draws, func(_ int, x linalg.Matrix[float32], k *hvae.Keyed) { k.Reset(3, "image") }, func() {}); err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	few, many := allocated(2*drawsAtOnce), allocated(10*drawsAtOnce)
+	if many > few+few/10 {
+		t.Errorf("%d samples took %d bytes, five times as many %d", 2*drawsAtOnce, few, many)
+	}
+}
+
 func TestCheckpointsAreReadAsWritten(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "model.safetensors")
 	want := Checkpoint{Config: free, Params: NewParams[float32](free, -1, 5), Seed: 5, Epoch: 3, ELBO: -101.25}
