@@ -34,7 +34,7 @@ func (c Config) Check() error {
 	case c.Tempering != "none" && c.Tempering != "fixed" && c.Tempering != "free":
 		return fmt.Errorf("unknown tempering %q: it is none, fixed or free", c.Tempering)
 	case c.K < 0 || c.K > 10_000:
-		return fmt.Errorf("K = %d leapfrog steps: there must be 0 to 10000", c.K)
+		return fmt.Errorf("impossible K = %d leapfrog steps: there must be 0 to 10000", c.K)
 	case c.Kind == "vae" && (c.K != 0 || c.Tempering != "none" || c.VaryEps):
 		return fmt.Errorf("leapfrog steps, tempering and varied step sizes need the model hvae, not vae")
 	case c.K == 0 && (c.Tempering != "none" || c.VaryEps):
