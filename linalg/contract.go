@@ -14,22 +14,13 @@ func Sum[T Float](dst, a Matrix[T]) {
 		return
 	}
 	dst.Fill(0)
-	dr, dc := dst.strides(a.Shape())
-	if dc == 0 && dr == 1 && vectors(a.Data) && a.Cols > 0 {
+	switch dr, dc := dst.strides(a.Shape()); {
+	case dc == 0 && dr == 1 && vectors(a.Data) && a.Cols > 0:
 		sumRows(dst, a)
-		return
-	}
-	for i := range a.Rows {
-		x := a.Row(i)
-		if dc == 1 {
-			addTo(dst.Data[i*dr:][:len(x)], x)
-			continue
-		}
-		var s T
-		for _, v := range x {
-			s += v
-		}
-		dst.Data[i*dr] += s
+	case dc == 0:
+		sums(dst.Data, dr, a.Data, a.Cols, a.Rows, a.Cols)
+	default:
+		addRows(dst.Data, a.Data, a.Rows)
 	}
 }
 
@@ -43,15 +34,16 @@ func sumRows[T Float](dst, a Matrix[T]) {
 	c.Run()
 }
 
-// addTo adds x to y.
-func addTo[T Float](y, x []T) {
+// addRows adds rows of as many elements as y to it, one after the other.
+func addRows[T Float](y, x []T, rows int) {
 	if vectors(y) {
-		vectorAdd(single(y), single(y), single(x), len(y))
+		for i := range rows {
+			vectorAdd(single(y), single(y), single(x[i*len(y):]), len(y))
+		}
 		return
 	}
-	for j := range x {
-		y[j] += x[j]
-	}
+	one := [1]T{1}
+	addScaledRows(y, one[:], 0, x, len(y), rows)
 }
 
 // MulSum multiplies a and b elementwise, repeating as Mul does, and adds the products
@@ -67,22 +59,19 @@ func MulSum[T Float](dst, a, b Matrix[T]) {
 		return
 	}
 	dst.Fill(0)
-	a, b = repeatedFirst(a, b, full)
-	dr, dc := dst.strides(full)
-	ar, ac := a.strides(full)
-	br, bc := b.strides(full)
-	switch {
+	p, pr, pc, q, qr, qc := factors(a, b, full)
+	switch dr, dc := dst.strides(full); {
 	case full.Rows*full.Cols == 0:
-	case dc == 0 && ac == 1 && bc == 1: // along a row, to one element
-		dots(dst.Data, dr, a.Data, ar, b.Data, br, full.Rows, full.Cols)
-	case dc == 1 && dr == 0 && ac == 0 && bc == 1: // down the columns, a constant along each row
-		addScaledRows(dst.Data, a.Data, ar, b.Data, br, full.Rows)
-	case dc == 1 && dr == 0 && ac == 1 && bc == 1: // down the columns
-		addProducts(dst.Data, a.Data, ar, b.Data, br, full.Rows)
+	case dc == 0 && pc == 1 && qc == 1: // along a row, to one element
+		dots(dst.Data, dr, p, pr, q, qr, full.Rows, full.Cols)
+	case dc == 1 && dr == 0 && pc == 0 && qc == 1: // down the columns, a constant along each row
+		addScaledRows(dst.Data, p, pr, q, qr, full.Rows)
+	case dc == 1 && dr == 0 && pc == 1 && qc == 1: // down the columns
+		addProducts(dst.Data, p, pr, q, qr, full.Rows)
 	default:
 		for i := range full.Rows {
 			for j := range full.Cols {
-				dst.Data[i*dr+j*dc] += a.Data[i*ar+j*ac] * b.Data[i*br+j*bc]
+				dst.Data[i*dr+j*dc] += p[i*pr+j*pc] * q[i*qr+j*qc]
 			}
 		}
 	}

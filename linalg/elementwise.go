@@ -77,16 +77,13 @@ func Mul[T Float](dst, a, b Matrix[T]) {
 		}
 		return
 	}
-	full := dst.Shape()
-	a, b = repeatedFirst(a, b, full)
-	ar, ac := a.strides(full)
-	br, bc := b.strides(full)
+	p, pr, pc, q, qr, qc := factors(a, b, dst.Shape())
 	switch {
 	case len(dst.Data) == 0:
-	case ac == 0 && bc == 1: // a is constant along each row
-		mulRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br)
-	case ac == 1 && bc == 1:
-		productRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br)
+	case pc == 0 && qc == 1: // p is constant along each row
+		mulRows(dst.Data, dst.Cols, p, pr, q, qr)
+	case pc == 1 && qc == 1:
+		productRows(dst.Data, dst.Cols, p, pr, q, qr)
 	default:
 		define(dst, a, b, func(x, y T) T { return x * y })
 	}
@@ -112,23 +109,21 @@ func MulAdd[T Float](dst, a, b, c Matrix[T]) {
 		}
 		return
 	}
-	a, b = repeatedFirst(a, b, full)
-	ar, ac := a.strides(full)
-	br, bc := b.strides(full)
+	p, pr, pc, q, qr, qc := factors(a, b, full)
 	cr, cc := c.strides(full)
 	switch {
 	case len(dst.Data) == 0:
-	case ac == 0 && bc == 1 && cc == 1: // a is constant along each row
-		mulAddRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br, c.Data, cr)
-	case ac == 1 && bc == 1 && cc == 1:
-		productAddRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br, c.Data, cr)
-	case ac == 0 && bc == 1 && cc == 0: // so is c
-		mulAddConstRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br, c.Data, cr)
+	case pc == 0 && qc == 1 && cc == 1: // p is constant along each row
+		mulAddRows(dst.Data, dst.Cols, p, pr, q, qr, c.Data, cr)
+	case pc == 1 && qc == 1 && cc == 1:
+		productAddRows(dst.Data, dst.Cols, p, pr, q, qr, c.Data, cr)
+	case pc == 0 && qc == 1 && cc == 0: // so is c
+		mulAddConstRows(dst.Data, dst.Cols, p, pr, q, qr, c.Data, cr)
 	default:
 		for i := range dst.Rows {
 			y := dst.Row(i)
 			for j := range y {
-				y[j] = a.Data[i*ar+j*ac]*b.Data[i*br+j*bc] + c.Data[i*cr+j*cc]
+				y[j] = p[i*pr+j*pc]*q[i*qr+j*qc] + c.Data[i*cr+j*cc]
 			}
 		}
 	}
@@ -293,13 +288,15 @@ func define[T Float](dst, a, b Matrix[T], f func(x, y T) T) {
 	}
 }
 
-// repeatedFirst orders the factors of a product, which commute bit for bit, so that
-// one that is constant along rows comes first.
-func repeatedFirst[T Float](a, b Matrix[T], full Shape) (Matrix[T], Matrix[T]) {
-	if a.Shape() == full || b.Cols == 1 {
-		return b, a
+// factors returns the elements of the factors of a product, which commute bit for bit,
+// with their strides. One that is constant along rows comes first.
+func factors[T Float](a, b Matrix[T], full Shape) (p []T, pr, pc int, q []T, qr, qc int) {
+	ar, ac := a.strides(full)
+	br, bc := b.strides(full)
+	if bc == 0 {
+		return b.Data, br, bc, a.Data, ar, ac
 	}
-	return a, b
+	return a.Data, ar, ac, b.Data, br, bc
 }
 
 // sameShape returns the elements of three matrices of one shape, cut so that the

@@ -12,9 +12,10 @@
 //
 // Loops over float32 have vector kernels for amd64 (vectors.go, lanes_amd64.go), and so
 // have the products behind dense layers and convolutions (contraction.go, which says
-// what they compute, and simd_amd64.go). The program in internal/asmgen writes their
-// assembly. They give the same bits with AVX-512 and AVX2; plain Go, the oracle, rounds
-// otherwise.
+// what they compute, and simd_amd64.go) and the loops over short rows of float64
+// (rows.go). The program in internal/asmgen writes their assembly. They give the same bits
+// with AVX-512 and AVX2. Plain Go, the oracle, gives the same in float64 and rounds
+// otherwise in float32.
 //
 // Operations write into a destination given first, and allocate nothing but what
 // goroutines take where a matrix is large enough for several. Shapes that

@@ -300,6 +300,67 @@ func TestTranscendentalFunctionsOverTheirWholeRange(t *testing.T) {
 	})
 }
 
+// Every loop of kernels.go, with lengths around those of vectors and blocks of columns,
+// strides with gaps or of zero, and results in place.
+func TestKernelsOnRowsGiveTheBitsOfPlainGo(t *testing.T) {
+	onEachLevel(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(5, 1))
+		for range 20000 {
+			rows, n := 1+rng.IntN(13), 1+rng.IntN(33)
+			size := rows*(n+3) + 1
+			draw := func() []float64 {
+				x := make([]float64, size)
+				for i := range x {
+					x[i] = rng.NormFloat64()
+				}
+				return x
+			}
+			y, a, b, c := draw(), draw(), draw(), draw()
+			if rng.IntN(10) == 0 {
+				for _, x := range [][]float64{a, b, c} {
+					x[rng.IntN(size)] = []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1)}[rng.IntN(4)]
+				}
+			}
+			stride := func(n int) int { return []int{0, n, n + rng.IntN(4)}[rng.IntN(3)] }
+			rowA, rowB, rowC := stride(n), stride(n), stride(n)
+			numberA, numberC, numberY := stride(1), stride(1), stride(1)
+			whole := rows * n
+			for name, f := range map[string]func(y, a, b, c []float64){
+				"mulRows":         func(y, a, b, c []float64) { mulRows(y[:whole], n, a, numberA, b, rowB) },
+				"productRows":     func(y, a, b, c []float64) { productRows(y[:whole], n, a, rowA, b, rowB) },
+				"productAddRows":  func(y, a, b, c []float64) { productAddRows(y[:whole], n, a, rowA, b, rowB, c, rowC) },
+				"mulAddRows":      func(y, a, b, c []float64) { mulAddRows(y[:whole], n, a, numberA, b, rowB, c, rowC) },
+				"in place":        func(y, a, b, c []float64) { mulAddRows(y[:whole], n, a, numberA, b, rowB, y, n) },
+				"mulAddConstRows": func(y, a, b, c []float64) { mulAddConstRows(y[:whole], n, a, numberA, b, rowB, c, numberC) },
+				"dots":            func(y, a, b, c []float64) { dots(y, numberY, a, rowA, b, rowB, rows, n) },
+				"sums":            func(y, a, b, c []float64) { sums(y, numberY, b, rowB, rows, n) },
+				"addProducts":     func(y, a, b, c []float64) { addProducts(y[:n], a, rowA, b, rowB, rows) },
+				"addScaledRows":   func(y, a, b, c []float64) { addScaledRows(y[:n], a, numberA, b, rowB, rows) },
+			} {
+				got, want := slices.Clone(y), slices.Clone(y)
+				f(got, a, b, c)
+				withLevel(levelPlain, func() { f(want, a, b, c) })
+				for i := range want {
+					if math.Float64bits(got[i]) != math.Float64bits(want[i]) && (got[i] == got[i] || want[i] == want[i]) {
+						t.Fatalf("%s, %d rows of %d: element %d is %v, want %v", name, rows, n, i, got[i], want[i])
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestKernelsOnRowsCheckBounds(t *testing.T) {
+	onEachLevel(t, func(t *testing.T) {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic though an operand is short of a row")
+			}
+		}()
+		productRows(make([]float64, 50), 10, make([]float64, 50), 10, make([]float64, 49), 10)
+	})
+}
+
 func TestFiniteSeesEveryElement(t *testing.T) {
 	onEachLevel(t, func(t *testing.T) {
 		for _, n := range []int{0, 1, 127, 128, 129, 1000} {
@@ -342,8 +403,11 @@ func TestTheOracleIsPlainGo(t *testing.T) {
 		if got := vectors([]float32{1}); got != (l > levelPlain) {
 			t.Errorf("level %d has vector kernels for float32: %v", l, got)
 		}
-		if vectors([]float64{1}) {
-			t.Errorf("level %d has vector kernels for float64", l)
+		if vectors([]float64{1}) || rowVectors([]float32{1}, 1000) {
+			t.Errorf("level %d confuses float32 and float64", l)
+		}
+		if got := rowVectors([]float64{1}, 1000); got != (l > levelPlain) {
+			t.Errorf("level %d has kernels on rows of float64: %v", l, got)
 		}
 	}
 }

@@ -116,11 +116,7 @@ func lanes() string {
 			w.op("RET")
 		}
 		fmt.Fprintf(&w, "\n// func %s(%s)\nTEXT ·%s(SB), NOSPLIT, $0-%d\n", k.name, k.parameters(), k.name, frame)
-		w.op("CMPQ ·level(SB), $2") // levelAVX512
-		w.op("JNE narrow")
-		w.op("JMP %s%s<>(SB)", k.name, avx512.name)
-		w.label("narrow")
-		w.op("JMP %s%s<>(SB)", k.name, avx2.name)
+		w.dispatch(k.name)
 	}
 	w.maskData()
 	for _, c := range constants {

@@ -5,8 +5,9 @@
 //	go run .
 //
 // A test fails while the files are not what it writes. Start with writer.go (what an
-// instruction set is here), then tile.go (the products), transpose.go, lanes.go (elementwise kernels)
-// and functions.go (exponentials, logarithms and what is made of them).
+// instruction set is here), then tile.go (the products), transpose.go, lanes.go (elementwise
+// kernels), functions.go (exponentials, logarithms and what is made of them) and rows.go
+// (the kernels of float64).
 package main
 
 import (
@@ -23,6 +24,9 @@ func files() map[string]string {
 		"linalg/lanes_amd64.s":     lanes(),
 		"linalg/lanes_amd64.go":    declarations("!purego", false),
 		"linalg/lanes_other.go":    declarations("!amd64 || purego", true),
+		"linalg/rows_amd64.s":      rows(),
+		"linalg/rows_amd64.go":     rowDeclarations("!purego", false),
+		"linalg/rows_other.go":     rowDeclarations("!amd64 || purego", true),
 		"bench/peak_amd64.s":       peak(),
 	}
 }

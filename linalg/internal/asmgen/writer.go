@@ -50,6 +50,15 @@ func (w *writer) local(name, frame string) {
 	fmt.Fprintf(w, "\nTEXT %s%s<>(SB), NOSPLIT, $0-%s\n", name, w.name, frame)
 }
 
+// dispatch jumps to the function of the level in use.
+func (w *writer) dispatch(name string) {
+	w.op("CMPQ ·level(SB), $2") // levelAVX512
+	w.op("JNE narrow")
+	w.op("JMP %s%s<>(SB)", name, avx512.name)
+	w.label("narrow")
+	w.op("JMP %s%s<>(SB)", name, avx2.name)
+}
+
 // v returns the name of vector register i.
 func (w *writer) v(i int) string {
 	if i >= w.regs {
