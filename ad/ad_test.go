@@ -99,6 +99,8 @@ func operations() []operation {
 		unary("Reshape", func(a variable) variable { return Reshape(a, a.Cols(), a.Rows()) }),
 		unary("Rows", func(a variable) variable { return Rows(a, a.Rows()/2, a.Rows()) }),
 		unary("Embed", func(a variable) variable { return Embed(a, 2, a.Rows()+3) }),
+		binary("Stack", Stack[float64], [][]linalg.Shape{sh(1, 1, 1, 1), sh(2, 3, 4, 3), sh(3, 1, 1, 1)}),
+		unary("Stack on itself", func(a variable) variable { return Stack(a, a) }),
 		unary("Stop keeps a factor constant", func(a variable) variable { return Mul(Tanh(a), Exp(Stop(Scale(a, 0)))) }),
 	}
 }
@@ -531,6 +533,7 @@ func TestMisuseOfTheTapePanics(t *testing.T) {
 		"size of [-2×-3]":          func() { Reshape(x, -2, -3) },
 		"ad: Add: shapes":          func() { Add(x, tape.Leaf(linalg.New[float64](3, 2))) },
 		"[2×3] does not fit into":  func() { Embed(x, 1, 2) },
+		"[2×3] and [2×1] have not": func() { Stack(x, SumTo(x, 2, 1)) },
 		"[2×3], [2×1] and [4×3] d": func() { MulAdd(x, SumTo(x, 2, 1), tape.Fill(4, 3, 0)) },
 	} {
 		func() {

@@ -130,6 +130,30 @@ func (embed[T]) Pull(y, ybar *Var[T]) {
 	a.Receive(Rows(ybar, y.row, y.row+a.Rows()))
 }
 
+// Stack returns the rows of a above those of b. ā and b̄ are their rows of ȳ.
+func Stack[T linalg.Float](a, b *Var[T]) *Var[T] {
+	if a.Cols() != b.Cols() {
+		panic(fmt.Sprintf("ad: Stack: %v and %v have not the same columns", a.Value.Shape(), b.Value.Shape()))
+	}
+	rows := a.Rows() + b.Rows()
+	y := a.tape.Result(rows, a.Cols())
+	linalg.Copy(y.Value.RowRange(0, a.Rows()), a.Value)
+	linalg.Copy(y.Value.RowRange(a.Rows(), rows), b.Value)
+	return a.tape.Record(y, stack[T]{}, a, b, nil)
+}
+
+type stack[T linalg.Float] struct{}
+
+func (stack[T]) Pull(y, ybar *Var[T]) {
+	a, b := y.in[0], y.in[1]
+	if y.Wants(0) {
+		a.Receive(Rows(ybar, 0, a.Rows()))
+	}
+	if y.Wants(1) {
+		b.Receive(Rows(ybar, a.Rows(), y.Rows()))
+	}
+}
+
 // view returns a variable that shares m's elements, or, where buffers are reused, a
 // copy of them.
 func (t *Tape[T]) view(m linalg.Matrix[T]) *Var[T] {

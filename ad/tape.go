@@ -214,7 +214,8 @@ func (t *Tape[T]) Result(rows, cols int) *Var[T] {
 // keeps its operands.
 func (t *Tape[T]) Record(y *Var[T], r Rule[T], a, b, c *Var[T]) *Var[T] {
 	if !t.plain && (a.live || b != nil && b.live || c != nil && c.live) {
-		y.live, y.rule, y.in = true, r, [3]*Var[T]{a, b, c}
+		y.live, y.rule = true, r
+		y.in[0], y.in[1], y.in[2] = a, b, c
 	}
 	return y
 }

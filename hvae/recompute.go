@@ -48,9 +48,5 @@ type leapfrogProgram[T linalg.Float] Recompute[T]
 func (r *leapfrogProgram[T]) Run(in []*ad.Var[T]) *ad.Var[T] {
 	target := r.Target(in[5:])
 	s := leapfrog(target, stepSize[T]{in[3], in[4]}, Phase[T]{Z: in[0], Rho: in[1], gradU: in[2]})
-	n := s.Z.Rows()
-	rows := 3*n + 1
-	y := ad.Add(ad.Embed(s.Z, 0, rows), ad.Embed(s.Rho, n, rows))
-	y = ad.Add(y, ad.Embed(s.gradU, 2*n, rows))
-	return ad.Add(y, ad.Embed(s.LogJoint(target), 3*n, rows))
+	return ad.Stack(ad.Stack(s.Z, s.Rho), ad.Stack(s.gradU, s.LogJoint(target)))
 }

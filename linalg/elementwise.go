@@ -15,7 +15,6 @@ import (
 
 // Add sets dst = a + b.
 func Add[T Float](dst, a, b Matrix[T]) {
-	check3("Add", dst, a, b)
 	if y, x, z, ok := sameShape(dst, a, b); ok {
 		if vectors(y) {
 			vectorAdd(single(y), single(x), single(z), len(y))
@@ -26,6 +25,7 @@ func Add[T Float](dst, a, b Matrix[T]) {
 		}
 		return
 	}
+	check3("Add", dst, a, b)
 	if a.Cols == 1 {
 		a, b = b, a
 	}
@@ -34,7 +34,6 @@ func Add[T Float](dst, a, b Matrix[T]) {
 
 // Sub sets dst = a − b.
 func Sub[T Float](dst, a, b Matrix[T]) {
-	check3("Sub", dst, a, b)
 	if y, x, z, ok := sameShape(dst, a, b); ok {
 		if vectors(y) {
 			vectorSub(single(y), single(x), single(z), len(y))
@@ -45,12 +44,12 @@ func Sub[T Float](dst, a, b Matrix[T]) {
 		}
 		return
 	}
+	check3("Sub", dst, a, b)
 	define(dst, a, b, func(x, y T) T { return x - y })
 }
 
 // Div sets dst = a / b, elementwise.
 func Div[T Float](dst, a, b Matrix[T]) {
-	check3("Div", dst, a, b)
 	if y, x, z, ok := sameShape(dst, a, b); ok {
 		if vectors(y) {
 			vectorDiv(single(y), single(x), single(z), len(y))
@@ -61,12 +60,12 @@ func Div[T Float](dst, a, b Matrix[T]) {
 		}
 		return
 	}
+	check3("Div", dst, a, b)
 	define(dst, a, b, func(x, y T) T { return x / y })
 }
 
 // Mul sets dst = a ⊙ b.
 func Mul[T Float](dst, a, b Matrix[T]) {
-	check3("Mul", dst, a, b)
 	if y, x, z, ok := sameShape(dst, a, b); ok {
 		if vectors(y) {
 			vectorMul(single(y), single(x), single(z), len(y))
@@ -77,6 +76,7 @@ func Mul[T Float](dst, a, b Matrix[T]) {
 		}
 		return
 	}
+	check3("Mul", dst, a, b)
 	p, pr, pc, q, qr, qc := factors(a, b, dst.Shape())
 	switch {
 	case len(dst.Data) == 0:

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 
@@ -61,22 +62,32 @@ func (p *Planar) ELBO(params []*ad.Var[float64], n int, rng *rand.Rand) *ad.Var[
 // Beta0 implements Method.
 func (p *Planar) Beta0() float64 { return math.NaN() }
 
-// PlanarFlow applies K planar layers with parameters u, w [d×1] and b [1×1] to the
+// PlanarFlow applies K ≥ 1 planar layers with parameters u, w [d×1] and b [1×1] to the
 // columns of z [d×n], and returns the logarithms of the Jacobian determinants [1×n].
 //
 // A layer is invertible if wᵀû ≥ −1. As in the appendix of Rezende and Mohamed,
 // û = u + (m(wᵀu) − wᵀu) w/‖w‖² with m(x) = softplus(x) − 1, so that wᵀû = m(wᵀu), and
 // the determinant is 1 + (1 − tanh²)·m(wᵀu) = (1 + m) − m·tanh² > 0.
 func PlanarFlow(z, u, w, b *ad.Var[float64], K int) (zK, logDet *ad.Var[float64]) {
+	if K < 1 {
+		panic(fmt.Sprintf("model: a planar flow of K = %d layers", K))
+	}
 	wu := ad.Dot(w, u)
 	m := ad.AddConst(ad.Softplus(wu), -1)
 	uHat := ad.MulAdd(ad.Div(ad.Sub(m, wu), ad.Dot(w, w)), w, u)
-	minusM, onePlusM := ad.Neg(m), ad.AddConst(m, 1)
-	logDet = z.Tape().Fill(1, z.Cols(), 0)
-	for range K {
+	zK, h := planarLayers(z, uHat, w, b, K)
+	det := ad.MulAdd(ad.Neg(m), ad.Square(h), ad.AddConst(m, 1))
+	return zK, ad.SumTo(ad.Log(det), 1, z.Cols())
+}
+
+// planarLayers returns z_K and the activations tanh(wᵀz + b) of all layers [K×n], a row
+// for each. It halves the layers until there is one.
+func planarLayers(z, uHat, w, b *ad.Var[float64], K int) (zK, h *ad.Var[float64]) {
+	if K == 1 {
 		h := ad.Tanh(ad.Add(ad.MulSumTo(w, z, 1, z.Cols()), b))
-		logDet = ad.Add(logDet, ad.Log(ad.MulAdd(minusM, ad.Square(h), onePlusM)))
-		z = ad.MulAdd(uHat, h, z)
+		return ad.MulAdd(uHat, h, z), h
 	}
-	return z, logDet
+	z, first := planarLayers(z, uHat, w, b, K/2)
+	z, rest := planarLayers(z, uHat, w, b, K-K/2)
+	return z, ad.Stack(first, rest)
 }
