@@ -13,7 +13,7 @@ func Sum[T Float](dst, a Matrix[T]) {
 		copy(dst.Data, a.Data)
 		return
 	}
-	dst.Fill(0)
+	clear(dst.Data)
 	switch dr, dc := dst.strides(a.Shape()); {
 	case dc == 0 && dr == 1 && vectors(a.Data) && a.Cols > 0:
 		sumRows(dst, a)
@@ -58,7 +58,7 @@ func MulSum[T Float](dst, a, b Matrix[T]) {
 		Mul(dst, a, b)
 		return
 	}
-	dst.Fill(0)
+	clear(dst.Data)
 	p, pr, pc, q, qr, qc := factors(a, b, full)
 	switch dr, dc := dst.strides(full); {
 	case full.Rows*full.Cols == 0:

@@ -68,7 +68,6 @@ func rows() string {
 			w.rowKernel(k)
 		}
 	}
-	w.maskData()
 	return w.String()
 }
 
@@ -197,8 +196,8 @@ func (w *writer) moveRow(pointer string, v, n, r int, store bool) {
 	w.op(move[n], pointer, 32*v, r)
 }
 
-// dotKernel writes a kernel that adds up along rows. The products of four rows by four
-// columns are transposed, so that a lane has the sum of a row, in the order of columns.
+// dotKernel writes a kernel that adds up along rows, four rows at a time: a lane has the
+// sum of a row, in the order of columns.
 func (w *writer) dotKernel(k rowKernel) {
 	const sum = 0
 	w.op("MOVQ args+0(FP), SI")
@@ -217,21 +216,16 @@ func (w *writer) dotKernel(k rowKernel) {
 	w.op("MOVQ R9, BX")
 	w.op("MOVQ %d(SI), AX", rowCols)
 	w.label("columns")
-	w.op("CMPQ AX, $4")
-	w.op("JLT tail")
-	w.addTransposed(k, false)
-	w.op("ADDQ $32, R11")
-	w.op("ADDQ $32, BX")
-	w.op("SUBQ $4, AX")
+	w.op("SUBQ $2, AX")
+	w.op("JLT last")
+	w.addColumns(k, 2)
+	w.op("ADDQ $16, R11")
+	w.op("ADDQ $16, BX")
 	w.op("JMP columns")
-	w.label("tail")
-	w.op("TESTQ AX, AX")
-	w.op("JZ store")
-	w.op("SHLQ $3, AX")
-	w.op("LEAQ ones<>+32(SB), R15")
-	w.op("SUBQ AX, R15")
-	w.op("VMOVDQU (R15), %s", w.v(mask2))
-	w.addTransposed(k, true)
+	w.label("last")
+	w.op("CMPQ AX, $-1")
+	w.op("JNE store")
+	w.addColumns(k, 1)
 
 	w.label("store")
 	w.op("VEXTRACTF128 $1, %s, X2", w.v(sum))
@@ -250,34 +244,40 @@ func (w *writer) dotKernel(k rowKernel) {
 	w.op("RET")
 }
 
-// addTransposed adds the products of four rows by four columns, or as many columns as the
-// mask has, to the sums.
-func (w *writer) addTransposed(k rowKernel, masked bool) {
-	load := func(mem string, r int) {
-		if masked {
-			w.op("VMASKMOVPD %s, %s, %s", mem, w.v(mask2), w.v(r))
-		} else {
-			w.op("VMOVUPD %s, %s", mem, w.v(r))
-		}
-	}
+// addColumns adds the products of four rows in one or two columns to the sums. Rows 0 and
+// 2 share a vector, and rows 1 and 3 another, so that unpacking them leaves a column.
+func (w *writer) addColumns(k rowKernel, columns int) {
 	a := []string{"(R11)", "(R11)(R12*1)", "(R11)(R12*2)", "(R11)(DX*1)"}
 	b := []string{"(BX)", "(BX)(R13*1)", "(BX)(R13*2)", "(BX)(R10*1)"}
-	for i := range 4 {
-		load(b[i], 1+i)
+	if columns == 1 {
+		gather := func(rows []string, r int) {
+			w.op("VMOVSD %s, X%d", rows[0], r)
+			w.op("VMOVHPD %s, X%d, X%d", rows[1], r, r)
+			w.op("VMOVSD %s, X%d", rows[2], r+1)
+			w.op("VMOVHPD %s, X%d, X%d", rows[3], r+1, r+1)
+			w.op("VINSERTF128 $1, X%d, %s, %s", r+1, w.v(r), w.v(r))
+		}
+		gather(b, 1)
 		if k.a == row {
-			load(a[i], 5)
-			w.op("VMULPD %s, %s, %s", w.v(5), w.v(1+i), w.v(1+i))
+			gather(a, 3)
+			w.op("VMULPD %s, %s, %s", w.v(3), w.v(1), w.v(1))
+		}
+		w.op("VADDPD %s, %s, %s", w.v(1), w.v(0), w.v(0))
+		return
+	}
+	for i := range 2 {
+		pair := func(rows []string, r int) {
+			w.op("VMOVUPD %s, X%d", rows[i], r)
+			w.op("VINSERTF128 $1, %s, %s, %s", rows[i+2], w.v(r), w.v(r))
+		}
+		pair(b, 1+i)
+		if k.a == row {
+			pair(a, 3)
+			w.op("VMULPD %s, %s, %s", w.v(3), w.v(1+i), w.v(1+i))
 		}
 	}
-	// Pairs of rows within halves of a register, then the halves.
-	w.op("VUNPCKLPD %s, %s, %s", w.v(2), w.v(1), w.v(5))
-	w.op("VUNPCKHPD %s, %s, %s", w.v(2), w.v(1), w.v(6))
-	w.op("VUNPCKLPD %s, %s, %s", w.v(4), w.v(3), w.v(7))
-	w.op("VUNPCKHPD %s, %s, %s", w.v(4), w.v(3), w.v(8))
-	for i, half := range []string{"$0x20", "$0x20", "$0x31", "$0x31"} {
-		w.op("VPERM2F128 %s, %s, %s, %s", half, w.v(7+i%2), w.v(5+i%2), w.v(1+i))
-	}
-	for i := range 4 {
-		w.op("VADDPD %s, %s, %s", w.v(1+i), w.v(0), w.v(0))
-	}
+	w.op("VUNPCKLPD %s, %s, %s", w.v(2), w.v(1), w.v(3))
+	w.op("VUNPCKHPD %s, %s, %s", w.v(2), w.v(1), w.v(4))
+	w.op("VADDPD %s, %s, %s", w.v(3), w.v(0), w.v(0))
+	w.op("VADDPD %s, %s, %s", w.v(4), w.v(0), w.v(0))
 }
