@@ -34,13 +34,13 @@ var methods = []struct {
 	cost float64
 	make func(Data, *rand.Rand) Method
 }{
-	{"hvae-k1", 28, func(d Data, _ *rand.Rand) Method { return NewHVAE(d, 1, true) }},
-	{"hvae-k10", 86, func(d Data, _ *rand.Rand) Method { return NewHVAE(d, 10, true) }},
-	{"hvae-notemp-k1", 24, func(d Data, _ *rand.Rand) Method { return NewHVAE(d, 1, false) }},
-	{"hvae-notemp-k10", 73, func(d Data, _ *rand.Rand) Method { return NewHVAE(d, 10, false) }},
-	{"nf-k1", 18, func(d Data, rng *rand.Rand) Method { return NewPlanar(d, 1, rng) }},
-	{"nf-k30", 125, func(d Data, rng *rand.Rand) Method { return NewPlanar(d, 30, rng) }},
-	{"vb", 8, func(d Data, _ *rand.Rand) Method { return NewMeanField(d) }},
+	{"hvae-k1", 15, func(d Data, _ *rand.Rand) Method { return NewHVAE(d, 1, true) }},
+	{"hvae-k10", 36, func(d Data, _ *rand.Rand) Method { return NewHVAE(d, 10, true) }},
+	{"hvae-notemp-k1", 13, func(d Data, _ *rand.Rand) Method { return NewHVAE(d, 1, false) }},
+	{"hvae-notemp-k10", 29, func(d Data, _ *rand.Rand) Method { return NewHVAE(d, 10, false) }},
+	{"nf-k1", 10, func(d Data, rng *rand.Rand) Method { return NewPlanar(d, 1, rng) }},
+	{"nf-k30", 53, func(d Data, rng *rand.Rand) Method { return NewPlanar(d, 30, rng) }},
+	{"vb", 5, func(d Data, _ *rand.Rand) Method { return NewMeanField(d) }},
 }
 
 // MethodNames returns the names of all methods.
@@ -56,7 +56,7 @@ func MethodNames() (names []string) {
 func Cost(name string, d int) float64 {
 	for _, m := range methods {
 		if m.name == name {
-			return m.cost * float64(d+12)
+			return m.cost * float64(d+25)
 		}
 	}
 	return 0
