@@ -14,7 +14,7 @@ import (
 
 func TestRMSPropIsTensorFlow1sUpdate(t *testing.T) {
 	// With the mean square at one, the first step is rate·g/√(0.9 + 0.1g² + 1e-10).
-	gradients := []float64{3, -1, 0, 100}
+	gradients := []float64{1e-5, 3, -1, 0, 100} // the first, of the size of √ε
 	for _, start := range []float64{1, 0} {
 		o := NewRMSProp(0.01)
 		if o.Start != 1 {
