@@ -61,7 +61,7 @@
 //	                                     TestPlanarDensityIntegratesToOne, TestPlanarFlowsBoundIsThatOfAnUnbiasedEstimate
 //	φ, d + 1 and 2d + 1 parameters       TestMethodsStartWhereTheReferenceStarts
 //	the true Δ and σ                     TestTrueParameters
-//	figure 1a                            none: a command of hours, go run ./gaussian -d 1,2,3,5,11,25,51,101,201,301
+//	figure 1a                            none: a command of minutes, go run ./gaussian -d 1,2,3,5,11,25,51,101,201,301
 //	figure 1b, tempering is better       TestTemperingIsWhatMakesHVAEEstimateWell, small
 //
 //	Section 5.2
