@@ -300,6 +300,32 @@ func TestTranscendentalFunctionsOverTheirWholeRange(t *testing.T) {
 	})
 }
 
+func TestSumsOfFloat32AgreeWithThoseOfFloat64(t *testing.T) {
+	onEachLevel(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(6, 1))
+		for range 2000 {
+			rows, cols := 1+rng.IntN(20), 1+rng.IntN(40)
+			a := Of(rows, cols, normals(rng, rows*cols))
+			for _, s := range []Shape{{a.Rows, 1}, {1, a.Cols}, {1, 1}, {a.Rows, a.Cols}} {
+				got, want, size := New[float32](s.Rows, s.Cols), New[float64](s.Rows, s.Cols), New[float64](s.Rows, s.Cols)
+				Sum(got, a)
+				for i := range a.Rows {
+					for j := range a.Cols {
+						k := i%s.Rows*s.Cols + j%s.Cols
+						want.Data[k] += float64(a.At(i, j))
+						size.Data[k] += math.Abs(float64(a.At(i, j)))
+					}
+				}
+				for k, w := range want.Data { // as TestTilesAgreeWithTheDefinition
+					if d := math.Abs(float64(got.Data[k]) - w); !(d <= float64(len(a.Data))*0x1p-24*size.Data[k]) {
+						t.Fatalf("%v to %v: element %d is %v, want %v", a.Shape(), s, k, got.Data[k], w)
+					}
+				}
+			}
+		}
+	})
+}
+
 // Every loop of kernels.go, with lengths around those of vectors and blocks of columns,
 // strides with gaps or of zero, and results in place.
 func TestKernelsOnRowsGiveTheBitsOfPlainGo(t *testing.T) {
