@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"hvae/ad"
 	"hvae/hvae"
 	"hvae/linalg"
 	"hvae/mnist/safetensors"
@@ -268,6 +269,46 @@ func TestBlocksAddUpToTheBatch(t *testing.T) {
 	}
 	if math.Abs(whole-sum/55) > 1e-10*math.Abs(whole) {
 		t.Errorf("the batch has %v, its images %v on average", whole, sum/55)
+	}
+}
+
+func TestAStepFollowsTheGradientOfTheBatchsMean(t *testing.T) {
+	// Several blocks against the whole batch on one tape. After the first step Adamax's
+	// mean is (1 − β₁)g.
+	for _, c := range []Config{{Kind: "vae", Tempering: "none", Latent: 3}, free} {
+		params := NewParams[float64](c, -1, 1)
+		b := noise[float64]{n: 40}
+		var w worker[float64]
+		leaves := w.network.Bind(&w.tape, c, params, true, nil)
+		x, epsilon, gamma0 := w.tape.Matrix(pixels, b.n), w.tape.Matrix(c.Latent, b.n), w.tape.Matrix(c.Latent, b.n)
+		b.Fill(0, x, epsilon, gamma0, &w.stream)
+		elbo := ad.Mean(w.network.ELBO(w.tape.Const(x), w.tape.Const(epsilon), w.tape.Const(gamma0)))
+		ad.Backward(elbo, leaves...)
+		var want []float64
+		for _, l := range leaves {
+			want = append(want, l.Grad().Data...)
+		}
+
+		trainer := NewTrainer(c, params, 1e-2)
+		got, err := trainer.Step(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(trainer.blocks) < 2 {
+			t.Fatal("the batch is one block")
+		}
+		if math.Abs(got-elbo.Scalar()) > 1e-12*math.Abs(elbo.Scalar()) {
+			t.Errorf("%v: the step says %v, the tape %v", c, got, elbo.Scalar())
+		}
+		_, mean, _ := trainer.Optimiser.State(trainer.thetas[:])
+		difference, size := 0.0, 0.0
+		for i, g := range want {
+			difference = math.Hypot(difference, mean[0][i]/(1-trainer.Optimiser.Beta1)-g)
+			size = math.Hypot(size, g)
+		}
+		if !(difference <= 1e-12*size) || size == 0 {
+			t.Errorf("%v: a gradient of norm %v is off by %v", c, size, difference)
+		}
 	}
 }
 
@@ -537,4 +578,75 @@ func FuzzCheckpoint(f *testing.F) {
 			t.Errorf("%q = %q, %q = %q, tensor %d of %d elements: refusing it took %d bytes", key1, value1, key2, value2, tensor, size, n)
 		}
 	})
+}
+
+func TestMeanAndStandardDeviation(t *testing.T) {
+	if mean, sd := MeanSD([]float64{1, 2, 3, 6}); mean != 3 || math.Abs(sd*sd-14.0/3) > 1e-14 {
+		t.Errorf("1, 2, 3, 6 have the mean %v and the variance %v, want 3 and 14/3", mean, sd*sd)
+	}
+	if _, sd := MeanSD([]float64{5}); !math.IsNaN(sd) {
+		t.Errorf("one value has the standard deviation %v", sd)
+	}
+}
+
+func TestGeneratedImagesDependOnTheirDraws(t *testing.T) {
+	params := NewParams[float64](free, -1, 1)
+	image := func(m linalg.Matrix[float64], j int) (column []float64) {
+		for i := range m.Rows {
+			column = append(column, m.At(i, j))
+		}
+		return column
+	}
+	m := Generate(free, params, 3, 7)
+	if m.Rows != pixels || m.Cols != 3 {
+		t.Fatalf("three images are %v", m.Shape())
+	}
+	for i, p := range m.Data {
+		if !(p > 0 && p < 1) {
+			t.Fatalf("pixel %d has the probability %v", i, p)
+		}
+	}
+	if slices.Equal(image(m, 0), image(m, 1)) || slices.Equal(image(m, 1), image(m, 2)) {
+		t.Error("different draws give the same image")
+	}
+	if !slices.Equal(m.Data, Generate(free, params, 3, 7).Data) || slices.Equal(m.Data, Generate(free, params, 3, 8).Data) {
+		t.Error("images do not depend on the seed alone")
+	}
+}
+
+func TestReconstructionsAgreeWhereTheEncoderIsCertainAndTheFlowStandsStill(t *testing.T) {
+	for _, c := range []Config{{Kind: "vae", Tempering: "none", Latent: 3}, free} {
+		params := NewParams[float64](c, -1, 1)
+		x := linalg.New[float64](pixels, 2)
+		for i := range x.Rows {
+			x.Row(i)[i%2] = 1
+		}
+		set := func(name string, value float64) {
+			for _, p := range params {
+				if p.Name == name {
+					p.Value.Fill(value)
+				}
+			}
+		}
+		apart := func() float64 {
+			fromMean, fromFlow := Reconstruct(c, params, x, 7)
+			var w worker[float64]
+			w.network.Bind(&w.tape, c, params, false, nil)
+			mean, _ := w.network.Encode(w.tape.Const(x))
+			if want := ad.Sigmoid(w.network.Decode(mean)).Value.Data; !slices.Equal(fromMean.Data, want) {
+				t.Errorf("%v: the reconstruction from the mean is not the mean's image", c)
+			}
+			linalg.Sub(fromFlow, fromFlow, fromMean)
+			linalg.Square(fromFlow, fromFlow)
+			return math.Sqrt(ad.Sum(w.tape.Const(fromFlow)).Scalar())
+		}
+		if d := apart(); !(d > 1e-5) { // starting weights are small
+			t.Errorf("%v: the two reconstructions are %v apart, though one is from a draw", c, d)
+		}
+		set("encoder.std.bias", -60) // σ = softplus(−60 + …), nearly zero
+		set("flow.step_size_logit", -60)
+		if d := apart(); !(d < 1e-12) {
+			t.Errorf("%v: the two reconstructions are %v apart, want none", c, d)
+		}
+	}
 }
