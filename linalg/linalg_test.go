@@ -358,6 +358,8 @@ func TestMismatchedShapesPanicAndNameThem(t *testing.T) {
 	m := func(r, c int) Matrix[float64] { return New[float64](r, c) }
 	for name, f := range map[string]func(){
 		"[2×3] and [3×2]":       func() { Add(m(2, 3), m(2, 3), m(3, 2)) },
+		"Sub: operands [2×3]":   func() { Sub(m(2, 2), m(2, 3), m(2, 1)) },
+		"Div: operands [2×3]":   func() { Div(m(2, 2), m(2, 3), m(2, 1)) },
 		"to [5×5]":              func() { Mul(m(5, 5), m(2, 3), m(2, 3)) },
 		"[2×3], [2×1], [4×3]":   func() { MulAdd(m(2, 3), m(2, 3), m(2, 1), m(4, 3)) },
 		"does not sum to [3×1]": func() { Sum(m(3, 1), m(2, 3)) },
@@ -380,6 +382,63 @@ func TestMismatchedShapesPanicAndNameThem(t *testing.T) {
 			}()
 			f()
 		}()
+	}
+}
+
+func TestContractionsStayInsideTheirOperands(t *testing.T) {
+	fits := func() Contraction[float64] { // to the element
+		c := Contraction[float64]{
+			Rows: 3, Cols: 5, Steps: 4, Groups: 2,
+			CStart: 1, CRow: 6, CGroup: 20, ARow: 10, AStep: 2, BStep: 7, BGroup: 30,
+			Segments: []Segment{{A: 2, B: 9}, {A: 3, B: 1}}, Bias: make([]float64, 3),
+		}
+		c.C = make([]float64, 1+20+2*6+5)
+		c.A = make([]float64, 3+2*10+3*2+1)
+		c.B = make([]float64, 9+30+3*7+5)
+		return c
+	}
+	panics := func(change func(c *Contraction[float64])) (did bool) {
+		defer func() {
+			if msg := recover(); msg != nil {
+				did = strings.HasPrefix(fmt.Sprint(msg), "linalg: Contraction: ")
+			}
+		}()
+		c := fits()
+		change(&c)
+		c.Run()
+		return false
+	}
+	for what, change := range map[string]func(c *Contraction[float64]){
+		"all fits":                    func(c *Contraction[float64]) {},
+		"groups backwards":            func(c *Contraction[float64]) { c.CStart, c.CGroup = 21, -20 },
+		"no segments need no A and B": func(c *Contraction[float64]) { c.Segments, c.A, c.B = nil, nil, nil },
+		"nor do no steps":             func(c *Contraction[float64]) { c.Steps, c.A, c.B = 0, nil, nil },
+		"nothing to do":               func(c *Contraction[float64]) { c.Rows, c.C = 0, nil },
+	} {
+		if panics(change) {
+			t.Errorf("%s: panic", what)
+		}
+	}
+	for what, change := range map[string]func(c *Contraction[float64]){
+		"C is short":              func(c *Contraction[float64]) { c.C = c.C[1:] },
+		"A is short":              func(c *Contraction[float64]) { c.A = c.A[1:] },
+		"B is short":              func(c *Contraction[float64]) { c.B = c.B[1:] },
+		"a bias is missing":       func(c *Contraction[float64]) { c.Bias = c.Bias[1:] },
+		"C begins outside":        func(c *Contraction[float64]) { c.CStart = -1 },
+		"groups leave C":          func(c *Contraction[float64]) { c.CStart, c.CGroup = 19, -20 },
+		"a segment outside A":     func(c *Contraction[float64]) { c.Segments[0].A = -1 },
+		"a segment outside B":     func(c *Contraction[float64]) { c.Segments[1].B = -1 },
+		"the first one reaches A": func(c *Contraction[float64]) { c.Segments[0].A = 4 },
+		"the last one reaches B":  func(c *Contraction[float64]) { c.Segments[1].B = 10 },
+		"a row of A backwards":    func(c *Contraction[float64]) { c.ARow = -1 },
+		"a step of A backwards":   func(c *Contraction[float64]) { c.AStep = -1 },
+		"a step of B backwards":   func(c *Contraction[float64]) { c.BStep = -1 },
+		"a group of B backwards":  func(c *Contraction[float64]) { c.BGroup = -1 },
+		"a row of C backwards":    func(c *Contraction[float64]) { c.CRow = -1 },
+	} {
+		if !panics(change) {
+			t.Errorf("%s: no panic", what)
+		}
 	}
 }
 

@@ -516,6 +516,13 @@ func TestAStateRestoresTheTrainerToTheBit(t *testing.T) {
 	if !bytes.Equal(trainer.StateFile(settings, nil).Encode(), other.StateFile(settings, nil).Encode()) {
 		t.Error("after a step the restored trainer has other bits")
 	}
+	for _, bad := range []string{"-1", "many"} {
+		g := safetensors.File{Metadata: maps.Clone(f.Metadata), Tensors: f.Tensors}
+		g.Metadata["optimiser.step"] = bad
+		if _, err := other.Restore(g, settings); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("optimiser.step = %q", bad)) {
+			t.Errorf("step %s: %v", bad, err)
+		}
+	}
 	if _, err := other.Restore(f, map[string]string{"seed": "2"}); err == nil || !strings.Contains(err.Error(), "seed = 1, not 2") {
 		t.Errorf("other settings: %v", err)
 	}
@@ -550,6 +557,43 @@ func TestEvaluationDependsOnNothingButItsStreams(t *testing.T) {
 	cancel()
 	if _, err := Evaluate(ctx, free, params, 5, 60, nil, nil); err == nil {
 		t.Error("an ended context goes unnoticed")
+	}
+}
+
+func TestAnEvaluationsELBOIsTheBoundOfTraining(t *testing.T) {
+	// An image evaluated many times against the closed form of a VAE's bound, by z-score.
+	c := Config{Kind: "vae", Tempering: "none", Latent: 3}
+	params := NewParams[float64](c, -1, 1)
+	fill := func(x linalg.Matrix[float64], j int) {
+		for i := range x.Rows {
+			x.Row(i)[j] = float64(i / 3 % 2)
+		}
+	}
+	evaluations, err := Evaluate(t.Context(), c, params, 60, 50, func(i int, x linalg.Matrix[float64], k *hvae.Keyed) {
+		fill(x, 0)
+		k.Reset(4, "evaluation", i)
+	}, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var elbos []float64
+	for _, e := range evaluations {
+		elbos = append(elbos, e.ELBO)
+	}
+	mean, sd := MeanSD(elbos)
+
+	var w worker[float64]
+	w.network.Bind(&w.tape, c, params, false, nil)
+	x, epsilon := w.tape.Matrix(pixels, 300), w.tape.Matrix(c.Latent, 300)
+	for j := range x.Cols {
+		fill(x, j)
+	}
+	hvae.FillNormal(hvae.Stream(5, "bound"), epsilon)
+	bound, boundSD := MeanSD(w.network.ELBO(w.tape.Const(x), w.tape.Const(epsilon), nil).Value.Data)
+
+	se := math.Hypot(sd/math.Sqrt(60), boundSD/math.Sqrt(300))
+	if z := (mean - bound) / se; !(math.Abs(z) < 4.5) || !(se < 0.1) {
+		t.Errorf("evaluations say %v, the closed form %v: z = %.2f, standard error %v", mean, bound, z, se)
 	}
 }
 
