@@ -83,7 +83,7 @@ func productRange[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bia
 	block := kBlock
 	switch {
 	case add:
-		block = k
+		block = max(k, 1)
 	case ap > 1:
 		block = kBlockDown
 	}

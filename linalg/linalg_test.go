@@ -283,11 +283,25 @@ func testProducts[T Float](t *testing.T, tol float64) {
 		dst := New[T](m, n)
 		dst.Fill(T(math.NaN()))
 		MatMul(dst, a, b)
-		check("MatMul", dst, naive(m, n, k, el(a), el(b)))
+		want := naive(m, n, k, el(a), el(b))
+		check("MatMul", dst, want)
+		bias := random[T](rng, m, 1)
+		for i := range want {
+			want[i] += float64(bias.Data[i/n])
+		}
+		Affine(dst, a, b, bias)
+		check("Affine", dst, want)
 		MatMulTA(dst, at_, b)
 		check("MatMulTA", dst, naive(m, n, k, tr(at_), el(b)))
 		MatMulTB(dst, a, bt, make([]T, len(bt.Data)))
-		check("MatMulTB", dst, naive(m, n, k, el(a), tr(bt)))
+		want = naive(m, n, k, el(a), tr(bt))
+		check("MatMulTB", dst, want)
+		sum := random[T](rng, m, n)
+		for i := range want {
+			want[i] += float64(sum.Data[i])
+		}
+		AddMatMulTB(sum, a, bt, make([]T, len(bt.Data)))
+		check("AddMatMulTB", sum, want)
 	}
 	for _, m := range sizes {
 		for _, n := range sizes {
@@ -367,6 +381,14 @@ func TestMismatchedShapesPanicAndNameThem(t *testing.T) {
 		"[2×3] · [2×3]":         func() { MatMul(m(2, 3), m(2, 3), m(2, 3)) },
 		"[2×3]ᵀ · [3×3]":        func() { MatMulTA(m(3, 3), m(2, 3), m(3, 3)) },
 		"[2×3] · [2×2]ᵀ":        func() { MatMulTB(m(2, 2), m(2, 3), m(2, 2), nil) },
+		"· [3×2] and a bias [3": func() { Affine(m(2, 2), m(2, 3), m(3, 2), m(3, 1)) },
+		"do not give [2×3]":     func() { MatMul(m(2, 3), m(2, 3), m(3, 2)) },
+		"MatMulTB: [2×3] · [4×": func() { AddMatMulTB(m(2, 3), m(2, 3), m(4, 3), make([]float64, 12)) },
+		"[2×3]ᵀ does not fit":   func() { Transpose(m(2, 2), m(2, 3)) },
+		"ᵀ does not fit [3×3]":  func() { Transpose(m(3, 3), m(2, 3)) },
+		"blocks of 2 rows":      func() { TransposeBlocks(m(3, 2), m(3, 2), 2) },
+		"blocks of 0 rows":      func() { TransposeBlocks(m(3, 2), m(3, 2), 0) },
+		"does not fit [2×3]":    func() { TransposeBlocks(m(2, 3), m(3, 2), 1) },
 		"operand is [2×2]":      func() { Exp(m(2, 3), m(2, 2)) },
 		"RowRange(1, 5)":        func() { m(3, 2).RowRange(1, 5) },
 		"viewed as [2×2]":       func() { Of(2, 2, []float64{1, 2, 3}) },
