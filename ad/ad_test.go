@@ -257,7 +257,7 @@ func TestDerivativesOfEveryOperationAgainstDifferences(t *testing.T) {
 					e[i] = 1
 					numeric[i] = difference(func(s float64) float64 { return along(p, e, s, p.at) })
 				}
-				if e := relativeError(g, numeric); e > 1e-7 {
+				if e := relativeError(g, numeric); !(e <= 1e-7) {
 					t.Errorf("%v: gradient off by %.1e", shapes, e)
 				}
 
@@ -266,7 +266,7 @@ func TestDerivativesOfEveryOperationAgainstDifferences(t *testing.T) {
 				for i := range numeric {
 					numeric[i] = difference(func(s float64) float64 { return along(p, v, s, p.gradient)[i] })
 				}
-				if e := relativeError(hv, numeric); e > 1e-7 {
+				if e := relativeError(hv, numeric); !(e <= 1e-7) {
 					t.Errorf("%v: Hessian-vector product off by %.1e", shapes, e)
 				}
 				vhv := 0.0
@@ -274,7 +274,7 @@ func TestDerivativesOfEveryOperationAgainstDifferences(t *testing.T) {
 					vhv += v[i] * hv[i]
 				}
 				second := secondDifference(func(s float64) float64 { return along(p, v, s, p.at) })
-				if e := relativeError([]float64{vhv}, []float64{second}); e > 1e-5 {
+				if e := relativeError([]float64{vhv}, []float64{second}); !(e <= 1e-5) {
 					t.Errorf("%v: second derivative off by %.1e", shapes, e)
 				}
 			}
@@ -317,7 +317,7 @@ func TestDerivativesOfAnyOrder(t *testing.T) {
 			if order > 0 {
 				y = Grad(y, x)
 			}
-			if got := y.Scalar(); math.Abs(got-want) > 1e-12*max(1, math.Abs(want)) {
+			if got := y.Scalar(); !(math.Abs(got-want) <= 1e-12*max(1, math.Abs(want))) {
 				t.Errorf("derivative %d of %s = %v, want %v", order, c.name, got, want)
 			}
 		}
@@ -447,10 +447,10 @@ func TestAnAdjointThatTwoVariablesShareIsNotOverwritten(t *testing.T) {
 	squares := Square(u)
 	Backward(Add(squares, Add(u, v)), x, z)
 	th, e := math.Tanh(-0.7), math.Exp(0.3)
-	if got, want := z.Grad().Data[0], 1-th*th; math.Abs(got-want) > 1e-15 {
+	if got, want := z.Grad().Data[0], 1-th*th; !(math.Abs(got-want) <= 1e-15) {
 		t.Errorf("∂/∂z = %v, want %v", got, want)
 	}
-	if got, want := x.Grad().Data[0], e*(1+2*e); math.Abs(got-want) > 1e-14 {
+	if got, want := x.Grad().Data[0], e*(1+2*e); !(math.Abs(got-want) <= 1e-14) {
 		t.Errorf("∂/∂x = %v, want %v", got, want)
 	}
 }
@@ -479,7 +479,7 @@ func TestGradientsGoWhereTheyShould(t *testing.T) {
 	}
 	gradient(got, true)
 	for i, w := range want.Data {
-		if math.Abs(got.Data[i]-2*w) > 1e-13*math.Abs(w) {
+		if !(math.Abs(got.Data[i]-2*w) <= 1e-13*math.Abs(w)) {
 			t.Errorf("element %d of two gradients' sum is %v, want %v", i, got.Data[i], 2*w)
 		}
 	}
@@ -610,7 +610,7 @@ func FuzzPrograms(f *testing.F) {
 		if !ok {
 			t.Skip()
 		}
-		if math.Abs(slope-numeric) > 1e-4*max(1, math.Abs(slope)) {
+		if !(math.Abs(slope-numeric) <= 1e-4*max(1, math.Abs(slope))) {
 			t.Fatalf("slope %v, differences say %v", slope, numeric)
 		}
 	})

@@ -205,10 +205,10 @@ func TestDerivativesOfTheOperationsAgainstDifferences(t *testing.T) {
 			_, slope, curvature := at(0)
 			wantSlope := difference(func(h float64) float64 { F, _, _ := at(h); return F })
 			wantCurvature := difference(func(h float64) float64 { _, s, _ := at(h); return s })
-			if math.Abs(slope-wantSlope) > 1e-7*max(1, math.Abs(wantSlope)) {
+			if !(math.Abs(slope-wantSlope) <= 1e-7*max(1, math.Abs(wantSlope))) {
 				t.Errorf("%s, %+v: slope %v, differences say %v", f.name, g, slope, wantSlope)
 			}
-			if math.Abs(curvature-wantCurvature) > 1e-5*max(1, math.Abs(wantCurvature)) {
+			if !(math.Abs(curvature-wantCurvature) <= 1e-5*max(1, math.Abs(wantCurvature))) {
 				t.Errorf("%s, %+v: curvature %v, differences say %v", f.name, g, curvature, wantCurvature)
 			}
 		}

@@ -111,10 +111,10 @@ func TestJSONHasTheContractsFields(t *testing.T) {
 			t.Error(diff)
 		}
 		number := func(f string) float64 { return o[f].(float64) }
-		if math.Abs(number("delta_err")+number("sigma_err")-number("err")) > 1e-9 {
+		if !(math.Abs(number("delta_err")+number("sigma_err")-number("err")) <= 1e-9) {
 			t.Errorf("err is not the sum of its parts: %v", o)
 		}
-		if math.Abs(number("log_evidence")-number("elbo")-number("gap")) > 1e-6*math.Abs(number("elbo")) || number("gap") < 0 {
+		if !(math.Abs(number("log_evidence")-number("elbo")-number("gap")) <= 1e-6*math.Abs(number("elbo"))) || number("gap") < 0 {
 			t.Errorf("gap is not log_evidence − elbo: %v", o)
 		}
 		method := o["method"].(string)

@@ -27,7 +27,7 @@ func TestRMSPropIsTensorFlow1sUpdate(t *testing.T) {
 			o.Ascend([]linalg.Matrix[float64]{p}, []linalg.Matrix[float64]{linalg.Column(g)})
 			v += (g*g - v) * (1 - 0.9) // TensorFlow's own form of the average
 			want += 0.01 * g / math.Sqrt(v+1e-10)
-			if math.Abs(p.Data[0]-want) > 1e-12 {
+			if !(math.Abs(p.Data[0]-want) <= 1e-12) {
 				t.Errorf("start %v: after gradient %v the parameter is %v, want %v", start, g, p.Data[0], want)
 			}
 		}
@@ -46,7 +46,7 @@ func TestAdamaxIsAlgorithm2OfItsPaper(t *testing.T) {
 			m = 0.9*m + 0.1*g
 			u = math.Max(0.999*u, math.Abs(g))
 			want += 0.002 / (1 - math.Pow(0.9, float64(i+1))) * m / u
-			if math.Abs(p.Data[0]-want) > 1e-12 {
+			if !(math.Abs(p.Data[0]-want) <= 1e-12) {
 				t.Errorf("start %v, step %d: %v, want %v", start, i+1, p.Data[0], want)
 			}
 		}
@@ -62,7 +62,7 @@ func TestAdamaxStepsAtItsRateWhateverTheScale(t *testing.T) {
 		for range 10 {
 			o.Ascend([]linalg.Matrix[float64]{p}, []linalg.Matrix[float64]{linalg.Column(g)})
 		}
-		if math.Abs(p.Data[0]-0.1) > 1e-12 {
+		if !(math.Abs(p.Data[0]-0.1) <= 1e-12) {
 			t.Errorf("gradient %v: ten steps of 0.01 led to %v", g, p.Data[0])
 		}
 	}
@@ -71,7 +71,7 @@ func TestAdamaxStepsAtItsRateWhateverTheScale(t *testing.T) {
 func TestAGradientOfAdamaxsEpsilonMovesHalfARate(t *testing.T) {
 	p := linalg.Column(0.0)
 	NewAdamax(0.01).Ascend([]linalg.Matrix[float64]{p}, []linalg.Matrix[float64]{linalg.Column(1e-8)}) // TensorFlow's ε
-	if math.Abs(p.Data[0]-0.005) > 1e-15 {
+	if !(math.Abs(p.Data[0]-0.005) <= 1e-15) {
 		t.Errorf("the step is %v, want 0.005", p.Data[0])
 	}
 }
@@ -116,7 +116,7 @@ func TestOptimisersClimb(t *testing.T) {
 			g := linalg.Column(-2*(x.Data[0]-1), -20*(x.Data[1]+2))
 			o.Ascend([]linalg.Matrix[float64]{x}, []linalg.Matrix[float64]{g})
 		}
-		if math.Abs(x.Data[0]-1) > 0.02 || math.Abs(x.Data[1]+2) > 0.02 {
+		if !(math.Abs(x.Data[0]-1) <= 0.02) || !(math.Abs(x.Data[1]+2) <= 0.02) {
 			t.Errorf("%T ends at %v, want (1, −2)", o, x.Data)
 		}
 	}
@@ -126,7 +126,7 @@ func TestImportanceEstimate(t *testing.T) {
 	// Weights 1 and 3: the mean is 2, its standard error √2/√2 = 1, relatively 1/2.
 	for _, shift := range []float64{0, 1000, -1000} {
 		l, se := ImportanceEstimate([]float64{shift, shift + math.Log(3)})
-		if math.Abs(l-shift-math.Log(2)) > 1e-12 || math.Abs(se-0.5) > 1e-12 {
+		if !(math.Abs(l-shift-math.Log(2)) <= 1e-12) || !(math.Abs(se-0.5) <= 1e-12) {
 			t.Errorf("shifted by %v: %v ± %v, want log 2 and 1/2", shift, l-shift, se)
 		}
 	}
@@ -154,7 +154,7 @@ func TestImportanceEstimatesStandardErrorIsTheSpreadOfEstimates(t *testing.T) {
 	mean := sum / repeats
 	sd := math.Sqrt(squares/repeats - mean*mean)
 	// The relative error of a standard deviation from 2000 values is 1/√4000 = 1.6 %.
-	if ratio := claimed / repeats / sd; math.Abs(ratio-1) > 4.5/math.Sqrt(2*repeats) {
+	if ratio := claimed / repeats / sd; !(math.Abs(ratio-1) <= 4.5/math.Sqrt(2*repeats)) {
 		t.Errorf("the estimates spread by %.4f, the standard errors say %.4f", sd, claimed/repeats)
 	}
 }
@@ -188,7 +188,7 @@ func TestFillNormalIsStandardNormal(t *testing.T) {
 		for _, v := range m.Data {
 			sum += math.Pow(v, k)
 		}
-		if z := (sum/n - want) / math.Sqrt(variance/n); math.Abs(z) > 4.5 {
+		if z := (sum/n - want) / math.Sqrt(variance/n); !(math.Abs(z) <= 4.5) {
 			t.Errorf("E[x^%v] = %v, want %v (z = %.1f)", k, sum/n, want, z)
 		}
 	}

@@ -215,7 +215,7 @@ func TestSoftplusSigmoidAndLogSumExpNeverOverflow(t *testing.T) {
 		}
 	}
 	for _, p := range []float64{1e-300, 0.01, 0.5, 0.999} {
-		if got := Sigmoid(Logit(p)); math.Abs(got-p) > 1e-13*p {
+		if got := Sigmoid(Logit(p)); !(math.Abs(got-p) <= 1e-13*p) {
 			t.Errorf("Sigmoid(Logit(%v)) = %v", p, got)
 		}
 	}

@@ -73,7 +73,7 @@ func TestChartsSayWhatTheyShow(t *testing.T) {
 		}
 	}
 	x, _ := axes(c)
-	if d := (x.at(100) - x.at(10)) - (x.at(10) - x.at(1)); math.Abs(d) > 1e-9 || line == "" {
+	if d := (x.at(100) - x.at(10)) - (x.at(10) - x.at(1)); !(math.Abs(d) <= 1e-9) || line == "" {
 		t.Errorf("the line is %q; 1, 10 and 100 are unevenly spaced by %v", line, d)
 	}
 }

@@ -57,7 +57,7 @@ func TestOutcomesAreErrorsFromTheTruthAndTheExactEvidence(t *testing.T) {
 		delta += math.Pow(o.Theta.Delta[j]-truth.Delta[j], 2)
 		sigma += math.Pow(o.Theta.Sigma[j]-truth.Sigma[j], 2)
 	}
-	if math.Abs(delta-o.DeltaErr) > 1e-12 || math.Abs(sigma-o.SigmaErr) > 1e-12 {
+	if !(math.Abs(delta-o.DeltaErr) <= 1e-12) || !(math.Abs(sigma-o.SigmaErr) <= 1e-12) {
 		t.Errorf("errors %v and %v, want %v and %v", o.DeltaErr, o.SigmaErr, delta, sigma)
 	}
 	if o.LogEvidence != data.LogEvidence(o.Theta) || o.ELBO > o.LogEvidence || o.MLELogEvidence < o.LogEvidence {
@@ -74,7 +74,7 @@ func TestMeanFieldLearnsTheMaximumLikelihoodScale(t *testing.T) {
 		t.Fatal(err)
 	}
 	for j := range 2 {
-		if r := o.Theta.Sigma[j] / best.Sigma[j]; math.Abs(r-1) > 0.005 {
+		if r := o.Theta.Sigma[j] / best.Sigma[j]; !(math.Abs(r-1) <= 0.005) {
 			t.Errorf("σ_%d = %.4f, the maximum of the evidence is at %.4f", j, o.Theta.Sigma[j], best.Sigma[j])
 		}
 	}
@@ -118,7 +118,7 @@ func TestTheMeanOfAnExactBoundIsTheBound(t *testing.T) {
 	trainer := NewTrainer(NewMeanField(data), 10, 1e-3, hvae.Stream(1, "noise"))
 	want := trainer.MeanELBO(1)
 	for _, n := range []int{7, 100, 250} {
-		if got := trainer.MeanELBO(n); math.Abs(got-want) > 1e-12*math.Abs(want) {
+		if got := trainer.MeanELBO(n); !(math.Abs(got-want) <= 1e-12*math.Abs(want)) {
 			t.Errorf("averaged over %d draws it is %v, want %v", n, got, want)
 		}
 	}
@@ -187,7 +187,7 @@ func TestTwoModesHaveUnitEvidenceInEqualParts(t *testing.T) {
 			right += p
 		}
 	}
-	if math.Abs(left-0.5) > 1e-6 || math.Abs(right-0.5) > 1e-6 {
+	if !(math.Abs(left-0.5) <= 1e-6) || !(math.Abs(right-0.5) <= 1e-6) {
 		t.Errorf("the modes hold %.9f and %.9f, want halves", left, right)
 	}
 }
@@ -198,7 +198,7 @@ func TestMaximumLikelihoodWhereTheRootsCancel(t *testing.T) {
 	for _, c := range []struct{ scatter, want float64 }{{1e20, 1e20 / 3}, {1e-20, 1e-20 / 2}} {
 		d := Data{N: 3, Mean: []float64{0.5}, Scatter: []float64{c.scatter}}
 		got := d.MaximumLikelihood().Sigma[0]
-		if v := got * got; math.Abs(v/c.want-1) > 1e-12 {
+		if v := got * got; !(math.Abs(v/c.want-1) <= 1e-12) {
 			t.Errorf("scatter %v: σ² = %v, want %v", c.scatter, v, c.want)
 		}
 	}

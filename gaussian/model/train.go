@@ -44,15 +44,16 @@ func NewTrainer(m Method, draws int, rate float64, rng *rand.Rand) *Trainer {
 func (t *Trainer) Step() error {
 	elbo := ad.Mean(t.bound(t.draws))
 	ad.Backward(elbo, t.leaves...)
-	check := elbo.Scalar()
+	bound := elbo.Scalar()
+	check := bound - bound // NaN if the bound is not finite, else 0; likewise below
 	for i, l := range t.leaves {
 		t.grads[i] = l.Grad()
 		for _, g := range t.grads[i].Data {
-			check += g - g // NaN if g is not finite, else 0
+			check += g - g
 		}
 	}
-	if math.IsNaN(check) || math.IsInf(check, 0) {
-		return fmt.Errorf("the ELBO (%v) or its gradient is not finite", elbo.Scalar())
+	if check != 0 {
+		return fmt.Errorf("the ELBO (%v) or its gradient is not finite", bound)
 	}
 	t.optimiser.Ascend(t.params, t.grads)
 	return nil

@@ -298,7 +298,7 @@ func TestPixelsAreBernoulliInTheirValue(t *testing.T) {
 	for i, v := range values {
 		p := float64(v) / 255
 		sd := math.Sqrt(draws * p * (1 - p))
-		if d := math.Abs(float64(counts[i]) - draws*p); d > 4.5*sd {
+		if d := math.Abs(float64(counts[i]) - draws*p); !(d <= 4.5*sd) {
 			t.Errorf("value %d is ink %d times of %d, want %.0f ± %.0f", v, counts[i], draws, draws*p, sd)
 		}
 	}
@@ -321,10 +321,10 @@ func TestMeanLogit(t *testing.T) {
 			images.Image(2)[i] = 255
 		}
 	}
-	if got := MeanLogit(images, []int{0, 1}); math.Abs(got-math.Log(1./3)) > 1e-12 {
+	if got := MeanLogit(images, []int{0, 1}); !(math.Abs(got-math.Log(1./3)) <= 1e-12) {
 		t.Errorf("a quarter ink gives %v, want log(1/3)", got)
 	}
-	if got := MeanLogit(images, []int{1, 2}); math.Abs(got) > 1e-12 {
+	if got := MeanLogit(images, []int{1, 2}); !(math.Abs(got) <= 1e-12) {
 		t.Errorf("opposite images give %v, want 0", got)
 	}
 }

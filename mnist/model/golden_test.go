@@ -105,7 +105,7 @@ func TestGoldenValues(t *testing.T) {
 				t.Fatalf("%v: %s has %d values, want %d", c, what, len(got), len(want))
 			}
 			for i := range got {
-				if math.Abs(got[i]-want[i]) > 1e-10*math.Max(1, math.Abs(want[i])) {
+				if !(math.Abs(got[i]-want[i]) <= 1e-10*math.Max(1, math.Abs(want[i]))) {
 					t.Errorf("%v: %s is %.15g, want %.15g", c, what, got, want)
 					return
 				}

@@ -104,10 +104,10 @@ func TestStartingValues(t *testing.T) {
 				sum, squares = sum+v, squares+v*v
 			}
 			n, variance := float64(len(p.Value.Data)), 1/float64(sizes[layer])
-			if z := sum / math.Sqrt(n*variance); math.Abs(z) > 4.5 {
+			if z := sum / math.Sqrt(n*variance); !(math.Abs(z) <= 4.5) {
 				t.Errorf("%s: mean is off (z = %.1f)", p.Name, z)
 			}
-			if z := (squares/n/variance - 1) / math.Sqrt(2/n); math.Abs(z) > 4.5 {
+			if z := (squares/n/variance - 1) / math.Sqrt(2/n); !(math.Abs(z) <= 4.5) {
 				t.Errorf("%s: variance is %.3g, want %.3g (z = %.1f)", p.Name, squares/n, variance, z)
 			}
 		case p.Name == "decoder.deconv3.bias":
@@ -119,18 +119,18 @@ func TestStartingValues(t *testing.T) {
 				t.Errorf("%s is not zero", p.Name)
 			}
 		case what == "step_size_logit":
-			if e := 0.5 * linalg.Sigmoid(p.Value.Data[0]); math.Abs(e-0.2) > 1e-12 {
+			if e := 0.5 * linalg.Sigmoid(p.Value.Data[0]); !(math.Abs(e-0.2) <= 1e-12) {
 				t.Errorf("ε starts at %v", e)
 			}
 		case what == "alpha_logit":
-			if a := linalg.Sigmoid(p.Value.Data[2]); math.Abs(a-0.9) > 1e-12 {
+			if a := linalg.Sigmoid(p.Value.Data[2]); !(math.Abs(a-0.9) <= 1e-12) {
 				t.Errorf("α starts at %v", a)
 			}
 		}
 	}
 	for _, p := range NewParams[float64](Config{Kind: "hvae", K: 3, Tempering: "fixed", Latent: 2}, 0, 7) {
 		if p.Name == "flow.log_temperature" {
-			if hot := 1 + math.Exp(p.Value.Data[0]); math.Abs(hot*hot-1.5) > 1e-12 {
+			if hot := 1 + math.Exp(p.Value.Data[0]); !(math.Abs(hot*hot-1.5) <= 1e-12) {
 				t.Errorf("1/β₀ starts at %v", hot*hot)
 			}
 		}
@@ -267,7 +267,7 @@ func TestBlocksAddUpToTheBatch(t *testing.T) {
 	for i := range 55 {
 		sum += trainer.ELBO(oneOf[float64]{noise[float64]{n: 55}, i})
 	}
-	if math.Abs(whole-sum/55) > 1e-10*math.Abs(whole) {
+	if !(math.Abs(whole-sum/55) <= 1e-10*math.Abs(whole)) {
 		t.Errorf("the batch has %v, its images %v on average", whole, sum/55)
 	}
 }
@@ -297,7 +297,7 @@ func TestAStepFollowsTheGradientOfTheBatchsMean(t *testing.T) {
 		if len(trainer.blocks) < 2 {
 			t.Fatal("the batch is one block")
 		}
-		if math.Abs(got-elbo.Scalar()) > 1e-12*math.Abs(elbo.Scalar()) {
+		if !(math.Abs(got-elbo.Scalar()) <= 1e-12*math.Abs(elbo.Scalar())) {
 			t.Errorf("%v: the step says %v, the tape %v", c, got, elbo.Scalar())
 		}
 		_, mean, _ := trainer.Optimiser.State(trainer.thetas[:])
@@ -336,7 +336,7 @@ func TestFloat32FollowsFloat64(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if math.Abs(a-b) > 1e-5*math.Abs(b) {
+		if !(math.Abs(a-b) <= 1e-5*math.Abs(b)) {
 			t.Errorf("step %d: %v in float32, %v in float64", i+1, a, b)
 		}
 	}
@@ -643,7 +643,7 @@ func FuzzCheckpoint(f *testing.F) {
 }
 
 func TestMeanAndStandardDeviation(t *testing.T) {
-	if mean, sd := MeanSD([]float64{1, 2, 3, 6}); mean != 3 || math.Abs(sd*sd-14.0/3) > 1e-14 {
+	if mean, sd := MeanSD([]float64{1, 2, 3, 6}); mean != 3 || !(math.Abs(sd*sd-14.0/3) <= 1e-14) {
 		t.Errorf("1, 2, 3, 6 have the mean %v and the variance %v, want 3 and 14/3", mean, sd*sd)
 	}
 	if _, sd := MeanSD([]float64{5}); !math.IsNaN(sd) {
