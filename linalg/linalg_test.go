@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -333,6 +334,17 @@ func TestResultsDoNotDependOnGOMAXPROCS(t *testing.T) {
 	}
 }
 
+func TestForSharesEveryLoop(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	for loop := range 100 {
+		var pieces atomic.Int32
+		For(400, 100, func(lo, hi int) { pieces.Add(1) })
+		if n := pieces.Load(); n != 4 {
+			t.Fatalf("loop %d ran in %d pieces on four cores", loop, n)
+		}
+	}
+}
+
 func TestForCoversEachIndexOnce(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(5))
 	for _, n := range []int{0, 1, 2, 9, 10, 11, 64, 1001} {
@@ -389,6 +401,9 @@ func TestMismatchedShapesPanicAndNameThem(t *testing.T) {
 		"blocks of 2 rows":      func() { TransposeBlocks(m(3, 2), m(3, 2), 2) },
 		"blocks of 0 rows":      func() { TransposeBlocks(m(3, 2), m(3, 2), 0) },
 		"does not fit [2×3]":    func() { TransposeBlocks(m(2, 3), m(3, 2), 1) },
+		"[2×2], [2×1], [2×2] a": func() { Adamax(m(2, 2), m(2, 1), m(2, 2), m(2, 2), 0.9, 0.999, 1, 0) },
+		"[2×2], [2×2], [2×1] a": func() { Adamax(m(2, 2), m(2, 2), m(2, 1), m(2, 2), 0.9, 0.999, 1, 0) },
+		"[2×2] and [2×1] diffe": func() { Adamax(m(2, 2), m(2, 2), m(2, 2), m(2, 1), 0.9, 0.999, 1, 0) },
 		"operand is [2×2]":      func() { Exp(m(2, 3), m(2, 2)) },
 		"RowRange(1, 5)":        func() { m(3, 2).RowRange(1, 5) },
 		"viewed as [2×2]":       func() { Of(2, 2, []float64{1, 2, 3}) },
