@@ -158,34 +158,42 @@ func TestAResumedRunIsTheUndisturbedOne(t *testing.T) {
 	}
 }
 
+// An interruption is a context that ends when it has been asked so many times.
+type interruption struct {
+	context.Context
+	after int
+}
+
+func (i *interruption) Err() error {
+	if i.after--; i.after < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
 func TestAnInterruptedRunGoesOnAsIfNothingHadHappened(t *testing.T) {
-	whole, parts := t.TempDir(), t.TempDir()
+	whole := t.TempDir()
 	mustTrain(t, tiny(whole, "-epochs", "2")...)
-	interrupts := 0
-	for resume := []string{"-epochs", "2"}; ; resume = []string{"-epochs", "2", "-resume"} {
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(time.Duration(20+20*interrupts)*time.Millisecond, cancel)
-		_, stderr, status := mnist(ctx, tiny(parts, resume...)...)
-		cancel()
-		if status == 0 {
-			break
+	want := files(t, whole)
+	status := 130
+	after := 0 // the context is asked before each batch and each part of the validation
+	for ; status != 0; after++ {
+		parts := t.TempDir()
+		var stderr string
+		_, stderr, status = mnist(&interruption{t.Context(), after}, tiny(parts, "-epochs", "2")...)
+		if status != 0 {
+			if status != 130 || !strings.Contains(stderr, "state is saved in "+parts) || !strings.Contains(stderr, "-resume") {
+				t.Fatalf("status %d, stderr %q", status, stderr)
+			}
+			mustTrain(t, tiny(parts, "-epochs", "2", "-resume")...)
 		}
-		if _, err := os.Stat(filepath.Join(parts, stateFile)); err != nil {
-			interrupts++
-			continue // before the run began
-		}
-		if status != 130 || !strings.Contains(stderr, "state is saved in "+parts) || !strings.Contains(stderr, "-resume") {
-			t.Fatalf("status %d, stderr %q", status, stderr)
-		}
-		if interrupts++; interrupts > 100 {
-			t.Fatal("the run does not end")
+		if diff := cmp.Diff(want, files(t, parts)); diff != "" {
+			t.Errorf("interrupted at point %d, a run ends differently", after)
 		}
 	}
-	if interrupts == 0 {
-		t.Error("nothing was interrupted")
-	}
-	if diff := cmp.Diff(files(t, whole), files(t, parts)); diff != "" {
-		t.Errorf("an interrupted run ends differently")
+	// Two epochs of three batches, and their validations.
+	if points := after - 1; points < 2*(3+1) {
+		t.Errorf("a run could be interrupted at %d points only", points)
 	}
 }
 

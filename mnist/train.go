@@ -123,7 +123,8 @@ type session struct {
 	stdout, stderr io.Writer
 }
 
-// loop trains epoch after epoch. An interrupt saves the state in the middle of an epoch.
+// loop trains epoch after epoch. An interrupt saves the state in the middle of an epoch,
+// between two batches or two parts of the validation.
 func (t *session) loop(ctx context.Context) error {
 	r := t.run
 	epochs := t.epochs
@@ -141,12 +142,8 @@ func (t *session) loop(ctx context.Context) error {
 		order := shuffled(t.training, t.seed, r.epoch)
 		for step = r.batch; step < total; step++ {
 			if ctx.Err() != nil {
-				r.batch, r.seconds = step, r.seconds+time.Since(began).Seconds()
 				line.Clear()
-				if err := r.saveState(t.trainer); err != nil {
-					return fmt.Errorf("interrupted, and %w", err)
-				}
-				return interrupted(fmt.Sprintf("interrupted after batch %d of epoch %d; the state is saved in %s, go on with -resume", step, r.epoch, r.folder))
+				return t.interrupt(step, began)
 			}
 			b := &batch{images: t.images, which: order[step*t.batch : min((step+1)*t.batch, len(order))], seed: t.seed, epoch: r.epoch}
 			elbo, err := t.trainer.Step(b)
@@ -157,7 +154,12 @@ func (t *session) loop(ctx context.Context) error {
 			r.sum += elbo * float64(b.Len())
 			line.Set(part())
 		}
-		m := metrics{Epoch: r.epoch, TrainELBO: r.sum / float64(len(order)), ValELBO: t.validation.elbo(t.trainer)}
+		elbo, err := t.validation.elbo(ctx, t.trainer)
+		if err != nil {
+			line.Clear()
+			return t.interrupt(step, began)
+		}
+		m := metrics{Epoch: r.epoch, TrainELBO: r.sum / float64(len(order)), ValELBO: elbo}
 		m.Seconds = r.seconds + time.Since(began).Seconds()
 		if math.IsNaN(m.ValELBO) || math.IsInf(m.ValELBO, 0) {
 			return fmt.Errorf("epoch %d: the validation ELBO is %v; the state before this epoch is kept in %s; try a smaller -lr", r.epoch, m.ValELBO, r.folder)
@@ -178,6 +180,17 @@ func (t *session) loop(ctx context.Context) error {
 	line.Clear()
 	_, err := fmt.Fprintf(t.stdout, "best validation ELBO %.2f after epoch %d; the model is %s\n", r.best, r.bestEpoch, r.path(modelFile))
 	return err
+}
+
+// interrupt saves the state after so many batches of an epoch that began then; after
+// all of them, the epoch's validation is still to come.
+func (t *session) interrupt(batches int, began time.Time) error {
+	r := t.run
+	r.batch, r.seconds = batches, r.seconds+time.Since(began).Seconds()
+	if err := r.saveState(t.trainer); err != nil {
+		return fmt.Errorf("interrupted, and %w", err)
+	}
+	return interrupted(fmt.Sprintf("interrupted after batch %d of epoch %d; the state is saved in %s, go on with -resume", batches, r.epoch, r.folder))
 }
 
 // shuffled returns the training images in the order of an epoch.
@@ -221,15 +234,19 @@ func newValidation(images data.Images, which []int, seed uint64) *validation {
 	return &validation{images: images, which: which, seed: seed}
 }
 
-// elbo returns the mean ELBO over all validation images.
-func (v *validation) elbo(t *model.Trainer[float32]) float64 {
+// elbo returns the mean ELBO over all validation images, or ctx's error if ctx ends
+// before the last part.
+func (v *validation) elbo(ctx context.Context, t *model.Trainer[float32]) (float64, error) {
 	const part = 1000
 	sum := 0.0
 	for v.lo = 0; v.lo < len(v.which); v.lo = v.hi {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
 		v.hi = min(v.lo+part, len(v.which))
 		sum += t.ELBO(v) * float64(v.Len())
 	}
-	return sum / float64(len(v.which))
+	return sum / float64(len(v.which)), nil
 }
 
 func (v *validation) Len() int { return v.hi - v.lo }
