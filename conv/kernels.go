@@ -119,9 +119,9 @@ func inputRows[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T], 
 }
 
 // inputOfOne is Input for images of one channel and columns lo to hi-1. A pixel alone would
-// use each element of δ for one product; here, pixels below each other, which an output
-// row meets through kernel rows a stride apart, are the rows of a contraction, and add up
-// over output rows.
+// use each element of δ for one product; here, the pixels below each other that an output
+// row meets, one through each kernel row, are the rows of a contraction, and add up over
+// output rows.
 func inputOfOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T], lo, hi int) {
 	var room [maxSegments]linalg.Segment
 	n := x.Cols
@@ -136,39 +136,31 @@ func inputOfOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T],
 		copy(x.Data[i*n+lo:i*n+hi], x.Data[lo:hi])
 	}
 	for oy := range g.OutH {
-		for class := range min(g.Stride, g.KernelH) {
-			top := oy*g.Stride + class - g.PadTop // input row of the class's first kernel row
-			from, to := 0, (g.KernelH-class+g.Stride-1)/g.Stride
-			for top+from*g.Stride < 0 {
-				from++
-			}
-			for to > from && top+(to-1)*g.Stride >= g.InH {
-				to--
-			}
-			if from >= to {
-				continue
-			}
-			for column := range min(g.Stride, g.InW) {
-				for ix := column; ix < g.InW; {
-					first, last, run := g.runOfInputs(ix)
-					c := linalg.Contraction[T]{
-						Rows: to - from, Cols: hi - lo, Steps: g.OutC, Groups: run,
-						C: x.Data, CStart: ((top+from*g.Stride)*g.InW+ix)*n + lo, CRow: g.Stride * g.InW * n, CGroup: g.Stride * n,
-						A: w.Data, ARow: g.Stride * g.KernelW * g.OutC, AStep: 1,
-						B: delta.Data, BStep: n, BGroup: g.OutC * n,
-						Segments: room[:0], Add: true,
-					}
-					for ox := first; ox < last; ox++ {
-						c.Segments = append(c.Segments, linalg.Segment{
-							A: ((class+from*g.Stride)*g.KernelW + ix + g.PadLeft - ox*g.Stride) * g.OutC,
-							B: (oy*g.OutW+ox)*g.OutC*n + lo,
-						})
-					}
-					if len(c.Segments) > 0 {
-						c.Run()
-					}
-					ix += run * g.Stride
+		top := oy*g.Stride - g.PadTop // input row of the first kernel row
+		from, to := max(0, -top), min(g.KernelH, g.InH-top)
+		if from >= to {
+			continue
+		}
+		for class := range min(g.Stride, g.InW) {
+			for ix := class; ix < g.InW; {
+				first, last, run := g.runOfInputs(ix)
+				c := linalg.Contraction[T]{
+					Rows: to - from, Cols: hi - lo, Steps: g.OutC, Groups: run,
+					C: x.Data, CStart: ((top+from)*g.InW+ix)*n + lo, CRow: g.InW * n, CGroup: g.Stride * n,
+					A: w.Data, ARow: g.KernelW * g.OutC, AStep: 1,
+					B: delta.Data, BStep: n, BGroup: g.OutC * n,
+					Segments: room[:0], Add: true,
 				}
+				for ox := first; ox < last; ox++ {
+					c.Segments = append(c.Segments, linalg.Segment{
+						A: (from*g.KernelW + ix + g.PadLeft - ox*g.Stride) * g.OutC,
+						B: (oy*g.OutW+ox)*g.OutC*n + lo,
+					})
+				}
+				if len(c.Segments) > 0 {
+					c.Run()
+				}
+				ix += run * g.Stride
 			}
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"hvae/linalg"
 )
 
-// A Param is a named parameter. Its name and Shape are the checkpoint's (DESIGN: PyTorch's
+// A Param is a named parameter. Its name and Shape are the checkpoint's (PyTorch's
 // conventions, image layers flattened as channel, row, column); its matrix has the layout
 // of the kernels. layout maps one to the other.
 type Param[T linalg.Float] struct {
