@@ -17,6 +17,9 @@ const grain = 1 << 21
 // allocation.
 const maxSegments = 64
 
+// maxRuns is how many runs of input columns there can be without an allocation.
+const maxRuns = 16
+
 // Forward sets y [Out×B] = W ∗ x + bias for weights [Taps×OutC], x [In×B] and a bias
 // [OutC×1] for each pixel; an empty bias is zero.
 func Forward[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T]) {
@@ -88,32 +91,30 @@ func Input[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
 // and so fall into stride² classes, each a convolution of its own with stride one.
 func inputRows[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T], lo, hi int) {
 	var room [maxSegments]linalg.Segment
+	var runRoom [maxRuns]inputRun
+	runs := g.inputRuns(runRoom[:0])
 	n := x.Cols
 	for iy := lo; iy < hi; iy++ {
-		for class := range min(g.Stride, g.InW) {
-			for ix := class; ix < g.InW; {
-				first, last, run := g.runOfInputs(ix)
-				segments := room[:0] // a tap each
-				top, bottom := outputs(iy+g.PadTop, g.KernelH, g.Stride, g.OutH)
-				for oy := top; oy < bottom; oy++ {
-					for ox := first; ox < last; ox++ {
-						ky, kx := iy+g.PadTop-oy*g.Stride, ix+g.PadLeft-ox*g.Stride
-						segments = append(segments, linalg.Segment{
-							A: (ky*g.KernelW + kx) * g.InC * g.OutC,
-							B: (oy*g.OutW + ox) * g.OutC * n,
-						})
-					}
+		top, bottom := outputs(iy+g.PadTop, g.KernelH, g.Stride, g.OutH)
+		for _, r := range runs {
+			segments := room[:0] // a tap each
+			for oy := top; oy < bottom; oy++ {
+				for ox := r.first; ox < r.last; ox++ {
+					ky, kx := iy+g.PadTop-oy*g.Stride, r.ix+g.PadLeft-ox*g.Stride
+					segments = append(segments, linalg.Segment{
+						A: (ky*g.KernelW + kx) * g.InC * g.OutC,
+						B: (oy*g.OutW + ox) * g.OutC * n,
+					})
 				}
-				c := linalg.Contraction[T]{
-					Rows: g.InC, Cols: n, Steps: g.OutC, Groups: run,
-					C: x.Data[(iy*g.InW+ix)*g.InC*n:], CRow: n, CGroup: g.Stride * g.InC * n,
-					A: w.Data, ARow: g.OutC, AStep: 1,
-					B: delta.Data, BStep: n, BGroup: g.OutC * n,
-					Segments: segments, Bias: bias.Data,
-				}
-				c.Run()
-				ix += run * g.Stride
 			}
+			c := linalg.Contraction[T]{
+				Rows: g.InC, Cols: n, Steps: g.OutC, Groups: r.count,
+				C: x.Data[(iy*g.InW+r.ix)*g.InC*n:], CRow: n, CGroup: g.Stride * g.InC * n,
+				A: w.Data, ARow: g.OutC, AStep: 1,
+				B: delta.Data, BStep: n, BGroup: g.OutC * n,
+				Segments: segments, Bias: bias.Data,
+			}
+			c.Run()
 		}
 	}
 }
@@ -124,6 +125,8 @@ func inputRows[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T], 
 // output rows.
 func inputOfOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T], lo, hi int) {
 	var room [maxSegments]linalg.Segment
+	var runRoom [maxRuns]inputRun
+	runs := g.inputRuns(runRoom[:0])
 	n := x.Cols
 	start := T(0)
 	if bias.Data != nil {
@@ -141,26 +144,22 @@ func inputOfOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T],
 		if from >= to {
 			continue
 		}
-		for class := range min(g.Stride, g.InW) {
-			for ix := class; ix < g.InW; {
-				first, last, run := g.runOfInputs(ix)
-				c := linalg.Contraction[T]{
-					Rows: to - from, Cols: hi - lo, Steps: g.OutC, Groups: run,
-					C: x.Data, CStart: ((top+from)*g.InW+ix)*n + lo, CRow: g.InW * n, CGroup: g.Stride * n,
-					A: w.Data, ARow: g.KernelW * g.OutC, AStep: 1,
-					B: delta.Data, BStep: n, BGroup: g.OutC * n,
-					Segments: room[:0], Add: true,
-				}
-				for ox := first; ox < last; ox++ {
-					c.Segments = append(c.Segments, linalg.Segment{
-						A: (from*g.KernelW + ix + g.PadLeft - ox*g.Stride) * g.OutC,
-						B: (oy*g.OutW+ox)*g.OutC*n + lo,
-					})
-				}
-				if len(c.Segments) > 0 {
-					c.Run()
-				}
-				ix += run * g.Stride
+		for _, r := range runs {
+			c := linalg.Contraction[T]{
+				Rows: to - from, Cols: hi - lo, Steps: g.OutC, Groups: r.count,
+				C: x.Data, CStart: ((top+from)*g.InW+r.ix)*n + lo, CRow: g.InW * n, CGroup: g.Stride * n,
+				A: w.Data, ARow: g.KernelW * g.OutC, AStep: 1,
+				B: delta.Data, BStep: n, BGroup: g.OutC * n,
+				Segments: room[:0], Add: true,
+			}
+			for ox := r.first; ox < r.last; ox++ {
+				c.Segments = append(c.Segments, linalg.Segment{
+					A: (from*g.KernelW + r.ix + g.PadLeft - ox*g.Stride) * g.OutC,
+					B: (oy*g.OutW+ox)*g.OutC*n + lo,
+				})
+			}
+			if len(c.Segments) > 0 {
+				c.Run()
 			}
 		}
 	}
@@ -247,16 +246,28 @@ func (g *Geometry) runAlongX(ox int) (first, last, run int) {
 	return first, last, run
 }
 
-// runOfInputs returns the outputs that input column ix meets, from first to last−1, and how
-// many columns, each a stride further on, meet as many, each an output further on.
-func (g *Geometry) runOfInputs(ix int) (first, last, run int) {
-	first, last = outputs(ix+g.PadLeft, g.KernelW, g.Stride, g.OutW)
-	for run = 1; ix+run*g.Stride < g.InW; run++ {
-		if f, l := outputs(ix+run*g.Stride+g.PadLeft, g.KernelW, g.Stride, g.OutW); f != first+run || l != last+run {
-			break
+// An inputRun is count input columns, ix and each a stride further on, that meet as many
+// outputs: ix those from first to last−1, the next those an output further on.
+type inputRun struct{ ix, count, first, last int }
+
+// inputRuns appends the runs that input columns fall into.
+func (g *Geometry) inputRuns(runs []inputRun) []inputRun {
+	for class := range min(g.Stride, g.InW) {
+		var r inputRun
+		for ix := class; ix < g.InW; ix += g.Stride {
+			first, last := outputs(ix+g.PadLeft, g.KernelW, g.Stride, g.OutW)
+			if r.count > 0 && first == r.first+r.count && last == r.last+r.count {
+				r.count++
+				continue
+			}
+			if r.count > 0 {
+				runs = append(runs, r)
+			}
+			r = inputRun{ix, 1, first, last}
 		}
+		runs = append(runs, r)
 	}
-	return first, last, run
+	return runs
 }
 
 // outputs returns the range of outputs along an axis, first to last−1, that have tap

@@ -37,8 +37,8 @@ type isa struct {
 }
 
 var isas = [...]isa{
-	levelAVX512: {lanes: 16, rows: 8, tall: 16, widest: [9]int{0, 14, 7, 7, 3, 3, 3, 3, 3}, masked: 14, first: 0},
-	levelAVX2:   {lanes: 8, rows: 4, tall: 4, widest: [9]int{0, 3, 3, 3, 3}, masked: 2, first: 71},
+	levelAVX512: {lanes: 16, rows: 8, tall: 16, widest: [9]int{0, 14, 7, 7, 6, 5, 3, 3, 3}, masked: 14, first: 0},
+	levelAVX2:   {lanes: 8, rows: 4, tall: 4, widest: [9]int{0, 3, 3, 3, 3}, masked: 2, first: 76},
 }
 
 // number returns that of the tile of rows × vectors in the table.

@@ -7,11 +7,11 @@ import "fmt"
 // broadcasts an element of A and multiplies. In the tiles of quads, the one vector is put
 // together from four columns of each of several groups.
 
-// shapes lists the tiles of an instruction set: up to 24 sums of 32 registers, or 12 of
+// shapes lists the tiles of an instruction set: up to 25 sums of 32 registers, or 12 of
 // 16. Tiles of few rows are wide, as the last upsampling layer has a single channel. The
 // order is that of linalg's isa.
 func (a isa) shapes() (s [][2]int) {
-	widest := []int{14, 7, 7, 3, 3, 3, 3, 3} // by rows
+	widest := []int{14, 7, 7, 6, 5, 3, 3, 3} // by rows
 	if a.lanes == 8 {
 		widest = []int{3, 3, 3, 3}
 	}
@@ -109,10 +109,16 @@ func (w *writer) odd(s [4]string, n int) {
 	}
 }
 
-var (
-	rowStrides    = [4]string{"R8", "R9", "R10", "R11"}
-	vectorStrides = [4]string{"DX", "R9", "R10", "R11"} // beyond three vectors there are three rows at most
-)
+var rowStrides = [4]string{"R8", "R9", "R10", "R11"}
+
+// vectorStrides returns the registers for up to eight vectors in tiles of so many rows.
+// Beyond three vectors there are five rows at most, which leave some of theirs.
+func vectorStrides(rows int) [4]string {
+	if rows > 3 {
+		return [4]string{"DX", "R10", "R11"}
+	}
+	return [4]string{"DX", "R9", "R10", "R11"}
+}
 
 // tile writes the tile of rows × vectors. DI holds the arguments.
 func (w *writer) tile(rows, vectors int) {
@@ -191,13 +197,13 @@ func (w *writer) begin(rows, vectors int) {
 	sum := func(i, v int) int { return i*vectors + v }
 	w.op("MOVQ %d(DI), R8", argCRow) // C comes while products are added up
 	w.op("MOVQ %d(DI), DX", argCVec)
-	w.odd(vectorStrides, min(vectors, 8))
+	w.odd(vectorStrides(rows), min(vectors, 8))
 	w.op("MOVQ %d(DI), SI", argC)
 	w.each(rows, vectors, func(_ int, mem string) { w.op("PREFETCHT0 %s", mem) })
 	w.op("MOVQ %d(DI), R8", argARow)
 	w.op("MOVQ %d(DI), DX", argBVec)
 	w.odd(rowStrides, min(rows, 8))
-	w.odd(vectorStrides, min(vectors, 8))
+	w.odd(vectorStrides(rows), min(vectors, 8))
 	w.op("MOVQ %d(DI), R12", argAStep)
 	w.op("MOVQ %d(DI), R13", argBStep)
 	w.op("MOVQ %d(DI), R14", argSegments)
@@ -247,9 +253,9 @@ func (w *writer) products(rows, vectors int, name string, quads func(base string
 		case quads != nil:
 			quads("BX", x)
 		case v < 8:
-			w.load(at("BX", v, vectorStrides), x+v)
+			w.load(at("BX", v, vectorStrides(rows)), x+v)
 		default:
-			w.load(at("R15", v-8, vectorStrides), x+v)
+			w.load(at("R15", v-8, vectorStrides(rows)), x+v)
 		}
 	}
 	if rows > 8 {
@@ -284,7 +290,7 @@ func (w *writer) sums(rows, vectors int, name string) {
 	x := rows * vectors
 	w.op("MOVQ %d(DI), R8", argCRow)
 	w.op("MOVQ %d(DI), DX", argCVec)
-	w.odd(vectorStrides, min(vectors, 8))
+	w.odd(vectorStrides(rows), min(vectors, 8))
 	w.op("MOVQ %d(DI), SI", argC)
 	w.op("CMPQ %d(DI), $0", argAdd)
 	w.op("JEQ %sStore", name)
@@ -307,9 +313,9 @@ func (w *writer) each(rows, vectors int, f func(i int, mem string)) {
 		}
 		for v := range vectors {
 			if v < 8 {
-				f(i*vectors+v, at("SI", v, vectorStrides))
+				f(i*vectors+v, at("SI", v, vectorStrides(rows)))
 			} else {
-				f(i*vectors+v, at("R15", v-8, vectorStrides))
+				f(i*vectors+v, at("R15", v-8, vectorStrides(rows)))
 			}
 		}
 		if i < rows-1 {
