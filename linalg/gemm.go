@@ -172,25 +172,20 @@ func TransposeBlocks[T Float](dst, a Matrix[T], rows int) {
 	if dst.Shape() != a.Shape() || rows < 1 || a.Rows%rows != 0 {
 		panic(fmt.Sprintf("linalg: TransposeBlocks: %v in blocks of %d rows does not fit %v", a.Shape(), rows, dst.Shape()))
 	}
-	size := rows * a.Cols
-	for lo := 0; lo < len(a.Data); lo += size {
-		transpose(dst.Data[lo:lo+size], a.Data[lo:lo+size], rows, a.Cols)
-	}
+	transpose(dst.Data, a.Data, rows, a.Cols)
 }
 
-// transpose writes the transpose of a, rows × cols, to dst.
+// transpose writes the transposes of blocks, rows × cols each, to dst.
 func transpose[T Float](dst, a []T, rows, cols int) {
-	doneRows, doneCols := 0, 0
-	if vectors(dst) {
-		doneRows, doneCols = transposeTiles(dst, a, rows, cols)
+	if vectors(dst) && rows >= 8 && cols >= 4 {
+		transposeTiles(dst, a, rows, cols)
+		return
 	}
-	for i := range rows {
-		first := doneCols
-		if i >= doneRows {
-			first = 0
-		}
-		for j := first; j < cols; j++ {
-			dst[j*rows+i] = a[i*cols+j]
+	for lo := 0; lo < len(a); lo += rows * cols {
+		for i := range rows {
+			for j := range cols {
+				dst[lo+j*rows+i] = a[lo+i*cols+j]
+			}
 		}
 	}
 }

@@ -572,15 +572,25 @@ func TestTransposeSwapsIndices(t *testing.T) {
 					}
 				}
 			}
-			if rows%3 != 0 || rows == 0 {
-				continue
-			}
-			blocks := New[float32](rows, cols)
-			TransposeBlocks(blocks, a, rows/3)
-			for b := range 3 {
-				Transpose(Of(cols, rows/3, at.Data[:cols*rows/3]), a.RowRange(b*rows/3, (b+1)*rows/3))
-				if !slices.Equal(at.Data[:cols*rows/3], blocks.Data[b*cols*rows/3:][:cols*rows/3]) {
-					t.Fatalf("[%d×%d]: block %d", rows, cols, b)
+		}
+	}
+}
+
+func TestTransposeBlocksSwapsIndicesInEach(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 2))
+	for _, rows := range []int{1, 7, 8, 9, 15, 16, 17, 24, 33, 40} {
+		for _, cols := range []int{0, 1, 3, 4, 5, 8, 15, 16, 17, 50, 100} {
+			for _, blocks := range []int{0, 1, 2, 31} {
+				a := random[float32](rng, blocks*rows, cols)
+				dst := New[float32](blocks*rows, cols)
+				TransposeBlocks(dst, a, rows)
+				for i := range a.Rows {
+					block := Of(cols, rows, dst.Data[i/rows*rows*cols:][:rows*cols])
+					for j := range cols {
+						if block.At(j, i%rows) != a.At(i, j) {
+							t.Fatalf("%d blocks [%d×%d]: element (%d, %d)", blocks, rows, cols, i, j)
+						}
+					}
 				}
 			}
 		}

@@ -177,21 +177,36 @@ func (c *Contraction[T]) strip(args tileArgs, s *isa, co, bo, n int) {
 	}
 }
 
-// transpose8 transposes tiles of 8×8 that lie side by side in src: the first becomes the
-// first eight rows of dst, the next the next eight. Rows are so many bytes apart.
+// transpose8 transposes bands of eight rows, four columns after the other: the first four
+// columns of a band in src become eight columns of the first four rows of dst. The next
+// band is the eight rows below in src and the eight columns to the right in dst, and the
+// next of the blocks lies block further on in both. All distances are in bytes.
 //
 //go:noescape
-func transpose8(dst, src *float32, dstRow, srcRow, tiles int)
+func transpose8(dst, src *float32, dstRow, srcRow, bands, quads, blocks, block int)
 
-// transposeTiles transposes the tiles of 8×8 that a, rows × cols, has, and returns how
-// many rows and columns of a they cover.
-func transposeTiles[T Float](dst, a []T, rows, cols int) (doneRows, doneCols int) {
-	doneRows, doneCols = rows/8*8, cols/8*8
-	if doneCols == 0 {
-		return 0, 0
+// transpose16 is the same with bands of 16 rows, for AVX-512: it fills whole cache lines.
+//
+//go:noescape
+func transpose16(dst, src *float32, dstRow, srcRow, bands, quads, blocks, block int)
+
+// transposeTiles transposes blocks of at least eight rows and four columns each. Where a
+// band does not divide the rows, or four the columns, the last overlap those before.
+func transposeTiles[T Float](dst, a []T, rows, cols int) {
+	kernel, band := transpose8, 8
+	if level == levelAVX512 && rows >= 16 {
+		kernel, band = transpose16, 16
 	}
-	for i := 0; i < doneRows; i += 8 {
-		transpose8(single(dst[i:]), single(a[i*cols:]), 4*rows, 4*cols, doneCols/8)
+	size := rows * cols
+	most := max(1, 4096/size) * size // so that the nearest cache holds what is at work
+	for lo := 0; lo < len(a); lo += most {
+		blocks := min(most, len(a)-lo) / size
+		for _, r := range [2][2]int{{0, rows / band}, {rows - band, min(1, rows%band)}} {
+			for _, c := range [2][2]int{{0, cols / 4}, {cols - 4, min(1, cols%4)}} {
+				if i, j := r[0], c[0]; r[1] > 0 && c[1] > 0 {
+					kernel(single(dst[lo+j*rows+i:]), single(a[lo+i*cols+j:]), 4*rows, 4*cols, r[1], c[1], blocks, 4*size)
+				}
+			}
+		}
 	}
-	return doneRows, doneCols
 }

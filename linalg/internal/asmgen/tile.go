@@ -155,11 +155,7 @@ func (w *writer) quadTile(rows, groups int) {
 	load := func(base string, r int) {
 		w.op("VMOVUPS %s, X%d", quad(base, 0), r)
 		for g := 1; g < groups; g++ {
-			if w.lanes == 16 {
-				w.op("VINSERTF32X4 $%d, %s, Z%d, Z%d", g, quad(base, g), r, r)
-			} else {
-				w.op("VINSERTF128 $%d, %s, Y%d, Y%d", g, quad(base, g), r, r)
-			}
+			w.insert(g, quad(base, g), r)
 		}
 	}
 	w.products(rows, 1, "quads", load)

@@ -121,6 +121,15 @@ func (w *writer) store(r int, mem string) {
 	}
 }
 
+// insert fills a quarter of register r, of AVX2's half of one, with four lanes from memory.
+func (w *writer) insert(quarter int, mem string, r int) {
+	name := "VINSERTF128"
+	if w.lanes == 16 {
+		name = "VINSERTF32X4"
+	}
+	w.op("%s $%d, %s, %s, %s", name, quarter, mem, w.v(r), w.v(r))
+}
+
 // zero clears register r.
 func (w *writer) zero(r int) {
 	if w.lanes == 16 {
