@@ -250,6 +250,12 @@ func TestMisfitsPanicAndNameTheShapes(t *testing.T) {
 		"which needs [8×B], [9×2] and [16×B]": func() {
 			Weight(&g, linalg.New[float64](8, 2), linalg.New[float64](8, 3), linalg.New[float64](16, 3), make([]float64, 24))
 		},
+		"Forward: bias [1×1] for 2 channels, which need [2×1]": func() {
+			Forward(&g, linalg.New[float64](8, 3), linalg.New[float64](9, 2), linalg.New[float64](16, 3), linalg.New[float64](1, 1))
+		},
+		"Input: bias [2×1] for 1 channels, which need [1×1]": func() {
+			Input(&g, linalg.New[float64](16, 3), linalg.New[float64](9, 2), linalg.New[float64](8, 3), linalg.New[float64](2, 1))
+		},
 		"must be positive":    func() { Same(4, 4, 1, 1, 3, 0) },
 		"impossible geometry": func() { Same(4, 4, 0, 1, 3, 1) },
 	} {
