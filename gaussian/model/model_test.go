@@ -167,6 +167,14 @@ func TestStepsAllocateNothing(t *testing.T) {
 	}
 }
 
+func TestTwoModesGivesAsManyDrawsAsAskedFor(t *testing.T) {
+	for _, draws := range []int{1, 500, 700} { // of batches of 500
+		if l, changed := DrawTwoModes(2, 3, draws, hvae.Stream(1, "draws")); len(l) != draws || changed > draws {
+			t.Errorf("%d draws: %d estimates, %d changes of mode", draws, len(l), changed)
+		}
+	}
+}
+
 func TestTwoModesHaveUnitEvidenceInEqualParts(t *testing.T) {
 	var tape ad.Tape[float64]
 	const n, width, height = 400, 20.0, 8.0

@@ -27,6 +27,12 @@ func (c Config) blockSize(n int) int {
 	return ((n+parts-1)/parts + 3) / 4 * 4 // rows of whole quarters of a vector
 }
 
+// blocks returns how many blocks a batch of n has.
+func (c Config) blocks(n int) int {
+	size := c.blockSize(n)
+	return (n + size - 1) / size
+}
+
 // A Batch supplies images and noise. Implementations must draw the noise of an image
 // from a stream of its own, so that it does not depend on how the batch is cut.
 type Batch[T linalg.Float] interface {
@@ -163,8 +169,7 @@ func (t *Trainer[T]) mean(blocks, images int) float64 {
 // run computes the blocks of a batch, with gradients if asked for, and returns how many
 // there are.
 func (t *Trainer[T]) run(b Batch[T], gradients bool) int {
-	size := t.Config.blockSize(b.Len())
-	n := (b.Len() + size - 1) / size
+	n := t.Config.blocks(b.Len())
 	for len(t.blocks) < n {
 		t.blocks = append(t.blocks, block[T]{})
 	}
@@ -227,7 +232,7 @@ func (t *Trainer[T]) bound(w *worker[T], b Batch[T], i int, gradients bool) *ad.
 func (t *Trainer[T]) blame(b Batch[T]) string {
 	w := new(worker[T]) // which keeps everything
 	size := t.Config.blockSize(b.Len())
-	for i := range (b.Len() + size - 1) / size {
+	for i := range t.Config.blocks(b.Len()) {
 		sum := ad.Sum(t.bound(w, b, i, true))
 		what := w.tape.FirstNonFinite()
 		if what == "" {
