@@ -121,16 +121,21 @@ func (c *Contraction[T]) runPacked(ao, k int) {
 	defer packed.Put(b)
 	for p := 0; p < k; p += kBlock {
 		steps := min(kBlock, k-p)
-		for j := 0; j < c.Cols; j += panelCols {
-			n := min(panelCols, c.Cols-j)
-			for q := range steps {
-				copy((*b)[j*steps+q*n:][:n], c.B[(p+q)*c.BStep+j:])
+		for q := range steps {
+			from := c.B[(p+q)*c.BStep:][:c.Cols]
+			for j := 0; j < c.Cols; j += panelCols {
+				n := min(panelCols, c.Cols-j)
+				copy((*b)[j*steps+q*n:][:n], from[j:])
 			}
 		}
 		for i := 0; i < c.Rows; i += rowGroup {
 			rows := min(rowGroup, c.Rows-i)
 			for r := range rows {
 				from := c.A[ao+(i+r)*c.ARow+p*c.AStep:]
+				if c.AStep == 1 {
+					copy(group[r*aRow:][:steps], from)
+					continue
+				}
 				for q := range steps {
 					group[r*aRow+q] = from[q*c.AStep]
 				}
