@@ -253,19 +253,17 @@ type inputRun struct{ ix, count, first, last int }
 // inputRuns appends the runs that input columns fall into.
 func (g *Geometry) inputRuns(runs []inputRun) []inputRun {
 	for class := range min(g.Stride, g.InW) {
-		var r inputRun
+		start := len(runs)
 		for ix := class; ix < g.InW; ix += g.Stride {
 			first, last := outputs(ix+g.PadLeft, g.KernelW, g.Stride, g.OutW)
-			if r.count > 0 && first == r.first+r.count && last == r.last+r.count {
-				r.count++
-				continue
+			if len(runs) > start {
+				if r := &runs[len(runs)-1]; first == r.first+r.count && last == r.last+r.count {
+					r.count++
+					continue
+				}
 			}
-			if r.count > 0 {
-				runs = append(runs, r)
-			}
-			r = inputRun{ix, 1, first, last}
+			runs = append(runs, inputRun{ix, 1, first, last})
 		}
-		runs = append(runs, r)
 	}
 	return runs
 }

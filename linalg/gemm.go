@@ -101,8 +101,9 @@ func productRange[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bia
 }
 
 // Large products run on copies of pieces of their operands, whose rows lie next to each
-// other: panelCols columns of b, and rowGroup rows of a. In place, rows of a large matrix are pages
-// apart, and where their distance is a power of two, in each other's way in the caches.
+// other: panelCols columns of b, and rowGroup rows of a. In place, rows of a large matrix
+// are pages apart, and where their distance is a power of two, in each other's way in the
+// caches.
 const panelCols, rowGroup = 48, 64
 
 // packed keeps the copies of b between products.

@@ -37,8 +37,8 @@ type isa struct {
 }
 
 var isas = [...]isa{
-	levelAVX512: {lanes: 16, rows: 8, tall: 16, widest: [9]int{0, 14, 7, 7, 6, 5, 3, 3, 3}, masked: 14, first: 0},
-	levelAVX2:   {lanes: 8, rows: 4, tall: 4, widest: [9]int{0, 3, 3, 3, 3}, masked: 2, first: 76},
+	levelAVX512: {lanes: 16, rows: 8, tall: 16, widest: [9]int{0, 8, 7, 7, 6, 5, 3, 3, 3}, masked: 8, first: 0},
+	levelAVX2:   {lanes: 8, rows: 4, tall: 4, widest: [9]int{0, 3, 3, 3, 3}, masked: 2, first: 70},
 }
 
 // number returns that of the tile of rows × vectors in the table.
@@ -193,9 +193,9 @@ func transpose16(dst, src *float32, dstRow, srcRow, bands, quads, blocks, block 
 // transposeTiles transposes blocks of at least eight rows and four columns each. Where a
 // band does not divide the rows, or four the columns, the last overlap those before.
 func transposeTiles[T Float](dst, a []T, rows, cols int) {
-	kernel, band := transpose8, 8
+	band := 8
 	if level == levelAVX512 && rows >= 16 {
-		kernel, band = transpose16, 16
+		band = 16
 	}
 	size := rows * cols
 	most := max(1, 4096/size) * size // so that the nearest cache holds what is at work
@@ -203,8 +203,14 @@ func transposeTiles[T Float](dst, a []T, rows, cols int) {
 		blocks := min(most, len(a)-lo) / size
 		for _, r := range [2][2]int{{0, rows / band}, {rows - band, min(1, rows%band)}} {
 			for _, c := range [2][2]int{{0, cols / 4}, {cols - 4, min(1, cols%4)}} {
-				if i, j := r[0], c[0]; r[1] > 0 && c[1] > 0 {
-					kernel(single(dst[lo+j*rows+i:]), single(a[lo+i*cols+j:]), 4*rows, 4*cols, r[1], c[1], blocks, 4*size)
+				if r[1] == 0 || c[1] == 0 {
+					continue
+				}
+				to, from := single(dst[lo+c[0]*rows+r[0]:]), single(a[lo+r[0]*cols+c[0]:])
+				if band == 16 {
+					transpose16(to, from, 4*rows, 4*cols, r[1], c[1], blocks, 4*size)
+				} else {
+					transpose8(to, from, 4*rows, 4*cols, r[1], c[1], blocks, 4*size)
 				}
 			}
 		}

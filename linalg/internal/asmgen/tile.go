@@ -8,10 +8,10 @@ import "fmt"
 // together from four columns of each of several groups.
 
 // shapes lists the tiles of an instruction set: up to 25 sums of 32 registers, or 12 of
-// 16. Tiles of few rows are wide, as the last upsampling layer has a single channel. The
-// order is that of linalg's isa.
+// 16. Tiles of up to five rows are wide, as the contractions of the last upsampling layer
+// have a row for each of five kernel rows. The order is that of linalg's isa.
 func (a isa) shapes() (s [][2]int) {
-	widest := []int{14, 7, 7, 6, 5, 3, 3, 3} // by rows
+	widest := []int{8, 7, 7, 6, 5, 3, 3, 3} // by rows
 	if a.lanes == 8 {
 		widest = []int{3, 3, 3, 3}
 	}
@@ -82,13 +82,13 @@ func tiles() string {
 	return w.String()
 }
 
-// at returns the address base + i·stride of the i-th of up to nine, where the registers
+// at returns the address base + i·stride of the i-th of up to eight, where the registers
 // of s hold 1, 3, 5 and 7 times the stride.
 func at(base string, i int, s [4]string) string {
 	switch i {
 	case 0:
 		return "(" + base + ")"
-	case 1, 2, 4, 8:
+	case 1, 2, 4:
 		return fmt.Sprintf("(%s)(%s*%d)", base, s[0], i)
 	case 3, 6:
 		return fmt.Sprintf("(%s)(%s*%d)", base, s[1], i/3)
@@ -193,13 +193,13 @@ func (w *writer) begin(rows, vectors int) {
 	sum := func(i, v int) int { return i*vectors + v }
 	w.op("MOVQ %d(DI), R8", argCRow) // C comes while products are added up
 	w.op("MOVQ %d(DI), DX", argCVec)
-	w.odd(vectorStrides(rows), min(vectors, 8))
+	w.odd(vectorStrides(rows), vectors)
 	w.op("MOVQ %d(DI), SI", argC)
 	w.each(rows, vectors, func(_ int, mem string) { w.op("PREFETCHT0 %s", mem) })
 	w.op("MOVQ %d(DI), R8", argARow)
 	w.op("MOVQ %d(DI), DX", argBVec)
 	w.odd(rowStrides, min(rows, 8))
-	w.odd(vectorStrides(rows), min(vectors, 8))
+	w.odd(vectorStrides(rows), vectors)
 	w.op("MOVQ %d(DI), R12", argAStep)
 	w.op("MOVQ %d(DI), R13", argBStep)
 	w.op("MOVQ %d(DI), R14", argSegments)
@@ -241,17 +241,11 @@ func (w *writer) products(rows, vectors int, name string, quads func(base string
 	w.op("LEAQ (CX)(BX*4), BX")
 	w.op("MOVQ %d(DI), CX", argSteps)
 	w.label(name + "Step")
-	if vectors > 8 {
-		w.op("LEAQ (BX)(DX*8), R15")
-	}
-	for v := range vectors {
-		switch {
-		case quads != nil:
-			quads("BX", x)
-		case v < 8:
+	if quads != nil {
+		quads("BX", x)
+	} else {
+		for v := range vectors {
 			w.load(at("BX", v, vectorStrides(rows)), x+v)
-		default:
-			w.load(at("R15", v-8, vectorStrides(rows)), x+v)
 		}
 	}
 	if rows > 8 {
@@ -286,7 +280,7 @@ func (w *writer) sums(rows, vectors int, name string) {
 	x := rows * vectors
 	w.op("MOVQ %d(DI), R8", argCRow)
 	w.op("MOVQ %d(DI), DX", argCVec)
-	w.odd(vectorStrides(rows), min(vectors, 8))
+	w.odd(vectorStrides(rows), vectors)
 	w.op("MOVQ %d(DI), SI", argC)
 	w.op("CMPQ %d(DI), $0", argAdd)
 	w.op("JEQ %sStore", name)
@@ -304,15 +298,8 @@ func (w *writer) sums(rows, vectors int, name string) {
 // each visits the sums with their place in C, from SI on.
 func (w *writer) each(rows, vectors int, f func(i int, mem string)) {
 	for i := range rows {
-		if vectors > 8 {
-			w.op("LEAQ (SI)(DX*8), R15")
-		}
 		for v := range vectors {
-			if v < 8 {
-				f(i*vectors+v, at("SI", v, vectorStrides(rows)))
-			} else {
-				f(i*vectors+v, at("R15", v-8, vectorStrides(rows)))
-			}
+			f(i*vectors+v, at("SI", v, vectorStrides(rows)))
 		}
 		if i < rows-1 {
 			w.op("ADDQ R8, SI")
