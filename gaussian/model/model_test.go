@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 
 	"hvae/ad"
 	"hvae/hvae"
+	"hvae/linalg"
 )
 
 var small = Config{Points: 100, Iterations: 250, Draws: 4, Rate: 1e-2, Seed: 3}
@@ -163,6 +165,38 @@ func TestStepsAllocateNothing(t *testing.T) {
 		step()
 		if n := testing.AllocsPerRun(50, step); n != 0 {
 			t.Errorf("%s: a warmed-up step allocates %v times", name, n)
+		}
+	}
+}
+
+// A root is a method whose bound is √θ plus a constant.
+type root struct{ theta, constant float64 }
+
+func (r *root) Params() []Param {
+	return []Param{{"theta", linalg.Column(r.theta)}}
+}
+
+func (r *root) ELBO(params []*ad.Var[float64], n int, rng *rand.Rand) *ad.Var[float64] {
+	return ad.AddConst(ad.Sqrt(params[0]), r.constant)
+}
+
+func (r *root) Beta0() float64 { return math.NaN() }
+
+func TestAStepIsTakenOnlyIfBoundAndGradientAreFinite(t *testing.T) {
+	for _, c := range []struct {
+		root
+		finite bool
+	}{
+		{root{1, 0}, true},
+		{root{1, math.Inf(1)}, false},
+		{root{1, math.Inf(-1)}, false},
+		{root{1, math.NaN()}, false},
+		{root{0, 0}, false}, // where the root is 0 and its slope infinite
+	} {
+		trainer := NewTrainer(&c.root, 1, 0.1, nil)
+		err := trainer.Step()
+		if (err == nil) != c.finite || (trainer.params[0].Data[0] != c.theta) != c.finite {
+			t.Errorf("√%v + %v: error %v, θ moved to %v", c.theta, c.constant, err, trainer.params[0].Data[0])
 		}
 	}
 }
