@@ -1173,7 +1173,7 @@ func TestGradientsOfTheELBOAgainstDifferencesWithCommonRandomNumbers(t *testing.
 		ad.Backward(ad.Mean(c.objective(&tp, leaves)), leaves...)
 		var got, want []float64
 		for i, p := range c.params {
-			got = append(got, leaves[i].Grad().Data...)
+			got = append(got, leaves[i].Adjoint().Data...)
 			for j := range p.Data {
 				want = append(want, slope(func(h float64) float64 {
 					defer func(v float64) { p.Data[j] = v }(p.Data[j])
@@ -1216,11 +1216,11 @@ func TestReparameterisedGradientsAreUnbiased(t *testing.T) { // section 2.1, aft
 		f := &hvae.Flow[float64]{Target: g} // K = 0: the plain bound
 		ad.Backward(ad.Mean(hvae.HIS(f, z0, logPrior, normalConst(&tp, 1, 10, rng)).ELBO()), l...)
 		for i := range l {
-			samples[i] = append(samples[i], l[i].Grad().Data[0])
+			samples[i] = append(samples[i], l[i].Adjoint().Data[0])
 		}
 	}
 	for i, name := range []string{"Δ", "log σ", "μ", "log s"} {
-		want := leaves[i].Grad().Data[0]
+		want := leaves[i].Adjoint().Data[0]
 		if mean, se := meanSE(samples[i]); !(math.Abs(mean-want)/se <= zBound) || se > 0.03*math.Abs(want) {
 			t.Errorf("%s: mean gradient %.4f ± %.4f, want %.4f", name, mean, se, want)
 		}
@@ -2143,7 +2143,7 @@ func TestMNISTGradientsAgainstDifferences(t *testing.T) { // section 5.2: weight
 		ad.Backward(elbo, leaves...)
 		gradients := make([]matrix, len(leaves))
 		for i, l := range leaves {
-			gradients[i] = l.Grad().Clone()
+			gradients[i] = l.Adjoint().Clone()
 		}
 		for i, p := range d.params {
 			v := linalg.New[float64](p.Value.Rows, p.Value.Cols)

@@ -97,7 +97,7 @@ func operations() []operation {
 		{name: "Affine", f: func(x []variable) variable { return Affine(x[0], x[1], x[2]) }, shapes: [][]linalg.Shape{sh(1, 1, 1, 1, 1, 1), sh(2, 3, 3, 4, 2, 1), sh(1, 5, 5, 1, 1, 1)}},
 		{name: "SumChannels", f: func(x []variable) variable { return SumChannels(x[0], 3) }, shapes: [][]linalg.Shape{sh(3, 1), sh(6, 4), sh(9, 1)}},
 		unary("Reshape", func(a variable) variable { return Reshape(a, a.Cols(), a.Rows()) }),
-		unary("Rows", func(a variable) variable { return Rows(a, a.Rows()/2, a.Rows()) }),
+		unary("RowRange", func(a variable) variable { return RowRange(a, a.Rows()/2, a.Rows()) }),
 		unary("Embed", func(a variable) variable { return Embed(a, 2, a.Rows()+3) }),
 		binary("Stack", Stack[float64], [][]linalg.Shape{sh(1, 1, 1, 1), sh(2, 3, 4, 3), sh(3, 1, 1, 1)}),
 		unary("Stack on itself", func(a variable) variable { return Stack(a, a) }),
@@ -138,7 +138,7 @@ func (p *problem) gradient() (g []float64) {
 	F, x := p.value()
 	Backward(F, x...)
 	for _, v := range x {
-		g = append(g, v.Grad().Data...)
+		g = append(g, v.Adjoint().Data...)
 	}
 	return g
 }
@@ -332,8 +332,8 @@ func TestGradientOfAnUnrelatedVariableIsZero(t *testing.T) {
 		t.Errorf("Grad: %v, want zeros", g.Value.Data)
 	}
 	Backward(y, z, x)
-	if !slices.Equal(z.Grad().Data, make([]float64, 4)) || z.Grad().Shape() != z.Value.Shape() || x.Grad().Data[0] != 1 {
-		t.Errorf("Backward: %v and %v, want zeros and ones", z.Grad(), x.Grad().Data)
+	if !slices.Equal(z.Adjoint().Data, make([]float64, 4)) || z.Adjoint().Shape() != z.Value.Shape() || x.Adjoint().Data[0] != 1 {
+		t.Errorf("Backward: %v and %v, want zeros and ones", z.Adjoint(), x.Adjoint().Data)
 	}
 }
 
@@ -407,7 +407,7 @@ func program(tape *Tape[float64], a, b matrix) (y variable, x []variable) {
 		s := MatMul(x[0], Tanh(MulAdd(x[0], h, x[0])))
 		s = Add(Softplus(s), MatMulTB(x[0], MatMulTA(s, x[0])))
 		h = Div(SumTo(s, 4, 1), AddConst(Sqrt(Exp(Sum(Sigmoid(s)))), 2))
-		h = Sub(Embed(Rows(h, 1, 3), 0, 4), Neg(Reshape(Reshape(h, 2, 2), 4, 1)))
+		h = Sub(Embed(RowRange(h, 1, 3), 0, 4), Neg(Reshape(Reshape(h, 2, 2), 4, 1)))
 		h = Add(h, MulSumTo(s, h, 4, 1))
 	}
 	return Add(Mean(Log(AddConst(Square(h), 1))), Dot(h, Scale(x[1], 0.1))), x
@@ -432,7 +432,7 @@ func TestBackwardIsGradToTheBit(t *testing.T) {
 		y, x := program(&tape, a, b)
 		ga, gb := Grad(y, x[0]), Grad(y, x[1])
 		Backward(y, x...)
-		if !slices.Equal(ga.Value.Data, x[0].Grad().Data) || !slices.Equal(gb.Value.Data, x[1].Grad().Data) {
+		if !slices.Equal(ga.Value.Data, x[0].Adjoint().Data) || !slices.Equal(gb.Value.Data, x[1].Adjoint().Data) {
 			t.Fatalf("seed %d: Backward and Grad differ", seed)
 		}
 	}
@@ -447,10 +447,10 @@ func TestAnAdjointThatTwoVariablesShareIsNotOverwritten(t *testing.T) {
 	squares := Square(u)
 	Backward(Add(squares, Add(u, v)), x, z)
 	th, e := math.Tanh(-0.7), math.Exp(0.3)
-	if got, want := z.Grad().Data[0], 1-th*th; !(math.Abs(got-want) <= 1e-15) {
+	if got, want := z.Adjoint().Data[0], 1-th*th; !(math.Abs(got-want) <= 1e-15) {
 		t.Errorf("∂/∂z = %v, want %v", got, want)
 	}
-	if got, want := x.Grad().Data[0], e*(1+2*e); !(math.Abs(got-want) <= 1e-14) {
+	if got, want := x.Adjoint().Data[0], e*(1+2*e); !(math.Abs(got-want) <= 1e-14) {
 		t.Errorf("∂/∂x = %v, want %v", got, want)
 	}
 }
@@ -465,10 +465,10 @@ func TestGradientsGoWhereTheyShould(t *testing.T) {
 			x.GradientInto(into, add)
 		}
 		Backward(Add(Sum(Square(MatMul(x, y))), Sum(MulAdd(x, y, x))), x, y, z)
-		if slices.Max(z.Grad().Data) != 0 {
+		if slices.Max(z.Adjoint().Data) != 0 {
 			t.Error("the gradient of what does not matter is not zero")
 		}
-		return x.Grad().Clone()
+		return x.Adjoint().Clone()
 	}
 	want := gradient(matrix{}, false)
 	got := linalg.New[float64](a.Rows, a.Cols)
@@ -498,9 +498,9 @@ func TestTapeIsReusedWithoutAllocation(t *testing.T) {
 		Backward(Sum(Square(MulAdd(g, xs[1], h))), xs...)
 	}
 	step()
-	want = slices.Clone(xs[0].Grad().Data)
+	want = slices.Clone(xs[0].Adjoint().Data)
 	step()
-	if !slices.Equal(xs[0].Grad().Data, want) {
+	if !slices.Equal(xs[0].Adjoint().Data, want) {
 		t.Error("the second run on a tape gives other bits than the first")
 	}
 	if n := testing.AllocsPerRun(100, step); n != 0 {
@@ -526,7 +526,7 @@ func TestMisuseOfTheTapePanics(t *testing.T) {
 	x, y := tape.Leaf(linalg.New[float64](2, 3)), other.Leaf(linalg.New[float64](2, 3))
 	for want, f := range map[string]func(){
 		"another tape":             func() { Grad(Sum(x), y) },
-		"not asked for":            func() { z := tape.Leaf(linalg.New[float64](1, 1)); Backward(Sum(x), x); z.Grad() },
+		"not asked for":            func() { z := tape.Leaf(linalg.New[float64](1, 1)); Backward(Sum(x), x); z.Adjoint() },
 		"Scalar of a [2×3]":        func() { x.Scalar() },
 		"[2×3] and [3×2] do":       func() { Add(x, tape.Leaf(linalg.New[float64](3, 2))) },
 		"[2×3] has not the size":   func() { Reshape(x, 4, 2) },
@@ -575,7 +575,7 @@ func FuzzPrograms(f *testing.F) {
 					func() variable { return SumTo(q, 1, q.Cols()) },
 					func() variable { return Tanh(MatMulTB(p, Scale(p, 0.5))) },
 					func() variable { return MulSumTo(p, q, 1, 1) },
-					func() variable { return Embed(Rows(p, p.Rows()/2, p.Rows()), 0, p.Rows()) },
+					func() variable { return Embed(RowRange(p, p.Rows()/2, p.Rows()), 0, p.Rows()) },
 				}
 				r := ops[int(code[i])%len(ops)]
 				if _, ok := linalg.Broadcast(p.Value.Shape(), q.Value.Shape()); ok {
@@ -591,7 +591,7 @@ func FuzzPrograms(f *testing.F) {
 		}
 		ga, gb := Grad(y, x[0]), Grad(y, x[1])
 		Backward(y, x...)
-		if !slices.Equal(ga.Value.Data, x[0].Grad().Data) || !slices.Equal(gb.Value.Data, x[1].Grad().Data) {
+		if !slices.Equal(ga.Value.Data, x[0].Adjoint().Data) || !slices.Equal(gb.Value.Data, x[1].Adjoint().Data) {
 			t.Fatal("Backward and Grad differ")
 		}
 		slope := 0.0

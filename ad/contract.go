@@ -93,19 +93,19 @@ func (reshape[T]) Pull(y, ybar *Var[T]) {
 	a.Receive(Reshape(ybar, a.Rows(), a.Cols()))
 }
 
-// Rows returns rows lo to hi-1 of a. ā is ȳ between rows of zeros.
-func Rows[T linalg.Float](a *Var[T], lo, hi int) *Var[T] {
+// RowRange returns rows lo to hi-1 of a. ā is ȳ between rows of zeros.
+func RowRange[T linalg.Float](a *Var[T], lo, hi int) *Var[T] {
 	if lo == 0 && hi == a.Rows() {
 		return a
 	}
 	y := a.tape.view(a.Value.RowRange(lo, hi))
 	y.row = lo
-	return a.tape.Record(y, rows[T]{}, a, nil, nil)
+	return a.tape.Record(y, rowRange[T]{}, a, nil, nil)
 }
 
-type rows[T linalg.Float] struct{}
+type rowRange[T linalg.Float] struct{}
 
-func (rows[T]) Pull(y, ybar *Var[T]) {
+func (rowRange[T]) Pull(y, ybar *Var[T]) {
 	a := y.in[0]
 	a.Receive(Embed(ybar, y.row, a.Rows()))
 }
@@ -127,7 +127,7 @@ type embed[T linalg.Float] struct{}
 
 func (embed[T]) Pull(y, ybar *Var[T]) {
 	a := y.in[0]
-	a.Receive(Rows(ybar, y.row, y.row+a.Rows()))
+	a.Receive(RowRange(ybar, y.row, y.row+a.Rows()))
 }
 
 // Stack returns the rows of a above those of b. ā and b̄ are their rows of ȳ.
@@ -147,10 +147,10 @@ type stack[T linalg.Float] struct{}
 func (stack[T]) Pull(y, ybar *Var[T]) {
 	a, b := y.in[0], y.in[1]
 	if y.Wants(0) {
-		a.Receive(Rows(ybar, 0, a.Rows()))
+		a.Receive(RowRange(ybar, 0, a.Rows()))
 	}
 	if y.Wants(1) {
-		b.Receive(Rows(ybar, a.Rows(), y.Rows()))
+		b.Receive(RowRange(ybar, a.Rows(), y.Rows()))
 	}
 }
 

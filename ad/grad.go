@@ -21,7 +21,7 @@ func Grad[T linalg.Float](y, x *Var[T]) *Var[T] {
 }
 
 // Backward computes the gradient of the sum of y's elements with respect to each of
-// xs, for their method Grad to return. It is the last sweep of a training step: it
+// xs, for their method Adjoint to return. It is the last sweep of a training step: it
 // records nothing and reuses the buffers of adjoints that have been passed on, so that
 // its memory does not grow with the program's length.
 func Backward[T linalg.Float](y *Var[T], xs ...*Var[T]) {
@@ -38,7 +38,7 @@ func Backward[T linalg.Float](y *Var[T], xs ...*Var[T]) {
 }
 
 // GradientInto makes every further Backward that is asked for the gradient of v leave it
-// in g, of v's shape, which v's method Grad then returns; or add it to what g holds.
+// in g, of v's shape, which v's method Adjoint then returns; or add it to what g holds.
 func (v *Var[T]) GradientInto(g linalg.Matrix[T], add bool) {
 	if g.Shape() != v.Value.Shape() {
 		panic(fmt.Sprintf("ad: GradientInto: %v cannot hold the gradient of a %v variable", g.Shape(), v.Value.Shape()))
@@ -46,11 +46,11 @@ func (v *Var[T]) GradientInto(g linalg.Matrix[T], add bool) {
 	v.into, v.add = g, add
 }
 
-// Grad returns the gradient that the last Backward left for v, which is valid until
+// Adjoint returns the gradient that the last Backward left for v, which is valid until
 // the next sweep or Reset. It panics if that Backward was not asked for v's gradient.
-func (v *Var[T]) Grad() linalg.Matrix[T] {
+func (v *Var[T]) Adjoint() linalg.Matrix[T] {
 	if v.kept != v.tape.sweep || v.bar == nil {
-		panic("ad: Grad of a variable that the last Backward was not asked for")
+		panic("ad: Adjoint of a variable that the last Backward was not asked for")
 	}
 	return v.bar.Value
 }

@@ -85,7 +85,7 @@ func (recomputed[T]) Pull(y, ybar *Var[T]) {
 	for i, v := range s.in {
 		if t.wants(v) && v.bar == nil {
 			g := t.Result(v.Rows(), v.Cols())
-			linalg.Copy(g.Value, s.leaves[i].Grad())
+			linalg.Copy(g.Value, s.leaves[i].Adjoint())
 			v.Receive(g)
 		}
 	}

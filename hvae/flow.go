@@ -64,7 +64,7 @@ func (f *Flow[T]) LogDet(tape *ad.Tape[T], dims int) *ad.Var[T] {
 // epsilon returns the step sizes of step k as a column [ℓ×1].
 func (f *Flow[T]) epsilon(k int) *ad.Var[T] {
 	row := min(k, f.StepSize.Rows()) - 1
-	return ad.Reshape(ad.Rows(f.StepSize, row, row+1), f.StepSize.Cols(), 1)
+	return ad.Reshape(ad.RowRange(f.StepSize, row, row+1), f.StepSize.Cols(), 1)
 }
 
 func (f *Flow[T]) check(s Phase[T]) {

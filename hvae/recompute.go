@@ -26,11 +26,11 @@ func (r *Recompute[T]) leapfrog(e stepSize[T], s Phase[T]) Phase[T] {
 	if s.gradU == nil {
 		r.in = append(append(r.in[:0], s.Z), r.Params...)
 		y := ad.Recomputed(r.Tape, (*gradientProgram[T])(r), r.in)
-		s.gradU = ad.Rows(y, 0, n)
+		s.gradU = ad.RowRange(y, 0, n)
 	}
 	r.in = append(append(r.in[:0], s.Z, s.Rho, s.gradU, e.epsilon, e.minusHalf), r.Params...)
 	y := ad.Recomputed(r.Tape, (*leapfrogProgram[T])(r), r.in)
-	return Phase[T]{Z: ad.Rows(y, 0, n), Rho: ad.Rows(y, n, 2*n), gradU: ad.Rows(y, 2*n, 3*n), logJoint: ad.Rows(y, 3*n, 3*n+1)}
+	return Phase[T]{Z: ad.RowRange(y, 0, n), Rho: ad.RowRange(y, n, 2*n), gradU: ad.RowRange(y, 2*n, 3*n), logJoint: ad.RowRange(y, 3*n, 3*n+1)}
 }
 
 // A gradientProgram computes ∇U at z.

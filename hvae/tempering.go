@@ -34,7 +34,7 @@ func FixedTempering[T linalg.Float](invSqrtBeta0 *ad.Var[T], K int) Schedule[T] 
 	}
 	invSqrtBeta := ad.MulAdd(t.Const(rest), invSqrtBeta0, t.Const(done))
 	return Schedule[T]{
-		alpha:        ad.Div(ad.Rows(invSqrtBeta, 1, K+1), ad.Rows(invSqrtBeta, 0, K)),
+		alpha:        ad.Div(ad.RowRange(invSqrtBeta, 1, K+1), ad.RowRange(invSqrtBeta, 0, K)),
 		invSqrtBeta0: invSqrtBeta0,
 	}
 }
@@ -65,7 +65,7 @@ func (s Schedule[T]) Alpha() []T {
 }
 
 // at returns α_k [1×1] for 1 ≤ k ≤ K.
-func (s Schedule[T]) at(k int) *ad.Var[T] { return ad.Rows(s.alpha, k-1, k) }
+func (s Schedule[T]) at(k int) *ad.Var[T] { return ad.RowRange(s.alpha, k-1, k) }
 
 // mustHave panics unless the schedule has K steps.
 func (s Schedule[T]) mustHave(K int) {

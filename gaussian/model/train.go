@@ -47,7 +47,7 @@ func (t *Trainer) Step() error {
 	bound := elbo.Scalar()
 	check := bound - bound // NaN if the bound is not finite, else 0; likewise below
 	for i, l := range t.leaves {
-		t.grads[i] = l.Grad()
+		t.grads[i] = l.Adjoint()
 		for _, g := range t.grads[i].Data {
 			check += g - g
 		}

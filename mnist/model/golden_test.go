@@ -142,7 +142,7 @@ func TestGoldenValues(t *testing.T) {
 			for k, point := range want.Trajectory {
 				if k > 0 {
 					row := min(k, flow.StepSize.Rows()) - 1
-					s = hvae.Leapfrog(flow.Target, ad.Reshape(ad.Rows(flow.StepSize, row, row+1), 3, 1), s)
+					s = hvae.Leapfrog(flow.Target, ad.Reshape(ad.RowRange(flow.StepSize, row, row+1), 3, 1), s)
 					if alpha := flow.Tempering.Alpha(); alpha != nil {
 						s.Rho = ad.Scale(s.Rho, alpha[k-1])
 					}
@@ -163,7 +163,7 @@ func TestGoldenValues(t *testing.T) {
 		}
 		for i, p := range ps {
 			sum := 0.0
-			for _, g := range leaves[i].Grad().Data {
+			for _, g := range leaves[i].Adjoint().Data {
 				sum += g * g
 			}
 			near("the gradient's norm in "+p.Name, []float64{math.Sqrt(sum)}, []float64{want.GradientNorms[p.Name]})

@@ -286,7 +286,7 @@ func TestAStepFollowsTheGradientOfTheBatchsMean(t *testing.T) {
 		ad.Backward(elbo, leaves...)
 		var want []float64
 		for _, l := range leaves {
-			want = append(want, l.Grad().Data...)
+			want = append(want, l.Adjoint().Data...)
 		}
 
 		trainer := NewTrainer(c, params, 1e-2)
