@@ -207,7 +207,7 @@ func Activate[T linalg.Float](a *Var[T]) *Var[T] {
 
 func softplusInto[T linalg.Float](y, a *Var[T]) *Var[T] {
 	if !a.live || a.tape.plain {
-		linalg.SoftplusOf(y.Value, a.Value)
+		linalg.Softplus(y.Value, a.Value)
 		return y
 	}
 	slope := like(a)
@@ -223,7 +223,7 @@ func (softplus[T]) Pull(y, ybar *Var[T]) { y.in[0].receiveProduct(ybar, y.in[1])
 // Sigmoid returns y = 1/(1 + e⁻ᵃ): ā = ȳ ⊙ (y − y²).
 func Sigmoid[T linalg.Float](a *Var[T]) *Var[T] {
 	y := like(a)
-	linalg.SigmoidOf(y.Value, a.Value)
+	linalg.Sigmoid(y.Value, a.Value)
 	return a.tape.Record(y, sigmoid[T]{}, a, nil, nil)
 }
 

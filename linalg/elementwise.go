@@ -215,11 +215,11 @@ func Sqrt[T Float](dst, a Matrix[T]) { apply("Sqrt", dst, a, math.Sqrt, vectorSq
 // Tanh sets dst = tanh a, elementwise.
 func Tanh[T Float](dst, a Matrix[T]) { apply("Tanh", dst, a, math.Tanh, vectorTanh) }
 
-// SoftplusOf sets dst = log(1 + eᵃ), elementwise; see Softplus.
-func SoftplusOf[T Float](dst, a Matrix[T]) { apply("SoftplusOf", dst, a, Softplus, vectorSoftplus) }
+// Softplus sets dst = log(1 + eᵃ), elementwise; see SoftplusAt.
+func Softplus[T Float](dst, a Matrix[T]) { apply("Softplus", dst, a, SoftplusAt, vectorSoftplus) }
 
-// SigmoidOf sets dst = 1/(1 + e⁻ᵃ), elementwise; see Sigmoid.
-func SigmoidOf[T Float](dst, a Matrix[T]) { apply("SigmoidOf", dst, a, Sigmoid, vectorSigmoid) }
+// Sigmoid sets dst = 1/(1 + e⁻ᵃ), elementwise; see SigmoidAt.
+func Sigmoid[T Float](dst, a Matrix[T]) { apply("Sigmoid", dst, a, SigmoidAt, vectorSigmoid) }
 
 // SoftplusSigmoid sets dst = log(1 + eᵃ) and slope = 1/(1 + e⁻ᵃ), its derivative, from
 // one exponential each.
@@ -231,7 +231,7 @@ func SoftplusSigmoid[T Float](dst, slope, a Matrix[T]) {
 		return
 	}
 	for i, v := range x {
-		y[i], s[i] = T(Softplus(float64(v))), T(Sigmoid(float64(v)))
+		y[i], s[i] = T(SoftplusAt(float64(v))), T(SigmoidAt(float64(v)))
 	}
 }
 

@@ -5,7 +5,7 @@
 // so that the samples of one feature are contiguous. A dense layer is then W·X, and
 // the paper's column vectors z, ρ, ε are what they look like.
 //
-// Start with Matrix in this file, then elementwise.go (broadcasting), contract.go
+// Start with Matrix in this file, then elementwise.go (broadcasting), sums.go
 // (products and sums along axes), kernels.go (the loops behind both), gemm.go (W·X and
 // its two gradients), scalar.go (the overflow-safe functions) and parallel.go (loops
 // over goroutines).

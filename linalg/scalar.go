@@ -5,15 +5,15 @@ import "math"
 // Log2Pi is log 2π, the constant of a normal density.
 const Log2Pi = 1.8378770664093454835606594728112352797227949472755668
 
-// Softplus returns log(1 + eˣ) = max(x, 0) + log(1 + e^−|x|), which neither
+// SoftplusAt returns log(1 + eˣ) = max(x, 0) + log(1 + e^−|x|), which neither
 // overflows for large x nor loses the tail eˣ for very negative x.
-func Softplus(x float64) float64 {
+func SoftplusAt(x float64) float64 {
 	return math.Max(x, 0) + math.Log1p(math.Exp(-math.Abs(x)))
 }
 
-// Sigmoid returns 1/(1 + e^−x), the derivative of Softplus. The exponential is only
+// SigmoidAt returns 1/(1 + e^−x), the derivative of SoftplusAt. The exponential is only
 // ever taken of −|x|, so nothing overflows and the lower tail keeps its precision.
-func Sigmoid(x float64) float64 {
+func SigmoidAt(x float64) float64 {
 	e := math.Exp(-math.Abs(x))
 	if x < 0 {
 		return e / (1 + e)
@@ -21,7 +21,7 @@ func Sigmoid(x float64) float64 {
 	return 1 / (1 + e)
 }
 
-// Logit returns log(p/(1 − p)), the inverse of Sigmoid.
+// Logit returns log(p/(1 − p)), the inverse of SigmoidAt.
 func Logit(p float64) float64 { return math.Log(p) - math.Log1p(-p) }
 
 // LogSumExp returns log Σ exp(xᵢ) with the largest term taken out of the sum. It is

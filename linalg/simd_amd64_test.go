@@ -183,8 +183,8 @@ var lanewise = map[string]func(y, a, b, c Matrix[float32]){
 	"Exp":             func(y, a, b, c Matrix[float32]) { Exp(y, a) },
 	"Log":             func(y, a, b, c Matrix[float32]) { Log(y, a) },
 	"Tanh":            func(y, a, b, c Matrix[float32]) { Tanh(y, a) },
-	"SoftplusOf":      func(y, a, b, c Matrix[float32]) { SoftplusOf(y, a) },
-	"SigmoidOf":       func(y, a, b, c Matrix[float32]) { SigmoidOf(y, a) },
+	"Softplus":        func(y, a, b, c Matrix[float32]) { Softplus(y, a) },
+	"Sigmoid":         func(y, a, b, c Matrix[float32]) { Sigmoid(y, a) },
 	"SigmoidSlope":    func(y, a, b, c Matrix[float32]) { SigmoidSlope(y, a) },
 	"SoftplusSigmoid": func(y, a, b, c Matrix[float32]) { SoftplusSigmoid(y, b, a); Add(y, y, b) },
 	"Adamax":          func(y, a, b, c Matrix[float32]) { Square(b, b); Adamax(y, a, b, c, 0.9, 0.999, 1e-2, 1e-8) },
@@ -267,11 +267,11 @@ func TestTranscendentalFunctionsOverTheirWholeRange(t *testing.T) {
 		{"Exp", Exp[float32], math.Exp, 1.1},
 		{"Log", Log[float32], math.Log, 1},
 		{"Tanh", Tanh[float32], math.Tanh, 2},
-		{"SoftplusOf", SoftplusOf[float32], Softplus, 2.5},
-		{"SigmoidOf", SigmoidOf[float32], Sigmoid, 2.5},
+		{"Softplus", Softplus[float32], SoftplusAt, 2.5},
+		{"Sigmoid", Sigmoid[float32], SigmoidAt, 2.5},
 		{"Sqrt", Sqrt[float32], math.Sqrt, 0.5},
-		{"SoftplusSigmoid, first", func(dst, a Matrix[float32]) { SoftplusSigmoid(dst, New[float32](a.Rows, 1), a) }, Softplus, 2.5},
-		{"SoftplusSigmoid, second", func(dst, a Matrix[float32]) { SoftplusSigmoid(New[float32](a.Rows, 1), dst, a) }, Sigmoid, 2.5},
+		{"SoftplusSigmoid, first", func(dst, a Matrix[float32]) { SoftplusSigmoid(dst, New[float32](a.Rows, 1), a) }, SoftplusAt, 2.5},
+		{"SoftplusSigmoid, second", func(dst, a Matrix[float32]) { SoftplusSigmoid(New[float32](a.Rows, 1), dst, a) }, SigmoidAt, 2.5},
 	}
 	results := map[string][]float32{}
 	onEachLevel(t, func(t *testing.T) {
