@@ -2,25 +2,9 @@
 
 package linalg
 
-import "os"
-
-// level is which kernels run: the best that processor and operating system support, or
-// less if the environment variable HVAE_SIMD says "none" or "avx2".
-var level = allowed(os.Getenv("HVAE_SIMD"), detect())
-
-func allowed(wish string, best int) int {
-	switch wish {
-	case "none":
-		return levelPlain
-	case "avx2":
-		return min(best, levelAVX2)
-	}
-	return best
-}
-
-// detect asks the processor, and whether the operating system saves its wide registers
+// bestLevel asks the processor, and whether the operating system saves its wide registers
 // (Intel's manual, volume 1, sections 14.3 and 15.2).
-func detect() int {
+func bestLevel() int {
 	const (
 		fma, osxsave, avx = 1 << 12, 1 << 27, 1 << 28 // leaf 1, ecx
 		avx2, bmi2        = 1 << 5, 1 << 8            // leaf 7, ebx

@@ -243,6 +243,29 @@ func TestSoftplusSigmoidAndLogSumExpNeverOverflow(t *testing.T) {
 	}
 }
 
+func TestTheEnvironmentLowersTheLevelOfVectors(t *testing.T) {
+	for _, c := range []struct {
+		wish       string
+		best, want int
+	}{
+		{"", levelAVX512, levelAVX512}, {"none", levelAVX512, levelPlain}, {"avx2", levelAVX512, levelAVX2},
+		{"avx512", levelAVX512, levelAVX512}, {"avx2", levelPlain, levelPlain}, {"avx512", levelAVX2, levelAVX2},
+	} {
+		if got, err := chooseLevel(c.wish, c.best); got != c.want || err != nil {
+			t.Errorf("HVAE_SIMD=%s where the best is %s: %s, %v, want %s", c.wish, levels[c.best], levels[got], err, levels[c.want])
+		}
+	}
+	for _, wish := range []string{"bogus", "AVX2", "avx2 ", "1"} {
+		got, err := chooseLevel(wish, levelAVX2)
+		if got != levelAVX2 || err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", wish)) || !strings.Contains(err.Error(), "none, avx2, avx512") {
+			t.Errorf("HVAE_SIMD=%s: level %s and error %v; want the best, and the levels listed", wish, levels[got], err)
+		}
+	}
+	if name, err := Vectors(); name != levels[level] || err != nil {
+		t.Errorf("Vectors() = %s, %v at level %s", name, err, levels[level])
+	}
+}
+
 // naive is the definition of a product, reading A[i,p] and B[p,j] through functions.
 func naive(m, n, k int, a, b func(i, j int) float64) []float64 {
 	y := make([]float64, m*n)

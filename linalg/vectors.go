@@ -1,6 +1,12 @@
 package linalg
 
-import "unsafe"
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"unsafe"
+)
 
 // Levels of vector kernels, from none to the fastest.
 const (
@@ -8,6 +14,33 @@ const (
 	levelAVX2
 	levelAVX512
 )
+
+// levels are their names.
+var levels = []string{"none", "avx2", "avx512"}
+
+// level is which kernels run: the best that processor and operating system support, or
+// less if the environment variable HVAE_SIMD says so.
+var level, levelError = chooseLevel(os.Getenv("HVAE_SIMD"), bestLevel())
+
+// chooseLevel returns the level wished for, if the best is not less.
+func chooseLevel(wish string, best int) (int, error) {
+	if wish == "" {
+		return best, nil
+	}
+	l := slices.Index(levels, wish)
+	if l < 0 {
+		return best, fmt.Errorf("HVAE_SIMD is %q; it chooses the vector kernels, and can be %s, or unset for the best",
+			wish, strings.Join(levels, ", "))
+	}
+	return min(l, best), nil
+}
+
+// Vectors returns the name of the vector kernels in use: avx512, avx2, or none, where
+// everything is plain Go. They are the best that the processor has, unless the environment
+// variable HVAE_SIMD, read when the program starts, names others; it cannot ask for more
+// than there is. If it holds anything else, the best run, and Vectors says so by its
+// error: a command should stop there, and a library that does not ask has lost nothing.
+func Vectors() (name string, err error) { return levels[level], levelError }
 
 // single returns the address of the first element of s, which must be float32: an
 // argument of a vector kernel.
