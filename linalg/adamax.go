@@ -13,7 +13,8 @@ func Adamax[T Float](p, m, u, g Matrix[T], beta1, beta2, rate, epsilon T) {
 		panic(fmt.Sprintf("linalg: Adamax: shapes %v, %v, %v and %v differ", p.Shape(), m.Shape(), u.Shape(), g.Shape()))
 	}
 	if vectors(p.Data) {
-		vectorAdamax(single(p.Data), single(m.Data), single(u.Data), single(g.Data), len(p.Data), float32(beta1), float32(1-beta1), float32(beta2), float32(rate), float32(epsilon))
+		n := len(p.Data)
+		vectorAdamax(single(p.Data), single(m.Data[:n]), single(u.Data[:n]), single(g.Data[:n]), n, float32(beta1), float32(1-beta1), float32(beta2), float32(rate), float32(epsilon))
 		return
 	}
 	for i, g := range g.Data {
