@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"hvae/linalg"
@@ -505,6 +506,72 @@ func TestTapeIsReusedWithoutAllocation(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(100, step); n != 0 {
 		t.Errorf("a warmed-up step allocates %v times", n)
+	}
+}
+
+// A tripwire is an operation that passes its operand on, and sets the flag when the n-th
+// value or adjoint comes by.
+type tripwire struct {
+	flag             atomic.Bool
+	values, adjoints int // until it trips
+	late             int // what came by after it did
+}
+
+func (w *tripwire) Run(in []variable) variable { return Tanh(w.on(w.on(Mul(in[0], in[0])))) }
+
+func (w *tripwire) on(a variable) variable {
+	y := like(a)
+	linalg.Copy(y.Value, a.Value)
+	w.pass(&w.values)
+	return a.tape.Record(y, w, a, nil, nil)
+}
+
+func (w *tripwire) Pull(y, ybar variable) {
+	w.pass(&w.adjoints)
+	y.Operand(0).Receive(ybar)
+}
+
+func (w *tripwire) pass(n *int) {
+	if w.flag.Load() {
+		w.late++
+	}
+	if *n--; *n == 0 {
+		w.flag.Store(true)
+	}
+}
+
+func TestAnInterruptEndsAProgramAndResetMakesTheTapeGood(t *testing.T) {
+	a, _ := inputs(5)
+	var tape, scratch Tape[float64]
+	var w tripwire
+	tape.Interrupt = &w.flag
+	run := func() (g []float64, panicked any) {
+		defer func() { panicked = recover() }()
+		tape.Reset()
+		x := tape.Leaf(a)
+		h := Recomputed(&scratch, &w, []variable{w.on(Exp(x))})
+		y := w.on(w.on(h))
+		Backward(Dot(y, Grad(Sum(w.on(Square(y))), y)), x)
+		return slices.Clone(x.Adjoint().Data), nil
+	}
+	const values, adjoints = 1 + 2 + 2 + 1 + 2, 1 + 2 + 2 + 1 // the program runs twice
+	want, _ := run()
+	for i := range values + adjoints {
+		w.values, w.adjoints = i+1, i+1-values
+		if i >= values {
+			w.values = 0
+		}
+		if _, p := run(); p != (Interrupted{}) {
+			t.Fatalf("interrupt %d: panic %v", i, p)
+		}
+		if w.late > 0 {
+			t.Errorf("interrupt %d: %d operations or steps of a sweep after it", i, w.late)
+		}
+		w.flag.Store(false)
+		w.values, w.adjoints, w.late = 0, 0, 0
+		if got, p := run(); !slices.Equal(got, want) {
+			t.Errorf("interrupt %d: another gradient after Reset, panic %v", i, p)
+		}
 	}
 }
 

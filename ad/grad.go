@@ -27,6 +27,7 @@ func Grad[T linalg.Float](y, x *Var[T]) *Var[T] {
 func Backward[T linalg.Float](y *Var[T], xs ...*Var[T]) {
 	t := y.tape
 	t.plain = true
+	defer func() { t.plain = false }()
 	t.run(y, xs...)
 	for _, x := range xs {
 		if x.bar == nil {
@@ -34,7 +35,6 @@ func Backward[T linalg.Float](y *Var[T], xs ...*Var[T]) {
 			x.bar.Value.Fill(0)
 		}
 	}
-	t.plain = false
 }
 
 // GradientInto makes every further Backward that is asked for the gradient of v leave it
@@ -89,6 +89,7 @@ func (t *Tape[T]) run(y *Var[T], xs ...*Var[T]) {
 		if v.marked != t.sweep || v.bar == nil || !t.passes(v) {
 			continue
 		}
+		t.checkInterrupt()
 		v.rule.Pull(v, v.bar)
 		if t.plain {
 			if v.kept != t.sweep {

@@ -49,6 +49,7 @@ func (t *Tape[T]) segment() *segment[T] {
 // run runs the program on the scratch tape.
 func (s *segment[T]) run() *Var[T] {
 	s.scratch.Reset()
+	s.scratch.Interrupt = s.in[0].tape.Interrupt
 	s.leaves = s.leaves[:0]
 	for _, v := range s.in {
 		leaf := s.scratch.Const(v.Value)

@@ -20,6 +20,7 @@ package ad
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"hvae/linalg"
 )
@@ -57,6 +58,12 @@ type Rule[T linalg.Float] interface {
 
 // A Tape records operations in the order they run. The zero value is ready to use.
 type Tape[T linalg.Float] struct {
+	// Interrupt, if it is not nil, lets another goroutine end a long program: once it is
+	// true, the next operation or step of a sweep panics with Interrupted, on this tape as
+	// on those that Recomputed runs programs of this tape on. Who runs the program recovers;
+	// after Reset, and with Interrupt false again, the tape is as good as new.
+	Interrupt *atomic.Bool
+
 	vars   [][]Var[T] // slabs, so that a Var never moves
 	n      int        // variables in use
 	values arena[T]
@@ -70,6 +77,19 @@ type Tape[T linalg.Float] struct {
 	plain   bool         // a Backward sweep runs: nothing is recorded, buffers are reused
 	created []*Var[T]    // variables made by the rule that runs, in a Backward sweep
 	free    []buffers[T] // variables whose buffers can be reused, by size
+}
+
+// Interrupted is what a program on a tape panics with if it is ended by Tape.Interrupt.
+type Interrupted struct{}
+
+// Error says that the program was interrupted.
+func (Interrupted) Error() string { return "ad: interrupted" }
+
+// checkInterrupt panics if the program is to end.
+func (t *Tape[T]) checkInterrupt() {
+	if t.Interrupt != nil && t.Interrupt.Load() {
+		panic(Interrupted{})
+	}
 }
 
 type buffers[T linalg.Float] struct {
@@ -193,6 +213,7 @@ func (t *Tape[T]) at(i int) *Var[T] { return &t.vars[i/slab][i%slab] }
 // Result returns a variable for the value of an operation, rows × cols with arbitrary
 // elements, for the operation to fill and to Record.
 func (t *Tape[T]) Result(rows, cols int) *Var[T] {
+	t.checkInterrupt()
 	if !t.plain {
 		v := t.variable()
 		v.Value = t.Matrix(rows, cols)
