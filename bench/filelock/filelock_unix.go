@@ -1,0 +1,31 @@
+//go:build darwin || dragonfly || freebsd || illumos || linux || netbsd || openbsd
+
+package filelock
+
+import (
+	"os"
+	"syscall"
+)
+
+// lock opens a file and locks it, or returns ErrInUse. Closing the file unlocks it. It is
+// opened for writing, as NFS asks for exclusive locks.
+func lock(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err != syscall.EINTR {
+			break
+		}
+	}
+	if err == nil {
+		return f, nil
+	}
+	f.Close()
+	if err == syscall.EWOULDBLOCK {
+		return nil, ErrInUse
+	}
+	return nil, os.NewSyscallError("flock", err)
+}

@@ -1,0 +1,26 @@
+package filelock
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// lock opens a file that nobody else may open meanwhile, or returns ErrInUse.
+func lock(name string) (*os.File, error) {
+	path, err := syscall.UTF16PtrFromString(name)
+	if err != nil {
+		return nil, err
+	}
+	const shareNothing = 0
+	h, err := syscall.CreateFile(path, syscall.GENERIC_READ|syscall.GENERIC_WRITE, shareNothing, nil,
+		syscall.OPEN_ALWAYS, syscall.FILE_ATTRIBUTE_NORMAL, 0)
+	const sharingViolation syscall.Errno = 32 // ERROR_SHARING_VIOLATION, which package syscall does not name
+	if errors.Is(err, sharingViolation) {
+		return nil, ErrInUse
+	}
+	if err != nil {
+		return nil, os.NewSyscallError("CreateFile", err)
+	}
+	return os.NewFile(uintptr(h), name), nil
+}
