@@ -5,7 +5,7 @@
 //	Caterini, Doucet, Sejdinovic: Hamiltonian Variational Auto-Encoder, NeurIPS 2018.
 //
 // Read in this order: target.go (log p(x, z), the potential U and its gradient),
-// leapfrog.go (equations 6 to 8), tempering.go (the schedules α), flow.go (their
+// leapfrog.go (equations 7 to 9), tempering.go (the schedules α), flow.go (their
 // composition H and its inverse), his.go (Algorithm 1, the Rao-Blackwellised ELBO),
 // importance.go (log p(x) from many draws), optimise.go, random.go.
 //

@@ -1,0 +1,209 @@
+package hvaetest_test
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"hvae/ad"
+	"hvae/hvae"
+	"hvae/hvae/hvaetest"
+	"hvae/linalg"
+)
+
+// logistic is the posterior of two coefficients z in a logistic regression, N(0, I) before
+// the four observations.
+type logistic struct{}
+
+func (logistic) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
+	t := z.Tape()
+	x := t.Const(linalg.Of(4, 2, []float64{1, 0.5, 1, -1.5, 1, 2, 1, 0.1}))
+	y := t.Const(linalg.Column(1.0, 0, 1, 0))
+	a := ad.MatMul(x, z)
+	logLikelihood := ad.Sub(ad.MulSumTo(y, a, 1, z.Cols()), ad.SumTo(ad.Softplus(a), 1, z.Cols()))
+	return ad.Add(logLikelihood, hvae.LogNormal(z))
+}
+
+// A target of one's own is checked before it is used.
+func ExampleTestTarget() {
+	fmt.Println(hvaetest.TestTarget(logistic{}, 2))
+	// Output: <nil>
+}
+
+// wrong is the potential ½zᵀz with one thing wrong.
+type wrong struct{ what string }
+
+func (w wrong) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
+	switch w.what {
+	case "shape":
+		return ad.Sum(z)
+	case "columns":
+		return ad.Add(hvae.LogNormal(z), ad.Sum(z))
+	}
+	return hvae.LogNormal(z)
+}
+
+func (w wrong) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] {
+	switch w.what {
+	case "sign":
+		return ad.Neg(z)
+	case "gradient's shape":
+		return ad.Sum(z)
+	}
+	return z
+}
+
+func TestTargetsThatAreWrongAreToldSo(t *testing.T) {
+	for what, want := range map[string]string{
+		"nothing": "<nil>", "shape": "log p(x, z) is [1×1], not [1×3]", "columns": "beside other columns",
+		"sign": "differences say", "gradient's shape": "∇U is [1×1]",
+	} {
+		if got := fmt.Sprint(hvaetest.TestTarget(wrong{what}, 2)); !strings.Contains(got, want) {
+			t.Errorf("with wrong %s it says %q, want %q", what, got, want)
+		}
+	}
+}
+
+func TestEvidenceIsTheIntegralOfTheDensity(t *testing.T) {
+	integral := func(target hvae.Target[float64]) float64 {
+		var tape ad.Tape[float64]
+		return math.Log(hvaetest.Integrate(func(z float64) float64 {
+			tape.Reset()
+			return math.Exp(target.LogJoint(tape.Scalar(z)).Scalar())
+		}, -12, 12, 2000))
+	}
+	if got := integral(hvaetest.Bimodal{Dims: 1}); !(math.Abs(got-hvaetest.BimodalLogEvidence) <= 1e-12) {
+		t.Errorf("two modes: log p(x) = %v by quadrature", got)
+	}
+	for _, omega := range []float64{0.8, 1, 3} {
+		q := hvaetest.Quadratic{Omega: omega}
+		if got, want := integral(q), q.LogEvidence(1); !(math.Abs(got-want) <= 1e-12) {
+			t.Errorf("ω = %v: log p(x) = %v, by quadrature %v", omega, want, got)
+		}
+		if got, want := q.LogEvidence(3), 3*q.LogEvidence(1); !(math.Abs(got-want) <= 1e-12) {
+			t.Errorf("ω = %v: log p(x) = %v in three dimensions, want %v", omega, got, want)
+		}
+	}
+}
+
+func TestCountersCountAndPassOn(t *testing.T) {
+	var tape ad.Tape[float64]
+	z := tape.Leaf(linalg.Column(0.5, -1))
+	c := &hvaetest.Counter{Target: logistic{}}
+	closed := &hvaetest.ClosedFormCounter{ClosedForm: wrong{}}
+	for range 3 {
+		if got, want := c.LogJoint(z).Scalar(), (logistic{}).LogJoint(z).Scalar(); got != want {
+			t.Errorf("log p(x, z) = %v, want %v", got, want)
+		}
+		if g, _ := hvae.PotentialGradient[float64](closed, z); g != z {
+			t.Error("the closed form was not used")
+		}
+	}
+	if c.Evaluations != 3 || closed.Gradients != 3 {
+		t.Errorf("counted %d evaluations and %d gradients, want 3 and 3", c.Evaluations, closed.Gradients)
+	}
+	if _, ok := any(hvaetest.LogJointOnly{Target: wrong{}}).(hvae.ClosedForm[float64]); ok {
+		t.Error("LogJointOnly shows a closed form")
+	}
+}
+
+func TestDerivativesOfKnownFunctions(t *testing.T) {
+	x := []float64{0.7, -1.2}
+	f := func(x []float64) []float64 {
+		return []float64{math.Sin(x[0]) * x[1], math.Exp(x[1]), x[0] * x[0] * x[0]}
+	}
+	want := []float64{math.Cos(0.7) * -1.2, math.Sin(0.7), 0, math.Exp(-1.2), 3 * 0.49, 0}
+	J := hvaetest.Jacobian(f, x)
+	if J.Shape() != (linalg.Shape{Rows: 3, Cols: 2}) {
+		t.Fatalf("the Jacobian of a map from 2 to 3 dimensions is %v", J.Shape())
+	}
+	if d := hvaetest.Distance(J.Data, want); !(d <= 1e-11) {
+		t.Errorf("the Jacobian is %v, want %v", J.Data, want)
+	}
+	// A fifth power: the error is −h⁴/4·f⁽⁵⁾/5! = −h⁴/4.
+	if got := hvaetest.Slope(func(h float64) float64 { return math.Pow(h, 5) }, 0.1); !(math.Abs(got+1e-4/4) <= 1e-15) {
+		t.Errorf("the slope of h⁵ is %v, want Richardson's error %v", got, -1e-4/4)
+	}
+	if x[0] != 0.7 || x[1] != -1.2 {
+		t.Errorf("the point became %v", x)
+	}
+}
+
+func TestDeterminants(t *testing.T) {
+	for _, c := range []struct {
+		m    linalg.Matrix[float64]
+		want float64
+	}{
+		{linalg.Of(2, 2, []float64{1, 2, 3, 4}), -2},
+		{linalg.Of(2, 2, []float64{0, 1, 1, 0}), -1}, // needs a pivot
+		{linalg.Of(3, 3, []float64{2, 0, 0, 5, 3, 0, 1, 1, -4}), -24},
+		{linalg.Of(3, 3, []float64{0, 0, 2, 3, 0, 0, 0, 4, 0}), 24}, // two swaps
+	} {
+		before := c.m.Clone()
+		if got := hvaetest.Determinant(c.m); !(math.Abs(got-c.want) <= 1e-13) {
+			t.Errorf("det %v = %v, want %v", before.Data, got, c.want)
+		}
+		if hvaetest.Distance(before.Data, c.m.Data) != 0 {
+			t.Errorf("the matrix became %v", c.m.Data)
+		}
+	}
+}
+
+func TestGradientErrorSeesAWrongRule(t *testing.T) {
+	params := []linalg.Matrix[float64]{linalg.Column(0.4, -1.3), linalg.Column(2.0)}
+	right := func(t *ad.Tape[float64], p []*ad.Var[float64]) *ad.Var[float64] { return ad.Mul(ad.Exp(p[0]), p[1]) }
+	if e := hvaetest.GradientError(params, right); !(e <= 1e-10) {
+		t.Errorf("a right gradient is off by %.1e", e)
+	}
+	constant := func(t *ad.Tape[float64], p []*ad.Var[float64]) *ad.Var[float64] {
+		return ad.Mul(ad.Exp(p[0]), t.Scalar(p[1].Scalar())) // forgets that it depends on p₁
+	}
+	if e := hvaetest.GradientError(params, constant); !(e >= 0.1) {
+		t.Errorf("a gradient without a term is off by %.1e only", e)
+	}
+	if params[0].Data[0] != 0.4 || params[0].Data[1] != -1.3 || params[1].Data[0] != 2 {
+		t.Error("the parameters have changed")
+	}
+}
+
+func TestMeansAndTheirErrors(t *testing.T) {
+	x := []float64{1, 2, 3, 6} // mean 3, variance (4+1+0+9)/3
+	mean, se := hvaetest.MeanSE(x)
+	if want := math.Sqrt(14./3) / 2; mean != 3 || !(math.Abs(se-want) <= 1e-15) {
+		t.Errorf("%v ± %v, want 3 ± %v", mean, se, want)
+	}
+	if z, want := hvaetest.Z(x, 2), 2/math.Sqrt(14./3); !(math.Abs(z-want) <= 1e-15) {
+		t.Errorf("z = %v, want %v", z, want)
+	}
+	if e, want := hvaetest.Relative(-3, -2), 0.5; e != want {
+		t.Errorf("−3 is off −2 by %v, want %v", e, want)
+	}
+	doubled := hvaetest.Apply(x, func(v float64) float64 { return 2 * v })
+	excess, se := hvaetest.VarianceExcess(x, doubled)
+	if want := 3 * 14. / 4; !(math.Abs(excess-want) <= 1e-14) || !(se > 0) { // 3Σ(x − x̄)²/n
+		t.Errorf("twice as far the variance exceeds by %v ± %v, want %v", excess, se, want)
+	}
+}
+
+func TestSchemesAreFlows(t *testing.T) {
+	seen := map[string]bool{}
+	for _, s := range hvaetest.Schemes() {
+		if seen[s.String()] {
+			t.Errorf("two schemes are called %v", s)
+		}
+		seen[s.String()] = true
+		var tape ad.Tape[float64]
+		f := s.Flow(&tape, hvaetest.Bimodal{Dims: 3}, 3)
+		if got, want := f.Tempering.InvSqrtBeta0() > 1, s.Tempering != "none" && s.K > 0; got != want {
+			t.Errorf("%v: 1/√β₀ = %v", s, f.Tempering.InvSqrtBeta0())
+		}
+		if rows := f.StepSize.Rows(); s.PerLayer != (rows > 1) {
+			t.Errorf("%v has %d rows of step sizes", s, rows)
+		}
+		logs, elbos := hvaetest.Draws(s, func(*ad.Tape[float64]) hvae.Target[float64] { return hvaetest.Bimodal{Dims: 3} }, 3, 1000, 1)
+		if len(logs) != 1000 || len(elbos) != 1000 || logs[0] == logs[500] {
+			t.Errorf("%v: %d and %d draws, the first %v and %v", s, len(logs), len(elbos), logs[0], logs[500])
+		}
+	}
+}

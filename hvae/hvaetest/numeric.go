@@ -1,0 +1,112 @@
+package hvaetest
+
+import (
+	"math"
+	"slices"
+
+	"hvae/ad"
+	"hvae/linalg"
+)
+
+// Integrate returns the integral of f from lo to hi by the trapezoidal rule with n
+// intervals. It converges faster than any power of the step for smooth functions that
+// vanish at both ends.
+func Integrate(f func(float64) float64, lo, hi float64, n int) float64 {
+	h, sum := (hi-lo)/float64(n), 0.0
+	for i := range n + 1 {
+		sum += f(lo + float64(i)*h)
+	}
+	return sum * h
+}
+
+// Slope returns f′(0) by Richardson's combination of central differences at ±h and ±h/2,
+// whose error is O(h⁴).
+func Slope(f func(float64) float64, h float64) float64 {
+	central := func(h float64) float64 { return (f(h) - f(-h)) / (2 * h) }
+	return (4*central(h/2) - central(h)) / 3
+}
+
+// step suits functions that vary on a scale of one.
+const step = 1e-3
+
+// Gradient returns the derivatives ∂f/∂x_j at x by differences.
+func Gradient(f func(x []float64) float64, x []float64) []float64 {
+	g, moved := make([]float64, len(x)), slices.Clone(x)
+	for j := range x {
+		g[j] = Slope(func(h float64) float64 {
+			moved[j] = x[j] + h
+			return f(moved)
+		}, step)
+		moved[j] = x[j]
+	}
+	return g
+}
+
+// Jacobian returns the derivatives ∂f_i/∂x_j at x by differences.
+func Jacobian(f func(x []float64) []float64, x []float64) linalg.Matrix[float64] {
+	J := linalg.New[float64](len(f(x)), len(x))
+	for i := range J.Rows {
+		copy(J.Row(i), Gradient(func(x []float64) float64 { return f(x)[i] }, x))
+	}
+	return J
+}
+
+// Determinant returns det m by Gaussian elimination with partial pivoting.
+func Determinant(m linalg.Matrix[float64]) float64 {
+	a, det := m.Clone(), 1.0
+	for k := range a.Rows {
+		pivot := k
+		for i := k + 1; i < a.Rows; i++ {
+			if math.Abs(a.At(i, k)) > math.Abs(a.At(pivot, k)) {
+				pivot = i
+			}
+		}
+		if pivot != k {
+			det = -det
+			for j := range a.Cols {
+				a.Row(k)[j], a.Row(pivot)[j] = a.At(pivot, j), a.At(k, j)
+			}
+		}
+		det *= a.At(k, k)
+		for i := k + 1; i < a.Rows; i++ {
+			f := a.At(i, k) / a.At(k, k)
+			for j := k; j < a.Cols; j++ {
+				a.Row(i)[j] -= f * a.At(k, j)
+			}
+		}
+	}
+	return det
+}
+
+// GradientError compares gradients: it returns ‖g − d‖/‖d‖, where g is the tape's gradient of
+// the mean of f(params) in all elements of all parameters, and d is by differences. f must be
+// smooth, and the same function at each call: its noise, if any, comes from a stream that it
+// begins anew.
+func GradientError(params []linalg.Matrix[float64], f func(t *ad.Tape[float64], params []*ad.Var[float64]) *ad.Var[float64]) float64 {
+	var t ad.Tape[float64]
+	mean := func() (*ad.Var[float64], []*ad.Var[float64]) {
+		t.Reset()
+		leaves := make([]*ad.Var[float64], len(params))
+		for i, p := range params {
+			leaves[i] = t.Leaf(p)
+		}
+		return ad.Mean(f(&t, leaves)), leaves
+	}
+	y, leaves := mean()
+	ad.Backward(y, leaves...)
+	var got, want []float64
+	for _, l := range leaves {
+		got = append(got, l.Adjoint().Data...)
+	}
+	for _, p := range params {
+		for j, v := range p.Data {
+			want = append(want, Slope(func(h float64) float64 {
+				p.Data[j] = v + h
+				y, _ := mean()
+				return y.Scalar()
+			}, step))
+			p.Data[j] = v
+		}
+	}
+	return Distance(got, want) / Norm(want)
+}

@@ -1,0 +1,122 @@
+package hvaetest
+
+import (
+	"fmt"
+	"math"
+
+	"hvae/ad"
+	"hvae/hvae"
+	"hvae/linalg"
+)
+
+// Bimodal is a target with two modes: exp(BimodalLogEvidence) times
+//
+//	0.35 N(z | 1, 0.7²I) + 0.65 N(z | −0.8, 0.5²I)
+//
+// in Dims dimensions. It has no gradient in closed form.
+type Bimodal struct{ Dims int }
+
+// BimodalLogEvidence is log p(x) of Bimodal in any number of dimensions.
+const BimodalLogEvidence = -1.3
+
+// LogJoint implements hvae.Target. On the tape, log(eᵃ + eᵇ) = b + softplus(a − b).
+func (b Bimodal) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
+	component := func(mean, sd float64) *ad.Var[float64] {
+		r := ad.Scale(ad.AddConst(z, -mean), 1/sd)
+		return ad.AddConst(hvae.LogNormal(r), -float64(b.Dims)*math.Log(sd))
+	}
+	one := ad.AddConst(component(1, 0.7), math.Log(0.35))
+	two := ad.AddConst(component(-0.8, 0.5), math.Log(0.65))
+	mixture := ad.Add(two, ad.Softplus(ad.Sub(one, two)))
+	return ad.AddConst(mixture, BimodalLogEvidence)
+}
+
+// Quadratic is the potential U(z) = ½ω²zᵀz in any number ℓ of dimensions: the evidence of
+// its target is (2π/ω²)^(ℓ/2), the posterior N(0, ω⁻²I).
+type Quadratic struct{ Omega float64 }
+
+// LogJoint implements hvae.Target.
+func (q Quadratic) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
+	return ad.Scale(ad.MulSumTo(z, z, 1, z.Cols()), -0.5*q.Omega*q.Omega)
+}
+
+// LogEvidence returns log ∫ exp(−U(z)) dz in ℓ dimensions.
+func (q Quadratic) LogEvidence(dims int) float64 {
+	return float64(dims) * (linalg.Log2Pi/2 - math.Log(q.Omega))
+}
+
+// A Counter counts how often its target's density is evaluated.
+type Counter struct {
+	hvae.Target[float64]
+	Evaluations int
+}
+
+// LogJoint implements hvae.Target.
+func (c *Counter) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
+	c.Evaluations++
+	return c.Target.LogJoint(z)
+}
+
+// A ClosedFormCounter counts how often the gradient of a target in closed form is evaluated.
+type ClosedFormCounter struct {
+	hvae.ClosedForm[float64]
+	Gradients int
+}
+
+// PotentialGradient implements hvae.ClosedForm.
+func (c *ClosedFormCounter) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] {
+	c.Gradients++
+	return c.ClosedForm.PotentialGradient(z)
+}
+
+// LogJointOnly hides that a target knows its gradient, which the tape computes then.
+type LogJointOnly struct{ Target hvae.Target[float64] }
+
+// LogJoint implements hvae.Target.
+func (l LogJointOnly) LogJoint(z *ad.Var[float64]) *ad.Var[float64] { return l.Target.LogJoint(z) }
+
+// PotentialGradient returns ∇U at a point z by differences of the target's log joint
+// density, to about 1e-10 of U's fifth derivative.
+func PotentialGradient(target hvae.Target[float64], z []float64) []float64 {
+	var t ad.Tape[float64]
+	return Gradient(func(z []float64) float64 {
+		t.Reset()
+		return -target.LogJoint(t.Const(linalg.Column(z...))).Scalar()
+	}, z)
+}
+
+// TestTarget reports what is wrong with a target in ℓ dimensions, as a flow would use it. It
+// evaluates it at three points near the origin side by side: log p(x, z) must be [1×3], each
+// column must depend on its own z only, and ∇U, in closed form or by the tape, must agree
+// with differences.
+func TestTarget(target hvae.Target[float64], dims int) error {
+	const columns = 3
+	var t ad.Tape[float64]
+	z := linalg.New[float64](dims, columns)
+	hvae.FillNormal(hvae.Stream(1, "hvaetest target"), z)
+	all := t.Leaf(z)
+	logJoint := target.LogJoint(all).Value
+	if want := (linalg.Shape{Rows: 1, Cols: columns}); logJoint.Shape() != want {
+		return fmt.Errorf("for z %v, log p(x, z) is %v, not %v", z.Shape(), logJoint.Shape(), want)
+	}
+	gradU, _ := hvae.PotentialGradient(target, all)
+	if gradU.Value.Shape() != z.Shape() {
+		return fmt.Errorf("for z %v, ∇U is %v", z.Shape(), gradU.Value.Shape())
+	}
+	for j := range columns {
+		one := make([]float64, dims)
+		for i := range one {
+			one[i] = z.At(i, j)
+		}
+		alone := target.LogJoint(t.Const(linalg.Column(one...))).Scalar()
+		if got := logJoint.Data[j]; !(Relative(got, alone) <= 1e-10) {
+			return fmt.Errorf("log p(x, z) is %v for z = %v beside other columns, %v alone", got, one, alone)
+		}
+		for i, want := range PotentialGradient(target, one) {
+			if got := gradU.Value.At(i, j); !(math.Abs(got-want) <= 1e-6*max(1, math.Abs(want))) {
+				return fmt.Errorf("∂U/∂z_%d = %v at z = %v, differences say %v", i+1, got, one, want)
+			}
+		}
+	}
+	return nil
+}
