@@ -3,7 +3,7 @@
 //
 // Read config.go and params.go (what there is to train, in the checkpoint's names),
 // network.go (encoder and decoder), elbo.go (the bounds and the estimator), then
-// train.go (a step on all cores), evaluate.go and checkpoint.go.
+// train.go (a step on all cores), evaluate.go, checkpoint.go and state.go.
 //
 // The package imports hvae, conv, ad and linalg, and mnist/safetensors.
 package model
