@@ -6,53 +6,35 @@
 //
 // The model and the methods are in the package gaussian/model; here are the command
 // line (options.go), the runs side by side (run.go), the table (report.go), the figures
-// (figure.go), and what -two-modes shows (twomodes.go).
+// (figure.go), and what -two-modes shows (twomodes.go). What this program and mnist do
+// alike is in bench/command.
 package main
 
 import (
 	"context"
-	"errors"
-	"flag"
-	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
+
+	"hvae/bench/command"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	os.Exit(command(ctx, os.Args[1:], os.Stdout, os.Stderr))
+func main() { program.Main() }
+
+var program = command.Program{
+	Name: "gaussian",
+	About: `Runs the Gaussian experiment of the HVAE paper (section 5.1) and prints, for each
+method, the errors of the estimated parameters and the gap between its bound and
+the exact evidence.`,
+	Commands: []command.Command{{Run: start}},
 }
 
-// command runs the program and returns its exit status: 0, 1 for a failed run, 2 for
-// an impossible command line, 130 for an interrupt.
-func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	o, err := parse(args, stdout)
-	if errors.Is(err, flag.ErrHelp) {
-		return 0
-	}
+// start does what the arguments ask for.
+func start(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	o, err := parse(args)
 	if err != nil {
-		fmt.Fprintf(stderr, "gaussian: %v (-h lists the flags)\n", err)
-		return 2
+		return err
 	}
-	do := run
 	if o.twoModes {
-		do = showTwoModes
+		return showTwoModes(ctx, o, stdout, stderr)
 	}
-	if err := do(ctx, o, stdout, stderr); err != nil {
-		fmt.Fprintf(stderr, "gaussian: %v\n", err)
-		if errors.Is(err, context.Canceled) {
-			return 130
-		}
-		return 1
-	}
-	return 0
+	return run(ctx, o, stdout, stderr)
 }
-
-// interrupted says what an interrupt left; it is a context.Canceled.
-type interrupted string
-
-func (i interrupted) Error() string        { return string(i) }
-func (i interrupted) Is(target error) bool { return target == context.Canceled }

@@ -21,7 +21,7 @@ import (
 // gaussianCommand runs the program and returns what it printed and its exit status.
 func gaussianCommand(ctx context.Context, args ...string) (stdout, stderr string, status int) {
 	var out, err bytes.Buffer
-	status = command(ctx, args, &out, &err)
+	status = program.Run(ctx, args, &out, &err)
 	return out.String(), err.String(), status
 }
 
@@ -276,7 +276,7 @@ func TestInterruptExits130AndSaysWhatIsKept(t *testing.T) {
 
 func TestAFullDiskIsStatus1(t *testing.T) {
 	var stderr bytes.Buffer
-	status := command(t.Context(), append(quick, "-d", "2", "-methods", "vb"), brokenWriter{}, &stderr)
+	status := program.Run(t.Context(), append(quick, "-d", "2", "-methods", "vb"), brokenWriter{}, &stderr)
 	if status != 1 || !strings.Contains(stderr.String(), "cannot write results: disk full") {
 		t.Errorf("status %d, stderr %q", status, stderr.String())
 	}
@@ -291,7 +291,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("-methods", "vb,hvae-k1")
 	f.Add("-lr", "1e-3")
 	f.Fuzz(func(t *testing.T, flag, value string) {
-		o, err := parse([]string{flag, value}, io.Discard)
+		o, err := parse([]string{flag, value})
 		if err != nil {
 			return
 		}

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"flag"
 	"fmt"
-	"io"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 
+	"hvae/bench/command"
 	"hvae/gaussian/model"
 )
 
@@ -23,19 +21,14 @@ type options struct {
 	twoModes bool
 }
 
-// The largest values that flags take: beyond them, a mistyped number would ask for
-// more memory than machines have.
-const (
-	maxDims  = 100_000
-	maxCount = 100_000_000
-)
+// The largest dimension: beyond it, a mistyped number would ask for more memory than
+// machines have.
+const maxDims = 100_000
 
-// parse reads the command line. For -h it prints the usage to help and returns
-// flag.ErrHelp.
-func parse(args []string, help io.Writer) (options, error) {
+// parse reads the command line.
+func parse(args []string) (options, error) {
 	o := options{methods: model.MethodNames()}
-	f := flag.NewFlagSet("gaussian", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // errors are returned, and told in one line
+	f := command.NewFlags()
 	f.Func("d", "`dimension` of the model, or several separated by commas (default 50);\nthe paper's figure is -d 1,2,3,5,11,25,51,101,201,301", func(s string) (err error) {
 		o.dims, err = parseDims(s)
 		return err
@@ -44,58 +37,33 @@ func parse(args []string, help io.Writer) (options, error) {
 		o.methods, err = parseMethods(s)
 		return err
 	})
-	count(f, &o.datasets, "datasets", 10, 1, "`number` of datasets for each dimension")
-	count(f, &o.config.Points, "n", 10_000, 2, "`number` N of points in a dataset")
-	count(f, &o.config.Iterations, "iters", 30_000, 1, "`number` of optimiser iterations")
-	count(f, &o.config.Draws, "batch", 10, 1, "`number` of draws that each estimate of the ELBO averages")
-	f.Float64Var(&o.config.Rate, "lr", 1e-3, "learning `rate` of RMSProp")
-	f.Uint64Var(&o.config.Seed, "seed", 1, "seed: the same one gives the same bits, on any number of cores")
-	f.StringVar(&o.out, "out", "", "`folder` for figure1a.svg and figure1b.svg, which several dimensions\ngive, or tempering.svg (default the current one)")
-	f.BoolVar(&o.json, "json", false, "print a JSON object for each method instead of a table")
-	f.BoolVar(&o.twoModes, "two-modes", false, "instead of the experiment, show what tempering is for: Algorithm 1 on a target\nwith two modes, as a table and as tempering.svg")
+	f.Count(&o.datasets, "datasets", 10, 1, "`number` of datasets for each dimension")
+	f.Count(&o.config.Points, "n", 10_000, 2, "`number` N of points in a dataset")
+	f.Count(&o.config.Iterations, "iters", 30_000, 1, "`number` of optimiser iterations")
+	f.Count(&o.config.Draws, "batch", 10, 1, "`number` of draws that each estimate of the ELBO averages")
+	f.Rate(&o.config.Rate, 1e-3, "learning `rate` of RMSProp")
+	f.Seed(&o.config.Seed, "seed: the same one gives the same bits, on any number of cores")
+	f.String(&o.out, "out", "", "`folder` for figure1a.svg and figure1b.svg, which several dimensions\ngive, or tempering.svg (default the current one)")
+	f.Bool(&o.json, "json", "print a JSON object for each method instead of a table")
+	f.Bool(&o.twoModes, "two-modes", "instead of the experiment, show what tempering is for: Algorithm 1 on a target\nwith two modes, as a table and as tempering.svg")
 	if err := f.Parse(args); err != nil {
-		if err == flag.ErrHelp {
-			fmt.Fprintln(help, "Usage: go run ./gaussian [flags]\n\nRuns the Gaussian experiment of the HVAE paper (section 5.1) and prints, for each\nmethod, the errors of the estimated parameters and the gap between its bound and\nthe exact evidence.")
-			fmt.Fprintln(help)
-			f.SetOutput(help)
-			f.PrintDefaults()
-		}
 		return options{}, err
-	}
-	if f.NArg() > 0 {
-		return options{}, fmt.Errorf("stray argument %q: everything is given by flags", f.Arg(0))
-	}
-	if !(o.config.Rate > 0) || math.IsInf(o.config.Rate, 0) {
-		return options{}, fmt.Errorf("invalid value %v for flag -lr: a learning rate is a positive number", o.config.Rate)
 	}
 	if o.twoModes {
 		var stray []string
-		f.Visit(func(set *flag.Flag) {
-			if !slices.Contains([]string{"two-modes", "seed", "out", "json"}, set.Name) {
-				stray = append(stray, "-"+set.Name)
+		for _, name := range f.Given() {
+			if !slices.Contains([]string{"two-modes", "seed", "out", "json"}, name) {
+				stray = append(stray, "-"+name)
 			}
-		})
+		}
 		if stray != nil {
-			return options{}, fmt.Errorf("-two-modes is not about %s: of the other flags it takes -seed, -out and -json", strings.Join(stray, ", "))
+			return options{}, command.UsageError("-two-modes is not about %s: of the other flags it takes -seed, -out and -json", strings.Join(stray, ", "))
 		}
 	}
 	if len(o.dims) == 0 {
 		o.dims = []int{50}
 	}
 	return o, nil
-}
-
-// count defines a flag for a whole number that is at least a minimum.
-func count(f *flag.FlagSet, p *int, name string, value, minimum int, usage string) {
-	*p = value
-	f.Func(name, fmt.Sprintf("%s (default %d)", usage, value), func(s string) error {
-		n, err := strconv.Atoi(s)
-		if err != nil || n < minimum || n > maxCount {
-			return fmt.Errorf("it must be a whole number from %d to %d", minimum, maxCount)
-		}
-		*p = n
-		return nil
-	})
 }
 
 // parseDims reads a list of dimensions such as 1,2,3.

@@ -91,7 +91,7 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	case failed != nil:
 		return failed
 	case ctx.Err() != nil:
-		return interrupted(fmt.Sprintf("interrupted: %d of %d runs were finished; complete rows have been printed, nothing else is kept", done.runs.Load(), len(jobs)))
+		return fmt.Errorf("%w: %d of %d runs were finished; complete rows have been printed, nothing else is kept", context.Cause(ctx), done.runs.Load(), len(jobs))
 	}
 	return writeFigures(o, rep, stderr)
 }

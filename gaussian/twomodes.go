@@ -54,7 +54,7 @@ func showTwoModes(ctx context.Context, o options, stdout, stderr io.Writer) erro
 		line := plot.Series{Label: start.label}
 		for _, K := range modeSteps {
 			if ctx.Err() != nil {
-				return interrupted("interrupted: complete rows have been printed, nothing else is kept")
+				return fmt.Errorf("%w: complete rows have been printed, nothing else is kept", context.Cause(ctx))
 			}
 			r := drawModes(K, start.invSqrtBeta0, o.config.Seed)
 			var err error

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"hvae/bench/command"
 	"hvae/bench/progress"
 	"hvae/hvae"
 	"hvae/linalg"
@@ -39,26 +40,30 @@ func evaluationOf(images data.Images, which []int, seed uint64, run int) func(im
 
 // evaluate is the command eval.
 func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := newFlags("eval")
-	checkpoint := f.String("checkpoint", "", "`file` of the model (required)")
-	dataSetting := f.String("data", "", dataUsage)
-	split := f.String("split", "test", "`images` to evaluate on: test or validation")
-	limit := count(f, "limit", 0, 0, "evaluate on the first `number` of images only; 0 for all 10,000")
-	samples := count(f, "samples", 1000, 1, "`number` of importance samples for each image")
-	runs := count(f, "runs", 3, 1, "`number` of runs, for the standard deviation")
-	seed := f.Uint64("seed", 1, "seed of binarisation and noise")
-	asJSON := f.Bool("json", false, "print a JSON object")
-	if err := parse(f, args, stdout); err != nil {
+	f := command.NewFlags()
+	var checkpoint, dataSetting, split string
+	var limit, samples, runs int
+	var seed uint64
+	var asJSON bool
+	f.String(&checkpoint, "checkpoint", "", "`file` of the model (required)")
+	f.String(&dataSetting, "data", "", dataUsage)
+	f.String(&split, "split", "test", "`images` to evaluate on: test or validation")
+	f.Count(&limit, "limit", 0, 0, "evaluate on the first `number` of images only; 0 for all 10,000")
+	f.Count(&samples, "samples", 1000, 1, "`number` of importance samples for each image")
+	f.Count(&runs, "runs", 3, 1, "`number` of runs, for the standard deviation")
+	f.Seed(&seed, "seed of binarisation and noise")
+	f.Bool(&asJSON, "json", "print a JSON object")
+	if err := f.Parse(args); err != nil {
 		return err
 	}
-	if *split != "test" && *split != "validation" {
-		return usageError("invalid value %q for flag -split: it is test or validation", *split)
+	if split != "test" && split != "validation" {
+		return command.UsageError("invalid value %q for flag -split: it is test or validation", split)
 	}
-	c, err := readCheckpoint(*checkpoint)
+	c, err := readCheckpoint(checkpoint)
 	if err != nil {
 		return err
 	}
-	set, err := data.Load(ctx, *dataSetting, func(m string) { fmt.Fprintln(stderr, m) })
+	set, err := data.Load(ctx, dataSetting, func(m string) { fmt.Fprintln(stderr, m) })
 	if err != nil {
 		return err
 	}
@@ -67,29 +72,29 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	for i := range which {
 		which[i] = i
 	}
-	if *split == "validation" {
+	if split == "validation" {
 		images = set.Train
 		_, which = data.Split(images, c.Seed)
 	}
-	if *limit > len(which) {
-		return usageError("invalid value %d for flag -limit: the %s split has %d images", *limit, *split, len(which))
+	if limit > len(which) {
+		return command.UsageError("invalid value %d for flag -limit: the %s split has %d images", limit, split, len(which))
 	}
-	if *limit > 0 {
-		which = which[:*limit]
+	if limit > 0 {
+		which = which[:limit]
 	}
 
 	start := time.Now()
 	var done atomic.Int64
 	line := progress.New(stderr, func(elapsed time.Duration) string {
-		return fmt.Sprintf("%d of %d images  %.1f images/s", done.Load(), *runs*len(which), float64(done.Load())/elapsed.Seconds())
+		return fmt.Sprintf("%d of %d images  %.1f images/s", done.Load(), runs*len(which), float64(done.Load())/elapsed.Seconds())
 	})
 	var elbos, nlls []float64
-	for r := range *runs {
-		estimates, err := model.Evaluate(ctx, c.Config, c.Params, len(which), *samples, evaluationOf(images, which, *seed, r),
-			func() { line.Set(float64(done.Add(1)) / float64(*runs*len(which))) })
+	for r := range runs {
+		estimates, err := model.Evaluate(ctx, c.Config, c.Params, len(which), samples, evaluationOf(images, which, seed, r),
+			func() { line.Set(float64(done.Add(1)) / float64(runs*len(which))) })
 		if err != nil {
 			line.Clear()
-			return interrupted(fmt.Sprintf("interrupted: %d of %d images were evaluated, nothing is kept", done.Load(), *runs*len(which)))
+			return fmt.Errorf("%w: %d of %d images were evaluated, nothing is kept", context.Cause(ctx), done.Load(), runs*len(which))
 		}
 		elbo, nll := 0.0, 0.0
 		for _, e := range estimates {
@@ -99,10 +104,10 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		elbos, nlls = append(elbos, elbo), append(nlls, nll)
 	}
 	line.Clear()
-	e := evaluation{Images: len(which), Samples: *samples, Runs: *runs, Seconds: time.Since(start).Seconds()}
+	e := evaluation{Images: len(which), Samples: samples, Runs: runs, Seconds: time.Since(start).Seconds()}
 	e.ELBO, e.ELBOSD = meanSD(elbos)
 	e.NLL, e.NLLSD = meanSD(nlls)
-	if *asJSON {
+	if asJSON {
 		return json.NewEncoder(stdout).Encode(e)
 	}
 	times := "one run"
@@ -116,14 +121,14 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		return fmt.Sprintf(" ± %.2f", *sd)
 	}
 	_, err = fmt.Fprintf(stdout, "%v, epoch %d, on %d %s images, %d samples each, %s, %.0f s\nELBO %.2f%s\nNLL  %.2f%s\n",
-		c.Config, c.Epoch, e.Images, *split, e.Samples, times, e.Seconds, e.ELBO, spread(e.ELBOSD), e.NLL, spread(e.NLLSD))
+		c.Config, c.Epoch, e.Images, split, e.Samples, times, e.Seconds, e.ELBO, spread(e.ELBOSD), e.NLL, spread(e.NLLSD))
 	return err
 }
 
 // readCheckpoint reads the file that -checkpoint names.
 func readCheckpoint(name string) (model.Checkpoint, error) {
 	if name == "" {
-		return model.Checkpoint{}, usageError("-checkpoint is missing: name the file of a model, such as DIR/model.safetensors")
+		return model.Checkpoint{}, command.UsageError("-checkpoint is missing: name the file of a model, such as DIR/model.safetensors")
 	}
 	return model.ReadCheckpoint(name)
 }

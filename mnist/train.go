@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"hvae/bench/command"
 	"hvae/bench/progress"
 	"hvae/hvae"
 	"hvae/linalg"
@@ -39,7 +40,7 @@ func (s settings) batches() int { return (s.train + s.batch - 1) / s.batch }
 
 // train is the command: it trains until an epoch, the patience or the user ends it.
 func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	s, err := parseTrain(args, stdout)
+	s, err := parseTrain(args)
 	if err != nil {
 		return err
 	}
@@ -49,14 +50,14 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	training, validation := data.Split(set.Train, s.seed)
 	if s.train > len(training) {
-		return usageError("invalid value %d for flag -train: there are %d training images", s.train, len(training))
+		return command.UsageError("invalid value %d for flag -train: there are %d training images", s.train, len(training))
 	}
 	if s.train > 0 {
 		training = training[:s.train]
 	}
 	s.train, s.dataset = len(training), set.Name
 	if s.batch > len(training) {
-		return usageError("invalid value %d for flag -batch: there are only %d images to train on", s.batch, len(training))
+		return command.UsageError("invalid value %d for flag -batch: there are only %d images to train on", s.batch, len(training))
 	}
 
 	params := model.NewParams[float32](s.config, data.MeanLogit(set.Train, training), s.seed)
@@ -74,40 +75,35 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return t.loop(ctx)
 }
 
-func parseTrain(args []string, help io.Writer) (s settings, err error) {
-	f := newFlags("train")
+func parseTrain(args []string) (s settings, err error) {
+	f := command.NewFlags()
 	c := &s.config
-	f.StringVar(&c.Kind, "model", "vae", "`model`: vae or hvae")
-	k := f.Int("K", 0, "`number` of leapfrog steps of an hvae")
-	f.StringVar(&c.Tempering, "tempering", "none", "`scheme` of tempering of an hvae: none, fixed or free")
-	f.BoolVar(&c.VaryEps, "vary-eps", false, "learn step sizes for each leapfrog step of an hvae")
-	latent := count(f, "latent", 64, 1, "`number` of latent dimensions")
-	epochs := count(f, "epochs", 2000, 1, "`number` of epochs at most")
-	patience := count(f, "patience", 100, 1, "stop after this `number` of epochs without a better validation ELBO")
-	batch := count(f, "batch", 100, 1, "`number` of images in a batch")
-	f.Float64Var(&s.rate, "lr", 1e-3, "learning `rate` of Adamax")
-	f.Uint64Var(&s.seed, "seed", 1, "seed: the same one gives the same bits, on any number of cores")
-	f.StringVar(&s.data, "data", "", dataUsage)
-	limit := count(f, "train", 0, 0, "train on this `number` of images only; 0 for all 50,000")
-	f.StringVar(&s.out, "out", "", "`folder` for the run's files (required)")
-	f.BoolVar(&s.recompute, "recompute", false, "forget what lies within leapfrog steps and compute it again for the gradient: the same results in memory that does not grow with K, but slower")
-	f.BoolVar(&s.resume, "resume", false, "go on with the run in the folder")
-	if err := parse(f, args, help); err != nil {
+	f.String(&c.Kind, "model", "vae", "`model`: vae or hvae")
+	f.Count(&c.K, "K", 0, 0, "`number` of leapfrog steps of an hvae")
+	f.String(&c.Tempering, "tempering", "none", "`scheme` of tempering of an hvae: none, fixed or free")
+	f.Bool(&c.VaryEps, "vary-eps", "learn step sizes for each leapfrog step of an hvae")
+	f.Count(&c.Latent, "latent", 64, 1, "`number` of latent dimensions")
+	f.Count(&s.epochs, "epochs", 2000, 1, "`number` of epochs at most")
+	f.Count(&s.patience, "patience", 100, 1, "stop after this `number` of epochs without a better validation ELBO")
+	f.Count(&s.batch, "batch", 100, 1, "`number` of images in a batch")
+	f.Rate(&s.rate, 1e-3, "learning `rate` of Adamax")
+	f.Seed(&s.seed, "seed: the same one gives the same bits, on any number of cores")
+	f.String(&s.data, "data", "", dataUsage)
+	f.Count(&s.train, "train", 0, 0, "train on this `number` of images only; 0 for all 50,000")
+	f.String(&s.out, "out", "", "`folder` for the run's files (required)")
+	f.Bool(&s.recompute, "recompute", "forget what lies within leapfrog steps and compute it again for the gradient: the same results in memory that does not grow with K, but slower")
+	f.Bool(&s.resume, "resume", "go on with the run in the folder")
+	if err := f.Parse(args); err != nil {
 		return s, err
 	}
-	c.K, c.Latent = *k, *latent
-	s.epochs, s.patience, s.batch, s.train = *epochs, *patience, *batch, *limit
 	if err := c.Check(); err != nil {
-		return s, usageError("%v", err)
-	}
-	if !(s.rate > 0) || math.IsInf(s.rate, 0) {
-		return s, usageError("invalid value %v for flag -lr: a learning rate is a positive number", s.rate)
+		return s, command.UsageError("%v", err)
 	}
 	if s.recompute && c.Kind != "hvae" {
-		return s, usageError("-recompute is about leapfrog steps: it needs -model hvae")
+		return s, command.UsageError("-recompute is about leapfrog steps: it needs -model hvae")
 	}
 	if s.out == "" {
-		return s, usageError("-out is missing: name a folder for the run's files")
+		return s, command.UsageError("-out is missing: name a folder for the run's files")
 	}
 	return s, nil
 }
@@ -143,7 +139,7 @@ func (t *session) loop(ctx context.Context) error {
 		for step = r.batch; step < total; step++ {
 			if ctx.Err() != nil {
 				line.Clear()
-				return t.interrupt(step, began)
+				return t.interrupt(context.Cause(ctx), step, began)
 			}
 			b := &batch{images: t.images, which: order[step*t.batch : min((step+1)*t.batch, len(order))], seed: t.seed, epoch: r.epoch}
 			elbo, err := t.trainer.Step(b)
@@ -157,7 +153,7 @@ func (t *session) loop(ctx context.Context) error {
 		elbo, err := t.validation.elbo(ctx, t.trainer)
 		if err != nil {
 			line.Clear()
-			return t.interrupt(step, began)
+			return t.interrupt(context.Cause(ctx), step, began)
 		}
 		m := metrics{Epoch: r.epoch, TrainELBO: r.sum / float64(len(order)), ValELBO: elbo}
 		m.Seconds = r.seconds + time.Since(began).Seconds()
@@ -182,15 +178,16 @@ func (t *session) loop(ctx context.Context) error {
 	return err
 }
 
-// interrupt saves the state after so many batches of an epoch that began then; after
-// all of them, the epoch's validation is still to come.
-func (t *session) interrupt(batches int, began time.Time) error {
+// interrupt saves the state after so many batches of an epoch that began then, and
+// returns the cause with what there is to know; after all batches, the epoch's validation
+// is still to come.
+func (t *session) interrupt(cause error, batches int, began time.Time) error {
 	r := t.run
 	r.batch, r.seconds = batches, r.seconds+time.Since(began).Seconds()
 	if err := r.saveState(t.trainer); err != nil {
-		return fmt.Errorf("interrupted, and %w", err)
+		return fmt.Errorf("%w, and %w", cause, err)
 	}
-	return interrupted(fmt.Sprintf("interrupted after batch %d of epoch %d; the state is saved in %s, go on with -resume", batches, r.epoch, r.folder))
+	return fmt.Errorf("%w after batch %d of epoch %d; the state is saved in %s, go on with -resume", cause, batches, r.epoch, r.folder)
 }
 
 // shuffled returns the training images in the order of an epoch.

@@ -1,0 +1,190 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The program of these tests. The test binary runs it under an environment variable.
+var program = Program{
+	Name:  "bakery",
+	About: "Bakes bread.",
+	Commands: []Command{
+		{Name: "bake", About: "Bakes loaves.", Run: bake},
+		{Name: "wait", About: "Waits for a signal.", Run: wait},
+	},
+}
+
+var single = Program{Name: "oven", About: "Bakes one loaf.", Commands: []Command{{Run: bake}}}
+
+func bake(_ context.Context, args []string, stdout, _ io.Writer) error {
+	f := NewFlags()
+	var loaves int
+	var seed uint64
+	var rate float64
+	var kind string
+	var burn bool
+	f.Count(&loaves, "loaves", 3, 1, "`number` of loaves")
+	f.Seed(&seed, "seed of the dough")
+	f.Rate(&rate, 0.5, "`rate` of rising")
+	f.String(&kind, "kind", "rye", "`kind` of bread")
+	f.Bool(&burn, "burn", "burn them")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	if burn {
+		return errors.New("the loaves are coal")
+	}
+	_, err := fmt.Fprintf(stdout, "%d %s %v %d %v\n", loaves, kind, rate, seed, f.Given())
+	return err
+}
+
+// wait tells that it waits; with the argument deaf it does not care what ends ctx.
+func wait(ctx context.Context, args []string, stdout, _ io.Writer) error {
+	fmt.Fprintln(stdout, "waiting")
+	<-ctx.Done()
+	fmt.Fprintln(stdout, "saving")
+	if len(args) > 0 {
+		select {}
+	}
+	return fmt.Errorf("%w: all is saved", context.Cause(ctx))
+}
+
+func TestMain(m *testing.M) {
+	if os.Getenv("COMMAND_TEST") != "" {
+		program.Main()
+	}
+	os.Exit(m.Run())
+}
+
+func run(p Program, args ...string) (stdout, stderr string, status int) {
+	var out, err bytes.Buffer
+	status = p.Run(context.Background(), args, &out, &err)
+	return out.String(), err.String(), status
+}
+
+func TestWhatIsWrongIsOneLineOnStderrAndAStatus(t *testing.T) {
+	for _, c := range []struct {
+		p      Program
+		args   string
+		status int
+		want   string
+	}{
+		{program, "bake -loaves 0", 2, `bakery bake: invalid value "0" for flag -loaves: it must be a whole number from 1 to 100000000 (`},
+		{program, "bake -loaves 100000001", 2, "from 1 to 100000000"},
+		{program, "bake -loaves 1.5", 2, "whole number"},
+		{program, "bake -seed -1", 2, `invalid value "-1" for flag -seed: a seed is a whole number from 0 to 18446744073709551615`},
+		{program, "bake -seed 18446744073709551616", 2, "a seed is"},
+		{program, "bake -lr 0", 2, "a learning rate is a positive number"},
+		{program, "bake -lr NaN", 2, "a learning rate is a positive number"},
+		{program, "bake -lr Inf", 2, "a learning rate is a positive number"},
+		{program, "bake -lr fast", 2, "a learning rate is a positive number"},
+		{program, "bake bread", 2, `stray argument "bread"`},
+		{program, "bake -bread", 2, "-bread"},
+		{program, "bake -burn", 1, "bakery bake: the loaves are coal\n"},
+		{program, "brew", 2, `bakery: unknown command "brew": the commands are bake, wait`},
+		{program, "help brew", 2, `unknown command "brew"`},
+		{program, "-loaves 3", 2, `unknown command "-loaves"`},
+		{single, "-loaves 0", 2, `oven: invalid value "0"`},
+		{single, "bread", 2, `oven: stray argument "bread"`},
+		{single, "-burn", 1, "oven: the loaves are coal\n"},
+	} {
+		stdout, stderr, status := run(c.p, strings.Fields(c.args)...)
+		if status != c.status || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, c.p.Name) || !strings.Contains(stderr, c.want) {
+			t.Errorf("%s %s: status %d, stdout %q, stderr %q; want status %d and a line with %q", c.p.Name, c.args, status, stdout, stderr, c.status, c.want)
+		}
+	}
+}
+
+func TestFlagsAreSetAndGiven(t *testing.T) {
+	for args, want := range map[string]string{
+		"": "3 rye 0.5 1 []\n",
+		"-loaves 7 -lr 1e-3 -seed 18446744073709551615 -kind=wheat": "7 wheat 0.001 18446744073709551615 [kind loaves lr seed]\n",
+	} {
+		for _, p := range []Program{program, single} {
+			all := strings.Fields(args)
+			if p.Name == "bakery" {
+				all = append([]string{"bake"}, all...)
+			}
+			if stdout, stderr, status := run(p, all...); stdout != want || stderr != "" || status != 0 {
+				t.Errorf("%q: status %d, stdout %q, stderr %q; want %q", args, status, stdout, stderr, want)
+			}
+		}
+	}
+}
+
+func TestHelpListsCommandsAndFlags(t *testing.T) {
+	flags := []string{"-loaves number", "number of loaves (default 3)", "-seed", "(default 1)", "-lr rate", "(default 0.5)", "-kind kind", `(default "rye")`, "-burn", "-version"}
+	for _, c := range []struct {
+		p    Program
+		args string
+		want []string
+	}{
+		{program, "-h", []string{"Bakes bread.", "bake ", "Bakes loaves.", "wait "}},
+		{program, "help", []string{"bake ", "wait "}},
+		{program, "bake -h", append(flags, "Bakes loaves.")},
+		{program, "help bake", flags},
+		{single, "-help", append(flags, "Bakes one loaf.")},
+		{single, "help", flags},
+	} {
+		stdout, stderr, status := run(c.p, strings.Fields(c.args)...)
+		if status != 0 || stderr != "" || !strings.HasPrefix(stdout, "Usage: ") {
+			t.Errorf("%s %s: status %d, stderr %q, stdout %q", c.p.Name, c.args, status, stderr, stdout)
+		}
+		for _, w := range c.want {
+			if !strings.Contains(stdout, w) {
+				t.Errorf("%s %s does not say %q:\n%s", c.p.Name, c.args, w, stdout)
+			}
+		}
+	}
+	if stdout, stderr, status := run(program); status != 2 || stdout != "" || !strings.HasPrefix(stderr, "Usage: ") {
+		t.Errorf("no command: status %d, stdout %q, stderr %q; want the usage on stderr and status 2", status, stdout, stderr)
+	}
+}
+
+func TestTheVersionTellsRevisionGoAndVectors(t *testing.T) {
+	want := regexp.MustCompile(`^(bakery|oven): revision \S.*; go1\.\S+ \w+/\w+; vectors (none|avx2|avx512)\n$`)
+	for _, c := range []struct {
+		p    Program
+		args []string
+	}{{program, []string{"-version"}}, {program, []string{"bake", "-version"}}, {single, []string{"-version"}}} {
+		if stdout, stderr, status := run(c.p, c.args...); status != 0 || stderr != "" || !want.MatchString(stdout) {
+			t.Errorf("%v: status %d, stderr %q, stdout %q", c.args, status, stderr, stdout)
+		}
+	}
+}
+
+// process returns the program as a process of its own, started under a name.
+func process(name string, args ...string) *exec.Cmd {
+	c := exec.Command(os.Args[0], args...)
+	c.Args[0] = name
+	c.Env = append(os.Environ(), "COMMAND_TEST=1")
+	return c
+}
+
+func TestUsageNamesTheProgramAsItWasStarted(t *testing.T) {
+	for name, want := range map[string]string{
+		"./bakery":                          "./bakery",
+		"bakery":                            "bakery",
+		"/tmp/go-build1234/b001/exe/bakery": "go run ./bakery",
+		"/home/x/.cache/go-build/f0/" + strings.Repeat("0e", 32) + "-d/bakery": "go run ./bakery",
+		`C:\Temp\go-build12\b001\exe\bakery.exe`:                               "go run ./bakery",
+	} {
+		help, err := process(name, "bake", "-h").Output()
+		if err != nil || !strings.HasPrefix(string(help), "Usage: "+want+" bake [flags]\n") {
+			t.Errorf("%s: %v, %s", name, err, help)
+		}
+		wrong, _ := process(name, "bake", "bread").CombinedOutput()
+		if !strings.HasSuffix(string(wrong), "("+want+" bake -h lists the flags)\n") {
+			t.Errorf("%s: %s", name, wrong)
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// A Signal is the cause of a context that a signal ended. It is a context.Canceled.
+type Signal syscall.Signal
+
+func (s Signal) Error() string {
+	switch syscall.Signal(s) {
+	case syscall.SIGHUP:
+		return "hung up"
+	case syscall.SIGTERM:
+		return "terminated"
+	}
+	return "interrupted"
+}
+
+func (s Signal) Is(target error) bool { return target == context.Canceled }
+
+// status is the exit status that shells have for a signal, too.
+func (s Signal) status() int { return 128 + int(s) }
+
+// Main runs the program with the process's arguments and ends the process. The first
+// signal ends the context, the second the process, at once. A program that nohup started
+// is not hung up.
+func (p Program) Main() {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	go func() {
+		cancel(Signal((<-signals).(syscall.Signal)))
+		again := Signal((<-signals).(syscall.Signal))
+		fmt.Fprintf(os.Stderr, "%s: %v again: ended at once\n", p.Name, again)
+		os.Exit(again.status())
+	}()
+	os.Exit(p.Run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// Wait does work and returns nil when it has ended, or the cause for which ctx ends, as
+// soon as it does. It is for work that saves nothing: what is left of it goes on until
+// the process ends, and what it computes is lost.
+func Wait(ctx context.Context, work func()) error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		work()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,99 @@
+//go:build unix
+
+package command
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// started starts a process and returns when it has printed a line.
+func start(t *testing.T, c *exec.Cmd) (stdout *bufio.Reader, stderr *bytes.Buffer) {
+	t.Helper()
+	stderr = new(bytes.Buffer)
+	c.Stderr = stderr
+	pipe, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Process.Kill() })
+	stdout = bufio.NewReader(pipe)
+	said(t, stdout, "waiting\n")
+	return stdout, stderr
+}
+
+func said(t *testing.T, stdout *bufio.Reader, want string) {
+	t.Helper()
+	if line, err := stdout.ReadString('\n'); line != want {
+		t.Fatalf("the process said %q (%v), not %q", line, err, want)
+	}
+}
+
+var words = map[syscall.Signal]string{syscall.SIGINT: "interrupted", syscall.SIGTERM: "terminated", syscall.SIGHUP: "hung up"}
+
+func TestASignalIsTheCauseAndTheStatus(t *testing.T) {
+	for s, word := range words {
+		c := process("bakery", "wait")
+		stdout, stderr := start(t, c)
+		c.Process.Signal(s)
+		said(t, stdout, "saving\n")
+		c.Wait()
+		if got := c.ProcessState.ExitCode(); got != 128+int(s) || stderr.String() != "bakery wait: "+word+": all is saved\n" {
+			t.Errorf("%v: status %d, stderr %q", s, got, stderr)
+		}
+	}
+}
+
+func TestASecondSignalEndsAtOnce(t *testing.T) {
+	for s, word := range words {
+		c := process("bakery", "wait", "deaf")
+		stdout, stderr := start(t, c)
+		c.Process.Signal(syscall.SIGTERM)
+		said(t, stdout, "saving\n")
+		c.Process.Signal(s)
+		c.Wait()
+		if got := c.ProcessState.ExitCode(); got != 128+int(s) || !strings.Contains(stderr.String(), word) {
+			t.Errorf("%v: status %d, stderr %q", s, got, stderr)
+		}
+	}
+}
+
+func TestNohupHolds(t *testing.T) {
+	nohup, err := exec.LookPath("nohup")
+	if err != nil {
+		t.Skip("there is no nohup")
+	}
+	c := process("nohup", "wait")
+	c.Args = append([]string{"nohup", c.Path}, c.Args[1:]...)
+	c.Path = nohup
+	stdout, _ := start(t, c)
+	c.Process.Signal(syscall.SIGHUP)
+	c.Process.Signal(syscall.SIGTERM)
+	said(t, stdout, "saving\n")
+	c.Wait()
+	if got := c.ProcessState.ExitCode(); got != 143 {
+		t.Errorf("status %d after SIGHUP and SIGTERM, want 143", got)
+	}
+}
+
+func TestWaitEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	if err := Wait(ctx, func() {}); err != nil {
+		t.Errorf("work that is done: %v", err)
+	}
+	time.AfterFunc(time.Millisecond, func() { cancel(Signal(syscall.SIGHUP)) })
+	stop := make(chan struct{})
+	defer close(stop)
+	if err := Wait(ctx, func() { <-stop }); err != Signal(syscall.SIGHUP) {
+		t.Errorf("work that goes on: %v", err)
+	}
+}
