@@ -11,7 +11,7 @@
 //	130   interrupted (SIGINT, Ctrl-C)
 //	143   terminated (SIGTERM)
 //
-// The package imports linalg, to tell which vectors it uses.
+// The package imports linalg, which reads which vectors to use from the environment.
 package command
 
 import (
@@ -48,6 +48,10 @@ type Command struct {
 // Run runs the program with the arguments that follow its name, and returns its exit
 // status.
 func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if _, err := linalg.Vectors(); err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", p.Name, err)
+		return 2
+	}
 	if p.Commands[0].Name == "" {
 		if len(args) > 0 && args[0] == "help" {
 			args = []string{"-h"}
@@ -157,6 +161,6 @@ func (p Program) version(w io.Writer) {
 			}
 		}
 	}
-	vectors := map[int]string{0: "none", 8: "avx2", 16: "avx512"}[linalg.Lanes()]
+	vectors, _ := linalg.Vectors()
 	fmt.Fprintf(w, "%s: revision %s%s; %s %s/%s; vectors %s\n", p.Name, revision, changed, runtime.Version(), runtime.GOOS, runtime.GOARCH, vectors)
 }

@@ -188,3 +188,14 @@ func TestUsageNamesTheProgramAsItWasStarted(t *testing.T) {
 		}
 	}
 }
+
+func TestAnUnknownLevelOfVectorsIsOneLine(t *testing.T) {
+	for _, args := range [][]string{{"bake"}, {"-version"}, {"-h"}} {
+		c := process("bakery", args...)
+		c.Env = append(c.Env, "HVAE_SIMD=bogus")
+		out, _ := c.CombinedOutput()
+		if c.ProcessState.ExitCode() != 2 || strings.Count(string(out), "\n") != 1 || !strings.HasPrefix(string(out), "bakery: ") || !strings.Contains(string(out), "avx512, avx2, none") && !strings.Contains(string(out), "none, avx2, avx512") {
+			t.Errorf("%v: status %d, %s", args, c.ProcessState.ExitCode(), out)
+		}
+	}
+}
