@@ -1676,8 +1676,7 @@ func newDigits(c mnist.Config, seed uint64) digits {
 
 // bind puts the model on a tape.
 func (d digits) bind(t *tape, train bool) (n *mnist.Network[float64], leaves []variable) {
-	n = new(mnist.Network[float64])
-	return n, n.Bind(t, d.config, d.params, train, nil)
+	return mnist.NewNetwork(t, d.config, d.params, train)
 }
 
 // image returns binary images [784×n].

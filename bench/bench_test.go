@@ -105,7 +105,7 @@ func trainStep(b *testing.B, c mnist.Config, multiplyAdds int, recompute bool) {
 	t.Recompute = recompute
 	var batch mnist.Batch[float32] = newDigits()
 	step := func() {
-		if _, err := t.Step(batch); err != nil {
+		if _, err := t.Step(b.Context(), batch); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -128,11 +128,9 @@ func BenchmarkLeapfrog(b *testing.B) {
 	hvae.FillNormal(rng, z)
 	hvae.FillNormal(rng, rho)
 	var tape ad.Tape[float32]
-	var n mnist.Network[float32]
-	var leaves []*ad.Var[float32]
 	step := func() {
 		tape.Reset()
-		leaves = n.Bind(&tape, c, params, false, leaves)
+		n, _ := mnist.NewNetwork(&tape, c, params, false)
 		n.Flow(tape.Const(images)).Forward(hvae.Phase[float32]{Z: tape.Const(z), Rho: tape.Const(rho)})
 	}
 	step()

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 
+	"hvae/ad"
 	"hvae/linalg"
 )
 
@@ -42,6 +43,13 @@ func (k *Keyed) Reset(seed uint64, purpose string, index ...int) *rand.Rand {
 
 // Stream returns the stream that the last Reset returned, where it is now.
 func (k *Keyed) Stream() *rand.Rand { return k.rng }
+
+// Noise returns a constant [rows×cols] on the tape of independent draws from N(0, 1).
+func Noise[T linalg.Float](t *ad.Tape[T], rng *rand.Rand, rows, cols int) *ad.Var[T] {
+	m := t.Matrix(rows, cols)
+	FillNormal(rng, m)
+	return t.Const(m)
+}
 
 // FillNormal fills m with independent draws from N(0, 1).
 func FillNormal[T linalg.Float](rng *rand.Rand, m linalg.Matrix[T]) {

@@ -137,14 +137,13 @@ func (t *session) loop(ctx context.Context) error {
 		began := time.Now()
 		order := shuffled(t.training, t.seed, r.epoch)
 		for step = r.batch; step < total; step++ {
-			if ctx.Err() != nil {
-				line.Clear()
-				return t.interrupt(context.Cause(ctx), step, began)
-			}
 			b := &batch{images: t.images, which: order[step*t.batch : min((step+1)*t.batch, len(order))], seed: t.seed, epoch: r.epoch}
-			elbo, err := t.trainer.Step(b)
+			elbo, err := t.trainer.Step(ctx, b)
 			if err != nil {
 				line.Clear()
+				if ctx.Err() != nil {
+					return t.interrupt(context.Cause(ctx), step, began)
+				}
 				return fmt.Errorf("epoch %d, batch %d: %w; the state before this epoch, or the last one saved in it, is kept in %s; try a smaller -lr", r.epoch, step+1, err, r.folder)
 			}
 			r.sum += elbo * float64(b.Len())
@@ -237,11 +236,12 @@ func (v *validation) elbo(ctx context.Context, t *model.Trainer[float32]) (float
 	const part = 1000
 	sum := 0.0
 	for v.lo = 0; v.lo < len(v.which); v.lo = v.hi {
-		if err := ctx.Err(); err != nil {
+		v.hi = min(v.lo+part, len(v.which))
+		elbo, err := t.ELBO(ctx, v)
+		if err != nil {
 			return 0, err
 		}
-		v.hi = min(v.lo+part, len(v.which))
-		sum += t.ELBO(v) * float64(v.Len())
+		sum += elbo * float64(v.Len())
 	}
 	return sum / float64(len(v.which)), nil
 }

@@ -99,8 +99,8 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 	// The metadata could describe a model of any size: it is made once the tensors have
 	// been found to be those of one.
 	var want []safetensors.Spec
-	for _, p := range c.Config.inventory(shapeOnly) {
-		want = append(want, safetensors.Spec{Name: p.Name, Shape: p.Shape})
+	for _, s := range new(Network[float32]).specs(c.Config) {
+		want = append(want, safetensors.Spec{Name: s.name, Shape: s.shape})
 	}
 	if err := safetensors.Check(f, want); err != nil {
 		return c, err

@@ -23,56 +23,76 @@ const drawsAtOnce = 48
 
 // Evaluate estimates the evidence of n images by importance sampling with a number of
 // draws each, on all cores. fill sets x [784×1] to an image and returns the stream of
-// its noise. It calls done after each image, from several goroutines, and returns ctx's
-// error if ctx ends first.
+// its noise. It calls done after each image, from several goroutines. If ctx ends first,
+// it returns ctx's error at once.
 func Evaluate[T linalg.Float](ctx context.Context, c Config, params []Param[T], n, draws int,
 	fill func(image int, x linalg.Matrix[T], k *hvae.Keyed), done func()) ([]Estimate, error) {
 	estimates := make([]Estimate, n)
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range min(n, runtime.GOMAXPROCS(0)) {
-		wg.Go(func() {
-			var w worker[T]
-			logs := make([]float64, draws)
-			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-				estimates[i] = w.estimate(c, params, logs, func(x linalg.Matrix[T]) { fill(i, x, &w.stream) })
-				done()
+	err := forEach(ctx, n, func(t *ad.Tape[T]) func(i int) {
+		w := worker[T]{network: newNetwork[T](c, nil)}
+		logs := make([]float64, draws)
+		return func(i int) {
+			x := linalg.New[T](pixels, 1)
+			fill(i, x, &w.stream)
+			w.logEstimates(t, params, x, logs)
+			sum := 0.0
+			for _, l := range logs {
+				sum += l
 			}
-		})
-	}
-	wg.Wait()
-	return estimates, ctx.Err()
+			logEvidence, _ := hvae.ImportanceEstimate(logs)
+			estimates[i] = Estimate{sum / float64(draws), logEvidence}
+			done()
+		}
+	})
+	return estimates, err
 }
 
-// estimate fills logs with log p̂_θ(x) of one image and summarises them.
-func (w *worker[T]) estimate(c Config, params []Param[T], logs []float64, fill func(x linalg.Matrix[T])) Estimate {
+// logEstimates fills logs with draws of log p̂_θ(x) for an image x [784×1], their noise
+// from the worker's stream, where it is now.
+func (w *worker[T]) logEstimates(t *ad.Tape[T], params []Param[T], x linalg.Matrix[T], logs []float64) {
 	var mean, std linalg.Matrix[T]
-	x := linalg.New[T](pixels, 1)
-	fill(x)
 	rng := w.stream.Stream()
 	for lo := 0; lo < len(logs); lo += drawsAtOnce {
 		n := min(drawsAtOnce, len(logs)-lo)
-		w.tape.Reset()
-		w.leaves = w.network.Bind(&w.tape, c, params, false, w.leaves)
-		image := w.tape.Const(x)
+		t.Reset()
+		w.vars = variables(w.vars[:0], t, params, false)
+		w.network.bind(w.vars)
+		image := t.Const(x)
 		if lo == 0 {
 			m, s := w.network.Encode(image)
 			mean, std = m.Value.Clone(), s.Value.Clone()
 		}
-		epsilon, gamma0 := w.tape.Matrix(c.Latent, n), w.tape.Matrix(c.Latent, n)
-		hvae.FillNormal(rng, epsilon)
-		hvae.FillNormal(rng, gamma0)
-		l := w.network.LogEstimates(image, w.tape.Const(mean), w.tape.Const(std), w.tape.Const(epsilon), w.tape.Const(gamma0))
+		epsilon, gamma0 := hvae.Noise(t, rng, mean.Rows, n), hvae.Noise(t, rng, mean.Rows, n)
+		l := w.network.LogEstimates(image, t.Const(mean), t.Const(std), epsilon, gamma0)
 		for j, v := range l.Value.Data {
 			logs[lo+j] = float64(v)
 		}
 	}
-	sum := 0.0
-	for _, l := range logs {
-		sum += l
+}
+
+// forEach makes a function for each of as many goroutines as there are cores, with a tape
+// for it, and calls these with 0 to n-1, side by side. If ctx ends first, it interrupts the
+// tapes and returns ctx's error.
+func forEach[T linalg.Float](ctx context.Context, n int, make func(t *ad.Tape[T]) func(i int)) error {
+	var stop atomic.Bool
+	defer context.AfterFunc(ctx, func() { stop.Store(true) })()
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		wg.Go(func() {
+			defer func() {
+				if p := recover(); p != nil && p != any(ad.Interrupted{}) {
+					panic(p)
+				}
+			}()
+			do := make(&ad.Tape[T]{Interrupt: &stop})
+			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				do(i)
+			}
+		})
 	}
-	logEvidence, _ := hvae.ImportanceEstimate(logs)
-	return Estimate{sum / float64(len(logs)), logEvidence}
+	wg.Wait()
+	return ctx.Err()
 }
 
 // MeanSD returns the mean of x and its sample standard deviation, NaN for one value.
@@ -89,11 +109,8 @@ func MeanSD(x []float64) (mean, sd float64) {
 // Generate returns pixel probabilities [784×n] for n draws z ~ N(0, I).
 func Generate[T linalg.Float](c Config, params []Param[T], n int, seed uint64) linalg.Matrix[T] {
 	var t ad.Tape[T]
-	var network Network[T]
-	network.Bind(&t, c, params, false, nil)
-	z := t.Matrix(c.Latent, n)
-	hvae.FillNormal(hvae.Stream(seed, "mnist sample"), z)
-	return probabilities(network.Decode(t.Const(z)))
+	network, _ := NewNetwork(&t, c, params, false)
+	return probabilities(network.Decode(hvae.Noise(&t, hvae.Stream(seed, "mnist sample"), c.Latent, n)))
 }
 
 // Reconstruct returns two reconstructions [784×B] of images x [784×B] as pixel
@@ -101,14 +118,12 @@ func Generate[T linalg.Float](c Config, params []Param[T], n int, seed uint64) l
 // the position at which the Hamiltonian flow of one draw ends (for a VAE, from that draw).
 func Reconstruct[T linalg.Float](c Config, params []Param[T], x linalg.Matrix[T], seed uint64) (fromMean, fromFlow linalg.Matrix[T]) {
 	var t ad.Tape[T]
-	var network Network[T]
-	network.Bind(&t, c, params, false, nil)
-	mean, std := network.Encode(t.Const(x))
-	epsilon, gamma0 := t.Matrix(c.Latent, x.Cols), t.Matrix(c.Latent, x.Cols)
+	network, _ := NewNetwork(&t, c, params, false)
+	images := t.Const(x)
+	mean, std := network.Encode(images)
 	rng := hvae.Stream(seed, "mnist reconstruct")
-	hvae.FillNormal(rng, epsilon)
-	hvae.FillNormal(rng, gamma0)
-	sample := hvae.HIS(network.Flow(t.Const(x)), reparameterise(mean, std, t.Const(epsilon)), t.Fill(1, x.Cols, 0), t.Const(gamma0))
+	z0, logPrior := hvae.DiagonalNormal[T]{Mean: mean, SD: std}.Draw(hvae.Noise(&t, rng, c.Latent, x.Cols))
+	sample := hvae.HIS(network.Flow(images), z0, logPrior, hvae.Noise(&t, rng, c.Latent, x.Cols))
 	return probabilities(network.Decode(mean)), probabilities(network.Decode(sample.End.Z))
 }
 

@@ -121,9 +121,8 @@ func TestGoldenValues(t *testing.T) {
 			return m
 		}
 		var tape ad.Tape[float64]
-		var n Network[float64]
 		ps := goldenParams(c)
-		leaves := n.Bind(&tape, c, ps, true, nil)
+		n, leaves := NewNetwork(&tape, c, ps, true)
 		x := tape.Const(input(100, pixels, func(v float64) float64 {
 			if v > 0.1 {
 				return 1
@@ -138,7 +137,7 @@ func TestGoldenValues(t *testing.T) {
 
 		if c.K > 0 {
 			flow := n.Flow(x)
-			s := hvae.HIS(flow, reparameterise(mean, std, epsilon), ad.SumTo(epsilon, 1, 2), gamma0).Start
+			s := hvae.HIS(flow, ad.MulAdd(std, epsilon, mean), ad.SumTo(epsilon, 1, 2), gamma0).Start
 			for k, point := range want.Trajectory {
 				if k > 0 {
 					row := min(k, flow.StepSize.Rows()) - 1

@@ -162,13 +162,13 @@ func TestStepsDoNotDependOnGOMAXPROCS(t *testing.T) {
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
 			trainer := NewTrainer(c.Config, NewParams[float32](c.Config, -1, 1), 1e-2)
 			for range 2 {
-				e, err := trainer.Step(noise[float32]{n: c.images})
+				e, err := trainer.Step(t.Context(), noise[float32]{n: c.images})
 				if err != nil {
 					t.Fatal(err)
 				}
 				elbos = append(elbos, e)
 			}
-			elbos = append(elbos, trainer.ELBO(noise[float32]{n: c.images / 2}))
+			elbos = append(elbos, elboOf(t, trainer, noise[float32]{n: c.images / 2}))
 			for _, p := range trainer.Params {
 				weights = append(weights, p.Value.Data...)
 			}
@@ -193,7 +193,7 @@ func TestRecomputingGivesTheSameBitsInTheMemoryOfOneStep(t *testing.T) {
 			trainer := NewTrainer(c, NewParams[float32](c, -1, 1), 1e-2)
 			trainer.Recompute = recompute
 			for range 3 {
-				e, err := trainer.Step(noise[float32]{n: 20})
+				e, err := trainer.Step(t.Context(), noise[float32]{n: 20})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -202,7 +202,7 @@ func TestRecomputingGivesTheSameBitsInTheMemoryOfOneStep(t *testing.T) {
 			for _, p := range trainer.Params {
 				weights = append(weights, p.Value.Data...)
 			}
-			return append(elbos, trainer.ELBO(noise[float32]{n: 20})), weights
+			return append(elbos, elboOf(t, trainer, noise[float32]{n: 20})), weights
 		}
 		elbos, weights := run(false)
 		if e, w := run(true); !slices.Equal(e, elbos) || !slices.Equal(w, weights) {
@@ -215,7 +215,7 @@ func TestRecomputingGivesTheSameBitsInTheMemoryOfOneStep(t *testing.T) {
 		trainer.Recompute = recompute
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if _, err := trainer.Step(noise[float32]{n: 16}); err != nil {
+		if _, err := trainer.Step(t.Context(), noise[float32]{n: 16}); err != nil {
 			t.Fatal(err)
 		}
 		runtime.ReadMemStats(&after)
@@ -241,7 +241,7 @@ func TestMemoryIsSteadyOverAThousandSteps(t *testing.T) {
 		var b Batch[float32] = noise[float32]{n: 2}
 		steps := func(n int) {
 			for range n {
-				if _, err := trainer.Step(b); err != nil {
+				if _, err := trainer.Step(t.Context(), b); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -262,10 +262,10 @@ func TestBlocksAddUpToTheBatch(t *testing.T) {
 	// A batch in three blocks has the ELBO of its images one by one.
 	c := Config{Kind: "vae", Tempering: "none", Latent: 3}
 	trainer := NewTrainer(c, NewParams[float64](c, -1, 1), 1e-2)
-	whole := trainer.ELBO(noise[float64]{n: 55})
+	whole := elboOf(t, trainer, noise[float64]{n: 55})
 	sum := 0.0
 	for i := range 55 {
-		sum += trainer.ELBO(oneOf[float64]{noise[float64]{n: 55}, i})
+		sum += elboOf(t, trainer, oneOf[float64]{noise[float64]{n: 55}, i})
 	}
 	if !(math.Abs(whole-sum/55) <= 1e-10*math.Abs(whole)) {
 		t.Errorf("the batch has %v, its images %v on average", whole, sum/55)
@@ -278,11 +278,11 @@ func TestAStepFollowsTheGradientOfTheBatchsMean(t *testing.T) {
 	for _, c := range []Config{{Kind: "vae", Tempering: "none", Latent: 3}, free} {
 		params := NewParams[float64](c, -1, 1)
 		b := noise[float64]{n: 40}
-		var w worker[float64]
-		leaves := w.network.Bind(&w.tape, c, params, true, nil)
-		x, epsilon, gamma0 := w.tape.Matrix(pixels, b.n), w.tape.Matrix(c.Latent, b.n), w.tape.Matrix(c.Latent, b.n)
-		b.Fill(0, x, epsilon, gamma0, &w.stream)
-		elbo := ad.Mean(w.network.ELBO(w.tape.Const(x), w.tape.Const(epsilon), w.tape.Const(gamma0)))
+		var tape ad.Tape[float64]
+		network, leaves := NewNetwork(&tape, c, params, true)
+		x, epsilon, gamma0 := tape.Matrix(pixels, b.n), tape.Matrix(c.Latent, b.n), tape.Matrix(c.Latent, b.n)
+		b.Fill(0, x, epsilon, gamma0, new(hvae.Keyed))
+		elbo := ad.Mean(network.ELBO(tape.Const(x), tape.Const(epsilon), tape.Const(gamma0)))
 		ad.Backward(elbo, leaves...)
 		var want []float64
 		for _, l := range leaves {
@@ -290,17 +290,17 @@ func TestAStepFollowsTheGradientOfTheBatchsMean(t *testing.T) {
 		}
 
 		trainer := NewTrainer(c, params, 1e-2)
-		got, err := trainer.Step(b)
+		got, err := trainer.Step(t.Context(), b)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(trainer.blocks) < 2 {
+		if c.blockSize(b.n) >= b.n {
 			t.Fatal("the batch is one block")
 		}
 		if !(math.Abs(got-elbo.Scalar()) <= 1e-12*math.Abs(elbo.Scalar())) {
 			t.Errorf("%v: the step says %v, the tape %v", c, got, elbo.Scalar())
 		}
-		_, mean, _ := trainer.Optimiser.State(trainer.thetas[:])
+		_, mean, _ := trainer.Optimiser.State([]linalg.Matrix[float64]{trainer.algorithm.Theta()})
 		difference, size := 0.0, 0.0
 		for i, g := range want {
 			difference = math.Hypot(difference, mean[0][i]/(1-trainer.Optimiser.Beta1)-g)
@@ -310,6 +310,15 @@ func TestAStepFollowsTheGradientOfTheBatchsMean(t *testing.T) {
 			t.Errorf("%v: a gradient of norm %v is off by %v", c, size, difference)
 		}
 	}
+}
+
+func elboOf[T linalg.Float](t *testing.T, trainer *Trainer[T], b Batch[T]) float64 {
+	t.Helper()
+	elbo, err := trainer.ELBO(t.Context(), b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return elbo
 }
 
 // oneOf is one image of a batch.
@@ -328,11 +337,11 @@ func TestFloat32FollowsFloat64(t *testing.T) {
 	single := NewTrainer(free, NewParams[float32](free, -1, 1), 1e-3)
 	double := NewTrainer(free, NewParams[float64](free, -1, 1), 1e-3)
 	for i := range 3 {
-		a, err := single.Step(noise[float32]{n: 10})
+		a, err := single.Step(t.Context(), noise[float32]{n: 10})
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := double.Step(noise[float64]{n: 10})
+		b, err := double.Step(t.Context(), noise[float64]{n: 10})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -345,25 +354,25 @@ func TestFloat32FollowsFloat64(t *testing.T) {
 func TestTrainingClimbs(t *testing.T) {
 	c := Config{Kind: "vae", Tempering: "none", Latent: 3}
 	trainer := NewTrainer(c, NewParams[float32](c, 0, 1), 1e-3)
-	before := trainer.ELBO(noise[float32]{n: 25})
+	before := elboOf(t, trainer, noise[float32]{n: 25})
 	for range 10 {
-		if _, err := trainer.Step(noise[float32]{n: 25}); err != nil {
+		if _, err := trainer.Step(t.Context(), noise[float32]{n: 25}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if after := trainer.ELBO(noise[float32]{n: 25}); !(after > before) {
+	if after := elboOf(t, trainer, noise[float32]{n: 25}); !(after > before) {
 		t.Errorf("the ELBO went from %v to %v", before, after)
 	}
 }
 
 func TestANonFiniteStepChangesNothingAndNamesTheOperation(t *testing.T) {
 	trainer := NewTrainer(free, NewParams[float32](free, -1, 1), 1e-2)
-	if _, err := trainer.Step(noise[float32]{n: 30}); err != nil {
+	if _, err := trainer.Step(t.Context(), noise[float32]{n: 30}); err != nil {
 		t.Fatal(err)
 	}
 	before := slices.Clone(trainer.Params[3].Value.Data)
-	_, err := trainer.Step(noise[float32]{n: 30, poison: float32(math.Inf(1))})
-	if err == nil || !strings.Contains(err.Error(), "images 1 to 16") || !strings.Contains(err.Error(), "a constant or parameter, [784×16]") {
+	_, err := trainer.Step(t.Context(), noise[float32]{n: 30, poison: float32(math.Inf(1))})
+	if err == nil || !strings.Contains(err.Error(), "columns 1 to 16") || !strings.Contains(err.Error(), "a constant or parameter, [784×16]") {
 		t.Errorf("an infinite pixel: %v", err)
 	}
 	if !slices.Equal(before, trainer.Params[3].Value.Data) {
@@ -374,7 +383,7 @@ func TestANonFiniteStepChangesNothingAndNamesTheOperation(t *testing.T) {
 			p.Value.Fill(1e30)
 		}
 	}
-	_, err = trainer.Step(noise[float32]{n: 30})
+	_, err = trainer.Step(t.Context(), noise[float32]{n: 30})
 	if err == nil || !strings.Contains(err.Error(), "the operation ") {
 		t.Errorf("an overflow: %v, want it to name the operation", err)
 	}
@@ -389,11 +398,11 @@ func TestAGradientThatIsNotFiniteNamesItsOperation(t *testing.T) {
 			p.Value.Fill(-95)
 		}
 	}
-	elbo, err := trainer.Step(noise[float32]{n: 10})
+	elbo, err := trainer.Step(t.Context(), noise[float32]{n: 10})
 	if math.IsNaN(elbo) || math.IsInf(elbo, 0) {
 		t.Fatalf("the ELBO is %v: the test measures nothing", elbo)
 	}
-	if err == nil || !strings.Contains(err.Error(), "images 1 to ") || !strings.Contains(err.Error(), "the operation ") {
+	if err == nil || !strings.Contains(err.Error(), "columns 1 to ") || !strings.Contains(err.Error(), "the operation ") {
 		t.Errorf("error %v, want it to name images and operation", err)
 	}
 }
@@ -497,7 +506,7 @@ func TestAStateRestoresTheTrainerToTheBit(t *testing.T) {
 	settings := map[string]string{"seed": "1"}
 	trainer := NewTrainer(free, NewParams[float32](free, -1, 1), 1e-2)
 	step := func(tr *Trainer[float32]) {
-		if _, err := tr.Step(noise[float32]{n: 10}); err != nil {
+		if _, err := tr.Step(t.Context(), noise[float32]{n: 10}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -591,20 +600,20 @@ func TestAnEvaluationsELBOIsTheMeanOfItsEstimates(t *testing.T) {
 		mean, sd := MeanSD(elbos)
 
 		const draws = 200
-		var w worker[float64]
-		w.network.Bind(&w.tape, c, params, false, nil)
-		x, epsilon, gamma0 := w.tape.Matrix(pixels, draws), w.tape.Matrix(c.Latent, draws), w.tape.Matrix(c.Latent, draws)
+		var tape ad.Tape[float64]
+		network, _ := NewNetwork(&tape, c, params, false)
+		x, epsilon, gamma0 := tape.Matrix(pixels, draws), tape.Matrix(c.Latent, draws), tape.Matrix(c.Latent, draws)
 		for j := range draws {
 			fill(x, j)
 		}
 		rng := hvae.Stream(5, "estimates")
 		hvae.FillNormal(rng, epsilon)
 		hvae.FillNormal(rng, gamma0)
-		image, e, g := w.tape.Const(x), w.tape.Const(epsilon), w.tape.Const(gamma0)
-		estimates := w.network.ELBO(image, e, g)
+		image, e, g := tape.Const(x), tape.Const(epsilon), tape.Const(gamma0)
+		estimates := network.ELBO(image, e, g)
 		if c.Kind == "hvae" {
-			m, s := w.network.Encode(image)
-			estimates = w.network.LogEstimates(image, m, s, e, g)
+			m, s := network.Encode(image)
+			estimates = network.LogEstimates(image, m, s, e, g)
 		}
 		bound, boundSD := MeanSD(estimates.Value.Data)
 
@@ -692,15 +701,15 @@ func TestReconstructionsAgreeWhereTheEncoderIsCertainAndTheFlowStandsStill(t *te
 		}
 		apart := func() float64 {
 			fromMean, fromFlow := Reconstruct(c, params, x, 7)
-			var w worker[float64]
-			w.network.Bind(&w.tape, c, params, false, nil)
-			mean, _ := w.network.Encode(w.tape.Const(x))
-			if want := ad.Sigmoid(w.network.Decode(mean)).Value.Data; !slices.Equal(fromMean.Data, want) {
+			var tape ad.Tape[float64]
+			network, _ := NewNetwork(&tape, c, params, false)
+			mean, _ := network.Encode(tape.Const(x))
+			if want := ad.Sigmoid(network.Decode(mean)).Value.Data; !slices.Equal(fromMean.Data, want) {
 				t.Errorf("%v: the reconstruction from the mean is not the mean's image", c)
 			}
 			linalg.Sub(fromFlow, fromFlow, fromMean)
 			linalg.Square(fromFlow, fromFlow)
-			return math.Sqrt(ad.Sum(w.tape.Const(fromFlow)).Scalar())
+			return math.Sqrt(ad.Sum(tape.Const(fromFlow)).Scalar())
 		}
 		if d := apart(); !(d > 1e-5) { // starting weights are small
 			t.Errorf("%v: the two reconstructions are %v apart, though one is from a draw", c, d)

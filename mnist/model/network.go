@@ -2,7 +2,6 @@ package model
 
 import (
 	"fmt"
-	"strings"
 
 	"hvae/ad"
 	"hvae/conv"
@@ -10,123 +9,144 @@ import (
 	"hvae/linalg"
 )
 
-// A Network is a model's parameters on a tape.
+// A Network is the layers and the flow of a model, their parameters on a tape.
 type Network[T linalg.Float] struct {
-	config Config
-	params map[string]*ad.Var[T]
-	layers map[string]layer[T]
-	flow   hvae.Flow[T]
-	target target[T]
+	config  Config
+	encoder struct{ conv1, conv2, conv3, hidden, mean, std layer[T] }
+	decoder decoder[T]
 
-	recompute *hvae.Recompute[T] // of the flow; nil to keep everything
+	// The flow's parameters as they are trained; nil where the model has none.
+	stepSizeLogit, alphaLogit, logTemperature *ad.Var[T]
+
+	places []**ad.Var[T] // of all parameters, in their order
+	flow   hvae.Flow[T]  // with the target of one call of ELBO or LogEstimates
+	target target[T]
 }
 
 // A layer is the parameters of one.
 type layer[T linalg.Float] struct{ weight, bias *ad.Var[T] }
 
-// Bind puts the parameters on a tape, as leaves if they are to be trained and as
-// constants if not. It returns the variables in the parameters' order, valid, as the
-// network is, until the tape's Reset.
-func (n *Network[T]) Bind(t *ad.Tape[T], c Config, params []Param[T], train bool, leaves []*ad.Var[T]) []*ad.Var[T] {
-	n.config = c
-	leaves = leaves[:0]
+// A decoder is the layers of the generative network.
+type decoder[T linalg.Float] struct{ hidden, expand, deconv1, deconv2, deconv3 layer[T] }
+
+// NewNetwork puts a model's parameters on a tape, as leaves if they are to be trained and
+// as constants if not. It returns the network and the variables in the parameters' order,
+// both valid until the tape's Reset.
+func NewNetwork[T linalg.Float](t *ad.Tape[T], c Config, params []Param[T], train bool) (*Network[T], []*ad.Var[T]) {
+	n, vars := newNetwork[T](c, nil), variables(nil, t, params, train)
+	n.bind(vars)
+	return n, vars
+}
+
+// variables appends the parameters on a tape to vars.
+func variables[T linalg.Float](vars []*ad.Var[T], t *ad.Tape[T], params []Param[T], train bool) []*ad.Var[T] {
 	for _, p := range params {
-		v := t.Const(p.Value)
 		if train {
-			v = t.Leaf(p.Value)
+			vars = append(vars, t.Leaf(p.Value))
+		} else {
+			vars = append(vars, t.Const(p.Value))
 		}
-		leaves = append(leaves, v)
-		n.adopt(p.Name, v)
 	}
-	n.bindFlow()
-	return leaves
+	return vars
 }
 
-// adopt takes a variable for a parameter.
-func (n *Network[T]) adopt(param string, v *ad.Var[T]) {
-	if n.params == nil {
-		n.params, n.layers = map[string]*ad.Var[T]{}, map[string]layer[T]{}
+// newNetwork returns a network for bind to give parameters. With a scratch tape, its flow
+// recomputes.
+func newNetwork[T linalg.Float](c Config, scratch *ad.Tape[T]) *Network[T] {
+	n := &Network[T]{config: c}
+	for _, s := range n.specs(c) {
+		n.places = append(n.places, s.place)
 	}
-	n.params[param] = v
-	if name, ok := strings.CutSuffix(param, ".weight"); ok {
-		n.layers[name] = layer[T]{weight: v}
-	} else if name, ok := strings.CutSuffix(param, ".bias"); ok {
-		n.layers[name] = layer[T]{weight: n.layers[name].weight, bias: v}
-	}
-}
-
-// decoderParams are the parameters that the target depends on.
-var decoderParams = []string{
-	"decoder.hidden.weight", "decoder.hidden.bias", "decoder.expand.weight", "decoder.expand.bias",
-	"decoder.deconv1.weight", "decoder.deconv1.bias", "decoder.deconv2.weight", "decoder.deconv2.bias",
-	"decoder.deconv3.weight", "decoder.deconv3.bias",
-}
-
-// Recompute makes the flow keep its steps' results only, and run the steps on a tape of
-// its own when the gradient needs the rest (hvae.Recompute).
-func (n *Network[T]) Recompute() {
-	decoder := new(Network[T])
-	n.recompute = &hvae.Recompute[T]{
-		Tape: new(ad.Tape[T]),
-		Target: func(params []*ad.Var[T]) hvae.Target[T] {
-			for i, name := range decoderParams {
-				decoder.adopt(name, params[i])
+	if scratch != nil {
+		inner := new(target[T])
+		inner.decoder = new(decoder[T])
+		n.flow.Recompute = &hvae.Recompute[T]{Tape: scratch, Target: func(params []*ad.Var[T]) hvae.Target[T] {
+			for i, l := range inner.decoder.layers() {
+				*l = layer[T]{params[2*i], params[2*i+1]}
 			}
-			decoder.target = target[T]{n: decoder, x: params[0].Tape().Const(n.target.x.Value)}
-			return &decoder.target
-		},
+			inner.x = params[len(params)-1]
+			return inner
+		}}
 	}
+	return n
+}
+
+// bind gives the network the variables of its parameters.
+func (n *Network[T]) bind(vars []*ad.Var[T]) {
+	if len(vars) != len(n.places) {
+		panic(fmt.Sprintf("model: %d parameters for %v, which has %d", len(vars), n.config, len(n.places)))
+	}
+	for i, v := range vars {
+		*n.places[i] = v
+	}
+	n.flow.K = n.config.K
+	if n.stepSizeLogit != nil {
+		n.flow.StepSize = hvae.StepSize(n.stepSizeLogit, maxEps)
+	}
+	if n.logTemperature != nil {
+		n.flow.Tempering = hvae.FixedTempering(hvae.InvSqrtBeta0(n.logTemperature), n.config.K)
+	}
+	if n.alphaLogit != nil {
+		n.flow.Tempering = hvae.FreeTempering(hvae.Alpha(n.alphaLogit))
+	}
+}
+
+// Flow returns the Hamiltonian flow for images x [784×B].
+func (n *Network[T]) Flow(x *ad.Var[T]) *hvae.Flow[T] {
+	f := n.flow
+	f.Target = &target[T]{&n.decoder, x}
+	return &f
+}
+
+// flowFor returns the same in memory of the network's own, until the next call.
+func (n *Network[T]) flowFor(x *ad.Var[T]) *hvae.Flow[T] {
+	n.target = target[T]{&n.decoder, x}
+	n.flow.Target = &n.target
+	if r := n.flow.Recompute; r != nil {
+		r.Params = r.Params[:0]
+		for _, l := range n.decoder.layers() {
+			r.Params = append(r.Params, l.weight, l.bias)
+		}
+		r.Params = append(r.Params, x)
+	}
+	return &n.flow
 }
 
 // Encode returns the mean and the standard deviation [ℓ×B] of the variational prior
 // q(z|x) for images x [784×B]: three convolutions with 16, 32 and 32 channels, a dense
 // layer of 450, and two heads; softplus after every layer but the mean.
 func (n *Network[T]) Encode(x *ad.Var[T]) (mean, std *ad.Var[T]) {
-	h := ad.Activate(n.conv("encoder.conv1", &conv1, x))
-	h = ad.Activate(n.conv("encoder.conv2", &conv2, h))
-	h = ad.Activate(n.conv("encoder.conv3", &conv3, h))
-	h = ad.Activate(n.dense("encoder.hidden", h))
-	return n.dense("encoder.mean", h), ad.Activate(n.dense("encoder.std", h))
+	e := &n.encoder
+	h := ad.Activate(e.conv1.conv(&conv1, x))
+	h = ad.Activate(e.conv2.conv(&conv2, h))
+	h = ad.Activate(e.conv3.conv(&conv3, h))
+	h = ad.Activate(e.hidden.dense(h))
+	return e.mean.dense(h), ad.Activate(e.std.dense(h))
 }
 
-// Decode returns the logits [784×B] of the pixels' probabilities π_θ(z) for z [ℓ×B]: the
-// encoder's structure in reverse, with the transposes of its convolutions; softplus after
-// every layer but the last.
-func (n *Network[T]) Decode(z *ad.Var[T]) *ad.Var[T] {
-	h := ad.Activate(n.dense("decoder.hidden", z))
-	h = ad.Activate(n.dense("decoder.expand", h))
-	h = ad.Activate(n.transpose("decoder.deconv1", &conv3, h))
-	h = ad.Activate(n.transpose("decoder.deconv2", &conv2, h))
-	return n.transpose("decoder.deconv3", &conv1, h)
+// Decode returns the logits [784×B] of the pixels' probabilities π_θ(z) for z [ℓ×B].
+func (n *Network[T]) Decode(z *ad.Var[T]) *ad.Var[T] { return n.decoder.decode(z) }
+
+// decode is the encoder's structure in reverse, with the transposes of its convolutions;
+// softplus after every layer but the last.
+func (d *decoder[T]) decode(z *ad.Var[T]) *ad.Var[T] {
+	h := ad.Activate(d.hidden.dense(z))
+	h = ad.Activate(d.expand.dense(h))
+	h = ad.Activate(d.deconv1.transpose(&conv3, h))
+	h = ad.Activate(d.deconv2.transpose(&conv2, h))
+	return d.deconv3.transpose(&conv1, h)
 }
 
-func (n *Network[T]) param(name string) *ad.Var[T] {
-	v, ok := n.params[name]
-	if !ok {
-		panic(fmt.Sprintf("model: no parameter %q", name))
-	}
-	return v
+func (d *decoder[T]) layers() [5]*layer[T] {
+	return [...]*layer[T]{&d.hidden, &d.expand, &d.deconv1, &d.deconv2, &d.deconv3}
 }
 
-func (n *Network[T]) layer(name string) layer[T] {
-	l, ok := n.layers[name]
-	if !ok {
-		panic(fmt.Sprintf("model: no layer %q", name))
-	}
-	return l
-}
+func (l *layer[T]) dense(x *ad.Var[T]) *ad.Var[T] { return ad.Affine(l.weight, x, l.bias) }
 
-func (n *Network[T]) dense(name string, x *ad.Var[T]) *ad.Var[T] {
-	l := n.layer(name)
-	return ad.Affine(l.weight, x, l.bias)
-}
-
-func (n *Network[T]) conv(name string, g *conv.Geometry, x *ad.Var[T]) *ad.Var[T] {
-	l := n.layer(name)
+func (l *layer[T]) conv(g *conv.Geometry, x *ad.Var[T]) *ad.Var[T] {
 	return conv.Conv(g, l.weight, x, l.bias)
 }
 
-func (n *Network[T]) transpose(name string, g *conv.Geometry, x *ad.Var[T]) *ad.Var[T] {
-	l := n.layer(name)
+func (l *layer[T]) transpose(g *conv.Geometry, x *ad.Var[T]) *ad.Var[T] {
 	return conv.Transpose(g, l.weight, x, l.bias)
 }

@@ -3,6 +3,7 @@ package model
 import (
 	"math"
 
+	"hvae/ad"
 	"hvae/conv"
 	"hvae/hvae"
 	"hvae/linalg"
@@ -12,12 +13,10 @@ import (
 // conventions, image layers flattened as channel, row, column); its matrix has the layout
 // of the kernels. layout maps one to the other.
 type Param[T linalg.Float] struct {
-	Name  string
+	hvae.Param[T]
 	Shape []int
-	Value linalg.Matrix[T]
 
 	layout layout
-	spread float64 // standard deviation of the initial weights; 0 for biases
 }
 
 // A layout says how the rows and columns of a parameter's matrix are ordered in a
@@ -31,65 +30,69 @@ const (
 	ofCode               // the columns are
 )
 
-// inventory lists the parameters of a model in the order of the checkpoint: weights with
-// the spread of their start but zero, the flow's at their start. Their matrices are made
-// by zeros, or by shapeOnly if nothing is to be allocated.
-func (c Config) inventory(zeros func(rows, cols int) linalg.Matrix[float64]) []Param[float64] {
-	var ps []Param[float64]
-	layer := func(name string, weight, bias Param[float64], in, out int) {
-		weight.Name, bias.Name = name+".weight", name+".bias"
+// A spec describes a parameter: its tensor in a checkpoint, its matrix, its start and its
+// place in a network.
+type spec[T linalg.Float] struct {
+	name       string
+	shape      []int // of the tensor
+	rows, cols int   // of the matrix
+	layout     layout
+	start      float64 // of every element, but for weights:
+	spread     float64 // standard deviation of their start; 0 for the rest
+	place      **ad.Var[T]
+}
+
+// specs lists the parameters of a model in the order of the checkpoint, with their places
+// in n.
+func (n *Network[T]) specs(c Config) (all []spec[T]) {
+	add := func(name string, l *layer[T], weight, bias spec[T], in, out int) {
+		weight.name, weight.place = name+".weight", &l.weight
+		bias.name, bias.place = name+".bias", &l.bias
 		weight.spread = 1 / math.Sqrt(float64(in+out)) // sizes of the whole layer
-		ps = append(ps, weight, bias)
+		all = append(all, weight, bias)
 	}
-	dense := func(name string, weights, biases layout, out, in int) {
-		layer(name,
-			Param[float64]{Shape: []int{out, in}, Value: zeros(out, in), layout: weights},
-			Param[float64]{Shape: []int{out}, Value: zeros(out, 1), layout: biases}, in, out)
+	dense := func(name string, l *layer[T], weights, biases layout, out, in int) {
+		weight := spec[T]{shape: []int{out, in}, rows: out, cols: in, layout: weights}
+		bias := spec[T]{shape: []int{out}, rows: out, cols: 1, layout: biases}
+		add(name, l, weight, bias, in, out)
 	}
 	// A convolution's weights are (out, in, 5, 5) in a checkpoint, those of a transpose
 	// (in, out, 5, 5): either way those of the convolution g.
-	convolution := func(name string, g conv.Geometry, channels int) {
-		layer(name,
-			Param[float64]{Shape: []int{g.OutC, g.InC, g.KernelH, g.KernelW}, Value: zeros(g.Taps(), g.OutC), layout: kernel},
-			Param[float64]{Shape: []int{channels}, Value: zeros(channels, 1)}, g.In(), g.Out())
+	convolution := func(name string, l *layer[T], g conv.Geometry, channels int) {
+		weight := spec[T]{shape: []int{g.OutC, g.InC, g.KernelH, g.KernelW}, rows: g.Taps(), cols: g.OutC, layout: kernel}
+		bias := spec[T]{shape: []int{channels}, rows: channels, cols: 1}
+		add(name, l, weight, bias, g.In(), g.Out())
 	}
-	convolution("encoder.conv1", conv1, conv1.OutC)
-	convolution("encoder.conv2", conv2, conv2.OutC)
-	convolution("encoder.conv3", conv3, conv3.OutC)
-	dense("encoder.hidden", ofCode, plain, hidden, code)
-	dense("encoder.mean", plain, plain, c.Latent, hidden)
-	dense("encoder.std", plain, plain, c.Latent, hidden)
-	dense("decoder.hidden", plain, plain, hidden, c.Latent)
-	dense("decoder.expand", toCode, toCode, code, hidden)
-	convolution("decoder.deconv1", conv3, conv3.InC)
-	convolution("decoder.deconv2", conv2, conv2.InC)
-	convolution("decoder.deconv3", conv1, conv1.InC)
+	e, d := &n.encoder, &n.decoder
+	convolution("encoder.conv1", &e.conv1, conv1, conv1.OutC)
+	convolution("encoder.conv2", &e.conv2, conv2, conv2.OutC)
+	convolution("encoder.conv3", &e.conv3, conv3, conv3.OutC)
+	dense("encoder.hidden", &e.hidden, ofCode, plain, hidden, code)
+	dense("encoder.mean", &e.mean, plain, plain, c.Latent, hidden)
+	dense("encoder.std", &e.std, plain, plain, c.Latent, hidden)
+	dense("decoder.hidden", &d.hidden, plain, plain, hidden, c.Latent)
+	dense("decoder.expand", &d.expand, toCode, toCode, code, hidden)
+	convolution("decoder.deconv1", &d.deconv1, conv3, conv3.InC)
+	convolution("decoder.deconv2", &d.deconv2, conv2, conv2.InC)
+	convolution("decoder.deconv3", &d.deconv3, conv1, conv1.InC)
 	if c.K == 0 {
-		return ps
-	}
-
-	flow := func(name string, start float64, rows, cols int, shape ...int) {
-		p := Param[float64]{Name: "flow." + name, Shape: shape, Value: zeros(rows, cols)}
-		p.Value.Fill(start)
-		ps = append(ps, p)
+		return all
 	}
 	rows := 1
 	if c.VaryEps {
 		rows = c.K
 	}
-	flow("step_size_logit", linalg.Logit(0.2/maxEps), rows, c.Latent, rows, c.Latent)
+	all = append(all, spec[T]{name: "flow.step_size_logit", shape: []int{rows, c.Latent}, rows: rows, cols: c.Latent,
+		start: hvae.StepSizeLogit(0.2, maxEps), place: &n.stepSizeLogit})
 	switch c.Tempering {
 	case "free":
-		flow("alpha_logit", linalg.Logit(0.9), c.K, 1, c.K)
+		all = append(all, spec[T]{name: "flow.alpha_logit", shape: []int{c.K}, rows: c.K, cols: 1,
+			start: hvae.AlphaLogit(0.9), place: &n.alphaLogit})
 	case "fixed":
-		flow("log_temperature", math.Log(math.Sqrt(1.5)-1), 1, 1, 1)
+		all = append(all, spec[T]{name: "flow.log_temperature", shape: []int{1}, rows: 1, cols: 1,
+			start: hvae.LogTemperature(math.Sqrt(1.5)), place: &n.logTemperature})
 	}
-	return ps
-}
-
-// shapeOnly returns a matrix without elements.
-func shapeOnly(rows, cols int) linalg.Matrix[float64] {
-	return linalg.Matrix[float64]{Rows: rows, Cols: cols}
+	return all
 }
 
 // NewParams returns the parameters of a model at their starting values: weights normal
@@ -98,19 +101,21 @@ func shapeOnly(rows, cols int) linalg.Matrix[float64] {
 // outputBias; the flow at ε = 0.2, α_k = 0.9 and 1/β₀ = 1.5.
 func NewParams[T linalg.Float](c Config, outputBias float64, seed uint64) []Param[T] {
 	var ps []Param[T]
-	for _, p := range c.inventory(linalg.New[float64]) {
-		if p.spread > 0 {
-			hvae.FillNormal(hvae.Stream(seed, "mnist start "+p.Name), p.Value)
-			linalg.Scale(p.Value, p.spread, p.Value)
+	var n Network[T]
+	for _, s := range n.specs(c) {
+		if s.place == &n.decoder.deconv3.bias {
+			s.start = outputBias
 		}
-		if p.Name == "decoder.deconv3.bias" {
-			p.Value.Fill(outputBias)
+		p := Param[T]{Param: hvae.Param[T]{Name: s.name, Value: linalg.New[T](s.rows, s.cols)}, Shape: s.shape, layout: s.layout}
+		rng := hvae.Stream(seed, "mnist start "+s.name)
+		for i := range p.Value.Data {
+			v := s.start
+			if s.spread > 0 {
+				v = s.spread * rng.NormFloat64()
+			}
+			p.Value.Data[i] = T(v)
 		}
-		q := Param[T]{Name: p.Name, Shape: p.Shape, Value: linalg.New[T](p.Value.Rows, p.Value.Cols), layout: p.layout}
-		for i, v := range p.Value.Data {
-			q.Value.Data[i] = T(v)
-		}
-		ps = append(ps, q)
+		ps = append(ps, p)
 	}
 	return ps
 }

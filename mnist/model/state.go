@@ -77,6 +77,6 @@ func (t *Trainer[T]) Restore(f safetensors.File, settings map[string]string) (pr
 
 // optimiserState returns the optimiser's steps and averages, the latter as θ.
 func (t *Trainer[T]) optimiserState() (step int, mean, norm []T) {
-	step, means, norms := t.Optimiser.State([]linalg.Matrix[T]{t.theta})
+	step, means, norms := t.Optimiser.State([]linalg.Matrix[T]{t.algorithm.Theta()})
 	return step, means[0], norms[0]
 }

@@ -1,11 +1,7 @@
 package model
 
 import (
-	"fmt"
-	"iter"
-	"math"
-	"runtime"
-	"sync/atomic"
+	"context"
 
 	"hvae/ad"
 	"hvae/hvae"
@@ -16,8 +12,7 @@ import (
 // vector of float32, whose activations stay in a core's cache from layer to layer and take
 // little memory from step to step; without, up to 64, so that the weights are read from
 // memory less often. The batch is then cut in an even number of parts of about the same
-// size, and cores that are left over share the loops within a part. The size does not
-// depend on the number of cores, so sums over blocks run in one order on all.
+// size, and cores that are left over share the loops within a part.
 func (c Config) blockSize(n int) int {
 	const vector, most = 16, 64
 	if c.K > 0 {
@@ -25,12 +20,6 @@ func (c Config) blockSize(n int) int {
 	}
 	parts := 2 * ((n + 2*most - 1) / (2 * most))
 	return ((n+parts-1)/parts + 3) / 4 * 4 // rows of whole quarters of a vector
-}
-
-// blocks returns how many blocks a batch of n has.
-func (c Config) blocks(n int) int {
-	size := c.blockSize(n)
-	return (n + size - 1) / size
 }
 
 // A Batch supplies images and noise. Implementations must draw the noise of an image
@@ -44,9 +33,7 @@ type Batch[T linalg.Float] interface {
 	Fill(lo int, x, epsilon, gamma0 linalg.Matrix[T], k *hvae.Keyed)
 }
 
-// A Trainer trains a model on all cores: the columns of a batch are cut into blocks, each
-// goroutine runs its own tape over a block at a time, and gradients are added up in the
-// order of the blocks.
+// A Trainer trains a model by Algorithm 2, a column for each image.
 type Trainer[T linalg.Float] struct {
 	Config    Config
 	Params    []Param[T]
@@ -57,197 +44,59 @@ type Trainer[T linalg.Float] struct {
 	// It must be set before the first step.
 	Recompute bool
 
-	theta   linalg.Matrix[T] // the parameters' elements, one after another
-	workers []*worker[T]
-	blocks  []block[T]
-	now     step[T]
-
-	// Bodies of loops, made once, so that a step allocates nothing.
-	work, sum func(lo, hi int)
-	// θ and its gradient, as the optimiser takes them.
-	thetas, gradients [1]linalg.Matrix[T]
-}
-
-// A step is what the goroutines work on.
-type step[T linalg.Float] struct {
-	batch    Batch[T]
-	blocks   int          // how many
-	next     atomic.Int64 // the first that no goroutine has taken
-	gradient bool         // is asked for
-}
-
-// A worker is what a goroutine needs for itself.
-type worker[T linalg.Float] struct {
-	tape    ad.Tape[T]
-	network Network[T]
-	leaves  []*ad.Var[T]
-	stream  hvae.Keyed
-}
-
-// A block is the result of some columns of a batch.
-type block[T linalg.Float] struct {
-	elbo     float64          // summed over columns
-	gradient linalg.Matrix[T] // likewise; as θ
+	algorithm *hvae.Trainer[T]
+	batch     Batch[T] // the one at work
 }
 
 // NewTrainer returns a trainer of the given parameters by Adamax. It changes them in place,
 // and moves their elements to one vector θ.
 func NewTrainer[T linalg.Float](c Config, params []Param[T], rate float64) *Trainer[T] {
 	t := &Trainer[T]{Config: c, Params: params, Optimiser: hvae.NewAdamax(T(rate))}
-	n := 0
-	for _, p := range params {
-		n += len(p.Value.Data)
+	moved := make([]hvae.Param[T], len(params))
+	for i, p := range params {
+		moved[i] = p.Param
 	}
-	t.theta = linalg.New[T](n, 1)
-	for i, m := range t.split(t.theta) {
-		linalg.Copy(m, params[i].Value)
-		params[i].Value = m
+	t.algorithm = hvae.NewTrainer(moved, t.Optimiser, t.bound)
+	t.algorithm.BlockSize = c.blockSize
+	for i := range params {
+		params[i].Param = moved[i]
 	}
-	t.thetas[0] = t.theta
-	t.work = t.takeBlocks
-	t.sum = t.addBlocks
 	return t
 }
 
-// split views a vector like θ as a matrix for each parameter.
-func (t *Trainer[T]) split(theta linalg.Matrix[T]) iter.Seq2[int, linalg.Matrix[T]] {
-	return func(yield func(int, linalg.Matrix[T]) bool) {
-		lo := 0
-		for i, p := range t.Params {
-			hi := lo + len(p.Value.Data)
-			if !yield(i, linalg.Of(p.Value.Rows, p.Value.Cols, theta.Data[lo:hi:hi])) {
-				return
-			}
-			lo = hi
-		}
-	}
+// Step estimates the mean ELBO over a batch and its gradient, and updates the parameters.
+// If either is not finite it leaves the parameters as they are and returns an error that
+// names the first operation whose result was not. If ctx ends during the step, it returns
+// ctx's error at once, and parameters and optimiser are as before.
+func (t *Trainer[T]) Step(ctx context.Context, b Batch[T]) (elbo float64, err error) {
+	t.batch, t.algorithm.Recompute = b, t.Recompute
+	return t.algorithm.Step(ctx, b.Len())
 }
 
-// Step estimates the mean ELBO over a batch and its gradient, and updates the
-// parameters. If either is not finite it leaves the parameters as they are and returns
-// an error that names the first operation whose result was not.
-func (t *Trainer[T]) Step(b Batch[T]) (elbo float64, err error) {
-	n := t.run(b, true)
-	gradient := t.blocks[0].gradient
-	linalg.For(gradient.Rows, addGrain, t.sum)
-	elbo = t.mean(n, b.Len())
-	if math.IsNaN(elbo) || math.IsInf(elbo, 0) || !linalg.Finite(gradient) {
-		return elbo, fmt.Errorf("the ELBO (%v) or its gradient is not finite: %s", elbo, t.blame(b))
-	}
-	t.gradients[0] = gradient
-	t.Optimiser.Ascend(t.thetas[:], t.gradients[:])
-	return elbo, nil
+// ELBO estimates the mean ELBO over a batch. If ctx ends first, it returns ctx's error.
+func (t *Trainer[T]) ELBO(ctx context.Context, b Batch[T]) (float64, error) {
+	t.batch, t.algorithm.Recompute = b, t.Recompute
+	return t.algorithm.ELBO(ctx, b.Len())
 }
 
-// addGrain is how many elements of the gradient outweigh starting a goroutine.
-const addGrain = 1 << 15
-
-// addBlocks sets elements lo to hi-1 of the first block's gradient to those of the batch's
-// mean, adding blocks up in their order.
-func (t *Trainer[T]) addBlocks(lo, hi int) {
-	const piece = 1 << 11 // stays in the nearest cache from block to block
-	for ; lo < hi; lo += piece {
-		total := t.blocks[0].gradient.RowRange(lo, min(lo+piece, hi))
-		for i := 1; i < t.now.blocks; i++ {
-			linalg.Add(total, total, t.blocks[i].gradient.RowRange(lo, min(lo+piece, hi)))
-		}
-		linalg.Scale(total, 1/T(t.now.batch.Len()), total)
-	}
+// A worker is what a goroutine keeps from block to block, or from image to image.
+type worker[T linalg.Float] struct {
+	network *Network[T]
+	vars    []*ad.Var[T] // of an evaluation
+	stream  hvae.Keyed
 }
 
-// ELBO estimates the mean ELBO over a batch.
-func (t *Trainer[T]) ELBO(b Batch[T]) float64 { return t.mean(t.run(b, false), b.Len()) }
-
-func (t *Trainer[T]) mean(blocks, images int) float64 {
-	sum := 0.0
-	for _, b := range t.blocks[:blocks] {
-		sum += b.elbo
+// bound is the hvae.Bound of images.
+func (t *Trainer[T]) bound(b *hvae.Block[T]) *ad.Var[T] {
+	w, ok := b.State.(*worker[T])
+	if !ok {
+		w = &worker[T]{network: newNetwork(t.Config, b.Scratch)}
+		b.State = w
 	}
-	return sum / float64(images)
-}
-
-// run computes the blocks of a batch, with gradients if asked for, and returns how many
-// there are.
-func (t *Trainer[T]) run(b Batch[T], gradients bool) int {
-	n := t.Config.blocks(b.Len())
-	for len(t.blocks) < n {
-		t.blocks = append(t.blocks, block[T]{})
-	}
-	goroutines := min(n, runtime.GOMAXPROCS(0))
-	for len(t.workers) < goroutines {
-		w := new(worker[T])
-		if t.Recompute {
-			w.network.Recompute()
-		}
-		t.workers = append(t.workers, w)
-	}
-	t.now.batch, t.now.blocks, t.now.gradient = b, n, gradients
-	t.now.next.Store(0)
-	linalg.For(goroutines, 1, t.work)
-	return n
-}
-
-// takeBlocks lets workers lo to hi-1 compute blocks until none is left.
-func (t *Trainer[T]) takeBlocks(lo, hi int) {
-	for _, w := range t.workers[lo:hi] {
-		for i := int(t.now.next.Add(1)) - 1; i < t.now.blocks; i = int(t.now.next.Add(1)) - 1 {
-			t.block(w, t.now.batch, i, t.now.gradient)
-		}
-	}
-}
-
-// block computes block i of a batch.
-func (t *Trainer[T]) block(w *worker[T], b Batch[T], i int, gradients bool) {
-	elbo := t.bound(w, b, i, gradients)
-	sum := ad.Sum(elbo)
-	out := &t.blocks[i]
-	out.elbo = float64(sum.Scalar())
-	if !gradients {
-		return
-	}
-	if out.gradient.Data == nil {
-		out.gradient = linalg.New[T](t.theta.Rows, 1)
-	}
-	for j, g := range t.split(out.gradient) {
-		w.leaves[j].GradientInto(g, false)
-	}
-	ad.Backward(sum, w.leaves...)
-}
-
-// bound puts the ELBO of block i on the worker's tape.
-func (t *Trainer[T]) bound(w *worker[T], b Batch[T], i int, gradients bool) *ad.Var[T] {
-	size := t.Config.blockSize(b.Len())
-	lo := i * size
-	n := min(size, b.Len()-lo)
-	w.tape.Reset()
-	w.leaves = w.network.Bind(&w.tape, t.Config, t.Params, gradients, w.leaves)
-	x := w.tape.Matrix(pixels, n)
-	epsilon, gamma0 := w.tape.Matrix(t.Config.Latent, n), w.tape.Matrix(t.Config.Latent, n)
-	b.Fill(lo, x, epsilon, gamma0, &w.stream)
-	return w.network.ELBO(w.tape.Const(x), w.tape.Const(epsilon), w.tape.Const(gamma0))
-}
-
-// blame runs a batch again, recording the gradient too, and says which operation first
-// had a result that is not finite.
-func (t *Trainer[T]) blame(b Batch[T]) string {
-	w := new(worker[T]) // which keeps everything
-	size := t.Config.blockSize(b.Len())
-	for i := range t.Config.blocks(b.Len()) {
-		sum := ad.Sum(t.bound(w, b, i, true))
-		what := w.tape.FirstNonFinite()
-		if what == "" {
-			for j, g := range t.split(t.blocks[i].gradient) {
-				if !linalg.Finite(g) { // one sweep that is kept, of all there are
-					ad.Grad(sum, w.leaves[j])
-					if what = w.tape.FirstNonFinite(); what != "" {
-						break
-					}
-				}
-			}
-		}
-		if what != "" {
-			return fmt.Sprintf("images %d to %d of the batch, first in %s", i*size+1, min((i+1)*size, b.Len()), what)
-		}
-	}
-	return "only in the sum over the batch"
+	w.network.bind(b.Params)
+	n := b.Hi - b.Lo
+	x := b.Tape.Matrix(pixels, n)
+	epsilon, gamma0 := b.Tape.Matrix(t.Config.Latent, n), b.Tape.Matrix(t.Config.Latent, n)
+	t.batch.Fill(b.Lo, x, epsilon, gamma0, &w.stream)
+	return w.network.ELBO(b.Tape.Const(x), b.Tape.Const(epsilon), b.Tape.Const(gamma0))
 }
