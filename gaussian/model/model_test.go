@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -118,12 +117,21 @@ func TestTrainStopsWithItsContext(t *testing.T) {
 func TestTheMeanOfAnExactBoundIsTheBound(t *testing.T) {
 	data := Draw(Truth(3), 20, hvae.Stream(1, "data"))
 	trainer := NewTrainer(NewMeanField(data), 10, 1e-3, hvae.Stream(1, "noise"))
-	want := trainer.MeanELBO(1)
+	want := meanELBO(t, trainer, 1)
 	for _, n := range []int{7, 100, 250} {
-		if got := trainer.MeanELBO(n); !(math.Abs(got-want) <= 1e-12*math.Abs(want)) {
+		if got := meanELBO(t, trainer, n); !(math.Abs(got-want) <= 1e-12*math.Abs(want)) {
 			t.Errorf("averaged over %d draws it is %v, want %v", n, got, want)
 		}
 	}
+}
+
+func meanELBO(t *testing.T, trainer *Trainer, n int) float64 {
+	t.Helper()
+	elbo, err := trainer.MeanELBO(t.Context(), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return elbo
 }
 
 func TestCostGrowsWithTheWork(t *testing.T) {
@@ -157,7 +165,7 @@ func TestStepsAllocateNothing(t *testing.T) {
 		}
 		trainer := NewTrainer(m, 10, 1e-3, hvae.Stream(5, "steps"))
 		step := func() {
-			if err := trainer.Step(); err != nil {
+			if err := trainer.Step(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -173,10 +181,12 @@ func TestStepsAllocateNothing(t *testing.T) {
 type root struct{ theta, constant float64 }
 
 func (r *root) Params() []Param {
-	return []Param{{"theta", linalg.Column(r.theta)}}
+	return []Param{{Name: "theta", Value: linalg.Column(r.theta)}}
 }
 
-func (r *root) ELBO(params []*ad.Var[float64], n int, rng *rand.Rand) *ad.Var[float64] {
+func (r *root) NoiseRows() int { return 0 }
+
+func (r *root) ELBO(params []*ad.Var[float64], _ *ad.Var[float64]) *ad.Var[float64] {
 	return ad.AddConst(ad.Sqrt(params[0]), r.constant)
 }
 
@@ -194,9 +204,9 @@ func TestAStepIsTakenOnlyIfBoundAndGradientAreFinite(t *testing.T) {
 		{root{0, 0}, false}, // where the root is 0 and its slope infinite
 	} {
 		trainer := NewTrainer(&c.root, 1, 0.1, nil)
-		err := trainer.Step()
-		if (err == nil) != c.finite || (trainer.params[0].Data[0] != c.theta) != c.finite {
-			t.Errorf("√%v + %v: error %v, θ moved to %v", c.theta, c.constant, err, trainer.params[0].Data[0])
+		err := trainer.Step(t.Context())
+		if (err == nil) != c.finite || (trainer.algorithm.Theta().Data[0] != c.theta) != c.finite {
+			t.Errorf("√%v + %v: error %v, θ moved to %v", c.theta, c.constant, err, trainer.algorithm.Theta().Data[0])
 		}
 	}
 }
