@@ -203,12 +203,13 @@ func TestSeveralDimensionsDrawTheFigures(t *testing.T) {
 		t.Fatalf("status %d, stderr %q", status, stderr)
 	}
 	files, err := os.ReadDir(out)
-	if err != nil || len(files) != 2 {
-		t.Fatalf("the folder has %v (%v), want two figures", files, err)
+	if err != nil || len(files) != 3 {
+		t.Fatalf("the folder has %v (%v), want three figures", files, err)
 	}
 	for name, want := range map[string][]string{
 		"figure1a.svg": {"HVAE, K = 10", "planar flow, K = 30", "mean-field VB", "dimension d", "‖θ − θ̂‖²", "max. likelihood"},
 		"figure1b.svg": {"HVAE, K = 1", "K = 10, no tempering", "dimension d"},
+		"figure1c.svg": {"HVAE, K = 1", "K = 10, no tempering", "‖σ − σ̂‖²", "max. likelihood"},
 	} {
 		svg, err := os.ReadFile(filepath.Join(out, name))
 		if err != nil {
