@@ -219,6 +219,41 @@ func TestTwoModesGivesAsManyDrawsAsAskedFor(t *testing.T) {
 	}
 }
 
+func TestPathsOnTwoModesAreThoseOfTheFlow(t *testing.T) {
+	// Without its momenta, a leapfrog path obeys
+	// z_{k+1} − z_k = α_k (z_k − z_{k−1}) − ½ε²(1 + α_k) ∇U(z_k).
+	const K, n, epsilon = 30, 60, 0.1
+	gradU := func(x, y float64) [2]float64 { // of −log of the mixture, s² = ¼
+		right := 1 / (1 + math.Exp(-2*3*x/0.25)) // the right mode's part of the density at x
+		return [2]float64{(x + 3 - 6*right) / 0.25, y / 0.25}
+	}
+	for _, r := range []float64{3, 1} {
+		z := TwoModesPaths(K, r, n, hvae.Stream(1, "paths"))
+		if len(z) != K+1 || z[0].Shape() != (linalg.Shape{Rows: 2, Cols: n}) {
+			t.Fatalf("%d positions %v, want %d [2×%d]", len(z), z[0].Shape(), K+1, n)
+		}
+		invSqrtBeta := func(k int) float64 { return (1-r)*float64(k*k)/(K*K) + r }
+		changed := 0
+		for i := range n {
+			for k := 1; k < K; k++ {
+				alpha, g := invSqrtBeta(k)/invSqrtBeta(k-1), gradU(z[k].At(0, i), z[k].At(1, i))
+				for j := range 2 {
+					before, at, after := z[k-1].At(j, i), z[k].At(j, i), z[k+1].At(j, i)
+					if want := at + alpha*(at-before) - 0.5*epsilon*epsilon*(1+alpha)*g[j]; !(math.Abs(after-want) <= 1e-10) {
+						t.Fatalf("1/√β₀ = %v: z_%d is %v, want %v", r, k+1, after, want)
+					}
+				}
+			}
+			if z[0].At(0, i)*z[K].At(0, i) < 0 {
+				changed++
+			}
+		}
+		if _, want := DrawTwoModes(K, r, n, hvae.Stream(1, "paths")); changed != want || want == 0 {
+			t.Errorf("1/√β₀ = %v: %d paths change mode, %d of the same draws", r, changed, want)
+		}
+	}
+}
+
 func TestTwoModesHaveUnitEvidenceInEqualParts(t *testing.T) {
 	var tape ad.Tape[float64]
 	const n, width, height = 400, 20.0, 8.0
