@@ -28,8 +28,8 @@ func (f *Flow[T]) Forward(s Phase[T]) Phase[T] {
 		if k == 1 || f.StepSize.Rows() > 1 {
 			e = newStepSize(f.epsilon(k))
 		}
-		if f.Recompute != nil {
-			s = f.Recompute.leapfrog(e, s)
+		if r := f.Recompute; r != nil && r.Tape != nil {
+			s = r.leapfrog(e, s)
 		} else {
 			s = leapfrog(f.Target, e, s)
 		}

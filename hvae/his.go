@@ -14,10 +14,12 @@ type Sample[T linalg.Float] struct {
 	logPrior *ad.Var[T] // log q⁰(z₀), [1×B]
 }
 
-// HIS runs Algorithm 1. The caller draws z₀ [ℓ×B] from the variational prior q⁰, in
-// reparameterised form if it has parameters, and gives log q⁰(z₀) [1×B], and draws γ₀
-// [ℓ×B] from N(0, I). The initial momentum is ρ₀ = γ₀/√β₀ ~ N(0, β₀⁻¹I).
+// HIS runs Algorithm 1 (alg:his). The caller draws z₀ [ℓ×B] from the variational prior q⁰,
+// in reparameterised form if it has parameters (DiagonalNormal.Draw), and gives log q⁰(z₀)
+// [1×B], and draws γ₀ [ℓ×B] from N(0, I). The initial momentum is ρ₀ = γ₀/√β₀ ~ N(0, β₀⁻¹I),
+// so that p̂_θ(x) is a smooth function of the noise (equation 6, eqn:reparameterization).
 func HIS[T linalg.Float](f *Flow[T], z0, logPrior, gamma0 *ad.Var[T]) Sample[T] {
+	mustBe("log q⁰(z₀)", logPrior, z0, 1)
 	rho0 := gamma0
 	if s := f.Tempering.invSqrtBeta0; s != nil {
 		rho0 = ad.Mul(s, gamma0)
@@ -27,7 +29,7 @@ func HIS[T linalg.Float](f *Flow[T], z0, logPrior, gamma0 *ad.Var[T]) Sample[T] 
 }
 
 // LogEstimate returns log p̂_θ(x) = log p̄ − log q̄ [1×B], the logarithm of Algorithm
-// 1's unbiased estimate of p_θ(x), where
+// 1's unbiased estimate of p_θ(x) (equation 5, eq:estimatorHMC), where
 //
 //	p̄ = p_θ(x, z_K) N(ρ_K | 0, I),   q̄ = q⁰(z₀) N(ρ₀ | 0, β₀⁻¹I) β₀^(−ℓ/2).
 func (s Sample[T]) LogEstimate() *ad.Var[T] {
@@ -49,7 +51,7 @@ func (s Sample[T]) logMomentum() *ad.Var[T] {
 }
 
 // ELBO returns, for each column, the Rao-Blackwellised estimate [1×B] of the evidence
-// lower bound (eqn:H_ELBO_simplified),
+// lower bound (equation 12, eqn:H_ELBO_simplified),
 //
 //	log p_θ(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀) + ℓ/2,
 //

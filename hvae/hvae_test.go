@@ -205,6 +205,20 @@ func (free) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Scale(ad.SumTo(z, 1, z.Cols()), 0)
 }
 
+// unsummed is a target that forgets to sum over dimensions.
+type unsummed struct{}
+
+func (unsummed) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
+	return ad.Scale(ad.Square(z), -0.5)
+}
+
+// summed is a target whose gradient is summed over dimensions.
+type summed struct{ free }
+
+func (summed) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] {
+	return ad.SumTo(z, 1, z.Cols())
+}
+
 func TestMisfitsPanicAndNameTheShapes(t *testing.T) {
 	var tp ad.Tape[float64]
 	state := Phase[float64]{Z: tp.Fill(2, 3, 0), Rho: tp.Fill(2, 3, 0)}
@@ -221,6 +235,21 @@ func TestMisfitsPanicAndNameTheShapes(t *testing.T) {
 		},
 		"schedule [4×1] for a flow of 3 steps": func() {
 			(&Flow[float64]{Target: free{}, K: 3, StepSize: tp.Fill(1, 2, 0.1), Tempering: FixedTempering(tp.Scalar(2), 4)}).Forward(state)
+		},
+		"log joint density is [2×3] for z [2×3], which needs [1×3]": func() {
+			HIS(&Flow[float64]{Target: unsummed{}}, state.Z, tp.Fill(1, 3, 0), state.Rho).LogEstimate()
+		},
+		"density is [2×3] for z [2×3]": func() {
+			HIS(&Flow[float64]{Target: unsummed{}}, state.Z, tp.Fill(1, 3, 0), state.Rho).ELBO()
+		},
+		"the target's log joint density is [2×3]": func() {
+			(&Flow[float64]{Target: unsummed{}, K: 1, StepSize: tp.Fill(1, 2, 0.1)}).Forward(state)
+		},
+		"potential gradient is [1×3] for z [2×3], which needs [2×3]": func() {
+			(&Flow[float64]{Target: summed{}, K: 1, StepSize: tp.Fill(1, 2, 0.1)}).Forward(state)
+		},
+		"log q⁰(z₀) is [1×1] for z [2×3], which needs [1×3]": func() {
+			HIS(&Flow[float64]{Target: free{}}, state.Z, tp.Scalar(0), state.Rho)
 		},
 		"1 parameters, 0 gradients": func() { NewRMSProp(0.1).Ascend(column(1), nil) },
 		"is [2×1], its gradient [1×1]": func() {

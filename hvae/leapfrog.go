@@ -21,14 +21,14 @@ func (s Phase[T]) LogJoint(target Target[T]) *ad.Var[T] {
 	if s.logJoint != nil {
 		return s.logJoint
 	}
-	return target.LogJoint(s.Z)
+	return logJointOf(target, s.Z)
 }
 
 // Leapfrog takes one leapfrog step with step sizes ε [ℓ×1], one for each dimension:
 //
-//	ρ̃  = ρ − ε/2 ⊙ ∇U(z)    (eqn:lf1)
-//	z′ = z + ε ⊙ ρ̃          (eqn:lf2)
-//	ρ′ = ρ̃ − ε/2 ⊙ ∇U(z′)   (eqn:lf3)
+//	ρ̃  = ρ − ε/2 ⊙ ∇U(z)    (equation 7, eqn:lf1)
+//	z′ = z + ε ⊙ ρ̃          (equation 8, eqn:lf2)
+//	ρ′ = ρ̃ − ε/2 ⊙ ∇U(z′)   (equation 9, eqn:lf3)
 //
 // Each line is a shear of phase space, so the step has unit Jacobian.
 func Leapfrog[T linalg.Float](target Target[T], epsilon *ad.Var[T], s Phase[T]) Phase[T] {

@@ -10,7 +10,7 @@ import (
 // Its memory is that of one step, however many there are, and its gradients are the same
 // to the bit; it costs another evaluation of each ∇U.
 type Recompute[T linalg.Float] struct {
-	Tape   *ad.Tape[T]  // where steps run; the flow resets it
+	Tape   *ad.Tape[T]  // where steps run; the flow resets it. If it is nil, all is kept.
 	Params []*ad.Var[T] // parameters of the flow's target
 
 	// Target returns the flow's target with its parameters on another tape, in the order of

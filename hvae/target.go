@@ -1,13 +1,15 @@
 // Package hvae is the method of the paper: Hamiltonian importance sampling as a
-// normalising flow, its unbiased evidence estimator, the bounds that follow from it,
-// and the optimisers that climb them.
+// normalising flow, its unbiased evidence estimator, the bounds that follow from it, and
+// the training loop that climbs them.
 //
 //	Caterini, Doucet, Sejdinovic: Hamiltonian Variational Auto-Encoder, NeurIPS 2018.
 //
 // Read in this order: target.go (log p(x, z), the potential U and its gradient),
-// leapfrog.go (equations 7 to 9), tempering.go (the schedules α), flow.go (their
-// composition H and its inverse), his.go (Algorithm 1, the Rao-Blackwellised ELBO),
-// importance.go (log p(x) from many draws), optimise.go, random.go.
+// leapfrog.go (a step of the dynamics), tempering.go (the schedules α), flow.go (their
+// composition H and its inverse), prior.go and random.go (where a flow starts), his.go
+// (Algorithm 1, the Rao-Blackwellised ELBO), importance.go (log p(x) from many draws), then
+// ranges.go, trainer.go (Algorithm 2) and optimise.go. The examples are a manual; tools to
+// test a target of your own are in hvae/hvaetest.
 //
 // Everything is a matrix on a tape: z and ρ are [ℓ × B], a column for each of B
 // samples; quantities for each sample are rows [1 × B]; step sizes are the paper's ε.
@@ -16,6 +18,8 @@
 package hvae
 
 import (
+	"fmt"
+
 	"hvae/ad"
 	"hvae/linalg"
 )
@@ -23,7 +27,9 @@ import (
 // A Target is the joint density of a fixed observation x and the latent variable z,
 // as the unnormalised posterior p_θ(x, ·) of Algorithm 1.
 type Target[T linalg.Float] interface {
-	// LogJoint returns log p_θ(x, z) [1×B] for the columns of z [ℓ×B].
+	// LogJoint returns log p_θ(x, z) [1×B] for the columns of z [ℓ×B]. Column j of the
+	// result may depend on column j of z alone: the tape's gradient of the sum is then
+	// that of each column.
 	LogJoint(z *ad.Var[T]) *ad.Var[T]
 }
 
@@ -40,13 +46,29 @@ type ClosedForm[T linalg.Float] interface {
 // where the closed form did not need it.
 func PotentialGradient[T linalg.Float](target Target[T], z *ad.Var[T]) (gradU, logJoint *ad.Var[T]) {
 	if t, ok := target.(ClosedForm[T]); ok {
-		return t.PotentialGradient(z), nil
+		gradU = t.PotentialGradient(z)
+		mustBe("the target's potential gradient", gradU, z, z.Rows())
+		return gradU, nil
 	}
 	if !z.Live() {
 		z = z.Tape().Leaf(z.Value)
 	}
-	logJoint = target.LogJoint(z)
+	logJoint = logJointOf(target, z)
 	return ad.Neg(ad.Grad(logJoint, z)), logJoint
+}
+
+// logJointOf returns log p_θ(x, z) [1×B].
+func logJointOf[T linalg.Float](target Target[T], z *ad.Var[T]) *ad.Var[T] {
+	l := target.LogJoint(z)
+	mustBe("the target's log joint density", l, z, 1)
+	return l
+}
+
+// mustBe panics unless v has the given number of rows and a column for each of z's.
+func mustBe[T linalg.Float](what string, v, z *ad.Var[T], rows int) {
+	if want := (linalg.Shape{Rows: rows, Cols: z.Cols()}); v.Value.Shape() != want {
+		panic(fmt.Sprintf("hvae: %s is %v for z %v, which needs %v", what, v.Value.Shape(), z.Value.Shape(), want))
+	}
 }
 
 // LogNormal returns log N(x | 0, I) [1×B] for the columns of x [ℓ×B].

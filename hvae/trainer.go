@@ -41,8 +41,8 @@ type Block[T linalg.Float] struct {
 	stream Keyed
 }
 
-// A Trainer is Algorithm 2 (alg:vi): it climbs the mean of a bound over batches, in all
-// parameters at once, by stochastic gradients. The columns of a batch are cut into blocks,
+// A Trainer is Algorithm 2 (alg:vi): it climbs the mean of a bound over batches (equation
+// 11, eqn:ELBO), in all parameters at once, by stochastic gradients. The columns of a batch are cut into blocks,
 // of which goroutines, one for each core, take one at a time:
 //
 //	batch      | 1 … 16 | 17 … 32 | 33 … 40 |
