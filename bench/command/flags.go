@@ -34,47 +34,63 @@ func (f *Flags) String(p *string, name, value, usage string) {
 // Func defines a flag whose values parse understands.
 func (f *Flags) Func(name, usage string, parse func(string) error) { f.set.Func(name, usage, parse) }
 
+// A value is a flag's that set reads and get writes in the same form.
+type value struct {
+	set func(string) error
+	get func() string
+}
+
+func (v value) Set(s string) error { return v.set(s) }
+
+// String is what package flag prints as the default. It asks the zero value, too.
+func (v value) String() string {
+	if v.get == nil {
+		return ""
+	}
+	return v.get()
+}
+
 // The largest value of a count: beyond it, a mistyped number would ask for more memory
 // than machines have.
 const maxCount = 100_000_000
 
 // Count defines a flag for a whole number that is at least a minimum.
-func (f *Flags) Count(p *int, name string, value, minimum int, usage string) {
-	*p = value
-	f.Func(name, fmt.Sprintf("%s (default %d)", usage, value), func(s string) error {
+func (f *Flags) Count(p *int, name string, preset, minimum int, usage string) {
+	*p = preset
+	f.set.Var(value{get: func() string { return strconv.Itoa(*p) }, set: func(s string) error {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < minimum || n > maxCount {
 			return fmt.Errorf("it must be a whole number from %d to %d", minimum, maxCount)
 		}
 		*p = n
 		return nil
-	})
+	}}, name, usage)
 }
 
 // Seed defines the flag -seed, 1 by default.
 func (f *Flags) Seed(p *uint64, usage string) {
 	*p = 1
-	f.Func("seed", usage+" (default 1)", func(s string) error {
+	f.set.Var(value{get: func() string { return strconv.FormatUint(*p, 10) }, set: func(s string) error {
 		n, err := strconv.ParseUint(s, 10, 64)
 		if err != nil {
 			return fmt.Errorf("a seed is a whole number from 0 to %d", uint64(math.MaxUint64))
 		}
 		*p = n
 		return nil
-	})
+	}}, "seed", usage)
 }
 
 // Rate defines the flag -lr.
-func (f *Flags) Rate(p *float64, value float64, usage string) {
-	*p = value
-	f.Func("lr", fmt.Sprintf("%s (default %v)", usage, value), func(s string) error {
+func (f *Flags) Rate(p *float64, preset float64, usage string) {
+	*p = preset
+	f.set.Var(value{get: func() string { return strconv.FormatFloat(*p, 'g', -1, 64) }, set: func(s string) error {
 		r, err := strconv.ParseFloat(s, 64)
 		if err != nil || !(r > 0) || math.IsInf(r, 0) {
 			return fmt.Errorf("a learning rate is a positive number")
 		}
 		*p = r
 		return nil
-	})
+	}}, "lr", usage)
 }
 
 // Parse reads the arguments. What it returns is for Run to return: an error of the command
@@ -96,6 +112,20 @@ func (f *Flags) Given() (names []string) {
 	f.set.Visit(func(g *flag.Flag) { names = append(names, g.Name) })
 	return names
 }
+
+// Values returns what the flags stand at, by their names. Those of Func have no text.
+func (f *Flags) Values() map[string]string {
+	all := map[string]string{}
+	f.set.VisitAll(func(g *flag.Flag) {
+		if g.Name != "version" {
+			all[g.Name] = g.Value.String()
+		}
+	})
+	return all
+}
+
+// Set sets a flag as the command line does.
+func (f *Flags) Set(name, value string) error { return f.set.Set(name, value) }
 
 // UsageError returns an error of the command line: a Run that returns it ends the program
 // with status 2.
