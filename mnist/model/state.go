@@ -2,77 +2,136 @@ package model
 
 import (
 	"fmt"
-	"maps"
+	"slices"
 	"strconv"
+	"strings"
 
 	"hvae/linalg"
 	"hvae/mnist/safetensors"
 )
 
-// stateFormat is the format of state.safetensors.
-const stateFormat = "hvae-mnist-state/1"
+// The formats of state.safetensors. The first did not hold the best weights.
+const (
+	stateFormat      = "hvae-mnist-state/2"
+	firstStateFormat = "hvae-mnist-state/1"
+)
+
+// What the names of tensors in a state begin with. The parameters have nothing in front.
+const (
+	meanPrefix = "optimiser.mean."
+	normPrefix = "optimiser.norm."
+	bestPrefix = "best."
+)
 
 // settingPrefix marks settings in the state's metadata.
 const settingPrefix = "setting."
 
-// StateFile returns what state.safetensors holds, all that a resume needs but the data:
-// parameters and their averages, settings, which a resumed run must share, and how far
-// the run is.
-func (t *Trainer[T]) StateFile(settings, progress map[string]string) safetensors.File {
-	f := safetensors.File{Metadata: map[string]string{"format": stateFormat}}
+// A State is what state.safetensors holds: all that a resume needs but the data. These
+// are the parameters, the optimiser's averages, the weights of the best epoch, the
+// settings, and how far the run is.
+type State struct {
+	Settings map[string]string
+	Progress string // in the words of who wrote it
+	Steps    int    // that the optimiser has taken
+
+	file safetensors.File
+}
+
+// State returns the trainer's state, to be written. best is nil before the first epoch.
+func (t *Trainer[T]) State(settings map[string]string, progress string, best []Param[T]) safetensors.File {
+	step, mean, norm := t.optimiserState()
+	f := safetensors.File{Metadata: map[string]string{
+		"format": stateFormat, "progress": progress, "optimiser.step": strconv.Itoa(step),
+	}}
 	for k, v := range settings {
 		f.Metadata[settingPrefix+k] = v
 	}
-	maps.Copy(f.Metadata, progress)
-	step, mean, norm := t.optimiserState()
-	f.Metadata["optimiser.step"] = strconv.Itoa(step)
 	lo := 0
 	for _, p := range t.Params {
 		hi := lo + len(p.Value.Data)
 		f.Tensors = append(f.Tensors,
 			p.tensor(p.Name, p.Value.Data),
-			p.tensor("optimiser.mean."+p.Name, mean[lo:hi]),
-			p.tensor("optimiser.norm."+p.Name, norm[lo:hi]))
+			p.tensor(meanPrefix+p.Name, mean[lo:hi]),
+			p.tensor(normPrefix+p.Name, norm[lo:hi]))
 		lo = hi
+	}
+	for _, p := range best {
+		f.Tensors = append(f.Tensors, p.tensor(bestPrefix+p.Name, p.Value.Data))
 	}
 	return f
 }
 
-// Restore sets the trainer's parameters and averages to those of a state file, whose
-// settings must be the given ones, and returns how far the run was.
-func (t *Trainer[T]) Restore(f safetensors.File, settings map[string]string) (progress map[string]string, err error) {
-	if f.Metadata["format"] != stateFormat {
-		return nil, fmt.Errorf("its format is %q, this program resumes %q", f.Metadata["format"], stateFormat)
+// ReadState reads a state file. Its tensors are checked by Restore, once the settings
+// have said which there must be.
+func ReadState(name string) (s State, err error) {
+	if s.file, err = safetensors.ReadFile(name); err != nil {
+		return s, err
 	}
-	for k, v := range settings {
-		if was := f.Metadata[settingPrefix+k]; was != v {
-			return nil, fmt.Errorf("the run was started with %s = %s, not %s: resume with the same settings, or start another run with another -out", k, was, v)
+	meta := s.file.Metadata
+	if f := meta["format"]; f != stateFormat && f != firstStateFormat {
+		return s, fmt.Errorf("%s is not the state of a run: its format is %q, this program resumes %q", name, f, stateFormat)
+	}
+	if s.Steps, err = strconv.Atoi(meta["optimiser.step"]); err != nil || s.Steps < 0 {
+		return s, fmt.Errorf("%s is damaged: its metadata has optimiser.step = %q, not a number", name, meta["optimiser.step"])
+	}
+	s.Progress = meta["progress"]
+	s.Settings = map[string]string{}
+	for k, v := range meta {
+		if k, ok := strings.CutPrefix(k, settingPrefix); ok {
+			s.Settings[k] = v
 		}
 	}
-	step, err := strconv.Atoi(f.Metadata["optimiser.step"])
-	if err != nil || step < 0 {
-		return nil, fmt.Errorf("its metadata has optimiser.step = %q, not a number", f.Metadata["optimiser.step"])
-	}
+	return s, nil
+}
+
+// Restore sets the trainer's parameters and averages to those of a state and returns the
+// weights of the best epoch, nil if the state has none.
+func (t *Trainer[T]) Restore(s State) (best []Param[T], err error) {
 	var want []safetensors.Spec
+	prefixes := []string{"", meanPrefix, normPrefix}
+	_, hasBest := s.file.Tensor(bestPrefix + t.Params[0].Name)
+	if hasBest {
+		prefixes = append(prefixes, bestPrefix)
+	}
 	for _, p := range t.Params {
-		for _, prefix := range []string{"", "optimiser.mean.", "optimiser.norm."} {
+		for _, prefix := range prefixes {
 			want = append(want, safetensors.Spec{Name: prefix + p.Name, Shape: p.Shape})
 		}
 	}
-	if err := safetensors.Check(f, want); err != nil {
+	if err := safetensors.Check(s.file, want); err != nil {
 		return nil, err
+	}
+	for _, p := range t.Params {
+		if norm, _ := s.file.Tensor(normPrefix + p.Name); slices.ContainsFunc(norm.Data, func(v float32) bool { return v < 0 }) {
+			return nil, fmt.Errorf("tensor %q has a negative element: it is an average of absolute values", norm.Name)
+		}
 	}
 	_, mean, norm := t.optimiserState()
 	lo := 0
 	for _, p := range t.Params {
 		hi := lo + len(p.Value.Data)
-		p.restore(f, p.Name, p.Value.Data)
-		p.restore(f, "optimiser.mean."+p.Name, mean[lo:hi])
-		p.restore(f, "optimiser.norm."+p.Name, norm[lo:hi])
+		p.restore(s.file, p.Name, p.Value.Data)
+		p.restore(s.file, meanPrefix+p.Name, mean[lo:hi])
+		p.restore(s.file, normPrefix+p.Name, norm[lo:hi])
 		lo = hi
 	}
-	t.Optimiser.SetStep(step)
-	return f.Metadata, nil
+	t.Optimiser.SetStep(s.Steps)
+	if hasBest {
+		best = CloneParams(t.Params)
+		for _, p := range best {
+			p.restore(s.file, bestPrefix+p.Name, p.Value.Data)
+		}
+	}
+	return best, nil
+}
+
+// CloneParams returns a copy that shares no elements.
+func CloneParams[T linalg.Float](params []Param[T]) []Param[T] {
+	out := slices.Clone(params)
+	for i := range out {
+		out[i].Value = out[i].Value.Clone()
+	}
+	return out
 }
 
 // optimiserState returns the optimiser's steps and averages, the latter as θ.
