@@ -61,7 +61,7 @@ func TestAnEpochIsAPermutationOfItsOwn(t *testing.T) {
 		t.Error("the order must depend on seed and epoch, and on nothing else")
 	}
 	for _, c := range []struct{ train, batch, want int }{{200, 100, 2}, {201, 100, 3}, {299, 100, 3}, {7, 7, 1}} {
-		if got := (settings{train: c.train, batch: c.batch}).batches(); got != c.want {
+		if got := (&run{settings: settings{batch: c.batch}, images: c.train}).batches(); got != c.want {
 			t.Errorf("%d images make %d batches of %d, want %d", c.train, got, c.batch, c.want)
 		}
 	}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -33,6 +34,9 @@ func TestADiskThatFillsUpInTheMiddleOfAFileLosesNothing(t *testing.T) {
 	whole, parts := t.TempDir(), t.TempDir()
 	mustTrain(t, tiny(whole, "-epochs", "2")...)
 	mustTrain(t, tiny(parts, "-epochs", "1")...)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	mnist(ended, tiny(parts, "-epochs", "2", "-resume")...) // saves that there shall be two epochs
 	before := files(t, parts)
 	for _, c := range []struct {
 		room int // bytes that a file may have

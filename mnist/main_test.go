@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"image/png"
+	"io"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -18,6 +20,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"hvae/mnist/safetensors"
 )
@@ -25,6 +28,9 @@ import (
 // TestMain lets the test binary be the program itself, to be killed.
 func TestMain(m *testing.M) {
 	if os.Getenv("MNIST_TEST_COMMAND") != "" {
+		if d, err := time.ParseDuration(os.Getenv("MNIST_TEST_SAVE_EVERY")); err == nil {
+			saveEvery = d
+		}
 		main()
 	}
 	os.Exit(m.Run())
@@ -44,7 +50,7 @@ func tiny(out string, more ...string) []string {
 
 var hvaeFlags = []string{"-model", "hvae", "-K", "1", "-tempering", "free", "-vary-eps"}
 
-// files returns what a run's files hold, without the times.
+// files returns what a run's files hold, without the times; the lock holds nothing.
 func files(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	seconds := regexp.MustCompile(`("[Ss]econds"):[0-9.e+-]+`)
@@ -54,6 +60,9 @@ func files(t *testing.T, folder string) map[string]string {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
+		if e.Name() == lockFile {
+			continue
+		}
 		b, err := os.ReadFile(filepath.Join(folder, e.Name()))
 		if err != nil {
 			t.Fatal(err)
@@ -115,7 +124,7 @@ func TestBadInputIsOneClearLine(t *testing.T) {
 		{[]string{"train", "-data", file, "-out", filepath.Join(dir, "x")}, 1, file},
 		{[]string{"eval"}, 2, "-checkpoint is missing"},
 		{[]string{"eval", "-checkpoint", file, "-data", "synthetic"}, 1, "cannot be read"},
-		{[]string{"eval", "-checkpoint", filepath.Join(model, stateFile), "-data", "synthetic"}, 1, `format is "hvae-mnist-state/1"`},
+		{[]string{"eval", "-checkpoint", filepath.Join(model, stateFile), "-data", "synthetic"}, 1, `format is "hvae-mnist-state/2"`},
 		{[]string{"eval", "-checkpoint", checkpoint, "-data", "synthetic", "-limit", "401"}, 2, "has 400 images"},
 		{[]string{"eval", "-checkpoint", checkpoint, "-data", "synthetic", "-split", "train"}, 2, `"train"`},
 		{[]string{"eval", "-checkpoint", checkpoint, "-samples", "0"}, 2, "-samples"},
@@ -210,7 +219,7 @@ func TestAKilledRunGoesOnAsIfNothingHadHappened(t *testing.T) {
 			args = append(args, "-resume")
 		}
 		c := exec.Command(os.Args[0], args...)
-		c.Env = append(os.Environ(), "MNIST_TEST_COMMAND=1")
+		c.Env = append(os.Environ(), "MNIST_TEST_COMMAND=1", "MNIST_TEST_SAVE_EVERY=1ns")
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -301,7 +310,7 @@ func TestAFileThatCannotBeWrittenEndsTheRunAndLosesNothing(t *testing.T) {
 	}
 }
 
-func TestTheTrainedModelIsEvaluated(t *testing.T) {
+func TestTheTrainedModelIsEvaluatedAndDrawn(t *testing.T) {
 	dir := t.TempDir()
 	mustTrain(t, tiny(dir, append(hvaeFlags, "-epochs", "1")...)...)
 	var metric metrics
@@ -318,6 +327,26 @@ func TestTheTrainedModelIsEvaluated(t *testing.T) {
 		}
 		if len(e) != 8 || !(e["elbo"] < 0) || !(e["nll"] > 0) || !(-e["nll"] > e["elbo"]) || e["images"] != 3 || e["samples"] != 20 || e["runs"] != 2 || e["elbo_sd"] == 0 || e["nll_sd"] == 0 {
 			t.Errorf("%s: %v", split, e)
+		}
+	}
+	for _, c := range []struct {
+		args          []string
+		width, height int
+	}{
+		{[]string{"sample", "-n", "10"}, 4*58 + 2, 3*58 + 2},
+		{[]string{"reconstruct", "-data", "synthetic", "-n", "5"}, 12*58 + 2, 2*58 + 2},
+	} {
+		picture := filepath.Join(dir, c.args[0]+".png")
+		if _, stderr, status := mnist(t.Context(), append(c.args, "-checkpoint", checkpoint, "-o", picture)...); status != 0 || !strings.Contains(stderr, picture) {
+			t.Errorf("%v: status %d, %s", c.args, status, stderr)
+		}
+		f, err := os.Open(picture)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if p, err := png.Decode(io.Reader(f)); err != nil || p.Bounds().Dx() != c.width || p.Bounds().Dy() != c.height {
+			t.Errorf("%v: %v, %v", c.args, p.Bounds(), err)
 		}
 	}
 }
@@ -371,8 +400,8 @@ func FuzzTrainFlags(f *testing.F) {
 	f.Add("-lr", "1e-3", "-batch", "10")
 	f.Add("-tempering", "free", "-vary-eps", "-resume")
 	f.Fuzz(func(t *testing.T, a, b, c, d string) {
-		s, err := parseTrain([]string{"-out", "x", a, b, c, d})
-		if err != nil {
+		var s settings
+		if s.flags().Parse([]string{"-out", "x", a, b, c, d}) != nil || s.check() != nil {
 			return
 		}
 		// What is accepted can be run.
@@ -384,22 +413,24 @@ func FuzzTrainFlags(f *testing.F) {
 
 func FuzzPosition(f *testing.F) {
 	f.Add(`{"Epoch":2,"Batch":3,"Sum":-1.5,"Seconds":2,"Best":-200.25,"BestEpoch":1,"Metrics":[{"epoch":1,"train_elbo":-1,"val_elbo":-2,"seconds":3}]}`, 5)
-	f.Add(`{"Epoch":1}`, 1)
+	f.Add(`{"Epoch":1,"Batch":1,"Validated":3,"Rates":[{"Epoch":1,"Rate":0.5}]}`, 1)
 	f.Add(`{"Epoch":9223372036854775807,"Metrics":null}`, 0)
 	f.Fuzz(func(t *testing.T, s string, batches int) {
-		p, err := parsePosition(s, batches)
+		const validation = 10
+		p, err := parsePosition(s, batches, validation)
 		if err != nil {
 			return
 		}
-		if p.Epoch != len(p.Metrics)+1 || p.Batch < 0 || p.Batch > batches || p.BestEpoch < 0 || p.BestEpoch >= p.Epoch {
+		if p.Epoch != len(p.Metrics)+1 || p.Batch < 0 || p.Batch > batches || p.BestEpoch < 0 || p.BestEpoch > p.Epoch ||
+			p.Validated < 0 || p.Validated > validation || p.Validated > 0 && p.Batch < batches {
 			t.Errorf("%q gives %+v", s, p)
 		}
 		again, err := json.Marshal(p)
 		if err != nil {
 			t.Fatal(err)
 		}
-		q, err := parsePosition(string(again), batches)
-		if diff := cmp.Diff(p, q); err != nil || diff != "" && len(p.Metrics) > 0 {
+		q, err := parsePosition(string(again), batches, validation)
+		if diff := cmp.Diff(p, q, cmpopts.EquateEmpty()); err != nil || diff != "" {
 			t.Errorf("%q is written as %q and read as something else: %v\n%s", s, again, err, diff)
 		}
 	})

@@ -6,12 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
+	"strings"
+	"time"
 
 	"hvae/bench/atomicfile"
+	"hvae/bench/filelock"
 	"hvae/bench/plot"
+	"hvae/mnist/data"
 	"hvae/mnist/model"
 	"hvae/mnist/safetensors"
 )
@@ -23,7 +28,15 @@ const (
 	metricsFile = "metrics.jsonl"     // an object for each epoch
 	curveFile   = "curve.svg"         // the same as a picture
 	samplesFile = "samples.png"       // digits that the best epoch generates
+
+	lockFile = ".lock" // locked by the process whose run it is; stays
 )
+
+var runFiles = []string{modelFile, stateFile, metricsFile, curveFile, samplesFile}
+
+// saveEvery is the time between two saves of the state within an epoch: what a kill can
+// cost. A save takes about 50 ms.
+var saveEvery = 2 * time.Minute
 
 // metrics is what is known about an epoch.
 type metrics struct {
@@ -31,158 +44,289 @@ type metrics struct {
 	TrainELBO float64 `json:"train_elbo"`
 	ValELBO   float64 `json:"val_elbo"`
 	Seconds   float64 `json:"seconds"`
+	Rate      float64 `json:"lr,omitempty"` // once it is not the one that the run began with
+}
+
+// A position is how far a run is. The state's metadata has it as JSON, so that floats
+// come back as the same bits.
+type position struct {
+	Epoch, Batch  int       // the next to train; after the last batch the validation is next
+	Sum, Seconds  float64   // of the part of the epoch that is done: ELBO and time
+	Validated     int       // images of the validation that are done
+	ValidationSum float64   // their ELBO
+	Best          float64   // validation ELBO
+	BestEpoch     int       // 0 before the first
+	Metrics       []metrics // of the epochs that are done
+	Rates         []newRate // that a resume asked for
+}
+
+// A newRate is a learning rate with the first batch, counted from 0, that it holds for.
+type newRate struct {
+	Epoch, Batch int
+	Rate         float64
+}
+
+// parsePosition reads a position in a run whose epochs have so many batches, and images
+// to validate on.
+func parsePosition(s string, batches, validation int) (p position, err error) {
+	if err := json.Unmarshal([]byte(s), &p); err != nil {
+		return p, fmt.Errorf("its metadata does not say how far the run is: %w", err)
+	}
+	// An epoch's model is written before the state: a kill between the two leaves the best
+	// epoch to be trained again.
+	ok := p.Epoch >= 1 && p.Batch >= 0 && p.Batch <= batches && p.BestEpoch >= 0 && p.BestEpoch <= p.Epoch &&
+		len(p.Metrics) == p.Epoch-1 && p.Validated >= 0 && p.Validated <= validation && (p.Validated == 0 || p.Batch == batches)
+	for i, m := range p.Metrics {
+		ok = ok && m.Epoch == i+1
+	}
+	if !ok {
+		return p, fmt.Errorf("its metadata contradicts itself: epoch %d, batch %d of %d, best epoch %d, metrics of %d epochs",
+			p.Epoch, p.Batch, batches, p.BestEpoch, len(p.Metrics))
+	}
+	return p, nil
 }
 
 // A run is a folder with the files of a training run, and how far it is. Every file is
 // replaced as a whole, and the state last: whenever the program is killed, the state
 // that is there repeats what came after it, to the same bits.
 type run struct {
-	folder   string
-	settings settings
+	settings
+	position
+	trainer *model.Trainer[float32]
+	best    []model.Param[float32] // nil before the first epoch
+	dataset string                 // what it is trained on
+	saved   time.Time              // when the state was written last
 
-	epoch, batch int       // the next to train
-	sum, seconds float64   // of the part of the epoch that is done: ELBO and time
-	best         float64   // validation ELBO
-	bestEpoch    int       // 0 before the first
-	metrics      []metrics // of the epochs that are done
+	images, validationImages int // to train and to validate on
 }
 
-// openRun makes the folder of a new run, or reads the state of one to resume.
-func openRun(s settings, t *model.Trainer[float32]) (*run, error) {
-	r := &run{folder: s.out, settings: s, epoch: 1}
-	name := r.path(stateFile)
-	_, err := os.Stat(name)
-	switch exists := err == nil; {
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
+// batches returns how many an epoch has.
+func (r *run) batches() int { return (r.images + r.batch - 1) / r.batch }
+
+func (s settings) path(file string) string { return filepath.Join(s.out, file) }
+
+// lock makes the run's folder this process's own, until Release.
+func (s settings) lock() (*filelock.Lock, error) {
+	l, err := filelock.Take(s.path(lockFile))
+	if errors.Is(err, filelock.ErrInUse) {
+		return nil, fmt.Errorf("%s is in use by another training run", s.out)
+	}
+	return l, err
+}
+
+// makeFolder makes and locks the folder of a new run. One that has files of a run is
+// left as it is.
+func (s settings) makeFolder() (*filelock.Lock, error) {
+	if err := s.checkEmpty(); err != nil {
 		return nil, err
-	case exists && !s.resume:
-		return nil, fmt.Errorf("%s holds a run already: go on with it by -resume, or give another folder with -out", s.out)
-	case !exists && s.resume:
-		return nil, fmt.Errorf("there is nothing to resume: %s does not exist", name)
-	case exists:
-		if err := r.read(t); err != nil {
-			return nil, fmt.Errorf("cannot resume from %s: %w", name, err)
-		}
-		return r, nil
 	}
 	if err := os.MkdirAll(s.out, 0o755); err != nil {
 		return nil, fmt.Errorf("cannot make the folder %s: %w; give another with -out", s.out, err)
 	}
-	if err := r.saveState(t); err != nil {
-		return nil, fmt.Errorf("%w; give another folder with -out", err)
-	}
-	return r, nil
-}
-
-func (r *run) path(file string) string { return filepath.Join(r.folder, file) }
-
-// shared are the settings that a resumed run must share.
-func (r *run) shared() map[string]string {
-	s := r.settings
-	return map[string]string{
-		"model":     s.config.Kind,
-		"K":         strconv.Itoa(s.config.K),
-		"tempering": s.config.Tempering,
-		"vary-eps":  strconv.FormatBool(s.config.VaryEps),
-		"latent":    strconv.Itoa(s.config.Latent),
-		"batch":     strconv.Itoa(s.batch),
-		"lr":        strconv.FormatFloat(s.rate, 'g', -1, 64),
-		"seed":      strconv.FormatUint(s.seed, 10),
-		"train":     strconv.Itoa(s.train),
-		"data":      s.dataset,
-	}
-}
-
-// A position is where a run is, exactly, in the state's metadata.
-type position struct {
-	Epoch, Batch int
-	Sum, Seconds float64
-	Best         float64
-	BestEpoch    int
-	Metrics      []metrics
-}
-
-// parsePosition reads a position in a run whose epochs have so many batches.
-func parsePosition(s string, batches int) (p position, err error) {
-	if err := json.Unmarshal([]byte(s), &p); err != nil {
-		return p, fmt.Errorf("its metadata does not say how far the run is: %w", err)
-	}
-	ok := p.Epoch >= 1 && p.Batch >= 0 && p.Batch <= batches && p.BestEpoch >= 0 && p.BestEpoch < p.Epoch && len(p.Metrics) == p.Epoch-1
-	for i, m := range p.Metrics {
-		ok = ok && m.Epoch == i+1
-	}
-	if !ok {
-		return p, fmt.Errorf("its metadata contradicts itself: epoch %d, batch %d of %d, best epoch %d, metrics of %d epochs", p.Epoch, p.Batch, batches, p.BestEpoch, len(p.Metrics))
-	}
-	return p, nil
-}
-
-// saveState writes the state file.
-func (r *run) saveState(t *model.Trainer[float32]) error {
-	p, err := json.Marshal(position{r.epoch, r.batch, r.sum, r.seconds, r.best, r.bestEpoch, r.metrics})
+	l, err := s.lock()
 	if err != nil {
-		return fmt.Errorf("cannot save the state: %w", err)
+		return nil, err
 	}
-	if err := safetensors.WriteFile(r.path(stateFile), t.StateFile(r.shared(), map[string]string{"progress": string(p)})); err != nil {
-		return fmt.Errorf("cannot save the state: %w", err)
+	if err := s.checkEmpty(); err != nil { // somebody may have been faster
+		l.Release()
+		return nil, err
+	}
+	return l, nil
+}
+
+// checkEmpty reports files of a run in the folder.
+func (s settings) checkEmpty() error {
+	var there []string
+	for _, file := range runFiles {
+		if _, err := os.Lstat(s.path(file)); err == nil {
+			there = append(there, file)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	switch {
+	case slices.Contains(there, stateFile):
+		return fmt.Errorf("%s holds a run already: go on with it by -resume, or give another folder with -out", s.out)
+	case there != nil:
+		return fmt.Errorf("%s holds files of a run already, %s, but no state to resume from: give another folder with -out", s.out, strings.Join(there, ", "))
 	}
 	return nil
 }
 
-// read reads the state file into the run and the trainer, and makes the metrics agree.
-func (r *run) read(t *model.Trainer[float32]) error {
-	f, err := safetensors.ReadFile(r.path(stateFile))
-	if err != nil {
-		return err
+// openFolder locks the folder of a run to resume and reads its state.
+func (s settings) openFolder() (*filelock.Lock, model.State, error) {
+	if _, err := os.Stat(s.path(stateFile)); errors.Is(err, fs.ErrNotExist) {
+		return nil, model.State{}, fmt.Errorf("there is nothing to resume: %s does not exist", s.path(stateFile))
 	}
-	meta, err := t.Restore(f, r.shared())
+	l, err := s.lock()
 	if err != nil {
-		return err
+		return nil, model.State{}, err
 	}
-	p, err := parsePosition(meta["progress"], r.settings.batches())
+	state, err := model.ReadState(s.path(stateFile))
 	if err != nil {
-		return err
+		l.Release()
+		return nil, state, fmt.Errorf("cannot resume: %w", err)
 	}
-	r.epoch, r.batch, r.sum, r.seconds = p.Epoch, p.Batch, p.Sum, p.Seconds
-	r.best, r.bestEpoch, r.metrics = p.Best, p.BestEpoch, p.Metrics
-	for _, file := range []string{modelFile, stateFile, metricsFile, curveFile, samplesFile} {
-		if err := atomicfile.Clean(r.path(file)); err != nil {
+	return l, state, nil
+}
+
+// tidy removes what a killed process left half-written.
+func (s settings) tidy() error {
+	for _, file := range runFiles {
+		if err := atomicfile.Clean(s.path(file)); err != nil {
 			return fmt.Errorf("cannot tidy up after the last run: %w", err)
 		}
 	}
-	return r.writeMetrics()
+	return nil
+}
+
+// begin saves the start of a new run.
+func (r *run) begin() error {
+	r.Epoch = 1
+	if err := r.tidy(); err != nil {
+		return err
+	}
+	if err := r.saveState(); err != nil {
+		return fmt.Errorf("%w; give another folder with -out", err)
+	}
+	return nil
+}
+
+// restore goes to where a state says that the run is, and makes the other files agree
+// with it.
+func (r *run) restore(state model.State) (err error) {
+	if r.best, err = r.trainer.Restore(state); err != nil {
+		return err
+	}
+	if r.position, err = parsePosition(state.Progress, r.batches(), r.validationImages); err != nil {
+		return err
+	}
+	if steps := (r.Epoch-1)*r.batches() + r.Batch; state.Steps != steps {
+		return fmt.Errorf("its metadata contradicts itself: the optimiser has taken %d steps, the run %d", state.Steps, steps)
+	}
+	if r.best == nil && r.BestEpoch > 0 {
+		if err := r.readBest(); err != nil {
+			return err
+		}
+	}
+	if was := storedSettings(state)["lr"]; was != r.stored["lr"] {
+		if n := len(r.Rates); n > 0 && r.Rates[n-1].Epoch == r.Epoch && r.Rates[n-1].Batch == r.Batch {
+			r.Rates = r.Rates[:n-1] // which held for nothing
+		}
+		r.Rates = append(r.Rates, newRate{r.Epoch, r.Batch, r.rate})
+	}
+	if err := r.tidy(); err != nil {
+		return err
+	}
+	if err := r.writeMetrics(); err != nil {
+		return err
+	}
+	if r.best != nil {
+		if err := r.writeBest(); err != nil {
+			return err
+		}
+	}
+	if maps.Equal(state.Settings, r.kept()) {
+		r.saved = time.Now()
+		return nil
+	}
+	return r.saveState()
+}
+
+// readBest reads the weights of the best epoch from the model's file, for a state of the
+// first format.
+func (r *run) readBest() error {
+	c, err := model.ReadCheckpoint(r.path(modelFile))
+	if err != nil {
+		return fmt.Errorf("the state does not hold the weights of the best epoch, and they cannot be read: %w", err)
+	}
+	if c.Epoch == r.Epoch && c.ELBO > r.Best {
+		// The program was killed when it had saved the model of an epoch, but not the state.
+		r.Best, r.BestEpoch = c.ELBO, c.Epoch
+	}
+	if c.Config != r.config || c.Seed != r.seed || c.Epoch != r.BestEpoch || c.ELBO != r.Best {
+		return fmt.Errorf("%s is another run's: it is %v, seed %d, epoch %d, validation ELBO %v; the run is %v, seed %d, and was best after epoch %d with %v",
+			r.path(modelFile), c.Config, c.Seed, c.Epoch, c.ELBO, r.config, r.seed, r.BestEpoch, r.Best)
+	}
+	r.best = c.Params
+	return nil
+}
+
+// saveState writes the state file.
+func (r *run) saveState() error {
+	p, err := json.Marshal(r.position)
+	if err != nil {
+		return fmt.Errorf("cannot save the state: %w", err)
+	}
+	if err := safetensors.WriteFile(r.path(stateFile), r.trainer.State(r.kept(), string(p), r.best)); err != nil {
+		return fmt.Errorf("cannot save the state: %w", err)
+	}
+	r.saved = time.Now()
+	return nil
+}
+
+// kept returns the settings that the state keeps, with the data's name under dataset.
+func (r *run) kept() map[string]string {
+	all := maps.Clone(r.stored)
+	all["dataset"] = r.dataset
+	return all
+}
+
+// storedSettings returns the settings in a state by their flags, and the data's name
+// under dataset.
+func storedSettings(state model.State) map[string]string {
+	s := state.Settings
+	if _, ok := s["dataset"]; !ok { // the first format had the name only
+		s = maps.Clone(s)
+		s["dataset"] = s["data"]
+		if s["data"] != data.Synthetic {
+			delete(s, "data")
+		}
+	}
+	return s
 }
 
 // finishEpoch writes all files after an epoch, says whether it was the best, and goes
 // on to the next.
-func (r *run) finishEpoch(t *model.Trainer[float32], m metrics) (better bool, err error) {
-	r.metrics = append(r.metrics, m)
-	if better = r.bestEpoch == 0 || m.ValELBO > r.best; better {
-		r.best, r.bestEpoch = m.ValELBO, m.Epoch
-		c := model.Checkpoint{Config: t.Config, Params: t.Params, Seed: r.settings.seed, Epoch: m.Epoch, ELBO: m.ValELBO}
-		if err := safetensors.WriteFile(r.path(modelFile), c.File()); err != nil {
-			return better, fmt.Errorf("cannot save the model: %w", err)
-		}
-		if err := writeSheet(r.path(samplesFile), model.Generate(t.Config, t.Params, 64, r.settings.seed), 8); err != nil {
+func (r *run) finishEpoch(m metrics) (better bool, err error) {
+	if len(r.Rates) > 0 {
+		m.Rate = r.rate
+	}
+	r.Metrics = append(r.Metrics, m)
+	if better = r.BestEpoch == 0 || m.ValELBO > r.Best || m.Epoch == r.BestEpoch; better {
+		r.Best, r.BestEpoch, r.best = m.ValELBO, m.Epoch, model.CloneParams(r.trainer.Params)
+		if err := r.writeBest(); err != nil {
 			return better, err
 		}
 	}
 	if err := r.writeMetrics(); err != nil {
 		return better, err
 	}
-	r.epoch++
-	r.batch, r.sum, r.seconds = 0, 0, 0
-	return better, r.saveState(t)
+	r.Epoch++
+	r.Batch, r.Sum, r.Seconds, r.Validated, r.ValidationSum = 0, 0, 0, 0, 0
+	return better, r.saveState()
+}
+
+// writeBest writes the model of the best epoch and digits that it generates.
+func (r *run) writeBest() error {
+	c := model.Checkpoint{Config: r.config, Params: r.best, Seed: r.seed, Epoch: r.BestEpoch, ELBO: r.Best}
+	b := c.File().Encode()
+	if old, err := os.ReadFile(r.path(modelFile)); err != nil || !bytes.Equal(old, b) {
+		if err := atomicfile.Write(r.path(modelFile), b); err != nil {
+			return fmt.Errorf("cannot save the model: %w", err)
+		}
+	}
+	return writeSheet(r.path(samplesFile), model.Generate(r.config, r.best, 64, r.seed), 8)
 }
 
 func (r *run) writeMetrics() error {
-	if len(r.metrics) == 0 {
+	if len(r.Metrics) == 0 {
 		return nil
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	train, validation := plot.Series{Label: "training"}, plot.Series{Label: "validation"}
-	for _, m := range r.metrics {
+	for _, m := range r.Metrics {
 		if err := enc.Encode(m); err != nil {
 			return fmt.Errorf("cannot describe epoch %d: %w", m.Epoch, err)
 		}
@@ -193,7 +337,7 @@ func (r *run) writeMetrics() error {
 		return fmt.Errorf("cannot write the metrics: %w", err)
 	}
 	curve := plot.Chart{
-		Title: "Training: " + r.settings.config.String(), XLabel: "epoch", YLabel: "ELBO (nats)",
+		Title: "Training: " + r.config.String(), XLabel: "epoch", YLabel: "ELBO (nats)",
 		Series: []plot.Series{train, validation},
 	}
 	if err := atomicfile.Write(r.path(curveFile), curve.SVG()); err != nil {

@@ -4,7 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"math"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"hvae/bench/command"
@@ -15,67 +19,27 @@ import (
 	"hvae/mnist/model"
 )
 
-// settings is what a training run is. A resumed run must have the same, but for the
-// last.
+// settings is what a training run is: its flags. All but out and resume are kept in the
+// state.
 type settings struct {
-	config  model.Config
-	batch   int
-	rate    float64
-	seed    uint64
-	train   int    // images to train on
-	dataset string // the data's name
-
-	// These may change on resume.
-	epochs   int
-	patience int
-	data     string // where the data are
-	out      string
-	resume   bool
-
+	config    model.Config
+	epochs    int
+	patience  int
+	batch     int
+	rate      float64
+	seed      uint64
+	train     int    // images to train on; 0 for all
+	data      string // where they are
 	recompute bool
+
+	out    string
+	resume bool
+
+	stored map[string]string // the settings as the state has them, by flag
 }
 
-// batches returns how many an epoch has.
-func (s settings) batches() int { return (s.train + s.batch - 1) / s.batch }
-
-// train is the command: it trains until an epoch, the patience or the user ends it.
-func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	s, err := parseTrain(args)
-	if err != nil {
-		return err
-	}
-	set, err := data.Load(ctx, s.data, func(m string) { fmt.Fprintln(stderr, m) })
-	if err != nil {
-		return err
-	}
-	training, validation := data.Split(set.Train, s.seed)
-	if s.train > len(training) {
-		return command.UsageError("invalid value %d for flag -train: there are %d training images", s.train, len(training))
-	}
-	if s.train > 0 {
-		training = training[:s.train]
-	}
-	s.train, s.dataset = len(training), set.Name
-	if s.batch > len(training) {
-		return command.UsageError("invalid value %d for flag -batch: there are only %d images to train on", s.batch, len(training))
-	}
-
-	params := model.NewParams[float32](s.config, data.MeanLogit(set.Train, training), s.seed)
-	trainer := model.NewTrainer(s.config, params, s.rate)
-	trainer.Recompute = s.recompute
-	r, err := openRun(s, trainer)
-	if err != nil {
-		return err
-	}
-	t := &session{
-		settings: s, trainer: trainer, run: r, images: set.Train, training: training,
-		validation: newValidation(set.Train, validation, s.seed),
-		stdout:     stdout, stderr: stderr,
-	}
-	return t.loop(ctx)
-}
-
-func parseTrain(args []string) (s settings, err error) {
+// flags defines the flags that set s.
+func (s *settings) flags() *command.Flags {
 	f := command.NewFlags()
 	c := &s.config
 	f.String(&c.Kind, "model", "vae", "`model`: vae or hvae")
@@ -90,77 +54,213 @@ func parseTrain(args []string) (s settings, err error) {
 	f.Seed(&s.seed, "seed: the same one gives the same bits, on any number of cores")
 	f.String(&s.data, "data", "", dataUsage)
 	f.Count(&s.train, "train", 0, 0, "train on this `number` of images only; 0 for all 50,000")
-	f.String(&s.out, "out", "", "`folder` for the run's files (required)")
 	f.Bool(&s.recompute, "recompute", "forget what lies within leapfrog steps and compute it again for the gradient: the same results in memory that does not grow with K, but slower")
-	f.Bool(&s.resume, "resume", "go on with the run in the folder")
+	f.String(&s.out, "out", "", "`folder` for the run's files (required)")
+	f.Bool(&s.resume, "resume", "go on with the run in the folder, with its settings; -epochs, -patience, -lr, -data and -recompute may be others")
+	return f
+}
+
+// mayChange are the settings that a resume may give anew. All others make the run what
+// it is.
+var mayChange = map[string]bool{"epochs": true, "patience": true, "lr": true, "data": true, "recompute": true}
+
+// keep notes the settings for the state.
+func (s *settings) keep(f *command.Flags) error {
+	s.stored = f.Values()
+	delete(s.stored, "out")
+	delete(s.stored, "resume")
+	if s.data != "" && s.data != data.Synthetic {
+		folder, err := filepath.Abs(s.data) // a resume may be elsewhere
+		if err != nil {
+			return err
+		}
+		s.stored["data"] = folder
+	}
+	return nil
+}
+
+// adopt takes from a state what the command line leaves open, and reports all that
+// contradicts it.
+func (s *settings) adopt(f *command.Flags, stored map[string]string) error {
+	given, values := f.Given(), f.Values()
+	var wrong []string
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		value, ok := stored[name]
+		switch {
+		case name == "out" || name == "resume" || !ok && mayChange[name]:
+		case !ok:
+			return fmt.Errorf("cannot resume from %s: its metadata lack the setting %s", s.path(stateFile), name)
+		case !slices.Contains(given, name):
+			if err := f.Set(name, value); err != nil {
+				return fmt.Errorf("cannot resume from %s: its metadata have %s = %q: %w", s.path(stateFile), name, value, err)
+			}
+		case value != values[name] && !mayChange[name]:
+			wrong = append(wrong, fmt.Sprintf("%s = %s, not %s", name, value, values[name]))
+		}
+	}
+	if wrong != nil {
+		return fmt.Errorf("the run in %s was started with %s: resume it without these flags, or start another run with another -out", s.out, strings.Join(wrong, "; "))
+	}
+	return nil
+}
+
+// check reports what is impossible about the settings.
+func (s settings) check() error {
+	if err := s.config.Check(); err != nil {
+		return command.UsageError("%v", err)
+	}
+	if s.recompute && s.config.Kind != "hvae" {
+		return command.UsageError("-recompute is about leapfrog steps: it needs -model hvae")
+	}
+	return nil
+}
+
+// train is the command: it trains until an epoch, the patience or the user ends it.
+func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	var s settings
+	f := s.flags()
 	if err := f.Parse(args); err != nil {
-		return s, err
-	}
-	if err := c.Check(); err != nil {
-		return s, command.UsageError("%v", err)
-	}
-	if s.recompute && c.Kind != "hvae" {
-		return s, command.UsageError("-recompute is about leapfrog steps: it needs -model hvae")
+		return err
 	}
 	if s.out == "" {
-		return s, command.UsageError("-out is missing: name a folder for the run's files")
+		return command.UsageError("-out is missing: name a folder for the run's files")
 	}
-	return s, nil
+	var state *model.State
+	if s.resume {
+		lock, was, err := s.openFolder()
+		if err != nil {
+			return err
+		}
+		defer lock.Release()
+		if err := s.adopt(f, storedSettings(was)); err != nil {
+			return err
+		}
+		state = &was
+	}
+	if err := s.check(); err != nil {
+		return err
+	}
+	if err := s.keep(f); err != nil {
+		return err
+	}
+	set, err := data.Load(ctx, s.data, func(m string) { fmt.Fprintln(stderr, m) })
+	if err != nil {
+		return err
+	}
+	t, err := newSession(s, set, stdout, stderr)
+	if err != nil {
+		return err
+	}
+	if !s.resume {
+		lock, err := s.makeFolder()
+		if err != nil {
+			return err
+		}
+		defer lock.Release()
+	}
+	if err := t.open(state); err != nil {
+		return err
+	}
+	return t.loop(ctx)
 }
 
 // A session is a run at work.
 type session struct {
-	settings
-	trainer        *model.Trainer[float32]
-	run            *run
-	images         data.Images
+	*run
+	pixels         data.Images
 	training       []int
 	validation     *validation
 	stdout, stderr io.Writer
+	began          time.Time // the time that the run's Seconds do not have yet
 }
 
-// loop trains epoch after epoch. An interrupt saves the state in the middle of an epoch,
-// between two batches or two parts of the validation.
+// newSession prepares a run on a set of images. open begins or resumes it.
+func newSession(s settings, set data.Set, stdout, stderr io.Writer) (*session, error) {
+	training, validation := data.Split(set.Train, s.seed)
+	if s.train > len(training) {
+		return nil, command.UsageError("invalid value %d for flag -train: there are %d training images", s.train, len(training))
+	}
+	if s.train > 0 {
+		training = training[:s.train]
+	}
+	if s.batch > len(training) {
+		return nil, command.UsageError("invalid value %d for flag -batch: there are only %d images to train on", s.batch, len(training))
+	}
+	params := model.NewParams[float32](s.config, data.MeanLogit(set.Train, training), s.seed)
+	trainer := model.NewTrainer(s.config, params, s.rate)
+	trainer.Recompute = s.recompute
+	return &session{
+		run:    &run{settings: s, trainer: trainer, dataset: set.Name, images: len(training), validationImages: len(validation)},
+		pixels: set.Train, training: training, validation: newValidation(set.Train, validation, s.seed),
+		stdout: stdout, stderr: stderr,
+	}, nil
+}
+
+// open begins the run, or goes on from a state.
+func (t *session) open(state *model.State) error {
+	if state == nil {
+		return t.begin()
+	}
+	if was := storedSettings(*state)["dataset"]; was != t.dataset {
+		return fmt.Errorf("the run in %s was started on the data %s, not %s: name their folder with -data", t.out, was, t.dataset)
+	}
+	if err := t.restore(*state); err != nil {
+		return fmt.Errorf("cannot resume from %s: %w", t.path(stateFile), err)
+	}
+	return nil
+}
+
+// loop trains epoch after epoch. The state is saved every few minutes, and when ctx ends.
 func (t *session) loop(ctx context.Context) error {
-	r := t.run
-	epochs := t.epochs
-	var step int
 	total := t.batches()
 	line := progress.New(t.stderr, func(elapsed time.Duration) string {
-		return fmt.Sprintf("epoch %d, batch %d of %d", r.epoch, step, total)
+		return fmt.Sprintf("epoch %d, batch %d of %d", t.Epoch, t.Batch, total)
 	})
-	part := func() float64 { return (float64(r.epoch-1) + float64(step)/float64(total)) / float64(epochs) }
-	step = r.batch
+	defer line.Clear()
+	part := func() float64 {
+		return (float64(t.Epoch-1) + float64(t.Batch)/float64(total)) / float64(t.epochs)
+	}
 	line.Begin(part())
+	t.began = time.Now()
 
-	for r.epoch <= epochs && r.epoch-r.bestEpoch <= t.patience {
-		began := time.Now()
-		order := shuffled(t.training, t.seed, r.epoch)
-		for step = r.batch; step < total; step++ {
-			b := &batch{images: t.images, which: order[step*t.batch : min((step+1)*t.batch, len(order))], seed: t.seed, epoch: r.epoch}
+	for t.Epoch <= t.epochs && t.Epoch-t.BestEpoch <= t.patience {
+		order := shuffled(t.training, t.seed, t.Epoch)
+		for t.Batch < total {
+			b := &batch{images: t.pixels, which: order[t.Batch*t.batch : min((t.Batch+1)*t.batch, len(order))], seed: t.seed, epoch: t.Epoch}
 			elbo, err := t.trainer.Step(ctx, b)
 			if err != nil {
 				line.Clear()
 				if ctx.Err() != nil {
-					return t.interrupt(context.Cause(ctx), step, began)
+					return t.interrupt(context.Cause(ctx))
 				}
-				return fmt.Errorf("epoch %d, batch %d: %w; the state before this epoch, or the last one saved in it, is kept in %s; try a smaller -lr", r.epoch, step+1, err, r.folder)
+				return fmt.Errorf("epoch %d, batch %d: %w; %s", t.Epoch, t.Batch+1, err, t.goOn())
 			}
-			r.sum += elbo * float64(b.Len())
+			t.Sum += elbo * float64(b.Len())
+			t.Batch++
+			if err := t.saveInTime(); err != nil {
+				return err
+			}
 			line.Set(part())
 		}
-		elbo, err := t.validation.elbo(ctx, t.trainer)
-		if err != nil {
-			line.Clear()
-			return t.interrupt(context.Cause(ctx), step, began)
+		for t.validation.from(t.Validated) {
+			elbo, err := t.trainer.ELBO(ctx, t.validation)
+			if err != nil {
+				line.Clear()
+				return t.interrupt(context.Cause(ctx))
+			}
+			t.ValidationSum += elbo * float64(t.validation.Len())
+			t.Validated = t.validation.hi
+			if err := t.saveInTime(); err != nil {
+				return err
+			}
 		}
-		m := metrics{Epoch: r.epoch, TrainELBO: r.sum / float64(len(order)), ValELBO: elbo}
-		m.Seconds = r.seconds + time.Since(began).Seconds()
-		if math.IsNaN(m.ValELBO) || math.IsInf(m.ValELBO, 0) {
-			return fmt.Errorf("epoch %d: the validation ELBO is %v; the state before this epoch is kept in %s; try a smaller -lr", r.epoch, m.ValELBO, r.folder)
-		}
+		t.clock()
+		m := metrics{Epoch: t.Epoch, TrainELBO: t.Sum / float64(len(order)), ValELBO: t.ValidationSum / float64(t.Validated), Seconds: t.Seconds}
 		line.Clear()
-		better, err := r.finishEpoch(t.trainer, m)
+		if math.IsNaN(m.ValELBO) || math.IsInf(m.ValELBO, 0) {
+			return fmt.Errorf("epoch %d: the validation ELBO is %v; %s", t.Epoch, m.ValELBO, t.goOn())
+		}
+		better, err := t.finishEpoch(m)
 		if err != nil {
 			return err
 		}
@@ -173,20 +273,39 @@ func (t *session) loop(ctx context.Context) error {
 		}
 	}
 	line.Clear()
-	_, err := fmt.Fprintf(t.stdout, "best validation ELBO %.2f after epoch %d; the model is %s\n", r.best, r.bestEpoch, r.path(modelFile))
+	_, err := fmt.Fprintf(t.stdout, "best validation ELBO %.2f after epoch %d; the model is %s\n", t.Best, t.BestEpoch, t.path(modelFile))
 	return err
 }
 
-// interrupt saves the state after so many batches of an epoch that began then, and
-// returns the cause with what there is to know; after all batches, the epoch's validation
-// is still to come.
-func (t *session) interrupt(cause error, batches int, began time.Time) error {
-	r := t.run
-	r.batch, r.seconds = batches, r.seconds+time.Since(began).Seconds()
-	if err := r.saveState(t.trainer); err != nil {
+// goOn says what the user of a run that diverged can do.
+func (t *session) goOn() string {
+	return fmt.Sprintf("the last state that was saved is kept in %s: go on from it with -resume and a smaller -lr", t.out)
+}
+
+// clock adds the time since the last call to what the epoch has taken.
+func (t *session) clock() {
+	now := time.Now()
+	t.Seconds += now.Sub(t.began).Seconds()
+	t.began = now
+}
+
+// saveInTime saves the state if the last save is some time ago.
+func (t *session) saveInTime() error {
+	if time.Since(t.saved) < saveEvery {
+		return nil
+	}
+	t.clock()
+	return t.saveState()
+}
+
+// interrupt saves the state and returns the cause with what there is to know. What a batch
+// or part of the validation at work had computed is lost.
+func (t *session) interrupt(cause error) error {
+	t.clock()
+	if err := t.saveState(); err != nil {
 		return fmt.Errorf("%w, and %w", cause, err)
 	}
-	return fmt.Errorf("%w after batch %d of epoch %d; the state is saved in %s, go on with -resume", cause, batches, r.epoch, r.folder)
+	return fmt.Errorf("%w after batch %d of epoch %d; the state is saved in %s, go on with -resume", cause, t.Batch, t.Epoch, t.out)
 }
 
 // shuffled returns the training images in the order of an epoch.
@@ -230,20 +349,12 @@ func newValidation(images data.Images, which []int, seed uint64) *validation {
 	return &validation{images: images, which: which, seed: seed}
 }
 
-// elbo returns the mean ELBO over all validation images, or ctx's error if ctx ends
-// before the last part.
-func (v *validation) elbo(ctx context.Context, t *model.Trainer[float32]) (float64, error) {
+// from makes the next part of the images the batch, after so many that are done, and
+// says whether there is one.
+func (v *validation) from(done int) bool {
 	const part = 1000
-	sum := 0.0
-	for v.lo = 0; v.lo < len(v.which); v.lo = v.hi {
-		v.hi = min(v.lo+part, len(v.which))
-		elbo, err := t.ELBO(ctx, v)
-		if err != nil {
-			return 0, err
-		}
-		sum += elbo * float64(v.Len())
-	}
-	return sum / float64(len(v.which)), nil
+	v.lo, v.hi = done, min(done+part, len(v.which))
+	return v.lo < v.hi
 }
 
 func (v *validation) Len() int { return v.hi - v.lo }

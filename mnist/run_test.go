@@ -1,0 +1,349 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hvae/bench/filelock"
+	"hvae/mnist/model"
+	"hvae/mnist/safetensors"
+)
+
+// refused runs the program, which must end with status 1 and a line that has all of want,
+// and leave a folder as it is.
+func refused(t *testing.T, folder string, args []string, want ...string) {
+	t.Helper()
+	before := files(t, folder)
+	stdout, stderr, status := mnist(t.Context(), args...)
+	if status != 1 || stdout != "" || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("%v: status %d, stdout %q, stderr %q; want status 1 and one line", args, status, stdout, stderr)
+	}
+	for _, w := range want {
+		if !strings.Contains(stderr, w) {
+			t.Errorf("%v says %q, want %q in it", args, stderr, w)
+		}
+	}
+	if diff := cmp.Diff(before, files(t, folder)); diff != "" {
+		t.Errorf("%v changed the files in %s", args, folder)
+	}
+}
+
+// copyFiles copies files of a run to a new folder.
+func copyFiles(t *testing.T, from string, names ...string) (to string) {
+	t.Helper()
+	to = t.TempDir()
+	for _, name := range names {
+		b, err := os.ReadFile(filepath.Join(from, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(to, name), b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return to
+}
+
+// metricsOf reads a run's metrics.
+func metricsOf(t *testing.T, folder string) (all []map[string]float64) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(folder, metricsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		var m map[string]float64
+		if err := json.Unmarshal([]byte(line), &m); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+func TestARunBelongsToOneProcess(t *testing.T) {
+	whole, shared := t.TempDir(), t.TempDir()
+	mustTrain(t, tiny(whole, "-epochs", "6")...)
+	first := exec.Command(os.Args[0], tiny(shared, "-epochs", "6")...)
+	first.Env = append(os.Environ(), "MNIST_TEST_COMMAND=1")
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error)
+	go func() { ended <- first.Wait() }()
+	turnedAway := 0
+	for running := true; running; {
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("the first process: %v", err)
+			}
+			running = false
+		default:
+			if held, err := filelock.Held(filepath.Join(shared, lockFile)); err != nil {
+				t.Fatal(err)
+			} else if _, err := os.Stat(filepath.Join(shared, stateFile)); err != nil || !held {
+				time.Sleep(time.Millisecond)
+				continue // it has not begun, or has ended
+			}
+			_, stderr, status := mnist(t.Context(), tiny(shared, "-resume")...)
+			if status == 1 && stderr == "mnist train: "+shared+" is in use by another training run\n" {
+				turnedAway++
+			} else if held, _ := filelock.Held(filepath.Join(shared, lockFile)); held {
+				t.Errorf("beside a run, another: status %d, %q", status, stderr)
+			}
+		}
+	}
+	if turnedAway == 0 {
+		t.Error("no second process was turned away")
+	}
+	mustTrain(t, tiny(shared, "-epochs", "6", "-resume")...)
+	if diff := cmp.Diff(files(t, whole), files(t, shared)); diff != "" {
+		t.Error("the first process's files differ from an undisturbed run's")
+	}
+
+	// Whoever has the lock, files that are there stay as they are.
+	lock, err := filelock.Take(filepath.Join(shared, lockFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(shared, "."+stateFile+"-1"), []byte("half"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, shared, tiny(shared, "-resume", "-lr", "1e-4"), "in use by another training run")
+	lock.Release()
+}
+
+func TestARunNeverReplacesTheFilesOfAnother(t *testing.T) {
+	dir := t.TempDir()
+	mustTrain(t, tiny(dir, "-epochs", "1")...)
+	for _, name := range runFiles {
+		one := copyFiles(t, dir, name)
+		want := "no state to resume from"
+		if name == stateFile {
+			want = "-resume"
+		}
+		refused(t, one, tiny(one, "-epochs", "1"), one, want)
+	}
+	others := t.TempDir()
+	if err := os.WriteFile(filepath.Join(others, "notes.txt"), []byte("mine"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	mustTrain(t, tiny(others, "-epochs", "1")...)
+	if b, err := os.ReadFile(filepath.Join(others, "notes.txt")); err != nil || string(b) != "mine" {
+		t.Errorf("a file that is no run's is now %q, %v", b, err)
+	}
+}
+
+func TestTheStateAloneIsTheRun(t *testing.T) {
+	dir := t.TempDir()
+	// The last epochs are worse, so that the best weights are not those of the last.
+	mustTrain(t, tiny(dir, "-epochs", "1")...)
+	mustTrain(t, tiny(dir, "-epochs", "4", "-resume", "-lr", "0.3")...)
+	moved := copyFiles(t, dir, stateFile)
+	stdout, stderr, status := mnist(t.Context(), "train", "-resume", "-out", moved)
+	model := filepath.Join(moved, modelFile)
+	if status != 0 || !strings.HasSuffix(stdout, "the model is "+model+"\n") {
+		t.Fatalf("status %d, stdout %q, stderr %q", status, stdout, stderr)
+	}
+	if diff := cmp.Diff(files(t, dir), files(t, moved)); diff != "" {
+		t.Error("the files made from the state alone differ")
+	}
+	all := metricsOf(t, dir)
+	best := slices.MaxFunc(all, func(a, b map[string]float64) int { return int(1e6 * (a["val_elbo"] - b["val_elbo"])) })
+	if best["epoch"] == 4 || !strings.Contains(stdout, "after epoch 1;") {
+		t.Errorf("the best epoch is not the first: %v, %s", all, stdout)
+	}
+}
+
+// firstFormat rewrites a state in the format that had no best weights.
+func firstFormat(t *testing.T, folder string) {
+	t.Helper()
+	name := filepath.Join(folder, stateFile)
+	f, err := safetensors.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Tensors = slices.DeleteFunc(f.Tensors, func(t safetensors.Tensor) bool { return strings.HasPrefix(t.Name, "best.") })
+	f.Metadata["format"] = "hvae-mnist-state/1"
+	f.Metadata["setting.data"] = f.Metadata["setting.dataset"]
+	maps.DeleteFunc(f.Metadata, func(k, _ string) bool {
+		return slices.Contains([]string{"setting.dataset", "setting.epochs", "setting.patience", "setting.recompute"}, k)
+	})
+	var p map[string]any
+	if err := json.Unmarshal([]byte(f.Metadata["progress"]), &p); err != nil {
+		t.Fatal(err)
+	}
+	maps.DeleteFunc(p, func(k string, _ any) bool {
+		return !slices.Contains([]string{"Epoch", "Batch", "Sum", "Seconds", "Best", "BestEpoch", "Metrics"}, k)
+	})
+	b, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Metadata["progress"] = string(b)
+	if err := safetensors.WriteFile(name, f); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAStateOfTheFirstFormatIsResumedWithItsModel(t *testing.T) {
+	whole, two, three := t.TempDir(), t.TempDir(), t.TempDir()
+	mustTrain(t, tiny(whole, "-epochs", "4")...)
+	mustTrain(t, tiny(two, "-epochs", "2")...)
+	mustTrain(t, tiny(three, "-epochs", "3")...)
+	firstFormat(t, two)
+
+	alone := copyFiles(t, two, stateFile)
+	refused(t, alone, []string{"train", "-resume", "-out", alone}, "best epoch", modelFile)
+	wrong := copyFiles(t, two, stateFile)
+	other := t.TempDir()
+	mustTrain(t, tiny(other, "-epochs", "2", "-seed", "2")...)
+	if err := os.Rename(filepath.Join(other, modelFile), filepath.Join(wrong, modelFile)); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, wrong, []string{"train", "-resume", "-out", wrong}, "another run's")
+
+	// As of a kill after the model was written and before the state was.
+	killed := copyFiles(t, two, stateFile, metricsFile)
+	b, err := os.ReadFile(filepath.Join(three, modelFile))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(killed, modelFile), b, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{two, killed} {
+		mustTrain(t, "train", "-resume", "-out", dir, "-epochs", "4")
+		got, want := files(t, dir), files(t, whole)
+		// The number of images was kept, not the flag -train. It is the same here.
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("a run resumed from the first format ends differently")
+		}
+	}
+}
+
+func TestAResumeAsksForNoSettingAgain(t *testing.T) {
+	flags := append([]string{"-seed", "5", "-patience", "7", "-lr", "2e-3", "-recompute"}, hvaeFlags...)
+	whole, parts := t.TempDir(), t.TempDir()
+	mustTrain(t, tiny(whole, append(flags, "-epochs", "3")...)...)
+	ended := &interruption{t.Context(), 4}
+	if _, _, status := mnist(ended, tiny(parts, append(flags, "-epochs", "3")...)...); status != 130 {
+		t.Fatalf("status %d", status)
+	}
+	mustTrain(t, "train", "-resume", "-out", parts)
+	if diff := cmp.Diff(files(t, whole), files(t, parts)); diff != "" {
+		t.Error("resumed by -resume alone, a run ends differently")
+	}
+
+	refused(t, parts, []string{"train", "-resume", "-out", parts, "-latent", "4", "-seed", "5", "-K", "2", "-model", "hvae", "-batch", "24", "-lr", "1e-4"},
+		"K = 1, not 2", "batch = 25, not 24", "latent = 3, not 4")
+	_, stderr, _ := mnist(t.Context(), "train", "-resume", "-out", parts, "-latent", "4", "-seed", "5", "-epochs", "9")
+	if strings.Contains(stderr, "seed") || strings.Contains(stderr, "epochs") {
+		t.Errorf("a flag that does not contradict the run is named: %s", stderr)
+	}
+
+	// What may change does, and is kept.
+	mustTrain(t, "train", "-resume", "-out", parts, "-epochs", "4", "-patience", "3", "-recompute=false")
+	mustTrain(t, "train", "-resume", "-out", parts)
+	state, err := model.ReadState(filepath.Join(parts, stateFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"model": "hvae", "K": "1", "tempering": "free", "vary-eps": "true", "latent": "3", "epochs": "4", "patience": "3",
+		"batch": "25", "lr": "0.002", "seed": "5", "train": "75", "data": "synthetic", "dataset": "synthetic", "recompute": "false"}
+	if diff := cmp.Diff(want, state.Settings); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+}
+
+func TestALearningRateMayBeChangedAndIsRecorded(t *testing.T) {
+	steady, changed := t.TempDir(), t.TempDir()
+	mustTrain(t, tiny(steady, "-epochs", "4")...)
+	mustTrain(t, tiny(changed, "-epochs", "2")...)
+	mustTrain(t, "train", "-resume", "-out", changed, "-epochs", "3", "-lr", "1e-4")
+	mustTrain(t, "train", "-resume", "-out", changed, "-epochs", "4")
+	before, after := metricsOf(t, steady), metricsOf(t, changed)
+	for i, m := range after {
+		want := 0.0
+		if i >= 2 {
+			want = 1e-4
+		}
+		if m["lr"] != want || (m["train_elbo"] == before[i]["train_elbo"]) != (i < 2) {
+			t.Errorf("metrics %v, those of an unchanged rate %v; want lr %v", m, before[i], want)
+		}
+	}
+	state, err := model.ReadState(filepath.Join(changed, stateFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state.Settings["lr"] != "0.0001" || !strings.Contains(state.Progress, `"Rates":[{"Epoch":3,"Batch":0,"Rate":0.0001}]`) {
+		t.Errorf("lr = %s, progress %s", state.Settings["lr"], state.Progress)
+	}
+
+	// A run that diverged goes on.
+	lost := t.TempDir()
+	if _, stderr, status := mnist(t.Context(), tiny(lost, "-lr", "1e20", "-epochs", "2")...); status != 1 || !strings.Contains(stderr, "-resume and a smaller -lr") {
+		t.Fatalf("status %d, %s", status, stderr)
+	}
+	mustTrain(t, "train", "-resume", "-out", lost, "-lr", "1e-3")
+	for i, m := range metricsOf(t, lost) {
+		if m["lr"] != 1e-3 || m["train_elbo"] != before[i]["train_elbo"] {
+			t.Errorf("metrics %v, want those of a run with that rate, %v", m, before[i])
+		}
+	}
+}
+
+// A watcher is a context that looks around whenever it is asked whether it has ended.
+type watcher struct {
+	context.Context
+	look func()
+}
+
+func (w *watcher) Err() error {
+	w.look()
+	return w.Context.Err()
+}
+
+func TestTheStateIsSavedWithinAnEpoch(t *testing.T) {
+	defer func(d time.Duration) { saveEvery = d }(saveEvery)
+	positions := func(every time.Duration) (seen [][2]int) {
+		saveEvery = every
+		dir := t.TempDir()
+		watch := &watcher{Context: t.Context(), look: func() {
+			state, err := model.ReadState(filepath.Join(dir, stateFile))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var p position
+			if err := json.Unmarshal([]byte(state.Progress), &p); err != nil {
+				t.Fatal(err)
+			}
+			if at := [2]int{p.Epoch, p.Batch}; !slices.Contains(seen, at) {
+				seen = append(seen, at)
+			}
+		}}
+		var out bytes.Buffer
+		if status := program.Run(watch, tiny(dir, "-epochs", "2"), &out, &out); status != 0 {
+			t.Fatal(out.String())
+		}
+		return seen
+	}
+	if got, want := positions(0), [][2]int{{1, 0}, {1, 1}, {1, 2}, {1, 3}, {2, 0}, {2, 1}, {2, 2}, {2, 3}}; !cmp.Equal(got, want) {
+		t.Errorf("states of epoch and batch %v, want %v", got, want)
+	}
+	if got, want := positions(time.Hour), [][2]int{{1, 0}, {2, 0}}; !cmp.Equal(got, want) {
+		t.Errorf("states of epoch and batch %v, want %v", got, want)
+	}
+}

@@ -1,0 +1,58 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestASignalSavesTheRunAndIsTheExitStatus(t *testing.T) {
+	const epochs = "8"
+	whole, parts := t.TempDir(), t.TempDir()
+	mustTrain(t, tiny(whole, "-epochs", epochs)...)
+	args := tiny(parts, "-epochs", epochs)
+	for _, c := range []struct {
+		signal syscall.Signal
+		status int
+		word   string
+	}{{syscall.SIGHUP, 129, "hung up after batch"}, {syscall.SIGINT, 130, "interrupted after batch"}, {syscall.SIGTERM, 143, "terminated after batch"}} {
+		if signal.Ignored(c.signal) { // by nohup, and so by the program
+			continue
+		}
+		cmd := exec.Command(os.Args[0], args...)
+		cmd.Env = append(os.Environ(), "MNIST_TEST_COMMAND=1")
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		stdout, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil { // an epoch has ended, another has begun
+			t.Fatalf("%q, %v, %s", line, err, stderr.String())
+		}
+		if err := cmd.Process.Signal(c.signal); err != nil {
+			t.Fatal(err)
+		}
+		cmd.Wait()
+		if got := cmd.ProcessState.ExitCode(); got != c.status || !strings.Contains(stderr.String(), c.word) || !strings.Contains(stderr.String(), "saved in "+parts) {
+			t.Errorf("%v: status %d, %q; want status %d", c.signal, got, stderr.String(), c.status)
+		}
+		args = []string{"train", "-resume", "-out", parts}
+	}
+	mustTrain(t, args...)
+	if diff := cmp.Diff(files(t, whole), files(t, parts)); diff != "" {
+		t.Error("after three signals the run ends differently")
+	}
+}
