@@ -2,6 +2,7 @@
 
 //go:build !purego
 
+#include "go_asm.h"
 #include "textflag.h"
 
 // What the processor can do at most.

@@ -1,129 +1,16 @@
 package linalg
 
-import "fmt"
+import "hvae/linalg/internal/kernel"
 
 // A Contraction is the one loop nest behind dense layers, convolutions and all their
 // gradients: a sum of products of matrices that are blocks of larger ones,
 //
 //	C_g [Rows×Cols] = Bias + Σ_s A_s [Rows×Steps] · B_{s,g} [Steps×Cols],
 //
-// for each group g < Groups and over the segments s. A dense layer has one segment and
-// one group. In a convolution the segments are the kernel rows or taps over an output
-// pixel, and the groups neighbouring pixels, which share the weights A.
-//
-// Every element of C is added up in the order of segments, then of steps, starting
-// from the bias: results depend on nothing else, neither on how groups and columns are
-// cut, nor on the width of vectors.
-type Contraction[T Float] struct {
-	Rows, Cols, Steps, Groups int
+// for each group g < Groups and over the segments s. Its fields and their layout are
+// described in internal/kernel/contraction.go; its method Run computes it on the calling
+// goroutine and panics if an operand is too short.
+type Contraction[T Float] = kernel.Contraction[T]
 
-	C                    []T // element (i, j) of C_g is C[CStart + g·CGroup + i·CRow + j]
-	CStart, CRow, CGroup int // of these and the other strides, only CGroup may be negative
-
-	A           []T // element (i, p) of A_s is A[Segments[s].A + i·ARow + p·AStep]
-	ARow, AStep int
-
-	B             []T // element (p, j) of B_{s,g} is B[Segments[s].B + g·BGroup + p·BStep + j]
-	BStep, BGroup int
-
-	Segments []Segment
-
-	Bias []T  // where row i starts, [Rows]; nil for zero
-	Add  bool // add the result to C instead of replacing C
-}
-
-// A Segment says where A_s and B_{s,0} begin.
-type Segment struct{ A, B int }
-
-// Run computes the contraction on the calling goroutine. It panics if an operand is too
-// short.
-func (c *Contraction[T]) Run() {
-	if min(c.Rows, c.Cols, c.Groups) <= 0 {
-		return
-	}
-	c.check()
-	if vectors(c.C) && c.Steps > 0 && len(c.Segments) > 0 {
-		c.tiles()
-		return
-	}
-	c.plain()
-}
-
-// check panics unless the last element of each operand is inside.
-func (c *Contraction[T]) check() {
-	lastA, lastB := 0, 0
-	for _, s := range c.Segments {
-		if s.A < 0 || s.B < 0 {
-			panic(fmt.Sprintf("linalg: Contraction: segment %+v begins before its operands", s))
-		}
-		lastA, lastB = max(lastA, s.A), max(lastB, s.B)
-	}
-	groups := (c.Groups - 1) * c.CGroup
-	firstC, lastC := c.CStart+min(0, groups), c.CStart+max(0, groups)+(c.Rows-1)*c.CRow+c.Cols-1
-	lastA += (c.Rows-1)*c.ARow + (c.Steps-1)*c.AStep
-	lastB += (c.Groups-1)*c.BGroup + (c.Steps-1)*c.BStep + c.Cols - 1
-	empty := c.Steps <= 0 || len(c.Segments) == 0
-	if min(c.CRow, c.ARow, c.AStep, c.BStep, c.BGroup) < 0 || firstC < 0 || lastC >= len(c.C) ||
-		!empty && (lastA >= len(c.A) || lastB >= len(c.B)) || c.Bias != nil && len(c.Bias) < c.Rows {
-		panic(fmt.Sprintf("linalg: Contraction: %d groups of [%d×%d], %d steps, %d segments do not fit C of %d elements, A of %d, B of %d, bias of %d",
-			c.Groups, c.Rows, c.Cols, c.Steps, len(c.Segments), len(c.C), len(c.A), len(c.B), len(c.Bias)))
-	}
-}
-
-// chunk is how many columns plain adds up at a time.
-const chunk = 64
-
-// plain is the definition, and what runs where there are no vectors: it adds four rows
-// of B at a time to a row of sums, so that the row is loaded and stored once for four
-// multiply-adds.
-func (c *Contraction[T]) plain() {
-	var sums [chunk]T
-	for g := range c.Groups {
-		for i := range c.Rows {
-			for lo := 0; lo < c.Cols; lo += chunk {
-				y := sums[:min(chunk, c.Cols-lo)]
-				clear(y)
-				if c.Bias != nil {
-					for j := range y {
-						y[j] = c.Bias[i]
-					}
-				}
-				for _, s := range c.Segments {
-					addProducts4(y, c.A, s.A+i*c.ARow, c.AStep, c.B, s.B+g*c.BGroup+lo, c.BStep, c.Steps)
-				}
-				out := c.C[c.CStart+g*c.CGroup+i*c.CRow+lo:][:len(y)]
-				if !c.Add {
-					copy(out, y)
-					continue
-				}
-				for j := range out {
-					out[j] += y[j]
-				}
-			}
-		}
-	}
-}
-
-// addProducts4 adds Σ_p a[ao+p·as]·b[bo+p·bs+j] to each y[j], in order of p < steps.
-//
-//go:noinline
-func addProducts4[T Float](y, a []T, ao, as int, b []T, bo, bs, steps int) {
-	p := 0
-	for ; p+4 <= steps; p += 4 {
-		a0, a1, a2, a3 := a[ao], a[ao+as], a[ao+2*as], a[ao+3*as]
-		b0, b1, b2, b3 := b[bo:][:len(y)], b[bo+bs:][:len(y)], b[bo+2*bs:][:len(y)], b[bo+3*bs:][:len(y)]
-		for j := range y {
-			y[j] = y[j] + a0*b0[j] + a1*b1[j] + a2*b2[j] + a3*b3[j]
-		}
-		ao += 4 * as
-		bo += 4 * bs
-	}
-	for ; p < steps; p++ {
-		s, x := a[ao], b[bo:][:len(y)]
-		for j := range y {
-			y[j] += s * x[j]
-		}
-		ao += as
-		bo += bs
-	}
-}
+// A Segment says where A_s and B_{s,0} of a Contraction begin.
+type Segment = kernel.Segment

@@ -2,7 +2,8 @@ package linalg
 
 import (
 	"fmt"
-	"math"
+
+	"hvae/linalg/internal/kernel"
 )
 
 // The binary operations broadcast: an operand with one row, one column or one element
@@ -11,18 +12,12 @@ import (
 //
 // Each has a loop for equal shapes, and sums and products have one for a column or a
 // row against a matrix, which layers and flows are full of; the rest falls back on the
-// definition. Loops over equal shapes are vector kernels where there are any.
+// definition. The loops are those of package kernel.
 
 // Add sets dst = a + b.
 func Add[T Float](dst, a, b Matrix[T]) {
 	if y, x, z, ok := sameShape(dst, a, b); ok {
-		if vectors(y) {
-			vectorAdd(single(y), single(x), single(z), len(y))
-			return
-		}
-		for i := range y {
-			y[i] = x[i] + z[i]
-		}
+		kernel.Add(y, x, z)
 		return
 	}
 	check3("Add", dst, a, b)
@@ -35,13 +30,7 @@ func Add[T Float](dst, a, b Matrix[T]) {
 // Sub sets dst = a − b.
 func Sub[T Float](dst, a, b Matrix[T]) {
 	if y, x, z, ok := sameShape(dst, a, b); ok {
-		if vectors(y) {
-			vectorSub(single(y), single(x), single(z), len(y))
-			return
-		}
-		for i := range y {
-			y[i] = x[i] - z[i]
-		}
+		kernel.Sub(y, x, z)
 		return
 	}
 	check3("Sub", dst, a, b)
@@ -51,13 +40,7 @@ func Sub[T Float](dst, a, b Matrix[T]) {
 // Div sets dst = a / b, elementwise.
 func Div[T Float](dst, a, b Matrix[T]) {
 	if y, x, z, ok := sameShape(dst, a, b); ok {
-		if vectors(y) {
-			vectorDiv(single(y), single(x), single(z), len(y))
-			return
-		}
-		for i := range y {
-			y[i] = x[i] / z[i]
-		}
+		kernel.Div(y, x, z)
 		return
 	}
 	check3("Div", dst, a, b)
@@ -67,13 +50,7 @@ func Div[T Float](dst, a, b Matrix[T]) {
 // Mul sets dst = a ⊙ b.
 func Mul[T Float](dst, a, b Matrix[T]) {
 	if y, x, z, ok := sameShape(dst, a, b); ok {
-		if vectors(y) {
-			vectorMul(single(y), single(x), single(z), len(y))
-			return
-		}
-		for i := range y {
-			y[i] = x[i] * z[i]
-		}
+		kernel.Mul(y, x, z)
 		return
 	}
 	check3("Mul", dst, a, b)
@@ -81,9 +58,9 @@ func Mul[T Float](dst, a, b Matrix[T]) {
 	switch {
 	case len(dst.Data) == 0:
 	case pc == 0 && qc == 1: // p is constant along each row
-		mulRows(dst.Data, dst.Cols, p, pr, q, qr)
+		kernel.MulRows(dst.Data, dst.Cols, p, pr, q, qr)
 	case pc == 1 && qc == 1:
-		productRows(dst.Data, dst.Cols, p, pr, q, qr)
+		kernel.ProductRows(dst.Data, dst.Cols, p, pr, q, qr)
 	default:
 		define(dst, a, b, func(x, y T) T { return x * y })
 	}
@@ -98,15 +75,7 @@ func MulAdd[T Float](dst, a, b, c Matrix[T]) {
 		panic(fmt.Sprintf("linalg: MulAdd: operands %v, %v, %v do not broadcast to %v", a.Shape(), b.Shape(), c.Shape(), full))
 	}
 	if a.Shape() == full && b.Shape() == full && c.Shape() == full {
-		y := dst.Data
-		p, q, r := a.Data[:len(y)], b.Data[:len(y)], c.Data[:len(y)]
-		if vectors(y) {
-			vectorMulAdd(single(y), single(p), single(q), single(r), len(y))
-			return
-		}
-		for i := range y {
-			y[i] = p[i]*q[i] + r[i]
-		}
+		kernel.MulAdd(dst.Data, a.Data, b.Data, c.Data)
 		return
 	}
 	p, pr, pc, q, qr, qc := factors(a, b, full)
@@ -114,11 +83,11 @@ func MulAdd[T Float](dst, a, b, c Matrix[T]) {
 	switch {
 	case len(dst.Data) == 0:
 	case pc == 0 && qc == 1 && cc == 1: // p is constant along each row
-		mulAddRows(dst.Data, dst.Cols, p, pr, q, qr, c.Data, cr)
+		kernel.MulAddRows(dst.Data, dst.Cols, p, pr, q, qr, c.Data, cr)
 	case pc == 1 && qc == 1 && cc == 1:
-		productAddRows(dst.Data, dst.Cols, p, pr, q, qr, c.Data, cr)
+		kernel.ProductAddRows(dst.Data, dst.Cols, p, pr, q, qr, c.Data, cr)
 	case pc == 0 && qc == 1 && cc == 0: // so is c
-		mulAddConstRows(dst.Data, dst.Cols, p, pr, q, qr, c.Data, cr)
+		kernel.MulAddConstRows(dst.Data, dst.Cols, p, pr, q, qr, c.Data, cr)
 	default:
 		for i := range dst.Rows {
 			y := dst.Row(i)
@@ -135,49 +104,25 @@ func AddScaled[T Float](dst, a Matrix[T], s T, b Matrix[T]) {
 	if !ok {
 		panic(fmt.Sprintf("linalg: AddScaled: shapes %v, %v and %v differ", dst.Shape(), a.Shape(), b.Shape()))
 	}
-	if vectors(y) {
-		vectorAddScaled(single(y), single(p), single(q), len(y), float32(s))
-		return
-	}
-	for i := range y {
-		y[i] = p[i] + s*q[i]
-	}
+	kernel.AddScaled(y, p, s, q)
 }
 
 // Scale sets dst = s·a.
 func Scale[T Float](dst Matrix[T], s T, a Matrix[T]) {
 	y, x := check2("Scale", dst, a)
-	if vectors(y) {
-		vectorScale(single(y), single(x), len(y), float32(s))
-		return
-	}
-	for i := range y {
-		y[i] = s * x[i]
-	}
+	kernel.Scale(y, s, x)
 }
 
 // AddConst sets dst = a + s, elementwise.
 func AddConst[T Float](dst, a Matrix[T], s T) {
 	y, x := check2("AddConst", dst, a)
-	if vectors(y) {
-		vectorAddConst(single(y), single(x), len(y), float32(s))
-		return
-	}
-	for i := range y {
-		y[i] = x[i] + s
-	}
+	kernel.AddConst(y, x, s)
 }
 
 // Square sets dst = a ⊙ a.
 func Square[T Float](dst, a Matrix[T]) {
 	y, x := check2("Square", dst, a)
-	if vectors(y) {
-		vectorMul(single(y), single(x), single(x), len(y))
-		return
-	}
-	for i := range y {
-		y[i] = x[i] * x[i]
-	}
+	kernel.Mul(y, x, x)
 }
 
 // Copy sets dst = a, repeated to dst's shape where a has one row or column.
@@ -204,75 +149,53 @@ func Copy[T Float](dst, a Matrix[T]) {
 // among goroutines when the matrix is large.
 
 // Exp sets dst = eᵃ, elementwise.
-func Exp[T Float](dst, a Matrix[T]) { apply("Exp", dst, a, math.Exp, vectorExp) }
+func Exp[T Float](dst, a Matrix[T]) { apply("Exp", dst, a, kernel.Exp) }
 
 // Log sets dst = log a, elementwise.
-func Log[T Float](dst, a Matrix[T]) { apply("Log", dst, a, math.Log, vectorLog) }
+func Log[T Float](dst, a Matrix[T]) { apply("Log", dst, a, kernel.Log) }
 
 // Sqrt sets dst = √a, elementwise.
-func Sqrt[T Float](dst, a Matrix[T]) { apply("Sqrt", dst, a, math.Sqrt, vectorSqrt) }
+func Sqrt[T Float](dst, a Matrix[T]) { apply("Sqrt", dst, a, kernel.Sqrt) }
 
 // Tanh sets dst = tanh a, elementwise.
-func Tanh[T Float](dst, a Matrix[T]) { apply("Tanh", dst, a, math.Tanh, vectorTanh) }
+func Tanh[T Float](dst, a Matrix[T]) { apply("Tanh", dst, a, kernel.Tanh) }
 
 // Softplus sets dst = log(1 + eᵃ), elementwise; see SoftplusAt.
-func Softplus[T Float](dst, a Matrix[T]) { apply("Softplus", dst, a, SoftplusAt, vectorSoftplus) }
+func Softplus[T Float](dst, a Matrix[T]) { apply("Softplus", dst, a, kernel.Softplus) }
 
 // Sigmoid sets dst = 1/(1 + e⁻ᵃ), elementwise; see SigmoidAt.
-func Sigmoid[T Float](dst, a Matrix[T]) { apply("Sigmoid", dst, a, SigmoidAt, vectorSigmoid) }
+func Sigmoid[T Float](dst, a Matrix[T]) { apply("Sigmoid", dst, a, kernel.Sigmoid) }
 
 // SoftplusSigmoid sets dst = log(1 + eᵃ) and slope = 1/(1 + e⁻ᵃ), its derivative, from
 // one exponential each.
 func SoftplusSigmoid[T Float](dst, slope, a Matrix[T]) {
 	y, x := check2("SoftplusSigmoid", dst, a)
 	s, _ := check2("SoftplusSigmoid", slope, a)
-	if vectors(y) {
-		vectorSoftplusSigmoid(single(y), single(s), single(x), len(y))
-		return
-	}
-	for i, v := range x {
-		y[i], s[i] = T(SoftplusAt(float64(v))), T(SigmoidAt(float64(v)))
-	}
+	kernel.SoftplusSigmoid(y, s, x)
 }
 
 // SigmoidSlope sets dst = s − s², the derivative of the sigmoid where its value is s.
 func SigmoidSlope[T Float](dst, s Matrix[T]) {
 	y, x := check2("SigmoidSlope", dst, s)
-	if vectors(y) {
-		vectorSigmoidSlope(single(y), single(x), len(y))
-		return
-	}
-	for i, v := range x {
-		y[i] = v - v*v
-	}
+	kernel.SigmoidSlope(y, x)
 }
 
 // applyGrain is how many transcendental functions outweigh starting a goroutine: in
 // plain Go some 10 ns each, about 40 µs; with vectors a tenth of it.
 const applyGrain, vectorGrain = 4096, 1 << 16
 
-// apply computes y = f(x) for each element, or by a kernel that does.
-func apply[T Float](name string, dst, a Matrix[T], f func(float64) float64, kernel func(y, a *float32, n int)) {
+// apply sets dst = f(a), elementwise.
+func apply[T Float](name string, dst, a Matrix[T], f kernel.Function) {
 	y, x := check2(name, dst, a)
 	grain := applyGrain
-	if vectors(y) {
+	if kernel.Singles[T]() {
 		grain = vectorGrain
 	}
 	if Serial(len(y), grain) {
-		applyTo(y, x, f, kernel) // no closure: small matrices allocate nothing
+		kernel.Apply(f, y, x) // no closure: small matrices allocate nothing
 		return
 	}
-	For(len(y), grain, func(lo, hi int) { applyTo(y[lo:hi], x[lo:hi], f, kernel) })
-}
-
-func applyTo[T Float](y, x []T, f func(float64) float64, kernel func(y, a *float32, n int)) {
-	if vectors(y) {
-		kernel(single(y), single(x), len(y))
-		return
-	}
-	for i := range y {
-		y[i] = T(f(float64(x[i])))
-	}
+	For(len(y), grain, func(lo, hi int) { kernel.Apply(f, y[lo:hi], x[lo:hi]) })
 }
 
 // define computes dst[i,j] = f(a[i,j], b[i,j]) with repeated operands: the definition

@@ -3,6 +3,8 @@ package linalg
 import (
 	"fmt"
 	"sync"
+
+	"hvae/linalg/internal/kernel"
 )
 
 // The three products of a dense layer Y = W·X + b: MatMul (Affine with the bias) is the
@@ -88,7 +90,7 @@ func productRange[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bia
 		block = kBlockDown
 	}
 	if !add && dst.Cols >= 4*panelCols && c.Rows >= rowGroup && k >= 2*kBlock {
-		c.runPacked(lo*ai, k)
+		runPacked(&c, lo*ai, k)
 		return
 	}
 	var segment [1]Segment
@@ -110,7 +112,7 @@ const panelCols, rowGroup = 48, 64
 var packed sync.Pool
 
 // runPacked runs a contraction over one segment of k steps, which begins at A[ao].
-func (c *Contraction[T]) runPacked(ao, k int) {
+func runPacked[T Float](c *Contraction[T], ao, k int) {
 	const aRow = kBlock + 16 // apart from a power of two
 	var group [rowGroup * aRow]T
 	var segment [1]Segment
@@ -168,7 +170,7 @@ func Transpose[T Float](dst, a Matrix[T]) {
 	if dst.Rows != a.Cols || dst.Cols != a.Rows {
 		panic(fmt.Sprintf("linalg: Transpose: %vᵀ does not fit %v", a.Shape(), dst.Shape()))
 	}
-	transpose(dst.Data, a.Data, a.Rows, a.Cols)
+	kernel.Transpose(dst.Data, a.Data, a.Rows, a.Cols)
 }
 
 // TransposeBlocks transposes each block of so many rows of a by itself: block i of
@@ -178,20 +180,5 @@ func TransposeBlocks[T Float](dst, a Matrix[T], rows int) {
 	if dst.Shape() != a.Shape() || rows < 1 || a.Rows%rows != 0 {
 		panic(fmt.Sprintf("linalg: TransposeBlocks: %v in blocks of %d rows does not fit %v", a.Shape(), rows, dst.Shape()))
 	}
-	transpose(dst.Data, a.Data, rows, a.Cols)
-}
-
-// transpose writes the transposes of blocks, rows × cols each, to dst.
-func transpose[T Float](dst, a []T, rows, cols int) {
-	if vectors(dst) && rows >= 8 && cols >= 4 {
-		transposeTiles(dst, a, rows, cols)
-		return
-	}
-	for lo := 0; lo < len(a); lo += rows * cols {
-		for i := range rows {
-			for j := range cols {
-				dst[lo+j*rows+i] = a[lo+i*cols+j]
-			}
-		}
-	}
+	kernel.Transpose(dst.Data, a.Data, rows, a.Cols)
 }

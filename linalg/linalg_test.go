@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"hvae/linalg/internal/kernel"
 )
 
 func random[T Float](rng *rand.Rand, rows, cols int) Matrix[T] {
@@ -243,26 +245,10 @@ func TestSoftplusSigmoidAndLogSumExpNeverOverflow(t *testing.T) {
 	}
 }
 
-func TestTheEnvironmentLowersTheLevelOfVectors(t *testing.T) {
-	for _, c := range []struct {
-		wish       string
-		best, want int
-	}{
-		{"", levelAVX512, levelAVX512}, {"none", levelAVX512, levelPlain}, {"avx2", levelAVX512, levelAVX2},
-		{"avx512", levelAVX512, levelAVX512}, {"avx2", levelPlain, levelPlain}, {"avx512", levelAVX2, levelAVX2},
-	} {
-		if got, err := chooseLevel(c.wish, c.best); got != c.want || err != nil {
-			t.Errorf("HVAE_SIMD=%s where the best is %s: %s, %v, want %s", c.wish, levels[c.best], levels[got], err, levels[c.want])
-		}
-	}
-	for _, wish := range []string{"bogus", "AVX2", "avx2 ", "1"} {
-		got, err := chooseLevel(wish, levelAVX2)
-		if got != levelAVX2 || err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", wish)) || !strings.Contains(err.Error(), "none, avx2, avx512") {
-			t.Errorf("HVAE_SIMD=%s: level %s and error %v; want the best, and the levels listed", wish, levels[got], err)
-		}
-	}
-	if name, err := Vectors(); name != levels[level] || err != nil {
-		t.Errorf("Vectors() = %s, %v at level %s", name, err, levels[level])
+func TestVectorsNamesTheLevel(t *testing.T) {
+	name, err := Vectors()
+	if lanes := map[string]int{"none": 0, "avx2": 8, "avx512": 16}[name]; err != nil || lanes != Lanes() {
+		t.Errorf("Vectors() = %s, %v with %d lanes", name, err, Lanes())
 	}
 }
 
@@ -445,63 +431,6 @@ func TestMismatchedShapesPanicAndNameThem(t *testing.T) {
 	}
 }
 
-func TestContractionsStayInsideTheirOperands(t *testing.T) {
-	fits := func() Contraction[float64] { // to the element
-		c := Contraction[float64]{
-			Rows: 3, Cols: 5, Steps: 4, Groups: 2,
-			CStart: 1, CRow: 6, CGroup: 20, ARow: 10, AStep: 2, BStep: 7, BGroup: 30,
-			Segments: []Segment{{A: 2, B: 9}, {A: 3, B: 1}}, Bias: make([]float64, 3),
-		}
-		c.C = make([]float64, 1+20+2*6+5)
-		c.A = make([]float64, 3+2*10+3*2+1)
-		c.B = make([]float64, 9+30+3*7+5)
-		return c
-	}
-	panics := func(change func(c *Contraction[float64])) (did bool) {
-		defer func() {
-			if msg := recover(); msg != nil {
-				did = strings.HasPrefix(fmt.Sprint(msg), "linalg: Contraction: ")
-			}
-		}()
-		c := fits()
-		change(&c)
-		c.Run()
-		return false
-	}
-	for what, change := range map[string]func(c *Contraction[float64]){
-		"all fits":                    func(c *Contraction[float64]) {},
-		"groups backwards":            func(c *Contraction[float64]) { c.CStart, c.CGroup = 21, -20 },
-		"no segments need no A and B": func(c *Contraction[float64]) { c.Segments, c.A, c.B = nil, nil, nil },
-		"nor do no steps":             func(c *Contraction[float64]) { c.Steps, c.A, c.B = 0, nil, nil },
-		"nothing to do":               func(c *Contraction[float64]) { c.Rows, c.C = 0, nil },
-	} {
-		if panics(change) {
-			t.Errorf("%s: panic", what)
-		}
-	}
-	for what, change := range map[string]func(c *Contraction[float64]){
-		"C is short":              func(c *Contraction[float64]) { c.C = c.C[1:] },
-		"A is short":              func(c *Contraction[float64]) { c.A = c.A[1:] },
-		"B is short":              func(c *Contraction[float64]) { c.B = c.B[1:] },
-		"a bias is missing":       func(c *Contraction[float64]) { c.Bias = c.Bias[1:] },
-		"C begins outside":        func(c *Contraction[float64]) { c.CStart = -1 },
-		"groups leave C":          func(c *Contraction[float64]) { c.CStart, c.CGroup = 19, -20 },
-		"a segment outside A":     func(c *Contraction[float64]) { c.Segments[0].A = -1 },
-		"a segment outside B":     func(c *Contraction[float64]) { c.Segments[1].B = -1 },
-		"the first one reaches A": func(c *Contraction[float64]) { c.Segments[0].A = 4 },
-		"the last one reaches B":  func(c *Contraction[float64]) { c.Segments[1].B = 10 },
-		"a row of A backwards":    func(c *Contraction[float64]) { c.ARow = -1 },
-		"a step of A backwards":   func(c *Contraction[float64]) { c.AStep = -1 },
-		"a step of B backwards":   func(c *Contraction[float64]) { c.BStep = -1 },
-		"a group of B backwards":  func(c *Contraction[float64]) { c.BGroup = -1 },
-		"a row of C backwards":    func(c *Contraction[float64]) { c.CRow = -1 },
-	} {
-		if !panics(change) {
-			t.Errorf("%s: no panic", what)
-		}
-	}
-}
-
 // FuzzBroadcasting checks every product and sum on shapes and elements from bytes,
 // NaN, infinities and empty matrices included, against their definitions.
 func FuzzBroadcasting(f *testing.F) {
@@ -618,4 +547,51 @@ func TestTransposeBlocksSwapsIndicesInEach(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestSumsOfFloat32AgreeWithThoseOfFloat64(t *testing.T) {
+	kernel.OnEachLevel(func(name string) {
+		rng := rand.New(rand.NewPCG(6, 1))
+		for range 2000 {
+			rows, cols := 1+rng.IntN(20), 1+rng.IntN(40)
+			a := Of(rows, cols, random[float32](rng, rows, cols).Data)
+			for _, s := range []Shape{{a.Rows, 1}, {1, a.Cols}, {1, 1}, {a.Rows, a.Cols}} {
+				got, want, size := New[float32](s.Rows, s.Cols), New[float64](s.Rows, s.Cols), New[float64](s.Rows, s.Cols)
+				Sum(got, a)
+				for i := range a.Rows {
+					for j := range a.Cols {
+						k := i%s.Rows*s.Cols + j%s.Cols
+						want.Data[k] += float64(a.At(i, j))
+						size.Data[k] += math.Abs(float64(a.At(i, j)))
+					}
+				}
+				for k, w := range want.Data { // as in TestTilesAgreeWithTheDefinition
+					if d := math.Abs(float64(got.Data[k]) - w); !(d <= float64(len(a.Data))*0x1p-24*size.Data[k]) {
+						t.Fatalf("%s: %v to %v: element %d is %v, want %v", name, a.Shape(), s, k, got.Data[k], w)
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestFiniteSeesEveryElement(t *testing.T) {
+	kernel.OnEachLevel(func(name string) {
+		for _, n := range []int{0, 1, 127, 128, 129, 1000} {
+			m := New[float32](n, 1)
+			m.Fill(math.MaxFloat32)
+			if !Finite(m) {
+				t.Errorf("%s: %d finite elements are not", name, n)
+			}
+			for i := range n {
+				for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+					m.Data[i] = float32(v)
+					if Finite(m) {
+						t.Fatalf("%s: element %d of %d is %v", name, i, n, v)
+					}
+				}
+				m.Data[i] = 1
+			}
+		}
+	})
 }

@@ -5,30 +5,31 @@
 // so that the samples of one feature are contiguous. A dense layer is then W·X, and
 // the paper's column vectors z, ρ, ε are what they look like.
 //
-// Start with Matrix in this file, then elementwise.go (broadcasting), sums.go
-// (products and sums along axes), kernels.go (the loops behind both), gemm.go (W·X and
-// its two gradients), scalar.go (the overflow-safe functions) and parallel.go (loops
-// over goroutines).
+// Start with Matrix in this file, then elementwise.go (broadcasting), sums.go (sums and
+// sums of products along axes), gemm.go (W·X and its two gradients), contraction.go (what
+// is behind them and behind convolutions), scalar.go (the overflow-safe functions) and
+// parallel.go (loops over goroutines).
 //
-// Loops over float32 have vector kernels for amd64 (vectors.go, lanes_amd64.go), and so
-// have the products behind dense layers and convolutions (contraction.go, which says
-// what they compute, and simd_amd64.go) and the loops over short rows of float64
-// (rows.go). The program in internal/asmgen writes their assembly. They give the same bits
-// with AVX-512 and AVX2. Plain Go, the oracle, gives the same in float64 and rounds
-// otherwise in float32.
+// The loops themselves are in internal/kernel, in plain Go and as vector instructions.
+// In float32 all vectors give the same bits, and plain Go rounds otherwise; in float64
+// everything gives the same bits.
 //
 // Operations write into a destination given first, and allocate nothing but what
 // goroutines take where a matrix is large enough for several. Shapes that
 // do not fit are programming errors: they panic and name the shapes. Every sum runs
 // in an order fixed by the shapes alone, so results do not depend on GOMAXPROCS.
 //
-// The package imports the standard library only.
+// The package imports the standard library and its own internal/kernel only.
 package linalg
 
-import "fmt"
+import (
+	"fmt"
+
+	"hvae/linalg/internal/kernel"
+)
 
 // Float is the set of element types.
-type Float interface{ float32 | float64 }
+type Float = kernel.Float
 
 // Matrix is a dense row-major view: element (i, j) is Data[i*Cols+j], and
 // len(Data) == Rows*Cols. Like a slice, a copy of a Matrix shares its elements.

@@ -1,6 +1,10 @@
 package linalg
 
-import "fmt"
+import (
+	"fmt"
+
+	"hvae/linalg/internal/kernel"
+)
 
 // Sum adds up a along every axis on which dst has length 1: to a column (over
 // samples), to a row (over features), to one element, or, where the shapes agree, not
@@ -15,35 +19,11 @@ func Sum[T Float](dst, a Matrix[T]) {
 	}
 	clear(dst.Data)
 	switch dr, dc := dst.strides(a.Shape()); {
-	case dc == 0 && dr == 1 && vectors(a.Data) && a.Cols > 0:
-		sumRows(dst, a)
 	case dc == 0:
-		sums(dst.Data, dr, a.Data, a.Cols, a.Rows, a.Cols)
+		kernel.Sums(dst.Data, dr, a.Data, a.Cols, a.Rows, a.Cols)
 	default:
-		addRows(dst.Data, a.Data, a.Rows)
+		kernel.AddRows(dst.Data, a.Data, a.Rows)
 	}
-}
-
-// sumRows adds up each row of a, as the product with a column of ones.
-func sumRows[T Float](dst, a Matrix[T]) {
-	one, segment := [1]T{1}, [1]Segment{}
-	c := Contraction[T]{
-		Rows: a.Rows, Cols: 1, Steps: a.Cols, Groups: 1,
-		C: dst.Data, CRow: 1, A: a.Data, ARow: a.Cols, AStep: 1, B: one[:], Segments: segment[:],
-	}
-	c.Run()
-}
-
-// addRows adds rows of as many elements as y to it, one after the other.
-func addRows[T Float](y, x []T, rows int) {
-	if vectors(y) {
-		for i := range rows {
-			vectorAdd(single(y), single(y), single(x[i*len(y):]), len(y))
-		}
-		return
-	}
-	one := [1]T{1}
-	addScaledRows(y, one[:], 0, x, len(y), rows)
 }
 
 // MulSum multiplies a and b elementwise, repeating as Mul does, and adds the products
@@ -63,11 +43,11 @@ func MulSum[T Float](dst, a, b Matrix[T]) {
 	switch dr, dc := dst.strides(full); {
 	case full.Rows*full.Cols == 0:
 	case dc == 0 && pc == 1 && qc == 1: // along a row, to one element
-		dots(dst.Data, dr, p, pr, q, qr, full.Rows, full.Cols)
+		kernel.Dots(dst.Data, dr, p, pr, q, qr, full.Rows, full.Cols)
 	case dc == 1 && dr == 0 && pc == 0 && qc == 1: // down the columns, a constant along each row
-		addScaledRows(dst.Data, p, pr, q, qr, full.Rows)
+		kernel.AddScaledRows(dst.Data, p, pr, q, qr, full.Rows)
 	case dc == 1 && dr == 0 && pc == 1 && qc == 1: // down the columns
-		addProducts(dst.Data, p, pr, q, qr, full.Rows)
+		kernel.AddProducts(dst.Data, p, pr, q, qr, full.Rows)
 	default:
 		for i := range full.Rows {
 			for j := range full.Cols {
@@ -75,4 +55,27 @@ func MulSum[T Float](dst, a, b Matrix[T]) {
 			}
 		}
 	}
+}
+
+// Finite reports whether every element of m is finite.
+func Finite[T Float](m Matrix[T]) bool {
+	// 0·x is zero unless x is NaN or infinite, and then it is NaN.
+	const columns = 128
+	var sums [columns]T
+	var zero, segment = [1]T{}, [1]Segment{}
+	rows := len(m.Data) / columns
+	c := Contraction[T]{
+		Rows: 1, Cols: 16, Groups: columns / 16, Steps: rows,
+		C: sums[:], CRow: columns, CGroup: 16,
+		A: zero[:], B: m.Data, BStep: columns, BGroup: 16, Segments: segment[:],
+	}
+	c.Run()
+	total := T(0)
+	for _, s := range sums {
+		total += s
+	}
+	for _, v := range m.Data[rows*columns:] {
+		total += 0 * v
+	}
+	return total == 0
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"go/format"
 	"math"
 	"slices"
 	"strings"
@@ -11,17 +10,16 @@ import (
 // A kernel computes an elementwise function: for each vector of the operands, body
 // leaves registers out to store.
 type kernel struct {
-	name    string   // of its Go declaration
+	name    string   // of its number in Go
 	doc     string   // what it computes
-	outputs []string // pointers to results, first
-	inputs  []string
-	scalars []string // float32 arguments, last
+	outputs []string // fields of laneArgs that it writes
+	inputs  []string // and reads
+	scalars int      // numbers that it takes
 	body    func(w *lane)
 }
 
 // A lane is a writer inside a kernel: in[i] is the register of input i, scalar[i] of
-// scalar i; the body says in out[i] which register holds output i. The pointer of an
-// output can be read too, as input "y" say, if it is listed among the inputs.
+// scalar i; the body says in out[i] which register holds output i.
 type lane struct {
 	*writer
 	in, scalar, out []int
@@ -29,100 +27,152 @@ type lane struct {
 	constants       *[]uint32
 }
 
-// kernels lists the kernels in the order of the file.
+var y, a, ab, abc = []string{"y"}, []string{"a"}, []string{"a", "b"}, []string{"a", "b", "c"}
+
+// kernels lists the kernels in the order of their numbers.
 var kernels = []kernel{
-	{"vectorAdd", "y = a + b", []string{"y"}, []string{"a", "b"}, nil, func(w *lane) { w.binary("VADDPS") }},
-	{"vectorSub", "y = a − b", []string{"y"}, []string{"a", "b"}, nil, func(w *lane) { w.binary("VSUBPS") }},
-	{"vectorMul", "y = a·b", []string{"y"}, []string{"a", "b"}, nil, func(w *lane) { w.binary("VMULPS") }},
-	{"vectorDiv", "y = a/b", []string{"y"}, []string{"a", "b"}, nil, func(w *lane) { w.binary("VDIVPS") }},
-	{"vectorMulAdd", "y = a·b + c", []string{"y"}, []string{"a", "b", "c"}, nil, func(w *lane) {
+	{"laneAdd", "y = a + b", y, ab, 0, func(w *lane) { w.binary("VADDPS") }},
+	{"laneSub", "y = a − b", y, ab, 0, func(w *lane) { w.binary("VSUBPS") }},
+	{"laneMul", "y = a·b", y, ab, 0, func(w *lane) { w.binary("VMULPS") }},
+	{"laneDiv", "y = a/b", y, ab, 0, func(w *lane) { w.binary("VDIVPS") }},
+	{"laneMulAdd", "y = a·b + c", y, abc, 0, func(w *lane) {
 		w.op("VFMADD231PS %s, %s, %s", w.v(w.in[0]), w.v(w.in[1]), w.v(w.in[2]))
 		w.out[0] = w.in[2]
 	}},
-	{"vectorAddScaled", "y = a + s·b", []string{"y"}, []string{"a", "b"}, []string{"s"}, func(w *lane) {
+	{"laneAddScaled", "y = a + s·b", y, ab, 1, func(w *lane) {
 		w.op("VFMADD231PS %s, %s, %s", w.v(w.scalar[0]), w.v(w.in[1]), w.v(w.in[0]))
 		w.out[0] = w.in[0]
 	}},
-	{"vectorScale", "y = s·a", []string{"y"}, []string{"a"}, []string{"s"}, func(w *lane) { w.withScalar("VMULPS") }},
-	{"vectorAddConst", "y = a + s", []string{"y"}, []string{"a"}, []string{"s"}, func(w *lane) { w.withScalar("VADDPS") }},
-	{"vectorSqrt", "y = √a", []string{"y"}, []string{"a"}, nil, func(w *lane) {
+	{"laneScale", "y = s·a", y, a, 1, func(w *lane) { w.withScalar("VMULPS") }},
+	{"laneAddConst", "y = a + s", y, a, 1, func(w *lane) { w.withScalar("VADDPS") }},
+	{"laneSqrt", "y = √a", y, a, 0, func(w *lane) {
 		w.op("VSQRTPS %s, %s", w.v(w.in[0]), w.v(w.in[0]))
 		w.out[0] = w.in[0]
 	}},
-	{"vectorExp", "y = eᵃ", []string{"y"}, []string{"a"}, nil, func(w *lane) { w.out[0] = w.exp(w.in[0], true) }},
-	{"vectorLog", "y = log a", []string{"y"}, []string{"a"}, nil, func(w *lane) { w.out[0] = w.log(w.in[0]) }},
-	{"vectorTanh", "y = tanh a", []string{"y"}, []string{"a"}, nil, func(w *lane) { w.out[0] = w.tanh(w.in[0]) }},
-	{"vectorSigmoid", "y = 1/(1 + e⁻ᵃ)", []string{"y"}, []string{"a"}, nil, func(w *lane) {
+	{"laneExp", "y = eᵃ", y, a, 0, func(w *lane) { w.out[0] = w.exp(w.in[0], true) }},
+	{"laneLog", "y = log a", y, a, 0, func(w *lane) { w.out[0] = w.log(w.in[0]) }},
+	{"laneTanh", "y = tanh a", y, a, 0, func(w *lane) { w.out[0] = w.tanh(w.in[0]) }},
+	{"laneSigmoid", "y = 1/(1 + e⁻ᵃ)", y, a, 0, func(w *lane) {
 		w.out[0] = w.sigmoid(w.in[0], w.expOfMinusAbs(w.in[0]))
 	}},
-	{"vectorSoftplus", "y = log(1 + eᵃ)", []string{"y"}, []string{"a"}, nil, func(w *lane) {
+	{"laneSoftplus", "y = log(1 + eᵃ)", y, a, 0, func(w *lane) {
 		w.out[0] = w.softplus(w.in[0], w.expOfMinusAbs(w.in[0]))
 	}},
-	{"vectorSoftplusSigmoid", "y = log(1 + eᵃ), s = 1/(1 + e⁻ᵃ)", []string{"y", "s"}, []string{"a"}, nil, func(w *lane) {
+	{"laneSoftplusSigmoid", "y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ)", []string{"y", "b"}, a, 0, func(w *lane) {
 		e := w.expOfMinusAbs(w.in[0])
 		w.out[1] = w.sigmoid(w.in[0], e)
 		w.out[0] = w.softplus(w.in[0], e)
 	}},
-	{"vectorSigmoidSlope", "y = s − s²", []string{"y"}, []string{"s"}, nil, func(w *lane) { // s − s²
+	{"laneSigmoidSlope", "y = a − a²", y, a, 0, func(w *lane) {
 		y := w.register()
 		w.op("VMOVAPS %s, %s", w.v(w.in[0]), w.v(y))
 		w.op("VFNMADD231PS %s, %s, %s", w.v(w.in[0]), w.v(w.in[0]), w.v(y))
 		w.out[0] = y
 	}},
-	{"vectorAdamax", "p, m and u to those after a step of Adamax with gradient grad", []string{"p", "m", "u"}, []string{"p", "m", "u", "grad"}, []string{"beta1", "rest1", "beta2", "rate", "epsilon"}, (*lane).adamax},
+	{"laneAdamax", "a step of Adamax: parameters y, gradient a, averages b and c", []string{"y", "b", "c"}, []string{"y", "b", "c", "a"}, 5, (*lane).adamax},
 }
 
 // registers are those of the operands, in order.
-var registers = []string{"DI", "SI", "R8", "R9", "R10"}
+var registers = []string{"R8", "R9", "R10", "R11"}
+
+// numbers returns the Go file of the numbers of the kernels.
+func numbers() string {
+	var b strings.Builder
+	list := func(doc, last string, names, docs []string) {
+		fmt.Fprintf(&b, "// %s\nconst (\n", doc)
+		for i, name := range names {
+			iota := ""
+			if i == 0 {
+				iota = " = iota"
+			}
+			fmt.Fprintf(&b, "%s%s // %s\n", name, iota, docs[i])
+		}
+		fmt.Fprintf(&b, "%s // how many there are\n)\n\n", last)
+	}
+	var names, docs []string
+	for _, k := range kernels {
+		names, docs = append(names, k.name), append(docs, k.doc)
+	}
+	list("Numbers of the elementwise kernels.", "laneKernels", names, docs)
+	names, docs = nil, nil
+	for _, k := range append(rowKernels, dotKernels...) {
+		names, docs = append(names, k.name), append(docs, k.doc)
+	}
+	list("Numbers of the kernels on rows of float64.", "rowKernels", names, docs)
+	return goFile("", b.String())
+}
 
 // lanes returns the file of the elementwise kernels.
 func lanes() string {
 	var w writer
+	w.header("Elementwise kernels; see lanes.go and laneArgs. In each of them:",
+		"",
+		"	R8-R11      the operands",
+		"	AX, CX      elements done, elements left after this vector",
+		"	K1, Y15     the lanes that are elements, in the last vector",
+		"	Y14         a constant, for AVX2")
 	var constants []uint32
-	w.header("Elementwise kernels; see lanes_amd64.go.")
-	for _, k := range kernels {
-		args := k.pointers()
-		frame := 8*len(args) + 8 + 4*len(k.scalars)
-		for _, a := range []isa{avx512, avx2} {
-			w.isa = a
-			w.local(k.name, fmt.Sprint(frame))
-			for i, arg := range args {
-				w.op("MOVQ %s+%d(FP), %s", arg, 8*i, registers[i])
-			}
-			w.op("MOVQ n+%d(FP), CX", 8*len(args))
-			l := lane{writer: &w, constants: &constants}
-			for i, s := range k.scalars {
-				r := l.register()
-				w.op("VBROADCASTSS %s+%d(FP), %s", s, 8*len(args)+8+4*i, w.v(r))
-				l.scalar = append(l.scalar, r)
-			}
-			w.op("XORQ AX, AX")
-			w.label("loop")
-			w.op("CMPQ CX, $%d", w.lanes)
-			w.op("JLT tail")
-			l.vector(k, args)
-			w.op("ADDQ $%d, AX", w.lanes)
-			w.op("SUBQ $%d, CX", w.lanes)
-			w.op("JMP loop")
-			w.label("tail")
-			w.op("TESTQ CX, CX")
-			w.op("JZ done")
-			w.setMask()
-			w.masked = true
-			l.vector(k, args)
-			w.masked = false
-			w.label("done")
-			w.op("VZEROUPPER")
-			w.op("RET")
+	t := &table{door: "lane", args: "laneArgs", perLevel: "laneKernels", kernels: make([]string, len(kernels))}
+	for _, w.isa = range []isa{avx2, avx512} { // in the order of levels
+		for _, k := range kernels {
+			w.lane(k, &constants)
+			t.add(k.name + w.name)
 		}
-		fmt.Fprintf(&w, "\n// func %s(%s)\nTEXT ·%s(SB), NOSPLIT, $0-%d\n", k.name, k.parameters(), k.name, frame)
-		w.dispatch(k.name)
 	}
 	w.maskData()
 	for _, c := range constants {
 		fmt.Fprintf(&w, "\nDATA %s/4, $0x%08x // %v\nGLOBL %s, NOPTR|RODATA, $4\n", constant(c, 0), c, math.Float32frombits(c), strings.TrimSuffix(constant(c, -1), "+"))
 	}
+	w.writeTable(t)
 	return w.String()
+}
+
+// lane writes a kernel: a loop over vectors of which the last may be part of one. Loads and
+// stores of that one are apart, for masked stores are slow to read again; what lies between
+// is the same code.
+func (w *writer) lane(k kernel, constants *[]uint32) {
+	fmt.Fprintf(w, "\n// %s\n", k.doc)
+	w.local(k.name + w.name)
+	args := k.pointers()
+	for i, arg := range args {
+		w.op("MOVQ laneArgs_%s(DI), %s", arg, registers[i])
+	}
+	w.op("MOVQ laneArgs_n(DI), CX")
+	l := lane{writer: w, constants: constants}
+	for i := range k.scalars {
+		r := l.register()
+		w.op("VBROADCASTSS laneArgs_s+%d(DI), %s", 4*i, w.v(r))
+		l.scalar = append(l.scalar, r)
+	}
+	w.op("XORQ AX, AX")
+	w.op("SUBQ $%d, CX", w.lanes)
+	w.op("JLT part")
+	w.label("loop")
+	l.loads(k, args)
+	w.label("compute")
+	l.out = make([]int, len(k.outputs))
+	k.body(&l)
+	w.op("TESTQ CX, CX")
+	w.op("JLT storePart")
+	l.stores(k, args)
+	w.op("ADDQ $%d, AX", w.lanes)
+	w.op("SUBQ $%d, CX", w.lanes)
+	w.op("JGE loop")
+
+	w.label("part")
+	w.op("ADDQ $%d, CX", w.lanes)
+	w.op("JZ done")
+	w.setMask()
+	w.masked = true
+	l.loads(k, args)
+	w.op("MOVQ $-1, CX")
+	w.op("JMP compute")
+	w.label("storePart")
+	l.stores(k, args)
+	w.masked = false
+	w.label("done")
+	w.op("VZEROUPPER")
+	w.op("RET")
 }
 
 // pointers returns the operands, each once.
@@ -136,48 +186,25 @@ func (k kernel) pointers() []string {
 	return args
 }
 
-// parameters returns the parameters of the Go declaration.
-func (k kernel) parameters() string {
-	p := strings.Join(k.pointers(), ", ") + " *float32, n int"
-	if k.scalars != nil {
-		p += ", " + strings.Join(k.scalars, ", ") + " float32"
-	}
-	return p
+// mem returns where the vector of an operand is.
+func mem(arg string, args []string) string {
+	return fmt.Sprintf("(%s)(AX*4)", registers[slices.Index(args, arg)])
 }
 
-// declarations returns the Go declarations of the kernels, or where there are none, what
-// stands for them.
-func declarations(constraint string, stubs bool) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "// Code generated by linalg/internal/asmgen; DO NOT EDIT.\n\n//go:build %s\n\npackage linalg\n", constraint)
-	for _, k := range kernels {
-		fmt.Fprintf(&b, "\n// %s sets %s, for n elements.\n", k.name, k.doc)
-		if stubs {
-			fmt.Fprintf(&b, "func %s(%s) { panic(\"linalg: no vectors\") }\n", k.name, k.parameters())
-			continue
-		}
-		fmt.Fprintf(&b, "//\n//go:noescape\nfunc %s(%s)\n", k.name, k.parameters())
-	}
-	text, err := format.Source([]byte(b.String()))
-	if err != nil {
-		panic(err)
-	}
-	return string(text)
-}
-
-// vector writes one pass of a kernel over a vector.
-func (w *lane) vector(k kernel, args []string) {
+// loads fills the registers of the inputs.
+func (w *lane) loads(k kernel, args []string) {
 	w.in, w.next = nil, len(w.scalar)
-	w.out = make([]int, len(k.outputs))
-	mem := func(arg string) string { return fmt.Sprintf("(%s)(AX*4)", registers[slices.Index(args, arg)]) }
 	for _, in := range k.inputs {
 		r := w.register()
-		w.load(mem(in), r)
+		w.load(mem(in, args), r)
 		w.in = append(w.in, r)
 	}
-	k.body(w)
+}
+
+// stores writes the outputs.
+func (w *lane) stores(k kernel, args []string) {
 	for i, out := range k.outputs {
-		w.store(w.out[i], mem(out))
+		w.store(w.out[i], mem(out, args))
 	}
 }
 

@@ -1,13 +1,19 @@
-// Command asmgen writes the assembly of the module: the kernels of package linalg for
-// AVX-512 and for AVX2 with FMA, from one description of each, and the loop by which
-// package bench measures what the processor can do at most. Run it in its folder:
+// Command asmgen writes the assembly of the module: the vector kernels of package
+// linalg/internal/kernel, with the tables by which Go finds them, and the loop by which
+// package bench measures what the processor can do at most. Each kernel is described once
+// and written for each instruction set. Run it in that package's folder or here:
 //
-//	go run .
+//	go generate
 //
 // A test fails while the files are not what it writes. Start with writer.go (what an
 // instruction set is here), then tile.go (the products), transpose.go, lanes.go (elementwise
 // kernels), functions.go (exponentials, logarithms and what is made of them) and rows.go
 // (the kernels of float64).
+//
+// Offsets of arguments and numbers of levels and kernels are not written here: the
+// assembly takes them from go_asm.h, which the Go compiler makes from the package's types
+// and constants. Tile shapes, which Go needs in turn, stand in a table that this program
+// writes for it.
 package main
 
 import (
@@ -16,18 +22,19 @@ import (
 	"path/filepath"
 )
 
+//go:generate go run .
+
 // files returns the text of each file by its path from the module's root.
 func files() map[string]string {
+	const kernel = "linalg/internal/kernel/"
 	return map[string]string{
-		"linalg/tile_amd64.s":      tiles(),
-		"linalg/transpose_amd64.s": transpose(),
-		"linalg/lanes_amd64.s":     lanes(),
-		"linalg/lanes_amd64.go":    declarations("!purego", false),
-		"linalg/lanes_other.go":    declarations("!amd64 || purego", true),
-		"linalg/rows_amd64.s":      rows(),
-		"linalg/rows_amd64.go":     rowDeclarations("!purego", false),
-		"linalg/rows_other.go":     rowDeclarations("!amd64 || purego", true),
-		"bench/peak_amd64.s":       peak(),
+		kernel + "tiles_amd64.s":     tiles(),
+		kernel + "transpose_amd64.s": transpose(),
+		kernel + "lanes_amd64.s":     lanes(),
+		kernel + "rows_amd64.s":      rows(),
+		kernel + "numbers.go":        numbers(),
+		kernel + "tables_amd64.go":   tables(),
+		"bench/peak_amd64.s":         peak(),
 	}
 }
 

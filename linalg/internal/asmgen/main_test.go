@@ -13,7 +13,7 @@ func TestCheckedInAssemblyIsWhatTheGeneratorWrites(t *testing.T) {
 			t.Fatal(err)
 		}
 		if string(got) != want {
-			t.Errorf("%s is not what the generator writes: run 'go run .' in linalg/internal/asmgen", name)
+			t.Errorf("%s is not what the generator writes: run 'go generate' in linalg/internal/asmgen", name)
 		}
 	}
 }

@@ -10,7 +10,7 @@ const peakChains = 12
 func peak() string {
 	var w writer
 	w.header("What the processor can do at most.")
-	for _, a := range []isa{avx512, avx2} {
+	for _, a := range x86 {
 		w.isa = a
 		fmt.Fprintf(&w, "\n// func peak%s(n int)\nTEXT ·peak%s(SB), NOSPLIT, $0-8\n", a.name, a.name)
 		w.op("MOVQ n+0(FP), CX")

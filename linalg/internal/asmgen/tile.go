@@ -1,86 +1,164 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // A tile is rows × vectors of C that stay in registers while all products are added to
 // them (linalg's Contraction): each step loads the vectors of B, and for each row
-// broadcasts an element of A and multiplies. In the tiles of quads, the one vector is put
-// together from four columns of each of several groups.
+// broadcasts an element of A and multiplies.
+//
+//	                  B at a step:  x0   x1   x2
+//	                               ┌────┬────┬────┐
+//	A at a step, one lane each: a0 │ s0 │ s1 │ s2 │
+//	                            a1 │ s3 │ s4 │ s5 │   s += a·x
+//	                               └────┴────┴────┘
+//
+// In a tile of quads, the one vector is put together from four columns of each of several
+// groups.
 
-// shapes lists the tiles of an instruction set: up to 25 sums of 32 registers, or 12 of
-// 16. Tiles of up to five rows are wide, as the contractions of the last upsampling layer
-// have a row for each of five kernel rows. The order is that of linalg's isa.
-func (a isa) shapes() (s [][2]int) {
-	widest := []int{8, 7, 7, 6, 5, 3, 3, 3} // by rows
+// A shape is a kind of tile.
+type shape struct{ rows, vectors int }
+
+// widest is how many vectors the tiles of an instruction set have, by rows from one on: up
+// to 25 sums of 32 registers, or 12 of 16. Tiles of up to five rows are wide, as the
+// contractions of the last upsampling layer have a row for each of five kernel rows.
+func (a isa) widest() []int {
 	if a.lanes == 8 {
-		widest = []int{3, 3, 3, 3}
+		return []int{3, 3, 3, 3}
 	}
-	for i, most := range widest {
-		for v := 1; v <= most; v++ {
-			s = append(s, [2]int{i + 1, v})
+	return []int{8, 7, 7, 6, 5, 3, 3, 3}
+}
+
+// tall is the number of rows of a tile of one vector that beats several shorter ones: it
+// loads B half as often. AVX2 has no registers for it.
+func (a isa) tall() int {
+	if a.lanes == 8 {
+		return 4
+	}
+	return 16
+}
+
+// shapes lists the tiles of an instruction set.
+func (a isa) shapes() (s []shape) {
+	for i, most := range a.widest() {
+		for v := range most {
+			s = append(s, shape{i + 1, v + 1})
 		}
 	}
-	if a.lanes == 16 {
-		s = append(s, [2]int{16, 1})
+	if a.tall() > len(a.widest()) {
+		s = append(s, shape{a.tall(), 1})
 	}
 	return s
 }
 
-// quads lists the tiles of quads: rows, and how many groups make a vector.
-func (a isa) quads() (s [][2]int) {
-	rows := []int{1, 2, 3, 4, 5, 6, 7, 8, 16}
+// quads lists the rows of the tiles of quads.
+func (a isa) quads() []int {
 	if a.lanes == 8 {
-		rows = rows[:4]
+		return []int{1, 2, 3, 4}
 	}
-	for _, m := range rows {
-		for groups := 2; groups <= a.lanes/4; groups++ {
-			s = append(s, [2]int{m, groups})
-		}
-	}
-	return s
+	return []int{1, 2, 3, 4, 5, 6, 7, 8, 16}
 }
 
-// Offsets of the fields of linalg's tileArgs.
-const (
-	argC, argA, argB, argBias    = 0, 8, 16, 24
-	argCRow, argCVec             = 32, 40
-	argARow, argAStep            = 48, 56
-	argBStep, argBVec            = 64, 72
-	argSteps                     = 80
-	argSegments, argSegmentCount = 88, 96
-	argLanes, argAdd             = 104, 112
-	argLeft                      = 120
-)
+// name returns the symbol of a tile.
+func (s shape) name(kind string, a isa) string {
+	return fmt.Sprintf("%s%dx%d%s", kind, s.rows, s.vectors, a.name)
+}
+
+// tileNumbers returns the table of the tiles and the Go text of their numbers.
+func tileNumbers() (*table, string) {
+	t := &table{door: "tile", args: "tileArgs"}
+	var b strings.Builder
+	b.WriteString("// tileSets are the tiles of each level.\nvar tileSets = [levels]tileSet{\n")
+	for _, a := range x86 {
+		var rows [3][17][]string // of tiles, of those for part of a vector, and of quads
+		for _, s := range a.shapes() {
+			number := fmt.Sprintf("%d: %d", s.vectors, t.add(s.name("tile", a)))
+			rows[0][s.rows] = append(rows[0][s.rows], number)
+			switch {
+			case a.lanes == 16: // always masked
+				rows[1][s.rows] = append(rows[1][s.rows], number)
+			case s.vectors == 1:
+				rows[1][s.rows] = append(rows[1][s.rows], fmt.Sprintf("1: %d", t.add(s.name("part", a))))
+			}
+		}
+		for _, m := range a.quads() {
+			rows[2][m] = append(rows[2][m], fmt.Sprintf("%d", t.add(shape{m, 1}.name("quads", a))))
+		}
+		widest := a.widest()
+		masked := slices.Max(widest)
+		if a.lanes == 8 {
+			masked = 1
+		}
+		fmt.Fprintf(&b, "level%s: {\nlanes: %d, rows: %d, tall: %d, widest: [9]int{", a.name, a.lanes, len(widest), a.tall())
+		for i, v := range widest {
+			fmt.Fprintf(&b, "%d: %d,", i+1, v)
+		}
+		fmt.Fprintf(&b, "}, masked: %d,\n", masked)
+		for k, name := range []string{"tiles", "parts"} {
+			fmt.Fprintf(&b, "%s: [17][9]uint8{\n", name)
+			for i, n := range rows[k] {
+				if n != nil {
+					fmt.Fprintf(&b, "%d: {%s},\n", i, strings.Join(n, ", "))
+				}
+			}
+			b.WriteString("},\n")
+		}
+		b.WriteString("quads: [17]uint8{")
+		for i, n := range rows[2] {
+			if n != nil {
+				fmt.Fprintf(&b, "%d: %s, ", i, n[0])
+			}
+		}
+		b.WriteString("},\n},\n")
+	}
+	b.WriteString("}\n")
+	return t, b.String()
+}
+
+// tables returns the Go file of what Go must know of the kernels of amd64.
+func tables() string {
+	_, tiles := tileNumbers()
+	_, bands := bandNumbers()
+	return goFile("!purego", tiles+"\n"+bands)
+}
 
 // tiles returns the file of the tiles.
 func tiles() string {
 	var w writer
-	w.header("Tiles of products; see linalg's Contraction and tileArgs.")
+	w.header(
+		"Tiles of products; see tiles.go and tileArgs. In each of them, where there is a register for it:",
+		"",
+		"	SI, BX      A and B at this step",
+		"	R8-R11      1, 3, 5 and 7 times the distance of rows of A, later of C",
+		"	DX          that of vectors of B, later of C",
+		"	R12, R13    how far A and B go from step to step",
+		"	R14, CX     the next segment, and the steps that are left",
+		"	K1, Y15     the lanes that are columns",
+		"",
+		"Sums and operands lie in the vector registers as each tile says.")
 	w.maskData()
-	table := ""
-	n := 0
-	for _, a := range []isa{avx512, avx2} {
+	for _, a := range x86 {
 		w.isa = a
 		for _, s := range a.shapes() {
-			w.tile(s[0], s[1])
-			table += fmt.Sprintf("DATA tileTable<>+%d(SB)/8, $tile%dx%d%s<>(SB)\n", 8*n, s[0], s[1], a.name)
-			n++
+			w.tile(s, a.lanes == 16)
+			if a.lanes == 8 && s.vectors == 1 {
+				w.tile(s, true)
+			}
 		}
-		for _, s := range a.quads() {
-			w.quadTile(s[0], s[1])
-			table += fmt.Sprintf("DATA tileTable<>+%d(SB)/8, $quads%dx%d%s<>(SB)\n", 8*n, s[0], s[1], a.name)
-			n++
+		for _, m := range a.quads() {
+			w.quadTile(m)
 		}
 	}
-	fmt.Fprintf(&w, "\n%sGLOBL tileTable<>(SB), RODATA, $%d\n", table, 8*n)
-	w.WriteString("\n// func tile(args *tileArgs, kernel int)\nTEXT ·tile(SB), NOSPLIT, $0-16\n")
-	w.op("MOVQ args+0(FP), DI")
-	w.op("MOVQ kernel+8(FP), AX")
-	w.op("LEAQ tileTable<>(SB), BX")
-	w.op("MOVQ (BX)(AX*8), AX")
-	w.op("JMP AX")
+	t, _ := tileNumbers()
+	w.writeTable(t)
 	return w.String()
 }
+
+// arg returns an argument of a tile.
+func arg(field string) string { return "tileArgs_" + field + "(DI)" }
 
 // at returns the address base + i·stride of the i-th of up to eight, where the registers
 // of s hold 1, 3, 5 and 7 times the stride.
@@ -120,188 +198,179 @@ func vectorStrides(rows int) [4]string {
 	return [4]string{"DX", "R9", "R10", "R11"}
 }
 
-// tile writes the tile of rows × vectors. DI holds the arguments.
-func (w *writer) tile(rows, vectors int) {
-	w.masked = false
-	w.local(fmt.Sprintf("tile%dx%d", rows, vectors), "16")
-	w.begin(rows, vectors)
-	w.op("MOVQ %d(DI), CX", argLanes)
-	w.op("TESTQ CX, CX")
-	w.op("JNZ masked")
-	w.products(rows, vectors, "full", nil)
-	w.sums(rows, vectors, "full")
-
-	w.masked = true
-	w.label("masked")
-	if w.lanes == 8 && rows*vectors+vectors+2 > w.regs { // no register for the mask
-		w.op("INT $3")
-		return
+// tile writes the tile of a shape, for vectors of which part may be masked, or for full ones.
+func (w *writer) tile(s shape, masked bool) {
+	kind := "tile"
+	if masked && w.lanes == 8 {
+		kind = "part"
 	}
-	w.setMask()
-	w.products(rows, vectors, "part", nil)
-	w.sums(rows, vectors, "part")
+	w.masked = masked
+	sums, strides := s.rows*s.vectors, vectorStrides(s.rows)
+	fmt.Fprintf(w, "\n// %s: row i, vector v of C in %s, i·%d + v; B in %s, A in the next.\n", s.name(kind, w.isa), w.vs(0, sums), s.vectors, w.vs(sums, s.vectors))
+	w.local(s.name(kind, w.isa))
+	w.begin(s, strides)
+	if masked {
+		w.op("MOVQ %s, CX", arg("lanes"))
+		w.setMask()
+	}
+	w.op("MOVQ %s, AX", arg("segmentCount"))
+	w.products(s, "AX", func(v, r int) { w.load(at("BX", v, strides), r) })
+
+	w.note("Add the sums to C if asked to, and store them.")
+	w.op("MOVQ %s, R8", arg("cRow"))
+	w.op("MOVQ %s, DX", arg("cVector"))
+	w.odd(strides, s.vectors)
+	w.op("MOVQ %s, SI", arg("c"))
+	w.op("CMPQ %s, $0", arg("add"))
+	w.op("JEQ store")
+	w.each(s, func(i int, mem string) {
+		switch {
+		case !masked:
+			w.op("VADDPS %s, %s, %s", mem, w.v(i), w.v(i))
+		case w.lanes == 16:
+			w.op("VADDPS %s, %s, K1, %s", mem, w.v(i), w.v(i))
+		default:
+			w.load(mem, sums)
+			w.op("VADDPS %s, %s, %s", w.v(sums), w.v(i), w.v(i))
+		}
+	})
+	w.op("MOVQ %s, SI", arg("c"))
+	w.label("store")
+	w.each(s, func(i int, mem string) { w.store(i, mem) })
+	w.op("VZEROUPPER")
+	w.op("RET")
 }
 
-// quadTile writes the tile of rows × one vector of four columns of each group.
-func (w *writer) quadTile(rows, groups int) {
-	w.masked = false
-	w.local(fmt.Sprintf("quads%dx%d", rows, groups), "16")
-	w.begin(rows, 1)
-	w.op("MOVQ AX, %d(DI)", argLeft) // registers are short
-	w.op("LEAQ (DX)(DX*2), AX")      // three groups on
-	quad := func(base string, g int) string {
-		return []string{"(" + base + ")", "(" + base + ")(DX*1)", "(" + base + ")(DX*2)", "(" + base + ")(AX*1)"}[g]
+// begin reads the strides and sets the sums to the bias.
+func (w *writer) begin(s shape, strides [4]string) {
+	w.note("C comes while products are added up.")
+	w.op("MOVQ %s, R8", arg("cRow"))
+	w.op("MOVQ %s, DX", arg("cVector"))
+	w.odd(strides, s.vectors)
+	w.op("MOVQ %s, SI", arg("c"))
+	w.each(s, func(_ int, mem string) { w.op("PREFETCHT0 %s", mem) })
+	w.note("Strides.")
+	w.op("MOVQ %s, R8", arg("aRow"))
+	w.op("MOVQ %s, DX", arg("bVector"))
+	w.odd(rowStrides, min(s.rows, 8))
+	w.odd(strides, s.vectors)
+	w.op("MOVQ %s, R12", arg("aStep"))
+	if s.rows > 8 { // from the ninth row of a step to the first of the next
+		w.op("LEAQ (R8*8), AX")
+		w.op("SUBQ AX, R12")
 	}
-	load := func(base string, r int) {
-		w.op("VMOVUPS %s, X%d", quad(base, 0), r)
-		for g := 1; g < groups; g++ {
-			w.insert(g, quad(base, g), r)
+	w.op("MOVQ %s, R13", arg("bStep"))
+	w.op("MOVQ %s, R14", arg("segments"))
+	w.note("Sums begin at the bias of their row.")
+	w.op("MOVQ %s, BX", arg("bias"))
+	for i := range s.rows {
+		w.op("VBROADCASTSS %d(BX), %s", 4*i, w.v(i*s.vectors))
+		for v := 1; v < s.vectors; v++ {
+			w.op("VMOVAPS %s, %s", w.v(i*s.vectors), w.v(i*s.vectors+v))
 		}
 	}
-	w.products(rows, 1, "quads", load)
+}
+
+// quadTile writes the tile of so many rows and a vector of four columns of each of several
+// groups, which begin at the distances DX, AX and R15 from the first.
+func (w *writer) quadTile(rows int) {
+	w.masked = false
+	s := shape{rows, 1}
+	name := s.name("quads", w.isa)
+	distances := []string{"", "(DX*1)", "(AX*1)", "(R15*1)"}[:w.lanes/4]
+	load := func(base string, r int) {
+		w.op("VMOVUPS (%s), X%d", base, r)
+		for g, d := range distances[1:] {
+			w.insert(g+1, "("+base+")"+d, r)
+		}
+	}
+	set := func(operand string) {
+		w.op("MOVQ %s, DX", arg(operand+"Vector"))
+		if w.lanes == 16 {
+			w.op("MOVQ %s, AX", arg(operand+"Quad2"))
+			w.op("MOVQ %s, R15", arg(operand+"Quad3"))
+		}
+	}
 	x := rows
-	w.op("MOVQ %d(DI), R8", argCRow)
-	w.op("MOVQ %d(DI), DX", argCVec)
-	w.op("LEAQ (DX)(DX*2), AX")
-	w.op("MOVQ %d(DI), SI", argC)
-	w.op("CMPQ %d(DI), $0", argAdd)
-	w.op("JEQ store")
+	fmt.Fprintf(w, "\n// %s: row i of C in %s; B in %s, A in the next; a quarter or half of a vector is a group.\n", name, w.vs(0, rows), w.v(x))
+	w.local(name)
+	w.begin(s, [4]string{"DX"})
+	set("b")
+	w.op("MOVQ %s, BX", arg("segmentCount"))
+	w.op("MOVQ BX, %s", arg("left"))
+	w.products(s, arg("left"), func(v, r int) { load("BX", r) })
+
+	w.note("Add the sums to C if asked to, and store them.")
+	w.op("MOVQ %s, R8", arg("cRow"))
+	set("c")
+	w.op("MOVQ %s, SI", arg("c"))
+	w.op("MOVQ %s, CX", arg("add"))
 	for i := range rows {
+		w.op("TESTQ CX, CX")
+		w.op("JEQ store%d", i)
 		load("SI", x)
 		w.op("VADDPS %s, %s, %s", w.v(x), w.v(i), w.v(i))
-		w.op("ADDQ R8, SI")
-	}
-	w.op("MOVQ %d(DI), SI", argC)
-	w.label("store")
-	for i := range rows {
-		w.op("VMOVUPS X%d, %s", i, quad("SI", 0))
-		for g := 1; g < groups; g++ {
-			if w.lanes == 16 {
-				w.op("VEXTRACTF32X4 $%d, Z%d, %s", g, i, quad("SI", g))
-			} else {
-				w.op("VEXTRACTF128 $%d, Y%d, %s", g, i, quad("SI", g))
-			}
+		w.label(fmt.Sprintf("store%d", i))
+		w.op("VMOVUPS X%d, (SI)", i)
+		for g, d := range distances[1:] {
+			w.extract(g+1, i, "(SI)"+d)
 		}
-		w.op("ADDQ R8, SI")
+		if i < rows-1 {
+			w.op("ADDQ R8, SI")
+		}
 	}
 	w.op("VZEROUPPER")
 	w.op("RET")
 }
 
-// begin reads the strides and sets the sums to the bias or to zero.
-func (w *writer) begin(rows, vectors int) {
-	sum := func(i, v int) int { return i*vectors + v }
-	w.op("MOVQ %d(DI), R8", argCRow) // C comes while products are added up
-	w.op("MOVQ %d(DI), DX", argCVec)
-	w.odd(vectorStrides(rows), vectors)
-	w.op("MOVQ %d(DI), SI", argC)
-	w.each(rows, vectors, func(_ int, mem string) { w.op("PREFETCHT0 %s", mem) })
-	w.op("MOVQ %d(DI), R8", argARow)
-	w.op("MOVQ %d(DI), DX", argBVec)
-	w.odd(rowStrides, min(rows, 8))
-	w.odd(vectorStrides(rows), vectors)
-	w.op("MOVQ %d(DI), R12", argAStep)
-	w.op("MOVQ %d(DI), R13", argBStep)
-	w.op("MOVQ %d(DI), R14", argSegments)
-	w.op("MOVQ %d(DI), AX", argSegmentCount)
-
-	w.op("MOVQ %d(DI), BX", argBias)
-	w.op("TESTQ BX, BX")
-	w.op("JZ zero")
-	for i := range rows {
-		w.op("VBROADCASTSS %d(BX), %s", 4*i, w.v(sum(i, 0)))
-		for v := 1; v < vectors; v++ {
-			w.op("VMOVAPS %s, %s", w.v(sum(i, 0)), w.v(sum(i, v)))
-		}
-	}
-	w.op("JMP begin")
-	w.label("zero")
-	for i := range rows * vectors {
-		w.zero(i)
-	}
-	w.label("begin")
-}
-
-// products adds up all products; name tells the copies apart. A tile of quads loads its
-// vector in its own way.
-func (w *writer) products(rows, vectors int, name string, quads func(base string, r int)) {
-	x := rows * vectors // registers of B
-	factors := x + vectors
+// products adds up all products; counter has the number of segments. load fills register r
+// with vector v of B.
+func (w *writer) products(s shape, counter string, load func(v, r int)) {
+	x := s.rows * s.vectors // registers of B
+	factors := x + s.vectors
 	spare := w.regs - factors // registers for elements of A
 	if w.masked && w.lanes == 8 {
 		spare--
 	}
-	w.label(name + "Segment")
-	w.op("MOVQ (R14), SI")
-	w.op("MOVQ 8(R14), BX")
-	w.op("ADDQ $16, R14")
-	w.op("MOVQ %d(DI), CX", argA)
-	w.op("LEAQ (CX)(SI*4), SI")
-	w.op("MOVQ %d(DI), CX", argB)
-	w.op("LEAQ (CX)(BX*4), BX")
-	w.op("MOVQ %d(DI), CX", argSteps)
-	w.label(name + "Step")
-	if quads != nil {
-		quads("BX", x)
-	} else {
-		for v := range vectors {
-			w.load(at("BX", v, vectorStrides(rows)), x+v)
-		}
+	w.note("The next segment.")
+	w.label("segment")
+	w.op("MOVQ Segment_A(R14), SI")
+	w.op("MOVQ Segment_B(R14), BX")
+	w.op("ADDQ $Segment__size, R14")
+	w.op("SHLQ $2, SI")
+	w.op("ADDQ %s, SI", arg("a"))
+	w.op("SHLQ $2, BX")
+	w.op("ADDQ %s, BX", arg("b"))
+	w.op("MOVQ %s, CX", arg("steps"))
+	w.label("step")
+	for v := range s.vectors {
+		load(v, x+v)
 	}
-	if rows > 8 {
-		w.op("LEAQ (SI)(R8*8), R15")
-		w.op("PREFETCHT0 (SI)(R12*8)")
-	}
-	for i := range rows {
-		base := "SI"
-		if i >= 8 {
-			base = "R15"
+	for i := range s.rows {
+		if i == 8 { // R12 takes this back
+			w.op("LEAQ (SI)(R8*8), SI")
 		}
 		f := factors + i%min(spare, 4)
-		w.op("VBROADCASTSS %s, %s", at(base, i%8, rowStrides), w.v(f))
-		for v := range vectors {
-			w.op("VFMADD231PS %s, %s, %s", w.v(f), w.v(x+v), w.v(i*vectors+v))
+		w.op("VBROADCASTSS %s, %s", at("SI", i%8, rowStrides), w.v(f))
+		for v := range s.vectors {
+			w.op("VFMADD231PS %s, %s, %s", w.v(f), w.v(x+v), w.v(i*s.vectors+v))
 		}
 	}
 	w.op("ADDQ R12, SI")
 	w.op("ADDQ R13, BX")
 	w.op("DECQ CX")
-	w.op("JNZ %sStep", name)
-	if quads != nil {
-		w.op("DECQ %d(DI)", argLeft)
-	} else {
-		w.op("DECQ AX")
-	}
-	w.op("JNZ %sSegment", name)
-}
-
-// sums adds the sums to C, if asked to, and stores them.
-func (w *writer) sums(rows, vectors int, name string) {
-	x := rows * vectors
-	w.op("MOVQ %d(DI), R8", argCRow)
-	w.op("MOVQ %d(DI), DX", argCVec)
-	w.odd(vectorStrides(rows), vectors)
-	w.op("MOVQ %d(DI), SI", argC)
-	w.op("CMPQ %d(DI), $0", argAdd)
-	w.op("JEQ %sStore", name)
-	w.each(rows, vectors, func(i int, mem string) {
-		w.load(mem, x)
-		w.op("VADDPS %s, %s, %s", w.v(x), w.v(i), w.v(i))
-	})
-	w.op("MOVQ %d(DI), SI", argC)
-	w.label(name + "Store")
-	w.each(rows, vectors, func(i int, mem string) { w.store(i, mem) })
-	w.op("VZEROUPPER")
-	w.op("RET")
+	w.op("JNZ step")
+	w.op("DECQ %s", counter)
+	w.op("JNZ segment")
 }
 
 // each visits the sums with their place in C, from SI on.
-func (w *writer) each(rows, vectors int, f func(i int, mem string)) {
-	for i := range rows {
-		for v := range vectors {
-			f(i*vectors+v, at("SI", v, vectorStrides(rows)))
+func (w *writer) each(s shape, f func(i int, mem string)) {
+	for i := range s.rows {
+		for v := range s.vectors {
+			f(i*s.vectors+v, at("SI", v, vectorStrides(s.rows)))
 		}
-		if i < rows-1 {
+		if i < s.rows-1 {
 			w.op("ADDQ R8, SI")
 		}
 	}

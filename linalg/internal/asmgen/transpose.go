@@ -1,14 +1,36 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
+
+// bandNumbers returns the table of the kernels that transpose, and the Go text of their
+// numbers: a level has those of narrower ones, too, for blocks of fewer rows.
+func bandNumbers() (*table, string) {
+	t := &table{door: "bands", args: "bandArgs"}
+	var b strings.Builder
+	b.WriteString("// bandKernels are the kernels of each level that transpose.\nvar bandKernels = [levels][]bandKernel{\n")
+	var all []string
+	for _, a := range x86 {
+		all = append(all, fmt.Sprintf("{%d, %d}", a.lanes, t.add("bands"+a.name)))
+	}
+	for i, a := range x86 {
+		fmt.Fprintf(&b, "level%s: {%s},\n", a.name, strings.Join(all[i:], ", "))
+	}
+	b.WriteString("}\n")
+	return t, b.String()
+}
 
 // transpose returns the file of the kernels that transpose.
 func transpose() string {
 	var w writer
-	w.header("Transposition; see linalg's transposeTiles.")
-	for _, w.isa = range []isa{avx512, avx2} {
+	w.header("Transposition; see transpose.go and bandArgs.")
+	for _, w.isa = range x86 {
 		w.transpose()
 	}
+	t, _ := bandNumbers()
+	w.writeTable(t)
 	return w.String()
 }
 
@@ -18,22 +40,23 @@ func transpose() string {
 // 13, and so on; then only four by four are left to transpose, within the quarters of four
 // registers, which become whole rows of dst.
 func (w *writer) transpose() {
-	name := fmt.Sprintf("transpose%d", w.lanes)
-	fmt.Fprintf(w, "\n// func %s(dst, src *float32, dstRow, srcRow, bands, quads, blocks, block int)\n", name)
-	fmt.Fprintf(w, "TEXT ·%s(SB), NOSPLIT, $0-64\n", name)
-	w.op("MOVQ dstRow+16(FP), DX")
-	w.op("MOVQ srcRow+24(FP), R8")
+	arg := func(field string) string { return "bandArgs_" + field + "(DI)" }
+	fmt.Fprintf(w, "\n// bands%s: SI reads a band, row i at 1, 3, 5 and 7 times R8 = R9-R11; AX writes it, rows DX\n// apart; CX, BX count quads and bands, R12, R13 are where the band began.\n", w.name)
+	w.local("bands" + w.name)
+	w.op("MOVQ %s, DX", arg("dstRow"))
+	w.op("MOVQ %s, R8", arg("srcRow"))
 	w.odd(rowStrides, 8)
 	w.label("block")
-	w.op("MOVQ dst+0(FP), R13")
-	w.op("MOVQ src+8(FP), R12")
-	w.op("MOVQ bands+32(FP), R14")
+	w.op("MOVQ %s, R13", arg("dst"))
+	w.op("MOVQ %s, R12", arg("src"))
+	w.op("MOVQ %s, BX", arg("bands"))
 	w.label("band")
-	w.op("MOVQ R13, DI")
+	w.op("MOVQ R13, AX")
 	w.op("MOVQ R12, SI")
 	w.op("LEAQ (SI)(R8*8), R15")
-	w.op("MOVQ quads+40(FP), CX")
+	w.op("MOVQ %s, CX", arg("quads"))
 	w.label("quad")
+	w.note("Four columns: register i takes rows i, i + 4, …")
 	row := func(i int) string {
 		if i < 8 {
 			return at("SI", i, rowStrides)
@@ -46,32 +69,35 @@ func (w *writer) transpose() {
 			w.insert(quarter, row(i+4*quarter), i)
 		}
 	}
-	for i := range 2 { // pairs of rows
+	w.note("Transpose four by four: pairs of rows, then pairs of pairs.")
+	for i := range 2 {
 		w.op("VUNPCKLPS %s, %s, %s", w.v(2*i+1), w.v(2*i), w.v(4+2*i))
 		w.op("VUNPCKHPS %s, %s, %s", w.v(2*i+1), w.v(2*i), w.v(5+2*i))
 	}
-	for i := range 2 { // pairs of pairs
+	for i := range 2 {
 		w.op("VSHUFPS $0x44, %s, %s, %s", w.v(6+i), w.v(4+i), w.v(2*i))
 		w.op("VSHUFPS $0xee, %s, %s, %s", w.v(6+i), w.v(4+i), w.v(2*i+1))
 	}
+	w.note("They are four rows of dst.")
 	for i := range 4 {
-		w.store(i, "(DI)")
-		w.op("ADDQ DX, DI")
+		w.store(i, "(AX)")
+		w.op("ADDQ DX, AX")
 	}
 	w.op("ADDQ $16, SI")
 	w.op("ADDQ $16, R15")
 	w.op("DECQ CX")
 	w.op("JNZ quad")
+	w.note("The next band, and the next block.")
 	w.op("ADDQ $%d, R13", 4*w.lanes)
 	for range w.lanes / 8 {
 		w.op("LEAQ (R12)(R8*8), R12")
 	}
-	w.op("DECQ R14")
+	w.op("DECQ BX")
 	w.op("JNZ band")
-	w.op("MOVQ block+56(FP), AX")
-	w.op("ADDQ AX, dst+0(FP)")
-	w.op("ADDQ AX, src+8(FP)")
-	w.op("DECQ blocks+48(FP)")
+	w.op("MOVQ %s, AX", arg("block"))
+	w.op("ADDQ AX, %s", arg("dst"))
+	w.op("ADDQ AX, %s", arg("src"))
+	w.op("DECQ %s", arg("blocks"))
 	w.op("JNZ block")
 	w.op("VZEROUPPER")
 	w.op("RET")

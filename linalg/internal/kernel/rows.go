@@ -1,21 +1,45 @@
-package linalg
+package kernel
 
-// The loops behind the broadcasting operations, in functions of their own that are not
+import "unsafe"
+
+// The loops behind the operations that broadcast, in functions of their own that are not
 // inlined: with little else alive, the compiler keeps their operands in registers,
 // which is worth a third of the time at ten samples. A slice and its row stride give
-// each row of an operand; stride 0 repeats one row. Matrices of float64 have vector kernels
-// for them on amd64 (rows.go), which give the same bits.
+// each row of an operand; stride 0 repeats one row. In float64 they have vector kernels,
+// which give the same bits.
 
-// mulRows sets y_i = s_i·q_i for each row i of length n: a constant times a row.
+// rowArgs are the arguments of a kernel on rows of float64: the operands' first rows and
+// the strides from row to row in bytes.
+type rowArgs struct {
+	y, a, b, c                         unsafe.Pointer
+	yStride, aStride, bStride, cStride int
+	rows, cols                         int
+}
+
+// fewRows is how many elements a loop must have for a vector kernel: calling one takes as
+// long as some twenty elements in plain Go.
+const fewRows = 20
+
+// operand returns the address of the first of an operand's rows of n numbers, and their
+// stride in bytes. The kernels check no bounds, so it does.
+func operand[T Float](s []T, stride, rows, n int) (unsafe.Pointer, int) {
+	if stride < 0 {
+		panic("kernel: rows go backwards")
+	}
+	_ = s[(rows-1)*stride+n-1]
+	return pointer(s), 8 * stride
+}
+
+// MulRows sets y_i = s_i·q_i for each row i of length n: a constant times a row.
 //
 //go:noinline
-func mulRows[T Float](y []T, n int, s []T, sr int, q []T, qr int) {
-	if rowVectors(y, len(y)) {
+func MulRows[T Float](y []T, n int, s []T, sr int, q []T, qr int) {
+	if doubles[T]() && len(y) >= fewRows {
 		args := rowArgs{rows: len(y) / n, cols: n}
 		args.y, args.yStride = operand(y, n, args.rows, n)
 		args.a, args.aStride = operand(s, sr, args.rows, 1)
 		args.b, args.bStride = operand(q, qr, args.rows, n)
-		vectorMulRows(&args)
+		row(rowMul, &args)
 		return
 	}
 	for i := range len(y) / n {
@@ -26,16 +50,16 @@ func mulRows[T Float](y []T, n int, s []T, sr int, q []T, qr int) {
 	}
 }
 
-// productRows sets y_i = p_i ⊙ q_i.
+// ProductRows sets y_i = p_i ⊙ q_i.
 //
 //go:noinline
-func productRows[T Float](y []T, n int, p []T, pr int, q []T, qr int) {
-	if rowVectors(y, len(y)) {
+func ProductRows[T Float](y []T, n int, p []T, pr int, q []T, qr int) {
+	if doubles[T]() && len(y) >= fewRows {
 		args := rowArgs{rows: len(y) / n, cols: n}
 		args.y, args.yStride = operand(y, n, args.rows, n)
 		args.a, args.aStride = operand(p, pr, args.rows, n)
 		args.b, args.bStride = operand(q, qr, args.rows, n)
-		vectorProductRows(&args)
+		row(rowProduct, &args)
 		return
 	}
 	for i := range len(y) / n {
@@ -46,17 +70,17 @@ func productRows[T Float](y []T, n int, p []T, pr int, q []T, qr int) {
 	}
 }
 
-// productAddRows sets y_i = p_i ⊙ q_i + r_i.
+// ProductAddRows sets y_i = p_i ⊙ q_i + r_i.
 //
 //go:noinline
-func productAddRows[T Float](y []T, n int, p []T, pr int, q []T, qr int, r []T, rr int) {
-	if rowVectors(y, len(y)) {
+func ProductAddRows[T Float](y []T, n int, p []T, pr int, q []T, qr int, r []T, rr int) {
+	if doubles[T]() && len(y) >= fewRows {
 		args := rowArgs{rows: len(y) / n, cols: n}
 		args.y, args.yStride = operand(y, n, args.rows, n)
 		args.a, args.aStride = operand(p, pr, args.rows, n)
 		args.b, args.bStride = operand(q, qr, args.rows, n)
 		args.c, args.cStride = operand(r, rr, args.rows, n)
-		vectorProductAddRows(&args)
+		row(rowProductAdd, &args)
 		return
 	}
 	for i := range len(y) / n {
@@ -67,17 +91,17 @@ func productAddRows[T Float](y []T, n int, p []T, pr int, q []T, qr int, r []T, 
 	}
 }
 
-// mulAddRows sets y_i = s_i·q_i + r_i: a constant times a row plus a row.
+// MulAddRows sets y_i = s_i·q_i + r_i: a constant times a row plus a row.
 //
 //go:noinline
-func mulAddRows[T Float](y []T, n int, s []T, sr int, q []T, qr int, r []T, rr int) {
-	if rowVectors(y, len(y)) {
+func MulAddRows[T Float](y []T, n int, s []T, sr int, q []T, qr int, r []T, rr int) {
+	if doubles[T]() && len(y) >= fewRows {
 		args := rowArgs{rows: len(y) / n, cols: n}
 		args.y, args.yStride = operand(y, n, args.rows, n)
 		args.a, args.aStride = operand(s, sr, args.rows, 1)
 		args.b, args.bStride = operand(q, qr, args.rows, n)
 		args.c, args.cStride = operand(r, rr, args.rows, n)
-		vectorMulAddRows(&args)
+		row(rowMulAdd, &args)
 		return
 	}
 	for i := range len(y) / n {
@@ -88,17 +112,17 @@ func mulAddRows[T Float](y []T, n int, s []T, sr int, q []T, qr int, r []T, rr i
 	}
 }
 
-// mulAddConstRows sets y_i = s_i·q_i + r_i: a constant times a row plus a constant.
+// MulAddConstRows sets y_i = s_i·q_i + r_i: a constant times a row plus a constant.
 //
 //go:noinline
-func mulAddConstRows[T Float](y []T, n int, s []T, sr int, q []T, qr int, r []T, rr int) {
-	if rowVectors(y, len(y)) {
+func MulAddConstRows[T Float](y []T, n int, s []T, sr int, q []T, qr int, r []T, rr int) {
+	if doubles[T]() && len(y) >= fewRows {
 		args := rowArgs{rows: len(y) / n, cols: n}
 		args.y, args.yStride = operand(y, n, args.rows, n)
 		args.a, args.aStride = operand(s, sr, args.rows, 1)
 		args.b, args.bStride = operand(q, qr, args.rows, n)
 		args.c, args.cStride = operand(r, rr, args.rows, 1)
-		vectorMulAddConstRows(&args)
+		row(rowMulAddConst, &args)
 		return
 	}
 	for i := range len(y) / n {
@@ -119,16 +143,16 @@ func dotRow[T Float](p, q []T) T {
 	return s
 }
 
-// dots adds the dot product of rows i of p and q, of length n, to y[i·yr].
+// Dots adds the dot product of rows i of p and q, of length n, to y[i·yr].
 //
 //go:noinline
-func dots[T Float](y []T, yr int, p []T, pr int, q []T, qr, rows, n int) {
-	if rowVectors(p, rows*n) && rows >= 4 {
+func Dots[T Float](y []T, yr int, p []T, pr int, q []T, qr, rows, n int) {
+	if doubles[T]() && rows*n >= fewRows && rows >= 4 {
 		args := rowArgs{rows: rows / 4 * 4, cols: n}
 		args.y, args.yStride = operand(y, yr, args.rows, 1)
 		args.a, args.aStride = operand(p, pr, args.rows, n)
 		args.b, args.bStride = operand(q, qr, args.rows, n)
-		vectorDots(&args)
+		row(rowDots, &args)
 		y, p, q, rows = y[args.rows*yr:], p[args.rows*pr:], q[args.rows*qr:], rows-args.rows
 	}
 	for i := range rows {
@@ -136,15 +160,24 @@ func dots[T Float](y []T, yr int, p []T, pr int, q []T, qr, rows, n int) {
 	}
 }
 
-// sums adds the sum of row i of q, of length n, to y[i·yr].
+// Sums adds the sum of row i of q, of length n, to y[i·yr].
 //
 //go:noinline
-func sums[T Float](y []T, yr int, q []T, qr, rows, n int) {
-	if rowVectors(q, rows*n) && rows >= 4 {
+func Sums[T Float](y []T, yr int, q []T, qr, rows, n int) {
+	if singles[T]() && yr > 0 { // as the product with a column of ones
+		one, segment := [1]T{1}, [1]Segment{}
+		c := Contraction[T]{
+			Rows: rows, Cols: 1, Steps: n, Groups: 1,
+			C: y, CRow: yr, A: q, ARow: qr, AStep: 1, B: one[:], Segments: segment[:], Add: true,
+		}
+		c.Run()
+		return
+	}
+	if doubles[T]() && rows*n >= fewRows && rows >= 4 {
 		args := rowArgs{rows: rows / 4 * 4, cols: n}
 		args.y, args.yStride = operand(y, yr, args.rows, 1)
 		args.b, args.bStride = operand(q, qr, args.rows, n)
-		vectorSums(&args)
+		row(rowSums, &args)
 		y, q, rows = y[args.rows*yr:], q[args.rows*qr:], rows-args.rows
 	}
 	for i := range rows {
@@ -156,16 +189,16 @@ func sums[T Float](y []T, yr int, q []T, qr, rows, n int) {
 	}
 }
 
-// addProducts adds the products p_i ⊙ q_i of rows i to y.
+// AddProducts adds the products p_i ⊙ q_i of rows i to y.
 //
 //go:noinline
-func addProducts[T Float](y []T, p []T, pr int, q []T, qr, rows int) {
-	if rowVectors(y, rows*len(y)) {
+func AddProducts[T Float](y []T, p []T, pr int, q []T, qr, rows int) {
+	if doubles[T]() && rows*len(y) >= fewRows {
 		args := rowArgs{rows: rows, cols: len(y)}
 		args.y, args.yStride = operand(y, 0, rows, len(y))
 		args.a, args.aStride = operand(p, pr, rows, len(y))
 		args.b, args.bStride = operand(q, qr, rows, len(y))
-		vectorAddProducts(&args)
+		row(rowAddProducts, &args)
 		return
 	}
 	for i := range rows {
@@ -176,16 +209,16 @@ func addProducts[T Float](y []T, p []T, pr int, q []T, qr, rows int) {
 	}
 }
 
-// addScaledRows adds Σ_i s_i·q_i over rows i to y, four rows for each pass over y.
+// AddScaledRows adds Σ_i s_i·q_i over rows i to y, four rows for each pass over y.
 //
 //go:noinline
-func addScaledRows[T Float](y []T, s []T, sr int, q []T, qr, rows int) {
-	if rowVectors(y, rows*len(y)) {
+func AddScaledRows[T Float](y []T, s []T, sr int, q []T, qr, rows int) {
+	if doubles[T]() && rows*len(y) >= fewRows {
 		args := rowArgs{rows: rows, cols: len(y)}
 		args.y, args.yStride = operand(y, 0, rows, len(y))
 		args.a, args.aStride = operand(s, sr, rows, 1)
 		args.b, args.bStride = operand(q, qr, rows, len(y))
-		vectorAddScaledRows(&args)
+		row(rowAddScaled, &args)
 		return
 	}
 	i := 0
@@ -202,4 +235,16 @@ func addScaledRows[T Float](y []T, s []T, sr int, q []T, qr, rows int) {
 			y[j] += s * q[j]
 		}
 	}
+}
+
+// AddRows adds rows i of x to y.
+func AddRows[T Float](y, x []T, rows int) {
+	if singles[T]() {
+		for i := range rows {
+			Add(y, y, x[i*len(y):])
+		}
+		return
+	}
+	one := [1]T{1}
+	AddScaledRows(y, one[:], 0, x, len(y), rows)
 }

@@ -1,6 +1,4 @@
-//go:build !purego
-
-package linalg
+package kernel
 
 import (
 	"fmt"
@@ -8,22 +6,19 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 )
 
 // onEachLevel runs a test with every set of vector kernels that the processor has.
 func onEachLevel(t *testing.T, f func(t *testing.T)) {
-	best := level
-	defer func() { level = best }()
-	for l, name := range []string{levelAVX2: "AVX2", levelAVX512: "AVX-512"} {
-		switch {
-		case name == "":
-		case l > best:
-			t.Logf("the processor has no %s", name)
-		default:
-			level = l
+	OnEachLevel(func(name string) {
+		if level > levelNone {
 			t.Run(name, f)
 		}
+	})
+	for l := bestLevel() + 1; l < levels; l++ {
+		t.Logf("the processor has no %s", levelNames[l])
 	}
 }
 
@@ -169,26 +164,25 @@ func TestTilesPassOnNaNAndInfinityWhereTheyBelong(t *testing.T) {
 	})
 }
 
-// The elementwise operations, through the functions that dispatch them.
-var lanewise = map[string]func(y, a, b, c Matrix[float32]){
-	"Add":             func(y, a, b, c Matrix[float32]) { Add(y, a, b) },
-	"Sub":             func(y, a, b, c Matrix[float32]) { Sub(y, a, b) },
-	"Mul":             func(y, a, b, c Matrix[float32]) { Mul(y, a, b) },
-	"Div":             func(y, a, b, c Matrix[float32]) { Div(y, a, b) },
-	"MulAdd":          func(y, a, b, c Matrix[float32]) { MulAdd(y, a, b, c) },
-	"AddScaled":       func(y, a, b, c Matrix[float32]) { AddScaled(y, a, 0.37, b) },
-	"Scale":           func(y, a, b, c Matrix[float32]) { Scale(y, -1.7, a) },
-	"AddConst":        func(y, a, b, c Matrix[float32]) { AddConst(y, a, 0.3) },
-	"Square":          func(y, a, b, c Matrix[float32]) { Square(y, a) },
-	"Sqrt":            func(y, a, b, c Matrix[float32]) { Sqrt(y, a) },
-	"Exp":             func(y, a, b, c Matrix[float32]) { Exp(y, a) },
-	"Log":             func(y, a, b, c Matrix[float32]) { Log(y, a) },
-	"Tanh":            func(y, a, b, c Matrix[float32]) { Tanh(y, a) },
-	"Softplus":        func(y, a, b, c Matrix[float32]) { Softplus(y, a) },
-	"Sigmoid":         func(y, a, b, c Matrix[float32]) { Sigmoid(y, a) },
-	"SigmoidSlope":    func(y, a, b, c Matrix[float32]) { SigmoidSlope(y, a) },
-	"SoftplusSigmoid": func(y, a, b, c Matrix[float32]) { SoftplusSigmoid(y, b, a); Add(y, y, b) },
-	"Adamax":          func(y, a, b, c Matrix[float32]) { Square(b, b); Adamax(y, a, b, c, 0.9, 0.999, 1e-2, 1e-8) },
+// The elementwise functions, of up to three operands.
+var lanewise = map[string]func(y, a, b, c []float32){
+	"Add":             func(y, a, b, c []float32) { Add(y, a, b) },
+	"Sub":             func(y, a, b, c []float32) { Sub(y, a, b) },
+	"Mul":             func(y, a, b, c []float32) { Mul(y, a, b) },
+	"Div":             func(y, a, b, c []float32) { Div(y, a, b) },
+	"MulAdd":          func(y, a, b, c []float32) { MulAdd(y, a, b, c) },
+	"AddScaled":       func(y, a, b, c []float32) { AddScaled(y, a, 0.37, b) },
+	"Scale":           func(y, a, b, c []float32) { Scale(y, -1.7, a) },
+	"AddConst":        func(y, a, b, c []float32) { AddConst(y, a, 0.3) },
+	"Sqrt":            func(y, a, b, c []float32) { Apply(Sqrt, y, a) },
+	"Exp":             func(y, a, b, c []float32) { Apply(Exp, y, a) },
+	"Log":             func(y, a, b, c []float32) { Apply(Log, y, a) },
+	"Tanh":            func(y, a, b, c []float32) { Apply(Tanh, y, a) },
+	"Softplus":        func(y, a, b, c []float32) { Apply(Softplus, y, a) },
+	"Sigmoid":         func(y, a, b, c []float32) { Apply(Sigmoid, y, a) },
+	"SigmoidSlope":    func(y, a, b, c []float32) { SigmoidSlope(y, a) },
+	"SoftplusSigmoid": func(y, a, b, c []float32) { SoftplusSigmoid(y, b, a) },
+	"Adamax":          func(y, a, b, c []float32) { Mul(b, b, b); Adamax(y, a, b, c, 0.9, 0.999, 1e-2, 1e-8) },
 }
 
 func TestElementwiseKernelsAgreeWithPlainGo(t *testing.T) {
@@ -199,10 +193,10 @@ func TestElementwiseKernelsAgreeWithPlainGo(t *testing.T) {
 			for n := range 70 {
 				offset := rng.IntN(17) // from the alignment of a vector
 				run := func(l int, x [4][]float32) []float32 {
-					var m [4]Matrix[float32]
+					var m [4][]float32
 					for i := range x {
 						x[i] = slices.Clone(x[i])
-						m[i] = Of(n, 1, x[i][offset:offset+n])
+						m[i] = x[i][offset : offset+n]
 					}
 					withLevel(l, func() { f(m[0], m[1], m[2], m[3]) })
 					return slices.Concat(x[0], x[1], x[2])
@@ -213,7 +207,7 @@ func TestElementwiseKernelsAgreeWithPlainGo(t *testing.T) {
 						x[1][i] = float32(math.Abs(float64(x[1][i]))) + 0.01
 					}
 				}
-				got, want := run(level, x), run(levelPlain, x)
+				got, want := run(level, x), run(levelNone, x)
 				for i := range want {
 					if d := math.Abs(float64(got[i] - want[i])); !(d <= 1e-6*(1+math.Abs(float64(want[i])))) {
 						t.Fatalf("%s of %d elements: element %d is %v, want %v", name, n, i, got[i], want[i])
@@ -262,24 +256,24 @@ func TestTranscendentalFunctionsOverTheirWholeRange(t *testing.T) {
 	}
 	functions := []struct {
 		name  string
-		f     func(dst, a Matrix[float32])
+		f     func(y, a []float32)
 		exact func(float64) float64
 		ulps  float64
 	}{
-		{"Exp", Exp[float32], math.Exp, 1.1},
-		{"Log", Log[float32], math.Log, 1},
-		{"Tanh", Tanh[float32], math.Tanh, 2},
-		{"Softplus", Softplus[float32], SoftplusAt, 2.5},
-		{"Sigmoid", Sigmoid[float32], SigmoidAt, 2.5},
-		{"Sqrt", Sqrt[float32], math.Sqrt, 0.5},
-		{"SoftplusSigmoid, first", func(dst, a Matrix[float32]) { SoftplusSigmoid(dst, New[float32](a.Rows, 1), a) }, SoftplusAt, 2.5},
-		{"SoftplusSigmoid, second", func(dst, a Matrix[float32]) { SoftplusSigmoid(New[float32](a.Rows, 1), dst, a) }, SigmoidAt, 2.5},
+		{"Exp", func(y, a []float32) { Apply(Exp, y, a) }, math.Exp, 1.1},
+		{"Log", func(y, a []float32) { Apply(Log, y, a) }, math.Log, 1},
+		{"Tanh", func(y, a []float32) { Apply(Tanh, y, a) }, math.Tanh, 2},
+		{"Softplus", func(y, a []float32) { Apply(Softplus, y, a) }, SoftplusAt, 2.5},
+		{"Sigmoid", func(y, a []float32) { Apply(Sigmoid, y, a) }, SigmoidAt, 2.5},
+		{"Sqrt", func(y, a []float32) { Apply(Sqrt, y, a) }, math.Sqrt, 0.5},
+		{"SoftplusSigmoid, first", func(y, a []float32) { SoftplusSigmoid(y, make([]float32, len(a)), a) }, SoftplusAt, 2.5},
+		{"SoftplusSigmoid, second", func(y, a []float32) { SoftplusSigmoid(make([]float32, len(a)), y, a) }, SigmoidAt, 2.5},
 	}
 	results := map[string][]float32{}
 	onEachLevel(t, func(t *testing.T) {
 		for _, f := range functions {
 			y := make([]float32, len(x))
-			f.f(Column(y...), Column(x...))
+			f.f(y, x)
 			worst, where := 0.0, float32(0)
 			for i := range x {
 				if u := ulps(y[i], f.exact(float64(x[i]))); u > worst {
@@ -302,33 +296,7 @@ func TestTranscendentalFunctionsOverTheirWholeRange(t *testing.T) {
 	})
 }
 
-func TestSumsOfFloat32AgreeWithThoseOfFloat64(t *testing.T) {
-	onEachLevel(t, func(t *testing.T) {
-		rng := rand.New(rand.NewPCG(6, 1))
-		for range 2000 {
-			rows, cols := 1+rng.IntN(20), 1+rng.IntN(40)
-			a := Of(rows, cols, normals(rng, rows*cols))
-			for _, s := range []Shape{{a.Rows, 1}, {1, a.Cols}, {1, 1}, {a.Rows, a.Cols}} {
-				got, want, size := New[float32](s.Rows, s.Cols), New[float64](s.Rows, s.Cols), New[float64](s.Rows, s.Cols)
-				Sum(got, a)
-				for i := range a.Rows {
-					for j := range a.Cols {
-						k := i%s.Rows*s.Cols + j%s.Cols
-						want.Data[k] += float64(a.At(i, j))
-						size.Data[k] += math.Abs(float64(a.At(i, j)))
-					}
-				}
-				for k, w := range want.Data { // as TestTilesAgreeWithTheDefinition
-					if d := math.Abs(float64(got.Data[k]) - w); !(d <= float64(len(a.Data))*0x1p-24*size.Data[k]) {
-						t.Fatalf("%v to %v: element %d is %v, want %v", a.Shape(), s, k, got.Data[k], w)
-					}
-				}
-			}
-		}
-	})
-}
-
-// Every loop of kernels.go, with lengths around those of vectors and blocks of columns,
+// Every loop of rows.go, with lengths around those of vectors and blocks of columns,
 // strides with gaps or of zero, and results in place.
 func TestKernelsOnRowsGiveTheBitsOfPlainGo(t *testing.T) {
 	onEachLevel(t, func(t *testing.T) {
@@ -354,20 +322,20 @@ func TestKernelsOnRowsGiveTheBitsOfPlainGo(t *testing.T) {
 			numberA, numberC, numberY := stride(1), stride(1), stride(1)
 			whole := rows * n
 			for name, f := range map[string]func(y, a, b, c []float64){
-				"mulRows":         func(y, a, b, c []float64) { mulRows(y[:whole], n, a, numberA, b, rowB) },
-				"productRows":     func(y, a, b, c []float64) { productRows(y[:whole], n, a, rowA, b, rowB) },
-				"productAddRows":  func(y, a, b, c []float64) { productAddRows(y[:whole], n, a, rowA, b, rowB, c, rowC) },
-				"mulAddRows":      func(y, a, b, c []float64) { mulAddRows(y[:whole], n, a, numberA, b, rowB, c, rowC) },
-				"in place":        func(y, a, b, c []float64) { mulAddRows(y[:whole], n, a, numberA, b, rowB, y, n) },
-				"mulAddConstRows": func(y, a, b, c []float64) { mulAddConstRows(y[:whole], n, a, numberA, b, rowB, c, numberC) },
-				"dots":            func(y, a, b, c []float64) { dots(y, numberY, a, rowA, b, rowB, rows, n) },
-				"sums":            func(y, a, b, c []float64) { sums(y, numberY, b, rowB, rows, n) },
-				"addProducts":     func(y, a, b, c []float64) { addProducts(y[:n], a, rowA, b, rowB, rows) },
-				"addScaledRows":   func(y, a, b, c []float64) { addScaledRows(y[:n], a, numberA, b, rowB, rows) },
+				"mulRows":         func(y, a, b, c []float64) { MulRows(y[:whole], n, a, numberA, b, rowB) },
+				"productRows":     func(y, a, b, c []float64) { ProductRows(y[:whole], n, a, rowA, b, rowB) },
+				"productAddRows":  func(y, a, b, c []float64) { ProductAddRows(y[:whole], n, a, rowA, b, rowB, c, rowC) },
+				"mulAddRows":      func(y, a, b, c []float64) { MulAddRows(y[:whole], n, a, numberA, b, rowB, c, rowC) },
+				"in place":        func(y, a, b, c []float64) { MulAddRows(y[:whole], n, a, numberA, b, rowB, y, n) },
+				"mulAddConstRows": func(y, a, b, c []float64) { MulAddConstRows(y[:whole], n, a, numberA, b, rowB, c, numberC) },
+				"dots":            func(y, a, b, c []float64) { Dots(y, numberY, a, rowA, b, rowB, rows, n) },
+				"sums":            func(y, a, b, c []float64) { Sums(y, numberY, b, rowB, rows, n) },
+				"addProducts":     func(y, a, b, c []float64) { AddProducts(y[:n], a, rowA, b, rowB, rows) },
+				"addScaledRows":   func(y, a, b, c []float64) { AddScaledRows(y[:n], a, numberA, b, rowB, rows) },
 			} {
 				got, want := slices.Clone(y), slices.Clone(y)
 				f(got, a, b, c)
-				withLevel(levelPlain, func() { f(want, a, b, c) })
+				withLevel(levelNone, func() { f(want, a, b, c) })
 				for i := range want {
 					if math.Float64bits(got[i]) != math.Float64bits(want[i]) && (got[i] == got[i] || want[i] == want[i]) {
 						t.Fatalf("%s, %d rows of %d: element %d is %v, want %v", name, rows, n, i, got[i], want[i])
@@ -385,18 +353,18 @@ func TestKernelsOnRowsCheckBounds(t *testing.T) {
 				t.Error("no panic though an operand is short of a row")
 			}
 		}()
-		productRows(make([]float64, 50), 10, make([]float64, 50), 10, make([]float64, 49), 10)
+		ProductRows(make([]float64, 50), 10, make([]float64, 50), 10, make([]float64, 49), 10)
 	})
 }
 
 func TestAdamaxChecksBounds(t *testing.T) {
 	onEachLevel(t, func(t *testing.T) {
 		for short := 1; short < 4; short++ { // the first says how many elements there are
-			var m [4]Matrix[float32]
+			var m [4][]float32
 			for i := range m {
-				m[i] = New[float32](20, 1)
+				m[i] = make([]float32, 20)
 			}
-			m[short].Data = m[short].Data[:19:19] // as no function of this package makes one
+			m[short] = m[short][:19:19]
 			func() {
 				defer func() {
 					if recover() == nil {
@@ -409,39 +377,94 @@ func TestAdamaxChecksBounds(t *testing.T) {
 	})
 }
 
-func TestFiniteSeesEveryElement(t *testing.T) {
-	onEachLevel(t, func(t *testing.T) {
-		for _, n := range []int{0, 1, 127, 128, 129, 1000} {
-			m := New[float32](n, 1)
-			m.Fill(math.MaxFloat32)
-			if !Finite(m) {
-				t.Errorf("%d finite elements are not", n)
-			}
-			for i := range n {
-				for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
-					m.Data[i] = float32(v)
-					if Finite(m) {
-						t.Fatalf("element %d of %d is %v", i, n, v)
-					}
-				}
-				m.Data[i] = 1
-			}
+func TestTheOracleIsPlainGo(t *testing.T) {
+	OnEachLevel(func(name string) {
+		vectors := name != "none"
+		if got := singles[float32](); got != vectors {
+			t.Errorf("level %s has vector kernels for float32: %v", name, got)
+		}
+		if got := doubles[float64](); got != vectors {
+			t.Errorf("level %s has kernels on rows of float64: %v", name, got)
+		}
+		if singles[float64]() || doubles[float32]() {
+			t.Errorf("level %s confuses float32 and float64", name)
 		}
 	})
 }
 
-func TestTheOracleIsPlainGo(t *testing.T) {
-	defer func(l int) { level = l }(level)
-	for l := range levelAVX512 + 1 {
-		level = l
-		if got := vectors([]float32{1}); got != (l > levelPlain) {
-			t.Errorf("level %d has vector kernels for float32: %v", l, got)
+func TestTheEnvironmentLowersTheLevelOfVectors(t *testing.T) {
+	for _, c := range []struct {
+		wish       string
+		best, want int
+	}{
+		{"", levelAVX512, levelAVX512}, {"none", levelAVX512, levelNone}, {"avx2", levelAVX512, levelAVX2},
+		{"avx512", levelAVX512, levelAVX512}, {"avx2", levelNone, levelNone}, {"avx512", levelAVX2, levelAVX2},
+	} {
+		if got, err := chooseLevel(c.wish, c.best); got != c.want || err != nil {
+			t.Errorf("HVAE_SIMD=%s where the best is %s: %s, %v, want %s", c.wish, levelNames[c.best], levelNames[got], err, levelNames[c.want])
 		}
-		if vectors([]float64{1}) || rowVectors([]float32{1}, 1000) {
-			t.Errorf("level %d confuses float32 and float64", l)
+	}
+	for _, wish := range []string{"bogus", "AVX2", "avx2 ", "1"} {
+		got, err := chooseLevel(wish, levelAVX2)
+		if got != levelAVX2 || err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", wish)) || !strings.Contains(err.Error(), "none, avx2, avx512") {
+			t.Errorf("HVAE_SIMD=%s: level %s and error %v; want the best, and the levels listed", wish, levelNames[got], err)
 		}
-		if got := rowVectors([]float64{1}, 1000); got != (l > levelPlain) {
-			t.Errorf("level %d has kernels on rows of float64: %v", l, got)
+	}
+}
+
+func TestContractionsStayInsideTheirOperands(t *testing.T) {
+	fits := func() Contraction[float64] { // to the element
+		c := Contraction[float64]{
+			Rows: 3, Cols: 5, Steps: 4, Groups: 2,
+			CStart: 1, CRow: 6, CGroup: 20, ARow: 10, AStep: 2, BStep: 7, BGroup: 30,
+			Segments: []Segment{{A: 2, B: 9}, {A: 3, B: 1}}, Bias: make([]float64, 3),
+		}
+		c.C = make([]float64, 1+20+2*6+5)
+		c.A = make([]float64, 3+2*10+3*2+1)
+		c.B = make([]float64, 9+30+3*7+5)
+		return c
+	}
+	panics := func(change func(c *Contraction[float64])) (did bool) {
+		defer func() {
+			if msg := recover(); msg != nil {
+				did = strings.HasPrefix(fmt.Sprint(msg), "linalg: Contraction: ")
+			}
+		}()
+		c := fits()
+		change(&c)
+		c.Run()
+		return false
+	}
+	for what, change := range map[string]func(c *Contraction[float64]){
+		"all fits":                    func(c *Contraction[float64]) {},
+		"groups backwards":            func(c *Contraction[float64]) { c.CStart, c.CGroup = 21, -20 },
+		"no segments need no A and B": func(c *Contraction[float64]) { c.Segments, c.A, c.B = nil, nil, nil },
+		"nor do no steps":             func(c *Contraction[float64]) { c.Steps, c.A, c.B = 0, nil, nil },
+		"nothing to do":               func(c *Contraction[float64]) { c.Rows, c.C = 0, nil },
+	} {
+		if panics(change) {
+			t.Errorf("%s: panic", what)
+		}
+	}
+	for what, change := range map[string]func(c *Contraction[float64]){
+		"C is short":              func(c *Contraction[float64]) { c.C = c.C[1:] },
+		"A is short":              func(c *Contraction[float64]) { c.A = c.A[1:] },
+		"B is short":              func(c *Contraction[float64]) { c.B = c.B[1:] },
+		"a bias is missing":       func(c *Contraction[float64]) { c.Bias = c.Bias[1:] },
+		"C begins outside":        func(c *Contraction[float64]) { c.CStart = -1 },
+		"groups leave C":          func(c *Contraction[float64]) { c.CStart, c.CGroup = 19, -20 },
+		"a segment outside A":     func(c *Contraction[float64]) { c.Segments[0].A = -1 },
+		"a segment outside B":     func(c *Contraction[float64]) { c.Segments[1].B = -1 },
+		"the first one reaches A": func(c *Contraction[float64]) { c.Segments[0].A = 4 },
+		"the last one reaches B":  func(c *Contraction[float64]) { c.Segments[1].B = 10 },
+		"a row of A backwards":    func(c *Contraction[float64]) { c.ARow = -1 },
+		"a step of A backwards":   func(c *Contraction[float64]) { c.AStep = -1 },
+		"a step of B backwards":   func(c *Contraction[float64]) { c.BStep = -1 },
+		"a group of B backwards":  func(c *Contraction[float64]) { c.BGroup = -1 },
+		"a row of C backwards":    func(c *Contraction[float64]) { c.CRow = -1 },
+	} {
+		if !panics(change) {
+			t.Errorf("%s: no panic", what)
 		}
 	}
 }

@@ -1,6 +1,6 @@
 //go:build !purego
 
-package linalg
+package kernel
 
 // bestLevel asks the processor, and whether the operating system saves its wide registers
 // (Intel's manual, volume 1, sections 14.3 and 15.2).
@@ -12,16 +12,16 @@ func bestLevel() int {
 		ymm, zmm          = 0x6, 0xe6 // register states that xgetbv reports as saved
 	)
 	if highest, _, _, _ := cpuid(0, 0); highest < 7 {
-		return levelPlain
+		return levelNone
 	}
 	_, _, c, _ := cpuid(1, 0)
 	if c&(fma|osxsave|avx) != fma|osxsave|avx || xgetbv()&ymm != ymm {
-		return levelPlain
+		return levelNone
 	}
 	_, b, _, _ := cpuid(7, 0)
 	switch {
 	case b&(avx2|bmi2) != avx2|bmi2:
-		return levelPlain
+		return levelNone
 	case b&(f|dq|bw|vl) == f|dq|bw|vl && xgetbv()&zmm == zmm:
 		return levelAVX512
 	}

@@ -2,28 +2,29 @@
 
 //go:build !purego
 
+#include "go_asm.h"
 #include "textflag.h"
 
-// Kernels on rows of float64; see linalg's rowArgs.
+// Kernels on rows of float64; see rows.go and rowArgs.
 
-// func vectorMulRows(args *rowArgs)
-TEXT ·vectorMulRows(SB), NOSPLIT, $0-8
-	MOVQ args+0(FP), SI
-	MOVQ 32(SI), R11
-	MOVQ 40(SI), R12
-	MOVQ 48(SI), R13
-	MOVQ 56(SI), BX
-	MOVQ 72(SI), AX
+// y_i = a_i·b_i for numbers a_i
+TEXT rowMul<>(SB), NOSPLIT, $0-16
+	MOVQ DI, SI
+	MOVQ rowArgs_yStride(SI), R11
+	MOVQ rowArgs_aStride(SI), R12
+	MOVQ rowArgs_bStride(SI), R13
+	MOVQ rowArgs_cStride(SI), BX
+	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
 block0:
 	CMPQ AX, $10
 	JLT block1
-	MOVQ 0(SI), DI
+	MOVQ rowArgs_y(SI), DI
 	ADDQ DX, DI
-	MOVQ 8(SI), R8
-	MOVQ 16(SI), R9
+	MOVQ rowArgs_a(SI), R8
+	MOVQ rowArgs_b(SI), R9
 	ADDQ DX, R9
-	MOVQ 64(SI), CX
+	MOVQ rowArgs_rows(SI), CX
 rows0:
 	VBROADCASTSD (R8), Y0
 	VMOVUPD 0(R9), Y3
@@ -46,12 +47,12 @@ rows0:
 block1:
 	CMPQ AX, $4
 	JLT block2
-	MOVQ 0(SI), DI
+	MOVQ rowArgs_y(SI), DI
 	ADDQ DX, DI
-	MOVQ 8(SI), R8
-	MOVQ 16(SI), R9
+	MOVQ rowArgs_a(SI), R8
+	MOVQ rowArgs_b(SI), R9
 	ADDQ DX, R9
-	MOVQ 64(SI), CX
+	MOVQ rowArgs_rows(SI), CX
 rows1:
 	VBROADCASTSD (R8), Y0
 	VMOVUPD 0(R9), Y3
@@ -68,12 +69,12 @@ rows1:
 block2:
 	CMPQ AX, $2
 	JLT block3
-	MOVQ 0(SI), DI
+	MOVQ rowArgs_y(SI), DI
 	ADDQ DX, DI
-	MOVQ 8(SI), R8
-	MOVQ 16(SI), R9
+	MOVQ rowArgs_a(SI), R8
+	MOVQ rowArgs_b(SI), R9
 	ADDQ DX, R9
-	MOVQ 64(SI), CX
+	MOVQ rowArgs_rows(SI), CX
 rows2:
 	VBROADCASTSD (R8), Y0
 	VMOVUPD 0(R9), X3
@@ -90,12 +91,12 @@ rows2:
 block3:
 	CMPQ AX, $1
 	JLT block4
-	MOVQ 0(SI), DI
+	MOVQ rowArgs_y(SI), DI
 	ADDQ DX, DI
-	MOVQ 8(SI), R8
-	MOVQ 16(SI), R9
+	MOVQ rowArgs_a(SI), R8
+	MOVQ rowArgs_b(SI), R9
 	ADDQ DX, R9
-	MOVQ 64(SI), CX
+	MOVQ rowArgs_rows(SI), CX
 rows3:
 	VBROADCASTSD (R8), Y0
 	VMOVSD 0(R9), X3
@@ -113,25 +114,25 @@ block4:
 	VZEROUPPER
 	RET
 
-// func vectorProductRows(args *rowArgs)
-TEXT ·vectorProductRows(SB), NOSPLIT, $0-8
-	MOVQ args+0(FP), SI
-	MOVQ 32(SI), R11
-	MOVQ 40(SI), R12
-	MOVQ 48(SI), R13
-	MOVQ 56(SI), BX
-	MOVQ 72(SI), AX
+// y_i = a_i ⊙ b_i
+TEXT rowProduct<>(SB), NOSPLIT, $0-16
+	MOVQ DI, SI
+	MOVQ rowArgs_yStride(SI), R11
+	MOVQ rowArgs_aStride(SI), R12
+	MOVQ rowArgs_bStride(SI), R13
+	MOVQ rowArgs_cStride(SI), BX
+	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
 block0:
 	CMPQ AX, $10
 	JLT block1
-	MOVQ 0(SI), DI
+	MOVQ rowArgs_y(SI), DI
 	ADDQ DX, DI
-	MOVQ 8(SI), R8
+	MOVQ rowArgs_a(SI), R8
 	ADDQ DX, R8
-	MOVQ 16(SI), R9
+	MOVQ rowArgs_b(SI), R9
 	ADDQ DX, R9
-	MOVQ 64(SI), CX
+	MOVQ rowArgs_rows(SI), CX
 rows0:
 	VMOVUPD 0(R9), Y3
 	VMOVUPD 0(R8), Y2
@@ -156,13 +157,13 @@ rows0:
 block1:
 	CMPQ AX, $4
 	JLT block2
-	MOVQ 0(SI), DI
+	MOVQ rowArgs_y(SI), DI
 	ADDQ DX, DI
-	MOVQ 8(SI), R8
+	MOVQ rowArgs_a(SI), R8
 	ADDQ DX, R8
-	MOVQ 16(SI), R9
+	MOVQ rowArgs_b(SI), R9
 	ADDQ DX, R9
-	MOVQ 64(SI), CX
+	MOVQ rowArgs_rows(SI), CX
 rows1:
 	VMOVUPD 0(R9), Y3
 	VMOVUPD 0(R8), Y2
@@ -179,13 +180,13 @@ rows1:
 block2:
 	CMPQ AX, $2
 	JLT block3
-	MOVQ 0(SI), DI
+	MOVQ rowArgs_y(SI), DI
 	ADDQ DX, DI
-	MOVQ 8(SI), R8
+	MOVQ rowArgs_a(SI), R8
 	ADDQ DX, R8
-	MOVQ 16(SI), R9
+	MOVQ rowArgs_b(SI), R9
 	ADDQ DX, R9
-	MOVQ 64(SI), CX
+	MOVQ rowArgs_rows(SI), CX
 rows2:
 	VMOVUPD 0(R9), X3
 	VMOVUPD 0(R8), X2
@@ -202,13 +203,13 @@ rows2:
 block3:
 	CMPQ AX, $1
 	JLT block4
-	MOVQ 0(SI), DI
+	MOVQ rowArgs_y(SI), DI
 	ADDQ DX, DI
-	MOVQ 8(SI), R8
+	MOVQ rowArgs_a(SI), R8
 	ADDQ DX, R8
-	MOVQ 16(SI), R9
+	MOVQ rowArgs_b(SI), R9
 	ADDQ DX, R9
-	MOVQ 64(SI), CX
+	MOVQ rowArgs_rows(SI), CX
 rows3:
 	VMOVSD 0(R9), X3
 	VMOVSD 0(R8), X2
@@ -226,26 +227,26 @@ block4:
 	VZEROUPPER
 	RET
 
-// func vectorMulAddRows(args *rowArgs)
-TEXT ·vectorMulAddRows(SB), NOSPLIT, $0-8
-	MOVQ args+0(FP), SI
-	MOVQ 32(SI), R11
-	MOVQ 40(SI), R12
-	MOVQ 48(SI), R13
-	MOVQ 56(SI), BX
-	MOVQ 72(SI), AX
+// y_i = a_i·b_i + c_i for numbers a_i
+TEXT rowMulAdd<>(SB), NOSPLIT, $0-16
+	MOVQ DI, SI
+	MOVQ rowArgs_yStride(SI), R11
+	MOVQ rowArgs_aStride(SI), R12
+	MOVQ rowArgs_bStride(SI), R13
+	MOVQ rowArgs_cStride(SI), BX
+	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
 block0:
 	CMPQ AX, $10
 	JLT block1
-	MOVQ 0(SI), DI
+	MOVQ rowArgs_y(SI), DI
 	ADDQ DX, DI
-	MOVQ 8(SI), R8
-	MOVQ 16(SI), R9
+	MOVQ rowArgs_a(SI), R8
+	MOVQ rowArgs_b(SI), R9
 	ADDQ DX, R9
-	MOVQ 24(SI), R10
+	MOVQ rowArgs_c(SI), R10
 	ADDQ DX, R10
-	MOVQ 64(SI), CX
+	MOVQ rowArgs_rows(SI), CX
 rows0:
 	VBROADCASTSD (R8), Y0
 	VMOVUPD 0(R9), Y3
@@ -275,14 +276,14 @@ rows0:
 block1:
 	CMPQ AX, $4
 	JLT block2
-	MOVQ 0(SI), DI
+	MOVQ rowArgs_y(SI), DI
 	ADDQ DX, DI
-	MOVQ 8(SI), R8
-	MOVQ 16(SI), R9
+	MOVQ rowArgs_a(SI), R8
+	MOVQ rowArgs_b(SI), R9
 	ADDQ DX, R9
-	MOVQ 24(SI), R10
+	MOVQ rowArgs_c(SI), R10
 	ADDQ DX, R10
-	MOVQ 64(SI), CX
+	MOVQ rowArgs_rows(SI), CX
 rows1:
 	VBROADCASTSD (R8), Y0
 	VMOVUPD 0(R9), Y3
@@ -302,14 +303,14 @@ rows1:
 block2:
 	CMPQ AX, $2
 	JLT block3
-	MOVQ 0(SI), DI
+	MOVQ rowArgs_y(SI), DI
 	ADDQ DX, DI
-	MOVQ 8(SI), R8
-	MOVQ 16(SI), R9
+	MOVQ rowArgs_a(SI), R8
+	MOVQ rowArgs_b(SI), R9
 	ADDQ DX, R9
-	MOVQ 24(SI), R10
+	MOVQ rowArgs_c(SI), R10
 	ADDQ DX, R10
-	MOVQ 64(SI), CX
+	MOVQ rowArgs_rows(SI), CX
 rows2:
 	VBROADCASTSD (R8), Y0
 	VMOVUPD 0(R9), X3
@@ -329,14 +330,14 @@ rows2:
 block3:
 	CMPQ AX, $1
 	JLT block4
-	MOVQ 0(SI), DI
+	MOVQ rowArgs_y(SI), DI
 	ADDQ DX, DI
-	MOVQ 8(SI), R8
-	MOVQ 16(SI), R9
+	MOVQ rowArgs_a(SI), R8
+	MOVQ rowArgs_b(SI), R9
 	ADDQ DX, R9
-	MOVQ 24(SI), R10
+	MOVQ rowArgs_c(SI), R10
 	ADDQ DX, R10
-	MOVQ 64(SI), CX
+	MOVQ rowArgs_rows(SI), CX
 rows3:
 	VBROADCASTSD (R8), Y0
 	VMOVSD 0(R9), X3
@@ -357,25 +358,25 @@ block4:
 	VZEROUPPER
 	RET
 
-// func vectorMulAddConstRows(args *rowArgs)
-TEXT ·vectorMulAddConstRows(SB), NOSPLIT, $0-8
-	MOVQ args+0(FP), SI
-	MOVQ 32(SI), R11
-	MOVQ 40(SI), R12
-	MOVQ 48(SI), R13
-	MOVQ 56(SI), BX
-	MOVQ 72(SI), AX
+// y_i = a_i·b_i + c_i for numbers a_i and c_i
+TEXT rowMulAddConst<>(SB), NOSPLIT, $0-16
+	MOVQ DI, SI
+	MOVQ rowArgs_yStride(SI), R11
+	MOVQ rowArgs_aStride(SI), R12
+	MOVQ rowArgs_bStride(SI), R13
+	MOVQ rowArgs_cStride(SI), BX
+	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
 block0:
 	CMPQ AX, $10
 	JLT block1
-	MOVQ 0(SI), DI
+	MOVQ rowArgs_y(SI), DI
 	ADDQ DX, DI
-	MOVQ 8(SI), R8
-	MOVQ 16(SI), R9
+	MOVQ rowArgs_a(SI), R8
+	MOVQ rowArgs_b(SI), R9
 	ADDQ DX, R9
-	MOVQ 24(SI), R10
-	MOVQ 64(SI), CX
+	MOVQ rowArgs_c(SI), R10
+	MOVQ rowArgs_rows(SI), CX
 rows0:
 	VBROADCASTSD (R8), Y0
 	VBROADCASTSD (R10), Y1
@@ -403,13 +404,13 @@ rows0:
 block1:
 	CMPQ AX, $4
 	JLT block2
-	MOVQ 0(SI), DI
+	MOVQ rowArgs_y(SI), DI
 	ADDQ DX, DI
-	MOVQ 8(SI), R8
-	MOVQ 16(SI), R9
+	MOVQ rowArgs_a(SI), R8
+	MOVQ rowArgs_b(SI), R9
 	ADDQ DX, R9
-	MOVQ 24(SI), R10
-	MOVQ 64(SI), CX
+	MOVQ rowArgs_c(SI), R10
+	MOVQ rowArgs_rows(SI), CX
 rows1:
 	VBROADCASTSD (R8), Y0
 	VBROADCASTSD (R10), Y1
@@ -429,13 +430,13 @@ rows1:
 block2:
 	CMPQ AX, $2
 	JLT block3
-	MOVQ 0(SI), DI
+	MOVQ rowArgs_y(SI), DI
 	ADDQ DX, DI
-	MOVQ 8(SI), R8
-	MOVQ 16(SI), R9
+	MOVQ rowArgs_a(SI), R8
+	MOVQ rowArgs_b(SI), R9
 	ADDQ DX, R9
-	MOVQ 24(SI), R10
-	MOVQ 64(SI), CX
+	MOVQ rowArgs_c(SI), R10
+	MOVQ rowArgs_rows(SI), CX
 rows2:
 	VBROADCASTSD (R8), Y0
 	VBROADCASTSD (R10), Y1
@@ -455,13 +456,13 @@ rows2:
 block3:
 	CMPQ AX, $1
 	JLT block4
-	MOVQ 0(SI), DI
+	MOVQ rowArgs_y(SI), DI
 	ADDQ DX, DI
-	MOVQ 8(SI), R8
-	MOVQ 16(SI), R9
+	MOVQ rowArgs_a(SI), R8
+	MOVQ rowArgs_b(SI), R9
 	ADDQ DX, R9
-	MOVQ 24(SI), R10
-	MOVQ 64(SI), CX
+	MOVQ rowArgs_c(SI), R10
+	MOVQ rowArgs_rows(SI), CX
 rows3:
 	VBROADCASTSD (R8), Y0
 	VBROADCASTSD (R10), Y1
@@ -482,27 +483,27 @@ block4:
 	VZEROUPPER
 	RET
 
-// func vectorProductAddRows(args *rowArgs)
-TEXT ·vectorProductAddRows(SB), NOSPLIT, $0-8
-	MOVQ args+0(FP), SI
-	MOVQ 32(SI), R11
-	MOVQ 40(SI), R12
-	MOVQ 48(SI), R13
-	MOVQ 56(SI), BX
-	MOVQ 72(SI), AX
+// y_i = a_i ⊙ b_i + c_i
+TEXT rowProductAdd<>(SB), NOSPLIT, $0-16
+	MOVQ DI, SI
+	MOVQ rowArgs_yStride(SI), R11
+	MOVQ rowArgs_aStride(SI), R12
+	MOVQ rowArgs_bStride(SI), R13
+	MOVQ rowArgs_cStride(SI), BX
+	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
 block0:
 	CMPQ AX, $10
 	JLT block1
-	MOVQ 0(SI), DI
+	MOVQ rowArgs_y(SI), DI
 	ADDQ DX, DI
-	MOVQ 8(SI), R8
+	MOVQ rowArgs_a(SI), R8
 	ADDQ DX, R8
-	MOVQ 16(SI), R9
+	MOVQ rowArgs_b(SI), R9
 	ADDQ DX, R9
-	MOVQ 24(SI), R10
+	MOVQ rowArgs_c(SI), R10
 	ADDQ DX, R10
-	MOVQ 64(SI), CX
+	MOVQ rowArgs_rows(SI), CX
 rows0:
 	VMOVUPD 0(R9), Y3
 	VMOVUPD 0(R8), Y2
@@ -534,15 +535,15 @@ rows0:
 block1:
 	CMPQ AX, $4
 	JLT block2
-	MOVQ 0(SI), DI
+	MOVQ rowArgs_y(SI), DI
 	ADDQ DX, DI
-	MOVQ 8(SI), R8
+	MOVQ rowArgs_a(SI), R8
 	ADDQ DX, R8
-	MOVQ 16(SI), R9
+	MOVQ rowArgs_b(SI), R9
 	ADDQ DX, R9
-	MOVQ 24(SI), R10
+	MOVQ rowArgs_c(SI), R10
 	ADDQ DX, R10
-	MOVQ 64(SI), CX
+	MOVQ rowArgs_rows(SI), CX
 rows1:
 	VMOVUPD 0(R9), Y3
 	VMOVUPD 0(R8), Y2
@@ -562,15 +563,15 @@ rows1:
 block2:
 	CMPQ AX, $2
 	JLT block3
-	MOVQ 0(SI), DI
+	MOVQ rowArgs_y(SI), DI
 	ADDQ DX, DI
-	MOVQ 8(SI), R8
+	MOVQ rowArgs_a(SI), R8
 	ADDQ DX, R8
-	MOVQ 16(SI), R9
+	MOVQ rowArgs_b(SI), R9
 	ADDQ DX, R9
-	MOVQ 24(SI), R10
+	MOVQ rowArgs_c(SI), R10
 	ADDQ DX, R10
-	MOVQ 64(SI), CX
+	MOVQ rowArgs_rows(SI), CX
 rows2:
 	VMOVUPD 0(R9), X3
 	VMOVUPD 0(R8), X2
@@ -590,15 +591,15 @@ rows2:
 block3:
 	CMPQ AX, $1
 	JLT block4
-	MOVQ 0(SI), DI
+	MOVQ rowArgs_y(SI), DI
 	ADDQ DX, DI
-	MOVQ 8(SI), R8
+	MOVQ rowArgs_a(SI), R8
 	ADDQ DX, R8
-	MOVQ 16(SI), R9
+	MOVQ rowArgs_b(SI), R9
 	ADDQ DX, R9
-	MOVQ 24(SI), R10
+	MOVQ rowArgs_c(SI), R10
 	ADDQ DX, R10
-	MOVQ 64(SI), CX
+	MOVQ rowArgs_rows(SI), CX
 rows3:
 	VMOVSD 0(R9), X3
 	VMOVSD 0(R8), X2
@@ -619,27 +620,27 @@ block4:
 	VZEROUPPER
 	RET
 
-// func vectorAddScaledRows(args *rowArgs)
-TEXT ·vectorAddScaledRows(SB), NOSPLIT, $0-8
-	MOVQ args+0(FP), SI
-	MOVQ 32(SI), R11
-	MOVQ 40(SI), R12
-	MOVQ 48(SI), R13
-	MOVQ 56(SI), BX
-	MOVQ 72(SI), AX
+// y = y + Σ_i a_i·b_i for numbers a_i
+TEXT rowAddScaled<>(SB), NOSPLIT, $0-16
+	MOVQ DI, SI
+	MOVQ rowArgs_yStride(SI), R11
+	MOVQ rowArgs_aStride(SI), R12
+	MOVQ rowArgs_bStride(SI), R13
+	MOVQ rowArgs_cStride(SI), BX
+	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
 block0:
 	CMPQ AX, $10
 	JLT block1
-	MOVQ 0(SI), DI
+	MOVQ rowArgs_y(SI), DI
 	ADDQ DX, DI
-	MOVQ 8(SI), R8
-	MOVQ 16(SI), R9
+	MOVQ rowArgs_a(SI), R8
+	MOVQ rowArgs_b(SI), R9
 	ADDQ DX, R9
 	VMOVUPD 0(DI), Y8
 	VMOVUPD 32(DI), Y9
 	VMOVUPD 64(DI), X10
-	MOVQ 64(SI), CX
+	MOVQ rowArgs_rows(SI), CX
 rows0:
 	VBROADCASTSD (R8), Y0
 	VMOVUPD 0(R9), Y3
@@ -664,13 +665,13 @@ rows0:
 block1:
 	CMPQ AX, $4
 	JLT block2
-	MOVQ 0(SI), DI
+	MOVQ rowArgs_y(SI), DI
 	ADDQ DX, DI
-	MOVQ 8(SI), R8
-	MOVQ 16(SI), R9
+	MOVQ rowArgs_a(SI), R8
+	MOVQ rowArgs_b(SI), R9
 	ADDQ DX, R9
 	VMOVUPD 0(DI), Y8
-	MOVQ 64(SI), CX
+	MOVQ rowArgs_rows(SI), CX
 rows1:
 	VBROADCASTSD (R8), Y0
 	VMOVUPD 0(R9), Y3
@@ -687,13 +688,13 @@ rows1:
 block2:
 	CMPQ AX, $2
 	JLT block3
-	MOVQ 0(SI), DI
+	MOVQ rowArgs_y(SI), DI
 	ADDQ DX, DI
-	MOVQ 8(SI), R8
-	MOVQ 16(SI), R9
+	MOVQ rowArgs_a(SI), R8
+	MOVQ rowArgs_b(SI), R9
 	ADDQ DX, R9
 	VMOVUPD 0(DI), X8
-	MOVQ 64(SI), CX
+	MOVQ rowArgs_rows(SI), CX
 rows2:
 	VBROADCASTSD (R8), Y0
 	VMOVUPD 0(R9), X3
@@ -710,13 +711,13 @@ rows2:
 block3:
 	CMPQ AX, $1
 	JLT block4
-	MOVQ 0(SI), DI
+	MOVQ rowArgs_y(SI), DI
 	ADDQ DX, DI
-	MOVQ 8(SI), R8
-	MOVQ 16(SI), R9
+	MOVQ rowArgs_a(SI), R8
+	MOVQ rowArgs_b(SI), R9
 	ADDQ DX, R9
 	VMOVSD 0(DI), X8
-	MOVQ 64(SI), CX
+	MOVQ rowArgs_rows(SI), CX
 rows3:
 	VBROADCASTSD (R8), Y0
 	VMOVSD 0(R9), X3
@@ -734,28 +735,28 @@ block4:
 	VZEROUPPER
 	RET
 
-// func vectorAddProducts(args *rowArgs)
-TEXT ·vectorAddProducts(SB), NOSPLIT, $0-8
-	MOVQ args+0(FP), SI
-	MOVQ 32(SI), R11
-	MOVQ 40(SI), R12
-	MOVQ 48(SI), R13
-	MOVQ 56(SI), BX
-	MOVQ 72(SI), AX
+// y = y + Σ_i a_i ⊙ b_i
+TEXT rowAddProducts<>(SB), NOSPLIT, $0-16
+	MOVQ DI, SI
+	MOVQ rowArgs_yStride(SI), R11
+	MOVQ rowArgs_aStride(SI), R12
+	MOVQ rowArgs_bStride(SI), R13
+	MOVQ rowArgs_cStride(SI), BX
+	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
 block0:
 	CMPQ AX, $10
 	JLT block1
-	MOVQ 0(SI), DI
+	MOVQ rowArgs_y(SI), DI
 	ADDQ DX, DI
-	MOVQ 8(SI), R8
+	MOVQ rowArgs_a(SI), R8
 	ADDQ DX, R8
-	MOVQ 16(SI), R9
+	MOVQ rowArgs_b(SI), R9
 	ADDQ DX, R9
 	VMOVUPD 0(DI), Y8
 	VMOVUPD 32(DI), Y9
 	VMOVUPD 64(DI), X10
-	MOVQ 64(SI), CX
+	MOVQ rowArgs_rows(SI), CX
 rows0:
 	VMOVUPD 0(R9), Y3
 	VMOVUPD 0(R8), Y2
@@ -782,14 +783,14 @@ rows0:
 block1:
 	CMPQ AX, $4
 	JLT block2
-	MOVQ 0(SI), DI
+	MOVQ rowArgs_y(SI), DI
 	ADDQ DX, DI
-	MOVQ 8(SI), R8
+	MOVQ rowArgs_a(SI), R8
 	ADDQ DX, R8
-	MOVQ 16(SI), R9
+	MOVQ rowArgs_b(SI), R9
 	ADDQ DX, R9
 	VMOVUPD 0(DI), Y8
-	MOVQ 64(SI), CX
+	MOVQ rowArgs_rows(SI), CX
 rows1:
 	VMOVUPD 0(R9), Y3
 	VMOVUPD 0(R8), Y2
@@ -806,14 +807,14 @@ rows1:
 block2:
 	CMPQ AX, $2
 	JLT block3
-	MOVQ 0(SI), DI
+	MOVQ rowArgs_y(SI), DI
 	ADDQ DX, DI
-	MOVQ 8(SI), R8
+	MOVQ rowArgs_a(SI), R8
 	ADDQ DX, R8
-	MOVQ 16(SI), R9
+	MOVQ rowArgs_b(SI), R9
 	ADDQ DX, R9
 	VMOVUPD 0(DI), X8
-	MOVQ 64(SI), CX
+	MOVQ rowArgs_rows(SI), CX
 rows2:
 	VMOVUPD 0(R9), X3
 	VMOVUPD 0(R8), X2
@@ -830,14 +831,14 @@ rows2:
 block3:
 	CMPQ AX, $1
 	JLT block4
-	MOVQ 0(SI), DI
+	MOVQ rowArgs_y(SI), DI
 	ADDQ DX, DI
-	MOVQ 8(SI), R8
+	MOVQ rowArgs_a(SI), R8
 	ADDQ DX, R8
-	MOVQ 16(SI), R9
+	MOVQ rowArgs_b(SI), R9
 	ADDQ DX, R9
 	VMOVSD 0(DI), X8
-	MOVQ 64(SI), CX
+	MOVQ rowArgs_rows(SI), CX
 rows3:
 	VMOVSD 0(R9), X3
 	VMOVSD 0(R8), X2
@@ -855,22 +856,22 @@ block4:
 	VZEROUPPER
 	RET
 
-// func vectorDots(args *rowArgs)
-TEXT ·vectorDots(SB), NOSPLIT, $0-8
-	MOVQ args+0(FP), SI
-	MOVQ 0(SI), DI
-	MOVQ 8(SI), R8
-	MOVQ 16(SI), R9
-	MOVQ 40(SI), R12
-	MOVQ 48(SI), R13
+// y_i = y_i + a_i·b_i, the dot product, for numbers y_i and a multiple of four rows
+TEXT rowDots<>(SB), NOSPLIT, $0-16
+	MOVQ DI, SI
+	MOVQ rowArgs_y(SI), DI
+	MOVQ rowArgs_a(SI), R8
+	MOVQ rowArgs_b(SI), R9
+	MOVQ rowArgs_aStride(SI), R12
+	MOVQ rowArgs_bStride(SI), R13
 	LEAQ (R12)(R12*2), DX
 	LEAQ (R13)(R13*2), R10
-	MOVQ 64(SI), CX
+	MOVQ rowArgs_rows(SI), CX
 rows:
 	VXORPD Y0, Y0, Y0
 	MOVQ R8, R11
 	MOVQ R9, BX
-	MOVQ 72(SI), AX
+	MOVQ rowArgs_cols(SI), AX
 columns:
 	SUBQ $2, AX
 	JLT last
@@ -912,16 +913,16 @@ store:
 	VUNPCKHPD X2, X2, X3
 	VADDSD (DI), X0, X0
 	VMOVSD X0, (DI)
-	ADDQ 32(SI), DI
+	ADDQ rowArgs_yStride(SI), DI
 	VADDSD (DI), X1, X1
 	VMOVSD X1, (DI)
-	ADDQ 32(SI), DI
+	ADDQ rowArgs_yStride(SI), DI
 	VADDSD (DI), X2, X2
 	VMOVSD X2, (DI)
-	ADDQ 32(SI), DI
+	ADDQ rowArgs_yStride(SI), DI
 	VADDSD (DI), X3, X3
 	VMOVSD X3, (DI)
-	ADDQ 32(SI), DI
+	ADDQ rowArgs_yStride(SI), DI
 	LEAQ (R8)(R12*4), R8
 	LEAQ (R9)(R13*4), R9
 	SUBQ $4, CX
@@ -929,22 +930,22 @@ store:
 	VZEROUPPER
 	RET
 
-// func vectorSums(args *rowArgs)
-TEXT ·vectorSums(SB), NOSPLIT, $0-8
-	MOVQ args+0(FP), SI
-	MOVQ 0(SI), DI
-	MOVQ 8(SI), R8
-	MOVQ 16(SI), R9
-	MOVQ 40(SI), R12
-	MOVQ 48(SI), R13
+// y_i = y_i + the sum of b_i, for numbers y_i and a multiple of four rows
+TEXT rowSums<>(SB), NOSPLIT, $0-16
+	MOVQ DI, SI
+	MOVQ rowArgs_y(SI), DI
+	MOVQ rowArgs_a(SI), R8
+	MOVQ rowArgs_b(SI), R9
+	MOVQ rowArgs_aStride(SI), R12
+	MOVQ rowArgs_bStride(SI), R13
 	LEAQ (R12)(R12*2), DX
 	LEAQ (R13)(R13*2), R10
-	MOVQ 64(SI), CX
+	MOVQ rowArgs_rows(SI), CX
 rows:
 	VXORPD Y0, Y0, Y0
 	MOVQ R8, R11
 	MOVQ R9, BX
-	MOVQ 72(SI), AX
+	MOVQ rowArgs_cols(SI), AX
 columns:
 	SUBQ $2, AX
 	JLT last
@@ -974,19 +975,38 @@ store:
 	VUNPCKHPD X2, X2, X3
 	VADDSD (DI), X0, X0
 	VMOVSD X0, (DI)
-	ADDQ 32(SI), DI
+	ADDQ rowArgs_yStride(SI), DI
 	VADDSD (DI), X1, X1
 	VMOVSD X1, (DI)
-	ADDQ 32(SI), DI
+	ADDQ rowArgs_yStride(SI), DI
 	VADDSD (DI), X2, X2
 	VMOVSD X2, (DI)
-	ADDQ 32(SI), DI
+	ADDQ rowArgs_yStride(SI), DI
 	VADDSD (DI), X3, X3
 	VMOVSD X3, (DI)
-	ADDQ 32(SI), DI
+	ADDQ rowArgs_yStride(SI), DI
 	LEAQ (R8)(R12*4), R8
 	LEAQ (R9)(R13*4), R9
 	SUBQ $4, CX
 	JNZ rows
 	VZEROUPPER
 	RET
+
+DATA rowTable<>+0(SB)/8, $rowMul<>(SB)
+DATA rowTable<>+8(SB)/8, $rowProduct<>(SB)
+DATA rowTable<>+16(SB)/8, $rowMulAdd<>(SB)
+DATA rowTable<>+24(SB)/8, $rowMulAddConst<>(SB)
+DATA rowTable<>+32(SB)/8, $rowProductAdd<>(SB)
+DATA rowTable<>+40(SB)/8, $rowAddScaled<>(SB)
+DATA rowTable<>+48(SB)/8, $rowAddProducts<>(SB)
+DATA rowTable<>+56(SB)/8, $rowDots<>(SB)
+DATA rowTable<>+64(SB)/8, $rowSums<>(SB)
+GLOBL rowTable<>(SB), RODATA, $72
+
+// func row(kernel int, args *rowArgs)
+TEXT ·row(SB), NOSPLIT, $0-16
+	MOVQ kernel+0(FP), AX
+	MOVQ args+8(FP), DI
+	LEAQ rowTable<>(SB), BX
+	MOVQ (BX)(AX*8), AX
+	JMP AX

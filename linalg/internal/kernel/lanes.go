@@ -1,0 +1,204 @@
+package kernel
+
+import (
+	"math"
+	"unsafe"
+)
+
+// The elementwise functions. The first operand is where the result goes, and may be one of
+// the others; its length is that of all, and a shorter one panics.
+//
+// The transcendental functions compute in float64 and round once, or where there are
+// vectors, float32 in float32, to within 2.5 units in the last place.
+
+// laneArgs are the arguments of an elementwise kernel: y is where the result goes. The
+// second result of SoftplusSigmoid is b; Adamax changes b and c, too.
+type laneArgs struct {
+	y, a, b, c unsafe.Pointer
+	n          int
+	s          [5]float32 // numbers
+}
+
+// Add sets y = a + b.
+func Add[T Float](y, a, b []T) {
+	a, b = a[:len(y)], b[:len(y)]
+	if singles[T]() {
+		lane(laneAdd, &laneArgs{y: pointer(y), a: pointer(a), b: pointer(b), n: len(y)})
+		return
+	}
+	for i := range y {
+		y[i] = a[i] + b[i]
+	}
+}
+
+// Sub sets y = a − b.
+func Sub[T Float](y, a, b []T) {
+	a, b = a[:len(y)], b[:len(y)]
+	if singles[T]() {
+		lane(laneSub, &laneArgs{y: pointer(y), a: pointer(a), b: pointer(b), n: len(y)})
+		return
+	}
+	for i := range y {
+		y[i] = a[i] - b[i]
+	}
+}
+
+// Mul sets y = a ⊙ b.
+func Mul[T Float](y, a, b []T) {
+	a, b = a[:len(y)], b[:len(y)]
+	if singles[T]() {
+		lane(laneMul, &laneArgs{y: pointer(y), a: pointer(a), b: pointer(b), n: len(y)})
+		return
+	}
+	for i := range y {
+		y[i] = a[i] * b[i]
+	}
+}
+
+// Div sets y = a / b.
+func Div[T Float](y, a, b []T) {
+	a, b = a[:len(y)], b[:len(y)]
+	if singles[T]() {
+		lane(laneDiv, &laneArgs{y: pointer(y), a: pointer(a), b: pointer(b), n: len(y)})
+		return
+	}
+	for i := range y {
+		y[i] = a[i] / b[i]
+	}
+}
+
+// MulAdd sets y = a ⊙ b + c.
+func MulAdd[T Float](y, a, b, c []T) {
+	a, b, c = a[:len(y)], b[:len(y)], c[:len(y)]
+	if singles[T]() {
+		lane(laneMulAdd, &laneArgs{y: pointer(y), a: pointer(a), b: pointer(b), c: pointer(c), n: len(y)})
+		return
+	}
+	for i := range y {
+		y[i] = a[i]*b[i] + c[i]
+	}
+}
+
+// AddScaled sets y = a + s·b.
+func AddScaled[T Float](y, a []T, s T, b []T) {
+	a, b = a[:len(y)], b[:len(y)]
+	if singles[T]() {
+		lane(laneAddScaled, &laneArgs{y: pointer(y), a: pointer(a), b: pointer(b), n: len(y), s: [5]float32{float32(s)}})
+		return
+	}
+	for i := range y {
+		y[i] = a[i] + s*b[i]
+	}
+}
+
+// Scale sets y = s·a.
+func Scale[T Float](y []T, s T, a []T) {
+	a = a[:len(y)]
+	if singles[T]() {
+		lane(laneScale, &laneArgs{y: pointer(y), a: pointer(a), n: len(y), s: [5]float32{float32(s)}})
+		return
+	}
+	for i := range y {
+		y[i] = s * a[i]
+	}
+}
+
+// AddConst sets y = a + s.
+func AddConst[T Float](y, a []T, s T) {
+	a = a[:len(y)]
+	if singles[T]() {
+		lane(laneAddConst, &laneArgs{y: pointer(y), a: pointer(a), n: len(y), s: [5]float32{float32(s)}})
+		return
+	}
+	for i := range y {
+		y[i] = a[i] + s
+	}
+}
+
+// A Function is an elementwise function of one operand.
+type Function struct {
+	kernel int
+	plain  func(float64) float64
+}
+
+// The functions of one operand.
+var (
+	Exp      = Function{laneExp, math.Exp}
+	Log      = Function{laneLog, math.Log}
+	Sqrt     = Function{laneSqrt, math.Sqrt}
+	Tanh     = Function{laneTanh, math.Tanh}
+	Softplus = Function{laneSoftplus, SoftplusAt}
+	Sigmoid  = Function{laneSigmoid, SigmoidAt}
+)
+
+// Apply sets y = f(a).
+func Apply[T Float](f Function, y, a []T) {
+	a = a[:len(y)]
+	if singles[T]() {
+		lane(f.kernel, &laneArgs{y: pointer(y), a: pointer(a), n: len(y)})
+		return
+	}
+	for i := range y {
+		y[i] = T(f.plain(float64(a[i])))
+	}
+}
+
+// SoftplusSigmoid sets y = log(1 + eᵃ) and slope = 1/(1 + e⁻ᵃ), its derivative, with
+// vectors from one exponential.
+func SoftplusSigmoid[T Float](y, slope, a []T) {
+	slope, a = slope[:len(y)], a[:len(y)]
+	if singles[T]() {
+		lane(laneSoftplusSigmoid, &laneArgs{y: pointer(y), b: pointer(slope), a: pointer(a), n: len(y)})
+		return
+	}
+	for i := range y {
+		v := float64(a[i])
+		y[i], slope[i] = T(SoftplusAt(v)), T(SigmoidAt(v))
+	}
+}
+
+// SigmoidSlope sets y = a − a², the derivative of the sigmoid where its value is a.
+func SigmoidSlope[T Float](y, a []T) {
+	a = a[:len(y)]
+	if singles[T]() {
+		lane(laneSigmoidSlope, &laneArgs{y: pointer(y), a: pointer(a), n: len(y)})
+		return
+	}
+	for i := range y {
+		y[i] = a[i] - a[i]*a[i]
+	}
+}
+
+// Adamax moves parameters p and averages m and u by a step of that optimiser for the
+// gradient g:
+//
+//	m ← β₁m + (1 − β₁)g,   u ← max(β₂u, |g|),   p ← p + rate·m/(u + ε).
+func Adamax[T Float](p, m, u, g []T, beta1, beta2, rate, epsilon T) {
+	m, u, g = m[:len(p)], u[:len(p)], g[:len(p)]
+	if singles[T]() {
+		lane(laneAdamax, &laneArgs{y: pointer(p), a: pointer(g), b: pointer(m), c: pointer(u), n: len(p),
+			s: [5]float32{float32(beta1), float32(1 - beta1), float32(beta2), float32(rate), float32(epsilon)}})
+		return
+	}
+	for i, g := range g {
+		m[i] = beta1*m[i] + (1-beta1)*g
+		u[i] = max(beta2*u[i], g, -g)
+		p[i] += rate * m[i] / (u[i] + epsilon)
+	}
+}
+
+// SoftplusAt returns log(1 + eˣ) = max(x, 0) + log(1 + e^−|x|), which neither
+// overflows for large x nor loses the tail eˣ for very negative x.
+func SoftplusAt(x float64) float64 {
+	return math.Max(x, 0) + math.Log1p(math.Exp(-math.Abs(x)))
+}
+
+// SigmoidAt returns 1/(1 + e^−x), the derivative of SoftplusAt. The exponential is only
+// ever taken of −|x|, so nothing overflows and the lower tail keeps its precision.
+func SigmoidAt(x float64) float64 {
+	e := math.Exp(-math.Abs(x))
+	if x < 0 {
+		return e / (1 + e)
+	}
+	return 1 / (1 + e)
+}

@@ -1,0 +1,53 @@
+package kernel
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+)
+
+// Levels of vector kernels, from none to the fastest.
+const (
+	levelNone = iota
+	levelAVX2
+	levelAVX512
+	levels // how many there are
+)
+
+var levelNames = []string{"none", "avx2", "avx512"}
+
+// level is which kernels run: the best that processor and operating system support, or
+// less if the environment variable HVAE_SIMD says so.
+var level, levelError = chooseLevel(os.Getenv("HVAE_SIMD"), bestLevel())
+
+// chooseLevel returns the level wished for, if the best is not less.
+func chooseLevel(wish string, best int) (int, error) {
+	if wish == "" {
+		return best, nil
+	}
+	l := slices.Index(levelNames, wish)
+	if l < 0 {
+		return best, fmt.Errorf("HVAE_SIMD is %q; it chooses the vector kernels, and can be %s, or unset for the best",
+			wish, strings.Join(levelNames, ", "))
+	}
+	return min(l, best), nil
+}
+
+// Level returns the name of the level in use, and an error if HVAE_SIMD is none of the
+// names: the best runs then.
+func Level() (name string, err error) { return levelNames[level], levelError }
+
+// Lanes returns how many float32 the kernels in use compute at a time, 0 for plain Go.
+func Lanes() int { return tileSets[level].lanes }
+
+// OnEachLevel calls f with the kernels of each level, from plain Go to the best that there
+// is, and its name. It is for tests: nothing else may run meanwhile.
+func OnEachLevel(f func(name string)) {
+	best := level
+	defer func() { level = best }()
+	for l := range best + 1 {
+		level = l
+		f(levelNames[l])
+	}
+}

@@ -1,0 +1,159 @@
+package kernel
+
+import "unsafe"
+
+// tileArgs are the arguments of a tile, strides in bytes.
+type tileArgs struct {
+	c, a, b, bias  unsafe.Pointer
+	aRow, aStep    int
+	bVector, bStep int // from vector to vector, and from step to step
+	cVector, cRow  int
+	bQuad2, bQuad3 int // in a tile of quads, from the first group to the third and fourth;
+	cQuad2, cQuad3 int // that to the second is that to the next vector
+	steps          int
+	segments       unsafe.Pointer
+	segmentCount   int
+	left           int // segments: the kernel's own
+	lanes          int // of each vector of a partial tile
+	add            int // whether C is added to
+}
+
+// A tileSet is what the tiles of a level are like. asmgen writes one for each. Zero is no
+// number of a tile of quads.
+type tileSet struct {
+	lanes  int          // float32 in a vector
+	rows   int          // of a tile, at most
+	tall   int          // rows of the tallest tile, which has one vector
+	widest [9]int       // vectors of a tile, by its rows
+	masked int          // limit to the vectors of a tile if they are not full
+	tiles  [17][9]uint8 // number of the tile by rows and vectors
+	parts  [17][9]uint8 // number of the tile for vectors that are not full
+	quads  [17]uint8    // number of the tile of quads by rows
+}
+
+// noBias is where sums without a bias begin.
+var noBias [16]float32
+
+// tiles computes the contraction by tiles. It goes down C in strips of columns, or where B
+// is small enough to stay in the nearest cache, along the rows of C.
+func (c *Contraction[T]) tiles() {
+	s := &tileSets[level]
+	if c.Groups > 1 || c.Cols <= 3*s.lanes || 4*c.Cols*c.Steps*len(c.Segments) > 1<<15 {
+		c.strips(s)
+		return
+	}
+	for i := 0; i < c.Rows; i += s.rows {
+		rows := *c
+		rows.Rows, rows.C, rows.A = min(s.rows, c.Rows-i), c.C[i*c.CRow:], c.A[i*c.ARow:]
+		if c.Bias != nil {
+			rows.Bias = c.Bias[i:]
+		}
+		rows.strips(s)
+	}
+}
+
+// strips computes the contraction strip by strip.
+func (c *Contraction[T]) strips(s *tileSet) {
+	args := tileArgs{
+		bias: unsafe.Pointer(&noBias),
+		cRow: 4 * c.CRow, aRow: 4 * c.ARow, aStep: 4 * c.AStep, bStep: 4 * c.BStep,
+		steps: c.Steps, segments: unsafe.Pointer(unsafe.SliceData(c.Segments)), segmentCount: len(c.Segments),
+	}
+	if c.Add {
+		args.add = 1
+	}
+	// As many vectors of columns as a tile takes, then what is left of each group; there,
+	// and in narrow groups, the vectors of a tile are those of neighbouring groups. So are
+	// they where tiles have few rows: it takes many vectors to keep the processor busy.
+	vectors := s.widest[min(c.Rows, s.rows)]
+	wide := vectors * s.lanes
+	whole := c.Cols / wide * wide
+	if vectors > 3 && c.Groups > 3 {
+		whole = 0
+	}
+	for g := range c.Groups {
+		for j := 0; j < whole; j += wide {
+			args.cVector, args.bVector, args.lanes = 4*s.lanes, 4*s.lanes, s.lanes
+			c.strip(args, s, c.CStart+g*c.CGroup+j, g*c.BGroup+j, vectors)
+		}
+	}
+	if c.Groups == 1 {
+		if n := (c.Cols - whole) / s.lanes; n > 0 {
+			args.cVector, args.bVector, args.lanes = 4*s.lanes, 4*s.lanes, s.lanes
+			c.strip(args, s, c.CStart+whole, whole, n)
+			whole += n * s.lanes
+		}
+	}
+	for j := whole; j < c.Cols; j += s.lanes {
+		args.cVector, args.bVector, args.lanes = 4*c.CGroup, 4*c.BGroup, s.lanes
+		if c.Cols-j == 4 && c.Groups > 1 {
+			c.quads(args, s, j)
+			break
+		}
+		most := vectors
+		if j+s.lanes > c.Cols {
+			args.lanes = c.Cols - j
+			most = min(most, s.masked)
+		}
+		for g := 0; g < c.Groups; {
+			left := c.Groups - g
+			n := (left + (left+most-1)/most - 1) / ((left + most - 1) / most) // evenly
+			c.strip(args, s, c.CStart+g*c.CGroup+j, g*c.BGroup+j, n)
+			g += n
+		}
+	}
+}
+
+// quads computes the last four columns, from column j on: those of several groups at a
+// time make up a vector. Where there are fewer groups than the vector has quarters, the last
+// is computed more than once.
+func (c *Contraction[T]) quads(args tileArgs, s *tileSet, j int) {
+	for g := 0; g < c.Groups; {
+		n := min(c.Groups-g, s.lanes/4)
+		if n == 1 {
+			args.lanes = 4
+			c.strip(args, s, c.CStart+g*c.CGroup+j, g*c.BGroup+j, 1)
+			return
+		}
+		args.bQuad2, args.bQuad3 = min(2, n-1)*args.bVector, min(3, n-1)*args.bVector
+		args.cQuad2, args.cQuad3 = min(2, n-1)*args.cVector, min(3, n-1)*args.cVector
+		args.b = unsafe.Pointer(&c.B[g*c.BGroup+j])
+		for i := 0; i < c.Rows; {
+			rows := min(c.Rows-i, s.tall)
+			for s.quads[rows] == 0 {
+				rows--
+			}
+			args.c = unsafe.Pointer(&c.C[c.CStart+g*c.CGroup+i*c.CRow+j])
+			args.a = unsafe.Pointer(&c.A[i*c.ARow])
+			if c.Bias != nil {
+				args.bias = unsafe.Pointer(&c.Bias[i])
+			}
+			tile(int(s.quads[rows]), &args)
+			i += rows
+		}
+		g += n
+	}
+}
+
+// strip computes all rows of n vectors, from C[co] and B[bo] on. It has arguments of its
+// own, for a pointer stored through a pointer would send the contraction to the heap.
+func (c *Contraction[T]) strip(args tileArgs, s *tileSet, co, bo, n int) {
+	args.b = unsafe.Pointer(&c.B[bo])
+	numbers := &s.tiles
+	if args.lanes < s.lanes {
+		numbers = &s.parts
+	}
+	for i := 0; i < c.Rows; {
+		rows := min(c.Rows-i, s.rows)
+		if n == 1 && c.Rows-i >= s.tall {
+			rows = s.tall
+		}
+		args.c = unsafe.Pointer(&c.C[co+i*c.CRow])
+		args.a = unsafe.Pointer(&c.A[i*c.ARow])
+		if c.Bias != nil {
+			args.bias = unsafe.Pointer(&c.Bias[i])
+		}
+		tile(int(numbers[rows][n]), &args)
+		i += rows
+	}
+}
