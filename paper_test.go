@@ -150,7 +150,7 @@ func section21(t *testing.T) {
 
 		var exact tape
 		leaves := []variable{exact.Leaf(delta), exact.Leaf(logSigma), exact.Leaf(mean), exact.Leaf(logScale)}
-		ad.Backward(vb.ELBO(leaves, 0, nil), leaves...)
+		ad.Backward(vb.ELBO(leaves, nil), leaves...)
 
 		const batches = 4000
 		var samples [4][]float64
@@ -159,8 +159,7 @@ func section21(t *testing.T) {
 		for range batches {
 			tp.Reset()
 			l := []variable{tp.Leaf(delta), tp.Leaf(logSigma), tp.Leaf(mean), tp.Leaf(logScale)}
-			g := model.NewTarget(data)
-			g.Bind(l[0], l[1])
+			g := model.NewTarget(data, l[0], l[1])
 			epsilon := hvaetest.Normal(&tp, 1, 10, rng)
 			z0 := ad.Add(ad.Mul(ad.Exp(l[3]), epsilon), l[2])
 			logPrior := ad.Sub(hvae.LogNormal(epsilon), l[3])
@@ -198,9 +197,7 @@ func points(d, n int) (x matrix, t model.Theta) {
 func gaussian(t *tape, data model.Data, theta model.Theta) *model.Target {
 	logSigma := linalg.New[float64](len(theta.Sigma), 1)
 	linalg.Log(logSigma, linalg.Column(theta.Sigma...))
-	g := model.NewTarget(data)
-	g.Bind(t.Leaf(linalg.Column(theta.Delta...)), t.Leaf(logSigma))
-	return g
+	return model.NewTarget(data, t.Leaf(linalg.Column(theta.Delta...)), t.Leaf(logSigma))
 }
 
 // A target has a known evidence. bind puts its parameters, if it has any, on a tape.
@@ -872,8 +869,8 @@ func section3(t *testing.T) {
 				}
 				params = append(params, p.Value)
 			}
-			e := hvaetest.GradientError(params, func(_ *tape, params []variable) variable {
-				return m.ELBO(params, 10, hvae.Stream(15, "common random numbers"))
+			e := hvaetest.GradientError(params, func(t *tape, params []variable) variable {
+				return m.ELBO(params, hvae.Noise(t, hvae.Stream(15, "common random numbers"), m.NoiseRows(), 10))
 			})
 			if !(e <= 1e-7) {
 				t.Errorf("%s: the gradient is off by %.1e", name, e)
@@ -889,13 +886,16 @@ func section3(t *testing.T) {
 				t.Fatal(err)
 			}
 			trainer := model.NewTrainer(m, 10, 1e-2, hvae.Stream(19, name))
-			before := trainer.MeanELBO(1000)
+			before, err := trainer.MeanELBO(t.Context(), 1000)
+			if err != nil {
+				t.Fatal(err)
+			}
 			for range 500 {
-				if err := trainer.Step(); err != nil {
+				if err := trainer.Step(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if after := trainer.MeanELBO(1000); after < before+30 {
+			if after, err := trainer.MeanELBO(t.Context(), 1000); err != nil || after < before+30 {
 				t.Errorf("%s: the ELBO went from %.1f to %.1f in 500 steps", name, before, after)
 			}
 		}
@@ -1363,7 +1363,7 @@ func methodELBO(m model.Method, set func(params []model.Param), n int, seed uint
 	for i, p := range m.Params() {
 		leaves[i] = t.Leaf(p.Value)
 	}
-	return m.ELBO(leaves, n, hvae.Stream(seed, "elbo")).Value.Data
+	return m.ELBO(leaves, hvae.Noise(&t, hvae.Stream(seed, "elbo"), m.NoiseRows(), n)).Value.Data
 }
 
 // setTheta returns a function that sets Δ and log σ.

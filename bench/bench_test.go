@@ -38,7 +38,7 @@ func gaussianStep(b *testing.B, name string, d int) {
 	}
 	t := model.NewTrainer(m, 10, 1e-3, hvae.Stream(1, "noise"))
 	step := func() {
-		if err := t.Step(); err != nil {
+		if err := t.Step(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 	}

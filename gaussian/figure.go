@@ -21,44 +21,71 @@ var labels = map[string]string{
 	"vb":              "mean-field VB",
 }
 
-// figures are the two panels of the paper's figure 1.
-var figures = []struct {
-	file, title string
-	methods     []string
-}{
-	{"figure1a.svg", "Comparison across all methods", []string{"hvae-k1", "hvae-k10", "nf-k1", "nf-k30", "vb"}},
-	{"figure1b.svg", "HVAE with and without tempering", []string{"hvae-k1", "hvae-k10", "hvae-notemp-k1", "hvae-notemp-k10"}},
+// A quantity is an error of the estimates that a figure shows.
+type quantity struct {
+	name  string
+	of    func(row) (mean, standardError float64)
+	floor func(row) float64 // what it is for the maximum-likelihood estimate
 }
 
-// writeFigures draws, if there are several dimensions, the mean of ‖θ − θ̂‖² against
-// the dimension. It says on stderr what it wrote.
+var (
+	thetaError = quantity{"mean of ‖θ − θ̂‖²",
+		func(r row) (float64, float64) { return r.Err, float64(r.ErrSE) },
+		func(r row) float64 { return r.MLEDeltaErr + r.MLESigmaErr }}
+	sigmaError = quantity{"mean of ‖σ − σ̂‖²",
+		func(r row) (float64, float64) { return r.SigmaErr, float64(r.sigmaErrSE) },
+		func(r row) float64 { return r.MLESigmaErr }}
+)
+
+// figures are the two panels of the paper's figure 1, and what the second one hides: the
+// error of σ, which is small beside that of Δ.
+var figures = []struct {
+	file, title string
+	quantity    quantity
+	methods     []string
+}{
+	{"figure1a.svg", "Comparison across all methods", thetaError, []string{"hvae-k1", "hvae-k10", "nf-k1", "nf-k30", "vb"}},
+	{"figure1b.svg", "HVAE with and without tempering", thetaError, []string{"hvae-k1", "hvae-k10", "hvae-notemp-k1", "hvae-notemp-k10"}},
+	{"figure1c.svg", "HVAE with and without tempering: σ alone", sigmaError, []string{"hvae-k1", "hvae-k10", "hvae-notemp-k1", "hvae-notemp-k10"}},
+}
+
+// writeFigures draws, if there are several dimensions, errors against the dimension. It
+// says on stderr what it wrote.
 func writeFigures(o options, rep *report, stderr io.Writer) error {
 	if len(o.dims) < 2 {
 		return nil
 	}
 	for _, f := range figures {
-		name := filepath.Join(o.out, f.file)
-		if err := atomicfile.Write(name, chart(f.title, f.methods, rep.rows).SVG()); err != nil {
-			return fmt.Errorf("cannot write %s: %w", name, err)
+		if err := writeFigure(o, f.file, chart(f.title, f.quantity, f.methods, rep.rows).SVG(), stderr); err != nil {
+			return err
 		}
-		fmt.Fprintf(stderr, "wrote %s\n", name)
 	}
 	return nil
 }
 
-// chart draws the given methods, as far as there are rows of them, and the floor.
-func chart(title string, methods []string, rows []row) plot.Chart {
+// writeFigure writes a figure into the folder that o names, and says so on stderr.
+func writeFigure(o options, file string, svg []byte, stderr io.Writer) error {
+	name := filepath.Join(o.out, file)
+	if err := atomicfile.Write(name, svg); err != nil {
+		return fmt.Errorf("cannot write %s: %w", name, err)
+	}
+	fmt.Fprintf(stderr, "wrote %s\n", name)
+	return nil
+}
+
+// chart draws a quantity with its standard errors for the given methods, as far as there
+// are rows of them, and the floor.
+func chart(title string, q quantity, methods []string, rows []row) plot.Chart {
 	c := plot.Chart{
-		Title: title, XLabel: "dimension d", YLabel: "mean of ‖θ − θ̂‖²",
-		LogX: true, LogY: true,
+		Title: title, XLabel: "dimension d", YLabel: q.name,
+		LogX: true, LogY: true, Dodge: true,
 	}
 	rows = slices.Clone(rows)
 	slices.SortStableFunc(rows, func(a, b row) int { return a.Dims - b.Dims })
-	floor := plot.Series{Label: "max. likelihood", Dashed: true}
+	floor := plot.Series{Label: "max. likelihood", Style: plot.Dashed}
 	for _, r := range rows {
 		if d := float64(r.Dims); !slices.Contains(floor.X, d) {
-			floor.X = append(floor.X, d)
-			floor.Y = append(floor.Y, r.MLEDeltaErr+r.MLESigmaErr)
+			floor.X, floor.Y = append(floor.X, d), append(floor.Y, q.floor(r))
 		}
 	}
 	c.XTicks = floor.X
@@ -66,8 +93,8 @@ func chart(title string, methods []string, rows []row) plot.Chart {
 		s := plot.Series{Label: labels[m]}
 		for _, r := range rows {
 			if r.Method == m {
-				s.X = append(s.X, float64(r.Dims))
-				s.Y = append(s.Y, r.Err)
+				mean, standardError := q.of(r)
+				s.X, s.Y, s.Error = append(s.X, float64(r.Dims)), append(s.Y, mean), append(s.Error, standardError)
 			}
 		}
 		if len(s.X) > 0 {

@@ -6,8 +6,8 @@
 //
 // The model and the methods are in the package gaussian/model; here are the command
 // line (options.go), the runs side by side (run.go), the table (report.go), the figures
-// (figure.go), and what -two-modes shows (twomodes.go). What this program and mnist do
-// alike is in bench/command.
+// (figure.go), and what -two-modes shows (twomodes.go, trajectory.go). What this program
+// and mnist do alike is in bench/command.
 package main
 
 import (

@@ -10,8 +10,10 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -203,12 +205,13 @@ func TestSeveralDimensionsDrawTheFigures(t *testing.T) {
 		t.Fatalf("status %d, stderr %q", status, stderr)
 	}
 	files, err := os.ReadDir(out)
-	if err != nil || len(files) != 2 {
-		t.Fatalf("the folder has %v (%v), want two figures", files, err)
+	if err != nil || len(files) != 3 {
+		t.Fatalf("the folder has %v (%v), want three figures", files, err)
 	}
 	for name, want := range map[string][]string{
 		"figure1a.svg": {"HVAE, K = 10", "planar flow, K = 30", "mean-field VB", "dimension d", "‖θ − θ̂‖²", "max. likelihood"},
 		"figure1b.svg": {"HVAE, K = 1", "K = 10, no tempering", "dimension d"},
+		"figure1c.svg": {"HVAE, K = 1", "K = 10, no tempering", "‖σ − σ̂‖²", "max. likelihood"},
 	} {
 		svg, err := os.ReadFile(filepath.Join(out, name))
 		if err != nil {
@@ -232,16 +235,27 @@ func TestSeveralDimensionsDrawTheFigures(t *testing.T) {
 func TestTwoModesAreShownAsATableAndAFigure(t *testing.T) {
 	out := t.TempDir()
 	stdout, stderr, status := gaussianCommand(t.Context(), "-two-modes", "-out", out)
-	svg, err := os.ReadFile(filepath.Join(out, "tempering.svg"))
-	if status != 0 || err != nil || !strings.Contains(stderr, "tempering.svg") {
-		t.Fatalf("status %d, %v, stderr %q", status, err, stderr)
+	if status != 0 || !strings.Contains(stderr, "tempering.svg") || !strings.Contains(stderr, "trajectory.svg") {
+		t.Fatalf("status %d, stderr %q", status, stderr)
 	}
 	if n := strings.Count(stdout, "\n"); n != 2+2*len(modeSteps) {
 		t.Errorf("%d lines of output, want two and one for each of %d flows:\n%s", n, 2*len(modeSteps), stdout)
 	}
-	for _, want := range []string{"no tempering", "temperature 9", "leapfrog steps K", "variance of log p̂"} {
-		if !strings.Contains(string(svg), want) {
-			t.Errorf("the figure does not say %q", want)
+	for _, name := range []string{"tempering.svg", "trajectory.svg"} {
+		sameFigure(t, filepath.Join("figures", name), filepath.Join(out, name))
+	}
+	for name, want := range map[string][]string{
+		"tempering.svg":  {"no tempering", "temperature 9", "leapfrog steps K", "variance of log p̂"},
+		"trajectory.svg": {"no tempering", "temperature 9", "start z₀", "end z_K", "ends in the other"},
+	} {
+		svg, err := os.ReadFile(filepath.Join(out, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range want {
+			if !strings.Contains(string(svg), w) {
+				t.Errorf("%s does not say %q", name, w)
+			}
 		}
 	}
 	stdout, _, status = gaussianCommand(t.Context(), "-two-modes", "-json", "-out", out)
@@ -255,6 +269,33 @@ func TestTwoModesAreShownAsATableAndAFigure(t *testing.T) {
 	}
 	if status != 0 || len(rows) != 2*len(modeSteps) || rows[0]["k"] != 4 || rows[0]["inv_sqrt_beta0"] != 3 || !(rows[0]["elbo"] < 0) {
 		t.Errorf("status %d, %d rows, the first %v", status, len(rows), rows[0])
+	}
+}
+
+// sameFigure holds a figure against the one that is checked in: numbers may differ by a
+// tenth of a pixel, as other processors round otherwise.
+func sameFigure(t *testing.T, want, got string) {
+	t.Helper()
+	number := regexp.MustCompile(`[0-9]+\.[0-9]`)
+	var text [2]string
+	var numbers [2][]string
+	for i, name := range []string{want, got} {
+		svg, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text[i], numbers[i] = number.ReplaceAllString(string(svg), "0"), number.FindAllString(string(svg), -1)
+	}
+	if text[0] != text[1] {
+		t.Errorf("%s is drawn otherwise than %s, which was checked in:\n%s", got, want, cmp.Diff(text[0], text[1]))
+		return
+	}
+	for i := range numbers[0] {
+		a, errA := strconv.ParseFloat(numbers[0][i], 64)
+		b, errB := strconv.ParseFloat(numbers[1][i], 64)
+		if errA != nil || errB != nil || !(math.Abs(a-b) <= 0.11) {
+			t.Fatalf("%s has %s where %s, which was checked in, has %s", got, numbers[1][i], want, numbers[0][i])
+		}
 	}
 }
 

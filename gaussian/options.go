@@ -43,9 +43,9 @@ func parse(args []string) (options, error) {
 	f.Count(&o.config.Draws, "batch", 10, 1, "`number` of draws that each estimate of the ELBO averages")
 	f.Rate(&o.config.Rate, 1e-3, "learning `rate` of RMSProp")
 	f.Seed(&o.config.Seed, "seed: the same one gives the same bits, on any number of cores")
-	f.String(&o.out, "out", "", "`folder` for figure1a.svg and figure1b.svg, which several dimensions\ngive, or tempering.svg (default the current one)")
+	f.String(&o.out, "out", "", "`folder` for figure1a.svg, figure1b.svg and figure1c.svg, which several\ndimensions give, or tempering.svg and trajectory.svg (default the current one)")
 	f.Bool(&o.json, "json", "print a JSON object for each method instead of a table")
-	f.Bool(&o.twoModes, "two-modes", "instead of the experiment, show what tempering is for: Algorithm 1 on a target\nwith two modes, as a table and as tempering.svg")
+	f.Bool(&o.twoModes, "two-modes", "instead of the experiment, show what tempering is for: Algorithm 1 on a target\nwith two modes, as a table, as tempering.svg, and its paths as trajectory.svg")
 	if err := f.Parse(args); err != nil {
 		return options{}, err
 	}

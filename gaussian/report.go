@@ -26,7 +26,8 @@ type row struct {
 	MLESigmaErr float64 `json:"mle_sigma_err"`
 	Seconds     float64 `json:"seconds"` // of computing, all datasets together
 
-	mleErrSE       number
+	sigmaErrSE     number // of SigmaErr
+	mleErrSE       number // of MLEDeltaErr + MLESigmaErr
 	mleLogEvidence float64
 }
 
@@ -100,6 +101,7 @@ func average(method string, dims int, results []result) row {
 	a.DeltaErr = mean(func(o model.Outcome) float64 { return o.DeltaErr })
 	a.SigmaErr = mean(func(o model.Outcome) float64 { return o.SigmaErr })
 	a.Err, a.ErrSE = mean(err), standardError(err)
+	a.sigmaErrSE = standardError(func(o model.Outcome) float64 { return o.SigmaErr })
 	a.Beta0 = number(mean(func(o model.Outcome) float64 { return o.Beta0 }))
 	a.ELBO = mean(func(o model.Outcome) float64 { return o.ELBO })
 	a.LogEvidence = mean(func(o model.Outcome) float64 { return o.LogEvidence })

@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"path/filepath"
 
-	"hvae/bench/atomicfile"
 	"hvae/bench/plot"
 	"hvae/gaussian/model"
 	"hvae/hvae"
@@ -34,7 +32,7 @@ type modeRow struct {
 }
 
 // showTwoModes prints and draws how the variance of log p̂ depends on K with and without
-// tempering. It takes about ten seconds.
+// tempering, and the paths of some draws. It takes a few seconds.
 func showTwoModes(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	if err := checkFolder(o); err != nil {
 		return err
@@ -70,12 +68,10 @@ func showTwoModes(ctx context.Context, o options, stdout, stderr io.Writer) erro
 		}
 		c.Series = append(c.Series, line)
 	}
-	name := filepath.Join(o.out, "tempering.svg")
-	if err := atomicfile.Write(name, c.SVG()); err != nil {
-		return fmt.Errorf("cannot write %s: %w", name, err)
+	if err := writeFigure(o, "tempering.svg", c.SVG(), stderr); err != nil {
+		return err
 	}
-	fmt.Fprintf(stderr, "wrote %s\n", name)
-	return nil
+	return writeFigure(o, "trajectory.svg", drawPaths(o.config.Seed), stderr)
 }
 
 func drawModes(K int, invSqrtBeta0 float64, seed uint64) modeRow {

@@ -1,16 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"image"
-	"image/color"
-	"image/png"
 	"io"
 	"math"
 
-	"hvae/bench/atomicfile"
 	"hvae/bench/command"
 	"hvae/hvae"
 	"hvae/linalg"
@@ -82,48 +77,18 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 		data.Binarise(x, i, set.Test.Image(i), hvae.Stream(seed, "mnist reconstruct pixels", i))
 	}
 	fromMean, fromFlow := model.Reconstruct(c.Config, c.Params, x, seed)
-	// Triples side by side: column 3i the input, then both reconstructions.
+	// Triples: column 3i the input, then both reconstructions.
 	sheet := linalg.New[float32](side*side, 3*n)
 	for r := range sheet.Rows {
 		for i := range n {
 			copy(sheet.Row(r)[3*i:], []float32{x.At(r, i), fromMean.At(r, i), fromFlow.At(r, i)})
 		}
 	}
-	if err := writeSheet(out, sheet, 3*min(4, n)); err != nil {
+	third := map[string]string{"vae": "draw", "hvae": "flow"}[c.Config.Kind]
+	if err := writeSheet(out, sheet, 3*min(4, n), "input", "mean", third); err != nil {
 		return err
 	}
 	fmt.Fprintf(stderr, "wrote %s: triples of a test digit and its reconstructions from the encoder's mean and from %s\n",
 		out, map[string]string{"vae": "a draw", "hvae": "where the Hamiltonian flow of a draw ends"}[c.Config.Kind])
-	return nil
-}
-
-const side = 28 // pixels of an image, along each edge
-
-// writeSheet writes images, the columns of x [784×n] with values from 0 to 1, as a PNG
-// contact sheet with the given number of images in a row.
-func writeSheet(name string, x linalg.Matrix[float32], columns int) error {
-	const gap, scale = 2, 2
-	rows := (x.Cols + columns - 1) / columns
-	cell := side*scale + gap
-	sheet := image.NewGray(image.Rect(0, 0, columns*cell+gap, rows*cell+gap))
-	for i := range sheet.Pix {
-		sheet.Pix[i] = 128
-	}
-	for n := range x.Cols {
-		left, top := gap+n%columns*cell, gap+n/columns*cell
-		for py := range side * scale {
-			for px := range side * scale {
-				v := x.At(py/scale*side+px/scale, n)
-				sheet.SetGray(left+px, top+py, color.Gray{Y: uint8(math.Round(255 * float64(v)))})
-			}
-		}
-	}
-	var b bytes.Buffer
-	if err := png.Encode(&b, sheet); err != nil {
-		return fmt.Errorf("cannot draw %s: %w", name, err)
-	}
-	if err := atomicfile.Write(name, b.Bytes()); err != nil {
-		return fmt.Errorf("cannot write %s: %w", name, err)
-	}
 	return nil
 }

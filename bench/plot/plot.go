@@ -1,5 +1,8 @@
 // Package plot draws line charts as SVG: the figures of both experiments.
 //
+// Read plot.go (what a chart is, and how it is drawn), then axis.go (ranges, ticks and
+// their labels) and contour.go (contour lines of a function of the plane).
+//
 // The package imports the standard library only.
 package plot
 
@@ -8,14 +11,28 @@ import (
 	"encoding/xml"
 	"fmt"
 	"math"
-	"strconv"
+	"slices"
+	"unicode"
 )
 
-// A Series is one line: points in order of x, with a label for the legend.
+// A Style says how a series is drawn.
+type Style int
+
+const (
+	Line   Style = iota // a line, with markers if there are few points
+	Dashed              // a dashed line for reference
+	Thin                // a thin grey line, such as a contour
+	Trail               // a thin line with a dot at every point
+	Points              // markers without a line
+)
+
+// A Series is a set of points in order of drawing, with a label for the legend; without
+// a label the legend leaves it out. A point that cannot be shown breaks the line.
 type Series struct {
-	Label  string
-	X, Y   []float64
-	Dashed bool // for a reference line, drawn without markers
+	Label string
+	X, Y  []float64
+	Error []float64 // half lengths of error bars; none if nil
+	Style Style
 }
 
 // A Chart is a figure with axes. A logarithmic axis leaves out values that are not
@@ -24,111 +41,295 @@ type Chart struct {
 	Title, XLabel, YLabel string
 	LogX, LogY            bool
 	XTicks                []float64 // where given, instead of round numbers
+	Equal                 bool      // a unit of x is as long as a unit of y
+	Dodge                 bool      // series stand a little apart in x: those that coincide all show
 	Series                []Series
 }
 
+// Sizes in pixels.
 const (
-	width, height            = 780, 470
-	left, right, top, bottom = 84, 220, 44, 60
-	plotRight, plotBottom    = width - right, height - bottom
+	left, top, bottom      = 46, 44, 60 // around the axes, less the labels at the left
+	plotWidth, plotHeight  = 500, 366   // of the axes; with equal units the height follows
+	legendGap, legendGlyph = 18, 34     // between axes and legend, and its piece of line
+	rowHeight, fontSize    = 24, 13
+	dodge                  = 5  // between neighbouring series
+	markersUpTo            = 40 // points of a line
 )
 
 // colours are Okabe and Ito's, which readers with any colour vision can tell apart;
-// markers tell the lines apart without colour.
+// markers tell the series apart without colour.
 var colours = []string{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5230", "#000000"}
 
 // SVG returns the chart as an SVG document.
-func (c Chart) SVG() []byte {
-	x := c.axis(c.LogX, c.XTicks, func(s Series) []float64 { return s.X })
-	y := c.axis(c.LogY, nil, func(s Series) []float64 { return s.Y })
-	x.from, x.to = left, plotRight
-	y.from, y.to = plotBottom, top
+func (c Chart) SVG() []byte { return Panels(c) }
+
+// Panels returns an SVG document of charts of one kind, one below the other, on the same
+// axes. Neighbours with the same labels share a legend.
+func Panels(charts ...Chart) []byte {
+	x := newAxis(charts, charts[0].LogX, charts[0].XTicks, func(s Series) (v, e []float64) { return s.X, nil })
+	y := newAxis(charts, charts[0].LogY, nil, func(s Series) (v, e []float64) { return s.Y, s.Error })
+	height := float64(plotHeight)
+	if charts[0].Equal {
+		height = math.Round(plotWidth * (y.max - y.min) / (x.max - x.min))
+	}
+	x.from = left
+	for _, t := range y.ticks {
+		x.from = max(x.from, left+math.Ceil(textWidth(t.label)))
+	}
+	x.to = x.from + plotWidth
+	y.from, y.to = top+height, top
+
+	legend := 0.0
+	for _, c := range charts {
+		for _, s := range c.Series {
+			legend = max(legend, textWidth(s.Label))
+		}
+	}
+	width := x.to + legendGap
+	if legend > 0 {
+		width += legendGlyph + 8 + math.Ceil(legend) + 12
+	}
+	panel := top + height + bottom
 
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="Helvetica, Arial, sans-serif" font-size="13" role="img" aria-label="%s">`+"\n",
-		width, height, width, height, escape(c.Title))
-	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="white"/>`+"\n", width, height)
-	text(&b, (left+plotRight)/2, 26, "middle", `font-size="15" font-weight="bold"`, c.Title)
-
-	fmt.Fprintln(&b, `<g stroke="#d8d8d8" stroke-width="1">`)
-	for _, v := range y.ticks {
-		fmt.Fprintf(&b, `<path d="M%d %.1fH%d"/>`+"\n", left, y.at(v), plotRight)
-	}
-	for _, v := range x.ticks {
-		fmt.Fprintf(&b, `<path d="M%.1f %dV%d"/>`+"\n", x.at(v), top, plotBottom)
-	}
-	fmt.Fprintln(&b, `</g>`)
-	fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%d" height="%d" fill="none" stroke="#404040"/>`+"\n", left, top, plotRight-left, plotBottom-top)
-	for _, v := range y.ticks {
-		text(&b, left-8, y.at(v)+4.5, "end", "", label(v))
-	}
-	last := math.Inf(-1)
-	for _, v := range x.ticks {
-		if x.at(v)-last >= 16+4*float64(len(label(v))) { // labels must not touch
-			text(&b, x.at(v), plotBottom+18, "middle", "", label(v))
-			last = x.at(v)
-		}
-	}
-	text(&b, (left+plotRight)/2, height-16, "middle", "", c.XLabel)
-	fmt.Fprintf(&b, `<text transform="translate(20 %d) rotate(-90)" text-anchor="middle">%s</text>`+"\n", (top+plotBottom)/2, escape(c.YLabel))
-
-	marked := 0 // reference lines take no colour and no marker
-	for i, s := range c.Series {
-		colour, dash := "#404040", ` stroke-dasharray="6 4"`
-		if !s.Dashed {
-			colour, dash = colours[marked%len(colours)], ""
-		}
-		row := float64(top + 12 + 24*i)
-		fmt.Fprintf(&b, `<g stroke="%s" fill="%s">`+"\n", colour, colour)
-		fmt.Fprintf(&b, `<path fill="none" stroke-width="2"%s d="M%d %.1fh34"/>`+"\n", dash, plotRight+18, row)
-		var path bytes.Buffer
-		pen := "M"
-		for j := range s.X {
-			if !x.shows(s.X[j]) || !y.shows(s.Y[j]) {
-				pen = "M" // a gap, not a line across it
-				continue
-			}
-			fmt.Fprintf(&path, "%s%.1f %.1f", pen, x.at(s.X[j]), y.at(s.Y[j]))
-			pen = "L"
-		}
-		fmt.Fprintf(&b, `<path fill="none" stroke-width="2"%s d="%s"/>`+"\n", dash, path.String())
-		if !s.Dashed {
-			marker(&b, marked, plotRight+35, row)
-			for j := range s.X {
-				if x.shows(s.X[j]) && y.shows(s.Y[j]) {
-					marker(&b, marked, x.at(s.X[j]), y.at(s.Y[j]))
-				}
-			}
-			marked++
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %[1]g %[2]g" font-family="Helvetica, Arial, sans-serif" font-size="%d" role="img" aria-label="%s">`+"\n",
+		width, panel*float64(len(charts)), fontSize, escape(charts[0].Title))
+	fmt.Fprintln(&b, `<rect width="100%" height="100%" fill="white"/>`)
+	for i, c := range charts {
+		fmt.Fprintf(&b, `<g transform="translate(0 %.0f)">`+"\n", panel*float64(i))
+		c.draw(&b, x, y)
+		if i == 0 || !slices.Equal(c.labels(), charts[i-1].labels()) {
+			c.drawLegend(&b, x.to+legendGap)
 		}
 		fmt.Fprintln(&b, `</g>`)
-		text(&b, plotRight+60, row+4.5, "start", "", s.Label)
 	}
 	fmt.Fprintln(&b, `</svg>`)
 	return b.Bytes()
 }
 
-// marker draws marker number n, 9 pixels wide, every other one open, so that two on top
-// of each other both show.
-func marker(b *bytes.Buffer, n int, x, y float64) {
-	d := []string{
-		"M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z", // circle
-		"M-4 -4h8v8h-8z",                       // square
-		"M0 -5.2L5 3.8h-10z",                   // triangle
-		"M0 -5.5L5 0L0 5.5L-5 0z",              // diamond
-		"M0 5.2L5 -3.8h-10z",                   // triangle, point down
-		"M-4.5 -4.5L4.5 4.5M4.5 -4.5L-4.5 4.5", // cross
-		"M0 -5.5V5.5M-5.5 0H5.5",               // plus
+func (c Chart) labels() (labels []string) {
+	for _, s := range c.Series {
+		labels = append(labels, s.Label)
 	}
-	fill := ""
-	if n%2 == 1 {
-		fill = ` fill="none"`
-	}
-	fmt.Fprintf(b, `<path transform="translate(%.1f %.1f)" stroke-width="1.6"%s d="%s"/>`+"\n", x, y, fill, d[n%len(d)])
+	return labels
 }
 
-func text(b *bytes.Buffer, x, y float64, anchor, attributes, s string) {
-	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="%s" %s>%s</text>`+"\n", x, y, anchor, attributes, escape(s))
+// draw draws a chart without its legend.
+func (c Chart) draw(b *bytes.Buffer, x, y axis) {
+	fmt.Fprintln(b, `<g stroke="#e2e2e2">`)
+	for _, t := range y.ticks {
+		fmt.Fprintf(b, `<path d="M%.1f %.1fH%.1f"/>`+"\n", x.from, y.at(t.value), x.to)
+	}
+	for _, t := range x.ticks {
+		fmt.Fprintf(b, `<path d="M%.1f %.1fV%.1f"/>`+"\n", x.at(t.value), y.from, y.to)
+	}
+	fmt.Fprintln(b, `</g>`)
+
+	shift := c.shifts()
+	for i, p := range c.pens() { // first what is least in the way
+		if p.style == Thin {
+			p.line(b, c.Series[i], x, y, shift[i])
+		}
+	}
+	for i, p := range c.pens() {
+		if p.style == Line || p.style == Trail {
+			p.bars(b, c.Series[i], x, y, shift[i])
+			p.line(b, c.Series[i], x, y, shift[i])
+		}
+	}
+	for i, p := range c.pens() {
+		if p.style == Dashed {
+			p.line(b, c.Series[i], x, y, shift[i])
+		}
+	}
+	for i, p := range c.pens() {
+		p.points(b, c.Series[i], x, y, shift[i])
+	}
+
+	fmt.Fprintln(b, `<g stroke="#404040">`)
+	fmt.Fprintf(b, `<path fill="none" d="M%.1f %.1fH%.1fV%.1fH%.1fz"/>`+"\n", x.from, y.to, x.to, y.from, x.from)
+	for _, t := range y.ticks {
+		fmt.Fprintf(b, `<path d="M%.1f %.1fh-5"/>`+"\n", x.from, y.at(t.value))
+	}
+	for _, v := range y.minor {
+		fmt.Fprintf(b, `<path d="M%.1f %.1fh-3"/>`+"\n", x.from, y.at(v))
+	}
+	for _, t := range x.ticks {
+		fmt.Fprintf(b, `<path d="M%.1f %.1fv5"/>`+"\n", x.at(t.value), y.from)
+	}
+	for _, v := range x.minor {
+		fmt.Fprintf(b, `<path d="M%.1f %.1fv3"/>`+"\n", x.at(v), y.from)
+	}
+	fmt.Fprintln(b, `</g>`)
+	for _, t := range y.ticks {
+		text(b, x.from-9, y.at(t.value)+4.5, `text-anchor="end"`, t.label)
+	}
+	end := math.Inf(-1)
+	for _, t := range x.ticks {
+		if half := textWidth(t.label) / 2; x.at(t.value)-half >= end { // labels must not touch
+			text(b, x.at(t.value), y.from+20, `text-anchor="middle"`, t.label)
+			end = x.at(t.value) + half + 4
+		}
+	}
+	text(b, (x.from+x.to)/2, 28, `text-anchor="middle" font-size="15" font-weight="bold"`, c.Title)
+	text(b, (x.from+x.to)/2, y.from+44, `text-anchor="middle"`, c.XLabel)
+	fmt.Fprintf(b, `<text transform="translate(22 %.1f) rotate(-90)" text-anchor="middle">%s</text>`+"\n", (y.from+y.to)/2, escape(c.YLabel))
+}
+
+// drawLegend draws the legend with its left edge at x.
+func (c Chart) drawLegend(b *bytes.Buffer, x float64) {
+	pens, row := c.pens(), 0
+	for i, s := range c.Series {
+		if s.Label == "" {
+			continue
+		}
+		y := float64(top + 12 + rowHeight*row)
+		row++
+		// A series of its own, in pixels.
+		sample := Series{X: []float64{x, x + legendGlyph}, Y: []float64{y, y}}
+		pixels := axis{max: 1, to: 1}
+		if pens[i].style != Points {
+			pens[i].line(b, sample, pixels, pixels, 0)
+		}
+		if pens[i].style != Trail {
+			sample = Series{X: []float64{x + legendGlyph/2}, Y: []float64{y}}
+		}
+		if len(s.X) <= markersUpTo || s.Style != Line {
+			pens[i].points(b, sample, pixels, pixels, 0)
+		}
+		text(b, x+legendGlyph+8, y+4.5, "", s.Label)
+	}
+}
+
+// shifts returns by how many pixels each series is moved to the right.
+func (c Chart) shifts() []float64 {
+	shifts, n := make([]float64, len(c.Series)), 0
+	for i, s := range c.Series {
+		if s.Style == Line {
+			shifts[i] = dodge * float64(n)
+			n++
+		}
+	}
+	for i, s := range c.Series {
+		if shifts[i] -= dodge * float64(n-1) / 2; !c.Dodge || s.Style != Line {
+			shifts[i] = 0
+		}
+	}
+	return shifts
+}
+
+// A pen draws a series: in a style, a colour, and markers of a shape.
+type pen struct {
+	style  Style
+	colour string
+	shape  string
+	open   bool // markers are not filled
+}
+
+// pens returns a pen for each series. Every other marker is open: of two that lie on each
+// other both show.
+func (c Chart) pens() (pens []pen) {
+	lines, points := 0, 0
+	for _, s := range c.Series {
+		p := pen{style: s.Style, colour: "#404040"}
+		switch s.Style {
+		case Thin:
+			p.colour = "#b0b0b0"
+		case Points:
+			p.shape, p.open = shapes[points/2%len(shapes)], points%2 == 0
+			points++
+		case Line, Trail:
+			p.colour, p.shape, p.open = colours[lines%len(colours)], shapes[lines%len(shapes)], lines%2 == 1
+			lines++
+		}
+		pens = append(pens, p)
+	}
+	return pens
+}
+
+// line draws a series' line, with gaps where a point cannot be shown.
+func (p pen) line(b *bytes.Buffer, s Series, x, y axis, shift float64) {
+	var path bytes.Buffer
+	move := "M"
+	for j := range s.X {
+		if !x.shows(s.X[j]) || !y.shows(s.Y[j]) {
+			move = "M"
+			continue
+		}
+		fmt.Fprintf(&path, "%s%.1f %.1f", move, x.at(s.X[j])+shift, y.at(s.Y[j]))
+		move = "L"
+	}
+	look := map[Style]string{
+		Line:   `stroke-width="1.8"`,
+		Dashed: `stroke-width="1.5" stroke-dasharray="6 4"`,
+		Thin:   `stroke-width="1"`,
+		Trail:  `stroke-width="0.7"`,
+	}[p.style]
+	fmt.Fprintf(b, `<path fill="none" stroke="%s" stroke-linejoin="round" %s d="%s"/>`+"\n", p.colour, look, path.String())
+}
+
+// bars draws a series' error bars, as far as they are inside the axes.
+func (p pen) bars(b *bytes.Buffer, s Series, x, y axis, shift float64) {
+	for j := range s.Error {
+		if !x.shows(s.X[j]) || !y.shows(s.Y[j]) || !(s.Error[j] > 0) {
+			continue
+		}
+		px := x.at(s.X[j]) + shift
+		high := max(y.to, y.at(s.Y[j]+s.Error[j]))
+		low, foot := y.from, ""
+		if v := s.Y[j] - s.Error[j]; y.shows(v) && y.at(v) <= y.from {
+			low, foot = y.at(v), "m-4 0h8"
+		}
+		fmt.Fprintf(b, `<path fill="none" stroke="%s" stroke-width="1.2" d="M%.1f %.1fm-4 0h8m-4 0V%.1f%s"/>`+"\n", p.colour, px, high, low, foot)
+	}
+}
+
+// points draws a series' markers or dots.
+func (p pen) points(b *bytes.Buffer, s Series, x, y axis, shift float64) {
+	switch {
+	case p.style == Trail:
+		p.dots(b, s, x, y)
+		return
+	case p.style == Dashed || p.style == Thin || p.style == Line && len(s.X) > markersUpTo:
+		return
+	}
+	fill := p.colour
+	if p.open {
+		fill = "none"
+	}
+	fmt.Fprintf(b, `<g stroke="%s" fill="%s" stroke-width="1.6">`+"\n", p.colour, fill)
+	for j := range s.X {
+		if x.shows(s.X[j]) && y.shows(s.Y[j]) {
+			fmt.Fprintf(b, `<path d="M%.1f %.1f%s"/>`+"\n", x.at(s.X[j])+shift, y.at(s.Y[j]), p.shape)
+		}
+	}
+	fmt.Fprintln(b, `</g>`)
+}
+
+// dots draws a dot at each point of a series: the round ends of lines without length.
+func (p pen) dots(b *bytes.Buffer, s Series, x, y axis) {
+	fmt.Fprintf(b, `<path fill="none" stroke="%s" stroke-width="2.2" stroke-linecap="round" d="`, p.colour)
+	for j := range s.X {
+		if x.shows(s.X[j]) && y.shows(s.Y[j]) {
+			fmt.Fprintf(b, "M%.1f %.1fh0", x.at(s.X[j]), y.at(s.Y[j]))
+		}
+	}
+	fmt.Fprintln(b, `"/>`)
+}
+
+// shapes are the markers, paths around a point, about 9 pixels wide.
+var shapes = []string{
+	"m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z", // circle
+	"m-4 -4h8v8h-8z",                      // square
+	"m0 -5.2l5 9h-10z",                    // triangle
+	"m0 -5.5l5 5.5l-5 5.5l-5 -5.5z",       // diamond
+	"m0 5.2l5 -9h-10z",                    // triangle, point down
+	"m-4.5 -4.5l9 9m0 -9l-9 9",            // cross
+	"m0 -5.5v11m-5.5 -5.5h11",             // plus
+}
+
+func text(b *bytes.Buffer, x, y float64, attributes, s string) {
+	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" %s>%s</text>`+"\n", x, y, attributes, escape(s))
 }
 
 func escape(s string) string {
@@ -137,83 +338,19 @@ func escape(s string) string {
 	return b.String()
 }
 
-func label(v float64) string {
-	if v != 0 && (math.Abs(v) < 1e-3 || math.Abs(v) >= 1e7) {
-		return strconv.FormatFloat(v, 'e', -1, 64)
-	}
-	return strconv.FormatFloat(v, 'f', -1, 64)
-}
-
-// An axis maps values to pixels.
-type axis struct {
-	log      bool
-	min, max float64 // logarithms of the ends on a logarithmic axis
-	from, to float64
-	ticks    []float64
-}
-
-func (a axis) shows(v float64) bool {
-	return !math.IsNaN(v) && !math.IsInf(v, 0) && (!a.log || v > 0)
-}
-
-func (a axis) at(v float64) float64 {
-	if a.log {
-		v = math.Log10(v)
-	}
-	return a.from + (v-a.min)/(a.max-a.min)*(a.to-a.from)
-}
-
-// axis returns an axis that shows one coordinate of every series. With ticks given it
-// ends a little beyond the values; else a logarithmic axis goes from one power of ten
-// to another, a linear one from one round number to another.
-func (c Chart) axis(logarithmic bool, ticks []float64, values func(Series) []float64) axis {
-	a := axis{log: logarithmic, min: math.Inf(1), max: math.Inf(-1), ticks: ticks}
-	for _, s := range c.Series {
-		for _, v := range values(s) {
-			if !a.shows(v) {
-				continue
-			}
-			if a.log {
-				v = math.Log10(v)
-			}
-			a.min, a.max = min(a.min, v), max(a.max, v)
+// textWidth returns about how many pixels wide a text is, rather too many than too few.
+func textWidth(s string) float64 {
+	width := 0.0
+	for _, r := range s {
+		switch {
+		case unicode.Is(unicode.Mn, r): // stands above the letter before it
+		case r == ' ' || r == '.' || r == ',' || r == 'i' || r == 'l' || r == 'j':
+			width += 0.32
+		case r == 'm' || r == 'w' || unicode.IsUpper(r):
+			width += 0.8
+		default:
+			width += 0.58
 		}
 	}
-	if a.min > a.max { // nothing to show
-		a.min, a.max = 0, 1
-	}
-	if a.min == a.max {
-		a.min, a.max = a.min-0.5, a.max+0.5
-	}
-	if ticks != nil {
-		margin := 0.04 * (a.max - a.min)
-		a.min, a.max = a.min-margin, a.max+margin
-		return a
-	}
-	if a.log {
-		a.min, a.max = math.Floor(a.min), math.Ceil(a.max)
-		step := max(1, math.Ceil((a.max-a.min)/10))
-		for e := a.min; e <= a.max; e += step {
-			a.ticks = append(a.ticks, math.Pow(10, e))
-		}
-		return a
-	}
-	step := roundStep((a.max - a.min) / 6)
-	a.min, a.max = math.Floor(a.min/step)*step, math.Ceil(a.max/step)*step
-	for i := 0; i <= int(math.Round((a.max-a.min)/step)); i++ {
-		a.ticks = append(a.ticks, math.Round(a.min/step+float64(i))*step)
-	}
-	return a
-}
-
-// roundStep returns the smallest of 1, 2 and 5 times a power of ten that is at least
-// s.
-func roundStep(s float64) float64 {
-	power := math.Pow(10, math.Floor(math.Log10(s)))
-	for _, m := range []float64{1, 2, 5} {
-		if m*power >= s {
-			return m * power
-		}
-	}
-	return 10 * power
+	return width * fontSize
 }

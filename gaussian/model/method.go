@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"hvae/ad"
+	"hvae/hvae"
 	"hvae/linalg"
 )
 
@@ -14,18 +15,17 @@ type Method interface {
 	// Params returns the parameters to train, Δ and log σ first. Training changes
 	// them in place.
 	Params() []Param
-	// ELBO returns an estimate of the evidence lower bound for each of n draws
-	// [1×n], or one exact value [1×1], as a function of the parameters on their tape.
-	ELBO(params []*ad.Var[float64], n int, rng *rand.Rand) *ad.Var[float64]
+	// NoiseRows returns how many numbers from N(0, 1) a draw of the bound takes.
+	NoiseRows() int
+	// ELBO returns an estimate of the evidence lower bound for each column of noise
+	// [NoiseRows×n], or one exact value [1×1], as a function of the parameters.
+	ELBO(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64]
 	// Beta0 returns the learned inverse temperature β₀, or NaN if the method has none.
 	Beta0() float64
 }
 
 // A Param is a named parameter.
-type Param struct {
-	Name  string
-	Value linalg.Matrix[float64]
-}
+type Param = hvae.Param[float64]
 
 // methods names every method, in the order of the tables. The cost of an iteration is
 // relative, and only for estimating how long a run will take.
@@ -78,7 +78,7 @@ func NewMethod(name string, data Data, rng *rand.Rand) (Method, error) {
 func theta(d int) []Param {
 	delta, logSigma := linalg.New[float64](d, 1), linalg.New[float64](d, 1)
 	logSigma.Fill(3)
-	return []Param{{"delta", delta}, {"log_sigma", logSigma}}
+	return []Param{{Name: "delta", Value: delta}, {Name: "log_sigma", Value: logSigma}}
 }
 
 // Estimate returns θ as a method has learned it.
@@ -87,13 +87,4 @@ func Estimate(m Method) Theta {
 	sigma := linalg.New[float64](p[1].Value.Rows, 1)
 	linalg.Exp(sigma, p[1].Value)
 	return Theta{Delta: p[0].Value.Clone().Data, Sigma: sigma.Data}
-}
-
-// normal returns a constant [rows×n] of draws from N(0, I).
-func normal(t *ad.Tape[float64], rows, n int, rng *rand.Rand) *ad.Var[float64] {
-	m := t.Matrix(rows, n)
-	for i := range m.Data {
-		m.Data[i] = rng.NormFloat64()
-	}
-	return t.Const(m)
 }

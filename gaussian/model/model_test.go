@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -118,12 +117,21 @@ func TestTrainStopsWithItsContext(t *testing.T) {
 func TestTheMeanOfAnExactBoundIsTheBound(t *testing.T) {
 	data := Draw(Truth(3), 20, hvae.Stream(1, "data"))
 	trainer := NewTrainer(NewMeanField(data), 10, 1e-3, hvae.Stream(1, "noise"))
-	want := trainer.MeanELBO(1)
+	want := meanELBO(t, trainer, 1)
 	for _, n := range []int{7, 100, 250} {
-		if got := trainer.MeanELBO(n); !(math.Abs(got-want) <= 1e-12*math.Abs(want)) {
+		if got := meanELBO(t, trainer, n); !(math.Abs(got-want) <= 1e-12*math.Abs(want)) {
 			t.Errorf("averaged over %d draws it is %v, want %v", n, got, want)
 		}
 	}
+}
+
+func meanELBO(t *testing.T, trainer *Trainer, n int) float64 {
+	t.Helper()
+	elbo, err := trainer.MeanELBO(t.Context(), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return elbo
 }
 
 func TestCostGrowsWithTheWork(t *testing.T) {
@@ -157,7 +165,7 @@ func TestStepsAllocateNothing(t *testing.T) {
 		}
 		trainer := NewTrainer(m, 10, 1e-3, hvae.Stream(5, "steps"))
 		step := func() {
-			if err := trainer.Step(); err != nil {
+			if err := trainer.Step(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -173,10 +181,12 @@ func TestStepsAllocateNothing(t *testing.T) {
 type root struct{ theta, constant float64 }
 
 func (r *root) Params() []Param {
-	return []Param{{"theta", linalg.Column(r.theta)}}
+	return []Param{{Name: "theta", Value: linalg.Column(r.theta)}}
 }
 
-func (r *root) ELBO(params []*ad.Var[float64], n int, rng *rand.Rand) *ad.Var[float64] {
+func (r *root) NoiseRows() int { return 0 }
+
+func (r *root) ELBO(params []*ad.Var[float64], _ *ad.Var[float64]) *ad.Var[float64] {
 	return ad.AddConst(ad.Sqrt(params[0]), r.constant)
 }
 
@@ -194,9 +204,9 @@ func TestAStepIsTakenOnlyIfBoundAndGradientAreFinite(t *testing.T) {
 		{root{0, 0}, false}, // where the root is 0 and its slope infinite
 	} {
 		trainer := NewTrainer(&c.root, 1, 0.1, nil)
-		err := trainer.Step()
-		if (err == nil) != c.finite || (trainer.params[0].Data[0] != c.theta) != c.finite {
-			t.Errorf("√%v + %v: error %v, θ moved to %v", c.theta, c.constant, err, trainer.params[0].Data[0])
+		err := trainer.Step(t.Context())
+		if (err == nil) != c.finite || (trainer.algorithm.Theta().Data[0] != c.theta) != c.finite {
+			t.Errorf("√%v + %v: error %v, θ moved to %v", c.theta, c.constant, err, trainer.algorithm.Theta().Data[0])
 		}
 	}
 }
@@ -205,6 +215,41 @@ func TestTwoModesGivesAsManyDrawsAsAskedFor(t *testing.T) {
 	for _, draws := range []int{1, 500, 700} { // of batches of 500
 		if l, changed := DrawTwoModes(2, 3, draws, hvae.Stream(1, "draws")); len(l) != draws || changed > draws {
 			t.Errorf("%d draws: %d estimates, %d changes of mode", draws, len(l), changed)
+		}
+	}
+}
+
+func TestPathsOnTwoModesAreThoseOfTheFlow(t *testing.T) {
+	// Without its momenta, a leapfrog path obeys
+	// z_{k+1} − z_k = α_k (z_k − z_{k−1}) − ½ε²(1 + α_k) ∇U(z_k).
+	const K, n, epsilon = 30, 60, 0.1
+	gradU := func(x, y float64) [2]float64 { // of −log of the mixture, s² = ¼
+		right := 1 / (1 + math.Exp(-2*3*x/0.25)) // the right mode's part of the density at x
+		return [2]float64{(x + 3 - 6*right) / 0.25, y / 0.25}
+	}
+	for _, r := range []float64{3, 1} {
+		z := TwoModesPaths(K, r, n, hvae.Stream(1, "paths"))
+		if len(z) != K+1 || z[0].Shape() != (linalg.Shape{Rows: 2, Cols: n}) {
+			t.Fatalf("%d positions %v, want %d [2×%d]", len(z), z[0].Shape(), K+1, n)
+		}
+		invSqrtBeta := func(k int) float64 { return (1-r)*float64(k*k)/(K*K) + r }
+		changed := 0
+		for i := range n {
+			for k := 1; k < K; k++ {
+				alpha, g := invSqrtBeta(k)/invSqrtBeta(k-1), gradU(z[k].At(0, i), z[k].At(1, i))
+				for j := range 2 {
+					before, at, after := z[k-1].At(j, i), z[k].At(j, i), z[k+1].At(j, i)
+					if want := at + alpha*(at-before) - 0.5*epsilon*epsilon*(1+alpha)*g[j]; !(math.Abs(after-want) <= 1e-10) {
+						t.Fatalf("1/√β₀ = %v: z_%d is %v, want %v", r, k+1, after, want)
+					}
+				}
+			}
+			if z[0].At(0, i)*z[K].At(0, i) < 0 {
+				changed++
+			}
+		}
+		if _, want := DrawTwoModes(K, r, n, hvae.Stream(1, "paths")); changed != want || want == 0 {
+			t.Errorf("1/√β₀ = %v: %d paths change mode, %d of the same draws", r, changed, want)
 		}
 	}
 }

@@ -18,8 +18,10 @@ import (
 // with the same u, w and b in each, on top of the true prior.
 type Planar struct {
 	params []Param // Δ, log σ, u, w, b
-	target *Target
+	data   Data
 	layers int
+
+	target Target // of one call of ELBO
 }
 
 // NewPlanar returns the method with K layers; u and w start as draws from a normal of
@@ -32,8 +34,8 @@ func NewPlanar(data Data, K int, rng *rand.Rand) *Planar {
 		}
 	}
 	return &Planar{
-		params: append(theta(data.Dims()), Param{"u", u}, Param{"w", w}, Param{"b", linalg.Column(0.1)}),
-		target: NewTarget(data),
+		params: append(theta(data.Dims()), Param{Name: "u", Value: u}, Param{Name: "w", Value: w}, Param{Name: "b", Value: linalg.Column(0.1)}),
+		data:   data,
 		layers: K,
 	}
 }
@@ -49,13 +51,15 @@ func truncatedNormal(rng *rand.Rand) float64 {
 // Params implements Method.
 func (p *Planar) Params() []Param { return p.params }
 
-// ELBO implements Method: the mean of log p_θ(D, z_K) − log q_K(z_K) for z₀ from the
+// NoiseRows implements Method: z₀.
+func (p *Planar) NoiseRows() int { return p.data.Dims() }
+
+// ELBO implements Method: log p_θ(D, z_K) − log q_K(z_K) for z₀ from the
 // prior, where log q_K(z_K) = log q⁰(z₀) − Σ_k log |det ∂f/∂z_{k−1}| (their equation 13).
-func (p *Planar) ELBO(params []*ad.Var[float64], n int, rng *rand.Rand) *ad.Var[float64] {
-	p.target.Bind(params[0], params[1])
-	z := normal(params[0].Tape(), params[0].Rows(), n, rng)
-	logPrior := hvae.LogNormal(z)
-	zK, logDet := PlanarFlow(z, params[2], params[3], params[4], p.layers)
+func (p *Planar) ELBO(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64] {
+	p.target.bind(p.data, params[0], params[1])
+	logPrior := hvae.LogNormal(noise)
+	zK, logDet := PlanarFlow(noise, params[2], params[3], params[4], p.layers)
 	return ad.Add(ad.Sub(p.target.LogJoint(zK), logPrior), logDet)
 }
 

@@ -17,8 +17,6 @@ import (
 //
 //	∇U_θ(z|D) = z + N Σ⁻¹(z + Δ − x̄).
 type Target struct {
-	data Data
-
 	offset    *ad.Var[float64] // Δ − x̄, [d×1]
 	precision *ad.Var[float64] // N/σ², [d×1]
 	slope     *ad.Var[float64] // 1 + N/σ², [d×1]
@@ -28,13 +26,16 @@ type Target struct {
 
 var _ hvae.ClosedForm[float64] = (*Target)(nil)
 
-// NewTarget returns the target of a dataset; Bind gives it parameters.
-func NewTarget(data Data) *Target { return &Target{data: data} }
+// NewTarget returns the target of a dataset at Δ and log σ [d×1], valid until their tape's
+// Reset.
+func NewTarget(data Data, delta, logSigma *ad.Var[float64]) *Target {
+	return new(Target).bind(data, delta, logSigma)
+}
 
-// Bind sets θ to Δ and log σ [d×1], until their tape's Reset.
-func (g *Target) Bind(delta, logSigma *ad.Var[float64]) {
-	t, n := delta.Tape(), float64(g.data.N)
-	mean, scatter := t.Const(linalg.Column(g.data.Mean...)), t.Const(linalg.Column(g.data.Scatter...))
+// bind makes g what NewTarget returns.
+func (g *Target) bind(data Data, delta, logSigma *ad.Var[float64]) *Target {
+	t, n := delta.Tape(), float64(data.N)
+	mean, scatter := t.Const(linalg.Column(data.Mean...)), t.Const(linalg.Column(data.Scatter...))
 	g.offset = ad.Sub(delta, mean)
 	inverse := ad.Exp(ad.Scale(logSigma, -2)) // 1/σ²
 	g.precision = ad.Scale(inverse, n)
@@ -42,7 +43,8 @@ func (g *Target) Bind(delta, logSigma *ad.Var[float64]) {
 	g.intercept = ad.Mul(g.precision, g.offset)
 	residual := ad.Scale(ad.Dot(inverse, scatter), -0.5)
 	spread := ad.Scale(ad.Sum(logSigma), -n)
-	g.constant = ad.AddConst(ad.Add(residual, spread), -n*float64(g.data.Dims())*linalg.Log2Pi/2)
+	g.constant = ad.AddConst(ad.Add(residual, spread), -n*float64(data.Dims())*linalg.Log2Pi/2)
+	return g
 }
 
 // LogJoint implements hvae.Target.

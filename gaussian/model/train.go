@@ -12,72 +12,57 @@ import (
 	"hvae/linalg"
 )
 
-// A Trainer takes optimiser steps on a method's parameters. It serves one goroutine,
-// and after the first step it allocates nothing.
+// A Trainer trains a method's parameters by Algorithm 2. The batch is one column: the one
+// dataset, its ELBO averaged over draws of the noise.
 type Trainer struct {
 	method    Method
 	draws     int
 	rng       *rand.Rand
-	optimiser hvae.Optimiser[float64]
-
-	tape   ad.Tape[float64]
-	leaves []*ad.Var[float64]
-	params []linalg.Matrix[float64]
-	grads  []linalg.Matrix[float64]
+	noise     linalg.Matrix[float64] // of the draws at work
+	algorithm *hvae.Trainer[float64]
 }
 
 // NewTrainer returns a trainer that averages the ELBO over a number of draws in each
 // step and climbs it by RMSProp.
 func NewTrainer(m Method, draws int, rate float64, rng *rand.Rand) *Trainer {
-	t := &Trainer{method: m, draws: draws, rng: rng, optimiser: hvae.NewRMSProp(rate)}
-	for _, p := range m.Params() {
-		t.params = append(t.params, p.Value)
-	}
-	t.leaves = make([]*ad.Var[float64], len(t.params))
-	t.grads = make([]linalg.Matrix[float64], len(t.params))
+	t := &Trainer{method: m, draws: draws, rng: rng}
+	t.algorithm = hvae.NewTrainer(m.Params(), hvae.NewRMSProp(rate), func(b *hvae.Block[float64]) *ad.Var[float64] {
+		return ad.Mean(m.ELBO(b.Params, b.Tape.Const(t.noise)))
+	})
 	return t
 }
 
-// Step estimates the ELBO and its gradient and updates the parameters. If either is
-// not finite it leaves the parameters as they are and returns an error that says what
-// the bound was.
-func (t *Trainer) Step() error {
-	elbo := ad.Mean(t.bound(t.draws))
-	ad.Backward(elbo, t.leaves...)
-	bound := elbo.Scalar()
-	check := bound - bound // NaN if the bound is not finite, else 0; likewise below
-	for i, l := range t.leaves {
-		t.grads[i] = l.Adjoint()
-		for _, g := range t.grads[i].Data {
-			check += g - g
-		}
-	}
-	if check != 0 {
-		return fmt.Errorf("the ELBO (%v) or its gradient is not finite", bound)
-	}
-	t.optimiser.Ascend(t.params, t.grads)
-	return nil
+// Step estimates the ELBO and its gradient and updates the parameters. If either is not
+// finite, or ctx ends, it leaves the parameters as they are and returns an error, as
+// hvae.Trainer's.
+func (t *Trainer) Step(ctx context.Context) error {
+	t.draw(t.draws)
+	_, err := t.algorithm.Step(ctx, 1)
+	return err
 }
 
-// bound puts the method's ELBO at the current parameters on a fresh tape.
-func (t *Trainer) bound(draws int) *ad.Var[float64] {
-	t.tape.Reset()
-	for i, p := range t.params {
-		t.leaves[i] = t.tape.Leaf(p)
+// draw fills the noise of n draws.
+func (t *Trainer) draw(n int) {
+	if t.noise.Data == nil || t.noise.Cols != n {
+		t.noise = linalg.New[float64](t.method.NoiseRows(), n)
 	}
-	return t.method.ELBO(t.leaves, draws, t.rng)
+	hvae.FillNormal(t.rng, t.noise)
 }
 
-// MeanELBO returns the ELBO at the current parameters, averaged over n draws.
-func (t *Trainer) MeanELBO(n int) float64 {
+// MeanELBO returns the ELBO at the current parameters, averaged over n draws, or ctx's
+// error if ctx ends first.
+func (t *Trainer) MeanELBO(ctx context.Context, n int) (float64, error) {
 	const batch = 100
-	sum, done := 0.0, 0
-	for done < n {
-		b := min(batch, n-done)
-		sum += ad.Mean(t.bound(b)).Scalar() * float64(b)
-		done += b
+	sum := 0.0
+	for done := 0; done < n; done += t.noise.Cols {
+		t.draw(min(batch, n-done))
+		elbo, err := t.algorithm.ELBO(ctx, 1)
+		if err != nil {
+			return 0, err
+		}
+		sum += elbo * float64(t.noise.Cols)
 	}
-	return sum / float64(n)
+	return sum / float64(n), nil
 }
 
 // Config says how to train.
@@ -131,17 +116,20 @@ func (c Config) Train(ctx context.Context, run Run, progress func(iterations int
 	const stride = 100
 	for i := range c.Iterations {
 		if i%stride == 0 {
+			progress(min(stride, c.Iterations-i))
+		}
+		if err := trainer.Step(ctx); err != nil {
 			if ctx.Err() != nil {
 				return Outcome{}, ctx.Err()
 			}
-			progress(min(stride, c.Iterations-i))
-		}
-		if err := trainer.Step(); err != nil {
 			return Outcome{}, fmt.Errorf("%s on dataset %d, d = %d, diverged at iteration %d: %w; the parameters there:%s\ntry a smaller -lr",
 				run.Method, run.Dataset+1, run.Dims, i+1, err, describe(method.Params()))
 		}
 	}
-	o := Outcome{Theta: Estimate(method), Beta0: method.Beta0(), ELBO: trainer.MeanELBO(evaluationDraws)}
+	o := Outcome{Theta: Estimate(method), Beta0: method.Beta0()}
+	if o.ELBO, err = trainer.MeanELBO(ctx, evaluationDraws); err != nil {
+		return Outcome{}, err
+	}
 	o.LogEvidence = data.LogEvidence(o.Theta)
 	truth := Truth(run.Dims)
 	o.DeltaErr, o.SigmaErr = truth.SquaredErrors(o.Theta)

@@ -43,19 +43,9 @@ func logNormalAt(z *ad.Var[float64], at, width float64) *ad.Var[float64] {
 func DrawTwoModes(K int, invSqrtBeta0 float64, draws int, rng *rand.Rand) (logEstimates []float64, changed int) {
 	const batch = 500
 	var t ad.Tape[float64]
-	flow := hvae.Flow[float64]{Target: TwoModes{}, K: K}
 	for len(logEstimates) < draws {
 		t.Reset()
-		n := min(batch, draws-len(logEstimates))
-		epsilon, gamma0 := t.Matrix(2, n), t.Matrix(2, n)
-		hvae.FillNormal(rng, epsilon)
-		hvae.FillNormal(rng, gamma0)
-		z0 := ad.Add(ad.Scale(t.Const(epsilon), priorWidth), t.Const(linalg.Column(-modeAt, 0)))
-		flow.StepSize = t.Const(linalg.Of(1, 2, []float64{0.1, 0.1}))
-		if invSqrtBeta0 != 1 {
-			flow.Tempering = hvae.FixedTempering(t.Scalar(invSqrtBeta0), K)
-		}
-		sample := hvae.HIS(&flow, z0, logNormalAt(z0, -modeAt, priorWidth), t.Const(gamma0))
+		sample := drawTwoModes(&t, TwoModes{}, K, invSqrtBeta0, min(batch, draws-len(logEstimates)), rng)
 		logEstimates = append(logEstimates, sample.LogEstimate().Value.Data...)
 		for i, z := range sample.End.Z.Value.Row(0) {
 			if z*sample.Start.Z.Value.At(0, i) < 0 {
@@ -64,4 +54,38 @@ func DrawTwoModes(K int, invSqrtBeta0 float64, draws int, rng *rand.Rand) (logEs
 		}
 	}
 	return logEstimates, changed
+}
+
+// TwoModesPaths returns the positions z_0 … z_K [2×n] of n draws of the same kind.
+func TwoModesPaths(K int, invSqrtBeta0 float64, n int, rng *rand.Rand) []linalg.Matrix[float64] {
+	var t ad.Tape[float64]
+	var r recorder
+	drawTwoModes(&t, &r, K, invSqrtBeta0, n, rng)
+	return r.visited
+}
+
+// A recorder is TwoModes, and remembers where it was asked: a flow of K ≥ 1 steps takes
+// its K+1 gradients at z_0 … z_K.
+type recorder struct {
+	TwoModes
+	visited []linalg.Matrix[float64]
+}
+
+func (r *recorder) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
+	r.visited = append(r.visited, z.Value.Clone())
+	return r.TwoModes.LogJoint(z)
+}
+
+// drawTwoModes runs Algorithm 1 for n columns.
+func drawTwoModes(t *ad.Tape[float64], target hvae.Target[float64], K int, invSqrtBeta0 float64, n int, rng *rand.Rand) hvae.Sample[float64] {
+	flow := hvae.Flow[float64]{Target: target, K: K}
+	epsilon, gamma0 := t.Matrix(2, n), t.Matrix(2, n)
+	hvae.FillNormal(rng, epsilon)
+	hvae.FillNormal(rng, gamma0)
+	z0 := ad.Add(ad.Scale(t.Const(epsilon), priorWidth), t.Const(linalg.Column(-modeAt, 0)))
+	flow.StepSize = t.Const(linalg.Of(1, 2, []float64{0.1, 0.1}))
+	if invSqrtBeta0 != 1 {
+		flow.Tempering = hvae.FixedTempering(t.Scalar(invSqrtBeta0), K)
+	}
+	return hvae.HIS(&flow, z0, logNormalAt(z0, -modeAt, priorWidth), t.Const(gamma0))
 }

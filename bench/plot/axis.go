@@ -1,0 +1,188 @@
+package plot
+
+import (
+	"math"
+	"strconv"
+	"strings"
+)
+
+// An axis maps values to pixels.
+type axis struct {
+	log      bool
+	min, max float64 // logarithms of the ends on a logarithmic axis
+	from, to float64 // their pixels
+	ticks    []tick
+	minor    []float64 // ticks without a label
+}
+
+type tick struct {
+	value float64
+	label string
+}
+
+func (a axis) shows(v float64) bool {
+	return !math.IsNaN(v) && !math.IsInf(v, 0) && (!a.log || v > 0)
+}
+
+// scale returns where a value is between min and max: it is itself, or its logarithm.
+func (a axis) scale(v float64) float64 {
+	if a.log {
+		return math.Log10(v)
+	}
+	return v
+}
+
+func (a axis) at(v float64) float64 {
+	return a.from + (a.scale(v)-a.min)/(a.max-a.min)*(a.to-a.from)
+}
+
+// contains says whether a value lies between the ends.
+func (a axis) contains(v float64) bool {
+	return a.scale(v) >= a.min && a.scale(v) <= a.max
+}
+
+// newAxis returns an axis that shows one coordinate of every series with its error bars
+// and ends a little beyond. Its ticks are those given, or round numbers; for whole
+// numbers, such as counts, they are whole.
+func newAxis(charts []Chart, logarithmic bool, ticks []float64, values func(Series) (v, e []float64)) axis {
+	a := axis{log: logarithmic, min: math.Inf(1), max: math.Inf(-1)}
+	whole := true
+	include := func(v float64) {
+		if a.shows(v) {
+			a.min, a.max = min(a.min, a.scale(v)), max(a.max, a.scale(v))
+		}
+	}
+	for _, c := range charts {
+		for _, s := range c.Series {
+			values, errors := values(s)
+			for _, v := range values {
+				include(v)
+				whole = whole && (v == math.Trunc(v) || !a.shows(v))
+			}
+			for i, e := range errors {
+				include(values[i] + e)
+				// On a logarithmic axis a bar may reach down to nothing. It does
+				// not squeeze the rest.
+				if low := values[i] - e; !a.log || low > values[i]/10 {
+					include(low)
+				}
+			}
+		}
+	}
+	if a.min > a.max { // nothing to show
+		a.min, a.max = 0, 1
+	}
+	margin := 0.045 * (a.max - a.min)
+	switch {
+	case margin > 0:
+	case a.log || whole:
+		margin = 0.5
+	default:
+		margin = math.Abs(a.min) / 10
+	}
+	a.min, a.max = a.min-margin, a.max+margin
+
+	switch {
+	case ticks != nil:
+		for _, v := range ticks {
+			a.ticks = append(a.ticks, tick{v, number(v, 0)})
+		}
+	case a.log && math.Floor(a.max)-math.Ceil(a.min) >= 2: // three powers of ten
+		a.decades()
+	case a.log && a.max-a.min >= 0.5:
+		a.parts()
+	case a.log:
+		a.round(math.Pow(10, a.min), math.Pow(10, a.max), false)
+	default:
+		a.round(a.min, a.max, whole)
+	}
+	return a
+}
+
+// round ticks an axis at multiples of a round number.
+func (a *axis) round(low, high float64, whole bool) {
+	step := roundStep((high - low) / 6)
+	if whole {
+		step = max(step, 1)
+	}
+	for i := math.Ceil(low / step); i <= math.Floor(high/step); i++ {
+		a.ticks = append(a.ticks, tick{i * step, number(i*step, step)})
+	}
+}
+
+// decades ticks a logarithmic axis at powers of ten, at most about ten of them, with minor
+// ticks between them.
+func (a *axis) decades() {
+	step := math.Ceil((a.max - a.min) / 10)
+	for e := math.Floor(a.min); e <= a.max; e++ {
+		for m := 1.0; m < 10; m++ {
+			v := m * math.Pow(10, e)
+			switch {
+			case !a.contains(v):
+			case m == 1 && math.Mod(e, step) == 0:
+				a.ticks = append(a.ticks, tick{v, "10" + superscript(int(e))})
+			case m == 1 || step == 1:
+				a.minor = append(a.minor, v)
+			}
+		}
+	}
+}
+
+// parts ticks a short logarithmic axis at 1, 2 and 5 times powers of ten.
+func (a *axis) parts() {
+	for e := math.Floor(a.min); e <= a.max; e++ {
+		for m := 1.0; m < 10; m++ {
+			v := m * math.Pow(10, e)
+			switch {
+			case !a.contains(v):
+			case m == 1 || m == 2 || m == 5:
+				a.ticks = append(a.ticks, tick{v, number(v, math.Pow(10, e))})
+			default:
+				a.minor = append(a.minor, v)
+			}
+		}
+	}
+}
+
+// roundStep returns the smallest of 1, 2 and 5 times a power of ten that is at least
+// s.
+func roundStep(s float64) float64 {
+	power := math.Pow(10, math.Floor(math.Log10(s)))
+	for _, m := range []float64{1, 2, 5} {
+		if m*power >= s {
+			return m * power
+		}
+	}
+	return 10 * power
+}
+
+// number writes a multiple of a step with the digits that tell it from its neighbours, or,
+// for a step of 0, with all that it has; very large and very small ones as m×10ⁿ.
+func number(v, step float64) string {
+	digits, decimals := -1, -1
+	if step > 0 {
+		digits, decimals = max(0, exponent(v)-exponent(step)), max(0, -exponent(step))
+	}
+	s := strconv.FormatFloat(v, 'f', decimals, 64)
+	switch size := math.Abs(v); {
+	case v == 0:
+		s = "0"
+	case size < 1e-4 || size >= 1e6:
+		mantissa, _, _ := strings.Cut(strconv.FormatFloat(v, 'e', digits, 64), "e")
+		s = mantissa + "×10" + superscript(exponent(v))
+	}
+	return strings.Replace(s, "-", "−", 1)
+}
+
+// exponent returns n where v = m·10ⁿ with 1 ≤ |m| < 10. The logarithm would be rounded.
+func exponent(v float64) int {
+	_, e, _ := strings.Cut(strconv.FormatFloat(v, 'e', -1, 64), "e")
+	n, _ := strconv.Atoi(e) // it is a number
+	return n
+}
+
+// superscript writes an exponent.
+func superscript(n int) string {
+	return strings.NewReplacer("-", "⁻", "0", "⁰", "1", "¹", "2", "²", "3", "³", "4", "⁴",
+		"5", "⁵", "6", "⁶", "7", "⁷", "8", "⁸", "9", "⁹").Replace(strconv.Itoa(n))
+}

@@ -1,0 +1,262 @@
+package main
+
+import (
+	"image"
+	"image/color"
+	"image/png"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"hvae/ad"
+	"hvae/hvae"
+	"hvae/linalg"
+	"hvae/mnist/data"
+	"hvae/mnist/model"
+	"hvae/mnist/safetensors"
+)
+
+// savedModel writes a model near its start, its weights large enough that what it draws
+// differs from digit to digit, and returns the file's name.
+func savedModel(t *testing.T, config model.Config) (string, model.Checkpoint) {
+	t.Helper()
+	params := model.NewParams[float32](config, -1, 5)
+	for _, p := range params {
+		linalg.Scale(p.Value, 3, p.Value)
+	}
+	c := model.Checkpoint{Config: config, Params: params, Seed: 1, Epoch: 1}
+	name := filepath.Join(t.TempDir(), "model.safetensors")
+	if err := safetensors.WriteFile(name, c.File()); err != nil {
+		t.Fatal(err)
+	}
+	return name, c
+}
+
+var drawnModels = []model.Config{
+	{Kind: "vae", Tempering: "none", Latent: 3},
+	{Kind: "hvae", K: 2, Tempering: "free", Latent: 3},
+}
+
+// picture runs a command that writes a picture, and decodes it.
+func picture(t *testing.T, args ...string) *image.Gray {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "picture.png")
+	if stdout, stderr, status := mnist(t.Context(), append(args, "-o", name)...); status != 0 || stdout != "" || !strings.Contains(stderr, "wrote "+name) {
+		t.Fatalf("%v: status %d, stdout %q, stderr %q", args, status, stdout, stderr)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	p, err := png.Decode(io.Reader(f))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gray, ok := p.(*image.Gray)
+	if !ok {
+		t.Fatalf("the picture is a %T", p)
+	}
+	return gray
+}
+
+// shows says whether an image, column n of x, stands in a picture with its top left corner
+// at (x0, y0): upright, row by row, black for 0 and white for 1, each of its pixels a square
+// of two by two. Probabilities may differ by rounding: half a grey level.
+func shows(p *image.Gray, x0, y0 int, x linalg.Matrix[float32], n int) bool {
+	for row := range 28 {
+		for column := range 28 {
+			want := 255 * float64(x.At(28*row+column, n))
+			for i := range 4 {
+				if got := float64(p.GrayAt(x0+2*column+i%2, y0+2*row+i/2).Y); !(math.Abs(got-want) <= 0.51) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// whiteBut says whether a picture is white outside of rectangles.
+func whiteBut(p *image.Gray, drawn []image.Rectangle) bool {
+	for y := range p.Bounds().Dy() {
+	pixel:
+		for x := range p.Bounds().Dx() {
+			for _, r := range drawn {
+				if image.Pt(x, y).In(r) {
+					continue pixel
+				}
+			}
+			if p.GrayAt(x, y) != (color.Gray{Y: 255}) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// decode returns the pixel probabilities of positions z [ℓ×n].
+func decode(c model.Checkpoint, z linalg.Matrix[float32]) linalg.Matrix[float32] {
+	var t ad.Tape[float32]
+	network, _ := model.NewNetwork(&t, c.Config, c.Params, false)
+	return ad.Sigmoid(network.Decode(t.Const(z))).Value.Clone()
+}
+
+func TestSamplesAreDecodedDrawsOfTheirSeedRowByRow(t *testing.T) {
+	for _, config := range drawnModels {
+		name, c := savedModel(t, config)
+		for _, s := range []struct {
+			n, columns, rows int
+			seed             uint64
+		}{{10, 4, 3, 1}, {10, 4, 3, 7}, {1, 1, 1, 1}, {16, 4, 4, 1}} {
+			p := picture(t, "sample", "-checkpoint", name, "-n", strconv.Itoa(s.n), "-seed", strconv.FormatUint(s.seed, 10))
+			if want := image.Rect(0, 0, 16+56*s.columns+4*(s.columns-1), 16+56*s.rows+4*(s.rows-1)); p.Bounds() != want {
+				t.Fatalf("%d digits: a picture %v, want %v", s.n, p.Bounds(), want)
+			}
+			z := linalg.New[float32](3, s.n)
+			hvae.FillNormal(hvae.Stream(s.seed, "mnist sample"), z)
+			x := decode(c, z)
+			var drawn []image.Rectangle
+			for i := range s.n {
+				at := image.Pt(8+60*(i%s.columns), 8+60*(i/s.columns))
+				drawn = append(drawn, image.Rectangle{at, at.Add(image.Pt(56, 56))})
+				for j := range s.n {
+					if shows(p, at.X, at.Y, x, j) != (i == j) {
+						t.Errorf("%v, seed %d: digit %d is at %v, where %d belongs", config, s.seed, j, at, i)
+					}
+				}
+			}
+			if !whiteBut(p, drawn) {
+				t.Errorf("%v: something is drawn beside the %d digits", config, s.n)
+			}
+		}
+	}
+}
+
+func TestReconstructionsAreTriplesOfTheTestDigits(t *testing.T) {
+	digits, err := data.Load(t.Context(), "synthetic", func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, config := range drawnModels {
+		name, c := savedModel(t, config)
+		for _, s := range []struct {
+			n, triples, rows int
+			seed             uint64
+		}{{5, 4, 2, 1}, {5, 4, 2, 7}, {2, 2, 1, 1}} {
+			p := picture(t, "reconstruct", "-data", "synthetic", "-checkpoint", name, "-n", strconv.Itoa(s.n), "-seed", strconv.FormatUint(s.seed, 10))
+			if want := image.Rect(0, 0, 16+s.triples*(3*56+2*4)+20*(s.triples-1), 8+26+56*s.rows+10*(s.rows-1)+8); p.Bounds() != want {
+				t.Fatalf("%d digits: a picture %v, want %v", s.n, p.Bounds(), want)
+			}
+			// What should be there, of all digits: input, from the mean, from the flow's end.
+			input := linalg.New[float32](784, s.n)
+			for i := range s.n {
+				data.Binarise(input, i, digits.Test.Image(i), hvae.Stream(s.seed, "mnist reconstruct pixels", i))
+			}
+			var tape ad.Tape[float32]
+			network, _ := model.NewNetwork(&tape, c.Config, c.Params, false)
+			x := tape.Const(input)
+			mean, std := network.Encode(x)
+			epsilon, gamma0 := tape.Matrix(3, s.n), tape.Matrix(3, s.n)
+			rng := hvae.Stream(s.seed, "mnist reconstruct")
+			hvae.FillNormal(rng, epsilon)
+			hvae.FillNormal(rng, gamma0)
+			start := hvae.Phase[float32]{Z: ad.Add(mean, ad.Mul(std, tape.Const(epsilon))), Rho: tape.Const(gamma0)}
+			end := start.Z
+			if config.Kind == "hvae" {
+				flow := network.Flow(x)
+				start.Rho = ad.Scale(start.Rho, flow.Tempering.InvSqrtBeta0())
+				end = flow.Forward(start).Z
+			}
+			want := []linalg.Matrix[float32]{input, decode(c, mean.Value), decode(c, end.Value)}
+			drawn := []image.Rectangle{image.Rect(8, 8, 8+s.triples*176+(s.triples-1)*20, 8+16)} // captions
+			for i := range s.n {
+				for j, x := range want {
+					at := image.Pt(8+(i%s.triples)*(3*56+2*4+20)+j*60, 34+(i/s.triples)*66)
+					drawn = append(drawn, image.Rectangle{at, at.Add(image.Pt(56, 56))})
+					if !shows(p, at.X, at.Y, x, i) {
+						t.Errorf("%v, seed %d: picture %d of digit %d is not at %v", config, s.seed, j, i, at)
+					}
+					for k, other := range want {
+						if k != j && shows(p, at.X, at.Y, other, i) {
+							t.Errorf("%v: picture %d of digit %d is at %v, too", config, k, i, at)
+						}
+					}
+				}
+			}
+			if !whiteBut(p, drawn) {
+				t.Errorf("%v: something is drawn beside the %d triples and their captions", config, s.n)
+			}
+			for i := range s.triples {
+				third := map[string]string{"vae": "draw", "hvae": "flow"}[config.Kind]
+				for j, caption := range []string{"input", "mean", third} {
+					middle := 8 + i*196 + j*60 + 28
+					if got := letterbox(p, middle, 8, len(caption)); got != written[caption] {
+						t.Fatalf("above column %d of triple %d stands\n%s\nwant %q:\n%s", j, i, got, caption, written[caption])
+					}
+				}
+			}
+		}
+	}
+}
+
+// letterbox returns the text of n letters around a column, a character for each dot of two
+// by two pixels.
+func letterbox(p *image.Gray, middle, top, n int) string {
+	var b strings.Builder
+	for row := range 8 {
+		b.WriteByte('\n')
+		for column := range 6*n - 1 {
+			c := byte(' ')
+			if p.GrayAt(middle-(6*n-1)+2*column, top+2*row).Y == 0 {
+				c = '#'
+			}
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// written are the captions as they should be read.
+var written = map[string]string{
+	"input": `
+  #                          
+                         #   
+ ##   ####  ####  #   # #### 
+  #   #   # #   # #   #  #   
+  #   #   # #   # #   #  #   
+  #   #   # ####  #   #  #   
+ ###  #   # #      ####   ## 
+            #                `,
+	"mean": `
+                       
+                       
+####   ###   ###  #### 
+# # # #   #     # #   #
+# # # #####  #### #   #
+# # # #     #   # #   #
+# # #  ####  #### #   #
+                       `,
+	"draw": `
+    #                  
+    #                  
+ #### # ##   ###  #   #
+#   # ##        # #   #
+#   # #      #### # # #
+#   # #     #   # # # #
+ #### #      ####  # # 
+                       `,
+	"flow": `
+  ##   ##              
+ #      #              
+####    #    ###  #   #
+ #      #   #   # #   #
+ #      #   #   # # # #
+ #      #   #   # # # #
+ #     ###   ###   # # 
+                       `,
+}

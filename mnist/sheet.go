@@ -1,0 +1,64 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
+	"math"
+
+	"hvae/bench/atomicfile"
+	"hvae/linalg"
+)
+
+const side = 28 // pixels of an image, along each edge
+
+// Distances on a contact sheet, in pixels.
+const (
+	scale   = 2  // of an image's and a letter's pixel
+	gap     = 4  // between images that belong together
+	apart   = 20 // between groups
+	margin  = 8
+	heading = 26 // room for captions, with the space below them
+)
+
+// writeSheet writes images, the columns of x [784×n] with values from 0 to 1, as a PNG
+// contact sheet with the given number of images in a row. With captions, as many images as
+// there are captions stand together, apart from the next, and the captions are above them.
+func writeSheet(name string, x linalg.Matrix[float32], columns int, captions ...string) error {
+	group, top, below := columns, margin, gap
+	if len(captions) > 0 {
+		group, top, below = len(captions), margin+heading, apart/2
+	}
+	left := func(column int) int {
+		return margin + column*(side*scale+gap) + column/group*(apart-gap)
+	}
+	rows := (x.Cols + columns - 1) / columns
+	sheet := image.NewGray(image.Rect(0, 0, left(columns-1)+side*scale+margin, top+rows*(side*scale+below)-below+margin))
+	draw.Draw(sheet, sheet.Bounds(), image.White, image.Point{}, draw.Src)
+	for n := range x.Cols {
+		x0, y0 := left(n%columns), top+n/columns*(side*scale+below)
+		for py := range side * scale {
+			for px := range side * scale {
+				v := x.At(py/scale*side+px/scale, n)
+				sheet.SetGray(x0+px, y0+py, color.Gray{Y: uint8(math.Round(255 * float64(v)))})
+			}
+		}
+	}
+	if len(captions) > 0 {
+		for column := range columns {
+			caption := captions[column%group]
+			write(sheet, left(column)+(side*scale-textWidth(caption))/2, margin, caption)
+		}
+	}
+	var b bytes.Buffer
+	if err := png.Encode(&b, sheet); err != nil {
+		return fmt.Errorf("cannot draw %s: %w", name, err)
+	}
+	if err := atomicfile.Write(name, b.Bytes()); err != nil {
+		return fmt.Errorf("cannot write %s: %w", name, err)
+	}
+	return nil
+}
