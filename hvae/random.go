@@ -4,8 +4,10 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"math/rand/v2"
+	"slices"
 
 	"hvae/ad"
+	"hvae/hvae/internal/streams"
 	"hvae/linalg"
 )
 
@@ -33,6 +35,9 @@ func (k *Keyed) Reset(seed uint64, purpose string, index ...int) *rand.Rand {
 		k.key = binary.LittleEndian.AppendUint64(k.key, uint64(i))
 	}
 	k.key = append(k.key, purpose...)
+	if record := streams.Recorder.Load(); record != nil {
+		(*record)(seed, purpose, slices.Clone(index)) // a copy, so that without a test index needs no memory
+	}
 	h := sha256.Sum256(k.key)
 	k.pcg.Seed(binary.LittleEndian.Uint64(h[:8]), binary.LittleEndian.Uint64(h[8:16]))
 	if k.rng == nil {

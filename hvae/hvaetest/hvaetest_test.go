@@ -207,3 +207,14 @@ func TestSchemesAreFlows(t *testing.T) {
 		}
 	}
 }
+
+func ExampleRecordStreams() {
+	keys := hvaetest.RecordStreams(func() {
+		var k hvae.Keyed
+		hvae.Stream(3, "split")
+		k.Reset(1, "noise", 2, 7)
+	})
+	hvae.Stream(4, "unheard")
+	fmt.Println(keys)
+	// Output: [split, seed 3 noise 2 7, seed 1]
+}
