@@ -1,6 +1,8 @@
 package hvae
 
 import (
+	"fmt"
+
 	"hvae/ad"
 	"hvae/linalg"
 )
@@ -22,6 +24,9 @@ func (q DiagonalNormal[T]) LogDensity(z *ad.Var[T]) *ad.Var[T] {
 
 // logDensity returns log q⁰(μ + σ ⊙ ε).
 func (q DiagonalNormal[T]) logDensity(epsilon *ad.Var[T]) *ad.Var[T] {
+	if epsilon.Rows() != q.SD.Rows() {
+		panic(fmt.Sprintf("hvae: noise %v for a normal of %v", epsilon.Value.Shape(), q.SD.Value.Shape()))
+	}
 	return ad.Sub(LogNormal(epsilon), q.logSD())
 }
 
@@ -38,4 +43,9 @@ func (q DiagonalNormal[T]) Divergence() *ad.Var[T] {
 }
 
 // logSD returns Σ_j log σ_j.
-func (q DiagonalNormal[T]) logSD() *ad.Var[T] { return ad.SumTo(ad.Log(q.SD), 1, q.SD.Cols()) }
+func (q DiagonalNormal[T]) logSD() *ad.Var[T] {
+	if q.Mean.Value.Shape() != q.SD.Value.Shape() {
+		panic(fmt.Sprintf("hvae: a normal of mean %v and standard deviation %v", q.Mean.Value.Shape(), q.SD.Value.Shape()))
+	}
+	return ad.SumTo(ad.Log(q.SD), 1, q.SD.Cols())
+}

@@ -1,0 +1,109 @@
+package hvae_test
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"hvae/ad"
+	"hvae/hvae"
+	"hvae/hvae/hvaetest"
+	"hvae/linalg"
+)
+
+// density returns log N(z | mean, sd²).
+func density(z, mean, sd float64) float64 {
+	return -(z-mean)*(z-mean)/(2*sd*sd) - math.Log(sd*math.Sqrt(2*math.Pi))
+}
+
+func TestADrawOfADiagonalNormalHasItsDensity(t *testing.T) {
+	var tape ad.Tape[float64]
+	mean, sd := []float64{0.3, -2}, []float64{0.5, 3}
+	epsilon := linalg.Of(2, 3, []float64{0, 1, -0.7, 0.2, -1, 2})
+	// For one μ and σ, and for one of each column.
+	one := hvae.DiagonalNormal[float64]{Mean: tape.Const(linalg.Column(mean...)), SD: tape.Const(linalg.Column(sd...))}
+	each := hvae.DiagonalNormal[float64]{Mean: ad.BroadcastTo(one.Mean, 2, 3), SD: ad.BroadcastTo(one.SD, 2, 3)}
+	for _, q := range []hvae.DiagonalNormal[float64]{one, each} {
+		z, logPrior := q.Draw(tape.Const(epsilon))
+		again := q.LogDensity(z)
+		for j := range 3 {
+			want := 0.0
+			for i := range 2 {
+				draw := mean[i] + sd[i]*epsilon.At(i, j)
+				if got := z.Value.At(i, j); !(math.Abs(got-draw) <= 1e-14) {
+					t.Errorf("z₀ is %v, want %v", got, draw)
+				}
+				want += density(draw, mean[i], sd[i])
+			}
+			for _, got := range []float64{logPrior.Value.At(0, j), again.Value.At(0, j)} {
+				if !(math.Abs(got-want) <= 1e-14) {
+					t.Errorf("column %d: log q⁰ is %v, want %v", j, got, want)
+				}
+			}
+		}
+	}
+}
+
+func TestEntropyAndDivergenceOfADiagonalNormalAreIntegrals(t *testing.T) {
+	var tape ad.Tape[float64]
+	mean, sd := []float64{0.3, -2}, []float64{0.5, 3}
+	q := hvae.DiagonalNormal[float64]{Mean: tape.Const(linalg.Column(mean...)), SD: tape.Const(linalg.Column(sd...))}
+	entropy, divergence := 0.0, 0.0
+	for i := range mean {
+		expectation := func(f func(z float64) float64) float64 {
+			return hvaetest.Integrate(func(z float64) float64 { return math.Exp(density(z, mean[i], sd[i])) * f(z) },
+				mean[i]-12*sd[i], mean[i]+12*sd[i], 2000)
+		}
+		entropy -= expectation(func(z float64) float64 { return density(z, mean[i], sd[i]) })
+		divergence += expectation(func(z float64) float64 { return density(z, mean[i], sd[i]) - density(z, 0, 1) })
+	}
+	if got := q.Entropy().Scalar(); !(math.Abs(got-entropy) <= 1e-11) {
+		t.Errorf("the entropy is %v, by quadrature %v", got, entropy)
+	}
+	if got := q.Divergence().Scalar(); !(math.Abs(got-divergence) <= 1e-11) {
+		t.Errorf("the divergence from N(0, I) is %v, by quadrature %v", got, divergence)
+	}
+}
+
+func TestADiagonalNormalOfTwoShapesPanics(t *testing.T) {
+	var tape ad.Tape[float64]
+	for want, q := range map[string]hvae.DiagonalNormal[float64]{
+		"mean [1×1] and standard deviation [2×1]": {Mean: tape.Scalar(0), SD: tape.Fill(2, 1, 1)},
+		"noise [2×3] for a normal of [1×1]":       {Mean: tape.Scalar(0), SD: tape.Scalar(1)},
+	} {
+		func() {
+			defer func() {
+				if msg := fmt.Sprint(recover()); !strings.Contains(msg, want) {
+					t.Errorf("panic %q does not contain %q", msg, want)
+				}
+			}()
+			q.Draw(tape.Fill(2, 3, 1))
+		}()
+	}
+}
+
+func TestParametersStayInTheirRanges(t *testing.T) {
+	var tape ad.Tape[float64]
+	for _, x := range []float64{-700, -3, 0, 2, 700} {
+		v := tape.Scalar(x)
+		for symbol, c := range map[string]struct{ value, low, high float64 }{
+			"ε":     {hvae.StepSize(v, 0.5).Scalar(), 0, 0.5},
+			"α":     {hvae.Alpha(v).Scalar(), 0, 1},
+			"1/√β₀": {hvae.InvSqrtBeta0(v).Scalar(), 1, math.Inf(1)},
+		} {
+			if !(c.value >= c.low && c.value <= c.high) || math.IsInf(c.value, 0) {
+				t.Errorf("%s of %v is %v, not between %v and %v", symbol, x, c.value, c.low, c.high)
+			}
+		}
+	}
+	for symbol, c := range map[string]struct{ got, want float64 }{
+		"ε":     {hvae.StepSize(tape.Scalar(hvae.StepSizeLogit(0.2, 0.5)), 0.5).Scalar(), 0.2},
+		"α":     {hvae.Alpha(tape.Scalar(hvae.AlphaLogit(0.9))).Scalar(), 0.9},
+		"1/√β₀": {hvae.InvSqrtBeta0(tape.Scalar(hvae.LogTemperature(5))).Scalar(), 5},
+	} {
+		if !(math.Abs(c.got-c.want) <= 1e-14) {
+			t.Errorf("%s starts at %v, want %v", symbol, c.got, c.want)
+		}
+	}
+}
