@@ -2,186 +2,24 @@ package plot
 
 import (
 	"bytes"
-	"encoding/xml"
 	"fmt"
-	"io"
 	"math"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"hvae/bench/plot/plottest"
 )
 
-// An element of an SVG document, with the attributes of the groups around it.
-type element struct {
-	name, text string
-	attr       map[string]string
-}
-
-// elements parses an SVG document into its elements, groups aside.
-func elements(t *testing.T, svg []byte) (list []element) {
-	t.Helper()
-	stack := []element{{attr: map[string]string{}}}
-	for dec := xml.NewDecoder(bytes.NewReader(svg)); ; {
-		token, err := dec.Token()
-		if err == io.EOF {
-			return list
-		}
-		if err != nil {
-			t.Fatalf("not XML: %v\n%s", err, svg)
-		}
-		switch token := token.(type) {
-		case xml.StartElement:
-			e := element{name: token.Name.Local, attr: map[string]string{}}
-			for k, v := range stack[len(stack)-1].attr {
-				e.attr[k] = v
-			}
-			for _, a := range token.Attr {
-				e.attr[a.Name.Local] = a.Value
-			}
-			stack = append(stack, e)
-		case xml.CharData:
-			stack[len(stack)-1].text += strings.TrimSpace(string(token))
-		case xml.EndElement:
-			if e := stack[len(stack)-1]; e.name != "g" {
-				list = append(list, e)
-			}
-			stack = stack[:len(stack)-1]
-		}
-	}
-}
-
-// texts returns what a chart says.
-func texts(t *testing.T, svg []byte) (list []string) {
-	t.Helper()
-	for _, e := range elements(t, svg) {
-		if e.name == "text" {
-			list = append(list, e.text)
-		}
-	}
-	return list
-}
-
-// A point in pixels.
-type point struct{ x, y float64 }
-
-var pair = regexp.MustCompile(`([ML])(-?[0-9.]+) (-?[0-9.]+)`)
-
-// path returns the points that a path moves to or draws a line to, absolutely, and how many
-// pieces it has.
-func path(t *testing.T, d string) (points []point, pieces int) {
-	t.Helper()
-	for _, m := range pair.FindAllStringSubmatch(d, -1) {
-		x, errX := strconv.ParseFloat(m[2], 64)
-		y, errY := strconv.ParseFloat(m[3], 64)
-		if errX != nil || errY != nil {
-			t.Fatalf("not a path: %s", d)
-		}
-		points = append(points, point{x, y})
-		if m[1] == "M" {
-			pieces++
-		}
-	}
-	return points, pieces
-}
-
-// A reading is what a reader with a ruler takes from a chart: it knows the labels of the
-// ticks, where they are, and nothing else.
-type reading struct {
-	x, y    [2]tickAt // two ticks of each axis
-	lines   [][]point // of series in the legend's order, by colour
-	bars    [][]point // ends of error bars, lower and upper in turn
-	markers [][]point
-}
-
-type tickAt struct{ value, pixel float64 }
-
-var superscripts = strings.NewReplacer("⁻", "-", "⁰", "0", "¹", "1", "²", "2", "³", "3", "⁴", "4",
-	"⁵", "5", "⁶", "6", "⁷", "7", "⁸", "8", "⁹", "9")
-
-// value reads a label.
-func value(t *testing.T, label string) float64 {
-	t.Helper()
-	s := strings.Replace(label, "−", "-", 1)
-	mantissa, exponent, power := strings.Cut(s, "×10")
-	if !power && strings.HasPrefix(s, "10") && s != superscripts.Replace(s) {
-		mantissa, exponent, power = "1", s[2:], true
-	}
-	if power {
-		s = mantissa + "e" + superscripts.Replace(exponent)
-	}
-	v, err := strconv.ParseFloat(s, 64)
-	if err != nil {
-		t.Fatalf("a tick says %q", label)
-	}
-	return v
-}
-
-// read measures the first panel of a chart.
-func read(t *testing.T, svg []byte) (r reading) {
-	t.Helper()
-	var xs, ys []tickAt
-	var order []string
-	for _, e := range elements(t, svg) {
-		number := func(name string) float64 {
-			v, err := strconv.ParseFloat(e.attr[name], 64)
-			if err != nil {
-				t.Fatalf("%s = %q: %v", name, e.attr[name], err)
-			}
-			return v
-		}
-		switch {
-		case e.name == "text" && e.attr["text-anchor"] == "end":
-			ys = append(ys, tickAt{value(t, e.text), number("y") - 4.5})
-		case e.name == "text" && e.attr["text-anchor"] == "middle" && e.attr["font-weight"] == "" && e.attr["transform"] == "translate(0 0)" && regexp.MustCompile(`^−?[0-9]`).MatchString(e.text):
-			xs = append(xs, tickAt{value(t, e.text), number("x")})
-		case e.name == "path" && slices.Contains(colours, e.attr["stroke"]):
-			i := slices.Index(order, e.attr["stroke"])
-			if i < 0 {
-				i = len(order)
-				order = append(order, e.attr["stroke"])
-				r.lines, r.bars, r.markers = append(r.lines, nil), append(r.bars, nil), append(r.markers, nil)
-			}
-			points, _ := path(t, e.attr["d"])
-			switch {
-			case e.attr["stroke-linejoin"] == "round" && len(r.lines[i]) == 0:
-				r.lines[i] = points
-			case e.attr["stroke-width"] == "1.2":
-				m := regexp.MustCompile(`^M(\S+) (\S+)m-4 0h8m-4 0V([0-9.]+)`).FindStringSubmatch(e.attr["d"])
-				if m == nil {
-					t.Fatalf("not an error bar: %s", e.attr["d"])
-				}
-				low, _ := strconv.ParseFloat(m[3], 64)
-				r.bars[i] = append(r.bars[i], point{points[0].x, low}, points[0])
-			case e.attr["stroke-width"] == "1.6":
-				r.markers[i] = append(r.markers[i], points...)
-			}
-		}
-	}
-	if len(xs) < 2 || len(ys) < 2 {
-		t.Fatalf("ticks at %v and %v", xs, ys)
-	}
-	r.x, r.y = [2]tickAt{xs[0], xs[len(xs)-1]}, [2]tickAt{ys[0], ys[len(ys)-1]}
-	return r
-}
-
-// at returns what a ruler between two ticks says about a pixel.
-func at(ticks [2]tickAt, pixel float64, log bool) float64 {
-	a, b := ticks[0].value, ticks[1].value
-	if log {
-		a, b = math.Log(a), math.Log(b)
-	}
-	v := a + (b-a)*(pixel-ticks[0].pixel)/(ticks[1].pixel-ticks[0].pixel)
-	if log {
-		return math.Exp(v)
-	}
-	return v
-}
-
 func near(got, want, tolerance float64) bool { return math.Abs(got-want) <= tolerance }
+
+// read reads a chart of one panel.
+func read(t *testing.T, c Chart) plottest.Panel {
+	t.Helper()
+	return plottest.Read(t, c.SVG(), c.LogX, c.LogY)[0]
+}
 
 func TestAChartIsReadBackAsTheNumbersThatItDraws(t *testing.T) {
 	x, y := []float64{1, 2, 5, 11, 30}, []float64{0.03, 2, 40, 3e3, 5e5}
@@ -194,54 +32,33 @@ func TestAChartIsReadBackAsTheNumbersThatItDraws(t *testing.T) {
 		{},
 		{XTicks: []float64{0, 10, 20}, LogY: true, Dodge: true},
 	} {
+		c.Title, c.XLabel, c.YLabel = "a < b & c", "dimension", "error"
 		c.Series = []Series{{Label: "one", X: x, Y: y, Error: errors}, {Label: "reference", X: x, Y: y, Style: Dashed}, {Label: "two", X: x, Y: other}}
-		r := read(t, c.SVG())
-		if len(r.lines) != 2 {
-			t.Fatalf("%d coloured series, want 2", len(r.lines))
+		p := read(t, c)
+		if p.Title != c.Title || p.XLabel != c.XLabel || p.YLabel != c.YLabel || len(p.Series) != 3 {
+			t.Fatalf("the chart says %q, %q, %q, and has %d series", p.Title, p.XLabel, p.YLabel, len(p.Series))
 		}
-		for i, want := range [][]float64{y, other} {
-			shift := 0.0
+		for i, s := range c.Series {
+			drawn, shift := p.Series[i], 0.0
 			if c.Dodge {
-				shift = []float64{-2.5, 2.5}[i]
+				shift = []float64{-2.5, 0, 2.5}[i]
 			}
-			for _, drawn := range [][]point{r.lines[i], r.markers[i][:len(x)]} {
-				if len(drawn) != len(x) {
-					t.Fatalf("%d points, want %d", len(drawn), len(x))
-				}
-				for j, p := range drawn {
-					// A pixel is rounded to a tenth, and so are the ticks.
-					gotX, gotY := at(r.x, p.x-shift, c.LogX), at(r.y, p.y, c.LogY)
-					slackX, slackY := at(r.x, p.x-shift+0.2, c.LogX)-gotX, at(r.y, p.y-0.2, c.LogY)-gotY
-					if !near(gotX, x[j], slackX) || !near(gotY, want[j], slackY) {
-						t.Errorf("%+v: series %d shows (%v, %v), want (%v, %v)", c, i, gotX, gotY, x[j], want[j])
-					}
+			if drawn.Label != s.Label || len(drawn.Line) != 1 || len(drawn.Line[0]) != len(x) || i != 1 && len(drawn.Markers) != len(x) || i == 1 && drawn.Markers != nil {
+				t.Fatalf("series %q is drawn as %+v", s.Label, drawn)
+			}
+			for j, d := range drawn.Line[0] {
+				if !p.X.Near(d.X-shift, x[j]) || !p.Y.Near(d.Y, s.Y[j]) || i != 1 && drawn.Markers[j] != d {
+					t.Errorf("%q: the point (%v, %v) is drawn at %v, it belongs at (%v, %v)", s.Label, x[j], s.Y[j], d, p.X.Pixel(x[j])+shift, p.Y.Pixel(s.Y[j]))
 				}
 			}
-		}
-		if len(r.bars[0]) != 2*len(x) || len(r.bars[1]) != 0 {
-			t.Fatalf("%d and %d ends of error bars, want %d and none", len(r.bars[0]), len(r.bars[1]), 2*len(x))
-		}
-		for j := range x {
-			for k, want := range []float64{y[j] - errors[j], y[j] + errors[j]} {
-				p := r.bars[0][2*j+k]
-				got := at(r.y, p.y, c.LogY)
-				if slack := at(r.y, p.y-0.2, c.LogY) - got; !near(got, want, slack) || p.x != r.lines[0][j].x {
-					t.Errorf("%+v: an error bar of the point %v ends at %v, pixel %v, want %v", c, r.lines[0][j], got, p.x, want)
+			if len(drawn.Bars) != len(s.Error) {
+				t.Fatalf("%q has %d error bars, want %d", s.Label, len(drawn.Bars), len(s.Error))
+			}
+			for j, b := range drawn.Bars {
+				if b.X != drawn.Line[0][j].X || !p.Y.Near(b.Low, y[j]-errors[j]) || !p.Y.Near(b.High, y[j]+errors[j]) || !b.Foot {
+					t.Errorf("the error bar of %v ± %v is %+v, it belongs from %v to %v", y[j], errors[j], b, p.Y.Pixel(y[j]-errors[j]), p.Y.Pixel(y[j]+errors[j]))
 				}
 			}
-		}
-	}
-}
-
-func TestChartsSayWhatTheyShow(t *testing.T) {
-	c := Chart{
-		Title: "a < b & c", XLabel: "d", YLabel: "error",
-		Series: []Series{{Label: "first", X: []float64{1, 10}, Y: []float64{3, 7}}, {Label: "floor", X: []float64{1, 10}, Y: []float64{1, 1}, Style: Dashed}},
-	}
-	said := texts(t, c.SVG())
-	for _, want := range []string{"a < b & c", "d", "error", "first", "floor"} {
-		if !slices.Contains(said, want) {
-			t.Errorf("the chart does not say %q: %q", want, said)
 		}
 	}
 }
@@ -298,7 +115,7 @@ func TestTicksAreRoundAndShort(t *testing.T) {
 func TestTicksSayWhereTheyAre(t *testing.T) {
 	for _, a := range []axis{axisOf(false, -3, 0.7), axisOf(false, 1, 40), axisOf(true, 1e-3, 1e3), axisOf(true, 3, 70), axisOf(true, 3, 4)} {
 		for _, tick := range a.ticks {
-			if v := value(t, tick.label); !near(v, tick.value, 1e-12*math.Abs(v)) || !a.contains(v) {
+			if v, err := plottest.Value(tick.label); err != nil || !near(v, tick.value, 1e-12*math.Abs(v)) || !a.contains(v) {
 				t.Errorf("a tick at %v says %v on an axis from %v to %v", tick.value, v, a.min, a.max)
 			}
 		}
@@ -329,22 +146,20 @@ func TestTheRangeFitsTheData(t *testing.T) {
 		{LogY: true, Dodge: true, Series: []Series{{X: []float64{1, 2}, Y: []float64{1, 2}, Error: []float64{0.999999, 1}}, {X: []float64{1, 2}, Y: []float64{1, 2}}}},
 		{Equal: true, Series: []Series{{X: []float64{-6, 6}, Y: []float64{-2, 4}}}},
 	} {
-		svg := c.SVG()
-		if strings.Contains(string(svg), "NaN") || strings.Contains(string(svg), "Inf") {
+		if svg := string(c.SVG()); strings.Contains(svg, "NaN") || strings.Contains(svg, "Inf") {
 			t.Errorf("a coordinate is not a number:\n%s", svg)
 		}
-		var frame [4]float64 // left, top, right, bottom
-		for _, e := range elements(t, svg) {
-			if n, _ := fmt.Sscanf(e.attr["d"], "M%f %fH%fV%f", &frame[0], &frame[1], &frame[2], &frame[3]); n == 4 {
-				break
-			}
+		for i := range c.Series {
+			c.Series[i].Label = "s"
 		}
-		low, high := point{math.Inf(1), math.Inf(1)}, point{math.Inf(-1), math.Inf(-1)}
-		for _, e := range elements(t, svg) {
-			if points, _ := path(t, e.attr["d"]); e.attr["stroke-width"] != "" {
-				for _, p := range points {
-					low, high = point{min(low.x, p.x), min(low.y, p.y)}, point{max(high.x, p.x), max(high.y, p.y)}
-				}
+		p := read(t, c)
+		low, high := plottest.Point{X: p.Right, Y: p.Bottom}, plottest.Point{}
+		for _, s := range p.Series {
+			for _, m := range s.Markers {
+				low, high = plottest.Point{X: min(low.X, m.X), Y: min(low.Y, m.Y)}, plottest.Point{X: max(high.X, m.X), Y: max(high.Y, m.Y)}
+			}
+			for _, b := range s.Bars {
+				low.Y, high.Y = min(low.Y, b.High), max(high.Y, b.High)
 			}
 		}
 		// Markers keep off the frame, and little space is left.
@@ -352,47 +167,49 @@ func TestTheRangeFitsTheData(t *testing.T) {
 			margin := 0.1 * (to - from)
 			return low > from+5 && high < to-5 && (low == high || low < from+margin && high > to-margin)
 		}
-		if !within(low.x, high.x, frame[0], frame[2]) || !within(low.y, high.y, frame[1], frame[3]) {
-			t.Errorf("%+v: points from %v to %v in the frame %v", c, low, high, frame)
+		if !within(low.X, high.X, p.Left, p.Right) || !within(low.Y, high.Y, p.Top, p.Bottom) {
+			t.Errorf("%+v: points from %v to %v in the frame %+v", c, low, high, p)
 		}
 	}
 }
 
 func TestAnErrorBarThatReachesZeroEndsAtTheFrame(t *testing.T) {
-	c := Chart{LogY: true, Series: []Series{{X: []float64{1, 2, 3}, Y: []float64{1, 10, 100}, Error: []float64{2, 5, 99.9999}}}}
+	c := Chart{LogY: true, Series: []Series{{Label: "s", X: []float64{1, 2, 3}, Y: []float64{1, 10, 100}, Error: []float64{2, 5, 99.9999}}}}
 	y := newAxis([]Chart{c}, true, nil, func(s Series) (v, e []float64) { return s.Y, s.Error })
 	if y.min < -0.5 {
 		t.Errorf("the axis begins at 10^%v, for points from 1 on", y.min)
 	}
-	svg := string(c.SVG())
-	if n := strings.Count(svg, `m-4 0h8"`); n != 1 {
-		t.Errorf("%d error bars have a foot, want the one that ends above the frame", n)
-	}
-	bottom := fmt.Sprintf("V%.1f\"", float64(top+plotHeight))
-	if n := strings.Count(svg, "m-4 0h8m-4 0"+bottom); n != 2 {
-		t.Errorf("%d error bars end at the frame %s, want 2", n, bottom)
+	p := read(t, c)
+	for i, b := range p.Series[0].Bars {
+		if wantFoot := i == 1; b.Foot != wantFoot || !wantFoot && b.Low != p.Bottom || !p.Y.Near(b.High, c.Series[0].Y[i]+c.Series[0].Error[i]) {
+			t.Errorf("error bar %d is drawn as %+v", i, b)
+		}
 	}
 	for _, e := range []float64{0, math.NaN()} { // no standard error, no bar
 		c.Series[0].Error = []float64{e, e, e}
-		if r := read(t, c.SVG()); len(r.bars[0]) != 0 {
-			t.Errorf("an error of %v draws %v", e, r.bars)
+		if p := read(t, c); len(p.Series[0].Bars) != 0 {
+			t.Errorf("an error of %v draws %v", e, p.Series[0].Bars)
 		}
 	}
 }
 
 func TestSeriesThatCoincideAllShow(t *testing.T) {
-	s := Series{X: []float64{1, 2, 3}, Y: []float64{1, 2, 3}}
-	r := read(t, Chart{Dodge: true, Series: []Series{s, s, {X: s.X, Y: s.Y, Style: Dashed}, s}}.SVG())
-	for i, want := range []float64{-5, 0, 5} {
-		for j, p := range r.lines[i] {
-			if p.y != r.lines[1][j].y || !near(p.x-r.lines[1][j].x, want, 0.11) || r.markers[i][j] != p {
-				t.Errorf("point %d of series %d is at %v, that of the middle one at %v", j, i, p, r.lines[1][j])
+	series := func(label string) Series {
+		return Series{Label: label, X: []float64{1, 2, 3}, Y: []float64{1, 2, 3}}
+	}
+	reference := series("r")
+	reference.Style = Dashed
+	p := read(t, Chart{Dodge: true, Series: []Series{series("a"), series("b"), reference, series("c")}})
+	for i, want := range []float64{-5, 0, 0, 5} {
+		for j, d := range p.Series[i].Line[0] {
+			if !near(d.X-p.X.Pixel(float64(j+1)), want, 0.3) || !p.Y.Near(d.Y, float64(j+1)) {
+				t.Errorf("point %d of series %d is at %v", j, i, d)
 			}
 		}
 	}
 	// Without it every other marker is open, and shapes and colours differ.
 	seen := map[string]bool{}
-	pens := Chart{Series: slices.Repeat([]Series{s}, len(shapes))}.pens()
+	pens := Chart{Series: slices.Repeat([]Series{series("")}, len(shapes))}.pens()
 	for i, p := range pens {
 		if seen[p.shape] || seen[p.colour] || p.open != (i%2 == 1) {
 			t.Errorf("series %d is drawn by %+v", i, p)
@@ -402,65 +219,101 @@ func TestSeriesThatCoincideAllShow(t *testing.T) {
 }
 
 func TestLinesBreakAtValuesThatCannotBeShown(t *testing.T) {
-	c := Chart{LogY: true, Series: []Series{{X: []float64{1, 2, 3, 4, 5, 6, 7}, Y: []float64{1, 2, math.NaN(), 3, 0, math.Inf(1), 4}}}}
-	found := false
-	for _, e := range elements(t, c.SVG()) {
-		points, pieces := path(t, e.attr["d"])
-		found = found || pieces == 3 && len(points) == 4
+	c := Chart{LogY: true, Series: []Series{{Label: "s", X: []float64{1, 2, 3, 4, 5, 6, 7}, Y: []float64{1, 2, math.NaN(), 3, 0, math.Inf(1), 4}}}}
+	var pieces []int
+	for _, piece := range read(t, c).Series[0].Line {
+		pieces = append(pieces, len(piece))
 	}
-	if !found {
-		t.Errorf("no line in three pieces, one of two points:\n%s", c.SVG())
+	if diff := cmp.Diff([]int{2, 1, 1}, pieces); diff != "" {
+		t.Error("pieces of the line: ", diff)
 	}
-	if r := elements(t, Chart{LogX: true, Series: []Series{{Label: "nothing"}}}.SVG()); len(r) < 10 {
-		t.Errorf("a chart without points has no axes: %v", r)
+	if p := read(t, Chart{LogX: true, LogY: true, Series: []Series{{Label: "nothing"}}}); len(p.Series) != 1 || p.Series[0].Line != nil {
+		t.Errorf("a chart without points has %+v", p)
 	}
 }
 
 func TestALongLineHasNoMarkers(t *testing.T) {
-	for n, want := range map[int]int{40: 41, 41: 0} { // the legend's included
+	for n, want := range map[int]int{40: 40, 41: 0} {
 		s := Series{Label: "s"}
 		for i := range n {
 			s.X, s.Y = append(s.X, float64(i)), append(s.Y, float64(i))
 		}
-		if r := read(t, Chart{Series: []Series{s}}.SVG()); len(r.markers[0]) != want || len(r.lines[0]) != n {
-			t.Errorf("%d points: %d markers, want %d", n, len(r.markers[0]), want)
+		p := read(t, Chart{Series: []Series{s}})
+		if len(p.Series[0].Markers) != want || len(p.Series[0].Line[0]) != n {
+			t.Errorf("%d points: %d markers, want %d", n, len(p.Series[0].Markers), want)
 		}
 	}
 }
 
+func TestTrailsPointsAndThinLinesAreWhereTheyBelong(t *testing.T) {
+	x, y := []float64{1, 3, 2}, []float64{5, 2, 9}
+	p := read(t, Chart{Series: []Series{
+		{Label: "trail", X: x, Y: y, Style: Trail},
+		{Label: "points", X: y, Y: x, Style: Points},
+		{Label: "others", X: x, Y: x, Style: Points},
+		{Label: "thin", X: y, Y: y, Style: Thin},
+	}})
+	check := func(label string, got []plottest.Point, x, y []float64) {
+		if len(got) != len(x) {
+			t.Fatalf("%s: %d points, want %d", label, len(got), len(x))
+		}
+		for i, d := range got {
+			if !p.X.Near(d.X, x[i]) || !p.Y.Near(d.Y, y[i]) {
+				t.Errorf("%s: (%v, %v) is drawn at %v", label, x[i], y[i], d)
+			}
+		}
+	}
+	check("trail", p.Series[0].Line[0], x, y)
+	check("its dots", p.Series[0].Dots, x, y)
+	check("points", p.Series[1].Markers, y, x)
+	check("others", p.Series[2].Markers, x, x)
+	check("thin", p.Series[3].Line[0], y, y)
+	if p.Series[1].Line != nil || p.Series[3].Markers != nil {
+		t.Errorf("points have the line %v, a thin line has the markers %v", p.Series[1].Line, p.Series[3].Markers)
+	}
+}
+
 func TestAUnitIsAsLongOnBothAxes(t *testing.T) {
-	r := read(t, Chart{Equal: true, Series: []Series{{X: []float64{-6, 6}, Y: []float64{-2, 4}}}}.SVG())
-	scale := func(t [2]tickAt) float64 { return math.Abs((t[1].pixel - t[0].pixel) / (t[1].value - t[0].value)) }
-	if x, y := scale(r.x), scale(r.y); !near(x/y, 1, 0.01) {
-		t.Errorf("a unit has %v pixels across and %v down", x, y)
+	p := read(t, Chart{Equal: true, Series: []Series{{X: []float64{-6, 6}, Y: []float64{-2, 4}}}})
+	if x, y := p.X.Pixel(1)-p.X.Pixel(0), p.Y.Pixel(0)-p.Y.Pixel(1); !near(x/y, 1, 0.01) {
+		t.Errorf("a unit has %v pixels across and %v up", x, y)
 	}
 }
 
 func TestPanelsShareAxesAndALegend(t *testing.T) {
 	one := Chart{Title: "one", Series: []Series{{Label: "s", X: []float64{0, 1}, Y: []float64{0, 1}}}}
 	two := Chart{Title: "two", Series: []Series{{Label: "s", X: []float64{5, 10}, Y: []float64{5, 10}}}}
-	said := strings.Join(texts(t, Panels(one, two)), "|")
-	if strings.Count(said, "|s") != 1 || strings.Count(said, "|10|") != 4 || !strings.Contains(said, "one") || !strings.Contains(said, "two") {
-		t.Errorf("two panels say %s", said)
+	panels := plottest.Read(t, Panels(one, two), false, false)
+	if len(panels) != 2 || panels[0].Title != "one" || panels[1].Title != "two" {
+		t.Fatalf("panels %+v", panels)
+	}
+	if diff := cmp.Diff(panels[0].X.Ticks, panels[1].X.Ticks); diff != "" {
+		t.Error("the panels' ticks differ: ", diff)
+	}
+	for i, v := range []float64{1, 10} {
+		if d := panels[i].Series[0].Line[0][1]; !panels[i].X.Near(d.X, v) || !panels[i].Y.Near(d.Y, v) {
+			t.Errorf("(%v, %v) is drawn at %v", v, v, d)
+		}
+	}
+	legends := func() int {
+		return strings.Count(strings.Join(plottest.Texts(t, Panels(one, two)), "|")+"|", "|s|")
+	}
+	if n := legends(); n != 1 {
+		t.Errorf("%d legends, want one for both", n)
 	}
 	two.Series[0].Label = "other"
-	if said := strings.Join(texts(t, Panels(one, two)), "|"); !strings.Contains(said, "|s") || !strings.Contains(said, "|other") {
-		t.Errorf("two panels of different series say %s", said)
+	if panels := plottest.Read(t, Panels(one, two), false, false); legends() != 1 || panels[1].Series[0].Label != "other" {
+		t.Errorf("two panels of different series have %d legends of the first, then %+v", legends(), panels[1].Series)
 	}
 }
 
 func TestTheLegendEndsWhereThePictureDoes(t *testing.T) {
 	for _, label := range []string{"HVAE, K = 1", "K = 10, no tempering", "θ̂"} {
-		var end, width float64
-		for _, e := range elements(t, Chart{Series: []Series{{Label: label, X: []float64{1}, Y: []float64{1}}}}.SVG()) {
-			switch {
-			case e.name == "svg":
-				width, _ = strconv.ParseFloat(e.attr["width"], 64)
-			case e.text == label:
-				x, _ := strconv.ParseFloat(e.attr["x"], 64)
-				end = x + textWidth(label)
-			}
-		}
+		svg := Chart{Series: []Series{{Label: label, X: []float64{1}, Y: []float64{1}}}}.SVG()
+		var width, x float64
+		fmt.Sscanf(string(svg[bytes.Index(svg, []byte("width=")):]), "width=\"%f\"", &width)
+		fmt.Sscanf(string(svg[bytes.LastIndex(svg, []byte("<text")):]), "<text x=\"%f\"", &x)
+		end := x + textWidth(label)
 		if !(width-end >= 0 && width-end <= 20) {
 			t.Errorf("%q ends at %v in a picture %v wide", label, end, width)
 		}

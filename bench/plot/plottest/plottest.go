@@ -1,0 +1,351 @@
+// Package plottest reads charts that package plot has drawn, for tests of what they show.
+//
+// It reads as a person does, with a ruler: the ticks' labels say which value is where, the
+// legend says which line is which. It knows the document's drawing conventions and no number
+// of package plot's.
+//
+// The package imports the standard library only.
+package plottest
+
+import (
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// A Panel is one chart of a document. Everything drawn is in pixels, which are rounded to a
+// tenth.
+type Panel struct {
+	Title, XLabel, YLabel    string
+	X, Y                     Axis
+	Left, Top, Right, Bottom float64  // of the frame
+	Series                   []Series // in the order of the legend
+}
+
+// A Series is what is drawn in the style of one row of the legend.
+type Series struct {
+	Label   string
+	Line    [][]Point // pieces of its line
+	Dots    []Point   // of a trail
+	Markers []Point
+	Bars    []Bar // error bars
+}
+
+// A Point is a place in pixels.
+type Point struct{ X, Y float64 }
+
+// A Bar is an error bar. One that goes on beyond the frame has no foot.
+type Bar struct {
+	X, Low, High float64
+	Foot         bool
+}
+
+// An Axis maps values to pixels by its ticks.
+type Axis struct {
+	Ticks []Tick
+	log   bool
+}
+
+// A Tick is a label with its place.
+type Tick struct {
+	Label        string
+	Value, Pixel float64
+}
+
+// Pixel returns where a value is, by the first and the last tick. By a single one it knows
+// only that tick's own value, and NaN for others.
+func (a Axis) Pixel(v float64) float64 {
+	scale := func(v float64) float64 { return v }
+	if a.log {
+		scale = math.Log
+	}
+	p, q := a.Ticks[0], a.Ticks[len(a.Ticks)-1]
+	if v == p.Value {
+		return p.Pixel
+	}
+	return p.Pixel + (q.Pixel-p.Pixel)*(scale(v)-scale(p.Value))/(scale(q.Value)-scale(p.Value))
+}
+
+// Near says whether a pixel is where a value belongs, up to rounding.
+func (a Axis) Near(pixel, value float64) bool {
+	return math.Abs(a.Pixel(value)-pixel) <= 0.3
+}
+
+// Read reads a document whose axes are logarithmic or not. It ends the test if the document
+// is not one that it can read, or if ticks are not where their labels say.
+func Read(t testing.TB, svg []byte, logX, logY bool) (panels []Panel) {
+	t.Helper()
+	var document node
+	if err := xml.Unmarshal(svg, &document); err != nil {
+		t.Fatalf("not XML: %v\n%s", err, svg)
+	}
+	var l legend
+	for _, n := range document.Nodes {
+		if !strings.HasPrefix(n.attr("transform"), "translate(0 ") || n.XMLName.Local != "g" {
+			continue
+		}
+		p := Panel{X: Axis{log: logX}, Y: Axis{log: logY}}
+		if err := p.read(n.flatten(nil), &l); err != nil {
+			t.Fatalf("%v:\n%s", err, svg)
+		}
+		panels = append(panels, p)
+	}
+	if len(panels) == 0 {
+		t.Fatalf("no chart:\n%s", svg)
+	}
+	return panels
+}
+
+// Texts returns everything that a document says.
+func Texts(t testing.TB, svg []byte) (texts []string) {
+	t.Helper()
+	for decoder, in := xml.NewDecoder(bytes.NewReader(svg)), false; ; {
+		token, err := decoder.Token()
+		switch token := token.(type) {
+		case xml.StartElement:
+			in = token.Name.Local == "text"
+		case xml.EndElement:
+			in = false
+		case xml.CharData:
+			if in {
+				texts = append(texts, string(token))
+			}
+		}
+		if err == io.EOF {
+			return texts
+		}
+		if err != nil {
+			t.Fatalf("not XML: %v\n%s", err, svg)
+		}
+	}
+}
+
+// A node is an element of the document.
+type node struct {
+	XMLName xml.Name
+	Attrs   []xml.Attr `xml:",any,attr"`
+	Nodes   []node     `xml:",any"`
+	Text    string     `xml:",chardata"`
+}
+
+func (n node) attr(name string) string {
+	for i := len(n.Attrs) - 1; i >= 0; i-- {
+		if n.Attrs[i].Name.Local == name {
+			return n.Attrs[i].Value
+		}
+	}
+	return ""
+}
+
+// flatten returns the elements in n that are not groups, with the attributes of the groups
+// around them.
+func (n node) flatten(around []xml.Attr) (all []node) {
+	for _, c := range n.Nodes {
+		c.Attrs = append(append([]xml.Attr{}, around...), c.Attrs...)
+		if c.XMLName.Local == "g" {
+			all = append(all, c.flatten(c.Attrs)...)
+		} else {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+var (
+	frame  = regexp.MustCompile(`^M([0-9.]+) ([0-9.]+)H([0-9.]+)V([0-9.]+)H[0-9.]+z$`)
+	bar    = regexp.MustCompile(`^M([0-9.]+) ([0-9.]+)m-4 0h8m-4 0V([0-9.]+)(m-4 0h8)?$`)
+	dot    = regexp.MustCompile(`M([0-9.]+) ([0-9.]+)h0`)
+	marker = regexp.MustCompile(`^M(-?[0-9.]+) (-?[0-9.]+)(m.*)$`)
+	vertex = regexp.MustCompile(`([ML])(-?[0-9.]+) (-?[0-9.]+)`)
+	count  = regexp.MustCompile(`^−?[0-9]`)
+)
+
+// numbers parses what a regular expression has found to be numbers.
+func numbers(s []string) (v []float64) {
+	for _, s := range s {
+		f, err := strconv.ParseFloat(s, 64)
+		if err != nil {
+			f = math.NaN()
+		}
+		v = append(v, f)
+	}
+	return v
+}
+
+// A legend says which style belongs to which label.
+type legend struct {
+	rows   []row
+	styles map[string]float64 // where a style is in the legend
+}
+
+type row struct {
+	y    float64
+	text string
+}
+
+// read reads a panel, whose legend may be that of the panel before.
+func (p *Panel) read(nodes []node, l *legend) error {
+	for _, n := range nodes {
+		if m := frame.FindStringSubmatch(n.attr("d")); m != nil {
+			v := numbers(m[1:])
+			p.Left, p.Top, p.Right, p.Bottom = v[0], v[1], v[2], v[3]
+		}
+	}
+	if p.Right == 0 {
+		return fmt.Errorf("a chart without a frame")
+	}
+	var rows []row
+	for _, n := range nodes {
+		v := numbers([]string{n.attr("x"), n.attr("y")})
+		switch {
+		case n.XMLName.Local != "text":
+		case n.attr("font-weight") == "bold":
+			p.Title = n.Text
+		case strings.Contains(n.attr("transform"), "rotate"):
+			p.YLabel = n.Text
+		case n.attr("text-anchor") == "end" && v[0] < p.Left:
+			if err := p.Y.add(n.Text, v[1]-4.5); err != nil {
+				return err
+			}
+		case n.attr("text-anchor") == "middle" && count.MatchString(n.Text) && v[1] < p.Bottom+30:
+			if err := p.X.add(n.Text, v[0]); err != nil {
+				return err
+			}
+		case n.attr("text-anchor") == "middle":
+			p.XLabel = n.Text
+		case v[0] > p.Right:
+			rows = append(rows, row{v[1] - 4.5, n.Text})
+		default:
+			return fmt.Errorf("%q stands nowhere", n.Text)
+		}
+	}
+	for _, a := range []*Axis{&p.X, &p.Y} {
+		if err := a.check(); err != nil {
+			return err
+		}
+	}
+	if rows != nil {
+		*l = legend{rows, map[string]float64{}}
+	}
+	var drawn []node
+	for _, n := range nodes {
+		style := styleOf(n)
+		if style == "" {
+			continue
+		}
+		m := vertex.FindStringSubmatch(n.attr("d"))
+		if m == nil {
+			drawn = append(drawn, n) // a line without points
+		} else if v := numbers(m[2:]); v[0] > p.Right {
+			l.styles[style] = v[1]
+		} else {
+			drawn = append(drawn, n)
+		}
+	}
+	for _, r := range l.rows {
+		p.Series = append(p.Series, Series{Label: r.text})
+	}
+	for _, n := range drawn {
+		at, known := l.styles[styleOf(n)]
+		if bar.MatchString(n.attr("d")) { // the bars of a line with the same colour
+			for style, y := range l.styles {
+				if strings.HasPrefix(style, "line "+n.attr("stroke")) {
+					at, known = y, true
+				}
+			}
+		}
+		for i, r := range l.rows {
+			if known && math.Abs(r.y-at) < 1 {
+				p.Series[i].add(n)
+			}
+		}
+	}
+	return nil
+}
+
+// styleOf returns what tells a series' elements from another's, or nothing for what belongs
+// to no series.
+func styleOf(n node) string {
+	d := n.attr("d")
+	switch m := marker.FindStringSubmatch(d); {
+	case n.attr("stroke-linejoin") == "round":
+		return "line " + n.attr("stroke") + n.attr("stroke-dasharray") + n.attr("stroke-width")
+	case n.attr("stroke-linecap") == "round":
+		return "dots " + n.attr("stroke")
+	case bar.MatchString(d):
+		return "bar " + n.attr("stroke")
+	case m != nil:
+		return "marker " + n.attr("stroke") + n.attr("fill") + m[3]
+	}
+	return ""
+}
+
+// add adds what an element draws.
+func (s *Series) add(n node) {
+	d := n.attr("d")
+	if m := bar.FindStringSubmatch(d); m != nil {
+		v := numbers(m[1:4])
+		s.Bars = append(s.Bars, Bar{X: v[0], High: v[1], Low: v[2], Foot: m[4] != ""})
+		return
+	}
+	if n.attr("stroke-linecap") == "round" {
+		for _, m := range dot.FindAllStringSubmatch(d, -1) {
+			v := numbers(m[1:])
+			s.Dots = append(s.Dots, Point{v[0], v[1]})
+		}
+		return
+	}
+	if m := marker.FindStringSubmatch(d); m != nil {
+		v := numbers(m[1:3])
+		s.Markers = append(s.Markers, Point{v[0], v[1]})
+		return
+	}
+	for _, m := range vertex.FindAllStringSubmatch(d, -1) {
+		if m[1] == "M" {
+			s.Line = append(s.Line, nil)
+		}
+		v := numbers(m[2:])
+		s.Line[len(s.Line)-1] = append(s.Line[len(s.Line)-1], Point{v[0], v[1]})
+	}
+}
+
+var superscripts = strings.NewReplacer("⁻", "-", "⁰", "0", "¹", "1", "²", "2", "³", "3", "⁴", "4",
+	"⁵", "5", "⁶", "6", "⁷", "7", "⁸", "8", "⁹", "9")
+
+// Value returns the number that a label says: 12, −0.5, 10⁻³, 2×10⁶.
+func Value(label string) (float64, error) {
+	s := strings.Replace(label, "−", "-", 1)
+	mantissa, exponent, power := strings.Cut(s, "×10")
+	if !power && strings.HasPrefix(s, "10") && s != superscripts.Replace(s) {
+		mantissa, exponent, power = "1", s[2:], true
+	}
+	if power {
+		s = mantissa + "e" + superscripts.Replace(exponent)
+	}
+	return strconv.ParseFloat(s, 64)
+}
+
+func (a *Axis) add(label string, pixel float64) error {
+	v, err := Value(label)
+	a.Ticks = append(a.Ticks, Tick{label, v, pixel})
+	return err
+}
+
+// check says which tick is not where its label says, if any.
+func (a Axis) check() error {
+	if len(a.Ticks) == 0 {
+		return fmt.Errorf("an axis without ticks")
+	}
+	for _, t := range a.Ticks {
+		if !a.Near(t.Pixel, t.Value) {
+			return fmt.Errorf("the tick %q is at the pixel %v, by the others it belongs at %v", t.Label, t.Pixel, a.Pixel(t.Value))
+		}
+	}
+	return nil
+}
