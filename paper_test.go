@@ -18,6 +18,7 @@ package paper_test
 
 import (
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -160,11 +161,11 @@ func section21(t *testing.T) {
 			tp.Reset()
 			l := []variable{tp.Leaf(delta), tp.Leaf(logSigma), tp.Leaf(mean), tp.Leaf(logScale)}
 			g := model.NewTarget(data, l[0], l[1])
-			epsilon := hvaetest.Normal(&tp, 1, 10, rng)
+			epsilon := hvae.Noise(&tp, rng, 1, 10)
 			z0 := ad.Add(ad.Mul(ad.Exp(l[3]), epsilon), l[2])
 			logPrior := ad.Sub(hvae.LogNormal(epsilon), l[3])
 			f := &hvae.Flow[float64]{Target: g} // K = 0: the plain bound
-			ad.Backward(ad.Mean(hvae.HIS(f, z0, logPrior, hvaetest.Normal(&tp, 1, 10, rng)).ELBO()), l...)
+			ad.Backward(ad.Mean(hvae.HIS(f, z0, logPrior, hvae.Noise(&tp, rng, 1, 10)).ELBO()), l...)
 			for i := range l {
 				samples[i] = append(samples[i], l[i].Adjoint().Data[0])
 			}
@@ -205,6 +206,7 @@ type target struct {
 	name        string
 	bind        func(t *tape) hvae.Target[float64]
 	logEvidence float64
+	posterior   func(rng *rand.Rand, z matrix) // fills the columns with exact draws
 }
 
 // targets returns the targets of sections 2 and 3, in two dimensions: one with two modes,
@@ -212,9 +214,20 @@ type target struct {
 func targets() []target {
 	x, theta := points(2, 3)
 	data := model.Summarise(x)
+	mean, variance := data.Posterior(theta)
 	return []target{
-		{"bimodal", func(*tape) hvae.Target[float64] { return hvaetest.Bimodal{Dims: 2} }, hvaetest.BimodalLogEvidence},
-		{"gaussian", func(t *tape) hvae.Target[float64] { return gaussian(t, data, theta) }, data.LogEvidence(theta)},
+		{
+			"bimodal", func(*tape) hvae.Target[float64] { return hvaetest.Bimodal{Dims: 2} }, hvaetest.BimodalLogEvidence,
+			hvaetest.Bimodal{Dims: 2}.FillPosterior,
+		},
+		{
+			"gaussian", func(t *tape) hvae.Target[float64] { return gaussian(t, data, theta) }, data.LogEvidence(theta),
+			func(rng *rand.Rand, z matrix) {
+				hvae.FillNormal(rng, z)
+				linalg.Mul(z, linalg.Column(hvaetest.Apply(variance, math.Sqrt)...), z)
+				linalg.Add(z, linalg.Column(mean...), z)
+			},
+		},
 	}
 }
 
@@ -223,30 +236,17 @@ func section22(t *testing.T) {
 		// A chain z_k = a·z_{k−1} + s·ξ_k whose marginals N(0, v_k) are known. Any reverse
 		// kernels give an unbiased estimate; the optimal ones, the chain's own backwards,
 		// give p(x, z_K)/q_K(z_K), the least variance and the tightest bound.
-		const K, a, s, draws, evidence = 3, 0.8, 0.8, 100000, 1.7
-		logNormal := func(x, mean, variance float64) float64 {
-			return -(x-mean)*(x-mean)/(2*variance) - math.Log(2*math.Pi*variance)/2
-		}
-		v := [K + 1]float64{1.2}
-		for k := range K {
-			v[k+1] = a*a*v[k] + s*s
-		}
+		const draws, evidence = 100000, 1.7
 		logJoint := func(z float64) float64 { return math.Log(evidence) + logNormal(z, 0.4, 0.5) }
 		var best, bestSquares []float64                // of the optimal kernels: log p̂, and (p̂ − p(x))²
 		for _, wrong := range []float64{1, 0.9, 0.7} { // factor of the reverse kernels' means and variances
 			rng := hvae.Stream(50, "chain")
+			chain, z0, qK := autoregressions(rng, wrong, logJoint)
 			estimates := make([]float64, draws)
 			for i := range estimates {
-				z := [K + 1]float64{math.Sqrt(v[0]) * rng.NormFloat64()}
-				logEstimate := -logNormal(z[0], 0, v[0])
-				for k := range K {
-					z[k+1] = a*z[k] + s*rng.NormFloat64()
-					back := a * v[k] / v[k+1]
-					logEstimate += logNormal(z[k], wrong*back*z[k+1], wrong*(v[k]-back*back*v[k+1])) - logNormal(z[k+1], a*z[k], s*s)
-				}
-				logEstimate += logJoint(z[K])
-				estimates[i] = math.Exp(logEstimate)
-				if optimal := logJoint(z[K]) - logNormal(z[K], 0, v[K]); wrong == 1 && !(math.Abs(logEstimate-optimal) <= 1e-12) {
+				zK, logEstimate := chain.Forward(z0.draw(rng))
+				estimates[i] = math.Exp(logEstimate[0])
+				if optimal := logJoint(zK) - qK.log(zK); wrong == 1 && !(math.Abs(logEstimate[0]-optimal) <= 1e-12) {
 					t.Fatalf("with the optimal kernels log p̂ = %v, want log p(x, z_K) − log q_K(z_K) = %v", logEstimate, optimal)
 				}
 			}
@@ -271,6 +271,281 @@ func section22(t *testing.T) {
 			t.Errorf("the bound is %.4f ± %.4f, log p(x) is %.4f", mean, se, math.Log(evidence))
 		}
 	})
+
+	t.Run("eq. 3 from the posterior backwards: the mean of 1∕p̂ is 1∕p(x), and log p̂ an upper bound", func(t *testing.T) {
+		const draws, evidence = 50000, 1.7
+		posterior := normal{0.4, 2}
+		logJoint := func(z float64) float64 { return math.Log(evidence) + posterior.log(z) }
+		for _, wrong := range []float64{1, 0.9} {
+			rng := hvae.Stream(51, "chain")
+			chain, _, _ := autoregressions(rng, wrong, logJoint)
+			logs := make([]float64, draws)
+			for i := range logs {
+				_, logEstimate := chain.Reverse(posterior.draw(rng))
+				logs[i] = logEstimate[0]
+			}
+			inverse := hvaetest.Apply(logs, func(l float64) float64 { return evidence * math.Exp(-l) })
+			if mean, se := hvaetest.MeanSE(inverse); !(math.Abs(mean-1) <= hvaetest.ZBound*se) || se > 0.01 {
+				t.Errorf("reverse kernels off by %v: p(x)·E[1/p̂] = %.4f ± %.4f", wrong, mean, se)
+			}
+			if z := hvaetest.Z(logs, math.Log(evidence)); z < hvaetest.ZBound {
+				t.Errorf("reverse kernels off by %v: the mean of log p̂ is %.1f standard errors above log p(x)", wrong, z)
+			}
+		}
+	})
+
+	t.Run("annealed importance sampling: the kernels leave p^k invariant and are their own reversals", func(t *testing.T) {
+		// Exact draws of p^k ∝ q⁰^(1−β) p^β, p normalised: by rejection from the mixture
+		// (1−β)q⁰ + βp, which is larger. What a kernel does to them must not change any
+		// expectation; for its own reversal, exchanging before and after must not, either.
+		const K, draws = 4, 20000
+		target := targets()[0]
+		a := annealing(target, K, draws, 52)
+		prior, posterior := linalg.New[float64](2, 1), linalg.New[float64](2, 1)
+		for k := 1; k < K; k++ {
+			beta, rng := float64(k)/K, hvae.Stream(53, "bridge", k)
+			z := linalg.New[float64](2, draws)
+			for j := 0; j < draws; {
+				hvae.FillNormal(rng, prior)
+				hvaetest.Bimodal{Dims: 2}.FillPosterior(rng, posterior)
+				linalg.Scale(prior, hvaetest.PriorSD, prior)
+				linalg.AddConst(prior, prior, hvaetest.PriorMean)
+				proposal := prior
+				if rng.Float64() < beta {
+					proposal = posterior
+				}
+				a.Tape.Reset()
+				q := logNormal(proposal.Data[0], hvaetest.PriorMean, hvaetest.PriorSD*hvaetest.PriorSD) +
+					logNormal(proposal.Data[1], hvaetest.PriorMean, hvaetest.PriorSD*hvaetest.PriorSD)
+				p := target.bind(a.Tape).LogJoint(a.Tape.Const(proposal)).Scalar() - target.logEvidence
+				if rng.Float64() < math.Exp((1-beta)*q+beta*p)/((1-beta)*math.Exp(q)+beta*math.Exp(p)) {
+					z.Row(0)[j], z.Row(1)[j] = proposal.Data[0], proposal.Data[1]
+					j++
+				}
+			}
+			chain := a.Chain()
+			after := chain.Kernels[k-1].Forward(a.At(z.Clone()), make([]float64, draws)).Z
+			moved := hvaetest.Distance(after.Data, z.Data) / math.Sqrt(draws)
+			if rate := a.Acceptance(); rate < 0.4 || rate > 0.9 || moved < 0.5 {
+				t.Errorf("k = %d: the kernel accepts %.2f and moves by %.2f: nothing was tested", k, rate, moved)
+			}
+			functions := []func(x, y float64) float64{
+				func(x, y float64) float64 { return x },
+				func(x, y float64) float64 { return x * x },
+				func(x, y float64) float64 { return x * y },
+				func(x, y float64) float64 { return math.Exp(-2 * ((x-1)*(x-1) + (y-1)*(y-1))) },
+				func(x, y float64) float64 { return math.Cos(3 * x) },
+			}
+			for i, f := range functions {
+				g := functions[(i+1)%len(functions)]
+				invariant, reversible := make([]float64, draws), make([]float64, draws)
+				for j := range draws {
+					x, y, x2, y2 := z.At(0, j), z.At(1, j), after.At(0, j), after.At(1, j)
+					invariant[j] = f(x2, y2) - f(x, y)
+					reversible[j] = f(x, y)*g(x2, y2) - f(x2, y2)*g(x, y)
+				}
+				if z := hvaetest.Z(invariant, 0); !(math.Abs(z) <= hvaetest.ZBound) {
+					t.Errorf("k = %d: the mean of function %d changes, z = %.1f", k, i, z)
+				}
+				if z := hvaetest.Z(reversible, 0); !(math.Abs(z) <= hvaetest.ZBound) {
+					t.Errorf("k = %d: functions %d and %d tell before from after, z = %.1f", k, i, (i+1)%len(functions), z)
+				}
+			}
+		}
+	})
+
+	t.Run("annealed importance sampling: unbiased, forwards for p(x) and backwards for 1∕p(x)", func(t *testing.T) {
+		const draws = 3000
+		for _, target := range targets() {
+			for _, K := range []int{16, 64} {
+				a := annealing(target, K, draws, 54)
+				_, forward := a.Forward()
+				z := linalg.New[float64](2, draws)
+				target.posterior(hvae.Stream(55, "posterior"), z)
+				backward := a.Reverse(z)
+				for direction, logRatio := range map[string][]float64{
+					"E[p̂]/p":   hvaetest.Apply(forward, func(l float64) float64 { return l - target.logEvidence }),
+					"p·E[1/p̂]": hvaetest.Apply(backward, func(l float64) float64 { return target.logEvidence - l }),
+				} {
+					mean, se := hvaetest.MeanSE(hvaetest.Apply(logRatio, math.Exp))
+					if !(math.Abs(mean-1) <= hvaetest.ZBound*se) || se > 0.05 {
+						t.Errorf("%s, K = %d: %s = %.4f ± %.4f", target.name, K, direction, mean, se)
+					}
+				}
+			}
+		}
+	})
+
+	t.Run("annealed importance sampling: both bounds enclose log p(x) and close as K grows", func(t *testing.T) {
+		const draws = 1000
+		for _, target := range targets() {
+			last, lastSE := math.Inf(1), 0.0
+			for _, K := range []int{1, 4, 16, 64} {
+				a := annealing(target, K, draws, 56)
+				_, forward := a.Forward()
+				z := linalg.New[float64](2, draws)
+				target.posterior(hvae.Stream(57, "posterior"), z)
+				lower, lowerSE := hvaetest.MeanSE(forward)
+				upper, upperSE := hvaetest.MeanSE(a.Reverse(z))
+				if !(lower < target.logEvidence-hvaetest.ZBound*lowerSE) || !(upper > target.logEvidence+hvaetest.ZBound*upperSE) {
+					t.Errorf("%s, K = %d: %.4f ± %.4f and %.4f ± %.4f do not enclose log p(x) = %.4f",
+						target.name, K, lower, lowerSE, upper, upperSE, target.logEvidence)
+				}
+				gap, se := upper-lower, math.Hypot(lowerSE, upperSE)
+				if !(gap < last-hvaetest.ZBound*math.Hypot(se, lastSE)) {
+					t.Errorf("%s, K = %d: the gap is %.4f ± %.4f, with fewer steps %.4f ± %.4f", target.name, K, gap, se, last, lastSE)
+				}
+				last, lastSE = gap, se
+			}
+			if !(last < 0.35) {
+				t.Errorf("%s: a gap of %.4f is left", target.name, last)
+			}
+		}
+	})
+
+	t.Run("with Metropolis steps the gradient of log p̂ is not unbiased, although p̂ is", func(t *testing.T) {
+		// AIS of two steps in one dimension, K = 2 with one leapfrog step, written out: from
+		// z₀ ~ N(0, 1) to p_θ(x, z) = N(z | θ, ½²). The exact ELBO is an integral over z₀
+		// and ρ, its slope that of differences. The gradient on the tape takes the proposals
+		// that were accepted as given, and so loses how their probability depends on θ.
+		const theta, epsilon, draws = 1.2, 1.5, 100000
+		estimates := func(t *tape, theta, z0, rho variable) (accepted, rejected variable, rate []float64) {
+			joint := func(z variable) variable {
+				return ad.AddConst(hvae.LogNormal(ad.Scale(ad.Sub(z, theta), 2)), math.Log(2))
+			}
+			bridge := between{joint}
+			s := hvae.Leapfrog(bridge, t.Scalar(epsilon), hvae.Phase[float64]{Z: z0, Rho: rho})
+			ratio := ad.Sub(bridge.LogJoint(z0), hvae.LogNormal(z0)) // p¹(z₀)/q⁰(z₀)
+			estimate := func(z1 variable) variable { return ad.Add(ad.Sub(ratio, bridge.LogJoint(z1)), joint(z1)) }
+			gain := ad.Sub(ad.Add(bridge.LogJoint(s.Z), hvae.LogNormal(s.Rho)), ad.Add(bridge.LogJoint(z0), hvae.LogNormal(rho)))
+			rate = hvaetest.Apply(gain.Value.Data, func(g float64) float64 { return math.Exp(min(0, g)) })
+			return estimate(s.Z), estimate(z0), rate
+		}
+		for _, metropolis := range []bool{true, false} {
+			elbo := func(theta float64) float64 {
+				const n, edge = 300, 7.0
+				var tp tape
+				z, rho := linalg.New[float64](1, n*n), linalg.New[float64](1, n*n)
+				for i := range n * n {
+					z.Data[i], rho.Data[i] = edge*(2*float64(i%n)/(n-1)-1), edge*(2*float64(i/n)/(n-1)-1)
+				}
+				accepted, rejected, rate := estimates(&tp, tp.Scalar(theta), tp.Const(z), tp.Const(rho))
+				sum, weights := 0.0, 0.0
+				for i, a := range rate {
+					if !metropolis {
+						a = 1
+					}
+					weight := math.Exp(-(z.Data[i]*z.Data[i] + rho.Data[i]*rho.Data[i]) / 2)
+					sum += weight * (a*accepted.Value.Data[i] + (1-a)*rejected.Value.Data[i])
+					weights += weight
+				}
+				return sum / weights
+			}
+			want := hvaetest.Slope(func(h float64) float64 { return elbo(theta + h) }, 1e-2)
+
+			var tp tape
+			rng := hvae.Stream(58, "metropolis")
+			each := tp.Leaf(linalg.New[float64](1, draws))
+			each.Value.Fill(theta)
+			z0, rho := hvae.Noise(&tp, rng, 1, draws), hvae.Noise(&tp, rng, 1, draws)
+			accepted, rejected, rate := estimates(&tp, each, z0, rho)
+			yes, no := tp.Fill(1, draws, 1), tp.Fill(1, draws, 0)
+			for i, a := range rate {
+				if metropolis && rng.Float64() >= a {
+					yes.Value.Data[i], no.Value.Data[i] = 0, 1
+				}
+			}
+			logEstimates := ad.Add(ad.Mul(yes, accepted), ad.Mul(no, rejected))
+			gradients := ad.Grad(logEstimates, each).Value.Data
+			z := hvaetest.Z(gradients, want)
+			if metropolis {
+				if p, se := hvaetest.MeanSE(hvaetest.Apply(logEstimates.Value.Data, math.Exp)); !(math.Abs(p-1) <= hvaetest.ZBound*se) || se > 0.01 {
+					t.Errorf("E[p̂] = %.4f ± %.4f, want 1", p, se)
+				}
+				if mean, _ := hvaetest.MeanSE(gradients); !(math.Abs(z) > 4*hvaetest.ZBound) {
+					t.Errorf("the mean gradient is %.4f, the ELBO's slope %.4f, z = %.1f: no bias is to be seen", mean, want, z)
+				}
+			} else if !(math.Abs(z) <= hvaetest.ZBound) {
+				t.Errorf("without rejections the gradient is biased, z = %.1f", z)
+			}
+		}
+	})
+}
+
+// normal is a normal distribution in one dimension.
+type normal struct{ mean, variance float64 }
+
+func (n normal) draw(rng *rand.Rand) float64 { return n.mean + math.Sqrt(n.variance)*rng.NormFloat64() }
+func (n normal) log(x float64) float64       { return logNormal(x, n.mean, n.variance) }
+
+func logNormal(x, mean, variance float64) float64 {
+	return -(x-mean)*(x-mean)/(2*variance) - math.Log(2*math.Pi*variance)/2
+}
+
+// autoregression is the kernel z_k = a·z_{k−1} + s·ξ with a normal reverse kernel.
+type autoregression struct {
+	rng                     *rand.Rand
+	a, s, back, backwardVar float64
+}
+
+func (k autoregression) forward(z float64) normal { return normal{k.a * z, k.s * k.s} }
+func (k autoregression) reverse(z float64) normal { return normal{k.back * z, k.backwardVar} }
+
+func (k autoregression) Forward(z float64, logRatio []float64) float64 {
+	next := k.forward(z).draw(k.rng)
+	logRatio[0] += k.reverse(next).log(z) - k.forward(z).log(next)
+	return next
+}
+
+func (k autoregression) Reverse(z float64, logRatio []float64) float64 {
+	last := k.reverse(z).draw(k.rng)
+	logRatio[0] += k.reverse(z).log(last) - k.forward(last).log(z)
+	return last
+}
+
+// autoregressions returns a chain of three, whose marginals are known, with the first and
+// the last of them. Its reverse kernels are the optimal ones but for a factor of their
+// means and variances.
+func autoregressions(rng *rand.Rand, wrong float64, logJoint func(float64) float64) (c hvae.Chain[float64], q0, qK normal) {
+	const K, a, s = 3, 0.8, 0.8
+	q0 = normal{0, 1.2}
+	v := q0.variance
+	for range K {
+		next := a*a*v + s*s
+		back := a * v / next
+		c.Kernels = append(c.Kernels, autoregression{rng, a, s, wrong * back, wrong * (v - back*back*next)})
+		v = next
+	}
+	c.LogPrior = func(z float64) []float64 { return []float64{q0.log(z)} }
+	c.LogJoint = func(z float64) []float64 { return []float64{logJoint(z)} }
+	return c, q0, normal{0, v}
+}
+
+// annealing returns K steps of AIS for a number of chains, from the variational prior of
+// hvaetest.HIS, tuned on other noise than it will use.
+func annealing(target target, K, chains int, seed uint64) *hvae.AIS[float64] {
+	const tuning = 100
+	a := &hvae.AIS[float64]{
+		Tape: new(tape), Target: target.bind,
+		Mean: linalg.Column(hvaetest.PriorMean, hvaetest.PriorMean), SD: linalg.Column(hvaetest.PriorSD, hvaetest.PriorSD),
+		Steps: K, Leapfrogs: 3,
+	}
+	for j := range tuning {
+		a.Streams = append(a.Streams, hvae.Stream(seed, "tuning", K, j))
+	}
+	a.Tune(10)
+	a.Streams = nil
+	for j := range chains {
+		a.Streams = append(a.Streams, hvae.Stream(seed, "chain", K, j))
+	}
+	return a
+}
+
+// between is halfway between N(0, 1) and a joint density: √(q⁰p).
+type between struct{ logJoint func(z variable) variable }
+
+func (b between) LogJoint(z variable) variable {
+	return ad.Scale(ad.Add(hvae.LogNormal(z), b.logJoint(z)), 0.5)
 }
 
 func section23(t *testing.T) {
@@ -323,6 +598,47 @@ func section23(t *testing.T) {
 				if got := math.Exp(sample.LogEstimate().Value.Data[i]); !(hvaetest.Relative(got, p/q) <= 1e-10) {
 					t.Errorf("%v: p̂ = %v, p̄/q^K = %v", s, got, p/q)
 				}
+			}
+		}
+	})
+
+	t.Run("eq. 5 is eq. 3 in (z, ρ) with the maps Φ^k and their inverses as kernels", func(t *testing.T) {
+		// The optimal reverse kernels of a map are its inverse. Forwards eq. 3 is what
+		// Algorithm 1 returns; back from where that ended, it is the same again.
+		const dims, n = 2, 50
+		for _, s := range hvaetest.Schemes() {
+			var tp tape
+			f := s.Flow(&tp, hvaetest.Bimodal{Dims: dims}, dims)
+			sample := hvaetest.HIS(&tp, f, dims, n, hvae.Stream(59, "deterministic"))
+			hot := f.Tempering.InvSqrtBeta0()
+			chain := hvae.Chain[hvae.Phase[float64]]{
+				LogPrior: func(s hvae.Phase[float64]) []float64 {
+					z := hvae.LogNormal(ad.Scale(ad.AddConst(s.Z, -hvaetest.PriorMean), 1/hvaetest.PriorSD))
+					rho := hvae.LogNormal(ad.Scale(s.Rho, 1/hot))
+					return ad.AddConst(ad.Add(z, rho), -dims*math.Log(hvaetest.PriorSD*hot)).Value.Data
+				},
+				LogJoint: func(s hvae.Phase[float64]) []float64 {
+					return ad.Add(f.Target.LogJoint(s.Z), hvae.LogNormal(s.Rho)).Value.Data
+				},
+			}
+			for k := range s.K {
+				epsilon := f.StepSize.Value.Row(min(k, f.StepSize.Rows()-1))
+				phi := transition{f.Target, tp.Const(linalg.Column(epsilon...)), 1}
+				if alpha := f.Tempering.Alpha(); alpha != nil {
+					phi.alpha = alpha[k]
+				}
+				chain.Kernels = append(chain.Kernels, phi)
+			}
+			end, forward := chain.Forward(sample.Start)
+			if d := hvaetest.Distance(forward, sample.LogEstimate().Value.Data) / hvaetest.Norm(forward); !(d <= 1e-12) {
+				t.Errorf("%v: eq. 3 and Algorithm 1 differ by %.1e", s, d)
+			}
+			start, backward := chain.Reverse(end)
+			if d := hvaetest.Distance(backward, forward) / hvaetest.Norm(forward); !(d <= 1e-11) {
+				t.Errorf("%v: forwards and backwards eq. 3 differs by %.1e", s, d)
+			}
+			if d := hvaetest.Distance(start.Z.Value.Data, sample.Start.Z.Value.Data); !(d <= 1e-11) {
+				t.Errorf("%v: the way back misses the start by %.1e", s, d)
 			}
 		}
 	})
@@ -720,6 +1036,31 @@ func leapfrog(target hvae.Target[float64], epsilon []float64) func([]float64) []
 	})
 }
 
+// transition is a leapfrog step and the cooling by α after it, as a kernel of eq. 3.
+type transition struct {
+	target  hvae.Target[float64]
+	epsilon variable
+	alpha   float64
+}
+
+func (k transition) Forward(s hvae.Phase[float64], logRatio []float64) hvae.Phase[float64] {
+	s = hvae.Leapfrog(k.target, k.epsilon, s)
+	k.addLogDet(s, logRatio)
+	return hvae.Phase[float64]{Z: s.Z, Rho: ad.Scale(s.Rho, k.alpha)}
+}
+
+func (k transition) Reverse(s hvae.Phase[float64], logRatio []float64) hvae.Phase[float64] {
+	k.addLogDet(s, logRatio)
+	return hvae.LeapfrogInverse(k.target, k.epsilon, hvae.Phase[float64]{Z: s.Z, Rho: ad.Scale(s.Rho, 1/k.alpha)})
+}
+
+// addLogDet adds log |det ∇Φ| = ℓ log α.
+func (k transition) addLogDet(s hvae.Phase[float64], logRatio []float64) {
+	for i := range logRatio {
+		logRatio[i] += float64(s.Z.Rows()) * math.Log(k.alpha)
+	}
+}
+
 // betas returns β_0 … β_K of a schedule, from β₀ and α_k = √(β_{k−1}/β_k).
 func betas(s hvae.Schedule[float64]) []float64 {
 	beta := []float64{math.Pow(s.InvSqrtBeta0(), -2)}
@@ -812,9 +1153,9 @@ func section3(t *testing.T) {
 		const dims, n = 200, 4000
 		var tp tape
 		rng := hvae.Stream(6, "steep")
-		z0 := ad.Scale(hvaetest.Normal(&tp, dims, n, rng), 0.01)
+		z0 := ad.Scale(hvae.Noise(&tp, rng, dims, n), 0.01)
 		f := &hvae.Flow[float64]{Target: steep{}, K: 1, StepSize: tp.Fill(1, dims, 1)}
-		sample := hvae.HIS(f, z0, tp.Fill(1, n, 0), hvaetest.Normal(&tp, dims, n, rng))
+		sample := hvae.HIS(f, z0, tp.Fill(1, n, 0), hvae.Noise(&tp, rng, dims, n))
 		excess, se := hvaetest.VarianceExcess(sample.LogEstimate().Value.Data, sample.ELBO().Value.Data)
 		if z := excess / se; z > -hvaetest.ZBound {
 			t.Errorf("Var(rb) − Var(raw) = %.3f ± %.3f, want it negative", excess, se)
@@ -836,7 +1177,7 @@ func section3(t *testing.T) {
 			logit.Fill(0.2)
 			e := hvaetest.GradientError([]matrix{mean, logSD, logit, hot, alpha}, func(t *tape, p []variable) variable {
 				rng := hvae.Stream(16, "common random numbers")
-				epsilon := hvaetest.Normal(t, dims, n, rng)
+				epsilon := hvae.Noise(t, rng, dims, n)
 				z0 := ad.Add(ad.Mul(ad.Exp(p[1]), epsilon), p[0]) // section 5.2's reparameterisation
 				logPrior := ad.Sub(hvae.LogNormal(epsilon), ad.Sum(p[1]))
 				f := &hvae.Flow[float64]{Target: hvaetest.Bimodal{Dims: dims}, K: s.K, StepSize: ad.Scale(ad.Sigmoid(p[2]), 0.5)}
@@ -846,7 +1187,7 @@ func section3(t *testing.T) {
 				case "free":
 					f.Tempering = hvae.FreeTempering(ad.Sigmoid(p[4]))
 				}
-				return hvae.HIS(f, z0, logPrior, hvaetest.Normal(t, dims, n, rng)).ELBO()
+				return hvae.HIS(f, z0, logPrior, hvae.Noise(t, rng, dims, n)).ELBO()
 			})
 			if !(e <= 1e-7) {
 				t.Errorf("%v: the gradient is off by %.1e", s, e)
@@ -994,7 +1335,7 @@ func section51(t *testing.T) {
 		x, theta := points(d, n)
 		var tp tape
 		g := gaussian(&tp, model.Summarise(x), theta)
-		z := hvaetest.Normal(&tp, d, 4, hvae.Stream(20, "z"))
+		z := hvae.Noise(&tp, hvae.Stream(20, "z"), d, 4)
 		for i, got := range g.LogJoint(z).Value.Data {
 			want := 0.0
 			for j := range d {
@@ -1461,7 +1802,7 @@ func section52(t *testing.T) {
 		var tp tape
 		n, _ := d.bind(&tp, false)
 		x := image(&tp, 2, 3)
-		z := hvaetest.Normal(&tp, 3, 2, hvae.Stream(3, "z"))
+		z := hvae.Noise(&tp, hvae.Stream(3, "z"), 3, 2)
 		mean, std := n.Encode(x)
 		logits := n.Decode(z)
 		column := func(v variable, j int) (c []float64) {
@@ -1492,7 +1833,7 @@ func section52(t *testing.T) {
 		const draws = 200
 		x := image(&tp, 1, 10)
 		rng := hvae.Stream(11, "without steps")
-		epsilon, gamma0 := hvaetest.Normal(&tp, 2, draws, rng), hvaetest.Normal(&tp, 2, draws, rng)
+		epsilon, gamma0 := hvae.Noise(&tp, rng, 2, draws), hvae.Noise(&tp, rng, 2, draws)
 		mean, std := a.Encode(x)
 		la, lb := a.LogEstimates(x, mean, std, epsilon, gamma0).Value.Data, b.LogEstimates(x, mean, std, epsilon, gamma0).Value.Data
 		if d := hvaetest.Distance(la, lb); !(d <= 1e-11*hvaetest.Norm(la)) {
@@ -1543,7 +1884,7 @@ func section52(t *testing.T) {
 				tp.Reset()
 				n, leaves := d.bind(&tp, train)
 				rng := hvae.Stream(13, "common random numbers")
-				return n.ELBO(image(&tp, 1, 14), hvaetest.Normal(&tp, 2, 1, rng), hvaetest.Normal(&tp, 2, 1, rng)), leaves
+				return n.ELBO(image(&tp, 1, 14), hvae.Noise(&tp, rng, 2, 1), hvae.Noise(&tp, rng, 2, 1)), leaves
 			}
 			elbo, leaves := value(true)
 			ad.Backward(elbo, leaves...)
@@ -1617,7 +1958,7 @@ func section52(t *testing.T) {
 			x := image(&tp, 1, 7)
 			mean, std := n.Encode(x)
 			rng := hvae.Stream(8, c.String())
-			logs := n.LogEstimates(x, mean, std, hvaetest.Normal(&tp, 1, draws, rng), hvaetest.Normal(&tp, 1, draws, rng)).Value.Data
+			logs := n.LogEstimates(x, mean, std, hvae.Noise(&tp, rng, 1, draws), hvae.Noise(&tp, rng, 1, draws)).Value.Data
 			ratio := hvaetest.Apply(logs, func(l float64) float64 { return math.Exp(l - logEvidence) })
 			if m, se := hvaetest.MeanSE(ratio); !(math.Abs(m-1)/se <= hvaetest.ZBound) || se > 0.05 {
 				t.Errorf("%v: E[p̂]/p = %.4f ± %.4f", c, m, se)

@@ -8,8 +8,9 @@
 // leapfrog.go (a step of the dynamics), tempering.go (the schedules α), flow.go (their
 // composition H and its inverse), prior.go and random.go (where a flow starts), his.go
 // (Algorithm 1, the Rao-Blackwellised ELBO), importance.go (log p(x) from many draws), then
-// ranges.go, trainer.go (Algorithm 2) and optimise.go. The examples are a manual; tools to
-// test a target of your own are in hvae/hvaetest.
+// ranges.go, trainer.go (Algorithm 2) and optimise.go. Section 2.2 is in chain.go (estimates
+// by any Markov chain) and ais.go (annealed importance sampling). The examples are a manual;
+// tools to test a target of your own are in hvae/hvaetest.
 //
 // Everything is a matrix on a tape: z and ρ are [ℓ × B], a column for each of B
 // samples; quantities for each sample are rows [1 × B]; step sizes are the paper's ε.

@@ -68,13 +68,6 @@ func (s Scheme) Flow(t *ad.Tape[float64], target hvae.Target[float64], dims int)
 	return &hvae.Flow[float64]{Target: target, K: s.K, StepSize: t.Leaf(epsilon), Tempering: s.Schedule(t)}
 }
 
-// Normal returns a constant [rows×cols] of draws from N(0, I).
-func Normal(t *ad.Tape[float64], rows, cols int, rng *rand.Rand) *ad.Var[float64] {
-	m := t.Matrix(rows, cols)
-	hvae.FillNormal(rng, m)
-	return t.Const(m)
-}
-
 // The variational prior N(PriorMean, PriorSD²I) of HIS and Draws: it overlaps both modes of
 // Bimodal and is neither's shape.
 const (
@@ -85,10 +78,10 @@ const (
 // HIS runs Algorithm 1 for n draws in ℓ dimensions with the variational prior
 // N(PriorMean, PriorSD²I).
 func HIS(t *ad.Tape[float64], f *hvae.Flow[float64], dims, n int, rng *rand.Rand) hvae.Sample[float64] {
-	epsilon := Normal(t, dims, n, rng)
+	epsilon := hvae.Noise(t, rng, dims, n)
 	z0 := ad.AddConst(ad.Scale(epsilon, PriorSD), PriorMean)
 	logPrior := ad.AddConst(hvae.LogNormal(epsilon), -float64(dims)*math.Log(PriorSD))
-	return hvae.HIS(f, z0, logPrior, Normal(t, dims, n, rng))
+	return hvae.HIS(f, z0, logPrior, hvae.Noise(t, rng, dims, n))
 }
 
 // Draws returns log p̂ and the Rao-Blackwellised ELBO of n draws in ℓ dimensions with the

@@ -87,6 +87,34 @@ func TestEvidenceIsTheIntegralOfTheDensity(t *testing.T) {
 	}
 }
 
+func TestPosteriorDrawsHaveTheTargetsMoments(t *testing.T) {
+	z := linalg.New[float64](2, 50000)
+	hvaetest.Bimodal{Dims: 2}.FillPosterior(hvae.Stream(1, "posterior"), z)
+	moment := func(f func(x, y float64) float64) []float64 {
+		m := make([]float64, z.Cols)
+		for j := range m {
+			m[j] = f(z.At(0, j), z.At(1, j))
+		}
+		return m
+	}
+	density := func(z float64) float64 {
+		var tape ad.Tape[float64]
+		return math.Exp(hvaetest.Bimodal{Dims: 1}.LogJoint(tape.Scalar(z)).Scalar() - hvaetest.BimodalLogEvidence)
+	}
+	for name, f := range map[string]func(float64) float64{
+		"z": func(z float64) float64 { return z }, "z²": func(z float64) float64 { return z * z }, "cos 3z": func(z float64) float64 { return math.Cos(3 * z) },
+	} {
+		want := hvaetest.Integrate(func(z float64) float64 { return f(z) * density(z) }, -8, 8, 1000)
+		if z := hvaetest.Z(moment(func(x, _ float64) float64 { return f(x) }), want); !(math.Abs(z) <= hvaetest.ZBound) {
+			t.Errorf("the mean of %s is off by %.1f standard errors", name, z)
+		}
+	}
+	// One mode for all dimensions: E[xy] = 0.35·1² + 0.65·0.8².
+	if z := hvaetest.Z(moment(func(x, y float64) float64 { return x * y }), 0.35+0.65*0.64); !(math.Abs(z) <= hvaetest.ZBound) {
+		t.Errorf("the mean of xy is off by %.1f standard errors", z)
+	}
+}
+
 func TestCountersCountAndPassOn(t *testing.T) {
 	var tape ad.Tape[float64]
 	z := tape.Leaf(linalg.Column(0.5, -1))

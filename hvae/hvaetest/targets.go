@@ -3,6 +3,7 @@ package hvaetest
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 
 	"hvae/ad"
 	"hvae/hvae"
@@ -29,6 +30,19 @@ func (b Bimodal) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	two := ad.AddConst(component(-0.8, 0.5), math.Log(0.65))
 	mixture := ad.Add(two, ad.Softplus(ad.Sub(one, two)))
 	return ad.AddConst(mixture, BimodalLogEvidence)
+}
+
+// FillPosterior fills the columns of z [Dims×B] with exact draws of the posterior.
+func (b Bimodal) FillPosterior(rng *rand.Rand, z linalg.Matrix[float64]) {
+	for j := range z.Cols {
+		mean, sd := -0.8, 0.5
+		if rng.Float64() < 0.35 {
+			mean, sd = 1, 0.7
+		}
+		for i := range z.Rows {
+			z.Row(i)[j] = mean + sd*rng.NormFloat64()
+		}
+	}
 }
 
 // Quadratic is the potential U(z) = ½ω²zᵀz in any number ℓ of dimensions: the evidence of

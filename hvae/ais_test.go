@@ -1,0 +1,175 @@
+package hvae_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"hvae/ad"
+	"hvae/hvae"
+	"hvae/hvae/hvaetest"
+	"hvae/linalg"
+)
+
+// Annealed importance sampling encloses the evidence of a target with two modes between
+// two bounds. The upper one needs exact draws of the posterior.
+func ExampleAIS() {
+	const chains = 200
+	streams := func(purpose string) (s []*rand.Rand) {
+		for j := range chains {
+			s = append(s, hvae.Stream(1, purpose, j))
+		}
+		return s
+	}
+	ais := &hvae.AIS[float64]{
+		Tape:      new(ad.Tape[float64]),
+		Target:    func(*ad.Tape[float64]) hvae.Target[float64] { return twoModes{} },
+		Mean:      linalg.Column(0.0), // q⁰ = N(0, 2²)
+		SD:        linalg.Column(2.0),
+		Steps:     100,
+		Leapfrogs: 5,
+		Streams:   streams("tuning"),
+	}
+	ais.Tune(3)
+
+	ais.Streams = streams("chains")
+	_, lower := ais.Forward()
+	mean, se := hvaetest.MeanSE(lower)
+	fmt.Printf("log p(x) ≥ %.3f ± %.3f, acceptance %.2f\n", mean, se, ais.Acceptance())
+
+	z := linalg.New[float64](1, chains)
+	for j, rng := range streams("posterior") {
+		z.Data[j] = 4*float64(rng.IntN(2)) - 2 + 0.5*rng.NormFloat64()
+	}
+	mean, se = hvaetest.MeanSE(ais.Reverse(z))
+	fmt.Printf("log p(x) ≤ %.3f ± %.3f\n", mean, se)
+	// Output:
+	// log p(x) ≥ -3.011 ± 0.018, acceptance 0.70
+	// log p(x) ≤ -2.969 ± 0.022
+}
+
+// annealed returns AIS of a target in one dimension from N(0, 1) by some chains.
+func annealed(target hvae.Target[float64], steps, chains int) *hvae.AIS[float64] {
+	a := &hvae.AIS[float64]{
+		Tape: new(ad.Tape[float64]), Target: func(*ad.Tape[float64]) hvae.Target[float64] { return target },
+		Mean: linalg.Column(0.0), SD: linalg.Column(1.0), Steps: steps, Leapfrogs: 3,
+	}
+	for j := range chains {
+		a.Streams = append(a.Streams, hvae.Stream(1, "ais", j))
+	}
+	return a
+}
+
+func TestAISTakesAGradientALeapfrogStep(t *testing.T) {
+	for _, steps := range []int{1, 2, 7} {
+		c := &hvaetest.Counter{Target: hvaetest.Bimodal{Dims: 1}}
+		a := annealed(c, steps, 10)
+		a.StepSizes = make([]float64, steps-1)
+		a.Forward() // makes its buffers
+		c.Evaluations = 0
+		a.Forward()
+		if want := 1 + (steps-1)*a.Leapfrogs; c.Evaluations != want {
+			t.Errorf("%d steps evaluate the target %d times, want %d", steps, c.Evaluations, want)
+		}
+	}
+}
+
+func TestAChainOfAISDependsOnItsOwnStreamOnly(t *testing.T) {
+	const steps = 5
+	run := func(chains int) []float64 {
+		a := annealed(hvaetest.Bimodal{Dims: 1}, steps, chains)
+		a.StepSizes = []float64{0.9, 0.8, 0.7, 0.6}
+		_, l := a.Forward()
+		return append(l, a.Reverse(linalg.New[float64](1, chains))...)
+	}
+	few, many := run(3), run(8)
+	for i, want := range append(few[:3:3], few[3:]...) {
+		if got := append(many[:3:3], many[8:11]...)[i]; got != want {
+			t.Errorf("chain %d of 3: log p̂ = %v, beside 7 others %v", i%3, want, got)
+		}
+	}
+}
+
+func TestTunedKernelsAcceptTwoThirds(t *testing.T) {
+	for _, c := range []struct {
+		steps, passes int
+		omega         float64
+	}{{2, 20, 2}, {300, 1, 20}} {
+		a := annealed(hvaetest.Quadratic{Omega: c.omega}, c.steps, 200)
+		a.Mean, a.SD = linalg.New[float64](30, 1), linalg.New[float64](30, 1)
+		a.SD.Fill(1)
+		a.Tune(c.passes)
+		a.Forward()
+		if rate := a.Acceptance(); !(math.Abs(rate-0.65) <= 0.05) {
+			t.Errorf("after %d passes over %d kernels the acceptance is %.3f", c.passes, c.steps-1, rate)
+		}
+	}
+}
+
+// cliff is N(0, 1) where z < 1, and nothing beyond.
+type cliff struct{}
+
+func (cliff) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
+	l := hvae.LogNormal(z)
+	for j, v := range z.Value.Data {
+		if v >= 1 {
+			l.Value.Data[j] = math.NaN()
+		}
+	}
+	return l
+}
+
+func TestAISRejectsWhatIsNotANumber(t *testing.T) {
+	a := annealed(cliff{}, 50, 100)
+	a.SD = linalg.Column(0.1) // starts before the cliff
+	a.StepSizes = make([]float64, 49)
+	for i := range a.StepSizes {
+		a.StepSizes[i] = 4
+	}
+	z, logEstimates := a.Forward()
+	for j, l := range logEstimates {
+		if math.IsNaN(l) || !(z.Data[j] < 1) {
+			t.Fatalf("chain %d ends at %v with log p̂ = %v", j, z.Data[j], l)
+		}
+	}
+	if rate := a.Acceptance(); !(rate > 0.1) || !(rate < 0.99) {
+		t.Errorf("the acceptance is %v: nothing was rejected or all was", rate)
+	}
+}
+
+func TestAISOfOneStepHasNoKernels(t *testing.T) {
+	a := annealed(hvaetest.Bimodal{Dims: 1}, 1, 4)
+	z, l := a.Forward()
+	for j := range l {
+		var tape ad.Tape[float64]
+		at := tape.Scalar(z.Data[j])
+		want := hvaetest.Bimodal{Dims: 1}.LogJoint(at).Scalar() - hvae.LogNormal(at).Scalar()
+		if !(math.Abs(l[j]-want) <= 1e-14) {
+			t.Errorf("log p̂ = %v, want log p(x, z₀)/q⁰(z₀) = %v", l[j], want)
+		}
+	}
+	if rate := a.Acceptance(); !math.IsNaN(rate) {
+		t.Errorf("kernels that there are not accept %v", rate)
+	}
+}
+
+func TestMisuseOfAISPanics(t *testing.T) {
+	for want, f := range map[string]func(){
+		"AIS of 4 steps with 0 step sizes": func() { annealed(hvaetest.Bimodal{Dims: 1}, 4, 3).Forward() },
+		"AIS of 0 steps":                   func() { annealed(hvaetest.Bimodal{Dims: 1}, 0, 3).Forward() },
+		"AIS at z [1×4] with the mean [1×1] and 3 streams": func() {
+			annealed(hvaetest.Bimodal{Dims: 1}, 1, 3).Reverse(linalg.New[float64](1, 4))
+		},
+	} {
+		func() {
+			defer func() {
+				if msg := fmt.Sprint(recover()); !strings.Contains(msg, want) {
+					t.Errorf("panic %q does not contain %q", msg, want)
+				}
+			}()
+			f()
+		}()
+	}
+}
