@@ -14,7 +14,7 @@ type kernel struct {
 	doc     string   // what it computes
 	outputs []string // fields of laneArgs that it writes
 	inputs  []string // and reads
-	scalars int      // numbers that it takes
+	scalars []string // those that are numbers
 	body    func(w *lane)
 }
 
@@ -27,49 +27,49 @@ type lane struct {
 	constants       *[]uint32
 }
 
-var y, a, ab, abc = []string{"y"}, []string{"a"}, []string{"a", "b"}, []string{"a", "b", "c"}
+var s, y, a, ab, abc = []string{"s"}, []string{"y"}, []string{"a"}, []string{"a", "b"}, []string{"a", "b", "c"}
 
 // kernels lists the kernels in the order of their numbers.
 var kernels = []kernel{
-	{"laneAdd", "y = a + b", y, ab, 0, func(w *lane) { w.binary("VADDPS") }},
-	{"laneSub", "y = a − b", y, ab, 0, func(w *lane) { w.binary("VSUBPS") }},
-	{"laneMul", "y = a·b", y, ab, 0, func(w *lane) { w.binary("VMULPS") }},
-	{"laneDiv", "y = a/b", y, ab, 0, func(w *lane) { w.binary("VDIVPS") }},
-	{"laneMulAdd", "y = a·b + c", y, abc, 0, func(w *lane) {
+	{"laneAdd", "y = a + b", y, ab, nil, func(w *lane) { w.binary("VADDPS") }},
+	{"laneSub", "y = a − b", y, ab, nil, func(w *lane) { w.binary("VSUBPS") }},
+	{"laneMul", "y = a·b", y, ab, nil, func(w *lane) { w.binary("VMULPS") }},
+	{"laneDiv", "y = a/b", y, ab, nil, func(w *lane) { w.binary("VDIVPS") }},
+	{"laneMulAdd", "y = a·b + c", y, abc, nil, func(w *lane) {
 		w.op("VFMADD231PS %s, %s, %s", w.v(w.in[0]), w.v(w.in[1]), w.v(w.in[2]))
 		w.out[0] = w.in[2]
 	}},
-	{"laneAddScaled", "y = a + s·b", y, ab, 1, func(w *lane) {
+	{"laneAddScaled", "y = a + s·b", y, ab, s, func(w *lane) {
 		w.op("VFMADD231PS %s, %s, %s", w.v(w.scalar[0]), w.v(w.in[1]), w.v(w.in[0]))
 		w.out[0] = w.in[0]
 	}},
-	{"laneScale", "y = s·a", y, a, 1, func(w *lane) { w.withScalar("VMULPS") }},
-	{"laneAddConst", "y = a + s", y, a, 1, func(w *lane) { w.withScalar("VADDPS") }},
-	{"laneSqrt", "y = √a", y, a, 0, func(w *lane) {
+	{"laneScale", "y = s·a", y, a, s, func(w *lane) { w.withScalar("VMULPS") }},
+	{"laneAddConst", "y = a + s", y, a, s, func(w *lane) { w.withScalar("VADDPS") }},
+	{"laneSqrt", "y = √a", y, a, nil, func(w *lane) {
 		w.op("VSQRTPS %s, %s", w.v(w.in[0]), w.v(w.in[0]))
 		w.out[0] = w.in[0]
 	}},
-	{"laneExp", "y = eᵃ", y, a, 0, func(w *lane) { w.out[0] = w.exp(w.in[0], true) }},
-	{"laneLog", "y = log a", y, a, 0, func(w *lane) { w.out[0] = w.log(w.in[0]) }},
-	{"laneTanh", "y = tanh a", y, a, 0, func(w *lane) { w.out[0] = w.tanh(w.in[0]) }},
-	{"laneSigmoid", "y = 1/(1 + e⁻ᵃ)", y, a, 0, func(w *lane) {
+	{"laneExp", "y = eᵃ", y, a, nil, func(w *lane) { w.out[0] = w.exp(w.in[0], true) }},
+	{"laneLog", "y = log a", y, a, nil, func(w *lane) { w.out[0] = w.log(w.in[0]) }},
+	{"laneTanh", "y = tanh a", y, a, nil, func(w *lane) { w.out[0] = w.tanh(w.in[0]) }},
+	{"laneSigmoid", "y = 1/(1 + e⁻ᵃ)", y, a, nil, func(w *lane) {
 		w.out[0] = w.sigmoid(w.in[0], w.expOfMinusAbs(w.in[0]))
 	}},
-	{"laneSoftplus", "y = log(1 + eᵃ)", y, a, 0, func(w *lane) {
+	{"laneSoftplus", "y = log(1 + eᵃ)", y, a, nil, func(w *lane) {
 		w.out[0] = w.softplus(w.in[0], w.expOfMinusAbs(w.in[0]))
 	}},
-	{"laneSoftplusSigmoid", "y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ)", []string{"y", "b"}, a, 0, func(w *lane) {
+	{"laneSoftplusSigmoid", "y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ)", []string{"y", "b"}, a, nil, func(w *lane) {
 		e := w.expOfMinusAbs(w.in[0])
 		w.out[1] = w.sigmoid(w.in[0], e)
 		w.out[0] = w.softplus(w.in[0], e)
 	}},
-	{"laneSigmoidSlope", "y = a − a²", y, a, 0, func(w *lane) {
+	{"laneSigmoidSlope", "y = a − a²", y, a, nil, func(w *lane) {
 		y := w.register()
 		w.op("VMOVAPS %s, %s", w.v(w.in[0]), w.v(y))
 		w.op("VFNMADD231PS %s, %s, %s", w.v(w.in[0]), w.v(w.in[0]), w.v(y))
 		w.out[0] = y
 	}},
-	{"laneAdamax", "a step of Adamax: parameters y, gradient a, averages b and c", []string{"y", "b", "c"}, []string{"y", "b", "c", "a"}, 5, (*lane).adamax},
+	{"laneAdamax", "a step of Adamax: parameters y, gradient a, averages b and c", []string{"y", "b", "c"}, []string{"y", "b", "c", "a"}, []string{"beta1", "rest1", "beta2", "rate", "epsilon"}, (*lane).adamax},
 }
 
 // registers are those of the operands, in order.
@@ -139,9 +139,9 @@ func (w *writer) lane(k kernel, constants *[]uint32) {
 	}
 	w.op("MOVQ laneArgs_n(DI), CX")
 	l := lane{writer: w, constants: constants}
-	for i := range k.scalars {
+	for _, s := range k.scalars {
 		r := l.register()
-		w.op("VBROADCASTSS laneArgs_s+%d(DI), %s", 4*i, w.v(r))
+		w.op("VBROADCASTSS laneArgs_%s(DI), %s", s, w.v(r))
 		l.scalar = append(l.scalar, r)
 	}
 	w.op("XORQ AX, AX")

@@ -14,9 +14,10 @@ import (
 // laneArgs are the arguments of an elementwise kernel: y is where the result goes. The
 // second result of SoftplusSigmoid is b; Adamax changes b and c, too.
 type laneArgs struct {
-	y, a, b, c unsafe.Pointer
-	n          int
-	s          [5]float32 // numbers
+	y, a, b, c                         unsafe.Pointer
+	n                                  int
+	s                                  float32
+	beta1, rest1, beta2, rate, epsilon float32 // of Adamax; rest1 is 1 − β₁
 }
 
 // Add sets y = a + b.
@@ -83,7 +84,7 @@ func MulAdd[T Float](y, a, b, c []T) {
 func AddScaled[T Float](y, a []T, s T, b []T) {
 	a, b = a[:len(y)], b[:len(y)]
 	if singles[T]() {
-		lane(laneAddScaled, &laneArgs{y: pointer(y), a: pointer(a), b: pointer(b), n: len(y), s: [5]float32{float32(s)}})
+		lane(laneAddScaled, &laneArgs{y: pointer(y), a: pointer(a), b: pointer(b), n: len(y), s: float32(s)})
 		return
 	}
 	for i := range y {
@@ -95,7 +96,7 @@ func AddScaled[T Float](y, a []T, s T, b []T) {
 func Scale[T Float](y []T, s T, a []T) {
 	a = a[:len(y)]
 	if singles[T]() {
-		lane(laneScale, &laneArgs{y: pointer(y), a: pointer(a), n: len(y), s: [5]float32{float32(s)}})
+		lane(laneScale, &laneArgs{y: pointer(y), a: pointer(a), n: len(y), s: float32(s)})
 		return
 	}
 	for i := range y {
@@ -107,7 +108,7 @@ func Scale[T Float](y []T, s T, a []T) {
 func AddConst[T Float](y, a []T, s T) {
 	a = a[:len(y)]
 	if singles[T]() {
-		lane(laneAddConst, &laneArgs{y: pointer(y), a: pointer(a), n: len(y), s: [5]float32{float32(s)}})
+		lane(laneAddConst, &laneArgs{y: pointer(y), a: pointer(a), n: len(y), s: float32(s)})
 		return
 	}
 	for i := range y {
@@ -177,7 +178,7 @@ func Adamax[T Float](p, m, u, g []T, beta1, beta2, rate, epsilon T) {
 	m, u, g = m[:len(p)], u[:len(p)], g[:len(p)]
 	if singles[T]() {
 		lane(laneAdamax, &laneArgs{y: pointer(p), a: pointer(g), b: pointer(m), c: pointer(u), n: len(p),
-			s: [5]float32{float32(beta1), float32(1 - beta1), float32(beta2), float32(rate), float32(epsilon)}})
+			beta1: float32(beta1), rest1: float32(1 - beta1), beta2: float32(beta2), rate: float32(rate), epsilon: float32(epsilon)})
 		return
 	}
 	for i, g := range g {

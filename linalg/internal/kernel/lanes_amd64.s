@@ -206,7 +206,7 @@ TEXT laneAddScaledAVX2<>(SB), NOSPLIT, $0-16
 	MOVQ laneArgs_a(DI), R9
 	MOVQ laneArgs_b(DI), R10
 	MOVQ laneArgs_n(DI), CX
-	VBROADCASTSS laneArgs_s+0(DI), Y0
+	VBROADCASTSS laneArgs_s(DI), Y0
 	XORQ AX, AX
 	SUBQ $8, CX
 	JLT part
@@ -243,7 +243,7 @@ TEXT laneScaleAVX2<>(SB), NOSPLIT, $0-16
 	MOVQ laneArgs_y(DI), R8
 	MOVQ laneArgs_a(DI), R9
 	MOVQ laneArgs_n(DI), CX
-	VBROADCASTSS laneArgs_s+0(DI), Y0
+	VBROADCASTSS laneArgs_s(DI), Y0
 	XORQ AX, AX
 	SUBQ $8, CX
 	JLT part
@@ -278,7 +278,7 @@ TEXT laneAddConstAVX2<>(SB), NOSPLIT, $0-16
 	MOVQ laneArgs_y(DI), R8
 	MOVQ laneArgs_a(DI), R9
 	MOVQ laneArgs_n(DI), CX
-	VBROADCASTSS laneArgs_s+0(DI), Y0
+	VBROADCASTSS laneArgs_s(DI), Y0
 	XORQ AX, AX
 	SUBQ $8, CX
 	JLT part
@@ -904,11 +904,11 @@ TEXT laneAdamaxAVX2<>(SB), NOSPLIT, $0-16
 	MOVQ laneArgs_c(DI), R10
 	MOVQ laneArgs_a(DI), R11
 	MOVQ laneArgs_n(DI), CX
-	VBROADCASTSS laneArgs_s+0(DI), Y0
-	VBROADCASTSS laneArgs_s+4(DI), Y1
-	VBROADCASTSS laneArgs_s+8(DI), Y2
-	VBROADCASTSS laneArgs_s+12(DI), Y3
-	VBROADCASTSS laneArgs_s+16(DI), Y4
+	VBROADCASTSS laneArgs_beta1(DI), Y0
+	VBROADCASTSS laneArgs_rest1(DI), Y1
+	VBROADCASTSS laneArgs_beta2(DI), Y2
+	VBROADCASTSS laneArgs_rate(DI), Y3
+	VBROADCASTSS laneArgs_epsilon(DI), Y4
 	XORQ AX, AX
 	SUBQ $8, CX
 	JLT part
@@ -1145,7 +1145,7 @@ TEXT laneAddScaledAVX512<>(SB), NOSPLIT, $0-16
 	MOVQ laneArgs_a(DI), R9
 	MOVQ laneArgs_b(DI), R10
 	MOVQ laneArgs_n(DI), CX
-	VBROADCASTSS laneArgs_s+0(DI), Z0
+	VBROADCASTSS laneArgs_s(DI), Z0
 	XORQ AX, AX
 	SUBQ $16, CX
 	JLT part
@@ -1181,7 +1181,7 @@ TEXT laneScaleAVX512<>(SB), NOSPLIT, $0-16
 	MOVQ laneArgs_y(DI), R8
 	MOVQ laneArgs_a(DI), R9
 	MOVQ laneArgs_n(DI), CX
-	VBROADCASTSS laneArgs_s+0(DI), Z0
+	VBROADCASTSS laneArgs_s(DI), Z0
 	XORQ AX, AX
 	SUBQ $16, CX
 	JLT part
@@ -1215,7 +1215,7 @@ TEXT laneAddConstAVX512<>(SB), NOSPLIT, $0-16
 	MOVQ laneArgs_y(DI), R8
 	MOVQ laneArgs_a(DI), R9
 	MOVQ laneArgs_n(DI), CX
-	VBROADCASTSS laneArgs_s+0(DI), Z0
+	VBROADCASTSS laneArgs_s(DI), Z0
 	XORQ AX, AX
 	SUBQ $16, CX
 	JLT part
@@ -1727,11 +1727,11 @@ TEXT laneAdamaxAVX512<>(SB), NOSPLIT, $0-16
 	MOVQ laneArgs_c(DI), R10
 	MOVQ laneArgs_a(DI), R11
 	MOVQ laneArgs_n(DI), CX
-	VBROADCASTSS laneArgs_s+0(DI), Z0
-	VBROADCASTSS laneArgs_s+4(DI), Z1
-	VBROADCASTSS laneArgs_s+8(DI), Z2
-	VBROADCASTSS laneArgs_s+12(DI), Z3
-	VBROADCASTSS laneArgs_s+16(DI), Z4
+	VBROADCASTSS laneArgs_beta1(DI), Z0
+	VBROADCASTSS laneArgs_rest1(DI), Z1
+	VBROADCASTSS laneArgs_beta2(DI), Z2
+	VBROADCASTSS laneArgs_rate(DI), Z3
+	VBROADCASTSS laneArgs_epsilon(DI), Z4
 	XORQ AX, AX
 	SUBQ $16, CX
 	JLT part

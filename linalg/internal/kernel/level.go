@@ -39,7 +39,12 @@ func chooseLevel(wish string, best int) (int, error) {
 func Level() (name string, err error) { return levelNames[level], levelError }
 
 // Lanes returns how many float32 the kernels in use compute at a time, 0 for plain Go.
-func Lanes() int { return tileSets[level].lanes }
+func Lanes() int {
+	if s := tileSets[level]; s != nil {
+		return s.lanes
+	}
+	return 0
+}
 
 // OnEachLevel calls f with the kernels of each level, from plain Go to the best that there
 // is, and its name. It is for tests: nothing else may run meanwhile.

@@ -18,17 +18,44 @@ type tileArgs struct {
 	add            int // whether C is added to
 }
 
-// A tileSet is what the tiles of a level are like. asmgen writes one for each. Zero is no
-// number of a tile of quads.
+// A tileKernel is the number of the kernel for a tile of so many rows and vectors.
+type tileKernel struct{ rows, vectors, number int }
+
+// A tileSet has the tiles of a level; asmgen writes them.
 type tileSet struct {
-	lanes  int          // float32 in a vector
-	rows   int          // of a tile, at most
-	tall   int          // rows of the tallest tile, which has one vector
-	widest [9]int       // vectors of a tile, by its rows
-	masked int          // limit to the vectors of a tile if they are not full
-	tiles  [17][9]uint8 // number of the tile by rows and vectors
-	parts  [17][9]uint8 // number of the tile for vectors that are not full
-	quads  [17]uint8    // number of the tile of quads by rows
+	lanes  int              // float32 in a vector
+	tiles  tileLookup       // of full vectors
+	parts  tileLookup       // of a vector that is not full
+	quads  tileLookup       // of a vector of four columns of each of several groups
+	rows   int              // of the tallest tile of more than one vector
+	widest [maxRows + 1]int // vectors of a tile, by rows left
+}
+
+const maxRows, maxVectors = 16, 8
+
+// A tileLookup has the tallest tile for each number of rows left and each width.
+type tileLookup [maxRows + 1][maxVectors + 1]tileKernel
+
+func newTileSet(lanes int, tiles, parts, quads []tileKernel) *tileSet {
+	s := &tileSet{lanes: lanes, tiles: newTileLookup(tiles), parts: newTileLookup(parts), quads: newTileLookup(quads)}
+	s.rows = s.tiles[maxRows][2].rows
+	for rows := range s.widest {
+		for v := 2; v <= maxVectors && s.tiles[rows][v].rows == s.tiles[rows][2].rows; v++ {
+			s.widest[rows] = v
+		}
+	}
+	return s
+}
+
+func newTileLookup(tiles []tileKernel) (t tileLookup) {
+	for rows := range t {
+		for _, k := range tiles {
+			if k.rows <= rows && k.rows > t[rows][k.vectors].rows {
+				t[rows][k.vectors] = k
+			}
+		}
+	}
+	return t
 }
 
 // noBias is where sums without a bias begin.
@@ -37,7 +64,7 @@ var noBias [16]float32
 // tiles computes the contraction by tiles. It goes down C in strips of columns, or where B
 // is small enough to stay in the nearest cache, along the rows of C.
 func (c *Contraction[T]) tiles() {
-	s := &tileSets[level]
+	s := tileSets[level]
 	if c.Groups > 1 || c.Cols <= 3*s.lanes || 4*c.Cols*c.Steps*len(c.Segments) > 1<<15 {
 		c.strips(s)
 		return
@@ -65,7 +92,7 @@ func (c *Contraction[T]) strips(s *tileSet) {
 	// As many vectors of columns as a tile takes, then what is left of each group; there,
 	// and in narrow groups, the vectors of a tile are those of neighbouring groups. So are
 	// they where tiles have few rows: it takes many vectors to keep the processor busy.
-	vectors := s.widest[min(c.Rows, s.rows)]
+	vectors := s.widest[min(c.Rows, maxRows)]
 	wide := vectors * s.lanes
 	whole := c.Cols / wide * wide
 	if vectors > 3 && c.Groups > 3 {
@@ -93,7 +120,7 @@ func (c *Contraction[T]) strips(s *tileSet) {
 		most := vectors
 		if j+s.lanes > c.Cols {
 			args.lanes = c.Cols - j
-			most = min(most, s.masked)
+			most = 1
 		}
 		for g := 0; g < c.Groups; {
 			left := c.Groups - g
@@ -119,17 +146,14 @@ func (c *Contraction[T]) quads(args tileArgs, s *tileSet, j int) {
 		args.cQuad2, args.cQuad3 = min(2, n-1)*args.cVector, min(3, n-1)*args.cVector
 		args.b = unsafe.Pointer(&c.B[g*c.BGroup+j])
 		for i := 0; i < c.Rows; {
-			rows := min(c.Rows-i, s.tall)
-			for s.quads[rows] == 0 {
-				rows--
-			}
+			k := s.quads[min(c.Rows-i, maxRows)][1]
 			args.c = unsafe.Pointer(&c.C[c.CStart+g*c.CGroup+i*c.CRow+j])
 			args.a = unsafe.Pointer(&c.A[i*c.ARow])
 			if c.Bias != nil {
 				args.bias = unsafe.Pointer(&c.Bias[i])
 			}
-			tile(int(s.quads[rows]), &args)
-			i += rows
+			tile(k.number, &args)
+			i += k.rows
 		}
 		g += n
 	}
@@ -139,21 +163,18 @@ func (c *Contraction[T]) quads(args tileArgs, s *tileSet, j int) {
 // own, for a pointer stored through a pointer would send the contraction to the heap.
 func (c *Contraction[T]) strip(args tileArgs, s *tileSet, co, bo, n int) {
 	args.b = unsafe.Pointer(&c.B[bo])
-	numbers := &s.tiles
+	tiles := &s.tiles
 	if args.lanes < s.lanes {
-		numbers = &s.parts
+		tiles = &s.parts
 	}
 	for i := 0; i < c.Rows; {
-		rows := min(c.Rows-i, s.rows)
-		if n == 1 && c.Rows-i >= s.tall {
-			rows = s.tall
-		}
+		k := tiles[min(c.Rows-i, maxRows)][n]
 		args.c = unsafe.Pointer(&c.C[co+i*c.CRow])
 		args.a = unsafe.Pointer(&c.A[i*c.ARow])
 		if c.Bias != nil {
 			args.bias = unsafe.Pointer(&c.Bias[i])
 		}
-		tile(int(numbers[rows][n]), &args)
-		i += rows
+		tile(k.number, &args)
+		i += k.rows
 	}
 }

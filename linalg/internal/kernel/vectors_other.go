@@ -7,7 +7,7 @@ package kernel
 func bestLevel() int { return levelNone }
 
 var (
-	tileSets    [levels]tileSet
+	tileSets    [levels]*tileSet
 	bandKernels [levels][]bandKernel
 )
 
