@@ -1,0 +1,122 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hvae/bench/plot/plottest"
+	"hvae/gaussian/model"
+)
+
+// readFigure reads a figure of one panel that the program has written.
+func readFigure(t *testing.T, folder, file string, log bool) []plottest.Panel {
+	t.Helper()
+	svg, err := os.ReadFile(filepath.Join(folder, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plottest.Read(t, svg, log, log)
+}
+
+// wrote returns the files that a run says that it wrote, and those that are there.
+func wrote(t *testing.T, folder, stderr string) (said, there []string) {
+	t.Helper()
+	for line := range strings.Lines(stderr) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "wrote "); ok && filepath.Dir(name) == folder {
+			said = append(said, filepath.Base(name))
+		}
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		there = append(there, e.Name())
+	}
+	return said, there
+}
+
+func TestFiguresDrawTheRowsWithTheirStandardErrors(t *testing.T) {
+	legend := map[string]string{
+		"hvae-k1": "HVAE, K = 1", "hvae-k10": "HVAE, K = 10",
+		"hvae-notemp-k1": "K = 1, no tempering", "hvae-notemp-k10": "K = 10, no tempering",
+		"nf-k1": "planar flow, K = 1", "nf-k30": "planar flow, K = 30", "vb": "mean-field VB",
+	}
+	for _, methods := range [][]string{model.MethodNames(), {"vb", "hvae-notemp-k1"}} {
+		e := base
+		e.dims, e.methods = []int{3, 1, 2}, methods
+		folder := filepath.Join(t.TempDir(), "new", "folder")
+		_, stderr, status := gaussianCommand(t.Context(), append(e.args(), "-json", "-out", folder)...)
+		if status != 0 {
+			t.Fatalf("status %d, stderr %q", status, stderr)
+		}
+		rows := e.rows(t)
+		files := []string{"figure1a.svg", "figure1b.svg", "figure1c.svg"}
+		said, there := wrote(t, folder, stderr)
+		if !slices.Equal(said, files) || !slices.Equal(there, files) {
+			t.Errorf("the program says it wrote %v, there are %v, want %v", said, there, files)
+		}
+		for _, f := range []struct {
+			file, title, y, mean, standardError, floor string
+			methods                                    []string
+		}{
+			{"figure1a.svg", "Comparison across all methods", "mean of ‖θ − θ̂‖²", "err", "err_se", "mle sum", []string{"hvae-k1", "hvae-k10", "nf-k1", "nf-k30", "vb"}},
+			{"figure1b.svg", "HVAE with and without tempering", "mean of ‖θ − θ̂‖²", "err", "err_se", "mle sum", []string{"hvae-k1", "hvae-k10", "hvae-notemp-k1", "hvae-notemp-k10"}},
+			{"figure1c.svg", "HVAE with and without tempering: σ alone", "mean of ‖σ − σ̂‖²", "sigma_err", "σ s.e.", "mle_sigma_err", []string{"hvae-k1", "hvae-k10", "hvae-notemp-k1", "hvae-notemp-k10"}},
+		} {
+			p := readFigure(t, folder, f.file, true)[0]
+			if diff := cmp.Diff([]string{f.title, "dimension d", f.y}, []string{p.Title, p.XLabel, p.YLabel}); diff != "" {
+				t.Errorf("%s: %s", f.file, diff)
+			}
+			shown := slices.DeleteFunc(slices.Clone(f.methods), func(m string) bool { return !slices.Contains(methods, m) })
+			var labels []string
+			for _, s := range p.Series {
+				labels = append(labels, s.Label)
+			}
+			want := []string{}
+			for _, m := range shown {
+				want = append(want, legend[m])
+			}
+			if diff := cmp.Diff(append(want, "max. likelihood"), labels); diff != "" {
+				t.Fatalf("%s: legend: %s", f.file, diff)
+			}
+			for i, s := range p.Series {
+				if len(s.Line) != 1 || len(s.Line[0]) != 3 {
+					t.Fatalf("%s: %q is drawn as %+v", f.file, s.Label, s)
+				}
+				for j, d := range []int{1, 2, 3} {
+					at := s.Line[0][j]
+					row := rows[slices.IndexFunc(rows, func(r expected) bool { return r.d == d && (i == len(shown) || r.method == shown[i]) })].numbers
+					if i == len(shown) { // the floor
+						if !p.X.Near(at.X, float64(d)) || !p.Y.Near(at.Y, row[f.floor]) || s.Bars != nil {
+							t.Errorf("%s: the floor in %d dimensions is drawn at %v, want %v", f.file, d, at, row[f.floor])
+						}
+						continue
+					}
+					shift := 5 * (float64(i) - float64(len(shown)-1)/2)
+					if !p.X.Near(at.X-shift, float64(d)) || !p.Y.Near(at.Y, row[f.mean]) || s.Markers[j] != at {
+						t.Errorf("%s: %q in %d dimensions is drawn at %v, want %v at %v", f.file, s.Label, d, at, row[f.mean], p.Y.Pixel(row[f.mean]))
+					}
+					low, high := row[f.mean]-row[f.standardError], row[f.mean]+row[f.standardError]
+					b := s.Bars[j]
+					if b.X != at.X || !p.Y.Near(b.High, high) || b.Foot && !p.Y.Near(b.Low, low) || !b.Foot && !(low <= 0 || p.Y.Pixel(low) >= p.Bottom-0.3) {
+						t.Errorf("%s: the error bar of %q in %d dimensions is drawn as %+v, want %v to %v", f.file, s.Label, d, b, low, high)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestOneDimensionDrawsNoFigure(t *testing.T) {
+	folder := t.TempDir()
+	_, stderr, status := gaussianCommand(t.Context(), append(base.args(), "-out", folder)...)
+	if said, there := wrote(t, folder, stderr); status != 0 || said != nil || there != nil {
+		t.Errorf("status %d, the program says it wrote %v, there are %v", status, said, there)
+	}
+}
