@@ -70,7 +70,8 @@ type Trainer[T linalg.Float] struct {
 	theta   linalg.Matrix[T] // the parameters' elements, one after another
 	workers []*Block[T]
 	parts   []part[T]
-	now     batch
+	now     batch[T]
+	next    atomic.Int64 // the first block that nobody has taken
 
 	stop    *atomic.Bool // interrupts all tapes
 	done    <-chan struct{}
@@ -83,12 +84,14 @@ type Trainer[T linalg.Float] struct {
 }
 
 // A batch is what the goroutines work on.
-type batch struct {
+type batch[T linalg.Float] struct {
+	bound    Bound[T]
+	purpose  string // of the noise
+	step     int
+	gradient bool      // is asked for
+	values   []float64 // for the bound's; nil if only their sum is asked for
+
 	columns, size, blocks int
-	next                  atomic.Int64 // the first block that nobody has taken
-	gradient              bool         // is asked for
-	purpose               string       // of the noise
-	step                  int
 }
 
 // A part is the result of a block, summed over its columns.
@@ -136,7 +139,7 @@ func (t *Trainer[T]) split(theta linalg.Matrix[T]) []linalg.Matrix[T] {
 // error that names the first operation whose result was not. If ctx ends during the step,
 // it returns ctx's error at once, and parameters and optimiser are as before.
 func (t *Trainer[T]) Step(ctx context.Context, n int) (elbo float64, err error) {
-	if err := t.run(ctx, n, true); err != nil {
+	if err := t.run(ctx, n, batch[T]{bound: t.bound, purpose: "step", step: t.steps, gradient: true}); err != nil {
 		return 0, err
 	}
 	gradient := t.parts[0].gradient
@@ -158,10 +161,18 @@ func (t *Trainer[T]) Step(ctx context.Context, n int) (elbo float64, err error) 
 // ELBO estimates the mean bound over a batch of n columns at the current parameters. If
 // ctx ends first, it returns ctx's error.
 func (t *Trainer[T]) ELBO(ctx context.Context, n int) (float64, error) {
-	if err := t.run(ctx, n, false); err != nil {
+	if err := t.run(ctx, n, batch[T]{bound: t.bound, purpose: "evaluation"}); err != nil {
 		return 0, err
 	}
 	return t.mean(), nil
+}
+
+// Evaluate returns the elements of another row than the bound, such as Sample.LogEstimate,
+// for a batch of n columns with the noise of ELBO. If ctx ends first, it returns ctx's
+// error.
+func (t *Trainer[T]) Evaluate(ctx context.Context, n int, row Bound[T]) ([]float64, error) {
+	values := make([]float64, n)
+	return values, t.run(ctx, n, batch[T]{bound: row, purpose: "evaluation", values: values})
 }
 
 // addGrain is how many elements of the gradient outweigh starting a goroutine.
@@ -189,8 +200,8 @@ func (t *Trainer[T]) mean() float64 {
 	return sum / float64(t.now.columns)
 }
 
-// run computes the parts of a batch of n columns, with gradients if asked for.
-func (t *Trainer[T]) run(ctx context.Context, n int, gradient bool) error {
+// run computes the parts of a batch of n columns.
+func (t *Trainer[T]) run(ctx context.Context, n int, b batch[T]) error {
 	if n < 1 {
 		panic(fmt.Sprintf("hvae: a batch of %d columns", n))
 	}
@@ -198,17 +209,13 @@ func (t *Trainer[T]) run(ctx context.Context, n int, gradient bool) error {
 		return err
 	}
 	t.watch(ctx)
-	b := &t.now
-	b.columns, b.size, b.gradient = n, n, gradient
-	b.purpose, b.step = "evaluation", 0
-	if gradient {
-		b.purpose, b.step = "step", t.steps
-	}
+	b.columns, b.size = n, n
 	if t.BlockSize != nil {
 		b.size = t.BlockSize(n)
 	}
 	b.blocks = (n + b.size - 1) / b.size
-	b.next.Store(0)
+	t.now = b
+	t.next.Store(0)
 	for len(t.parts) < b.blocks {
 		t.parts = append(t.parts, part[T]{})
 	}
@@ -243,7 +250,7 @@ func (t *Trainer[T]) watch(ctx context.Context) {
 func (t *Trainer[T]) takeBlocks(lo, hi int) {
 	defer recoverInterrupted()
 	for _, w := range t.workers[lo:hi] {
-		for i := int(t.now.next.Add(1)) - 1; i < t.now.blocks; i = int(t.now.next.Add(1)) - 1 {
+		for i := int(t.next.Add(1)) - 1; i < t.now.blocks; i = int(t.next.Add(1)) - 1 {
 			t.compute(w, i)
 		}
 	}
@@ -288,9 +295,14 @@ func (t *Trainer[T]) boundOf(w *Block[T], i int) *ad.Var[T] {
 			w.Params = append(w.Params, w.Tape.Const(p.Value))
 		}
 	}
-	bound := t.bound(w)
+	bound := t.now.bound(w)
 	if want := (linalg.Shape{Rows: 1, Cols: w.Hi - w.Lo}); bound.Value.Shape() != want {
 		panic(fmt.Sprintf("hvae: a bound %v for a block of %d columns, which needs %v", bound.Value.Shape(), w.Hi-w.Lo, want))
+	}
+	if t.now.values != nil {
+		for j, v := range bound.Value.Data {
+			t.now.values[w.Lo+j] = float64(v)
+		}
 	}
 	return ad.Sum(bound)
 }

@@ -67,24 +67,35 @@ func TestBlocksAreAddedInTheirOrder(t *testing.T) {
 	}
 }
 
+// ramp returns lo, lo + 1, …, hi − 1.
+func ramp(lo, hi int) (r []float64) {
+	for i := lo; i < hi; i++ {
+		r = append(r, float64(i))
+	}
+	return r
+}
+
 func TestOneBlockIsManyBlocks(t *testing.T) {
 	// Whatever the columns' values: the bound of column j is a_j θ₁ − j θ₂², a_j = sin j.
 	run := func(size func(int) int) ([]float64, float64) {
 		o := new(gradients[float64])
 		trainer := hvae.NewTrainer(append(parameter(0.7, -1.3), parameter(2.0)...), o, func(b *hvae.Block[float64]) *ad.Var[float64] {
 			n := b.Hi - b.Lo
-			a := b.Tape.Matrix(1, n)
-			j := b.Tape.Matrix(1, n)
-			for i := range n {
-				a.Data[i], j.Data[i] = math.Sin(float64(b.Lo+i)), float64(b.Lo+i)
-			}
+			j := ramp(b.Lo, b.Hi)
+			a := linalg.Of(1, n, hvaetest.Apply(j, math.Sin))
 			first := ad.Mul(ad.Sum(b.Params[0]), b.Tape.Const(a))
-			return ad.Sub(first, ad.Mul(ad.Square(b.Params[1]), b.Tape.Const(j)))
+			return ad.Sub(first, ad.Mul(ad.Square(b.Params[1]), b.Tape.Const(linalg.Of(1, n, j))))
 		})
 		trainer.BlockSize = size
 		elbo, err := trainer.ELBO(t.Context(), 37)
 		if err != nil {
 			t.Fatal(err)
+		}
+		values, err := trainer.Evaluate(t.Context(), 37, func(b *hvae.Block[float64]) *ad.Var[float64] {
+			return ad.Scale(b.Tape.Const(linalg.Of(1, b.Hi-b.Lo, ramp(b.Lo, b.Hi))), 3)
+		})
+		if want := hvaetest.Apply(ramp(0, 37), func(j float64) float64 { return 3 * j }); err != nil || !slices.Equal(values, want) {
+			t.Fatalf("thrice 0 to 36 is %v, %v", values, err)
 		}
 		stepped, err := trainer.Step(t.Context(), 37)
 		if err != nil || stepped != elbo {
@@ -247,10 +258,10 @@ func TestWhatIsNotFiniteIsNamedAndChangesNothing(t *testing.T) {
 		{"sum", func(x *ad.Var[float64]) *ad.Var[float64] { return ad.Scale(x, 0.5e308) }, 0, []string{"though every block's is"}},
 	} {
 		o := new(gradients[float64])
-		recomputes := 0
+		var recomputes atomic.Int64
 		trainer := hvae.NewTrainer(append(parameter(3.0), parameter(0.0)...), o, func(b *hvae.Block[float64]) *ad.Var[float64] {
 			if b.Scratch != nil {
-				recomputes++
+				recomputes.Add(1)
 			}
 			x := b.Tape.Fill(1, b.Hi-b.Lo, 1)
 			if b.Lo == 4 {
@@ -268,8 +279,8 @@ func TestWhatIsNotFiniteIsNamedAndChangesNothing(t *testing.T) {
 		if len(o.seen) != 0 || !slices.Equal(trainer.Theta().Data, []float64{3, 0}) {
 			t.Errorf("%s: a step was taken, to θ = %v", c.name, trainer.Theta().Data)
 		}
-		if recomputes != 4 {
-			t.Errorf("%s: %d blocks of 4 had a scratch tape; what runs again must keep everything", c.name, recomputes)
+		if n := recomputes.Load(); n != 4 {
+			t.Errorf("%s: %d blocks of 4 had a scratch tape; what runs again must keep everything", c.name, n)
 		}
 	}
 }
