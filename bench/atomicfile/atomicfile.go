@@ -1,12 +1,18 @@
-// Package atomicfile writes files that a crash cannot leave half-written.
+// Package atomicfile writes files that a crash cannot leave half-written, and reads files
+// that are files.
 //
 // The package imports the standard library only.
 package atomicfile
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
+	"time"
 )
 
 // Write writes data to a file so that a crash leaves the old file or the new one:
@@ -34,7 +40,58 @@ func Write(name string, data []byte) (err error) {
 	if err = f.Close(); err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), name)
+	return patiently(func() error { return rename(f.Name(), name) })
+}
+
+// Open opens a regular file for reading. Anything else is refused before it is opened: a
+// pipe would block, and a device may never end.
+func Open(name string) (f *os.File, err error) {
+	s, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !s.Mode().IsRegular() {
+		kind := "a device"
+		switch {
+		case s.IsDir():
+			kind = "a folder"
+		case s.Mode()&os.ModeNamedPipe != 0:
+			kind = "a pipe"
+		case s.Mode()&os.ModeSocket != 0:
+			kind = "a socket"
+		}
+		return nil, fmt.Errorf("%s is %s, not a file", name, kind)
+	}
+	err = patiently(func() error { f, err = os.Open(name); return err })
+	return f, err
+}
+
+// patiently tries again for a while if another process is in the way.
+func patiently(try func() error) error {
+	const most = 100 * time.Millisecond
+	start := time.Now()
+	for wait := time.Millisecond; ; wait = min(2*wait, most) {
+		err := try()
+		if err == nil || !inUse(err) || time.Since(start) > patience {
+			return err
+		}
+		time.Sleep(wait)
+	}
+}
+
+const patience = 5 * time.Second
+
+// Tests put others in their place.
+var (
+	rename = os.Rename
+	inUse  = inUseOnWindows
+)
+
+// inUseOnWindows tells the errors of Windows for a file that another process has open:
+// ERROR_ACCESS_DENIED and ERROR_SHARING_VIOLATION. Elsewhere files may be replaced at any
+// time.
+func inUseOnWindows(err error) bool {
+	return runtime.GOOS == "windows" && (errors.Is(err, syscall.Errno(5)) || errors.Is(err, syscall.Errno(32)))
 }
 
 // Clean removes the temporary files that Write leaves behind if the program is killed in
