@@ -35,19 +35,19 @@ func (c Config) metadata() map[string]string {
 // configOf reads a configuration from metadata.
 func configOf(meta map[string]string) (c Config, err error) {
 	if meta["format"] != Format {
-		return c, fmt.Errorf("its format is %q, this program reads %q", meta["format"], Format)
+		return c, fmt.Errorf("its format is %.40q, this program reads %q", meta["format"], Format)
 	}
 	if c.K, err = strconv.Atoi(meta["K"]); err != nil {
-		return c, fmt.Errorf("its metadata has K = %q, not a number", meta["K"])
+		return c, fmt.Errorf("its metadata has K = %.40q, not a number", meta["K"])
 	}
 	if c.Latent, err = strconv.Atoi(meta["latent"]); err != nil {
-		return c, fmt.Errorf("its metadata has latent = %q, not a number", meta["latent"])
+		return c, fmt.Errorf("its metadata has latent = %.40q, not a number", meta["latent"])
 	}
 	if c.VaryEps, err = strconv.ParseBool(meta["vary_eps"]); err != nil {
-		return c, fmt.Errorf("its metadata has vary_eps = %q, not true or false", meta["vary_eps"])
+		return c, fmt.Errorf("its metadata has vary_eps = %.40q, not true or false", meta["vary_eps"])
 	}
 	if x, err := strconv.ParseFloat(meta["max_eps"], 64); err != nil || x != maxEps {
-		return c, fmt.Errorf("its metadata has max_eps = %q, this program's step sizes stay below %v", meta["max_eps"], maxEps)
+		return c, fmt.Errorf("its metadata has max_eps = %.40q, this program's step sizes stay below %v", meta["max_eps"], maxEps)
 	}
 	c.Kind, c.Tempering = meta["model"], meta["tempering"]
 	if err := c.Check(); err != nil {
@@ -72,7 +72,8 @@ func (c Checkpoint) File() safetensors.File {
 // ReadCheckpoint reads a model. A file of another format, with tensors missing, too many,
 // of other shapes or not finite is refused.
 func ReadCheckpoint(name string) (Checkpoint, error) {
-	f, err := safetensors.ReadFile(name)
+	const header = 1 << 16 // ten times what the largest model needs
+	f, err := safetensors.ReadFile(name, header)
 	if err != nil {
 		return Checkpoint{}, err
 	}
@@ -88,13 +89,13 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 		return c, err
 	}
 	if c.Seed, err = strconv.ParseUint(f.Metadata["seed"], 10, 64); err != nil {
-		return c, fmt.Errorf("its metadata has seed = %q, not a number", f.Metadata["seed"])
+		return c, fmt.Errorf("its metadata has seed = %.40q, not a number", f.Metadata["seed"])
 	}
-	if c.Epoch, err = strconv.Atoi(f.Metadata["epoch"]); err != nil {
-		return c, fmt.Errorf("its metadata has epoch = %q, not a number", f.Metadata["epoch"])
+	if c.Epoch, err = strconv.Atoi(f.Metadata["epoch"]); err != nil || c.Epoch < 1 {
+		return c, fmt.Errorf("its metadata has epoch = %.40q, not a number from 1", f.Metadata["epoch"])
 	}
-	if c.ELBO, err = strconv.ParseFloat(f.Metadata["val_elbo"], 64); err != nil {
-		return c, fmt.Errorf("its metadata has val_elbo = %q, not a number", f.Metadata["val_elbo"])
+	if c.ELBO, err = strconv.ParseFloat(f.Metadata["val_elbo"], 64); err != nil || c.ELBO-c.ELBO != 0 {
+		return c, fmt.Errorf("its metadata has val_elbo = %.40q, not a finite number", f.Metadata["val_elbo"])
 	}
 	// The metadata could describe a model of any size: it is made once the tensors have
 	// been found to be those of one.

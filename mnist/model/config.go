@@ -30,9 +30,9 @@ const maxEps = 0.5
 func (c Config) Check() error {
 	switch {
 	case c.Kind != "vae" && c.Kind != "hvae":
-		return fmt.Errorf("unknown model %q: it is vae or hvae", c.Kind)
+		return fmt.Errorf("unknown model %.40q: it is vae or hvae", c.Kind)
 	case c.Tempering != "none" && c.Tempering != "fixed" && c.Tempering != "free":
-		return fmt.Errorf("unknown tempering %q: it is none, fixed or free", c.Tempering)
+		return fmt.Errorf("unknown tempering %.40q: it is none, fixed or free", c.Tempering)
 	case c.K < 0 || c.K > 10_000:
 		return fmt.Errorf("impossible K = %d leapfrog steps: there must be 0 to 10000", c.K)
 	case c.Kind == "vae" && (c.K != 0 || c.Tempering != "none" || c.VaryEps):

@@ -489,6 +489,12 @@ func TestForeignCheckpointsAreRefused(t *testing.T) {
 			f.Tensors[len(f.Tensors)-1].Shape = []int{0}
 		},
 		"is not finite":          func(f *safetensors.File) { f.Tensors[0].Data[7] = float32(math.NaN()) },
+		`epoch = "-1"`:           func(f *safetensors.File) { f.Metadata["epoch"] = "-1" },
+		`epoch = "0"`:            func(f *safetensors.File) { f.Metadata["epoch"] = "0" },
+		`val_elbo = "NaN"`:       func(f *safetensors.File) { f.Metadata["val_elbo"] = "NaN" },
+		`val_elbo = "-Inf"`:      func(f *safetensors.File) { f.Metadata["val_elbo"] = "-Inf" },
+		"header should be":       func(f *safetensors.File) { f.Metadata["x"] = strings.Repeat("x", 1<<17) },
+		`model "xxx`:             func(f *safetensors.File) { f.Metadata["model"] = strings.Repeat("x", 1<<15) },
 		"5000 latent dimensions": func(f *safetensors.File) { f.Metadata["latent"] = "5000" },
 	} {
 		f := Checkpoint{Config: free, Params: NewParams[float32](free, -1, 5), Seed: 5, Epoch: 3, ELBO: -101.25}.File()
@@ -496,8 +502,8 @@ func TestForeignCheckpointsAreRefused(t *testing.T) {
 		if err := safetensors.WriteFile(name, f); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ReadCheckpoint(name); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name) {
-			t.Errorf("error %v, want it to say %q", err, want)
+		if _, err := ReadCheckpoint(name); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name) || len(err.Error()) > 500 {
+			t.Errorf("error %.1000v, want it to say %q in a line", err, want)
 		}
 	}
 }

@@ -64,15 +64,16 @@ func (t *Trainer[T]) State(settings map[string]string, progress string, best []P
 // ReadState reads a state file. Its tensors are checked by Restore, once the settings
 // have said which there must be.
 func ReadState(name string) (s State, err error) {
-	if s.file, err = safetensors.ReadFile(name); err != nil {
+	const header = 1 << 24 // enough for the metrics of 100,000 epochs
+	if s.file, err = safetensors.ReadFile(name, header); err != nil {
 		return s, err
 	}
 	meta := s.file.Metadata
 	if f := meta["format"]; f != stateFormat && f != firstStateFormat {
-		return s, fmt.Errorf("%s is not the state of a run: its format is %q, this program resumes %q", name, f, stateFormat)
+		return s, fmt.Errorf("%s is not the state of a run: its format is %.40q, this program resumes %q", name, f, stateFormat)
 	}
 	if s.Steps, err = strconv.Atoi(meta["optimiser.step"]); err != nil || s.Steps < 0 {
-		return s, fmt.Errorf("%s is damaged: its metadata has optimiser.step = %q, not a number", name, meta["optimiser.step"])
+		return s, fmt.Errorf("%s is damaged: its metadata has optimiser.step = %.40q, not a number", name, meta["optimiser.step"])
 	}
 	s.Progress = meta["progress"]
 	s.Settings = map[string]string{}

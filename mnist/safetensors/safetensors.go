@@ -6,7 +6,8 @@
 //	          "__metadata__": {"key": "value"}}
 //	the rest  the arrays' elements, little-endian, at the offsets given
 //
-// Start with File. Decode trusts nothing in a file: not a length, not an offset.
+// Start with File. Decode trusts nothing in a file: not a length, not an offset, and errors
+// quote no more than the beginning of what is in it.
 //
 // The package imports bench/atomicfile.
 package safetensors
@@ -52,9 +53,8 @@ const metadataKey = "__metadata__"
 
 // entry is what the header says about a tensor.
 type entry struct {
-	DType   string  `json:"dtype"`
-	Shape   []int64 `json:"shape"`
-	Offsets []int64 `json:"data_offsets"`
+	DType          string
+	Shape, Offsets []int64
 }
 
 // Encode returns the file's bytes, which are the same for the same contents. It panics if
@@ -119,7 +119,7 @@ func Decode(b []byte) (File, error) {
 	for _, e := range entries {
 		t, err := e.tensor(data, end)
 		if err != nil {
-			return File{}, fmt.Errorf("tensor %q: %w", e.name, err)
+			return File{}, fmt.Errorf("tensor %.60q: %w", e.name, err)
 		}
 		f.Tensors = append(f.Tensors, t)
 		end = e.Offsets[1]
@@ -136,52 +136,91 @@ type namedEntry struct {
 }
 
 // decodeHeader reads the header token by token, as encoding/json would accept a key
-// twice.
+// twice and in any case.
 func decodeHeader(header []byte) (entries []namedEntry, meta map[string]string, err error) {
 	if len(header) == 0 || header[0] != '{' {
 		return nil, nil, errors.New("its header is not a JSON object")
 	}
 	dec := json.NewDecoder(bytes.NewReader(header))
-	dec.DisallowUnknownFields()
-	if _, err := dec.Token(); err != nil {
-		return nil, nil, fmt.Errorf("its header is not JSON: %w", err)
-	}
-	seen := map[string]bool{}
-	for dec.More() {
-		token, err := dec.Token()
-		if err != nil {
-			return nil, nil, fmt.Errorf("its header is not JSON: %w", err)
-		}
-		name := token.(string) // a key of an object
-		if seen[name] {
-			return nil, nil, fmt.Errorf("its header has %q twice", name)
-		}
-		seen[name] = true
+	err = object(dec, func(name string) error {
 		if name == metadataKey {
-			if err := dec.Decode(&meta); err != nil {
-				return nil, nil, fmt.Errorf("its metadata is not an object of strings: %w", err)
+			meta = map[string]string{}
+			err := object(dec, func(key string) error {
+				value, err := dec.Token()
+				text, ok := value.(string)
+				if err == nil && !ok {
+					err = fmt.Errorf("%.60q is not a string", key)
+				}
+				meta[key] = text
+				return err
+			})
+			if err != nil {
+				return fmt.Errorf("its metadata is not an object of strings: %w", err)
 			}
-			continue
+			return nil
 		}
 		e := namedEntry{name: name}
-		if err := dec.Decode(&e.entry); err != nil {
-			return nil, nil, fmt.Errorf("its header does not describe tensor %q: %w", name, err)
+		err := object(dec, func(key string) error {
+			switch key {
+			case "dtype":
+				return dec.Decode(&e.DType)
+			case "shape":
+				return dec.Decode(&e.Shape)
+			case "data_offsets":
+				return dec.Decode(&e.Offsets)
+			}
+			return fmt.Errorf("%.60q is not a field of a tensor", key)
+		})
+		if err != nil {
+			return fmt.Errorf("its header does not describe tensor %.60q: %.80v", name, err)
 		}
 		if e.DType != "F32" {
-			return nil, nil, fmt.Errorf("tensor %q has elements of type %q: only F32 is read here", name, e.DType)
+			return fmt.Errorf("tensor %.60q has elements of type %.60q: only F32 is read here", name, e.DType)
 		}
 		if e.Shape == nil || len(e.Offsets) != 2 {
-			return nil, nil, fmt.Errorf("its header does not give shape and data_offsets of tensor %q", name)
+			return fmt.Errorf("its header does not give shape and data_offsets of tensor %.60q", name)
 		}
 		entries = append(entries, e)
-	}
-	if _, err := dec.Token(); err != nil {
-		return nil, nil, fmt.Errorf("its header is not JSON: %w", err)
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("its header is wrong: %w", err)
 	}
 	if _, err := dec.Token(); err != io.EOF {
 		return nil, nil, errors.New("its header goes on after the JSON object")
 	}
 	return entries, meta, nil
+}
+
+// object reads a JSON object; field reads the value of each key.
+func object(dec *json.Decoder, field func(key string) error) error {
+	notJSON := func(err error) error { return fmt.Errorf("it is not JSON: %.80v", err) }
+	token, err := dec.Token()
+	if err != nil {
+		return notJSON(err)
+	}
+	if token != json.Delim('{') {
+		return errors.New("it is not a JSON object")
+	}
+	seen := map[string]bool{}
+	for dec.More() {
+		token, err := dec.Token()
+		if err != nil {
+			return notJSON(err)
+		}
+		key := token.(string)
+		if seen[key] {
+			return fmt.Errorf("it has %.60q twice", key)
+		}
+		seen[key] = true
+		if err := field(key); err != nil {
+			return err
+		}
+	}
+	if _, err := dec.Token(); err != nil {
+		return notJSON(err)
+	}
+	return nil
 }
 
 // tensor returns the entry's tensor, which must begin in data where the last one ended.
@@ -200,13 +239,13 @@ func (e namedEntry) tensor(data []byte, last int64) (Tensor, error) {
 	for i, s := range e.Shape {
 		// Elements beyond the data's size can only be wrong, and must not overflow.
 		if s < 0 || s > int64(len(data)) || elements > int64(len(data)) {
-			return Tensor{}, fmt.Errorf("shape %v does not fit %d bytes of data", e.Shape, len(data))
+			return Tensor{}, fmt.Errorf("shape %.80s does not fit %d bytes of data", fmt.Sprint(e.Shape), len(data))
 		}
 		t.Shape[i] = int(s)
 		elements *= s
 	}
 	if (end-begin)%4 != 0 || elements != (end-begin)/4 {
-		return Tensor{}, fmt.Errorf("shape %v needs %d bytes, its offsets [%d, %d] have %d", e.Shape, 4*elements, begin, end, end-begin)
+		return Tensor{}, fmt.Errorf("shape %.80s needs %d bytes, its offsets [%d, %d] have %d", fmt.Sprint(e.Shape), 4*elements, begin, end, end-begin)
 	}
 	t.Data = make([]float32, elements)
 	for i := range t.Data {
@@ -232,7 +271,7 @@ func Check(f File, want []Spec) error {
 			return fmt.Errorf("tensor %q is missing", w.Name)
 		}
 		if !slices.Equal(t.Shape, w.Shape) {
-			return fmt.Errorf("tensor %q has shape %v, this model needs %v", w.Name, t.Shape, w.Shape)
+			return fmt.Errorf("tensor %q has shape %.80s, this model needs %v", w.Name, fmt.Sprint(t.Shape), w.Shape)
 		}
 		if i := slices.IndexFunc(t.Data, func(v float32) bool { return v-v != 0 }); i >= 0 {
 			return fmt.Errorf("tensor %q is not finite: element %d is %v", w.Name, i, t.Data[i])
@@ -240,23 +279,50 @@ func Check(f File, want []Spec) error {
 	}
 	for _, t := range f.Tensors {
 		if !wanted[t.Name] {
-			return fmt.Errorf("tensor %q is not one of this model's", t.Name)
+			return fmt.Errorf("tensor %.60q is not one of this model's", t.Name)
 		}
 	}
 	return nil
 }
 
-// ReadFile reads a file; its errors name it.
-func ReadFile(name string) (File, error) {
-	b, err := os.ReadFile(name)
+// The largest file that is read: one of this program's is far smaller.
+const maxFile = 1 << 30
+
+// ReadFile reads a file whose header has at most so many bytes; its errors name it. What
+// is not a regular file, and what is longer, is refused before it is read.
+func ReadFile(name string, header int) (File, error) {
+	in, err := atomicfile.Open(name)
 	if err != nil {
 		return File{}, err
 	}
-	f, err := Decode(b)
+	defer in.Close()
+	f, err := read(in, header)
 	if err != nil {
 		return File{}, fmt.Errorf("%s cannot be read: %w", name, err)
 	}
 	return f, nil
+}
+
+func read(in *os.File, header int) (File, error) {
+	s, err := in.Stat()
+	if err != nil {
+		return File{}, err
+	}
+	if s.Size() > maxFile {
+		return File{}, fmt.Errorf("it is %d bytes long, more than any file of this program", s.Size())
+	}
+	var first [8]byte
+	if n, err := in.ReadAt(first[:], 0); err != nil && err != io.EOF {
+		return File{}, err
+	} else if h := binary.LittleEndian.Uint64(first[:]); n == len(first) && h > uint64(header) {
+		return File{}, fmt.Errorf("it is not a file of this program: its header should be %d bytes long, more than %d", h, header)
+	}
+	b := make([]byte, s.Size())
+	n, err := io.ReadFull(in, b)
+	if err != nil && err != io.ErrUnexpectedEOF && err != io.EOF {
+		return File{}, err
+	}
+	return Decode(b[:n])
 }
 
 // WriteFile writes a file so that a crash leaves the old one or the new one.

@@ -46,7 +46,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	if err := WriteFile(name, f); err != nil {
 		t.Fatal(err)
 	}
-	got, err := ReadFile(name)
+	got, err := ReadFile(name, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,6 +84,11 @@ func TestDamagedFilesAreRefusedWithTheirProblem(t *testing.T) {
 		{"JSON not closed", file(`{"__metadata__":{}`, ""), "not JSON"},
 		{"more than an object", file("{} {}", ""), "goes on"},
 		{"a name twice", file(`{"__metadata__":{},"__metadata__":{}}`, ""), `"__metadata__" twice`},
+		{"a field twice", file(`{"w":{"dtype":"F32","dtype":"F32","shape":[],"data_offsets":[0,4]}}`, "1234"), `"dtype" twice`},
+		{"metadata twice", file(`{"__metadata__":{"a":"1","b":"2","a":"1"}}`, ""), `"a" twice`},
+		{"nested metadata", file(`{"__metadata__":{"a":{"b":"c"}}}`, ""), "not an object of strings"},
+		{"a field in capitals", file(`{"w":{"DType":"F32","shape":[],"data_offsets":[0,4]}}`, "1234"), `"DType" is not a field`},
+		{"a tensor of null", file(`{"w":null}`, ""), "does not describe"},
 		{"metadata of numbers", file(`{"__metadata__":{"a":1}}`, ""), "not an object of strings"},
 		{"another type", file(`{"w":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]}}`, "12"), `type "BF16"`},
 		{"an unknown field", file(`{"w":{"dtype":"F32","shape":[],"data_offsets":[0,4],"x":1}}`, "1234"), "does not describe"},
@@ -111,8 +116,57 @@ func TestDamagedFilesAreRefusedWithTheirProblem(t *testing.T) {
 	if err := os.WriteFile(name, []byte("short"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadFile(name); err == nil || !strings.Contains(err.Error(), name) {
+	if _, err := ReadFile(name, 1000); err == nil || !strings.Contains(err.Error(), name) {
 		t.Errorf("the error of a damaged file does not name it: %v", err)
+	}
+}
+
+func TestErrorsQuoteNoMoreThanTheBeginning(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	scalar := Tensor{long, []int{}, []float32{1}}
+	for what, err := range map[string]error{
+		"name":     second(Decode(file(fmt.Sprintf(`{"%s":{}}`, long), ""))),
+		"twice":    second(Decode(file(fmt.Sprintf(`{"%s":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},"%[1]s":{}}`, long), ""))),
+		"field":    second(Decode(file(fmt.Sprintf(`{"w":{"%s":1}}`, long), ""))),
+		"type":     second(Decode(file(fmt.Sprintf(`{"w":{"dtype":"%s"}}`, long), ""))),
+		"number":   second(Decode(file(fmt.Sprintf(`{"w":{"shape":[%s]}}`, strings.Repeat("7", 1<<20)), ""))),
+		"metadata": second(Decode(file(fmt.Sprintf(`{"__metadata__":{"%s":1}}`, long), ""))),
+		"shape":    second(Decode(file(fmt.Sprintf(`{"w":{"dtype":"F32","shape":[1%s],"data_offsets":[0,0]}}`, strings.Repeat(",1", 1<<19)), ""))),
+		"tensor":   Check(File{Tensors: []Tensor{scalar}}, nil),
+		"shapes":   Check(File{Tensors: []Tensor{{"w", make([]int, 1<<20), nil}}}, []Spec{{"w", nil}}),
+	} {
+		if err == nil || len(err.Error()) > 300 {
+			t.Errorf("%s: %.500v", what, err)
+		}
+	}
+}
+
+func second[A, B any](_ A, b B) B { return b }
+
+func TestHostileFilesAreRefusedBeforeTheyAreRead(t *testing.T) {
+	dir := t.TempDir()
+	sparse := filepath.Join(dir, "sparse")
+	f, err := os.Create(sparse)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Truncate(1 << 40); err != nil {
+		t.Skip("no file of a terabyte, all holes: ", err)
+	}
+	f.Close()
+	long := filepath.Join(dir, "long")
+	if err := os.WriteFile(long, file(strings.Repeat(" ", 1001)+"{}", ""), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		sparse:     "1099511627776 bytes long, more than any",
+		long:       "header should be 1003 bytes long, more than 1000",
+		dir:        "is a folder, not a file",
+		os.DevNull: "not a file",
+	} {
+		if _, err := ReadFile(name, 1000); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: error %v, want it to say %q", name, err, want)
+		}
 	}
 }
 
