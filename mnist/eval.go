@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +29,8 @@ type evaluation struct {
 	Samples int      `json:"samples"`
 	Runs    int      `json:"runs"`
 	Seconds float64  `json:"seconds"`
+	Data    string   `json:"data"`       // the name of the images
+	Trained *string  `json:"trained_on"` // that of the model's; null if its file does not say it
 }
 
 // evaluationOf returns what binarises an image, afresh for each run, and begins its noise.
@@ -41,12 +45,12 @@ func evaluationOf(images data.Images, which []int, seed uint64, run int) func(im
 // evaluate is the command eval.
 func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := command.NewFlags()
-	var checkpoint, dataSetting, split string
+	var checkpoint, folder, name, split string
 	var limit, samples, runs int
 	var seed uint64
 	var asJSON bool
 	f.String(&checkpoint, "checkpoint", "", "`file` of the model (required)")
-	f.String(&dataSetting, "data", "", dataUsage)
+	source(f, &folder, &name)
 	f.String(&split, "split", "test", "`images` to evaluate on: test or validation")
 	f.Count(&limit, "limit", 0, 0, "evaluate on the first `number` of images only; 0 for all 10,000")
 	f.Count(&samples, "samples", 1000, 1, "`number` of importance samples for each image")
@@ -63,9 +67,13 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if err != nil {
 		return err
 	}
-	set, err := data.Load(ctx, dataSetting, func(m string) { fmt.Fprintln(stderr, m) })
+	set, err := load(ctx, folder, name, stderr)
 	if err != nil {
 		return err
+	}
+	elsewhere := otherData(c, set)
+	if elsewhere != "" {
+		fmt.Fprintf(stderr, "note: the model was%s\n", elsewhere)
 	}
 	images := set.Test
 	which := make([]int, images.Len())
@@ -104,7 +112,10 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		elbos, nlls = append(elbos, elbo), append(nlls, nll)
 	}
 	line.Clear()
-	e := evaluation{Images: len(which), Samples: samples, Runs: runs, Seconds: time.Since(start).Seconds()}
+	e := evaluation{Images: len(which), Samples: samples, Runs: runs, Seconds: time.Since(start).Seconds(), Data: set.Name}
+	if c.Data != "" {
+		e.Trained = &c.Data
+	}
 	e.ELBO, e.ELBOSD = meanSD(elbos)
 	e.NLL, e.NLLSD = meanSD(nlls)
 	if asJSON {
@@ -120,15 +131,29 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		}
 		return fmt.Sprintf(" ± %.2f", *sd)
 	}
-	_, err = fmt.Fprintf(stdout, "%v, epoch %d, on %d %s images, %d samples each, %s, %.0f s\nELBO %.2f%s\nNLL  %.2f%s\n",
-		c.Config, c.Epoch, e.Images, split, e.Samples, times, e.Seconds, e.ELBO, spread(e.ELBOSD), e.NLL, spread(e.NLLSD))
+	_, err = fmt.Fprintf(stdout, "%v, epoch %d,%s on %d %s images of %s, %d samples each, %s, %.0f s\nELBO %.2f%s\nNLL  %.2f%s\n",
+		c.Config, c.Epoch, elsewhere, e.Images, split, set.Name, e.Samples, times, e.Seconds, e.ELBO, spread(e.ELBOSD), e.NLL, spread(e.NLLSD))
 	return err
+}
+
+// otherData says what a model was trained on, if that is known and is not set.
+func otherData(c model.Checkpoint, set data.Set) string {
+	switch {
+	case c.Data == "" || c.Data == set.Name && c.DataSHA256 == set.SHA256():
+		return ""
+	case c.Data == set.Name:
+		return fmt.Sprintf(" trained on other images called %.40q,", c.Data)
+	}
+	return fmt.Sprintf(" trained on %.40q,", c.Data)
 }
 
 // readCheckpoint reads the file that -checkpoint names.
 func readCheckpoint(name string) (model.Checkpoint, error) {
 	if name == "" {
 		return model.Checkpoint{}, command.UsageError("-checkpoint is missing: name the file of a model, such as DIR/model.safetensors")
+	}
+	if s, err := os.Stat(name); err == nil && s.IsDir() {
+		return model.Checkpoint{}, command.UsageError("-checkpoint %s is a folder: name the file of a model, such as %s", name, filepath.Join(name, modelFile))
 	}
 	return model.ReadCheckpoint(name)
 }

@@ -13,10 +13,14 @@
 package main
 
 import (
+	"context"
+	"fmt"
+	"io"
 	"os"
 	"runtime/debug"
 
 	"hvae/bench/command"
+	"hvae/mnist/data"
 )
 
 func main() {
@@ -39,4 +43,21 @@ var program = command.Program{
 	},
 }
 
-const dataUsage = "`folder` with the four MNIST files, or synthetic for a built-in stand-in;\nmissing files are downloaded (default $HVAE_MNIST, else a folder in the user's cache)"
+// source defines the flags that say which data there are.
+func source(f *command.Flags, folder, name *string) {
+	f.String(folder, "data", "", "`folder` with the four MNIST files, or synthetic for a built-in stand-in;\nmissing files are downloaded (default $HVAE_MNIST, else a folder in the user's cache)")
+	f.Checked(name, "dataset", "`name` of other images, 28×28, that -data has in files called as MNIST's", data.CheckName)
+}
+
+// load reads the data that the flags of source name.
+func load(ctx context.Context, folder, name string, stderr io.Writer) (data.Set, error) {
+	switch {
+	case name == data.Synthetic && folder != data.Synthetic:
+		return data.Set{}, command.UsageError("%s images are not in a folder: give -data %[1]s", data.Synthetic)
+	case name != "" && name != data.Synthetic && folder == data.Synthetic:
+		return data.Set{}, command.UsageError("-data %s is not the data %s: name their folder", data.Synthetic, name)
+	case name != "" && name != data.MNIST && folder == "":
+		return data.Set{}, command.UsageError("-dataset %s needs -data with the folder of its files", name)
+	}
+	return data.Load(ctx, folder, name, func(m string) { fmt.Fprintln(stderr, m) })
+}

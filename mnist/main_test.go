@@ -107,6 +107,13 @@ func TestBadInputIsOneClearLine(t *testing.T) {
 		{tiny(dir, "-model", "gan"), 2, `unknown model "gan"`},
 		{tiny(dir, "-model", "hvae", "-K", "2", "-tempering", "hot"), 2, `unknown tempering "hot"`},
 		{tiny(dir, "-model", "hvae", "-K", "-1"), 2, `"-1" for flag -K`},
+		{tiny(dir, "-model", "hvae"), 2, "-model hvae needs -K"},
+		{tiny(dir, "-model", "hvae", "-K", "0"), 2, "-model hvae needs -K"},
+		{tiny(dir, "-dataset", "own"), 2, "-data synthetic is not the data own"},
+		{tiny(dir, "-seed", "-1"), 2, "a seed is a whole number from 0"},
+		{[]string{"train", "-data", "Synthetic", "-out", dir}, 1, "did you mean synthetic"},
+		{[]string{"train", "-data", filepath.Join(dir, "typo"), "-out", dir}, 1, "there is no folder"},
+		{[]string{"train", "-data", dir, "-dataset", "MNIST", "-out", dir}, 2, "did you mean mnist"},
 		{tiny(dir, "-K", "3"), 2, "need the model hvae"},
 		{tiny(dir, "-tempering", "free"), 2, "need the model hvae"},
 		{tiny(dir, "-batch", "76"), 2, "only 75 images"},
@@ -121,6 +128,16 @@ func TestBadInputIsOneClearLine(t *testing.T) {
 		{append(tiny(model, "-resume"), hvaeFlags...), 1, "was started with"},
 		{[]string{"train", "-data", file, "-out", filepath.Join(dir, "x")}, 1, file},
 		{[]string{"eval"}, 2, "-checkpoint is missing"},
+		{[]string{"eval", "-checkpoint", checkpoint, "-data", "Synthetic"}, 1, "did you mean synthetic"},
+		{[]string{"eval", "-checkpoint", checkpoint, "-data", filepath.Join(dir, "typo")}, 1, "there is no folder " + filepath.Join(dir, "typo")},
+		{[]string{"eval", "-checkpoint", checkpoint, "-dataset", "own"}, 2, "needs -data"},
+		{[]string{"eval", "-checkpoint", checkpoint, "-dataset", "a b"}, 2, "a name has"},
+		{[]string{"eval", "-checkpoint", checkpoint, "-seed", "-1"}, 2, "a seed is a whole number from 0"},
+		{[]string{"eval", "-checkpoint", model, "-data", "synthetic"}, 2, "name the file of a model, such as " + checkpoint},
+		{[]string{"sample", "-checkpoint", checkpoint, "-o", "s.jpg"}, 2, "has to end in .png"},
+		{[]string{"sample", "-checkpoint", checkpoint, "-o", "-"}, 2, "not to standard output"},
+		{[]string{"reconstruct", "-checkpoint", checkpoint, "-data", "synthetic", "-o", "s"}, 2, "has to end in .png"},
+		{[]string{"eval", "-checkpoint", os.DevNull, "-data", "synthetic"}, 1, "not a file"},
 		{[]string{"eval", "-checkpoint", file, "-data", "synthetic"}, 1, "cannot be read"},
 		{[]string{"eval", "-checkpoint", filepath.Join(model, stateFile), "-data", "synthetic"}, 1, `format is "hvae-mnist-state/2"`},
 		{[]string{"eval", "-checkpoint", checkpoint, "-data", "synthetic", "-limit", "401"}, 2, "has 400 images"},
@@ -319,11 +336,17 @@ func TestTheTrainedModelIsEvaluated(t *testing.T) {
 	checkpoint := filepath.Join(dir, modelFile)
 	for _, split := range []string{"test", "validation"} {
 		stdout, stderr, status := mnist(t.Context(), "eval", "-checkpoint", checkpoint, "-data", "synthetic", "-split", split, "-limit", "3", "-samples", "20", "-runs", "2", "-json")
-		var e map[string]float64
-		if err := json.Unmarshal([]byte(stdout), &e); err != nil || status != 0 {
+		var all map[string]any
+		if err := json.Unmarshal([]byte(stdout), &all); err != nil || status != 0 {
 			t.Fatalf("%s: status %d, %v, %s %s", split, status, err, stdout, stderr)
 		}
-		if len(e) != 8 || !(e["elbo"] < 0) || !(e["nll"] > 0) || !(-e["nll"] > e["elbo"]) || e["images"] != 3 || e["samples"] != 20 || e["runs"] != 2 || e["elbo_sd"] == 0 || e["nll_sd"] == 0 {
+		e := map[string]float64{}
+		for k, v := range all {
+			if x, ok := v.(float64); ok {
+				e[k] = x
+			}
+		}
+		if len(all) != 10 || len(e) != 8 || all["data"] != "synthetic" || !(e["elbo"] < 0) || !(e["nll"] > 0) || !(-e["nll"] > e["elbo"]) || e["images"] != 3 || e["samples"] != 20 || e["runs"] != 2 || e["elbo_sd"] == 0 || e["nll_sd"] == 0 {
 			t.Errorf("%s: %v", split, e)
 		}
 	}

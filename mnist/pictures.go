@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
+	"path/filepath"
+	"strings"
 
 	"hvae/bench/command"
 	"hvae/hvae"
@@ -13,15 +16,28 @@ import (
 	"hvae/mnist/model"
 )
 
+// pictureFlag defines the flag -o.
+func pictureFlag(f *command.Flags, out *string) {
+	f.Checked(out, "o", "`file` for the picture, a PNG (required)", func(s string) error {
+		switch {
+		case s == "-":
+			return errors.New("a picture is written to a file, not to standard output")
+		case !strings.EqualFold(filepath.Ext(s), ".png"):
+			return errors.New("the picture is a PNG, and its name has to end in .png")
+		}
+		return nil
+	})
+}
+
 // sample is the command.
-func sample(_ context.Context, args []string, stdout, stderr io.Writer) error {
+func sample(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := command.NewFlags()
 	var checkpoint, out string
 	var n int
 	var seed uint64
 	f.String(&checkpoint, "checkpoint", "", "`file` of the model (required)")
 	f.Count(&n, "n", 64, 1, "`number` of digits")
-	f.String(&out, "o", "", "`file` for the picture, a PNG (required)")
+	pictureFlag(f, &out)
 	f.Seed(&seed, "seed of the latent variables")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -36,24 +52,32 @@ func sample(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	columns := int(math.Ceil(math.Sqrt(float64(n))))
-	if err := writeSheet(out, model.Generate(c.Config, c.Params, n, seed), columns); err != nil {
+	var sheet linalg.Matrix[float32]
+	if err := command.Wait(ctx, func() { sheet = model.Generate(c.Config, c.Params, n, seed) }); err != nil {
 		return err
 	}
-	fmt.Fprintf(stderr, "wrote %s: %d digits from %v, epoch %d\n", out, n, c.Config, c.Epoch)
+	columns := int(math.Ceil(math.Sqrt(float64(n))))
+	if err := writeSheet(out, sheet, columns); err != nil {
+		return err
+	}
+	on := ""
+	if c.Data != "" {
+		on = fmt.Sprintf(", trained on %.40q", c.Data)
+	}
+	fmt.Fprintf(stderr, "wrote %s: %d images from %v, epoch %d%s\n", out, n, c.Config, c.Epoch, on)
 	return nil
 }
 
 // reconstruct is the command.
 func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := command.NewFlags()
-	var checkpoint, dataSetting, out string
+	var checkpoint, folder, name, out string
 	var n int
 	var seed uint64
 	f.String(&checkpoint, "checkpoint", "", "`file` of the model (required)")
-	f.String(&dataSetting, "data", "", dataUsage)
+	source(f, &folder, &name)
 	f.Count(&n, "n", 24, 1, "`number` of test digits")
-	f.String(&out, "o", "", "`file` for the picture, a PNG (required)")
+	pictureFlag(f, &out)
 	f.Seed(&seed, "seed of binarisation and noise")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -65,7 +89,7 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	if err != nil {
 		return err
 	}
-	set, err := data.Load(ctx, dataSetting, func(m string) { fmt.Fprintln(stderr, m) })
+	set, err := load(ctx, folder, name, stderr)
 	if err != nil {
 		return err
 	}
@@ -76,7 +100,10 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	for i := range n {
 		data.Binarise(x, i, set.Test.Image(i), hvae.Stream(seed, "mnist reconstruct pixels", i))
 	}
-	fromMean, fromFlow := model.Reconstruct(c.Config, c.Params, x, seed)
+	var fromMean, fromFlow linalg.Matrix[float32]
+	if err := command.Wait(ctx, func() { fromMean, fromFlow = model.Reconstruct(c.Config, c.Params, x, seed) }); err != nil {
+		return err
+	}
 	// Triples: column 3i the input, then both reconstructions.
 	sheet := linalg.New[float32](side*side, 3*n)
 	for r := range sheet.Rows {
@@ -88,7 +115,7 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	if err := writeSheet(out, sheet, 3*min(4, n), "input", "mean", third); err != nil {
 		return err
 	}
-	fmt.Fprintf(stderr, "wrote %s: triples of a test digit and its reconstructions from the encoder's mean and from %s\n",
-		out, map[string]string{"vae": "a draw", "hvae": "where the Hamiltonian flow of a draw ends"}[c.Config.Kind])
+	fmt.Fprintf(stderr, "wrote %s: triples of a test image of %s and its reconstructions from the encoder's mean and from %s, by a model%s epoch %d\n",
+		out, set.Name, map[string]string{"vae": "a draw", "hvae": "where the Hamiltonian flow of a draw ends"}[c.Config.Kind], otherData(c, set), c.Epoch)
 	return nil
 }

@@ -140,7 +140,7 @@ func TestSamplesAreDecodedDrawsOfTheirSeedRowByRow(t *testing.T) {
 }
 
 func TestReconstructionsAreTriplesOfTheTestDigits(t *testing.T) {
-	digits, err := data.Load(t.Context(), "synthetic", func(string) {})
+	digits, err := data.Load(t.Context(), "synthetic", "", func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}

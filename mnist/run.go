@@ -94,7 +94,8 @@ type run struct {
 	position
 	trainer *model.Trainer[float32]
 	best    []model.Param[float32] // nil before the first epoch
-	dataset string                 // what it is trained on
+	name    string                 // of the data that it is trained on
+	digest  string                 // theirs
 	saved   time.Time              // when the state was written last
 
 	images, validationImages int // to train and to validate on
@@ -265,10 +266,10 @@ func (r *run) saveState() error {
 	return nil
 }
 
-// kept returns the settings that the state keeps, with the data's name under dataset.
+// kept returns the settings that the state keeps, with the data's name and digest.
 func (r *run) kept() map[string]string {
 	all := maps.Clone(r.stored)
-	all["dataset"] = r.dataset
+	all["dataset"], all["dataset_sha256"] = r.name, r.digest
 	return all
 }
 
@@ -309,7 +310,7 @@ func (r *run) finishEpoch(m metrics) (better bool, err error) {
 
 // writeBest writes the model of the best epoch and digits that it generates.
 func (r *run) writeBest() error {
-	c := model.Checkpoint{Config: r.config, Params: r.best, Seed: r.seed, Epoch: r.BestEpoch, ELBO: r.Best}
+	c := model.Checkpoint{Config: r.config, Params: r.best, Seed: r.seed, Epoch: r.BestEpoch, ELBO: r.Best, Data: r.name, DataSHA256: r.digest}
 	b := c.File().Encode()
 	if old, err := os.ReadFile(r.path(modelFile)); err != nil || !bytes.Equal(old, b) {
 		if err := atomicfile.Write(r.path(modelFile), b); err != nil {
@@ -337,7 +338,7 @@ func (r *run) writeMetrics() error {
 		return fmt.Errorf("cannot write the metrics: %w", err)
 	}
 	curve := plot.Chart{
-		Title: "Training: " + r.config.String(), XLabel: "epoch", YLabel: "ELBO (nats)",
+		Title: fmt.Sprintf("Training: %v, on %s", r.config, r.name), XLabel: "epoch", YLabel: "ELBO (nats)",
 		Series: []plot.Series{train, validation},
 	}
 	if err := atomicfile.Write(r.path(curveFile), curve.SVG()); err != nil {

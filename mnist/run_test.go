@@ -171,7 +171,7 @@ func TestTheStateAloneIsTheRun(t *testing.T) {
 func firstFormat(t *testing.T, folder string) {
 	t.Helper()
 	name := filepath.Join(folder, stateFile)
-	f, err := safetensors.ReadFile(name)
+	f, err := safetensors.ReadFile(name, 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func firstFormat(t *testing.T, folder string) {
 	f.Metadata["format"] = "hvae-mnist-state/1"
 	f.Metadata["setting.data"] = f.Metadata["setting.dataset"]
 	maps.DeleteFunc(f.Metadata, func(k, _ string) bool {
-		return slices.Contains([]string{"setting.dataset", "setting.epochs", "setting.patience", "setting.recompute"}, k)
+		return slices.Contains([]string{"setting.dataset", "setting.dataset_sha256", "setting.epochs", "setting.patience", "setting.recompute"}, k)
 	})
 	var p map[string]any
 	if err := json.Unmarshal([]byte(f.Metadata["progress"]), &p); err != nil {
@@ -262,7 +262,7 @@ func TestAResumeAsksForNoSettingAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]string{"model": "hvae", "K": "1", "tempering": "free", "vary-eps": "true", "latent": "3", "epochs": "4", "patience": "3",
-		"batch": "25", "lr": "0.002", "seed": "5", "train": "75", "data": "synthetic", "dataset": "synthetic", "recompute": "false"}
+		"batch": "25", "lr": "0.002", "seed": "5", "train": "75", "data": "synthetic", "dataset": "synthetic", "dataset_sha256": syntheticDigest, "recompute": "false"}
 	if diff := cmp.Diff(want, state.Settings); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}

@@ -30,6 +30,7 @@ type settings struct {
 	seed      uint64
 	train     int    // images to train on; 0 for all
 	data      string // where they are
+	dataset   string // what they are called
 	recompute bool
 
 	out    string
@@ -52,7 +53,7 @@ func (s *settings) flags() *command.Flags {
 	f.Count(&s.batch, "batch", 100, 1, "`number` of images in a batch")
 	f.Rate(&s.rate, 1e-3, "learning `rate` of Adamax")
 	f.Seed(&s.seed, "seed: the same one gives the same bits, on any number of cores")
-	f.String(&s.data, "data", "", dataUsage)
+	source(f, &s.data, &s.dataset)
 	f.Count(&s.train, "train", 0, 0, "train on this `number` of images only; 0 for all 50,000")
 	f.Bool(&s.recompute, "recompute", "forget what lies within leapfrog steps and compute it again for the gradient: the same results in memory that does not grow with K, but slower")
 	f.String(&s.out, "out", "", "`folder` for the run's files (required)")
@@ -109,6 +110,9 @@ func (s settings) check() error {
 	if err := s.config.Check(); err != nil {
 		return command.UsageError("%v", err)
 	}
+	if s.config.Kind == "hvae" && s.config.K == 0 && !s.resume {
+		return command.UsageError("-model hvae needs -K, the number of leapfrog steps, of at least 1: without them it is a vae")
+	}
 	if s.recompute && s.config.Kind != "hvae" {
 		return command.UsageError("-recompute is about leapfrog steps: it needs -model hvae")
 	}
@@ -143,7 +147,7 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := s.keep(f); err != nil {
 		return err
 	}
-	set, err := data.Load(ctx, s.data, func(m string) { fmt.Fprintln(stderr, m) })
+	set, err := load(ctx, s.data, s.dataset, stderr)
 	if err != nil {
 		return err
 	}
@@ -190,7 +194,7 @@ func newSession(s settings, set data.Set, stdout, stderr io.Writer) (*session, e
 	trainer := model.NewTrainer(s.config, params, s.rate)
 	trainer.Recompute = s.recompute
 	return &session{
-		run:    &run{settings: s, trainer: trainer, dataset: set.Name, images: len(training), validationImages: len(validation)},
+		run:    &run{settings: s, trainer: trainer, name: set.Name, digest: set.SHA256(), images: len(training), validationImages: len(validation)},
 		pixels: set.Train, training: training, validation: newValidation(set.Train, validation, s.seed),
 		stdout: stdout, stderr: stderr,
 	}, nil
@@ -201,8 +205,12 @@ func (t *session) open(state *model.State) error {
 	if state == nil {
 		return t.begin()
 	}
-	if was := storedSettings(*state)["dataset"]; was != t.dataset {
-		return fmt.Errorf("the run in %s was started on the data %s, not %s: name their folder with -data", t.out, was, t.dataset)
+	was := storedSettings(*state)
+	if was["dataset"] != t.name {
+		return fmt.Errorf("the run in %s was started on the data %s, not %s: name their folder with -data", t.out, was["dataset"], t.name)
+	}
+	if digest, ok := was["dataset_sha256"]; ok && digest != t.digest {
+		return fmt.Errorf("the run in %s was started on other images called %s: name their folder with -data", t.out, t.name)
 	}
 	if err := t.restore(*state); err != nil {
 		return fmt.Errorf("cannot resume from %s: %w", t.path(stateFile), err)
@@ -273,7 +281,7 @@ func (t *session) loop(ctx context.Context) error {
 		}
 	}
 	line.Clear()
-	_, err := fmt.Fprintf(t.stdout, "best validation ELBO %.2f after epoch %d; the model is %s\n", t.Best, t.BestEpoch, t.path(modelFile))
+	_, err := fmt.Fprintf(t.stdout, "best validation ELBO %.2f on %s after epoch %d; the model is %s\n", t.Best, t.name, t.BestEpoch, t.path(modelFile))
 	return err
 }
 

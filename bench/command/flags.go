@@ -31,6 +31,14 @@ func (f *Flags) String(p *string, name, value, usage string) {
 	f.set.StringVar(p, name, value, usage)
 }
 
+// Checked defines a flag for text that check has nothing against. It is empty by default.
+func (f *Flags) Checked(p *string, name, usage string, check func(string) error) {
+	f.set.Var(value{get: func() string { return *p }, set: func(s string) error {
+		*p = s
+		return check(s)
+	}}, name, usage)
+}
+
 // Func defines a flag whose values parse understands.
 func (f *Flags) Func(name, usage string, parse func(string) error) { f.set.Func(name, usage, parse) }
 

@@ -77,17 +77,13 @@ func FuzzIDX(f *testing.F) {
 	f.Add(compressed(idx(2)))
 	f.Add([]byte{0x1f, 0x8b})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		const limit = 1 << 16
-		contents, err := decompress(bytes.NewReader(b), limit)
+		images, err := readImages(bytes.NewReader(b))
 		if err != nil {
 			return
 		}
-		if len(contents) > limit {
-			t.Fatalf("%d bytes, the limit is %d", len(contents), limit)
-		}
-		images, err := parseImages(contents)
-		if err == nil && len(contents) != 16+images.Len()*pixels {
-			t.Fatalf("%d images from %d bytes", images.Len(), len(contents))
+		again, err := readImages(bytes.NewReader(append(images.header(), images.Pixels...)))
+		if err != nil || !bytes.Equal(images.Pixels, again.Pixels) {
+			t.Fatalf("%d images become %d, %v", images.Len(), again.Len(), err)
 		}
 	})
 }
@@ -238,8 +234,139 @@ func TestADamagedFileIsNamedAndKept(t *testing.T) {
 	}
 }
 
+// write writes files into a new folder.
+func write(t *testing.T, files map[string][]byte) (folder string) {
+	t.Helper()
+	folder = t.TempDir()
+	for name, b := range files {
+		if err := os.WriteFile(filepath.Join(folder, name), b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+func TestOwnImagesAreReadUnderTheirName(t *testing.T) {
+	folder := write(t, map[string][]byte{"train-images-idx3-ubyte": idx(31), "t10k-images-idx3-ubyte.gz": compressed(idx(2))})
+	set, err := Load(t.Context(), folder, "fashion", nil)
+	if err != nil || set.Name != "fashion" || !bytes.Equal(set.Train.Pixels, idx(31)[16:]) || !bytes.Equal(set.Test.Pixels, idx(2)[16:]) {
+		t.Fatalf("%q, %d and %d images, %v", set.Name, set.Train.Len(), set.Test.Len(), err)
+	}
+	sum := sha256.Sum256(append(idx(31), idx(2)...)) // of the files, one after the other
+	if set.SHA256() != hex.EncodeToString(sum[:]) {
+		t.Error("the digest is not that of the files")
+	}
+	if training, validation := Split(set.Train, 1); len(training) != 26 || len(validation) != 5 {
+		t.Errorf("of 31 images %d are for training and %d for validation, want a sixth", len(training), len(validation))
+	}
+	// Without the name they are not MNIST's.
+	if _, err := Load(t.Context(), folder, "", nil); err == nil || !strings.Contains(err.Error(), "is not the MNIST file of that name") || !strings.Contains(err.Error(), "-dataset NAME") {
+		t.Errorf("read as MNIST: %v", err)
+	}
+}
+
+func TestWhatIsWrongAboutOwnImagesIsTold(t *testing.T) {
+	train, test := "train-images-idx3-ubyte", "t10k-images-idx3-ubyte"
+	lie := slices.Clone(idx(9))
+	lie[4] = 255 // four thousand million images
+	for want, files := range map[string]map[string][]byte{
+		train + " is not in":                 {test: idx(2)},
+		test + " is not in":                  {train: idx(9)},
+		"it has 5 images: there must be":     {train: idx(5), test: idx(2)},
+		"it has 0 images: there must be":     {train: idx(9), test: idx(0)},
+		"images take 7072 bytes, it has 707": {train: append(idx(9), 1), test: idx(2)},
+		"4278190089 images take":             {train: lie, test: idx(2)},
+		"magic number":                       {train: make([]byte, 9999), test: idx(2)},
+		"0 bytes are cut off":                {train: {}, test: idx(2)},
+		"gzip header is damaged":             {train: {0x1f, 0x8b, 0}, test: idx(2)},
+		"cut off or damaged":                 {train: compressed(idx(9))[:40], test: idx(2)},
+	} {
+		folder := write(t, files)
+		if _, err := Load(t.Context(), folder, "own", nil); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), folder) {
+			t.Errorf("error %v, want it to say %q", err, want)
+		}
+	}
+}
+
+func TestNamesOfOwnData(t *testing.T) {
+	for _, good := range []string{"mnist", "synthetic", "fashion", "K-MNIST_2.0", strings.Repeat("x", 40)} {
+		if err := CheckName(good); err != nil {
+			t.Errorf("%s: %v", good, err)
+		}
+	}
+	for _, bad := range []string{"", "MNIST", "Synthetic", "a b", "a\n", "größe", strings.Repeat("x", 41)} {
+		if CheckName(bad) == nil {
+			t.Errorf("%q is accepted", bad)
+		}
+	}
+}
+
+func TestAFolderThatTheUserNamesIsNotMade(t *testing.T) {
+	typo := filepath.Join(t.TempDir(), "typo")
+	file := filepath.Join(write(t, map[string][]byte{"file": nil}), "file")
+	t.Chdir(t.TempDir())
+	for _, c := range []struct{ folder, variable, name, want string }{
+		{typo, "", "", "there is no folder " + typo},
+		{"", typo, "", "there is no folder " + typo},
+		{typo, "", "own", "there is no folder " + typo},
+		{file, "", "", file + " is not a folder"},
+		{"Synthetic", "", "", "did you mean synthetic"},
+	} {
+		t.Setenv("HVAE_MNIST", c.variable)
+		_, err := Load(t.Context(), c.folder, c.name, func(m string) { t.Error(m) })
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: error %v", c, err)
+		}
+		for _, name := range []string{typo, "Synthetic"} {
+			if _, err := os.Stat(name); err == nil {
+				t.Fatalf("%s was made", name)
+			}
+		}
+	}
+	// The default one is made: a file in its place is in the way.
+	t.Setenv("HVAE_MNIST", "")
+	for _, v := range []string{"HOME", "XDG_CACHE_HOME", "LocalAppData"} {
+		t.Setenv(v, filepath.Join(typo, "new"))
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("enough"))
+	if _, err := Load(ctx, "", "", func(string) {}); err == nil || err.Error() != "enough" {
+		t.Errorf("error %v, want the context's", err)
+	}
+	made := 0
+	filepath.WalkDir(typo, func(path string, _ os.DirEntry, _ error) error {
+		if filepath.Base(path) == "hvae-mnist" {
+			made++
+		}
+		return nil
+	})
+	if made != 1 {
+		t.Error("the default folder was not made")
+	}
+}
+
+// On Windows, a file that another process has open cannot be replaced.
+func TestAVerifiedFileThatIsAlreadyThereWillDo(t *testing.T) {
+	contents := idx(4)
+	f := fileOf("images", contents)
+	folder := t.TempDir()
+	l := loader{folder, []string{server(t, func(w http.ResponseWriter, _ *http.Request) {
+		// Another process is faster, and something is in the way of a second copy.
+		if err := os.WriteFile(filepath.Join(folder, "images"), contents, 0o644); err != nil {
+			t.Error(err)
+		}
+		if err := os.Mkdir(filepath.Join(folder, "images.gz"), 0o755); err != nil {
+			t.Error(err)
+		}
+		w.Write(compressed(contents))
+	})}, func(string) {}}
+	if b, err := l.read(t.Context(), f); err != nil || !bytes.Equal(b, contents) {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+}
+
 func TestTheStandInIsAlwaysTheSame(t *testing.T) {
-	set, err := Load(t.Context(), Synthetic, nil)
+	set, err := Load(t.Context(), Synthetic, "", nil)
 	if err != nil || set.Name != Synthetic || set.Train.Len() != 2400 || set.Test.Len() != 400 {
 		t.Fatalf("%q, %d and %d images, %v", set.Name, set.Train.Len(), set.Test.Len(), err)
 	}

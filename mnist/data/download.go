@@ -61,12 +61,24 @@ func (l loader) download(ctx context.Context, f file) ([]byte, error) {
 		if !bytes.HasPrefix(sent, []byte{0x1f, 0x8b}) {
 			path = filepath.Join(l.folder, f.name)
 		}
-		if err := atomicfile.Write(path, sent); err != nil {
+		if err := atomicfile.Write(path, sent); err != nil && !l.has(f) {
 			return nil, err
 		}
 		return b, nil
 	}
 	return nil, errors.New(strings.Join(failures, "; "))
+}
+
+// has says whether the file is there by now: another process may have been faster, and
+// Windows does not replace what that has open.
+func (l loader) has(f file) bool {
+	in, err := l.open(f.name)
+	if err != nil {
+		return false
+	}
+	defer in.Close()
+	_, err = f.verify(in)
+	return err == nil
 }
 
 // fetch returns what an address sends and what it decompresses to, verified.

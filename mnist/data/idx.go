@@ -36,7 +36,11 @@ func fileNames() (names []string) {
 // verify reads the file's bytes, decompressing them if they are compressed, and checks
 // their length and digest. It reads no more than a byte beyond the length.
 func (f file) verify(r io.Reader) ([]byte, error) {
-	b, err := decompress(r, f.size+1)
+	in, err := decompress(r)
+	if err != nil {
+		return nil, err
+	}
+	b, err := readTo(in, f.size+1)
 	if err != nil {
 		return nil, err
 	}
@@ -53,41 +57,87 @@ func (f file) verify(r io.Reader) ([]byte, error) {
 	return b, nil
 }
 
-// decompress reads at most limit bytes of a stream that may be compressed by gzip.
-func decompress(r io.Reader, limit int64) ([]byte, error) {
+// decompress returns the contents of a stream that may be compressed by gzip.
+func decompress(r io.Reader) (*bufio.Reader, error) {
 	in := bufio.NewReader(r)
-	r = in
-	if magic, _ := in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
-		z, err := gzip.NewReader(in)
-		if err != nil {
-			return nil, fmt.Errorf("its gzip header is damaged: %w", err)
-		}
-		r = z
+	if magic, _ := in.Peek(2); !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		return in, nil
 	}
-	// Room for all of it at once: growing on the way would take several times as much.
-	b := bytes.NewBuffer(make([]byte, 0, limit+bytes.MinRead))
+	z, err := gzip.NewReader(in)
+	if err != nil {
+		return nil, fmt.Errorf("its gzip header is damaged: %w", err)
+	}
+	return bufio.NewReader(z), nil
+}
+
+// readTo reads at most limit bytes.
+func readTo(r io.Reader, limit int64) ([]byte, error) {
+	// Room for all of it at once: growing on the way would take several times as much. A
+	// limit that is a lie gets less.
+	b := bytes.NewBuffer(make([]byte, 0, min(limit, 1<<26)+bytes.MinRead))
 	if _, err := b.ReadFrom(io.LimitReader(r, limit)); err != nil {
 		return nil, fmt.Errorf("it is cut off or damaged: %w", err)
 	}
 	return b.Bytes(), nil
 }
 
-// parseImages reads an IDX file of images: the magic number 2051, the number of images,
-// rows and columns, each 4 bytes, most significant first, and the pixels.
-func parseImages(b []byte) (Images, error) {
-	const header, magic = 16, 2051
+// readImages reads an IDX file of images, compressed or not. It reads no more than a byte
+// beyond the length that the file's header gives.
+func readImages(r io.Reader) (Images, error) {
+	in, err := decompress(r)
+	if err != nil {
+		return Images{}, err
+	}
+	start, err := in.Peek(header)
+	if err != nil && err != io.EOF {
+		return Images{}, fmt.Errorf("it is cut off or damaged: %w", err)
+	}
+	n, err := parseHeader(start)
+	if err != nil {
+		return Images{}, err
+	}
+	b, err := readTo(in, header+pixels*n+1)
+	if err != nil {
+		return Images{}, err
+	}
+	return parseImages(b)
+}
+
+// The header of an IDX file of images: its magic number, the number of images, rows and
+// columns, each 4 bytes, most significant first. The pixels follow.
+const header, magic = 16, 2051
+
+// header returns the header of a file with these images.
+func (s Images) header() (b []byte) {
+	for _, v := range []int{magic, s.Len(), Side, Side} {
+		b = binary.BigEndian.AppendUint32(b, uint32(v))
+	}
+	return b
+}
+
+// parseHeader returns the number of images that a file should have.
+func parseHeader(b []byte) (n int64, err error) {
 	if len(b) < header {
-		return Images{}, fmt.Errorf("its %d bytes are cut off before the end of the header, %d bytes", len(b), header)
+		return 0, fmt.Errorf("its %d bytes are cut off before the end of the header, %d bytes", len(b), header)
 	}
 	field := func(i int) uint32 { return binary.BigEndian.Uint32(b[4*i:]) }
 	if field(0) != magic {
-		return Images{}, fmt.Errorf("its magic number is %d, that of images is %d", field(0), magic)
+		return 0, fmt.Errorf("its magic number is %d, that of images is %d", field(0), magic)
 	}
 	if field(2) != Side || field(3) != Side {
-		return Images{}, fmt.Errorf("its images are %d×%d, not %d×%d", field(2), field(3), Side, Side)
+		return 0, fmt.Errorf("its images are %d×%d, not %d×%d", field(2), field(3), Side, Side)
 	}
-	if want := header + pixels*int64(field(1)); int64(len(b)) != want {
-		return Images{}, fmt.Errorf("%d images take %d bytes, it has %d", field(1), want, len(b))
+	return int64(field(1)), nil
+}
+
+// parseImages returns the images in the bytes of an IDX file.
+func parseImages(b []byte) (Images, error) {
+	n, err := parseHeader(b)
+	if err != nil {
+		return Images{}, err
+	}
+	if want := header + pixels*n; int64(len(b)) != want {
+		return Images{}, fmt.Errorf("%d images take %d bytes, it has %d", n, want, len(b))
 	}
 	return Images{b[header:]}, nil
 }

@@ -17,6 +17,10 @@ type Checkpoint struct {
 	Seed   uint64 // of the training, which drew the validation images
 	Epoch  int    // after which epoch
 	ELBO   float64
+
+	// What it was trained on: a name, and the digest of the images in hexadecimal digits;
+	// empty in files that do not say it.
+	Data, DataSHA256 string
 }
 
 // metadata describes a model as the contract has it.
@@ -62,6 +66,9 @@ func (c Checkpoint) File() safetensors.File {
 	meta["seed"] = strconv.FormatUint(c.Seed, 10)
 	meta["epoch"] = strconv.Itoa(c.Epoch)
 	meta["val_elbo"] = strconv.FormatFloat(c.ELBO, 'g', -1, 64)
+	if c.Data != "" {
+		meta["data"], meta["data_sha256"] = c.Data, c.DataSHA256
+	}
 	f := safetensors.File{Metadata: meta}
 	for _, p := range c.Params {
 		f.Tensors = append(f.Tensors, p.tensor(p.Name, p.Value.Data))
@@ -97,6 +104,7 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 	if c.ELBO, err = strconv.ParseFloat(f.Metadata["val_elbo"], 64); err != nil || c.ELBO-c.ELBO != 0 {
 		return c, fmt.Errorf("its metadata has val_elbo = %.40q, not a finite number", f.Metadata["val_elbo"])
 	}
+	c.Data, c.DataSHA256 = f.Metadata["data"], f.Metadata["data_sha256"]
 	// The metadata could describe a model of any size: it is made once the tensors have
 	// been found to be those of one.
 	var want []safetensors.Spec
