@@ -591,17 +591,50 @@ func TestLargeMatricesGetChunksOfTheirOwn(t *testing.T) {
 func TestMisuseOfTheTapePanics(t *testing.T) {
 	var tape, other Tape[float64]
 	x, y := tape.Leaf(linalg.New[float64](2, 3)), other.Leaf(linalg.New[float64](2, 3))
+	var again Tape[float64] // which is reset once
+	before := again.Leaf(linalg.New[float64](1, 2))
+	again.Reset()
+	now := again.Leaf(linalg.New[float64](1, 2))
+	used := MatMul(x, tape.Fill(3, 2, 1))
+	Activate(used)
+	seen := Add(x, x)
+	Reshape(seen, 3, 2)
 	for want, f := range map[string]func(){
-		"another tape":             func() { Grad(Sum(x), y) },
-		"not asked for":            func() { z := tape.Leaf(linalg.New[float64](1, 1)); Backward(Sum(x), x); z.Adjoint() },
-		"Scalar of a [2×3]":        func() { x.Scalar() },
-		"[2×3] and [3×2] do":       func() { Add(x, tape.Leaf(linalg.New[float64](3, 2))) },
-		"[2×3] has not the size":   func() { Reshape(x, 4, 2) },
-		"size of [-2×-3]":          func() { Reshape(x, -2, -3) },
-		"ad: Add: shapes":          func() { Add(x, tape.Leaf(linalg.New[float64](3, 2))) },
-		"[2×3] does not fit into":  func() { Embed(x, 1, 2) },
-		"[2×3] and [2×1] have not": func() { Stack(x, SumTo(x, 2, 1)) },
-		"[2×3], [2×1] and [4×3] d": func() { MulAdd(x, SumTo(x, 2, 1), tape.Fill(4, 3, 0)) },
+		"[1×2] variable from before its tape's Reset":  func() { Add(now, before) },
+		"variable from before its":                     func() { Exp(before) },
+		"able from before its tape's Reset":            func() { Grad(now, before) },
+		"from before its tape's Reset":                 func() { Backward(before, now) },
+		"from before":                                  func() { before.GradientInto(linalg.New[float64](1, 2), false) },
+		"before its tape's":                            func() { before.Adjoint() },
+		"[2×3] variable of another tape, to which":     func() { MulAdd(x, x, y) },
+		"Activate has overwritten":                     func() { Scale(used, 2) },
+		"value Activate has":                           func() { Activate(used) },
+		"Activate of a [2×3] leaf, constant or view":   func() { Activate(x) },
+		"Activate of a [3×2] leaf":                     func() { Activate(Reshape(Add(x, x), 3, 2)) },
+		"[2×3] leaf, constant or view, whose":          func() { Activate(seen) },
+		"Activate of the result of ad.exp[float64], w": func() { Activate(Exp(x)) },
+		"[2×3] variable that is not an operand":        func() { x.Receive(x) },
+		"[1×1] cannot be the adjoint of a [2×3]": func() {
+			y := operationBy(func(y, ybar variable) { x.Receive(tape.Scalar(1)) }, x, x)
+			Backward(y, x)
+		},
+		"[2×3] variable that is not an operand of the": func() {
+			Backward(operationBy(func(y, ybar variable) { ybar.Receive(ybar) }, x, x), x)
+		},
+		"a rule began a sweep": func() {
+			Grad(operationBy(func(y, ybar variable) { Grad(y, x) }, x, x), x)
+		},
+		"that the last Backward was not": func() { Backward(Sum(x), x); Grad(Sum(x), x); x.Adjoint() },
+		"another tape":                   func() { Grad(Sum(x), y) },
+		"not asked for":                  func() { z := tape.Leaf(linalg.New[float64](1, 1)); Backward(Sum(x), x); z.Adjoint() },
+		"Scalar of a [2×3]":              func() { x.Scalar() },
+		"[2×3] and [3×2] do":             func() { Add(x, tape.Leaf(linalg.New[float64](3, 2))) },
+		"[2×3] has not the size":         func() { Reshape(x, 4, 2) },
+		"size of [-2×-3]":                func() { Reshape(x, -2, -3) },
+		"ad: Add: shapes":                func() { Add(x, tape.Leaf(linalg.New[float64](3, 2))) },
+		"[2×3] does not fit into":        func() { Embed(x, 1, 2) },
+		"[2×3] and [2×1] have not":       func() { Stack(x, SumTo(x, 2, 1)) },
+		"[2×3], [2×1] and [4×3] d":       func() { MulAdd(x, SumTo(x, 2, 1), tape.Fill(4, 3, 0)) },
 	} {
 		func() {
 			defer func() {

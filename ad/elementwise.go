@@ -197,16 +197,25 @@ func (tanh[T]) Pull(y, ybar *Var[T]) {
 func Softplus[T linalg.Float](a *Var[T]) *Var[T] { return softplusInto(like(a), a) }
 
 // Activate returns Softplus(a), whose value takes the place of a's: a layer's result that
-// nothing else reads. a must not be a leaf, a constant or a result that its own rule needs,
-// as that of Exp or Tanh.
+// nothing else reads. It panics if a's elements are not its own (a leaf, a constant, a view
+// or a variable with views) or a's own rule needs them (as that of Exp); any later use of
+// a's value panics, too.
 func Activate[T linalg.Float](a *Var[T]) *Var[T] {
-	y := a.tape.variable()
-	y.Value = a.Value
-	return softplusInto(y, a)
+	a.tape.mustHave(a)
+	switch a.rule.(type) {
+	case div[T], exp[T], sqrt[T], tanh[T], sigmoid[T]:
+		panic(fmt.Sprintf("ad: Activate of the result of %T, whose rule needs its value", a.rule))
+	}
+	if a.memory != own {
+		panic(fmt.Sprintf("ad: Activate of a %v leaf, constant or view, whose elements are not its own", a.Value.Shape()))
+	}
+	y := softplusInto(a.tape.variable(a.tape, a.Value, own), a)
+	a.program = activated
+	return y
 }
 
 func softplusInto[T linalg.Float](y, a *Var[T]) *Var[T] {
-	if !a.live || a.tape.plain {
+	if !a.live {
 		linalg.Softplus(y.Value, a.Value)
 		return y
 	}

@@ -10,172 +10,208 @@ import (
 // Grad returns the gradient of the sum of y's elements with respect to x, which may
 // be any variable that y was computed from. The gradient is on the tape, recorded like
 // any other value, and can be differentiated again. If y does not depend on x, it is
-// zero.
+// zero. Grad panics if x is a constant, and if y and x are not both on the tape.
 func Grad[T linalg.Float](y, x *Var[T]) *Var[T] {
 	t := y.tape
-	t.run(y, x)
-	if x.bar == nil {
-		return t.Fill(x.Rows(), x.Cols(), 0)
+	s := &t.sweep
+	s.begin(t, y, x)
+	defer s.end()
+	s.run(y)
+	if g := s.node(x).bar; g != nil {
+		return g
 	}
-	return x.bar
+	return t.Fill(x.Rows(), x.Cols(), 0)
 }
 
-// Backward computes the gradient of the sum of y's elements with respect to each of
-// xs, for their method Adjoint to return. It is the last sweep of a training step: it
-// records nothing and reuses the buffers of adjoints that have been passed on, so that
-// its memory does not grow with the program's length.
-func Backward[T linalg.Float](y *Var[T], xs ...*Var[T]) {
-	t := y.tape
-	t.plain = true
-	defer func() { t.plain = false }()
-	t.run(y, xs...)
+// A sweep carries adjoints from a variable y to the variables xs that a gradient is asked
+// for. First it marks what lies on a path between them: adjoints of anything else, such as
+// those of the weights while ∇U is computed, are never formed. Then it calls the rules on
+// these paths, y's first.
+type sweep[T linalg.Float] struct {
+	program  *record[T]   // that y and xs are in
+	running  bool         // from begin to end
+	first    int          // index of the first of xs, or of y
+	nodes    []node[T]    // the variables from there to the last
+	backward *backward[T] // nil unless a sweep of Backward runs
+	complete bool         // this was a sweep of Backward, to its end
+}
+
+// A node is what a sweep knows of a variable.
+type node[T linalg.Float] struct {
+	bar    *Var[T] // its adjoint so far; nil for zero
+	asked  bool    // its gradient is asked for
+	passes bool    // the adjoint of an operand is wanted
+	place  int32   // of its gradient: 1 + the index in backward's places; 0 for none
+}
+
+// wanted reports whether the adjoint is needed.
+func (n *node[T]) wanted() bool { return n.asked || n.passes }
+
+// begin marks the paths from y to xs.
+func (s *sweep[T]) begin(t *Tape[T], y *Var[T], xs ...*Var[T]) {
+	if s.running {
+		panic("ad: a rule began a sweep of its own tape")
+	}
+	t.mustHave(y)
+	first, last := y.index, y.index
 	for _, x := range xs {
-		if x.bar == nil {
-			x.hold(t.Const(x.room()))
-			x.bar.Value.Fill(0)
-		}
-	}
-}
-
-// GradientInto makes every further Backward that is asked for the gradient of v leave it
-// in g, of v's shape, which v's method Adjoint then returns; or add it to what g holds.
-func (v *Var[T]) GradientInto(g linalg.Matrix[T], add bool) {
-	if g.Shape() != v.Value.Shape() {
-		panic(fmt.Sprintf("ad: GradientInto: %v cannot hold the gradient of a %v variable", g.Shape(), v.Value.Shape()))
-	}
-	v.into, v.add = g, add
-}
-
-// Adjoint returns the gradient that the last Backward left for v, which is valid until
-// the next sweep or Reset. It panics if that Backward was not asked for v's gradient.
-func (v *Var[T]) Adjoint() linalg.Matrix[T] {
-	if v.kept != v.tape.sweep || v.bar == nil {
-		panic("ad: Adjoint of a variable that the last Backward was not asked for")
-	}
-	return v.bar.Value
-}
-
-// run sweeps from y back to xs. First it marks what lies on a path from one of xs to
-// y: adjoints of anything else, such as those of the weights while ∇U is computed, are
-// never formed.
-func (t *Tape[T]) run(y *Var[T], xs ...*Var[T]) {
-	t.sweep++
-	first := y.index + 1
-	for _, x := range xs {
-		if x.tape != t {
-			panic("ad: gradient with respect to a variable of another tape")
-		}
+		t.mustHave(x)
 		if !x.live {
 			panic(fmt.Sprintf("ad: gradient with respect to a constant %v", x.Value.Shape()))
 		}
-		x.marked, x.kept, x.bar = t.sweep, t.sweep, nil
-		if t.plain && x.add {
-			x.hold(t.Const(x.into))
-		}
-		first = min(first, x.index)
+		first, last = min(first, x.index), max(last, x.index)
+	}
+	n := last - first + 1
+	s.program, s.running, s.first, s.backward, s.complete = &t.record, true, first, nil, false
+	s.nodes = slices.Grow(s.nodes[:0], n)[:n]
+	clear(s.nodes)
+	for _, x := range xs {
+		s.nodes[x.index-first].asked = true
 	}
 	for i := first; i <= y.index; i++ {
-		if v := t.at(i); v.marked != t.sweep && t.passes(v) {
-			v.marked, v.bar = t.sweep, nil
-		}
-	}
-	if !t.wants(y) {
-		return
-	}
-	y.Receive(t.Fill(y.Rows(), y.Cols(), 1))
-	t.created = t.created[:0]
-	for i := y.index; i >= first; i-- {
-		v := t.at(i)
-		if v.marked != t.sweep || v.bar == nil || !t.passes(v) {
-			continue
-		}
-		t.checkInterrupt()
-		v.rule.Pull(v, v.bar)
-		if t.plain {
-			if v.kept != t.sweep {
-				v.drop()
-			}
-			t.tidy()
-		}
+		s.nodes[i-first].passes = s.passes(t.at(i))
 	}
 }
 
-// wants reports whether the current sweep needs the adjoint of v.
-func (t *Tape[T]) wants(v *Var[T]) bool { return v != nil && v.marked == t.sweep }
+func (s *sweep[T]) end() { s.running, s.backward = false, nil }
 
-// passes reports whether the current sweep needs the adjoint of an operand of v. One
-// of the variables that the sweep is asked for may not: it can be a result itself.
-func (t *Tape[T]) passes(v *Var[T]) bool {
-	if v.segment != nil {
-		return slices.ContainsFunc(v.segment.in, t.wants)
+// passes reports whether the adjoint of an operand of v is wanted.
+func (s *sweep[T]) passes(v *Var[T]) bool {
+	if v.rule == nil {
+		return false
 	}
-	return t.wants(v.in[0]) || t.wants(v.in[1]) || t.wants(v.in[2])
+	if r, ok := v.rule.(*recomputed[T]); ok {
+		return slices.ContainsFunc(r.in, s.wants)
+	}
+	return s.wants(v.in[0]) || s.wants(v.in[1]) || s.wants(v.in[2])
+}
+
+// node returns the node of v, nil if the sweep does not want v's adjoint.
+func (s *sweep[T]) node(v *Var[T]) *node[T] {
+	if i := v.index - s.first; i >= 0 && i < len(s.nodes) && s.nodes[i].wanted() {
+		return &s.nodes[i]
+	}
+	return nil
+}
+
+func (s *sweep[T]) wants(v *Var[T]) bool { return v != nil && s.node(v) != nil }
+
+// run calls the rules from y's to the first.
+func (s *sweep[T]) run(y *Var[T]) {
+	if !s.wants(y) {
+		return
+	}
+	t := y.tape
+	y.Receive(t.Fill(y.Rows(), y.Cols(), 1))
+	for i := y.index; i >= s.first; i-- {
+		n := &s.nodes[i-s.first]
+		if n.bar == nil || !n.passes {
+			continue
+		}
+		t.checkInterrupt()
+		v := s.program.at(i)
+		v.rule.Pull(v, n.bar)
+		if s.backward != nil {
+			s.backward.passed(t, n)
+		}
+	}
 }
 
 // Wants reports whether the current sweep needs the adjoint of operand i of y; it does
 // not if there is no such operand.
-func (y *Var[T]) Wants(i int) bool { return y.tape.wants(y.in[i]) }
+func (y *Var[T]) Wants(i int) bool { return y.tape.sweep.wants(y.in[i]) }
 
-// Receive adds g, of v's shape, to the adjoint of v. The adjoint of several variables
-// may be one and the same (a sum's operands share the sum's), so only a sweep that
-// counts its owners adds in place.
+// Receive adds g, of v's shape, to the adjoint of v, for the rule of an operation with the
+// operand v; it does nothing if the sweep does not want that adjoint. It never changes g.
 func (v *Var[T]) Receive(g *Var[T]) {
+	s, n := v.receiver()
+	if n == nil {
+		return
+	}
+	v.tape.mustHave(g)
 	switch {
-	case v.bar == nil && v.keeps():
-		v.hold(v.tape.Const(v.room()))
-		linalg.Copy(v.bar.Value, g.Value)
-	case v.bar == nil:
-		v.hold(g)
-	case v.ownsBar():
-		linalg.Add(v.bar.Value, v.bar.Value, g.Value)
+	case g.Value.Shape() != v.Value.Shape():
+		panic(fmt.Sprintf("ad: Receive: %v cannot be the adjoint of a %v variable", g.Value.Shape(), v.Value.Shape()))
+	case n.bar == nil:
+		s.hold(n, g)
+	case s.owns(n):
+		linalg.Add(n.bar.Value, n.bar.Value, g.Value)
 	default:
-		sum := Add(v.bar, g)
-		v.drop()
-		v.hold(sum)
+		s.replace(n, Add(n.bar, g))
 	}
 }
 
 // receiveProduct adds a ⊙ b, fitted to v's shape, to the adjoint of v, in one pass
 // over the matrices where it can.
 func (v *Var[T]) receiveProduct(a, b *Var[T]) {
+	s, n := v.receiver()
+	if n == nil {
+		return
+	}
 	shape := v.Value.Shape()
 	full, _ := linalg.Broadcast(a.Value.Shape(), b.Value.Shape())
 	switch {
-	case v.bar == nil || full != shape:
+	case n.bar == nil || full != shape:
 		v.Receive(fit(MulSumTo(a, b, min(full.Rows, shape.Rows), min(full.Cols, shape.Cols)), shape))
-	case v.ownsBar():
-		linalg.MulAdd(v.bar.Value, a.Value, b.Value, v.bar.Value)
+	case s.owns(n):
+		v.tape.mustHave(a)
+		v.tape.mustHave(b)
+		linalg.MulAdd(n.bar.Value, a.Value, b.Value, n.bar.Value)
 	default:
-		sum := MulAdd(a, b, v.bar)
-		v.drop()
-		v.hold(sum)
+		s.replace(n, MulAdd(a, b, n.bar))
 	}
 }
 
 // receiveMatMulTB adds a·bᵀ to the adjoint of v, without a matrix for the product where
 // it can.
 func (v *Var[T]) receiveMatMulTB(a, b *Var[T]) {
-	scratch := v.tape.Scratch(len(b.Value.Data))
+	s, n := v.receiver()
+	if n == nil {
+		return
+	}
+	var product func(y, a, b linalg.Matrix[T], scratch []T)
 	switch {
-	case v.bar == nil && v.keeps():
-		v.hold(v.tape.Const(v.room()))
-		linalg.MatMulTB(v.bar.Value, a.Value, b.Value, scratch)
-	case v.bar != nil && v.ownsBar():
-		linalg.AddMatMulTB(v.bar.Value, a.Value, b.Value, scratch)
+	case n.place > 0 && n.bar == nil:
+		s.backward.place(v.tape, n)
+		product = linalg.MatMulTB[T]
+	case n.bar != nil && s.owns(n):
+		product = linalg.AddMatMulTB[T]
 	default:
 		v.Receive(MatMulTB(a, b))
+		return
+	}
+	v.tape.mustHave(a)
+	v.tape.mustHave(b)
+	product(n.bar.Value, a.Value, b.Value, v.tape.Scratch(len(b.Value.Data)))
+}
+
+// receiver returns the sweep that runs and its node of v, nil if v's adjoint is not wanted.
+func (v *Var[T]) receiver() (*sweep[T], *node[T]) {
+	s := &v.tape.sweep
+	if !s.running || v.index >= s.program.n || s.program.at(v.index) != v {
+		panic(fmt.Sprintf("ad: Receive for a %v variable that is not an operand of the operation swept", v.Value.Shape()))
+	}
+	return s, s.node(v)
+}
+
+// hold makes g the adjoint of a variable that has none.
+func (s *sweep[T]) hold(n *node[T], g *Var[T]) {
+	if s.backward != nil {
+		s.backward.hold(n, g)
+	} else {
+		n.bar = g
 	}
 }
 
-// keeps reports whether the gradient of v has a place of its own.
-func (v *Var[T]) keeps() bool { return v.tape.plain && v.into.Data != nil }
+// owns reports whether the adjoint may be overwritten.
+func (s *sweep[T]) owns(n *node[T]) bool { return s.backward != nil && s.backward.owns(n.bar) }
 
-// room returns that place, or a new matrix.
-func (v *Var[T]) room() linalg.Matrix[T] {
-	if v.keeps() {
-		return v.into
+// replace makes sum the adjoint of a variable in place of another.
+func (s *sweep[T]) replace(n *node[T], sum *Var[T]) {
+	if s.backward != nil {
+		s.backward.drop(n)
 	}
-	return v.tape.Matrix(v.Rows(), v.Cols())
+	s.hold(n, sum)
 }
 
 // fit repeats or sums g to the given shape: the adjoint of an operand that an
@@ -183,30 +219,4 @@ func (v *Var[T]) room() linalg.Matrix[T] {
 func fit[T linalg.Float](g *Var[T], s linalg.Shape) *Var[T] {
 	g = SumTo(g, min(g.Rows(), s.Rows), min(g.Cols(), s.Cols))
 	return BroadcastTo(g, s.Rows, s.Cols)
-}
-
-func (v *Var[T]) hold(g *Var[T]) {
-	v.bar = g
-	g.refs++
-}
-
-func (v *Var[T]) drop() {
-	g := v.bar
-	v.bar = nil
-	if g.refs--; g.refs == 0 && v.tape.plain {
-		v.tape.release(g)
-	}
-}
-
-// ownsBar reports whether the adjoint of v may be overwritten.
-func (v *Var[T]) ownsBar() bool { return v.tape.plain && v.bar.refs == 1 }
-
-// tidy releases the variables that the last rule made and no adjoint holds.
-func (t *Tape[T]) tidy() {
-	for _, v := range t.created {
-		if v.refs == 0 {
-			t.release(v)
-		}
-	}
-	t.created = t.created[:0]
 }

@@ -17,88 +17,65 @@ type Program[T linalg.Float] interface {
 // later operations have left. Grad cannot pass through the result.
 func Recomputed[T linalg.Float](scratch *Tape[T], p Program[T], in []*Var[T]) *Var[T] {
 	t := in[0].tape
-	s := t.segment()
-	s.scratch, s.program, s.in = scratch, p, append(s.in[:0], in...)
-	out := s.run()
+	if t.nRecomputed == len(t.recomputed) {
+		t.recomputed = append(t.recomputed, new(recomputed[T]))
+	}
+	r := t.recomputed[t.nRecomputed]
+	t.nRecomputed++
+	r.scratch, r.program, r.in = scratch, p, append(r.in[:0], in...)
+	out := r.run()
 	y := t.Result(out.Rows(), out.Cols())
 	linalg.Copy(y.Value, out.Value)
 	for _, v := range in {
-		if v.live && !t.plain {
-			y.live, y.rule, y.segment = true, recomputed[T]{}, s
+		t.mustHave(v)
+		if v.live {
+			y.live, y.rule, y.in = true, r, [3]*Var[T]{}
 		}
 	}
 	return y
 }
 
-// A segment is what a tape remembers of a program.
-type segment[T linalg.Float] struct {
+// A recomputed is what a tape remembers of a program, and the rule of its result.
+type recomputed[T linalg.Float] struct {
 	scratch            *Tape[T]
 	program            Program[T]
 	in, leaves, wanted []*Var[T]
 }
 
-// segment returns one that is free until the next Reset.
-func (t *Tape[T]) segment() *segment[T] {
-	if t.nSegments == len(t.segments) {
-		t.segments = append(t.segments, new(segment[T]))
-	}
-	t.nSegments++
-	return t.segments[t.nSegments-1]
-}
-
 // run runs the program on the scratch tape.
-func (s *segment[T]) run() *Var[T] {
-	s.scratch.Reset()
-	s.scratch.Interrupt = s.in[0].tape.Interrupt
-	s.leaves = s.leaves[:0]
-	for _, v := range s.in {
-		leaf := s.scratch.Const(v.Value)
+func (r *recomputed[T]) run() *Var[T] {
+	r.scratch.Reset()
+	r.scratch.Interrupt = r.in[0].tape.Interrupt
+	r.leaves = r.leaves[:0]
+	for _, v := range r.in {
+		leaf := r.scratch.Const(v.Value)
 		leaf.live = v.live
-		s.leaves = append(s.leaves, leaf)
+		r.leaves = append(r.leaves, leaf)
 	}
-	return s.program.Run(s.leaves)
+	return r.program.Run(r.leaves)
 }
 
-type recomputed[T linalg.Float] struct{}
-
-func (recomputed[T]) Pull(y, ybar *Var[T]) {
-	s, t := y.segment, y.tape
-	if !t.plain {
+// Pull runs the program again and sweeps it. Gradients are added to adjoints that later
+// operations have left; the first ones are received as from any other operation.
+func (r *recomputed[T]) Pull(y, ybar *Var[T]) {
+	s := &y.tape.sweep
+	if s.backward == nil {
 		panic("ad: Grad through the result of Recomputed, through which only Backward can pass")
 	}
-	out := s.run()
-	s.wanted = s.wanted[:0]
-	for i, v := range s.in {
-		if !t.wants(v) {
-			continue
-		}
-		if v.bar == nil && v.keeps() {
-			v.hold(t.Const(v.room()))
-			v.bar.Value.Fill(0)
-		}
-		if v.bar != nil {
-			v.own()
-			s.leaves[i].GradientInto(v.bar.Value, true)
-		}
-		s.wanted = append(s.wanted, s.leaves[i])
-	}
-	Backward(Dot(out, s.scratch.Const(ybar.Value)), s.wanted...)
-	for i, v := range s.in {
-		if t.wants(v) && v.bar == nil {
-			g := t.Result(v.Rows(), v.Cols())
-			linalg.Copy(g.Value, s.leaves[i].Adjoint())
-			v.Receive(g)
+	out := r.run()
+	r.wanted = r.wanted[:0]
+	for i, v := range r.in {
+		if n := s.node(v); n != nil {
+			if n.bar != nil {
+				r.leaves[i].GradientInto(s.backward.own(n), true)
+			}
+			r.wanted = append(r.wanted, r.leaves[i])
 		}
 	}
-}
-
-// own makes sure that the adjoint of v may be overwritten.
-func (v *Var[T]) own() {
-	if v.ownsBar() {
-		return
+	Backward(Dot(out, r.scratch.Const(ybar.Value)), r.wanted...)
+	for i, v := range r.in {
+		if s.wants(v) && r.scratch.sweep.node(r.leaves[i]).place == 0 {
+			v.Receive(y.tape.Const(r.leaves[i].Adjoint()))
+		}
 	}
-	g := v.tape.Result(v.Rows(), v.Cols())
-	linalg.Copy(g.Value, v.bar.Value)
-	v.drop()
-	v.hold(g)
 }

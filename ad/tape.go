@@ -8,8 +8,9 @@
 // leapfrog of the paper needs: its steps contain ∇U, and training differentiates
 // through them.
 //
-// Start with this file (the tape and its variables), then grad.go (the sweep), then
-// any operation in elementwise.go, contract.go and matmul.go.
+// Start with this file (the tape and its variables), then any operation in elementwise.go,
+// shapes.go and matmul.go, then grad.go (the sweep, and gradients that are recorded) and
+// backward.go (gradients that are not). memory.go and recompute.go are about memory.
 //
 // A tape serves one goroutine. Its memory is an arena: Reset forgets the program and
 // keeps the memory, so that a repeated program allocates nothing.
@@ -32,26 +33,33 @@ type Var[T linalg.Float] struct {
 	Value linalg.Matrix[T]
 
 	tape    *Tape[T]
-	live    bool        // depends on a leaf
-	rule    Rule[T]     // how the adjoint reaches the operands; nil for leaves and constants
-	in      [3]*Var[T]  // operands, as the rule knows them
-	aux     T           // a constant of the operation
-	segment *segment[T] // of Recomputed: its operands and how to come by the rest
-	row     int         // likewise
+	program int // which of the tape's programs it belongs to; activated if Activate took it
+	index   int // position on the tape
+	memory  memory
+	live    bool // depends on a leaf
 
-	into linalg.Matrix[T] // where Backward leaves the gradient; empty: in a matrix of its own
-	add  bool             // to what into holds
-
-	index  int     // position on the tape
-	marked int     // number of the last sweep that reaches one of its variables
-	kept   int     // number of the last sweep that asked for this adjoint
-	bar    *Var[T] // adjoint in the current sweep
-	refs   int     // how many adjoints this variable is, during a Backward sweep
+	rule Rule[T]    // how the adjoint reaches the operands; nil for leaves and constants
+	in   [3]*Var[T] // operands, as the rule knows them; anything without a rule
+	aux  T          // a constant of the operation
+	row  int        // likewise
 }
 
+// memory says whose elements a variable's Value has.
+type memory uint8
+
+const (
+	foreign memory = iota // a leaf's or a constant's, or those of the variable that this one views
+	own                   // the tape's, and no other variable's
+	viewed                // the tape's, and views of this variable share them
+)
+
+// activated is the program of a variable whose value Activate has overwritten.
+const activated = -1
+
 // A Rule passes the adjoint ybar of y on to the operands of y: for each operand that the
-// sweep wants, it calls Receive with a value computed from ybar by operations of the
-// tape. With Result and Record it is all that an operation of another package needs.
+// sweep wants, it calls Receive with a value computed from ybar, y and y's operands by
+// operations of the tape. With Result and Record it is all that an operation of another
+// package needs.
 type Rule[T linalg.Float] interface {
 	Pull(y, ybar *Var[T])
 }
@@ -64,20 +72,34 @@ type Tape[T linalg.Float] struct {
 	// after Reset, and with Interrupt false again, the tape is as good as new.
 	Interrupt *atomic.Bool
 
-	vars   [][]Var[T] // slabs, so that a Var never moves
-	n      int        // variables in use
-	values arena[T]
+	record[T]     // where new variables go
+	program   int // number of the one on the tape
+	last      []*slab[T]
+	scratch   []T
 
-	scratch []T
+	recomputed  []*recomputed[T]
+	nRecomputed int // in use
 
-	segments  []*segment[T]
-	nSegments int // in use
-
-	sweep   int          // number of the current sweep
-	plain   bool         // a Backward sweep runs: nothing is recorded, buffers are reused
-	created []*Var[T]    // variables made by the rule that runs, in a Backward sweep
-	free    []buffers[T] // variables whose buffers can be reused, by size
+	sweep    sweep[T]    // the one that runs, or ran last
+	backward backward[T] // what Backward needs besides
 }
+
+// A record is the variables of a program in their order, and the memory of their values.
+type record[T linalg.Float] struct {
+	slabs  []*slab[T]
+	n      int // variables in use
+	values arena[T]
+}
+
+// A slab is some variables that never move.
+type slab[T linalg.Float] [64]Var[T]
+
+func (r *record[T]) reset() {
+	r.n = 0
+	r.values.reset()
+}
+
+func (r *record[T]) at(i int) *Var[T] { return &r.slabs[i/len(slab[T]{})][i%len(slab[T]{})] }
 
 // Interrupted is what a program on a tape panics with if it is ended by Tape.Interrupt.
 type Interrupted struct{}
@@ -92,20 +114,14 @@ func (t *Tape[T]) checkInterrupt() {
 	}
 }
 
-type buffers[T linalg.Float] struct {
-	size int
-	vars []*Var[T]
-}
-
-const slab = 64
-
-// Reset forgets every variable and keeps the memory for the next program.
+// Reset forgets every variable and keeps the memory for the next program. An operation on
+// a variable from before panics, at least until the Reset after this one.
 func (t *Tape[T]) Reset() {
-	t.n, t.nSegments = 0, 0
-	t.values.reset()
-	for i := range t.free {
-		t.free[i].vars = t.free[i].vars[:0]
-	}
+	t.program++
+	t.slabs, t.last = t.last, t.slabs // so that the variables from before stay recognisable
+	t.record.reset()
+	t.nRecomputed = 0
+	t.backward.places = t.backward.places[:0]
 }
 
 // Len returns the number of variables on the tape.
@@ -127,17 +143,13 @@ func (t *Tape[T]) Scratch(n int) []T {
 
 // Leaf puts m on the tape as a variable to differentiate by. It shares m's elements.
 func (t *Tape[T]) Leaf(m linalg.Matrix[T]) *Var[T] {
-	v := t.variable()
-	v.Value, v.live = m, true
+	v := t.variable(t, m, foreign)
+	v.live = true
 	return v
 }
 
 // Const puts m on the tape as a constant. It shares m's elements.
-func (t *Tape[T]) Const(m linalg.Matrix[T]) *Var[T] {
-	v := t.variable()
-	v.Value = m
-	return v
-}
+func (t *Tape[T]) Const(m linalg.Matrix[T]) *Var[T] { return t.variable(t, m, foreign) }
 
 // Scalar puts the constant s on the tape as a 1×1 matrix.
 func (t *Tape[T]) Scalar(s T) *Var[T] { return t.Fill(1, 1, s) }
@@ -151,7 +163,7 @@ func (t *Tape[T]) Fill(rows, cols int, s T) *Var[T] {
 
 // FirstNonFinite describes the first variable on the tape with an element that is NaN or
 // infinite: the operation whose result it is, its shape and the element. It is empty if
-// there is none. Variables made by Backward are not on record.
+// there is none. It does not see the adjoints of Backward, which are not on record.
 func (t *Tape[T]) FirstNonFinite() string {
 	for i := range t.n {
 		v := t.at(i)
@@ -161,8 +173,8 @@ func (t *Tape[T]) FirstNonFinite() string {
 			}
 			what := "a constant or parameter"
 			if v.rule != nil {
-				what = fmt.Sprintf("%T", v.rule) // such as ad.exp[float32]
-				what = "the operation " + what[:strings.IndexByte(what, '[')]
+				name, _, _ := strings.Cut(fmt.Sprintf("%T", v.rule), "[") // such as ad.exp[float32]
+				what = "the operation " + strings.TrimPrefix(name, "*")
 			}
 			return fmt.Sprintf("%s, %v, whose element (%d, %d) is %v", what, v.Value.Shape(), j/v.Cols(), j%v.Cols(), x)
 		}
@@ -177,7 +189,7 @@ func (v *Var[T]) Tape() *Tape[T] { return v.tape }
 // to it can be asked for.
 func (v *Var[T]) Live() bool { return v.live }
 
-// Operand returns operand i of the operation whose result y is.
+// Operand returns operand i of the operation on record whose result y is.
 func (y *Var[T]) Operand(i int) *Var[T] { return y.in[i] }
 
 // Rows returns the number of rows of v.
@@ -188,6 +200,7 @@ func (v *Var[T]) Cols() int { return v.Value.Cols }
 
 // Scalar returns the element of a 1×1 variable; it panics for another shape.
 func (v *Var[T]) Scalar() T {
+	v.tape.mustHave(v)
 	if v.Value.Shape() != (linalg.Shape{Rows: 1, Cols: 1}) {
 		panic(fmt.Sprintf("ad: Scalar of a %v variable", v.Value.Shape()))
 	}
@@ -195,105 +208,77 @@ func (v *Var[T]) Scalar() T {
 }
 
 // Stop returns a constant with the value of v: no gradient passes through it.
-func Stop[T linalg.Float](v *Var[T]) *Var[T] { return v.tape.Const(v.Value) }
+func Stop[T linalg.Float](v *Var[T]) *Var[T] { return v.view(v.Value) }
 
-// variable appends an empty variable.
-func (t *Tape[T]) variable() *Var[T] {
-	if t.n == len(t.vars)*slab {
-		t.vars = append(t.vars, make([]Var[T], slab))
+// variable appends a constant, m. It writes what may be another from program to program.
+func (r *record[T]) variable(t *Tape[T], m linalg.Matrix[T], whose memory) *Var[T] {
+	if r.n == len(r.slabs)*len(slab[T]{}) {
+		s := new(slab[T])
+		for i := range s {
+			s[i].tape, s[i].index = t, r.n+i
+		}
+		r.slabs = append(r.slabs, s)
 	}
-	v := t.at(t.n)
-	*v = Var[T]{tape: t, index: t.n}
-	t.n++
+	v := r.at(r.n)
+	r.n++
+	v.Value, v.program, v.memory, v.live, v.rule = m, t.program, whose, false, nil
 	return v
 }
 
-func (t *Tape[T]) at(i int) *Var[T] { return &t.vars[i/slab][i%slab] }
+// view returns a constant, m, that shares elements of v.
+func (v *Var[T]) view(m linalg.Matrix[T]) *Var[T] {
+	if v.memory == own {
+		v.memory = viewed
+	}
+	return v.tape.variable(v.tape, m, foreign)
+}
 
 // Result returns a variable for the value of an operation, rows × cols with arbitrary
 // elements, for the operation to fill and to Record.
 func (t *Tape[T]) Result(rows, cols int) *Var[T] {
 	t.checkInterrupt()
-	if !t.plain {
-		v := t.variable()
-		v.Value = t.Matrix(rows, cols)
-		return v
+	if b := t.sweep.backward; b != nil {
+		return b.result(t, rows, cols)
 	}
-	v := t.reuse(rows * cols)
-	if v == nil {
-		v = t.variable()
-		v.Value = t.Matrix(rows, cols)
-	}
-	v.Value.Rows, v.Value.Cols = rows, cols
-	t.created = append(t.created, v)
-	return v
+	return t.variable(t, t.Matrix(rows, cols), own)
 }
 
 // Record makes y, which it returns, the result of an operation on a, b and c (nil where
-// there are fewer), whose adjoint r passes on. An operation on constants is a constant,
-// and so is everything in a sweep whose result will not be differentiated: neither
-// keeps its operands.
+// there are fewer), whose adjoint r passes on. An operation on constants is a constant
+// and does not keep its operands.
 func (t *Tape[T]) Record(y *Var[T], r Rule[T], a, b, c *Var[T]) *Var[T] {
-	if !t.plain && (a.live || b != nil && b.live || c != nil && c.live) {
+	t.mustHave(a)
+	live := a.live
+	if b != nil {
+		t.mustHave(b)
+		live = live || b.live
+	}
+	if c != nil {
+		t.mustHave(c)
+		live = live || c.live
+	}
+	if live {
 		y.live, y.rule = true, r
 		y.in[0], y.in[1], y.in[2] = a, b, c
 	}
 	return y
 }
 
-// reuse takes a variable with a buffer of the given size off the free list.
-func (t *Tape[T]) reuse(size int) *Var[T] {
-	for i := range t.free {
-		if f := &t.free[i]; f.size == size {
-			if n := len(f.vars); n > 0 {
-				v := f.vars[n-1]
-				f.vars = f.vars[:n-1]
-				return v
-			}
-			return nil
-		}
+// mustHave panics unless v is a variable of the program on the tape, with its value; or a
+// constant of another tape, through which no gradient would pass.
+func (t *Tape[T]) mustHave(v *Var[T]) {
+	if v.tape != t || v.program != t.program {
+		t.refuse(v)
 	}
-	return nil
 }
 
-// release puts a variable that a Backward sweep made and no longer needs on the free
-// list, for its buffer.
-func (t *Tape[T]) release(v *Var[T]) {
-	size := len(v.Value.Data)
-	for i := range t.free {
-		if t.free[i].size == size {
-			t.free[i].vars = append(t.free[i].vars, v)
-			return
-		}
+func (t *Tape[T]) refuse(v *Var[T]) {
+	switch {
+	case v.program == activated:
+		panic(fmt.Sprintf("ad: use of a %v variable whose value Activate has overwritten", v.Value.Shape()))
+	case v.program != v.tape.program:
+		panic(fmt.Sprintf("ad: use of a %v variable from before its tape's Reset", v.Value.Shape()))
+	case v.live:
+		panic(fmt.Sprintf("ad: use of a %v variable of another tape, to which no gradient would pass", v.Value.Shape()))
 	}
-	t.free = append(t.free, buffers[T]{size, []*Var[T]{v}})
-}
-
-// arena hands out slices of large chunks and takes all of them back at once.
-type arena[T linalg.Float] struct {
-	chunks [][]T
-	chunk  int // the one in use
-	used   int // elements of it
-}
-
-const (
-	firstChunk = 1 << 10 // elements; each further chunk is twice as large
-	lastChunk  = 1 << 18 // up to this size
-	lane       = 64 / 4  // elements in a cache line, so that no two buffers share one
-)
-
-func (a *arena[T]) reset() { a.chunk, a.used = 0, 0 }
-
-func (a *arena[T]) alloc(n int) []T {
-	size := (n + lane - 1) / lane * lane
-	for ; a.chunk < len(a.chunks); a.chunk, a.used = a.chunk+1, 0 {
-		if c := a.chunks[a.chunk]; a.used+size <= len(c) {
-			s := c[a.used : a.used+n : a.used+n]
-			a.used += size
-			return s
-		}
-	}
-	a.chunks = append(a.chunks, make([]T, max(size, min(firstChunk<<len(a.chunks), lastChunk))))
-	a.used = size
-	return a.chunks[a.chunk][:n:n]
 }

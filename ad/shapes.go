@@ -82,7 +82,7 @@ func Reshape[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	if a.Rows() == rows {
 		return a
 	}
-	y := a.tape.view(linalg.Of(rows, cols, a.Value.Data))
+	y := a.view(linalg.Of(rows, cols, a.Value.Data))
 	return a.tape.Record(y, reshape[T]{}, a, nil, nil)
 }
 
@@ -98,7 +98,7 @@ func RowRange[T linalg.Float](a *Var[T], lo, hi int) *Var[T] {
 	if lo == 0 && hi == a.Rows() {
 		return a
 	}
-	y := a.tape.view(a.Value.RowRange(lo, hi))
+	y := a.view(a.Value.RowRange(lo, hi))
 	y.row = lo
 	return a.tape.Record(y, rowRange[T]{}, a, nil, nil)
 }
@@ -152,15 +152,4 @@ func (stack[T]) Pull(y, ybar *Var[T]) {
 	if y.Wants(1) {
 		b.Receive(RowRange(ybar, a.Rows(), y.Rows()))
 	}
-}
-
-// view returns a variable that shares m's elements, or, where buffers are reused, a
-// copy of them.
-func (t *Tape[T]) view(m linalg.Matrix[T]) *Var[T] {
-	if !t.plain {
-		return t.Const(m)
-	}
-	y := t.Result(m.Rows, m.Cols)
-	linalg.Copy(y.Value, m)
-	return y
 }

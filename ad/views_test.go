@@ -1,0 +1,338 @@
+package ad
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"hvae/linalg"
+)
+
+// A linear variable is one whose elements are known combinations, with whole
+// coefficients, of a leaf's elements. All its sums are exact, so the gradient that a tape
+// finds must be equal to the one that the coefficients give.
+type linear struct {
+	v    variable
+	coef [][]float64 // of an element, in row-major order, by the leaf's elements
+}
+
+func (l linear) values(x []float64) []float64 {
+	y := make([]float64, len(l.coef))
+	for e, c := range l.coef {
+		for i := range c {
+			y[e] += c[i] * x[i]
+		}
+	}
+	return y
+}
+
+// combine returns the element-wise p·a + q·b.
+func combine(p float64, a [][]float64, q float64, b [][]float64) (c [][]float64) {
+	for e := range a {
+		row := make([]float64, len(a[e]))
+		for i := range row {
+			row[i] = p*a[e][i] + q*b[e][i]
+		}
+		c = append(c, row)
+	}
+	return c
+}
+
+// views builds a program of views of views, stacks, paddings, sums and repetitions on a
+// leaf [4×3], in which many variables share an adjoint, and returns all its variables.
+func views(rng *rand.Rand, leaf variable) []linear {
+	n := len(leaf.Value.Data)
+	zero := make([]float64, n)
+	all := []linear{{v: leaf}}
+	for i := range n {
+		c := slices.Clone(zero)
+		c[i] = 1
+		all[0].coef = append(all[0].coef, c)
+	}
+	for range 12 {
+		p, q := all[rng.IntN(len(all))], all[rng.IntN(len(all))]
+		a, b := p.v, q.v
+		rows, cols := a.Rows(), a.Cols()
+		switch rng.IntN(8) {
+		case 0, 1:
+			lo := rng.IntN(rows)
+			hi := lo + 1 + rng.IntN(rows-lo)
+			all = append(all, linear{RowRange(a, lo, hi), p.coef[lo*cols : hi*cols]})
+		case 2:
+			all = append(all, linear{Reshape(a, cols, rows), p.coef})
+		case 3:
+			if cols == b.Cols() && rows+b.Rows() < 12 {
+				all = append(all, linear{Stack(a, b), slices.Concat(p.coef, q.coef)})
+			}
+		case 4:
+			pad := slices.Repeat([][]float64{zero}, cols)
+			all = append(all, linear{Embed(a, 1, rows+2), slices.Concat(pad, p.coef, pad)})
+		case 5:
+			if a.Value.Shape() == b.Value.Shape() {
+				all = append(all, linear{Add(a, b), combine(1, p.coef, 1, q.coef)})
+			}
+		case 6:
+			if a.Value.Shape() == b.Value.Shape() {
+				all = append(all, linear{Sub(Scale(a, 2), b), combine(2, p.coef, -1, q.coef)})
+			}
+		case 7:
+			column := linear{v: BroadcastTo(SumTo(a, rows, 1), rows, 2)}
+			for r := range rows {
+				sum := slices.Clone(zero)
+				for _, c := range p.coef[r*cols : (r+1)*cols] {
+					for i := range sum {
+						sum[i] += c[i]
+					}
+				}
+				column.coef = append(column.coef, sum, sum)
+			}
+			all = append(all, column)
+		}
+	}
+	return all
+}
+
+func TestGradientsThroughNestedViewsLandWhereTheyBelong(t *testing.T) {
+	// F = Σ w·y² over the elements of all variables y = A·x of a program: ∇F = 2Aᵀ(w ⊙ y) and
+	// ∇⟨∇F, s⟩ = 2Aᵀ(w ⊙ As), the same from Grad, from Backward and into a place.
+	var tape Tape[float64]
+	for seed := range uint64(300) {
+		x, s := linalg.New[float64](4, 3), linalg.New[float64](4, 3)
+		rng := rand.New(rand.NewPCG(seed, 5))
+		for i := range x.Data {
+			x.Data[i], s.Data[i] = float64(rng.IntN(9)-4), float64(rng.IntN(9)-4)
+		}
+		start := linalg.New[float64](4, 3)
+		start.Fill(5)
+		for _, way := range []struct {
+			name      string
+			into, add bool
+		}{{name: "Backward"}, {name: "Backward into a place", into: true}, {name: "Backward added to a place", into: true, add: true}} {
+			rng := rand.New(rand.NewPCG(seed, 6)) // the same program each time
+			tape.Reset()
+			leaf := tape.Leaf(x)
+			F := tape.Scalar(0)
+			want, wantSecond := make([]float64, 12), make([]float64, 12)
+			for _, y := range views(rng, leaf) {
+				w := tape.Matrix(y.v.Rows(), y.v.Cols())
+				value, moved := y.values(x.Data), y.values(s.Data)
+				if !slices.Equal(y.v.Value.Data, value) {
+					t.Fatalf("seed %d: a program's value is %v, want %v", seed, y.v.Value.Data, value)
+				}
+				for e := range w.Data {
+					w.Data[e] = float64(rng.IntN(3))
+					for i, c := range y.coef[e] {
+						want[i] += 2 * w.Data[e] * value[e] * c
+						wantSecond[i] += 2 * w.Data[e] * moved[e] * c
+					}
+				}
+				F = Add(F, Dot(tape.Const(w), Square(y.v)))
+			}
+			g := Grad(F, leaf)
+			slope := Dot(g, tape.Const(s))
+			check := func(name string, got, want []float64) {
+				if !slices.Equal(got, want) {
+					t.Errorf("seed %d: %s: %v, want %v", seed, name, got, want)
+				}
+			}
+			check("Grad", g.Value.Data, want)
+			check("Grad of Grad", Grad(slope, leaf).Value.Data, wantSecond)
+			for _, c := range []struct {
+				name string
+				y    variable
+				want []float64
+			}{{way.name, F, want}, {way.name + " of Grad", slope, wantSecond}} {
+				into := start.Clone()
+				if way.into {
+					leaf.GradientInto(into, way.add)
+				}
+				Backward(c.y, leaf)
+				got := leaf.Adjoint().Clone()
+				if way.into && !slices.Equal(into.Data, got.Data) {
+					t.Errorf("seed %d: %s: the gradient is not in its place", seed, c.name)
+				}
+				if way.add {
+					linalg.Sub(got, got, start)
+				}
+				check(c.name, got.Data, c.want)
+			}
+			check("the leaf", leaf.Value.Data, x.Data)
+		}
+	}
+}
+
+// A rule is a rule made of a function.
+type rule func(y, ybar variable)
+
+func (r rule) Pull(y, ybar variable) { r(y, ybar) }
+
+// operationBy returns a new result on a and b with the value of a + b and the rule r.
+func operationBy(r rule, a, b variable) variable {
+	y := like(a)
+	linalg.Add(y.Value, a.Value, b.Value)
+	return a.tape.Record(y, r, a, b, nil)
+}
+
+func TestWhatARuleHandsOverIsNotOverwritten(t *testing.T) {
+	// However a rule comes by what it hands to Receive, adjoints that grow later must not
+	// change it: an operand itself, a view, one result for both operands, before and after
+	// another.
+	for name, r := range map[string]struct {
+		rule         rule
+		wantA, wantB func(a, b float64) float64 // gradients, of y + a² + b²
+	}{
+		"operands": {func(y, ybar variable) { y.Operand(0).Receive(y.Operand(1)); y.Operand(1).Receive(y.Operand(0)) },
+			func(a, b float64) float64 { return 2*a + b }, func(a, b float64) float64 { return 2*b + a }},
+		"its own result's value": {func(y, ybar variable) { y.Operand(0).Receive(y); y.Operand(1).Receive(y) },
+			func(a, b float64) float64 { return 3*a + b }, func(a, b float64) float64 { return 3*b + a }},
+		"views of the adjoint": {func(y, ybar variable) {
+			for i := range 2 {
+				y.Operand(i).Receive(Reshape(Reshape(ybar, 1, 6), 2, 3))
+			}
+		}, func(a, b float64) float64 { return 2*a + 1 }, func(a, b float64) float64 { return 2*b + 1 }},
+		"one result": {func(y, ybar variable) {
+			g := Scale(ybar, 3)
+			y.Operand(0).Receive(g)
+			y.Operand(0).Receive(ybar)
+			y.Operand(1).Receive(g)
+		}, func(a, b float64) float64 { return 2*a + 4 }, func(a, b float64) float64 { return 2*b + 3 }},
+		"a constant": {func(y, ybar variable) {
+			m := y.Tape().Matrix(2, 3)
+			m.Fill(7)
+			c := y.Tape().Const(m)
+			y.Operand(0).Receive(c)
+			y.Operand(1).Receive(c)
+		}, func(a, b float64) float64 { return 2*a + 7 }, func(a, b float64) float64 { return 2*b + 7 }},
+	} {
+		var tape Tape[float64]
+		a, b := linalg.New[float64](2, 3), linalg.New[float64](2, 3)
+		for i := range a.Data {
+			a.Data[i], b.Data[i] = float64(i+1), float64(10*i)
+		}
+		x, z := tape.Leaf(a), tape.Leaf(b)
+		u, v := Scale(x, 1), Scale(z, 1)
+		squares := Add(Square(u), Square(v)) // their adjoints come after the rule's
+		F := Add(squares, operationBy(r.rule, u, v))
+		values := slices.Concat(u.Value.Data, v.Value.Data)
+		gx, gz := Grad(F, x), Grad(F, z)
+		Backward(F, x, z)
+		for i := range a.Data {
+			wantA, wantB := r.wantA(a.Data[i], b.Data[i]), r.wantB(a.Data[i], b.Data[i])
+			if gx.Value.Data[i] != wantA || gz.Value.Data[i] != wantB {
+				t.Errorf("%s: Grad: element %d is %v and %v, want %v and %v", name, i, gx.Value.Data[i], gz.Value.Data[i], wantA, wantB)
+			}
+			if p, q := x.Adjoint().Data[i], z.Adjoint().Data[i]; p != wantA || q != wantB {
+				t.Errorf("%s: Backward: element %d is %v and %v, want %v and %v", name, i, p, q, wantA, wantB)
+			}
+		}
+		if !slices.Equal(slices.Concat(u.Value.Data, v.Value.Data), values) {
+			t.Errorf("%s: an operand was overwritten", name)
+		}
+	}
+}
+
+func TestATapeWhoseRulePanickedWorks(t *testing.T) {
+	a, b := inputs(2)
+	var tape Tape[float64]
+	run := func(r rule) []float64 {
+		y, x := program(&tape, a, b)
+		z := operationBy(r, Sum(x[0]), y)
+		Backward(Add(Square(z), Sum(MatMul(x[0], x[0]))), x...)
+		return slices.Concat(x[0].Adjoint().Data, x[1].Adjoint().Data)
+	}
+	sum := func(y, ybar variable) { y.Operand(0).Receive(ybar); y.Operand(1).Receive(ybar) }
+	want := run(sum)
+	for _, reset := range []bool{true, false} {
+		for name, sweep := range map[string]func(rule){
+			"Backward": func(r rule) { run(r) },
+			"Grad": func(r rule) {
+				y, x := program(&tape, a, b)
+				Grad(operationBy(r, Sum(x[0]), y), x[0])
+			},
+		} {
+			panicked := func() (p any) {
+				defer func() { p = recover() }()
+				sweep(func(y, ybar variable) {
+					y.Operand(0).Receive(Scale(ybar, 2))
+					panic("out of order")
+				})
+				return nil
+			}()
+			if panicked != "out of order" {
+				t.Fatalf("%s: the rule's panic became %v", name, panicked)
+			}
+			if reset {
+				tape.Reset()
+			}
+			if got := run(sum); !slices.Equal(got, want) {
+				t.Errorf("after a panic in %s, Reset %v: the gradient is %v, want %v", name, reset, got, want)
+			}
+		}
+	}
+}
+
+// sumAndProduct is a program of two operands.
+type sumAndProduct struct{}
+
+func (sumAndProduct) Run(in []variable) variable { return Mul(in[0], Add(in[0], in[1])) }
+
+func TestAnOperandOfRecomputedMayStandTwice(t *testing.T) {
+	var tape, scratch Tape[float64]
+	for _, place := range []bool{false, true} {
+		tape.Reset()
+		x := tape.Leaf(linalg.Column(3.0))
+		u := Scale(x, 1)
+		y := Recomputed(&scratch, sumAndProduct{}, []variable{x, x})
+		for range 2 { // with an adjoint before this one's and without
+			g := linalg.Column(0.0)
+			if place {
+				x.GradientInto(g, false)
+			}
+			Backward(Add(y, u), x)
+			if got := x.Adjoint().Data[0]; got != 13 {
+				t.Errorf("d/dx x(x + x) + x = %v at x = 3, want 13", got)
+			}
+			u = Scale(y, 0)
+			u = Add(u, x)
+		}
+	}
+}
+
+func TestRecomputedLeavesASharedAdjointAlone(t *testing.T) {
+	// u + w hands one adjoint to both; the program's gradient is then added to u's only.
+	var tape, scratch Tape[float64]
+	x, z := tape.Leaf(linalg.Column(3.0)), tape.Leaf(linalg.Column(5.0))
+	u, w := Scale(x, 1), Scale(z, 1)
+	in := []variable{u, u}
+	y := Recomputed(&scratch, sumAndProduct{}, in)
+	clear(in) // the caller's again
+	Backward(Add(y, Add(u, w)), x, z)
+	if gx, gz := x.Adjoint().Data[0], z.Adjoint().Data[0]; gx != 13 || gz != 1 {
+		t.Errorf("gradient (%v, %v) of x(x + x) + x + z at x = 3, want (13, 1)", gx, gz)
+	}
+}
+
+func TestBackwardGivesTheGradientOfAResult(t *testing.T) {
+	var tape Tape[float64]
+	x := tape.Leaf(linalg.Column(3.0))
+	u := Square(x)
+	for range 2 {
+		Backward(Square(u), u, x)
+		if gu, gx := u.Adjoint().Data[0], x.Adjoint().Data[0]; gu != 18 || gx != 108 {
+			t.Errorf("gradients of u², u = x²: %v and %v at x = 3, want 18 and 108", gu, gx)
+		}
+	}
+}
+
+func TestBackwardsMemoryDoesNotGrowWithTheProgram(t *testing.T) {
+	var tape Tape[float64]
+	x := tape.Leaf(linalg.New[float64](4, 4))
+	y := x
+	for range 300 {
+		y = Add(Reshape(Mul(y, y), 4, 4), Sub(Stack(RowRange(y, 0, 2), RowRange(y, 2, 4)), Tanh(y)))
+	}
+	Backward(y, x)
+	if b := &tape.backward; b.pool.n > 20 || len(b.other.slabs) > 1 {
+		t.Errorf("a sweep over %d variables kept %d results and %d constants and views", tape.Len(), b.pool.n, b.other.n)
+	}
+}
