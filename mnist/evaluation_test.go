@@ -1,0 +1,113 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"hvae/linalg"
+	"hvae/mnist/model"
+	"hvae/mnist/safetensors"
+)
+
+// trained returns a model as training might leave it, and the name of its file: some of its
+// estimates are far from others.
+func trained(t *testing.T, config model.Config, seed uint64) (string, model.Checkpoint) {
+	t.Helper()
+	c := model.Checkpoint{Config: config, Params: model.NewParams[float32](config, -2, 5), Seed: seed, Epoch: 12, ELBO: -101.5}
+	c.Data, c.DataSHA256 = "synthetic", syntheticDigest
+	for _, p := range c.Params {
+		if strings.HasSuffix(p.Name, ".weight") {
+			linalg.Scale(p.Value, 2, p.Value)
+		}
+	}
+	name := filepath.Join(t.TempDir(), "model.safetensors")
+	if err := safetensors.WriteFile(name, c.File()); err != nil {
+		t.Fatal(err)
+	}
+	return name, c
+}
+
+// Every number that eval prints is computed again: from the images of the split, binarised
+// afresh in each run, and noise that goes on from one tape's samples to the next's.
+func TestAnEvaluationIsTheOneThatItsFlagsDescribe(t *testing.T) {
+	vae, hvae := model.Config{Kind: "vae", Tempering: "none", Latent: 3}, model.Config{Kind: "hvae", K: 2, Tempering: "free", Latent: 2}
+	set := digits(t)
+	for _, c := range []struct {
+		config        model.Config
+		flags         string
+		split         string
+		seed          uint64
+		images        int
+		samples, runs int
+	}{
+		{vae, "-samples 1 -runs 1", "test", 1, 400, 1, 1},
+		{vae, "-limit 2", "test", 1, 2, 1000, 3},
+		{vae, "-split validation -samples 2 -runs 2 -seed 7", "validation", 7, 400, 2, 2},
+		{hvae, "-limit 3 -samples 100 -runs 2 -seed 18446744073709551615", "test", 1<<64 - 1, 3, 100, 2},
+		{hvae, "-limit 3 -samples 49 -split validation", "validation", 1, 3, 49, 3},
+		{hvae, "-limit 5 -samples 48 -runs 5", "test", 1, 5, 48, 5},
+	} {
+		name, checkpoint := trained(t, c.config, 4)
+		began := time.Now()
+		run := func(more ...string) string {
+			t.Helper()
+			stdout, stderr, status := mnist(t.Context(), append(append([]string{"eval", "-checkpoint", name, "-data", "synthetic"}, strings.Fields(c.flags)...), more...)...)
+			if status != 0 || stderr != "" {
+				t.Fatalf("%s: status %d, %s", c.flags, status, stderr)
+			}
+			return stdout
+		}
+		var got map[string]any
+		if err := json.Unmarshal([]byte(run("-json")), &got); err != nil {
+			t.Fatalf("%s: %v", c.flags, err)
+		}
+
+		images, which := set.Test, make([]int, set.Test.Len())
+		for i := range which {
+			which[i] = i
+		}
+		if c.split == "validation" { // of the run that trained the model
+			images = set.Train
+			_, which = parts(images.Len(), checkpoint.Seed)
+		}
+		var elbos, nlls []float64
+		for r := range c.runs {
+			elbo, nll := estimated(checkpoint, images, which[:c.images], c.seed, r, c.samples)
+			elbos, nlls = append(elbos, elbo), append(nlls, nll)
+		}
+		elbo, elboSD := spread(elbos)
+		nll, nllSD := spread(nlls)
+		for key, want := range map[string]float64{"elbo": elbo, "nll": nll, "images": float64(c.images), "samples": float64(c.samples), "runs": float64(c.runs)} {
+			if v, ok := got[key].(float64); !ok || !near(v, want) {
+				t.Errorf("%s: %s is %v, want %v", c.flags, key, got[key], want)
+			}
+		}
+		for key, want := range map[string]float64{"elbo_sd": elboSD, "nll_sd": nllSD} {
+			if v, ok := got[key].(float64); ok != (c.runs > 1) || ok && !(math.Abs(v-want) <= 1e-3*want) || !ok && got[key] != nil {
+				t.Errorf("%s: %s is %v, want %v", c.flags, key, got[key], want)
+			}
+		}
+		if got["data"] != "synthetic" || got["trained_on"] != "synthetic" || len(got) != 10 {
+			t.Errorf("%s: an object with other fields, %v", c.flags, got)
+		}
+		if seconds, ok := got["seconds"].(float64); !ok || !(seconds > 0 && seconds <= time.Since(began).Seconds()) {
+			t.Errorf("%s: it took %v s", c.flags, got["seconds"])
+		}
+
+		runs, spread := "one run", func(string) string { return "" }
+		if c.runs > 1 {
+			runs, spread = fmt.Sprintf("%d runs", c.runs), func(key string) string { return fmt.Sprintf(" ± %.2f", got[key]) }
+		}
+		want := fmt.Sprintf("%v, epoch 12, on %d %s images of synthetic, %d samples each, %s, \nELBO %.2f%s\nNLL  %.2f%s\n",
+			c.config, c.images, c.split, c.samples, runs, got["elbo"], spread("elbo_sd"), got["nll"], spread("nll_sd"))
+		if text := regexp.MustCompile(`, \d+ s\n`).ReplaceAllString(run(), ", \n"); text != want {
+			t.Errorf("%s printed\n%swant\n%s", c.flags, text, want)
+		}
+	}
+}

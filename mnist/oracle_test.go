@@ -1,0 +1,217 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"hvae/ad"
+	"hvae/hvae"
+	"hvae/linalg"
+	"hvae/mnist/data"
+	"hvae/mnist/model"
+	"hvae/mnist/safetensors"
+)
+
+// Here is what the commands promise, computed again: by hand and by the model's public
+// functions, with none of the commands' own code. Streams are named by their purposes: what
+// is drawn from them is part of a run's bits.
+
+// digits returns the images of -data synthetic.
+func digits(t *testing.T) data.Set {
+	t.Helper()
+	set, err := data.Load(t.Context(), "synthetic", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// parts returns the indices of n images that a seed leaves for training and those that it
+// draws for validation, a sixth.
+func parts(n int, seed uint64) (training, validation []int) {
+	order := hvae.Stream(seed, "mnist split").Perm(n)
+	return order[n/6:], order[:n/6]
+}
+
+// A minibatch is images, binarised, and their noise: columns as a model takes them.
+type minibatch struct{ x, epsilon, gamma0 linalg.Matrix[float32] }
+
+// drawBatch returns a minibatch of the given images. pixels and noise name the streams of one.
+func drawBatch(images data.Images, which []int, latent int, pixels, noise func(i int) *rand.Rand) (b minibatch) {
+	b.x = linalg.New[float32](784, len(which))
+	b.epsilon, b.gamma0 = linalg.New[float32](latent, len(which)), linalg.New[float32](latent, len(which))
+	for j, i := range which {
+		rng := pixels(i)
+		for pixel, grey := range images.Pixels[784*i : 784*(i+1)] {
+			// Black and white need no chance; a grey pixel is ink with probability grey/255.
+			if grey == 255 || grey > 0 && rng.Uint32N(255) < uint32(grey) {
+				b.x.Row(pixel)[j] = 1
+			}
+		}
+		rng = noise(i)
+		for _, m := range []linalg.Matrix[float32]{b.epsilon, b.gamma0} {
+			for row := range latent {
+				m.Row(row)[j] = float32(rng.NormFloat64())
+			}
+		}
+	}
+	return b
+}
+
+func (b minibatch) Len() int { return b.x.Cols }
+
+func (b minibatch) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[float32], _ *hvae.Keyed) {
+	for _, c := range [][2]linalg.Matrix[float32]{{x, b.x}, {epsilon, b.epsilon}, {gamma0, b.gamma0}} {
+		for row := range c[0].Rows {
+			copy(c[0].Row(row), c[1].Row(row)[lo:])
+		}
+	}
+}
+
+// A course is a training run, an epoch at a time.
+type course struct {
+	images               data.Images
+	training, validation []int
+	batch                int
+	seed                 uint64
+	trainer              *model.Trainer[float32]
+	epoch                int
+}
+
+// newCourse prepares a run on the first n training images.
+func newCourse(images data.Images, config model.Config, n, batch int, rate float64, seed uint64) *course {
+	c := &course{images: images, batch: batch, seed: seed}
+	c.training, c.validation = parts(images.Len(), seed)
+	c.training = c.training[:n]
+	bias := 0.0
+	for _, i := range c.training {
+		ink := 0.0
+		for _, grey := range images.Image(i) {
+			ink += float64(grey) / 255 / 784
+		}
+		bias += math.Log(ink/(1-ink)) / float64(n)
+	}
+	c.trainer = model.NewTrainer(config, model.NewParams[float32](config, bias, seed), rate)
+	return c
+}
+
+// next trains an epoch and returns the ELBO of its training, each image's by the weights
+// before its step, and then of the validation images, both in the mean over images.
+func (c *course) next(t *testing.T) (training, validation float64) {
+	t.Helper()
+	c.epoch++
+	stream := func(purpose string, index ...int) func(int) *rand.Rand {
+		return func(i int) *rand.Rand { return hvae.Stream(c.seed, purpose, append(index, i)...) }
+	}
+	order := slices.Clone(c.training)
+	hvae.Stream(c.seed, "mnist shuffle", c.epoch).Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	latent := c.trainer.Config.Latent
+	for which := range slices.Chunk(order, c.batch) {
+		elbo, err := c.trainer.Step(t.Context(), drawBatch(c.images, which, latent, stream("mnist train pixels", c.epoch), stream("mnist train noise", c.epoch)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		training += elbo * float64(len(which)) / float64(len(order))
+	}
+	var tape ad.Tape[float32]
+	network, _ := model.NewNetwork(&tape, c.trainer.Config, c.trainer.Params, false)
+	b := drawBatch(c.images, c.validation, latent, stream("mnist validation pixels"), stream("mnist validation noise"))
+	for _, elbo := range network.ELBO(tape.Const(b.x), tape.Const(b.epsilon), tape.Const(b.gamma0)).Value.Data {
+		validation += float64(elbo) / float64(len(c.validation))
+	}
+	return training, validation
+}
+
+// weights returns a copy of the run's parameters, as a checkpoint has them.
+func (c *course) weights() map[string][]float32 {
+	all := map[string][]float32{}
+	for _, p := range c.trainer.Params {
+		all[p.Name] = p.Checkpoint()
+	}
+	return all
+}
+
+// estimated returns the ELBO and the negative log-likelihood, in the mean over images, as
+// one run of an evaluation estimates them from a number of samples an image.
+func estimated(c model.Checkpoint, images data.Images, which []int, seed uint64, run, samples int) (elbo, nll float64) {
+	const together = 48 // samples whose ε are drawn before their γ₀
+	var tape ad.Tape[float32]
+	for _, i := range which {
+		tape.Reset()
+		network, _ := model.NewNetwork(&tape, c.Config, c.Params, false)
+		pixels := func(i int) *rand.Rand { return hvae.Stream(seed, "mnist eval pixels", run, i) }
+		x := tape.Const(drawBatch(images, []int{i}, 0, pixels, pixels).x)
+		rng := hvae.Stream(seed, "mnist eval noise", run, i)
+		epsilon, gamma0 := tape.Matrix(c.Config.Latent, samples), tape.Matrix(c.Config.Latent, samples)
+		for lo := 0; lo < samples; lo += together {
+			for _, m := range []linalg.Matrix[float32]{epsilon, gamma0} {
+				for row := range m.Rows {
+					for column := lo; column < min(lo+together, samples); column++ {
+						m.Row(row)[column] = float32(rng.NormFloat64())
+					}
+				}
+			}
+		}
+		mean, std := network.Encode(x)
+		logs := network.LogEstimates(x, mean, std, tape.Const(epsilon), tape.Const(gamma0)).Value.Data
+		largest, sum, total := float64(slices.Max(logs)), 0.0, 0.0
+		for _, l := range logs {
+			sum += float64(l)
+			total += math.Exp(float64(l) - largest)
+		}
+		elbo += sum / float64(samples) / float64(len(which))
+		nll -= (largest + math.Log(total/float64(samples))) / float64(len(which))
+	}
+	return elbo, nll
+}
+
+// spread returns the mean of several values and their sample standard deviation.
+func spread(x []float64) (mean, sd float64) {
+	squares := 0.0
+	for _, v := range x {
+		mean += v / float64(len(x))
+		squares += v * v
+	}
+	n := float64(len(x))
+	return mean, math.Sqrt((squares - n*mean*mean) / (n - 1))
+}
+
+// near says whether two bounds agree up to float32's rounding of their terms.
+func near(a, b float64) bool { return math.Abs(a-b) <= 1e-6*math.Abs(b) }
+
+// tensors returns the tensors of a file by their names, and its metadata.
+func tensors(t *testing.T, name string) (map[string][]float32, map[string]string) {
+	t.Helper()
+	f, err := safetensors.ReadFile(name, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]float32{}
+	for _, tensor := range f.Tensors {
+		all[tensor.Name] = tensor.Data
+	}
+	return all, f.Metadata
+}
+
+// lines returns the objects of a file with one in each line.
+func lines(t *testing.T, name string) (all []map[string]float64) {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(b) {
+		var object map[string]float64
+		if err := json.Unmarshal(line, &object); err != nil {
+			t.Fatalf("%s: %v in %q", filepath.Base(name), err, line)
+		}
+		all = append(all, object)
+	}
+	return all
+}
