@@ -343,6 +343,79 @@ func TestResultsDoNotDependOnGOMAXPROCS(t *testing.T) {
 	}
 }
 
+// Products whose sums are longer than a block, computed whole, row by row, in strips of
+// columns and on several goroutines: packed or in place, an element has the same bits.
+func TestLongSumsHaveTheSameBitsOnEveryPath(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 1))
+	type product struct {
+		name string
+		do   func(dst, a, b Matrix[float32])
+		a, b func(m Matrix[float32], lo, hi int) Matrix[float32] // rows and columns lo to hi-1 of the result
+	}
+	columns := func(m Matrix[float32], lo, hi int) Matrix[float32] {
+		c := New[float32](m.Rows, hi-lo)
+		for i := range m.Rows {
+			copy(c.Row(i), m.Row(i)[lo:hi])
+		}
+		return c
+	}
+	rows := Matrix[float32].RowRange
+	const m, n = 70, 203
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // in one piece, large enough to be packed
+	bias := random[float32](rng, m, 1)
+	kernel.OnEachLevel(func(level string) {
+		for _, k := range []int{kBlockDown, kBlock, kBlock + 1, 2*kBlock - 1, 2 * kBlock, 3*kBlock + 5} {
+			for _, p := range []product{
+				{"MatMul", MatMul[float32], rows, columns},
+				{"MatMulTA", MatMulTA[float32], columns, columns},
+				{"MatMulTB", func(dst, a, b Matrix[float32]) { MatMulTB(dst, a, b, make([]float32, len(b.Data))) }, rows, rows},
+				{"AddMatMulTB", func(dst, a, b Matrix[float32]) {
+					dst.Fill(1)
+					AddMatMulTB(dst, a, b, make([]float32, len(b.Data)))
+				}, rows, rows},
+				{"Affine", func(dst, a, b Matrix[float32]) {
+					if dst.Rows == m {
+						Affine(dst, a, b, bias)
+					} else {
+						Affine(dst, a, b, bias.RowRange(5, 5+dst.Rows))
+					}
+				}, rows, columns},
+			} {
+				a, b := random[float32](rng, m, k), random[float32](rng, k, n)
+				if p.name == "MatMulTA" {
+					a = random[float32](rng, k, m)
+				}
+				if strings.HasSuffix(p.name, "TB") {
+					b = random[float32](rng, n, k)
+				}
+				whole := New[float32](m, n)
+				p.do(whole, a, b)
+				check := func(how string, got Matrix[float32], row, col int) {
+					for i := range got.Rows {
+						if !slices.Equal(got.Row(i), whole.Row(row + i)[col:col+got.Cols]) {
+							t.Fatalf("%s, %s, %d steps: row %d has other bits %s", level, p.name, k, row+i, how)
+						}
+					}
+				}
+				shared := New[float32](m, n)
+				func() {
+					defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+					p.do(shared, a, b)
+				}()
+				check("on four cores", shared, 0, 0)
+				for _, s := range []Shape{{m, 1}, {m, 16}, {m, 37}} {
+					strip := New[float32](s.Rows, s.Cols)
+					p.do(strip, a, p.b(b, 11, 11+s.Cols))
+					check(fmt.Sprintf("in a strip of %d columns", s.Cols), strip, 0, 11)
+				}
+				piece := New[float32](3, n)
+				p.do(piece, p.a(a, 5, 8), b)
+				check("in three rows", piece, 5, 0)
+			}
+		}
+	})
+}
+
 func TestForSharesEveryLoop(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	for loop := range 100 {

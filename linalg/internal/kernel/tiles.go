@@ -58,14 +58,34 @@ func newTileLookup(tiles []tileKernel) (t tileLookup) {
 	return t
 }
 
+// nearCache is how many bytes of the nearest data cache B may take: 32 KiB of the 32 or 48 that
+// today's processors have.
+const nearCache = 1 << 15
+
 // noBias is where sums without a bias begin.
 var noBias [16]float32
 
-// tiles computes the contraction by tiles. It goes down C in strips of columns, or where B
-// is small enough to stay in the nearest cache, along the rows of C.
+// How a contraction is cut, with vectors of 16 lanes and tiles of at most 3 vectors:
+//
+//	one group of 100 columns           groups of 36 columns
+//	┌────48────┬────48────┬4┐          ┌16┬16┬4┐ ┌16┬16┬4┐ ┌16┬16┬4┐ ┌16┬16┬4┐
+//	│  strip   │  strip   │ │          │a │b │c│ │a │b │c│ │a │b │c│ │d │e │c│
+//	│ 8 rows   │ 8 rows   │ │          │  │  │ │ │  │  │ │ │  │  │ │ │  │  │ │
+//	├ ─ ─ ─ ─ ─┼ ─ ─ ─ ─ ─┤ │          └──┴──┴─┘ └──┴──┴─┘ └──┴──┴─┘ └──┴──┴─┘
+//	│ 8 rows   │ 8 rows   │ │          Strips a and b have a vector of each of three groups,
+//	└──────────┴──────────┴─┘          whose rows share the elements of A; d and e have the
+//	The last is part of a vector.      last group's. Quads c are four groups in one vector.
+//
+// A strip is one tile after the other down the rows, with B in the nearest cache.
+
+// tiles computes the contraction by tiles: down one strip after the other, or where a whole
+// row of tiles finds its part of B in the nearest cache, along the rows of C, which then goes
+// by once, in the order of memory. The weight gradient of a dense layer, 512×450 of 16 steps,
+// takes 58 µs in place of 78 like this if C comes from the third cache, as it does in
+// training, though 54 in place of 48 if it lies in the second.
 func (c *Contraction[T]) tiles() {
 	s := tileSets[level]
-	if c.Groups > 1 || c.Cols <= 3*s.lanes || 4*c.Cols*c.Steps*len(c.Segments) > 1<<15 {
+	if c.Groups > 1 || c.Cols <= 3*s.lanes || 4*c.Cols*c.Steps*len(c.Segments) > nearCache {
 		c.strips(s)
 		return
 	}
