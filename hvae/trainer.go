@@ -38,7 +38,8 @@ type Block[T linalg.Float] struct {
 	// time. Each goroutine has its own; it is nil at first.
 	State any
 
-	stream Keyed
+	scratch ad.Tape[T]
+	stream  Keyed
 }
 
 // A Trainer is Algorithm 2 (alg:vi): it climbs the mean of a bound over batches (equation
@@ -56,7 +57,7 @@ type Trainer[T linalg.Float] struct {
 	// BlockSize returns how many columns of a batch of n share a tape, which must not
 	// depend on the number of cores. If it is nil, all of them do.
 	BlockSize func(n int) int
-	// Recompute gives blocks a Scratch tape. It must be set before the first step.
+	// Recompute gives blocks a Scratch tape.
 	Recompute bool
 	// Seed is that of the blocks' noise. The noise of a step depends on the number of
 	// steps before it, that of ELBO is always the same.
@@ -89,6 +90,7 @@ type batch[T linalg.Float] struct {
 	purpose  string // of the noise
 	step     int
 	gradient bool      // is asked for
+	blame    bool      // everything must be kept
 	values   []float64 // for the bound's; nil if only their sum is asked for
 
 	columns, size, blocks int
@@ -221,11 +223,7 @@ func (t *Trainer[T]) run(ctx context.Context, n int, b batch[T]) error {
 	}
 	goroutines := min(b.blocks, runtime.GOMAXPROCS(0))
 	for len(t.workers) < goroutines {
-		w := &Block[T]{Tape: new(ad.Tape[T])}
-		if t.Recompute {
-			w.Scratch = new(ad.Tape[T])
-		}
-		t.workers = append(t.workers, w)
+		t.workers = append(t.workers, &Block[T]{Tape: new(ad.Tape[T])})
 	}
 	linalg.For(goroutines, 1, t.work)
 	return ctx.Err()
@@ -287,6 +285,10 @@ func (t *Trainer[T]) boundOf(w *Block[T], i int) *ad.Var[T] {
 	w.Rng = w.stream.Reset(t.Seed, t.now.purpose, t.now.step, w.Lo)
 	w.Tape.Reset()
 	w.Tape.Interrupt = t.stop
+	w.Scratch = nil
+	if t.Recompute && !t.now.blame {
+		w.Scratch = &w.scratch
+	}
 	w.Params = w.Params[:0]
 	for _, p := range t.params {
 		if t.now.gradient {
@@ -312,6 +314,7 @@ func (t *Trainer[T]) boundOf(w *Block[T], i int) *ad.Var[T] {
 func (t *Trainer[T]) blame() string {
 	defer recoverInterrupted()
 	w := &Block[T]{Tape: new(ad.Tape[T])}
+	t.now.blame = true
 	for i := range t.now.blocks {
 		sum := t.boundOf(w, i)
 		what := w.Tape.FirstNonFinite()

@@ -79,13 +79,11 @@ func (r *recorder) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 // drawTwoModes runs Algorithm 1 for n columns.
 func drawTwoModes(t *ad.Tape[float64], target hvae.Target[float64], K int, invSqrtBeta0 float64, n int, rng *rand.Rand) hvae.Sample[float64] {
 	flow := hvae.Flow[float64]{Target: target, K: K}
-	epsilon, gamma0 := t.Matrix(2, n), t.Matrix(2, n)
-	hvae.FillNormal(rng, epsilon)
-	hvae.FillNormal(rng, gamma0)
-	z0 := ad.Add(ad.Scale(t.Const(epsilon), priorWidth), t.Const(linalg.Column(-modeAt, 0)))
+	epsilon, gamma0 := hvae.Noise(t, rng, 2, n), hvae.Noise(t, rng, 2, n)
+	z0 := ad.Add(ad.Scale(epsilon, priorWidth), t.Const(linalg.Column(-modeAt, 0)))
 	flow.StepSize = t.Const(linalg.Of(1, 2, []float64{0.1, 0.1}))
 	if invSqrtBeta0 != 1 {
 		flow.Tempering = hvae.FixedTempering(t.Scalar(invSqrtBeta0), K)
 	}
-	return hvae.HIS(&flow, z0, logNormalAt(z0, -modeAt, priorWidth), t.Const(gamma0))
+	return hvae.HIS(&flow, z0, logNormalAt(z0, -modeAt, priorWidth), gamma0)
 }

@@ -29,7 +29,7 @@ func Evaluate[T linalg.Float](ctx context.Context, c Config, params []Param[T], 
 	fill func(image int, x linalg.Matrix[T], k *hvae.Keyed), done func()) ([]Estimate, error) {
 	estimates := make([]Estimate, n)
 	err := forEach(ctx, n, func(t *ad.Tape[T]) func(i int) {
-		w := worker[T]{network: newNetwork[T](c, nil)}
+		w := worker[T]{network: newNetwork[T](c)}
 		logs := make([]float64, draws)
 		return func(i int) {
 			x := linalg.New[T](pixels, 1)
@@ -56,7 +56,7 @@ func (w *worker[T]) logEstimates(t *ad.Tape[T], params []Param[T], x linalg.Matr
 		n := min(drawsAtOnce, len(logs)-lo)
 		t.Reset()
 		w.vars = variables(w.vars[:0], t, params, false)
-		w.network.bind(w.vars)
+		w.network.bind(w.vars, nil)
 		image := t.Const(x)
 		if lo == 0 {
 			m, s := w.network.Encode(image)

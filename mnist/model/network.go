@@ -19,8 +19,10 @@ type Network[T linalg.Float] struct {
 	stepSizeLogit, alphaLogit, logTemperature *ad.Var[T]
 
 	places []**ad.Var[T] // of all parameters, in their order
-	flow   hvae.Flow[T]  // with the target of one call of ELBO or LogEstimates
-	target target[T]
+
+	flow      hvae.Flow[T] // with the target of one call of ELBO or LogEstimates
+	target    target[T]
+	recompute hvae.Recompute[T]
 }
 
 // A layer is the parameters of one.
@@ -33,8 +35,8 @@ type decoder[T linalg.Float] struct{ hidden, expand, deconv1, deconv2, deconv3 l
 // as constants if not. It returns the network and the variables in the parameters' order,
 // both valid until the tape's Reset.
 func NewNetwork[T linalg.Float](t *ad.Tape[T], c Config, params []Param[T], train bool) (*Network[T], []*ad.Var[T]) {
-	n, vars := newNetwork[T](c, nil), variables(nil, t, params, train)
-	n.bind(vars)
+	n, vars := newNetwork[T](c), variables(nil, t, params, train)
+	n.bind(vars, nil)
 	return n, vars
 }
 
@@ -50,29 +52,26 @@ func variables[T linalg.Float](vars []*ad.Var[T], t *ad.Tape[T], params []Param[
 	return vars
 }
 
-// newNetwork returns a network for bind to give parameters. With a scratch tape, its flow
-// recomputes.
-func newNetwork[T linalg.Float](c Config, scratch *ad.Tape[T]) *Network[T] {
+// newNetwork returns a network for bind to give parameters.
+func newNetwork[T linalg.Float](c Config) *Network[T] {
 	n := &Network[T]{config: c}
 	for _, s := range n.specs(c) {
 		n.places = append(n.places, s.place)
 	}
-	if scratch != nil {
-		inner := new(target[T])
-		inner.decoder = new(decoder[T])
-		n.flow.Recompute = &hvae.Recompute[T]{Tape: scratch, Target: func(params []*ad.Var[T]) hvae.Target[T] {
-			for i, l := range inner.decoder.layers() {
-				*l = layer[T]{params[2*i], params[2*i+1]}
-			}
-			inner.x = params[len(params)-1]
-			return inner
-		}}
+	inner := &target[T]{decoder: new(decoder[T])}
+	n.recompute.Target = func(params []*ad.Var[T]) hvae.Target[T] {
+		for i, l := range inner.decoder.layers() {
+			*l = layer[T]{params[2*i], params[2*i+1]}
+		}
+		inner.x = params[len(params)-1]
+		return inner
 	}
 	return n
 }
 
-// bind gives the network the variables of its parameters.
-func (n *Network[T]) bind(vars []*ad.Var[T]) {
+// bind gives the network the variables of its parameters and, if its flow is to recompute,
+// a scratch tape.
+func (n *Network[T]) bind(vars []*ad.Var[T], scratch *ad.Tape[T]) {
 	if len(vars) != len(n.places) {
 		panic(fmt.Sprintf("model: %d parameters for %v, which has %d", len(vars), n.config, len(n.places)))
 	}
@@ -80,6 +79,7 @@ func (n *Network[T]) bind(vars []*ad.Var[T]) {
 		*n.places[i] = v
 	}
 	n.flow.K = n.config.K
+	n.recompute.Tape = scratch
 	if n.stepSizeLogit != nil {
 		n.flow.StepSize = hvae.StepSize(n.stepSizeLogit, maxEps)
 	}
@@ -102,13 +102,12 @@ func (n *Network[T]) Flow(x *ad.Var[T]) *hvae.Flow[T] {
 func (n *Network[T]) flowFor(x *ad.Var[T]) *hvae.Flow[T] {
 	n.target = target[T]{&n.decoder, x}
 	n.flow.Target = &n.target
-	if r := n.flow.Recompute; r != nil {
-		r.Params = r.Params[:0]
-		for _, l := range n.decoder.layers() {
-			r.Params = append(r.Params, l.weight, l.bias)
-		}
-		r.Params = append(r.Params, x)
+	n.flow.Recompute = &n.recompute
+	n.recompute.Params = n.recompute.Params[:0]
+	for _, l := range n.decoder.layers() {
+		n.recompute.Params = append(n.recompute.Params, l.weight, l.bias)
 	}
+	n.recompute.Params = append(n.recompute.Params, x)
 	return &n.flow
 }
 

@@ -41,7 +41,6 @@ type Trainer[T linalg.Float] struct {
 
 	// Recompute trades time for memory that does not depend on K: leapfrog steps are run
 	// again when the gradient needs what lies within them. The results are the same bits.
-	// It must be set before the first step.
 	Recompute bool
 
 	algorithm *hvae.Trainer[T]
@@ -90,10 +89,10 @@ type worker[T linalg.Float] struct {
 func (t *Trainer[T]) bound(b *hvae.Block[T]) *ad.Var[T] {
 	w, ok := b.State.(*worker[T])
 	if !ok {
-		w = &worker[T]{network: newNetwork(t.Config, b.Scratch)}
+		w = &worker[T]{network: newNetwork[T](t.Config)}
 		b.State = w
 	}
-	w.network.bind(b.Params)
+	w.network.bind(b.Params, b.Scratch)
 	n := b.Hi - b.Lo
 	x := b.Tape.Matrix(pixels, n)
 	epsilon, gamma0 := b.Tape.Matrix(t.Config.Latent, n), b.Tape.Matrix(t.Config.Latent, n)
