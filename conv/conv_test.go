@@ -2,6 +2,7 @@ package conv
 
 import (
 	"fmt"
+	"iter"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -31,6 +32,28 @@ func randomGeometry(rng *rand.Rand) Geometry {
 	return Geometry{
 		InH: one(5), InW: one(5), InC: one(3), OutH: one(5), OutW: one(5), OutC: one(5),
 		KernelH: one(5), KernelW: one(5), Stride: one(3), PadTop: rng.IntN(4), PadLeft: rng.IntN(4),
+	}
+}
+
+// oblong is different in every size that has a height and a width: four paddings (1 above,
+// 4 below, 2 on the left, none on the right), image, kernel, output, channels.
+var oblong = Geometry{
+	InH: 7, InW: 5, InC: 2, OutH: 5, OutW: 3, OutC: 3, KernelH: 4, KernelW: 3, Stride: 2, PadTop: 1, PadLeft: 2,
+}
+
+// geometries yields oblong, for one channel too, and n that randomGeometry draws.
+func geometries(rng *rand.Rand, n int) iter.Seq[Geometry] {
+	return func(yield func(Geometry) bool) {
+		one := oblong
+		one.InC = 1
+		if !yield(oblong) || !yield(one) {
+			return
+		}
+		for range n {
+			if !yield(randomGeometry(rng)) {
+				return
+			}
+		}
 	}
 }
 
@@ -66,8 +89,7 @@ func far(got, want linalg.Matrix[float64]) bool {
 
 func TestMapsAgreeWithNestedLoops(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
-	for range 300 {
-		g := randomGeometry(rng)
+	for g := range geometries(rng, 300) {
 		batch := 1 + rng.IntN(6)
 		w, x, delta := random[float64](rng, g.Taps(), g.OutC), random[float64](rng, g.In(), batch), random[float64](rng, g.Out(), batch)
 		y, in, weight := linalg.New[float64](g.Out(), batch), linalg.New[float64](g.In(), batch), linalg.New[float64](g.Taps(), g.OutC)
@@ -136,6 +158,11 @@ func TestSamePaddingIsTensorFlows(t *testing.T) {
 			t.Errorf("%d pixels, kernel %d, stride %d: %d pixels after padding %d, want %d after %d", c.in, c.kernel, c.stride, g.OutH, g.PadTop, c.out, c.before)
 		}
 	}
+	// each axis has its own
+	g := Same(7, 14, 2, 3, 5, 2)
+	if want := (Geometry{InH: 7, InW: 14, InC: 2, OutH: 4, OutW: 7, OutC: 3, KernelH: 5, KernelW: 5, Stride: 2, PadTop: 2, PadLeft: 1}); g != want {
+		t.Errorf("Same(7, 14, …) is %+v, want %+v", g, want)
+	}
 	// the multiply-adds of the paper's encoder, without its dense layers
 	total := 0
 	for _, g := range []Geometry{Same(28, 28, 1, 16, 5, 2), Same(14, 14, 16, 32, 5, 2), Same(7, 7, 32, 32, 5, 2)} {
@@ -170,8 +197,7 @@ func TestDerivativesOfTheOperationsAgainstDifferences(t *testing.T) {
 	// derivative of the operation enters its second derivatives.
 	rng := rand.New(rand.NewPCG(3, 1))
 	for _, f := range forms {
-		for range 12 {
-			g := randomGeometry(rng)
+		for g := range geometries(rng, 12) {
 			var at_, along []matrix // a point and a direction
 			for _, s := range f.shapes(&g) {
 				at_, along = append(at_, random[float64](rng, s.Rows, s.Cols)), append(along, random[float64](rng, s.Rows, s.Cols))
@@ -236,6 +262,45 @@ func TestBitsDoNotDependOnGOMAXPROCS(t *testing.T) {
 		for _, procs := range []int{2, 3, 8} {
 			if !slices.Equal(run(procs), want) {
 				t.Errorf("%+v: GOMAXPROCS %d changes bits", g, procs)
+			}
+		}
+	}
+}
+
+func TestAColumnDoesNotDependOnItsBatch(t *testing.T) {
+	// The maps of columns are those of any part of them, of any size, to the bit; the weight
+	// gradient is the sum over the parts. Batches of 37 cross the tiles' widths.
+	const batch = 37
+	rng := rand.New(rand.NewPCG(6, 1))
+	for g := range geometries(rng, 20) {
+		w, x, delta := random[float32](rng, g.Taps(), g.OutC), random[float32](rng, g.In(), batch), random[float32](rng, g.Out(), batch)
+		outBias, inBias := random[float32](rng, g.OutC, 1), random[float32](rng, g.InC, 1)
+		maps := func(x, delta linalg.Matrix[float32]) (y, in, weight linalg.Matrix[float32]) {
+			y, in, weight = linalg.New[float32](g.Out(), x.Cols), linalg.New[float32](g.In(), x.Cols), linalg.New[float32](g.Taps(), g.OutC)
+			Forward(&g, y, w, x, outBias)
+			Input(&g, in, w, delta, inBias)
+			Weight(&g, weight, delta, x, make([]float32, len(delta.Data)))
+			return y, in, weight
+		}
+		y, in, weight := maps(x, delta)
+		sum := linalg.New[float32](g.Taps(), g.OutC)
+		for _, part := range [][2]int{{0, 16}, {16, 17}, {17, 20}, {20, batch}} {
+			columns := func(m linalg.Matrix[float32]) linalg.Matrix[float32] {
+				p := linalg.New[float32](m.Rows, part[1]-part[0])
+				for i := range m.Rows {
+					copy(p.Row(i), m.Row(i)[part[0]:part[1]])
+				}
+				return p
+			}
+			py, pin, pweight := maps(columns(x), columns(delta))
+			if !slices.Equal(py.Data, columns(y).Data) || !slices.Equal(pin.Data, columns(in).Data) {
+				t.Errorf("%+v: columns %d to %d alone have other bits", g, part[0], part[1]-1)
+			}
+			linalg.Add(sum, sum, pweight)
+		}
+		for i, want := range weight.Data {
+			if !(math.Abs(float64(sum.Data[i]-want)) <= 1e-4*max(1, math.Abs(float64(want)))) {
+				t.Errorf("%+v: weight gradient %v from the parts, %v from all", g, sum.Data[i], want)
 			}
 		}
 	}
