@@ -26,7 +26,7 @@ func (w *lane) polynomial(c []float64, x int) int {
 	p := w.register()
 	w.set(c[len(c)-1], p)
 	for i := len(c) - 2; i >= 0; i-- {
-		w.with("VFMADD213PS", c[i], x, p)
+		w.hornerConst(c[i], x, p)
 	}
 	return p
 }
@@ -41,33 +41,32 @@ const expLow = -104
 func (w *lane) exp(x int, large bool) int {
 	y := w.register()
 	r, n, half := w.register(), w.register(), w.register()
+	w.remark("eˣ = eʳ·2ⁿ: n is x/log 2 to the nearest, r the rest")
 	w.set(expLow, n)
-	w.op("VMAXPS %s, %s, %s", w.v(x), w.v(n), w.v(r)) // the second operand of two if one is NaN
+	w.vec("max", r, n, x) // the second operand of two if one is NaN
 	if large {
 		w.set(89, n) // e⁸⁹ has overflown
-		w.op("VMINPS %s, %s, %s", w.v(r), w.v(n), w.v(r))
+		w.vec("min", r, n, r)
 	}
-	w.with("VMULPS", math.Log2E, r, n)
-	if w.lanes == 16 {
-		w.op("VRNDSCALEPS $8, %s, %s", w.v(n), w.v(n))
-	} else {
-		w.op("VROUNDPS $8, %s, %s", w.v(n), w.v(n))
-	}
-	w.with("VFNMADD231PS", log2High, n, r)
-	w.with("VFNMADD231PS", log2Low, n, r)
+	w.vecConst("mul", n, r, math.Log2E)
+	w.unary("round", n, n)
+	w.vecConst("fms", r, n, log2High)
+	w.vecConst("fms", r, n, log2Low)
+	w.remark("eʳ")
 	w.set(expTail[len(expTail)-1], y)
 	for i := len(expTail) - 2; i >= 0; i-- {
-		w.with("VFMADD213PS", expTail[i], r, y)
+		w.hornerConst(expTail[i], r, y)
 	}
-	w.with("VFMADD213PS", 1, r, y)
-	w.with("VFMADD213PS", 1, r, y)
-	w.op("VCVTPS2DQ %s, %s", w.v(n), w.v(n))
-	w.op("VPSRAD $1, %s, %s", w.v(n), w.v(half))
-	w.op("VPSUBD %s, %s, %s", w.v(half), w.v(n), w.v(n))
+	w.hornerConst(1, r, y)
+	w.hornerConst(1, r, y)
+	w.remark("times 2ⁿ, in two halves")
+	w.unary("toInt", n, n)
+	w.shift("right", half, n, 1)
+	w.vec("subInt", n, n, half)
 	for _, exponent := range []int{half, n} {
-		w.withBits("VPADDD", 127, exponent, exponent)
-		w.op("VPSLLD $23, %s, %s", w.v(exponent), w.v(exponent))
-		w.op("VMULPS %s, %s, %s", w.v(exponent), w.v(y), w.v(y))
+		w.vecBits("addInt", exponent, exponent, 127)
+		w.shift("left", exponent, exponent, 23)
+		w.vec("mul", y, y, exponent)
 	}
 	w.release(y + 1)
 	return y
@@ -76,9 +75,10 @@ func (w *lane) exp(x int, large bool) int {
 // expOfMinusAbs returns e^−|x|, from which both softplus and sigmoid are made.
 func (w *lane) expOfMinusAbs(x int) int {
 	minus := w.register()
-	w.withBits(w.bitwise("VPOR"), 0x80000000, x, minus)
+	w.remark("e^−|x|")
+	w.vecBits("or", minus, x, 0x80000000)
 	e := w.exp(minus, false)
-	w.op("VMOVAPS %s, %s", w.v(e), w.v(minus))
+	w.unary("move", minus, e)
 	w.release(minus + 1)
 	return minus
 }
@@ -86,10 +86,11 @@ func (w *lane) expOfMinusAbs(x int) int {
 // softplus returns max(x, 0) + log(1 + e) for e = e^−|x|.
 func (w *lane) softplus(x, e int) int {
 	y := w.register()
+	w.remark("softplus: max(x, 0) + log(1 + e)")
 	p := w.polynomial(log1p, e)
 	w.zero(y)
-	w.op("VMAXPS %s, %s, %s", w.v(x), w.v(y), w.v(y))
-	w.op("VFMADD231PS %s, %s, %s", w.v(p), w.v(e), w.v(y))
+	w.vec("max", y, y, x)
+	w.vec("fma", y, p, e)
 	w.release(y + 1)
 	return y
 }
@@ -98,10 +99,11 @@ func (w *lane) softplus(x, e int) int {
 func (w *lane) sigmoid(x, e int) int {
 	y := w.register()
 	d := w.register()
-	w.with("VADDPS", 1, e, d)
+	w.remark("sigmoid: 1/(1 + e), or e/(1 + e) for negative x")
+	w.vecConst("add", d, e, 1)
 	w.set(1, y)
 	w.chooseNegative(x, e, y)
-	w.op("VDIVPS %s, %s, %s", w.v(d), w.v(y), w.v(y))
+	w.vec("div", y, y, d)
 	w.release(y + 1)
 	return y
 }
@@ -111,31 +113,34 @@ func (w *lane) sigmoid(x, e int) int {
 func (w *lane) log(x int) int {
 	y := w.register()
 	scaled, k, f, m := w.register(), w.register(), w.register(), w.register()
-	w.with("VMULPS", 1<<23, x, m) // subnormal numbers become normal
-	w.op("VMOVAPS %s, %s", w.v(x), w.v(scaled))
+	w.remark("log: x = 2ᵏ·(1 + f)")
+	w.vecConst("mul", m, x, 1<<23) // subnormal numbers become normal
+	w.unary("move", scaled, x)
 	w.choose(lessThan, x, 0x1p-126, m, scaled)
 	w.zero(y)
 	w.set(-23, m)
 	w.choose(lessThan, x, 0x1p-126, m, y)
 
 	root := math.Float32bits(math.Sqrt2 / 2)
-	w.withBits("VPSUBD", root, scaled, f)
-	w.op("VPSRAD $23, %s, %s", w.v(f), w.v(k))
-	w.op("VCVTDQ2PS %s, %s", w.v(k), w.v(k))
-	w.op("VADDPS %s, %s, %s", w.v(y), w.v(k), w.v(k))
-	w.withBits(w.bitwise("VPAND"), 0x007fffff, f, f)
-	w.withBits("VPADDD", root, f, f)
-	w.with("VADDPS", -1, f, f)
+	w.vecBits("subInt", f, scaled, root)
+	w.shift("right", k, f, 23)
+	w.unary("toFloat", k, k)
+	w.vec("add", k, k, y)
+	w.vecBits("and", f, f, 0x007fffff)
+	w.vecBits("addInt", f, f, root)
+	w.vecConst("add", f, f, -1)
 
+	w.remark("log(1 + f) + k·log 2")
 	p := w.polynomial(logTail, f)
-	w.op("VMULPS %s, %s, %s", w.v(f), w.v(f), w.v(m)) // f²
-	w.op("VMULPS %s, %s, %s", w.v(f), w.v(p), w.v(p)) // f·P
-	w.with("VADDPS", -0.5, p, p)
-	w.with("VMULPS", log2Low, k, y)
-	w.op("VFMADD231PS %s, %s, %s", w.v(m), w.v(p), w.v(y)) // small parts first
-	w.op("VADDPS %s, %s, %s", w.v(f), w.v(y), w.v(y))
-	w.with("VFMADD231PS", log2High, k, y)
+	w.vec("mul", m, f, f) // f²
+	w.vec("mul", p, p, f) // f·P
+	w.vecConst("add", p, p, -0.5)
+	w.vecConst("mul", y, k, log2Low)
+	w.vec("fma", y, m, p) // small parts first
+	w.vec("add", y, y, f)
+	w.vecConst("fma", y, k, log2High)
 
+	w.remark("of infinity, zero and negative numbers")
 	w.set(math.Inf(1), m)
 	w.choose(greaterOrEq, x, math.Inf(1), m, y)
 	w.set(math.Inf(-1), m)
@@ -150,19 +155,21 @@ func (w *lane) log(x int) int {
 func (w *lane) tanh(x int) int {
 	y := w.register()
 	abs, square := w.register(), w.register()
-	w.withBits(w.bitwise("VPAND"), 0x7fffffff, x, abs)
-	w.op("VADDPS %s, %s, %s", w.v(abs), w.v(abs), w.v(y))
+	w.remark("tanh: ±(1 − e)/(1 + e) for e = e^−2|x|")
+	w.vecBits("and", abs, x, 0x7fffffff)
+	w.vec("add", y, abs, abs)
 	e := w.expOfMinusAbs(y)
 	w.set(1, y)
-	w.op("VSUBPS %s, %s, %s", w.v(e), w.v(y), w.v(square))
-	w.op("VADDPS %s, %s, %s", w.v(e), w.v(y), w.v(y))
-	w.op("VDIVPS %s, %s, %s", w.v(y), w.v(square), w.v(y))
-	w.withBits(w.bitwise("VPAND"), 0x80000000, x, square)
-	w.op("%s %s, %s, %s", w.bitwise("VPOR"), w.v(square), w.v(y), w.v(y))
-	w.op("VMULPS %s, %s, %s", w.v(x), w.v(x), w.v(square))
+	w.vec("sub", square, y, e)
+	w.vec("add", y, y, e)
+	w.vec("div", y, square, y)
+	w.vecBits("and", square, x, 0x80000000)
+	w.vec("or", y, y, square)
+	w.remark("or for small x, x + x³·P(x²)")
+	w.vec("mul", square, x, x)
 	p := w.polynomial(tanhTail, square)
-	w.op("VMULPS %s, %s, %s", w.v(square), w.v(p), w.v(p))
-	w.op("VFMADD213PS %s, %s, %s", w.v(x), w.v(x), w.v(p)) // x·(x²P) + x
+	w.vec("mul", p, p, square)
+	w.horner(x, x, p) // x·(x²P) + x
 	w.choose(lessThan, abs, 0.625, p, y)
 	w.release(y + 1)
 	return y

@@ -31,22 +31,22 @@ var s, y, a, ab, abc = []string{"s"}, []string{"y"}, []string{"a"}, []string{"a"
 
 // kernels lists the kernels in the order of their numbers.
 var kernels = []kernel{
-	{"laneAdd", "y = a + b", y, ab, nil, func(w *lane) { w.binary("VADDPS") }},
-	{"laneSub", "y = a − b", y, ab, nil, func(w *lane) { w.binary("VSUBPS") }},
-	{"laneMul", "y = a·b", y, ab, nil, func(w *lane) { w.binary("VMULPS") }},
-	{"laneDiv", "y = a/b", y, ab, nil, func(w *lane) { w.binary("VDIVPS") }},
+	{"laneAdd", "y = a + b", y, ab, nil, func(w *lane) { w.binary("add") }},
+	{"laneSub", "y = a − b", y, ab, nil, func(w *lane) { w.binary("sub") }},
+	{"laneMul", "y = a·b", y, ab, nil, func(w *lane) { w.binary("mul") }},
+	{"laneDiv", "y = a/b", y, ab, nil, func(w *lane) { w.binary("div") }},
 	{"laneMulAdd", "y = a·b + c", y, abc, nil, func(w *lane) {
-		w.op("VFMADD231PS %s, %s, %s", w.v(w.in[0]), w.v(w.in[1]), w.v(w.in[2]))
+		w.vec("fma", w.in[2], w.in[0], w.in[1])
 		w.out[0] = w.in[2]
 	}},
 	{"laneAddScaled", "y = a + s·b", y, ab, s, func(w *lane) {
-		w.op("VFMADD231PS %s, %s, %s", w.v(w.scalar[0]), w.v(w.in[1]), w.v(w.in[0]))
+		w.vec("fma", w.in[0], w.scalar[0], w.in[1])
 		w.out[0] = w.in[0]
 	}},
-	{"laneScale", "y = s·a", y, a, s, func(w *lane) { w.withScalar("VMULPS") }},
-	{"laneAddConst", "y = a + s", y, a, s, func(w *lane) { w.withScalar("VADDPS") }},
+	{"laneScale", "y = s·a", y, a, s, func(w *lane) { w.withScalar("mul") }},
+	{"laneAddConst", "y = a + s", y, a, s, func(w *lane) { w.withScalar("add") }},
 	{"laneSqrt", "y = √a", y, a, nil, func(w *lane) {
-		w.op("VSQRTPS %s, %s", w.v(w.in[0]), w.v(w.in[0]))
+		w.unary("sqrt", w.in[0], w.in[0])
 		w.out[0] = w.in[0]
 	}},
 	{"laneExp", "y = eᵃ", y, a, nil, func(w *lane) { w.out[0] = w.exp(w.in[0], true) }},
@@ -65,8 +65,8 @@ var kernels = []kernel{
 	}},
 	{"laneSigmoidSlope", "y = a − a²", y, a, nil, func(w *lane) {
 		y := w.register()
-		w.op("VMOVAPS %s, %s", w.v(w.in[0]), w.v(y))
-		w.op("VFNMADD231PS %s, %s, %s", w.v(w.in[0]), w.v(w.in[0]), w.v(y))
+		w.unary("move", y, w.in[0])
+		w.vec("fms", y, w.in[0], w.in[0])
 		w.out[0] = y
 	}},
 	{"laneAdamax", "a step of Adamax: parameters y, gradient a, averages b and c", []string{"y", "b", "c"}, []string{"y", "b", "c", "a"}, []string{"beta1", "rest1", "beta2", "rate", "epsilon"}, (*lane).adamax},
@@ -159,6 +159,7 @@ func (w *writer) lane(k kernel, constants *[]uint32) {
 	w.op("SUBQ $%d, CX", w.lanes)
 	w.op("JGE loop")
 
+	w.remark("What is left is part of a vector.")
 	w.label("part")
 	w.op("ADDQ $%d, CX", w.lanes)
 	w.op("JZ done")
@@ -239,88 +240,27 @@ func (w *lane) constant(bits uint32) string {
 	return constant(bits, 0)
 }
 
-// with writes name c, a, d for a constant c.
-func (w *lane) with(name string, c float64, a, d int) {
-	w.withBits(name, math.Float32bits(float32(c)), a, d)
-}
-
-func (w *lane) withBits(name string, bits uint32, a, d int) {
-	if w.lanes == 16 {
-		w.op("%s.BCST %s, %s, %s", name, w.constant(bits), w.v(a), w.v(d))
-		return
-	}
-	w.op("VBROADCASTSS %s, %s", w.constant(bits), w.v(scratch2))
-	w.op("%s %s, %s, %s", name, w.v(scratch2), w.v(a), w.v(d))
-}
-
-// set fills register d with a constant.
-func (w *lane) set(c float64, d int) { w.setBits(math.Float32bits(float32(c)), d) }
-
-func (w *lane) setBits(bits uint32, d int) {
-	w.op("VBROADCASTSS %s, %s", w.constant(bits), w.v(d))
-}
-
 func (w *lane) binary(name string) {
-	w.op("%s %s, %s, %s", name, w.v(w.in[1]), w.v(w.in[0]), w.v(w.in[0]))
+	w.vec(name, w.in[0], w.in[0], w.in[1])
 	w.out[0] = w.in[0]
 }
 
 func (w *lane) withScalar(name string) {
-	w.op("%s %s, %s, %s", name, w.v(w.scalar[0]), w.v(w.in[0]), w.v(w.in[0]))
+	w.vec(name, w.in[0], w.in[0], w.scalar[0])
 	w.out[0] = w.in[0]
-}
-
-// bitwise returns the name of a bitwise operation on words.
-func (w *lane) bitwise(name string) string {
-	if w.lanes == 16 {
-		return name + "D"
-	}
-	return name
-}
-
-// Predicates of VCMPPS, quiet.
-const (
-	lessThan       = 0x11
-	notGreaterOrEq = 0x19
-	equal          = 0x00
-	greaterOrEq    = 0x1d
-)
-
-// choose sets d to a in the lanes where x, compared with the constant, is as the
-// predicate says.
-func (w *lane) choose(predicate, x int, c float64, a, d int) {
-	bits := math.Float32bits(float32(c))
-	if w.lanes == 16 {
-		w.op("VCMPPS.BCST $%d, %s, %s, K2", predicate, w.constant(bits), w.v(x))
-		w.op("VMOVAPS %s, K2, %s", w.v(a), w.v(d))
-		return
-	}
-	w.op("VBROADCASTSS %s, %s", w.constant(bits), w.v(scratch2))
-	w.op("VCMPPS $%d, %s, %s, %s", predicate, w.v(scratch2), w.v(x), w.v(scratch2))
-	w.op("VBLENDVPS %s, %s, %s, %s", w.v(scratch2), w.v(a), w.v(d), w.v(d))
-}
-
-// chooseNegative sets d to a in the lanes where the sign of x is set.
-func (w *lane) chooseNegative(x, a, d int) {
-	if w.lanes == 16 {
-		w.op("VPMOVD2M %s, K2", w.v(x))
-		w.op("VMOVAPS %s, K2, %s", w.v(a), w.v(d))
-		return
-	}
-	w.op("VBLENDVPS %s, %s, %s, %s", w.v(x), w.v(a), w.v(d), w.v(d))
 }
 
 // adamax is a step of the optimiser (hvae's Adamax).
 func (w *lane) adamax() {
 	p, m, u, g := w.in[0], w.in[1], w.in[2], w.in[3]
 	beta1, rest1, beta2, rate, epsilon := w.scalar[0], w.scalar[1], w.scalar[2], w.scalar[3], w.scalar[4]
-	w.op("VMULPS %s, %s, %s", w.v(beta1), w.v(m), w.v(m))
-	w.op("VFMADD231PS %s, %s, %s", w.v(rest1), w.v(g), w.v(m))
-	w.op("VMULPS %s, %s, %s", w.v(beta2), w.v(u), w.v(u))
-	w.withBits(w.bitwise("VPAND"), 0x7fffffff, g, g)
-	w.op("VMAXPS %s, %s, %s", w.v(g), w.v(u), w.v(u))
-	w.op("VADDPS %s, %s, %s", w.v(epsilon), w.v(u), w.v(g))
-	w.op("VDIVPS %s, %s, %s", w.v(g), w.v(m), w.v(g))
-	w.op("VFMADD231PS %s, %s, %s", w.v(rate), w.v(g), w.v(p))
+	w.vec("mul", m, m, beta1)
+	w.vec("fma", m, rest1, g)
+	w.vec("mul", u, u, beta2)
+	w.vecBits("and", g, g, 0x7fffffff)
+	w.vec("max", u, u, g)
+	w.vec("add", g, u, epsilon)
+	w.vec("div", g, m, g)
+	w.vec("fma", p, rate, g)
 	copy(w.out, []int{p, m, u})
 }

@@ -7,8 +7,8 @@
 //
 // A test fails while the files are not what it writes. Start with writer.go (what an
 // instruction set is here), then tile.go (the products), transpose.go, lanes.go (elementwise
-// kernels), functions.go (exponentials, logarithms and what is made of them) and rows.go
-// (the kernels of float64).
+// kernels), functions.go (exponentials, logarithms and what is made of them), x86.go (how
+// amd64 computes them) and rows.go (the kernels of float64).
 //
 // Offsets of arguments and numbers of levels and kernels are not written here: the
 // assembly takes them from go_asm.h, which the Go compiler makes from the package's types

@@ -51,7 +51,16 @@ var rowBlocks = [][]int{{4, 4, 2}, {4}, {2}, {1}}
 // rows returns the file of the kernels on rows of float64.
 func rows() string {
 	w := writer{isa: avx2}
-	w.header("Kernels on rows of float64; see rows.go and rowArgs.")
+	w.header("Kernels on rows of float64; see rows.go and rowArgs. In each of them:", "",
+		"	DI, R8-R10     the operands y, a, b and c at this row",
+		"	R11-R13, BX    how far they go from row to row",
+		"	DX, AX, CX     bytes of columns done, columns left, rows left",
+		"	Y0, Y1         numbers a and c of this row",
+		"	Y3-Y5, Y8-Y10  products, and sums over rows",
+		"",
+		"and in the last two, where a lane of Y0 is the sum of one of four rows:", "",
+		"	R11, R12, DX   a at these columns, the distance of rows, three times that",
+		"	BX, R13, R10   the same of b")
 	t := &table{door: "row", args: "rowArgs"}
 	for _, k := range append(rowKernels, dotKernels...) {
 		fmt.Fprintf(&w, "\n// %s\n", k.doc)
@@ -81,6 +90,7 @@ func (w *writer) rowKernel(k rowKernel) {
 		for _, n := range vectors {
 			columns += n
 		}
+		w.note("All rows of %d columns, while there are as many.", columns)
 		w.label(fmt.Sprintf("block%d", i))
 		w.op("CMPQ AX, $%d", columns)
 		w.op("JLT block%d", i+1)
@@ -195,6 +205,7 @@ func (w *writer) dotKernel(k rowKernel) {
 	w.op("MOVQ R8, R11")
 	w.op("MOVQ R9, BX")
 	w.op("MOVQ rowArgs_cols(SI), AX")
+	w.note("Two columns of four rows at a time, then the last.")
 	w.label("columns")
 	w.op("SUBQ $2, AX")
 	w.op("JLT last")
@@ -207,6 +218,7 @@ func (w *writer) dotKernel(k rowKernel) {
 	w.op("JNE store")
 	w.addColumns(k, 1)
 
+	w.note("Add the sums to y.")
 	w.label("store")
 	w.op("VEXTRACTF128 $1, %s, X2", w.v(sum))
 	w.op("VUNPCKHPD X0, X0, X1")

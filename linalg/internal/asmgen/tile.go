@@ -336,6 +336,7 @@ func (w *writer) products(s shape, counter string, load func(v, r int)) {
 	w.op("SHLQ $2, BX")
 	w.op("ADDQ %s, BX", arg("b"))
 	w.op("MOVQ %s, CX", arg("steps"))
+	w.remark("A step: the vectors of B, and for each row an element of A.")
 	w.label("step")
 	if s.rows > 8 && counter == "AX" { // eight steps ahead, where A goes down a matrix
 		w.op("PREFETCHT0 (SI)(R15*1)")

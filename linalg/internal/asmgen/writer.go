@@ -50,6 +50,11 @@ func (w *writer) note(format string, args ...any) {
 	w.WriteString("\n\t// " + fmt.Sprintf(format, args...) + "\n")
 }
 
+// remark writes a comment on what follows, without a line between.
+func (w *writer) remark(format string, args ...any) {
+	w.WriteString("\t// " + fmt.Sprintf(format, args...) + "\n")
+}
+
 // label writes a label, local to the function.
 func (w *writer) label(name string) { fmt.Fprintf(w, "%s:\n", name) }
 

@@ -32,6 +32,7 @@ compute:
 	ADDQ $8, AX
 	SUBQ $8, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $8, CX
 	JZ done
@@ -69,6 +70,7 @@ compute:
 	ADDQ $8, AX
 	SUBQ $8, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $8, CX
 	JZ done
@@ -106,6 +108,7 @@ compute:
 	ADDQ $8, AX
 	SUBQ $8, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $8, CX
 	JZ done
@@ -143,6 +146,7 @@ compute:
 	ADDQ $8, AX
 	SUBQ $8, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $8, CX
 	JZ done
@@ -182,6 +186,7 @@ compute:
 	ADDQ $8, AX
 	SUBQ $8, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $8, CX
 	JZ done
@@ -221,6 +226,7 @@ compute:
 	ADDQ $8, AX
 	SUBQ $8, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $8, CX
 	JZ done
@@ -257,6 +263,7 @@ compute:
 	ADDQ $8, AX
 	SUBQ $8, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $8, CX
 	JZ done
@@ -292,6 +299,7 @@ compute:
 	ADDQ $8, AX
 	SUBQ $8, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $8, CX
 	JZ done
@@ -326,6 +334,7 @@ compute:
 	ADDQ $8, AX
 	SUBQ $8, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $8, CX
 	JZ done
@@ -353,6 +362,7 @@ TEXT laneExpAVX2<>(SB), NOSPLIT, $0-16
 loop:
 	VMOVUPS (R9)(AX*4), Y0
 compute:
+	// eˣ = eʳ·2ⁿ: n is x/log 2 to the nearest, r the rest
 	VBROADCASTSS kc2d00000<>+0(SB), Y3
 	VMAXPS Y0, Y3, Y2
 	VBROADCASTSS k42b20000<>+0(SB), Y3
@@ -364,6 +374,7 @@ compute:
 	VFNMADD231PS Y14, Y3, Y2
 	VBROADCASTSS kb102e308<>+0(SB), Y14
 	VFNMADD231PS Y14, Y3, Y2
+	// eʳ
 	VBROADCASTSS k3ab511a8<>+0(SB), Y1
 	VBROADCASTSS k3c091d36<>+0(SB), Y14
 	VFMADD213PS Y14, Y2, Y1
@@ -377,6 +388,7 @@ compute:
 	VFMADD213PS Y14, Y2, Y1
 	VBROADCASTSS k3f800000<>+0(SB), Y14
 	VFMADD213PS Y14, Y2, Y1
+	// times 2ⁿ, in two halves
 	VCVTPS2DQ Y3, Y3
 	VPSRAD $1, Y3, Y4
 	VPSUBD Y4, Y3, Y3
@@ -394,6 +406,7 @@ compute:
 	ADDQ $8, AX
 	SUBQ $8, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $8, CX
 	JZ done
@@ -421,6 +434,7 @@ TEXT laneLogAVX2<>(SB), NOSPLIT, $0-16
 loop:
 	VMOVUPS (R9)(AX*4), Y0
 compute:
+	// log: x = 2ᵏ·(1 + f)
 	VBROADCASTSS k4b000000<>+0(SB), Y14
 	VMULPS Y14, Y0, Y5
 	VMOVAPS Y0, Y2
@@ -443,6 +457,7 @@ compute:
 	VPADDD Y14, Y4, Y4
 	VBROADCASTSS kbf800000<>+0(SB), Y14
 	VADDPS Y14, Y4, Y4
+	// log(1 + f) + k·log 2
 	VBROADCASTSS k3d8a2be2<>+0(SB), Y6
 	VBROADCASTSS kbdef1e0e<>+0(SB), Y14
 	VFMADD213PS Y14, Y4, Y6
@@ -470,6 +485,7 @@ compute:
 	VADDPS Y4, Y1, Y1
 	VBROADCASTSS k3f317218<>+0(SB), Y14
 	VFMADD231PS Y14, Y3, Y1
+	// of infinity, zero and negative numbers
 	VBROADCASTSS k7f800000<>+0(SB), Y5
 	VBROADCASTSS k7f800000<>+0(SB), Y14
 	VCMPPS $29, Y14, Y0, Y14
@@ -488,6 +504,7 @@ compute:
 	ADDQ $8, AX
 	SUBQ $8, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $8, CX
 	JZ done
@@ -515,11 +532,14 @@ TEXT laneTanhAVX2<>(SB), NOSPLIT, $0-16
 loop:
 	VMOVUPS (R9)(AX*4), Y0
 compute:
+	// tanh: ±(1 − e)/(1 + e) for e = e^−2|x|
 	VBROADCASTSS k7fffffff<>+0(SB), Y14
 	VPAND Y14, Y0, Y2
 	VADDPS Y2, Y2, Y1
+	// e^−|x|
 	VBROADCASTSS k80000000<>+0(SB), Y14
 	VPOR Y14, Y1, Y4
+	// eˣ = eʳ·2ⁿ: n is x/log 2 to the nearest, r the rest
 	VBROADCASTSS kc2d00000<>+0(SB), Y7
 	VMAXPS Y4, Y7, Y6
 	VBROADCASTSS k3fb8aa3b<>+0(SB), Y14
@@ -529,6 +549,7 @@ compute:
 	VFNMADD231PS Y14, Y7, Y6
 	VBROADCASTSS kb102e308<>+0(SB), Y14
 	VFNMADD231PS Y14, Y7, Y6
+	// eʳ
 	VBROADCASTSS k3ab511a8<>+0(SB), Y5
 	VBROADCASTSS k3c091d36<>+0(SB), Y14
 	VFMADD213PS Y14, Y6, Y5
@@ -542,6 +563,7 @@ compute:
 	VFMADD213PS Y14, Y6, Y5
 	VBROADCASTSS k3f800000<>+0(SB), Y14
 	VFMADD213PS Y14, Y6, Y5
+	// times 2ⁿ, in two halves
 	VCVTPS2DQ Y7, Y7
 	VPSRAD $1, Y7, Y8
 	VPSUBD Y8, Y7, Y7
@@ -561,6 +583,7 @@ compute:
 	VBROADCASTSS k80000000<>+0(SB), Y14
 	VPAND Y14, Y0, Y3
 	VPOR Y3, Y1, Y1
+	// or for small x, x + x³·P(x²)
 	VMULPS Y0, Y0, Y3
 	VBROADCASTSS kbbb91583<>+0(SB), Y5
 	VBROADCASTSS k3ca8abff<>+0(SB), Y14
@@ -582,6 +605,7 @@ compute:
 	ADDQ $8, AX
 	SUBQ $8, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $8, CX
 	JZ done
@@ -609,8 +633,10 @@ TEXT laneSigmoidAVX2<>(SB), NOSPLIT, $0-16
 loop:
 	VMOVUPS (R9)(AX*4), Y0
 compute:
+	// e^−|x|
 	VBROADCASTSS k80000000<>+0(SB), Y14
 	VPOR Y14, Y0, Y1
+	// eˣ = eʳ·2ⁿ: n is x/log 2 to the nearest, r the rest
 	VBROADCASTSS kc2d00000<>+0(SB), Y4
 	VMAXPS Y1, Y4, Y3
 	VBROADCASTSS k3fb8aa3b<>+0(SB), Y14
@@ -620,6 +646,7 @@ compute:
 	VFNMADD231PS Y14, Y4, Y3
 	VBROADCASTSS kb102e308<>+0(SB), Y14
 	VFNMADD231PS Y14, Y4, Y3
+	// eʳ
 	VBROADCASTSS k3ab511a8<>+0(SB), Y2
 	VBROADCASTSS k3c091d36<>+0(SB), Y14
 	VFMADD213PS Y14, Y3, Y2
@@ -633,6 +660,7 @@ compute:
 	VFMADD213PS Y14, Y3, Y2
 	VBROADCASTSS k3f800000<>+0(SB), Y14
 	VFMADD213PS Y14, Y3, Y2
+	// times 2ⁿ, in two halves
 	VCVTPS2DQ Y4, Y4
 	VPSRAD $1, Y4, Y5
 	VPSUBD Y5, Y4, Y4
@@ -645,6 +673,7 @@ compute:
 	VPSLLD $23, Y4, Y4
 	VMULPS Y4, Y2, Y2
 	VMOVAPS Y2, Y1
+	// sigmoid: 1/(1 + e), or e/(1 + e) for negative x
 	VBROADCASTSS k3f800000<>+0(SB), Y14
 	VADDPS Y14, Y1, Y3
 	VBROADCASTSS k3f800000<>+0(SB), Y2
@@ -656,6 +685,7 @@ compute:
 	ADDQ $8, AX
 	SUBQ $8, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $8, CX
 	JZ done
@@ -683,8 +713,10 @@ TEXT laneSoftplusAVX2<>(SB), NOSPLIT, $0-16
 loop:
 	VMOVUPS (R9)(AX*4), Y0
 compute:
+	// e^−|x|
 	VBROADCASTSS k80000000<>+0(SB), Y14
 	VPOR Y14, Y0, Y1
+	// eˣ = eʳ·2ⁿ: n is x/log 2 to the nearest, r the rest
 	VBROADCASTSS kc2d00000<>+0(SB), Y4
 	VMAXPS Y1, Y4, Y3
 	VBROADCASTSS k3fb8aa3b<>+0(SB), Y14
@@ -694,6 +726,7 @@ compute:
 	VFNMADD231PS Y14, Y4, Y3
 	VBROADCASTSS kb102e308<>+0(SB), Y14
 	VFNMADD231PS Y14, Y4, Y3
+	// eʳ
 	VBROADCASTSS k3ab511a8<>+0(SB), Y2
 	VBROADCASTSS k3c091d36<>+0(SB), Y14
 	VFMADD213PS Y14, Y3, Y2
@@ -707,6 +740,7 @@ compute:
 	VFMADD213PS Y14, Y3, Y2
 	VBROADCASTSS k3f800000<>+0(SB), Y14
 	VFMADD213PS Y14, Y3, Y2
+	// times 2ⁿ, in two halves
 	VCVTPS2DQ Y4, Y4
 	VPSRAD $1, Y4, Y5
 	VPSUBD Y5, Y4, Y4
@@ -719,6 +753,7 @@ compute:
 	VPSLLD $23, Y4, Y4
 	VMULPS Y4, Y2, Y2
 	VMOVAPS Y2, Y1
+	// softplus: max(x, 0) + log(1 + e)
 	VBROADCASTSS kbb549978<>+0(SB), Y3
 	VBROADCASTSS k3ca29f65<>+0(SB), Y14
 	VFMADD213PS Y14, Y1, Y3
@@ -747,6 +782,7 @@ compute:
 	ADDQ $8, AX
 	SUBQ $8, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $8, CX
 	JZ done
@@ -775,8 +811,10 @@ TEXT laneSoftplusSigmoidAVX2<>(SB), NOSPLIT, $0-16
 loop:
 	VMOVUPS (R10)(AX*4), Y0
 compute:
+	// e^−|x|
 	VBROADCASTSS k80000000<>+0(SB), Y14
 	VPOR Y14, Y0, Y1
+	// eˣ = eʳ·2ⁿ: n is x/log 2 to the nearest, r the rest
 	VBROADCASTSS kc2d00000<>+0(SB), Y4
 	VMAXPS Y1, Y4, Y3
 	VBROADCASTSS k3fb8aa3b<>+0(SB), Y14
@@ -786,6 +824,7 @@ compute:
 	VFNMADD231PS Y14, Y4, Y3
 	VBROADCASTSS kb102e308<>+0(SB), Y14
 	VFNMADD231PS Y14, Y4, Y3
+	// eʳ
 	VBROADCASTSS k3ab511a8<>+0(SB), Y2
 	VBROADCASTSS k3c091d36<>+0(SB), Y14
 	VFMADD213PS Y14, Y3, Y2
@@ -799,6 +838,7 @@ compute:
 	VFMADD213PS Y14, Y3, Y2
 	VBROADCASTSS k3f800000<>+0(SB), Y14
 	VFMADD213PS Y14, Y3, Y2
+	// times 2ⁿ, in two halves
 	VCVTPS2DQ Y4, Y4
 	VPSRAD $1, Y4, Y5
 	VPSUBD Y5, Y4, Y4
@@ -811,11 +851,13 @@ compute:
 	VPSLLD $23, Y4, Y4
 	VMULPS Y4, Y2, Y2
 	VMOVAPS Y2, Y1
+	// sigmoid: 1/(1 + e), or e/(1 + e) for negative x
 	VBROADCASTSS k3f800000<>+0(SB), Y14
 	VADDPS Y14, Y1, Y3
 	VBROADCASTSS k3f800000<>+0(SB), Y2
 	VBLENDVPS Y0, Y1, Y2, Y2
 	VDIVPS Y3, Y2, Y2
+	// softplus: max(x, 0) + log(1 + e)
 	VBROADCASTSS kbb549978<>+0(SB), Y4
 	VBROADCASTSS k3ca29f65<>+0(SB), Y14
 	VFMADD213PS Y14, Y1, Y4
@@ -845,6 +887,7 @@ compute:
 	ADDQ $8, AX
 	SUBQ $8, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $8, CX
 	JZ done
@@ -881,6 +924,7 @@ compute:
 	ADDQ $8, AX
 	SUBQ $8, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $8, CX
 	JZ done
@@ -935,6 +979,7 @@ compute:
 	ADDQ $8, AX
 	SUBQ $8, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $8, CX
 	JZ done
@@ -976,6 +1021,7 @@ compute:
 	ADDQ $16, AX
 	SUBQ $16, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $16, CX
 	JZ done
@@ -1012,6 +1058,7 @@ compute:
 	ADDQ $16, AX
 	SUBQ $16, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $16, CX
 	JZ done
@@ -1048,6 +1095,7 @@ compute:
 	ADDQ $16, AX
 	SUBQ $16, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $16, CX
 	JZ done
@@ -1084,6 +1132,7 @@ compute:
 	ADDQ $16, AX
 	SUBQ $16, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $16, CX
 	JZ done
@@ -1122,6 +1171,7 @@ compute:
 	ADDQ $16, AX
 	SUBQ $16, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $16, CX
 	JZ done
@@ -1160,6 +1210,7 @@ compute:
 	ADDQ $16, AX
 	SUBQ $16, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $16, CX
 	JZ done
@@ -1195,6 +1246,7 @@ compute:
 	ADDQ $16, AX
 	SUBQ $16, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $16, CX
 	JZ done
@@ -1229,6 +1281,7 @@ compute:
 	ADDQ $16, AX
 	SUBQ $16, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $16, CX
 	JZ done
@@ -1262,6 +1315,7 @@ compute:
 	ADDQ $16, AX
 	SUBQ $16, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $16, CX
 	JZ done
@@ -1288,6 +1342,7 @@ TEXT laneExpAVX512<>(SB), NOSPLIT, $0-16
 loop:
 	VMOVUPS (R9)(AX*4), Z0
 compute:
+	// eˣ = eʳ·2ⁿ: n is x/log 2 to the nearest, r the rest
 	VBROADCASTSS kc2d00000<>+0(SB), Z3
 	VMAXPS Z0, Z3, Z2
 	VBROADCASTSS k42b20000<>+0(SB), Z3
@@ -1296,6 +1351,7 @@ compute:
 	VRNDSCALEPS $8, Z3, Z3
 	VFNMADD231PS.BCST k3f317218<>+0(SB), Z3, Z2
 	VFNMADD231PS.BCST kb102e308<>+0(SB), Z3, Z2
+	// eʳ
 	VBROADCASTSS k3ab511a8<>+0(SB), Z1
 	VFMADD213PS.BCST k3c091d36<>+0(SB), Z2, Z1
 	VFMADD213PS.BCST k3d2aac7a<>+0(SB), Z2, Z1
@@ -1303,6 +1359,7 @@ compute:
 	VFMADD213PS.BCST k3efffffe<>+0(SB), Z2, Z1
 	VFMADD213PS.BCST k3f800000<>+0(SB), Z2, Z1
 	VFMADD213PS.BCST k3f800000<>+0(SB), Z2, Z1
+	// times 2ⁿ, in two halves
 	VCVTPS2DQ Z3, Z3
 	VPSRAD $1, Z3, Z4
 	VPSUBD Z4, Z3, Z3
@@ -1318,6 +1375,7 @@ compute:
 	ADDQ $16, AX
 	SUBQ $16, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $16, CX
 	JZ done
@@ -1344,6 +1402,7 @@ TEXT laneLogAVX512<>(SB), NOSPLIT, $0-16
 loop:
 	VMOVUPS (R9)(AX*4), Z0
 compute:
+	// log: x = 2ᵏ·(1 + f)
 	VMULPS.BCST k4b000000<>+0(SB), Z0, Z5
 	VMOVAPS Z0, Z2
 	VCMPPS.BCST $17, k00800000<>+0(SB), Z0, K2
@@ -1359,6 +1418,7 @@ compute:
 	VPANDD.BCST k007fffff<>+0(SB), Z4, Z4
 	VPADDD.BCST k3f3504f3<>+0(SB), Z4, Z4
 	VADDPS.BCST kbf800000<>+0(SB), Z4, Z4
+	// log(1 + f) + k·log 2
 	VBROADCASTSS k3d8a2be2<>+0(SB), Z6
 	VFMADD213PS.BCST kbdef1e0e<>+0(SB), Z4, Z6
 	VFMADD213PS.BCST k3df37831<>+0(SB), Z4, Z6
@@ -1375,6 +1435,7 @@ compute:
 	VFMADD231PS Z5, Z6, Z1
 	VADDPS Z4, Z1, Z1
 	VFMADD231PS.BCST k3f317218<>+0(SB), Z3, Z1
+	// of infinity, zero and negative numbers
 	VBROADCASTSS k7f800000<>+0(SB), Z5
 	VCMPPS.BCST $29, k7f800000<>+0(SB), Z0, K2
 	VMOVAPS Z5, K2, Z1
@@ -1390,6 +1451,7 @@ compute:
 	ADDQ $16, AX
 	SUBQ $16, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $16, CX
 	JZ done
@@ -1416,15 +1478,19 @@ TEXT laneTanhAVX512<>(SB), NOSPLIT, $0-16
 loop:
 	VMOVUPS (R9)(AX*4), Z0
 compute:
+	// tanh: ±(1 − e)/(1 + e) for e = e^−2|x|
 	VPANDD.BCST k7fffffff<>+0(SB), Z0, Z2
 	VADDPS Z2, Z2, Z1
+	// e^−|x|
 	VPORD.BCST k80000000<>+0(SB), Z1, Z4
+	// eˣ = eʳ·2ⁿ: n is x/log 2 to the nearest, r the rest
 	VBROADCASTSS kc2d00000<>+0(SB), Z7
 	VMAXPS Z4, Z7, Z6
 	VMULPS.BCST k3fb8aa3b<>+0(SB), Z6, Z7
 	VRNDSCALEPS $8, Z7, Z7
 	VFNMADD231PS.BCST k3f317218<>+0(SB), Z7, Z6
 	VFNMADD231PS.BCST kb102e308<>+0(SB), Z7, Z6
+	// eʳ
 	VBROADCASTSS k3ab511a8<>+0(SB), Z5
 	VFMADD213PS.BCST k3c091d36<>+0(SB), Z6, Z5
 	VFMADD213PS.BCST k3d2aac7a<>+0(SB), Z6, Z5
@@ -1432,6 +1498,7 @@ compute:
 	VFMADD213PS.BCST k3efffffe<>+0(SB), Z6, Z5
 	VFMADD213PS.BCST k3f800000<>+0(SB), Z6, Z5
 	VFMADD213PS.BCST k3f800000<>+0(SB), Z6, Z5
+	// times 2ⁿ, in two halves
 	VCVTPS2DQ Z7, Z7
 	VPSRAD $1, Z7, Z8
 	VPSUBD Z8, Z7, Z7
@@ -1448,6 +1515,7 @@ compute:
 	VDIVPS Z1, Z3, Z1
 	VPANDD.BCST k80000000<>+0(SB), Z0, Z3
 	VPORD Z3, Z1, Z1
+	// or for small x, x + x³·P(x²)
 	VMULPS Z0, Z0, Z3
 	VBROADCASTSS kbbb91583<>+0(SB), Z5
 	VFMADD213PS.BCST k3ca8abff<>+0(SB), Z3, Z5
@@ -1464,6 +1532,7 @@ compute:
 	ADDQ $16, AX
 	SUBQ $16, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $16, CX
 	JZ done
@@ -1490,13 +1559,16 @@ TEXT laneSigmoidAVX512<>(SB), NOSPLIT, $0-16
 loop:
 	VMOVUPS (R9)(AX*4), Z0
 compute:
+	// e^−|x|
 	VPORD.BCST k80000000<>+0(SB), Z0, Z1
+	// eˣ = eʳ·2ⁿ: n is x/log 2 to the nearest, r the rest
 	VBROADCASTSS kc2d00000<>+0(SB), Z4
 	VMAXPS Z1, Z4, Z3
 	VMULPS.BCST k3fb8aa3b<>+0(SB), Z3, Z4
 	VRNDSCALEPS $8, Z4, Z4
 	VFNMADD231PS.BCST k3f317218<>+0(SB), Z4, Z3
 	VFNMADD231PS.BCST kb102e308<>+0(SB), Z4, Z3
+	// eʳ
 	VBROADCASTSS k3ab511a8<>+0(SB), Z2
 	VFMADD213PS.BCST k3c091d36<>+0(SB), Z3, Z2
 	VFMADD213PS.BCST k3d2aac7a<>+0(SB), Z3, Z2
@@ -1504,6 +1576,7 @@ compute:
 	VFMADD213PS.BCST k3efffffe<>+0(SB), Z3, Z2
 	VFMADD213PS.BCST k3f800000<>+0(SB), Z3, Z2
 	VFMADD213PS.BCST k3f800000<>+0(SB), Z3, Z2
+	// times 2ⁿ, in two halves
 	VCVTPS2DQ Z4, Z4
 	VPSRAD $1, Z4, Z5
 	VPSUBD Z5, Z4, Z4
@@ -1514,6 +1587,7 @@ compute:
 	VPSLLD $23, Z4, Z4
 	VMULPS Z4, Z2, Z2
 	VMOVAPS Z2, Z1
+	// sigmoid: 1/(1 + e), or e/(1 + e) for negative x
 	VADDPS.BCST k3f800000<>+0(SB), Z1, Z3
 	VBROADCASTSS k3f800000<>+0(SB), Z2
 	VPMOVD2M Z0, K2
@@ -1525,6 +1599,7 @@ compute:
 	ADDQ $16, AX
 	SUBQ $16, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $16, CX
 	JZ done
@@ -1551,13 +1626,16 @@ TEXT laneSoftplusAVX512<>(SB), NOSPLIT, $0-16
 loop:
 	VMOVUPS (R9)(AX*4), Z0
 compute:
+	// e^−|x|
 	VPORD.BCST k80000000<>+0(SB), Z0, Z1
+	// eˣ = eʳ·2ⁿ: n is x/log 2 to the nearest, r the rest
 	VBROADCASTSS kc2d00000<>+0(SB), Z4
 	VMAXPS Z1, Z4, Z3
 	VMULPS.BCST k3fb8aa3b<>+0(SB), Z3, Z4
 	VRNDSCALEPS $8, Z4, Z4
 	VFNMADD231PS.BCST k3f317218<>+0(SB), Z4, Z3
 	VFNMADD231PS.BCST kb102e308<>+0(SB), Z4, Z3
+	// eʳ
 	VBROADCASTSS k3ab511a8<>+0(SB), Z2
 	VFMADD213PS.BCST k3c091d36<>+0(SB), Z3, Z2
 	VFMADD213PS.BCST k3d2aac7a<>+0(SB), Z3, Z2
@@ -1565,6 +1643,7 @@ compute:
 	VFMADD213PS.BCST k3efffffe<>+0(SB), Z3, Z2
 	VFMADD213PS.BCST k3f800000<>+0(SB), Z3, Z2
 	VFMADD213PS.BCST k3f800000<>+0(SB), Z3, Z2
+	// times 2ⁿ, in two halves
 	VCVTPS2DQ Z4, Z4
 	VPSRAD $1, Z4, Z5
 	VPSUBD Z5, Z4, Z4
@@ -1575,6 +1654,7 @@ compute:
 	VPSLLD $23, Z4, Z4
 	VMULPS Z4, Z2, Z2
 	VMOVAPS Z2, Z1
+	// softplus: max(x, 0) + log(1 + e)
 	VBROADCASTSS kbb549978<>+0(SB), Z3
 	VFMADD213PS.BCST k3ca29f65<>+0(SB), Z1, Z3
 	VFMADD213PS.BCST kbd694e44<>+0(SB), Z1, Z3
@@ -1594,6 +1674,7 @@ compute:
 	ADDQ $16, AX
 	SUBQ $16, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $16, CX
 	JZ done
@@ -1621,13 +1702,16 @@ TEXT laneSoftplusSigmoidAVX512<>(SB), NOSPLIT, $0-16
 loop:
 	VMOVUPS (R10)(AX*4), Z0
 compute:
+	// e^−|x|
 	VPORD.BCST k80000000<>+0(SB), Z0, Z1
+	// eˣ = eʳ·2ⁿ: n is x/log 2 to the nearest, r the rest
 	VBROADCASTSS kc2d00000<>+0(SB), Z4
 	VMAXPS Z1, Z4, Z3
 	VMULPS.BCST k3fb8aa3b<>+0(SB), Z3, Z4
 	VRNDSCALEPS $8, Z4, Z4
 	VFNMADD231PS.BCST k3f317218<>+0(SB), Z4, Z3
 	VFNMADD231PS.BCST kb102e308<>+0(SB), Z4, Z3
+	// eʳ
 	VBROADCASTSS k3ab511a8<>+0(SB), Z2
 	VFMADD213PS.BCST k3c091d36<>+0(SB), Z3, Z2
 	VFMADD213PS.BCST k3d2aac7a<>+0(SB), Z3, Z2
@@ -1635,6 +1719,7 @@ compute:
 	VFMADD213PS.BCST k3efffffe<>+0(SB), Z3, Z2
 	VFMADD213PS.BCST k3f800000<>+0(SB), Z3, Z2
 	VFMADD213PS.BCST k3f800000<>+0(SB), Z3, Z2
+	// times 2ⁿ, in two halves
 	VCVTPS2DQ Z4, Z4
 	VPSRAD $1, Z4, Z5
 	VPSUBD Z5, Z4, Z4
@@ -1645,11 +1730,13 @@ compute:
 	VPSLLD $23, Z4, Z4
 	VMULPS Z4, Z2, Z2
 	VMOVAPS Z2, Z1
+	// sigmoid: 1/(1 + e), or e/(1 + e) for negative x
 	VADDPS.BCST k3f800000<>+0(SB), Z1, Z3
 	VBROADCASTSS k3f800000<>+0(SB), Z2
 	VPMOVD2M Z0, K2
 	VMOVAPS Z1, K2, Z2
 	VDIVPS Z3, Z2, Z2
+	// softplus: max(x, 0) + log(1 + e)
 	VBROADCASTSS kbb549978<>+0(SB), Z4
 	VFMADD213PS.BCST k3ca29f65<>+0(SB), Z1, Z4
 	VFMADD213PS.BCST kbd694e44<>+0(SB), Z1, Z4
@@ -1670,6 +1757,7 @@ compute:
 	ADDQ $16, AX
 	SUBQ $16, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $16, CX
 	JZ done
@@ -1705,6 +1793,7 @@ compute:
 	ADDQ $16, AX
 	SUBQ $16, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $16, CX
 	JZ done
@@ -1757,6 +1846,7 @@ compute:
 	ADDQ $16, AX
 	SUBQ $16, CX
 	JGE loop
+	// What is left is part of a vector.
 part:
 	ADDQ $16, CX
 	JZ done

@@ -5,7 +5,18 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// Kernels on rows of float64; see rows.go and rowArgs.
+// Kernels on rows of float64; see rows.go and rowArgs. In each of them:
+//
+// 	DI, R8-R10     the operands y, a, b and c at this row
+// 	R11-R13, BX    how far they go from row to row
+// 	DX, AX, CX     bytes of columns done, columns left, rows left
+// 	Y0, Y1         numbers a and c of this row
+// 	Y3-Y5, Y8-Y10  products, and sums over rows
+//
+// and in the last two, where a lane of Y0 is the sum of one of four rows:
+//
+// 	R11, R12, DX   a at these columns, the distance of rows, three times that
+// 	BX, R13, R10   the same of b
 
 // y_i = a_i·b_i for numbers a_i
 TEXT rowMul<>(SB), NOSPLIT, $0-16
@@ -16,6 +27,8 @@ TEXT rowMul<>(SB), NOSPLIT, $0-16
 	MOVQ rowArgs_cStride(SI), BX
 	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
+
+	// All rows of 10 columns, while there are as many.
 block0:
 	CMPQ AX, $10
 	JLT block1
@@ -44,6 +57,8 @@ rows0:
 	ADDQ $80, DX
 	SUBQ $10, AX
 	JMP block0
+
+	// All rows of 4 columns, while there are as many.
 block1:
 	CMPQ AX, $4
 	JLT block2
@@ -66,6 +81,8 @@ rows1:
 	ADDQ $32, DX
 	SUBQ $4, AX
 	JMP block1
+
+	// All rows of 2 columns, while there are as many.
 block2:
 	CMPQ AX, $2
 	JLT block3
@@ -88,6 +105,8 @@ rows2:
 	ADDQ $16, DX
 	SUBQ $2, AX
 	JMP block2
+
+	// All rows of 1 columns, while there are as many.
 block3:
 	CMPQ AX, $1
 	JLT block4
@@ -123,6 +142,8 @@ TEXT rowProduct<>(SB), NOSPLIT, $0-16
 	MOVQ rowArgs_cStride(SI), BX
 	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
+
+	// All rows of 10 columns, while there are as many.
 block0:
 	CMPQ AX, $10
 	JLT block1
@@ -154,6 +175,8 @@ rows0:
 	ADDQ $80, DX
 	SUBQ $10, AX
 	JMP block0
+
+	// All rows of 4 columns, while there are as many.
 block1:
 	CMPQ AX, $4
 	JLT block2
@@ -177,6 +200,8 @@ rows1:
 	ADDQ $32, DX
 	SUBQ $4, AX
 	JMP block1
+
+	// All rows of 2 columns, while there are as many.
 block2:
 	CMPQ AX, $2
 	JLT block3
@@ -200,6 +225,8 @@ rows2:
 	ADDQ $16, DX
 	SUBQ $2, AX
 	JMP block2
+
+	// All rows of 1 columns, while there are as many.
 block3:
 	CMPQ AX, $1
 	JLT block4
@@ -236,6 +263,8 @@ TEXT rowMulAdd<>(SB), NOSPLIT, $0-16
 	MOVQ rowArgs_cStride(SI), BX
 	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
+
+	// All rows of 10 columns, while there are as many.
 block0:
 	CMPQ AX, $10
 	JLT block1
@@ -273,6 +302,8 @@ rows0:
 	ADDQ $80, DX
 	SUBQ $10, AX
 	JMP block0
+
+	// All rows of 4 columns, while there are as many.
 block1:
 	CMPQ AX, $4
 	JLT block2
@@ -300,6 +331,8 @@ rows1:
 	ADDQ $32, DX
 	SUBQ $4, AX
 	JMP block1
+
+	// All rows of 2 columns, while there are as many.
 block2:
 	CMPQ AX, $2
 	JLT block3
@@ -327,6 +360,8 @@ rows2:
 	ADDQ $16, DX
 	SUBQ $2, AX
 	JMP block2
+
+	// All rows of 1 columns, while there are as many.
 block3:
 	CMPQ AX, $1
 	JLT block4
@@ -367,6 +402,8 @@ TEXT rowMulAddConst<>(SB), NOSPLIT, $0-16
 	MOVQ rowArgs_cStride(SI), BX
 	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
+
+	// All rows of 10 columns, while there are as many.
 block0:
 	CMPQ AX, $10
 	JLT block1
@@ -401,6 +438,8 @@ rows0:
 	ADDQ $80, DX
 	SUBQ $10, AX
 	JMP block0
+
+	// All rows of 4 columns, while there are as many.
 block1:
 	CMPQ AX, $4
 	JLT block2
@@ -427,6 +466,8 @@ rows1:
 	ADDQ $32, DX
 	SUBQ $4, AX
 	JMP block1
+
+	// All rows of 2 columns, while there are as many.
 block2:
 	CMPQ AX, $2
 	JLT block3
@@ -453,6 +494,8 @@ rows2:
 	ADDQ $16, DX
 	SUBQ $2, AX
 	JMP block2
+
+	// All rows of 1 columns, while there are as many.
 block3:
 	CMPQ AX, $1
 	JLT block4
@@ -492,6 +535,8 @@ TEXT rowProductAdd<>(SB), NOSPLIT, $0-16
 	MOVQ rowArgs_cStride(SI), BX
 	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
+
+	// All rows of 10 columns, while there are as many.
 block0:
 	CMPQ AX, $10
 	JLT block1
@@ -532,6 +577,8 @@ rows0:
 	ADDQ $80, DX
 	SUBQ $10, AX
 	JMP block0
+
+	// All rows of 4 columns, while there are as many.
 block1:
 	CMPQ AX, $4
 	JLT block2
@@ -560,6 +607,8 @@ rows1:
 	ADDQ $32, DX
 	SUBQ $4, AX
 	JMP block1
+
+	// All rows of 2 columns, while there are as many.
 block2:
 	CMPQ AX, $2
 	JLT block3
@@ -588,6 +637,8 @@ rows2:
 	ADDQ $16, DX
 	SUBQ $2, AX
 	JMP block2
+
+	// All rows of 1 columns, while there are as many.
 block3:
 	CMPQ AX, $1
 	JLT block4
@@ -629,6 +680,8 @@ TEXT rowAddScaled<>(SB), NOSPLIT, $0-16
 	MOVQ rowArgs_cStride(SI), BX
 	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
+
+	// All rows of 10 columns, while there are as many.
 block0:
 	CMPQ AX, $10
 	JLT block1
@@ -662,6 +715,8 @@ rows0:
 	ADDQ $80, DX
 	SUBQ $10, AX
 	JMP block0
+
+	// All rows of 4 columns, while there are as many.
 block1:
 	CMPQ AX, $4
 	JLT block2
@@ -685,6 +740,8 @@ rows1:
 	ADDQ $32, DX
 	SUBQ $4, AX
 	JMP block1
+
+	// All rows of 2 columns, while there are as many.
 block2:
 	CMPQ AX, $2
 	JLT block3
@@ -708,6 +765,8 @@ rows2:
 	ADDQ $16, DX
 	SUBQ $2, AX
 	JMP block2
+
+	// All rows of 1 columns, while there are as many.
 block3:
 	CMPQ AX, $1
 	JLT block4
@@ -744,6 +803,8 @@ TEXT rowAddProducts<>(SB), NOSPLIT, $0-16
 	MOVQ rowArgs_cStride(SI), BX
 	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
+
+	// All rows of 10 columns, while there are as many.
 block0:
 	CMPQ AX, $10
 	JLT block1
@@ -780,6 +841,8 @@ rows0:
 	ADDQ $80, DX
 	SUBQ $10, AX
 	JMP block0
+
+	// All rows of 4 columns, while there are as many.
 block1:
 	CMPQ AX, $4
 	JLT block2
@@ -804,6 +867,8 @@ rows1:
 	ADDQ $32, DX
 	SUBQ $4, AX
 	JMP block1
+
+	// All rows of 2 columns, while there are as many.
 block2:
 	CMPQ AX, $2
 	JLT block3
@@ -828,6 +893,8 @@ rows2:
 	ADDQ $16, DX
 	SUBQ $2, AX
 	JMP block2
+
+	// All rows of 1 columns, while there are as many.
 block3:
 	CMPQ AX, $1
 	JLT block4
@@ -872,6 +939,8 @@ rows:
 	MOVQ R8, R11
 	MOVQ R9, BX
 	MOVQ rowArgs_cols(SI), AX
+
+	// Two columns of four rows at a time, then the last.
 columns:
 	SUBQ $2, AX
 	JLT last
@@ -907,6 +976,8 @@ last:
 	VINSERTF128 $1, X4, Y3, Y3
 	VMULPD Y3, Y1, Y1
 	VADDPD Y1, Y0, Y0
+
+	// Add the sums to y.
 store:
 	VEXTRACTF128 $1, Y0, X2
 	VUNPCKHPD X0, X0, X1
@@ -946,6 +1017,8 @@ rows:
 	MOVQ R8, R11
 	MOVQ R9, BX
 	MOVQ rowArgs_cols(SI), AX
+
+	// Two columns of four rows at a time, then the last.
 columns:
 	SUBQ $2, AX
 	JLT last
@@ -969,6 +1042,8 @@ last:
 	VMOVHPD (BX)(R10*1), X2, X2
 	VINSERTF128 $1, X2, Y1, Y1
 	VADDPD Y1, Y0, Y0
+
+	// Add the sums to y.
 store:
 	VEXTRACTF128 $1, Y0, X2
 	VUNPCKHPD X0, X0, X1

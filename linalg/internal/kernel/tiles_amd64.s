@@ -57,6 +57,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Z1
 	VBROADCASTSS (SI), Z2
@@ -114,6 +115,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Z2
 	VMOVUPS (BX)(DX*1), Z3
@@ -177,6 +179,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Z3
 	VMOVUPS (BX)(DX*1), Z4
@@ -248,6 +251,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Z4
 	VMOVUPS (BX)(DX*1), Z5
@@ -326,6 +330,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Z5
 	VMOVUPS (BX)(DX*1), Z6
@@ -412,6 +417,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Z6
 	VMOVUPS (BX)(DX*1), Z7
@@ -505,6 +511,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Z7
 	VMOVUPS (BX)(DX*1), Z8
@@ -606,6 +613,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Z8
 	VMOVUPS (BX)(DX*1), Z9
@@ -695,6 +703,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Z2
 	VBROADCASTSS (SI), Z3
@@ -763,6 +772,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Z4
 	VMOVUPS (BX)(DX*1), Z5
@@ -842,6 +852,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Z6
 	VMOVUPS (BX)(DX*1), Z7
@@ -934,6 +945,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Z8
 	VMOVUPS (BX)(DX*1), Z9
@@ -1038,6 +1050,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Z10
 	VMOVUPS (BX)(DX*1), Z11
@@ -1155,6 +1168,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Z12
 	VMOVUPS (BX)(DX*1), Z13
@@ -1284,6 +1298,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Z14
 	VMOVUPS (BX)(DX*1), Z15
@@ -1399,6 +1414,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Z4
 	VBROADCASTSS (SI), Z5
@@ -1490,6 +1506,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Z8
 	VMOVUPS (BX)(DX*1), Z9
@@ -1602,6 +1619,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Z12
 	VMOVUPS (BX)(DX*1), Z13
@@ -1737,6 +1755,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Z16
 	VMOVUPS (BX)(DX*1), Z17
@@ -1894,6 +1913,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Z20
 	VMOVUPS (BX)(DX*1), Z21
@@ -2074,6 +2094,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Z24
 	VMOVUPS (BX)(DX*1), Z25
@@ -2227,6 +2248,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Z5
 	VBROADCASTSS (SI), Z6
@@ -2329,6 +2351,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Z10
 	VMOVUPS (BX)(DX*1), Z11
@@ -2457,6 +2480,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Z15
 	VMOVUPS (BX)(DX*1), Z16
@@ -2613,6 +2637,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Z20
 	VMOVUPS (BX)(DX*1), Z21
@@ -2796,6 +2821,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Z25
 	VMOVUPS (BX)(DX*1), Z26
@@ -2964,6 +2990,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Z8
 	VBROADCASTSS (SI), Z9
@@ -3101,6 +3128,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Z16
 	VMOVUPS (BX)(DX*1), Z17
@@ -3279,6 +3307,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Z24
 	VMOVUPS (BX)(DX*1), Z25
@@ -3477,6 +3506,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	PREFETCHT0 (SI)(R15*1)
 	VMOVUPS (BX), Z16
@@ -3628,6 +3658,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS.Z (BX), K1, Z1
 	VBROADCASTSS (SI), Z2
@@ -3697,6 +3728,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS.Z (BX), K1, Z4
 	VBROADCASTSS (SI), Z5
@@ -3798,6 +3830,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS.Z (BX), K1, Z8
 	VBROADCASTSS (SI), Z9
@@ -3950,6 +3983,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	PREFETCHT0 (SI)(R15*1)
 	VMOVUPS.Z (BX), K1, Z16
@@ -4101,6 +4135,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), X1
 	VINSERTF32X4 $1, (BX)(DX*1), Z1, Z1
@@ -4182,6 +4217,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), X4
 	VINSERTF32X4 $1, (BX)(DX*1), Z4, Z4
@@ -4349,6 +4385,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), X16
 	VINSERTF32X4 $1, (BX)(DX*1), Z16, Z16
@@ -4642,6 +4679,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Y1
 	VBROADCASTSS (SI), Y2
@@ -4699,6 +4737,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Y2
 	VMOVUPS (BX)(DX*1), Y3
@@ -4762,6 +4801,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Y3
 	VMOVUPS (BX)(DX*1), Y4
@@ -4828,6 +4868,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Y2
 	VBROADCASTSS (SI), Y3
@@ -4896,6 +4937,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Y4
 	VMOVUPS (BX)(DX*1), Y5
@@ -4975,6 +5017,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Y6
 	VMOVUPS (BX)(DX*1), Y7
@@ -5060,6 +5103,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Y4
 	VBROADCASTSS (SI), Y5
@@ -5151,6 +5195,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Y8
 	VMOVUPS (BX)(DX*1), Y9
@@ -5263,6 +5308,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), Y12
 	VMOVUPS (BX)(DX*1), Y13
@@ -5367,6 +5413,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMASKMOVPS (BX), Y15, Y1
 	VBROADCASTSS (SI), Y2
@@ -5431,6 +5478,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMASKMOVPS (BX), Y15, Y2
 	VBROADCASTSS (SI), Y3
@@ -5509,6 +5557,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMASKMOVPS (BX), Y15, Y4
 	VBROADCASTSS (SI), Y5
@@ -5588,6 +5637,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), X1
 	VINSERTF128 $1, (BX)(DX*1), Y1, Y1
@@ -5659,6 +5709,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
+	// A step: the vectors of B, and for each row an element of A.
 step:
 	VMOVUPS (BX), X4
 	VINSERTF128 $1, (BX)(DX*1), Y4, Y4

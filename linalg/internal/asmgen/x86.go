@@ -1,0 +1,112 @@
+package main
+
+import "math"
+
+// The operations of elementwise kernels on amd64. Each takes the destination first.
+
+// names are the instructions, by what functions.go and lanes.go call them: d = a ∘ b; fma
+// and fms are d ± a·b.
+var names = map[string]string{
+	"add": "VADDPS", "sub": "VSUBPS", "mul": "VMULPS", "div": "VDIVPS", "max": "VMAXPS", "min": "VMINPS",
+	"fma": "VFMADD231PS", "fms": "VFNMADD231PS", "addInt": "VPADDD", "subInt": "VPSUBD",
+	"move": "VMOVAPS", "sqrt": "VSQRTPS", "toInt": "VCVTPS2DQ", "toFloat": "VCVTDQ2PS",
+	"left": "VPSLLD", "right": "VPSRAD",
+}
+
+// name returns the instruction of an operation.
+func (w *lane) name(op string) string {
+	switch {
+	case op == "and" && w.lanes == 16:
+		return "VPANDD"
+	case op == "and":
+		return "VPAND"
+	case op == "or" && w.lanes == 16:
+		return "VPORD"
+	case op == "or":
+		return "VPOR"
+	case op == "round" && w.lanes == 16:
+		return "VRNDSCALEPS $8,"
+	case op == "round":
+		return "VROUNDPS $8,"
+	}
+	return names[op]
+}
+
+// vec writes d = a ∘ b. max and min return b if either is not a number.
+func (w *lane) vec(op string, d, a, b int) {
+	if op == "fma" || op == "fms" {
+		a, b = b, a
+	}
+	w.op("%s %s, %s, %s", w.name(op), w.v(b), w.v(a), w.v(d))
+}
+
+// vecConst writes d = a ∘ c for a constant c.
+func (w *lane) vecConst(op string, d, a int, c float64) {
+	w.vecBits(op, d, a, math.Float32bits(float32(c)))
+}
+
+func (w *lane) vecBits(op string, d, a int, bits uint32) { w.withBits(w.name(op), bits, a, d) }
+
+func (w *lane) withBits(name string, bits uint32, a, d int) {
+	if w.lanes == 16 {
+		w.op("%s.BCST %s, %s, %s", name, w.constant(bits), w.v(a), w.v(d))
+		return
+	}
+	w.op("VBROADCASTSS %s, %s", w.constant(bits), w.v(scratch2))
+	w.op("%s %s, %s, %s", name, w.v(scratch2), w.v(a), w.v(d))
+}
+
+// horner writes d = d·x + c.
+func (w *lane) horner(c, x, d int) { w.op("VFMADD213PS %s, %s, %s", w.v(c), w.v(x), w.v(d)) }
+
+// hornerConst writes d = d·x + c for a constant c.
+func (w *lane) hornerConst(c float64, x, d int) {
+	w.withBits("VFMADD213PS", math.Float32bits(float32(c)), x, d)
+}
+
+// unary writes d = f(a). round is to the nearest whole number, to even from between.
+func (w *lane) unary(op string, d, a int) { w.op("%s %s, %s", w.name(op), w.v(a), w.v(d)) }
+
+// shift writes d = a shifted by n bits, to the right with the sign.
+func (w *lane) shift(op string, d, a, n int) {
+	w.op("%s $%d, %s, %s", w.name(op), n, w.v(a), w.v(d))
+}
+
+// set fills register d with a constant.
+func (w *lane) set(c float64, d int) { w.setBits(math.Float32bits(float32(c)), d) }
+
+func (w *lane) setBits(bits uint32, d int) {
+	w.op("VBROADCASTSS %s, %s", w.constant(bits), w.v(d))
+}
+
+// Predicates of VCMPPS, quiet.
+const (
+	lessThan       = 0x11
+	notGreaterOrEq = 0x19
+	equal          = 0x00
+	greaterOrEq    = 0x1d
+)
+
+// choose sets d to a in the lanes where x, compared with the constant, is as the
+// predicate says.
+func (w *lane) choose(predicate, x int, c float64, a, d int) {
+	bits := math.Float32bits(float32(c))
+	if w.lanes == 16 {
+		w.op("VCMPPS.BCST $%d, %s, %s, K2", predicate, w.constant(bits), w.v(x))
+		w.op("VMOVAPS %s, K2, %s", w.v(a), w.v(d))
+		return
+	}
+	w.op("VBROADCASTSS %s, %s", w.constant(bits), w.v(scratch2))
+	w.op("VCMPPS $%d, %s, %s, %s", predicate, w.v(scratch2), w.v(x), w.v(scratch2))
+	w.op("VBLENDVPS %s, %s, %s, %s", w.v(scratch2), w.v(a), w.v(d), w.v(d))
+}
+
+// chooseNegative sets d to a in the lanes where the sign of x is set.
+func (w *lane) chooseNegative(x, a, d int) {
+	if w.lanes == 16 {
+		w.op("VPMOVD2M %s, K2", w.v(x))
+		w.op("VMOVAPS %s, K2, %s", w.v(a), w.v(d))
+		return
+	}
+	w.op("VBLENDVPS %s, %s, %s, %s", w.v(x), w.v(a), w.v(d), w.v(d))
+}
