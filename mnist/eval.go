@@ -28,9 +28,9 @@ type evaluation struct {
 	Images  int      `json:"images"`
 	Samples int      `json:"samples"`
 	Runs    int      `json:"runs"`
-	Seconds float64  `json:"seconds"`
 	Data    string   `json:"data"`       // the name of the images
 	Trained *string  `json:"trained_on"` // that of the model's; null if its file does not say it
+	Seconds float64  `json:"seconds"`
 }
 
 // evaluationOf returns what binarises an image, afresh for each run, and begins its noise.
