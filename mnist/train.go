@@ -222,7 +222,8 @@ func (t *session) open(state *model.State) error {
 func (t *session) loop(ctx context.Context) error {
 	total := t.batches()
 	line := progress.New(t.stderr, func(elapsed time.Duration) string {
-		return fmt.Sprintf("epoch %d, batch %d of %d", t.Epoch, t.Batch, total)
+		done := min(t.Batch*t.batch, len(t.training))
+		return fmt.Sprintf("epoch %d, batch %d of %d, ELBO %.2f", t.Epoch, t.Batch, total, t.Sum/float64(done))
 	})
 	defer line.Clear()
 	part := func() float64 {
@@ -232,6 +233,7 @@ func (t *session) loop(ctx context.Context) error {
 	t.began = time.Now()
 
 	for t.Epoch <= t.epochs && t.Epoch-t.BestEpoch <= t.patience {
+		line.Until(float64(min(t.epochs, t.BestEpoch+t.patience)) / float64(t.epochs))
 		order := shuffled(t.training, t.seed, t.Epoch)
 		for t.Batch < total {
 			b := &batch{images: t.pixels, which: order[t.Batch*t.batch : min((t.Batch+1)*t.batch, len(order))], seed: t.seed, epoch: t.Epoch}

@@ -39,11 +39,26 @@ func TestTheRateLeavesOutWhatWasDoneBefore(t *testing.T) {
 	})
 }
 
+func TestTheTimeLeftIsARangeIfTheWorkMayEndSooner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for until, want := range map[float64]string{0.5: "30s to 1m20s left\n", 1: " 1m20s left\n", 0.1: " 0s to 1m20s left\n"} {
+			var b bytes.Buffer
+			l := New(&b, what)
+			l.Until(until)
+			time.Sleep(20 * time.Second)
+			l.Set(0.2)
+			if !strings.HasSuffix(b.String(), want) {
+				t.Errorf("the work may end at %v: printed %q, want %q", until, b.String(), want)
+			}
+		}
+	})
+}
+
 func TestALiveLineReplacesItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
 		l := New(&b, what)
-		l.live = true
+		l.live, l.width = true, columns
 		for range 3 {
 			time.Sleep(time.Second)
 			l.Set(0.5)
