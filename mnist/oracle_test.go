@@ -120,10 +120,13 @@ func (c *course) next(t *testing.T) (training, validation float64) {
 		training += elbo * float64(len(which)) / float64(len(order))
 	}
 	var tape ad.Tape[float32]
-	network, _ := model.NewNetwork(&tape, c.trainer.Config, c.trainer.Params, false)
-	b := drawBatch(c.images, c.validation, latent, stream("mnist validation pixels"), stream("mnist validation noise"))
-	for _, elbo := range network.ELBO(tape.Const(b.x), tape.Const(b.epsilon), tape.Const(b.gamma0)).Value.Data {
-		validation += float64(elbo) / float64(len(c.validation))
+	for which := range slices.Chunk(c.validation, 64) {
+		tape.Reset()
+		network, _ := model.NewNetwork(&tape, c.trainer.Config, c.trainer.Params, false)
+		b := drawBatch(c.images, which, latent, stream("mnist validation pixels"), stream("mnist validation noise"))
+		for _, elbo := range network.ELBO(tape.Const(b.x), tape.Const(b.epsilon), tape.Const(b.gamma0)).Value.Data {
+			validation += float64(elbo) / float64(len(c.validation))
+		}
 	}
 	return training, validation
 }

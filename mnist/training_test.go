@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hvae/bench/plot/plottest"
+	"hvae/mnist/data"
 	"hvae/mnist/model"
 )
 
@@ -164,5 +165,37 @@ func TestARunWithoutFlagsIsThatOfTheContract(t *testing.T) {
 	}
 	if saved, _ := tensors(t, filepath.Join(dir, "model.safetensors")); !cmp.Equal(saved, run.weights()) {
 		t.Error("the model has other weights")
+	}
+}
+
+// A run of one epoch on a user's own images: each kind of model, and so many images that
+// validation has parts of different sizes.
+func TestEachModelIsTrainedAsItsFlagsSay(t *testing.T) {
+	for _, c := range []struct {
+		flags  string
+		config model.Config
+		images int
+	}{
+		{"-model hvae -K 1", model.Config{Kind: "hvae", K: 1, Tempering: "none", Latent: 2}, 31},
+		{"-model hvae -K 3 -tempering free", model.Config{Kind: "hvae", K: 3, Tempering: "free", Latent: 2}, 31},
+		{"-model hvae -K 2 -tempering fixed", model.Config{Kind: "hvae", K: 2, Tempering: "fixed", Latent: 2}, 31},
+		{"-model hvae -K 2 -vary-eps", model.Config{Kind: "hvae", K: 2, Tempering: "none", VaryEps: true, Latent: 2}, 31},
+		{"", model.Config{Kind: "vae", Tempering: "none", Latent: 2}, 6*1100 + 5},
+	} {
+		folder, dir := ownImages(t, c.images, 1), t.TempDir()
+		mustTrain(t, slices.Concat([]string{"train", "-data", folder, "-dataset", "own", "-latent", "2", "-train", "26", "-batch", "10", "-epochs", "1", "-out", dir}, strings.Fields(c.flags))...)
+		set, err := data.Load(t.Context(), folder, "own", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run := newCourse(set.Train, c.config, 26, 10, 1e-3, 1)
+		training, validation := run.next(t)
+		m := lines(t, filepath.Join(dir, "metrics.jsonl"))[0]
+		if !near(m["train_elbo"], training) || !near(m["val_elbo"], validation) {
+			t.Errorf("%s: metrics %v, want training %v, validation %v", c.flags, m, training, validation)
+		}
+		if saved, _ := tensors(t, filepath.Join(dir, "model.safetensors")); !cmp.Equal(saved, run.weights()) {
+			t.Errorf("%s: the model has other weights", c.flags)
+		}
 	}
 }

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hvae/hvae/hvaetest"
+	"hvae/mnist/model"
+)
+
+// drawnFrom returns how often a command begins each random stream of the experiment, and
+// what it says. The stream that hvae.Trainer offers a bound for its noise is left out: the
+// model draws an image's noise from one of the image's own.
+func drawnFrom(t *testing.T, args ...string) (keys map[string]int, stdout string) {
+	t.Helper()
+	keys = map[string]int{}
+	var stderr string
+	var status int
+	for _, k := range hvaetest.RecordStreams(func() { stdout, stderr, status = mnist(t.Context(), args...) }) {
+		if strings.HasPrefix(k.Purpose, "mnist ") {
+			keys[k.String()]++
+		}
+	}
+	if status != 0 {
+		t.Fatalf("%v: status %d, %s", args, status, stderr)
+	}
+	return keys, stdout
+}
+
+// expected lists streams of a seed.
+type expected struct {
+	seed uint64
+	keys map[string]int
+}
+
+func (e expected) add(times int, purpose string, index ...int) {
+	e.keys[hvaetest.StreamKey{Seed: e.seed, Purpose: purpose, Index: index}.String()] += times
+}
+
+// Whatever is drawn has a stream of its own: its purpose, and the epoch or run and the image
+// that it is for. One is begun again only where the same draws are wanted again.
+func TestEveryDrawHasAStreamOfItsOwn(t *testing.T) {
+	folder, dir := ownImages(t, 31, 6), t.TempDir()
+	own := []string{"-data", folder, "-dataset", "own"}
+	training, validation := parts(31, 3)
+
+	want := expected{3, map[string]int{}}
+	got, stdout := drawnFrom(t, append(strings.Fields("train -model hvae -K 1 -tempering free -latent 2 -train 23 -batch 9 -epochs 3 -seed 3 -out "+dir), own...)...)
+	want.add(1, "mnist split")
+	for _, p := range model.NewParams[float32](model.Config{Kind: "hvae", K: 1, Tempering: "free", Latent: 2}, 0, 3) {
+		want.add(1, "mnist start "+p.Name)
+	}
+	const epochs = 3
+	for epoch := 1; epoch <= epochs; epoch++ {
+		want.add(1, "mnist shuffle", epoch)
+		for _, i := range training[:23] {
+			want.add(1, "mnist train pixels", epoch, i)
+			want.add(1, "mnist train noise", epoch, i)
+		}
+	}
+	for _, i := range validation { // binarised once: epochs differ by their weights only
+		want.add(epochs, "mnist validation pixels", i)
+		want.add(epochs, "mnist validation noise", i)
+	}
+	want.add(strings.Count(stdout, "best so far"), "mnist sample") // the same positions in each picture
+	if diff := cmp.Diff(want.keys, got); diff != "" {
+		t.Errorf("train (-want +got):\n%s", diff)
+	}
+
+	checkpoint := filepath.Join(dir, "model.safetensors")
+	for _, c := range []struct {
+		args string
+		want func(e expected)
+	}{
+		{"eval -limit 4 -samples 100 -runs 2", func(e expected) {
+			for run := range 2 {
+				for i := range 4 {
+					e.add(1, "mnist eval pixels", run, i)
+					e.add(1, "mnist eval noise", run, i)
+				}
+			}
+		}},
+		{"eval -split validation -limit 3 -samples 2 -runs 1", func(e expected) {
+			expected{3, e.keys}.add(1, "mnist split") // the training's
+			for _, i := range validation[:3] {
+				e.add(1, "mnist eval pixels", 0, i)
+				e.add(1, "mnist eval noise", 0, i)
+			}
+		}},
+		{"reconstruct -n 5", func(e expected) {
+			for i := range 5 {
+				e.add(1, "mnist reconstruct pixels", i)
+			}
+			e.add(1, "mnist reconstruct")
+		}},
+		{"sample -n 5", func(e expected) { e.add(1, "mnist sample") }},
+	} {
+		args := append(strings.Fields(c.args), "-checkpoint", checkpoint, "-seed", "7")
+		if args[0] != "sample" {
+			args = append(args, own...)
+		}
+		if args[0] != "eval" {
+			args = append(args, "-o", filepath.Join(dir, "x.png"))
+		}
+		got, _ := drawnFrom(t, args...)
+		for k := range got {
+			if strings.HasPrefix(k, "mnist start") { // room for the weights that the file has
+				delete(got, k)
+			}
+		}
+		want := expected{7, map[string]int{}}
+		c.want(want)
+		if diff := cmp.Diff(want.keys, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.args, diff)
+		}
+	}
+}
