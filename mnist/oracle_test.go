@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -201,6 +202,8 @@ func tensors(t *testing.T, name string) (map[string][]float32, map[string]string
 	}
 	return all, f.Metadata
 }
+
+func sameTensors(a, b map[string][]float32) bool { return maps.EqualFunc(a, b, slices.Equal) }
 
 // lines returns the objects of a file with one in each line.
 func lines(t *testing.T, name string) (all []map[string]float64) {
