@@ -48,8 +48,8 @@ func TestFiguresDrawTheRowsWithTheirStandardErrors(t *testing.T) {
 		"nf-k1": "planar flow, K = 1", "nf-k30": "planar flow, K = 30", "vb": "mean-field VB",
 	}
 	for _, methods := range [][]string{model.MethodNames(), {"vb", "hvae-notemp-k1"}} {
-		e := base
-		e.dims, e.methods = []int{3, 1, 2}, methods
+		e := base // with estimates that differ so much that error bars show
+		e.dims, e.methods, e.points, e.iterations, e.rate = []int{3, 1, 2}, methods, 10, 60, 0.1
 		folder := filepath.Join(t.TempDir(), "new", "folder")
 		_, stderr, status := gaussianCommand(t.Context(), append(e.args(), "-json", "-out", folder)...)
 		if status != 0 {

@@ -129,17 +129,43 @@ func TestInterruptExits130AndSaysWhatIsKept(t *testing.T) {
 	}
 }
 
-func TestAFullDiskIsStatus1(t *testing.T) {
+func TestAnInterruptKeepsTheRowsThatWerePrinted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	folder := t.TempDir()
 	var stderr bytes.Buffer
-	status := program.Run(t.Context(), append(quick, "-d", "2", "-methods", "vb"), brokenWriter{}, &stderr)
-	if status != 1 || !strings.Contains(stderr.String(), "cannot write results: disk full") {
-		t.Errorf("status %d, stderr %q", status, stderr.String())
+	stdout := &countingWriter{then: cancel} // after the first row
+	status := program.Run(ctx, []string{"-methods", "vb", "-d", "1,100000", "-n", "2", "-datasets", "1", "-iters", "3000", "-json", "-out", folder}, stdout, &stderr)
+	said, there := wrote(t, folder, stderr.String())
+	if status != 130 || !strings.Contains(stderr.String(), "1 of 2 runs were finished; complete rows have been printed") || stdout.writes != 1 || said != nil || there != nil {
+		t.Errorf("status %d, %d rows, stderr %q, figures %v", status, stdout.writes, stderr.String(), there)
 	}
 }
 
-type brokenWriter struct{}
+func TestAFullDiskIsStatus1AndEndsWhatIsRunning(t *testing.T) {
+	folder := t.TempDir()
+	var stderr bytes.Buffer
+	stdout := &countingWriter{err: errors.New("disk full")}
+	status := program.Run(t.Context(), []string{"-methods", "vb", "-d", "1,100000", "-n", "2", "-datasets", "1", "-iters", "3000", "-json", "-out", folder}, stdout, &stderr)
+	_, there := wrote(t, folder, stderr.String())
+	if status != 1 || stderr.String() != "gaussian: cannot write results: disk full\n" || stdout.writes != 1 || there != nil {
+		t.Errorf("status %d, %d rows, stderr %q, figures %v", status, stdout.writes, stderr.String(), there)
+	}
+}
 
-func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("disk full") }
+// A countingWriter counts what is written, does something then, and may fail.
+type countingWriter struct {
+	writes int
+	then   func()
+	err    error
+}
+
+func (w *countingWriter) Write(p []byte) (int, error) {
+	w.writes++
+	if w.then != nil {
+		w.then()
+	}
+	return len(p), w.err
+}
 
 func FuzzParse(f *testing.F) {
 	f.Add("-d", "1,2,3")

@@ -38,6 +38,9 @@ func TestAChartIsReadBackAsTheNumbersThatItDraws(t *testing.T) {
 		if p.Title != c.Title || p.XLabel != c.XLabel || p.YLabel != c.YLabel || len(p.Series) != 3 {
 			t.Fatalf("the chart says %q, %q, %q, and has %d series", p.Title, p.XLabel, p.YLabel, len(p.Series))
 		}
+		if c.XTicks != nil && !slices.EqualFunc(p.X.Ticks, c.XTicks, func(t plottest.Tick, v float64) bool { return t.Value == v }) {
+			t.Errorf("ticks %v, want %v", p.X.Ticks, c.XTicks)
+		}
 		for i, s := range c.Series {
 			drawn, shift := p.Series[i], 0.0
 			if c.Dodge {
@@ -99,6 +102,8 @@ func TestTicksAreRoundAndShort(t *testing.T) {
 		{true, []float64{0.2, 40}, "0.2 0.5 1 2 5 10 20 50"},
 		{true, []float64{4, 6}, "4.0 4.5 5.0 5.5 6.0"},
 		{true, []float64{100}, "50 100 200"},
+		{true, []float64{0.3}, "0.1 0.2 0.5"},
+		{false, []float64{-0.25}, "−0.27 −0.26 −0.25 −0.24 −0.23"},
 		{false, nil, "0 1"},
 	} {
 		if got := strings.Join(labels(axisOf(c.log, c.values...)), " "); got != c.want {
@@ -133,6 +138,34 @@ func TestLogarithmicAxesHaveMinorTicks(t *testing.T) {
 	} {
 		if diff := cmp.Diff(c.want, axisOf(true, c.low, c.high).minor, cmp.Comparer(func(a, b float64) bool { return near(a, b, 1e-12*a) })); diff != "" {
 			t.Errorf("%v to %v: %s", c.low, c.high, diff)
+		}
+	}
+}
+
+func TestMinorTicksAreOnTheirAxis(t *testing.T) {
+	s := Series{Label: "s", X: []float64{0, 4}, Y: []float64{0.75, 110}}
+	p := read(t, Chart{LogY: true, Series: []Series{s}})
+	want := axisOf(true, s.Y...).minor
+	if len(p.Y.Minor) != len(want) || p.X.Minor != nil {
+		t.Fatalf("%d minor ticks at the left and %d below, want %d and none", len(p.Y.Minor), len(p.X.Minor), len(want))
+	}
+	for i, v := range want {
+		if !p.Y.Near(p.Y.Minor[i], v) {
+			t.Errorf("the minor tick %v is at the pixel %v", v, p.Y.Minor[i])
+		}
+	}
+	s.X, s.Y = s.Y, s.X
+	if q := read(t, Chart{LogX: true, Series: []Series{s}}); len(q.X.Minor) != len(want) || q.Y.Minor != nil || !q.X.Near(q.X.Minor[0], want[0]) {
+		t.Errorf("minor ticks %v below, %v at the left", q.X.Minor, q.Y.Minor)
+	}
+}
+
+func TestGreyLinesTakeNoColour(t *testing.T) {
+	pens := Chart{Series: []Series{{Style: Thin}, {Style: Dashed}, {Style: Points}, {}, {Style: Trail}}}.pens()
+	for i, p := range pens {
+		want := []string{"#b0b0b0", "#404040", "#404040", colours[0], colours[1]}[i]
+		if p.colour != want {
+			t.Errorf("series %d is drawn in %s, want %s", i, p.colour, want)
 		}
 	}
 }
@@ -274,7 +307,7 @@ func TestTrailsPointsAndThinLinesAreWhereTheyBelong(t *testing.T) {
 }
 
 func TestAUnitIsAsLongOnBothAxes(t *testing.T) {
-	p := read(t, Chart{Equal: true, Series: []Series{{X: []float64{-6, 6}, Y: []float64{-2, 4}}}})
+	p := read(t, Chart{Equal: true, Series: []Series{{X: []float64{-6, 6}, Y: []float64{-2, 2}}}})
 	if x, y := p.X.Pixel(1)-p.X.Pixel(0), p.Y.Pixel(0)-p.Y.Pixel(1); !near(x/y, 1, 0.01) {
 		t.Errorf("a unit has %v pixels across and %v up", x, y)
 	}
@@ -317,6 +350,11 @@ func TestTheLegendEndsWhereThePictureDoes(t *testing.T) {
 		if !(width-end >= 0 && width-end <= 20) {
 			t.Errorf("%q ends at %v in a picture %v wide", label, end, width)
 		}
+	}
+	p := Chart{Series: []Series{{Label: "a long label", X: []float64{1}, Y: []float64{1}}, {Label: "b", X: []float64{1}, Y: []float64{1}}}}
+	q := Chart{Series: []Series{p.Series[1], p.Series[0]}}
+	if a, b := bytes.Index(p.SVG(), []byte(" height")), bytes.Index(q.SVG(), []byte(" height")); string(p.SVG()[:a]) != string(q.SVG()[:b]) {
+		t.Errorf("the order of labels changes the width: %s, %s", p.SVG()[:a], q.SVG()[:b])
 	}
 	// Sums of Helvetica's advance widths, in thousandths of its size.
 	for s, want := range map[string]float64{"no tempering": 5836, "planar flow": 4835, "HVAE, K = 1": 5642, "10": 1112} {

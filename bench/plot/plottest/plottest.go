@@ -49,6 +49,7 @@ type Bar struct {
 // An Axis maps values to pixels by its ticks.
 type Axis struct {
 	Ticks []Tick
+	Minor []float64 // pixels of the ticks without a label
 	log   bool
 }
 
@@ -162,6 +163,8 @@ var (
 	bar    = regexp.MustCompile(`^M([0-9.]+) ([0-9.]+)m-4 0h8m-4 0V([0-9.]+)(m-4 0h8)?$`)
 	dot    = regexp.MustCompile(`M([0-9.]+) ([0-9.]+)h0`)
 	marker = regexp.MustCompile(`^M(-?[0-9.]+) (-?[0-9.]+)(m.*)$`)
+	minorX = regexp.MustCompile(`^M([0-9.]+) [0-9.]+v3$`)
+	minorY = regexp.MustCompile(`^M[0-9.]+ ([0-9.]+)h-3$`)
 	vertex = regexp.MustCompile(`([ML])(-?[0-9.]+) (-?[0-9.]+)`)
 	count  = regexp.MustCompile(`^−?[0-9]`)
 )
@@ -195,6 +198,12 @@ func (p *Panel) read(nodes []node, l *legend) error {
 		if m := frame.FindStringSubmatch(n.attr("d")); m != nil {
 			v := numbers(m[1:])
 			p.Left, p.Top, p.Right, p.Bottom = v[0], v[1], v[2], v[3]
+		}
+		if m := minorX.FindStringSubmatch(n.attr("d")); m != nil {
+			p.X.Minor = append(p.X.Minor, numbers(m[1:])...)
+		}
+		if m := minorY.FindStringSubmatch(n.attr("d")); m != nil {
+			p.Y.Minor = append(p.Y.Minor, numbers(m[1:])...)
 		}
 	}
 	if p.Right == 0 {
