@@ -160,6 +160,22 @@ func TestMinorTicksAreOnTheirAxis(t *testing.T) {
 	}
 }
 
+func TestLabelsOfTicksDoNotTouch(t *testing.T) {
+	var x []float64
+	for d := 10.0; d <= 300; d += 10 {
+		x = append(x, d)
+	}
+	p := read(t, Chart{XTicks: x, Series: []Series{{X: x, Y: x}}})
+	if n := len(p.X.Ticks); n < 12 || n == len(x) || p.X.Ticks[0].Label != "10" {
+		t.Errorf("%d of %d ticks have a label, the first is %v", n, len(x), p.X.Ticks[0])
+	}
+	for i, b := range p.X.Ticks[1:] {
+		if a := p.X.Ticks[i]; b.Pixel-a.Pixel < (textWidth(a.Label)+textWidth(b.Label))/2+3 {
+			t.Errorf("%v and %v touch", a, b)
+		}
+	}
+}
+
 func TestGreyLinesTakeNoColour(t *testing.T) {
 	pens := Chart{Series: []Series{{Style: Thin}, {Style: Dashed}, {Style: Points}, {}, {Style: Trail}}}.pens()
 	for i, p := range pens {
