@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"image"
 	"image/color"
 	"image/png"
@@ -14,7 +13,6 @@ import (
 	"testing"
 
 	"hvae/ad"
-	"hvae/bench/plot/plottest"
 	"hvae/hvae"
 	"hvae/linalg"
 	"hvae/mnist/data"
@@ -261,58 +259,4 @@ var written = map[string]string{
  #      #   #   # # # #
  #     ###   ###   # # 
                        `,
-}
-
-func TestATrainingRunsPicturesAreOfItsMetricsAndItsBestModel(t *testing.T) {
-	dir := t.TempDir()
-	mustTrain(t, tiny(dir, "-epochs", "3", "-seed", "4")...)
-	lines, err := os.ReadFile(filepath.Join(dir, metricsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	svg, err := os.ReadFile(filepath.Join(dir, curveFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	curve := plottest.Read(t, svg, false, false)[0]
-	if curve.Title != "Training: vae" || curve.XLabel != "epoch" || curve.YLabel != "ELBO (nats)" {
-		t.Errorf("the curve says %q, %q, %q", curve.Title, curve.XLabel, curve.YLabel)
-	}
-	epochs := strings.Split(strings.TrimSpace(string(lines)), "\n")
-	if len(epochs) != 3 || len(curve.Series) != 2 {
-		t.Fatalf("%d epochs, a curve of %d series", len(epochs), len(curve.Series))
-	}
-	for i, line := range epochs {
-		var m map[string]float64
-		if err := json.Unmarshal([]byte(line), &m); err != nil {
-			t.Fatal(err)
-		}
-		for j, want := range []struct{ label, value string }{{"training", "train_elbo"}, {"validation", "val_elbo"}} {
-			s := curve.Series[j]
-			if at := s.Line[0][i]; s.Label != want.label || len(s.Line[0]) != 3 || m["epoch"] != float64(i+1) || !curve.X.Near(at.X, m["epoch"]) || !curve.Y.Near(at.Y, m[want.value]) {
-				t.Errorf("epoch %d, %s: the curve has %v, want %v at %v", i+1, s.Label, at, m[want.value], curve.Y.Pixel(m[want.value]))
-			}
-		}
-	}
-	c, err := model.ReadCheckpoint(filepath.Join(dir, modelFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	z := linalg.New[float32](3, 64)
-	hvae.FillNormal(hvae.Stream(4, "mnist sample"), z)
-	x := decode(c, z)
-	f, err := os.Open(filepath.Join(dir, samplesFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	p, err := png.Decode(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 64 {
-		if !shows(p.(*image.Gray), 8+60*(i%8), 8+60*(i/8), x, i) {
-			t.Errorf("sample %d is not the best model's", i)
-		}
-	}
 }
