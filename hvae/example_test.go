@@ -95,7 +95,7 @@ func ExampleTrainer() {
 	logEvidence, se := hvae.ImportanceEstimate(logs)
 	fmt.Printf("ELBO %.3f, log p(x) = %.3f ± %.3f\n", elbo, logEvidence, se)
 	// Output:
-	// ELBO -4.116, log p(x) = -4.102 ± 0.002
+	// ELBO -4.118, log p(x) = -4.102 ± 0.002
 }
 
 // conjugate is the target z ~ N(0, I), x | z ~ N(z, I) for a point x [ℓ×1]. It knows ∇U

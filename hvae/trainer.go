@@ -141,7 +141,7 @@ func (t *Trainer[T]) split(theta linalg.Matrix[T]) []linalg.Matrix[T] {
 // error that names the first operation whose result was not. If ctx ends during the step,
 // it returns ctx's error at once, and parameters and optimiser are as before.
 func (t *Trainer[T]) Step(ctx context.Context, n int) (elbo float64, err error) {
-	if err := t.run(ctx, n, batch[T]{bound: t.bound, purpose: "step", step: t.steps, gradient: true}); err != nil {
+	if err := t.run(ctx, n, batch[T]{bound: t.bound, purpose: "algorithm 2 step", step: t.steps, gradient: true}); err != nil {
 		return 0, err
 	}
 	gradient := t.parts[0].gradient
@@ -163,7 +163,7 @@ func (t *Trainer[T]) Step(ctx context.Context, n int) (elbo float64, err error) 
 // ELBO estimates the mean bound over a batch of n columns at the current parameters. If
 // ctx ends first, it returns ctx's error.
 func (t *Trainer[T]) ELBO(ctx context.Context, n int) (float64, error) {
-	if err := t.run(ctx, n, batch[T]{bound: t.bound, purpose: "evaluation"}); err != nil {
+	if err := t.run(ctx, n, batch[T]{bound: t.bound, purpose: "algorithm 2 evaluation"}); err != nil {
 		return 0, err
 	}
 	return t.mean(), nil
@@ -173,8 +173,11 @@ func (t *Trainer[T]) ELBO(ctx context.Context, n int) (float64, error) {
 // for a batch of n columns with the noise of ELBO. If ctx ends first, it returns ctx's
 // error.
 func (t *Trainer[T]) Evaluate(ctx context.Context, n int, row Bound[T]) ([]float64, error) {
-	values := make([]float64, n)
-	return values, t.run(ctx, n, batch[T]{bound: row, purpose: "evaluation", values: values})
+	b := batch[T]{bound: row, purpose: "algorithm 2 evaluation", values: make([]float64, n)}
+	if err := t.run(ctx, n, b); err != nil {
+		return nil, err
+	}
+	return b.values, nil
 }
 
 // addGrain is how many elements of the gradient outweigh starting a goroutine.

@@ -225,6 +225,20 @@ func TestACancelledStepLeavesEverythingAsItWas(t *testing.T) {
 	}
 }
 
+func TestACancelledSearchForWhatIsNotFiniteIsCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	calls := 0
+	trainer := hvae.NewTrainer(parameter(-1.0), new(gradients[float64]), func(b *hvae.Block[float64]) *ad.Var[float64] {
+		if calls++; calls == 2 { // the block runs again
+			cancel()
+		}
+		return ad.Log(b.Params[0])
+	})
+	if _, err := trainer.Step(ctx, 1); !errors.Is(err, context.Canceled) || calls != 2 {
+		t.Errorf("after %d calls the error is %v", calls, err)
+	}
+}
+
 func TestAContextThatEndsLaterDoesNotInterruptStepsUnderAnother(t *testing.T) {
 	trainer := hvae.NewTrainer(parameter(1.0), new(gradients[float64]), sampled)
 	old, cancel := context.WithCancel(t.Context())

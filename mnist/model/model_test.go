@@ -3,6 +3,7 @@ package model
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -592,6 +594,54 @@ func TestEvaluationDependsOnNothingButItsStreams(t *testing.T) {
 	cancel()
 	if _, err := Evaluate(ctx, free, params, 5, 60, nil, nil); err == nil {
 		t.Error("an ended context goes unnoticed")
+	}
+}
+
+func TestAnEvaluationEndsWithItsContextInTheMiddleOfAnImage(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { // for an hour, if nobody interrupts it
+		_, err := Evaluate(ctx, free, NewParams[float32](free, -1, 1), 1, 1<<20, func(_ int, _ linalg.Matrix[float32], k *hvae.Keyed) {
+			k.Reset(3, "image")
+			cancel()
+		}, func() {})
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("the error is %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the evaluation goes on")
+	}
+}
+
+// interrupted is a batch that ends a context when it is asked for images.
+type interrupted struct {
+	noise[float32]
+	cancel func()
+}
+
+func (b interrupted) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[float32], k *hvae.Keyed) {
+	b.noise.Fill(lo, x, epsilon, gamma0, k)
+	b.cancel()
+}
+
+func TestACancelledStepLeavesTheTrainerAsItWas(t *testing.T) {
+	trainer := NewTrainer(free, NewParams[float32](free, -1, 1), 1e-2)
+	if _, err := trainer.Step(t.Context(), noise[float32]{n: 20}); err != nil {
+		t.Fatal(err)
+	}
+	before := trainer.State(nil, "", nil).Encode()
+	for what, f := range map[string]func(context.Context, Batch[float32]) (float64, error){"step": trainer.Step, "evaluation": trainer.ELBO} {
+		ctx, cancel := context.WithCancel(t.Context())
+		if _, err := f(ctx, interrupted{noise[float32]{n: 20}, cancel}); !errors.Is(err, context.Canceled) {
+			t.Errorf("a %s whose context ended: %v", what, err)
+		}
+		if !bytes.Equal(trainer.State(nil, "", nil).Encode(), before) {
+			t.Errorf("a cancelled %s changed the trainer", what)
+		}
 	}
 }
 
