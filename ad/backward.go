@@ -7,14 +7,16 @@ import (
 )
 
 // Backward computes the gradient of the sum of y's elements with respect to each of
-// xs, for their method Adjoint to return. It is the last sweep of a training step: it
-// records nothing and reuses the memory of adjoints that have been passed on, so that
-// what it takes does not grow with the program's length. It panics as Grad does.
+// xs, for their method Adjoint to return: the bits that Grad gives, which cannot be
+// differentiated again. It is the last sweep of a training step: it records nothing and
+// reuses the memory of adjoints that have been passed on, so that what it takes does not
+// grow with the program's length. It panics as Grad does; a tape on which it panicked, or
+// a rule did, works on.
 func Backward[T linalg.Float](y *Var[T], xs ...*Var[T]) {
 	t := y.tape
 	s, b := &t.sweep, &t.backward
 	s.begin(t, y, xs...)
-	b.begin()
+	b.begin(t)
 	s.backward = b
 	t.record, b.other = b.other, t.record // what rules record is not on record
 	s.program = &b.other
@@ -29,7 +31,7 @@ func Backward[T linalg.Float](y *Var[T], xs ...*Var[T]) {
 	}
 	for _, x := range xs {
 		if n := s.node(x); n.place > 0 && b.places[n.place-1].add {
-			b.place(t, n)
+			b.place(n)
 		}
 	}
 	s.run(y)
@@ -43,6 +45,7 @@ func Backward[T linalg.Float](y *Var[T], xs ...*Var[T]) {
 
 // GradientInto makes every further Backward that is asked for the gradient of v leave it
 // in g, of v's shape, which v's method Adjoint then returns; or add it to what g holds.
+// It panics if the shapes differ.
 func (v *Var[T]) GradientInto(g linalg.Matrix[T], add bool) {
 	v.tape.mustHave(v)
 	if g.Shape() != v.Value.Shape() {
@@ -65,6 +68,7 @@ func (v *Var[T]) Adjoint() linalg.Matrix[T] {
 
 // backward is what a sweep needs for its memory to be used again.
 type backward[T linalg.Float] struct {
+	tape   *Tape[T]
 	other  record[T] // the program, while the tape records constants and views that rules make
 	pool   record[T] // results of rules, used again and again
 	owners []owners  // of the variables in the pool
@@ -94,7 +98,8 @@ type place[T linalg.Float] struct {
 }
 
 // begin forgets the last sweep.
-func (b *backward[T]) begin() {
+func (b *backward[T]) begin(t *Tape[T]) {
+	b.tape = t
 	b.other.reset()
 	b.pool.reset()
 	b.owners = b.owners[:0]
@@ -104,71 +109,62 @@ func (b *backward[T]) begin() {
 	b.made, b.rules = b.made[:0], 1
 }
 
+// stock returns the stock of a size.
+func (b *backward[T]) stock(size int) *stock[T] {
+	for i := range b.spare {
+		if b.spare[i].size == size {
+			return &b.spare[i]
+		}
+	}
+	b.spare = append(b.spare, stock[T]{size: size})
+	return &b.spare[len(b.spare)-1]
+}
+
 // result is Tape.Result for a rule.
-func (b *backward[T]) result(t *Tape[T], rows, cols int) *Var[T] {
-	v := b.reuse(rows * cols)
-	if v == nil {
-		v = b.pool.variable(t, linalg.Of(rows, cols, b.pool.values.alloc(rows*cols)), own)
+func (b *backward[T]) result(rows, cols int) (v *Var[T]) {
+	s := b.stock(rows * cols)
+	if n := len(s.vars); n > 0 {
+		v, s.vars = s.vars[n-1], s.vars[:n-1]
+		v.Value.Rows, v.Value.Cols, v.live = rows, cols, false
+	} else {
+		v = b.pool.variable(b.tape, linalg.Of(rows, cols, b.pool.values.alloc(rows*cols)), own)
 		b.owners = append(b.owners, owners{})
 	}
-	v.Value.Rows, v.Value.Cols, v.live = rows, cols, false
 	b.owners[v.index] = owners{rule: b.rules}
 	b.made = append(b.made, v)
 	return v
 }
 
-// reuse takes a variable of the given size out of the stock.
-func (b *backward[T]) reuse(size int) *Var[T] {
-	for i := range b.spare {
-		if f := &b.spare[i]; f.size == size {
-			if n := len(f.vars); n > 0 {
-				v := f.vars[n-1]
-				f.vars = f.vars[:n-1]
-				return v
-			}
-			return nil
-		}
-	}
-	return nil
-}
-
-// release puts a variable into the stock.
+// release puts a variable into its stock.
 func (b *backward[T]) release(v *Var[T]) {
-	size := len(v.Value.Data)
-	for i := range b.spare {
-		if b.spare[i].size == size {
-			b.spare[i].vars = append(b.spare[i].vars, v)
-			return
-		}
-	}
-	b.spare = append(b.spare, stock[T]{size, []*Var[T]{v}})
+	s := b.stock(len(v.Value.Data))
+	s.vars = append(s.vars, v)
 }
 
 // place makes a variable of the place of n's gradient n's adjoint.
-func (b *backward[T]) place(t *Tape[T], n *node[T]) {
-	n.bar = b.pool.variable(t, b.places[n.place-1].matrix, foreign)
+func (b *backward[T]) place(n *node[T]) {
+	n.bar = b.pool.variable(b.tape, b.places[n.place-1].matrix, foreign)
 	b.owners = append(b.owners, owners{count: 1})
 }
 
 // hold makes g the adjoint of n, or a copy of it: where the gradient has a place, and where
 // g is not for this sweep to overwrite one day, as an operand or a view.
 func (b *backward[T]) hold(n *node[T], g *Var[T]) {
-	if n.place == 0 && g.index < b.pool.n && b.pool.at(g.index) == g {
+	switch {
+	case n.place > 0:
+		b.place(n)
+		linalg.Copy(n.bar.Value, g.Value)
+	case g.index < b.pool.n && b.pool.at(g.index) == g:
 		n.bar = g
 		b.owners[g.index].count++
-		return
+	default:
+		n.bar = b.copy(g)
 	}
-	if n.place > 0 {
-		b.place(g.tape, n)
-		linalg.Copy(n.bar.Value, g.Value)
-		return
-	}
-	n.bar = b.copy(g)
 }
 
 // copy returns a copy of g as an adjoint.
 func (b *backward[T]) copy(g *Var[T]) *Var[T] {
-	v := b.result(g.tape, g.Rows(), g.Cols())
+	v := b.result(g.Rows(), g.Cols())
 	b.owners[v.index] = owners{count: 1}
 	linalg.Copy(v.Value, g.Value)
 	return v
@@ -199,7 +195,7 @@ func (b *backward[T]) drop(n *node[T]) {
 }
 
 // passed ends the rule of n's variable, and releases what nobody needs any more.
-func (b *backward[T]) passed(t *Tape[T], n *node[T]) {
+func (b *backward[T]) passed(n *node[T]) {
 	if !n.asked {
 		b.drop(n)
 	}
@@ -209,6 +205,6 @@ func (b *backward[T]) passed(t *Tape[T], n *node[T]) {
 		}
 	}
 	b.made = b.made[:0]
-	t.n = 0 // constants and views of the rule
+	b.tape.n = 0 // constants and views of the rule
 	b.rules++
 }

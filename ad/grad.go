@@ -10,7 +10,8 @@ import (
 // Grad returns the gradient of the sum of y's elements with respect to x, which may
 // be any variable that y was computed from. The gradient is on the tape, recorded like
 // any other value, and can be differentiated again. If y does not depend on x, it is
-// zero. Grad panics if x is a constant, and if y and x are not both on the tape.
+// zero. It costs about as much as y did, for each operand on a path from x to y. Grad
+// panics if x is a constant, and if y and x are not both on the tape.
 func Grad[T linalg.Float](y, x *Var[T]) *Var[T] {
 	t := y.tape
 	s := &t.sweep
@@ -112,7 +113,7 @@ func (s *sweep[T]) run(y *Var[T]) {
 		v := s.program.at(i)
 		v.rule.Pull(v, n.bar)
 		if s.backward != nil {
-			s.backward.passed(t, n)
+			s.backward.passed(n)
 		}
 	}
 }
@@ -172,7 +173,7 @@ func (v *Var[T]) receiveMatMulTB(a, b *Var[T]) {
 	var product func(y, a, b linalg.Matrix[T], scratch []T)
 	switch {
 	case n.place > 0 && n.bar == nil:
-		s.backward.place(v.tape, n)
+		s.backward.place(n)
 		product = linalg.MatMulTB[T]
 	case n.bar != nil && s.owns(n):
 		product = linalg.AddMatMulTB[T]

@@ -5,7 +5,8 @@ import "hvae/linalg"
 // The product of matrices and its forms with one operand transposed: a family closed
 // under differentiation.
 
-// Affine returns the dense layer w·x + b: w̄ = ȳ·xᵀ, x̄ = wᵀ·ȳ, and b̄ sums ȳ over samples.
+// Affine returns the dense layer w·x + b for w [m×n], x [n×B] and b [m×1]: w̄ = ȳ·xᵀ,
+// x̄ = wᵀ·ȳ, and b̄ sums ȳ over samples.
 func Affine[T linalg.Float](w, x, b *Var[T]) *Var[T] {
 	y := w.tape.Result(w.Rows(), x.Cols())
 	linalg.Affine(y.Value, w.Value, x.Value, b.Value)
@@ -21,7 +22,7 @@ func (affine[T]) Pull(y, ybar *Var[T]) {
 	}
 }
 
-// MatMul returns a·b: ā = ȳ·bᵀ, b̄ = aᵀ·ȳ.
+// MatMul returns a·b [m×n] for a [m×k] and b [k×n]: ā = ȳ·bᵀ, b̄ = aᵀ·ȳ.
 func MatMul[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := a.tape.Result(a.Rows(), b.Cols())
 	linalg.MatMul(y.Value, a.Value, b.Value)
@@ -40,7 +41,7 @@ func (matMul[T]) Pull(y, ybar *Var[T]) {
 	}
 }
 
-// MatMulTA returns aᵀ·b: ā = b·ȳᵀ, b̄ = a·ȳ.
+// MatMulTA returns aᵀ·b [m×n] for a [k×m] and b [k×n]: ā = b·ȳᵀ, b̄ = a·ȳ.
 func MatMulTA[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := a.tape.Result(a.Cols(), b.Cols())
 	linalg.MatMulTA(y.Value, a.Value, b.Value)
@@ -59,7 +60,7 @@ func (matMulTA[T]) Pull(y, ybar *Var[T]) {
 	}
 }
 
-// MatMulTB returns a·bᵀ: ā = ȳ·b, b̄ = ȳᵀ·a.
+// MatMulTB returns a·bᵀ [m×n] for a [m×k] and b [n×k]: ā = ȳ·b, b̄ = ȳᵀ·a.
 func MatMulTB[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := a.tape.Result(a.Rows(), b.Rows())
 	linalg.MatMulTB(y.Value, a.Value, b.Value, a.tape.Scratch(len(b.Value.Data)))

@@ -14,7 +14,8 @@ type Program[T linalg.Float] interface {
 // more evaluation, the memory of a chain of programs is that of one of them.
 //
 // Backward gives the bits that it would give without, as each gradient is added to what
-// later operations have left. Grad cannot pass through the result.
+// later operations have left. Grad cannot pass through the result and panics. in must not
+// be empty; all that the program depends on stands there.
 func Recomputed[T linalg.Float](scratch *Tape[T], p Program[T], in []*Var[T]) *Var[T] {
 	t := in[0].tape
 	if t.nRecomputed == len(t.recomputed) {

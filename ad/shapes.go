@@ -8,8 +8,8 @@ import (
 
 // Sums, repetitions and views: each one's rule is another one of them.
 
-// SumTo sums a along each axis on which the result, rows × cols, has length 1.
-// ā repeats ȳ.
+// SumTo sums a along each axis on which the result, rows × cols, has length 1; on the
+// others a's length must be the same. ā repeats ȳ.
 func SumTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	if a.Rows() == rows && a.Cols() == cols {
 		return a
@@ -30,7 +30,7 @@ func (sumTo[T]) Pull(y, ybar *Var[T]) {
 func Sum[T linalg.Float](a *Var[T]) *Var[T] { return SumTo(a, 1, 1) }
 
 // SumChannels sums an image layer a [(pixels·channels) × samples] to a column with an
-// element for each channel. ā repeats ȳ for each pixel and sample.
+// element for each channel [channels × 1]. ā repeats ȳ for each pixel and sample.
 func SumChannels[T linalg.Float](a *Var[T], channels int) *Var[T] {
 	pixels := Reshape(a, a.Rows()/channels, channels*a.Cols())
 	return SumTo(Reshape(SumTo(pixels, 1, channels*a.Cols()), channels, a.Cols()), channels, 1)
@@ -74,7 +74,8 @@ func (mulSumTo[T]) Pull(y, ybar *Var[T]) { passProduct(y, ybar) }
 // Dot returns ⟨a, b⟩ = Σ aᵢⱼ bᵢⱼ, 1×1, repeating operands as Mul does.
 func Dot[T linalg.Float](a, b *Var[T]) *Var[T] { return MulSumTo(a, b, 1, 1) }
 
-// Reshape views a's elements, in row-major order, as rows × cols. ā is ȳ, reshaped.
+// Reshape views a's elements, in row-major order, as rows × cols, without a copy. It panics
+// unless there are as many. ā is ȳ, reshaped.
 func Reshape[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	if rows < 0 || cols < 0 || rows*cols != len(a.Value.Data) {
 		panic(fmt.Sprintf("ad: Reshape: %v has not the size of [%d×%d]", a.Value.Shape(), rows, cols))
@@ -93,7 +94,8 @@ func (reshape[T]) Pull(y, ybar *Var[T]) {
 	a.Receive(Reshape(ybar, a.Rows(), a.Cols()))
 }
 
-// RowRange returns rows lo to hi-1 of a. ā is ȳ between rows of zeros.
+// RowRange views rows lo to hi-1 of a, without a copy. It panics if a has not these rows.
+// ā is ȳ between rows of zeros.
 func RowRange[T linalg.Float](a *Var[T], lo, hi int) *Var[T] {
 	if lo == 0 && hi == a.Rows() {
 		return a
@@ -111,7 +113,7 @@ func (rowRange[T]) Pull(y, ybar *Var[T]) {
 }
 
 // Embed returns a matrix of the given number of rows, zero but for a, which begins at
-// row lo. ā is those rows of ȳ.
+// row lo. It panics if a does not fit. ā is those rows of ȳ.
 func Embed[T linalg.Float](a *Var[T], lo, rows int) *Var[T] {
 	if lo < 0 || lo+a.Rows() > rows {
 		panic(fmt.Sprintf("ad: Embed: %v does not fit into %d rows from row %d", a.Value.Shape(), rows, lo))
@@ -130,7 +132,8 @@ func (embed[T]) Pull(y, ybar *Var[T]) {
 	a.Receive(RowRange(ybar, y.row, y.row+a.Rows()))
 }
 
-// Stack returns the rows of a above those of b. ā and b̄ are their rows of ȳ.
+// Stack returns the rows of a above those of b, which must have as many columns. ā and b̄
+// are their rows of ȳ.
 func Stack[T linalg.Float](a, b *Var[T]) *Var[T] {
 	if a.Cols() != b.Cols() {
 		panic(fmt.Sprintf("ad: Stack: %v and %v have not the same columns", a.Value.Shape(), b.Value.Shape()))

@@ -15,6 +15,12 @@
 // A tape serves one goroutine. Its memory is an arena: Reset forgets the program and
 // keeps the memory, so that a repeated program allocates nothing.
 //
+// An operation takes the time of the one in linalg that it is named after, and tens of
+// nanoseconds to be recorded; its adjoint costs one such operation for each operand that
+// is on a path to a gradient. It panics, naming the shapes, if its operands' shapes do not
+// fit; and if an operand is from before its tape's Reset, or depends on a leaf of another
+// tape. Constants of other tapes are fine.
+//
 // The package imports linalg.
 package ad
 
@@ -59,7 +65,8 @@ const activated = -1
 // A Rule passes the adjoint ybar of y on to the operands of y: for each operand that the
 // sweep wants, it calls Receive with a value computed from ybar, y and y's operands by
 // operations of the tape. With Result and Record it is all that an operation of another
-// package needs.
+// package needs. What a rule computes while Backward runs is gone when Pull returns, but
+// for the adjoints; a rule must not keep it, nor begin a sweep of its tape.
 type Rule[T linalg.Float] interface {
 	Pull(y, ybar *Var[T])
 }
@@ -72,9 +79,9 @@ type Tape[T linalg.Float] struct {
 	// after Reset, and with Interrupt false again, the tape is as good as new.
 	Interrupt *atomic.Bool
 
-	record[T]     // where new variables go
-	program   int // number of the one on the tape
-	last      []*slab[T]
+	record[T]            // where new variables go
+	program   int        // number of the one on the tape
+	last      []*slab[T] // of the program before
 	scratch   []T
 
 	recomputed  []*recomputed[T]
@@ -198,7 +205,7 @@ func (v *Var[T]) Rows() int { return v.Value.Rows }
 // Cols returns the number of columns of v.
 func (v *Var[T]) Cols() int { return v.Value.Cols }
 
-// Scalar returns the element of a 1×1 variable; it panics for another shape.
+// Scalar returns the element of v, and panics unless v is 1×1 and on its tape still.
 func (v *Var[T]) Scalar() T {
 	v.tape.mustHave(v)
 	if v.Value.Shape() != (linalg.Shape{Rows: 1, Cols: 1}) {
@@ -207,7 +214,8 @@ func (v *Var[T]) Scalar() T {
 	return v.Value.Data[0]
 }
 
-// Stop returns a constant with the value of v: no gradient passes through it.
+// Stop returns a constant with the value of v, whose elements it shares: no gradient
+// passes through it.
 func Stop[T linalg.Float](v *Var[T]) *Var[T] { return v.view(v.Value) }
 
 // variable appends a constant, m. It writes what may be another from program to program.
@@ -238,14 +246,14 @@ func (v *Var[T]) view(m linalg.Matrix[T]) *Var[T] {
 func (t *Tape[T]) Result(rows, cols int) *Var[T] {
 	t.checkInterrupt()
 	if b := t.sweep.backward; b != nil {
-		return b.result(t, rows, cols)
+		return b.result(rows, cols)
 	}
 	return t.variable(t, t.Matrix(rows, cols), own)
 }
 
-// Record makes y, which it returns, the result of an operation on a, b and c (nil where
-// there are fewer), whose adjoint r passes on. An operation on constants is a constant
-// and does not keep its operands.
+// Record makes y, which it returns, the result of an operation on a, b and c (b or c nil
+// where there are fewer), whose adjoint r passes on. An operation on constants is a
+// constant and does not keep its operands. Record panics if an operand is not valid on t.
 func (t *Tape[T]) Record(y *Var[T], r Rule[T], a, b, c *Var[T]) *Var[T] {
 	t.mustHave(a)
 	live := a.live

@@ -203,6 +203,12 @@ func TestWhatARuleHandsOverIsNotOverwritten(t *testing.T) {
 			y.Operand(0).Receive(c)
 			y.Operand(1).Receive(c)
 		}, func(a, b float64) float64 { return 2*a + 7 }, func(a, b float64) float64 { return 2*b + 7 }},
+		"a constant of another tape": {func(y, ybar variable) {
+			var other Tape[float64]
+			c := other.Fill(2, 3, 7)
+			y.Operand(0).Receive(c)
+			y.Operand(1).Receive(c)
+		}, func(a, b float64) float64 { return 2*a + 7 }, func(a, b float64) float64 { return 2*b + 7 }},
 	} {
 		var tape Tape[float64]
 		a, b := linalg.New[float64](2, 3), linalg.New[float64](2, 3)

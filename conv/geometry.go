@@ -23,7 +23,8 @@ import "fmt"
 //
 //	(oy·Stride + ky − PadTop, ox·Stride + kx − PadLeft),
 //
-// or nothing where that is outside the image.
+// or nothing where that is outside the image. All sizes are positive, paddings not negative;
+// of padding below and on the right there is as much as the output takes.
 type Geometry struct {
 	InH, InW, InC    int // input image and channels
 	OutH, OutW, OutC int // output image and channels
@@ -34,7 +35,7 @@ type Geometry struct {
 
 // Same returns the geometry of TensorFlow's SAME padding for a square kernel: the output
 // has ⌈size/stride⌉ pixels along each axis, and of the padding that this takes, the
-// smaller half comes first.
+// smaller half comes first. It panics unless all sizes are positive.
 func Same(inH, inW, inC, outC, kernel, stride int) Geometry {
 	outH, top := same(inH, kernel, stride)
 	outW, left := same(inW, kernel, stride)

@@ -8,7 +8,18 @@ import (
 
 // The three maps walk over pixels and let linalg multiply. Neighbouring pixels that see
 // the same taps are the groups of one linalg.Contraction and share its weights; taps
-// that lie on padding are left out, and cost nothing.
+// that lie on padding are left out, and cost nothing. Along a row, with a kernel of three
+// columns, stride 2 and a column of padding on the left:
+//
+//	  .  0  1  2  3  4  5  6  7      input columns
+//	 [=======]                       output 0 sees taps 1 and 2, its tap 0 is on padding
+//	       [=======]                 output 1 sees all three
+//	             [=======]           output 2 too
+//	                   [=======]     output 3 too: 1, 2 and 3 are a run, one contraction
+//
+// What tricks bring is given below in time of a map of the paper's encoder, the minimum of
+// 40 or more measurements of a batch of 100 in float32 on one core with AVX-512. A run as
+// groups in place of a contraction for each pixel: Forward 5 to 16 %, Input 9 to 11 %.
 
 // grain is how many multiply-adds outweigh starting a goroutine: some 50 µs.
 const grain = 1 << 21
@@ -21,7 +32,9 @@ const maxSegments = 64
 const maxRuns = 16
 
 // Forward sets y [Out×B] = W ∗ x + bias for weights [Taps×OutC], x [In×B] and a bias
-// [OutC×1] for each pixel; an empty bias is zero.
+// [OutC×1] for each pixel; an empty bias is zero. It panics, naming the shapes, where they
+// do not fit g. It takes g.MultiplyAdds() for each column, less those on padding; rows of
+// the output are shared among the cores.
 func Forward[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T]) {
 	g.mustFit("Forward", y.Shape(), w.Shape(), x.Shape())
 	mustFitBias("Forward", g.OutC, bias)
@@ -65,7 +78,8 @@ func forwardRows[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T], lo
 
 // Input sets x [In×B] = Wᵀ ∗ δ + bias for weights [Taps×OutC], δ [Out×B] and a bias
 // [InC×1] for each pixel, or zero; it is the transpose of Forward as a map of x: the
-// gradient of ⟨δ, W ∗ X⟩ in X, and the upsampling layer of a generative network.
+// gradient of ⟨δ, W ∗ X⟩ in X, and the upsampling layer of a generative network. It panics
+// and costs as Forward does. Cores share rows of the image; columns if it has one channel.
 func Input[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
 	g.mustFit("Input", delta.Shape(), w.Shape(), x.Shape())
 	mustFitBias("Input", g.InC, bias)
@@ -88,7 +102,19 @@ func Input[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
 
 // inputRows computes input pixels of rows lo to hi-1. Along an axis, pixel i meets
 // output o through tap i + pad − o·stride: pixels a stride apart meet the same taps,
-// and so fall into stride² classes, each a convolution of its own with stride one.
+// and so fall into stride² classes, each a convolution of its own with stride one. With
+// stride 2 and a kernel of 5×5 the four classes share out its 25 taps by parity:
+//
+//	pixel column ix     0  1  2  3  4  5  …         pad 1: tap column kx = ix + 1 − 2·ox
+//	tap columns         o  e  o  e  o  e            o: 1 and 3,  e: 0, 2 and 4
+//
+//	pixel row iy  0  o  a  b  a  b  a  b            a: 2·2 taps
+//	              1  e  c  d  c  d  c  d            b: 2·3
+//	              2  o  a  b  a  b  a  b            c: 3·2
+//	              3  e  c  d  c  d  c  d            d: 3·3
+//
+// Pixels of one letter in one row are a run: the groups of a contraction, each an output
+// further on.
 func inputRows[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T], lo, hi int) {
 	var room [maxSegments]linalg.Segment
 	var runRoom [maxRuns]inputRun
@@ -119,10 +145,17 @@ func inputRows[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T], 
 	}
 }
 
-// inputOfOne is Input for images of one channel and columns lo to hi-1. A pixel alone would
-// use each element of δ for one product; here, the pixels below each other that an output
-// row meets, one through each kernel row, are the rows of a contraction, and add up over
-// output rows.
+// inputOfOne is Input for images of one channel and columns lo to hi-1. A contraction of
+// inputRows would have one row, and use each element of δ that it loads for one product.
+// Here, the pixels below each other that an output row meets, one through each kernel row,
+// are the rows of a contraction, and add up over output rows:
+//
+//	            kernel row 0 → pixel row top       ⎫
+//	output oy   kernel row 1 → pixel row top + 1   ⎬ the rows of C
+//	            kernel row 2 → pixel row top + 2   ⎭
+//
+// The paper's first layer, the generator's last, takes 0.19 ms like this and 0.43 ms by
+// inputRows.
 func inputOfOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T], lo, hi int) {
 	var room [maxSegments]linalg.Segment
 	var runRoom [maxRuns]inputRun
@@ -166,7 +199,8 @@ func inputOfOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T],
 }
 
 // Weight sets w [Taps×OutC] to the gradient of ⟨δ, W ∗ X⟩ in W for δ [Out×B] and
-// x [In×B]. scratch holds δ meanwhile, transposed pixel by pixel: as many elements.
+// x [In×B], summed over columns and pixels. scratch has room for δ, which is transposed
+// there, pixel by pixel. It panics and costs as Forward does; cores share w's rows.
 func Weight[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], scratch []T) {
 	g.mustFit("Weight", delta.Shape(), w.Shape(), x.Shape())
 	transposed := linalg.Of(delta.Rows, delta.Cols, scratch[:len(delta.Data)])
@@ -183,7 +217,19 @@ func Weight[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], scratch [
 // weightRows computes rows lo to hi-1 of each kernel row from δ, transposed pixel by
 // pixel. The products are summed over samples (steps) and pixels (segments). An input row
 // meets, through kernel rows a stride apart, output rows next to each other: those kernel
-// rows are the groups, from the last, which meets the first output row, to the first.
+// rows are the groups, from the last, which meets the first output row, to the first. With
+// five kernel rows, stride 2 and a row of padding, iy + 1 = ky + 2·oy:
+//
+//	input row 5   kernel row   4   2   0     group 0, 1, 2: CGroup is two kernel rows up,
+//	              output row   1   2   3                    BGroup an output row down
+//	input row 6   kernel row   3   1         the other class
+//	              output row   2   3
+//
+// So a row of x is loaded once for all kernel rows of its class, which saves 15 % of the
+// first layer's time and none of the others'. Input rows that meet as many output rows as
+// the one before are further segments of the same contraction, so that its sums stay in
+// registers; others begin the next one. That saves 23 % of the second layer's time, 7 % of
+// the third's and none of the first's.
 func weightRows[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], lo, hi int) {
 	var room [maxSegments]linalg.Segment
 	n, kernelRow := x.Cols, g.KernelW*g.InC*g.OutC
@@ -202,7 +248,7 @@ func weightRows[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], lo, h
 				B: delta.Data, BStep: g.OutC, BGroup: g.OutW * g.OutC * n,
 				Segments: room[:0], Add: true,
 			}
-			begin := 0 // the first group
+			begin := 0 // the first group; there are none yet, and a Run of none does nothing
 			for iy := ((class-g.PadTop)%g.Stride + g.Stride) % g.Stride; iy < g.InH && from < to; iy += g.Stride {
 				oy := (iy+g.PadTop-class)/g.Stride - (count - 1) // of group 0
 				b, e := max(0, -oy), min(count, g.OutH-oy)

@@ -5,11 +5,11 @@ import (
 	"hvae/linalg"
 )
 
-// The maps as operations on the tape. g must stay as it is while the tape is in use. A
-// bias is a column with an element for each channel of the result, or nil.
+// The maps as operations on the tape. They keep g, which must stay as it is while the tape
+// is in use, and panic and cost as the maps do.
 
-// Conv returns W ∗ X + b: X̄ = Wᵀ ∗ ȳ, W̄ is the weight gradient of (ȳ, X), and b̄ sums ȳ
-// over pixels and samples.
+// Conv returns W ∗ X + b [Out×B] for w [Taps×OutC], x [In×B] and a bias [OutC×1], or nil:
+// X̄ = Wᵀ ∗ ȳ, W̄ is the weight gradient of (ȳ, X), and b̄ sums ȳ over pixels and samples.
 func Conv[T linalg.Float](g *Geometry, w, x, bias *ad.Var[T]) *ad.Var[T] {
 	y := w.Tape().Result(g.Out(), x.Cols())
 	Forward(g, y.Value, w.Value, x.Value, value(bias))
@@ -31,8 +31,9 @@ func (c conv[T]) Pull(y, ybar *ad.Var[T]) {
 	}
 }
 
-// Transpose returns Wᵀ ∗ Δ + b: Δ̄ = W ∗ ȳ, W̄ is the weight gradient of (Δ, ȳ), and b̄ sums
-// ȳ over pixels and samples.
+// Transpose returns Wᵀ ∗ Δ + b [In×B] for w [Taps×OutC], delta [Out×B] and a bias [InC×1],
+// or nil: Δ̄ = W ∗ ȳ, W̄ is the weight gradient of (Δ, ȳ), and b̄ sums ȳ over pixels and
+// samples.
 func Transpose[T linalg.Float](g *Geometry, w, delta, bias *ad.Var[T]) *ad.Var[T] {
 	y := w.Tape().Result(g.In(), delta.Cols())
 	Input(g, y.Value, w.Value, delta.Value, value(bias))
@@ -54,7 +55,8 @@ func (c transpose[T]) Pull(y, ybar *ad.Var[T]) {
 	}
 }
 
-// WeightGradient returns the gradient of ⟨Δ, W ∗ X⟩ in W: Δ̄ = ȳ ∗ X, X̄ = ȳᵀ ∗ Δ.
+// WeightGradient returns the gradient of ⟨Δ, W ∗ X⟩ in W [Taps×OutC] for delta [Out×B] and
+// x [In×B]: Δ̄ = ȳ ∗ X, X̄ = ȳᵀ ∗ Δ.
 func WeightGradient[T linalg.Float](g *Geometry, delta, x *ad.Var[T]) *ad.Var[T] {
 	tape := delta.Tape()
 	y := tape.Result(g.Taps(), g.OutC)
