@@ -1,0 +1,90 @@
+package main
+
+import (
+	_ "embed"
+	"encoding/csv"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"hvae/mnist/model"
+)
+
+// publishedCSV has the 57 runs behind Table 1: those of the paper's appendix, whose source
+// gives them as CSV. Means and standard deviations are over three evaluations.
+//
+//go:embed published.csv
+var publishedCSV string
+
+// A result is what a run came to: one that was published, or one of ours.
+type result struct {
+	Run     string   `json:"run"` // ROW-SEED
+	Row     string   `json:"row"`
+	Seed    uint64   `json:"seed"`
+	Epochs  int      `json:"epochs"`
+	ELBO    float64  `json:"elbo"`    // nats, negative
+	ELBOSD  *float64 `json:"elbo_sd"` // over evaluations; null for one
+	NLL     float64  `json:"nll"`     // nats, positive
+	NLLSD   *float64 `json:"nll_sd"`
+	Seconds float64  `json:"seconds,omitempty"` // of training and evaluation
+}
+
+// published returns the published runs: the VAE's, then by K, tempering and ε.
+var published = sync.OnceValue(func() (runs []result) {
+	records, err := csv.NewReader(strings.NewReader(publishedCSV)).ReadAll()
+	if err != nil {
+		panic(err) // it is part of the program
+	}
+	for _, r := range records[1:] {
+		number := func(i int) float64 {
+			v, err := strconv.ParseFloat(r[i], 64)
+			if err != nil {
+				panic(err)
+			}
+			return v
+		}
+		elboSD, nllSD := number(4), number(6)
+		runs = append(runs, result{
+			Run: r[0] + "-" + r[1], Row: r[0], Seed: uint64(number(1)), Epochs: int(number(2)),
+			ELBO: -number(3), ELBOSD: &elboSD, NLL: number(5), NLLSD: &nllSD,
+		})
+	}
+	return runs
+})
+
+// parseRow returns the model of a row of the table, such as vae, hvae-k1-none or
+// hvae-k10-free-varied.
+func parseRow(name string) (c model.Config, err error) {
+	c = model.Config{Kind: "vae", Tempering: "none", Latent: 64}
+	if name == "vae" {
+		return c, nil
+	}
+	parts := strings.Split(name, "-")
+	c.Kind = parts[0]
+	if len(parts) >= 3 && strings.HasPrefix(parts[1], "k") {
+		c.K, _ = strconv.Atoi(parts[1][1:])
+		c.Tempering = parts[2]
+	}
+	c.VaryEps = len(parts) == 4 && parts[3] == "varied"
+	if c.K < 1 || c.Check() != nil || name != rowName(c) {
+		return c, fmt.Errorf("there is no row %.40q: rows are vae, hvae-k1-TEMPERING, and hvae-kK-TEMPERING-EPS with K > 1, TEMPERING none, fixed or free, and EPS shared or varied", name)
+	}
+	return c, nil
+}
+
+// rowName returns what the row of a model is called. A single leapfrog step has no other
+// to share its step sizes with.
+func rowName(c model.Config) string {
+	if c.Kind == "vae" {
+		return "vae"
+	}
+	name := fmt.Sprintf("hvae-k%d-%s", c.K, c.Tempering)
+	switch {
+	case c.K == 1:
+		return name
+	case c.VaryEps:
+		return name + "-varied"
+	}
+	return name + "-shared"
+}

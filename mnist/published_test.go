@@ -1,0 +1,173 @@
+package main
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// column returns a quantity of each run.
+func column(runs []result, of func(result) float64) []float64 {
+	var x []float64
+	for _, r := range runs {
+		x = append(x, of(r))
+	}
+	return x
+}
+
+// leastSquares fits y by a constant and the columns of x, and returns the coefficients,
+// the constant last, and the share of y's variance that the fit explains.
+func leastSquares(y []float64, x ...[]float64) (b []float64, explained float64) {
+	one := make([]float64, len(y))
+	for i := range one {
+		one[i] = 1
+	}
+	x = append(slices.Clone(x), one)
+	dot := func(a, b []float64) (s float64) {
+		for i := range a {
+			s += a[i] * b[i]
+		}
+		return s
+	}
+	// The normal equations, by elimination.
+	n := len(x)
+	m := make([][]float64, n)
+	for i := range m {
+		for j := range x {
+			m[i] = append(m[i], dot(x[i], x[j]))
+		}
+		m[i] = append(m[i], dot(x[i], y))
+	}
+	for i := range m {
+		for k := range m {
+			if f := m[k][i] / m[i][i]; k != i {
+				for j := range m[k] {
+					m[k][j] -= f * m[i][j]
+				}
+			}
+		}
+	}
+	for i := range m {
+		b = append(b, m[i][n]/m[i][i])
+	}
+	mean := dot(y, one) / float64(len(y))
+	residual, total := 0.0, 0.0
+	for i, v := range y {
+		for j := range x {
+			v -= b[j] * x[j][i]
+		}
+		residual += v * v
+		total += (y[i] - mean) * (y[i] - mean)
+	}
+	return b, 1 - residual/total
+}
+
+// What the published runs say when they are read as data: how long early stopping let a
+// run go on says as much about its NLL as tempering and ε do.
+func TestThePublishedRunsReadAsData(t *testing.T) {
+	all := published()
+	var hvaes []result
+	for _, r := range all {
+		if r.Row != "vae" {
+			hvaes = append(hvaes, r)
+		}
+	}
+	if len(all) != 57 || len(hvaes) != 54 {
+		t.Fatalf("%d runs, %d of them HVAEs", len(all), len(hvaes))
+	}
+	is := func(what string) []float64 {
+		return column(hvaes, func(r result) float64 {
+			if strings.Contains(r.Row+"-", "-"+what+"-") {
+				return 1
+			}
+			return 0
+		})
+	}
+	nll := column(hvaes, func(r result) float64 { return r.NLL })
+	epochs := column(hvaes, func(r result) float64 { return math.Log(float64(r.Epochs)) })
+	scheme := [][]float64{is("none"), is("free"), is("varied")} // against fixed and shared
+
+	claim := func(what string, got, want, tolerance float64) {
+		t.Helper()
+		if !(math.Abs(got-want) <= tolerance) {
+			t.Errorf("%s: %.3f, want %v", what, got, want)
+		}
+	}
+	slope, explained := leastSquares(nll, epochs)
+	claim("correlation of log(epochs) and NLL", math.Copysign(math.Sqrt(explained), slope[0]), -0.63, 0.005)
+	claim("variance that the epochs explain", explained, 0.40, 0.005)
+	claim("twice the epochs, in nats", slope[0]*math.Ln2, -0.7, 0.05)
+	_, explained = leastSquares(nll, scheme...)
+	claim("variance that tempering and ε explain", explained, 0.58, 0.005)
+	both, explained := leastSquares(nll, append([][]float64{epochs}, scheme...)...)
+	claim("variance that both explain", explained, 0.87, 0.005)
+	claim("twice the epochs of the same scheme, in nats", both[0]*math.Ln2, -0.7, 0.05)
+	claim("free instead of fixed tempering, at equal epochs", both[2], -0.3, 0.05)
+	claim("varied ε, at equal epochs", both[3], -0.18, 0.005)
+
+	spread := 0.0
+	for _, a := range hvaes {
+		for _, b := range hvaes {
+			if a.Row == b.Row {
+				spread = max(spread, a.NLL-b.NLL)
+			}
+		}
+	}
+	claim("the most by which two seeds of a cell differ", spread, 0.74, 1e-9)
+
+	// Of the 25 epoch counts of the second table, 11 occur in the first, too.
+	counts := map[bool][]int{}
+	for _, r := range hvaes {
+		varied := strings.HasSuffix(r.Row, "-varied")
+		counts[varied] = append(counts[varied], r.Epochs)
+	}
+	twice := 0
+	for _, n := range counts[true] {
+		if slices.Contains(counts[false], n) {
+			twice++
+		}
+	}
+	if len(counts[true]) != 25 || twice != 11 {
+		t.Errorf("%d of %d epoch counts occur in both tables, want 11 of 25", twice, len(counts[true]))
+	}
+}
+
+func TestThePublishedCellsAreTheTables(t *testing.T) {
+	// Table 1: NLL by K; free, fixed, no tempering with shared ε, then with varied ε.
+	want := map[string]float64{
+		"vae": 83.20, "hvae-k1-fixed": 83.32, "hvae-k1-none": 83.17,
+		"hvae-k5-free-shared": 83.09, "hvae-k5-fixed-shared": 83.26, "hvae-k5-none-shared": 83.68,
+		"hvae-k5-free-varied": 83.01, "hvae-k5-fixed-varied": 82.94, "hvae-k5-none-varied": 83.35,
+		"hvae-k10-free-shared": 82.97, "hvae-k10-fixed-shared": 83.26, "hvae-k10-none-shared": 83.40,
+		"hvae-k10-free-varied": 82.62, "hvae-k10-fixed-varied": 82.87, "hvae-k10-none-varied": 83.25,
+		"hvae-k15-free-shared": 82.78, "hvae-k15-fixed-shared": 83.56, "hvae-k15-none-shared": 83.82,
+		"hvae-k15-free-varied": 82.62, "hvae-k15-fixed-varied": 83.09, "hvae-k15-none-varied": 82.94,
+		"hvae-k20-free-shared": 82.93, "hvae-k20-fixed-shared": 83.18, "hvae-k20-none-shared": 83.33,
+		"hvae-k20-free-varied": 82.83, "hvae-k20-fixed-varied": 82.85, "hvae-k20-none-varied": 82.93,
+	}
+	cells := map[string][]float64{}
+	for _, r := range published() {
+		cells[r.Row] = append(cells[r.Row], r.NLL)
+		if c, err := parseRow(r.Row); err != nil || rowName(c) != r.Row {
+			t.Errorf("row %q is %v, %v", r.Row, c, err)
+		}
+	}
+	if len(cells) != len(want) {
+		t.Errorf("%d rows, want %d", len(cells), len(want))
+	}
+	for row, w := range want {
+		sum := 0.0
+		for _, v := range cells[row] {
+			sum += v / float64(len(cells[row]))
+		}
+		if !(math.Abs(sum-w) <= 0.0051) {
+			t.Errorf("%s: %.3f, the paper has %.2f", row, sum, w)
+		}
+	}
+	for _, bad := range []string{"", "hvae", "vae-k1-none", "hvae-k0-none", "hvae-k1-none-shared", "hvae-k5-free", "hvae-k05-free-varied", "hvae-k5-hot-varied", "hvae-k5-free-both", "hvae-k5-free-varied-1"} {
+		if c, err := parseRow(bad); err == nil {
+			t.Errorf("row %q is %v", bad, c)
+		}
+	}
+}
