@@ -4,12 +4,15 @@
 //
 //	go run ./mnist train -model hvae -K 5 -tempering free -vary-eps -out DIR
 //	go run ./mnist eval -checkpoint DIR/model.safetensors
+//	go run ./mnist table -out DIR
 //	go run ./mnist sample -checkpoint DIR/model.safetensors -o samples.png
 //	go run ./mnist reconstruct -checkpoint DIR/model.safetensors -o digits.png
 //
 // The model is in mnist/model, the data in mnist/data, the file format in
 // mnist/safetensors; here are the commands: train.go with the run's files in run.go,
-// eval.go and pictures.go. What they have in common is in bench/command.
+// eval.go, pictures.go, and table.go, which trains and evaluates the models of Table 1,
+// with the table_*.go files and published.go. What they have in common is in
+// bench/command.
 package main
 
 import (
@@ -38,6 +41,7 @@ var program = command.Program{
 	Commands: []command.Command{
 		{Name: "train", About: "Trains a model.", Run: train},
 		{Name: "eval", About: "Estimates a model's ELBO and negative log-likelihood.", Run: evaluate},
+		{Name: "table", About: "Trains and evaluates the models of Table 1 and prints the table.", Run: makeTable},
 		{Name: "sample", About: "Draws digits that a model generates.", Run: sample},
 		{Name: "reconstruct", About: "Draws digits and their reconstructions.", Run: reconstruct},
 	},

@@ -29,10 +29,12 @@ const (
 	curveFile   = "curve.svg"         // the same as a picture
 	samplesFile = "samples.png"       // digits that the best epoch generates
 
+	evaluationFile = "evaluation.json" // what the command table makes of it
+
 	lockFile = ".lock" // locked by the process whose run it is; stays
 )
 
-var runFiles = []string{modelFile, stateFile, metricsFile, curveFile, samplesFile}
+var runFiles = []string{modelFile, stateFile, metricsFile, curveFile, samplesFile, evaluationFile}
 
 // saveEvery is the time between two saves of the state within an epoch: what a kill can
 // cost. A save takes about 50 ms.
@@ -110,10 +112,16 @@ func (s settings) path(file string) string { return filepath.Join(s.out, file) }
 func (s settings) lock() (*filelock.Lock, error) {
 	l, err := filelock.Take(s.path(lockFile))
 	if errors.Is(err, filelock.ErrInUse) {
-		return nil, fmt.Errorf("%s is in use by another training run", s.out)
+		return nil, inUse(s.out)
 	}
 	return l, err
 }
+
+// inUse is the folder of a run that another process is at.
+type inUse string
+
+func (f inUse) Error() string        { return string(f) + " is in use by another training run" }
+func (f inUse) Is(target error) bool { return target == filelock.ErrInUse }
 
 // makeFolder makes and locks the folder of a new run. One that has files of a run is
 // left as it is.

@@ -128,6 +128,9 @@ func TestARunBelongsToOneProcess(t *testing.T) {
 func TestARunNeverReplacesTheFilesOfAnother(t *testing.T) {
 	dir := t.TempDir()
 	mustTrain(t, tiny(dir, "-epochs", "1")...)
+	if err := os.WriteFile(filepath.Join(dir, evaluationFile), []byte("{}"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	for _, name := range runFiles {
 		one := copyFiles(t, dir, name)
 		want := "no state to resume from"

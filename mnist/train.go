@@ -176,6 +176,7 @@ type session struct {
 	validation     *validation
 	stdout, stderr io.Writer
 	began          time.Time // the time that the run's Seconds do not have yet
+	again          string    // how to go on after an interrupt
 }
 
 // newSession prepares a run on a set of images. open begins or resumes it.
@@ -196,7 +197,7 @@ func newSession(s settings, set data.Set, stdout, stderr io.Writer) (*session, e
 	return &session{
 		run:    &run{settings: s, trainer: trainer, name: set.Name, digest: set.SHA256(), images: len(training), validationImages: len(validation)},
 		pixels: set.Train, training: training, validation: newValidation(set.Train, validation, s.seed),
-		stdout: stdout, stderr: stderr,
+		stdout: stdout, stderr: stderr, again: "go on with -resume",
 	}, nil
 }
 
@@ -315,7 +316,7 @@ func (t *session) interrupt(cause error) error {
 	if err := t.saveState(); err != nil {
 		return fmt.Errorf("%w, and %w", cause, err)
 	}
-	return fmt.Errorf("%w after batch %d of epoch %d; the state is saved in %s, go on with -resume", cause, t.Batch, t.Epoch, t.out)
+	return fmt.Errorf("%w after batch %d of epoch %d; the state is saved in %s, %s", cause, t.Batch, t.Epoch, t.out, t.again)
 }
 
 // shuffled returns the training images in the order of an epoch.

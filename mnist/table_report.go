@@ -1,0 +1,272 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"hvae/bench/atomicfile"
+	"hvae/bench/filelock"
+	"hvae/bench/plot"
+	"hvae/mnist/model"
+)
+
+// The files of a table.
+const (
+	tableFile  = "table.json"
+	figureFile = "table1.svg"
+)
+
+// A summary is what the runs of a row came to, over their seeds.
+type summary struct {
+	Seeds  int     `json:"seeds"`
+	Epochs float64 `json:"epochs"` // mean
+	ELBO   float64 `json:"elbo"`   // mean over seeds, nats
+	NLL    float64 `json:"nll"`
+	// Standard deviations of NLL. Over evaluations of a run: the root of the mean of the
+	// runs' variances. Null where there is only one.
+	EvaluationSD *float64 `json:"nll_sd_evaluations"`
+	SeedSD       *float64 `json:"nll_sd_seeds"`
+	// NLL less that of the VAE with the same seed: mean over the seeds that both have, and
+	// its standard error. Null for the VAE itself, and where there are none.
+	ToVAE      *float64 `json:"to_vae"`
+	ToVAEError *float64 `json:"to_vae_se"`
+	Pairs      int      `json:"pairs"`
+}
+
+// summarise summarises the runs of a row; nil if there are none.
+func summarise(row string, all []result) *summary {
+	var runs []result
+	vae := map[uint64]float64{}
+	for _, r := range all {
+		if r.Row == row {
+			runs = append(runs, r)
+		}
+		if r.Row == "vae" {
+			vae[r.Seed] = r.NLL
+		}
+	}
+	if runs == nil {
+		return nil
+	}
+	s := &summary{Seeds: len(runs)}
+	n := float64(len(runs))
+	var nlls, differences []float64
+	variance, spread := 0.0, true
+	for _, r := range runs {
+		s.Epochs += float64(r.Epochs) / n
+		s.ELBO += r.ELBO / n
+		nlls = append(nlls, r.NLL)
+		if r.NLLSD == nil {
+			spread = false
+		} else {
+			variance += *r.NLLSD * *r.NLLSD / n
+		}
+		if v, ok := vae[r.Seed]; ok && row != "vae" {
+			differences = append(differences, r.NLL-v)
+		}
+	}
+	s.NLL, s.SeedSD = meanSD(nlls)
+	if spread {
+		sd := math.Sqrt(variance)
+		s.EvaluationSD = &sd
+	}
+	if s.Pairs = len(differences); s.Pairs > 0 {
+		mean, sd := meanSD(differences)
+		s.ToVAE = &mean
+		if sd != nil {
+			se := *sd / math.Sqrt(float64(s.Pairs))
+			s.ToVAEError = &se
+		}
+	}
+	return s
+}
+
+// A tableRow is a row of the table, published and obtained.
+type tableRow struct {
+	Row       string   `json:"row"`
+	K         int      `json:"K"`
+	Tempering string   `json:"tempering"`
+	Eps       string   `json:"eps"` // shared or varied; empty for K < 2
+	Published *summary `json:"published"`
+	Obtained  *summary `json:"obtained"`
+
+	config model.Config
+}
+
+// tableRows returns the rows of the tasks, in their order.
+func (t *table) tableRows(obtained []result) (rows []tableRow) {
+	for _, k := range t.tasks {
+		if slices.ContainsFunc(rows, func(r tableRow) bool { return r.Row == k.row }) {
+			continue
+		}
+		r := tableRow{Row: k.row, K: k.config.K, Tempering: k.config.Tempering, config: k.config}
+		if r.K > 1 {
+			r.Eps = map[bool]string{false: "shared", true: "varied"}[k.config.VaryEps]
+		}
+		r.Published, r.Obtained = summarise(k.row, published()), summarise(k.row, obtained)
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+// A report is what table.json holds.
+type report struct {
+	Data     string     `json:"data"`
+	Epochs   int        `json:"max_epochs"`
+	Patience int        `json:"patience"`
+	Train    int        `json:"train"` // 0 for all images
+	Images   int        `json:"images"`
+	Samples  int        `json:"samples"`
+	Runs     int        `json:"runs"`
+	Tasks    int        `json:"tasks"` // runs that there are to be
+	Rows     []tableRow `json:"rows"`
+	Results  []result   `json:"results"`
+}
+
+// lock makes the table's own files this process's. Others have them for a moment, after
+// each of their runs.
+func (t *table) lock() (l *filelock.Lock, err error) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+		l, err = filelock.Take(filepath.Join(t.out, lockFile))
+		if !errors.Is(err, filelock.ErrInUse) {
+			return l, err
+		}
+	}
+	return nil, fmt.Errorf("cannot write the table: %s is %w", t.out, err)
+}
+
+// tell writes the table's files and prints the table, as JSON the run that has been done.
+func (t *table) tell(did task) error {
+	lock, err := t.lock()
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	r := report{
+		Data: t.set.Name, Epochs: t.epochs, Patience: t.patience, Train: t.train, Images: t.limit, Samples: t.samples, Runs: t.runs,
+		Tasks: len(t.tasks), Results: t.results(),
+	}
+	r.Rows = t.tableRows(r.Results)
+	b, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return err
+	}
+	for file, content := range map[string][]byte{tableFile: append(b, '\n'), figureFile: figure(r.Rows)} {
+		name := filepath.Join(t.out, file)
+		if err := errors.Join(atomicfile.Clean(name), atomicfile.Write(name, content)); err != nil {
+			return fmt.Errorf("cannot write the table: %w", err)
+		}
+	}
+	var out bytes.Buffer
+	if t.asJSON {
+		enc := json.NewEncoder(&out)
+		for _, x := range r.Results {
+			if x.Run == did.String() {
+				err = enc.Encode(x)
+			}
+		}
+		if did == (task{}) {
+			for _, x := range r.Rows {
+				err = enc.Encode(x)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	} else {
+		printTable(&out, r)
+	}
+	if _, err := t.stdout.Write(out.Bytes()); err != nil {
+		return fmt.Errorf("cannot write results: %w", err)
+	}
+	return nil
+}
+
+// printTable prints the rows. What is not known is a dash.
+func printTable(b *bytes.Buffer, r report) {
+	number := func(x *float64, format string) string {
+		if x == nil {
+			return "–"
+		}
+		return fmt.Sprintf(format, *x)
+	}
+	difference := func(s *summary) string {
+		switch {
+		case s.ToVAE == nil:
+			return "–"
+		case s.ToVAEError == nil:
+			return fmt.Sprintf("%+.2f", *s.ToVAE)
+		}
+		return fmt.Sprintf("%+.2f ± %.2f", *s.ToVAE, *s.ToVAEError)
+	}
+	cells := func(s *summary) []any {
+		if s == nil {
+			return []any{"–", "–", "–", "–", "–", "–", "–"}
+		}
+		return []any{fmt.Sprintf("%.2f", s.NLL), number(s.EvaluationSD, "%.2f"), number(s.SeedSD, "%.2f"), difference(s),
+			fmt.Sprintf("%.2f", s.ELBO), fmt.Sprintf("%.0f", s.Epochs), fmt.Sprint(s.Seeds)}
+	}
+	const layout = "%-22s %7s %6s %6s %13s %8s %6s %5s   %7s %6s %6s %13s %8s %6s %5s\n"
+	fmt.Fprintf(b, "\nNLL and ELBO in nats: published, and obtained on %d %s images, %d samples, %d evaluations of each run, %d of %d runs\n",
+		r.Images, r.Data, r.Samples, r.Runs, len(r.Results), r.Tasks)
+	fmt.Fprintf(b, "%-22s %-58s %s\n", "", "published", "  obtained")
+	head := []any{"NLL", "± eval", "± seed", "less VAE's", "ELBO", "epochs", "seeds"}
+	fmt.Fprintf(b, layout, append(append([]any{""}, head...), head...)...)
+	for _, row := range r.Rows {
+		fmt.Fprintf(b, layout, append(append([]any{row.Row}, cells(row.Published)...), cells(row.Obtained)...)...)
+	}
+}
+
+// figure draws NLL against K, a panel for shared and one for varied step sizes: for each
+// tempering a line of what was obtained, with bars of the standard deviation over seeds,
+// and markers of what was published. K = 1 has no step sizes to share or to vary and stands in both.
+func figure(rows []tableRow) []byte {
+	var panels []plot.Chart
+	for _, eps := range []string{"shared", "varied"} {
+		c := plot.Chart{Title: "NLL, ε " + eps, XLabel: "K (0: VAE)", YLabel: "NLL (nats)", Dodge: true}
+		series := func(label, tempering string, of func(tableRow) *summary, style plot.Style) {
+			s := plot.Series{Label: label, Style: style}
+			for _, r := range rows {
+				x := of(r)
+				if x == nil || r.Eps != "" && r.Eps != eps || (r.K == 0) != (tempering == "") || r.K > 0 && r.Tempering != tempering {
+					continue
+				}
+				sd := 0.0
+				if x.SeedSD != nil {
+					sd = *x.SeedSD
+				}
+				s.X, s.Y, s.Error = append(s.X, float64(r.K)), append(s.Y, x.NLL), append(s.Error, sd)
+			}
+			if s.X != nil {
+				c.Series = append(c.Series, s)
+			}
+		}
+		for _, source := range []struct {
+			what  string
+			of    func(tableRow) *summary
+			style plot.Style
+		}{
+			{"obtained", func(r tableRow) *summary { return r.Obtained }, plot.Line},
+			{"published", func(r tableRow) *summary { return r.Published }, plot.Points},
+		} {
+			series("VAE, "+source.what, "", source.of, source.style)
+			for _, tempering := range []string{"none", "fixed", "free"} {
+				series(tempering+" tempering, "+source.what, tempering, source.of, source.style)
+			}
+		}
+		for _, r := range rows {
+			if k := float64(r.K); !slices.Contains(c.XTicks, k) {
+				c.XTicks = append(c.XTicks, k)
+			}
+		}
+		slices.Sort(c.XTicks)
+		panels = append(panels, c)
+	}
+	return plot.Panels(panels...)
+}

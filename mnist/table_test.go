@@ -1,0 +1,515 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hvae/bench/filelock"
+	"hvae/bench/plot/plottest"
+	"hvae/hvae/hvaetest"
+)
+
+// tinyTable is a table of seconds.
+func tinyTable(out string, more ...string) []string {
+	return append([]string{"table", "-data", "synthetic", "-train", "100", "-epochs", "1", "-limit", "5", "-samples", "20", "-runs", "2", "-rows", "vae,hvae-k1-none", "-seeds", "85547,12345", "-out", out}, more...)
+}
+
+var tinyRuns = []string{"vae-85547", "hvae-k1-none-85547", "vae-12345", "hvae-k1-none-12345"}
+
+func mustTable(t *testing.T, args ...string) (stdout, stderr string) {
+	t.Helper()
+	stdout, stderr, status := mnist(t.Context(), args...)
+	if status != 0 {
+		t.Fatalf("%v: status %d, %s", args, status, stderr)
+	}
+	return stdout, stderr
+}
+
+// tableFiles returns what the files of a table and of its runs hold, without the times.
+func tableFiles(t *testing.T, out string) map[string]string {
+	t.Helper()
+	seconds := regexp.MustCompile(`("seconds"): ?[0-9.e+-]+`)
+	all := map[string]string{}
+	for _, name := range append([]string{""}, tinyRuns...) {
+		for file, content := range tableFolder(t, filepath.Join(out, name)) {
+			all[filepath.Join(name, file)] = seconds.ReplaceAllString(content, "$1:0")
+		}
+	}
+	return all
+}
+
+// tableFolder is files for a folder that has folders.
+func tableFolder(t *testing.T, folder string) map[string]string {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(entries, os.DirEntry.IsDir) {
+		return files(t, folder)
+	}
+	all := map[string]string{}
+	for _, e := range entries {
+		if e.IsDir() || e.Name() == lockFile {
+			continue
+		}
+		b, err := os.ReadFile(filepath.Join(folder, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[e.Name()] = string(b)
+	}
+	return all
+}
+
+// objects reads JSON lines.
+func objects(t *testing.T, lines string) (all []map[string]any) {
+	t.Helper()
+	for line := range strings.Lines(lines) {
+		var o map[string]any
+		if err := json.Unmarshal([]byte(line), &o); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		all = append(all, o)
+	}
+	return all
+}
+
+// isNumber says that a value of JSON is a number, or null for NaN.
+func isNumber(got any, want float64) bool {
+	if got == nil {
+		return math.IsNaN(want)
+	}
+	v, ok := got.(float64)
+	return ok && math.Abs(v-want) <= 1e-9*math.Max(1, math.Abs(want))
+}
+
+// spreadOf returns mean and sample standard deviation.
+func spreadOf(x ...float64) (mean, sd float64) {
+	for _, v := range x {
+		mean += v
+	}
+	mean /= float64(len(x))
+	for _, v := range x {
+		sd += (v - mean) * (v - mean)
+	}
+	return mean, math.Sqrt(sd / float64(len(x)-1))
+}
+
+func TestEveryNumberOfTheTableIsComputedAgain(t *testing.T) {
+	out := t.TempDir()
+	printed, _ := mustTable(t, tinyTable(out)...)
+
+	// A run of the table is a run of train, and its evaluation that of eval.
+	alone := t.TempDir()
+	mustTrain(t, "train", "-data", "synthetic", "-train", "100", "-epochs", "1", "-model", "hvae", "-K", "1", "-seed", "12345", "-out", alone)
+	ours := files(t, filepath.Join(out, "hvae-k1-none-12345"))
+	delete(ours, evaluationFile)
+	if diff := cmp.Diff(files(t, alone), ours); diff != "" {
+		t.Error("a run of the table differs from that of train with the same settings")
+	}
+	evaluations := map[string]map[string]float64{}
+	for _, name := range tinyRuns {
+		seed := name[strings.LastIndex(name, "-")+1:]
+		line, _ := mustTable(t, "eval", "-checkpoint", filepath.Join(out, name, modelFile), "-data", "synthetic", "-limit", "5", "-samples", "20", "-runs", "2", "-seed", seed, "-json")
+		o := objects(t, line)[0]
+		e := map[string]float64{}
+		for _, key := range []string{"elbo", "elbo_sd", "nll", "nll_sd"} {
+			e[key] = o[key].(float64)
+		}
+		evaluations[name] = e
+	}
+
+	// The rows. The published ones are written out from the paper.
+	type sums struct{ nll, evaluation, seed, toVAE, toVAEError, elbo, epochs float64 }
+	row := func(name string, other string) (s sums) {
+		a, b := evaluations[name+"-85547"], evaluations[name+"-12345"]
+		s.nll, s.seed = spreadOf(a["nll"], b["nll"])
+		s.evaluation = math.Sqrt((a["nll_sd"]*a["nll_sd"] + b["nll_sd"]*b["nll_sd"]) / 2)
+		s.elbo, s.epochs = (a["elbo"]+b["elbo"])/2, 1
+		s.toVAE, s.toVAEError = math.NaN(), math.NaN()
+		if other != "" {
+			mean, sd := spreadOf(a["nll"]-evaluations[other+"-85547"]["nll"], b["nll"]-evaluations[other+"-12345"]["nll"])
+			s.toVAE, s.toVAEError = mean, sd/math.Sqrt2
+		}
+		return s
+	}
+	vaeMean, vaeSD := spreadOf(83.25, 83.19, 83.15)
+	hvaeMean, hvaeSD := spreadOf(83.29, 83.04)
+	difference, differenceSD := spreadOf(83.29-83.25, 83.04-83.15)
+	want := map[string][2]sums{
+		"vae": {{vaeMean, math.Sqrt((0.01*0.01 + 2*0.07*0.07) / 3), vaeSD, math.NaN(), math.NaN(), -(86.41 + 86.42 + 86.43) / 3, (1524 + 1301 + 1381) / 3.0}, row("vae", "")},
+		"hvae-k1-none": {{hvaeMean, math.Sqrt((0.07*0.07 + 0.04*0.04) / 2), hvaeSD, difference, differenceSD / math.Sqrt2, -(86.43 + 86.21) / 2, (1374 + 1519) / 2.0},
+			row("hvae-k1-none", "vae")},
+	}
+	check := func(where string, o map[string]any) {
+		t.Helper()
+		for i, key := range []string{"published", "obtained"} {
+			got, w := o[key].(map[string]any), want[o["row"].(string)][i]
+			for key, v := range map[string]float64{"nll": w.nll, "nll_sd_evaluations": w.evaluation, "nll_sd_seeds": w.seed,
+				"to_vae": w.toVAE, "to_vae_se": w.toVAEError, "elbo": w.elbo, "epochs": w.epochs} {
+				if !isNumber(got[key], v) {
+					t.Errorf("%s, %s %s: %v, want %v", where, o["row"], key, got[key], v)
+				}
+			}
+		}
+	}
+	var inFile struct {
+		Rows, Results []map[string]any
+	}
+	b, err := os.ReadFile(filepath.Join(out, tableFile))
+	if err == nil {
+		err = json.Unmarshal(b, &inFile)
+	}
+	if err != nil || len(inFile.Rows) != 2 || len(inFile.Results) != 4 {
+		t.Fatalf("%d rows, %d runs, %v", len(inFile.Rows), len(inFile.Results), err)
+	}
+	for _, o := range inFile.Rows {
+		check("file", o)
+	}
+	for i, o := range inFile.Results {
+		m, e := metricsOf(t, filepath.Join(out, tinyRuns[i])), evaluations[tinyRuns[i]]
+		if o["run"] != tinyRuns[i] || !isNumber(o["nll"], e["nll"]) || !isNumber(o["nll_sd"], e["nll_sd"]) || !isNumber(o["elbo"], e["elbo"]) || !isNumber(o["elbo_sd"], e["elbo_sd"]) ||
+			o["epochs"] != 1.0 || !(o["seconds"].(float64) > m[0]["seconds"]) {
+			t.Errorf("result %v, want run %s with %v", o, tinyRuns[i], e)
+		}
+	}
+
+	// Again, there is nothing to do: JSON prints the rows.
+	before := tableFiles(t, out)
+	stdout, stderr := mustTable(t, tinyTable(out, "-json")...)
+	if all := objects(t, stdout); len(all) != 2 || stderr != "" {
+		t.Errorf("a table that is done prints %s %s", stdout, stderr)
+	} else {
+		for _, o := range all {
+			check("JSON", o)
+		}
+	}
+	if diff := cmp.Diff(before, tableFiles(t, out)); diff != "" {
+		t.Errorf("a table that is done was changed: %s", diff)
+	}
+
+	// What is printed after the last run.
+	tables := strings.Split(strings.TrimSpace(printed), "\n\n")
+	if len(tables) != 4 || !strings.HasPrefix(tables[3], "NLL and ELBO in nats: published, and obtained on 5 synthetic images, 20 samples, 2 evaluations of each run, 4 of 4 runs\n") {
+		t.Fatalf("%d tables, the last is\n%s", len(tables), tables[len(tables)-1])
+	}
+	lines := strings.Split(tables[3], "\n")[3:]
+	for i, name := range []string{"vae", "hvae-k1-none"} {
+		text := name
+		for j, seeds := range []string{map[string]string{"vae": "3", "hvae-k1-none": "2"}[name], "2"} {
+			// The numbers have been checked; they are halves of a cent now and then.
+			o := inFile.Rows[i][[]string{"published", "obtained"}[j]].(map[string]any)
+			less := "–"
+			if name != "vae" {
+				less = fmt.Sprintf("%+.2f ± %.2f", o["to_vae"], o["to_vae_se"])
+			}
+			text += fmt.Sprintf(" %.2f %.2f %.2f %s %.2f %.0f %s", o["nll"], o["nll_sd_evaluations"], o["nll_sd_seeds"], less, o["elbo"], o["epochs"], seeds)
+		}
+		if got := strings.Join(strings.Fields(lines[i]), " "); got != text {
+			t.Errorf("printed is\n%s\nwant\n%s", got, text)
+		}
+	}
+
+	// The figure: K = 0 and 1 in both panels, obtained as lines, published as markers.
+	svg, err := os.ReadFile(filepath.Join(out, figureFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	panels := plottest.Read(t, svg, false, false)
+	if len(panels) != 2 {
+		t.Fatalf("%d panels", len(panels))
+	}
+	for _, p := range panels {
+		drawn := 0
+		for _, s := range p.Series {
+			for i, source := range []string{"published", "obtained"} {
+				for label, name := range map[string]string{"VAE, ": "vae", "none tempering, ": "hvae-k1-none"} {
+					if s.Label != label+source {
+						continue
+					}
+					w := want[name][i]
+					if len(s.Markers) != 1 || !p.Y.Near(s.Markers[0].Y, w.nll) {
+						t.Errorf("%s, %s: %v, want NLL %v", p.Title, s.Label, s.Markers, w.nll)
+					}
+					if source == "published" { // as markers alone
+						drawn++
+						continue
+					}
+					if len(s.Bars) != 1 || !p.Y.Near(s.Bars[0].High, w.nll+w.seed) && !p.Y.Near(s.Bars[0].Low, w.nll+w.seed) {
+						t.Errorf("%s, %s: bars %v, want %v ± %v", p.Title, s.Label, s.Bars, w.nll, w.seed)
+					}
+					drawn++
+				}
+			}
+		}
+		if drawn != 4 {
+			t.Errorf("%s: %d of 4 series", p.Title, drawn)
+		}
+	}
+}
+
+func TestATableStoppedAnywhereGoesOn(t *testing.T) {
+	whole, parts := t.TempDir(), t.TempDir()
+	mustTable(t, tinyTable(whole)...)
+	start := func() (c *exec.Cmd, stderr *strings.Builder) {
+		c = exec.Command(os.Args[0], tinyTable(parts)...)
+		c.Env = append(os.Environ(), "MNIST_TEST_COMMAND=1", "MNIST_TEST_SAVE_EVERY=1ns")
+		stderr = new(strings.Builder)
+		c.Stderr = stderr
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return c, stderr
+	}
+	wait := 50 * time.Millisecond // growing until the slowest machine gets through
+	for kills := 0; ; kills++ {
+		c, _ := start()
+		timer := time.AfterFunc(wait, func() { c.Process.Kill() })
+		err := c.Wait()
+		if alive := timer.Stop(); alive && err != nil {
+			t.Fatal(err)
+		}
+		if err == nil {
+			if kills == 0 {
+				t.Error("nothing was killed")
+			}
+			break
+		}
+		wait += wait / 2
+	}
+	if diff := cmp.Diff(tableFiles(t, whole), tableFiles(t, parts)); diff != "" {
+		t.Errorf("killed and begun again, the table is another:\n%s", diff)
+	}
+
+	// Two processes at once: each run is trained by one of them.
+	parts = t.TempDir()
+	one, said := start()
+	two, saidToo := start()
+	for _, c := range []*exec.Cmd{one, two} {
+		if err := c.Wait(); err != nil {
+			t.Fatalf("%v: %s%s", err, said, saidToo)
+		}
+	}
+	both := said.String() + saidToo.String()
+	for _, name := range tinyRuns {
+		for _, what := range []string{"training ", "evaluating "} {
+			if n := strings.Count(both, what+name+","); n != 1 {
+				t.Errorf("%s%s %d times:\n%s", what, name, n, both)
+			}
+		}
+	}
+	mustTable(t, tinyTable(parts)...) // the one that ended first saw less
+	if diff := cmp.Diff(tableFiles(t, whole), tableFiles(t, parts)); diff != "" {
+		t.Errorf("made by two processes, the table is another:\n%s", diff)
+	}
+}
+
+func TestATableTakesWhatIsThere(t *testing.T) {
+	out := t.TempDir()
+	trained := filepath.Join(out, "vae-1")
+	table := func(more ...string) []string {
+		return []string{"table", "-data", "synthetic", "-train", "100", "-limit", "3", "-samples", "10", "-runs", "1", "-rows", "vae", "-out", out, "-seeds", "1"}
+	}
+	train := []string{"train", "-data", "synthetic", "-train", "100", "-seed", "1", "-out"}
+	mustTrain(t, append(train, trained, "-epochs", "2")...)
+	model, err := os.ReadFile(filepath.Join(trained, modelFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, stderr := mustTable(t, append(table(), "-epochs", "2")...)
+	if after, err := os.ReadFile(filepath.Join(trained, modelFile)); err != nil || string(after) != string(model) {
+		t.Errorf("the model of a run that train made is another: %v, %s", err, stderr)
+	}
+	// Without weights it still counts.
+	for _, name := range []string{modelFile, stateFile, samplesFile, curveFile, lockFile} {
+		if err := os.Remove(filepath.Join(trained, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := files(t, trained)
+	stdout, stderr := mustTable(t, append(table(), "-epochs", "2")...)
+	if diff := cmp.Diff(before, files(t, trained)); diff != "" || stderr != "" || !strings.Contains(stdout, "1 of 1 runs") {
+		t.Errorf("without weights: %s\n%s\n%s", stdout, stderr, diff)
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"-epochs", "1"}, "was trained for 2 epochs"},
+		{[]string{"-epochs", "3"}, "no state to resume from"},
+		{[]string{"-epochs", "2", "-limit", "4"}, "was evaluated by"},
+		{[]string{"-epochs", "2", "-samples", "11"}, "was evaluated by"},
+		{[]string{"-epochs", "2", "-train", "101"}, "was evaluated by"},
+	} {
+		_, stderr, status := mnist(t.Context(), append(table(), c.args...)...)
+		if status != 1 || !strings.Contains(stderr, c.want) || !strings.Contains(stderr, "1 of 1 runs failed: vae-1") {
+			t.Errorf("%v: status %d, %q, want %q", c.args, status, stderr, c.want)
+		}
+		if diff := cmp.Diff(before, files(t, trained)); diff != "" {
+			t.Errorf("%v changed the run: %s", c.args, diff)
+		}
+	}
+	// Other settings are another run's.
+	for flag, value := range map[string]string{"batch": "50", "lr": "1e-4", "seed": "2"} {
+		other := filepath.Join(t.TempDir(), "vae-1")
+		mustTrain(t, append(train, other, "-epochs", "1", "-"+flag, value)...)
+		kept := files(t, other)
+		_, stderr, status := mnist(t.Context(), append(table(), "-epochs", "1", "-out", filepath.Dir(other))...)
+		if status != 1 || !strings.Contains(stderr, flag+" = ") {
+			t.Errorf("-%s %s: status %d, %q", flag, value, status, stderr)
+		}
+		if diff := cmp.Diff(kept, files(t, other)); diff != "" {
+			t.Errorf("a run with -%s %s was changed", flag, value)
+		}
+	}
+}
+
+func TestTasksAreListedAndDoneOneByOne(t *testing.T) {
+	out := t.TempDir()
+	stdout, stderr := mustTable(t, "table", "-data", "synthetic", "-out", out, "-list", "-json", "-rows", "vae")
+	if all := objects(t, stdout); len(all) != 3 || all[2]["run"] != "vae-98765" || stderr != "" {
+		t.Errorf("the VAE's published seeds: %s", stdout)
+	}
+	var s []string
+	for _, k := range (&table{}).plan() {
+		s = append(s, k.String())
+	}
+	var want []string
+	for _, r := range published() {
+		want = append(want, r.Run)
+	}
+	slices.Sort(s)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, s); diff != "" {
+		t.Errorf("by default the tasks are not the published runs:\n%s", diff)
+	}
+
+	list := func() (states []string, hours []float64) {
+		t.Helper()
+		stdout, _ := mustTable(t, tinyTable(out, "-list", "-json")...)
+		for i, o := range objects(t, stdout) {
+			if o["run"] != tinyRuns[i] || o["task"] != float64(i) {
+				t.Errorf("listed is %v as %d", o, i)
+			}
+			states, hours = append(states, o["state"].(string)), append(hours, o["hours"].(float64))
+		}
+		return states, hours
+	}
+	if states, hours := list(); !slices.Equal(states, []string{"missing", "missing", "missing", "missing"}) || !(hours[0] > 0) || !(hours[1] > hours[0]) {
+		t.Errorf("at first: %v, %v", states, hours)
+	}
+	if entries, err := os.ReadDir(out); err != nil || len(entries) != 0 {
+		t.Errorf("listing wrote %v", entries)
+	}
+
+	stdout, _ = mustTable(t, tinyTable(out, "-task", "1", "-json")...)
+	if all := objects(t, stdout); len(all) != 1 || all[0]["run"] != tinyRuns[1] || !(all[0]["nll"].(float64) > 0) {
+		t.Errorf("a task prints %s", stdout)
+	}
+	entries, err := os.ReadDir(out)
+	if err != nil || len(entries) != 1 || entries[0].Name() != tinyRuns[1] {
+		t.Errorf("a task wrote %v", entries)
+	}
+	stdout, _ = mustTable(t, tinyTable(out, "-task", "1")...)
+	if again := regexp.MustCompile(`^hvae-k1-none-85547  epochs 1  ELBO -\d+\.\d\d ± \d+\.\d\d  NLL \d+\.\d\d ± \d+\.\d\d\n$`); !again.MatchString(stdout) {
+		t.Errorf("a task that is done prints %q", stdout)
+	}
+	for _, task := range []string{"4", "-1", "x"} {
+		if _, stderr, status := mnist(t.Context(), tinyTable(out, "-task", task)...); status != 2 {
+			t.Errorf("task %s: status %d, %s", task, status, stderr)
+		}
+	}
+
+	// One run is at work elsewhere, one was stopped, one has other settings.
+	stopped := &interruption{t.Context(), 2}
+	if _, stderr, status := mnist(stopped, tinyTable(out, "-task", "2")...); status != 130 || !strings.Contains(stderr, "start the same command again") {
+		t.Errorf("status %d, %s", status, stderr)
+	}
+	if err := os.Mkdir(filepath.Join(out, tinyRuns[0]), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := filelock.Take(filepath.Join(out, tinyRuns[0], lockFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(out, tinyRuns[3]), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(out, tinyRuns[3], evaluationFile), []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if states, hours := list(); !slices.Equal(states, []string{"running", "done", "stopped", "refused"}) || hours[1] != 0 || !(hours[2] > 0) {
+		t.Errorf("now: %v, %v", states, hours)
+	}
+	stdout, _ = mustTable(t, tinyTable(out, "-list")...)
+	if !regexp.MustCompile(`\n4 runs: 1 done, 1 running, 1 stopped, 0 missing, 1 refused; about \d+\.\d h left on this machine\n$`).MatchString(stdout) {
+		t.Errorf("the list is %s", stdout)
+	}
+	if _, stderr, status := mnist(t.Context(), tinyTable(out, "-task", "0")...); status != 1 || !strings.Contains(stderr, "in use by another training run") {
+		t.Errorf("a task that is at work elsewhere: status %d, %s", status, stderr)
+	}
+	lock.Release()
+}
+
+// The hours left are the epochs on record, times those that are left, and the evaluation.
+func TestHoursLeftFollowFromTheRecord(t *testing.T) {
+	out := t.TempDir()
+	table := []string{"table", "-data", "synthetic", "-train", "100", "-limit", "1", "-samples", "1", "-runs", "1", "-rows", "vae", "-seeds", "85547", "-out", out}
+	ended := &interruption{t.Context(), 1}
+	if _, _, status := mnist(ended, append(table, "-task", "0")...); status != 130 {
+		t.Fatalf("status %d", status)
+	}
+	record := `{"epoch":1,"train_elbo":-3,"val_elbo":-3,"seconds":50}
+{"epoch":2,"train_elbo":-2,"val_elbo":-2,"seconds":36}
+{"epoch":3,"train_elbo":-1,"val_elbo":-1,"seconds":30}
+`
+	if err := os.WriteFile(filepath.Join(out, "vae-85547", metricsFile), []byte(record), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for epochs, left := range map[string]float64{"100": 97, "2000": 1521} { // 1524 were published
+		stdout, _ := mustTable(t, append(table, "-list", "-json", "-epochs", epochs)...)
+		if got, want := objects(t, stdout)[0]["hours"].(float64), left*36/3600; !(got >= want && got < want+0.01) {
+			t.Errorf("-epochs %s: %v hours, want %v", epochs, got, want)
+		}
+	}
+}
+
+// All that is random has the seed in its key and nothing of the model.
+func TestRowsOfASeedShareTheirRandomness(t *testing.T) {
+	keys := func(row, seed string) []string {
+		var all []string
+		for _, k := range hvaetest.RecordStreams(func() {
+			mustTable(t, "table", "-data", "synthetic", "-train", "100", "-epochs", "1", "-limit", "2", "-samples", "10", "-runs", "2", "-rows", row, "-seeds", seed, "-out", t.TempDir())
+		}) {
+			// An HVAE has more weights to start. The trainer's own noise is for bounds without data.
+			if strings.HasPrefix(k.Purpose, "mnist ") && !strings.HasPrefix(k.Purpose, "mnist start ") {
+				all = append(all, fmt.Sprint(k))
+			}
+		}
+		slices.Sort(all)
+		return all
+	}
+	vae := keys("vae", "3")
+	if len(vae) < 100 {
+		t.Fatalf("%d streams", len(vae))
+	}
+	if diff := cmp.Diff(vae, keys("hvae-k2-free-varied", "3")); diff != "" {
+		t.Errorf("the VAE and an HVAE draw from other streams:\n%s", diff)
+	}
+	for _, k := range keys("vae", "4") {
+		if _, shared := slices.BinarySearch(vae, k); shared {
+			t.Errorf("two seeds share the stream %v", k)
+		}
+	}
+}
