@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +32,8 @@ type evaluation struct {
 	Data    string   `json:"data"`       // the name of the images
 	Trained *string  `json:"trained_on"` // that of the model's; null if its file does not say it
 	Seconds float64  `json:"seconds"`
+
+	*certificate // with -method ais
 }
 
 // evaluationOf returns what binarises an image, afresh for each run, and begins its noise.
@@ -45,8 +48,10 @@ func evaluationOf(images data.Images, which []int, seed uint64, run int) func(im
 // evaluate is the command eval.
 func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := command.NewFlags()
-	var checkpoint, folder, name, split string
+	var checkpoint, folder, name, split, method string
 	var limit, samples, runs int
+	var annealing model.Annealing
+	var simulated bool
 	var seed uint64
 	var asJSON bool
 	f.String(&checkpoint, "checkpoint", "", "`file` of the model (required)")
@@ -55,10 +60,25 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	f.Count(&limit, "limit", 0, 0, "evaluate on the first `number` of images only; 0 for all 10,000")
 	f.Count(&samples, "samples", 1000, 1, "`number` of importance samples for each image")
 	f.Count(&runs, "runs", 3, 1, "`number` of runs, for the standard deviation")
+	f.String(&method, "method", "is", "`method`: is, importance sampling; or ais, annealed importance sampling, too,\nwhich bounds log p(x) more tightly, and takes longer")
+	f.Count(&annealing.Steps, "steps", 1000, 1, "`number` of steps from the variational prior to the posterior, for -method ais")
+	f.Count(&annealing.Chains, "chains", 16, 1, "`number` of chains for each image, for -method ais")
+	f.Bool(&simulated, "simulated", "evaluate on images that are drawn from the model, whose log p(x) -method ais\nbounds from above, too")
 	f.Seed(&seed, "seed of binarisation and noise")
 	f.Bool(&asJSON, "json", "print a JSON object")
 	if err := f.Parse(args); err != nil {
 		return err
+	}
+	if method != "is" && method != "ais" {
+		return command.UsageError("invalid value %q for flag -method: it is is or ais", method)
+	}
+	for _, flag := range f.Given() {
+		if method == "is" && slices.Contains([]string{"steps", "chains", "simulated"}, flag) {
+			return command.UsageError("-%s is for -method ais", flag)
+		}
+		if simulated && slices.Contains([]string{"data", "dataset", "split"}, flag) {
+			return command.UsageError("-%s has no meaning with -simulated, which draws its images from the model", flag)
+		}
 	}
 	if split != "test" && split != "validation" {
 		return command.UsageError("invalid value %q for flag -split: it is test or validation", split)
@@ -67,42 +87,66 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if err != nil {
 		return err
 	}
-	set, err := load(ctx, folder, name, stderr)
-	if err != nil {
+	var on subjects
+	if simulated {
+		on = simulatedSubjects(ctx, c, limit, seed)
+	} else if on, err = splitOf(ctx, c, folder, name, split, limit, seed, stderr); err != nil {
 		return err
 	}
-	elsewhere := otherData(c, set)
-	if elsewhere != "" {
-		fmt.Fprintf(stderr, "note: the model was%s\n", elsewhere)
-	}
-	images := set.Test
-	which := make([]int, images.Len())
-	for i := range which {
-		which[i] = i
-	}
-	if split == "validation" {
-		images = set.Train
-		_, which = data.Split(images, c.Seed)
-	}
-	if limit > len(which) {
-		return command.UsageError("invalid value %d for flag -limit: the %s split has %d images", limit, split, len(which))
-	}
-	if limit > 0 {
-		which = which[:limit]
-	}
+	n := len(on.which)
 
 	start := time.Now()
-	var done atomic.Int64
+	var images, chains atomic.Int64
+	allImages, allChains := runs*n, 0
+	if method == "ais" {
+		allChains = runs * n * annealing.Chains
+		if simulated {
+			allChains *= 2
+		}
+	}
+	progressOf := func() string {
+		if allChains == 0 {
+			return fmt.Sprintf("%d of %d images", images.Load(), allImages)
+		}
+		return fmt.Sprintf("%d of %d images, %d of %d chains", images.Load(), allImages, chains.Load(), allChains)
+	}
 	line := progress.New(stderr, func(elapsed time.Duration) string {
-		return fmt.Sprintf("%d of %d images  %.1f images/s", done.Load(), runs*len(which), float64(done.Load())/elapsed.Seconds())
+		return fmt.Sprintf("%s  %.1f images/s", progressOf(), float64(images.Load())/elapsed.Seconds())
 	})
+	// In runs of the decoder, forwards and back, about.
+	perImage, perChain := float64(samples*(1+2*c.Config.K)), float64(2*annealing.Cost())
+	tell := func() {
+		line.Set((perImage*float64(images.Load()) + perChain*float64(chains.Load())) / (perImage*float64(allImages) + perChain*float64(allChains)))
+	}
+	stopped := func() error {
+		line.Clear()
+		return fmt.Errorf("%w: %s were evaluated, nothing is kept", context.Cause(ctx), progressOf())
+	}
+
+	var certify *certifier
+	if method == "ais" {
+		x, err := on.tuning()
+		if err == nil {
+			certify, err = tuned(ctx, c, annealing, seed, on.which, x)
+		}
+		if err != nil {
+			return stopped()
+		}
+	}
 	var elbos, nlls []float64
 	for r := range runs {
-		estimates, err := model.Evaluate(ctx, c.Config, c.Params, len(which), samples, evaluationOf(images, which, seed, r),
-			func() { line.Set(float64(done.Add(1)) / float64(runs*len(which))) })
+		fill, z, err := on.begin(r)
 		if err != nil {
-			line.Clear()
-			return fmt.Errorf("%w: %d of %d images were evaluated, nothing is kept", context.Cause(ctx), done.Load(), runs*len(which))
+			return stopped()
+		}
+		estimates, err := model.Evaluate(ctx, c.Config, c.Params, n, samples, fill, func() { images.Add(1); tell() })
+		if err != nil {
+			return stopped()
+		}
+		if certify != nil {
+			if err := certify.run(ctx, r, fill, z, estimates, func(n int) { chains.Add(int64(n)); tell() }); err != nil {
+				return stopped()
+			}
 		}
 		elbo, nll := 0.0, 0.0
 		for _, e := range estimates {
@@ -112,12 +156,15 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		elbos, nlls = append(elbos, elbo), append(nlls, nll)
 	}
 	line.Clear()
-	e := evaluation{Images: len(which), Samples: samples, Runs: runs, Seconds: time.Since(start).Seconds(), Data: set.Name}
+	e := evaluation{Images: n, Samples: samples, Runs: runs, Seconds: time.Since(start).Seconds(), Data: on.name}
 	if c.Data != "" {
 		e.Trained = &c.Data
 	}
 	e.ELBO, e.ELBOSD = meanSD(elbos)
 	e.NLL, e.NLLSD = meanSD(nlls)
+	if certify != nil {
+		e.certificate = certify.certificate(simulated)
+	}
 	if asJSON {
 		return json.NewEncoder(stdout).Encode(e)
 	}
@@ -131,8 +178,11 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		}
 		return fmt.Sprintf(" ± %.2f", *sd)
 	}
-	_, err = fmt.Fprintf(stdout, "%v, epoch %d,%s on %d %s images of %s, %d samples each, %s, %.0f s\nELBO %.2f%s\nNLL  %.2f%s\n",
-		c.Config, c.Epoch, elsewhere, e.Images, split, set.Name, e.Samples, times, e.Seconds, e.ELBO, spread(e.ELBOSD), e.NLL, spread(e.NLLSD))
+	_, err = fmt.Fprintf(stdout, "%v, epoch %d,%s on %d %s, %d samples each, %s, %.0f s\nELBO %.2f%s\nNLL  %.2f%s\n",
+		c.Config, c.Epoch, on.elsewhere, e.Images, on.description, e.Samples, times, e.Seconds, e.ELBO, spread(e.ELBOSD), e.NLL, spread(e.NLLSD))
+	if err == nil && e.certificate != nil {
+		_, err = fmt.Fprint(stdout, e.certificate)
+	}
 	return err
 }
 
