@@ -30,7 +30,7 @@ type subjects struct {
 type filler = func(image int, x linalg.Matrix[float32], k *hvae.Keyed)
 
 // tuningImages is how many images the step sizes are tuned on, side by side.
-const tuningImages = 48
+const tuningImages = 16
 
 // splitOf returns the first images of a split, all for limit 0. Step sizes are tuned on the
 // other split.

@@ -32,7 +32,7 @@ func (a *Annealing) Cost() int { return 1 + (a.Steps-1)*leapfrogs }
 // Tune finds step sizes on images x [784×n], a chain for each, with the noise of a stream for
 // each. They must be others than those that are estimated.
 func (a *Annealing) Tune(ctx context.Context, c Config, params []Param[float32], x linalg.Matrix[float32], noise func(image int) *rand.Rand) error {
-	const kernels = 200 // at least, in all passes over them
+	const kernels = 50 // at least, in all passes over them
 	return forEach(ctx, 1, func(t *ad.Tape[float32]) func(int) {
 		return func(int) {
 			ais := a.sampler(t, c, params, x)

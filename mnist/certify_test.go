@@ -1,0 +1,207 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"hvae/ad"
+	"hvae/hvae"
+	"hvae/linalg"
+	"hvae/mnist/data"
+	"hvae/mnist/model"
+)
+
+// logEvidence returns log p(x) of a model with one latent variable, an integral along a line.
+func logEvidence(c model.Checkpoint, x linalg.Matrix[float32]) float64 {
+	const n, edge = 800, 8.0
+	z := linalg.New[float32](1, n+1)
+	for j := range z.Cols {
+		z.Data[j] = float32(edge * (2*float64(j)/n - 1))
+	}
+	var tape ad.Tape[float32]
+	network, _ := model.NewNetwork(&tape, c.Config, c.Params, false)
+	logits := network.Decode(tape.Const(z)).Value
+	terms := make([]float64, n+1)
+	for j := range terms {
+		terms[j] = -float64(z.Data[j])*float64(z.Data[j])/2 + math.Log(2*edge/n/math.Sqrt(2*math.Pi))
+		for i, pixel := range x.Data {
+			a := float64(logits.At(i, j))
+			terms[j] += float64(pixel)*a - math.Log1p(math.Exp(-math.Abs(a))) - max(a, 0)
+		}
+	}
+	largest, sum := terms[0], 0.0
+	for _, t := range terms {
+		largest = max(largest, t)
+	}
+	for _, t := range terms {
+		sum += math.Exp(t - largest)
+	}
+	return largest + math.Log(sum)
+}
+
+// simulatedImage draws image i of a run as -simulated does: z, then a number for each pixel.
+func simulatedImage(c model.Checkpoint, seed uint64, run, i int) linalg.Matrix[float32] {
+	var tape ad.Tape[float32]
+	network, _ := model.NewNetwork(&tape, c.Config, c.Params, false)
+	rng := hvae.Stream(seed, "mnist eval simulated", run, i)
+	z := linalg.New[float32](c.Config.Latent, 1)
+	for k := range z.Data {
+		z.Data[k] = float32(rng.NormFloat64())
+	}
+	x := linalg.New[float32](784, 1)
+	for p, logit := range network.Decode(tape.Const(z)).Value.Data {
+		if float64(rng.Float32()) < 1/(1+math.Exp(-float64(logit))) {
+			x.Data[p] = 1
+		}
+	}
+	return x
+}
+
+// Every number that eval -method ais prints: the bounds against log p(x) by quadrature of
+// the very images, the rest against one another and against what -method is prints.
+func TestBoundsEncloseTheEvidenceOfTheImages(t *testing.T) {
+	set := digits(t)
+	_, validation := parts(set.Train.Len(), 4)
+	for _, c := range []struct {
+		config       model.Config
+		flags        string // of both methods
+		annealing    string
+		seed         uint64
+		images, runs int
+		image        func(c model.Checkpoint, run, i int) linalg.Matrix[float32]
+	}{
+		{model.Config{Kind: "vae", Tempering: "none", Latent: 1}, "-limit 2 -runs 2 -samples 50", "-simulated -steps 24 -chains 6", 1, 2, 2,
+			func(c model.Checkpoint, run, i int) linalg.Matrix[float32] { return simulatedImage(c, 1, run, i) }},
+		{model.Config{Kind: "hvae", K: 2, Tempering: "free", Latent: 1}, "-data synthetic -split validation -seed 7 -limit 2 -runs 1 -samples 60", "-steps 24 -chains 6", 7, 2, 1,
+			func(_ model.Checkpoint, run, i int) linalg.Matrix[float32] {
+				x := linalg.New[float32](784, 1)
+				data.Binarise(x, 0, set.Train.Image(validation[i]), hvae.Stream(7, "mnist eval pixels", run, validation[i]))
+				return x
+			}},
+	} {
+		name, checkpoint := trained(t, c.config, 4)
+		eval := func(args string) string {
+			t.Helper()
+			stdout, stderr, status := mnist(t.Context(), append([]string{"eval", "-checkpoint", name}, strings.Fields(args)...)...)
+			if status != 0 {
+				t.Fatalf("%s: status %d, %s", args, status, stderr)
+			}
+			return stdout
+		}
+		asJSON := func(args string) (got map[string]any) {
+			t.Helper()
+			if err := json.Unmarshal([]byte(eval(args+" -json")), &got); err != nil {
+				t.Fatalf("%s: %v", args, err)
+			}
+			delete(got, "seconds")
+			return got
+		}
+		flags := c.flags + " -method ais " + c.annealing
+		got := asJSON(flags)
+		simulated := strings.Contains(flags, "-simulated")
+
+		exact := 0.0
+		for r := range c.runs {
+			for i := range c.images {
+				exact += logEvidence(checkpoint, c.image(checkpoint, r, i)) / float64(c.runs*c.images)
+			}
+		}
+		lower := got["lower"].(float64)
+		const tight = 0.1 // nats, of what the bounds lose and what chance does
+		if !(math.Abs(lower-exact) <= tight) {
+			t.Errorf("%s: the lower bound is %.3f, log p(x) is %.3f", flags, lower, exact)
+		}
+		if missed := got["missed"].(float64); !(math.Abs(missed-(lower+got["nll"].(float64))) <= 1e-9) {
+			t.Errorf("%s: missed is %v with lower = %v and nll = %v", flags, missed, lower, got["nll"])
+		}
+		if simulated {
+			upper := got["upper"].(float64)
+			if !(math.Abs(upper-exact) <= tight) || !(math.Abs(got["gap"].(float64)-(upper-lower)) <= 1e-9) {
+				t.Errorf("%s: the upper bound is %.3f, log p(x) is %.3f, the gap %v", flags, upper, exact, got["gap"])
+			}
+		} else if got["upper"] != nil || got["gap"] != nil || got["upper_se"] != nil || got["gap_se"] != nil {
+			t.Errorf("%s: upper bounds of images that were not simulated: %v", flags, got)
+		}
+		if a := got["acceptance"].(float64); !(a > 0.4 && a < 0.9) {
+			t.Errorf("%s: acceptance %v", flags, a)
+		}
+		if got["method"] != "ais" || got["steps"] != 24.0 || got["chains"] != 6.0 || len(got) != 21 {
+			t.Errorf("%s: %d fields, %v", flags, len(got), got)
+		}
+
+		procs := runtime.GOMAXPROCS(3)
+		again := asJSON(flags)
+		runtime.GOMAXPROCS(procs)
+		for key, v := range got {
+			if again[key] != v {
+				t.Errorf("%s: %s is %v on three cores, %v before", flags, key, again[key], v)
+			}
+		}
+		if !simulated {
+			for key, v := range asJSON(c.flags) {
+				if got[key] != v {
+					t.Errorf("%s: importance sampling says %s = %v, alone %v", flags, key, got[key], v)
+				}
+			}
+		}
+
+		number := func(key string) string { return fmt.Sprintf("%.2f ± %.2f", got[key], got[key+"_se"]) }
+		want := fmt.Sprintf("annealed importance sampling, 24 steps, 6 chains, acceptance %.2f (± standard errors over images)\nlog p(x) ≥ %s\n", got["acceptance"], number("lower"))
+		if simulated {
+			want += fmt.Sprintf("log p(x) ≤ %s, a gap of %s\n", number("upper"), number("gap"))
+		}
+		want += fmt.Sprintf("importance sampling says %s less than the lower bound\n", number("missed"))
+		if text := eval(flags); !strings.HasSuffix(text, want) || !regexp.MustCompile(`^.*\nELBO .*\nNLL .*\n`).MatchString(text) {
+			t.Errorf("%s printed\n%swant at the end\n%s", flags, text, want)
+		}
+	}
+}
+
+// Per image, over its chains and then over images and runs: from the chains of one image
+// alone the same numbers must come.
+func TestStandardErrorsAreOverImages(t *testing.T) {
+	name, _ := trained(t, model.Config{Kind: "vae", Tempering: "none", Latent: 2}, 4)
+	at := func(limit string) (got map[string]any) {
+		stdout, stderr, status := mnist(t.Context(), "eval", "-checkpoint", name, "-method", "ais", "-steps", "1", "-chains", "3", "-simulated", "-limit", limit, "-runs", "1", "-samples", "2", "-json")
+		if err := json.Unmarshal([]byte(stdout), &got); err != nil || status != 0 {
+			t.Fatalf("status %d, %v, %s", status, err, stderr)
+		}
+		return got
+	}
+	one, two := at("1"), at("2")
+	if one["acceptance"] != nil || one["lower_se"] != nil || one["gap_se"] != nil {
+		t.Errorf("one step and one image have an acceptance and errors: %v", one)
+	}
+	for _, key := range []string{"lower", "upper", "gap", "missed"} {
+		first, mean := one[key].(float64), two[key].(float64)
+		second := 2*mean - first // of two values the standard error is half their distance
+		if se := two[key+"_se"].(float64); !(math.Abs(se-math.Abs(first-second)/2) <= 1e-9*math.Abs(mean)) || se == 0 {
+			t.Errorf("%s is %v and %v, its standard error %v", key, first, second, se)
+		}
+	}
+}
+
+func TestAnnealingsFlagsGoTogether(t *testing.T) {
+	name, _ := trained(t, model.Config{Kind: "vae", Tempering: "none", Latent: 1}, 4)
+	for flags, want := range map[string]string{
+		"-method hmc":                                `"hmc" for flag -method: it is is or ais`,
+		"-steps 5":                                   "-steps is for -method ais",
+		"-chains 5":                                  "-chains is for -method ais",
+		"-simulated":                                 "-simulated is for -method ais",
+		"-method ais -steps 0":                       "-steps",
+		"-method ais -simulated -data synthetic":     "-data has no meaning with -simulated",
+		"-method ais -simulated -split test":         "-split has no meaning with -simulated",
+		"-method ais -simulated -dataset fashion":    "-dataset has no meaning with -simulated",
+		"-method ais -data synthetic -limit 1000000": "has 400 images",
+	} {
+		stdout, stderr, status := mnist(t.Context(), append([]string{"eval", "-checkpoint", name}, strings.Fields(flags)...)...)
+		if status != 2 || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, want) {
+			t.Errorf("%s: status %d, %q, want status 2 and a line with %q", flags, status, stderr, want)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package model
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"hvae/ad"
+	"hvae/hvae"
+	"hvae/linalg"
+)
+
+// annealed bounds two images of a model from both sides, and counts the chains.
+func annealed(t *testing.T, a Annealing) (bounds []float64, acceptance float64) {
+	t.Helper()
+	c := Config{Kind: "vae", Tempering: "none", Latent: 3}
+	params := NewParams[float32](c, -1, 1)
+	stream := func(purpose string) func(image, chain int) *rand.Rand {
+		return func(image, chain int) *rand.Rand { return hvae.Stream(1, purpose, image, chain) }
+	}
+	x, z, err := Simulate(t.Context(), c, params, 2, func(image int) *rand.Rand { return hvae.Stream(1, "image", image) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var chains atomic.Int64
+	lower, acceptance, err := a.Bound(t.Context(), c, params, x, linalg.Matrix[float32]{}, stream("forward"), func(n int) { chains.Add(int64(n)) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	upper, _, err := a.Bound(t.Context(), c, params, x, z, stream("reverse"), func(n int) { chains.Add(int64(n)) })
+	if err != nil || chains.Load() != int64(4*a.Chains) {
+		t.Fatalf("%d chains have ended, %v", chains.Load(), err)
+	}
+	return append(lower, upper...), acceptance
+}
+
+func fixedSteps(steps int) (sizes []float64) {
+	for range steps - 1 {
+		sizes = append(sizes, 0.6)
+	}
+	return sizes
+}
+
+func TestBoundsDependOnNothingButTheirStreams(t *testing.T) {
+	const steps = 4
+	a := Annealing{Steps: steps, Chains: 40, StepSizes: fixedSteps(steps)} // one image's chains on two tapes
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	want, rate := annealed(t, a)
+	runtime.GOMAXPROCS(4)
+	if got, r := annealed(t, a); !slices.Equal(got, want) || r != rate {
+		t.Errorf("GOMAXPROCS changes %v, %v to %v, %v", want, rate, got, r)
+	}
+	if want[0] == want[1] || want[0] == want[2] {
+		t.Errorf("bounds of two images from both sides are %v", want)
+	}
+}
+
+func TestAChainsMemoryDoesNotGrowWithItsSteps(t *testing.T) {
+	allocated := func(steps int) uint64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		annealed(t, Annealing{Steps: steps, Chains: 8, StepSizes: fixedSteps(steps)})
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	few, many := allocated(2), allocated(20)
+	if many > few+few/10 {
+		t.Errorf("2 steps took %d bytes, 20 %d", few, many)
+	}
+}
+
+func TestAnnealingEndsWithItsContext(t *testing.T) {
+	c := Config{Kind: "vae", Tempering: "none", Latent: 3}
+	params := NewParams[float32](c, -1, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	one := func(int) *rand.Rand { return hvae.Stream(1, "one") }
+	a := Annealing{Steps: 2, Chains: 1}
+	if _, _, err := Simulate(ctx, c, params, 1, one); err == nil {
+		t.Error("Simulate goes on")
+	}
+	x := linalg.New[float32](pixels, 1)
+	if err := a.Tune(ctx, c, params, x, one); err == nil {
+		t.Error("Tune goes on")
+	}
+	a.StepSizes = fixedSteps(2)
+	if _, _, err := a.Bound(ctx, c, params, x, linalg.Matrix[float32]{}, nil, nil); err == nil {
+		t.Error("Bound goes on")
+	}
+}
+
+func TestSimulatedImagesAreDrawnFromTheirProbabilities(t *testing.T) {
+	// Of the pixels that have a probability near p, a part p is set.
+	c := Config{Kind: "vae", Tempering: "none", Latent: 3}
+	params := NewParams[float32](c, 0, 1)
+	for _, p := range params {
+		linalg.Scale(p.Value, 4, p.Value)
+	}
+	const n = 40
+	x, z, err := Simulate(t.Context(), c, params, n, func(image int) *rand.Rand { return hvae.Stream(2, "image", image) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tape ad.Tape[float32]
+	network, _ := NewNetwork(&tape, c, params, false)
+	probability := ad.Sigmoid(network.Decode(tape.Const(z))).Value
+	sum, variance := 0.0, 0.0
+	for i, p := range probability.Data {
+		if x.Data[i] != 0 && x.Data[i] != 1 {
+			t.Fatalf("a pixel is %v", x.Data[i])
+		}
+		p := float64(p)
+		sum += (float64(x.Data[i]) - p) * (p - 0.5)
+		variance += p * (1 - p) * (p - 0.5) * (p - 0.5)
+	}
+	if score := sum / math.Sqrt(variance); !(score*score <= 4.5*4.5) || variance < 50 {
+		t.Errorf("pixels are off their probabilities by %.1f standard errors (of a variance of %.0f)", score, variance)
+	}
+}
