@@ -31,9 +31,10 @@ type evaluation struct {
 	Runs    int      `json:"runs"`
 	Data    string   `json:"data"`       // the name of the images
 	Trained *string  `json:"trained_on"` // that of the model's; null if its file does not say it
-	Seconds float64  `json:"seconds"`
 
 	*certificate // with -method ais
+
+	Seconds float64 `json:"seconds"`
 }
 
 // evaluationOf returns what binarises an image, afresh for each run, and begins its noise.

@@ -90,6 +90,34 @@ func TestEveryDrawHasAStreamOfItsOwn(t *testing.T) {
 				e.add(1, "mnist eval noise", 0, i)
 			}
 		}},
+		{"eval -limit 2 -samples 2 -runs 1 -method ais -steps 2 -chains 3", func(e expected) {
+			expected{3, e.keys}.add(1, "mnist split")
+			for j, i := range validation { // others than those of the test
+				e.add(1, "mnist ais tuning pixels", i)
+				e.add(1, "mnist ais tuning", j)
+			}
+			for i := range 2 {
+				e.add(2, "mnist eval pixels", 0, i) // the same images for both methods
+				e.add(2, "mnist eval noise", 0, i)
+				for chain := range 3 {
+					e.add(1, "mnist ais forward", 0, i, chain)
+				}
+			}
+		}},
+		{"eval -simulated -limit 2 -samples 2 -runs 1 -method ais -steps 2 -chains 3", func(e expected) {
+			for j := range 16 {
+				e.add(1, "mnist ais tuning simulated", j)
+				e.add(1, "mnist ais tuning", j)
+			}
+			for i := range 2 {
+				e.add(1, "mnist eval simulated", 0, i)
+				e.add(2, "mnist eval noise", 0, i)
+				for chain := range 3 {
+					e.add(1, "mnist ais forward", 0, i, chain)
+					e.add(1, "mnist ais reverse", 0, i, chain)
+				}
+			}
+		}},
 		{"reconstruct -n 5", func(e expected) {
 			for i := range 5 {
 				e.add(1, "mnist reconstruct pixels", i)
@@ -99,7 +127,7 @@ func TestEveryDrawHasAStreamOfItsOwn(t *testing.T) {
 		{"sample -n 5", func(e expected) { e.add(1, "mnist sample") }},
 	} {
 		args := append(strings.Fields(c.args), "-checkpoint", checkpoint, "-seed", "7")
-		if args[0] != "sample" {
+		if args[0] != "sample" && args[1] != "-simulated" {
 			args = append(args, own...)
 		}
 		if args[0] != "eval" {

@@ -43,15 +43,22 @@ func splitOf(ctx context.Context, c model.Checkpoint, folder, name, split string
 	if s.elsewhere != "" {
 		fmt.Fprintf(stderr, "note: the model was%s\n", s.elsewhere)
 	}
-	images, others := set.Test, set.Train
-	which := make([]int, images.Len())
-	for i := range which {
-		which[i] = i
+	test := func() (data.Images, []int) {
+		which := make([]int, set.Test.Len())
+		for i := range which {
+			which[i] = i
+		}
+		return set.Test, which
 	}
-	_, whichOthers := data.Split(others, c.Seed)
+	validation := func() (data.Images, []int) {
+		_, which := data.Split(set.Train, c.Seed)
+		return set.Train, which
+	}
+	this, other := test, validation
 	if split == "validation" {
-		images, others, which, whichOthers = others, images, whichOthers, which
+		this, other = validation, test
 	}
+	images, which := this()
 	if limit > len(which) {
 		return subjects{}, command.UsageError("invalid value %d for flag -limit: the %s split has %d images", limit, split, len(which))
 	}
@@ -63,9 +70,10 @@ func splitOf(ctx context.Context, c model.Checkpoint, folder, name, split string
 		return evaluationOf(images, which, seed, run), linalg.Matrix[float32]{}, nil
 	}
 	s.tuning = func() (linalg.Matrix[float32], error) {
-		x := linalg.New[float32](28*28, min(tuningImages, len(whichOthers)))
+		images, which := other()
+		x := linalg.New[float32](28*28, min(tuningImages, len(which)))
 		for j := range x.Cols {
-			data.Binarise(x, j, others.Image(whichOthers[j]), hvae.Stream(seed, "mnist ais tuning pixels", whichOthers[j]))
+			data.Binarise(x, j, images.Image(which[j]), hvae.Stream(seed, "mnist ais tuning pixels", which[j]))
 		}
 		return x, nil
 	}
