@@ -10,9 +10,9 @@
 //
 // The model is in mnist/model, the data in mnist/data, the file format in
 // mnist/safetensors; here are the commands: train.go with the run's files in run.go,
-// eval.go, pictures.go, and table.go, which trains and evaluates the models of Table 1,
-// with the table_*.go files and published.go. What they have in common is in
-// bench/command.
+// eval.go with subjects.go (on which images) and certify.go (bounds of their evidence),
+// pictures.go, and table.go, which trains and evaluates the models of Table 1, with the
+// table_*.go files and published.go. What they have in common is in bench/command.
 package main
 
 import (
