@@ -24,6 +24,8 @@ func gaussianCommand(ctx context.Context, args ...string) (stdout, stderr string
 var quick = []string{"-datasets", "3", "-n", "50", "-iters", "60", "-batch", "3"}
 
 func TestBadInputIsOneClearLineAndStatus2(t *testing.T) {
+	ended, end := context.WithCancel(t.Context())
+	end() // what is accepted does not run for long
 	for _, c := range []struct {
 		args []string
 		want string // the line says it
@@ -49,7 +51,7 @@ func TestBadInputIsOneClearLineAndStatus2(t *testing.T) {
 		{[]string{"-foo"}, "-foo"},
 		{[]string{"50"}, `stray argument "50"`},
 	} {
-		stdout, stderr, status := gaussianCommand(t.Context(), c.args...)
+		stdout, stderr, status := gaussianCommand(ended, c.args...)
 		if status != 2 || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "gaussian: ") || !strings.Contains(stderr, c.want) {
 			t.Errorf("%v: status %d, stdout %q, stderr %q; want status 2 and a line with %q", c.args, status, stdout, stderr, c.want)
 		}
