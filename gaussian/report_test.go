@@ -247,6 +247,12 @@ func TestEveryNumberOfEveryRowIsWhatItSays(t *testing.T) {
 	}
 }
 
+func TestSecondsAreThoseOfAllDatasets(t *testing.T) {
+	if r := average("vb", 2, []result{{seconds: 1}, {seconds: 2.5}, {seconds: 4}}); r.Seconds != 7.5 {
+		t.Errorf("1, 2.5 and 4 seconds are %v together", r.Seconds)
+	}
+}
+
 func TestEachFlagChangesWhatItShould(t *testing.T) {
 	for name, change := range map[string]func(*experiment){
 		"nothing":    func(*experiment) {},
