@@ -187,7 +187,8 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	return err
 }
 
-// otherData says what a model was trained on, if that is known and is not set.
+// otherData says what a model was trained on, with a comma, if that is known and is not
+// set.
 func otherData(c model.Checkpoint, set data.Set) string {
 	switch {
 	case c.Data == "" || c.Data == set.Name && c.DataSHA256 == set.SHA256():

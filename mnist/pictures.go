@@ -115,7 +115,7 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	if err := writeSheet(out, sheet, 3*min(4, n), "input", "mean", third); err != nil {
 		return err
 	}
-	fmt.Fprintf(stderr, "wrote %s: triples of a test image of %s and its reconstructions from the encoder's mean and from %s, by a model%s epoch %d\n",
-		out, set.Name, map[string]string{"vae": "a draw", "hvae": "where the Hamiltonian flow of a draw ends"}[c.Config.Kind], otherData(c, set), c.Epoch)
+	fmt.Fprintf(stderr, "wrote %s: triples of a test image of %s and its reconstructions from the encoder's mean and from %s, by %v,%s epoch %d\n",
+		out, set.Name, map[string]string{"vae": "a draw", "hvae": "where the Hamiltonian flow of a draw ends"}[c.Config.Kind], c.Config, otherData(c, set), c.Epoch)
 	return nil
 }

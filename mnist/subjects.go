@@ -41,7 +41,7 @@ func splitOf(ctx context.Context, c model.Checkpoint, folder, name, split string
 	}
 	s := subjects{name: set.Name, description: fmt.Sprintf("%s images of %s", split, set.Name), elsewhere: otherData(c, set)}
 	if s.elsewhere != "" {
-		fmt.Fprintf(stderr, "note: the model was%s\n", s.elsewhere)
+		fmt.Fprintf(stderr, "note: the model was%s not on these images\n", s.elsewhere)
 	}
 	test := func() (data.Images, []int) {
 		which := make([]int, set.Test.Len())
