@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"strconv"
 	"testing"
@@ -169,6 +170,22 @@ func BenchmarkEvaluate(b *testing.B) {
 			report(b, float64(n)*m.flops)
 		})
 	}
+}
+
+// Annealed importance sampling of 48 chains for each core, in ten steps: a gradient of the
+// potential energy a leapfrog step.
+func BenchmarkAnnealing(b *testing.B) {
+	c := vae()
+	params := mnist.NewParams[float32](c, -2, 1)
+	a := mnist.Annealing{Steps: 10, Chains: 48, StepSizes: []float64{.5, .5, .5, .5, .5, .5, .5, .5, .5}}
+	images := linalg.New[float32](784, runtime.GOMAXPROCS(0))
+	noise := func(image, chain int) *rand.Rand { return hvae.Stream(1, "annealing", image, chain) }
+	for b.Loop() {
+		if _, _, err := a.Bound(b.Context(), c, params, images, linalg.Matrix[float32]{}, noise, func(int) {}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	report(b, float64(images.Cols*a.Chains*a.Cost())*2*2*generator)
 }
 
 // digits are a hundred images of random pixels, the same ones each time, with fresh noise.
