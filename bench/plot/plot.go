@@ -31,7 +31,7 @@ const (
 type Series struct {
 	Label string
 	X, Y  []float64
-	Error []float64 // half lengths of error bars; none if nil
+	Error []float64 // half lengths of a line's error bars; none if nil
 	Style Style
 }
 
@@ -67,7 +67,12 @@ func (c Chart) SVG() []byte { return Panels(c) }
 // axes. Neighbours with the same labels share a legend.
 func Panels(charts ...Chart) []byte {
 	x := newAxis(charts, charts[0].LogX, charts[0].XTicks, func(s Series) (v, e []float64) { return s.X, nil })
-	y := newAxis(charts, charts[0].LogY, nil, func(s Series) (v, e []float64) { return s.Y, s.Error })
+	y := newAxis(charts, charts[0].LogY, nil, func(s Series) (v, e []float64) {
+		if s.Style != Line {
+			return s.Y, nil
+		}
+		return s.Y, s.Error
+	})
 	height := float64(plotHeight)
 	if charts[0].Equal {
 		height = math.Round(plotWidth * (y.max - y.min) / (x.max - x.min))
@@ -132,8 +137,10 @@ func (c Chart) draw(b *bytes.Buffer, x, y axis) {
 		}
 	}
 	for i, p := range c.pens() {
-		if p.style == Line || p.style == Trail {
+		if p.style == Line {
 			p.bars(b, c.Series[i], x, y, shift[i])
+		}
+		if p.style == Line || p.style == Trail {
 			p.line(b, c.Series[i], x, y, shift[i])
 		}
 	}

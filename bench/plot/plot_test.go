@@ -242,6 +242,16 @@ func TestAnErrorBarThatReachesZeroEndsAtTheFrame(t *testing.T) {
 	}
 }
 
+func TestOnlyLinesHaveErrorBars(t *testing.T) {
+	s := Series{Label: "s", X: []float64{1, 2}, Y: []float64{1, 2}, Error: []float64{100, 100}}
+	for _, style := range []Style{Dashed, Thin, Trail, Points} {
+		s.Style = style
+		if p := read(t, Chart{Series: []Series{s}}); strings.Contains(string(Chart{Series: []Series{s}}.SVG()), "m-4 0h8") || p.Y.Ticks[0].Value < 0 {
+			t.Errorf("style %d has error bars, or room for them: ticks %v", style, p.Y.Ticks)
+		}
+	}
+}
+
 func TestSeriesThatCoincideAllShow(t *testing.T) {
 	series := func(label string) Series {
 		return Series{Label: label, X: []float64{1, 2, 3}, Y: []float64{1, 2, 3}}
