@@ -125,9 +125,9 @@ func (b *backward[T]) result(rows, cols int) (v *Var[T]) {
 	s := b.stock(rows * cols)
 	if n := len(s.vars); n > 0 {
 		v, s.vars = s.vars[n-1], s.vars[:n-1]
-		v.Value.Rows, v.Value.Cols, v.live = rows, cols, false
+		v.Value.Rows, v.Value.Cols = rows, cols
 	} else {
-		v = b.pool.variable(b.tape, linalg.Of(rows, cols, b.pool.values.alloc(rows*cols)), own)
+		v = b.pool.variable(b.tape, linalg.Of(rows, cols, b.pool.values.alloc(rows*cols)), pooled)
 		b.owners = append(b.owners, owners{})
 	}
 	b.owners[v.index] = owners{rule: b.rules}
@@ -143,7 +143,7 @@ func (b *backward[T]) release(v *Var[T]) {
 
 // place makes a variable of the place of n's gradient n's adjoint.
 func (b *backward[T]) place(n *node[T]) {
-	n.bar = b.pool.variable(b.tape, b.places[n.place-1].matrix, foreign)
+	n.bar = b.pool.variable(b.tape, b.places[n.place-1].matrix, pooled)
 	b.owners = append(b.owners, owners{count: 1})
 }
 
@@ -154,7 +154,7 @@ func (b *backward[T]) hold(n *node[T], g *Var[T]) {
 	case n.place > 0:
 		b.place(n)
 		linalg.Copy(n.bar.Value, g.Value)
-	case g.index < b.pool.n && b.pool.at(g.index) == g:
+	case g.memory == pooled && g.tape == b.tape:
 		n.bar = g
 		b.owners[g.index].count++
 	default:

@@ -45,9 +45,6 @@ type node[T linalg.Float] struct {
 	place  int32   // of its gradient: 1 + the index in backward's places; 0 for none
 }
 
-// wanted reports whether the adjoint is needed.
-func (n *node[T]) wanted() bool { return n.asked || n.passes }
-
 // begin marks the paths from y to xs.
 func (s *sweep[T]) begin(t *Tape[T], y *Var[T], xs ...*Var[T]) {
 	if s.running {
@@ -81,16 +78,18 @@ func (s *sweep[T]) passes(v *Var[T]) bool {
 	if v.rule == nil {
 		return false
 	}
-	if r, ok := v.rule.(*recomputed[T]); ok {
-		return slices.ContainsFunc(r.in, s.wants)
+	if v.in[0] == nil {
+		return slices.ContainsFunc(v.rule.(*recomputed[T]).in, s.wants)
 	}
 	return s.wants(v.in[0]) || s.wants(v.in[1]) || s.wants(v.in[2])
 }
 
 // node returns the node of v, nil if the sweep does not want v's adjoint.
 func (s *sweep[T]) node(v *Var[T]) *node[T] {
-	if i := v.index - s.first; i >= 0 && i < len(s.nodes) && s.nodes[i].wanted() {
-		return &s.nodes[i]
+	if i := v.index - s.first; uint(i) < uint(len(s.nodes)) {
+		if n := &s.nodes[i]; n.asked || n.passes {
+			return n
+		}
 	}
 	return nil
 }
@@ -125,10 +124,12 @@ func (y *Var[T]) Wants(i int) bool { return y.tape.sweep.wants(y.in[i]) }
 // Receive adds g, of v's shape, to the adjoint of v, for the rule of an operation with the
 // operand v; it does nothing if the sweep does not want that adjoint. It never changes g.
 func (v *Var[T]) Receive(g *Var[T]) {
-	s, n := v.receiver()
-	if n == nil {
-		return
+	if s, n := v.receiver(); n != nil {
+		s.receive(v, n, g)
 	}
+}
+
+func (s *sweep[T]) receive(v *Var[T], n *node[T], g *Var[T]) {
 	v.tape.mustHave(g)
 	switch {
 	case g.Value.Shape() != v.Value.Shape():
@@ -153,7 +154,7 @@ func (v *Var[T]) receiveProduct(a, b *Var[T]) {
 	full, _ := linalg.Broadcast(a.Value.Shape(), b.Value.Shape())
 	switch {
 	case n.bar == nil || full != shape:
-		v.Receive(fit(MulSumTo(a, b, min(full.Rows, shape.Rows), min(full.Cols, shape.Cols)), shape))
+		s.receive(v, n, fit(MulSumTo(a, b, min(full.Rows, shape.Rows), min(full.Cols, shape.Cols)), shape))
 	case s.owns(n):
 		v.tape.mustHave(a)
 		v.tape.mustHave(b)
@@ -178,7 +179,7 @@ func (v *Var[T]) receiveMatMulTB(a, b *Var[T]) {
 	case n.bar != nil && s.owns(n):
 		product = linalg.AddMatMulTB[T]
 	default:
-		v.Receive(MatMulTB(a, b))
+		s.receive(v, n, MatMulTB(a, b))
 		return
 	}
 	v.tape.mustHave(a)
@@ -189,10 +190,14 @@ func (v *Var[T]) receiveMatMulTB(a, b *Var[T]) {
 // receiver returns the sweep that runs and its node of v, nil if v's adjoint is not wanted.
 func (v *Var[T]) receiver() (*sweep[T], *node[T]) {
 	s := &v.tape.sweep
-	if !s.running || v.index >= s.program.n || s.program.at(v.index) != v {
-		panic(fmt.Sprintf("ad: Receive for a %v variable that is not an operand of the operation swept", v.Value.Shape()))
+	if !s.running || v.memory == pooled {
+		v.refuseToReceive()
 	}
 	return s, s.node(v)
+}
+
+func (v *Var[T]) refuseToReceive() {
+	panic(fmt.Sprintf("ad: Receive for a %v variable that is not an operand of the operation swept", v.Value.Shape()))
 }
 
 // hold makes g the adjoint of a variable that has none.

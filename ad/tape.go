@@ -57,6 +57,7 @@ const (
 	foreign memory = iota // a leaf's or a constant's, or those of the variable that this one views
 	own                   // the tape's, and no other variable's
 	viewed                // the tape's, and views of this variable share them
+	pooled                // those of a Backward sweep, which uses them again and keeps no record
 )
 
 // activated is the program of a variable whose value Activate has overwritten.
@@ -253,7 +254,7 @@ func (t *Tape[T]) Result(rows, cols int) *Var[T] {
 
 // Record makes y, which it returns, the result of an operation on a, b and c (b or c nil
 // where there are fewer), whose adjoint r passes on. An operation on constants is a
-// constant and does not keep its operands. Record panics if an operand is not valid on t.
+// constant and does not keep its operands; so is one of a rule while Backward runs. It panics if an operand is not valid on t.
 func (t *Tape[T]) Record(y *Var[T], r Rule[T], a, b, c *Var[T]) *Var[T] {
 	t.mustHave(a)
 	live := a.live
@@ -265,7 +266,7 @@ func (t *Tape[T]) Record(y *Var[T], r Rule[T], a, b, c *Var[T]) *Var[T] {
 		t.mustHave(c)
 		live = live || c.live
 	}
-	if live {
+	if live && y.memory != pooled {
 		y.live, y.rule = true, r
 		y.in[0], y.in[1], y.in[2] = a, b, c
 	}
