@@ -94,35 +94,21 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	} else if on, err = splitOf(ctx, c, folder, name, split, limit, seed, stderr); err != nil {
 		return err
 	}
-	n := len(on.which)
-
+	n, both := len(on.which), 1
+	if simulated {
+		both = 2 // ways for a chain to go
+	}
 	start := time.Now()
-	var images, chains atomic.Int64
-	allImages, allChains := runs*n, 0
+	work := &effort{allImages: runs * n, perImage: samples * (1 + 2*c.Config.K)}
 	if method == "ais" {
-		allChains = runs * n * annealing.Chains
-		if simulated {
-			allChains *= 2
-		}
+		work.allChains, work.perChain = both*runs*n*annealing.Chains, 2*annealing.Cost()
 	}
-	progressOf := func() string {
-		if allChains == 0 {
-			return fmt.Sprintf("%d of %d images", images.Load(), allImages)
+	work.line = progress.New(stderr, func(elapsed time.Duration) string {
+		if chains := work.chains.Load(); chains > 0 {
+			return fmt.Sprintf("%v  %.1f chains/s", work, float64(chains)/elapsed.Seconds())
 		}
-		return fmt.Sprintf("%d of %d images, %d of %d chains", images.Load(), allImages, chains.Load(), allChains)
-	}
-	line := progress.New(stderr, func(elapsed time.Duration) string {
-		return fmt.Sprintf("%s  %.1f images/s", progressOf(), float64(images.Load())/elapsed.Seconds())
+		return fmt.Sprintf("%v  %.1f images/s", work, float64(work.images.Load())/elapsed.Seconds())
 	})
-	// In runs of the decoder, forwards and back, about.
-	perImage, perChain := float64(samples*(1+2*c.Config.K)), float64(2*annealing.Cost())
-	tell := func() {
-		line.Set((perImage*float64(images.Load()) + perChain*float64(chains.Load())) / (perImage*float64(allImages) + perChain*float64(allChains)))
-	}
-	stopped := func() error {
-		line.Clear()
-		return fmt.Errorf("%w: %s were evaluated, nothing is kept", context.Cause(ctx), progressOf())
-	}
 
 	var certify *certifier
 	if method == "ais" {
@@ -131,22 +117,22 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 			certify, err = tuned(ctx, c, annealing, seed, on.which, x)
 		}
 		if err != nil {
-			return stopped()
+			return work.stopped(ctx)
 		}
 	}
 	var elbos, nlls []float64
 	for r := range runs {
 		fill, z, err := on.begin(r)
 		if err != nil {
-			return stopped()
+			return work.stopped(ctx)
 		}
-		estimates, err := model.Evaluate(ctx, c.Config, c.Params, n, samples, fill, func() { images.Add(1); tell() })
+		estimates, err := model.Evaluate(ctx, c.Config, c.Params, n, samples, fill, func() { work.done(1, 0) })
 		if err != nil {
-			return stopped()
+			return work.stopped(ctx)
 		}
 		if certify != nil {
-			if err := certify.run(ctx, r, fill, z, estimates, func(n int) { chains.Add(int64(n)); tell() }); err != nil {
-				return stopped()
+			if err := certify.run(ctx, r, fill, z, estimates, func(n int) { work.done(0, n) }); err != nil {
+				return work.stopped(ctx)
 			}
 		}
 		elbo, nll := 0.0, 0.0
@@ -156,7 +142,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		}
 		elbos, nlls = append(elbos, elbo), append(nlls, nll)
 	}
-	line.Clear()
+	work.line.Clear()
 	e := evaluation{Images: n, Samples: samples, Runs: runs, Seconds: time.Since(start).Seconds(), Data: on.name}
 	if c.Data != "" {
 		e.Trained = &c.Data
@@ -185,6 +171,36 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		_, err = fmt.Fprint(stdout, e.certificate)
 	}
 	return err
+}
+
+// An effort is how far an evaluation is. perImage and perChain are about what importance
+// sampling and annealing cost, in runs of the decoder forwards or back.
+type effort struct {
+	images, chains       atomic.Int64
+	allImages, allChains int
+	perImage, perChain   int
+
+	line *progress.Line
+}
+
+// done says that so many more images or chains are done.
+func (e *effort) done(images, chains int) {
+	i, c := int(e.images.Add(int64(images))), int(e.chains.Add(int64(chains)))
+	e.line.Set(float64(i*e.perImage+c*e.perChain) / float64(e.allImages*e.perImage+e.allChains*e.perChain))
+}
+
+func (e *effort) String() string {
+	s := fmt.Sprintf("%d of %d images", e.images.Load(), e.allImages)
+	if e.allChains > 0 {
+		s += fmt.Sprintf(", %d of %d chains", e.chains.Load(), e.allChains)
+	}
+	return s
+}
+
+// stopped returns the error of an evaluation that ended with its context.
+func (e *effort) stopped(ctx context.Context) error {
+	e.line.Clear()
+	return fmt.Errorf("%w: %v were evaluated, nothing is kept", context.Cause(ctx), e)
 }
 
 // otherData says what a model was trained on, with a comma, if that is known and is not
