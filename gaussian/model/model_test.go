@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -208,6 +209,38 @@ func TestAStepIsTakenOnlyIfBoundAndGradientAreFinite(t *testing.T) {
 		if (err == nil) != c.finite || (trainer.algorithm.Theta().Data[0] != c.theta) != c.finite {
 			t.Errorf("√%v + %v: error %v, θ moved to %v", c.theta, c.constant, err, trainer.algorithm.Theta().Data[0])
 		}
+	}
+}
+
+// A noted is a method that notes its noise.
+type noted struct {
+	root
+	noise []float64
+	cols  []int
+}
+
+func (n *noted) NoiseRows() int { return 2 }
+
+func (n *noted) ELBO(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64] {
+	n.noise, n.cols = append(n.noise, noise.Value.Data...), append(n.cols, noise.Cols())
+	return n.root.ELBO(params, noise)
+}
+
+func TestEachStepAndEachPartOfAnEvaluationHasFreshNoise(t *testing.T) {
+	m := &noted{root: root{theta: 1}}
+	trainer := NewTrainer(m, 3, 1e-3, hvae.Stream(1, "noise"))
+	for range 2 {
+		if err := trainer.Step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	meanELBO(t, trainer, 250)
+	if want := []int{3, 3, 100, 100, 50}; !slices.Equal(m.cols, want) {
+		t.Errorf("draws at once: %v, want %v", m.cols, want)
+	}
+	slices.Sort(m.noise)
+	if n := len(slices.Compact(m.noise)); n != 2*256 {
+		t.Errorf("%d different numbers, want 512", n)
 	}
 }
 
