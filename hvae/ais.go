@@ -15,9 +15,9 @@ import (
 //
 //	log p^k(z) = (1 − β_k) log q⁰(z) + β_k log p_θ(x, z),   β_k = k/K,
 //
-// and its own reversal. One for p^K would cancel out of the estimate. A kernel costs
-// Leapfrogs gradients of the target, and memory depends on neither their number nor K. An
-// AIS serves one goroutine.
+// and its own reversal. (A kernel for p^K would cancel out of the estimate.) A kernel costs as
+// many gradients of the target as it has leapfrog steps, and memory grows with neither these
+// nor K. An AIS serves one goroutine.
 type AIS[T linalg.Float] struct {
 	// Tape is where densities and gradients are computed. It is reset again and again.
 	Tape *ad.Tape[T]
@@ -69,9 +69,10 @@ func (a *AIS[T]) Acceptance() float64 {
 // Tune sets StepSizes so that each kernel accepts about 65 % of its proposals (Neal, 2011,
 // section 4.4), in some passes forward over all of them, at least one. The first carries the
 // step size on from kernel to kernel; where there are few of them, it takes several passes.
+// The chains that estimate something need Streams other than these.
 func (a *AIS[T]) Tune(passes int) {
 	const start, rate = 0.5, 0.65
-	a.StepSizes = make([]float64, a.Steps-1)
+	a.StepSizes = make([]float64, max(0, a.Steps-1))
 	for i := range a.StepSizes {
 		a.StepSizes[i] = start
 	}
