@@ -139,15 +139,22 @@ func TestAISRejectsWhatIsNotANumber(t *testing.T) {
 	}
 }
 
-func TestAISOfOneStepHasNoKernels(t *testing.T) {
-	a := annealed(hvaetest.Bimodal{Dims: 1}, 1, 4)
+func TestAISOfOneStepIsImportanceSamplingFromTheVariationalPrior(t *testing.T) {
+	const chains = 20000
+	a := annealed(hvaetest.Bimodal{Dims: 1}, 1, chains)
+	a.Mean, a.SD = linalg.Column(0.3), linalg.Column(1.7)
 	z, l := a.Forward()
-	for j := range l {
-		var tape ad.Tape[float64]
-		at := tape.Scalar(z.Data[j])
-		want := hvaetest.Bimodal{Dims: 1}.LogJoint(at).Scalar() - hvae.LogNormal(at).Scalar()
-		if !(math.Abs(l[j]-want) <= 1e-14) {
-			t.Errorf("log p̂ = %v, want log p(x, z₀)/q⁰(z₀) = %v", l[j], want)
+	standard := hvaetest.Apply(z.Data, func(z float64) float64 { return (z - 0.3) / 1.7 })
+	squares := hvaetest.Apply(standard, func(x float64) float64 { return x * x })
+	if m, v := hvaetest.Z(standard, 0), hvaetest.Z(squares, 1); !(math.Abs(m) <= hvaetest.ZBound) || !(math.Abs(v) <= hvaetest.ZBound) {
+		t.Errorf("the mean of z₀ is off by %.1f standard errors, its variance by %.1f", m, v)
+	}
+	var tape ad.Tape[float64]
+	logJoint := hvaetest.Bimodal{Dims: 1}.LogJoint(tape.Const(z)).Value.Data
+	for j, x := range standard {
+		want := logJoint[j] + x*x/2 + math.Log(1.7*math.Sqrt(2*math.Pi))
+		if !(math.Abs(l[j]-want) <= 1e-12) {
+			t.Fatalf("log p̂ = %v, want log p(x, z₀)/q⁰(z₀) = %v", l[j], want)
 		}
 	}
 	if rate := a.Acceptance(); !math.IsNaN(rate) {
