@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,122 +36,124 @@ func TestATrainingRunIsTheOneThatItsFlagsDescribe(t *testing.T) {
 		{"-model hvae -K 2 -tempering fixed -vary-eps -latent 2 -train 44 -batch 24 -lr 0.006 -seed 18446744073709551615 -recompute",
 			model.Config{Kind: "hvae", K: 2, Tempering: "fixed", VaryEps: true, Latent: 2}, 44, 24, 0.006, 1<<64 - 1},
 	} {
-		dir, began := t.TempDir(), time.Now()
-		train := func(more ...string) (stdout string) {
-			t.Helper()
-			stdout, stderr, status := mnist(t.Context(), slices.Concat([]string{"train", "-data", "synthetic", "-out", dir}, strings.Fields(c.flags), more)...)
-			if status != 0 {
-				t.Fatalf("%s: status %d, %s", c.flags, status, stderr)
+		t.Run(c.flags, func(t *testing.T) {
+			dir, began := t.TempDir(), time.Now()
+			train := func(more ...string) (stdout string) {
+				t.Helper()
+				stdout, stderr, status := mnist(t.Context(), slices.Concat([]string{"train", "-data", "synthetic", "-out", dir}, strings.Fields(c.flags), more)...)
+				if status != 0 {
+					t.Fatalf("status %d, %s", status, stderr)
+				}
+				return stdout
 			}
-			return stdout
-		}
-		stdout := train("-epochs", "9", "-patience", "1")
+			stdout := train("-epochs", "9", "-patience", "1")
 
-		run := newCourse(images, c.config, c.n, c.batch, c.rate, c.seed)
-		var training, validation []float64
-		var weights []map[string][]float32
-		best := 0
-		for epoch := range 4 {
-			e, v := run.next(t)
-			training, validation, weights = append(training, e), append(validation, v), append(weights, run.weights())
-			if v > validation[best] {
-				best = epoch
+			run := newCourse(images, c.config, c.n, c.batch, c.rate, c.seed)
+			var training, validation []float64
+			var weights []map[string][]float32
+			best := 0
+			for epoch := range 4 {
+				e, v := run.next(t)
+				training, validation, weights = append(training, e), append(validation, v), append(weights, run.weights())
+				if v > validation[best] {
+					best = epoch
+				}
 			}
-		}
-		if !(validation[0] < validation[1] && validation[2] < validation[1]) {
-			t.Fatalf("%s: validation %v: the third epoch should be worse than the second", c.flags, validation)
-		}
+			if !(validation[0] < validation[1] && validation[2] < validation[1]) {
+				t.Fatalf("validation %v: the third epoch should be worse than the second", validation)
+			}
 
-		check := func(epochs, best int) {
-			t.Helper()
-			got := lines(t, filepath.Join(dir, "metrics.jsonl"))
-			if len(got) != epochs {
-				t.Fatalf("%s: metrics of %d epochs, want %d", c.flags, len(got), epochs)
-			}
-			seconds := 0.0
-			for i, m := range got {
-				if len(m) != 4 || m["epoch"] != float64(i+1) || !near(m["train_elbo"], training[i]) || !near(m["val_elbo"], validation[i]) || !(m["seconds"] > 0) {
-					t.Errorf("%s: metrics %v, want epoch %d, training %v, validation %v", c.flags, m, i+1, training[i], validation[i])
+			check := func(epochs, best int) {
+				t.Helper()
+				got := lines(t, filepath.Join(dir, "metrics.jsonl"))
+				if len(got) != epochs {
+					t.Fatalf("metrics of %d epochs, want %d", len(got), epochs)
 				}
-				seconds += m["seconds"]
-			}
-			if most := time.Since(began).Seconds(); seconds > most {
-				t.Errorf("%s: the epochs took %v s together, the test until now %v s", c.flags, seconds, most)
-			}
-			saved, meta := tensors(t, filepath.Join(dir, "model.safetensors"))
-			if !sameTensors(weights[best], saved) {
-				t.Errorf("%s: the model saved is not that of epoch %d", c.flags, best+1)
-			}
-			for key, want := range map[string]string{
-				"format": "hvae-mnist/1", "model": c.config.Kind, "K": strconv.Itoa(c.config.K), "tempering": c.config.Tempering,
-				"vary_eps": fmt.Sprint(c.config.VaryEps), "latent": strconv.Itoa(c.config.Latent), "max_eps": "0.5",
-				"seed": strconv.FormatUint(c.seed, 10), "epoch": strconv.Itoa(best + 1), "val_elbo": strconv.FormatFloat(got[best]["val_elbo"], 'g', -1, 64),
-				"data": "synthetic", "data_sha256": syntheticDigest,
-			} {
-				if meta[key] != want {
-					t.Errorf("%s: the model says %s = %q, want %q", c.flags, key, meta[key], want)
+				seconds := 0.0
+				for i, m := range got {
+					if len(m) != 4 || m["epoch"] != float64(i+1) || !near(m["train_elbo"], training[i]) || !near(m["val_elbo"], validation[i]) || !(m["seconds"] > 0) {
+						t.Errorf("metrics %v, want epoch %d, training %v, validation %v", m, i+1, training[i], validation[i])
+					}
+					seconds += m["seconds"]
 				}
-			}
-			state, _ := tensors(t, filepath.Join(dir, "state.safetensors"))
-			for name, want := range weights[epochs-1] {
-				if !slices.Equal(state[name], want) {
-					t.Errorf("%s: %s in the state is not that of epoch %d", c.flags, name, epochs)
+				if most := time.Since(began).Seconds(); seconds > most {
+					t.Errorf("the epochs took %v s together, the test until now %v s", seconds, most)
 				}
-			}
-			curve, err := os.ReadFile(filepath.Join(dir, "curve.svg"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			panel := plottest.Read(t, curve, false, false)[0]
-			if panel.Title != "Training: "+c.config.String()+", on synthetic" || panel.XLabel != "epoch" || panel.YLabel != "ELBO (nats)" || len(panel.Series) != 2 {
-				t.Fatalf("%s: a curve %q of %q over %q with %d series", c.flags, panel.Title, panel.YLabel, panel.XLabel, len(panel.Series))
-			}
-			for i, want := range []struct {
-				label string
-				y     []float64
-			}{{"training", training}, {"validation", validation}} {
-				s := panel.Series[i]
-				if s.Label != want.label || len(s.Line) != 1 || len(s.Line[0]) != epochs {
-					t.Fatalf("%s: series %d of the curve is %+v", c.flags, i, s)
+				saved, meta := tensors(t, filepath.Join(dir, "model.safetensors"))
+				if !sameTensors(weights[best], saved) {
+					t.Errorf("the model saved is not that of epoch %d", best+1)
 				}
-				for j, at := range s.Line[0] {
-					if !panel.X.Near(at.X, float64(j+1)) || !panel.Y.Near(at.Y, want.y[j]) {
-						t.Errorf("%s: the curve of %s has %v in epoch %d, which is not %v", c.flags, want.label, at, j+1, want.y[j])
+				for key, want := range map[string]string{
+					"format": "hvae-mnist/1", "model": c.config.Kind, "K": strconv.Itoa(c.config.K), "tempering": c.config.Tempering,
+					"vary_eps": fmt.Sprint(c.config.VaryEps), "latent": strconv.Itoa(c.config.Latent), "max_eps": "0.5",
+					"seed": strconv.FormatUint(c.seed, 10), "epoch": strconv.Itoa(best + 1), "val_elbo": strconv.FormatFloat(got[best]["val_elbo"], 'g', -1, 64),
+					"data": "synthetic", "data_sha256": syntheticDigest,
+				} {
+					if meta[key] != want {
+						t.Errorf("the model says %s = %q, want %q", key, meta[key], want)
 					}
 				}
-			}
-			// The picture is what the saved model draws.
-			drawn := filepath.Join(t.TempDir(), "drawn.png")
-			if _, stderr, status := mnist(t.Context(), "sample", "-checkpoint", filepath.Join(dir, "model.safetensors"), "-seed", meta["seed"], "-o", drawn); status != 0 {
-				t.Fatal(stderr)
-			}
-			a, _ := os.ReadFile(drawn)
-			if b, err := os.ReadFile(filepath.Join(dir, "samples.png")); err != nil || !slices.Equal(a, b) {
-				t.Errorf("%s: samples.png is not what the model draws (%v)", c.flags, err)
-			}
-		}
-		said := func(from, epochs, best int) (text string) {
-			top := 0
-			for i, m := range lines(t, filepath.Join(dir, "metrics.jsonl"))[:epochs] {
-				note := ""
-				if i == 0 || validation[i] > validation[top] {
-					top, note = i, "  best so far"
+				state, _ := tensors(t, filepath.Join(dir, "state.safetensors"))
+				for name, want := range weights[epochs-1] {
+					if !slices.Equal(state[name], want) {
+						t.Errorf("%s in the state is not that of epoch %d", name, epochs)
+					}
 				}
-				if i >= from {
-					text += fmt.Sprintf("epoch %d  train %.2f  validation %.2f  %.1f s%s\n", i+1, m["train_elbo"], m["val_elbo"], m["seconds"], note)
+				curve, err := os.ReadFile(filepath.Join(dir, "curve.svg"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				panel := plottest.Read(t, curve, false, false)[0]
+				if panel.Title != "Training: "+c.config.String()+", on synthetic" || panel.XLabel != "epoch" || panel.YLabel != "ELBO (nats)" || len(panel.Series) != 2 {
+					t.Fatalf("a curve %q of %q over %q with %d series", panel.Title, panel.YLabel, panel.XLabel, len(panel.Series))
+				}
+				for i, want := range []struct {
+					label string
+					y     []float64
+				}{{"training", training}, {"validation", validation}} {
+					s := panel.Series[i]
+					if s.Label != want.label || len(s.Line) != 1 || len(s.Line[0]) != epochs {
+						t.Fatalf("series %d of the curve is %+v", i, s)
+					}
+					for j, at := range s.Line[0] {
+						if !panel.X.Near(at.X, float64(j+1)) || !panel.Y.Near(at.Y, want.y[j]) {
+							t.Errorf("the curve of %s has %v in epoch %d, which is not %v", want.label, at, j+1, want.y[j])
+						}
+					}
+				}
+				// The picture is what the saved model draws.
+				drawn := filepath.Join(t.TempDir(), "drawn.png")
+				if _, stderr, status := mnist(t.Context(), "sample", "-checkpoint", filepath.Join(dir, "model.safetensors"), "-seed", meta["seed"], "-o", drawn); status != 0 {
+					t.Fatal(stderr)
+				}
+				a, _ := os.ReadFile(drawn)
+				if b, err := os.ReadFile(filepath.Join(dir, "samples.png")); err != nil || !slices.Equal(a, b) {
+					t.Errorf("samples.png is not what the model draws (%v)", err)
 				}
 			}
-			return text + fmt.Sprintf("best validation ELBO %.2f on synthetic after epoch %d; the model is %s\n", validation[best], best+1, filepath.Join(dir, "model.safetensors"))
-		}
-		check(3, 1)
-		if diff := cmp.Diff(said(0, 3, 1), stdout); diff != "" {
-			t.Errorf("%s printed (-want +got):\n%s", c.flags, diff)
-		}
-		stdout = train("-epochs", "4", "-patience", "2", "-resume")
-		check(4, best)
-		if diff := cmp.Diff(said(3, 4, best), stdout); diff != "" {
-			t.Errorf("%s, resumed, printed (-want +got):\n%s", c.flags, diff)
-		}
+			said := func(from, epochs, best int) (text string) {
+				top := 0
+				for i, m := range lines(t, filepath.Join(dir, "metrics.jsonl"))[:epochs] {
+					note := ""
+					if i == 0 || validation[i] > validation[top] {
+						top, note = i, "  best so far"
+					}
+					if i >= from {
+						text += fmt.Sprintf("epoch %d  train %.2f  validation %.2f  %.1f s%s\n", i+1, m["train_elbo"], m["val_elbo"], m["seconds"], note)
+					}
+				}
+				return text + fmt.Sprintf("best validation ELBO %.2f on synthetic after epoch %d; the model is %s\n", validation[best], best+1, filepath.Join(dir, "model.safetensors"))
+			}
+			check(3, 1)
+			if diff := cmp.Diff(said(0, 3, 1), stdout); diff != "" {
+				t.Errorf("printed (-want +got):\n%s", diff)
+			}
+			stdout = train("-epochs", "4", "-patience", "2", "-resume")
+			check(4, best)
+			if diff := cmp.Diff(said(3, 4, best), stdout); diff != "" {
+				t.Errorf("resumed, it printed (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
@@ -182,20 +185,37 @@ func TestEachModelIsTrainedAsItsFlagsSay(t *testing.T) {
 		{"-model hvae -K 2 -vary-eps", model.Config{Kind: "hvae", K: 2, Tempering: "none", VaryEps: true, Latent: 2}, 31},
 		{"", model.Config{Kind: "vae", Tempering: "none", Latent: 2}, 6*1100 + 5},
 	} {
-		folder, dir := ownImages(t, c.images, 1), t.TempDir()
-		mustTrain(t, slices.Concat([]string{"train", "-data", folder, "-dataset", "own", "-latent", "2", "-train", "26", "-batch", "10", "-epochs", "1", "-out", dir}, strings.Fields(c.flags))...)
-		set, err := data.Load(t.Context(), folder, "own", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		run := newCourse(set.Train, c.config, 26, 10, 1e-3, 1)
-		training, validation := run.next(t)
-		m := lines(t, filepath.Join(dir, "metrics.jsonl"))[0]
-		if !near(m["train_elbo"], training) || !near(m["val_elbo"], validation) {
-			t.Errorf("%s: metrics %v, want training %v, validation %v", c.flags, m, training, validation)
-		}
-		if saved, _ := tensors(t, filepath.Join(dir, "model.safetensors")); !sameTensors(saved, run.weights()) {
-			t.Errorf("%s: the model has other weights", c.flags)
-		}
+		t.Run(c.flags, func(t *testing.T) {
+			folder, dir := ownImages(t, c.images, 1), t.TempDir()
+			mustTrain(t, slices.Concat([]string{"train", "-data", folder, "-dataset", "own", "-latent", "2", "-train", "26", "-batch", "10", "-epochs", "1", "-out", dir}, strings.Fields(c.flags))...)
+			set, err := data.Load(t.Context(), folder, "own", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			run := newCourse(set.Train, c.config, 26, 10, 1e-3, 1)
+			training, validation := run.next(t)
+			m := lines(t, filepath.Join(dir, "metrics.jsonl"))[0]
+			if !near(m["train_elbo"], training) || !near(m["val_elbo"], validation) {
+				t.Errorf("metrics %v, want training %v, validation %v", m, training, validation)
+			}
+			if saved, _ := tensors(t, filepath.Join(dir, "model.safetensors")); !sameTensors(saved, run.weights()) {
+				t.Error("the model has other weights")
+			}
+		})
+	}
+}
+
+// Recomputing gives the same bits, so that it is seen by what a run allocates only.
+func TestRecomputeTakesLessMemory(t *testing.T) {
+	folder := ownImages(t, 31, 1)
+	allocated := func(flags ...string) float64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		mustTrain(t, slices.Concat(strings.Fields("train -dataset own -model hvae -K 40 -latent 2 -train 16 -batch 16 -epochs 1 -data "+folder+" -out "+t.TempDir()), flags)...)
+		runtime.ReadMemStats(&after)
+		return float64(after.TotalAlloc - before.TotalAlloc)
+	}
+	if with, without := allocated("-recompute"), allocated(); !(with < 0.85*without) {
+		t.Errorf("a run allocates %.3g bytes with -recompute and %.3g without", with, without)
 	}
 }
