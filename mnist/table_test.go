@@ -18,6 +18,7 @@ import (
 	"hvae/bench/filelock"
 	"hvae/bench/plot/plottest"
 	"hvae/hvae/hvaetest"
+	"hvae/mnist/safetensors"
 )
 
 // tinyTable is a table of seconds.
@@ -372,6 +373,51 @@ func TestATableTakesWhatIsThere(t *testing.T) {
 		if diff := cmp.Diff(kept, files(t, other)); diff != "" {
 			t.Errorf("a run with -%s %s was changed", flag, value)
 		}
+	}
+}
+
+func TestATableEvaluatesTheBestEpoch(t *testing.T) {
+	// Two epochs; then the state is made to say that the second was worse.
+	out := t.TempDir()
+	run := filepath.Join(out, "vae-1")
+	mustTrain(t, "train", "-data", "synthetic", "-train", "100", "-seed", "1", "-out", run, "-epochs", "1")
+	first := copyFiles(t, run, modelFile)
+	mustTrain(t, "train", "-resume", "-out", run, "-epochs", "2")
+	state, err := safetensors.ReadFile(filepath.Join(run, stateFile), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	best, err := safetensors.ReadFile(filepath.Join(first, modelFile), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var p position
+	if err := json.Unmarshal([]byte(state.Metadata["progress"]), &p); err != nil {
+		t.Fatal(err)
+	}
+	p.Best, p.BestEpoch, p.Metrics[1].ValELBO = p.Metrics[0].ValELBO, 1, p.Metrics[0].ValELBO-1
+	b, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state.Metadata["progress"] = string(b)
+	for i, x := range state.Tensors {
+		if name, ok := strings.CutPrefix(x.Name, "best."); ok {
+			state.Tensors[i], _ = best.Tensor(name)
+			state.Tensors[i].Name = x.Name
+		}
+	}
+	if err := safetensors.WriteFile(filepath.Join(run, stateFile), state); err != nil {
+		t.Fatal(err)
+	}
+	mustTable(t, "table", "-data", "synthetic", "-train", "100", "-epochs", "2", "-limit", "3", "-samples", "10", "-runs", "1", "-rows", "vae", "-seeds", "1", "-out", out)
+	e, err := readEvaluation(filepath.Join(run, evaluationFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, _ := mustTable(t, "eval", "-checkpoint", filepath.Join(first, modelFile), "-data", "synthetic", "-limit", "3", "-samples", "10", "-runs", "1", "-json")
+	if want := objects(t, line)[0]["nll"]; e.Epoch != 1 || !isNumber(want, e.NLLs[0]) {
+		t.Errorf("NLL %v of epoch %d, want %v of the first epoch", e.NLLs, e.Epoch, want)
 	}
 }
 
