@@ -73,7 +73,11 @@ func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) err
 		return s, err
 	})
 	list(f, &t.seeds, "seeds", "`seeds` of each row, separated by commas (default the paper's: 85547 and 12345, for some rows 98765, too)", func(s string) (uint64, error) {
-		return strconv.ParseUint(s, 10, 64)
+		n, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			return 0, errors.New("a seed is a whole number")
+		}
+		return n, nil
 	})
 	f.Count(&t.epochs, "epochs", 2000, 1, "`number` of epochs at most")
 	f.Count(&t.patience, "patience", 100, 1, "stop after this `number` of epochs without a better validation ELBO")

@@ -8,6 +8,7 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"hvae/bench/atomicfile"
@@ -257,7 +258,8 @@ func figure(rows []tableRow) []byte {
 		} {
 			series("VAE, "+source.what, "", source.of, source.style)
 			for _, tempering := range []string{"none", "fixed", "free"} {
-				series(tempering+" tempering, "+source.what, tempering, source.of, source.style)
+				label := strings.Replace(tempering, "none", "no", 1)
+				series(label+" tempering, "+source.what, tempering, source.of, source.style)
 			}
 		}
 		for _, r := range rows {

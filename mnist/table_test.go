@@ -235,7 +235,7 @@ func TestEveryNumberOfTheTableIsComputedAgain(t *testing.T) {
 		drawn := 0
 		for _, s := range p.Series {
 			for i, source := range []string{"published", "obtained"} {
-				for label, name := range map[string]string{"VAE, ": "vae", "none tempering, ": "hvae-k1-none"} {
+				for label, name := range map[string]string{"VAE, ": "vae", "no tempering, ": "hvae-k1-none"} {
 					if s.Label != label+source {
 						continue
 					}
