@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -74,41 +75,41 @@ func metricsOf(t *testing.T, folder string) (all []map[string]float64) {
 
 func TestARunBelongsToOneProcess(t *testing.T) {
 	whole, shared := t.TempDir(), t.TempDir()
-	mustTrain(t, tiny(whole, "-epochs", "6")...)
-	first := exec.Command(os.Args[0], tiny(shared, "-epochs", "6")...)
+	first := exec.Command(os.Args[0], tiny(shared, "-epochs", "1000000", "-patience", "1000000")...)
 	first.Env = append(os.Environ(), "MNIST_TEST_COMMAND=1")
 	if err := first.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error)
+	ended := make(chan error, 1)
 	go func() { ended <- first.Wait() }()
-	turnedAway := 0
-	for running := true; running; {
+	for begun := false; !begun; time.Sleep(time.Millisecond) {
+		_, err := os.Stat(filepath.Join(shared, metricsFile))
+		begun = err == nil
 		select {
 		case err := <-ended:
-			if err != nil {
-				t.Errorf("the first process: %v", err)
-			}
-			running = false
+			t.Fatalf("the first process ended: %v", err)
 		default:
-			if held, err := filelock.Held(filepath.Join(shared, lockFile)); err != nil {
-				t.Fatal(err)
-			} else if _, err := os.Stat(filepath.Join(shared, stateFile)); err != nil || !held {
-				time.Sleep(time.Millisecond)
-				continue // it has not begun, or has ended
-			}
-			_, stderr, status := mnist(t.Context(), tiny(shared, "-resume")...)
-			if status == 1 && stderr == "mnist train: "+shared+" is in use by another training run\n" {
-				turnedAway++
-			} else if held, _ := filelock.Held(filepath.Join(shared, lockFile)); held {
-				t.Errorf("beside a run, another: status %d, %q", status, stderr)
-			}
 		}
 	}
-	if turnedAway == 0 {
-		t.Error("no second process was turned away")
+	for _, more := range [][]string{{"-resume"}, {"-resume", "-lr", "1e-4"}} {
+		stdout, stderr, status := mnist(t.Context(), tiny(shared, more...)...)
+		if status != 1 || stdout != "" || stderr != "mnist train: "+shared+" is in use by another training run\n" {
+			t.Errorf("a second process: status %d, %q, %q", status, stdout, stderr)
+		}
 	}
-	mustTrain(t, tiny(shared, "-epochs", "6", "-resume")...)
+	select {
+	case err := <-ended:
+		t.Fatalf("the first process ended beside a second: %v", err)
+	default:
+	}
+	if err := first.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	// Its lock has ended with it, and it is the run that it would have been alone.
+	epochs := []string{"-patience", "1000000", "-epochs", strconv.Itoa(len(metricsOf(t, shared)) + 2)}
+	mustTrain(t, tiny(shared, append(epochs, "-resume")...)...)
+	mustTrain(t, tiny(whole, epochs...)...)
 	if diff := cmp.Diff(files(t, whole), files(t, shared)); diff != "" {
 		t.Error("the first process's files differ from an undisturbed run's")
 	}
@@ -209,14 +210,14 @@ func TestAStateOfTheFirstFormatIsResumedWithItsModel(t *testing.T) {
 	firstFormat(t, two)
 
 	alone := copyFiles(t, two, stateFile)
-	refused(t, alone, []string{"train", "-resume", "-out", alone}, "best epoch", modelFile)
+	refused(t, alone, []string{"train", "-resume", "-out", alone, "-epochs", "4"}, "best epoch", modelFile)
 	wrong := copyFiles(t, two, stateFile)
 	other := t.TempDir()
 	mustTrain(t, tiny(other, "-epochs", "2", "-seed", "2")...)
 	if err := os.Rename(filepath.Join(other, modelFile), filepath.Join(wrong, modelFile)); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, wrong, []string{"train", "-resume", "-out", wrong}, "another run's")
+	refused(t, wrong, []string{"train", "-resume", "-out", wrong, "-epochs", "4"}, "another run's")
 
 	// As of a kill after the model was written and before the state was.
 	killed := copyFiles(t, two, stateFile, metricsFile)
