@@ -172,8 +172,8 @@ func checkPaths(t *testing.T, panels []plottest.Panel, seed uint64) {
 			}
 		}
 		want := 2 * math.Pi * 0.5 * (math.Sqrt(4) + math.Sqrt(12) + math.Sqrt(20) + math.Sqrt(28))
-		for side, l := range length {
-			if !(math.Abs(l/want-1) <= 0.03) {
+		for _, side := range []bool{false, true} {
+			if l := length[side]; !(math.Abs(l/want-1) <= 0.03) {
 				t.Errorf("the contours around the mode at the right (%v) are %v long, want %v", side, l, want)
 			}
 		}
