@@ -222,19 +222,13 @@ func (t *session) open(state *model.State) error {
 // loop trains epoch after epoch. The state is saved every few minutes, and when ctx ends.
 func (t *session) loop(ctx context.Context) error {
 	total := t.batches()
-	line := progress.New(t.stderr, func(elapsed time.Duration) string {
-		done := min(t.Batch*t.batch, len(t.training))
-		return fmt.Sprintf("epoch %d, batch %d of %d, ELBO %.2f", t.Epoch, t.Batch, total, t.Sum/float64(done))
-	})
+	line := progress.New(t.stderr, func(time.Duration) string { return t.soFar() })
 	defer line.Clear()
-	part := func() float64 {
-		return (float64(t.Epoch-1) + float64(t.Batch)/float64(total)) / float64(t.epochs)
-	}
-	line.Begin(part())
+	line.Begin(t.done())
 	t.began = time.Now()
 
 	for t.Epoch <= t.epochs && t.Epoch-t.BestEpoch <= t.patience {
-		line.Until(float64(min(t.epochs, t.BestEpoch+t.patience)) / float64(t.epochs))
+		line.Until(t.doneAtLeast())
 		order := shuffled(t.training, t.seed, t.Epoch)
 		for t.Batch < total {
 			b := &batch{images: t.pixels, which: order[t.Batch*t.batch : min((t.Batch+1)*t.batch, len(order))], seed: t.seed, epoch: t.Epoch}
@@ -251,7 +245,7 @@ func (t *session) loop(ctx context.Context) error {
 			if err := t.saveInTime(); err != nil {
 				return err
 			}
-			line.Set(part())
+			line.Set(t.done())
 		}
 		for t.validation.from(t.Validated) {
 			elbo, err := t.trainer.ELBO(ctx, t.validation)
@@ -286,6 +280,23 @@ func (t *session) loop(ctx context.Context) error {
 	line.Clear()
 	_, err := fmt.Fprintf(t.stdout, "best validation ELBO %.2f on %s after epoch %d; the model is %s\n", t.Best, t.name, t.BestEpoch, t.path(modelFile))
 	return err
+}
+
+// soFar says where the run is, with the mean ELBO of the epoch's images until now.
+func (r *run) soFar() string {
+	images := min(r.Batch*r.batch, r.images)
+	return fmt.Sprintf("epoch %d, batch %d of %d, ELBO %.2f", r.Epoch, r.Batch, r.batches(), r.Sum/float64(images))
+}
+
+// done returns how much of the run is done, if it takes all its epochs.
+func (r *run) done() float64 {
+	return (float64(r.Epoch-1) + float64(r.Batch)/float64(r.batches())) / float64(r.epochs)
+}
+
+// doneAtLeast returns how much of the run will be done when it ends, if no epoch is better
+// than the best until now.
+func (r *run) doneAtLeast() float64 {
+	return float64(min(r.epochs, r.BestEpoch+r.patience)) / float64(r.epochs)
 }
 
 // goOn says what the user of a run that diverged can do.
