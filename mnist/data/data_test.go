@@ -383,25 +383,6 @@ func TestTheStandInIsAlwaysTheSame(t *testing.T) {
 	}
 }
 
-func TestSplitIsAPartition(t *testing.T) {
-	images := Images{make([]byte, 60*pixels)}
-	training, validation := Split(images, 1)
-	if len(training) != 50 || len(validation) != 10 {
-		t.Fatalf("%d and %d images", len(training), len(validation))
-	}
-	all := slices.Sorted(slices.Values(slices.Concat(training, validation)))
-	for i, v := range all {
-		if i != v {
-			t.Fatalf("the parts together are %v", all)
-		}
-	}
-	again, _ := Split(images, 1)
-	other, _ := Split(images, 2)
-	if !slices.Equal(training, again) || slices.Equal(training, other) {
-		t.Error("the split must depend on the seed and on nothing else")
-	}
-}
-
 func TestPixelsAreBernoulliInTheirValue(t *testing.T) {
 	const draws = 20000
 	image := make([]byte, pixels)
