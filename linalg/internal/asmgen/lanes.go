@@ -22,10 +22,37 @@ type kernel struct {
 // scalar i; the body says in out[i] which register holds output i.
 type lane struct {
 	*writer
+	operations
 	in, scalar, out []int
 	next            int // the next register that is free
 	constants       *[]uint32
 }
+
+// operations on the lanes of registers: x86Lane's and neonLane's. Each takes the
+// destination d first.
+type operations interface {
+	vec(op string, d, a, b int)                     // d = a ∘ b; fma and fms are d ± a·b; max and min are NaN if b is
+	vecConst(op string, d, a int, c float64)        // d = a ∘ c, for a constant
+	vecBits(op string, d, a int, bits uint32)       // the same for a constant's bits
+	horner(c, x, d int)                             // d = d·x + c
+	hornerConst(c float64, x, d int)                // the same for a constant
+	unary(op string, d, a int)                      // d = f(a); round is to the nearest whole number, to even from between
+	shift(op string, d, a, n int)                   // d = a shifted by n bits, to the right with the sign
+	set(c float64, d int)                           // d = c
+	setBits(bits uint32, d int)                     // the same for its bits
+	choose(p predicate, x int, c float64, a, d int) // d = a where x, compared with c, is as p says
+	chooseNegative(x, a, d int)                     // d = a where the sign of x is set
+}
+
+// A predicate compares numbers.
+type predicate int
+
+const (
+	lessThan predicate = iota
+	equal
+	greaterOrEq
+	notGreaterOrEq // not a number is, too
+)
 
 var s, y, a, ab, abc = []string{"s"}, []string{"y"}, []string{"a"}, []string{"a", "b"}, []string{"a", "b", "c"}
 
@@ -99,7 +126,7 @@ func numbers() string {
 		names, docs = append(names, k.name), append(docs, k.doc)
 	}
 	list("Numbers of the kernels on rows of float64.", "rowKernels", names, docs)
-	return goFile("", b.String())
+	return goFile("kernel", "", b.String())
 }
 
 // lanes returns the file of the elementwise kernels.
@@ -138,7 +165,8 @@ func (w *writer) lane(k kernel, constants *[]uint32) {
 		w.op("MOVQ laneArgs_%s(DI), %s", arg, registers[i])
 	}
 	w.op("MOVQ laneArgs_n(DI), CX")
-	l := lane{writer: w, constants: constants}
+	l := &lane{writer: w, constants: constants}
+	l.operations = x86Lane{l}
 	for _, s := range k.scalars {
 		r := l.register()
 		w.op("VBROADCASTSS laneArgs_%s(DI), %s", s, w.v(r))
@@ -151,7 +179,7 @@ func (w *writer) lane(k kernel, constants *[]uint32) {
 	l.loads(k, args)
 	w.label("compute")
 	l.out = make([]int, len(k.outputs))
-	k.body(&l)
+	k.body(l)
 	w.op("TESTQ CX, CX")
 	w.op("JLT storePart")
 	l.stores(k, args)

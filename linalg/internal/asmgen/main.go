@@ -8,7 +8,8 @@
 // A test fails while the files are not what it writes. Start with writer.go (what an
 // instruction set is here), then tile.go (the products), transpose.go, lanes.go (elementwise
 // kernels), functions.go (exponentials, logarithms and what is made of them), x86.go (how
-// amd64 computes them) and rows.go (the kernels of float64).
+// amd64 computes them) and rows.go (the kernels of float64). neon.go and the files named
+// after it do the same for arm64.
 //
 // Offsets of arguments and numbers of levels and kernels are not written here: the
 // assembly takes them from go_asm.h, which the Go compiler makes from the package's types
@@ -33,8 +34,17 @@ func files() map[string]string {
 		kernel + "lanes_amd64.s":     lanes(),
 		kernel + "rows_amd64.s":      rows(),
 		kernel + "numbers.go":        numbers(),
-		kernel + "tables_amd64.go":   tables(),
+		kernel + "tables_amd64.go":   tables(x86),
 		"bench/peak_amd64.s":         peak(),
+		"bench/peak_amd64.go":        peakLoops(x86),
+
+		kernel + "tiles_arm64.s":     neonTiles(),
+		kernel + "transpose_arm64.s": neonTranspose(),
+		kernel + "lanes_arm64.s":     neonLanes(),
+		kernel + "rows_arm64.s":      neonRows(),
+		kernel + "tables_arm64.go":   tables([]isa{neon}),
+		"bench/peak_arm64.s":         neonPeak(),
+		"bench/peak_arm64.go":        peakLoops([]isa{neon}),
 	}
 }
 

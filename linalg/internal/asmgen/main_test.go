@@ -1,8 +1,14 @@
 package main
 
 import (
+	"bytes"
+	"encoding/binary"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -14,6 +20,46 @@ func TestCheckedInAssemblyIsWhatTheGeneratorWrites(t *testing.T) {
 		}
 		if string(got) != want {
 			t.Errorf("%s is not what the generator writes: run 'go generate' in linalg/internal/asmgen", name)
+		}
+	}
+}
+
+// The comment of an instruction that is written as a word is what GNU's disassembler says.
+func TestWordsAreTheInstructionsThatTheirCommentsSay(t *testing.T) {
+	var code bytes.Buffer
+	var comments []string
+	for _, text := range files() {
+		for _, m := range regexp.MustCompile(`WORD \$(0x[0-9a-f]{8}) // (.*)`).FindAllStringSubmatch(text, -1) {
+			word, err := strconv.ParseUint(m[1], 0, 32)
+			if err != nil {
+				t.Fatal(err)
+			}
+			code.Write(binary.LittleEndian.AppendUint32(nil, uint32(word)))
+			comments = append(comments, m[2])
+		}
+	}
+	if len(comments) < 1000 {
+		t.Fatalf("%d words found", len(comments))
+	}
+	disassembler, err := exec.LookPath("aarch64-linux-gnu-objdump")
+	if err != nil {
+		t.Skip("aarch64-linux-gnu-objdump is not installed (binutils-aarch64-linux-gnu)")
+	}
+	file := filepath.Join(t.TempDir(), "words")
+	if err := os.WriteFile(file, code.Bytes(), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(disassembler, "-D", "-z", "-b", "binary", "-m", "aarch64", file).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := regexp.MustCompile(`(?m)^ *[0-9a-f]+:\t[0-9a-f]{8} \t(.*)$`).FindAllStringSubmatch(string(out), -1)
+	if len(lines) != len(comments) {
+		t.Fatalf("%d words, %d lines of the disassembler", len(comments), len(lines))
+	}
+	for i, m := range lines {
+		if got := strings.ReplaceAll(m[1], "\t", " "); got != comments[i] {
+			t.Errorf("a word is %q, its comment says %q", got, comments[i])
 		}
 	}
 }

@@ -23,7 +23,7 @@ type shape struct{ rows, vectors int }
 
 // widest lists, by rows, how many vectors the tiles of an instruction set have at most: up
 // to 25 sums of 32 registers, or 12 of 16. There is a tile for each number of vectors up to
-// that.
+// that. NEON's four vectors are the sixteen columns of a block.
 //
 // In a step of training of the HVAE (K = 5, minibatches of 100), 89 % of the multiply-adds
 // of AVX-512 are in the tiles 8×3, 8×2 and 16×1 and 4 % in those of five rows, which the last
@@ -31,10 +31,13 @@ type shape struct{ rows, vectors int }
 // keep the processor busy. The rest is for what is left over at the edges, 0.6 %, and for
 // other people's layers: 3, 6 or 7 rows are made up of the others.
 func (a isa) widest() []shape {
-	if a.lanes == 8 {
+	switch a {
+	case avx2:
 		return []shape{{1, 3}, {2, 3}, {4, 3}}
+	case avx512:
+		return []shape{{1, 8}, {2, 7}, {4, 6}, {5, 5}, {8, 3}}
 	}
-	return []shape{{1, 8}, {2, 7}, {4, 6}, {5, 5}, {8, 3}}
+	return []shape{{1, 8}, {2, 8}, {4, 5}, {6, 4}}
 }
 
 // tall is the tile of one vector that beats several shorter ones: it loads B half as often.
@@ -42,36 +45,54 @@ func (a isa) widest() []shape {
 var tall = shape{16, 1}
 
 // shapes lists the tiles of an instruction set.
-func (a isa) shapes() (s []shape) {
+func (a isa) shapes() (shapes []shape) {
 	for _, w := range a.widest() {
 		for v := range w.vectors {
-			s = append(s, shape{w.rows, v + 1})
+			if s := (shape{w.rows, v + 1}); a != neon || s.rows != 6 || s.vectors == w.vectors {
+				shapes = append(shapes, s)
+			}
 		}
 	}
-	if a.lanes == 16 {
-		s = append(s, tall)
+	switch a {
+	case avx512:
+		shapes = append(shapes, tall)
+	case neon: // fewer than four vectors have eight rows, not six
+		shapes = append(shapes, shape{8, 1}, shape{8, 2}, shape{8, 3}, tall)
 	}
-	return s
+	return shapes
 }
 
 // parts lists the tiles for vectors that are not full, as the last in matrices of odd widths
 // are: 5 % of the multiply-adds above, all in minibatches' last columns. The mask costs an
 // instruction for each load, on the units that multiply; full vectors do without.
+// NEON has no masks; a part of a vector is a column there.
 func (a isa) parts() []shape {
-	if a.lanes == 8 {
+	if a == avx2 {
 		return []shape{{1, 1}, {2, 1}, {4, 1}}
 	}
 	return []shape{{1, 1}, {4, 1}, {8, 1}, tall}
 }
 
+// part is how many columns the tiles of parts take at most.
+func (a isa) part() int {
+	if a == neon {
+		return 1
+	}
+	return a.lanes - 1
+}
+
 // quads lists the tiles of quads. A minibatch of 100 is six blocks of 16 columns and one of
 // four, which would take as long as the others in its convolutions, a seventh of a step:
 // with quads it takes a quarter of that.
+// To NEON four columns are a vector as any other.
 func (a isa) quads() []shape {
-	if a.lanes == 8 {
+	switch a {
+	case avx2:
 		return []shape{{1, 1}, {4, 1}}
+	case avx512:
+		return []shape{{1, 1}, {4, 1}, tall}
 	}
-	return []shape{{1, 1}, {4, 1}, tall}
+	return nil
 }
 
 // name returns the symbol of a tile.
@@ -83,12 +104,16 @@ func (s shape) name(kind string, a isa) string {
 }
 
 // tileNumbers returns the table of the tiles and the Go text of their numbers.
-func tileNumbers() (*table, string) {
+func tileNumbers(sets []isa) (*table, string) {
 	t := &table{door: "tile", args: "tileArgs"}
 	var b strings.Builder
 	b.WriteString("// tileSets are the tiles of each level: rows, vectors and number.\nvar tileSets = [levels]*tileSet{\n")
-	for _, a := range x86 {
-		fmt.Fprintf(&b, "level%s: newTileSet(%d", a.name, a.lanes)
+	for _, a := range sets {
+		fmt.Fprintf(&b, "level%s: newTileSet(%d, %d, [][2]int{", a.name, a.lanes, a.part())
+		for _, s := range a.widest() {
+			fmt.Fprintf(&b, "{%d, %d}, ", s.rows, s.vectors)
+		}
+		b.WriteString("}")
 		for _, k := range []struct {
 			kind   string
 			shapes []shape
@@ -110,11 +135,11 @@ func tileNumbers() (*table, string) {
 	return t, b.String()
 }
 
-// tables returns the Go file of what Go must know of the kernels of amd64.
-func tables() string {
-	_, tiles := tileNumbers()
-	_, bands := bandNumbers()
-	return goFile("!purego", tiles+"\n"+bands)
+// tables returns the Go file of what Go must know of the kernels of a machine.
+func tables(sets []isa) string {
+	_, tiles := tileNumbers(sets)
+	_, bands := bandNumbers(sets)
+	return goFile("kernel", "!purego", tiles+"\n"+bands)
 }
 
 // tiles returns the file of the tiles.
@@ -144,7 +169,7 @@ func tiles() string {
 			w.quadTile(s)
 		}
 	}
-	t, _ := tileNumbers()
+	t, _ := tileNumbers(x86)
 	w.writeTable(t)
 	return w.String()
 }

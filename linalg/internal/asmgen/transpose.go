@@ -7,15 +7,15 @@ import (
 
 // bandNumbers returns the table of the kernels that transpose, and the Go text of their
 // numbers: a level has those of narrower ones, too, for blocks of fewer rows.
-func bandNumbers() (*table, string) {
+func bandNumbers(sets []isa) (*table, string) {
 	t := &table{door: "bands", args: "bandArgs"}
 	var b strings.Builder
 	b.WriteString("// bandKernels are the kernels of each level that transpose.\nvar bandKernels = [levels][]bandKernel{\n")
 	var all []string
-	for _, a := range x86 {
+	for _, a := range sets {
 		all = append(all, fmt.Sprintf("{%d, %d}", a.lanes, t.add("bands"+a.name)))
 	}
-	for i, a := range x86 {
+	for i, a := range sets {
 		fmt.Fprintf(&b, "level%s: {%s},\n", a.name, strings.Join(all[i:], ", "))
 	}
 	b.WriteString("}\n")
@@ -29,7 +29,7 @@ func transpose() string {
 	for _, w.isa = range x86 {
 		w.transpose()
 	}
-	t, _ := bandNumbers()
+	t, _ := bandNumbers(x86)
 	w.writeTable(t)
 	return w.String()
 }
@@ -101,4 +101,66 @@ func (w *writer) transpose() {
 	w.op("JNZ block")
 	w.op("VZEROUPPER")
 	w.op("RET")
+}
+
+// neonTranspose returns the file of the kernel that transposes: bands of four rows, four
+// columns at a time.
+func neonTranspose() string {
+	w := neonWriter("Transposition; see transpose.go and bandArgs.")
+	w.WriteString("\n// bandsNEON: R1 reads a band, rows at the distances R4-R6; R2 writes it, rows at R7-R9; R10, R11\n// count quads and bands, R12, R13 are where the band began.\n")
+	w.local("bandsNEON")
+	w.op("MOVD bandArgs_srcRow(R0), R4")
+	w.op("ADD R4, R4, R5")
+	w.op("ADD R4, R5, R6")
+	w.op("MOVD bandArgs_dstRow(R0), R7")
+	w.op("ADD R7, R7, R8")
+	w.op("ADD R7, R8, R9")
+	w.label("block")
+	w.op("MOVD bandArgs_src(R0), R12")
+	w.op("MOVD bandArgs_dst(R0), R13")
+	w.op("MOVD bandArgs_bands(R0), R11")
+	w.label("band")
+	w.op("MOVD R12, R1")
+	w.op("MOVD R13, R2")
+	w.op("MOVD bandArgs_quads(R0), R10")
+	w.label("quad")
+	w.note("Four columns of four rows: pairs of rows, then pairs of pairs.")
+	for i, offset := range []int{0, 4, 5, 6} {
+		w.loadQ(i, 1, offset)
+	}
+	for i := range 2 {
+		w.op("VTRN1 V%d.S4, V%d.S4, V%d.S4", 2*i+1, 2*i, 4+2*i)
+		w.op("VTRN2 V%d.S4, V%d.S4, V%d.S4", 2*i+1, 2*i, 5+2*i)
+	}
+	for i := range 2 {
+		w.op("VTRN1 V%d.D2, V%d.D2, V%d.D2", 6+i, 4+i, i)
+		w.op("VTRN2 V%d.D2, V%d.D2, V%d.D2", 6+i, 4+i, i+2)
+	}
+	w.note("They are four rows of dst.")
+	for i, offset := range []int{0, 7, 8, 9} {
+		w.storeQ(i, 2, offset)
+	}
+	w.op("ADD $16, R1")
+	w.op("ADD R7<<2, R2")
+	w.op("SUBS $1, R10")
+	w.op("BNE quad")
+	w.note("The next band, and the next block.")
+	w.op("ADD R4<<2, R12")
+	w.op("ADD $16, R13")
+	w.op("SUBS $1, R11")
+	w.op("BNE band")
+	w.op("MOVD bandArgs_block(R0), R3")
+	for _, field := range []string{"src", "dst"} {
+		w.op("MOVD bandArgs_%s(R0), R1", field)
+		w.op("ADD R3, R1")
+		w.op("MOVD R1, bandArgs_%s(R0)", field)
+	}
+	w.op("MOVD bandArgs_blocks(R0), R1")
+	w.op("SUBS $1, R1")
+	w.op("MOVD R1, bandArgs_blocks(R0)")
+	w.op("BNE block")
+	w.op("RET")
+	t, _ := bandNumbers([]isa{neon})
+	w.neonTable(t)
+	return w.String()
 }

@@ -19,6 +19,9 @@ var (
 	avx2   = isa{"AVX2", 8, "Y", 16}
 )
 
+// neon is part of every arm64.
+var neon = isa{"NEON", 4, "V", 32}
+
 // x86 are the instruction sets of amd64, by falling width.
 var x86 = []isa{avx512, avx2}
 
@@ -99,12 +102,12 @@ func (w *writer) writeTable(t *table) {
 	w.op("JMP AX")
 }
 
-// goFile returns a formatted Go file of package kernel.
-func goFile(constraint, body string) string {
+// goFile returns a formatted Go file of a package.
+func goFile(name, constraint, body string) string {
 	if constraint != "" {
 		constraint = "//go:build " + constraint + "\n\n"
 	}
-	text, err := format.Source([]byte(generated + constraint + "package kernel\n\n" + body))
+	text, err := format.Source([]byte(generated + constraint + "package " + name + "\n\n" + body))
 	if err != nil {
 		panic(err)
 	}
@@ -201,9 +204,12 @@ func (w *writer) extract(quarter, r int, mem string) {
 
 // zero clears register r.
 func (w *writer) zero(r int) {
-	if w.lanes == 16 {
+	switch w.isa {
+	case avx512:
 		w.op("VPXORD %s, %s, %s", w.v(r), w.v(r), w.v(r))
-		return
+	case avx2:
+		w.op("VXORPS %s, %s, %s", w.v(r), w.v(r), w.v(r))
+	case neon:
+		w.op("VEOR %s.B16, %[1]s.B16, %[1]s.B16", w.v(r))
 	}
-	w.op("VXORPS %s, %s, %s", w.v(r), w.v(r), w.v(r))
 }

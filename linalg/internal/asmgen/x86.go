@@ -2,10 +2,10 @@ package main
 
 import "math"
 
-// The operations of elementwise kernels on amd64. Each takes the destination first.
+// x86Lane has the operations of elementwise kernels on amd64.
+type x86Lane struct{ *lane }
 
-// names are the instructions, by what functions.go and lanes.go call them: d = a ∘ b; fma
-// and fms are d ± a·b.
+// names are the instructions by what functions.go and lanes.go call them.
 var names = map[string]string{
 	"add": "VADDPS", "sub": "VSUBPS", "mul": "VMULPS", "div": "VDIVPS", "max": "VMAXPS", "min": "VMINPS",
 	"fma": "VFMADD231PS", "fms": "VFNMADD231PS", "addInt": "VPADDD", "subInt": "VPSUBD",
@@ -14,7 +14,7 @@ var names = map[string]string{
 }
 
 // name returns the instruction of an operation.
-func (w *lane) name(op string) string {
+func (w x86Lane) name(op string) string {
 	switch {
 	case op == "and" && w.lanes == 16:
 		return "VPANDD"
@@ -32,22 +32,20 @@ func (w *lane) name(op string) string {
 	return names[op]
 }
 
-// vec writes d = a ∘ b. max and min return b if either is not a number.
-func (w *lane) vec(op string, d, a, b int) {
+func (w x86Lane) vec(op string, d, a, b int) {
 	if op == "fma" || op == "fms" {
 		a, b = b, a
 	}
 	w.op("%s %s, %s, %s", w.name(op), w.v(b), w.v(a), w.v(d))
 }
 
-// vecConst writes d = a ∘ c for a constant c.
-func (w *lane) vecConst(op string, d, a int, c float64) {
+func (w x86Lane) vecConst(op string, d, a int, c float64) {
 	w.vecBits(op, d, a, math.Float32bits(float32(c)))
 }
 
-func (w *lane) vecBits(op string, d, a int, bits uint32) { w.withBits(w.name(op), bits, a, d) }
+func (w x86Lane) vecBits(op string, d, a int, bits uint32) { w.withBits(w.name(op), bits, a, d) }
 
-func (w *lane) withBits(name string, bits uint32, a, d int) {
+func (w x86Lane) withBits(name string, bits uint32, a, d int) {
 	if w.lanes == 16 {
 		w.op("%s.BCST %s, %s, %s", name, w.constant(bits), w.v(a), w.v(d))
 		return
@@ -56,53 +54,40 @@ func (w *lane) withBits(name string, bits uint32, a, d int) {
 	w.op("%s %s, %s, %s", name, w.v(scratch2), w.v(a), w.v(d))
 }
 
-// horner writes d = d·x + c.
-func (w *lane) horner(c, x, d int) { w.op("VFMADD213PS %s, %s, %s", w.v(c), w.v(x), w.v(d)) }
+func (w x86Lane) horner(c, x, d int) { w.op("VFMADD213PS %s, %s, %s", w.v(c), w.v(x), w.v(d)) }
 
-// hornerConst writes d = d·x + c for a constant c.
-func (w *lane) hornerConst(c float64, x, d int) {
+func (w x86Lane) hornerConst(c float64, x, d int) {
 	w.withBits("VFMADD213PS", math.Float32bits(float32(c)), x, d)
 }
 
-// unary writes d = f(a). round is to the nearest whole number, to even from between.
-func (w *lane) unary(op string, d, a int) { w.op("%s %s, %s", w.name(op), w.v(a), w.v(d)) }
+func (w x86Lane) unary(op string, d, a int) { w.op("%s %s, %s", w.name(op), w.v(a), w.v(d)) }
 
-// shift writes d = a shifted by n bits, to the right with the sign.
-func (w *lane) shift(op string, d, a, n int) {
+func (w x86Lane) shift(op string, d, a, n int) {
 	w.op("%s $%d, %s, %s", w.name(op), n, w.v(a), w.v(d))
 }
 
-// set fills register d with a constant.
-func (w *lane) set(c float64, d int) { w.setBits(math.Float32bits(float32(c)), d) }
+func (w x86Lane) set(c float64, d int) { w.setBits(math.Float32bits(float32(c)), d) }
 
-func (w *lane) setBits(bits uint32, d int) {
+func (w x86Lane) setBits(bits uint32, d int) {
 	w.op("VBROADCASTSS %s, %s", w.constant(bits), w.v(d))
 }
 
-// Predicates of VCMPPS, quiet.
-const (
-	lessThan       = 0x11
-	notGreaterOrEq = 0x19
-	equal          = 0x00
-	greaterOrEq    = 0x1d
-)
+// predicates are those of VCMPPS, quiet.
+var predicates = map[predicate]int{lessThan: 0x11, notGreaterOrEq: 0x19, equal: 0x00, greaterOrEq: 0x1d}
 
-// choose sets d to a in the lanes where x, compared with the constant, is as the
-// predicate says.
-func (w *lane) choose(predicate, x int, c float64, a, d int) {
+func (w x86Lane) choose(p predicate, x int, c float64, a, d int) {
 	bits := math.Float32bits(float32(c))
 	if w.lanes == 16 {
-		w.op("VCMPPS.BCST $%d, %s, %s, K2", predicate, w.constant(bits), w.v(x))
+		w.op("VCMPPS.BCST $%d, %s, %s, K2", predicates[p], w.constant(bits), w.v(x))
 		w.op("VMOVAPS %s, K2, %s", w.v(a), w.v(d))
 		return
 	}
 	w.op("VBROADCASTSS %s, %s", w.constant(bits), w.v(scratch2))
-	w.op("VCMPPS $%d, %s, %s, %s", predicate, w.v(scratch2), w.v(x), w.v(scratch2))
+	w.op("VCMPPS $%d, %s, %s, %s", predicates[p], w.v(scratch2), w.v(x), w.v(scratch2))
 	w.op("VBLENDVPS %s, %s, %s, %s", w.v(scratch2), w.v(a), w.v(d), w.v(d))
 }
 
-// chooseNegative sets d to a in the lanes where the sign of x is set.
-func (w *lane) chooseNegative(x, a, d int) {
+func (w x86Lane) chooseNegative(x, a, d int) {
 	if w.lanes == 16 {
 		w.op("VPMOVD2M %s, K2", w.v(x))
 		w.op("VMOVAPS %s, K2, %s", w.v(a), w.v(d))

@@ -113,7 +113,7 @@ func addProducts4[T Float](y, a []T, ao, as int, b []T, bo, bs, steps int) {
 		a0, a1, a2, a3 := a[ao], a[ao+as], a[ao+2*as], a[ao+3*as]
 		b0, b1, b2, b3 := b[bo:][:len(y)], b[bo+bs:][:len(y)], b[bo+2*bs:][:len(y)], b[bo+3*bs:][:len(y)]
 		for j := range y {
-			y[j] = y[j] + a0*b0[j] + a1*b1[j] + a2*b2[j] + a3*b3[j]
+			y[j] = y[j] + T(a0*b0[j]) + T(a1*b1[j]) + T(a2*b2[j]) + T(a3*b3[j])
 		}
 		ao += 4 * as
 		bo += 4 * bs
@@ -121,7 +121,7 @@ func addProducts4[T Float](y, a []T, ao, as int, b []T, bo, bs, steps int) {
 	for ; p < steps; p++ {
 		s, x := a[ao], b[bo:][:len(y)]
 		for j := range y {
-			y[j] += s * x[j]
+			y[j] += T(s * x[j])
 		}
 		ao += as
 		bo += bs

@@ -22,7 +22,8 @@
 //
 // In float32 every level of vectors gives the same bits: the same operations, fused in the
 // same places, in the same order. Plain Go rounds otherwise there (it does not fuse
-// products and sums), and gives the same bits in float64.
+// products and sums), and gives the same bits in float64. Some compilers would fuse x*y + z;
+// the conversion in T(x*y) + z keeps them from it, so that plain Go is the same everywhere.
 package kernel
 
 import "unsafe"

@@ -76,7 +76,7 @@ func MulAdd[T Float](y, a, b, c []T) {
 		return
 	}
 	for i := range y {
-		y[i] = a[i]*b[i] + c[i]
+		y[i] = T(a[i]*b[i]) + c[i]
 	}
 }
 
@@ -88,7 +88,7 @@ func AddScaled[T Float](y, a []T, s T, b []T) {
 		return
 	}
 	for i := range y {
-		y[i] = a[i] + s*b[i]
+		y[i] = a[i] + T(s*b[i])
 	}
 }
 
@@ -166,7 +166,7 @@ func SigmoidSlope[T Float](y, a []T) {
 		return
 	}
 	for i := range y {
-		y[i] = a[i] - a[i]*a[i]
+		y[i] = a[i] - T(a[i]*a[i])
 	}
 }
 
@@ -182,7 +182,7 @@ func Adamax[T Float](p, m, u, g []T, beta1, beta2, rate, epsilon T) {
 		return
 	}
 	for i, g := range g {
-		m[i] = beta1*m[i] + (1-beta1)*g
+		m[i] = T(beta1*m[i]) + T((1-beta1)*g)
 		u[i] = max(beta2*u[i], g, -g)
 		p[i] += rate * m[i] / (u[i] + epsilon)
 	}

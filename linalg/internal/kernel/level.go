@@ -7,31 +7,37 @@ import (
 	"strings"
 )
 
-// Levels of vector kernels, from none to the fastest.
+// Levels of vector kernels.
 const (
-	levelNone = iota
-	levelAVX2
-	levelAVX512
-	levels // how many there are
+	levelNone   = iota
+	levelAVX2   // amd64
+	levelAVX512 // amd64
+	levelNEON   // arm64, always there
+	levels      // how many there are
 )
 
-var levelNames = []string{"none", "avx2", "avx512"}
+var levelNames = []string{"none", "avx2", "avx512", "neon"}
 
 // level is which kernels run: the best that processor and operating system support, or
 // less if the environment variable HVAE_SIMD says so.
-var level, levelError = chooseLevel(os.Getenv("HVAE_SIMD"), bestLevel())
+var level, levelError = chooseLevel(os.Getenv("HVAE_SIMD"), available())
 
-// chooseLevel returns the level wished for, if the best is not less.
-func chooseLevel(wish string, best int) (int, error) {
+// chooseLevel returns the level wished for if it is among those that there are, or else the
+// last of them, which is the best.
+func chooseLevel(wish string, there []int) (l int, err error) {
+	best := there[len(there)-1]
 	if wish == "" {
 		return best, nil
 	}
-	l := slices.Index(levelNames, wish)
+	l = slices.Index(levelNames, wish)
 	if l < 0 {
 		return best, fmt.Errorf("HVAE_SIMD is %q; it chooses the vector kernels, and can be %s, or unset for the best",
 			wish, strings.Join(levelNames, ", "))
 	}
-	return min(l, best), nil
+	if !slices.Contains(there, l) {
+		return best, nil
+	}
+	return l, nil
 }
 
 // Level returns the name of the level in use, and an error if HVAE_SIMD is none of the
@@ -49,10 +55,8 @@ func Lanes() int {
 // OnEachLevel calls f with the kernels of each level, from plain Go to the best that there
 // is, and its name. It is for tests: nothing else may run meanwhile.
 func OnEachLevel(f func(name string)) {
-	best := level
-	defer func() { level = best }()
-	for l := range best + 1 {
-		level = l
-		f(levelNames[l])
+	defer func(l int) { level = l }(level)
+	for _, level = range available() {
+		f(levelNames[level])
 	}
 }

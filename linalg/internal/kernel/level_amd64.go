@@ -2,9 +2,10 @@
 
 package kernel
 
-// bestLevel asks the processor, and whether the operating system saves its wide registers
-// (Intel's manual, volume 1, sections 14.3 and 15.2).
-func bestLevel() int {
+// available returns the levels that there are, in rising order. It asks the processor, and
+// whether the operating system saves its wide registers (Intel's manual, volume 1, sections
+// 14.3 and 15.2).
+func available() []int {
 	const (
 		fma, osxsave, avx = 1 << 12, 1 << 27, 1 << 28 // leaf 1, ecx
 		avx2, bmi2        = 1 << 5, 1 << 8            // leaf 7, ebx
@@ -12,20 +13,20 @@ func bestLevel() int {
 		ymm, zmm          = 0x6, 0xe6 // register states that xgetbv reports as saved
 	)
 	if highest, _, _, _ := cpuid(0, 0); highest < 7 {
-		return levelNone
+		return []int{levelNone}
 	}
 	_, _, c, _ := cpuid(1, 0)
 	if c&(fma|osxsave|avx) != fma|osxsave|avx || xgetbv()&ymm != ymm {
-		return levelNone
+		return []int{levelNone}
 	}
 	_, b, _, _ := cpuid(7, 0)
 	switch {
 	case b&(avx2|bmi2) != avx2|bmi2:
-		return levelNone
+		return []int{levelNone}
 	case b&(f|dq|bw|vl) == f|dq|bw|vl && xgetbv()&zmm == zmm:
-		return levelAVX512
+		return []int{levelNone, levelAVX2, levelAVX512}
 	}
-	return levelAVX2
+	return []int{levelNone, levelAVX2}
 }
 
 func cpuid(leaf, subleaf uint32) (eax, ebx, ecx, edx uint32)

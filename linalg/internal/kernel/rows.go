@@ -86,7 +86,7 @@ func ProductAddRows[T Float](y []T, n int, p []T, pr int, q []T, qr int, r []T, 
 	for i := range len(y) / n {
 		y, p, q, r := y[i*n:][:n], p[i*pr:][:n], q[i*qr:][:n], r[i*rr:][:n]
 		for j := range y {
-			y[j] = p[j]*q[j] + r[j]
+			y[j] = T(p[j]*q[j]) + r[j]
 		}
 	}
 }
@@ -107,7 +107,7 @@ func MulAddRows[T Float](y []T, n int, s []T, sr int, q []T, qr int, r []T, rr i
 	for i := range len(y) / n {
 		y, s, q, r := y[i*n:][:n], s[i*sr], q[i*qr:][:n], r[i*rr:][:n]
 		for j := range y {
-			y[j] = s*q[j] + r[j]
+			y[j] = T(s*q[j]) + r[j]
 		}
 	}
 }
@@ -128,7 +128,7 @@ func MulAddConstRows[T Float](y []T, n int, s []T, sr int, q []T, qr int, r []T,
 	for i := range len(y) / n {
 		y, s, q, r := y[i*n:][:n], s[i*sr], q[i*qr:][:n], r[i*rr]
 		for j := range y {
-			y[j] = s*q[j] + r
+			y[j] = T(s*q[j]) + r
 		}
 	}
 }
@@ -138,7 +138,7 @@ func dotRow[T Float](p, q []T) T {
 	q = q[:len(p)]
 	var s T
 	for j := range p {
-		s += p[j] * q[j]
+		s += T(p[j] * q[j])
 	}
 	return s
 }
@@ -204,7 +204,7 @@ func AddProducts[T Float](y []T, p []T, pr int, q []T, qr, rows int) {
 	for i := range rows {
 		p, q := p[i*pr:][:len(y)], q[i*qr:][:len(y)]
 		for j := range y {
-			y[j] += p[j] * q[j]
+			y[j] += T(p[j] * q[j])
 		}
 	}
 }
@@ -226,13 +226,13 @@ func AddScaledRows[T Float](y []T, s []T, sr int, q []T, qr, rows int) {
 		s0, s1, s2, s3 := s[i*sr], s[(i+1)*sr], s[(i+2)*sr], s[(i+3)*sr]
 		q0, q1, q2, q3 := q[i*qr:][:len(y)], q[(i+1)*qr:][:len(y)], q[(i+2)*qr:][:len(y)], q[(i+3)*qr:][:len(y)]
 		for j := range y {
-			y[j] = y[j] + s0*q0[j] + s1*q1[j] + s2*q2[j] + s3*q3[j]
+			y[j] = y[j] + T(s0*q0[j]) + T(s1*q1[j]) + T(s2*q2[j]) + T(s3*q3[j])
 		}
 	}
 	for ; i < rows; i++ {
 		s, q := s[i*sr], q[i*qr:][:len(y)]
 		for j := range y {
-			y[j] += s * q[j]
+			y[j] += T(s * q[j])
 		}
 	}
 }

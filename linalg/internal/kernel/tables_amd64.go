@@ -6,7 +6,7 @@ package kernel
 
 // tileSets are the tiles of each level: rows, vectors and number.
 var tileSets = [levels]*tileSet{
-	levelAVX512: newTileSet(16,
+	levelAVX512: newTileSet(16, 15, [][2]int{{1, 8}, {2, 7}, {4, 6}, {5, 5}, {8, 3}},
 		[]tileKernel{ // full vectors
 			{1, 1, 0}, {1, 2, 1}, {1, 3, 2}, {1, 4, 3}, {1, 5, 4}, {1, 6, 5}, {1, 7, 6}, {1, 8, 7},
 			{2, 1, 8}, {2, 2, 9}, {2, 3, 10}, {2, 4, 11}, {2, 5, 12}, {2, 6, 13}, {2, 7, 14},
@@ -26,7 +26,7 @@ var tileSets = [levels]*tileSet{
 			{4, 1, 35},
 			{16, 1, 36},
 		}),
-	levelAVX2: newTileSet(8,
+	levelAVX2: newTileSet(8, 7, [][2]int{{1, 3}, {2, 3}, {4, 3}},
 		[]tileKernel{ // full vectors
 			{1, 1, 37}, {1, 2, 38}, {1, 3, 39},
 			{2, 1, 40}, {2, 2, 41}, {2, 3, 42},

@@ -24,11 +24,12 @@ type tileKernel struct{ rows, vectors, number int }
 // A tileSet has the tiles of a level; asmgen writes them.
 type tileSet struct {
 	lanes  int              // float32 in a vector
+	part   int              // columns that a tile of part of a vector takes at most
+	rows   int              // of the tiles that C is cut into
+	widest [maxRows + 1]int // their vectors at most, by rows left
 	tiles  tileLookup       // of full vectors
 	parts  tileLookup       // of a vector that is not full
 	quads  tileLookup       // of a vector of four columns of each of several groups
-	rows   int              // of the tallest tile of more than one vector
-	widest [maxRows + 1]int // vectors of a tile, by rows left
 }
 
 const maxRows, maxVectors = 16, 8
@@ -36,12 +37,12 @@ const maxRows, maxVectors = 16, 8
 // A tileLookup has the tallest tile for each number of rows left and each width.
 type tileLookup [maxRows + 1][maxVectors + 1]tileKernel
 
-func newTileSet(lanes int, tiles, parts, quads []tileKernel) *tileSet {
-	s := &tileSet{lanes: lanes, tiles: newTileLookup(tiles), parts: newTileLookup(parts), quads: newTileLookup(quads)}
-	s.rows = s.tiles[maxRows][2].rows
-	for rows := range s.widest {
-		for v := 2; v <= maxVectors && s.tiles[rows][v].rows == s.tiles[rows][2].rows; v++ {
-			s.widest[rows] = v
+func newTileSet(lanes, part int, widest [][2]int, tiles, parts, quads []tileKernel) *tileSet {
+	s := &tileSet{lanes: lanes, part: part, tiles: newTileLookup(tiles), parts: newTileLookup(parts), quads: newTileLookup(quads)}
+	for _, w := range widest {
+		s.rows = w[0]
+		for rows := w[0]; rows <= maxRows; rows++ {
+			s.widest[rows] = w[1]
 		}
 	}
 	return s
@@ -115,7 +116,7 @@ func (c *Contraction[T]) strips(s *tileSet) {
 	vectors := s.widest[min(c.Rows, maxRows)]
 	wide := vectors * s.lanes
 	whole := c.Cols / wide * wide
-	if vectors > 3 && c.Groups > 3 {
+	if vectors > s.widest[maxRows] && c.Groups > 3 {
 		whole = 0
 	}
 	for g := range c.Groups {
@@ -131,15 +132,15 @@ func (c *Contraction[T]) strips(s *tileSet) {
 			whole += n * s.lanes
 		}
 	}
-	for j := whole; j < c.Cols; j += s.lanes {
+	for j := whole; j < c.Cols; j += args.lanes {
 		args.cVector, args.bVector, args.lanes = 4*c.CGroup, 4*c.BGroup, s.lanes
-		if c.Cols-j == 4 && c.Groups > 1 {
+		if c.Cols-j == 4 && s.lanes > 4 && c.Groups > 1 {
 			c.quads(args, s, j)
 			break
 		}
 		most := vectors
 		if j+s.lanes > c.Cols {
-			args.lanes = c.Cols - j
+			args.lanes = min(c.Cols-j, s.part)
 			most = 1
 		}
 		for g := 0; g < c.Groups; {

@@ -1,10 +1,10 @@
-//go:build !amd64 || purego
+//go:build !(amd64 || arm64) || purego
 
 package kernel
 
 // Without vector kernels everything is plain Go, and nothing below is called.
 
-func bestLevel() int { return levelNone }
+func available() []int { return []int{levelNone} }
 
 var (
 	tileSets    [levels]*tileSet

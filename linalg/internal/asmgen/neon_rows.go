@@ -1,0 +1,211 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+)
+
+// neonRowBlocks are the vectors of a block of columns, by how many numbers each has.
+var neonRowBlocks = [][]int{{2, 2, 2, 2, 2}, {2}, {1}}
+
+// neonRows returns the file of the kernels of arm64 on rows of float64.
+func neonRows() string {
+	w := neonWriter("Kernels on rows of float64; see rows.go and rowArgs. In each of them:", "",
+		"	R1-R4      the operands y, a, b and c at this row",
+		"	R5-R8      how far they go from row to row",
+		"	R9-R11     bytes of columns done, columns left, rows left",
+		"	V0, V1     numbers a and c of this row",
+		"	V3-V7, V16-V20  products, and sums over rows",
+		"",
+		"and in the last two, where V0 and V1 are the sums of two rows each:", "",
+		"	R12, R14   a and b at these columns; R13, R15 the second row and on")
+	t := &table{door: "row", args: "rowArgs"}
+	for _, k := range append(rowKernels, dotKernels...) {
+		fmt.Fprintf(w, "\n// %s\n", k.doc)
+		w.local(k.name)
+		if slices.Contains(dotKernels, k) {
+			w.neonDots(k)
+		} else {
+			w.neonRow(k)
+		}
+		t.add(k.name)
+	}
+	w.neonTable(t)
+	return w.String()
+}
+
+const fadd2, fmul2 = 0x4e60d400, 0x6e60dc00 // two lanes of 64 bits
+
+// neonRow writes a kernel that goes down the rows of blocks of columns.
+func (w *writer) neonRow(k rowKernel) {
+	w.op("MOVD rowArgs_yStride(R0), R5")
+	w.op("MOVD rowArgs_aStride(R0), R6")
+	w.op("MOVD rowArgs_bStride(R0), R7")
+	w.op("MOVD rowArgs_cStride(R0), R8")
+	w.op("MOVD $0, R9")
+	w.op("MOVD rowArgs_cols(R0), R10")
+	for i, vectors := range neonRowBlocks {
+		columns := 0
+		for _, n := range vectors {
+			columns += n
+		}
+		w.note("All rows of %d columns, while there are as many.", columns)
+		w.label(fmt.Sprintf("block%d", i))
+		w.op("CMP $%d, R10", columns)
+		w.op("BLT block%d", i+1)
+		w.neonRowBlock(k, vectors, fmt.Sprintf("rows%d", i))
+		w.op("ADD $%d, R9", 8*columns)
+		w.op("SUB $%d, R10", columns)
+		w.op("JMP block%d", i)
+	}
+	w.label(fmt.Sprintf("block%d", len(neonRowBlocks)))
+	w.op("RET")
+}
+
+func (w *writer) neonRowBlock(k rowKernel, vectors []int, rows string) {
+	pointer := func(register int, field string, o operand) {
+		if o == none {
+			return
+		}
+		w.op("MOVD rowArgs_%s(R0), R%d", field, register)
+		if o == row {
+			w.op("ADD R9, R%d", register)
+		}
+	}
+	instruction := func(n int) string { return map[int]string{1: "FMOVD", 2: "FMOVQ"}[n] }
+	load := func(r, base, v, n int) { w.op("%s %d(R%d), F%d", instruction(n), 16*v, base, r) }
+	store := func(r, base, v, n int) { w.op("%s F%d, %d(R%d)", instruction(n), r, 16*v, base) }
+	const y, a, c, x = 3, 0, 1, 2
+	const sums = 16
+	pointer(1, "y", row)
+	pointer(2, "a", k.a)
+	pointer(3, "b", row)
+	pointer(4, "c", k.c)
+	if k.sum {
+		for v, n := range vectors {
+			load(sums+v, 1, v, n)
+		}
+	}
+	w.op("MOVD rowArgs_rows(R0), R11")
+	w.label(rows)
+	if k.a == number {
+		w.op("VLD1R (R2), [V%d.D2]", a)
+	}
+	if k.c == number {
+		w.op("VLD1R (R4), [V%d.D2]", c)
+	}
+	for v, n := range vectors {
+		load(y+v, 3, v, n)
+		switch k.a {
+		case number:
+			w.three(fmul2, "fmul", "2d", y+v, y+v, a)
+		case row:
+			load(x, 2, v, n)
+			w.three(fmul2, "fmul", "2d", y+v, y+v, x)
+		}
+		switch k.c {
+		case number:
+			w.three(fadd2, "fadd", "2d", y+v, y+v, c)
+		case row:
+			load(x, 4, v, n)
+			w.three(fadd2, "fadd", "2d", y+v, y+v, x)
+		}
+		if k.sum {
+			w.three(fadd2, "fadd", "2d", sums+v, sums+v, y+v)
+		} else {
+			store(y+v, 1, v, n)
+		}
+	}
+	if !k.sum {
+		w.op("ADD R5, R1")
+	}
+	w.op("ADD R6, R2")
+	w.op("ADD R7, R3")
+	if k.c != none {
+		w.op("ADD R8, R4")
+	}
+	w.op("SUBS $1, R11")
+	w.op("BNE %s", rows)
+	if k.sum {
+		for v, n := range vectors {
+			store(sums+v, 1, v, n)
+		}
+	}
+}
+
+// neonDots writes a kernel that adds up along rows, four rows at a time: a lane has the sum
+// of a row, in the order of columns.
+func (w *writer) neonDots(k rowKernel) {
+	w.op("MOVD rowArgs_y(R0), R1")
+	w.op("MOVD rowArgs_a(R0), R2")
+	w.op("MOVD rowArgs_b(R0), R3")
+	w.op("MOVD rowArgs_yStride(R0), R5")
+	w.op("MOVD rowArgs_aStride(R0), R6")
+	w.op("MOVD rowArgs_bStride(R0), R7")
+	w.op("MOVD rowArgs_rows(R0), R11")
+	w.label("rows")
+	w.zero(0)
+	w.zero(1)
+	w.op("MOVD R2, R12")
+	w.op("MOVD R3, R14")
+	w.op("MOVD rowArgs_cols(R0), R10")
+	columns := func(n int) {
+		instruction := map[int]string{1: "FMOVD", 2: "FMOVQ"}[n]
+		w.op("MOVD R14, R15")
+		if k.a == row {
+			w.op("MOVD R12, R13")
+		}
+		for i := range 4 {
+			w.op("%s (R15), F%d", instruction, 2+i)
+			if k.a == row {
+				w.op("%s (R13), F6", instruction)
+				w.three(fmul2, "fmul", "2d", 2+i, 2+i, 6)
+			}
+			if i < 3 {
+				w.op("ADD R7, R15")
+				if k.a == row {
+					w.op("ADD R6, R13")
+				}
+			}
+		}
+		for i := range 2 {
+			w.op("VZIP1 V%d.D2, V%d.D2, V7.D2", 3+2*i, 2+2*i)
+			w.three(fadd2, "fadd", "2d", i, i, 7)
+			if n == 2 {
+				w.op("VZIP2 V%d.D2, V%d.D2, V7.D2", 3+2*i, 2+2*i)
+				w.three(fadd2, "fadd", "2d", i, i, 7)
+			}
+		}
+		w.op("ADD $%d, R12", 8*n)
+		w.op("ADD $%d, R14", 8*n)
+	}
+	w.note("Two columns of four rows at a time, then the last.")
+	w.label("columns")
+	w.op("SUBS $2, R10")
+	w.op("BLT last")
+	columns(2)
+	w.op("JMP columns")
+	w.label("last")
+	w.op("CMP $-1, R10")
+	w.op("BNE store")
+	columns(1)
+	w.note("Add the sums to y.")
+	w.label("store")
+	for i := range 4 {
+		if i%2 == 0 {
+			w.op("FMOVD (R1), F2")
+			w.op("FADDD F%d, F2", i/2)
+		} else {
+			w.op("VZIP2 V%d.D2, V%d.D2, V3.D2", i/2, i/2)
+			w.op("FMOVD (R1), F2")
+			w.op("FADDD F3, F2")
+		}
+		w.op("FMOVD F2, (R1)")
+		w.op("ADD R5, R1")
+	}
+	w.op("ADD R6<<2, R2")
+	w.op("ADD R7<<2, R3")
+	w.op("SUBS $4, R11")
+	w.op("BNE rows")
+	w.op("RET")
+}
