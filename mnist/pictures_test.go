@@ -211,11 +211,18 @@ func letterbox(p *image.Gray, middle, top, n int) string {
 	for row := range 8 {
 		b.WriteByte('\n')
 		for column := range 6*n - 1 {
-			c := byte(' ')
-			if p.GrayAt(middle-(6*n-1)+2*column, top+2*row).Y == 0 {
-				c = '#'
+			x, y, sum := middle-(6*n-1)+2*column, top+2*row, 0
+			for i := range 4 {
+				sum += int(p.GrayAt(x+i%2, y+i/2).Y)
 			}
-			b.WriteByte(c)
+			switch sum {
+			case 0:
+				b.WriteByte('#')
+			case 4 * 255:
+				b.WriteByte(' ')
+			default:
+				b.WriteByte('?')
+			}
 		}
 	}
 	return b.String()
