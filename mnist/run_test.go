@@ -326,6 +326,7 @@ func TestTheStateIsSavedWithinAnEpoch(t *testing.T) {
 		saveEvery = every
 		dir := t.TempDir()
 		watch := &watcher{Context: t.Context(), look: func() {
+			time.Sleep(2 * time.Millisecond)
 			state, err := model.ReadState(filepath.Join(dir, stateFile))
 			if err != nil {
 				t.Fatal(err)
@@ -344,7 +345,7 @@ func TestTheStateIsSavedWithinAnEpoch(t *testing.T) {
 		}
 		return seen
 	}
-	if got, want := positions(0), [][2]int{{1, 0}, {1, 1}, {1, 2}, {1, 3}, {2, 0}, {2, 1}, {2, 2}, {2, 3}}; !cmp.Equal(got, want) {
+	if got, want := positions(time.Millisecond), [][2]int{{1, 0}, {1, 1}, {1, 2}, {1, 3}, {2, 0}, {2, 1}, {2, 2}, {2, 3}}; !cmp.Equal(got, want) {
 		t.Errorf("states of epoch and batch %v, want %v", got, want)
 	}
 	if got, want := positions(time.Hour), [][2]int{{1, 0}, {2, 0}}; !cmp.Equal(got, want) {

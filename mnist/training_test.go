@@ -148,6 +148,11 @@ func TestATrainingRunIsTheOneThatItsFlagsDescribe(t *testing.T) {
 			if diff := cmp.Diff(said(0, 3, 1), stdout); diff != "" {
 				t.Errorf("printed (-want +got):\n%s", diff)
 			}
+			stdout = train("-epochs", "3", "-resume") // what it finds it leaves
+			check(3, 1)
+			if diff := cmp.Diff(said(3, 3, 1), stdout); diff != "" {
+				t.Errorf("resumed without epochs to train, it printed (-want +got):\n%s", diff)
+			}
 			stdout = train("-epochs", "4", "-patience", "2", "-resume")
 			check(4, best)
 			if diff := cmp.Diff(said(3, 4, best), stdout); diff != "" {
