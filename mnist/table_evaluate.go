@@ -78,8 +78,9 @@ func readEvaluation(name string) (*evaluating, error) {
 	return e, nil
 }
 
-// evaluateAtOnce is how many images are evaluated between two chances to save.
-const evaluateAtOnce = 100
+// evaluateAtOnce is how many images are evaluated between two chances to save. The result
+// does not depend on it.
+var evaluateAtOnce = 100
 
 // evaluate evaluates the best weights of a run that has been trained, from where it was
 // stopped the last time.
