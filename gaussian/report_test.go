@@ -67,10 +67,16 @@ func (e experiment) estimates(t *testing.T, d int, name string) (all []estimate)
 	}
 	for k := range e.datasets {
 		dataset := model.Draw(model.Theta{Delta: delta, Sigma: sigma}, e.points, hvae.Stream(e.seed, "gaussian data", d, k))
-		method, err := model.NewMethod(name, dataset, hvae.Stream(e.seed, "gaussian start "+name, d, k))
-		if err != nil {
-			t.Fatal(err)
-		}
+		start := hvae.Stream(e.seed, "gaussian start "+name, d, k)
+		method := map[string]func() model.Method{
+			"hvae-k1":         func() model.Method { return model.NewHVAE(dataset, 1, true) },
+			"hvae-k10":        func() model.Method { return model.NewHVAE(dataset, 10, true) },
+			"hvae-notemp-k1":  func() model.Method { return model.NewHVAE(dataset, 1, false) },
+			"hvae-notemp-k10": func() model.Method { return model.NewHVAE(dataset, 10, false) },
+			"nf-k1":           func() model.Method { return model.NewPlanar(dataset, 1, start) },
+			"nf-k30":          func() model.Method { return model.NewPlanar(dataset, 30, start) },
+			"vb":              func() model.Method { return model.NewMeanField(dataset) },
+		}[name]()
 		var tape ad.Tape[float64]
 		var leaves []*ad.Var[float64]
 		rng := hvae.Stream(e.seed, "gaussian noise "+name, d, k)
