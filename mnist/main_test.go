@@ -207,6 +207,9 @@ func TestAnInterruptedRunGoesOnAsIfNothingHadHappened(t *testing.T) {
 			if status != 130 || !strings.Contains(stderr, "state is saved in "+parts) || !strings.Contains(stderr, "-resume") {
 				t.Fatalf("status %d, stderr %q", status, stderr)
 			}
+			if p := savedPosition(t, parts); !strings.Contains(stderr, fmt.Sprintf("after batch %d of epoch %d;", p.Batch, p.Epoch)) {
+				t.Errorf("saved is batch %d of epoch %d, said is %q", p.Batch, p.Epoch, stderr)
+			}
 			mustTrain(t, tiny(parts, "-epochs", "2", "-resume")...)
 		}
 		if diff := cmp.Diff(want, files(t, parts)); diff != "" {

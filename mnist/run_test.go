@@ -73,6 +73,19 @@ func metricsOf(t *testing.T, folder string) (all []map[string]float64) {
 	return all
 }
 
+// savedPosition reads how far a run's state is.
+func savedPosition(t *testing.T, folder string) (p position) {
+	t.Helper()
+	state, err := model.ReadState(filepath.Join(folder, stateFile))
+	if err == nil {
+		err = json.Unmarshal([]byte(state.Progress), &p)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 func TestARunBelongsToOneProcess(t *testing.T) {
 	whole, shared := t.TempDir(), t.TempDir()
 	first := exec.Command(os.Args[0], tiny(shared, "-epochs", "1000000", "-patience", "1000000")...)

@@ -275,6 +275,10 @@ func TestATableStoppedAnywhereGoesOn(t *testing.T) {
 		}
 		return c, stderr
 	}
+	left := filepath.Join(parts, "."+figureFile+"-123") // as of a kill in the middle of a write
+	if err := os.WriteFile(left, []byte("half"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	wait := 50 * time.Millisecond // growing until the slowest machine gets through
 	for kills := 0; ; kills++ {
 		c, _ := start()
@@ -420,6 +424,45 @@ func TestATableEvaluatesTheBestEpoch(t *testing.T) {
 	line, _ := mustTable(t, "eval", "-checkpoint", filepath.Join(first, modelFile), "-data", "synthetic", "-limit", "3", "-samples", "10", "-runs", "1", "-json")
 	if want := objects(t, line)[0]["nll"]; e.Epoch != 1 || !isNumber(want, e.NLLs[0]) {
 		t.Errorf("NLL %v of epoch %d, want %v of the first epoch", e.NLLs, e.Epoch, want)
+	}
+}
+
+func TestATableGoesFurtherAndEvaluatesAgain(t *testing.T) {
+	out := t.TempDir()
+	run := filepath.Join(out, "vae-1")
+	table := []string{"table", "-data", "synthetic", "-train", "100", "-limit", "3", "-samples", "10", "-runs", "1", "-rows", "vae", "-seeds", "1", "-out", out, "-epochs"}
+	mustTable(t, append(table, "1")...)
+	mustTable(t, append(table, "2")...)
+	line, _ := mustTable(t, "eval", "-checkpoint", filepath.Join(run, modelFile), "-data", "synthetic", "-limit", "3", "-samples", "10", "-runs", "1", "-json")
+	e, err := readEvaluation(filepath.Join(run, evaluationFile))
+	if want := objects(t, line)[0]["nll"]; err != nil || e.Epoch != 2 || len(e.NLLs) != 1 || !isNumber(want, e.NLLs[0]) {
+		t.Errorf("evaluation %+v, %v, want NLL %v of the second epoch", e, err, want)
+	}
+
+	// Whether patience has ended is read from the metrics: here the first epoch is the best
+	// of four.
+	var lines string
+	for epoch, elbo := range []float64{-1, -3, -2, -4} {
+		lines += fmt.Sprintf(`{"epoch":%d,"train_elbo":-1,"val_elbo":%v,"seconds":1}`+"\n", epoch+1, elbo)
+	}
+	e.Epoch, e.ValELBO = 1, -1
+	b, err := json.Marshal(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, content := range map[string]string{metricsFile: lines, evaluationFile: string(b)} {
+		if err := os.WriteFile(filepath.Join(run, file), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Remove(filepath.Join(run, stateFile)); err != nil {
+		t.Fatal(err)
+	}
+	for patience, says := range map[string]string{"3": "", "2": "was trained for 4 epochs: with -epochs 9 and -patience 2 it ends after 3", "4": "no state to resume from"} {
+		_, stderr, status := mnist(t.Context(), append(table, "9", "-patience", patience)...)
+		if (status == 0) != (says == "") || !strings.Contains(stderr, says) {
+			t.Errorf("patience %s: status %d, %s; want %q", patience, status, stderr, says)
+		}
 	}
 }
 
