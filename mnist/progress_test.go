@@ -3,12 +3,15 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"hvae/mnist/model"
+	"hvae/mnist/safetensors"
 )
 
 func TestProgressIsThatOfTheEpochAndOfTheRun(t *testing.T) {
@@ -65,5 +68,39 @@ func TestAnEpochsSecondsAreThoseBeforeAndAfterAnInterruption(t *testing.T) {
 	least, most := before.Seconds, before.Seconds+time.Since(began).Seconds()
 	if s := lines(t, filepath.Join(dir, "metrics.jsonl"))[0]["seconds"]; !(s > least && s <= most) {
 		t.Errorf("the epoch took %v s, want %v to %v", s, least, most)
+	}
+}
+
+func TestAStateThatContradictsItselfIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	folder := ownImages(t, 31, 1)
+	args := strings.Fields("train -dataset own -latent 2 -train 26 -batch 2 -epochs 1 -data " + folder + " -out " + dir)
+	if _, stderr, status := mnist(&interruption{t.Context(), 12}, args...); status != 130 {
+		t.Fatalf("status %d, %s", status, stderr)
+	}
+	name := filepath.Join(dir, "state.safetensors")
+	f, err := safetensors.ReadFile(name, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var at position
+	if err := json.Unmarshal([]byte(f.Metadata["progress"]), &at); err != nil || f.Metadata["optimiser.step"] != strconv.Itoa(at.Batch) {
+		t.Fatalf("after batch %d the optimiser has taken %s steps (%v)", at.Batch, f.Metadata["optimiser.step"], err)
+	}
+	f.Metadata["optimiser.step"] = strconv.Itoa(at.Batch + 1)
+	if err := safetensors.WriteFile(name, f); err != nil {
+		t.Fatal(err)
+	}
+	if _, stderr, status := mnist(t.Context(), append(args, "-resume")...); status != 1 || !strings.Contains(stderr, "contradicts itself") {
+		t.Errorf("status %d, %s", status, stderr)
+	}
+	// As it was, it goes on, and a rate that is given now holds from here.
+	f.Metadata["optimiser.step"] = strconv.Itoa(at.Batch)
+	if err := safetensors.WriteFile(name, f); err != nil {
+		t.Fatal(err)
+	}
+	mustTrain(t, append(args, "-resume", "-lr", "0.5e-3")...)
+	if _, meta := tensors(t, name); !strings.Contains(meta["progress"], fmt.Sprintf(`"Rates":[{"Epoch":1,"Batch":%d,"Rate":0.0005}]`, at.Batch)) {
+		t.Errorf("after batch %d: %s", at.Batch, meta["progress"])
 	}
 }
