@@ -100,6 +100,9 @@ func TestEvaluationAndPicturesSeeTheirSplitAndNoOther(t *testing.T) {
 	}{
 		{"eval -samples 3 -runs 1 -seed 8 -limit 4", testFile, upTo(4), upTo(6)[4:], trainFile, 31},
 		{"eval -samples 3 -runs 1 -seed 8 -limit 3 -split validation", trainFile, validation[:3], append(validation[3:], training...), testFile, 6},
+		{"eval -samples 2 -runs 1 -limit 6", testFile, upTo(6), nil, trainFile, 31}, // all of the split
+		{"eval -samples 2 -runs 1 -limit 5 -split validation", trainFile, validation, training, testFile, 6},
+		{"reconstruct -n 6", testFile, upTo(6), nil, trainFile, 31},
 		{"reconstruct -n 4 -seed 8", testFile, upTo(4), upTo(6)[4:], trainFile, 31},
 	} {
 		run := func(folder string) string {

@@ -43,7 +43,7 @@ func mnist(ctx context.Context, args ...string) (stdout, stderr string, status i
 
 // tiny is a training run of seconds.
 func tiny(out string, more ...string) []string {
-	return append([]string{"train", "-data", "synthetic", "-latent", "3", "-train", "75", "-batch", "25", "-out", out}, more...)
+	return append([]string{"train", "-data", "synthetic", "-latent", "3", "-train", "75", "-batch", "25", "-epochs", "1", "-out", out}, more...)
 }
 
 var hvaeFlags = []string{"-model", "hvae", "-K", "1", "-tempering", "free", "-vary-eps"}
