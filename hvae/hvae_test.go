@@ -171,6 +171,9 @@ func TestStreamsAreKeyed(t *testing.T) {
 		"1 noise 2 3": draw(1, "noise", 2, 3), "2 noise 2 3": draw(2, "noise", 2, 3), "1 data 2 3": draw(1, "data", 2, 3),
 		"1 noise 3 2": draw(1, "noise", 3, 2), "1 noise 2": draw(1, "noise", 2), "1 noise": draw(1, "noise"),
 		"1 noise 2 3 0": draw(1, "noise", 2, 3, 0),
+		// All of a seed, an index and a purpose counts.
+		"1 + 2³² noise 2 3": draw(1+1<<32, "noise", 2, 3), "1 noise 2 3+2⁸": draw(1, "noise", 2, 3+1<<8), "1 noise 2+2¹⁶ 3": draw(1, "noise", 2+1<<16, 3),
+		"1 a long purpose 1": draw(1, "a long purpose, the first of two"), "1 a long purpose 2": draw(1, "a long purpose, the first of twins"),
 	} {
 		if other, ok := seen[v]; ok {
 			t.Errorf("%s and %s are one stream", name, other)

@@ -36,7 +36,8 @@ func trained(t *testing.T, config model.Config, seed uint64) (string, model.Chec
 // Every number that eval prints is computed again: from the images of the split, binarised
 // afresh in each run, and noise that goes on from one tape's samples to the next's.
 func TestAnEvaluationIsTheOneThatItsFlagsDescribe(t *testing.T) {
-	vae, hvae := model.Config{Kind: "vae", Tempering: "none", Latent: 3}, model.Config{Kind: "hvae", K: 2, Tempering: "free", Latent: 2}
+	vae, wide := model.Config{Kind: "vae", Tempering: "none", Latent: 3}, model.Config{Kind: "vae", Tempering: "none", Latent: 64}
+	hvae := model.Config{Kind: "hvae", K: 2, Tempering: "free", Latent: 2}
 	set := digits(t)
 	for _, c := range []struct {
 		config        model.Config
@@ -49,6 +50,7 @@ func TestAnEvaluationIsTheOneThatItsFlagsDescribe(t *testing.T) {
 		{hvae, "-limit 3 -samples 100 -runs 2 -seed 18446744073709551615", "test", 1<<64 - 1, 3, 100, 2},
 		{hvae, "-limit 3 -samples 49 -split validation", "validation", 1, 3, 49, 3},
 		{hvae, "-limit 5 -samples 48 -runs 5 -seed 7", "test", 7, 5, 48, 5},
+		{wide, "-limit 3 -samples 150 -runs 1 -seed 7", "test", 7, 3, 150, 1}, // what one tape leaves is not the next one's
 		{vae, "-limit 2", "test", 1, 2, 1000, 3},
 		{vae, "-samples 1 -runs 1", "test", 1, 400, 1, 1},
 	} {

@@ -90,31 +90,33 @@ func TestEveryDrawHasAStreamOfItsOwn(t *testing.T) {
 				e.add(1, "mnist eval noise", 0, i)
 			}
 		}},
-		{"eval -limit 2 -samples 2 -runs 1 -method ais -steps 2 -chains 3", func(e expected) {
+		{"eval -limit 2 -samples 2 -runs 2 -method ais -steps 2 -chains 3", func(e expected) {
 			expected{3, e.keys}.add(1, "mnist split")
 			for j, i := range validation { // others than those of the test
 				e.add(1, "mnist ais tuning pixels", i)
 				e.add(1, "mnist ais tuning", j)
 			}
-			for i := range 2 {
-				e.add(2, "mnist eval pixels", 0, i) // the same images for both methods
-				e.add(2, "mnist eval noise", 0, i)
+			for k := range 4 {
+				run, i := k/2, k%2
+				e.add(2, "mnist eval pixels", run, i) // the same images for both methods
+				e.add(2, "mnist eval noise", run, i)
 				for chain := range 3 {
-					e.add(1, "mnist ais forward", 0, i, chain)
+					e.add(1, "mnist ais forward", run, i, chain)
 				}
 			}
 		}},
-		{"eval -simulated -limit 2 -samples 2 -runs 1 -method ais -steps 2 -chains 3", func(e expected) {
+		{"eval -simulated -limit 2 -samples 2 -runs 2 -method ais -steps 2 -chains 3", func(e expected) {
 			for j := range 16 {
 				e.add(1, "mnist ais tuning simulated", j)
 				e.add(1, "mnist ais tuning", j)
 			}
-			for i := range 2 {
-				e.add(1, "mnist eval simulated", 0, i)
-				e.add(2, "mnist eval noise", 0, i)
+			for k := range 4 {
+				run, i := k/2, k%2
+				e.add(1, "mnist eval simulated", run, i)
+				e.add(2, "mnist eval noise", run, i)
 				for chain := range 3 {
-					e.add(1, "mnist ais forward", 0, i, chain)
-					e.add(1, "mnist ais reverse", 0, i, chain)
+					e.add(1, "mnist ais forward", run, i, chain)
+					e.add(1, "mnist ais reverse", run, i, chain)
 				}
 			}
 		}},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -18,6 +19,9 @@ func TestWriteReplacesWholeFilesOnly(t *testing.T) {
 		}
 		if got, err := os.ReadFile(name); err != nil || string(got) != content {
 			t.Errorf("the file has %q (%v), want %q", got, err, content)
+		}
+		if s, err := os.Stat(name); err != nil || runtime.GOOS != "windows" && s.Mode() != 0o644 {
+			t.Errorf("the file's mode is %v (%v): others may read it", s.Mode(), err)
 		}
 	}
 	if err := Write(filepath.Join(dir, "missing", "figure.svg"), nil); err == nil {

@@ -567,15 +567,16 @@ func TestAStateRestoresTheTrainerToTheBit(t *testing.T) {
 
 func TestEvaluationDependsOnNothingButItsStreams(t *testing.T) {
 	params := NewParams[float32](free, -1, 1)
+	fill := func(image int, x linalg.Matrix[float32], k *hvae.Keyed) {
+		rng := k.Reset(3, "image", image)
+		for i := range x.Data {
+			x.Data[i] = float32(rng.IntN(2))
+		}
+	}
 	run := func(procs int) []Estimate {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
 		var done atomic.Int64
-		e, err := Evaluate(t.Context(), free, params, 5, 60, func(image int, x linalg.Matrix[float32], k *hvae.Keyed) {
-			rng := k.Reset(3, "image", image)
-			for i := range x.Data {
-				x.Data[i] = float32(rng.IntN(2))
-			}
-		}, func() { done.Add(1) })
+		e, err := Evaluate(t.Context(), free, params, 5, 60, fill, func() { done.Add(1) })
 		if err != nil || done.Load() != 5 {
 			t.Fatalf("%d images, %v", done.Load(), err)
 		}
@@ -589,6 +590,12 @@ func TestEvaluationDependsOnNothingButItsStreams(t *testing.T) {
 	}
 	if !slices.Equal(run(4), want) {
 		t.Error("GOMAXPROCS changes bits")
+	}
+	for i, e := range want { // its images alone
+		alone, err := Evaluate(t.Context(), free, params, 1, 60, func(_ int, x linalg.Matrix[float32], k *hvae.Keyed) { fill(i, x, k) }, func() {})
+		if err != nil || alone[0] != e {
+			t.Errorf("image %d: %+v among others, %+v alone, %v", i, e, alone[0], err)
+		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
