@@ -1,0 +1,37 @@
+package command
+
+import (
+	"maps"
+	"testing"
+)
+
+// What a state keeps of a command line is set again when it is resumed.
+func TestValuesAreTheSameWhenSetAgain(t *testing.T) {
+	var n int
+	var seed uint64
+	var rate float64
+	var text string
+	var on bool
+	f := NewFlags()
+	f.Count(&n, "n", 3, 1, "")
+	f.Seed(&seed, "")
+	f.Rate(&rate, 0.5, "")
+	f.String(&text, "text", "a", "")
+	f.Bool(&on, "on", "")
+	if want := map[string]string{"n": "3", "seed": "1", "lr": "0.5", "text": "a", "on": "false"}; !maps.Equal(f.Values(), want) {
+		t.Errorf("the defaults are %v, want %v", f.Values(), want)
+	}
+	if err := f.Parse([]string{"-n", "1", "-seed", "18446744073709551615", "-lr", "0.00123456789012345", "-text", "b c", "-on"}); err != nil {
+		t.Fatal(err)
+	}
+	values := f.Values()
+	n, seed, rate, text, on = 0, 0, 0, "", false
+	for name, v := range values {
+		if err := f.Set(name, v); err != nil {
+			t.Error(err)
+		}
+	}
+	if n != 1 || seed != 1<<64-1 || rate != 0.00123456789012345 || text != "b c" || !on {
+		t.Errorf("%v set %d, %d, %v, %q, %v", values, n, seed, rate, text, on)
+	}
+}
