@@ -16,7 +16,7 @@ import (
 )
 
 func TestASignalSavesTheRunAndIsTheExitStatus(t *testing.T) {
-	const epochs = "8"
+	const epochs = "6"
 	whole, parts := t.TempDir(), t.TempDir()
 	mustTrain(t, tiny(whole, "-epochs", epochs)...)
 	args := tiny(parts, "-epochs", epochs)

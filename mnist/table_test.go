@@ -43,6 +43,9 @@ func tableFiles(t *testing.T, out string) map[string]string {
 	seconds := regexp.MustCompile(`("seconds"): ?[0-9.e+-]+`)
 	all := map[string]string{}
 	for _, name := range append([]string{""}, tinyRuns...) {
+		if _, err := os.Stat(filepath.Join(out, name)); err != nil {
+			continue
+		}
 		for file, content := range tableFolder(t, filepath.Join(out, name)) {
 			all[filepath.Join(name, file)] = seconds.ReplaceAllString(content, "$1:0")
 		}
@@ -264,9 +267,9 @@ func TestEveryNumberOfTheTableIsComputedAgain(t *testing.T) {
 
 func TestATableStoppedAnywhereGoesOn(t *testing.T) {
 	whole, parts := t.TempDir(), t.TempDir()
-	mustTable(t, tinyTable(whole)...)
+	mustTable(t, tinyTable(whole, "-seeds", "85547")...)
 	start := func() (c *exec.Cmd, stderr *strings.Builder) {
-		c = exec.Command(os.Args[0], tinyTable(parts)...)
+		c = exec.Command(os.Args[0], tinyTable(parts, "-seeds", "85547")...)
 		c.Env = append(os.Environ(), "MNIST_TEST_COMMAND=1", "MNIST_TEST_SAVE_EVERY=1ns")
 		stderr = new(strings.Builder)
 		c.Stderr = stderr
@@ -279,7 +282,7 @@ func TestATableStoppedAnywhereGoesOn(t *testing.T) {
 	if err := os.WriteFile(left, []byte("half"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	wait := 50 * time.Millisecond // growing until the slowest machine gets through
+	wait := 100 * time.Millisecond // growing until the slowest machine gets through
 	for kills := 0; ; kills++ {
 		c, _ := start()
 		timer := time.AfterFunc(wait, func() { c.Process.Kill() })
@@ -293,7 +296,7 @@ func TestATableStoppedAnywhereGoesOn(t *testing.T) {
 			}
 			break
 		}
-		wait += wait / 2
+		wait *= 2
 	}
 	if diff := cmp.Diff(tableFiles(t, whole), tableFiles(t, parts)); diff != "" {
 		t.Errorf("killed and begun again, the table is another:\n%s", diff)
@@ -309,14 +312,14 @@ func TestATableStoppedAnywhereGoesOn(t *testing.T) {
 		}
 	}
 	both := said.String() + saidToo.String()
-	for _, name := range tinyRuns {
+	for _, name := range tinyRuns[:2] {
 		for _, what := range []string{"training ", "evaluating "} {
 			if n := strings.Count(both, what+name+","); n != 1 {
 				t.Errorf("%s%s %d times:\n%s", what, name, n, both)
 			}
 		}
 	}
-	mustTable(t, tinyTable(parts)...) // the one that ended first saw less
+	mustTable(t, tinyTable(parts, "-seeds", "85547")...) // the one that ended first saw less
 	if diff := cmp.Diff(tableFiles(t, whole), tableFiles(t, parts)); diff != "" {
 		t.Errorf("made by two processes, the table is another:\n%s", diff)
 	}
