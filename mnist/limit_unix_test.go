@@ -31,6 +31,7 @@ func init() {
 }
 
 func TestADiskThatFillsUpInTheMiddleOfAFileLosesNothing(t *testing.T) {
+	t.Parallel()
 	whole, parts := t.TempDir(), t.TempDir()
 	mustTrain(t, tiny(whole, "-epochs", "2")...)
 	mustTrain(t, tiny(parts, "-epochs", "1")...)

@@ -87,6 +87,7 @@ func savedPosition(t *testing.T, folder string) (p position) {
 }
 
 func TestARunBelongsToOneProcess(t *testing.T) {
+	t.Parallel()
 	whole, shared := t.TempDir(), t.TempDir()
 	first := exec.Command(os.Args[0], tiny(shared, "-epochs", "1000000", "-patience", "1000000")...)
 	first.Env = append(os.Environ(), "MNIST_TEST_COMMAND=1")
@@ -216,6 +217,7 @@ func firstFormat(t *testing.T, folder string) {
 }
 
 func TestAStateOfTheFirstFormatIsResumedWithItsModel(t *testing.T) {
+	t.Parallel()
 	whole, two, three := t.TempDir(), t.TempDir(), t.TempDir()
 	mustTrain(t, tiny(whole, "-epochs", "4")...)
 	mustTrain(t, tiny(two, "-epochs", "2")...)

@@ -16,6 +16,7 @@ import (
 )
 
 func TestASignalSavesTheRunAndIsTheExitStatus(t *testing.T) {
+	t.Parallel()
 	const epochs = "6"
 	whole, parts := t.TempDir(), t.TempDir()
 	mustTrain(t, tiny(whole, "-epochs", epochs)...)

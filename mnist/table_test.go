@@ -266,6 +266,7 @@ func TestEveryNumberOfTheTableIsComputedAgain(t *testing.T) {
 }
 
 func TestATableStoppedAnywhereGoesOn(t *testing.T) {
+	t.Parallel()
 	whole, parts := t.TempDir(), t.TempDir()
 	mustTable(t, tinyTable(whole, "-seeds", "85547")...)
 	start := func() (c *exec.Cmd, stderr *strings.Builder) {

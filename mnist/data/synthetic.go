@@ -70,15 +70,26 @@ func draw(image []byte, rng *rand.Rand) {
 			lines = append(lines, [2]point{place(stroke[i-1]), place(stroke[i])})
 		}
 	}
-	for py := range Side {
-		for px := range Side {
-			nearest := math.Inf(1) // squared
-			for _, l := range lines {
-				nearest = min(nearest, distance2(point{float64(px), float64(py)}, l[0], l[1]))
+	// Only pixels within a line's reach can have ink of it.
+	reach := thickness + 0.5
+	var nearest [pixels]float64 // squared distances
+	for i := range nearest {
+		nearest[i] = math.Inf(1)
+	}
+	for _, l := range lines {
+		a, b := l[0], l[1]
+		first := func(u, v float64) int { return max(0, int(math.Floor(min(u, v)-reach))) }
+		last := func(u, v float64) int { return min(Side-1, int(math.Ceil(max(u, v)+reach))) }
+		for py := first(a.y, b.y); py <= last(a.y, b.y); py++ {
+			for px := first(a.x, b.x); px <= last(a.x, b.x); px++ {
+				n := &nearest[py*Side+px]
+				*n = min(*n, distance2(point{float64(px), float64(py)}, a, b))
 			}
-			ink := min(1, max(0, thickness+0.5-math.Sqrt(nearest))) // an edge a pixel wide
-			image[py*Side+px] = byte(math.Round(255 * ink))
 		}
+	}
+	for i, n := range nearest {
+		ink := min(1, max(0, reach-math.Sqrt(n))) // an edge a pixel wide
+		image[i] = byte(math.Round(255 * ink))
 	}
 }
 
