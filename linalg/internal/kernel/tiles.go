@@ -13,9 +13,10 @@ type tileArgs struct {
 	steps          int
 	segments       unsafe.Pointer
 	segmentCount   int
-	left           int // segments: the kernel's own
-	lanes          int // of each vector of a partial tile
-	add            int // whether C is added to
+	//lint:ignore U1000 kernels that are short of registers count in it
+	left  int // segments
+	lanes int // of each vector of a partial tile
+	add   int // whether C is added to
 }
 
 // A tileKernel is the number of the kernel for a tile of so many rows and vectors.
