@@ -87,11 +87,7 @@ func (k *certifier) certificate(simulated bool) *certificate {
 		for i := range x {
 			x[i] = of(i) / runs
 		}
-		m, sd := meanSD(x)
-		if sd != nil {
-			*sd /= math.Sqrt(float64(len(x)))
-		}
-		return m, sd
+		return meanSE(x)
 	}
 	c := &certificate{Method: "ais", Steps: k.Steps, Chains: k.Chains}
 	c.Lower, c.LowerSE = mean(func(i int) float64 { return k.lower[i] })
@@ -109,12 +105,7 @@ func (k *certifier) certificate(simulated bool) *certificate {
 
 // String returns lines for a person.
 func (c *certificate) String() string {
-	number := func(v float64, se *float64) string {
-		if se == nil {
-			return fmt.Sprintf("%.2f", v)
-		}
-		return fmt.Sprintf("%.2f ± %.2f", v, *se)
-	}
+	number := func(v float64, se *float64) string { return plusMinus(2, v, se) }
 	lines := fmt.Sprintf("annealed importance sampling, %d steps, %d chains", c.Steps, c.Chains)
 	if c.Acceptance != nil {
 		lines += fmt.Sprintf(", acceptance %.2f", *c.Acceptance)

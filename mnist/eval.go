@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,6 +33,7 @@ type evaluation struct {
 	Data    string   `json:"data"`       // the name of the images
 	Trained *string  `json:"trained_on"` // that of the model's; null if its file does not say it
 
+	*correlation // of an HVAE
 	*certificate // with -method ais
 
 	Seconds float64 `json:"seconds"`
@@ -121,6 +123,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		}
 	}
 	var elbos, nlls []float64
+	var all [][]model.Estimate
 	for r := range runs {
 		fill, z, err := on.begin(r)
 		if err != nil {
@@ -140,7 +143,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 			elbo += e.ELBO / float64(len(estimates))
 			nll -= e.LogEvidence / float64(len(estimates))
 		}
-		elbos, nlls = append(elbos, elbo), append(nlls, nll)
+		elbos, nlls, all = append(elbos, elbo), append(nlls, nll), append(all, estimates)
 	}
 	work.line.Clear()
 	e := evaluation{Images: n, Samples: samples, Runs: runs, Seconds: time.Since(start).Seconds(), Data: on.name}
@@ -149,6 +152,9 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	}
 	e.ELBO, e.ELBOSD = meanSD(elbos)
 	e.NLL, e.NLLSD = meanSD(nlls)
+	if c.Config.K > 0 {
+		e.correlation = correlationOf(all, samples)
+	}
 	if certify != nil {
 		e.certificate = certify.certificate(simulated)
 	}
@@ -159,14 +165,11 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if e.Runs > 1 {
 		times = fmt.Sprintf("%d runs", e.Runs)
 	}
-	spread := func(sd *float64) string {
-		if sd == nil {
-			return ""
-		}
-		return fmt.Sprintf(" ± %.2f", *sd)
+	_, err = fmt.Fprintf(stdout, "%v, epoch %d,%s on %d %s, %d samples each, %s, %.0f s\nELBO %s\nNLL  %s\n",
+		c.Config, c.Epoch, on.elsewhere, e.Images, on.description, e.Samples, times, e.Seconds, plusMinus(2, e.ELBO, e.ELBOSD), plusMinus(2, e.NLL, e.NLLSD))
+	if err == nil && e.correlation != nil {
+		_, err = fmt.Fprint(stdout, e.correlation)
 	}
-	_, err = fmt.Fprintf(stdout, "%v, epoch %d,%s on %d %s, %d samples each, %s, %.0f s\nELBO %.2f%s\nNLL  %.2f%s\n",
-		c.Config, c.Epoch, on.elsewhere, e.Images, on.description, e.Samples, times, e.Seconds, e.ELBO, spread(e.ELBOSD), e.NLL, spread(e.NLLSD))
 	if err == nil && e.certificate != nil {
 		_, err = fmt.Fprint(stdout, e.certificate)
 	}
@@ -233,4 +236,21 @@ func meanSD(x []float64) (mean float64, sd *float64) {
 		sd = &s
 	}
 	return mean, sd
+}
+
+// meanSE returns the mean and, of several values, its standard error.
+func meanSE(x []float64) (mean float64, se *float64) {
+	mean, se = meanSD(x)
+	if se != nil {
+		*se /= math.Sqrt(float64(len(x)))
+	}
+	return mean, se
+}
+
+// plusMinus formats a number and its error, if that is known.
+func plusMinus(digits int, v float64, err *float64) string {
+	if err == nil {
+		return fmt.Sprintf("%.*f", digits, v)
+	}
+	return fmt.Sprintf("%.*f ± %.*f", digits, v, digits, *err)
 }

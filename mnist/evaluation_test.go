@@ -79,9 +79,14 @@ func TestAnEvaluationIsTheOneThatItsFlagsDescribe(t *testing.T) {
 				_, which = parts(images.Len(), checkpoint.Seed)
 			}
 			var elbos, nlls []float64
+			z0, zK := make([]float64, c.images), make([]float64, c.images) // of each image, in the mean over runs
 			for r := range c.runs {
-				elbo, nll := estimated(checkpoint, images, which[:c.images], c.seed, r, c.samples)
+				elbo, nll, starts, ends := estimated(checkpoint, images, which[:c.images], c.seed, r, c.samples)
 				elbos, nlls = append(elbos, elbo), append(nlls, nll)
+				for i := range c.images {
+					z0[i] += starts[i] / float64(c.runs)
+					zK[i] += ends[i] / float64(c.runs)
+				}
 			}
 			elbo, elboSD := spread(elbos)
 			nll, nllSD := spread(nlls)
@@ -95,7 +100,23 @@ func TestAnEvaluationIsTheOneThatItsFlagsDescribe(t *testing.T) {
 					t.Errorf("%s is %v, want %v", key, got[key], want)
 				}
 			}
-			if got["data"] != "synthetic" || got["trained_on"] != "synthetic" || len(got) != 10 {
+			fields, line := 10, ""
+			if c.config.Kind == "hvae" {
+				for key, of := range map[string][]float64{"correlation_z0": z0, "correlation_zk": zK} {
+					mean, sd := spread(of)
+					se := sd / math.Sqrt(float64(c.images))
+					if v, w := got[key].(float64), got[key+"_se"].(float64); !(math.Abs(v-mean) <= 1e-5*mean) || !(math.Abs(w-se) <= 1e-3*se) {
+						t.Errorf("%s is %v ± %v, want %v ± %v", key, v, w, mean, se)
+					}
+				}
+				if v := got["correlation_independent"].(float64); !(math.Abs(v/math.Sqrt(2/(math.Pi*float64(c.samples)))-1) <= 1/float64(c.samples)) {
+					t.Errorf("independent dimensions of %d samples have a correlation of %v", c.samples, v)
+				}
+				fields += 5
+				line = fmt.Sprintf("|correlation| of dimensions given x %.4f ± %.4f of z_K, %.4f ± %.4f of z_0, %.4f if independent\n",
+					got["correlation_zk"], got["correlation_zk_se"], got["correlation_z0"], got["correlation_z0_se"], got["correlation_independent"])
+			}
+			if got["data"] != "synthetic" || got["trained_on"] != "synthetic" || len(got) != fields {
 				t.Errorf("an object with other fields, %v", got)
 			}
 			if seconds, ok := got["seconds"].(float64); !ok || !(seconds > 0 && seconds <= time.Since(began).Seconds()) {
@@ -107,7 +128,7 @@ func TestAnEvaluationIsTheOneThatItsFlagsDescribe(t *testing.T) {
 				runs, spread = fmt.Sprintf("%d runs", c.runs), func(key string) string { return fmt.Sprintf(" ± %.2f", got[key]) }
 			}
 			want := fmt.Sprintf("%v, epoch 12, on %d %s images of synthetic, %d samples each, %s, \nELBO %.2f%s\nNLL  %.2f%s\n",
-				c.config, c.images, c.split, c.samples, runs, got["elbo"], spread("elbo_sd"), got["nll"], spread("nll_sd"))
+				c.config, c.images, c.split, c.samples, runs, got["elbo"], spread("elbo_sd"), got["nll"], spread("nll_sd")) + line
 			if text := regexp.MustCompile(`, \d+ s\n`).ReplaceAllString(run(), ", \n"); text != want {
 				t.Errorf("printed\n%swant\n%s", text, want)
 			}

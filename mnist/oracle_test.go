@@ -142,8 +142,9 @@ func (c *course) weights() map[string][]float32 {
 }
 
 // estimated returns the ELBO and the negative log-likelihood, in the mean over images, as
-// one run of an evaluation estimates them from a number of samples an image.
-func estimated(c model.Checkpoint, images data.Images, which []int, seed uint64, run, samples int) (elbo, nll float64) {
+// one run of an evaluation estimates them from a number of samples an image, and for each
+// image the correlation of dimensions of z₀ and of z_K.
+func estimated(c model.Checkpoint, images data.Images, which []int, seed uint64, run, samples int) (elbo, nll float64, z0, zK []float64) {
 	const together = 48 // samples whose ε are drawn before their γ₀
 	var tape ad.Tape[float32]
 	for _, i := range which {
@@ -171,8 +172,42 @@ func estimated(c model.Checkpoint, images data.Images, which []int, seed uint64,
 		}
 		elbo += sum / float64(samples) / float64(len(which))
 		nll -= (largest + math.Log(total/float64(samples))) / float64(len(which))
+
+		start, logPrior := hvae.DiagonalNormal[float32]{Mean: mean, SD: std}.Draw(tape.Const(epsilon))
+		s := hvae.HIS(network.Flow(x), start, logPrior, tape.Const(gamma0))
+		z0, zK = append(z0, correlated(s.Start.Z.Value)), append(zK, correlated(s.End.Z.Value))
 	}
-	return elbo, nll
+	return elbo, nll, z0, zK
+}
+
+// correlated returns the mean absolute correlation of two rows of z.
+func correlated(z linalg.Matrix[float32]) float64 {
+	standard := make([][]float64, z.Rows) // mean 0 and length 1
+	for i := range standard {
+		mean, squares := 0.0, 0.0
+		for _, v := range z.Row(i) {
+			mean += float64(v) / float64(z.Cols)
+		}
+		for _, v := range z.Row(i) {
+			squares += (float64(v) - mean) * (float64(v) - mean)
+			standard[i] = append(standard[i], float64(v)-mean)
+		}
+		for j := range standard[i] {
+			standard[i][j] /= math.Sqrt(squares)
+		}
+	}
+	sum, pairs := 0.0, 0.0
+	for i := range standard {
+		for _, other := range standard[:i] {
+			r := 0.0
+			for j := range other {
+				r += standard[i][j] * other[j]
+			}
+			sum += math.Abs(r)
+			pairs++
+		}
+	}
+	return sum / pairs
 }
 
 // spread returns the mean of several values and their sample standard deviation.

@@ -224,16 +224,8 @@ func (t *table) one(ctx context.Context) error {
 	if t.asJSON {
 		return json.NewEncoder(t.stdout).Encode(r)
 	}
-	_, err = fmt.Fprintf(t.stdout, "%v  epochs %d  ELBO %.2f%s  NLL %.2f%s\n", k, r.Epochs, r.ELBO, plusMinus(r.ELBOSD), r.NLL, plusMinus(r.NLLSD))
+	_, err = fmt.Fprintf(t.stdout, "%v  epochs %d  ELBO %s  NLL %s\n", k, r.Epochs, plusMinus(2, r.ELBO, r.ELBOSD), plusMinus(2, r.NLL, r.NLLSD))
 	return err
-}
-
-// plusMinus prints a standard deviation, if there is one.
-func plusMinus(sd *float64) string {
-	if sd == nil {
-		return ""
-	}
-	return fmt.Sprintf(" ± %.2f", *sd)
 }
 
 // do trains and evaluates a task, as far as that has not been done, and says whether there

@@ -51,6 +51,11 @@ func (n *Network[T]) ELBO(x, epsilon, gamma0 *ad.Var[T]) *ad.Var[T] {
 // where x is an image for each column or one for all of them, with its mean and std
 // [ℓ×B or ℓ×1]. For a VAE it is log p_θ(x, z₀)/q(z₀|x).
 func (n *Network[T]) LogEstimates(x, mean, std, epsilon, gamma0 *ad.Var[T]) *ad.Var[T] {
+	return n.draw(x, mean, std, epsilon, gamma0).LogEstimate()
+}
+
+// draw runs Algorithm 1 from a variational prior that has been encoded; see LogEstimates.
+func (n *Network[T]) draw(x, mean, std, epsilon, gamma0 *ad.Var[T]) hvae.Sample[T] {
 	z0, logPrior := hvae.DiagonalNormal[T]{Mean: mean, SD: std}.Draw(epsilon)
-	return hvae.HIS(n.flowFor(x), z0, logPrior, gamma0).LogEstimate()
+	return hvae.HIS(n.flowFor(x), z0, logPrior, gamma0)
 }

@@ -14,8 +14,13 @@ import (
 )
 
 // An Estimate is what importance sampling says about one image: the ELBO, the mean of
-// log p̂_θ(x), and log p_θ(x) from the same draws (hvae.ImportanceEstimate).
-type Estimate struct{ ELBO, LogEvidence float64 }
+// log p̂_θ(x), and log p_θ(x) from the same draws (hvae.ImportanceEstimate). Of an HVAE it
+// has the correlations between dimensions of these draws, where the flow begins, z₀, and
+// where it ends, z_K.
+type Estimate struct {
+	ELBO, LogEvidence float64
+	Z0, ZK            float64 // see correlation
+}
 
 // drawsAtOnce is how many importance samples of an image share a tape, whole vectors of
 // them: memory does not grow with their number.
@@ -40,7 +45,10 @@ func Evaluate[T linalg.Float](ctx context.Context, c Config, params []Param[T], 
 				sum += l
 			}
 			logEvidence, _ := hvae.ImportanceEstimate(logs)
-			estimates[i] = Estimate{sum / float64(draws), logEvidence}
+			estimates[i] = Estimate{ELBO: sum / float64(draws), LogEvidence: logEvidence}
+			if c.K > 0 {
+				estimates[i].Z0, estimates[i].ZK = w.z0.correlation(draws), w.zK.correlation(draws)
+			}
 			done()
 		}
 	})
@@ -63,9 +71,13 @@ func (w *worker[T]) logEstimates(t *ad.Tape[T], params []Param[T], x linalg.Matr
 			mean, std = m.Value.Clone(), s.Value.Clone()
 		}
 		epsilon, gamma0 := hvae.Noise(t, rng, mean.Rows, n), hvae.Noise(t, rng, mean.Rows, n)
-		l := w.network.LogEstimates(image, t.Const(mean), t.Const(std), epsilon, gamma0)
-		for j, v := range l.Value.Data {
+		s := w.network.draw(image, t.Const(mean), t.Const(std), epsilon, gamma0)
+		for j, v := range s.LogEstimate().Value.Data {
 			logs[lo+j] = float64(v)
+		}
+		if w.network.config.K > 0 {
+			w.z0.add(t, lo, s.Start.Z.Value, mean)
+			w.zK.add(t, lo, s.End.Z.Value, mean)
 		}
 	}
 }

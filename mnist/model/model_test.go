@@ -707,6 +707,49 @@ func TestAnEvaluationsELBOIsTheMeanOfItsEstimates(t *testing.T) {
 	}
 }
 
+func TestTheFlowCorrelatesDimensions(t *testing.T) {
+	// Dimensions of z₀ are independent given x: their correlation in a few draws is what
+	// chance makes it. Those of z_K are not, where images depend on z strongly.
+	const images, draws = 40, 40
+	c := Config{Kind: "hvae", K: 2, Tempering: "none", Latent: 3}
+	params := NewParams[float32](c, -1, 1)
+	for _, p := range params {
+		if p.Name == "flow.step_size_logit" {
+			p.Value.Fill(float32(linalg.Logit(0.8)))
+		}
+		if strings.HasPrefix(p.Name, "decoder.") && strings.HasSuffix(p.Name, ".weight") {
+			linalg.Scale(p.Value, 6, p.Value)
+		}
+	}
+	estimates, err := Evaluate(t.Context(), c, params, images, draws, func(i int, x linalg.Matrix[float32], k *hvae.Keyed) {
+		for j := range x.Rows {
+			x.Data[j] = float32(j / 3 % 2)
+		}
+		k.Reset(4, "correlation", i)
+	}, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var z0, zK []float64
+	for _, e := range estimates {
+		z0, zK = append(z0, e.Z0), append(zK, e.ZK)
+	}
+	want := IndependentCorrelation(draws)
+	above := func(x []float64) float64 {
+		mean, sd := MeanSD(x)
+		return (mean - want) / (sd / math.Sqrt(images))
+	}
+	if z := above(z0); !(math.Abs(z) < 4.5) {
+		t.Errorf("dimensions of z₀ are correlated: z = %.1f", z)
+	}
+	if z := above(zK); !(z > 8) {
+		t.Errorf("dimensions of z_K are not correlated: z = %.1f", z)
+	}
+	if rough := math.Sqrt(2 / (math.Pi * draws)); !(want > 1.01*rough && want < 1.03*rough) || !(math.Abs(IndependentCorrelation(2)-1) <= 1e-12) {
+		t.Errorf("independent dimensions have a correlation of %v in %d draws and %v in 2", want, draws, IndependentCorrelation(2))
+	}
+}
+
 // FuzzCheckpoint changes a model's metadata and one of its tensors. What is refused must
 // not have cost memory, whatever size of model the metadata describes.
 func FuzzCheckpoint(f *testing.F) {

@@ -83,6 +83,7 @@ type worker[T linalg.Float] struct {
 	network *Network[T]
 	vars    []*ad.Var[T] // of an evaluation
 	stream  hvae.Keyed
+	z0, zK  moments[T] // of an evaluation's draws
 }
 
 // bound is the hvae.Bound of images.
