@@ -1773,7 +1773,7 @@ func planarParams(d int, seed int) (u, w, b matrix) {
 	linalg.Scale(w, 1.5/hvaetest.Norm(w.Data), w)
 	wu := linalg.New[float64](1, 1)
 	linalg.MulSum(wu, w, u)
-	linalg.AddScaled(u, u, -(wu.Data[0]+1.5)/(1.5*1.5), w)
+	linalg.MulAdd(u, linalg.Column(-(wu.Data[0]+1.5)/(1.5*1.5)), w, u)
 	return u, w, linalg.Column(rng.NormFloat64())
 }
 
@@ -1902,7 +1902,7 @@ func section52(t *testing.T) {
 				want := hvaetest.Slope(func(h float64) float64 {
 					saved := p.Value.Clone()
 					defer copy(p.Value.Data, saved.Data)
-					linalg.AddScaled(p.Value, p.Value, h, v)
+					linalg.MulAdd(p.Value, linalg.Column(h), v, p.Value)
 					e, _ := value(false)
 					return e.Scalar()
 				}, 1e-2) // a unit vector in a large tensor moves each weight little

@@ -156,17 +156,6 @@ type log[T linalg.Float] struct{}
 
 func (log[T]) Pull(y, ybar *Var[T]) { y.in[0].Receive(Div(ybar, y.in[0])) }
 
-// Sqrt returns y = √a: ā = ȳ / 2y.
-func Sqrt[T linalg.Float](a *Var[T]) *Var[T] {
-	y := like(a)
-	linalg.Sqrt(y.Value, a.Value)
-	return a.tape.Record(y, sqrt[T]{}, a, nil, nil)
-}
-
-type sqrt[T linalg.Float] struct{}
-
-func (sqrt[T]) Pull(y, ybar *Var[T]) { y.in[0].Receive(Div(Scale(ybar, 0.5), y)) }
-
 // Square returns a ⊙ a: ā = 2ȳ ⊙ a.
 func Square[T linalg.Float](a *Var[T]) *Var[T] {
 	y := like(a)
@@ -203,7 +192,7 @@ func Softplus[T linalg.Float](a *Var[T]) *Var[T] { return softplusInto(like(a), 
 func Activate[T linalg.Float](a *Var[T]) *Var[T] {
 	a.tape.mustHave(a)
 	switch a.rule.(type) {
-	case div[T], exp[T], sqrt[T], tanh[T], sigmoid[T]:
+	case div[T], exp[T], tanh[T], sigmoid[T]:
 		panic(fmt.Sprintf("ad: Activate of the result of %T, whose rule needs its value", a.rule))
 	}
 	if a.memory != own {

@@ -209,7 +209,7 @@ func TestDerivativesOfTheOperationsAgainstDifferences(t *testing.T) {
 				var x []*ad.Var[float64]
 				for i, m := range at_ {
 					p := tape.Matrix(m.Rows, m.Cols)
-					linalg.AddScaled(p, m, h, along[i])
+					linalg.MulAdd(p, linalg.Column(h), along[i], m)
 					x = append(x, tape.Leaf(p))
 				}
 				y := ad.Sum(ad.Tanh(ad.Scale(f.op(&g, x), 0.2)))

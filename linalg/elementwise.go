@@ -98,15 +98,6 @@ func MulAdd[T Float](dst, a, b, c Matrix[T]) {
 	}
 }
 
-// AddScaled sets dst = a + s·b for equal shapes.
-func AddScaled[T Float](dst, a Matrix[T], s T, b Matrix[T]) {
-	y, p, q, ok := sameShape(dst, a, b)
-	if !ok {
-		panic(fmt.Sprintf("linalg: AddScaled: shapes %v, %v and %v differ", dst.Shape(), a.Shape(), b.Shape()))
-	}
-	kernel.AddScaled(y, p, s, q)
-}
-
 // Scale sets dst = s·a.
 func Scale[T Float](dst Matrix[T], s T, a Matrix[T]) {
 	y, x := check2("Scale", dst, a)
@@ -153,9 +144,6 @@ func Exp[T Float](dst, a Matrix[T]) { apply("Exp", dst, a, kernel.Exp) }
 
 // Log sets dst = log a, elementwise.
 func Log[T Float](dst, a Matrix[T]) { apply("Log", dst, a, kernel.Log) }
-
-// Sqrt sets dst = √a, elementwise.
-func Sqrt[T Float](dst, a Matrix[T]) { apply("Sqrt", dst, a, kernel.Sqrt) }
 
 // Tanh sets dst = tanh a, elementwise.
 func Tanh[T Float](dst, a Matrix[T]) { apply("Tanh", dst, a, kernel.Tanh) }

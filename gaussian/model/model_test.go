@@ -188,7 +188,7 @@ func (r *root) Params() []Param {
 func (r *root) NoiseRows() int { return 0 }
 
 func (r *root) ELBO(params []*ad.Var[float64], _ *ad.Var[float64]) *ad.Var[float64] {
-	return ad.AddConst(ad.Sqrt(params[0]), r.constant)
+	return ad.AddConst(ad.Exp(ad.Scale(ad.Log(params[0]), 0.5)), r.constant)
 }
 
 func (r *root) Beta0() float64 { return math.NaN() }
@@ -202,7 +202,7 @@ func TestAStepIsTakenOnlyIfBoundAndGradientAreFinite(t *testing.T) {
 		{root{1, math.Inf(1)}, false},
 		{root{1, math.Inf(-1)}, false},
 		{root{1, math.NaN()}, false},
-		{root{0, 0}, false}, // where the root is 0 and its slope infinite
+		{root{0, 0}, false}, // where the root is 0 and its slope is not finite
 	} {
 		trainer := NewTrainer(&c.root, 1, 0.1, nil)
 		err := trainer.Step(t.Context())

@@ -66,16 +66,8 @@ var kernels = []kernel{
 		w.vec("fma", w.in[2], w.in[0], w.in[1])
 		w.out[0] = w.in[2]
 	}},
-	{"laneAddScaled", "y = a + s·b", y, ab, s, func(w *lane) {
-		w.vec("fma", w.in[0], w.scalar[0], w.in[1])
-		w.out[0] = w.in[0]
-	}},
 	{"laneScale", "y = s·a", y, a, s, func(w *lane) { w.withScalar("mul") }},
 	{"laneAddConst", "y = a + s", y, a, s, func(w *lane) { w.withScalar("add") }},
-	{"laneSqrt", "y = √a", y, a, nil, func(w *lane) {
-		w.unary("sqrt", w.in[0], w.in[0])
-		w.out[0] = w.in[0]
-	}},
 	{"laneExp", "y = eᵃ", y, a, nil, func(w *lane) { w.out[0] = w.exp(w.in[0], true) }},
 	{"laneLog", "y = log a", y, a, nil, func(w *lane) { w.out[0] = w.log(w.in[0]) }},
 	{"laneTanh", "y = tanh a", y, a, nil, func(w *lane) { w.out[0] = w.tanh(w.in[0]) }},

@@ -20,7 +20,7 @@ var (
 	neonNames = map[string]string{"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 	neonOwn   = map[string]string{"fma": "VFMLA %s.S4, %s.S4, %s.S4", "fms": "VFMLS %s.S4, %s.S4, %s.S4", "addInt": "VADD %s.S4, %s.S4, %s.S4",
 		"subInt": "VSUB %s.S4, %s.S4, %s.S4", "and": "VAND %s.B16, %s.B16, %s.B16", "or": "VORR %s.B16, %s.B16, %s.B16"}
-	neonUnary = map[string]uint32{"fsqrt": 0x6ea1f800, "fcvtns": 0x4e21a800, "scvtf": 0x4e21d800, "frintn": 0x4e218800}
+	neonUnary = map[string]uint32{"fcvtns": 0x4e21a800, "scvtf": 0x4e21d800, "frintn": 0x4e218800}
 )
 
 func (w neonLane) vec(op string, d, a, b int) {
@@ -73,7 +73,7 @@ func (w neonLane) unary(op string, d, a int) {
 		w.op("VMOV %s.B16, %s.B16", w.v(a), w.v(d))
 		return
 	}
-	name := map[string]string{"sqrt": "fsqrt", "toInt": "fcvtns", "toFloat": "scvtf", "round": "frintn"}[op]
+	name := map[string]string{"toInt": "fcvtns", "toFloat": "scvtf", "round": "frintn"}[op]
 	w.word(neonUnary[name]|uint32(a)<<5|uint32(d), "%s v%d.4s, v%d.4s", name, d, a)
 }
 

@@ -9,7 +9,7 @@ type x86Lane struct{ *lane }
 var names = map[string]string{
 	"add": "VADDPS", "sub": "VSUBPS", "mul": "VMULPS", "div": "VDIVPS", "max": "VMAXPS", "min": "VMINPS",
 	"fma": "VFMADD231PS", "fms": "VFNMADD231PS", "addInt": "VPADDD", "subInt": "VPSUBD",
-	"move": "VMOVAPS", "sqrt": "VSQRTPS", "toInt": "VCVTPS2DQ", "toFloat": "VCVTDQ2PS",
+	"move": "VMOVAPS", "toInt": "VCVTPS2DQ", "toFloat": "VCVTDQ2PS",
 	"left": "VPSLLD", "right": "VPSRAD",
 }
 

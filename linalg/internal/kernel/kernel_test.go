@@ -194,7 +194,7 @@ func TestTilesAgreeWithTheDefinition(t *testing.T) {
 
 // The hash is of results that no two instruction sets may differ in, on any machine.
 func TestAllInstructionSetsGiveTheSameBits(t *testing.T) {
-	const want = "453bfbb9e87fe202"
+	const want = "d95a8a15199957c0"
 	onEachLevel(t, func(t *testing.T) {
 		h := fnv.New64a()
 		add := func(x []float32) {
@@ -263,10 +263,8 @@ var lanewise = map[string]func(y, a, b, c []float32){
 	"Mul":             func(y, a, b, c []float32) { Mul(y, a, b) },
 	"Div":             func(y, a, b, c []float32) { Div(y, a, b) },
 	"MulAdd":          func(y, a, b, c []float32) { MulAdd(y, a, b, c) },
-	"AddScaled":       func(y, a, b, c []float32) { AddScaled(y, a, 0.37, b) },
 	"Scale":           func(y, a, b, c []float32) { Scale(y, -1.7, a) },
 	"AddConst":        func(y, a, b, c []float32) { AddConst(y, a, 0.3) },
-	"Sqrt":            func(y, a, b, c []float32) { Apply(Sqrt, y, a) },
 	"Exp":             func(y, a, b, c []float32) { Apply(Exp, y, a) },
 	"Log":             func(y, a, b, c []float32) { Apply(Log, y, a) },
 	"Tanh":            func(y, a, b, c []float32) { Apply(Tanh, y, a) },
@@ -294,7 +292,7 @@ func TestElementwiseKernelsAgreeWithPlainGo(t *testing.T) {
 					return slices.Concat(x[0], x[1], x[2])
 				}
 				x := [4][]float32{normals(rng, 100), normals(rng, 100), normals(rng, 100), normals(rng, 100)}
-				if name == "Log" || name == "Sqrt" {
+				if name == "Log" {
 					for i := range x[1] {
 						x[1][i] = float32(math.Abs(float64(x[1][i]))) + 0.01
 					}
@@ -361,7 +359,6 @@ func TestTranscendentalFunctionsOverTheirWholeRange(t *testing.T) {
 		{"Tanh", func(y, a []float32) { Apply(Tanh, y, a) }, math.Tanh, 2},
 		{"Softplus", func(y, a []float32) { Apply(Softplus, y, a) }, SoftplusAt, 2.5},
 		{"Sigmoid", func(y, a []float32) { Apply(Sigmoid, y, a) }, SigmoidAt, 2.5},
-		{"Sqrt", func(y, a []float32) { Apply(Sqrt, y, a) }, math.Sqrt, 0.5},
 		{"SoftplusSigmoid, first", func(y, a []float32) { SoftplusSigmoid(y, make([]float32, len(a)), a) }, SoftplusAt, 2.5},
 		{"SoftplusSigmoid, second", func(y, a []float32) { SoftplusSigmoid(make([]float32, len(a)), y, a) }, SigmoidAt, 2.5},
 	}

@@ -80,18 +80,6 @@ func MulAdd[T Float](y, a, b, c []T) {
 	}
 }
 
-// AddScaled sets y = a + s·b.
-func AddScaled[T Float](y, a []T, s T, b []T) {
-	a, b = a[:len(y)], b[:len(y)]
-	if singles[T]() {
-		lane(laneAddScaled, &laneArgs{y: pointer(y), a: pointer(a), b: pointer(b), n: len(y), s: float32(s)})
-		return
-	}
-	for i := range y {
-		y[i] = a[i] + T(s*b[i])
-	}
-}
-
 // Scale sets y = s·a.
 func Scale[T Float](y []T, s T, a []T) {
 	a = a[:len(y)]
@@ -126,7 +114,6 @@ type Function struct {
 var (
 	Exp      = Function{laneExp, math.Exp}
 	Log      = Function{laneLog, math.Log}
-	Sqrt     = Function{laneSqrt, math.Sqrt}
 	Tanh     = Function{laneTanh, math.Tanh}
 	Softplus = Function{laneSoftplus, SoftplusAt}
 	Sigmoid  = Function{laneSigmoid, SigmoidAt}

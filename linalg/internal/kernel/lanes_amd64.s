@@ -205,45 +205,6 @@ done:
 	VZEROUPPER
 	RET
 
-// y = a + s·b
-TEXT laneAddScaledAVX2<>(SB), NOSPLIT, $0-16
-	MOVQ laneArgs_y(DI), R8
-	MOVQ laneArgs_a(DI), R9
-	MOVQ laneArgs_b(DI), R10
-	MOVQ laneArgs_n(DI), CX
-	VBROADCASTSS laneArgs_s(DI), Y0
-	XORQ AX, AX
-	SUBQ $8, CX
-	JLT part
-loop:
-	VMOVUPS (R9)(AX*4), Y1
-	VMOVUPS (R10)(AX*4), Y2
-compute:
-	VFMADD231PS Y0, Y2, Y1
-	TESTQ CX, CX
-	JLT storePart
-	VMOVUPS Y1, (R8)(AX*4)
-	ADDQ $8, AX
-	SUBQ $8, CX
-	JGE loop
-	// What is left is part of a vector.
-part:
-	ADDQ $8, CX
-	JZ done
-	SHLQ $2, CX
-	LEAQ ones<>+32(SB), BX
-	SUBQ CX, BX
-	VMOVDQU (BX), Y15
-	VMASKMOVPS (R9)(AX*4), Y15, Y1
-	VMASKMOVPS (R10)(AX*4), Y15, Y2
-	MOVQ $-1, CX
-	JMP compute
-storePart:
-	VMASKMOVPS Y1, Y15, (R8)(AX*4)
-done:
-	VZEROUPPER
-	RET
-
 // y = s·a
 TEXT laneScaleAVX2<>(SB), NOSPLIT, $0-16
 	MOVQ laneArgs_y(DI), R8
@@ -312,41 +273,6 @@ part:
 	JMP compute
 storePart:
 	VMASKMOVPS Y1, Y15, (R8)(AX*4)
-done:
-	VZEROUPPER
-	RET
-
-// y = √a
-TEXT laneSqrtAVX2<>(SB), NOSPLIT, $0-16
-	MOVQ laneArgs_y(DI), R8
-	MOVQ laneArgs_a(DI), R9
-	MOVQ laneArgs_n(DI), CX
-	XORQ AX, AX
-	SUBQ $8, CX
-	JLT part
-loop:
-	VMOVUPS (R9)(AX*4), Y0
-compute:
-	VSQRTPS Y0, Y0
-	TESTQ CX, CX
-	JLT storePart
-	VMOVUPS Y0, (R8)(AX*4)
-	ADDQ $8, AX
-	SUBQ $8, CX
-	JGE loop
-	// What is left is part of a vector.
-part:
-	ADDQ $8, CX
-	JZ done
-	SHLQ $2, CX
-	LEAQ ones<>+32(SB), BX
-	SUBQ CX, BX
-	VMOVDQU (BX), Y15
-	VMASKMOVPS (R9)(AX*4), Y15, Y0
-	MOVQ $-1, CX
-	JMP compute
-storePart:
-	VMASKMOVPS Y0, Y15, (R8)(AX*4)
 done:
 	VZEROUPPER
 	RET
@@ -1189,44 +1115,6 @@ done:
 	VZEROUPPER
 	RET
 
-// y = a + s·b
-TEXT laneAddScaledAVX512<>(SB), NOSPLIT, $0-16
-	MOVQ laneArgs_y(DI), R8
-	MOVQ laneArgs_a(DI), R9
-	MOVQ laneArgs_b(DI), R10
-	MOVQ laneArgs_n(DI), CX
-	VBROADCASTSS laneArgs_s(DI), Z0
-	XORQ AX, AX
-	SUBQ $16, CX
-	JLT part
-loop:
-	VMOVUPS (R9)(AX*4), Z1
-	VMOVUPS (R10)(AX*4), Z2
-compute:
-	VFMADD231PS Z0, Z2, Z1
-	TESTQ CX, CX
-	JLT storePart
-	VMOVUPS Z1, (R8)(AX*4)
-	ADDQ $16, AX
-	SUBQ $16, CX
-	JGE loop
-	// What is left is part of a vector.
-part:
-	ADDQ $16, CX
-	JZ done
-	MOVL $-1, BX
-	BZHIL CX, BX, BX
-	KMOVW BX, K1
-	VMOVUPS.Z (R9)(AX*4), K1, Z1
-	VMOVUPS.Z (R10)(AX*4), K1, Z2
-	MOVQ $-1, CX
-	JMP compute
-storePart:
-	VMOVUPS Z1, K1, (R8)(AX*4)
-done:
-	VZEROUPPER
-	RET
-
 // y = s·a
 TEXT laneScaleAVX512<>(SB), NOSPLIT, $0-16
 	MOVQ laneArgs_y(DI), R8
@@ -1293,40 +1181,6 @@ part:
 	JMP compute
 storePart:
 	VMOVUPS Z1, K1, (R8)(AX*4)
-done:
-	VZEROUPPER
-	RET
-
-// y = √a
-TEXT laneSqrtAVX512<>(SB), NOSPLIT, $0-16
-	MOVQ laneArgs_y(DI), R8
-	MOVQ laneArgs_a(DI), R9
-	MOVQ laneArgs_n(DI), CX
-	XORQ AX, AX
-	SUBQ $16, CX
-	JLT part
-loop:
-	VMOVUPS (R9)(AX*4), Z0
-compute:
-	VSQRTPS Z0, Z0
-	TESTQ CX, CX
-	JLT storePart
-	VMOVUPS Z0, (R8)(AX*4)
-	ADDQ $16, AX
-	SUBQ $16, CX
-	JGE loop
-	// What is left is part of a vector.
-part:
-	ADDQ $16, CX
-	JZ done
-	MOVL $-1, BX
-	BZHIL CX, BX, BX
-	KMOVW BX, K1
-	VMOVUPS.Z (R9)(AX*4), K1, Z0
-	MOVQ $-1, CX
-	JMP compute
-storePart:
-	VMOVUPS Z0, K1, (R8)(AX*4)
 done:
 	VZEROUPPER
 	RET
@@ -2024,41 +1878,37 @@ GLOBL k3eaaa640<>(SB), NOPTR|RODATA, $4
 DATA kbeffffdf<>+0(SB)/4, $0xbeffffdf // -0.49999902
 GLOBL kbeffffdf<>(SB), NOPTR|RODATA, $4
 
-DATA laneTable<>+136(SB)/8, $laneAddAVX2<>(SB)
-DATA laneTable<>+144(SB)/8, $laneSubAVX2<>(SB)
-DATA laneTable<>+152(SB)/8, $laneMulAVX2<>(SB)
-DATA laneTable<>+160(SB)/8, $laneDivAVX2<>(SB)
-DATA laneTable<>+168(SB)/8, $laneMulAddAVX2<>(SB)
-DATA laneTable<>+176(SB)/8, $laneAddScaledAVX2<>(SB)
-DATA laneTable<>+184(SB)/8, $laneScaleAVX2<>(SB)
-DATA laneTable<>+192(SB)/8, $laneAddConstAVX2<>(SB)
-DATA laneTable<>+200(SB)/8, $laneSqrtAVX2<>(SB)
-DATA laneTable<>+208(SB)/8, $laneExpAVX2<>(SB)
-DATA laneTable<>+216(SB)/8, $laneLogAVX2<>(SB)
-DATA laneTable<>+224(SB)/8, $laneTanhAVX2<>(SB)
-DATA laneTable<>+232(SB)/8, $laneSigmoidAVX2<>(SB)
-DATA laneTable<>+240(SB)/8, $laneSoftplusAVX2<>(SB)
-DATA laneTable<>+248(SB)/8, $laneSoftplusSigmoidAVX2<>(SB)
-DATA laneTable<>+256(SB)/8, $laneSigmoidSlopeAVX2<>(SB)
-DATA laneTable<>+264(SB)/8, $laneAdamaxAVX2<>(SB)
-DATA laneTable<>+272(SB)/8, $laneAddAVX512<>(SB)
-DATA laneTable<>+280(SB)/8, $laneSubAVX512<>(SB)
-DATA laneTable<>+288(SB)/8, $laneMulAVX512<>(SB)
-DATA laneTable<>+296(SB)/8, $laneDivAVX512<>(SB)
-DATA laneTable<>+304(SB)/8, $laneMulAddAVX512<>(SB)
-DATA laneTable<>+312(SB)/8, $laneAddScaledAVX512<>(SB)
-DATA laneTable<>+320(SB)/8, $laneScaleAVX512<>(SB)
-DATA laneTable<>+328(SB)/8, $laneAddConstAVX512<>(SB)
-DATA laneTable<>+336(SB)/8, $laneSqrtAVX512<>(SB)
-DATA laneTable<>+344(SB)/8, $laneExpAVX512<>(SB)
-DATA laneTable<>+352(SB)/8, $laneLogAVX512<>(SB)
-DATA laneTable<>+360(SB)/8, $laneTanhAVX512<>(SB)
-DATA laneTable<>+368(SB)/8, $laneSigmoidAVX512<>(SB)
-DATA laneTable<>+376(SB)/8, $laneSoftplusAVX512<>(SB)
-DATA laneTable<>+384(SB)/8, $laneSoftplusSigmoidAVX512<>(SB)
-DATA laneTable<>+392(SB)/8, $laneSigmoidSlopeAVX512<>(SB)
-DATA laneTable<>+400(SB)/8, $laneAdamaxAVX512<>(SB)
-GLOBL laneTable<>(SB), RODATA, $408
+DATA laneTable<>+120(SB)/8, $laneAddAVX2<>(SB)
+DATA laneTable<>+128(SB)/8, $laneSubAVX2<>(SB)
+DATA laneTable<>+136(SB)/8, $laneMulAVX2<>(SB)
+DATA laneTable<>+144(SB)/8, $laneDivAVX2<>(SB)
+DATA laneTable<>+152(SB)/8, $laneMulAddAVX2<>(SB)
+DATA laneTable<>+160(SB)/8, $laneScaleAVX2<>(SB)
+DATA laneTable<>+168(SB)/8, $laneAddConstAVX2<>(SB)
+DATA laneTable<>+176(SB)/8, $laneExpAVX2<>(SB)
+DATA laneTable<>+184(SB)/8, $laneLogAVX2<>(SB)
+DATA laneTable<>+192(SB)/8, $laneTanhAVX2<>(SB)
+DATA laneTable<>+200(SB)/8, $laneSigmoidAVX2<>(SB)
+DATA laneTable<>+208(SB)/8, $laneSoftplusAVX2<>(SB)
+DATA laneTable<>+216(SB)/8, $laneSoftplusSigmoidAVX2<>(SB)
+DATA laneTable<>+224(SB)/8, $laneSigmoidSlopeAVX2<>(SB)
+DATA laneTable<>+232(SB)/8, $laneAdamaxAVX2<>(SB)
+DATA laneTable<>+240(SB)/8, $laneAddAVX512<>(SB)
+DATA laneTable<>+248(SB)/8, $laneSubAVX512<>(SB)
+DATA laneTable<>+256(SB)/8, $laneMulAVX512<>(SB)
+DATA laneTable<>+264(SB)/8, $laneDivAVX512<>(SB)
+DATA laneTable<>+272(SB)/8, $laneMulAddAVX512<>(SB)
+DATA laneTable<>+280(SB)/8, $laneScaleAVX512<>(SB)
+DATA laneTable<>+288(SB)/8, $laneAddConstAVX512<>(SB)
+DATA laneTable<>+296(SB)/8, $laneExpAVX512<>(SB)
+DATA laneTable<>+304(SB)/8, $laneLogAVX512<>(SB)
+DATA laneTable<>+312(SB)/8, $laneTanhAVX512<>(SB)
+DATA laneTable<>+320(SB)/8, $laneSigmoidAVX512<>(SB)
+DATA laneTable<>+328(SB)/8, $laneSoftplusAVX512<>(SB)
+DATA laneTable<>+336(SB)/8, $laneSoftplusSigmoidAVX512<>(SB)
+DATA laneTable<>+344(SB)/8, $laneSigmoidSlopeAVX512<>(SB)
+DATA laneTable<>+352(SB)/8, $laneAdamaxAVX512<>(SB)
+GLOBL laneTable<>(SB), RODATA, $360
 
 // func lane(kernel int, args *laneArgs)
 TEXT ·lane(SB), NOSPLIT, $0-16

@@ -190,43 +190,6 @@ storePart:
 done:
 	RET
 
-// y = a + s·b
-TEXT laneAddScaledNEON<>(SB), NOSPLIT, $0-16
-	MOVD laneArgs_y(R0), R1
-	MOVD laneArgs_a(R0), R2
-	MOVD laneArgs_b(R0), R3
-	MOVD laneArgs_n(R0), R6
-	MOVD $constants<>(SB), R7
-	ADD $laneArgs_s, R0, R8
-	VLD1R (R8), [V0.S4]
-	MOVD $0, R5
-	SUBS $4, R6
-	BLT part
-loop:
-	WORD $0x3ce56841 // ldr q1, [x2, x5]
-	WORD $0x3ce56862 // ldr q2, [x3, x5]
-compute:
-	VFMLA V2.S4, V0.S4, V1.S4
-	TBNZ $63, R6, storePart
-	WORD $0x3ca56821 // str q1, [x1, x5]
-	ADD $16, R5
-	SUBS $4, R6
-	BGE loop
-	// What is left is three elements at most: R6 goes from −1 to −4.
-part:
-	CMP $-4, R6
-	BEQ done
-	FMOVS (R2)(R5), F1
-	FMOVS (R3)(R5), F2
-	JMP compute
-storePart:
-	FMOVS F1, (R1)(R5)
-	ADD $4, R5
-	SUB $1, R6
-	JMP part
-done:
-	RET
-
 // y = s·a
 TEXT laneScaleNEON<>(SB), NOSPLIT, $0-16
 	MOVD laneArgs_y(R0), R1
@@ -289,38 +252,6 @@ part:
 	JMP compute
 storePart:
 	FMOVS F1, (R1)(R5)
-	ADD $4, R5
-	SUB $1, R6
-	JMP part
-done:
-	RET
-
-// y = √a
-TEXT laneSqrtNEON<>(SB), NOSPLIT, $0-16
-	MOVD laneArgs_y(R0), R1
-	MOVD laneArgs_a(R0), R2
-	MOVD laneArgs_n(R0), R6
-	MOVD $constants<>(SB), R7
-	MOVD $0, R5
-	SUBS $4, R6
-	BLT part
-loop:
-	WORD $0x3ce56840 // ldr q0, [x2, x5]
-compute:
-	WORD $0x6ea1f800 // fsqrt v0.4s, v0.4s
-	TBNZ $63, R6, storePart
-	WORD $0x3ca56820 // str q0, [x1, x5]
-	ADD $16, R5
-	SUBS $4, R6
-	BGE loop
-	// What is left is three elements at most: R6 goes from −1 to −4.
-part:
-	CMP $-4, R6
-	BEQ done
-	FMOVS (R2)(R5), F0
-	JMP compute
-storePart:
-	FMOVS F0, (R1)(R5)
 	ADD $4, R5
 	SUB $1, R6
 	JMP part
@@ -1141,19 +1072,17 @@ DATA laneTable<>+8(SB)/8, $laneSubNEON<>(SB)
 DATA laneTable<>+16(SB)/8, $laneMulNEON<>(SB)
 DATA laneTable<>+24(SB)/8, $laneDivNEON<>(SB)
 DATA laneTable<>+32(SB)/8, $laneMulAddNEON<>(SB)
-DATA laneTable<>+40(SB)/8, $laneAddScaledNEON<>(SB)
-DATA laneTable<>+48(SB)/8, $laneScaleNEON<>(SB)
-DATA laneTable<>+56(SB)/8, $laneAddConstNEON<>(SB)
-DATA laneTable<>+64(SB)/8, $laneSqrtNEON<>(SB)
-DATA laneTable<>+72(SB)/8, $laneExpNEON<>(SB)
-DATA laneTable<>+80(SB)/8, $laneLogNEON<>(SB)
-DATA laneTable<>+88(SB)/8, $laneTanhNEON<>(SB)
-DATA laneTable<>+96(SB)/8, $laneSigmoidNEON<>(SB)
-DATA laneTable<>+104(SB)/8, $laneSoftplusNEON<>(SB)
-DATA laneTable<>+112(SB)/8, $laneSoftplusSigmoidNEON<>(SB)
-DATA laneTable<>+120(SB)/8, $laneSigmoidSlopeNEON<>(SB)
-DATA laneTable<>+128(SB)/8, $laneAdamaxNEON<>(SB)
-GLOBL laneTable<>(SB), RODATA, $136
+DATA laneTable<>+40(SB)/8, $laneScaleNEON<>(SB)
+DATA laneTable<>+48(SB)/8, $laneAddConstNEON<>(SB)
+DATA laneTable<>+56(SB)/8, $laneExpNEON<>(SB)
+DATA laneTable<>+64(SB)/8, $laneLogNEON<>(SB)
+DATA laneTable<>+72(SB)/8, $laneTanhNEON<>(SB)
+DATA laneTable<>+80(SB)/8, $laneSigmoidNEON<>(SB)
+DATA laneTable<>+88(SB)/8, $laneSoftplusNEON<>(SB)
+DATA laneTable<>+96(SB)/8, $laneSoftplusSigmoidNEON<>(SB)
+DATA laneTable<>+104(SB)/8, $laneSigmoidSlopeNEON<>(SB)
+DATA laneTable<>+112(SB)/8, $laneAdamaxNEON<>(SB)
+GLOBL laneTable<>(SB), RODATA, $120
 
 // func lane(kernel int, args *laneArgs)
 TEXT ·lane(SB), NOSPLIT, $0-16

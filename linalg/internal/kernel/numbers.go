@@ -9,10 +9,8 @@ const (
 	laneMul                    // y = a·b
 	laneDiv                    // y = a/b
 	laneMulAdd                 // y = a·b + c
-	laneAddScaled              // y = a + s·b
 	laneScale                  // y = s·a
 	laneAddConst               // y = a + s
-	laneSqrt                   // y = √a
 	laneExp                    // y = eᵃ
 	laneLog                    // y = log a
 	laneTanh                   // y = tanh a
