@@ -37,7 +37,7 @@ const (
 var runFiles = []string{modelFile, stateFile, metricsFile, curveFile, samplesFile, evaluationFile}
 
 // saveEvery is the time between two saves of the state within an epoch: what a kill can
-// cost. A save takes about 50 ms.
+// cost. A save takes about 20 ms.
 var saveEvery = 2 * time.Minute
 
 // metrics is what is known about an epoch.

@@ -114,7 +114,7 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 	if err := safetensors.Check(f, want); err != nil {
 		return c, err
 	}
-	c.Params = NewParams[float32](c.Config, 0, 0)
+	c.Params = zeroParams[float32](c.Config)
 	for _, p := range c.Params {
 		p.restore(f, p.Name, p.Value.Data)
 	}
@@ -124,25 +124,31 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 // Checkpoint returns the parameter's elements in the order of its tensor in a checkpoint.
 func (p Param[T]) Checkpoint() []T {
 	out := make([]T, len(p.Value.Data))
-	for i := range out {
-		out[i] = p.Value.Data[p.position(i)]
-	}
+	p.lines(func(i, n, at, step int) {
+		for j := range n {
+			out[i+j] = p.Value.Data[at+j*step]
+		}
+	})
 	return out
 }
 
 // tensor returns data, which is laid out like the parameter, as a checkpoint's tensor.
 func (p Param[T]) tensor(name string, data []T) safetensors.Tensor {
 	t := safetensors.Tensor{Name: name, Shape: p.Shape, Data: make([]float32, len(data))}
-	for i := range t.Data {
-		t.Data[i] = float32(data[p.position(i)])
-	}
+	p.lines(func(i, n, at, step int) {
+		for j := range n {
+			t.Data[i+j] = float32(data[at+j*step])
+		}
+	})
 	return t
 }
 
 // restore copies a tensor, whose shape has been checked, to data.
 func (p Param[T]) restore(f safetensors.File, name string, data []T) {
 	t, _ := f.Tensor(name)
-	for i, v := range t.Data {
-		data[p.position(i)] = T(v)
-	}
+	p.lines(func(i, n, at, step int) {
+		for j := range n {
+			data[at+j*step] = T(t.Data[i+j])
+		}
+	})
 }

@@ -69,9 +69,11 @@ func goldenParams(c Config) []Param[float64] {
 		default:
 			scale = 0.2
 		}
-		for i := range p.Value.Data {
-			p.Value.Data[p.position(i)] = scale*goldenValue(t, i) + shift
-		}
+		p.lines(func(i, n, at, step int) {
+			for j := range n {
+				p.Value.Data[at+j*step] = scale*goldenValue(t, i+j) + shift
+			}
+		})
 	}
 	return ps
 }

@@ -100,39 +100,58 @@ func (n *Network[T]) specs(c Config) (all []spec[T]) {
 // whole layer's input and output; biases zero but for the last, which starts at
 // outputBias; the flow at ε = 0.2, α_k = 0.9 and 1/β₀ = 1.5.
 func NewParams[T linalg.Float](c Config, outputBias float64, seed uint64) []Param[T] {
-	var ps []Param[T]
+	ps := zeroParams[T](c)
 	var n Network[T]
-	for _, s := range n.specs(c) {
+	for i, s := range n.specs(c) {
 		if s.place == &n.decoder.deconv3.bias {
 			s.start = outputBias
 		}
-		p := Param[T]{Param: hvae.Param[T]{Name: s.name, Value: linalg.New[T](s.rows, s.cols)}, Shape: s.shape, layout: s.layout}
 		rng := hvae.Stream(seed, "mnist start "+s.name)
-		for i := range p.Value.Data {
+		for j := range ps[i].Value.Data {
 			v := s.start
 			if s.spread > 0 {
 				v = s.spread * rng.NormFloat64()
 			}
-			p.Value.Data[i] = T(v)
+			ps[i].Value.Data[j] = T(v)
 		}
-		ps = append(ps, p)
 	}
 	return ps
 }
 
-// position returns where element i of a checkpoint's tensor is in the parameter's matrix.
-func (p Param[T]) position(i int) int {
-	// A row of the deepest image layer is (pixel, channel) here, (channel, pixel) there.
-	row := func(r int) int { return r%(code/channel)*channel + r/(code/channel) }
+// zeroParams returns the parameters of a model, all zero.
+func zeroParams[T linalg.Float](c Config) (ps []Param[T]) {
+	for _, s := range new(Network[T]).specs(c) {
+		ps = append(ps, Param[T]{Param: hvae.Param[T]{Name: s.name, Value: linalg.New[T](s.rows, s.cols)}, Shape: s.shape, layout: s.layout})
+	}
+	return ps
+}
+
+// axes describes a checkpoint's tensor as an array of three axes: how long each is, and how
+// far apart neighbours along it are in the parameter's matrix.
+func (p Param[T]) axes() (length, step [3]int) {
+	rows, cols := p.Value.Rows, p.Value.Cols
 	switch p.layout {
 	case kernel:
-		taps := p.Shape[2] * p.Shape[3]
-		a, rest := i/p.Value.Rows, i%p.Value.Rows // rest counts b, then taps
-		return (rest%taps*p.Shape[1]+rest/taps)*p.Value.Cols + a
+		b, taps := p.Shape[1], p.Shape[2]*p.Shape[3]
+		return [3]int{cols, b, taps}, [3]int{1, cols, b * cols}
+	// A row of the deepest image layer is (pixel, channel) here, (channel, pixel) there.
 	case toCode:
-		return row(i/p.Value.Cols)*p.Value.Cols + i%p.Value.Cols
+		return [3]int{channel, code / channel, cols}, [3]int{cols, channel * cols, 1}
 	case ofCode:
-		return i/p.Value.Cols*p.Value.Cols + row(i%p.Value.Cols)
+		return [3]int{rows, channel, code / channel}, [3]int{cols, 1, channel}
 	}
-	return i
+	return [3]int{1, 1, rows * cols}, [3]int{0, 0, 1}
+}
+
+// lines goes through a checkpoint's tensor by its lines, each n elements from i, which are in
+// the parameter's matrix at at, at + step, ….
+func (p Param[T]) lines(line func(i, n, at, step int)) {
+	length, step := p.axes()
+	i := 0
+	for a := range length[0] {
+		for b := range length[1] {
+			line(i, length[2], a*step[0]+b*step[1], step[2])
+			i += length[2]
+		}
+	}
 }

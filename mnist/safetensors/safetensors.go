@@ -61,13 +61,13 @@ type entry struct {
 // a shape does not have as many elements as the data.
 func (f File) Encode() []byte {
 	var header bytes.Buffer
-	var data []byte
 	quote := func(s string) []byte { b, _ := json.Marshal(s); return b } // strings always marshal
 	header.WriteByte('{')
 	if len(f.Metadata) > 0 {
 		meta, _ := json.Marshal(f.Metadata) // keys in order
 		fmt.Fprintf(&header, "%q:%s", metadataKey, meta)
 	}
+	end := 0 // of the data until now
 	for _, t := range f.Tensors {
 		n := 1
 		for _, s := range t.Shape {
@@ -80,19 +80,23 @@ func (f File) Encode() []byte {
 			header.WriteByte(',')
 		}
 		shape, _ := json.Marshal(append([]int{}, t.Shape...))
-		begin := len(data)
-		data = slices.Grow(data, 4*len(t.Data))
-		for _, v := range t.Data {
-			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
-		}
-		fmt.Fprintf(&header, `%s:{"dtype":"F32","shape":%s,"data_offsets":[%d,%d]}`, quote(t.Name), shape, begin, len(data))
+		begin := end
+		end += 4 * n
+		fmt.Fprintf(&header, `%s:{"dtype":"F32","shape":%s,"data_offsets":[%d,%d]}`, quote(t.Name), shape, begin, end)
 	}
 	header.WriteByte('}')
 	for header.Len()%8 != 0 { // readers map the file: elements shall be aligned
 		header.WriteByte(' ')
 	}
-	out := binary.LittleEndian.AppendUint64(nil, uint64(header.Len()))
-	return slices.Concat(out, header.Bytes(), data)
+	out := make([]byte, 0, 8+header.Len()+end)
+	out = binary.LittleEndian.AppendUint64(out, uint64(header.Len()))
+	out = append(out, header.Bytes()...)
+	for _, t := range f.Tensors {
+		for _, v := range t.Data {
+			out = binary.LittleEndian.AppendUint32(out, math.Float32bits(v))
+		}
+	}
+	return out
 }
 
 // Decode reads a file's bytes. It refuses, and says why, whatever is not a whole file of
