@@ -233,11 +233,7 @@ func TestRecomputingGivesTheSameBitsInTheMemoryOfOneStep(t *testing.T) {
 	}
 }
 
-func TestMemoryIsSteadyOverHundredsOfSteps(t *testing.T) {
-	many := 250
-	if testing.Short() { // for plain Go, which takes half a minute
-		many = 50
-	}
+func TestAStepAllocatesNothing(t *testing.T) {
 	for _, recompute := range []bool{false, true} {
 		c := Config{Kind: "hvae", K: 1, Tempering: "free", Latent: 2}
 		trainer := NewTrainer(c, NewParams[float32](c, -1, 1), 1e-4)
@@ -251,13 +247,14 @@ func TestMemoryIsSteadyOverHundredsOfSteps(t *testing.T) {
 			}
 		}
 		steps(3)
+		const many = 60
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		steps(many)
 		runtime.ReadMemStats(&after)
-		// A step allocates nothing: what is left is the runtime's own, a few kilobytes.
-		if n := after.TotalAlloc - before.TotalAlloc; n > 1<<14 {
-			t.Errorf("recomputing %v: %d steps allocated %d bytes", recompute, many, n)
+		// What is left is the runtime's own, when it starts a thread.
+		if n, bytes := after.Mallocs-before.Mallocs, after.TotalAlloc-before.TotalAlloc; n >= many || bytes > 1<<14 {
+			t.Errorf("recomputing %v: %d steps allocated %d times, %d bytes", recompute, many, n, bytes)
 		}
 	}
 }
@@ -281,7 +278,7 @@ func TestAStepFollowsTheGradientOfTheBatchsMean(t *testing.T) {
 	// mean is (1 − β₁)g.
 	for _, c := range []Config{{Kind: "vae", Tempering: "none", Latent: 3}, free} {
 		params := NewParams[float64](c, -1, 1)
-		b := noise[float64]{n: 40}
+		b := noise[float64]{n: 18}
 		var tape ad.Tape[float64]
 		network, leaves := NewNetwork(&tape, c, params, true)
 		x, epsilon, gamma0 := tape.Matrix(pixels, b.n), tape.Matrix(c.Latent, b.n), tape.Matrix(c.Latent, b.n)
@@ -341,11 +338,11 @@ func TestFloat32FollowsFloat64(t *testing.T) {
 	single := NewTrainer(free, NewParams[float32](free, -1, 1), 1e-3)
 	double := NewTrainer(free, NewParams[float64](free, -1, 1), 1e-3)
 	for i := range 3 {
-		a, err := single.Step(t.Context(), noise[float32]{n: 10})
+		a, err := single.Step(t.Context(), noise[float32]{n: 4})
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := double.Step(t.Context(), noise[float64]{n: 10})
+		b, err := double.Step(t.Context(), noise[float64]{n: 4})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -667,18 +664,18 @@ func TestAnEvaluationsELBOIsTheMeanOfItsEstimates(t *testing.T) {
 	// 1/√β₀ = 4, makes the HVAE's estimates depend on γ₀.
 	hot := Config{Kind: "hvae", K: 2, Tempering: "free", Latent: 3}
 	for _, c := range []Config{{Kind: "vae", Tempering: "none", Latent: 3}, hot} {
-		params := NewParams[float64](c, -1, 1)
+		params := NewParams[float32](c, -1, 1)
 		for _, p := range params {
 			if p.Name == "flow.alpha_logit" {
-				p.Value.Fill(linalg.Logit(0.5))
+				p.Value.Fill(0) // α = ½
 			}
 		}
-		fill := func(x linalg.Matrix[float64], j int) {
+		fill := func(x linalg.Matrix[float32], j int) {
 			for i := range x.Rows {
-				x.Row(i)[j] = float64(i / 3 % 2)
+				x.Row(i)[j] = float32(i / 3 % 2)
 			}
 		}
-		evaluations, err := Evaluate(t.Context(), c, params, 20, 20, func(i int, x linalg.Matrix[float64], k *hvae.Keyed) {
+		evaluations, err := Evaluate(t.Context(), c, params, 20, 20, func(i int, x linalg.Matrix[float32], k *hvae.Keyed) {
 			fill(x, 0)
 			k.Reset(4, "evaluation", i)
 		}, func() {})
@@ -692,7 +689,7 @@ func TestAnEvaluationsELBOIsTheMeanOfItsEstimates(t *testing.T) {
 		mean, sd := MeanSD(elbos)
 
 		const draws = 200
-		var tape ad.Tape[float64]
+		var tape ad.Tape[float32]
 		network, _ := NewNetwork(&tape, c, params, false)
 		x, epsilon, gamma0 := tape.Matrix(pixels, draws), tape.Matrix(c.Latent, draws), tape.Matrix(c.Latent, draws)
 		for j := range draws {
@@ -707,7 +704,11 @@ func TestAnEvaluationsELBOIsTheMeanOfItsEstimates(t *testing.T) {
 			m, s := network.Encode(image)
 			estimates = network.LogEstimates(image, m, s, e, g)
 		}
-		bound, boundSD := MeanSD(estimates.Value.Data)
+		var logs []float64
+		for _, l := range estimates.Value.Data {
+			logs = append(logs, float64(l))
+		}
+		bound, boundSD := MeanSD(logs)
 
 		se := math.Hypot(sd/math.Sqrt(20), boundSD/math.Sqrt(draws))
 		if z := (mean - bound) / se; !(math.Abs(z) < 4.5) || !(se < 0.3) {
