@@ -214,8 +214,12 @@ func printTable(b *bytes.Buffer, r report) {
 			fmt.Sprintf("%.2f", s.ELBO), fmt.Sprintf("%.0f", s.Epochs), fmt.Sprint(s.Seeds)}
 	}
 	const layout = "%-22s %7s %6s %6s %13s %8s %6s %5s   %7s %6s %6s %13s %8s %6s %5s\n"
-	fmt.Fprintf(b, "\nNLL and ELBO in nats: published, and obtained on %d %s images, %d samples, %d evaluations of each run, %d of %d runs\n",
-		r.Images, r.Data, r.Samples, r.Runs, len(r.Results), r.Tasks)
+	evaluations := "one evaluation"
+	if r.Runs > 1 {
+		evaluations = fmt.Sprintf("%d evaluations", r.Runs)
+	}
+	fmt.Fprintf(b, "\nNLL and ELBO in nats: published, and obtained on %d %s images, %d samples, %s of each run, %d of %d runs\n",
+		r.Images, r.Data, r.Samples, evaluations, len(r.Results), r.Tasks)
 	fmt.Fprintf(b, "%-22s %-58s %s\n", "", "published", "  obtained")
 	head := []any{"NLL", "± eval", "± seed", "less VAE's", "ELBO", "epochs", "seeds"}
 	fmt.Fprintf(b, layout, append(append([]any{""}, head...), head...)...)

@@ -350,7 +350,7 @@ func TestATableTakesWhatIsThere(t *testing.T) {
 	}
 	before := files(t, trained)
 	stdout, stderr := mustTable(t, append(table(), "-epochs", "2")...)
-	if diff := cmp.Diff(before, files(t, trained)); diff != "" || stderr != "" || !strings.Contains(stdout, "1 of 1 runs") {
+	if diff := cmp.Diff(before, files(t, trained)); diff != "" || stderr != "" || !strings.Contains(stdout, " 10 samples, one evaluation of each run, 1 of 1 runs\n") {
 		t.Errorf("without weights: %s\n%s\n%s", stdout, stderr, diff)
 	}
 	for _, c := range []struct {
