@@ -20,7 +20,8 @@ var (
 	}{{3, "from temperature 9"}, {1, "no tempering"}}
 )
 
-const modeDraws = 50_000
+// modeDraws is how many draws a row is of.
+var modeDraws = 50_000
 
 // A modeRow is what draws on the target with two modes were like.
 type modeRow struct {
@@ -76,12 +77,12 @@ func showTwoModes(ctx context.Context, o options, stdout, stderr io.Writer) erro
 
 func drawModes(K int, invSqrtBeta0 float64, seed uint64) modeRow {
 	l, changed := model.DrawTwoModes(K, invSqrtBeta0, modeDraws, hvae.Stream(seed, "two modes", K))
-	r := modeRow{InvSqrtBeta0: invSqrtBeta0, K: K, ChangedMode: float64(changed) / modeDraws}
+	r := modeRow{InvSqrtBeta0: invSqrtBeta0, K: K, ChangedMode: float64(changed) / float64(modeDraws)}
 	for _, v := range l {
-		r.ELBO += v / modeDraws
+		r.ELBO += v / float64(modeDraws)
 	}
 	for _, v := range l {
-		r.Variance += (v - r.ELBO) * (v - r.ELBO) / (modeDraws - 1)
+		r.Variance += (v - r.ELBO) * (v - r.ELBO) / float64(modeDraws-1)
 	}
 	return r
 }
