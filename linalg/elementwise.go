@@ -16,8 +16,8 @@ import (
 
 // Add sets dst = a + b.
 func Add[T Float](dst, a, b Matrix[T]) {
-	if y, x, z, ok := sameShape(dst, a, b); ok {
-		kernel.Add(y, x, z)
+	if full := dst.Shape(); a.Shape() == full && b.Shape() == full {
+		kernel.Add(dst.Data, a.Data, b.Data)
 		return
 	}
 	check3("Add", dst, a, b)
@@ -29,8 +29,8 @@ func Add[T Float](dst, a, b Matrix[T]) {
 
 // Sub sets dst = a − b.
 func Sub[T Float](dst, a, b Matrix[T]) {
-	if y, x, z, ok := sameShape(dst, a, b); ok {
-		kernel.Sub(y, x, z)
+	if full := dst.Shape(); a.Shape() == full && b.Shape() == full {
+		kernel.Sub(dst.Data, a.Data, b.Data)
 		return
 	}
 	check3("Sub", dst, a, b)
@@ -39,8 +39,8 @@ func Sub[T Float](dst, a, b Matrix[T]) {
 
 // Div sets dst = a / b, elementwise.
 func Div[T Float](dst, a, b Matrix[T]) {
-	if y, x, z, ok := sameShape(dst, a, b); ok {
-		kernel.Div(y, x, z)
+	if full := dst.Shape(); a.Shape() == full && b.Shape() == full {
+		kernel.Div(dst.Data, a.Data, b.Data)
 		return
 	}
 	check3("Div", dst, a, b)
@@ -49,18 +49,22 @@ func Div[T Float](dst, a, b Matrix[T]) {
 
 // Mul sets dst = a ⊙ b.
 func Mul[T Float](dst, a, b Matrix[T]) {
-	if y, x, z, ok := sameShape(dst, a, b); ok {
-		kernel.Mul(y, x, z)
+	if full := dst.Shape(); a.Shape() == full && b.Shape() == full {
+		kernel.Mul(dst.Data, a.Data, b.Data)
 		return
 	}
 	check3("Mul", dst, a, b)
-	p, pr, pc, q, qr, qc := factors(a, b, dst.Shape())
+	if b.Cols != dst.Cols {
+		a, b = b, a // what is constant along rows comes first; products commute bit for bit
+	}
+	ar, ac := a.strides(dst.Shape())
+	br, bc := b.strides(dst.Shape())
 	switch {
 	case len(dst.Data) == 0:
-	case pc == 0 && qc == 1: // p is constant along each row
-		kernel.MulRows(dst.Data, dst.Cols, p, pr, q, qr)
-	case pc == 1 && qc == 1:
-		kernel.ProductRows(dst.Data, dst.Cols, p, pr, q, qr)
+	case ac == 0 && bc == 1: // a is constant along each row
+		kernel.MulRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br)
+	case ac == 1 && bc == 1:
+		kernel.ProductRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br)
 	default:
 		define(dst, a, b, func(x, y T) T { return x * y })
 	}
@@ -78,21 +82,25 @@ func MulAdd[T Float](dst, a, b, c Matrix[T]) {
 		kernel.MulAdd(dst.Data, a.Data, b.Data, c.Data)
 		return
 	}
-	p, pr, pc, q, qr, qc := factors(a, b, full)
+	if b.Cols != full.Cols {
+		a, b = b, a // what is constant along rows comes first
+	}
+	ar, ac := a.strides(full)
+	br, bc := b.strides(full)
 	cr, cc := c.strides(full)
 	switch {
 	case len(dst.Data) == 0:
-	case pc == 0 && qc == 1 && cc == 1: // p is constant along each row
-		kernel.MulAddRows(dst.Data, dst.Cols, p, pr, q, qr, c.Data, cr)
-	case pc == 1 && qc == 1 && cc == 1:
-		kernel.ProductAddRows(dst.Data, dst.Cols, p, pr, q, qr, c.Data, cr)
-	case pc == 0 && qc == 1 && cc == 0: // so is c
-		kernel.MulAddConstRows(dst.Data, dst.Cols, p, pr, q, qr, c.Data, cr)
+	case ac == 0 && bc == 1 && cc == 1: // a is constant along each row
+		kernel.MulAddRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br, c.Data, cr)
+	case ac == 1 && bc == 1 && cc == 1:
+		kernel.ProductAddRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br, c.Data, cr)
+	case ac == 0 && bc == 1 && cc == 0: // so is c
+		kernel.MulAddConstRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br, c.Data, cr)
 	default:
 		for i := range dst.Rows {
 			y := dst.Row(i)
 			for j := range y {
-				y[j] = p[i*pr+j*pc]*q[i*qr+j*qc] + c.Data[i*cr+j*cc]
+				y[j] = a.Data[i*ar+j*ac]*b.Data[i*br+j*bc] + c.Data[i*cr+j*cc]
 			}
 		}
 	}
@@ -100,20 +108,20 @@ func MulAdd[T Float](dst, a, b, c Matrix[T]) {
 
 // Scale sets dst = s·a.
 func Scale[T Float](dst Matrix[T], s T, a Matrix[T]) {
-	y, x := check2("Scale", dst, a)
-	kernel.Scale(y, s, x)
+	check2("Scale", dst, a)
+	kernel.Scale(dst.Data, s, a.Data)
 }
 
 // AddConst sets dst = a + s, elementwise.
 func AddConst[T Float](dst, a Matrix[T], s T) {
-	y, x := check2("AddConst", dst, a)
-	kernel.AddConst(y, x, s)
+	check2("AddConst", dst, a)
+	kernel.AddConst(dst.Data, a.Data, s)
 }
 
 // Square sets dst = a ⊙ a.
 func Square[T Float](dst, a Matrix[T]) {
-	y, x := check2("Square", dst, a)
-	kernel.Mul(y, x, x)
+	check2("Square", dst, a)
+	kernel.Mul(dst.Data, a.Data, a.Data)
 }
 
 // Copy sets dst = a, repeated to dst's shape where a has one row or column.
@@ -157,15 +165,15 @@ func Sigmoid[T Float](dst, a Matrix[T]) { apply("Sigmoid", dst, a, kernel.Sigmoi
 // SoftplusSigmoid sets dst = log(1 + eᵃ) and slope = 1/(1 + e⁻ᵃ), its derivative, from
 // one exponential each.
 func SoftplusSigmoid[T Float](dst, slope, a Matrix[T]) {
-	y, x := check2("SoftplusSigmoid", dst, a)
-	s, _ := check2("SoftplusSigmoid", slope, a)
-	kernel.SoftplusSigmoid(y, s, x)
+	check2("SoftplusSigmoid", dst, a)
+	check2("SoftplusSigmoid", slope, a)
+	kernel.SoftplusSigmoid(dst.Data, slope.Data, a.Data)
 }
 
 // SigmoidSlope sets dst = s − s², the derivative of the sigmoid where its value is s.
 func SigmoidSlope[T Float](dst, s Matrix[T]) {
-	y, x := check2("SigmoidSlope", dst, s)
-	kernel.SigmoidSlope(y, x)
+	check2("SigmoidSlope", dst, s)
+	kernel.SigmoidSlope(dst.Data, s.Data)
 }
 
 // applyGrain is how many transcendental functions outweigh starting a goroutine: in
@@ -174,16 +182,16 @@ const applyGrain, vectorGrain = 4096, 1 << 16
 
 // apply sets dst = f(a), elementwise.
 func apply[T Float](name string, dst, a Matrix[T], f kernel.Function) {
-	y, x := check2(name, dst, a)
+	check2(name, dst, a)
 	grain := applyGrain
 	if kernel.Singles[T]() {
 		grain = vectorGrain
 	}
-	if Serial(len(y), grain) {
-		kernel.Apply(f, y, x) // no closure: small matrices allocate nothing
+	if Serial(len(dst.Data), grain) {
+		kernel.Apply(f, dst.Data, a.Data) // no closure: small matrices allocate nothing
 		return
 	}
-	For(len(y), grain, func(lo, hi int) { kernel.Apply(f, y[lo:hi], x[lo:hi]) })
+	For(len(dst.Data), grain, func(lo, hi int) { kernel.Apply(f, dst.Data[lo:hi], a.Data[lo:hi]) })
 }
 
 // define computes dst[i,j] = f(a[i,j], b[i,j]) with repeated operands: the definition
@@ -199,32 +207,10 @@ func define[T Float](dst, a, b Matrix[T], f func(x, y T) T) {
 	}
 }
 
-// factors returns the elements of the factors of a product, which commute bit for bit,
-// with their strides. One that is constant along rows comes first.
-func factors[T Float](a, b Matrix[T], full Shape) (p []T, pr, pc int, q []T, qr, qc int) {
-	ar, ac := a.strides(full)
-	br, bc := b.strides(full)
-	if bc == 0 {
-		return b.Data, br, bc, a.Data, ar, ac
-	}
-	return a.Data, ar, ac, b.Data, br, bc
-}
-
-// sameShape returns the elements of three matrices of one shape, cut so that the
-// compiler can drop bounds checks on the second and third.
-func sameShape[T Float](dst, a, b Matrix[T]) (y, p, q []T, ok bool) {
-	if a.Shape() != dst.Shape() || b.Shape() != dst.Shape() {
-		return nil, nil, nil, false
-	}
-	y = dst.Data
-	return y, a.Data[:len(y)], b.Data[:len(y)], true
-}
-
-func check2[T Float](name string, dst, a Matrix[T]) (y, x []T) {
+func check2[T Float](name string, dst, a Matrix[T]) {
 	if dst.Shape() != a.Shape() {
 		panic(fmt.Sprintf("linalg: %s: destination is %v, operand is %v", name, dst.Shape(), a.Shape()))
 	}
-	return dst.Data, a.Data[:len(dst.Data)]
 }
 
 func check3[T Float](name string, dst, a, b Matrix[T]) {

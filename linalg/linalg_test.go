@@ -147,6 +147,30 @@ func TestSumAndCopyAreAdjoint(t *testing.T) {
 	}
 }
 
+func TestSumsOfRowsAreAddedToWhatIsThere(t *testing.T) {
+	testAddedSums[float64](t)
+	testAddedSums[float32](t)
+}
+
+func testAddedSums[T Float](t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 2))
+	for _, s := range []Shape{{1, 1}, {1, 7}, {3, 10}, {6, 10}, {50, 10}, {33, 70}} {
+		a, b, start := random[T](rng, s.Rows, s.Cols), random[T](rng, s.Rows, s.Cols), random[T](rng, s.Rows, 1)
+		sum, want := start.Clone(), New[T](s.Rows, 1)
+		AddSum(sum, a)
+		Sum(want, a)
+		if Add(want, want, start); !slices.Equal(sum.Data, want.Data) {
+			t.Errorf("AddSum of %v: %v, Sum and Add give %v", s, sum.Data, want.Data)
+		}
+		dot := start.Clone()
+		AddMulSum(dot, a, b)
+		MulSum(want, a, b)
+		if Add(want, want, start); !slices.Equal(dot.Data, want.Data) {
+			t.Errorf("AddMulSum of %v: %v, MulSum and Add give %v", s, dot.Data, want.Data)
+		}
+	}
+}
+
 func TestScalarMultiples(t *testing.T) {
 	a := Column(1.0, -2, 3)
 	for _, c := range []struct {
@@ -467,32 +491,35 @@ func TestViewsShareElements(t *testing.T) {
 func TestMismatchedShapesPanicAndNameThem(t *testing.T) {
 	m := func(r, c int) Matrix[float64] { return New[float64](r, c) }
 	for name, f := range map[string]func(){
-		"[2×3] and [3×2]":       func() { Add(m(2, 3), m(2, 3), m(3, 2)) },
-		"Sub: operands [2×3]":   func() { Sub(m(2, 2), m(2, 3), m(2, 1)) },
-		"Div: operands [2×3]":   func() { Div(m(2, 2), m(2, 3), m(2, 1)) },
-		"to [5×5]":              func() { Mul(m(5, 5), m(2, 3), m(2, 3)) },
-		"[2×3], [2×1], [4×3]":   func() { MulAdd(m(2, 3), m(2, 3), m(2, 1), m(4, 3)) },
-		"does not sum to [3×1]": func() { Sum(m(3, 1), m(2, 3)) },
-		"[2×3] and [2×1] does":  func() { MulSum(m(2, 2), m(2, 3), m(2, 1)) },
-		"[2×3] · [2×3]":         func() { MatMul(m(2, 3), m(2, 3), m(2, 3)) },
-		"[2×3]ᵀ · [3×3]":        func() { MatMulTA(m(3, 3), m(2, 3), m(3, 3)) },
-		"[2×3] · [2×2]ᵀ":        func() { MatMulTB(m(2, 2), m(2, 3), m(2, 2), nil) },
-		"· [3×2] and a bias [3": func() { Affine(m(2, 2), m(2, 3), m(3, 2), m(3, 1)) },
-		"do not give [2×3]":     func() { MatMul(m(2, 3), m(2, 3), m(3, 2)) },
-		"MatMulTB: [2×3] · [4×": func() { AddMatMulTB(m(2, 3), m(2, 3), m(4, 3), make([]float64, 12)) },
-		"[2×3]ᵀ does not fit":   func() { Transpose(m(2, 2), m(2, 3)) },
-		"ᵀ does not fit [3×3]":  func() { Transpose(m(3, 3), m(2, 3)) },
-		"blocks of 2 rows":      func() { TransposeBlocks(m(3, 2), m(3, 2), 2) },
-		"blocks of 0 rows":      func() { TransposeBlocks(m(3, 2), m(3, 2), 0) },
-		"does not fit [2×3]":    func() { TransposeBlocks(m(2, 3), m(3, 2), 1) },
-		"[2×2], [2×1], [2×2] a": func() { Adamax(m(2, 2), m(2, 1), m(2, 2), m(2, 2), 0.9, 0.999, 1, 0) },
-		"[2×2], [2×2], [2×1] a": func() { Adamax(m(2, 2), m(2, 2), m(2, 1), m(2, 2), 0.9, 0.999, 1, 0) },
-		"[2×2] and [2×1] diffe": func() { Adamax(m(2, 2), m(2, 2), m(2, 2), m(2, 1), 0.9, 0.999, 1, 0) },
-		"operand is [2×2]":      func() { Exp(m(2, 3), m(2, 2)) },
-		"RowRange(1, 5)":        func() { m(3, 2).RowRange(1, 5) },
-		"viewed as [2×2]":       func() { Of(2, 2, []float64{1, 2, 3}) },
-		"New(-1, 2)":            func() { m(-1, 2) },
-		"Copy: [2×3]":           func() { Copy(m(2, 2), m(2, 3)) },
+		"[2×3] and [3×2]":        func() { Add(m(2, 3), m(2, 3), m(3, 2)) },
+		"Sub: operands [2×3]":    func() { Sub(m(2, 2), m(2, 3), m(2, 1)) },
+		"Div: operands [2×3]":    func() { Div(m(2, 2), m(2, 3), m(2, 1)) },
+		"to [5×5]":               func() { Mul(m(5, 5), m(2, 3), m(2, 3)) },
+		"[2×3], [2×1], [4×3]":    func() { MulAdd(m(2, 3), m(2, 3), m(2, 1), m(4, 3)) },
+		"does not sum to [3×1]":  func() { Sum(m(3, 1), m(2, 3)) },
+		"[2×3] and [2×1] does":   func() { MulSum(m(2, 2), m(2, 3), m(2, 1)) },
+		"[2×3] · [2×3]":          func() { MatMul(m(2, 3), m(2, 3), m(2, 3)) },
+		"[2×3]ᵀ · [3×3]":         func() { MatMulTA(m(3, 3), m(2, 3), m(3, 3)) },
+		"[2×3] · [2×2]ᵀ":         func() { MatMulTB(m(2, 2), m(2, 3), m(2, 2), nil) },
+		"· [3×2] and a bias [3":  func() { Affine(m(2, 2), m(2, 3), m(3, 2), m(3, 1)) },
+		"do not give [2×3]":      func() { MatMul(m(2, 3), m(2, 3), m(3, 2)) },
+		"MatMulTB: [2×3] · [4×":  func() { AddMatMulTB(m(2, 3), m(2, 3), m(4, 3), make([]float64, 12)) },
+		"[2×3]ᵀ does not fit":    func() { Transpose(m(2, 2), m(2, 3)) },
+		"ᵀ does not fit [3×3]":   func() { Transpose(m(3, 3), m(2, 3)) },
+		"blocks of 2 rows":       func() { TransposeBlocks(m(3, 2), m(3, 2), 2) },
+		"blocks of 0 rows":       func() { TransposeBlocks(m(3, 2), m(3, 2), 0) },
+		"does not fit [2×3]":     func() { TransposeBlocks(m(2, 3), m(3, 2), 1) },
+		"[2×2], [2×1], [2×2] a":  func() { Adamax(m(2, 2), m(2, 1), m(2, 2), m(2, 2), 0.9, 0.999, 1, 0) },
+		"[2×2], [2×2], [2×1] a":  func() { Adamax(m(2, 2), m(2, 2), m(2, 1), m(2, 2), 0.9, 0.999, 1, 0) },
+		"[2×2] and [2×1] diffe":  func() { Adamax(m(2, 2), m(2, 2), m(2, 2), m(2, 1), 0.9, 0.999, 1, 0) },
+		"operand is [2×2]":       func() { Exp(m(2, 3), m(2, 2)) },
+		"RowRange(1, 5)":         func() { m(3, 2).RowRange(1, 5) },
+		"viewed as [2×2]":        func() { Of(2, 2, []float64{1, 2, 3}) },
+		"New(-1, 2)":             func() { m(-1, 2) },
+		"Copy: [2×3]":            func() { Copy(m(2, 2), m(2, 3)) },
+		"[2×3] do not sum to [":  func() { AddSum(m(3, 1), m(2, 3)) },
+		"products [2×2]":         func() { AddMulSum(m(2, 2), m(2, 3), m(2, 3)) },
+		"[2×3] and [2×1] have n": func() { AddMulSum(m(2, 1), m(2, 3), m(2, 1)) },
 	} {
 		func() {
 			defer func() {

@@ -39,43 +39,69 @@ func MulSum[T Float](dst, a, b Matrix[T]) {
 		return
 	}
 	clear(dst.Data)
-	p, pr, pc, q, qr, qc := factors(a, b, full)
+	if b.Cols != full.Cols {
+		a, b = b, a // what is constant along rows comes first; products commute bit for bit
+	}
+	ar, ac := a.strides(full)
+	br, bc := b.strides(full)
 	switch dr, dc := dst.strides(full); {
 	case full.Rows*full.Cols == 0:
-	case dc == 0 && pc == 1 && qc == 1: // along a row, to one element
-		kernel.Dots(dst.Data, dr, p, pr, q, qr, full.Rows, full.Cols)
-	case dc == 1 && dr == 0 && pc == 0 && qc == 1: // down the columns, a constant along each row
-		kernel.AddScaledRows(dst.Data, p, pr, q, qr, full.Rows)
-	case dc == 1 && dr == 0 && pc == 1 && qc == 1: // down the columns
-		kernel.AddProducts(dst.Data, p, pr, q, qr, full.Rows)
+	case dc == 0 && ac == 1 && bc == 1: // along a row, to one element
+		kernel.Dots(dst.Data, dr, a.Data, ar, b.Data, br, full.Rows, full.Cols)
+	case dc == 1 && dr == 0 && ac == 0 && bc == 1: // down the columns, a constant along each row
+		kernel.AddScaledRows(dst.Data, a.Data, ar, b.Data, br, full.Rows)
+	case dc == 1 && dr == 0 && ac == 1 && bc == 1: // down the columns
+		kernel.AddProducts(dst.Data, a.Data, ar, b.Data, br, full.Rows)
 	default:
 		for i := range full.Rows {
 			for j := range full.Cols {
-				dst.Data[i*dr+j*dc] += p[i*pr+j*pc] * q[i*qr+j*qc]
+				dst.Data[i*dr+j*dc] += a.Data[i*ar+j*ac] * b.Data[i*br+j*bc]
 			}
 		}
 	}
 }
 
+// AddSum adds the sums of the rows of a [m×n] to dst [m×1]: the bits of Sum, then Add.
+func AddSum[T Float](dst, a Matrix[T]) {
+	if dst.Shape() != (Shape{a.Rows, 1}) {
+		panic(fmt.Sprintf("linalg: AddSum: the rows of %v do not sum to %v", a.Shape(), dst.Shape()))
+	}
+	kernel.Sums(dst.Data, 1, a.Data, a.Cols, a.Rows, a.Cols)
+}
+
+// AddMulSum adds the dot products of the rows of a and b [m×n] to dst [m×1]: the bits of
+// MulSum, then Add.
+func AddMulSum[T Float](dst, a, b Matrix[T]) {
+	if a.Shape() != b.Shape() || dst.Shape() != (Shape{a.Rows, 1}) {
+		panic(fmt.Sprintf("linalg: AddMulSum: the rows of %v and %v have no dot products %v", a.Shape(), b.Shape(), dst.Shape()))
+	}
+	kernel.Dots(dst.Data, 1, a.Data, a.Cols, b.Data, b.Cols, a.Rows, a.Cols)
+}
+
 // Finite reports whether every element of m is finite.
 func Finite[T Float](m Matrix[T]) bool {
-	// 0·x is zero unless x is NaN or infinite, and then it is NaN.
-	const columns = 128
-	var sums [columns]T
-	var zero, segment = [1]T{}, [1]Segment{}
-	rows := len(m.Data) / columns
-	c := Contraction[T]{
-		Rows: 1, Cols: 16, Groups: columns / 16, Steps: rows,
-		C: sums[:], CRow: columns, CGroup: 16,
-		A: zero[:], B: m.Data, BStep: columns, BGroup: 16, Segments: segment[:],
+	rest := m.Data
+	if kernel.Singles[T]() {
+		// 0·x is zero unless x is NaN or infinite, and then it is NaN.
+		const columns = 128
+		var sums [columns]T
+		var zero, segment = [1]T{}, [1]Segment{}
+		rows := len(m.Data) / columns
+		c := Contraction[T]{
+			Rows: 1, Cols: 16, Groups: columns / 16, Steps: rows,
+			C: sums[:], CRow: columns, CGroup: 16,
+			A: zero[:], B: m.Data, BStep: columns, BGroup: 16, Segments: segment[:],
+		}
+		c.Run()
+		if sums != [columns]T{} {
+			return false
+		}
+		rest = m.Data[rows*columns:]
 	}
-	c.Run()
-	total := T(0)
-	for _, s := range sums {
-		total += s
+	for _, x := range rest {
+		if x-x != 0 {
+			return false
+		}
 	}
-	for _, v := range m.Data[rows*columns:] {
-		total += 0 * v
-	}
-	return total == 0
+	return true
 }
