@@ -484,6 +484,27 @@ func TestGradientsGoWhereTheyShould(t *testing.T) {
 	}
 }
 
+func TestAConstantOfAnotherTapeNeedsNoGradient(t *testing.T) {
+	// The constant has the place on its tape that x has on this one.
+	var tape, other Tape[float64]
+	x, c := tape.Leaf(linalg.Column(2.0, 3)), other.Const(linalg.Column(5.0, 7))
+	for name, y := range map[string]variable{
+		"Add": Mul(Add(x, c), c), "Sub": Mul(Sub(x, c), c), "Div": Div(Mul(Mul(x, c), c), c),
+		"MulAdd": MulAdd(x, c, c), "MatMulTA": MatMulTA(x, c), "Stack": Mul(RowRange(Stack(x, c), 0, 2), c),
+	} {
+		g := Grad(Sum(y), x)
+		Backward(Sum(y), x)
+		if want := []float64{5, 7}; !slices.Equal(g.Value.Data, want) || !slices.Equal(x.Adjoint().Data, want) {
+			t.Errorf("%s: gradient %v, or by Backward %v; want %v", name, g.Value.Data, x.Adjoint().Data, want)
+		}
+	}
+	var scratch Tape[float64]
+	Backward(Sum(Recomputed(&scratch, sumAndProduct{}, []variable{x, c})), x)
+	if got, want := x.Adjoint().Data, []float64{9, 13}; !slices.Equal(got, want) {
+		t.Errorf("d/dx x(x + c) = %v by Recomputed, want %v", got, want)
+	}
+}
+
 func TestTapeIsReusedWithoutAllocation(t *testing.T) {
 	a, b := inputs(1)
 	var tape Tape[float64]

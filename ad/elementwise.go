@@ -19,11 +19,8 @@ func Add[T linalg.Float](a, b *Var[T]) *Var[T] {
 type add[T linalg.Float] struct{}
 
 func (add[T]) Pull(y, ybar *Var[T]) {
-	for i := range 2 {
-		if y.Wants(i) {
-			y.in[i].Receive(fit(ybar, y.in[i].Value.Shape()))
-		}
-	}
+	y.in[0].receiveFit(ybar)
+	y.in[1].receiveFit(ybar)
 }
 
 // Sub returns a − b: ā = ȳ, b̄ = −ȳ.
@@ -36,11 +33,9 @@ func Sub[T linalg.Float](a, b *Var[T]) *Var[T] {
 type sub[T linalg.Float] struct{}
 
 func (sub[T]) Pull(y, ybar *Var[T]) {
-	a, b := y.in[0], y.in[1]
-	if y.Wants(0) {
-		a.Receive(fit(ybar, a.Value.Shape()))
-	}
+	y.in[0].receiveFit(ybar)
 	if y.Wants(1) {
+		b := y.in[1]
 		b.Receive(Neg(fit(ybar, b.Value.Shape())))
 	}
 }
@@ -72,20 +67,14 @@ type mulAdd[T linalg.Float] struct{}
 
 func (mulAdd[T]) Pull(y, ybar *Var[T]) {
 	passProduct(y, ybar)
-	if y.Wants(2) {
-		y.in[2].Receive(fit(ybar, y.in[2].Value.Shape()))
-	}
+	y.in[2].receiveFit(ybar)
 }
 
 // passProduct passes on the adjoint of a product of operands 0 and 1.
 func passProduct[T linalg.Float](y, ybar *Var[T]) {
 	a, b := y.in[0], y.in[1]
-	if y.Wants(0) {
-		a.receiveProduct(ybar, b)
-	}
-	if y.Wants(1) {
-		b.receiveProduct(ybar, a)
-	}
+	a.receiveProduct(ybar, b)
+	b.receiveProduct(ybar, a)
 }
 
 // Div returns a / b: ā = ȳ / b, b̄ = −(ȳ / b) ⊙ y.
@@ -100,9 +89,7 @@ type div[T linalg.Float] struct{}
 func (div[T]) Pull(y, ybar *Var[T]) {
 	a, b := y.in[0], y.in[1]
 	g := Div(ybar, b)
-	if y.Wants(0) {
-		a.Receive(fit(g, a.Value.Shape()))
-	}
+	a.receiveFit(g)
 	if y.Wants(1) {
 		b.receiveProduct(Neg(g), y)
 	}

@@ -86,7 +86,7 @@ func (s *sweep[T]) passes(v *Var[T]) bool {
 
 // node returns the node of v, nil if the sweep does not want v's adjoint.
 func (s *sweep[T]) node(v *Var[T]) *node[T] {
-	if i := v.index - s.first; uint(i) < uint(len(s.nodes)) {
+	if i := v.index - s.first; v.live && uint(i) < uint(len(s.nodes)) {
 		if n := &s.nodes[i]; n.asked || n.passes {
 			return n
 		}
@@ -143,6 +143,21 @@ func (s *sweep[T]) receive(v *Var[T], n *node[T], g *Var[T]) {
 	}
 }
 
+// receiveFit adds g, fitted to v's shape, to the adjoint of v, in one pass over the
+// matrices where it can.
+func (v *Var[T]) receiveFit(g *Var[T]) {
+	s, n := v.receiver()
+	if n == nil {
+		return
+	}
+	if v.isColumnOf(g) && s.owns(n) {
+		v.tape.mustHave(g)
+		linalg.AddSum(n.bar.Value, g.Value)
+		return
+	}
+	s.receive(v, n, fit(g, v.Value.Shape()))
+}
+
 // receiveProduct adds a ⊙ b, fitted to v's shape, to the adjoint of v, in one pass
 // over the matrices where it can.
 func (v *Var[T]) receiveProduct(a, b *Var[T]) {
@@ -153,15 +168,24 @@ func (v *Var[T]) receiveProduct(a, b *Var[T]) {
 	shape := v.Value.Shape()
 	full, _ := linalg.Broadcast(a.Value.Shape(), b.Value.Shape())
 	switch {
-	case n.bar == nil || full != shape:
-		s.receive(v, n, fit(MulSumTo(a, b, min(full.Rows, shape.Rows), min(full.Cols, shape.Cols)), shape))
-	case s.owns(n):
+	case full == shape && s.owns(n):
 		v.tape.mustHave(a)
 		v.tape.mustHave(b)
 		linalg.MulAdd(n.bar.Value, a.Value, b.Value, n.bar.Value)
-	default:
+	case v.isColumnOf(a) && v.isColumnOf(b) && s.owns(n):
+		v.tape.mustHave(a)
+		v.tape.mustHave(b)
+		linalg.AddMulSum(n.bar.Value, a.Value, b.Value)
+	case full == shape && n.bar != nil:
 		s.replace(n, MulAdd(a, b, n.bar))
+	default:
+		s.receive(v, n, fit(MulSumTo(a, b, min(full.Rows, shape.Rows), min(full.Cols, shape.Cols)), shape))
 	}
+}
+
+// isColumnOf reports whether v is a column with a row for each of several columns of g's.
+func (v *Var[T]) isColumnOf(g *Var[T]) bool {
+	return v.Value.Cols == 1 && v.Value.Rows == g.Value.Rows && g.Value.Cols > 1
 }
 
 // receiveMatMulTB adds a·bᵀ to the adjoint of v, without a matrix for the product where
@@ -176,7 +200,7 @@ func (v *Var[T]) receiveMatMulTB(a, b *Var[T]) {
 	case n.place > 0 && n.bar == nil:
 		s.backward.place(n)
 		product = linalg.MatMulTB[T]
-	case n.bar != nil && s.owns(n):
+	case s.owns(n):
 		product = linalg.AddMatMulTB[T]
 	default:
 		s.receive(v, n, MatMulTB(a, b))
@@ -190,7 +214,7 @@ func (v *Var[T]) receiveMatMulTB(a, b *Var[T]) {
 // receiver returns the sweep that runs and its node of v, nil if v's adjoint is not wanted.
 func (v *Var[T]) receiver() (*sweep[T], *node[T]) {
 	s := &v.tape.sweep
-	if !s.running || v.memory == pooled {
+	if v.live && !s.running || v.memory == pooled {
 		v.refuseToReceive()
 	}
 	return s, s.node(v)
@@ -209,8 +233,10 @@ func (s *sweep[T]) hold(n *node[T], g *Var[T]) {
 	}
 }
 
-// owns reports whether the adjoint may be overwritten.
-func (s *sweep[T]) owns(n *node[T]) bool { return s.backward != nil && s.backward.owns(n.bar) }
+// owns reports whether there is an adjoint that may be overwritten.
+func (s *sweep[T]) owns(n *node[T]) bool {
+	return s.backward != nil && n.bar != nil && s.backward.owns(n.bar)
+}
 
 // replace makes sum the adjoint of a variable in place of another.
 func (s *sweep[T]) replace(n *node[T], sum *Var[T]) {

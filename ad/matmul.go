@@ -17,9 +17,7 @@ type affine[T linalg.Float] struct{}
 
 func (affine[T]) Pull(y, ybar *Var[T]) {
 	matMul[T]{}.Pull(y, ybar)
-	if y.Wants(2) {
-		y.in[2].Receive(SumTo(ybar, ybar.Rows(), 1))
-	}
+	y.in[2].receiveFit(ybar)
 }
 
 // MatMul returns a·b [m×n] for a [m×k] and b [k×n]: ā = ȳ·bᵀ, b̄ = aᵀ·ȳ.
@@ -33,9 +31,7 @@ type matMul[T linalg.Float] struct{}
 
 func (matMul[T]) Pull(y, ybar *Var[T]) {
 	a, b := y.in[0], y.in[1]
-	if y.Wants(0) {
-		a.receiveMatMulTB(ybar, b)
-	}
+	a.receiveMatMulTB(ybar, b)
 	if y.Wants(1) {
 		b.Receive(MatMulTA(a, ybar))
 	}
@@ -52,9 +48,7 @@ type matMulTA[T linalg.Float] struct{}
 
 func (matMulTA[T]) Pull(y, ybar *Var[T]) {
 	a, b := y.in[0], y.in[1]
-	if y.Wants(0) {
-		a.receiveMatMulTB(b, ybar)
-	}
+	a.receiveMatMulTB(b, ybar)
 	if y.Wants(1) {
 		b.Receive(MatMul(a, ybar))
 	}

@@ -19,7 +19,8 @@
 // nanoseconds to be recorded; its adjoint costs one such operation for each operand that
 // is on a path to a gradient. It panics, naming the shapes, if its operands' shapes do not
 // fit; and if an operand is from before its tape's Reset, or depends on a leaf of another
-// tape. Constants of other tapes are fine.
+// tape. Its result is on the tape of its first operand; the others may be constants of other
+// tapes.
 //
 // The package imports linalg.
 package ad
@@ -107,7 +108,10 @@ func (r *record[T]) reset() {
 	r.values.reset()
 }
 
-func (r *record[T]) at(i int) *Var[T] { return &r.slabs[i/len(slab[T]{})][i%len(slab[T]{})] }
+func (r *record[T]) at(i int) *Var[T] {
+	const n = uint(len(slab[T]{}))
+	return &r.slabs[uint(i)/n][uint(i)%n]
+}
 
 // Interrupted is what a program on a tape panics with if it is ended by Tape.Interrupt.
 type Interrupted struct{}
