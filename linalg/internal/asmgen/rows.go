@@ -119,7 +119,7 @@ func (w *writer) rowBlock(k rowKernel, vectors []int, rows string) {
 	w.op("MOVQ rowArgs_rows(SI), CX")
 
 	w.label(rows)
-	const a, c, x = 0, 1, 2
+	const a, c = 0, 1
 	if k.a == number {
 		w.op("VBROADCASTSD (R8), %s", w.v(a))
 	}
@@ -128,20 +128,18 @@ func (w *writer) rowBlock(k rowKernel, vectors []int, rows string) {
 	}
 	for v, n := range vectors {
 		y := 3 + v
-		w.moveRow("R9", v, n, y, false)
 		switch k.a {
 		case number:
-			w.op("VMULPD %s, %s, %s", w.v(a), w.v(y), w.v(y))
+			w.rowOp("VMUL", "R9", v, n, a, y)
 		case row:
-			w.moveRow("R8", v, n, x, false)
-			w.op("VMULPD %s, %s, %s", w.v(x), w.v(y), w.v(y))
+			w.moveRow("R8", v, n, y, false)
+			w.rowOp("VMUL", "R9", v, n, y, y)
 		}
 		switch k.c {
 		case number:
 			w.op("VADDPD %s, %s, %s", w.v(c), w.v(y), w.v(y))
 		case row:
-			w.moveRow("R10", v, n, x, false)
-			w.op("VADDPD %s, %s, %s", w.v(x), w.v(y), w.v(y))
+			w.rowOp("VADD", "R10", v, n, y, y)
 		}
 		if k.sum {
 			w.op("VADDPD %s, %s, %s", w.v(y), w.v(sums+v), w.v(sums+v))
@@ -184,6 +182,12 @@ func (w *writer) moveRow(pointer string, v, n, r int, store bool) {
 		move = map[int]string{4: "VMOVUPD Y%[3]d, %[2]d(%[1]s)", 2: "VMOVUPD X%[3]d, %[2]d(%[1]s)", 1: "VMOVSD X%[3]d, %[2]d(%[1]s)"}
 	}
 	w.op(move[n], pointer, 32*v, r)
+}
+
+// rowOp sets register d to x ∘ vector v of a block, which has n numbers.
+func (w *writer) rowOp(name, pointer string, v, n, x, d int) {
+	form := map[int]string{4: "%sPD %d(%s), Y%d, Y%d", 2: "%sPD %d(%s), X%d, X%d", 1: "%sSD %d(%s), X%d, X%d"}
+	w.op(form[n], name, 32*v, pointer, x, d)
 }
 
 // dotKernel writes a kernel that adds up along rows, four rows at a time: a lane has the
