@@ -27,8 +27,12 @@ var (
 
 // modes returns the mean of n draws of log p̂, their sample variance, and which share of them
 // changed mode.
-func modes(K int, start float64, n int, seed uint64) (mean, variance, share float64) {
+func modes(t *testing.T, K int, start float64, n int, seed uint64) (mean, variance, share float64) {
+	t.Helper()
 	draws, changed := model.DrawTwoModes(K, start, n, hvae.Stream(seed, "two modes", K))
+	if len(draws) != n {
+		t.Fatalf("%d draws, want %d", len(draws), n)
+	}
 	for _, l := range draws {
 		mean += l / float64(n)
 	}
@@ -55,7 +59,7 @@ func TestTwoModesTable(t *testing.T) {
 				t.Errorf("the line of 1/√β₀ = %v, K = %d is %q", start, K, line)
 			}
 			if K <= 4 { // the others take longer
-				mean, variance, share := modes(K, start, 50_000, 1)
+				mean, variance, share := modes(t, K, start, 50_000, 1)
 				if diff := cmp.Diff(strings.Fields(fmt.Sprintf("%v %d %.3f %.2f %.2f %%", start, K, mean, variance, 100*share)), strings.Fields(line)); diff != "" {
 					t.Error(diff)
 				}
@@ -90,7 +94,7 @@ func TestTwoModesJSONAndFiguresOfAnotherSeed(t *testing.T) {
 			if err := dec.Decode(&row); err != nil {
 				t.Fatal(err)
 			}
-			mean, variance, share := modes(K, start, 1100, seed)
+			mean, variance, share := modes(t, K, start, 1100, seed)
 			want := map[string]float64{"inv_sqrt_beta0": start, "k": float64(K), "elbo": mean, "variance": variance, "changed_mode": share}
 			if diff := cmp.Diff(want, row, almost); diff != "" {
 				t.Error(diff)
