@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -218,6 +220,10 @@ func firstFormat(t *testing.T, folder string) {
 
 func TestAStateOfTheFirstFormatIsResumedWithItsModel(t *testing.T) {
 	t.Parallel()
+	// Its data were MNIST or synthetic.
+	tiny := func(out string, more ...string) []string {
+		return append(strings.Fields("train -data synthetic -latent 3 -train 75 -batch 25 -out "+out), more...)
+	}
 	whole, two, three := t.TempDir(), t.TempDir(), t.TempDir()
 	mustTrain(t, tiny(whole, "-epochs", "4")...)
 	mustTrain(t, tiny(two, "-epochs", "2")...)
@@ -280,8 +286,17 @@ func TestAResumeAsksForNoSettingAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	training, err := os.ReadFile(filepath.Join(few, trainFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	test, err := os.ReadFile(filepath.Join(few, testFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest := fmt.Sprintf("%x", sha256.Sum256(append(training, test...)))
 	want := map[string]string{"model": "hvae", "K": "1", "tempering": "free", "vary-eps": "true", "latent": "3", "epochs": "4", "patience": "3",
-		"batch": "25", "lr": "0.002", "seed": "5", "train": "75", "data": "synthetic", "dataset": "synthetic", "dataset_sha256": syntheticDigest, "recompute": "false"}
+		"batch": "25", "lr": "0.002", "seed": "5", "train": "75", "data": few, "dataset": "few", "dataset_sha256": digest, "recompute": "false"}
 	if diff := cmp.Diff(want, state.Settings); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}

@@ -17,19 +17,30 @@ import (
 func ownImages(t *testing.T, train, test int) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
-	for name, n := range map[string]int{"train-images-idx3-ubyte": train, "t10k-images-idx3-ubyte": test} {
-		var b []byte
-		for _, v := range []int{2051, n, 28, 28} {
-			b = binary.BigEndian.AppendUint32(b, uint32(v))
-		}
+	pixels := func(n int) (p []byte) {
 		for i := range n * 784 {
-			b = append(b, byte(i*i>>5)&byte(i>>3))
+			p = append(p, byte(i*i>>5)&byte(i>>3))
 		}
-		if err := os.WriteFile(filepath.Join(folder, name), b, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		return p
+	}
+	if err := writeImages(folder, pixels(train), pixels(test)); err != nil {
+		t.Fatal(err)
 	}
 	return folder
+}
+
+// writeImages writes the pixels of training and of test images as their files.
+func writeImages(folder string, train, test []byte) error {
+	for name, pixels := range map[string][]byte{trainFile: train, testFile: test} {
+		var b []byte
+		for _, v := range []int{2051, len(pixels) / 784, 28, 28} {
+			b = binary.BigEndian.AppendUint32(b, uint32(v))
+		}
+		if err := os.WriteFile(filepath.Join(folder, name), append(b, pixels...), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // evaluated returns what eval prints, as text and as JSON, and says on stderr.

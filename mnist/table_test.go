@@ -40,7 +40,6 @@ func mustTable(t *testing.T, args ...string) (stdout, stderr string) {
 // tableFiles returns what the files of a table and of its runs hold, without the times.
 func tableFiles(t *testing.T, out string) map[string]string {
 	t.Helper()
-	seconds := regexp.MustCompile(`("seconds"): ?[0-9.e+-]+`)
 	all := map[string]string{}
 	for _, name := range append([]string{""}, tinyRuns...) {
 		if _, err := os.Stat(filepath.Join(out, name)); err != nil {
