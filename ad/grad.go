@@ -158,6 +158,22 @@ func (v *Var[T]) receiveFit(g *Var[T]) {
 	s.receive(v, n, fit(g, v.Value.Shape()))
 }
 
+// receiveRows adds g to the rows from lo on of the adjoint of v, without a matrix of zeros
+// around g where it can.
+func (v *Var[T]) receiveRows(g *Var[T], lo int) {
+	s, n := v.receiver()
+	if n == nil {
+		return
+	}
+	if s.owns(n) {
+		v.tape.mustHave(g)
+		rows := n.bar.Value.RowRange(lo, lo+g.Rows())
+		linalg.Add(rows, rows, g.Value)
+		return
+	}
+	s.receive(v, n, Embed(g, lo, v.Rows()))
+}
+
 // receiveProduct adds a ⊙ b, fitted to v's shape, to the adjoint of v, in one pass
 // over the matrices where it can.
 func (v *Var[T]) receiveProduct(a, b *Var[T]) {
@@ -249,6 +265,9 @@ func (s *sweep[T]) replace(n *node[T], sum *Var[T]) {
 // fit repeats or sums g to the given shape: the adjoint of an operand that an
 // operation repeated or summed.
 func fit[T linalg.Float](g *Var[T], s linalg.Shape) *Var[T] {
+	if g.Value.Shape() == s {
+		return g
+	}
 	g = SumTo(g, min(g.Rows(), s.Rows), min(g.Cols(), s.Cols))
 	return BroadcastTo(g, s.Rows, s.Cols)
 }

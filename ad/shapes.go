@@ -107,10 +107,7 @@ func RowRange[T linalg.Float](a *Var[T], lo, hi int) *Var[T] {
 
 type rowRange[T linalg.Float] struct{}
 
-func (rowRange[T]) Pull(y, ybar *Var[T]) {
-	a := y.in[0]
-	a.Receive(Embed(ybar, y.row, a.Rows()))
-}
+func (rowRange[T]) Pull(y, ybar *Var[T]) { y.in[0].receiveRows(ybar, y.row) }
 
 // Embed returns a matrix of the given number of rows, zero but for a, which begins at
 // row lo. It panics if a does not fit. ā is those rows of ȳ.
