@@ -219,10 +219,6 @@ func (v *Var[T]) Scalar() T {
 	return v.Value.Data[0]
 }
 
-// Stop returns a constant with the value of v, whose elements it shares: no gradient
-// passes through it.
-func Stop[T linalg.Float](v *Var[T]) *Var[T] { return v.view(v.Value) }
-
 // variable appends a constant, m. It writes what may be another from program to program.
 func (r *record[T]) variable(t *Tape[T], m linalg.Matrix[T], whose memory) *Var[T] {
 	if r.n == len(r.slabs)*len(slab[T]{}) {

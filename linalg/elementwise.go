@@ -156,10 +156,11 @@ func Log[T Float](dst, a Matrix[T]) { apply("Log", dst, a, kernel.Log) }
 // Tanh sets dst = tanh a, elementwise.
 func Tanh[T Float](dst, a Matrix[T]) { apply("Tanh", dst, a, kernel.Tanh) }
 
-// Softplus sets dst = log(1 + eᵃ), elementwise; see SoftplusAt.
+// Softplus sets dst = log(1 + eᵃ), elementwise. It neither overflows where a is large nor
+// loses the tail eᵃ.
 func Softplus[T Float](dst, a Matrix[T]) { apply("Softplus", dst, a, kernel.Softplus) }
 
-// Sigmoid sets dst = 1/(1 + e⁻ᵃ), elementwise; see SigmoidAt.
+// Sigmoid sets dst = 1/(1 + e⁻ᵃ), elementwise, the derivative of Softplus.
 func Sigmoid[T Float](dst, a Matrix[T]) { apply("Sigmoid", dst, a, kernel.Sigmoid) }
 
 // SoftplusSigmoid sets dst = log(1 + eᵃ) and slope = 1/(1 + e⁻ᵃ), its derivative, from

@@ -47,7 +47,7 @@ func matMulTB[T Float](dst, a, b Matrix[T], scratch []T, add bool) {
 		panic(fmt.Sprintf("linalg: MatMulTB: %v · %vᵀ does not give %v", a.Shape(), b.Shape(), dst.Shape()))
 	}
 	bt := Of(b.Cols, b.Rows, scratch[:b.Rows*b.Cols])
-	Transpose(bt, b)
+	kernel.Transpose(bt.Data, b.Data, b.Rows, b.Cols)
 	product(dst, a.Data, a.Cols, 1, a.Cols, bt, nil, add)
 }
 
@@ -177,14 +177,6 @@ func runPacked[T Float](c *Contraction[T], ao, k, block int) {
 
 // grainFor returns how many pieces of the given work each make up a grain of work.
 func grainFor(grain, work int) int { return max(1, grain/max(1, work)) }
-
-// Transpose sets dst [n×m] = aᵀ for a [m×n]. dst must not overlap a.
-func Transpose[T Float](dst, a Matrix[T]) {
-	if dst.Rows != a.Cols || dst.Cols != a.Rows {
-		panic(fmt.Sprintf("linalg: Transpose: %vᵀ does not fit %v", a.Shape(), dst.Shape()))
-	}
-	kernel.Transpose(dst.Data, a.Data, a.Rows, a.Cols)
-}
 
 // TransposeBlocks transposes each block of so many rows of a by itself: block i of
 // dst.Data is [Cols×rows], the transpose of rows i·rows to (i+1)·rows − 1 of a. The

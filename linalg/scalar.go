@@ -1,23 +1,11 @@
 package linalg
 
-import (
-	"math"
-
-	"hvae/linalg/internal/kernel"
-)
+import "math"
 
 // Log2Pi is log 2π, the constant of a normal density.
 const Log2Pi = 1.8378770664093454835606594728112352797227949472755668
 
-// SoftplusAt returns log(1 + eˣ) = max(x, 0) + log(1 + e^−|x|), which neither
-// overflows for large x nor loses the tail eˣ for very negative x.
-func SoftplusAt(x float64) float64 { return kernel.SoftplusAt(x) }
-
-// SigmoidAt returns 1/(1 + e^−x), the derivative of SoftplusAt. Nothing overflows, and the
-// lower tail keeps its precision.
-func SigmoidAt(x float64) float64 { return kernel.SigmoidAt(x) }
-
-// Logit returns log(p/(1 − p)), the inverse of SigmoidAt.
+// Logit returns log(p/(1 − p)), the inverse of Sigmoid.
 func Logit(p float64) float64 { return math.Log(p) - math.Log1p(-p) }
 
 // LogSumExp returns log Σ exp(xᵢ) with the largest term taken out of the sum. It is

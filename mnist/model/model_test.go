@@ -121,11 +121,11 @@ func TestStartingValues(t *testing.T) {
 				t.Errorf("%s is not zero", p.Name)
 			}
 		case what == "step_size_logit":
-			if e := 0.5 * linalg.SigmoidAt(p.Value.Data[0]); !(math.Abs(e-0.2) <= 1e-12) {
+			if e := 0.5 / (1 + math.Exp(-p.Value.Data[0])); !(math.Abs(e-0.2) <= 1e-12) {
 				t.Errorf("ε starts at %v", e)
 			}
 		case what == "alpha_logit":
-			if a := linalg.SigmoidAt(p.Value.Data[2]); !(math.Abs(a-0.9) <= 1e-12) {
+			if a := 1 / (1 + math.Exp(-p.Value.Data[2])); !(math.Abs(a-0.9) <= 1e-12) {
 				t.Errorf("α starts at %v", a)
 			}
 		}
