@@ -425,6 +425,11 @@ func TestKernelsOnRowsGiveTheBitsOfPlainGo(t *testing.T) {
 				"sums":            func(y, a, b, c []float64) { Sums(y, numberY, b, rowB, rows, n) },
 				"addProducts":     func(y, a, b, c []float64) { AddProducts(y[:n], a, rowA, b, rowB, rows) },
 				"addScaledRows":   func(y, a, b, c []float64) { AddScaledRows(y[:n], a, numberA, b, rowB, rows) },
+				"Add":             func(y, a, b, c []float64) { Add(y, a, b) },
+				"Add in place":    func(y, a, b, c []float64) { Add(y, a, y) },
+				"Mul":             func(y, a, b, c []float64) { Mul(y, a, b) },
+				"Scale":           func(y, a, b, c []float64) { Scale(y, c[0], a) },
+				"AddConst":        func(y, a, b, c []float64) { AddConst(y, a, c[0]) },
 			} {
 				got, want := slices.Clone(y), slices.Clone(y)
 				f(got, a, b, c)

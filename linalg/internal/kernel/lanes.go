@@ -27,6 +27,11 @@ func Add[T Float](y, a, b []T) {
 		lane(laneAdd, &laneArgs{y: pointer(y), a: pointer(a), b: pointer(b), n: len(y)})
 		return
 	}
+	if n := tens(y); n > 0 {
+		MulAddRows(y[:n], 10, []T{1}, 0, a, 10, b, 10)
+		y, a, b = y[n:], a[n:], b[n:]
+	}
+	a, b = a[:len(y)], b[:len(y)]
 	for i := range y {
 		y[i] = a[i] + b[i]
 	}
@@ -51,6 +56,11 @@ func Mul[T Float](y, a, b []T) {
 		lane(laneMul, &laneArgs{y: pointer(y), a: pointer(a), b: pointer(b), n: len(y)})
 		return
 	}
+	if n := tens(y); n > 0 {
+		ProductRows(y[:n], 10, a, 10, b, 10)
+		y, a, b = y[n:], a[n:], b[n:]
+	}
+	a, b = a[:len(y)], b[:len(y)]
 	for i := range y {
 		y[i] = a[i] * b[i]
 	}
@@ -87,6 +97,11 @@ func Scale[T Float](y []T, s T, a []T) {
 		lane(laneScale, &laneArgs{y: pointer(y), a: pointer(a), n: len(y), s: float32(s)})
 		return
 	}
+	if n := tens(y); n > 0 {
+		MulRows(y[:n], 10, []T{s}, 0, a, 10)
+		y, a = y[n:], a[n:]
+	}
+	a = a[:len(y)]
 	for i := range y {
 		y[i] = s * a[i]
 	}
@@ -99,6 +114,11 @@ func AddConst[T Float](y, a []T, s T) {
 		lane(laneAddConst, &laneArgs{y: pointer(y), a: pointer(a), n: len(y), s: float32(s)})
 		return
 	}
+	if n := tens(y); n > 0 {
+		MulAddConstRows(y[:n], 10, []T{1}, 0, a, 10, []T{s}, 0)
+		y, a = y[n:], a[n:]
+	}
+	a = a[:len(y)]
 	for i := range y {
 		y[i] = a[i] + s
 	}

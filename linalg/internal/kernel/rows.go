@@ -20,6 +20,15 @@ type rowArgs struct {
 // long as some twenty elements in plain Go.
 const fewRows = 20
 
+// tens returns how many elements of y are for a vector kernel, as rows of ten: what is left
+// of them, or all where it does not pay, is for plain Go.
+func tens[T Float](y []T) int {
+	if !doubles[T]() || len(y) < fewRows {
+		return 0
+	}
+	return len(y) / 10 * 10
+}
+
 // operand returns the address of the first of an operand's rows of n numbers, and their
 // stride in bytes. The kernels check no bounds, so it does.
 func operand[T Float](s []T, stride, rows, n int) (unsafe.Pointer, int) {
