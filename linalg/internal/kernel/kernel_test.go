@@ -192,6 +192,21 @@ func TestTilesAgreeWithTheDefinition(t *testing.T) {
 	})
 }
 
+func TestSoftplusAndItsSlopeInPlainGo(t *testing.T) {
+	var x []float64
+	for i := -100.0; i < 100; i += 0.37 {
+		x = append(x, i)
+	}
+	x = append(x, 0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1))
+	y, slope := make([]float64, len(x)), make([]float64, len(x))
+	SoftplusSigmoid(y, slope, x)
+	for i, v := range x {
+		if y[i] != SoftplusAt(v) || slope[i] != SigmoidAt(v) {
+			t.Errorf("softplus of %v and its slope are %v and %v together, %v and %v alone", v, y[i], slope[i], SoftplusAt(v), SigmoidAt(v))
+		}
+	}
+}
+
 // The hash is of results that no two instruction sets may differ in, on any machine.
 func TestAllInstructionSetsGiveTheSameBits(t *testing.T) {
 	const want = "d95a8a15199957c0"

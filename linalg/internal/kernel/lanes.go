@@ -151,8 +151,8 @@ func Apply[T Float](f Function, y, a []T) {
 	}
 }
 
-// SoftplusSigmoid sets y = log(1 + eᵃ) and slope = 1/(1 + e⁻ᵃ), its derivative, with
-// vectors from one exponential.
+// SoftplusSigmoid sets y = log(1 + eᵃ) and slope = 1/(1 + e⁻ᵃ), its derivative, from
+// one exponential.
 func SoftplusSigmoid[T Float](y, slope, a []T) {
 	slope, a = slope[:len(y)], a[:len(y)]
 	if singles[T]() {
@@ -161,7 +161,8 @@ func SoftplusSigmoid[T Float](y, slope, a []T) {
 	}
 	for i := range y {
 		v := float64(a[i])
-		y[i], slope[i] = T(SoftplusAt(v)), T(SigmoidAt(v))
+		e := math.Exp(-math.Abs(v))
+		y[i], slope[i] = T(softplusFrom(v, e)), T(sigmoidFrom(v, e))
 	}
 }
 
@@ -197,14 +198,17 @@ func Adamax[T Float](p, m, u, g []T, beta1, beta2, rate, epsilon T) {
 
 // SoftplusAt returns log(1 + eˣ) = max(x, 0) + log(1 + e^−|x|), which neither
 // overflows for large x nor loses the tail eˣ for very negative x.
-func SoftplusAt(x float64) float64 {
-	return math.Max(x, 0) + math.Log1p(math.Exp(-math.Abs(x)))
-}
+func SoftplusAt(x float64) float64 { return softplusFrom(x, math.Exp(-math.Abs(x))) }
 
 // SigmoidAt returns 1/(1 + e^−x), the derivative of SoftplusAt. The exponential is only
 // ever taken of −|x|, so nothing overflows and the lower tail keeps its precision.
-func SigmoidAt(x float64) float64 {
-	e := math.Exp(-math.Abs(x))
+func SigmoidAt(x float64) float64 { return sigmoidFrom(x, math.Exp(-math.Abs(x))) }
+
+// softplusFrom is SoftplusAt where e is e^−|x|.
+func softplusFrom(x, e float64) float64 { return max(x, 0) + math.Log1p(e) }
+
+// sigmoidFrom is SigmoidAt where e is e^−|x|.
+func sigmoidFrom(x, e float64) float64 {
 	if x < 0 {
 		return e / (1 + e)
 	}
