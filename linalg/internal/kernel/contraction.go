@@ -42,11 +42,14 @@ func (c *Contraction[T]) Run() {
 		return
 	}
 	c.check()
-	if singles[T]() && c.Steps > 0 && len(c.Segments) > 0 {
+	switch {
+	case c.Steps <= 0 || len(c.Segments) == 0:
+		c.plain()
+	case singles[T]():
 		c.tiles()
-		return
+	default:
+		c.blocks()
 	}
-	c.plain()
 }
 
 // check panics unless the last element of each operand is inside.
@@ -70,12 +73,21 @@ func (c *Contraction[T]) check() {
 	}
 }
 
+// rowsFrom returns the part of the contraction that computes the rows of C from i on.
+func (c *Contraction[T]) rowsFrom(i int) Contraction[T] {
+	rows := *c
+	rows.Rows, rows.C, rows.A = c.Rows-i, c.C[i*c.CRow:], c.A[i*c.ARow:]
+	if c.Bias != nil {
+		rows.Bias = c.Bias[i:]
+	}
+	return rows
+}
+
 // chunk is how many columns plain adds up at a time.
 const chunk = 64
 
-// plain is the definition, and what runs where there are no vectors: it adds four rows
-// of B at a time to a row of sums, so that the row is loaded and stored once for four
-// multiply-adds.
+// plain is the definition. It adds four rows of B at a time to a row of sums, so that the
+// row is loaded and stored once for four multiply-adds.
 func (c *Contraction[T]) plain() {
 	var sums [chunk]T
 	for g := range c.Groups {

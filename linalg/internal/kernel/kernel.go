@@ -16,9 +16,10 @@
 //	}
 //
 // Read contraction.go first: the products behind dense layers and convolutions. tiles.go
-// cuts them into pieces that fit the registers. lanes.go has the elementwise functions of
-// float32, rows.go the loops over rows of float64, transpose.go transposition. level.go
-// chooses among the instruction sets.
+// cuts them into pieces that fit the registers of vectors, blocks.go, where there are none,
+// into pieces that fit the others. lanes.go has the elementwise functions of float32, rows.go
+// the loops over rows of float64, transpose.go transposition. level.go chooses among the
+// instruction sets.
 //
 // In float32 every level of vectors gives the same bits: the same operations, fused in the
 // same places, in the same order. Plain Go rounds otherwise there (it does not fuse

@@ -192,6 +192,37 @@ func TestTilesAgreeWithTheDefinition(t *testing.T) {
 	})
 }
 
+// Every contraction by blocks, where there are no vectors, has the definition's bits: whole
+// blocks and what is left of them, all forms, in place and around it.
+func TestBlocksGiveTheBitsOfTheDefinition(t *testing.T) {
+	rng := rand.New(rand.NewPCG(6, 1))
+	for range random {
+		single := randomContraction(rng)
+		for _, x := range [][]float32{single.A, single.B, single.C} {
+			if rng.IntN(10) == 0 {
+				x[rng.IntN(len(x))] = []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Copysign(0, -1))}[rng.IntN(3)]
+			}
+		}
+		withLevel(levelNone, func() {
+			compareWithPlain(t, describe(single), single, func(x float32) uint64 { return uint64(math.Float32bits(x)) })
+			compareWithPlain(t, describe(single), double(single, func(x float64) float64 { return x / 3 }), math.Float64bits)
+		})
+	}
+}
+
+func compareWithPlain[T Float](t *testing.T, what string, c Contraction[T], bits func(T) uint64) {
+	t.Helper()
+	want := c
+	want.C = slices.Clone(c.C)
+	want.plain()
+	c.Run()
+	for i, w := range want.C {
+		if got := c.C[i]; bits(got) != bits(w) && (got == got || w == w) {
+			t.Fatalf("%s: element %d is %v, want %v", what, i, got, w)
+		}
+	}
+}
+
 func TestSoftplusAndItsSlopeInPlainGo(t *testing.T) {
 	var x []float64
 	for i := -100.0; i < 100; i += 0.37 {

@@ -92,11 +92,8 @@ func (c *Contraction[T]) tiles() {
 		return
 	}
 	for i := 0; i < c.Rows; i += s.rows {
-		rows := *c
-		rows.Rows, rows.C, rows.A = min(s.rows, c.Rows-i), c.C[i*c.CRow:], c.A[i*c.ARow:]
-		if c.Bias != nil {
-			rows.Bias = c.Bias[i:]
-		}
+		rows := c.rowsFrom(i)
+		rows.Rows = min(s.rows, rows.Rows)
 		rows.strips(s)
 	}
 }
