@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -122,6 +123,20 @@ func TestBadInputIsOneClearLine(t *testing.T) {
 	model := filepath.Join(dir, "run")
 	mustTrain(t, tiny(model, "-epochs", "1")...)
 	checkpoint := filepath.Join(model, modelFile)
+	stamps := func() map[string]time.Time {
+		all := map[string]time.Time{}
+		entries, err := os.ReadDir(model)
+		for _, e := range entries {
+			if info, err := e.Info(); err == nil {
+				all[e.Name()] = info.ModTime()
+			}
+		}
+		if err != nil || len(all) == 0 {
+			t.Fatalf("the run has %d files, %v", len(all), err)
+		}
+		return all
+	}
+	before := stamps()
 	for _, c := range []struct {
 		args   []string
 		status int
@@ -175,13 +190,12 @@ func TestBadInputIsOneClearLine(t *testing.T) {
 		{[]string{"sample", "-checkpoint", checkpoint, "-o", "x.png", "-n", "10001"}, 2, "at most 10000"},
 		{[]string{"reconstruct", "-checkpoint", filepath.Join(dir, "none"), "-o", "x.png"}, 1, "no such file"},
 	} {
-		before := files(t, model)
 		stdout, stderr, status := mnist(t.Context(), c.args...)
 		if status != c.status || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "mnist") || !strings.Contains(stderr, c.want) {
 			t.Errorf("%v: status %d, stdout %q, stderr %q; want status %d and a line with %q", c.args, status, stdout, stderr, c.status, c.want)
 		}
-		if diff := cmp.Diff(before, files(t, model)); diff != "" {
-			t.Errorf("%v changed the run's files", c.args)
+		if after := stamps(); !maps.Equal(after, before) {
+			t.Errorf("%v wrote into the run's folder: before %v, now %v", c.args, before, after)
 		}
 	}
 }
@@ -199,11 +213,11 @@ func TestAResumedRunIsTheUndisturbedOne(t *testing.T) {
 	t.Parallel()
 	for name, flags := range map[string][]string{"vae": nil, "hvae": hvaeFlags} {
 		whole, parts := t.TempDir(), t.TempDir()
-		mustTrain(t, tiny(whole, append(flags, "-epochs", "4")...)...)
-		mustTrain(t, tiny(parts, append(flags, "-epochs", "2")...)...)
-		mustTrain(t, tiny(parts, append(flags, "-epochs", "4", "-resume")...)...)
+		mustTrain(t, tiny(whole, append(flags, "-epochs", "3")...)...)
+		mustTrain(t, tiny(parts, append(flags, "-epochs", "1")...)...)
+		mustTrain(t, tiny(parts, append(flags, "-epochs", "3", "-resume")...)...)
 		if diff := cmp.Diff(files(t, whole), files(t, parts)); diff != "" {
-			t.Errorf("%s: four epochs and two and two differ", name)
+			t.Errorf("%s: three epochs and one and two differ", name)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"image"
 	"image/color"
-	"image/draw"
 	"image/png"
 	"math"
 
@@ -13,7 +12,10 @@ import (
 	"hvae/linalg"
 )
 
-const side = 28 // pixels of an image, along each edge
+const (
+	side  = 28 // pixels of an image, along each edge
+	white = 255
+)
 
 // Distances on a contact sheet, in pixels.
 const (
@@ -37,13 +39,15 @@ func writeSheet(name string, x linalg.Matrix[float32], columns int, captions ...
 	}
 	rows := (x.Cols + columns - 1) / columns
 	sheet := image.NewGray(image.Rect(0, 0, left(columns-1)+side*scale+margin, top+rows*(side*scale+below)-below+margin))
-	draw.Draw(sheet, sheet.Bounds(), image.White, image.Point{}, draw.Src)
+	for i := range sheet.Pix {
+		sheet.Pix[i] = white
+	}
 	for n := range x.Cols {
 		x0, y0 := left(n%columns), top+n/columns*(side*scale+below)
-		for py := range side * scale {
-			for px := range side * scale {
-				v := x.At(py/scale*side+px/scale, n)
-				sheet.SetGray(x0+px, y0+py, color.Gray{Y: uint8(math.Round(255 * float64(v)))})
+		for pixel := range side * side {
+			y := uint8(math.Round(white * float64(x.At(pixel, n))))
+			for p := range scale * scale {
+				sheet.SetGray(x0+pixel%side*scale+p%scale, y0+pixel/side*scale+p/scale, color.Gray{Y: y})
 			}
 		}
 	}
