@@ -209,14 +209,21 @@ func (w *writer) dotKernel(k rowKernel) {
 	w.op("MOVQ R8, R11")
 	w.op("MOVQ R9, BX")
 	w.op("MOVQ rowArgs_cols(SI), AX")
-	w.note("Two columns of four rows at a time, then the last.")
+	w.note("Four columns of four rows at a time, then two, then the last.")
 	w.label("columns")
-	w.op("SUBQ $2, AX")
+	w.op("SUBQ $4, AX")
+	w.op("JLT pair")
+	w.addFourColumns(k)
+	w.op("ADDQ $32, R11")
+	w.op("ADDQ $32, BX")
+	w.op("JMP columns")
+	w.label("pair")
+	w.op("ADDQ $2, AX")
 	w.op("JLT last")
 	w.addColumns(k, 2)
 	w.op("ADDQ $16, R11")
 	w.op("ADDQ $16, BX")
-	w.op("JMP columns")
+	w.op("SUBQ $2, AX")
 	w.label("last")
 	w.op("CMPQ AX, $-1")
 	w.op("JNE store")
@@ -240,11 +247,41 @@ func (w *writer) dotKernel(k rowKernel) {
 	w.op("RET")
 }
 
+// fourRows are the addresses of the operands a and b at the columns of four rows.
+var fourRows = [2][4]string{
+	{"(R11)", "(R11)(R12*1)", "(R11)(R12*2)", "(R11)(DX*1)"},
+	{"(BX)", "(BX)(R13*1)", "(BX)(R13*2)", "(BX)(R10*1)"},
+}
+
+// addFourColumns adds the products of four rows in four columns to the sums: it transposes
+// the products, by pairs of rows, then by halves of vectors.
+func (w *writer) addFourColumns(k rowKernel) {
+	a, b := fourRows[0], fourRows[1]
+	for i := range 4 {
+		if k.a == row {
+			w.op("VMOVUPD %s, Y%d", a[i], 1+i)
+			w.op("VMULPD %s, Y%d, Y%d", b[i], 1+i, 1+i)
+		} else {
+			w.op("VMOVUPD %s, Y%d", b[i], 1+i)
+		}
+	}
+	for i := range 2 { // Y5, Y6: columns 0 and 2, and 1 and 3, of rows 0 and 1; Y7, Y8: of rows 2 and 3
+		w.op("VUNPCKLPD Y%d, Y%d, Y%d", 2+2*i, 1+2*i, 5+2*i)
+		w.op("VUNPCKHPD Y%d, Y%d, Y%d", 2+2*i, 1+2*i, 6+2*i)
+	}
+	for i := range 2 {
+		w.op("VINSERTF128 $1, X%d, Y%d, Y%d", 7+i, 5+i, 1+i)
+		w.op("VPERM2F128 $0x31, Y%d, Y%d, Y%d", 7+i, 5+i, 3+i)
+	}
+	for i := range 4 {
+		w.op("VADDPD Y%d, Y0, Y0", 1+i)
+	}
+}
+
 // addColumns adds the products of four rows in one or two columns to the sums. Rows 0 and
 // 2 share a vector, and rows 1 and 3 another, so that unpacking them leaves a column.
 func (w *writer) addColumns(k rowKernel, columns int) {
-	a := []string{"(R11)", "(R11)(R12*1)", "(R11)(R12*2)", "(R11)(DX*1)"}
-	b := []string{"(BX)", "(BX)(R13*1)", "(BX)(R13*2)", "(BX)(R10*1)"}
+	a, b := fourRows[0][:], fourRows[1][:]
 	if columns == 1 {
 		gather := func(rows []string, r int) {
 			w.op("VMOVSD %s, X%d", rows[0], r)

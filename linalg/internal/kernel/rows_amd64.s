@@ -886,9 +886,35 @@ rows:
 	MOVQ R9, BX
 	MOVQ rowArgs_cols(SI), AX
 
-	// Two columns of four rows at a time, then the last.
+	// Four columns of four rows at a time, then two, then the last.
 columns:
-	SUBQ $2, AX
+	SUBQ $4, AX
+	JLT pair
+	VMOVUPD (R11), Y1
+	VMULPD (BX), Y1, Y1
+	VMOVUPD (R11)(R12*1), Y2
+	VMULPD (BX)(R13*1), Y2, Y2
+	VMOVUPD (R11)(R12*2), Y3
+	VMULPD (BX)(R13*2), Y3, Y3
+	VMOVUPD (R11)(DX*1), Y4
+	VMULPD (BX)(R10*1), Y4, Y4
+	VUNPCKLPD Y2, Y1, Y5
+	VUNPCKHPD Y2, Y1, Y6
+	VUNPCKLPD Y4, Y3, Y7
+	VUNPCKHPD Y4, Y3, Y8
+	VINSERTF128 $1, X7, Y5, Y1
+	VPERM2F128 $0x31, Y7, Y5, Y3
+	VINSERTF128 $1, X8, Y6, Y2
+	VPERM2F128 $0x31, Y8, Y6, Y4
+	VADDPD Y1, Y0, Y0
+	VADDPD Y2, Y0, Y0
+	VADDPD Y3, Y0, Y0
+	VADDPD Y4, Y0, Y0
+	ADDQ $32, R11
+	ADDQ $32, BX
+	JMP columns
+pair:
+	ADDQ $2, AX
 	JLT last
 	VMOVUPD (BX), X1
 	VINSERTF128 $1, (BX)(R13*2), Y1, Y1
@@ -906,7 +932,7 @@ columns:
 	VADDPD Y4, Y0, Y0
 	ADDQ $16, R11
 	ADDQ $16, BX
-	JMP columns
+	SUBQ $2, AX
 last:
 	CMPQ AX, $-1
 	JNE store
@@ -964,9 +990,31 @@ rows:
 	MOVQ R9, BX
 	MOVQ rowArgs_cols(SI), AX
 
-	// Two columns of four rows at a time, then the last.
+	// Four columns of four rows at a time, then two, then the last.
 columns:
-	SUBQ $2, AX
+	SUBQ $4, AX
+	JLT pair
+	VMOVUPD (BX), Y1
+	VMOVUPD (BX)(R13*1), Y2
+	VMOVUPD (BX)(R13*2), Y3
+	VMOVUPD (BX)(R10*1), Y4
+	VUNPCKLPD Y2, Y1, Y5
+	VUNPCKHPD Y2, Y1, Y6
+	VUNPCKLPD Y4, Y3, Y7
+	VUNPCKHPD Y4, Y3, Y8
+	VINSERTF128 $1, X7, Y5, Y1
+	VPERM2F128 $0x31, Y7, Y5, Y3
+	VINSERTF128 $1, X8, Y6, Y2
+	VPERM2F128 $0x31, Y8, Y6, Y4
+	VADDPD Y1, Y0, Y0
+	VADDPD Y2, Y0, Y0
+	VADDPD Y3, Y0, Y0
+	VADDPD Y4, Y0, Y0
+	ADDQ $32, R11
+	ADDQ $32, BX
+	JMP columns
+pair:
+	ADDQ $2, AX
 	JLT last
 	VMOVUPD (BX), X1
 	VINSERTF128 $1, (BX)(R13*2), Y1, Y1
@@ -978,7 +1026,7 @@ columns:
 	VADDPD Y4, Y0, Y0
 	ADDQ $16, R11
 	ADDQ $16, BX
-	JMP columns
+	SUBQ $2, AX
 last:
 	CMPQ AX, $-1
 	JNE store
