@@ -226,7 +226,9 @@ func TestAStateOfTheFirstFormatIsResumedWithItsModel(t *testing.T) {
 	}
 	whole, two := t.TempDir(), t.TempDir()
 	mustTrain(t, tiny(whole, "-epochs", "3")...)
-	mustTrain(t, tiny(two, "-epochs", "2")...)
+	mustTrain(t, tiny(two, "-epochs", "1")...)
+	older := copyFiles(t, two, modelFile)
+	mustTrain(t, "train", "-resume", "-out", two, "-epochs", "2")
 	firstFormat(t, two)
 
 	alone := copyFiles(t, two, stateFile)
@@ -238,6 +240,11 @@ func TestAStateOfTheFirstFormatIsResumedWithItsModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused(t, wrong, []string{"train", "-resume", "-out", wrong, "-epochs", "3"}, "another run's")
+	stale := copyFiles(t, two, stateFile)
+	if err := os.Rename(filepath.Join(older, modelFile), filepath.Join(stale, modelFile)); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, stale, []string{"train", "-resume", "-out", stale, "-epochs", "3"}, "another run's", "epoch 1,", "best after epoch 2 ")
 
 	// As of a kill after the model was written and before the state was.
 	killed := copyFiles(t, two, stateFile, metricsFile)

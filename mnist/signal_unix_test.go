@@ -5,9 +5,11 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,10 +19,9 @@ import (
 
 func TestASignalSavesTheRunAndIsTheExitStatus(t *testing.T) {
 	t.Parallel()
-	const epochs = "6"
 	whole, parts := t.TempDir(), t.TempDir()
-	mustTrain(t, tiny(whole, "-epochs", epochs)...)
-	args := tiny(parts, "-epochs", epochs)
+	endless := []string{"-patience", "1000000", "-epochs"}
+	args := tiny(parts, append(endless, "1000000")...)
 	for _, c := range []struct {
 		signal syscall.Signal
 		status int
@@ -40,19 +41,23 @@ func TestASignalSavesTheRunAndIsTheExitStatus(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil { // an epoch has ended, another has begun
+		lines := bufio.NewReader(stdout)
+		if line, err := lines.ReadString('\n'); err != nil { // an epoch has ended, another has begun
 			t.Fatalf("%q, %v, %s", line, err, stderr.String())
 		}
 		if err := cmd.Process.Signal(c.signal); err != nil {
 			t.Fatal(err)
 		}
+		io.Copy(io.Discard, lines) // a pipe that nobody reads would fill up
 		cmd.Wait()
 		if got := cmd.ProcessState.ExitCode(); got != c.status || !strings.Contains(stderr.String(), c.word) || !strings.Contains(stderr.String(), "saved in "+parts) {
 			t.Errorf("%v: status %d, %q; want status %d", c.signal, got, stderr.String(), c.status)
 		}
 		args = []string{"train", "-resume", "-out", parts}
 	}
-	mustTrain(t, args...)
+	endless = append(endless, strconv.Itoa(savedPosition(t, parts).Epoch+1))
+	mustTrain(t, append(args, endless...)...)
+	mustTrain(t, tiny(whole, endless...)...)
 	if diff := cmp.Diff(files(t, whole), files(t, parts)); diff != "" {
 		t.Error("after three signals the run ends differently")
 	}

@@ -247,14 +247,21 @@ func TestAStepAllocatesNothing(t *testing.T) {
 			}
 		}
 		steps(3)
-		const many = 60
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		steps(many)
-		runtime.ReadMemStats(&after)
-		// What is left is the runtime's own, when it starts a thread.
-		if n, bytes := after.Mallocs-before.Mallocs, after.TotalAlloc-before.TotalAlloc; n >= many || bytes > 1<<14 {
-			t.Errorf("recomputing %v: %d steps allocated %d times, %d bytes", recompute, many, n, bytes)
+		// The runtime allocates now and then, as when it starts a thread: not every time.
+		const many = 20
+		for attempt := 1; ; attempt++ {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			steps(many)
+			runtime.ReadMemStats(&after)
+			n, bytes := after.Mallocs-before.Mallocs, after.TotalAlloc-before.TotalAlloc
+			if n < many && bytes < 1<<12 {
+				break
+			}
+			if attempt == 5 {
+				t.Errorf("recomputing %v: %d steps allocated %d times, %d bytes", recompute, many, n, bytes)
+				break
+			}
 		}
 	}
 }
@@ -625,7 +632,7 @@ func TestAnEvaluationEndsWithItsContextInTheMiddleOfAnImage(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("the error is %v", err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("the evaluation goes on")
 	}
 }
