@@ -86,8 +86,7 @@ func (c *Contraction[T]) rowsFrom(i int) Contraction[T] {
 // chunk is how many columns plain adds up at a time.
 const chunk = 64
 
-// plain is the definition. It adds four rows of B at a time to a row of sums, so that the
-// row is loaded and stored once for four multiply-adds.
+// plain is the definition: it adds rows of B to a row of sums.
 func (c *Contraction[T]) plain() {
 	var sums [chunk]T
 	for g := range c.Groups {
@@ -101,7 +100,9 @@ func (c *Contraction[T]) plain() {
 					}
 				}
 				for _, s := range c.Segments {
-					addProducts4(y, c.A, s.A+i*c.ARow, c.AStep, c.B, s.B+g*c.BGroup+lo, c.BStep, c.Steps)
+					if c.Steps > 0 {
+						AddScaledRows(y, c.A[s.A+i*c.ARow:], c.AStep, c.B[s.B+g*c.BGroup+lo:], c.BStep, c.Steps)
+					}
 				}
 				out := c.C[c.CStart+g*c.CGroup+i*c.CRow+lo:][:len(y)]
 				if !c.Add {
@@ -113,29 +114,5 @@ func (c *Contraction[T]) plain() {
 				}
 			}
 		}
-	}
-}
-
-// addProducts4 adds Σ_p a[ao+p·as]·b[bo+p·bs+j] to each y[j], in order of p < steps.
-//
-//go:noinline
-func addProducts4[T Float](y, a []T, ao, as int, b []T, bo, bs, steps int) {
-	p := 0
-	for ; p+4 <= steps; p += 4 {
-		a0, a1, a2, a3 := a[ao], a[ao+as], a[ao+2*as], a[ao+3*as]
-		b0, b1, b2, b3 := b[bo:][:len(y)], b[bo+bs:][:len(y)], b[bo+2*bs:][:len(y)], b[bo+3*bs:][:len(y)]
-		for j := range y {
-			y[j] = y[j] + T(a0*b0[j]) + T(a1*b1[j]) + T(a2*b2[j]) + T(a3*b3[j])
-		}
-		ao += 4 * as
-		bo += 4 * bs
-	}
-	for ; p < steps; p++ {
-		s, x := a[ao], b[bo:][:len(y)]
-		for j := range y {
-			y[j] += T(s * x[j])
-		}
-		ao += as
-		bo += bs
 	}
 }
