@@ -3470,7 +3470,8 @@ TEXT tile16x1AVX512<>(SB), NOSPLIT, $0-16
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R9)(R8*4), R11
 	MOVQ tileArgs_aStep(DI), R12
-	LEAQ (R12*8), R15
+	MOVQ R12, R15
+	SHLQ $6, R15
 	LEAQ (R8*8), AX
 	SUBQ AX, R12
 	MOVQ tileArgs_bStep(DI), R13
@@ -3943,7 +3944,8 @@ TEXT part16AVX512<>(SB), NOSPLIT, $0-16
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R9)(R8*4), R11
 	MOVQ tileArgs_aStep(DI), R12
-	LEAQ (R12*8), R15
+	MOVQ R12, R15
+	SHLQ $6, R15
 	LEAQ (R8*8), AX
 	SUBQ AX, R12
 	MOVQ tileArgs_bStep(DI), R13
@@ -4345,7 +4347,8 @@ TEXT quad16AVX512<>(SB), NOSPLIT, $0-16
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R9)(R8*4), R11
 	MOVQ tileArgs_aStep(DI), R12
-	LEAQ (R12*8), R15
+	MOVQ R12, R15
+	SHLQ $6, R15
 	LEAQ (R8*8), AX
 	SUBQ AX, R12
 	MOVQ tileArgs_bStep(DI), R13
