@@ -96,10 +96,10 @@ type batch[T linalg.Float] struct {
 	columns, size, blocks int
 }
 
-// A part is the result of a block, summed over its columns.
+// A part is the result of a block.
 type part[T linalg.Float] struct {
-	bound     float64
-	gradient  linalg.Matrix[T]   // as θ
+	bound     float64            // summed over its columns
+	gradient  linalg.Matrix[T]   // its share in the mean over the batch; as θ
 	gradients []linalg.Matrix[T] // the same, as the parameters
 }
 
@@ -183,8 +183,8 @@ func (t *Trainer[T]) Evaluate(ctx context.Context, n int, row Bound[T]) ([]float
 // addGrain is how many elements of the gradient outweigh starting a goroutine.
 const addGrain = 1 << 15
 
-// addParts sets elements lo to hi-1 of the first part's gradient to those of the batch's
-// mean, adding parts in their order.
+// addParts sets elements lo to hi-1 of the first part's gradient to those of the batch,
+// adding parts in their order.
 func (t *Trainer[T]) addParts(lo, hi int) {
 	const piece = 1 << 11 // stays in the nearest cache from part to part
 	for ; lo < hi; lo += piece {
@@ -192,7 +192,6 @@ func (t *Trainer[T]) addParts(lo, hi int) {
 		for _, p := range t.parts[1:t.now.blocks] {
 			linalg.Add(total, total, p.gradient.RowRange(lo, min(lo+piece, hi)))
 		}
-		linalg.Scale(total, 1/T(t.now.columns), total)
 	}
 }
 
@@ -279,7 +278,7 @@ func (t *Trainer[T]) compute(w *Block[T], i int) {
 	for j, g := range out.gradients {
 		w.Params[j].GradientInto(g, false)
 	}
-	ad.Backward(sum, w.Params...)
+	ad.Backward(ad.Scale(sum, 1/T(t.now.columns)), w.Params...)
 }
 
 // boundOf puts the bound of block i, summed over its columns, on the worker's tape.
