@@ -28,6 +28,9 @@ func Backward[T linalg.Float](y *Var[T], xs ...*Var[T]) {
 		if n := s.node(p.of); n != nil && n.asked {
 			n.place = int32(i + 1)
 		}
+		if p.updates != nil && !p.shared {
+			p.updates.Forget() // of a sweep that panicked
+		}
 	}
 	for _, x := range xs {
 		if n := s.node(x); n.place > 0 && b.places[n.place-1].add {
@@ -40,18 +43,32 @@ func Backward[T linalg.Float](y *Var[T], xs ...*Var[T]) {
 			s.hold(n, t.Fill(x.Rows(), x.Cols(), 0))
 		}
 	}
+	for _, p := range b.places {
+		if n := s.node(p.of); n != nil && n.place > 0 && p.updates != nil && !p.shared {
+			p.updates.Flush(p.matrix)
+		}
+	}
 	s.complete = true
 }
 
 // GradientInto makes every further Backward that is asked for the gradient of v leave it
 // in g, of v's shape, which v's method Adjoint then returns; or add it to what g holds.
-// It panics if the shapes differ.
+// Products a·bᵀ that make up the gradient of a leaf are then added in fewer passes over g: in
+// another order, so that bits differ from Grad's. It panics if the shapes differ.
 func (v *Var[T]) GradientInto(g linalg.Matrix[T], add bool) {
 	v.tape.mustHave(v)
 	if g.Shape() != v.Value.Shape() {
 		panic(fmt.Sprintf("ad: GradientInto: %v cannot hold the gradient of a %v variable", g.Shape(), v.Value.Shape()))
 	}
-	v.tape.backward.places = append(v.tape.backward.places, place[T]{v, g, add})
+	b := &v.tape.backward
+	for len(b.updates) <= len(b.places) {
+		b.updates = append(b.updates, new(linalg.Updates[T]))
+	}
+	p := place[T]{of: v, matrix: g, add: add}
+	if v.rule == nil { // else the sweep needs the whole adjoint on its way
+		p.updates = b.updates[len(b.places)]
+	}
+	b.places = append(b.places, p)
 }
 
 // Adjoint returns the gradient that the last Backward left for v, which is valid until
@@ -68,14 +85,15 @@ func (v *Var[T]) Adjoint() linalg.Matrix[T] {
 
 // backward is what a sweep needs for its memory to be used again.
 type backward[T linalg.Float] struct {
-	tape   *Tape[T]
-	other  record[T] // the program, while the tape records constants and views that rules make
-	pool   record[T] // results of rules, used again and again
-	owners []owners  // of the variables in the pool
-	spare  []stock[T]
-	made   []*Var[T] // by the rule that runs
-	rules  int       // have run, with the one that runs
-	places []place[T]
+	tape    *Tape[T]
+	other   record[T] // the program, while the tape records constants and views that rules make
+	pool    record[T] // results of rules, used again and again
+	owners  []owners  // of the variables in the pool
+	spare   []stock[T]
+	made    []*Var[T] // by the rule that runs
+	rules   int       // have run, with the one that runs
+	places  []place[T]
+	updates []*linalg.Updates[T] // for places, kept from program to program
 }
 
 // owners says who needs a variable of the pool.
@@ -92,9 +110,11 @@ type stock[T linalg.Float] struct {
 
 // A place is where the gradient of a variable goes.
 type place[T linalg.Float] struct {
-	of     *Var[T]
-	matrix linalg.Matrix[T]
-	add    bool // to what is there
+	of      *Var[T]
+	matrix  linalg.Matrix[T]
+	add     bool               // to what is there
+	updates *linalg.Updates[T] // products that wait to be added to matrix; nil where none may
+	shared  bool               // with the sweep that runs this one, which ends the waiting
 }
 
 // begin forgets the last sweep.
@@ -145,6 +165,17 @@ func (b *backward[T]) release(v *Var[T]) {
 func (b *backward[T]) place(n *node[T]) {
 	n.bar = b.pool.variable(b.tape, b.places[n.place-1].matrix, pooled)
 	b.owners = append(b.owners, owners{count: 1})
+}
+
+// addMatMulTB adds u·vᵀ to the adjoint of n, or lets it wait.
+func (b *backward[T]) addMatMulTB(n *node[T], u, v linalg.Matrix[T], scratch []T) {
+	if n.place > 0 {
+		if p := &b.places[n.place-1]; p.updates != nil {
+			p.updates.AddMatMulTB(p.matrix, u, v, scratch)
+			return
+		}
+	}
+	linalg.AddMatMulTB(n.bar.Value, u, v, scratch)
 }
 
 // hold makes g the adjoint of n, or a copy of it: where the gradient has a place, and where

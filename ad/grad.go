@@ -211,20 +211,20 @@ func (v *Var[T]) receiveMatMulTB(a, b *Var[T]) {
 	if n == nil {
 		return
 	}
-	var product func(y, a, b linalg.Matrix[T], scratch []T)
-	switch {
-	case n.place > 0 && n.bar == nil:
-		s.backward.place(n)
-		product = linalg.MatMulTB[T]
-	case s.owns(n):
-		product = linalg.AddMatMulTB[T]
-	default:
+	first := n.place > 0 && n.bar == nil
+	if !first && !s.owns(n) {
 		s.receive(v, n, MatMulTB(a, b))
 		return
 	}
 	v.tape.mustHave(a)
 	v.tape.mustHave(b)
-	product(n.bar.Value, a.Value, b.Value, v.tape.Scratch(len(b.Value.Data)))
+	scratch := v.tape.Scratch(len(b.Value.Data))
+	if first {
+		s.backward.place(n)
+		linalg.MatMulTB(n.bar.Value, a.Value, b.Value, scratch)
+		return
+	}
+	s.backward.addMatMulTB(n, a.Value, b.Value, scratch)
 }
 
 // receiver returns the sweep that runs and its node of v, nil if v's adjoint is not wanted.

@@ -1,6 +1,10 @@
 package ad
 
-import "hvae/linalg"
+import (
+	"slices"
+
+	"hvae/linalg"
+)
 
 // A Program is a piece of a computation that can be run again: from the same operands it
 // computes the same result, on the tape of its operands.
@@ -56,8 +60,9 @@ func (r *recomputed[T]) run() *Var[T] {
 	return r.program.Run(r.leaves)
 }
 
-// Pull runs the program again and sweeps it. Gradients are added to adjoints that later
-// operations have left; the first ones are received as from any other operation.
+// Pull runs the program again and sweeps it. Gradients go where the sweep of y's tape wants
+// them, or are added to adjoints that later operations have left; others are received as
+// from any other operation.
 func (r *recomputed[T]) Pull(y, ybar *Var[T]) {
 	s := &y.tape.sweep
 	if s.backward == nil {
@@ -67,16 +72,26 @@ func (r *recomputed[T]) Pull(y, ybar *Var[T]) {
 	r.wanted = r.wanted[:0]
 	for i, v := range r.in {
 		if n := s.node(v); n != nil {
-			if n.bar != nil {
-				r.leaves[i].GradientInto(s.backward.own(n), true)
+			b := &r.scratch.backward
+			switch {
+			case slices.Contains(r.in[:i], v): // the first has the place
+			case n.place > 0:
+				p := s.backward.places[n.place-1]
+				b.places = append(b.places, place[T]{r.leaves[i], p.matrix, n.bar != nil, p.updates, true})
+			case n.bar != nil:
+				b.places = append(b.places, place[T]{of: r.leaves[i], matrix: s.backward.own(n), add: true})
 			}
 			r.wanted = append(r.wanted, r.leaves[i])
 		}
 	}
 	Backward(Dot(out, r.scratch.Const(ybar.Value)), r.wanted...)
 	for i, v := range r.in {
-		if s.wants(v) && r.scratch.sweep.node(r.leaves[i]).place == 0 {
+		switch n := s.node(v); {
+		case n == nil:
+		case r.scratch.sweep.node(r.leaves[i]).place == 0:
 			v.Receive(y.tape.Const(r.leaves[i].Adjoint()))
+		case n.bar == nil:
+			s.backward.place(n)
 		}
 	}
 }

@@ -1,0 +1,92 @@
+package ad
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"hvae/linalg"
+)
+
+// layer is tanh(W·x + W·(x ⊙ x)): two products to W's gradient.
+type layer struct{}
+
+func (layer) Run(in []variable) variable {
+	return Tanh(Add(MatMul(in[0], in[1]), MatMul(in[0], Square(in[1]))))
+}
+
+// The gradient of a weight of many layers is in its place whether its products wait for each
+// other within a sweep, from sweep to sweep of Recomputed, or not at all.
+func TestProductsThatWaitAreAllAdded(t *testing.T) {
+	const n = 20 // columns: three products wait at a time
+	weight, start := linalg.New[float64](4, 4), linalg.New[float64](4, n)
+	for i := range start.Data {
+		start.Data[i] = math.Sin(float64(i))
+		if i < len(weight.Data) {
+			weight.Data[i] = math.Cos(float64(i * i))
+		}
+	}
+	var tape, scratch Tape[float64]
+	fail := false
+	gradient := func(layers int, recomputed, place bool) []float64 {
+		tape.Reset()
+		w, x := tape.Leaf(weight), tape.Leaf(start)
+		into := linalg.New[float64](4, 4)
+		into.Fill(math.NaN())
+		if place {
+			w.GradientInto(into, false)
+		}
+		x = operationBy(func(y, ybar variable) {
+			if fail {
+				panic("a rule failed")
+			}
+			y.Operand(0).Receive(ybar)
+		}, MatMul(w, x), tape.Fill(4, n, 0))
+		for range layers {
+			if recomputed {
+				x = Recomputed(&scratch, layer{}, []variable{w, x})
+			} else {
+				x = layer{}.Run([]variable{w, x})
+			}
+		}
+		Backward(Sum(x), w)
+		if place && !slices.Equal(w.Adjoint().Data, into.Data) {
+			t.Error("the gradient is not in its place")
+		}
+		return slices.Clone(w.Adjoint().Data)
+	}
+	for layers := 1; layers <= 8; layers++ {
+		exact := gradient(layers, false, false)
+		want := gradient(layers, false, true)
+		for i, g := range want {
+			if !(math.Abs(g-exact[i]) <= 1e-13*math.Abs(exact[i])) {
+				t.Errorf("%d layers: element %d is %v, want %v", layers, i, g, exact[i])
+			}
+		}
+		if !slices.Equal(gradient(layers, true, true), want) || !slices.Equal(gradient(layers, true, false), exact) {
+			t.Errorf("%d layers: a gradient through Recomputed has other bits", layers)
+		}
+		func() {
+			defer func() { _ = recover() }()
+			fail = true
+			gradient(layers, true, true)
+		}()
+		if fail = false; !slices.Equal(gradient(layers, true, true), want) {
+			t.Errorf("%d layers: a sweep that failed is seen in the next", layers)
+		}
+	}
+}
+
+// A result's adjoint is needed whole when the sweep comes by.
+func TestTheGradientOfAResultDoesNotWait(t *testing.T) {
+	var tape Tape[float64]
+	w := tape.Leaf(linalg.Of(1, 1, []float64{3}))
+	u := Square(w)
+	g := linalg.New[float64](1, 1)
+	u.GradientInto(g, false)
+	x := tape.Const(linalg.Of(1, 1, []float64{5}))
+	Backward(Add(MatMul(u, x), Add(MatMul(u, x), MatMul(u, x))), u, w)
+	if g.Data[0] != 15 || w.Adjoint().Data[0] != 90 {
+		t.Errorf("gradients of 3·5u, u = w²: %v and %v at w = 3, want 15 and 90", g.Data[0], w.Adjoint().Data[0])
+	}
+}
