@@ -35,8 +35,9 @@ func (w *lane) polynomial(c []float64, x int) int {
 const expLow = -104
 
 // exp returns eˣ in a new register: with n the integer nearest to x/log 2 and
-// r = x − n·log 2, it is eʳ·2ⁿ. The power of two is applied in two halves, so that the
-// result may overflow, or lose bits as a subnormal number, and rounds only once. large
+// r = x − n·log 2, it is eʳ·2ⁿ. The power of two is applied in two halves where it
+// takes multiplications, so that the result may overflow, or lose bits as a subnormal
+// number, and rounds only once. large
 // says whether x may be large enough to overflow.
 func (w *lane) exp(x int, large bool) int {
 	y := w.register()
@@ -59,6 +60,12 @@ func (w *lane) exp(x int, large bool) int {
 	}
 	w.hornerConst(1, r, y)
 	w.hornerConst(1, r, y)
+	if w.isa == avx512 {
+		w.remark("times 2ⁿ")
+		w.vec("scale", y, y, n)
+		w.release(y + 1)
+		return y
+	}
 	w.remark("times 2ⁿ, in two halves")
 	w.unary("toInt", n, n)
 	w.shift("right", half, n, 1)

@@ -10,7 +10,7 @@ var names = map[string]string{
 	"add": "VADDPS", "sub": "VSUBPS", "mul": "VMULPS", "div": "VDIVPS", "max": "VMAXPS", "min": "VMINPS",
 	"fma": "VFMADD231PS", "fms": "VFNMADD231PS", "addInt": "VPADDD", "subInt": "VPSUBD",
 	"move": "VMOVAPS", "toInt": "VCVTPS2DQ", "toFloat": "VCVTDQ2PS",
-	"left": "VPSLLD", "right": "VPSRAD",
+	"left": "VPSLLD", "right": "VPSRAD", "scale": "VSCALEFPS", // the last in AVX-512 only
 }
 
 // name returns the instruction of an operation.
