@@ -136,9 +136,10 @@ func Copy[T Float](dst, a Matrix[T]) {
 	}
 	ar, ac := a.strides(full)
 	for i := range dst.Rows {
-		y := dst.Row(i)
-		for j := range y {
-			y[j] = a.Data[i*ar+j*ac]
+		if y := dst.Row(i); ac == 1 {
+			copy(y, a.Data)
+		} else {
+			Of(1, len(y), y).Fill(a.Data[i*ar])
 		}
 	}
 }

@@ -248,12 +248,15 @@ func AddScaledRows[T Float](y []T, s []T, sr int, q []T, qr, rows int) {
 
 // AddRows adds rows i of x to y.
 func AddRows[T Float](y, x []T, rows int) {
-	if singles[T]() {
-		for i := range rows {
-			Add(y, y, x[i*len(y):])
+	one := [1]T{1}
+	if singles[T]() { // as the product of a row of ones with x
+		segment := [1]Segment{}
+		c := Contraction[T]{
+			Rows: 1, Cols: len(y), Steps: rows, Groups: 1,
+			C: y, A: one[:], B: x, BStep: len(y), Segments: segment[:], Add: true,
 		}
+		c.Run()
 		return
 	}
-	one := [1]T{1}
 	AddScaledRows(y, one[:], 0, x, len(y), rows)
 }
