@@ -214,19 +214,25 @@ func Sigmoid[T linalg.Float](a *Var[T]) *Var[T] {
 
 type sigmoid[T linalg.Float] struct{}
 
-func (sigmoid[T]) Pull(y, ybar *Var[T]) { y.in[0].receiveProduct(ybar, sigmoidSlope(y)) }
+func (sigmoid[T]) Pull(y, ybar *Var[T]) { y.in[0].Receive(sigmoidGradient(ybar, y)) }
 
-// sigmoidSlope returns s − s²: s̄ = ȳ ⊙ (1 − 2s).
-func sigmoidSlope[T linalg.Float](s *Var[T]) *Var[T] {
+// sigmoidGradient returns g ⊙ (s − s²): ḡ = ȳ ⊙ (s − s²), s̄ = ȳ ⊙ g ⊙ (1 − 2s).
+func sigmoidGradient[T linalg.Float](g, s *Var[T]) *Var[T] {
 	y := like(s)
-	linalg.SigmoidSlope(y.Value, s.Value)
-	return s.tape.Record(y, slope[T]{}, s, nil, nil)
+	linalg.SigmoidGradient(y.Value, g.Value, s.Value)
+	return s.tape.Record(y, slope[T]{}, g, s, nil)
 }
 
 type slope[T linalg.Float] struct{}
 
 func (slope[T]) Pull(y, ybar *Var[T]) {
-	y.in[0].receiveProduct(ybar, AddConst(Scale(y.in[0], -2), 1))
+	g, s := y.in[0], y.in[1]
+	if y.Wants(0) {
+		g.Receive(sigmoidGradient(ybar, s))
+	}
+	if y.Wants(1) {
+		s.receiveProduct(Mul(ybar, g), AddConst(Scale(s, -2), 1))
+	}
 }
 
 // broadcast returns a variable for the result of a binary operation.

@@ -172,10 +172,12 @@ func SoftplusSigmoid[T Float](dst, slope, a Matrix[T]) {
 	kernel.SoftplusSigmoid(dst.Data, slope.Data, a.Data)
 }
 
-// SigmoidSlope sets dst = s − s², the derivative of the sigmoid where its value is s.
-func SigmoidSlope[T Float](dst, s Matrix[T]) {
-	check2("SigmoidSlope", dst, s)
-	kernel.SigmoidSlope(dst.Data, s.Data)
+// SigmoidGradient sets dst = g ⊙ (s − s²): the gradient of what the sigmoid was taken of,
+// where its value is s and the gradient of that is g.
+func SigmoidGradient[T Float](dst, g, s Matrix[T]) {
+	check2("SigmoidGradient", dst, g)
+	check2("SigmoidGradient", dst, s)
+	kernel.SigmoidGradient(dst.Data, g.Data, s.Data)
 }
 
 // applyGrain is how many transcendental functions outweigh starting a goroutine: in

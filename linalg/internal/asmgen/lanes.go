@@ -82,10 +82,11 @@ var kernels = []kernel{
 		w.out[1] = w.sigmoid(w.in[0], e)
 		w.out[0] = w.softplus(w.in[0], e)
 	}},
-	{"laneSigmoidSlope", "y = a − a²", y, a, nil, func(w *lane) {
+	{"laneSigmoidGradient", "y = a ⊙ (b − b²)", y, ab, nil, func(w *lane) {
 		y := w.register()
-		w.unary("move", y, w.in[0])
-		w.vec("fms", y, w.in[0], w.in[0])
+		w.unary("move", y, w.in[1])
+		w.vec("fms", y, w.in[1], w.in[1])
+		w.vec("mul", y, y, w.in[0])
 		w.out[0] = y
 	}},
 	{"laneAdamax", "a step of Adamax: parameters y, gradient a, averages b and c", []string{"y", "b", "c"}, []string{"y", "b", "c", "a"}, []string{"beta1", "rest1", "beta2", "rate", "epsilon"}, (*lane).adamax},

@@ -166,15 +166,16 @@ func SoftplusSigmoid[T Float](y, slope, a []T) {
 	}
 }
 
-// SigmoidSlope sets y = a − a², the derivative of the sigmoid where its value is a.
-func SigmoidSlope[T Float](y, a []T) {
-	a = a[:len(y)]
+// SigmoidGradient sets y = a ⊙ (b − b²), where b − b² is the derivative of the sigmoid
+// where its value is b.
+func SigmoidGradient[T Float](y, a, b []T) {
+	a, b = a[:len(y)], b[:len(y)]
 	if singles[T]() {
-		lane(laneSigmoidSlope, &laneArgs{y: pointer(y), a: pointer(a), n: len(y)})
+		lane(laneSigmoidGradient, &laneArgs{y: pointer(y), a: pointer(a), b: pointer(b), n: len(y)})
 		return
 	}
 	for i := range y {
-		y[i] = a[i] - T(a[i]*a[i])
+		y[i] = a[i] * (b[i] - T(b[i]*b[i]))
 	}
 }
 

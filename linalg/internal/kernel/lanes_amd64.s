@@ -831,22 +831,25 @@ done:
 	VZEROUPPER
 	RET
 
-// y = a − a²
-TEXT laneSigmoidSlopeAVX2<>(SB), NOSPLIT, $0-16
+// y = a ⊙ (b − b²)
+TEXT laneSigmoidGradientAVX2<>(SB), NOSPLIT, $0-16
 	MOVQ laneArgs_y(DI), R8
 	MOVQ laneArgs_a(DI), R9
+	MOVQ laneArgs_b(DI), R10
 	MOVQ laneArgs_n(DI), CX
 	XORQ AX, AX
 	SUBQ $8, CX
 	JLT part
 loop:
 	VMOVUPS (R9)(AX*4), Y0
+	VMOVUPS (R10)(AX*4), Y1
 compute:
-	VMOVAPS Y0, Y1
-	VFNMADD231PS Y0, Y0, Y1
+	VMOVAPS Y1, Y2
+	VFNMADD231PS Y1, Y1, Y2
+	VMULPS Y0, Y2, Y2
 	TESTQ CX, CX
 	JLT storePart
-	VMOVUPS Y1, (R8)(AX*4)
+	VMOVUPS Y2, (R8)(AX*4)
 	ADDQ $8, AX
 	SUBQ $8, CX
 	JGE loop
@@ -859,10 +862,11 @@ part:
 	SUBQ CX, BX
 	VMOVDQU (BX), Y15
 	VMASKMOVPS (R9)(AX*4), Y15, Y0
+	VMASKMOVPS (R10)(AX*4), Y15, Y1
 	MOVQ $-1, CX
 	JMP compute
 storePart:
-	VMASKMOVPS Y1, Y15, (R8)(AX*4)
+	VMASKMOVPS Y2, Y15, (R8)(AX*4)
 done:
 	VZEROUPPER
 	RET
@@ -1588,22 +1592,25 @@ done:
 	VZEROUPPER
 	RET
 
-// y = a − a²
-TEXT laneSigmoidSlopeAVX512<>(SB), NOSPLIT, $0-16
+// y = a ⊙ (b − b²)
+TEXT laneSigmoidGradientAVX512<>(SB), NOSPLIT, $0-16
 	MOVQ laneArgs_y(DI), R8
 	MOVQ laneArgs_a(DI), R9
+	MOVQ laneArgs_b(DI), R10
 	MOVQ laneArgs_n(DI), CX
 	XORQ AX, AX
 	SUBQ $16, CX
 	JLT part
 loop:
 	VMOVUPS (R9)(AX*4), Z0
+	VMOVUPS (R10)(AX*4), Z1
 compute:
-	VMOVAPS Z0, Z1
-	VFNMADD231PS Z0, Z0, Z1
+	VMOVAPS Z1, Z2
+	VFNMADD231PS Z1, Z1, Z2
+	VMULPS Z0, Z2, Z2
 	TESTQ CX, CX
 	JLT storePart
-	VMOVUPS Z1, (R8)(AX*4)
+	VMOVUPS Z2, (R8)(AX*4)
 	ADDQ $16, AX
 	SUBQ $16, CX
 	JGE loop
@@ -1615,10 +1622,11 @@ part:
 	BZHIL CX, BX, BX
 	KMOVW BX, K1
 	VMOVUPS.Z (R9)(AX*4), K1, Z0
+	VMOVUPS.Z (R10)(AX*4), K1, Z1
 	MOVQ $-1, CX
 	JMP compute
 storePart:
-	VMOVUPS Z1, K1, (R8)(AX*4)
+	VMOVUPS Z2, K1, (R8)(AX*4)
 done:
 	VZEROUPPER
 	RET
@@ -1851,7 +1859,7 @@ DATA laneTable<>+192(SB)/8, $laneTanhAVX2<>(SB)
 DATA laneTable<>+200(SB)/8, $laneSigmoidAVX2<>(SB)
 DATA laneTable<>+208(SB)/8, $laneSoftplusAVX2<>(SB)
 DATA laneTable<>+216(SB)/8, $laneSoftplusSigmoidAVX2<>(SB)
-DATA laneTable<>+224(SB)/8, $laneSigmoidSlopeAVX2<>(SB)
+DATA laneTable<>+224(SB)/8, $laneSigmoidGradientAVX2<>(SB)
 DATA laneTable<>+232(SB)/8, $laneAdamaxAVX2<>(SB)
 DATA laneTable<>+240(SB)/8, $laneAddAVX512<>(SB)
 DATA laneTable<>+248(SB)/8, $laneSubAVX512<>(SB)
@@ -1866,7 +1874,7 @@ DATA laneTable<>+312(SB)/8, $laneTanhAVX512<>(SB)
 DATA laneTable<>+320(SB)/8, $laneSigmoidAVX512<>(SB)
 DATA laneTable<>+328(SB)/8, $laneSoftplusAVX512<>(SB)
 DATA laneTable<>+336(SB)/8, $laneSoftplusSigmoidAVX512<>(SB)
-DATA laneTable<>+344(SB)/8, $laneSigmoidSlopeAVX512<>(SB)
+DATA laneTable<>+344(SB)/8, $laneSigmoidGradientAVX512<>(SB)
 DATA laneTable<>+352(SB)/8, $laneAdamaxAVX512<>(SB)
 GLOBL laneTable<>(SB), RODATA, $360
 

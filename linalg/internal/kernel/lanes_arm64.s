@@ -871,10 +871,11 @@ storePart:
 done:
 	RET
 
-// y = a − a²
-TEXT laneSigmoidSlopeNEON<>(SB), NOSPLIT, $0-16
+// y = a ⊙ (b − b²)
+TEXT laneSigmoidGradientNEON<>(SB), NOSPLIT, $0-16
 	MOVD laneArgs_y(R0), R1
 	MOVD laneArgs_a(R0), R2
+	MOVD laneArgs_b(R0), R3
 	MOVD laneArgs_n(R0), R6
 	MOVD $constants<>(SB), R7
 	MOVD $0, R5
@@ -882,11 +883,13 @@ TEXT laneSigmoidSlopeNEON<>(SB), NOSPLIT, $0-16
 	BLT part
 loop:
 	WORD $0x3ce56840 // ldr q0, [x2, x5]
+	WORD $0x3ce56861 // ldr q1, [x3, x5]
 compute:
-	VMOV V0.B16, V1.B16
-	VFMLS V0.S4, V0.S4, V1.S4
+	VMOV V1.B16, V2.B16
+	VFMLS V1.S4, V1.S4, V2.S4
+	WORD $0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
 	TBNZ $63, R6, storePart
-	WORD $0x3ca56821 // str q1, [x1, x5]
+	WORD $0x3ca56822 // str q2, [x1, x5]
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
@@ -895,9 +898,10 @@ part:
 	CMP $-4, R6
 	BEQ done
 	FMOVS (R2)(R5), F0
+	FMOVS (R3)(R5), F1
 	JMP compute
 storePart:
-	FMOVS F1, (R1)(R5)
+	FMOVS F2, (R1)(R5)
 	ADD $4, R5
 	SUB $1, R6
 	JMP part
@@ -1080,7 +1084,7 @@ DATA laneTable<>+72(SB)/8, $laneTanhNEON<>(SB)
 DATA laneTable<>+80(SB)/8, $laneSigmoidNEON<>(SB)
 DATA laneTable<>+88(SB)/8, $laneSoftplusNEON<>(SB)
 DATA laneTable<>+96(SB)/8, $laneSoftplusSigmoidNEON<>(SB)
-DATA laneTable<>+104(SB)/8, $laneSigmoidSlopeNEON<>(SB)
+DATA laneTable<>+104(SB)/8, $laneSigmoidGradientNEON<>(SB)
 DATA laneTable<>+112(SB)/8, $laneAdamaxNEON<>(SB)
 GLOBL laneTable<>(SB), RODATA, $120
 

@@ -17,7 +17,7 @@ const (
 	laneSigmoid                // y = 1/(1 + e⁻ᵃ)
 	laneSoftplus               // y = log(1 + eᵃ)
 	laneSoftplusSigmoid        // y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ)
-	laneSigmoidSlope           // y = a − a²
+	laneSigmoidGradient        // y = a ⊙ (b − b²)
 	laneAdamax                 // a step of Adamax: parameters y, gradient a, averages b and c
 	laneKernels                // how many there are
 )
