@@ -5,15 +5,20 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 )
+
+// hangup is SIGHUP by its POSIX number: package syscall does not name it for WebAssembly,
+// where no signal comes.
+const hangup = syscall.Signal(1)
 
 // A Signal is the cause of a context that a signal ended. It is a context.Canceled.
 type Signal syscall.Signal
 
 func (s Signal) Error() string {
 	switch syscall.Signal(s) {
-	case syscall.SIGHUP:
+	case hangup:
 		return "hung up"
 	case syscall.SIGTERM:
 		return "terminated"
@@ -32,8 +37,8 @@ func (s Signal) status() int { return 128 + int(s) }
 func (p Program) Main() {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	if !signal.Ignored(syscall.SIGHUP) {
-		signal.Notify(signals, syscall.SIGHUP)
+	if runtime.GOARCH != "wasm" && !signal.Ignored(hangup) { // there it panics, in Go 1.26
+		signal.Notify(signals, hangup)
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	go func() {
