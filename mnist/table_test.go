@@ -506,7 +506,7 @@ func TestTasksAreListedAndDoneOneByOne(t *testing.T) {
 	if states, hours := list(); !slices.Equal(states, []string{"missing", "missing", "missing", "missing"}) || !(hours[0] > 0) || !(hours[1] > 0) {
 		t.Errorf("at first: %v, %v", states, hours)
 	}
-	stdout, _ = mustTable(t, tinyTable(out, "-list", "-json", "-rows", "vae,hvae-k5-none-varied", "-seeds", "85547")...)
+	stdout, _ = mustTable(t, tinyTable(out, "-list", "-json", "-rows", "vae,hvae-k5-none-varied", "-seeds", "85547", "-train", "2000")...)
 	if all := objects(t, stdout); len(all) != 2 || !(all[1]["hours"].(float64) > 2*all[0]["hours"].(float64)) {
 		t.Errorf("five steps take about six times as long as none: %v", all)
 	}
