@@ -21,21 +21,25 @@ import (
 //
 // Each sum is added up in the order of plain, and has its bits. What that brings, for the
 // layers of the paper's model at 16 columns in float32: in WebAssembly plain takes 1.7 to 2.7
-// times as long, 1.2 for contractions of five rows; on amd64 1.1 to 1.3 times, 0.9 to 0.95 for
-// five rows and for sums of 16 products. There, plain already adds 3.3 to 3.9 billion products
-// a second on a core of 3.1 GHz, addProducts 4.2, and 4.7 is all that three ports can do for
-// additions and multiplications one by one. math.FMA, which asks each time whether the
-// processor has it, stops at 2.4.
+// times as long, on amd64 1.1 to 1.3 times, and 0.95 times for sums of only 16 products. There,
+// plain already adds 3.3 to 3.9 billion products a second on a core of 3.1 GHz, addProducts
+// 4.2, and 4.7 is all that three ports can do for additions and multiplications one by one.
+// math.FMA, which asks each time whether the processor has it, stops at 2.4.
 
-// blocks computes the contraction block by block, and the last of an odd number of rows by
-// plain.
+// manyRows is from how many rows on the copies pay: with five, plain takes 0.8 to 0.9 times
+// as long on amd64, though 1.2 times in WebAssembly.
+const manyRows = 6
+
+// blocks computes the contraction block by block; what has few rows, and the last of an odd
+// number, it leaves to plain.
 func (c *Contraction[T]) blocks() {
+	if c.Rows < manyRows {
+		c.plain()
+		return
+	}
 	if c.Rows%2 == 1 {
 		last := c.rowsFrom(c.Rows - 1)
 		last.plain()
-	}
-	if c.Rows == 1 {
-		return
 	}
 	pairs, steps := c.Rows/2, c.Steps*len(c.Segments)
 	r, ok := rooms.Get().(*room[T])

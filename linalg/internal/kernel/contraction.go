@@ -43,7 +43,7 @@ func (c *Contraction[T]) Run() {
 	}
 	c.check()
 	switch {
-	case c.Steps <= 0 || len(c.Segments) == 0:
+	case c.Steps <= 0 || len(c.Segments) == 0 || doubles[T](): // whose rows plain adds as vectors
 		c.plain()
 	case singles[T]():
 		c.tiles()
