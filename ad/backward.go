@@ -53,8 +53,8 @@ func Backward[T linalg.Float](y *Var[T], xs ...*Var[T]) {
 
 // GradientInto makes every further Backward that is asked for the gradient of v leave it
 // in g, of v's shape, which v's method Adjoint then returns; or add it to what g holds.
-// Products a·bᵀ that make up the gradient of a leaf are then added in fewer passes over g: in
-// another order, so that bits differ from Grad's. It panics if the shapes differ.
+// What makes up the gradient of a leaf is then added in fewer passes over g: in another
+// order, so that bits differ from Grad's. It panics if the shapes differ.
 func (v *Var[T]) GradientInto(g linalg.Matrix[T], add bool) {
 	v.tape.mustHave(v)
 	if g.Shape() != v.Value.Shape() {
@@ -65,7 +65,7 @@ func (v *Var[T]) GradientInto(g linalg.Matrix[T], add bool) {
 		b.updates = append(b.updates, new(linalg.Updates[T]))
 	}
 	p := place[T]{of: v, matrix: g, add: add}
-	if v.rule == nil { // else the sweep needs the whole adjoint on its way
+	if v.rule == nil { // else the sweep needs the whole adjoint while it runs
 		p.updates = b.updates[len(b.places)]
 	}
 	b.places = append(b.places, p)
@@ -113,7 +113,7 @@ type place[T linalg.Float] struct {
 	of      *Var[T]
 	matrix  linalg.Matrix[T]
 	add     bool               // to what is there
-	updates *linalg.Updates[T] // products that wait to be added to matrix; nil where none may
+	updates *linalg.Updates[T] // products that wait to be added to matrix; nil where the order of sums must stay
 	shared  bool               // with the sweep that runs this one, which ends the waiting
 }
 
@@ -165,17 +165,6 @@ func (b *backward[T]) release(v *Var[T]) {
 func (b *backward[T]) place(n *node[T]) {
 	n.bar = b.pool.variable(b.tape, b.places[n.place-1].matrix, pooled)
 	b.owners = append(b.owners, owners{count: 1})
-}
-
-// addMatMulTB adds u·vᵀ to the adjoint of n, or lets it wait.
-func (b *backward[T]) addMatMulTB(n *node[T], u, v linalg.Matrix[T], scratch []T) {
-	if n.place > 0 {
-		if p := &b.places[n.place-1]; p.updates != nil {
-			p.updates.AddMatMulTB(p.matrix, u, v, scratch)
-			return
-		}
-	}
-	linalg.AddMatMulTB(n.bar.Value, u, v, scratch)
 }
 
 // hold makes g the adjoint of n, or a copy of it: where the gradient has a place, and where

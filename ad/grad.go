@@ -211,20 +211,38 @@ func (v *Var[T]) receiveMatMulTB(a, b *Var[T]) {
 	if n == nil {
 		return
 	}
-	first := n.place > 0 && n.bar == nil
-	if !first && !s.owns(n) {
+	sum, add, ok := v.Accumulator()
+	if !ok && !s.owns(n) {
 		s.receive(v, n, MatMulTB(a, b))
 		return
 	}
 	v.tape.mustHave(a)
 	v.tape.mustHave(b)
 	scratch := v.tape.Scratch(len(b.Value.Data))
-	if first {
-		s.backward.place(n)
-		linalg.MatMulTB(n.bar.Value, a.Value, b.Value, scratch)
-		return
+	switch {
+	case !ok:
+		linalg.AddMatMulTB(n.bar.Value, a.Value, b.Value, scratch)
+	case add:
+		s.backward.places[n.place-1].updates.AddMatMulTB(sum, a.Value, b.Value, scratch)
+	default:
+		linalg.MatMulTB(sum, a.Value, b.Value, scratch)
 	}
-	s.backward.addMatMulTB(n, a.Value, b.Value, scratch)
+}
+
+// Accumulator returns where the rule of an operation with the operand v may put what it would
+// hand to Receive: a matrix to add to, or if add is false, to set. ok is false if there is
+// none: only the gradient of a leaf that goes into a place (GradientInto) may be added up in
+// another order than Grad's.
+func (v *Var[T]) Accumulator() (sum linalg.Matrix[T], add, ok bool) {
+	s, n := v.receiver()
+	if n == nil || n.place == 0 || s.backward.places[n.place-1].updates == nil {
+		return sum, false, false
+	}
+	add = n.bar != nil
+	if !add {
+		s.backward.place(n)
+	}
+	return n.bar.Value, add, true
 }
 
 // receiver returns the sweep that runs and its node of v, nil if v's adjoint is not wanted.

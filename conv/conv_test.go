@@ -241,6 +241,43 @@ func TestDerivativesOfTheOperationsAgainstDifferences(t *testing.T) {
 	}
 }
 
+// Weights that two layers and a transpose share, by numbers whose sums are exact: Backward
+// adds the three gradients up in a place of its own, or to what is there.
+func TestWeightGradientsAddUpInTheirPlace(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 1))
+	integers := func(rows, cols int) matrix {
+		m := linalg.New[float64](rows, cols)
+		for i := range m.Data {
+			m.Data[i] = float64(rng.IntN(9) - 4)
+		}
+		return m
+	}
+	for g := range geometries(rng, 20) {
+		var tape ad.Tape[float64]
+		w := tape.Leaf(integers(g.Taps(), g.OutC))
+		x, delta := tape.Const(integers(g.In(), 3)), tape.Const(integers(g.Out(), 3))
+		F := ad.Add(ad.Dot(Conv(&g, w, x, nil), delta), ad.Dot(Conv(&g, w, ad.Scale(x, 2), nil), delta))
+		F = ad.Add(F, ad.Dot(Transpose(&g, w, ad.Scale(delta, 3), nil), x))
+		once := linalg.New[float64](g.Taps(), g.OutC)
+		Weight(&g, once, delta.Value, x.Value, make([]float64, len(delta.Value.Data)))
+		for start, add := range map[float64]bool{0.5: true, math.NaN(): false} {
+			into := linalg.New[float64](g.Taps(), g.OutC)
+			into.Fill(start)
+			w.GradientInto(into, add)
+			ad.Backward(F, w)
+			for i, v := range once.Data {
+				want := 6 * v
+				if add {
+					want += start
+				}
+				if into.Data[i] != want {
+					t.Fatalf("%+v: element %d is %v, want %v", g, i, into.Data[i], want)
+				}
+			}
+		}
+	}
+}
+
 func TestBitsDoNotDependOnGOMAXPROCS(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 1))
 	for _, c := range []struct {

@@ -220,19 +220,24 @@ func inputOfOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T],
 // x [In×B], summed over columns and pixels. scratch has room for δ, which is transposed
 // there, pixel by pixel. It panics and costs as Forward does; cores share w's rows.
 func Weight[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], scratch []T) {
+	weight(g, w, delta, x, scratch, false)
+}
+
+// weight is Weight, or adds to w.
+func weight[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], scratch []T, add bool) {
 	g.mustFit("Weight", delta.Shape(), w.Shape(), x.Shape())
 	transposed := linalg.Of(delta.Rows, delta.Cols, scratch[:len(delta.Data)])
 	linalg.TransposeBlocks(transposed, delta, g.OutC)
 	rows := g.KernelW * g.InC
 	grain := rowsPerGrain(rows, g.MultiplyAdds()*x.Cols)
 	if linalg.Serial(rows, grain) {
-		weightRows(g, w, transposed, x, 0, rows)
+		weightRows(g, w, transposed, x, add, 0, rows)
 		return
 	}
-	linalg.For(rows, grain, func(lo, hi int) { weightRows(g, w, transposed, x, lo, hi) })
+	linalg.For(rows, grain, func(lo, hi int) { weightRows(g, w, transposed, x, add, lo, hi) })
 }
 
-// weightRows computes rows lo to hi-1 of each kernel row from δ, transposed pixel by
+// weightRows computes, or adds to, rows lo to hi-1 of each kernel row from δ, transposed pixel by
 // pixel. The products are summed over samples (steps) and pixels (segments). An input row
 // meets, through kernel rows a stride apart, output rows next to each other: those kernel
 // rows are the groups, from the last, which meets the first output row, to the first. With
@@ -248,10 +253,10 @@ func Weight[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], scratch [
 // the one before are further segments of the same contraction, so that its sums stay in
 // registers; others begin the next one. That saves 23 % of the second layer's time, 7 % of
 // the third's and none of the first's.
-func weightRows[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], lo, hi int) {
+func weightRows[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], add bool, lo, hi int) {
 	var room [maxSegments]linalg.Segment
 	n, kernelRow := x.Cols, g.KernelW*g.InC*g.OutC
-	for ky := range g.KernelH {
+	for ky := 0; ky < g.KernelH && !add; ky++ {
 		clear(w.Data[ky*kernelRow+lo*g.OutC : ky*kernelRow+hi*g.OutC])
 	}
 	for class := range min(g.Stride, g.KernelH) {

@@ -21,7 +21,7 @@ type conv[T linalg.Float] struct{ g *Geometry }
 func (c conv[T]) Pull(y, ybar *ad.Var[T]) {
 	w, x := y.Operand(0), y.Operand(1)
 	if y.Wants(0) {
-		w.Receive(WeightGradient(c.g, ybar, x))
+		receiveWeight(c.g, w, ybar, x)
 	}
 	if y.Wants(1) {
 		x.Receive(Transpose(c.g, w, ybar, nil))
@@ -45,7 +45,7 @@ type transpose[T linalg.Float] struct{ g *Geometry }
 func (c transpose[T]) Pull(y, ybar *ad.Var[T]) {
 	w, delta := y.Operand(0), y.Operand(1)
 	if y.Wants(0) {
-		w.Receive(WeightGradient(c.g, delta, ybar))
+		receiveWeight(c.g, w, delta, ybar)
 	}
 	if y.Wants(1) {
 		delta.Receive(Conv(c.g, w, ybar, nil))
@@ -53,6 +53,15 @@ func (c transpose[T]) Pull(y, ybar *ad.Var[T]) {
 	if y.Wants(2) {
 		y.Operand(2).Receive(ad.SumChannels(ybar, c.g.InC))
 	}
+}
+
+// receiveWeight adds the weight gradient of (Δ, X) to the adjoint of w.
+func receiveWeight[T linalg.Float](g *Geometry, w, delta, x *ad.Var[T]) {
+	if sum, add, ok := w.Accumulator(); ok {
+		weight(g, sum, delta.Value, x.Value, w.Tape().Scratch(len(delta.Value.Data)), add)
+		return
+	}
+	w.Receive(WeightGradient(g, delta, x))
 }
 
 // WeightGradient returns the gradient of ⟨Δ, W ∗ X⟩ in W [Taps×OutC] for delta [Out×B] and
