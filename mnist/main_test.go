@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// few is a folder of a few synthetic digits, 75 to train on, 15 for validation and 6 for
+// few is a folder of a few synthetic digits, 120 to train on, 24 for validation and 6 for
 // tests: most that a command promises does not take more.
 var few string
 
@@ -55,7 +55,7 @@ func makeFew() error {
 		few, err = os.MkdirTemp("", "mnist")
 	}
 	if err == nil {
-		err = writeImages(few, set.Train.Pixels[:90*784], set.Test.Pixels[:6*784])
+		err = writeImages(few, set.Train.Pixels[:144*784], set.Test.Pixels[:6*784])
 	}
 	return err
 }
@@ -159,7 +159,7 @@ func TestBadInputIsOneClearLine(t *testing.T) {
 		{tiny(dir, "-K", "3"), 2, "need the model hvae"},
 		{tiny(dir, "-tempering", "free"), 2, "need the model hvae"},
 		{tiny(dir, "-batch", "76"), 2, "only 75 images"},
-		{tiny(dir, "-train", "76"), 2, "there are 75 training images"},
+		{tiny(dir, "-train", "121"), 2, "there are 120 training images"},
 		{tiny(dir, "-lr", "-1"), 2, "positive"},
 		{tiny(dir, "-epochs", "0"), 2, "from 1"},
 		{tiny(dir, "-resume"), 1, "nothing to resume"},

@@ -23,7 +23,7 @@ import (
 
 // tinyTable is a table of seconds.
 func tinyTable(out string, more ...string) []string {
-	return append([]string{"table", "-data", "synthetic", "-train", "100", "-epochs", "1", "-limit", "5", "-samples", "20", "-runs", "2", "-rows", "vae,hvae-k1-none", "-seeds", "85547,12345", "-out", out}, more...)
+	return append([]string{"table", "-data", few, "-dataset", "few", "-train", "100", "-epochs", "1", "-limit", "5", "-samples", "20", "-runs", "2", "-rows", "vae,hvae-k1-none", "-seeds", "85547,12345", "-out", out}, more...)
 }
 
 var tinyRuns = []string{"vae-85547", "hvae-k1-none-85547", "vae-12345", "hvae-k1-none-12345"}
@@ -117,7 +117,7 @@ func TestEveryNumberOfTheTableIsComputedAgain(t *testing.T) {
 
 	// A run of the table is a run of train, and its evaluation that of eval.
 	alone := t.TempDir()
-	mustTrain(t, "train", "-data", "synthetic", "-train", "100", "-epochs", "1", "-model", "hvae", "-K", "1", "-seed", "12345", "-out", alone)
+	mustTrain(t, "train", "-data", few, "-dataset", "few", "-train", "100", "-epochs", "1", "-model", "hvae", "-K", "1", "-seed", "12345", "-out", alone)
 	ours := files(t, filepath.Join(out, "hvae-k1-none-12345"))
 	delete(ours, evaluationFile)
 	if diff := cmp.Diff(files(t, alone), ours); diff != "" {
@@ -126,7 +126,7 @@ func TestEveryNumberOfTheTableIsComputedAgain(t *testing.T) {
 	evaluations := map[string]map[string]float64{}
 	for _, name := range tinyRuns {
 		seed := name[strings.LastIndex(name, "-")+1:]
-		line, _ := mustTable(t, "eval", "-checkpoint", filepath.Join(out, name, modelFile), "-data", "synthetic", "-limit", "5", "-samples", "20", "-runs", "2", "-seed", seed, "-json")
+		line, _ := mustTable(t, "eval", "-checkpoint", filepath.Join(out, name, modelFile), "-data", few, "-dataset", "few", "-limit", "5", "-samples", "20", "-runs", "2", "-seed", seed, "-json")
 		o := objects(t, line)[0]
 		e := map[string]float64{}
 		for _, key := range []string{"elbo", "elbo_sd", "nll", "nll_sd"} {
@@ -206,7 +206,7 @@ func TestEveryNumberOfTheTableIsComputedAgain(t *testing.T) {
 
 	// What is printed after the last run.
 	tables := strings.Split(strings.TrimSpace(printed), "\n\n")
-	if len(tables) != 4 || !strings.HasPrefix(tables[3], "NLL and ELBO in nats: published, and obtained on 5 synthetic images, 20 samples, 2 evaluations of each run, 4 of 4 runs\n") {
+	if len(tables) != 4 || !strings.HasPrefix(tables[3], "NLL and ELBO in nats: published, and obtained on 5 few images, 20 samples, 2 evaluations of each run, 4 of 4 runs\n") {
 		t.Fatalf("%d tables, the last is\n%s", len(tables), tables[len(tables)-1])
 	}
 	lines := strings.Split(tables[3], "\n")[3:]
@@ -332,9 +332,9 @@ func TestATableTakesWhatIsThere(t *testing.T) {
 	out := t.TempDir()
 	trained := filepath.Join(out, "vae-1")
 	table := func(more ...string) []string {
-		return []string{"table", "-data", "synthetic", "-train", "100", "-limit", "3", "-samples", "10", "-runs", "1", "-rows", "vae", "-out", out, "-seeds", "1"}
+		return []string{"table", "-data", few, "-dataset", "few", "-train", "100", "-limit", "3", "-samples", "10", "-runs", "1", "-rows", "vae", "-out", out, "-seeds", "1"}
 	}
-	train := []string{"train", "-data", "synthetic", "-train", "100", "-seed", "1", "-out"}
+	train := []string{"train", "-data", few, "-dataset", "few", "-train", "100", "-seed", "1", "-out"}
 	mustTrain(t, append(train, trained, "-epochs", "2")...)
 	model, err := os.ReadFile(filepath.Join(trained, modelFile))
 	if err != nil {
@@ -392,7 +392,7 @@ func TestATableEvaluatesTheBestEpoch(t *testing.T) {
 	// Two epochs; then the state is made to say that the second was worse.
 	out := t.TempDir()
 	run := filepath.Join(out, "vae-1")
-	mustTrain(t, "train", "-data", "synthetic", "-train", "100", "-seed", "1", "-out", run, "-epochs", "1")
+	mustTrain(t, "train", "-data", few, "-dataset", "few", "-train", "100", "-seed", "1", "-out", run, "-epochs", "1")
 	first := copyFiles(t, run, modelFile)
 	mustTrain(t, "train", "-resume", "-out", run, "-epochs", "2")
 	state, err := safetensors.ReadFile(filepath.Join(run, stateFile), 1<<20)
@@ -422,12 +422,12 @@ func TestATableEvaluatesTheBestEpoch(t *testing.T) {
 	if err := safetensors.WriteFile(filepath.Join(run, stateFile), state); err != nil {
 		t.Fatal(err)
 	}
-	mustTable(t, "table", "-data", "synthetic", "-train", "100", "-epochs", "2", "-limit", "3", "-samples", "10", "-runs", "1", "-rows", "vae", "-seeds", "1", "-out", out)
+	mustTable(t, "table", "-data", few, "-dataset", "few", "-train", "100", "-epochs", "2", "-limit", "3", "-samples", "10", "-runs", "1", "-rows", "vae", "-seeds", "1", "-out", out)
 	e, err := readEvaluation(filepath.Join(run, evaluationFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	line, _ := mustTable(t, "eval", "-checkpoint", filepath.Join(first, modelFile), "-data", "synthetic", "-limit", "3", "-samples", "10", "-runs", "1", "-json")
+	line, _ := mustTable(t, "eval", "-checkpoint", filepath.Join(first, modelFile), "-data", few, "-dataset", "few", "-limit", "3", "-samples", "10", "-runs", "1", "-json")
 	if want := objects(t, line)[0]["nll"]; e.Epoch != 1 || !isNumber(want, e.NLLs[0]) {
 		t.Errorf("NLL %v of epoch %d, want %v of the first epoch", e.NLLs, e.Epoch, want)
 	}
@@ -436,10 +436,10 @@ func TestATableEvaluatesTheBestEpoch(t *testing.T) {
 func TestATableGoesFurtherAndEvaluatesAgain(t *testing.T) {
 	out := t.TempDir()
 	run := filepath.Join(out, "vae-1")
-	table := []string{"table", "-data", "synthetic", "-train", "100", "-limit", "3", "-samples", "10", "-runs", "1", "-rows", "vae", "-seeds", "1", "-out", out, "-epochs"}
+	table := []string{"table", "-data", few, "-dataset", "few", "-train", "100", "-limit", "3", "-samples", "10", "-runs", "1", "-rows", "vae", "-seeds", "1", "-out", out, "-epochs"}
 	mustTable(t, append(table, "1")...)
 	mustTable(t, append(table, "2")...)
-	line, _ := mustTable(t, "eval", "-checkpoint", filepath.Join(run, modelFile), "-data", "synthetic", "-limit", "3", "-samples", "10", "-runs", "1", "-json")
+	line, _ := mustTable(t, "eval", "-checkpoint", filepath.Join(run, modelFile), "-data", few, "-dataset", "few", "-limit", "3", "-samples", "10", "-runs", "1", "-json")
 	e, err := readEvaluation(filepath.Join(run, evaluationFile))
 	if want := objects(t, line)[0]["nll"]; err != nil || e.Epoch != 2 || len(e.NLLs) != 1 || !isNumber(want, e.NLLs[0]) {
 		t.Errorf("evaluation %+v, %v, want NLL %v of the second epoch", e, err, want)
@@ -506,7 +506,7 @@ func TestTasksAreListedAndDoneOneByOne(t *testing.T) {
 	if states, hours := list(); !slices.Equal(states, []string{"missing", "missing", "missing", "missing"}) || !(hours[0] > 0) || !(hours[1] > 0) {
 		t.Errorf("at first: %v, %v", states, hours)
 	}
-	stdout, _ = mustTable(t, tinyTable(out, "-list", "-json", "-rows", "vae,hvae-k5-none-varied", "-seeds", "85547", "-train", "2000")...)
+	stdout, _ = mustTable(t, strings.Fields("table -data synthetic -list -json -rows vae,hvae-k5-none-varied -seeds 85547 -train 2000 -epochs 1 -limit 5 -samples 20 -out "+out)...)
 	if all := objects(t, stdout); len(all) != 2 || !(all[1]["hours"].(float64) > 2*all[0]["hours"].(float64)) {
 		t.Errorf("five steps take about six times as long as none: %v", all)
 	}
@@ -566,7 +566,7 @@ func TestTasksAreListedAndDoneOneByOne(t *testing.T) {
 // The hours left are the epochs on record, times those that are left, and the evaluation.
 func TestHoursLeftFollowFromTheRecord(t *testing.T) {
 	out := t.TempDir()
-	table := []string{"table", "-data", "synthetic", "-train", "100", "-limit", "1", "-samples", "1", "-runs", "1", "-rows", "vae", "-seeds", "85547", "-out", out}
+	table := []string{"table", "-data", few, "-dataset", "few", "-train", "100", "-limit", "1", "-samples", "1", "-runs", "1", "-rows", "vae", "-seeds", "85547", "-out", out}
 	ended := &interruption{t.Context(), 1}
 	if _, _, status := mnist(ended, append(table, "-task", "0")...); status != 130 {
 		t.Fatalf("status %d", status)
@@ -591,7 +591,7 @@ func TestRowsOfASeedShareTheirRandomness(t *testing.T) {
 	keys := func(row, seed string) []string {
 		var all []string
 		for _, k := range hvaetest.RecordStreams(func() {
-			mustTable(t, "table", "-data", "synthetic", "-train", "100", "-epochs", "1", "-limit", "2", "-samples", "10", "-runs", "2", "-rows", row, "-seeds", seed, "-out", t.TempDir())
+			mustTable(t, "table", "-data", few, "-dataset", "few", "-train", "100", "-epochs", "1", "-limit", "2", "-samples", "10", "-runs", "2", "-rows", row, "-seeds", seed, "-out", t.TempDir())
 		}) {
 			// An HVAE has more weights to start. The trainer's own noise is for bounds without data.
 			if strings.HasPrefix(k.Purpose, "mnist ") && !strings.HasPrefix(k.Purpose, "mnist start ") {
