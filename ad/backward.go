@@ -57,8 +57,8 @@ func Backward[T linalg.Float](y *Var[T], xs ...*Var[T]) {
 // order, so that bits differ from Grad's. It panics if the shapes differ.
 func (v *Var[T]) GradientInto(g linalg.Matrix[T], add bool) {
 	v.tape.mustHave(v)
-	if g.Shape() != v.Value.Shape() {
-		panic(fmt.Sprintf("ad: GradientInto: %v cannot hold the gradient of a %v variable", g.Shape(), v.Value.Shape()))
+	if g.Shape() != v.shape() {
+		panic(fmt.Sprintf("ad: GradientInto: %v cannot hold the gradient of a %v variable", g.Shape(), v.shape()))
 	}
 	b := &v.tape.backward
 	for len(b.updates) <= len(b.places) {
@@ -145,9 +145,10 @@ func (b *backward[T]) result(rows, cols int) (v *Var[T]) {
 	s := b.stock(rows * cols)
 	if n := len(s.vars); n > 0 {
 		v, s.vars = s.vars[n-1], s.vars[:n-1]
-		v.Value.Rows, v.Value.Cols = rows, cols
+		v.hold(rows, cols, v.Value.Data)
 	} else {
-		v = b.pool.variable(b.tape, linalg.Of(rows, cols, b.pool.values.alloc(rows*cols)), pooled)
+		v = b.pool.variable(b.tape, pooled)
+		v.hold(rows, cols, b.pool.values.alloc(rows*cols))
 		b.owners = append(b.owners, owners{})
 	}
 	b.owners[v.index] = owners{rule: b.rules}
@@ -163,7 +164,8 @@ func (b *backward[T]) release(v *Var[T]) {
 
 // place makes a variable of the place of n's gradient n's adjoint.
 func (b *backward[T]) place(n *node[T]) {
-	n.bar = b.pool.variable(b.tape, b.places[n.place-1].matrix, pooled)
+	n.bar = b.pool.variable(b.tape, pooled)
+	n.bar.Value = b.places[n.place-1].matrix
 	b.owners = append(b.owners, owners{count: 1})
 }
 

@@ -36,7 +36,7 @@ func (sub[T]) Pull(y, ybar *Var[T]) {
 	y.in[0].receiveFit(ybar)
 	if y.Wants(1) {
 		b := y.in[1]
-		b.Receive(Neg(fit(ybar, b.Value.Shape())))
+		b.Receive(Neg(fit(ybar, b.shape())))
 	}
 }
 
@@ -53,10 +53,10 @@ func (mul[T]) Pull(y, ybar *Var[T]) { passProduct(y, ybar) }
 
 // MulAdd returns a ⊙ b + c: ā = ȳ ⊙ b, b̄ = ȳ ⊙ a, c̄ = ȳ.
 func MulAdd[T linalg.Float](a, b, c *Var[T]) *Var[T] {
-	ab, ok := linalg.Broadcast(a.Value.Shape(), b.Value.Shape())
-	s, fits := linalg.Broadcast(ab, c.Value.Shape())
+	ab, ok := linalg.Broadcast(a.shape(), b.shape())
+	s, fits := linalg.Broadcast(ab, c.shape())
 	if !ok || !fits {
-		panic(fmt.Sprintf("ad: MulAdd: shapes %v, %v and %v do not fit", a.Value.Shape(), b.Value.Shape(), c.Value.Shape()))
+		panic(fmt.Sprintf("ad: MulAdd: shapes %v, %v and %v do not fit", a.shape(), b.shape(), c.shape()))
 	}
 	y := a.tape.Result(s.Rows, s.Cols)
 	linalg.MulAdd(y.Value, a.Value, b.Value, c.Value)
@@ -183,9 +183,11 @@ func Activate[T linalg.Float](a *Var[T]) *Var[T] {
 		panic(fmt.Sprintf("ad: Activate of the result of %T, whose rule needs its value", a.rule))
 	}
 	if a.memory != own {
-		panic(fmt.Sprintf("ad: Activate of a %v leaf, constant or view, whose elements are not its own", a.Value.Shape()))
+		panic(fmt.Sprintf("ad: Activate of a %v leaf, constant or view, whose elements are not its own", a.shape()))
 	}
-	y := softplusInto(a.tape.variable(a.tape, a.Value, own), a)
+	y := a.tape.variable(a.tape, own)
+	y.Value = a.Value
+	softplusInto(y, a)
 	a.program = activated
 	return y
 }
@@ -237,9 +239,9 @@ func (slope[T]) Pull(y, ybar *Var[T]) {
 
 // broadcast returns a variable for the result of a binary operation.
 func broadcast[T linalg.Float](name string, a, b *Var[T]) *Var[T] {
-	s, ok := linalg.Broadcast(a.Value.Shape(), b.Value.Shape())
+	s, ok := linalg.Broadcast(a.shape(), b.shape())
 	if !ok {
-		panic(fmt.Sprintf("ad: %s: shapes %v and %v do not fit", name, a.Value.Shape(), b.Value.Shape()))
+		panic(fmt.Sprintf("ad: %s: shapes %v and %v do not fit", name, a.shape(), b.shape()))
 	}
 	return a.tape.Result(s.Rows, s.Cols)
 }

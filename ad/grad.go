@@ -55,7 +55,7 @@ func (s *sweep[T]) begin(t *Tape[T], y *Var[T], xs ...*Var[T]) {
 	for _, x := range xs {
 		t.mustHave(x)
 		if !x.live {
-			panic(fmt.Sprintf("ad: gradient with respect to a constant %v", x.Value.Shape()))
+			panic(fmt.Sprintf("ad: gradient with respect to a constant %v", x.shape()))
 		}
 		first, last = min(first, x.index), max(last, x.index)
 	}
@@ -132,8 +132,8 @@ func (v *Var[T]) Receive(g *Var[T]) {
 func (s *sweep[T]) receive(v *Var[T], n *node[T], g *Var[T]) {
 	v.tape.mustHave(g)
 	switch {
-	case g.Value.Shape() != v.Value.Shape():
-		panic(fmt.Sprintf("ad: Receive: %v cannot be the adjoint of a %v variable", g.Value.Shape(), v.Value.Shape()))
+	case g.shape() != v.shape():
+		panic(fmt.Sprintf("ad: Receive: %v cannot be the adjoint of a %v variable", g.shape(), v.shape()))
 	case n.bar == nil:
 		s.hold(n, g)
 	case s.owns(n):
@@ -155,7 +155,7 @@ func (v *Var[T]) receiveFit(g *Var[T]) {
 		linalg.AddSum(n.bar.Value, g.Value)
 		return
 	}
-	s.receive(v, n, fit(g, v.Value.Shape()))
+	s.receive(v, n, fit(g, v.shape()))
 }
 
 // receiveRows adds g to the rows from lo on of the adjoint of v, without a matrix of zeros
@@ -181,8 +181,8 @@ func (v *Var[T]) receiveProduct(a, b *Var[T]) {
 	if n == nil {
 		return
 	}
-	shape := v.Value.Shape()
-	full, _ := linalg.Broadcast(a.Value.Shape(), b.Value.Shape())
+	shape := v.shape()
+	full, _ := linalg.Broadcast(a.shape(), b.shape())
 	switch {
 	case full == shape && s.owns(n):
 		v.tape.mustHave(a)
@@ -255,7 +255,7 @@ func (v *Var[T]) receiver() (*sweep[T], *node[T]) {
 }
 
 func (v *Var[T]) refuseToReceive() {
-	panic(fmt.Sprintf("ad: Receive for a %v variable that is not an operand of the operation swept", v.Value.Shape()))
+	panic(fmt.Sprintf("ad: Receive for a %v variable that is not an operand of the operation swept", v.shape()))
 }
 
 // hold makes g the adjoint of a variable that has none.
@@ -283,7 +283,7 @@ func (s *sweep[T]) replace(n *node[T], sum *Var[T]) {
 // fit repeats or sums g to the given shape: the adjoint of an operand that an
 // operation repeated or summed.
 func fit[T linalg.Float](g *Var[T], s linalg.Shape) *Var[T] {
-	if g.Value.Shape() == s {
+	if g.shape() == s {
 		return g
 	}
 	g = SumTo(g, min(g.Rows(), s.Rows), min(g.Cols(), s.Cols))

@@ -78,7 +78,7 @@ func Dot[T linalg.Float](a, b *Var[T]) *Var[T] { return MulSumTo(a, b, 1, 1) }
 // unless there are as many. ā is ȳ, reshaped.
 func Reshape[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	if rows < 0 || cols < 0 || rows*cols != len(a.Value.Data) {
-		panic(fmt.Sprintf("ad: Reshape: %v has not the size of [%d×%d]", a.Value.Shape(), rows, cols))
+		panic(fmt.Sprintf("ad: Reshape: %v has not the size of [%d×%d]", a.shape(), rows, cols))
 	}
 	if a.Rows() == rows {
 		return a
@@ -113,7 +113,7 @@ func (rowRange[T]) Pull(y, ybar *Var[T]) { y.in[0].receiveRows(ybar, y.row) }
 // row lo. It panics if a does not fit. ā is those rows of ȳ.
 func Embed[T linalg.Float](a *Var[T], lo, rows int) *Var[T] {
 	if lo < 0 || lo+a.Rows() > rows {
-		panic(fmt.Sprintf("ad: Embed: %v does not fit into %d rows from row %d", a.Value.Shape(), rows, lo))
+		panic(fmt.Sprintf("ad: Embed: %v does not fit into %d rows from row %d", a.shape(), rows, lo))
 	}
 	y := a.tape.Result(rows, a.Cols())
 	y.Value.Fill(0)
@@ -133,7 +133,7 @@ func (embed[T]) Pull(y, ybar *Var[T]) {
 // are their rows of ȳ.
 func Stack[T linalg.Float](a, b *Var[T]) *Var[T] {
 	if a.Cols() != b.Cols() {
-		panic(fmt.Sprintf("ad: Stack: %v and %v have not the same columns", a.Value.Shape(), b.Value.Shape()))
+		panic(fmt.Sprintf("ad: Stack: %v and %v have not the same columns", a.shape(), b.shape()))
 	}
 	rows := a.Rows() + b.Rows()
 	y := a.tape.Result(rows, a.Cols())

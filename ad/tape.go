@@ -155,13 +155,17 @@ func (t *Tape[T]) Scratch(n int) []T {
 
 // Leaf puts m on the tape as a variable to differentiate by. It shares m's elements.
 func (t *Tape[T]) Leaf(m linalg.Matrix[T]) *Var[T] {
-	v := t.variable(t, m, foreign)
+	v := t.Const(m)
 	v.live = true
 	return v
 }
 
 // Const puts m on the tape as a constant. It shares m's elements.
-func (t *Tape[T]) Const(m linalg.Matrix[T]) *Var[T] { return t.variable(t, m, foreign) }
+func (t *Tape[T]) Const(m linalg.Matrix[T]) *Var[T] {
+	v := t.variable(t, foreign)
+	v.Value = m
+	return v
+}
 
 // Scalar puts the constant s on the tape as a 1×1 matrix.
 func (t *Tape[T]) Scalar(s T) *Var[T] { return t.Fill(1, 1, s) }
@@ -188,7 +192,7 @@ func (t *Tape[T]) FirstNonFinite() string {
 				name, _, _ := strings.Cut(fmt.Sprintf("%T", v.rule), "[") // such as ad.exp[float32]
 				what = "the operation " + strings.TrimPrefix(name, "*")
 			}
-			return fmt.Sprintf("%s, %v, whose element (%d, %d) is %v", what, v.Value.Shape(), j/v.Cols(), j%v.Cols(), x)
+			return fmt.Sprintf("%s, %v, whose element (%d, %d) is %v", what, v.shape(), j/v.Cols(), j%v.Cols(), x)
 		}
 	}
 	return ""
@@ -204,6 +208,9 @@ func (v *Var[T]) Live() bool { return v.live }
 // Operand returns operand i of the operation on record whose result y is.
 func (y *Var[T]) Operand(i int) *Var[T] { return y.in[i] }
 
+// shape returns the shape of v's matrix.
+func (v *Var[T]) shape() linalg.Shape { return linalg.Shape{Rows: v.Value.Rows, Cols: v.Value.Cols} }
+
 // Rows returns the number of rows of v.
 func (v *Var[T]) Rows() int { return v.Value.Rows }
 
@@ -213,14 +220,15 @@ func (v *Var[T]) Cols() int { return v.Value.Cols }
 // Scalar returns the element of v, and panics unless v is 1×1 and on its tape still.
 func (v *Var[T]) Scalar() T {
 	v.tape.mustHave(v)
-	if v.Value.Shape() != (linalg.Shape{Rows: 1, Cols: 1}) {
-		panic(fmt.Sprintf("ad: Scalar of a %v variable", v.Value.Shape()))
+	if v.shape() != (linalg.Shape{Rows: 1, Cols: 1}) {
+		panic(fmt.Sprintf("ad: Scalar of a %v variable", v.shape()))
 	}
 	return v.Value.Data[0]
 }
 
-// variable appends a constant, m. It writes what may be another from program to program.
-func (r *record[T]) variable(t *Tape[T], m linalg.Matrix[T], whose memory) *Var[T] {
+// variable appends a constant, for the caller to set its Value. It writes what may be another
+// from program to program.
+func (r *record[T]) variable(t *Tape[T], whose memory) *Var[T] {
 	if r.n == len(r.slabs)*len(slab[T]{}) {
 		s := new(slab[T])
 		for i := range s {
@@ -230,8 +238,16 @@ func (r *record[T]) variable(t *Tape[T], m linalg.Matrix[T], whose memory) *Var[
 	}
 	v := r.at(r.n)
 	r.n++
-	v.Value, v.program, v.memory, v.live, v.rule = m, t.program, whose, false, nil
+	v.program, v.memory, v.live, v.rule = t.program, whose, false, nil
 	return v
+}
+
+// hold makes data the elements of v. A program that is repeated finds them there: without the
+// stores, the copies of Value in the calls that follow need not wait for them.
+func (v *Var[T]) hold(rows, cols int, data []T) {
+	if m := &v.Value; m.Rows != rows || m.Cols != cols || len(data) == 0 || &m.Data[0] != &data[0] {
+		m.Rows, m.Cols, m.Data = rows, cols, data
+	}
 }
 
 // view returns a constant, m, that shares elements of v.
@@ -239,7 +255,7 @@ func (v *Var[T]) view(m linalg.Matrix[T]) *Var[T] {
 	if v.memory == own {
 		v.memory = viewed
 	}
-	return v.tape.variable(v.tape, m, foreign)
+	return v.tape.Const(m)
 }
 
 // Result returns a variable for the value of an operation, rows × cols with arbitrary
@@ -249,7 +265,9 @@ func (t *Tape[T]) Result(rows, cols int) *Var[T] {
 	if b := t.sweep.backward; b != nil {
 		return b.result(rows, cols)
 	}
-	return t.variable(t, t.Matrix(rows, cols), own)
+	v := t.variable(t, own)
+	v.hold(rows, cols, t.values.alloc(rows*cols))
+	return v
 }
 
 // Record makes y, which it returns, the result of an operation on a, b and c (b or c nil
@@ -284,10 +302,10 @@ func (t *Tape[T]) mustHave(v *Var[T]) {
 func (t *Tape[T]) refuse(v *Var[T]) {
 	switch {
 	case v.program == activated:
-		panic(fmt.Sprintf("ad: use of a %v variable whose value Activate has overwritten", v.Value.Shape()))
+		panic(fmt.Sprintf("ad: use of a %v variable whose value Activate has overwritten", v.shape()))
 	case v.program != v.tape.program:
-		panic(fmt.Sprintf("ad: use of a %v variable from before its tape's Reset", v.Value.Shape()))
+		panic(fmt.Sprintf("ad: use of a %v variable from before its tape's Reset", v.shape()))
 	case v.live:
-		panic(fmt.Sprintf("ad: use of a %v variable of another tape, to which no gradient would pass", v.Value.Shape()))
+		panic(fmt.Sprintf("ad: use of a %v variable of another tape, to which no gradient would pass", v.shape()))
 	}
 }

@@ -16,11 +16,11 @@ import (
 
 // Add sets dst = a + b.
 func Add[T Float](dst, a, b Matrix[T]) {
-	if full := dst.Shape(); a.Shape() == full && b.Shape() == full {
+	if full := dst.shape(); a.shape() == full && b.shape() == full {
 		kernel.Add(dst.Data, a.Data, b.Data)
 		return
 	}
-	check3("Add", dst, a, b)
+	check3("Add", dst.shape(), a.shape(), b.shape())
 	if a.Cols == 1 {
 		a, b = b, a
 	}
@@ -29,36 +29,36 @@ func Add[T Float](dst, a, b Matrix[T]) {
 
 // Sub sets dst = a − b.
 func Sub[T Float](dst, a, b Matrix[T]) {
-	if full := dst.Shape(); a.Shape() == full && b.Shape() == full {
+	if full := dst.shape(); a.shape() == full && b.shape() == full {
 		kernel.Sub(dst.Data, a.Data, b.Data)
 		return
 	}
-	check3("Sub", dst, a, b)
+	check3("Sub", dst.shape(), a.shape(), b.shape())
 	define(dst, a, b, func(x, y T) T { return x - y })
 }
 
 // Div sets dst = a / b, elementwise.
 func Div[T Float](dst, a, b Matrix[T]) {
-	if full := dst.Shape(); a.Shape() == full && b.Shape() == full {
+	if full := dst.shape(); a.shape() == full && b.shape() == full {
 		kernel.Div(dst.Data, a.Data, b.Data)
 		return
 	}
-	check3("Div", dst, a, b)
+	check3("Div", dst.shape(), a.shape(), b.shape())
 	define(dst, a, b, func(x, y T) T { return x / y })
 }
 
 // Mul sets dst = a ⊙ b.
 func Mul[T Float](dst, a, b Matrix[T]) {
-	if full := dst.Shape(); a.Shape() == full && b.Shape() == full {
+	if full := dst.shape(); a.shape() == full && b.shape() == full {
 		kernel.Mul(dst.Data, a.Data, b.Data)
 		return
 	}
-	check3("Mul", dst, a, b)
+	check3("Mul", dst.shape(), a.shape(), b.shape())
 	if b.Cols != dst.Cols {
 		a, b = b, a // what is constant along rows comes first; products commute bit for bit
 	}
-	ar, ac := a.strides(dst.Shape())
-	br, bc := b.strides(dst.Shape())
+	ar, ac := a.strides(dst.shape())
+	br, bc := b.strides(dst.shape())
 	switch {
 	case len(dst.Data) == 0:
 	case ac == 0 && bc == 1: // a is constant along each row
@@ -73,12 +73,12 @@ func Mul[T Float](dst, a, b Matrix[T]) {
 // MulAdd sets dst = a ⊙ b + c: the step of a leapfrog, of a planar layer and of most
 // accumulations of a gradient.
 func MulAdd[T Float](dst, a, b, c Matrix[T]) {
-	full := dst.Shape()
-	ab, ok := Broadcast(a.Shape(), b.Shape())
-	if all, fits := Broadcast(ab, c.Shape()); !ok || !fits || all != full {
-		panic(fmt.Sprintf("linalg: MulAdd: operands %v, %v, %v do not broadcast to %v", a.Shape(), b.Shape(), c.Shape(), full))
+	full := dst.shape()
+	ab, ok := Broadcast(a.shape(), b.shape())
+	if all, fits := Broadcast(ab, c.shape()); !ok || !fits || all != full {
+		panic(fmt.Sprintf("linalg: MulAdd: operands %v, %v, %v do not broadcast to %v", a.shape(), b.shape(), c.shape(), full))
 	}
-	if a.Shape() == full && b.Shape() == full && c.Shape() == full {
+	if a.shape() == full && b.shape() == full && c.shape() == full {
 		kernel.MulAdd(dst.Data, a.Data, b.Data, c.Data)
 		return
 	}
@@ -108,29 +108,29 @@ func MulAdd[T Float](dst, a, b, c Matrix[T]) {
 
 // Scale sets dst = s·a.
 func Scale[T Float](dst Matrix[T], s T, a Matrix[T]) {
-	check2("Scale", dst, a)
+	check2("Scale", dst.shape(), a.shape())
 	kernel.Scale(dst.Data, s, a.Data)
 }
 
 // AddConst sets dst = a + s, elementwise.
 func AddConst[T Float](dst, a Matrix[T], s T) {
-	check2("AddConst", dst, a)
+	check2("AddConst", dst.shape(), a.shape())
 	kernel.AddConst(dst.Data, a.Data, s)
 }
 
 // Square sets dst = a ⊙ a.
 func Square[T Float](dst, a Matrix[T]) {
-	check2("Square", dst, a)
+	check2("Square", dst.shape(), a.shape())
 	kernel.Mul(dst.Data, a.Data, a.Data)
 }
 
 // Copy sets dst = a, repeated to dst's shape where a has one row or column.
 func Copy[T Float](dst, a Matrix[T]) {
-	full := dst.Shape()
-	if !a.Shape().repeats(full) {
-		panic(fmt.Sprintf("linalg: Copy: %v does not broadcast to %v", a.Shape(), full))
+	full := dst.shape()
+	if !a.shape().repeats(full) {
+		panic(fmt.Sprintf("linalg: Copy: %v does not broadcast to %v", a.shape(), full))
 	}
-	if a.Shape() == full {
+	if a.shape() == full {
 		copy(dst.Data, a.Data)
 		return
 	}
@@ -167,16 +167,16 @@ func Sigmoid[T Float](dst, a Matrix[T]) { apply("Sigmoid", dst, a, kernel.Sigmoi
 // SoftplusSigmoid sets dst = log(1 + eᵃ) and slope = 1/(1 + e⁻ᵃ), its derivative, from
 // one exponential each.
 func SoftplusSigmoid[T Float](dst, slope, a Matrix[T]) {
-	check2("SoftplusSigmoid", dst, a)
-	check2("SoftplusSigmoid", slope, a)
+	check2("SoftplusSigmoid", dst.shape(), a.shape())
+	check2("SoftplusSigmoid", slope.shape(), a.shape())
 	kernel.SoftplusSigmoid(dst.Data, slope.Data, a.Data)
 }
 
 // SigmoidGradient sets dst = g ⊙ (s − s²): the gradient of what the sigmoid was taken of,
 // where its value is s and the gradient of that is g.
 func SigmoidGradient[T Float](dst, g, s Matrix[T]) {
-	check2("SigmoidGradient", dst, g)
-	check2("SigmoidGradient", dst, s)
+	check2("SigmoidGradient", dst.shape(), g.shape())
+	check2("SigmoidGradient", dst.shape(), s.shape())
 	kernel.SigmoidGradient(dst.Data, g.Data, s.Data)
 }
 
@@ -186,23 +186,24 @@ const applyGrain, vectorGrain = 4096, 1 << 16
 
 // apply sets dst = f(a), elementwise.
 func apply[T Float](name string, dst, a Matrix[T], f kernel.Function) {
-	check2(name, dst, a)
+	check2(name, dst.shape(), a.shape())
+	y, x := dst.Data, a.Data
 	grain := applyGrain
 	if kernel.Singles[T]() {
 		grain = vectorGrain
 	}
-	if Serial(len(dst.Data), grain) {
-		kernel.Apply(f, dst.Data, a.Data) // no closure: small matrices allocate nothing
+	if Serial(len(y), grain) {
+		kernel.Apply(f, y, x) // no closure: small matrices allocate nothing
 		return
 	}
-	For(len(dst.Data), grain, func(lo, hi int) { kernel.Apply(f, dst.Data[lo:hi], a.Data[lo:hi]) })
+	For(len(y), grain, func(lo, hi int) { kernel.Apply(f, y[lo:hi], x[lo:hi]) })
 }
 
 // define computes dst[i,j] = f(a[i,j], b[i,j]) with repeated operands: the definition
 // that the fast loops above must agree with.
 func define[T Float](dst, a, b Matrix[T], f func(x, y T) T) {
-	ar, ac := a.strides(dst.Shape())
-	br, bc := b.strides(dst.Shape())
+	ar, ac := a.strides(dst.shape())
+	br, bc := b.strides(dst.shape())
 	for i := range dst.Rows {
 		y := dst.Row(i)
 		for j := range y {
@@ -211,14 +212,14 @@ func define[T Float](dst, a, b Matrix[T], f func(x, y T) T) {
 	}
 }
 
-func check2[T Float](name string, dst, a Matrix[T]) {
-	if dst.Shape() != a.Shape() {
-		panic(fmt.Sprintf("linalg: %s: destination is %v, operand is %v", name, dst.Shape(), a.Shape()))
+func check2(name string, dst, a Shape) {
+	if dst != a {
+		panic(fmt.Sprintf("linalg: %s: destination is %v, operand is %v", name, dst, a))
 	}
 }
 
-func check3[T Float](name string, dst, a, b Matrix[T]) {
-	if s, ok := Broadcast(a.Shape(), b.Shape()); !ok || s != dst.Shape() {
-		panic(fmt.Sprintf("linalg: %s: operands %v and %v do not broadcast to %v", name, a.Shape(), b.Shape(), dst.Shape()))
+func check3(name string, dst, a, b Shape) {
+	if s, ok := Broadcast(a, b); !ok || s != dst {
+		panic(fmt.Sprintf("linalg: %s: operands %v and %v do not broadcast to %v", name, a, b, dst))
 	}
 }

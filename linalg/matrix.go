@@ -91,6 +91,10 @@ type Shape struct{ Rows, Cols int }
 // Shape returns m's dimensions.
 func (m Matrix[T]) Shape() Shape { return Shape{m.Rows, m.Cols} }
 
+// shape is Shape for the loops over small matrices: a method that takes a matrix by value
+// copies its five words, even where it is inlined.
+func (m *Matrix[T]) shape() Shape { return Shape{m.Rows, m.Cols} }
+
 // String formats the shape for messages.
 func (s Shape) String() string { return fmt.Sprintf("[%d×%d]", s.Rows, s.Cols) }
 
@@ -120,7 +124,7 @@ func (s Shape) repeats(full Shape) bool {
 
 // strides returns how far apart in m's Data neighbours of the broadcast matrix lie,
 // down a column and along a row: 0 where m is repeated.
-func (m Matrix[T]) strides(full Shape) (row, col int) {
+func (m *Matrix[T]) strides(full Shape) (row, col int) {
 	if m.Rows == full.Rows {
 		row = m.Cols
 	}

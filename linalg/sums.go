@@ -10,15 +10,15 @@ import (
 // samples), to a row (over features), to one element, or, where the shapes agree, not
 // at all. Rows are added up from left to right, then one after the other.
 func Sum[T Float](dst, a Matrix[T]) {
-	if !dst.Shape().repeats(a.Shape()) {
-		panic(fmt.Sprintf("linalg: Sum: %v does not sum to %v", a.Shape(), dst.Shape()))
+	if !dst.shape().repeats(a.shape()) {
+		panic(fmt.Sprintf("linalg: Sum: %v does not sum to %v", a.shape(), dst.shape()))
 	}
-	if dst.Shape() == a.Shape() {
+	if dst.shape() == a.shape() {
 		copy(dst.Data, a.Data)
 		return
 	}
 	clear(dst.Data)
-	switch dr, dc := dst.strides(a.Shape()); {
+	switch dr, dc := dst.strides(a.shape()); {
 	case dc == 0:
 		kernel.Sums(dst.Data, dr, a.Data, a.Cols, a.Rows, a.Cols)
 	default:
@@ -30,11 +30,11 @@ func Sum[T Float](dst, a Matrix[T]) {
 // up as Sum does, without storing them. It is the adjoint of Mul: with y = a ⊙ b, the
 // gradient of a is MulSum(ȳ, b) to a's shape. To one element it is the dot product.
 func MulSum[T Float](dst, a, b Matrix[T]) {
-	full, ok := Broadcast(a.Shape(), b.Shape())
-	if !ok || !dst.Shape().repeats(full) {
-		panic(fmt.Sprintf("linalg: MulSum: the product of %v and %v does not sum to %v", a.Shape(), b.Shape(), dst.Shape()))
+	full, ok := Broadcast(a.shape(), b.shape())
+	if !ok || !dst.shape().repeats(full) {
+		panic(fmt.Sprintf("linalg: MulSum: the product of %v and %v does not sum to %v", a.shape(), b.shape(), dst.shape()))
 	}
-	if dst.Shape() == full {
+	if dst.shape() == full {
 		Mul(dst, a, b)
 		return
 	}
@@ -63,8 +63,8 @@ func MulSum[T Float](dst, a, b Matrix[T]) {
 
 // AddSum adds the sums of the rows of a [m×n] to dst [m×1]: the bits of Sum, then Add.
 func AddSum[T Float](dst, a Matrix[T]) {
-	if dst.Shape() != (Shape{a.Rows, 1}) {
-		panic(fmt.Sprintf("linalg: AddSum: the rows of %v do not sum to %v", a.Shape(), dst.Shape()))
+	if dst.shape() != (Shape{a.Rows, 1}) {
+		panic(fmt.Sprintf("linalg: AddSum: the rows of %v do not sum to %v", a.shape(), dst.shape()))
 	}
 	kernel.Sums(dst.Data, 1, a.Data, a.Cols, a.Rows, a.Cols)
 }
@@ -72,8 +72,8 @@ func AddSum[T Float](dst, a Matrix[T]) {
 // AddMulSum adds the dot products of the rows of a and b [m×n] to dst [m×1]: the bits of
 // MulSum, then Add.
 func AddMulSum[T Float](dst, a, b Matrix[T]) {
-	if a.Shape() != b.Shape() || dst.Shape() != (Shape{a.Rows, 1}) {
-		panic(fmt.Sprintf("linalg: AddMulSum: the rows of %v and %v have no dot products %v", a.Shape(), b.Shape(), dst.Shape()))
+	if a.shape() != b.shape() || dst.shape() != (Shape{a.Rows, 1}) {
+		panic(fmt.Sprintf("linalg: AddMulSum: the rows of %v and %v have no dot products %v", a.shape(), b.shape(), dst.shape()))
 	}
 	kernel.Dots(dst.Data, 1, a.Data, a.Cols, b.Data, b.Cols, a.Rows, a.Cols)
 }
