@@ -145,10 +145,10 @@ func (b *backward[T]) result(rows, cols int) (v *Var[T]) {
 	s := b.stock(rows * cols)
 	if n := len(s.vars); n > 0 {
 		v, s.vars = s.vars[n-1], s.vars[:n-1]
-		v.hold(rows, cols, v.Value.Data)
+		v.set(rows, cols, v.Value.Data)
 	} else {
 		v = b.pool.variable(b.tape, pooled)
-		v.hold(rows, cols, b.pool.values.alloc(rows*cols))
+		v.set(rows, cols, b.pool.values.alloc(rows*cols))
 		b.owners = append(b.owners, owners{})
 	}
 	b.owners[v.index] = owners{rule: b.rules}

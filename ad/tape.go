@@ -242,9 +242,9 @@ func (r *record[T]) variable(t *Tape[T], whose memory) *Var[T] {
 	return v
 }
 
-// hold makes data the elements of v. A program that is repeated finds them there: without the
-// stores, the copies of Value in the calls that follow need not wait for them.
-func (v *Var[T]) hold(rows, cols int, data []T) {
+// set makes data the elements of v [rows×cols]. A program that is repeated finds them there
+// and stores nothing, so that the copies of Value in the calls that follow need not wait.
+func (v *Var[T]) set(rows, cols int, data []T) {
 	if m := &v.Value; m.Rows != rows || m.Cols != cols || len(data) == 0 || &m.Data[0] != &data[0] {
 		m.Rows, m.Cols, m.Data = rows, cols, data
 	}
@@ -266,7 +266,7 @@ func (t *Tape[T]) Result(rows, cols int) *Var[T] {
 		return b.result(rows, cols)
 	}
 	v := t.variable(t, own)
-	v.hold(rows, cols, t.values.alloc(rows*cols))
+	v.set(rows, cols, t.values.alloc(rows*cols))
 	return v
 }
 
