@@ -26,7 +26,7 @@ type shape struct{ rows, vectors int }
 // to 25 sums of 32 registers, or 12 of 16. There is a tile for each number of vectors up to
 // that. NEON's four vectors are the sixteen columns of a block.
 //
-// In a step of training of the HVAE (K = 5, minibatches of 100), 89 % of the multiply-adds
+// In a step of training of the HVAE (K = 5, minibatches of 100), 92 % of the multiply-adds
 // of AVX-512 are in the tiles 8×3, 8×2 and 16×1 and 4 % in those of five rows, which the last
 // upsampling layer has for five kernel rows; they are wide because it takes many vectors to
 // keep the processor busy. The rest is for what is left over at the edges, 0.6 %, and for
@@ -42,7 +42,7 @@ func (a isa) widest() []shape {
 }
 
 // tall is the tile of one vector that beats several shorter ones: it loads B half as often.
-// It takes a quarter of the multiply-adds above. AVX2 has no registers for it.
+// It takes a sixth of the multiply-adds above. AVX2 has no registers for it.
 var tall = shape{16, 1}
 
 // ahead is how many steps before its use the tall tile of amd64 fetches A, where that goes
@@ -70,7 +70,7 @@ func (a isa) shapes() (shapes []shape) {
 }
 
 // parts lists the tiles for vectors that are not full, as the last in matrices of odd widths
-// are: 5 % of the multiply-adds above, all in minibatches' last columns. The mask costs an
+// are: 1 % of the multiply-adds above, all in minibatches' last columns. The mask costs an
 // instruction for each load, on the units that multiply; full vectors do without.
 // NEON has no masks; a part of a vector is a column there.
 func (a isa) parts() []shape {

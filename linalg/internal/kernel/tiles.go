@@ -83,8 +83,8 @@ var noBias [16]float32
 // tiles computes the contraction by tiles: down one strip after the other, or where a whole
 // row of tiles finds its part of B in the nearest cache, along the rows of C, which then goes
 // by once, in the order of memory. The weight gradient of a dense layer, 512×450 of 16 steps,
-// takes 58 µs in place of 78 like this if C comes from the third cache, as it does in
-// training, though 54 in place of 48 if it lies in the second.
+// takes 58 µs in place of 78 like this if C comes from the third cache, though 54 in place of
+// 48 if it lies in the second. In training, products of so few steps wait for others (linalg.Updates).
 func (c *Contraction[T]) tiles() {
 	s := tileSets[level]
 	if c.Groups > 1 || c.Cols <= 3*s.lanes || 4*c.Cols*c.Steps*len(c.Segments) > nearCache {
