@@ -38,10 +38,10 @@ const fadd2, fmul2 = 0x4e60d400, 0x6e60dc00 // two lanes of 64 bits
 
 // neonRow writes a kernel that goes down the rows of blocks of columns.
 func (w *writer) neonRow(k rowKernel) {
-	w.op("MOVD rowArgs_yStride(R0), R5")
-	w.op("MOVD rowArgs_aStride(R0), R6")
-	w.op("MOVD rowArgs_bStride(R0), R7")
-	w.op("MOVD rowArgs_cStride(R0), R8")
+	w.op("MOVD (rowArgs_y+rowOperand_stride)(R0), R5")
+	w.op("MOVD (rowArgs_a+rowOperand_stride)(R0), R6")
+	w.op("MOVD (rowArgs_b+rowOperand_stride)(R0), R7")
+	w.op("MOVD (rowArgs_c+rowOperand_stride)(R0), R8")
 	w.op("MOVD $0, R9")
 	w.op("MOVD rowArgs_cols(R0), R10")
 	for i, vectors := range neonRowBlocks {
@@ -67,7 +67,7 @@ func (w *writer) neonRowBlock(k rowKernel, vectors []int, rows string) {
 		if o == none {
 			return
 		}
-		w.op("MOVD rowArgs_%s(R0), R%d", field, register)
+		w.op("MOVD (rowArgs_%s+rowOperand_first)(R0), R%d", field, register)
 		if o == row {
 			w.op("ADD R9, R%d", register)
 		}
@@ -136,12 +136,12 @@ func (w *writer) neonRowBlock(k rowKernel, vectors []int, rows string) {
 // neonDots writes a kernel that adds up along rows, four rows at a time: a lane has the sum
 // of a row, in the order of columns.
 func (w *writer) neonDots(k rowKernel) {
-	w.op("MOVD rowArgs_y(R0), R1")
-	w.op("MOVD rowArgs_a(R0), R2")
-	w.op("MOVD rowArgs_b(R0), R3")
-	w.op("MOVD rowArgs_yStride(R0), R5")
-	w.op("MOVD rowArgs_aStride(R0), R6")
-	w.op("MOVD rowArgs_bStride(R0), R7")
+	w.op("MOVD (rowArgs_y+rowOperand_first)(R0), R1")
+	w.op("MOVD (rowArgs_a+rowOperand_first)(R0), R2")
+	w.op("MOVD (rowArgs_b+rowOperand_first)(R0), R3")
+	w.op("MOVD (rowArgs_y+rowOperand_stride)(R0), R5")
+	w.op("MOVD (rowArgs_a+rowOperand_stride)(R0), R6")
+	w.op("MOVD (rowArgs_b+rowOperand_stride)(R0), R7")
 	w.op("MOVD rowArgs_rows(R0), R11")
 	w.label("rows")
 	w.zero(0)

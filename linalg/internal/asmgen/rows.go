@@ -79,10 +79,10 @@ func rows() string {
 // rowKernel writes a kernel: DX counts the bytes of the columns done, AX the columns left.
 func (w *writer) rowKernel(k rowKernel) {
 	w.op("MOVQ DI, SI")
-	w.op("MOVQ rowArgs_yStride(SI), R11")
-	w.op("MOVQ rowArgs_aStride(SI), R12")
-	w.op("MOVQ rowArgs_bStride(SI), R13")
-	w.op("MOVQ rowArgs_cStride(SI), BX")
+	w.op("MOVQ (rowArgs_y+rowOperand_stride)(SI), R11")
+	w.op("MOVQ (rowArgs_a+rowOperand_stride)(SI), R12")
+	w.op("MOVQ (rowArgs_b+rowOperand_stride)(SI), R13")
+	w.op("MOVQ (rowArgs_c+rowOperand_stride)(SI), BX")
 	w.op("MOVQ rowArgs_cols(SI), AX")
 	w.op("XORQ DX, DX")
 	for i, vectors := range rowBlocks {
@@ -169,7 +169,7 @@ func (w *writer) rowPointer(register, field string, o operand) {
 	if o == none {
 		return
 	}
-	w.op("MOVQ rowArgs_%s(SI), %s", field, register)
+	w.op("MOVQ (rowArgs_%s+rowOperand_first)(SI), %s", field, register)
 	if o == row {
 		w.op("ADDQ DX, %s", register)
 	}
@@ -195,11 +195,11 @@ func (w *writer) rowOp(name, pointer string, v, n, x, d int) {
 func (w *writer) dotKernel(k rowKernel) {
 	const sum = 0
 	w.op("MOVQ DI, SI")
-	w.op("MOVQ rowArgs_y(SI), DI")
-	w.op("MOVQ rowArgs_a(SI), R8")
-	w.op("MOVQ rowArgs_b(SI), R9")
-	w.op("MOVQ rowArgs_aStride(SI), R12")
-	w.op("MOVQ rowArgs_bStride(SI), R13")
+	w.op("MOVQ (rowArgs_y+rowOperand_first)(SI), DI")
+	w.op("MOVQ (rowArgs_a+rowOperand_first)(SI), R8")
+	w.op("MOVQ (rowArgs_b+rowOperand_first)(SI), R9")
+	w.op("MOVQ (rowArgs_a+rowOperand_stride)(SI), R12")
+	w.op("MOVQ (rowArgs_b+rowOperand_stride)(SI), R13")
 	w.op("LEAQ (R12)(R12*2), DX")
 	w.op("LEAQ (R13)(R13*2), R10")
 	w.op("MOVQ rowArgs_rows(SI), CX")
@@ -237,7 +237,7 @@ func (w *writer) dotKernel(k rowKernel) {
 	for i := range 4 {
 		w.op("VADDSD (DI), X%d, X%d", i, i)
 		w.op("VMOVSD X%d, (DI)", i)
-		w.op("ADDQ rowArgs_yStride(SI), DI")
+		w.op("ADDQ (rowArgs_y+rowOperand_stride)(SI), DI")
 	}
 	w.op("LEAQ (R8)(R12*4), R8")
 	w.op("LEAQ (R9)(R13*4), R9")

@@ -8,12 +8,16 @@ import "unsafe"
 // each row of an operand; stride 0 repeats one row. In float64 they have vector kernels,
 // which give the same bits.
 
-// rowArgs are the arguments of a kernel on rows of float64: the operands' first rows and
-// the strides from row to row in bytes.
+// rowArgs are the arguments of a kernel on rows of float64.
 type rowArgs struct {
-	y, a, b, c                         unsafe.Pointer
-	yStride, aStride, bStride, cStride int
-	rows, cols                         int
+	y, a, b, c rowOperand
+	rows, cols int
+}
+
+// A rowOperand is an operand's first row, and how far apart its rows are in bytes.
+type rowOperand struct {
+	first  unsafe.Pointer
+	stride int
 }
 
 // fewRows is how many elements a loop must have for a vector kernel: calling one takes as
@@ -29,14 +33,14 @@ func tens[T Float](y []T) int {
 	return len(y) / 10 * 10
 }
 
-// operand returns the address of the first of an operand's rows of n numbers, and their
-// stride in bytes. The kernels check no bounds, so it does.
-func operand[T Float](s []T, stride, rows, n int) (unsafe.Pointer, int) {
+// operand returns an operand whose rows have n numbers. The kernels check no bounds, so it
+// does.
+func operand[T Float](s []T, stride, rows, n int) rowOperand {
 	if stride < 0 {
 		panic("kernel: rows go backwards")
 	}
 	_ = s[(rows-1)*stride+n-1]
-	return pointer(s), 8 * stride
+	return rowOperand{pointer(s), 8 * stride}
 }
 
 // MulRows sets y_i = s_i·q_i for each row i of length n: a constant times a row.
@@ -44,11 +48,9 @@ func operand[T Float](s []T, stride, rows, n int) (unsafe.Pointer, int) {
 //go:noinline
 func MulRows[T Float](y []T, n int, s []T, sr int, q []T, qr int) {
 	if doubles[T]() && len(y) >= fewRows {
-		args := rowArgs{rows: len(y) / n, cols: n}
-		args.y, args.yStride = operand(y, n, args.rows, n)
-		args.a, args.aStride = operand(s, sr, args.rows, 1)
-		args.b, args.bStride = operand(q, qr, args.rows, n)
-		row(rowMul, &args)
+		rows := len(y) / n
+		row(rowMul, &rowArgs{rows: rows, cols: n,
+			y: operand(y, n, rows, n), a: operand(s, sr, rows, 1), b: operand(q, qr, rows, n)})
 		return
 	}
 	for i := range len(y) / n {
@@ -64,11 +66,9 @@ func MulRows[T Float](y []T, n int, s []T, sr int, q []T, qr int) {
 //go:noinline
 func ProductRows[T Float](y []T, n int, p []T, pr int, q []T, qr int) {
 	if doubles[T]() && len(y) >= fewRows {
-		args := rowArgs{rows: len(y) / n, cols: n}
-		args.y, args.yStride = operand(y, n, args.rows, n)
-		args.a, args.aStride = operand(p, pr, args.rows, n)
-		args.b, args.bStride = operand(q, qr, args.rows, n)
-		row(rowProduct, &args)
+		rows := len(y) / n
+		row(rowProduct, &rowArgs{rows: rows, cols: n,
+			y: operand(y, n, rows, n), a: operand(p, pr, rows, n), b: operand(q, qr, rows, n)})
 		return
 	}
 	for i := range len(y) / n {
@@ -84,12 +84,9 @@ func ProductRows[T Float](y []T, n int, p []T, pr int, q []T, qr int) {
 //go:noinline
 func ProductAddRows[T Float](y []T, n int, p []T, pr int, q []T, qr int, r []T, rr int) {
 	if doubles[T]() && len(y) >= fewRows {
-		args := rowArgs{rows: len(y) / n, cols: n}
-		args.y, args.yStride = operand(y, n, args.rows, n)
-		args.a, args.aStride = operand(p, pr, args.rows, n)
-		args.b, args.bStride = operand(q, qr, args.rows, n)
-		args.c, args.cStride = operand(r, rr, args.rows, n)
-		row(rowProductAdd, &args)
+		rows := len(y) / n
+		row(rowProductAdd, &rowArgs{rows: rows, cols: n,
+			y: operand(y, n, rows, n), a: operand(p, pr, rows, n), b: operand(q, qr, rows, n), c: operand(r, rr, rows, n)})
 		return
 	}
 	for i := range len(y) / n {
@@ -105,12 +102,9 @@ func ProductAddRows[T Float](y []T, n int, p []T, pr int, q []T, qr int, r []T, 
 //go:noinline
 func MulAddRows[T Float](y []T, n int, s []T, sr int, q []T, qr int, r []T, rr int) {
 	if doubles[T]() && len(y) >= fewRows {
-		args := rowArgs{rows: len(y) / n, cols: n}
-		args.y, args.yStride = operand(y, n, args.rows, n)
-		args.a, args.aStride = operand(s, sr, args.rows, 1)
-		args.b, args.bStride = operand(q, qr, args.rows, n)
-		args.c, args.cStride = operand(r, rr, args.rows, n)
-		row(rowMulAdd, &args)
+		rows := len(y) / n
+		row(rowMulAdd, &rowArgs{rows: rows, cols: n,
+			y: operand(y, n, rows, n), a: operand(s, sr, rows, 1), b: operand(q, qr, rows, n), c: operand(r, rr, rows, n)})
 		return
 	}
 	for i := range len(y) / n {
@@ -126,12 +120,9 @@ func MulAddRows[T Float](y []T, n int, s []T, sr int, q []T, qr int, r []T, rr i
 //go:noinline
 func MulAddConstRows[T Float](y []T, n int, s []T, sr int, q []T, qr int, r []T, rr int) {
 	if doubles[T]() && len(y) >= fewRows {
-		args := rowArgs{rows: len(y) / n, cols: n}
-		args.y, args.yStride = operand(y, n, args.rows, n)
-		args.a, args.aStride = operand(s, sr, args.rows, 1)
-		args.b, args.bStride = operand(q, qr, args.rows, n)
-		args.c, args.cStride = operand(r, rr, args.rows, 1)
-		row(rowMulAddConst, &args)
+		rows := len(y) / n
+		row(rowMulAddConst, &rowArgs{rows: rows, cols: n,
+			y: operand(y, n, rows, n), a: operand(s, sr, rows, 1), b: operand(q, qr, rows, n), c: operand(r, rr, rows, 1)})
 		return
 	}
 	for i := range len(y) / n {
@@ -157,12 +148,10 @@ func dotRow[T Float](p, q []T) T {
 //go:noinline
 func Dots[T Float](y []T, yr int, p []T, pr int, q []T, qr, rows, n int) {
 	if doubles[T]() && rows*n >= fewRows && rows >= 4 {
-		args := rowArgs{rows: rows / 4 * 4, cols: n}
-		args.y, args.yStride = operand(y, yr, args.rows, 1)
-		args.a, args.aStride = operand(p, pr, args.rows, n)
-		args.b, args.bStride = operand(q, qr, args.rows, n)
-		row(rowDots, &args)
-		y, p, q, rows = y[args.rows*yr:], p[args.rows*pr:], q[args.rows*qr:], rows-args.rows
+		fours := rows / 4 * 4
+		row(rowDots, &rowArgs{rows: fours, cols: n,
+			y: operand(y, yr, fours, 1), a: operand(p, pr, fours, n), b: operand(q, qr, fours, n)})
+		y, p, q, rows = y[fours*yr:], p[fours*pr:], q[fours*qr:], rows-fours
 	}
 	for i := range rows {
 		y[i*yr] += dotRow(p[i*pr:][:n], q[i*qr:][:n])
@@ -183,11 +172,9 @@ func Sums[T Float](y []T, yr int, q []T, qr, rows, n int) {
 		return
 	}
 	if doubles[T]() && rows*n >= fewRows && rows >= 4 {
-		args := rowArgs{rows: rows / 4 * 4, cols: n}
-		args.y, args.yStride = operand(y, yr, args.rows, 1)
-		args.b, args.bStride = operand(q, qr, args.rows, n)
-		row(rowSums, &args)
-		y, q, rows = y[args.rows*yr:], q[args.rows*qr:], rows-args.rows
+		fours := rows / 4 * 4
+		row(rowSums, &rowArgs{rows: fours, cols: n, y: operand(y, yr, fours, 1), b: operand(q, qr, fours, n)})
+		y, q, rows = y[fours*yr:], q[fours*qr:], rows-fours
 	}
 	for i := range rows {
 		var s T
@@ -203,11 +190,8 @@ func Sums[T Float](y []T, yr int, q []T, qr, rows, n int) {
 //go:noinline
 func AddProducts[T Float](y []T, p []T, pr int, q []T, qr, rows int) {
 	if doubles[T]() && rows*len(y) >= fewRows {
-		args := rowArgs{rows: rows, cols: len(y)}
-		args.y, args.yStride = operand(y, 0, rows, len(y))
-		args.a, args.aStride = operand(p, pr, rows, len(y))
-		args.b, args.bStride = operand(q, qr, rows, len(y))
-		row(rowAddProducts, &args)
+		row(rowAddProducts, &rowArgs{rows: rows, cols: len(y),
+			y: operand(y, 0, rows, len(y)), a: operand(p, pr, rows, len(y)), b: operand(q, qr, rows, len(y))})
 		return
 	}
 	for i := range rows {
@@ -223,11 +207,8 @@ func AddProducts[T Float](y []T, p []T, pr int, q []T, qr, rows int) {
 //go:noinline
 func AddScaledRows[T Float](y []T, s []T, sr int, q []T, qr, rows int) {
 	if doubles[T]() && rows*len(y) >= fewRows {
-		args := rowArgs{rows: rows, cols: len(y)}
-		args.y, args.yStride = operand(y, 0, rows, len(y))
-		args.a, args.aStride = operand(s, sr, rows, 1)
-		args.b, args.bStride = operand(q, qr, rows, len(y))
-		row(rowAddScaled, &args)
+		row(rowAddScaled, &rowArgs{rows: rows, cols: len(y),
+			y: operand(y, 0, rows, len(y)), a: operand(s, sr, rows, 1), b: operand(q, qr, rows, len(y))})
 		return
 	}
 	i := 0

@@ -21,10 +21,10 @@
 // y_i = a_i·b_i for numbers a_i
 TEXT rowMul<>(SB), NOSPLIT, $0-16
 	MOVQ DI, SI
-	MOVQ rowArgs_yStride(SI), R11
-	MOVQ rowArgs_aStride(SI), R12
-	MOVQ rowArgs_bStride(SI), R13
-	MOVQ rowArgs_cStride(SI), BX
+	MOVQ (rowArgs_y+rowOperand_stride)(SI), R11
+	MOVQ (rowArgs_a+rowOperand_stride)(SI), R12
+	MOVQ (rowArgs_b+rowOperand_stride)(SI), R13
+	MOVQ (rowArgs_c+rowOperand_stride)(SI), BX
 	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
 
@@ -32,10 +32,10 @@ TEXT rowMul<>(SB), NOSPLIT, $0-16
 block0:
 	CMPQ AX, $10
 	JLT block1
-	MOVQ rowArgs_y(SI), DI
+	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
 	ADDQ DX, DI
-	MOVQ rowArgs_a(SI), R8
-	MOVQ rowArgs_b(SI), R9
+	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
 	ADDQ DX, R9
 	MOVQ rowArgs_rows(SI), CX
 rows0:
@@ -59,10 +59,10 @@ rows0:
 block1:
 	CMPQ AX, $4
 	JLT block2
-	MOVQ rowArgs_y(SI), DI
+	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
 	ADDQ DX, DI
-	MOVQ rowArgs_a(SI), R8
-	MOVQ rowArgs_b(SI), R9
+	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
 	ADDQ DX, R9
 	MOVQ rowArgs_rows(SI), CX
 rows1:
@@ -82,10 +82,10 @@ rows1:
 block2:
 	CMPQ AX, $2
 	JLT block3
-	MOVQ rowArgs_y(SI), DI
+	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
 	ADDQ DX, DI
-	MOVQ rowArgs_a(SI), R8
-	MOVQ rowArgs_b(SI), R9
+	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
 	ADDQ DX, R9
 	MOVQ rowArgs_rows(SI), CX
 rows2:
@@ -105,10 +105,10 @@ rows2:
 block3:
 	CMPQ AX, $1
 	JLT block4
-	MOVQ rowArgs_y(SI), DI
+	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
 	ADDQ DX, DI
-	MOVQ rowArgs_a(SI), R8
-	MOVQ rowArgs_b(SI), R9
+	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
 	ADDQ DX, R9
 	MOVQ rowArgs_rows(SI), CX
 rows3:
@@ -130,10 +130,10 @@ block4:
 // y_i = a_i ⊙ b_i
 TEXT rowProduct<>(SB), NOSPLIT, $0-16
 	MOVQ DI, SI
-	MOVQ rowArgs_yStride(SI), R11
-	MOVQ rowArgs_aStride(SI), R12
-	MOVQ rowArgs_bStride(SI), R13
-	MOVQ rowArgs_cStride(SI), BX
+	MOVQ (rowArgs_y+rowOperand_stride)(SI), R11
+	MOVQ (rowArgs_a+rowOperand_stride)(SI), R12
+	MOVQ (rowArgs_b+rowOperand_stride)(SI), R13
+	MOVQ (rowArgs_c+rowOperand_stride)(SI), BX
 	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
 
@@ -141,11 +141,11 @@ TEXT rowProduct<>(SB), NOSPLIT, $0-16
 block0:
 	CMPQ AX, $10
 	JLT block1
-	MOVQ rowArgs_y(SI), DI
+	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
 	ADDQ DX, DI
-	MOVQ rowArgs_a(SI), R8
+	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
 	ADDQ DX, R8
-	MOVQ rowArgs_b(SI), R9
+	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
 	ADDQ DX, R9
 	MOVQ rowArgs_rows(SI), CX
 rows0:
@@ -171,11 +171,11 @@ rows0:
 block1:
 	CMPQ AX, $4
 	JLT block2
-	MOVQ rowArgs_y(SI), DI
+	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
 	ADDQ DX, DI
-	MOVQ rowArgs_a(SI), R8
+	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
 	ADDQ DX, R8
-	MOVQ rowArgs_b(SI), R9
+	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
 	ADDQ DX, R9
 	MOVQ rowArgs_rows(SI), CX
 rows1:
@@ -195,11 +195,11 @@ rows1:
 block2:
 	CMPQ AX, $2
 	JLT block3
-	MOVQ rowArgs_y(SI), DI
+	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
 	ADDQ DX, DI
-	MOVQ rowArgs_a(SI), R8
+	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
 	ADDQ DX, R8
-	MOVQ rowArgs_b(SI), R9
+	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
 	ADDQ DX, R9
 	MOVQ rowArgs_rows(SI), CX
 rows2:
@@ -219,11 +219,11 @@ rows2:
 block3:
 	CMPQ AX, $1
 	JLT block4
-	MOVQ rowArgs_y(SI), DI
+	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
 	ADDQ DX, DI
-	MOVQ rowArgs_a(SI), R8
+	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
 	ADDQ DX, R8
-	MOVQ rowArgs_b(SI), R9
+	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
 	ADDQ DX, R9
 	MOVQ rowArgs_rows(SI), CX
 rows3:
@@ -245,10 +245,10 @@ block4:
 // y_i = a_i·b_i + c_i for numbers a_i
 TEXT rowMulAdd<>(SB), NOSPLIT, $0-16
 	MOVQ DI, SI
-	MOVQ rowArgs_yStride(SI), R11
-	MOVQ rowArgs_aStride(SI), R12
-	MOVQ rowArgs_bStride(SI), R13
-	MOVQ rowArgs_cStride(SI), BX
+	MOVQ (rowArgs_y+rowOperand_stride)(SI), R11
+	MOVQ (rowArgs_a+rowOperand_stride)(SI), R12
+	MOVQ (rowArgs_b+rowOperand_stride)(SI), R13
+	MOVQ (rowArgs_c+rowOperand_stride)(SI), BX
 	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
 
@@ -256,12 +256,12 @@ TEXT rowMulAdd<>(SB), NOSPLIT, $0-16
 block0:
 	CMPQ AX, $10
 	JLT block1
-	MOVQ rowArgs_y(SI), DI
+	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
 	ADDQ DX, DI
-	MOVQ rowArgs_a(SI), R8
-	MOVQ rowArgs_b(SI), R9
+	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
 	ADDQ DX, R9
-	MOVQ rowArgs_c(SI), R10
+	MOVQ (rowArgs_c+rowOperand_first)(SI), R10
 	ADDQ DX, R10
 	MOVQ rowArgs_rows(SI), CX
 rows0:
@@ -289,12 +289,12 @@ rows0:
 block1:
 	CMPQ AX, $4
 	JLT block2
-	MOVQ rowArgs_y(SI), DI
+	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
 	ADDQ DX, DI
-	MOVQ rowArgs_a(SI), R8
-	MOVQ rowArgs_b(SI), R9
+	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
 	ADDQ DX, R9
-	MOVQ rowArgs_c(SI), R10
+	MOVQ (rowArgs_c+rowOperand_first)(SI), R10
 	ADDQ DX, R10
 	MOVQ rowArgs_rows(SI), CX
 rows1:
@@ -316,12 +316,12 @@ rows1:
 block2:
 	CMPQ AX, $2
 	JLT block3
-	MOVQ rowArgs_y(SI), DI
+	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
 	ADDQ DX, DI
-	MOVQ rowArgs_a(SI), R8
-	MOVQ rowArgs_b(SI), R9
+	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
 	ADDQ DX, R9
-	MOVQ rowArgs_c(SI), R10
+	MOVQ (rowArgs_c+rowOperand_first)(SI), R10
 	ADDQ DX, R10
 	MOVQ rowArgs_rows(SI), CX
 rows2:
@@ -343,12 +343,12 @@ rows2:
 block3:
 	CMPQ AX, $1
 	JLT block4
-	MOVQ rowArgs_y(SI), DI
+	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
 	ADDQ DX, DI
-	MOVQ rowArgs_a(SI), R8
-	MOVQ rowArgs_b(SI), R9
+	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
 	ADDQ DX, R9
-	MOVQ rowArgs_c(SI), R10
+	MOVQ (rowArgs_c+rowOperand_first)(SI), R10
 	ADDQ DX, R10
 	MOVQ rowArgs_rows(SI), CX
 rows3:
@@ -372,10 +372,10 @@ block4:
 // y_i = a_i·b_i + c_i for numbers a_i and c_i
 TEXT rowMulAddConst<>(SB), NOSPLIT, $0-16
 	MOVQ DI, SI
-	MOVQ rowArgs_yStride(SI), R11
-	MOVQ rowArgs_aStride(SI), R12
-	MOVQ rowArgs_bStride(SI), R13
-	MOVQ rowArgs_cStride(SI), BX
+	MOVQ (rowArgs_y+rowOperand_stride)(SI), R11
+	MOVQ (rowArgs_a+rowOperand_stride)(SI), R12
+	MOVQ (rowArgs_b+rowOperand_stride)(SI), R13
+	MOVQ (rowArgs_c+rowOperand_stride)(SI), BX
 	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
 
@@ -383,12 +383,12 @@ TEXT rowMulAddConst<>(SB), NOSPLIT, $0-16
 block0:
 	CMPQ AX, $10
 	JLT block1
-	MOVQ rowArgs_y(SI), DI
+	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
 	ADDQ DX, DI
-	MOVQ rowArgs_a(SI), R8
-	MOVQ rowArgs_b(SI), R9
+	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
 	ADDQ DX, R9
-	MOVQ rowArgs_c(SI), R10
+	MOVQ (rowArgs_c+rowOperand_first)(SI), R10
 	MOVQ rowArgs_rows(SI), CX
 rows0:
 	VBROADCASTSD (R8), Y0
@@ -416,12 +416,12 @@ rows0:
 block1:
 	CMPQ AX, $4
 	JLT block2
-	MOVQ rowArgs_y(SI), DI
+	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
 	ADDQ DX, DI
-	MOVQ rowArgs_a(SI), R8
-	MOVQ rowArgs_b(SI), R9
+	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
 	ADDQ DX, R9
-	MOVQ rowArgs_c(SI), R10
+	MOVQ (rowArgs_c+rowOperand_first)(SI), R10
 	MOVQ rowArgs_rows(SI), CX
 rows1:
 	VBROADCASTSD (R8), Y0
@@ -443,12 +443,12 @@ rows1:
 block2:
 	CMPQ AX, $2
 	JLT block3
-	MOVQ rowArgs_y(SI), DI
+	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
 	ADDQ DX, DI
-	MOVQ rowArgs_a(SI), R8
-	MOVQ rowArgs_b(SI), R9
+	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
 	ADDQ DX, R9
-	MOVQ rowArgs_c(SI), R10
+	MOVQ (rowArgs_c+rowOperand_first)(SI), R10
 	MOVQ rowArgs_rows(SI), CX
 rows2:
 	VBROADCASTSD (R8), Y0
@@ -470,12 +470,12 @@ rows2:
 block3:
 	CMPQ AX, $1
 	JLT block4
-	MOVQ rowArgs_y(SI), DI
+	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
 	ADDQ DX, DI
-	MOVQ rowArgs_a(SI), R8
-	MOVQ rowArgs_b(SI), R9
+	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
 	ADDQ DX, R9
-	MOVQ rowArgs_c(SI), R10
+	MOVQ (rowArgs_c+rowOperand_first)(SI), R10
 	MOVQ rowArgs_rows(SI), CX
 rows3:
 	VBROADCASTSD (R8), Y0
@@ -499,10 +499,10 @@ block4:
 // y_i = a_i ⊙ b_i + c_i
 TEXT rowProductAdd<>(SB), NOSPLIT, $0-16
 	MOVQ DI, SI
-	MOVQ rowArgs_yStride(SI), R11
-	MOVQ rowArgs_aStride(SI), R12
-	MOVQ rowArgs_bStride(SI), R13
-	MOVQ rowArgs_cStride(SI), BX
+	MOVQ (rowArgs_y+rowOperand_stride)(SI), R11
+	MOVQ (rowArgs_a+rowOperand_stride)(SI), R12
+	MOVQ (rowArgs_b+rowOperand_stride)(SI), R13
+	MOVQ (rowArgs_c+rowOperand_stride)(SI), BX
 	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
 
@@ -510,13 +510,13 @@ TEXT rowProductAdd<>(SB), NOSPLIT, $0-16
 block0:
 	CMPQ AX, $10
 	JLT block1
-	MOVQ rowArgs_y(SI), DI
+	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
 	ADDQ DX, DI
-	MOVQ rowArgs_a(SI), R8
+	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
 	ADDQ DX, R8
-	MOVQ rowArgs_b(SI), R9
+	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
 	ADDQ DX, R9
-	MOVQ rowArgs_c(SI), R10
+	MOVQ (rowArgs_c+rowOperand_first)(SI), R10
 	ADDQ DX, R10
 	MOVQ rowArgs_rows(SI), CX
 rows0:
@@ -546,13 +546,13 @@ rows0:
 block1:
 	CMPQ AX, $4
 	JLT block2
-	MOVQ rowArgs_y(SI), DI
+	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
 	ADDQ DX, DI
-	MOVQ rowArgs_a(SI), R8
+	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
 	ADDQ DX, R8
-	MOVQ rowArgs_b(SI), R9
+	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
 	ADDQ DX, R9
-	MOVQ rowArgs_c(SI), R10
+	MOVQ (rowArgs_c+rowOperand_first)(SI), R10
 	ADDQ DX, R10
 	MOVQ rowArgs_rows(SI), CX
 rows1:
@@ -574,13 +574,13 @@ rows1:
 block2:
 	CMPQ AX, $2
 	JLT block3
-	MOVQ rowArgs_y(SI), DI
+	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
 	ADDQ DX, DI
-	MOVQ rowArgs_a(SI), R8
+	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
 	ADDQ DX, R8
-	MOVQ rowArgs_b(SI), R9
+	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
 	ADDQ DX, R9
-	MOVQ rowArgs_c(SI), R10
+	MOVQ (rowArgs_c+rowOperand_first)(SI), R10
 	ADDQ DX, R10
 	MOVQ rowArgs_rows(SI), CX
 rows2:
@@ -602,13 +602,13 @@ rows2:
 block3:
 	CMPQ AX, $1
 	JLT block4
-	MOVQ rowArgs_y(SI), DI
+	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
 	ADDQ DX, DI
-	MOVQ rowArgs_a(SI), R8
+	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
 	ADDQ DX, R8
-	MOVQ rowArgs_b(SI), R9
+	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
 	ADDQ DX, R9
-	MOVQ rowArgs_c(SI), R10
+	MOVQ (rowArgs_c+rowOperand_first)(SI), R10
 	ADDQ DX, R10
 	MOVQ rowArgs_rows(SI), CX
 rows3:
@@ -632,10 +632,10 @@ block4:
 // y = y + Σ_i a_i·b_i for numbers a_i
 TEXT rowAddScaled<>(SB), NOSPLIT, $0-16
 	MOVQ DI, SI
-	MOVQ rowArgs_yStride(SI), R11
-	MOVQ rowArgs_aStride(SI), R12
-	MOVQ rowArgs_bStride(SI), R13
-	MOVQ rowArgs_cStride(SI), BX
+	MOVQ (rowArgs_y+rowOperand_stride)(SI), R11
+	MOVQ (rowArgs_a+rowOperand_stride)(SI), R12
+	MOVQ (rowArgs_b+rowOperand_stride)(SI), R13
+	MOVQ (rowArgs_c+rowOperand_stride)(SI), BX
 	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
 
@@ -643,10 +643,10 @@ TEXT rowAddScaled<>(SB), NOSPLIT, $0-16
 block0:
 	CMPQ AX, $10
 	JLT block1
-	MOVQ rowArgs_y(SI), DI
+	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
 	ADDQ DX, DI
-	MOVQ rowArgs_a(SI), R8
-	MOVQ rowArgs_b(SI), R9
+	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
 	ADDQ DX, R9
 	VMOVUPD 0(DI), Y8
 	VMOVUPD 32(DI), Y9
@@ -675,10 +675,10 @@ rows0:
 block1:
 	CMPQ AX, $4
 	JLT block2
-	MOVQ rowArgs_y(SI), DI
+	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
 	ADDQ DX, DI
-	MOVQ rowArgs_a(SI), R8
-	MOVQ rowArgs_b(SI), R9
+	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
 	ADDQ DX, R9
 	VMOVUPD 0(DI), Y8
 	MOVQ rowArgs_rows(SI), CX
@@ -699,10 +699,10 @@ rows1:
 block2:
 	CMPQ AX, $2
 	JLT block3
-	MOVQ rowArgs_y(SI), DI
+	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
 	ADDQ DX, DI
-	MOVQ rowArgs_a(SI), R8
-	MOVQ rowArgs_b(SI), R9
+	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
 	ADDQ DX, R9
 	VMOVUPD 0(DI), X8
 	MOVQ rowArgs_rows(SI), CX
@@ -723,10 +723,10 @@ rows2:
 block3:
 	CMPQ AX, $1
 	JLT block4
-	MOVQ rowArgs_y(SI), DI
+	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
 	ADDQ DX, DI
-	MOVQ rowArgs_a(SI), R8
-	MOVQ rowArgs_b(SI), R9
+	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
 	ADDQ DX, R9
 	VMOVSD 0(DI), X8
 	MOVQ rowArgs_rows(SI), CX
@@ -749,10 +749,10 @@ block4:
 // y = y + Σ_i a_i ⊙ b_i
 TEXT rowAddProducts<>(SB), NOSPLIT, $0-16
 	MOVQ DI, SI
-	MOVQ rowArgs_yStride(SI), R11
-	MOVQ rowArgs_aStride(SI), R12
-	MOVQ rowArgs_bStride(SI), R13
-	MOVQ rowArgs_cStride(SI), BX
+	MOVQ (rowArgs_y+rowOperand_stride)(SI), R11
+	MOVQ (rowArgs_a+rowOperand_stride)(SI), R12
+	MOVQ (rowArgs_b+rowOperand_stride)(SI), R13
+	MOVQ (rowArgs_c+rowOperand_stride)(SI), BX
 	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
 
@@ -760,11 +760,11 @@ TEXT rowAddProducts<>(SB), NOSPLIT, $0-16
 block0:
 	CMPQ AX, $10
 	JLT block1
-	MOVQ rowArgs_y(SI), DI
+	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
 	ADDQ DX, DI
-	MOVQ rowArgs_a(SI), R8
+	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
 	ADDQ DX, R8
-	MOVQ rowArgs_b(SI), R9
+	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
 	ADDQ DX, R9
 	VMOVUPD 0(DI), Y8
 	VMOVUPD 32(DI), Y9
@@ -795,11 +795,11 @@ rows0:
 block1:
 	CMPQ AX, $4
 	JLT block2
-	MOVQ rowArgs_y(SI), DI
+	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
 	ADDQ DX, DI
-	MOVQ rowArgs_a(SI), R8
+	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
 	ADDQ DX, R8
-	MOVQ rowArgs_b(SI), R9
+	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
 	ADDQ DX, R9
 	VMOVUPD 0(DI), Y8
 	MOVQ rowArgs_rows(SI), CX
@@ -820,11 +820,11 @@ rows1:
 block2:
 	CMPQ AX, $2
 	JLT block3
-	MOVQ rowArgs_y(SI), DI
+	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
 	ADDQ DX, DI
-	MOVQ rowArgs_a(SI), R8
+	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
 	ADDQ DX, R8
-	MOVQ rowArgs_b(SI), R9
+	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
 	ADDQ DX, R9
 	VMOVUPD 0(DI), X8
 	MOVQ rowArgs_rows(SI), CX
@@ -845,11 +845,11 @@ rows2:
 block3:
 	CMPQ AX, $1
 	JLT block4
-	MOVQ rowArgs_y(SI), DI
+	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
 	ADDQ DX, DI
-	MOVQ rowArgs_a(SI), R8
+	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
 	ADDQ DX, R8
-	MOVQ rowArgs_b(SI), R9
+	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
 	ADDQ DX, R9
 	VMOVSD 0(DI), X8
 	MOVQ rowArgs_rows(SI), CX
@@ -872,11 +872,11 @@ block4:
 // y_i = y_i + a_i·b_i, the dot product, for numbers y_i and a multiple of four rows
 TEXT rowDots<>(SB), NOSPLIT, $0-16
 	MOVQ DI, SI
-	MOVQ rowArgs_y(SI), DI
-	MOVQ rowArgs_a(SI), R8
-	MOVQ rowArgs_b(SI), R9
-	MOVQ rowArgs_aStride(SI), R12
-	MOVQ rowArgs_bStride(SI), R13
+	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
+	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
+	MOVQ (rowArgs_a+rowOperand_stride)(SI), R12
+	MOVQ (rowArgs_b+rowOperand_stride)(SI), R13
 	LEAQ (R12)(R12*2), DX
 	LEAQ (R13)(R13*2), R10
 	MOVQ rowArgs_rows(SI), CX
@@ -956,16 +956,16 @@ store:
 	VUNPCKHPD X2, X2, X3
 	VADDSD (DI), X0, X0
 	VMOVSD X0, (DI)
-	ADDQ rowArgs_yStride(SI), DI
+	ADDQ (rowArgs_y+rowOperand_stride)(SI), DI
 	VADDSD (DI), X1, X1
 	VMOVSD X1, (DI)
-	ADDQ rowArgs_yStride(SI), DI
+	ADDQ (rowArgs_y+rowOperand_stride)(SI), DI
 	VADDSD (DI), X2, X2
 	VMOVSD X2, (DI)
-	ADDQ rowArgs_yStride(SI), DI
+	ADDQ (rowArgs_y+rowOperand_stride)(SI), DI
 	VADDSD (DI), X3, X3
 	VMOVSD X3, (DI)
-	ADDQ rowArgs_yStride(SI), DI
+	ADDQ (rowArgs_y+rowOperand_stride)(SI), DI
 	LEAQ (R8)(R12*4), R8
 	LEAQ (R9)(R13*4), R9
 	SUBQ $4, CX
@@ -976,11 +976,11 @@ store:
 // y_i = y_i + the sum of b_i, for numbers y_i and a multiple of four rows
 TEXT rowSums<>(SB), NOSPLIT, $0-16
 	MOVQ DI, SI
-	MOVQ rowArgs_y(SI), DI
-	MOVQ rowArgs_a(SI), R8
-	MOVQ rowArgs_b(SI), R9
-	MOVQ rowArgs_aStride(SI), R12
-	MOVQ rowArgs_bStride(SI), R13
+	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
+	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
+	MOVQ (rowArgs_a+rowOperand_stride)(SI), R12
+	MOVQ (rowArgs_b+rowOperand_stride)(SI), R13
 	LEAQ (R12)(R12*2), DX
 	LEAQ (R13)(R13*2), R10
 	MOVQ rowArgs_rows(SI), CX
@@ -1044,16 +1044,16 @@ store:
 	VUNPCKHPD X2, X2, X3
 	VADDSD (DI), X0, X0
 	VMOVSD X0, (DI)
-	ADDQ rowArgs_yStride(SI), DI
+	ADDQ (rowArgs_y+rowOperand_stride)(SI), DI
 	VADDSD (DI), X1, X1
 	VMOVSD X1, (DI)
-	ADDQ rowArgs_yStride(SI), DI
+	ADDQ (rowArgs_y+rowOperand_stride)(SI), DI
 	VADDSD (DI), X2, X2
 	VMOVSD X2, (DI)
-	ADDQ rowArgs_yStride(SI), DI
+	ADDQ (rowArgs_y+rowOperand_stride)(SI), DI
 	VADDSD (DI), X3, X3
 	VMOVSD X3, (DI)
-	ADDQ rowArgs_yStride(SI), DI
+	ADDQ (rowArgs_y+rowOperand_stride)(SI), DI
 	LEAQ (R8)(R12*4), R8
 	LEAQ (R9)(R13*4), R9
 	SUBQ $4, CX

@@ -19,10 +19,10 @@
 
 // y_i = a_i·b_i for numbers a_i
 TEXT rowMul<>(SB), NOSPLIT, $0-16
-	MOVD rowArgs_yStride(R0), R5
-	MOVD rowArgs_aStride(R0), R6
-	MOVD rowArgs_bStride(R0), R7
-	MOVD rowArgs_cStride(R0), R8
+	MOVD (rowArgs_y+rowOperand_stride)(R0), R5
+	MOVD (rowArgs_a+rowOperand_stride)(R0), R6
+	MOVD (rowArgs_b+rowOperand_stride)(R0), R7
+	MOVD (rowArgs_c+rowOperand_stride)(R0), R8
 	MOVD $0, R9
 	MOVD rowArgs_cols(R0), R10
 
@@ -30,10 +30,10 @@ TEXT rowMul<>(SB), NOSPLIT, $0-16
 block0:
 	CMP $10, R10
 	BLT block1
-	MOVD rowArgs_y(R0), R1
+	MOVD (rowArgs_y+rowOperand_first)(R0), R1
 	ADD R9, R1
-	MOVD rowArgs_a(R0), R2
-	MOVD rowArgs_b(R0), R3
+	MOVD (rowArgs_a+rowOperand_first)(R0), R2
+	MOVD (rowArgs_b+rowOperand_first)(R0), R3
 	ADD R9, R3
 	MOVD rowArgs_rows(R0), R11
 rows0:
@@ -66,10 +66,10 @@ rows0:
 block1:
 	CMP $2, R10
 	BLT block2
-	MOVD rowArgs_y(R0), R1
+	MOVD (rowArgs_y+rowOperand_first)(R0), R1
 	ADD R9, R1
-	MOVD rowArgs_a(R0), R2
-	MOVD rowArgs_b(R0), R3
+	MOVD (rowArgs_a+rowOperand_first)(R0), R2
+	MOVD (rowArgs_b+rowOperand_first)(R0), R3
 	ADD R9, R3
 	MOVD rowArgs_rows(R0), R11
 rows1:
@@ -90,10 +90,10 @@ rows1:
 block2:
 	CMP $1, R10
 	BLT block3
-	MOVD rowArgs_y(R0), R1
+	MOVD (rowArgs_y+rowOperand_first)(R0), R1
 	ADD R9, R1
-	MOVD rowArgs_a(R0), R2
-	MOVD rowArgs_b(R0), R3
+	MOVD (rowArgs_a+rowOperand_first)(R0), R2
+	MOVD (rowArgs_b+rowOperand_first)(R0), R3
 	ADD R9, R3
 	MOVD rowArgs_rows(R0), R11
 rows2:
@@ -114,10 +114,10 @@ block3:
 
 // y_i = a_i ⊙ b_i
 TEXT rowProduct<>(SB), NOSPLIT, $0-16
-	MOVD rowArgs_yStride(R0), R5
-	MOVD rowArgs_aStride(R0), R6
-	MOVD rowArgs_bStride(R0), R7
-	MOVD rowArgs_cStride(R0), R8
+	MOVD (rowArgs_y+rowOperand_stride)(R0), R5
+	MOVD (rowArgs_a+rowOperand_stride)(R0), R6
+	MOVD (rowArgs_b+rowOperand_stride)(R0), R7
+	MOVD (rowArgs_c+rowOperand_stride)(R0), R8
 	MOVD $0, R9
 	MOVD rowArgs_cols(R0), R10
 
@@ -125,11 +125,11 @@ TEXT rowProduct<>(SB), NOSPLIT, $0-16
 block0:
 	CMP $10, R10
 	BLT block1
-	MOVD rowArgs_y(R0), R1
+	MOVD (rowArgs_y+rowOperand_first)(R0), R1
 	ADD R9, R1
-	MOVD rowArgs_a(R0), R2
+	MOVD (rowArgs_a+rowOperand_first)(R0), R2
 	ADD R9, R2
-	MOVD rowArgs_b(R0), R3
+	MOVD (rowArgs_b+rowOperand_first)(R0), R3
 	ADD R9, R3
 	MOVD rowArgs_rows(R0), R11
 rows0:
@@ -166,11 +166,11 @@ rows0:
 block1:
 	CMP $2, R10
 	BLT block2
-	MOVD rowArgs_y(R0), R1
+	MOVD (rowArgs_y+rowOperand_first)(R0), R1
 	ADD R9, R1
-	MOVD rowArgs_a(R0), R2
+	MOVD (rowArgs_a+rowOperand_first)(R0), R2
 	ADD R9, R2
-	MOVD rowArgs_b(R0), R3
+	MOVD (rowArgs_b+rowOperand_first)(R0), R3
 	ADD R9, R3
 	MOVD rowArgs_rows(R0), R11
 rows1:
@@ -191,11 +191,11 @@ rows1:
 block2:
 	CMP $1, R10
 	BLT block3
-	MOVD rowArgs_y(R0), R1
+	MOVD (rowArgs_y+rowOperand_first)(R0), R1
 	ADD R9, R1
-	MOVD rowArgs_a(R0), R2
+	MOVD (rowArgs_a+rowOperand_first)(R0), R2
 	ADD R9, R2
-	MOVD rowArgs_b(R0), R3
+	MOVD (rowArgs_b+rowOperand_first)(R0), R3
 	ADD R9, R3
 	MOVD rowArgs_rows(R0), R11
 rows2:
@@ -216,10 +216,10 @@ block3:
 
 // y_i = a_i·b_i + c_i for numbers a_i
 TEXT rowMulAdd<>(SB), NOSPLIT, $0-16
-	MOVD rowArgs_yStride(R0), R5
-	MOVD rowArgs_aStride(R0), R6
-	MOVD rowArgs_bStride(R0), R7
-	MOVD rowArgs_cStride(R0), R8
+	MOVD (rowArgs_y+rowOperand_stride)(R0), R5
+	MOVD (rowArgs_a+rowOperand_stride)(R0), R6
+	MOVD (rowArgs_b+rowOperand_stride)(R0), R7
+	MOVD (rowArgs_c+rowOperand_stride)(R0), R8
 	MOVD $0, R9
 	MOVD rowArgs_cols(R0), R10
 
@@ -227,12 +227,12 @@ TEXT rowMulAdd<>(SB), NOSPLIT, $0-16
 block0:
 	CMP $10, R10
 	BLT block1
-	MOVD rowArgs_y(R0), R1
+	MOVD (rowArgs_y+rowOperand_first)(R0), R1
 	ADD R9, R1
-	MOVD rowArgs_a(R0), R2
-	MOVD rowArgs_b(R0), R3
+	MOVD (rowArgs_a+rowOperand_first)(R0), R2
+	MOVD (rowArgs_b+rowOperand_first)(R0), R3
 	ADD R9, R3
-	MOVD rowArgs_c(R0), R4
+	MOVD (rowArgs_c+rowOperand_first)(R0), R4
 	ADD R9, R4
 	MOVD rowArgs_rows(R0), R11
 rows0:
@@ -276,12 +276,12 @@ rows0:
 block1:
 	CMP $2, R10
 	BLT block2
-	MOVD rowArgs_y(R0), R1
+	MOVD (rowArgs_y+rowOperand_first)(R0), R1
 	ADD R9, R1
-	MOVD rowArgs_a(R0), R2
-	MOVD rowArgs_b(R0), R3
+	MOVD (rowArgs_a+rowOperand_first)(R0), R2
+	MOVD (rowArgs_b+rowOperand_first)(R0), R3
 	ADD R9, R3
-	MOVD rowArgs_c(R0), R4
+	MOVD (rowArgs_c+rowOperand_first)(R0), R4
 	ADD R9, R4
 	MOVD rowArgs_rows(R0), R11
 rows1:
@@ -305,12 +305,12 @@ rows1:
 block2:
 	CMP $1, R10
 	BLT block3
-	MOVD rowArgs_y(R0), R1
+	MOVD (rowArgs_y+rowOperand_first)(R0), R1
 	ADD R9, R1
-	MOVD rowArgs_a(R0), R2
-	MOVD rowArgs_b(R0), R3
+	MOVD (rowArgs_a+rowOperand_first)(R0), R2
+	MOVD (rowArgs_b+rowOperand_first)(R0), R3
 	ADD R9, R3
-	MOVD rowArgs_c(R0), R4
+	MOVD (rowArgs_c+rowOperand_first)(R0), R4
 	ADD R9, R4
 	MOVD rowArgs_rows(R0), R11
 rows2:
@@ -334,10 +334,10 @@ block3:
 
 // y_i = a_i·b_i + c_i for numbers a_i and c_i
 TEXT rowMulAddConst<>(SB), NOSPLIT, $0-16
-	MOVD rowArgs_yStride(R0), R5
-	MOVD rowArgs_aStride(R0), R6
-	MOVD rowArgs_bStride(R0), R7
-	MOVD rowArgs_cStride(R0), R8
+	MOVD (rowArgs_y+rowOperand_stride)(R0), R5
+	MOVD (rowArgs_a+rowOperand_stride)(R0), R6
+	MOVD (rowArgs_b+rowOperand_stride)(R0), R7
+	MOVD (rowArgs_c+rowOperand_stride)(R0), R8
 	MOVD $0, R9
 	MOVD rowArgs_cols(R0), R10
 
@@ -345,12 +345,12 @@ TEXT rowMulAddConst<>(SB), NOSPLIT, $0-16
 block0:
 	CMP $10, R10
 	BLT block1
-	MOVD rowArgs_y(R0), R1
+	MOVD (rowArgs_y+rowOperand_first)(R0), R1
 	ADD R9, R1
-	MOVD rowArgs_a(R0), R2
-	MOVD rowArgs_b(R0), R3
+	MOVD (rowArgs_a+rowOperand_first)(R0), R2
+	MOVD (rowArgs_b+rowOperand_first)(R0), R3
 	ADD R9, R3
-	MOVD rowArgs_c(R0), R4
+	MOVD (rowArgs_c+rowOperand_first)(R0), R4
 	MOVD rowArgs_rows(R0), R11
 rows0:
 	VLD1R (R2), [V0.D2]
@@ -389,12 +389,12 @@ rows0:
 block1:
 	CMP $2, R10
 	BLT block2
-	MOVD rowArgs_y(R0), R1
+	MOVD (rowArgs_y+rowOperand_first)(R0), R1
 	ADD R9, R1
-	MOVD rowArgs_a(R0), R2
-	MOVD rowArgs_b(R0), R3
+	MOVD (rowArgs_a+rowOperand_first)(R0), R2
+	MOVD (rowArgs_b+rowOperand_first)(R0), R3
 	ADD R9, R3
-	MOVD rowArgs_c(R0), R4
+	MOVD (rowArgs_c+rowOperand_first)(R0), R4
 	MOVD rowArgs_rows(R0), R11
 rows1:
 	VLD1R (R2), [V0.D2]
@@ -417,12 +417,12 @@ rows1:
 block2:
 	CMP $1, R10
 	BLT block3
-	MOVD rowArgs_y(R0), R1
+	MOVD (rowArgs_y+rowOperand_first)(R0), R1
 	ADD R9, R1
-	MOVD rowArgs_a(R0), R2
-	MOVD rowArgs_b(R0), R3
+	MOVD (rowArgs_a+rowOperand_first)(R0), R2
+	MOVD (rowArgs_b+rowOperand_first)(R0), R3
 	ADD R9, R3
-	MOVD rowArgs_c(R0), R4
+	MOVD (rowArgs_c+rowOperand_first)(R0), R4
 	MOVD rowArgs_rows(R0), R11
 rows2:
 	VLD1R (R2), [V0.D2]
@@ -445,10 +445,10 @@ block3:
 
 // y_i = a_i ⊙ b_i + c_i
 TEXT rowProductAdd<>(SB), NOSPLIT, $0-16
-	MOVD rowArgs_yStride(R0), R5
-	MOVD rowArgs_aStride(R0), R6
-	MOVD rowArgs_bStride(R0), R7
-	MOVD rowArgs_cStride(R0), R8
+	MOVD (rowArgs_y+rowOperand_stride)(R0), R5
+	MOVD (rowArgs_a+rowOperand_stride)(R0), R6
+	MOVD (rowArgs_b+rowOperand_stride)(R0), R7
+	MOVD (rowArgs_c+rowOperand_stride)(R0), R8
 	MOVD $0, R9
 	MOVD rowArgs_cols(R0), R10
 
@@ -456,13 +456,13 @@ TEXT rowProductAdd<>(SB), NOSPLIT, $0-16
 block0:
 	CMP $10, R10
 	BLT block1
-	MOVD rowArgs_y(R0), R1
+	MOVD (rowArgs_y+rowOperand_first)(R0), R1
 	ADD R9, R1
-	MOVD rowArgs_a(R0), R2
+	MOVD (rowArgs_a+rowOperand_first)(R0), R2
 	ADD R9, R2
-	MOVD rowArgs_b(R0), R3
+	MOVD (rowArgs_b+rowOperand_first)(R0), R3
 	ADD R9, R3
-	MOVD rowArgs_c(R0), R4
+	MOVD (rowArgs_c+rowOperand_first)(R0), R4
 	ADD R9, R4
 	MOVD rowArgs_rows(R0), R11
 rows0:
@@ -510,13 +510,13 @@ rows0:
 block1:
 	CMP $2, R10
 	BLT block2
-	MOVD rowArgs_y(R0), R1
+	MOVD (rowArgs_y+rowOperand_first)(R0), R1
 	ADD R9, R1
-	MOVD rowArgs_a(R0), R2
+	MOVD (rowArgs_a+rowOperand_first)(R0), R2
 	ADD R9, R2
-	MOVD rowArgs_b(R0), R3
+	MOVD (rowArgs_b+rowOperand_first)(R0), R3
 	ADD R9, R3
-	MOVD rowArgs_c(R0), R4
+	MOVD (rowArgs_c+rowOperand_first)(R0), R4
 	ADD R9, R4
 	MOVD rowArgs_rows(R0), R11
 rows1:
@@ -540,13 +540,13 @@ rows1:
 block2:
 	CMP $1, R10
 	BLT block3
-	MOVD rowArgs_y(R0), R1
+	MOVD (rowArgs_y+rowOperand_first)(R0), R1
 	ADD R9, R1
-	MOVD rowArgs_a(R0), R2
+	MOVD (rowArgs_a+rowOperand_first)(R0), R2
 	ADD R9, R2
-	MOVD rowArgs_b(R0), R3
+	MOVD (rowArgs_b+rowOperand_first)(R0), R3
 	ADD R9, R3
-	MOVD rowArgs_c(R0), R4
+	MOVD (rowArgs_c+rowOperand_first)(R0), R4
 	ADD R9, R4
 	MOVD rowArgs_rows(R0), R11
 rows2:
@@ -570,10 +570,10 @@ block3:
 
 // y = y + Σ_i a_i·b_i for numbers a_i
 TEXT rowAddScaled<>(SB), NOSPLIT, $0-16
-	MOVD rowArgs_yStride(R0), R5
-	MOVD rowArgs_aStride(R0), R6
-	MOVD rowArgs_bStride(R0), R7
-	MOVD rowArgs_cStride(R0), R8
+	MOVD (rowArgs_y+rowOperand_stride)(R0), R5
+	MOVD (rowArgs_a+rowOperand_stride)(R0), R6
+	MOVD (rowArgs_b+rowOperand_stride)(R0), R7
+	MOVD (rowArgs_c+rowOperand_stride)(R0), R8
 	MOVD $0, R9
 	MOVD rowArgs_cols(R0), R10
 
@@ -581,10 +581,10 @@ TEXT rowAddScaled<>(SB), NOSPLIT, $0-16
 block0:
 	CMP $10, R10
 	BLT block1
-	MOVD rowArgs_y(R0), R1
+	MOVD (rowArgs_y+rowOperand_first)(R0), R1
 	ADD R9, R1
-	MOVD rowArgs_a(R0), R2
-	MOVD rowArgs_b(R0), R3
+	MOVD (rowArgs_a+rowOperand_first)(R0), R2
+	MOVD (rowArgs_b+rowOperand_first)(R0), R3
 	ADD R9, R3
 	FMOVQ 0(R1), F16
 	FMOVQ 16(R1), F17
@@ -626,10 +626,10 @@ rows0:
 block1:
 	CMP $2, R10
 	BLT block2
-	MOVD rowArgs_y(R0), R1
+	MOVD (rowArgs_y+rowOperand_first)(R0), R1
 	ADD R9, R1
-	MOVD rowArgs_a(R0), R2
-	MOVD rowArgs_b(R0), R3
+	MOVD (rowArgs_a+rowOperand_first)(R0), R2
+	MOVD (rowArgs_b+rowOperand_first)(R0), R3
 	ADD R9, R3
 	FMOVQ 0(R1), F16
 	MOVD rowArgs_rows(R0), R11
@@ -651,10 +651,10 @@ rows1:
 block2:
 	CMP $1, R10
 	BLT block3
-	MOVD rowArgs_y(R0), R1
+	MOVD (rowArgs_y+rowOperand_first)(R0), R1
 	ADD R9, R1
-	MOVD rowArgs_a(R0), R2
-	MOVD rowArgs_b(R0), R3
+	MOVD (rowArgs_a+rowOperand_first)(R0), R2
+	MOVD (rowArgs_b+rowOperand_first)(R0), R3
 	ADD R9, R3
 	FMOVD 0(R1), F16
 	MOVD rowArgs_rows(R0), R11
@@ -676,10 +676,10 @@ block3:
 
 // y = y + Σ_i a_i ⊙ b_i
 TEXT rowAddProducts<>(SB), NOSPLIT, $0-16
-	MOVD rowArgs_yStride(R0), R5
-	MOVD rowArgs_aStride(R0), R6
-	MOVD rowArgs_bStride(R0), R7
-	MOVD rowArgs_cStride(R0), R8
+	MOVD (rowArgs_y+rowOperand_stride)(R0), R5
+	MOVD (rowArgs_a+rowOperand_stride)(R0), R6
+	MOVD (rowArgs_b+rowOperand_stride)(R0), R7
+	MOVD (rowArgs_c+rowOperand_stride)(R0), R8
 	MOVD $0, R9
 	MOVD rowArgs_cols(R0), R10
 
@@ -687,11 +687,11 @@ TEXT rowAddProducts<>(SB), NOSPLIT, $0-16
 block0:
 	CMP $10, R10
 	BLT block1
-	MOVD rowArgs_y(R0), R1
+	MOVD (rowArgs_y+rowOperand_first)(R0), R1
 	ADD R9, R1
-	MOVD rowArgs_a(R0), R2
+	MOVD (rowArgs_a+rowOperand_first)(R0), R2
 	ADD R9, R2
-	MOVD rowArgs_b(R0), R3
+	MOVD (rowArgs_b+rowOperand_first)(R0), R3
 	ADD R9, R3
 	FMOVQ 0(R1), F16
 	FMOVQ 16(R1), F17
@@ -737,11 +737,11 @@ rows0:
 block1:
 	CMP $2, R10
 	BLT block2
-	MOVD rowArgs_y(R0), R1
+	MOVD (rowArgs_y+rowOperand_first)(R0), R1
 	ADD R9, R1
-	MOVD rowArgs_a(R0), R2
+	MOVD (rowArgs_a+rowOperand_first)(R0), R2
 	ADD R9, R2
-	MOVD rowArgs_b(R0), R3
+	MOVD (rowArgs_b+rowOperand_first)(R0), R3
 	ADD R9, R3
 	FMOVQ 0(R1), F16
 	MOVD rowArgs_rows(R0), R11
@@ -763,11 +763,11 @@ rows1:
 block2:
 	CMP $1, R10
 	BLT block3
-	MOVD rowArgs_y(R0), R1
+	MOVD (rowArgs_y+rowOperand_first)(R0), R1
 	ADD R9, R1
-	MOVD rowArgs_a(R0), R2
+	MOVD (rowArgs_a+rowOperand_first)(R0), R2
 	ADD R9, R2
-	MOVD rowArgs_b(R0), R3
+	MOVD (rowArgs_b+rowOperand_first)(R0), R3
 	ADD R9, R3
 	FMOVD 0(R1), F16
 	MOVD rowArgs_rows(R0), R11
@@ -789,12 +789,12 @@ block3:
 
 // y_i = y_i + a_i·b_i, the dot product, for numbers y_i and a multiple of four rows
 TEXT rowDots<>(SB), NOSPLIT, $0-16
-	MOVD rowArgs_y(R0), R1
-	MOVD rowArgs_a(R0), R2
-	MOVD rowArgs_b(R0), R3
-	MOVD rowArgs_yStride(R0), R5
-	MOVD rowArgs_aStride(R0), R6
-	MOVD rowArgs_bStride(R0), R7
+	MOVD (rowArgs_y+rowOperand_first)(R0), R1
+	MOVD (rowArgs_a+rowOperand_first)(R0), R2
+	MOVD (rowArgs_b+rowOperand_first)(R0), R3
+	MOVD (rowArgs_y+rowOperand_stride)(R0), R5
+	MOVD (rowArgs_a+rowOperand_stride)(R0), R6
+	MOVD (rowArgs_b+rowOperand_stride)(R0), R7
 	MOVD rowArgs_rows(R0), R11
 rows:
 	VEOR V0.B16, V0.B16, V0.B16
@@ -896,12 +896,12 @@ store:
 
 // y_i = y_i + the sum of b_i, for numbers y_i and a multiple of four rows
 TEXT rowSums<>(SB), NOSPLIT, $0-16
-	MOVD rowArgs_y(R0), R1
-	MOVD rowArgs_a(R0), R2
-	MOVD rowArgs_b(R0), R3
-	MOVD rowArgs_yStride(R0), R5
-	MOVD rowArgs_aStride(R0), R6
-	MOVD rowArgs_bStride(R0), R7
+	MOVD (rowArgs_y+rowOperand_first)(R0), R1
+	MOVD (rowArgs_a+rowOperand_first)(R0), R2
+	MOVD (rowArgs_b+rowOperand_first)(R0), R3
+	MOVD (rowArgs_y+rowOperand_stride)(R0), R5
+	MOVD (rowArgs_a+rowOperand_stride)(R0), R6
+	MOVD (rowArgs_b+rowOperand_stride)(R0), R7
 	MOVD rowArgs_rows(R0), R11
 rows:
 	VEOR V0.B16, V0.B16, V0.B16
