@@ -42,11 +42,8 @@ func (c *Contraction[T]) blocks() {
 		last.plain()
 	}
 	pairs, steps := c.Rows/2, c.Steps*len(c.Segments)
-	r, ok := rooms.Get().(*room[T])
-	if !ok {
-		r = new(room[T])
-	}
-	defer rooms.Put(r)
+	r := takeRoom[T]()
+	defer giveRoom(r)
 	r.a, r.b = slices.Grow(r.a[:0], pairs*steps)[:pairs*steps], slices.Grow(r.b[:0], steps)[:steps]
 	for i := range pairs {
 		c.copyRows(r.a[i*steps:][:steps], 2*i)
@@ -69,14 +66,36 @@ func (c *Contraction[T]) blocks() {
 	}
 }
 
-// A room holds copies of operands: pairs of rows of A, and four columns of B. rooms keeps
-// them between contractions.
+// A room holds copies of operands: pairs of rows of A, and four columns of B.
 type room[T Float] struct {
 	a [][2]T
 	b [][4]T
 }
 
-var rooms sync.Pool
+// rooms has those that no contraction uses, of either type. A sync.Pool would let go of them
+// at a collection, and a step that allocates nothing would allocate.
+var rooms struct {
+	sync.Mutex
+	free []any
+}
+
+func takeRoom[T Float]() *room[T] {
+	rooms.Lock()
+	defer rooms.Unlock()
+	for i, r := range rooms.free {
+		if r, ok := r.(*room[T]); ok {
+			rooms.free = slices.Delete(rooms.free, i, i+1)
+			return r
+		}
+	}
+	return new(room[T])
+}
+
+func giveRoom[T Float](r *room[T]) {
+	rooms.Lock()
+	defer rooms.Unlock()
+	rooms.free = append(rooms.free, r)
+}
 
 // copyRows copies rows i and i+1 of A.
 func (c *Contraction[T]) copyRows(a [][2]T, i int) {
