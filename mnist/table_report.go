@@ -78,12 +78,8 @@ func summarise(row string, all []result) *summary {
 		s.EvaluationSD = &sd
 	}
 	if s.Pairs = len(differences); s.Pairs > 0 {
-		mean, sd := meanSD(differences)
-		s.ToVAE = &mean
-		if sd != nil {
-			se := *sd / math.Sqrt(float64(s.Pairs))
-			s.ToVAEError = &se
-		}
+		mean, se := meanSE(differences)
+		s.ToVAE, s.ToVAEError = &mean, se
 	}
 	return s
 }
