@@ -8,12 +8,10 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"hvae/bench/atomicfile"
 	"hvae/bench/filelock"
-	"hvae/bench/plot"
 	"hvae/mnist/model"
 )
 
@@ -138,6 +136,22 @@ func (t *table) lock() (l *filelock.Lock, err error) {
 	return nil, fmt.Errorf("cannot write the table: %s is %w", t.out, err)
 }
 
+// report returns what the runs have come to.
+func (t *table) report() report {
+	r := report{
+		Data: t.set.Name, Epochs: t.epochs, Patience: t.patience, Train: t.train, Images: t.limit, Samples: t.samples, Runs: t.runs,
+		Tasks: len(t.tasks), Results: t.results(),
+	}
+	r.Rows = t.tableRows(r.Results)
+	return r
+}
+
+// files returns the table's files by their names.
+func (r report) files() (map[string][]byte, error) {
+	b, err := json.MarshalIndent(r, "", " ")
+	return map[string][]byte{tableFile: append(b, '\n'), figureFile: figure(r.Rows)}, err
+}
+
 // tell writes the table's files and prints the table, as JSON the run that has been done.
 func (t *table) tell(did task) error {
 	lock, err := t.lock()
@@ -145,16 +159,12 @@ func (t *table) tell(did task) error {
 		return err
 	}
 	defer lock.Release()
-	r := report{
-		Data: t.set.Name, Epochs: t.epochs, Patience: t.patience, Train: t.train, Images: t.limit, Samples: t.samples, Runs: t.runs,
-		Tasks: len(t.tasks), Results: t.results(),
-	}
-	r.Rows = t.tableRows(r.Results)
-	b, err := json.MarshalIndent(r, "", " ")
+	r := t.report()
+	files, err := r.files()
 	if err != nil {
 		return err
 	}
-	for file, content := range map[string][]byte{tableFile: append(b, '\n'), figureFile: figure(r.Rows)} {
+	for file, content := range files {
 		name := filepath.Join(t.out, file)
 		if err := errors.Join(atomicfile.Clean(name), atomicfile.Write(name, content)); err != nil {
 			return fmt.Errorf("cannot write the table: %w", err)
@@ -222,53 +232,4 @@ func printTable(b *bytes.Buffer, r report) {
 	for _, row := range r.Rows {
 		fmt.Fprintf(b, layout, append(append([]any{row.Row}, cells(row.Published)...), cells(row.Obtained)...)...)
 	}
-}
-
-// figure draws NLL against K, a panel for shared and one for varied step sizes: for each
-// tempering a line of what was obtained, with bars of the standard deviation over seeds,
-// and markers of what was published. K = 1 has no step sizes to share or to vary and stands in both.
-func figure(rows []tableRow) []byte {
-	var panels []plot.Chart
-	for _, eps := range []string{"shared", "varied"} {
-		c := plot.Chart{Title: "NLL, ε " + eps, XLabel: "K (0: VAE)", YLabel: "NLL (nats)", Dodge: true}
-		series := func(label, tempering string, of func(tableRow) *summary, style plot.Style) {
-			s := plot.Series{Label: label, Style: style}
-			for _, r := range rows {
-				x := of(r)
-				if x == nil || r.Eps != "" && r.Eps != eps || (r.K == 0) != (tempering == "") || r.K > 0 && r.Tempering != tempering {
-					continue
-				}
-				sd := 0.0
-				if x.SeedSD != nil {
-					sd = *x.SeedSD
-				}
-				s.X, s.Y, s.Error = append(s.X, float64(r.K)), append(s.Y, x.NLL), append(s.Error, sd)
-			}
-			if s.X != nil {
-				c.Series = append(c.Series, s)
-			}
-		}
-		for _, source := range []struct {
-			what  string
-			of    func(tableRow) *summary
-			style plot.Style
-		}{
-			{"obtained", func(r tableRow) *summary { return r.Obtained }, plot.Line},
-			{"published", func(r tableRow) *summary { return r.Published }, plot.Points},
-		} {
-			series("VAE, "+source.what, "", source.of, source.style)
-			for _, tempering := range []string{"none", "fixed", "free"} {
-				label := strings.Replace(tempering, "none", "no", 1)
-				series(label+" tempering, "+source.what, tempering, source.of, source.style)
-			}
-		}
-		for _, r := range rows {
-			if k := float64(r.K); !slices.Contains(c.XTicks, k) {
-				c.XTicks = append(c.XTicks, k)
-			}
-		}
-		slices.Sort(c.XTicks)
-		panels = append(panels, c)
-	}
-	return plot.Panels(panels...)
 }
