@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -66,6 +67,16 @@ func TestTheFigureHasAPanelForEachKindOfStepSizes(t *testing.T) {
 		}
 		if drawn != 4 {
 			t.Errorf("%s: %d of 4 markers", p.Title, drawn)
+		}
+	}
+
+	// As long as the VAE's own runs are missing, NLL is itself.
+	runs = slices.DeleteFunc(runs, func(r result) bool { return r.Row == "vae" })
+	for _, p := range plottest.Read(t, figure(all.tableRows(runs)), false, false) {
+		for _, s := range p.Series {
+			if s.Label == "no tempering, obtained" && !p.Y.Near(s.Markers[0].Y, obtained["hvae-k1-none"]) || !strings.HasPrefix(p.Title, "NLL, ε ") {
+				t.Errorf("%s without the VAE's runs: %v", p.Title, s.Markers)
+			}
 		}
 	}
 }
