@@ -133,11 +133,11 @@ func TestREADMETellsWhatWasObtained(t *testing.T) {
 	for _, row := range r.Rows {
 		line := "| `" + row.Row + "` |"
 		for _, s := range []*summary{row.Published, row.Obtained} {
-			excess := ""
+			less := ""
 			if s.ToVAE != nil {
-				excess = signed(*s.ToVAE, s.ToVAEError)
+				less = signed(*s.ToVAE, s.ToVAEError)
 			}
-			line += fmt.Sprintf(" %d | %s | %s | %s |", s.Seeds, strings.Replace(fmt.Sprintf("%.2f", s.ELBO), "-", "−", 1), plusMinus(2, s.NLL, s.SeedSD), excess)
+			line += fmt.Sprintf(" %d | %s | %s | %s |", s.Seeds, strings.Replace(fmt.Sprintf("%.2f", s.ELBO), "-", "−", 1), plusMinus(2, s.NLL, s.SeedSD), less)
 		}
 		says(line)
 	}

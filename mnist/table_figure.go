@@ -8,49 +8,57 @@ import (
 	"hvae/bench/plot"
 )
 
-// figure draws NLL against K, shared and varied step sizes in a panel each: for each tempering
-// a line of what was obtained, with bars, and markers of what was published.
+// figure draws NLL against K, a line for each tempering. What was obtained and what was
+// published, shared and varied step sizes each have a panel, all on the same axes. A single
+// leapfrog step has no step sizes to share or to vary: it stands in the panels of both.
 //
 // Other numbers of epochs move the NLL of all models by much more than models differ. So NLL
-// is what exceeds that of the VAE with the same seed, and bars are standard errors. Where
-// there is no VAE, NLL is itself, and bars are standard deviations over seeds. A single
-// leapfrog step has no step sizes to share or to vary: it stands in both panels.
+// is less that of the VAE with the same seed, and bars are standard errors. As long as what
+// was obtained lacks a VAE, NLL is itself, and bars are standard deviations over seeds.
 func figure(rows []tableRow) []byte {
-	excess := slices.ContainsFunc(rows, func(r tableRow) bool { return r.K == 0 }) &&
+	less := slices.ContainsFunc(rows, func(r tableRow) bool { return r.K == 0 }) &&
 		!slices.ContainsFunc(rows, func(r tableRow) bool { return r.K > 0 && r.Obtained != nil && r.Obtained.ToVAE == nil })
 	what := "NLL"
-	if excess {
-		what = "NLL in excess of the VAE's"
+	if less {
+		what = "NLL less the VAE's"
 	}
 	height := func(x *summary) (nll float64, bar *float64) {
 		switch {
-		case !excess:
+		case !less:
 			return x.NLL, x.SeedSD
 		case x.ToVAE == nil: // the VAE's own
 			return 0, nil
 		}
 		return *x.ToVAE, x.ToVAEError
 	}
-	var kinds []string // of step sizes
-	for _, eps := range []string{"shared", "varied"} {
-		if slices.ContainsFunc(rows, func(r tableRow) bool { return r.Eps == eps }) {
-			kinds = append(kinds, eps)
+	var kinds, temperings []string
+	var ks []float64
+	for _, r := range rows {
+		if r.Eps != "" && !slices.Contains(kinds, r.Eps) {
+			kinds = append(kinds, r.Eps)
+		}
+		if r.K > 0 && !slices.Contains(temperings, r.Tempering) {
+			temperings = append(temperings, r.Tempering)
+		}
+		if k := float64(r.K); !slices.Contains(ks, k) {
+			ks = append(ks, k)
 		}
 	}
+	slices.Sort(ks)
 	if kinds == nil {
 		kinds = []string{""}
 	}
-	var panels []plot.Chart
-	for _, eps := range kinds {
-		c := plot.Chart{Title: what, XLabel: "K (0: VAE)", YLabel: what + " (nats)", Dodge: true}
+
+	panel := func(title, eps string, of func(tableRow) *summary) plot.Chart {
+		c := plot.Chart{Title: title, XLabel: "K (0: VAE)", YLabel: what + " (nats)", XTicks: ks, Dodge: true}
 		if eps != "" {
 			c.Title += ", ε " + eps
 		}
-		series := func(label, tempering string, of func(tableRow) *summary, style plot.Style) {
-			s := plot.Series{Label: label, Style: style}
+		series := func(label string, shown func(tableRow) bool) {
+			s := plot.Series{Label: label} // without points, too, it keeps the others' colours
 			for _, r := range rows {
 				x := of(r)
-				if x == nil || r.Eps != "" && r.Eps != eps || (r.K == 0) != (tempering == "") || r.K > 0 && r.Tempering != tempering {
+				if x == nil || !shown(r) {
 					continue
 				}
 				nll, bar := height(x)
@@ -62,31 +70,23 @@ func figure(rows []tableRow) []byte {
 					s.Label += fmt.Sprintf(", %.2f", x.NLL)
 				}
 			}
-			if s.X != nil {
-				c.Series = append(c.Series, s)
-			}
+			c.Series = append(c.Series, s)
 		}
-		for _, source := range []struct {
-			what  string
-			of    func(tableRow) *summary
-			style plot.Style
-		}{
-			{"obtained", func(r tableRow) *summary { return r.Obtained }, plot.Line},
-			{"published", func(r tableRow) *summary { return r.Published }, plot.Points},
-		} {
-			series("VAE, "+source.what, "", source.of, source.style)
-			for _, tempering := range []string{"none", "fixed", "free"} {
-				label := strings.Replace(tempering, "none", "no", 1)
-				series(label+" tempering, "+source.what, tempering, source.of, source.style)
-			}
+		if ks[0] == 0 {
+			series("VAE", func(r tableRow) bool { return r.K == 0 })
 		}
-		for _, r := range rows {
-			if k := float64(r.K); !slices.Contains(c.XTicks, k) {
-				c.XTicks = append(c.XTicks, k)
-			}
+		for _, tempering := range temperings {
+			series(strings.Replace(tempering, "none", "no", 1)+" tempering", func(r tableRow) bool {
+				return r.K > 0 && r.Tempering == tempering && (r.Eps == "" || r.Eps == eps)
+			})
 		}
-		slices.Sort(c.XTicks)
-		panels = append(panels, c)
+		return c
+	}
+	var panels []plot.Chart
+	for _, eps := range kinds {
+		panels = append(panels,
+			panel("Obtained", eps, func(r tableRow) *summary { return r.Obtained }),
+			panel("Published", eps, func(r tableRow) *summary { return r.Published }))
 	}
 	return plot.Panels(panels...)
 }
