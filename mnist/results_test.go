@@ -151,10 +151,20 @@ func TestREADMETellsWhatWasObtained(t *testing.T) {
 	} {
 		says(fmt.Sprintf("| %s | %s | %s |", c[0], difference(published(), c[1], c[2]), difference(r.Results, c[1], c[2])))
 	}
+	prose := strings.Join(strings.Fields(string(b)), " ")
+	for text, rows := range map[string][2]string{
+		"With K = 5 fixed tempering lowers NLL by %s nats":      {"hvae-k5-fixed-varied", "hvae-k5-none-varied"},
+		"K = 5 against 1 is worth %s nats with fixed tempering": {"hvae-k5-fixed-varied", "hvae-k1-fixed"},
+	} {
+		text = fmt.Sprintf(text, strings.TrimPrefix(difference(r.Results, rows[0], rows[1]), "−"))
+		if !strings.Contains(prose, text) {
+			t.Errorf("README.md should say %q", text)
+		}
+	}
 }
 
 func TestCheckedInWeightsAreThoseOfTheirRuns(t *testing.T) {
-	for file, run := range map[string]string{"vae30.safetensors": "vae-85547", "hvae30.safetensors": "hvae-k5-fixed-varied-85547"} {
+	for file, run := range map[string]string{"vae30.safetensors": "vae-85547", "hvae30.safetensors": "hvae-k5-free-varied-98765"} {
 		name := filepath.Join("results", file)
 		m, err := model.ReadCheckpoint(name)
 		if err != nil {
