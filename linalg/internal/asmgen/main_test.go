@@ -24,6 +24,23 @@ func TestCheckedInAssemblyIsWhatTheGeneratorWrites(t *testing.T) {
 	}
 }
 
+// The garbage collector looks at the pointers among a kernel's arguments as soon as the kernel
+// has returned. So kernels move in registers, and write to nothing there but what they count in.
+func TestKernelsWriteToNoPointerOfTheirArguments(t *testing.T) {
+	found := map[string]bool{}
+	for name, text := range files() {
+		// The last operand is what an instruction writes to.
+		for _, m := range regexp.MustCompile(`(?m)^\t([A-Z0-9]+)[^\n]*[ (](\w+Args_\w+)[^,\n]*\(\w+\)$`).FindAllStringSubmatch(text, -1) {
+			if found[m[2]] = true; m[1] != "CMPQ" && m[2] != "bandArgs_blocks" && m[2] != "bandArgs_done" && m[2] != "tileArgs_left" {
+				t.Errorf("%s: %s", name, m[0])
+			}
+		}
+	}
+	if !found["bandArgs_done"] || !found["tileArgs_left"] {
+		t.Errorf("what is known to be written to is not found, but %v", found)
+	}
+}
+
 // The comment of an instruction that is written as a word is what GNU's disassembler says.
 func TestWordsAreTheInstructionsThatTheirCommentsSay(t *testing.T) {
 	var code bytes.Buffer

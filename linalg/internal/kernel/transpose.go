@@ -7,11 +7,15 @@ import "unsafe"
 // four rows of dst, as many columns of them as the band has rows. The next band is the rows
 // below in src and the columns to the right in dst, and the next of the blocks lies block
 // further on in both. All distances are in bytes.
+//
+// The kernel counts blocks down and done up. It leaves dst and src as they are: behind the last
+// block they could point into memory that is not in use, and a garbage collector that finds
+// such a pointer in args ends the program.
 type bandArgs struct {
 	dst, src             unsafe.Pointer
 	dstRow, srcRow       int
 	bands, quads, blocks int
-	block                int
+	block, done          int
 }
 
 // A bandKernel is the number of the kernel for bands of so many rows. Those of a level
@@ -52,7 +56,7 @@ func transposeBands[T Float](k bandKernel, dst, a []T, rows, cols int) {
 					continue
 				}
 				args.dst, args.src = pointer(dst[lo+c[0]*rows+r[0]:]), pointer(a[lo+r[0]*cols+c[0]:])
-				args.bands, args.quads, args.blocks = r[1], c[1], min(most, len(a)-lo)/size // the kernel counts down
+				args.bands, args.quads, args.blocks, args.done = r[1], c[1], min(most, len(a)-lo)/size, 0
 				bands(k.number, &args)
 			}
 		}

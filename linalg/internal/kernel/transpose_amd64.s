@@ -16,8 +16,10 @@ TEXT bandsAVX512<>(SB), NOSPLIT, $0-16
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R9)(R8*4), R11
 block:
-	MOVQ bandArgs_dst(DI), R13
-	MOVQ bandArgs_src(DI), R12
+	MOVQ bandArgs_done(DI), R12
+	MOVQ R12, R13
+	ADDQ bandArgs_dst(DI), R13
+	ADDQ bandArgs_src(DI), R12
 	MOVQ bandArgs_bands(DI), BX
 band:
 	MOVQ R13, AX
@@ -75,8 +77,7 @@ quad:
 	DECQ BX
 	JNZ band
 	MOVQ bandArgs_block(DI), AX
-	ADDQ AX, bandArgs_dst(DI)
-	ADDQ AX, bandArgs_src(DI)
+	ADDQ AX, bandArgs_done(DI)
 	DECQ bandArgs_blocks(DI)
 	JNZ block
 	VZEROUPPER
@@ -91,8 +92,10 @@ TEXT bandsAVX2<>(SB), NOSPLIT, $0-16
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R9)(R8*4), R11
 block:
-	MOVQ bandArgs_dst(DI), R13
-	MOVQ bandArgs_src(DI), R12
+	MOVQ bandArgs_done(DI), R12
+	MOVQ R12, R13
+	ADDQ bandArgs_dst(DI), R13
+	ADDQ bandArgs_src(DI), R12
 	MOVQ bandArgs_bands(DI), BX
 band:
 	MOVQ R13, AX
@@ -141,8 +144,7 @@ quad:
 	DECQ BX
 	JNZ band
 	MOVQ bandArgs_block(DI), AX
-	ADDQ AX, bandArgs_dst(DI)
-	ADDQ AX, bandArgs_src(DI)
+	ADDQ AX, bandArgs_done(DI)
 	DECQ bandArgs_blocks(DI)
 	JNZ block
 	VZEROUPPER

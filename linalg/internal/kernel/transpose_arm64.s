@@ -17,8 +17,11 @@ TEXT bandsNEON<>(SB), NOSPLIT, $0-16
 	ADD R7, R7, R8
 	ADD R7, R8, R9
 block:
+	MOVD bandArgs_done(R0), R3
 	MOVD bandArgs_src(R0), R12
+	ADD R3, R12
 	MOVD bandArgs_dst(R0), R13
+	ADD R3, R13
 	MOVD bandArgs_bands(R0), R11
 band:
 	MOVD R12, R1
@@ -55,13 +58,9 @@ quad:
 	ADD $16, R13
 	SUBS $1, R11
 	BNE band
-	MOVD bandArgs_block(R0), R3
-	MOVD bandArgs_src(R0), R1
-	ADD R3, R1
-	MOVD R1, bandArgs_src(R0)
-	MOVD bandArgs_dst(R0), R1
-	ADD R3, R1
-	MOVD R1, bandArgs_dst(R0)
+	MOVD bandArgs_block(R0), R1
+	ADD R1, R3
+	MOVD R3, bandArgs_done(R0)
 	MOVD bandArgs_blocks(R0), R1
 	SUBS $1, R1
 	MOVD R1, bandArgs_blocks(R0)
