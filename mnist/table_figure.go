@@ -13,10 +13,12 @@ import (
 // leapfrog step has no step sizes to share or to vary: it stands in the panels of both.
 //
 // Other numbers of epochs move the NLL of all models by much more than models differ. So NLL
-// is less that of the VAE with the same seed, and bars are standard errors. As long as what
-// was obtained lacks a VAE, NLL is itself, and bars are standard deviations over seeds.
+// is less that of the VAE with the same seed, and bars are standard errors. With VAEs alone,
+// and as long as what was obtained lacks one, NLL is itself, and bars are standard deviations
+// over seeds.
 func figure(rows []tableRow) []byte {
 	less := slices.ContainsFunc(rows, func(r tableRow) bool { return r.K == 0 }) &&
+		slices.ContainsFunc(rows, func(r tableRow) bool { return r.K > 0 }) &&
 		!slices.ContainsFunc(rows, func(r tableRow) bool { return r.K > 0 && r.Obtained != nil && r.Obtained.ToVAE == nil })
 	what := "NLL"
 	if less {
