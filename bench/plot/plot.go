@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"unicode"
 )
 
@@ -96,9 +97,14 @@ func Panels(charts ...Chart) []byte {
 	}
 	panel := top + height + bottom
 
+	var titles []string
+	for _, c := range charts {
+		titles = append(titles, c.Title)
+	}
+
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %[1]g %[2]g" font-family="Helvetica, Arial, sans-serif" font-size="%d" role="img" aria-label="%s">`+"\n",
-		width, panel*float64(len(charts)), fontSize, escape(charts[0].Title))
+		width, panel*float64(len(charts)), fontSize, escape(strings.Join(titles, "; ")))
 	fmt.Fprintln(&b, `<rect width="100%" height="100%" fill="white"/>`)
 	for i, c := range charts {
 		fmt.Fprintf(&b, `<g transform="translate(0 %.0f)">`+"\n", panel*float64(i))

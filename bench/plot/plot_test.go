@@ -346,6 +346,9 @@ func TestPanelsShareAxesAndALegend(t *testing.T) {
 	if len(panels) != 2 || panels[0].Title != "one" || panels[1].Title != "two" {
 		t.Fatalf("panels %+v", panels)
 	}
+	if !bytes.Contains(Panels(one, two), []byte(`role="img" aria-label="one; two"`)) {
+		t.Error("those who hear the picture do not hear the titles of both panels")
+	}
 	if diff := cmp.Diff(panels[0].X.Ticks, panels[1].X.Ticks); diff != "" {
 		t.Error("the panels' ticks differ: ", diff)
 	}
