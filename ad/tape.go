@@ -272,7 +272,8 @@ func (t *Tape[T]) Result(rows, cols int) *Var[T] {
 
 // Record makes y, which it returns, the result of an operation on a, b and c (b or c nil
 // where there are fewer), whose adjoint r passes on. An operation on constants is a
-// constant and does not keep its operands; so is one of a rule while Backward runs. It panics if an operand is not valid on t.
+// constant and does not keep its operands; so is one of a rule while Backward runs. It
+// panics if an operand is not valid on t.
 func (t *Tape[T]) Record(y *Var[T], r Rule[T], a, b, c *Var[T]) *Var[T] {
 	t.mustHave(a)
 	live := a.live

@@ -43,8 +43,8 @@ type Block[T linalg.Float] struct {
 }
 
 // A Trainer is Algorithm 2 (alg:vi): it climbs the mean of a bound over batches (equation
-// 11, eqn:ELBO), in all parameters at once, by stochastic gradients. The columns of a batch are cut into blocks,
-// of which goroutines, one for each core, take one at a time:
+// 11, eqn:ELBO), in all parameters at once, by stochastic gradients. The columns of a batch
+// are cut into blocks, of which goroutines, one for each core, take one at a time:
 //
 //	batch      | 1 … 16 | 17 … 32 | 33 … 40 |
 //	bound          L₁   +    L₂   +    L₃        each on a tape of its own, side by side,
