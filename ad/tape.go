@@ -27,6 +27,7 @@ package ad
 
 import (
 	"fmt"
+	"iter"
 	"strings"
 	"sync/atomic"
 
@@ -139,6 +140,15 @@ func (t *Tape[T]) Reset() {
 // Len returns the number of variables on the tape.
 func (t *Tape[T]) Len() int { return t.n }
 
+// All returns an iterator over the variables on the tape, in the order of the program. It
+// does not include the adjoints of Backward, which are not recorded.
+func (t *Tape[T]) All() iter.Seq[*Var[T]] {
+	return func(yield func(*Var[T]) bool) {
+		for i := 0; i < t.n && yield(t.at(i)); i++ {
+		}
+	}
+}
+
 // Matrix returns a rows × cols matrix from the tape's arena, with arbitrary elements,
 // valid until Reset: a place for noise or constants that change with every step.
 func (t *Tape[T]) Matrix(rows, cols int) linalg.Matrix[T] {
@@ -179,10 +189,9 @@ func (t *Tape[T]) Fill(rows, cols int, s T) *Var[T] {
 
 // FirstNonFinite describes the first variable on the tape with an element that is NaN or
 // infinite: the operation whose result it is, its shape and the element. It is empty if
-// there is none. It does not see the adjoints of Backward, which are not on record.
+// there is none.
 func (t *Tape[T]) FirstNonFinite() string {
-	for i := range t.n {
-		v := t.at(i)
+	for v := range t.All() {
 		for j, x := range v.Value.Data {
 			if x-x == 0 {
 				continue

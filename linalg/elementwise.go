@@ -157,11 +157,13 @@ func Log[T Float](dst, a Matrix[T]) { apply("Log", dst, a, kernel.Log) }
 // Tanh sets dst = tanh a, elementwise.
 func Tanh[T Float](dst, a Matrix[T]) { apply("Tanh", dst, a, kernel.Tanh) }
 
-// Softplus sets dst = log(1 + eᵃ), elementwise. It neither overflows where a is large nor
-// loses the tail eᵃ.
+// Softplus sets dst = log(1 + eᵃ), elementwise. It does not overflow for large a and keeps
+// its relative precision for negative a. For a < −44 it is zero, so that gradients do not
+// compute with subnormal numbers; the reason is in internal/kernel/lanes.go.
 func Softplus[T Float](dst, a Matrix[T]) { apply("Softplus", dst, a, kernel.Softplus) }
 
-// Sigmoid sets dst = 1/(1 + e⁻ᵃ), elementwise, the derivative of Softplus.
+// Sigmoid sets dst = 1/(1 + e⁻ᵃ), elementwise, the derivative of Softplus. For a < −44 it
+// is zero, as Softplus is.
 func Sigmoid[T Float](dst, a Matrix[T]) { apply("Sigmoid", dst, a, kernel.Sigmoid) }
 
 // SoftplusSigmoid sets dst = log(1 + eᵃ) and slope = 1/(1 + e⁻ᵃ), its derivative, from

@@ -170,7 +170,7 @@ func TestTheStateAloneIsTheRun(t *testing.T) {
 	dir := t.TempDir()
 	// The last epochs are worse, so that the best weights are not those of the last.
 	mustTrain(t, tiny(dir, "-epochs", "1")...)
-	mustTrain(t, tiny(dir, "-epochs", "4", "-resume", "-lr", "0.3")...)
+	mustTrain(t, tiny(dir, "-epochs", "4", "-resume", "-lr", "0.03")...)
 	moved := copyFiles(t, dir, stateFile)
 	stdout, stderr, status := mnist(t.Context(), "train", "-resume", "-out", moved)
 	model := filepath.Join(moved, modelFile)

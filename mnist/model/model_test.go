@@ -398,12 +398,18 @@ func TestANonFiniteStepChangesNothingAndNamesTheOperation(t *testing.T) {
 }
 
 func TestAGradientThatIsNotFiniteNamesItsOperation(t *testing.T) {
-	// With σ = e⁻⁹⁵, which float32 still holds, log σ is finite and 1/σ is not.
+	// The hidden layer of the encoder is about e⁻⁴⁰, which keeps μ, and so the ELBO, finite.
+	// Its adjoint is the product of the two large weights, about 10⁴⁰.
 	c := Config{Kind: "vae", Tempering: "none", Latent: 2}
 	trainer := NewTrainer(c, NewParams[float32](c, -1, 1), 1e-2)
 	for _, p := range trainer.Params {
-		if p.Name == "encoder.std.bias" {
-			p.Value.Fill(-95)
+		switch p.Name {
+		case "encoder.hidden.bias":
+			p.Value.Fill(-40)
+		case "encoder.mean.weight":
+			p.Value.Fill(1e19)
+		case "decoder.hidden.weight":
+			p.Value.Fill(1e22)
 		}
 	}
 	elbo, err := trainer.Step(t.Context(), noise[float32]{n: 10})

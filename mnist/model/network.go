@@ -113,7 +113,8 @@ func (n *Network[T]) flowFor(x *ad.Var[T]) *hvae.Flow[T] {
 
 // Encode returns the mean and the standard deviation [ℓ×B] of the variational prior
 // q(z|x) for images x [784×B]: three convolutions with 16, 32 and 32 channels, a dense
-// layer of 450, and two heads; softplus after every layer but the mean.
+// layer of 450, and two heads; softplus after every layer but the mean. A standard deviation
+// is zero, and the ELBO −∞, where its head's input is below −44 (linalg.Softplus).
 func (n *Network[T]) Encode(x *ad.Var[T]) (mean, std *ad.Var[T]) {
 	e := &n.encoder
 	h := ad.Activate(e.conv1.conv(&conv1, x))

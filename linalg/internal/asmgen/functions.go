@@ -34,20 +34,24 @@ func (w *lane) polynomial(c []float64, x int) int {
 // expLow is where eˣ has long become zero.
 const expLow = -104
 
+// tail is where softplus and sigmoid treat e^−|x| as zero: see tail in package kernel.
+const tail = 44
+
 // exp returns eˣ in a new register: with n the integer nearest to x/log 2 and
-// r = x − n·log 2, it is eʳ·2ⁿ. The power of two is applied in two halves where it
-// takes multiplications, so that the result may overflow, or lose bits as a subnormal
-// number, and rounds only once. large
-// says whether x may be large enough to overflow.
-func (w *lane) exp(x int, large bool) int {
+// r = x − n·log 2, it is eʳ·2ⁿ. If full is set, x may be any number, and the result may overflow or be
+// subnormal: multiplications then apply 2ⁿ in two halves, so that the result rounds only
+// once. Otherwise x must be from −44 to 44.
+func (w *lane) exp(x int, full bool) int {
 	y := w.register()
 	r, n, half := w.register(), w.register(), w.register()
 	w.remark("eˣ = eʳ·2ⁿ: n is x/log 2 to the nearest, r the rest")
-	w.set(expLow, n)
-	w.vec("max", r, n, x) // the second operand of two if one is NaN
-	if large {
-		w.set(89, n) // e⁸⁹ has overflown
+	if full {
+		w.set(expLow, n)
+		w.vec("max", r, n, x) // the second operand of two if one is NaN
+		w.set(89, n)          // e⁸⁹ has overflown
 		w.vec("min", r, n, r)
+	} else {
+		w.unary("move", r, x)
 	}
 	w.vecConst("mul", n, r, math.Log2E)
 	w.unary("round", n, n)
@@ -66,11 +70,15 @@ func (w *lane) exp(x int, large bool) int {
 		w.release(y + 1)
 		return y
 	}
-	w.remark("times 2ⁿ, in two halves")
+	w.remark("times 2ⁿ")
 	w.unary("toInt", n, n)
-	w.shift("right", half, n, 1)
-	w.vec("subInt", n, n, half)
-	for _, exponent := range []int{half, n} {
+	factors := []int{n}
+	if full {
+		w.shift("right", half, n, 1)
+		w.vec("subInt", n, n, half)
+		factors = []int{half, n}
+	}
+	for _, exponent := range factors {
 		w.vecBits("addInt", exponent, exponent, 127)
 		w.shift("left", exponent, exponent, 23)
 		w.vec("mul", y, y, exponent)
@@ -79,12 +87,16 @@ func (w *lane) exp(x int, large bool) int {
 	return y
 }
 
-// expOfMinusAbs returns e^−|x|, from which both softplus and sigmoid are made.
+// expOfMinusAbs returns e^−|x|, or zero beyond the tail: the common part of softplus and
+// sigmoid.
 func (w *lane) expOfMinusAbs(x int) int {
 	minus := w.register()
 	w.remark("e^−|x|")
 	w.vecBits("or", minus, x, 0x80000000)
 	e := w.exp(minus, false)
+	zero := w.register()
+	w.zero(zero)
+	w.choose(lessThan, minus, -tail, zero, e)
 	w.unary("move", minus, e)
 	w.release(minus + 1)
 	return minus

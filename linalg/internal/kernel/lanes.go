@@ -161,7 +161,7 @@ func SoftplusSigmoid[T Float](y, slope, a []T) {
 	}
 	for i := range y {
 		v := float64(a[i])
-		e := math.Exp(-math.Abs(v))
+		e := expOfMinusAbs(v)
 		y[i], slope[i] = T(softplusFrom(v, e)), T(sigmoidFrom(v, e))
 	}
 }
@@ -197,13 +197,43 @@ func Adamax[T Float](p, m, u, g []T, beta1, beta2, rate, epsilon T) {
 	}
 }
 
-// SoftplusAt returns log(1 + eˣ) = max(x, 0) + log(1 + e^−|x|), which neither
-// overflows for large x nor loses the tail eˣ for very negative x.
-func SoftplusAt(x float64) float64 { return softplusFrom(x, math.Exp(-math.Abs(x))) }
+// tail is where the tails of softplus and sigmoid end: both treat e^−|x| as zero if
+// |x| > 44, where it is below 2⁻⁶³.
+//
+// The reason is speed. Logits of pixels that are never white fall below −87, where e^−|x|
+// leaves the normal range of float32, and gradients would multiply subnormal numbers: an
+// Intel processor computes with them in microcode, and an epoch of a trained model took
+// twice as long as the first. Values slightly above the threshold become subnormal a layer
+// later, so the threshold is high. In a training step of mnist/results/vae.safetensors on
+// the first 100 training images, the number of subnormal operands of contractions is
+//
+//	threshold      right     left
+//	none          20,848    5,518
+//	2⁻¹²⁶         14,563    5,342
+//	2⁻¹⁰⁰          4,793    1,920
+//	e⁻⁴⁴             107       64
+//
+// of 22.7 and 7.1 million. As a consequence, a standard deviation that is softplus(x) is
+// positive, and has a logarithm, only for x ≥ −44.
+const tail = 44
 
-// SigmoidAt returns 1/(1 + e^−x), the derivative of SoftplusAt. The exponential is only
-// ever taken of −|x|, so nothing overflows and the lower tail keeps its precision.
-func SigmoidAt(x float64) float64 { return sigmoidFrom(x, math.Exp(-math.Abs(x))) }
+// expOfMinusAbs returns e^−|x|, or zero beyond the tail.
+func expOfMinusAbs(x float64) float64 {
+	x = math.Abs(x)
+	if x > tail {
+		return 0
+	}
+	return math.Exp(-x)
+}
+
+// SoftplusAt returns log(1 + eˣ) = max(x, 0) + log(1 + e^−|x|), which does not overflow for
+// large x and keeps its relative precision for negative x. It is zero for x < −44; see tail.
+func SoftplusAt(x float64) float64 { return softplusFrom(x, expOfMinusAbs(x)) }
+
+// SigmoidAt returns 1/(1 + e^−x), the derivative of SoftplusAt. It is computed from e^−|x|,
+// so that nothing overflows and small values keep their relative precision. It is zero for
+// x < −44; see tail.
+func SigmoidAt(x float64) float64 { return sigmoidFrom(x, expOfMinusAbs(x)) }
 
 // softplusFrom is SoftplusAt where e is e^−|x|.
 func softplusFrom(x, e float64) float64 { return max(x, 0) + math.Log1p(e) }

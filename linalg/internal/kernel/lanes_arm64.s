@@ -305,7 +305,7 @@ compute:
 	FMOVQ 160(R7), F31
 	VFMLA V2.S4, V1.S4, V31.S4
 	VMOV V31.B16, V1.B16
-	// times 2ⁿ, in two halves
+	// times 2ⁿ
 	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
 	WORD $0x4f3f0464 // sshr v4.4s, v3.4s, #1
 	VSUB V4.S4, V3.S4, V3.S4
@@ -459,10 +459,7 @@ compute:
 	FMOVQ 528(R7), F30
 	VORR V30.B16, V1.B16, V4.B16
 	// eˣ = eʳ·2ⁿ: n is x/log 2 to the nearest, r the rest
-	FMOVQ 0(R7), F7
-	WORD $0x6ea4e4ff // fcmgt v31.4s, v7.4s, v4.4s
 	VMOV V4.B16, V6.B16
-	VBIT V31.B16, V7.B16, V6.B16
 	FMOVQ 32(R7), F30
 	WORD $0x6e3edcc7 // fmul v7.4s, v6.4s, v30.4s
 	WORD $0x4e2188e7 // frintn v7.4s, v7.4s
@@ -490,18 +487,16 @@ compute:
 	FMOVQ 160(R7), F31
 	VFMLA V6.S4, V5.S4, V31.S4
 	VMOV V31.B16, V5.B16
-	// times 2ⁿ, in two halves
+	// times 2ⁿ
 	WORD $0x4e21a8e7 // fcvtns v7.4s, v7.4s
-	WORD $0x4f3f04e8 // sshr v8.4s, v7.4s, #1
-	VSUB V8.S4, V7.S4, V7.S4
-	FMOVQ 176(R7), F30
-	VADD V30.S4, V8.S4, V8.S4
-	VSHL $23, V8.S4, V8.S4
-	WORD $0x6e28dca5 // fmul v5.4s, v5.4s, v8.4s
 	FMOVQ 176(R7), F30
 	VADD V30.S4, V7.S4, V7.S4
 	VSHL $23, V7.S4, V7.S4
 	WORD $0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	VEOR V6.B16, V6.B16, V6.B16
+	FMOVQ 544(R7), F30
+	WORD $0x6ea4e7df // fcmgt v31.4s, v30.4s, v4.4s
+	VBIT V31.B16, V6.B16, V5.B16
 	VMOV V5.B16, V4.B16
 	FMOVQ 160(R7), F1
 	WORD $0x4ea4d423 // fsub v3.4s, v1.4s, v4.4s
@@ -512,10 +507,7 @@ compute:
 	VORR V3.B16, V1.B16, V1.B16
 	// or for small x, x + x³·P(x²)
 	WORD $0x6e20dc03 // fmul v3.4s, v0.4s, v0.4s
-	FMOVQ 544(R7), F5
-	FMOVQ 560(R7), F31
-	VFMLA V3.S4, V5.S4, V31.S4
-	VMOV V31.B16, V5.B16
+	FMOVQ 560(R7), F5
 	FMOVQ 576(R7), F31
 	VFMLA V3.S4, V5.S4, V31.S4
 	VMOV V31.B16, V5.B16
@@ -525,11 +517,14 @@ compute:
 	FMOVQ 608(R7), F31
 	VFMLA V3.S4, V5.S4, V31.S4
 	VMOV V31.B16, V5.B16
+	FMOVQ 624(R7), F31
+	VFMLA V3.S4, V5.S4, V31.S4
+	VMOV V31.B16, V5.B16
 	WORD $0x6e23dca5 // fmul v5.4s, v5.4s, v3.4s
 	VMOV V0.B16, V31.B16
 	VFMLA V0.S4, V5.S4, V31.S4
 	VMOV V31.B16, V5.B16
-	FMOVQ 624(R7), F30
+	FMOVQ 640(R7), F30
 	WORD $0x6ea2e7df // fcmgt v31.4s, v30.4s, v2.4s
 	VBIT V31.B16, V5.B16, V1.B16
 	TBNZ $63, R6, storePart
@@ -567,10 +562,7 @@ compute:
 	FMOVQ 528(R7), F30
 	VORR V30.B16, V0.B16, V1.B16
 	// eˣ = eʳ·2ⁿ: n is x/log 2 to the nearest, r the rest
-	FMOVQ 0(R7), F4
-	WORD $0x6ea1e49f // fcmgt v31.4s, v4.4s, v1.4s
 	VMOV V1.B16, V3.B16
-	VBIT V31.B16, V4.B16, V3.B16
 	FMOVQ 32(R7), F30
 	WORD $0x6e3edc64 // fmul v4.4s, v3.4s, v30.4s
 	WORD $0x4e218884 // frintn v4.4s, v4.4s
@@ -598,18 +590,16 @@ compute:
 	FMOVQ 160(R7), F31
 	VFMLA V3.S4, V2.S4, V31.S4
 	VMOV V31.B16, V2.B16
-	// times 2ⁿ, in two halves
+	// times 2ⁿ
 	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
-	WORD $0x4f3f0485 // sshr v5.4s, v4.4s, #1
-	VSUB V5.S4, V4.S4, V4.S4
-	FMOVQ 176(R7), F30
-	VADD V30.S4, V5.S4, V5.S4
-	VSHL $23, V5.S4, V5.S4
-	WORD $0x6e25dc42 // fmul v2.4s, v2.4s, v5.4s
 	FMOVQ 176(R7), F30
 	VADD V30.S4, V4.S4, V4.S4
 	VSHL $23, V4.S4, V4.S4
 	WORD $0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	VEOR V3.B16, V3.B16, V3.B16
+	FMOVQ 544(R7), F30
+	WORD $0x6ea1e7df // fcmgt v31.4s, v30.4s, v1.4s
+	VBIT V31.B16, V3.B16, V2.B16
 	VMOV V2.B16, V1.B16
 	// sigmoid: 1/(1 + e), or e/(1 + e) for negative x
 	FMOVQ 160(R7), F30
@@ -653,10 +643,7 @@ compute:
 	FMOVQ 528(R7), F30
 	VORR V30.B16, V0.B16, V1.B16
 	// eˣ = eʳ·2ⁿ: n is x/log 2 to the nearest, r the rest
-	FMOVQ 0(R7), F4
-	WORD $0x6ea1e49f // fcmgt v31.4s, v4.4s, v1.4s
 	VMOV V1.B16, V3.B16
-	VBIT V31.B16, V4.B16, V3.B16
 	FMOVQ 32(R7), F30
 	WORD $0x6e3edc64 // fmul v4.4s, v3.4s, v30.4s
 	WORD $0x4e218884 // frintn v4.4s, v4.4s
@@ -684,24 +671,19 @@ compute:
 	FMOVQ 160(R7), F31
 	VFMLA V3.S4, V2.S4, V31.S4
 	VMOV V31.B16, V2.B16
-	// times 2ⁿ, in two halves
+	// times 2ⁿ
 	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
-	WORD $0x4f3f0485 // sshr v5.4s, v4.4s, #1
-	VSUB V5.S4, V4.S4, V4.S4
-	FMOVQ 176(R7), F30
-	VADD V30.S4, V5.S4, V5.S4
-	VSHL $23, V5.S4, V5.S4
-	WORD $0x6e25dc42 // fmul v2.4s, v2.4s, v5.4s
 	FMOVQ 176(R7), F30
 	VADD V30.S4, V4.S4, V4.S4
 	VSHL $23, V4.S4, V4.S4
 	WORD $0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	VEOR V3.B16, V3.B16, V3.B16
+	FMOVQ 544(R7), F30
+	WORD $0x6ea1e7df // fcmgt v31.4s, v30.4s, v1.4s
+	VBIT V31.B16, V3.B16, V2.B16
 	VMOV V2.B16, V1.B16
 	// softplus: max(x, 0) + log(1 + e)
-	FMOVQ 640(R7), F3
-	FMOVQ 656(R7), F31
-	VFMLA V1.S4, V3.S4, V31.S4
-	VMOV V31.B16, V3.B16
+	FMOVQ 656(R7), F3
 	FMOVQ 672(R7), F31
 	VFMLA V1.S4, V3.S4, V31.S4
 	VMOV V31.B16, V3.B16
@@ -721,6 +703,9 @@ compute:
 	VFMLA V1.S4, V3.S4, V31.S4
 	VMOV V31.B16, V3.B16
 	FMOVQ 768(R7), F31
+	VFMLA V1.S4, V3.S4, V31.S4
+	VMOV V31.B16, V3.B16
+	FMOVQ 784(R7), F31
 	VFMLA V1.S4, V3.S4, V31.S4
 	VMOV V31.B16, V3.B16
 	FMOVQ 160(R7), F31
@@ -766,10 +751,7 @@ compute:
 	FMOVQ 528(R7), F30
 	VORR V30.B16, V0.B16, V1.B16
 	// eˣ = eʳ·2ⁿ: n is x/log 2 to the nearest, r the rest
-	FMOVQ 0(R7), F4
-	WORD $0x6ea1e49f // fcmgt v31.4s, v4.4s, v1.4s
 	VMOV V1.B16, V3.B16
-	VBIT V31.B16, V4.B16, V3.B16
 	FMOVQ 32(R7), F30
 	WORD $0x6e3edc64 // fmul v4.4s, v3.4s, v30.4s
 	WORD $0x4e218884 // frintn v4.4s, v4.4s
@@ -797,18 +779,16 @@ compute:
 	FMOVQ 160(R7), F31
 	VFMLA V3.S4, V2.S4, V31.S4
 	VMOV V31.B16, V2.B16
-	// times 2ⁿ, in two halves
+	// times 2ⁿ
 	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
-	WORD $0x4f3f0485 // sshr v5.4s, v4.4s, #1
-	VSUB V5.S4, V4.S4, V4.S4
-	FMOVQ 176(R7), F30
-	VADD V30.S4, V5.S4, V5.S4
-	VSHL $23, V5.S4, V5.S4
-	WORD $0x6e25dc42 // fmul v2.4s, v2.4s, v5.4s
 	FMOVQ 176(R7), F30
 	VADD V30.S4, V4.S4, V4.S4
 	VSHL $23, V4.S4, V4.S4
 	WORD $0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	VEOR V3.B16, V3.B16, V3.B16
+	FMOVQ 544(R7), F30
+	WORD $0x6ea1e7df // fcmgt v31.4s, v30.4s, v1.4s
+	VBIT V31.B16, V3.B16, V2.B16
 	VMOV V2.B16, V1.B16
 	// sigmoid: 1/(1 + e), or e/(1 + e) for negative x
 	FMOVQ 160(R7), F30
@@ -818,10 +798,7 @@ compute:
 	VBIT V31.B16, V1.B16, V2.B16
 	WORD $0x6e23fc42 // fdiv v2.4s, v2.4s, v3.4s
 	// softplus: max(x, 0) + log(1 + e)
-	FMOVQ 640(R7), F4
-	FMOVQ 656(R7), F31
-	VFMLA V1.S4, V4.S4, V31.S4
-	VMOV V31.B16, V4.B16
+	FMOVQ 656(R7), F4
 	FMOVQ 672(R7), F31
 	VFMLA V1.S4, V4.S4, V31.S4
 	VMOV V31.B16, V4.B16
@@ -841,6 +818,9 @@ compute:
 	VFMLA V1.S4, V4.S4, V31.S4
 	VMOV V31.B16, V4.B16
 	FMOVQ 768(R7), F31
+	VFMLA V1.S4, V4.S4, V31.S4
+	VMOV V31.B16, V4.B16
+	FMOVQ 784(R7), F31
 	VFMLA V1.S4, V4.S4, V31.S4
 	VMOV V31.B16, V4.B16
 	FMOVQ 160(R7), F31
@@ -1039,37 +1019,39 @@ DATA constants<>+512(SB)/8, $0x7fffffff7fffffff // NaN
 DATA constants<>+520(SB)/8, $0x7fffffff7fffffff
 DATA constants<>+528(SB)/8, $0x8000000080000000 // -0
 DATA constants<>+536(SB)/8, $0x8000000080000000
-DATA constants<>+544(SB)/8, $0xbbb91583bbb91583 // -0.0056483163
-DATA constants<>+552(SB)/8, $0xbbb91583bbb91583
-DATA constants<>+560(SB)/8, $0x3ca8abff3ca8abff // 0.020589827
-DATA constants<>+568(SB)/8, $0x3ca8abff3ca8abff
-DATA constants<>+576(SB)/8, $0xbd5c0ee1bd5c0ee1 // -0.053725127
-DATA constants<>+584(SB)/8, $0xbd5c0ee1bd5c0ee1
-DATA constants<>+592(SB)/8, $0x3e0883233e088323 // 0.13331275
-DATA constants<>+600(SB)/8, $0x3e0883233e088323
-DATA constants<>+608(SB)/8, $0xbeaaaa97beaaaa97 // -0.33333275
-DATA constants<>+616(SB)/8, $0xbeaaaa97beaaaa97
-DATA constants<>+624(SB)/8, $0x3f2000003f200000 // 0.625
-DATA constants<>+632(SB)/8, $0x3f2000003f200000
-DATA constants<>+640(SB)/8, $0xbb549978bb549978 // -0.0032440107
-DATA constants<>+648(SB)/8, $0xbb549978bb549978
-DATA constants<>+656(SB)/8, $0x3ca29f653ca29f65 // 0.019851396
-DATA constants<>+664(SB)/8, $0x3ca29f653ca29f65
-DATA constants<>+672(SB)/8, $0xbd694e44bd694e44 // -0.056959406
-DATA constants<>+680(SB)/8, $0xbd694e44bd694e44
-DATA constants<>+688(SB)/8, $0x3dd9299e3dd9299e // 0.10603641
-DATA constants<>+696(SB)/8, $0x3dd9299e3dd9299e
-DATA constants<>+704(SB)/8, $0xbe1cbaacbe1cbaac // -0.15305585
-DATA constants<>+712(SB)/8, $0xbe1cbaacbe1cbaac
-DATA constants<>+720(SB)/8, $0x3e497b493e497b49 // 0.19675936
-DATA constants<>+728(SB)/8, $0x3e497b493e497b49
-DATA constants<>+736(SB)/8, $0xbe7f87c3be7f87c3 // -0.24954133
-DATA constants<>+744(SB)/8, $0xbe7f87c3be7f87c3
-DATA constants<>+752(SB)/8, $0x3eaaa6403eaaa640 // 0.33329964
-DATA constants<>+760(SB)/8, $0x3eaaa6403eaaa640
-DATA constants<>+768(SB)/8, $0xbeffffdfbeffffdf // -0.49999902
-DATA constants<>+776(SB)/8, $0xbeffffdfbeffffdf
-GLOBL constants<>(SB), NOPTR|RODATA, $784
+DATA constants<>+544(SB)/8, $0xc2300000c2300000 // -44
+DATA constants<>+552(SB)/8, $0xc2300000c2300000
+DATA constants<>+560(SB)/8, $0xbbb91583bbb91583 // -0.0056483163
+DATA constants<>+568(SB)/8, $0xbbb91583bbb91583
+DATA constants<>+576(SB)/8, $0x3ca8abff3ca8abff // 0.020589827
+DATA constants<>+584(SB)/8, $0x3ca8abff3ca8abff
+DATA constants<>+592(SB)/8, $0xbd5c0ee1bd5c0ee1 // -0.053725127
+DATA constants<>+600(SB)/8, $0xbd5c0ee1bd5c0ee1
+DATA constants<>+608(SB)/8, $0x3e0883233e088323 // 0.13331275
+DATA constants<>+616(SB)/8, $0x3e0883233e088323
+DATA constants<>+624(SB)/8, $0xbeaaaa97beaaaa97 // -0.33333275
+DATA constants<>+632(SB)/8, $0xbeaaaa97beaaaa97
+DATA constants<>+640(SB)/8, $0x3f2000003f200000 // 0.625
+DATA constants<>+648(SB)/8, $0x3f2000003f200000
+DATA constants<>+656(SB)/8, $0xbb549978bb549978 // -0.0032440107
+DATA constants<>+664(SB)/8, $0xbb549978bb549978
+DATA constants<>+672(SB)/8, $0x3ca29f653ca29f65 // 0.019851396
+DATA constants<>+680(SB)/8, $0x3ca29f653ca29f65
+DATA constants<>+688(SB)/8, $0xbd694e44bd694e44 // -0.056959406
+DATA constants<>+696(SB)/8, $0xbd694e44bd694e44
+DATA constants<>+704(SB)/8, $0x3dd9299e3dd9299e // 0.10603641
+DATA constants<>+712(SB)/8, $0x3dd9299e3dd9299e
+DATA constants<>+720(SB)/8, $0xbe1cbaacbe1cbaac // -0.15305585
+DATA constants<>+728(SB)/8, $0xbe1cbaacbe1cbaac
+DATA constants<>+736(SB)/8, $0x3e497b493e497b49 // 0.19675936
+DATA constants<>+744(SB)/8, $0x3e497b493e497b49
+DATA constants<>+752(SB)/8, $0xbe7f87c3be7f87c3 // -0.24954133
+DATA constants<>+760(SB)/8, $0xbe7f87c3be7f87c3
+DATA constants<>+768(SB)/8, $0x3eaaa6403eaaa640 // 0.33329964
+DATA constants<>+776(SB)/8, $0x3eaaa6403eaaa640
+DATA constants<>+784(SB)/8, $0xbeffffdfbeffffdf // -0.49999902
+DATA constants<>+792(SB)/8, $0xbeffffdfbeffffdf
+GLOBL constants<>(SB), NOPTR|RODATA, $800
 
 DATA laneTable<>+0(SB)/8, $laneAddNEON<>(SB)
 DATA laneTable<>+8(SB)/8, $laneSubNEON<>(SB)

@@ -1,0 +1,56 @@
+package model
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"hvae/ad"
+	"hvae/hvae"
+	"hvae/linalg"
+)
+
+// Trained models must not compute with subnormal numbers, with which some processors are up
+// to a hundred times slower. The test counts them among all values and adjoints of one
+// training step, and allows a fiftieth of the number without the threshold of softplus and
+// sigmoid (tail in linalg/internal/kernel).
+func TestAStepOfATrainedModelHasFewSubnormalNumbers(t *testing.T) {
+	for _, c := range []struct {
+		file    string
+		images  int
+		without int // the threshold
+	}{
+		{"../results/vae.safetensors", 100, 5009},
+		{"../results/hvae30.safetensors", 16, 21},
+	} {
+		checkpoint, err := ReadCheckpoint(c.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, _, err := Simulate(t.Context(), checkpoint.Config, checkpoint.Params, c.images, func(image int) *rand.Rand { return hvae.Stream(1, "test", image) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Grad, unlike Backward, records the adjoints. The first parameter's is computed last.
+		var tape ad.Tape[float32]
+		network, params := NewNetwork(&tape, checkpoint.Config, checkpoint.Params, true)
+		noise := func(purpose string) *ad.Var[float32] {
+			m := linalg.New[float32](checkpoint.Config.Latent, c.images)
+			hvae.FillNormal(hvae.Stream(1, purpose), m)
+			return tape.Const(m)
+		}
+		ad.Grad(ad.Sum(network.ELBO(tape.Const(x), noise("epsilon"), noise("gamma0"))), params[0])
+		subnormal, all := 0, 0
+		for v := range tape.All() {
+			for _, e := range v.Value.Data {
+				if -0x1p-126 < e && e < 0x1p-126 && e != 0 {
+					subnormal++
+				}
+			}
+			all += len(v.Value.Data)
+		}
+		t.Logf("%s: %d of %d numbers are subnormal", c.file, subnormal, all)
+		if subnormal > c.without/50 {
+			t.Errorf("%s: %d of %d numbers are subnormal, want at most a fiftieth of %d", c.file, subnormal, all, c.without)
+		}
+	}
+}
