@@ -124,7 +124,7 @@ func (c *course) next(t *testing.T) (training, validation float64) {
 	for which := range slices.Chunk(c.validation, 64) {
 		tape.Reset()
 		network, _ := model.NewNetwork(&tape, c.trainer.Config, c.trainer.Params, false)
-		b := drawBatch(c.images, which, latent, stream("mnist validation pixels"), stream("mnist validation noise"))
+		b := drawBatch(c.images, which, latent, stream("mnist validation pixels"), stream("mnist validation noise", c.epoch))
 		for _, elbo := range network.ELBO(tape.Const(b.x), tape.Const(b.epsilon), tape.Const(b.gamma0)).Value.Data {
 			validation += float64(elbo) / float64(len(c.validation))
 		}

@@ -247,7 +247,7 @@ func (t *session) loop(ctx context.Context) error {
 			}
 			line.Set(t.done())
 		}
-		for t.validation.from(t.Validated) {
+		for t.validation.next(t.Epoch, t.Validated) {
 			elbo, err := t.trainer.ELBO(ctx, t.validation)
 			if err != nil {
 				line.Clear()
@@ -358,24 +358,24 @@ func (b *batch) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[float32], k *hvae.
 	}
 }
 
-// validation is the validation images, binarised once. Their noise, too, is the same
-// after every epoch, so that epochs differ by their weights only.
+// A validation is the validation images: binarised once, with fresh noise for each epoch, as
+// in the authors' code. The noise decides when early stopping ends a run (results/README.md).
 type validation struct {
 	images data.Images
 	which  []int
 	seed   uint64
-	lo, hi int // the part that is a batch now
+	epoch  int
+	lo, hi int // the batch is images lo to hi−1
 }
 
 func newValidation(images data.Images, which []int, seed uint64) *validation {
 	return &validation{images: images, which: which, seed: seed}
 }
 
-// from makes the next part of the images the batch, after so many that are done, and
-// says whether there is one.
-func (v *validation) from(done int) bool {
-	const part = 1000
-	v.lo, v.hi = done, min(done+part, len(v.which))
+// next makes the images after the first done ones the batch, 1,000 at most, and reports
+// whether there are any.
+func (v *validation) next(epoch, done int) bool {
+	v.epoch, v.lo, v.hi = epoch, done, min(done+1000, len(v.which))
 	return v.lo < v.hi
 }
 
@@ -385,7 +385,7 @@ func (v *validation) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[float32], k *
 	for j := range x.Cols {
 		i := v.which[v.lo+lo+j]
 		data.Binarise(x, j, v.images.Image(i), k.Reset(v.seed, "mnist validation pixels", i))
-		rng := k.Reset(v.seed, "mnist validation noise", i)
+		rng := k.Reset(v.seed, "mnist validation noise", v.epoch, i)
 		hvae.FillNormalColumn(rng, epsilon, j)
 		hvae.FillNormalColumn(rng, gamma0, j)
 	}
