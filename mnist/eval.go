@@ -249,6 +249,7 @@ func meanSE(x []float64) (mean float64, se *float64) {
 
 // plusMinus formats a number and its error, if that is known.
 func plusMinus(digits int, v float64, err *float64) string {
+	v += math.Copysign(1e-9, v) // halves round away from zero, such as the published mean 83.315
 	if err == nil {
 		return fmt.Sprintf("%.*f", digits, v)
 	}

@@ -216,8 +216,8 @@ func printTable(b *bytes.Buffer, r report) {
 		if s == nil {
 			return []any{"–", "–", "–", "–", "–", "–", "–"}
 		}
-		return []any{fmt.Sprintf("%.2f", s.NLL), number(s.EvaluationSD, "%.2f"), number(s.SeedSD, "%.2f"), difference(s),
-			fmt.Sprintf("%.2f", s.ELBO), fmt.Sprintf("%.0f", s.Epochs), fmt.Sprint(s.Seeds)}
+		return []any{plusMinus(2, s.NLL, nil), number(s.EvaluationSD, "%.2f"), number(s.SeedSD, "%.2f"), difference(s),
+			plusMinus(2, s.ELBO, nil), fmt.Sprintf("%.0f", s.Epochs), fmt.Sprint(s.Seeds)}
 	}
 	const layout = "%-22s %7s %6s %6s %13s %8s %6s %5s   %7s %6s %6s %13s %8s %6s %5s\n"
 	evaluations := "one evaluation"
