@@ -60,6 +60,22 @@ func (c Config) String() string {
 	return s
 }
 
+// StepCost returns the number of multiply-adds of a training step for one image, counting
+// every tap of every kernel, including taps on padding. The backward pass takes twice the
+// operations of the forward pass, except that the encoder's input needs no gradient. A
+// leapfrog flow evaluates ∇U at K + 1 points, each with a forward and a backward pass of the
+// generative network, and training differentiates both.
+func (c Config) StepCost() int {
+	dense := hidden * (code + c.Latent)
+	convolutions := conv1.MultiplyAdds() + conv2.MultiplyAdds() + conv3.MultiplyAdds()
+	encoder, generator := convolutions+dense+hidden*c.Latent, convolutions+dense
+	cost := 3*encoder - conv1.MultiplyAdds()
+	if c.K == 0 {
+		return cost + 3*generator
+	}
+	return cost + (c.K+1)*6*generator
+}
+
 // The convolutions of the encoder; the decoder's upsampling layers are the transposes of
 // the same three, last to first. Pads are TensorFlow's SAME: 1 before and 2 after for 28
 // to 14 and 14 to 7, 2 and 2 for 7 to 4.

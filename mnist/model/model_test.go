@@ -421,6 +421,16 @@ func TestAGradientThatIsNotFiniteNamesItsOperation(t *testing.T) {
 	}
 }
 
+// The paper's networks, with ℓ = 64: 1,403,200 multiply-adds of the encoder for an image and
+// 1,374,400 of the generative network.
+func TestStepCostOfThePapersModels(t *testing.T) {
+	for _, c := range []struct{ k, cost int }{{0, 8_254_400}, {1, 20_624_000}, {5, 53_609_600}, {20, 177_305_600}} {
+		if got := (Config{K: c.k, Latent: 64}).StepCost(); got != c.cost {
+			t.Errorf("K = %d: a step costs %d multiply-adds for an image, want %d", c.k, got, c.cost)
+		}
+	}
+}
+
 func TestConfigurationsHaveBounds(t *testing.T) {
 	for _, c := range []struct {
 		Config
