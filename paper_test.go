@@ -755,7 +755,11 @@ func section23(t *testing.T) {
 		const draws = 20000
 		type result struct{ mean, variance, varianceSE, changed float64 }
 		run := func(K int, invSqrtBeta0 float64) (r result) {
-			l, changed := model.DrawTwoModes(K, invSqrtBeta0, draws, hvae.Stream(41, "two modes", K))
+			f := model.TwoModesFlow{K: K, StepSize: 0.1, InvSqrtBeta0: invSqrtBeta0, Tempering: "fixed"}
+			l, changed, err := f.Draw(t.Context(), draws, hvae.Stream(41, "two modes", K))
+			if err != nil {
+				t.Fatal(err)
+			}
 			r.mean, _ = hvaetest.MeanSE(l)
 			r.variance, r.varianceSE = hvaetest.MeanSE(hvaetest.Apply(l, func(v float64) float64 { return (v - r.mean) * (v - r.mean) }))
 			r.changed = float64(changed) / draws

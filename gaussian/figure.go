@@ -10,7 +10,7 @@ import (
 	"hvae/bench/plot"
 )
 
-// labels says what each method is called in a legend.
+// labels are the names of the methods in a legend.
 var labels = map[string]string{
 	"hvae-k1":         "HVAE, K = 1",
 	"hvae-k10":        "HVAE, K = 10",
@@ -21,19 +21,19 @@ var labels = map[string]string{
 	"vb":              "mean-field VB",
 }
 
-// A quantity is an error of the estimates that a figure shows.
+// A quantity is an error of the estimates to draw.
 type quantity struct {
-	name  string
-	of    func(row) (mean, standardError float64)
-	floor func(row) float64 // what it is for the maximum-likelihood estimate
+	name string
+	of   func(row) (mean, standardError float64)
+	mle  func(row) float64 // the quantity for the maximum-likelihood estimate
 }
 
 var (
-	thetaError = quantity{"mean of ‖θ − θ̂‖²",
+	thetaError = quantity{"mean of ‖θ − θ̂‖² ± s.e.",
 		func(r row) (float64, float64) { return r.Err, float64(r.ErrSE) },
 		func(r row) float64 { return r.MLEDeltaErr + r.MLESigmaErr }}
-	sigmaError = quantity{"mean of ‖σ − σ̂‖²",
-		func(r row) (float64, float64) { return r.SigmaErr, float64(r.sigmaErrSE) },
+	sigmaError = quantity{"mean of ‖σ − σ̂‖² ± s.e.",
+		func(r row) (float64, float64) { return r.SigmaErr, float64(r.SigmaErrSE) },
 		func(r row) float64 { return r.MLESigmaErr }}
 )
 
@@ -73,8 +73,8 @@ func writeFigure(o options, file string, svg []byte, stderr io.Writer) error {
 	return nil
 }
 
-// chart draws a quantity with its standard errors for the given methods, as far as there
-// are rows of them, and the floor.
+// chart draws a quantity with its standard errors for the given methods that have rows, and
+// the quantity for maximum likelihood.
 func chart(title string, q quantity, methods []string, rows []row) plot.Chart {
 	c := plot.Chart{
 		Title: title, XLabel: "dimension d", YLabel: q.name,
@@ -82,13 +82,13 @@ func chart(title string, q quantity, methods []string, rows []row) plot.Chart {
 	}
 	rows = slices.Clone(rows)
 	slices.SortStableFunc(rows, func(a, b row) int { return a.Dims - b.Dims })
-	floor := plot.Series{Label: "max. likelihood", Style: plot.Dashed}
+	mle := plot.Series{Label: "max. likelihood", Style: plot.Dashed}
 	for _, r := range rows {
-		if d := float64(r.Dims); !slices.Contains(floor.X, d) {
-			floor.X, floor.Y = append(floor.X, d), append(floor.Y, q.floor(r))
+		if d := float64(r.Dims); !slices.Contains(mle.X, d) {
+			mle.X, mle.Y = append(mle.X, d), append(mle.Y, q.mle(r))
 		}
 	}
-	c.XTicks = floor.X
+	c.XTicks = mle.X
 	for _, m := range methods {
 		s := plot.Series{Label: labels[m]}
 		for _, r := range rows {
@@ -101,6 +101,6 @@ func chart(title string, q quantity, methods []string, rows []row) plot.Chart {
 			c.Series = append(c.Series, s)
 		}
 	}
-	c.Series = append(c.Series, floor)
+	c.Series = append(c.Series, mle)
 	return c
 }

@@ -16,19 +16,18 @@ type row struct {
 	Datasets    int     `json:"datasets"`
 	DeltaErr    float64 `json:"delta_err"` // mean of ‖Δ − Δ̂‖²
 	SigmaErr    float64 `json:"sigma_err"` // mean of ‖σ − σ̂‖²
-	Err         float64 `json:"err"`       // their sum
-	ErrSE       number  `json:"err_se"`    // its standard error over datasets
+	SigmaErrSE  number  `json:"sigma_err_se"`
+	Err         float64 `json:"err"`    // their sum
+	ErrSE       number  `json:"err_se"` // its standard error over datasets
 	Beta0       number  `json:"beta0"`
 	ELBO        float64 `json:"elbo"`
 	LogEvidence float64 `json:"log_evidence"`
 	Gap         float64 `json:"gap"`
 	MLEDeltaErr float64 `json:"mle_delta_err"`
 	MLESigmaErr float64 `json:"mle_sigma_err"`
-	Seconds     float64 `json:"seconds"` // of computing, all datasets together
-
-	sigmaErrSE     number // of SigmaErr
-	mleErrSE       number // of MLEDeltaErr + MLESigmaErr
-	mleLogEvidence float64
+	MLEErrSE    number  `json:"mle_err_se"`       // standard error of MLEDeltaErr + MLESigmaErr
+	MLEEvidence float64 `json:"mle_log_evidence"` // log p(D) at the maximum-likelihood estimate
+	Seconds     float64 `json:"seconds"`          // of computing, all datasets together
 }
 
 // A number is a float64 that may not exist: as NaN it is null in JSON and a dash in
@@ -101,15 +100,15 @@ func average(method string, dims int, results []result) row {
 	a.DeltaErr = mean(func(o model.Outcome) float64 { return o.DeltaErr })
 	a.SigmaErr = mean(func(o model.Outcome) float64 { return o.SigmaErr })
 	a.Err, a.ErrSE = mean(err), standardError(err)
-	a.sigmaErrSE = standardError(func(o model.Outcome) float64 { return o.SigmaErr })
+	a.SigmaErrSE = standardError(func(o model.Outcome) float64 { return o.SigmaErr })
 	a.Beta0 = number(mean(func(o model.Outcome) float64 { return o.Beta0 }))
 	a.ELBO = mean(func(o model.Outcome) float64 { return o.ELBO })
 	a.LogEvidence = mean(func(o model.Outcome) float64 { return o.LogEvidence })
 	a.Gap = mean(func(o model.Outcome) float64 { return o.LogEvidence - o.ELBO })
 	a.MLEDeltaErr = mean(func(o model.Outcome) float64 { return o.MLEDeltaErr })
 	a.MLESigmaErr = mean(func(o model.Outcome) float64 { return o.MLESigmaErr })
-	a.mleErrSE = standardError(func(o model.Outcome) float64 { return o.MLEDeltaErr + o.MLESigmaErr })
-	a.mleLogEvidence = mean(func(o model.Outcome) float64 { return o.MLELogEvidence })
+	a.MLEErrSE = standardError(func(o model.Outcome) float64 { return o.MLEDeltaErr + o.MLESigmaErr })
+	a.MLEEvidence = mean(func(o model.Outcome) float64 { return o.MLELogEvidence })
 	for _, r := range results {
 		a.Seconds += r.seconds
 	}
@@ -117,7 +116,7 @@ func average(method string, dims int, results []result) row {
 }
 
 // print prints row n, with the head of the table before the first row of a dimension
-// and the floor to compare with after the last.
+// and maximum likelihood's line after the last.
 func (r *report) print(n int) error {
 	a := r.rows[n]
 	if r.o.json {
@@ -149,7 +148,7 @@ func (r *report) print(n int) error {
 	if n%len(r.o.methods) < len(r.o.methods)-1 {
 		return nil
 	}
-	if err := line("max. likelihood", g(a.MLEDeltaErr), g(a.MLESigmaErr), sum(a.MLEDeltaErr+a.MLESigmaErr, a.mleErrSE), "", "", f(a.mleLogEvidence), "", ""); err != nil {
+	if err := line("max. likelihood", g(a.MLEDeltaErr), g(a.MLESigmaErr), sum(a.MLEDeltaErr+a.MLESigmaErr, a.MLEErrSE), "", "", f(a.MLEEvidence), "", ""); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintln(r.w)

@@ -151,7 +151,7 @@ func (e experiment) rows(t *testing.T) (rows []expected) {
 		for _, m := range e.methods {
 			all, n := e.estimates(t, d, m), map[string]float64{}
 			n["delta_err"], _ = over(all, func(e estimate) float64 { return e.deltaErr })
-			n["sigma_err"], n["σ s.e."] = over(all, func(e estimate) float64 { return e.sigmaErr })
+			n["sigma_err"], n["sigma_err_se"] = over(all, func(e estimate) float64 { return e.sigmaErr })
 			n["err"], n["err_se"] = over(all, func(e estimate) float64 { return e.deltaErr + e.sigmaErr })
 			n["beta0"], _ = over(all, func(e estimate) float64 { return e.beta0 })
 			n["elbo"], _ = over(all, func(e estimate) float64 { return e.elbo })
@@ -159,8 +159,8 @@ func (e experiment) rows(t *testing.T) (rows []expected) {
 			n["gap"] = n["log_evidence"] - n["elbo"]
 			n["mle_delta_err"], _ = over(all, func(e estimate) float64 { return e.mleDeltaErr })
 			n["mle_sigma_err"], _ = over(all, func(e estimate) float64 { return e.mleSigmaErr })
-			n["mle sum"], n["mle s.e."] = over(all, func(e estimate) float64 { return e.mleDeltaErr + e.mleSigmaErr })
-			n["mle log p(D)"], _ = over(all, func(e estimate) float64 { return e.mleEvidence })
+			n["mle sum"], n["mle_err_se"] = over(all, func(e estimate) float64 { return e.mleDeltaErr + e.mleSigmaErr })
+			n["mle_log_evidence"], _ = over(all, func(e estimate) float64 { return e.mleEvidence })
 			n["datasets"] = float64(e.datasets)
 			rows = append(rows, expected{m, d, n})
 		}
@@ -174,7 +174,7 @@ func (e experiment) json(t *testing.T) (objects []map[string]any) {
 		o := map[string]any{"method": r.method, "d": float64(r.d)}
 		for name, v := range r.numbers {
 			switch {
-			case strings.Contains(name, " "): // in the table and the figures only
+			case strings.Contains(name, " "): // not printed as JSON
 			case math.IsNaN(v):
 				o[name] = nil
 			default:
@@ -211,8 +211,8 @@ func (e experiment) table(t *testing.T) (lines [][]string) {
 		line := append([]string{r.method, four(n["delta_err"]), four(n["sigma_err"])}, sum(n["err"], n["err_se"])...)
 		lines = append(lines, append(line, four(n["beta0"]), one(n["elbo"]), one(n["log_evidence"]), one(n["gap"])))
 		if i%len(e.methods) == len(e.methods)-1 {
-			line := append([]string{"max.", "likelihood", four(n["mle_delta_err"]), four(n["mle_sigma_err"])}, sum(n["mle sum"], n["mle s.e."])...)
-			lines = append(lines, append(line, one(n["mle log p(D)"])), nil)
+			line := append([]string{"max.", "likelihood", four(n["mle_delta_err"]), four(n["mle_sigma_err"])}, sum(n["mle sum"], n["mle_err_se"])...)
+			lines = append(lines, append(line, one(n["mle_log_evidence"])), nil)
 		}
 	}
 	return lines

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"math"
 
 	"hvae/ad"
 	"hvae/bench/plot"
@@ -11,54 +10,99 @@ import (
 	"hvae/linalg"
 )
 
-// How many paths are drawn, and of how many leapfrog steps.
+// The paths of trajectory.svg have pathSteps leapfrog steps. They are chosen among
+// pathDraws draws.
 const (
-	pathDraws = 12
 	pathSteps = 64
+	pathDraws = 500
 )
 
-// drawPaths draws what Algorithm 1 does in the plane: z₀ … z_K over contours of the target
-// with two modes, from the same z₀ and γ₀ with and without tempering. Paths that change
-// mode have a colour of their own.
+// drawPaths draws paths of Algorithm 1 on the target with two modes, with tempering at the
+// left and without at the right, from the same z₀ and γ₀: the path in the plane, its energy
+// and the temperature. With tempering the first two paths change mode and the others do not;
+// they are the first such draws.
 func drawPaths(seed uint64) []byte {
-	var panels []plot.Chart
-	for _, start := range modeStart {
-		z := model.TwoModesPaths(pathSteps, start.invSqrtBeta0, pathDraws, hvae.Stream(seed, "two modes paths", pathSteps))
-		stays := plot.Series{Label: "ends in its mode", Style: plot.Trail}
-		changes := plot.Series{Label: "ends in the other", Style: plot.Trail}
-		first, last := plot.Series{Label: "start z₀", Style: plot.Points}, plot.Series{Label: "end z_K", Style: plot.Points}
-		for i := range pathDraws {
-			path := &stays
-			if z[0].At(0, i)*z[pathSteps].At(0, i) < 0 {
-				path = &changes
-			}
-			for _, at := range z {
-				path.X, path.Y = append(path.X, at.At(0, i)), append(path.Y, at.At(1, i))
-			}
-			path.X, path.Y = append(path.X, math.NaN()), append(path.Y, math.NaN()) // a gap
-			first.X, first.Y = append(first.X, z[0].At(0, i)), append(first.Y, z[0].At(1, i))
-			last.X, last.Y = append(last.X, z[pathSteps].At(0, i)), append(last.Y, z[pathSteps].At(1, i))
-		}
-		panels = append(panels, plot.Chart{
-			Title:  fmt.Sprintf("Two modes, K = %d, %s", pathSteps, start.label),
-			XLabel: "first coordinate of z", YLabel: "second coordinate of z", Equal: true,
-			Series: append(contours(), stays, changes, first, last),
-		})
+	var chosen []int
+	var labels []string
+	all := make([][]model.TwoModesPath, len(modeFlows))
+	for i, m := range modeFlows {
+		m.flow.K = pathSteps
+		all[i] = m.flow.Paths(pathDraws, hvae.Stream(seed, "two modes paths", pathSteps))
 	}
-	return plot.Panels(panels...)
+	for _, kind := range []struct {
+		name    string
+		changes bool
+	}{{"changes mode", true}, {"stays", false}} {
+		for i, n := 0, 0; i < pathDraws && n < 2; i++ {
+			if all[0][i].ChangesMode() == kind.changes {
+				chosen, n = append(chosen, i), n+1
+				labels = append(labels, fmt.Sprintf("path %d: %s if tempered", len(chosen), kind.name))
+			}
+		}
+	}
+	charts := make([]plot.Chart, 3*len(modeFlows)) // row by row
+	for i, m := range modeFlows {
+		var paths []model.TwoModesPath
+		for _, j := range chosen {
+			paths = append(paths, all[i][j])
+		}
+		plane, energy := pathCharts(paths, labels)
+		plane.Title = fmt.Sprintf("K = %d, %s", pathSteps, m.label)
+		temperature := plot.Chart{XLabel: "step k", YLabel: "temperature 1/β_k", Height: 90, Series: []plot.Series{{Label: "temperature", X: steps(paths[0]), Y: paths[0].InvBeta}}}
+		for row, c := range []plot.Chart{plane, energy, temperature} {
+			c.Width = 380
+			charts[row*len(modeFlows)+i] = c
+		}
+	}
+	return plot.Panels(len(modeFlows), charts...)
 }
 
-// contours returns the lines where the target's density is e^−2, e^−6, … of its
-// largest.
-func contours() (lines []plot.Series) {
+// pathCharts draws paths in the plane, over contours of the target, and their energies. The
+// labels may be nil.
+func pathCharts(paths []model.TwoModesPath, labels []string) (plane, energy plot.Chart) {
+	plane = plot.Chart{XLabel: "first coordinate of z", YLabel: "second coordinate of z", Equal: true, Series: contours()}
+	energy = plot.Chart{XLabel: "step k", YLabel: "H − min U (nats)", Height: 160}
+	start, end := plot.Series{Label: "start z₀", Style: plot.Points}, plot.Series{Label: "end z_K", Style: plot.Points}
+	for i, p := range paths {
+		label, K := "", len(p.X)-1
+		if labels != nil {
+			label = labels[i]
+		}
+		plane.Series = append(plane.Series, plot.Series{Label: label, X: p.X, Y: p.Y, Style: plot.Trail})
+		above := plot.Series{Label: label, X: steps(p)}
+		for _, h := range p.H {
+			above.Y = append(above.Y, h-potential(3, 0))
+		}
+		energy.Series = append(energy.Series, above)
+		start.X, start.Y = append(start.X, p.X[0]), append(start.Y, p.Y[0])
+		end.X, end.Y = append(end.X, p.X[K]), append(end.Y, p.Y[K])
+	}
+	plane.Series = append(plane.Series, start, end)
+	k, top := steps(paths[0]), potential(0, 0)-potential(3, 0)
+	barrier := plot.Series{Label: fmt.Sprintf("barrier, %.1f nats", top), X: []float64{0, k[len(k)-1]}, Y: []float64{top, top}, Style: plot.Dashed}
+	energy.Series = append(energy.Series, barrier)
+	return plane, energy
+}
+
+// steps returns 0 … K.
+func steps(p model.TwoModesPath) (k []float64) {
+	for i := range p.X {
+		k = append(k, float64(i))
+	}
+	return k
+}
+
+// potential returns U(z) of the target with two modes.
+func potential(x, y float64) float64 {
 	var t ad.Tape[float64]
-	density := func(x, y float64) float64 {
-		t.Reset()
-		return model.TwoModes{}.LogJoint(t.Const(linalg.Column(x, y))).Scalar()
+	return -model.TwoModes{}.LogJoint(t.Const(linalg.Column(x, y))).Scalar()
+}
+
+// contours returns the lines where U is 2, 6, 10 and 14 nats above its minimum.
+func contours() (lines []plot.Series) {
+	for height := 2.0; height <= 14; height += 4 {
+		lines = append(lines, plot.Contour(potential, potential(3, 0)+height, -6, -4, 6, 4, 120))
 	}
-	for fall := 2.0; fall <= 14; fall += 4 {
-		lines = append(lines, plot.Contour(density, density(3, 0)-fall, -6, -4, 6, 4, 120))
-	}
-	lines[0].Label = "target"
+	lines[0].Label = "U − min U = 2, 6, 10, 14"
 	return lines
 }

@@ -5,31 +5,36 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 
 	"hvae/bench/plot"
 	"hvae/gaussian/model"
 	"hvae/hvae"
 )
 
-// What -two-modes shows: numbers of leapfrog steps, and temperatures of the start.
+// The numbers of leapfrog steps that -two-modes compares, at ε = 0.1, and the flows.
 var (
 	modeSteps = []int{4, 8, 16, 32, 64, 128}
-	modeStart = []struct {
-		invSqrtBeta0 float64
-		label        string
-	}{{3, "from temperature 9"}, {1, "no tempering"}}
+	modeFlows = []struct {
+		flow  model.TwoModesFlow // without K
+		label string
+	}{
+		{model.TwoModesFlow{StepSize: 0.1, InvSqrtBeta0: 3, Tempering: "fixed"}, "1/√β₀ = 3"},
+		{model.TwoModesFlow{StepSize: 0.1, InvSqrtBeta0: 1, Tempering: "none"}, "1/√β₀ = 1 (no tempering)"},
+	}
 )
 
-// modeDraws is how many draws a row is of.
+// modeDraws is the number of draws for each row.
 var modeDraws = 50_000
 
-// A modeRow is what draws on the target with two modes were like.
+// A modeRow summarises draws on the target with two modes.
 type modeRow struct {
 	InvSqrtBeta0 float64 `json:"inv_sqrt_beta0"`
 	K            int     `json:"k"`
 	ELBO         float64 `json:"elbo"`         // mean of log p̂; log p is 0
 	Variance     float64 `json:"variance"`     // of log p̂
-	ChangedMode  float64 `json:"changed_mode"` // share of the draws
+	VarianceSE   float64 `json:"variance_se"`  // standard error of Variance
+	ChangedMode  float64 `json:"changed_mode"` // fraction of the draws
 }
 
 // showTwoModes prints and draws how the variance of log p̂ depends on K with and without
@@ -39,7 +44,7 @@ func showTwoModes(ctx context.Context, o options, stdout, stderr io.Writer) erro
 		return err
 	}
 	c := plot.Chart{
-		Title: "A target with two modes: what tempering is for", XLabel: "leapfrog steps K", YLabel: "variance of log p̂",
+		Title: "A target with two modes: what tempering is for", XLabel: "leapfrog steps K", YLabel: "variance of log p̂ ± s.e.",
 		LogX: true, LogY: true,
 	}
 	for _, K := range modeSteps {
@@ -49,14 +54,15 @@ func showTwoModes(ctx context.Context, o options, stdout, stderr io.Writer) erro
 		fmt.Fprintf(stdout, "two modes, log p(x) = 0; %d draws of log p̂ from around one of them, seed %d\n", modeDraws, o.config.Seed)
 		fmt.Fprintf(stdout, "%6s %5s %10s %10s %14s\n", "1/√β₀", "K", "ELBO", "variance", "change of mode")
 	}
-	for _, start := range modeStart {
-		line := plot.Series{Label: start.label}
+	for _, m := range modeFlows {
+		line := plot.Series{Label: m.label}
 		for _, K := range modeSteps {
-			if ctx.Err() != nil {
+			m.flow.K = K
+			l, changed, err := m.flow.Draw(ctx, modeDraws, hvae.Stream(o.config.Seed, "two modes", K))
+			if err != nil {
 				return fmt.Errorf("%w: complete rows have been printed, nothing else is kept", context.Cause(ctx))
 			}
-			r := drawModes(K, start.invSqrtBeta0, o.config.Seed)
-			var err error
+			r := summariseModes(m.flow, l, changed)
 			if o.json {
 				err = json.NewEncoder(stdout).Encode(r)
 			} else {
@@ -66,6 +72,7 @@ func showTwoModes(ctx context.Context, o options, stdout, stderr io.Writer) erro
 				return fmt.Errorf("cannot write results: %w", err)
 			}
 			line.X, line.Y = append(line.X, float64(K)), append(line.Y, r.Variance)
+			line.Error = append(line.Error, r.VarianceSE)
 		}
 		c.Series = append(c.Series, line)
 	}
@@ -75,14 +82,19 @@ func showTwoModes(ctx context.Context, o options, stdout, stderr io.Writer) erro
 	return writeFigure(o, "trajectory.svg", drawPaths(o.config.Seed), stderr)
 }
 
-func drawModes(K int, invSqrtBeta0 float64, seed uint64) modeRow {
-	l, changed := model.DrawTwoModes(K, invSqrtBeta0, modeDraws, hvae.Stream(seed, "two modes", K))
-	r := modeRow{InvSqrtBeta0: invSqrtBeta0, K: K, ChangedMode: float64(changed) / float64(modeDraws)}
+// summariseModes summarises draws of log p̂.
+func summariseModes(f model.TwoModesFlow, l []float64, changed int) modeRow {
+	n := float64(len(l))
+	r := modeRow{InvSqrtBeta0: f.InvSqrtBeta0, K: f.K, ChangedMode: float64(changed) / n}
 	for _, v := range l {
-		r.ELBO += v / float64(modeDraws)
+		r.ELBO += v / n
 	}
+	fourth := 0.0 // central moment
 	for _, v := range l {
-		r.Variance += (v - r.ELBO) * (v - r.ELBO) / float64(modeDraws-1)
+		square := (v - r.ELBO) * (v - r.ELBO)
+		r.Variance += square / (n - 1)
+		fourth += square * square / n
 	}
+	r.VarianceSE = math.Sqrt((fourth - r.Variance*r.Variance) / n)
 	return r
 }

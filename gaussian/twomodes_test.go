@@ -19,27 +19,31 @@ import (
 	"hvae/hvae"
 )
 
-// steps and starts are the rows of -two-modes: 1/√β₀ by 1/√β₀, K by K.
+// The rows of -two-modes: 1/√β₀ by 1/√β₀, K by K.
 var (
-	steps  = []int{4, 8, 16, 32, 64, 128}
-	starts = []float64{3, 1}
+	stepNumbers = []int{4, 8, 16, 32, 64, 128}
+	starts      = []float64{3, 1}
+	startLabels = []string{"1/√β₀ = 3", "1/√β₀ = 1 (no tempering)"}
 )
 
-// modes returns the mean of n draws of log p̂, their sample variance, and which share of them
-// changed mode.
-func modes(t *testing.T, K int, start float64, n int, seed uint64) (mean, variance, share float64) {
+// modes returns the mean of n draws of log p̂, their sample variance with its standard error,
+// and the fraction that changed mode.
+func modes(t *testing.T, K int, start float64, n int, seed uint64) (mean, variance, se, fraction float64) {
 	t.Helper()
-	draws, changed := model.DrawTwoModes(K, start, n, hvae.Stream(seed, "two modes", K))
+	f := model.TwoModesFlow{K: K, StepSize: 0.1, InvSqrtBeta0: start, Tempering: map[float64]string{3: "fixed", 1: "none"}[start]}
+	draws, changed, err := f.Draw(t.Context(), n, hvae.Stream(seed, "two modes", K))
 	if len(draws) != n {
-		t.Fatalf("%d draws, want %d", len(draws), n)
+		t.Fatalf("%d draws, want %d: %v", len(draws), n, err)
 	}
 	for _, l := range draws {
 		mean += l / float64(n)
 	}
+	fourth := 0.0
 	for _, l := range draws {
-		variance += (l - mean) * (l - mean) / float64(n-1)
+		variance += math.Pow(l-mean, 2) / float64(n-1)
+		fourth += math.Pow(l-mean, 4) / float64(n)
 	}
-	return mean, variance, float64(changed) / float64(n)
+	return mean, variance, math.Sqrt((fourth - variance*variance) / float64(n)), float64(changed) / float64(n)
 }
 
 func TestTwoModesTable(t *testing.T) {
@@ -49,17 +53,17 @@ func TestTwoModesTable(t *testing.T) {
 		t.Fatalf("status %d, the program says it wrote %v, there are %v", status, said, there)
 	}
 	lines := strings.Split(stdout, "\n")
-	if len(lines) != 2+2*len(steps)+1 || lines[0] != "two modes, log p(x) = 0; 50000 draws of log p̂ from around one of them, seed 1" || lines[1] != " 1/√β₀     K       ELBO   variance change of mode" {
+	if len(lines) != 2+2*len(stepNumbers)+1 || lines[0] != "two modes, log p(x) = 0; 50000 draws of log p̂ from around one of them, seed 1" || lines[1] != " 1/√β₀     K       ELBO   variance change of mode" {
 		t.Fatalf("printed\n%s", stdout)
 	}
 	for i, start := range starts {
-		for j, K := range steps {
-			line := lines[2+i*len(steps)+j]
+		for j, K := range stepNumbers {
+			line := lines[2+i*len(stepNumbers)+j]
 			if f := strings.Fields(line); len(f) != 6 || f[0] != fmt.Sprint(start) || f[1] != fmt.Sprint(K) || len([]rune(line)) != len([]rune(lines[1])) {
 				t.Errorf("the line of 1/√β₀ = %v, K = %d is %q", start, K, line)
 			}
 			if K <= 4 { // the others take longer
-				mean, variance, share := modes(t, K, start, 50_000, 1)
+				mean, variance, _, share := modes(t, K, start, 50_000, 1)
 				if diff := cmp.Diff(strings.Fields(fmt.Sprintf("%v %d %.3f %.2f %.2f %%", start, K, mean, variance, 100*share)), strings.Fields(line)); diff != "" {
 					t.Error(diff)
 				}
@@ -81,25 +85,25 @@ func TestTwoModesJSONAndFiguresOfAnotherSeed(t *testing.T) {
 		t.Fatalf("status %d, stderr %q", status, stderr)
 	}
 	p := readFigure(t, folder, "tempering.svg", true)[0]
-	if diff := cmp.Diff([]string{"leapfrog steps K", "variance of log p̂"}, []string{p.XLabel, p.YLabel}); diff != "" || len(p.Series) != 2 {
+	if diff := cmp.Diff([]string{"leapfrog steps K", "variance of log p̂ ± s.e."}, []string{p.XLabel, p.YLabel}); diff != "" || len(p.Series) != 2 {
 		t.Fatalf("the figure has %d series; %s", len(p.Series), diff)
 	}
 	dec := json.NewDecoder(strings.NewReader(stdout))
 	for i, start := range starts {
-		if want := []string{"from temperature 9", "no tempering"}[i]; p.Series[i].Label != want {
+		if want := startLabels[i]; p.Series[i].Label != want {
 			t.Errorf("the figure says %q, want %q", p.Series[i].Label, want)
 		}
-		for j, K := range steps {
+		for j, K := range stepNumbers {
 			var row map[string]float64
 			if err := dec.Decode(&row); err != nil {
 				t.Fatal(err)
 			}
-			mean, variance, share := modes(t, K, start, 1100, seed)
-			want := map[string]float64{"inv_sqrt_beta0": start, "k": float64(K), "elbo": mean, "variance": variance, "changed_mode": share}
+			mean, variance, se, share := modes(t, K, start, 1100, seed)
+			want := map[string]float64{"inv_sqrt_beta0": start, "k": float64(K), "elbo": mean, "variance": variance, "variance_se": se, "changed_mode": share}
 			if diff := cmp.Diff(want, row, almost); diff != "" {
 				t.Error(diff)
 			}
-			if at := p.Series[i].Line[0][j]; !p.X.Near(at.X, float64(K)) || !p.Y.Near(at.Y, row["variance"]) || p.Series[i].Markers[j] != at {
+			if at := p.Series[i].Line[0][j]; !p.X.Near(at.X, float64(K)) || !p.Y.Near(at.Y, row["variance"]) || p.Series[i].Markers[j] != at || !p.Y.Near(p.Series[i].Bars[j].High, row["variance"]+se) {
 				t.Errorf("1/√β₀ = %v, K = %d: the figure has %v, want the variance %v", start, K, at, row["variance"])
 			}
 		}
@@ -110,66 +114,90 @@ func TestTwoModesJSONAndFiguresOfAnotherSeed(t *testing.T) {
 	checkPaths(t, readFigure(t, folder, "trajectory.svg", false), seed)
 }
 
-// checkPaths holds the panels of trajectory.svg against the paths of a seed.
+// checkPaths compares the panels of trajectory.svg with the paths of a seed.
 func checkPaths(t *testing.T, panels []plottest.Panel, seed uint64) {
 	t.Helper()
-	const K, draws = 64, 12
-	if len(panels) != 2 {
-		t.Fatalf("%d panels, want 2", len(panels))
+	const K, draws = 64, 500
+	if len(panels) != 6 {
+		t.Fatalf("%d panels, want 6", len(panels))
 	}
-	for i, p := range panels {
-		z := model.TwoModesPaths(K, starts[i], draws, hvae.Stream(seed, "two modes paths", K))
-		if want := []string{"Two modes, K = 64, from temperature 9", "Two modes, K = 64, no tempering"}[i]; p.Title != want || p.XLabel != "first coordinate of z" || p.YLabel != "second coordinate of z" {
-			t.Errorf("panel %d says %q, %q, %q", i, p.Title, p.XLabel, p.YLabel)
+	var paths [2][]model.TwoModesPath
+	for i, start := range starts {
+		f := model.TwoModesFlow{K: K, StepSize: 0.1, InvSqrtBeta0: start, Tempering: []string{"fixed", "none"}[i]}
+		paths[i] = f.Paths(draws, hvae.Stream(seed, "two modes paths", K))
+	}
+	// The first two draws that change mode with tempering, then the first two that do not.
+	drawn := map[string]int{}
+	for i, p := range paths[0] {
+		label, n := "path 3: stays if tempered", "path 4: stays if tempered"
+		if p.X[0]*p.X[K] < 0 {
+			label, n = "path 1: changes mode if tempered", "path 2: changes mode if tempered"
 		}
-		if s := p.X.Pixel(1) - p.X.Pixel(0); !(math.Abs(s/(p.Y.Pixel(0)-p.Y.Pixel(1))-1) <= 0.01) {
-			t.Errorf("a unit has %v pixels across and %v up", s, p.Y.Pixel(0)-p.Y.Pixel(1))
+		if _, ok := drawn[label]; ok {
+			label = n
 		}
-		series := map[string]plottest.Series{}
-		for _, s := range p.Series {
-			series[s.Label] = s
+		if _, ok := drawn[label]; !ok {
+			drawn[label] = i
 		}
-		at := func(what string, drawn plottest.Point, k, i int) {
-			if x, y := z[k].At(0, i), z[k].At(1, i); !p.X.Near(drawn.X, x) || !p.Y.Near(drawn.Y, y) {
-				t.Errorf("%s: z_%d of draw %d, (%v, %v), is drawn at %v", what, k, i, x, y, drawn)
+	}
+	if len(drawn) != 4 {
+		t.Fatalf("seed %d has the paths %v", seed, drawn)
+	}
+	for i, label := range startLabels {
+		plane, energy, temperature := panels[i], panels[2+i], panels[4+i]
+		if diff := cmp.Diff([]string{"K = 64, " + label, "first coordinate of z", "second coordinate of z", "step k", "H − min U (nats)", "step k", "temperature 1/β_k"},
+			[]string{plane.Title, plane.XLabel, plane.YLabel, energy.XLabel, energy.YLabel, temperature.XLabel, temperature.YLabel}); diff != "" {
+			t.Error(diff)
+		}
+		if s := plane.X.Pixel(1) - plane.X.Pixel(0); !(math.Abs(s/(plane.Y.Pixel(0)-plane.Y.Pixel(1))-1) <= 0.01) {
+			t.Errorf("a unit has %v pixels across and %v up", s, plane.Y.Pixel(0)-plane.Y.Pixel(1))
+		}
+		series := func(p plottest.Panel, label string) plottest.Series {
+			i := slices.IndexFunc(p.Series, func(s plottest.Series) bool { return s.Label == label })
+			if i < 0 {
+				t.Fatalf("no series %q", label)
+			}
+			return p.Series[i]
+		}
+		for label, n := range drawn {
+			z, trail, line := paths[i][n], series(plane, label), series(energy, label)
+			if len(trail.Line) != 1 || len(trail.Line[0]) != K+1 || len(line.Line) != 1 || len(line.Line[0]) != K+1 {
+				t.Fatalf("%s is drawn as %v and %v", label, trail.Line, line.Line)
+			}
+			for k := range K + 1 {
+				if at := trail.Line[0][k]; !plane.X.Near(at.X, z.X[k]) || !plane.Y.Near(at.Y, z.Y[k]) || trail.Dots[k] != at {
+					t.Errorf("%s: z_%d = (%v, %v) is drawn at %v", label, k, z.X[k], z.Y[k], at)
+				}
+				if at := line.Line[0][k]; !energy.X.Near(at.X, float64(k)) || !energy.Y.Near(at.Y, z.H[k]-math.Log(math.Pi)) {
+					t.Errorf("%s: H at step %d is drawn at %v, want %v", label, k, at, z.H[k]-math.Log(math.Pi))
+				}
+				if at := series(temperature, "temperature").Line[0][k]; !temperature.Y.Near(at.Y, z.InvBeta[k]) {
+					t.Errorf("the temperature at step %d is drawn at %v, want %v", k, at, z.InvBeta[k])
+				}
+			}
+			for name, k := range map[string]int{"start z₀": 0, "end z_K": K} {
+				if !slices.Contains(series(plane, name).Markers, trail.Line[0][k]) {
+					t.Errorf("%s has no marker at its %s", label, name)
+				}
 			}
 		}
-		next := map[string]int{}
-		for i := range draws {
-			at("start", series["start z₀"].Markers[i], 0, i)
-			at("end", series["end z_K"].Markers[i], K, i)
-			name := "ends in its mode"
-			if (z[0].At(0, i) < 0) != (z[K].At(0, i) < 0) {
-				name = "ends in the other"
-			}
-			n := next[name]
-			next[name]++
-			if n >= len(series[name].Line) || len(series[name].Line[n]) != K+1 {
-				t.Fatalf("draw %d is not a line of its own that %s", i, name)
-			}
-			for k, drawn := range series[name].Line[n] {
-				at("line", drawn, k, i)
-				at("dots", series[name].Dots[n*(K+1)+k], k, i)
-			}
+		// The barrier at (0, 0): half of either mode's density there is e^−18 of its largest.
+		if b := series(energy, "barrier, 17.3 nats").Line[0]; !energy.Y.Near(b[0].Y, 18-math.Ln2) || b[0].Y != b[1].Y {
+			t.Errorf("the barrier is drawn at %v", b)
 		}
-		for name, n := range next {
-			if len(series[name].Line) != n || len(series[name].Dots) != n*(K+1) {
-				t.Errorf("%d lines, want %d that %s", len(series[name].Line), n, name)
-			}
-		}
-		// Around each mode are circles where the density is e^−2, e^−6, … of its largest:
-		// at distances s√(2·2), s√(2·6), … of which the largest no longer are circles.
+		// Around each mode are circles where U is 2, 6, … above its minimum: at the distances
+		// s√(2·2), s√(2·6), … of which the largest are not quite circles.
 		length := map[bool]float64{}
-		scale := p.X.Pixel(1) - p.X.Pixel(0)
-		for _, line := range series["target"].Line {
+		scale := plane.X.Pixel(1) - plane.X.Pixel(0)
+		for _, line := range series(plane, "U − min U = 2, 6, 10, 14").Line {
 			for j, d := range line {
 				side := 3.0
-				if d.X < p.X.Pixel(0) {
+				if d.X < plane.X.Pixel(0) {
 					side = -3
 				}
-				r := math.Hypot(d.X-p.X.Pixel(side), d.Y-p.Y.Pixel(0)) / scale
-				if fall := r * r / (2 * 0.25); !slices.ContainsFunc([]float64{2, 6, 10, 14}, func(want float64) bool { return math.Abs(fall-want) <= 0.05*want }) {
-					t.Fatalf("a contour passes where the density is e^−%.2f of its largest", fall)
+				r := math.Hypot(d.X-plane.X.Pixel(side), d.Y-plane.Y.Pixel(0)) / scale
+				if height := r * r / (2 * 0.25); !slices.ContainsFunc([]float64{2, 6, 10, 14}, func(want float64) bool { return math.Abs(height-want) <= 0.06*want }) {
+					t.Fatalf("a contour passes where U is %.2f above its minimum", height)
 				}
 				if j > 0 {
 					length[side > 0] += math.Hypot(d.X-line[j-1].X, d.Y-line[j-1].Y) / scale

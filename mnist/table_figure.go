@@ -1,66 +1,75 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"hvae/bench/plot"
 )
 
-// figure draws NLL against K, a line for each tempering. What was obtained and what was
-// published, shared and varied step sizes each have a panel, all on the same axes. A single
-// leapfrog step has no step sizes to share or to vary: it stands in the panels of both.
+// figure draws NLL against K, a line for each tempering. Obtained values are in the left
+// panels and published values in the right ones, shared step sizes above and varied ones
+// below. K = 1, which has nothing to share or to vary, is in the upper panels only.
 //
-// Other numbers of epochs move the NLL of all models by much more than models differ. So NLL
-// is less that of the VAE with the same seed, and bars are standard errors. With VAEs alone,
-// and as long as what was obtained lacks one, NLL is itself, and bars are standard deviations
-// over seeds.
+// The number of epochs changes the NLL of all models by much more than models differ.
+// Therefore the figure shows the difference to the VAE with the same seed, and its standard
+// error. If an obtained row lacks a VAE with its seed, the figure shows NLL itself, and its
+// standard deviation over seeds. Without an HVAE there is nothing to compare, and figure
+// returns nil.
 func figure(rows []tableRow) []byte {
-	less := slices.ContainsFunc(rows, func(r tableRow) bool { return r.K == 0 }) &&
-		slices.ContainsFunc(rows, func(r tableRow) bool { return r.K > 0 }) &&
-		!slices.ContainsFunc(rows, func(r tableRow) bool { return r.K > 0 && r.Obtained != nil && r.Obtained.ToVAE == nil })
-	what := "NLL"
-	if less {
-		what = "NLL less the VAE's"
-	}
-	height := func(x *summary) (nll float64, bar *float64) {
-		switch {
-		case !less:
-			return x.NLL, x.SeedSD
-		case x.ToVAE == nil: // the VAE's own
-			return 0, nil
-		}
-		return *x.ToVAE, x.ToVAEError
-	}
 	var kinds, temperings []string
 	var ks []float64
+	paired := false
 	for _, r := range rows {
+		if r.K == 0 {
+			paired = true
+			continue
+		}
 		if r.Eps != "" && !slices.Contains(kinds, r.Eps) {
 			kinds = append(kinds, r.Eps)
 		}
-		if r.K > 0 && !slices.Contains(temperings, r.Tempering) {
+		if !slices.Contains(temperings, r.Tempering) {
 			temperings = append(temperings, r.Tempering)
 		}
 		if k := float64(r.K); !slices.Contains(ks, k) {
 			ks = append(ks, k)
 		}
 	}
-	slices.Sort(ks)
+	if ks == nil {
+		return nil
+	}
 	if kinds == nil {
 		kinds = []string{""}
 	}
+	slices.Sort(ks)
+	slices.Sort(kinds)
+	height, label := func(x *summary) (nll float64, bar *float64) { return x.NLL, x.SeedSD }, "NLL ± s.d. over seeds (nats)"
+	if paired && !slices.ContainsFunc(rows, func(r tableRow) bool { return r.K > 0 && r.Obtained != nil && r.Obtained.ToVAE == nil }) {
+		label = "NLL less the VAE's ± s.e. (nats)"
+		height = func(x *summary) (nll float64, bar *float64) {
+			if x.ToVAE == nil { // the VAE
+				return 0, nil
+			}
+			return *x.ToVAE, x.ToVAEError
+		}
+	}
 
 	panel := func(title, eps string, of func(tableRow) *summary) plot.Chart {
-		c := plot.Chart{Title: title, XLabel: "K (0: VAE)", YLabel: what + " (nats)", XTicks: ks, Dodge: true}
+		c := plot.Chart{Title: title, XLabel: "K", YLabel: label, XTicks: ks, Dodge: true, Width: 360, Height: 240}
 		if eps != "" {
 			c.Title += ", ε " + eps
 		}
-		series := func(label string, shown func(tableRow) bool) {
-			s := plot.Series{Label: label} // without points, too, it keeps the others' colours
+		for _, r := range rows {
+			if x := of(r); r.K == 0 && x != nil {
+				y, _ := height(x)
+				c.Series = append(c.Series, plot.Series{Label: "VAE", X: []float64{ks[0] - 0.5, ks[len(ks)-1] + 0.5}, Y: []float64{y, y}, Style: plot.Dashed})
+			}
+		}
+		for _, tempering := range temperings {
+			s := plot.Series{Label: strings.Replace(tempering, "none", "no", 1) + " tempering"}
 			for _, r := range rows {
 				x := of(r)
-				if x == nil || !shown(r) {
+				if x == nil || r.K == 0 || r.Tempering != tempering || r.Eps != eps && (r.Eps != "" || eps != kinds[0]) {
 					continue
 				}
 				nll, bar := height(x)
@@ -68,19 +77,10 @@ func figure(rows []tableRow) []byte {
 					bar = new(float64)
 				}
 				s.X, s.Y, s.Error = append(s.X, float64(r.K)), append(s.Y, nll), append(s.Error, *bar)
-				if r.K == 0 {
-					s.Label += fmt.Sprintf(", %.2f", x.NLL)
-				}
 			}
-			c.Series = append(c.Series, s)
-		}
-		if ks[0] == 0 {
-			series("VAE", func(r tableRow) bool { return r.K == 0 })
-		}
-		for _, tempering := range temperings {
-			series(strings.Replace(tempering, "none", "no", 1)+" tempering", func(r tableRow) bool {
-				return r.K > 0 && r.Tempering == tempering && (r.Eps == "" || r.Eps == eps)
-			})
+			if s.X != nil {
+				c.Series = append(c.Series, s)
+			}
 		}
 		return c
 	}
@@ -90,5 +90,5 @@ func figure(rows []tableRow) []byte {
 			panel("Obtained", eps, func(r tableRow) *summary { return r.Obtained }),
 			panel("Published", eps, func(r tableRow) *summary { return r.Published }))
 	}
-	return plot.Panels(panels...)
+	return plot.Panels(2, panels...)
 }

@@ -149,7 +149,11 @@ func (t *table) report() report {
 // files returns the table's files by their names.
 func (r report) files() (map[string][]byte, error) {
 	b, err := json.MarshalIndent(r, "", " ")
-	return map[string][]byte{tableFile: append(b, '\n'), figureFile: figure(r.Rows)}, err
+	files := map[string][]byte{tableFile: append(b, '\n')}
+	if svg := figure(r.Rows); svg != nil {
+		files[figureFile] = svg
+	}
+	return files, err
 }
 
 // tell writes the table's files and prints the table, as JSON the run that has been done.

@@ -8,6 +8,7 @@ package plot
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"math"
@@ -16,14 +17,14 @@ import (
 	"unicode"
 )
 
-// A Style says how a series is drawn.
+// A Style selects how a series is drawn.
 type Style int
 
 const (
 	Line   Style = iota // a line, with markers if there are few points
 	Dashed              // a dashed line for reference
 	Thin                // a thin grey line, such as a contour
-	Trail               // a thin line with a dot at every point
+	Trail               // a path: a thin line with a dot at every point and arrowheads
 	Points              // markers without a line
 )
 
@@ -42,19 +43,22 @@ type Chart struct {
 	Title, XLabel, YLabel string
 	LogX, LogY            bool
 	XTicks                []float64 // where given, instead of round numbers
-	Equal                 bool      // a unit of x is as long as a unit of y
-	Dodge                 bool      // series stand a little apart in x: those that coincide all show
+	Width, Height         float64   // of the axes in pixels, by default 500 and 366
+	Equal                 bool      // a unit of x is as long as a unit of y; the height follows
+	Dodge                 bool      // markers of series that coincide stand side by side
 	Series                []Series
 }
 
 // Sizes in pixels.
 const (
-	left, top, bottom      = 46, 44, 60 // around the axes, less the labels at the left
-	plotWidth, plotHeight  = 500, 366   // of the axes; with equal units the height follows
-	legendGap, legendGlyph = 18, 34     // between axes and legend, and its piece of line
+	left, top, bottom      = 46, 44, 60 // around the axes, excluding the tick labels at the left
+	plotWidth, plotHeight  = 500, 366   // of the axes
+	legendGap, legendGlyph = 18, 34     // between axes and legend, and the legend's piece of line
 	rowHeight, fontSize    = 24, 13
-	dodge                  = 5  // between neighbouring series
+	noTitle                = 26 // saved above a row whose first chart has no title
+	dodge                  = 5  // between neighbouring markers
 	markersUpTo            = 40 // points of a line
+	arrowEvery             = 8  // points of a trail
 )
 
 // colours are Okabe and Ito's, which readers with any colour vision can tell apart;
@@ -62,71 +66,74 @@ const (
 var colours = []string{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5230", "#000000"}
 
 // SVG returns the chart as an SVG document.
-func (c Chart) SVG() []byte { return Panels(c) }
+func (c Chart) SVG() []byte { return Panels(1, c) }
 
-// Panels returns an SVG document of charts of one kind, one below the other, on the same
-// axes. Neighbours with the same labels share a legend.
-func Panels(charts ...Chart) []byte {
-	x := newAxis(charts, charts[0].LogX, charts[0].XTicks, func(s Series) (v, e []float64) { return s.X, nil })
-	y := newAxis(charts, charts[0].LogY, nil, func(s Series) (v, e []float64) {
-		if s.Style != Line {
-			return s.Y, nil
+// Panels returns an SVG document of charts in a grid, row by row. Charts whose axes have
+// the same label share that axis. Series with the same label share colour and marker, and
+// one legend at the right lists each label once. The first chart sets the width.
+func Panels(columns int, charts ...Chart) []byte {
+	width := cmp.Or(charts[0].Width, plotWidth)
+	xs, ys, heights := make([]axis, len(charts)), make([]axis, len(charts)), make([]float64, len(charts))
+	from := float64(left)
+	for i, c := range charts {
+		xs[i] = newAxis(sharing(charts, func(d Chart) bool { return d.XLabel == c.XLabel }), c.LogX, c.XTicks, func(s Series) (v, e []float64) { return s.X, nil })
+		ys[i] = newAxis(sharing(charts, func(d Chart) bool { return d.YLabel == c.YLabel }), c.LogY, nil, func(s Series) (v, e []float64) {
+			if s.Style != Line {
+				return s.Y, nil
+			}
+			return s.Y, s.Error
+		})
+		heights[i] = cmp.Or(c.Height, plotHeight)
+		if c.Equal {
+			heights[i] = math.Round(width * (ys[i].max - ys[i].min) / (xs[i].max - xs[i].min))
 		}
-		return s.Y, s.Error
-	})
-	height := float64(plotHeight)
-	if charts[0].Equal {
-		height = math.Round(plotWidth * (y.max - y.min) / (x.max - x.min))
-	}
-	x.from = left
-	for _, t := range y.ticks {
-		x.from = max(x.from, left+math.Ceil(textWidth(t.label)))
-	}
-	x.to = x.from + plotWidth
-	y.from, y.to = top+height, top
-
-	legend := 0.0
-	for _, c := range charts {
-		for _, s := range c.Series {
-			legend = max(legend, textWidth(s.Label))
+		for _, t := range ys[i].ticks {
+			from = max(from, left+math.Ceil(textWidth(t.label)))
 		}
 	}
-	width := x.to + legendGap
-	if legend > 0 {
-		width += legendGlyph + 8 + math.Ceil(legend) + 12
-	}
-	panel := top + height + bottom
 
-	var titles []string
-	for _, c := range charts {
-		titles = append(titles, c.Title)
+	var panels, titles bytes.Buffer
+	pens, y := pensOf(charts), 0.0
+	for i, c := range charts {
+		column := float64(i % columns)
+		if i > 0 && column == 0 && c.Title == "" {
+			y -= noTitle
+		}
+		xs[i].from, xs[i].to = from, from+width
+		ys[i].from, ys[i].to = top+heights[i], top
+		fmt.Fprintf(&panels, `<g transform="translate(%.0f %.0f)">`+"\n", column*(from+width), y)
+		c.draw(&panels, xs[i], ys[i], pens[i])
+		fmt.Fprintln(&panels, `</g>`)
+		if i%columns == columns-1 || i == len(charts)-1 {
+			y += top + slices.Max(heights[i-i%columns:i+1]) + bottom
+		}
+		if c.Title != "" {
+			fmt.Fprintf(&titles, "%s; ", c.Title)
+		}
 	}
-
+	end := float64(min(columns, len(charts)))*(from+width) + legendGap
+	end += drawLegend(&panels, end, charts, pens)
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %[1]g %[2]g" font-family="Helvetica, Arial, sans-serif" font-size="%d" role="img" aria-label="%s">`+"\n",
-		width, panel*float64(len(charts)), fontSize, escape(strings.Join(titles, "; ")))
+		end, y, fontSize, escape(strings.TrimSuffix(titles.String(), "; ")))
 	fmt.Fprintln(&b, `<rect width="100%" height="100%" fill="white"/>`)
-	for i, c := range charts {
-		fmt.Fprintf(&b, `<g transform="translate(0 %.0f)">`+"\n", panel*float64(i))
-		c.draw(&b, x, y)
-		if i == 0 || !slices.Equal(c.labels(), charts[i-1].labels()) {
-			c.drawLegend(&b, x.to+legendGap)
-		}
-		fmt.Fprintln(&b, `</g>`)
-	}
+	b.Write(panels.Bytes())
 	fmt.Fprintln(&b, `</svg>`)
 	return b.Bytes()
 }
 
-func (c Chart) labels() (labels []string) {
-	for _, s := range c.Series {
-		labels = append(labels, s.Label)
+// sharing returns the charts that share an axis.
+func sharing(charts []Chart, same func(Chart) bool) (group []Chart) {
+	for _, c := range charts {
+		if same(c) {
+			group = append(group, c)
+		}
 	}
-	return labels
+	return group
 }
 
-// draw draws a chart without its legend.
-func (c Chart) draw(b *bytes.Buffer, x, y axis) {
+// draw draws a chart without a legend.
+func (c Chart) draw(b *bytes.Buffer, x, y axis, pens []pen) {
 	fmt.Fprintln(b, `<g stroke="#e2e2e2">`)
 	for _, t := range y.ticks {
 		fmt.Fprintf(b, `<path d="M%.1f %.1fH%.1f"/>`+"\n", x.from, y.at(t.value), x.to)
@@ -137,25 +144,25 @@ func (c Chart) draw(b *bytes.Buffer, x, y axis) {
 	fmt.Fprintln(b, `</g>`)
 
 	shift := c.shifts()
-	for i, p := range c.pens() { // first what is least in the way
+	for i, p := range pens { // first what is least in the way
 		if p.style == Thin {
-			p.line(b, c.Series[i], x, y, shift[i])
+			p.line(b, c.Series[i], x, y)
 		}
 	}
-	for i, p := range c.pens() {
+	for i, p := range pens {
 		if p.style == Line {
 			p.bars(b, c.Series[i], x, y, shift[i])
 		}
 		if p.style == Line || p.style == Trail {
-			p.line(b, c.Series[i], x, y, shift[i])
+			p.line(b, c.Series[i], x, y)
 		}
 	}
-	for i, p := range c.pens() {
+	for i, p := range pens {
 		if p.style == Dashed {
-			p.line(b, c.Series[i], x, y, shift[i])
+			p.line(b, c.Series[i], x, y)
 		}
 	}
-	for i, p := range c.pens() {
+	for i, p := range pens {
 		p.points(b, c.Series[i], x, y, shift[i])
 	}
 
@@ -185,36 +192,45 @@ func (c Chart) draw(b *bytes.Buffer, x, y axis) {
 		}
 	}
 	text(b, (x.from+x.to)/2, 28, `text-anchor="middle" font-size="15" font-weight="bold"`, c.Title)
+	if slices.ContainsFunc(shift, func(s float64) bool { return s != 0 }) {
+		c.XLabel += " (markers are shifted sideways)"
+	}
 	text(b, (x.from+x.to)/2, y.from+44, `text-anchor="middle"`, c.XLabel)
 	fmt.Fprintf(b, `<text transform="translate(22 %.1f) rotate(-90)" text-anchor="middle">%s</text>`+"\n", (y.from+y.to)/2, escape(c.YLabel))
 }
 
-// drawLegend draws the legend with its left edge at x.
-func (c Chart) drawLegend(b *bytes.Buffer, x float64) {
-	pens, row := c.pens(), 0
-	for i, s := range c.Series {
-		if s.Label == "" {
-			continue
+// drawLegend draws a legend with its left edge at x and returns its width: 0 without labels.
+func drawLegend(b *bytes.Buffer, x float64, charts []Chart, pens [][]pen) (width float64) {
+	fmt.Fprintln(b, `<g>`)
+	y, seen := float64(top+12), map[string]bool{"": true}
+	for i, c := range charts {
+		for j, s := range c.Series {
+			if seen[s.Label] {
+				continue
+			}
+			seen[s.Label] = true
+			// A series in pixels.
+			p, sample := pens[i][j], Series{X: []float64{x, x + legendGlyph}, Y: []float64{y, y}}
+			pixels := axis{max: 1, to: 1}
+			if p.style != Points {
+				p.line(b, sample, pixels, pixels)
+			}
+			if p.style != Trail {
+				sample = Series{X: []float64{x + legendGlyph/2}, Y: []float64{y}}
+			}
+			if len(s.X) <= markersUpTo || s.Style != Line {
+				p.points(b, sample, pixels, pixels, 0)
+			}
+			text(b, x+legendGlyph+8, y+4.5, "", s.Label)
+			width = max(width, legendGlyph+8+math.Ceil(textWidth(s.Label))+12)
+			y += rowHeight
 		}
-		y := float64(top + 12 + rowHeight*row)
-		row++
-		// A series of its own, in pixels.
-		sample := Series{X: []float64{x, x + legendGlyph}, Y: []float64{y, y}}
-		pixels := axis{max: 1, to: 1}
-		if pens[i].style != Points {
-			pens[i].line(b, sample, pixels, pixels, 0)
-		}
-		if pens[i].style != Trail {
-			sample = Series{X: []float64{x + legendGlyph/2}, Y: []float64{y}}
-		}
-		if len(s.X) <= markersUpTo || s.Style != Line {
-			pens[i].points(b, sample, pixels, pixels, 0)
-		}
-		text(b, x+legendGlyph+8, y+4.5, "", s.Label)
 	}
+	fmt.Fprintln(b, `</g>`)
+	return width
 }
 
-// shifts returns by how many pixels each series is moved to the right.
+// shifts returns by how many pixels the markers of each series are shifted to the right.
 func (c Chart) shifts() []float64 {
 	shifts, n := make([]float64, len(c.Series)), 0
 	for i, s := range c.Series {
@@ -239,29 +255,38 @@ type pen struct {
 	open   bool // markers are not filled
 }
 
-// pens returns a pen for each series. Every other marker is open: of two that lie on each
-// other both show.
-func (c Chart) pens() (pens []pen) {
-	lines, points := 0, 0
-	for _, s := range c.Series {
-		p := pen{style: s.Style, colour: "#404040"}
-		switch s.Style {
-		case Thin:
-			p.colour = "#b0b0b0"
-		case Points:
-			p.shape, p.open = shapes[points/2%len(shapes)], points%2 == 0
-			points++
-		case Line, Trail:
-			p.colour, p.shape, p.open = colours[lines%len(colours)], shapes[lines%len(shapes)], lines%2 == 1
-			lines++
+// pensOf returns a pen for each series of each chart. Every other marker is open, so that
+// both show where two coincide.
+func pensOf(charts []Chart) [][]pen {
+	lines, points, labelled, all := 0, 0, map[string]pen{}, make([][]pen, len(charts))
+	for i, c := range charts {
+		for _, s := range c.Series {
+			p, known := labelled[s.Label]
+			if !known {
+				switch s.Style {
+				case Thin:
+					p.colour = "#b0b0b0"
+				case Dashed:
+					p.colour = "#404040"
+				case Points:
+					p.colour, p.shape, p.open = "#404040", shapes[points/2%len(shapes)], points%2 == 0
+					points++
+				case Line, Trail:
+					p.colour, p.shape, p.open = colours[lines%len(colours)], shapes[lines%len(shapes)], lines%2 == 1
+					lines++
+				}
+			}
+			if p.style = s.Style; s.Label != "" {
+				labelled[s.Label] = p
+			}
+			all[i] = append(all[i], p)
 		}
-		pens = append(pens, p)
 	}
-	return pens
+	return all
 }
 
 // line draws a series' line, with gaps where a point cannot be shown.
-func (p pen) line(b *bytes.Buffer, s Series, x, y axis, shift float64) {
+func (p pen) line(b *bytes.Buffer, s Series, x, y axis) {
 	var path bytes.Buffer
 	move := "M"
 	for j := range s.X {
@@ -269,19 +294,19 @@ func (p pen) line(b *bytes.Buffer, s Series, x, y axis, shift float64) {
 			move = "M"
 			continue
 		}
-		fmt.Fprintf(&path, "%s%.1f %.1f", move, x.at(s.X[j])+shift, y.at(s.Y[j]))
+		fmt.Fprintf(&path, "%s%.1f %.1f", move, x.at(s.X[j]), y.at(s.Y[j]))
 		move = "L"
 	}
 	look := map[Style]string{
 		Line:   `stroke-width="1.8"`,
 		Dashed: `stroke-width="1.5" stroke-dasharray="6 4"`,
 		Thin:   `stroke-width="1"`,
-		Trail:  `stroke-width="0.7"`,
+		Trail:  `stroke-width="1.1"`,
 	}[p.style]
 	fmt.Fprintf(b, `<path fill="none" stroke="%s" stroke-linejoin="round" %s d="%s"/>`+"\n", p.colour, look, path.String())
 }
 
-// bars draws a series' error bars, as far as they are inside the axes.
+// bars draws the parts of a series' error bars inside the axes.
 func (p pen) bars(b *bytes.Buffer, s Series, x, y axis, shift float64) {
 	for j := range s.Error {
 		if !x.shows(s.X[j]) || !y.shows(s.Y[j]) || !(s.Error[j] > 0) {
@@ -302,6 +327,7 @@ func (p pen) points(b *bytes.Buffer, s Series, x, y axis, shift float64) {
 	switch {
 	case p.style == Trail:
 		p.dots(b, s, x, y)
+		p.arrowheads(b, s, x, y)
 		return
 	case p.style == Dashed || p.style == Thin || p.style == Line && len(s.X) > markersUpTo:
 		return
@@ -328,6 +354,18 @@ func (p pen) dots(b *bytes.Buffer, s Series, x, y axis) {
 		}
 	}
 	fmt.Fprintln(b, `"/>`)
+}
+
+// arrowheads draws arrowheads that point from some points of a series to the next.
+func (p pen) arrowheads(b *bytes.Buffer, s Series, x, y axis) {
+	for j := arrowEvery / 2; j+1 < len(s.X); j += arrowEvery {
+		if !x.shows(s.X[j]) || !y.shows(s.Y[j]) || !x.shows(s.X[j+1]) || !y.shows(s.Y[j+1]) {
+			continue
+		}
+		toX, toY := x.at(s.X[j+1]), y.at(s.Y[j+1])
+		angle := math.Atan2(toY-y.at(s.Y[j]), toX-x.at(s.X[j])) * 180 / math.Pi
+		fmt.Fprintf(b, `<path fill="%s" transform="translate(%.1f %.1f) rotate(%.1f)" d="M2 0l-7 -3.5v7z"/>`+"\n", p.colour, toX, toY, angle)
+	}
 }
 
 // shapes are the markers, paths around a point, about 9 pixels wide.

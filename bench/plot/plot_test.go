@@ -15,6 +15,9 @@ import (
 
 func near(got, want, tolerance float64) bool { return math.Abs(got-want) <= tolerance }
 
+// almost compares pixels, which are rounded to tenths.
+var almost = cmp.Comparer(func(a, b float64) bool { return near(a, b, 0.11) })
+
 // read reads a chart of one panel.
 func read(t *testing.T, c Chart) plottest.Panel {
 	t.Helper()
@@ -35,6 +38,9 @@ func TestAChartIsReadBackAsTheNumbersThatItDraws(t *testing.T) {
 		c.Title, c.XLabel, c.YLabel = "a < b & c", "dimension", "error"
 		c.Series = []Series{{Label: "one", X: x, Y: y, Error: errors}, {Label: "reference", X: x, Y: y, Style: Dashed}, {Label: "two", X: x, Y: other}}
 		p := read(t, c)
+		if c.Dodge {
+			c.XLabel += " (markers are shifted sideways)"
+		}
 		if p.Title != c.Title || p.XLabel != c.XLabel || p.YLabel != c.YLabel || len(p.Series) != 3 {
 			t.Fatalf("the chart says %q, %q, %q, and has %d series", p.Title, p.XLabel, p.YLabel, len(p.Series))
 		}
@@ -46,19 +52,20 @@ func TestAChartIsReadBackAsTheNumbersThatItDraws(t *testing.T) {
 			if c.Dodge {
 				shift = []float64{-2.5, 0, 2.5}[i]
 			}
+			onLine := func(at plottest.Point) plottest.Point { return plottest.Point{X: at.X - shift, Y: at.Y} } // the line passes through the true position
 			if drawn.Label != s.Label || len(drawn.Line) != 1 || len(drawn.Line[0]) != len(x) || i != 1 && len(drawn.Markers) != len(x) || i == 1 && drawn.Markers != nil {
 				t.Fatalf("series %q is drawn as %+v", s.Label, drawn)
 			}
 			for j, d := range drawn.Line[0] {
-				if !p.X.Near(d.X-shift, x[j]) || !p.Y.Near(d.Y, s.Y[j]) || i != 1 && drawn.Markers[j] != d {
-					t.Errorf("%q: the point (%v, %v) is drawn at %v, it belongs at (%v, %v)", s.Label, x[j], s.Y[j], d, p.X.Pixel(x[j])+shift, p.Y.Pixel(s.Y[j]))
+				if !p.X.Near(d.X, x[j]) || !p.Y.Near(d.Y, s.Y[j]) || i != 1 && cmp.Diff(onLine(drawn.Markers[j]), d, almost) != "" {
+					t.Errorf("%q: the point (%v, %v) is drawn at %v, it belongs at (%v, %v)", s.Label, x[j], s.Y[j], d, p.X.Pixel(x[j]), p.Y.Pixel(s.Y[j]))
 				}
 			}
 			if len(drawn.Bars) != len(s.Error) {
 				t.Fatalf("%q has %d error bars, want %d", s.Label, len(drawn.Bars), len(s.Error))
 			}
 			for j, b := range drawn.Bars {
-				if b.X != drawn.Line[0][j].X || !p.Y.Near(b.Low, y[j]-errors[j]) || !p.Y.Near(b.High, y[j]+errors[j]) || !b.Foot {
+				if b.X != drawn.Markers[j].X || !p.Y.Near(b.Low, y[j]-errors[j]) || !p.Y.Near(b.High, y[j]+errors[j]) || !b.Foot {
 					t.Errorf("the error bar of %v ± %v is %+v, it belongs from %v to %v", y[j], errors[j], b, p.Y.Pixel(y[j]-errors[j]), p.Y.Pixel(y[j]+errors[j]))
 				}
 			}
@@ -177,7 +184,7 @@ func TestLabelsOfTicksDoNotTouch(t *testing.T) {
 }
 
 func TestGreyLinesTakeNoColour(t *testing.T) {
-	pens := Chart{Series: []Series{{Style: Thin}, {Style: Dashed}, {Style: Points}, {}, {Style: Trail}}}.pens()
+	pens := pensOf([]Chart{{Series: []Series{{Style: Thin}, {Style: Dashed}, {Style: Points}, {}, {Style: Trail}}}})[0]
 	for i, p := range pens {
 		want := []string{"#b0b0b0", "#404040", "#404040", colours[0], colours[1]}[i]
 		if p.colour != want {
@@ -261,14 +268,20 @@ func TestSeriesThatCoincideAllShow(t *testing.T) {
 	p := read(t, Chart{Dodge: true, Series: []Series{series("a"), series("b"), reference, series("c")}})
 	for i, want := range []float64{-5, 0, 0, 5} {
 		for j, d := range p.Series[i].Line[0] {
-			if !near(d.X-p.X.Pixel(float64(j+1)), want, 0.3) || !p.Y.Near(d.Y, float64(j+1)) {
-				t.Errorf("point %d of series %d is at %v", j, i, d)
+			if !p.X.Near(d.X, float64(j+1)) || !p.Y.Near(d.Y, float64(j+1)) {
+				t.Errorf("the line of series %d passes point %d at %v", i, j, d)
+			}
+			if i == 2 {
+				continue
+			}
+			if m := p.Series[i].Markers[j]; !near(m.X-p.X.Pixel(float64(j+1)), want, 0.3) || m.Y != d.Y {
+				t.Errorf("marker %d of series %d is at %v", j, i, m)
 			}
 		}
 	}
 	// Without it every other marker is open, and shapes and colours differ.
 	seen := map[string]bool{}
-	pens := Chart{Series: slices.Repeat([]Series{series("")}, len(shapes))}.pens()
+	pens := pensOf([]Chart{{Series: slices.Repeat([]Series{series("")}, len(shapes))}})[0]
 	for i, p := range pens {
 		if seen[p.shape] || seen[p.colour] || p.open != (i%2 == 1) {
 			t.Errorf("series %d is drawn by %+v", i, p)
@@ -339,33 +352,84 @@ func TestAUnitIsAsLongOnBothAxes(t *testing.T) {
 	}
 }
 
-func TestPanelsShareAxesAndALegend(t *testing.T) {
-	one := Chart{Title: "one", Series: []Series{{Label: "s", X: []float64{0, 1}, Y: []float64{0, 1}}}}
-	two := Chart{Title: "two", Series: []Series{{Label: "s", X: []float64{5, 10}, Y: []float64{5, 10}}}}
-	panels := plottest.Read(t, Panels(one, two), false, false)
-	if len(panels) != 2 || panels[0].Title != "one" || panels[1].Title != "two" {
+func TestPanelsShareAxesByTheirLabelsAndALegend(t *testing.T) {
+	series := func(label string, v ...float64) []Series { return []Series{{Label: label, X: v, Y: v}} }
+	svg := Panels(2,
+		Chart{Title: "one", XLabel: "x", YLabel: "y", Height: 100, Series: series("s", 0, 1)},
+		Chart{Title: "two", XLabel: "x", YLabel: "z", Series: series("r", 5, 10)},
+		Chart{XLabel: "k", YLabel: "y", Series: append(series("s", 2, 3), series("", 0, 1)...)},
+	)
+	panels := plottest.Read(t, svg, false, false)
+	if len(panels) != 3 || panels[0].Title != "one" || panels[1].Title != "two" {
 		t.Fatalf("panels %+v", panels)
 	}
-	if !bytes.Contains(Panels(one, two), []byte(`role="img" aria-label="one; two"`)) {
-		t.Error("those who hear the picture do not hear the titles of both panels")
+	if !bytes.Contains(svg, []byte(`role="img" aria-label="one; two"`)) {
+		t.Error("the accessible name lacks the title of a panel")
 	}
-	if diff := cmp.Diff(panels[0].X.Ticks, panels[1].X.Ticks); diff != "" {
-		t.Error("the panels' ticks differ: ", diff)
-	}
-	for i, v := range []float64{1, 10} {
-		if d := panels[i].Series[0].Line[0][1]; !panels[i].X.Near(d.X, v) || !panels[i].Y.Near(d.Y, v) {
-			t.Errorf("(%v, %v) is drawn at %v", v, v, d)
+	for i, c := range []struct {
+		label     string
+		at        []float64
+		low, high [2]float64 // the range of the points on the axes
+	}{
+		{"s", []float64{0, 1}, [2]float64{0, 0}, [2]float64{10, 3}},
+		{"r", []float64{5, 10}, [2]float64{0, 5}, [2]float64{10, 10}},
+		{"s", []float64{2, 3}, [2]float64{0, 0}, [2]float64{3, 3}},
+	} {
+		p := panels[i]
+		for _, s := range p.Series {
+			if (s.Line != nil) != (s.Label == c.label) {
+				t.Errorf("panel %d has %v of %q", i, s.Line, s.Label)
+			}
+			for j := range s.Line {
+				for k, d := range s.Line[j] {
+					if !p.X.Near(d.X, c.at[k]) || !p.Y.Near(d.Y, c.at[k]) {
+						t.Errorf("panel %d: %v is drawn at %v", i, c.at[k], d)
+					}
+				}
+			}
+		}
+		for j, a := range []plottest.Axis{p.X, p.Y} {
+			ends := [2]float64{p.Left, p.Right}
+			if j == 1 {
+				ends = [2]float64{p.Bottom, p.Top}
+			}
+			margin := 0.06 * (ends[1] - ends[0])
+			if low, high := a.Pixel(c.low[j])-ends[0], ends[1]-a.Pixel(c.high[j]); !(low/margin > 0 && low/margin < 1 && high/margin > 0 && high/margin < 1) {
+				t.Errorf("panel %d, axis %d: %v and %v are %v and %v pixels from the ends", i, j, c.low[j], c.high[j], low, high)
+			}
 		}
 	}
-	legends := func() int {
-		return strings.Count(strings.Join(plottest.Texts(t, Panels(one, two)), "|")+"|", "|s|")
+	if all := strings.Join(plottest.Texts(t, svg), "|"); strings.Count(all, "|s") != 1 || strings.Count(all, "|r") != 1 {
+		t.Errorf("the legend does not list each label once: %s", all)
 	}
-	if n := legends(); n != 1 {
-		t.Errorf("%d legends, want one for both", n)
+	var places []string
+	for part := range strings.SplitSeq(string(svg), `<g transform="translate(`) {
+		places = append(places, part[:strings.IndexByte(part, '"')])
 	}
-	two.Series[0].Label = "other"
-	if panels := plottest.Read(t, Panels(one, two), false, false); legends() != 1 || panels[1].Series[0].Label != "other" {
-		t.Errorf("two panels of different series have %d legends of the first, then %+v", legends(), panels[1].Series)
+	if x, y := panels[0].Right, 44+366+60-26; !slices.Equal(places[1:], []string{"0 0)", fmt.Sprintf("%v 0)", x), fmt.Sprintf("0 %v)", y)}) {
+		t.Errorf("the panels are at %v", places[1:])
+	}
+	if h := panels[0].Bottom - panels[0].Top; h != 100 {
+		t.Errorf("the axes of the first panel are %v high, want 100", h)
+	}
+}
+
+func TestArrowheadsPointAlongATrail(t *testing.T) {
+	s := Series{Style: Trail}
+	for j := range 10 {
+		s.X, s.Y = append(s.X, float64(j*j)), append(s.Y, float64(-j))
+	}
+	svg := string(Chart{Series: []Series{s}}.SVG())
+	svg = svg[strings.Index(svg, `transform="translate(`)+1:]
+	var x, y, angle float64
+	i := strings.Index(svg, ") rotate(")
+	if _, err := fmt.Sscanf(svg[strings.LastIndex(svg[:i], "translate("):], "translate(%f %f) rotate(%f)", &x, &y, &angle); err != nil || strings.Count(svg, ") rotate(") != 2 {
+		t.Fatalf("%v:\n%s", err, svg) // the other is the name of the y axis
+	}
+	s.Label = "s"
+	line := read(t, Chart{Series: []Series{s}}).Series[0].Line[0]
+	if want := math.Atan2(line[5].Y-line[4].Y, line[5].X-line[4].X) * 180 / math.Pi; !near(x, line[5].X, 0.06) || !near(y, line[5].Y, 0.06) || !near(angle, want, 0.5) {
+		t.Errorf("an arrowhead at (%v, %v) points at %v°, want %v, %v°", x, y, angle, line[5], want)
 	}
 }
 

@@ -244,45 +244,75 @@ func TestEachStepAndEachPartOfAnEvaluationHasFreshNoise(t *testing.T) {
 	}
 }
 
-func TestTwoModesGivesAsManyDrawsAsAskedFor(t *testing.T) {
-	for _, draws := range []int{1, 500, 700} { // of batches of 500
-		if l, changed := DrawTwoModes(2, 3, draws, hvae.Stream(1, "draws")); len(l) != draws || changed > draws {
-			t.Errorf("%d draws: %d estimates, %d changes of mode", draws, len(l), changed)
+func TestTwoModesGivesTheRequestedNumberOfDraws(t *testing.T) {
+	f := TwoModesFlow{K: 2, StepSize: 0.1, InvSqrtBeta0: 3, Tempering: "fixed"}
+	for _, draws := range []int{1, 500, 700} { // in batches of 500
+		if l, changed, err := f.Draw(t.Context(), draws, hvae.Stream(1, "draws")); err != nil || len(l) != draws || changed > draws {
+			t.Errorf("%d draws: %d estimates, %d changes of mode, %v", draws, len(l), changed, err)
 		}
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if l, _, err := f.Draw(ended, math.MaxInt, hvae.Stream(1, "draws")); err != context.Canceled {
+		t.Errorf("after its context: %d draws, %v", len(l), err)
 	}
 }
 
 func TestPathsOnTwoModesAreThoseOfTheFlow(t *testing.T) {
 	// Without its momenta, a leapfrog path obeys
 	// z_{k+1} − z_k = α_k (z_k − z_{k−1}) − ½ε²(1 + α_k) ∇U(z_k).
-	const K, n, epsilon = 30, 60, 0.1
+	const K, n = 30, 60
 	gradU := func(x, y float64) [2]float64 { // of −log of the mixture, s² = ¼
 		right := 1 / (1 + math.Exp(-2*3*x/0.25)) // the right mode's part of the density at x
 		return [2]float64{(x + 3 - 6*right) / 0.25, y / 0.25}
 	}
-	for _, r := range []float64{3, 1} {
-		z := TwoModesPaths(K, r, n, hvae.Stream(1, "paths"))
-		if len(z) != K+1 || z[0].Shape() != (linalg.Shape{Rows: 2, Cols: n}) {
-			t.Fatalf("%d positions %v, want %d [2×%d]", len(z), z[0].Shape(), K+1, n)
+	potential := func(x, y float64) float64 {
+		left, right := math.Exp(-2*(x+3)*(x+3)), math.Exp(-2*(x-3)*(x-3))
+		return 2*y*y - math.Log((left+right)/math.Pi)
+	}
+	for _, f := range []TwoModesFlow{{K, 0.1, 3, "fixed"}, {K, 0.1, 3, "none"}, {K, 0.15, 2, "free"}} {
+		invSqrtBeta := func(k int) float64 {
+			u, r := float64(k)/K, f.InvSqrtBeta0
+			return map[string]float64{"none": 1, "fixed": (1-r)*u*u + r, "free": math.Pow(r, 1-u)}[f.Tempering]
 		}
-		invSqrtBeta := func(k int) float64 { return (1-r)*float64(k*k)/(K*K) + r }
 		changed := 0
-		for i := range n {
-			for k := 1; k < K; k++ {
-				alpha, g := invSqrtBeta(k)/invSqrtBeta(k-1), gradU(z[k].At(0, i), z[k].At(1, i))
-				for j := range 2 {
-					before, at, after := z[k-1].At(j, i), z[k].At(j, i), z[k+1].At(j, i)
-					if want := at + alpha*(at-before) - 0.5*epsilon*epsilon*(1+alpha)*g[j]; !(math.Abs(after-want) <= 1e-10) {
-						t.Fatalf("1/√β₀ = %v: z_%d is %v, want %v", r, k+1, after, want)
+		paths := f.Paths(n, hvae.Stream(1, "paths"))
+		if len(paths) != n {
+			t.Fatalf("%d paths, want %d", len(paths), n)
+		}
+		for _, p := range paths {
+			if len(p.X) != K+1 || len(p.Y) != K+1 || len(p.H) != K+1 || len(p.InvBeta) != K+1 {
+				t.Fatalf("a path %+v, want %d steps", p, K)
+			}
+			for k := range K + 1 {
+				if want := invSqrtBeta(k) * invSqrtBeta(k); !(math.Abs(p.InvBeta[k]-want) <= 1e-10) {
+					t.Errorf("%v: 1/β_%d is %v, want %v", f, k, p.InvBeta[k], want)
+				}
+				if k == K {
+					break
+				}
+				g, H := gradU(p.X[k], p.Y[k]), potential(p.X[k], p.Y[k])
+				for j, z := range [][]float64{p.X, p.Y} {
+					rho := (z[k+1]-z[k])/f.StepSize + f.StepSize/2*g[j]
+					H += rho * rho / 2
+					if k == 0 {
+						continue
+					}
+					alpha := invSqrtBeta(k) / invSqrtBeta(k-1)
+					if want := z[k] + alpha*(z[k]-z[k-1]) - 0.5*f.StepSize*f.StepSize*(1+alpha)*g[j]; !(math.Abs(z[k+1]-want) <= 1e-10) {
+						t.Fatalf("%v: z_%d is %v, want %v", f, k+1, z[k+1], want)
 					}
 				}
+				if !(math.Abs(p.H[k]-H) <= 1e-8) {
+					t.Errorf("%v: H at step %d is %v, want %v", f, k, p.H[k], H)
+				}
 			}
-			if z[0].At(0, i)*z[K].At(0, i) < 0 {
+			if p.ChangesMode() {
 				changed++
 			}
 		}
-		if _, want := DrawTwoModes(K, r, n, hvae.Stream(1, "paths")); changed != want || want == 0 {
-			t.Errorf("1/√β₀ = %v: %d paths change mode, %d of the same draws", r, changed, want)
+		if _, want, _ := f.Draw(t.Context(), n, hvae.Stream(1, "paths")); changed != want || want == 0 {
+			t.Errorf("%v: %d paths change mode, %d of the same draws", f, changed, want)
 		}
 	}
 }

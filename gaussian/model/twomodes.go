@@ -1,6 +1,7 @@
 package model
 
 import (
+	"context"
 	"math"
 	"math/rand/v2"
 
@@ -37,15 +38,26 @@ func logNormalAt(z *ad.Var[float64], at, width float64) *ad.Var[float64] {
 	return ad.AddConst(hvae.LogNormal(ad.Scale(from, 1/width)), -2*math.Log(width))
 }
 
-// DrawTwoModes runs Algorithm 1 on TwoModes with K leapfrog steps of ε = 0.1, from the
-// temperature 1/β₀ down to one by fixed tempering, or without tempering for 1/√β₀ = 1. It
-// returns draws of log p̂, and how many of them ended in another mode than they began in.
-func DrawTwoModes(K int, invSqrtBeta0 float64, draws int, rng *rand.Rand) (logEstimates []float64, changed int) {
+// A TwoModesFlow is Algorithm 1 on TwoModes, with the variational prior around the left mode.
+type TwoModesFlow struct {
+	K            int     // number of leapfrog steps, at least 1
+	StepSize     float64 // ε
+	InvSqrtBeta0 float64 // 1/√β₀, which Tempering "none" ignores
+	Tempering    string  // "none", "fixed", or "free", whose α_k are all equal here
+}
+
+// Draw returns draws of log p̂ and the number of draws that end in another mode than they
+// begin in, or ctx's error if ctx ends first.
+func (f TwoModesFlow) Draw(ctx context.Context, draws int, rng *rand.Rand) (logEstimates []float64, changed int, err error) {
 	const batch = 500
 	var t ad.Tape[float64]
 	for len(logEstimates) < draws {
+		if err := ctx.Err(); err != nil {
+			return nil, 0, err
+		}
 		t.Reset()
-		sample := drawTwoModes(&t, TwoModes{}, K, invSqrtBeta0, min(batch, draws-len(logEstimates)), rng)
+		flow, z0, gamma0 := f.start(&t, min(batch, draws-len(logEstimates)), rng)
+		sample := hvae.HIS(flow, z0, logNormalAt(z0, -modeAt, priorWidth), gamma0)
 		logEstimates = append(logEstimates, sample.LogEstimate().Value.Data...)
 		for i, z := range sample.End.Z.Value.Row(0) {
 			if z*sample.Start.Z.Value.At(0, i) < 0 {
@@ -53,37 +65,51 @@ func DrawTwoModes(K int, invSqrtBeta0 float64, draws int, rng *rand.Rand) (logEs
 			}
 		}
 	}
-	return logEstimates, changed
+	return logEstimates, changed, nil
 }
 
-// TwoModesPaths returns the positions z_0 … z_K [2×n] of n draws of the same kind.
-func TwoModesPaths(K int, invSqrtBeta0 float64, n int, rng *rand.Rand) []linalg.Matrix[float64] {
+// A TwoModesPath is the path of one draw, k = 0 … K.
+type TwoModesPath struct {
+	X, Y    []float64 // z_k
+	H       []float64 // U(z_k) + ½‖ρ_k‖², nats
+	InvBeta []float64 // the temperature 1/β_k
+}
+
+// ChangesMode reports whether the path ends in another mode than it begins in.
+func (p TwoModesPath) ChangesMode() bool { return p.X[0]*p.X[len(p.X)-1] < 0 }
+
+// Paths returns the paths of n draws.
+func (f TwoModesFlow) Paths(n int, rng *rand.Rand) []TwoModesPath {
 	var t ad.Tape[float64]
-	var r recorder
-	drawTwoModes(&t, &r, K, invSqrtBeta0, n, rng)
-	return r.visited
-}
-
-// A recorder is TwoModes, and remembers where it was asked: a flow of K ≥ 1 steps takes
-// its K+1 gradients at z_0 … z_K.
-type recorder struct {
-	TwoModes
-	visited []linalg.Matrix[float64]
-}
-
-func (r *recorder) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
-	r.visited = append(r.visited, z.Value.Clone())
-	return r.TwoModes.LogJoint(z)
-}
-
-// drawTwoModes runs Algorithm 1 for n columns.
-func drawTwoModes(t *ad.Tape[float64], target hvae.Target[float64], K int, invSqrtBeta0 float64, n int, rng *rand.Rand) hvae.Sample[float64] {
-	flow := hvae.Flow[float64]{Target: target, K: K}
-	epsilon, gamma0 := hvae.Noise(t, rng, 2, n), hvae.Noise(t, rng, 2, n)
-	z0 := ad.Add(ad.Scale(epsilon, priorWidth), t.Const(linalg.Column(-modeAt, 0)))
-	flow.StepSize = t.Const(linalg.Of(1, 2, []float64{0.1, 0.1}))
-	if invSqrtBeta0 != 1 {
-		flow.Tempering = hvae.FixedTempering(t.Scalar(invSqrtBeta0), K)
+	flow, z0, gamma0 := f.start(&t, n, rng)
+	invSqrtBeta, alpha := flow.Tempering.InvSqrtBeta0(), flow.Tempering.Alpha()
+	paths := make([]TwoModesPath, n)
+	for k, s := range flow.Path(hvae.Phase[float64]{Z: z0, Rho: ad.Scale(gamma0, invSqrtBeta)}) {
+		if k > 0 && alpha != nil {
+			invSqrtBeta *= alpha[k-1]
+		}
+		H := s.Energy(flow.Target).Value
+		for i := range paths {
+			p := &paths[i]
+			p.X, p.Y = append(p.X, s.Z.Value.At(0, i)), append(p.Y, s.Z.Value.At(1, i))
+			p.H, p.InvBeta = append(p.H, H.At(0, i)), append(p.InvBeta, invSqrtBeta*invSqrtBeta)
+		}
 	}
-	return hvae.HIS(&flow, z0, logNormalAt(z0, -modeAt, priorWidth), gamma0)
+	return paths
+}
+
+// start returns the flow and n draws of z₀ and γ₀ [2×n].
+func (f TwoModesFlow) start(t *ad.Tape[float64], n int, rng *rand.Rand) (flow *hvae.Flow[float64], z0, gamma0 *ad.Var[float64]) {
+	epsilon, gamma0 := hvae.Noise(t, rng, 2, n), hvae.Noise(t, rng, 2, n)
+	z0 = ad.Add(ad.Scale(epsilon, priorWidth), t.Const(linalg.Column(-modeAt, 0)))
+	flow = &hvae.Flow[float64]{Target: TwoModes{}, K: f.K, StepSize: t.Const(linalg.Of(1, 2, []float64{f.StepSize, f.StepSize}))}
+	switch f.Tempering {
+	case "fixed":
+		flow.Tempering = hvae.FixedTempering(t.Scalar(f.InvSqrtBeta0), f.K)
+	case "free":
+		alpha := linalg.New[float64](f.K, 1)
+		alpha.Fill(math.Pow(f.InvSqrtBeta0, -1/float64(f.K)))
+		flow.Tempering = hvae.FreeTempering(t.Const(alpha))
+	}
+	return flow, z0, gamma0
 }

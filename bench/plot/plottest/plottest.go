@@ -87,12 +87,17 @@ func Read(t testing.TB, svg []byte, logX, logY bool) (panels []Panel) {
 		t.Fatalf("not XML: %v\n%s", err, svg)
 	}
 	var l legend
+	for _, n := range document.Nodes { // the legend is the group without a place
+		if n.XMLName.Local == "g" && n.attr("transform") == "" {
+			l.read(n.flatten(nil))
+		}
+	}
 	for _, n := range document.Nodes {
-		if !strings.HasPrefix(n.attr("transform"), "translate(0 ") || n.XMLName.Local != "g" {
+		if !strings.HasPrefix(n.attr("transform"), "translate(") {
 			continue
 		}
 		p := Panel{X: Axis{log: logX}, Y: Axis{log: logY}}
-		if err := p.read(n.flatten(nil), &l); err != nil {
+		if err := p.read(n.flatten(nil), l); err != nil {
 			t.Fatalf("%v:\n%s", err, svg)
 		}
 		panels = append(panels, p)
@@ -181,19 +186,27 @@ func numbers(s []string) (v []float64) {
 	return v
 }
 
-// A legend says which style belongs to which label.
+// A legend maps styles to labels.
 type legend struct {
-	rows   []row
-	styles map[string]float64 // where a style is in the legend
+	labels []string
+	styles map[string]int // the index of the label of a style
 }
 
-type row struct {
-	y    float64
-	text string
+// read reads a legend. The glyphs of a label stand before it.
+func (l *legend) read(nodes []node) {
+	l.styles = map[string]int{}
+	for _, n := range nodes {
+		if style := styleOf(n); style != "" {
+			l.styles[style] = len(l.labels)
+		}
+		if n.XMLName.Local == "text" {
+			l.labels = append(l.labels, n.Text)
+		}
+	}
 }
 
-// read reads a panel, whose legend may be that of the panel before.
-func (p *Panel) read(nodes []node, l *legend) error {
+// read reads a panel.
+func (p *Panel) read(nodes []node, l legend) error {
 	for _, n := range nodes {
 		if m := frame.FindStringSubmatch(n.attr("d")); m != nil {
 			v := numbers(m[1:])
@@ -209,7 +222,6 @@ func (p *Panel) read(nodes []node, l *legend) error {
 	if p.Right == 0 {
 		return fmt.Errorf("a chart without a frame")
 	}
-	var rows []row
 	for _, n := range nodes {
 		v := numbers([]string{n.attr("x"), n.attr("y")})
 		switch {
@@ -228,8 +240,6 @@ func (p *Panel) read(nodes []node, l *legend) error {
 			}
 		case n.attr("text-anchor") == "middle":
 			p.XLabel = n.Text
-		case v[0] > p.Right:
-			rows = append(rows, row{v[1] - 4.5, n.Text})
 		default:
 			return fmt.Errorf("%q stands nowhere", n.Text)
 		}
@@ -239,40 +249,16 @@ func (p *Panel) read(nodes []node, l *legend) error {
 			return err
 		}
 	}
-	if rows != nil {
-		*l = legend{rows, map[string]float64{}}
+	for _, label := range l.labels {
+		p.Series = append(p.Series, Series{Label: label})
 	}
-	var drawn []node
 	for _, n := range nodes {
-		style := styleOf(n)
-		if style == "" {
-			continue
-		}
-		m := vertex.FindStringSubmatch(n.attr("d"))
-		if m == nil {
-			drawn = append(drawn, n) // a line without points
-		} else if v := numbers(m[2:]); v[0] > p.Right {
-			l.styles[style] = v[1]
-		} else {
-			drawn = append(drawn, n)
-		}
-	}
-	for _, r := range l.rows {
-		p.Series = append(p.Series, Series{Label: r.text})
-	}
-	for _, n := range drawn {
-		at, known := l.styles[styleOf(n)]
+		i, known := l.styles[styleOf(n)]
 		if bar.MatchString(n.attr("d")) { // the bars of a line with the same colour
-			for style, y := range l.styles {
-				if strings.HasPrefix(style, "line "+n.attr("stroke")) {
-					at, known = y, true
-				}
-			}
+			i, known = l.styles["line "+n.attr("stroke")]
 		}
-		for i, r := range l.rows {
-			if known && math.Abs(r.y-at) < 1 {
-				p.Series[i].add(n)
-			}
+		if known {
+			p.Series[i].add(n)
 		}
 	}
 	return nil
@@ -284,7 +270,7 @@ func styleOf(n node) string {
 	d := n.attr("d")
 	switch m := marker.FindStringSubmatch(d); {
 	case n.attr("stroke-linejoin") == "round":
-		return "line " + n.attr("stroke") + n.attr("stroke-dasharray") + n.attr("stroke-width")
+		return "line " + n.attr("stroke") + n.attr("stroke-dasharray")
 	case n.attr("stroke-linecap") == "round":
 		return "dots " + n.attr("stroke")
 	case bar.MatchString(d):
