@@ -345,9 +345,19 @@ func (r *run) writeMetrics() error {
 	if err := atomicfile.Write(r.path(metricsFile), b.Bytes()); err != nil {
 		return fmt.Errorf("cannot write the metrics: %w", err)
 	}
+	var ticks []float64
+	last := r.Metrics[len(r.Metrics)-1].Epoch
+	for power := 1; power <= last; power *= 10 {
+		for _, epoch := range []int{power, 2 * power, 5 * power} {
+			if epoch <= last {
+				ticks = append(ticks, float64(epoch))
+			}
+		}
+	}
+	best := plot.Series{Label: fmt.Sprintf("best epoch, %d", r.BestEpoch), X: []float64{float64(r.BestEpoch)}, Y: []float64{r.Best}, Style: plot.Points}
 	curve := plot.Chart{
 		Title: fmt.Sprintf("Training: %v, on %s", r.config, r.name), XLabel: "epoch", YLabel: "ELBO (nats)",
-		Series: []plot.Series{train, validation},
+		LogX: true, XTicks: ticks, Series: []plot.Series{train, validation, best},
 	}
 	if err := atomicfile.Write(r.path(curveFile), curve.SVG()); err != nil {
 		return fmt.Errorf("cannot write the curve: %w", err)

@@ -103,8 +103,8 @@ func TestATrainingRunIsTheOneThatItsFlagsDescribe(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				panel := plottest.Read(t, curve, false, false)[0]
-				if panel.Title != "Training: "+c.config.String()+", on synthetic" || panel.XLabel != "epoch" || panel.YLabel != "ELBO (nats)" || len(panel.Series) != 2 {
+				panel := plottest.Read(t, curve, true, false)[0]
+				if panel.Title != "Training: "+c.config.String()+", on synthetic" || panel.XLabel != "epoch" || panel.YLabel != "ELBO (nats)" || len(panel.Series) != 3 {
 					t.Fatalf("a curve %q of %q over %q with %d series", panel.Title, panel.YLabel, panel.XLabel, len(panel.Series))
 				}
 				for i, want := range []struct {
@@ -120,6 +120,10 @@ func TestATrainingRunIsTheOneThatItsFlagsDescribe(t *testing.T) {
 							t.Errorf("the curve of %s has %v in epoch %d, which is not %v", want.label, at, j+1, want.y[j])
 						}
 					}
+				}
+				mark, at := panel.Series[2], panel.Series[1].Line[0][best]
+				if mark.Label != fmt.Sprintf("best epoch, %d", best+1) || !slices.Equal(mark.Markers, []plottest.Point{at}) {
+					t.Errorf("the mark of epoch %d at %v is %q at %v", best+1, at, mark.Label, mark.Markers)
 				}
 				// The picture is what the saved model draws.
 				drawn := filepath.Join(t.TempDir(), "drawn.png")
