@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"hvae/gaussian/model"
+)
+
+// readResults reads a file of results.
+func readResults[T any](t *testing.T, name string) (rows []T) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("results", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dec := json.NewDecoder(bytes.NewReader(b)); dec.More(); {
+		var r T
+		if err := dec.Decode(&r); err != nil {
+			t.Fatal(err)
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+// in returns the row of a method in d dimensions.
+func in(rows []row, d int, method string) row {
+	return rows[slices.IndexFunc(rows, func(r row) bool { return r.Dims == d && r.Method == method })]
+}
+
+func TestFigure1ShowsTheResults(t *testing.T) {
+	rows := readResults[row](t, "figure1.jsonl")
+	if len(rows) != 10*len(model.MethodNames()) {
+		t.Fatalf("%d rows", len(rows))
+	}
+	folder := t.TempDir()
+	for _, f := range figures {
+		if err := os.WriteFile(filepath.Join(folder, f.file), chart(f.title, f.quantity, f.methods, rows).SVG(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		sameFigure(t, filepath.Join("figures", f.file), filepath.Join(folder, f.file))
+	}
+}
+
+func TestREADMEGivesTheResults(t *testing.T) {
+	b, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines [][]string
+	for line := range strings.Lines(string(b)) {
+		lines = append(lines, strings.Fields(line))
+	}
+	// The table of d = 50, except for the seconds.
+	o, err := parse(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table bytes.Buffer
+	rep := newReport(o, &table)
+	for n, r := range readResults[row](t, "d50.jsonl") {
+		rep.rows = append(rep.rows, r)
+		if err := rep.print(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for line := range strings.Lines(table.String()) {
+		want := strings.Fields(line)
+		if len(want) > 0 && slices.Contains(o.methods, want[0]) {
+			want = want[:len(want)-1]
+			if want[6] == "0" { // the null of a method without β₀
+				want[6] = "–"
+			}
+		}
+		if !slices.ContainsFunc(lines, func(got []string) bool {
+			return len(got) >= len(want) && slices.Equal(got[:len(want)], want)
+		}) {
+			t.Errorf("README.md should have the line %q", want)
+		}
+	}
+	for _, r := range readResults[modeRow](t, "two-modes.jsonl") {
+		want := fmt.Sprintf("%6.3g %5d %10.3f %10.2f %12.2f %%\n", r.InvSqrtBeta0, r.K, r.ELBO, r.Variance, 100*r.ChangedMode)
+		if given := strings.Contains(string(b), want); given != slices.Contains([]int{4, 16, 64}, r.K) {
+			t.Errorf("README.md has the line %q: %v", want, given)
+		}
+	}
+	// The prose.
+	rows := readResults[row](t, "figure1.jsonl")
+	sum := func(d int, method string) string {
+		r := in(rows, d, method)
+		return fmt.Sprintf("%.1f ± %.1f", r.Err, float64(r.ErrSE))
+	}
+	sigma := func(method string) float64 { return in(rows, 301, method).SigmaErr }
+	delta := func(method string) float64 { return in(readResults[row](t, "d50.jsonl"), 50, method).DeltaErr }
+	for _, want := range []string{
+		fmt.Sprintf("at d = 51 its error is %s against %s of HVAE with K = 1", sum(51, "vb"), sum(51, "hvae-k1")),
+		fmt.Sprintf("at d = 301 %.0f against %.0f", in(rows, 301, "vb").Err, in(rows, 301, "hvae-k1").Err),
+		fmt.Sprintf("at d = 50 it is %.0f for VB and %.0f and %.0f for the planar flows", delta("vb"), delta("nf-k1"), delta("nf-k30")),
+		fmt.Sprintf("At d = 301 the error of σ is %.3f (K = 1) and %.3f (K = 10) with tempering, %.1f and %.0f without", sigma("hvae-k1"), sigma("hvae-k10"), sigma("hvae-notemp-k1"), sigma("hvae-notemp-k10")),
+	} {
+		if !strings.Contains(strings.Join(strings.Fields(string(b)), " "), want) {
+			t.Errorf("README.md should have %q", want)
+		}
+	}
+}
+
+func TestTheClaimsAboutFigure1a(t *testing.T) {
+	rows := readResults[row](t, "figure1.jsonl")
+	for _, d := range []int{1, 2, 3, 5, 11, 25, 51, 101, 201, 301} {
+		hvae, vb := in(rows, d, "hvae-k1"), in(rows, d, "vb")
+		if (vb.Err > hvae.Err) != (d > 51) {
+			t.Errorf("d = %d: the error of VB is %v, of HVAE %v", d, vb.Err, hvae.Err)
+		}
+		for _, flow := range []string{"nf-k1", "nf-k30"} {
+			nf := in(rows, d, flow)
+			if d > 11 && !(nf.DeltaErr > vb.DeltaErr) || d > 1 && !(nf.SigmaErr > 100*max(hvae.SigmaErr, vb.SigmaErr)) {
+				t.Errorf("d = %d: the errors of Δ are %v (%s) and %v (VB), of σ %v, %v and %v (HVAE)", d, nf.DeltaErr, flow, vb.DeltaErr, nf.SigmaErr, vb.SigmaErr, hvae.SigmaErr)
+			}
+		}
+	}
+}
