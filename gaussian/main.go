@@ -6,8 +6,8 @@
 //
 // The model and the methods are in the package gaussian/model; here are the command
 // line (options.go), the runs side by side (run.go), the table (report.go), the figures
-// (figure.go), and what -two-modes shows (twomodes.go, trajectory.go). What this program
-// and mnist do alike is in bench/command.
+// (figure.go), and what -two-modes shows (twomodes.go, trajectory.go, and explore.go for
+// the page). bench/command is the command-line front end that this program shares with mnist.
 package main
 
 import (
@@ -33,7 +33,10 @@ func start(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if o.twoModes {
+	switch {
+	case o.http != "":
+		return explore(ctx, o, stdout)
+	case o.twoModes:
 		return showTwoModes(ctx, o, stdout, stderr)
 	}
 	return run(ctx, o, stdout, stderr)

@@ -39,6 +39,9 @@ func TestBadInputIsOneClearLineAndStatus2(t *testing.T) {
 		{[]string{"-methods", "foo"}, `unknown method "foo": the methods are hvae-k1, hvae-k10`},
 		{[]string{"-methods", "vb,vb"}, "vb is there twice"},
 		{[]string{"-two-modes", "-iters", "3", "-d", "2"}, "-two-modes is not about -d, -iters"},
+		{[]string{"-two-modes", "-http", "localhost:0", "-json"}, "-two-modes is not about -json"},
+		{[]string{"-two-modes", "-http", "8080"}, "it must be HOST:PORT, such as localhost:8080"},
+		{[]string{"-http", "localhost:0"}, "-http needs -two-modes"},
 		{[]string{"-datasets", "-1"}, "from 1 to"},
 		{[]string{"-datasets", "0"}, "-datasets"},
 		{[]string{"-n", "1"}, "from 2 to"},
@@ -63,7 +66,7 @@ func TestHelpListsEveryFlag(t *testing.T) {
 	if status != 0 || stderr != "" {
 		t.Errorf("status %d, stderr %q", status, stderr)
 	}
-	for _, flag := range []string{"-d", "-methods", "-datasets", "-n", "-iters", "-batch", "-lr", "-seed", "-out", "-json"} {
+	for _, flag := range []string{"-d", "-methods", "-datasets", "-n", "-iters", "-batch", "-lr", "-seed", "-out", "-json", "-two-modes", "-http"} {
 		if !strings.Contains(stdout, "\n  "+flag+" ") && !strings.Contains(stdout, "\n  "+flag+"\n") {
 			t.Errorf("-h does not list %s:\n%s", flag, stdout)
 		}

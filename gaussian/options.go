@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +21,7 @@ type options struct {
 	out      string
 	json     bool
 	twoModes bool
+	http     string // the address of the page about two modes; empty for none
 }
 
 // The largest dimension: beyond it, a mistyped number would ask for more memory than
@@ -46,18 +49,32 @@ func parse(args []string) (options, error) {
 	f.String(&o.out, "out", "", "`folder` for figure1a.svg, figure1b.svg and figure1c.svg, which several\ndimensions give, or tempering.svg and trajectory.svg (default the current one)")
 	f.Bool(&o.json, "json", "print a JSON object for each method instead of a table")
 	f.Bool(&o.twoModes, "two-modes", "instead of the experiment, show what tempering is for: Algorithm 1 on a target\nwith two modes, as a table, as tempering.svg, and its paths as trajectory.svg")
+	f.Func("http", "with -two-modes: instead of the table and the pictures, serve a page to explore\nthem at an `address` such as localhost:8080 (port 0: any free port)", func(s string) error {
+		host, port, err := net.SplitHostPort(s)
+		if err != nil {
+			return fmt.Errorf("it must be HOST:PORT, such as localhost:8080")
+		}
+		o.http = net.JoinHostPort(cmp.Or(host, "localhost"), port)
+		return nil
+	})
 	if err := f.Parse(args); err != nil {
 		return options{}, err
 	}
-	if o.twoModes {
+	switch takes := []string{"two-modes", "seed", "out", "json"}; {
+	case o.http != "" && !o.twoModes:
+		return options{}, command.UsageError("-http needs -two-modes")
+	case o.http != "":
+		takes = []string{"two-modes", "seed", "http"}
+		fallthrough
+	case o.twoModes:
 		var stray []string
 		for _, name := range f.Given() {
-			if !slices.Contains([]string{"two-modes", "seed", "out", "json"}, name) {
+			if !slices.Contains(takes, name) {
 				stray = append(stray, "-"+name)
 			}
 		}
 		if stray != nil {
-			return options{}, command.UsageError("-two-modes is not about %s: of the other flags it takes -seed, -out and -json", strings.Join(stray, ", "))
+			return options{}, command.UsageError("-two-modes is not about %s: its flags are -%s", strings.Join(stray, ", "), strings.Join(takes, ", -"))
 		}
 	}
 	if len(o.dims) == 0 {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"slices"
+	"sync"
 
 	"hvae/ad"
 	"hvae/bench/plot"
@@ -60,8 +62,10 @@ func drawPaths(seed uint64) []byte {
 // pathCharts draws paths in the plane, over contours of the target, and their energies. The
 // labels may be nil.
 func pathCharts(paths []model.TwoModesPath, labels []string) (plane, energy plot.Chart) {
-	plane = plot.Chart{XLabel: "first coordinate of z", YLabel: "second coordinate of z", Equal: true, Series: contours()}
+	plane = plot.Chart{XLabel: "first coordinate of z", YLabel: "second coordinate of z", Equal: true, Series: slices.Clone(contours())}
 	energy = plot.Chart{XLabel: "step k", YLabel: "H − min U (nats)", Height: 160}
+	var t ad.Tape[float64]
+	least := potential(&t, 3, 0)
 	start, end := plot.Series{Label: "start z₀", Style: plot.Points}, plot.Series{Label: "end z_K", Style: plot.Points}
 	for i, p := range paths {
 		label, K := "", len(p.X)-1
@@ -71,14 +75,14 @@ func pathCharts(paths []model.TwoModesPath, labels []string) (plane, energy plot
 		plane.Series = append(plane.Series, plot.Series{Label: label, X: p.X, Y: p.Y, Style: plot.Trail})
 		above := plot.Series{Label: label, X: steps(p)}
 		for _, h := range p.H {
-			above.Y = append(above.Y, h-potential(3, 0))
+			above.Y = append(above.Y, h-least)
 		}
 		energy.Series = append(energy.Series, above)
 		start.X, start.Y = append(start.X, p.X[0]), append(start.Y, p.Y[0])
 		end.X, end.Y = append(end.X, p.X[K]), append(end.Y, p.Y[K])
 	}
 	plane.Series = append(plane.Series, start, end)
-	k, top := steps(paths[0]), potential(0, 0)-potential(3, 0)
+	k, top := steps(paths[0]), potential(&t, 0, 0)-least
 	barrier := plot.Series{Label: fmt.Sprintf("barrier, %.1f nats", top), X: []float64{0, k[len(k)-1]}, Y: []float64{top, top}, Style: plot.Dashed}
 	energy.Series = append(energy.Series, barrier)
 	return plane, energy
@@ -92,17 +96,21 @@ func steps(p model.TwoModesPath) (k []float64) {
 	return k
 }
 
-// potential returns U(z) of the target with two modes.
-func potential(x, y float64) float64 {
-	var t ad.Tape[float64]
+// potential returns U(z) of the target with two modes, computed on a tape.
+func potential(t *ad.Tape[float64], x, y float64) float64 {
 	return -model.TwoModes{}.LogJoint(t.Const(linalg.Column(x, y))).Scalar()
 }
 
 // contours returns the lines where U is 2, 6, 10 and 14 nats above its minimum.
-func contours() (lines []plot.Series) {
+var contours = sync.OnceValue(func() (lines []plot.Series) {
+	var t ad.Tape[float64]
+	at := func(x, y float64) float64 {
+		t.Reset()
+		return potential(&t, x, y)
+	}
 	for height := 2.0; height <= 14; height += 4 {
-		lines = append(lines, plot.Contour(potential, potential(3, 0)+height, -6, -4, 6, 4, 120))
+		lines = append(lines, plot.Contour(at, at(3, 0)+height, -6, -4, 6, 4, 120))
 	}
 	lines[0].Label = "U − min U = 2, 6, 10, 14"
 	return lines
-}
+})

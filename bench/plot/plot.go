@@ -58,7 +58,7 @@ const (
 	noTitle                = 26 // saved above a row whose first chart has no title
 	dodge                  = 5  // between neighbouring markers
 	markersUpTo            = 40 // points of a line
-	arrowEvery             = 8  // points of a trail
+	arrowheads             = 8  // of a trail, at most one at every eighth point
 )
 
 // colours are Okabe and Ito's, which readers with any colour vision can tell apart;
@@ -358,7 +358,8 @@ func (p pen) dots(b *bytes.Buffer, s Series, x, y axis) {
 
 // arrowheads draws arrowheads that point from some points of a series to the next.
 func (p pen) arrowheads(b *bytes.Buffer, s Series, x, y axis) {
-	for j := arrowEvery / 2; j+1 < len(s.X); j += arrowEvery {
+	every := max(arrowheads, len(s.X)/arrowheads)
+	for j := every / 2; j+1 < len(s.X); j += every {
 		if !x.shows(s.X[j]) || !y.shows(s.Y[j]) || !x.shows(s.X[j+1]) || !y.shows(s.Y[j+1]) {
 			continue
 		}

@@ -415,6 +415,12 @@ func TestPanelsShareAxesByTheirLabelsAndALegend(t *testing.T) {
 }
 
 func TestArrowheadsPointAlongATrail(t *testing.T) {
+	for points, want := range map[int]int{4: 0, 9: 1, 65: 8, 129: 8, 1000: 8} {
+		s := Series{X: make([]float64, points), Y: make([]float64, points), Style: Trail}
+		if n := strings.Count(string(Chart{Series: []Series{s}}.SVG()), ") rotate(") - 1; n != want {
+			t.Errorf("%d points have %d arrowheads, want %d", points, n, want)
+		}
+	}
 	s := Series{Style: Trail}
 	for j := range 10 {
 		s.X, s.Y = append(s.X, float64(j*j)), append(s.Y, float64(-j))

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"hvae/bench/plot"
+	"hvae/gaussian/model"
+	"hvae/hvae"
+)
+
+//go:embed explore.html
+var explorePage []byte
+
+// explore serves a page about the target with two modes until ctx ends.
+func explore(ctx context.Context, o options, stdout io.Writer) error {
+	l, err := net.Listen("tcp", o.http)
+	if err != nil {
+		return fmt.Errorf("cannot serve a page at %s: %w; give another address with -http", o.http, err)
+	}
+	server := http.Server{Handler: explorer(o.config.Seed), ReadHeaderTimeout: 10 * time.Second}
+	defer context.AfterFunc(ctx, func() { server.Close() })() // ends the requests, too
+	fmt.Fprintf(stdout, "serving http://%s/ until Ctrl-C\n", l.Addr())
+	if err := server.Serve(l); ctx.Err() == nil {
+		return fmt.Errorf("cannot serve the page: %w", err)
+	}
+	return context.Cause(ctx)
+}
+
+// explorer serves the page and, under /view, its pictures and numbers as HTML.
+func explorer(seed uint64) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { w.Write(explorePage) })
+	mux.HandleFunc("GET /view", func(w http.ResponseWriter, r *http.Request) {
+		v, err := parseView(r.URL.Query())
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		// The same noise for all settings: the picture changes with the settings alone.
+		paths := v.flow.Paths(maxPaths, hvae.Stream(seed, "two modes page paths"))[:v.paths]
+		l, changed, err := v.flow.Draw(r.Context(), v.draws, hvae.Stream(seed, "two modes page"))
+		if err != nil {
+			return // the browser has disconnected
+		}
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		writeView(w, paths, l, summariseModes(v.flow, l, changed))
+	})
+	return mux
+}
+
+// The limits of a request.
+const (
+	maxSteps     = 256
+	maxPaths     = 12
+	maxPageDraws = 10_000
+)
+
+// A view is the settings of the page.
+type view struct {
+	flow         model.TwoModesFlow
+	paths, draws int
+}
+
+// parseView reads a query. Settings that it lacks have the page's first values.
+func parseView(q url.Values) (v view, err error) {
+	number := func(name string, preset, least, most float64) float64 {
+		x, parseErr := strconv.ParseFloat(cmp.Or(q.Get(name), fmt.Sprint(preset)), 64)
+		if parseErr != nil || !(x >= least && x <= most) {
+			err = cmp.Or(err, fmt.Errorf("%s is %.40q: give a number from %v to %v", name, q.Get(name), least, most))
+		}
+		return x
+	}
+	count := func(name string, preset, most int) int {
+		n, parseErr := strconv.Atoi(cmp.Or(q.Get(name), fmt.Sprint(preset)))
+		if parseErr != nil || n < 1 || n > most {
+			err = cmp.Or(err, fmt.Errorf("%s is %.40q: give a whole number from 1 to %d", name, q.Get(name), most))
+		}
+		return n
+	}
+	v.flow = model.TwoModesFlow{
+		K: count("K", 64, maxSteps), StepSize: number("eps", 0.1, 0.01, 0.5),
+		InvSqrtBeta0: number("start", 3, 1, 6), Tempering: cmp.Or(q.Get("tempering"), "fixed"),
+	}
+	v.paths, v.draws = count("paths", 4, maxPaths), count("draws", 2000, maxPageDraws)
+	if kinds := []string{"none", "fixed", "free"}; !slices.Contains(kinds, v.flow.Tempering) {
+		err = cmp.Or(err, fmt.Errorf("tempering is %.40q: give one of %v", v.flow.Tempering, kinds))
+	}
+	return v, err
+}
+
+// writeView writes the numbers and the pictures of a view. An error of w has no recipient.
+func writeView(w io.Writer, paths []model.TwoModesPath, l []float64, r modeRow) {
+	fmt.Fprintf(w, "<p>ELBO <b>%.2f</b>, variance of log p̂ <b>%.1f ± %.1f</b>, <b>%.1f %%</b> of %d draws change mode</p>\n",
+		r.ELBO, r.Variance, r.VarianceSE, 100*r.ChangedMode, len(l))
+	plane, energy := pathCharts(paths, nil)
+	plane.Title, energy.Title = "Paths in the plane", "Energy along the paths"
+	for i, caption := range []string{
+		"from ○ to ●; contours where U is 2, 6, 10 and 14 nats above its minimum",
+		"H = U + ½ρᵀρ after each step; dashed: the barrier between the modes",
+		"fraction in each nat; the ends include all draws beyond; dashed: the ELBO",
+	} {
+		c := []plot.Chart{plane, energy, histogram(l, r.ELBO)}[i]
+		c.Width = 340
+		for j := range c.Series {
+			c.Series[j].Label = "" // no legend
+		}
+		fmt.Fprintf(w, "<figure>\n%s<figcaption>%s</figcaption></figure>\n", c.SVG(), caption)
+	}
+}
+
+// histogram draws the distribution of log p̂ from −40 to 10 nats.
+func histogram(l []float64, elbo float64) plot.Chart {
+	const low, high = -40, 10
+	var fractions [high - low]float64
+	for _, v := range l {
+		fractions[int(min(max(v, low), high-1)-low)] += 1 / float64(len(l))
+	}
+	outline := plot.Series{X: []float64{low}, Y: []float64{0}}
+	for i, f := range fractions {
+		outline.X, outline.Y = append(outline.X, low+float64(i), low+float64(i+1)), append(outline.Y, f, f)
+	}
+	outline.X, outline.Y = append(outline.X, high), append(outline.Y, 0)
+	mean := plot.Series{X: []float64{math.Max(elbo, low), math.Max(elbo, low)}, Y: []float64{0, slices.Max(fractions[:])}, Style: plot.Dashed}
+	return plot.Chart{Title: "Estimates of log p(x) = 0", XLabel: "log p̂ (nats)", YLabel: "fraction of draws", Height: 160, Series: []plot.Series{outline, mean}}
+}
