@@ -43,7 +43,7 @@ var program = command.Program{
 		{Name: "eval", About: "Estimates a model's ELBO and negative log-likelihood.", Run: evaluate},
 		{Name: "table", About: "Trains and evaluates the models of Table 1 and prints the table.", Run: makeTable},
 		{Name: "sample", About: "Draws digits that a model generates.", Run: sample},
-		{Name: "reconstruct", About: "Draws digits and their reconstructions.", Run: reconstruct},
+		{Name: "reconstruct", About: "Draws digits and their reconstructions, of an HVAE along its flow.", Run: reconstruct},
 	},
 }
 

@@ -100,22 +100,40 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	for i := range n {
 		data.Binarise(x, i, set.Test.Image(i), hvae.Stream(seed, "mnist reconstruct pixels", i))
 	}
-	var fromMean, fromFlow linalg.Matrix[float32]
-	if err := command.Wait(ctx, func() { fromMean, fromFlow = model.Reconstruct(c.Config, c.Params, x, seed) }); err != nil {
+	var fromMean linalg.Matrix[float32]
+	var path []model.Step[float32]
+	if err := command.Wait(ctx, func() { fromMean, path = model.Reconstruct(c.Config, c.Params, x, seed) }); err != nil {
 		return err
 	}
-	// Triples: column 3i the input, then both reconstructions.
-	sheet := linalg.New[float32](side*side, 3*n)
-	for r := range sheet.Rows {
+	// A group for each digit: the input and the reconstructions.
+	images, captions := []linalg.Matrix[float32]{x, fromMean}, []string{"input", "mean"}
+	for k, s := range path {
+		images, captions = append(images, s.Image), append(captions, fmt.Sprintf("z%d", k))
+	}
+	var labels []string // log p(x, z_k), of an HVAE
+	shown := "the encoder's mean and from a draw"
+	if c.Config.Kind == "vae" {
+		captions[2] = "draw"
+	} else {
+		shown = "the encoder's mean and from z_0 to z_K along the Hamiltonian flow of a draw, with log p(x, z_k) in nats"
 		for i := range n {
-			copy(sheet.Row(r)[3*i:], []float32{x.At(r, i), fromMean.At(r, i), fromFlow.At(r, i)})
+			labels = append(labels, "", "")
+			for _, s := range path {
+				labels = append(labels, fmt.Sprintf("%.0f", s.LogJoint.At(0, i)))
+			}
 		}
 	}
-	third := map[string]string{"vae": "draw", "hvae": "flow"}[c.Config.Kind]
-	if err := writeSheet(out, sheet, 3*min(4, n), "input", "mean", third); err != nil {
+	group := len(images)
+	sheet := linalg.New[float32](side*side, group*n)
+	for r := range sheet.Rows {
+		for i := range sheet.Cols {
+			sheet.Row(r)[i] = images[i%group].At(r, i/group)
+		}
+	}
+	if err := writeLabelledSheet(out, sheet, labels, group*min(max(1, 12/group), n), captions...); err != nil {
 		return err
 	}
-	fmt.Fprintf(stderr, "wrote %s: triples of a test image of %s and its reconstructions from the encoder's mean and from %s, by %v,%s epoch %d\n",
-		out, set.Name, map[string]string{"vae": "a draw", "hvae": "where the Hamiltonian flow of a draw ends"}[c.Config.Kind], c.Config, otherData(c, set), c.Epoch)
+	fmt.Fprintf(stderr, "wrote %s: test images of %s and their reconstructions from %s, by %v,%s epoch %d\n",
+		out, set.Name, shown, c.Config, otherData(c, set), c.Epoch)
 	return nil
 }

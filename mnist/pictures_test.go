@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"image"
 	"image/color"
 	"image/png"
@@ -20,13 +21,16 @@ import (
 	"hvae/mnist/safetensors"
 )
 
-// savedModel writes a model near its start, its weights large enough that what it draws
-// differs from digit to digit, and returns the file's name.
+// savedModel writes a model near its start and returns the file's name. Weights and step sizes
+// are so large that images differ from digit to digit and from step to step.
 func savedModel(t *testing.T, config model.Config) (string, model.Checkpoint) {
 	t.Helper()
 	params := model.NewParams[float32](config, -1, 5)
 	for _, p := range params {
 		linalg.Scale(p.Value, 3, p.Value)
+		if p.Name == "flow.step_size_logit" {
+			p.Value.Fill(3) // large steps
+		}
 	}
 	c := model.Checkpoint{Config: config, Params: params, Seed: 1, Epoch: 1}
 	name := filepath.Join(t.TempDir(), "model.safetensors")
@@ -137,22 +141,28 @@ func TestSamplesAreDecodedDrawsOfTheirSeedRowByRow(t *testing.T) {
 	}
 }
 
-func TestReconstructionsAreTriplesOfTheTestDigits(t *testing.T) {
+func TestReconstructionsOfTheTestDigits(t *testing.T) {
 	digits, err := data.Load(t.Context(), "synthetic", "", func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, config := range drawnModels {
 		name, c := savedModel(t, config)
+		captions, across, pitch := []string{"input", "mean", "draw"}, 4, 66
+		if config.Kind == "hvae" {
+			captions, across, pitch = []string{"input", "mean", "z0", "z1", "z2"}, 2, 92
+		}
 		for _, s := range []struct {
-			n, triples, rows int
-			seed             uint64
-		}{{5, 4, 2, 1}, {5, 4, 2, 7}, {2, 2, 1, 1}} {
+			n    int
+			seed uint64
+		}{{5, 1}, {5, 7}, {1, 1}} {
 			p := picture(t, "reconstruct", "-data", "synthetic", "-checkpoint", name, "-n", strconv.Itoa(s.n), "-seed", strconv.FormatUint(s.seed, 10))
-			if want := image.Rect(0, 0, 16+s.triples*(3*56+2*4)+20*(s.triples-1), 8+26+56*s.rows+10*(s.rows-1)+8); p.Bounds() != want {
-				t.Fatalf("%d digits: a picture %v, want %v", s.n, p.Bounds(), want)
+			groups, group := min(across, s.n), len(captions)*60-4
+			rows := (s.n + groups - 1) / groups
+			if want := image.Rect(0, 0, 16+groups*group+20*(groups-1), 8+26+pitch*rows-10+8); p.Bounds() != want {
+				t.Fatalf("%v, %d digits: a picture %v, want %v", config, s.n, p.Bounds(), want)
 			}
-			// What should be there, of all digits: input, from the mean, from the flow's end.
+			// The images that should be there: input, from the mean, along the flow.
 			input := linalg.New[float32](784, s.n)
 			for i := range s.n {
 				data.Binarise(input, i, digits.Test.Image(i), hvae.Stream(s.seed, "mnist reconstruct pixels", i))
@@ -165,18 +175,23 @@ func TestReconstructionsAreTriplesOfTheTestDigits(t *testing.T) {
 			rng := hvae.Stream(s.seed, "mnist reconstruct")
 			hvae.FillNormal(rng, epsilon)
 			hvae.FillNormal(rng, gamma0)
-			start := hvae.Phase[float32]{Z: ad.Add(mean, ad.Mul(std, tape.Const(epsilon))), Rho: tape.Const(gamma0)}
-			end := start.Z
+			phase := hvae.Phase[float32]{Z: ad.Add(mean, ad.Mul(std, tape.Const(epsilon))), Rho: tape.Const(gamma0)}
+			want := []linalg.Matrix[float32]{input, decode(c, mean.Value), decode(c, phase.Z.Value)}
+			var logJoints []linalg.Matrix[float32]
 			if config.Kind == "hvae" {
 				flow := network.Flow(x)
-				start.Rho = ad.Scale(start.Rho, flow.Tempering.InvSqrtBeta0())
-				end = flow.Forward(start).Z
+				logJoints = append(logJoints, flow.Target.LogJoint(phase.Z).Value)
+				phase.Rho = ad.Scale(phase.Rho, flow.Tempering.InvSqrtBeta0())
+				for _, alpha := range flow.Tempering.Alpha() {
+					phase = hvae.Leapfrog(flow.Target, ad.Reshape(flow.StepSize, 3, 1), phase)
+					phase.Rho = ad.Scale(phase.Rho, alpha)
+					want, logJoints = append(want, decode(c, phase.Z.Value)), append(logJoints, flow.Target.LogJoint(phase.Z).Value)
+				}
 			}
-			want := []linalg.Matrix[float32]{input, decode(c, mean.Value), decode(c, end.Value)}
-			drawn := []image.Rectangle{image.Rect(8, 8, 8+s.triples*176+(s.triples-1)*20, 8+16)} // captions
+			drawn := []image.Rectangle{image.Rect(8, 8, 8+groups*(group+20)-20, 8+16)} // captions
 			for i := range s.n {
 				for j, x := range want {
-					at := image.Pt(8+(i%s.triples)*(3*56+2*4+20)+j*60, 34+(i/s.triples)*66)
+					at := image.Pt(8+(i%groups)*(group+20)+j*60, 34+(i/groups)*pitch)
 					drawn = append(drawn, image.Rectangle{at, at.Add(image.Pt(56, 56))})
 					if !shows(p, at.X, at.Y, x, i) {
 						t.Errorf("%v, seed %d: picture %d of digit %d is not at %v", config, s.seed, j, i, at)
@@ -186,22 +201,54 @@ func TestReconstructionsAreTriplesOfTheTestDigits(t *testing.T) {
 							t.Errorf("%v: picture %d of digit %d is at %v, too", config, k, i, at)
 						}
 					}
+					if j < 2 || config.Kind == "vae" {
+						continue
+					}
+					label := fmt.Sprintf("%.0f", logJoints[j-2].At(0, i))
+					if got, want := letterbox(p, at.X+28, at.Y+60, len(label)), spell(label); got != want {
+						t.Errorf("below picture %d of digit %d stands\n%s\nwant %s:%s", j, i, got, label, want)
+					}
+					drawn = append(drawn, image.Rect(at.X, at.Y+60, at.X+56, at.Y+76))
 				}
 			}
 			if !whiteBut(p, drawn) {
-				t.Errorf("%v: something is drawn beside the %d triples and their captions", config, s.n)
+				t.Errorf("%v: something is drawn beside the %d digits, their captions and labels", config, s.n)
 			}
-			for i := range s.triples {
-				third := map[string]string{"vae": "draw", "hvae": "flow"}[config.Kind]
-				for j, caption := range []string{"input", "mean", third} {
-					middle := 8 + i*196 + j*60 + 28
-					if got := letterbox(p, middle, 8, len(caption)); got != written[caption] {
-						t.Fatalf("above column %d of triple %d stands\n%s\nwant %q:\n%s", j, i, got, caption, written[caption])
+			for i := range groups {
+				for j, caption := range captions {
+					want := written[caption]
+					if caption[0] == 'z' {
+						want = spell(caption)
+					}
+					if got := letterbox(p, 8+i*(group+20)+j*60+28, 8, len(caption)); got != want {
+						t.Fatalf("above column %d of group %d stands\n%s\nwant %q:\n%s", j, i, got, caption, want)
 					}
 				}
 			}
 		}
 	}
+}
+
+// spell returns a text of the characters -0123456789z as letterbox should read it.
+func spell(s string) (text string) {
+	const glyphs = `
+       ###    #    ###   ###     #  #####   ##  #####  ###   ###       
+      #   #  ##   #   # #   #   ##  #      #        # #   # #   #      
+      #  ##   #       #     #  # #  ####  #        #  #   # #   # #####
+##### # # #   #      #    ##  #  #      # ####    #    ###   ####    # 
+      ##  #   #     #       # #####     # #   #  #    #   #     #   #  
+      #   #   #    #    #   #    #  #   # #   #  #    #   #    #   #   
+       ###   ###  #####  ###     #   ###   ###   #     ###   ##   #####
+                                                                       `
+	for _, line := range strings.Split(glyphs[1:], "\n") {
+		var row []string
+		for _, c := range s {
+			i := 6 * strings.IndexRune("-0123456789z", c)
+			row = append(row, line[i:i+5])
+		}
+		text += "\n" + strings.Join(row, " ")
+	}
+	return text
 }
 
 // letterbox returns the text of n letters around a column, a character for each dot of two
@@ -256,14 +303,5 @@ var written = map[string]string{
 #   # #      #### # # #
 #   # #     #   # # # #
  #### #      ####  # # 
-                       `,
-	"flow": `
-  ##   ##              
- #      #              
-####    #    ###  #   #
- #      #   #   # #   #
- #      #   #   # # # #
- #      #   #   # # # #
- #     ###   ###   # # 
                        `,
 }

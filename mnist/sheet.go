@@ -27,23 +27,32 @@ const (
 )
 
 // writeSheet writes images, the columns of x [784×n] with values from 0 to 1, as a PNG
-// contact sheet with the given number of images in a row. With captions, as many images as
-// there are captions stand together, apart from the next, and the captions are above them.
+// contact sheet with the given number of images in a row. With captions, the images form
+// groups with an image for each caption, and the captions are above them.
 func writeSheet(name string, x linalg.Matrix[float32], columns int, captions ...string) error {
+	return writeLabelledSheet(name, x, nil, columns, captions...)
+}
+
+// writeLabelledSheet is writeSheet with a label, which may be empty, below each image.
+func writeLabelledSheet(name string, x linalg.Matrix[float32], labels []string, columns int, captions ...string) error {
 	group, top, below := columns, margin, gap
 	if len(captions) > 0 {
 		group, top, below = len(captions), margin+heading, apart/2
+	}
+	rowPitch := side*scale + below // from a row to the next
+	if labels != nil {
+		rowPitch += heading
 	}
 	left := func(column int) int {
 		return margin + column*(side*scale+gap) + column/group*(apart-gap)
 	}
 	rows := (x.Cols + columns - 1) / columns
-	sheet := image.NewGray(image.Rect(0, 0, left(columns-1)+side*scale+margin, top+rows*(side*scale+below)-below+margin))
+	sheet := image.NewGray(image.Rect(0, 0, left(columns-1)+side*scale+margin, top+rows*rowPitch-below+margin))
 	for i := range sheet.Pix {
 		sheet.Pix[i] = white
 	}
 	for n := range x.Cols {
-		x0, y0 := left(n%columns), top+n/columns*(side*scale+below)
+		x0, y0 := left(n%columns), top+n/columns*rowPitch
 		for pixel := range side * side {
 			y := uint8(math.Round(white * float64(x.At(pixel, n))))
 			for p := range scale * scale {
@@ -51,10 +60,15 @@ func writeSheet(name string, x linalg.Matrix[float32], columns int, captions ...
 			}
 		}
 	}
+	center := func(column, y int, text string) {
+		write(sheet, left(column)+(side*scale-textWidth(text))/2, y, text)
+	}
+	for n, label := range labels {
+		center(n%columns, top+n/columns*rowPitch+side*scale+gap, label)
+	}
 	if len(captions) > 0 {
 		for column := range columns {
-			caption := captions[column%group]
-			write(sheet, left(column)+(side*scale-textWidth(caption))/2, margin, caption)
+			center(column, margin, captions[column%group])
 		}
 	}
 	var b bytes.Buffer

@@ -125,18 +125,27 @@ func Generate[T linalg.Float](c Config, params []Param[T], n int, seed uint64) l
 	return probabilities(network.Decode(hvae.Noise(&t, hvae.Stream(seed, "mnist sample"), c.Latent, n)))
 }
 
-// Reconstruct returns two reconstructions [784×B] of images x [784×B] as pixel
-// probabilities: from the mean of the variational prior, as a VAE reconstructs, and from
-// the position at which the Hamiltonian flow of one draw ends (for a VAE, from that draw).
-func Reconstruct[T linalg.Float](c Config, params []Param[T], x linalg.Matrix[T], seed uint64) (fromMean, fromFlow linalg.Matrix[T]) {
+// A Step is a position on the path of a flow, for each of B images.
+type Step[T linalg.Float] struct {
+	Image    linalg.Matrix[T] // pixel probabilities π_θ(z_k), [784×B]
+	LogJoint linalg.Matrix[T] // log p_θ(x, z_k), [1×B]
+}
+
+// Reconstruct returns reconstructions of images x [784×B]: the pixel probabilities [784×B]
+// at the mean of the variational prior, as a VAE reconstructs, and those along the path
+// z_0 … z_K of the Hamiltonian flow from one draw (for a VAE, at that draw).
+func Reconstruct[T linalg.Float](c Config, params []Param[T], x linalg.Matrix[T], seed uint64) (fromMean linalg.Matrix[T], path []Step[T]) {
 	var t ad.Tape[T]
 	network, _ := NewNetwork(&t, c, params, false)
 	images := t.Const(x)
 	mean, std := network.Encode(images)
 	rng := hvae.Stream(seed, "mnist reconstruct")
-	z0, logPrior := hvae.DiagonalNormal[T]{Mean: mean, SD: std}.Draw(hvae.Noise(&t, rng, c.Latent, x.Cols))
-	sample := hvae.HIS(network.Flow(images), z0, logPrior, hvae.Noise(&t, rng, c.Latent, x.Cols))
-	return probabilities(network.Decode(mean)), probabilities(network.Decode(sample.End.Z))
+	z0, _ := hvae.DiagonalNormal[T]{Mean: mean, SD: std}.Draw(hvae.Noise(&t, rng, c.Latent, x.Cols))
+	flow, gamma0 := network.Flow(images), hvae.Noise(&t, rng, c.Latent, x.Cols)
+	for _, s := range flow.Path(hvae.Phase[T]{Z: z0, Rho: ad.Scale(gamma0, flow.Tempering.InvSqrtBeta0())}) {
+		path = append(path, Step[T]{probabilities(network.Decode(s.Z)), s.LogJoint(flow.Target).Value.Clone()})
+	}
+	return probabilities(network.Decode(mean)), path
 }
 
 func probabilities[T linalg.Float](logits *ad.Var[T]) linalg.Matrix[T] {
