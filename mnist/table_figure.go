@@ -45,7 +45,7 @@ func figure(rows []tableRow) []byte {
 	slices.Sort(kinds)
 	height, label := func(x *summary) (nll float64, bar *float64) { return x.NLL, x.SeedSD }, "NLL ± s.d. over seeds (nats)"
 	if paired && !slices.ContainsFunc(rows, func(r tableRow) bool { return r.K > 0 && r.Obtained != nil && r.Obtained.ToVAE == nil }) {
-		label = "NLL less the VAE's ± s.e. (nats)"
+		label = "NLL minus the VAE's ± s.e. (nats)"
 		height = func(x *summary) (nll float64, bar *float64) {
 			if x.ToVAE == nil { // the VAE
 				return 0, nil

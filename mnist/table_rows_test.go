@@ -97,7 +97,7 @@ func TestTheFigureShowsObtainedBesidePublishedValues(t *testing.T) {
 			}
 		}
 	}
-	shows(runs, "NLL less the VAE's ± s.e. (nats)", func(of map[string]float64, row string) float64 { return of[row] - of["vae"] })
+	shows(runs, "NLL minus the VAE's ± s.e. (nats)", func(of map[string]float64, row string) float64 { return of[row] - of["vae"] })
 
 	// As long as the VAE's own runs are missing, NLL is itself.
 	runs = slices.DeleteFunc(runs, func(r result) bool { return r.Row == "vae" })

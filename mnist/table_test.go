@@ -226,7 +226,7 @@ func TestEveryNumberOfTheTableIsComputedAgain(t *testing.T) {
 		}
 	}
 
-	// The figure: NLL less the VAE's, NLL without a VAE, and none of the VAE alone.
+	// The figure: NLL minus the VAE's, NLL without a VAE, and none of the VAE alone.
 	only := func(row string) string {
 		folder := t.TempDir()
 		if err := os.CopyFS(folder, os.DirFS(out)); err != nil {
@@ -246,7 +246,7 @@ func TestEveryNumberOfTheTableIsComputedAgain(t *testing.T) {
 		vae       bool
 		height    func(sums) (y, bar float64)
 	}{
-		{out, "NLL less the VAE's ± s.e. (nats)", true, func(s sums) (y, bar float64) { return s.toVAE, s.toVAEError }},
+		{out, "NLL minus the VAE's ± s.e. (nats)", true, func(s sums) (y, bar float64) { return s.toVAE, s.toVAEError }},
 		{only("hvae-k1-none"), "NLL ± s.d. over seeds (nats)", false, func(s sums) (y, bar float64) { return s.nll, s.seed }},
 	} {
 		svg, err := os.ReadFile(filepath.Join(c.out, figureFile))
