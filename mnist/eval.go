@@ -249,9 +249,13 @@ func meanSE(x []float64) (mean float64, se *float64) {
 
 // plusMinus formats a number and its error, if that is known.
 func plusMinus(digits int, v float64, err *float64) string {
-	v += math.Copysign(1e-9, v) // halves round away from zero, such as the published mean 83.315
+	v = halfAway(v)
 	if err == nil {
 		return fmt.Sprintf("%.*f", digits, v)
 	}
 	return fmt.Sprintf("%.*f ± %.*f", digits, v, digits, *err)
 }
+
+// halfAway returns v a little further from zero, so that a mean such as 83.315, which has no
+// exact binary form, is rounded to 83.32 as the paper does.
+func halfAway(v float64) float64 { return v + math.Copysign(1e-9, v) }

@@ -28,6 +28,8 @@ type result struct {
 	NLL     float64  `json:"nll"`     // nats, positive
 	NLLSD   *float64 `json:"nll_sd"`
 	Seconds float64  `json:"seconds,omitempty"` // of training and evaluation
+
+	curve []float64 // validation ELBO by epoch; nil for a published run
 }
 
 // published returns the published runs: the VAE's, then by K, tempering and ε.

@@ -386,6 +386,7 @@ func (s status) result(k task) result {
 	r := result{Run: k.String(), Row: k.row, Seed: k.seed, Epochs: len(s.metrics), Seconds: e.Seconds}
 	for _, m := range s.metrics {
 		r.Seconds += m.Seconds
+		r.curve = append(r.curve, m.ValELBO)
 	}
 	r.ELBO, r.ELBOSD = meanSD(e.ELBOs)
 	r.NLL, r.NLLSD = meanSD(e.NLLs)

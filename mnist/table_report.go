@@ -19,6 +19,7 @@ import (
 const (
 	tableFile  = "table.json"
 	figureFile = "table1.svg"
+	budgetFile = "budget.svg"
 )
 
 // A summary is what the runs of a row came to, over their seeds.
@@ -150,8 +151,10 @@ func (t *table) report() report {
 func (r report) files() (map[string][]byte, error) {
 	b, err := json.MarshalIndent(r, "", " ")
 	files := map[string][]byte{tableFile: append(b, '\n')}
-	if svg := figure(r.Rows); svg != nil {
-		files[figureFile] = svg
+	for name, svg := range map[string][]byte{figureFile: figure(r.Rows), budgetFile: budget(r.Rows, r.Results)} {
+		if svg != nil {
+			files[name] = svg
+		}
 	}
 	return files, err
 }
@@ -212,9 +215,9 @@ func printTable(b *bytes.Buffer, r report) {
 		case s.ToVAE == nil:
 			return "–"
 		case s.ToVAEError == nil:
-			return fmt.Sprintf("%+.2f", *s.ToVAE)
+			return fmt.Sprintf("%+.2f", halfAway(*s.ToVAE))
 		}
-		return fmt.Sprintf("%+.2f ± %.2f", *s.ToVAE, *s.ToVAEError)
+		return fmt.Sprintf("%+.2f ± %.2f", halfAway(*s.ToVAE), *s.ToVAEError)
 	}
 	cells := func(s *summary) []any {
 		if s == nil {
@@ -231,7 +234,7 @@ func printTable(b *bytes.Buffer, r report) {
 	fmt.Fprintf(b, "\nNLL and ELBO in nats: published, and obtained on %d %s images, %d samples, %s of each run, %d of %d runs\n",
 		r.Images, r.Data, r.Samples, evaluations, len(r.Results), r.Tasks)
 	fmt.Fprintf(b, "%-22s %-58s %s\n", "", "published", "  obtained")
-	head := []any{"NLL", "± eval", "± seed", "less VAE's", "ELBO", "epochs", "seeds"}
+	head := []any{"NLL", "± eval", "± seed", "minus VAE", "ELBO", "epochs", "seeds"}
 	fmt.Fprintf(b, layout, append(append([]any{""}, head...), head...)...)
 	for _, row := range r.Rows {
 		fmt.Fprintf(b, layout, append(append([]any{row.Row}, cells(row.Published)...), cells(row.Obtained)...)...)

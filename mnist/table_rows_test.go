@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -111,5 +112,44 @@ func TestSimulatedImagesAreAsManyAsTestImages(t *testing.T) {
 	end()
 	if _, stderr, status := mnist(ended, strings.Fields("eval -simulated -method ais -runs 1 -checkpoint "+name)...); status != 130 || !strings.Contains(stderr, " of 10000 images") {
 		t.Errorf("status %d, %s", status, stderr)
+	}
+}
+
+// Two seeds of a VAE and of an HVAE with K = 1, whose step costs 20,624,000 multiply-adds
+// where the VAE's costs 8,254,400.
+func TestTheBudgetShowsELBOsAgainstEpochsAndWork(t *testing.T) {
+	all := table{rows: []string{"vae", "hvae-k1-none"}, seeds: []uint64{1, 2}}
+	all.tasks = all.plan()
+	curves := map[string][2][]float64{
+		"vae":          {{-200, -100, -96, -94}, {-190, -104, -98, -94, -90}},
+		"hvae-k1-none": {{-119, -93}, {-111, -91}},
+	}
+	mean := map[string][]float64{"vae": {-102, -97, -94}, "hvae-k1-none": {-115, -92}} // the VAE's first epoch is below -120
+	sd := map[string][]float64{"vae": {math.Sqrt(8), math.Sqrt2, 0}, "hvae-k1-none": {math.Sqrt(32), math.Sqrt2}}
+	first := map[string]float64{"vae": 2, "hvae-k1-none": 1}
+	var runs []result
+	for _, k := range all.tasks {
+		runs = append(runs, result{Row: k.row, Seed: k.seed, curve: curves[k.row][k.seed-1]})
+	}
+	for i, p := range plottest.Read(t, budget(all.tableRows(runs), runs), true, false) {
+		for _, s := range p.Series {
+			scale := 1.0
+			if i == 1 && s.Label != "vae" {
+				scale = 20_624_000.0 / 8_254_400
+			}
+			n := len(mean[s.Label])
+			if len(s.Line) != 1 || len(s.Line[0]) != n || len(s.Band) != 2*n {
+				t.Fatalf("%s of %s: line %v, band %v", s.Label, p.Title, s.Line, s.Band)
+			}
+			for j, m := range mean[s.Label] {
+				x, up, down, e := s.Line[0][j], s.Band[j], s.Band[2*n-1-j], sd[s.Label][j]
+				if !p.X.Near(x.X, scale*(first[s.Label]+float64(j))) || !p.Y.Near(x.Y, m) || !p.Y.Near(up.Y, m+e) || !p.Y.Near(down.Y, m-e) || up.X != x.X || down.X != x.X {
+					t.Errorf("%s of %s, point %d: %v, band from %v to %v; want ELBO %v ± %v", s.Label, p.Title, j, x, down, up, m, e)
+				}
+			}
+		}
+	}
+	if budget(all.tableRows(runs[:1]), runs[:1]) != nil {
+		t.Error("a VAE alone has a picture, though there is nothing to compare")
 	}
 }

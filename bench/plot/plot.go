@@ -22,6 +22,7 @@ type Style int
 
 const (
 	Line   Style = iota // a line, with markers if there are few points
+	Band                // a line without markers, in a band
 	Dashed              // a dashed line for reference
 	Thin                // a thin grey line, such as a contour
 	Trail               // a path: a thin line with a dot at every point and arrowheads
@@ -33,7 +34,7 @@ const (
 type Series struct {
 	Label string
 	X, Y  []float64
-	Error []float64 // half lengths of a line's error bars; none if nil
+	Error []float64 // half lengths of a line's error bars, or half widths of a band; none if nil
 	Style Style
 }
 
@@ -78,7 +79,7 @@ func Panels(columns int, charts ...Chart) []byte {
 	for i, c := range charts {
 		xs[i] = newAxis(sharing(charts, func(d Chart) bool { return d.XLabel == c.XLabel }), c.LogX, c.XTicks, func(s Series) (v, e []float64) { return s.X, nil })
 		ys[i] = newAxis(sharing(charts, func(d Chart) bool { return d.YLabel == c.YLabel }), c.LogY, nil, func(s Series) (v, e []float64) {
-			if s.Style != Line {
+			if s.Style != Line && s.Style != Band {
 				return s.Y, nil
 			}
 			return s.Y, s.Error
@@ -153,7 +154,10 @@ func (c Chart) draw(b *bytes.Buffer, x, y axis, pens []pen) {
 		if p.style == Line {
 			p.bars(b, c.Series[i], x, y, shift[i])
 		}
-		if p.style == Line || p.style == Trail {
+		if p.style == Band {
+			p.band(b, c.Series[i], x, y)
+		}
+		if p.style == Line || p.style == Band || p.style == Trail {
 			p.line(b, c.Series[i], x, y)
 		}
 	}
@@ -271,7 +275,7 @@ func pensOf(charts []Chart) [][]pen {
 				case Points:
 					p.colour, p.shape, p.open = "#404040", shapes[points/2%len(shapes)], points%2 == 0
 					points++
-				case Line, Trail:
+				case Line, Band, Trail:
 					p.colour, p.shape, p.open = colours[lines%len(colours)], shapes[lines%len(shapes)], lines%2 == 1
 					lines++
 				}
@@ -299,11 +303,26 @@ func (p pen) line(b *bytes.Buffer, s Series, x, y axis) {
 	}
 	look := map[Style]string{
 		Line:   `stroke-width="1.8"`,
+		Band:   `stroke-width="1.8"`,
 		Dashed: `stroke-width="1.5" stroke-dasharray="6 4"`,
 		Thin:   `stroke-width="1"`,
 		Trail:  `stroke-width="1.1"`,
 	}[p.style]
 	fmt.Fprintf(b, `<path fill="none" stroke="%s" stroke-linejoin="round" %s d="%s"/>`+"\n", p.colour, look, path.String())
+}
+
+// band fills the area between the edges of a series' band.
+func (p pen) band(b *bytes.Buffer, s Series, x, y axis) {
+	var upper, lower []string
+	for j := range s.Error {
+		if x.shows(s.X[j]) && y.shows(s.Y[j]) {
+			px := x.at(s.X[j])
+			upper = append(upper, fmt.Sprintf("%.1f %.1f", px, y.at(s.Y[j]+s.Error[j])))
+			lower = append(lower, fmt.Sprintf("%.1f %.1f", px, y.at(s.Y[j]-s.Error[j])))
+		}
+	}
+	slices.Reverse(lower)
+	fmt.Fprintf(b, `<path fill="%s" fill-opacity="0.18" d="M%sz"/>`+"\n", p.colour, strings.Join(append(upper, lower...), "L"))
 }
 
 // bars draws the parts of a series' error bars inside the axes.
@@ -329,7 +348,7 @@ func (p pen) points(b *bytes.Buffer, s Series, x, y axis, shift float64) {
 		p.dots(b, s, x, y)
 		p.arrowheads(b, s, x, y)
 		return
-	case p.style == Dashed || p.style == Thin || p.style == Line && len(s.X) > markersUpTo:
+	case p.style == Dashed || p.style == Thin || p.style == Band || p.style == Line && len(s.X) > markersUpTo:
 		return
 	}
 	fill := p.colour

@@ -34,7 +34,8 @@ type Series struct {
 	Line    [][]Point // pieces of its line
 	Dots    []Point   // of a trail
 	Markers []Point
-	Bars    []Bar // error bars
+	Bars    []Bar   // error bars
+	Band    []Point // corners, along the upper edge and back along the lower one
 }
 
 // A Point is a place in pixels.
@@ -257,6 +258,9 @@ func (p *Panel) read(nodes []node, l legend) error {
 		if bar.MatchString(n.attr("d")) { // the bars of a line with the same colour
 			i, known = l.styles["line "+n.attr("stroke")]
 		}
+		if n.attr("fill-opacity") != "" {
+			i, known = l.styles["line "+n.attr("fill")]
+		}
 		if known {
 			p.Series[i].add(n)
 		}
@@ -302,6 +306,11 @@ func (s *Series) add(n node) {
 		return
 	}
 	for _, m := range vertex.FindAllStringSubmatch(d, -1) {
+		if n.attr("fill-opacity") != "" {
+			v := numbers(m[2:])
+			s.Band = append(s.Band, Point{v[0], v[1]})
+			continue
+		}
 		if m[1] == "M" {
 			s.Line = append(s.Line, nil)
 		}
