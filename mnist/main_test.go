@@ -272,7 +272,7 @@ func TestAKilledRunGoesOnAsIfNothingHadHappened(t *testing.T) {
 	mustTrain(t, tiny(whole, "-epochs", "3")...)
 	begin := func() (parts string) {
 		parts = t.TempDir()
-		left := filepath.Join(parts, "."+stateFile+"-123") // as of a kill in the middle of a write
+		left := filepath.Join(parts, "."+stateFile+"-123.tmp") // as of a kill in the middle of a write
 		if err := os.WriteFile(left, []byte("half"), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -135,7 +135,7 @@ func TestARunBelongsToOneProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(shared, "."+stateFile+"-1"), []byte("half"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(shared, "."+stateFile+"-1.tmp"), []byte("half"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	refused(t, shared, tiny(shared, "-resume", "-lr", "1e-4"), "in use by another training run")

@@ -295,7 +295,7 @@ func TestATableStoppedAnywhereGoesOn(t *testing.T) {
 	for wait, kills := 100*time.Millisecond, 0; ; wait *= 2 { // until the slowest machine gets through
 		if kills == 0 {
 			parts = t.TempDir()
-			left := filepath.Join(parts, "."+figureFile+"-123") // as of a kill in the middle of a write
+			left := filepath.Join(parts, "."+figureFile+"-123.tmp") // as of a kill in the middle of a write
 			if err := os.WriteFile(left, []byte("half"), 0o644); err != nil {
 				t.Fatal(err)
 			}

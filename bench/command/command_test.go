@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The program of these tests. The test binary runs it under an environment variable.
@@ -47,19 +48,23 @@ func bake(_ context.Context, args []string, stdout, _ io.Writer) error {
 	return err
 }
 
-// wait tells that it waits; with the argument deaf it does not care what ends ctx.
+// wait prints that it waits and, when ctx ends, that it saves. With the argument slow,
+// saving lasts until standard input ends.
 func wait(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	fmt.Fprintln(stdout, "waiting")
 	<-ctx.Done()
 	fmt.Fprintln(stdout, "saving")
 	if len(args) > 0 {
-		select {}
+		io.Copy(io.Discard, os.Stdin)
 	}
 	return fmt.Errorf("%w: all is saved", context.Cause(ctx))
 }
 
 func TestMain(m *testing.M) {
 	if os.Getenv("COMMAND_TEST") != "" {
+		if d, err := time.ParseDuration(os.Getenv("COMMAND_TEST_REPEAT_AFTER")); err == nil {
+			repeatAfter = d
+		}
 		program.Main()
 	}
 	os.Exit(m.Run())
