@@ -197,6 +197,7 @@ func firstFormat(t *testing.T, folder string) {
 	}
 	f.Tensors = slices.DeleteFunc(f.Tensors, func(t safetensors.Tensor) bool { return strings.HasPrefix(t.Name, "best.") })
 	f.Metadata["format"] = "hvae-mnist-state/1"
+	delete(f.Metadata, safetensors.DigestKey)
 	f.Metadata["setting.data"] = f.Metadata["setting.dataset"]
 	maps.DeleteFunc(f.Metadata, func(k, _ string) bool {
 		return slices.Contains([]string{"setting.dataset", "setting.dataset_sha256", "setting.epochs", "setting.patience", "setting.recompute"}, k)

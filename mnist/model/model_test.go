@@ -490,10 +490,14 @@ func TestCheckpointsAreReadAsWritten(t *testing.T) {
 		t.Error("the parameters read are not those written")
 	}
 	want.Params, got.Params = nil, nil
+	if len(got.Digest) != 64 {
+		t.Errorf("the digest is %q", got.Digest)
+	}
+	want.Digest = got.Digest
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	for _, key := range []string{"format", "model", "K", "tempering", "vary_eps", "latent", "max_eps", "epoch", "val_elbo"} {
+	for _, key := range []string{"format", "model", "K", "tempering", "vary_eps", "latent", "max_eps", "epoch", "val_elbo", "sha256"} {
 		if _, ok := want.File().Metadata[key]; !ok {
 			t.Errorf("the metadata has no %s", key)
 		}
@@ -524,7 +528,7 @@ func TestForeignCheckpointsAreRefused(t *testing.T) {
 		`epoch = "0"`:            func(f *safetensors.File) { f.Metadata["epoch"] = "0" },
 		`val_elbo = "NaN"`:       func(f *safetensors.File) { f.Metadata["val_elbo"] = "NaN" },
 		`val_elbo = "-Inf"`:      func(f *safetensors.File) { f.Metadata["val_elbo"] = "-Inf" },
-		"header should be":       func(f *safetensors.File) { f.Metadata["x"] = strings.Repeat("x", 1<<17) },
+		"its header is":          func(f *safetensors.File) { f.Metadata["x"] = strings.Repeat("x", 1<<17) },
 		`model "xxx`:             func(f *safetensors.File) { f.Metadata["model"] = strings.Repeat("x", 1<<15) },
 		"5000 latent dimensions": func(f *safetensors.File) { f.Metadata["latent"] = "5000" },
 	} {
