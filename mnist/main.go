@@ -49,7 +49,7 @@ var program = command.Program{
 
 // source defines the flags that say which data there are.
 func source(f *command.Flags, folder, name *string) {
-	f.String(folder, "data", "", "`folder` with the four MNIST files, or synthetic for a built-in stand-in;\nmissing files are downloaded (default $HVAE_MNIST, else a folder in the user's cache)")
+	f.String(folder, "data", "", "`folder` with the MNIST files, or synthetic for a built-in stand-in;\nmissing files are downloaded (default $HVAE_MNIST, else a folder in the user's cache)")
 	f.Checked(name, "dataset", "`name` of other images, 28×28, that -data has in files called as MNIST's", data.CheckName)
 }
 

@@ -393,6 +393,3 @@ func read(in *os.File, header int) (File, error) {
 	}
 	return Decode(b)
 }
-
-// WriteFile writes a file so that a crash leaves the old one or the new one.
-func WriteFile(name string, f File) error { return atomicfile.Write(name, f.Encode()) }

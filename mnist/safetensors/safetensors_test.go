@@ -45,7 +45,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		},
 	}
 	name := filepath.Join(t.TempDir(), "f.safetensors")
-	if err := WriteFile(name, f); err != nil {
+	if err := os.WriteFile(name, f.Encode(), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	got, err := ReadFile(name, 1000)
