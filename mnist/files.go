@@ -57,6 +57,9 @@ type inUse string
 func (f inUse) Error() string        { return string(f) + " is in use by another training run" }
 func (f inUse) Is(target error) bool { return target == filelock.ErrInUse }
 
+// errMoved is the cause of the error of a run whose folder is no longer at its path.
+var errMoved = errors.New("was moved, replaced or removed during the run, and nothing more is written to it")
+
 // owned returns an error if the folder that the run has locked is no longer at its path.
 func (r *run) owned() error {
 	now, moved := r.lock.Moved()
@@ -67,7 +70,7 @@ func (r *run) owned() error {
 	if now != "" {
 		where = filepath.Dir(now)
 	}
-	return fmt.Errorf("the folder %s, or its %s, was moved, replaced or removed during the run, and nothing more is written to it; the last state that was saved is in %s", r.out, lockFile, where)
+	return fmt.Errorf("the folder %s, or its %s, %w; the last state that was saved is in %s", r.out, lockFile, errMoved, where)
 }
 
 // guard calls write, which writes a file of the run, if the run still owns its folder, so

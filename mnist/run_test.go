@@ -563,6 +563,31 @@ func TestAMovedFolderEndsTheRunAndMixesNothing(t *testing.T) {
 	}
 }
 
+func TestAMovedTableIsNotBegunAgain(t *testing.T) {
+	t.Parallel()
+	parent := t.TempDir()
+	out, old := filepath.Join(parent, "table"), filepath.Join(parent, "old")
+	c := exec.Command(os.Args[0], tinyTable(out, "-epochs", "1000000", "-patience", "1000000")...)
+	c.Env = append(os.Environ(), "MNIST_TEST_COMMAND=1")
+	stderr := new(strings.Builder)
+	c.Stderr = stderr
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Process.Kill() })
+	for begun := false; !begun; time.Sleep(time.Millisecond) {
+		_, err := os.Stat(filepath.Join(out, tinyRuns[0], metricsFile))
+		begun = err == nil
+	}
+	if err := os.Rename(out, old); err != nil {
+		t.Skip("a folder with an open file cannot be moved here: ", err)
+	}
+	c.Wait()
+	if _, err := os.Stat(out); c.ProcessState.ExitCode() != 1 || !strings.Contains(stderr.String(), "the folder "+filepath.Join(out, tinyRuns[0])+", or its .lock, was moved") || err == nil {
+		t.Errorf("status %d, %s; the folder: %v", c.ProcessState.ExitCode(), stderr, err)
+	}
+}
+
 func TestOtherKernelsAndNamesOfTheSameDataAreNoted(t *testing.T) {
 	dir, again := t.TempDir(), t.TempDir()
 	mustTrain(t, tiny(dir)...)

@@ -183,7 +183,7 @@ func (t *table) all(ctx context.Context) error {
 		switch {
 		case errors.Is(err, filelock.ErrInUse):
 			elsewhere = append(elsewhere, k.String())
-		case err != nil && ctx.Err() != nil:
+		case err != nil && ctx.Err() != nil, errors.Is(err, errMoved):
 			return err
 		case err != nil:
 			fmt.Fprintf(t.stderr, "%v: %v\n", k, err)
