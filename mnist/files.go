@@ -18,8 +18,8 @@ import (
 	"hvae/mnist/model"
 )
 
-// The files of a run. All of them are read and written through the functions of files.go,
-// which refuse damaged files, files that are not regular, and folders of other processes.
+// The files of a run. The functions of files.go check them whenever they are read or written:
+// they refuse damaged files, files that are not regular, and folders of other processes.
 const (
 	modelFile      = "model.safetensors" // the weights of the best epoch
 	stateFile      = "state.safetensors" // everything that a resume needs
@@ -162,6 +162,41 @@ func (s settings) readState(stderr io.Writer) (model.State, error) {
 		noteDigest(stderr, s.path(stateFile), state.Digest)
 	}
 	return state, err
+}
+
+// readBest reads the weights of the best epoch from the model's file, for a state of the
+// first format.
+func (r *run) readBest() error {
+	c, err := model.ReadCheckpoint(r.path(modelFile))
+	if err != nil {
+		return fmt.Errorf("the state does not hold the weights of the best epoch, and they cannot be read: %w", err)
+	}
+	if c.Epoch == r.Epoch && c.ELBO > r.Best {
+		// The program was killed when it had saved the model of an epoch, but not the state.
+		r.Best, r.BestEpoch = c.ELBO, c.Epoch
+	}
+	if c.Config != r.config || c.Seed != r.seed || c.Epoch != r.BestEpoch || c.ELBO != r.Best {
+		return fmt.Errorf("%s is another run's: it is %v, seed %d, epoch %d, validation ELBO %v; the run is %v, seed %d, and was best after epoch %d with %v",
+			r.path(modelFile), c.Config, c.Seed, c.Epoch, c.ELBO, r.config, r.seed, r.BestEpoch, r.Best)
+	}
+	r.best = c.Params
+	return nil
+}
+
+// compareBest returns an error if a state without a digest and the model's file have
+// different weights of the same epoch. One of the files is damaged then, and the state's
+// weights must not replace the others.
+func (r *run) compareBest() error {
+	c, err := model.ReadCheckpoint(r.path(modelFile))
+	if err != nil || c.Config != r.config || c.Seed != r.seed || c.Epoch != r.BestEpoch || c.ELBO != r.Best {
+		return nil
+	}
+	for i, p := range c.Params {
+		if !slices.Equal(p.Value.Data, r.best[i].Value.Data) {
+			return fmt.Errorf("%s of epoch %d differs from %s, in %s: one of the files is damaged; move the model away to go on from the state", p.Name, c.Epoch, r.path(modelFile), stateFile)
+		}
+	}
+	return nil
 }
 
 // readCheckpoint reads the model that -checkpoint names, and prints a note if its damage

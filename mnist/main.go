@@ -9,9 +9,9 @@
 //	go run ./mnist reconstruct -checkpoint DIR/model.safetensors -o digits.png
 //
 // The model is in mnist/model, the data in mnist/data, the file format in
-// mnist/safetensors; here are the commands: train.go with the run's files in run.go,
-// eval.go with subjects.go (on which images) and certify.go (bounds of their evidence),
-// pictures.go, and table.go, which trains and evaluates the models of Table 1, with the
+// mnist/safetensors; here are the commands: train.go with run.go (the state of a run) and
+// files.go (its files), eval.go with subjects.go (on which images) and certify.go (bounds of
+// their evidence), pictures.go, and table.go, which trains and evaluates the models of Table 1, with the
 // table_*.go files and published.go. What they have in common is in bench/command.
 package main
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	"hvae/bench/atomicfile"
@@ -16,8 +15,8 @@ import (
 	"hvae/mnist/model"
 )
 
-// saveEvery is the time between two saves of the state within an epoch: what a kill can
-// cost. A save takes about 20 ms.
+// saveEvery is the time between two saves of the state within an epoch, which a kill can
+// cost. A save takes about 40 ms.
 var saveEvery = 2 * time.Minute
 
 // metrics is what is known about an epoch.
@@ -123,41 +122,6 @@ func (r *run) restore(state model.State) (err error) {
 		return nil
 	}
 	return r.saveState()
-}
-
-// readBest reads the weights of the best epoch from the model's file, for a state of the
-// first format.
-func (r *run) readBest() error {
-	c, err := model.ReadCheckpoint(r.path(modelFile))
-	if err != nil {
-		return fmt.Errorf("the state does not hold the weights of the best epoch, and they cannot be read: %w", err)
-	}
-	if c.Epoch == r.Epoch && c.ELBO > r.Best {
-		// The program was killed when it had saved the model of an epoch, but not the state.
-		r.Best, r.BestEpoch = c.ELBO, c.Epoch
-	}
-	if c.Config != r.config || c.Seed != r.seed || c.Epoch != r.BestEpoch || c.ELBO != r.Best {
-		return fmt.Errorf("%s is another run's: it is %v, seed %d, epoch %d, validation ELBO %v; the run is %v, seed %d, and was best after epoch %d with %v",
-			r.path(modelFile), c.Config, c.Seed, c.Epoch, c.ELBO, r.config, r.seed, r.BestEpoch, r.Best)
-	}
-	r.best = c.Params
-	return nil
-}
-
-// compareBest returns an error if a state without a digest and the model's file have
-// different weights of the same epoch. One of the files is damaged then, and the state's
-// weights must not replace the others.
-func (r *run) compareBest() error {
-	c, err := model.ReadCheckpoint(r.path(modelFile))
-	if err != nil || c.Config != r.config || c.Seed != r.seed || c.Epoch != r.BestEpoch || c.ELBO != r.Best {
-		return nil
-	}
-	for i, p := range c.Params {
-		if !slices.Equal(p.Value.Data, r.best[i].Value.Data) {
-			return fmt.Errorf("%s of epoch %d differs from %s, in %s: one of the files is damaged; move the model away to go on from the state", p.Name, c.Epoch, r.path(modelFile), stateFile)
-		}
-	}
-	return nil
 }
 
 // saveState writes the state file.
