@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync/atomic"
 
 	"hvae/ad"
@@ -170,12 +171,15 @@ func (t *Trainer[T]) ELBO(ctx context.Context, n int) (float64, error) {
 }
 
 // Evaluate returns the elements of another row than the bound, such as Sample.LogEstimate,
-// for a batch of n columns with the noise of ELBO. If ctx ends first, it returns ctx's
-// error.
+// for a batch of n columns with the noise of ELBO. If an element is NaN, it returns an error
+// that names the column. If ctx ends first, it returns ctx's error.
 func (t *Trainer[T]) Evaluate(ctx context.Context, n int, row Bound[T]) ([]float64, error) {
 	b := batch[T]{bound: row, purpose: "algorithm 2 evaluation", values: make([]float64, n)}
 	if err := t.run(ctx, n, b); err != nil {
 		return nil, err
+	}
+	if i := slices.IndexFunc(b.values, math.IsNaN); i >= 0 {
+		return nil, fmt.Errorf("the value of column %d of %d is NaN: the parameters or the data are damaged, or training has diverged", i+1, n)
 	}
 	return b.values, nil
 }

@@ -116,6 +116,22 @@ func TestOneBlockIsManyBlocks(t *testing.T) {
 	}
 }
 
+func TestAnEvaluationThatIsNaNNamesItsColumn(t *testing.T) {
+	trainer := hvae.NewTrainer(parameter(1.0), new(gradients[float64]), nil)
+	trainer.BlockSize = blocksOf(5)
+	for values, want := range map[[7]float64]string{
+		{0, 1, 2, 3, 4, 5, math.NaN()}:      "column 7 of 7 is NaN",
+		{0, 1, 2, math.Inf(-1), 4, 5, 1000}: "", // an estimate of log 0
+	} {
+		got, err := trainer.Evaluate(t.Context(), 7, func(b *hvae.Block[float64]) *ad.Var[float64] {
+			return b.Tape.Const(linalg.Of(1, b.Hi-b.Lo, values[b.Lo:b.Hi]))
+		})
+		if want == "" && (err != nil || !slices.Equal(got, values[:])) || want != "" && (err == nil || got != nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%v: %v, error %v, want %q", values, got, err, want)
+		}
+	}
+}
+
 func TestParametersMoveToOneVector(t *testing.T) {
 	params := []hvae.Param[float64]{{Name: "a", Value: linalg.Column(1.0, 2)}, {Name: "b", Value: linalg.Of(1, 2, []float64{3, 4})}}
 	trainer := hvae.NewTrainer(params, new(gradients[float64]), nil)

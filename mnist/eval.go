@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -86,7 +84,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if split != "test" && split != "validation" {
 		return command.UsageError("invalid value %q for flag -split: it is test or validation", split)
 	}
-	c, err := readCheckpoint(checkpoint)
+	c, err := readCheckpoint(checkpoint, stderr)
 	if err != nil {
 		return err
 	}
@@ -158,8 +156,13 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if certify != nil {
 		e.certificate = certify.certificate(simulated)
 	}
+	line, err := json.Marshal(e)
+	if err != nil { // it has no NaN and no infinities
+		return notFinite(checkpoint, e.ELBO, e.NLL)
+	}
 	if asJSON {
-		return json.NewEncoder(stdout).Encode(e)
+		_, err := fmt.Fprintf(stdout, "%s\n", line)
+		return err
 	}
 	times := "one run"
 	if e.Runs > 1 {
@@ -206,27 +209,21 @@ func (e *effort) stopped(ctx context.Context) error {
 	return fmt.Errorf("%w: %v were evaluated, nothing is kept", context.Cause(ctx), e)
 }
 
-// otherData says what a model was trained on, with a comma, if that is known and is not
-// set.
+// notFinite returns the error of an evaluation whose results are not finite numbers.
+func notFinite(checkpoint string, elbo, nll float64) error {
+	return fmt.Errorf("the evaluation of %s is not finite (ELBO %v, NLL %v): the model is damaged or has diverged", checkpoint, elbo, nll)
+}
+
+// otherData returns a description, with a comma, of the images that a model was trained on,
+// if they are known and are not those of set.
 func otherData(c model.Checkpoint, set data.Set) string {
 	switch {
-	case c.Data == "" || c.Data == set.Name && c.DataSHA256 == set.SHA256():
+	case c.Data == "" || c.DataSHA256 == set.SHA256():
 		return ""
 	case c.Data == set.Name:
 		return fmt.Sprintf(" trained on other images called %.40q,", c.Data)
 	}
 	return fmt.Sprintf(" trained on %.40q,", c.Data)
-}
-
-// readCheckpoint reads the file that -checkpoint names.
-func readCheckpoint(name string) (model.Checkpoint, error) {
-	if name == "" {
-		return model.Checkpoint{}, command.UsageError("-checkpoint is missing: name the file of a model, such as DIR/model.safetensors")
-	}
-	if s, err := os.Stat(name); err == nil && s.IsDir() {
-		return model.Checkpoint{}, command.UsageError("-checkpoint %s is a folder: name the file of a model, such as %s", name, filepath.Join(name, modelFile))
-	}
-	return model.ReadCheckpoint(name)
 }
 
 // meanSD returns the mean and, of several values, the standard deviation.

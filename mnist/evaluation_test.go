@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -27,7 +28,7 @@ func trained(t *testing.T, config model.Config, seed uint64) (string, model.Chec
 		}
 	}
 	name := filepath.Join(t.TempDir(), "model.safetensors")
-	if err := safetensors.WriteFile(name, c.File()); err != nil {
+	if err := os.WriteFile(name, c.File().Encode(), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return name, c
@@ -136,5 +137,53 @@ func TestAnEvaluationIsTheOneThatItsFlagsDescribe(t *testing.T) {
 				t.Errorf("printed\n%swant\n%s", text, want)
 			}
 		})
+	}
+}
+
+// huge sets values to the largest of float32.
+func huge(x []float32) {
+	for i := range x {
+		x[i] = math.MaxFloat32
+	}
+}
+
+func TestAnEvaluationThatIsNotFiniteIsAnError(t *testing.T) {
+	name, c := trained(t, model.Config{Kind: "vae", Tempering: "none", Latent: 2}, 1)
+	for _, p := range c.Params {
+		huge(p.Value.Data)
+	}
+	if err := os.WriteFile(name, c.File().Encode(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, more := range [][]string{nil, {"-json"}} {
+		refused(t, filepath.Dir(name), append([]string{"eval", "-checkpoint", name, "-data", "synthetic", "-limit", "2", "-samples", "2"}, more...),
+			"the evaluation of "+name+" is not finite (ELBO NaN, NLL ", "the model is damaged or has diverged")
+	}
+}
+
+// A model without a digest, as older versions and other tools write it, is evaluated with a note.
+func TestAModelWithoutADigestIsReadWithANote(t *testing.T) {
+	name, c := trained(t, model.Config{Kind: "vae", Tempering: "none", Latent: 2}, 1)
+	args := []string{"eval", "-checkpoint", name, "-data", "synthetic", "-limit", "2", "-samples", "2"}
+	evaluate := func() (stdout, stderr string) {
+		t.Helper()
+		stdout, stderr, status := mnist(t.Context(), args...)
+		if status != 0 {
+			t.Fatalf("status %d, %s", status, stderr)
+		}
+		return regexp.MustCompile(`, \d+ s\n`).ReplaceAllString(stdout, "\n"), stderr
+	}
+	want, note := evaluate()
+	if note != "" {
+		t.Errorf("a model with a digest: %s", note)
+	}
+	f := c.File()
+	delete(f.Metadata, safetensors.DigestKey)
+	if err := os.WriteFile(name, f.Encode(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	got, note := evaluate()
+	if got != want || note != "note: "+name+" has no SHA-256 of its contents, as an older version or another tool wrote it: it may be damaged\n" {
+		t.Errorf("a model without a digest: %s%s, want %s", note, got, want)
 	}
 }

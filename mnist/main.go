@@ -9,9 +9,9 @@
 //	go run ./mnist reconstruct -checkpoint DIR/model.safetensors -o digits.png
 //
 // The model is in mnist/model, the data in mnist/data, the file format in
-// mnist/safetensors; here are the commands: train.go with the run's files in run.go,
-// eval.go with subjects.go (on which images) and certify.go (bounds of their evidence),
-// pictures.go, and table.go, which trains and evaluates the models of Table 1, with the
+// mnist/safetensors; here are the commands: train.go with run.go (the state of a run) and
+// files.go (its files), eval.go with subjects.go (on which images) and certify.go (bounds of
+// their evidence), pictures.go, and table.go, which trains and evaluates the models of Table 1, with the
 // table_*.go files and published.go. What they have in common is in bench/command.
 package main
 
@@ -49,7 +49,7 @@ var program = command.Program{
 
 // source defines the flags that say which data there are.
 func source(f *command.Flags, folder, name *string) {
-	f.String(folder, "data", "", "`folder` with the four MNIST files, or synthetic for a built-in stand-in;\nmissing files are downloaded (default $HVAE_MNIST, else a folder in the user's cache)")
+	f.String(folder, "data", "", "`folder` with the MNIST files, or synthetic for a built-in stand-in;\nmissing files are downloaded (default $HVAE_MNIST, else a folder in the user's cache)")
 	f.Checked(name, "dataset", "`name` of other images, 28×28, that -data has in files called as MNIST's", data.CheckName)
 }
 

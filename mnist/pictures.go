@@ -48,7 +48,7 @@ func sample(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if n > 10_000 {
 		return command.UsageError("invalid value %d for flag -n: a picture has at most 10000 digits", n)
 	}
-	c, err := readCheckpoint(checkpoint)
+	c, err := readCheckpoint(checkpoint, stderr)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	if out == "" {
 		return command.UsageError("-o is missing: name a PNG file to write")
 	}
-	c, err := readCheckpoint(checkpoint)
+	c, err := readCheckpoint(checkpoint, stderr)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,6 @@ import (
 	"hvae/linalg"
 	"hvae/mnist/data"
 	"hvae/mnist/model"
-	"hvae/mnist/safetensors"
 )
 
 // savedModel writes a model near its start and returns the file's name. Weights and step sizes
@@ -34,7 +33,7 @@ func savedModel(t *testing.T, config model.Config) (string, model.Checkpoint) {
 	}
 	c := model.Checkpoint{Config: config, Params: params, Seed: 1, Epoch: 1}
 	name := filepath.Join(t.TempDir(), "model.safetensors")
-	if err := safetensors.WriteFile(name, c.File()); err != nil {
+	if err := os.WriteFile(name, c.File().Encode(), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return name, c

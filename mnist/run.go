@@ -3,41 +3,20 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"hvae/bench/atomicfile"
 	"hvae/bench/filelock"
 	"hvae/bench/plot"
+	"hvae/linalg"
 	"hvae/mnist/data"
 	"hvae/mnist/model"
-	"hvae/mnist/safetensors"
 )
 
-// The files of a run.
-const (
-	modelFile   = "model.safetensors" // the weights of the best epoch
-	stateFile   = "state.safetensors" // everything that a resume needs
-	metricsFile = "metrics.jsonl"     // an object for each epoch
-	curveFile   = "curve.svg"         // the same as a picture
-	samplesFile = "samples.png"       // digits that the best epoch generates
-
-	evaluationFile = "evaluation.json" // what the command table makes of it
-
-	lockFile = ".lock" // locked by the process whose run it is; stays
-)
-
-var runFiles = []string{modelFile, stateFile, metricsFile, curveFile, samplesFile, evaluationFile}
-
-// saveEvery is the time between two saves of the state within an epoch: what a kill can
-// cost. A save takes about 20 ms.
+// saveEvery is the time between two saves of the state within an epoch, which a kill can
+// cost. A save takes about 40 ms.
 var saveEvery = 2 * time.Minute
 
 // metrics is what is known about an epoch.
@@ -68,26 +47,6 @@ type newRate struct {
 	Rate         float64
 }
 
-// parsePosition reads a position in a run whose epochs have so many batches, and images
-// to validate on.
-func parsePosition(s string, batches, validation int) (p position, err error) {
-	if err := json.Unmarshal([]byte(s), &p); err != nil {
-		return p, fmt.Errorf("its metadata does not say how far the run is: %w", err)
-	}
-	// An epoch's model is written before the state: a kill between the two leaves the best
-	// epoch to be trained again.
-	ok := p.Epoch >= 1 && p.Batch >= 0 && p.Batch <= batches && p.BestEpoch >= 0 && p.BestEpoch <= p.Epoch &&
-		len(p.Metrics) == p.Epoch-1 && p.Validated >= 0 && p.Validated <= validation && (p.Validated == 0 || p.Batch == batches)
-	for i, m := range p.Metrics {
-		ok = ok && m.Epoch == i+1
-	}
-	if !ok {
-		return p, fmt.Errorf("its metadata contradicts itself: epoch %d, batch %d of %d, best epoch %d, metrics of %d epochs",
-			p.Epoch, p.Batch, batches, p.BestEpoch, len(p.Metrics))
-	}
-	return p, nil
-}
-
 // A run is a folder with the files of a training run, and how far it is. Every file is
 // replaced as a whole, and the state last: whenever the program is killed, the state
 // that is there repeats what came after it, to the same bits.
@@ -98,6 +57,7 @@ type run struct {
 	best    []model.Param[float32] // nil before the first epoch
 	name    string                 // of the data that it is trained on
 	digest  string                 // theirs
+	lock    *filelock.Lock         // of the folder
 	saved   time.Time              // when the state was written last
 
 	images, validationImages int // to train and to validate on
@@ -105,89 +65,6 @@ type run struct {
 
 // batches returns how many an epoch has.
 func (r *run) batches() int { return (r.images + r.batch - 1) / r.batch }
-
-func (s settings) path(file string) string { return filepath.Join(s.out, file) }
-
-// lock makes the run's folder this process's own, until Release.
-func (s settings) lock() (*filelock.Lock, error) {
-	l, err := filelock.Take(s.path(lockFile))
-	if errors.Is(err, filelock.ErrInUse) {
-		return nil, inUse(s.out)
-	}
-	return l, err
-}
-
-// inUse is the folder of a run that another process is at.
-type inUse string
-
-func (f inUse) Error() string        { return string(f) + " is in use by another training run" }
-func (f inUse) Is(target error) bool { return target == filelock.ErrInUse }
-
-// makeFolder makes and locks the folder of a new run. One that has files of a run is
-// left as it is.
-func (s settings) makeFolder() (*filelock.Lock, error) {
-	if err := s.checkEmpty(); err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(s.out, 0o755); err != nil {
-		return nil, fmt.Errorf("cannot make the folder %s: %w; give another with -out", s.out, err)
-	}
-	l, err := s.lock()
-	if err != nil {
-		return nil, err
-	}
-	if err := s.checkEmpty(); err != nil { // somebody may have been faster
-		l.Release()
-		return nil, err
-	}
-	return l, nil
-}
-
-// checkEmpty reports files of a run in the folder.
-func (s settings) checkEmpty() error {
-	var there []string
-	for _, file := range runFiles {
-		if _, err := os.Lstat(s.path(file)); err == nil {
-			there = append(there, file)
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	switch {
-	case slices.Contains(there, stateFile):
-		return fmt.Errorf("%s holds a run already: go on with it by -resume, or give another folder with -out", s.out)
-	case there != nil:
-		return fmt.Errorf("%s holds files of a run already, %s, but no state to resume from: give another folder with -out", s.out, strings.Join(there, ", "))
-	}
-	return nil
-}
-
-// openFolder locks the folder of a run to resume and reads its state.
-func (s settings) openFolder() (*filelock.Lock, model.State, error) {
-	if _, err := os.Stat(s.path(stateFile)); errors.Is(err, fs.ErrNotExist) {
-		return nil, model.State{}, fmt.Errorf("there is nothing to resume: %s does not exist", s.path(stateFile))
-	}
-	l, err := s.lock()
-	if err != nil {
-		return nil, model.State{}, err
-	}
-	state, err := model.ReadState(s.path(stateFile))
-	if err != nil {
-		l.Release()
-		return nil, state, fmt.Errorf("cannot resume: %w", err)
-	}
-	return l, state, nil
-}
-
-// tidy removes what a killed process left half-written.
-func (s settings) tidy() error {
-	for _, file := range runFiles {
-		if err := atomicfile.Clean(s.path(file)); err != nil {
-			return fmt.Errorf("cannot tidy up after the last run: %w", err)
-		}
-	}
-	return nil
-}
 
 // begin saves the start of a new run.
 func (r *run) begin() error {
@@ -218,6 +95,11 @@ func (r *run) restore(state model.State) (err error) {
 			return err
 		}
 	}
+	if state.Digest == "" {
+		if err := r.compareBest(); err != nil {
+			return err
+		}
+	}
 	if was := storedSettings(state)["lr"]; was != r.stored["lr"] {
 		if n := len(r.Rates); n > 0 && r.Rates[n-1].Epoch == r.Epoch && r.Rates[n-1].Batch == r.Batch {
 			r.Rates = r.Rates[:n-1] // which held for nothing
@@ -242,43 +124,33 @@ func (r *run) restore(state model.State) (err error) {
 	return r.saveState()
 }
 
-// readBest reads the weights of the best epoch from the model's file, for a state of the
-// first format.
-func (r *run) readBest() error {
-	c, err := model.ReadCheckpoint(r.path(modelFile))
-	if err != nil {
-		return fmt.Errorf("the state does not hold the weights of the best epoch, and they cannot be read: %w", err)
-	}
-	if c.Epoch == r.Epoch && c.ELBO > r.Best {
-		// The program was killed when it had saved the model of an epoch, but not the state.
-		r.Best, r.BestEpoch = c.ELBO, c.Epoch
-	}
-	if c.Config != r.config || c.Seed != r.seed || c.Epoch != r.BestEpoch || c.ELBO != r.Best {
-		return fmt.Errorf("%s is another run's: it is %v, seed %d, epoch %d, validation ELBO %v; the run is %v, seed %d, and was best after epoch %d with %v",
-			r.path(modelFile), c.Config, c.Seed, c.Epoch, c.ELBO, r.config, r.seed, r.BestEpoch, r.Best)
-	}
-	r.best = c.Params
-	return nil
-}
-
 // saveState writes the state file.
 func (r *run) saveState() error {
 	p, err := json.Marshal(r.position)
 	if err != nil {
 		return fmt.Errorf("cannot save the state: %w", err)
 	}
-	if err := safetensors.WriteFile(r.path(stateFile), r.trainer.State(r.kept(), string(p), r.best)); err != nil {
+	if err := r.write(stateFile, r.trainer.State(r.kept(), string(p), r.best).Encode()); err != nil {
 		return fmt.Errorf("cannot save the state: %w", err)
 	}
 	r.saved = time.Now()
 	return nil
 }
 
-// kept returns the settings that the state keeps, with the data's name and digest.
+// kept returns the settings that the state keeps, with the data's name and digest and the
+// kernels.
 func (r *run) kept() map[string]string {
 	all := maps.Clone(r.stored)
-	all["dataset"], all["dataset_sha256"] = r.name, r.digest
+	all["dataset"], all["dataset_sha256"], all["kernels"] = r.name, r.digest, kernels()
 	return all
+}
+
+// kernels returns plain or vector, the kernels in use. All vector kernels give the same bits.
+func kernels() string {
+	if name, _ := linalg.Vectors(); name == "none" {
+		return "plain"
+	}
+	return "vector"
 }
 
 // storedSettings returns the settings in a state by their flags, and the data's name
@@ -320,12 +192,13 @@ func (r *run) finishEpoch(m metrics) (better bool, err error) {
 func (r *run) writeBest() error {
 	c := model.Checkpoint{Config: r.config, Params: r.best, Seed: r.seed, Epoch: r.BestEpoch, ELBO: r.Best, Data: r.name, DataSHA256: r.digest}
 	b := c.File().Encode()
-	if old, err := os.ReadFile(r.path(modelFile)); err != nil || !bytes.Equal(old, b) {
-		if err := atomicfile.Write(r.path(modelFile), b); err != nil {
+	if old, err := atomicfile.Read(r.path(modelFile), int64(len(b))); err != nil || !bytes.Equal(old, b) {
+		if err := r.write(modelFile, b); err != nil {
 			return fmt.Errorf("cannot save the model: %w", err)
 		}
 	}
-	return writeSheet(r.path(samplesFile), model.Generate(r.config, r.best, 64, r.seed), 8)
+	digits := model.Generate(r.config, r.best, 64, r.seed)
+	return r.guard(func() error { return writeSheet(r.path(samplesFile), digits, 8) })
 }
 
 func (r *run) writeMetrics() error {
@@ -342,7 +215,7 @@ func (r *run) writeMetrics() error {
 		train.X, train.Y = append(train.X, float64(m.Epoch)), append(train.Y, m.TrainELBO)
 		validation.X, validation.Y = append(validation.X, float64(m.Epoch)), append(validation.Y, m.ValELBO)
 	}
-	if err := atomicfile.Write(r.path(metricsFile), b.Bytes()); err != nil {
+	if err := r.write(metricsFile, b.Bytes()); err != nil {
 		return fmt.Errorf("cannot write the metrics: %w", err)
 	}
 	var ticks []float64
@@ -359,7 +232,7 @@ func (r *run) writeMetrics() error {
 		Title: fmt.Sprintf("Training: %v, on %s", r.config, r.name), XLabel: "epoch", YLabel: "ELBO (nats)",
 		LogX: true, XTicks: ticks, Series: []plot.Series{train, validation, best},
 	}
-	if err := atomicfile.Write(r.path(curveFile), curve.SVG()); err != nil {
+	if err := r.write(curveFile, curve.SVG()); err != nil {
 		return fmt.Errorf("cannot write the curve: %w", err)
 	}
 	return nil

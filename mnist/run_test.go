@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,13 +26,14 @@ import (
 	"hvae/mnist/safetensors"
 )
 
-// refused runs the program, which must end with status 1 and a line that has all of want,
-// and leave a folder as it is.
+// refused runs the program, which must end with status 1 and a line, after notes, that has
+// all of want, and leave a folder as it is.
 func refused(t *testing.T, folder string, args []string, want ...string) {
 	t.Helper()
 	before := files(t, folder)
 	stdout, stderr, status := mnist(t.Context(), args...)
-	if status != 1 || stdout != "" || strings.Count(stderr, "\n") != 1 {
+	lines := slices.DeleteFunc(strings.SplitAfter(stderr, "\n"), func(line string) bool { return strings.HasPrefix(line, "note: ") })
+	if status != 1 || stdout != "" || len(lines) != 2 || lines[1] != "" {
 		t.Errorf("%v: status %d, stdout %q, stderr %q; want status 1 and one line", args, status, stdout, stderr)
 	}
 	for _, w := range want {
@@ -135,7 +139,7 @@ func TestARunBelongsToOneProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(shared, "."+stateFile+"-1"), []byte("half"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(shared, "."+stateFile+"-1.tmp"), []byte("half"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	refused(t, shared, tiny(shared, "-resume", "-lr", "1e-4"), "in use by another training run")
@@ -197,9 +201,10 @@ func firstFormat(t *testing.T, folder string) {
 	}
 	f.Tensors = slices.DeleteFunc(f.Tensors, func(t safetensors.Tensor) bool { return strings.HasPrefix(t.Name, "best.") })
 	f.Metadata["format"] = "hvae-mnist-state/1"
+	delete(f.Metadata, safetensors.DigestKey)
 	f.Metadata["setting.data"] = f.Metadata["setting.dataset"]
 	maps.DeleteFunc(f.Metadata, func(k, _ string) bool {
-		return slices.Contains([]string{"setting.dataset", "setting.dataset_sha256", "setting.epochs", "setting.patience", "setting.recompute"}, k)
+		return slices.Contains([]string{"setting.dataset", "setting.dataset_sha256", "setting.epochs", "setting.patience", "setting.recompute", "setting.kernels"}, k)
 	})
 	var p map[string]any
 	if err := json.Unmarshal([]byte(f.Metadata["progress"]), &p); err != nil {
@@ -213,7 +218,7 @@ func firstFormat(t *testing.T, folder string) {
 		t.Fatal(err)
 	}
 	f.Metadata["progress"] = string(b)
-	if err := safetensors.WriteFile(name, f); err != nil {
+	if err := os.WriteFile(name, f.Encode(), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -302,7 +307,7 @@ func TestAResumeAsksForNoSettingAgain(t *testing.T) {
 	}
 	digest := fmt.Sprintf("%x", sha256.Sum256(append(training, test...)))
 	want := map[string]string{"model": "hvae", "K": "1", "tempering": "free", "vary-eps": "true", "latent": "3", "epochs": "4", "patience": "3",
-		"batch": "25", "lr": "0.002", "seed": "5", "train": "75", "data": few, "dataset": "few", "dataset_sha256": digest, "recompute": "false"}
+		"batch": "25", "lr": "0.002", "seed": "5", "train": "75", "data": few, "dataset": "few", "dataset_sha256": digest, "recompute": "false", "kernels": kernels()}
 	if diff := cmp.Diff(want, state.Settings); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
@@ -386,5 +391,226 @@ func TestTheStateIsSavedWithinAnEpoch(t *testing.T) {
 	}
 	if got, want := positions(time.Hour), [][2]int{{1, 0}, {2, 0}}; !cmp.Equal(got, want) {
 		t.Errorf("states of epoch and batch %v, want %v", got, want)
+	}
+}
+
+// flip flips a bit of a file.
+func flip(t *testing.T, name string, bit int64) {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[bit/8] ^= 1 << (bit % 8)
+	if err := os.WriteFile(name, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestADamagedFileIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	mustTrain(t, tiny(dir)...)
+	state, checkpoint := filepath.Join(dir, stateFile), filepath.Join(dir, modelFile)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 10 {
+		for _, c := range []struct {
+			file string
+			args []string
+		}{
+			{state, []string{"train", "-resume", "-out", dir, "-epochs", "2"}},
+			{checkpoint, []string{"eval", "-checkpoint", checkpoint, "-data", "synthetic", "-limit", "1", "-samples", "1"}},
+		} {
+			b, err := os.ReadFile(c.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			data := 8 + int64(binary.LittleEndian.Uint64(b))
+			bit := 8*data + rng.Int64N(8*(int64(len(b))-data))
+			flip(t, c.file, bit)
+			refused(t, dir, c.args, c.file+" cannot be read: it is damaged: the SHA-256 of its contents is ")
+			flip(t, c.file, bit)
+		}
+	}
+	mustTrain(t, "train", "-resume", "-out", dir, "-epochs", "2")
+}
+
+// rewrite changes a run's state, with a digest or without.
+func rewrite(t *testing.T, folder string, digest bool, change func(f *safetensors.File, p *position)) {
+	t.Helper()
+	name := filepath.Join(folder, stateFile)
+	f, err := safetensors.ReadFile(name, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := savedPosition(t, folder)
+	change(&f, &p)
+	b, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Metadata["progress"] = string(b)
+	if !digest {
+		delete(f.Metadata, safetensors.DigestKey)
+	}
+	if err := os.WriteFile(name, f.Encode(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAStateMustAgreeWithItself(t *testing.T) {
+	dir := t.TempDir()
+	mustTrain(t, tiny(dir, "-epochs", "2")...)
+	for _, change := range []func(p *position){
+		func(p *position) { p.Best = 1e9 },
+		func(p *position) { p.Best -= 1e-9 },
+		func(p *position) { p.BestEpoch = 0 },
+		func(p *position) { p.Metrics[0].ValELBO = p.Best + 1 },
+	} {
+		one := copyFiles(t, dir, stateFile, modelFile)
+		rewrite(t, one, true, func(_ *safetensors.File, p *position) { change(p) })
+		refused(t, one, []string{"train", "-resume", "-out", one, "-epochs", "3"}, "its metadata contradicts itself", "best epoch ")
+	}
+}
+
+// A state of an older version has no digest. It is resumed with a note, but does not replace
+// a model of the same epoch with other weights.
+func TestAStateWithoutADigestDoesNotReplaceAnotherModel(t *testing.T) {
+	whole, old := t.TempDir(), t.TempDir()
+	mustTrain(t, tiny(whole, "-epochs", "2")...)
+	mustTrain(t, tiny(old)...)
+	damaged := copyFiles(t, old, stateFile, modelFile)
+	resume := func(dir string) []string { return []string{"train", "-resume", "-out", dir, "-epochs", "2"} }
+
+	rewrite(t, old, false, func(*safetensors.File, *position) {})
+	if _, stderr, status := mnist(t.Context(), resume(old)...); status != 0 || !strings.HasPrefix(stderr, "note: "+filepath.Join(old, stateFile)+" has no SHA-256") {
+		t.Errorf("status %d, %s", status, stderr)
+	}
+	if diff := cmp.Diff(files(t, whole), files(t, old)); diff != "" {
+		t.Error("resumed without a digest, the run ends differently")
+	}
+
+	rewrite(t, damaged, false, func(f *safetensors.File, _ *position) {
+		for _, x := range f.Tensors {
+			if x.Name == "best.decoder.deconv3.weight" {
+				clear(x.Data)
+			}
+		}
+	})
+	refused(t, damaged, resume(damaged), "decoder.deconv3.weight of epoch 1 differs from ", "one of the files is damaged")
+	if err := os.Remove(filepath.Join(damaged, modelFile)); err != nil {
+		t.Fatal(err)
+	}
+	mustTrain(t, resume(damaged)...)
+}
+
+func TestAMovedFolderEndsTheRunAndMixesNothing(t *testing.T) {
+	t.Parallel()
+	whole, other, parent := t.TempDir(), t.TempDir(), t.TempDir()
+	dir, old := filepath.Join(parent, "run"), filepath.Join(parent, "old")
+	for _, replaced := range []bool{true, false} {
+		first := exec.Command(os.Args[0], tiny(dir, "-epochs", "1000000", "-patience", "1000000")...)
+		first.Env = append(os.Environ(), "MNIST_TEST_COMMAND=1", "MNIST_TEST_SAVE_EVERY=1ns")
+		stderr := new(strings.Builder)
+		first.Stderr = stderr
+		if err := first.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { first.Process.Kill() })
+		for begun := false; !begun; time.Sleep(time.Millisecond) {
+			_, err := os.Stat(filepath.Join(dir, metricsFile))
+			begun = err == nil
+		}
+		if err := os.Rename(dir, old); err != nil {
+			t.Skip("a folder with an open file cannot be moved here: ", err)
+		}
+		if replaced {
+			mustTrain(t, tiny(dir, "-seed", "2", "-epochs", "2")...)
+		}
+		first.Wait()
+		where := "wherever that folder is now"
+		if runtime.GOOS == "linux" {
+			where = old
+		}
+		if got := first.ProcessState.ExitCode(); got != 1 || !strings.HasSuffix(stderr.String(), dir+", or its .lock, was moved, replaced or removed during the run, and nothing more is written to it; the last state that was saved is in "+where+"\n") {
+			t.Errorf("status %d, %s", got, stderr)
+		}
+		if replaced {
+			mustTrain(t, tiny(other, "-seed", "2", "-epochs", "2")...)
+			if diff := cmp.Diff(files(t, other), files(t, dir)); diff != "" {
+				t.Error("the second run's files are not those of an undisturbed run")
+			}
+			if err := os.RemoveAll(dir); err != nil {
+				t.Fatal(err)
+			}
+		} else if _, err := os.Stat(dir); err == nil {
+			t.Error("the folder was made again")
+		}
+		if err := os.Rename(old, dir); err != nil {
+			t.Fatal(err)
+		}
+		if !replaced {
+			break
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	epochs := []string{"-patience", "1000000", "-epochs", strconv.Itoa(savedPosition(t, dir).Epoch + 1)}
+	mustTrain(t, append([]string{"train", "-resume", "-out", dir}, epochs...)...)
+	mustTrain(t, tiny(whole, epochs...)...)
+	if diff := cmp.Diff(files(t, whole), files(t, dir)); diff != "" {
+		t.Error("the run that was moved goes on differently")
+	}
+}
+
+func TestAMovedTableIsNotBegunAgain(t *testing.T) {
+	t.Parallel()
+	parent := t.TempDir()
+	out, old := filepath.Join(parent, "table"), filepath.Join(parent, "old")
+	c := exec.Command(os.Args[0], tinyTable(out, "-epochs", "1000000", "-patience", "1000000")...)
+	c.Env = append(os.Environ(), "MNIST_TEST_COMMAND=1")
+	stderr := new(strings.Builder)
+	c.Stderr = stderr
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Process.Kill() })
+	for begun := false; !begun; time.Sleep(time.Millisecond) {
+		_, err := os.Stat(filepath.Join(out, tinyRuns[0], metricsFile))
+		begun = err == nil
+	}
+	if err := os.Rename(out, old); err != nil {
+		t.Skip("a folder with an open file cannot be moved here: ", err)
+	}
+	c.Wait()
+	if _, err := os.Stat(out); c.ProcessState.ExitCode() != 1 || !strings.Contains(stderr.String(), "the folder "+filepath.Join(out, tinyRuns[0])+", or its .lock, was moved") || err == nil {
+		t.Errorf("status %d, %s; the folder: %v", c.ProcessState.ExitCode(), stderr, err)
+	}
+}
+
+func TestOtherKernelsAndNamesOfTheSameDataAreNoted(t *testing.T) {
+	dir, again := t.TempDir(), t.TempDir()
+	mustTrain(t, tiny(dir)...)
+	mustTrain(t, tiny(again, "-epochs", "2")...)
+
+	// The same images under another name are the same images.
+	renamed := []string{"-data", few, "-dataset", "another"}
+	_, stderr, status := mnist(t.Context(), append([]string{"eval", "-checkpoint", filepath.Join(dir, modelFile), "-limit", "1", "-samples", "1"}, renamed...)...)
+	if status != 0 || stderr != "" {
+		t.Errorf("status %d, %s", status, stderr)
+	}
+	mustTrain(t, append([]string{"train", "-resume", "-out", dir, "-epochs", "2"}, renamed...)...)
+	if diff := cmp.Diff(files(t, again), files(t, dir)); diff != "" {
+		t.Error("resumed with the data under another name, the run ends differently")
+	}
+	others := ownImages(t, 144, 1)
+	refused(t, dir, []string{"train", "-resume", "-out", dir, "-data", others}, "other images called few")
+	refused(t, dir, []string{"train", "-resume", "-out", dir, "-data", others, "-dataset", "another"}, "on the data few, not another")
+
+	for _, c := range []struct{ was, want string }{{kernels(), ""}, {"other", "note: the run in " + dir + " was trained with the other kernels and goes on with the " + kernels() + " ones (HVAE_SIMD)"}} {
+		rewrite(t, dir, true, func(f *safetensors.File, _ *position) { f.Metadata["setting.kernels"] = c.was })
+		if _, stderr, status := mnist(t.Context(), "train", "-resume", "-out", dir); status != 0 || !strings.HasPrefix(stderr, c.want) || (c.want == "") != (stderr == "") {
+			t.Errorf("kernels %s: status %d, %q", c.was, status, stderr)
+		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 
 	"hvae/mnist/data"
 	"hvae/mnist/model"
-	"hvae/mnist/safetensors"
 )
 
 // ownImages writes a user's own images, all different, into a new folder.
@@ -76,7 +75,7 @@ func TestEvalSaysWhichDataItIsAndIfTheModelKnowsOthers(t *testing.T) {
 		{"", "", []string{"-data", folder, "-dataset", "own"}, "own", ""}, // a file of before
 	} {
 		c.Data, c.DataSHA256 = k.data, k.digest
-		if err := safetensors.WriteFile(name, c.File()); err != nil {
+		if err := os.WriteFile(name, c.File().Encode(), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		text, note, object := evaluated(t, append(k.args, "-checkpoint", name)...)

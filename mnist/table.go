@@ -41,9 +41,11 @@ type table struct {
 	limit              int
 	samples, runs      int
 	list, asJSON       bool
+	extend             bool
 	task               int // -1 for all
 
 	tasks          []task
+	noted          bool // that table.json stays
 	set            data.Set
 	stdout, stderr io.Writer
 }
@@ -86,7 +88,8 @@ func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	f.Count(&t.samples, "samples", 1000, 1, "`number` of importance samples for each image")
 	f.Count(&t.runs, "runs", 3, 1, "`number` of evaluations, for their standard deviation")
 	source(f, &t.data, &t.dataset)
-	f.Bool(&t.list, "list", "only list the runs: done, running, stopped or missing, and the hours that are left of each on this machine")
+	f.Bool(&t.extend, "extend", "train finished runs further, as a larger -epochs or -patience asks for, which discards\ntheir evaluations")
+	f.Bool(&t.list, "list", "only list the runs: done, running, stopped, missing or refused")
 	f.Func("task", "do only the run of this `number` in the list, from 0, and write only its folder", func(s string) (err error) {
 		if t.task, err = strconv.Atoi(s); err != nil || t.task < 0 {
 			return fmt.Errorf("it must be a number of -list")
@@ -113,7 +116,7 @@ func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) err
 		t.limit = n
 	}
 	if t.list {
-		return t.printList(ctx)
+		return t.printList()
 	}
 	if t.task >= 0 {
 		return t.one(ctx)
@@ -180,7 +183,7 @@ func (t *table) all(ctx context.Context) error {
 		switch {
 		case errors.Is(err, filelock.ErrInUse):
 			elsewhere = append(elsewhere, k.String())
-		case err != nil && ctx.Err() != nil:
+		case err != nil && ctx.Err() != nil, errors.Is(err, errMoved):
 			return err
 		case err != nil:
 			fmt.Fprintf(t.stderr, "%v: %v\n", k, err)
@@ -238,10 +241,7 @@ func (t *table) do(ctx context.Context, k task, log io.Writer, say func(string))
 	if status, err := t.status(k); err != nil || status.done() {
 		return false, err
 	}
-	if err := os.MkdirAll(s.out, 0o755); err != nil {
-		return false, fmt.Errorf("cannot make the folder %s: %w; give another with -out", s.out, err)
-	}
-	lock, err := s.lock()
+	lock, err := s.take()
 	if err != nil {
 		return false, err
 	}
@@ -252,7 +252,7 @@ func (t *table) do(ctx context.Context, k task, log io.Writer, say func(string))
 	}
 	var state *model.State
 	if status.begun {
-		was, err := model.ReadState(s.path(stateFile))
+		was, err := s.readState(t.stderr)
 		if err != nil {
 			return false, err
 		}
@@ -268,7 +268,7 @@ func (t *table) do(ctx context.Context, k task, log io.Writer, say func(string))
 		return false, err
 	}
 	session.again = "start the same command again to go on"
-	if err := session.open(state); err != nil {
+	if err := session.open(lock, state); err != nil {
 		return false, err
 	}
 	if len(session.Rates) > 0 {
@@ -325,8 +325,9 @@ type status struct {
 // be kept without.
 func (s status) done() bool { return s.trained && s.evaluated }
 
-// status reads a run's folder. One that has gone further than the settings let it, or
-// that was evaluated by others, is an error.
+// status reads a run's folder. It returns an error for a run that has gone further than the
+// settings allow, that was evaluated with other settings, or that is finished and would be
+// trained further, unless -extend is set.
 func (t *table) status(k task) (s status, err error) {
 	set, err := t.settings(k)
 	if err != nil {
@@ -357,27 +358,11 @@ func (t *table) status(k task) (s status, err error) {
 		return s, fmt.Errorf("%s was evaluated by %d runs on %d images of %s with %d samples each, seed %d, of %v: the table's would be %d runs on %d of %s with %d, seed %d, of %v",
 			set.path(evaluationFile), len(e.NLLs), e.Images, e.Data, e.Samples, e.Seed, e.Settings, t.runs, want.Images, want.Data, want.Samples, want.Seed, want.Settings)
 	}
+	if !s.trained && !t.extend {
+		return s, fmt.Errorf("%s ended after %d epochs and is evaluated; with -epochs %d and -patience %d it would be trained further, and its results be lost: -extend allows this", set.out, len(s.metrics), t.epochs, t.patience)
+	}
 	s.evaluation, s.evaluated = e, len(e.NLLs) == t.runs
 	return s, nil
-}
-
-// readMetrics reads a run's metrics, none if the file is not there.
-func readMetrics(name string) (all []metrics, err error) {
-	b, err := os.ReadFile(name)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	for line := range strings.Lines(string(b)) {
-		var m metrics
-		if err := json.Unmarshal([]byte(line), &m); err != nil || m.Epoch != len(all)+1 {
-			return nil, fmt.Errorf("%s is damaged in line %d: %q", name, len(all)+1, line)
-		}
-		all = append(all, m)
-	}
-	return all, nil
 }
 
 // result returns what a run that is done came to.

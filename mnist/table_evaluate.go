@@ -3,13 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"time"
 
-	"hvae/bench/atomicfile"
 	"hvae/bench/progress"
 	"hvae/mnist/model"
 )
@@ -62,22 +59,6 @@ func (e evaluating) done() int {
 	return n
 }
 
-// readEvaluation reads the file, nil if it is not there.
-func readEvaluation(name string) (*evaluating, error) {
-	b, err := os.ReadFile(name)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	e := new(evaluating)
-	if err := json.Unmarshal(b, e); err != nil || len(e.ELBOs) != len(e.NLLs) {
-		return nil, fmt.Errorf("%s is damaged: move it away to evaluate again", name)
-	}
-	return e, nil
-}
-
 // evaluateAtOnce is how many images are evaluated between two chances to save. The result
 // does not depend on it.
 var evaluateAtOnce = 100
@@ -101,7 +82,7 @@ func (t *table) evaluate(ctx context.Context, k task, r *session) error {
 		began, saved = now, now
 		b, err := json.MarshalIndent(e, "", " ")
 		if err == nil {
-			err = atomicfile.Write(r.path(evaluationFile), append(b, '\n'))
+			err = r.write(evaluationFile, append(b, '\n'))
 		}
 		if err != nil {
 			return fmt.Errorf("cannot save the evaluation: %w", err)
@@ -135,6 +116,9 @@ func (t *table) evaluate(ctx context.Context, k task, r *session) error {
 		for _, x := range estimates {
 			e.Part.ELBO += x.ELBO / float64(e.Images)
 			e.Part.NLL -= x.LogEvidence / float64(e.Images)
+		}
+		if v := e.Part.ELBO + e.Part.NLL; v-v != 0 {
+			return notFinite(r.path(modelFile), e.Part.ELBO, e.Part.NLL)
 		}
 		if e.Part.Images = hi; hi == e.Images {
 			e.ELBOs, e.NLLs, e.Part = append(e.ELBOs, e.Part.ELBO), append(e.NLLs, e.Part.NLL), nil

@@ -159,6 +159,34 @@ func (r report) files() (map[string][]byte, error) {
 	return files, err
 }
 
+// write writes the table's files, unless the ones in the folder have results that r lacks.
+func (t *table) write(r report) error {
+	old, err := readReport(filepath.Join(t.out, tableFile))
+	if err != nil {
+		return err
+	}
+	for _, x := range old.Results {
+		if !slices.ContainsFunc(r.Results, func(y result) bool { return y.Run == x.Run }) {
+			if !t.noted {
+				fmt.Fprintf(t.stderr, "note: %s and %s stay as they are, as they have the results of %s, which are not in this table\n", filepath.Join(t.out, tableFile), figureFile, x.Run)
+			}
+			t.noted = true
+			return nil
+		}
+	}
+	files, err := r.files()
+	if err != nil {
+		return err
+	}
+	for file, content := range files {
+		name := filepath.Join(t.out, file)
+		if err := errors.Join(atomicfile.Clean(name), atomicfile.Write(name, content)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // tell writes the table's files and prints the table, as JSON the run that has been done.
 func (t *table) tell(did task) error {
 	lock, err := t.lock()
@@ -167,15 +195,8 @@ func (t *table) tell(did task) error {
 	}
 	defer lock.Release()
 	r := t.report()
-	files, err := r.files()
-	if err != nil {
-		return err
-	}
-	for file, content := range files {
-		name := filepath.Join(t.out, file)
-		if err := errors.Join(atomicfile.Clean(name), atomicfile.Write(name, content)); err != nil {
-			return fmt.Errorf("cannot write the table: %w", err)
-		}
+	if err := t.write(r); err != nil {
+		return fmt.Errorf("cannot write the table: %w", err)
 	}
 	var out bytes.Buffer
 	if t.asJSON {

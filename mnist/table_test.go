@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -234,7 +235,14 @@ func TestEveryNumberOfTheTableIsComputedAgain(t *testing.T) {
 		if err := os.CopyFS(folder, os.DirFS(out)); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Remove(filepath.Join(folder, figureFile)); err != nil {
+		kept := tableFiles(t, folder)
+		if _, stderr := mustTable(t, tinyTable(folder, "-rows", row)...); !strings.Contains(stderr, "table.json and table1.svg stay as they are") {
+			t.Errorf("a table of fewer rows: %q", stderr)
+		}
+		if diff := cmp.Diff(kept, tableFiles(t, folder)); diff != "" {
+			t.Errorf("a table of fewer rows changed the table: %s", diff)
+		}
+		if err := errors.Join(os.Remove(filepath.Join(folder, tableFile)), os.Remove(filepath.Join(folder, figureFile))); err != nil {
 			t.Fatal(err)
 		}
 		mustTable(t, tinyTable(folder, "-rows", row)...)
@@ -297,7 +305,7 @@ func TestATableStoppedAnywhereGoesOn(t *testing.T) {
 	for wait, kills := 100*time.Millisecond, 0; ; wait *= 2 { // until the slowest machine gets through
 		if kills == 0 {
 			parts = t.TempDir()
-			left := filepath.Join(parts, "."+figureFile+"-123") // as of a kill in the middle of a write
+			left := filepath.Join(parts, "."+figureFile+"-123.tmp") // as of a kill in the middle of a write
 			if err := os.WriteFile(left, []byte("half"), 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -375,7 +383,8 @@ func TestATableTakesWhatIsThere(t *testing.T) {
 		want string
 	}{
 		{[]string{"-epochs", "1"}, "was trained for 2 epochs"},
-		{[]string{"-epochs", "3"}, "no state to resume from"},
+		{[]string{"-epochs", "3"}, "-extend allows this"},
+		{[]string{"-epochs", "3", "-extend"}, "no state to resume from"},
 		{[]string{"-epochs", "2", "-limit", "4"}, "was evaluated by"},
 		{[]string{"-epochs", "2", "-samples", "11"}, "was evaluated by"},
 		{[]string{"-epochs", "2", "-train", "101"}, "was evaluated by"},
@@ -434,7 +443,7 @@ func TestATableEvaluatesTheBestEpoch(t *testing.T) {
 			state.Tensors[i].Name = x.Name
 		}
 	}
-	if err := safetensors.WriteFile(filepath.Join(run, stateFile), state); err != nil {
+	if err := os.WriteFile(filepath.Join(run, stateFile), state.Encode(), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	mustTable(t, "table", "-data", few, "-dataset", "few", "-train", "100", "-epochs", "2", "-limit", "3", "-samples", "10", "-runs", "1", "-rows", "vae", "-seeds", "1", "-out", out)
@@ -448,12 +457,53 @@ func TestATableEvaluatesTheBestEpoch(t *testing.T) {
 	}
 }
 
+func TestATableRefusesResultsThatAreNotFinite(t *testing.T) {
+	out := t.TempDir()
+	run := filepath.Join(out, "vae-1")
+	mustTrain(t, "train", "-data", few, "-dataset", "few", "-train", "100", "-seed", "1", "-out", run, "-epochs", "1")
+	name := filepath.Join(run, stateFile)
+	state, err := safetensors.ReadFile(name, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range state.Tensors {
+		if strings.HasPrefix(x.Name, "best.") {
+			huge(x.Data)
+		}
+	}
+	if err := errors.Join(os.WriteFile(name, state.Encode(), 0o644), os.Remove(filepath.Join(run, modelFile))); err != nil {
+		t.Fatal(err)
+	}
+	_, stderr, status := mnist(t.Context(), "table", "-data", few, "-dataset", "few", "-train", "100", "-epochs", "1", "-limit", "3", "-samples", "10", "-runs", "1", "-rows", "vae", "-seeds", "1", "-out", out)
+	if status != 1 || !strings.Contains(stderr, "model.safetensors is not finite (ELBO ") || !strings.Contains(stderr, "the model is damaged or has diverged\n") {
+		t.Errorf("status %d, %s", status, stderr)
+	}
+	if _, err := os.Stat(filepath.Join(run, evaluationFile)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("an evaluation was written: %v", err)
+	}
+}
+
 func TestATableGoesFurtherAndEvaluatesAgain(t *testing.T) {
 	out := t.TempDir()
 	run := filepath.Join(out, "vae-1")
 	table := []string{"table", "-data", few, "-dataset", "few", "-train", "100", "-limit", "3", "-samples", "10", "-runs", "1", "-rows", "vae", "-seeds", "1", "-out", out, "-epochs"}
 	mustTable(t, append(table, "1")...)
-	mustTable(t, append(table, "2")...)
+	before, tableBefore := files(t, run), tableFolder(t, out)
+	for _, further := range [][]string{{"2"}, {"2", "-task", "0"}} {
+		if _, stderr, status := mnist(t.Context(), append(table, further...)...); status != 1 || !strings.Contains(stderr, "ended after 1 epochs and is evaluated; with -epochs 2 ") || !strings.Contains(stderr, "-extend allows this\n") {
+			t.Errorf("status %d, %s", status, stderr)
+		}
+	}
+	if stdout, _ := mustTable(t, append(table, "2", "-list")...); !strings.Contains(stdout, "-extend allows this\n1 runs: 0 done, 0 running, 0 stopped, 0 missing, 1 refused\n") {
+		t.Errorf("the list is %s", stdout)
+	}
+	if diff := cmp.Diff(before, files(t, run)) + cmp.Diff(tableBefore, tableFolder(t, out)); diff != "" {
+		t.Errorf("a refused table changed files: %s", diff)
+	}
+	if _, stderr := mustTable(t, append(table, "1")...); stderr != "" {
+		t.Errorf("the original command prints %s", stderr)
+	}
+	mustTable(t, append(table, "2", "-extend")...)
 	line, _ := mustTable(t, "eval", "-checkpoint", filepath.Join(run, modelFile), "-data", few, "-dataset", "few", "-limit", "3", "-samples", "10", "-runs", "1", "-json")
 	e, err := readEvaluation(filepath.Join(run, evaluationFile))
 	if want := objects(t, line)[0]["nll"]; err != nil || e.Epoch != 2 || len(e.NLLs) != 1 || !isNumber(want, e.NLLs[0]) {
@@ -480,7 +530,7 @@ func TestATableGoesFurtherAndEvaluatesAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	for patience, says := range map[string]string{"3": "", "2": "was trained for 4 epochs: with -epochs 9 and -patience 2 it ends after 3", "4": "no state to resume from"} {
-		_, stderr, status := mnist(t.Context(), append(table, "9", "-patience", patience)...)
+		_, stderr, status := mnist(t.Context(), append(table, "9", "-extend", "-patience", patience)...)
 		if (status == 0) != (says == "") || !strings.Contains(stderr, says) {
 			t.Errorf("patience %s: status %d, %s; want %q", patience, status, stderr, says)
 		}
@@ -507,30 +557,19 @@ func TestTasksAreListedAndDoneOneByOne(t *testing.T) {
 		t.Errorf("by default the tasks are not the published runs:\n%s", diff)
 	}
 
-	list := func() (states []string, hours []float64) {
+	list := func() (states []string) {
 		t.Helper()
 		stdout, _ := mustTable(t, tinyTable(out, "-list", "-json")...)
 		for i, o := range objects(t, stdout) {
 			if o["run"] != tinyRuns[i] || o["task"] != float64(i) {
 				t.Errorf("listed is %v as %d", o, i)
 			}
-			states, hours = append(states, o["state"].(string)), append(hours, o["hours"].(float64))
+			states = append(states, o["state"].(string))
 		}
-		return states, hours
+		return states
 	}
-	if states, hours := list(); !slices.Equal(states, []string{"missing", "missing", "missing", "missing"}) || !(hours[0] > 0) || !(hours[1] > 0) {
-		t.Errorf("at first: %v, %v", states, hours)
-	}
-	// What is missing is measured, each K once: times alone depend on what else the machine
-	// does.
-	started := map[string]int{}
-	for _, k := range hvaetest.RecordStreams(func() {
-		mustTable(t, tinyTable(out, "-list", "-rows", "vae,hvae-k1-none,hvae-k1-free", "-seeds", "85547")...)
-	}) {
-		started[k.Purpose]++
-	}
-	if bias, flow := started["mnist start encoder.conv1.bias"], started["mnist start flow.step_size_logit"]; bias != 2 || flow != 1 {
-		t.Errorf("%d models were measured, %d of them with a flow, want 2 and 1", bias, flow)
+	if states := list(); !slices.Equal(states, []string{"missing", "missing", "missing", "missing"}) {
+		t.Errorf("at first: %v", states)
 	}
 	if entries, err := os.ReadDir(out); err != nil || len(entries) != 0 {
 		t.Errorf("listing wrote %v", entries)
@@ -572,40 +611,17 @@ func TestTasksAreListedAndDoneOneByOne(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(out, tinyRuns[3], evaluationFile), []byte("{"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if states, hours := list(); !slices.Equal(states, []string{"running", "done", "stopped", "refused"}) || hours[1] != 0 || !(hours[2] > 0) {
-		t.Errorf("now: %v, %v", states, hours)
+	if states := list(); !slices.Equal(states, []string{"running", "done", "stopped", "refused"}) {
+		t.Errorf("now: %v", states)
 	}
 	stdout, _ = mustTable(t, tinyTable(out, "-list")...)
-	if !regexp.MustCompile(`\n4 runs: 1 done, 1 running, 1 stopped, 0 missing, 1 refused; about \d+\.\d h left on this machine\n$`).MatchString(stdout) {
+	if !strings.HasSuffix(stdout, "\n4 runs: 1 done, 1 running, 1 stopped, 0 missing, 1 refused\n") {
 		t.Errorf("the list is %s", stdout)
 	}
 	if _, stderr, status := mnist(t.Context(), tinyTable(out, "-task", "0")...); status != 1 || !strings.Contains(stderr, "in use by another training run") {
 		t.Errorf("a task that is at work elsewhere: status %d, %s", status, stderr)
 	}
 	lock.Release()
-}
-
-// The hours left are the epochs on record, times those that are left, and the evaluation.
-func TestHoursLeftFollowFromTheRecord(t *testing.T) {
-	out := t.TempDir()
-	table := []string{"table", "-data", few, "-dataset", "few", "-train", "100", "-limit", "1", "-samples", "1", "-runs", "1", "-rows", "vae", "-seeds", "85547", "-out", out}
-	ended := &interruption{t.Context(), 1}
-	if _, _, status := mnist(ended, append(table, "-task", "0")...); status != 130 {
-		t.Fatalf("status %d", status)
-	}
-	record := `{"epoch":1,"train_elbo":-3,"val_elbo":-3,"seconds":50}
-{"epoch":2,"train_elbo":-2,"val_elbo":-2,"seconds":36}
-{"epoch":3,"train_elbo":-1,"val_elbo":-1,"seconds":30}
-`
-	if err := os.WriteFile(filepath.Join(out, "vae-85547", metricsFile), []byte(record), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	for epochs, left := range map[string]float64{"100": 97, "2000": 1521} { // 1524 were published
-		stdout, _ := mustTable(t, append(table, "-list", "-json", "-epochs", epochs)...)
-		if got, want := objects(t, stdout)[0]["hours"].(float64), left*36/3600; !(got >= want && got < want+0.01) {
-			t.Errorf("-epochs %s: %v hours, want %v", epochs, got, want)
-		}
-	}
 }
 
 // All that is random has the seed in its key and nothing of the model.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"hvae/bench/command"
+	"hvae/bench/filelock"
 	"hvae/bench/progress"
 	"hvae/hvae"
 	"hvae/linalg"
@@ -44,10 +45,10 @@ func (s *settings) flags() *command.Flags {
 	f := command.NewFlags()
 	c := &s.config
 	f.String(&c.Kind, "model", "vae", "`model`: vae or hvae")
-	f.Count(&c.K, "K", 0, 0, "`number` of leapfrog steps of an hvae")
+	f.Range(&c.K, "K", 0, 0, model.MaxK, "`number` of leapfrog steps of an hvae")
 	f.String(&c.Tempering, "tempering", "none", "`scheme` of tempering of an hvae: none, fixed or free")
 	f.Bool(&c.VaryEps, "vary-eps", "learn step sizes for each leapfrog step of an hvae")
-	f.Count(&c.Latent, "latent", 64, 1, "`number` of latent dimensions")
+	f.Range(&c.Latent, "latent", 64, 1, model.MaxLatent, "`number` of latent dimensions")
 	f.Count(&s.epochs, "epochs", 2000, 1, "`number` of epochs at most")
 	f.Count(&s.patience, "patience", 100, 1, "stop after this `number` of epochs without a better validation ELBO")
 	f.Count(&s.batch, "batch", 100, 1, "`number` of images in a batch")
@@ -57,13 +58,13 @@ func (s *settings) flags() *command.Flags {
 	f.Count(&s.train, "train", 0, 0, "train on this `number` of images only; 0 for all 50,000")
 	f.Bool(&s.recompute, "recompute", "forget what lies within leapfrog steps and compute it again for the gradient: the same results in memory that does not grow with K, but slower")
 	f.String(&s.out, "out", "", "`folder` for the run's files (required)")
-	f.Bool(&s.resume, "resume", "go on with the run in the folder, with its settings; -epochs, -patience, -lr, -data and -recompute may be others")
+	f.Bool(&s.resume, "resume", "go on with the run in the folder, with its settings; -epochs, -patience, -lr, -data, -dataset and -recompute may be others")
 	return f
 }
 
 // mayChange are the settings that a resume may give anew. All others make the run what
 // it is.
-var mayChange = map[string]bool{"epochs": true, "patience": true, "lr": true, "data": true, "recompute": true}
+var mayChange = map[string]bool{"epochs": true, "patience": true, "lr": true, "data": true, "dataset": true, "recompute": true}
 
 // keep notes the settings for the state.
 func (s *settings) keep(f *command.Flags) error {
@@ -130,11 +131,13 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return command.UsageError("-out is missing: name a folder for the run's files")
 	}
 	var state *model.State
+	var lock *filelock.Lock
 	if s.resume {
-		lock, was, err := s.openFolder()
+		l, was, err := s.openFolder(stderr)
 		if err != nil {
 			return err
 		}
+		lock = l
 		defer lock.Release()
 		if err := s.adopt(f, storedSettings(was)); err != nil {
 			return err
@@ -156,13 +159,12 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	if !s.resume {
-		lock, err := s.makeFolder()
-		if err != nil {
+		if lock, err = s.makeFolder(); err != nil {
 			return err
 		}
 		defer lock.Release()
 	}
-	if err := t.open(state); err != nil {
+	if err := t.open(lock, state); err != nil {
 		return err
 	}
 	return t.loop(ctx)
@@ -201,17 +203,23 @@ func newSession(s settings, set data.Set, stdout, stderr io.Writer) (*session, e
 	}, nil
 }
 
-// open begins the run, or goes on from a state.
-func (t *session) open(state *model.State) error {
+// open begins the run in the folder that lock holds, or goes on from a state.
+func (t *session) open(lock *filelock.Lock, state *model.State) error {
+	t.lock = lock
 	if state == nil {
 		return t.begin()
 	}
 	was := storedSettings(*state)
-	if was["dataset"] != t.name {
+	digest, ok := was["dataset_sha256"]
+	switch {
+	case ok && digest != t.digest && was["dataset"] == t.name:
+		return fmt.Errorf("the run in %s was started on other images called %s: name their folder with -data", t.out, t.name)
+	case was["dataset"] != t.name && digest != t.digest:
 		return fmt.Errorf("the run in %s was started on the data %s, not %s: name their folder with -data", t.out, was["dataset"], t.name)
 	}
-	if digest, ok := was["dataset_sha256"]; ok && digest != t.digest {
-		return fmt.Errorf("the run in %s was started on other images called %s: name their folder with -data", t.out, t.name)
+	t.name = was["dataset"]
+	if old, now := was["kernels"], kernels(); old != "" && old != now {
+		fmt.Fprintf(t.stderr, "note: the run in %s was trained with the %s kernels and goes on with the %s ones (HVAE_SIMD): from here on its bits differ from those of an undisturbed run\n", t.out, old, now)
 	}
 	if err := t.restore(*state); err != nil {
 		return fmt.Errorf("cannot resume from %s: %w", t.path(stateFile), err)

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 )
@@ -20,23 +20,34 @@ func TestWriteReplacesWholeFilesOnly(t *testing.T) {
 		if got, err := os.ReadFile(name); err != nil || string(got) != content {
 			t.Errorf("the file has %q (%v), want %q", got, err, content)
 		}
-		if s, err := os.Stat(name); err != nil || runtime.GOOS != "windows" && s.Mode() != 0o644 {
-			t.Errorf("the file's mode is %v (%v): others may read it", s.Mode(), err)
+	}
+	missing := filepath.Join(dir, "missing", "figure.svg")
+	if err := Write(missing, nil); !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), missing+": ") {
+		t.Errorf("writing to a folder that does not exist: %v", err)
+	}
+	folder, link := filepath.Join(dir, "folder"), filepath.Join(dir, "link")
+	if err := errors.Join(os.Mkdir(folder, 0o755), os.Symlink(name, link)); err != nil {
+		t.Skip(err)
+	}
+	for name, want := range map[string]string{folder: folder + " is a folder, not a file", link: link + " is a symbolic link, not a file"} {
+		if err := Write(name, []byte("x")); err == nil || err.Error() != want {
+			t.Errorf("error %v, want %s", err, want)
 		}
 	}
-	if err := Write(filepath.Join(dir, "missing", "figure.svg"), nil); err == nil {
-		t.Error("writing to a folder that is not there went well")
+	// A failed rename leaves no temporary file behind, and its error names the file only.
+	defer func() { rename = os.Rename }()
+	rename = func(from, to string) error {
+		return &os.LinkError{Op: "rename", Old: from, New: to, Err: os.ErrPermission}
 	}
-	// A rename that cannot succeed leaves no temporary file behind.
-	if err := os.Mkdir(filepath.Join(dir, "folder"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := Write(filepath.Join(dir, "folder"), []byte("x")); err == nil {
-		t.Error("replacing a folder by a file went well")
+	if err := Write(name, nil); err == nil || err.Error() != name+": permission denied" {
+		t.Errorf("a rename that fails: %v", err)
 	}
 	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) != 2 {
-		t.Errorf("the folder has %v (%v), want the figure and the folder", entries, err)
+	if err != nil || len(entries) != 3 {
+		t.Errorf("the folder has %v (%v), want the figure, the folder and the link", entries, err)
+	}
+	if got, err := os.ReadFile(name); err != nil || string(got) != "second" {
+		t.Errorf("the file that the link points to has %q (%v)", got, err)
 	}
 }
 
@@ -45,7 +56,7 @@ func TestCleanRemovesWhatAKillLeft(t *testing.T) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"a", "b", ".a-123", ".a-9", ".b-1", ".ab"} {
+	for _, name := range []string{"a", "b", ".a-123.tmp", ".a-9.tmp", ".b-1.tmp", ".ab", ".a-backup", ".a-2.tmp.tmp", ".a-1"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +72,7 @@ func TestCleanRemovesWhatAKillLeft(t *testing.T) {
 	for _, e := range entries {
 		left = append(left, e.Name())
 	}
-	if want := []string{".ab", ".b-1", "a", "b"}; !slices.Equal(left, want) {
+	if want := []string{".a-1", ".a-2.tmp.tmp", ".a-backup", ".ab", ".b-1.tmp", "a", "b"}; !slices.Equal(left, want) {
 		t.Errorf("left are %v, want %v", left, want)
 	}
 }
@@ -90,7 +101,7 @@ func TestAFileInUseIsWaitedForAndThenKept(t *testing.T) {
 				return os.Rename(from, to)
 			}
 			err := Write(name, []byte("new"))
-			if got, _ := os.ReadFile(name); string(got) != c.want || (err == nil) != (c.want == "new") || err != nil && err != c.err {
+			if got, _ := os.ReadFile(name); string(got) != c.want || (err == nil) != (c.want == "new") || !errors.Is(err, c.err) && c.want == "old" {
 				t.Errorf("refused %d times: the file has %q, error %v", c.refusals, got, err)
 			}
 			if c.err == os.ErrInvalid && tries != 1 || c.err == busy && tries < 4 {
@@ -121,6 +132,11 @@ func TestOnlyFilesAreOpened(t *testing.T) {
 		if f, err := Open(name); err == nil || err.Error() == "" {
 			f.Close()
 			t.Errorf("%s was opened", name)
+		}
+	}
+	for limit, want := range map[int64]string{1: "x", 0: ""} {
+		if b, err := Read(name, limit); string(b) != want || (err == nil) != (limit == 1) {
+			t.Errorf("Read of at most %d bytes returns %q, %v", limit, b, err)
 		}
 	}
 }

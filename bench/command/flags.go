@@ -64,11 +64,16 @@ const maxCount = 100_000_000
 
 // Count defines a flag for a whole number that is at least a minimum.
 func (f *Flags) Count(p *int, name string, preset, minimum int, usage string) {
+	f.Range(p, name, preset, minimum, maxCount, usage)
+}
+
+// Range defines a flag for a whole number from minimum to maximum.
+func (f *Flags) Range(p *int, name string, preset, minimum, maximum int, usage string) {
 	*p = preset
 	f.set.Var(value{get: func() string { return strconv.Itoa(*p) }, set: func(s string) error {
 		n, err := strconv.Atoi(s)
-		if err != nil || n < minimum || n > maxCount {
-			return fmt.Errorf("it must be a whole number from %d to %d", minimum, maxCount)
+		if err != nil || n < minimum || n > maximum {
+			return fmt.Errorf("it must be a whole number from %d to %d", minimum, maximum)
 		}
 		*p = n
 		return nil

@@ -7,6 +7,7 @@ import (
 	"os/signal"
 	"runtime"
 	"syscall"
+	"time"
 )
 
 // hangup is SIGHUP by its POSIX number: package syscall does not name it for WebAssembly,
@@ -31,9 +32,14 @@ func (s Signal) Is(target error) bool { return target == context.Canceled }
 // status is the exit status that shells have for a signal, too.
 func (s Signal) status() int { return 128 + int(s) }
 
+// repeatAfter is the time after which a repeated signal is meant to force the exit.
+var repeatAfter = time.Second
+
 // Main runs the program with the process's arguments and ends the process. The first
-// signal ends the context, the second the process, at once. A program that nohup started
-// is not hung up.
+// signal ends the context. A later one ends the process at once if it is SIGINT or comes at
+// least a second after the first. (A sender may repeat a signal at once: timeout of the GNU
+// core utilities signals the process and then its group.) Main ignores SIGHUP in a process
+// that nohup started.
 func (p Program) Main() {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -43,9 +49,14 @@ func (p Program) Main() {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	go func() {
 		cancel(Signal((<-signals).(syscall.Signal)))
-		again := Signal((<-signals).(syscall.Signal))
-		fmt.Fprintf(os.Stderr, "%s: %v again: ended at once\n", p.Name, again)
-		os.Exit(again.status())
+		for first := time.Now(); ; {
+			again := <-signals
+			if again == os.Interrupt || time.Since(first) >= repeatAfter {
+				s := Signal(again.(syscall.Signal))
+				fmt.Fprintf(os.Stderr, "%s: %v again: ended at once\n", p.Name, s)
+				os.Exit(s.status())
+			}
+		}
 	}()
 	os.Exit(p.Run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }

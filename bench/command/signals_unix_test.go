@@ -8,7 +8,6 @@ import (
 	"context"
 	"os/exec"
 	"os/signal"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -62,16 +61,43 @@ func TestASignalIsTheCauseAndTheStatus(t *testing.T) {
 	}
 }
 
-func TestASecondSignalEndsAtOnce(t *testing.T) {
-	for s, word := range words() {
-		c := process("bakery", "wait", "deaf")
-		stdout, stderr := start(t, c)
-		c.Process.Signal(syscall.SIGTERM)
+func TestARepeatedSignalForcesTheExitUnlessItComesAtOnce(t *testing.T) {
+	if repeatAfter != time.Second {
+		t.Errorf("signals may be repeated within %v, the documentation says one second", repeatAfter)
+	}
+	for _, c := range []struct {
+		signal      syscall.Signal
+		repeatAfter string
+		forced      bool
+	}{
+		{syscall.SIGTERM, "0s", true}, {syscall.SIGHUP, "0s", true}, {syscall.SIGINT, "0s", true},
+		{syscall.SIGTERM, "1h", false}, {syscall.SIGHUP, "1h", false}, {syscall.SIGINT, "1h", true},
+	} {
+		word, ok := words()[c.signal]
+		if !ok {
+			continue
+		}
+		p := process("bakery", "wait", "slow")
+		p.Env = append(p.Env, "COMMAND_TEST_REPEAT_AFTER="+c.repeatAfter)
+		stdin, err := p.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		stdout, stderr := start(t, p)
+		p.Process.Signal(syscall.SIGTERM)
 		said(t, stdout, "saving\n")
-		c.Process.Signal(s)
-		c.Wait()
-		if got := c.ProcessState.ExitCode(); got != 128+int(s) || !strings.Contains(stderr.String(), word) {
-			t.Errorf("%v: status %d, stderr %q", s, got, stderr)
+		for range 3 {
+			p.Process.Signal(c.signal)
+		}
+		status, want := 128+int(c.signal), "bakery: "+word+" again: ended at once\n"
+		if !c.forced {
+			time.Sleep(50 * time.Millisecond) // for a program that ends too early to do so
+			stdin.Close()
+			status, want = 143, "bakery wait: terminated: all is saved\n"
+		}
+		p.Wait()
+		if got := p.ProcessState.ExitCode(); got != status || stderr.String() != want {
+			t.Errorf("SIGTERM and %v, repeated after %s: status %d, stderr %q; want %d, %q", c.signal, c.repeatAfter, got, stderr, status, want)
 		}
 	}
 }

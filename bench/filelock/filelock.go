@@ -36,7 +36,7 @@ func Take(name string) (*Lock, error) {
 			return &Lock{f}, nil
 		}
 		if !errors.Is(err, ErrInUse) {
-			return nil, fmt.Errorf("cannot lock %s: %w", name, err)
+			return nil, cannotLock(name, err)
 		}
 		if time.Now().After(end) {
 			return nil, err
@@ -54,9 +54,34 @@ func Held(name string) (bool, error) {
 		return true, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("cannot lock %s: %w", name, err)
+		return false, cannotLock(name, err)
 	}
 	return false, f.Close()
+}
+
+func cannotLock(name string, err error) error {
+	if e, ok := errors.AsType[*os.PathError](err); ok {
+		err = e.Err
+	}
+	return fmt.Errorf("cannot lock %s: %w", name, err)
+}
+
+// Moved reports whether the file at the lock's path is another one or missing, because it
+// or a folder above it was moved, replaced or removed. now is the path of the lock's file,
+// if the operating system reports it (as Linux does) and the file still exists.
+func (l *Lock) Moved() (now string, moved bool) {
+	held, err := l.file.Stat()
+	if err == nil {
+		there, err := os.Stat(l.file.Name())
+		if err == nil && os.SameFile(held, there) {
+			return "", false
+		}
+	}
+	now, _ = os.Readlink(fmt.Sprintf("/proc/self/fd/%d", l.file.Fd()))
+	if there, err := os.Stat(now); err != nil || !os.SameFile(held, there) {
+		now = ""
+	}
+	return now, true
 }
 
 // Release gives the lock back. A second call does nothing.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -85,4 +86,46 @@ func TestALockThatCannotBeMadeSaysWhich(t *testing.T) {
 	if _, err := Take(name); !errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrInUse) {
 		t.Errorf("Take in a folder that is not there returns %v", err)
 	}
+}
+
+func TestAMovedLockIsNoticed(t *testing.T) {
+	parent := t.TempDir()
+	dir, old := filepath.Join(parent, "dir"), filepath.Join(parent, "old")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	first, err := Take(filepath.Join(dir, "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Release()
+	want := func(l *Lock, want bool, where string) {
+		t.Helper()
+		if now, moved := l.Moved(); moved != want || now != where && runtime.GOOS == "linux" {
+			t.Errorf("Moved returns %q, %v; want %q, %v", now, moved, where, want)
+		}
+	}
+	want(first, false, "")
+	if err := os.Rename(dir, old); err != nil {
+		t.Skip("a folder with an open file cannot be moved here: ", err)
+	}
+	want(first, true, filepath.Join(old, "lock"))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	second, err := Take(filepath.Join(dir, "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Release()
+	want(first, true, filepath.Join(old, "lock"))
+	want(second, false, "")
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	want(second, true, "")
+	if err := os.Rename(old, dir); err != nil {
+		t.Fatal(err)
+	}
+	want(first, false, "")
 }

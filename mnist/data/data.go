@@ -79,7 +79,7 @@ const (
 func Load(ctx context.Context, folder, name string, log func(string)) (Set, error) {
 	l := loader{folder: folder, mirrors: mirrors, log: log}
 	if name != "" && name != MNIST && name != Synthetic {
-		if err := checkFolder(folder); err != nil {
+		if err := checkFolder(folder, name); err != nil {
 			return Set{}, err
 		}
 		return l.loadOwn(name)
@@ -91,7 +91,7 @@ func Load(ctx context.Context, folder, name string, log func(string)) (Set, erro
 		l.folder = os.Getenv("HVAE_MNIST")
 	}
 	if l.folder != "" {
-		if err := checkFolder(l.folder); err != nil {
+		if err := checkFolder(l.folder, MNIST); err != nil {
 			return Set{}, err
 		}
 		return l.load(ctx)
@@ -120,23 +120,26 @@ func CheckName(name string) error {
 	return nil
 }
 
-// checkFolder reports a folder that is not there: one that the user has named is not made,
-// as its name may be mistyped.
-func checkFolder(folder string) error {
+// checkFolder returns an error if the folder of the data with the given name does not exist.
+// A folder that the user has named is not made, as its name may be mistyped.
+func checkFolder(folder, name string) error {
 	s, err := os.Stat(folder)
 	switch {
 	case err == nil && !s.IsDir():
 		return fmt.Errorf("%s is not a folder: -data, or $HVAE_MNIST, names the folder of the files", folder)
 	case errors.Is(err, fs.ErrNotExist) && strings.EqualFold(folder, Synthetic):
 		return fmt.Errorf("there is no folder %s: did you mean %s, the built-in stand-in?", folder, Synthetic)
+	case errors.Is(err, fs.ErrNotExist) && name != MNIST:
+		return fmt.Errorf("there is no folder %s with the data %s: name their folder with -data", folder, name)
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("there is no folder %s for the data, as -data or $HVAE_MNIST has it: make it to have MNIST downloaded there, or use -data %s for a built-in stand-in", folder, Synthetic)
+	case err != nil:
+		return fmt.Errorf("cannot read the folder of the data %w", atomicfile.Named(folder, err))
 	}
-	return err
+	return nil
 }
 
-// load reads the two files of MNIST's images. The label files are part of the dataset,
-// but nothing in the experiment uses labels.
+// load reads the two files of MNIST's images. The experiment does not use the labels.
 func (l loader) load(ctx context.Context) (Set, error) {
 	set := Set{Name: MNIST}
 	for _, f := range []struct {
@@ -173,8 +176,8 @@ func (l loader) read(ctx context.Context, f file) ([]byte, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, fmt.Errorf("%s is not in %s and cannot be downloaded: %w; put %s there (with .gz or without), or use -data %s for a built-in stand-in",
-			f.name, l.folder, err, strings.Join(fileNames(), ", "), Synthetic)
+		return nil, fmt.Errorf("%s is not in %s and cannot be downloaded: %w; put %s and %s there (with .gz or without), or use -data %s for a built-in stand-in",
+			f.name, l.folder, err, trainImages.name, testImages.name, Synthetic)
 	}
 	return b, nil
 }
@@ -204,7 +207,11 @@ func (l loader) loadOwn(name string) (Set, error) {
 			return Set{}, err
 		}
 		defer in.Close()
-		images, err := readImages(in)
+		info, err := in.Stat()
+		if err != nil {
+			return Set{}, err
+		}
+		images, err := readImages(in, info.Size())
 		if err == nil && images.Len() < f.least {
 			err = fmt.Errorf("it has %d images: there must be at least %d", images.Len(), f.least)
 		}

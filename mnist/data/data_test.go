@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -77,11 +78,12 @@ func FuzzIDX(f *testing.F) {
 	f.Add(compressed(idx(2)))
 	f.Add([]byte{0x1f, 0x8b})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		images, err := readImages(bytes.NewReader(b))
+		images, err := readImages(bytes.NewReader(b), int64(len(b)))
 		if err != nil {
 			return
 		}
-		again, err := readImages(bytes.NewReader(append(images.header(), images.Pixels...)))
+		b = append(images.header(), images.Pixels...)
+		again, err := readImages(bytes.NewReader(b), int64(len(b)))
 		if err != nil || !bytes.Equal(images.Pixels, again.Pixels) {
 			t.Fatalf("%d images become %d, %v", images.Len(), again.Len(), err)
 		}
@@ -177,10 +179,8 @@ func TestDownloadsKeepWholeVerifiedFilesOnly(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) || len(files) != 0 {
 			t.Errorf("%s: error %v, want it to say %q; files %v", c.name, err, c.want, files)
 		}
-		for _, help := range append(fileNames(), folder, "-data synthetic") {
-			if err != nil && !strings.Contains(err.Error(), help) {
-				t.Errorf("%s: the error does not say %q", c.name, help)
-			}
+		if help := "put train-images-idx3-ubyte and t10k-images-idx3-ubyte there (with .gz or without), or use -data synthetic"; err != nil && (!strings.Contains(err.Error(), help) || !strings.Contains(err.Error(), folder)) {
+			t.Errorf("%s: error %v, want %q and %s in it", c.name, err, help, folder)
 		}
 	}
 }
@@ -276,20 +276,32 @@ func TestWhatIsWrongAboutOwnImagesIsTold(t *testing.T) {
 	train, test := "train-images-idx3-ubyte", "t10k-images-idx3-ubyte"
 	lie := slices.Clone(idx(9))
 	lie[4] = 255 // four thousand million images
+	bomb := slices.Clone(idx(9))
+	copy(bomb[4:], []byte{0, 14, 0, 0}) // 917,504 images
 	for want, files := range map[string]map[string][]byte{
 		train + " is not in":                 {test: idx(2)},
 		test + " is not in":                  {train: idx(9)},
 		"it has 5 images: there must be":     {train: idx(5), test: idx(2)},
 		"it has 0 images: there must be":     {train: idx(9), test: idx(0)},
 		"images take 7072 bytes, it has 707": {train: append(idx(9), 1), test: idx(2)},
-		"4278190089 images take":             {train: lie, test: idx(2)},
+		"gives 4278190089 images: there may": {train: lie, test: idx(2)},
+		"4278190089 images: there may be at": {train: compressed(lie), test: idx(2)},
+		"917504 images take 719323152 bytes": {train: bomb, test: idx(2)},
+		"719323152 bytes, which its":         {train: compressed(bomb), test: idx(2)},
 		"magic number":                       {train: make([]byte, 9999), test: idx(2)},
 		"0 bytes are cut off":                {train: {}, test: idx(2)},
 		"gzip header is damaged":             {train: {0x1f, 0x8b, 0}, test: idx(2)},
 		"cut off or damaged":                 {train: compressed(idx(9))[:40], test: idx(2)},
 	} {
 		folder := write(t, files)
-		if _, err := Load(t.Context(), folder, "own", nil); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), folder) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := Load(t.Context(), folder, "own", nil)
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
+			t.Errorf("%q: files of a few kilobytes take %d bytes of memory", want, n)
+		}
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), folder) {
 			t.Errorf("error %v, want it to say %q", err, want)
 		}
 	}
@@ -315,7 +327,8 @@ func TestAFolderThatTheUserNamesIsNotMade(t *testing.T) {
 	for _, c := range []struct{ folder, variable, name, want string }{
 		{typo, "", "", "there is no folder " + typo},
 		{"", typo, "", "there is no folder " + typo},
-		{typo, "", "own", "there is no folder " + typo},
+		{typo, "", "own", "there is no folder " + typo + " with the data own: name their folder with -data"},
+		{filepath.Join(file, "x"), "", "", "cannot read the folder of the data " + filepath.Join(file, "x") + ": "},
 		{file, "", "", file + " is not a folder"},
 		{"Synthetic", "", "", "did you mean synthetic"},
 	} {

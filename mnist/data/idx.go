@@ -11,8 +11,8 @@ import (
 	"io"
 )
 
-// A file is one of the four of MNIST: its name, and the length and SHA-256 of its bytes
-// when decompressed. Compressed copies of the same data differ.
+// A file is a file of MNIST: its name, and the length and SHA-256 of its bytes when
+// decompressed. Compressed copies of the same data differ.
 type file struct {
 	name   string
 	size   int64
@@ -21,22 +21,13 @@ type file struct {
 
 var (
 	trainImages = file{"train-images-idx3-ubyte", 47040016, "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"}
-	trainLabels = file{"train-labels-idx1-ubyte", 60008, "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"}
 	testImages  = file{"t10k-images-idx3-ubyte", 7840016, "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"}
-	testLabels  = file{"t10k-labels-idx1-ubyte", 10008, "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"}
 )
-
-func fileNames() (names []string) {
-	for _, f := range []file{trainImages, trainLabels, testImages, testLabels} {
-		names = append(names, f.name)
-	}
-	return names
-}
 
 // verify reads the file's bytes, decompressing them if they are compressed, and checks
 // their length and digest. It reads no more than a byte beyond the length.
 func (f file) verify(r io.Reader) ([]byte, error) {
-	in, err := decompress(r)
+	in, _, err := decompress(r)
 	if err != nil {
 		return nil, err
 	}
@@ -57,34 +48,40 @@ func (f file) verify(r io.Reader) ([]byte, error) {
 	return b, nil
 }
 
-// decompress returns the contents of a stream that may be compressed by gzip.
-func decompress(r io.Reader) (*bufio.Reader, error) {
+// decompress returns the contents of a stream that may be compressed by gzip, and the
+// largest possible ratio of their length to the stream's: deflate encodes at most 258 bytes
+// in 2 bits.
+func decompress(r io.Reader) (contents *bufio.Reader, ratio int64, err error) {
 	in := bufio.NewReader(r)
 	if magic, _ := in.Peek(2); !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
-		return in, nil
+		return in, 1, nil
 	}
 	z, err := gzip.NewReader(in)
 	if err != nil {
-		return nil, fmt.Errorf("its gzip header is damaged: %w", err)
+		return nil, 0, fmt.Errorf("its gzip header is damaged: %w", err)
 	}
-	return bufio.NewReader(z), nil
+	return bufio.NewReader(z), 258 * 8 / 2, nil
 }
 
-// readTo reads at most limit bytes.
+// readTo reads at most limit bytes, for which it allocates memory at once: a growing buffer
+// would take several times as much.
 func readTo(r io.Reader, limit int64) ([]byte, error) {
-	// Room for all of it at once: growing on the way would take several times as much. A
-	// limit that is a lie gets less.
-	b := bytes.NewBuffer(make([]byte, 0, min(limit, 1<<26)+bytes.MinRead))
+	b := bytes.NewBuffer(make([]byte, 0, limit+bytes.MinRead))
 	if _, err := b.ReadFrom(io.LimitReader(r, limit)); err != nil {
 		return nil, fmt.Errorf("it is cut off or damaged: %w", err)
 	}
 	return b.Bytes(), nil
 }
 
-// readImages reads an IDX file of images, compressed or not. It reads no more than a byte
-// beyond the length that the file's header gives.
-func readImages(r io.Reader) (Images, error) {
-	in, err := decompress(r)
+// maxImages is the largest number of images in a file that is read: they take 784 MB.
+const maxImages = 1_000_000
+
+// readImages reads an IDX file of images, compressed or not, of the given size in bytes. It
+// refuses a header with more images than maxImages, or than the file can contain, before it
+// allocates memory for them. It reads no more than a byte beyond the length that the header
+// gives.
+func readImages(r io.Reader, size int64) (Images, error) {
+	in, ratio, err := decompress(r)
 	if err != nil {
 		return Images{}, err
 	}
@@ -96,7 +93,14 @@ func readImages(r io.Reader) (Images, error) {
 	if err != nil {
 		return Images{}, err
 	}
-	b, err := readTo(in, header+pixels*n+1)
+	if n > maxImages {
+		return Images{}, fmt.Errorf("its header gives %d images: there may be at most %d", n, maxImages)
+	}
+	length := header + pixels*n
+	if length > ratio*size {
+		return Images{}, fmt.Errorf("%d images take %d bytes, which its %d bytes cannot contain", n, length, size)
+	}
+	b, err := readTo(in, length+1)
 	if err != nil {
 		return Images{}, err
 	}

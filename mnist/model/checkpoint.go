@@ -18,9 +18,13 @@ type Checkpoint struct {
 	Epoch  int    // after which epoch
 	ELBO   float64
 
-	// What it was trained on: a name, and the digest of the images in hexadecimal digits;
-	// empty in files that do not say it.
+	// Data and DataSHA256 are the name of the data that it was trained on and the SHA-256 of
+	// the images in hexadecimal digits; empty in files that lack them.
 	Data, DataSHA256 string
+
+	// Digest is the SHA-256 that ReadCheckpoint has verified (safetensors.DigestKey); empty
+	// in files that lack it, whose damage may go unnoticed.
+	Digest string
 }
 
 // metadata describes a model as the contract has it.
@@ -69,6 +73,7 @@ func (c Checkpoint) File() safetensors.File {
 	if c.Data != "" {
 		meta["data"], meta["data_sha256"] = c.Data, c.DataSHA256
 	}
+	meta[safetensors.DigestKey] = "" // for Encode
 	f := safetensors.File{Metadata: meta}
 	for _, p := range c.Params {
 		f.Tensors = append(f.Tensors, p.tensor(p.Name, p.Value.Data))
@@ -76,8 +81,9 @@ func (c Checkpoint) File() safetensors.File {
 	return f
 }
 
-// ReadCheckpoint reads a model. A file of another format, with tensors missing, too many,
-// of other shapes or not finite is refused.
+// ReadCheckpoint reads a model. It returns an error for a file of another format, with another
+// digest than its metadata have, or with tensors missing, too many, of other shapes or not
+// finite.
 func ReadCheckpoint(name string) (Checkpoint, error) {
 	const header = 1 << 16 // ten times what the largest model needs
 	f, err := safetensors.ReadFile(name, header)
@@ -104,7 +110,7 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 	if c.ELBO, err = strconv.ParseFloat(f.Metadata["val_elbo"], 64); err != nil || c.ELBO-c.ELBO != 0 {
 		return c, fmt.Errorf("its metadata has val_elbo = %.40q, not a finite number", f.Metadata["val_elbo"])
 	}
-	c.Data, c.DataSHA256 = f.Metadata["data"], f.Metadata["data_sha256"]
+	c.Data, c.DataSHA256, c.Digest = f.Metadata["data"], f.Metadata["data_sha256"], f.Metadata[safetensors.DigestKey]
 	// The metadata could describe a model of any size: it is made once the tensors have
 	// been found to be those of one.
 	var want []safetensors.Spec

@@ -23,6 +23,12 @@ type Config struct {
 	Latent    int    // ℓ
 }
 
+// The largest K and ℓ of a configuration.
+const (
+	MaxK      = 10_000
+	MaxLatent = 4096
+)
+
 // maxEps is ξ: step sizes are ε = ξ·sigmoid(·).
 const maxEps = 0.5
 
@@ -33,14 +39,14 @@ func (c Config) Check() error {
 		return fmt.Errorf("unknown model %.40q: it is vae or hvae", c.Kind)
 	case c.Tempering != "none" && c.Tempering != "fixed" && c.Tempering != "free":
 		return fmt.Errorf("unknown tempering %.40q: it is none, fixed or free", c.Tempering)
-	case c.K < 0 || c.K > 10_000:
-		return fmt.Errorf("impossible K = %d leapfrog steps: there must be 0 to 10000", c.K)
+	case c.K < 0 || c.K > MaxK:
+		return fmt.Errorf("impossible K = %d leapfrog steps: there must be 0 to %d", c.K, MaxK)
 	case c.Kind == "vae" && (c.K != 0 || c.Tempering != "none" || c.VaryEps):
 		return fmt.Errorf("leapfrog steps, tempering and varied step sizes need the model hvae, not vae")
 	case c.K == 0 && (c.Tempering != "none" || c.VaryEps):
 		return fmt.Errorf("tempering and varied step sizes need at least one leapfrog step, K ≥ 1")
-	case c.Latent < 1 || c.Latent > 4096:
-		return fmt.Errorf("%d latent dimensions: there must be 1 to 4096", c.Latent)
+	case c.Latent < 1 || c.Latent > MaxLatent:
+		return fmt.Errorf("%d latent dimensions: there must be 1 to %d", c.Latent, MaxLatent)
 	}
 	return nil
 }

@@ -33,6 +33,7 @@ type State struct {
 	Settings map[string]string
 	Progress string // in the words of who wrote it
 	Steps    int    // that the optimiser has taken
+	Digest   string // that ReadState has verified; empty in files that lack it
 
 	file safetensors.File
 }
@@ -42,6 +43,7 @@ func (t *Trainer[T]) State(settings map[string]string, progress string, best []P
 	step, mean, norm := t.optimiserState()
 	f := safetensors.File{Metadata: map[string]string{
 		"format": stateFormat, "progress": progress, "optimiser.step": strconv.Itoa(step),
+		safetensors.DigestKey: "", // for Encode
 	}}
 	for k, v := range settings {
 		f.Metadata[settingPrefix+k] = v
@@ -61,7 +63,7 @@ func (t *Trainer[T]) State(settings map[string]string, progress string, best []P
 	return f
 }
 
-// ReadState reads a state file. Its tensors are checked by Restore, once the settings
+// ReadState reads a state file and verifies its digest. Its tensors are checked by Restore, once the settings
 // have said which there must be.
 func ReadState(name string) (s State, err error) {
 	const header = 1 << 24 // enough for the metrics of 100,000 epochs
@@ -75,7 +77,7 @@ func ReadState(name string) (s State, err error) {
 	if s.Steps, err = strconv.Atoi(meta["optimiser.step"]); err != nil || s.Steps < 0 {
 		return s, fmt.Errorf("%s is damaged: its metadata has optimiser.step = %.40q, not a number", name, meta["optimiser.step"])
 	}
-	s.Progress = meta["progress"]
+	s.Progress, s.Digest = meta["progress"], meta[safetensors.DigestKey]
 	s.Settings = map[string]string{}
 	for k, v := range meta {
 		if k, ok := strings.CutPrefix(k, settingPrefix); ok {

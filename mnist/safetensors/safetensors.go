@@ -15,11 +15,15 @@ package safetensors
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"slices"
@@ -51,15 +55,51 @@ func (f File) Tensor(name string) (t Tensor, ok bool) {
 
 const metadataKey = "__metadata__"
 
+// DigestKey is the key of the digest in the metadata: the SHA-256, in hexadecimal digits,
+// of a line "key=value\n" for each other key of the metadata, in order, and then of the
+// bytes that follow the header.
+const DigestKey = "sha256"
+
+// digest returns a hash of the metadata that the bytes after the header remain to be
+// written to.
+func digest(meta map[string]string) hash.Hash {
+	h := sha256.New()
+	for _, key := range slices.Sorted(maps.Keys(meta)) {
+		if key != DigestKey {
+			fmt.Fprintf(h, "%s=%s\n", key, meta[key])
+		}
+	}
+	return h
+}
+
+// appendTo appends the elements' bytes to b.
+func (t Tensor) appendTo(b []byte) []byte {
+	for _, v := range t.Data {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+	}
+	return b
+}
+
 // entry is what the header says about a tensor.
 type entry struct {
 	DType          string
 	Shape, Offsets []int64
 }
 
-// Encode returns the file's bytes, which are the same for the same contents. It panics if
-// a shape does not have as many elements as the data.
+// Encode returns the file's bytes, which are the same for the same contents. If the
+// metadata have the key DigestKey, Encode sets its value to the digest. It panics if a shape
+// does not have as many elements as the data.
 func (f File) Encode() []byte {
+	if _, ok := f.Metadata[DigestKey]; ok {
+		h := digest(f.Metadata)
+		var b []byte
+		for _, t := range f.Tensors {
+			b = t.appendTo(b[:0])
+			h.Write(b)
+		}
+		f.Metadata = maps.Clone(f.Metadata)
+		f.Metadata[DigestKey] = hex.EncodeToString(h.Sum(nil))
+	}
 	var header bytes.Buffer
 	quote := func(s string) []byte { b, _ := json.Marshal(s); return b } // strings always marshal
 	header.WriteByte('{')
@@ -92,28 +132,47 @@ func (f File) Encode() []byte {
 	out = binary.LittleEndian.AppendUint64(out, uint64(header.Len()))
 	out = append(out, header.Bytes()...)
 	for _, t := range f.Tensors {
-		for _, v := range t.Data {
-			out = binary.LittleEndian.AppendUint32(out, math.Float32bits(v))
-		}
+		out = t.appendTo(out)
 	}
 	return out
 }
 
-// Decode reads a file's bytes. It refuses, and says why, whatever is not a whole file of
-// float32 arrays that cover the data without holes or overlaps. It allocates no more
-// than a small multiple of len(b).
-func Decode(b []byte) (File, error) {
-	if len(b) < 8 {
-		return File{}, fmt.Errorf("it is %d bytes long and cut off: the header's length alone takes 8", len(b))
+// headerLength returns the length of the header, which the first bytes give, of a file of
+// the given size.
+func headerLength(first []byte, size int64) (int64, error) {
+	if len(first) < 8 {
+		return 0, fmt.Errorf("it is not a safetensors file: it has %d bytes, the length of the header alone takes 8", size)
 	}
-	n := binary.LittleEndian.Uint64(b)
-	if n > uint64(len(b)-8) {
-		return File{}, fmt.Errorf("it is cut off, or not a safetensors file: the header should be %d bytes long, only %d follow", n, len(b)-8)
+	n := binary.LittleEndian.Uint64(first)
+	if n > maxFile {
+		return 0, errors.New("it is not a safetensors file")
+	}
+	if int64(n) > size-8 {
+		return 0, fmt.Errorf("it is cut off, or not a safetensors file: the header should be %d bytes long, only %d follow", n, size-8)
+	}
+	return int64(n), nil
+}
+
+// Decode reads a file's bytes. It returns an error that states the reason for anything but a
+// whole file of float32 arrays that cover the data without holes or overlaps, and whose
+// digest, if the metadata have one, is right. It allocates no more than a small multiple of
+// len(b).
+func Decode(b []byte) (File, error) {
+	n, err := headerLength(b, int64(len(b)))
+	if err != nil {
+		return File{}, err
 	}
 	header, data := b[8:8+n], b[8+n:]
 	entries, meta, err := decodeHeader(header)
 	if err != nil {
 		return File{}, err
+	}
+	if want, ok := meta[DigestKey]; ok {
+		h := digest(meta)
+		h.Write(data)
+		if got := hex.EncodeToString(h.Sum(nil)); got != want {
+			return File{}, fmt.Errorf("it is damaged: the SHA-256 of its contents is %s, its metadata have %.64q", got, want)
+		}
 	}
 	f := File{Metadata: meta}
 	slices.SortFunc(entries, func(a, b namedEntry) int {
@@ -289,11 +348,13 @@ func Check(f File, want []Spec) error {
 	return nil
 }
 
-// The largest file that is read: one of this program's is far smaller.
+// maxFile is the length in bytes of the longest file that is read. The files of this program
+// are far shorter.
 const maxFile = 1 << 30
 
-// ReadFile reads a file whose header has at most so many bytes; its errors name it. What
-// is not a regular file, and what is longer, is refused before it is read.
+// ReadFile reads a regular file whose header has at most the given number of bytes. Its
+// errors name the file. It refuses longer headers, and files of more than 1 GiB, before it
+// reads them.
 func ReadFile(name string, header int) (File, error) {
 	in, err := atomicfile.Open(name)
 	if err != nil {
@@ -313,21 +374,22 @@ func read(in *os.File, header int) (File, error) {
 		return File{}, err
 	}
 	if s.Size() > maxFile {
-		return File{}, fmt.Errorf("it is %d bytes long, more than any file of this program", s.Size())
+		return File{}, fmt.Errorf("it is %d bytes long, more than the %d of the longest file that is read", s.Size(), maxFile)
 	}
-	var first [8]byte
-	if n, err := in.ReadAt(first[:], 0); err != nil && err != io.EOF {
+	first := make([]byte, min(8, s.Size()))
+	if _, err := in.ReadAt(first, 0); err != nil {
 		return File{}, err
-	} else if h := binary.LittleEndian.Uint64(first[:]); n == len(first) && h > uint64(header) {
-		return File{}, fmt.Errorf("it is not a file of this program: its header should be %d bytes long, more than %d", h, header)
+	}
+	n, err := headerLength(first, s.Size())
+	if err != nil {
+		return File{}, err
+	}
+	if n > int64(header) {
+		return File{}, fmt.Errorf("it is not a file of this program: its header is %d bytes long, more than %d", n, header)
 	}
 	b := make([]byte, s.Size())
-	n, err := io.ReadFull(in, b)
-	if err != nil && err != io.ErrUnexpectedEOF && err != io.EOF {
+	if _, err := io.ReadFull(in, b); err != nil {
 		return File{}, err
 	}
-	return Decode(b[:n])
+	return Decode(b)
 }
-
-// WriteFile writes a file so that a crash leaves the old one or the new one.
-func WriteFile(name string, f File) error { return atomicfile.Write(name, f.Encode()) }

@@ -1,11 +1,13 @@
 package safetensors
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,7 +45,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		},
 	}
 	name := filepath.Join(t.TempDir(), "f.safetensors")
-	if err := WriteFile(name, f); err != nil {
+	if err := os.WriteFile(name, f.Encode(), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	got, err := ReadFile(name, 1000)
@@ -74,9 +76,10 @@ func TestDamagedFilesAreRefusedWithTheirProblem(t *testing.T) {
 		b    []byte
 		want string
 	}{
-		{"empty", nil, "0 bytes long and cut off"},
-		{"short", []byte("1234567"), "cut off"},
+		{"empty", nil, "not a safetensors file"},
+		{"short", []byte("1234567"), "not a safetensors file"},
 		{"header beyond the end", file("{}", "")[:9], "the header should be 2 bytes long, only 1 follow"},
+		{"text", []byte("# Hamiltonian VAE\n"), "not a safetensors file"},
 		{"absurd header length", []byte("\xff\xff\xff\xff\xff\xff\xff\xff{}"), "not a safetensors file"},
 		{"no JSON", file("hello", ""), "not a JSON object"},
 		{"no object", file("[1]", ""), "not a JSON object"},
@@ -141,6 +144,23 @@ func TestErrorsQuoteNoMoreThanTheBeginning(t *testing.T) {
 	}
 }
 
+// The digest is that of DigestKey's comment, and every flipped bit of the contents is noticed.
+func TestADigestCoversTensorsAndMetadata(t *testing.T) {
+	f := File{Metadata: map[string]string{"b": "2", DigestKey: "", "a": "1"}, Tensors: []Tensor{{"w", []int{2}, []float32{1, -2}}}}
+	b := f.Encode()
+	want := fmt.Sprintf("%x", sha256.Sum256([]byte("a=1\nb=2\n\x00\x00\x80\x3f\x00\x00\x00\xc0")))
+	if got, err := Decode(b); err != nil || got.Metadata[DigestKey] != want {
+		t.Fatalf("the digest is %s, want %s (%v)", got.Metadata[DigestKey], want, err)
+	}
+	for bit := range 8 * len(b) {
+		damaged := slices.Clone(b)
+		damaged[bit/8] ^= 1 << (bit % 8)
+		if got, err := Decode(damaged); err == nil && got.Metadata[DigestKey] == want && got.Tensors[0].Name == "w" {
+			t.Errorf("bit %d of byte %d is flipped: %q is read", bit%8, bit/8, damaged)
+		}
+	}
+}
+
 func second[A, B any](_ A, b B) B { return b }
 
 func TestHostileFilesAreRefusedBeforeTheyAreRead(t *testing.T) {
@@ -158,9 +178,14 @@ func TestHostileFilesAreRefusedBeforeTheyAreRead(t *testing.T) {
 	if err := os.WriteFile(long, file(strings.Repeat(" ", 1001)+"{}", ""), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	text := filepath.Join(dir, "README.md")
+	if err := os.WriteFile(text, []byte("# Hamiltonian VAE\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	for name, want := range map[string]string{
-		sparse:     "1099511627776 bytes long, more than any",
-		long:       "header should be 1003 bytes long, more than 1000",
+		sparse:     "1099511627776 bytes long, more than the",
+		long:       "header is 1003 bytes long, more than 1000",
+		text:       "not a safetensors file",
 		dir:        "is a folder, not a file",
 		os.DevNull: "not a file",
 	} {
@@ -196,6 +221,7 @@ func TestCheckNamesWhatDiffers(t *testing.T) {
 // read again as the same.
 func FuzzDecode(f *testing.F) {
 	f.Add(File{Metadata: map[string]string{"a": "b"}, Tensors: []Tensor{{"w", []int{2}, []float32{1, 2}}}}.Encode())
+	f.Add(File{Metadata: map[string]string{DigestKey: ""}, Tensors: []Tensor{{"w", []int{1}, []float32{1}}}}.Encode())
 	f.Add(file(`{"w":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}`, ""))
 	f.Add(file(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]},"b":{"dtype":"F32","shape":[],"data_offsets":[0,4]}}`, "12345678"))
 	f.Fuzz(func(t *testing.T, b []byte) {

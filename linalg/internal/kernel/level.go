@@ -3,7 +3,6 @@ package kernel
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 )
 
@@ -18,30 +17,30 @@ const (
 
 var levelNames = []string{"none", "avx2", "avx512", "neon"}
 
-// level is which kernels run: the best that processor and operating system support, or
-// less if the environment variable HVAE_SIMD says so.
+// level is the level of the kernels in use: the one that the environment variable HVAE_SIMD
+// names, or the best that processor and operating system support.
 var level, levelError = chooseLevel(os.Getenv("HVAE_SIMD"), available())
 
-// chooseLevel returns the level wished for if it is among those that there are, or else the
-// last of them, which is the best.
-func chooseLevel(wish string, there []int) (l int, err error) {
-	best := there[len(there)-1]
-	if wish == "" {
+// chooseLevel returns the level with the given name, or the last of those available, which
+// is the best, for the name "". It returns the best and an error if the name is not that of
+// an available level.
+func chooseLevel(name string, available []int) (l int, err error) {
+	best := available[len(available)-1]
+	if name == "" {
 		return best, nil
 	}
-	l = slices.Index(levelNames, wish)
-	if l < 0 {
-		return best, fmt.Errorf("HVAE_SIMD is %q; it chooses the vector kernels, and can be %s, or unset for the best",
-			wish, strings.Join(levelNames, ", "))
+	var names []string
+	for _, l := range available {
+		if names = append(names, levelNames[l]); levelNames[l] == name {
+			return l, nil
+		}
 	}
-	if !slices.Contains(there, l) {
-		return best, nil
-	}
-	return l, nil
+	return best, fmt.Errorf("HVAE_SIMD is %q; it chooses the vector kernels, and can be %s on this machine, or unset for the best",
+		name, strings.Join(names, ", "))
 }
 
-// Level returns the name of the level in use, and an error if HVAE_SIMD is none of the
-// names: the best runs then.
+// Level returns the name of the level in use, which is the best, and an error, if HVAE_SIMD
+// is not the name of an available level.
 func Level() (name string, err error) { return levelNames[level], levelError }
 
 // Lanes returns how many float32 the kernels in use compute at a time, 0 for plain Go.
