@@ -50,9 +50,13 @@ func TestFigure1ShowsTheResults(t *testing.T) {
 }
 
 func TestREADMEGivesTheResults(t *testing.T) {
-	b, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
+	var b []byte
+	for _, name := range []string{"../README.md", "README.md"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b = append(b, text...)
 	}
 	var lines [][]string
 	for line := range strings.Lines(string(b)) {
@@ -82,13 +86,13 @@ func TestREADMEGivesTheResults(t *testing.T) {
 		if !slices.ContainsFunc(lines, func(got []string) bool {
 			return len(got) >= len(want) && slices.Equal(got[:len(want)], want)
 		}) {
-			t.Errorf("README.md should have the line %q", want)
+			t.Errorf("the README files should have the line %q", want)
 		}
 	}
 	for _, r := range readResults[modeRow](t, "two-modes.jsonl") {
 		want := fmt.Sprintf("%6.3g %5d %10.3f %10.2f %12.2f %%\n", r.InvSqrtBeta0, r.K, r.ELBO, r.Variance, 100*r.ChangedMode)
 		if given := strings.Contains(string(b), want); given != slices.Contains([]int{4, 16, 64}, r.K) {
-			t.Errorf("README.md has the line %q: %v", want, given)
+			t.Errorf("gaussian/README.md has the line %q: %v", want, given)
 		}
 	}
 	// The prose.
@@ -106,7 +110,7 @@ func TestREADMEGivesTheResults(t *testing.T) {
 		fmt.Sprintf("At d = 301 the error of σ is %.3f (K = 1) and %.3f (K = 10) with tempering, %.1f and %.0f without", sigma("hvae-k1"), sigma("hvae-k10"), sigma("hvae-notemp-k1"), sigma("hvae-notemp-k10")),
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(string(b)), " "), want) {
-			t.Errorf("README.md should have %q", want)
+			t.Errorf("the README files should have %q", want)
 		}
 	}
 }
