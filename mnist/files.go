@@ -73,21 +73,16 @@ func (r *run) owned() error {
 	return fmt.Errorf("the folder %s, or its %s, %w; the last state that was saved is in %s", r.out, lockFile, errMoved, where)
 }
 
-// guard calls write, which writes a file of the run, if the run still owns its folder, so
-// that files of two runs are not mixed.
-func (r *run) guard(write func() error) error {
+// write writes a file of the run if the run still owns its folder, so that files of two runs
+// are not mixed.
+func (r *run) write(file string, b []byte) error {
 	if err := r.owned(); err != nil {
 		return err
 	}
-	if err := write(); err != nil {
+	if err := atomicfile.WriteIf(r.owned, r.path(file), b); err != nil {
 		return cmp.Or(r.owned(), err) // the folder may have been moved since
 	}
 	return nil
-}
-
-// write writes a file of the run.
-func (r *run) write(file string, b []byte) error {
-	return r.guard(func() error { return atomicfile.Write(r.path(file), b) })
 }
 
 // makeFolder makes and locks the folder of a new run. It leaves a folder with files of a

@@ -57,7 +57,7 @@ func sample(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		return err
 	}
 	columns := int(math.Ceil(math.Sqrt(float64(n))))
-	if err := writeSheet(out, sheet, columns); err != nil {
+	if err := writePicture(out, drawSheet(sheet, nil, columns)); err != nil {
 		return err
 	}
 	on := ""
@@ -130,7 +130,7 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 			sheet.Row(r)[i] = images[i%group].At(r, i/group)
 		}
 	}
-	if err := writeLabelledSheet(out, sheet, labels, group*min(max(1, 12/group), n), captions...); err != nil {
+	if err := writePicture(out, drawSheet(sheet, labels, group*min(max(1, 12/group), n), captions...)); err != nil {
 		return err
 	}
 	fmt.Fprintf(stderr, "wrote %s: test images of %s and their reconstructions from %s, by %v,%s epoch %d\n",

@@ -198,7 +198,10 @@ func (r *run) writeBest() error {
 		}
 	}
 	digits := model.Generate(r.config, r.best, 64, r.seed)
-	return r.guard(func() error { return writeSheet(r.path(samplesFile), digits, 8) })
+	if err := r.write(samplesFile, drawSheet(digits, nil, 8)); err != nil {
+		return fmt.Errorf("cannot write the samples: %w", err)
+	}
+	return nil
 }
 
 func (r *run) writeMetrics() error {

@@ -26,15 +26,11 @@ const (
 	heading = 26 // room for captions, with the space below them
 )
 
-// writeSheet writes images, the columns of x [784×n] with values from 0 to 1, as a PNG
-// contact sheet with the given number of images in a row. With captions, the images form
-// groups with an image for each caption, and the captions are above them.
-func writeSheet(name string, x linalg.Matrix[float32], columns int, captions ...string) error {
-	return writeLabelledSheet(name, x, nil, columns, captions...)
-}
-
-// writeLabelledSheet is writeSheet with a label, which may be empty, below each image.
-func writeLabelledSheet(name string, x linalg.Matrix[float32], labels []string, columns int, captions ...string) error {
+// drawSheet returns a PNG contact sheet of images, the columns of x [784×n] with values from
+// 0 to 1, with the given number of images in a row. Labels, one for each image or nil, are
+// below the images. With captions, the images form groups with an image for each caption,
+// and the captions are above them.
+func drawSheet(x linalg.Matrix[float32], labels []string, columns int, captions ...string) []byte {
 	group, top, below := columns, margin, gap
 	if len(captions) > 0 {
 		group, top, below = len(captions), margin+heading, apart/2
@@ -73,10 +69,15 @@ func writeLabelledSheet(name string, x linalg.Matrix[float32], labels []string, 
 	}
 	var b bytes.Buffer
 	if err := png.Encode(&b, sheet); err != nil {
-		return fmt.Errorf("cannot draw %s: %w", name, err)
+		panic(err) // of images larger than any sheet
 	}
-	if err := atomicfile.Write(name, b.Bytes()); err != nil {
-		return fmt.Errorf("cannot write %s: %w", name, err)
+	return b.Bytes()
+}
+
+// writePicture writes a picture to the file that -o names.
+func writePicture(name string, b []byte) error {
+	if err := atomicfile.Write(name, b); err != nil {
+		return fmt.Errorf("cannot write the picture %w", err)
 	}
 	return nil
 }

@@ -216,7 +216,9 @@ func TestEveryNumberOfTheTableIsComputedAgain(t *testing.T) {
 		for j, seeds := range []string{map[string]string{"vae": "3", "hvae-k1-none": "2"}[name], "2"} {
 			// The numbers have been checked. Halves, such as −0.035, round away from zero.
 			var o map[string]any
-			cents := func(key string) float64 { return math.Round(o[key].(float64)*100+math.Copysign(1e-6, o[key].(float64))) / 100 }
+			cents := func(key string) float64 {
+				return math.Round(o[key].(float64)*100+math.Copysign(1e-6, o[key].(float64))) / 100
+			}
 			o = inFile.Rows[i][[]string{"published", "obtained"}[j]].(map[string]any)
 			less := "–"
 			if name != "vae" {

@@ -21,7 +21,13 @@ import (
 // Write writes data to a regular file so that a crash leaves the old file or the new one:
 // to a temporary file in the same folder, synced, then renamed. The umask applies. Write
 // refuses to replace a symbolic link, a pipe, a device or a folder.
-func Write(name string, data []byte) (err error) {
+func Write(name string, data []byte) error {
+	return WriteIf(func() error { return nil }, name, data)
+}
+
+// WriteIf is Write, but calls allowed just before it renames the temporary file. If allowed
+// returns an error, WriteIf returns the error and leaves the old file.
+func WriteIf(allowed func() error, name string, data []byte) (err error) {
 	if s, err := os.Lstat(name); err == nil && !s.Mode().IsRegular() {
 		return notRegular(name, s.Mode())
 	}
@@ -43,6 +49,9 @@ func Write(name string, data []byte) (err error) {
 		return err
 	}
 	if err = f.Close(); err != nil {
+		return err
+	}
+	if err = allowed(); err != nil {
 		return err
 	}
 	return patiently(func() error { return rename(f.Name(), name) })

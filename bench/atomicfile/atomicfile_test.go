@@ -42,6 +42,11 @@ func TestWriteReplacesWholeFilesOnly(t *testing.T) {
 	if err := Write(name, nil); err == nil || err.Error() != name+": permission denied" {
 		t.Errorf("a rename that fails: %v", err)
 	}
+	rename = os.Rename
+	refusal := errors.New("not now")
+	if err := WriteIf(func() error { return refusal }, name, nil); !errors.Is(err, refusal) {
+		t.Errorf("a write that is not allowed: %v", err)
+	}
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 3 {
 		t.Errorf("the folder has %v (%v), want the figure, the folder and the link", entries, err)
