@@ -216,7 +216,9 @@ func TestEveryNumberOfTheTableIsComputedAgain(t *testing.T) {
 		for j, seeds := range []string{map[string]string{"vae": "3", "hvae-k1-none": "2"}[name], "2"} {
 			// The numbers have been checked. Halves, such as −0.035, round away from zero.
 			var o map[string]any
-			cents := func(key string) float64 { return math.Round(o[key].(float64)*100+math.Copysign(1e-6, o[key].(float64))) / 100 }
+			cents := func(key string) float64 {
+				return math.Round(o[key].(float64)*100+math.Copysign(1e-6, o[key].(float64))) / 100
+			}
 			o = inFile.Rows[i][[]string{"published", "obtained"}[j]].(map[string]any)
 			less := "–"
 			if name != "vae" {
@@ -348,6 +350,16 @@ func TestATableStoppedAnywhereGoesOn(t *testing.T) {
 	mustTable(t, tinyTable(parts, "-seeds", "85547")...) // the one that ended first saw less
 	if diff := cmp.Diff(tableFiles(t, whole), tableFiles(t, parts)); diff != "" {
 		t.Errorf("made by two processes, the table is another:\n%s", diff)
+	}
+
+	// One task at a time, the last first.
+	parts = t.TempDir()
+	for _, task := range []string{"1", "0"} {
+		mustTable(t, tinyTable(parts, "-seeds", "85547", "-task", task)...)
+	}
+	mustTable(t, tinyTable(parts, "-seeds", "85547")...)
+	if diff := cmp.Diff(tableFiles(t, whole), tableFiles(t, parts)); diff != "" {
+		t.Errorf("made task by task, the table is another:\n%s", diff)
 	}
 }
 
