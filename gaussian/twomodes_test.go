@@ -114,6 +114,31 @@ func TestTwoModesJSONAndFiguresOfAnotherSeed(t *testing.T) {
 	checkPaths(t, readFigure(t, folder, "trajectory.svg", false), seed)
 }
 
+// README.md has every other line of the table.
+func TestREADMESaysWhatTwoModesShow(t *testing.T) {
+	b, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(b), "two modes, log p(x) = 0; 50000 draws")
+	block, _, _ = strings.Cut(block, "```")
+	lines := strings.Split(strings.TrimSpace(block), "\n")[2:]
+	if len(lines) != 6 {
+		t.Fatalf("README.md has %d lines of the table", len(lines))
+	}
+	for i, line := range lines {
+		K := []int{4, 16, 64}[i%3]
+		mean, variance, _, share := modes(t, K, starts[i/3], 50_000, 1)
+		got := strings.Fields(line)
+		for j, want := range []float64{starts[i/3], float64(K), mean, variance, 100 * share} {
+			// Half a unit of the last digit, and the digits that another processor's exponential changes.
+			if v, err := strconv.ParseFloat(got[j], 64); err != nil || !(math.Abs(v-want) <= 0.006) {
+				t.Errorf("README.md has the line %q, in which number %d should be %v (%v)", line, j+1, want, err)
+			}
+		}
+	}
+}
+
 // checkPaths compares the panels of trajectory.svg with the paths of a seed.
 func checkPaths(t *testing.T, panels []plottest.Panel, seed uint64) {
 	t.Helper()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -90,6 +91,20 @@ func TestAChainOfAISDependsOnItsOwnStreamOnly(t *testing.T) {
 	for i, want := range append(few[:3:3], few[3:]...) {
 		if got := append(many[:3:3], many[8:11]...)[i]; got != want {
 			t.Errorf("chain %d of 3: log p̂ = %v, beside 7 others %v", i%3, want, got)
+		}
+	}
+}
+
+func TestAChainEvaluatesEachDensityOnce(t *testing.T) {
+	prior, joint := 0, 0
+	c := hvae.Chain[float64]{
+		LogPrior: func(float64) []float64 { prior++; return []float64{1, 1, 1} },
+		LogJoint: func(float64) []float64 { joint++; return []float64{5, 6, 7} },
+	}
+	for name, run := range map[string]func(float64) (float64, []float64){"forwards": c.Forward, "backwards": c.Reverse} {
+		prior, joint = 0, 0
+		if _, l := run(0); !slices.Equal(l, []float64{4, 5, 6}) || prior != 1 || joint != 1 {
+			t.Errorf("%s, log p̂ is %v after %d evaluations of q⁰ and %d of p(x, z)", name, l, prior, joint)
 		}
 	}
 }

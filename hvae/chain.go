@@ -29,8 +29,9 @@ type Chain[S any] struct {
 // Forward runs the chains from z₀ ~ q⁰ to z_K and returns log p̂_θ(x) of each [B]. As
 // E[p̂] = p_θ(x), log p̂ is at most log p_θ(x) in expectation.
 func (c Chain[S]) Forward(z0 S) (zK S, logEstimates []float64) {
-	logEstimates = make([]float64, len(c.LogPrior(z0)))
-	addScaled(logEstimates, -1, c.LogPrior(z0))
+	logPrior := c.LogPrior(z0)
+	logEstimates = make([]float64, len(logPrior))
+	addScaled(logEstimates, -1, logPrior)
 	z := z0
 	for _, k := range c.Kernels {
 		z = k.Forward(z, logEstimates)
@@ -44,8 +45,9 @@ func (c Chain[S]) Forward(z0 S) (zK S, logEstimates []float64) {
 // at least log p_θ(x) in expectation: with Forward it encloses log p_θ(x) (bidirectional
 // Monte Carlo: Grosse, Ghahramani and Adams, 2015).
 func (c Chain[S]) Reverse(zK S) (z0 S, logEstimates []float64) {
-	logEstimates = make([]float64, len(c.LogJoint(zK)))
-	addScaled(logEstimates, 1, c.LogJoint(zK))
+	logJoint := c.LogJoint(zK)
+	logEstimates = make([]float64, len(logJoint))
+	addScaled(logEstimates, 1, logJoint)
 	z := zK
 	for k := len(c.Kernels) - 1; k >= 0; k-- {
 		z = c.Kernels[k].Reverse(z, logEstimates)

@@ -132,6 +132,45 @@ func TestAnEvaluationThatIsNaNNamesItsColumn(t *testing.T) {
 	}
 }
 
+// In step k the bound of column j is a_jθ_k, where a_j depends on j and on the element of θ_k, and
+// does not depend on other parameters: their gradients are zero, whatever the last step's were.
+// With 40,000 elements a gradient is added up in many pieces and on several goroutines.
+func TestAGradientIsTheStepsOwnInEveryElement(t *testing.T) {
+	const n, columns = 40_000, 5
+	weight := linalg.New[float64](n, 1)
+	for i := range weight.Data {
+		weight.Data[i] = float64(i%1009) + 1
+	}
+	for _, procs := range []int{1, 4} {
+		restore := runtime.GOMAXPROCS(procs)
+		var params []hvae.Param[float64]
+		for _, name := range []string{"a", "b", "c"} {
+			params = append(params, hvae.Param[float64]{Name: name, Value: linalg.New[float64](n, 1)})
+		}
+		o, step := new(gradients[float64]), 0
+		trainer := hvae.NewTrainer(params, o, func(b *hvae.Block[float64]) *ad.Var[float64] {
+			row := b.Tape.Const(linalg.Of(1, b.Hi-b.Lo, ramp(b.Lo, b.Hi)))
+			return ad.Mul(ad.Dot(b.Tape.Const(weight), b.Params[step%3]), row)
+		})
+		trainer.BlockSize = blocksOf(2)
+		for ; step < 4; step++ {
+			if _, err := trainer.Step(t.Context(), columns); err != nil {
+				t.Fatal(err)
+			}
+			for i, g := range o.seen[step] {
+				want := 0.0
+				if i/n == step%3 {
+					want = weight.Data[i%n] * 2 // the mean of 0 to 4
+				}
+				if !(math.Abs(g-want) <= 1e-9*want) {
+					t.Fatalf("GOMAXPROCS %d, step %d: element %d of parameter %d has the gradient %v, want %v", procs, step, i%n, i/n, g, want)
+				}
+			}
+		}
+		runtime.GOMAXPROCS(restore)
+	}
+}
+
 func TestParametersMoveToOneVector(t *testing.T) {
 	params := []hvae.Param[float64]{{Name: "a", Value: linalg.Column(1.0, 2)}, {Name: "b", Value: linalg.Of(1, 2, []float64{3, 4})}}
 	trainer := hvae.NewTrainer(params, new(gradients[float64]), nil)
@@ -148,7 +187,8 @@ func TestNoiseIsFreshInEachStepAndBlock(t *testing.T) {
 	seen := map[float64]string{}
 	run := func(seed uint64, procs int) (noise []float64) {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
-		drawn := make([]float64, 4)
+		const n = 8 // in four blocks
+		drawn := make([]float64, n)
 		trainer := hvae.NewTrainer(parameter(1.0), new(gradients[float64]), func(b *hvae.Block[float64]) *ad.Var[float64] {
 			e := hvae.Noise(b.Tape, b.Rng, 1, b.Hi-b.Lo)
 			copy(drawn[b.Lo:], e.Value.Data)
@@ -156,12 +196,12 @@ func TestNoiseIsFreshInEachStepAndBlock(t *testing.T) {
 		})
 		trainer.BlockSize, trainer.Seed = blocksOf(2), seed
 		var evaluation []float64
-		for i := range 2 {
-			if _, err := trainer.Step(t.Context(), 4); err != nil {
+		for i := range 3 {
+			if _, err := trainer.Step(t.Context(), n); err != nil {
 				t.Fatal(err)
 			}
 			noise = append(noise, drawn...)
-			if _, err := trainer.ELBO(t.Context(), 4); err != nil {
+			if _, err := trainer.ELBO(t.Context(), n); err != nil {
 				t.Fatal(err)
 			}
 			if i > 0 && !slices.Equal(drawn, evaluation) {

@@ -22,7 +22,7 @@ func MatMul[T Float](dst, a, b Matrix[T]) { Affine(dst, a, b, Matrix[T]{}) }
 // dst must not overlap a or b.
 func Affine[T Float](dst, a, b, bias Matrix[T]) {
 	if a.Cols != b.Rows || dst.Rows != a.Rows || dst.Cols != b.Cols || bias.Data != nil && bias.Shape() != (Shape{dst.Rows, 1}) {
-		panic(fmt.Sprintf("linalg: MatMul: %v · %v and a bias %v do not give %v", a.Shape(), b.Shape(), bias.Shape(), dst.Shape()))
+		panic(fmt.Sprintf("linalg: Affine: %v · %v and a bias %v do not give %v", a.Shape(), b.Shape(), bias.Shape(), dst.Shape()))
 	}
 	product(dst, a.Data, a.Cols, 1, a.Cols, b, bias.Data, false)
 }

@@ -505,6 +505,7 @@ func TestMismatchedShapesPanicAndNameThem(t *testing.T) {
 		"[2×3]ᵀ · [3×3]":         func() { MatMulTA(m(3, 3), m(2, 3), m(3, 3)) },
 		"[2×3] · [2×2]ᵀ":         func() { MatMulTB(m(2, 2), m(2, 3), m(2, 2), nil) },
 		"· [3×2] and a bias [3":  func() { Affine(m(2, 2), m(2, 3), m(3, 2), m(3, 1)) },
+		"Affine: [2×3] · [3×2]":  func() { Affine(m(2, 3), m(2, 3), m(3, 2), m(2, 1)) },
 		"do not give [2×3]":      func() { MatMul(m(2, 3), m(2, 3), m(3, 2)) },
 		"MatMulTB: [2×3] · [4×":  func() { AddMatMulTB(m(2, 3), m(2, 3), m(4, 3), make([]float64, 12)) },
 		"blocks of 2 rows":       func() { TransposeBlocks(m(3, 2), m(3, 2), 2) },

@@ -77,7 +77,7 @@ func TestBoundsEncloseTheEvidenceOfTheImages(t *testing.T) {
 	}{
 		{model.Config{Kind: "vae", Tempering: "none", Latent: 1}, "-limit 2 -runs 2 -samples 50", "-simulated -steps 24 -chains 6", 1, 2, 2,
 			func(c model.Checkpoint, run, i int) linalg.Matrix[float32] { return simulatedImage(c, 1, run, i) }},
-		{model.Config{Kind: "hvae", K: 2, Tempering: "free", Latent: 1}, "-data synthetic -split validation -seed 7 -limit 2 -runs 1 -samples 60", "-steps 24 -chains 6", 7, 2, 1,
+		{model.Config{Kind: "hvae", K: 2, Tempering: "free", Latent: 1}, "-data synthetic -split validation -seed 7 -limit 3 -runs 1 -samples 60", "-steps 24 -chains 6", 7, 3, 1,
 			func(_ model.Checkpoint, run, i int) linalg.Matrix[float32] {
 				x := linalg.New[float32](784, 1)
 				data.Binarise(x, 0, set.Train.Image(validation[i]), hvae.Stream(7, "mnist eval pixels", run, validation[i]))

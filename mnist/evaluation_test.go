@@ -38,7 +38,7 @@ func trained(t *testing.T, config model.Config, seed uint64) (string, model.Chec
 // afresh in each run, and noise that goes on from one tape's samples to the next's.
 func TestAnEvaluationIsTheOneThatItsFlagsDescribe(t *testing.T) {
 	vae, wide := model.Config{Kind: "vae", Tempering: "none", Latent: 3}, model.Config{Kind: "vae", Tempering: "none", Latent: 64}
-	hvae := model.Config{Kind: "hvae", K: 2, Tempering: "free", Latent: 2}
+	hvae := model.Config{Kind: "hvae", K: 3, Tempering: "free", VaryEps: true, Latent: 5}
 	set := digits(t)
 	for _, c := range []struct {
 		config        model.Config

@@ -351,6 +351,16 @@ func TestATableStoppedAnywhereGoesOn(t *testing.T) {
 	if diff := cmp.Diff(tableFiles(t, whole), tableFiles(t, parts)); diff != "" {
 		t.Errorf("made by two processes, the table is another:\n%s", diff)
 	}
+
+	// One task at a time, the last first.
+	parts = t.TempDir()
+	for _, task := range []string{"1", "0"} {
+		mustTable(t, tinyTable(parts, "-seeds", "85547", "-task", task)...)
+	}
+	mustTable(t, tinyTable(parts, "-seeds", "85547")...)
+	if diff := cmp.Diff(tableFiles(t, whole), tableFiles(t, parts)); diff != "" {
+		t.Errorf("made task by task, the table is another:\n%s", diff)
+	}
 }
 
 func TestATableTakesWhatIsThere(t *testing.T) {

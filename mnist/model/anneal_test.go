@@ -59,6 +59,62 @@ func TestBoundsDependOnNothingButTheirStreams(t *testing.T) {
 	}
 }
 
+// Chains in several blocks against the same chains one by one: an image's bound is log 1/n Σ p̂
+// or −log 1/n Σ 1/p̂ of its own chains, each with its own pixels, z and stream. The default of
+// 16 chains fills a block with three images, so that seven take three blocks; 20 end a block
+// within an image.
+func TestBoundsAreThoseOfTheirChainsOneByOne(t *testing.T) {
+	c := Config{Kind: "vae", Tempering: "none", Latent: 3}
+	params := NewParams[float32](c, -1, 1)
+	for _, p := range params { // so that images and their z matter
+		linalg.Scale(p.Value, 2, p.Value)
+	}
+	x, z, err := Simulate(t.Context(), c, params, 7, func(image int) *rand.Rand { return hvae.Stream(1, "image", image) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	columns := func(m linalg.Matrix[float32], lo, hi int) linalg.Matrix[float32] {
+		some := linalg.New[float32](m.Rows, min(hi, m.Cols)-min(lo, m.Cols))
+		for i := range some.Rows {
+			copy(some.Row(i), m.Row(i)[min(lo, m.Cols):])
+		}
+		return some
+	}
+	for chains, images := range map[int]int{16: 7, 20: 3} {
+		for direction, z := range map[float64]linalg.Matrix[float32]{1: {}, -1: z} {
+			stream := func(image, chain int) *rand.Rand { return hvae.Stream(2, "chain", image, chain) }
+			a := Annealing{Steps: 2, Chains: chains, StepSizes: fixedSteps(2)}
+			bounds, rate, err := a.Bound(t.Context(), c, params, columns(x, 0, images), columns(z, 0, images), stream, func(int) {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.Chains = 1
+			rates := 0.0
+			for i, got := range bounds {
+				sum := 0.0
+				var first float64
+				for chain := range chains {
+					one, r, err := a.Bound(t.Context(), c, params, columns(x, i, i+1), columns(z, i, i+1), func(int, int) *rand.Rand { return stream(i, chain) }, func(int) {})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if chain == 0 {
+						first = one[0]
+					}
+					sum += math.Exp(direction * (one[0] - first)) // p̂ or 1/p̂
+					rates += r / float64(images*chains)
+				}
+				if want := first + direction*math.Log(sum/float64(chains)); !(math.Abs(got-want) <= 1e-3) {
+					t.Errorf("%d chains, direction %v: the bound of image %d is %.4f, its chains say %.4f", chains, direction, i, got, want)
+				}
+			}
+			if !(math.Abs(rate-rates) <= 1e-3) || !(rate > 0.1 && rate < 0.98) {
+				t.Errorf("%d chains, direction %v: they accept %.4f together, %.4f one by one", chains, direction, rate, rates)
+			}
+		}
+	}
+}
+
 func TestAChainsMemoryDoesNotGrowWithItsSteps(t *testing.T) {
 	allocated := func(steps int) uint64 {
 		var before, after runtime.MemStats

@@ -599,6 +599,20 @@ func TestAStateRestoresTheTrainerToTheBit(t *testing.T) {
 	}
 }
 
+func TestAStateHoldsTheMetricsOfAnyRun(t *testing.T) {
+	// An epoch's metrics are about a hundred bytes: these are 100,000 epochs.
+	c := Config{Kind: "vae", Tempering: "none", Latent: 1}
+	trainer := NewTrainer(c, NewParams[float32](c, 0, 1), 1e-2)
+	progress := strings.Repeat(`{"epoch":600,"train_elbo":-86.123456789012345,"val_elbo":-87.12345678901234,"seconds":1234.5678}`, 100_000)
+	name := filepath.Join(t.TempDir(), "state")
+	if err := os.WriteFile(name, trainer.State(nil, progress, nil).Encode(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if state, err := ReadState(name); err != nil || state.Progress != progress {
+		t.Errorf("%d of %d bytes were read, %v", len(state.Progress), len(progress), err)
+	}
+}
+
 func TestEvaluationDependsOnNothingButItsStreams(t *testing.T) {
 	params := NewParams[float32](free, -1, 1)
 	fill := func(image int, x linalg.Matrix[float32], k *hvae.Keyed) {

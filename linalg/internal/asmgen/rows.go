@@ -8,7 +8,7 @@ import (
 // The kernels of float64 work on rows: in each of them an operand is a row of its own or
 // one number. They take blocks of columns and go down the rows of a block. Products and
 // sums round one after the other, not fused, so that the kernels give the bits of the
-// loops in linalg's kernels.go.
+// plain loops in internal/kernel/rows.go.
 //
 // All are AVX2. Rows are as short as a minibatch of the Gaussian experiment, ten numbers,
 // and wider vectors would mostly lie across two lines of the cache. Nor are there masks:

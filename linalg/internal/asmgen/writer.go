@@ -79,7 +79,8 @@ func (t *table) add(kernel string) int {
 	return len(t.kernels) - 1
 }
 
-// write writes the table and the door. A kernel finds its arguments in DI.
+// writeTable writes the table of kernels and the function that jumps to one of them. A kernel
+// finds its arguments in DI.
 func (w *writer) writeTable(t *table) {
 	w.WriteByte('\n')
 	for i, k := range t.kernels {
