@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hvae/bench/filelock"
+	"hvae/mnist/safetensors"
 )
 
 // These tests reach the same place in two ways: with a new run and a resumed one, with a single
@@ -224,6 +225,43 @@ func TestACertificateIsTheMeanOfItsRuns(t *testing.T) {
 			t.Errorf("%s is %v, want %v", what, v[0], v[1])
 		}
 	}
+}
+
+// A task is trained with the table's settings, whatever their size.
+func TestATaskHasTheTablesSettings(t *testing.T) {
+	for _, patience := range []int{1, 2, 500} {
+		table := table{out: "out", data: "synthetic", rows: []string{"hvae-k5-free-varied"}, seeds: []uint64{7}, epochs: 1000 + patience, patience: patience, train: 10 * patience}
+		k := table.plan()[0]
+		s, err := table.settings(k)
+		if err != nil || s.patience != patience || s.epochs != 1000+patience || s.train != 10*patience || s.seed != 7 || s.config != k.config || s.data != "synthetic" {
+			t.Errorf("the settings are %+v, %v", s, err)
+		}
+	}
+}
+
+// A resume finds the images of a folder that was named relative to another working folder.
+func TestARunIsResumedFromAnotherFolder(t *testing.T) {
+	run := t.TempDir()
+	t.Chdir(filepath.Dir(few))
+	mustTrain(t, tiny(run, "-data", filepath.Base(few))...)
+	t.Chdir(t.TempDir())
+	mustTrain(t, "train", "-resume", "-out", run, "-epochs", "2")
+}
+
+// The optimiser's steps must be those of the epochs that are done, however many these are.
+func TestAStateOfOtherStepsIsRefused(t *testing.T) {
+	run := t.TempDir()
+	mustTrain(t, tiny(run, "-epochs", "4")...)
+	name := filepath.Join(run, stateFile)
+	f, err := safetensors.ReadFile(name, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Metadata["optimiser.step"] = "11" // of 12
+	if err := os.WriteFile(name, f.Encode(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, run, []string{"train", "-resume", "-out", run, "-epochs", "5"}, "contradicts itself", "11 steps", "the run 12")
 }
 
 // An evaluation is of weights, not of an epoch's number: that of an epoch 1 with another
