@@ -6,12 +6,12 @@ import (
 
 // Path returns the phases (z_0, ρ_0) … (z_K, ρ_K) through which Forward carries s.
 func (f *Flow[T]) Path(s Phase[T]) []Phase[T] {
-	f.check(s)
-	path := []Phase[T]{s}
+	schedule := f.Tempering.Schedule(f.K)
+	path := []Phase[T]{f.begin(s)}
 	for k := 1; k <= f.K; k++ {
-		s = Leapfrog(f.Target, f.epsilon(k), s)
-		if f.Tempering.alpha != nil {
-			s.Rho = ad.Mul(f.Tempering.at(k), s.Rho)
+		s = leapfrog(f.Target, f.stepSize(k), path[k-1])
+		if schedule.Alpha != nil {
+			s.Rho = ad.Mul(ad.RowRange(schedule.Alpha, k-1, k), s.Rho)
 		}
 		path = append(path, s)
 	}
