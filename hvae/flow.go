@@ -18,10 +18,20 @@ type Flow[T linalg.Float] struct {
 }
 
 // Forward returns (z_K, ρ_K) = H(z₀, ρ₀) with K + 1 evaluations of ∇U, or none for K = 0.
-func (f *Flow[T]) Forward(s Phase[T]) Phase[T] { return f.forward(s, f.Tempering.Schedule(f.K)) }
+func (f *Flow[T]) Forward(s Phase[T]) Phase[T] { return f.forward(s, f.Tempering.Schedule(f.K), nil) }
 
-func (f *Flow[T]) forward(s Phase[T], schedule Tempering[T]) Phase[T] {
+// Path returns the phases (z_0, ρ_0) … (z_K, ρ_K) through which Forward carries s.
+func (f *Flow[T]) Path(s Phase[T]) (path []Phase[T]) {
+	f.forward(s, f.Tempering.Schedule(f.K), &path)
+	return path
+}
+
+// forward is Forward with a schedule. It appends all phases to path, if that is not nil.
+func (f *Flow[T]) forward(s Phase[T], schedule Tempering[T], path *[]Phase[T]) Phase[T] {
 	s = f.begin(s)
+	if path != nil {
+		*path = append(*path, s)
+	}
 	var e stepSize[T]
 	for k := 1; k <= f.K; k++ {
 		if k == 1 || f.StepSize.Rows() > 1 {
@@ -34,6 +44,9 @@ func (f *Flow[T]) forward(s Phase[T], schedule Tempering[T]) Phase[T] {
 		}
 		if schedule.Alpha != nil {
 			s.Rho = ad.Mul(ad.RowRange(schedule.Alpha, k-1, k), s.Rho)
+		}
+		if path != nil {
+			*path = append(*path, s)
 		}
 	}
 	return s

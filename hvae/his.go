@@ -29,7 +29,7 @@ func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T])
 		rho0 = ad.Mul(s, gamma0)
 	}
 	start := Phase[T]{Z: z0, Rho: rho0}
-	return Sample[T]{start, f.forward(start, schedule), f, schedule, prior, logPrior}
+	return Sample[T]{start, f.forward(start, schedule, nil), f, schedule, prior, logPrior}
 }
 
 // LogEstimate returns log p̂_θ(x) = log p̄ − log q̄ [1×B], the logarithm of Algorithm 1's

@@ -23,6 +23,11 @@ func (s Phase[T]) LogJoint(target Target[T]) *ad.Var[T] {
 	return logJointOf(target, s.Z)
 }
 
+// Energy returns the Hamiltonian H(z, ρ) = U(z) + ½ρᵀρ [1×B].
+func (s Phase[T]) Energy(target Target[T]) *ad.Var[T] {
+	return ad.Sub(ad.Scale(squaredNorms(s.Rho), 0.5), s.LogJoint(target))
+}
+
 // Leapfrog takes one leapfrog step with a step size for each dimension, ε [1×ℓ]:
 //
 //	ρ̃  = ρ − ε/2 ⊙ ∇U(z)    (equation 7, eqn:lf1)

@@ -3,6 +3,7 @@ package hvae
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"hvae/ad"
 	"hvae/linalg"
@@ -36,12 +37,10 @@ func (ps *Params[T]) Normal(name string, rows, cols int, sd T, seed uint64) *Par
 
 // elements returns the number of elements of all parameters. It panics if two have one name.
 func (ps Params[T]) elements() (n int) {
-	names := map[string]bool{}
-	for _, p := range ps {
-		if names[p.Name] {
+	for i, p := range ps {
+		if slices.ContainsFunc(ps[:i], func(q *Param[T]) bool { return q.Name == p.Name }) {
 			panic(fmt.Sprintf("hvae: two parameters are named %q", p.Name))
 		}
-		names[p.Name] = true
 		n += len(p.Value.Data)
 	}
 	return n
