@@ -730,3 +730,19 @@ func FuzzPrograms(f *testing.F) {
 		}
 	})
 }
+
+func TestReachedReportsWhetherABackwardUsesAVariable(t *testing.T) {
+	var tape Tape[float64]
+	used, idle := tape.Leaf(linalg.Column(2.0)), tape.Leaf(linalg.Column(3.0))
+	unread := Exp(idle) // on the tape, but y does not depend on it
+	y := Add(Scale(used, 0), tape.Scalar(1))
+	for range 2 {
+		Backward(y, used, idle, unread)
+		if !used.Reached() || idle.Reached() || unread.Reached() {
+			t.Errorf("reached: %v, %v and %v, want true, false and false", used.Reached(), idle.Reached(), unread.Reached())
+		}
+	}
+	if Backward(Add(y, unread), idle); !idle.Reached() {
+		t.Error("a variable that a later sweep uses is not reached")
+	}
+}

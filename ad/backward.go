@@ -39,7 +39,8 @@ func Backward[T linalg.Float](y *Var[T], xs ...*Var[T]) {
 	}
 	s.run(y)
 	for _, x := range xs {
-		if n := s.node(x); n.bar == nil {
+		n := s.node(x)
+		if n.reached = n.bar != nil; !n.reached {
 			s.hold(n, t.Fill(x.Rows(), x.Cols(), 0))
 		}
 	}
@@ -81,6 +82,14 @@ func (v *Var[T]) Adjoint() linalg.Matrix[T] {
 		return n.bar.Value
 	}
 	panic("ad: Adjoint of a variable that the last Backward was not asked for")
+}
+
+// Reached reports whether the last Backward, of some y, found that y depends on v; if not, the
+// gradient of v is zero because v is not used. It panics as Adjoint does. Without
+// GradientInto's add it is exact.
+func (v *Var[T]) Reached() bool {
+	v.Adjoint()
+	return v.tape.sweep.node(v).reached
 }
 
 // backward is what a sweep needs for its memory to be used again.

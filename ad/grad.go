@@ -39,10 +39,11 @@ type sweep[T linalg.Float] struct {
 
 // A node is what a sweep knows of a variable.
 type node[T linalg.Float] struct {
-	bar    *Var[T] // its adjoint so far; nil for zero
-	asked  bool    // its gradient is asked for
-	passes bool    // the adjoint of an operand is wanted
-	place  int32   // of its gradient: 1 + the index in backward's places; 0 for none
+	bar     *Var[T] // its adjoint so far; nil for zero
+	asked   bool    // its gradient is asked for
+	passes  bool    // the adjoint of an operand is wanted
+	reached bool    // it has received an adjoint, set when a sweep of Backward ends
+	place   int32   // of its gradient: 1 + the index in backward's places; 0 for none
 }
 
 // begin marks the paths from y to xs.

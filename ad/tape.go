@@ -316,6 +316,7 @@ func (t *Tape[T]) refuse(v *Var[T]) {
 	case v.program != v.tape.program:
 		panic(fmt.Sprintf("ad: use of a %v variable from before its tape's Reset", v.shape()))
 	case v.live:
-		panic(fmt.Sprintf("ad: use of a %v variable of another tape, to which no gradient would pass", v.shape()))
+		panic(fmt.Sprintf("ad: use of a %v variable of another tape, to which no gradient would pass: "+
+			"the result is on the tape of the first operand, so make that one, if it is a constant, on the tape of the others", v.shape()))
 	}
 }

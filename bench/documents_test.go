@@ -39,7 +39,8 @@ func TestWhatDocumentsNameExists(t *testing.T) {
 		}
 		for _, m := range fileName.FindAllStringSubmatch(text, -1) {
 			name := strings.TrimSuffix(m[1]+m[2]+m[3]+m[4], "/")
-			if files++; !exists(name, filepath.Dir(document)) {
+			imported, err := os.Stat(strings.TrimPrefix(name, "hvae/")) // a package of the module hvae
+			if files++; !exists(name, filepath.Dir(document)) && !(err == nil && imported.IsDir()) {
 				t.Errorf("%s names %s, which does not exist", document, name)
 			}
 		}

@@ -91,13 +91,15 @@ func (e experiment) estimates(t *testing.T, d int, name string) (all []estimate)
 			return ad.Mean(method.ELBO(leaves, tape.Const(noise)))
 		}
 		optimiser := hvae.NewRMSProp(e.rate)
-		for range e.iterations {
+		var averages [][][]float64 // of each parameter
+		for _, p := range method.Params() {
+			averages = append(averages, [][]float64{slices.Repeat(optimiser.Start(), len(p.Value.Data))})
+		}
+		for i := range e.iterations {
 			ad.Backward(bound(e.draws), leaves...)
-			var values, gradients []linalg.Matrix[float64]
-			for i, p := range method.Params() {
-				values, gradients = append(values, p.Value), append(gradients, leaves[i].Adjoint())
+			for j, p := range method.Params() {
+				optimiser.Ascend(i+1, p.Value.Data, leaves[j].Adjoint().Data, averages[j])
 			}
-			optimiser.Ascend(values, gradients)
 		}
 		var s estimate
 		for range 100 { // of 100 draws

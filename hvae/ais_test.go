@@ -31,48 +31,48 @@ func ExampleAIS() {
 		SD:        linalg.Column(2.0),
 		Steps:     400,
 		Leapfrogs: 5,
-		Streams:   streams("tuning"),
 	}
-	ais.Tune(3)
-
-	ais.Streams = streams("chains")
-	_, lower := ais.Forward()
+	ais.StepSizes = ais.Tune(streams("tuning"), 3)
+	end, lower := ais.Forward(streams("chains"))
 	mean, se := hvaetest.MeanSE(lower)
 	// One decimal: an exponential that differs in its last place, as on another processor,
 	// makes an accept step go the other way and the digits after that others.
-	fmt.Printf("log p(x) ≥ %.1f, standard error %.2f, acceptance %.1f\n", mean, se, ais.Acceptance())
+	fmt.Printf("log p(x) ≥ %.1f, standard error %.2f, acceptance %.1f\n", mean, se, end.Acceptance())
 
 	z := linalg.New[float64](1, chains)
 	for j, rng := range streams("posterior") {
 		z.Data[j] = 4*float64(rng.IntN(2)) - 2 + 0.5*rng.NormFloat64()
 	}
-	mean, se = hvaetest.MeanSE(ais.Reverse(z))
+	_, upper := ais.Reverse(z, streams("reverse chains"))
+	mean, se = hvaetest.MeanSE(upper)
 	fmt.Printf("log p(x) ≤ %.1f, standard error %.2f\n", mean, se)
 	// Output:
 	// log p(x) ≥ -3.0, standard error 0.01, acceptance 0.7
 	// log p(x) ≤ -3.0, standard error 0.01
 }
 
-// annealed returns AIS of a target in one dimension from N(0, 1) by some chains.
-func annealed(target hvae.Target[float64], steps, chains int) *hvae.AIS[float64] {
-	a := &hvae.AIS[float64]{
+// annealed returns AIS of a target in one dimension from N(0, 1).
+func annealed(target hvae.Target[float64], steps int) *hvae.AIS[float64] {
+	return &hvae.AIS[float64]{
 		Tape: new(ad.Tape[float64]), Target: func(*ad.Tape[float64]) hvae.Target[float64] { return target },
 		Mean: linalg.Column(0.0), SD: linalg.Column(1.0), Steps: steps, Leapfrogs: 3,
 	}
-	for j := range chains {
-		a.Streams = append(a.Streams, hvae.Stream(1, "ais", j))
+}
+
+// chains returns streams for n chains.
+func chains(n int) (streams []*rand.Rand) {
+	for j := range n {
+		streams = append(streams, hvae.Stream(1, "ais", j))
 	}
-	return a
+	return streams
 }
 
 func TestAISTakesAGradientALeapfrogStep(t *testing.T) {
 	for _, steps := range []int{1, 2, 7} {
 		c := &hvaetest.Counter{Target: hvaetest.Bimodal{Dims: 1}}
-		a := annealed(c, steps, 10)
+		a := annealed(c, steps)
 		a.StepSizes = make([]float64, steps-1)
-		a.Forward() // makes its buffers
-		c.Evaluations = 0
-		a.Forward()
+		a.Forward(chains(10))
 		if want := 1 + (steps-1)*a.Leapfrogs; c.Evaluations != want {
 			t.Errorf("%d steps evaluate the target %d times, want %d", steps, c.Evaluations, want)
 		}
@@ -81,11 +81,12 @@ func TestAISTakesAGradientALeapfrogStep(t *testing.T) {
 
 func TestAChainOfAISDependsOnItsOwnStreamOnly(t *testing.T) {
 	const steps = 5
-	run := func(chains int) []float64 {
-		a := annealed(hvaetest.Bimodal{Dims: 1}, steps, chains)
+	run := func(n int) []float64 {
+		a, streams := annealed(hvaetest.Bimodal{Dims: 1}, steps), chains(n)
 		a.StepSizes = []float64{0.9, 0.8, 0.7, 0.6}
-		_, l := a.Forward()
-		return append(l, a.Reverse(linalg.New[float64](1, chains))...)
+		_, forward := a.Forward(streams)
+		_, backward := a.Reverse(linalg.New[float64](1, n), streams)
+		return append(forward, backward...)
 	}
 	few, many := run(3), run(8)
 	for i, want := range append(few[:3:3], few[3:]...) {
@@ -131,12 +132,12 @@ func TestTunedKernelsAcceptTwoThirds(t *testing.T) {
 		steps, passes int
 		omega         float64
 	}{{2, 20, 2}, {300, 1, 20}} {
-		a := annealed(hvaetest.Quadratic{Omega: c.omega}, c.steps, 200)
+		a, streams := annealed(hvaetest.Quadratic{Omega: c.omega}, c.steps), chains(200)
 		a.Mean, a.SD = linalg.New[float64](30, 1), linalg.New[float64](30, 1)
 		a.SD.Fill(1)
-		a.Tune(c.passes)
-		a.Forward()
-		if rate := a.Acceptance(); !(math.Abs(rate-0.65) <= 0.05) {
+		a.StepSizes = a.Tune(streams, c.passes)
+		end, _ := a.Forward(streams)
+		if rate := end.Acceptance(); !(math.Abs(rate-0.65) <= 0.05) {
 			t.Errorf("after %d passes over %d kernels the acceptance is %.3f", c.passes, c.steps-1, rate)
 		}
 	}
@@ -156,52 +157,56 @@ func (cliff) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 }
 
 func TestAISRejectsWhatIsNotANumber(t *testing.T) {
-	a := annealed(cliff{}, 50, 100)
+	a := annealed(cliff{}, 50)
 	a.SD = linalg.Column(0.1) // starts before the cliff
 	a.StepSizes = make([]float64, 49)
 	for i := range a.StepSizes {
 		a.StepSizes[i] = 4
 	}
-	z, logEstimates := a.Forward()
+	end, logEstimates := a.Forward(chains(100))
 	for j, l := range logEstimates {
-		if math.IsNaN(l) || !(z.Data[j] < 1) {
-			t.Fatalf("chain %d ends at %v with log p̂ = %v", j, z.Data[j], l)
+		if z := end.Z.Data[j]; math.IsNaN(l) || !(z < 1) {
+			t.Fatalf("chain %d ends at %v with log p̂ = %v", j, z, l)
 		}
 	}
-	if rate := a.Acceptance(); !(rate > 0.1) || !(rate < 0.99) {
+	if rate := end.Acceptance(); !(rate > 0.1) || !(rate < 0.99) {
 		t.Errorf("the acceptance is %v: nothing was rejected or all was", rate)
 	}
 }
 
 func TestAISOfOneStepIsImportanceSamplingFromTheVariationalPrior(t *testing.T) {
-	const chains = 20000
-	a := annealed(hvaetest.Bimodal{Dims: 1}, 1, chains)
+	a := annealed(hvaetest.Bimodal{Dims: 1}, 1)
 	a.Mean, a.SD = linalg.Column(0.3), linalg.Column(1.7)
-	z, l := a.Forward()
-	standard := hvaetest.Apply(z.Data, func(z float64) float64 { return (z - 0.3) / 1.7 })
+	end, l := a.Forward(chains(20000))
+	standard := hvaetest.Apply(end.Z.Data, func(z float64) float64 { return (z - 0.3) / 1.7 })
 	squares := hvaetest.Apply(standard, func(x float64) float64 { return x * x })
 	if m, v := hvaetest.Z(standard, 0), hvaetest.Z(squares, 1); !(math.Abs(m) <= hvaetest.ZBound) || !(math.Abs(v) <= hvaetest.ZBound) {
 		t.Errorf("the mean of z₀ is off by %.1f standard errors, its variance by %.1f", m, v)
 	}
 	var tape ad.Tape[float64]
-	logJoint := hvaetest.Bimodal{Dims: 1}.LogJoint(tape.Const(z)).Value.Data
+	logJoint := hvaetest.Bimodal{Dims: 1}.LogJoint(tape.Const(end.Z)).Value.Data
 	for j, x := range standard {
 		want := logJoint[j] + x*x/2 + math.Log(1.7*math.Sqrt(2*math.Pi))
 		if !(math.Abs(l[j]-want) <= 1e-12) {
 			t.Fatalf("log p̂ = %v, want log p(x, z₀)/q⁰(z₀) = %v", l[j], want)
 		}
 	}
-	if rate := a.Acceptance(); !math.IsNaN(rate) {
-		t.Errorf("kernels that there are not accept %v", rate)
+	if rate := end.Acceptance(); !math.IsNaN(rate) {
+		t.Errorf("without kernels the acceptance is %v", rate)
 	}
 }
 
 func TestMisuseOfAISPanics(t *testing.T) {
 	for want, f := range map[string]func(){
-		"AIS of 4 steps with 0 step sizes": func() { annealed(hvaetest.Bimodal{Dims: 1}, 4, 3).Forward() },
-		"AIS of 0 steps":                   func() { annealed(hvaetest.Bimodal{Dims: 1}, 0, 3).Forward() },
-		"AIS at z [1×4] with the mean [1×1] and 3 streams": func() {
-			annealed(hvaetest.Bimodal{Dims: 1}, 1, 3).Reverse(linalg.New[float64](1, 4))
+		"AIS of 4 steps with 0 step sizes": func() { annealed(hvaetest.Bimodal{Dims: 1}, 4).Forward(chains(3)) },
+		"AIS of 0 steps":                   func() { annealed(hvaetest.Bimodal{Dims: 1}, 0).Forward(chains(3)) },
+		"AIS with 3 streams at z [1×4], which needs 4": func() {
+			a := annealed(hvaetest.Bimodal{Dims: 1}, 2)
+			a.StepSizes = []float64{1}
+			a.Reverse(linalg.New[float64](1, 4), chains(3))
+		},
+		"AIS at z [2×3] with the mean [1×1]": func() {
+			annealed(hvaetest.Bimodal{Dims: 1}, 1).Reverse(linalg.New[float64](2, 3), chains(3))
 		},
 	} {
 		func() {

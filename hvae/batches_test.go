@@ -9,35 +9,36 @@ import (
 	"hvae/linalg"
 )
 
-// gradients is an optimiser that only looks on.
+// gradients is an optimiser that records the gradients and moves nothing.
 type gradients struct{ seen []float64 }
 
-func (g *gradients) Ascend(_, gradients []linalg.Matrix[float64]) {
-	g.seen = append(g.seen, gradients[0].Data...)
+func (g *gradients) Start() []float64 { return nil }
+
+func (g *gradients) Ascend(_ int, _, gradient []float64, _ [][]float64) {
+	g.seen = append(g.seen, gradient...)
 }
 
-// The bound of column j is jθ, and so are mean and gradient those of the columns' numbers:
-// of this batch, whatever sizes others had.
+// The bound of column j is jθ, so the gradient is the mean of the columns' numbers, and the
+// bound is θ = 2 times that, whatever the sizes of other batches were.
 func TestBatchesOfUnequalSizeAreMeansOverTheirOwnColumns(t *testing.T) {
 	var g gradients
-	theta := []Param[float64]{{Name: "θ", Value: linalg.Column(2.0)}}
-	trainer := NewTrainer(theta, &g, func(b *Block[float64]) *ad.Var[float64] {
-		x := b.Tape.Matrix(1, b.Hi-b.Lo)
-		for j := range x.Data {
-			x.Data[j] = float64(b.Lo + j + 1)
-		}
-		return ad.Mul(b.Params[0], b.Tape.Const(x))
+	var params Params[float64]
+	theta := params.Add("θ", linalg.Column(2.0))
+	numbers := linalg.Of(1, 7, []float64{1, 2, 3, 4, 5, 6, 7})
+	trainer := NewTrainer(params, &g, func(b *Block[float64]) *ad.Var[float64] {
+		return ad.Mul(b.Var(theta), b.Columns(numbers))
 	})
-	trainer.BlockSize = func(int) int { return 2 }
+	trainer.BlockSize = 2
 	var bounds []float64
 	for _, n := range []int{3, 7, 2, 1, 5} {
-		bound, err := trainer.Step(context.Background(), n)
+		batch := []int{0, 1, 2, 3, 4, 5, 6}[:n]
+		bound, err := trainer.Step(context.Background(), batch)
 		if err != nil {
 			t.Fatal(err)
 		}
-		alone, err := trainer.ELBO(context.Background(), n)
+		alone, _, err := trainer.Evaluate(context.Background(), batch, 1, nil)
 		if err != nil || alone != bound {
-			t.Errorf("a step over %d columns says %v, an evaluation %v, %v", n, bound, alone, err)
+			t.Errorf("a step over %d columns returns %v, an evaluation %v, %v", n, bound, alone, err)
 		}
 		bounds = append(bounds, bound)
 	}

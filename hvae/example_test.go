@@ -2,11 +2,15 @@ package hvae_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"log"
 	"math"
+	"reflect"
 
 	"hvae/ad"
 	"hvae/hvae"
+	"hvae/hvae/hvaetest"
 	"hvae/linalg"
 )
 
@@ -33,16 +37,16 @@ func ExampleHIS() {
 		Target:    twoModes{},
 		K:         10,
 		StepSize:  tape.Fill(1, 1, 0.2),
-		Tempering: hvae.FixedTempering(tape.Scalar(2.5), 10), // 1/√β₀ = 2.5
+		Tempering: hvae.FixedTempering(tape.Scalar(2.5)), // 1/√β₀ = 2.5
 	}
-	z0 := hvae.Noise(&tape, rng, 1, n)
-	sample := hvae.HIS(flow, z0, hvae.LogNormal(z0), hvae.Noise(&tape, rng, 1, n))
+	epsilon, gamma0 := hvae.Noise(&tape, rng, 1, n), hvae.Noise(&tape, rng, 1, n)
+	sample := hvae.HIS(flow, hvae.StandardNormal[float64]{}, epsilon, gamma0)
 
-	logEvidence, se := hvae.ImportanceEstimate(sample.LogEstimate().Value.Data)
-	fmt.Printf("log p(x) = %.2f ± %.2f\n", logEvidence, se)
+	e := hvae.ImportanceEstimate(sample.LogEstimate().Value.Data)
+	fmt.Printf("log p(x) = %.2f ± %.2f, tail shape %.1f\n", e.Log, e.StandardError, e.TailShape)
 	fmt.Printf("ELBO     = %.2f\n", ad.Mean(sample.ELBO()).Scalar())
 	// Output:
-	// log p(x) = -3.02 ± 0.03
+	// log p(x) = -3.02 ± 0.03, tail shape 0.3
 	// ELBO     = -4.71
 }
 
@@ -56,50 +60,157 @@ func (l logistic) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Add(ad.Sub(ones, ad.SumTo(ad.Softplus(a), 1, z.Cols())), hvae.LogNormal(z))
 }
 
-// Algorithm 2 trains the variational prior, the step sizes and the temperature of a flow
-// for a target of one's own. What is learned then estimates the evidence, which is −4.104
-// by quadrature.
+// Algorithm 2 trains the variational prior, the step sizes and the temperature of a flow for a
+// target. The trained flow then estimates the evidence, which is −4.104 by quadrature.
 func ExampleTrainer() {
 	target := logistic{
 		X: linalg.Of(6, 2, []float64{1, -2, 1, -1, 1, -0.5, 1, 0.5, 1, 1, 1, 2}),
 		y: linalg.Column(0.0, 0, 1, 0, 1, 1),
 	}
-	params := []hvae.Param[float64]{
-		{Name: "mean", Value: linalg.Column(0.0, 0)},
-		{Name: "log sd", Value: linalg.Column(0.0, 0)},
-		{Name: "step size", Value: linalg.Of(1, 2, []float64{-1, -1})},
-		{Name: "temperature", Value: linalg.Column(hvae.LogTemperature(1.2))},
+	var params hvae.Params[float64]
+	mean, logSD := params.Add("mean", linalg.Column(0.0, 0)), params.Add("log sd", linalg.Column(0.0, 0))
+	step := params.Add("step size", linalg.Of(1, 2, []float64{-1, -1}))
+	heat := params.Add("temperature", linalg.Column(hvae.Unconstrain(1.2, 1, math.Inf(1))))
+	draw := func(b *hvae.Block[float64]) hvae.Sample[float64] { // Algorithm 1
+		prior := hvae.DiagonalNormal[float64]{Mean: b.Var(mean), SD: ad.Exp(b.Var(logSD))}
+		flow := &hvae.Flow[float64]{Target: target, K: 4, StepSize: hvae.Constrain(b.Var(step), 0, 0.5),
+			Tempering: hvae.FixedTempering(hvae.Constrain(b.Var(heat), 1, math.Inf(1)))}
+		return hvae.HIS(flow, prior, b.Noise(2), b.Noise(2))
 	}
-	draw := func(b *hvae.Block[float64]) hvae.Sample[float64] {
-		prior := hvae.DiagonalNormal[float64]{Mean: b.Params[0], SD: ad.Exp(b.Params[1])}
-		z0, logPrior := prior.Draw(hvae.Noise(b.Tape, b.Rng, 2, b.Hi-b.Lo))
-		flow := &hvae.Flow[float64]{Target: target, K: 4, StepSize: hvae.StepSize(b.Params[2], 0.5),
-			Tempering: hvae.FixedTempering(hvae.InvSqrtBeta0(b.Params[3]), 4)}
-		return hvae.HIS(flow, z0, logPrior, hvae.Noise(b.Tape, b.Rng, 2, b.Hi-b.Lo))
-	}
-	ctx := context.Background()
-	trainer := hvae.NewTrainer(params, hvae.NewAdamax(0.02),
-		func(b *hvae.Block[float64]) *ad.Var[float64] { return draw(b).ELBO() })
-	trainer.Seed = 1
+	elbo := func(b *hvae.Block[float64]) *ad.Var[float64] { return draw(b).ELBO() }
+	trainer := hvae.NewTrainer(params, hvae.NewAdamax(0.02), elbo)
 	for range 500 {
-		if _, err := trainer.Step(ctx, 32); err != nil { // 32 draws
-			panic(err)
+		if _, err := trainer.Step(context.Background(), make([]int, 32)); err != nil { // 32 draws
+			log.Fatal(err)
 		}
 	}
-	logs, _ := trainer.Evaluate(ctx, 10_000,
-		func(b *hvae.Block[float64]) *ad.Var[float64] { return draw(b).LogEstimate() })
-	elbo := 0.0
-	for _, l := range logs {
-		elbo += l / float64(len(logs))
-	}
-	logEvidence, se := hvae.ImportanceEstimate(logs)
-	fmt.Printf("ELBO %.3f, log p(x) = %.3f ± %.3f\n", elbo, logEvidence, se)
+	estimate := func(b *hvae.Block[float64]) *ad.Var[float64] { return draw(b).LogEstimate() }
+	bound, logs, _ := trainer.Evaluate(context.Background(), make([]int, 10_000), 1, estimate)
+	e := hvae.ImportanceEstimate(logs)
+	fmt.Printf("ELBO %.3f, log p(x) = %.3f ± %.3f\n", bound, e.Log, e.StandardError)
 	// Output:
-	// ELBO -4.118, log p(x) = -4.102 ± 0.002
+	// ELBO -4.116, log p(x) = -4.102 ± 0.002
 }
 
-// conjugate is the target z ~ N(0, I), x | z ~ N(z, I) for a point x [ℓ×1]. It knows ∇U
-// without a tape, and log p(x) = log N(x | 0, 2I).
+// ppca is probabilistic principal component analysis of observations x [D×B]:
+// z ~ N(0, I), x | z ~ N(Wz + μ, σ²I).
+type ppca struct{ x, W, mu, sigma *ad.Var[float64] }
+
+func (p ppca) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
+	sigmas := ad.BroadcastTo(p.sigma, p.x.Rows(), 1)
+	likelihood := hvae.DiagonalNormal[float64]{Mean: ad.Affine(p.W, z, p.mu), SD: sigmas}
+	return ad.Add(likelihood.LogDensity(p.x), hvae.LogNormal(z))
+}
+
+// A variational auto-encoder with a linear encoder and one leapfrog step trains probabilistic
+// PCA on minibatches. With D − 1 dimensions of z the maximum-likelihood estimate of the
+// covariance is the sample's, so that the largest mean log-likelihood has a closed form.
+func ExampleTrainer_Minibatches() {
+	const D, L, N = 3, 2, 200
+	x := linalg.New[float64](D, N) // the data
+	hvae.FillNormal(hvae.Stream(1, "data"), x)
+	linalg.MatMul(x, linalg.Of(3, 3, []float64{2, 0, 0, 1, 0.6, 0, -1, 0.3, 0.5}), x.Clone())
+
+	var params hvae.Params[float64]
+	W, mu := params.Normal("W", D, L, 0.3, 1), params.Add("mu", linalg.New[float64](D, 1))
+	logSigma := params.Add("log sigma", linalg.New[float64](1, 1))
+	encoder, offset := params.Normal("encoder", L, D, 0.3, 1), params.Add("offset", linalg.New[float64](L, 1))
+	spread := params.Add("log sd", linalg.New[float64](L, 1))
+	step := params.Add("step size", linalg.Of(1, L, []float64{-2, -2}))
+	draw := func(b *hvae.Block[float64]) hvae.Sample[float64] {
+		x := b.Columns(x)
+		prior := hvae.DiagonalNormal[float64]{Mean: ad.Affine(b.Var(encoder), x, b.Var(offset)), SD: ad.Exp(b.Var(spread))}
+		target := ppca{x, b.Var(W), b.Var(mu), ad.Exp(b.Var(logSigma))}
+		flow := &hvae.Flow[float64]{Target: target, K: 1, StepSize: hvae.Constrain(b.Var(step), 0, 0.5)}
+		return hvae.HIS(flow, prior, b.Noise(L), b.Noise(L))
+	}
+	adamax := hvae.NewAdamax(0.05)
+	trainer := hvae.NewTrainer(params, adamax,
+		func(b *hvae.Block[float64]) *ad.Var[float64] { return draw(b).ELBO() })
+	for epoch := range 400 {
+		adamax.Rate = 0.05 * (1 - float64(epoch)/400)
+		for batch := range trainer.Minibatches(N, 50) {
+			if _, err := trainer.Step(context.Background(), batch); err != nil {
+				log.Fatal(err)
+			}
+		}
+	}
+	everything := make([]int, 0, 20*N) // 20 draws for each observation
+	for i := range cap(everything) {
+		everything = append(everything, i%N)
+	}
+	elbo, _, _ := trainer.Evaluate(context.Background(), everything, 1,
+		func(b *hvae.Block[float64]) *ad.Var[float64] { return draw(b).LogEstimate() })
+	fmt.Printf("ELBO %.2f, maximum log-likelihood %.2f\n", elbo, maximumLogLikelihood(x))
+	// Output:
+	// ELBO -3.77, maximum log-likelihood -3.77
+}
+
+// maximumLogLikelihood returns the largest mean log-likelihood of a normal distribution,
+// −½(D log 2π + log det S + D) for the sample covariance S.
+func maximumLogLikelihood(x linalg.Matrix[float64]) float64 {
+	mean := linalg.New[float64](x.Rows, 1)
+	linalg.Sum(mean, x)
+	linalg.Scale(mean, 1/float64(x.Cols), mean)
+	centred, S := linalg.New[float64](x.Rows, x.Cols), linalg.New[float64](x.Rows, x.Rows)
+	linalg.Sub(centred, x, mean)
+	for i := range x.Rows {
+		for j := range x.Rows {
+			for k := range x.Cols {
+				S.Row(i)[j] += centred.At(i, k) * centred.At(j, k) / float64(x.Cols)
+			}
+		}
+	}
+	return -0.5 * (float64(x.Rows)*(linalg.Log2Pi+1) + math.Log(hvaetest.Determinant(S)))
+}
+
+// A run that stops, saves its state, and is restored by another process ends with the same
+// bits as an uninterrupted run, here in the middle of an epoch.
+func ExampleTrainer_Restore() {
+	x := linalg.Of(1, 6, []float64{-3, 1, 2, 4, 0, 5})
+	start := func() *hvae.Trainer[float64] { // learns the mean of x ~ N(θ + z, 1)
+		var params hvae.Params[float64]
+		theta := params.Add("theta", linalg.Column(0.0))
+		return hvae.NewTrainer(params, hvae.NewAdamax(0.1), func(b *hvae.Block[float64]) *ad.Var[float64] {
+			return hvae.LogNormal(ad.Sub(b.Columns(x), ad.Add(b.Var(theta), b.Noise(1))))
+		})
+	}
+	train := func(t *hvae.Trainer[float64], steps int) {
+		for t.State().Steps < steps {
+			for batch := range t.Minibatches(6, 2) {
+				if _, err := t.Step(context.Background(), batch); err != nil {
+					log.Fatal(err)
+				}
+				if t.State().Steps == steps {
+					break
+				}
+			}
+		}
+	}
+	whole := start()
+	train(whole, 20)
+
+	first := start()
+	train(first, 10)
+	file, err := json.Marshal(first.State())
+	if err != nil {
+		log.Fatal(err)
+	}
+	second := start() // in another process
+	var state hvae.State[float64]
+	if err := json.Unmarshal(file, &state); err != nil {
+		log.Fatal(err)
+	}
+	if err := second.Restore(state); err != nil {
+		log.Fatal(err)
+	}
+	train(second, 20)
+	fmt.Println(reflect.DeepEqual(second.State(), whole.State()))
+	// Output: true
+}
+
+// conjugate is the target z ~ N(0, I), x | z ~ N(z, I) for a point x [ℓ×1], with ∇U in closed
+// form. Its evidence is log p(x) = log N(x | 0, 2I).
 type conjugate struct{ x linalg.Matrix[float64] }
 
 func (c conjugate) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
@@ -110,18 +221,18 @@ func (c conjugate) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Sub(ad.Scale(z, 2), z.Tape().Const(c.x))
 }
 
-// A target that has its gradient in closed form gives it to the leapfrog: nothing is
-// differentiated but by training.
+// The leapfrog uses the gradient of a target that has it in closed form, so that only training
+// differentiates.
 func ExampleClosedForm() {
 	var tape ad.Tape[float64]
 	target := conjugate{linalg.Column(1.0, -2)}
 	flow := &hvae.Flow[float64]{Target: target, K: 8, StepSize: tape.Fill(1, 2, 0.15)}
 	rng := hvae.Stream(1, "example")
-	z0 := hvae.Noise(&tape, rng, 2, 1000)
-	sample := hvae.HIS(flow, z0, hvae.LogNormal(z0), hvae.Noise(&tape, rng, 2, 1000))
-	logEvidence, se := hvae.ImportanceEstimate(sample.LogEstimate().Value.Data)
+	epsilon, gamma0 := hvae.Noise(&tape, rng, 2, 1000), hvae.Noise(&tape, rng, 2, 1000)
+	sample := hvae.HIS(flow, hvae.StandardNormal[float64]{}, epsilon, gamma0)
+	e := hvae.ImportanceEstimate(sample.LogEstimate().Value.Data)
 	exact := hvae.LogNormal(tape.Const(linalg.Column(1/math.Sqrt2, -2/math.Sqrt2))).Scalar() - math.Ln2
-	fmt.Printf("log p(x) = %.3f ± %.3f, exactly %.3f\n", logEvidence, se, exact)
+	fmt.Printf("log p(x) = %.3f ± %.3f, exactly %.3f\n", e.Log, e.StandardError, exact)
 	// Output:
 	// log p(x) = -3.825 ± 0.045, exactly -3.781
 }
@@ -133,9 +244,9 @@ func (a around) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return hvae.LogNormal(ad.Sub(z, a.mean))
 }
 
-// Recompute gives the same gradient from a tape that forgets what lies within leapfrog
-// steps. The flow must know the target's parameters, and how to make the target of them on
-// the tape where steps run.
+// Recompute gives the same gradient with a tape that does not keep the values within leapfrog
+// steps. It needs the target's parameters, and a function that makes the target from them on
+// the tape of the steps.
 func ExampleRecompute() {
 	slope := func(recompute bool) (float64, int) {
 		var tape, scratch ad.Tape[float64]
@@ -149,8 +260,8 @@ func ExampleRecompute() {
 			}
 		}
 		rng := hvae.Stream(1, "example")
-		z0 := hvae.Noise(&tape, rng, 2, 10)
-		elbo := hvae.HIS(flow, z0, hvae.LogNormal(z0), hvae.Noise(&tape, rng, 2, 10)).ELBO()
+		epsilon, gamma0 := hvae.Noise(&tape, rng, 2, 10), hvae.Noise(&tape, rng, 2, 10)
+		elbo := hvae.HIS(flow, hvae.StandardNormal[float64]{}, epsilon, gamma0).ELBO()
 		kept := tape.Len()
 		ad.Backward(elbo, mean)
 		return mean.Adjoint().Data[0], kept

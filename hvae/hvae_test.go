@@ -3,6 +3,7 @@ package hvae
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -11,57 +12,51 @@ import (
 	"hvae/linalg"
 )
 
+// climb returns parameters that start at theta, and a function that moves them by one step of
+// the optimiser.
+func climb[T linalg.Float](o Optimiser[T], theta ...T) (ascend func(gradient ...T), moved []T) {
+	var averages [][]T
+	for _, start := range o.Start() {
+		averages = append(averages, slices.Repeat([]T{start}, len(theta)))
+	}
+	step := 0
+	return func(gradient ...T) {
+		step++
+		o.Ascend(step, theta, gradient, averages)
+	}, theta
+}
+
 func TestAdamaxStepsAtItsRateWhateverTheScale(t *testing.T) {
 	// Its property: a constant gradient, of any size, moves a parameter by the rate.
 	for _, g := range []float64{1e-6, 1, 1e6} {
 		o := NewAdamax(0.01)
 		o.Epsilon = 0
-		p := linalg.Column(0.0)
+		ascend, p := climb(o, 0)
 		for range 10 {
-			o.Ascend([]linalg.Matrix[float64]{p}, []linalg.Matrix[float64]{linalg.Column(g)})
+			ascend(g)
 		}
-		if !(math.Abs(p.Data[0]-0.1) <= 1e-12) {
-			t.Errorf("gradient %v: ten steps of 0.01 led to %v", g, p.Data[0])
+		if !(math.Abs(p[0]-0.1) <= 1e-12) {
+			t.Errorf("gradient %v: ten steps of 0.01 led to %v", g, p[0])
 		}
 	}
 }
 
 func TestAGradientOfAdamaxsEpsilonMovesHalfARate(t *testing.T) {
-	p := linalg.Column(0.0)
-	NewAdamax(0.01).Ascend([]linalg.Matrix[float64]{p}, []linalg.Matrix[float64]{linalg.Column(1e-8)}) // TensorFlow's ε
-	if !(math.Abs(p.Data[0]-0.005) <= 1e-15) {
-		t.Errorf("the step is %v, want 0.005", p.Data[0])
-	}
-}
-
-func TestAskingForTheStateBeforeTheFirstStepChangesNothing(t *testing.T) {
-	gradient := []linalg.Matrix[float64]{linalg.Column(2.0, -3)}
-	run := func(ask bool) []float64 {
-		o := NewAdamax(0.01)
-		o.Start = 0.5
-		p := []linalg.Matrix[float64]{linalg.Column(0.0, 0)}
-		if ask {
-			if step, mean, norm := o.State(p); step != 0 || !slices.Equal(mean[0], []float64{0, 0}) || !slices.Equal(norm[0], []float64{0.5, 0.5}) {
-				t.Errorf("after no steps the state is %v, %v, %v", step, mean, norm)
-			}
-		}
-		o.Ascend(p, gradient)
-		return p[0].Data
-	}
-	if with, without := run(true), run(false); !slices.Equal(with, without) {
-		t.Errorf("the first step leads to %v, without asking to %v", with, without)
+	ascend, p := climb(NewAdamax(0.01), 0)
+	ascend(1e-8) // TensorFlow's ε
+	if !(math.Abs(p[0]-0.005) <= 1e-15) {
+		t.Errorf("the step is %v, want 0.005", p[0])
 	}
 }
 
 func TestOptimisersLeaveParametersWithoutGradientAlone(t *testing.T) {
 	for _, o := range []Optimiser[float32]{NewRMSProp[float32](0.1), NewAdamax[float32](0.1)} {
-		p := []linalg.Matrix[float32]{linalg.Column[float32](1, 2), linalg.Column[float32](3)}
-		g := []linalg.Matrix[float32]{linalg.Column[float32](0, 1), linalg.Column[float32](0)}
+		ascend, p := climb(o, 1, 2, 3)
 		for range 3 {
-			o.Ascend(p, g)
+			ascend(0, 1, 0)
 		}
-		if p[0].Data[0] != 1 || p[0].Data[1] <= 2 || p[1].Data[0] != 3 {
-			t.Errorf("%T: parameters became %v and %v", o, p[0].Data, p[1].Data)
+		if p[0] != 1 || p[1] <= 2 || p[2] != 3 {
+			t.Errorf("%T: the parameters became %v", o, p)
 		}
 	}
 }
@@ -69,13 +64,38 @@ func TestOptimisersLeaveParametersWithoutGradientAlone(t *testing.T) {
 func TestOptimisersClimb(t *testing.T) {
 	// f(x) = −(x₁ − 1)² − 10(x₂ + 2)² from the origin.
 	for _, o := range []Optimiser[float64]{NewRMSProp(0.01), NewAdamax(0.05)} {
-		x := linalg.Column(0.0, 0)
+		ascend, x := climb(o, 0, 0)
 		for range 2000 {
-			g := linalg.Column(-2*(x.Data[0]-1), -20*(x.Data[1]+2))
-			o.Ascend([]linalg.Matrix[float64]{x}, []linalg.Matrix[float64]{g})
+			ascend(-2*(x[0]-1), -20*(x[1]+2))
 		}
-		if !(math.Abs(x.Data[0]-1) <= 0.02) || !(math.Abs(x.Data[1]+2) <= 0.02) {
-			t.Errorf("%T ends at %v, want (1, −2)", o, x.Data)
+		if !(math.Abs(x[0]-1) <= 0.02) || !(math.Abs(x[1]+2) <= 0.02) {
+			t.Errorf("%T ends at %v, want (1, −2)", o, x)
+		}
+	}
+}
+
+func TestTailShapeIsTheParetoShape(t *testing.T) {
+	// p̂ = u^−k for uniform u has the tail P(p̂ > w) = w^(−1/k). From n weights in the tail, the
+	// fit has the standard deviation (1 + k)/√n, and the prior draws it towards ½ as 10 weights
+	// would.
+	rng := rand.New(rand.NewPCG(2, 2))
+	for _, c := range []struct {
+		draws, repeats, n int
+		bias              float64 // of the fit for k = 1, at most
+	}{{10000, 20, 300, 0.01}, {100, 4000, 20, 0.07}} {
+		for _, k := range []float64{0.2, 0.5, 0.7, 1, 2} {
+			mean := 0.0
+			for range c.repeats {
+				logs := make([]float64, c.draws)
+				for i := range logs {
+					logs[i] = -700 - k*math.Log(1-rng.Float64())
+				}
+				mean += ImportanceEstimate(logs).TailShape / float64(c.repeats)
+			}
+			want := (k*float64(c.n) + 5) / float64(c.n+10)
+			if !(math.Abs(mean-want) <= 4.5*(1+k)/math.Sqrt(float64(c.n*c.repeats))+c.bias*k) {
+				t.Errorf("%d weights with tail shape %v have k̂ = %.3f in the mean, want %.3f", c.draws, k, mean, want)
+			}
 		}
 	}
 }
@@ -144,28 +164,45 @@ func (summed) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.SumTo(z, 1, z.Cols())
 }
 
+// flat is a variational prior with one density for all columns.
+type flat struct{}
+
+func (flat) Draw(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) {
+	return epsilon, epsilon.Tape().Scalar(0)
+}
+
 func TestMisfitsPanicAndNameTheShapes(t *testing.T) {
 	var tp ad.Tape[float64]
 	state := Phase[float64]{Z: tp.Fill(2, 3, 0), Rho: tp.Fill(2, 3, 0)}
-	column := func(v ...float64) []linalg.Matrix[float64] { return []linalg.Matrix[float64]{linalg.Column(v...)} }
+	his := func(f *Flow[float64]) Sample[float64] {
+		return HIS(f, StandardNormal[float64]{}, state.Z, state.Rho)
+	}
 	for want, f := range map[string]func(){
 		"position [2×3] and momentum [3×2]": func() {
 			(&Flow[float64]{}).Forward(Phase[float64]{Z: tp.Fill(2, 3, 0), Rho: tp.Fill(3, 2, 0)})
 		},
-		"step sizes [1×3] do not fit 1 steps of [2×3]": func() {
+		"Flow.StepSize is [1×3] for K = 1 steps of z [2×3]: it needs one row [1×2], or a row for each step [1×2]": func() {
 			(&Flow[float64]{Target: free{}, K: 1, StepSize: tp.Fill(1, 3, 0.1)}).Forward(state)
 		},
-		"step sizes [2×2] do not fit 3 steps": func() {
+		"Flow.StepSize is [2×2] for K = 3 steps of z [2×3]: it needs one row [1×2], or a row for each step [3×2]": func() {
 			(&Flow[float64]{Target: free{}, K: 3, StepSize: tp.Fill(2, 2, 0.1)}).Inverse(state)
 		},
-		"schedule [4×1] for a flow of 3 steps": func() {
-			(&Flow[float64]{Target: free{}, K: 3, StepSize: tp.Fill(1, 2, 0.1), Tempering: FixedTempering(tp.Scalar(2), 4)}).Forward(state)
+		"Flow.StepSize is nil for K = 3 steps of z [2×3]: it needs one row [1×2]": func() {
+			(&Flow[float64]{Target: free{}, K: 3}).Forward(state)
+		},
+		"free tempering with α [4×1] for a flow of K = 3 steps, which needs [3×1]": func() {
+			(&Flow[float64]{Target: free{}, K: 3, StepSize: tp.Fill(1, 2, 0.1), Tempering: FreeTempering(tp.Fill(4, 1, 0.9))}).Forward(state)
+		},
+		"1/√β₀ [2×1], which needs [1×1]":               func() { FixedTempering(tp.Fill(2, 1, 1.5)) },
+		"Unconstrain of 0.6, which is not in (0, 0.5)": func() { Unconstrain(0.6, 0, 0.5) },
+		"EntropyELBO of a variational prior hvae.StandardNormal[float64] without Entropy": func() {
+			his(&Flow[float64]{Target: free{}}).EntropyELBO()
 		},
 		"log joint density is [2×3] for z [2×3], which needs [1×3]": func() {
-			HIS(&Flow[float64]{Target: unsummed{}}, state.Z, tp.Fill(1, 3, 0), state.Rho).LogEstimate()
+			his(&Flow[float64]{Target: unsummed{}}).LogEstimate()
 		},
 		"density is [2×3] for z [2×3]": func() {
-			HIS(&Flow[float64]{Target: unsummed{}}, state.Z, tp.Fill(1, 3, 0), state.Rho).ELBO()
+			his(&Flow[float64]{Target: unsummed{}}).ELBO()
 		},
 		"the target's log joint density is [2×3]": func() {
 			(&Flow[float64]{Target: unsummed{}, K: 1, StepSize: tp.Fill(1, 2, 0.1)}).Forward(state)
@@ -173,12 +210,8 @@ func TestMisfitsPanicAndNameTheShapes(t *testing.T) {
 		"potential gradient is [1×3] for z [2×3], which needs [2×3]": func() {
 			(&Flow[float64]{Target: summed{}, K: 1, StepSize: tp.Fill(1, 2, 0.1)}).Forward(state)
 		},
-		"log q⁰(z₀) is [1×1] for z [2×3], which needs [1×3]": func() {
-			HIS(&Flow[float64]{Target: free{}}, state.Z, tp.Scalar(0), state.Rho)
-		},
-		"1 parameters, 0 gradients": func() { NewRMSProp(0.1).Ascend(column(1), nil) },
-		"is [2×1], its gradient [1×1]": func() {
-			NewAdamax(0.1).Ascend(column(1, 2), column(1))
+		"log q⁰(z₀) of the variational prior is [1×1] for z [2×3], which needs [1×3]": func() {
+			HIS(&Flow[float64]{Target: free{}}, flat{}, state.Z, state.Rho)
 		},
 	} {
 		func() {

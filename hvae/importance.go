@@ -2,26 +2,71 @@ package hvae
 
 import (
 	"math"
+	"slices"
 
 	"hvae/linalg"
 )
 
-// ImportanceEstimate returns the importance-weighted estimate of log p_θ(x) from L
-// draws of log p̂_θ(x), log (1/L) Σ p̂ᵢ (Burda, Grosse and Salakhutdinov, 2016), and its
-// standard error by the delta method, sd(p̂)/(√L · mean(p̂)). In expectation the
-// estimate never exceeds log p_θ(x), and it tightens as L grows. The standard error of
-// a single draw is +Inf.
-func ImportanceEstimate(logEstimates []float64) (logEvidence, standardError float64) {
+// An Evidence is an estimate of log p_θ(x).
+type Evidence struct {
+	Log           float64 // log (1/L) Σ p̂ᵢ
+	StandardError float64 // by the delta method, sd(p̂)/(√L · mean(p̂)); +Inf for one draw
+	// TailShape is k̂, the shape of a generalised Pareto distribution fitted to the largest
+	// min(L/5, 3√L) of the p̂ᵢ, NaN if they are fewer than five or equal. If k̂ > ½, p̂ has
+	// infinite variance and StandardError is too small; if k̂ > 0.7, no practical L suffices
+	// (Vehtari et al., Pareto smoothed importance sampling, 2024).
+	TailShape float64
+}
+
+// ImportanceEstimate returns the importance-weighted estimate of log p_θ(x) from L draws of
+// log p̂_θ(x) (Burda, Grosse and Salakhutdinov, 2016). Its expectation is at most log p_θ(x)
+// and grows with L.
+func ImportanceEstimate(logEstimates []float64) Evidence {
 	n := float64(len(logEstimates))
 	total := linalg.LogSumExp(logEstimates)
-	logEvidence = total - math.Log(n)
+	e := Evidence{Log: total - math.Log(n), StandardError: math.Inf(1), TailShape: tailShape(logEstimates)}
 	if n < 2 {
-		return logEvidence, math.Inf(1)
+		return e
 	}
 	sum := 0.0
 	for _, l := range logEstimates {
-		d := math.Expm1(l - logEvidence) // p̂ᵢ/mean − 1
+		d := math.Expm1(l - e.Log) // p̂ᵢ/mean − 1
 		sum += d * d
 	}
-	return logEvidence, math.Sqrt(sum / (n - 1) / n)
+	e.StandardError = math.Sqrt(sum / (n - 1) / n)
+	return e
+}
+
+// tailShape returns k̂ by the empirical Bayes estimate of Zhang and Stephens (2009) with the
+// weak prior of Vehtari et al., which draws k̂ towards ½.
+func tailShape(logWeights []float64) float64 {
+	l := len(logWeights)
+	n := int(math.Ceil(min(float64(l)/5, 3*math.Sqrt(float64(l)))))
+	if n < 5 {
+		return math.NaN()
+	}
+	x := slices.Sorted(slices.Values(logWeights))
+	largest, cutoff := x[l-1], x[l-n-1]
+	x = x[l-n:]
+	for i, w := range x {
+		x[i] = math.Exp(w-largest) - math.Exp(cutoff-largest) // the excess over the cutoff
+	}
+	shape := func(theta float64) (k float64) { // most likely, given θ = −k/scale
+		for _, v := range x {
+			k += math.Log1p(-theta*v) / float64(n)
+		}
+		return k
+	}
+	m := 30 + math.Floor(math.Sqrt(float64(n)))
+	var thetas, logLikelihoods []float64
+	for j := 1.0; j <= m; j++ {
+		theta := 1/x[n-1] + (1-math.Sqrt(m/(j-0.5)))/(3*x[(n+2)/4-1]) // the first quartile
+		k := shape(theta)
+		thetas, logLikelihoods = append(thetas, theta), append(logLikelihoods, float64(n)*(math.Log(-theta/k)-k-1))
+	}
+	total, mean := linalg.LogSumExp(logLikelihoods), 0.0
+	for j, theta := range thetas {
+		mean += theta * math.Exp(logLikelihoods[j]-total)
+	}
+	return (shape(mean)*float64(n) + 10*0.5) / float64(n+10)
 }

@@ -7,13 +7,26 @@ import (
 	"hvae/linalg"
 )
 
-// A DiagonalNormal is the variational prior q⁰(z₀) = N(z₀ | μ, diag(σ²)), with Mean μ and
-// standard deviations SD σ [ℓ×B], or [ℓ×1] for all columns.
+// A Prior is a variational prior q⁰ in reparameterised form: Draw returns a draw z₀ [ℓ×B] and
+// log q⁰(z₀) [1×B] as functions of noise ε ~ N(0, I) [ℓ×B].
+type Prior[T linalg.Float] interface {
+	Draw(epsilon *ad.Var[T]) (z0, logDensity *ad.Var[T])
+}
+
+// StandardNormal is the variational prior N(0, I) in any number of dimensions.
+type StandardNormal[T linalg.Float] struct{}
+
+// Draw returns z₀ = ε [ℓ×B] and log N(ε | 0, I) [1×B].
+func (StandardNormal[T]) Draw(epsilon *ad.Var[T]) (z0, logDensity *ad.Var[T]) {
+	return epsilon, LogNormal(epsilon)
+}
+
+// DiagonalNormal is the variational prior N(μ, diag(σ²)) with Mean μ and standard deviations
+// SD σ, each [ℓ×B], or [ℓ×1] for all columns.
 type DiagonalNormal[T linalg.Float] struct{ Mean, SD *ad.Var[T] }
 
-// Draw returns a draw z₀ = μ + σ ⊙ ε [ℓ×B] and log q⁰(z₀) [1×B] for noise ε ~ N(0, I)
-// [ℓ×B]. It is reparameterised: gradients pass through it to μ and σ.
-func (q DiagonalNormal[T]) Draw(epsilon *ad.Var[T]) (z0, logPrior *ad.Var[T]) {
+// Draw returns z₀ = μ + σ ⊙ ε [ℓ×B] and log q⁰(z₀) [1×B].
+func (q DiagonalNormal[T]) Draw(epsilon *ad.Var[T]) (z0, logDensity *ad.Var[T]) {
 	return ad.MulAdd(q.SD, epsilon, q.Mean), q.logDensity(epsilon)
 }
 
@@ -22,20 +35,22 @@ func (q DiagonalNormal[T]) LogDensity(z *ad.Var[T]) *ad.Var[T] {
 	return q.logDensity(ad.Div(ad.Sub(z, q.Mean), q.SD))
 }
 
-// logDensity returns log q⁰(μ + σ ⊙ ε).
+// logDensity returns log q⁰(μ + σ ⊙ ε). It panics unless all have ℓ rows.
 func (q DiagonalNormal[T]) logDensity(epsilon *ad.Var[T]) *ad.Var[T] {
-	if epsilon.Rows() != q.SD.Rows() {
-		panic(fmt.Sprintf("hvae: noise %v for a normal of %v", epsilon.Value.Shape(), q.SD.Value.Shape()))
+	if n := epsilon.Rows(); q.Mean.Rows() != n || q.SD.Rows() != n {
+		panic(fmt.Sprintf("hvae: noise %v for a normal with mean %v and standard deviation %v, which need %d rows",
+			epsilon.Value.Shape(), q.Mean.Value.Shape(), q.SD.Value.Shape(), n))
 	}
 	return ad.Sub(LogNormal(epsilon), q.logSD())
 }
 
-// Entropy returns E[−log q⁰(z₀)] = Σ_j log σ_j + ½ log 2πe, a row like μ's.
+// Entropy returns E[−log q⁰(z₀)] = Σ_j log σ_j + ½ log 2πe, [1×B] or [1×1] like σ.
 func (q DiagonalNormal[T]) Entropy() *ad.Var[T] {
 	return ad.AddConst(q.logSD(), T(q.SD.Rows())*(linalg.Log2Pi+1)/2)
 }
 
-// Divergence returns KL(q⁰ ‖ N(0, I)) = Σ_j ½(μ_j² + σ_j² − 1) − log σ_j, a row like μ's.
+// Divergence returns KL(q⁰ ‖ N(0, I)) = Σ_j ½(μ_j² + σ_j² − 1) − log σ_j, [1×B], or [1×1] if
+// both μ and σ are [ℓ×1].
 func (q DiagonalNormal[T]) Divergence() *ad.Var[T] {
 	logSD := q.logSD()
 	squares := ad.Add(squaredNorms(q.Mean), squaredNorms(q.SD))
@@ -43,9 +58,4 @@ func (q DiagonalNormal[T]) Divergence() *ad.Var[T] {
 }
 
 // logSD returns Σ_j log σ_j.
-func (q DiagonalNormal[T]) logSD() *ad.Var[T] {
-	if q.Mean.Value.Shape() != q.SD.Value.Shape() {
-		panic(fmt.Sprintf("hvae: a normal of mean %v and standard deviation %v", q.Mean.Value.Shape(), q.SD.Value.Shape()))
-	}
-	return ad.SumTo(ad.Log(q.SD), 1, q.SD.Cols())
-}
+func (q DiagonalNormal[T]) logSD() *ad.Var[T] { return ad.SumTo(ad.Log(q.SD), 1, q.SD.Cols()) }

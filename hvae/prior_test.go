@@ -21,10 +21,10 @@ func TestADrawOfADiagonalNormalHasItsDensity(t *testing.T) {
 	var tape ad.Tape[float64]
 	mean, sd := []float64{0.3, -2}, []float64{0.5, 3}
 	epsilon := linalg.Of(2, 3, []float64{0, 1, -0.7, 0.2, -1, 2})
-	// For one μ and σ, and for one of each column.
+	// For one μ and σ, for one of each column, and for a mixture.
 	one := hvae.DiagonalNormal[float64]{Mean: tape.Const(linalg.Column(mean...)), SD: tape.Const(linalg.Column(sd...))}
 	each := hvae.DiagonalNormal[float64]{Mean: ad.BroadcastTo(one.Mean, 2, 3), SD: ad.BroadcastTo(one.SD, 2, 3)}
-	for _, q := range []hvae.DiagonalNormal[float64]{one, each} {
+	for _, q := range []hvae.DiagonalNormal[float64]{one, each, {Mean: each.Mean, SD: one.SD}, {Mean: one.Mean, SD: each.SD}} {
 		z, logPrior := q.Draw(tape.Const(epsilon))
 		again := q.LogDensity(z)
 		for j := range 3 {
@@ -61,16 +61,36 @@ func TestEntropyAndDivergenceOfADiagonalNormalAreIntegrals(t *testing.T) {
 	if got := q.Entropy().Scalar(); !(math.Abs(got-entropy) <= 1e-11) {
 		t.Errorf("the entropy is %v, by quadrature %v", got, entropy)
 	}
+	wide := hvae.DiagonalNormal[float64]{Mean: ad.BroadcastTo(q.Mean, 2, 3), SD: q.SD}
+	if d := wide.Divergence(); d.Cols() != 3 || d.Value.Data[2] != q.Divergence().Scalar() {
+		t.Errorf("for three means and one σ the divergences are %v", d.Value)
+	}
 	if got := q.Divergence().Scalar(); !(math.Abs(got-divergence) <= 1e-11) {
 		t.Errorf("the divergence from N(0, I) is %v, by quadrature %v", got, divergence)
+	}
+}
+
+func TestEntropyELBOTakesTheExpectationOfTheVariationalPriorsDensity(t *testing.T) {
+	var tape ad.Tape[float64]
+	q := hvae.DiagonalNormal[float64]{Mean: tape.Const(linalg.Column(0.3, -2)), SD: tape.Const(linalg.Column(0.5, 3))}
+	flow := &hvae.Flow[float64]{Target: hvaetest.Bimodal{Dims: 2}, K: 2, StepSize: tape.Fill(1, 2, 0.1)}
+	rng := hvae.Stream(1, "entropy")
+	s := hvae.HIS(flow, q, hvae.Noise(&tape, rng, 2, 3), hvae.Noise(&tape, rng, 2, 3))
+	logPrior, elbo := q.LogDensity(s.Start.Z).Value.Data, s.ELBO().Value.Data
+	for j, got := range s.EntropyELBO().Value.Data {
+		if want := elbo[j] + logPrior[j] + q.Entropy().Scalar(); !(math.Abs(got-want) <= 1e-12) {
+			t.Errorf("column %d: %v, want %v", j, got, want)
+		}
 	}
 }
 
 func TestADiagonalNormalOfTwoShapesPanics(t *testing.T) {
 	var tape ad.Tape[float64]
 	for want, q := range map[string]hvae.DiagonalNormal[float64]{
-		"mean [1×1] and standard deviation [2×1]": {Mean: tape.Scalar(0), SD: tape.Fill(2, 1, 1)},
-		"noise [2×3] for a normal of [1×1]":       {Mean: tape.Scalar(0), SD: tape.Scalar(1)},
+		"noise [2×3] for a normal with mean [1×1] and standard deviation [2×1], which need 2 rows": {
+			Mean: tape.Scalar(0), SD: tape.Fill(2, 1, 1)},
+		"mean [2×3] and standard deviation [1×1]": {Mean: tape.Fill(2, 3, 0), SD: tape.Scalar(1)},
+		"shapes [2×2], [2×3] and [2×3]":           {Mean: tape.Fill(2, 3, 0), SD: tape.Fill(2, 2, 1)},
 	} {
 		func() {
 			defer func() {
@@ -88,22 +108,18 @@ func TestParametersStayInTheirRanges(t *testing.T) {
 	for _, x := range []float64{-700, -3, 0, 2, 700} {
 		v := tape.Scalar(x)
 		for symbol, c := range map[string]struct{ value, low, high float64 }{
-			"ε":     {hvae.StepSize(v, 0.5).Scalar(), 0, 0.5},
-			"α":     {hvae.Alpha(v).Scalar(), 0, 1},
-			"1/√β₀": {hvae.InvSqrtBeta0(v).Scalar(), 1, math.Inf(1)},
+			"ε":     {hvae.Constrain(v, 0, 0.5).Scalar(), 0, 0.5},
+			"α":     {hvae.Constrain(v, 0, 1).Scalar(), 0, 1},
+			"1/√β₀": {hvae.Constrain(v, 1, math.Inf(1)).Scalar(), 1, math.Inf(1)},
 		} {
 			if !(c.value >= c.low && c.value <= c.high) || math.IsInf(c.value, 0) {
 				t.Errorf("%s of %v is %v, not between %v and %v", symbol, x, c.value, c.low, c.high)
 			}
 		}
 	}
-	for symbol, c := range map[string]struct{ got, want float64 }{
-		"ε":     {hvae.StepSize(tape.Scalar(hvae.StepSizeLogit(0.2, 0.5)), 0.5).Scalar(), 0.2},
-		"α":     {hvae.Alpha(tape.Scalar(hvae.AlphaLogit(0.9))).Scalar(), 0.9},
-		"1/√β₀": {hvae.InvSqrtBeta0(tape.Scalar(hvae.LogTemperature(5))).Scalar(), 5},
-	} {
-		if !(math.Abs(c.got-c.want) <= 1e-14) {
-			t.Errorf("%s starts at %v, want %v", symbol, c.got, c.want)
+	for _, c := range []struct{ v, lo, hi float64 }{{0.2, 0, 0.5}, {0.9, 0, 1}, {5, 1, math.Inf(1)}, {-3, -4, 2}} {
+		if got := hvae.Constrain(tape.Scalar(hvae.Unconstrain(c.v, c.lo, c.hi)), c.lo, c.hi).Scalar(); !(math.Abs(got-c.v) <= 1e-14) {
+			t.Errorf("in (%v, %v) a parameter starts at %v, want %v", c.lo, c.hi, got, c.v)
 		}
 	}
 }

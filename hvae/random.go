@@ -11,23 +11,22 @@ import (
 	"hvae/linalg"
 )
 
-// Stream returns the random stream of a key: a seed, a purpose, and where there are
-// many streams of that purpose, which one. Streams of different keys are independent.
-// Work that is shared among goroutines draws from a stream for each piece, never from
-// a common one, and so does not depend on who comes first.
+// Stream returns the random stream of a key: a seed, a purpose, and indices. Streams of
+// different keys are independent. Parts of a work that goroutines share need separate streams,
+// so that the results do not depend on scheduling.
 func Stream(seed uint64, purpose string, index ...int) *rand.Rand {
 	return new(Keyed).Reset(seed, purpose, index...)
 }
 
-// Keyed is a stream that can be set to the start of another, again and again, without
-// allocating. It serves one goroutine; the zero value is ready to use.
+// Keyed is a stream that can become another stream without allocating. It serves one
+// goroutine. The zero value is ready to use.
 type Keyed struct {
 	pcg rand.PCG
 	rng *rand.Rand
 	key []byte
 }
 
-// Reset returns the stream of a key, as Stream does, in place of the last one.
+// Reset returns the stream of a key, as Stream does, and ends the previous one.
 func (k *Keyed) Reset(seed uint64, purpose string, index ...int) *rand.Rand {
 	k.key = binary.LittleEndian.AppendUint64(k.key[:0], seed)
 	k.key = binary.LittleEndian.AppendUint64(k.key, uint64(len(index)))
@@ -36,7 +35,7 @@ func (k *Keyed) Reset(seed uint64, purpose string, index ...int) *rand.Rand {
 	}
 	k.key = append(k.key, purpose...)
 	if record := streams.Recorder.Load(); record != nil {
-		(*record)(seed, purpose, slices.Clone(index)) // a copy, so that without a test index needs no memory
+		(*record)(seed, purpose, slices.Clone(index)) // a copy, so that index does not escape
 	}
 	h := sha256.Sum256(k.key)
 	k.pcg.Seed(binary.LittleEndian.Uint64(h[:8]), binary.LittleEndian.Uint64(h[8:16]))
@@ -46,10 +45,10 @@ func (k *Keyed) Reset(seed uint64, purpose string, index ...int) *rand.Rand {
 	return k.rng
 }
 
-// Stream returns the stream that the last Reset returned, where it is now.
+// Stream returns the stream that the last Reset returned, in its present state.
 func (k *Keyed) Stream() *rand.Rand { return k.rng }
 
-// Noise returns a constant [rows×cols] on the tape of independent draws from N(0, 1).
+// Noise returns a constant [rows×cols] of independent draws from N(0, 1).
 func Noise[T linalg.Float](t *ad.Tape[T], rng *rand.Rand, rows, cols int) *ad.Var[T] {
 	m := t.Matrix(rows, cols)
 	FillNormal(rng, m)

@@ -5,44 +5,26 @@ import (
 	"hvae/linalg"
 )
 
-// Recompute says how a Flow can forget what lies between its leapfrog steps: of a step it
-// keeps (z_k, ρ_k), ∇U(z_k) and log p_θ(x, z_k), and the sweep back runs the step again.
-// Its memory is that of one step, however many there are, and its gradients are the same
-// to the bit; it costs another evaluation of each ∇U.
+// Recompute lets a Flow keep only (z_k, ρ_k), ∇U(z_k) and log p_θ(x, z_k) of each leapfrog
+// step: the backward sweep runs the step again. The memory does not depend on K, the gradients
+// are bit-identical, and each ∇U is evaluated once more.
 type Recompute[T linalg.Float] struct {
-	Tape   *ad.Tape[T]  // where steps run; the flow resets it. If it is nil, all is kept.
-	Params []*ad.Var[T] // parameters of the flow's target
-
-	// Target returns the flow's target with its parameters on another tape, in the order of
-	// Params.
-	Target func(params []*ad.Var[T]) Target[T]
+	Tape   *ad.Tape[T]                         // for the steps, such as Block.Scratch; nil to keep everything
+	Params []*ad.Var[T]                        // everything on the flow's tape that its target depends on
+	Target func(params []*ad.Var[T]) Target[T] // returns the target for copies of Params on Tape
 
 	in []*ad.Var[T]
 }
 
-// leapfrog takes a leapfrog step and keeps its result only.
+// leapfrog takes a leapfrog step from s, where ∇U is known, and keeps only its result.
 func (r *Recompute[T]) leapfrog(e stepSize[T], s Phase[T]) Phase[T] {
 	n := s.Z.Rows()
-	if s.gradU == nil {
-		r.in = append(append(r.in[:0], s.Z), r.Params...)
-		y := ad.Recomputed(r.Tape, (*gradientProgram[T])(r), r.in)
-		s.gradU = ad.RowRange(y, 0, n)
-	}
 	r.in = append(append(r.in[:0], s.Z, s.Rho, s.gradU, e.epsilon, e.minusHalf), r.Params...)
 	y := ad.Recomputed(r.Tape, (*leapfrogProgram[T])(r), r.in)
 	return Phase[T]{Z: ad.RowRange(y, 0, n), Rho: ad.RowRange(y, n, 2*n), gradU: ad.RowRange(y, 2*n, 3*n), logJoint: ad.RowRange(y, 3*n, 3*n+1)}
 }
 
-// A gradientProgram computes ∇U at z.
-type gradientProgram[T linalg.Float] Recompute[T]
-
-func (r *gradientProgram[T]) Run(in []*ad.Var[T]) *ad.Var[T] {
-	gradU, _ := PotentialGradient(r.Target(in[1:]), in[0])
-	return gradU
-}
-
-// A leapfrogProgram takes a step and puts the rows of z, ρ, ∇U(z) and log p_θ(x, z) below
-// each other.
+// A leapfrogProgram takes a step and stacks the rows of z, ρ, ∇U(z) and log p_θ(x, z).
 type leapfrogProgram[T linalg.Float] Recompute[T]
 
 func (r *leapfrogProgram[T]) Run(in []*ad.Var[T]) *ad.Var[T] {

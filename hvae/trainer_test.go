@@ -2,9 +2,11 @@ package hvae_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -18,28 +20,37 @@ import (
 	"hvae/linalg"
 )
 
-// gradients is an optimiser that notes the gradients and moves by them.
+// gradients is an optimiser that records the gradients and moves by them.
 type gradients[T linalg.Float] struct{ seen [][]T }
 
-func (o *gradients[T]) Ascend(params, gradients []linalg.Matrix[T]) {
-	for i, g := range gradients {
-		o.seen = append(o.seen, slices.Clone(g.Data))
-		linalg.Add(params[i], params[i], g)
+func (o *gradients[T]) Start() []T { return nil }
+
+func (o *gradients[T]) Ascend(_ int, theta, gradient []T, _ [][]T) {
+	o.seen = append(o.seen, slices.Clone(gradient))
+	for i, g := range gradient {
+		theta[i] += g
 	}
 }
 
 // parameter returns the one parameter θ.
-func parameter[T linalg.Float](values ...T) []hvae.Param[T] {
-	return []hvae.Param[T]{{Name: "theta", Value: linalg.Column(values...)}}
+func parameter[T linalg.Float](values ...T) (ps hvae.Params[T]) {
+	ps.Add("theta", linalg.Column(values...))
+	return ps
 }
 
-// blocksOf cuts batches into blocks of a size.
-func blocksOf(size int) func(n int) int { return func(int) int { return size } }
+// columns returns the batch 0 … n−1.
+func columns(n int) []int {
+	batch := make([]int, n)
+	for j := range batch {
+		batch[j] = j
+	}
+	return batch
+}
 
 // sampled is the bound −½(θ − ε)² of a draw ε for each column: its gradient depends on the
 // noise.
 func sampled(b *hvae.Block[float64]) *ad.Var[float64] {
-	return ad.Scale(ad.Square(ad.Sub(b.Params[0], hvae.Noise(b.Tape, b.Rng, 1, b.Hi-b.Lo))), -0.5)
+	return ad.Scale(ad.Square(ad.Sub(b.Params[0], b.Noise(1))), -0.5)
 }
 
 func TestBlocksAreAddedInTheirOrder(t *testing.T) {
@@ -50,13 +61,13 @@ func TestBlocksAreAddedInTheirOrder(t *testing.T) {
 		restore := runtime.GOMAXPROCS(procs)
 		o := new(gradients[float32])
 		trainer := hvae.NewTrainer(parameter[float32](1), o, func(b *hvae.Block[float32]) *ad.Var[float32] {
-			if b.Lo == 0 {
+			if b.Batch[0] == 0 {
 				time.Sleep(time.Millisecond) // the first to begin is not the first to end
 			}
-			return ad.Scale(b.Params[0], slopes[b.Lo])
+			return ad.Scale(b.Params[0], slopes[b.Batch[0]])
 		})
-		trainer.BlockSize = blocksOf(1)
-		elbo, err := trainer.Step(t.Context(), len(slopes))
+		trainer.BlockSize = 1
+		elbo, err := trainer.Step(t.Context(), columns(len(slopes)))
 		if err != nil || elbo != 3./5 { // added in float64
 			t.Errorf("GOMAXPROCS %d: the bound is %v, %v", procs, elbo, err)
 		}
@@ -77,38 +88,38 @@ func ramp(lo, hi int) (r []float64) {
 
 func TestOneBlockIsManyBlocks(t *testing.T) {
 	// Whatever the columns' values: the bound of column j is a_j θ₁ − j θ₂², a_j = sin j.
-	run := func(size func(int) int) ([]float64, float64) {
+	j := linalg.Of(1, 37, ramp(0, 37))
+	a := linalg.Of(1, 37, hvaetest.Apply(j.Data, math.Sin))
+	run := func(size int) ([]float64, float64) {
 		o := new(gradients[float64])
-		trainer := hvae.NewTrainer(append(parameter(0.7, -1.3), parameter(2.0)...), o, func(b *hvae.Block[float64]) *ad.Var[float64] {
-			n := b.Hi - b.Lo
-			j := ramp(b.Lo, b.Hi)
-			a := linalg.Of(1, n, hvaetest.Apply(j, math.Sin))
-			first := ad.Mul(ad.Sum(b.Params[0]), b.Tape.Const(a))
-			return ad.Sub(first, ad.Mul(ad.Square(b.Params[1]), b.Tape.Const(linalg.Of(1, n, j))))
+		params := parameter(0.7, -1.3)
+		first, second := params[0], params.Add("second", linalg.Column(2.0))
+		trainer := hvae.NewTrainer(params, o, func(b *hvae.Block[float64]) *ad.Var[float64] {
+			return ad.Sub(ad.Mul(ad.Sum(b.Var(first)), b.Columns(a)), ad.Mul(ad.Square(b.Var(second)), b.Columns(j)))
 		})
 		trainer.BlockSize = size
-		elbo, err := trainer.ELBO(t.Context(), 37)
+		elbo, _, err := trainer.Evaluate(t.Context(), columns(37), 1, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		values, err := trainer.Evaluate(t.Context(), 37, func(b *hvae.Block[float64]) *ad.Var[float64] {
-			return ad.Scale(b.Tape.Const(linalg.Of(1, b.Hi-b.Lo, ramp(b.Lo, b.Hi))), 3)
+		mean, values, err := trainer.Evaluate(t.Context(), columns(37), 1, func(b *hvae.Block[float64]) *ad.Var[float64] {
+			return ad.Scale(b.Columns(j), 3)
 		})
-		if want := hvaetest.Apply(ramp(0, 37), func(j float64) float64 { return 3 * j }); err != nil || !slices.Equal(values, want) {
-			t.Fatalf("thrice 0 to 36 is %v, %v", values, err)
+		if want := hvaetest.Apply(j.Data, func(j float64) float64 { return 3 * j }); err != nil || !slices.Equal(values, want) || mean != 3*18 {
+			t.Fatalf("thrice 0 to 36 is %v, in the mean %v, %v", values, mean, err)
 		}
-		stepped, err := trainer.Step(t.Context(), 37)
+		stepped, err := trainer.Step(t.Context(), columns(37))
 		if err != nil || stepped != elbo {
-			t.Fatalf("a step says %v, an evaluation %v, %v", stepped, elbo, err)
+			t.Fatalf("a step returns %v, an evaluation %v, %v", stepped, elbo, err)
 		}
 		return o.seen[0], elbo
 	}
-	a := 0.0
-	for j := range 37 {
-		a += math.Sin(float64(j)) / 37
+	m := 0.0
+	for _, v := range a.Data {
+		m += v / 37
 	}
-	want, bound := []float64{a, a, -2 * 2 * 18}, -0.6*a-4*18
-	for _, size := range []func(int) int{nil, blocksOf(37), blocksOf(100), blocksOf(36), blocksOf(5), blocksOf(1), func(n int) int { return n / 2 }} {
+	want, bound := []float64{m, m, -2 * 2 * 18}, -0.6*m-4*18
+	for _, size := range []int{0, 37, 100, 36, 18, 5, 1} {
 		got, elbo := run(size)
 		if !(hvaetest.Distance(got, want) <= 1e-12*hvaetest.Norm(want)) || !(math.Abs(elbo-bound) <= 1e-12*math.Abs(bound)) {
 			t.Errorf("gradient %v, want %v; bound %v, want %v", got, want, elbo, bound)
@@ -118,13 +129,13 @@ func TestOneBlockIsManyBlocks(t *testing.T) {
 
 func TestAnEvaluationThatIsNaNNamesItsColumn(t *testing.T) {
 	trainer := hvae.NewTrainer(parameter(1.0), new(gradients[float64]), nil)
-	trainer.BlockSize = blocksOf(5)
+	trainer.BlockSize = 5
 	for values, want := range map[[7]float64]string{
 		{0, 1, 2, 3, 4, 5, math.NaN()}:      "column 7 of 7 is NaN",
 		{0, 1, 2, math.Inf(-1), 4, 5, 1000}: "", // an estimate of log 0
 	} {
-		got, err := trainer.Evaluate(t.Context(), 7, func(b *hvae.Block[float64]) *ad.Var[float64] {
-			return b.Tape.Const(linalg.Of(1, b.Hi-b.Lo, values[b.Lo:b.Hi]))
+		_, got, err := trainer.Evaluate(t.Context(), columns(7), 1, func(b *hvae.Block[float64]) *ad.Var[float64] {
+			return b.Columns(linalg.Of(1, 7, values[:]))
 		})
 		if want == "" && (err != nil || !slices.Equal(got, values[:])) || want != "" && (err == nil || got != nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%v: %v, error %v, want %q", values, got, err, want)
@@ -136,25 +147,28 @@ func TestAnEvaluationThatIsNaNNamesItsColumn(t *testing.T) {
 // does not depend on other parameters: their gradients are zero, whatever the last step's were.
 // With 40,000 elements a gradient is added up in many pieces and on several goroutines.
 func TestAGradientIsTheStepsOwnInEveryElement(t *testing.T) {
-	const n, columns = 40_000, 5
+	const n = 40_000
 	weight := linalg.New[float64](n, 1)
 	for i := range weight.Data {
 		weight.Data[i] = float64(i%1009) + 1
 	}
 	for _, procs := range []int{1, 4} {
 		restore := runtime.GOMAXPROCS(procs)
-		var params []hvae.Param[float64]
+		var params hvae.Params[float64]
 		for _, name := range []string{"a", "b", "c"} {
-			params = append(params, hvae.Param[float64]{Name: name, Value: linalg.New[float64](n, 1)})
+			params.Add(name, linalg.New[float64](n, 1))
 		}
 		o, step := new(gradients[float64]), 0
 		trainer := hvae.NewTrainer(params, o, func(b *hvae.Block[float64]) *ad.Var[float64] {
-			row := b.Tape.Const(linalg.Of(1, b.Hi-b.Lo, ramp(b.Lo, b.Hi)))
-			return ad.Mul(ad.Dot(b.Tape.Const(weight), b.Params[step%3]), row)
+			row := ad.Mul(ad.Dot(b.Tape.Const(weight), b.Params[step%3]), b.Columns(linalg.Of(1, 5, ramp(0, 5))))
+			if step == 0 { // whose bound must depend on all parameters
+				row = ad.Add(row, ad.Scale(ad.Sum(ad.Add(b.Params[1], b.Params[2])), 0))
+			}
+			return row
 		})
-		trainer.BlockSize = blocksOf(2)
+		trainer.BlockSize = 2
 		for ; step < 4; step++ {
-			if _, err := trainer.Step(t.Context(), columns); err != nil {
+			if _, err := trainer.Step(t.Context(), columns(5)); err != nil {
 				t.Fatal(err)
 			}
 			for i, g := range o.seen[step] {
@@ -172,14 +186,222 @@ func TestAGradientIsTheStepsOwnInEveryElement(t *testing.T) {
 }
 
 func TestParametersMoveToOneVector(t *testing.T) {
-	params := []hvae.Param[float64]{{Name: "a", Value: linalg.Column(1.0, 2)}, {Name: "b", Value: linalg.Of(1, 2, []float64{3, 4})}}
-	trainer := hvae.NewTrainer(params, new(gradients[float64]), nil)
-	theta := trainer.Theta()
-	if !slices.Equal(theta.Data, []float64{1, 2, 3, 4}) || params[1].Value.Shape() != (linalg.Shape{Rows: 1, Cols: 2}) {
-		t.Errorf("θ is %v, the second parameter %v", theta.Data, params[1].Value)
+	params := parameter(1.0, 2)
+	second := params.Add("second", linalg.Of(1, 2, []float64{3, 4}))
+	o := new(gradients[float64])
+	trainer := hvae.NewTrainer(params, o, func(b *hvae.Block[float64]) *ad.Var[float64] {
+		return ad.Add(ad.Sum(b.Var(params[0])), ad.Scale(ad.Sum(b.Var(second)), 10))
+	})
+	if _, err := trainer.Step(t.Context(), columns(1)); err != nil {
+		t.Fatal(err)
 	}
-	if theta.Data[2] = 7; params[1].Value.At(0, 0) != 7 {
-		t.Error("the parameters are not parts of θ")
+	if want := []float64{1, 1, 10, 10}; !slices.Equal(o.seen[0], want) {
+		t.Errorf("the optimiser sees the gradient %v, want %v", o.seen[0], want)
+	}
+	if want := []float64{13, 14}; !slices.Equal(second.Value.Data, want) || second.Value.Rows != 1 {
+		t.Errorf("the second parameter is %v, want %v in a row", second.Value, want)
+	}
+}
+
+func TestAReplacedParameterPanics(t *testing.T) {
+	params := parameter(1.0)
+	trainer := hvae.NewTrainer(params, new(gradients[float64]), sampled)
+	params[0].Value.Data[0] = 2 // is allowed
+	if _, err := trainer.Step(t.Context(), columns(1)); err != nil {
+		t.Fatal(err)
+	}
+	params[0].Value = linalg.Column(3.0)
+	for name, f := range map[string]func(){
+		"Step":     func() { trainer.Step(t.Context(), columns(1)) },
+		"Evaluate": func() { trainer.Evaluate(t.Context(), columns(1), 1, nil) },
+	} {
+		mustPanic(t, name, `the Value of parameter "theta" is not the matrix that the trainer trains`, f)
+	}
+}
+
+// mustPanic reports an error unless f panics with a message that contains want.
+func mustPanic(t *testing.T, name, want string, f func()) {
+	t.Helper()
+	defer func() {
+		if msg := fmt.Sprint(recover()); !strings.Contains(msg, want) {
+			t.Errorf("%s: panic %q does not contain %q", name, msg, want)
+		}
+	}()
+	f()
+}
+
+func TestAParameterWithoutEffectIsReportedByTheFirstStep(t *testing.T) {
+	for name, bound := range map[string]hvae.Bound[float64]{
+		"not bound": sampled,
+		"not used":  func(b *hvae.Block[float64]) *ad.Var[float64] { ad.Exp(b.Params[1]); return sampled(b) },
+		"used by one block": func(b *hvae.Block[float64]) *ad.Var[float64] {
+			if b.Batch[0] == 0 {
+				return sampled(b)
+			}
+			return ad.Add(sampled(b), ad.Scale(b.Params[1], 0)) // with the gradient zero
+		},
+	} {
+		params := parameter(1.0)
+		idle := params.Add("idle", linalg.Column(1.0))
+		trainer := hvae.NewTrainer(params, hvae.NewAdamax(0.1), bound)
+		_, err := trainer.Step(t.Context(), columns(17))
+		if used := name == "used by one block"; used != (err == nil) || !used && !strings.Contains(err.Error(), `"idle"`) {
+			t.Errorf("%s: the error is %v", name, err)
+		}
+		if moved := params[0].Value.Data[0] != 1; moved != (err == nil) || idle.Value.Data[0] != 1 {
+			t.Errorf("%s: the parameters are %v and %v after the error %v", name, params[0].Value.Data, idle.Value.Data, err)
+		}
+	}
+}
+
+func TestABlockHasItsColumnsOfTheData(t *testing.T) {
+	x := linalg.Of(2, 5, ramp(0, 10))
+	params := parameter(1.0)
+	trainer := hvae.NewTrainer(params, new(gradients[float64]), func(b *hvae.Block[float64]) *ad.Var[float64] {
+		return ad.Mul(b.Var(params[0]), ad.SumTo(b.Columns(x), 1, len(b.Batch))) // 5 + 2j
+	})
+	trainer.BlockSize = 2
+	_, values, err := trainer.Evaluate(t.Context(), []int{4, 0, 0, 3, 1}, 1, nil)
+	if want := []float64{13, 5, 5, 11, 7}; err != nil || !slices.Equal(values, want) {
+		t.Errorf("the columns' sums are %v, want %v; %v", values, want, err)
+	}
+	mustPanic(t, "Columns", "column 5 of a batch from data [2×5]", func() { trainer.Evaluate(t.Context(), []int{5}, 1, nil) })
+}
+
+func TestMinibatchesAreShuffledEpochs(t *testing.T) {
+	const n, size = 10, 4
+	epochs := func(seed uint64, stop, epochs int) (all [][]int) {
+		trainer := hvae.NewTrainer(parameter(1.0), new(gradients[float64]), sampled)
+		trainer.Seed = seed
+		for range epochs {
+			for batch := range trainer.Minibatches(n, size) {
+				all = append(all, slices.Clone(batch))
+				if _, err := trainer.Step(t.Context(), batch); err != nil {
+					t.Fatal(err)
+				}
+				if len(all) == stop {
+					break // in the middle of an epoch, which the next call continues
+				}
+			}
+		}
+		return all
+	}
+	all := epochs(1, 0, 3)
+	if len(all) != 9 {
+		t.Fatalf("three epochs of 4, 4 and 2 columns are %d batches", len(all))
+	}
+	var orders [][]int
+	for e := range 3 {
+		order := slices.Concat(all[3*e : 3*e+3]...)
+		if len(all[3*e+2]) != 2 || !slices.Equal(slices.Sorted(slices.Values(order)), columns(n)) {
+			t.Errorf("epoch %d is %v", e, all[3*e:3*e+3])
+		}
+		orders = append(orders, order)
+	}
+	if slices.Equal(orders[0], orders[1]) || slices.Equal(orders[1], orders[2]) || slices.Equal(orders[0], columns(n)) {
+		t.Errorf("the orders are %v", orders)
+	}
+	if again := epochs(1, 2, 4); !slices.EqualFunc(again, all, slices.Equal) {
+		t.Errorf("interrupted after two batches, the epochs are %v, want %v", again, all)
+	}
+	if other := epochs(2, 0, 3); slices.EqualFunc(other, all, slices.Equal) {
+		t.Error("two seeds shuffle alike")
+	}
+	mustPanic(t, "Minibatches", "minibatches of 0 from 5 columns", func() {
+		hvae.NewTrainer(parameter(1.0), new(gradients[float64]), sampled).Minibatches(5, 0)
+	})
+}
+
+func TestARestoredRunContinuesBitForBit(t *testing.T) {
+	for _, o := range []hvae.Optimiser[float32]{hvae.NewAdamax[float32](0.1), hvae.NewRMSProp[float32](0.1)} {
+		start := func() (*hvae.Trainer[float32], hvae.Params[float32]) {
+			var params hvae.Params[float32]
+			a, b := params.Add("a", linalg.Column[float32](1, 2)), params.Normal("b", 2, 1, 0.5, 3)
+			return hvae.NewTrainer(params, o, func(k *hvae.Block[float32]) *ad.Var[float32] {
+				x := ad.Mul(ad.Add(k.Var(a), k.Var(b)), k.Noise(2))
+				return ad.Scale(ad.MulSumTo(x, x, 1, len(k.Batch)), -1)
+			}), params
+		}
+		steps := func(tr *hvae.Trainer[float32], n int) {
+			for range n {
+				if _, err := tr.Step(t.Context(), columns(20)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		plain, _ := start()
+		plain.Seed = 5
+		steps(plain, 3)
+		saved, err := json.Marshal(plain.State())
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps(plain, 3)
+		want := plain.State()
+
+		restored, params := start()
+		steps(restored, 2) // so that everything differs
+		var s hvae.State[float32]
+		if err := json.Unmarshal(saved, &s); err != nil {
+			t.Fatal(err)
+		}
+		if err := restored.Restore(s); err != nil {
+			t.Fatal(err)
+		}
+		s.Params[0].Value.Data[0]++ // it is a copy
+		steps(restored, 3)
+		if got := restored.State(); !reflect.DeepEqual(got, want) || want.Steps != 6 || want.Seed != 5 {
+			t.Errorf("%T: the restored run ends at %+v, the other at %+v", o, got, want)
+		}
+
+		// A state that does not fit changes nothing.
+		before := restored.State()
+		for name, damage := range map[string]func(s *hvae.State[float32]){
+			"-1 steps":                              func(s *hvae.State[float32]) { s.Steps = -1 },
+			`"a" [2×1] with 2 elements, an average`: func(s *hvae.State[float32]) { s.Params = s.Params[:1] },
+			`"c" [2×1]`:                             func(s *hvae.State[float32]) { s.Params[1].Name = "c" },
+			`"a" [1×2]`:                             func(s *hvae.State[float32]) { s.Params[0].Value.Rows, s.Params[0].Value.Cols = 1, 2 },
+			`"a" [2×1] with 1 elements`:             func(s *hvae.State[float32]) { s.Params[0].Value.Data = []float32{1} },
+			"an average of 3":                       func(s *hvae.State[float32]) { s.Averages[0] = s.Averages[0][:3] },
+			"2 elements, and no more: this trainer": func(s *hvae.State[float32]) { s.Averages = nil },
+		} {
+			s := restored.State()
+			damage(&s)
+			if err := restored.Restore(s); err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("%T: the error does not contain %q: %v", o, name, err)
+			}
+			if !reflect.DeepEqual(restored.State(), before) {
+				t.Errorf("%T: a state with %s changed the trainer", o, name)
+			}
+		}
+		params[0].Value = linalg.Column[float32](7, 7)
+		if err := restored.Restore(before); err != nil || !reflect.DeepEqual(restored.State(), before) || params[0].Value.Data[0] == 7 {
+			t.Errorf("%T: Restore does not repair a replaced parameter: %v", o, err)
+		}
+	}
+}
+
+func TestTwoParametersOfOneNamePanic(t *testing.T) {
+	mustPanic(t, "NewTrainer", `two parameters are named "theta"`, func() {
+		hvae.NewTrainer(append(parameter(1.0), parameter(1.0)...), new(gradients[float64]), sampled)
+	})
+	trainer := hvae.NewTrainer(parameter(1.0), new(gradients[float64]), func(b *hvae.Block[float64]) *ad.Var[float64] {
+		return b.Var(&hvae.Param[float64]{Name: "strange"})
+	})
+	mustPanic(t, "Var", `the trainer does not have the parameter "strange"`, func() { trainer.Step(t.Context(), columns(1)) })
+}
+
+func TestAPanicInABoundReachesTheCaller(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	for column := range 2 {
+		trainer := hvae.NewTrainer(parameter(1.0), new(gradients[float64]), func(b *hvae.Block[float64]) *ad.Var[float64] {
+			if b.Batch[0] == column {
+				panic("a mistake in the bound")
+			}
+			return sampled(b)
+		})
+		trainer.BlockSize = 1
+		mustPanic(t, "Step", "a mistake in the bound", func() { trainer.Step(t.Context(), columns(2)) })
 	}
 }
 
@@ -190,26 +412,31 @@ func TestNoiseIsFreshInEachStepAndBlock(t *testing.T) {
 		const n = 8 // in four blocks
 		drawn := make([]float64, n)
 		trainer := hvae.NewTrainer(parameter(1.0), new(gradients[float64]), func(b *hvae.Block[float64]) *ad.Var[float64] {
-			e := hvae.Noise(b.Tape, b.Rng, 1, b.Hi-b.Lo)
-			copy(drawn[b.Lo:], e.Value.Data)
+			e := b.Noise(1)
+			copy(drawn[b.Batch[0]:], e.Value.Data)
 			return ad.Mul(b.Params[0], e)
 		})
-		trainer.BlockSize, trainer.Seed = blocksOf(2), seed
+		trainer.BlockSize, trainer.Seed = 2, seed
 		var evaluation []float64
 		for i := range 3 {
-			if _, err := trainer.Step(t.Context(), n); err != nil {
+			if _, err := trainer.Step(t.Context(), columns(n)); err != nil {
 				t.Fatal(err)
 			}
 			noise = append(noise, drawn...)
-			if _, err := trainer.ELBO(t.Context(), n); err != nil {
-				t.Fatal(err)
+			for _, evaluationSeed := range []uint64{seed + 10, seed} {
+				if _, _, err := trainer.Evaluate(t.Context(), columns(n), evaluationSeed, nil); err != nil {
+					t.Fatal(err)
+				}
+				if i == 0 {
+					noise = append(noise, drawn...)
+				}
 			}
 			if i > 0 && !slices.Equal(drawn, evaluation) {
-				t.Errorf("two evaluations draw %v and %v", evaluation, drawn)
+				t.Errorf("two evaluations with one seed draw %v and %v", evaluation, drawn)
 			}
 			evaluation = slices.Clone(drawn)
 		}
-		return append(noise, evaluation...)
+		return noise
 	}
 	first := run(1, 1)
 	for i, e := range append(first, run(2, 1)...) {
@@ -226,17 +453,12 @@ func TestNoiseIsFreshInEachStepAndBlock(t *testing.T) {
 func TestACancelledStepLeavesEverythingAsItWas(t *testing.T) {
 	// The context ends in the third block of the third step, while the tapes run: they must
 	// be interrupted, as the bound would take ten seconds.
-	type trainer struct {
-		*hvae.Trainer[float64]
-		*hvae.Adamax[float64]
-	}
 	var during atomic.Pointer[context.CancelFunc]
 	var calls atomic.Int64
-	make := func() trainer {
-		o := hvae.NewAdamax(0.1)
-		tr := hvae.NewTrainer(parameter(1.0), o, func(b *hvae.Block[float64]) *ad.Var[float64] {
+	make := func() *hvae.Trainer[float64] {
+		tr := hvae.NewTrainer(parameter(1.0), hvae.NewAdamax(0.1), func(b *hvae.Block[float64]) *ad.Var[float64] {
 			calls.Add(1)
-			if cancel := during.Load(); cancel != nil && b.Lo == 4 {
+			if cancel := during.Load(); cancel != nil && b.Batch[0] == 4 {
 				(*cancel)()
 				for range 10_000 {
 					ad.AddConst(b.Params[0], 1)
@@ -246,20 +468,23 @@ func TestACancelledStepLeavesEverythingAsItWas(t *testing.T) {
 			}
 			return sampled(b)
 		})
-		tr.BlockSize = blocksOf(2)
-		return trainer{tr, o}
+		tr.BlockSize = 2
+		return tr
 	}
-	state := func(tr trainer) []float64 {
-		step, mean, norm := tr.State([]linalg.Matrix[float64]{tr.Theta()})
-		return []float64{float64(step), tr.Theta().Data[0], mean[0][0], norm[0][0]}
+	state := func(tr *hvae.Trainer[float64]) []float64 {
+		s := tr.State()
+		return []float64{float64(s.Steps), s.Params[0].Value.Data[0], s.Averages[0][0], s.Averages[1][0]}
 	}
 	plain, disturbed := make(), make()
 	for i := range 5 {
-		if _, err := plain.Step(t.Context(), 8); err != nil {
+		if _, err := plain.Step(t.Context(), columns(8)); err != nil {
 			t.Fatal(err)
 		}
 		before := state(disturbed)
-		for _, f := range []func(context.Context, int) (float64, error){disturbed.Step, disturbed.ELBO} {
+		for _, f := range []func(context.Context) error{
+			func(ctx context.Context) error { _, err := disturbed.Step(ctx, columns(8)); return err },
+			func(ctx context.Context) error { _, _, err := disturbed.Evaluate(ctx, columns(8), 1, nil); return err },
+		} {
 			ctx, cancel := context.WithCancel(t.Context())
 			if i == 2 {
 				during.Store(&cancel)
@@ -267,7 +492,7 @@ func TestACancelledStepLeavesEverythingAsItWas(t *testing.T) {
 				cancel() // before the step
 			}
 			called := calls.Load()
-			if _, err := f(ctx, 8); !errors.Is(err, context.Canceled) {
+			if err := f(ctx); !errors.Is(err, context.Canceled) {
 				t.Fatalf("the context ended, and the error is %v", err)
 			}
 			if i != 2 && calls.Load() != called {
@@ -279,7 +504,7 @@ func TestACancelledStepLeavesEverythingAsItWas(t *testing.T) {
 				t.Fatalf("a cancelled step changed %v to %v", before, after)
 			}
 		}
-		if _, err := disturbed.Step(t.Context(), 8); err != nil {
+		if _, err := disturbed.Step(t.Context(), columns(8)); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := state(disturbed), state(plain); !slices.Equal(got, want) {
@@ -297,7 +522,7 @@ func TestACancelledSearchForWhatIsNotFiniteIsCancelled(t *testing.T) {
 		}
 		return ad.Log(b.Params[0])
 	})
-	if _, err := trainer.Step(ctx, 1); !errors.Is(err, context.Canceled) || calls != 2 {
+	if _, err := trainer.Step(ctx, columns(1)); !errors.Is(err, context.Canceled) || calls != 2 {
 		t.Errorf("after %d calls the error is %v", calls, err)
 	}
 }
@@ -306,14 +531,14 @@ func TestAContextThatEndsLaterDoesNotInterruptStepsUnderAnother(t *testing.T) {
 	trainer := hvae.NewTrainer(parameter(1.0), new(gradients[float64]), sampled)
 	old, cancel := context.WithCancel(t.Context())
 	for _, ctx := range []context.Context{old, context.Background()} {
-		if _, err := trainer.Step(ctx, 1); err != nil {
+		if _, err := trainer.Step(ctx, columns(1)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	cancel()
 	time.Sleep(10 * time.Millisecond) // until what the context runs at its end has run
 	for _, ctx := range []context.Context{context.Background(), t.Context()} {
-		if _, err := trainer.Step(ctx, 1); err != nil {
+		if _, err := trainer.Step(ctx, columns(1)); err != nil {
 			t.Errorf("a step under a context that has not ended: %v", err)
 		}
 	}
@@ -341,25 +566,28 @@ func TestWhatIsNotFiniteIsNamedAndChangesNothing(t *testing.T) {
 	} {
 		o := new(gradients[float64])
 		var recomputes atomic.Int64
-		trainer := hvae.NewTrainer(append(parameter(3.0), parameter(0.0)...), o, func(b *hvae.Block[float64]) *ad.Var[float64] {
+		params := parameter(3.0)
+		params[0].Name = "other"
+		params = append(params, parameter(0.0)...)
+		trainer := hvae.NewTrainer(params, o, func(b *hvae.Block[float64]) *ad.Var[float64] {
 			if b.Scratch != nil {
 				recomputes.Add(1)
 			}
-			x := b.Tape.Fill(1, b.Hi-b.Lo, 1)
-			if b.Lo == 4 {
+			x := b.Tape.Fill(1, len(b.Batch), 1)
+			if b.Batch[0] == 4 {
 				x.Value.Data[0] = c.shift
 			}
 			return c.f(ad.Add(b.Params[1], x))
 		})
-		trainer.BlockSize, trainer.Recompute = blocksOf(2), true
-		_, err := trainer.Step(t.Context(), 8)
+		trainer.BlockSize, trainer.Recompute = 2, true
+		_, err := trainer.Step(t.Context(), columns(8))
 		for _, want := range c.want {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: the error does not say %q: %v", c.name, want, err)
 			}
 		}
-		if len(o.seen) != 0 || !slices.Equal(trainer.Theta().Data, []float64{3, 0}) {
-			t.Errorf("%s: a step was taken, to θ = %v", c.name, trainer.Theta().Data)
+		if a, b := params[0].Value.Data[0], params[1].Value.Data[0]; len(o.seen) != 0 || a != 3 || b != 0 {
+			t.Errorf("%s: a step was taken, to θ = %v, %v", c.name, a, b)
 		}
 		if n := recomputes.Load(); n != 4 {
 			t.Errorf("%s: %d blocks of 4 had a scratch tape; what runs again must keep everything", c.name, n)
@@ -381,9 +609,9 @@ func TestABlockKeepsItsState(t *testing.T) {
 		b.State = calls
 		return sampled(b)
 	})
-	trainer.BlockSize = blocksOf(3)
+	trainer.BlockSize = 3
 	for range 2 {
-		if _, err := trainer.Step(t.Context(), 6); err != nil {
+		if _, err := trainer.Step(t.Context(), columns(6)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -391,11 +619,12 @@ func TestABlockKeepsItsState(t *testing.T) {
 
 func TestTrainersStepsAllocateNothing(t *testing.T) {
 	trainer := hvae.NewTrainer(parameter(1.0), hvae.NewRMSProp(0.1), sampled)
-	trainer.BlockSize = blocksOf(2)
+	trainer.BlockSize = 2
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	batch := columns(6)
 	step := func() {
-		if _, err := trainer.Step(ctx, 6); err != nil {
+		if _, err := trainer.Step(ctx, batch); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -407,23 +636,16 @@ func TestTrainersStepsAllocateNothing(t *testing.T) {
 
 func TestImpossibleBatchesAndBoundsPanic(t *testing.T) {
 	for want, f := range map[string]func(){
-		"a batch of 0 columns": func() {
-			hvae.NewTrainer(parameter(1.0), new(gradients[float64]), sampled).Step(t.Context(), 0)
+		"a batch without columns": func() {
+			hvae.NewTrainer(parameter(1.0), new(gradients[float64]), sampled).Step(t.Context(), nil)
 		},
 		"a bound [1×1] for a block of 3 columns, which needs [1×3]": func() {
 			trainer := hvae.NewTrainer(parameter(1.0), new(gradients[float64]), func(b *hvae.Block[float64]) *ad.Var[float64] {
 				return ad.Mean(sampled(b))
 			})
-			trainer.Step(t.Context(), 3)
+			trainer.Step(t.Context(), columns(3))
 		},
 	} {
-		func() {
-			defer func() {
-				if msg := fmt.Sprint(recover()); !strings.Contains(msg, want) {
-					t.Errorf("panic %q does not contain %q", msg, want)
-				}
-			}()
-			f()
-		}()
+		mustPanic(t, "Step", want, f)
 	}
 }

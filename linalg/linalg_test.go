@@ -1,12 +1,15 @@
 package linalg
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -454,6 +457,74 @@ func TestForSharesEveryLoop(t *testing.T) {
 			t.Fatalf("loop %d ran in %d pieces on four cores", loop, n)
 		}
 	}
+}
+
+// fail panics; its name is in the stack.
+func fail() { panic("the body's value") }
+
+func TestAPanicInAParallelLoopReachesTheCaller(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	for chunk := range 4 {
+		for _, how := range []func(){fail, runtime.Goexit} {
+			var got any
+			done := make(chan bool)
+			go func() { // which runtime.Goexit ends if it is called here
+				defer close(done)
+				defer func() { got = recover() }()
+				For(4, 1, func(lo, hi int) {
+					if lo == chunk {
+						how()
+					}
+				})
+			}()
+			<-done
+			p, wrapped := got.(*Panic)
+			exited := reflect.ValueOf(how).Pointer() == reflect.ValueOf(runtime.Goexit).Pointer()
+			switch {
+			case chunk == 0 && exited:
+				if got != nil {
+					t.Errorf("the caller's runtime.Goexit became the panic %v", got)
+				}
+			case chunk == 0:
+				if got != "the body's value" {
+					t.Errorf("the caller's own panic has the value %v", got)
+				}
+			case !wrapped:
+				t.Errorf("chunk %d: the panic has the value %v, not a *Panic", chunk, got)
+			case exited:
+				if !strings.Contains(p.Error(), "runtime.Goexit") || errors.Unwrap(p) == nil {
+					t.Errorf("chunk %d: the panic does not name runtime.Goexit: %v", chunk, p)
+				}
+			case p.Value != "the body's value" || !strings.Contains(p.Error(), "linalg.fail("):
+				t.Errorf("chunk %d: the panic has the value %v and the stack\n%s", chunk, p.Value, p.Stack)
+			}
+		}
+	}
+	// A loop within a loop: the innermost stack arrives.
+	func() {
+		defer func() {
+			if p, ok := recover().(*Panic); !ok || p.Value != "the body's value" || !strings.Contains(string(p.Stack), "linalg.fail(") {
+				t.Errorf("the inner loop's panic arrives as %v", p)
+			}
+		}()
+		For(2, 1, func(lo, _ int) {
+			For(2, 1, func(inner, _ int) {
+				if lo == 1 && inner == 1 {
+					fail()
+				}
+			})
+		})
+	}()
+	// Later loops are as parallel as before: their four chunks meet.
+	if n := chunks(4, 1); n != 4 {
+		t.Fatalf("after the panics a loop has %d chunks, want 4", n)
+	}
+	var meet sync.WaitGroup
+	meet.Add(4)
+	For(4, 1, func(lo, hi int) {
+		meet.Done()
+		meet.Wait()
+	})
 }
 
 func TestForCoversEachIndexOnce(t *testing.T) {

@@ -1,68 +1,131 @@
 package linalg
 
 import (
+	"errors"
+	"fmt"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 )
 
-// Calls of For hand pieces of their loops to helpers, goroutines that stay for the next
-// call: a loop that is run again and again allocates nothing.
+// Calls of For send chunks of their loops to helpers, goroutines that stay for the next
+// call, so that a loop that runs again and again allocates nothing.
 var (
-	pending = make(chan piece)
-	busy    atomic.Int32 // helpers that have a piece
-	started atomic.Int32 // helpers that there are
-	groups  = sync.Pool{New: func() any { return new(sync.WaitGroup) }}
+	pending = make(chan chunk)
+	busy    atomic.Int32 // helpers that have a chunk
+	started atomic.Int32 // helpers
+	loops   = sync.Pool{New: func() any { return new(loop) }}
 )
 
-// A piece is part of a loop.
-type piece struct {
-	body   func(lo, hi int)
+// A loop is a call of For that runs.
+type loop struct {
+	body    func(lo, hi int)
+	helpers sync.WaitGroup        // chunks that helpers have not finished
+	panic   atomic.Pointer[Panic] // the first panic of a helper
+}
+
+// A chunk is the part [lo, hi) of a loop.
+type chunk struct {
+	*loop
 	lo, hi int
-	done   *sync.WaitGroup
+}
+
+// A Panic is the value with which For panics on the calling goroutine after body panicked on
+// another one.
+type Panic struct {
+	Value any    // the value of body's panic, or an error if body called runtime.Goexit
+	Stack []byte // the stack of the goroutine that panicked, as debug.Stack formats it
+}
+
+// Error returns the value and the stack.
+func (p *Panic) Error() string {
+	return fmt.Sprintf("%v\n\nin a parallel loop:\n%s", p.Value, p.Stack)
+}
+
+// Unwrap returns Value if it is an error.
+func (p *Panic) Unwrap() error {
+	err, _ := p.Value.(error)
+	return err
 }
 
 func help() {
-	for p := range pending {
-		p.body(p.lo, p.hi)
-		p.done.Done()
+	for c := range pending {
+		c.run()
 	}
 }
 
-// For calls body(lo, hi) for contiguous pieces that together cover [0, n), on up to
-// GOMAXPROCS goroutines, and returns when all are done. Each of several pieces has at
-// least grain elements; a single piece (always, if grain is 0) runs on the calling
-// goroutine, and so does everything while other calls keep all cores busy: a loop
-// inside a parallel loop costs nothing. The pieces depend on all that: for results that
-// do not, body must compute each index independently of where its piece begins and ends.
+// run calls body for the chunk and records its panic.
+func (c chunk) run() {
+	returned := false
+	defer func() {
+		if !returned {
+			v := recover()
+			if v == nil { // the goroutine ends
+				v = errors.New("linalg: the body of a parallel loop called runtime.Goexit")
+				go help()
+			}
+			p, ok := v.(*Panic)
+			if !ok {
+				p = &Panic{v, debug.Stack()}
+			}
+			c.panic.CompareAndSwap(nil, p)
+		}
+		c.helpers.Done()
+	}()
+	c.body(c.lo, c.hi)
+	returned = true
+}
+
+// For calls body(lo, hi) for contiguous chunks that together cover [0, n), on up to
+// GOMAXPROCS goroutines, and returns when all calls have returned. Each of several chunks has
+// at least grain elements. A single chunk (always, if grain is 0) runs on the calling
+// goroutine. So does the whole loop while other calls keep all cores busy, so that a loop
+// inside a parallel loop costs nothing. The chunks depend on the number of cores and their
+// load: for results that do not, body must compute each index independently of the bounds of
+// its chunk.
+//
+// If body panics, For panics on the calling goroutine after all chunks have ended: with
+// a *Panic if body panicked on another goroutine, else with body's own value.
 func For(n, grain int, body func(lo, hi int)) {
-	pieces := pieces(n, grain)
-	if pieces <= 1 {
+	chunks := chunks(n, grain)
+	if chunks <= 1 {
 		if n > 0 {
 			body(0, n)
 		}
 		return
 	}
-	for n := busy.Add(int32(pieces - 1)); started.Load() < n; {
+	for n := busy.Add(int32(chunks - 1)); started.Load() < n; {
 		started.Add(1)
 		go help()
 	}
-	done := groups.Get().(*sync.WaitGroup)
-	done.Add(pieces - 1)
-	for p := 1; p < pieces; p++ {
-		pending <- piece{body, p * n / pieces, (p + 1) * n / pieces, done}
+	l := loops.Get().(*loop)
+	l.body = body
+	l.helpers.Add(chunks - 1)
+	for c := 1; c < chunks; c++ {
+		pending <- chunk{l, c * n / chunks, (c + 1) * n / chunks}
 	}
-	body(0, n/pieces)
-	done.Wait()
-	groups.Put(done)
-	busy.Add(int32(1 - pieces))
+	defer l.end(chunks)
+	body(0, n/chunks)
 }
 
-// Serial reports whether For would make the loop one piece: a caller that then runs it
-// without For spares the allocation of a function value.
-func Serial(n, grain int) bool { return pieces(n, grain) <= 1 }
+// end waits for the helpers of a loop and panics if one of them did.
+func (l *loop) end(chunks int) {
+	l.helpers.Wait()
+	busy.Add(int32(1 - chunks))
+	p := l.panic.Swap(nil)
+	l.body = nil
+	loops.Put(l)
+	if p != nil {
+		panic(p)
+	}
+}
 
-func pieces(n, grain int) int {
+// Serial reports whether For would make the loop one chunk. A caller that then runs it
+// without For saves the allocation of a function value.
+func Serial(n, grain int) bool { return chunks(n, grain) <= 1 }
+
+func chunks(n, grain int) int {
 	if grain <= 0 || n < 2*grain {
 		return 1
 	}

@@ -130,7 +130,7 @@ func TestBoundsEncloseTheEvidenceOfTheImages(t *testing.T) {
 		if a := got["acceptance"].(float64); !(a > 0.4 && a < 0.9) {
 			t.Errorf("%s: acceptance %v", flags, a)
 		}
-		if got["method"] != "ais" || got["steps"] != 24.0 || got["chains"] != 6.0 || len(got) != 21 {
+		if got["method"] != "ais" || got["steps"] != 24.0 || got["chains"] != 6.0 || len(got) != 23 {
 			t.Errorf("%s: %d fields, %v", flags, len(got), got)
 		}
 

@@ -31,6 +31,9 @@ type evaluation struct {
 	Data    string   `json:"data"`       // the name of the images
 	Trained *string  `json:"trained_on"` // that of the model's; null if its file does not say it
 
+	TailShape  *float64 `json:"tail_shape"`  // of the importance weights, mean over images and runs; null for fewer than 21 samples
+	HeavyTails *float64 `json:"heavy_tails"` // share of the estimates with a tail shape above 0.7, which are unreliable
+
 	*correlation // of an HVAE
 	*certificate // with -method ais
 
@@ -150,6 +153,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	}
 	e.ELBO, e.ELBOSD = meanSD(elbos)
 	e.NLL, e.NLLSD = meanSD(nlls)
+	e.TailShape, e.HeavyTails = tailShapes(all)
 	if c.Config.K > 0 {
 		e.correlation = correlationOf(all, samples)
 	}
@@ -170,6 +174,9 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	}
 	_, err = fmt.Fprintf(stdout, "%v, epoch %d,%s on %d %s, %d samples each, %s, %.0f s\nELBO %s\nNLL  %s\n",
 		c.Config, c.Epoch, on.elsewhere, e.Images, on.description, e.Samples, times, e.Seconds, plusMinus(2, e.ELBO, e.ELBOSD), plusMinus(2, e.NLL, e.NLLSD))
+	if err == nil && e.TailShape != nil {
+		_, err = fmt.Fprintf(stdout, "tail shape of the importance weights %.2f, above 0.7 for %.0f %% of the images\n", *e.TailShape, 100**e.HeavyTails)
+	}
 	if err == nil && e.correlation != nil {
 		_, err = fmt.Fprint(stdout, e.correlation)
 	}
@@ -177,6 +184,23 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		_, err = fmt.Fprint(stdout, e.certificate)
 	}
 	return err
+}
+
+// tailShapes returns the mean tail shape of the estimates of all runs, and the share of them
+// where it is above 0.7; nil if a tail shape is not known.
+func tailShapes(runs [][]model.Estimate) (mean, heavy *float64) {
+	mean, heavy = new(float64), new(float64)
+	estimates := slices.Concat(runs...)
+	for _, e := range estimates {
+		*mean += e.TailShape / float64(len(estimates))
+		if e.TailShape > 0.7 {
+			*heavy += 1 / float64(len(estimates))
+		}
+	}
+	if math.IsNaN(*mean) {
+		return nil, nil
+	}
+	return mean, heavy
 }
 
 // An effort is how far an evaluation is. perImage and perChain are about what importance

@@ -79,10 +79,11 @@ func TestAnEvaluationIsTheOneThatItsFlagsDescribe(t *testing.T) {
 				images = set.Train
 				_, which = parts(images.Len(), checkpoint.Seed)
 			}
-			var elbos, nlls []float64
+			var elbos, nlls, tails []float64
 			z0, zK := make([]float64, c.images), make([]float64, c.images) // of each image, in the mean over runs
 			for r := range c.runs {
-				elbo, nll, starts, ends := estimated(checkpoint, images, which[:c.images], c.seed, r, c.samples)
+				elbo, nll, shapes, starts, ends := estimated(checkpoint, images, which[:c.images], c.seed, r, c.samples)
+				tails = append(tails, shapes...)
 				elbos, nlls = append(elbos, elbo), append(nlls, nll)
 				for i := range c.images {
 					z0[i] += starts[i] / float64(c.runs)
@@ -101,7 +102,27 @@ func TestAnEvaluationIsTheOneThatItsFlagsDescribe(t *testing.T) {
 					t.Errorf("%s is %v, want %v", key, got[key], want)
 				}
 			}
-			fields, line := 10, ""
+			fields, line := 12, ""
+			tail, _ := spread(tails)
+			heavy := 0.0
+			for _, k := range tails {
+				if k > 0.7 {
+					heavy += 1 / float64(len(tails))
+				}
+			}
+			if math.IsNaN(tail) != (c.samples <= 20) {
+				t.Fatalf("the mean tail shape is %v for %d samples", tail, c.samples)
+			}
+			if math.IsNaN(tail) {
+				if got["tail_shape"] != nil || got["heavy_tails"] != nil {
+					t.Errorf("tail_shape is %v and heavy_tails %v for %d samples", got["tail_shape"], got["heavy_tails"], c.samples)
+				}
+			} else {
+				if v, w := got["tail_shape"].(float64), got["heavy_tails"].(float64); !(math.Abs(v-tail) <= 1e-3) || !(math.Abs(w-heavy) <= 1e-9) {
+					t.Errorf("tail_shape is %v and heavy_tails %v, want %v and %v", v, w, tail, heavy)
+				}
+				line = fmt.Sprintf("tail shape of the importance weights %.2f, above 0.7 for %.0f %% of the images\n", tail, 100*heavy)
+			}
 			if c.config.Kind == "hvae" {
 				for key, of := range map[string][]float64{"correlation_z0": z0, "correlation_zk": zK} {
 					mean, sd := spread(of)
@@ -114,7 +135,7 @@ func TestAnEvaluationIsTheOneThatItsFlagsDescribe(t *testing.T) {
 					t.Errorf("independent dimensions of %d samples have a correlation of %v", c.samples, v)
 				}
 				fields += 5
-				line = fmt.Sprintf("|correlation| of dimensions given x %.4f ± %.4f of z_K, %.4f ± %.4f of z_0, %.4f if independent\n",
+				line += fmt.Sprintf("|correlation| of dimensions given x %.4f ± %.4f of z_K, %.4f ± %.4f of z_0, %.4f if independent\n",
 					got["correlation_zk"], got["correlation_zk_se"], got["correlation_z0"], got["correlation_z0_se"], got["correlation_independent"])
 			}
 			if got["data"] != "synthetic" || got["trained_on"] != "synthetic" || len(got) != fields {

@@ -143,8 +143,9 @@ func (c *course) weights() map[string][]float32 {
 
 // estimated returns the ELBO and the negative log-likelihood, in the mean over images, as
 // one run of an evaluation estimates them from a number of samples an image, and for each
-// image the correlation of dimensions of z₀ and of z_K.
-func estimated(c model.Checkpoint, images data.Images, which []int, seed uint64, run, samples int) (elbo, nll float64, z0, zK []float64) {
+// image the tail shape of the importance weights and the correlation of dimensions of z₀ and of
+// z_K.
+func estimated(c model.Checkpoint, images data.Images, which []int, seed uint64, run, samples int) (elbo, nll float64, tails, z0, zK []float64) {
 	const together = 48 // samples whose ε are drawn before their γ₀
 	var tape ad.Tape[float32]
 	for _, i := range which {
@@ -166,18 +167,22 @@ func estimated(c model.Checkpoint, images data.Images, which []int, seed uint64,
 		mean, std := network.Encode(x)
 		logs := network.LogEstimates(x, mean, std, tape.Const(epsilon), tape.Const(gamma0)).Value.Data
 		largest, sum, total := float64(slices.Max(logs)), 0.0, 0.0
+		var weights []float64
 		for _, l := range logs {
+			weights = append(weights, float64(l))
 			sum += float64(l)
 			total += math.Exp(float64(l) - largest)
 		}
 		elbo += sum / float64(samples) / float64(len(which))
 		nll -= (largest + math.Log(total/float64(samples))) / float64(len(which))
 
-		start, logPrior := hvae.DiagonalNormal[float32]{Mean: mean, SD: std}.Draw(tape.Const(epsilon))
-		s := hvae.HIS(network.Flow(x), start, logPrior, tape.Const(gamma0))
+		tails = append(tails, hvae.ImportanceEstimate(weights).TailShape)
+
+		prior := hvae.DiagonalNormal[float32]{Mean: mean, SD: std}
+		s := hvae.HIS(network.Flow(x), prior, tape.Const(epsilon), tape.Const(gamma0))
 		z0, zK = append(z0, correlated(s.Start.Z.Value)), append(zK, correlated(s.End.Z.Value))
 	}
-	return elbo, nll, z0, zK
+	return elbo, nll, tails, z0, zK
 }
 
 // correlated returns the mean absolute correlation of two rows of z.

@@ -180,9 +180,10 @@ func TestReconstructionsOfTheTestDigits(t *testing.T) {
 			if config.Kind == "hvae" {
 				flow := network.Flow(x)
 				logJoints = append(logJoints, flow.Target.LogJoint(phase.Z).Value)
-				phase.Rho = ad.Scale(phase.Rho, flow.Tempering.InvSqrtBeta0())
-				for _, alpha := range flow.Tempering.Alpha() {
-					phase = hvae.Leapfrog(flow.Target, ad.Reshape(flow.StepSize, 3, 1), phase)
+				schedule := flow.Tempering.Schedule(flow.K)
+				phase.Rho = ad.Mul(schedule.InvSqrtBeta0, phase.Rho)
+				for _, alpha := range schedule.Alpha.Value.Data {
+					phase = hvae.Leapfrog(flow.Target, flow.StepSize, phase)
 					phase.Rho = ad.Scale(phase.Rho, alpha)
 					want, logJoints = append(want, decode(c, phase.Z.Value)), append(logJoints, flow.Target.LogJoint(phase.Z).Value)
 				}

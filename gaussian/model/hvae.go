@@ -8,14 +8,14 @@ import (
 	"hvae/linalg"
 )
 
-// maxStepSize is ξ of hvae.StepSize.
+// maxStepSize is ξ: step sizes are ε = ξ·sigmoid(·).
 const maxStepSize = 0.5
 
 // HVAE is Hamiltonian variational inference with the true prior as variational prior
 // and fixed tempering (or none): Algorithm 1 on the Gaussian model. It learns the step
 // size of each dimension and, if tempered, β₀.
 type HVAE struct {
-	params   []Param // Δ, log σ, the logits of step sizes, the logarithm of temperature if tempered
+	params   []*Param // Δ, log σ, the logits of step sizes, the logarithm of temperature if tempered
 	data     Data
 	tempered bool
 
@@ -27,18 +27,18 @@ type HVAE struct {
 // tempered, 1/√β₀ = 5; untempered, β₀ = 1.
 func NewHVAE(data Data, K int, tempered bool) *HVAE {
 	stepSize := linalg.New[float64](1, data.Dims())
-	stepSize.Fill(hvae.StepSizeLogit(0.005, maxStepSize))
+	stepSize.Fill(hvae.Unconstrain(0.005, 0, maxStepSize))
 	h := &HVAE{data: data, tempered: tempered}
-	h.params = append(theta(data.Dims()), Param{Name: "step_size_logit", Value: stepSize})
+	h.params = append(theta(data.Dims()), &Param{Name: "step_size_logit", Value: stepSize})
 	if tempered {
-		h.params = append(h.params, Param{Name: "log_temperature", Value: linalg.Column(hvae.LogTemperature(5))})
+		h.params = append(h.params, &Param{Name: "log_temperature", Value: linalg.Column(hvae.Unconstrain(5, 1, math.Inf(1)))})
 	}
 	h.flow.Target, h.flow.K = &h.target, K
 	return h
 }
 
 // Params implements Method.
-func (h *HVAE) Params() []Param { return h.params }
+func (h *HVAE) Params() []*Param { return h.params }
 
 // NoiseRows implements Method: z₀ and γ₀.
 func (h *HVAE) NoiseRows() int { return 2 * h.data.Dims() }
@@ -46,13 +46,13 @@ func (h *HVAE) NoiseRows() int { return 2 * h.data.Dims() }
 // ELBO implements Method by the Rao-Blackwellised bound.
 func (h *HVAE) ELBO(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64] {
 	h.target.bind(h.data, params[0], params[1])
-	h.flow.StepSize = hvae.StepSize(params[2], maxStepSize)
+	h.flow.StepSize = hvae.Constrain(params[2], 0, maxStepSize)
 	if h.tempered {
-		h.flow.Tempering = hvae.FixedTempering(hvae.InvSqrtBeta0(params[3]), h.flow.K)
+		h.flow.Tempering = hvae.FixedTempering(hvae.Constrain(params[3], 1, math.Inf(1)))
 	}
 	d := h.data.Dims()
-	z0, gamma0 := ad.RowRange(noise, 0, d), ad.RowRange(noise, d, 2*d)
-	return hvae.HIS(&h.flow, z0, hvae.LogNormal(z0), gamma0).ELBO()
+	epsilon, gamma0 := ad.RowRange(noise, 0, d), ad.RowRange(noise, d, 2*d)
+	return hvae.HIS(&h.flow, hvae.StandardNormal[float64]{}, epsilon, gamma0).ELBO()
 }
 
 // Beta0 implements Method.

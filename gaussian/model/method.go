@@ -14,7 +14,7 @@ import (
 type Method interface {
 	// Params returns the parameters to train, Δ and log σ first. Training changes
 	// them in place.
-	Params() []Param
+	Params() []*Param
 	// NoiseRows returns how many numbers from N(0, 1) a draw of the bound takes.
 	NoiseRows() int
 	// ELBO returns an estimate of the evidence lower bound for each column of noise
@@ -75,10 +75,10 @@ func NewMethod(name string, data Data, rng *rand.Rand) (Method, error) {
 
 // theta holds the parameters that every method learns, Δ and log σ [d×1], at their
 // starting values Δ = 0 and log σ = 3.
-func theta(d int) []Param {
+func theta(d int) []*Param {
 	delta, logSigma := linalg.New[float64](d, 1), linalg.New[float64](d, 1)
 	logSigma.Fill(3)
-	return []Param{{Name: "delta", Value: delta}, {Name: "log_sigma", Value: logSigma}}
+	return []*Param{{Name: "delta", Value: delta}, {Name: "log_sigma", Value: logSigma}}
 }
 
 // Estimate returns θ as a method has learned it.

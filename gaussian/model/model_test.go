@@ -181,8 +181,8 @@ func TestStepsAllocateNothing(t *testing.T) {
 // A root is a method whose bound is √θ plus a constant.
 type root struct{ theta, constant float64 }
 
-func (r *root) Params() []Param {
-	return []Param{{Name: "theta", Value: linalg.Column(r.theta)}}
+func (r *root) Params() []*Param {
+	return []*Param{{Name: "theta", Value: linalg.Column(r.theta)}}
 }
 
 func (r *root) NoiseRows() int { return 0 }
@@ -206,8 +206,9 @@ func TestAStepIsTakenOnlyIfBoundAndGradientAreFinite(t *testing.T) {
 	} {
 		trainer := NewTrainer(&c.root, 1, 0.1, nil)
 		err := trainer.Step(t.Context())
-		if (err == nil) != c.finite || (trainer.algorithm.Theta().Data[0] != c.theta) != c.finite {
-			t.Errorf("√%v + %v: error %v, θ moved to %v", c.theta, c.constant, err, trainer.algorithm.Theta().Data[0])
+		theta := trainer.algorithm.State().Params[0].Value.Data[0]
+		if (err == nil) != c.finite || (theta != c.theta) != c.finite {
+			t.Errorf("√%v + %v: error %v, θ moved to %v", c.theta, c.constant, err, theta)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 //
 // with the same u, w and b in each, on top of the true prior.
 type Planar struct {
-	params []Param // Δ, log σ, u, w, b
+	params []*Param // Δ, log σ, u, w, b
 	data   Data
 	layers int
 
@@ -34,7 +34,7 @@ func NewPlanar(data Data, K int, rng *rand.Rand) *Planar {
 		}
 	}
 	return &Planar{
-		params: append(theta(data.Dims()), Param{Name: "u", Value: u}, Param{Name: "w", Value: w}, Param{Name: "b", Value: linalg.Column(0.1)}),
+		params: append(theta(data.Dims()), &Param{Name: "u", Value: u}, &Param{Name: "w", Value: w}, &Param{Name: "b", Value: linalg.Column(0.1)}),
 		data:   data,
 		layers: K,
 	}
@@ -49,7 +49,7 @@ func truncatedNormal(rng *rand.Rand) float64 {
 }
 
 // Params implements Method.
-func (p *Planar) Params() []Param { return p.params }
+func (p *Planar) Params() []*Param { return p.params }
 
 // NoiseRows implements Method: z₀.
 func (p *Planar) NoiseRows() int { return p.data.Dims() }

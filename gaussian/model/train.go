@@ -22,6 +22,9 @@ type Trainer struct {
 	algorithm *hvae.Trainer[float64]
 }
 
+// oneDataset is the batch.
+var oneDataset = []int{0}
+
 // NewTrainer returns a trainer that averages the ELBO over a number of draws in each
 // step and climbs it by RMSProp.
 func NewTrainer(m Method, draws int, rate float64, rng *rand.Rand) *Trainer {
@@ -37,7 +40,7 @@ func NewTrainer(m Method, draws int, rate float64, rng *rand.Rand) *Trainer {
 // hvae.Trainer's.
 func (t *Trainer) Step(ctx context.Context) error {
 	t.draw(t.draws)
-	_, err := t.algorithm.Step(ctx, 1)
+	_, err := t.algorithm.Step(ctx, oneDataset)
 	return err
 }
 
@@ -56,7 +59,7 @@ func (t *Trainer) MeanELBO(ctx context.Context, n int) (float64, error) {
 	sum := 0.0
 	for done := 0; done < n; done += t.noise.Cols {
 		t.draw(min(batch, n-done))
-		elbo, err := t.algorithm.ELBO(ctx, 1)
+		elbo, _, err := t.algorithm.Evaluate(ctx, oneDataset, 0, nil)
 		if err != nil {
 			return 0, err
 		}
@@ -144,7 +147,7 @@ func (c Config) Train(ctx context.Context, run Run, progress func(iterations int
 }
 
 // describe lists parameters for an error message, a line each.
-func describe(params []Param) string {
+func describe(params []*Param) string {
 	var b strings.Builder
 	for _, p := range params {
 		fmt.Fprintf(&b, "\n  %s = %.5g", p.Name, p.Value.Data)

@@ -56,8 +56,8 @@ func (f TwoModesFlow) Draw(ctx context.Context, draws int, rng *rand.Rand) (logE
 			return nil, 0, err
 		}
 		t.Reset()
-		flow, z0, gamma0 := f.start(&t, min(batch, draws-len(logEstimates)), rng)
-		sample := hvae.HIS(flow, z0, logNormalAt(z0, -modeAt, priorWidth), gamma0)
+		flow, noise := f.start(&t, min(batch, draws-len(logEstimates)), rng)
+		sample := hvae.HIS(flow, aroundLeft{}, noise[0], noise[1])
 		logEstimates = append(logEstimates, sample.LogEstimate().Value.Data...)
 		for i, z := range sample.End.Z.Value.Row(0) {
 			if z*sample.Start.Z.Value.At(0, i) < 0 {
@@ -81,10 +81,14 @@ func (p TwoModesPath) ChangesMode() bool { return p.X[0]*p.X[len(p.X)-1] < 0 }
 // Paths returns the paths of n draws.
 func (f TwoModesFlow) Paths(n int, rng *rand.Rand) []TwoModesPath {
 	var t ad.Tape[float64]
-	flow, z0, gamma0 := f.start(&t, n, rng)
-	invSqrtBeta, alpha := flow.Tempering.InvSqrtBeta0(), flow.Tempering.Alpha()
+	flow, noise := f.start(&t, n, rng)
+	start := hvae.HIS(flow, aroundLeft{}, noise[0], noise[1]).Start
+	invSqrtBeta, alpha := 1.0, []float64(nil)
+	if schedule := flow.Tempering.Schedule(f.K); schedule.Alpha != nil {
+		invSqrtBeta, alpha = schedule.InvSqrtBeta0.Scalar(), schedule.Alpha.Value.Data
+	}
 	paths := make([]TwoModesPath, n)
-	for k, s := range flow.Path(hvae.Phase[float64]{Z: z0, Rho: ad.Scale(gamma0, invSqrtBeta)}) {
+	for k, s := range flow.Path(start) {
 		if k > 0 && alpha != nil {
 			invSqrtBeta *= alpha[k-1]
 		}
@@ -98,18 +102,26 @@ func (f TwoModesFlow) Paths(n int, rng *rand.Rand) []TwoModesPath {
 	return paths
 }
 
-// start returns the flow and n draws of z₀ and γ₀ [2×n].
-func (f TwoModesFlow) start(t *ad.Tape[float64], n int, rng *rand.Rand) (flow *hvae.Flow[float64], z0, gamma0 *ad.Var[float64]) {
-	epsilon, gamma0 := hvae.Noise(t, rng, 2, n), hvae.Noise(t, rng, 2, n)
-	z0 = ad.Add(ad.Scale(epsilon, priorWidth), t.Const(linalg.Column(-modeAt, 0)))
+// start returns the flow, and the noise ε and γ₀ [2×n] of n draws.
+func (f TwoModesFlow) start(t *ad.Tape[float64], n int, rng *rand.Rand) (flow *hvae.Flow[float64], noise [2]*ad.Var[float64]) {
+	noise = [2]*ad.Var[float64]{hvae.Noise(t, rng, 2, n), hvae.Noise(t, rng, 2, n)}
 	flow = &hvae.Flow[float64]{Target: TwoModes{}, K: f.K, StepSize: t.Const(linalg.Of(1, 2, []float64{f.StepSize, f.StepSize}))}
 	switch f.Tempering {
 	case "fixed":
-		flow.Tempering = hvae.FixedTempering(t.Scalar(f.InvSqrtBeta0), f.K)
+		flow.Tempering = hvae.FixedTempering(t.Scalar(f.InvSqrtBeta0))
 	case "free":
 		alpha := linalg.New[float64](f.K, 1)
 		alpha.Fill(math.Pow(f.InvSqrtBeta0, -1/float64(f.K)))
 		flow.Tempering = hvae.FreeTempering(t.Const(alpha))
 	}
-	return flow, z0, gamma0
+	return flow, noise
+}
+
+// aroundLeft is the variational prior N(−m, (3/2)²I).
+type aroundLeft struct{}
+
+// Draw implements hvae.Prior.
+func (aroundLeft) Draw(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) {
+	z0 = ad.Add(ad.Scale(epsilon, priorWidth), epsilon.Tape().Const(linalg.Column(-modeAt, 0)))
+	return z0, logNormalAt(z0, -modeAt, priorWidth)
 }

@@ -10,7 +10,7 @@ import (
 // MeanField is variational Bayes with the approximate posterior q(z) = N(μ_Z, Σ_Z),
 // Σ_Z diagonal. Its bound is a formula: nothing is sampled.
 type MeanField struct {
-	params []Param // Δ, log σ, μ_Z, log σ_Z
+	params []*Param // Δ, log σ, μ_Z, log σ_Z
 	data   Data
 
 	target Target // of one call of ELBO
@@ -21,13 +21,13 @@ func NewMeanField(data Data) *MeanField {
 	mean, logScale := linalg.New[float64](data.Dims(), 1), linalg.New[float64](data.Dims(), 1)
 	logScale.Fill(1)
 	return &MeanField{
-		params: append(theta(data.Dims()), Param{Name: "mean", Value: mean}, Param{Name: "log_scale", Value: logScale}),
+		params: append(theta(data.Dims()), &Param{Name: "mean", Value: mean}, &Param{Name: "log_scale", Value: logScale}),
 		data:   data,
 	}
 }
 
 // Params implements Method.
-func (m *MeanField) Params() []Param { return m.params }
+func (m *MeanField) Params() []*Param { return m.params }
 
 // NoiseRows implements Method.
 func (m *MeanField) NoiseRows() int { return 0 }

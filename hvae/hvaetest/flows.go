@@ -38,12 +38,12 @@ func (s Scheme) String() string {
 	return fmt.Sprintf("tempering %s, K = %d", s.Tempering, s.K)
 }
 
-// Schedule returns the scheme's tempering schedule: 1/√β₀ = 1.4 if fixed, and α between 0.84
-// and 0.96 if free.
-func (s Scheme) Schedule(t *ad.Tape[float64]) hvae.Schedule[float64] {
+// Cooling returns the scheme's tempering: 1/√β₀ = 1.4 if fixed, and α between 0.84 and 0.96 if
+// free.
+func (s Scheme) Cooling(t *ad.Tape[float64]) hvae.Tempering[float64] {
 	switch s.Tempering {
 	case "fixed":
-		return hvae.FixedTempering(t.Scalar(1.4), s.K)
+		return hvae.FixedTempering(t.Scalar(1.4))
 	case "free":
 		alpha := t.Matrix(s.K, 1)
 		for k := range s.K {
@@ -51,7 +51,7 @@ func (s Scheme) Schedule(t *ad.Tape[float64]) hvae.Schedule[float64] {
 		}
 		return hvae.FreeTempering(t.Leaf(alpha))
 	}
-	return hvae.Schedule[float64]{}
+	return hvae.Tempering[float64]{}
 }
 
 // Flow returns the scheme's flow for a target in ℓ dimensions, with a different step size,
@@ -65,7 +65,7 @@ func (s Scheme) Flow(t *ad.Tape[float64], target hvae.Target[float64], dims int)
 	for i := range epsilon.Data {
 		epsilon.Data[i] = 0.25 + 0.05*float64(i%4)
 	}
-	return &hvae.Flow[float64]{Target: target, K: s.K, StepSize: t.Leaf(epsilon), Tempering: s.Schedule(t)}
+	return &hvae.Flow[float64]{Target: target, K: s.K, StepSize: t.Leaf(epsilon), Tempering: s.Cooling(t)}
 }
 
 // The variational prior N(PriorMean, PriorSD²I) of HIS and Draws: it overlaps both modes of
@@ -79,9 +79,16 @@ const (
 // N(PriorMean, PriorSD²I).
 func HIS(t *ad.Tape[float64], f *hvae.Flow[float64], dims, n int, rng *rand.Rand) hvae.Sample[float64] {
 	epsilon := hvae.Noise(t, rng, dims, n)
-	z0 := ad.AddConst(ad.Scale(epsilon, PriorSD), PriorMean)
-	logPrior := ad.AddConst(hvae.LogNormal(epsilon), -float64(dims)*math.Log(PriorSD))
-	return hvae.HIS(f, z0, logPrior, hvae.Noise(t, rng, dims, n))
+	return hvae.HIS(f, prior{}, epsilon, hvae.Noise(t, rng, dims, n))
+}
+
+// prior is N(PriorMean, PriorSD²I).
+type prior struct{}
+
+// Draw implements hvae.Prior.
+func (prior) Draw(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) {
+	z0 = ad.AddConst(ad.Scale(epsilon, PriorSD), PriorMean)
+	return z0, ad.AddConst(hvae.LogNormal(epsilon), -float64(epsilon.Rows())*math.Log(PriorSD))
 }
 
 // Draws returns log p̂ and the Rao-Blackwellised ELBO of n draws in ℓ dimensions with the

@@ -12,23 +12,57 @@ import (
 	"hvae/linalg"
 )
 
-// logistic is the posterior of two coefficients z in a logistic regression, N(0, I) before
-// the four observations.
-type logistic struct{}
+// logistic is the posterior of coefficients z [ℓ×1] in a logistic regression of y ∈ {0, 1}
+// [N×1] on x [N×ℓ], with the prior N(0, I).
+type logistic struct{ x, y *ad.Var[float64] }
 
-func (logistic) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
-	t := z.Tape()
-	x := t.Const(linalg.Of(4, 2, []float64{1, 0.5, 1, -1.5, 1, 2, 1, 0.1}))
-	y := t.Const(linalg.Column(1.0, 0, 1, 0))
-	a := ad.MatMul(x, z)
-	logLikelihood := ad.Sub(ad.MulSumTo(y, a, 1, z.Cols()), ad.SumTo(ad.Softplus(a), 1, z.Cols()))
+func (l logistic) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
+	a := ad.MatMul(l.x, z)
+	logLikelihood := ad.Sub(ad.MulSumTo(l.y, a, 1, z.Cols()), ad.SumTo(ad.Softplus(a), 1, z.Cols()))
 	return ad.Add(logLikelihood, hvae.LogNormal(z))
 }
 
-// A target of one's own is checked before it is used.
+// newLogistic puts four observations on a tape.
+func newLogistic(t *ad.Tape[float64]) hvae.Target[float64] {
+	return logistic{
+		x: t.Const(linalg.Of(4, 2, []float64{1, 0.5, 1, -1.5, 1, 2, 1, 0.1})),
+		y: t.Const(linalg.Column(1.0, 0, 1, 0)),
+	}
+}
+
+// A new target is tested before it is used, and so is a flow for it, including the determinant
+// of its Jacobian.
 func ExampleTestTarget() {
-	fmt.Println(hvaetest.TestTarget(logistic{}, 2))
-	// Output: <nil>
+	fmt.Println(hvaetest.TestTarget(newLogistic, 2))
+	fmt.Println(hvaetest.TestFlow(func(t *ad.Tape[float64]) *hvae.Flow[float64] {
+		return &hvae.Flow[float64]{Target: newLogistic(t), K: 3, StepSize: t.Fill(1, 2, 0.3), Tempering: hvae.FixedTempering(t.Scalar(1.4))}
+	}, 2))
+	// Output:
+	// <nil>
+	// <nil>
+}
+
+// changing is a target that differs from evaluation to evaluation, so that the way back is not
+// the way there.
+type changing struct{ evaluations *int }
+
+func (s changing) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
+	*s.evaluations++
+	return ad.Scale(hvae.LogNormal(z), 1+0.1*float64(*s.evaluations%5))
+}
+
+func TestFlowsThatAreWrongAreReported(t *testing.T) {
+	for _, s := range hvaetest.Schemes() {
+		flow := func(target hvae.Target[float64]) error {
+			return hvaetest.TestFlow(func(t *ad.Tape[float64]) *hvae.Flow[float64] { return s.Flow(t, target, 2) }, 2)
+		}
+		if err := flow(hvaetest.Bimodal{Dims: 2}); err != nil {
+			t.Errorf("%v: %v", s, err)
+		}
+		if err := flow(changing{new(int)}); s.K > 0 && (err == nil || !strings.Contains(err.Error(), "inverse")) {
+			t.Errorf("%v with a changing target: %v", s, err)
+		}
+	}
 }
 
 // wrong is the potential ½zᵀz with one thing wrong.
@@ -57,9 +91,9 @@ func (w wrong) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] {
 func TestTargetsThatAreWrongAreToldSo(t *testing.T) {
 	for what, want := range map[string]string{
 		"nothing": "<nil>", "shape": "log p(x, z) is [1×1], not [1×3]", "columns": "beside other columns",
-		"sign": "differences say", "gradient's shape": "∇U is [1×1]",
+		"sign": "by differences", "gradient's shape": "∇U is [1×1]",
 	} {
-		if got := fmt.Sprint(hvaetest.TestTarget(wrong{what}, 2)); !strings.Contains(got, want) {
+		if got := fmt.Sprint(hvaetest.TestTarget(hvaetest.Fixed(wrong{what}), 2)); !strings.Contains(got, want) {
 			t.Errorf("with wrong %s it says %q, want %q", what, got, want)
 		}
 	}
@@ -118,10 +152,10 @@ func TestPosteriorDrawsHaveTheTargetsMoments(t *testing.T) {
 func TestCountersCountAndPassOn(t *testing.T) {
 	var tape ad.Tape[float64]
 	z := tape.Leaf(linalg.Column(0.5, -1))
-	c := &hvaetest.Counter{Target: logistic{}}
+	c := &hvaetest.Counter{Target: newLogistic(&tape)}
 	closed := &hvaetest.ClosedFormCounter{ClosedForm: wrong{}}
 	for range 3 {
-		if got, want := c.LogJoint(z).Scalar(), (logistic{}).LogJoint(z).Scalar(); got != want {
+		if got, want := c.LogJoint(z).Scalar(), newLogistic(&tape).LogJoint(z).Scalar(); got != want {
 			t.Errorf("log p(x, z) = %v, want %v", got, want)
 		}
 		if g, _ := hvae.PotentialGradient[float64](closed, z); g != z {
@@ -223,13 +257,14 @@ func TestSchemesAreFlows(t *testing.T) {
 		seen[s.String()] = true
 		var tape ad.Tape[float64]
 		f := s.Flow(&tape, hvaetest.Bimodal{Dims: 3}, 3)
-		if got, want := f.Tempering.InvSqrtBeta0() > 1, s.Tempering != "none" && s.K > 0; got != want {
-			t.Errorf("%v: 1/√β₀ = %v", s, f.Tempering.InvSqrtBeta0())
+		hot := f.Tempering.Schedule(s.K).InvSqrtBeta0
+		if got, want := hot != nil && hot.Scalar() > 1, s.Tempering != "none" && s.K > 0; got != want {
+			t.Errorf("%v: 1/√β₀ is above one: %v, want %v", s, got, want)
 		}
 		if rows := f.StepSize.Rows(); s.PerLayer != (rows > 1) {
 			t.Errorf("%v has %d rows of step sizes", s, rows)
 		}
-		logs, elbos := hvaetest.Draws(s, func(*ad.Tape[float64]) hvae.Target[float64] { return hvaetest.Bimodal{Dims: 3} }, 3, 1000, 1)
+		logs, elbos := hvaetest.Draws(s, hvaetest.Fixed(hvaetest.Bimodal{Dims: 3}), 3, 1000, 1)
 		if len(logs) != 1000 || len(elbos) != 1000 || logs[0] == logs[500] {
 			t.Errorf("%v: %d and %d draws, the first %v and %v", s, len(logs), len(elbos), logs[0], logs[500])
 		}

@@ -99,40 +99,69 @@ func PotentialGradient(target hvae.Target[float64], z []float64) []float64 {
 	}, z)
 }
 
-// TestTarget reports what is wrong with a target in ℓ dimensions, as a flow would use it. It
-// evaluates it at three points near the origin side by side: log p(x, z) must be [1×3], each
-// column must depend on its own z only, and ∇U, in closed form or by the tape, must agree
-// with differences.
-func TestTarget(target hvae.Target[float64], dims int) error {
+// Fixed returns the function that TestTarget and Draws need for a target without variables on
+// a tape.
+func Fixed(target hvae.Target[float64]) func(*ad.Tape[float64]) hvae.Target[float64] {
+	return func(*ad.Tape[float64]) hvae.Target[float64] { return target }
+}
+
+// TestTarget returns an error that describes the first fault of a target in ℓ dimensions; bind
+// puts the target on a tape. It evaluates the target at three points near the origin side by
+// side: log p(x, z) must be [1×3], each column must depend on its own z only, and ∇U, in
+// closed form or by the tape, must agree with differences.
+func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int) error {
 	const columns = 3
-	var t ad.Tape[float64]
+	var t, other ad.Tape[float64]
 	z := linalg.New[float64](dims, columns)
 	hvae.FillNormal(hvae.Stream(1, "hvaetest target"), z)
-	all := t.Leaf(z)
+	all, target := t.Leaf(z), bind(&t)
 	logJoint := target.LogJoint(all).Value
 	if want := (linalg.Shape{Rows: 1, Cols: columns}); logJoint.Shape() != want {
 		return fmt.Errorf("for z %v, log p(x, z) is %v, not %v", z.Shape(), logJoint.Shape(), want)
 	}
-	if t, ok := target.(hvae.ClosedForm[float64]); ok {
-		if gradU := t.PotentialGradient(all).Value; gradU.Shape() != z.Shape() {
+	if c, ok := target.(hvae.ClosedForm[float64]); ok {
+		if gradU := c.PotentialGradient(all).Value; gradU.Shape() != z.Shape() {
 			return fmt.Errorf("for z %v, ∇U is %v", z.Shape(), gradU.Shape())
 		}
 	}
 	gradU, _ := hvae.PotentialGradient(target, all)
+	potential := func(z []float64) float64 { // of one column
+		other.Reset()
+		return -bind(&other).LogJoint(other.Const(linalg.Column(z...))).Scalar()
+	}
 	for j := range columns {
 		one := make([]float64, dims)
 		for i := range one {
 			one[i] = z.At(i, j)
 		}
-		alone := target.LogJoint(t.Const(linalg.Column(one...))).Scalar()
+		alone := -potential(one)
 		if got := logJoint.Data[j]; !(Relative(got, alone) <= 1e-10) {
 			return fmt.Errorf("log p(x, z) is %v for z = %v beside other columns, %v alone", got, one, alone)
 		}
-		for i, want := range PotentialGradient(target, one) {
+		for i, want := range Gradient(potential, one) {
 			if got := gradU.Value.At(i, j); !(math.Abs(got-want) <= 1e-6*max(1, math.Abs(want))) {
-				return fmt.Errorf("∂U/∂z_%d = %v at z = %v, differences say %v", i+1, got, one, want)
+				return fmt.Errorf("∂U/∂z_%d = %v at z = %v, by differences %v", i+1, got, one, want)
 			}
 		}
+	}
+	return nil
+}
+
+// TestFlow returns an error that describes the first fault of a flow in ℓ dimensions; bind puts
+// the flow on a tape. At a point of phase space near the origin, Inverse must undo Forward, and
+// LogDet must be log |det ∇H| of the Jacobian by differences.
+func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int) error {
+	s := linalg.New[float64](2*dims, 1)
+	hvae.FillNormal(hvae.Stream(1, "hvaetest flow"), s)
+	forward := OnTape(dims, func(t *ad.Tape[float64], s hvae.Phase[float64]) hvae.Phase[float64] { return bind(t).Forward(s) })
+	inverse := OnTape(dims, func(t *ad.Tape[float64], s hvae.Phase[float64]) hvae.Phase[float64] { return bind(t).Inverse(s) })
+	if back := inverse(forward(s.Data)); !(Distance(back, s.Data) <= 1e-8*Norm(s.Data)) {
+		return fmt.Errorf("the inverse leads from H(z, ρ) to %v, and (z, ρ) is %v", back, s.Data)
+	}
+	var t ad.Tape[float64]
+	got, want := bind(&t).LogDet(&t, dims).Scalar(), math.Log(math.Abs(Determinant(Jacobian(forward, s.Data))))
+	if !(math.Abs(got-want) <= 1e-6*max(1, math.Abs(want))) {
+		return fmt.Errorf("log |det ∇H| is %v, by differences %v", got, want)
 	}
 	return nil
 }

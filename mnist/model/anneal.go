@@ -35,12 +35,11 @@ func (a *Annealing) Tune(ctx context.Context, c Config, params []Param[float32],
 	const kernels = 50 // at least, in all passes over them
 	return forEach(ctx, 1, func(t *ad.Tape[float32]) func(int) {
 		return func(int) {
-			ais := a.sampler(t, c, params, x)
+			var streams []*rand.Rand
 			for i := range x.Cols {
-				ais.Streams = append(ais.Streams, noise(i))
+				streams = append(streams, noise(i))
 			}
-			ais.Tune(1 + kernels/a.Steps)
-			a.StepSizes = ais.StepSizes
+			a.StepSizes = a.sampler(t, c, params, x).Tune(streams, 1+kernels/a.Steps)
 		}
 	})
 }
@@ -59,19 +58,21 @@ func (a *Annealing) Bound(ctx context.Context, c Config, params []Param[float32]
 		return func(block int) {
 			lo, hi := block*chainsAtOnce, min(n, (block+1)*chainsAtOnce)
 			ais := a.sampler(t, c, params, a.spread(x, lo, hi))
+			var streams []*rand.Rand
 			for i := lo; i < hi; i++ {
-				ais.Streams = append(ais.Streams, noise(i/a.Chains, i%a.Chains))
+				streams = append(streams, noise(i/a.Chains, i%a.Chains))
 			}
+			var end *hvae.Particles[float32]
+			var l []float64
+			sign := 1.0
 			if z.Cols == 0 {
-				_, l := ais.Forward()
-				copy(logs[lo:], l)
+				end, l = ais.Forward(streams)
 			} else {
-				for i, l := range ais.Reverse(a.spread(z, lo, hi)) {
-					logs[lo+i] = -l
-				}
+				end, l = ais.Reverse(a.spread(z, lo, hi), streams)
+				sign = -1
 			}
-			for i := lo; i < hi; i++ {
-				rates[i] = ais.Acceptance()
+			for i := range l {
+				logs[lo+i], rates[lo+i] = sign*l[i], end.Acceptance()
 			}
 			done(hi - lo)
 		}
@@ -80,7 +81,7 @@ func (a *Annealing) Bound(ctx context.Context, c Config, params []Param[float32]
 		return nil, 0, err
 	}
 	for i := range x.Cols {
-		bound, _ := hvae.ImportanceEstimate(logs[i*a.Chains : (i+1)*a.Chains])
+		bound := hvae.ImportanceEstimate(logs[i*a.Chains : (i+1)*a.Chains]).Log
 		if z.Cols > 0 {
 			bound = -bound
 		}
@@ -101,7 +102,7 @@ func (a *Annealing) spread(m linalg.Matrix[float32], lo, hi int) linalg.Matrix[f
 	return s
 }
 
-// sampler returns AIS for the columns of x, without streams.
+// sampler returns AIS for the columns of x.
 func (a *Annealing) sampler(t *ad.Tape[float32], c Config, params []Param[float32], x linalg.Matrix[float32]) *hvae.AIS[float32] {
 	network := newNetwork[float32](c)
 	var vars []*ad.Var[float32]

@@ -33,18 +33,16 @@ func LogBernoulli[T linalg.Float](x, a *ad.Var[T]) *ad.Var[T] {
 //
 //	log p(x|z₀) − KL(q(z₀|x) ‖ N(0, I)).
 //
-// An HVAE's is that of hvae.Sample with −log q⁰(z₀), too, replaced by its expectation, the
-// entropy: it has the same gradient, as log q⁰(z₀) depends on the parameters by Σ log σ_j
-// only.
+// An HVAE's is hvae.Sample.EntropyELBO.
 func (n *Network[T]) ELBO(x, epsilon, gamma0 *ad.Var[T]) *ad.Var[T] {
 	mean, std := n.Encode(x)
-	prior := hvae.DiagonalNormal[T]{Mean: mean, SD: std}
-	z0, _ := prior.Draw(epsilon)
 	if n.config.Kind == "vae" {
+		prior := hvae.DiagonalNormal[T]{Mean: mean, SD: std}
+		z0, _ := prior.Draw(epsilon)
 		divergence := prior.Divergence()
 		return ad.Sub(LogBernoulli(x, n.Decode(z0)), divergence)
 	}
-	return hvae.HIS(n.flowFor(x), z0, ad.Neg(prior.Entropy()), gamma0).ELBO()
+	return n.draw(x, mean, std, epsilon, gamma0).EntropyELBO()
 }
 
 // LogEstimates returns log p̂_θ(x) (Algorithm 1) for each column of noise ε and γ₀ [ℓ×B],
@@ -56,6 +54,6 @@ func (n *Network[T]) LogEstimates(x, mean, std, epsilon, gamma0 *ad.Var[T]) *ad.
 
 // draw runs Algorithm 1 from a variational prior that has been encoded; see LogEstimates.
 func (n *Network[T]) draw(x, mean, std, epsilon, gamma0 *ad.Var[T]) hvae.Sample[T] {
-	z0, logPrior := hvae.DiagonalNormal[T]{Mean: mean, SD: std}.Draw(epsilon)
-	return hvae.HIS(n.flowFor(x), z0, logPrior, gamma0)
+	n.prior = hvae.DiagonalNormal[T]{Mean: mean, SD: std}
+	return hvae.HIS(n.flowFor(x), &n.prior, epsilon, gamma0)
 }

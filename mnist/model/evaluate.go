@@ -5,7 +5,6 @@ import (
 	"math"
 	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"hvae/ad"
@@ -19,6 +18,7 @@ import (
 // where it ends, z_K.
 type Estimate struct {
 	ELBO, LogEvidence float64
+	TailShape         float64 // of the weights; see hvae.Evidence
 	Z0, ZK            float64 // see correlation
 }
 
@@ -44,8 +44,8 @@ func Evaluate[T linalg.Float](ctx context.Context, c Config, params []Param[T], 
 			for _, l := range logs {
 				sum += l
 			}
-			logEvidence, _ := hvae.ImportanceEstimate(logs)
-			estimates[i] = Estimate{ELBO: sum / float64(draws), LogEvidence: logEvidence}
+			evidence := hvae.ImportanceEstimate(logs)
+			estimates[i] = Estimate{ELBO: sum / float64(draws), LogEvidence: evidence.Log, TailShape: evidence.TailShape}
 			if c.K > 0 {
 				estimates[i].Z0, estimates[i].ZK = w.z0.correlation(draws), w.zK.correlation(draws)
 			}
@@ -82,28 +82,23 @@ func (w *worker[T]) logEstimates(t *ad.Tape[T], params []Param[T], x linalg.Matr
 	}
 }
 
-// forEach makes a function for each of as many goroutines as there are cores, with a tape
-// for it, and calls these with 0 to n-1, side by side. If ctx ends first, it interrupts the
-// tapes and returns ctx's error.
+// forEach makes a function with a separate tape for each core, and calls these functions with
+// 0 to n-1 in parallel. If ctx ends first, it interrupts the tapes and returns ctx's error.
 func forEach[T linalg.Float](ctx context.Context, n int, make func(t *ad.Tape[T]) func(i int)) error {
 	var stop atomic.Bool
 	defer context.AfterFunc(ctx, func() { stop.Store(true) })()
 	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range min(n, runtime.GOMAXPROCS(0)) {
-		wg.Go(func() {
-			defer func() {
-				if p := recover(); p != nil && p != any(ad.Interrupted{}) {
-					panic(p)
-				}
-			}()
-			do := make(&ad.Tape[T]{Interrupt: &stop})
-			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-				do(i)
+	linalg.For(min(n, runtime.GOMAXPROCS(0)), 1, func(int, int) {
+		defer func() {
+			if p := recover(); p != nil && p != any(ad.Interrupted{}) {
+				panic(p)
 			}
-		})
-	}
-	wg.Wait()
+		}()
+		do := make(&ad.Tape[T]{Interrupt: &stop})
+		for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+			do(i)
+		}
+	})
 	return ctx.Err()
 }
 
@@ -140,9 +135,10 @@ func Reconstruct[T linalg.Float](c Config, params []Param[T], x linalg.Matrix[T]
 	images := t.Const(x)
 	mean, std := network.Encode(images)
 	rng := hvae.Stream(seed, "mnist reconstruct")
-	z0, _ := hvae.DiagonalNormal[T]{Mean: mean, SD: std}.Draw(hvae.Noise(&t, rng, c.Latent, x.Cols))
-	flow, gamma0 := network.Flow(images), hvae.Noise(&t, rng, c.Latent, x.Cols)
-	for _, s := range flow.Path(hvae.Phase[T]{Z: z0, Rho: ad.Scale(gamma0, flow.Tempering.InvSqrtBeta0())}) {
+	epsilon, gamma0 := hvae.Noise(&t, rng, c.Latent, x.Cols), hvae.Noise(&t, rng, c.Latent, x.Cols)
+	start := network.draw(images, mean, std, epsilon, gamma0).Start
+	flow := network.Flow(images)
+	for _, s := range flow.Path(start) {
 		path = append(path, Step[T]{probabilities(network.Decode(s.Z)), s.LogJoint(flow.Target).Value.Clone()})
 	}
 	return probabilities(network.Decode(mean)), path

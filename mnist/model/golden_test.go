@@ -139,13 +139,14 @@ func TestGoldenValues(t *testing.T) {
 
 		if c.K > 0 {
 			flow := n.Flow(x)
-			s := hvae.HIS(flow, ad.MulAdd(std, epsilon, mean), ad.SumTo(epsilon, 1, 2), gamma0).Start
+			s := hvae.HIS(flow, hvae.DiagonalNormal[float64]{Mean: mean, SD: std}, epsilon, gamma0).Start
+			schedule := flow.Tempering.Schedule(flow.K)
 			for k, point := range want.Trajectory {
 				if k > 0 {
 					row := min(k, flow.StepSize.Rows()) - 1
-					s = hvae.Leapfrog(flow.Target, ad.Reshape(ad.RowRange(flow.StepSize, row, row+1), 3, 1), s)
-					if alpha := flow.Tempering.Alpha(); alpha != nil {
-						s.Rho = ad.Scale(s.Rho, alpha[k-1])
+					s = hvae.Leapfrog(flow.Target, ad.RowRange(flow.StepSize, row, row+1), s)
+					if alpha := schedule.Alpha; alpha != nil {
+						s.Rho = ad.Scale(s.Rho, alpha.Value.Data[k-1])
 					}
 				}
 				near("z", s.Z.Value.Data, point.Z)

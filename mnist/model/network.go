@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"math"
 
 	"hvae/ad"
 	"hvae/conv"
@@ -21,6 +22,7 @@ type Network[T linalg.Float] struct {
 	places []**ad.Var[T] // of all parameters, in their order
 
 	flow      hvae.Flow[T] // with the target of one call of ELBO or LogEstimates
+	prior     hvae.DiagonalNormal[T]
 	target    target[T]
 	recompute hvae.Recompute[T]
 }
@@ -81,13 +83,13 @@ func (n *Network[T]) bind(vars []*ad.Var[T], scratch *ad.Tape[T]) {
 	n.flow.K = n.config.K
 	n.recompute.Tape = scratch
 	if n.stepSizeLogit != nil {
-		n.flow.StepSize = hvae.StepSize(n.stepSizeLogit, maxEps)
+		n.flow.StepSize = hvae.Constrain(n.stepSizeLogit, 0, maxEps)
 	}
 	if n.logTemperature != nil {
-		n.flow.Tempering = hvae.FixedTempering(hvae.InvSqrtBeta0(n.logTemperature), n.config.K)
+		n.flow.Tempering = hvae.FixedTempering(hvae.Constrain(n.logTemperature, 1, math.Inf(1)))
 	}
 	if n.alphaLogit != nil {
-		n.flow.Tempering = hvae.FreeTempering(hvae.Alpha(n.alphaLogit))
+		n.flow.Tempering = hvae.FreeTempering(hvae.Constrain(n.alphaLogit, 0, 1))
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // conventions, image layers flattened as channel, row, column); its matrix has the layout
 // of the kernels. layout maps one to the other.
 type Param[T linalg.Float] struct {
-	hvae.Param[T]
+	*hvae.Param[T]
 	Shape []int
 
 	layout layout
@@ -83,14 +83,14 @@ func (n *Network[T]) specs(c Config) (all []spec[T]) {
 		rows = c.K
 	}
 	all = append(all, spec[T]{name: "flow.step_size_logit", shape: []int{rows, c.Latent}, rows: rows, cols: c.Latent,
-		start: hvae.StepSizeLogit(0.2, maxEps), place: &n.stepSizeLogit})
+		start: hvae.Unconstrain(0.2, 0, maxEps), place: &n.stepSizeLogit})
 	switch c.Tempering {
 	case "free":
 		all = append(all, spec[T]{name: "flow.alpha_logit", shape: []int{c.K}, rows: c.K, cols: 1,
-			start: hvae.AlphaLogit(0.9), place: &n.alphaLogit})
+			start: hvae.Unconstrain(0.9, 0, 1), place: &n.alphaLogit})
 	case "fixed":
 		all = append(all, spec[T]{name: "flow.log_temperature", shape: []int{1}, rows: 1, cols: 1,
-			start: hvae.LogTemperature(math.Sqrt(1.5)), place: &n.logTemperature})
+			start: hvae.Unconstrain(math.Sqrt(1.5), 1, math.Inf(1)), place: &n.logTemperature})
 	}
 	return all
 }
@@ -121,7 +121,7 @@ func NewParams[T linalg.Float](c Config, outputBias float64, seed uint64) []Para
 // zeroParams returns the parameters of a model, all zero.
 func zeroParams[T linalg.Float](c Config) (ps []Param[T]) {
 	for _, s := range new(Network[T]).specs(c) {
-		ps = append(ps, Param[T]{Param: hvae.Param[T]{Name: s.name, Value: linalg.New[T](s.rows, s.cols)}, Shape: s.shape, layout: s.layout})
+		ps = append(ps, Param[T]{Param: &hvae.Param[T]{Name: s.name, Value: linalg.New[T](s.rows, s.cols)}, Shape: s.shape, layout: s.layout})
 	}
 	return ps
 }

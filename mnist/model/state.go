@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"hvae/hvae"
 	"hvae/linalg"
 	"hvae/mnist/safetensors"
 )
@@ -40,9 +41,9 @@ type State struct {
 
 // State returns the trainer's state, to be written. best is nil before the first epoch.
 func (t *Trainer[T]) State(settings map[string]string, progress string, best []Param[T]) safetensors.File {
-	step, mean, norm := t.optimiserState()
+	s := t.algorithm.State()
 	f := safetensors.File{Metadata: map[string]string{
-		"format": stateFormat, "progress": progress, "optimiser.step": strconv.Itoa(step),
+		"format": stateFormat, "progress": progress, "optimiser.step": strconv.Itoa(s.Steps),
 		safetensors.DigestKey: "", // for Encode
 	}}
 	for k, v := range settings {
@@ -53,8 +54,8 @@ func (t *Trainer[T]) State(settings map[string]string, progress string, best []P
 		hi := lo + len(p.Value.Data)
 		f.Tensors = append(f.Tensors,
 			p.tensor(p.Name, p.Value.Data),
-			p.tensor(meanPrefix+p.Name, mean[lo:hi]),
-			p.tensor(normPrefix+p.Name, norm[lo:hi]))
+			p.tensor(meanPrefix+p.Name, s.Averages[0][lo:hi]),
+			p.tensor(normPrefix+p.Name, s.Averages[1][lo:hi]))
 		lo = hi
 	}
 	for _, p := range best {
@@ -109,16 +110,19 @@ func (t *Trainer[T]) Restore(s State) (best []Param[T], err error) {
 			return nil, fmt.Errorf("tensor %q has a negative element: it is an average of absolute values", norm.Name)
 		}
 	}
-	_, mean, norm := t.optimiserState()
+	to := t.algorithm.State()
+	to.Steps = s.Steps
 	lo := 0
-	for _, p := range t.Params {
+	for i, p := range t.Params {
 		hi := lo + len(p.Value.Data)
-		p.restore(s.file, p.Name, p.Value.Data)
-		p.restore(s.file, meanPrefix+p.Name, mean[lo:hi])
-		p.restore(s.file, normPrefix+p.Name, norm[lo:hi])
+		p.restore(s.file, p.Name, to.Params[i].Value.Data)
+		p.restore(s.file, meanPrefix+p.Name, to.Averages[0][lo:hi])
+		p.restore(s.file, normPrefix+p.Name, to.Averages[1][lo:hi])
 		lo = hi
 	}
-	t.Optimiser.SetStep(s.Steps)
+	if err := t.algorithm.Restore(to); err != nil {
+		return nil, err
+	}
 	if hasBest {
 		best = CloneParams(t.Params)
 		for _, p := range best {
@@ -131,14 +135,8 @@ func (t *Trainer[T]) Restore(s State) (best []Param[T], err error) {
 // CloneParams returns a copy that shares no elements.
 func CloneParams[T linalg.Float](params []Param[T]) []Param[T] {
 	out := slices.Clone(params)
-	for i := range out {
-		out[i].Value = out[i].Value.Clone()
+	for i, p := range params {
+		out[i].Param = &hvae.Param[T]{Name: p.Name, Value: p.Value.Clone()}
 	}
 	return out
-}
-
-// optimiserState returns the optimiser's steps and averages, the latter as θ.
-func (t *Trainer[T]) optimiserState() (step int, mean, norm []T) {
-	step, means, norms := t.Optimiser.State([]linalg.Matrix[T]{t.algorithm.Theta()})
-	return step, means[0], norms[0]
 }

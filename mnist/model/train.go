@@ -44,22 +44,19 @@ type Trainer[T linalg.Float] struct {
 	Recompute bool
 
 	algorithm *hvae.Trainer[T]
-	batch     Batch[T] // the one at work
+	batch     Batch[T] // the batch of the step that runs
+	columns   []int    // 0, 1, …: its images
 }
 
 // NewTrainer returns a trainer of the given parameters by Adamax. It changes them in place,
 // and moves their elements to one vector θ.
 func NewTrainer[T linalg.Float](c Config, params []Param[T], rate float64) *Trainer[T] {
 	t := &Trainer[T]{Config: c, Params: params, Optimiser: hvae.NewAdamax(T(rate))}
-	moved := make([]hvae.Param[T], len(params))
-	for i, p := range params {
-		moved[i] = p.Param
+	var all hvae.Params[T]
+	for _, p := range params {
+		all = append(all, p.Param)
 	}
-	t.algorithm = hvae.NewTrainer(moved, t.Optimiser, t.bound)
-	t.algorithm.BlockSize = c.blockSize
-	for i := range params {
-		params[i].Param = moved[i]
-	}
+	t.algorithm = hvae.NewTrainer(all, t.Optimiser, t.bound)
 	return t
 }
 
@@ -68,14 +65,23 @@ func NewTrainer[T linalg.Float](c Config, params []Param[T], rate float64) *Trai
 // names the first operation whose result was not. If ctx ends during the step, it returns
 // ctx's error at once, and parameters and optimiser are as before.
 func (t *Trainer[T]) Step(ctx context.Context, b Batch[T]) (elbo float64, err error) {
-	t.batch, t.algorithm.Recompute = b, t.Recompute
-	return t.algorithm.Step(ctx, b.Len())
+	return t.algorithm.Step(ctx, t.begin(b))
 }
 
 // ELBO estimates the mean ELBO over a batch. If ctx ends first, it returns ctx's error.
 func (t *Trainer[T]) ELBO(ctx context.Context, b Batch[T]) (float64, error) {
-	t.batch, t.algorithm.Recompute = b, t.Recompute
-	return t.algorithm.ELBO(ctx, b.Len())
+	elbo, _, err := t.algorithm.Evaluate(ctx, t.begin(b), 0, nil)
+	return elbo, err
+}
+
+// begin sets the batch and returns its columns.
+func (t *Trainer[T]) begin(b Batch[T]) []int {
+	n := b.Len()
+	t.batch, t.algorithm.Recompute, t.algorithm.BlockSize = b, t.Recompute, t.Config.blockSize(n)
+	for len(t.columns) < n {
+		t.columns = append(t.columns, len(t.columns))
+	}
+	return t.columns[:n]
 }
 
 // A worker is what a goroutine keeps from block to block, or from image to image.
@@ -94,9 +100,9 @@ func (t *Trainer[T]) bound(b *hvae.Block[T]) *ad.Var[T] {
 		b.State = w
 	}
 	w.network.bind(b.Params, b.Scratch)
-	n := b.Hi - b.Lo
+	n := len(b.Batch)
 	x := b.Tape.Matrix(pixels, n)
 	epsilon, gamma0 := b.Tape.Matrix(t.Config.Latent, n), b.Tape.Matrix(t.Config.Latent, n)
-	t.batch.Fill(b.Lo, x, epsilon, gamma0, &w.stream)
+	t.batch.Fill(b.Batch[0], x, epsilon, gamma0, &w.stream)
 	return w.network.ELBO(b.Tape.Const(x), b.Tape.Const(epsilon), b.Tape.Const(gamma0))
 }

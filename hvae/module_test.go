@@ -1,0 +1,49 @@
+package hvae_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The module and the program of the README, in another folder and without network.
+func TestAnotherModuleImportsThisOne(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := func(begin string) string {
+		_, text, found := strings.Cut(string(readme), "\n"+begin)
+		text, _, closed := strings.Cut(text, "\n```\n")
+		if !found || !closed {
+			t.Fatalf("the README has no block that begins with %q", begin)
+		}
+		return begin + text + "\n"
+	}
+	module := block("module example\n")
+	if !strings.Contains(module, "=> ../hvae\n") {
+		t.Fatalf("the README replaces hvae otherwise:\n%s", module)
+	}
+	folder := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":  strings.Replace(module, "../hvae", root, 1),
+		"main.go": block("package main\n"),
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command := exec.Command("go", "run", ".")
+	command.Dir = folder
+	command.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off")
+	out, err := command.CombinedOutput()
+	if printed := strings.TrimSpace(string(out)); err != nil || !strings.Contains(string(readme), "`"+printed+"`") {
+		t.Errorf("the program prints %q, %v; the README differs", printed, err)
+	}
+}
