@@ -111,18 +111,18 @@ func TestAChainEvaluatesEachDensityOnce(t *testing.T) {
 }
 
 func TestAISIsUnbiasedInSixDimensions(t *testing.T) {
-	const dims, chains = 6, 4000
+	const dims = 6
 	target := hvaetest.Quadratic{Omega: 1.3}
-	a := annealed(target, 6, chains)
+	a := annealed(target, 6)
 	a.Mean, a.SD = linalg.New[float64](dims, 1), linalg.New[float64](dims, 1)
 	a.SD.Fill(1)
 	a.StepSizes = []float64{1.2, 1.2, 1.2, 1.2, 1.2}
-	_, logs := a.Forward()
+	end, logs := a.Forward(chains(4000))
 	ratio := hvaetest.Apply(logs, func(l float64) float64 { return math.Exp(l - target.LogEvidence(dims)) })
 	if mean, se := hvaetest.MeanSE(ratio); !(math.Abs(mean-1) <= hvaetest.ZBound*se) || !(se <= 0.03) {
 		t.Errorf("E[p̂]/p = %.4f ± %.4f", mean, se)
 	}
-	if rate := a.Acceptance(); !(rate > 0.3 && rate < 0.9) {
+	if rate := end.Acceptance(); !(rate > 0.3 && rate < 0.9) {
 		t.Errorf("the acceptance is %.2f: nothing was rejected or all was", rate)
 	}
 }
