@@ -6,8 +6,8 @@ import (
 	"hvae/linalg/internal/kernel"
 )
 
-// Adamax moves parameters p and averages m and u by a step of that optimiser (Kingma and
-// Ba, 2014, algorithm 2) for the gradient g, all of one shape:
+// Adamax performs a step of the optimiser Adamax (Kingma and Ba, 2014, algorithm 2) on
+// parameters p with averages m and u and gradient g, all of the same shape:
 //
 //	m ← β₁m + (1 − β₁)g,   u ← max(β₂u, |g|),   p ← p + rate·m/(u + ε).
 //

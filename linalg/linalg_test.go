@@ -93,7 +93,7 @@ func TestMulAddAndMulSumAgreeWithTheirDefinitions(t *testing.T) {
 						}
 					}
 
-					if !sc.repeats(ab) { // sc is the shape that the products sum to
+					if !sc.broadcastsTo(ab) { // sc is the shape that the products sum to
 						continue
 					}
 					sum, want := New[float64](sc.Rows, sc.Cols), New[float64](sc.Rows, sc.Cols)
@@ -271,10 +271,12 @@ func TestSoftplusSigmoidAndLogSumExpNeverOverflow(t *testing.T) {
 	}
 }
 
-func TestVectorsNamesTheLevel(t *testing.T) {
+func TestVectorsNamesTheKernelsInUse(t *testing.T) {
 	name, err := Vectors()
-	if lanes := map[string]int{"none": 0, "avx2": 8, "avx512": 16, "neon": 4}[name]; err != nil || lanes != Lanes() {
-		t.Errorf("Vectors() = %s, %v with %d lanes", name, err, Lanes())
+	// The operations of a round: two for each lane of each sum.
+	want := map[string]int{"none": 0, "avx2": 2 * 8 * 12, "avx512": 2 * 16 * 12, "neon": 2 * 4 * 24}[name]
+	if n := PeakLoop(3); err != nil || n != 3*want {
+		t.Errorf("Vectors() = %s, %v, but three rounds of PeakLoop are %d operations", name, err, n)
 	}
 }
 
