@@ -26,22 +26,22 @@ func Add[T Float](dst, a, b Matrix[T]) {
 
 // Sub sets dst = a − b.
 func Sub[T Float](dst, a, b Matrix[T]) {
-	if full := dst.shape(); a.shape() == full && b.shape() == full {
-		kernel.Sub(dst.Data, a.Data, b.Data)
-		return
-	}
-	check3("Sub", dst.shape(), a.shape(), b.shape())
-	elementByElement(dst, a, b, func(x, y T) T { return x - y })
+	binary("Sub", dst, a, b, kernel.Sub[T], func(x, y T) T { return x - y })
 }
 
 // Div sets dst = a / b, elementwise.
 func Div[T Float](dst, a, b Matrix[T]) {
+	binary("Div", dst, a, b, kernel.Div[T], func(x, y T) T { return x / y })
+}
+
+// binary sets dst = f(a, b), elementwise. The kernel computes f for equal shapes.
+func binary[T Float](name string, dst, a, b Matrix[T], kernel func(y, a, b []T), f func(x, y T) T) {
 	if full := dst.shape(); a.shape() == full && b.shape() == full {
-		kernel.Div(dst.Data, a.Data, b.Data)
+		kernel(dst.Data, a.Data, b.Data)
 		return
 	}
-	check3("Div", dst.shape(), a.shape(), b.shape())
-	elementByElement(dst, a, b, func(x, y T) T { return x / y })
+	check3(name, dst.shape(), a.shape(), b.shape())
+	elementByElement(dst, a, b, f)
 }
 
 // Mul sets dst = a ⊙ b.
@@ -177,6 +177,19 @@ func SigmoidGradient[T Float](dst, g, s Matrix[T]) {
 	check2("SigmoidGradient", dst.shape(), g.shape())
 	check2("SigmoidGradient", dst.shape(), s.shape())
 	kernel.SigmoidGradient(dst.Data, g.Data, s.Data)
+}
+
+// Adamax performs a step of the optimiser Adamax (Kingma and Ba, 2014, algorithm 2) on
+// parameters p with averages m and u and gradient g, all of the same shape:
+//
+//	m ← β₁m + (1 − β₁)g,   u ← max(β₂u, |g|),   p ← p + rate·m/(u + ε).
+//
+// It runs on the calling goroutine.
+func Adamax[T Float](p, m, u, g Matrix[T], beta1, beta2, rate, epsilon T) {
+	if p.Shape() != m.Shape() || p.Shape() != u.Shape() || p.Shape() != g.Shape() {
+		panic(fmt.Sprintf("linalg: Adamax: shapes %v, %v, %v and %v differ", p.Shape(), m.Shape(), u.Shape(), g.Shape()))
+	}
+	kernel.Adamax(p.Data, m.Data, u.Data, g.Data, beta1, beta2, rate, epsilon)
 }
 
 // applyGrain and simdGrain are the smallest numbers of transcendental functions worth a

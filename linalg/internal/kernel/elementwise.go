@@ -21,7 +21,7 @@ type elementwiseArgs struct {
 // elementwise runs a SIMD kernel if T is float32 and SIMD kernels are in use, and reports
 // whether it did. Operands that the kernel does not have are nil.
 func elementwise[T Float](kernel int, y, a, b, c []T, s T) bool {
-	if !simd32[T]() {
+	if !SIMD32[T]() {
 		return false
 	}
 	callElementwise(elementwiseFirst[level]+kernel,
@@ -152,7 +152,7 @@ func SigmoidGradient[T Float](y, a, b []T) {
 
 func Adamax[T Float](p, m, u, g []T, beta1, beta2, rate, epsilon T) {
 	m, u, g = m[:len(p)], u[:len(p)], g[:len(p)]
-	if simd32[T]() {
+	if SIMD32[T]() {
 		callElementwise(elementwiseFirst[level]+opAdamax, &elementwiseArgs{
 			y: pointer(p), a: pointer(g), b: pointer(m), c: pointer(u), n: len(p),
 			beta1: float32(beta1), rest1: float32(1 - beta1), beta2: float32(beta2), rate: float32(rate), epsilon: float32(epsilon)})

@@ -6,7 +6,7 @@
 //
 //	func Add[T Float](y, a, b []T) {
 //		a, b = a[:len(y)], b[:len(y)] // the assembly does not check bounds
-//		if simd32[T]() {
+//		if SIMD32[T]() {
 //			callElementwise(…)
 //			return
 //		}
@@ -31,15 +31,11 @@ import "unsafe"
 // Float is the set of element types.
 type Float interface{ float32 | float64 }
 
-// simd32 reports whether T is float32 and SIMD kernels are in use.
-func simd32[T Float]() bool { return level > levelNone && unsafe.Sizeof(T(0)) == 4 }
+// SIMD32 reports whether T is float32 and SIMD kernels are in use.
+func SIMD32[T Float]() bool { return level > levelNone && unsafe.Sizeof(T(0)) == 4 }
 
 // simd64 reports whether T is float64 and SIMD kernels are in use.
 func simd64[T Float]() bool { return level > levelNone && unsafe.Sizeof(T(0)) == 8 }
-
-// SIMD32 reports whether T is float32 and SIMD kernels are in use. They are about ten times
-// as fast as plain Go, so loops must be longer to be worth a goroutine.
-func SIMD32[T Float]() bool { return simd32[T]() }
 
 // pointer returns the address of the first element of s, an argument of an assembly kernel.
 func pointer[T Float](s []T) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(s)) }

@@ -141,7 +141,7 @@ func AddDots[T Float](y []T, yr int, p []T, pr int, q []T, qr, rows, n int) {
 //
 //go:noinline
 func AddSums[T Float](y []T, yr int, q []T, qr, rows, n int) {
-	if simd32[T]() && yr > 0 { // the product with a column of ones
+	if SIMD32[T]() && yr > 0 { // the product with a column of ones
 		one, segment := [1]T{1}, [1]Segment{}
 		c := Contraction[T]{
 			Rows: rows, Cols: 1, Steps: n, Groups: 1,
@@ -208,7 +208,7 @@ func AddScaledRows[T Float](y []T, s []T, sr int, q []T, qr, rows int) {
 // AddRows adds all rows of x to y.
 func AddRows[T Float](y, x []T, rows int) {
 	one := [1]T{1}
-	if simd32[T]() { // the product of a row of ones with x
+	if SIMD32[T]() { // the product of a row of ones with x
 		segment := [1]Segment{}
 		c := Contraction[T]{
 			Rows: 1, Cols: len(y), Steps: rows, Groups: 1,

@@ -3,18 +3,12 @@ package kernel
 import "unsafe"
 
 // transposeArgs has the arguments of a transpose kernel. It divides each matrix in src into
-// bands of rows, and these into quads of four columns:
+// bands of rows, and these into quads of four columns. The quads of a band become rows of dst,
+// four each, in as many columns as the band has rows. All distances are in bytes.
 //
-//	       src                     dst
-//	┌──────┬──────┐          ┌──────┬──────┐
-//	│ quad │ quad │ band     │ quad │ quad │  a quad becomes four rows of dst, and a band as
-//	├──────┼──────┤          │      │      │  many columns as it has rows
-//	│ quad │ quad │ band     ├──────┼──────┤
-//	└──────┴──────┘          └──────┴──────┘
-//
-// All distances are in bytes. The kernel counts matrices down and done up. It does not change
-// dst and src: beyond the last matrix they could point into unused memory, and a garbage
-// collector that finds such a pointer in the arguments ends the program.
+// The kernel counts matrices down and done up. It does not change dst and src: beyond the last
+// matrix they could point into unused memory, and a garbage collector that finds such a
+// pointer in the arguments ends the program.
 type transposeArgs struct {
 	dst, src       unsafe.Pointer
 	dstRow, srcRow int // row strides
@@ -31,7 +25,7 @@ type transposeKernel struct{ rows, number int }
 // after the other. The length of a must be a multiple of a matrix's.
 func Transpose[T Float](dst, a []T, rows, cols int) {
 	dst = dst[:len(a)]
-	if simd32[T]() && cols >= 4 {
+	if SIMD32[T]() && cols >= 4 {
 		for _, k := range transposeKernels[level] { // by falling number of rows
 			if rows >= k.rows {
 				transposeSIMD(k, dst, a, rows, cols)
