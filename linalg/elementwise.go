@@ -193,7 +193,7 @@ func Adamax[T Float](p, m, u, g Matrix[T], beta1, beta2, rate, epsilon T) {
 }
 
 // applyGrain and simdGrain are the smallest numbers of transcendental functions worth a
-// goroutine, about 40 µs. A function takes about 10 ns in plain Go, and less than a tenth of
+// goroutine: about 40 µs of work. A function takes about 10 ns in plain Go, and less than a tenth of
 // that with SIMD.
 const applyGrain, simdGrain = 4096, 1 << 16
 

@@ -11,7 +11,7 @@ import (
 // respect to X (Wᵀ·δ), MatMulTB its gradient with respect to W (δ·Xᵀ). Each element adds its
 // products in the order of the summed index, for any size and number of goroutines.
 
-// gemmGrain is the smallest number of multiply-adds worth a goroutine, about 50 µs.
+// gemmGrain is the smallest number of multiply-adds worth a goroutine: about 50 µs of work.
 const gemmGrain = 1 << 21
 
 // MatMul sets dst [m×n] = a [m×k] · b [k×n]. dst must not overlap a or b.
@@ -119,7 +119,7 @@ func productRange[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bia
 // 52 ms (one core with AVX-512).
 const panelCols, rowGroup = 48, 64
 
-// packed has the memory of copies of b.
+// packed holds memory for copies of b between products.
 var packed sync.Pool
 
 // runPacked runs a contraction of k steps, block by block, whose single segment begins at

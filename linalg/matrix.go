@@ -67,7 +67,7 @@ func (m Matrix[T]) RowRange(lo, hi int) Matrix[T] {
 	return Matrix[T]{hi - lo, m.Cols, m.Data[lo*m.Cols : hi*m.Cols : hi*m.Cols]}
 }
 
-// Clone returns a copy of m that shares nothing with m.
+// Clone returns a copy of m with separate elements.
 func (m Matrix[T]) Clone() Matrix[T] {
 	c := New[T](m.Rows, m.Cols)
 	copy(c.Data, m.Data)
@@ -81,7 +81,7 @@ func (m Matrix[T]) Fill(v T) {
 	}
 }
 
-// A Shape has the dimensions of a matrix; it prints as [rows×cols].
+// A Shape holds the dimensions of a matrix; it prints as [rows×cols].
 type Shape struct{ Rows, Cols int }
 
 // Shape returns m's dimensions.

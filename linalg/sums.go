@@ -61,7 +61,8 @@ func MulSum[T Float](dst, a, b Matrix[T]) {
 	}
 }
 
-// AddSum adds the sums of the rows of a [m×n] to dst [m×1]. It is bit-identical to Sum and Add.
+// AddSum adds the sums of the rows of a [m×n] to dst [m×1]. The result
+// is bit-identical to Sum followed by Add.
 func AddSum[T Float](dst, a Matrix[T]) {
 	if dst.shape() != (Shape{a.Rows, 1}) {
 		panic(fmt.Sprintf("linalg: AddSum: the rows of %v do not sum to %v", a.shape(), dst.shape()))
@@ -69,8 +70,8 @@ func AddSum[T Float](dst, a Matrix[T]) {
 	kernel.AddSums(dst.Data, 1, a.Data, a.Cols, a.Rows, a.Cols)
 }
 
-// AddMulSum adds the dot products of the rows of a and b [m×n] to dst [m×1]. It is
-// bit-identical to MulSum and Add.
+// AddMulSum adds the dot products of the rows of a and b [m×n] to dst [m×1]. The
+// result is bit-identical to MulSum followed by Add.
 func AddMulSum[T Float](dst, a, b Matrix[T]) {
 	if a.shape() != b.shape() || dst.shape() != (Shape{a.Rows, 1}) {
 		panic(fmt.Sprintf("linalg: AddMulSum: the rows of %v and %v have no dot products %v", a.shape(), b.shape(), dst.shape()))

@@ -165,8 +165,8 @@ func Adamax[T Float](p, m, u, g []T, beta1, beta2, rate, epsilon T) {
 	}
 }
 
-// tail is the threshold beyond which softplus and sigmoid treat e^−|x| as zero: it is below
-// 2⁻⁶³ for |x| > 44.
+// tail is the threshold beyond which softplus and sigmoid treat e^−|x| as zero. It is below
+// 2⁻⁶³ there.
 //
 // The reason is speed. Logits of pixels that are never white fall below −87, where e^−|x|
 // leaves the normal range of float32, and gradients would multiply subnormal numbers: an

@@ -52,8 +52,8 @@ func newTileLookup(tiles []tileKernel) (t tileLookup) {
 	return t
 }
 
-// cacheSize is the number of bytes of B that stay in the first-level data cache: 32 KiB, of
-// the 32 or 48 KiB of today's processors.
+// cacheSize is the largest size of B in bytes that stays in the first-level data cache. Today's
+// processors have 32 or 48 KiB.
 const cacheSize = 1 << 15
 
 // noBias is the bias of sums without one.
@@ -166,8 +166,8 @@ func (c *Contraction[T]) strip(args tileArgs, s *tileSet, g, j, n int) {
 	}
 }
 
-// column runs tiles of n vectors below each other, from column j of group g on. Its copy of
-// args keeps the contraction off the heap: storing a pointer through a pointer would not.
+// column runs tiles of n vectors below each other, from column j of group g on. It takes args by
+// value, because storing a pointer through a pointer would move the contraction to the heap.
 func (c *Contraction[T]) column(args tileArgs, tiles *tileLookup, g, j, n int) {
 	args.b = unsafe.Pointer(&c.B[g*c.BGroup+j])
 	for i := 0; i < c.Rows; {
