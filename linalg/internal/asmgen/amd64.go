@@ -2,8 +2,8 @@ package main
 
 import "fmt"
 
-// amd64's kernels keep the mask of partial vectors in K1 with AVX-512, and with AVX2 in
-// register avx2Mask. Elementwise kernels of AVX2 load constants into register avx2Const.
+// The mask of partial vectors is in K1 with AVX-512, and in vector register avx2Mask with AVX2.
+// Elementwise kernels of AVX2 load constants into register avx2Const.
 const avx2Const, avx2Mask = 14, 15
 
 // setMask puts the first CX lanes into the mask. It changes BX and CX.
@@ -33,7 +33,7 @@ func (w *writer) maskData() {
 	w.WriteString("GLOBL ones<>(SB), NOPTR|RODATA, $64\n")
 }
 
-// load loads register r. Lanes outside the mask become zero.
+// load loads register r. If w is masked, lanes outside the mask become zero.
 func (w *writer) load(mem string, r int) {
 	switch {
 	case !w.masked:
@@ -45,7 +45,7 @@ func (w *writer) load(mem string, r int) {
 	}
 }
 
-// store stores register r, only the lanes of the mask.
+// store stores register r, or only the lanes in the mask if w is masked.
 func (w *writer) store(r int, mem string) {
 	switch {
 	case !w.masked:
@@ -57,7 +57,7 @@ func (w *writer) store(r int, mem string) {
 	}
 }
 
-// insert loads four lanes of register r: its part of the given index.
+// insert loads a part of register r, which has four lanes.
 func (w *writer) insert(part int, mem string, r int) {
 	name := "VINSERTF128"
 	if w.isa == avx512 {
@@ -66,7 +66,7 @@ func (w *writer) insert(part int, mem string, r int) {
 	w.op("%s $%d, %s, %s, %s", name, part, mem, w.v(r), w.v(r))
 }
 
-// extract stores four lanes of register r: its part of the given index.
+// extract stores a part of register r, which has four lanes.
 func (w *writer) extract(part, r int, mem string) {
 	name := "VEXTRACTF128"
 	if w.isa == avx512 {

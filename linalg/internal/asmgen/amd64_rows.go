@@ -1,6 +1,6 @@
 package main
 
-// amd64RowBlocks lists the widths of column blocks, as the numbers in each vector.
+// amd64RowBlocks lists the kinds of column blocks, with the number of float64 in each vector.
 var amd64RowBlocks = [][]int{{4, 4, 2}, {4}, {2}, {1}}
 
 // amd64Rows returns the file of the row kernels.

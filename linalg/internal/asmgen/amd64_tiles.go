@@ -6,8 +6,8 @@ import (
 
 // prefetchSteps is how many steps ahead the tall tile fetches A if A's steps are in different
 // cache lines. With 64, Wᵀ·δ for W of 512×450 and 16 columns takes 60 µs when W is in the
-// third-level cache, as if it were in the second. With eight, too few to cover the latency,
-// it takes 64 to 82 µs.
+// third-level cache, no more than when it is in the second. Eight steps are too few to cover the
+// latency: with them it takes 64 to 82 µs.
 const prefetchSteps = 64
 
 // amd64Tiles returns the file of the tile kernels.

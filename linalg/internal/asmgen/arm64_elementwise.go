@@ -12,8 +12,8 @@ type arm64Operations struct{ *body }
 
 const neonConst, neonTemp = 30, 31
 
-// arm64Words are the instructions that the assembler lacks, and arm64Instructions those that
-// it has.
+// arm64Words has the operations whose instructions Go's assembler lacks, arm64Instructions the
+// others.
 var (
 	arm64Words = map[operation]struct {
 		code uint32

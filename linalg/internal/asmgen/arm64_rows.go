@@ -1,6 +1,6 @@
 package main
 
-// arm64RowBlocks lists the widths of column blocks, as the numbers in each vector.
+// arm64RowBlocks lists the kinds of column blocks, with the number of float64 in each vector.
 var arm64RowBlocks = [][]int{{2, 2, 2, 2, 2}, {2}, {1}}
 
 // arm64Rows returns the file of the row kernels.

@@ -50,7 +50,7 @@ const (
 	notGreaterOrEqual // less than, or NaN
 )
 
-// A body is a writer between the loads and stores of an elementwise kernel.
+// A body writes the computation of an elementwise kernel, between its loads and its stores.
 type body struct {
 	*writer
 	operations

@@ -78,9 +78,9 @@ func (a isa) partialColumns() int {
 }
 
 // quadTiles lists the quad tiles. A minibatch of 100 is six blocks of 16 columns and one of
-// four. Without quad tiles the convolutions of the last block would take as long as those of
-// the others, a seventh of a step; with them they take a quarter of that. Four columns are a
-// whole vector of NEON.
+// four. Without quad tiles, the convolutions of the last block would take as long as any other
+// block's, a seventh of a step; with quad tiles they take a quarter of that time. Four columns
+// are a whole vector of NEON.
 func (a isa) quadTiles() []shape {
 	switch a {
 	case avx2:
