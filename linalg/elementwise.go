@@ -6,13 +6,10 @@ import (
 	"hvae/linalg/internal/kernel"
 )
 
-// The binary operations broadcast: an operand with one row, one column or one element
-// is repeated to the shape of dst, which must be the broadcast shape of the operands.
-// dst may be one of the operands if that operand has dst's shape.
-//
-// Each has a loop for equal shapes, and sums and products have one for a column or a
-// row against a matrix, which layers and flows are full of; the rest falls back on the
-// definition. The loops are those of package kernel.
+// Binary operations and MulAdd broadcast operands with one row, one column or one element to
+// the shape of dst, which must be the broadcast shape of all operands. dst may be an operand
+// that has this shape. Package kernel has fast loops for equal shapes and, for sums and
+// products, for a matrix with a row or a column; other cases use a slow loop over elements.
 
 // Add sets dst = a + b.
 func Add[T Float](dst, a, b Matrix[T]) {
@@ -29,22 +26,22 @@ func Add[T Float](dst, a, b Matrix[T]) {
 
 // Sub sets dst = a − b.
 func Sub[T Float](dst, a, b Matrix[T]) {
-	if full := dst.shape(); a.shape() == full && b.shape() == full {
-		kernel.Sub(dst.Data, a.Data, b.Data)
-		return
-	}
-	check3("Sub", dst.shape(), a.shape(), b.shape())
-	define(dst, a, b, func(x, y T) T { return x - y })
+	binary("Sub", dst, a, b, kernel.Sub[T], func(x, y T) T { return x - y })
 }
 
 // Div sets dst = a / b, elementwise.
 func Div[T Float](dst, a, b Matrix[T]) {
+	binary("Div", dst, a, b, kernel.Div[T], func(x, y T) T { return x / y })
+}
+
+// binary sets dst = f(a, b), elementwise. The kernel computes f for equal shapes.
+func binary[T Float](name string, dst, a, b Matrix[T], kernel func(y, a, b []T), f func(x, y T) T) {
 	if full := dst.shape(); a.shape() == full && b.shape() == full {
-		kernel.Div(dst.Data, a.Data, b.Data)
+		kernel(dst.Data, a.Data, b.Data)
 		return
 	}
-	check3("Div", dst.shape(), a.shape(), b.shape())
-	define(dst, a, b, func(x, y T) T { return x / y })
+	check3(name, dst.shape(), a.shape(), b.shape())
+	elementByElement(dst, a, b, f)
 }
 
 // Mul sets dst = a ⊙ b.
@@ -55,23 +52,23 @@ func Mul[T Float](dst, a, b Matrix[T]) {
 	}
 	check3("Mul", dst.shape(), a.shape(), b.shape())
 	if b.Cols != dst.Cols {
-		a, b = b, a // what is constant along rows comes first; products commute bit for bit
+		a, b = b, a // the operand that is constant along rows comes first
 	}
 	ar, ac := a.strides(dst.shape())
 	br, bc := b.strides(dst.shape())
 	switch {
 	case len(dst.Data) == 0:
 	case ac == 0 && bc == 1: // a is constant along each row
-		kernel.MulRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br)
+		kernel.ScaleRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br)
 	case ac == 1 && bc == 1:
-		kernel.ProductRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br)
+		kernel.MulRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br)
 	default:
-		define(dst, a, b, func(x, y T) T { return x * y })
+		elementByElement(dst, a, b, func(x, y T) T { return x * y })
 	}
 }
 
-// MulAdd sets dst = a ⊙ b + c: the step of a leapfrog, of a planar layer and of most
-// accumulations of a gradient.
+// MulAdd sets dst = a ⊙ b + c. Leapfrog steps, planar layers and most accumulations of
+// gradients have this form.
 func MulAdd[T Float](dst, a, b, c Matrix[T]) {
 	full := dst.shape()
 	ab, ok := Broadcast(a.shape(), b.shape())
@@ -83,7 +80,7 @@ func MulAdd[T Float](dst, a, b, c Matrix[T]) {
 		return
 	}
 	if b.Cols != full.Cols {
-		a, b = b, a // what is constant along rows comes first
+		a, b = b, a // as in Mul
 	}
 	ar, ac := a.strides(full)
 	br, bc := b.strides(full)
@@ -91,11 +88,11 @@ func MulAdd[T Float](dst, a, b, c Matrix[T]) {
 	switch {
 	case len(dst.Data) == 0:
 	case ac == 0 && bc == 1 && cc == 1: // a is constant along each row
-		kernel.MulAddRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br, c.Data, cr)
+		kernel.ScaleAddRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br, c.Data, cr)
 	case ac == 1 && bc == 1 && cc == 1:
-		kernel.ProductAddRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br, c.Data, cr)
-	case ac == 0 && bc == 1 && cc == 0: // so is c
-		kernel.MulAddConstRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br, c.Data, cr)
+		kernel.MulAddRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br, c.Data, cr)
+	case ac == 0 && bc == 1 && cc == 0: // and so is c
+		kernel.ScaleShiftRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br, c.Data, cr)
 	default:
 		for i := range dst.Rows {
 			y := dst.Row(i)
@@ -124,10 +121,10 @@ func Square[T Float](dst, a Matrix[T]) {
 	kernel.Mul(dst.Data, a.Data, a.Data)
 }
 
-// Copy sets dst = a, repeated to dst's shape where a has one row or column.
+// Copy sets dst = a, broadcast to dst's shape.
 func Copy[T Float](dst, a Matrix[T]) {
 	full := dst.shape()
-	if !a.shape().repeats(full) {
+	if !a.shape().broadcastsTo(full) {
 		panic(fmt.Sprintf("linalg: Copy: %v does not broadcast to %v", a.shape(), full))
 	}
 	if a.shape() == full {
@@ -144,9 +141,9 @@ func Copy[T Float](dst, a Matrix[T]) {
 	}
 }
 
-// The transcendental functions compute in float64 and round once, or where there are
-// vectors, float32 in float32, to within 2.5 units in the last place. They share the work
-// among goroutines when the matrix is large.
+// The transcendental functions compute in float64 and round once. With SIMD all but Tanh
+// compute float32 in float32, to within 2.5 ulps. Those of one operand and one result divide
+// large matrices among goroutines.
 
 // Exp sets dst = eᵃ, elementwise.
 func Exp[T Float](dst, a Matrix[T]) { apply("Exp", dst, a, kernel.Exp) }
@@ -158,41 +155,55 @@ func Log[T Float](dst, a Matrix[T]) { apply("Log", dst, a, kernel.Log) }
 func Tanh[T Float](dst, a Matrix[T]) { apply("Tanh", dst, a, kernel.Tanh) }
 
 // Softplus sets dst = log(1 + eᵃ), elementwise. It does not overflow for large a and keeps
-// its relative precision for negative a. For a < −44 it is zero, so that gradients do not
-// compute with subnormal numbers; the reason is in internal/kernel/lanes.go.
+// its relative precision for negative a. It is zero for a < −44, which keeps subnormal numbers
+// out of gradients; see tail in internal/kernel/elementwise.go.
 func Softplus[T Float](dst, a Matrix[T]) { apply("Softplus", dst, a, kernel.Softplus) }
 
-// Sigmoid sets dst = 1/(1 + e⁻ᵃ), elementwise, the derivative of Softplus. For a < −44 it
-// is zero, as Softplus is.
+// Sigmoid sets dst = 1/(1 + e⁻ᵃ), elementwise, the derivative of Softplus. Like Softplus, it is
+// zero for a < −44.
 func Sigmoid[T Float](dst, a Matrix[T]) { apply("Sigmoid", dst, a, kernel.Sigmoid) }
 
-// SoftplusSigmoid sets dst = log(1 + eᵃ) and slope = 1/(1 + e⁻ᵃ), its derivative, from
-// one exponential each.
+// SoftplusSigmoid sets dst = log(1 + eᵃ) and slope = 1/(1 + e⁻ᵃ), its derivative. Both come
+// from the same exponential.
 func SoftplusSigmoid[T Float](dst, slope, a Matrix[T]) {
 	check2("SoftplusSigmoid", dst.shape(), a.shape())
 	check2("SoftplusSigmoid", slope.shape(), a.shape())
 	kernel.SoftplusSigmoid(dst.Data, slope.Data, a.Data)
 }
 
-// SigmoidGradient sets dst = g ⊙ (s − s²): the gradient of what the sigmoid was taken of,
-// where its value is s and the gradient of that is g.
+// SigmoidGradient sets dst = g ⊙ (s − s²): the gradient of a for s = Sigmoid(a), whose gradient
+// is g.
 func SigmoidGradient[T Float](dst, g, s Matrix[T]) {
 	check2("SigmoidGradient", dst.shape(), g.shape())
 	check2("SigmoidGradient", dst.shape(), s.shape())
 	kernel.SigmoidGradient(dst.Data, g.Data, s.Data)
 }
 
-// applyGrain is how many transcendental functions outweigh starting a goroutine: in
-// plain Go some 10 ns each, about 40 µs; with vectors a tenth of it.
-const applyGrain, vectorGrain = 4096, 1 << 16
+// Adamax performs a step of the optimiser Adamax (Kingma and Ba, 2014, algorithm 2) on
+// parameters p with averages m and u and gradient g, all of the same shape:
+//
+//	m ← β₁m + (1 − β₁)g,   u ← max(β₂u, |g|),   p ← p + rate·m/(u + ε).
+//
+// It runs on the calling goroutine.
+func Adamax[T Float](p, m, u, g Matrix[T], beta1, beta2, rate, epsilon T) {
+	if p.Shape() != m.Shape() || p.Shape() != u.Shape() || p.Shape() != g.Shape() {
+		panic(fmt.Sprintf("linalg: Adamax: shapes %v, %v, %v and %v differ", p.Shape(), m.Shape(), u.Shape(), g.Shape()))
+	}
+	kernel.Adamax(p.Data, m.Data, u.Data, g.Data, beta1, beta2, rate, epsilon)
+}
+
+// applyGrain and simdGrain are the smallest numbers of transcendental functions worth a
+// goroutine: about 40 µs of work. A function takes about 10 ns in plain Go, and less than a tenth of
+// that with SIMD.
+const applyGrain, simdGrain = 4096, 1 << 16
 
 // apply sets dst = f(a), elementwise.
 func apply[T Float](name string, dst, a Matrix[T], f kernel.Function) {
 	check2(name, dst.shape(), a.shape())
 	y, x := dst.Data, a.Data
 	grain := applyGrain
-	if kernel.Singles[T]() {
-		grain = vectorGrain
+	if kernel.SIMD32[T]() {
+		grain = simdGrain
 	}
 	if Serial(len(y), grain) {
 		kernel.Apply(f, y, x) // no closure: small matrices allocate nothing
@@ -201,9 +212,8 @@ func apply[T Float](name string, dst, a Matrix[T], f kernel.Function) {
 	For(len(y), grain, func(lo, hi int) { kernel.Apply(f, y[lo:hi], x[lo:hi]) })
 }
 
-// define computes dst[i,j] = f(a[i,j], b[i,j]) with repeated operands: the definition
-// that the fast loops above must agree with.
-func define[T Float](dst, a, b Matrix[T], f func(x, y T) T) {
+// elementByElement sets dst[i,j] = f(a[i,j], b[i,j]) for any shapes that broadcast.
+func elementByElement[T Float](dst, a, b Matrix[T], f func(x, y T) T) {
 	ar, ac := a.strides(dst.shape())
 	br, bc := b.strides(dst.shape())
 	for i := range dst.Rows {

@@ -7,12 +7,11 @@ import (
 	"hvae/linalg/internal/kernel"
 )
 
-// The three products of a dense layer Y = W·X + b: MatMul (Affine with the bias) is the
-// layer, MatMulTA its gradient in X (Wᵀ·δ), MatMulTB its gradient in W (δ·Xᵀ). Each
-// output element adds its products in order of the summed index, whatever the matrix's
-// size and however rows are shared among goroutines.
+// The products of a dense layer Y = W·X + b: Affine is the layer, MatMulTA its gradient with
+// respect to X (Wᵀ·δ), MatMulTB its gradient with respect to W (δ·Xᵀ). Each element adds its
+// products in the order of the summed index, for any size and number of goroutines.
 
-// gemmGrain is how many multiply-adds outweigh starting a goroutine: some 50 µs.
+// gemmGrain is the smallest number of multiply-adds worth a goroutine: about 50 µs of work.
 const gemmGrain = 1 << 21
 
 // MatMul sets dst [m×n] = a [m×k] · b [k×n]. dst must not overlap a or b.
@@ -36,7 +35,7 @@ func MatMulTA[T Float](dst, a, b Matrix[T]) {
 }
 
 // MatMulTB sets dst [m×n] = a · bᵀ for a [m×k] and b [n×k]. dst must not overlap a or b.
-// scratch holds bᵀ meanwhile: k·n elements.
+// scratch is memory for bᵀ, k·n elements.
 func MatMulTB[T Float](dst, a, b Matrix[T], scratch []T) { matMulTB(dst, a, b, scratch, false) }
 
 // AddMatMulTB adds a · bᵀ to dst; see MatMulTB.
@@ -51,27 +50,27 @@ func matMulTB[T Float](dst, a, b Matrix[T], scratch []T, add bool) {
 	product(dst, a.Data, a.Cols, 1, a.Cols, bt, nil, add)
 }
 
-// product sets dst[i,j] = bias[i] + Σ_p A[i,p]·b[p,j], where A[i,p] = a[i·ai + p·ap]
-// reads a matrix or its transpose, or adds it to dst.
+// product sets dst[i,j] = bias[i] + Σ_p A[i,p]·b[p,j] for p < k, or if add is set, adds the
+// result to dst. The strides ai and ap make A[i,p] = a[i·ai + p·ap] a matrix or its transpose.
 func product[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bias []T, add bool) {
-	work := dst.Cols * k // of a row
-	if Serial(dst.Rows, grainFor(gemmGrain, work)) {
+	grain := max(1, gemmGrain/max(1, dst.Cols*k)) // rows
+	if Serial(dst.Rows, grain) {
 		productRange(dst, a, ai, ap, k, b, bias, add, 0, dst.Rows)
 		return
 	}
-	For(dst.Rows, grainFor(gemmGrain, work), func(lo, hi int) {
+	For(dst.Rows, grain, func(lo, hi int) {
 		productRange(dst, a, ai, ap, k, b, bias, add, lo, hi)
 	})
 }
 
-// kBlock is how much of the summed index a product adds up at a time: so much of the
-// operands stays in the nearest cache, and on few pages, while it is used. It is less where
-// the index goes down a's rows, from cache line to cache line. Where an element's sum is cut
-// depends on nothing else: its bits are those of any other way to compute it.
+// kBlock is the number of summed indices in a block. The operands of a block stay in the
+// first-level cache, on few pages. If each index is another row of a, and so another cache
+// line, blocks have kBlockDown indices. The division into blocks depends on nothing else, so the
+// bits do not depend on how the product is computed.
 const kBlock, kBlockDown = 192, 64
 
-// productRange computes rows lo to hi-1 of a product, a block of the summed index after
-// the other. A sum that goes to what dst holds is added up as a whole first.
+// productRange computes rows lo to hi-1 of a product, block by block. When adding to dst, it
+// computes the whole sum first.
 func productRange[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bias []T, add bool, lo, hi int) {
 	if bias != nil {
 		bias = bias[lo:hi]
@@ -103,8 +102,8 @@ func productRange[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bia
 	}
 }
 
-// Large products run on copies of pieces of their operands, whose rows lie next to each
-// other: panelCols columns of b, and rowGroup rows of a, for a block of steps.
+// Large products use packed copies of their operands, for each block of summed indices:
+// rowGroup rows of a, and panels of panelCols columns of b.
 //
 //	          panels of b, one after the other:
 //	          ┌──── 48 ───┬──── 48 ───┬──── …
@@ -115,18 +114,18 @@ func productRange[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bia
 //	of a,   │ │ │ piece │   each piece of dst, 64 × 48, is a Contraction of the rows of a
 //	packed  └─┘ └───────┘   with a panel
 //
-// In place, rows of a large matrix are pages apart, and where their distance is a power of
-// two, in each other's way in the caches: without copies a product of 1024³ takes a fifth
-// longer (62 ms for 52 on one core with AVX-512).
+// The rows of a large matrix are on different pages, and compete for the same cache lines if
+// their distance is a power of two. Without copies, a product of 1024³ takes 62 instead of
+// 52 ms (one core with AVX-512).
 const panelCols, rowGroup = 48, 64
 
-// packed keeps the copies of b between products.
+// packed holds memory for copies of b between products.
 var packed sync.Pool
 
-// runPacked runs a contraction over one segment of k steps, which begins at A[ao], so many
-// steps at a time.
+// runPacked runs a contraction of k steps, block by block, whose single segment begins at
+// A[ao] and B[0].
 func runPacked[T Float](c *Contraction[T], ao, k, block int) {
-	const aRow = kBlock + 16 // apart from a power of two
+	const aRow = kBlock + 16 // not a power of two
 	var group [rowGroup * aRow]T
 	var segment [1]Segment
 	b, ok := packed.Get().(*[]T)
@@ -175,12 +174,9 @@ func runPacked[T Float](c *Contraction[T], ao, k, block int) {
 	}
 }
 
-// grainFor returns how many pieces of the given work each make up a grain of work.
-func grainFor(grain, work int) int { return max(1, grain/max(1, work)) }
-
-// TransposeBlocks transposes each block of so many rows of a by itself: block i of
-// dst.Data is [Cols×rows], the transpose of rows i·rows to (i+1)·rows − 1 of a. The
-// shape of dst is that of a.
+// TransposeBlocks transposes each block of the given number of rows of a. Block i of dst.Data
+// is a matrix [a.Cols×rows], the transpose of rows i·rows to (i+1)·rows − 1 of a. dst has the
+// shape of a.
 func TransposeBlocks[T Float](dst, a Matrix[T], rows int) {
 	if dst.Shape() != a.Shape() || rows < 1 || a.Rows%rows != 0 {
 		panic(fmt.Sprintf("linalg: TransposeBlocks: %v in blocks of %d rows does not fit %v", a.Shape(), rows, dst.Shape()))

@@ -28,10 +28,10 @@ func near(got, want, tol float64) bool {
 	return math.Abs(got-want) <= tol*max(1, math.Abs(want))
 }
 
-// shapesOf returns the shapes that repeat to [r×c].
+// shapesOf returns the shapes that broadcast to [r×c].
 func shapesOf(r, c int) []Shape { return []Shape{{r, c}, {r, 1}, {1, c}, {1, 1}} }
 
-// at reads an element of m repeated to a larger shape.
+// at returns an element of m broadcast to a larger shape.
 func at[T Float](m Matrix[T], i, j int) float64 {
 	return float64(m.At(min(i, m.Rows-1), min(j, m.Cols-1)))
 }
@@ -72,7 +72,7 @@ func TestBinaryOperationsBroadcast(t *testing.T) {
 	}
 }
 
-func TestMulAddAndMulSumAgreeWithTheirDefinitions(t *testing.T) {
+func TestMulAddAndMulSumMatchTheirFormulas(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 1))
 	for _, size := range []Shape{{1, 1}, {1, 6}, {5, 1}, {4, 3}, {12, 10}} {
 		for _, sa := range shapesOf(size.Rows, size.Cols) {
@@ -93,7 +93,7 @@ func TestMulAddAndMulSumAgreeWithTheirDefinitions(t *testing.T) {
 						}
 					}
 
-					if !sc.repeats(ab) { // sc is the shape that the products sum to
+					if !sc.broadcastsTo(ab) { // sc is the shape that the products sum to
 						continue
 					}
 					sum, want := New[float64](sc.Rows, sc.Cols), New[float64](sc.Rows, sc.Cols)
@@ -116,7 +116,7 @@ func TestMulAddAndMulSumAgreeWithTheirDefinitions(t *testing.T) {
 }
 
 func TestSumAndCopyAreAdjoint(t *testing.T) {
-	// ⟨Copy(v), a⟩ = ⟨v, Sum(a)⟩ for every shape that repeats to a's.
+	// ⟨Copy(v), a⟩ = ⟨v, Sum(a)⟩ for every shape of v that broadcasts to a's.
 	rng := rand.New(rand.NewPCG(3, 1))
 	dot := func(a, b Matrix[float64]) float64 {
 		d := New[float64](1, 1)
@@ -150,7 +150,7 @@ func TestSumAndCopyAreAdjoint(t *testing.T) {
 	}
 }
 
-func TestSumsOfRowsAreAddedToWhatIsThere(t *testing.T) {
+func TestAddSumAndAddMulSumMatchSumAndAdd(t *testing.T) {
 	testAddedSums[float64](t)
 	testAddedSums[float32](t)
 }
@@ -163,13 +163,13 @@ func testAddedSums[T Float](t *testing.T) {
 		AddSum(sum, a)
 		Sum(want, a)
 		if Add(want, want, start); !slices.Equal(sum.Data, want.Data) {
-			t.Errorf("AddSum of %v: %v, Sum and Add give %v", s, sum.Data, want.Data)
+			t.Errorf("AddSum of %v = %v, but Sum and Add give %v", s, sum.Data, want.Data)
 		}
 		dot := start.Clone()
 		AddMulSum(dot, a, b)
 		MulSum(want, a, b)
 		if Add(want, want, start); !slices.Equal(dot.Data, want.Data) {
-			t.Errorf("AddMulSum of %v: %v, MulSum and Add give %v", s, dot.Data, want.Data)
+			t.Errorf("AddMulSum of %v = %v, but MulSum and Add give %v", s, dot.Data, want.Data)
 		}
 	}
 }
@@ -231,7 +231,7 @@ func TestSoftplusSigmoidAndLogSumExpNeverOverflow(t *testing.T) {
 		{800, 800, 1},
 		{-800, 0, 0},
 		{1e308, 1e308, 1},
-		{-40, 4.248354255291589e-18, 4.248354255291589e-18}, // e⁻⁴⁰: the tail keeps its digits
+		{-40, 4.248354255291589e-18, 4.248354255291589e-18}, // e⁻⁴⁰, without cancellation
 		{40, 40, 1},
 		{inf, inf, 1},
 		{-inf, 0, 0},
@@ -271,14 +271,16 @@ func TestSoftplusSigmoidAndLogSumExpNeverOverflow(t *testing.T) {
 	}
 }
 
-func TestVectorsNamesTheLevel(t *testing.T) {
+func TestVectorsNamesTheKernelsInUse(t *testing.T) {
 	name, err := Vectors()
-	if lanes := map[string]int{"none": 0, "avx2": 8, "avx512": 16, "neon": 4}[name]; err != nil || lanes != Lanes() {
-		t.Errorf("Vectors() = %s, %v with %d lanes", name, err, Lanes())
+	// The operations of a round: two for each lane of each sum.
+	want := map[string]int{"none": 0, "avx2": 2 * 8 * 12, "avx512": 2 * 16 * 12, "neon": 2 * 4 * 24}[name]
+	if n := PeakLoop(3); err != nil || n != 3*want {
+		t.Errorf("Vectors() = %s, %v, but three rounds of PeakLoop are %d operations", name, err, n)
 	}
 }
 
-// naive is the definition of a product, reading A[i,p] and B[p,j] through functions.
+// naive returns the product of the matrices with elements a(i, p) and b(p, j).
 func naive(m, n, k int, a, b func(i, j int) float64) []float64 {
 	y := make([]float64, m*n)
 	for i := range m {
@@ -291,7 +293,7 @@ func naive(m, n, k int, a, b func(i, j int) float64) []float64 {
 	return y
 }
 
-func TestProductsAgreeWithTheDefinition(t *testing.T) {
+func TestProductsMatchTheirFormulas(t *testing.T) {
 	testProducts[float64](t, 1e-13)
 	testProducts[float32](t, 1e-4)
 }
@@ -346,7 +348,7 @@ func testProducts[T Float](t *testing.T, tol float64) {
 			}
 		}
 	}
-	product(167, 201, 391) // large enough for copies of pieces, and for several goroutines
+	product(167, 201, 391) // large enough for packed copies and several goroutines
 }
 
 func TestResultsDoNotDependOnGOMAXPROCS(t *testing.T) {
@@ -364,13 +366,13 @@ func TestResultsDoNotDependOnGOMAXPROCS(t *testing.T) {
 	want := run(1)
 	for _, procs := range []int{2, 3, 7} {
 		if !slices.Equal(run(procs), want) {
-			t.Errorf("GOMAXPROCS %d changes bits", procs)
+			t.Errorf("GOMAXPROCS = %d changes bits", procs)
 		}
 	}
 }
 
-// Products whose sums are longer than a block, computed whole, row by row, in strips of
-// columns and on several goroutines: packed or in place, an element has the same bits.
+// Elements of a product whose sums are longer than a block have the same bits if it is computed
+// at once, by rows, by columns or on several goroutines, with packed copies or without.
 func TestLongSumsHaveTheSameBitsOnEveryPath(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 1))
 	type product struct {
@@ -387,11 +389,11 @@ func TestLongSumsHaveTheSameBitsOnEveryPath(t *testing.T) {
 	}
 	rows := Matrix[float32].RowRange
 	const m, n = 70, 203
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // in one piece, large enough to be packed
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that the product is large enough for packed copies
 	bias := random[float32](rng, m, 1)
 	kernel.OnEachLevel(func(level string) {
 		for _, k := range []int{kBlockDown, kBlock + 1, 2*kBlock - 1, 3*kBlock + 5} {
-			if testing.Short() && k < 2*kBlock { // the longest is packed
+			if testing.Short() && k < 2*kBlock { // only the longest use packed copies
 				continue
 			}
 			for _, p := range []product{
@@ -558,7 +560,7 @@ func TestViewsShareElements(t *testing.T) {
 	c := m.Clone()
 	c.Row(0)[1] = 5
 	if m.At(0, 1) != 0 || c.At(0, 1) != 5 {
-		t.Error("a clone must have elements of its own")
+		t.Error("a clone shares elements with the original")
 	}
 }
 
@@ -605,8 +607,8 @@ func TestMismatchedShapesPanicAndNameThem(t *testing.T) {
 	}
 }
 
-// FuzzBroadcasting checks every product and sum on shapes and elements from bytes,
-// NaN, infinities and empty matrices included, against their definitions.
+// FuzzBroadcasting checks all broadcasting operations and sums against their formulas, with
+// shapes and elements from bytes, including NaN, infinities and empty matrices.
 func FuzzBroadcasting(f *testing.F) {
 	f.Add(byte(3), byte(4), byte(0b0110), []byte{1, 2, 3})
 	f.Add(byte(0), byte(5), byte(0), []byte{255})
@@ -702,7 +704,7 @@ func TestTransposeSwapsIndices(t *testing.T) {
 	}
 }
 
-func TestTransposeBlocksSwapsIndicesInEach(t *testing.T) {
+func TestTransposeBlocksTransposesEachBlock(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 2))
 	for _, rows := range []int{1, 7, 8, 9, 15, 16, 17, 24, 33, 40} {
 		for _, cols := range []int{0, 1, 3, 4, 5, 8, 15, 16, 17, 50, 100} {
@@ -723,7 +725,7 @@ func TestTransposeBlocksSwapsIndicesInEach(t *testing.T) {
 	}
 }
 
-func TestSumsOfFloat32AgreeWithThoseOfFloat64(t *testing.T) {
+func TestFloat32SumsAreWithinRoundingError(t *testing.T) {
 	kernel.OnEachLevel(func(name string) {
 		rng := rand.New(rand.NewPCG(6, 1))
 		for range 2000 {
@@ -739,7 +741,7 @@ func TestSumsOfFloat32AgreeWithThoseOfFloat64(t *testing.T) {
 						size.Data[k] += math.Abs(float64(a.At(i, j)))
 					}
 				}
-				for k, w := range want.Data { // as in TestTilesAgreeWithTheDefinition
+				for k, w := range want.Data { // the bound of TestTilesAreWithinRoundingErrorOfFloat64
 					if d := math.Abs(float64(got.Data[k]) - w); !(d <= float64(len(a.Data))*0x1p-24*size.Data[k]) {
 						t.Fatalf("%s: %v to %v: element %d is %v, want %v", name, a.Shape(), s, k, got.Data[k], w)
 					}
@@ -749,19 +751,19 @@ func TestSumsOfFloat32AgreeWithThoseOfFloat64(t *testing.T) {
 	})
 }
 
-func TestFiniteSeesEveryElement(t *testing.T) {
+func TestFiniteChecksEveryElement(t *testing.T) {
 	kernel.OnEachLevel(func(name string) {
 		for _, n := range []int{0, 1, 127, 128, 129, 1000} {
 			m := New[float32](n, 1)
 			m.Fill(math.MaxFloat32)
 			if !Finite(m) {
-				t.Errorf("%s: %d finite elements are not", name, n)
+				t.Errorf("%s: %d finite elements are reported as not finite", name, n)
 			}
 			for i := range n {
 				for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 					m.Data[i] = float32(v)
 					if Finite(m) {
-						t.Fatalf("%s: element %d of %d is %v", name, i, n, v)
+						t.Fatalf("%s: element %d of %d is %v, but Finite returns true", name, i, n, v)
 					}
 				}
 				m.Data[i] = 1

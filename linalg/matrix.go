@@ -1,25 +1,20 @@
-// Package linalg is the ground floor: dense matrices over float32 or float64
-// and the whole-matrix operations that layers, flows and their gradients need.
+// Package linalg implements dense matrices over float32 and float64, with the operations that
+// layers, flows and their gradients need.
 //
-// A batch is a matrix whose columns are samples: [features × samples], row-major,
-// so that the samples of one feature are contiguous. A dense layer is then W·X, and
-// the paper's column vectors z, ρ, ε are what they look like.
+// A batch is a row-major matrix [features × samples], so the samples of one feature are
+// contiguous. A dense layer is W·X, and the paper's column vectors z, ρ and ε are columns.
 //
-// Start with Matrix in this file, then elementwise.go (broadcasting), sums.go (sums and
-// sums of products along axes), gemm.go (W·X and its two gradients), contraction.go (what
-// is behind them and behind convolutions), scalar.go (the overflow-safe functions) and
-// parallel.go (loops over goroutines).
+// Start with Matrix in this file. elementwise.go has broadcasting operations, sums.go sums
+// along axes, gemm.go matrix products, contraction.go the loop nest behind products and
+// convolutions, and parallel.go loops over goroutines.
 //
-// The loops themselves are in internal/kernel, in plain Go and as vector instructions.
-// In float32 all vectors give the same bits, and plain Go rounds otherwise; in float64
-// everything gives the same bits.
+// The loops are in internal/kernel, in plain Go and as SIMD instructions. In float32 all
+// instruction sets give the same bits, but plain Go rounds differently; in float64 all give
+// the same bits.
 //
-// Operations write into a destination given first, and allocate nothing but what
-// goroutines take where a matrix is large enough for several. Shapes that
-// do not fit are programming errors: they panic and name the shapes. Every sum runs
-// in an order fixed by the shapes alone, so results do not depend on GOMAXPROCS.
-//
-// The package imports the standard library and its own internal/kernel only.
+// Operations write to a destination, the first argument. They allocate only to start
+// goroutines for large matrices. They panic if shapes do not match, and name the shapes.
+// The shapes alone fix the order of every sum, so results do not depend on GOMAXPROCS.
 package linalg
 
 import (
@@ -46,7 +41,8 @@ func New[T Float](rows, cols int) Matrix[T] {
 	return Matrix[T]{rows, cols, make([]T, rows*cols)}
 }
 
-// Of views data as a rows × cols matrix. It panics if the length is not rows*cols.
+// Of returns data as a rows × cols matrix that shares its elements. It panics if len(data) is
+// not rows*cols.
 func Of[T Float](rows, cols int, data []T) Matrix[T] {
 	if rows < 0 || cols < 0 || len(data) != rows*cols {
 		panic(fmt.Sprintf("linalg: Of: %d elements cannot be viewed as [%d×%d]", len(data), rows, cols))
@@ -54,13 +50,13 @@ func Of[T Float](rows, cols int, data []T) Matrix[T] {
 	return Matrix[T]{rows, cols, data}
 }
 
-// Column views data as a column vector, len(data) × 1.
+// Column returns data as a column vector that shares its elements.
 func Column[T Float](data ...T) Matrix[T] { return Matrix[T]{len(data), 1, data} }
 
 // At returns element (i, j).
 func (m Matrix[T]) At(i, j int) T { return m.Row(i)[j] }
 
-// Row returns row i, the samples of feature i, sharing the matrix's elements.
+// Row returns row i, the samples of feature i, as a slice that shares m's elements.
 func (m Matrix[T]) Row(i int) []T { return m.Data[i*m.Cols : (i+1)*m.Cols : (i+1)*m.Cols] }
 
 // RowRange returns rows lo to hi-1 as a matrix that shares m's elements.
@@ -71,7 +67,7 @@ func (m Matrix[T]) RowRange(lo, hi int) Matrix[T] {
 	return Matrix[T]{hi - lo, m.Cols, m.Data[lo*m.Cols : hi*m.Cols : hi*m.Cols]}
 }
 
-// Clone returns a copy of m with elements of its own.
+// Clone returns a copy of m with separate elements.
 func (m Matrix[T]) Clone() Matrix[T] {
 	c := New[T](m.Rows, m.Cols)
 	copy(c.Data, m.Data)
@@ -85,22 +81,22 @@ func (m Matrix[T]) Fill(v T) {
 	}
 }
 
-// Shape is a matrix's dimensions; it prints as [rows×cols].
+// A Shape holds the dimensions of a matrix; it prints as [rows×cols].
 type Shape struct{ Rows, Cols int }
 
 // Shape returns m's dimensions.
 func (m Matrix[T]) Shape() Shape { return Shape{m.Rows, m.Cols} }
 
-// shape is Shape for the loops over small matrices: a method that takes a matrix by value
-// copies its five words, even where it is inlined.
+// shape is Shape without a copy of the five words of m, which a method with a value receiver
+// makes even if it is inlined. The copy takes noticeable time for small matrices.
 func (m *Matrix[T]) shape() Shape { return Shape{m.Rows, m.Cols} }
 
-// String formats the shape for messages.
+// String returns the shape as [rows×cols].
 func (s Shape) String() string { return fmt.Sprintf("[%d×%d]", s.Rows, s.Cols) }
 
-// Broadcast returns the shape of an elementwise operation on operands of shapes a
-// and b: along each axis they agree, or one of them has length 1 and is repeated.
-// ok reports whether they fit.
+// Broadcast returns the shape of the result of an elementwise operation on shapes a and b.
+// Along each axis the lengths must agree, or one must be 1 and is broadcast to the other; ok
+// reports whether that is so.
 func Broadcast(a, b Shape) (s Shape, ok bool) {
 	rows, okRows := broadcastAxis(a.Rows, b.Rows)
 	cols, okCols := broadcastAxis(a.Cols, b.Cols)
@@ -117,13 +113,13 @@ func broadcastAxis(a, b int) (int, bool) {
 	return 0, false
 }
 
-// repeats reports whether an operand of shape s can be repeated to shape full.
-func (s Shape) repeats(full Shape) bool {
+// broadcastsTo reports whether an operand of shape s can be broadcast to shape full.
+func (s Shape) broadcastsTo(full Shape) bool {
 	return (s.Rows == full.Rows || s.Rows == 1) && (s.Cols == full.Cols || s.Cols == 1)
 }
 
-// strides returns how far apart in m's Data neighbours of the broadcast matrix lie,
-// down a column and along a row: 0 where m is repeated.
+// strides returns the distances in m.Data between neighbours in a column and in a row of m
+// broadcast to shape full. They are 0 along axes that are broadcast.
 func (m *Matrix[T]) strides(full Shape) (row, col int) {
 	if m.Rows == full.Rows {
 		row = m.Cols

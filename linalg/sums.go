@@ -6,11 +6,11 @@ import (
 	"hvae/linalg/internal/kernel"
 )
 
-// Sum adds up a along every axis on which dst has length 1: to a column (over
-// samples), to a row (over features), to one element, or, where the shapes agree, not
-// at all. Rows are added up from left to right, then one after the other.
+// Sum sets dst to the sum of a along every axis on which dst has length 1: over samples for a
+// column, over features for a row, over both for one element. If the shapes agree it copies a.
+// It adds up each row from left to right, then the rows in order.
 func Sum[T Float](dst, a Matrix[T]) {
-	if !dst.shape().repeats(a.shape()) {
+	if !dst.shape().broadcastsTo(a.shape()) {
 		panic(fmt.Sprintf("linalg: Sum: %v does not sum to %v", a.shape(), dst.shape()))
 	}
 	if dst.shape() == a.shape() {
@@ -20,18 +20,18 @@ func Sum[T Float](dst, a Matrix[T]) {
 	clear(dst.Data)
 	switch dr, dc := dst.strides(a.shape()); {
 	case dc == 0:
-		kernel.Sums(dst.Data, dr, a.Data, a.Cols, a.Rows, a.Cols)
+		kernel.AddSums(dst.Data, dr, a.Data, a.Cols, a.Rows, a.Cols)
 	default:
 		kernel.AddRows(dst.Data, a.Data, a.Rows)
 	}
 }
 
-// MulSum multiplies a and b elementwise, repeating as Mul does, and adds the products
-// up as Sum does, without storing them. It is the adjoint of Mul: with y = a ⊙ b, the
-// gradient of a is MulSum(ȳ, b) to a's shape. To one element it is the dot product.
+// MulSum sets dst to the sum of a ⊙ b, which broadcasts as in Mul, along every axis on which dst
+// has length 1, as in Sum. It does not store the products. For y = a ⊙ b, the gradient of a is
+// MulSum of ȳ and b, in a's shape. If dst has one element, it is the dot product.
 func MulSum[T Float](dst, a, b Matrix[T]) {
 	full, ok := Broadcast(a.shape(), b.shape())
-	if !ok || !dst.shape().repeats(full) {
+	if !ok || !dst.shape().broadcastsTo(full) {
 		panic(fmt.Sprintf("linalg: MulSum: the product of %v and %v does not sum to %v", a.shape(), b.shape(), dst.shape()))
 	}
 	if dst.shape() == full {
@@ -40,18 +40,18 @@ func MulSum[T Float](dst, a, b Matrix[T]) {
 	}
 	clear(dst.Data)
 	if b.Cols != full.Cols {
-		a, b = b, a // what is constant along rows comes first; products commute bit for bit
+		a, b = b, a // as in Mul
 	}
 	ar, ac := a.strides(full)
 	br, bc := b.strides(full)
 	switch dr, dc := dst.strides(full); {
 	case full.Rows*full.Cols == 0:
-	case dc == 0 && ac == 1 && bc == 1: // along a row, to one element
-		kernel.Dots(dst.Data, dr, a.Data, ar, b.Data, br, full.Rows, full.Cols)
-	case dc == 1 && dr == 0 && ac == 0 && bc == 1: // down the columns, a constant along each row
+	case dc == 0 && ac == 1 && bc == 1: // dot products of rows
+		kernel.AddDots(dst.Data, dr, a.Data, ar, b.Data, br, full.Rows, full.Cols)
+	case dc == 1 && dr == 0 && ac == 0 && bc == 1: // over rows, with a constant along each row
 		kernel.AddScaledRows(dst.Data, a.Data, ar, b.Data, br, full.Rows)
-	case dc == 1 && dr == 0 && ac == 1 && bc == 1: // down the columns
-		kernel.AddProducts(dst.Data, a.Data, ar, b.Data, br, full.Rows)
+	case dc == 1 && dr == 0 && ac == 1 && bc == 1: // over rows
+		kernel.AddMulRows(dst.Data, a.Data, ar, b.Data, br, full.Rows)
 	default:
 		for i := range full.Rows {
 			for j := range full.Cols {
@@ -61,28 +61,29 @@ func MulSum[T Float](dst, a, b Matrix[T]) {
 	}
 }
 
-// AddSum adds the sums of the rows of a [m×n] to dst [m×1]: the bits of Sum, then Add.
+// AddSum adds the sums of the rows of a [m×n] to dst [m×1]. The result
+// is bit-identical to Sum followed by Add.
 func AddSum[T Float](dst, a Matrix[T]) {
 	if dst.shape() != (Shape{a.Rows, 1}) {
 		panic(fmt.Sprintf("linalg: AddSum: the rows of %v do not sum to %v", a.shape(), dst.shape()))
 	}
-	kernel.Sums(dst.Data, 1, a.Data, a.Cols, a.Rows, a.Cols)
+	kernel.AddSums(dst.Data, 1, a.Data, a.Cols, a.Rows, a.Cols)
 }
 
-// AddMulSum adds the dot products of the rows of a and b [m×n] to dst [m×1]: the bits of
-// MulSum, then Add.
+// AddMulSum adds the dot products of the rows of a and b [m×n] to dst [m×1]. The
+// result is bit-identical to MulSum followed by Add.
 func AddMulSum[T Float](dst, a, b Matrix[T]) {
 	if a.shape() != b.shape() || dst.shape() != (Shape{a.Rows, 1}) {
 		panic(fmt.Sprintf("linalg: AddMulSum: the rows of %v and %v have no dot products %v", a.shape(), b.shape(), dst.shape()))
 	}
-	kernel.Dots(dst.Data, 1, a.Data, a.Cols, b.Data, b.Cols, a.Rows, a.Cols)
+	kernel.AddDots(dst.Data, 1, a.Data, a.Cols, b.Data, b.Cols, a.Rows, a.Cols)
 }
 
 // Finite reports whether every element of m is finite.
 func Finite[T Float](m Matrix[T]) bool {
 	rest := m.Data
-	if kernel.Singles[T]() {
-		// 0·x is zero unless x is NaN or infinite, and then it is NaN.
+	if kernel.SIMD32[T]() {
+		// The sum of 0·x over rows of 128 elements: 0·x is NaN if x is NaN or infinite, else zero.
 		const columns = 128
 		var sums [columns]T
 		var zero, segment = [1]T{}, [1]Segment{}

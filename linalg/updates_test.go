@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// integers fills a matrix with small ones, of which sums of products are exact.
+// integers returns a matrix of small random integers, so that sums of products are exact.
 func integers[T Float](rng *rand.Rand, rows, cols int) Matrix[T] {
 	m := New[T](rows, cols)
 	for i := range m.Data {
@@ -33,20 +33,20 @@ func updatesAddUp[T Float](t *testing.T) {
 				scratch := make([]T, len(b.Data))
 				AddMatMulTB(want, a, b, scratch)
 				u.AddMatMulTB(c, a, b, scratch)
-				a.Fill(T(math.NaN())) // the caller's again
+				a.Fill(T(math.NaN())) // Updates must not refer to it any more
 				b.Fill(T(math.NaN()))
 			}
 			for range 2 {
 				u.Flush(c)
 				if !slices.Equal(c.Data, want.Data) {
-					t.Errorf("products of %d columns, added to %v, are not their sum", widths, s)
+					t.Errorf("products of %d columns, added to %v: wrong sum", widths, s)
 				}
 			}
 		}
 	}
 }
 
-func TestUpdatesWaitForOneAnother(t *testing.T) {
+func TestUpdatesAreBufferedUpTo64Columns(t *testing.T) {
 	one := func(rows, cols int) Matrix[float64] {
 		m := New[float64](rows, cols)
 		m.Fill(1)
@@ -57,11 +57,11 @@ func TestUpdatesWaitForOneAnother(t *testing.T) {
 	for i, want := range []float64{0, 0, 0, 0, 64, 64, 64, 64, 128} {
 		u.AddMatMulTB(c, one(2, 16), one(3, 16), make([]float64, 48))
 		if c.Data[0] != want {
-			t.Errorf("after %d products of 16 columns, C has %v of them, want %v", i+1, c.Data[0], want)
+			t.Errorf("after %d products of 16 columns, C has the sum of %v columns, want %v", i+1, c.Data[0], want)
 		}
 	}
 	u.Forget()
 	if u.Flush(c); c.Data[0] != 128 {
-		t.Error("what was forgotten is added")
+		t.Error("Flush added a product after Forget")
 	}
 }

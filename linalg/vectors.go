@@ -9,6 +9,7 @@ import "hvae/linalg/internal/kernel"
 // and Vectors returns an error: a command should end then, a library may ignore it.
 func Vectors() (name string, err error) { return kernel.Level() }
 
-// Lanes returns how many float32 the vector kernels in use compute at a time: 16, 8, 4, or 0
-// where there are none.
-func Lanes() int { return kernel.Lanes() }
+// PeakLoop runs n rounds of a loop of independent multiply-adds in vector registers, and
+// returns how many float32 operations that is, or 0 for plain Go. Its speed is the peak speed
+// of a core.
+func PeakLoop(n int) (operations int) { return kernel.Peak(n) }

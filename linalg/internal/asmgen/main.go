@@ -1,20 +1,18 @@
-// Command asmgen writes the assembly of the module: the vector kernels of package
-// linalg/internal/kernel, with the tables by which Go finds them, and the loop by which
-// package bench measures what the processor can do at most. Each kernel is described once
-// and written for each instruction set. Run it in that package's folder or here:
+// Command asmgen generates the SIMD kernels of package linalg/internal/kernel, with the
+// tables through which Go finds them. Each kernel is described once and written for
+// AVX-512, AVX2 and NEON. Run it in that package's folder or in this one:
 //
 //	go generate
 //
-// A test fails while the files are not what it writes. Start with writer.go (what an
-// instruction set is here), then tile.go (the products), transpose.go, lanes.go (elementwise
-// kernels), functions.go (exponentials, logarithms and what is made of them), x86.go (how
-// amd64 computes them) and rows.go (the kernels of float64). neon.go and the files named
-// after it do the same for arm64.
+// A test fails if the checked-in files differ from its output.
 //
-// Offsets of arguments and numbers of levels and kernels are not written here: the
-// assembly takes them from go_asm.h, which the Go compiler makes from the package's types
-// and constants. Tile shapes, which Go needs in turn, stand in a table that this program
-// writes for it.
+// Start with kernels.go, the list of all kernels. writer.go has instruction sets and the
+// text of instructions. functions.go computes exponentials, logarithms and functions made
+// of them in terms of the operations in elementwise.go. The files amd64*.go and arm64*.go
+// write the kernels of each architecture.
+//
+// Offsets of arguments and numbers of kernels do not appear here: the assembly takes them
+// from go_asm.h, which the Go compiler makes from the types and constants of package kernel.
 package main
 
 import (
@@ -25,32 +23,33 @@ import (
 
 //go:generate go run .
 
-// files returns the text of each file by its path from the module's root.
+// files returns the text of each generated file, by its name in package kernel.
 func files() map[string]string {
-	const kernel = "linalg/internal/kernel/"
 	return map[string]string{
-		kernel + "tiles_amd64.s":     tiles(),
-		kernel + "transpose_amd64.s": transpose(),
-		kernel + "lanes_amd64.s":     lanes(),
-		kernel + "rows_amd64.s":      rows(),
-		kernel + "numbers.go":        numbers(),
-		kernel + "tables_amd64.go":   tables(x86),
-		"bench/peak_amd64.s":         peak(),
-		"bench/peak_amd64.go":        peakLoops(x86),
+		"numbers.go": numbers(),
 
-		kernel + "tiles_arm64.s":     neonTiles(),
-		kernel + "transpose_arm64.s": neonTranspose(),
-		kernel + "lanes_arm64.s":     neonLanes(),
-		kernel + "rows_arm64.s":      neonRows(),
-		kernel + "tables_arm64.go":   tables([]isa{neon}),
-		"bench/peak_arm64.s":         neonPeak(),
-		"bench/peak_arm64.go":        peakLoops([]isa{neon}),
+		"tables_amd64.go":     tables(amd64),
+		"tiles_amd64.s":       amd64Tiles(),
+		"elementwise_amd64.s": amd64Elementwise(),
+		"rows_amd64.s":        amd64Rows(),
+		"transpose_amd64.s":   amd64Transpose(),
+		"peak_amd64.s":        amd64Peak(),
+
+		"tables_arm64.go":     tables(arm64),
+		"tiles_arm64.s":       arm64Tiles(),
+		"elementwise_arm64.s": arm64Elementwise(),
+		"rows_arm64.s":        arm64Rows(),
+		"transpose_arm64.s":   arm64Transpose(),
+		"peak_arm64.s":        arm64Peak(),
 	}
 }
 
+// path returns the path of a generated file, relative to this folder and to package kernel's.
+func path(name string) string { return filepath.Join("..", "kernel", name) }
+
 func main() {
 	for name, text := range files() {
-		if err := os.WriteFile(filepath.Join("..", "..", "..", name), []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(path(name), []byte(text), 0o644); err != nil {
 			fmt.Fprintln(os.Stderr, "asmgen:", err)
 			os.Exit(1)
 		}

@@ -12,37 +12,37 @@ import (
 	"testing"
 )
 
-func TestCheckedInAssemblyIsWhatTheGeneratorWrites(t *testing.T) {
+func TestCheckedInFilesAreTheGeneratorsOutput(t *testing.T) {
 	for name, want := range files() {
-		got, err := os.ReadFile(filepath.Join("..", "..", "..", name))
+		got, err := os.ReadFile(path(name))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if string(got) != want {
-			t.Errorf("%s is not what the generator writes: run 'go generate' in linalg/internal/asmgen", name)
+			t.Errorf("%s differs from the generator's output: run 'go generate' in linalg/internal/asmgen", name)
 		}
 	}
 }
 
-// The garbage collector looks at the pointers among a kernel's arguments as soon as the kernel
-// has returned. So kernels move in registers, and write to nothing there but what they count in.
-func TestKernelsWriteToNoPointerOfTheirArguments(t *testing.T) {
+// The garbage collector may scan a kernel's arguments as soon as the kernel has returned, so
+// kernels must leave all pointers among them unchanged. They write only to counters.
+func TestKernelsChangeNoPointerAmongTheirArguments(t *testing.T) {
 	found := map[string]bool{}
 	for name, text := range files() {
-		// The last operand is what an instruction writes to.
+		// The last operand of an instruction is its destination.
 		for _, m := range regexp.MustCompile(`(?m)^\t([A-Z0-9]+)[^\n]*[ (](\w+Args_\w+)[^,\n]*\(\w+\)$`).FindAllStringSubmatch(text, -1) {
-			if found[m[2]] = true; m[1] != "CMPQ" && m[2] != "bandArgs_blocks" && m[2] != "bandArgs_done" && m[2] != "tileArgs_left" {
+			if found[m[2]] = true; m[1] != "CMPQ" && m[2] != "transposeArgs_matrices" && m[2] != "transposeArgs_done" && m[2] != "tileArgs_left" {
 				t.Errorf("%s: %s", name, m[0])
 			}
 		}
 	}
-	if !found["bandArgs_done"] || !found["tileArgs_left"] {
-		t.Errorf("what is known to be written to is not found, but %v", found)
+	if !found["transposeArgs_done"] || !found["tileArgs_left"] {
+		t.Errorf("the counters are not among the destinations found: %v", found)
 	}
 }
 
-// The comment of an instruction that is written as a word is what GNU's disassembler says.
-func TestWordsAreTheInstructionsThatTheirCommentsSay(t *testing.T) {
+// GNU's disassembler must print the comment of each instruction that is written as a word.
+func TestWordsMatchTheirComments(t *testing.T) {
 	var code bytes.Buffer
 	var comments []string
 	for _, text := range files() {
@@ -55,8 +55,8 @@ func TestWordsAreTheInstructionsThatTheirCommentsSay(t *testing.T) {
 			comments = append(comments, m[2])
 		}
 	}
-	if len(comments) < 1000 {
-		t.Fatalf("%d words found", len(comments))
+	if len(comments) < 500 {
+		t.Fatalf("%d words found, want at least 500", len(comments))
 	}
 	disassembler, err := exec.LookPath("aarch64-linux-gnu-objdump")
 	if err != nil {
@@ -72,11 +72,11 @@ func TestWordsAreTheInstructionsThatTheirCommentsSay(t *testing.T) {
 	}
 	lines := regexp.MustCompile(`(?m)^ *[0-9a-f]+:\t[0-9a-f]{8} \t(.*)$`).FindAllStringSubmatch(string(out), -1)
 	if len(lines) != len(comments) {
-		t.Fatalf("%d words, %d lines of the disassembler", len(comments), len(lines))
+		t.Fatalf("%d words, but %d disassembled lines", len(comments), len(lines))
 	}
 	for i, m := range lines {
 		if got := strings.ReplaceAll(m[1], "\t", " "); got != comments[i] {
-			t.Errorf("a word is %q, its comment says %q", got, comments[i])
+			t.Errorf("a word is %q, but its comment is %q", got, comments[i])
 		}
 	}
 }

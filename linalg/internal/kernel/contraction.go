@@ -11,14 +11,14 @@ import "fmt"
 // one group. In a convolution the segments are the kernel rows or taps over an output
 // pixel, and the groups neighbouring pixels, which share the weights A.
 //
-// Every element of C is added up in the order of segments, then of steps, starting
-// from the bias: results depend on nothing else, neither on how groups and columns are
-// cut, nor on the width of vectors.
+// Every element of C adds its products in the order of segments, then of steps, starting
+// from the bias. So its bits depend neither on how groups and columns are divided, nor on the
+// width of vectors.
 type Contraction[T Float] struct {
 	Rows, Cols, Steps, Groups int
 
 	C                    []T // element (i, j) of C_g is C[CStart + g·CGroup + i·CRow + j]
-	CStart, CRow, CGroup int // of these and the other strides, only CGroup may be negative
+	CStart, CRow, CGroup int // CGroup is the only stride that may be negative
 
 	A           []T // element (i, p) of A_s is A[Segments[s].A + i·ARow + p·AStep]
 	ARow, AStep int
@@ -28,11 +28,11 @@ type Contraction[T Float] struct {
 
 	Segments []Segment
 
-	Bias []T  // where row i starts, [Rows]; nil for zero
+	Bias []T  // added to each row, [Rows]; nil for zero
 	Add  bool // add the result to C instead of replacing C
 }
 
-// A Segment says where A_s and B_{s,0} begin.
+// A Segment has the indices of the first elements of A_s and B_{s,0}.
 type Segment struct{ A, B int }
 
 // Run computes the contraction on the calling goroutine. It panics if an operand is too
@@ -42,22 +42,19 @@ func (c *Contraction[T]) Run() {
 		return
 	}
 	c.check()
-	switch {
-	case c.Steps <= 0 || len(c.Segments) == 0 || doubles[T](): // whose rows plain adds as vectors
-		c.plain()
-	case singles[T]():
+	if SIMD32[T]() && c.Steps > 0 && len(c.Segments) > 0 {
 		c.tiles()
-	default:
-		c.blocks()
+	} else {
+		c.plain()
 	}
 }
 
-// check panics unless the last element of each operand is inside.
+// check panics if an operand is too short, or a stride other than CGroup negative.
 func (c *Contraction[T]) check() {
 	lastA, lastB := 0, 0
 	for _, s := range c.Segments {
 		if s.A < 0 || s.B < 0 {
-			panic(fmt.Sprintf("linalg: Contraction: segment %+v begins before its operands", s))
+			panic(fmt.Sprintf("linalg: Contraction: segment %+v has a negative index", s))
 		}
 		lastA, lastB = max(lastA, s.A), max(lastB, s.B)
 	}
@@ -73,20 +70,11 @@ func (c *Contraction[T]) check() {
 	}
 }
 
-// rowsFrom returns the part of the contraction that computes the rows of C from i on.
-func (c *Contraction[T]) rowsFrom(i int) Contraction[T] {
-	rows := *c
-	rows.Rows, rows.C, rows.A = c.Rows-i, c.C[i*c.CRow:], c.A[i*c.ARow:]
-	if c.Bias != nil {
-		rows.Bias = c.Bias[i:]
-	}
-	return rows
-}
-
-// chunk is how many columns plain adds up at a time.
+// chunk is the number of columns that plain computes at a time.
 const chunk = 64
 
-// plain is the definition: it adds rows of B to a row of sums.
+// plain computes the contraction in plain Go: it adds rows of B, multiplied by elements of A,
+// to a row of sums.
 func (c *Contraction[T]) plain() {
 	var sums [chunk]T
 	for g := range c.Groups {

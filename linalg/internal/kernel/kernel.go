@@ -1,30 +1,27 @@
-// Package kernel has the loops under the matrices of package linalg. They take slices,
-// check their bounds, and run on the calling goroutine; nothing here knows of matrices,
-// and nothing above uses unsafe.
+// Package kernel implements the loops of package linalg. They take slices, check bounds, and
+// run on the calling goroutine. Only this package uses unsafe.
 //
-// Each kernel is written twice: in plain Go, which is its definition and runs anywhere,
-// and as vector instructions, which the program in ../asmgen writes. One function holds
-// both, in one form throughout:
+// Each kernel is written twice: in plain Go, which defines it and runs anywhere, and as SIMD
+// instructions, which the program in ../asmgen generates. One function calls both:
 //
 //	func Add[T Float](y, a, b []T) {
-//		a, b = a[:len(y)], b[:len(y)] // assembly checks no bounds
-//		if singles[T]() {
-//			lane(laneAdd, &laneArgs{…})
+//		a, b = a[:len(y)], b[:len(y)] // the assembly does not check bounds
+//		if SIMD32[T]() {
+//			callElementwise(…)
 //			return
 //		}
 //		for i := range y { … }
 //	}
 //
-// Read contraction.go first: the products behind dense layers and convolutions. tiles.go
-// cuts them into pieces that fit the registers of vectors, blocks.go, where there are none,
-// into pieces that fit the others. lanes.go has the elementwise functions of float32, rows.go
-// the loops over rows of float64, transpose.go transposition. level.go chooses among the
-// instruction sets.
+// Start with contraction.go, the products of dense layers and convolutions, and tiles.go,
+// which divides them among tiles that fit the vector registers. elementwise.go has the
+// elementwise functions, rows.go the loops over rows of float64 matrices, and level.go
+// chooses the instruction set.
 //
-// In float32 every level of vectors gives the same bits: the same operations, fused in the
-// same places, in the same order. Plain Go rounds otherwise there (it does not fuse
-// products and sums), and gives the same bits in float64. Some compilers would fuse x*y + z;
-// the conversion in T(x*y) + z keeps them from it, so that plain Go is the same everywhere.
+// In float32 all instruction sets give the same bits: they do the same operations, fused in
+// the same places, in the same order. Plain Go differs from them because it does not fuse
+// products and sums. In float64 plain Go and all instruction sets give the same bits. A
+// compiler may fuse x*y + z; the conversion in T(x*y) + z prevents that.
 package kernel
 
 import "unsafe"
@@ -34,16 +31,11 @@ import "unsafe"
 // Float is the set of element types.
 type Float interface{ float32 | float64 }
 
-// singles reports whether T is float32 and there are vector kernels for it.
-func singles[T Float]() bool { return level > levelNone && unsafe.Sizeof(T(0)) == 4 }
+// SIMD32 reports whether T is float32 and SIMD kernels are in use.
+func SIMD32[T Float]() bool { return level > levelNone && unsafe.Sizeof(T(0)) == 4 }
 
-// doubles reports whether T is float64 and there are vector kernels for it.
-func doubles[T Float]() bool { return level > levelNone && unsafe.Sizeof(T(0)) == 8 }
+// simd64 reports whether T is float64 and SIMD kernels are in use.
+func simd64[T Float]() bool { return level > levelNone && unsafe.Sizeof(T(0)) == 8 }
 
-// Singles reports whether T is float32 and vectors compute with it: loops are then ten
-// times as fast, and worth a goroutine only if they are longer.
-func Singles[T Float]() bool { return singles[T]() }
-
-// pointer returns the address of the first element of s: an argument of a vector kernel,
-// which counts in bytes and knows the type.
+// pointer returns the address of the first element of s, an argument of an assembly kernel.
 func pointer[T Float](s []T) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(s)) }

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// onEachLevel runs a test with every set of vector kernels that the processor has.
+// onEachLevel runs a test with each instruction set that the processor supports.
 func onEachLevel(t *testing.T, f func(t *testing.T)) {
 	OnEachLevel(func(name string) {
 		if level > levelNone {
@@ -22,7 +22,7 @@ func onEachLevel(t *testing.T, f func(t *testing.T)) {
 	})
 }
 
-// random is how many random cases a test draws: fewer in short runs, which may be emulated.
+// random is the number of random cases in a test, smaller in short runs, which may be emulated.
 var random = 400
 
 func TestMain(m *testing.M) {
@@ -49,8 +49,8 @@ func normals(rng *rand.Rand, n int) []float32 {
 	return x
 }
 
-// randomContraction draws a contraction with sizes around the edges of the tiles, strides
-// with gaps, operands that begin anywhere, and all of its forms.
+// randomContraction returns a contraction with sizes close to multiples of tile sizes, strides
+// with gaps, random offsets, and every option.
 func randomContraction(rng *rand.Rand) Contraction[float32] {
 	sizes := []int{1, 2, 3, 4, 4, 5, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 20, 23, 24, 25, 31, 32, 33, 36, 47, 48, 49, 52, 63, 64, 65, 100}
 	pick := func() int { return sizes[rng.IntN(len(sizes))] }
@@ -80,7 +80,7 @@ func randomContraction(rng *rand.Rand) Contraction[float32] {
 	return c
 }
 
-// double returns a copy of a contraction in float64, after f of each element.
+// double returns a copy of a contraction in float64, with f applied to each element.
 func double(c Contraction[float32], f func(float64) float64) Contraction[float64] {
 	convert := func(x []float32) []float64 {
 		var y []float64
@@ -102,9 +102,9 @@ func describe(c Contraction[float32]) string {
 	return fmt.Sprintf("[%d×%d], %d steps, %d groups, %d segments, bias %v, add %v", c.Rows, c.Cols, c.Steps, c.Groups, len(c.Segments), c.Bias != nil, c.Add)
 }
 
-// With small whole numbers every sum is exact, so that all orders and instruction sets must
-// agree with the definition to the bit: each size around the edges of tiles and vectors.
-func TestEverySizeAroundATilesEdge(t *testing.T) {
+// Sums of small integers are exact, so all instruction sets must give the same bits as plain Go,
+// for every size close to a multiple of a tile's or vector's.
+func TestTilesOfEverySizeMatchPlainGo(t *testing.T) {
 	var rows, cols []int
 	for n := range 53 {
 		if n > 0 && (n <= 18 || n%8 <= 1 || n%8 == 7 || n%8 == 4) {
@@ -157,7 +157,7 @@ func TestEverySizeAroundATilesEdge(t *testing.T) {
 	})
 }
 
-func TestTilesAgreeWithTheDefinition(t *testing.T) {
+func TestTilesAreWithinRoundingErrorOfFloat64(t *testing.T) {
 	onEachLevel(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(1, 1))
 		for range random {
@@ -167,8 +167,8 @@ func TestTilesAgreeWithTheDefinition(t *testing.T) {
 			size.plain()
 			before := slices.Clone(c.C)
 			c.Run()
-			// A sum of n terms in sequence, each rounded, is off by n·2⁻²⁴ of the terms'
-			// sizes at most (Higham, Accuracy and Stability, section 4.2).
+			// The rounding error of a sequential sum of n terms is at most n·2⁻²⁴ times the sum
+			// of their absolute values (Higham, Accuracy and Stability, section 4.2).
 			terms := float64(c.Steps*len(c.Segments) + 2)
 			for i := range c.C {
 				if d := math.Abs(float64(c.C[i]) - exact.C[i]); !(d <= terms*0x1p-24*size.C[i]) {
@@ -185,47 +185,16 @@ func TestTilesAgreeWithTheDefinition(t *testing.T) {
 			}
 			for i, in := range inside {
 				if !in && c.C[i] != before[i] {
-					t.Fatalf("%s: element %d, outside, was written", describe(c), i)
+					t.Fatalf("%s: element %d, outside the result, was changed", describe(c), i)
 				}
 			}
 		}
 	})
 }
 
-// Every contraction by blocks, where there are no vectors, has the definition's bits: whole
-// blocks and what is left of them, all forms, in place and around it.
-func TestBlocksGiveTheBitsOfTheDefinition(t *testing.T) {
-	rng := rand.New(rand.NewPCG(6, 1))
-	for range random {
-		single := randomContraction(rng)
-		for _, x := range [][]float32{single.A, single.B, single.C} {
-			if rng.IntN(10) == 0 {
-				x[rng.IntN(len(x))] = []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Copysign(0, -1))}[rng.IntN(3)]
-			}
-		}
-		withLevel(levelNone, func() {
-			compareWithPlain(t, describe(single), single, func(x float32) uint64 { return uint64(math.Float32bits(x)) })
-			compareWithPlain(t, describe(single), double(single, func(x float64) float64 { return x / 3 }), math.Float64bits)
-		})
-	}
-}
-
-func compareWithPlain[T Float](t *testing.T, what string, c Contraction[T], bits func(T) uint64) {
-	t.Helper()
-	want := c
-	want.C = slices.Clone(c.C)
-	want.plain()
-	c.Run()
-	for i, w := range want.C {
-		if got := c.C[i]; bits(got) != bits(w) && (got == got || w == w) {
-			t.Fatalf("%s: element %d is %v, want %v", what, i, got, w)
-		}
-	}
-}
-
-// Where softplus gives a standard deviation, its logarithm is taken, so it must not be zero
-// for any number that a network may reasonably produce. Beyond the threshold softplus and
-// sigmoid are exactly zero, also where they share an exponential.
+// A model takes the logarithm of a standard deviation that is a softplus, so softplus must not
+// be zero for plausible outputs of a network. Below −44, softplus and sigmoid are exactly zero,
+// whether computed separately or together.
 func TestSoftplusAndSigmoidArePositiveFromMinus44(t *testing.T) {
 	check := func(t *testing.T, name string, at, below float64) {
 		if at < math.Exp(-44.001) || below != 0 {
@@ -246,7 +215,7 @@ func TestSoftplusAndSigmoidArePositiveFromMinus44(t *testing.T) {
 	})
 }
 
-func TestSoftplusAndItsSlopeInPlainGo(t *testing.T) {
+func TestSoftplusSigmoidMatchesBothFunctionsInPlainGo(t *testing.T) {
 	var x []float64
 	for i := -100.0; i < 100; i += 0.37 {
 		x = append(x, i)
@@ -256,21 +225,21 @@ func TestSoftplusAndItsSlopeInPlainGo(t *testing.T) {
 	SoftplusSigmoid(y, slope, x)
 	for i, v := range x {
 		if y[i] != SoftplusAt(v) || slope[i] != SigmoidAt(v) {
-			t.Errorf("softplus of %v and its slope are %v and %v together, %v and %v alone", v, y[i], slope[i], SoftplusAt(v), SigmoidAt(v))
+			t.Errorf("softplus and sigmoid of %v are %v and %v together, but %v and %v separately", v, y[i], slope[i], SoftplusAt(v), SigmoidAt(v))
 		}
 	}
 }
 
-// The hash is of results that no two instruction sets may differ in, on any machine.
+// The hash of the results must be the same for all instruction sets, on any machine.
 func TestAllInstructionSetsGiveTheSameBits(t *testing.T) {
-	const want = "3eb45fa9e33ce76e"
+	const want = "4d542bd3efb267d3"
 	onEachLevel(t, func(t *testing.T) {
 		h := fnv.New64a()
 		add := func(x []float32) {
 			for _, v := range x {
 				bits := math.Float32bits(v)
 				if v != v {
-					bits = 0x7fc00000 // which NaN is up to the machine
+					bits = 0x7fc00000 // processors return different NaNs
 				}
 				h.Write([]byte{byte(bits), byte(bits >> 8), byte(bits >> 16), byte(bits >> 24)})
 			}
@@ -281,7 +250,7 @@ func TestAllInstructionSetsGiveTheSameBits(t *testing.T) {
 			c.Run()
 			add(c.C)
 		}
-		// Every exponent and sign, and random fractions; inputs of one sign for what is a root.
+		// Every exponent and sign, with random fractions.
 		x := make([]float32, 0, 4*256*8)
 		for bits := range uint32(4 * 256 * 8) {
 			x = append(x, math.Float32frombits(bits<<19|rng.Uint32()>>13))
@@ -289,11 +258,11 @@ func TestAllInstructionSetsGiveTheSameBits(t *testing.T) {
 		y, z, u, v := slices.Clone(x), slices.Clone(x), make([]float32, len(x)), make([]float32, len(x))
 		rng.Shuffle(len(y), func(i, j int) { y[i], y[j] = y[j], y[i] })
 		rng.Shuffle(len(z), func(i, j int) { z[i], z[j] = z[j], z[i] })
-		for _, name := range slices.Sorted(maps.Keys(lanewise)) {
+		for _, name := range slices.Sorted(maps.Keys(elementwiseFunctions)) {
 			n := len(x) - rng.IntN(20)
 			copy(u, y)
 			copy(v, z)
-			lanewise[name](u[:n], x[:n], v[:n], y[:n])
+			elementwiseFunctions[name](u[:n], x[:n], v[:n], y[:n])
 			add(u)
 			add(v)
 			copy(y, z) // Adamax changes it
@@ -304,7 +273,7 @@ func TestAllInstructionSetsGiveTheSameBits(t *testing.T) {
 	})
 }
 
-func TestTilesPassOnNaNAndInfinityWhereTheyBelong(t *testing.T) {
+func TestTilesPropagateNaNAndInfinity(t *testing.T) {
 	onEachLevel(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(3, 1))
 		for range random {
@@ -325,8 +294,8 @@ func TestTilesPassOnNaNAndInfinityWhereTheyBelong(t *testing.T) {
 	})
 }
 
-// The elementwise functions, of up to three operands.
-var lanewise = map[string]func(y, a, b, c []float32){
+// elementwiseFunctions are the functions with SIMD kernels, of up to three operands.
+var elementwiseFunctions = map[string]func(y, a, b, c []float32){
 	"Add":             func(y, a, b, c []float32) { Add(y, a, b) },
 	"Sub":             func(y, a, b, c []float32) { Sub(y, a, b) },
 	"Mul":             func(y, a, b, c []float32) { Mul(y, a, b) },
@@ -336,7 +305,6 @@ var lanewise = map[string]func(y, a, b, c []float32){
 	"AddConst":        func(y, a, b, c []float32) { AddConst(y, a, 0.3) },
 	"Exp":             func(y, a, b, c []float32) { Apply(Exp, y, a) },
 	"Log":             func(y, a, b, c []float32) { Apply(Log, y, a) },
-	"Tanh":            func(y, a, b, c []float32) { Apply(Tanh, y, a) },
 	"Softplus":        func(y, a, b, c []float32) { Apply(Softplus, y, a) },
 	"Sigmoid":         func(y, a, b, c []float32) { Apply(Sigmoid, y, a) },
 	"SigmoidGradient": func(y, a, b, c []float32) { SigmoidGradient(y, a, b) },
@@ -344,13 +312,13 @@ var lanewise = map[string]func(y, a, b, c []float32){
 	"Adamax":          func(y, a, b, c []float32) { Mul(b, b, b); Adamax(y, a, b, c, 0.9, 0.999, 1e-2, 1e-8) },
 }
 
-func TestElementwiseKernelsAgreeWithPlainGo(t *testing.T) {
+func TestElementwiseKernelsMatchPlainGo(t *testing.T) {
 	onEachLevel(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(4, uint64(level)))
-		for _, name := range slices.Sorted(maps.Keys(lanewise)) { // the same inputs each time
-			f := lanewise[name]
+		for _, name := range slices.Sorted(maps.Keys(elementwiseFunctions)) { // the same inputs each time
+			f := elementwiseFunctions[name]
 			for n := range 70 {
-				offset := rng.IntN(17) // from the alignment of a vector
+				offset := rng.IntN(17) // so that vectors are not aligned
 				run := func(l int, x [4][]float32) []float32 {
 					var m [4][]float32
 					for i := range x {
@@ -377,7 +345,7 @@ func TestElementwiseKernelsAgreeWithPlainGo(t *testing.T) {
 	})
 }
 
-// ulps returns how many units in the last place of want, as a float32, got is off.
+// ulps returns the distance between got and want, in units in the last place of float32(want).
 func ulps(got float32, want float64) float64 {
 	w := float32(want)
 	switch {
@@ -387,7 +355,7 @@ func ulps(got float32, want float64) float64 {
 		}
 		return math.Inf(1)
 	case math.IsInf(float64(w), 0) || math.IsInf(float64(got), 0):
-		// Beside the largest number, infinity is a unit away.
+		// Infinity is one ulp away from the largest finite number.
 		if got == w || math.Abs(want) > math.MaxFloat32*(1-0x1p-22) && got == got && (got > 0) == (w > 0) {
 			return 0
 		}
@@ -398,8 +366,8 @@ func ulps(got float32, want float64) float64 {
 	return math.Abs(float64(got)-want) / unit
 }
 
-func TestTranscendentalFunctionsOverTheirWholeRange(t *testing.T) {
-	// One number in 8209 of all float32, among them every exponent, and every special one.
+func TestTranscendentalFunctionsAreAccurateEverywhere(t *testing.T) {
+	// Every 8209th float32, which includes every exponent, and all special numbers.
 	step := uint64(8209)
 	if testing.Short() {
 		step = 131101
@@ -425,7 +393,7 @@ func TestTranscendentalFunctionsOverTheirWholeRange(t *testing.T) {
 	}{
 		{"Exp", func(y, a []float32) { Apply(Exp, y, a) }, math.Exp, 1.1},
 		{"Log", func(y, a []float32) { Apply(Log, y, a) }, math.Log, 1},
-		{"Tanh", func(y, a []float32) { Apply(Tanh, y, a) }, math.Tanh, 2},
+		{"Tanh", func(y, a []float32) { Apply(Tanh, y, a) }, math.Tanh, 0.51},
 		{"Softplus", func(y, a []float32) { Apply(Softplus, y, a) }, SoftplusAt, 2.5},
 		{"Sigmoid", func(y, a []float32) { Apply(Sigmoid, y, a) }, SigmoidAt, 2.5},
 		{"SoftplusSigmoid, first", func(y, a []float32) { SoftplusSigmoid(y, make([]float32, len(a)), a) }, SoftplusAt, 2.5},
@@ -449,7 +417,7 @@ func TestTranscendentalFunctionsOverTheirWholeRange(t *testing.T) {
 			if other, ok := results[f.name]; ok {
 				for i := range y {
 					if math.Float32bits(y[i]) != math.Float32bits(other[i]) && y[i] == y[i] {
-						t.Fatalf("%s(%v): AVX2 says %v, AVX-512 %v", f.name, x[i], other[i], y[i])
+						t.Fatalf("%s(%v): AVX2 returns %v, AVX-512 %v", f.name, x[i], other[i], y[i])
 					}
 				}
 			}
@@ -458,9 +426,9 @@ func TestTranscendentalFunctionsOverTheirWholeRange(t *testing.T) {
 	})
 }
 
-// Every loop of rows.go, with lengths around those of vectors and blocks of columns,
-// strides with gaps or of zero, and results in place.
-func TestKernelsOnRowsGiveTheBitsOfPlainGo(t *testing.T) {
+// All loops of rows.go, with lengths around those of vectors and column blocks, strides that
+// are zero or have gaps, and results in place.
+func TestRowKernelsAreBitIdenticalToPlainGo(t *testing.T) {
 	onEachLevel(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(5, 1))
 		for range 10 * random {
@@ -484,21 +452,21 @@ func TestKernelsOnRowsGiveTheBitsOfPlainGo(t *testing.T) {
 			numberA, numberC, numberY := stride(1), stride(1), stride(1)
 			whole := rows * n
 			for name, f := range map[string]func(y, a, b, c []float64){
-				"mulRows":         func(y, a, b, c []float64) { MulRows(y[:whole], n, a, numberA, b, rowB) },
-				"productRows":     func(y, a, b, c []float64) { ProductRows(y[:whole], n, a, rowA, b, rowB) },
-				"productAddRows":  func(y, a, b, c []float64) { ProductAddRows(y[:whole], n, a, rowA, b, rowB, c, rowC) },
-				"mulAddRows":      func(y, a, b, c []float64) { MulAddRows(y[:whole], n, a, numberA, b, rowB, c, rowC) },
-				"in place":        func(y, a, b, c []float64) { MulAddRows(y[:whole], n, a, numberA, b, rowB, y, n) },
-				"mulAddConstRows": func(y, a, b, c []float64) { MulAddConstRows(y[:whole], n, a, numberA, b, rowB, c, numberC) },
-				"dots":            func(y, a, b, c []float64) { Dots(y, numberY, a, rowA, b, rowB, rows, n) },
-				"sums":            func(y, a, b, c []float64) { Sums(y, numberY, b, rowB, rows, n) },
-				"addProducts":     func(y, a, b, c []float64) { AddProducts(y[:n], a, rowA, b, rowB, rows) },
-				"addScaledRows":   func(y, a, b, c []float64) { AddScaledRows(y[:n], a, numberA, b, rowB, rows) },
-				"Add":             func(y, a, b, c []float64) { Add(y, a, b) },
-				"Add in place":    func(y, a, b, c []float64) { Add(y, a, y) },
-				"Mul":             func(y, a, b, c []float64) { Mul(y, a, b) },
-				"Scale":           func(y, a, b, c []float64) { Scale(y, c[0], a) },
-				"AddConst":        func(y, a, b, c []float64) { AddConst(y, a, c[0]) },
+				"ScaleRows":      func(y, a, b, c []float64) { ScaleRows(y[:whole], n, a, numberA, b, rowB) },
+				"MulRows":        func(y, a, b, c []float64) { MulRows(y[:whole], n, a, rowA, b, rowB) },
+				"MulAddRows":     func(y, a, b, c []float64) { MulAddRows(y[:whole], n, a, rowA, b, rowB, c, rowC) },
+				"ScaleAddRows":   func(y, a, b, c []float64) { ScaleAddRows(y[:whole], n, a, numberA, b, rowB, c, rowC) },
+				"in place":       func(y, a, b, c []float64) { ScaleAddRows(y[:whole], n, a, numberA, b, rowB, y, n) },
+				"ScaleShiftRows": func(y, a, b, c []float64) { ScaleShiftRows(y[:whole], n, a, numberA, b, rowB, c, numberC) },
+				"AddDots":        func(y, a, b, c []float64) { AddDots(y, numberY, a, rowA, b, rowB, rows, n) },
+				"AddSums":        func(y, a, b, c []float64) { AddSums(y, numberY, b, rowB, rows, n) },
+				"AddMulRows":     func(y, a, b, c []float64) { AddMulRows(y[:n], a, rowA, b, rowB, rows) },
+				"AddScaledRows":  func(y, a, b, c []float64) { AddScaledRows(y[:n], a, numberA, b, rowB, rows) },
+				"Add":            func(y, a, b, c []float64) { Add(y, a, b) },
+				"Add in place":   func(y, a, b, c []float64) { Add(y, a, y) },
+				"Mul":            func(y, a, b, c []float64) { Mul(y, a, b) },
+				"Scale":          func(y, a, b, c []float64) { Scale(y, c[0], a) },
+				"AddConst":       func(y, a, b, c []float64) { AddConst(y, a, c[0]) },
 			} {
 				got, want := slices.Clone(y), slices.Clone(y)
 				f(got, a, b, c)
@@ -513,20 +481,20 @@ func TestKernelsOnRowsGiveTheBitsOfPlainGo(t *testing.T) {
 	})
 }
 
-func TestKernelsOnRowsCheckBounds(t *testing.T) {
+func TestRowKernelsCheckBounds(t *testing.T) {
 	onEachLevel(t, func(t *testing.T) {
 		defer func() {
 			if recover() == nil {
-				t.Error("no panic though an operand is short of a row")
+				t.Error("no panic although an operand is too short")
 			}
 		}()
-		ProductRows(make([]float64, 50), 10, make([]float64, 50), 10, make([]float64, 49), 10)
+		MulRows(make([]float64, 50), 10, make([]float64, 50), 10, make([]float64, 49), 10)
 	})
 }
 
 func TestAdamaxChecksBounds(t *testing.T) {
 	onEachLevel(t, func(t *testing.T) {
-		for short := 1; short < 4; short++ { // the first says how many elements there are
+		for short := 1; short < 4; short++ { // operand 0 determines the number of elements
 			var m [4][]float32
 			for i := range m {
 				m[i] = make([]float32, 20)
@@ -535,7 +503,7 @@ func TestAdamaxChecksBounds(t *testing.T) {
 			func() {
 				defer func() {
 					if recover() == nil {
-						t.Errorf("no panic though operand %d is an element short", short)
+						t.Errorf("no panic although operand %d is too short by one element", short)
 					}
 				}()
 				Adamax(m[0], m[1], m[2], m[3], 0.9, 0.999, 1, 0)
@@ -544,16 +512,16 @@ func TestAdamaxChecksBounds(t *testing.T) {
 	})
 }
 
-func TestTheOracleIsPlainGo(t *testing.T) {
+func TestLevelNoneUsesPlainGo(t *testing.T) {
 	OnEachLevel(func(name string) {
-		vectors := name != "none"
-		if got := singles[float32](); got != vectors {
-			t.Errorf("level %s has vector kernels for float32: %v", name, got)
+		simd := name != "none"
+		if got := SIMD32[float32](); got != simd {
+			t.Errorf("level %s uses SIMD kernels for float32: %v", name, got)
 		}
-		if got := doubles[float64](); got != vectors {
-			t.Errorf("level %s has kernels on rows of float64: %v", name, got)
+		if got := simd64[float64](); got != simd {
+			t.Errorf("level %s uses SIMD kernels for float64: %v", name, got)
 		}
-		if singles[float64]() || doubles[float32]() {
+		if SIMD32[float64]() || simd64[float32]() {
 			t.Errorf("level %s confuses float32 and float64", name)
 		}
 	})
@@ -581,8 +549,8 @@ func TestTheEnvironmentLowersTheLevelOfVectors(t *testing.T) {
 	}
 }
 
-func TestContractionsStayInsideTheirOperands(t *testing.T) {
-	fits := func() Contraction[float64] { // to the element
+func TestContractionsCheckBounds(t *testing.T) {
+	fits := func() Contraction[float64] { // operands of exactly the required length
 		c := Contraction[float64]{
 			Rows: 3, Cols: 5, Steps: 4, Groups: 2,
 			CStart: 1, CRow: 6, CGroup: 20, ARow: 10, AStep: 2, BStep: 7, BGroup: 30,
@@ -605,32 +573,32 @@ func TestContractionsStayInsideTheirOperands(t *testing.T) {
 		return false
 	}
 	for what, change := range map[string]func(c *Contraction[float64]){
-		"all fits":                    func(c *Contraction[float64]) {},
-		"groups backwards":            func(c *Contraction[float64]) { c.CStart, c.CGroup = 21, -20 },
-		"no segments need no A and B": func(c *Contraction[float64]) { c.Segments, c.A, c.B = nil, nil, nil },
-		"nor do no steps":             func(c *Contraction[float64]) { c.Steps, c.A, c.B = 0, nil, nil },
-		"nothing to do":               func(c *Contraction[float64]) { c.Rows, c.C = 0, nil },
+		"exact lengths":        func(c *Contraction[float64]) {},
+		"groups in reverse":    func(c *Contraction[float64]) { c.CStart, c.CGroup = 21, -20 },
+		"no segments, A and B": func(c *Contraction[float64]) { c.Segments, c.A, c.B = nil, nil, nil },
+		"no steps, A and B":    func(c *Contraction[float64]) { c.Steps, c.A, c.B = 0, nil, nil },
+		"no rows and no C":     func(c *Contraction[float64]) { c.Rows, c.C = 0, nil },
 	} {
 		if panics(change) {
 			t.Errorf("%s: panic", what)
 		}
 	}
 	for what, change := range map[string]func(c *Contraction[float64]){
-		"C is short":              func(c *Contraction[float64]) { c.C = c.C[1:] },
-		"A is short":              func(c *Contraction[float64]) { c.A = c.A[1:] },
-		"B is short":              func(c *Contraction[float64]) { c.B = c.B[1:] },
-		"a bias is missing":       func(c *Contraction[float64]) { c.Bias = c.Bias[1:] },
-		"C begins outside":        func(c *Contraction[float64]) { c.CStart = -1 },
-		"groups leave C":          func(c *Contraction[float64]) { c.CStart, c.CGroup = 19, -20 },
-		"a segment outside A":     func(c *Contraction[float64]) { c.Segments[0].A = -1 },
-		"a segment outside B":     func(c *Contraction[float64]) { c.Segments[1].B = -1 },
-		"the first one reaches A": func(c *Contraction[float64]) { c.Segments[0].A = 4 },
-		"the last one reaches B":  func(c *Contraction[float64]) { c.Segments[1].B = 10 },
-		"a row of A backwards":    func(c *Contraction[float64]) { c.ARow = -1 },
-		"a step of A backwards":   func(c *Contraction[float64]) { c.AStep = -1 },
-		"a step of B backwards":   func(c *Contraction[float64]) { c.BStep = -1 },
-		"a group of B backwards":  func(c *Contraction[float64]) { c.BGroup = -1 },
-		"a row of C backwards":    func(c *Contraction[float64]) { c.CRow = -1 },
+		"C too short":                func(c *Contraction[float64]) { c.C = c.C[1:] },
+		"A too short":                func(c *Contraction[float64]) { c.A = c.A[1:] },
+		"B too short":                func(c *Contraction[float64]) { c.B = c.B[1:] },
+		"bias too short":             func(c *Contraction[float64]) { c.Bias = c.Bias[1:] },
+		"negative start of C":        func(c *Contraction[float64]) { c.CStart = -1 },
+		"groups outside C":           func(c *Contraction[float64]) { c.CStart, c.CGroup = 19, -20 },
+		"negative segment in A":      func(c *Contraction[float64]) { c.Segments[0].A = -1 },
+		"negative segment in B":      func(c *Contraction[float64]) { c.Segments[1].B = -1 },
+		"segment beyond A":           func(c *Contraction[float64]) { c.Segments[0].A = 4 },
+		"segment beyond B":           func(c *Contraction[float64]) { c.Segments[1].B = 10 },
+		"negative row stride of A":   func(c *Contraction[float64]) { c.ARow = -1 },
+		"negative step stride of A":  func(c *Contraction[float64]) { c.AStep = -1 },
+		"negative step stride of B":  func(c *Contraction[float64]) { c.BStep = -1 },
+		"negative group stride of B": func(c *Contraction[float64]) { c.BGroup = -1 },
+		"negative row stride of C":   func(c *Contraction[float64]) { c.CRow = -1 },
 	} {
 		if !panics(change) {
 			t.Errorf("%s: no panic", what)

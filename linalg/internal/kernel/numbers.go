@@ -4,34 +4,31 @@ package kernel
 
 // Numbers of the elementwise kernels.
 const (
-	laneAdd             = iota // y = a + b
-	laneSub                    // y = a − b
-	laneMul                    // y = a·b
-	laneDiv                    // y = a/b
-	laneMulAdd                 // y = a·b + c
-	laneScale                  // y = s·a
-	laneAddConst               // y = a + s
-	laneExp                    // y = eᵃ
-	laneLog                    // y = log a
-	laneTanh                   // y = tanh a
-	laneSigmoid                // y = 1/(1 + e⁻ᵃ)
-	laneSoftplus               // y = log(1 + eᵃ)
-	laneSoftplusSigmoid        // y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ)
-	laneSigmoidGradient        // y = a ⊙ (b − b²)
-	laneAdamax                 // a step of Adamax: parameters y, gradient a, averages b and c
-	laneKernels                // how many there are
+	opAdd             = iota // y = a + b
+	opSub                    // y = a − b
+	opMul                    // y = a·b
+	opDiv                    // y = a/b
+	opMulAdd                 // y = a·b + c
+	opScale                  // y = s·a
+	opAddConst               // y = a + s
+	opExp                    // y = eᵃ
+	opLog                    // y = log a
+	opSigmoid                // y = 1/(1 + e⁻ᵃ)
+	opSoftplus               // y = log(1 + eᵃ)
+	opSoftplusSigmoid        // y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ)
+	opSigmoidGradient        // y = a ⊙ (b − b²)
+	opAdamax                 // a step of Adamax with parameters y, gradient a and averages b and c
 )
 
-// Numbers of the kernels on rows of float64.
+// Numbers of the row kernels.
 const (
-	rowMul         = iota // y_i = a_i·b_i for numbers a_i
-	rowProduct            // y_i = a_i ⊙ b_i
-	rowMulAdd             // y_i = a_i·b_i + c_i for numbers a_i
-	rowMulAddConst        // y_i = a_i·b_i + c_i for numbers a_i and c_i
-	rowProductAdd         // y_i = a_i ⊙ b_i + c_i
-	rowAddScaled          // y = y + Σ_i a_i·b_i for numbers a_i
-	rowAddProducts        // y = y + Σ_i a_i ⊙ b_i
-	rowDots               // y_i = y_i + a_i·b_i, the dot product, for numbers y_i and a multiple of four rows
-	rowSums               // y_i = y_i + the sum of b_i, for numbers y_i and a multiple of four rows
-	rowKernels            // how many there are
+	rowScale      = iota // y_i = a_i·b_i for numbers a_i
+	rowMul               // y_i = a_i ⊙ b_i
+	rowScaleAdd          // y_i = a_i·b_i + c_i for numbers a_i
+	rowScaleShift        // y_i = a_i·b_i + c_i for numbers a_i and c_i
+	rowMulAdd            // y_i = a_i ⊙ b_i + c_i
+	rowAddScaled         // y = y + Σ_i a_i·b_i for numbers a_i
+	rowAddMul            // y = y + Σ_i a_i ⊙ b_i
+	rowAddDots           // y_i = y_i + a_i·b_i (dot product) for numbers y_i and a multiple of four rows
+	rowAddSums           // y_i = y_i + the sum of b_i for numbers y_i and a multiple of four rows
 )

@@ -2,58 +2,47 @@ package kernel
 
 import "unsafe"
 
-// The loops behind the operations that broadcast, in functions of their own that are not
-// inlined: with little else alive, the compiler keeps their operands in registers,
-// which is worth a third of the time at ten samples. A slice and its row stride give
-// each row of an operand; stride 0 repeats one row. In float64 they have vector kernels,
-// which give the same bits.
+// The loops behind broadcasting operations. A slice and its row stride describe the rows of
+// an operand; stride 0 repeats one row. In float64 the loops have SIMD kernels. The functions
+// are not inlined, because the compiler then keeps their operands in registers, which saves a
+// third of the time at ten samples.
 
-// rowArgs are the arguments of a kernel on rows of float64.
+// rowArgs has the arguments of a row kernel.
 type rowArgs struct {
 	y, a, b, c rowOperand
 	rows, cols int
 }
 
-// A rowOperand is an operand's first row, and how far apart its rows are in bytes.
+// A rowOperand has the address of the first row and the row stride in bytes.
 type rowOperand struct {
 	first  unsafe.Pointer
 	stride int
 }
 
-// fewRows is how many elements a loop must have for a vector kernel: calling one takes as
-// long as some twenty elements in plain Go.
-const fewRows = 20
+// minSIMD is the smallest number of elements worth a SIMD kernel: calling one takes as long as
+// about twenty elements in plain Go.
+const minSIMD = 20
 
-// tens returns how many elements of y are for a vector kernel, as rows of ten: what is left
-// of them, or all where it does not pay, is for plain Go.
-func tens[T Float](y []T) int {
-	if !doubles[T]() || len(y) < fewRows {
-		return 0
-	}
-	return len(y) / 10 * 10
-}
-
-// operand returns an operand whose rows have n numbers. The kernels check no bounds, so it
-// does.
+// operand returns an operand with rows of n numbers. It panics if s is too short, because the
+// kernels do not check bounds.
 func operand[T Float](s []T, stride, rows, n int) rowOperand {
 	if stride < 0 {
-		panic("kernel: rows go backwards")
+		panic("kernel: negative row stride")
 	}
 	_ = s[(rows-1)*stride+n-1]
 	return rowOperand{pointer(s), 8 * stride}
 }
 
-// MulRows sets y_i = s_i·q_i for each row i of length n: a constant times a row.
+// ScaleRows sets y_i = s_i·q_i for each row i of length n and numbers s_i.
 //
 //go:noinline
-func MulRows[T Float](y []T, n int, s []T, sr int, q []T, qr int) {
-	if doubles[T]() && len(y) >= fewRows {
-		rows := len(y) / n
-		row(rowMul, &rowArgs{rows: rows, cols: n,
-			y: operand(y, n, rows, n), a: operand(s, sr, rows, 1), b: operand(q, qr, rows, n)})
+func ScaleRows[T Float](y []T, n int, s []T, sr int, q []T, qr int) {
+	rows := len(y) / n
+	if simd64[T]() && len(y) >= minSIMD {
+		callRow(rowScale, &rowArgs{operand(y, n, rows, n), operand(s, sr, rows, 1), operand(q, qr, rows, n), rowOperand{}, rows, n})
 		return
 	}
-	for i := range len(y) / n {
+	for i := range rows {
 		y, s, q := y[i*n:][:n], s[i*sr], q[i*qr:][:n]
 		for j := range y {
 			y[j] = s * q[j]
@@ -61,17 +50,16 @@ func MulRows[T Float](y []T, n int, s []T, sr int, q []T, qr int) {
 	}
 }
 
-// ProductRows sets y_i = p_i ⊙ q_i.
+// MulRows sets y_i = p_i ⊙ q_i.
 //
 //go:noinline
-func ProductRows[T Float](y []T, n int, p []T, pr int, q []T, qr int) {
-	if doubles[T]() && len(y) >= fewRows {
-		rows := len(y) / n
-		row(rowProduct, &rowArgs{rows: rows, cols: n,
-			y: operand(y, n, rows, n), a: operand(p, pr, rows, n), b: operand(q, qr, rows, n)})
+func MulRows[T Float](y []T, n int, p []T, pr int, q []T, qr int) {
+	rows := len(y) / n
+	if simd64[T]() && len(y) >= minSIMD {
+		callRow(rowMul, &rowArgs{operand(y, n, rows, n), operand(p, pr, rows, n), operand(q, qr, rows, n), rowOperand{}, rows, n})
 		return
 	}
-	for i := range len(y) / n {
+	for i := range rows {
 		y, p, q := y[i*n:][:n], p[i*pr:][:n], q[i*qr:][:n]
 		for j := range y {
 			y[j] = p[j] * q[j]
@@ -79,17 +67,16 @@ func ProductRows[T Float](y []T, n int, p []T, pr int, q []T, qr int) {
 	}
 }
 
-// ProductAddRows sets y_i = p_i ⊙ q_i + r_i.
+// MulAddRows sets y_i = p_i ⊙ q_i + r_i.
 //
 //go:noinline
-func ProductAddRows[T Float](y []T, n int, p []T, pr int, q []T, qr int, r []T, rr int) {
-	if doubles[T]() && len(y) >= fewRows {
-		rows := len(y) / n
-		row(rowProductAdd, &rowArgs{rows: rows, cols: n,
-			y: operand(y, n, rows, n), a: operand(p, pr, rows, n), b: operand(q, qr, rows, n), c: operand(r, rr, rows, n)})
+func MulAddRows[T Float](y []T, n int, p []T, pr int, q []T, qr int, r []T, rr int) {
+	rows := len(y) / n
+	if simd64[T]() && len(y) >= minSIMD {
+		callRow(rowMulAdd, &rowArgs{operand(y, n, rows, n), operand(p, pr, rows, n), operand(q, qr, rows, n), operand(r, rr, rows, n), rows, n})
 		return
 	}
-	for i := range len(y) / n {
+	for i := range rows {
 		y, p, q, r := y[i*n:][:n], p[i*pr:][:n], q[i*qr:][:n], r[i*rr:][:n]
 		for j := range y {
 			y[j] = T(p[j]*q[j]) + r[j]
@@ -97,17 +84,16 @@ func ProductAddRows[T Float](y []T, n int, p []T, pr int, q []T, qr int, r []T, 
 	}
 }
 
-// MulAddRows sets y_i = s_i·q_i + r_i: a constant times a row plus a row.
+// ScaleAddRows sets y_i = s_i·q_i + r_i for numbers s_i.
 //
 //go:noinline
-func MulAddRows[T Float](y []T, n int, s []T, sr int, q []T, qr int, r []T, rr int) {
-	if doubles[T]() && len(y) >= fewRows {
-		rows := len(y) / n
-		row(rowMulAdd, &rowArgs{rows: rows, cols: n,
-			y: operand(y, n, rows, n), a: operand(s, sr, rows, 1), b: operand(q, qr, rows, n), c: operand(r, rr, rows, n)})
+func ScaleAddRows[T Float](y []T, n int, s []T, sr int, q []T, qr int, r []T, rr int) {
+	rows := len(y) / n
+	if simd64[T]() && len(y) >= minSIMD {
+		callRow(rowScaleAdd, &rowArgs{operand(y, n, rows, n), operand(s, sr, rows, 1), operand(q, qr, rows, n), operand(r, rr, rows, n), rows, n})
 		return
 	}
-	for i := range len(y) / n {
+	for i := range rows {
 		y, s, q, r := y[i*n:][:n], s[i*sr], q[i*qr:][:n], r[i*rr:][:n]
 		for j := range y {
 			y[j] = T(s*q[j]) + r[j]
@@ -115,17 +101,16 @@ func MulAddRows[T Float](y []T, n int, s []T, sr int, q []T, qr int, r []T, rr i
 	}
 }
 
-// MulAddConstRows sets y_i = s_i·q_i + r_i: a constant times a row plus a constant.
+// ScaleShiftRows sets y_i = s_i·q_i + r_i for numbers s_i and r_i.
 //
 //go:noinline
-func MulAddConstRows[T Float](y []T, n int, s []T, sr int, q []T, qr int, r []T, rr int) {
-	if doubles[T]() && len(y) >= fewRows {
-		rows := len(y) / n
-		row(rowMulAddConst, &rowArgs{rows: rows, cols: n,
-			y: operand(y, n, rows, n), a: operand(s, sr, rows, 1), b: operand(q, qr, rows, n), c: operand(r, rr, rows, 1)})
+func ScaleShiftRows[T Float](y []T, n int, s []T, sr int, q []T, qr int, r []T, rr int) {
+	rows := len(y) / n
+	if simd64[T]() && len(y) >= minSIMD {
+		callRow(rowScaleShift, &rowArgs{operand(y, n, rows, n), operand(s, sr, rows, 1), operand(q, qr, rows, n), operand(r, rr, rows, 1), rows, n})
 		return
 	}
-	for i := range len(y) / n {
+	for i := range rows {
 		y, s, q, r := y[i*n:][:n], s[i*sr], q[i*qr:][:n], r[i*rr]
 		for j := range y {
 			y[j] = T(s*q[j]) + r
@@ -133,36 +118,30 @@ func MulAddConstRows[T Float](y []T, n int, s []T, sr int, q []T, qr int, r []T,
 	}
 }
 
-// dotRow returns the dot product of two rows.
-func dotRow[T Float](p, q []T) T {
-	q = q[:len(p)]
-	var s T
-	for j := range p {
-		s += T(p[j] * q[j])
-	}
-	return s
-}
-
-// Dots adds the dot product of rows i of p and q, of length n, to y[i·yr].
+// AddDots adds the dot product of rows i of p and q, of length n, to y[i·yr].
 //
 //go:noinline
-func Dots[T Float](y []T, yr int, p []T, pr int, q []T, qr, rows, n int) {
-	if doubles[T]() && rows*n >= fewRows && rows >= 4 {
+func AddDots[T Float](y []T, yr int, p []T, pr int, q []T, qr, rows, n int) {
+	if simd64[T]() && rows*n >= minSIMD && rows >= 4 {
 		fours := rows / 4 * 4
-		row(rowDots, &rowArgs{rows: fours, cols: n,
-			y: operand(y, yr, fours, 1), a: operand(p, pr, fours, n), b: operand(q, qr, fours, n)})
+		callRow(rowAddDots, &rowArgs{operand(y, yr, fours, 1), operand(p, pr, fours, n), operand(q, qr, fours, n), rowOperand{}, fours, n})
 		y, p, q, rows = y[fours*yr:], p[fours*pr:], q[fours*qr:], rows-fours
 	}
 	for i := range rows {
-		y[i*yr] += dotRow(p[i*pr:][:n], q[i*qr:][:n])
+		p, q := p[i*pr:][:n], q[i*qr:][:n]
+		var s T
+		for j := range p {
+			s += T(p[j] * q[j])
+		}
+		y[i*yr] += s
 	}
 }
 
-// Sums adds the sum of row i of q, of length n, to y[i·yr].
+// AddSums adds the sum of row i of q, of length n, to y[i·yr].
 //
 //go:noinline
-func Sums[T Float](y []T, yr int, q []T, qr, rows, n int) {
-	if singles[T]() && yr > 0 { // as the product with a column of ones
+func AddSums[T Float](y []T, yr int, q []T, qr, rows, n int) {
+	if SIMD32[T]() && yr > 0 { // the product with a column of ones
 		one, segment := [1]T{1}, [1]Segment{}
 		c := Contraction[T]{
 			Rows: rows, Cols: 1, Steps: n, Groups: 1,
@@ -171,9 +150,9 @@ func Sums[T Float](y []T, yr int, q []T, qr, rows, n int) {
 		c.Run()
 		return
 	}
-	if doubles[T]() && rows*n >= fewRows && rows >= 4 {
+	if simd64[T]() && rows*n >= minSIMD && rows >= 4 {
 		fours := rows / 4 * 4
-		row(rowSums, &rowArgs{rows: fours, cols: n, y: operand(y, yr, fours, 1), b: operand(q, qr, fours, n)})
+		callRow(rowAddSums, &rowArgs{y: operand(y, yr, fours, 1), b: operand(q, qr, fours, n), rows: fours, cols: n})
 		y, q, rows = y[fours*yr:], q[fours*qr:], rows-fours
 	}
 	for i := range rows {
@@ -185,13 +164,13 @@ func Sums[T Float](y []T, yr int, q []T, qr, rows, n int) {
 	}
 }
 
-// AddProducts adds the products p_i ⊙ q_i of rows i to y.
+// AddMulRows sets y = y + Σ_i p_i ⊙ q_i.
 //
 //go:noinline
-func AddProducts[T Float](y []T, p []T, pr int, q []T, qr, rows int) {
-	if doubles[T]() && rows*len(y) >= fewRows {
-		row(rowAddProducts, &rowArgs{rows: rows, cols: len(y),
-			y: operand(y, 0, rows, len(y)), a: operand(p, pr, rows, len(y)), b: operand(q, qr, rows, len(y))})
+func AddMulRows[T Float](y []T, p []T, pr int, q []T, qr, rows int) {
+	n := len(y)
+	if simd64[T]() && rows*n >= minSIMD {
+		callRow(rowAddMul, &rowArgs{operand(y, 0, rows, n), operand(p, pr, rows, n), operand(q, qr, rows, n), rowOperand{}, rows, n})
 		return
 	}
 	for i := range rows {
@@ -202,13 +181,12 @@ func AddProducts[T Float](y []T, p []T, pr int, q []T, qr, rows int) {
 	}
 }
 
-// AddScaledRows adds Σ_i s_i·q_i over rows i to y, four rows for each pass over y.
+// AddScaledRows sets y = y + Σ_i s_i·q_i, with four rows in each pass over y.
 //
 //go:noinline
 func AddScaledRows[T Float](y []T, s []T, sr int, q []T, qr, rows int) {
-	if doubles[T]() && rows*len(y) >= fewRows {
-		row(rowAddScaled, &rowArgs{rows: rows, cols: len(y),
-			y: operand(y, 0, rows, len(y)), a: operand(s, sr, rows, 1), b: operand(q, qr, rows, len(y))})
+	if n := len(y); simd64[T]() && rows*n >= minSIMD {
+		callRow(rowAddScaled, &rowArgs{operand(y, 0, rows, n), operand(s, sr, rows, 1), operand(q, qr, rows, n), rowOperand{}, rows, n})
 		return
 	}
 	i := 0
@@ -227,10 +205,10 @@ func AddScaledRows[T Float](y []T, s []T, sr int, q []T, qr, rows int) {
 	}
 }
 
-// AddRows adds rows i of x to y.
+// AddRows adds all rows of x to y.
 func AddRows[T Float](y, x []T, rows int) {
 	one := [1]T{1}
-	if singles[T]() { // as the product of a row of ones with x
+	if SIMD32[T]() { // the product of a row of ones with x
 		segment := [1]Segment{}
 		c := Contraction[T]{
 			Rows: 1, Cols: len(y), Steps: rows, Groups: 1,

@@ -5,21 +5,22 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// Kernels on rows of float64; see rows.go and rowArgs. In each of them:
+// Kernels on rows of float64; see rows.go and rowArgs. Registers:
 //
+// 	SI             the arguments
 // 	DI, R8-R10     the operands y, a, b and c at this row
-// 	R11-R13, BX    how far they go from row to row
+// 	R11-R13, BX    their strides
 // 	DX, AX, CX     bytes of columns done, columns left, rows left
-// 	Y0, Y1         numbers a and c of this row
+// 	Y0, Y1         the numbers a and c of this row
 // 	Y3-Y5, Y8-Y10  products, and sums over rows
 //
-// and in the last two, where a lane of Y0 is the sum of one of four rows:
+// The last two kernels sum four rows in the lanes of Y0, and use other registers:
 //
-// 	R11, R12, DX   a at these columns, the distance of rows, three times that
-// 	BX, R13, R10   the same of b
+// 	R11, R12, DX   a at these columns, its stride, three times its stride
+// 	BX, R13, R10   the same for b
 
 // y_i = a_i·b_i for numbers a_i
-TEXT rowMul<>(SB), NOSPLIT, $0-16
+TEXT rowScale<>(SB), NOSPLIT, $0-16
 	MOVQ DI, SI
 	MOVQ (rowArgs_y+rowOperand_stride)(SI), R11
 	MOVQ (rowArgs_a+rowOperand_stride)(SI), R12
@@ -28,7 +29,7 @@ TEXT rowMul<>(SB), NOSPLIT, $0-16
 	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
 
-	// All rows of 10 columns, while there are as many.
+	// All rows of 10 columns, while at least 10 are left.
 block0:
 	CMPQ AX, $10
 	JLT block1
@@ -55,7 +56,7 @@ rows0:
 	SUBQ $10, AX
 	JMP block0
 
-	// All rows of 4 columns, while there are as many.
+	// All rows of 4 columns, while at least 4 are left.
 block1:
 	CMPQ AX, $4
 	JLT block2
@@ -78,7 +79,7 @@ rows1:
 	SUBQ $4, AX
 	JMP block1
 
-	// All rows of 2 columns, while there are as many.
+	// All rows of 2 columns, while at least 2 are left.
 block2:
 	CMPQ AX, $2
 	JLT block3
@@ -101,7 +102,7 @@ rows2:
 	SUBQ $2, AX
 	JMP block2
 
-	// All rows of 1 columns, while there are as many.
+	// All rows of 1 columns, while at least 1 are left.
 block3:
 	CMPQ AX, $1
 	JLT block4
@@ -128,7 +129,7 @@ block4:
 	RET
 
 // y_i = a_i ⊙ b_i
-TEXT rowProduct<>(SB), NOSPLIT, $0-16
+TEXT rowMul<>(SB), NOSPLIT, $0-16
 	MOVQ DI, SI
 	MOVQ (rowArgs_y+rowOperand_stride)(SI), R11
 	MOVQ (rowArgs_a+rowOperand_stride)(SI), R12
@@ -137,7 +138,7 @@ TEXT rowProduct<>(SB), NOSPLIT, $0-16
 	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
 
-	// All rows of 10 columns, while there are as many.
+	// All rows of 10 columns, while at least 10 are left.
 block0:
 	CMPQ AX, $10
 	JLT block1
@@ -167,7 +168,7 @@ rows0:
 	SUBQ $10, AX
 	JMP block0
 
-	// All rows of 4 columns, while there are as many.
+	// All rows of 4 columns, while at least 4 are left.
 block1:
 	CMPQ AX, $4
 	JLT block2
@@ -191,7 +192,7 @@ rows1:
 	SUBQ $4, AX
 	JMP block1
 
-	// All rows of 2 columns, while there are as many.
+	// All rows of 2 columns, while at least 2 are left.
 block2:
 	CMPQ AX, $2
 	JLT block3
@@ -215,7 +216,7 @@ rows2:
 	SUBQ $2, AX
 	JMP block2
 
-	// All rows of 1 columns, while there are as many.
+	// All rows of 1 columns, while at least 1 are left.
 block3:
 	CMPQ AX, $1
 	JLT block4
@@ -243,7 +244,7 @@ block4:
 	RET
 
 // y_i = a_i·b_i + c_i for numbers a_i
-TEXT rowMulAdd<>(SB), NOSPLIT, $0-16
+TEXT rowScaleAdd<>(SB), NOSPLIT, $0-16
 	MOVQ DI, SI
 	MOVQ (rowArgs_y+rowOperand_stride)(SI), R11
 	MOVQ (rowArgs_a+rowOperand_stride)(SI), R12
@@ -252,7 +253,7 @@ TEXT rowMulAdd<>(SB), NOSPLIT, $0-16
 	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
 
-	// All rows of 10 columns, while there are as many.
+	// All rows of 10 columns, while at least 10 are left.
 block0:
 	CMPQ AX, $10
 	JLT block1
@@ -285,7 +286,7 @@ rows0:
 	SUBQ $10, AX
 	JMP block0
 
-	// All rows of 4 columns, while there are as many.
+	// All rows of 4 columns, while at least 4 are left.
 block1:
 	CMPQ AX, $4
 	JLT block2
@@ -312,7 +313,7 @@ rows1:
 	SUBQ $4, AX
 	JMP block1
 
-	// All rows of 2 columns, while there are as many.
+	// All rows of 2 columns, while at least 2 are left.
 block2:
 	CMPQ AX, $2
 	JLT block3
@@ -339,7 +340,7 @@ rows2:
 	SUBQ $2, AX
 	JMP block2
 
-	// All rows of 1 columns, while there are as many.
+	// All rows of 1 columns, while at least 1 are left.
 block3:
 	CMPQ AX, $1
 	JLT block4
@@ -370,7 +371,7 @@ block4:
 	RET
 
 // y_i = a_i·b_i + c_i for numbers a_i and c_i
-TEXT rowMulAddConst<>(SB), NOSPLIT, $0-16
+TEXT rowScaleShift<>(SB), NOSPLIT, $0-16
 	MOVQ DI, SI
 	MOVQ (rowArgs_y+rowOperand_stride)(SI), R11
 	MOVQ (rowArgs_a+rowOperand_stride)(SI), R12
@@ -379,7 +380,7 @@ TEXT rowMulAddConst<>(SB), NOSPLIT, $0-16
 	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
 
-	// All rows of 10 columns, while there are as many.
+	// All rows of 10 columns, while at least 10 are left.
 block0:
 	CMPQ AX, $10
 	JLT block1
@@ -412,7 +413,7 @@ rows0:
 	SUBQ $10, AX
 	JMP block0
 
-	// All rows of 4 columns, while there are as many.
+	// All rows of 4 columns, while at least 4 are left.
 block1:
 	CMPQ AX, $4
 	JLT block2
@@ -439,7 +440,7 @@ rows1:
 	SUBQ $4, AX
 	JMP block1
 
-	// All rows of 2 columns, while there are as many.
+	// All rows of 2 columns, while at least 2 are left.
 block2:
 	CMPQ AX, $2
 	JLT block3
@@ -466,7 +467,7 @@ rows2:
 	SUBQ $2, AX
 	JMP block2
 
-	// All rows of 1 columns, while there are as many.
+	// All rows of 1 columns, while at least 1 are left.
 block3:
 	CMPQ AX, $1
 	JLT block4
@@ -497,7 +498,7 @@ block4:
 	RET
 
 // y_i = a_i ⊙ b_i + c_i
-TEXT rowProductAdd<>(SB), NOSPLIT, $0-16
+TEXT rowMulAdd<>(SB), NOSPLIT, $0-16
 	MOVQ DI, SI
 	MOVQ (rowArgs_y+rowOperand_stride)(SI), R11
 	MOVQ (rowArgs_a+rowOperand_stride)(SI), R12
@@ -506,7 +507,7 @@ TEXT rowProductAdd<>(SB), NOSPLIT, $0-16
 	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
 
-	// All rows of 10 columns, while there are as many.
+	// All rows of 10 columns, while at least 10 are left.
 block0:
 	CMPQ AX, $10
 	JLT block1
@@ -542,7 +543,7 @@ rows0:
 	SUBQ $10, AX
 	JMP block0
 
-	// All rows of 4 columns, while there are as many.
+	// All rows of 4 columns, while at least 4 are left.
 block1:
 	CMPQ AX, $4
 	JLT block2
@@ -570,7 +571,7 @@ rows1:
 	SUBQ $4, AX
 	JMP block1
 
-	// All rows of 2 columns, while there are as many.
+	// All rows of 2 columns, while at least 2 are left.
 block2:
 	CMPQ AX, $2
 	JLT block3
@@ -598,7 +599,7 @@ rows2:
 	SUBQ $2, AX
 	JMP block2
 
-	// All rows of 1 columns, while there are as many.
+	// All rows of 1 columns, while at least 1 are left.
 block3:
 	CMPQ AX, $1
 	JLT block4
@@ -639,7 +640,7 @@ TEXT rowAddScaled<>(SB), NOSPLIT, $0-16
 	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
 
-	// All rows of 10 columns, while there are as many.
+	// All rows of 10 columns, while at least 10 are left.
 block0:
 	CMPQ AX, $10
 	JLT block1
@@ -671,7 +672,7 @@ rows0:
 	SUBQ $10, AX
 	JMP block0
 
-	// All rows of 4 columns, while there are as many.
+	// All rows of 4 columns, while at least 4 are left.
 block1:
 	CMPQ AX, $4
 	JLT block2
@@ -695,7 +696,7 @@ rows1:
 	SUBQ $4, AX
 	JMP block1
 
-	// All rows of 2 columns, while there are as many.
+	// All rows of 2 columns, while at least 2 are left.
 block2:
 	CMPQ AX, $2
 	JLT block3
@@ -719,7 +720,7 @@ rows2:
 	SUBQ $2, AX
 	JMP block2
 
-	// All rows of 1 columns, while there are as many.
+	// All rows of 1 columns, while at least 1 are left.
 block3:
 	CMPQ AX, $1
 	JLT block4
@@ -747,7 +748,7 @@ block4:
 	RET
 
 // y = y + Σ_i a_i ⊙ b_i
-TEXT rowAddProducts<>(SB), NOSPLIT, $0-16
+TEXT rowAddMul<>(SB), NOSPLIT, $0-16
 	MOVQ DI, SI
 	MOVQ (rowArgs_y+rowOperand_stride)(SI), R11
 	MOVQ (rowArgs_a+rowOperand_stride)(SI), R12
@@ -756,7 +757,7 @@ TEXT rowAddProducts<>(SB), NOSPLIT, $0-16
 	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
 
-	// All rows of 10 columns, while there are as many.
+	// All rows of 10 columns, while at least 10 are left.
 block0:
 	CMPQ AX, $10
 	JLT block1
@@ -791,7 +792,7 @@ rows0:
 	SUBQ $10, AX
 	JMP block0
 
-	// All rows of 4 columns, while there are as many.
+	// All rows of 4 columns, while at least 4 are left.
 block1:
 	CMPQ AX, $4
 	JLT block2
@@ -816,7 +817,7 @@ rows1:
 	SUBQ $4, AX
 	JMP block1
 
-	// All rows of 2 columns, while there are as many.
+	// All rows of 2 columns, while at least 2 are left.
 block2:
 	CMPQ AX, $2
 	JLT block3
@@ -841,7 +842,7 @@ rows2:
 	SUBQ $2, AX
 	JMP block2
 
-	// All rows of 1 columns, while there are as many.
+	// All rows of 1 columns, while at least 1 are left.
 block3:
 	CMPQ AX, $1
 	JLT block4
@@ -869,8 +870,8 @@ block4:
 	VZEROUPPER
 	RET
 
-// y_i = y_i + a_i·b_i, the dot product, for numbers y_i and a multiple of four rows
-TEXT rowDots<>(SB), NOSPLIT, $0-16
+// y_i = y_i + a_i·b_i (dot product) for numbers y_i and a multiple of four rows
+TEXT rowAddDots<>(SB), NOSPLIT, $0-16
 	MOVQ DI, SI
 	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
 	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
@@ -886,7 +887,7 @@ rows:
 	MOVQ R9, BX
 	MOVQ rowArgs_cols(SI), AX
 
-	// Four columns of four rows at a time, then two, then the last.
+	// Four columns of four rows at a time, then two, then one.
 columns:
 	SUBQ $4, AX
 	JLT pair
@@ -973,8 +974,8 @@ store:
 	VZEROUPPER
 	RET
 
-// y_i = y_i + the sum of b_i, for numbers y_i and a multiple of four rows
-TEXT rowSums<>(SB), NOSPLIT, $0-16
+// y_i = y_i + the sum of b_i for numbers y_i and a multiple of four rows
+TEXT rowAddSums<>(SB), NOSPLIT, $0-16
 	MOVQ DI, SI
 	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
 	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
@@ -990,7 +991,7 @@ rows:
 	MOVQ R9, BX
 	MOVQ rowArgs_cols(SI), AX
 
-	// Four columns of four rows at a time, then two, then the last.
+	// Four columns of four rows at a time, then two, then one.
 columns:
 	SUBQ $4, AX
 	JLT pair
@@ -1061,19 +1062,19 @@ store:
 	VZEROUPPER
 	RET
 
-DATA rowTable<>+0(SB)/8, $rowMul<>(SB)
-DATA rowTable<>+8(SB)/8, $rowProduct<>(SB)
-DATA rowTable<>+16(SB)/8, $rowMulAdd<>(SB)
-DATA rowTable<>+24(SB)/8, $rowMulAddConst<>(SB)
-DATA rowTable<>+32(SB)/8, $rowProductAdd<>(SB)
+DATA rowTable<>+0(SB)/8, $rowScale<>(SB)
+DATA rowTable<>+8(SB)/8, $rowMul<>(SB)
+DATA rowTable<>+16(SB)/8, $rowScaleAdd<>(SB)
+DATA rowTable<>+24(SB)/8, $rowScaleShift<>(SB)
+DATA rowTable<>+32(SB)/8, $rowMulAdd<>(SB)
 DATA rowTable<>+40(SB)/8, $rowAddScaled<>(SB)
-DATA rowTable<>+48(SB)/8, $rowAddProducts<>(SB)
-DATA rowTable<>+56(SB)/8, $rowDots<>(SB)
-DATA rowTable<>+64(SB)/8, $rowSums<>(SB)
+DATA rowTable<>+48(SB)/8, $rowAddMul<>(SB)
+DATA rowTable<>+56(SB)/8, $rowAddDots<>(SB)
+DATA rowTable<>+64(SB)/8, $rowAddSums<>(SB)
 GLOBL rowTable<>(SB), RODATA, $72
 
-// func row(kernel int, args *rowArgs)
-TEXT ·row(SB), NOSPLIT, $0-16
+// func callRow(kernel int, args *rowArgs)
+TEXT ·callRow(SB), NOSPLIT, $0-16
 	MOVQ kernel+0(FP), AX
 	MOVQ args+8(FP), DI
 	LEAQ rowTable<>(SB), BX

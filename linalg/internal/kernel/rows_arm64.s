@@ -5,20 +5,22 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// Kernels on rows of float64; see rows.go and rowArgs. In each of them:
+// Kernels on rows of float64; see rows.go and rowArgs. Registers:
 //
-// 	R1-R4      the operands y, a, b and c at this row
-// 	R5-R8      how far they go from row to row
-// 	R9-R11     bytes of columns done, columns left, rows left
-// 	V0, V1     numbers a and c of this row
+// 	R0              the arguments
+// 	R1-R4           the operands y, a, b and c at this row
+// 	R5-R8           their strides
+// 	R9-R11          bytes of columns done, columns left, rows left
+// 	V0, V1          the numbers a and c of this row
 // 	V3-V7, V16-V20  products, and sums over rows
 //
-// and in the last two, where V0 and V1 are the sums of two rows each:
+// The last two kernels sum two rows each in V0 and V1, and use other registers:
 //
-// 	R12, R14   a and b at these columns; R13, R15 the second row and on
+// 	R12, R14   a and b at these columns of the first row
+// 	R13, R15   a and b at these columns of each row
 
 // y_i = a_i·b_i for numbers a_i
-TEXT rowMul<>(SB), NOSPLIT, $0-16
+TEXT rowScale<>(SB), NOSPLIT, $0-16
 	MOVD (rowArgs_y+rowOperand_stride)(R0), R5
 	MOVD (rowArgs_a+rowOperand_stride)(R0), R6
 	MOVD (rowArgs_b+rowOperand_stride)(R0), R7
@@ -26,7 +28,7 @@ TEXT rowMul<>(SB), NOSPLIT, $0-16
 	MOVD $0, R9
 	MOVD rowArgs_cols(R0), R10
 
-	// All rows of 10 columns, while there are as many.
+	// All rows of 10 columns, while at least 10 are left.
 block0:
 	CMP $10, R10
 	BLT block1
@@ -62,7 +64,7 @@ rows0:
 	SUB $10, R10
 	JMP block0
 
-	// All rows of 2 columns, while there are as many.
+	// All rows of 2 columns, while at least 2 are left.
 block1:
 	CMP $2, R10
 	BLT block2
@@ -86,7 +88,7 @@ rows1:
 	SUB $2, R10
 	JMP block1
 
-	// All rows of 1 columns, while there are as many.
+	// All rows of 1 columns, while at least 1 are left.
 block2:
 	CMP $1, R10
 	BLT block3
@@ -113,7 +115,7 @@ block3:
 	RET
 
 // y_i = a_i ⊙ b_i
-TEXT rowProduct<>(SB), NOSPLIT, $0-16
+TEXT rowMul<>(SB), NOSPLIT, $0-16
 	MOVD (rowArgs_y+rowOperand_stride)(R0), R5
 	MOVD (rowArgs_a+rowOperand_stride)(R0), R6
 	MOVD (rowArgs_b+rowOperand_stride)(R0), R7
@@ -121,7 +123,7 @@ TEXT rowProduct<>(SB), NOSPLIT, $0-16
 	MOVD $0, R9
 	MOVD rowArgs_cols(R0), R10
 
-	// All rows of 10 columns, while there are as many.
+	// All rows of 10 columns, while at least 10 are left.
 block0:
 	CMP $10, R10
 	BLT block1
@@ -162,7 +164,7 @@ rows0:
 	SUB $10, R10
 	JMP block0
 
-	// All rows of 2 columns, while there are as many.
+	// All rows of 2 columns, while at least 2 are left.
 block1:
 	CMP $2, R10
 	BLT block2
@@ -187,7 +189,7 @@ rows1:
 	SUB $2, R10
 	JMP block1
 
-	// All rows of 1 columns, while there are as many.
+	// All rows of 1 columns, while at least 1 are left.
 block2:
 	CMP $1, R10
 	BLT block3
@@ -215,7 +217,7 @@ block3:
 	RET
 
 // y_i = a_i·b_i + c_i for numbers a_i
-TEXT rowMulAdd<>(SB), NOSPLIT, $0-16
+TEXT rowScaleAdd<>(SB), NOSPLIT, $0-16
 	MOVD (rowArgs_y+rowOperand_stride)(R0), R5
 	MOVD (rowArgs_a+rowOperand_stride)(R0), R6
 	MOVD (rowArgs_b+rowOperand_stride)(R0), R7
@@ -223,7 +225,7 @@ TEXT rowMulAdd<>(SB), NOSPLIT, $0-16
 	MOVD $0, R9
 	MOVD rowArgs_cols(R0), R10
 
-	// All rows of 10 columns, while there are as many.
+	// All rows of 10 columns, while at least 10 are left.
 block0:
 	CMP $10, R10
 	BLT block1
@@ -272,7 +274,7 @@ rows0:
 	SUB $10, R10
 	JMP block0
 
-	// All rows of 2 columns, while there are as many.
+	// All rows of 2 columns, while at least 2 are left.
 block1:
 	CMP $2, R10
 	BLT block2
@@ -301,7 +303,7 @@ rows1:
 	SUB $2, R10
 	JMP block1
 
-	// All rows of 1 columns, while there are as many.
+	// All rows of 1 columns, while at least 1 are left.
 block2:
 	CMP $1, R10
 	BLT block3
@@ -333,7 +335,7 @@ block3:
 	RET
 
 // y_i = a_i·b_i + c_i for numbers a_i and c_i
-TEXT rowMulAddConst<>(SB), NOSPLIT, $0-16
+TEXT rowScaleShift<>(SB), NOSPLIT, $0-16
 	MOVD (rowArgs_y+rowOperand_stride)(R0), R5
 	MOVD (rowArgs_a+rowOperand_stride)(R0), R6
 	MOVD (rowArgs_b+rowOperand_stride)(R0), R7
@@ -341,7 +343,7 @@ TEXT rowMulAddConst<>(SB), NOSPLIT, $0-16
 	MOVD $0, R9
 	MOVD rowArgs_cols(R0), R10
 
-	// All rows of 10 columns, while there are as many.
+	// All rows of 10 columns, while at least 10 are left.
 block0:
 	CMP $10, R10
 	BLT block1
@@ -385,7 +387,7 @@ rows0:
 	SUB $10, R10
 	JMP block0
 
-	// All rows of 2 columns, while there are as many.
+	// All rows of 2 columns, while at least 2 are left.
 block1:
 	CMP $2, R10
 	BLT block2
@@ -413,7 +415,7 @@ rows1:
 	SUB $2, R10
 	JMP block1
 
-	// All rows of 1 columns, while there are as many.
+	// All rows of 1 columns, while at least 1 are left.
 block2:
 	CMP $1, R10
 	BLT block3
@@ -444,7 +446,7 @@ block3:
 	RET
 
 // y_i = a_i ⊙ b_i + c_i
-TEXT rowProductAdd<>(SB), NOSPLIT, $0-16
+TEXT rowMulAdd<>(SB), NOSPLIT, $0-16
 	MOVD (rowArgs_y+rowOperand_stride)(R0), R5
 	MOVD (rowArgs_a+rowOperand_stride)(R0), R6
 	MOVD (rowArgs_b+rowOperand_stride)(R0), R7
@@ -452,7 +454,7 @@ TEXT rowProductAdd<>(SB), NOSPLIT, $0-16
 	MOVD $0, R9
 	MOVD rowArgs_cols(R0), R10
 
-	// All rows of 10 columns, while there are as many.
+	// All rows of 10 columns, while at least 10 are left.
 block0:
 	CMP $10, R10
 	BLT block1
@@ -506,7 +508,7 @@ rows0:
 	SUB $10, R10
 	JMP block0
 
-	// All rows of 2 columns, while there are as many.
+	// All rows of 2 columns, while at least 2 are left.
 block1:
 	CMP $2, R10
 	BLT block2
@@ -536,7 +538,7 @@ rows1:
 	SUB $2, R10
 	JMP block1
 
-	// All rows of 1 columns, while there are as many.
+	// All rows of 1 columns, while at least 1 are left.
 block2:
 	CMP $1, R10
 	BLT block3
@@ -577,7 +579,7 @@ TEXT rowAddScaled<>(SB), NOSPLIT, $0-16
 	MOVD $0, R9
 	MOVD rowArgs_cols(R0), R10
 
-	// All rows of 10 columns, while there are as many.
+	// All rows of 10 columns, while at least 10 are left.
 block0:
 	CMP $10, R10
 	BLT block1
@@ -622,7 +624,7 @@ rows0:
 	SUB $10, R10
 	JMP block0
 
-	// All rows of 2 columns, while there are as many.
+	// All rows of 2 columns, while at least 2 are left.
 block1:
 	CMP $2, R10
 	BLT block2
@@ -647,7 +649,7 @@ rows1:
 	SUB $2, R10
 	JMP block1
 
-	// All rows of 1 columns, while there are as many.
+	// All rows of 1 columns, while at least 1 are left.
 block2:
 	CMP $1, R10
 	BLT block3
@@ -675,7 +677,7 @@ block3:
 	RET
 
 // y = y + Σ_i a_i ⊙ b_i
-TEXT rowAddProducts<>(SB), NOSPLIT, $0-16
+TEXT rowAddMul<>(SB), NOSPLIT, $0-16
 	MOVD (rowArgs_y+rowOperand_stride)(R0), R5
 	MOVD (rowArgs_a+rowOperand_stride)(R0), R6
 	MOVD (rowArgs_b+rowOperand_stride)(R0), R7
@@ -683,7 +685,7 @@ TEXT rowAddProducts<>(SB), NOSPLIT, $0-16
 	MOVD $0, R9
 	MOVD rowArgs_cols(R0), R10
 
-	// All rows of 10 columns, while there are as many.
+	// All rows of 10 columns, while at least 10 are left.
 block0:
 	CMP $10, R10
 	BLT block1
@@ -733,7 +735,7 @@ rows0:
 	SUB $10, R10
 	JMP block0
 
-	// All rows of 2 columns, while there are as many.
+	// All rows of 2 columns, while at least 2 are left.
 block1:
 	CMP $2, R10
 	BLT block2
@@ -759,7 +761,7 @@ rows1:
 	SUB $2, R10
 	JMP block1
 
-	// All rows of 1 columns, while there are as many.
+	// All rows of 1 columns, while at least 1 are left.
 block2:
 	CMP $1, R10
 	BLT block3
@@ -787,8 +789,8 @@ rows2:
 block3:
 	RET
 
-// y_i = y_i + a_i·b_i, the dot product, for numbers y_i and a multiple of four rows
-TEXT rowDots<>(SB), NOSPLIT, $0-16
+// y_i = y_i + a_i·b_i (dot product) for numbers y_i and a multiple of four rows
+TEXT rowAddDots<>(SB), NOSPLIT, $0-16
 	MOVD (rowArgs_y+rowOperand_first)(R0), R1
 	MOVD (rowArgs_a+rowOperand_first)(R0), R2
 	MOVD (rowArgs_b+rowOperand_first)(R0), R3
@@ -803,7 +805,7 @@ rows:
 	MOVD R3, R14
 	MOVD rowArgs_cols(R0), R10
 
-	// Two columns of four rows at a time, then the last.
+	// Two columns of four rows at a time, then one.
 columns:
 	SUBS $2, R10
 	BLT last
@@ -894,8 +896,8 @@ store:
 	BNE rows
 	RET
 
-// y_i = y_i + the sum of b_i, for numbers y_i and a multiple of four rows
-TEXT rowSums<>(SB), NOSPLIT, $0-16
+// y_i = y_i + the sum of b_i for numbers y_i and a multiple of four rows
+TEXT rowAddSums<>(SB), NOSPLIT, $0-16
 	MOVD (rowArgs_y+rowOperand_first)(R0), R1
 	MOVD (rowArgs_a+rowOperand_first)(R0), R2
 	MOVD (rowArgs_b+rowOperand_first)(R0), R3
@@ -910,7 +912,7 @@ rows:
 	MOVD R3, R14
 	MOVD rowArgs_cols(R0), R10
 
-	// Two columns of four rows at a time, then the last.
+	// Two columns of four rows at a time, then one.
 columns:
 	SUBS $2, R10
 	BLT last
@@ -977,19 +979,19 @@ store:
 	BNE rows
 	RET
 
-DATA rowTable<>+0(SB)/8, $rowMul<>(SB)
-DATA rowTable<>+8(SB)/8, $rowProduct<>(SB)
-DATA rowTable<>+16(SB)/8, $rowMulAdd<>(SB)
-DATA rowTable<>+24(SB)/8, $rowMulAddConst<>(SB)
-DATA rowTable<>+32(SB)/8, $rowProductAdd<>(SB)
+DATA rowTable<>+0(SB)/8, $rowScale<>(SB)
+DATA rowTable<>+8(SB)/8, $rowMul<>(SB)
+DATA rowTable<>+16(SB)/8, $rowScaleAdd<>(SB)
+DATA rowTable<>+24(SB)/8, $rowScaleShift<>(SB)
+DATA rowTable<>+32(SB)/8, $rowMulAdd<>(SB)
 DATA rowTable<>+40(SB)/8, $rowAddScaled<>(SB)
-DATA rowTable<>+48(SB)/8, $rowAddProducts<>(SB)
-DATA rowTable<>+56(SB)/8, $rowDots<>(SB)
-DATA rowTable<>+64(SB)/8, $rowSums<>(SB)
+DATA rowTable<>+48(SB)/8, $rowAddMul<>(SB)
+DATA rowTable<>+56(SB)/8, $rowAddDots<>(SB)
+DATA rowTable<>+64(SB)/8, $rowAddSums<>(SB)
 GLOBL rowTable<>(SB), RODATA, $72
 
-// func row(kernel int, args *rowArgs)
-TEXT ·row(SB), NOSPLIT, $0-16
+// func callRow(kernel int, args *rowArgs)
+TEXT ·callRow(SB), NOSPLIT, $0-16
 	MOVD kernel+0(FP), R1
 	MOVD args+8(FP), R0
 	MOVD $rowTable<>(SB), R2

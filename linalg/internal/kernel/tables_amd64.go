@@ -4,47 +4,59 @@
 
 package kernel
 
-// tileSets are the tiles of each level: rows, vectors and number.
+// tileSets has the tiles of each level: rows, vectors and number.
 var tileSets = [levels]*tileSet{
-	levelAVX512: newTileSet(16, 15, [][2]int{{1, 8}, {2, 7}, {4, 6}, {5, 5}, {8, 3}},
-		[]tileKernel{ // full vectors
-			{1, 1, 0}, {1, 2, 1}, {1, 3, 2}, {1, 4, 3}, {1, 5, 4}, {1, 6, 5}, {1, 7, 6}, {1, 8, 7},
-			{2, 1, 8}, {2, 2, 9}, {2, 3, 10}, {2, 4, 11}, {2, 5, 12}, {2, 6, 13}, {2, 7, 14},
-			{4, 1, 15}, {4, 2, 16}, {4, 3, 17}, {4, 4, 18}, {4, 5, 19}, {4, 6, 20},
-			{5, 1, 21}, {5, 2, 22}, {5, 3, 23}, {5, 4, 24}, {5, 5, 25},
-			{8, 1, 26}, {8, 2, 27}, {8, 3, 28},
-			{16, 1, 29},
+	levelAVX512: newTileSet(16, 3, 15,
+		[]tileKernel{ // full
+			{1, 1, 0}, {1, 2, 1}, {1, 3, 2},
+			{2, 1, 3}, {2, 2, 4}, {2, 3, 5},
+			{4, 1, 6}, {4, 2, 7}, {4, 3, 8},
+			{5, 1, 9}, {5, 2, 10}, {5, 3, 11},
+			{8, 1, 12}, {8, 2, 13}, {8, 3, 14},
+			{16, 1, 15},
 		},
-		[]tileKernel{ // part of one
-			{1, 1, 30},
-			{4, 1, 31},
-			{8, 1, 32},
-			{16, 1, 33},
+		[]tileKernel{ // partial
+			{1, 1, 16},
+			{4, 1, 17},
+			{8, 1, 18},
+			{16, 1, 19},
 		},
-		[]tileKernel{ // quads
-			{1, 1, 34},
-			{4, 1, 35},
-			{16, 1, 36},
+		[]tileKernel{ // quad
+			{1, 1, 20},
+			{4, 1, 21},
+			{16, 1, 22},
 		}),
-	levelAVX2: newTileSet(8, 7, [][2]int{{1, 3}, {2, 3}, {4, 3}},
-		[]tileKernel{ // full vectors
-			{1, 1, 37}, {1, 2, 38}, {1, 3, 39},
-			{2, 1, 40}, {2, 2, 41}, {2, 3, 42},
-			{4, 1, 43}, {4, 2, 44}, {4, 3, 45},
+	levelAVX2: newTileSet(8, 3, 7,
+		[]tileKernel{ // full
+			{1, 1, 23}, {1, 2, 24}, {1, 3, 25},
+			{2, 1, 26}, {2, 2, 27}, {2, 3, 28},
+			{4, 1, 29}, {4, 2, 30}, {4, 3, 31},
 		},
-		[]tileKernel{ // part of one
-			{1, 1, 46},
-			{2, 1, 47},
-			{4, 1, 48},
+		[]tileKernel{ // partial
+			{1, 1, 32},
+			{2, 1, 33},
+			{4, 1, 34},
 		},
-		[]tileKernel{ // quads
-			{1, 1, 49},
-			{4, 1, 50},
+		[]tileKernel{ // quad
+			{1, 1, 35},
+			{4, 1, 36},
 		}),
 }
 
-// bandKernels are the kernels of each level that transpose.
-var bandKernels = [levels][]bandKernel{
+// transposeKernels has the transpose kernels of each level: rows and number.
+var transposeKernels = [levels][]transposeKernel{
 	levelAVX512: {{16, 0}, {8, 1}},
 	levelAVX2:   {{8, 1}},
+}
+
+// elementwiseFirst is the number of each level's first elementwise kernel.
+var elementwiseFirst = [levels]int{
+	levelAVX512: 0,
+	levelAVX2:   14,
+}
+
+// peakKernels has the peak kernel of each level: number and sums.
+var peakKernels = [levels]peakKernel{
+	levelAVX512: {0, 12},
+	levelAVX2:   {1, 12},
 }

@@ -4,28 +4,38 @@
 
 package kernel
 
-// tileSets are the tiles of each level: rows, vectors and number.
+// tileSets has the tiles of each level: rows, vectors and number.
 var tileSets = [levels]*tileSet{
-	levelNEON: newTileSet(4, 1, [][2]int{{1, 8}, {2, 8}, {4, 5}, {6, 4}},
-		[]tileKernel{ // full vectors
-			{1, 1, 0}, {1, 2, 1}, {1, 3, 2}, {1, 4, 3}, {1, 5, 4}, {1, 6, 5}, {1, 7, 6}, {1, 8, 7},
-			{2, 1, 8}, {2, 2, 9}, {2, 3, 10}, {2, 4, 11}, {2, 5, 12}, {2, 6, 13}, {2, 7, 14}, {2, 8, 15},
-			{4, 1, 16}, {4, 2, 17}, {4, 3, 18}, {4, 4, 19}, {4, 5, 20},
-			{6, 4, 21},
-			{8, 1, 22}, {8, 2, 23}, {8, 3, 24},
-			{16, 1, 25},
+	levelNEON: newTileSet(4, 4, 1,
+		[]tileKernel{ // full
+			{1, 1, 0}, {1, 2, 1}, {1, 3, 2}, {1, 4, 3},
+			{2, 1, 4}, {2, 2, 5}, {2, 3, 6}, {2, 4, 7},
+			{4, 1, 8}, {4, 2, 9}, {4, 3, 10}, {4, 4, 11},
+			{6, 4, 12},
+			{8, 1, 13}, {8, 2, 14}, {8, 3, 15},
+			{16, 1, 16},
 		},
-		[]tileKernel{ // part of one
-			{1, 1, 26},
-			{4, 1, 27},
-			{8, 1, 28},
-			{16, 1, 29},
+		[]tileKernel{ // partial
+			{1, 1, 17},
+			{4, 1, 18},
+			{8, 1, 19},
+			{16, 1, 20},
 		},
-		[]tileKernel{ // quads
+		[]tileKernel{ // quad
 		}),
 }
 
-// bandKernels are the kernels of each level that transpose.
-var bandKernels = [levels][]bandKernel{
+// transposeKernels has the transpose kernels of each level: rows and number.
+var transposeKernels = [levels][]transposeKernel{
 	levelNEON: {{4, 0}},
+}
+
+// elementwiseFirst is the number of each level's first elementwise kernel.
+var elementwiseFirst = [levels]int{
+	levelNEON: 0,
+}
+
+// peakKernels has the peak kernel of each level: number and sums.
+var peakKernels = [levels]peakKernel{
+	levelNEON: {0, 24},
 }

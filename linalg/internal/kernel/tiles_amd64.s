@@ -5,16 +5,17 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// Tiles of products; see tiles.go and tileArgs. In each of them, where there is a register for it:
+// Tiles of products; see tiles.go and tileArgs. Registers, unless a tile needs them otherwise:
 //
-// 	SI, BX      A and B at this step
-// 	R8-R11      1, 3, 5 and 7 times the distance of rows of A, later of C
-// 	DX          that of vectors of B, later of C
-// 	R12, R13    how far A and B go from step to step
-// 	R14, CX     the next segment, and the steps that are left
-// 	K1, Y15     the lanes that are columns
+// 	DI          the arguments
+// 	SI, BX      A and B at this step; at the end SI is C
+// 	R8-R11      1, 3, 5 and 7 times the row stride of A, later of C
+// 	DX          the distance between vectors of B, later of C
+// 	R12, R13    the step strides of A and B
+// 	R14, CX     the next segment, steps left
+// 	K1, Y15     the mask
 //
-// Sums and operands lie in the vector registers as each tile says.
+// The comment of each tile lists its vector registers.
 
 DATA ones<>+0(SB)/8, $0xffffffffffffffff
 DATA ones<>+8(SB)/8, $0xffffffffffffffff
@@ -26,28 +27,28 @@ DATA ones<>+48(SB)/8, $0
 DATA ones<>+56(SB)/8, $0
 GLOBL ones<>(SB), NOPTR|RODATA, $64
 
-// tile1x1AVX512: row i, vector v of C in Z0, i·1 + v; B in Z1, A in the next.
+// tile1x1AVX512: row i, vector v of C in Z0[1·i + v]; B in Z1; A in the next.
 TEXT tile1x1AVX512<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
 	PREFETCHT0 (SI)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Z0
 	MOVQ tileArgs_segmentCount(DI), AX
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -57,7 +58,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMOVUPS (BX), Z1
 	VBROADCASTSS (SI), Z2
@@ -69,7 +70,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -82,30 +83,30 @@ store:
 	VZEROUPPER
 	RET
 
-// tile1x2AVX512: row i, vector v of C in Z0-Z1, i·2 + v; B in Z2-Z3, A in the next.
+// tile1x2AVX512: row i, vector v of C in Z0-Z1[2·i + v]; B in Z2-Z3; A in the next.
 TEXT tile1x2AVX512<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 (SI)(DX*1)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Z0
 	VMOVAPS Z0, Z1
 	MOVQ tileArgs_segmentCount(DI), AX
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -115,7 +116,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMOVUPS (BX), Z2
 	VMOVUPS (BX)(DX*1), Z3
@@ -129,7 +130,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -144,10 +145,10 @@ store:
 	VZEROUPPER
 	RET
 
-// tile1x3AVX512: row i, vector v of C in Z0-Z2, i·3 + v; B in Z3-Z5, A in the next.
+// tile1x3AVX512: row i, vector v of C in Z0-Z2[3·i + v]; B in Z3-Z5; A in the next.
 TEXT tile1x3AVX512<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -155,21 +156,21 @@ TEXT tile1x3AVX512<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (SI)(DX*1)
 	PREFETCHT0 (SI)(DX*2)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Z0
 	VMOVAPS Z0, Z1
 	VMOVAPS Z0, Z2
 	MOVQ tileArgs_segmentCount(DI), AX
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -179,7 +180,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMOVUPS (BX), Z3
 	VMOVUPS (BX)(DX*1), Z4
@@ -195,7 +196,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -212,467 +213,10 @@ store:
 	VZEROUPPER
 	RET
 
-// tile1x4AVX512: row i, vector v of C in Z0-Z3, i·4 + v; B in Z4-Z7, A in the next.
-TEXT tile1x4AVX512<>(SB), NOSPLIT, $0-16
-
-	// C comes while products are added up.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R9*1)
-
-	// Strides.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Sums begin at the bias of their row.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
-	VMOVAPS Z0, Z1
-	VMOVAPS Z0, Z2
-	VMOVAPS Z0, Z3
-	MOVQ tileArgs_segmentCount(DI), AX
-
-	// The next segment.
-segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
-step:
-	VMOVUPS (BX), Z4
-	VMOVUPS (BX)(DX*1), Z5
-	VMOVUPS (BX)(DX*2), Z6
-	VMOVUPS (BX)(R9*1), Z7
-	VBROADCASTSS (SI), Z8
-	VFMADD231PS Z8, Z4, Z0
-	VFMADD231PS Z8, Z5, Z1
-	VFMADD231PS Z8, Z6, Z2
-	VFMADD231PS Z8, Z7, Z3
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
-	// Add the sums to C if asked to, and store them.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	MOVQ tileArgs_c(DI), SI
-	CMPQ tileArgs_add(DI), $0
-	JEQ store
-	VADDPS (SI), Z0, Z0
-	VADDPS (SI)(DX*1), Z1, Z1
-	VADDPS (SI)(DX*2), Z2, Z2
-	VADDPS (SI)(R9*1), Z3, Z3
-	MOVQ tileArgs_c(DI), SI
-store:
-	VMOVUPS Z0, (SI)
-	VMOVUPS Z1, (SI)(DX*1)
-	VMOVUPS Z2, (SI)(DX*2)
-	VMOVUPS Z3, (SI)(R9*1)
-	VZEROUPPER
-	RET
-
-// tile1x5AVX512: row i, vector v of C in Z0-Z4, i·5 + v; B in Z5-Z9, A in the next.
-TEXT tile1x5AVX512<>(SB), NOSPLIT, $0-16
-
-	// C comes while products are added up.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R9*1)
-	PREFETCHT0 (SI)(DX*4)
-
-	// Strides.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Sums begin at the bias of their row.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
-	VMOVAPS Z0, Z1
-	VMOVAPS Z0, Z2
-	VMOVAPS Z0, Z3
-	VMOVAPS Z0, Z4
-	MOVQ tileArgs_segmentCount(DI), AX
-
-	// The next segment.
-segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
-step:
-	VMOVUPS (BX), Z5
-	VMOVUPS (BX)(DX*1), Z6
-	VMOVUPS (BX)(DX*2), Z7
-	VMOVUPS (BX)(R9*1), Z8
-	VMOVUPS (BX)(DX*4), Z9
-	VBROADCASTSS (SI), Z10
-	VFMADD231PS Z10, Z5, Z0
-	VFMADD231PS Z10, Z6, Z1
-	VFMADD231PS Z10, Z7, Z2
-	VFMADD231PS Z10, Z8, Z3
-	VFMADD231PS Z10, Z9, Z4
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
-	// Add the sums to C if asked to, and store them.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	MOVQ tileArgs_c(DI), SI
-	CMPQ tileArgs_add(DI), $0
-	JEQ store
-	VADDPS (SI), Z0, Z0
-	VADDPS (SI)(DX*1), Z1, Z1
-	VADDPS (SI)(DX*2), Z2, Z2
-	VADDPS (SI)(R9*1), Z3, Z3
-	VADDPS (SI)(DX*4), Z4, Z4
-	MOVQ tileArgs_c(DI), SI
-store:
-	VMOVUPS Z0, (SI)
-	VMOVUPS Z1, (SI)(DX*1)
-	VMOVUPS Z2, (SI)(DX*2)
-	VMOVUPS Z3, (SI)(R9*1)
-	VMOVUPS Z4, (SI)(DX*4)
-	VZEROUPPER
-	RET
-
-// tile1x6AVX512: row i, vector v of C in Z0-Z5, i·6 + v; B in Z6-Z11, A in the next.
-TEXT tile1x6AVX512<>(SB), NOSPLIT, $0-16
-
-	// C comes while products are added up.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	LEAQ (DX)(DX*4), R10
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R9*1)
-	PREFETCHT0 (SI)(DX*4)
-	PREFETCHT0 (SI)(R10*1)
-
-	// Strides.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	LEAQ (DX)(DX*4), R10
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Sums begin at the bias of their row.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
-	VMOVAPS Z0, Z1
-	VMOVAPS Z0, Z2
-	VMOVAPS Z0, Z3
-	VMOVAPS Z0, Z4
-	VMOVAPS Z0, Z5
-	MOVQ tileArgs_segmentCount(DI), AX
-
-	// The next segment.
-segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
-step:
-	VMOVUPS (BX), Z6
-	VMOVUPS (BX)(DX*1), Z7
-	VMOVUPS (BX)(DX*2), Z8
-	VMOVUPS (BX)(R9*1), Z9
-	VMOVUPS (BX)(DX*4), Z10
-	VMOVUPS (BX)(R10*1), Z11
-	VBROADCASTSS (SI), Z12
-	VFMADD231PS Z12, Z6, Z0
-	VFMADD231PS Z12, Z7, Z1
-	VFMADD231PS Z12, Z8, Z2
-	VFMADD231PS Z12, Z9, Z3
-	VFMADD231PS Z12, Z10, Z4
-	VFMADD231PS Z12, Z11, Z5
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
-	// Add the sums to C if asked to, and store them.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	LEAQ (DX)(DX*4), R10
-	MOVQ tileArgs_c(DI), SI
-	CMPQ tileArgs_add(DI), $0
-	JEQ store
-	VADDPS (SI), Z0, Z0
-	VADDPS (SI)(DX*1), Z1, Z1
-	VADDPS (SI)(DX*2), Z2, Z2
-	VADDPS (SI)(R9*1), Z3, Z3
-	VADDPS (SI)(DX*4), Z4, Z4
-	VADDPS (SI)(R10*1), Z5, Z5
-	MOVQ tileArgs_c(DI), SI
-store:
-	VMOVUPS Z0, (SI)
-	VMOVUPS Z1, (SI)(DX*1)
-	VMOVUPS Z2, (SI)(DX*2)
-	VMOVUPS Z3, (SI)(R9*1)
-	VMOVUPS Z4, (SI)(DX*4)
-	VMOVUPS Z5, (SI)(R10*1)
-	VZEROUPPER
-	RET
-
-// tile1x7AVX512: row i, vector v of C in Z0-Z6, i·7 + v; B in Z7-Z13, A in the next.
-TEXT tile1x7AVX512<>(SB), NOSPLIT, $0-16
-
-	// C comes while products are added up.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	LEAQ (DX)(DX*4), R10
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R9*1)
-	PREFETCHT0 (SI)(DX*4)
-	PREFETCHT0 (SI)(R10*1)
-	PREFETCHT0 (SI)(R9*2)
-
-	// Strides.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	LEAQ (DX)(DX*4), R10
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Sums begin at the bias of their row.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
-	VMOVAPS Z0, Z1
-	VMOVAPS Z0, Z2
-	VMOVAPS Z0, Z3
-	VMOVAPS Z0, Z4
-	VMOVAPS Z0, Z5
-	VMOVAPS Z0, Z6
-	MOVQ tileArgs_segmentCount(DI), AX
-
-	// The next segment.
-segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
-step:
-	VMOVUPS (BX), Z7
-	VMOVUPS (BX)(DX*1), Z8
-	VMOVUPS (BX)(DX*2), Z9
-	VMOVUPS (BX)(R9*1), Z10
-	VMOVUPS (BX)(DX*4), Z11
-	VMOVUPS (BX)(R10*1), Z12
-	VMOVUPS (BX)(R9*2), Z13
-	VBROADCASTSS (SI), Z14
-	VFMADD231PS Z14, Z7, Z0
-	VFMADD231PS Z14, Z8, Z1
-	VFMADD231PS Z14, Z9, Z2
-	VFMADD231PS Z14, Z10, Z3
-	VFMADD231PS Z14, Z11, Z4
-	VFMADD231PS Z14, Z12, Z5
-	VFMADD231PS Z14, Z13, Z6
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
-	// Add the sums to C if asked to, and store them.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	LEAQ (DX)(DX*4), R10
-	MOVQ tileArgs_c(DI), SI
-	CMPQ tileArgs_add(DI), $0
-	JEQ store
-	VADDPS (SI), Z0, Z0
-	VADDPS (SI)(DX*1), Z1, Z1
-	VADDPS (SI)(DX*2), Z2, Z2
-	VADDPS (SI)(R9*1), Z3, Z3
-	VADDPS (SI)(DX*4), Z4, Z4
-	VADDPS (SI)(R10*1), Z5, Z5
-	VADDPS (SI)(R9*2), Z6, Z6
-	MOVQ tileArgs_c(DI), SI
-store:
-	VMOVUPS Z0, (SI)
-	VMOVUPS Z1, (SI)(DX*1)
-	VMOVUPS Z2, (SI)(DX*2)
-	VMOVUPS Z3, (SI)(R9*1)
-	VMOVUPS Z4, (SI)(DX*4)
-	VMOVUPS Z5, (SI)(R10*1)
-	VMOVUPS Z6, (SI)(R9*2)
-	VZEROUPPER
-	RET
-
-// tile1x8AVX512: row i, vector v of C in Z0-Z7, i·8 + v; B in Z8-Z15, A in the next.
-TEXT tile1x8AVX512<>(SB), NOSPLIT, $0-16
-
-	// C comes while products are added up.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	LEAQ (DX)(DX*4), R10
-	LEAQ (R9)(DX*4), R11
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R9*1)
-	PREFETCHT0 (SI)(DX*4)
-	PREFETCHT0 (SI)(R10*1)
-	PREFETCHT0 (SI)(R9*2)
-	PREFETCHT0 (SI)(R11*1)
-
-	// Strides.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	LEAQ (DX)(DX*4), R10
-	LEAQ (R9)(DX*4), R11
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Sums begin at the bias of their row.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
-	VMOVAPS Z0, Z1
-	VMOVAPS Z0, Z2
-	VMOVAPS Z0, Z3
-	VMOVAPS Z0, Z4
-	VMOVAPS Z0, Z5
-	VMOVAPS Z0, Z6
-	VMOVAPS Z0, Z7
-	MOVQ tileArgs_segmentCount(DI), AX
-
-	// The next segment.
-segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
-step:
-	VMOVUPS (BX), Z8
-	VMOVUPS (BX)(DX*1), Z9
-	VMOVUPS (BX)(DX*2), Z10
-	VMOVUPS (BX)(R9*1), Z11
-	VMOVUPS (BX)(DX*4), Z12
-	VMOVUPS (BX)(R10*1), Z13
-	VMOVUPS (BX)(R9*2), Z14
-	VMOVUPS (BX)(R11*1), Z15
-	VBROADCASTSS (SI), Z16
-	VFMADD231PS Z16, Z8, Z0
-	VFMADD231PS Z16, Z9, Z1
-	VFMADD231PS Z16, Z10, Z2
-	VFMADD231PS Z16, Z11, Z3
-	VFMADD231PS Z16, Z12, Z4
-	VFMADD231PS Z16, Z13, Z5
-	VFMADD231PS Z16, Z14, Z6
-	VFMADD231PS Z16, Z15, Z7
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
-	// Add the sums to C if asked to, and store them.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	LEAQ (DX)(DX*4), R10
-	LEAQ (R9)(DX*4), R11
-	MOVQ tileArgs_c(DI), SI
-	CMPQ tileArgs_add(DI), $0
-	JEQ store
-	VADDPS (SI), Z0, Z0
-	VADDPS (SI)(DX*1), Z1, Z1
-	VADDPS (SI)(DX*2), Z2, Z2
-	VADDPS (SI)(R9*1), Z3, Z3
-	VADDPS (SI)(DX*4), Z4, Z4
-	VADDPS (SI)(R10*1), Z5, Z5
-	VADDPS (SI)(R9*2), Z6, Z6
-	VADDPS (SI)(R11*1), Z7, Z7
-	MOVQ tileArgs_c(DI), SI
-store:
-	VMOVUPS Z0, (SI)
-	VMOVUPS Z1, (SI)(DX*1)
-	VMOVUPS Z2, (SI)(DX*2)
-	VMOVUPS Z3, (SI)(R9*1)
-	VMOVUPS Z4, (SI)(DX*4)
-	VMOVUPS Z5, (SI)(R10*1)
-	VMOVUPS Z6, (SI)(R9*2)
-	VMOVUPS Z7, (SI)(R11*1)
-	VZEROUPPER
-	RET
-
-// tile2x1AVX512: row i, vector v of C in Z0-Z1, i·1 + v; B in Z2, A in the next.
+// tile2x1AVX512: row i, vector v of C in Z0-Z1[1·i + v]; B in Z2; A in the next.
 TEXT tile2x1AVX512<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -680,20 +224,20 @@ TEXT tile2x1AVX512<>(SB), NOSPLIT, $0-16
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Z0
 	VBROADCASTSS 4(BX), Z1
 	MOVQ tileArgs_segmentCount(DI), AX
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -703,7 +247,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMOVUPS (BX), Z2
 	VBROADCASTSS (SI), Z3
@@ -717,7 +261,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -734,10 +278,10 @@ store:
 	VZEROUPPER
 	RET
 
-// tile2x2AVX512: row i, vector v of C in Z0-Z3, i·2 + v; B in Z4-Z5, A in the next.
+// tile2x2AVX512: row i, vector v of C in Z0-Z3[2·i + v]; B in Z4-Z5; A in the next.
 TEXT tile2x2AVX512<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -747,14 +291,14 @@ TEXT tile2x2AVX512<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (SI)
 	PREFETCHT0 (SI)(DX*1)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Z0
 	VMOVAPS Z0, Z1
@@ -762,7 +306,7 @@ TEXT tile2x2AVX512<>(SB), NOSPLIT, $0-16
 	VMOVAPS Z2, Z3
 	MOVQ tileArgs_segmentCount(DI), AX
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -772,7 +316,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMOVUPS (BX), Z4
 	VMOVUPS (BX)(DX*1), Z5
@@ -789,7 +333,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -810,10 +354,10 @@ store:
 	VZEROUPPER
 	RET
 
-// tile2x3AVX512: row i, vector v of C in Z0-Z5, i·3 + v; B in Z6-Z8, A in the next.
+// tile2x3AVX512: row i, vector v of C in Z0-Z5[3·i + v]; B in Z6-Z8; A in the next.
 TEXT tile2x3AVX512<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -825,14 +369,14 @@ TEXT tile2x3AVX512<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (SI)(DX*1)
 	PREFETCHT0 (SI)(DX*2)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Z0
 	VMOVAPS Z0, Z1
@@ -842,7 +386,7 @@ TEXT tile2x3AVX512<>(SB), NOSPLIT, $0-16
 	VMOVAPS Z3, Z5
 	MOVQ tileArgs_segmentCount(DI), AX
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -852,7 +396,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMOVUPS (BX), Z6
 	VMOVUPS (BX)(DX*1), Z7
@@ -872,7 +416,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -897,486 +441,10 @@ store:
 	VZEROUPPER
 	RET
 
-// tile2x4AVX512: row i, vector v of C in Z0-Z7, i·4 + v; B in Z8-Z11, A in the next.
-TEXT tile2x4AVX512<>(SB), NOSPLIT, $0-16
-
-	// C comes while products are added up.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R9*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R9*1)
-
-	// Strides.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Sums begin at the bias of their row.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
-	VMOVAPS Z0, Z1
-	VMOVAPS Z0, Z2
-	VMOVAPS Z0, Z3
-	VBROADCASTSS 4(BX), Z4
-	VMOVAPS Z4, Z5
-	VMOVAPS Z4, Z6
-	VMOVAPS Z4, Z7
-	MOVQ tileArgs_segmentCount(DI), AX
-
-	// The next segment.
-segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
-step:
-	VMOVUPS (BX), Z8
-	VMOVUPS (BX)(DX*1), Z9
-	VMOVUPS (BX)(DX*2), Z10
-	VMOVUPS (BX)(R9*1), Z11
-	VBROADCASTSS (SI), Z12
-	VFMADD231PS Z12, Z8, Z0
-	VFMADD231PS Z12, Z9, Z1
-	VFMADD231PS Z12, Z10, Z2
-	VFMADD231PS Z12, Z11, Z3
-	VBROADCASTSS (SI)(R8*1), Z13
-	VFMADD231PS Z13, Z8, Z4
-	VFMADD231PS Z13, Z9, Z5
-	VFMADD231PS Z13, Z10, Z6
-	VFMADD231PS Z13, Z11, Z7
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
-	// Add the sums to C if asked to, and store them.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	MOVQ tileArgs_c(DI), SI
-	CMPQ tileArgs_add(DI), $0
-	JEQ store
-	VADDPS (SI), Z0, Z0
-	VADDPS (SI)(DX*1), Z1, Z1
-	VADDPS (SI)(DX*2), Z2, Z2
-	VADDPS (SI)(R9*1), Z3, Z3
-	ADDQ R8, SI
-	VADDPS (SI), Z4, Z4
-	VADDPS (SI)(DX*1), Z5, Z5
-	VADDPS (SI)(DX*2), Z6, Z6
-	VADDPS (SI)(R9*1), Z7, Z7
-	MOVQ tileArgs_c(DI), SI
-store:
-	VMOVUPS Z0, (SI)
-	VMOVUPS Z1, (SI)(DX*1)
-	VMOVUPS Z2, (SI)(DX*2)
-	VMOVUPS Z3, (SI)(R9*1)
-	ADDQ R8, SI
-	VMOVUPS Z4, (SI)
-	VMOVUPS Z5, (SI)(DX*1)
-	VMOVUPS Z6, (SI)(DX*2)
-	VMOVUPS Z7, (SI)(R9*1)
-	VZEROUPPER
-	RET
-
-// tile2x5AVX512: row i, vector v of C in Z0-Z9, i·5 + v; B in Z10-Z14, A in the next.
-TEXT tile2x5AVX512<>(SB), NOSPLIT, $0-16
-
-	// C comes while products are added up.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R9*1)
-	PREFETCHT0 (SI)(DX*4)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R9*1)
-	PREFETCHT0 (SI)(DX*4)
-
-	// Strides.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Sums begin at the bias of their row.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
-	VMOVAPS Z0, Z1
-	VMOVAPS Z0, Z2
-	VMOVAPS Z0, Z3
-	VMOVAPS Z0, Z4
-	VBROADCASTSS 4(BX), Z5
-	VMOVAPS Z5, Z6
-	VMOVAPS Z5, Z7
-	VMOVAPS Z5, Z8
-	VMOVAPS Z5, Z9
-	MOVQ tileArgs_segmentCount(DI), AX
-
-	// The next segment.
-segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
-step:
-	VMOVUPS (BX), Z10
-	VMOVUPS (BX)(DX*1), Z11
-	VMOVUPS (BX)(DX*2), Z12
-	VMOVUPS (BX)(R9*1), Z13
-	VMOVUPS (BX)(DX*4), Z14
-	VBROADCASTSS (SI), Z15
-	VFMADD231PS Z15, Z10, Z0
-	VFMADD231PS Z15, Z11, Z1
-	VFMADD231PS Z15, Z12, Z2
-	VFMADD231PS Z15, Z13, Z3
-	VFMADD231PS Z15, Z14, Z4
-	VBROADCASTSS (SI)(R8*1), Z16
-	VFMADD231PS Z16, Z10, Z5
-	VFMADD231PS Z16, Z11, Z6
-	VFMADD231PS Z16, Z12, Z7
-	VFMADD231PS Z16, Z13, Z8
-	VFMADD231PS Z16, Z14, Z9
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
-	// Add the sums to C if asked to, and store them.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	MOVQ tileArgs_c(DI), SI
-	CMPQ tileArgs_add(DI), $0
-	JEQ store
-	VADDPS (SI), Z0, Z0
-	VADDPS (SI)(DX*1), Z1, Z1
-	VADDPS (SI)(DX*2), Z2, Z2
-	VADDPS (SI)(R9*1), Z3, Z3
-	VADDPS (SI)(DX*4), Z4, Z4
-	ADDQ R8, SI
-	VADDPS (SI), Z5, Z5
-	VADDPS (SI)(DX*1), Z6, Z6
-	VADDPS (SI)(DX*2), Z7, Z7
-	VADDPS (SI)(R9*1), Z8, Z8
-	VADDPS (SI)(DX*4), Z9, Z9
-	MOVQ tileArgs_c(DI), SI
-store:
-	VMOVUPS Z0, (SI)
-	VMOVUPS Z1, (SI)(DX*1)
-	VMOVUPS Z2, (SI)(DX*2)
-	VMOVUPS Z3, (SI)(R9*1)
-	VMOVUPS Z4, (SI)(DX*4)
-	ADDQ R8, SI
-	VMOVUPS Z5, (SI)
-	VMOVUPS Z6, (SI)(DX*1)
-	VMOVUPS Z7, (SI)(DX*2)
-	VMOVUPS Z8, (SI)(R9*1)
-	VMOVUPS Z9, (SI)(DX*4)
-	VZEROUPPER
-	RET
-
-// tile2x6AVX512: row i, vector v of C in Z0-Z11, i·6 + v; B in Z12-Z17, A in the next.
-TEXT tile2x6AVX512<>(SB), NOSPLIT, $0-16
-
-	// C comes while products are added up.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	LEAQ (DX)(DX*4), R10
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R9*1)
-	PREFETCHT0 (SI)(DX*4)
-	PREFETCHT0 (SI)(R10*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R9*1)
-	PREFETCHT0 (SI)(DX*4)
-	PREFETCHT0 (SI)(R10*1)
-
-	// Strides.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	LEAQ (DX)(DX*4), R10
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Sums begin at the bias of their row.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
-	VMOVAPS Z0, Z1
-	VMOVAPS Z0, Z2
-	VMOVAPS Z0, Z3
-	VMOVAPS Z0, Z4
-	VMOVAPS Z0, Z5
-	VBROADCASTSS 4(BX), Z6
-	VMOVAPS Z6, Z7
-	VMOVAPS Z6, Z8
-	VMOVAPS Z6, Z9
-	VMOVAPS Z6, Z10
-	VMOVAPS Z6, Z11
-	MOVQ tileArgs_segmentCount(DI), AX
-
-	// The next segment.
-segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
-step:
-	VMOVUPS (BX), Z12
-	VMOVUPS (BX)(DX*1), Z13
-	VMOVUPS (BX)(DX*2), Z14
-	VMOVUPS (BX)(R9*1), Z15
-	VMOVUPS (BX)(DX*4), Z16
-	VMOVUPS (BX)(R10*1), Z17
-	VBROADCASTSS (SI), Z18
-	VFMADD231PS Z18, Z12, Z0
-	VFMADD231PS Z18, Z13, Z1
-	VFMADD231PS Z18, Z14, Z2
-	VFMADD231PS Z18, Z15, Z3
-	VFMADD231PS Z18, Z16, Z4
-	VFMADD231PS Z18, Z17, Z5
-	VBROADCASTSS (SI)(R8*1), Z19
-	VFMADD231PS Z19, Z12, Z6
-	VFMADD231PS Z19, Z13, Z7
-	VFMADD231PS Z19, Z14, Z8
-	VFMADD231PS Z19, Z15, Z9
-	VFMADD231PS Z19, Z16, Z10
-	VFMADD231PS Z19, Z17, Z11
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
-	// Add the sums to C if asked to, and store them.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	LEAQ (DX)(DX*4), R10
-	MOVQ tileArgs_c(DI), SI
-	CMPQ tileArgs_add(DI), $0
-	JEQ store
-	VADDPS (SI), Z0, Z0
-	VADDPS (SI)(DX*1), Z1, Z1
-	VADDPS (SI)(DX*2), Z2, Z2
-	VADDPS (SI)(R9*1), Z3, Z3
-	VADDPS (SI)(DX*4), Z4, Z4
-	VADDPS (SI)(R10*1), Z5, Z5
-	ADDQ R8, SI
-	VADDPS (SI), Z6, Z6
-	VADDPS (SI)(DX*1), Z7, Z7
-	VADDPS (SI)(DX*2), Z8, Z8
-	VADDPS (SI)(R9*1), Z9, Z9
-	VADDPS (SI)(DX*4), Z10, Z10
-	VADDPS (SI)(R10*1), Z11, Z11
-	MOVQ tileArgs_c(DI), SI
-store:
-	VMOVUPS Z0, (SI)
-	VMOVUPS Z1, (SI)(DX*1)
-	VMOVUPS Z2, (SI)(DX*2)
-	VMOVUPS Z3, (SI)(R9*1)
-	VMOVUPS Z4, (SI)(DX*4)
-	VMOVUPS Z5, (SI)(R10*1)
-	ADDQ R8, SI
-	VMOVUPS Z6, (SI)
-	VMOVUPS Z7, (SI)(DX*1)
-	VMOVUPS Z8, (SI)(DX*2)
-	VMOVUPS Z9, (SI)(R9*1)
-	VMOVUPS Z10, (SI)(DX*4)
-	VMOVUPS Z11, (SI)(R10*1)
-	VZEROUPPER
-	RET
-
-// tile2x7AVX512: row i, vector v of C in Z0-Z13, i·7 + v; B in Z14-Z20, A in the next.
-TEXT tile2x7AVX512<>(SB), NOSPLIT, $0-16
-
-	// C comes while products are added up.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	LEAQ (DX)(DX*4), R10
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R9*1)
-	PREFETCHT0 (SI)(DX*4)
-	PREFETCHT0 (SI)(R10*1)
-	PREFETCHT0 (SI)(R9*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R9*1)
-	PREFETCHT0 (SI)(DX*4)
-	PREFETCHT0 (SI)(R10*1)
-	PREFETCHT0 (SI)(R9*2)
-
-	// Strides.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	LEAQ (DX)(DX*4), R10
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Sums begin at the bias of their row.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
-	VMOVAPS Z0, Z1
-	VMOVAPS Z0, Z2
-	VMOVAPS Z0, Z3
-	VMOVAPS Z0, Z4
-	VMOVAPS Z0, Z5
-	VMOVAPS Z0, Z6
-	VBROADCASTSS 4(BX), Z7
-	VMOVAPS Z7, Z8
-	VMOVAPS Z7, Z9
-	VMOVAPS Z7, Z10
-	VMOVAPS Z7, Z11
-	VMOVAPS Z7, Z12
-	VMOVAPS Z7, Z13
-	MOVQ tileArgs_segmentCount(DI), AX
-
-	// The next segment.
-segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
-step:
-	VMOVUPS (BX), Z14
-	VMOVUPS (BX)(DX*1), Z15
-	VMOVUPS (BX)(DX*2), Z16
-	VMOVUPS (BX)(R9*1), Z17
-	VMOVUPS (BX)(DX*4), Z18
-	VMOVUPS (BX)(R10*1), Z19
-	VMOVUPS (BX)(R9*2), Z20
-	VBROADCASTSS (SI), Z21
-	VFMADD231PS Z21, Z14, Z0
-	VFMADD231PS Z21, Z15, Z1
-	VFMADD231PS Z21, Z16, Z2
-	VFMADD231PS Z21, Z17, Z3
-	VFMADD231PS Z21, Z18, Z4
-	VFMADD231PS Z21, Z19, Z5
-	VFMADD231PS Z21, Z20, Z6
-	VBROADCASTSS (SI)(R8*1), Z22
-	VFMADD231PS Z22, Z14, Z7
-	VFMADD231PS Z22, Z15, Z8
-	VFMADD231PS Z22, Z16, Z9
-	VFMADD231PS Z22, Z17, Z10
-	VFMADD231PS Z22, Z18, Z11
-	VFMADD231PS Z22, Z19, Z12
-	VFMADD231PS Z22, Z20, Z13
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
-	// Add the sums to C if asked to, and store them.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R9
-	LEAQ (DX)(DX*4), R10
-	MOVQ tileArgs_c(DI), SI
-	CMPQ tileArgs_add(DI), $0
-	JEQ store
-	VADDPS (SI), Z0, Z0
-	VADDPS (SI)(DX*1), Z1, Z1
-	VADDPS (SI)(DX*2), Z2, Z2
-	VADDPS (SI)(R9*1), Z3, Z3
-	VADDPS (SI)(DX*4), Z4, Z4
-	VADDPS (SI)(R10*1), Z5, Z5
-	VADDPS (SI)(R9*2), Z6, Z6
-	ADDQ R8, SI
-	VADDPS (SI), Z7, Z7
-	VADDPS (SI)(DX*1), Z8, Z8
-	VADDPS (SI)(DX*2), Z9, Z9
-	VADDPS (SI)(R9*1), Z10, Z10
-	VADDPS (SI)(DX*4), Z11, Z11
-	VADDPS (SI)(R10*1), Z12, Z12
-	VADDPS (SI)(R9*2), Z13, Z13
-	MOVQ tileArgs_c(DI), SI
-store:
-	VMOVUPS Z0, (SI)
-	VMOVUPS Z1, (SI)(DX*1)
-	VMOVUPS Z2, (SI)(DX*2)
-	VMOVUPS Z3, (SI)(R9*1)
-	VMOVUPS Z4, (SI)(DX*4)
-	VMOVUPS Z5, (SI)(R10*1)
-	VMOVUPS Z6, (SI)(R9*2)
-	ADDQ R8, SI
-	VMOVUPS Z7, (SI)
-	VMOVUPS Z8, (SI)(DX*1)
-	VMOVUPS Z9, (SI)(DX*2)
-	VMOVUPS Z10, (SI)(R9*1)
-	VMOVUPS Z11, (SI)(DX*4)
-	VMOVUPS Z12, (SI)(R10*1)
-	VMOVUPS Z13, (SI)(R9*2)
-	VZEROUPPER
-	RET
-
-// tile4x1AVX512: row i, vector v of C in Z0-Z3, i·1 + v; B in Z4, A in the next.
+// tile4x1AVX512: row i, vector v of C in Z0-Z3[1·i + v]; B in Z4; A in the next.
 TEXT tile4x1AVX512<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -1388,7 +456,7 @@ TEXT tile4x1AVX512<>(SB), NOSPLIT, $0-16
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -1396,7 +464,7 @@ TEXT tile4x1AVX512<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Z0
 	VBROADCASTSS 4(BX), Z1
@@ -1404,7 +472,7 @@ TEXT tile4x1AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 12(BX), Z3
 	MOVQ tileArgs_segmentCount(DI), AX
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -1414,7 +482,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMOVUPS (BX), Z4
 	VBROADCASTSS (SI), Z5
@@ -1432,7 +500,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -1457,10 +525,10 @@ store:
 	VZEROUPPER
 	RET
 
-// tile4x2AVX512: row i, vector v of C in Z0-Z7, i·2 + v; B in Z8-Z9, A in the next.
+// tile4x2AVX512: row i, vector v of C in Z0-Z7[2·i + v]; B in Z8-Z9; A in the next.
 TEXT tile4x2AVX512<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -1476,7 +544,7 @@ TEXT tile4x2AVX512<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (SI)
 	PREFETCHT0 (SI)(DX*1)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -1484,7 +552,7 @@ TEXT tile4x2AVX512<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Z0
 	VMOVAPS Z0, Z1
@@ -1496,7 +564,7 @@ TEXT tile4x2AVX512<>(SB), NOSPLIT, $0-16
 	VMOVAPS Z6, Z7
 	MOVQ tileArgs_segmentCount(DI), AX
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -1506,7 +574,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMOVUPS (BX), Z8
 	VMOVUPS (BX)(DX*1), Z9
@@ -1529,7 +597,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -1562,10 +630,10 @@ store:
 	VZEROUPPER
 	RET
 
-// tile4x3AVX512: row i, vector v of C in Z0-Z11, i·3 + v; B in Z12-Z14, A in the next.
+// tile4x3AVX512: row i, vector v of C in Z0-Z11[3·i + v]; B in Z12-Z14; A in the next.
 TEXT tile4x3AVX512<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -1585,7 +653,7 @@ TEXT tile4x3AVX512<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (SI)(DX*1)
 	PREFETCHT0 (SI)(DX*2)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -1593,7 +661,7 @@ TEXT tile4x3AVX512<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Z0
 	VMOVAPS Z0, Z1
@@ -1609,7 +677,7 @@ TEXT tile4x3AVX512<>(SB), NOSPLIT, $0-16
 	VMOVAPS Z9, Z11
 	MOVQ tileArgs_segmentCount(DI), AX
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -1619,7 +687,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMOVUPS (BX), Z12
 	VMOVUPS (BX)(DX*1), Z13
@@ -1647,7 +715,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -1688,526 +756,10 @@ store:
 	VZEROUPPER
 	RET
 
-// tile4x4AVX512: row i, vector v of C in Z0-Z15, i·4 + v; B in Z16-Z19, A in the next.
-TEXT tile4x4AVX512<>(SB), NOSPLIT, $0-16
-
-	// C comes while products are added up.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R10
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R10*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R10*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R10*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R10*1)
-
-	// Strides.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (R8)(R8*2), R9
-	LEAQ (DX)(DX*2), R10
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Sums begin at the bias of their row.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
-	VMOVAPS Z0, Z1
-	VMOVAPS Z0, Z2
-	VMOVAPS Z0, Z3
-	VBROADCASTSS 4(BX), Z4
-	VMOVAPS Z4, Z5
-	VMOVAPS Z4, Z6
-	VMOVAPS Z4, Z7
-	VBROADCASTSS 8(BX), Z8
-	VMOVAPS Z8, Z9
-	VMOVAPS Z8, Z10
-	VMOVAPS Z8, Z11
-	VBROADCASTSS 12(BX), Z12
-	VMOVAPS Z12, Z13
-	VMOVAPS Z12, Z14
-	VMOVAPS Z12, Z15
-	MOVQ tileArgs_segmentCount(DI), AX
-
-	// The next segment.
-segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
-step:
-	VMOVUPS (BX), Z16
-	VMOVUPS (BX)(DX*1), Z17
-	VMOVUPS (BX)(DX*2), Z18
-	VMOVUPS (BX)(R10*1), Z19
-	VBROADCASTSS (SI), Z20
-	VFMADD231PS Z20, Z16, Z0
-	VFMADD231PS Z20, Z17, Z1
-	VFMADD231PS Z20, Z18, Z2
-	VFMADD231PS Z20, Z19, Z3
-	VBROADCASTSS (SI)(R8*1), Z21
-	VFMADD231PS Z21, Z16, Z4
-	VFMADD231PS Z21, Z17, Z5
-	VFMADD231PS Z21, Z18, Z6
-	VFMADD231PS Z21, Z19, Z7
-	VBROADCASTSS (SI)(R8*2), Z22
-	VFMADD231PS Z22, Z16, Z8
-	VFMADD231PS Z22, Z17, Z9
-	VFMADD231PS Z22, Z18, Z10
-	VFMADD231PS Z22, Z19, Z11
-	VBROADCASTSS (SI)(R9*1), Z23
-	VFMADD231PS Z23, Z16, Z12
-	VFMADD231PS Z23, Z17, Z13
-	VFMADD231PS Z23, Z18, Z14
-	VFMADD231PS Z23, Z19, Z15
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
-	// Add the sums to C if asked to, and store them.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R10
-	MOVQ tileArgs_c(DI), SI
-	CMPQ tileArgs_add(DI), $0
-	JEQ store
-	VADDPS (SI), Z0, Z0
-	VADDPS (SI)(DX*1), Z1, Z1
-	VADDPS (SI)(DX*2), Z2, Z2
-	VADDPS (SI)(R10*1), Z3, Z3
-	ADDQ R8, SI
-	VADDPS (SI), Z4, Z4
-	VADDPS (SI)(DX*1), Z5, Z5
-	VADDPS (SI)(DX*2), Z6, Z6
-	VADDPS (SI)(R10*1), Z7, Z7
-	ADDQ R8, SI
-	VADDPS (SI), Z8, Z8
-	VADDPS (SI)(DX*1), Z9, Z9
-	VADDPS (SI)(DX*2), Z10, Z10
-	VADDPS (SI)(R10*1), Z11, Z11
-	ADDQ R8, SI
-	VADDPS (SI), Z12, Z12
-	VADDPS (SI)(DX*1), Z13, Z13
-	VADDPS (SI)(DX*2), Z14, Z14
-	VADDPS (SI)(R10*1), Z15, Z15
-	MOVQ tileArgs_c(DI), SI
-store:
-	VMOVUPS Z0, (SI)
-	VMOVUPS Z1, (SI)(DX*1)
-	VMOVUPS Z2, (SI)(DX*2)
-	VMOVUPS Z3, (SI)(R10*1)
-	ADDQ R8, SI
-	VMOVUPS Z4, (SI)
-	VMOVUPS Z5, (SI)(DX*1)
-	VMOVUPS Z6, (SI)(DX*2)
-	VMOVUPS Z7, (SI)(R10*1)
-	ADDQ R8, SI
-	VMOVUPS Z8, (SI)
-	VMOVUPS Z9, (SI)(DX*1)
-	VMOVUPS Z10, (SI)(DX*2)
-	VMOVUPS Z11, (SI)(R10*1)
-	ADDQ R8, SI
-	VMOVUPS Z12, (SI)
-	VMOVUPS Z13, (SI)(DX*1)
-	VMOVUPS Z14, (SI)(DX*2)
-	VMOVUPS Z15, (SI)(R10*1)
-	VZEROUPPER
-	RET
-
-// tile4x5AVX512: row i, vector v of C in Z0-Z19, i·5 + v; B in Z20-Z24, A in the next.
-TEXT tile4x5AVX512<>(SB), NOSPLIT, $0-16
-
-	// C comes while products are added up.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R10
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R10*1)
-	PREFETCHT0 (SI)(DX*4)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R10*1)
-	PREFETCHT0 (SI)(DX*4)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R10*1)
-	PREFETCHT0 (SI)(DX*4)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R10*1)
-	PREFETCHT0 (SI)(DX*4)
-
-	// Strides.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (R8)(R8*2), R9
-	LEAQ (DX)(DX*2), R10
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Sums begin at the bias of their row.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
-	VMOVAPS Z0, Z1
-	VMOVAPS Z0, Z2
-	VMOVAPS Z0, Z3
-	VMOVAPS Z0, Z4
-	VBROADCASTSS 4(BX), Z5
-	VMOVAPS Z5, Z6
-	VMOVAPS Z5, Z7
-	VMOVAPS Z5, Z8
-	VMOVAPS Z5, Z9
-	VBROADCASTSS 8(BX), Z10
-	VMOVAPS Z10, Z11
-	VMOVAPS Z10, Z12
-	VMOVAPS Z10, Z13
-	VMOVAPS Z10, Z14
-	VBROADCASTSS 12(BX), Z15
-	VMOVAPS Z15, Z16
-	VMOVAPS Z15, Z17
-	VMOVAPS Z15, Z18
-	VMOVAPS Z15, Z19
-	MOVQ tileArgs_segmentCount(DI), AX
-
-	// The next segment.
-segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
-step:
-	VMOVUPS (BX), Z20
-	VMOVUPS (BX)(DX*1), Z21
-	VMOVUPS (BX)(DX*2), Z22
-	VMOVUPS (BX)(R10*1), Z23
-	VMOVUPS (BX)(DX*4), Z24
-	VBROADCASTSS (SI), Z25
-	VFMADD231PS Z25, Z20, Z0
-	VFMADD231PS Z25, Z21, Z1
-	VFMADD231PS Z25, Z22, Z2
-	VFMADD231PS Z25, Z23, Z3
-	VFMADD231PS Z25, Z24, Z4
-	VBROADCASTSS (SI)(R8*1), Z26
-	VFMADD231PS Z26, Z20, Z5
-	VFMADD231PS Z26, Z21, Z6
-	VFMADD231PS Z26, Z22, Z7
-	VFMADD231PS Z26, Z23, Z8
-	VFMADD231PS Z26, Z24, Z9
-	VBROADCASTSS (SI)(R8*2), Z27
-	VFMADD231PS Z27, Z20, Z10
-	VFMADD231PS Z27, Z21, Z11
-	VFMADD231PS Z27, Z22, Z12
-	VFMADD231PS Z27, Z23, Z13
-	VFMADD231PS Z27, Z24, Z14
-	VBROADCASTSS (SI)(R9*1), Z28
-	VFMADD231PS Z28, Z20, Z15
-	VFMADD231PS Z28, Z21, Z16
-	VFMADD231PS Z28, Z22, Z17
-	VFMADD231PS Z28, Z23, Z18
-	VFMADD231PS Z28, Z24, Z19
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
-	// Add the sums to C if asked to, and store them.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R10
-	MOVQ tileArgs_c(DI), SI
-	CMPQ tileArgs_add(DI), $0
-	JEQ store
-	VADDPS (SI), Z0, Z0
-	VADDPS (SI)(DX*1), Z1, Z1
-	VADDPS (SI)(DX*2), Z2, Z2
-	VADDPS (SI)(R10*1), Z3, Z3
-	VADDPS (SI)(DX*4), Z4, Z4
-	ADDQ R8, SI
-	VADDPS (SI), Z5, Z5
-	VADDPS (SI)(DX*1), Z6, Z6
-	VADDPS (SI)(DX*2), Z7, Z7
-	VADDPS (SI)(R10*1), Z8, Z8
-	VADDPS (SI)(DX*4), Z9, Z9
-	ADDQ R8, SI
-	VADDPS (SI), Z10, Z10
-	VADDPS (SI)(DX*1), Z11, Z11
-	VADDPS (SI)(DX*2), Z12, Z12
-	VADDPS (SI)(R10*1), Z13, Z13
-	VADDPS (SI)(DX*4), Z14, Z14
-	ADDQ R8, SI
-	VADDPS (SI), Z15, Z15
-	VADDPS (SI)(DX*1), Z16, Z16
-	VADDPS (SI)(DX*2), Z17, Z17
-	VADDPS (SI)(R10*1), Z18, Z18
-	VADDPS (SI)(DX*4), Z19, Z19
-	MOVQ tileArgs_c(DI), SI
-store:
-	VMOVUPS Z0, (SI)
-	VMOVUPS Z1, (SI)(DX*1)
-	VMOVUPS Z2, (SI)(DX*2)
-	VMOVUPS Z3, (SI)(R10*1)
-	VMOVUPS Z4, (SI)(DX*4)
-	ADDQ R8, SI
-	VMOVUPS Z5, (SI)
-	VMOVUPS Z6, (SI)(DX*1)
-	VMOVUPS Z7, (SI)(DX*2)
-	VMOVUPS Z8, (SI)(R10*1)
-	VMOVUPS Z9, (SI)(DX*4)
-	ADDQ R8, SI
-	VMOVUPS Z10, (SI)
-	VMOVUPS Z11, (SI)(DX*1)
-	VMOVUPS Z12, (SI)(DX*2)
-	VMOVUPS Z13, (SI)(R10*1)
-	VMOVUPS Z14, (SI)(DX*4)
-	ADDQ R8, SI
-	VMOVUPS Z15, (SI)
-	VMOVUPS Z16, (SI)(DX*1)
-	VMOVUPS Z17, (SI)(DX*2)
-	VMOVUPS Z18, (SI)(R10*1)
-	VMOVUPS Z19, (SI)(DX*4)
-	VZEROUPPER
-	RET
-
-// tile4x6AVX512: row i, vector v of C in Z0-Z23, i·6 + v; B in Z24-Z29, A in the next.
-TEXT tile4x6AVX512<>(SB), NOSPLIT, $0-16
-
-	// C comes while products are added up.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R10
-	LEAQ (DX)(DX*4), R11
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R10*1)
-	PREFETCHT0 (SI)(DX*4)
-	PREFETCHT0 (SI)(R11*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R10*1)
-	PREFETCHT0 (SI)(DX*4)
-	PREFETCHT0 (SI)(R11*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R10*1)
-	PREFETCHT0 (SI)(DX*4)
-	PREFETCHT0 (SI)(R11*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R10*1)
-	PREFETCHT0 (SI)(DX*4)
-	PREFETCHT0 (SI)(R11*1)
-
-	// Strides.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (R8)(R8*2), R9
-	LEAQ (DX)(DX*2), R10
-	LEAQ (DX)(DX*4), R11
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Sums begin at the bias of their row.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
-	VMOVAPS Z0, Z1
-	VMOVAPS Z0, Z2
-	VMOVAPS Z0, Z3
-	VMOVAPS Z0, Z4
-	VMOVAPS Z0, Z5
-	VBROADCASTSS 4(BX), Z6
-	VMOVAPS Z6, Z7
-	VMOVAPS Z6, Z8
-	VMOVAPS Z6, Z9
-	VMOVAPS Z6, Z10
-	VMOVAPS Z6, Z11
-	VBROADCASTSS 8(BX), Z12
-	VMOVAPS Z12, Z13
-	VMOVAPS Z12, Z14
-	VMOVAPS Z12, Z15
-	VMOVAPS Z12, Z16
-	VMOVAPS Z12, Z17
-	VBROADCASTSS 12(BX), Z18
-	VMOVAPS Z18, Z19
-	VMOVAPS Z18, Z20
-	VMOVAPS Z18, Z21
-	VMOVAPS Z18, Z22
-	VMOVAPS Z18, Z23
-	MOVQ tileArgs_segmentCount(DI), AX
-
-	// The next segment.
-segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
-step:
-	VMOVUPS (BX), Z24
-	VMOVUPS (BX)(DX*1), Z25
-	VMOVUPS (BX)(DX*2), Z26
-	VMOVUPS (BX)(R10*1), Z27
-	VMOVUPS (BX)(DX*4), Z28
-	VMOVUPS (BX)(R11*1), Z29
-	VBROADCASTSS (SI), Z30
-	VFMADD231PS Z30, Z24, Z0
-	VFMADD231PS Z30, Z25, Z1
-	VFMADD231PS Z30, Z26, Z2
-	VFMADD231PS Z30, Z27, Z3
-	VFMADD231PS Z30, Z28, Z4
-	VFMADD231PS Z30, Z29, Z5
-	VBROADCASTSS (SI)(R8*1), Z31
-	VFMADD231PS Z31, Z24, Z6
-	VFMADD231PS Z31, Z25, Z7
-	VFMADD231PS Z31, Z26, Z8
-	VFMADD231PS Z31, Z27, Z9
-	VFMADD231PS Z31, Z28, Z10
-	VFMADD231PS Z31, Z29, Z11
-	VBROADCASTSS (SI)(R8*2), Z30
-	VFMADD231PS Z30, Z24, Z12
-	VFMADD231PS Z30, Z25, Z13
-	VFMADD231PS Z30, Z26, Z14
-	VFMADD231PS Z30, Z27, Z15
-	VFMADD231PS Z30, Z28, Z16
-	VFMADD231PS Z30, Z29, Z17
-	VBROADCASTSS (SI)(R9*1), Z31
-	VFMADD231PS Z31, Z24, Z18
-	VFMADD231PS Z31, Z25, Z19
-	VFMADD231PS Z31, Z26, Z20
-	VFMADD231PS Z31, Z27, Z21
-	VFMADD231PS Z31, Z28, Z22
-	VFMADD231PS Z31, Z29, Z23
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
-	// Add the sums to C if asked to, and store them.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R10
-	LEAQ (DX)(DX*4), R11
-	MOVQ tileArgs_c(DI), SI
-	CMPQ tileArgs_add(DI), $0
-	JEQ store
-	VADDPS (SI), Z0, Z0
-	VADDPS (SI)(DX*1), Z1, Z1
-	VADDPS (SI)(DX*2), Z2, Z2
-	VADDPS (SI)(R10*1), Z3, Z3
-	VADDPS (SI)(DX*4), Z4, Z4
-	VADDPS (SI)(R11*1), Z5, Z5
-	ADDQ R8, SI
-	VADDPS (SI), Z6, Z6
-	VADDPS (SI)(DX*1), Z7, Z7
-	VADDPS (SI)(DX*2), Z8, Z8
-	VADDPS (SI)(R10*1), Z9, Z9
-	VADDPS (SI)(DX*4), Z10, Z10
-	VADDPS (SI)(R11*1), Z11, Z11
-	ADDQ R8, SI
-	VADDPS (SI), Z12, Z12
-	VADDPS (SI)(DX*1), Z13, Z13
-	VADDPS (SI)(DX*2), Z14, Z14
-	VADDPS (SI)(R10*1), Z15, Z15
-	VADDPS (SI)(DX*4), Z16, Z16
-	VADDPS (SI)(R11*1), Z17, Z17
-	ADDQ R8, SI
-	VADDPS (SI), Z18, Z18
-	VADDPS (SI)(DX*1), Z19, Z19
-	VADDPS (SI)(DX*2), Z20, Z20
-	VADDPS (SI)(R10*1), Z21, Z21
-	VADDPS (SI)(DX*4), Z22, Z22
-	VADDPS (SI)(R11*1), Z23, Z23
-	MOVQ tileArgs_c(DI), SI
-store:
-	VMOVUPS Z0, (SI)
-	VMOVUPS Z1, (SI)(DX*1)
-	VMOVUPS Z2, (SI)(DX*2)
-	VMOVUPS Z3, (SI)(R10*1)
-	VMOVUPS Z4, (SI)(DX*4)
-	VMOVUPS Z5, (SI)(R11*1)
-	ADDQ R8, SI
-	VMOVUPS Z6, (SI)
-	VMOVUPS Z7, (SI)(DX*1)
-	VMOVUPS Z8, (SI)(DX*2)
-	VMOVUPS Z9, (SI)(R10*1)
-	VMOVUPS Z10, (SI)(DX*4)
-	VMOVUPS Z11, (SI)(R11*1)
-	ADDQ R8, SI
-	VMOVUPS Z12, (SI)
-	VMOVUPS Z13, (SI)(DX*1)
-	VMOVUPS Z14, (SI)(DX*2)
-	VMOVUPS Z15, (SI)(R10*1)
-	VMOVUPS Z16, (SI)(DX*4)
-	VMOVUPS Z17, (SI)(R11*1)
-	ADDQ R8, SI
-	VMOVUPS Z18, (SI)
-	VMOVUPS Z19, (SI)(DX*1)
-	VMOVUPS Z20, (SI)(DX*2)
-	VMOVUPS Z21, (SI)(R10*1)
-	VMOVUPS Z22, (SI)(DX*4)
-	VMOVUPS Z23, (SI)(R11*1)
-	VZEROUPPER
-	RET
-
-// tile5x1AVX512: row i, vector v of C in Z0-Z4, i·1 + v; B in Z5, A in the next.
+// tile5x1AVX512: row i, vector v of C in Z0-Z4[1·i + v]; B in Z5; A in the next.
 TEXT tile5x1AVX512<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -2221,7 +773,7 @@ TEXT tile5x1AVX512<>(SB), NOSPLIT, $0-16
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -2229,7 +781,7 @@ TEXT tile5x1AVX512<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Z0
 	VBROADCASTSS 4(BX), Z1
@@ -2238,7 +790,7 @@ TEXT tile5x1AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 16(BX), Z4
 	MOVQ tileArgs_segmentCount(DI), AX
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -2248,7 +800,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMOVUPS (BX), Z5
 	VBROADCASTSS (SI), Z6
@@ -2268,7 +820,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -2297,10 +849,10 @@ store:
 	VZEROUPPER
 	RET
 
-// tile5x2AVX512: row i, vector v of C in Z0-Z9, i·2 + v; B in Z10-Z11, A in the next.
+// tile5x2AVX512: row i, vector v of C in Z0-Z9[2·i + v]; B in Z10-Z11; A in the next.
 TEXT tile5x2AVX512<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -2319,7 +871,7 @@ TEXT tile5x2AVX512<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (SI)
 	PREFETCHT0 (SI)(DX*1)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -2327,7 +879,7 @@ TEXT tile5x2AVX512<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Z0
 	VMOVAPS Z0, Z1
@@ -2341,7 +893,7 @@ TEXT tile5x2AVX512<>(SB), NOSPLIT, $0-16
 	VMOVAPS Z8, Z9
 	MOVQ tileArgs_segmentCount(DI), AX
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -2351,7 +903,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMOVUPS (BX), Z10
 	VMOVUPS (BX)(DX*1), Z11
@@ -2377,7 +929,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -2416,10 +968,10 @@ store:
 	VZEROUPPER
 	RET
 
-// tile5x3AVX512: row i, vector v of C in Z0-Z14, i·3 + v; B in Z15-Z17, A in the next.
+// tile5x3AVX512: row i, vector v of C in Z0-Z14[3·i + v]; B in Z15-Z17; A in the next.
 TEXT tile5x3AVX512<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -2443,7 +995,7 @@ TEXT tile5x3AVX512<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (SI)(DX*1)
 	PREFETCHT0 (SI)(DX*2)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -2451,7 +1003,7 @@ TEXT tile5x3AVX512<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Z0
 	VMOVAPS Z0, Z1
@@ -2470,7 +1022,7 @@ TEXT tile5x3AVX512<>(SB), NOSPLIT, $0-16
 	VMOVAPS Z12, Z14
 	MOVQ tileArgs_segmentCount(DI), AX
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -2480,7 +1032,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMOVUPS (BX), Z15
 	VMOVUPS (BX)(DX*1), Z16
@@ -2512,7 +1064,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -2561,384 +1113,10 @@ store:
 	VZEROUPPER
 	RET
 
-// tile5x4AVX512: row i, vector v of C in Z0-Z19, i·4 + v; B in Z20-Z23, A in the next.
-TEXT tile5x4AVX512<>(SB), NOSPLIT, $0-16
-
-	// C comes while products are added up.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R10
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R10*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R10*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R10*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R10*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R10*1)
-
-	// Strides.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (R8)(R8*2), R9
-	LEAQ (DX)(DX*2), R10
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Sums begin at the bias of their row.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
-	VMOVAPS Z0, Z1
-	VMOVAPS Z0, Z2
-	VMOVAPS Z0, Z3
-	VBROADCASTSS 4(BX), Z4
-	VMOVAPS Z4, Z5
-	VMOVAPS Z4, Z6
-	VMOVAPS Z4, Z7
-	VBROADCASTSS 8(BX), Z8
-	VMOVAPS Z8, Z9
-	VMOVAPS Z8, Z10
-	VMOVAPS Z8, Z11
-	VBROADCASTSS 12(BX), Z12
-	VMOVAPS Z12, Z13
-	VMOVAPS Z12, Z14
-	VMOVAPS Z12, Z15
-	VBROADCASTSS 16(BX), Z16
-	VMOVAPS Z16, Z17
-	VMOVAPS Z16, Z18
-	VMOVAPS Z16, Z19
-	MOVQ tileArgs_segmentCount(DI), AX
-
-	// The next segment.
-segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
-step:
-	VMOVUPS (BX), Z20
-	VMOVUPS (BX)(DX*1), Z21
-	VMOVUPS (BX)(DX*2), Z22
-	VMOVUPS (BX)(R10*1), Z23
-	VBROADCASTSS (SI), Z24
-	VFMADD231PS Z24, Z20, Z0
-	VFMADD231PS Z24, Z21, Z1
-	VFMADD231PS Z24, Z22, Z2
-	VFMADD231PS Z24, Z23, Z3
-	VBROADCASTSS (SI)(R8*1), Z25
-	VFMADD231PS Z25, Z20, Z4
-	VFMADD231PS Z25, Z21, Z5
-	VFMADD231PS Z25, Z22, Z6
-	VFMADD231PS Z25, Z23, Z7
-	VBROADCASTSS (SI)(R8*2), Z26
-	VFMADD231PS Z26, Z20, Z8
-	VFMADD231PS Z26, Z21, Z9
-	VFMADD231PS Z26, Z22, Z10
-	VFMADD231PS Z26, Z23, Z11
-	VBROADCASTSS (SI)(R9*1), Z27
-	VFMADD231PS Z27, Z20, Z12
-	VFMADD231PS Z27, Z21, Z13
-	VFMADD231PS Z27, Z22, Z14
-	VFMADD231PS Z27, Z23, Z15
-	VBROADCASTSS (SI)(R8*4), Z24
-	VFMADD231PS Z24, Z20, Z16
-	VFMADD231PS Z24, Z21, Z17
-	VFMADD231PS Z24, Z22, Z18
-	VFMADD231PS Z24, Z23, Z19
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
-	// Add the sums to C if asked to, and store them.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R10
-	MOVQ tileArgs_c(DI), SI
-	CMPQ tileArgs_add(DI), $0
-	JEQ store
-	VADDPS (SI), Z0, Z0
-	VADDPS (SI)(DX*1), Z1, Z1
-	VADDPS (SI)(DX*2), Z2, Z2
-	VADDPS (SI)(R10*1), Z3, Z3
-	ADDQ R8, SI
-	VADDPS (SI), Z4, Z4
-	VADDPS (SI)(DX*1), Z5, Z5
-	VADDPS (SI)(DX*2), Z6, Z6
-	VADDPS (SI)(R10*1), Z7, Z7
-	ADDQ R8, SI
-	VADDPS (SI), Z8, Z8
-	VADDPS (SI)(DX*1), Z9, Z9
-	VADDPS (SI)(DX*2), Z10, Z10
-	VADDPS (SI)(R10*1), Z11, Z11
-	ADDQ R8, SI
-	VADDPS (SI), Z12, Z12
-	VADDPS (SI)(DX*1), Z13, Z13
-	VADDPS (SI)(DX*2), Z14, Z14
-	VADDPS (SI)(R10*1), Z15, Z15
-	ADDQ R8, SI
-	VADDPS (SI), Z16, Z16
-	VADDPS (SI)(DX*1), Z17, Z17
-	VADDPS (SI)(DX*2), Z18, Z18
-	VADDPS (SI)(R10*1), Z19, Z19
-	MOVQ tileArgs_c(DI), SI
-store:
-	VMOVUPS Z0, (SI)
-	VMOVUPS Z1, (SI)(DX*1)
-	VMOVUPS Z2, (SI)(DX*2)
-	VMOVUPS Z3, (SI)(R10*1)
-	ADDQ R8, SI
-	VMOVUPS Z4, (SI)
-	VMOVUPS Z5, (SI)(DX*1)
-	VMOVUPS Z6, (SI)(DX*2)
-	VMOVUPS Z7, (SI)(R10*1)
-	ADDQ R8, SI
-	VMOVUPS Z8, (SI)
-	VMOVUPS Z9, (SI)(DX*1)
-	VMOVUPS Z10, (SI)(DX*2)
-	VMOVUPS Z11, (SI)(R10*1)
-	ADDQ R8, SI
-	VMOVUPS Z12, (SI)
-	VMOVUPS Z13, (SI)(DX*1)
-	VMOVUPS Z14, (SI)(DX*2)
-	VMOVUPS Z15, (SI)(R10*1)
-	ADDQ R8, SI
-	VMOVUPS Z16, (SI)
-	VMOVUPS Z17, (SI)(DX*1)
-	VMOVUPS Z18, (SI)(DX*2)
-	VMOVUPS Z19, (SI)(R10*1)
-	VZEROUPPER
-	RET
-
-// tile5x5AVX512: row i, vector v of C in Z0-Z24, i·5 + v; B in Z25-Z29, A in the next.
-TEXT tile5x5AVX512<>(SB), NOSPLIT, $0-16
-
-	// C comes while products are added up.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R10
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R10*1)
-	PREFETCHT0 (SI)(DX*4)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R10*1)
-	PREFETCHT0 (SI)(DX*4)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R10*1)
-	PREFETCHT0 (SI)(DX*4)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R10*1)
-	PREFETCHT0 (SI)(DX*4)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	PREFETCHT0 (SI)(R10*1)
-	PREFETCHT0 (SI)(DX*4)
-
-	// Strides.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (R8)(R8*2), R9
-	LEAQ (DX)(DX*2), R10
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Sums begin at the bias of their row.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
-	VMOVAPS Z0, Z1
-	VMOVAPS Z0, Z2
-	VMOVAPS Z0, Z3
-	VMOVAPS Z0, Z4
-	VBROADCASTSS 4(BX), Z5
-	VMOVAPS Z5, Z6
-	VMOVAPS Z5, Z7
-	VMOVAPS Z5, Z8
-	VMOVAPS Z5, Z9
-	VBROADCASTSS 8(BX), Z10
-	VMOVAPS Z10, Z11
-	VMOVAPS Z10, Z12
-	VMOVAPS Z10, Z13
-	VMOVAPS Z10, Z14
-	VBROADCASTSS 12(BX), Z15
-	VMOVAPS Z15, Z16
-	VMOVAPS Z15, Z17
-	VMOVAPS Z15, Z18
-	VMOVAPS Z15, Z19
-	VBROADCASTSS 16(BX), Z20
-	VMOVAPS Z20, Z21
-	VMOVAPS Z20, Z22
-	VMOVAPS Z20, Z23
-	VMOVAPS Z20, Z24
-	MOVQ tileArgs_segmentCount(DI), AX
-
-	// The next segment.
-segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
-step:
-	VMOVUPS (BX), Z25
-	VMOVUPS (BX)(DX*1), Z26
-	VMOVUPS (BX)(DX*2), Z27
-	VMOVUPS (BX)(R10*1), Z28
-	VMOVUPS (BX)(DX*4), Z29
-	VBROADCASTSS (SI), Z30
-	VFMADD231PS Z30, Z25, Z0
-	VFMADD231PS Z30, Z26, Z1
-	VFMADD231PS Z30, Z27, Z2
-	VFMADD231PS Z30, Z28, Z3
-	VFMADD231PS Z30, Z29, Z4
-	VBROADCASTSS (SI)(R8*1), Z31
-	VFMADD231PS Z31, Z25, Z5
-	VFMADD231PS Z31, Z26, Z6
-	VFMADD231PS Z31, Z27, Z7
-	VFMADD231PS Z31, Z28, Z8
-	VFMADD231PS Z31, Z29, Z9
-	VBROADCASTSS (SI)(R8*2), Z30
-	VFMADD231PS Z30, Z25, Z10
-	VFMADD231PS Z30, Z26, Z11
-	VFMADD231PS Z30, Z27, Z12
-	VFMADD231PS Z30, Z28, Z13
-	VFMADD231PS Z30, Z29, Z14
-	VBROADCASTSS (SI)(R9*1), Z31
-	VFMADD231PS Z31, Z25, Z15
-	VFMADD231PS Z31, Z26, Z16
-	VFMADD231PS Z31, Z27, Z17
-	VFMADD231PS Z31, Z28, Z18
-	VFMADD231PS Z31, Z29, Z19
-	VBROADCASTSS (SI)(R8*4), Z30
-	VFMADD231PS Z30, Z25, Z20
-	VFMADD231PS Z30, Z26, Z21
-	VFMADD231PS Z30, Z27, Z22
-	VFMADD231PS Z30, Z28, Z23
-	VFMADD231PS Z30, Z29, Z24
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
-	// Add the sums to C if asked to, and store them.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	LEAQ (DX)(DX*2), R10
-	MOVQ tileArgs_c(DI), SI
-	CMPQ tileArgs_add(DI), $0
-	JEQ store
-	VADDPS (SI), Z0, Z0
-	VADDPS (SI)(DX*1), Z1, Z1
-	VADDPS (SI)(DX*2), Z2, Z2
-	VADDPS (SI)(R10*1), Z3, Z3
-	VADDPS (SI)(DX*4), Z4, Z4
-	ADDQ R8, SI
-	VADDPS (SI), Z5, Z5
-	VADDPS (SI)(DX*1), Z6, Z6
-	VADDPS (SI)(DX*2), Z7, Z7
-	VADDPS (SI)(R10*1), Z8, Z8
-	VADDPS (SI)(DX*4), Z9, Z9
-	ADDQ R8, SI
-	VADDPS (SI), Z10, Z10
-	VADDPS (SI)(DX*1), Z11, Z11
-	VADDPS (SI)(DX*2), Z12, Z12
-	VADDPS (SI)(R10*1), Z13, Z13
-	VADDPS (SI)(DX*4), Z14, Z14
-	ADDQ R8, SI
-	VADDPS (SI), Z15, Z15
-	VADDPS (SI)(DX*1), Z16, Z16
-	VADDPS (SI)(DX*2), Z17, Z17
-	VADDPS (SI)(R10*1), Z18, Z18
-	VADDPS (SI)(DX*4), Z19, Z19
-	ADDQ R8, SI
-	VADDPS (SI), Z20, Z20
-	VADDPS (SI)(DX*1), Z21, Z21
-	VADDPS (SI)(DX*2), Z22, Z22
-	VADDPS (SI)(R10*1), Z23, Z23
-	VADDPS (SI)(DX*4), Z24, Z24
-	MOVQ tileArgs_c(DI), SI
-store:
-	VMOVUPS Z0, (SI)
-	VMOVUPS Z1, (SI)(DX*1)
-	VMOVUPS Z2, (SI)(DX*2)
-	VMOVUPS Z3, (SI)(R10*1)
-	VMOVUPS Z4, (SI)(DX*4)
-	ADDQ R8, SI
-	VMOVUPS Z5, (SI)
-	VMOVUPS Z6, (SI)(DX*1)
-	VMOVUPS Z7, (SI)(DX*2)
-	VMOVUPS Z8, (SI)(R10*1)
-	VMOVUPS Z9, (SI)(DX*4)
-	ADDQ R8, SI
-	VMOVUPS Z10, (SI)
-	VMOVUPS Z11, (SI)(DX*1)
-	VMOVUPS Z12, (SI)(DX*2)
-	VMOVUPS Z13, (SI)(R10*1)
-	VMOVUPS Z14, (SI)(DX*4)
-	ADDQ R8, SI
-	VMOVUPS Z15, (SI)
-	VMOVUPS Z16, (SI)(DX*1)
-	VMOVUPS Z17, (SI)(DX*2)
-	VMOVUPS Z18, (SI)(R10*1)
-	VMOVUPS Z19, (SI)(DX*4)
-	ADDQ R8, SI
-	VMOVUPS Z20, (SI)
-	VMOVUPS Z21, (SI)(DX*1)
-	VMOVUPS Z22, (SI)(DX*2)
-	VMOVUPS Z23, (SI)(R10*1)
-	VMOVUPS Z24, (SI)(DX*4)
-	VZEROUPPER
-	RET
-
-// tile8x1AVX512: row i, vector v of C in Z0-Z7, i·1 + v; B in Z8, A in the next.
+// tile8x1AVX512: row i, vector v of C in Z0-Z7[1·i + v]; B in Z8; A in the next.
 TEXT tile8x1AVX512<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -2958,7 +1136,7 @@ TEXT tile8x1AVX512<>(SB), NOSPLIT, $0-16
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -2968,7 +1146,7 @@ TEXT tile8x1AVX512<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Z0
 	VBROADCASTSS 4(BX), Z1
@@ -2980,7 +1158,7 @@ TEXT tile8x1AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 28(BX), Z7
 	MOVQ tileArgs_segmentCount(DI), AX
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -2990,7 +1168,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMOVUPS (BX), Z8
 	VBROADCASTSS (SI), Z9
@@ -3016,7 +1194,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -3057,10 +1235,10 @@ store:
 	VZEROUPPER
 	RET
 
-// tile8x2AVX512: row i, vector v of C in Z0-Z15, i·2 + v; B in Z16-Z17, A in the next.
+// tile8x2AVX512: row i, vector v of C in Z0-Z15[2·i + v]; B in Z16-Z17; A in the next.
 TEXT tile8x2AVX512<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -3088,7 +1266,7 @@ TEXT tile8x2AVX512<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (SI)
 	PREFETCHT0 (SI)(DX*1)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -3098,7 +1276,7 @@ TEXT tile8x2AVX512<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Z0
 	VMOVAPS Z0, Z1
@@ -3118,7 +1296,7 @@ TEXT tile8x2AVX512<>(SB), NOSPLIT, $0-16
 	VMOVAPS Z14, Z15
 	MOVQ tileArgs_segmentCount(DI), AX
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -3128,7 +1306,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMOVUPS (BX), Z16
 	VMOVUPS (BX)(DX*1), Z17
@@ -3163,7 +1341,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -3220,10 +1398,10 @@ store:
 	VZEROUPPER
 	RET
 
-// tile8x3AVX512: row i, vector v of C in Z0-Z23, i·3 + v; B in Z24-Z26, A in the next.
+// tile8x3AVX512: row i, vector v of C in Z0-Z23[3·i + v]; B in Z24-Z26; A in the next.
 TEXT tile8x3AVX512<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -3259,7 +1437,7 @@ TEXT tile8x3AVX512<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (SI)(DX*1)
 	PREFETCHT0 (SI)(DX*2)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -3269,7 +1447,7 @@ TEXT tile8x3AVX512<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Z0
 	VMOVAPS Z0, Z1
@@ -3297,7 +1475,7 @@ TEXT tile8x3AVX512<>(SB), NOSPLIT, $0-16
 	VMOVAPS Z21, Z23
 	MOVQ tileArgs_segmentCount(DI), AX
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -3307,7 +1485,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMOVUPS (BX), Z24
 	VMOVUPS (BX)(DX*1), Z25
@@ -3351,7 +1529,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -3424,10 +1602,10 @@ store:
 	VZEROUPPER
 	RET
 
-// tile16x1AVX512: row i, vector v of C in Z0-Z15, i·1 + v; B in Z16, A in the next.
+// tile16x1AVX512: row i, vector v of C in Z0-Z15[1·i + v]; B in Z16; A in the next.
 TEXT tile16x1AVX512<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -3463,7 +1641,7 @@ TEXT tile16x1AVX512<>(SB), NOSPLIT, $0-16
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -3477,7 +1655,7 @@ TEXT tile16x1AVX512<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Z0
 	VBROADCASTSS 4(BX), Z1
@@ -3497,7 +1675,7 @@ TEXT tile16x1AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 60(BX), Z15
 	MOVQ tileArgs_segmentCount(DI), AX
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -3507,7 +1685,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	PREFETCHT0 (SI)(R15*1)
 	VMOVUPS (BX), Z16
@@ -3551,7 +1729,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -3624,23 +1802,23 @@ store:
 	VZEROUPPER
 	RET
 
-// part1AVX512: row i, vector v of C in Z0, i·1 + v; B in Z1, A in the next.
-TEXT part1AVX512<>(SB), NOSPLIT, $0-16
+// partial1AVX512: row i, vector v of C in Z0[1·i + v]; B in Z1; A in the next.
+TEXT partial1AVX512<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
 	PREFETCHT0 (SI)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Z0
 	MOVQ tileArgs_lanes(DI), CX
@@ -3649,7 +1827,7 @@ TEXT part1AVX512<>(SB), NOSPLIT, $0-16
 	KMOVW BX, K1
 	MOVQ tileArgs_segmentCount(DI), AX
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -3659,7 +1837,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMOVUPS.Z (BX), K1, Z1
 	VBROADCASTSS (SI), Z2
@@ -3671,7 +1849,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -3684,10 +1862,10 @@ store:
 	VZEROUPPER
 	RET
 
-// part4AVX512: row i, vector v of C in Z0-Z3, i·1 + v; B in Z4, A in the next.
-TEXT part4AVX512<>(SB), NOSPLIT, $0-16
+// partial4AVX512: row i, vector v of C in Z0-Z3[1·i + v]; B in Z4; A in the next.
+TEXT partial4AVX512<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -3699,7 +1877,7 @@ TEXT part4AVX512<>(SB), NOSPLIT, $0-16
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -3707,7 +1885,7 @@ TEXT part4AVX512<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Z0
 	VBROADCASTSS 4(BX), Z1
@@ -3719,7 +1897,7 @@ TEXT part4AVX512<>(SB), NOSPLIT, $0-16
 	KMOVW BX, K1
 	MOVQ tileArgs_segmentCount(DI), AX
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -3729,7 +1907,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMOVUPS.Z (BX), K1, Z4
 	VBROADCASTSS (SI), Z5
@@ -3747,7 +1925,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -3772,10 +1950,10 @@ store:
 	VZEROUPPER
 	RET
 
-// part8AVX512: row i, vector v of C in Z0-Z7, i·1 + v; B in Z8, A in the next.
-TEXT part8AVX512<>(SB), NOSPLIT, $0-16
+// partial8AVX512: row i, vector v of C in Z0-Z7[1·i + v]; B in Z8; A in the next.
+TEXT partial8AVX512<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -3795,7 +1973,7 @@ TEXT part8AVX512<>(SB), NOSPLIT, $0-16
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -3805,7 +1983,7 @@ TEXT part8AVX512<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Z0
 	VBROADCASTSS 4(BX), Z1
@@ -3821,7 +1999,7 @@ TEXT part8AVX512<>(SB), NOSPLIT, $0-16
 	KMOVW BX, K1
 	MOVQ tileArgs_segmentCount(DI), AX
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -3831,7 +2009,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMOVUPS.Z (BX), K1, Z8
 	VBROADCASTSS (SI), Z9
@@ -3857,7 +2035,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -3898,10 +2076,10 @@ store:
 	VZEROUPPER
 	RET
 
-// part16AVX512: row i, vector v of C in Z0-Z15, i·1 + v; B in Z16, A in the next.
-TEXT part16AVX512<>(SB), NOSPLIT, $0-16
+// partial16AVX512: row i, vector v of C in Z0-Z15[1·i + v]; B in Z16; A in the next.
+TEXT partial16AVX512<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -3937,7 +2115,7 @@ TEXT part16AVX512<>(SB), NOSPLIT, $0-16
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -3951,7 +2129,7 @@ TEXT part16AVX512<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Z0
 	VBROADCASTSS 4(BX), Z1
@@ -3975,7 +2153,7 @@ TEXT part16AVX512<>(SB), NOSPLIT, $0-16
 	KMOVW BX, K1
 	MOVQ tileArgs_segmentCount(DI), AX
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -3985,7 +2163,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	PREFETCHT0 (SI)(R15*1)
 	VMOVUPS.Z (BX), K1, Z16
@@ -4029,7 +2207,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -4102,23 +2280,23 @@ store:
 	VZEROUPPER
 	RET
 
-// quad1AVX512: row i of C in Z0; B in Z1, A in the next; a quarter or half of a vector is a group.
+// quad1AVX512: row i of C in Z0[i]; B in Z1; A in the next. Four lanes belong to a group.
 TEXT quad1AVX512<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
 	PREFETCHT0 (SI)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Z0
 	MOVQ tileArgs_bVector(DI), DX
@@ -4127,7 +2305,7 @@ TEXT quad1AVX512<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_segmentCount(DI), BX
 	MOVQ BX, tileArgs_left(DI)
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -4137,7 +2315,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMOVUPS (BX), X1
 	VINSERTF32X4 $1, (BX)(DX*1), Z1, Z1
@@ -4152,7 +2330,7 @@ step:
 	DECQ tileArgs_left(DI)
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_cQuad2(DI), AX
@@ -4174,10 +2352,10 @@ store0:
 	VZEROUPPER
 	RET
 
-// quad4AVX512: row i of C in Z0-Z3; B in Z4, A in the next; a quarter or half of a vector is a group.
+// quad4AVX512: row i of C in Z0-Z3[i]; B in Z4; A in the next. Four lanes belong to a group.
 TEXT quad4AVX512<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -4189,7 +2367,7 @@ TEXT quad4AVX512<>(SB), NOSPLIT, $0-16
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -4197,7 +2375,7 @@ TEXT quad4AVX512<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Z0
 	VBROADCASTSS 4(BX), Z1
@@ -4209,7 +2387,7 @@ TEXT quad4AVX512<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_segmentCount(DI), BX
 	MOVQ BX, tileArgs_left(DI)
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -4219,7 +2397,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMOVUPS (BX), X4
 	VINSERTF32X4 $1, (BX)(DX*1), Z4, Z4
@@ -4240,7 +2418,7 @@ step:
 	DECQ tileArgs_left(DI)
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_cQuad2(DI), AX
@@ -4301,10 +2479,10 @@ store3:
 	VZEROUPPER
 	RET
 
-// quad16AVX512: row i of C in Z0-Z15; B in Z16, A in the next; a quarter or half of a vector is a group.
+// quad16AVX512: row i of C in Z0-Z15[i]; B in Z16; A in the next. Four lanes belong to a group.
 TEXT quad16AVX512<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -4340,7 +2518,7 @@ TEXT quad16AVX512<>(SB), NOSPLIT, $0-16
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -4354,7 +2532,7 @@ TEXT quad16AVX512<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Z0
 	VBROADCASTSS 4(BX), Z1
@@ -4378,7 +2556,7 @@ TEXT quad16AVX512<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_segmentCount(DI), BX
 	MOVQ BX, tileArgs_left(DI)
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -4388,7 +2566,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMOVUPS (BX), X16
 	VINSERTF32X4 $1, (BX)(DX*1), Z16, Z16
@@ -4434,7 +2612,7 @@ step:
 	DECQ tileArgs_left(DI)
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_cQuad2(DI), AX
@@ -4651,28 +2829,28 @@ store15:
 	VZEROUPPER
 	RET
 
-// tile1x1AVX2: row i, vector v of C in Y0, i·1 + v; B in Y1, A in the next.
+// tile1x1AVX2: row i, vector v of C in Y0[1·i + v]; B in Y1; A in the next.
 TEXT tile1x1AVX2<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
 	PREFETCHT0 (SI)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Y0
 	MOVQ tileArgs_segmentCount(DI), AX
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -4682,7 +2860,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMOVUPS (BX), Y1
 	VBROADCASTSS (SI), Y2
@@ -4694,7 +2872,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -4707,30 +2885,30 @@ store:
 	VZEROUPPER
 	RET
 
-// tile1x2AVX2: row i, vector v of C in Y0-Y1, i·2 + v; B in Y2-Y3, A in the next.
+// tile1x2AVX2: row i, vector v of C in Y0-Y1[2·i + v]; B in Y2-Y3; A in the next.
 TEXT tile1x2AVX2<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
 	PREFETCHT0 (SI)
 	PREFETCHT0 (SI)(DX*1)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Y0
 	VMOVAPS Y0, Y1
 	MOVQ tileArgs_segmentCount(DI), AX
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -4740,7 +2918,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMOVUPS (BX), Y2
 	VMOVUPS (BX)(DX*1), Y3
@@ -4754,7 +2932,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -4769,10 +2947,10 @@ store:
 	VZEROUPPER
 	RET
 
-// tile1x3AVX2: row i, vector v of C in Y0-Y2, i·3 + v; B in Y3-Y5, A in the next.
+// tile1x3AVX2: row i, vector v of C in Y0-Y2[3·i + v]; B in Y3-Y5; A in the next.
 TEXT tile1x3AVX2<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -4780,21 +2958,21 @@ TEXT tile1x3AVX2<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (SI)(DX*1)
 	PREFETCHT0 (SI)(DX*2)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Y0
 	VMOVAPS Y0, Y1
 	VMOVAPS Y0, Y2
 	MOVQ tileArgs_segmentCount(DI), AX
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -4804,7 +2982,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMOVUPS (BX), Y3
 	VMOVUPS (BX)(DX*1), Y4
@@ -4820,7 +2998,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -4837,10 +3015,10 @@ store:
 	VZEROUPPER
 	RET
 
-// tile2x1AVX2: row i, vector v of C in Y0-Y1, i·1 + v; B in Y2, A in the next.
+// tile2x1AVX2: row i, vector v of C in Y0-Y1[1·i + v]; B in Y2; A in the next.
 TEXT tile2x1AVX2<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -4848,20 +3026,20 @@ TEXT tile2x1AVX2<>(SB), NOSPLIT, $0-16
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Y0
 	VBROADCASTSS 4(BX), Y1
 	MOVQ tileArgs_segmentCount(DI), AX
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -4871,7 +3049,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMOVUPS (BX), Y2
 	VBROADCASTSS (SI), Y3
@@ -4885,7 +3063,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -4902,10 +3080,10 @@ store:
 	VZEROUPPER
 	RET
 
-// tile2x2AVX2: row i, vector v of C in Y0-Y3, i·2 + v; B in Y4-Y5, A in the next.
+// tile2x2AVX2: row i, vector v of C in Y0-Y3[2·i + v]; B in Y4-Y5; A in the next.
 TEXT tile2x2AVX2<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -4915,14 +3093,14 @@ TEXT tile2x2AVX2<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (SI)
 	PREFETCHT0 (SI)(DX*1)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Y0
 	VMOVAPS Y0, Y1
@@ -4930,7 +3108,7 @@ TEXT tile2x2AVX2<>(SB), NOSPLIT, $0-16
 	VMOVAPS Y2, Y3
 	MOVQ tileArgs_segmentCount(DI), AX
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -4940,7 +3118,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMOVUPS (BX), Y4
 	VMOVUPS (BX)(DX*1), Y5
@@ -4957,7 +3135,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -4978,10 +3156,10 @@ store:
 	VZEROUPPER
 	RET
 
-// tile2x3AVX2: row i, vector v of C in Y0-Y5, i·3 + v; B in Y6-Y8, A in the next.
+// tile2x3AVX2: row i, vector v of C in Y0-Y5[3·i + v]; B in Y6-Y8; A in the next.
 TEXT tile2x3AVX2<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -4993,14 +3171,14 @@ TEXT tile2x3AVX2<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (SI)(DX*1)
 	PREFETCHT0 (SI)(DX*2)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Y0
 	VMOVAPS Y0, Y1
@@ -5010,7 +3188,7 @@ TEXT tile2x3AVX2<>(SB), NOSPLIT, $0-16
 	VMOVAPS Y3, Y5
 	MOVQ tileArgs_segmentCount(DI), AX
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -5020,7 +3198,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMOVUPS (BX), Y6
 	VMOVUPS (BX)(DX*1), Y7
@@ -5040,7 +3218,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -5065,10 +3243,10 @@ store:
 	VZEROUPPER
 	RET
 
-// tile4x1AVX2: row i, vector v of C in Y0-Y3, i·1 + v; B in Y4, A in the next.
+// tile4x1AVX2: row i, vector v of C in Y0-Y3[1·i + v]; B in Y4; A in the next.
 TEXT tile4x1AVX2<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -5080,7 +3258,7 @@ TEXT tile4x1AVX2<>(SB), NOSPLIT, $0-16
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -5088,7 +3266,7 @@ TEXT tile4x1AVX2<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Y0
 	VBROADCASTSS 4(BX), Y1
@@ -5096,7 +3274,7 @@ TEXT tile4x1AVX2<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 12(BX), Y3
 	MOVQ tileArgs_segmentCount(DI), AX
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -5106,7 +3284,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMOVUPS (BX), Y4
 	VBROADCASTSS (SI), Y5
@@ -5124,7 +3302,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -5149,10 +3327,10 @@ store:
 	VZEROUPPER
 	RET
 
-// tile4x2AVX2: row i, vector v of C in Y0-Y7, i·2 + v; B in Y8-Y9, A in the next.
+// tile4x2AVX2: row i, vector v of C in Y0-Y7[2·i + v]; B in Y8-Y9; A in the next.
 TEXT tile4x2AVX2<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -5168,7 +3346,7 @@ TEXT tile4x2AVX2<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (SI)
 	PREFETCHT0 (SI)(DX*1)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -5176,7 +3354,7 @@ TEXT tile4x2AVX2<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Y0
 	VMOVAPS Y0, Y1
@@ -5188,7 +3366,7 @@ TEXT tile4x2AVX2<>(SB), NOSPLIT, $0-16
 	VMOVAPS Y6, Y7
 	MOVQ tileArgs_segmentCount(DI), AX
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -5198,7 +3376,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMOVUPS (BX), Y8
 	VMOVUPS (BX)(DX*1), Y9
@@ -5221,7 +3399,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -5254,10 +3432,10 @@ store:
 	VZEROUPPER
 	RET
 
-// tile4x3AVX2: row i, vector v of C in Y0-Y11, i·3 + v; B in Y12-Y14, A in the next.
+// tile4x3AVX2: row i, vector v of C in Y0-Y11[3·i + v]; B in Y12-Y14; A in the next.
 TEXT tile4x3AVX2<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -5277,7 +3455,7 @@ TEXT tile4x3AVX2<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (SI)(DX*1)
 	PREFETCHT0 (SI)(DX*2)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -5285,7 +3463,7 @@ TEXT tile4x3AVX2<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Y0
 	VMOVAPS Y0, Y1
@@ -5301,7 +3479,7 @@ TEXT tile4x3AVX2<>(SB), NOSPLIT, $0-16
 	VMOVAPS Y9, Y11
 	MOVQ tileArgs_segmentCount(DI), AX
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -5311,7 +3489,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMOVUPS (BX), Y12
 	VMOVUPS (BX)(DX*1), Y13
@@ -5339,7 +3517,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -5380,23 +3558,23 @@ store:
 	VZEROUPPER
 	RET
 
-// part1AVX2: row i, vector v of C in Y0, i·1 + v; B in Y1, A in the next.
-TEXT part1AVX2<>(SB), NOSPLIT, $0-16
+// partial1AVX2: row i, vector v of C in Y0[1·i + v]; B in Y1; A in the next.
+TEXT partial1AVX2<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
 	PREFETCHT0 (SI)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Y0
 	MOVQ tileArgs_lanes(DI), CX
@@ -5406,7 +3584,7 @@ TEXT part1AVX2<>(SB), NOSPLIT, $0-16
 	VMOVDQU (BX), Y15
 	MOVQ tileArgs_segmentCount(DI), AX
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -5416,7 +3594,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMASKMOVPS (BX), Y15, Y1
 	VBROADCASTSS (SI), Y2
@@ -5428,7 +3606,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -5442,10 +3620,10 @@ store:
 	VZEROUPPER
 	RET
 
-// part2AVX2: row i, vector v of C in Y0-Y1, i·1 + v; B in Y2, A in the next.
-TEXT part2AVX2<>(SB), NOSPLIT, $0-16
+// partial2AVX2: row i, vector v of C in Y0-Y1[1·i + v]; B in Y2; A in the next.
+TEXT partial2AVX2<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -5453,14 +3631,14 @@ TEXT part2AVX2<>(SB), NOSPLIT, $0-16
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Y0
 	VBROADCASTSS 4(BX), Y1
@@ -5471,7 +3649,7 @@ TEXT part2AVX2<>(SB), NOSPLIT, $0-16
 	VMOVDQU (BX), Y15
 	MOVQ tileArgs_segmentCount(DI), AX
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -5481,7 +3659,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMASKMOVPS (BX), Y15, Y2
 	VBROADCASTSS (SI), Y3
@@ -5495,7 +3673,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -5514,10 +3692,10 @@ store:
 	VZEROUPPER
 	RET
 
-// part4AVX2: row i, vector v of C in Y0-Y3, i·1 + v; B in Y4, A in the next.
-TEXT part4AVX2<>(SB), NOSPLIT, $0-16
+// partial4AVX2: row i, vector v of C in Y0-Y3[1·i + v]; B in Y4; A in the next.
+TEXT partial4AVX2<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -5529,7 +3707,7 @@ TEXT part4AVX2<>(SB), NOSPLIT, $0-16
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -5537,7 +3715,7 @@ TEXT part4AVX2<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Y0
 	VBROADCASTSS 4(BX), Y1
@@ -5550,7 +3728,7 @@ TEXT part4AVX2<>(SB), NOSPLIT, $0-16
 	VMOVDQU (BX), Y15
 	MOVQ tileArgs_segmentCount(DI), AX
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -5560,7 +3738,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMASKMOVPS (BX), Y15, Y4
 	VBROADCASTSS (SI), Y5
@@ -5578,7 +3756,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -5607,30 +3785,30 @@ store:
 	VZEROUPPER
 	RET
 
-// quad1AVX2: row i of C in Y0; B in Y1, A in the next; a quarter or half of a vector is a group.
+// quad1AVX2: row i of C in Y0[i]; B in Y1; A in the next. Four lanes belong to a group.
 TEXT quad1AVX2<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
 	PREFETCHT0 (SI)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Y0
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_segmentCount(DI), BX
 	MOVQ BX, tileArgs_left(DI)
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -5640,7 +3818,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMOVUPS (BX), X1
 	VINSERTF128 $1, (BX)(DX*1), Y1, Y1
@@ -5653,7 +3831,7 @@ step:
 	DECQ tileArgs_left(DI)
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -5669,10 +3847,10 @@ store0:
 	VZEROUPPER
 	RET
 
-// quad4AVX2: row i of C in Y0-Y3; B in Y4, A in the next; a quarter or half of a vector is a group.
+// quad4AVX2: row i of C in Y0-Y3[i]; B in Y4; A in the next. Four lanes belong to a group.
 TEXT quad4AVX2<>(SB), NOSPLIT, $0-16
 
-	// C comes while products are added up.
+	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -5684,7 +3862,7 @@ TEXT quad4AVX2<>(SB), NOSPLIT, $0-16
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
 
-	// Strides.
+	// Load the strides.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -5692,7 +3870,7 @@ TEXT quad4AVX2<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVQ tileArgs_bias(DI), BX
 	VBROADCASTSS 0(BX), Y0
 	VBROADCASTSS 4(BX), Y1
@@ -5702,7 +3880,7 @@ TEXT quad4AVX2<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_segmentCount(DI), BX
 	MOVQ BX, tileArgs_left(DI)
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVQ Segment_A(R14), SI
 	MOVQ Segment_B(R14), BX
@@ -5712,7 +3890,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
 step:
 	VMOVUPS (BX), X4
 	VINSERTF128 $1, (BX)(DX*1), Y4, Y4
@@ -5731,7 +3909,7 @@ step:
 	DECQ tileArgs_left(DI)
 	JNZ segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -5777,58 +3955,44 @@ store3:
 DATA tileTable<>+0(SB)/8, $tile1x1AVX512<>(SB)
 DATA tileTable<>+8(SB)/8, $tile1x2AVX512<>(SB)
 DATA tileTable<>+16(SB)/8, $tile1x3AVX512<>(SB)
-DATA tileTable<>+24(SB)/8, $tile1x4AVX512<>(SB)
-DATA tileTable<>+32(SB)/8, $tile1x5AVX512<>(SB)
-DATA tileTable<>+40(SB)/8, $tile1x6AVX512<>(SB)
-DATA tileTable<>+48(SB)/8, $tile1x7AVX512<>(SB)
-DATA tileTable<>+56(SB)/8, $tile1x8AVX512<>(SB)
-DATA tileTable<>+64(SB)/8, $tile2x1AVX512<>(SB)
-DATA tileTable<>+72(SB)/8, $tile2x2AVX512<>(SB)
-DATA tileTable<>+80(SB)/8, $tile2x3AVX512<>(SB)
-DATA tileTable<>+88(SB)/8, $tile2x4AVX512<>(SB)
-DATA tileTable<>+96(SB)/8, $tile2x5AVX512<>(SB)
-DATA tileTable<>+104(SB)/8, $tile2x6AVX512<>(SB)
-DATA tileTable<>+112(SB)/8, $tile2x7AVX512<>(SB)
-DATA tileTable<>+120(SB)/8, $tile4x1AVX512<>(SB)
-DATA tileTable<>+128(SB)/8, $tile4x2AVX512<>(SB)
-DATA tileTable<>+136(SB)/8, $tile4x3AVX512<>(SB)
-DATA tileTable<>+144(SB)/8, $tile4x4AVX512<>(SB)
-DATA tileTable<>+152(SB)/8, $tile4x5AVX512<>(SB)
-DATA tileTable<>+160(SB)/8, $tile4x6AVX512<>(SB)
-DATA tileTable<>+168(SB)/8, $tile5x1AVX512<>(SB)
-DATA tileTable<>+176(SB)/8, $tile5x2AVX512<>(SB)
-DATA tileTable<>+184(SB)/8, $tile5x3AVX512<>(SB)
-DATA tileTable<>+192(SB)/8, $tile5x4AVX512<>(SB)
-DATA tileTable<>+200(SB)/8, $tile5x5AVX512<>(SB)
-DATA tileTable<>+208(SB)/8, $tile8x1AVX512<>(SB)
-DATA tileTable<>+216(SB)/8, $tile8x2AVX512<>(SB)
-DATA tileTable<>+224(SB)/8, $tile8x3AVX512<>(SB)
-DATA tileTable<>+232(SB)/8, $tile16x1AVX512<>(SB)
-DATA tileTable<>+240(SB)/8, $part1AVX512<>(SB)
-DATA tileTable<>+248(SB)/8, $part4AVX512<>(SB)
-DATA tileTable<>+256(SB)/8, $part8AVX512<>(SB)
-DATA tileTable<>+264(SB)/8, $part16AVX512<>(SB)
-DATA tileTable<>+272(SB)/8, $quad1AVX512<>(SB)
-DATA tileTable<>+280(SB)/8, $quad4AVX512<>(SB)
-DATA tileTable<>+288(SB)/8, $quad16AVX512<>(SB)
-DATA tileTable<>+296(SB)/8, $tile1x1AVX2<>(SB)
-DATA tileTable<>+304(SB)/8, $tile1x2AVX2<>(SB)
-DATA tileTable<>+312(SB)/8, $tile1x3AVX2<>(SB)
-DATA tileTable<>+320(SB)/8, $tile2x1AVX2<>(SB)
-DATA tileTable<>+328(SB)/8, $tile2x2AVX2<>(SB)
-DATA tileTable<>+336(SB)/8, $tile2x3AVX2<>(SB)
-DATA tileTable<>+344(SB)/8, $tile4x1AVX2<>(SB)
-DATA tileTable<>+352(SB)/8, $tile4x2AVX2<>(SB)
-DATA tileTable<>+360(SB)/8, $tile4x3AVX2<>(SB)
-DATA tileTable<>+368(SB)/8, $part1AVX2<>(SB)
-DATA tileTable<>+376(SB)/8, $part2AVX2<>(SB)
-DATA tileTable<>+384(SB)/8, $part4AVX2<>(SB)
-DATA tileTable<>+392(SB)/8, $quad1AVX2<>(SB)
-DATA tileTable<>+400(SB)/8, $quad4AVX2<>(SB)
-GLOBL tileTable<>(SB), RODATA, $408
+DATA tileTable<>+24(SB)/8, $tile2x1AVX512<>(SB)
+DATA tileTable<>+32(SB)/8, $tile2x2AVX512<>(SB)
+DATA tileTable<>+40(SB)/8, $tile2x3AVX512<>(SB)
+DATA tileTable<>+48(SB)/8, $tile4x1AVX512<>(SB)
+DATA tileTable<>+56(SB)/8, $tile4x2AVX512<>(SB)
+DATA tileTable<>+64(SB)/8, $tile4x3AVX512<>(SB)
+DATA tileTable<>+72(SB)/8, $tile5x1AVX512<>(SB)
+DATA tileTable<>+80(SB)/8, $tile5x2AVX512<>(SB)
+DATA tileTable<>+88(SB)/8, $tile5x3AVX512<>(SB)
+DATA tileTable<>+96(SB)/8, $tile8x1AVX512<>(SB)
+DATA tileTable<>+104(SB)/8, $tile8x2AVX512<>(SB)
+DATA tileTable<>+112(SB)/8, $tile8x3AVX512<>(SB)
+DATA tileTable<>+120(SB)/8, $tile16x1AVX512<>(SB)
+DATA tileTable<>+128(SB)/8, $partial1AVX512<>(SB)
+DATA tileTable<>+136(SB)/8, $partial4AVX512<>(SB)
+DATA tileTable<>+144(SB)/8, $partial8AVX512<>(SB)
+DATA tileTable<>+152(SB)/8, $partial16AVX512<>(SB)
+DATA tileTable<>+160(SB)/8, $quad1AVX512<>(SB)
+DATA tileTable<>+168(SB)/8, $quad4AVX512<>(SB)
+DATA tileTable<>+176(SB)/8, $quad16AVX512<>(SB)
+DATA tileTable<>+184(SB)/8, $tile1x1AVX2<>(SB)
+DATA tileTable<>+192(SB)/8, $tile1x2AVX2<>(SB)
+DATA tileTable<>+200(SB)/8, $tile1x3AVX2<>(SB)
+DATA tileTable<>+208(SB)/8, $tile2x1AVX2<>(SB)
+DATA tileTable<>+216(SB)/8, $tile2x2AVX2<>(SB)
+DATA tileTable<>+224(SB)/8, $tile2x3AVX2<>(SB)
+DATA tileTable<>+232(SB)/8, $tile4x1AVX2<>(SB)
+DATA tileTable<>+240(SB)/8, $tile4x2AVX2<>(SB)
+DATA tileTable<>+248(SB)/8, $tile4x3AVX2<>(SB)
+DATA tileTable<>+256(SB)/8, $partial1AVX2<>(SB)
+DATA tileTable<>+264(SB)/8, $partial2AVX2<>(SB)
+DATA tileTable<>+272(SB)/8, $partial4AVX2<>(SB)
+DATA tileTable<>+280(SB)/8, $quad1AVX2<>(SB)
+DATA tileTable<>+288(SB)/8, $quad4AVX2<>(SB)
+GLOBL tileTable<>(SB), RODATA, $296
 
-// func tile(kernel int, args *tileArgs)
-TEXT ·tile(SB), NOSPLIT, $0-16
+// func callTile(kernel int, args *tileArgs)
+TEXT ·callTile(SB), NOSPLIT, $0-16
 	MOVQ kernel+0(FP), AX
 	MOVQ args+8(FP), DI
 	LEAQ tileTable<>(SB), BX

@@ -5,33 +5,33 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// Tiles of products; see tiles.go and tileArgs. In each of them:
+// Tiles of products; see tiles.go and tileArgs. Registers:
 //
 // 	R0          the arguments
-// 	R1, R2      A and B at this step; then R1 is C
-// 	R3, R4, R5  the steps that are left, the next segment, and how many there are
-// 	R6, R7      how far A and B go from step to step
-// 	R8-R17, …   the distances of rows 1, 2, … of A, as many as there are
-// 	R26-…       those of vectors 1, 2, … of B, then of C
+// 	R1, R2      A and B at this step; at the end R1 is C
+// 	R3, R4, R5  steps left, the next segment, segments left
+// 	R6, R7      the step strides of A and B
+// 	R8-R17, …   the distances of rows 1, 2, … of A from row 0
+// 	R26-…       the distances of vectors 1, 2, … of B from vector 0, later of C
 //
-// Sums and operands lie in the vector registers as each tile says. An element of A is the
-// first of a register, and is multiplied from there.
+// The comment of each tile lists its vector registers. An element of A is the first lane of
+// a register; the multiplication broadcasts it.
 
-// tile1x1NEON: row i, vector v of C in V0, i·1 + v; B in V1, A in the next.
-// A step is 1 multiply-adds, 2 loads and 4 others.
+// tile1x1NEON: row i, vector v of C in V0[1·i + v]; B in V1; A in the next.
+// A step has 1 multiply-adds, 2 loads and 4 other instructions.
 TEXT tile1x1NEON<>(SB), NOSPLIT, $0-16
 
-	// Strides.
+	// Load the strides.
 	MOVD tileArgs_aStep(R0), R6
 	MOVD tileArgs_bStep(R0), R7
 	MOVD tileArgs_segments(R0), R4
 	MOVD tileArgs_segmentCount(R0), R5
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R3
 	VLD1R.P 4(R3), [V0.S4]
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVD Segment_A(R4), R1
 	MOVD Segment_B(R4), R2
@@ -41,7 +41,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row load an element of A and multiply.
 step:
 	FMOVQ (R2), F1
 	FMOVS (R1), F2
@@ -53,7 +53,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
 	MOVD tileArgs_add(R0), R3
@@ -65,23 +65,23 @@ store:
 	FMOVQ F0, (R1)
 	RET
 
-// tile1x2NEON: row i, vector v of C in V0-V1, i·2 + v; B in V2-V3, A in the next.
-// A step is 2 multiply-adds, 3 loads and 4 others.
+// tile1x2NEON: row i, vector v of C in V0-V1[2·i + v]; B in V2-V3; A in the next.
+// A step has 2 multiply-adds, 3 loads and 4 other instructions.
 TEXT tile1x2NEON<>(SB), NOSPLIT, $0-16
 
-	// Strides.
+	// Load the strides.
 	MOVD tileArgs_bVector(R0), R26
 	MOVD tileArgs_aStep(R0), R6
 	MOVD tileArgs_bStep(R0), R7
 	MOVD tileArgs_segments(R0), R4
 	MOVD tileArgs_segmentCount(R0), R5
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R3
 	VLD1R.P 4(R3), [V0.S4]
 	VMOV V0.B16, V1.B16
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVD Segment_A(R4), R1
 	MOVD Segment_B(R4), R2
@@ -91,7 +91,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row load an element of A and multiply.
 step:
 	FMOVQ (R2), F2
 	WORD $0x3cfa6843 // ldr q3, [x2, x26]
@@ -105,7 +105,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVD tileArgs_cVector(R0), R26
 	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
@@ -121,11 +121,11 @@ store:
 	WORD $0x3cba6821 // str q1, [x1, x26]
 	RET
 
-// tile1x3NEON: row i, vector v of C in V0-V2, i·3 + v; B in V3-V5, A in the next.
-// A step is 3 multiply-adds, 4 loads and 4 others.
+// tile1x3NEON: row i, vector v of C in V0-V2[3·i + v]; B in V3-V5; A in the next.
+// A step has 3 multiply-adds, 4 loads and 4 other instructions.
 TEXT tile1x3NEON<>(SB), NOSPLIT, $0-16
 
-	// Strides.
+	// Load the strides.
 	MOVD tileArgs_bVector(R0), R26
 	ADD R26, R26, R25
 	MOVD tileArgs_aStep(R0), R6
@@ -133,13 +133,13 @@ TEXT tile1x3NEON<>(SB), NOSPLIT, $0-16
 	MOVD tileArgs_segments(R0), R4
 	MOVD tileArgs_segmentCount(R0), R5
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R3
 	VLD1R.P 4(R3), [V0.S4]
 	VMOV V0.B16, V1.B16
 	VMOV V0.B16, V2.B16
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVD Segment_A(R4), R1
 	MOVD Segment_B(R4), R2
@@ -149,7 +149,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row load an element of A and multiply.
 step:
 	FMOVQ (R2), F3
 	WORD $0x3cfa6844 // ldr q4, [x2, x26]
@@ -165,7 +165,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVD tileArgs_cVector(R0), R26
 	ADD R26, R26, R25
 	MOVD tileArgs_cRow(R0), R6
@@ -185,11 +185,11 @@ store:
 	WORD $0x3cb96822 // str q2, [x1, x25]
 	RET
 
-// tile1x4NEON: row i, vector v of C in V0-V3, i·4 + v; B in V4-V7, A in the next.
-// A step is 4 multiply-adds, 5 loads and 4 others.
+// tile1x4NEON: row i, vector v of C in V0-V3[4·i + v]; B in V4-V7; A in the next.
+// A step has 4 multiply-adds, 5 loads and 4 other instructions.
 TEXT tile1x4NEON<>(SB), NOSPLIT, $0-16
 
-	// Strides.
+	// Load the strides.
 	MOVD tileArgs_bVector(R0), R26
 	ADD R26, R26, R25
 	ADD R26, R25, R24
@@ -198,14 +198,14 @@ TEXT tile1x4NEON<>(SB), NOSPLIT, $0-16
 	MOVD tileArgs_segments(R0), R4
 	MOVD tileArgs_segmentCount(R0), R5
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R3
 	VLD1R.P 4(R3), [V0.S4]
 	VMOV V0.B16, V1.B16
 	VMOV V0.B16, V2.B16
 	VMOV V0.B16, V3.B16
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVD Segment_A(R4), R1
 	MOVD Segment_B(R4), R2
@@ -215,7 +215,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row load an element of A and multiply.
 step:
 	FMOVQ (R2), F4
 	WORD $0x3cfa6845 // ldr q5, [x2, x26]
@@ -233,7 +233,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVD tileArgs_cVector(R0), R26
 	ADD R26, R26, R25
 	ADD R26, R25, R24
@@ -257,391 +257,23 @@ store:
 	WORD $0x3cb86823 // str q3, [x1, x24]
 	RET
 
-// tile1x5NEON: row i, vector v of C in V0-V4, i·5 + v; B in V5-V9, A in the next.
-// A step is 5 multiply-adds, 6 loads and 4 others.
-TEXT tile1x5NEON<>(SB), NOSPLIT, $0-16
-
-	// Strides.
-	MOVD tileArgs_bVector(R0), R26
-	ADD R26, R26, R25
-	ADD R26, R25, R24
-	ADD R26, R24, R23
-	MOVD tileArgs_aStep(R0), R6
-	MOVD tileArgs_bStep(R0), R7
-	MOVD tileArgs_segments(R0), R4
-	MOVD tileArgs_segmentCount(R0), R5
-
-	// Sums begin at the bias of their row.
-	MOVD tileArgs_bias(R0), R3
-	VLD1R.P 4(R3), [V0.S4]
-	VMOV V0.B16, V1.B16
-	VMOV V0.B16, V2.B16
-	VMOV V0.B16, V3.B16
-	VMOV V0.B16, V4.B16
-
-	// The next segment.
-segment:
-	MOVD Segment_A(R4), R1
-	MOVD Segment_B(R4), R2
-	ADD $Segment__size, R4
-	MOVD tileArgs_a(R0), R3
-	ADD R1<<2, R3, R1
-	MOVD tileArgs_b(R0), R3
-	ADD R2<<2, R3, R2
-	MOVD tileArgs_steps(R0), R3
-	// A step: the vectors of B, and for each row an element of A.
-step:
-	FMOVQ (R2), F5
-	WORD $0x3cfa6846 // ldr q6, [x2, x26]
-	WORD $0x3cf96847 // ldr q7, [x2, x25]
-	WORD $0x3cf86848 // ldr q8, [x2, x24]
-	WORD $0x3cf76849 // ldr q9, [x2, x23]
-	FMOVS (R1), F10
-	WORD $0x4f8a10a0 // fmla v0.4s, v5.4s, v10.s[0]
-	WORD $0x4f8a10c1 // fmla v1.4s, v6.4s, v10.s[0]
-	WORD $0x4f8a10e2 // fmla v2.4s, v7.4s, v10.s[0]
-	WORD $0x4f8a1103 // fmla v3.4s, v8.4s, v10.s[0]
-	WORD $0x4f8a1124 // fmla v4.4s, v9.4s, v10.s[0]
-	ADD R6, R1
-	ADD R7, R2
-	SUBS $1, R3
-	BNE step
-	SUBS $1, R5
-	BNE segment
-
-	// Add the sums to C if asked to, and store them.
-	MOVD tileArgs_cVector(R0), R26
-	ADD R26, R26, R25
-	ADD R26, R25, R24
-	ADD R26, R24, R23
-	MOVD tileArgs_cRow(R0), R6
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_add(R0), R3
-	CBZ R3, store
-	FMOVQ (R1), F5
-	WORD $0x4e25d400 // fadd v0.4s, v0.4s, v5.4s
-	WORD $0x3cfa6825 // ldr q5, [x1, x26]
-	WORD $0x4e25d421 // fadd v1.4s, v1.4s, v5.4s
-	WORD $0x3cf96825 // ldr q5, [x1, x25]
-	WORD $0x4e25d442 // fadd v2.4s, v2.4s, v5.4s
-	WORD $0x3cf86825 // ldr q5, [x1, x24]
-	WORD $0x4e25d463 // fadd v3.4s, v3.4s, v5.4s
-	WORD $0x3cf76825 // ldr q5, [x1, x23]
-	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
-	MOVD tileArgs_c(R0), R1
-store:
-	FMOVQ F0, (R1)
-	WORD $0x3cba6821 // str q1, [x1, x26]
-	WORD $0x3cb96822 // str q2, [x1, x25]
-	WORD $0x3cb86823 // str q3, [x1, x24]
-	WORD $0x3cb76824 // str q4, [x1, x23]
-	RET
-
-// tile1x6NEON: row i, vector v of C in V0-V5, i·6 + v; B in V6-V11, A in the next.
-// A step is 6 multiply-adds, 7 loads and 4 others.
-TEXT tile1x6NEON<>(SB), NOSPLIT, $0-16
-
-	// Strides.
-	MOVD tileArgs_bVector(R0), R26
-	ADD R26, R26, R25
-	ADD R26, R25, R24
-	ADD R26, R24, R23
-	ADD R26, R23, R22
-	MOVD tileArgs_aStep(R0), R6
-	MOVD tileArgs_bStep(R0), R7
-	MOVD tileArgs_segments(R0), R4
-	MOVD tileArgs_segmentCount(R0), R5
-
-	// Sums begin at the bias of their row.
-	MOVD tileArgs_bias(R0), R3
-	VLD1R.P 4(R3), [V0.S4]
-	VMOV V0.B16, V1.B16
-	VMOV V0.B16, V2.B16
-	VMOV V0.B16, V3.B16
-	VMOV V0.B16, V4.B16
-	VMOV V0.B16, V5.B16
-
-	// The next segment.
-segment:
-	MOVD Segment_A(R4), R1
-	MOVD Segment_B(R4), R2
-	ADD $Segment__size, R4
-	MOVD tileArgs_a(R0), R3
-	ADD R1<<2, R3, R1
-	MOVD tileArgs_b(R0), R3
-	ADD R2<<2, R3, R2
-	MOVD tileArgs_steps(R0), R3
-	// A step: the vectors of B, and for each row an element of A.
-step:
-	FMOVQ (R2), F6
-	WORD $0x3cfa6847 // ldr q7, [x2, x26]
-	WORD $0x3cf96848 // ldr q8, [x2, x25]
-	WORD $0x3cf86849 // ldr q9, [x2, x24]
-	WORD $0x3cf7684a // ldr q10, [x2, x23]
-	WORD $0x3cf6684b // ldr q11, [x2, x22]
-	FMOVS (R1), F12
-	WORD $0x4f8c10c0 // fmla v0.4s, v6.4s, v12.s[0]
-	WORD $0x4f8c10e1 // fmla v1.4s, v7.4s, v12.s[0]
-	WORD $0x4f8c1102 // fmla v2.4s, v8.4s, v12.s[0]
-	WORD $0x4f8c1123 // fmla v3.4s, v9.4s, v12.s[0]
-	WORD $0x4f8c1144 // fmla v4.4s, v10.4s, v12.s[0]
-	WORD $0x4f8c1165 // fmla v5.4s, v11.4s, v12.s[0]
-	ADD R6, R1
-	ADD R7, R2
-	SUBS $1, R3
-	BNE step
-	SUBS $1, R5
-	BNE segment
-
-	// Add the sums to C if asked to, and store them.
-	MOVD tileArgs_cVector(R0), R26
-	ADD R26, R26, R25
-	ADD R26, R25, R24
-	ADD R26, R24, R23
-	ADD R26, R23, R22
-	MOVD tileArgs_cRow(R0), R6
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_add(R0), R3
-	CBZ R3, store
-	FMOVQ (R1), F6
-	WORD $0x4e26d400 // fadd v0.4s, v0.4s, v6.4s
-	WORD $0x3cfa6826 // ldr q6, [x1, x26]
-	WORD $0x4e26d421 // fadd v1.4s, v1.4s, v6.4s
-	WORD $0x3cf96826 // ldr q6, [x1, x25]
-	WORD $0x4e26d442 // fadd v2.4s, v2.4s, v6.4s
-	WORD $0x3cf86826 // ldr q6, [x1, x24]
-	WORD $0x4e26d463 // fadd v3.4s, v3.4s, v6.4s
-	WORD $0x3cf76826 // ldr q6, [x1, x23]
-	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
-	WORD $0x3cf66826 // ldr q6, [x1, x22]
-	WORD $0x4e26d4a5 // fadd v5.4s, v5.4s, v6.4s
-	MOVD tileArgs_c(R0), R1
-store:
-	FMOVQ F0, (R1)
-	WORD $0x3cba6821 // str q1, [x1, x26]
-	WORD $0x3cb96822 // str q2, [x1, x25]
-	WORD $0x3cb86823 // str q3, [x1, x24]
-	WORD $0x3cb76824 // str q4, [x1, x23]
-	WORD $0x3cb66825 // str q5, [x1, x22]
-	RET
-
-// tile1x7NEON: row i, vector v of C in V0-V6, i·7 + v; B in V7-V13, A in the next.
-// A step is 7 multiply-adds, 8 loads and 4 others.
-TEXT tile1x7NEON<>(SB), NOSPLIT, $0-16
-
-	// Strides.
-	MOVD tileArgs_bVector(R0), R26
-	ADD R26, R26, R25
-	ADD R26, R25, R24
-	ADD R26, R24, R23
-	ADD R26, R23, R22
-	ADD R26, R22, R21
-	MOVD tileArgs_aStep(R0), R6
-	MOVD tileArgs_bStep(R0), R7
-	MOVD tileArgs_segments(R0), R4
-	MOVD tileArgs_segmentCount(R0), R5
-
-	// Sums begin at the bias of their row.
-	MOVD tileArgs_bias(R0), R3
-	VLD1R.P 4(R3), [V0.S4]
-	VMOV V0.B16, V1.B16
-	VMOV V0.B16, V2.B16
-	VMOV V0.B16, V3.B16
-	VMOV V0.B16, V4.B16
-	VMOV V0.B16, V5.B16
-	VMOV V0.B16, V6.B16
-
-	// The next segment.
-segment:
-	MOVD Segment_A(R4), R1
-	MOVD Segment_B(R4), R2
-	ADD $Segment__size, R4
-	MOVD tileArgs_a(R0), R3
-	ADD R1<<2, R3, R1
-	MOVD tileArgs_b(R0), R3
-	ADD R2<<2, R3, R2
-	MOVD tileArgs_steps(R0), R3
-	// A step: the vectors of B, and for each row an element of A.
-step:
-	FMOVQ (R2), F7
-	WORD $0x3cfa6848 // ldr q8, [x2, x26]
-	WORD $0x3cf96849 // ldr q9, [x2, x25]
-	WORD $0x3cf8684a // ldr q10, [x2, x24]
-	WORD $0x3cf7684b // ldr q11, [x2, x23]
-	WORD $0x3cf6684c // ldr q12, [x2, x22]
-	WORD $0x3cf5684d // ldr q13, [x2, x21]
-	FMOVS (R1), F14
-	WORD $0x4f8e10e0 // fmla v0.4s, v7.4s, v14.s[0]
-	WORD $0x4f8e1101 // fmla v1.4s, v8.4s, v14.s[0]
-	WORD $0x4f8e1122 // fmla v2.4s, v9.4s, v14.s[0]
-	WORD $0x4f8e1143 // fmla v3.4s, v10.4s, v14.s[0]
-	WORD $0x4f8e1164 // fmla v4.4s, v11.4s, v14.s[0]
-	WORD $0x4f8e1185 // fmla v5.4s, v12.4s, v14.s[0]
-	WORD $0x4f8e11a6 // fmla v6.4s, v13.4s, v14.s[0]
-	ADD R6, R1
-	ADD R7, R2
-	SUBS $1, R3
-	BNE step
-	SUBS $1, R5
-	BNE segment
-
-	// Add the sums to C if asked to, and store them.
-	MOVD tileArgs_cVector(R0), R26
-	ADD R26, R26, R25
-	ADD R26, R25, R24
-	ADD R26, R24, R23
-	ADD R26, R23, R22
-	ADD R26, R22, R21
-	MOVD tileArgs_cRow(R0), R6
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_add(R0), R3
-	CBZ R3, store
-	FMOVQ (R1), F7
-	WORD $0x4e27d400 // fadd v0.4s, v0.4s, v7.4s
-	WORD $0x3cfa6827 // ldr q7, [x1, x26]
-	WORD $0x4e27d421 // fadd v1.4s, v1.4s, v7.4s
-	WORD $0x3cf96827 // ldr q7, [x1, x25]
-	WORD $0x4e27d442 // fadd v2.4s, v2.4s, v7.4s
-	WORD $0x3cf86827 // ldr q7, [x1, x24]
-	WORD $0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
-	WORD $0x3cf76827 // ldr q7, [x1, x23]
-	WORD $0x4e27d484 // fadd v4.4s, v4.4s, v7.4s
-	WORD $0x3cf66827 // ldr q7, [x1, x22]
-	WORD $0x4e27d4a5 // fadd v5.4s, v5.4s, v7.4s
-	WORD $0x3cf56827 // ldr q7, [x1, x21]
-	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
-	MOVD tileArgs_c(R0), R1
-store:
-	FMOVQ F0, (R1)
-	WORD $0x3cba6821 // str q1, [x1, x26]
-	WORD $0x3cb96822 // str q2, [x1, x25]
-	WORD $0x3cb86823 // str q3, [x1, x24]
-	WORD $0x3cb76824 // str q4, [x1, x23]
-	WORD $0x3cb66825 // str q5, [x1, x22]
-	WORD $0x3cb56826 // str q6, [x1, x21]
-	RET
-
-// tile1x8NEON: row i, vector v of C in V0-V7, i·8 + v; B in V8-V15, A in the next.
-// A step is 8 multiply-adds, 9 loads and 4 others.
-TEXT tile1x8NEON<>(SB), NOSPLIT, $0-16
-
-	// Strides.
-	MOVD tileArgs_bVector(R0), R26
-	ADD R26, R26, R25
-	ADD R26, R25, R24
-	ADD R26, R24, R23
-	ADD R26, R23, R22
-	ADD R26, R22, R21
-	ADD R26, R21, R20
-	MOVD tileArgs_aStep(R0), R6
-	MOVD tileArgs_bStep(R0), R7
-	MOVD tileArgs_segments(R0), R4
-	MOVD tileArgs_segmentCount(R0), R5
-
-	// Sums begin at the bias of their row.
-	MOVD tileArgs_bias(R0), R3
-	VLD1R.P 4(R3), [V0.S4]
-	VMOV V0.B16, V1.B16
-	VMOV V0.B16, V2.B16
-	VMOV V0.B16, V3.B16
-	VMOV V0.B16, V4.B16
-	VMOV V0.B16, V5.B16
-	VMOV V0.B16, V6.B16
-	VMOV V0.B16, V7.B16
-
-	// The next segment.
-segment:
-	MOVD Segment_A(R4), R1
-	MOVD Segment_B(R4), R2
-	ADD $Segment__size, R4
-	MOVD tileArgs_a(R0), R3
-	ADD R1<<2, R3, R1
-	MOVD tileArgs_b(R0), R3
-	ADD R2<<2, R3, R2
-	MOVD tileArgs_steps(R0), R3
-	// A step: the vectors of B, and for each row an element of A.
-step:
-	FMOVQ (R2), F8
-	WORD $0x3cfa6849 // ldr q9, [x2, x26]
-	WORD $0x3cf9684a // ldr q10, [x2, x25]
-	WORD $0x3cf8684b // ldr q11, [x2, x24]
-	WORD $0x3cf7684c // ldr q12, [x2, x23]
-	WORD $0x3cf6684d // ldr q13, [x2, x22]
-	WORD $0x3cf5684e // ldr q14, [x2, x21]
-	WORD $0x3cf4684f // ldr q15, [x2, x20]
-	FMOVS (R1), F16
-	WORD $0x4f901100 // fmla v0.4s, v8.4s, v16.s[0]
-	WORD $0x4f901121 // fmla v1.4s, v9.4s, v16.s[0]
-	WORD $0x4f901142 // fmla v2.4s, v10.4s, v16.s[0]
-	WORD $0x4f901163 // fmla v3.4s, v11.4s, v16.s[0]
-	WORD $0x4f901184 // fmla v4.4s, v12.4s, v16.s[0]
-	WORD $0x4f9011a5 // fmla v5.4s, v13.4s, v16.s[0]
-	WORD $0x4f9011c6 // fmla v6.4s, v14.4s, v16.s[0]
-	WORD $0x4f9011e7 // fmla v7.4s, v15.4s, v16.s[0]
-	ADD R6, R1
-	ADD R7, R2
-	SUBS $1, R3
-	BNE step
-	SUBS $1, R5
-	BNE segment
-
-	// Add the sums to C if asked to, and store them.
-	MOVD tileArgs_cVector(R0), R26
-	ADD R26, R26, R25
-	ADD R26, R25, R24
-	ADD R26, R24, R23
-	ADD R26, R23, R22
-	ADD R26, R22, R21
-	ADD R26, R21, R20
-	MOVD tileArgs_cRow(R0), R6
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_add(R0), R3
-	CBZ R3, store
-	FMOVQ (R1), F8
-	WORD $0x4e28d400 // fadd v0.4s, v0.4s, v8.4s
-	WORD $0x3cfa6828 // ldr q8, [x1, x26]
-	WORD $0x4e28d421 // fadd v1.4s, v1.4s, v8.4s
-	WORD $0x3cf96828 // ldr q8, [x1, x25]
-	WORD $0x4e28d442 // fadd v2.4s, v2.4s, v8.4s
-	WORD $0x3cf86828 // ldr q8, [x1, x24]
-	WORD $0x4e28d463 // fadd v3.4s, v3.4s, v8.4s
-	WORD $0x3cf76828 // ldr q8, [x1, x23]
-	WORD $0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	WORD $0x3cf66828 // ldr q8, [x1, x22]
-	WORD $0x4e28d4a5 // fadd v5.4s, v5.4s, v8.4s
-	WORD $0x3cf56828 // ldr q8, [x1, x21]
-	WORD $0x4e28d4c6 // fadd v6.4s, v6.4s, v8.4s
-	WORD $0x3cf46828 // ldr q8, [x1, x20]
-	WORD $0x4e28d4e7 // fadd v7.4s, v7.4s, v8.4s
-	MOVD tileArgs_c(R0), R1
-store:
-	FMOVQ F0, (R1)
-	WORD $0x3cba6821 // str q1, [x1, x26]
-	WORD $0x3cb96822 // str q2, [x1, x25]
-	WORD $0x3cb86823 // str q3, [x1, x24]
-	WORD $0x3cb76824 // str q4, [x1, x23]
-	WORD $0x3cb66825 // str q5, [x1, x22]
-	WORD $0x3cb56826 // str q6, [x1, x21]
-	WORD $0x3cb46827 // str q7, [x1, x20]
-	RET
-
-// tile2x1NEON: row i, vector v of C in V0-V1, i·1 + v; B in V2, A in the next.
-// A step is 2 multiply-adds, 3 loads and 4 others.
+// tile2x1NEON: row i, vector v of C in V0-V1[1·i + v]; B in V2; A in the next.
+// A step has 2 multiply-adds, 3 loads and 4 other instructions.
 TEXT tile2x1NEON<>(SB), NOSPLIT, $0-16
 
-	// Strides.
+	// Load the strides.
 	MOVD tileArgs_aRow(R0), R8
 	MOVD tileArgs_aStep(R0), R6
 	MOVD tileArgs_bStep(R0), R7
 	MOVD tileArgs_segments(R0), R4
 	MOVD tileArgs_segmentCount(R0), R5
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R3
 	VLD1R.P 4(R3), [V0.S4]
 	VLD1R.P 4(R3), [V1.S4]
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVD Segment_A(R4), R1
 	MOVD Segment_B(R4), R2
@@ -651,7 +283,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row load an element of A and multiply.
 step:
 	FMOVQ (R2), F2
 	FMOVS (R1), F3
@@ -665,7 +297,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
 	MOVD tileArgs_add(R0), R3
@@ -682,11 +314,11 @@ store:
 	FMOVQ F1, (R1)
 	RET
 
-// tile2x2NEON: row i, vector v of C in V0-V3, i·2 + v; B in V4-V5, A in the next.
-// A step is 4 multiply-adds, 4 loads and 4 others.
+// tile2x2NEON: row i, vector v of C in V0-V3[2·i + v]; B in V4-V5; A in the next.
+// A step has 4 multiply-adds, 4 loads and 4 other instructions.
 TEXT tile2x2NEON<>(SB), NOSPLIT, $0-16
 
-	// Strides.
+	// Load the strides.
 	MOVD tileArgs_aRow(R0), R8
 	MOVD tileArgs_bVector(R0), R26
 	MOVD tileArgs_aStep(R0), R6
@@ -694,14 +326,14 @@ TEXT tile2x2NEON<>(SB), NOSPLIT, $0-16
 	MOVD tileArgs_segments(R0), R4
 	MOVD tileArgs_segmentCount(R0), R5
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R3
 	VLD1R.P 4(R3), [V0.S4]
 	VMOV V0.B16, V1.B16
 	VLD1R.P 4(R3), [V2.S4]
 	VMOV V2.B16, V3.B16
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVD Segment_A(R4), R1
 	MOVD Segment_B(R4), R2
@@ -711,7 +343,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row load an element of A and multiply.
 step:
 	FMOVQ (R2), F4
 	WORD $0x3cfa6845 // ldr q5, [x2, x26]
@@ -728,7 +360,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVD tileArgs_cVector(R0), R26
 	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
@@ -752,11 +384,11 @@ store:
 	WORD $0x3cba6823 // str q3, [x1, x26]
 	RET
 
-// tile2x3NEON: row i, vector v of C in V0-V5, i·3 + v; B in V6-V8, A in the next.
-// A step is 6 multiply-adds, 5 loads and 4 others.
+// tile2x3NEON: row i, vector v of C in V0-V5[3·i + v]; B in V6-V8; A in the next.
+// A step has 6 multiply-adds, 5 loads and 4 other instructions.
 TEXT tile2x3NEON<>(SB), NOSPLIT, $0-16
 
-	// Strides.
+	// Load the strides.
 	MOVD tileArgs_aRow(R0), R8
 	MOVD tileArgs_bVector(R0), R26
 	ADD R26, R26, R25
@@ -765,7 +397,7 @@ TEXT tile2x3NEON<>(SB), NOSPLIT, $0-16
 	MOVD tileArgs_segments(R0), R4
 	MOVD tileArgs_segmentCount(R0), R5
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R3
 	VLD1R.P 4(R3), [V0.S4]
 	VMOV V0.B16, V1.B16
@@ -774,7 +406,7 @@ TEXT tile2x3NEON<>(SB), NOSPLIT, $0-16
 	VMOV V3.B16, V4.B16
 	VMOV V3.B16, V5.B16
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVD Segment_A(R4), R1
 	MOVD Segment_B(R4), R2
@@ -784,7 +416,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row load an element of A and multiply.
 step:
 	FMOVQ (R2), F6
 	WORD $0x3cfa6847 // ldr q7, [x2, x26]
@@ -804,7 +436,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVD tileArgs_cVector(R0), R26
 	ADD R26, R26, R25
 	MOVD tileArgs_cRow(R0), R6
@@ -835,11 +467,11 @@ store:
 	WORD $0x3cb96825 // str q5, [x1, x25]
 	RET
 
-// tile2x4NEON: row i, vector v of C in V0-V7, i·4 + v; B in V8-V11, A in the next.
-// A step is 8 multiply-adds, 6 loads and 4 others.
+// tile2x4NEON: row i, vector v of C in V0-V7[4·i + v]; B in V8-V11; A in the next.
+// A step has 8 multiply-adds, 6 loads and 4 other instructions.
 TEXT tile2x4NEON<>(SB), NOSPLIT, $0-16
 
-	// Strides.
+	// Load the strides.
 	MOVD tileArgs_aRow(R0), R8
 	MOVD tileArgs_bVector(R0), R26
 	ADD R26, R26, R25
@@ -849,7 +481,7 @@ TEXT tile2x4NEON<>(SB), NOSPLIT, $0-16
 	MOVD tileArgs_segments(R0), R4
 	MOVD tileArgs_segmentCount(R0), R5
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R3
 	VLD1R.P 4(R3), [V0.S4]
 	VMOV V0.B16, V1.B16
@@ -860,7 +492,7 @@ TEXT tile2x4NEON<>(SB), NOSPLIT, $0-16
 	VMOV V4.B16, V6.B16
 	VMOV V4.B16, V7.B16
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVD Segment_A(R4), R1
 	MOVD Segment_B(R4), R2
@@ -870,7 +502,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row load an element of A and multiply.
 step:
 	FMOVQ (R2), F8
 	WORD $0x3cfa6849 // ldr q9, [x2, x26]
@@ -893,7 +525,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVD tileArgs_cVector(R0), R26
 	ADD R26, R26, R25
 	ADD R26, R25, R24
@@ -931,525 +563,11 @@ store:
 	WORD $0x3cb86827 // str q7, [x1, x24]
 	RET
 
-// tile2x5NEON: row i, vector v of C in V0-V9, i·5 + v; B in V10-V14, A in the next.
-// A step is 10 multiply-adds, 7 loads and 4 others.
-TEXT tile2x5NEON<>(SB), NOSPLIT, $0-16
-
-	// Strides.
-	MOVD tileArgs_aRow(R0), R8
-	MOVD tileArgs_bVector(R0), R26
-	ADD R26, R26, R25
-	ADD R26, R25, R24
-	ADD R26, R24, R23
-	MOVD tileArgs_aStep(R0), R6
-	MOVD tileArgs_bStep(R0), R7
-	MOVD tileArgs_segments(R0), R4
-	MOVD tileArgs_segmentCount(R0), R5
-
-	// Sums begin at the bias of their row.
-	MOVD tileArgs_bias(R0), R3
-	VLD1R.P 4(R3), [V0.S4]
-	VMOV V0.B16, V1.B16
-	VMOV V0.B16, V2.B16
-	VMOV V0.B16, V3.B16
-	VMOV V0.B16, V4.B16
-	VLD1R.P 4(R3), [V5.S4]
-	VMOV V5.B16, V6.B16
-	VMOV V5.B16, V7.B16
-	VMOV V5.B16, V8.B16
-	VMOV V5.B16, V9.B16
-
-	// The next segment.
-segment:
-	MOVD Segment_A(R4), R1
-	MOVD Segment_B(R4), R2
-	ADD $Segment__size, R4
-	MOVD tileArgs_a(R0), R3
-	ADD R1<<2, R3, R1
-	MOVD tileArgs_b(R0), R3
-	ADD R2<<2, R3, R2
-	MOVD tileArgs_steps(R0), R3
-	// A step: the vectors of B, and for each row an element of A.
-step:
-	FMOVQ (R2), F10
-	WORD $0x3cfa684b // ldr q11, [x2, x26]
-	WORD $0x3cf9684c // ldr q12, [x2, x25]
-	WORD $0x3cf8684d // ldr q13, [x2, x24]
-	WORD $0x3cf7684e // ldr q14, [x2, x23]
-	FMOVS (R1), F15
-	WORD $0x4f8f1140 // fmla v0.4s, v10.4s, v15.s[0]
-	WORD $0x4f8f1161 // fmla v1.4s, v11.4s, v15.s[0]
-	WORD $0x4f8f1182 // fmla v2.4s, v12.4s, v15.s[0]
-	WORD $0x4f8f11a3 // fmla v3.4s, v13.4s, v15.s[0]
-	WORD $0x4f8f11c4 // fmla v4.4s, v14.4s, v15.s[0]
-	FMOVS (R1)(R8), F16
-	WORD $0x4f901145 // fmla v5.4s, v10.4s, v16.s[0]
-	WORD $0x4f901166 // fmla v6.4s, v11.4s, v16.s[0]
-	WORD $0x4f901187 // fmla v7.4s, v12.4s, v16.s[0]
-	WORD $0x4f9011a8 // fmla v8.4s, v13.4s, v16.s[0]
-	WORD $0x4f9011c9 // fmla v9.4s, v14.4s, v16.s[0]
-	ADD R6, R1
-	ADD R7, R2
-	SUBS $1, R3
-	BNE step
-	SUBS $1, R5
-	BNE segment
-
-	// Add the sums to C if asked to, and store them.
-	MOVD tileArgs_cVector(R0), R26
-	ADD R26, R26, R25
-	ADD R26, R25, R24
-	ADD R26, R24, R23
-	MOVD tileArgs_cRow(R0), R6
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_add(R0), R3
-	CBZ R3, store
-	FMOVQ (R1), F10
-	WORD $0x4e2ad400 // fadd v0.4s, v0.4s, v10.4s
-	WORD $0x3cfa682a // ldr q10, [x1, x26]
-	WORD $0x4e2ad421 // fadd v1.4s, v1.4s, v10.4s
-	WORD $0x3cf9682a // ldr q10, [x1, x25]
-	WORD $0x4e2ad442 // fadd v2.4s, v2.4s, v10.4s
-	WORD $0x3cf8682a // ldr q10, [x1, x24]
-	WORD $0x4e2ad463 // fadd v3.4s, v3.4s, v10.4s
-	WORD $0x3cf7682a // ldr q10, [x1, x23]
-	WORD $0x4e2ad484 // fadd v4.4s, v4.4s, v10.4s
-	ADD R6, R1
-	FMOVQ (R1), F10
-	WORD $0x4e2ad4a5 // fadd v5.4s, v5.4s, v10.4s
-	WORD $0x3cfa682a // ldr q10, [x1, x26]
-	WORD $0x4e2ad4c6 // fadd v6.4s, v6.4s, v10.4s
-	WORD $0x3cf9682a // ldr q10, [x1, x25]
-	WORD $0x4e2ad4e7 // fadd v7.4s, v7.4s, v10.4s
-	WORD $0x3cf8682a // ldr q10, [x1, x24]
-	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
-	WORD $0x3cf7682a // ldr q10, [x1, x23]
-	WORD $0x4e2ad529 // fadd v9.4s, v9.4s, v10.4s
-	MOVD tileArgs_c(R0), R1
-store:
-	FMOVQ F0, (R1)
-	WORD $0x3cba6821 // str q1, [x1, x26]
-	WORD $0x3cb96822 // str q2, [x1, x25]
-	WORD $0x3cb86823 // str q3, [x1, x24]
-	WORD $0x3cb76824 // str q4, [x1, x23]
-	ADD R6, R1
-	FMOVQ F5, (R1)
-	WORD $0x3cba6826 // str q6, [x1, x26]
-	WORD $0x3cb96827 // str q7, [x1, x25]
-	WORD $0x3cb86828 // str q8, [x1, x24]
-	WORD $0x3cb76829 // str q9, [x1, x23]
-	RET
-
-// tile2x6NEON: row i, vector v of C in V0-V11, i·6 + v; B in V12-V17, A in the next.
-// A step is 12 multiply-adds, 8 loads and 4 others.
-TEXT tile2x6NEON<>(SB), NOSPLIT, $0-16
-
-	// Strides.
-	MOVD tileArgs_aRow(R0), R8
-	MOVD tileArgs_bVector(R0), R26
-	ADD R26, R26, R25
-	ADD R26, R25, R24
-	ADD R26, R24, R23
-	ADD R26, R23, R22
-	MOVD tileArgs_aStep(R0), R6
-	MOVD tileArgs_bStep(R0), R7
-	MOVD tileArgs_segments(R0), R4
-	MOVD tileArgs_segmentCount(R0), R5
-
-	// Sums begin at the bias of their row.
-	MOVD tileArgs_bias(R0), R3
-	VLD1R.P 4(R3), [V0.S4]
-	VMOV V0.B16, V1.B16
-	VMOV V0.B16, V2.B16
-	VMOV V0.B16, V3.B16
-	VMOV V0.B16, V4.B16
-	VMOV V0.B16, V5.B16
-	VLD1R.P 4(R3), [V6.S4]
-	VMOV V6.B16, V7.B16
-	VMOV V6.B16, V8.B16
-	VMOV V6.B16, V9.B16
-	VMOV V6.B16, V10.B16
-	VMOV V6.B16, V11.B16
-
-	// The next segment.
-segment:
-	MOVD Segment_A(R4), R1
-	MOVD Segment_B(R4), R2
-	ADD $Segment__size, R4
-	MOVD tileArgs_a(R0), R3
-	ADD R1<<2, R3, R1
-	MOVD tileArgs_b(R0), R3
-	ADD R2<<2, R3, R2
-	MOVD tileArgs_steps(R0), R3
-	// A step: the vectors of B, and for each row an element of A.
-step:
-	FMOVQ (R2), F12
-	WORD $0x3cfa684d // ldr q13, [x2, x26]
-	WORD $0x3cf9684e // ldr q14, [x2, x25]
-	WORD $0x3cf8684f // ldr q15, [x2, x24]
-	WORD $0x3cf76850 // ldr q16, [x2, x23]
-	WORD $0x3cf66851 // ldr q17, [x2, x22]
-	FMOVS (R1), F18
-	WORD $0x4f921180 // fmla v0.4s, v12.4s, v18.s[0]
-	WORD $0x4f9211a1 // fmla v1.4s, v13.4s, v18.s[0]
-	WORD $0x4f9211c2 // fmla v2.4s, v14.4s, v18.s[0]
-	WORD $0x4f9211e3 // fmla v3.4s, v15.4s, v18.s[0]
-	WORD $0x4f921204 // fmla v4.4s, v16.4s, v18.s[0]
-	WORD $0x4f921225 // fmla v5.4s, v17.4s, v18.s[0]
-	FMOVS (R1)(R8), F19
-	WORD $0x4f931186 // fmla v6.4s, v12.4s, v19.s[0]
-	WORD $0x4f9311a7 // fmla v7.4s, v13.4s, v19.s[0]
-	WORD $0x4f9311c8 // fmla v8.4s, v14.4s, v19.s[0]
-	WORD $0x4f9311e9 // fmla v9.4s, v15.4s, v19.s[0]
-	WORD $0x4f93120a // fmla v10.4s, v16.4s, v19.s[0]
-	WORD $0x4f93122b // fmla v11.4s, v17.4s, v19.s[0]
-	ADD R6, R1
-	ADD R7, R2
-	SUBS $1, R3
-	BNE step
-	SUBS $1, R5
-	BNE segment
-
-	// Add the sums to C if asked to, and store them.
-	MOVD tileArgs_cVector(R0), R26
-	ADD R26, R26, R25
-	ADD R26, R25, R24
-	ADD R26, R24, R23
-	ADD R26, R23, R22
-	MOVD tileArgs_cRow(R0), R6
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_add(R0), R3
-	CBZ R3, store
-	FMOVQ (R1), F12
-	WORD $0x4e2cd400 // fadd v0.4s, v0.4s, v12.4s
-	WORD $0x3cfa682c // ldr q12, [x1, x26]
-	WORD $0x4e2cd421 // fadd v1.4s, v1.4s, v12.4s
-	WORD $0x3cf9682c // ldr q12, [x1, x25]
-	WORD $0x4e2cd442 // fadd v2.4s, v2.4s, v12.4s
-	WORD $0x3cf8682c // ldr q12, [x1, x24]
-	WORD $0x4e2cd463 // fadd v3.4s, v3.4s, v12.4s
-	WORD $0x3cf7682c // ldr q12, [x1, x23]
-	WORD $0x4e2cd484 // fadd v4.4s, v4.4s, v12.4s
-	WORD $0x3cf6682c // ldr q12, [x1, x22]
-	WORD $0x4e2cd4a5 // fadd v5.4s, v5.4s, v12.4s
-	ADD R6, R1
-	FMOVQ (R1), F12
-	WORD $0x4e2cd4c6 // fadd v6.4s, v6.4s, v12.4s
-	WORD $0x3cfa682c // ldr q12, [x1, x26]
-	WORD $0x4e2cd4e7 // fadd v7.4s, v7.4s, v12.4s
-	WORD $0x3cf9682c // ldr q12, [x1, x25]
-	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
-	WORD $0x3cf8682c // ldr q12, [x1, x24]
-	WORD $0x4e2cd529 // fadd v9.4s, v9.4s, v12.4s
-	WORD $0x3cf7682c // ldr q12, [x1, x23]
-	WORD $0x4e2cd54a // fadd v10.4s, v10.4s, v12.4s
-	WORD $0x3cf6682c // ldr q12, [x1, x22]
-	WORD $0x4e2cd56b // fadd v11.4s, v11.4s, v12.4s
-	MOVD tileArgs_c(R0), R1
-store:
-	FMOVQ F0, (R1)
-	WORD $0x3cba6821 // str q1, [x1, x26]
-	WORD $0x3cb96822 // str q2, [x1, x25]
-	WORD $0x3cb86823 // str q3, [x1, x24]
-	WORD $0x3cb76824 // str q4, [x1, x23]
-	WORD $0x3cb66825 // str q5, [x1, x22]
-	ADD R6, R1
-	FMOVQ F6, (R1)
-	WORD $0x3cba6827 // str q7, [x1, x26]
-	WORD $0x3cb96828 // str q8, [x1, x25]
-	WORD $0x3cb86829 // str q9, [x1, x24]
-	WORD $0x3cb7682a // str q10, [x1, x23]
-	WORD $0x3cb6682b // str q11, [x1, x22]
-	RET
-
-// tile2x7NEON: row i, vector v of C in V0-V13, i·7 + v; B in V14-V20, A in the next.
-// A step is 14 multiply-adds, 9 loads and 4 others.
-TEXT tile2x7NEON<>(SB), NOSPLIT, $0-16
-
-	// Strides.
-	MOVD tileArgs_aRow(R0), R8
-	MOVD tileArgs_bVector(R0), R26
-	ADD R26, R26, R25
-	ADD R26, R25, R24
-	ADD R26, R24, R23
-	ADD R26, R23, R22
-	ADD R26, R22, R21
-	MOVD tileArgs_aStep(R0), R6
-	MOVD tileArgs_bStep(R0), R7
-	MOVD tileArgs_segments(R0), R4
-	MOVD tileArgs_segmentCount(R0), R5
-
-	// Sums begin at the bias of their row.
-	MOVD tileArgs_bias(R0), R3
-	VLD1R.P 4(R3), [V0.S4]
-	VMOV V0.B16, V1.B16
-	VMOV V0.B16, V2.B16
-	VMOV V0.B16, V3.B16
-	VMOV V0.B16, V4.B16
-	VMOV V0.B16, V5.B16
-	VMOV V0.B16, V6.B16
-	VLD1R.P 4(R3), [V7.S4]
-	VMOV V7.B16, V8.B16
-	VMOV V7.B16, V9.B16
-	VMOV V7.B16, V10.B16
-	VMOV V7.B16, V11.B16
-	VMOV V7.B16, V12.B16
-	VMOV V7.B16, V13.B16
-
-	// The next segment.
-segment:
-	MOVD Segment_A(R4), R1
-	MOVD Segment_B(R4), R2
-	ADD $Segment__size, R4
-	MOVD tileArgs_a(R0), R3
-	ADD R1<<2, R3, R1
-	MOVD tileArgs_b(R0), R3
-	ADD R2<<2, R3, R2
-	MOVD tileArgs_steps(R0), R3
-	// A step: the vectors of B, and for each row an element of A.
-step:
-	FMOVQ (R2), F14
-	WORD $0x3cfa684f // ldr q15, [x2, x26]
-	WORD $0x3cf96850 // ldr q16, [x2, x25]
-	WORD $0x3cf86851 // ldr q17, [x2, x24]
-	WORD $0x3cf76852 // ldr q18, [x2, x23]
-	WORD $0x3cf66853 // ldr q19, [x2, x22]
-	WORD $0x3cf56854 // ldr q20, [x2, x21]
-	FMOVS (R1), F21
-	WORD $0x4f9511c0 // fmla v0.4s, v14.4s, v21.s[0]
-	WORD $0x4f9511e1 // fmla v1.4s, v15.4s, v21.s[0]
-	WORD $0x4f951202 // fmla v2.4s, v16.4s, v21.s[0]
-	WORD $0x4f951223 // fmla v3.4s, v17.4s, v21.s[0]
-	WORD $0x4f951244 // fmla v4.4s, v18.4s, v21.s[0]
-	WORD $0x4f951265 // fmla v5.4s, v19.4s, v21.s[0]
-	WORD $0x4f951286 // fmla v6.4s, v20.4s, v21.s[0]
-	FMOVS (R1)(R8), F22
-	WORD $0x4f9611c7 // fmla v7.4s, v14.4s, v22.s[0]
-	WORD $0x4f9611e8 // fmla v8.4s, v15.4s, v22.s[0]
-	WORD $0x4f961209 // fmla v9.4s, v16.4s, v22.s[0]
-	WORD $0x4f96122a // fmla v10.4s, v17.4s, v22.s[0]
-	WORD $0x4f96124b // fmla v11.4s, v18.4s, v22.s[0]
-	WORD $0x4f96126c // fmla v12.4s, v19.4s, v22.s[0]
-	WORD $0x4f96128d // fmla v13.4s, v20.4s, v22.s[0]
-	ADD R6, R1
-	ADD R7, R2
-	SUBS $1, R3
-	BNE step
-	SUBS $1, R5
-	BNE segment
-
-	// Add the sums to C if asked to, and store them.
-	MOVD tileArgs_cVector(R0), R26
-	ADD R26, R26, R25
-	ADD R26, R25, R24
-	ADD R26, R24, R23
-	ADD R26, R23, R22
-	ADD R26, R22, R21
-	MOVD tileArgs_cRow(R0), R6
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_add(R0), R3
-	CBZ R3, store
-	FMOVQ (R1), F14
-	WORD $0x4e2ed400 // fadd v0.4s, v0.4s, v14.4s
-	WORD $0x3cfa682e // ldr q14, [x1, x26]
-	WORD $0x4e2ed421 // fadd v1.4s, v1.4s, v14.4s
-	WORD $0x3cf9682e // ldr q14, [x1, x25]
-	WORD $0x4e2ed442 // fadd v2.4s, v2.4s, v14.4s
-	WORD $0x3cf8682e // ldr q14, [x1, x24]
-	WORD $0x4e2ed463 // fadd v3.4s, v3.4s, v14.4s
-	WORD $0x3cf7682e // ldr q14, [x1, x23]
-	WORD $0x4e2ed484 // fadd v4.4s, v4.4s, v14.4s
-	WORD $0x3cf6682e // ldr q14, [x1, x22]
-	WORD $0x4e2ed4a5 // fadd v5.4s, v5.4s, v14.4s
-	WORD $0x3cf5682e // ldr q14, [x1, x21]
-	WORD $0x4e2ed4c6 // fadd v6.4s, v6.4s, v14.4s
-	ADD R6, R1
-	FMOVQ (R1), F14
-	WORD $0x4e2ed4e7 // fadd v7.4s, v7.4s, v14.4s
-	WORD $0x3cfa682e // ldr q14, [x1, x26]
-	WORD $0x4e2ed508 // fadd v8.4s, v8.4s, v14.4s
-	WORD $0x3cf9682e // ldr q14, [x1, x25]
-	WORD $0x4e2ed529 // fadd v9.4s, v9.4s, v14.4s
-	WORD $0x3cf8682e // ldr q14, [x1, x24]
-	WORD $0x4e2ed54a // fadd v10.4s, v10.4s, v14.4s
-	WORD $0x3cf7682e // ldr q14, [x1, x23]
-	WORD $0x4e2ed56b // fadd v11.4s, v11.4s, v14.4s
-	WORD $0x3cf6682e // ldr q14, [x1, x22]
-	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
-	WORD $0x3cf5682e // ldr q14, [x1, x21]
-	WORD $0x4e2ed5ad // fadd v13.4s, v13.4s, v14.4s
-	MOVD tileArgs_c(R0), R1
-store:
-	FMOVQ F0, (R1)
-	WORD $0x3cba6821 // str q1, [x1, x26]
-	WORD $0x3cb96822 // str q2, [x1, x25]
-	WORD $0x3cb86823 // str q3, [x1, x24]
-	WORD $0x3cb76824 // str q4, [x1, x23]
-	WORD $0x3cb66825 // str q5, [x1, x22]
-	WORD $0x3cb56826 // str q6, [x1, x21]
-	ADD R6, R1
-	FMOVQ F7, (R1)
-	WORD $0x3cba6828 // str q8, [x1, x26]
-	WORD $0x3cb96829 // str q9, [x1, x25]
-	WORD $0x3cb8682a // str q10, [x1, x24]
-	WORD $0x3cb7682b // str q11, [x1, x23]
-	WORD $0x3cb6682c // str q12, [x1, x22]
-	WORD $0x3cb5682d // str q13, [x1, x21]
-	RET
-
-// tile2x8NEON: row i, vector v of C in V0-V15, i·8 + v; B in V16-V23, A in the next.
-// A step is 16 multiply-adds, 10 loads and 4 others.
-TEXT tile2x8NEON<>(SB), NOSPLIT, $0-16
-
-	// Strides.
-	MOVD tileArgs_aRow(R0), R8
-	MOVD tileArgs_bVector(R0), R26
-	ADD R26, R26, R25
-	ADD R26, R25, R24
-	ADD R26, R24, R23
-	ADD R26, R23, R22
-	ADD R26, R22, R21
-	ADD R26, R21, R20
-	MOVD tileArgs_aStep(R0), R6
-	MOVD tileArgs_bStep(R0), R7
-	MOVD tileArgs_segments(R0), R4
-	MOVD tileArgs_segmentCount(R0), R5
-
-	// Sums begin at the bias of their row.
-	MOVD tileArgs_bias(R0), R3
-	VLD1R.P 4(R3), [V0.S4]
-	VMOV V0.B16, V1.B16
-	VMOV V0.B16, V2.B16
-	VMOV V0.B16, V3.B16
-	VMOV V0.B16, V4.B16
-	VMOV V0.B16, V5.B16
-	VMOV V0.B16, V6.B16
-	VMOV V0.B16, V7.B16
-	VLD1R.P 4(R3), [V8.S4]
-	VMOV V8.B16, V9.B16
-	VMOV V8.B16, V10.B16
-	VMOV V8.B16, V11.B16
-	VMOV V8.B16, V12.B16
-	VMOV V8.B16, V13.B16
-	VMOV V8.B16, V14.B16
-	VMOV V8.B16, V15.B16
-
-	// The next segment.
-segment:
-	MOVD Segment_A(R4), R1
-	MOVD Segment_B(R4), R2
-	ADD $Segment__size, R4
-	MOVD tileArgs_a(R0), R3
-	ADD R1<<2, R3, R1
-	MOVD tileArgs_b(R0), R3
-	ADD R2<<2, R3, R2
-	MOVD tileArgs_steps(R0), R3
-	// A step: the vectors of B, and for each row an element of A.
-step:
-	FMOVQ (R2), F16
-	WORD $0x3cfa6851 // ldr q17, [x2, x26]
-	WORD $0x3cf96852 // ldr q18, [x2, x25]
-	WORD $0x3cf86853 // ldr q19, [x2, x24]
-	WORD $0x3cf76854 // ldr q20, [x2, x23]
-	WORD $0x3cf66855 // ldr q21, [x2, x22]
-	WORD $0x3cf56856 // ldr q22, [x2, x21]
-	WORD $0x3cf46857 // ldr q23, [x2, x20]
-	FMOVS (R1), F24
-	WORD $0x4f981200 // fmla v0.4s, v16.4s, v24.s[0]
-	WORD $0x4f981221 // fmla v1.4s, v17.4s, v24.s[0]
-	WORD $0x4f981242 // fmla v2.4s, v18.4s, v24.s[0]
-	WORD $0x4f981263 // fmla v3.4s, v19.4s, v24.s[0]
-	WORD $0x4f981284 // fmla v4.4s, v20.4s, v24.s[0]
-	WORD $0x4f9812a5 // fmla v5.4s, v21.4s, v24.s[0]
-	WORD $0x4f9812c6 // fmla v6.4s, v22.4s, v24.s[0]
-	WORD $0x4f9812e7 // fmla v7.4s, v23.4s, v24.s[0]
-	FMOVS (R1)(R8), F25
-	WORD $0x4f991208 // fmla v8.4s, v16.4s, v25.s[0]
-	WORD $0x4f991229 // fmla v9.4s, v17.4s, v25.s[0]
-	WORD $0x4f99124a // fmla v10.4s, v18.4s, v25.s[0]
-	WORD $0x4f99126b // fmla v11.4s, v19.4s, v25.s[0]
-	WORD $0x4f99128c // fmla v12.4s, v20.4s, v25.s[0]
-	WORD $0x4f9912ad // fmla v13.4s, v21.4s, v25.s[0]
-	WORD $0x4f9912ce // fmla v14.4s, v22.4s, v25.s[0]
-	WORD $0x4f9912ef // fmla v15.4s, v23.4s, v25.s[0]
-	ADD R6, R1
-	ADD R7, R2
-	SUBS $1, R3
-	BNE step
-	SUBS $1, R5
-	BNE segment
-
-	// Add the sums to C if asked to, and store them.
-	MOVD tileArgs_cVector(R0), R26
-	ADD R26, R26, R25
-	ADD R26, R25, R24
-	ADD R26, R24, R23
-	ADD R26, R23, R22
-	ADD R26, R22, R21
-	ADD R26, R21, R20
-	MOVD tileArgs_cRow(R0), R6
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_add(R0), R3
-	CBZ R3, store
-	FMOVQ (R1), F16
-	WORD $0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
-	WORD $0x3cfa6830 // ldr q16, [x1, x26]
-	WORD $0x4e30d421 // fadd v1.4s, v1.4s, v16.4s
-	WORD $0x3cf96830 // ldr q16, [x1, x25]
-	WORD $0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
-	WORD $0x3cf86830 // ldr q16, [x1, x24]
-	WORD $0x4e30d463 // fadd v3.4s, v3.4s, v16.4s
-	WORD $0x3cf76830 // ldr q16, [x1, x23]
-	WORD $0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
-	WORD $0x3cf66830 // ldr q16, [x1, x22]
-	WORD $0x4e30d4a5 // fadd v5.4s, v5.4s, v16.4s
-	WORD $0x3cf56830 // ldr q16, [x1, x21]
-	WORD $0x4e30d4c6 // fadd v6.4s, v6.4s, v16.4s
-	WORD $0x3cf46830 // ldr q16, [x1, x20]
-	WORD $0x4e30d4e7 // fadd v7.4s, v7.4s, v16.4s
-	ADD R6, R1
-	FMOVQ (R1), F16
-	WORD $0x4e30d508 // fadd v8.4s, v8.4s, v16.4s
-	WORD $0x3cfa6830 // ldr q16, [x1, x26]
-	WORD $0x4e30d529 // fadd v9.4s, v9.4s, v16.4s
-	WORD $0x3cf96830 // ldr q16, [x1, x25]
-	WORD $0x4e30d54a // fadd v10.4s, v10.4s, v16.4s
-	WORD $0x3cf86830 // ldr q16, [x1, x24]
-	WORD $0x4e30d56b // fadd v11.4s, v11.4s, v16.4s
-	WORD $0x3cf76830 // ldr q16, [x1, x23]
-	WORD $0x4e30d58c // fadd v12.4s, v12.4s, v16.4s
-	WORD $0x3cf66830 // ldr q16, [x1, x22]
-	WORD $0x4e30d5ad // fadd v13.4s, v13.4s, v16.4s
-	WORD $0x3cf56830 // ldr q16, [x1, x21]
-	WORD $0x4e30d5ce // fadd v14.4s, v14.4s, v16.4s
-	WORD $0x3cf46830 // ldr q16, [x1, x20]
-	WORD $0x4e30d5ef // fadd v15.4s, v15.4s, v16.4s
-	MOVD tileArgs_c(R0), R1
-store:
-	FMOVQ F0, (R1)
-	WORD $0x3cba6821 // str q1, [x1, x26]
-	WORD $0x3cb96822 // str q2, [x1, x25]
-	WORD $0x3cb86823 // str q3, [x1, x24]
-	WORD $0x3cb76824 // str q4, [x1, x23]
-	WORD $0x3cb66825 // str q5, [x1, x22]
-	WORD $0x3cb56826 // str q6, [x1, x21]
-	WORD $0x3cb46827 // str q7, [x1, x20]
-	ADD R6, R1
-	FMOVQ F8, (R1)
-	WORD $0x3cba6829 // str q9, [x1, x26]
-	WORD $0x3cb9682a // str q10, [x1, x25]
-	WORD $0x3cb8682b // str q11, [x1, x24]
-	WORD $0x3cb7682c // str q12, [x1, x23]
-	WORD $0x3cb6682d // str q13, [x1, x22]
-	WORD $0x3cb5682e // str q14, [x1, x21]
-	WORD $0x3cb4682f // str q15, [x1, x20]
-	RET
-
-// tile4x1NEON: row i, vector v of C in V0-V3, i·1 + v; B in V4, A in the next.
-// A step is 4 multiply-adds, 5 loads and 4 others.
+// tile4x1NEON: row i, vector v of C in V0-V3[1·i + v]; B in V4; A in the next.
+// A step has 4 multiply-adds, 5 loads and 4 other instructions.
 TEXT tile4x1NEON<>(SB), NOSPLIT, $0-16
 
-	// Strides.
+	// Load the strides.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10
@@ -1458,14 +576,14 @@ TEXT tile4x1NEON<>(SB), NOSPLIT, $0-16
 	MOVD tileArgs_segments(R0), R4
 	MOVD tileArgs_segmentCount(R0), R5
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R3
 	VLD1R.P 4(R3), [V0.S4]
 	VLD1R.P 4(R3), [V1.S4]
 	VLD1R.P 4(R3), [V2.S4]
 	VLD1R.P 4(R3), [V3.S4]
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVD Segment_A(R4), R1
 	MOVD Segment_B(R4), R2
@@ -1475,7 +593,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row load an element of A and multiply.
 step:
 	FMOVQ (R2), F4
 	FMOVS (R1), F5
@@ -1493,7 +611,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
 	MOVD tileArgs_add(R0), R3
@@ -1520,11 +638,11 @@ store:
 	FMOVQ F3, (R1)
 	RET
 
-// tile4x2NEON: row i, vector v of C in V0-V7, i·2 + v; B in V8-V9, A in the next.
-// A step is 8 multiply-adds, 6 loads and 4 others.
+// tile4x2NEON: row i, vector v of C in V0-V7[2·i + v]; B in V8-V9; A in the next.
+// A step has 8 multiply-adds, 6 loads and 4 other instructions.
 TEXT tile4x2NEON<>(SB), NOSPLIT, $0-16
 
-	// Strides.
+	// Load the strides.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10
@@ -1534,7 +652,7 @@ TEXT tile4x2NEON<>(SB), NOSPLIT, $0-16
 	MOVD tileArgs_segments(R0), R4
 	MOVD tileArgs_segmentCount(R0), R5
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R3
 	VLD1R.P 4(R3), [V0.S4]
 	VMOV V0.B16, V1.B16
@@ -1545,7 +663,7 @@ TEXT tile4x2NEON<>(SB), NOSPLIT, $0-16
 	VLD1R.P 4(R3), [V6.S4]
 	VMOV V6.B16, V7.B16
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVD Segment_A(R4), R1
 	MOVD Segment_B(R4), R2
@@ -1555,7 +673,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row load an element of A and multiply.
 step:
 	FMOVQ (R2), F8
 	WORD $0x3cfa6849 // ldr q9, [x2, x26]
@@ -1578,7 +696,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVD tileArgs_cVector(R0), R26
 	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
@@ -1618,11 +736,11 @@ store:
 	WORD $0x3cba6827 // str q7, [x1, x26]
 	RET
 
-// tile4x3NEON: row i, vector v of C in V0-V11, i·3 + v; B in V12-V14, A in the next.
-// A step is 12 multiply-adds, 7 loads and 4 others.
+// tile4x3NEON: row i, vector v of C in V0-V11[3·i + v]; B in V12-V14; A in the next.
+// A step has 12 multiply-adds, 7 loads and 4 other instructions.
 TEXT tile4x3NEON<>(SB), NOSPLIT, $0-16
 
-	// Strides.
+	// Load the strides.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10
@@ -1633,7 +751,7 @@ TEXT tile4x3NEON<>(SB), NOSPLIT, $0-16
 	MOVD tileArgs_segments(R0), R4
 	MOVD tileArgs_segmentCount(R0), R5
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R3
 	VLD1R.P 4(R3), [V0.S4]
 	VMOV V0.B16, V1.B16
@@ -1648,7 +766,7 @@ TEXT tile4x3NEON<>(SB), NOSPLIT, $0-16
 	VMOV V9.B16, V10.B16
 	VMOV V9.B16, V11.B16
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVD Segment_A(R4), R1
 	MOVD Segment_B(R4), R2
@@ -1658,7 +776,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row load an element of A and multiply.
 step:
 	FMOVQ (R2), F12
 	WORD $0x3cfa684d // ldr q13, [x2, x26]
@@ -1686,7 +804,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVD tileArgs_cVector(R0), R26
 	ADD R26, R26, R25
 	MOVD tileArgs_cRow(R0), R6
@@ -1739,11 +857,11 @@ store:
 	WORD $0x3cb9682b // str q11, [x1, x25]
 	RET
 
-// tile4x4NEON: row i, vector v of C in V0-V15, i·4 + v; B in V16-V19, A in the next.
-// A step is 16 multiply-adds, 8 loads and 4 others.
+// tile4x4NEON: row i, vector v of C in V0-V15[4·i + v]; B in V16-V19; A in the next.
+// A step has 16 multiply-adds, 8 loads and 4 other instructions.
 TEXT tile4x4NEON<>(SB), NOSPLIT, $0-16
 
-	// Strides.
+	// Load the strides.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10
@@ -1755,7 +873,7 @@ TEXT tile4x4NEON<>(SB), NOSPLIT, $0-16
 	MOVD tileArgs_segments(R0), R4
 	MOVD tileArgs_segmentCount(R0), R5
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R3
 	VLD1R.P 4(R3), [V0.S4]
 	VMOV V0.B16, V1.B16
@@ -1774,7 +892,7 @@ TEXT tile4x4NEON<>(SB), NOSPLIT, $0-16
 	VMOV V12.B16, V14.B16
 	VMOV V12.B16, V15.B16
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVD Segment_A(R4), R1
 	MOVD Segment_B(R4), R2
@@ -1784,7 +902,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row load an element of A and multiply.
 step:
 	FMOVQ (R2), F16
 	WORD $0x3cfa6851 // ldr q17, [x2, x26]
@@ -1817,7 +935,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVD tileArgs_cVector(R0), R26
 	ADD R26, R26, R25
 	ADD R26, R25, R24
@@ -1883,178 +1001,11 @@ store:
 	WORD $0x3cb8682f // str q15, [x1, x24]
 	RET
 
-// tile4x5NEON: row i, vector v of C in V0-V19, i·5 + v; B in V20-V24, A in the next.
-// A step is 20 multiply-adds, 9 loads and 4 others.
-TEXT tile4x5NEON<>(SB), NOSPLIT, $0-16
-
-	// Strides.
-	MOVD tileArgs_aRow(R0), R8
-	ADD R8, R8, R9
-	ADD R8, R9, R10
-	MOVD tileArgs_bVector(R0), R26
-	ADD R26, R26, R25
-	ADD R26, R25, R24
-	ADD R26, R24, R23
-	MOVD tileArgs_aStep(R0), R6
-	MOVD tileArgs_bStep(R0), R7
-	MOVD tileArgs_segments(R0), R4
-	MOVD tileArgs_segmentCount(R0), R5
-
-	// Sums begin at the bias of their row.
-	MOVD tileArgs_bias(R0), R3
-	VLD1R.P 4(R3), [V0.S4]
-	VMOV V0.B16, V1.B16
-	VMOV V0.B16, V2.B16
-	VMOV V0.B16, V3.B16
-	VMOV V0.B16, V4.B16
-	VLD1R.P 4(R3), [V5.S4]
-	VMOV V5.B16, V6.B16
-	VMOV V5.B16, V7.B16
-	VMOV V5.B16, V8.B16
-	VMOV V5.B16, V9.B16
-	VLD1R.P 4(R3), [V10.S4]
-	VMOV V10.B16, V11.B16
-	VMOV V10.B16, V12.B16
-	VMOV V10.B16, V13.B16
-	VMOV V10.B16, V14.B16
-	VLD1R.P 4(R3), [V15.S4]
-	VMOV V15.B16, V16.B16
-	VMOV V15.B16, V17.B16
-	VMOV V15.B16, V18.B16
-	VMOV V15.B16, V19.B16
-
-	// The next segment.
-segment:
-	MOVD Segment_A(R4), R1
-	MOVD Segment_B(R4), R2
-	ADD $Segment__size, R4
-	MOVD tileArgs_a(R0), R3
-	ADD R1<<2, R3, R1
-	MOVD tileArgs_b(R0), R3
-	ADD R2<<2, R3, R2
-	MOVD tileArgs_steps(R0), R3
-	// A step: the vectors of B, and for each row an element of A.
-step:
-	FMOVQ (R2), F20
-	WORD $0x3cfa6855 // ldr q21, [x2, x26]
-	WORD $0x3cf96856 // ldr q22, [x2, x25]
-	WORD $0x3cf86857 // ldr q23, [x2, x24]
-	WORD $0x3cf76858 // ldr q24, [x2, x23]
-	FMOVS (R1), F25
-	WORD $0x4f991280 // fmla v0.4s, v20.4s, v25.s[0]
-	WORD $0x4f9912a1 // fmla v1.4s, v21.4s, v25.s[0]
-	WORD $0x4f9912c2 // fmla v2.4s, v22.4s, v25.s[0]
-	WORD $0x4f9912e3 // fmla v3.4s, v23.4s, v25.s[0]
-	WORD $0x4f991304 // fmla v4.4s, v24.4s, v25.s[0]
-	FMOVS (R1)(R8), F26
-	WORD $0x4f9a1285 // fmla v5.4s, v20.4s, v26.s[0]
-	WORD $0x4f9a12a6 // fmla v6.4s, v21.4s, v26.s[0]
-	WORD $0x4f9a12c7 // fmla v7.4s, v22.4s, v26.s[0]
-	WORD $0x4f9a12e8 // fmla v8.4s, v23.4s, v26.s[0]
-	WORD $0x4f9a1309 // fmla v9.4s, v24.4s, v26.s[0]
-	FMOVS (R1)(R9), F27
-	WORD $0x4f9b128a // fmla v10.4s, v20.4s, v27.s[0]
-	WORD $0x4f9b12ab // fmla v11.4s, v21.4s, v27.s[0]
-	WORD $0x4f9b12cc // fmla v12.4s, v22.4s, v27.s[0]
-	WORD $0x4f9b12ed // fmla v13.4s, v23.4s, v27.s[0]
-	WORD $0x4f9b130e // fmla v14.4s, v24.4s, v27.s[0]
-	FMOVS (R1)(R10), F28
-	WORD $0x4f9c128f // fmla v15.4s, v20.4s, v28.s[0]
-	WORD $0x4f9c12b0 // fmla v16.4s, v21.4s, v28.s[0]
-	WORD $0x4f9c12d1 // fmla v17.4s, v22.4s, v28.s[0]
-	WORD $0x4f9c12f2 // fmla v18.4s, v23.4s, v28.s[0]
-	WORD $0x4f9c1313 // fmla v19.4s, v24.4s, v28.s[0]
-	ADD R6, R1
-	ADD R7, R2
-	SUBS $1, R3
-	BNE step
-	SUBS $1, R5
-	BNE segment
-
-	// Add the sums to C if asked to, and store them.
-	MOVD tileArgs_cVector(R0), R26
-	ADD R26, R26, R25
-	ADD R26, R25, R24
-	ADD R26, R24, R23
-	MOVD tileArgs_cRow(R0), R6
-	MOVD tileArgs_c(R0), R1
-	MOVD tileArgs_add(R0), R3
-	CBZ R3, store
-	FMOVQ (R1), F20
-	WORD $0x4e34d400 // fadd v0.4s, v0.4s, v20.4s
-	WORD $0x3cfa6834 // ldr q20, [x1, x26]
-	WORD $0x4e34d421 // fadd v1.4s, v1.4s, v20.4s
-	WORD $0x3cf96834 // ldr q20, [x1, x25]
-	WORD $0x4e34d442 // fadd v2.4s, v2.4s, v20.4s
-	WORD $0x3cf86834 // ldr q20, [x1, x24]
-	WORD $0x4e34d463 // fadd v3.4s, v3.4s, v20.4s
-	WORD $0x3cf76834 // ldr q20, [x1, x23]
-	WORD $0x4e34d484 // fadd v4.4s, v4.4s, v20.4s
-	ADD R6, R1
-	FMOVQ (R1), F20
-	WORD $0x4e34d4a5 // fadd v5.4s, v5.4s, v20.4s
-	WORD $0x3cfa6834 // ldr q20, [x1, x26]
-	WORD $0x4e34d4c6 // fadd v6.4s, v6.4s, v20.4s
-	WORD $0x3cf96834 // ldr q20, [x1, x25]
-	WORD $0x4e34d4e7 // fadd v7.4s, v7.4s, v20.4s
-	WORD $0x3cf86834 // ldr q20, [x1, x24]
-	WORD $0x4e34d508 // fadd v8.4s, v8.4s, v20.4s
-	WORD $0x3cf76834 // ldr q20, [x1, x23]
-	WORD $0x4e34d529 // fadd v9.4s, v9.4s, v20.4s
-	ADD R6, R1
-	FMOVQ (R1), F20
-	WORD $0x4e34d54a // fadd v10.4s, v10.4s, v20.4s
-	WORD $0x3cfa6834 // ldr q20, [x1, x26]
-	WORD $0x4e34d56b // fadd v11.4s, v11.4s, v20.4s
-	WORD $0x3cf96834 // ldr q20, [x1, x25]
-	WORD $0x4e34d58c // fadd v12.4s, v12.4s, v20.4s
-	WORD $0x3cf86834 // ldr q20, [x1, x24]
-	WORD $0x4e34d5ad // fadd v13.4s, v13.4s, v20.4s
-	WORD $0x3cf76834 // ldr q20, [x1, x23]
-	WORD $0x4e34d5ce // fadd v14.4s, v14.4s, v20.4s
-	ADD R6, R1
-	FMOVQ (R1), F20
-	WORD $0x4e34d5ef // fadd v15.4s, v15.4s, v20.4s
-	WORD $0x3cfa6834 // ldr q20, [x1, x26]
-	WORD $0x4e34d610 // fadd v16.4s, v16.4s, v20.4s
-	WORD $0x3cf96834 // ldr q20, [x1, x25]
-	WORD $0x4e34d631 // fadd v17.4s, v17.4s, v20.4s
-	WORD $0x3cf86834 // ldr q20, [x1, x24]
-	WORD $0x4e34d652 // fadd v18.4s, v18.4s, v20.4s
-	WORD $0x3cf76834 // ldr q20, [x1, x23]
-	WORD $0x4e34d673 // fadd v19.4s, v19.4s, v20.4s
-	MOVD tileArgs_c(R0), R1
-store:
-	FMOVQ F0, (R1)
-	WORD $0x3cba6821 // str q1, [x1, x26]
-	WORD $0x3cb96822 // str q2, [x1, x25]
-	WORD $0x3cb86823 // str q3, [x1, x24]
-	WORD $0x3cb76824 // str q4, [x1, x23]
-	ADD R6, R1
-	FMOVQ F5, (R1)
-	WORD $0x3cba6826 // str q6, [x1, x26]
-	WORD $0x3cb96827 // str q7, [x1, x25]
-	WORD $0x3cb86828 // str q8, [x1, x24]
-	WORD $0x3cb76829 // str q9, [x1, x23]
-	ADD R6, R1
-	FMOVQ F10, (R1)
-	WORD $0x3cba682b // str q11, [x1, x26]
-	WORD $0x3cb9682c // str q12, [x1, x25]
-	WORD $0x3cb8682d // str q13, [x1, x24]
-	WORD $0x3cb7682e // str q14, [x1, x23]
-	ADD R6, R1
-	FMOVQ F15, (R1)
-	WORD $0x3cba6830 // str q16, [x1, x26]
-	WORD $0x3cb96831 // str q17, [x1, x25]
-	WORD $0x3cb86832 // str q18, [x1, x24]
-	WORD $0x3cb76833 // str q19, [x1, x23]
-	RET
-
-// tile6x4NEON: row i, vector v of C in V0-V23, i·4 + v; B in V24-V27, A in the next.
-// A step is 24 multiply-adds, 10 loads and 4 others.
+// tile6x4NEON: row i, vector v of C in V0-V23[4·i + v]; B in V24-V27; A in the next.
+// A step has 24 multiply-adds, 10 loads and 4 other instructions.
 TEXT tile6x4NEON<>(SB), NOSPLIT, $0-16
 
-	// Strides.
+	// Load the strides.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10
@@ -2068,7 +1019,7 @@ TEXT tile6x4NEON<>(SB), NOSPLIT, $0-16
 	MOVD tileArgs_segments(R0), R4
 	MOVD tileArgs_segmentCount(R0), R5
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R3
 	VLD1R.P 4(R3), [V0.S4]
 	VMOV V0.B16, V1.B16
@@ -2095,7 +1046,7 @@ TEXT tile6x4NEON<>(SB), NOSPLIT, $0-16
 	VMOV V20.B16, V22.B16
 	VMOV V20.B16, V23.B16
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVD Segment_A(R4), R1
 	MOVD Segment_B(R4), R2
@@ -2105,7 +1056,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row load an element of A and multiply.
 step:
 	FMOVQ (R2), F24
 	WORD $0x3cfa6859 // ldr q25, [x2, x26]
@@ -2148,7 +1099,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVD tileArgs_cVector(R0), R26
 	ADD R26, R26, R25
 	ADD R26, R25, R24
@@ -2242,11 +1193,11 @@ store:
 	WORD $0x3cb86837 // str q23, [x1, x24]
 	RET
 
-// tile8x1NEON: row i, vector v of C in V0-V7, i·1 + v; B in V8, A in the next.
-// A step is 8 multiply-adds, 9 loads and 4 others.
+// tile8x1NEON: row i, vector v of C in V0-V7[1·i + v]; B in V8; A in the next.
+// A step has 8 multiply-adds, 9 loads and 4 other instructions.
 TEXT tile8x1NEON<>(SB), NOSPLIT, $0-16
 
-	// Strides.
+	// Load the strides.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10
@@ -2259,7 +1210,7 @@ TEXT tile8x1NEON<>(SB), NOSPLIT, $0-16
 	MOVD tileArgs_segments(R0), R4
 	MOVD tileArgs_segmentCount(R0), R5
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R3
 	VLD1R.P 4(R3), [V0.S4]
 	VLD1R.P 4(R3), [V1.S4]
@@ -2270,7 +1221,7 @@ TEXT tile8x1NEON<>(SB), NOSPLIT, $0-16
 	VLD1R.P 4(R3), [V6.S4]
 	VLD1R.P 4(R3), [V7.S4]
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVD Segment_A(R4), R1
 	MOVD Segment_B(R4), R2
@@ -2280,7 +1231,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row load an element of A and multiply.
 step:
 	FMOVQ (R2), F8
 	FMOVS (R1), F9
@@ -2306,7 +1257,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
 	MOVD tileArgs_add(R0), R3
@@ -2353,11 +1304,11 @@ store:
 	FMOVQ F7, (R1)
 	RET
 
-// tile8x2NEON: row i, vector v of C in V0-V15, i·2 + v; B in V16-V17, A in the next.
-// A step is 16 multiply-adds, 10 loads and 4 others.
+// tile8x2NEON: row i, vector v of C in V0-V15[2·i + v]; B in V16-V17; A in the next.
+// A step has 16 multiply-adds, 10 loads and 4 other instructions.
 TEXT tile8x2NEON<>(SB), NOSPLIT, $0-16
 
-	// Strides.
+	// Load the strides.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10
@@ -2371,7 +1322,7 @@ TEXT tile8x2NEON<>(SB), NOSPLIT, $0-16
 	MOVD tileArgs_segments(R0), R4
 	MOVD tileArgs_segmentCount(R0), R5
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R3
 	VLD1R.P 4(R3), [V0.S4]
 	VMOV V0.B16, V1.B16
@@ -2390,7 +1341,7 @@ TEXT tile8x2NEON<>(SB), NOSPLIT, $0-16
 	VLD1R.P 4(R3), [V14.S4]
 	VMOV V14.B16, V15.B16
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVD Segment_A(R4), R1
 	MOVD Segment_B(R4), R2
@@ -2400,7 +1351,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row load an element of A and multiply.
 step:
 	FMOVQ (R2), F16
 	WORD $0x3cfa6851 // ldr q17, [x2, x26]
@@ -2435,7 +1386,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVD tileArgs_cVector(R0), R26
 	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
@@ -2507,11 +1458,11 @@ store:
 	WORD $0x3cba682f // str q15, [x1, x26]
 	RET
 
-// tile8x3NEON: row i, vector v of C in V0-V23, i·3 + v; B in V24-V26, A in the next.
-// A step is 24 multiply-adds, 11 loads and 4 others.
+// tile8x3NEON: row i, vector v of C in V0-V23[3·i + v]; B in V24-V26; A in the next.
+// A step has 24 multiply-adds, 11 loads and 4 other instructions.
 TEXT tile8x3NEON<>(SB), NOSPLIT, $0-16
 
-	// Strides.
+	// Load the strides.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10
@@ -2526,7 +1477,7 @@ TEXT tile8x3NEON<>(SB), NOSPLIT, $0-16
 	MOVD tileArgs_segments(R0), R4
 	MOVD tileArgs_segmentCount(R0), R5
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R3
 	VLD1R.P 4(R3), [V0.S4]
 	VMOV V0.B16, V1.B16
@@ -2553,7 +1504,7 @@ TEXT tile8x3NEON<>(SB), NOSPLIT, $0-16
 	VMOV V21.B16, V22.B16
 	VMOV V21.B16, V23.B16
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVD Segment_A(R4), R1
 	MOVD Segment_B(R4), R2
@@ -2563,7 +1514,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row load an element of A and multiply.
 step:
 	FMOVQ (R2), F24
 	WORD $0x3cfa6859 // ldr q25, [x2, x26]
@@ -2607,7 +1558,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVD tileArgs_cVector(R0), R26
 	ADD R26, R26, R25
 	MOVD tileArgs_cRow(R0), R6
@@ -2704,11 +1655,11 @@ store:
 	WORD $0x3cb96837 // str q23, [x1, x25]
 	RET
 
-// tile16x1NEON: row i, vector v of C in V0-V15, i·1 + v; B in V16, A in the next.
-// A step is 16 multiply-adds, 17 loads and 4 others.
+// tile16x1NEON: row i, vector v of C in V0-V15[1·i + v]; B in V16; A in the next.
+// A step has 16 multiply-adds, 17 loads and 4 other instructions.
 TEXT tile16x1NEON<>(SB), NOSPLIT, $0-16
 
-	// Strides.
+	// Load the strides.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10
@@ -2729,7 +1680,7 @@ TEXT tile16x1NEON<>(SB), NOSPLIT, $0-16
 	MOVD tileArgs_segments(R0), R4
 	MOVD tileArgs_segmentCount(R0), R5
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R3
 	VLD1R.P 4(R3), [V0.S4]
 	VLD1R.P 4(R3), [V1.S4]
@@ -2748,7 +1699,7 @@ TEXT tile16x1NEON<>(SB), NOSPLIT, $0-16
 	VLD1R.P 4(R3), [V14.S4]
 	VLD1R.P 4(R3), [V15.S4]
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVD Segment_A(R4), R1
 	MOVD Segment_B(R4), R2
@@ -2758,7 +1709,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row load an element of A and multiply.
 step:
 	FMOVQ (R2), F16
 	FMOVS (R1), F17
@@ -2800,7 +1751,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
 	MOVD tileArgs_add(R0), R3
@@ -2887,21 +1838,21 @@ store:
 	FMOVQ F15, (R1)
 	RET
 
-// part1NEON: row i, vector v of C in V0, i·1 + v; B in V1, A in the next.
-// A step is 1 multiply-adds, 2 loads and 4 others.
-TEXT part1NEON<>(SB), NOSPLIT, $0-16
+// partial1NEON: row i, vector v of C in V0[1·i + v]; B in V1; A in the next.
+// A step has 1 multiply-adds, 2 loads and 4 other instructions.
+TEXT partial1NEON<>(SB), NOSPLIT, $0-16
 
-	// Strides.
+	// Load the strides.
 	MOVD tileArgs_aStep(R0), R6
 	MOVD tileArgs_bStep(R0), R7
 	MOVD tileArgs_segments(R0), R4
 	MOVD tileArgs_segmentCount(R0), R5
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R3
 	VLD1R.P 4(R3), [V0.S4]
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVD Segment_A(R4), R1
 	MOVD Segment_B(R4), R2
@@ -2911,7 +1862,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row load an element of A and multiply.
 step:
 	FMOVS (R2), F1
 	FMOVS (R1), F2
@@ -2923,7 +1874,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
 	MOVD tileArgs_add(R0), R3
@@ -2935,11 +1886,11 @@ store:
 	FMOVS F0, (R1)
 	RET
 
-// part4NEON: row i, vector v of C in V0-V3, i·1 + v; B in V4, A in the next.
-// A step is 4 multiply-adds, 5 loads and 4 others.
-TEXT part4NEON<>(SB), NOSPLIT, $0-16
+// partial4NEON: row i, vector v of C in V0-V3[1·i + v]; B in V4; A in the next.
+// A step has 4 multiply-adds, 5 loads and 4 other instructions.
+TEXT partial4NEON<>(SB), NOSPLIT, $0-16
 
-	// Strides.
+	// Load the strides.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10
@@ -2948,14 +1899,14 @@ TEXT part4NEON<>(SB), NOSPLIT, $0-16
 	MOVD tileArgs_segments(R0), R4
 	MOVD tileArgs_segmentCount(R0), R5
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R3
 	VLD1R.P 4(R3), [V0.S4]
 	VLD1R.P 4(R3), [V1.S4]
 	VLD1R.P 4(R3), [V2.S4]
 	VLD1R.P 4(R3), [V3.S4]
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVD Segment_A(R4), R1
 	MOVD Segment_B(R4), R2
@@ -2965,7 +1916,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row load an element of A and multiply.
 step:
 	FMOVS (R2), F4
 	FMOVS (R1), F5
@@ -2983,7 +1934,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
 	MOVD tileArgs_add(R0), R3
@@ -3010,11 +1961,11 @@ store:
 	FMOVS F3, (R1)
 	RET
 
-// part8NEON: row i, vector v of C in V0-V7, i·1 + v; B in V8, A in the next.
-// A step is 8 multiply-adds, 9 loads and 4 others.
-TEXT part8NEON<>(SB), NOSPLIT, $0-16
+// partial8NEON: row i, vector v of C in V0-V7[1·i + v]; B in V8; A in the next.
+// A step has 8 multiply-adds, 9 loads and 4 other instructions.
+TEXT partial8NEON<>(SB), NOSPLIT, $0-16
 
-	// Strides.
+	// Load the strides.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10
@@ -3027,7 +1978,7 @@ TEXT part8NEON<>(SB), NOSPLIT, $0-16
 	MOVD tileArgs_segments(R0), R4
 	MOVD tileArgs_segmentCount(R0), R5
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R3
 	VLD1R.P 4(R3), [V0.S4]
 	VLD1R.P 4(R3), [V1.S4]
@@ -3038,7 +1989,7 @@ TEXT part8NEON<>(SB), NOSPLIT, $0-16
 	VLD1R.P 4(R3), [V6.S4]
 	VLD1R.P 4(R3), [V7.S4]
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVD Segment_A(R4), R1
 	MOVD Segment_B(R4), R2
@@ -3048,7 +1999,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row load an element of A and multiply.
 step:
 	FMOVS (R2), F8
 	FMOVS (R1), F9
@@ -3074,7 +2025,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
 	MOVD tileArgs_add(R0), R3
@@ -3121,11 +2072,11 @@ store:
 	FMOVS F7, (R1)
 	RET
 
-// part16NEON: row i, vector v of C in V0-V15, i·1 + v; B in V16, A in the next.
-// A step is 16 multiply-adds, 17 loads and 4 others.
-TEXT part16NEON<>(SB), NOSPLIT, $0-16
+// partial16NEON: row i, vector v of C in V0-V15[1·i + v]; B in V16; A in the next.
+// A step has 16 multiply-adds, 17 loads and 4 other instructions.
+TEXT partial16NEON<>(SB), NOSPLIT, $0-16
 
-	// Strides.
+	// Load the strides.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10
@@ -3146,7 +2097,7 @@ TEXT part16NEON<>(SB), NOSPLIT, $0-16
 	MOVD tileArgs_segments(R0), R4
 	MOVD tileArgs_segmentCount(R0), R5
 
-	// Sums begin at the bias of their row.
+	// Set the sums to the bias.
 	MOVD tileArgs_bias(R0), R3
 	VLD1R.P 4(R3), [V0.S4]
 	VLD1R.P 4(R3), [V1.S4]
@@ -3165,7 +2116,7 @@ TEXT part16NEON<>(SB), NOSPLIT, $0-16
 	VLD1R.P 4(R3), [V14.S4]
 	VLD1R.P 4(R3), [V15.S4]
 
-	// The next segment.
+	// For each segment:
 segment:
 	MOVD Segment_A(R4), R1
 	MOVD Segment_B(R4), R2
@@ -3175,7 +2126,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// A step: the vectors of B, and for each row an element of A.
+	// For each step: load vectors of B, and for each row load an element of A and multiply.
 step:
 	FMOVS (R2), F16
 	FMOVS (R1), F17
@@ -3217,7 +2168,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add the sums to C if asked to, and store them.
+	// Add C if the argument add is set, and store the sums.
 	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
 	MOVD tileArgs_add(R0), R3
@@ -3308,36 +2259,27 @@ DATA tileTable<>+0(SB)/8, $tile1x1NEON<>(SB)
 DATA tileTable<>+8(SB)/8, $tile1x2NEON<>(SB)
 DATA tileTable<>+16(SB)/8, $tile1x3NEON<>(SB)
 DATA tileTable<>+24(SB)/8, $tile1x4NEON<>(SB)
-DATA tileTable<>+32(SB)/8, $tile1x5NEON<>(SB)
-DATA tileTable<>+40(SB)/8, $tile1x6NEON<>(SB)
-DATA tileTable<>+48(SB)/8, $tile1x7NEON<>(SB)
-DATA tileTable<>+56(SB)/8, $tile1x8NEON<>(SB)
-DATA tileTable<>+64(SB)/8, $tile2x1NEON<>(SB)
-DATA tileTable<>+72(SB)/8, $tile2x2NEON<>(SB)
-DATA tileTable<>+80(SB)/8, $tile2x3NEON<>(SB)
-DATA tileTable<>+88(SB)/8, $tile2x4NEON<>(SB)
-DATA tileTable<>+96(SB)/8, $tile2x5NEON<>(SB)
-DATA tileTable<>+104(SB)/8, $tile2x6NEON<>(SB)
-DATA tileTable<>+112(SB)/8, $tile2x7NEON<>(SB)
-DATA tileTable<>+120(SB)/8, $tile2x8NEON<>(SB)
-DATA tileTable<>+128(SB)/8, $tile4x1NEON<>(SB)
-DATA tileTable<>+136(SB)/8, $tile4x2NEON<>(SB)
-DATA tileTable<>+144(SB)/8, $tile4x3NEON<>(SB)
-DATA tileTable<>+152(SB)/8, $tile4x4NEON<>(SB)
-DATA tileTable<>+160(SB)/8, $tile4x5NEON<>(SB)
-DATA tileTable<>+168(SB)/8, $tile6x4NEON<>(SB)
-DATA tileTable<>+176(SB)/8, $tile8x1NEON<>(SB)
-DATA tileTable<>+184(SB)/8, $tile8x2NEON<>(SB)
-DATA tileTable<>+192(SB)/8, $tile8x3NEON<>(SB)
-DATA tileTable<>+200(SB)/8, $tile16x1NEON<>(SB)
-DATA tileTable<>+208(SB)/8, $part1NEON<>(SB)
-DATA tileTable<>+216(SB)/8, $part4NEON<>(SB)
-DATA tileTable<>+224(SB)/8, $part8NEON<>(SB)
-DATA tileTable<>+232(SB)/8, $part16NEON<>(SB)
-GLOBL tileTable<>(SB), RODATA, $240
+DATA tileTable<>+32(SB)/8, $tile2x1NEON<>(SB)
+DATA tileTable<>+40(SB)/8, $tile2x2NEON<>(SB)
+DATA tileTable<>+48(SB)/8, $tile2x3NEON<>(SB)
+DATA tileTable<>+56(SB)/8, $tile2x4NEON<>(SB)
+DATA tileTable<>+64(SB)/8, $tile4x1NEON<>(SB)
+DATA tileTable<>+72(SB)/8, $tile4x2NEON<>(SB)
+DATA tileTable<>+80(SB)/8, $tile4x3NEON<>(SB)
+DATA tileTable<>+88(SB)/8, $tile4x4NEON<>(SB)
+DATA tileTable<>+96(SB)/8, $tile6x4NEON<>(SB)
+DATA tileTable<>+104(SB)/8, $tile8x1NEON<>(SB)
+DATA tileTable<>+112(SB)/8, $tile8x2NEON<>(SB)
+DATA tileTable<>+120(SB)/8, $tile8x3NEON<>(SB)
+DATA tileTable<>+128(SB)/8, $tile16x1NEON<>(SB)
+DATA tileTable<>+136(SB)/8, $partial1NEON<>(SB)
+DATA tileTable<>+144(SB)/8, $partial4NEON<>(SB)
+DATA tileTable<>+152(SB)/8, $partial8NEON<>(SB)
+DATA tileTable<>+160(SB)/8, $partial16NEON<>(SB)
+GLOBL tileTable<>(SB), RODATA, $168
 
-// func tile(kernel int, args *tileArgs)
-TEXT ·tile(SB), NOSPLIT, $0-16
+// func callTile(kernel int, args *tileArgs)
+TEXT ·callTile(SB), NOSPLIT, $0-16
 	MOVD kernel+0(FP), R1
 	MOVD args+8(FP), R0
 	MOVD $tileTable<>(SB), R2

@@ -2,34 +2,33 @@ package kernel
 
 import "unsafe"
 
-// bandArgs are the arguments of a kernel that transposes blocks, bands of rows by quads,
-// four columns after the other: the first four columns of a band in src become the first
-// four rows of dst, as many columns of them as the band has rows. The next band is the rows
-// below in src and the columns to the right in dst, and the next of the blocks lies block
-// further on in both. All distances are in bytes.
+// transposeArgs has the arguments of a transpose kernel. It divides each matrix in src into
+// bands of rows, and these into quads of four columns. The quads of a band become rows of dst,
+// four each, in as many columns as the band has rows. All distances are in bytes.
 //
-// The kernel counts blocks down and done up. It leaves dst and src as they are: behind the last
-// block they could point into memory that is not in use, and a garbage collector that finds
-// such a pointer in args ends the program.
-type bandArgs struct {
-	dst, src             unsafe.Pointer
-	dstRow, srcRow       int
-	bands, quads, blocks int
-	block, done          int
+// The kernel counts matrices down and done up. It does not change dst and src: beyond the last
+// matrix they could point into unused memory, and a garbage collector that finds such a
+// pointer in the arguments ends the program.
+type transposeArgs struct {
+	dst, src       unsafe.Pointer
+	dstRow, srcRow int // row strides
+	bands, quads   int // in each matrix
+	matrices       int
+	matrix         int // distance between matrices, in both dst and src
+	done           int // distance of the current matrix from the first
 }
 
-// A bandKernel is the number of the kernel for bands of so many rows. Those of a level
-// are in order of falling rows.
-type bandKernel struct{ rows, number int }
+// A transposeKernel is the number of the kernel for bands with the given number of rows.
+type transposeKernel struct{ rows, number int }
 
-// Transpose writes the transposes of blocks of a, each rows × cols, to dst one after the
-// other. The length of a is a multiple of a block's.
+// Transpose writes the transposes of consecutive matrices in a, each rows × cols, to dst one
+// after the other. The length of a must be a multiple of a matrix's.
 func Transpose[T Float](dst, a []T, rows, cols int) {
 	dst = dst[:len(a)]
-	if singles[T]() && cols >= 4 {
-		for _, k := range bandKernels[level] {
+	if SIMD32[T]() && cols >= 4 {
+		for _, k := range transposeKernels[level] { // by falling number of rows
 			if rows >= k.rows {
-				transposeBands(k, dst, a, rows, cols)
+				transposeSIMD(k, dst, a, rows, cols)
 				return
 			}
 		}
@@ -43,21 +42,21 @@ func Transpose[T Float](dst, a []T, rows, cols int) {
 	}
 }
 
-// transposeBands transposes by a vector kernel. Where a band does not divide the rows, or
-// four the columns, the last overlap those before.
-func transposeBands[T Float](k bandKernel, dst, a []T, rows, cols int) {
+// transposeSIMD transposes with a SIMD kernel. If the bands do not divide the rows, or the
+// quads the columns, the last ones overlap those before.
+func transposeSIMD[T Float](k transposeKernel, dst, a []T, rows, cols int) {
 	size := rows * cols
-	most := max(1, 4096/size) * size // so that the nearest cache holds what is at work
-	for lo := 0; lo < len(a); lo += most {
-		args := bandArgs{dstRow: 4 * rows, srcRow: 4 * cols, block: 4 * size}
+	chunk := max(1, 4096/size) * size // matrices that the first-level cache holds
+	for lo := 0; lo < len(a); lo += chunk {
+		args := transposeArgs{dstRow: 4 * rows, srcRow: 4 * cols, matrix: 4 * size}
 		for _, r := range [2][2]int{{0, rows / k.rows}, {rows - k.rows, min(1, rows%k.rows)}} {
 			for _, c := range [2][2]int{{0, cols / 4}, {cols - 4, min(1, cols%4)}} {
 				if r[1] == 0 || c[1] == 0 {
 					continue
 				}
 				args.dst, args.src = pointer(dst[lo+c[0]*rows+r[0]:]), pointer(a[lo+r[0]*cols+c[0]:])
-				args.bands, args.quads, args.blocks, args.done = r[1], c[1], min(most, len(a)-lo)/size, 0
-				bands(k.number, &args)
+				args.bands, args.quads, args.matrices, args.done = r[1], c[1], min(chunk, len(a)-lo)/size, 0
+				callTranspose(k.number, &args)
 			}
 		}
 	}

@@ -5,30 +5,30 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// Transposition; see transpose.go and bandArgs.
+// Transpose kernels; see transpose.go and transposeArgs.
 
-// bandsAVX512: SI reads a band, row i at 1, 3, 5 and 7 times R8 = R9-R11; AX writes it, rows DX
-// apart; CX, BX count quads and bands, R12, R13 are where the band began.
-TEXT bandsAVX512<>(SB), NOSPLIT, $0-16
-	MOVQ bandArgs_dstRow(DI), DX
-	MOVQ bandArgs_srcRow(DI), R8
+// SI, R15: rows 0 and 8 of the band in src; R8-R11: 1, 3, 5 and 7 times its row stride; AX, DX: dst and its
+// row stride; CX, BX: quads and bands left; R12, R13: the beginning of the band in src and dst.
+TEXT transposeAVX512<>(SB), NOSPLIT, $0-16
+	MOVQ transposeArgs_dstRow(DI), DX
+	MOVQ transposeArgs_srcRow(DI), R8
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R9)(R8*4), R11
-block:
-	MOVQ bandArgs_done(DI), R12
+matrix:
+	MOVQ transposeArgs_done(DI), R12
 	MOVQ R12, R13
-	ADDQ bandArgs_dst(DI), R13
-	ADDQ bandArgs_src(DI), R12
-	MOVQ bandArgs_bands(DI), BX
+	ADDQ transposeArgs_dst(DI), R13
+	ADDQ transposeArgs_src(DI), R12
+	MOVQ transposeArgs_bands(DI), BX
 band:
 	MOVQ R13, AX
 	MOVQ R12, SI
 	LEAQ (SI)(R8*8), R15
-	MOVQ bandArgs_quads(DI), CX
+	MOVQ transposeArgs_quads(DI), CX
 quad:
 
-	// Four columns: register i takes rows i, i + 4, …
+	// Load four columns: rows i, i + 4, … into register i.
 	VMOVUPS (SI), X0
 	VINSERTF32X4 $1, (SI)(R8*4), Z0, Z0
 	VINSERTF32X4 $2, (R15), Z0, Z0
@@ -46,7 +46,7 @@ quad:
 	VINSERTF32X4 $2, (R15)(R9*1), Z3, Z3
 	VINSERTF32X4 $3, (R15)(R11*1), Z3, Z3
 
-	// Transpose four by four: pairs of rows, then pairs of pairs.
+	// Transpose 4×4 blocks.
 	VUNPCKLPS Z1, Z0, Z4
 	VUNPCKHPS Z1, Z0, Z5
 	VUNPCKLPS Z3, Z2, Z6
@@ -56,7 +56,7 @@ quad:
 	VSHUFPS $0x44, Z7, Z5, Z2
 	VSHUFPS $0xee, Z7, Z5, Z3
 
-	// They are four rows of dst.
+	// Store four rows of dst.
 	VMOVUPS Z0, (AX)
 	ADDQ DX, AX
 	VMOVUPS Z1, (AX)
@@ -70,41 +70,41 @@ quad:
 	DECQ CX
 	JNZ quad
 
-	// The next band, and the next block.
+	// Go to the next band, then to the next matrix.
 	ADDQ $64, R13
 	LEAQ (R12)(R8*8), R12
 	LEAQ (R12)(R8*8), R12
 	DECQ BX
 	JNZ band
-	MOVQ bandArgs_block(DI), AX
-	ADDQ AX, bandArgs_done(DI)
-	DECQ bandArgs_blocks(DI)
-	JNZ block
+	MOVQ transposeArgs_matrix(DI), AX
+	ADDQ AX, transposeArgs_done(DI)
+	DECQ transposeArgs_matrices(DI)
+	JNZ matrix
 	VZEROUPPER
 	RET
 
-// bandsAVX2: SI reads a band, row i at 1, 3, 5 and 7 times R8 = R9-R11; AX writes it, rows DX
-// apart; CX, BX count quads and bands, R12, R13 are where the band began.
-TEXT bandsAVX2<>(SB), NOSPLIT, $0-16
-	MOVQ bandArgs_dstRow(DI), DX
-	MOVQ bandArgs_srcRow(DI), R8
+// SI, R15: rows 0 and 8 of the band in src; R8-R11: 1, 3, 5 and 7 times its row stride; AX, DX: dst and its
+// row stride; CX, BX: quads and bands left; R12, R13: the beginning of the band in src and dst.
+TEXT transposeAVX2<>(SB), NOSPLIT, $0-16
+	MOVQ transposeArgs_dstRow(DI), DX
+	MOVQ transposeArgs_srcRow(DI), R8
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R9)(R8*4), R11
-block:
-	MOVQ bandArgs_done(DI), R12
+matrix:
+	MOVQ transposeArgs_done(DI), R12
 	MOVQ R12, R13
-	ADDQ bandArgs_dst(DI), R13
-	ADDQ bandArgs_src(DI), R12
-	MOVQ bandArgs_bands(DI), BX
+	ADDQ transposeArgs_dst(DI), R13
+	ADDQ transposeArgs_src(DI), R12
+	MOVQ transposeArgs_bands(DI), BX
 band:
 	MOVQ R13, AX
 	MOVQ R12, SI
 	LEAQ (SI)(R8*8), R15
-	MOVQ bandArgs_quads(DI), CX
+	MOVQ transposeArgs_quads(DI), CX
 quad:
 
-	// Four columns: register i takes rows i, i + 4, …
+	// Load four columns: rows i, i + 4, … into register i.
 	VMOVUPS (SI), X0
 	VINSERTF128 $1, (SI)(R8*4), Y0, Y0
 	VMOVUPS (SI)(R8*1), X1
@@ -114,7 +114,7 @@ quad:
 	VMOVUPS (SI)(R9*1), X3
 	VINSERTF128 $1, (SI)(R11*1), Y3, Y3
 
-	// Transpose four by four: pairs of rows, then pairs of pairs.
+	// Transpose 4×4 blocks.
 	VUNPCKLPS Y1, Y0, Y4
 	VUNPCKHPS Y1, Y0, Y5
 	VUNPCKLPS Y3, Y2, Y6
@@ -124,7 +124,7 @@ quad:
 	VSHUFPS $0x44, Y7, Y5, Y2
 	VSHUFPS $0xee, Y7, Y5, Y3
 
-	// They are four rows of dst.
+	// Store four rows of dst.
 	VMOVUPS Y0, (AX)
 	ADDQ DX, AX
 	VMOVUPS Y1, (AX)
@@ -138,26 +138,26 @@ quad:
 	DECQ CX
 	JNZ quad
 
-	// The next band, and the next block.
+	// Go to the next band, then to the next matrix.
 	ADDQ $32, R13
 	LEAQ (R12)(R8*8), R12
 	DECQ BX
 	JNZ band
-	MOVQ bandArgs_block(DI), AX
-	ADDQ AX, bandArgs_done(DI)
-	DECQ bandArgs_blocks(DI)
-	JNZ block
+	MOVQ transposeArgs_matrix(DI), AX
+	ADDQ AX, transposeArgs_done(DI)
+	DECQ transposeArgs_matrices(DI)
+	JNZ matrix
 	VZEROUPPER
 	RET
 
-DATA bandsTable<>+0(SB)/8, $bandsAVX512<>(SB)
-DATA bandsTable<>+8(SB)/8, $bandsAVX2<>(SB)
-GLOBL bandsTable<>(SB), RODATA, $16
+DATA transposeTable<>+0(SB)/8, $transposeAVX512<>(SB)
+DATA transposeTable<>+8(SB)/8, $transposeAVX2<>(SB)
+GLOBL transposeTable<>(SB), RODATA, $16
 
-// func bands(kernel int, args *bandArgs)
-TEXT ·bands(SB), NOSPLIT, $0-16
+// func callTranspose(kernel int, args *transposeArgs)
+TEXT ·callTranspose(SB), NOSPLIT, $0-16
 	MOVQ kernel+0(FP), AX
 	MOVQ args+8(FP), DI
-	LEAQ bandsTable<>(SB), BX
+	LEAQ transposeTable<>(SB), BX
 	MOVQ (BX)(AX*8), AX
 	JMP AX

@@ -5,31 +5,31 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// Transposition; see transpose.go and bandArgs.
+// Transpose kernel; see transpose.go and transposeArgs.
 
-// bandsNEON: R1 reads a band, rows at the distances R4-R6; R2 writes it, rows at R7-R9; R10, R11
-// count quads and bands, R12, R13 are where the band began.
-TEXT bandsNEON<>(SB), NOSPLIT, $0-16
-	MOVD bandArgs_srcRow(R0), R4
+// R1: the band in src; R4-R6: 1, 2 and 3 times its row stride; R2, R7-R9: the same for dst; R10, R11: quads and
+// bands left; R12, R13: the beginning of the band in src and dst.
+TEXT transposeNEON<>(SB), NOSPLIT, $0-16
+	MOVD transposeArgs_srcRow(R0), R4
 	ADD R4, R4, R5
 	ADD R4, R5, R6
-	MOVD bandArgs_dstRow(R0), R7
+	MOVD transposeArgs_dstRow(R0), R7
 	ADD R7, R7, R8
 	ADD R7, R8, R9
-block:
-	MOVD bandArgs_done(R0), R3
-	MOVD bandArgs_src(R0), R12
+matrix:
+	MOVD transposeArgs_done(R0), R3
+	MOVD transposeArgs_src(R0), R12
 	ADD R3, R12
-	MOVD bandArgs_dst(R0), R13
+	MOVD transposeArgs_dst(R0), R13
 	ADD R3, R13
-	MOVD bandArgs_bands(R0), R11
+	MOVD transposeArgs_bands(R0), R11
 band:
 	MOVD R12, R1
 	MOVD R13, R2
-	MOVD bandArgs_quads(R0), R10
+	MOVD transposeArgs_quads(R0), R10
 quad:
 
-	// Four columns of four rows: pairs of rows, then pairs of pairs.
+	// Transpose four columns of four rows.
 	FMOVQ (R1), F0
 	WORD $0x3ce46821 // ldr q1, [x1, x4]
 	WORD $0x3ce56822 // ldr q2, [x1, x5]
@@ -43,7 +43,7 @@ quad:
 	VTRN1 V7.D2, V5.D2, V1.D2
 	VTRN2 V7.D2, V5.D2, V3.D2
 
-	// They are four rows of dst.
+	// Store four rows of dst.
 	FMOVQ F0, (R2)
 	WORD $0x3ca76841 // str q1, [x2, x7]
 	WORD $0x3ca86842 // str q2, [x2, x8]
@@ -53,27 +53,27 @@ quad:
 	SUBS $1, R10
 	BNE quad
 
-	// The next band, and the next block.
+	// Go to the next band, then to the next matrix.
 	ADD R4<<2, R12
 	ADD $16, R13
 	SUBS $1, R11
 	BNE band
-	MOVD bandArgs_block(R0), R1
+	MOVD transposeArgs_matrix(R0), R1
 	ADD R1, R3
-	MOVD R3, bandArgs_done(R0)
-	MOVD bandArgs_blocks(R0), R1
+	MOVD R3, transposeArgs_done(R0)
+	MOVD transposeArgs_matrices(R0), R1
 	SUBS $1, R1
-	MOVD R1, bandArgs_blocks(R0)
-	BNE block
+	MOVD R1, transposeArgs_matrices(R0)
+	BNE matrix
 	RET
 
-DATA bandsTable<>+0(SB)/8, $bandsNEON<>(SB)
-GLOBL bandsTable<>(SB), RODATA, $8
+DATA transposeTable<>+0(SB)/8, $transposeNEON<>(SB)
+GLOBL transposeTable<>(SB), RODATA, $8
 
-// func bands(kernel int, args *bandArgs)
-TEXT ·bands(SB), NOSPLIT, $0-16
+// func callTranspose(kernel int, args *transposeArgs)
+TEXT ·callTranspose(SB), NOSPLIT, $0-16
 	MOVD kernel+0(FP), R1
 	MOVD args+8(FP), R0
-	MOVD $bandsTable<>(SB), R2
+	MOVD $transposeTable<>(SB), R2
 	MOVD (R2)(R1<<3), R1
 	JMP (R1)

@@ -5,11 +5,11 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// What the processor can do at most.
+// Loops of independent multiply-adds; see peak.go.
 
-// func peakAVX512(n int)
-TEXT ·peakAVX512(SB), NOSPLIT, $0-8
-	MOVQ n+0(FP), CX
+// CX counts the rounds left.
+TEXT peakAVX512<>(SB), NOSPLIT, $0-16
+	MOVQ peakArgs_rounds(DI), CX
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -41,9 +41,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func peakAVX2(n int)
-TEXT ·peakAVX2(SB), NOSPLIT, $0-8
-	MOVQ n+0(FP), CX
+// CX counts the rounds left.
+TEXT peakAVX2<>(SB), NOSPLIT, $0-16
+	MOVQ peakArgs_rounds(DI), CX
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -74,3 +74,15 @@ loop:
 	JNZ loop
 	VZEROUPPER
 	RET
+
+DATA peakTable<>+0(SB)/8, $peakAVX512<>(SB)
+DATA peakTable<>+8(SB)/8, $peakAVX2<>(SB)
+GLOBL peakTable<>(SB), RODATA, $16
+
+// func callPeak(kernel int, args *peakArgs)
+TEXT ·callPeak(SB), NOSPLIT, $0-16
+	MOVQ kernel+0(FP), AX
+	MOVQ args+8(FP), DI
+	LEAQ peakTable<>(SB), BX
+	MOVQ (BX)(AX*8), AX
+	JMP AX

@@ -5,11 +5,11 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// What the processor can do at most.
+// A loop of independent multiply-adds; see peak.go.
 
-// func peakNEON(n int)
-TEXT ·peakNEON(SB), NOSPLIT, $0-8
-	MOVD n+0(FP), R0
+// R1 counts the rounds left.
+TEXT peakNEON<>(SB), NOSPLIT, $0-16
+	MOVD peakArgs_rounds(R0), R1
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V2.B16, V2.B16, V2.B16
@@ -60,6 +60,17 @@ loop:
 	VFMLA V24.S4, V24.S4, V21.S4
 	VFMLA V24.S4, V24.S4, V22.S4
 	VFMLA V24.S4, V24.S4, V23.S4
-	SUBS $1, R0
+	SUBS $1, R1
 	BNE loop
 	RET
+
+DATA peakTable<>+0(SB)/8, $peakNEON<>(SB)
+GLOBL peakTable<>(SB), RODATA, $8
+
+// func callPeak(kernel int, args *peakArgs)
+TEXT ·callPeak(SB), NOSPLIT, $0-16
+	MOVD kernel+0(FP), R1
+	MOVD args+8(FP), R0
+	MOVD $peakTable<>(SB), R2
+	MOVD (R2)(R1<<3), R1
+	JMP (R1)

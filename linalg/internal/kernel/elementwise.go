@@ -5,43 +5,43 @@ import (
 	"unsafe"
 )
 
-// The elementwise functions. The first operand is where the result goes, and may be one of
-// the others; its length is that of all, and a shorter one panics.
-//
-// The transcendental functions compute in float64 and round once, or where there are
-// vectors, float32 in float32, to within 2.5 units in the last place.
+// The elementwise functions compute what the functions of package linalg with the same names
+// document; the plain loops are their definitions. The first operand receives the result and
+// may be one of the others. Its length applies to all operands; a shorter one panics.
 
-// laneArgs are the arguments of an elementwise kernel: y is where the result goes. The
-// second result of SoftplusSigmoid is b; Adamax changes b and c, too.
-type laneArgs struct {
+// elementwiseArgs has the arguments of an elementwise kernel. The result is y; the second
+// result of SoftplusSigmoid is b, and Adamax also changes b and c.
+type elementwiseArgs struct {
 	y, a, b, c                         unsafe.Pointer
 	n                                  int
 	s                                  float32
-	beta1, rest1, beta2, rate, epsilon float32 // of Adamax; rest1 is 1 − β₁
+	beta1, rest1, beta2, rate, epsilon float32 // of Adamax; rest1 = 1 − β₁
 }
 
-// Add sets y = a + b.
+// elementwise runs a SIMD kernel if T is float32 and SIMD kernels are in use, and reports
+// whether it did. Operands that the kernel does not have are nil.
+func elementwise[T Float](kernel int, y, a, b, c []T, s T) bool {
+	if !SIMD32[T]() {
+		return false
+	}
+	callElementwise(elementwiseFirst[level]+kernel,
+		&elementwiseArgs{y: pointer(y), a: pointer(a), b: pointer(b), c: pointer(c), n: len(y), s: float32(s)})
+	return true
+}
+
 func Add[T Float](y, a, b []T) {
 	a, b = a[:len(y)], b[:len(y)]
-	if singles[T]() {
-		lane(laneAdd, &laneArgs{y: pointer(y), a: pointer(a), b: pointer(b), n: len(y)})
+	if elementwise(opAdd, y, a, b, nil, 0) {
 		return
 	}
-	if n := tens(y); n > 0 {
-		MulAddRows(y[:n], 10, []T{1}, 0, a, 10, b, 10)
-		y, a, b = y[n:], a[n:], b[n:]
-	}
-	a, b = a[:len(y)], b[:len(y)]
 	for i := range y {
 		y[i] = a[i] + b[i]
 	}
 }
 
-// Sub sets y = a − b.
 func Sub[T Float](y, a, b []T) {
 	a, b = a[:len(y)], b[:len(y)]
-	if singles[T]() {
-		lane(laneSub, &laneArgs{y: pointer(y), a: pointer(a), b: pointer(b), n: len(y)})
+	if elementwise(opSub, y, a, b, nil, 0) {
 		return
 	}
 	for i := range y {
@@ -49,28 +49,19 @@ func Sub[T Float](y, a, b []T) {
 	}
 }
 
-// Mul sets y = a ⊙ b.
 func Mul[T Float](y, a, b []T) {
 	a, b = a[:len(y)], b[:len(y)]
-	if singles[T]() {
-		lane(laneMul, &laneArgs{y: pointer(y), a: pointer(a), b: pointer(b), n: len(y)})
+	if elementwise(opMul, y, a, b, nil, 0) {
 		return
 	}
-	if n := tens(y); n > 0 {
-		ProductRows(y[:n], 10, a, 10, b, 10)
-		y, a, b = y[n:], a[n:], b[n:]
-	}
-	a, b = a[:len(y)], b[:len(y)]
 	for i := range y {
 		y[i] = a[i] * b[i]
 	}
 }
 
-// Div sets y = a / b.
 func Div[T Float](y, a, b []T) {
 	a, b = a[:len(y)], b[:len(y)]
-	if singles[T]() {
-		lane(laneDiv, &laneArgs{y: pointer(y), a: pointer(a), b: pointer(b), n: len(y)})
+	if elementwise(opDiv, y, a, b, nil, 0) {
 		return
 	}
 	for i := range y {
@@ -78,11 +69,9 @@ func Div[T Float](y, a, b []T) {
 	}
 }
 
-// MulAdd sets y = a ⊙ b + c.
 func MulAdd[T Float](y, a, b, c []T) {
 	a, b, c = a[:len(y)], b[:len(y)], c[:len(y)]
-	if singles[T]() {
-		lane(laneMulAdd, &laneArgs{y: pointer(y), a: pointer(a), b: pointer(b), c: pointer(c), n: len(y)})
+	if elementwise(opMulAdd, y, a, b, c, 0) {
 		return
 	}
 	for i := range y {
@@ -90,35 +79,21 @@ func MulAdd[T Float](y, a, b, c []T) {
 	}
 }
 
-// Scale sets y = s·a.
 func Scale[T Float](y []T, s T, a []T) {
 	a = a[:len(y)]
-	if singles[T]() {
-		lane(laneScale, &laneArgs{y: pointer(y), a: pointer(a), n: len(y), s: float32(s)})
+	if elementwise(opScale, y, a, nil, nil, s) {
 		return
 	}
-	if n := tens(y); n > 0 {
-		MulRows(y[:n], 10, []T{s}, 0, a, 10)
-		y, a = y[n:], a[n:]
-	}
-	a = a[:len(y)]
 	for i := range y {
 		y[i] = s * a[i]
 	}
 }
 
-// AddConst sets y = a + s.
 func AddConst[T Float](y, a []T, s T) {
 	a = a[:len(y)]
-	if singles[T]() {
-		lane(laneAddConst, &laneArgs{y: pointer(y), a: pointer(a), n: len(y), s: float32(s)})
+	if elementwise(opAddConst, y, a, nil, nil, s) {
 		return
 	}
-	if n := tens(y); n > 0 {
-		MulAddConstRows(y[:n], 10, []T{1}, 0, a, 10, []T{s}, 0)
-		y, a = y[n:], a[n:]
-	}
-	a = a[:len(y)]
 	for i := range y {
 		y[i] = a[i] + s
 	}
@@ -126,24 +101,26 @@ func AddConst[T Float](y, a []T, s T) {
 
 // A Function is an elementwise function of one operand.
 type Function struct {
-	kernel int
+	kernel int // or noKernel
 	plain  func(float64) float64
 }
 
-// The functions of one operand.
+const noKernel = -1
+
+// The functions of one operand. With SIMD kernels, float32 is within 2.5 ulps; all others
+// compute in float64 and round once. Tanh has no SIMD kernel because only float64 models use it.
 var (
-	Exp      = Function{laneExp, math.Exp}
-	Log      = Function{laneLog, math.Log}
-	Tanh     = Function{laneTanh, math.Tanh}
-	Softplus = Function{laneSoftplus, SoftplusAt}
-	Sigmoid  = Function{laneSigmoid, SigmoidAt}
+	Exp      = Function{opExp, math.Exp}
+	Log      = Function{opLog, math.Log}
+	Tanh     = Function{noKernel, math.Tanh}
+	Softplus = Function{opSoftplus, SoftplusAt}
+	Sigmoid  = Function{opSigmoid, SigmoidAt}
 )
 
 // Apply sets y = f(a).
 func Apply[T Float](f Function, y, a []T) {
 	a = a[:len(y)]
-	if singles[T]() {
-		lane(f.kernel, &laneArgs{y: pointer(y), a: pointer(a), n: len(y)})
+	if f.kernel != noKernel && elementwise(f.kernel, y, a, nil, nil, 0) {
 		return
 	}
 	for i := range y {
@@ -151,12 +128,9 @@ func Apply[T Float](f Function, y, a []T) {
 	}
 }
 
-// SoftplusSigmoid sets y = log(1 + eᵃ) and slope = 1/(1 + e⁻ᵃ), its derivative, from
-// one exponential.
 func SoftplusSigmoid[T Float](y, slope, a []T) {
 	slope, a = slope[:len(y)], a[:len(y)]
-	if singles[T]() {
-		lane(laneSoftplusSigmoid, &laneArgs{y: pointer(y), b: pointer(slope), a: pointer(a), n: len(y)})
+	if elementwise(opSoftplusSigmoid, y, a, slope, nil, 0) {
 		return
 	}
 	for i := range y {
@@ -166,12 +140,9 @@ func SoftplusSigmoid[T Float](y, slope, a []T) {
 	}
 }
 
-// SigmoidGradient sets y = a ⊙ (b − b²), where b − b² is the derivative of the sigmoid
-// where its value is b.
 func SigmoidGradient[T Float](y, a, b []T) {
 	a, b = a[:len(y)], b[:len(y)]
-	if singles[T]() {
-		lane(laneSigmoidGradient, &laneArgs{y: pointer(y), a: pointer(a), b: pointer(b), n: len(y)})
+	if elementwise(opSigmoidGradient, y, a, b, nil, 0) {
 		return
 	}
 	for i := range y {
@@ -179,14 +150,11 @@ func SigmoidGradient[T Float](y, a, b []T) {
 	}
 }
 
-// Adamax moves parameters p and averages m and u by a step of that optimiser for the
-// gradient g:
-//
-//	m ← β₁m + (1 − β₁)g,   u ← max(β₂u, |g|),   p ← p + rate·m/(u + ε).
 func Adamax[T Float](p, m, u, g []T, beta1, beta2, rate, epsilon T) {
 	m, u, g = m[:len(p)], u[:len(p)], g[:len(p)]
-	if singles[T]() {
-		lane(laneAdamax, &laneArgs{y: pointer(p), a: pointer(g), b: pointer(m), c: pointer(u), n: len(p),
+	if SIMD32[T]() {
+		callElementwise(elementwiseFirst[level]+opAdamax, &elementwiseArgs{
+			y: pointer(p), a: pointer(g), b: pointer(m), c: pointer(u), n: len(p),
 			beta1: float32(beta1), rest1: float32(1 - beta1), beta2: float32(beta2), rate: float32(rate), epsilon: float32(epsilon)})
 		return
 	}
@@ -197,8 +165,8 @@ func Adamax[T Float](p, m, u, g []T, beta1, beta2, rate, epsilon T) {
 	}
 }
 
-// tail is where the tails of softplus and sigmoid end: both treat e^−|x| as zero if
-// |x| > 44, where it is below 2⁻⁶³.
+// tail is the threshold beyond which softplus and sigmoid treat e^−|x| as zero. It is below
+// 2⁻⁶³ there.
 //
 // The reason is speed. Logits of pixels that are never white fall below −87, where e^−|x|
 // leaves the normal range of float32, and gradients would multiply subnormal numbers: an

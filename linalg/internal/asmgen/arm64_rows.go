@@ -1,74 +1,70 @@
 package main
 
-import (
-	"fmt"
-	"slices"
-)
+// arm64RowBlocks lists the kinds of column blocks, with the number of float64 in each vector.
+var arm64RowBlocks = [][]int{{2, 2, 2, 2, 2}, {2}, {1}}
 
-// neonRowBlocks are the vectors of a block of columns, by how many numbers each has.
-var neonRowBlocks = [][]int{{2, 2, 2, 2, 2}, {2}, {1}}
-
-// neonRows returns the file of the kernels of arm64 on rows of float64.
-func neonRows() string {
-	w := neonWriter("Kernels on rows of float64; see rows.go and rowArgs. In each of them:", "",
-		"	R1-R4      the operands y, a, b and c at this row",
-		"	R5-R8      how far they go from row to row",
-		"	R9-R11     bytes of columns done, columns left, rows left",
-		"	V0, V1     numbers a and c of this row",
+// arm64Rows returns the file of the row kernels.
+func arm64Rows() string {
+	w := newFile(neon, "Kernels on rows of float64; see rows.go and rowArgs. Registers:", "",
+		"	R0              the arguments",
+		"	R1-R4           the operands y, a, b and c at this row",
+		"	R5-R8           their strides",
+		"	R9-R11          bytes of columns done, columns left, rows left",
+		"	V0, V1          the numbers a and c of this row",
 		"	V3-V7, V16-V20  products, and sums over rows",
 		"",
-		"and in the last two, where V0 and V1 are the sums of two rows each:", "",
-		"	R12, R14   a and b at these columns; R13, R15 the second row and on")
-	t := &table{door: "row", args: "rowArgs"}
-	for _, k := range append(rowKernels, dotKernels...) {
-		fmt.Fprintf(w, "\n// %s\n", k.doc)
-		w.local(k.name)
-		if slices.Contains(dotKernels, k) {
-			w.neonDots(k)
-		} else {
-			w.neonRow(k)
-		}
-		t.add(k.name)
+		"The last two kernels sum two rows each in V0 and V1, and use other registers:", "",
+		"	R12, R14   a and b at these columns of the first row",
+		"	R13, R15   a and b at these columns of each row")
+	for _, k := range rowKernels {
+		w.begin(k.name, "%s", k.doc)
+		w.arm64RowKernel(k)
 	}
-	w.neonTable(t)
+	for _, k := range dotKernels {
+		w.begin(k.name, "%s", k.doc)
+		w.arm64DotKernel(k)
+	}
+	w.dispatcher(rowTable())
 	return w.String()
 }
 
-const fadd2, fmul2 = 0x4e60d400, 0x6e60dc00 // two lanes of 64 bits
+// The codes of fadd and fmul for two float64.
+const fadd2d, fmul2d = 0x4e60d400, 0x6e60dc00
 
-// neonRow writes a kernel that goes down the rows of blocks of columns.
-func (w *writer) neonRow(k rowKernel) {
+// arm64RowKernel writes a kernel that goes down the rows of one column block after the other.
+func (w *writer) arm64RowKernel(k rowKernel) {
 	w.op("MOVD (rowArgs_y+rowOperand_stride)(R0), R5")
 	w.op("MOVD (rowArgs_a+rowOperand_stride)(R0), R6")
 	w.op("MOVD (rowArgs_b+rowOperand_stride)(R0), R7")
 	w.op("MOVD (rowArgs_c+rowOperand_stride)(R0), R8")
 	w.op("MOVD $0, R9")
 	w.op("MOVD rowArgs_cols(R0), R10")
-	for i, vectors := range neonRowBlocks {
+	for i, vectors := range arm64RowBlocks {
 		columns := 0
 		for _, n := range vectors {
 			columns += n
 		}
-		w.note("All rows of %d columns, while there are as many.", columns)
-		w.label(fmt.Sprintf("block%d", i))
+		w.section("All rows of %d columns, while at least %[1]d are left.", columns)
+		w.label("block%d", i)
 		w.op("CMP $%d, R10", columns)
 		w.op("BLT block%d", i+1)
-		w.neonRowBlock(k, vectors, fmt.Sprintf("rows%d", i))
+		w.arm64RowBlock(k, vectors, i)
 		w.op("ADD $%d, R9", 8*columns)
 		w.op("SUB $%d, R10", columns)
 		w.op("JMP block%d", i)
 	}
-	w.label(fmt.Sprintf("block%d", len(neonRowBlocks)))
+	w.label("block%d", len(arm64RowBlocks))
 	w.op("RET")
 }
 
-func (w *writer) neonRowBlock(k rowKernel, vectors []int, rows string) {
+// arm64RowBlock writes the loop over all rows of a column block.
+func (w *writer) arm64RowBlock(k rowKernel, vectors []int, block int) {
 	pointer := func(register int, field string, o operand) {
 		if o == none {
 			return
 		}
 		w.op("MOVD (rowArgs_%s+rowOperand_first)(R0), R%d", field, register)
-		if o == row {
+		if o == matrix {
 			w.op("ADD R9, R%d", register)
 		}
 	}
@@ -77,9 +73,9 @@ func (w *writer) neonRowBlock(k rowKernel, vectors []int, rows string) {
 	store := func(r, base, v, n int) { w.op("%s F%d, %d(R%d)", instruction(n), r, 16*v, base) }
 	const y, a, c, x = 3, 0, 1, 2
 	const sums = 16
-	pointer(1, "y", row)
+	pointer(1, "y", matrix)
 	pointer(2, "a", k.a)
-	pointer(3, "b", row)
+	pointer(3, "b", matrix)
 	pointer(4, "c", k.c)
 	if k.sum {
 		for v, n := range vectors {
@@ -87,31 +83,31 @@ func (w *writer) neonRowBlock(k rowKernel, vectors []int, rows string) {
 		}
 	}
 	w.op("MOVD rowArgs_rows(R0), R11")
-	w.label(rows)
-	if k.a == number {
+	w.label("rows%d", block)
+	if k.a == column {
 		w.op("VLD1R (R2), [V%d.D2]", a)
 	}
-	if k.c == number {
+	if k.c == column {
 		w.op("VLD1R (R4), [V%d.D2]", c)
 	}
 	for v, n := range vectors {
 		load(y+v, 3, v, n)
 		switch k.a {
-		case number:
-			w.three(fmul2, "fmul", "2d", y+v, y+v, a)
-		case row:
+		case column:
+			w.registers3(fmul2d, "fmul", "2d", y+v, y+v, a)
+		case matrix:
 			load(x, 2, v, n)
-			w.three(fmul2, "fmul", "2d", y+v, y+v, x)
+			w.registers3(fmul2d, "fmul", "2d", y+v, y+v, x)
 		}
 		switch k.c {
-		case number:
-			w.three(fadd2, "fadd", "2d", y+v, y+v, c)
-		case row:
+		case column:
+			w.registers3(fadd2d, "fadd", "2d", y+v, y+v, c)
+		case matrix:
 			load(x, 4, v, n)
-			w.three(fadd2, "fadd", "2d", y+v, y+v, x)
+			w.registers3(fadd2d, "fadd", "2d", y+v, y+v, x)
 		}
 		if k.sum {
-			w.three(fadd2, "fadd", "2d", sums+v, sums+v, y+v)
+			w.registers3(fadd2d, "fadd", "2d", sums+v, sums+v, y+v)
 		} else {
 			store(y+v, 1, v, n)
 		}
@@ -125,7 +121,7 @@ func (w *writer) neonRowBlock(k rowKernel, vectors []int, rows string) {
 		w.op("ADD R8, R4")
 	}
 	w.op("SUBS $1, R11")
-	w.op("BNE %s", rows)
+	w.op("BNE rows%d", block)
 	if k.sum {
 		for v, n := range vectors {
 			store(sums+v, 1, v, n)
@@ -133,9 +129,9 @@ func (w *writer) neonRowBlock(k rowKernel, vectors []int, rows string) {
 	}
 }
 
-// neonDots writes a kernel that adds up along rows, four rows at a time: a lane has the sum
-// of a row, in the order of columns.
-func (w *writer) neonDots(k rowKernel) {
+// arm64DotKernel writes a kernel that adds up along rows, four rows at a time. Each lane of
+// the sums belongs to a row, whose columns it adds in order.
+func (w *writer) arm64DotKernel(k rowKernel) {
 	w.op("MOVD (rowArgs_y+rowOperand_first)(R0), R1")
 	w.op("MOVD (rowArgs_a+rowOperand_first)(R0), R2")
 	w.op("MOVD (rowArgs_b+rowOperand_first)(R0), R3")
@@ -152,34 +148,34 @@ func (w *writer) neonDots(k rowKernel) {
 	columns := func(n int) {
 		instruction := map[int]string{1: "FMOVD", 2: "FMOVQ"}[n]
 		w.op("MOVD R14, R15")
-		if k.a == row {
+		if k.a == matrix {
 			w.op("MOVD R12, R13")
 		}
 		for i := range 4 {
 			w.op("%s (R15), F%d", instruction, 2+i)
-			if k.a == row {
+			if k.a == matrix {
 				w.op("%s (R13), F6", instruction)
-				w.three(fmul2, "fmul", "2d", 2+i, 2+i, 6)
+				w.registers3(fmul2d, "fmul", "2d", 2+i, 2+i, 6)
 			}
 			if i < 3 {
 				w.op("ADD R7, R15")
-				if k.a == row {
+				if k.a == matrix {
 					w.op("ADD R6, R13")
 				}
 			}
 		}
 		for i := range 2 {
 			w.op("VZIP1 V%d.D2, V%d.D2, V7.D2", 3+2*i, 2+2*i)
-			w.three(fadd2, "fadd", "2d", i, i, 7)
+			w.registers3(fadd2d, "fadd", "2d", i, i, 7)
 			if n == 2 {
 				w.op("VZIP2 V%d.D2, V%d.D2, V7.D2", 3+2*i, 2+2*i)
-				w.three(fadd2, "fadd", "2d", i, i, 7)
+				w.registers3(fadd2d, "fadd", "2d", i, i, 7)
 			}
 		}
 		w.op("ADD $%d, R12", 8*n)
 		w.op("ADD $%d, R14", 8*n)
 	}
-	w.note("Two columns of four rows at a time, then the last.")
+	w.section("Two columns of four rows at a time, then one.")
 	w.label("columns")
 	w.op("SUBS $2, R10")
 	w.op("BLT last")
@@ -189,7 +185,7 @@ func (w *writer) neonDots(k rowKernel) {
 	w.op("CMP $-1, R10")
 	w.op("BNE store")
 	columns(1)
-	w.note("Add the sums to y.")
+	w.section("Add the sums to y.")
 	w.label("store")
 	for i := range 4 {
 		if i%2 == 0 {

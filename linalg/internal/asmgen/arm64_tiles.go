@@ -1,26 +1,24 @@
 package main
 
-import "fmt"
-
 // Registers of the tiles.
 const (
 	tileA, tileB, tileC = 1, 2, 1
-	tileRow             = 8  // and on: the distances of rows 1, 2, … of A, without R18
-	tileVector          = 26 // and down: those of vectors 1, 2, … of B, later of C
+	tileRow             = 8  // and up, without R18: the distances of rows 1, 2, … of A
+	tileVector          = 26 // and down: the distances of vectors 1, 2, … of B, later of C
 )
 
-// rowOffset returns the register of the distance of row i, 0 for none.
+// rowOffset returns the register with the distance of row i of A, or 0 for row 0.
 func rowOffset(i int) int {
 	switch {
 	case i == 0:
 		return 0
-	case tileRow+i-1 >= 18: // R18 is the platform's
+	case tileRow+i-1 >= 18: // R18 is reserved by the platform
 		return tileRow + i
 	}
 	return tileRow + i - 1
 }
 
-// vectorOffset returns the register of the distance of vector v, 0 for none.
+// vectorOffset returns the register with the distance of vector v, or 0 for vector 0.
 func vectorOffset(v int) int {
 	if v == 0 {
 		return 0
@@ -28,44 +26,45 @@ func vectorOffset(v int) int {
 	return tileVector - v + 1
 }
 
-// neonTiles returns the file of the tiles of arm64.
-func neonTiles() string {
-	w := neonWriter(
-		"Tiles of products; see tiles.go and tileArgs. In each of them:",
+// arm64Tiles returns the file of the tile kernels.
+func arm64Tiles() string {
+	w := newFile(neon,
+		"Tiles of products; see tiles.go and tileArgs. Registers:",
 		"",
 		"	R0          the arguments",
-		"	R1, R2      A and B at this step; then R1 is C",
-		"	R3, R4, R5  the steps that are left, the next segment, and how many there are",
-		"	R6, R7      how far A and B go from step to step",
-		"	R8-R17, …   the distances of rows 1, 2, … of A, as many as there are",
-		"	R26-…       those of vectors 1, 2, … of B, then of C",
+		"	R1, R2      A and B at this step; at the end R1 is C",
+		"	R3, R4, R5  steps left, the next segment, segments left",
+		"	R6, R7      the step strides of A and B",
+		"	R8-R17, …   the distances of rows 1, 2, … of A from row 0",
+		"	R26-…       the distances of vectors 1, 2, … of B from vector 0, later of C",
 		"",
-		"Sums and operands lie in the vector registers as each tile says. An element of A is the",
-		"first of a register, and is multiplied from there.")
-	for _, s := range neon.shapes() {
-		w.neonTile(s, false)
+		"The comment of each tile lists its vector registers. An element of A is the first lane of",
+		"a register; the multiplication broadcasts it.")
+	for _, s := range neon.fullTiles() {
+		w.arm64Tile(s, false)
 	}
-	for _, s := range neon.parts() {
-		w.neonTile(s, true)
+	for _, s := range neon.partialTiles() {
+		w.arm64Tile(s, true)
 	}
-	t, _ := tileNumbers([]isa{neon})
-	w.neonTable(t)
+	t, _ := tileTable(arm64)
+	w.dispatcher(t)
 	return w.String()
 }
 
-// neonTile writes the tile of a shape, or if it is a part, of as many rows and a column.
-func (w *writer) neonTile(s shape, part bool) {
+// arm64Tile writes a full tile, or a partial one, which has one column.
+func (w *writer) arm64Tile(s shape, partial bool) {
 	kind := "tile"
-	if part {
-		kind = "part"
+	if partial {
+		kind = "partial"
 	}
 	sums := s.rows * s.vectors
 	b, a := sums, sums+s.vectors
-	fmt.Fprintf(w, "\n// %s: row i, vector v of C in %s, i·%d + v; B in %s, A in the next.\n", s.name(kind, w.isa), w.vs(0, sums), s.vectors, w.vs(b, s.vectors))
-	fmt.Fprintf(w, "// A step is %d multiply-adds, %d loads and 4 others.\n", sums, s.rows+s.vectors)
-	w.local(s.name(kind, w.isa))
+	name := tileName(kind, s, w.isa)
+	w.begin(name, "%s: row i, vector v of C in %s[%d·i + v]; B in %s; A in the next.\n"+
+		"// A step has %d multiply-adds, %d loads and 4 other instructions.",
+		name, w.vs(0, sums), s.vectors, w.vs(b, s.vectors), sums, s.rows+s.vectors)
 	load, store := w.loadQ, w.storeQ
-	if part { // the other lanes of a register become zero
+	if partial { // the other lanes become zero
 		load = func(v, base, offset int) { w.op("FMOVS %s, F%d", indexed(base, offset), v) }
 		store = func(v, base, offset int) { w.op("FMOVS F%d, %s", v, indexed(base, offset)) }
 	}
@@ -77,14 +76,14 @@ func (w *writer) neonTile(s shape, part bool) {
 			w.op("ADD R%d, R%d, R%d", register(1), register(i-1), register(i))
 		}
 	}
-	w.note("Strides.")
+	w.section("Load the strides.")
 	multiples("aRow", s.rows, rowOffset)
 	multiples("bVector", s.vectors, vectorOffset)
 	w.op("MOVD tileArgs_aStep(R0), R6")
 	w.op("MOVD tileArgs_bStep(R0), R7")
 	w.op("MOVD tileArgs_segments(R0), R4")
 	w.op("MOVD tileArgs_segmentCount(R0), R5")
-	w.note("Sums begin at the bias of their row.")
+	w.section("Set the sums to the bias.")
 	w.op("MOVD tileArgs_bias(R0), R3")
 	for i := range s.rows {
 		w.op("VLD1R.P 4(R3), [V%d.S4]", i*s.vectors)
@@ -92,7 +91,7 @@ func (w *writer) neonTile(s shape, part bool) {
 			w.op("VMOV V%d.B16, V%d.B16", i*s.vectors, i*s.vectors+v)
 		}
 	}
-	w.note("The next segment.")
+	w.section("For each segment:")
 	w.label("segment")
 	w.op("MOVD Segment_A(R4), R1")
 	w.op("MOVD Segment_B(R4), R2")
@@ -102,13 +101,13 @@ func (w *writer) neonTile(s shape, part bool) {
 	w.op("MOVD tileArgs_b(R0), R3")
 	w.op("ADD R2<<2, R3, R2")
 	w.op("MOVD tileArgs_steps(R0), R3")
-	w.remark("A step: the vectors of B, and for each row an element of A.")
+	w.comment("For each step: load vectors of B, and for each row load an element of A and multiply.")
 	w.label("step")
 	for v := range s.vectors {
 		load(b+v, tileB, vectorOffset(v))
 	}
 	for i := range s.rows {
-		f := a + i%min(w.regs-a, 6)
+		f := a + i%min(w.registers-a, 6)
 		w.op("FMOVS %s, F%d", indexed(tileA, rowOffset(i)), f)
 		for v := range s.vectors {
 			w.fmaElement(i*s.vectors+v, b+v, f)
@@ -121,7 +120,7 @@ func (w *writer) neonTile(s shape, part bool) {
 	w.op("SUBS $1, R5")
 	w.op("BNE segment")
 
-	w.note("Add the sums to C if asked to, and store them.")
+	w.section("Add C if the argument add is set, and store the sums.")
 	multiples("cVector", s.vectors, vectorOffset)
 	w.op("MOVD tileArgs_cRow(R0), R6")
 	w.op("MOVD tileArgs_c(R0), R1")
@@ -139,7 +138,7 @@ func (w *writer) neonTile(s shape, part bool) {
 	}
 	each(func(i, v int) {
 		load(b, tileC, vectorOffset(v))
-		w.three(0x4e20d400, "fadd", "4s", i, i, b)
+		w.registers3(0x4e20d400, "fadd", "4s", i, i, b)
 	})
 	w.op("MOVD tileArgs_c(R0), R1")
 	w.label("store")

@@ -5,272 +5,273 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// Elementwise kernels; see lanes.go and laneArgs. In each of them:
+// Elementwise kernels; see elementwise.go and elementwiseArgs. Registers:
 //
-// 	R1-R4    the operands
-// 	R5, R6   bytes done, elements left after this vector
-// 	R7       constants
-// 	V30, V31 a constant, and what an operation needs meanwhile
+// 	R0        the arguments
+// 	R1-R4     addresses of the operands
+// 	R5, R6    bytes done, elements left after this vector
+// 	R7        the table of constants
+// 	V30, V31  a constant and an intermediate result
 
 // y = a + b
-TEXT laneAddNEON<>(SB), NOSPLIT, $0-16
-	MOVD laneArgs_y(R0), R1
-	MOVD laneArgs_a(R0), R2
-	MOVD laneArgs_b(R0), R3
-	MOVD laneArgs_n(R0), R6
+TEXT opAddNEON<>(SB), NOSPLIT, $0-16
+	MOVD elementwiseArgs_y(R0), R1
+	MOVD elementwiseArgs_a(R0), R2
+	MOVD elementwiseArgs_b(R0), R3
+	MOVD elementwiseArgs_n(R0), R6
 	MOVD $constants<>(SB), R7
 	MOVD $0, R5
 	SUBS $4, R6
-	BLT part
+	BLT partial
 loop:
 	WORD $0x3ce56840 // ldr q0, [x2, x5]
 	WORD $0x3ce56861 // ldr q1, [x3, x5]
 compute:
 	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	TBNZ $63, R6, storePart
+	TBNZ $63, R6, storeElement
 	WORD $0x3ca56820 // str q0, [x1, x5]
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// What is left is three elements at most: R6 goes from −1 to −4.
-part:
+	// The last elements, at most three: R6 goes from −1 to −4.
+partial:
 	CMP $-4, R6
 	BEQ done
 	FMOVS (R2)(R5), F0
 	FMOVS (R3)(R5), F1
 	JMP compute
-storePart:
+storeElement:
 	FMOVS F0, (R1)(R5)
 	ADD $4, R5
 	SUB $1, R6
-	JMP part
+	JMP partial
 done:
 	RET
 
 // y = a − b
-TEXT laneSubNEON<>(SB), NOSPLIT, $0-16
-	MOVD laneArgs_y(R0), R1
-	MOVD laneArgs_a(R0), R2
-	MOVD laneArgs_b(R0), R3
-	MOVD laneArgs_n(R0), R6
+TEXT opSubNEON<>(SB), NOSPLIT, $0-16
+	MOVD elementwiseArgs_y(R0), R1
+	MOVD elementwiseArgs_a(R0), R2
+	MOVD elementwiseArgs_b(R0), R3
+	MOVD elementwiseArgs_n(R0), R6
 	MOVD $constants<>(SB), R7
 	MOVD $0, R5
 	SUBS $4, R6
-	BLT part
+	BLT partial
 loop:
 	WORD $0x3ce56840 // ldr q0, [x2, x5]
 	WORD $0x3ce56861 // ldr q1, [x3, x5]
 compute:
 	WORD $0x4ea1d400 // fsub v0.4s, v0.4s, v1.4s
-	TBNZ $63, R6, storePart
+	TBNZ $63, R6, storeElement
 	WORD $0x3ca56820 // str q0, [x1, x5]
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// What is left is three elements at most: R6 goes from −1 to −4.
-part:
+	// The last elements, at most three: R6 goes from −1 to −4.
+partial:
 	CMP $-4, R6
 	BEQ done
 	FMOVS (R2)(R5), F0
 	FMOVS (R3)(R5), F1
 	JMP compute
-storePart:
+storeElement:
 	FMOVS F0, (R1)(R5)
 	ADD $4, R5
 	SUB $1, R6
-	JMP part
+	JMP partial
 done:
 	RET
 
 // y = a·b
-TEXT laneMulNEON<>(SB), NOSPLIT, $0-16
-	MOVD laneArgs_y(R0), R1
-	MOVD laneArgs_a(R0), R2
-	MOVD laneArgs_b(R0), R3
-	MOVD laneArgs_n(R0), R6
+TEXT opMulNEON<>(SB), NOSPLIT, $0-16
+	MOVD elementwiseArgs_y(R0), R1
+	MOVD elementwiseArgs_a(R0), R2
+	MOVD elementwiseArgs_b(R0), R3
+	MOVD elementwiseArgs_n(R0), R6
 	MOVD $constants<>(SB), R7
 	MOVD $0, R5
 	SUBS $4, R6
-	BLT part
+	BLT partial
 loop:
 	WORD $0x3ce56840 // ldr q0, [x2, x5]
 	WORD $0x3ce56861 // ldr q1, [x3, x5]
 compute:
 	WORD $0x6e21dc00 // fmul v0.4s, v0.4s, v1.4s
-	TBNZ $63, R6, storePart
+	TBNZ $63, R6, storeElement
 	WORD $0x3ca56820 // str q0, [x1, x5]
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// What is left is three elements at most: R6 goes from −1 to −4.
-part:
+	// The last elements, at most three: R6 goes from −1 to −4.
+partial:
 	CMP $-4, R6
 	BEQ done
 	FMOVS (R2)(R5), F0
 	FMOVS (R3)(R5), F1
 	JMP compute
-storePart:
+storeElement:
 	FMOVS F0, (R1)(R5)
 	ADD $4, R5
 	SUB $1, R6
-	JMP part
+	JMP partial
 done:
 	RET
 
 // y = a/b
-TEXT laneDivNEON<>(SB), NOSPLIT, $0-16
-	MOVD laneArgs_y(R0), R1
-	MOVD laneArgs_a(R0), R2
-	MOVD laneArgs_b(R0), R3
-	MOVD laneArgs_n(R0), R6
+TEXT opDivNEON<>(SB), NOSPLIT, $0-16
+	MOVD elementwiseArgs_y(R0), R1
+	MOVD elementwiseArgs_a(R0), R2
+	MOVD elementwiseArgs_b(R0), R3
+	MOVD elementwiseArgs_n(R0), R6
 	MOVD $constants<>(SB), R7
 	MOVD $0, R5
 	SUBS $4, R6
-	BLT part
+	BLT partial
 loop:
 	WORD $0x3ce56840 // ldr q0, [x2, x5]
 	WORD $0x3ce56861 // ldr q1, [x3, x5]
 compute:
 	WORD $0x6e21fc00 // fdiv v0.4s, v0.4s, v1.4s
-	TBNZ $63, R6, storePart
+	TBNZ $63, R6, storeElement
 	WORD $0x3ca56820 // str q0, [x1, x5]
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// What is left is three elements at most: R6 goes from −1 to −4.
-part:
+	// The last elements, at most three: R6 goes from −1 to −4.
+partial:
 	CMP $-4, R6
 	BEQ done
 	FMOVS (R2)(R5), F0
 	FMOVS (R3)(R5), F1
 	JMP compute
-storePart:
+storeElement:
 	FMOVS F0, (R1)(R5)
 	ADD $4, R5
 	SUB $1, R6
-	JMP part
+	JMP partial
 done:
 	RET
 
 // y = a·b + c
-TEXT laneMulAddNEON<>(SB), NOSPLIT, $0-16
-	MOVD laneArgs_y(R0), R1
-	MOVD laneArgs_a(R0), R2
-	MOVD laneArgs_b(R0), R3
-	MOVD laneArgs_c(R0), R4
-	MOVD laneArgs_n(R0), R6
+TEXT opMulAddNEON<>(SB), NOSPLIT, $0-16
+	MOVD elementwiseArgs_y(R0), R1
+	MOVD elementwiseArgs_a(R0), R2
+	MOVD elementwiseArgs_b(R0), R3
+	MOVD elementwiseArgs_c(R0), R4
+	MOVD elementwiseArgs_n(R0), R6
 	MOVD $constants<>(SB), R7
 	MOVD $0, R5
 	SUBS $4, R6
-	BLT part
+	BLT partial
 loop:
 	WORD $0x3ce56840 // ldr q0, [x2, x5]
 	WORD $0x3ce56861 // ldr q1, [x3, x5]
 	WORD $0x3ce56882 // ldr q2, [x4, x5]
 compute:
 	VFMLA V1.S4, V0.S4, V2.S4
-	TBNZ $63, R6, storePart
+	TBNZ $63, R6, storeElement
 	WORD $0x3ca56822 // str q2, [x1, x5]
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// What is left is three elements at most: R6 goes from −1 to −4.
-part:
+	// The last elements, at most three: R6 goes from −1 to −4.
+partial:
 	CMP $-4, R6
 	BEQ done
 	FMOVS (R2)(R5), F0
 	FMOVS (R3)(R5), F1
 	FMOVS (R4)(R5), F2
 	JMP compute
-storePart:
+storeElement:
 	FMOVS F2, (R1)(R5)
 	ADD $4, R5
 	SUB $1, R6
-	JMP part
+	JMP partial
 done:
 	RET
 
 // y = s·a
-TEXT laneScaleNEON<>(SB), NOSPLIT, $0-16
-	MOVD laneArgs_y(R0), R1
-	MOVD laneArgs_a(R0), R2
-	MOVD laneArgs_n(R0), R6
+TEXT opScaleNEON<>(SB), NOSPLIT, $0-16
+	MOVD elementwiseArgs_y(R0), R1
+	MOVD elementwiseArgs_a(R0), R2
+	MOVD elementwiseArgs_n(R0), R6
 	MOVD $constants<>(SB), R7
-	ADD $laneArgs_s, R0, R8
+	ADD $elementwiseArgs_s, R0, R8
 	VLD1R (R8), [V0.S4]
 	MOVD $0, R5
 	SUBS $4, R6
-	BLT part
+	BLT partial
 loop:
 	WORD $0x3ce56841 // ldr q1, [x2, x5]
 compute:
 	WORD $0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
-	TBNZ $63, R6, storePart
+	TBNZ $63, R6, storeElement
 	WORD $0x3ca56821 // str q1, [x1, x5]
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// What is left is three elements at most: R6 goes from −1 to −4.
-part:
+	// The last elements, at most three: R6 goes from −1 to −4.
+partial:
 	CMP $-4, R6
 	BEQ done
 	FMOVS (R2)(R5), F1
 	JMP compute
-storePart:
+storeElement:
 	FMOVS F1, (R1)(R5)
 	ADD $4, R5
 	SUB $1, R6
-	JMP part
+	JMP partial
 done:
 	RET
 
 // y = a + s
-TEXT laneAddConstNEON<>(SB), NOSPLIT, $0-16
-	MOVD laneArgs_y(R0), R1
-	MOVD laneArgs_a(R0), R2
-	MOVD laneArgs_n(R0), R6
+TEXT opAddConstNEON<>(SB), NOSPLIT, $0-16
+	MOVD elementwiseArgs_y(R0), R1
+	MOVD elementwiseArgs_a(R0), R2
+	MOVD elementwiseArgs_n(R0), R6
 	MOVD $constants<>(SB), R7
-	ADD $laneArgs_s, R0, R8
+	ADD $elementwiseArgs_s, R0, R8
 	VLD1R (R8), [V0.S4]
 	MOVD $0, R5
 	SUBS $4, R6
-	BLT part
+	BLT partial
 loop:
 	WORD $0x3ce56841 // ldr q1, [x2, x5]
 compute:
 	WORD $0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	TBNZ $63, R6, storePart
+	TBNZ $63, R6, storeElement
 	WORD $0x3ca56821 // str q1, [x1, x5]
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// What is left is three elements at most: R6 goes from −1 to −4.
-part:
+	// The last elements, at most three: R6 goes from −1 to −4.
+partial:
 	CMP $-4, R6
 	BEQ done
 	FMOVS (R2)(R5), F1
 	JMP compute
-storePart:
+storeElement:
 	FMOVS F1, (R1)(R5)
 	ADD $4, R5
 	SUB $1, R6
-	JMP part
+	JMP partial
 done:
 	RET
 
 // y = eᵃ
-TEXT laneExpNEON<>(SB), NOSPLIT, $0-16
-	MOVD laneArgs_y(R0), R1
-	MOVD laneArgs_a(R0), R2
-	MOVD laneArgs_n(R0), R6
+TEXT opExpNEON<>(SB), NOSPLIT, $0-16
+	MOVD elementwiseArgs_y(R0), R1
+	MOVD elementwiseArgs_a(R0), R2
+	MOVD elementwiseArgs_n(R0), R6
 	MOVD $constants<>(SB), R7
 	MOVD $0, R5
 	SUBS $4, R6
-	BLT part
+	BLT partial
 loop:
 	WORD $0x3ce56840 // ldr q0, [x2, x5]
 compute:
-	// eˣ = eʳ·2ⁿ: n is x/log 2 to the nearest, r the rest
+	// eˣ = eʳ·2ⁿ for n = round(x/log 2) and r = x − n·log 2
 	FMOVQ 0(R7), F3
 	WORD $0x6ea0e47f // fcmgt v31.4s, v3.4s, v0.4s
 	VMOV V0.B16, V2.B16
@@ -317,38 +318,38 @@ compute:
 	VADD V30.S4, V3.S4, V3.S4
 	VSHL $23, V3.S4, V3.S4
 	WORD $0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
-	TBNZ $63, R6, storePart
+	TBNZ $63, R6, storeElement
 	WORD $0x3ca56821 // str q1, [x1, x5]
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// What is left is three elements at most: R6 goes from −1 to −4.
-part:
+	// The last elements, at most three: R6 goes from −1 to −4.
+partial:
 	CMP $-4, R6
 	BEQ done
 	FMOVS (R2)(R5), F0
 	JMP compute
-storePart:
+storeElement:
 	FMOVS F1, (R1)(R5)
 	ADD $4, R5
 	SUB $1, R6
-	JMP part
+	JMP partial
 done:
 	RET
 
 // y = log a
-TEXT laneLogNEON<>(SB), NOSPLIT, $0-16
-	MOVD laneArgs_y(R0), R1
-	MOVD laneArgs_a(R0), R2
-	MOVD laneArgs_n(R0), R6
+TEXT opLogNEON<>(SB), NOSPLIT, $0-16
+	MOVD elementwiseArgs_y(R0), R1
+	MOVD elementwiseArgs_a(R0), R2
+	MOVD elementwiseArgs_n(R0), R6
 	MOVD $constants<>(SB), R7
 	MOVD $0, R5
 	SUBS $4, R6
-	BLT part
+	BLT partial
 loop:
 	WORD $0x3ce56840 // ldr q0, [x2, x5]
 compute:
-	// log: x = 2ᵏ·(1 + f)
+	// log x: x = 2ᵏ·(1 + f)
 	FMOVQ 192(R7), F30
 	WORD $0x6e3edc05 // fmul v5.4s, v0.4s, v30.4s
 	VMOV V0.B16, V2.B16
@@ -407,7 +408,7 @@ compute:
 	WORD $0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
 	FMOVQ 48(R7), F30
 	VFMLA V30.S4, V3.S4, V1.S4
-	// of infinity, zero and negative numbers
+	// log ∞ = ∞, log 0 = −∞; NaN for negative numbers and NaN
 	FMOVQ 448(R7), F5
 	FMOVQ 448(R7), F30
 	WORD $0x6e3ee41f // fcmge v31.4s, v0.4s, v30.4s
@@ -420,148 +421,41 @@ compute:
 	FMOVQ 480(R7), F30
 	WORD $0x6e3ee41f // fcmge v31.4s, v0.4s, v30.4s
 	VBIF V31.B16, V5.B16, V1.B16
-	TBNZ $63, R6, storePart
+	TBNZ $63, R6, storeElement
 	WORD $0x3ca56821 // str q1, [x1, x5]
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// What is left is three elements at most: R6 goes from −1 to −4.
-part:
+	// The last elements, at most three: R6 goes from −1 to −4.
+partial:
 	CMP $-4, R6
 	BEQ done
 	FMOVS (R2)(R5), F0
 	JMP compute
-storePart:
+storeElement:
 	FMOVS F1, (R1)(R5)
 	ADD $4, R5
 	SUB $1, R6
-	JMP part
-done:
-	RET
-
-// y = tanh a
-TEXT laneTanhNEON<>(SB), NOSPLIT, $0-16
-	MOVD laneArgs_y(R0), R1
-	MOVD laneArgs_a(R0), R2
-	MOVD laneArgs_n(R0), R6
-	MOVD $constants<>(SB), R7
-	MOVD $0, R5
-	SUBS $4, R6
-	BLT part
-loop:
-	WORD $0x3ce56840 // ldr q0, [x2, x5]
-compute:
-	// tanh: ±(1 − e)/(1 + e) for e = e^−2|x|
-	FMOVQ 512(R7), F30
-	VAND V30.B16, V0.B16, V2.B16
-	WORD $0x4e22d441 // fadd v1.4s, v2.4s, v2.4s
-	// e^−|x|
-	FMOVQ 528(R7), F30
-	VORR V30.B16, V1.B16, V4.B16
-	// eˣ = eʳ·2ⁿ: n is x/log 2 to the nearest, r the rest
-	VMOV V4.B16, V6.B16
-	FMOVQ 32(R7), F30
-	WORD $0x6e3edcc7 // fmul v7.4s, v6.4s, v30.4s
-	WORD $0x4e2188e7 // frintn v7.4s, v7.4s
-	FMOVQ 48(R7), F30
-	VFMLS V30.S4, V7.S4, V6.S4
-	FMOVQ 64(R7), F30
-	VFMLS V30.S4, V7.S4, V6.S4
-	// eʳ
-	FMOVQ 80(R7), F5
-	FMOVQ 96(R7), F31
-	VFMLA V6.S4, V5.S4, V31.S4
-	VMOV V31.B16, V5.B16
-	FMOVQ 112(R7), F31
-	VFMLA V6.S4, V5.S4, V31.S4
-	VMOV V31.B16, V5.B16
-	FMOVQ 128(R7), F31
-	VFMLA V6.S4, V5.S4, V31.S4
-	VMOV V31.B16, V5.B16
-	FMOVQ 144(R7), F31
-	VFMLA V6.S4, V5.S4, V31.S4
-	VMOV V31.B16, V5.B16
-	FMOVQ 160(R7), F31
-	VFMLA V6.S4, V5.S4, V31.S4
-	VMOV V31.B16, V5.B16
-	FMOVQ 160(R7), F31
-	VFMLA V6.S4, V5.S4, V31.S4
-	VMOV V31.B16, V5.B16
-	// times 2ⁿ
-	WORD $0x4e21a8e7 // fcvtns v7.4s, v7.4s
-	FMOVQ 176(R7), F30
-	VADD V30.S4, V7.S4, V7.S4
-	VSHL $23, V7.S4, V7.S4
-	WORD $0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
-	VEOR V6.B16, V6.B16, V6.B16
-	FMOVQ 544(R7), F30
-	WORD $0x6ea4e7df // fcmgt v31.4s, v30.4s, v4.4s
-	VBIT V31.B16, V6.B16, V5.B16
-	VMOV V5.B16, V4.B16
-	FMOVQ 160(R7), F1
-	WORD $0x4ea4d423 // fsub v3.4s, v1.4s, v4.4s
-	WORD $0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
-	WORD $0x6e21fc61 // fdiv v1.4s, v3.4s, v1.4s
-	FMOVQ 528(R7), F30
-	VAND V30.B16, V0.B16, V3.B16
-	VORR V3.B16, V1.B16, V1.B16
-	// or for small x, x + x³·P(x²)
-	WORD $0x6e20dc03 // fmul v3.4s, v0.4s, v0.4s
-	FMOVQ 560(R7), F5
-	FMOVQ 576(R7), F31
-	VFMLA V3.S4, V5.S4, V31.S4
-	VMOV V31.B16, V5.B16
-	FMOVQ 592(R7), F31
-	VFMLA V3.S4, V5.S4, V31.S4
-	VMOV V31.B16, V5.B16
-	FMOVQ 608(R7), F31
-	VFMLA V3.S4, V5.S4, V31.S4
-	VMOV V31.B16, V5.B16
-	FMOVQ 624(R7), F31
-	VFMLA V3.S4, V5.S4, V31.S4
-	VMOV V31.B16, V5.B16
-	WORD $0x6e23dca5 // fmul v5.4s, v5.4s, v3.4s
-	VMOV V0.B16, V31.B16
-	VFMLA V0.S4, V5.S4, V31.S4
-	VMOV V31.B16, V5.B16
-	FMOVQ 640(R7), F30
-	WORD $0x6ea2e7df // fcmgt v31.4s, v30.4s, v2.4s
-	VBIT V31.B16, V5.B16, V1.B16
-	TBNZ $63, R6, storePart
-	WORD $0x3ca56821 // str q1, [x1, x5]
-	ADD $16, R5
-	SUBS $4, R6
-	BGE loop
-	// What is left is three elements at most: R6 goes from −1 to −4.
-part:
-	CMP $-4, R6
-	BEQ done
-	FMOVS (R2)(R5), F0
-	JMP compute
-storePart:
-	FMOVS F1, (R1)(R5)
-	ADD $4, R5
-	SUB $1, R6
-	JMP part
+	JMP partial
 done:
 	RET
 
 // y = 1/(1 + e⁻ᵃ)
-TEXT laneSigmoidNEON<>(SB), NOSPLIT, $0-16
-	MOVD laneArgs_y(R0), R1
-	MOVD laneArgs_a(R0), R2
-	MOVD laneArgs_n(R0), R6
+TEXT opSigmoidNEON<>(SB), NOSPLIT, $0-16
+	MOVD elementwiseArgs_y(R0), R1
+	MOVD elementwiseArgs_a(R0), R2
+	MOVD elementwiseArgs_n(R0), R6
 	MOVD $constants<>(SB), R7
 	MOVD $0, R5
 	SUBS $4, R6
-	BLT part
+	BLT partial
 loop:
 	WORD $0x3ce56840 // ldr q0, [x2, x5]
 compute:
 	// e^−|x|
-	FMOVQ 528(R7), F30
+	FMOVQ 512(R7), F30
 	VORR V30.B16, V0.B16, V1.B16
-	// eˣ = eʳ·2ⁿ: n is x/log 2 to the nearest, r the rest
+	// eˣ = eʳ·2ⁿ for n = round(x/log 2) and r = x − n·log 2
 	VMOV V1.B16, V3.B16
 	FMOVQ 32(R7), F30
 	WORD $0x6e3edc64 // fmul v4.4s, v3.4s, v30.4s
@@ -597,52 +491,52 @@ compute:
 	VSHL $23, V4.S4, V4.S4
 	WORD $0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
 	VEOR V3.B16, V3.B16, V3.B16
-	FMOVQ 544(R7), F30
+	FMOVQ 528(R7), F30
 	WORD $0x6ea1e7df // fcmgt v31.4s, v30.4s, v1.4s
 	VBIT V31.B16, V3.B16, V2.B16
 	VMOV V2.B16, V1.B16
-	// sigmoid: 1/(1 + e), or e/(1 + e) for negative x
+	// sigmoid x = 1/(1 + e), or e/(1 + e) for negative x
 	FMOVQ 160(R7), F30
 	WORD $0x4e3ed423 // fadd v3.4s, v1.4s, v30.4s
 	FMOVQ 160(R7), F2
 	WORD $0x4f21041f // sshr v31.4s, v0.4s, #31
 	VBIT V31.B16, V1.B16, V2.B16
 	WORD $0x6e23fc42 // fdiv v2.4s, v2.4s, v3.4s
-	TBNZ $63, R6, storePart
+	TBNZ $63, R6, storeElement
 	WORD $0x3ca56822 // str q2, [x1, x5]
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// What is left is three elements at most: R6 goes from −1 to −4.
-part:
+	// The last elements, at most three: R6 goes from −1 to −4.
+partial:
 	CMP $-4, R6
 	BEQ done
 	FMOVS (R2)(R5), F0
 	JMP compute
-storePart:
+storeElement:
 	FMOVS F2, (R1)(R5)
 	ADD $4, R5
 	SUB $1, R6
-	JMP part
+	JMP partial
 done:
 	RET
 
 // y = log(1 + eᵃ)
-TEXT laneSoftplusNEON<>(SB), NOSPLIT, $0-16
-	MOVD laneArgs_y(R0), R1
-	MOVD laneArgs_a(R0), R2
-	MOVD laneArgs_n(R0), R6
+TEXT opSoftplusNEON<>(SB), NOSPLIT, $0-16
+	MOVD elementwiseArgs_y(R0), R1
+	MOVD elementwiseArgs_a(R0), R2
+	MOVD elementwiseArgs_n(R0), R6
 	MOVD $constants<>(SB), R7
 	MOVD $0, R5
 	SUBS $4, R6
-	BLT part
+	BLT partial
 loop:
 	WORD $0x3ce56840 // ldr q0, [x2, x5]
 compute:
 	// e^−|x|
-	FMOVQ 528(R7), F30
+	FMOVQ 512(R7), F30
 	VORR V30.B16, V0.B16, V1.B16
-	// eˣ = eʳ·2ⁿ: n is x/log 2 to the nearest, r the rest
+	// eˣ = eʳ·2ⁿ for n = round(x/log 2) and r = x − n·log 2
 	VMOV V1.B16, V3.B16
 	FMOVQ 32(R7), F30
 	WORD $0x6e3edc64 // fmul v4.4s, v3.4s, v30.4s
@@ -678,34 +572,34 @@ compute:
 	VSHL $23, V4.S4, V4.S4
 	WORD $0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
 	VEOR V3.B16, V3.B16, V3.B16
-	FMOVQ 544(R7), F30
+	FMOVQ 528(R7), F30
 	WORD $0x6ea1e7df // fcmgt v31.4s, v30.4s, v1.4s
 	VBIT V31.B16, V3.B16, V2.B16
 	VMOV V2.B16, V1.B16
-	// softplus: max(x, 0) + log(1 + e)
-	FMOVQ 656(R7), F3
+	// softplus x = max(x, 0) + log(1 + e)
+	FMOVQ 544(R7), F3
+	FMOVQ 560(R7), F31
+	VFMLA V1.S4, V3.S4, V31.S4
+	VMOV V31.B16, V3.B16
+	FMOVQ 576(R7), F31
+	VFMLA V1.S4, V3.S4, V31.S4
+	VMOV V31.B16, V3.B16
+	FMOVQ 592(R7), F31
+	VFMLA V1.S4, V3.S4, V31.S4
+	VMOV V31.B16, V3.B16
+	FMOVQ 608(R7), F31
+	VFMLA V1.S4, V3.S4, V31.S4
+	VMOV V31.B16, V3.B16
+	FMOVQ 624(R7), F31
+	VFMLA V1.S4, V3.S4, V31.S4
+	VMOV V31.B16, V3.B16
+	FMOVQ 640(R7), F31
+	VFMLA V1.S4, V3.S4, V31.S4
+	VMOV V31.B16, V3.B16
+	FMOVQ 656(R7), F31
+	VFMLA V1.S4, V3.S4, V31.S4
+	VMOV V31.B16, V3.B16
 	FMOVQ 672(R7), F31
-	VFMLA V1.S4, V3.S4, V31.S4
-	VMOV V31.B16, V3.B16
-	FMOVQ 688(R7), F31
-	VFMLA V1.S4, V3.S4, V31.S4
-	VMOV V31.B16, V3.B16
-	FMOVQ 704(R7), F31
-	VFMLA V1.S4, V3.S4, V31.S4
-	VMOV V31.B16, V3.B16
-	FMOVQ 720(R7), F31
-	VFMLA V1.S4, V3.S4, V31.S4
-	VMOV V31.B16, V3.B16
-	FMOVQ 736(R7), F31
-	VFMLA V1.S4, V3.S4, V31.S4
-	VMOV V31.B16, V3.B16
-	FMOVQ 752(R7), F31
-	VFMLA V1.S4, V3.S4, V31.S4
-	VMOV V31.B16, V3.B16
-	FMOVQ 768(R7), F31
-	VFMLA V1.S4, V3.S4, V31.S4
-	VMOV V31.B16, V3.B16
-	FMOVQ 784(R7), F31
 	VFMLA V1.S4, V3.S4, V31.S4
 	VMOV V31.B16, V3.B16
 	FMOVQ 160(R7), F31
@@ -715,42 +609,42 @@ compute:
 	WORD $0x6ea0e45f // fcmgt v31.4s, v2.4s, v0.4s
 	VBIF V31.B16, V0.B16, V2.B16
 	VFMLA V1.S4, V3.S4, V2.S4
-	TBNZ $63, R6, storePart
+	TBNZ $63, R6, storeElement
 	WORD $0x3ca56822 // str q2, [x1, x5]
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// What is left is three elements at most: R6 goes from −1 to −4.
-part:
+	// The last elements, at most three: R6 goes from −1 to −4.
+partial:
 	CMP $-4, R6
 	BEQ done
 	FMOVS (R2)(R5), F0
 	JMP compute
-storePart:
+storeElement:
 	FMOVS F2, (R1)(R5)
 	ADD $4, R5
 	SUB $1, R6
-	JMP part
+	JMP partial
 done:
 	RET
 
 // y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ)
-TEXT laneSoftplusSigmoidNEON<>(SB), NOSPLIT, $0-16
-	MOVD laneArgs_y(R0), R1
-	MOVD laneArgs_b(R0), R2
-	MOVD laneArgs_a(R0), R3
-	MOVD laneArgs_n(R0), R6
+TEXT opSoftplusSigmoidNEON<>(SB), NOSPLIT, $0-16
+	MOVD elementwiseArgs_y(R0), R1
+	MOVD elementwiseArgs_b(R0), R2
+	MOVD elementwiseArgs_a(R0), R3
+	MOVD elementwiseArgs_n(R0), R6
 	MOVD $constants<>(SB), R7
 	MOVD $0, R5
 	SUBS $4, R6
-	BLT part
+	BLT partial
 loop:
 	WORD $0x3ce56860 // ldr q0, [x3, x5]
 compute:
 	// e^−|x|
-	FMOVQ 528(R7), F30
+	FMOVQ 512(R7), F30
 	VORR V30.B16, V0.B16, V1.B16
-	// eˣ = eʳ·2ⁿ: n is x/log 2 to the nearest, r the rest
+	// eˣ = eʳ·2ⁿ for n = round(x/log 2) and r = x − n·log 2
 	VMOV V1.B16, V3.B16
 	FMOVQ 32(R7), F30
 	WORD $0x6e3edc64 // fmul v4.4s, v3.4s, v30.4s
@@ -786,41 +680,41 @@ compute:
 	VSHL $23, V4.S4, V4.S4
 	WORD $0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
 	VEOR V3.B16, V3.B16, V3.B16
-	FMOVQ 544(R7), F30
+	FMOVQ 528(R7), F30
 	WORD $0x6ea1e7df // fcmgt v31.4s, v30.4s, v1.4s
 	VBIT V31.B16, V3.B16, V2.B16
 	VMOV V2.B16, V1.B16
-	// sigmoid: 1/(1 + e), or e/(1 + e) for negative x
+	// sigmoid x = 1/(1 + e), or e/(1 + e) for negative x
 	FMOVQ 160(R7), F30
 	WORD $0x4e3ed423 // fadd v3.4s, v1.4s, v30.4s
 	FMOVQ 160(R7), F2
 	WORD $0x4f21041f // sshr v31.4s, v0.4s, #31
 	VBIT V31.B16, V1.B16, V2.B16
 	WORD $0x6e23fc42 // fdiv v2.4s, v2.4s, v3.4s
-	// softplus: max(x, 0) + log(1 + e)
-	FMOVQ 656(R7), F4
+	// softplus x = max(x, 0) + log(1 + e)
+	FMOVQ 544(R7), F4
+	FMOVQ 560(R7), F31
+	VFMLA V1.S4, V4.S4, V31.S4
+	VMOV V31.B16, V4.B16
+	FMOVQ 576(R7), F31
+	VFMLA V1.S4, V4.S4, V31.S4
+	VMOV V31.B16, V4.B16
+	FMOVQ 592(R7), F31
+	VFMLA V1.S4, V4.S4, V31.S4
+	VMOV V31.B16, V4.B16
+	FMOVQ 608(R7), F31
+	VFMLA V1.S4, V4.S4, V31.S4
+	VMOV V31.B16, V4.B16
+	FMOVQ 624(R7), F31
+	VFMLA V1.S4, V4.S4, V31.S4
+	VMOV V31.B16, V4.B16
+	FMOVQ 640(R7), F31
+	VFMLA V1.S4, V4.S4, V31.S4
+	VMOV V31.B16, V4.B16
+	FMOVQ 656(R7), F31
+	VFMLA V1.S4, V4.S4, V31.S4
+	VMOV V31.B16, V4.B16
 	FMOVQ 672(R7), F31
-	VFMLA V1.S4, V4.S4, V31.S4
-	VMOV V31.B16, V4.B16
-	FMOVQ 688(R7), F31
-	VFMLA V1.S4, V4.S4, V31.S4
-	VMOV V31.B16, V4.B16
-	FMOVQ 704(R7), F31
-	VFMLA V1.S4, V4.S4, V31.S4
-	VMOV V31.B16, V4.B16
-	FMOVQ 720(R7), F31
-	VFMLA V1.S4, V4.S4, V31.S4
-	VMOV V31.B16, V4.B16
-	FMOVQ 736(R7), F31
-	VFMLA V1.S4, V4.S4, V31.S4
-	VMOV V31.B16, V4.B16
-	FMOVQ 752(R7), F31
-	VFMLA V1.S4, V4.S4, V31.S4
-	VMOV V31.B16, V4.B16
-	FMOVQ 768(R7), F31
-	VFMLA V1.S4, V4.S4, V31.S4
-	VMOV V31.B16, V4.B16
-	FMOVQ 784(R7), F31
 	VFMLA V1.S4, V4.S4, V31.S4
 	VMOV V31.B16, V4.B16
 	FMOVQ 160(R7), F31
@@ -830,37 +724,37 @@ compute:
 	WORD $0x6ea0e47f // fcmgt v31.4s, v3.4s, v0.4s
 	VBIF V31.B16, V0.B16, V3.B16
 	VFMLA V1.S4, V4.S4, V3.S4
-	TBNZ $63, R6, storePart
+	TBNZ $63, R6, storeElement
 	WORD $0x3ca56823 // str q3, [x1, x5]
 	WORD $0x3ca56842 // str q2, [x2, x5]
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// What is left is three elements at most: R6 goes from −1 to −4.
-part:
+	// The last elements, at most three: R6 goes from −1 to −4.
+partial:
 	CMP $-4, R6
 	BEQ done
 	FMOVS (R3)(R5), F0
 	JMP compute
-storePart:
+storeElement:
 	FMOVS F3, (R1)(R5)
 	FMOVS F2, (R2)(R5)
 	ADD $4, R5
 	SUB $1, R6
-	JMP part
+	JMP partial
 done:
 	RET
 
 // y = a ⊙ (b − b²)
-TEXT laneSigmoidGradientNEON<>(SB), NOSPLIT, $0-16
-	MOVD laneArgs_y(R0), R1
-	MOVD laneArgs_a(R0), R2
-	MOVD laneArgs_b(R0), R3
-	MOVD laneArgs_n(R0), R6
+TEXT opSigmoidGradientNEON<>(SB), NOSPLIT, $0-16
+	MOVD elementwiseArgs_y(R0), R1
+	MOVD elementwiseArgs_a(R0), R2
+	MOVD elementwiseArgs_b(R0), R3
+	MOVD elementwiseArgs_n(R0), R6
 	MOVD $constants<>(SB), R7
 	MOVD $0, R5
 	SUBS $4, R6
-	BLT part
+	BLT partial
 loop:
 	WORD $0x3ce56840 // ldr q0, [x2, x5]
 	WORD $0x3ce56861 // ldr q1, [x3, x5]
@@ -868,47 +762,47 @@ compute:
 	VMOV V1.B16, V2.B16
 	VFMLS V1.S4, V1.S4, V2.S4
 	WORD $0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
-	TBNZ $63, R6, storePart
+	TBNZ $63, R6, storeElement
 	WORD $0x3ca56822 // str q2, [x1, x5]
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// What is left is three elements at most: R6 goes from −1 to −4.
-part:
+	// The last elements, at most three: R6 goes from −1 to −4.
+partial:
 	CMP $-4, R6
 	BEQ done
 	FMOVS (R2)(R5), F0
 	FMOVS (R3)(R5), F1
 	JMP compute
-storePart:
+storeElement:
 	FMOVS F2, (R1)(R5)
 	ADD $4, R5
 	SUB $1, R6
-	JMP part
+	JMP partial
 done:
 	RET
 
-// a step of Adamax: parameters y, gradient a, averages b and c
-TEXT laneAdamaxNEON<>(SB), NOSPLIT, $0-16
-	MOVD laneArgs_y(R0), R1
-	MOVD laneArgs_b(R0), R2
-	MOVD laneArgs_c(R0), R3
-	MOVD laneArgs_a(R0), R4
-	MOVD laneArgs_n(R0), R6
+// a step of Adamax with parameters y, gradient a and averages b and c
+TEXT opAdamaxNEON<>(SB), NOSPLIT, $0-16
+	MOVD elementwiseArgs_y(R0), R1
+	MOVD elementwiseArgs_b(R0), R2
+	MOVD elementwiseArgs_c(R0), R3
+	MOVD elementwiseArgs_a(R0), R4
+	MOVD elementwiseArgs_n(R0), R6
 	MOVD $constants<>(SB), R7
-	ADD $laneArgs_beta1, R0, R8
+	ADD $elementwiseArgs_beta1, R0, R8
 	VLD1R (R8), [V0.S4]
-	ADD $laneArgs_rest1, R0, R8
+	ADD $elementwiseArgs_rest1, R0, R8
 	VLD1R (R8), [V1.S4]
-	ADD $laneArgs_beta2, R0, R8
+	ADD $elementwiseArgs_beta2, R0, R8
 	VLD1R (R8), [V2.S4]
-	ADD $laneArgs_rate, R0, R8
+	ADD $elementwiseArgs_rate, R0, R8
 	VLD1R (R8), [V3.S4]
-	ADD $laneArgs_epsilon, R0, R8
+	ADD $elementwiseArgs_epsilon, R0, R8
 	VLD1R (R8), [V4.S4]
 	MOVD $0, R5
 	SUBS $4, R6
-	BLT part
+	BLT partial
 loop:
 	WORD $0x3ce56825 // ldr q5, [x1, x5]
 	WORD $0x3ce56846 // ldr q6, [x2, x5]
@@ -918,22 +812,22 @@ compute:
 	WORD $0x6e20dcc6 // fmul v6.4s, v6.4s, v0.4s
 	VFMLA V8.S4, V1.S4, V6.S4
 	WORD $0x6e22dce7 // fmul v7.4s, v7.4s, v2.4s
-	FMOVQ 512(R7), F30
+	FMOVQ 688(R7), F30
 	VAND V30.B16, V8.B16, V8.B16
 	WORD $0x6ea8e4ff // fcmgt v31.4s, v7.4s, v8.4s
 	VBIF V31.B16, V8.B16, V7.B16
 	WORD $0x4e24d4e8 // fadd v8.4s, v7.4s, v4.4s
 	WORD $0x6e28fcc8 // fdiv v8.4s, v6.4s, v8.4s
 	VFMLA V8.S4, V3.S4, V5.S4
-	TBNZ $63, R6, storePart
+	TBNZ $63, R6, storeElement
 	WORD $0x3ca56825 // str q5, [x1, x5]
 	WORD $0x3ca56846 // str q6, [x2, x5]
 	WORD $0x3ca56867 // str q7, [x3, x5]
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// What is left is three elements at most: R6 goes from −1 to −4.
-part:
+	// The last elements, at most three: R6 goes from −1 to −4.
+partial:
 	CMP $-4, R6
 	BEQ done
 	FMOVS (R1)(R5), F5
@@ -941,13 +835,13 @@ part:
 	FMOVS (R3)(R5), F7
 	FMOVS (R4)(R5), F8
 	JMP compute
-storePart:
+storeElement:
 	FMOVS F5, (R1)(R5)
 	FMOVS F6, (R2)(R5)
 	FMOVS F7, (R3)(R5)
 	ADD $4, R5
 	SUB $1, R6
-	JMP part
+	JMP partial
 done:
 	RET
 
@@ -1015,65 +909,52 @@ DATA constants<>+480(SB)/8, $0x0000000000000000 // 0
 DATA constants<>+488(SB)/8, $0x0000000000000000
 DATA constants<>+496(SB)/8, $0x7fc000007fc00000 // NaN
 DATA constants<>+504(SB)/8, $0x7fc000007fc00000
-DATA constants<>+512(SB)/8, $0x7fffffff7fffffff // NaN
-DATA constants<>+520(SB)/8, $0x7fffffff7fffffff
-DATA constants<>+528(SB)/8, $0x8000000080000000 // -0
-DATA constants<>+536(SB)/8, $0x8000000080000000
-DATA constants<>+544(SB)/8, $0xc2300000c2300000 // -44
-DATA constants<>+552(SB)/8, $0xc2300000c2300000
-DATA constants<>+560(SB)/8, $0xbbb91583bbb91583 // -0.0056483163
-DATA constants<>+568(SB)/8, $0xbbb91583bbb91583
-DATA constants<>+576(SB)/8, $0x3ca8abff3ca8abff // 0.020589827
-DATA constants<>+584(SB)/8, $0x3ca8abff3ca8abff
-DATA constants<>+592(SB)/8, $0xbd5c0ee1bd5c0ee1 // -0.053725127
-DATA constants<>+600(SB)/8, $0xbd5c0ee1bd5c0ee1
-DATA constants<>+608(SB)/8, $0x3e0883233e088323 // 0.13331275
-DATA constants<>+616(SB)/8, $0x3e0883233e088323
-DATA constants<>+624(SB)/8, $0xbeaaaa97beaaaa97 // -0.33333275
-DATA constants<>+632(SB)/8, $0xbeaaaa97beaaaa97
-DATA constants<>+640(SB)/8, $0x3f2000003f200000 // 0.625
-DATA constants<>+648(SB)/8, $0x3f2000003f200000
-DATA constants<>+656(SB)/8, $0xbb549978bb549978 // -0.0032440107
-DATA constants<>+664(SB)/8, $0xbb549978bb549978
-DATA constants<>+672(SB)/8, $0x3ca29f653ca29f65 // 0.019851396
-DATA constants<>+680(SB)/8, $0x3ca29f653ca29f65
-DATA constants<>+688(SB)/8, $0xbd694e44bd694e44 // -0.056959406
-DATA constants<>+696(SB)/8, $0xbd694e44bd694e44
-DATA constants<>+704(SB)/8, $0x3dd9299e3dd9299e // 0.10603641
-DATA constants<>+712(SB)/8, $0x3dd9299e3dd9299e
-DATA constants<>+720(SB)/8, $0xbe1cbaacbe1cbaac // -0.15305585
-DATA constants<>+728(SB)/8, $0xbe1cbaacbe1cbaac
-DATA constants<>+736(SB)/8, $0x3e497b493e497b49 // 0.19675936
-DATA constants<>+744(SB)/8, $0x3e497b493e497b49
-DATA constants<>+752(SB)/8, $0xbe7f87c3be7f87c3 // -0.24954133
-DATA constants<>+760(SB)/8, $0xbe7f87c3be7f87c3
-DATA constants<>+768(SB)/8, $0x3eaaa6403eaaa640 // 0.33329964
-DATA constants<>+776(SB)/8, $0x3eaaa6403eaaa640
-DATA constants<>+784(SB)/8, $0xbeffffdfbeffffdf // -0.49999902
-DATA constants<>+792(SB)/8, $0xbeffffdfbeffffdf
-GLOBL constants<>(SB), NOPTR|RODATA, $800
+DATA constants<>+512(SB)/8, $0x8000000080000000 // -0
+DATA constants<>+520(SB)/8, $0x8000000080000000
+DATA constants<>+528(SB)/8, $0xc2300000c2300000 // -44
+DATA constants<>+536(SB)/8, $0xc2300000c2300000
+DATA constants<>+544(SB)/8, $0xbb549978bb549978 // -0.0032440107
+DATA constants<>+552(SB)/8, $0xbb549978bb549978
+DATA constants<>+560(SB)/8, $0x3ca29f653ca29f65 // 0.019851396
+DATA constants<>+568(SB)/8, $0x3ca29f653ca29f65
+DATA constants<>+576(SB)/8, $0xbd694e44bd694e44 // -0.056959406
+DATA constants<>+584(SB)/8, $0xbd694e44bd694e44
+DATA constants<>+592(SB)/8, $0x3dd9299e3dd9299e // 0.10603641
+DATA constants<>+600(SB)/8, $0x3dd9299e3dd9299e
+DATA constants<>+608(SB)/8, $0xbe1cbaacbe1cbaac // -0.15305585
+DATA constants<>+616(SB)/8, $0xbe1cbaacbe1cbaac
+DATA constants<>+624(SB)/8, $0x3e497b493e497b49 // 0.19675936
+DATA constants<>+632(SB)/8, $0x3e497b493e497b49
+DATA constants<>+640(SB)/8, $0xbe7f87c3be7f87c3 // -0.24954133
+DATA constants<>+648(SB)/8, $0xbe7f87c3be7f87c3
+DATA constants<>+656(SB)/8, $0x3eaaa6403eaaa640 // 0.33329964
+DATA constants<>+664(SB)/8, $0x3eaaa6403eaaa640
+DATA constants<>+672(SB)/8, $0xbeffffdfbeffffdf // -0.49999902
+DATA constants<>+680(SB)/8, $0xbeffffdfbeffffdf
+DATA constants<>+688(SB)/8, $0x7fffffff7fffffff // NaN
+DATA constants<>+696(SB)/8, $0x7fffffff7fffffff
+GLOBL constants<>(SB), NOPTR|RODATA, $704
 
-DATA laneTable<>+0(SB)/8, $laneAddNEON<>(SB)
-DATA laneTable<>+8(SB)/8, $laneSubNEON<>(SB)
-DATA laneTable<>+16(SB)/8, $laneMulNEON<>(SB)
-DATA laneTable<>+24(SB)/8, $laneDivNEON<>(SB)
-DATA laneTable<>+32(SB)/8, $laneMulAddNEON<>(SB)
-DATA laneTable<>+40(SB)/8, $laneScaleNEON<>(SB)
-DATA laneTable<>+48(SB)/8, $laneAddConstNEON<>(SB)
-DATA laneTable<>+56(SB)/8, $laneExpNEON<>(SB)
-DATA laneTable<>+64(SB)/8, $laneLogNEON<>(SB)
-DATA laneTable<>+72(SB)/8, $laneTanhNEON<>(SB)
-DATA laneTable<>+80(SB)/8, $laneSigmoidNEON<>(SB)
-DATA laneTable<>+88(SB)/8, $laneSoftplusNEON<>(SB)
-DATA laneTable<>+96(SB)/8, $laneSoftplusSigmoidNEON<>(SB)
-DATA laneTable<>+104(SB)/8, $laneSigmoidGradientNEON<>(SB)
-DATA laneTable<>+112(SB)/8, $laneAdamaxNEON<>(SB)
-GLOBL laneTable<>(SB), RODATA, $120
+DATA elementwiseTable<>+0(SB)/8, $opAddNEON<>(SB)
+DATA elementwiseTable<>+8(SB)/8, $opSubNEON<>(SB)
+DATA elementwiseTable<>+16(SB)/8, $opMulNEON<>(SB)
+DATA elementwiseTable<>+24(SB)/8, $opDivNEON<>(SB)
+DATA elementwiseTable<>+32(SB)/8, $opMulAddNEON<>(SB)
+DATA elementwiseTable<>+40(SB)/8, $opScaleNEON<>(SB)
+DATA elementwiseTable<>+48(SB)/8, $opAddConstNEON<>(SB)
+DATA elementwiseTable<>+56(SB)/8, $opExpNEON<>(SB)
+DATA elementwiseTable<>+64(SB)/8, $opLogNEON<>(SB)
+DATA elementwiseTable<>+72(SB)/8, $opSigmoidNEON<>(SB)
+DATA elementwiseTable<>+80(SB)/8, $opSoftplusNEON<>(SB)
+DATA elementwiseTable<>+88(SB)/8, $opSoftplusSigmoidNEON<>(SB)
+DATA elementwiseTable<>+96(SB)/8, $opSigmoidGradientNEON<>(SB)
+DATA elementwiseTable<>+104(SB)/8, $opAdamaxNEON<>(SB)
+GLOBL elementwiseTable<>(SB), RODATA, $112
 
-// func lane(kernel int, args *laneArgs)
-TEXT ·lane(SB), NOSPLIT, $0-16
+// func callElementwise(kernel int, args *elementwiseArgs)
+TEXT ·callElementwise(SB), NOSPLIT, $0-16
 	MOVD kernel+0(FP), R1
 	MOVD args+8(FP), R0
-	MOVD $laneTable<>(SB), R2
+	MOVD $elementwiseTable<>(SB), R2
 	MOVD (R2)(R1<<3), R1
 	JMP (R1)

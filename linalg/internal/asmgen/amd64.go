@@ -1,0 +1,144 @@
+package main
+
+import "fmt"
+
+// The mask of partial vectors is in K1 with AVX-512, and in vector register avx2Mask with AVX2.
+// Elementwise kernels of AVX2 load constants into register avx2Const.
+const avx2Const, avx2Mask = 14, 15
+
+// setMask puts the first CX lanes into the mask. It changes BX and CX.
+func (w *writer) setMask() {
+	if w.isa == avx512 {
+		w.op("MOVL $-1, BX")
+		w.op("BZHIL CX, BX, BX")
+		w.op("KMOVW BX, K1")
+		return
+	}
+	w.op("SHLQ $2, CX")
+	w.op("LEAQ ones<>+32(SB), BX") // eight words of ones, then eight of zeros
+	w.op("SUBQ CX, BX")
+	w.op("VMOVDQU (BX), %s", w.v(avx2Mask))
+}
+
+// maskData writes the data of setMask.
+func (w *writer) maskData() {
+	w.WriteByte('\n')
+	for i := range 8 {
+		value := "0xffffffffffffffff"
+		if i >= 4 {
+			value = "0"
+		}
+		fmt.Fprintf(w, "DATA ones<>+%d(SB)/8, $%s\n", 8*i, value)
+	}
+	w.WriteString("GLOBL ones<>(SB), NOPTR|RODATA, $64\n")
+}
+
+// load loads register r. If w is masked, lanes outside the mask become zero.
+func (w *writer) load(mem string, r int) {
+	switch {
+	case !w.masked:
+		w.op("VMOVUPS %s, %s", mem, w.v(r))
+	case w.isa == avx512:
+		w.op("VMOVUPS.Z %s, K1, %s", mem, w.v(r))
+	default:
+		w.op("VMASKMOVPS %s, %s, %s", mem, w.v(avx2Mask), w.v(r))
+	}
+}
+
+// store stores register r, or only the lanes in the mask if w is masked.
+func (w *writer) store(r int, mem string) {
+	switch {
+	case !w.masked:
+		w.op("VMOVUPS %s, %s", w.v(r), mem)
+	case w.isa == avx512:
+		w.op("VMOVUPS %s, K1, %s", w.v(r), mem)
+	default:
+		w.op("VMASKMOVPS %s, %s, %s", w.v(r), w.v(avx2Mask), mem)
+	}
+}
+
+// insert loads a part of register r, which has four lanes.
+func (w *writer) insert(part int, mem string, r int) {
+	name := "VINSERTF128"
+	if w.isa == avx512 {
+		name = "VINSERTF32X4"
+	}
+	w.op("%s $%d, %s, %s, %s", name, part, mem, w.v(r), w.v(r))
+}
+
+// extract stores a part of register r, which has four lanes.
+func (w *writer) extract(part, r int, mem string) {
+	name := "VEXTRACTF128"
+	if w.isa == avx512 {
+		name = "VEXTRACTF32X4"
+	}
+	w.op("%s $%d, %s, %s", name, part, w.v(r), mem)
+}
+
+// zero clears register r.
+func (w *writer) zero(r int) {
+	switch w.isa {
+	case avx512:
+		w.op("VPXORD %s, %s, %s", w.v(r), w.v(r), w.v(r))
+	case avx2:
+		w.op("VXORPS %s, %s, %s", w.v(r), w.v(r), w.v(r))
+	case neon:
+		w.op("VEOR %s.B16, %[1]s.B16, %[1]s.B16", w.v(r))
+	}
+}
+
+// strides are four registers that hold 1, 3, 5 and 7 times a stride.
+type strides [4]string
+
+var rowStrides = strides{"R8", "R9", "R10", "R11"}
+
+// at returns the address base + i·stride for i < 8.
+func (s strides) at(base string, i int) string {
+	switch i {
+	case 0:
+		return "(" + base + ")"
+	case 1, 2, 4:
+		return fmt.Sprintf("(%s)(%s*%d)", base, s[0], i)
+	case 3, 6:
+		return fmt.Sprintf("(%s)(%s*%d)", base, s[1], i/3)
+	}
+	return fmt.Sprintf("(%s)(%s*1)", base, s[i/2]) // 5 and 7
+}
+
+// setStrides computes the registers that at needs for i < n; the first must be set.
+func (w *writer) setStrides(s strides, n int) {
+	if n > 3 {
+		w.op("LEAQ (%s)(%s*2), %s", s[0], s[0], s[1])
+	}
+	if n > 5 {
+		w.op("LEAQ (%s)(%s*4), %s", s[0], s[0], s[2])
+	}
+	if n > 7 {
+		w.op("LEAQ (%s)(%s*4), %s", s[1], s[0], s[3])
+	}
+}
+
+// amd64Peak returns the file of the loops that measure the peak speed of multiply-adds.
+func amd64Peak() string {
+	w := newFile(avx2, "Loops of independent multiply-adds; see peak.go.")
+	t := &table{kind: "peak"}
+	for _, w.isa = range amd64 {
+		t.add("peak" + w.name)
+		w.begin("peak"+w.name, "CX counts the rounds left.")
+		w.op("MOVQ peakArgs_rounds(DI), CX")
+		factor := w.peakSums()
+		for i := range factor + 1 {
+			w.zero(i)
+		}
+		w.label("loop")
+		for i := range factor {
+			w.op("VFMADD231PS %s, %s, %s", w.v(factor), w.v(factor), w.v(i))
+		}
+		w.op("DECQ CX")
+		w.op("JNZ loop")
+		w.op("VZEROUPPER")
+		w.op("RET")
+	}
+	w.dispatcher(t)
+	return w.String()
+}

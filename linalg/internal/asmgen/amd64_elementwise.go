@@ -1,0 +1,174 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// amd64Operations write operations for AVX2 and AVX-512.
+type amd64Operations struct{ *body }
+
+// amd64Names are the instructions of AVX2 and AVX-512.
+var amd64Names = [...][2]string{
+	add: {"VADDPS", "VADDPS"}, sub: {"VSUBPS", "VSUBPS"}, mul: {"VMULPS", "VMULPS"}, div: {"VDIVPS", "VDIVPS"},
+	maximum: {"VMAXPS", "VMAXPS"}, minimum: {"VMINPS", "VMINPS"},
+	fma: {"VFMADD231PS", "VFMADD231PS"}, fms: {"VFNMADD231PS", "VFNMADD231PS"},
+	addInt: {"VPADDD", "VPADDD"}, subInt: {"VPSUBD", "VPSUBD"}, and: {"VPAND", "VPANDD"}, or: {"VPOR", "VPORD"},
+	shiftLeft: {"VPSLLD", "VPSLLD"}, shiftRight: {"VPSRAD", "VPSRAD"}, move: {"VMOVAPS", "VMOVAPS"},
+	round: {"VROUNDPS $8,", "VRNDSCALEPS $8,"}, toInt: {"VCVTPS2DQ", "VCVTPS2DQ"}, toFloat: {"VCVTDQ2PS", "VCVTDQ2PS"},
+	scale: {"", "VSCALEFPS"},
+}
+
+func (w amd64Operations) instruction(op operation) string {
+	if w.isa == avx512 {
+		return amd64Names[op][1]
+	}
+	return amd64Names[op][0]
+}
+
+func (w amd64Operations) binary(op operation, d, a, b int) {
+	if op == fma || op == fms {
+		a, b = b, a
+	}
+	w.op("%s %s, %s, %s", w.instruction(op), w.v(b), w.v(a), w.v(d))
+}
+
+func (w amd64Operations) binaryBits(op operation, d, a int, bits uint32) {
+	w.withConstant(w.instruction(op), bits, a, d)
+}
+
+func (w amd64Operations) horner(c float64, x, d int) {
+	w.withConstant("VFMADD213PS", bitsOf(c), x, d)
+}
+
+// withConstant writes an instruction whose first source is a constant.
+func (w amd64Operations) withConstant(instruction string, bits uint32, a, d int) {
+	if w.isa == avx512 {
+		w.op("%s.BCST %s, %s, %s", instruction, w.address(bits), w.v(a), w.v(d))
+		return
+	}
+	w.setBits(bits, avx2Const)
+	w.op("%s %s, %s, %s", instruction, w.v(avx2Const), w.v(a), w.v(d))
+}
+
+func (w amd64Operations) unary(op operation, d, a int) {
+	w.op("%s %s, %s", w.instruction(op), w.v(a), w.v(d))
+}
+
+func (w amd64Operations) shift(op operation, d, a, n int) {
+	w.op("%s $%d, %s, %s", w.instruction(op), n, w.v(a), w.v(d))
+}
+
+func (w amd64Operations) setBits(bits uint32, d int) {
+	w.op("VBROADCASTSS %s, %s", w.address(bits), w.v(d))
+}
+
+// address returns the address of a constant.
+func (w amd64Operations) address(bits uint32) string {
+	w.constant(bits)
+	return fmt.Sprintf("k%08x<>+0(SB)", bits)
+}
+
+// predicates are the quiet predicates of VCMPPS.
+var predicates = [...]int{lessThan: 0x11, equal: 0x00, greaterOrEqual: 0x1d, notGreaterOrEqual: 0x19}
+
+func (w amd64Operations) choose(p predicate, x int, c float64, a, d int) {
+	if w.isa == avx512 {
+		w.op("VCMPPS.BCST $%d, %s, %s, K2", predicates[p], w.address(bitsOf(c)), w.v(x))
+		w.op("VMOVAPS %s, K2, %s", w.v(a), w.v(d))
+		return
+	}
+	w.set(c, avx2Const)
+	w.op("VCMPPS $%d, %s, %s, %s", predicates[p], w.v(avx2Const), w.v(x), w.v(avx2Const))
+	w.op("VBLENDVPS %s, %s, %s, %s", w.v(avx2Const), w.v(a), w.v(d), w.v(d))
+}
+
+func (w amd64Operations) chooseNegative(x, a, d int) {
+	if w.isa == avx512 {
+		w.op("VPMOVD2M %s, K2", w.v(x))
+		w.op("VMOVAPS %s, K2, %s", w.v(a), w.v(d))
+		return
+	}
+	w.op("VBLENDVPS %s, %s, %s, %s", w.v(x), w.v(a), w.v(d), w.v(d))
+}
+
+// amd64Elementwise returns the file of the elementwise kernels.
+func amd64Elementwise() string {
+	w := newFile(avx2, "Elementwise kernels; see elementwise.go and elementwiseArgs. Registers:",
+		"",
+		"	R8-R11      addresses of the operands",
+		"	AX, CX      elements done, elements left after this vector",
+		"	K1, Y15     the mask of the last vector",
+		"	Y14         a constant, with AVX2")
+	var constants []uint32
+	t := &table{kind: "elementwise"}
+	for _, w.isa = range amd64 {
+		for _, k := range elementwiseKernels {
+			w.amd64ElementwiseKernel(k, &constants)
+			t.add(k.name + w.name)
+		}
+	}
+	w.maskData()
+	for _, bits := range constants {
+		fmt.Fprintf(w, "\nDATA k%08x<>+0(SB)/4, $0x%08[1]x // %v\nGLOBL k%08[1]x<>(SB), NOPTR|RODATA, $4\n", bits, math.Float32frombits(bits))
+	}
+	w.dispatcher(t)
+	return w.String()
+}
+
+// amd64ElementwiseKernel writes a loop over vectors, the last of which may be partial. That
+// one has separate loads and stores, because a masked store delays later loads; both share
+// the code between.
+func (w *writer) amd64ElementwiseKernel(k elementwiseKernel, constants *[]uint32) {
+	w.begin(k.name+w.name, "%s", k.doc)
+	names := k.pointers()
+	for i, name := range names {
+		w.op("MOVQ elementwiseArgs_%s(DI), R%d", name, 8+i)
+	}
+	w.op("MOVQ elementwiseArgs_n(DI), CX")
+	b := &body{writer: w, constants: constants}
+	b.operations = amd64Operations{b}
+	for _, s := range k.scalars {
+		r := b.register()
+		w.op("VBROADCASTSS elementwiseArgs_%s(DI), %s", s, w.v(r))
+		b.scalar = append(b.scalar, r)
+	}
+	address := func(name string) string { return fmt.Sprintf("(R%d)(AX*4)", 8+slices.Index(names, name)) }
+	load := func(name string, r int) { w.load(address(name), r) }
+	store := func() {
+		for i, name := range k.outputs {
+			w.store(b.out[i], address(name))
+		}
+	}
+	w.op("XORQ AX, AX")
+	w.op("SUBQ $%d, CX", w.lanes)
+	w.op("JLT partial")
+	w.label("loop")
+	b.loadOperands(k, load)
+	w.label("compute")
+	b.out = make([]int, len(k.outputs))
+	k.body(b)
+	w.op("TESTQ CX, CX")
+	w.op("JLT storePartial")
+	store()
+	w.op("ADDQ $%d, AX", w.lanes)
+	w.op("SUBQ $%d, CX", w.lanes)
+	w.op("JGE loop")
+
+	w.comment("The last, partial vector.")
+	w.label("partial")
+	w.op("ADDQ $%d, CX", w.lanes)
+	w.op("JZ done")
+	w.setMask()
+	w.masked = true
+	b.loadOperands(k, load)
+	w.op("MOVQ $-1, CX")
+	w.op("JMP compute")
+	w.label("storePartial")
+	store()
+	w.masked = false
+	w.label("done")
+	w.op("VZEROUPPER")
+	w.op("RET")
+}

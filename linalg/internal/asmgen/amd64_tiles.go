@@ -1,0 +1,228 @@
+package main
+
+import (
+	"math/bits"
+)
+
+// prefetchSteps is how many steps ahead the tall tile fetches A if A's steps are in different
+// cache lines. With 64, Wᵀ·δ for W of 512×450 and 16 columns takes 60 µs when W is in the
+// third-level cache, no more than when it is in the second. Eight steps are too few to cover the
+// latency: with them it takes 64 to 82 µs.
+const prefetchSteps = 64
+
+// amd64Tiles returns the file of the tile kernels.
+func amd64Tiles() string {
+	w := newFile(avx2,
+		"Tiles of products; see tiles.go and tileArgs. Registers, unless a tile needs them otherwise:",
+		"",
+		"	DI          the arguments",
+		"	SI, BX      A and B at this step; at the end SI is C",
+		"	R8-R11      1, 3, 5 and 7 times the row stride of A, later of C",
+		"	DX          the distance between vectors of B, later of C",
+		"	R12, R13    the step strides of A and B",
+		"	R14, CX     the next segment, steps left",
+		"	K1, Y15     the mask",
+		"",
+		"The comment of each tile lists its vector registers.")
+	w.maskData()
+	for _, w.isa = range amd64 {
+		for _, s := range w.fullTiles() {
+			w.amd64Tile(s, false)
+		}
+		for _, s := range w.partialTiles() {
+			w.amd64Tile(s, true)
+		}
+		for _, s := range w.quadTiles() {
+			w.amd64QuadTile(s)
+		}
+	}
+	t, _ := tileTable(amd64)
+	w.dispatcher(t)
+	return w.String()
+}
+
+// tileArg returns an argument of a tile kernel.
+func tileArg(field string) string { return "tileArgs_" + field + "(DI)" }
+
+// vectorStrides has the distance between vectors; a tile has at most three.
+var vectorStrides = strides{"DX"}
+
+// amd64Tile writes a full tile or, if masked, a partial one.
+func (w *writer) amd64Tile(s shape, masked bool) {
+	kind := "tile"
+	if masked {
+		kind = "partial"
+	}
+	w.masked = masked
+	sums := s.rows * s.vectors
+	name := tileName(kind, s, w.isa)
+	w.begin(name, "%s: row i, vector v of C in %s[%d·i + v]; B in %s; A in the next.", name, w.vs(0, sums), s.vectors, w.vs(sums, s.vectors))
+	w.beginTile(s)
+	if masked {
+		w.op("MOVQ %s, CX", tileArg("lanes"))
+		w.setMask()
+	}
+	w.op("MOVQ %s, AX", tileArg("segmentCount"))
+	w.products(s, "AX", func(v, r int) { w.load(vectorStrides.at("BX", v), r) })
+
+	w.section("Add C if the argument add is set, and store the sums.")
+	w.op("MOVQ %s, R8", tileArg("cRow"))
+	w.op("MOVQ %s, DX", tileArg("cVector"))
+	w.op("MOVQ %s, SI", tileArg("c"))
+	w.op("CMPQ %s, $0", tileArg("add"))
+	w.op("JEQ store")
+	w.each(s, func(i int, mem string) {
+		switch {
+		case !masked:
+			w.op("VADDPS %s, %s, %s", mem, w.v(i), w.v(i))
+		case w.isa == avx512:
+			w.op("VADDPS %s, %s, K1, %s", mem, w.v(i), w.v(i))
+		default:
+			w.load(mem, sums)
+			w.op("VADDPS %s, %s, %s", w.v(sums), w.v(i), w.v(i))
+		}
+	})
+	w.op("MOVQ %s, SI", tileArg("c"))
+	w.label("store")
+	w.each(s, func(i int, mem string) { w.store(i, mem) })
+	w.op("VZEROUPPER")
+	w.op("RET")
+}
+
+// beginTile loads the strides and sets the sums to the bias.
+func (w *writer) beginTile(s shape) {
+	w.section("Prefetch C.")
+	w.op("MOVQ %s, R8", tileArg("cRow"))
+	w.op("MOVQ %s, DX", tileArg("cVector"))
+	w.op("MOVQ %s, SI", tileArg("c"))
+	w.each(s, func(_ int, mem string) { w.op("PREFETCHT0 %s", mem) })
+	w.section("Load the strides.")
+	w.op("MOVQ %s, R8", tileArg("aRow"))
+	w.op("MOVQ %s, DX", tileArg("bVector"))
+	w.setStrides(rowStrides, min(s.rows, 8))
+	w.op("MOVQ %s, R12", tileArg("aStep"))
+	if s.rows > 8 { // from the ninth row at a step to the first row at the next
+		w.op("MOVQ R12, R15")
+		w.op("SHLQ $%d, R15", bits.TrailingZeros(prefetchSteps))
+		w.op("LEAQ (R8*8), AX")
+		w.op("SUBQ AX, R12")
+	}
+	w.op("MOVQ %s, R13", tileArg("bStep"))
+	w.op("MOVQ %s, R14", tileArg("segments"))
+	w.section("Set the sums to the bias.")
+	w.op("MOVQ %s, BX", tileArg("bias"))
+	for i := range s.rows {
+		w.op("VBROADCASTSS %d(BX), %s", 4*i, w.v(i*s.vectors))
+		for v := 1; v < s.vectors; v++ {
+			w.op("VMOVAPS %s, %s", w.v(i*s.vectors), w.v(i*s.vectors+v))
+		}
+	}
+}
+
+// amd64QuadTile writes a quad tile. Its groups begin at the distances DX, AX and R15 from
+// the first.
+func (w *writer) amd64QuadTile(s shape) {
+	w.masked = false
+	rows := s.rows
+	name := tileName("quad", s, w.isa)
+	distances := []string{"", "(DX*1)", "(AX*1)", "(R15*1)"}[:w.lanes/4]
+	load := func(base string, r int) {
+		w.op("VMOVUPS (%s), X%d", base, r)
+		for g, d := range distances[1:] {
+			w.insert(g+1, "("+base+")"+d, r)
+		}
+	}
+	set := func(operand string) {
+		w.op("MOVQ %s, DX", tileArg(operand+"Vector"))
+		if w.isa == avx512 {
+			w.op("MOVQ %s, AX", tileArg(operand+"Quad2"))
+			w.op("MOVQ %s, R15", tileArg(operand+"Quad3"))
+		}
+	}
+	x := rows
+	w.begin(name, "%s: row i of C in %s[i]; B in %s; A in the next. Four lanes belong to a group.", name, w.vs(0, rows), w.v(x))
+	w.beginTile(s)
+	set("b")
+	w.op("MOVQ %s, BX", tileArg("segmentCount"))
+	w.op("MOVQ BX, %s", tileArg("left"))
+	w.products(s, tileArg("left"), func(v, r int) { load("BX", r) })
+
+	w.section("Add C if the argument add is set, and store the sums.")
+	w.op("MOVQ %s, R8", tileArg("cRow"))
+	set("c")
+	w.op("MOVQ %s, SI", tileArg("c"))
+	w.op("MOVQ %s, CX", tileArg("add"))
+	for i := range rows {
+		w.op("TESTQ CX, CX")
+		w.op("JEQ store%d", i)
+		load("SI", x)
+		w.op("VADDPS %s, %s, %s", w.v(x), w.v(i), w.v(i))
+		w.label("store%d", i)
+		w.op("VMOVUPS X%d, (SI)", i)
+		for g, d := range distances[1:] {
+			w.extract(g+1, i, "(SI)"+d)
+		}
+		if i < rows-1 {
+			w.op("ADDQ R8, SI")
+		}
+	}
+	w.op("VZEROUPPER")
+	w.op("RET")
+}
+
+// products writes the loops over segments and steps. The operand counter holds the number of
+// segments; load loads vector v of B into register r.
+func (w *writer) products(s shape, counter string, load func(v, r int)) {
+	x := s.rows * s.vectors // the first register of B
+	factors := x + s.vectors
+	free := w.registers - factors // registers for elements of A
+	if w.masked && w.isa == avx2 {
+		free--
+	}
+	w.section("For each segment:")
+	w.label("segment")
+	w.op("MOVQ Segment_A(R14), SI")
+	w.op("MOVQ Segment_B(R14), BX")
+	w.op("ADDQ $Segment__size, R14")
+	w.op("SHLQ $2, SI")
+	w.op("ADDQ %s, SI", tileArg("a"))
+	w.op("SHLQ $2, BX")
+	w.op("ADDQ %s, BX", tileArg("b"))
+	w.op("MOVQ %s, CX", tileArg("steps"))
+	w.comment("For each step: load vectors of B, and for each row broadcast an element of A and multiply.")
+	w.label("step")
+	if s.rows > 8 && counter == "AX" {
+		w.op("PREFETCHT0 (SI)(R15*1)")
+	}
+	for v := range s.vectors {
+		load(v, x+v)
+	}
+	for i := range s.rows {
+		if i == 8 { // R12 is smaller by as much
+			w.op("LEAQ (SI)(R8*8), SI")
+		}
+		f := factors + i%min(free, 4)
+		w.op("VBROADCASTSS %s, %s", rowStrides.at("SI", i%8), w.v(f))
+		for v := range s.vectors {
+			w.op("VFMADD231PS %s, %s, %s", w.v(f), w.v(x+v), w.v(i*s.vectors+v))
+		}
+	}
+	w.op("ADDQ R12, SI")
+	w.op("ADDQ R13, BX")
+	w.op("DECQ CX")
+	w.op("JNZ step")
+	w.op("DECQ %s", counter)
+	w.op("JNZ segment")
+}
+
+// each calls f for each sum and its address in C, with SI at the sum's row.
+func (w *writer) each(s shape, f func(i int, mem string)) {
+	for i := range s.rows {
+		for v := range s.vectors {
+			f(i*s.vectors+v, vectorStrides.at("SI", v))
+		}
+		if i < s.rows-1 {
+			w.op("ADDQ R8, SI")
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package main
+
+// amd64Transpose returns the file of the transpose kernels.
+func amd64Transpose() string {
+	w := newFile(avx2, "Transpose kernels; see transpose.go and transposeArgs.")
+	for _, w.isa = range amd64 {
+		w.amd64TransposeKernel()
+	}
+	t, _ := transposeTable(amd64)
+	w.dispatcher(t)
+	return w.String()
+}
+
+// amd64TransposeKernel writes the kernel for as many rows as a register has lanes. It takes
+// four columns at a time. Of 16 rows, the first register loads rows 0, 4, 8 and 12, four lanes
+// each, the second rows 1, 5, 9 and 13, and so on; of eight rows, rows 0 and 4, 1 and 5, and so
+// on. Transposing 4×4 blocks within four registers then yields whole rows of dst.
+func (w *writer) amd64TransposeKernel() {
+	arg := func(field string) string { return "transposeArgs_" + field + "(DI)" }
+	w.begin("transpose"+w.name, "SI, R15: rows 0 and 8 of the band in src; R8-R11: 1, 3, 5 and 7 times its row stride; AX, DX: dst and its\n"+
+		"// row stride; CX, BX: quads and bands left; R12, R13: the beginning of the band in src and dst.")
+	w.op("MOVQ %s, DX", arg("dstRow"))
+	w.op("MOVQ %s, R8", arg("srcRow"))
+	w.setStrides(rowStrides, 8)
+	w.label("matrix")
+	w.op("MOVQ %s, R12", arg("done"))
+	w.op("MOVQ R12, R13")
+	w.op("ADDQ %s, R13", arg("dst"))
+	w.op("ADDQ %s, R12", arg("src"))
+	w.op("MOVQ %s, BX", arg("bands"))
+	w.label("band")
+	w.op("MOVQ R13, AX")
+	w.op("MOVQ R12, SI")
+	w.op("LEAQ (SI)(R8*8), R15")
+	w.op("MOVQ %s, CX", arg("quads"))
+	w.label("quad")
+	w.section("Load four columns: rows i, i + 4, … into register i.")
+	row := func(i int) string {
+		if i < 8 {
+			return rowStrides.at("SI", i)
+		}
+		return rowStrides.at("R15", i-8)
+	}
+	for i := range 4 {
+		w.op("VMOVUPS %s, X%d", row(i), i)
+		for part := 1; part < w.lanes/4; part++ {
+			w.insert(part, row(i+4*part), i)
+		}
+	}
+	w.section("Transpose 4×4 blocks.")
+	for i := range 2 {
+		w.op("VUNPCKLPS %s, %s, %s", w.v(2*i+1), w.v(2*i), w.v(4+2*i))
+		w.op("VUNPCKHPS %s, %s, %s", w.v(2*i+1), w.v(2*i), w.v(5+2*i))
+	}
+	for i := range 2 {
+		w.op("VSHUFPS $0x44, %s, %s, %s", w.v(6+i), w.v(4+i), w.v(2*i))
+		w.op("VSHUFPS $0xee, %s, %s, %s", w.v(6+i), w.v(4+i), w.v(2*i+1))
+	}
+	w.section("Store four rows of dst.")
+	for i := range 4 {
+		w.store(i, "(AX)")
+		w.op("ADDQ DX, AX")
+	}
+	w.op("ADDQ $16, SI")
+	w.op("ADDQ $16, R15")
+	w.op("DECQ CX")
+	w.op("JNZ quad")
+	w.section("Go to the next band, then to the next matrix.")
+	w.op("ADDQ $%d, R13", 4*w.lanes)
+	for range w.lanes / 8 {
+		w.op("LEAQ (R12)(R8*8), R12")
+	}
+	w.op("DECQ BX")
+	w.op("JNZ band")
+	w.op("MOVQ %s, AX", arg("matrix"))
+	w.op("ADDQ AX, %s", arg("done"))
+	w.op("DECQ %s", arg("matrices"))
+	w.op("JNZ matrix")
+	w.op("VZEROUPPER")
+	w.op("RET")
+}

@@ -1,0 +1,67 @@
+package main
+
+import "fmt"
+
+// Go's assembler lacks some vector instructions of arm64 (golang/go#41092). They are written
+// as words, with the output of GNU's disassembler in a comment, which a test compares.
+
+// word writes an instruction as its code, and a comment in the syntax of GNU's disassembler.
+func (w *writer) word(code uint32, format string, args ...any) {
+	w.op("WORD $0x%08x // %s", code, fmt.Sprintf(format, args...))
+}
+
+// registers3 writes an instruction d = a ∘ b on the given lanes, "4s" or "2d".
+func (w *writer) registers3(code uint32, name, lanes string, d, a, b int) {
+	w.word(code|uint32(b)<<16|uint32(a)<<5|uint32(d), "%s v%d.%[3]s, v%[4]d.%[3]s, v%[5]d.%[3]s", name, d, lanes, a, b)
+}
+
+// fmaElement writes d += a·b₀ for the first lane of b.
+func (w *writer) fmaElement(d, a, b int) {
+	w.word(0x4f801000|uint32(b)<<16|uint32(a)<<5|uint32(d), "fmla v%d.4s, v%d.4s, v%d.s[0]", d, a, b)
+}
+
+// loadQ loads vector register v from the sum of the registers base and offset; offset 0 means
+// no offset. storeQ stores v there.
+func (w *writer) loadQ(v, base, offset int) {
+	w.moveQ("FMOVQ (R%[2]d), F%[1]d", 0x3ce06800, "ldr", v, base, offset)
+}
+func (w *writer) storeQ(v, base, offset int) {
+	w.moveQ("FMOVQ F%d, (R%d)", 0x3ca06800, "str", v, base, offset)
+}
+
+func (w *writer) moveQ(plain string, code uint32, name string, v, base, offset int) {
+	if offset == 0 {
+		w.op(plain, v, base)
+		return
+	}
+	w.word(code|uint32(offset)<<16|uint32(base)<<5|uint32(v), "%s q%d, [x%d, x%d]", name, v, base, offset)
+}
+
+// indexed returns the operand for the sum of the registers base and offset; offset 0 means no
+// offset.
+func indexed(base, offset int) string {
+	if offset == 0 {
+		return fmt.Sprintf("(R%d)", base)
+	}
+	return fmt.Sprintf("(R%d)(R%d)", base, offset)
+}
+
+// arm64Peak returns the file of the loop that measures the peak speed of multiply-adds.
+func arm64Peak() string {
+	w := newFile(neon, "A loop of independent multiply-adds; see peak.go.")
+	w.begin("peakNEON", "R1 counts the rounds left.")
+	w.op("MOVD peakArgs_rounds(R0), R1")
+	sums := neon.peakSums()
+	for i := range sums + 1 {
+		w.zero(i)
+	}
+	w.label("loop")
+	for i := range sums {
+		w.op("VFMLA V%d.S4, V%[1]d.S4, V%d.S4", sums, i)
+	}
+	w.op("SUBS $1, R1")
+	w.op("BNE loop")
+	w.op("RET")
+	w.dispatcher(&table{kind: "peak", kernels: []string{"peakNEON"}})
+	return w.String()
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// arm64Operations write operations for NEON. Constants are in a table at R7 and loaded into
+// register neonConst; neonTemp is for intermediate results.
+type arm64Operations struct{ *body }
+
+const neonConst, neonTemp = 30, 31
+
+// arm64Words has the operations whose instructions Go's assembler lacks, arm64Instructions the
+// others.
+var (
+	arm64Words = map[operation]struct {
+		code uint32
+		name string
+	}{
+		add: {0x4e20d400, "fadd"}, sub: {0x4ea0d400, "fsub"}, mul: {0x6e20dc00, "fmul"}, div: {0x6e20fc00, "fdiv"},
+		toInt: {0x4e21a800, "fcvtns"}, toFloat: {0x4e21d800, "scvtf"}, round: {0x4e218800, "frintn"},
+	}
+	arm64Instructions = map[operation]string{
+		fma: "VFMLA %s.S4, %s.S4, %s.S4", fms: "VFMLS %s.S4, %s.S4, %s.S4",
+		addInt: "VADD %s.S4, %s.S4, %s.S4", subInt: "VSUB %s.S4, %s.S4, %s.S4",
+		and: "VAND %s.B16, %s.B16, %s.B16", or: "VORR %s.B16, %s.B16, %s.B16",
+	}
+)
+
+func (w arm64Operations) binary(op operation, d, a, b int) {
+	if i, ok := arm64Words[op]; ok {
+		w.registers3(i.code, i.name, "4s", d, a, b)
+		return
+	}
+	if op == maximum || op == minimum { // fmax and fmin would return NaN if a is
+		greater, less := a, b
+		if op == minimum {
+			greater, less = b, a
+		}
+		w.compare(lessThan, less, greater)
+		if d == a {
+			w.op("VBIF V%d.B16, V%d.B16, V%d.B16", neonTemp, b, d)
+			return
+		}
+		if d != b {
+			w.unary(move, d, b)
+		}
+		w.op("VBIT V%d.B16, V%d.B16, V%d.B16", neonTemp, a, d)
+		return
+	}
+	w.op(arm64Instructions[op], w.v(b), w.v(a), w.v(d))
+}
+
+func (w arm64Operations) binaryBits(op operation, d, a int, bits uint32) {
+	w.setBits(bits, neonConst)
+	w.binary(op, d, a, neonConst)
+}
+
+func (w arm64Operations) horner(c float64, x, d int) {
+	w.set(c, neonTemp)
+	w.binary(fma, neonTemp, d, x)
+	w.unary(move, d, neonTemp)
+}
+
+func (w arm64Operations) unary(op operation, d, a int) {
+	if op == move {
+		w.op("VMOV %s.B16, %s.B16", w.v(a), w.v(d))
+		return
+	}
+	i := arm64Words[op]
+	w.word(i.code|uint32(a)<<5|uint32(d), "%s v%d.4s, v%d.4s", i.name, d, a)
+}
+
+func (w arm64Operations) shift(op operation, d, a, n int) {
+	if op == shiftLeft {
+		w.op("VSHL $%d, %s.S4, %s.S4", n, w.v(a), w.v(d))
+		return
+	}
+	w.word(0x4f000400|uint32(64-n)<<16|uint32(a)<<5|uint32(d), "sshr v%d.4s, v%d.4s, #%d", d, a, n)
+}
+
+func (w arm64Operations) setBits(bits uint32, d int) {
+	w.op("FMOVQ %d(R7), F%d", 16*w.constant(bits), d)
+}
+
+// compare sets neonTemp to ones where p holds for x and y. For notGreaterOrEqual the caller
+// inverts the choice.
+func (w arm64Operations) compare(p predicate, x, y int) {
+	switch p {
+	case lessThan:
+		w.registers3(0x6ea0e400, "fcmgt", "4s", neonTemp, y, x)
+	case equal:
+		w.registers3(0x4e20e400, "fcmeq", "4s", neonTemp, x, y)
+	default:
+		w.registers3(0x6e20e400, "fcmge", "4s", neonTemp, x, y)
+	}
+}
+
+func (w arm64Operations) choose(p predicate, x int, c float64, a, d int) {
+	w.set(c, neonConst)
+	w.compare(p, x, neonConst)
+	insert := "VBIT"
+	if p == notGreaterOrEqual {
+		insert = "VBIF"
+	}
+	w.op("%s V%d.B16, V%d.B16, V%d.B16", insert, neonTemp, a, d)
+}
+
+func (w arm64Operations) chooseNegative(x, a, d int) {
+	w.shift(shiftRight, neonTemp, x, 31)
+	w.op("VBIT V%d.B16, V%d.B16, V%d.B16", neonTemp, a, d)
+}
+
+// arm64Elementwise returns the file of the elementwise kernels.
+func arm64Elementwise() string {
+	w := newFile(neon, "Elementwise kernels; see elementwise.go and elementwiseArgs. Registers:",
+		"",
+		"	R0        the arguments",
+		"	R1-R4     addresses of the operands",
+		"	R5, R6    bytes done, elements left after this vector",
+		"	R7        the table of constants",
+		"	V30, V31  a constant and an intermediate result")
+	var constants []uint32
+	t := &table{kind: "elementwise"}
+	for _, k := range elementwiseKernels {
+		w.arm64ElementwiseKernel(k, &constants)
+		t.add(k.name + w.name)
+	}
+	w.WriteByte('\n')
+	for i, bits := range constants {
+		fmt.Fprintf(w, "DATA constants<>+%d(SB)/8, $0x%08[2]x%08[2]x // %v\n", 16*i, bits, math.Float32frombits(bits))
+		fmt.Fprintf(w, "DATA constants<>+%d(SB)/8, $0x%08[2]x%08[2]x\n", 16*i+8, bits)
+	}
+	fmt.Fprintf(w, "GLOBL constants<>(SB), NOPTR|RODATA, $%d\n", 16*len(constants))
+	w.dispatcher(t)
+	return w.String()
+}
+
+// arm64ElementwiseKernel writes a loop over vectors, then one over the last elements, one at
+// a time. The loops have separate loads and stores and share the code between.
+func (w *writer) arm64ElementwiseKernel(k elementwiseKernel, constants *[]uint32) {
+	w.begin(k.name+w.name, "%s", k.doc)
+	names := k.pointers()
+	for i, name := range names {
+		w.op("MOVD elementwiseArgs_%s(R0), R%d", name, 1+i)
+	}
+	w.op("MOVD elementwiseArgs_n(R0), R6")
+	w.op("MOVD $constants<>(SB), R7")
+	b := &body{writer: w, constants: constants}
+	b.operations = arm64Operations{b}
+	for _, s := range k.scalars {
+		r := b.register()
+		w.op("ADD $elementwiseArgs_%s, R0, R8", s)
+		w.op("VLD1R (R8), [V%d.S4]", r)
+		b.scalar = append(b.scalar, r)
+	}
+	base := func(name string) int { return 1 + slices.Index(names, name) }
+	store := func(store func(v, base int)) {
+		for i, name := range k.outputs {
+			store(b.out[i], base(name))
+		}
+	}
+	w.op("MOVD $0, R5")
+	w.op("SUBS $4, R6")
+	w.op("BLT partial")
+	w.label("loop")
+	b.loadOperands(k, func(name string, r int) { w.loadQ(r, base(name), 5) })
+	w.label("compute")
+	b.out = make([]int, len(k.outputs))
+	k.body(b)
+	w.op("TBNZ $63, R6, storeElement")
+	store(func(v, base int) { w.storeQ(v, base, 5) })
+	w.op("ADD $16, R5")
+	w.op("SUBS $4, R6")
+	w.op("BGE loop")
+	w.comment("The last elements, at most three: R6 goes from −1 to −4.")
+	w.label("partial")
+	w.op("CMP $-4, R6")
+	w.op("BEQ done")
+	b.loadOperands(k, func(name string, r int) { w.op("FMOVS (R%d)(R5), F%d", base(name), r) })
+	w.op("JMP compute")
+	w.label("storeElement")
+	store(func(v, base int) { w.op("FMOVS F%d, (R%d)(R5)", v, base) })
+	w.op("ADD $4, R5")
+	w.op("SUB $1, R6")
+	w.op("JMP partial")
+	w.label("done")
+	w.op("RET")
+}

@@ -1,0 +1,63 @@
+package main
+
+// arm64Transpose returns the file of the transpose kernel: bands of four rows, four columns
+// at a time.
+func arm64Transpose() string {
+	w := newFile(neon, "Transpose kernel; see transpose.go and transposeArgs.")
+	w.begin("transposeNEON", "R1: the band in src; R4-R6: 1, 2 and 3 times its row stride; R2, R7-R9: the same for dst; R10, R11: quads and\n"+
+		"// bands left; R12, R13: the beginning of the band in src and dst.")
+	w.op("MOVD transposeArgs_srcRow(R0), R4")
+	w.op("ADD R4, R4, R5")
+	w.op("ADD R4, R5, R6")
+	w.op("MOVD transposeArgs_dstRow(R0), R7")
+	w.op("ADD R7, R7, R8")
+	w.op("ADD R7, R8, R9")
+	w.label("matrix")
+	w.op("MOVD transposeArgs_done(R0), R3")
+	w.op("MOVD transposeArgs_src(R0), R12")
+	w.op("ADD R3, R12")
+	w.op("MOVD transposeArgs_dst(R0), R13")
+	w.op("ADD R3, R13")
+	w.op("MOVD transposeArgs_bands(R0), R11")
+	w.label("band")
+	w.op("MOVD R12, R1")
+	w.op("MOVD R13, R2")
+	w.op("MOVD transposeArgs_quads(R0), R10")
+	w.label("quad")
+	w.section("Transpose four columns of four rows.")
+	for i, offset := range []int{0, 4, 5, 6} {
+		w.loadQ(i, 1, offset)
+	}
+	for i := range 2 {
+		w.op("VTRN1 V%d.S4, V%d.S4, V%d.S4", 2*i+1, 2*i, 4+2*i)
+		w.op("VTRN2 V%d.S4, V%d.S4, V%d.S4", 2*i+1, 2*i, 5+2*i)
+	}
+	for i := range 2 {
+		w.op("VTRN1 V%d.D2, V%d.D2, V%d.D2", 6+i, 4+i, i)
+		w.op("VTRN2 V%d.D2, V%d.D2, V%d.D2", 6+i, 4+i, i+2)
+	}
+	w.section("Store four rows of dst.")
+	for i, offset := range []int{0, 7, 8, 9} {
+		w.storeQ(i, 2, offset)
+	}
+	w.op("ADD $16, R1")
+	w.op("ADD R7<<2, R2")
+	w.op("SUBS $1, R10")
+	w.op("BNE quad")
+	w.section("Go to the next band, then to the next matrix.")
+	w.op("ADD R4<<2, R12")
+	w.op("ADD $16, R13")
+	w.op("SUBS $1, R11")
+	w.op("BNE band")
+	w.op("MOVD transposeArgs_matrix(R0), R1")
+	w.op("ADD R1, R3")
+	w.op("MOVD R3, transposeArgs_done(R0)")
+	w.op("MOVD transposeArgs_matrices(R0), R1")
+	w.op("SUBS $1, R1")
+	w.op("MOVD R1, transposeArgs_matrices(R0)")
+	w.op("BNE matrix")
+	w.op("RET")
+	t, _ := transposeTable(arm64)
+	w.dispatcher(t)
+	return w.String()
+}

@@ -1,0 +1,128 @@
+package main
+
+import "slices"
+
+// An operation is an instruction on the lanes of vector registers.
+type operation int
+
+const (
+	add operation = iota // of float32
+	sub
+	mul
+	div
+	maximum // the second operand if one is NaN, as on amd64
+	minimum // the same
+	fma     // d + a·b
+	fms     // d − a·b
+	addInt  // of int32
+	subInt
+	and
+	or
+	shiftLeft
+	shiftRight // with the sign
+	move
+	round   // to the nearest integer, ties to even
+	toInt   // the same, to int32
+	toFloat // from int32
+	scale   // a·2ᵇ; AVX-512 only
+)
+
+// operations write instructions for one instruction set. Registers are given by number, the
+// destination d first.
+type operations interface {
+	binary(op operation, d, a, b int)               // d = a ∘ b
+	binaryBits(op operation, d, a int, bits uint32) // d = a ∘ the constant with these bits
+	horner(c float64, x, d int)                     // d = d·x + c
+	unary(op operation, d, a int)                   // d = op(a)
+	shift(op operation, d, a, n int)                // d = a shifted by n bits
+	setBits(bits uint32, d int)                     // d = the constant with these bits
+	choose(p predicate, x int, c float64, a, d int) // d = a where p holds for x and c
+	chooseNegative(x, a, d int)                     // d = a where the sign bit of x is set
+}
+
+// A predicate compares two numbers.
+type predicate int
+
+const (
+	lessThan predicate = iota
+	equal
+	greaterOrEqual
+	notGreaterOrEqual // less than, or NaN
+)
+
+// A body writes the computation of an elementwise kernel, between its loads and its stores.
+type body struct {
+	*writer
+	operations
+	in, scalar, out []int     // the registers of inputs, scalars and outputs
+	next            int       // the next free register
+	constants       *[]uint32 // the constants of the file
+}
+
+// loadOperands allocates the registers of the inputs and loads them.
+func (w *body) loadOperands(k elementwiseKernel, load func(operand string, r int)) {
+	w.in, w.next = nil, len(w.scalar)
+	for _, in := range k.inputs {
+		r := w.register()
+		load(in, r)
+		w.in = append(w.in, r)
+	}
+}
+
+// pointers returns the names of all operands, each once.
+func (k elementwiseKernel) pointers() []string {
+	names := slices.Clone(k.outputs)
+	for _, in := range k.inputs {
+		if !slices.Contains(names, in) {
+			names = append(names, in)
+		}
+	}
+	return names
+}
+
+// register allocates a register. AVX2 reserves one for constants and one for the mask.
+func (w *body) register() int {
+	w.next++
+	if w.isa == avx2 && w.next > avx2Const {
+		panic("no register left")
+	}
+	return w.next - 1
+}
+
+// release frees all registers from r on.
+func (w *body) release(r int) { w.next = r }
+
+// constant returns the index of a constant in the file.
+func (w *body) constant(bits uint32) int {
+	if !slices.Contains(*w.constants, bits) {
+		*w.constants = append(*w.constants, bits)
+	}
+	return slices.Index(*w.constants, bits)
+}
+
+// binaryConst sets d = a ∘ c.
+func (w *body) binaryConst(op operation, d, a int, c float64) { w.binaryBits(op, d, a, bitsOf(c)) }
+
+// set sets d = c.
+func (w *body) set(c float64, d int) { w.setBits(bitsOf(c), d) }
+
+// operands computes the output from two inputs, or from an input and a scalar.
+func (w *body) operands(op operation) {
+	w.binary(op, w.in[0], w.in[0], append(w.in[1:], w.scalar...)[0])
+	w.out[0] = w.in[0]
+}
+
+// adamax is a step of the optimiser; see linalg's Adamax.
+func (w *body) adamax() {
+	p, m, u, g := w.in[0], w.in[1], w.in[2], w.in[3]
+	beta1, rest1, beta2, rate, epsilon := w.scalar[0], w.scalar[1], w.scalar[2], w.scalar[3], w.scalar[4]
+	w.binary(mul, m, m, beta1)
+	w.binary(fma, m, rest1, g)
+	w.binary(mul, u, u, beta2)
+	w.binaryBits(and, g, g, 0x7fffffff)
+	w.binary(maximum, u, u, g)
+	w.binary(add, g, u, epsilon)
+	w.binary(div, g, m, g)
+	w.binary(fma, p, rate, g)
+	copy(w.out, []int{p, m, u})
+}

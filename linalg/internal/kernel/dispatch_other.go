@@ -1,0 +1,20 @@
+//go:build !(amd64 || arm64) || purego
+
+package kernel
+
+// Without SIMD kernels, nothing calls the dispatchers.
+
+func available() []int { return []int{levelNone} }
+
+var (
+	elementwiseFirst [levels]int
+	tileSets         [levels]*tileSet
+	transposeKernels [levels][]transposeKernel
+	peakKernels      [levels]peakKernel
+)
+
+func callElementwise(kernel int, args *elementwiseArgs) { panic("kernel: no SIMD") }
+func callRow(kernel int, args *rowArgs)                 { panic("kernel: no SIMD") }
+func callTile(kernel int, args *tileArgs)               { panic("kernel: no SIMD") }
+func callTranspose(kernel int, args *transposeArgs)     { panic("kernel: no SIMD") }
+func callPeak(kernel int, args *peakArgs)               { panic("kernel: no SIMD") }
