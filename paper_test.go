@@ -161,7 +161,7 @@ func section21(t *testing.T) {
 
 		var exact tape
 		leaves := []variable{exact.Leaf(delta), exact.Leaf(logSigma), exact.Leaf(mean), exact.Leaf(logScale)}
-		ad.Backward(vb.ELBO(leaves, nil), leaves...)
+		wants := ad.Backward(vb.ELBO(leaves, nil), leaves...)
 
 		const batches = 4000
 		var samples [4][]float64
@@ -175,13 +175,12 @@ func section21(t *testing.T) {
 			z0 := ad.Add(ad.Mul(ad.Exp(l[3]), epsilon), l[2])
 			logPrior := ad.Sub(hvae.LogNormal(epsilon), l[3])
 			f := &hvae.Flow[float64]{Target: g} // K = 0: the plain bound
-			ad.Backward(ad.Mean(hvae.HIS(f, drawn{z0, logPrior}, epsilon, gamma0).ELBO()), l...)
-			for i := range l {
-				samples[i] = append(samples[i], l[i].Adjoint().Data[0])
+			for i, g := range ad.Backward(ad.Mean(hvae.HIS(f, drawn{z0, logPrior}, epsilon, gamma0).ELBO()), l...) {
+				samples[i] = append(samples[i], g.Data[0])
 			}
 		}
 		for i, name := range []string{"Δ", "log σ", "μ", "log s"} {
-			want := leaves[i].Adjoint().Data[0]
+			want := wants[i].Data[0]
 			if mean, se := hvaetest.MeanSE(samples[i]); !(math.Abs(mean-want)/se <= hvaetest.ZBound) || se > 0.03*math.Abs(want) {
 				t.Errorf("%s: mean gradient %.4f ± %.4f, want %.4f", name, mean, se, want)
 			}
@@ -281,9 +280,9 @@ func gradientThroughTheFlow(t *testing.T) {
 			for _, p := range h.Params() {
 				leaves = append(leaves, tp.Leaf(p.Value))
 			}
-			ad.Backward(ad.Mean(h.ELBO(leaves, hvae.Noise(&tp, rng, h.NoiseRows(), 10))), leaves...)
-			for i, l := range leaves {
-				samples[i] = append(samples[i], l.Adjoint().Data[0])
+			elbo := ad.Mean(h.ELBO(leaves, hvae.Noise(&tp, rng, h.NoiseRows(), 10)))
+			for i, g := range ad.Backward(elbo, leaves...) {
+				samples[i] = append(samples[i], g.Data[0])
 			}
 		}
 		for i, p := range h.Params() {
@@ -2419,14 +2418,14 @@ func section52(t *testing.T) {
 				return n.ELBO(image(&tp, 1, 14), hvae.Noise(&tp, rng, 2, 1), hvae.Noise(&tp, rng, 2, 1)), leaves
 			}
 			elbo, leaves := value(true)
-			ad.Backward(elbo, leaves...)
+			gradients := ad.Backward(elbo, leaves...)
 			slopes, directions := make([]float64, len(leaves)), make([]matrix, len(leaves))
 			for i, p := range d.params {
 				v := linalg.New[float64](p.Value.Rows, p.Value.Cols)
 				hvae.FillNormal(hvae.Stream(15, p.Name), v)
 				linalg.Scale(v, 1/hvaetest.Norm(v.Data), v)
 				dot := linalg.New[float64](1, 1)
-				linalg.MulSum(dot, v, leaves[i].Adjoint())
+				linalg.MulSum(dot, v, gradients[i])
 				slopes[i], directions[i] = dot.Data[0], v
 			}
 			// off says by how much the slopes along directions lo to hi−1, together, are off.

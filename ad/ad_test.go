@@ -135,9 +135,8 @@ func (p *problem) at() float64 {
 // gradient returns ∇F, all operands' elements one after the other.
 func (p *problem) gradient() (g []float64) {
 	F, x := p.value()
-	Backward(F, x...)
-	for _, v := range x {
-		g = append(g, v.Adjoint().Data...)
+	for _, m := range Backward(F, x...) {
+		g = append(g, m.Data...)
 	}
 	return g
 }
@@ -326,9 +325,9 @@ func TestGradientOfAnUnrelatedVariableIsZero(t *testing.T) {
 	if g := Grad(y, z); !slices.Equal(g.Value.Data, make([]float64, 4)) {
 		t.Errorf("Grad: %v, want zeros", g.Value.Data)
 	}
-	Backward(y, z, x)
-	if !slices.Equal(z.Adjoint().Data, make([]float64, 4)) || z.Adjoint().Shape() != z.Value.Shape() || x.Adjoint().Data[0] != 1 {
-		t.Errorf("Backward: %v and %v, want zeros and ones", z.Adjoint(), x.Adjoint().Data)
+	g := Backward(y, z, x)
+	if !slices.Equal(g[0].Data, make([]float64, 4)) || g[0].Shape() != z.Value.Shape() || g[1].Data[0] != 1 {
+		t.Errorf("Backward: %v, want zeros and ones", g)
 	}
 }
 
@@ -426,8 +425,8 @@ func TestBackwardIsGradToTheBit(t *testing.T) {
 		a, b := inputs(seed)
 		y, x := program(&tape, a, b)
 		ga, gb := Grad(y, x[0]), Grad(y, x[1])
-		Backward(y, x...)
-		if !slices.Equal(ga.Value.Data, x[0].Adjoint().Data) || !slices.Equal(gb.Value.Data, x[1].Adjoint().Data) {
+		g := Backward(y, x...)
+		if !slices.Equal(ga.Value.Data, g[0].Data) || !slices.Equal(gb.Value.Data, g[1].Data) {
 			t.Fatalf("seed %d: Backward and Grad differ", seed)
 		}
 	}
@@ -440,43 +439,35 @@ func TestAnAdjointThatTwoVariablesShareIsNotOverwritten(t *testing.T) {
 	x, z := tape.Leaf(linalg.Column(0.3)), tape.Leaf(linalg.Column(-0.7))
 	u, v := Exp(x), Tanh(z)
 	squares := Square(u)
-	Backward(Add(squares, Add(u, v)), x, z)
+	g := Backward(Add(squares, Add(u, v)), x, z)
 	th, e := math.Tanh(-0.7), math.Exp(0.3)
-	if got, want := z.Adjoint().Data[0], 1-th*th; !(math.Abs(got-want) <= 1e-15) {
+	if got, want := g[1].Data[0], 1-th*th; !(math.Abs(got-want) <= 1e-15) {
 		t.Errorf("∂/∂z = %v, want %v", got, want)
 	}
-	if got, want := x.Adjoint().Data[0], e*(1+2*e); !(math.Abs(got-want) <= 1e-14) {
+	if got, want := g[0].Data[0], e*(1+2*e); !(math.Abs(got-want) <= 1e-14) {
 		t.Errorf("∂/∂x = %v, want %v", got, want)
 	}
 }
 
-func TestGradientsGoWhereTheyShould(t *testing.T) {
+func TestBackwardIntoOverwritesItsDestinations(t *testing.T) {
 	a, b := inputs(1)
 	var tape Tape[float64]
-	gradient := func(into matrix, add bool) matrix {
-		tape.Reset()
-		x, y, z := tape.Leaf(a), tape.Leaf(b), tape.Leaf(b)
-		if into.Data != nil {
-			x.GradientInto(into, add)
-		}
-		Backward(Add(Sum(Square(MatMul(x, y))), Sum(MulAdd(x, y, x))), x, y, z)
-		if slices.Max(z.Adjoint().Data) != 0 {
-			t.Error("the gradient of what does not matter is not zero")
-		}
-		return x.Adjoint().Clone()
+	x, y, z := tape.Leaf(a), tape.Leaf(b), tape.Leaf(b)
+	F := Add(Sum(Square(MatMul(x, y))), Sum(MulAdd(x, y, x)))
+	want := slices.Clone(Backward(F, x)[0].Data)
+	xs := []variable{x, z, y, x}
+	var dst []matrix
+	for _, v := range xs {
+		m := linalg.New[float64](v.Rows(), v.Cols())
+		m.Fill(math.NaN())
+		dst = append(dst, m)
 	}
-	want := gradient(matrix{}, false)
-	got := linalg.New[float64](a.Rows, a.Cols)
-	got.Fill(math.NaN())
-	gradient(got, false)
-	if !slices.Equal(got.Data, want.Data) {
-		t.Error("a gradient in a place of its own has other bits")
+	BackwardInto(dst, F, xs)
+	if !slices.Equal(dst[0].Data, want) || !slices.Equal(dst[3].Data, want) {
+		t.Errorf("gradients with respect to x: %v and %v, want %v", dst[0].Data, dst[3].Data, want)
 	}
-	gradient(got, true)
-	for i, w := range want.Data {
-		if !(math.Abs(got.Data[i]-2*w) <= 1e-13*math.Abs(w)) {
-			t.Errorf("element %d of two gradients' sum is %v, want %v", i, got.Data[i], 2*w)
-		}
+	if !slices.Equal(dst[1].Data, make([]float64, 4)) {
+		t.Errorf("gradient with respect to an unused variable: %v, want zeros", dst[1].Data)
 	}
 }
 
@@ -489,34 +480,34 @@ func TestAConstantOfAnotherTapeNeedsNoGradient(t *testing.T) {
 		"MulAdd": MulAdd(x, c, c), "MatMulTA": MatMulTA(x, c), "Stack": Mul(RowRange(Stack(x, c), 0, 2), c),
 	} {
 		g := Grad(Sum(y), x)
-		Backward(Sum(y), x)
-		if want := []float64{5, 7}; !slices.Equal(g.Value.Data, want) || !slices.Equal(x.Adjoint().Data, want) {
-			t.Errorf("%s: gradient %v, or by Backward %v; want %v", name, g.Value.Data, x.Adjoint().Data, want)
+		b := Backward(Sum(y), x)[0]
+		if want := []float64{5, 7}; !slices.Equal(g.Value.Data, want) || !slices.Equal(b.Data, want) {
+			t.Errorf("%s: Grad %v, Backward %v, want %v", name, g.Value.Data, b.Data, want)
 		}
 	}
 	var scratch Tape[float64]
-	Backward(Sum(Recomputed(&scratch, sumAndProduct{}, []variable{x, c})), x)
-	if got, want := x.Adjoint().Data, []float64{9, 13}; !slices.Equal(got, want) {
-		t.Errorf("d/dx x(x + c) = %v by Recomputed, want %v", got, want)
+	got, want := Backward(Sum(Recomputed(&scratch, sumAndProduct{}, []variable{x, c})), x)[0], []float64{9, 13}
+	if !slices.Equal(got.Data, want) {
+		t.Errorf("d/dx x(x + c) = %v with Recomputed, want %v", got.Data, want)
 	}
 }
 
 func TestTapeIsReusedWithoutAllocation(t *testing.T) {
 	a, b := inputs(1)
 	var tape Tape[float64]
-	var want []float64
+	var got []linalg.Matrix[float64]
 	xs := make([]variable, 2)
 	step := func() {
 		tape.Reset()
 		xs[0], xs[1] = tape.Leaf(a), tape.Leaf(b)
 		h := MulAdd(xs[0], xs[1], Tanh(xs[0]))
 		g := Grad(Sum(Softplus(MatMul(h, h))), h) // a gradient inside, as in a leapfrog
-		Backward(Sum(Square(MulAdd(g, xs[1], h))), xs...)
+		got = Backward(Sum(Square(MulAdd(g, xs[1], h))), xs...)
 	}
 	step()
-	want = slices.Clone(xs[0].Adjoint().Data)
+	want := slices.Clone(got[0].Data)
 	step()
-	if !slices.Equal(xs[0].Adjoint().Data, want) {
+	if !slices.Equal(got[0].Data, want) {
 		t.Error("the second run on a tape gives other bits than the first")
 	}
 	if n := testing.AllocsPerRun(100, step); n != 0 {
@@ -538,12 +529,12 @@ func (w *tripwire) on(a variable) variable {
 	y := like(a)
 	linalg.Copy(y.Value, a.Value)
 	w.pass(&w.values)
-	return a.tape.Record(y, w, a, nil, nil)
+	return a.tape.Record(y, w, ReadsNothing, a, nil, nil)
 }
 
-func (w *tripwire) Pull(y, ybar variable) {
+func (w *tripwire) Pull(s Sweep[float64], y, ybar variable) {
 	w.pass(&w.adjoints)
-	y.Operand(0).Receive(ybar)
+	s.Accumulate(y.Operand(0), ybar)
 }
 
 func (w *tripwire) pass(n *int) {
@@ -566,8 +557,7 @@ func TestAnInterruptEndsAProgramAndResetMakesTheTapeGood(t *testing.T) {
 		x := tape.Leaf(a)
 		h := Recomputed(&scratch, &w, []variable{w.on(Exp(x))})
 		y := w.on(w.on(h))
-		Backward(Dot(y, Grad(Sum(w.on(Square(y))), y)), x)
-		return slices.Clone(x.Adjoint().Data), nil
+		return slices.Clone(Backward(Dot(y, Grad(Sum(w.on(Square(y))), y)), x)[0].Data), nil
 	}
 	const values, adjoints = 1 + 2 + 2 + 1 + 2, 1 + 2 + 2 + 1 // the program runs twice
 	want, _ := run()
@@ -611,45 +601,57 @@ func TestMisuseOfTheTapePanics(t *testing.T) {
 	again.Reset()
 	now := again.Leaf(linalg.New[float64](1, 2))
 	used := MatMul(x, tape.Fill(3, 2, 1))
-	Activate(used)
+	SoftplusInPlace(used)
 	seen := Add(x, x)
 	Reshape(seen, 3, 2)
+	factor := Add(x, x)
+	addWithRule(func(s Sweep[float64], y, ybar variable) {}, ReadsOperands, factor, factor)
+	recomputedFrom := Add(x, x)
+	Recomputed(new(Tape[float64]), sumAndProduct{}, []variable{recomputedFrom, recomputedFrom})
 	for want, f := range map[string]func(){
-		"[1×2] variable from before its tape's Reset":  func() { Add(now, before) },
-		"variable from before its":                     func() { Exp(before) },
-		"able from before its tape's Reset":            func() { Grad(now, before) },
-		"from before its tape's Reset":                 func() { Backward(before, now) },
-		"from before":                                  func() { before.GradientInto(linalg.New[float64](1, 2), false) },
-		"before its tape's":                            func() { before.Adjoint() },
-		"[2×3] variable of another tape, to which":     func() { MulAdd(x, x, y) },
-		"Activate has overwritten":                     func() { Scale(used, 2) },
-		"value Activate has":                           func() { Activate(used) },
-		"Activate of a [2×3] leaf, constant or view":   func() { Activate(x) },
-		"Activate of a [3×2] leaf":                     func() { Activate(Reshape(Add(x, x), 3, 2)) },
-		"[2×3] leaf, constant or view, whose":          func() { Activate(seen) },
-		"Activate of the result of ad.exp[float64], w": func() { Activate(Exp(x)) },
-		"[2×3] variable that is not an operand":        func() { x.Receive(x) },
+		"[1×2] variable from before its tape's Reset": func() { Add(now, before) },
+		"variable from before its":                    func() { Exp(before) },
+		"able from before its tape's Reset":           func() { Grad(now, before) },
+		"from before its tape's Reset":                func() { Backward(before, now) },
+		"[2×3] variable of another tape, through":     func() { MulAdd(x, x, y) },
+		"SoftplusInPlace has overwritten":             func() { Scale(used, 2) },
+		"value SoftplusInPlace has":                   func() { SoftplusInPlace(used) },
+		"overwrite a [2×3] leaf, constant or view":    func() { SoftplusInPlace(x) },
+		"overwrite a [3×2] leaf":                      func() { SoftplusInPlace(Reshape(Add(x, x), 3, 2)) },
+		"[2×3] value that a view or a rule reads":     func() { SoftplusInPlace(seen) },
+		"value that a view or":                        func() { SoftplusInPlace(Exp(x)) },
+		"value that a view or a":                      func() { SoftplusInPlace(factor) },
+		"value that a view or a rule":                 func() { SoftplusInPlace(recomputedFrom) },
+		"a view or a rule reads": func() {
+			SoftplusInPlace(addWithRule(func(s Sweep[float64], y, ybar variable) {}, ReadsResult, x, x))
+		},
+		"a [2×3] variable whose value SoftplusInPlace": func() { // a false declaration
+			y := addWithRule(func(s Sweep[float64], y, ybar variable) { s.Accumulate(x, Mul(ybar, y)) }, ReadsNothing, x, x)
+			Backward(SoftplusInPlace(y), x)
+		},
 		"[1×1] cannot be the adjoint of a [2×3]": func() {
-			y := operationBy(func(y, ybar variable) { x.Receive(tape.Scalar(1)) }, x, x)
+			y := addWithRule(func(s Sweep[float64], y, ybar variable) { s.Accumulate(x, tape.Scalar(1)) }, ReadsNothing, x, x)
 			Backward(y, x)
 		},
-		"[2×3] variable that is not an operand of the": func() {
-			Backward(operationBy(func(y, ybar variable) { ybar.Receive(ybar) }, x, x), x)
+		"[3×3] cannot hold the gradient of a [2×3]": func() {
+			BackwardInto([]matrix{linalg.New[float64](3, 3)}, Sum(x), []variable{x})
 		},
-		"a rule began a sweep": func() {
-			Grad(operationBy(func(y, ybar variable) { Grad(y, x) }, x, x), x)
+		"a rule called Grad": func() {
+			Grad(addWithRule(func(s Sweep[float64], y, ybar variable) { Grad(y, x) }, ReadsNothing, x, x), x)
 		},
-		"that the last Backward was not": func() { Backward(Sum(x), x); Grad(Sum(x), x); x.Adjoint() },
-		"another tape":                   func() { Grad(Sum(x), y) },
-		"not asked for":                  func() { z := tape.Leaf(linalg.New[float64](1, 1)); Backward(Sum(x), x); z.Adjoint() },
-		"Scalar of a [2×3]":              func() { x.Scalar() },
-		"[2×3] and [3×2] do":             func() { Add(x, tape.Leaf(linalg.New[float64](3, 2))) },
-		"[2×3] has not the size":         func() { Reshape(x, 4, 2) },
-		"size of [-2×-3]":                func() { Reshape(x, -2, -3) },
-		"ad: Add: shapes":                func() { Add(x, tape.Leaf(linalg.New[float64](3, 2))) },
-		"[2×3] does not fit into":        func() { Embed(x, 1, 2) },
-		"[2×3] and [2×1] have not":       func() { Stack(x, SumTo(x, 2, 1)) },
-		"[2×3], [2×1] and [4×3] d":       func() { MulAdd(x, SumTo(x, 2, 1), tape.Fill(4, 3, 0)) },
+		"differentiate the result of Recomputed": func() {
+			var scratch Tape[float64]
+			Grad(Recomputed(&scratch, sumAndProduct{}, []variable{x, x}), x)
+		},
+		"another tape":                                      func() { Grad(Sum(x), y) },
+		"Scalar of a [2×3]":                                 func() { x.Scalar() },
+		"[2×3] and [3×2] do":                                func() { Add(x, tape.Leaf(linalg.New[float64](3, 2))) },
+		"[2×3] and [4×2] have different sizes":              func() { Reshape(x, 4, 2) },
+		"and [-2×-3] have":                                  func() { Reshape(x, -2, -3) },
+		"ad: Add: shapes":                                   func() { Add(x, tape.Leaf(linalg.New[float64](3, 2))) },
+		"[2×3] does not fit into":                           func() { Embed(x, 1, 2) },
+		"[2×3] and [2×1] have different numbers of columns": func() { Stack(x, SumTo(x, 2, 1)) },
+		"[2×3], [2×1] and [4×3] d":                          func() { MulAdd(x, SumTo(x, 2, 1), tape.Fill(4, 3, 0)) },
 	} {
 		func() {
 			defer func() {
@@ -705,8 +707,8 @@ func FuzzPrograms(f *testing.F) {
 			t.Skip()
 		}
 		ga, gb := Grad(y, x[0]), Grad(y, x[1])
-		Backward(y, x...)
-		if !slices.Equal(ga.Value.Data, x[0].Adjoint().Data) || !slices.Equal(gb.Value.Data, x[1].Adjoint().Data) {
+		g := Backward(y, x...)
+		if !slices.Equal(ga.Value.Data, g[0].Data) || !slices.Equal(gb.Value.Data, g[1].Data) {
 			t.Fatal("Backward and Grad differ")
 		}
 		slope := 0.0
@@ -731,18 +733,18 @@ func FuzzPrograms(f *testing.F) {
 	})
 }
 
-func TestReachedReportsWhetherABackwardUsesAVariable(t *testing.T) {
+func TestBackwardIntoReportsWhichVariablesAreUsed(t *testing.T) {
 	var tape Tape[float64]
 	used, idle := tape.Leaf(linalg.Column(2.0)), tape.Leaf(linalg.Column(3.0))
 	unread := Exp(idle) // on the tape, but y does not depend on it
 	y := Add(Scale(used, 0), tape.Scalar(1))
+	g := []matrix{linalg.Column(0.0), linalg.Column(0.0), linalg.Column(0.0)}
 	for range 2 {
-		Backward(y, used, idle, unread)
-		if !used.Reached() || idle.Reached() || unread.Reached() {
-			t.Errorf("reached: %v, %v and %v, want true, false and false", used.Reached(), idle.Reached(), unread.Reached())
+		if reached := BackwardInto(g, y, []variable{used, idle, unread}); !slices.Equal(reached, []bool{true, false, false}) {
+			t.Errorf("reached: %v, want true, false and false", reached)
 		}
 	}
-	if Backward(Add(y, unread), idle); !idle.Reached() {
+	if reached := BackwardInto(g[:1], Add(y, unread), []variable{idle}); !reached[0] {
 		t.Error("a variable that a later sweep uses is not reached")
 	}
 }

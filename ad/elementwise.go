@@ -6,37 +6,36 @@ import (
 	"hvae/linalg"
 )
 
-// Elementwise operations. The binary ones repeat an operand that has one row or one
-// column; the operand's adjoint then sums over the repetitions.
+// Elementwise operations. The binary ones broadcast an operand that has one row or one
+// column; the operand's adjoint is then summed over the repetitions.
 
 // Add returns a + b: ā = ȳ, b̄ = ȳ.
 func Add[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := broadcast("Add", a, b)
 	linalg.Add(y.Value, a.Value, b.Value)
-	return a.tape.Record(y, add[T]{}, a, b, nil)
+	return a.tape.Record(y, add[T]{}, ReadsNothing, a, b, nil)
 }
 
 type add[T linalg.Float] struct{}
 
-func (add[T]) Pull(y, ybar *Var[T]) {
-	y.in[0].receiveFit(ybar)
-	y.in[1].receiveFit(ybar)
+func (add[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+	s.accumulateFit(y.in[0], ybar)
+	s.accumulateFit(y.in[1], ybar)
 }
 
 // Sub returns a − b: ā = ȳ, b̄ = −ȳ.
 func Sub[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := broadcast("Sub", a, b)
 	linalg.Sub(y.Value, a.Value, b.Value)
-	return a.tape.Record(y, sub[T]{}, a, b, nil)
+	return a.tape.Record(y, sub[T]{}, ReadsNothing, a, b, nil)
 }
 
 type sub[T linalg.Float] struct{}
 
-func (sub[T]) Pull(y, ybar *Var[T]) {
-	y.in[0].receiveFit(ybar)
-	if y.Wants(1) {
-		b := y.in[1]
-		b.Receive(Neg(fit(ybar, b.shape())))
+func (sub[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+	s.accumulateFit(y.in[0], ybar)
+	if b := y.in[1]; s.Wants(b) {
+		s.Accumulate(b, Neg(fit(ybar, b.shape())))
 	}
 }
 
@@ -44,12 +43,28 @@ func (sub[T]) Pull(y, ybar *Var[T]) {
 func Mul[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := broadcast("Mul", a, b)
 	linalg.Mul(y.Value, a.Value, b.Value)
-	return a.tape.Record(y, mul[T]{}, a, b, nil)
+	return a.tape.Record(y, mul[T]{}, ReadsOperands, a, b, nil)
 }
 
 type mul[T linalg.Float] struct{}
 
-func (mul[T]) Pull(y, ybar *Var[T]) { passProduct(y, ybar) }
+func (mul[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+	s.accumulateProduct(y.in[0], ybar, y.in[1])
+	s.accumulateProduct(y.in[1], ybar, y.in[0])
+}
+
+// MulSumTo returns SumTo(a ⊙ b, rows, cols) without storing the product. ā = ȳ ⊙ b and
+// b̄ = ȳ ⊙ a, summed or broadcast to the operands' shapes.
+func MulSumTo[T linalg.Float](a, b *Var[T], rows, cols int) *Var[T] {
+	y := a.tape.Result(rows, cols)
+	linalg.MulSum(y.Value, a.Value, b.Value)
+	return a.tape.Record(y, mulSumTo[T]{}, ReadsOperands, a, b, nil)
+}
+
+type mulSumTo[T linalg.Float] struct{ mul[T] }
+
+// Dot returns ⟨a, b⟩ = Σ aᵢⱼ bᵢⱼ [1×1], with broadcasting as in Mul.
+func Dot[T linalg.Float](a, b *Var[T]) *Var[T] { return MulSumTo(a, b, 1, 1) }
 
 // MulAdd returns a ⊙ b + c: ā = ȳ ⊙ b, b̄ = ȳ ⊙ a, c̄ = ȳ.
 func MulAdd[T linalg.Float](a, b, c *Var[T]) *Var[T] {
@@ -60,184 +75,184 @@ func MulAdd[T linalg.Float](a, b, c *Var[T]) *Var[T] {
 	}
 	y := a.tape.Result(s.Rows, s.Cols)
 	linalg.MulAdd(y.Value, a.Value, b.Value, c.Value)
-	return a.tape.Record(y, mulAdd[T]{}, a, b, c)
+	return a.tape.Record(y, mulAdd[T]{}, ReadsOperands, a, b, c)
 }
 
 type mulAdd[T linalg.Float] struct{}
 
-func (mulAdd[T]) Pull(y, ybar *Var[T]) {
-	passProduct(y, ybar)
-	y.in[2].receiveFit(ybar)
-}
-
-// passProduct passes on the adjoint of a product of operands 0 and 1.
-func passProduct[T linalg.Float](y, ybar *Var[T]) {
-	a, b := y.in[0], y.in[1]
-	a.receiveProduct(ybar, b)
-	b.receiveProduct(ybar, a)
+func (mulAdd[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+	mul[T]{}.Pull(s, y, ybar)
+	s.accumulateFit(y.in[2], ybar)
 }
 
 // Div returns a / b: ā = ȳ / b, b̄ = −(ȳ / b) ⊙ y.
 func Div[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := broadcast("Div", a, b)
 	linalg.Div(y.Value, a.Value, b.Value)
-	return a.tape.Record(y, div[T]{}, a, b, nil)
+	return a.tape.Record(y, div[T]{}, ReadsResult|ReadsOperands, a, b, nil)
 }
 
 type div[T linalg.Float] struct{}
 
-func (div[T]) Pull(y, ybar *Var[T]) {
+func (div[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
 	a, b := y.in[0], y.in[1]
 	g := Div(ybar, b)
-	a.receiveFit(g)
-	if y.Wants(1) {
-		b.receiveProduct(Neg(g), y)
+	s.accumulateFit(a, g)
+	if s.Wants(b) {
+		s.accumulateProduct(b, Neg(g), y)
 	}
 }
 
-// Scale returns s·a for a constant s: ā = s·ȳ.
-func Scale[T linalg.Float](a *Var[T], s T) *Var[T] {
+// Scale returns c·a for a constant c: ā = c·ȳ.
+func Scale[T linalg.Float](a *Var[T], c T) *Var[T] {
 	y := like(a)
-	linalg.Scale(y.Value, s, a.Value)
-	y.aux = s
-	return a.tape.Record(y, scale[T]{}, a, nil, nil)
+	linalg.Scale(y.Value, c, a.Value)
+	y.aux = c
+	return a.tape.Record(y, scale[T]{}, ReadsNothing, a, nil, nil)
 }
 
 type scale[T linalg.Float] struct{}
 
-func (scale[T]) Pull(y, ybar *Var[T]) { y.in[0].Receive(Scale(ybar, y.aux)) }
+func (scale[T]) Pull(s Sweep[T], y, ybar *Var[T]) { s.Accumulate(y.in[0], Scale(ybar, y.aux)) }
 
 // Neg returns −a: ā = −ȳ.
 func Neg[T linalg.Float](a *Var[T]) *Var[T] { return Scale(a, -1) }
 
-// AddConst returns a + s for a constant s: ā = ȳ.
-func AddConst[T linalg.Float](a *Var[T], s T) *Var[T] {
+// Mean returns the mean of a's elements [1×1].
+func Mean[T linalg.Float](a *Var[T]) *Var[T] {
+	return Scale(Sum(a), 1/T(a.Rows()*a.Cols()))
+}
+
+// AddConst returns a + c for a constant c: ā = ȳ.
+func AddConst[T linalg.Float](a *Var[T], c T) *Var[T] {
 	y := like(a)
-	linalg.AddConst(y.Value, a.Value, s)
-	return a.tape.Record(y, addConst[T]{}, a, nil, nil)
+	linalg.AddConst(y.Value, a.Value, c)
+	return a.tape.Record(y, addConst[T]{}, ReadsNothing, a, nil, nil)
 }
 
 type addConst[T linalg.Float] struct{}
 
-func (addConst[T]) Pull(y, ybar *Var[T]) { y.in[0].Receive(ybar) }
+func (addConst[T]) Pull(s Sweep[T], y, ybar *Var[T]) { s.Accumulate(y.in[0], ybar) }
 
 // Exp returns y = eᵃ: ā = ȳ ⊙ y.
 func Exp[T linalg.Float](a *Var[T]) *Var[T] {
 	y := like(a)
 	linalg.Exp(y.Value, a.Value)
-	return a.tape.Record(y, exp[T]{}, a, nil, nil)
+	return a.tape.Record(y, exp[T]{}, ReadsResult, a, nil, nil)
 }
 
 type exp[T linalg.Float] struct{}
 
-func (exp[T]) Pull(y, ybar *Var[T]) { y.in[0].receiveProduct(ybar, y) }
+func (exp[T]) Pull(s Sweep[T], y, ybar *Var[T]) { s.accumulateProduct(y.in[0], ybar, y) }
 
 // Log returns the natural logarithm of a: ā = ȳ / a.
 func Log[T linalg.Float](a *Var[T]) *Var[T] {
 	y := like(a)
 	linalg.Log(y.Value, a.Value)
-	return a.tape.Record(y, log[T]{}, a, nil, nil)
+	return a.tape.Record(y, log[T]{}, ReadsOperands, a, nil, nil)
 }
 
 type log[T linalg.Float] struct{}
 
-func (log[T]) Pull(y, ybar *Var[T]) { y.in[0].Receive(Div(ybar, y.in[0])) }
+func (log[T]) Pull(s Sweep[T], y, ybar *Var[T]) { s.Accumulate(y.in[0], Div(ybar, y.in[0])) }
 
 // Square returns a ⊙ a: ā = 2ȳ ⊙ a.
 func Square[T linalg.Float](a *Var[T]) *Var[T] {
 	y := like(a)
 	linalg.Square(y.Value, a.Value)
-	return a.tape.Record(y, square[T]{}, a, nil, nil)
+	return a.tape.Record(y, square[T]{}, ReadsOperands, a, nil, nil)
 }
 
 type square[T linalg.Float] struct{}
 
-func (square[T]) Pull(y, ybar *Var[T]) { y.in[0].receiveProduct(Scale(ybar, 2), y.in[0]) }
+func (square[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+	s.accumulateProduct(y.in[0], Scale(ybar, 2), y.in[0])
+}
 
 // Tanh returns y = tanh a: ā = ȳ ⊙ (1 − y²).
 func Tanh[T linalg.Float](a *Var[T]) *Var[T] {
 	y := like(a)
 	linalg.Tanh(y.Value, a.Value)
-	return a.tape.Record(y, tanh[T]{}, a, nil, nil)
+	return a.tape.Record(y, tanh[T]{}, ReadsResult, a, nil, nil)
 }
 
 type tanh[T linalg.Float] struct{}
 
-func (tanh[T]) Pull(y, ybar *Var[T]) {
-	y.in[0].receiveProduct(ybar, AddConst(Neg(Square(y)), 1))
+func (tanh[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+	s.accumulateProduct(y.in[0], ybar, AddConst(Neg(Square(y)), 1))
 }
 
-// Softplus returns log(1 + eᵃ): ā = ȳ ⊙ sigmoid(a). The sigmoid comes with the same
-// exponential; if a gradient may be asked for, it is on the tape from the start, in
-// place of a second operand.
-func Softplus[T linalg.Float](a *Var[T]) *Var[T] { return softplusInto(like(a), a) }
+// Softplus returns log(1 + eᵃ): ā = ȳ ⊙ sigmoid(a). If a is live, Softplus also computes
+// the sigmoid, which needs the same exponential, and records it as a second operand.
+func Softplus[T linalg.Float](a *Var[T]) *Var[T] { return softplusTo(like(a), a) }
 
-// Activate returns Softplus(a), whose value takes the place of a's: a layer's result that
-// nothing else reads. It panics if a's elements are not its own (a leaf, a constant, a view
-// or a variable with views) or a's own rule needs them (as that of Exp); any later use of
-// a's value panics, too.
-func Activate[T linalg.Float](a *Var[T]) *Var[T] {
+// SoftplusInPlace returns Softplus(a) and overwrites a's value with it, which saves the
+// memory for one of them. Later operations on a panic. SoftplusInPlace panics if a is a
+// leaf, a constant or a view, or if a view of a exists or the rule of a recorded operation
+// reads a's value (Reads).
+func SoftplusInPlace[T linalg.Float](a *Var[T]) *Var[T] {
 	a.tape.mustHave(a)
-	switch a.rule.(type) {
-	case div[T], exp[T], tanh[T], sigmoid[T]:
-		panic(fmt.Sprintf("ad: Activate of the result of %T, whose rule needs its value", a.rule))
+	switch a.storage {
+	case borrowed:
+		panic(fmt.Sprintf("ad: SoftplusInPlace would overwrite a %v leaf, constant or view", a.shape()))
+	case shared:
+		panic(fmt.Sprintf("ad: SoftplusInPlace would overwrite a %v value that a view or a rule reads", a.shape()))
 	}
-	if a.memory != own {
-		panic(fmt.Sprintf("ad: Activate of a %v leaf, constant or view, whose elements are not its own", a.shape()))
-	}
-	y := a.tape.variable(a.tape, own)
+	y := a.tape.variable(a.tape, exclusive)
 	y.Value = a.Value
-	softplusInto(y, a)
-	a.program = activated
+	softplusTo(y, a)
+	a.program = overwritten
 	return y
 }
 
-func softplusInto[T linalg.Float](y, a *Var[T]) *Var[T] {
+func softplusTo[T linalg.Float](y, a *Var[T]) *Var[T] {
 	if !a.live {
 		linalg.Softplus(y.Value, a.Value)
 		return y
 	}
 	slope := like(a)
 	linalg.SoftplusSigmoid(y.Value, slope.Value, a.Value)
-	a.tape.Record(slope, sigmoid[T]{}, a, nil, nil)
-	return a.tape.Record(y, softplus[T]{}, a, slope, nil)
+	a.tape.Record(slope, sigmoid[T]{}, ReadsResult, a, nil, nil)
+	return a.tape.Record(y, softplus[T]{}, ReadsOperands, a, slope, nil)
 }
 
 type softplus[T linalg.Float] struct{}
 
-func (softplus[T]) Pull(y, ybar *Var[T]) { y.in[0].receiveProduct(ybar, y.in[1]) }
+func (softplus[T]) Pull(s Sweep[T], y, ybar *Var[T]) { s.accumulateProduct(y.in[0], ybar, y.in[1]) }
 
 // Sigmoid returns y = 1/(1 + e⁻ᵃ): ā = ȳ ⊙ (y − y²).
 func Sigmoid[T linalg.Float](a *Var[T]) *Var[T] {
 	y := like(a)
 	linalg.Sigmoid(y.Value, a.Value)
-	return a.tape.Record(y, sigmoid[T]{}, a, nil, nil)
+	return a.tape.Record(y, sigmoid[T]{}, ReadsResult, a, nil, nil)
 }
 
 type sigmoid[T linalg.Float] struct{}
 
-func (sigmoid[T]) Pull(y, ybar *Var[T]) { y.in[0].Receive(sigmoidGradient(ybar, y)) }
+func (sigmoid[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+	s.Accumulate(y.in[0], sigmoidGradient(ybar, y))
+}
 
-// sigmoidGradient returns g ⊙ (s − s²): ḡ = ȳ ⊙ (s − s²), s̄ = ȳ ⊙ g ⊙ (1 − 2s).
-func sigmoidGradient[T linalg.Float](g, s *Var[T]) *Var[T] {
-	y := like(s)
-	linalg.SigmoidGradient(y.Value, g.Value, s.Value)
-	return s.tape.Record(y, slope[T]{}, g, s, nil)
+// sigmoidGradient returns y = g ⊙ (σ − σ²): ḡ = ȳ ⊙ (σ − σ²), σ̄ = ȳ ⊙ g ⊙ (1 − 2σ).
+func sigmoidGradient[T linalg.Float](g, sigma *Var[T]) *Var[T] {
+	y := like(sigma)
+	linalg.SigmoidGradient(y.Value, g.Value, sigma.Value)
+	return sigma.tape.Record(y, slope[T]{}, ReadsOperands, g, sigma, nil)
 }
 
 type slope[T linalg.Float] struct{}
 
-func (slope[T]) Pull(y, ybar *Var[T]) {
-	g, s := y.in[0], y.in[1]
-	if y.Wants(0) {
-		g.Receive(sigmoidGradient(ybar, s))
+func (slope[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+	g, sigma := y.in[0], y.in[1]
+	if s.Wants(g) {
+		s.Accumulate(g, sigmoidGradient(ybar, sigma))
 	}
-	if y.Wants(1) {
-		s.receiveProduct(Mul(ybar, g), AddConst(Scale(s, -2), 1))
+	if s.Wants(sigma) {
+		s.accumulateProduct(sigma, Mul(ybar, g), AddConst(Scale(sigma, -2), 1))
 	}
 }
 
-// broadcast returns a variable for the result of a binary operation.
+// broadcast returns a variable for the result of the binary operation with the given name.
 func broadcast[T linalg.Float](name string, a, b *Var[T]) *Var[T] {
 	s, ok := linalg.Broadcast(a.shape(), b.shape())
 	if !ok {

@@ -7,49 +7,69 @@ import (
 	"hvae/linalg"
 )
 
-// Grad returns the gradient of the sum of y's elements with respect to x, which may
-// be any variable that y was computed from. The gradient is on the tape, recorded like
-// any other value, and can be differentiated again. If y does not depend on x, it is
-// zero. It costs about as much as y did, for each operand on a path from x to y. Grad
-// panics if x is a constant, and if y and x are not both on the tape.
+// Grad returns the gradient of the sum of y's elements with respect to x. The gradient is
+// recorded and can be differentiated again; it is zero if y does not depend on x. Grad
+// takes about the time in which y was computed, for each operand on a path from x to y. It
+// panics if x is a constant, or if x and y are not both on the tape.
 func Grad[T linalg.Float](y, x *Var[T]) *Var[T] {
-	t := y.tape
-	s := &t.sweep
-	s.begin(t, y, x)
+	s := sweepOf(y.tape)
+	s.begin(nil, y, x)
 	defer s.end()
 	s.run(y)
 	if g := s.node(x).bar; g != nil {
 		return g
 	}
-	return t.Fill(x.Rows(), x.Cols(), 0)
+	return s.tape.Fill(x.Rows(), x.Cols(), 0)
 }
 
-// A sweep carries adjoints from a variable y to the variables xs that a gradient is asked
-// for. First it marks what lies on a path between them: adjoints of anything else, such as
-// those of the weights while ∇U is computed, are never formed. Then it calls the rules on
-// these paths, y's first.
+// A sweep carries adjoints from a variable y to the requested variables xs. It first marks
+// the variables on paths from xs to y, and then calls their rules, y's first. It never
+// computes other adjoints, such as adjoints of weights for ∇U.
 type sweep[T linalg.Float] struct {
-	program  *record[T]   // that y and xs are in
-	running  bool         // from begin to end
-	first    int          // index of the first of xs, or of y
-	nodes    []node[T]    // the variables from there to the last
-	backward *backward[T] // nil unless a sweep of Backward runs
-	complete bool         // this was a sweep of Backward, to its end
+	tape    *Tape[T]
+	running bool
+	first   int       // index of the first variable of y and xs
+	nodes   []node[T] // for the variables from there to the last of y and xs
+
+	// Backward's state:
+	pool         pool[T]
+	destinations []*destination[T]
+	gradients    []linalg.Matrix[T]
+	reached      []bool
 }
 
-// A node is what a sweep knows of a variable.
+// A node is the state of a variable in a sweep.
 type node[T linalg.Float] struct {
-	bar     *Var[T] // its adjoint so far; nil for zero
-	asked   bool    // its gradient is asked for
-	passes  bool    // the adjoint of an operand is wanted
-	reached bool    // it has received an adjoint, set when a sweep of Backward ends
-	place   int32   // of its gradient: 1 + the index in backward's places; 0 for none
+	bar       *Var[T]         // the adjoint; nil for zero
+	dst       *destination[T] // for the gradient, or nil
+	requested bool            // the variable is one of xs
+	passes    bool            // the adjoint of an operand is needed
 }
 
-// begin marks the paths from y to xs.
-func (s *sweep[T]) begin(t *Tape[T], y *Var[T], xs ...*Var[T]) {
+// A destination is a matrix in which BackwardInto adds up a gradient, or a variable of
+// another sweep (Recomputed), whose adjoint the gradient is added to.
+type destination[T linalg.Float] struct {
+	sum    linalg.Matrix[T]
+	queue  linalg.Updates[T] // products to be added to sum
+	queued bool              // whether queue is used: for leaves, as no rule needs their adjoint
+
+	outer    *sweep[T]
+	variable *Var[T]
+}
+
+func sweepOf[T linalg.Float](t *Tape[T]) *sweep[T] {
+	if t.sweep == nil {
+		t.sweep = &sweep[T]{tape: t}
+	}
+	return t.sweep.(*sweep[T])
+}
+
+// begin marks the variables on the paths from xs to y. If p is not nil, adjoints are not
+// recorded but stored there.
+func (s *sweep[T]) begin(p *pool[T], y *Var[T], xs ...*Var[T]) {
+	t := s.tape
 	if s.running {
-		panic("ad: a rule began a sweep of its own tape")
+		panic("ad: a rule called Grad or Backward on its own tape")
 	}
 	t.mustHave(y)
 	first, last := y.index, y.index
@@ -61,232 +81,205 @@ func (s *sweep[T]) begin(t *Tape[T], y *Var[T], xs ...*Var[T]) {
 		first, last = min(first, x.index), max(last, x.index)
 	}
 	n := last - first + 1
-	s.program, s.running, s.first, s.backward, s.complete = &t.record, true, first, nil, false
+	s.running, s.first = true, first
 	s.nodes = slices.Grow(s.nodes[:0], n)[:n]
 	clear(s.nodes)
 	for _, x := range xs {
-		s.nodes[x.index-first].asked = true
+		s.nodes[x.index-first].requested = true
 	}
 	for i := first; i <= y.index; i++ {
 		s.nodes[i-first].passes = s.passes(t.at(i))
 	}
+	if p != nil {
+		p.begin(t)
+	}
 }
 
-func (s *sweep[T]) end() { s.running, s.backward = false, nil }
+func (s *sweep[T]) end() {
+	s.running = false
+	if s.tape.unrecorded != nil {
+		s.pool.end()
+	}
+}
 
-// passes reports whether the adjoint of an operand of v is wanted.
+// passes reports whether the adjoint of an operand of v is needed.
 func (s *sweep[T]) passes(v *Var[T]) bool {
 	if v.rule == nil {
 		return false
 	}
-	if v.in[0] == nil {
-		return slices.ContainsFunc(v.rule.(*recomputed[T]).in, s.wants)
+	if v.in[0] == nil { // the rule has the operands
+		return slices.ContainsFunc(v.rule.(interface{ operands() []*Var[T] }).operands(), s.Wants)
 	}
-	return s.wants(v.in[0]) || s.wants(v.in[1]) || s.wants(v.in[2])
+	return s.Wants(v.in[0]) || s.Wants(v.in[1]) || s.Wants(v.in[2])
 }
 
-// node returns the node of v, nil if the sweep does not want v's adjoint.
+// node returns the node of v, or nil if v's adjoint is not needed.
 func (s *sweep[T]) node(v *Var[T]) *node[T] {
 	if i := v.index - s.first; v.live && uint(i) < uint(len(s.nodes)) {
-		if n := &s.nodes[i]; n.asked || n.passes {
+		if n := &s.nodes[i]; n.requested || n.passes {
 			return n
 		}
 	}
 	return nil
 }
 
-func (s *sweep[T]) wants(v *Var[T]) bool { return v != nil && s.node(v) != nil }
+// resolve returns the sweep and the node that add up v's adjoint; the node is nil if the
+// adjoint is not needed.
+func (s *sweep[T]) resolve(v *Var[T]) (*sweep[T], *node[T]) {
+	n := s.node(v)
+	if n != nil && n.dst != nil && n.dst.outer != nil {
+		return n.dst.outer.resolve(n.dst.variable)
+	}
+	return s, n
+}
 
-// run calls the rules from y's to the first.
+// run calls the rules, y's first.
 func (s *sweep[T]) run(y *Var[T]) {
-	if !s.wants(y) {
+	if !s.Wants(y) {
 		return
 	}
-	t := y.tape
-	y.Receive(t.Fill(y.Rows(), y.Cols(), 1))
+	s.Accumulate(y, s.tape.Fill(y.Rows(), y.Cols(), 1))
+	pool, rules := s.tape.unrecorded != nil, Sweep[T](s)
 	for i := y.index; i >= s.first; i-- {
 		n := &s.nodes[i-s.first]
 		if n.bar == nil || !n.passes {
 			continue
 		}
-		t.checkInterrupt()
-		v := s.program.at(i)
-		v.rule.Pull(v, n.bar)
-		if s.backward != nil {
-			s.backward.passed(n)
+		s.tape.checkInterrupt()
+		v := s.tape.at(i)
+		v.rule.Pull(rules, v, n.bar)
+		if pool {
+			if !n.requested {
+				s.pool.release(n.bar)
+				n.bar = nil
+			}
+			s.pool.endRule()
 		}
 	}
 }
 
-// Wants reports whether the current sweep needs the adjoint of operand i of y; it does
-// not if there is no such operand.
-func (y *Var[T]) Wants(i int) bool { return y.tape.sweep.wants(y.in[i]) }
+// Wants implements Sweep.
+func (s *sweep[T]) Wants(v *Var[T]) bool { return v != nil && s.node(v) != nil }
 
-// Receive adds g, of v's shape, to the adjoint of v, for the rule of an operation with the
-// operand v; it does nothing if the sweep does not want that adjoint. It never changes g.
-func (v *Var[T]) Receive(g *Var[T]) {
-	if s, n := v.receiver(); n != nil {
-		s.receive(v, n, g)
+// Accumulate implements Sweep.
+func (s *sweep[T]) Accumulate(v, g *Var[T]) {
+	owner, n := s.resolve(v)
+	if n == nil {
+		return
 	}
-}
-
-func (s *sweep[T]) receive(v *Var[T], n *node[T], g *Var[T]) {
 	v.tape.mustHave(g)
 	switch {
 	case g.shape() != v.shape():
-		panic(fmt.Sprintf("ad: Receive: %v cannot be the adjoint of a %v variable", g.shape(), v.shape()))
-	case n.bar == nil:
-		s.hold(n, g)
-	case s.owns(n):
+		panic(fmt.Sprintf("ad: Accumulate: %v cannot be the adjoint of a %v variable", g.shape(), v.shape()))
+	case n.writable():
 		linalg.Add(n.bar.Value, n.bar.Value, g.Value)
+	case n.bar != nil:
+		owner.set(n, Add(n.bar, g))
 	default:
-		s.replace(n, Add(n.bar, g))
+		owner.set(n, g)
 	}
 }
 
-// receiveFit adds g, fitted to v's shape, to the adjoint of v, in one pass over the
-// matrices where it can.
-func (v *Var[T]) receiveFit(g *Var[T]) {
-	s, n := v.receiver()
-	if n == nil {
-		return
-	}
-	if v.isColumnOf(g) && s.owns(n) {
+func (s *sweep[T]) accumulateFit(v, g *Var[T]) {
+	switch _, n := s.resolve(v); {
+	case n == nil:
+	case n.writable() && v.isColumnOf(g):
 		v.tape.mustHave(g)
 		linalg.AddSum(n.bar.Value, g.Value)
-		return
+	default:
+		s.Accumulate(v, fit(g, v.shape()))
 	}
-	s.receive(v, n, fit(g, v.shape()))
 }
 
-// receiveRows adds g to the rows from lo on of the adjoint of v, without a matrix of zeros
-// around g where it can.
-func (v *Var[T]) receiveRows(g *Var[T], lo int) {
-	s, n := v.receiver()
-	if n == nil {
-		return
-	}
-	if s.owns(n) {
+func (s *sweep[T]) accumulateRows(v, g *Var[T], lo int) {
+	switch _, n := s.resolve(v); {
+	case n == nil:
+	case n.writable():
 		v.tape.mustHave(g)
 		rows := n.bar.Value.RowRange(lo, lo+g.Rows())
 		linalg.Add(rows, rows, g.Value)
-		return
+	default:
+		s.Accumulate(v, Embed(g, lo, v.Rows()))
 	}
-	s.receive(v, n, Embed(g, lo, v.Rows()))
 }
 
-// receiveProduct adds a ⊙ b, fitted to v's shape, to the adjoint of v, in one pass
-// over the matrices where it can.
-func (v *Var[T]) receiveProduct(a, b *Var[T]) {
-	s, n := v.receiver()
+func (s *sweep[T]) accumulateProduct(v, a, b *Var[T]) {
+	owner, n := s.resolve(v)
 	if n == nil {
 		return
 	}
+	v.tape.mustHave(a)
+	v.tape.mustHave(b)
 	shape := v.shape()
 	full, _ := linalg.Broadcast(a.shape(), b.shape())
 	switch {
-	case full == shape && s.owns(n):
-		v.tape.mustHave(a)
-		v.tape.mustHave(b)
+	case full == shape && n.writable():
 		linalg.MulAdd(n.bar.Value, a.Value, b.Value, n.bar.Value)
-	case v.isColumnOf(a) && v.isColumnOf(b) && s.owns(n):
-		v.tape.mustHave(a)
-		v.tape.mustHave(b)
-		linalg.AddMulSum(n.bar.Value, a.Value, b.Value)
 	case full == shape && n.bar != nil:
-		s.replace(n, MulAdd(a, b, n.bar))
+		owner.set(n, MulAdd(a, b, n.bar))
+	case v.isColumnOf(a) && v.isColumnOf(b) && n.writable():
+		linalg.AddMulSum(n.bar.Value, a.Value, b.Value)
 	default:
-		s.receive(v, n, fit(MulSumTo(a, b, min(full.Rows, shape.Rows), min(full.Cols, shape.Cols)), shape))
+		s.Accumulate(v, fit(MulSumTo(a, b, min(full.Rows, shape.Rows), min(full.Cols, shape.Cols)), shape))
 	}
 }
 
-// isColumnOf reports whether v is a column with a row for each of several columns of g's.
-func (v *Var[T]) isColumnOf(g *Var[T]) bool {
-	return v.Value.Cols == 1 && v.Value.Rows == g.Value.Rows && g.Value.Cols > 1
-}
-
-// receiveMatMulTB adds a·bᵀ to the adjoint of v, without a matrix for the product where
-// it can.
-func (v *Var[T]) receiveMatMulTB(a, b *Var[T]) {
-	s, n := v.receiver()
+func (s *sweep[T]) accumulateMatMulTB(v, a, b *Var[T]) {
+	_, n := s.resolve(v)
 	if n == nil {
-		return
-	}
-	sum, add, ok := v.Accumulator()
-	if !ok && !s.owns(n) {
-		s.receive(v, n, MatMulTB(a, b))
 		return
 	}
 	v.tape.mustHave(a)
 	v.tape.mustHave(b)
 	scratch := v.tape.Scratch(len(b.Value.Data))
-	switch {
-	case !ok:
-		linalg.AddMatMulTB(n.bar.Value, a.Value, b.Value, scratch)
-	case add:
-		s.backward.places[n.place-1].updates.AddMatMulTB(sum, a.Value, b.Value, scratch)
-	default:
+	switch sum, add, ok := s.Destination(v); {
+	case ok && add:
+		n.dst.queue.AddMatMulTB(sum, a.Value, b.Value, scratch)
+	case ok:
 		linalg.MatMulTB(sum, a.Value, b.Value, scratch)
+	case n.writable():
+		linalg.AddMatMulTB(n.bar.Value, a.Value, b.Value, scratch)
+	default:
+		s.Accumulate(v, MatMulTB(a, b))
 	}
 }
 
-// Accumulator returns where the rule of an operation with the operand v may put what it would
-// hand to Receive: a matrix to add to, or if add is false, to set. ok is false if there is
-// none: only the gradient of a leaf that goes into a place (GradientInto) may be added up in
-// another order than Grad's.
-func (v *Var[T]) Accumulator() (sum linalg.Matrix[T], add, ok bool) {
-	s, n := v.receiver()
-	if n == nil || n.place == 0 || s.backward.places[n.place-1].updates == nil {
+// Destination implements Sweep.
+func (s *sweep[T]) Destination(v *Var[T]) (sum linalg.Matrix[T], add, ok bool) {
+	owner, n := s.resolve(v)
+	if n == nil || n.dst == nil || !n.dst.queued {
 		return sum, false, false
 	}
-	add = n.bar != nil
-	if !add {
-		s.backward.place(n)
+	if add = n.bar != nil; !add {
+		n.bar = owner.pool.wrap(n.dst.sum)
 	}
-	return n.bar.Value, add, true
+	return n.dst.sum, add, true
 }
 
-// receiver returns the sweep that runs and its node of v, nil if v's adjoint is not wanted.
-func (v *Var[T]) receiver() (*sweep[T], *node[T]) {
-	s := &v.tape.sweep
-	if v.live && !s.running || v.memory == pooled {
-		v.refuseToReceive()
-	}
-	return s, s.node(v)
+// isColumnOf reports whether v has one column and g has the same number of rows and
+// several columns.
+func (v *Var[T]) isColumnOf(g *Var[T]) bool {
+	return v.Cols() == 1 && v.Rows() == g.Rows() && g.Cols() > 1
 }
 
-func (v *Var[T]) refuseToReceive() {
-	panic(fmt.Sprintf("ad: Receive for a %v variable that is not an operand of the operation swept", v.shape()))
-}
+// writable reports whether n has an adjoint that may be overwritten; recorded adjoints have
+// no reference count and may not.
+func (n *node[T]) writable() bool { return n.bar != nil && n.bar.refs == 1 }
 
-// hold makes g the adjoint of a variable that has none.
-func (s *sweep[T]) hold(n *node[T], g *Var[T]) {
-	if s.backward != nil {
-		s.backward.hold(n, g)
-	} else {
+// set replaces n's adjoint with g, or with a copy of g in n's destination or in the pool.
+func (s *sweep[T]) set(n *node[T], g *Var[T]) {
+	old := n.bar
+	switch {
+	case s.tape.unrecorded == nil:
 		n.bar = g
+		return
+	case n.dst != nil:
+		n.bar = s.pool.wrap(n.dst.sum)
+		linalg.Copy(n.bar.Value, g.Value)
+	default:
+		n.bar = s.pool.retain(g)
 	}
-}
-
-// owns reports whether there is an adjoint that may be overwritten.
-func (s *sweep[T]) owns(n *node[T]) bool {
-	return s.backward != nil && n.bar != nil && s.backward.owns(n.bar)
-}
-
-// replace makes sum the adjoint of a variable in place of another.
-func (s *sweep[T]) replace(n *node[T], sum *Var[T]) {
-	if s.backward != nil {
-		s.backward.drop(n)
+	if old != nil {
+		s.pool.release(old)
 	}
-	s.hold(n, sum)
-}
-
-// fit repeats or sums g to the given shape: the adjoint of an operand that an
-// operation repeated or summed.
-func fit[T linalg.Float](g *Var[T], s linalg.Shape) *Var[T] {
-	if g.shape() == s {
-		return g
-	}
-	g = SumTo(g, min(g.Rows(), s.Rows), min(g.Cols(), s.Cols))
-	return BroadcastTo(g, s.Rows, s.Cols)
 }

@@ -2,38 +2,37 @@ package ad
 
 import "hvae/linalg"
 
-// The product of matrices and its forms with one operand transposed: a family closed
-// under differentiation.
+// Matrix products with none or one operand transposed. The rule of each uses the others.
 
-// Affine returns the dense layer w·x + b for w [m×n], x [n×B] and b [m×1]: w̄ = ȳ·xᵀ,
-// x̄ = wᵀ·ȳ, and b̄ sums ȳ over samples.
+// Affine returns the dense layer w·x + b [m×B] for w [m×n], x [n×B] and b [m×1]:
+// w̄ = ȳ·xᵀ, x̄ = wᵀ·ȳ, and b̄ is the sum of ȳ over its columns.
 func Affine[T linalg.Float](w, x, b *Var[T]) *Var[T] {
 	y := w.tape.Result(w.Rows(), x.Cols())
 	linalg.Affine(y.Value, w.Value, x.Value, b.Value)
-	return w.tape.Record(y, affine[T]{}, w, x, b)
+	return w.tape.Record(y, affine[T]{}, ReadsOperands, w, x, b)
 }
 
 type affine[T linalg.Float] struct{}
 
-func (affine[T]) Pull(y, ybar *Var[T]) {
-	matMul[T]{}.Pull(y, ybar)
-	y.in[2].receiveFit(ybar)
+func (affine[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+	matMul[T]{}.Pull(s, y, ybar)
+	s.accumulateFit(y.in[2], ybar)
 }
 
 // MatMul returns a·b [m×n] for a [m×k] and b [k×n]: ā = ȳ·bᵀ, b̄ = aᵀ·ȳ.
 func MatMul[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := a.tape.Result(a.Rows(), b.Cols())
 	linalg.MatMul(y.Value, a.Value, b.Value)
-	return a.tape.Record(y, matMul[T]{}, a, b, nil)
+	return a.tape.Record(y, matMul[T]{}, ReadsOperands, a, b, nil)
 }
 
 type matMul[T linalg.Float] struct{}
 
-func (matMul[T]) Pull(y, ybar *Var[T]) {
+func (matMul[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
 	a, b := y.in[0], y.in[1]
-	a.receiveMatMulTB(ybar, b)
-	if y.Wants(1) {
-		b.Receive(MatMulTA(a, ybar))
+	s.accumulateMatMulTB(a, ybar, b)
+	if s.Wants(b) {
+		s.Accumulate(b, MatMulTA(a, ybar))
 	}
 }
 
@@ -41,16 +40,16 @@ func (matMul[T]) Pull(y, ybar *Var[T]) {
 func MatMulTA[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := a.tape.Result(a.Cols(), b.Cols())
 	linalg.MatMulTA(y.Value, a.Value, b.Value)
-	return a.tape.Record(y, matMulTA[T]{}, a, b, nil)
+	return a.tape.Record(y, matMulTA[T]{}, ReadsOperands, a, b, nil)
 }
 
 type matMulTA[T linalg.Float] struct{}
 
-func (matMulTA[T]) Pull(y, ybar *Var[T]) {
+func (matMulTA[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
 	a, b := y.in[0], y.in[1]
-	a.receiveMatMulTB(b, ybar)
-	if y.Wants(1) {
-		b.Receive(MatMul(a, ybar))
+	s.accumulateMatMulTB(a, b, ybar)
+	if s.Wants(b) {
+		s.Accumulate(b, MatMul(a, ybar))
 	}
 }
 
@@ -58,17 +57,17 @@ func (matMulTA[T]) Pull(y, ybar *Var[T]) {
 func MatMulTB[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := a.tape.Result(a.Rows(), b.Rows())
 	linalg.MatMulTB(y.Value, a.Value, b.Value, a.tape.Scratch(len(b.Value.Data)))
-	return a.tape.Record(y, matMulTB[T]{}, a, b, nil)
+	return a.tape.Record(y, matMulTB[T]{}, ReadsOperands, a, b, nil)
 }
 
 type matMulTB[T linalg.Float] struct{}
 
-func (matMulTB[T]) Pull(y, ybar *Var[T]) {
+func (matMulTB[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
 	a, b := y.in[0], y.in[1]
-	if y.Wants(0) {
-		a.Receive(MatMul(ybar, b))
+	if s.Wants(a) {
+		s.Accumulate(a, MatMul(ybar, b))
 	}
-	if y.Wants(1) {
-		b.Receive(MatMulTA(ybar, a))
+	if s.Wants(b) {
+		s.Accumulate(b, MatMulTA(ybar, a))
 	}
 }

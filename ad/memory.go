@@ -2,23 +2,23 @@ package ad
 
 import "hvae/linalg"
 
-// An arena hands out slices of large chunks and takes all of them back at once.
+// An arena allocates slices from large chunks and frees all of them at once.
 type arena[T linalg.Float] struct {
 	chunks [][]T
-	next   int // the first that is not in use
-	free   []T // what is left of the one before
+	next   int // index of the first unused chunk
+	free   []T // unused elements of the chunk before it
 }
 
 const (
-	firstChunk = 1 << 10 // elements; each further chunk is twice as large
-	lastChunk  = 1 << 18 // up to this size
-	line       = 64 / 4  // elements in a cache line, so that no two slices share one
+	firstChunk = 1 << 10 // elements; each further chunk is twice as large,
+	lastChunk  = 1 << 18 // but at most this large
+	line       = 64 / 4  // elements in a cache line, so that no two slices share a line
 )
 
-// reset takes everything back.
+// reset frees all slices.
 func (a *arena[T]) reset() { a.next, a.free = 0, nil }
 
-// alloc returns n elements, arbitrary ones.
+// alloc returns n arbitrary elements.
 func (a *arena[T]) alloc(n int) []T {
 	size := (n + line - 1) &^ (line - 1)
 	for size > len(a.free) {

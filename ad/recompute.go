@@ -1,38 +1,34 @@
 package ad
 
-import (
-	"slices"
+import "hvae/linalg"
 
-	"hvae/linalg"
-)
-
-// A Program is a piece of a computation that can be run again: from the same operands it
-// computes the same result, on the tape of its operands.
+// A Program is a part of a computation that can be repeated: Run computes, on the tape of
+// its operands, the same result each time that it is called with the same operands.
 type Program[T linalg.Float] interface {
 	Run(in []*Var[T]) *Var[T]
 }
 
-// Recomputed returns p.Run(in) and keeps nothing else of it: the program runs on the tape
-// scratch, which it resets, and Backward runs it again when it needs what lies between
-// operands and result (gradient checkpointing: Chen et al., 2016). In exchange for one
-// more evaluation, the memory of a chain of programs is that of one of them.
+// Recomputed returns p.Run(in) and keeps no intermediate variables. It resets the tape
+// scratch and runs the program there; Backward runs it there again (gradient
+// checkpointing: Chen et al., 2016). For the price of one more evaluation, a chain of
+// programs takes the memory of one of them.
 //
-// Backward gives the bits that it would give without, as each gradient is added to what
-// later operations have left. Grad cannot pass through the result and panics. in must not
-// be empty; all that the program depends on stands there.
+// The gradients of Backward have the same bits with and without Recomputed. Grad panics if
+// the result is on a path. The program may depend only on in, which must not be empty.
 func Recomputed[T linalg.Float](scratch *Tape[T], p Program[T], in []*Var[T]) *Var[T] {
 	t := in[0].tape
-	if t.nRecomputed == len(t.recomputed) {
+	if t.recomputedInUse == len(t.recomputed) {
 		t.recomputed = append(t.recomputed, new(recomputed[T]))
 	}
-	r := t.recomputed[t.nRecomputed]
-	t.nRecomputed++
+	r := t.recomputed[t.recomputedInUse].(*recomputed[T])
+	t.recomputedInUse++
 	r.scratch, r.program, r.in = scratch, p, append(r.in[:0], in...)
 	out := r.run()
 	y := t.Result(out.Rows(), out.Cols())
 	linalg.Copy(y.Value, out.Value)
 	for _, v := range in {
 		t.mustHave(v)
+		v.share()
 		if v.live {
 			y.live, y.rule, y.in = true, r, [3]*Var[T]{}
 		}
@@ -40,12 +36,15 @@ func Recomputed[T linalg.Float](scratch *Tape[T], p Program[T], in []*Var[T]) *V
 	return y
 }
 
-// A recomputed is what a tape remembers of a program, and the rule of its result.
+// recomputed is the rule of Recomputed.
 type recomputed[T linalg.Float] struct {
-	scratch            *Tape[T]
-	program            Program[T]
-	in, leaves, wanted []*Var[T]
+	scratch          *Tape[T]
+	program          Program[T]
+	in, leaves       []*Var[T]
+	wanted, requests []*Var[T] // the operands whose adjoints are needed, and their leaves
 }
+
+func (r *recomputed[T]) operands() []*Var[T] { return r.in }
 
 // run runs the program on the scratch tape.
 func (r *recomputed[T]) run() *Var[T] {
@@ -60,38 +59,26 @@ func (r *recomputed[T]) run() *Var[T] {
 	return r.program.Run(r.leaves)
 }
 
-// Pull runs the program again and sweeps it. Gradients go where the sweep of y's tape wants
-// them, or are added to adjoints that later operations have left; others are received as
-// from any other operation.
-func (r *recomputed[T]) Pull(y, ybar *Var[T]) {
-	s := &y.tape.sweep
-	if s.backward == nil {
-		panic("ad: Grad through the result of Recomputed, through which only Backward can pass")
+// Pull runs the program again and sweeps it. The inner sweep adds to the adjoints of the
+// outer one, in the order in which a single sweep would.
+func (r *recomputed[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+	outer := s.(*sweep[T])
+	if outer.tape.unrecorded == nil {
+		panic("ad: Grad cannot differentiate the result of Recomputed; Backward can")
 	}
-	out := r.run()
+	out := Dot(r.run(), r.scratch.Const(ybar.Value))
+	r.requests = r.requests[:0]
 	r.wanted = r.wanted[:0]
 	for i, v := range r.in {
-		if n := s.node(v); n != nil {
-			b := &r.scratch.backward
-			switch {
-			case slices.Contains(r.in[:i], v): // the first has the place
-			case n.place > 0:
-				p := s.backward.places[n.place-1]
-				b.places = append(b.places, place[T]{r.leaves[i], p.matrix, n.bar != nil, p.updates, true})
-			case n.bar != nil:
-				b.places = append(b.places, place[T]{of: r.leaves[i], matrix: s.backward.own(n), add: true})
-			}
-			r.wanted = append(r.wanted, r.leaves[i])
+		if s.Wants(v) {
+			r.requests, r.wanted = append(r.requests, r.leaves[i]), append(r.wanted, v)
 		}
 	}
-	Backward(Dot(out, r.scratch.Const(ybar.Value)), r.wanted...)
-	for i, v := range r.in {
-		switch n := s.node(v); {
-		case n == nil:
-		case r.scratch.sweep.node(r.leaves[i]).place == 0:
-			v.Receive(y.tape.Const(r.leaves[i].Adjoint()))
-		case n.bar == nil:
-			s.backward.place(n)
-		}
+	inner := sweepOf(r.scratch)
+	inner.begin(&inner.pool, out, r.requests...)
+	defer inner.end()
+	for i, d := range inner.newDestinations(r.requests) {
+		d.outer, d.variable = outer, r.wanted[i]
 	}
+	inner.run(out)
 }

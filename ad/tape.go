@@ -1,28 +1,35 @@
-// Package ad is reverse-mode automatic differentiation of matrix programs on a tape.
+// Package ad implements reverse-mode automatic differentiation of matrix programs.
 //
-// Operations compute as they are called and record themselves on the tape of their
-// operands. Each operation is one paragraph in the ops files: its value, then the
-// rule that carries an adjoint from its result to its operands (a vector-Jacobian
-// product). Rules are written in operations of the same tape, so a gradient is itself
-// a recorded program and can be differentiated again, to any order. That is what the
-// leapfrog of the paper needs: its steps contain ∇U, and training differentiates
+// An operation computes its result when it is called and records itself on the tape of
+// its operands. Its rule, a vector-Jacobian product, computes the adjoints of the operands
+// from the adjoint of the result. Rules use operations of the same tape, so a gradient is
+// itself a recorded program and can be differentiated again, to any order. The leapfrog
+// integrator of the paper needs this: its steps contain ∇U, and training differentiates
 // through them.
 //
-// Start with this file (the tape and its variables), then any operation in elementwise.go,
-// shapes.go and matmul.go, then grad.go (the sweep, and gradients that are recorded) and
-// backward.go (gradients that are not). memory.go and recompute.go are about memory.
+// The files, in reading order; each refers only to files above it:
 //
-// A tape serves one goroutine. Its memory is an arena: Reset forgets the program and
-// keeps the memory, so that a repeated program allocates nothing.
+//	memory.go       the arena for values
+//	tape.go         tapes, variables, and the interfaces Rule and Sweep
+//	shapes.go       sums, broadcasts and views
+//	elementwise.go  elementwise operations and sums of products
+//	matmul.go       matrix products
+//	grad.go         Grad, whose gradients are recorded
+//	backward.go     Backward, whose gradients are not recorded and whose memory is reused
+//	recompute.go    Recomputed, which trades time for memory
 //
-// An operation takes the time of the one in linalg that it is named after, and tens of
-// nanoseconds to be recorded; its adjoint costs one such operation for each operand that
-// is on a path to a gradient. It panics, naming the shapes, if its operands' shapes do not
-// fit; and if an operand is from before its tape's Reset, or depends on a leaf of another
-// tape. Its result is on the tape of its first operand; the others may be constants of other
-// tapes.
+// A tape serves one goroutine. Its memory is an arena: Reset discards the program and
+// keeps the memory, so a repeated program does not allocate.
 //
-// The package imports linalg.
+// An operation takes the time of the function of the same name in linalg, plus tens of
+// nanoseconds to record it. Its rule takes about the same time for each operand that
+// depends on a requested variable. An operation panics and names the shapes if its
+// operands' shapes do not fit. It also panics if an operand was created before its tape's
+// last Reset, or depends on a leaf of another tape. The result is on the tape of the first
+// operand; the other operands may be constants of other tapes.
+//
+// In the comments, ȳ is the adjoint of y: the derivative of the differentiated sum with
+// respect to y. The package imports linalg.
 package ad
 
 import (
@@ -34,74 +41,112 @@ import (
 	"hvae/linalg"
 )
 
-// A Var is a matrix on a tape: a leaf, a constant or the result of an operation. It is
+// A Var is a variable on a tape: a leaf, a constant or the result of an operation. It is
 // valid until the tape's Reset.
 type Var[T linalg.Float] struct {
-	// Value is the variable's matrix. It must not be changed while the tape is in use.
+	// Value must not be changed while the tape is in use.
 	Value linalg.Matrix[T]
 
 	tape    *Tape[T]
-	program int // which of the tape's programs it belongs to; activated if Activate took it
+	program int // number of the tape's program when v was created; or overwritten
 	index   int // position on the tape
-	memory  memory
-	live    bool // depends on a leaf
+	storage storage
+	live    bool  // v depends on a leaf
+	refs    int32 // reference count, if v is pooled
 
-	rule Rule[T]    // how the adjoint reaches the operands; nil for leaves and constants
-	in   [3]*Var[T] // operands, as the rule knows them; anything without a rule
-	aux  T          // a constant of the operation
-	row  int        // likewise
+	rule Rule[T]    // nil for leaves and constants
+	in   [3]*Var[T] // operands; undefined if rule is nil
+	aux  T          // the factor of Scale
+	row  int        // the first row of RowRange, Embed
 }
 
-// memory says whose elements a variable's Value has.
-type memory uint8
+// storage describes who uses the elements of a variable's Value.
+type storage uint8
 
 const (
-	foreign memory = iota // a leaf's or a constant's, or those of the variable that this one views
-	own                   // the tape's, and no other variable's
-	viewed                // the tape's, and views of this variable share them
-	pooled                // those of a Backward sweep, which uses them again and keeps no record
+	borrowed  storage = iota // they belong to the caller or to another variable
+	exclusive                // they belong to this variable, and nothing else reads them
+	shared                   // they belong to this variable; its views or recorded rules read them
+	pooled                   // they belong to a sweep of Backward
 )
 
-// activated is the program of a variable whose value Activate has overwritten.
-const activated = -1
+// overwritten is the program of a variable whose value SoftplusInPlace has overwritten.
+const overwritten = -1
 
-// A Rule passes the adjoint ybar of y on to the operands of y: for each operand that the
-// sweep wants, it calls Receive with a value computed from ybar, y and y's operands by
-// operations of the tape. With Result and Record it is all that an operation of another
-// package needs. What a rule computes while Backward runs is gone when Pull returns, but
-// for the adjoints; a rule must not keep it, nor begin a sweep of its tape.
+// A Rule is the vector-Jacobian product of an operation.
+//
+// Pull passes to s, for each operand of y, the operand's share of the adjoint: a variable
+// that it computes from y, y's operands and y's adjoint ybar with operations of the tape.
+// While Backward runs, the variables that a rule creates are reused after Pull returns, so
+// a rule must not keep them. It must not call Grad or Backward on its tape.
 type Rule[T linalg.Float] interface {
-	Pull(y, ybar *Var[T])
+	Pull(s Sweep[T], y, ybar *Var[T])
 }
 
-// A Tape records operations in the order they run. The zero value is ready to use.
+// A Sweep adds up adjoints while Grad or Backward calls rules. Only this package
+// implements it.
+type Sweep[T linalg.Float] interface {
+	// Wants reports whether the adjoint of v is needed, where v is an operand or nil.
+	Wants(v *Var[T]) bool
+
+	// Accumulate adds g to the adjoint of v, if it is needed, and never changes g. It
+	// panics if the shapes differ.
+	Accumulate(v, g *Var[T])
+
+	// Destination returns the matrix in which BackwardInto adds up the gradient of the leaf
+	// v. The rule adds its share to the matrix, or if add is false, sets the matrix to its
+	// share. If ok is false, there is no such matrix and the rule calls Accumulate.
+	Destination(v *Var[T]) (sum linalg.Matrix[T], add, ok bool)
+
+	// Like Accumulate, for shares that Backward can add in one pass over the matrices:
+	accumulateFit(v, g *Var[T])          // g, summed or broadcast to v's shape
+	accumulateRows(v, g *Var[T], lo int) // g, to the rows from lo on
+	accumulateProduct(v, a, b *Var[T])   // a ⊙ b, summed or broadcast to v's shape
+	accumulateMatMulTB(v, a, b *Var[T])  // a·bᵀ
+}
+
+// Reads is the set of values that an operation's rule reads. Only values that no rule
+// reads may be overwritten (SoftplusInPlace).
+type Reads uint8
+
+const (
+	ReadsNothing Reads = 0
+	ReadsResult  Reads = 1 << iota
+	ReadsOperands
+)
+
+// A Tape records operations in the order in which they run. The zero value is ready to use.
 type Tape[T linalg.Float] struct {
-	// Interrupt, if it is not nil, lets another goroutine end a long program: once it is
-	// true, the next operation or step of a sweep panics with Interrupted, on this tape as
-	// on those that Recomputed runs programs of this tape on. Who runs the program recovers;
-	// after Reset, and with Interrupt false again, the tape is as good as new.
+	// Interrupt, if not nil, lets another goroutine stop a program: when it is true, the
+	// next operation or step of a sweep panics with Interrupted. It applies also to programs
+	// that Recomputed runs on other tapes. After the panic, set it to false and call Reset
+	// before using the tape again.
 	Interrupt *atomic.Bool
 
-	record[T]            // where new variables go
-	program   int        // number of the one on the tape
-	last      []*slab[T] // of the program before
-	scratch   []T
+	record[T]
+	program  int        // number of the current program
+	previous []*slab[T] // variables of the program before
+	scratch  []T
 
-	recomputed  []*recomputed[T]
-	nRecomputed int // in use
+	// unrecorded, if not nil, supplies the results of operations, which are then not
+	// recorded.
+	unrecorded interface {
+		result(rows, cols int) *Var[T]
+	}
 
-	sweep    sweep[T]    // the one that runs, or ran last
-	backward backward[T] // what Backward needs besides
+	sweep           Sweep[T]  // state of Grad and Backward
+	recomputed      []Rule[T] // rules of Recomputed
+	recomputedInUse int
 }
 
-// A record is the variables of a program in their order, and the memory of their values.
+// A record is a list of variables with the memory of their values.
 type record[T linalg.Float] struct {
 	slabs  []*slab[T]
-	n      int // variables in use
+	n      int // number of variables
 	values arena[T]
 }
 
-// A slab is some variables that never move.
+// A slab is a block of variables, which never move.
 type slab[T linalg.Float] [64]Var[T]
 
 func (r *record[T]) reset() {
@@ -114,34 +159,30 @@ func (r *record[T]) at(i int) *Var[T] {
 	return &r.slabs[uint(i)/n][uint(i)%n]
 }
 
-// Interrupted is what a program on a tape panics with if it is ended by Tape.Interrupt.
+// Interrupted is the panic value of a program that Tape.Interrupt has stopped.
 type Interrupted struct{}
 
-// Error says that the program was interrupted.
 func (Interrupted) Error() string { return "ad: interrupted" }
 
-// checkInterrupt panics if the program is to end.
 func (t *Tape[T]) checkInterrupt() {
 	if t.Interrupt != nil && t.Interrupt.Load() {
 		panic(Interrupted{})
 	}
 }
 
-// Reset forgets every variable and keeps the memory for the next program. An operation on
-// a variable from before panics, at least until the Reset after this one.
+// Reset discards all variables and keeps their memory for the next program. Until the next
+// Reset, operations panic if they are given a discarded variable.
 func (t *Tape[T]) Reset() {
 	t.program++
-	t.slabs, t.last = t.last, t.slabs // so that the variables from before stay recognisable
+	t.slabs, t.previous = t.previous, t.slabs // discarded variables keep the old program's number
 	t.record.reset()
-	t.nRecomputed = 0
-	t.backward.places = t.backward.places[:0]
+	t.recomputedInUse = 0
 }
 
 // Len returns the number of variables on the tape.
 func (t *Tape[T]) Len() int { return t.n }
 
-// All returns an iterator over the variables on the tape, in the order of the program. It
-// does not include the adjoints of Backward, which are not recorded.
+// All returns an iterator over the variables on the tape, in program order.
 func (t *Tape[T]) All() iter.Seq[*Var[T]] {
 	return func(yield func(*Var[T]) bool) {
 		for i := 0; i < t.n && yield(t.at(i)); i++ {
@@ -149,13 +190,13 @@ func (t *Tape[T]) All() iter.Seq[*Var[T]] {
 	}
 }
 
-// Matrix returns a rows × cols matrix from the tape's arena, with arbitrary elements,
-// valid until Reset: a place for noise or constants that change with every step.
+// Matrix returns a rows × cols matrix with arbitrary elements from the tape's memory, such
+// as for noise that changes with every step. It is valid until Reset.
 func (t *Tape[T]) Matrix(rows, cols int) linalg.Matrix[T] {
 	return linalg.Matrix[T]{Rows: rows, Cols: cols, Data: t.values.alloc(rows * cols)}
 }
 
-// Scratch returns n elements, arbitrary ones, that an operation may use until it returns.
+// Scratch returns n arbitrary elements for use until the calling operation returns.
 func (t *Tape[T]) Scratch(n int) []T {
 	if len(t.scratch) < n {
 		t.scratch = make([]T, n)
@@ -163,7 +204,8 @@ func (t *Tape[T]) Scratch(n int) []T {
 	return t.scratch[:n]
 }
 
-// Leaf puts m on the tape as a variable to differentiate by. It shares m's elements.
+// Leaf puts m on the tape as a variable to differentiate with respect to. It shares m's
+// elements.
 func (t *Tape[T]) Leaf(m linalg.Matrix[T]) *Var[T] {
 	v := t.Const(m)
 	v.live = true
@@ -172,7 +214,7 @@ func (t *Tape[T]) Leaf(m linalg.Matrix[T]) *Var[T] {
 
 // Const puts m on the tape as a constant. It shares m's elements.
 func (t *Tape[T]) Const(m linalg.Matrix[T]) *Var[T] {
-	v := t.variable(t, foreign)
+	v := t.variable(t, borrowed)
 	v.Value = m
 	return v
 }
@@ -180,28 +222,28 @@ func (t *Tape[T]) Const(m linalg.Matrix[T]) *Var[T] {
 // Scalar puts the constant s on the tape as a 1×1 matrix.
 func (t *Tape[T]) Scalar(s T) *Var[T] { return t.Fill(1, 1, s) }
 
-// Fill puts a constant rows × cols matrix on the tape, every element of it s.
+// Fill puts a constant rows × cols matrix on the tape with every element equal to s.
 func (t *Tape[T]) Fill(rows, cols int, s T) *Var[T] {
 	v := t.Result(rows, cols)
 	v.Value.Fill(s)
 	return v
 }
 
-// FirstNonFinite describes the first variable on the tape with an element that is NaN or
-// infinite: the operation whose result it is, its shape and the element. It is empty if
-// there is none.
+// FirstNonFinite describes the first variable on the tape that has a NaN or infinite
+// element: its operation, its shape and the element. It returns "" if all elements are
+// finite.
 func (t *Tape[T]) FirstNonFinite() string {
 	for v := range t.All() {
 		for j, x := range v.Value.Data {
 			if x-x == 0 {
 				continue
 			}
-			what := "a constant or parameter"
+			source := "a constant or parameter"
 			if v.rule != nil {
 				name, _, _ := strings.Cut(fmt.Sprintf("%T", v.rule), "[") // such as ad.exp[float32]
-				what = "the operation " + strings.TrimPrefix(name, "*")
+				source = "the operation " + strings.TrimPrefix(name, "*")
 			}
-			return fmt.Sprintf("%s, %v, whose element (%d, %d) is %v", what, v.shape(), j/v.Cols(), j%v.Cols(), x)
+			return fmt.Sprintf("%s, %v, whose element (%d, %d) is %v", source, v.shape(), j/v.Cols(), j%v.Cols(), x)
 		}
 	}
 	return ""
@@ -210,14 +252,13 @@ func (t *Tape[T]) FirstNonFinite() string {
 // Tape returns the tape that v is on.
 func (v *Var[T]) Tape() *Tape[T] { return v.tape }
 
-// Live reports whether v is a leaf or depends on one, so that a gradient with respect
-// to it can be asked for.
+// Live reports whether v is a leaf or depends on one, so that gradients with respect to v
+// exist.
 func (v *Var[T]) Live() bool { return v.live }
 
-// Operand returns operand i of the operation on record whose result y is.
+// Operand returns operand i of the recorded operation with result y.
 func (y *Var[T]) Operand(i int) *Var[T] { return y.in[i] }
 
-// shape returns the shape of v's matrix.
 func (v *Var[T]) shape() linalg.Shape { return linalg.Shape{Rows: v.Value.Rows, Cols: v.Value.Cols} }
 
 // Rows returns the number of rows of v.
@@ -226,7 +267,7 @@ func (v *Var[T]) Rows() int { return v.Value.Rows }
 // Cols returns the number of columns of v.
 func (v *Var[T]) Cols() int { return v.Value.Cols }
 
-// Scalar returns the element of v, and panics unless v is 1×1 and on its tape still.
+// Scalar returns the element of v. It panics unless v is 1×1 and on its tape.
 func (v *Var[T]) Scalar() T {
 	v.tape.mustHave(v)
 	if v.shape() != (linalg.Shape{Rows: 1, Cols: 1}) {
@@ -235,9 +276,9 @@ func (v *Var[T]) Scalar() T {
 	return v.Value.Data[0]
 }
 
-// variable appends a constant, for the caller to set its Value. It writes what may be another
-// from program to program.
-func (r *record[T]) variable(t *Tape[T], whose memory) *Var[T] {
+// variable appends a constant of tape t, whose Value the caller sets. It resets only the
+// fields that vary between programs.
+func (r *record[T]) variable(t *Tape[T], s storage) *Var[T] {
 	if r.n == len(r.slabs)*len(slab[T]{}) {
 		s := new(slab[T])
 		for i := range s {
@@ -247,43 +288,49 @@ func (r *record[T]) variable(t *Tape[T], whose memory) *Var[T] {
 	}
 	v := r.at(r.n)
 	r.n++
-	v.program, v.memory, v.live, v.rule = t.program, whose, false, nil
+	v.program, v.storage, v.live, v.rule = t.program, s, false, nil
 	return v
 }
 
-// set makes data the elements of v [rows×cols]. A program that is repeated finds them there
-// and stores nothing, so that the copies of Value in the calls that follow need not wait.
+// set sets Value to a rows × cols matrix with the elements data. In a repeated program,
+// Value is already equal to it, and not writing it spares the next reads of Value the wait
+// for these writes.
 func (v *Var[T]) set(rows, cols int, data []T) {
 	if m := &v.Value; m.Rows != rows || m.Cols != cols || len(data) == 0 || &m.Data[0] != &data[0] {
 		m.Rows, m.Cols, m.Data = rows, cols, data
 	}
 }
 
-// view returns a constant, m, that shares elements of v.
+// view returns a constant with the value m, whose elements are elements of v.
 func (v *Var[T]) view(m linalg.Matrix[T]) *Var[T] {
-	if v.memory == own {
-		v.memory = viewed
-	}
+	v.share()
 	return v.tape.Const(m)
 }
 
-// Result returns a variable for the value of an operation, rows × cols with arbitrary
-// elements, for the operation to fill and to Record.
+// share notes that something else reads v's elements.
+func (v *Var[T]) share() {
+	if v.storage == exclusive {
+		v.storage = shared
+	}
+}
+
+// Result returns a rows × cols variable with arbitrary elements, for an operation to
+// compute and then to Record.
 func (t *Tape[T]) Result(rows, cols int) *Var[T] {
 	t.checkInterrupt()
-	if b := t.sweep.backward; b != nil {
-		return b.result(rows, cols)
+	if t.unrecorded != nil {
+		return t.unrecorded.result(rows, cols)
 	}
-	v := t.variable(t, own)
+	v := t.variable(t, exclusive)
 	v.set(rows, cols, t.values.alloc(rows*cols))
 	return v
 }
 
-// Record makes y, which it returns, the result of an operation on a, b and c (b or c nil
-// where there are fewer), whose adjoint r passes on. An operation on constants is a
-// constant and does not keep its operands; so is one of a rule while Backward runs. It
-// panics if an operand is not valid on t.
-func (t *Tape[T]) Record(y *Var[T], r Rule[T], a, b, c *Var[T]) *Var[T] {
+// Record makes y the result of an operation on a, b and c, of which b and c may be nil, and
+// returns y. r is the operation's rule; reads declares the values that r reads. If all
+// operands are constants, or a rule calls Record while Backward runs, y is a constant and
+// does not keep its operands. Record panics if an operand is not valid on t.
+func (t *Tape[T]) Record(y *Var[T], r Rule[T], reads Reads, a, b, c *Var[T]) *Var[T] {
 	t.mustHave(a)
 	live := a.live
 	if b != nil {
@@ -294,15 +341,28 @@ func (t *Tape[T]) Record(y *Var[T], r Rule[T], a, b, c *Var[T]) *Var[T] {
 		t.mustHave(c)
 		live = live || c.live
 	}
-	if live && y.memory != pooled {
-		y.live, y.rule = true, r
-		y.in[0], y.in[1], y.in[2] = a, b, c
+	if !live || t.unrecorded != nil {
+		return y
+	}
+	y.live, y.rule = true, r
+	y.in[0], y.in[1], y.in[2] = a, b, c
+	if reads&ReadsResult != 0 {
+		y.share()
+	}
+	if reads&ReadsOperands != 0 {
+		a.share()
+		if b != nil {
+			b.share()
+		}
+		if c != nil {
+			c.share()
+		}
 	}
 	return y
 }
 
-// mustHave panics unless v is a variable of the program on the tape, with its value; or a
-// constant of another tape, through which no gradient would pass.
+// mustHave panics unless v is a variable of the current program whose value has not been
+// overwritten, or a constant of another tape.
 func (t *Tape[T]) mustHave(v *Var[T]) {
 	if v.tape != t || v.program != t.program {
 		t.refuse(v)
@@ -311,12 +371,12 @@ func (t *Tape[T]) mustHave(v *Var[T]) {
 
 func (t *Tape[T]) refuse(v *Var[T]) {
 	switch {
-	case v.program == activated:
-		panic(fmt.Sprintf("ad: use of a %v variable whose value Activate has overwritten", v.shape()))
+	case v.program == overwritten:
+		panic(fmt.Sprintf("ad: use of a %v variable whose value SoftplusInPlace has overwritten", v.shape()))
 	case v.program != v.tape.program:
 		panic(fmt.Sprintf("ad: use of a %v variable from before its tape's Reset", v.shape()))
 	case v.live:
-		panic(fmt.Sprintf("ad: use of a %v variable of another tape, to which no gradient would pass: "+
-			"the result is on the tape of the first operand, so make that one, if it is a constant, on the tape of the others", v.shape()))
+		panic(fmt.Sprintf("ad: use of a %v variable of another tape, through which no gradient can pass: "+
+			"the result is on the tape of the first operand, so if that operand is a constant, put it on the tape of the others", v.shape()))
 	}
 }

@@ -94,7 +94,7 @@ func views(rng *rand.Rand, leaf variable) []linear {
 
 func TestGradientsThroughNestedViewsLandWhereTheyBelong(t *testing.T) {
 	// F = Σ w·y² over the elements of all variables y = A·x of a program: ∇F = 2Aᵀ(w ⊙ y) and
-	// ∇⟨∇F, s⟩ = 2Aᵀ(w ⊙ As), the same from Grad, from Backward and into a place.
+	// ∇⟨∇F, s⟩ = 2Aᵀ(w ⊙ As), the same from Grad, Backward and BackwardInto.
 	var tape Tape[float64]
 	for seed := range uint64(300) {
 		x, s := linalg.New[float64](4, 3), linalg.New[float64](4, 3)
@@ -102,12 +102,7 @@ func TestGradientsThroughNestedViewsLandWhereTheyBelong(t *testing.T) {
 		for i := range x.Data {
 			x.Data[i], s.Data[i] = float64(rng.IntN(9)-4), float64(rng.IntN(9)-4)
 		}
-		start := linalg.New[float64](4, 3)
-		start.Fill(5)
-		for _, way := range []struct {
-			name      string
-			into, add bool
-		}{{name: "Backward"}, {name: "Backward into a place", into: true}, {name: "Backward added to a place", into: true, add: true}} {
+		for _, into := range []bool{false, true} {
 			rng := rand.New(rand.NewPCG(seed, 6)) // the same program each time
 			tape.Reset()
 			leaf := tape.Leaf(x)
@@ -141,20 +136,15 @@ func TestGradientsThroughNestedViewsLandWhereTheyBelong(t *testing.T) {
 				name string
 				y    variable
 				want []float64
-			}{{way.name, F, want}, {way.name + " of Grad", slope, wantSecond}} {
-				into := start.Clone()
-				if way.into {
-					leaf.GradientInto(into, way.add)
+			}{{"Backward", F, want}, {"Backward of Grad", slope, wantSecond}} {
+				if into {
+					got := linalg.New[float64](4, 3)
+					got.Fill(5)
+					BackwardInto([]matrix{got}, c.y, []variable{leaf})
+					check("BackwardInto", got.Data, c.want)
+				} else {
+					check(c.name, Backward(c.y, leaf)[0].Data, c.want)
 				}
-				Backward(c.y, leaf)
-				got := leaf.Adjoint().Clone()
-				if way.into && !slices.Equal(into.Data, got.Data) {
-					t.Errorf("seed %d: %s: the gradient is not in its place", seed, c.name)
-				}
-				if way.add {
-					linalg.Sub(got, got, start)
-				}
-				check(c.name, got.Data, c.want)
 			}
 			check("the leaf", leaf.Value.Data, x.Data)
 		}
@@ -162,15 +152,15 @@ func TestGradientsThroughNestedViewsLandWhereTheyBelong(t *testing.T) {
 }
 
 // A rule is a rule made of a function.
-type rule func(y, ybar variable)
+type rule func(s Sweep[float64], y, ybar variable)
 
-func (r rule) Pull(y, ybar variable) { r(y, ybar) }
+func (r rule) Pull(s Sweep[float64], y, ybar variable) { r(s, y, ybar) }
 
-// operationBy returns a new result on a and b with the value of a + b and the rule r.
-func operationBy(r rule, a, b variable) variable {
+// addWithRule returns a + b, computed by an operation with rule r.
+func addWithRule(r rule, reads Reads, a, b variable) variable {
 	y := like(a)
 	linalg.Add(y.Value, a.Value, b.Value)
-	return a.tape.Record(y, r, a, b, nil)
+	return a.tape.Record(y, r, reads, a, b, nil)
 }
 
 func TestWhatARuleHandsOverIsNotOverwritten(t *testing.T) {
@@ -181,33 +171,36 @@ func TestWhatARuleHandsOverIsNotOverwritten(t *testing.T) {
 		rule         rule
 		wantA, wantB func(a, b float64) float64 // gradients, of y + a² + b²
 	}{
-		"operands": {func(y, ybar variable) { y.Operand(0).Receive(y.Operand(1)); y.Operand(1).Receive(y.Operand(0)) },
+		"operands": {func(s Sweep[float64], y, ybar variable) {
+			s.Accumulate(y.Operand(0), y.Operand(1))
+			s.Accumulate(y.Operand(1), y.Operand(0))
+		},
 			func(a, b float64) float64 { return 2*a + b }, func(a, b float64) float64 { return 2*b + a }},
-		"its own result's value": {func(y, ybar variable) { y.Operand(0).Receive(y); y.Operand(1).Receive(y) },
+		"its own result's value": {func(s Sweep[float64], y, ybar variable) { s.Accumulate(y.Operand(0), y); s.Accumulate(y.Operand(1), y) },
 			func(a, b float64) float64 { return 3*a + b }, func(a, b float64) float64 { return 3*b + a }},
-		"views of the adjoint": {func(y, ybar variable) {
+		"views of the adjoint": {func(s Sweep[float64], y, ybar variable) {
 			for i := range 2 {
-				y.Operand(i).Receive(Reshape(Reshape(ybar, 1, 6), 2, 3))
+				s.Accumulate(y.Operand(i), Reshape(Reshape(ybar, 1, 6), 2, 3))
 			}
 		}, func(a, b float64) float64 { return 2*a + 1 }, func(a, b float64) float64 { return 2*b + 1 }},
-		"one result": {func(y, ybar variable) {
+		"one result": {func(s Sweep[float64], y, ybar variable) {
 			g := Scale(ybar, 3)
-			y.Operand(0).Receive(g)
-			y.Operand(0).Receive(ybar)
-			y.Operand(1).Receive(g)
+			s.Accumulate(y.Operand(0), g)
+			s.Accumulate(y.Operand(0), ybar)
+			s.Accumulate(y.Operand(1), g)
 		}, func(a, b float64) float64 { return 2*a + 4 }, func(a, b float64) float64 { return 2*b + 3 }},
-		"a constant": {func(y, ybar variable) {
+		"a constant": {func(s Sweep[float64], y, ybar variable) {
 			m := y.Tape().Matrix(2, 3)
 			m.Fill(7)
 			c := y.Tape().Const(m)
-			y.Operand(0).Receive(c)
-			y.Operand(1).Receive(c)
+			s.Accumulate(y.Operand(0), c)
+			s.Accumulate(y.Operand(1), c)
 		}, func(a, b float64) float64 { return 2*a + 7 }, func(a, b float64) float64 { return 2*b + 7 }},
-		"a constant of another tape": {func(y, ybar variable) {
+		"a constant of another tape": {func(s Sweep[float64], y, ybar variable) {
 			var other Tape[float64]
 			c := other.Fill(2, 3, 7)
-			y.Operand(0).Receive(c)
-			y.Operand(1).Receive(c)
+			s.Accumulate(y.Operand(0), c)
+			s.Accumulate(y.Operand(1), c)
 		}, func(a, b float64) float64 { return 2*a + 7 }, func(a, b float64) float64 { return 2*b + 7 }},
 	} {
 		var tape Tape[float64]
@@ -218,16 +211,16 @@ func TestWhatARuleHandsOverIsNotOverwritten(t *testing.T) {
 		x, z := tape.Leaf(a), tape.Leaf(b)
 		u, v := Scale(x, 1), Scale(z, 1)
 		squares := Add(Square(u), Square(v)) // their adjoints come after the rule's
-		F := Add(squares, operationBy(r.rule, u, v))
+		F := Add(squares, addWithRule(r.rule, ReadsResult|ReadsOperands, u, v))
 		values := slices.Concat(u.Value.Data, v.Value.Data)
 		gx, gz := Grad(F, x), Grad(F, z)
-		Backward(F, x, z)
+		g := Backward(F, x, z)
 		for i := range a.Data {
 			wantA, wantB := r.wantA(a.Data[i], b.Data[i]), r.wantB(a.Data[i], b.Data[i])
 			if gx.Value.Data[i] != wantA || gz.Value.Data[i] != wantB {
 				t.Errorf("%s: Grad: element %d is %v and %v, want %v and %v", name, i, gx.Value.Data[i], gz.Value.Data[i], wantA, wantB)
 			}
-			if p, q := x.Adjoint().Data[i], z.Adjoint().Data[i]; p != wantA || q != wantB {
+			if p, q := g[0].Data[i], g[1].Data[i]; p != wantA || q != wantB {
 				t.Errorf("%s: Backward: element %d is %v and %v, want %v and %v", name, i, p, q, wantA, wantB)
 			}
 		}
@@ -242,24 +235,27 @@ func TestATapeWhoseRulePanickedWorks(t *testing.T) {
 	var tape Tape[float64]
 	run := func(r rule) []float64 {
 		y, x := program(&tape, a, b)
-		z := operationBy(r, Sum(x[0]), y)
-		Backward(Add(Square(z), Sum(MatMul(x[0], x[0]))), x...)
-		return slices.Concat(x[0].Adjoint().Data, x[1].Adjoint().Data)
+		z := addWithRule(r, ReadsNothing, Sum(x[0]), y)
+		g := Backward(Add(Square(z), Sum(MatMul(x[0], x[0]))), x...)
+		return slices.Concat(g[0].Data, g[1].Data)
 	}
-	sum := func(y, ybar variable) { y.Operand(0).Receive(ybar); y.Operand(1).Receive(ybar) }
+	sum := func(s Sweep[float64], y, ybar variable) {
+		s.Accumulate(y.Operand(0), ybar)
+		s.Accumulate(y.Operand(1), ybar)
+	}
 	want := run(sum)
 	for _, reset := range []bool{true, false} {
 		for name, sweep := range map[string]func(rule){
 			"Backward": func(r rule) { run(r) },
 			"Grad": func(r rule) {
 				y, x := program(&tape, a, b)
-				Grad(operationBy(r, Sum(x[0]), y), x[0])
+				Grad(addWithRule(r, ReadsNothing, Sum(x[0]), y), x[0])
 			},
 		} {
 			panicked := func() (p any) {
 				defer func() { p = recover() }()
-				sweep(func(y, ybar variable) {
-					y.Operand(0).Receive(Scale(ybar, 2))
+				sweep(func(s Sweep[float64], y, ybar variable) {
+					s.Accumulate(y.Operand(0), Scale(ybar, 2))
 					panic("out of order")
 				})
 				return nil
@@ -284,18 +280,19 @@ func (sumAndProduct) Run(in []variable) variable { return Mul(in[0], Add(in[0], 
 
 func TestAnOperandOfRecomputedMayStandTwice(t *testing.T) {
 	var tape, scratch Tape[float64]
-	for _, place := range []bool{false, true} {
+	for _, into := range []bool{false, true} {
 		tape.Reset()
 		x := tape.Leaf(linalg.Column(3.0))
 		u := Scale(x, 1)
 		y := Recomputed(&scratch, sumAndProduct{}, []variable{x, x})
 		for range 2 { // with an adjoint before this one's and without
-			g := linalg.Column(0.0)
-			if place {
-				x.GradientInto(g, false)
+			g := []matrix{linalg.Column(0.0)}
+			if into {
+				BackwardInto(g, Add(y, u), []variable{x})
+			} else {
+				g = Backward(Add(y, u), x)
 			}
-			Backward(Add(y, u), x)
-			if got := x.Adjoint().Data[0]; got != 13 {
+			if got := g[0].Data[0]; got != 13 {
 				t.Errorf("d/dx x(x + x) + x = %v at x = 3, want 13", got)
 			}
 			u = Scale(y, 0)
@@ -312,8 +309,8 @@ func TestRecomputedLeavesASharedAdjointAlone(t *testing.T) {
 	in := []variable{u, u}
 	y := Recomputed(&scratch, sumAndProduct{}, in)
 	clear(in) // the caller's again
-	Backward(Add(y, Add(u, w)), x, z)
-	if gx, gz := x.Adjoint().Data[0], z.Adjoint().Data[0]; gx != 13 || gz != 1 {
+	g := Backward(Add(y, Add(u, w)), x, z)
+	if gx, gz := g[0].Data[0], g[1].Data[0]; gx != 13 || gz != 1 {
 		t.Errorf("gradient (%v, %v) of x(x + x) + x + z at x = 3, want (13, 1)", gx, gz)
 	}
 }
@@ -323,8 +320,8 @@ func TestBackwardGivesTheGradientOfAResult(t *testing.T) {
 	x := tape.Leaf(linalg.Column(3.0))
 	u := Square(x)
 	for range 2 {
-		Backward(Square(u), u, x)
-		if gu, gx := u.Adjoint().Data[0], x.Adjoint().Data[0]; gu != 18 || gx != 108 {
+		g := Backward(Square(u), u, x)
+		if gu, gx := g[0].Data[0], g[1].Data[0]; gu != 18 || gx != 108 {
 			t.Errorf("gradients of u², u = x²: %v and %v at x = 3, want 18 and 108", gu, gx)
 		}
 	}
@@ -337,8 +334,9 @@ func TestBackwardsMemoryDoesNotGrowWithTheProgram(t *testing.T) {
 	for range 300 {
 		y = Add(Reshape(Mul(y, y), 4, 4), Sub(Stack(RowRange(y, 0, 2), RowRange(y, 2, 4)), Tanh(y)))
 	}
+	n, slabs := tape.Len(), len(tape.slabs)
 	Backward(y, x)
-	if b := &tape.backward; b.pool.n > 20 || len(b.other.slabs) > 1 {
-		t.Errorf("a sweep over %d variables kept %d results and %d constants and views", tape.Len(), b.pool.n, b.other.n)
+	if p := &sweepOf(&tape).pool; p.vars.n > 20 || tape.Len() > n || len(tape.slabs) > slabs+1 {
+		t.Errorf("a sweep over %d variables kept %d results and %d constants and views", n, p.vars.n, tape.Len()-n)
 	}
 }

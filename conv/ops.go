@@ -13,21 +13,21 @@ import (
 func Conv[T linalg.Float](g *Geometry, w, x, bias *ad.Var[T]) *ad.Var[T] {
 	y := w.Tape().Result(g.Out(), x.Cols())
 	Forward(g, y.Value, w.Value, x.Value, value(bias))
-	return w.Tape().Record(y, conv[T]{g}, w, x, bias)
+	return w.Tape().Record(y, conv[T]{g}, ad.ReadsOperands, w, x, bias)
 }
 
 type conv[T linalg.Float] struct{ g *Geometry }
 
-func (c conv[T]) Pull(y, ybar *ad.Var[T]) {
+func (c conv[T]) Pull(s ad.Sweep[T], y, ybar *ad.Var[T]) {
 	w, x := y.Operand(0), y.Operand(1)
-	if y.Wants(0) {
-		receiveWeight(c.g, w, ybar, x)
+	if s.Wants(w) {
+		accumulateWeight(s, c.g, w, ybar, x)
 	}
-	if y.Wants(1) {
-		x.Receive(Transpose(c.g, w, ybar, nil))
+	if s.Wants(x) {
+		s.Accumulate(x, Transpose(c.g, w, ybar, nil))
 	}
-	if y.Wants(2) {
-		y.Operand(2).Receive(ad.SumChannels(ybar, c.g.OutC))
+	if bias := y.Operand(2); s.Wants(bias) {
+		s.Accumulate(bias, ad.SumChannels(ybar, c.g.OutC))
 	}
 }
 
@@ -37,31 +37,31 @@ func (c conv[T]) Pull(y, ybar *ad.Var[T]) {
 func Transpose[T linalg.Float](g *Geometry, w, delta, bias *ad.Var[T]) *ad.Var[T] {
 	y := w.Tape().Result(g.In(), delta.Cols())
 	Input(g, y.Value, w.Value, delta.Value, value(bias))
-	return w.Tape().Record(y, transpose[T]{g}, w, delta, bias)
+	return w.Tape().Record(y, transpose[T]{g}, ad.ReadsOperands, w, delta, bias)
 }
 
 type transpose[T linalg.Float] struct{ g *Geometry }
 
-func (c transpose[T]) Pull(y, ybar *ad.Var[T]) {
+func (c transpose[T]) Pull(s ad.Sweep[T], y, ybar *ad.Var[T]) {
 	w, delta := y.Operand(0), y.Operand(1)
-	if y.Wants(0) {
-		receiveWeight(c.g, w, delta, ybar)
+	if s.Wants(w) {
+		accumulateWeight(s, c.g, w, delta, ybar)
 	}
-	if y.Wants(1) {
-		delta.Receive(Conv(c.g, w, ybar, nil))
+	if s.Wants(delta) {
+		s.Accumulate(delta, Conv(c.g, w, ybar, nil))
 	}
-	if y.Wants(2) {
-		y.Operand(2).Receive(ad.SumChannels(ybar, c.g.InC))
+	if bias := y.Operand(2); s.Wants(bias) {
+		s.Accumulate(bias, ad.SumChannels(ybar, c.g.InC))
 	}
 }
 
-// receiveWeight adds the weight gradient of (Δ, X) to the adjoint of w.
-func receiveWeight[T linalg.Float](g *Geometry, w, delta, x *ad.Var[T]) {
-	if sum, add, ok := w.Accumulator(); ok {
+// accumulateWeight adds the weight gradient of (Δ, X) to the adjoint of w.
+func accumulateWeight[T linalg.Float](s ad.Sweep[T], g *Geometry, w, delta, x *ad.Var[T]) {
+	if sum, add, ok := s.Destination(w); ok {
 		weight(g, sum, delta.Value, x.Value, w.Tape().Scratch(len(delta.Value.Data)), add)
 		return
 	}
-	w.Receive(WeightGradient(g, delta, x))
+	s.Accumulate(w, WeightGradient(g, delta, x))
 }
 
 // WeightGradient returns the gradient of ⟨Δ, W ∗ X⟩ in W [Taps×OutC] for delta [Out×B] and
@@ -70,18 +70,18 @@ func WeightGradient[T linalg.Float](g *Geometry, delta, x *ad.Var[T]) *ad.Var[T]
 	tape := delta.Tape()
 	y := tape.Result(g.Taps(), g.OutC)
 	Weight(g, y.Value, delta.Value, x.Value, tape.Scratch(len(delta.Value.Data)))
-	return tape.Record(y, weightGradient[T]{g}, delta, x, nil)
+	return tape.Record(y, weightGradient[T]{g}, ad.ReadsOperands, delta, x, nil)
 }
 
 type weightGradient[T linalg.Float] struct{ g *Geometry }
 
-func (c weightGradient[T]) Pull(y, ybar *ad.Var[T]) {
+func (c weightGradient[T]) Pull(s ad.Sweep[T], y, ybar *ad.Var[T]) {
 	delta, x := y.Operand(0), y.Operand(1)
-	if y.Wants(0) {
-		delta.Receive(Conv(c.g, ybar, x, nil))
+	if s.Wants(delta) {
+		s.Accumulate(delta, Conv(c.g, ybar, x, nil))
 	}
-	if y.Wants(1) {
-		x.Receive(Transpose(c.g, ybar, delta, nil))
+	if s.Wants(x) {
+		s.Accumulate(x, Transpose(c.g, ybar, delta, nil))
 	}
 }
 

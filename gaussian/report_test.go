@@ -96,9 +96,9 @@ func (e experiment) estimates(t *testing.T, d int, name string) (all []estimate)
 			averages = append(averages, [][]float64{slices.Repeat(optimiser.Start(), len(p.Value.Data))})
 		}
 		for i := range e.iterations {
-			ad.Backward(bound(e.draws), leaves...)
+			gradients := ad.Backward(bound(e.draws), leaves...)
 			for j, p := range method.Params() {
-				optimiser.Ascend(i+1, p.Value.Data, leaves[j].Adjoint().Data, averages[j])
+				optimiser.Ascend(i+1, p.Value.Data, gradients[j].Data, averages[j])
 			}
 		}
 		var s estimate

@@ -263,8 +263,7 @@ func ExampleRecompute() {
 		epsilon, gamma0 := hvae.Noise(&tape, rng, 2, 10), hvae.Noise(&tape, rng, 2, 10)
 		elbo := hvae.HIS(flow, hvae.StandardNormal[float64]{}, epsilon, gamma0).ELBO()
 		kept := tape.Len()
-		ad.Backward(elbo, mean)
-		return mean.Adjoint().Data[0], kept
+		return ad.Backward(elbo, mean)[0].Data[0], kept
 	}
 	all, n := slope(false)
 	again, m := slope(true)

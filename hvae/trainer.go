@@ -333,12 +333,9 @@ func (t *Trainer[T]) compute(w *Block[T], i int) {
 		out.gradient = linalg.New[T](len(t.theta), 1)
 		out.gradients = t.params.split(out.gradient.Data)
 	}
-	for j, g := range out.gradients {
-		w.Params[j].GradientInto(g, false)
-	}
-	ad.Backward(ad.Scale(sum, 1/T(len(t.now.batch))), w.Params...)
+	reached := ad.BackwardInto(out.gradients, ad.Scale(sum, 1/T(len(t.now.batch))), w.Params)
 	for j := range t.reached {
-		if w.Params[j].Reached() {
+		if reached[j] {
 			t.reached[j].Store(true)
 		}
 	}

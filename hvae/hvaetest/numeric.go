@@ -93,10 +93,9 @@ func GradientError(params []linalg.Matrix[float64], f func(t *ad.Tape[float64], 
 		return ad.Mean(f(&t, leaves)), leaves
 	}
 	y, leaves := mean()
-	ad.Backward(y, leaves...)
 	var got, want []float64
-	for _, l := range leaves {
-		got = append(got, l.Adjoint().Data...)
+	for _, g := range ad.Backward(y, leaves...) {
+		got = append(got, g.Data...)
 	}
 	for _, p := range params {
 		for j, v := range p.Data {

@@ -119,11 +119,11 @@ func (n *Network[T]) flowFor(x *ad.Var[T]) *hvae.Flow[T] {
 // is zero, and the ELBO −∞, where its head's input is below −44 (linalg.Softplus).
 func (n *Network[T]) Encode(x *ad.Var[T]) (mean, std *ad.Var[T]) {
 	e := &n.encoder
-	h := ad.Activate(e.conv1.conv(&conv1, x))
-	h = ad.Activate(e.conv2.conv(&conv2, h))
-	h = ad.Activate(e.conv3.conv(&conv3, h))
-	h = ad.Activate(e.hidden.dense(h))
-	return e.mean.dense(h), ad.Activate(e.std.dense(h))
+	h := ad.SoftplusInPlace(e.conv1.conv(&conv1, x))
+	h = ad.SoftplusInPlace(e.conv2.conv(&conv2, h))
+	h = ad.SoftplusInPlace(e.conv3.conv(&conv3, h))
+	h = ad.SoftplusInPlace(e.hidden.dense(h))
+	return e.mean.dense(h), ad.SoftplusInPlace(e.std.dense(h))
 }
 
 // Decode returns the logits [784×B] of the pixels' probabilities π_θ(z) for z [ℓ×B].
@@ -132,10 +132,10 @@ func (n *Network[T]) Decode(z *ad.Var[T]) *ad.Var[T] { return n.decoder.decode(z
 // decode is the encoder's structure in reverse, with the transposes of its convolutions;
 // softplus after every layer but the last.
 func (d *decoder[T]) decode(z *ad.Var[T]) *ad.Var[T] {
-	h := ad.Activate(d.hidden.dense(z))
-	h = ad.Activate(d.expand.dense(h))
-	h = ad.Activate(d.deconv1.transpose(&conv3, h))
-	h = ad.Activate(d.deconv2.transpose(&conv2, h))
+	h := ad.SoftplusInPlace(d.hidden.dense(z))
+	h = ad.SoftplusInPlace(d.expand.dense(h))
+	h = ad.SoftplusInPlace(d.deconv1.transpose(&conv3, h))
+	h = ad.SoftplusInPlace(d.deconv2.transpose(&conv2, h))
 	return d.deconv3.transpose(&conv1, h)
 }
 
