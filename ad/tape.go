@@ -1,35 +1,27 @@
 // Package ad implements reverse-mode automatic differentiation of matrix programs.
 //
-// An operation computes its result when it is called and records itself on the tape of
-// its operands. Its rule, a vector-Jacobian product, computes the adjoints of the operands
-// from the adjoint of the result. Rules use operations of the same tape, so a gradient is
-// itself a recorded program and can be differentiated again, to any order. The leapfrog
-// integrator of the paper needs this: its steps contain ∇U, and training differentiates
-// through them.
+// An operation computes its result when it is called and records itself on the tape of its
+// operands. Its rule, a vector-Jacobian product, computes the adjoints of the operands from
+// the adjoint of the result. Rules use operations of the same tape, so a gradient is itself
+// a recorded program and can be differentiated again, to any order. The leapfrog integrator
+// of the paper needs this: its steps contain ∇U, and training differentiates through them.
 //
-// The files, in reading order; each refers only to files above it:
+// Each file refers only to files before it: memory.go and tape.go; the operations in
+// shapes.go, elementwise.go and matmul.go; pool.go (memory that is reused), grad.go
+// (gradients that are recorded), backward.go (gradients that are not) and recompute.go.
 //
-//	memory.go       the arena for values
-//	tape.go         tapes, variables, and the interfaces Rule and Sweep
-//	shapes.go       sums, broadcasts and views
-//	elementwise.go  elementwise operations and sums of products
-//	matmul.go       matrix products
-//	grad.go         Grad, whose gradients are recorded
-//	backward.go     Backward, whose gradients are not recorded and whose memory is reused
-//	recompute.go    Recomputed, which trades time for memory
-//
-// A tape serves one goroutine. Its memory is an arena: Reset discards the program and
-// keeps the memory, so a repeated program does not allocate.
+// A tape serves one goroutine. Reset discards its program and keeps its memory, so a
+// repeated program does not allocate.
 //
 // An operation takes the time of the function of the same name in linalg, plus tens of
-// nanoseconds to record it. Its rule takes about the same time for each operand that
-// depends on a requested variable. An operation panics and names the shapes if its
-// operands' shapes do not fit. It also panics if an operand was created before its tape's
-// last Reset, or depends on a leaf of another tape. The result is on the tape of the first
-// operand; the other operands may be constants of other tapes.
+// nanoseconds to record it; its rule takes about that time for each operand that depends on
+// a requested variable. An operation panics and names the shapes if its operands' shapes do
+// not fit. It also panics if an operand was created before its tape's last Reset, or depends
+// on a leaf of another tape. Its result is on the tape of the first operand; the other
+// operands may be constants of other tapes.
 //
-// In the comments, ȳ is the adjoint of y: the derivative of the differentiated sum with
-// respect to y. The package imports linalg.
+// ȳ denotes the adjoint of y: the derivative of the differentiated sum with respect to y.
+// The package imports linalg.
 package ad
 
 import (
@@ -51,8 +43,8 @@ type Var[T linalg.Float] struct {
 	program int // number of the tape's program when v was created; or overwritten
 	index   int // position on the tape
 	storage storage
-	live    bool  // v depends on a leaf
-	refs    int32 // reference count, if v is pooled
+	live    bool  // depends on a leaf
+	refs    int32 // reference count; zero if recorded
 
 	rule Rule[T]    // nil for leaves and constants
 	in   [3]*Var[T] // operands; undefined if rule is nil
@@ -60,53 +52,47 @@ type Var[T linalg.Float] struct {
 	row  int        // the first row of RowRange, Embed
 }
 
-// storage describes who uses the elements of a variable's Value.
+// storage is the owner and the readers of the elements of a variable's Value.
 type storage uint8
 
 const (
-	borrowed  storage = iota // they belong to the caller or to another variable
-	exclusive                // they belong to this variable, and nothing else reads them
-	shared                   // they belong to this variable; its views or recorded rules read them
-	pooled                   // they belong to a sweep of Backward
+	borrowed  storage = iota // the caller or another variable owns them
+	exclusive                // the variable owns them, and nothing else reads them
+	shared                   // the variable owns them; views or recorded rules read them
+	pooled                   // a pool owns them
 )
 
 // overwritten is the program of a variable whose value SoftplusInPlace has overwritten.
 const overwritten = -1
 
-// A Rule is the vector-Jacobian product of an operation.
-//
-// Pull passes to s, for each operand of y, the operand's share of the adjoint: a variable
-// that it computes from y, y's operands and y's adjoint ybar with operations of the tape.
-// While Backward runs, the variables that a rule creates are reused after Pull returns, so
-// a rule must not keep them. It must not call Grad or Backward on its tape.
+// A Rule is the vector-Jacobian product of an operation. From y, its operands and its
+// adjoint ybar, Pull computes a contribution to the adjoint of each operand, with operations
+// of the tape, and passes it to s.Accumulate. It must not keep variables that it creates,
+// because Backward reuses them, and must not call Grad or Backward on its tape.
 type Rule[T linalg.Float] interface {
 	Pull(s Sweep[T], y, ybar *Var[T])
 }
 
-// A Sweep adds up adjoints while Grad or Backward calls rules. Only this package
-// implements it.
+// A Sweep adds up adjoints while Grad or Backward calls rules.
 type Sweep[T linalg.Float] interface {
-	// Wants reports whether the adjoint of v is needed, where v is an operand or nil.
+	// Wants reports whether the adjoint of v, an operand or nil, is needed.
 	Wants(v *Var[T]) bool
-
 	// Accumulate adds g to the adjoint of v, if it is needed, and never changes g. It
 	// panics if the shapes differ.
 	Accumulate(v, g *Var[T])
-
 	// Destination returns the matrix in which BackwardInto adds up the gradient of the leaf
-	// v. The rule adds its share to the matrix, or if add is false, sets the matrix to its
-	// share. If ok is false, there is no such matrix and the rule calls Accumulate.
+	// v. A rule may add its contribution to the matrix, or set the matrix if add is false,
+	// instead of calling Accumulate. If ok is false, there is no such matrix.
 	Destination(v *Var[T]) (sum linalg.Matrix[T], add, ok bool)
 
-	// Like Accumulate, for shares that Backward can add in one pass over the matrices:
+	// Like Accumulate, without storing the contribution if possible:
 	accumulateFit(v, g *Var[T])          // g, summed or broadcast to v's shape
 	accumulateRows(v, g *Var[T], lo int) // g, to the rows from lo on
 	accumulateProduct(v, a, b *Var[T])   // a ⊙ b, summed or broadcast to v's shape
 	accumulateMatMulTB(v, a, b *Var[T])  // a·bᵀ
 }
 
-// Reads is the set of values that an operation's rule reads. Only values that no rule
-// reads may be overwritten (SoftplusInPlace).
+// Reads is the set of values that a rule reads, which SoftplusInPlace must not overwrite.
 type Reads uint8
 
 const (
@@ -117,10 +103,9 @@ const (
 
 // A Tape records operations in the order in which they run. The zero value is ready to use.
 type Tape[T linalg.Float] struct {
-	// Interrupt, if not nil, lets another goroutine stop a program: when it is true, the
-	// next operation or step of a sweep panics with Interrupted. It applies also to programs
-	// that Recomputed runs on other tapes. After the panic, set it to false and call Reset
-	// before using the tape again.
+	// Interrupt, if not nil, lets another goroutine stop a program: when it is true, the next
+	// operation or step of a sweep panics with Interrupted, also in Recomputed. To use the
+	// tape again, set it to false and call Reset.
 	Interrupt *atomic.Bool
 
 	record[T]
@@ -128,11 +113,8 @@ type Tape[T linalg.Float] struct {
 	previous []*slab[T] // variables of the program before
 	scratch  []T
 
-	// unrecorded, if not nil, supplies the results of operations, which are then not
-	// recorded.
-	unrecorded interface {
-		result(rows, cols int) *Var[T]
-	}
+	// unrecorded, if not nil, supplies results of operations that are not recorded.
+	unrecorded interface{ result(rows, cols int) *Var[T] }
 
 	sweep           Sweep[T]  // state of Grad and Backward
 	recomputed      []Rule[T] // rules of Recomputed
@@ -170,8 +152,8 @@ func (t *Tape[T]) checkInterrupt() {
 	}
 }
 
-// Reset discards all variables and keeps their memory for the next program. Until the next
-// Reset, operations panic if they are given a discarded variable.
+// Reset discards all variables and keeps their memory. Operations on discarded variables
+// panic, at least until the next Reset.
 func (t *Tape[T]) Reset() {
 	t.program++
 	t.slabs, t.previous = t.previous, t.slabs // discarded variables keep the old program's number
@@ -190,8 +172,8 @@ func (t *Tape[T]) All() iter.Seq[*Var[T]] {
 	}
 }
 
-// Matrix returns a rows × cols matrix with arbitrary elements from the tape's memory, such
-// as for noise that changes with every step. It is valid until Reset.
+// Matrix returns a rows × cols matrix with arbitrary elements, valid until Reset, such as
+// for the noise of a step.
 func (t *Tape[T]) Matrix(rows, cols int) linalg.Matrix[T] {
 	return linalg.Matrix[T]{Rows: rows, Cols: cols, Data: t.values.alloc(rows * cols)}
 }
@@ -204,15 +186,14 @@ func (t *Tape[T]) Scratch(n int) []T {
 	return t.scratch[:n]
 }
 
-// Leaf puts m on the tape as a variable to differentiate with respect to. It shares m's
-// elements.
+// Leaf puts m on the tape as an independent variable, which shares m's elements.
 func (t *Tape[T]) Leaf(m linalg.Matrix[T]) *Var[T] {
 	v := t.Const(m)
 	v.live = true
 	return v
 }
 
-// Const puts m on the tape as a constant. It shares m's elements.
+// Const puts m on the tape as a constant, which shares m's elements.
 func (t *Tape[T]) Const(m linalg.Matrix[T]) *Var[T] {
 	v := t.variable(t, borrowed)
 	v.Value = m
@@ -229,9 +210,8 @@ func (t *Tape[T]) Fill(rows, cols int, s T) *Var[T] {
 	return v
 }
 
-// FirstNonFinite describes the first variable on the tape that has a NaN or infinite
-// element: its operation, its shape and the element. It returns "" if all elements are
-// finite.
+// FirstNonFinite describes the first variable on the tape with a NaN or infinite element:
+// its operation, its shape and the element. It returns "" if all elements are finite.
 func (t *Tape[T]) FirstNonFinite() string {
 	for v := range t.All() {
 		for j, x := range v.Value.Data {
@@ -252,8 +232,7 @@ func (t *Tape[T]) FirstNonFinite() string {
 // Tape returns the tape that v is on.
 func (v *Var[T]) Tape() *Tape[T] { return v.tape }
 
-// Live reports whether v is a leaf or depends on one, so that gradients with respect to v
-// exist.
+// Live reports whether v is a leaf or depends on one, so that Grad accepts it.
 func (v *Var[T]) Live() bool { return v.live }
 
 // Operand returns operand i of the recorded operation with result y.
@@ -292,9 +271,8 @@ func (r *record[T]) variable(t *Tape[T], s storage) *Var[T] {
 	return v
 }
 
-// set sets Value to a rows × cols matrix with the elements data. In a repeated program,
-// Value is already equal to it, and not writing it spares the next reads of Value the wait
-// for these writes.
+// set makes Value a rows × cols matrix with the elements data. A repeated program usually
+// writes nothing here, so that later reads of Value need not wait for the writes.
 func (v *Var[T]) set(rows, cols int, data []T) {
 	if m := &v.Value; m.Rows != rows || m.Cols != cols || len(data) == 0 || &m.Data[0] != &data[0] {
 		m.Rows, m.Cols, m.Data = rows, cols, data
@@ -326,10 +304,10 @@ func (t *Tape[T]) Result(rows, cols int) *Var[T] {
 	return v
 }
 
-// Record makes y the result of an operation on a, b and c, of which b and c may be nil, and
-// returns y. r is the operation's rule; reads declares the values that r reads. If all
-// operands are constants, or a rule calls Record while Backward runs, y is a constant and
-// does not keep its operands. Record panics if an operand is not valid on t.
+// Record makes y the result of an operation on a, b and c, where b and c may be nil, and
+// returns y. The operation has rule r, which reads the given values. If all operands are
+// constants, or Backward is running, y becomes a constant without operands. Record panics if
+// an operand is not valid on t.
 func (t *Tape[T]) Record(y *Var[T], r Rule[T], reads Reads, a, b, c *Var[T]) *Var[T] {
 	t.mustHave(a)
 	live := a.live
@@ -361,8 +339,8 @@ func (t *Tape[T]) Record(y *Var[T], r Rule[T], reads Reads, a, b, c *Var[T]) *Va
 	return y
 }
 
-// mustHave panics unless v is a variable of the current program whose value has not been
-// overwritten, or a constant of another tape.
+// mustHave panics unless v has a value and is a variable of t's program, or a constant of
+// another tape.
 func (t *Tape[T]) mustHave(v *Var[T]) {
 	if v.tape != t || v.program != t.program {
 		t.refuse(v)

@@ -25,8 +25,8 @@ func random[T linalg.Float](rng *rand.Rand, rows, cols int) linalg.Matrix[T] {
 	return m
 }
 
-// randomGeometry draws any kernel, stride and asymmetric padding, small enough for
-// nested loops: also kernels wider than the image and outputs that see padding only.
+// randomGeometry returns a small random geometry. Kernels may be wider than the image, padding
+// may be asymmetric, and outputs may depend on padding only.
 func randomGeometry(rng *rand.Rand) Geometry {
 	one := func(n int) int { return 1 + rng.IntN(n) }
 	return Geometry{
@@ -35,13 +35,13 @@ func randomGeometry(rng *rand.Rand) Geometry {
 	}
 }
 
-// oblong is different in every size that has a height and a width: four paddings (1 above,
-// 4 below, 2 on the left, none on the right), image, kernel, output, channels.
+// oblong differs in height and width of image, kernel and output, in input and output
+// channels, and in its four paddings: 1 above, 4 below, 2 on the left, none on the right.
 var oblong = Geometry{
 	InH: 7, InW: 5, InC: 2, OutH: 5, OutW: 3, OutC: 3, KernelH: 4, KernelW: 3, Stride: 2, PadTop: 1, PadLeft: 2,
 }
 
-// geometries yields oblong, for one channel too, and n that randomGeometry draws.
+// geometries yields oblong, oblong with one input channel, and n random geometries.
 func geometries(rng *rand.Rand, n int) iter.Seq[Geometry] {
 	return func(yield func(Geometry) bool) {
 		one := oblong
@@ -57,7 +57,8 @@ func geometries(rng *rand.Rand, n int) iter.Seq[Geometry] {
 	}
 }
 
-// visit calls f for every product of the definition: output row, weight, input row.
+// visit calls f for every product in the definition of the convolution: output row y, weight
+// (tap, co), input row x.
 func visit(g Geometry, f func(y, co, tap, x int)) {
 	for oy := range g.OutH {
 		for ox := range g.OutW {
@@ -78,6 +79,7 @@ func visit(g Geometry, f func(y, co, tap, x int)) {
 	}
 }
 
+// far reports whether got and want differ by more than rounding.
 func far(got, want linalg.Matrix[float64]) bool {
 	for i := range want.Data {
 		if !(math.Abs(got.Data[i]-want.Data[i]) <= 1e-12*max(1, math.Abs(want.Data[i]))) {
@@ -87,7 +89,7 @@ func far(got, want linalg.Matrix[float64]) bool {
 	return false
 }
 
-func TestMapsAgreeWithNestedLoops(t *testing.T) {
+func TestForwardInputAndWeightAgainstNestedLoops(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for g := range geometries(rng, 300) {
 		batch := 1 + rng.IntN(6)
@@ -109,7 +111,7 @@ func TestMapsAgreeWithNestedLoops(t *testing.T) {
 			})
 		}
 		for _, m := range []matrix{y, in, weight} {
-			m.Fill(math.NaN()) // what was there before must not matter
+			m.Fill(math.NaN()) // the previous elements must not matter
 		}
 		Forward(&g, y, w, x, outBias)
 		Input(&g, in, w, delta, inBias)
@@ -120,7 +122,7 @@ func TestMapsAgreeWithNestedLoops(t *testing.T) {
 	}
 }
 
-func TestTheThreeMapsAreGradientsOfOneForm(t *testing.T) {
+func TestForwardInputAndWeightAreGradientsOfOneTrilinearForm(t *testing.T) {
 	// ⟨δ, W ∗ X⟩ = ⟨Wᵀ ∗ δ, X⟩ = ⟨W, weight gradient of (δ, X)⟩.
 	dot := func(a, b matrix) float64 {
 		d := linalg.New[float64](1, 1)
@@ -143,7 +145,7 @@ func TestTheThreeMapsAreGradientsOfOneForm(t *testing.T) {
 	}
 }
 
-func TestSamePaddingIsTensorFlows(t *testing.T) {
+func TestSameIsTensorFlowsPadding(t *testing.T) {
 	for _, c := range []struct{ in, kernel, stride, out, before int }{
 		{28, 5, 2, 14, 1}, // pads 1 before and 2 after
 		{14, 5, 2, 7, 1},
@@ -158,22 +160,22 @@ func TestSamePaddingIsTensorFlows(t *testing.T) {
 			t.Errorf("%d pixels, kernel %d, stride %d: %d pixels after padding %d, want %d after %d", c.in, c.kernel, c.stride, g.OutH, g.PadTop, c.out, c.before)
 		}
 	}
-	// each axis has its own
+	// different height and width
 	g := Same(7, 14, 2, 3, 5, 2)
 	if want := (Geometry{InH: 7, InW: 14, InC: 2, OutH: 4, OutW: 7, OutC: 3, KernelH: 5, KernelW: 5, Stride: 2, PadTop: 2, PadLeft: 1}); g != want {
 		t.Errorf("Same(7, 14, …) is %+v, want %+v", g, want)
 	}
-	// the multiply-adds of the paper's encoder, without its dense layers
+	// multiply-adds of the paper's encoder without its dense layers
 	total := 0
 	for _, g := range []Geometry{Same(28, 28, 1, 16, 5, 2), Same(14, 14, 16, 32, 5, 2), Same(7, 7, 32, 32, 5, 2)} {
 		total += g.MultiplyAdds()
 	}
 	if want := 1403200 - 512*450 - 2*450*64; total != want {
-		t.Errorf("the encoder's convolutions take %d multiply-adds a sample, want %d", total, want)
+		t.Errorf("the encoder's convolutions take %d multiply-adds per sample, want %d", total, want)
 	}
 }
 
-// A form is one of the operations, with the shapes of its operands.
+// A form is one of the three operations with the shapes of its operands.
 type form struct {
 	name   string
 	shapes func(g *Geometry) []linalg.Shape
@@ -192,9 +194,9 @@ var forms = []form{
 	}, func(g *Geometry, x []*ad.Var[float64]) *ad.Var[float64] { return WeightGradient(g, x[0], x[1]) }},
 }
 
-func TestDerivativesOfTheOperationsAgainstDifferences(t *testing.T) {
-	// F = Σ tanh(op/5) along a line through its operands: nonlinear, so that every
-	// derivative of the operation enters its second derivatives.
+func TestDerivativesOfTheOperationsAgainstFiniteDifferences(t *testing.T) {
+	// F = Σ tanh(op/5) along a line through the operands. F is nonlinear, so its second
+	// derivative involves every derivative of the operation.
 	rng := rand.New(rand.NewPCG(3, 1))
 	for _, f := range forms {
 		for g := range geometries(rng, 12) {
@@ -203,7 +205,7 @@ func TestDerivativesOfTheOperationsAgainstDifferences(t *testing.T) {
 				at_, along = append(at_, random[float64](rng, s.Rows, s.Cols)), append(along, random[float64](rng, s.Rows, s.Cols))
 			}
 			var tape ad.Tape[float64]
-			// at returns F, its slope along the line and that slope's own.
+			// at returns F and its first and second derivatives along the line.
 			at := func(h float64) (F, slope, curvature float64) {
 				tape.Reset()
 				var x []*ad.Var[float64]
@@ -232,18 +234,18 @@ func TestDerivativesOfTheOperationsAgainstDifferences(t *testing.T) {
 			wantSlope := difference(func(h float64) float64 { F, _, _ := at(h); return F })
 			wantCurvature := difference(func(h float64) float64 { _, s, _ := at(h); return s })
 			if !(math.Abs(slope-wantSlope) <= 1e-7*max(1, math.Abs(wantSlope))) {
-				t.Errorf("%s, %+v: slope %v, differences say %v", f.name, g, slope, wantSlope)
+				t.Errorf("%s, %+v: slope %v, finite differences %v", f.name, g, slope, wantSlope)
 			}
 			if !(math.Abs(curvature-wantCurvature) <= 1e-5*max(1, math.Abs(wantCurvature))) {
-				t.Errorf("%s, %+v: curvature %v, differences say %v", f.name, g, curvature, wantCurvature)
+				t.Errorf("%s, %+v: curvature %v, finite differences %v", f.name, g, curvature, wantCurvature)
 			}
 		}
 	}
 }
 
-// Weights that two layers and a transpose share, by numbers whose sums are exact: Backward
-// adds the three gradients up in a place of its own, or to what is there.
-func TestWeightGradientsAddUpInTheirPlace(t *testing.T) {
+// Two layers and a transpose share their weights. All sums of integers are exact, so the
+// gradient must be equal to the sum of the three.
+func TestWeightGradientsOfSharedWeightsAreAdded(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 1))
 	integers := func(rows, cols int) matrix {
 		m := linalg.New[float64](rows, cols)
@@ -276,7 +278,7 @@ func TestBitsDoNotDependOnGOMAXPROCS(t *testing.T) {
 	for _, c := range []struct {
 		g     Geometry
 		batch int
-	}{{Same(14, 14, 16, 32, 5, 2), 7}, {Same(28, 28, 1, 16, 5, 2), 150}} { // rows, and columns, are shared
+	}{{Same(14, 14, 16, 32, 5, 2), 7}, {Same(28, 28, 1, 16, 5, 2), 150}} { // rows are split; columns are split
 		g, batch := c.g, c.batch
 		w, x, delta := random[float32](rng, g.Taps(), g.OutC), random[float32](rng, g.In(), batch), random[float32](rng, g.Out(), batch)
 		bias := random[float32](rng, g.InC, 1)
@@ -298,21 +300,21 @@ func TestBitsDoNotDependOnGOMAXPROCS(t *testing.T) {
 }
 
 func TestAColumnDoesNotDependOnItsBatch(t *testing.T) {
-	// The maps of columns are those of any part of them, of any size, to the bit; the weight
-	// gradient is the sum over the parts. Batches of 37 cross the tiles' widths.
+	// Results for some of the columns are bit-identical to results for all. The weight gradient
+	// is the sum over the parts. A batch of 37 is not a multiple of any tile's width.
 	const batch = 37
 	rng := rand.New(rand.NewPCG(6, 1))
 	for g := range geometries(rng, 20) {
 		w, x, delta := random[float32](rng, g.Taps(), g.OutC), random[float32](rng, g.In(), batch), random[float32](rng, g.Out(), batch)
 		outBias, inBias := random[float32](rng, g.OutC, 1), random[float32](rng, g.InC, 1)
-		maps := func(x, delta linalg.Matrix[float32]) (y, in, weight linalg.Matrix[float32]) {
+		all := func(x, delta linalg.Matrix[float32]) (y, in, weight linalg.Matrix[float32]) {
 			y, in, weight = linalg.New[float32](g.Out(), x.Cols), linalg.New[float32](g.In(), x.Cols), linalg.New[float32](g.Taps(), g.OutC)
 			Forward(&g, y, w, x, outBias)
 			Input(&g, in, w, delta, inBias)
 			Weight(&g, weight, delta, x, make([]float32, len(delta.Data)))
 			return y, in, weight
 		}
-		y, in, weight := maps(x, delta)
+		y, in, weight := all(x, delta)
 		sum := linalg.New[float32](g.Taps(), g.OutC)
 		for _, part := range [][2]int{{0, 16}, {16, 17}, {17, 20}, {20, batch}} {
 			columns := func(m linalg.Matrix[float32]) linalg.Matrix[float32] {
@@ -322,9 +324,9 @@ func TestAColumnDoesNotDependOnItsBatch(t *testing.T) {
 				}
 				return p
 			}
-			py, pin, pweight := maps(columns(x), columns(delta))
+			py, pin, pweight := all(columns(x), columns(delta))
 			if !slices.Equal(py.Data, columns(y).Data) || !slices.Equal(pin.Data, columns(in).Data) {
-				t.Errorf("%+v: columns %d to %d alone have other bits", g, part[0], part[1]-1)
+				t.Errorf("%+v: columns %d to %d have other bits when computed alone", g, part[0], part[1]-1)
 			}
 			linalg.Add(sum, sum, pweight)
 		}
@@ -336,7 +338,7 @@ func TestAColumnDoesNotDependOnItsBatch(t *testing.T) {
 	}
 }
 
-func TestMisfitsPanicAndNameTheShapes(t *testing.T) {
+func TestShapesThatDoNotFitPanic(t *testing.T) {
 	g := Same(4, 4, 1, 2, 3, 2)
 	for want, f := range map[string]func(){
 		"output [8×3], weights [9×2] and input [16×2]": func() {
@@ -350,6 +352,13 @@ func TestMisfitsPanicAndNameTheShapes(t *testing.T) {
 		},
 		"Input: bias [2×1] for 1 channels, which need [1×1]": func() {
 			Input(&g, linalg.New[float64](16, 3), linalg.New[float64](9, 2), linalg.New[float64](8, 3), linalg.New[float64](2, 1))
+		},
+		"SoftplusInPlace would overwrite a [16×1] value that a view or a rule reads": func() {
+			var tape ad.Tape[float64]
+			w := tape.Leaf(linalg.New[float64](9, 2))
+			x := ad.Scale(tape.Leaf(linalg.New[float64](16, 1)), 1)
+			Conv(&g, w, x, nil)
+			ad.SoftplusInPlace(x)
 		},
 		"must be positive":    func() { Same(4, 4, 1, 1, 3, 0) },
 		"impossible geometry": func() { Same(4, 4, 0, 1, 3, 1) },

@@ -1,19 +1,17 @@
-// Package conv is the strided convolution of image layers as a linear map on columns,
-// its transpose and its weight gradient.
+// Package conv implements the strided convolution of image layers, its transpose and its
+// weight gradient.
 //
 // A layer is a matrix whose columns are samples and whose rows are (pixel, channel):
-// the row of channel c at (y, x) is (y·W + x)·C + c. With Y = W ∗ X, the trilinear form
+// channel c of pixel (y, x) is row (y·W + x)·C + c. The package's three functions are the
+// gradients of the trilinear form
 //
 //	⟨δ, W ∗ X⟩
 //
-// has three gradients, and they are the package's three operations: Forward (in δ),
-// Input (in X) and Weight (in W). Each is bilinear in the other two, so the derivatives
-// of any of them are the other two, to any order.
+// with respect to δ (Forward), X (Input) and W (Weight). Each is bilinear in the other two
+// variables, so derivatives of any order are again one of the three.
 //
-// Start with Geometry in this file, then kernels.go (the three maps) and ops.go (the
-// same on the tape).
-//
-// The package imports ad and linalg.
+// Start with Geometry in this file. kernels.go has the three functions, and ops.go the
+// same as operations on a tape. The package imports ad and linalg.
 package conv
 
 import "fmt"
@@ -23,8 +21,8 @@ import "fmt"
 //
 //	(oy·Stride + ky − PadTop, ox·Stride + kx − PadLeft),
 //
-// or nothing where that is outside the image. All sizes are positive, paddings not negative;
-// of padding below and on the right there is as much as the output takes.
+// which is zero outside the image. All sizes must be positive and paddings must not be
+// negative. The padding at the bottom and on the right follows from the size of the output.
 type Geometry struct {
 	InH, InW, InC    int // input image and channels
 	OutH, OutW, OutC int // output image and channels
@@ -33,9 +31,10 @@ type Geometry struct {
 	PadTop, PadLeft  int
 }
 
-// Same returns the geometry of TensorFlow's SAME padding for a square kernel: the output
-// has ⌈size/stride⌉ pixels along each axis, and of the padding that this takes, the
-// smaller half comes first. It panics unless all sizes are positive.
+// Same returns the geometry of TensorFlow's SAME padding for a square kernel. The output
+// has ⌈size/stride⌉ pixels along each axis. The required padding is split evenly between
+// both sides; if it is odd, the first side has the smaller part. Same panics unless all
+// sizes are positive.
 func Same(inH, inW, inC, outC, kernel, stride int) Geometry {
 	outH, top := same(inH, kernel, stride)
 	outW, left := same(inW, kernel, stride)
@@ -55,18 +54,18 @@ func same(size, kernel, stride int) (out, before int) {
 	return out, max(0, (out-1)*stride+kernel-size) / 2
 }
 
-// In returns the number of rows of an input.
+// In returns the number of rows of the input.
 func (g *Geometry) In() int { return g.InH * g.InW * g.InC }
 
-// Out returns the number of rows of an output.
+// Out returns the number of rows of the output.
 func (g *Geometry) Out() int { return g.OutH * g.OutW * g.OutC }
 
-// Taps returns the number of weights of an output channel. Weights are a matrix
-// [Taps × OutC]; tap (ky, kx) of input channel c is in row (ky·KernelW + kx)·InC + c.
+// Taps returns the number of weights for each output channel. Weights are a matrix
+// [Taps × OutC]; row (ky·KernelW + kx)·InC + c is tap (ky, kx) of input channel c.
 func (g *Geometry) Taps() int { return g.KernelH * g.KernelW * g.InC }
 
-// MultiplyAdds returns the multiply-adds of a sample in each of the three maps, those on
-// padding included.
+// MultiplyAdds returns the number of multiply-adds for one sample in each of the three
+// functions, including those on padding.
 func (g *Geometry) MultiplyAdds() int { return g.OutH * g.OutW * g.OutC * g.Taps() }
 
 func (g *Geometry) check() {

@@ -6,42 +6,38 @@ import (
 	"hvae/linalg"
 )
 
-// The three maps walk over pixels and let linalg multiply. Neighbouring pixels that see
-// the same taps are the groups of one linalg.Contraction and share its weights; taps
-// that lie on padding are left out, and cost nothing. Along a row, with a kernel of three
-// columns, stride 2 and a column of padding on the left:
+// The three functions loop over pixels and compute matrix products with linalg. Neighbouring
+// pixels that use the same kernel taps form a run. A run is one linalg.Contraction, whose
+// groups are the pixels and share the weights. Taps on padding are skipped. Along a row, for
+// a kernel of three columns, stride 2 and one column of padding on the left:
 //
 //	  .  0  1  2  3  4  5  6  7      input columns
-//	 [=======]                       output 0 sees taps 1 and 2, its tap 0 is on padding
-//	       [=======]                 output 1 sees all three
-//	             [=======]           output 2 too
-//	                   [=======]     output 3 too: 1, 2 and 3 are a run, one contraction
+//	 [=======]                       output 0: taps 1 and 2, as tap 0 is on padding
+//	       [=======]                 output 1: all taps, as for outputs 2 and 3,
+//	             [=======]           output 2  which belong to the same run
+//	                   [=======]     output 3
 //
-// Likewise for pixels below each other: at the left and right edge of an image, whose runs
-// are short along a row, the groups go down. In a block of 16 columns that takes 4 % from a
-// step of training, in one of 4, whose vectors have four groups each, 10 %.
+// Runs also extend down columns: at the left and right edges of an image, runs along a row
+// are short, and the groups go down instead. This saves 4 % of a training step for blocks of
+// 16 samples, and 10 % for blocks of 4, where a vector holds four groups.
 //
-// What tricks bring is given below in time of a map of the paper's encoder, the minimum of
-// 40 or more measurements of a batch of 100 in float32 on one core with AVX-512. A run as
-// groups in place of a contraction for each pixel: Forward 5 to 16 %, Input 9 to 11 %.
+// The savings stated in this file are of the time of one function for one layer of the
+// paper's encoder: minima of at least 40 measurements of a batch of 100 in float32 on one
+// core with AVX-512. Runs instead of a contraction for each pixel save 5 to 16 % in Forward
+// and 9 to 11 % in Input.
 
-// grain is how many multiply-adds outweigh starting a goroutine: some 50 µs.
-const grain = 1 << 21
+const (
+	grain       = 1 << 21 // multiply-adds worth starting a goroutine for: some 50 µs
+	maxSegments = 64      // segments of a contraction that need no allocation
+	maxRuns     = 16      // runs of input columns that need no allocation
+)
 
-// maxSegments is how many segments a contraction of this package can have without an
-// allocation.
-const maxSegments = 64
-
-// maxRuns is how many runs of input columns there can be without an allocation.
-const maxRuns = 16
-
-// Forward sets y [Out×B] = W ∗ x + bias for weights [Taps×OutC], x [In×B] and a bias
-// [OutC×1] for each pixel; an empty bias is zero. It panics, naming the shapes, where they
-// do not fit g. It takes g.MultiplyAdds() for each column, less those on padding; rows of
-// the output are shared among the cores.
+// Forward sets y [Out×B] = W ∗ x + bias for weights w [Taps×OutC], x [In×B] and bias
+// [OutC×1], where an empty bias is zero. It panics and names the shapes if they do not fit
+// g. It takes g.MultiplyAdds() multiply-adds for each column, less those on padding, and
+// splits the output rows among the cores.
 func Forward[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T]) {
-	g.mustFit("Forward", y.Shape(), w.Shape(), x.Shape())
-	mustFitBias("Forward", g.OutC, bias)
+	g.mustFit("Forward", y.Shape(), w.Shape(), x.Shape(), bias.Shape(), g.OutC)
 	grain := rowsPerGrain(g.OutH, g.MultiplyAdds()*x.Cols)
 	if linalg.Serial(g.OutH, grain) {
 		forwardRows(g, y, w, x, bias, 0, g.OutH)
@@ -50,16 +46,16 @@ func Forward[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T]) {
 	linalg.For(g.OutH, grain, func(lo, hi int) { forwardRows(g, y, w, x, bias, lo, hi) })
 }
 
-// forwardRows computes output pixels of rows lo to hi-1.
+// forwardRows computes the output pixels of rows lo to hi-1.
 func forwardRows[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T], lo, hi int) {
 	var room [maxSegments]linalg.Segment
 	n := x.Cols
 	for oy := lo; oy < hi; {
-		top, bottom, down := g.runAlongY(oy)
+		top, bottom, down := runAlong(oy, g.OutH, g.PadTop, g.KernelH, g.Stride, g.InH)
 		down = min(down, hi-oy)
 		for ox := 0; ox < g.OutW; {
-			first, last, run := g.runAlongX(ox)
-			segments := room[:0] // a kernel row each: contiguous weights, contiguous pixels
+			first, last, run := runAlong(ox, g.OutW, g.PadLeft, g.KernelW, g.Stride, g.InW)
+			segments := room[:0] // one for each kernel row, where weights and pixels are contiguous
 			for ky := top; ky < bottom && first < last; ky++ {
 				iy, ix := oy*g.Stride+ky-g.PadTop, ox*g.Stride+first-g.PadLeft
 				segments = append(segments, linalg.Segment{
@@ -80,9 +76,9 @@ func forwardRows[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T], lo
 	}
 }
 
-// runPixels runs c, which is that of the first pixel, for each pixel of a rectangle: across
-// pixels side by side, which are cAcross apart in C and bAcross in B, times down below each
-// other. The groups of a contraction go along the longer side.
+// runPixels runs the contraction c of the top left pixel for each pixel of a rectangle of
+// across × down pixels. The distance between neighbours is cAcross and cDown in C, bAcross
+// and bDown in B. The groups go along the longer side.
 func runPixels[T linalg.Float](c linalg.Contraction[T], across, cAcross, bAcross, down, cDown, bDown int) {
 	if down > across {
 		across, cAcross, bAcross, down, cDown, bDown = down, cDown, bDown, across, cAcross, bAcross
@@ -90,19 +86,19 @@ func runPixels[T linalg.Float](c linalg.Contraction[T], across, cAcross, bAcross
 	c.Groups, c.CGroup, c.BGroup = across, cAcross, bAcross
 	b := c.B
 	for i := range down {
-		c.B = b[min(i*bDown, len(b)):] // beyond b only where all taps are on padding
+		c.B = b[min(i*bDown, len(b)):] // past the end of b only if all taps are on padding
 		c.Run()
 		c.CStart += cDown
 	}
 }
 
-// Input sets x [In×B] = Wᵀ ∗ δ + bias for weights [Taps×OutC], δ [Out×B] and a bias
-// [InC×1] for each pixel, or zero; it is the transpose of Forward as a map of x: the
-// gradient of ⟨δ, W ∗ X⟩ in X, and the upsampling layer of a generative network. It panics
-// and costs as Forward does. Cores share rows of the image; columns if it has one channel.
+// Input sets x [In×B] = Wᵀ ∗ δ + bias for weights w [Taps×OutC], δ [Out×B] and bias
+// [InC×1], where an empty bias is zero. It is the transpose of Forward as a linear map of x:
+// the gradient of ⟨δ, W ∗ X⟩ with respect to X, and the upsampling layer of a generative
+// network. It panics as Forward does and takes the same time. It splits the image rows among
+// the cores, or if the image has one channel, the columns of x.
 func Input[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
-	g.mustFit("Input", delta.Shape(), w.Shape(), x.Shape())
-	mustFitBias("Input", g.InC, bias)
+	g.mustFit("Input", delta.Shape(), w.Shape(), x.Shape(), bias.Shape(), g.InC)
 	if g.InC == 1 {
 		grain := max(16, rowsPerGrain(x.Cols, g.MultiplyAdds()*x.Cols))
 		if linalg.Serial(x.Cols, grain) {
@@ -120,10 +116,10 @@ func Input[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
 	linalg.For(g.InH, grain, func(lo, hi int) { inputRows(g, x, w, delta, bias, lo, hi) })
 }
 
-// inputRows computes input pixels of rows lo to hi-1. Along an axis, pixel i meets
-// output o through tap i + pad − o·stride: pixels a stride apart meet the same taps,
-// and so fall into stride² classes, each a convolution of its own with stride one. With
-// stride 2 and a kernel of 5×5 the four classes share out its 25 taps by parity:
+// inputRows computes the input pixels of rows lo to hi-1. Along an axis, pixel i and output
+// o are connected by tap i + pad − o·stride. So pixels a stride apart use the same taps, and
+// the pixels form stride² classes, each of which is a convolution with stride 1. With stride
+// 2 and a 5×5 kernel, the 25 taps are divided among four classes by parity:
 //
 //	pixel column ix     0  1  2  3  4  5  …         pad 1: tap column kx = ix + 1 − 2·ox
 //	tap columns         o  e  o  e  o  e            o: 1 and 3,  e: 0, 2 and 4
@@ -133,16 +129,16 @@ func Input[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
 //	              2  o  a  b  a  b  a  b            c: 3·2
 //	              3  e  c  d  c  d  c  d            d: 3·3
 //
-// Pixels of one letter in one row or column are the groups of a contraction, each an output
-// further on.
+// The pixels with the same letter in a row or column are the groups of a contraction, each
+// one output further on.
 func inputRows[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T], lo, hi int) {
 	var room [maxSegments]linalg.Segment
 	var roomX, roomY [maxRuns]inputRun
-	runs := g.inputColumns(roomX[:0])
+	runs := inputRuns(roomX[:0], 0, g.InW, g.PadLeft, g.KernelW, g.Stride, g.OutW)
 	n := x.Cols
 	for _, d := range inputRuns(roomY[:0], lo, hi, g.PadTop, g.KernelH, g.Stride, g.OutH) {
 		for _, r := range runs {
-			segments := room[:0] // a tap each
+			segments := room[:0] // one for each tap
 			for oy := d.first; oy < d.last; oy++ {
 				for ox := r.first; ox < r.last; ox++ {
 					ky, kx := d.i+g.PadTop-oy*g.Stride, r.i+g.PadLeft-ox*g.Stride
@@ -163,21 +159,21 @@ func inputRows[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T], 
 	}
 }
 
-// inputOfOne is Input for images of one channel and columns lo to hi-1. A contraction of
-// inputRows would have one row, and use each element of δ that it loads for one product.
-// Here, the pixels below each other that an output row meets, one through each kernel row,
-// are the rows of a contraction, and add up over output rows:
+// inputOfOne computes columns lo to hi-1 of Input for images of one channel. A contraction
+// of inputRows would then have a single row and use each loaded element of δ only once.
+// Instead, the rows of the contraction are the pixels below each other that an output row is
+// connected to, one through each kernel row. They are summed over output rows:
 //
 //	            kernel row 0 → pixel row top       ⎫
 //	output oy   kernel row 1 → pixel row top + 1   ⎬ the rows of C
 //	            kernel row 2 → pixel row top + 2   ⎭
 //
-// The paper's first layer, the generator's last, takes 0.19 ms like this and 0.43 ms by
-// inputRows.
+// For the paper's first layer, which is the generator's last, this takes 0.19 ms; inputRows
+// takes 0.43 ms.
 func inputOfOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T], lo, hi int) {
 	var room [maxSegments]linalg.Segment
 	var runRoom [maxRuns]inputRun
-	runs := g.inputColumns(runRoom[:0])
+	runs := inputRuns(runRoom[:0], 0, g.InW, g.PadLeft, g.KernelW, g.Stride, g.OutW)
 	n := x.Cols
 	start := T(0)
 	if bias.Data != nil {
@@ -216,16 +212,17 @@ func inputOfOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T],
 	}
 }
 
-// Weight sets w [Taps×OutC] to the gradient of ⟨δ, W ∗ X⟩ in W for δ [Out×B] and
-// x [In×B], summed over columns and pixels. scratch has room for δ, which is transposed
-// there, pixel by pixel. It panics and costs as Forward does; cores share w's rows.
+// Weight sets w [Taps×OutC] to the gradient of ⟨δ, W ∗ X⟩ with respect to W for δ [Out×B]
+// and x [In×B]: a sum over columns and pixels. scratch must have room for δ, which Weight
+// transposes pixel by pixel. It panics as Forward does and takes the same time; it splits
+// w's rows among the cores.
 func Weight[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], scratch []T) {
 	weight(g, w, delta, x, scratch, false)
 }
 
-// weight is Weight, or adds to w.
+// weight sets w to the weight gradient, or adds it to w.
 func weight[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], scratch []T, add bool) {
-	g.mustFit("Weight", delta.Shape(), w.Shape(), x.Shape())
+	g.mustFit("Weight", delta.Shape(), w.Shape(), x.Shape(), linalg.Shape{}, 0)
 	transposed := linalg.Of(delta.Rows, delta.Cols, scratch[:len(delta.Data)])
 	linalg.TransposeBlocks(transposed, delta, g.OutC)
 	rows := g.KernelW * g.InC
@@ -237,22 +234,21 @@ func weight[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], scratch [
 	linalg.For(rows, grain, func(lo, hi int) { weightRows(g, w, transposed, x, add, lo, hi) })
 }
 
-// weightRows computes, or adds to, rows lo to hi-1 of each kernel row from δ, transposed pixel by
-// pixel. The products are summed over samples (steps) and pixels (segments). An input row
-// meets, through kernel rows a stride apart, output rows next to each other: those kernel
-// rows are the groups, from the last, which meets the first output row, to the first. With
-// five kernel rows, stride 2 and a row of padding, iy + 1 = ky + 2·oy:
+// weightRows computes, or adds to, rows lo to hi-1 of each kernel row. delta is δ, transposed
+// pixel by pixel. The steps of a contraction are samples and its segments are pixels. An
+// input row is connected to successive output rows through kernel rows a stride apart. The
+// groups are these kernel rows, from the last, which belongs to the first output row, to
+// the first. With five kernel rows, stride 2 and one row of padding, iy + 1 = ky + 2·oy:
 //
 //	input row 5   kernel row   4   2   0     group 0, 1, 2: CGroup is two kernel rows up,
 //	              output row   1   2   3                    BGroup an output row down
 //	input row 6   kernel row   3   1         the other class
 //	              output row   2   3
 //
-// So a row of x is loaded once for all kernel rows of its class, which saves 15 % of the
-// first layer's time and none of the others'. Input rows that meet as many output rows as
-// the one before are further segments of the same contraction, so that its sums stay in
-// registers; others begin the next one. That saves 23 % of the second layer's time, 7 % of
-// the third's and none of the first's.
+// So a row of x is loaded once for all kernel rows of its class. This saves 15 % of the time
+// for the first layer and nothing for the others. An input row with the same groups as the
+// previous one adds segments to the same contraction, so that sums stay in registers. This
+// saves 23 % for the second layer, 7 % for the third and nothing for the first.
 func weightRows[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], add bool, lo, hi int) {
 	var room [maxSegments]linalg.Segment
 	n, kernelRow := x.Cols, g.KernelW*g.InC*g.OutC
@@ -262,7 +258,7 @@ func weightRows[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], add b
 	for class := range min(g.Stride, g.KernelH) {
 		count := (g.KernelH - class + g.Stride - 1) / g.Stride // kernel rows of the class
 		for ox := 0; ox < g.OutW; {
-			first, last, run := g.runAlongX(ox)
+			first, last, run := runAlong(ox, g.OutW, g.PadLeft, g.KernelW, g.Stride, g.InW)
 			from, to := max(lo, first*g.InC), min(hi, last*g.InC)
 			c := linalg.Contraction[T]{
 				Rows: to - from, Cols: g.OutC, Steps: n,
@@ -271,9 +267,9 @@ func weightRows[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], add b
 				B: delta.Data, BStep: g.OutC, BGroup: g.OutW * g.OutC * n,
 				Segments: room[:0], Add: true,
 			}
-			begin := 0 // the first group; there are none yet, and a Run of none does nothing
+			begin := 0 // first group of c, which has none yet, so that Run does nothing
 			for iy := ((class-g.PadTop)%g.Stride + g.Stride) % g.Stride; iy < g.InH && from < to; iy += g.Stride {
-				oy := (iy+g.PadTop-class)/g.Stride - (count - 1) // of group 0
+				oy := (iy+g.PadTop-class)/g.Stride - (count - 1) // output row of group 0
 				b, e := max(0, -oy), min(count, g.OutH-oy)
 				if b >= e {
 					continue
@@ -296,16 +292,8 @@ func weightRows[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], add b
 	}
 }
 
-// runAlongX returns the kernel columns, first to last−1, that lie on the image over output
-// column ox, and how many columns from there on have the same; runAlongY does so for rows.
-func (g *Geometry) runAlongX(ox int) (first, last, run int) {
-	return runAlong(ox, g.OutW, g.PadLeft, g.KernelW, g.Stride, g.InW)
-}
-
-func (g *Geometry) runAlongY(oy int) (first, last, run int) {
-	return runAlong(oy, g.OutH, g.PadTop, g.KernelH, g.Stride, g.InH)
-}
-
+// runAlong returns the range of kernel taps along an axis, first to last−1, that lie on the
+// image for output o, and the number of successive outputs with the same range.
 func runAlong(o, end, pad, kernel, stride, size int) (first, last, run int) {
 	taps := func(o int) (first, last int) {
 		start := o*stride - pad
@@ -320,16 +308,11 @@ func runAlong(o, end, pad, kernel, stride, size int) (first, last, run int) {
 	return first, last, run
 }
 
-// An inputRun is count input columns or rows, i and each a stride further on, that meet as
-// many outputs: i those from first to last−1, the next those an output further on.
+// An inputRun is a sequence of count input columns or rows, i, i + stride and so on. Input i
+// is connected to outputs first to last−1, the next to outputs first+1 to last, and so on.
 type inputRun struct{ i, count, first, last int }
 
-// inputColumns appends the runs that input columns fall into.
-func (g *Geometry) inputColumns(runs []inputRun) []inputRun {
-	return inputRuns(runs, 0, g.InW, g.PadLeft, g.KernelW, g.Stride, g.OutW)
-}
-
-// inputRuns appends the runs that inputs lo to hi−1 of an axis fall into.
+// inputRuns appends the runs of inputs lo to hi−1 along an axis.
 func inputRuns(runs []inputRun, lo, hi, pad, kernel, stride, size int) []inputRun {
 	for class := range min(stride, hi-lo) {
 		start := len(runs)
@@ -347,27 +330,25 @@ func inputRuns(runs []inputRun, lo, hi, pad, kernel, stride, size int) []inputRu
 	return runs
 }
 
-// outputs returns the range of outputs along an axis, first to last−1, that have tap
-// d − o·stride on a pixel at distance d from the start of the padding.
+// outputs returns the outputs o along an axis, first to last−1, that are connected to the
+// pixel at distance d from the start of the padding, through tap d − o·stride.
 func outputs(d, kernel, stride, size int) (first, last int) {
-	first = max(0, (d-kernel+stride)/stride) // the least o with d − o·stride < kernel
+	first = max(0, (d-kernel+stride)/stride) // the smallest o with d − o·stride < kernel
 	return first, max(first, min(size, d/stride+1))
 }
 
-// rowsPerGrain returns how many of rows that make work multiply-adds together outweigh
-// starting a goroutine.
+// rowsPerGrain returns the number of rows worth starting a goroutine for, if all the rows
+// take work multiply-adds.
 func rowsPerGrain(rows, work int) int { return max(1, grain*rows/max(1, work)) }
 
-func mustFitBias[T linalg.Float](name string, channels int, bias linalg.Matrix[T]) {
-	if bias.Data != nil && bias.Shape() != (linalg.Shape{Rows: channels, Cols: 1}) {
-		panic(fmt.Sprintf("conv: %s: bias %v for %d channels, which need [%d×1]", name, bias.Shape(), channels, channels))
-	}
-}
-
-func (g *Geometry) mustFit(name string, y, w, x linalg.Shape) {
+// mustFit panics unless the shapes fit g; bias may be empty or have the given channels.
+func (g *Geometry) mustFit(name string, y, w, x, bias linalg.Shape, channels int) {
 	g.check()
 	if y != (linalg.Shape{Rows: g.Out(), Cols: x.Cols}) || w != (linalg.Shape{Rows: g.Taps(), Cols: g.OutC}) || x.Rows != g.In() {
 		panic(fmt.Sprintf("conv: %s: output %v, weights %v and input %v do not fit %+v, which needs [%d×B], [%d×%d] and [%d×B]",
 			name, y, w, x, *g, g.Out(), g.Taps(), g.OutC, g.In()))
+	}
+	if bias != (linalg.Shape{}) && bias != (linalg.Shape{Rows: channels, Cols: 1}) {
+		panic(fmt.Sprintf("conv: %s: bias %v for %d channels, which need [%d×1]", name, bias, channels, channels))
 	}
 }

@@ -5,11 +5,12 @@ import (
 	"hvae/linalg"
 )
 
-// The maps as operations on the tape. They keep g, which must stay as it is while the tape
-// is in use, and panic and cost as the maps do.
+// Operations on a tape. They keep g, which must not be changed while the tape is in use.
+// They panic as the functions in kernels.go do and take the same time.
 
-// Conv returns W ∗ X + b [Out×B] for w [Taps×OutC], x [In×B] and a bias [OutC×1], or nil:
-// X̄ = Wᵀ ∗ ȳ, W̄ is the weight gradient of (ȳ, X), and b̄ sums ȳ over pixels and samples.
+// Conv returns y = W ∗ X + b [Out×B] for w [Taps×OutC], x [In×B] and bias b [OutC×1], which
+// may be nil. W̄ is the weight gradient of (ȳ, X), X̄ = Wᵀ ∗ ȳ, and b̄ is the sum of ȳ over
+// pixels and samples.
 func Conv[T linalg.Float](g *Geometry, w, x, bias *ad.Var[T]) *ad.Var[T] {
 	y := w.Tape().Result(g.Out(), x.Cols())
 	Forward(g, y.Value, w.Value, x.Value, value(bias))
@@ -20,20 +21,15 @@ type conv[T linalg.Float] struct{ g *Geometry }
 
 func (c conv[T]) Pull(s ad.Sweep[T], y, ybar *ad.Var[T]) {
 	w, x := y.Operand(0), y.Operand(1)
-	if s.Wants(w) {
-		accumulateWeight(s, c.g, w, ybar, x)
-	}
+	pullWeights(s, c.g, y, ybar, ybar, x, c.g.OutC)
 	if s.Wants(x) {
 		s.Accumulate(x, Transpose(c.g, w, ybar, nil))
 	}
-	if bias := y.Operand(2); s.Wants(bias) {
-		s.Accumulate(bias, ad.SumChannels(ybar, c.g.OutC))
-	}
 }
 
-// Transpose returns Wᵀ ∗ Δ + b [In×B] for w [Taps×OutC], delta [Out×B] and a bias [InC×1],
-// or nil: Δ̄ = W ∗ ȳ, W̄ is the weight gradient of (Δ, ȳ), and b̄ sums ȳ over pixels and
-// samples.
+// Transpose returns y = Wᵀ ∗ Δ + b [In×B] for w [Taps×OutC], delta [Out×B] and bias b
+// [InC×1], which may be nil. W̄ is the weight gradient of (Δ, ȳ), Δ̄ = W ∗ ȳ, and b̄ is the
+// sum of ȳ over pixels and samples.
 func Transpose[T linalg.Float](g *Geometry, w, delta, bias *ad.Var[T]) *ad.Var[T] {
 	y := w.Tape().Result(g.In(), delta.Cols())
 	Input(g, y.Value, w.Value, delta.Value, value(bias))
@@ -44,28 +40,28 @@ type transpose[T linalg.Float] struct{ g *Geometry }
 
 func (c transpose[T]) Pull(s ad.Sweep[T], y, ybar *ad.Var[T]) {
 	w, delta := y.Operand(0), y.Operand(1)
-	if s.Wants(w) {
-		accumulateWeight(s, c.g, w, delta, ybar)
-	}
+	pullWeights(s, c.g, y, ybar, delta, ybar, c.g.InC)
 	if s.Wants(delta) {
 		s.Accumulate(delta, Conv(c.g, w, ybar, nil))
 	}
-	if bias := y.Operand(2); s.Wants(bias) {
-		s.Accumulate(bias, ad.SumChannels(ybar, c.g.InC))
-	}
 }
 
-// accumulateWeight adds the weight gradient of (Δ, X) to the adjoint of w.
-func accumulateWeight[T linalg.Float](s ad.Sweep[T], g *Geometry, w, delta, x *ad.Var[T]) {
+// pullWeights passes on the adjoints of the weights, which are the weight gradient of
+// (delta, x), and of the bias, which has the given channels.
+func pullWeights[T linalg.Float](s ad.Sweep[T], g *Geometry, y, ybar, delta, x *ad.Var[T], channels int) {
+	w, bias := y.Operand(0), y.Operand(2)
 	if sum, add, ok := s.Destination(w); ok {
-		weight(g, sum, delta.Value, x.Value, w.Tape().Scratch(len(delta.Value.Data)), add)
-		return
+		weight(g, sum, delta.Value, x.Value, y.Tape().Scratch(len(delta.Value.Data)), add)
+	} else if s.Wants(w) {
+		s.Accumulate(w, WeightGradient(g, delta, x))
 	}
-	s.Accumulate(w, WeightGradient(g, delta, x))
+	if s.Wants(bias) {
+		s.Accumulate(bias, ad.SumChannels(ybar, channels))
+	}
 }
 
-// WeightGradient returns the gradient of ⟨Δ, W ∗ X⟩ in W [Taps×OutC] for delta [Out×B] and
-// x [In×B]: Δ̄ = ȳ ∗ X, X̄ = ȳᵀ ∗ Δ.
+// WeightGradient returns y, the gradient of ⟨Δ, W ∗ X⟩ with respect to W [Taps×OutC], for
+// delta [Out×B] and x [In×B]: Δ̄ = ȳ ∗ X, X̄ = ȳᵀ ∗ Δ.
 func WeightGradient[T linalg.Float](g *Geometry, delta, x *ad.Var[T]) *ad.Var[T] {
 	tape := delta.Tape()
 	y := tape.Result(g.Taps(), g.OutC)
@@ -85,6 +81,7 @@ func (c weightGradient[T]) Pull(s ad.Sweep[T], y, ybar *ad.Var[T]) {
 	}
 }
 
+// value returns the matrix of v, or the empty matrix if v is nil.
 func value[T linalg.Float](v *ad.Var[T]) (m linalg.Matrix[T]) {
 	if v != nil {
 		m = v.Value
