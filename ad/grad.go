@@ -199,7 +199,8 @@ func (s *sweep[T]) accumulateRows(v, g *Var[T], lo int) {
 		rows := n.bar.Value.RowRange(lo, lo+g.Rows())
 		linalg.Add(rows, rows, g.Value)
 	default:
-		s.Accumulate(v, Embed(g, lo, v.Rows()))
+		above, below := v.tape.Fill(lo, g.Cols(), 0), v.tape.Fill(v.Rows()-lo-g.Rows(), g.Cols(), 0)
+		s.Accumulate(v, Stack(Stack(above, g), below))
 	}
 }
 

@@ -98,26 +98,6 @@ type rowRange[T linalg.Float] struct{}
 
 func (rowRange[T]) Pull(s Sweep[T], y, ybar *Var[T]) { s.accumulateRows(y.in[0], ybar, y.row) }
 
-// Embed returns a matrix with the given number of rows that contains a from row lo on and
-// zeros elsewhere. It panics if a does not fit. ā is the same rows of ȳ.
-func Embed[T linalg.Float](a *Var[T], lo, rows int) *Var[T] {
-	if lo < 0 || lo+a.Rows() > rows {
-		panic(fmt.Sprintf("ad: Embed: %v does not fit into %d rows from row %d", a.shape(), rows, lo))
-	}
-	y := a.tape.Result(rows, a.Cols())
-	y.Value.Fill(0)
-	linalg.Copy(y.Value.RowRange(lo, lo+a.Rows()), a.Value)
-	y.row = lo
-	return a.tape.Record(y, embed[T]{}, ReadsNothing, a, nil, nil)
-}
-
-type embed[T linalg.Float] struct{}
-
-func (embed[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
-	a := y.in[0]
-	s.Accumulate(a, RowRange(ybar, y.row, y.row+a.Rows()))
-}
-
 // Stack returns the rows of a followed by the rows of b. It panics unless they have the
 // same number of columns. ā and b̄ are the corresponding rows of ȳ.
 func Stack[T linalg.Float](a, b *Var[T]) *Var[T] {

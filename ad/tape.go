@@ -49,7 +49,7 @@ type Var[T linalg.Float] struct {
 	rule Rule[T]    // nil for leaves and constants
 	in   [3]*Var[T] // operands; undefined if rule is nil
 	aux  T          // the factor of Scale
-	row  int        // the first row of RowRange, Embed
+	row  int        // the first row of RowRange
 }
 
 // storage is the owner and the readers of the elements of a variable's Value.

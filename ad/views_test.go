@@ -66,7 +66,7 @@ func views(rng *rand.Rand, leaf variable) []linear {
 			}
 		case 4:
 			pad := slices.Repeat([][]float64{zero}, cols)
-			all = append(all, linear{Embed(a, 1, rows+2), slices.Concat(pad, p.coef, pad)})
+			all = append(all, linear{embed(a, 1, rows+2), slices.Concat(pad, p.coef, pad)})
 		case 5:
 			if a.Value.Shape() == b.Value.Shape() {
 				all = append(all, linear{Add(a, b), combine(1, p.coef, 1, q.coef)})
