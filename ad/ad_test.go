@@ -17,7 +17,7 @@ type (
 	variable = *Var[float64]
 )
 
-// operation is a function of matrices on a tape, with the shapes to test it on.
+// operation is a function of variables, with the shapes of operands to test it with.
 type operation struct {
 	name     string
 	f        func(x []variable) variable
@@ -103,8 +103,8 @@ func operations() []operation {
 	}
 }
 
-// problem is an operation at a point: F(x) = ⟨w, f(x)⟩ + ½⟨w, f(x)²⟩ with fixed random
-// weights, so that linear operations have second derivatives too.
+// problem is the function F(x) = ⟨w, f(x)⟩ + ½⟨w, f(x)²⟩ of an operation f at a point x, with
+// fixed random weights w. Its second derivative is not zero even if f is linear.
 type problem struct {
 	operation
 	x    []matrix
@@ -131,7 +131,7 @@ func (p *problem) at() float64 {
 	return F.Scalar()
 }
 
-// gradient returns ∇F, all operands' elements one after the other.
+// gradient returns the elements of ∇F for all operands, one operand after another.
 func (p *problem) gradient() (g []float64) {
 	F, x := p.value()
 	for _, m := range Backward(F, x...) {
@@ -155,7 +155,7 @@ func (p *problem) hessianVector(v []float64) (h []float64) {
 	return h
 }
 
-// along evaluates f with every operand moved by s·v, and restores the operands.
+// along returns f() with the operands moved by s·v, and then restores the operands.
 func along[R any](p *problem, v []float64, s float64, f func() R) R {
 	var saved []matrix
 	o := 0
@@ -173,8 +173,8 @@ func along[R any](p *problem, v []float64, s float64, f func() R) R {
 	return r
 }
 
-// difference is Richardson's combination of two central differences of f along a
-// line: its error is O(h⁴).
+// difference returns the derivative of f at 0 by Richardson extrapolation of two central
+// differences; its error is O(h⁴).
 func difference(f func(s float64) float64) float64 { return differenceAt(f, 2e-3) }
 
 func differenceAt(f func(s float64) float64, h float64) float64 {
@@ -182,9 +182,9 @@ func differenceAt(f func(s float64) float64, h float64) float64 {
 	return (4*central(h/2) - central(h)) / 3
 }
 
-// convergedDifference shrinks the step until two differences in a row agree to 1e-6, and
-// reports whether any did: where f bends sharply, long steps tell nothing about its slope,
-// and where it is rough at the level of rounding, no step does.
+// convergedDifference shrinks the step until two successive differences agree to 1e-6, and
+// reports whether this happened. Long steps are inaccurate where f is strongly curved; if
+// rounding errors dominate, no step is accurate.
 func convergedDifference(f func(s float64) float64) (slope float64, ok bool) {
 	slope = differenceAt(f, 2e-3)
 	for h := 5e-4; h > 1e-7; h /= 4 {
@@ -197,7 +197,7 @@ func convergedDifference(f func(s float64) float64) (slope float64, ok bool) {
 	return slope, false
 }
 
-// secondDifference is what difference is, for the second derivative.
+// secondDifference is like difference, for the second derivative.
 func secondDifference(f func(s float64) float64) float64 {
 	const h = 1e-2
 	central := func(h float64) float64 { return (f(h) - 2*f(0) + f(-h)) / (h * h) }
@@ -220,7 +220,7 @@ func relativeError(got, want []float64) float64 {
 	return norm(d) / max(norm(want), 1e-3)
 }
 
-func TestDerivativesOfEveryOperationAgainstDifferences(t *testing.T) {
+func TestDerivativesOfEveryOperationAgainstFiniteDifferences(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 1))
 	for _, op := range operations() {
 		t.Run(op.name, func(t *testing.T) {
@@ -258,7 +258,7 @@ func TestDerivativesOfEveryOperationAgainstDifferences(t *testing.T) {
 					t.Errorf("%v: gradient off by %.1e", shapes, e)
 				}
 
-				// H·v against differences of gradients, vᵀHv against those of values
+				// H·v against differences of gradients, vᵀHv against second differences of values
 				hv := p.hessianVector(v)
 				for i := range numeric {
 					numeric[i] = difference(func(s float64) float64 { return along(p, v, s, p.gradient)[i] })
@@ -279,7 +279,7 @@ func TestDerivativesOfEveryOperationAgainstDifferences(t *testing.T) {
 	}
 }
 
-func TestAConstantKeepsItsFactor(t *testing.T) {
+func TestConstantsAreNotDifferentiated(t *testing.T) {
 	var tape Tape[float64]
 	x := tape.Leaf(linalg.Column(2.0))
 	c := tape.Const(x.Value)
@@ -340,8 +340,8 @@ func TestEmptyMatricesCanBeReshaped(t *testing.T) {
 	}
 }
 
-func TestMeansAndInnerProductsAreWhatTheySay(t *testing.T) {
-	// A factor would cancel in a comparison of derivatives with differences.
+func TestValuesOfMeanAndDot(t *testing.T) {
+	// The comparison of derivatives with finite differences would not notice a wrong factor.
 	var tape Tape[float64]
 	x, y := tape.Const(linalg.Of(2, 3, []float64{1, 2, 3, 4, 5, 9})), tape.Const(linalg.Of(2, 1, []float64{10, 100}))
 	if got := Mean(x).Scalar(); got != 4 {
@@ -352,8 +352,8 @@ func TestMeansAndInnerProductsAreWhatTheySay(t *testing.T) {
 	}
 }
 
-func TestSweepsFormOnlyTheAdjointsAskedFor(t *testing.T) {
-	// y = ⟨1, tanh(W·z)⟩: the gradient in z must not multiply out W's.
+func TestSweepsComputeOnlyTheAdjointsNeeded(t *testing.T) {
+	// y = ⟨1, tanh(W·z)⟩: the gradient with respect to z does not need the one for W.
 	var tape Tape[float64]
 	w := tape.Leaf(linalg.New[float64](6, 5))
 	z := tape.Leaf(linalg.New[float64](5, 2))
@@ -362,37 +362,37 @@ func TestSweepsFormOnlyTheAdjointsAskedFor(t *testing.T) {
 	Grad(y, z)
 	for i := before; i < tape.Len(); i++ {
 		if s := tape.at(i).Value.Shape(); s == w.Value.Shape() {
-			t.Errorf("the sweep for z made a %v matrix", s)
+			t.Errorf("the sweep for z computed a %v matrix", s)
 		}
 	}
-	// and nothing upstream of z is visited when z is itself a result
+	// If z is a result, the sweep does not continue to its operands.
 	u := tape.Leaf(linalg.New[float64](5, 2))
 	z2 := Exp(u)
 	y2 := Sum(Square(z2))
 	before = tape.Len()
 	Grad(y2, z2)
 	if made := tape.Len() - before; made > 4 {
-		t.Errorf("a gradient in z = exp(u) of Σz² took %d variables; the sweep went on to u", made)
+		t.Errorf("a gradient in z = exp(u) of Σz² took %d variables: the sweep continued to u", made)
 	}
 }
 
-func TestConstantsCostNothing(t *testing.T) {
+func TestOperationsOnConstantsAreNotRecorded(t *testing.T) {
 	var tape Tape[float64]
 	c := tape.Const(linalg.New[float64](3, 3))
 	y := Exp(MatMul(c, Tanh(c)))
 	if y.live || y.rule != nil || y.in[0] != nil {
-		t.Error("an operation on constants must not be recorded")
+		t.Error("an operation on constants was recorded")
 	}
 	defer func() {
 		if msg := fmt.Sprint(recover()); !strings.Contains(msg, "constant [3×3]") {
-			t.Errorf("gradient in a constant: panic %q", msg)
+			t.Errorf("gradient with respect to a constant: panic %q", msg)
 		}
 	}()
 	Grad(y, c)
 }
 
-// program computes a value that uses every operation, with variables used twice, from
-// two leaves.
+// program returns a value computed from two leaves with most operations, which use some
+// variables several times.
 func program(tape *Tape[float64], a, b matrix) (y variable, x []variable) {
 	x = []variable{tape.Leaf(a), tape.Leaf(b)}
 	h := x[1] // [4×1]
@@ -423,8 +423,7 @@ func inputs(seed uint64) (a, b matrix) {
 	return a, b
 }
 
-func TestBackwardIsGradToTheBit(t *testing.T) {
-	// The sweep that reuses buffers and adds in place against the one that records.
+func TestBackwardIsBitIdenticalToGrad(t *testing.T) {
 	for seed := range uint64(20) {
 		var tape Tape[float64]
 		a, b := inputs(seed)
@@ -437,9 +436,9 @@ func TestBackwardIsGradToTheBit(t *testing.T) {
 	}
 }
 
-func TestAnAdjointThatTwoVariablesShareIsNotOverwritten(t *testing.T) {
-	// u + v hands its adjoint to both operands as it is; u's then grows by that of u²,
-	// which must not show in v's.
+func TestSharedAdjointsAreNotOverwritten(t *testing.T) {
+	// The rule of u + v passes its adjoint to both operands. The contribution of u² is then
+	// added to the adjoint of u, and must not change the adjoint of v.
 	var tape Tape[float64]
 	x, z := tape.Leaf(linalg.Column(0.3)), tape.Leaf(linalg.Column(-0.7))
 	u, v := Exp(x), Tanh(z)
@@ -476,8 +475,8 @@ func TestBackwardIntoOverwritesItsDestinations(t *testing.T) {
 	}
 }
 
-func TestAConstantOfAnotherTapeNeedsNoGradient(t *testing.T) {
-	// The constant has the place on its tape that x has on this one.
+func TestConstantsOfOtherTapesAreNotDifferentiated(t *testing.T) {
+	// The constant has the same index on its tape as x on this one.
 	var tape, other Tape[float64]
 	x, c := tape.Leaf(linalg.Column(2.0, 3)), other.Const(linalg.Column(5.0, 7))
 	for name, y := range map[string]variable{
@@ -513,19 +512,19 @@ func TestTapeIsReusedWithoutAllocation(t *testing.T) {
 	want := slices.Clone(got[0].Data)
 	step()
 	if !slices.Equal(got[0].Data, want) {
-		t.Error("the second run on a tape gives other bits than the first")
+		t.Error("the first and the second run on a tape differ")
 	}
 	if n := testing.AllocsPerRun(100, step); n != 0 {
 		t.Errorf("a warmed-up step allocates %v times", n)
 	}
 }
 
-// A tripwire is an operation that passes its operand on, and sets the flag when the n-th
-// value or adjoint comes by.
+// A tripwire is an operation that returns its operand. It sets the flag when it computes its
+// n-th value or adjoint.
 type tripwire struct {
 	flag             atomic.Bool
 	values, adjoints int // until it trips
-	late             int // what came by after it did
+	late             int // values and adjoints computed after the flag was set
 }
 
 func (w *tripwire) Run(in []variable) variable { return Tanh(w.on(w.on(Mul(in[0], in[0])))) }
@@ -551,7 +550,7 @@ func (w *tripwire) pass(n *int) {
 	}
 }
 
-func TestAnInterruptEndsAProgramAndResetMakesTheTapeGood(t *testing.T) {
+func TestInterruptStopsAProgramAndResetRestoresTheTape(t *testing.T) {
 	a, _ := inputs(5)
 	var tape, scratch Tape[float64]
 	var w tripwire
@@ -575,17 +574,17 @@ func TestAnInterruptEndsAProgramAndResetMakesTheTapeGood(t *testing.T) {
 			t.Fatalf("interrupt %d: panic %v", i, p)
 		}
 		if w.late > 0 {
-			t.Errorf("interrupt %d: %d operations or steps of a sweep after it", i, w.late)
+			t.Errorf("interrupt %d: %d later operations or steps of a sweep", i, w.late)
 		}
 		w.flag.Store(false)
 		w.values, w.adjoints, w.late = 0, 0, 0
 		if got, p := run(); !slices.Equal(got, want) {
-			t.Errorf("interrupt %d: another gradient after Reset, panic %v", i, p)
+			t.Errorf("interrupt %d: a different gradient after Reset, panic %v", i, p)
 		}
 	}
 }
 
-func TestLargeMatricesGetChunksOfTheirOwn(t *testing.T) {
+func TestMatricesOfTheArenaDoNotOverlap(t *testing.T) {
 	var tape Tape[float32]
 	small := tape.Matrix(3, 3)
 	large := tape.Matrix(700, 700)
@@ -668,9 +667,9 @@ func TestMisuseOfTheTapePanics(t *testing.T) {
 	}
 }
 
-// FuzzPrograms builds a program from bytes, two a step: which operation, which
-// operands. The gradient that reuses buffers must be the recorded one to the bit, and
-// both the slope that differences measure, where they can.
+// FuzzPrograms builds a program from bytes: in each step, one selects the operation and one
+// the operands. Backward and Grad must be bit-identical, and must agree with finite
+// differences where those converge.
 func FuzzPrograms(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 0x10, 4, 0x21, 7, 0x02})
 	f.Add([]byte("leapfrog, temper, leapfrog, temper"))
@@ -732,7 +731,7 @@ func FuzzPrograms(f *testing.F) {
 			t.Skip()
 		}
 		if !(math.Abs(slope-numeric) <= 1e-4*max(1, math.Abs(slope))) {
-			t.Fatalf("slope %v, differences say %v", slope, numeric)
+			t.Fatalf("slope %v, finite differences %v", slope, numeric)
 		}
 	})
 }

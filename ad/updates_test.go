@@ -8,17 +8,17 @@ import (
 	"hvae/linalg"
 )
 
-// layer is tanh(W·x + W·(x ⊙ x)): two products to W's gradient.
+// layer is tanh(W·x + W·(x ⊙ x)), so W's gradient is the sum of two products.
 type layer struct{}
 
 func (layer) Run(in []variable) variable {
 	return Tanh(Add(MatMul(in[0], in[1]), MatMul(in[0], Square(in[1]))))
 }
 
-// The gradient of a weight of many layers is in its place whether its products wait for each
-// other within a sweep, from sweep to sweep of Recomputed, or not at all.
-func TestProductsThatWaitAreAllAdded(t *testing.T) {
-	const n = 20 // columns: three products wait at a time
+// The products of a weight's gradient may be queued within a sweep, queued by several inner
+// sweeps of Recomputed, or not queued.
+func TestQueuedProductsAreAllAdded(t *testing.T) {
+	const n = 20 // columns: the queue has room for three products
 	weight, start := linalg.New[float64](4, 4), linalg.New[float64](4, n)
 	for i := range start.Data {
 		start.Data[i] = math.Sin(float64(i))
@@ -61,7 +61,7 @@ func TestProductsThatWaitAreAllAdded(t *testing.T) {
 			}
 		}
 		if !slices.Equal(gradient(layers, true, true), want) || !slices.Equal(gradient(layers, true, false), exact) {
-			t.Errorf("%d layers: a gradient through Recomputed has other bits", layers)
+			t.Errorf("%d layers: Recomputed changes bits", layers)
 		}
 		func() {
 			defer func() { _ = recover() }()
@@ -69,13 +69,13 @@ func TestProductsThatWaitAreAllAdded(t *testing.T) {
 			gradient(layers, true, true)
 		}()
 		if fail = false; !slices.Equal(gradient(layers, true, true), want) {
-			t.Errorf("%d layers: a sweep that failed is seen in the next", layers)
+			t.Errorf("%d layers: a sweep that panicked changes the next one", layers)
 		}
 	}
 }
 
-// A result's adjoint is needed whole when the sweep comes by.
-func TestTheGradientOfAResultDoesNotWait(t *testing.T) {
+// The rule of a result needs its whole adjoint, so its products must not be queued.
+func TestGradientsOfResultsAreNotQueued(t *testing.T) {
 	var tape Tape[float64]
 	w := tape.Leaf(linalg.Of(1, 1, []float64{3}))
 	u := Square(w)
@@ -84,5 +84,27 @@ func TestTheGradientOfAResultDoesNotWait(t *testing.T) {
 	BackwardInto(g, Add(MatMul(u, x), Add(MatMul(u, x), MatMul(u, x))), []variable{u, w})
 	if g[0].Data[0] != 15 || g[1].Data[0] != 90 {
 		t.Errorf("gradients of 3·5u, u = w²: %v and %v at w = 3, want 15 and 90", g[0].Data, g[1].Data)
+	}
+}
+
+// nested runs a layer by Recomputed on a separate tape.
+type nested struct{ scratch *Tape[float64] }
+
+func (n nested) Run(in []variable) variable { return Recomputed(n.scratch, layer{}, in) }
+
+func TestRecomputedMayBeNested(t *testing.T) {
+	var tape, outer, inner Tape[float64]
+	w, x := tape.Leaf(linalg.Of(2, 2, []float64{0.3, -0.5, 0.7, 0.2})), tape.Leaf(linalg.Column(0.4, -0.6))
+	plain, recomputed := x, x
+	for range 3 {
+		plain = layer{}.Run([]variable{w, plain})
+		recomputed = Recomputed(&outer, nested{&inner}, []variable{w, recomputed})
+	}
+	want := Backward(Sum(Mul(plain, x)), w, x)
+	want[0], want[1] = want[0].Clone(), want[1].Clone()
+	for i, g := range Backward(Sum(Mul(recomputed, x)), w, x) {
+		if !slices.Equal(g.Data, want[i].Data) {
+			t.Errorf("gradient %d is %v, want %v", i, g.Data, want[i].Data)
+		}
 	}
 }

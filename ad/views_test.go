@@ -8,12 +8,12 @@ import (
 	"hvae/linalg"
 )
 
-// A linear variable is one whose elements are known combinations, with whole
-// coefficients, of a leaf's elements. All its sums are exact, so the gradient that a tape
-// finds must be equal to the one that the coefficients give.
+// linear is a variable whose elements are linear combinations of a leaf's elements with
+// integer coefficients. Sums of integers are exact, so the tape's gradient must be equal to
+// the gradient computed from the coefficients.
 type linear struct {
 	v    variable
-	coef [][]float64 // of an element, in row-major order, by the leaf's elements
+	coef [][]float64 // for each element, in row-major order, the coefficients of the leaf's elements
 }
 
 func (l linear) values(x []float64) []float64 {
@@ -26,7 +26,7 @@ func (l linear) values(x []float64) []float64 {
 	return y
 }
 
-// combine returns the element-wise p·a + q·b.
+// combine returns p·a + q·b.
 func combine(p float64, a [][]float64, q float64, b [][]float64) (c [][]float64) {
 	for e := range a {
 		row := make([]float64, len(a[e]))
@@ -38,8 +38,8 @@ func combine(p float64, a [][]float64, q float64, b [][]float64) (c [][]float64)
 	return c
 }
 
-// views builds a program of views of views, stacks, paddings, sums and repetitions on a
-// leaf [4×3], in which many variables share an adjoint, and returns all its variables.
+// views builds a program of nested views, stacks, paddings, sums and broadcasts of a leaf
+// [4×3], in which many variables share an adjoint, and returns all its variables.
 func views(rng *rand.Rand, leaf variable) []linear {
 	n := len(leaf.Value.Data)
 	zero := make([]float64, n)
@@ -92,9 +92,9 @@ func views(rng *rand.Rand, leaf variable) []linear {
 	return all
 }
 
-func TestGradientsThroughNestedViewsLandWhereTheyBelong(t *testing.T) {
-	// F = Σ w·y² over the elements of all variables y = A·x of a program: ∇F = 2Aᵀ(w ⊙ y) and
-	// ∇⟨∇F, s⟩ = 2Aᵀ(w ⊙ As), the same from Grad, Backward and BackwardInto.
+func TestGradientsOfNestedViews(t *testing.T) {
+	// For F = Σ w·y² over the elements of all variables y = A·x of a program, Grad, Backward
+	// and BackwardInto must return ∇F = 2Aᵀ(w ⊙ y) and ∇⟨∇F, s⟩ = 2Aᵀ(w ⊙ As).
 	var tape Tape[float64]
 	for seed := range uint64(300) {
 		x, s := linalg.New[float64](4, 3), linalg.New[float64](4, 3)
@@ -151,7 +151,7 @@ func TestGradientsThroughNestedViewsLandWhereTheyBelong(t *testing.T) {
 	}
 }
 
-// A rule is a rule made of a function.
+// rule implements Rule by a function.
 type rule func(s Sweep[float64], y, ybar variable)
 
 func (r rule) Pull(s Sweep[float64], y, ybar variable) { r(s, y, ybar) }
@@ -163,10 +163,9 @@ func addWithRule(r rule, reads Reads, a, b variable) variable {
 	return a.tape.Record(y, r, reads, a, b, nil)
 }
 
-func TestWhatARuleHandsOverIsNotOverwritten(t *testing.T) {
-	// However a rule comes by what it hands to Receive, adjoints that grow later must not
-	// change it: an operand itself, a view, one result for both operands, before and after
-	// another.
+func TestContributionsAreNotOverwritten(t *testing.T) {
+	// A rule may pass to Accumulate an operand, a view, a constant, or a result, which it may
+	// pass twice. Later contributions to the same adjoint must not change that variable.
 	for name, r := range map[string]struct {
 		rule         rule
 		wantA, wantB func(a, b float64) float64 // gradients, of y + a² + b²
@@ -210,7 +209,7 @@ func TestWhatARuleHandsOverIsNotOverwritten(t *testing.T) {
 		}
 		x, z := tape.Leaf(a), tape.Leaf(b)
 		u, v := Scale(x, 1), Scale(z, 1)
-		squares := Add(Square(u), Square(v)) // their adjoints come after the rule's
+		squares := Add(Square(u), Square(v)) // their rules run after this one
 		F := Add(squares, addWithRule(r.rule, ReadsResult|ReadsOperands, u, v))
 		values := slices.Concat(u.Value.Data, v.Value.Data)
 		gx, gz := Grad(F, x), Grad(F, z)
@@ -230,7 +229,7 @@ func TestWhatARuleHandsOverIsNotOverwritten(t *testing.T) {
 	}
 }
 
-func TestATapeWhoseRulePanickedWorks(t *testing.T) {
+func TestATapeWorksAfterARuleHasPanicked(t *testing.T) {
 	a, b := inputs(2)
 	var tape Tape[float64]
 	run := func(r rule) []float64 {
@@ -278,14 +277,14 @@ type sumAndProduct struct{}
 
 func (sumAndProduct) Run(in []variable) variable { return Mul(in[0], Add(in[0], in[1])) }
 
-func TestAnOperandOfRecomputedMayStandTwice(t *testing.T) {
+func TestAnOperandOfRecomputedMayOccurTwice(t *testing.T) {
 	var tape, scratch Tape[float64]
 	for _, into := range []bool{false, true} {
 		tape.Reset()
 		x := tape.Leaf(linalg.Column(3.0))
 		u := Scale(x, 1)
 		y := Recomputed(&scratch, sumAndProduct{}, []variable{x, x})
-		for range 2 { // with an adjoint before this one's and without
+		for range 2 { // with and without an adjoint from later operations
 			g := []matrix{linalg.Column(0.0)}
 			if into {
 				BackwardInto(g, Add(y, u), []variable{x})
@@ -301,21 +300,21 @@ func TestAnOperandOfRecomputedMayStandTwice(t *testing.T) {
 	}
 }
 
-func TestRecomputedLeavesASharedAdjointAlone(t *testing.T) {
-	// u + w hands one adjoint to both; the program's gradient is then added to u's only.
+func TestRecomputedDoesNotOverwriteSharedAdjoints(t *testing.T) {
+	// u and w share the adjoint of u + w; the program's gradient is then added for u only.
 	var tape, scratch Tape[float64]
 	x, z := tape.Leaf(linalg.Column(3.0)), tape.Leaf(linalg.Column(5.0))
 	u, w := Scale(x, 1), Scale(z, 1)
 	in := []variable{u, u}
 	y := Recomputed(&scratch, sumAndProduct{}, in)
-	clear(in) // the caller's again
+	clear(in) // the caller may reuse in
 	g := Backward(Add(y, Add(u, w)), x, z)
 	if gx, gz := g[0].Data[0], g[1].Data[0]; gx != 13 || gz != 1 {
 		t.Errorf("gradient (%v, %v) of x(x + x) + x + z at x = 3, want (13, 1)", gx, gz)
 	}
 }
 
-func TestBackwardGivesTheGradientOfAResult(t *testing.T) {
+func TestBackwardReturnsGradientsOfResults(t *testing.T) {
 	var tape Tape[float64]
 	x := tape.Leaf(linalg.Column(3.0))
 	u := Square(x)
