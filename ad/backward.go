@@ -10,7 +10,7 @@ import (
 // valid until the tape's next sweep or Reset. They are bit-identical to Grad's but cannot
 // be differentiated. Backward records nothing and reuses the memory of each adjoint after
 // passing it on, so its memory does not grow with the length of the program. It panics
-// when Grad would. A tape can be used again after a panic, including a rule's.
+// when Grad would. The tape can be used again after a panic, including a panic of a rule.
 func Backward[T linalg.Float](y *Var[T], xs ...*Var[T]) []linalg.Matrix[T] {
 	return backward(nil, y, xs)
 }

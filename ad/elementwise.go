@@ -186,10 +186,10 @@ func (tanh[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
 // the sigmoid, which needs the same exponential, and records it as a second operand.
 func Softplus[T linalg.Float](a *Var[T]) *Var[T] { return softplusTo(like(a), a) }
 
-// SoftplusInPlace returns Softplus(a) and overwrites a's value with it, which saves the
-// memory for one of them. Later operations on a panic. SoftplusInPlace panics if a is a
-// leaf, a constant or a view, or if a view of a exists or the rule of a recorded operation
-// reads a's value (Reads).
+// SoftplusInPlace returns Softplus(a) and overwrites a's value with the result, which saves
+// the memory of one matrix. Any later use of a as an operand panics. SoftplusInPlace panics
+// if a is a leaf, a constant or a view, if a has a view, or if the rule of a recorded
+// operation reads a's value.
 func SoftplusInPlace[T linalg.Float](a *Var[T]) *Var[T] {
 	a.tape.mustHave(a)
 	switch a.storage {

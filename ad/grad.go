@@ -8,9 +8,9 @@ import (
 )
 
 // Grad returns the gradient of the sum of y's elements with respect to x. The gradient is
-// recorded and can be differentiated again; it is zero if y does not depend on x. Grad
-// takes about the time in which y was computed, for each operand on a path from x to y. It
-// panics if x is a constant, or if x and y are not both on the tape.
+// recorded and can be differentiated again; it is zero if y does not depend on x. For each
+// operation on a path from x to y, Grad takes about the operation's time for each operand
+// on a path. It panics if x is a constant, or if x and y are not both on the tape.
 func Grad[T linalg.Float](y, x *Var[T]) *Var[T] {
 	s := sweepOf(y.tape)
 	s.begin(nil, y, x)
@@ -51,9 +51,9 @@ type node[T linalg.Float] struct {
 type destination[T linalg.Float] struct {
 	sum    linalg.Matrix[T]
 	queue  linalg.Updates[T] // products to be added to sum
-	queued bool              // whether queue is used: for leaves, as no rule needs their adjoint
+	queued bool              // whether queue is used: only for leaves, which have no rule
 
-	outer    *sweep[T]
+	outer    *sweep[T] // if not nil, this sweep's adjoint of variable is the destination
 	variable *Var[T]
 }
 
@@ -64,8 +64,8 @@ func sweepOf[T linalg.Float](t *Tape[T]) *sweep[T] {
 	return t.sweep.(*sweep[T])
 }
 
-// begin marks the variables on the paths from xs to y. If p is not nil, adjoints are not
-// recorded but stored there.
+// begin marks the variables on the paths from xs to y. If p is not nil, adjoints are stored
+// in p and not recorded.
 func (s *sweep[T]) begin(p *pool[T], y *Var[T], xs ...*Var[T]) {
 	t := s.tape
 	if s.running {

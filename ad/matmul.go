@@ -2,7 +2,7 @@ package ad
 
 import "hvae/linalg"
 
-// Matrix products with none or one operand transposed. The rule of each uses the others.
+// Matrix products, with at most one operand transposed. The rule of each uses the others.
 
 // Affine returns the dense layer w·x + b [m×B] for w [m×n], x [n×B] and b [m×1]:
 // w̄ = ȳ·xᵀ, x̄ = wᵀ·ȳ, and b̄ is the sum of ȳ over its columns.

@@ -14,7 +14,8 @@ type Program[T linalg.Float] interface {
 // programs takes the memory of one of them.
 //
 // The gradients of Backward have the same bits with and without Recomputed. Grad panics if
-// the result is on a path. The program may depend only on in, which must not be empty.
+// it must differentiate the result. The program may depend only on in, which must not be
+// empty.
 func Recomputed[T linalg.Float](scratch *Tape[T], p Program[T], in []*Var[T]) *Var[T] {
 	t := in[0].tape
 	if t.recomputedInUse == len(t.recomputed) {

@@ -53,8 +53,8 @@ func (broadcastTo[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
 	s.Accumulate(a, SumTo(ybar, a.Rows(), a.Cols()))
 }
 
-// fit sums or broadcasts g to shape s: the adjoint of an operand that an operation has
-// broadcast or summed.
+// fit returns g, summed or broadcast to shape s: the adjoint of an operand that an operation
+// has broadcast or summed.
 func fit[T linalg.Float](g *Var[T], s linalg.Shape) *Var[T] {
 	if g.shape() == s {
 		return g

@@ -52,7 +52,7 @@ type Var[T linalg.Float] struct {
 	row  int        // the first row of RowRange
 }
 
-// storage is the owner and the readers of the elements of a variable's Value.
+// storage describes who owns and who reads the elements of a variable's Value.
 type storage uint8
 
 const (
@@ -92,13 +92,13 @@ type Sweep[T linalg.Float] interface {
 	accumulateMatMulTB(v, a, b *Var[T])  // a·bᵀ
 }
 
-// Reads is the set of values that a rule reads, which SoftplusInPlace must not overwrite.
+// Reads is the set of values that a rule reads. SoftplusInPlace does not overwrite them.
 type Reads uint8
 
 const (
-	ReadsNothing Reads = 0
-	ReadsResult  Reads = 1 << iota
-	ReadsOperands
+	ReadsNothing  Reads = 0
+	ReadsResult   Reads = 1 // the result of the operation
+	ReadsOperands Reads = 2 // the operands
 )
 
 // A Tape records operations in the order in which they run. The zero value is ready to use.
@@ -172,8 +172,8 @@ func (t *Tape[T]) All() iter.Seq[*Var[T]] {
 	}
 }
 
-// Matrix returns a rows × cols matrix with arbitrary elements, valid until Reset, such as
-// for the noise of a step.
+// Matrix returns a rows × cols matrix with arbitrary elements, such as for noise that
+// changes with every step. It is valid until Reset.
 func (t *Tape[T]) Matrix(rows, cols int) linalg.Matrix[T] {
 	return linalg.Matrix[T]{Rows: rows, Cols: cols, Data: t.values.alloc(rows * cols)}
 }
@@ -232,7 +232,8 @@ func (t *Tape[T]) FirstNonFinite() string {
 // Tape returns the tape that v is on.
 func (v *Var[T]) Tape() *Tape[T] { return v.tape }
 
-// Live reports whether v is a leaf or depends on one, so that Grad accepts it.
+// Live reports whether v is a leaf or depends on one. Gradients with respect to other
+// variables do not exist.
 func (v *Var[T]) Live() bool { return v.live }
 
 // Operand returns operand i of the recorded operation with result y.

@@ -10,8 +10,8 @@
 // with respect to δ (Forward), X (Input) and W (Weight). Each is bilinear in the other two
 // variables, so derivatives of any order are again one of the three.
 //
-// Start with Geometry in this file. kernels.go has the three functions, and ops.go the
-// same as operations on a tape. The package imports ad and linalg.
+// Start with Geometry in this file. kernels.go contains the three functions, and ops.go the
+// corresponding operations on a tape. The package imports ad and linalg.
 package conv
 
 import "fmt"

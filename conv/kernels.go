@@ -12,10 +12,10 @@ import (
 // a kernel of three columns, stride 2 and one column of padding on the left:
 //
 //	  .  0  1  2  3  4  5  6  7      input columns
-//	 [=======]                       output 0: taps 1 and 2, as tap 0 is on padding
-//	       [=======]                 output 1: all taps, as for outputs 2 and 3,
-//	             [=======]           output 2  which belong to the same run
-//	                   [=======]     output 3
+//	 [=======]                       output 0: taps 1 and 2; tap 0 is on padding
+//	       [=======]                 output 1: all taps
+//	             [=======]           output 2: all taps; outputs 1, 2 and 3 form a run
+//	                   [=======]     output 3: all taps
 //
 // Runs also extend down columns: at the left and right edges of an image, runs along a row
 // are short, and the groups go down instead. This saves 4 % of a training step for blocks of
