@@ -6,7 +6,9 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"strconv"
+	"sync"
 	"testing"
+	"time"
 
 	"hvae/ad"
 	"hvae/conv"
@@ -16,15 +18,15 @@ import (
 	mnist "hvae/mnist/model"
 )
 
-// One optimiser step of the Gaussian experiment, HVAE with K = 10 and tempering, in
-// each of several dimensions.
+// BenchmarkGaussian measures one optimiser step of the Gaussian experiment in several
+// dimensions: tempered HVAE, K = 10.
 func BenchmarkGaussian(b *testing.B) {
 	for _, d := range []int{1, 11, 50, 101, 301} {
 		b.Run(strconv.Itoa(d), func(b *testing.B) { gaussianStep(b, "hvae-k10", d) })
 	}
 }
 
-// One optimiser step of each method in 50 dimensions.
+// BenchmarkGaussianMethod measures one optimiser step of each method in 50 dimensions.
 func BenchmarkGaussianMethod(b *testing.B) {
 	for _, m := range model.MethodNames() {
 		b.Run(m, func(b *testing.B) { gaussianStep(b, m, 50) })
@@ -44,14 +46,15 @@ func gaussianStep(b *testing.B, name string, d int) {
 		}
 	}
 	step()
-	step() // the first two make the tape's memory
+	step() // the first two steps allocate
 	b.ReportAllocs()
 	for b.Loop() {
 		step()
 	}
 }
 
-// Products of matrices in float32, in the form of a layer, on all cores.
+// BenchmarkGEMM measures products of float32 matrices with the shapes of layers (and 1024³) on
+// all cores.
 func BenchmarkGEMM(b *testing.B) {
 	for _, s := range []struct{ m, n, k int }{{450, 100, 64}, {512, 100, 450}, {1024, 1024, 1024}} {
 		b.Run(fmt.Sprintf("%dx%dx%d", s.m, s.n, s.k), func(b *testing.B) {
@@ -68,8 +71,8 @@ func BenchmarkGEMM(b *testing.B) {
 	}
 }
 
-// Multiply-adds of the MNIST model's networks for a sample, counting every tap of every
-// kernel, including taps on padding. A rate counts each as two operations.
+// Multiply-adds of the MNIST model's networks per sample, including the kernel taps on padding.
+// Each counts as two operations.
 const encoder, generator = 1_403_200, 1_374_400
 
 func vae() mnist.Config { return mnist.Config{Kind: "vae", Tempering: "none", Latent: 64} }
@@ -78,7 +81,8 @@ func hvaeOf(K int) mnist.Config {
 	return mnist.Config{Kind: "hvae", K: K, Tempering: "free", VaryEps: true, Latent: 64}
 }
 
-// One optimiser step of the MNIST model in float32, batch 100, on all cores.
+// BenchmarkTrainStep measures one optimiser step of the MNIST model in float32 on all cores,
+// batch 100.
 func BenchmarkTrainStep(b *testing.B) {
 	b.Run("VAE", func(b *testing.B) { trainStep(b, vae(), false) })
 	for _, K := range []int{1, 5, 10, 20} {
@@ -86,9 +90,9 @@ func BenchmarkTrainStep(b *testing.B) {
 	}
 }
 
-// The same with -recompute, in memory that does not depend on K. Operations are counted
-// without those done again. Tempering is fixed: a free schedule as long as the last
-// would start so hot that logits are all far beyond ±90.
+// BenchmarkTrainStepRecompute measures the same step with -recompute, whose memory does not
+// depend on K. The rate excludes recomputed operations. Tempering is fixed, because a free
+// schedule with K = 100 would start so hot that all logits are far beyond ±90.
 func BenchmarkTrainStepRecompute(b *testing.B) {
 	for _, K := range []int{1, 5, 10, 20, 100} {
 		c := hvaeOf(K)
@@ -115,8 +119,8 @@ func trainStep(b *testing.B, c mnist.Config, recompute bool) {
 	report(b, 2*100*float64(c.StepCost()))
 }
 
-// A leapfrog step of the MNIST model as an evaluation takes it, batch 100, on all cores:
-// two gradients of the potential energy, as the first step of a flow.
+// BenchmarkLeapfrog measures the first leapfrog step of an evaluation of the MNIST model on all
+// cores, batch 100. The step computes two gradients of the potential energy.
 func BenchmarkLeapfrog(b *testing.B) {
 	c := hvaeOf(1)
 	params := mnist.NewParams[float32](c, -2, 1)
@@ -139,13 +143,14 @@ func BenchmarkLeapfrog(b *testing.B) {
 	report(b, 2*100*2*2*generator)
 }
 
-// Importance sampling of the evidence of an image for each core, a thousand samples each.
+// BenchmarkEvaluate measures importance sampling of the evidence of n images on n cores with
+// 1,000 samples each.
 func BenchmarkEvaluate(b *testing.B) {
 	images := newDigits().images
 	for _, m := range []struct {
 		name  string
 		c     mnist.Config
-		flops float64 // of an image
+		flops float64 // per image
 	}{
 		{"VAE", vae(), 2 * (encoder + 1000*generator)},
 		{"HVAE-K5", hvaeOf(5), 2 * (encoder + 1000*6*2*generator)},
@@ -169,8 +174,8 @@ func BenchmarkEvaluate(b *testing.B) {
 	}
 }
 
-// Annealed importance sampling of 48 chains for each core, in ten steps: a gradient of the
-// potential energy a leapfrog step.
+// BenchmarkAnnealing measures annealed importance sampling of n images on n cores with 48 chains
+// of ten steps each. A leapfrog step computes one gradient of the potential energy.
 func BenchmarkAnnealing(b *testing.B) {
 	c := vae()
 	params := mnist.NewParams[float32](c, -2, 1)
@@ -185,7 +190,7 @@ func BenchmarkAnnealing(b *testing.B) {
 	report(b, float64(images.Cols*a.Chains*a.Cost())*2*2*generator)
 }
 
-// digits are a hundred images of random pixels, the same ones each time, with fresh noise.
+// digits is a batch of 100 images of random pixels, the same in each run.
 type digits struct{ images linalg.Matrix[float32] }
 
 func newDigits() digits {
@@ -210,7 +215,8 @@ func (d digits) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[float32], k *hvae.
 	}
 }
 
-// The three maps of each convolution of the encoder, batch 100, on all cores.
+// BenchmarkConv measures the forward pass, the input gradient and the weight gradient of each
+// convolution of the encoder on all cores, batch 100.
 func BenchmarkConv(b *testing.B) {
 	for _, l := range []struct {
 		name string
@@ -240,29 +246,42 @@ func BenchmarkConv(b *testing.B) {
 	}
 }
 
-// What the processor can do at most, on all cores.
+// BenchmarkPeak measures the peak rate of multiply-adds on all cores.
 func BenchmarkPeak(b *testing.B) {
 	if peak() == 0 {
-		b.Skip("no vector kernels, no peak")
+		b.Skip("no peak without SIMD")
 	}
 	for b.Loop() {
 	}
 	b.ReportMetric(peak()/1e9, "GFLOP/s")
 }
 
-// peak returns what Peak measures for GOMAXPROCS goroutines, once for each number.
+var peaks = map[int]float64{} // by GOMAXPROCS
+
+// peak returns the highest rate of float32 multiply-adds in registers on GOMAXPROCS goroutines, in
+// operations per second, for the widest vectors that linalg uses. It is the best of five
+// measurements of about 10 ms each, or 0 without SIMD.
 func peak() float64 {
+	const rounds = 1 << 20
 	n := runtime.GOMAXPROCS(0)
-	if peaks[n] == 0 {
-		peaks[n] = Peak(n)
+	if _, measured := peaks[n]; measured {
+		return peaks[n]
+	}
+	operations := float64(n * rounds * linalg.PeakLoop(1))
+	for range 5 {
+		start := time.Now()
+		var wg sync.WaitGroup
+		for range n {
+			wg.Go(func() { linalg.PeakLoop(rounds) })
+		}
+		wg.Wait()
+		peaks[n] = max(peaks[n], operations/time.Since(start).Seconds())
 	}
 	return peaks[n]
 }
 
-var peaks = map[int]float64{}
-
-// report tells the rate of a benchmark that takes so many operations each time, also as
-// a share of the peak.
+// report reports the rate of a benchmark whose iterations need the given number of operations,
+// in GFLOP/s and in percent of the peak.
 func report(b *testing.B, flops float64) {
 	rate := flops * float64(b.N) / b.Elapsed().Seconds()
 	b.ReportMetric(rate/1e9, "GFLOP/s")

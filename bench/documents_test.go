@@ -14,9 +14,9 @@ import (
 	"testing"
 )
 
-// Every test, file and folder that README.md, a README.md of a folder or a comment of
-// paper_test.go names must exist.
-func TestWhatDocumentsNameExists(t *testing.T) {
+// All tests, files and folders that are named in a README.md or in the comments of paper_test.go
+// must exist.
+func TestNamesInDocumentsExist(t *testing.T) {
 	t.Chdir("..")
 	paths, tests := repository(t)
 	exists := func(name, folder string) bool {
@@ -46,12 +46,12 @@ func TestWhatDocumentsNameExists(t *testing.T) {
 		}
 	}
 	if named < 3 || files < 30 {
-		t.Errorf("%d tests and %d files were found: the documents name more", named, files)
+		t.Errorf("only %d names of tests and %d names of files were found", named, files)
 	}
 }
 
-// Documents take differences of correlations in quadrature.
-func TestDocumentsTakeRootsRight(t *testing.T) {
+// The documents subtract correlations in quadrature.
+func TestRootsInDocumentsAreCorrect(t *testing.T) {
 	t.Chdir("..")
 	paths, _ := repository(t)
 	roots := 0
@@ -60,19 +60,19 @@ func TestDocumentsTakeRootsRight(t *testing.T) {
 			a, _ := strconv.ParseFloat(m[1], 64)
 			b, _ := strconv.ParseFloat(m[2], 64)
 			if got := fmt.Sprintf("%.2f", math.Sqrt(a*a-b*b)); got != m[3] {
-				t.Errorf("%s has %s, which is %s", document, m[0], got)
+				t.Errorf("%s contains %s, but the root is %s", document, m[0], got)
 			}
 			roots++
 		}
 	}
 	if roots == 0 {
-		t.Error("no document has a root")
+		t.Error("no document contains a root")
 	}
 }
 
-// fileName matches a name in a document that must exist: the target of a link in the
-// repository, a path from one of the repository's folders, a file of Go code, and a folder in
-// code font. Other names, such as of files that a command writes, need not exist.
+// fileName matches the names of files and folders in a document that must exist: the target of a
+// relative link, a path that begins with a folder of the repository, a Go file, and a folder in
+// code font. Other names, such as a command's output files, need not exist.
 var fileName = regexp.MustCompile(`\]\(([^):#]+)[)#]` +
 	`|(?:^|[^\w./-])((?:\.ci|ad|bench|conv|gaussian|hvae|linalg|mnist)/[\w./-]*\w)` +
 	`|\b(\w+\.go)\b` +
@@ -103,7 +103,7 @@ func repository(t *testing.T) (paths []string, tests map[string]bool) {
 	return paths, tests
 }
 
-// documents returns the texts by their paths.
+// documents returns the texts of the documents by path.
 func documents(t *testing.T, paths []string) map[string]string {
 	t.Helper()
 	all := map[string]string{}

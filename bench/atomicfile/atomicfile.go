@@ -1,7 +1,5 @@
-// Package atomicfile writes files that a crash cannot leave half-written, and reads regular
-// files only.
-//
-// The package imports the standard library only.
+// Package atomicfile implements writing files atomically, so that a crash never leaves a
+// partial file, and reading of regular files only. It imports only the standard library.
 package atomicfile
 
 import (
@@ -18,16 +16,17 @@ import (
 	"time"
 )
 
-// Write writes data to a regular file so that a crash leaves the old file or the new one:
-// to a temporary file in the same folder, synced, then renamed. The umask applies. Write
-// refuses to replace a symbolic link, a pipe, a device or a folder.
+// Write replaces the contents of a regular file, or creates the file. It writes a temporary
+// file in the same folder, syncs it and renames it, so a crash leaves either the old or the
+// new contents. The umask applies. Write returns an error if name is a symbolic link, a pipe,
+// a device or a folder.
 func Write(name string, data []byte) error {
 	return WriteIf(func() error { return nil }, name, data)
 }
 
-// WriteIf is Write, but calls allowed just before it renames the temporary file. If allowed
-// returns an error, WriteIf returns the error and leaves the old file.
-func WriteIf(allowed func() error, name string, data []byte) (err error) {
+// WriteIf is like Write, but calls allowed just before it renames the temporary file. If
+// allowed returns an error, WriteIf returns that error and keeps the old file.
+func WriteIf(allowed func() error, name string, data []byte) error {
 	if s, err := os.Lstat(name); err == nil && !s.Mode().IsRegular() {
 		return notRegular(name, s.Mode())
 	}
@@ -35,30 +34,20 @@ func WriteIf(allowed func() error, name string, data []byte) (err error) {
 	if err != nil {
 		return Named(name, err)
 	}
-	defer func() {
-		if err != nil {
+	write := func() error { _, err := f.Write(data); return err }
+	replace := func() error { return retry(func() error { return rename(f.Name(), name) }) }
+	for _, step := range []func() error{write, f.Sync, f.Close, allowed, replace} {
+		if err := step(); err != nil {
 			f.Close()
 			os.Remove(f.Name())
-			err = Named(name, err)
+			return Named(name, err)
 		}
-	}()
-	if _, err = f.Write(data); err != nil {
-		return err
 	}
-	if err = f.Sync(); err != nil {
-		return err
-	}
-	if err = f.Close(); err != nil {
-		return err
-	}
-	if err = allowed(); err != nil {
-		return err
-	}
-	return patiently(func() error { return rename(f.Name(), name) })
+	return nil
 }
 
-// Open opens a regular file for reading. It refuses anything else, as a pipe would block
-// and a device may never end.
+// Open opens a regular file for reading. It returns an error for any other kind of file,
+// because reading a pipe may block and a device may never end.
 func Open(name string) (f *os.File, err error) {
 	s, err := os.Stat(name)
 	if err != nil {
@@ -67,10 +56,10 @@ func Open(name string) (f *os.File, err error) {
 	if !s.Mode().IsRegular() {
 		return nil, notRegular(name, s.Mode())
 	}
-	if err = patiently(func() error { f, err = os.Open(name); return err }); err != nil {
+	if err = retry(func() error { f, err = os.Open(name); return err }); err != nil {
 		return nil, Named(name, err)
 	}
-	if s, err = f.Stat(); err == nil && !s.Mode().IsRegular() { // replaced since the first look
+	if s, err = f.Stat(); err == nil && !s.Mode().IsRegular() { // replaced since os.Stat
 		err = notRegular(name, s.Mode())
 	}
 	if err != nil {
@@ -92,12 +81,12 @@ func Read(name string, limit int64) ([]byte, error) {
 		return nil, Named(name, err)
 	}
 	if int64(len(b)) > limit {
-		return nil, fmt.Errorf("%s is longer than %d bytes, the most that is read of such a file", name, limit)
+		return nil, fmt.Errorf("%s is longer than %d bytes, the limit for such a file", name, limit)
 	}
 	return b, nil
 }
 
-// notRegular returns the error for a file of another kind.
+// notRegular returns the error for a file that is not regular.
 func notRegular(name string, mode fs.FileMode) error {
 	kind := "a device"
 	switch {
@@ -113,8 +102,8 @@ func notRegular(name string, mode fs.FileMode) error {
 	return fmt.Errorf("%s is %s, not a file", name, kind)
 }
 
-// Named returns the cause of a file system's error with name instead of the operation and
-// the path, which may be a temporary file's.
+// Named replaces the operation and the path in a file system error with name, because the
+// path may be that of a temporary file.
 func Named(name string, err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		err = e.Err
@@ -124,40 +113,38 @@ func Named(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// patiently tries again for a while if another process is in the way.
-func patiently(try func() error) error {
-	const most = 100 * time.Millisecond
+// retry calls f until it succeeds, at most about 5 s long, while another process has the file
+// open. It waits 1 ms after the first failure, then twice as long each time, up to 100 ms.
+func retry(f func() error) error {
 	start := time.Now()
-	for wait := time.Millisecond; ; wait = min(2*wait, most) {
-		err := try()
-		if err == nil || !inUse(err) || time.Since(start) > patience {
+	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
+		err := f()
+		if err == nil || !inUse(err) || time.Since(start) > 5*time.Second {
 			return err
 		}
 		time.Sleep(wait)
 	}
 }
 
-const patience = 5 * time.Second
-
-// Tests put others in their place.
+// Tests replace these functions.
 var (
 	rename = os.Rename
 	inUse  = inUseOnWindows
 )
 
-// inUseOnWindows tells the errors of Windows for a file that another process has open:
-// ERROR_ACCESS_DENIED and ERROR_SHARING_VIOLATION. Elsewhere files may be replaced at any
-// time.
+// inUseOnWindows reports whether err is the error ERROR_ACCESS_DENIED or
+// ERROR_SHARING_VIOLATION, which Windows returns when another process has the file open. Other
+// systems allow replacing an open file.
 func inUseOnWindows(err error) bool {
 	return runtime.GOOS == "windows" && (errors.Is(err, syscall.Errno(5)) || errors.Is(err, syscall.Errno(32)))
 }
 
-// A temporary file's name is the file's with a prefix, then digits and a suffix.
+// The temporary file for NAME is called .NAME-DIGITS.tmp.
 const temporarySuffix = ".tmp"
 
 func temporaryPrefix(name string) string { return "." + filepath.Base(name) + "-" }
 
-// createTemporary creates a temporary file for Write beside the file with the given name.
+// createTemporary creates the temporary file for name in the same folder.
 func createTemporary(name string) (f *os.File, err error) {
 	for {
 		path := filepath.Join(filepath.Dir(name), fmt.Sprintf("%s%d%s", temporaryPrefix(name), rand.Uint64(), temporarySuffix))
@@ -168,8 +155,8 @@ func createTemporary(name string) (f *os.File, err error) {
 	}
 }
 
-// Clean removes the temporary files that Write leaves behind if the program is killed while
-// it writes a file. No process may be writing that file.
+// Clean removes the temporary files that remain if a program was killed in Write(name, …). No
+// process may be writing the file concurrently.
 func Clean(name string) error {
 	entries, err := os.ReadDir(filepath.Dir(name))
 	if err != nil {

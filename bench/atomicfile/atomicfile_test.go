@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 )
 
-func TestWriteReplacesWholeFilesOnly(t *testing.T) {
+func TestWriteReplacesTheFileOrKeepsIt(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "figure.svg")
 	for _, content := range []string{"first, and longer", "second"} {
@@ -18,7 +18,7 @@ func TestWriteReplacesWholeFilesOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := os.ReadFile(name); err != nil || string(got) != content {
-			t.Errorf("the file has %q (%v), want %q", got, err, content)
+			t.Errorf("the contents are %q (%v), want %q", got, err, content)
 		}
 	}
 	missing := filepath.Join(dir, "missing", "figure.svg")
@@ -34,29 +34,29 @@ func TestWriteReplacesWholeFilesOnly(t *testing.T) {
 			t.Errorf("error %v, want %s", err, want)
 		}
 	}
-	// A failed rename leaves no temporary file behind, and its error names the file only.
+	// A failed rename leaves no temporary file, and its error names only the destination.
 	defer func() { rename = os.Rename }()
 	rename = func(from, to string) error {
 		return &os.LinkError{Op: "rename", Old: from, New: to, Err: os.ErrPermission}
 	}
 	if err := Write(name, nil); err == nil || err.Error() != name+": permission denied" {
-		t.Errorf("a rename that fails: %v", err)
+		t.Errorf("a failing rename: %v", err)
 	}
 	rename = os.Rename
-	refusal := errors.New("not now")
+	refusal := errors.New("not allowed now")
 	if err := WriteIf(func() error { return refusal }, name, nil); !errors.Is(err, refusal) {
 		t.Errorf("a write that is not allowed: %v", err)
 	}
-	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) != 3 {
-		t.Errorf("the folder has %v (%v), want the figure, the folder and the link", entries, err)
+	enattempts, err := os.ReadDir(dir)
+	if err != nil || len(enattempts) != 3 {
+		t.Errorf("the folder contains %v (%v), want the figure, the folder and the link", enattempts, err)
 	}
 	if got, err := os.ReadFile(name); err != nil || string(got) != "second" {
-		t.Errorf("the file that the link points to has %q (%v)", got, err)
+		t.Errorf("the target of the link contains %q (%v)", got, err)
 	}
 }
 
-func TestCleanRemovesWhatAKillLeft(t *testing.T) {
+func TestCleanRemovesOnlyTemporaryFilesOfTheName(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "odd [name")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -69,21 +69,21 @@ func TestCleanRemovesWhatAKillLeft(t *testing.T) {
 	if err := Clean(filepath.Join(dir, "a")); err != nil {
 		t.Fatal(err)
 	}
-	entries, err := os.ReadDir(dir)
+	enattempts, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var left []string
-	for _, e := range entries {
+	for _, e := range enattempts {
 		left = append(left, e.Name())
 	}
 	if want := []string{".a-1", ".a-2.tmp.tmp", ".a-backup", ".ab", ".b-1.tmp", "a", "b"}; !slices.Equal(left, want) {
-		t.Errorf("left are %v, want %v", left, want)
+		t.Errorf("after Clean: %v, want %v", left, want)
 	}
 }
 
-// Windows does not replace a file while another process has it open. Here that is played.
-func TestAFileInUseIsWaitedForAndThenKept(t *testing.T) {
+// Windows does not replace a file that another process has open. This test simulates it.
+func TestWriteReattemptsWhileAFileIsInUseAndThenKeepsIt(t *testing.T) {
 	busy := errors.New("another process has it open")
 	defer func() { rename, inUse = os.Rename, inUseOnWindows }()
 	inUse = func(err error) bool { return err == busy }
@@ -98,28 +98,28 @@ func TestAFileInUseIsWaitedForAndThenKept(t *testing.T) {
 			if err := os.WriteFile(name, []byte("old"), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			tries := 0
+			attempts := 0
 			rename = func(from, to string) error {
-				if tries++; tries <= c.refusals {
+				if attempts++; attempts <= c.refusals {
 					return c.err
 				}
 				return os.Rename(from, to)
 			}
 			err := Write(name, []byte("new"))
 			if got, _ := os.ReadFile(name); string(got) != c.want || (err == nil) != (c.want == "new") || !errors.Is(err, c.err) && c.want == "old" {
-				t.Errorf("refused %d times: the file has %q, error %v", c.refusals, got, err)
+				t.Errorf("refused %d times: the contents are %q, error %v", c.refusals, got, err)
 			}
-			if c.err == os.ErrInvalid && tries != 1 || c.err == busy && tries < 4 {
-				t.Errorf("refused with %v: tried %d times", c.err, tries)
+			if c.err == os.ErrInvalid && attempts != 1 || c.err == busy && attempts < 4 {
+				t.Errorf("refused with %v: %d attempts", c.err, attempts)
 			}
-			if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
-				t.Errorf("the folder has %v, %v", entries, err)
+			if enattempts, err := os.ReadDir(dir); err != nil || len(enattempts) != 1 {
+				t.Errorf("the folder contains %v (%v)", enattempts, err)
 			}
 		})
 	}
 }
 
-func TestOnlyFilesAreOpened(t *testing.T) {
+func TestOnlyRegularFilesAreOpened(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "file")
 	if err := os.WriteFile(name, []byte("x"), 0o644); err != nil {
@@ -131,7 +131,7 @@ func TestOnlyFilesAreOpened(t *testing.T) {
 	}
 	f.Close()
 	if _, err := Open(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a file that is not there: %v", err)
+		t.Errorf("a missing file: %v", err)
 	}
 	for _, name := range []string{dir, os.DevNull} {
 		if f, err := Open(name); err == nil || err.Error() == "" {

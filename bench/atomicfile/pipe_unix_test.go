@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestAPipeNeitherBlocksNorIsReplaced(t *testing.T) {
+func TestPipesAreNeitherReadNorReplaced(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(name, 0o600); err != nil {
 		t.Skip(err)
@@ -24,7 +24,7 @@ func TestAPipeNeitherBlocksNorIsReplaced(t *testing.T) {
 	}
 }
 
-func TestTheUmaskHolds(t *testing.T) {
+func TestWriteAppliesTheUmask(t *testing.T) {
 	for mask, want := range map[int]os.FileMode{0o022: 0o644, 0o077: 0o600, 0o002: 0o664} {
 		old := syscall.Umask(mask)
 		name := filepath.Join(t.TempDir(), "file")

@@ -1,17 +1,15 @@
-// Package command is what the experiments' programs do alike on the outside: commands and
-// their flags, errors in one line, exit statuses, signals, usage and version.
+// Package command implements the command line of the two experiments: commands and flags,
+// one-line errors, exit statuses, signals, usage and version. The main function of a program
+// calls Program.Main. The exit statuses are
 //
-// A program is a Program, and its main calls Main. Read command.go, then flags.go and
-// signals.go. The exit statuses:
-//
-//	0     done
-//	1     a run that failed
-//	2     a command line that cannot be, or none where one is needed
+//	0     success
+//	1     the command failed
+//	2     the command line is wrong, or lacks a command
 //	129   hung up (SIGHUP)
 //	130   interrupted (SIGINT, Ctrl-C)
 //	143   terminated (SIGTERM)
 //
-// The package imports linalg, which reads which vectors to use from the environment.
+// It imports linalg, which reads the instruction set to use from the environment.
 package command
 
 import (
@@ -29,24 +27,24 @@ import (
 	"hvae/linalg"
 )
 
-// A Program has several commands, or a single one without a name.
+// A Program has several commands, or one command without a name.
 type Program struct {
-	Name     string // begins its errors
-	About    string // what it is, in sentences
+	Name     string // begins each error message
+	About    string // a description in sentences
 	Commands []Command
 }
 
-// A Command is one of the things that a program does.
+// A Command is one function of a program.
 type Command struct {
 	Name, About string
-	// Run parses its arguments by Flags and does the work. Results go to stdout, all else
-	// to stderr. If ctx ends, Run saves what can be saved and returns an error that wraps
-	// the cause, a Signal.
+	// Run parses args with Flags and executes the command. It writes results to stdout and
+	// everything else to stderr. When ctx ends, Run saves its state and returns an error
+	// that wraps context.Cause(ctx), a Signal.
 	Run func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 }
 
-// Run runs the program with the arguments that follow its name, and returns its exit
-// status.
+// Run executes the program with the given arguments, which exclude the program's name, and
+// returns the exit status.
 func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if _, err := linalg.Vectors(); err != nil {
 		fmt.Fprintf(stderr, "%s: %v\n", p.Name, err)
@@ -84,17 +82,17 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 	return 2
 }
 
-// run runs a command and tells what went wrong.
+// run executes a command, prints its error and returns the exit status.
 func (p Program) run(ctx context.Context, c Command, args []string, stdout, stderr io.Writer) int {
 	err := c.Run(ctx, args, stdout, stderr)
 	if err == nil {
 		return 0
 	}
-	if wish, ok := errors.AsType[wish](err); ok {
-		if wish.version {
+	if r, ok := errors.AsType[infoRequest](err); ok {
+		if r.version {
 			p.version(stdout)
 		} else {
-			p.help(c, wish.flags, stdout)
+			p.help(c, r.flags, stdout)
 		}
 		return 0
 	}
@@ -114,33 +112,33 @@ func (p Program) run(ctx context.Context, c Command, args []string, stdout, stde
 	return 1
 }
 
-// usage lists the commands.
+// usage prints the list of commands.
 func (p Program) usage(w io.Writer) {
 	fmt.Fprintf(w, "Usage: %s COMMAND [flags]\n\n%s The commands:\n\n", started(), p.About)
 	for _, c := range p.Commands {
 		fmt.Fprintf(w, "  %-12s %s\n", c.Name, c.About)
 	}
-	fmt.Fprintf(w, "\nCOMMAND -h, or help COMMAND, lists a command's flags; -version tells the program's.\n")
+	fmt.Fprintf(w, "\nCOMMAND -h or help COMMAND lists the flags of a command; -version prints the version.\n")
 }
 
-// help lists a command's flags.
+// help prints the flags of a command.
 func (p Program) help(c Command, f *Flags, w io.Writer) {
 	about := c.About
 	if c.Name == "" {
 		about = p.About
 	}
 	fmt.Fprintf(w, "Usage: %s [flags]\n\n%s\n\n", line(c), about)
-	f.set.SetOutput(w)
-	f.set.PrintDefaults()
+	f.SetOutput(w)
+	f.PrintDefaults()
 }
 
-// line is how a command line of c begins.
+// line returns the beginning of c's command line.
 func line(c Command) string { return strings.TrimSpace(started() + " " + c.Name) }
 
-// built matches the path of a program that go run has just built, or has in its cache.
+// built matches the path of a program built by go run, in its temporary folder or its cache.
 var built = regexp.MustCompile(`[/\\](?:go-build\d+[/\\]b\d+[/\\]exe|[0-9a-f]{64}-d)[/\\]([^/\\]+?)(?:\.exe)?$`)
 
-// started returns how the program was started.
+// started returns the command that started the program.
 func started() string {
 	if m := built.FindStringSubmatch(os.Args[0]); m != nil {
 		return "go run ./" + m[1]
@@ -148,9 +146,9 @@ func started() string {
 	return os.Args[0]
 }
 
-// version tells what the program was built from and what it uses.
+// version prints the revision, the Go version and the instruction set.
 func (p Program) version(w io.Writer) {
-	revision, changed := "unknown (go build records it, go run does not)", ""
+	revision, changed := "unknown (recorded by go build, not by go run)", ""
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
 			switch {
@@ -162,5 +160,5 @@ func (p Program) version(w io.Writer) {
 		}
 	}
 	vectors, _ := linalg.Vectors()
-	fmt.Fprintf(w, "%s: revision %s%s; %s %s/%s; vectors %s\n", p.Name, revision, changed, runtime.Version(), runtime.GOOS, runtime.GOARCH, vectors)
+	fmt.Fprintf(w, "%s: revision %s%s; %s %s/%s; SIMD %s\n", p.Name, revision, changed, runtime.Version(), runtime.GOOS, runtime.GOARCH, vectors)
 }

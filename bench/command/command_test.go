@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// The program of these tests. The test binary runs it under an environment variable.
+// program is the program of these tests. The test binary runs it if an environment variable is
+// set.
 var program = Program{
 	Name:  "bakery",
 	About: "Bakes bread.",
@@ -49,8 +50,8 @@ func bake(_ context.Context, args []string, stdout, _ io.Writer) error {
 	return err
 }
 
-// wait prints that it waits and, when ctx ends, that it saves. With the argument slow,
-// saving lasts until standard input ends.
+// wait prints "waiting" and, when ctx ends, "saving". With the argument slow, saving lasts until
+// the standard input ends.
 func wait(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	fmt.Fprintln(stdout, "waiting")
 	<-ctx.Done()
@@ -77,7 +78,7 @@ func run(p Program, args ...string) (stdout, stderr string, status int) {
 	return out.String(), err.String(), status
 }
 
-func TestWhatIsWrongIsOneLineOnStderrAndAStatus(t *testing.T) {
+func TestErrorsAreOneLineOnStderrAndAnExitStatus(t *testing.T) {
 	for _, c := range []struct {
 		p      Program
 		args   string
@@ -110,7 +111,7 @@ func TestWhatIsWrongIsOneLineOnStderrAndAStatus(t *testing.T) {
 	}
 }
 
-func TestFlagsAreSetAndGiven(t *testing.T) {
+func TestFlagsSetValuesAndGivenListsThem(t *testing.T) {
 	for args, want := range map[string]string{
 		"": "3 rye 0.5 1 []\n",
 		"-loaves 7 -lr 1e-3 -seed 18446744073709551615 -kind=wheat": "7 wheat 0.001 18446744073709551615 [kind loaves lr seed]\n",
@@ -147,7 +148,7 @@ func TestHelpListsCommandsAndFlags(t *testing.T) {
 		}
 		for _, w := range c.want {
 			if !strings.Contains(stdout, w) {
-				t.Errorf("%s %s does not say %q:\n%s", c.p.Name, c.args, w, stdout)
+				t.Errorf("%s %s does not contain %q:\n%s", c.p.Name, c.args, w, stdout)
 			}
 		}
 	}
@@ -156,8 +157,8 @@ func TestHelpListsCommandsAndFlags(t *testing.T) {
 	}
 }
 
-func TestTheVersionTellsRevisionGoAndVectors(t *testing.T) {
-	want := regexp.MustCompile(`^(bakery|oven): revision \S.*; go1\.\S+ \w+/\w+; vectors (none|avx2|avx512)\n$`)
+func TestVersionPrintsRevisionGoAndSIMD(t *testing.T) {
+	want := regexp.MustCompile(`^(bakery|oven): revision \S.*; go1\.\S+ \w+/\w+; SIMD (none|neon|avx2|avx512)\n$`)
 	for _, c := range []struct {
 		p    Program
 		args []string
@@ -168,7 +169,7 @@ func TestTheVersionTellsRevisionGoAndVectors(t *testing.T) {
 	}
 }
 
-// process returns the program as a process of its own, started under a name.
+// process returns a command that runs the program under the given name.
 func process(name string, args ...string) *exec.Cmd {
 	c := exec.Command(os.Args[0], args...)
 	c.Args[0] = name
@@ -195,7 +196,7 @@ func TestUsageNamesTheProgramAsItWasStarted(t *testing.T) {
 	}
 }
 
-func TestVectorsThatTheProcessorLacksAreOneLine(t *testing.T) {
+func TestAMissingInstructionSetIsAOneLineError(t *testing.T) {
 	other := map[bool]string{false: "neon", true: "avx2"}[runtime.GOARCH == "arm64"]
 	for _, args := range [][]string{{"bake"}, {"-version"}, {"-h"}} {
 		c := process("bakery", args...)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What a state keeps of a command line is set again when it is resumed.
-func TestValuesAreTheSameWhenSetAgain(t *testing.T) {
+// A resumed run sets the flags to the values stored in its state.
+func TestSetRestoresValues(t *testing.T) {
 	var n int
 	var seed uint64
 	var rate float64
@@ -32,6 +32,6 @@ func TestValuesAreTheSameWhenSetAgain(t *testing.T) {
 		}
 	}
 	if n != 1 || seed != 1<<64-1 || rate != 0.00123456789012345 || text != "b c" || !on {
-		t.Errorf("%v set %d, %d, %v, %q, %v", values, n, seed, rate, text, on)
+		t.Errorf("%v restores %d, %d, %v, %q, %v", values, n, seed, rate, text, on)
 	}
 }

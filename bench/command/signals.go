@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// hangup is SIGHUP by its POSIX number: package syscall does not name it for WebAssembly,
-// where no signal comes.
+// hangup is SIGHUP, which package syscall does not define for WebAssembly.
 const hangup = syscall.Signal(1)
 
-// A Signal is the cause of a context that a signal ended. It is a context.Canceled.
+// A Signal is the cause of a context that a signal ended. errors.Is reports that it is
+// context.Canceled.
 type Signal syscall.Signal
 
 func (s Signal) Error() string {
@@ -29,31 +29,30 @@ func (s Signal) Error() string {
 
 func (s Signal) Is(target error) bool { return target == context.Canceled }
 
-// status is the exit status that shells have for a signal, too.
+// status returns the exit status that shells use for the signal.
 func (s Signal) status() int { return 128 + int(s) }
 
-// repeatAfter is the time after which a repeated signal is meant to force the exit.
+// repeatAfter is the time after which a repeated signal forces the exit.
 var repeatAfter = time.Second
 
-// Main runs the program with the process's arguments and ends the process. The first
-// signal ends the context. A later one ends the process at once if it is SIGINT or comes at
-// least a second after the first. (A sender may repeat a signal at once: timeout of the GNU
-// core utilities signals the process and then its group.) Main ignores SIGHUP in a process
-// that nohup started.
+// Main runs the program with the process's arguments and exits. The first signal ends the
+// context. A later signal exits at once if it is SIGINT or arrives at least one second after
+// the first: timeout of the GNU core utilities sends the same signal twice in succession, to
+// the process and to its group. If nohup started the process, Main ignores SIGHUP.
 func (p Program) Main() {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	if runtime.GOARCH != "wasm" && !signal.Ignored(hangup) { // there it panics, in Go 1.26
+	if runtime.GOARCH != "wasm" && !signal.Ignored(hangup) { // panics on wasm in Go 1.26
 		signal.Notify(signals, hangup)
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	go func() {
 		cancel(Signal((<-signals).(syscall.Signal)))
-		for first := time.Now(); ; {
-			again := <-signals
+		first := time.Now()
+		for again := range signals {
 			if again == os.Interrupt || time.Since(first) >= repeatAfter {
 				s := Signal(again.(syscall.Signal))
-				fmt.Fprintf(os.Stderr, "%s: %v again: ended at once\n", p.Name, s)
+				fmt.Fprintf(os.Stderr, "%s: %v again: exiting at once\n", p.Name, s)
 				os.Exit(s.status())
 			}
 		}
@@ -61,9 +60,9 @@ func (p Program) Main() {
 	os.Exit(p.Run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// Wait does work and returns nil when it has ended, or the cause for which ctx ends, as
-// soon as it does. It is for work that saves nothing: what is left of it goes on until
-// the process ends, and what it computes is lost.
+// Wait calls work on another goroutine and returns nil when it ends, or the cause of ctx's end
+// as soon as ctx ends. Then work continues until the process exits and its result is lost, so
+// it must have nothing to save.
 func Wait(ctx context.Context, work func()) error {
 	done := make(chan struct{})
 	go func() {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// started starts a process and returns when it has printed a line.
+// start starts a process and waits until it prints "waiting".
 func start(t *testing.T, c *exec.Cmd) (stdout *bufio.Reader, stderr *bytes.Buffer) {
 	t.Helper()
 	stderr = new(bytes.Buffer)
@@ -27,19 +27,19 @@ func start(t *testing.T, c *exec.Cmd) (stdout *bufio.Reader, stderr *bytes.Buffe
 	}
 	t.Cleanup(func() { c.Process.Kill() })
 	stdout = bufio.NewReader(pipe)
-	said(t, stdout, "waiting\n")
+	expect(t, stdout, "waiting\n")
 	return stdout, stderr
 }
 
-func said(t *testing.T, stdout *bufio.Reader, want string) {
+func expect(t *testing.T, stdout *bufio.Reader, want string) {
 	t.Helper()
 	if line, err := stdout.ReadString('\n'); line != want {
-		t.Fatalf("the process said %q (%v), not %q", line, err, want)
+		t.Fatalf("the process printed %q (%v), not %q", line, err, want)
 	}
 }
 
-// words returns the signals and how they are called. Processes that nohup started, and
-// theirs, do not care for SIGHUP.
+// words returns the signals and their descriptions, without SIGHUP if nohup started the tests,
+// as child processes inherit that SIGHUP is ignored.
 func words() map[syscall.Signal]string {
 	all := map[syscall.Signal]string{syscall.SIGINT: "interrupted", syscall.SIGTERM: "terminated", syscall.SIGHUP: "hung up"}
 	if signal.Ignored(syscall.SIGHUP) {
@@ -48,12 +48,12 @@ func words() map[syscall.Signal]string {
 	return all
 }
 
-func TestASignalIsTheCauseAndTheStatus(t *testing.T) {
+func TestASignalDeterminesTheErrorAndTheExitStatus(t *testing.T) {
 	for s, word := range words() {
 		c := process("bakery", "wait")
 		stdout, stderr := start(t, c)
 		c.Process.Signal(s)
-		said(t, stdout, "saving\n")
+		expect(t, stdout, "saving\n")
 		c.Wait()
 		if got := c.ProcessState.ExitCode(); got != 128+int(s) || stderr.String() != "bakery wait: "+word+": all is saved\n" {
 			t.Errorf("%v: status %d, stderr %q", s, got, stderr)
@@ -63,7 +63,7 @@ func TestASignalIsTheCauseAndTheStatus(t *testing.T) {
 
 func TestARepeatedSignalForcesTheExitUnlessItComesAtOnce(t *testing.T) {
 	if repeatAfter != time.Second {
-		t.Errorf("signals may be repeated within %v, the documentation says one second", repeatAfter)
+		t.Errorf("repeatAfter is %v, but the documentation of Main says one second", repeatAfter)
 	}
 	for _, c := range []struct {
 		signal      syscall.Signal
@@ -85,13 +85,13 @@ func TestARepeatedSignalForcesTheExitUnlessItComesAtOnce(t *testing.T) {
 		}
 		stdout, stderr := start(t, p)
 		p.Process.Signal(syscall.SIGTERM)
-		said(t, stdout, "saving\n")
+		expect(t, stdout, "saving\n")
 		for range 3 {
 			p.Process.Signal(c.signal)
 		}
-		status, want := 128+int(c.signal), "bakery: "+word+" again: ended at once\n"
+		status, want := 128+int(c.signal), "bakery: "+word+" again: exiting at once\n"
 		if !c.forced {
-			time.Sleep(50 * time.Millisecond) // for a program that ends too early to do so
+			time.Sleep(50 * time.Millisecond) // time for a wrong exit
 			stdin.Close()
 			status, want = 143, "bakery wait: terminated: all is saved\n"
 		}
@@ -102,10 +102,10 @@ func TestARepeatedSignalForcesTheExitUnlessItComesAtOnce(t *testing.T) {
 	}
 }
 
-func TestNohupHolds(t *testing.T) {
+func TestNohupIsRespected(t *testing.T) {
 	nohup, err := exec.LookPath("nohup")
 	if err != nil {
-		t.Skip("there is no nohup")
+		t.Skip("nohup is not installed")
 	}
 	c := process("nohup", "wait")
 	c.Args = append([]string{"nohup", c.Path}, c.Args[1:]...)
@@ -113,22 +113,22 @@ func TestNohupHolds(t *testing.T) {
 	stdout, _ := start(t, c)
 	c.Process.Signal(syscall.SIGHUP)
 	c.Process.Signal(syscall.SIGTERM)
-	said(t, stdout, "saving\n")
+	expect(t, stdout, "saving\n")
 	c.Wait()
 	if got := c.ProcessState.ExitCode(); got != 143 {
 		t.Errorf("status %d after SIGHUP and SIGTERM, want 143", got)
 	}
 }
 
-func TestWaitEndsWithItsContext(t *testing.T) {
+func TestWaitReturnsWhenItsContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	if err := Wait(ctx, func() {}); err != nil {
-		t.Errorf("work that is done: %v", err)
+		t.Errorf("finished work: %v", err)
 	}
 	time.AfterFunc(time.Millisecond, func() { cancel(Signal(syscall.SIGHUP)) })
 	stop := make(chan struct{})
 	defer close(stop)
 	if err := Wait(ctx, func() { <-stop }); err != Signal(syscall.SIGHUP) {
-		t.Errorf("work that goes on: %v", err)
+		t.Errorf("unfinished work: %v", err)
 	}
 }

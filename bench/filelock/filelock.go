@@ -1,12 +1,12 @@
-// Package filelock lets one process at a time own what a file stands for, such as a
-// folder. The operating system drops the lock when the process ends, however it ends, so
-// a lock that a killed process left never blocks.
+// Package filelock implements exclusive locks between processes, each represented by a file.
+// The operating system releases a lock when its process ends, so the lock of a killed process
+// never blocks another one.
 //
-// Between machines that share a folder the lock holds where the file system passes flock
-// on: NFS does from version 4, and with version 3 if lockd runs on both sides; it must
-// not be mounted with nolock or local_lock. Lustre needs the mount option flock.
+// Between machines that share a folder, a lock works if the file system supports flock: NFS
+// supports it since version 4, and in version 3 if lockd runs on client and server, unless
+// mounted with nolock or local_lock; Lustre needs the mount option flock.
 //
-// The package imports the standard library only.
+// The package imports only the standard library.
 package filelock
 
 import (
@@ -16,19 +16,20 @@ import (
 	"time"
 )
 
-// ErrInUse is the error of Take if another process has the lock.
+// ErrInUse is returned by Take if another process holds the lock.
 var ErrInUse = errors.New("in use by another process")
 
-// A Lock is held until Release, or until the process ends.
+// A Lock is held until Release is called or the process ends.
 type Lock struct{ file *os.File }
 
-// patience is for how long Take tries: a process that asks who Holds the lock has it for
-// a moment, one that is being killed a little longer.
+// patience is the time for which Take retries. Held, called by another process, holds the lock
+// for a moment; a killed process holds it until it has ended.
 const patience = 500 * time.Millisecond
 
-// Take takes the lock that a file stands for. It makes the file, which stays: if it were
-// removed, somebody who has opened it would hold a lock that the next could not see. If
-// another process has the lock, Take returns ErrInUse and has changed nothing.
+// Take acquires the lock that the file represents, creating the file if necessary. If another
+// process holds the lock, Take returns ErrInUse and changes nothing. The file is never removed:
+// if it were, a process that had opened it could hold a lock on a file that others no longer
+// see.
 func Take(name string) (*Lock, error) {
 	for end := time.Now().Add(patience); ; time.Sleep(patience / 20) {
 		f, err := lock(name)
@@ -44,7 +45,7 @@ func Take(name string) (*Lock, error) {
 	}
 }
 
-// Held says whether a process has the lock that a file stands for, and makes no file.
+// Held reports whether a process holds the lock. It does not create the file.
 func Held(name string) (bool, error) {
 	if _, err := os.Stat(name); errors.Is(err, os.ErrNotExist) {
 		return false, nil
@@ -66,23 +67,23 @@ func cannotLock(name string, err error) error {
 	return fmt.Errorf("cannot lock %s: %w", name, err)
 }
 
-// Moved reports whether the file at the lock's path is another one or missing, because it
-// or a folder above it was moved, replaced or removed. now is the path of the lock's file,
-// if the operating system reports it (as Linux does) and the file still exists.
+// Moved reports whether the lock's path now names another file or none, because the file or a
+// folder above it was moved, replaced or removed. If the file still exists and the operating
+// system reports its path (Linux does), now is this path.
 func (l *Lock) Moved() (now string, moved bool) {
 	held, err := l.file.Stat()
 	if err == nil {
-		there, err := os.Stat(l.file.Name())
-		if err == nil && os.SameFile(held, there) {
+		current, err := os.Stat(l.file.Name())
+		if err == nil && os.SameFile(held, current) {
 			return "", false
 		}
 	}
 	now, _ = os.Readlink(fmt.Sprintf("/proc/self/fd/%d", l.file.Fd()))
-	if there, err := os.Stat(now); err != nil || !os.SameFile(held, there) {
+	if current, err := os.Stat(now); err != nil || !os.SameFile(held, current) {
 		now = ""
 	}
 	return now, true
 }
 
-// Release gives the lock back. A second call does nothing.
+// Release releases the lock. A second call does nothing.
 func (l *Lock) Release() { l.file.Close() }

@@ -4,8 +4,8 @@ package filelock
 
 import "os"
 
-// lock opens a file. Here there are no locks that end with their process, and one that
-// stays behind would be worse than none: it is up to the user that only one runs.
+// lock opens the file without locking it, because on this system a lock would outlive a killed
+// process. Users must not run two processes on the same folder.
 func lock(name string) (*os.File, error) {
 	return os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// TestMain lets the test binary be another process that takes a lock and keeps it.
+// TestMain takes a lock and keeps it if the test binary runs as the other process.
 func TestMain(m *testing.M) {
 	if name := os.Getenv("FILELOCK_TEST_HOLD"); name != "" {
 		l, err := Take(name)
@@ -23,8 +23,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// hold starts a process that takes the lock, and returns what Take said there.
-func hold(t *testing.T, name string) (kill func(), said string) {
+// hold starts a process that takes the lock, and returns the error of Take in that process.
+func hold(t *testing.T, name string) (kill func(), takeErr string) {
 	t.Helper()
 	c := exec.Command(os.Args[0])
 	c.Env = append(os.Environ(), "FILELOCK_TEST_HOLD="+name)
@@ -37,14 +37,14 @@ func hold(t *testing.T, name string) (kill func(), said string) {
 	}
 	kill = func() { c.Process.Kill(); c.Wait() }
 	t.Cleanup(kill)
-	said, err = bufio.NewReader(out).ReadString('\n')
+	takeErr, err = bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Fatal(err)
 	}
-	return kill, said
+	return kill, takeErr
 }
 
-func TestALockBelongsToOneProcessAndEndsWithIt(t *testing.T) {
+func TestOneProcessHoldsALockUntilItEnds(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "lock")
 	held := func(want bool) {
 		t.Helper()
@@ -54,16 +54,16 @@ func TestALockBelongsToOneProcessAndEndsWithIt(t *testing.T) {
 	}
 	held(false)
 	if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("asking made the file: %v", err)
+		t.Errorf("Held created the file: %v", err)
 	}
 
-	kill, said := hold(t, name)
-	if said != "<nil>\n" {
-		t.Fatalf("the first process could not take the lock: %s", said)
+	kill, takeErr := hold(t, name)
+	if takeErr != "<nil>\n" {
+		t.Fatalf("the first process could not take the lock: %s", takeErr)
 	}
 	held(true)
 	if _, err := Take(name); !errors.Is(err, ErrInUse) {
-		t.Errorf("Take beside another process returns %v, want ErrInUse", err)
+		t.Errorf("while another process holds the lock, Take returns %v, want ErrInUse", err)
 	}
 	kill()
 
@@ -73,22 +73,22 @@ func TestALockBelongsToOneProcessAndEndsWithIt(t *testing.T) {
 		t.Fatalf("a killed process keeps its lock: %v", err)
 	}
 	held(true)
-	if _, said := hold(t, name); said != ErrInUse.Error()+"\n" {
-		t.Errorf("another process takes the lock, too: %s", said)
+	if _, takeErr := hold(t, name); takeErr != ErrInUse.Error()+"\n" {
+		t.Errorf("a second process takes the lock, too: %s", takeErr)
 	}
 	l.Release()
 	l.Release()
 	held(false)
 }
 
-func TestALockThatCannotBeMadeSaysWhich(t *testing.T) {
+func TestTakeInAMissingFolderReturnsItsError(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "missing", "lock")
 	if _, err := Take(name); !errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrInUse) {
-		t.Errorf("Take in a folder that is not there returns %v", err)
+		t.Errorf("Take in a missing folder returns %v", err)
 	}
 }
 
-func TestAMovedLockIsNoticed(t *testing.T) {
+func TestMovedReportsWhereTheFileIs(t *testing.T) {
 	parent := t.TempDir()
 	dir, old := filepath.Join(parent, "dir"), filepath.Join(parent, "old")
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -107,7 +107,7 @@ func TestAMovedLockIsNoticed(t *testing.T) {
 	}
 	want(first, false, "")
 	if err := os.Rename(dir, old); err != nil {
-		t.Skip("a folder with an open file cannot be moved here: ", err)
+		t.Skip("this system cannot move a folder with an open file: ", err)
 	}
 	want(first, true, filepath.Join(old, "lock"))
 	if err := os.Mkdir(dir, 0o755); err != nil {

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// lock opens a file and locks it, or returns ErrInUse. Closing the file unlocks it. It is
-// opened for writing, as NFS asks for exclusive locks.
+// lock opens the file and locks it, or returns ErrInUse. Closing the file releases the lock.
+// The file is opened for writing because NFS requires this for exclusive locks.
 func lock(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {

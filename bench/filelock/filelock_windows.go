@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// lock opens a file that nobody else may open meanwhile, or returns ErrInUse.
+// lock opens the file such that no other process can open it, or returns ErrInUse.
 func lock(name string) (*os.File, error) {
 	path, err := syscall.UTF16PtrFromString(name)
 	if err != nil {
@@ -15,7 +15,7 @@ func lock(name string) (*os.File, error) {
 	const shareNothing = 0
 	h, err := syscall.CreateFile(path, syscall.GENERIC_READ|syscall.GENERIC_WRITE, shareNothing, nil,
 		syscall.OPEN_ALWAYS, syscall.FILE_ATTRIBUTE_NORMAL, 0)
-	const sharingViolation syscall.Errno = 32 // ERROR_SHARING_VIOLATION, which package syscall does not name
+	const sharingViolation syscall.Errno = 32 // ERROR_SHARING_VIOLATION, which package syscall does not define
 	if errors.Is(err, sharingViolation) {
 		return nil, ErrInUse
 	}

@@ -1,8 +1,6 @@
-// Package progress tells how far a long run is, on a stream such as stderr: on a terminal
-// in one live line, which fits it, else in a plain line now and then. Under TERM=dumb and
-// under NO_COLOR lines are plain on a terminal, too.
-//
-// The package imports the standard library only.
+// Package progress implements a progress report with the remaining time: on a terminal one live
+// line that fits its width, otherwise a plain line every ten seconds. TERM=dumb or NO_COLOR
+// selects plain lines on terminals, too. The package imports only the standard library.
 package progress
 
 import (
@@ -14,25 +12,24 @@ import (
 	"time"
 )
 
-// A Line is where progress is told. Its methods may be called from several goroutines.
+// A Line prints the progress of a computation. Several goroutines may call its methods.
 type Line struct {
-	w     io.Writer
-	live  bool
-	width func() int // of the terminal, in columns
-	start time.Time
+	w      io.Writer
+	live   bool
+	width  func() int // of the terminal, in columns
+	start  time.Time
+	status func(elapsed time.Duration) string
 
 	mu    sync.Mutex
-	part  float64 // of the work, done, from 0 to 1
-	first float64 // where part began
-	until float64 // what part may already be the last
-	what  func(elapsed time.Duration) string
+	first float64 // fraction of the work done before start
+	until float64 // fraction after which the work may end
 	last  time.Time
 }
 
-// New returns a line on w. what says what has been done and how fast, given the time
-// since New; it is called with no lock of its own, whenever the line is told.
-func New(w io.Writer, what func(elapsed time.Duration) string) *Line {
-	l := &Line{w: w, what: what, start: time.Now(), until: 1}
+// New returns a line that is printed to w. status returns a description of the progress, given
+// the time since New; the line calls it before printing.
+func New(w io.Writer, status func(elapsed time.Duration) string) *Line {
+	l := &Line{w: w, status: status, start: time.Now(), until: 1}
 	l.last = l.start
 	if f, ok := w.(*os.File); ok && os.Getenv("TERM") != "dumb" && os.Getenv("NO_COLOR") == "" {
 		if s, err := f.Stat(); err == nil && s.Mode()&os.ModeCharDevice != 0 {
@@ -42,7 +39,7 @@ func New(w io.Writer, what func(elapsed time.Duration) string) *Line {
 	return l
 }
 
-// every is the time between two lines.
+// every returns the time between two lines.
 func (l *Line) every() time.Duration {
 	if l.live {
 		return 200 * time.Millisecond
@@ -50,58 +47,57 @@ func (l *Line) every() time.Duration {
 	return 10 * time.Second
 }
 
-// Begin says that a part of the work was done before New, by a run that this one
-// resumes: the rate leaves it out.
-func (l *Line) Begin(part float64) {
+// Begin sets the fraction of the work that was done before New, by the run that this run
+// resumes. The rate excludes it.
+func (l *Line) Begin(done float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.part, l.first = part, part
+	l.first = done
 }
 
-// Until says that the work may end when this part of it is done, because the rest may
-// prove to be needless. The time left is a range then.
-func (l *Line) Until(part float64) {
+// Until sets the fraction of the work after which the run may end early. The line then prints
+// the remaining time as a range.
+func (l *Line) Until(fraction float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.until = part
+	l.until = fraction
 }
 
-// Set says that a part of the work, from 0 to 1, is done, and tells it if the last line
-// is old enough.
-func (l *Line) Set(part float64) {
+// Set reports that a fraction of the work, from 0 to 1, is done. It prints the line if the
+// previous one is old enough.
+func (l *Line) Set(fraction float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.part = part
 	now := time.Now()
-	if now.Sub(l.last) < l.every() || part <= l.first {
+	if now.Sub(l.last) < l.every() || fraction <= l.first {
 		return
 	}
 	l.last = now
 	elapsed := now.Sub(l.start)
-	to := func(end float64) time.Duration {
-		return time.Duration(float64(elapsed) * max(0, end-part) / (part - l.first)).Round(time.Second)
+	timeTo := func(end float64) time.Duration {
+		return time.Duration(float64(elapsed) * max(0, end-fraction) / (fraction - l.first)).Round(time.Second)
 	}
-	left := fmt.Sprintf("%v left", to(1))
-	if least := to(l.until); least < to(1) {
+	left := fmt.Sprintf("%v left", timeTo(1))
+	if least := timeTo(l.until); least < timeTo(1) {
 		left = fmt.Sprintf("%v to %s", least, left)
 	}
-	done, what := fmt.Sprintf("%3.0f %%", 100*part), l.what(elapsed)
+	done, status := fmt.Sprintf("%3.0f %%", 100*fraction), l.status(elapsed)
 	if !l.live {
-		fmt.Fprintf(l.w, "%s  %s  %s\n", done, what, left)
+		fmt.Fprintf(l.w, "%s  %s  %s\n", done, status, left)
 		return
 	}
-	room := l.width() - 1 // in the last column, some terminals begin a new line
-	what = cut(what, room-len(done)-len(left)-4)
-	fmt.Fprint(l.w, "\r\x1b[K"+cut(fmt.Sprintf("%s  %s  %s", done, what, left), room))
+	room := l.width() - 1 // some terminals start a new line after the last column
+	status = cut(status, room-len(done)-len(left)-4)
+	fmt.Fprint(l.w, "\r\x1b[K"+cut(fmt.Sprintf("%s  %s  %s", done, status, left), room))
 }
 
-// cut returns no more than the first characters of s.
+// cut returns the first characters of s, at most the given number.
 func cut(s string, characters int) string {
 	r := []rune(s)
 	return string(r[:max(0, min(characters, len(r)))])
 }
 
-// columns is the width of a terminal that does not tell it.
+// columns returns the width of a terminal that does not report it: $COLUMNS, or 80.
 func columns() int {
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
 		return n
@@ -109,7 +105,7 @@ func columns() int {
 	return 80
 }
 
-// Clear takes the live line away, for something else to be printed.
+// Clear erases the live line, so that other output can follow.
 func (l *Line) Clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-func what(time.Duration) string { return "3 of 7 runs" }
+func status(time.Duration) string { return "3 of 7 runs" }
 
-func TestAPlainLineEveryTenSecondsWithTheTimeLeft(t *testing.T) {
+func TestPlainLinesAppearEveryTenSecondsWithTheRemainingTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
-		l := New(&b, what)
+		l := New(&b, status)
 		for second := 1; second <= 25; second++ {
 			time.Sleep(time.Second)
 			l.Set(float64(second) / 100)
@@ -26,29 +26,29 @@ func TestAPlainLineEveryTenSecondsWithTheTimeLeft(t *testing.T) {
 	})
 }
 
-func TestTheRateLeavesOutWhatWasDoneBefore(t *testing.T) {
+func TestTheRateExcludesEarlierWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
-		l := New(&b, what)
+		l := New(&b, status)
 		l.Begin(0.5)
 		time.Sleep(10 * time.Second)
-		l.Set(0.6) // a tenth in ten seconds: forty seconds are left
+		l.Set(0.6) // a tenth took ten seconds
 		if !strings.HasSuffix(b.String(), "40s left\n") {
 			t.Errorf("printed %q", b.String())
 		}
 	})
 }
 
-func TestTheTimeLeftIsARangeIfTheWorkMayEndSooner(t *testing.T) {
+func TestTheRemainingTimeIsARangeIfTheWorkMayEndEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for until, want := range map[float64]string{0.5: "30s to 1m20s left\n", 1: " 1m20s left\n", 0.1: " 0s to 1m20s left\n"} {
 			var b bytes.Buffer
-			l := New(&b, what)
+			l := New(&b, status)
 			l.Until(until)
 			time.Sleep(20 * time.Second)
 			l.Set(0.2)
 			if !strings.HasSuffix(b.String(), want) {
-				t.Errorf("the work may end at %v: printed %q, want %q", until, b.String(), want)
+				t.Errorf("Until(%v): printed %q, want %q", until, b.String(), want)
 			}
 		}
 	})
@@ -57,7 +57,7 @@ func TestTheTimeLeftIsARangeIfTheWorkMayEndSooner(t *testing.T) {
 func TestALiveLineReplacesItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
-		l := New(&b, what)
+		l := New(&b, status)
 		l.live, l.width = true, columns
 		for range 3 {
 			time.Sleep(time.Second)

@@ -12,18 +12,18 @@ import (
 	"unsafe"
 )
 
-// terminal returns the two ends of a terminal with so many columns.
+// terminal returns the two ends of a pseudoterminal with the given number of columns.
 func terminal(t *testing.T, columns uint16) (user, program *os.File) {
 	t.Helper()
 	user, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
-		t.Skip("there are no terminals: ", err)
+		t.Skip("this system has no pseudoterminals: ", err)
 	}
 	t.Cleanup(func() { user.Close() })
 	control := func(request uintptr, p unsafe.Pointer) {
 		t.Helper()
 		if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, user.Fd(), request, uintptr(p)); errno != 0 {
-			t.Skip("there are no terminals: ", errno)
+			t.Skip("this system has no pseudoterminals: ", errno)
 		}
 	}
 	var lock, number int32
@@ -32,7 +32,7 @@ func terminal(t *testing.T, columns uint16) (user, program *os.File) {
 	control(syscall.TIOCSWINSZ, unsafe.Pointer(&size{columns: columns}))
 	program, err = os.OpenFile("/dev/pts/"+strconv.Itoa(int(number)), os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
-		t.Skip("there are no terminals: ", err)
+		t.Skip("this system has no pseudoterminals: ", err)
 	}
 	t.Cleanup(func() { program.Close() })
 	return user, program
@@ -40,28 +40,28 @@ func terminal(t *testing.T, columns uint16) (user, program *os.File) {
 
 func TestALiveLineFitsItsTerminal(t *testing.T) {
 	for _, c := range []struct {
-		columns             uint16
-		variable, term, dim string
-		most                int // characters of the line, or 0 for a plain line
+		columns                 uint16
+		variable, term, noColor string
+		most                    int // length of the line, or 0 for a plain line
 	}{
 		{40, "200", "xterm", "", 39},
 		{10, "200", "xterm", "", 9},
 		{500, "40", "xterm", "", 499},
-		{0, "50", "xterm", "", 49}, // a terminal that does not tell
+		{0, "50", "xterm", "", 49}, // no width reported
 		{0, "wide", "xterm", "", 79},
 		{40, "", "dumb", "", 0},
 		{40, "", "xterm", "1", 0},
 	} {
 		t.Setenv("COLUMNS", c.variable)
 		t.Setenv("TERM", c.term)
-		t.Setenv("NO_COLOR", c.dim)
+		t.Setenv("NO_COLOR", c.noColor)
 		user, program := terminal(t, c.columns)
 		l := New(program, func(time.Duration) string { return strings.Repeat("ε", 600) })
 		l.last = l.last.Add(-time.Minute)
 		l.start = l.start.Add(-10 * time.Second)
 		l.Set(0.5)
 		program.Close()
-		b, _ := io.ReadAll(user) // a terminal whose program has left ends with an error
+		b, _ := io.ReadAll(user) // always ends with an error
 		line, live := strings.CutPrefix(string(b), "\r\x1b[K")
 		if c.most == 0 {
 			if strings.Contains(line, "\x1b") || !strings.HasSuffix(line, "10s left\r\n") {

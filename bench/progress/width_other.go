@@ -4,5 +4,5 @@ package progress
 
 import "os"
 
-// widthOf returns how many columns a terminal has.
+// widthOf returns the width of a terminal in columns.
 func widthOf(*os.File) int { return columns() }

@@ -8,10 +8,10 @@ import (
 	"unsafe"
 )
 
-// size is what the system says about a terminal: struct winsize of ioctl_tty(2).
+// size is the struct winsize of ioctl_tty(2).
 type size struct{ rows, columns, width, height uint16 }
 
-// widthOf returns how many columns a terminal has.
+// widthOf returns the width of a terminal in columns.
 func widthOf(terminal *os.File) int {
 	var s size
 	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, terminal.Fd(), syscall.TIOCGWINSZ, uintptr(unsafe.Pointer(&s)))
