@@ -9,8 +9,8 @@ import (
 // An axis maps values to pixels.
 type axis struct {
 	log      bool
-	min, max float64 // logarithms of the ends on a logarithmic axis
-	from, to float64 // their pixels
+	min, max float64 // the range; its base-10 logarithms on a logarithmic axis
+	from, to float64 // pixels of min and max
 	ticks    []tick
 	minor    []float64 // ticks without a label
 }
@@ -20,11 +20,12 @@ type tick struct {
 	label string
 }
 
+// shows reports whether the axis can show a value.
 func (a axis) shows(v float64) bool {
 	return !math.IsNaN(v) && !math.IsInf(v, 0) && (!a.log || v > 0)
 }
 
-// scale returns where a value is between min and max: it is itself, or its logarithm.
+// scale returns v, or its base-10 logarithm on a logarithmic axis.
 func (a axis) scale(v float64) float64 {
 	if a.log {
 		return math.Log10(v)
@@ -32,18 +33,19 @@ func (a axis) scale(v float64) float64 {
 	return v
 }
 
+// at returns the pixel of a value.
 func (a axis) at(v float64) float64 {
 	return a.from + (a.scale(v)-a.min)/(a.max-a.min)*(a.to-a.from)
 }
 
-// contains says whether a value lies between the ends.
+// contains reports whether a value is in the range.
 func (a axis) contains(v float64) bool {
 	return a.scale(v) >= a.min && a.scale(v) <= a.max
 }
 
-// newAxis returns an axis that shows one coordinate of every series with its error bars
-// and ends a little beyond. Its ticks are those given, or round numbers; for whole
-// numbers, such as counts, they are whole.
+// newAxis returns an axis whose range contains one coordinate of all series, including error
+// bars, with a small margin. Without given ticks they are at round numbers, and at whole
+// numbers if all values are whole.
 func newAxis(charts []Chart, logarithmic bool, ticks []float64, values func(Series) (v, e []float64)) axis {
 	a := axis{log: logarithmic, min: math.Inf(1), max: math.Inf(-1)}
 	whole := true
@@ -61,15 +63,15 @@ func newAxis(charts []Chart, logarithmic bool, ticks []float64, values func(Seri
 			}
 			for i, e := range errors {
 				include(values[i] + e)
-				// On a logarithmic axis a bar may reach down to nothing. It does
-				// not squeeze the rest.
+				// On a logarithmic axis, bars that end near or below zero do not
+				// extend the range.
 				if low := values[i] - e; !a.log || low > values[i]/10 {
 					include(low)
 				}
 			}
 		}
 	}
-	if a.min > a.max { // nothing to show
+	if a.min > a.max { // no values
 		a.min, a.max = 0, 1
 	}
 	margin := 0.045 * (a.max - a.min)
@@ -88,19 +90,19 @@ func newAxis(charts []Chart, logarithmic bool, ticks []float64, values func(Seri
 			a.ticks = append(a.ticks, tick{v, number(v, 0)})
 		}
 	case a.log && math.Floor(a.max)-math.Ceil(a.min) >= 2: // three powers of ten
-		a.decades()
+		a.tickPowers(false)
 	case a.log && a.max-a.min >= 0.5:
-		a.parts()
+		a.tickPowers(true)
 	case a.log:
-		a.round(math.Pow(10, a.min), math.Pow(10, a.max), false)
+		a.tickMultiples(math.Pow(10, a.min), math.Pow(10, a.max), false)
 	default:
-		a.round(a.min, a.max, whole)
+		a.tickMultiples(a.min, a.max, whole)
 	}
 	return a
 }
 
-// round ticks an axis at multiples of a round number.
-func (a *axis) round(low, high float64, whole bool) {
+// tickMultiples sets ticks from low to high at multiples of a round number.
+func (a *axis) tickMultiples(low, high float64, whole bool) {
 	step := roundStep((high - low) / 6)
 	if whole {
 		step = max(step, 1)
@@ -110,16 +112,18 @@ func (a *axis) round(low, high float64, whole bool) {
 	}
 }
 
-// decades ticks a logarithmic axis at powers of ten, at most about ten of them, with minor
-// ticks between them.
-func (a *axis) decades() {
+// tickPowers sets ticks of a logarithmic axis at about ten powers of ten at most, or on a short
+// axis at 1, 2 and 5 times powers of ten, and minor ticks between them.
+func (a *axis) tickPowers(short bool) {
 	step := math.Ceil((a.max - a.min) / 10)
 	for e := math.Floor(a.min); e <= a.max; e++ {
 		for m := 1.0; m < 10; m++ {
 			v := m * math.Pow(10, e)
 			switch {
 			case !a.contains(v):
-			case m == 1 && math.Mod(e, step) == 0:
+			case short && (m == 1 || m == 2 || m == 5):
+				a.ticks = append(a.ticks, tick{v, number(v, math.Pow(10, e))})
+			case !short && m == 1 && math.Mod(e, step) == 0:
 				a.ticks = append(a.ticks, tick{v, "10" + superscript(int(e))})
 			case m == 1 || step == 1:
 				a.minor = append(a.minor, v)
@@ -128,24 +132,7 @@ func (a *axis) decades() {
 	}
 }
 
-// parts ticks a short logarithmic axis at 1, 2 and 5 times powers of ten.
-func (a *axis) parts() {
-	for e := math.Floor(a.min); e <= a.max; e++ {
-		for m := 1.0; m < 10; m++ {
-			v := m * math.Pow(10, e)
-			switch {
-			case !a.contains(v):
-			case m == 1 || m == 2 || m == 5:
-				a.ticks = append(a.ticks, tick{v, number(v, math.Pow(10, e))})
-			default:
-				a.minor = append(a.minor, v)
-			}
-		}
-	}
-}
-
-// roundStep returns the smallest of 1, 2 and 5 times a power of ten that is at least
-// s.
+// roundStep returns the smallest number 1, 2 or 5 times a power of ten that is at least s.
 func roundStep(s float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(s)))
 	for _, m := range []float64{1, 2, 5} {
@@ -156,8 +143,8 @@ func roundStep(s float64) float64 {
 	return 10 * power
 }
 
-// number writes a multiple of a step with the digits that tell it from its neighbours, or,
-// for a step of 0, with all that it has; very large and very small ones as m×10ⁿ.
+// number formats v, a multiple of step, with the digits that distinguish it from the next
+// multiple, or with all digits if step is 0. It formats v as m×10ⁿ if |v| < 10⁻⁴ or |v| ≥ 10⁶.
 func number(v, step float64) string {
 	digits, decimals := -1, -1
 	if step > 0 {
@@ -174,14 +161,14 @@ func number(v, step float64) string {
 	return strings.Replace(s, "-", "−", 1)
 }
 
-// exponent returns n where v = m·10ⁿ with 1 ≤ |m| < 10. The logarithm would be rounded.
+// exponent returns the n of v = m·10ⁿ with 1 ≤ |m| < 10. It avoids the rounding of math.Log10.
 func exponent(v float64) int {
 	_, e, _ := strings.Cut(strconv.FormatFloat(v, 'e', -1, 64), "e")
-	n, _ := strconv.Atoi(e) // it is a number
+	n, _ := strconv.Atoi(e) // cannot fail
 	return n
 }
 
-// superscript writes an exponent.
+// superscript formats n in superscript digits.
 func superscript(n int) string {
 	return strings.NewReplacer("-", "⁻", "0", "⁰", "1", "¹", "2", "²", "3", "³", "4", "⁴",
 		"5", "⁵", "6", "⁶", "7", "⁷", "8", "⁸", "9", "⁹").Replace(strconv.Itoa(n))

@@ -2,10 +2,10 @@ package plot
 
 import "math"
 
-// Contour returns the lines where f(x, y) = level, as a series of pieces with gaps between
-// them, by marching squares: f is evaluated on a grid of n×n squares between two corners,
-// and a line crosses the edges between whose ends f passes the level, where linear
-// interpolation has it.
+// Contour returns the lines where f(x, y) = level, as one series with gaps between segments. It
+// uses marching squares: f is evaluated on a grid of n×n squares between the corners (x0, y0)
+// and (x1, y1), and a line crosses each edge at whose ends f is on different sides of the level.
+// Linear interpolation gives the crossing.
 func Contour(f func(x, y float64) float64, level, x0, y0, x1, y1 float64, n int) Series {
 	s := Series{Style: Thin}
 	value := make([]float64, (n+1)*(n+1))
@@ -17,7 +17,7 @@ func Contour(f func(x, y float64) float64, level, x0, y0, x1, y1 float64, n int)
 			value[j*(n+1)+i] = f(at(i, j)) - level
 		}
 	}
-	// The corners of a square in turn.
+	// The corners of a square, counterclockwise.
 	corners := [...][2]int{{0, 0}, {1, 0}, {1, 1}, {0, 1}}
 	for j := range n {
 		for i := range n {
@@ -33,7 +33,7 @@ func Contour(f func(x, y float64) float64, level, x0, y0, x1, y1 float64, n int)
 				xb, yb := at(i1, j1)
 				xs, ys = append(xs, xa+(xb-xa)*a/(a-b)), append(ys, ya+(yb-ya)*a/(a-b))
 			}
-			// Two crossings, or four at a saddle.
+			// A square has no crossing, two, or four (a saddle).
 			for k := 0; k < len(xs); k += 2 {
 				s.X = append(s.X, xs[k], xs[k+1], math.NaN())
 				s.Y = append(s.Y, ys[k], ys[k+1], math.NaN())

@@ -1,9 +1,6 @@
-// Package plot draws line charts as SVG: the figures of both experiments.
-//
-// Read plot.go (what a chart is, and how it is drawn), then axis.go (ranges, ticks and
-// their labels) and contour.go (contour lines of a function of the plane).
-//
-// The package imports the standard library only.
+// Package plot implements line charts as SVG, for the figures of both experiments. Charts and
+// how they are drawn are in plot.go, ranges and ticks in axis.go, contour lines in contour.go.
+// The package imports only the standard library.
 package plot
 
 import (
@@ -22,63 +19,63 @@ type Style int
 
 const (
 	Line   Style = iota // a line, with markers if there are few points
-	Band                // a line without markers, in a band
+	Band                // a line without markers, inside a band
 	Dashed              // a dashed line for reference
 	Thin                // a thin grey line, such as a contour
 	Trail               // a path: a thin line with a dot at every point and arrowheads
 	Points              // markers without a line
 )
 
-// A Series is a set of points in order of drawing, with a label for the legend; without
-// a label the legend leaves it out. A point that cannot be shown breaks the line.
+// A Series is a sequence of points. A point that the axes cannot show breaks the line. The legend
+// omits a series without a label.
 type Series struct {
 	Label string
 	X, Y  []float64
-	Error []float64 // half lengths of a line's error bars, or half widths of a band; none if nil
+	Error []float64 // half lengths of a line's error bars, or half heights of a band; nil for none
 	Style Style
 }
 
-// A Chart is a figure with axes. A logarithmic axis leaves out values that are not
-// positive; either kind leaves out values that are not finite.
+// A Chart is a figure with two axes. Values that are not finite are not shown, nor values ≤ 0 on
+// a logarithmic axis.
 type Chart struct {
 	Title, XLabel, YLabel string
 	LogX, LogY            bool
-	XTicks                []float64 // where given, instead of round numbers
-	Width, Height         float64   // of the axes in pixels, by default 500 and 366
-	Equal                 bool      // a unit of x is as long as a unit of y; the height follows
-	Dodge                 bool      // markers of series that coincide stand side by side
+	XTicks                []float64 // nil for round numbers
+	Width, Height         float64   // of the frame in pixels, by default 500 and 366
+	Equal                 bool      // x and y have the same scale, which determines the height
+	Dodge                 bool      // shift the markers of different series sideways, so that none hides another
 	Series                []Series
 }
 
 // Sizes in pixels.
 const (
-	left, top, bottom      = 46, 44, 60 // around the axes, excluding the tick labels at the left
-	plotWidth, plotHeight  = 500, 366   // of the axes
-	legendGap, legendGlyph = 18, 34     // between axes and legend, and the legend's piece of line
+	left, top, bottom      = 46, 44, 60 // margins of the frame; left excludes the tick labels
+	plotWidth, plotHeight  = 500, 366   // of the frame
+	legendGap, legendGlyph = 18, 34     // between frame and legend; length of the legend's sample lines
 	rowHeight, fontSize    = 24, 13
-	noTitle                = 26 // saved above a row whose first chart has no title
-	dodge                  = 5  // between neighbouring markers
-	markersUpTo            = 40 // points of a line
-	arrowheads             = 8  // of a trail, at most one at every eighth point
+	noTitle                = 26 // height saved above a row whose first chart has no title
+	dodge                  = 5  // distance of shifted markers
+	markersUpTo            = 40 // a line with more points has no markers
+	arrowheads             = 8  // about 8 on a trail, at least 8 points apart
 )
 
-// colours are Okabe and Ito's, which readers with any colour vision can tell apart;
-// markers tell the series apart without colour.
+// colours is based on the palette of Okabe and Ito, which people with any colour vision can
+// distinguish. Different markers distinguish the series without colour.
 var colours = []string{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5230", "#000000"}
 
 // SVG returns the chart as an SVG document.
 func (c Chart) SVG() []byte { return Panels(1, c) }
 
-// Panels returns an SVG document of charts in a grid, row by row. Charts whose axes have
-// the same label share that axis. Series with the same label share colour and marker, and
-// one legend at the right lists each label once. The first chart sets the width.
+// Panels returns an SVG document with charts in a grid, row by row. Axes with the same label have
+// the same range. Series with the same label have the same colour and marker, and the legend at
+// the right lists each label once. The first chart determines the width of all charts.
 func Panels(columns int, charts ...Chart) []byte {
 	width := cmp.Or(charts[0].Width, plotWidth)
 	xs, ys, heights := make([]axis, len(charts)), make([]axis, len(charts)), make([]float64, len(charts))
 	from := float64(left)
 	for i, c := range charts {
-		xs[i] = newAxis(sharing(charts, func(d Chart) bool { return d.XLabel == c.XLabel }), c.LogX, c.XTicks, func(s Series) (v, e []float64) { return s.X, nil })
-		ys[i] = newAxis(sharing(charts, func(d Chart) bool { return d.YLabel == c.YLabel }), c.LogY, nil, func(s Series) (v, e []float64) {
+		xs[i] = newAxis(slices.DeleteFunc(slices.Clone(charts), func(d Chart) bool { return d.XLabel != c.XLabel }), c.LogX, c.XTicks, func(s Series) (v, e []float64) { return s.X, nil })
+		ys[i] = newAxis(slices.DeleteFunc(slices.Clone(charts), func(d Chart) bool { return d.YLabel != c.YLabel }), c.LogY, nil, func(s Series) (v, e []float64) {
 			if s.Style != Line && s.Style != Band {
 				return s.Y, nil
 			}
@@ -123,17 +120,7 @@ func Panels(columns int, charts ...Chart) []byte {
 	return b.Bytes()
 }
 
-// sharing returns the charts that share an axis.
-func sharing(charts []Chart, same func(Chart) bool) (group []Chart) {
-	for _, c := range charts {
-		if same(c) {
-			group = append(group, c)
-		}
-	}
-	return group
-}
-
-// draw draws a chart without a legend.
+// draw draws the chart without its legend.
 func (c Chart) draw(b *bytes.Buffer, x, y axis, pens []pen) {
 	fmt.Fprintln(b, `<g stroke="#e2e2e2">`)
 	for _, t := range y.ticks {
@@ -145,24 +132,17 @@ func (c Chart) draw(b *bytes.Buffer, x, y axis, pens []pen) {
 	fmt.Fprintln(b, `</g>`)
 
 	shift := c.shifts()
-	for i, p := range pens { // first what is least in the way
-		if p.style == Thin {
-			p.line(b, c.Series[i], x, y)
-		}
-	}
-	for i, p := range pens {
-		if p.style == Line {
-			p.bars(b, c.Series[i], x, y, shift[i])
-		}
-		if p.style == Band {
-			p.band(b, c.Series[i], x, y)
-		}
-		if p.style == Line || p.style == Band || p.style == Trail {
-			p.line(b, c.Series[i], x, y)
-		}
-	}
-	for i, p := range pens {
-		if p.style == Dashed {
+	for _, layer := range [][]Style{{Thin}, {Line, Band, Trail}, {Dashed}} { // from back to front
+		for i, p := range pens {
+			if !slices.Contains(layer, p.style) {
+				continue
+			}
+			switch p.style {
+			case Line:
+				p.bars(b, c.Series[i], x, y, shift[i])
+			case Band:
+				p.band(b, c.Series[i], x, y)
+			}
 			p.line(b, c.Series[i], x, y)
 		}
 	}
@@ -203,7 +183,7 @@ func (c Chart) draw(b *bytes.Buffer, x, y axis, pens []pen) {
 	fmt.Fprintf(b, `<text transform="translate(22 %.1f) rotate(-90)" text-anchor="middle">%s</text>`+"\n", (y.from+y.to)/2, escape(c.YLabel))
 }
 
-// drawLegend draws a legend with its left edge at x and returns its width: 0 without labels.
+// drawLegend draws the legend with its left edge at x and returns its width, 0 without labels.
 func drawLegend(b *bytes.Buffer, x float64, charts []Chart, pens [][]pen) (width float64) {
 	fmt.Fprintln(b, `<g>`)
 	y, seen := float64(top+12), map[string]bool{"": true}
@@ -213,7 +193,7 @@ func drawLegend(b *bytes.Buffer, x float64, charts []Chart, pens [][]pen) (width
 				continue
 			}
 			seen[s.Label] = true
-			// A series in pixels.
+			// The sample is a series whose values are pixels.
 			p, sample := pens[i][j], Series{X: []float64{x, x + legendGlyph}, Y: []float64{y, y}}
 			pixels := axis{max: 1, to: 1}
 			if p.style != Points {
@@ -234,7 +214,7 @@ func drawLegend(b *bytes.Buffer, x float64, charts []Chart, pens [][]pen) (width
 	return width
 }
 
-// shifts returns by how many pixels the markers of each series are shifted to the right.
+// shifts returns the shift of each series' markers to the right in pixels.
 func (c Chart) shifts() []float64 {
 	shifts, n := make([]float64, len(c.Series)), 0
 	for i, s := range c.Series {
@@ -251,7 +231,7 @@ func (c Chart) shifts() []float64 {
 	return shifts
 }
 
-// A pen draws a series: in a style, a colour, and markers of a shape.
+// A pen is the appearance of a series.
 type pen struct {
 	style  Style
 	colour string
@@ -259,8 +239,8 @@ type pen struct {
 	open   bool // markers are not filled
 }
 
-// pensOf returns a pen for each series of each chart. Every other marker is open, so that
-// both show where two coincide.
+// pensOf returns a pen for each series of each chart. Open and filled markers alternate, so that
+// two markers at the same point are both visible.
 func pensOf(charts []Chart) [][]pen {
 	lines, points, labelled, all := 0, 0, map[string]pen{}, make([][]pen, len(charts))
 	for i, c := range charts {
@@ -289,7 +269,7 @@ func pensOf(charts []Chart) [][]pen {
 	return all
 }
 
-// line draws a series' line, with gaps where a point cannot be shown.
+// line draws the line of a series, with gaps at points that the axes cannot show.
 func (p pen) line(b *bytes.Buffer, s Series, x, y axis) {
 	var path bytes.Buffer
 	move := "M"
@@ -311,7 +291,7 @@ func (p pen) line(b *bytes.Buffer, s Series, x, y axis) {
 	fmt.Fprintf(b, `<path fill="none" stroke="%s" stroke-linejoin="round" %s d="%s"/>`+"\n", p.colour, look, path.String())
 }
 
-// band fills the area between the edges of a series' band.
+// band fills the band of a series.
 func (p pen) band(b *bytes.Buffer, s Series, x, y axis) {
 	var upper, lower []string
 	for j := range s.Error {
@@ -325,7 +305,7 @@ func (p pen) band(b *bytes.Buffer, s Series, x, y axis) {
 	fmt.Fprintf(b, `<path fill="%s" fill-opacity="0.18" d="M%sz"/>`+"\n", p.colour, strings.Join(append(upper, lower...), "L"))
 }
 
-// bars draws the parts of a series' error bars inside the axes.
+// bars draws the error bars of a series, clipped to the frame.
 func (p pen) bars(b *bytes.Buffer, s Series, x, y axis, shift float64) {
 	for j := range s.Error {
 		if !x.shows(s.X[j]) || !y.shows(s.Y[j]) || !(s.Error[j] > 0) {
@@ -341,7 +321,7 @@ func (p pen) bars(b *bytes.Buffer, s Series, x, y axis, shift float64) {
 	}
 }
 
-// points draws a series' markers or dots.
+// points draws the markers of a series, or the dots and arrowheads of a trail.
 func (p pen) points(b *bytes.Buffer, s Series, x, y axis, shift float64) {
 	switch {
 	case p.style == Trail:
@@ -364,7 +344,7 @@ func (p pen) points(b *bytes.Buffer, s Series, x, y axis, shift float64) {
 	fmt.Fprintln(b, `</g>`)
 }
 
-// dots draws a dot at each point of a series: the round ends of lines without length.
+// dots draws a dot at each point of a series, as a line of length 0 with round ends.
 func (p pen) dots(b *bytes.Buffer, s Series, x, y axis) {
 	fmt.Fprintf(b, `<path fill="none" stroke="%s" stroke-width="2.2" stroke-linecap="round" d="`, p.colour)
 	for j := range s.X {
@@ -375,7 +355,7 @@ func (p pen) dots(b *bytes.Buffer, s Series, x, y axis) {
 	fmt.Fprintln(b, `"/>`)
 }
 
-// arrowheads draws arrowheads that point from some points of a series to the next.
+// arrowheads draws arrowheads at some points of a series, in the direction of the line.
 func (p pen) arrowheads(b *bytes.Buffer, s Series, x, y axis) {
 	every := max(arrowheads, len(s.X)/arrowheads)
 	for j := every / 2; j+1 < len(s.X); j += every {
@@ -388,7 +368,7 @@ func (p pen) arrowheads(b *bytes.Buffer, s Series, x, y axis) {
 	}
 }
 
-// shapes are the markers, paths around a point, about 9 pixels wide.
+// shapes lists the markers as SVG paths relative to the point, about 9 pixels wide.
 var shapes = []string{
 	"m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z", // circle
 	"m-4 -4h8v8h-8z",                      // square
@@ -409,12 +389,12 @@ func escape(s string) string {
 	return b.String()
 }
 
-// textWidth returns about how many pixels wide a text is, rather too many than too few.
+// textWidth returns an upper estimate of the width of a text in pixels.
 func textWidth(s string) float64 {
 	width := 0.0
 	for _, r := range s {
 		switch {
-		case unicode.Is(unicode.Mn, r): // stands above the letter before it
+		case unicode.Is(unicode.Mn, r): // a combining mark
 		case r == ' ' || r == '.' || r == ',' || r == 'i' || r == 'l' || r == 'j':
 			width += 0.32
 		case r == 'm' || r == 'w' || unicode.IsUpper(r):

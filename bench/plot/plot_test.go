@@ -24,7 +24,7 @@ func read(t *testing.T, c Chart) plottest.Panel {
 	return plottest.Read(t, c.SVG(), c.LogX, c.LogY)[0]
 }
 
-func TestAChartIsReadBackAsTheNumbersThatItDraws(t *testing.T) {
+func TestReadReturnsTheNumbersOfTheChart(t *testing.T) {
 	x, y := []float64{1, 2, 5, 11, 30}, []float64{0.03, 2, 40, 3e3, 5e5}
 	errors := []float64{0.01, 0.5, 30, 1e3, 1e5}
 	other := []float64{0.02, 1, 60, 1e3, 1e6}
@@ -42,7 +42,7 @@ func TestAChartIsReadBackAsTheNumbersThatItDraws(t *testing.T) {
 			c.XLabel += " (markers are shifted sideways)"
 		}
 		if p.Title != c.Title || p.XLabel != c.XLabel || p.YLabel != c.YLabel || len(p.Series) != 3 {
-			t.Fatalf("the chart says %q, %q, %q, and has %d series", p.Title, p.XLabel, p.YLabel, len(p.Series))
+			t.Fatalf("the chart has the texts %q, %q, %q and %d series", p.Title, p.XLabel, p.YLabel, len(p.Series))
 		}
 		if c.XTicks != nil && !slices.EqualFunc(p.X.Ticks, c.XTicks, func(t plottest.Tick, v float64) bool { return t.Value == v }) {
 			t.Errorf("ticks %v, want %v", p.X.Ticks, c.XTicks)
@@ -52,13 +52,13 @@ func TestAChartIsReadBackAsTheNumbersThatItDraws(t *testing.T) {
 			if c.Dodge {
 				shift = []float64{-2.5, 0, 2.5}[i]
 			}
-			onLine := func(at plottest.Point) plottest.Point { return plottest.Point{X: at.X - shift, Y: at.Y} } // the line passes through the true position
+			onLine := func(at plottest.Point) plottest.Point { return plottest.Point{X: at.X - shift, Y: at.Y} } // the line is not shifted
 			if drawn.Label != s.Label || len(drawn.Line) != 1 || len(drawn.Line[0]) != len(x) || i != 1 && len(drawn.Markers) != len(x) || i == 1 && drawn.Markers != nil {
 				t.Fatalf("series %q is drawn as %+v", s.Label, drawn)
 			}
 			for j, d := range drawn.Line[0] {
 				if !p.X.Near(d.X, x[j]) || !p.Y.Near(d.Y, s.Y[j]) || i != 1 && cmp.Diff(onLine(drawn.Markers[j]), d, almost) != "" {
-					t.Errorf("%q: the point (%v, %v) is drawn at %v, it belongs at (%v, %v)", s.Label, x[j], s.Y[j], d, p.X.Pixel(x[j]), p.Y.Pixel(s.Y[j]))
+					t.Errorf("%q: the point (%v, %v) is drawn at %v, want (%v, %v)", s.Label, x[j], s.Y[j], d, p.X.Pixel(x[j]), p.Y.Pixel(s.Y[j]))
 				}
 			}
 			if len(drawn.Bars) != len(s.Error) {
@@ -66,14 +66,14 @@ func TestAChartIsReadBackAsTheNumbersThatItDraws(t *testing.T) {
 			}
 			for j, b := range drawn.Bars {
 				if b.X != drawn.Markers[j].X || !p.Y.Near(b.Low, y[j]-errors[j]) || !p.Y.Near(b.High, y[j]+errors[j]) || !b.Foot {
-					t.Errorf("the error bar of %v ± %v is %+v, it belongs from %v to %v", y[j], errors[j], b, p.Y.Pixel(y[j]-errors[j]), p.Y.Pixel(y[j]+errors[j]))
+					t.Errorf("the error bar of %v ± %v is %+v, want %v to %v", y[j], errors[j], b, p.Y.Pixel(y[j]-errors[j]), p.Y.Pixel(y[j]+errors[j]))
 				}
 			}
 		}
 	}
 }
 
-// labels returns what an axis says and where its minor ticks are.
+// labels returns the labels of an axis.
 func labels(a axis) (list []string) {
 	for _, t := range a.ticks {
 		list = append(list, t.label)
@@ -117,18 +117,18 @@ func TestTicksAreRoundAndShort(t *testing.T) {
 			t.Errorf("%v, logarithmic %v: ticks %s, want %s", c.values, c.log, got, c.want)
 		}
 	}
-	// Given ticks are written with the digits that they have.
+	// Labels of given ticks have all digits.
 	a := newAxis([]Chart{{}}, true, []float64{1, 2.5, 301}, func(Series) (v, e []float64) { return nil, nil })
 	if got := strings.Join(labels(a), " "); got != "1 2.5 301" {
-		t.Errorf("given ticks say %s", got)
+		t.Errorf("given ticks have the labels %s", got)
 	}
 }
 
-func TestTicksSayWhereTheyAre(t *testing.T) {
+func TestTicksAreAtTheirValues(t *testing.T) {
 	for _, a := range []axis{axisOf(false, -3, 0.7), axisOf(false, 1, 40), axisOf(true, 1e-3, 1e3), axisOf(true, 3, 70), axisOf(true, 3, 4)} {
 		for _, tick := range a.ticks {
 			if v, err := plottest.Value(tick.label); err != nil || !near(v, tick.value, 1e-12*math.Abs(v)) || !a.contains(v) {
-				t.Errorf("a tick at %v says %v on an axis from %v to %v", tick.value, v, a.min, a.max)
+				t.Errorf("the tick at %v has the label %v on an axis from %v to %v", tick.value, v, a.min, a.max)
 			}
 		}
 	}
@@ -141,7 +141,7 @@ func TestLogarithmicAxesHaveMinorTicks(t *testing.T) {
 	}{
 		{0.75, 110, []float64{0.6, 0.7, 0.8, 0.9, 2, 3, 4, 5, 6, 7, 8, 9, 20, 30, 40, 50, 60, 70, 80, 90}},
 		{7, 57, []float64{7, 8, 9, 30, 40, 60}},
-		{1, 1e12, []float64{1e1, 1e3, 1e5, 1e7, 1e9, 1e11}}, // every other power has a label
+		{1, 1e12, []float64{1e1, 1e3, 1e5, 1e7, 1e9, 1e11}}, // every second power has a label
 	} {
 		if diff := cmp.Diff(c.want, axisOf(true, c.low, c.high).minor, cmp.Comparer(func(a, b float64) bool { return near(a, b, 1e-12*a) })); diff != "" {
 			t.Errorf("%v to %v: %s", c.low, c.high, diff)
@@ -149,12 +149,12 @@ func TestLogarithmicAxesHaveMinorTicks(t *testing.T) {
 	}
 }
 
-func TestMinorTicksAreOnTheirAxis(t *testing.T) {
+func TestMinorTicksAreDrawnOnTheirAxis(t *testing.T) {
 	s := Series{Label: "s", X: []float64{0, 4}, Y: []float64{0.75, 110}}
 	p := read(t, Chart{LogY: true, Series: []Series{s}})
 	want := axisOf(true, s.Y...).minor
 	if len(p.Y.Minor) != len(want) || p.X.Minor != nil {
-		t.Fatalf("%d minor ticks at the left and %d below, want %d and none", len(p.Y.Minor), len(p.X.Minor), len(want))
+		t.Fatalf("%d minor ticks on the y axis and %d on the x axis, want %d and 0", len(p.Y.Minor), len(p.X.Minor), len(want))
 	}
 	for i, v := range want {
 		if !p.Y.Near(p.Y.Minor[i], v) {
@@ -163,18 +163,18 @@ func TestMinorTicksAreOnTheirAxis(t *testing.T) {
 	}
 	s.X, s.Y = s.Y, s.X
 	if q := read(t, Chart{LogX: true, Series: []Series{s}}); len(q.X.Minor) != len(want) || q.Y.Minor != nil || !q.X.Near(q.X.Minor[0], want[0]) {
-		t.Errorf("minor ticks %v below, %v at the left", q.X.Minor, q.Y.Minor)
+		t.Errorf("minor ticks %v on the x axis, %v on the y axis", q.X.Minor, q.Y.Minor)
 	}
 }
 
-func TestLabelsOfTicksDoNotTouch(t *testing.T) {
+func TestTickLabelsDoNotTouch(t *testing.T) {
 	var x []float64
 	for d := 10.0; d <= 300; d += 10 {
 		x = append(x, d)
 	}
 	p := read(t, Chart{XTicks: x, Series: []Series{{X: x, Y: x}}})
 	if n := len(p.X.Ticks); n < 12 || n == len(x) || p.X.Ticks[0].Label != "10" {
-		t.Errorf("%d of %d ticks have a label, the first is %v", n, len(x), p.X.Ticks[0])
+		t.Errorf("%d of %d ticks have a label; the first is %v", n, len(x), p.X.Ticks[0])
 	}
 	for i, b := range p.X.Ticks[1:] {
 		if a := p.X.Ticks[i]; b.Pixel-a.Pixel < (textWidth(a.Label)+textWidth(b.Label))/2+3 {
@@ -183,7 +183,7 @@ func TestLabelsOfTicksDoNotTouch(t *testing.T) {
 	}
 }
 
-func TestGreyLinesTakeNoColour(t *testing.T) {
+func TestGreySeriesUseNoColourOfThePalette(t *testing.T) {
 	pens := pensOf([]Chart{{Series: []Series{{Style: Thin}, {Style: Dashed}, {Style: Points}, {}, {Style: Trail}}}})[0]
 	for i, p := range pens {
 		want := []string{"#b0b0b0", "#404040", "#404040", colours[0], colours[1]}[i]
@@ -193,7 +193,7 @@ func TestGreyLinesTakeNoColour(t *testing.T) {
 	}
 }
 
-func TestTheRangeFitsTheData(t *testing.T) {
+func TestTheRangeIsTheDataWithASmallMargin(t *testing.T) {
 	for _, c := range []Chart{
 		{Series: []Series{{X: []float64{-3, 0, 7.5}, Y: []float64{-1e-3, 2e-3, 0}}}},
 		{LogX: true, LogY: true, XTicks: []float64{1, 2, 301}, Series: []Series{{X: []float64{1, 2, 301}, Y: []float64{1e-9, 1, 1e9}}}},
@@ -218,7 +218,7 @@ func TestTheRangeFitsTheData(t *testing.T) {
 				low.Y, high.Y = min(low.Y, b.High), max(high.Y, b.High)
 			}
 		}
-		// Markers keep off the frame, and little space is left.
+		// Markers are at least 5 pixels from the frame, and the margin is below 10 %.
 		within := func(low, high, from, to float64) bool {
 			margin := 0.1 * (to - from)
 			return low > from+5 && high < to-5 && (low == high || low < from+margin && high > to-margin)
@@ -229,11 +229,11 @@ func TestTheRangeFitsTheData(t *testing.T) {
 	}
 }
 
-func TestAnErrorBarThatReachesZeroEndsAtTheFrame(t *testing.T) {
+func TestErrorBarsBelowZeroAreClippedAtTheFrame(t *testing.T) {
 	c := Chart{LogY: true, Series: []Series{{Label: "s", X: []float64{1, 2, 3}, Y: []float64{1, 10, 100}, Error: []float64{2, 5, 99.9999}}}}
 	y := newAxis([]Chart{c}, true, nil, func(s Series) (v, e []float64) { return s.Y, s.Error })
 	if y.min < -0.5 {
-		t.Errorf("the axis begins at 10^%v, for points from 1 on", y.min)
+		t.Errorf("the axis begins at 10^%v, but the smallest value is 1", y.min)
 	}
 	p := read(t, c)
 	for i, b := range p.Series[0].Bars {
@@ -241,7 +241,7 @@ func TestAnErrorBarThatReachesZeroEndsAtTheFrame(t *testing.T) {
 			t.Errorf("error bar %d is drawn as %+v", i, b)
 		}
 	}
-	for _, e := range []float64{0, math.NaN()} { // no standard error, no bar
+	for _, e := range []float64{0, math.NaN()} { // no bar
 		c.Series[0].Error = []float64{e, e, e}
 		if p := read(t, c); len(p.Series[0].Bars) != 0 {
 			t.Errorf("an error of %v draws %v", e, p.Series[0].Bars)
@@ -254,12 +254,12 @@ func TestOnlyLinesHaveErrorBars(t *testing.T) {
 	for _, style := range []Style{Dashed, Thin, Trail, Points} {
 		s.Style = style
 		if p := read(t, Chart{Series: []Series{s}}); strings.Contains(string(Chart{Series: []Series{s}}.SVG()), "m-4 0h8") || p.Y.Ticks[0].Value < 0 {
-			t.Errorf("style %d has error bars, or room for them: ticks %v", style, p.Y.Ticks)
+			t.Errorf("style %d has error bars, or space for them: ticks %v", style, p.Y.Ticks)
 		}
 	}
 }
 
-func TestSeriesThatCoincideAllShow(t *testing.T) {
+func TestCoincidingSeriesAreAllVisible(t *testing.T) {
 	series := func(label string) Series {
 		return Series{Label: label, X: []float64{1, 2, 3}, Y: []float64{1, 2, 3}}
 	}
@@ -269,7 +269,7 @@ func TestSeriesThatCoincideAllShow(t *testing.T) {
 	for i, want := range []float64{-5, 0, 0, 5} {
 		for j, d := range p.Series[i].Line[0] {
 			if !p.X.Near(d.X, float64(j+1)) || !p.Y.Near(d.Y, float64(j+1)) {
-				t.Errorf("the line of series %d passes point %d at %v", i, j, d)
+				t.Errorf("the line of series %d has point %d at %v", i, j, d)
 			}
 			if i == 2 {
 				continue
@@ -279,25 +279,25 @@ func TestSeriesThatCoincideAllShow(t *testing.T) {
 			}
 		}
 	}
-	// Without it every other marker is open, and shapes and colours differ.
+	// Open and filled markers alternate, and shapes and colours differ.
 	seen := map[string]bool{}
 	pens := pensOf([]Chart{{Series: slices.Repeat([]Series{series("")}, len(shapes))}})[0]
 	for i, p := range pens {
 		if seen[p.shape] || seen[p.colour] || p.open != (i%2 == 1) {
-			t.Errorf("series %d is drawn by %+v", i, p)
+			t.Errorf("series %d has the pen %+v", i, p)
 		}
 		seen[p.shape], seen[p.colour] = true, true
 	}
 }
 
-func TestLinesBreakAtValuesThatCannotBeShown(t *testing.T) {
+func TestLinesBreakAtValuesThatAxesCannotShow(t *testing.T) {
 	c := Chart{LogY: true, Series: []Series{{Label: "s", X: []float64{1, 2, 3, 4, 5, 6, 7}, Y: []float64{1, 2, math.NaN(), 3, 0, math.Inf(1), 4}}}}
-	var pieces []int
-	for _, piece := range read(t, c).Series[0].Line {
-		pieces = append(pieces, len(piece))
+	var parts []int
+	for _, part := range read(t, c).Series[0].Line {
+		parts = append(parts, len(part))
 	}
-	if diff := cmp.Diff([]int{2, 1, 1}, pieces); diff != "" {
-		t.Error("pieces of the line: ", diff)
+	if diff := cmp.Diff([]int{2, 1, 1}, parts); diff != "" {
+		t.Error("parts of the line: ", diff)
 	}
 	if p := read(t, Chart{LogX: true, LogY: true, Series: []Series{{Label: "nothing"}}}); len(p.Series) != 1 || p.Series[0].Line != nil {
 		t.Errorf("a chart without points has %+v", p)
@@ -317,7 +317,7 @@ func TestALongLineHasNoMarkers(t *testing.T) {
 	}
 }
 
-func TestTrailsPointsAndThinLinesAreWhereTheyBelong(t *testing.T) {
+func TestTrailsPointsAndThinLinesAreDrawnAtTheirValues(t *testing.T) {
 	x, y := []float64{1, 3, 2}, []float64{5, 2, 9}
 	p := read(t, Chart{Series: []Series{
 		{Label: "trail", X: x, Y: y, Style: Trail},
@@ -345,14 +345,14 @@ func TestTrailsPointsAndThinLinesAreWhereTheyBelong(t *testing.T) {
 	}
 }
 
-func TestAUnitIsAsLongOnBothAxes(t *testing.T) {
+func TestEqualChartsHaveOneScale(t *testing.T) {
 	p := read(t, Chart{Equal: true, Series: []Series{{X: []float64{-6, 6}, Y: []float64{-2, 2}}}})
 	if x, y := p.X.Pixel(1)-p.X.Pixel(0), p.Y.Pixel(0)-p.Y.Pixel(1); !near(x/y, 1, 0.01) {
-		t.Errorf("a unit has %v pixels across and %v up", x, y)
+		t.Errorf("one unit is %v pixels in x and %v in y", x, y)
 	}
 }
 
-func TestPanelsShareAxesByTheirLabelsAndALegend(t *testing.T) {
+func TestPanelsShareRangesByAxisLabelAndOneLegend(t *testing.T) {
 	series := func(label string, v ...float64) []Series { return []Series{{Label: label, X: v, Y: v}} }
 	svg := Panels(2,
 		Chart{Title: "one", XLabel: "x", YLabel: "y", Height: 100, Series: series("s", 0, 1)},
@@ -378,7 +378,7 @@ func TestPanelsShareAxesByTheirLabelsAndALegend(t *testing.T) {
 		p := panels[i]
 		for _, s := range p.Series {
 			if (s.Line != nil) != (s.Label == c.label) {
-				t.Errorf("panel %d has %v of %q", i, s.Line, s.Label)
+				t.Errorf("panel %d has the line %v of %q", i, s.Line, s.Label)
 			}
 			for j := range s.Line {
 				for k, d := range s.Line[j] {
@@ -399,22 +399,22 @@ func TestPanelsShareAxesByTheirLabelsAndALegend(t *testing.T) {
 			}
 		}
 	}
-	if all := strings.Join(plottest.Texts(t, svg), "|"); strings.Count(all, "|s") != 1 || strings.Count(all, "|r") != 1 {
-		t.Errorf("the legend does not list each label once: %s", all)
+	if bytes.Count(svg, []byte(">s</text>")) != 1 || bytes.Count(svg, []byte(">r</text>")) != 1 {
+		t.Errorf("the legend does not list each label once:\n%s", svg)
 	}
-	var places []string
+	var positions []string
 	for part := range strings.SplitSeq(string(svg), `<g transform="translate(`) {
-		places = append(places, part[:strings.IndexByte(part, '"')])
+		positions = append(positions, part[:strings.IndexByte(part, '"')])
 	}
-	if x, y := panels[0].Right, 44+366+60-26; !slices.Equal(places[1:], []string{"0 0)", fmt.Sprintf("%v 0)", x), fmt.Sprintf("0 %v)", y)}) {
-		t.Errorf("the panels are at %v", places[1:])
+	if x, y := panels[0].Right, 44+366+60-26; !slices.Equal(positions[1:], []string{"0 0)", fmt.Sprintf("%v 0)", x), fmt.Sprintf("0 %v)", y)}) {
+		t.Errorf("the panels are at %v", positions[1:])
 	}
 	if h := panels[0].Bottom - panels[0].Top; h != 100 {
 		t.Errorf("the axes of the first panel are %v high, want 100", h)
 	}
 }
 
-func TestArrowheadsPointAlongATrail(t *testing.T) {
+func TestArrowheadsPointAlongTheTrail(t *testing.T) {
 	for points, want := range map[int]int{4: 0, 9: 1, 65: 8, 129: 8, 1000: 8} {
 		s := Series{X: make([]float64, points), Y: make([]float64, points), Style: Trail}
 		if n := strings.Count(string(Chart{Series: []Series{s}}.SVG()), ") rotate(") - 1; n != want {
@@ -430,7 +430,7 @@ func TestArrowheadsPointAlongATrail(t *testing.T) {
 	var x, y, angle float64
 	i := strings.Index(svg, ") rotate(")
 	if _, err := fmt.Sscanf(svg[strings.LastIndex(svg[:i], "translate("):], "translate(%f %f) rotate(%f)", &x, &y, &angle); err != nil || strings.Count(svg, ") rotate(") != 2 {
-		t.Fatalf("%v:\n%s", err, svg) // the other is the name of the y axis
+		t.Fatalf("%v:\n%s", err, svg) // one of the two is the label of the y axis
 	}
 	s.Label = "s"
 	line := read(t, Chart{Series: []Series{s}}).Series[0].Line[0]
@@ -439,7 +439,7 @@ func TestArrowheadsPointAlongATrail(t *testing.T) {
 	}
 }
 
-func TestTheLegendEndsWhereThePictureDoes(t *testing.T) {
+func TestThePictureEndsAfterTheLegend(t *testing.T) {
 	for _, label := range []string{"HVAE, K = 1", "K = 10, no tempering", "θ̂"} {
 		svg := Chart{Series: []Series{{Label: label, X: []float64{1}, Y: []float64{1}}}}.SVG()
 		var width, x float64
@@ -447,7 +447,7 @@ func TestTheLegendEndsWhereThePictureDoes(t *testing.T) {
 		fmt.Sscanf(string(svg[bytes.LastIndex(svg, []byte("<text")):]), "<text x=\"%f\"", &x)
 		end := x + textWidth(label)
 		if !(width-end >= 0 && width-end <= 20) {
-			t.Errorf("%q ends at %v in a picture %v wide", label, end, width)
+			t.Errorf("%q ends at %v, but the picture is %v wide", label, end, width)
 		}
 	}
 	p := Chart{Series: []Series{{Label: "a long label", X: []float64{1}, Y: []float64{1}}, {Label: "b", X: []float64{1}, Y: []float64{1}}}}
@@ -455,19 +455,19 @@ func TestTheLegendEndsWhereThePictureDoes(t *testing.T) {
 	if a, b := bytes.Index(p.SVG(), []byte(" height")), bytes.Index(q.SVG(), []byte(" height")); string(p.SVG()[:a]) != string(q.SVG()[:b]) {
 		t.Errorf("the order of labels changes the width: %s, %s", p.SVG()[:a], q.SVG()[:b])
 	}
-	// Sums of Helvetica's advance widths, in thousandths of its size.
+	// Sums of Helvetica's advance widths, in thousandths of the font size.
 	for s, want := range map[string]float64{"no tempering": 5836, "planar flow": 4835, "HVAE, K = 1": 5642, "10": 1112} {
 		want *= fontSize / 1000.0
 		if got := textWidth(s); got < want || got > 1.3*want {
-			t.Errorf("%q is taken to be %v wide, it is %v", s, got, want)
+			t.Errorf("the estimated width of %q is %v, but it is %v", s, got, want)
 		}
 	}
 	if textWidth("θ̂") != textWidth("θ") {
-		t.Error("a hat takes room beside its letter")
+		t.Error("a combining hat has a width")
 	}
 }
 
-func TestContoursGoWhereTheFunctionHasTheLevel(t *testing.T) {
+func TestContoursAreWhereTheFunctionHasTheLevel(t *testing.T) {
 	// Circles of radius 2 around two points.
 	f := func(x, y float64) float64 { return min(math.Hypot(x-3, y), math.Hypot(x+3, y)) }
 	s := Contour(f, 2, -6, -3, 6, 3, 150)
@@ -487,6 +487,6 @@ func TestContoursGoWhereTheFunctionHasTheLevel(t *testing.T) {
 		}
 	}
 	if !near(length, 2*2*math.Pi*2, 0.01) || !near(right, length/2, 0.01) || s.Style != Thin {
-		t.Errorf("the lines are %v long, %v of it at the right, in style %v", length, right, s.Style)
+		t.Errorf("the lines have length %v, %v of it at the right, and style %v", length, right, s.Style)
 	}
 }

@@ -1,26 +1,22 @@
-// Package plottest reads charts that package plot has drawn, for tests of what they show.
+// Package plottest implements reading charts drawn by package plot, for tests of figures.
 //
-// It reads as a person does, with a ruler: the ticks' labels say which value is where, the
-// legend says which line is which. It knows the document's drawing conventions and no number
-// of package plot's.
-//
-// The package imports the standard library only.
+// It reads a chart as a person with a ruler would: the labels of the ticks define the scale of
+// an axis, and the legend identifies the series. It relies on how package plot uses SVG elements
+// and attributes, but on none of its internal numbers. It imports only the standard library.
 package plottest
 
 import (
-	"bytes"
 	"encoding/xml"
 	"fmt"
-	"io"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 )
 
-// A Panel is one chart of a document. Everything drawn is in pixels, which are rounded to a
-// tenth.
+// A Panel is one chart of a document. Its coordinates are pixels, rounded to a tenth.
 type Panel struct {
 	Title, XLabel, YLabel    string
 	X, Y                     Axis
@@ -28,40 +24,40 @@ type Panel struct {
 	Series                   []Series // in the order of the legend
 }
 
-// A Series is what is drawn in the style of one row of the legend.
+// A Series contains the elements drawn in the style of one entry of the legend.
 type Series struct {
 	Label   string
-	Line    [][]Point // pieces of its line
+	Line    [][]Point // the parts of the line between gaps
 	Dots    []Point   // of a trail
 	Markers []Point
 	Bars    []Bar   // error bars
-	Band    []Point // corners, along the upper edge and back along the lower one
+	Band    []Point // corners: the upper edge, then the lower edge backwards
 }
 
-// A Point is a place in pixels.
+// A Point is a position in pixels.
 type Point struct{ X, Y float64 }
 
-// A Bar is an error bar. One that goes on beyond the frame has no foot.
+// A Bar is an error bar. A bar clipped at the bottom of the frame has no foot.
 type Bar struct {
 	X, Low, High float64
 	Foot         bool
 }
 
-// An Axis maps values to pixels by its ticks.
+// An Axis maps values to pixels, using its ticks.
 type Axis struct {
 	Ticks []Tick
 	Minor []float64 // pixels of the ticks without a label
 	log   bool
 }
 
-// A Tick is a label with its place.
+// A Tick is a labelled position on an axis.
 type Tick struct {
 	Label        string
 	Value, Pixel float64
 }
 
-// Pixel returns where a value is, by the first and the last tick. By a single one it knows
-// only that tick's own value, and NaN for others.
+// Pixel returns the pixel of a value, computed from the first and the last tick. On an axis with
+// one tick it returns NaN for all values other than the tick's.
 func (a Axis) Pixel(v float64) float64 {
 	scale := func(v float64) float64 { return v }
 	if a.log {
@@ -74,13 +70,13 @@ func (a Axis) Pixel(v float64) float64 {
 	return p.Pixel + (q.Pixel-p.Pixel)*(scale(v)-scale(p.Value))/(scale(q.Value)-scale(p.Value))
 }
 
-// Near says whether a pixel is where a value belongs, up to rounding.
+// Near reports whether a pixel is the correct position of a value, up to rounding.
 func (a Axis) Near(pixel, value float64) bool {
 	return math.Abs(a.Pixel(value)-pixel) <= 0.3
 }
 
-// Read reads a document whose axes are logarithmic or not. It ends the test if the document
-// is not one that it can read, or if ticks are not where their labels say.
+// Read reads a document; logX and logY state which axes are logarithmic. If the document is
+// malformed, or a tick is not at the position of its value, Read fails the test.
 func Read(t testing.TB, svg []byte, logX, logY bool) (panels []Panel) {
 	t.Helper()
 	var document node
@@ -88,7 +84,7 @@ func Read(t testing.TB, svg []byte, logX, logY bool) (panels []Panel) {
 		t.Fatalf("not XML: %v\n%s", err, svg)
 	}
 	var l legend
-	for _, n := range document.Nodes { // the legend is the group without a place
+	for _, n := range document.Nodes { // the legend is the only group without a transform
 		if n.XMLName.Local == "g" && n.attr("transform") == "" {
 			l.read(n.flatten(nil))
 		}
@@ -109,31 +105,7 @@ func Read(t testing.TB, svg []byte, logX, logY bool) (panels []Panel) {
 	return panels
 }
 
-// Texts returns everything that a document says.
-func Texts(t testing.TB, svg []byte) (texts []string) {
-	t.Helper()
-	for decoder, in := xml.NewDecoder(bytes.NewReader(svg)), false; ; {
-		token, err := decoder.Token()
-		switch token := token.(type) {
-		case xml.StartElement:
-			in = token.Name.Local == "text"
-		case xml.EndElement:
-			in = false
-		case xml.CharData:
-			if in {
-				texts = append(texts, string(token))
-			}
-		}
-		if err == io.EOF {
-			return texts
-		}
-		if err != nil {
-			t.Fatalf("not XML: %v\n%s", err, svg)
-		}
-	}
-}
-
-// A node is an element of the document.
+// A node is an XML element.
 type node struct {
 	XMLName xml.Name
 	Attrs   []xml.Attr `xml:",any,attr"`
@@ -150,11 +122,11 @@ func (n node) attr(name string) string {
 	return ""
 }
 
-// flatten returns the elements in n that are not groups, with the attributes of the groups
-// around them.
-func (n node) flatten(around []xml.Attr) (all []node) {
+// flatten returns the elements inside n that are not groups, each with the attributes of its
+// groups.
+func (n node) flatten(inherited []xml.Attr) (all []node) {
 	for _, c := range n.Nodes {
-		c.Attrs = append(append([]xml.Attr{}, around...), c.Attrs...)
+		c.Attrs = slices.Concat(inherited, c.Attrs)
 		if c.XMLName.Local == "g" {
 			all = append(all, c.flatten(c.Attrs)...)
 		} else {
@@ -175,7 +147,7 @@ var (
 	count  = regexp.MustCompile(`^−?[0-9]`)
 )
 
-// numbers parses what a regular expression has found to be numbers.
+// numbers parses strings; a string that is not a number becomes NaN.
 func numbers(s []string) (v []float64) {
 	for _, s := range s {
 		f, err := strconv.ParseFloat(s, 64)
@@ -190,10 +162,10 @@ func numbers(s []string) (v []float64) {
 // A legend maps styles to labels.
 type legend struct {
 	labels []string
-	styles map[string]int // the index of the label of a style
+	styles map[string]int // indices of labels
 }
 
-// read reads a legend. The glyphs of a label stand before it.
+// read reads a legend, in which each label follows its samples.
 func (l *legend) read(nodes []node) {
 	l.styles = map[string]int{}
 	for _, n := range nodes {
@@ -221,7 +193,7 @@ func (p *Panel) read(nodes []node, l legend) error {
 		}
 	}
 	if p.Right == 0 {
-		return fmt.Errorf("a chart without a frame")
+		return fmt.Errorf("a chart has no frame")
 	}
 	for _, n := range nodes {
 		v := numbers([]string{n.attr("x"), n.attr("y")})
@@ -242,7 +214,7 @@ func (p *Panel) read(nodes []node, l legend) error {
 		case n.attr("text-anchor") == "middle":
 			p.XLabel = n.Text
 		default:
-			return fmt.Errorf("%q stands nowhere", n.Text)
+			return fmt.Errorf("the text %q has an unknown position", n.Text)
 		}
 	}
 	for _, a := range []*Axis{&p.X, &p.Y} {
@@ -255,7 +227,7 @@ func (p *Panel) read(nodes []node, l legend) error {
 	}
 	for _, n := range nodes {
 		i, known := l.styles[styleOf(n)]
-		if bar.MatchString(n.attr("d")) { // the bars of a line with the same colour
+		if bar.MatchString(n.attr("d")) { // belongs to the line with the same colour
 			i, known = l.styles["line "+n.attr("stroke")]
 		}
 		if n.attr("fill-opacity") != "" {
@@ -268,8 +240,8 @@ func (p *Panel) read(nodes []node, l legend) error {
 	return nil
 }
 
-// styleOf returns what tells a series' elements from another's, or nothing for what belongs
-// to no series.
+// styleOf returns a key that elements of the same series share, or "" if the element is not part
+// of a series.
 func styleOf(n node) string {
 	d := n.attr("d")
 	switch m := marker.FindStringSubmatch(d); {
@@ -285,44 +257,40 @@ func styleOf(n node) string {
 	return ""
 }
 
-// add adds what an element draws.
+// add adds an element to the series.
 func (s *Series) add(n node) {
 	d := n.attr("d")
+	point := func(m []string) Point { v := numbers(m); return Point{v[0], v[1]} }
 	if m := bar.FindStringSubmatch(d); m != nil {
 		v := numbers(m[1:4])
 		s.Bars = append(s.Bars, Bar{X: v[0], High: v[1], Low: v[2], Foot: m[4] != ""})
 		return
 	}
-	if n.attr("stroke-linecap") == "round" {
-		for _, m := range dot.FindAllStringSubmatch(d, -1) {
-			v := numbers(m[1:])
-			s.Dots = append(s.Dots, Point{v[0], v[1]})
-		}
+	if m := marker.FindStringSubmatch(d); m != nil {
+		s.Markers = append(s.Markers, point(m[1:3]))
 		return
 	}
-	if m := marker.FindStringSubmatch(d); m != nil {
-		v := numbers(m[1:3])
-		s.Markers = append(s.Markers, Point{v[0], v[1]})
-		return
+	for _, m := range dot.FindAllStringSubmatch(d, -1) {
+		s.Dots = append(s.Dots, point(m[1:]))
 	}
 	for _, m := range vertex.FindAllStringSubmatch(d, -1) {
-		if n.attr("fill-opacity") != "" {
-			v := numbers(m[2:])
-			s.Band = append(s.Band, Point{v[0], v[1]})
-			continue
+		switch {
+		case n.attr("stroke-linecap") == "round": // dots
+		case n.attr("fill-opacity") != "":
+			s.Band = append(s.Band, point(m[2:]))
+		case m[1] == "M":
+			s.Line = append(s.Line, []Point{point(m[2:])})
+		default:
+			last := &s.Line[len(s.Line)-1]
+			*last = append(*last, point(m[2:]))
 		}
-		if m[1] == "M" {
-			s.Line = append(s.Line, nil)
-		}
-		v := numbers(m[2:])
-		s.Line[len(s.Line)-1] = append(s.Line[len(s.Line)-1], Point{v[0], v[1]})
 	}
 }
 
 var superscripts = strings.NewReplacer("⁻", "-", "⁰", "0", "¹", "1", "²", "2", "³", "3", "⁴", "4",
 	"⁵", "5", "⁶", "6", "⁷", "7", "⁸", "8", "⁹", "9")
 
-// Value returns the number that a label says: 12, −0.5, 10⁻³, 2×10⁶.
+// Value returns the number in a label such as 12, −0.5, 10⁻³ or 2×10⁶.
 func Value(label string) (float64, error) {
 	s := strings.Replace(label, "−", "-", 1)
 	mantissa, exponent, power := strings.Cut(s, "×10")
@@ -341,14 +309,14 @@ func (a *Axis) add(label string, pixel float64) error {
 	return err
 }
 
-// check says which tick is not where its label says, if any.
+// check returns an error if a tick is not at the position of its value.
 func (a Axis) check() error {
 	if len(a.Ticks) == 0 {
-		return fmt.Errorf("an axis without ticks")
+		return fmt.Errorf("an axis has no ticks")
 	}
 	for _, t := range a.Ticks {
 		if !a.Near(t.Pixel, t.Value) {
-			return fmt.Errorf("the tick %q is at the pixel %v, by the others it belongs at %v", t.Label, t.Pixel, a.Pixel(t.Value))
+			return fmt.Errorf("the tick %q is at the pixel %v, but the other ticks imply %v", t.Label, t.Pixel, a.Pixel(t.Value))
 		}
 	}
 	return nil
