@@ -7,9 +7,9 @@ import (
 	"hvae/linalg"
 )
 
-// Data is a dataset D = {x_1, …, x_N}, kept as sufficient statistics: no method needs
-// the points themselves. The sums of squares are centred, so that the small residual
-// variance is not lost in the difference of two large numbers.
+// Data holds the sufficient statistics of a dataset D = {x_1, …, x_N}; no method needs the points
+// themselves. The sums of squares are centred, because small variances would be lost in the
+// difference of uncentred sums.
 type Data struct {
 	N       int
 	Mean    []float64 // x̄_j
@@ -37,8 +37,7 @@ func Summarise(x linalg.Matrix[float64]) Data {
 	return data
 }
 
-// Draw draws z ~ N(0, I) once and then n points x_i ~ N(z + Δ, Σ), a dimension at a
-// time.
+// Draw draws z ~ N(0, I) and n points x_i ~ N(z + Δ, Σ), one dimension after another.
 func Draw(truth Theta, n int, rng *rand.Rand) Data {
 	data := Data{N: n}
 	x := linalg.New[float64](1, n)

@@ -6,11 +6,10 @@ import (
 	"hvae/linalg"
 )
 
-// The evidence factorises over dimensions. With v = σ² and z integrated out,
+// LogEvidence returns log p_θ(D), which is a sum over dimensions: with v = σ² and z integrated
+// out,
 //
-//	log p(D) = Σ_j −(N/2) log 2πv − S/2v − ½ log(1 + N/v) − ½ (x̄ − Δ)²/(1 + v/N).
-
-// LogEvidence returns log p_θ(D).
+//	log p_θ(D) = Σ_j −(N/2) log 2πv − S/2v − ½ log(1 + N/v) − ½ (x̄ − Δ)²/(1 + v/N).
 func (d Data) LogEvidence(t Theta) float64 {
 	n, sum := float64(d.N), 0.0
 	for j := range d.Mean {
@@ -21,8 +20,8 @@ func (d Data) LogEvidence(t Theta) float64 {
 	return sum
 }
 
-// Posterior returns the means and variances of p_θ(z|D), a product of normals with
-// precision 1 + N/σ_j² and mean N/σ_j²·(x̄_j − Δ_j) over the precision.
+// Posterior returns the means [d] and variances [d] of p_θ(z|D), a product of normals with
+// precisions 1 + N/σ_j² and means N/σ_j²·(x̄_j − Δ_j) / (1 + N/σ_j²).
 func (d Data) Posterior(t Theta) (mean, variance []float64) {
 	for j := range d.Mean {
 		w := float64(d.N) / (t.Sigma[j] * t.Sigma[j])
@@ -32,12 +31,13 @@ func (d Data) Posterior(t Theta) (mean, variance []float64) {
 	return mean, variance
 }
 
-// MaximumLikelihood returns the θ that maximises log p_θ(D). Δ̂ = x̄ removes the last
-// term; the derivative of the rest in v is zero at the positive root of
+// MaximumLikelihood returns the θ that maximises log p_θ(D). In LogEvidence, Δ̂ = x̄ makes the last
+// term 0, and the derivative of the other terms with respect to v is 0 at the positive root of
 //
 //	N v² + (N(N−1) − S) v − N S = 0,
 //
-// taken in the form that does not cancel. It needs N ≥ 2 points that are not all equal.
+// which is computed in a form without cancellation. D must have N ≥ 2 points that are not all
+// equal.
 func (d Data) MaximumLikelihood() Theta {
 	t := Theta{make([]float64, d.Dims()), make([]float64, d.Dims())}
 	n := float64(d.N)

@@ -8,28 +8,24 @@ import (
 	"hvae/linalg"
 )
 
-// maxStepSize is ξ: step sizes are ε = ξ·sigmoid(·).
+// maxStepSize is ξ in ε = ξ·sigmoid(logit).
 const maxStepSize = 0.5
 
-// HVAE is Hamiltonian variational inference with the true prior as variational prior
-// and fixed tempering (or none): Algorithm 1 on the Gaussian model. It learns the step
-// size of each dimension and, if tempered, β₀.
+// HVAE is Hamiltonian variational inference: Algorithm 1 on the Gaussian model, with the true
+// prior as variational prior and fixed tempering or none. In addition to Δ and log σ, it learns
+// the step size of each dimension and, if tempered, β₀.
 type HVAE struct {
-	params   []*Param // Δ, log σ, the logits of step sizes, the logarithm of temperature if tempered
-	data     Data
+	common
 	tempered bool
-
-	target Target // of one call of ELBO
-	flow   hvae.Flow[float64]
+	flow     hvae.Flow[float64]
 }
 
-// NewHVAE returns the method with K leapfrog steps, starting from ε = 0.005 and, if
-// tempered, 1/√β₀ = 5; untempered, β₀ = 1.
+// NewHVAE returns the method with K leapfrog steps. The step sizes start at 0.005, and 1/√β₀
+// starts at 5 if tempered; otherwise β₀ = 1.
 func NewHVAE(data Data, K int, tempered bool) *HVAE {
 	stepSize := linalg.New[float64](1, data.Dims())
 	stepSize.Fill(hvae.Unconstrain(0.005, 0, maxStepSize))
-	h := &HVAE{data: data, tempered: tempered}
-	h.params = append(theta(data.Dims()), &Param{Name: "step_size_logit", Value: stepSize})
+	h := &HVAE{common: newCommon(data, &Param{Name: "step_size_logit", Value: stepSize}), tempered: tempered}
 	if tempered {
 		h.params = append(h.params, &Param{Name: "log_temperature", Value: linalg.Column(hvae.Unconstrain(5, 1, math.Inf(1)))})
 	}
@@ -37,13 +33,10 @@ func NewHVAE(data Data, K int, tempered bool) *HVAE {
 	return h
 }
 
-// Params implements Method.
-func (h *HVAE) Params() []*Param { return h.params }
-
-// NoiseRows implements Method: z₀ and γ₀.
+// NoiseRows returns the number of elements of z₀ and γ₀.
 func (h *HVAE) NoiseRows() int { return 2 * h.data.Dims() }
 
-// ELBO implements Method by the Rao-Blackwellised bound.
+// ELBO returns the Rao-Blackwellised bound.
 func (h *HVAE) ELBO(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64] {
 	h.target.bind(h.data, params[0], params[1])
 	h.flow.StepSize = hvae.Constrain(params[2], 0, maxStepSize)
@@ -55,7 +48,7 @@ func (h *HVAE) ELBO(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[f
 	return hvae.HIS(&h.flow, hvae.StandardNormal[float64]{}, epsilon, gamma0).ELBO()
 }
 
-// Beta0 implements Method.
+// Beta0 returns β₀.
 func (h *HVAE) Beta0() float64 {
 	if !h.tempered {
 		return 1

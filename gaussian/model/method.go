@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 
@@ -10,15 +11,15 @@ import (
 	"hvae/linalg"
 )
 
-// A Method is a variational method for one dataset: its parameters and its bound.
+// A Method is a variational method for one dataset.
 type Method interface {
-	// Params returns the parameters to train, Δ and log σ first. Training changes
-	// them in place.
+	// Params returns the parameters to train, beginning with Δ and log σ. Training changes
+	// their values in place.
 	Params() []*Param
-	// NoiseRows returns how many numbers from N(0, 1) a draw of the bound takes.
+	// NoiseRows returns the number of draws from N(0, 1) for one draw of the bound.
 	NoiseRows() int
-	// ELBO returns an estimate of the evidence lower bound for each column of noise
-	// [NoiseRows×n], or one exact value [1×1], as a function of the parameters.
+	// ELBO returns estimates of the evidence lower bound [1×n], one for each column of noise
+	// [NoiseRows×n], or its exact value [1×1]. params holds Params on the tape.
 	ELBO(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64]
 	// Beta0 returns the learned inverse temperature β₀, or NaN if the method has none.
 	Beta0() float64
@@ -27,8 +28,25 @@ type Method interface {
 // A Param is a named parameter.
 type Param = hvae.Param[float64]
 
-// methods names every method, in the order of the tables. The cost of an iteration is
-// relative, and only for estimating how long a run will take.
+// common is the part of a Method that all methods share. Those without tempering have no β₀.
+type common struct {
+	params []*Param
+	data   Data
+	target Target // recomputed by each call of ELBO
+}
+
+// newCommon returns a common with the parameters Δ [d×1] and log σ [d×1], which start at 0 and 3,
+// and the given other parameters.
+func newCommon(data Data, others ...*Param) common {
+	delta, logSigma := linalg.New[float64](data.Dims(), 1), linalg.New[float64](data.Dims(), 1)
+	logSigma.Fill(3)
+	return common{params: append([]*Param{{Name: "delta", Value: delta}, {Name: "log_sigma", Value: logSigma}}, others...), data: data}
+}
+
+func (c *common) Params() []*Param { return c.params }
+func (c *common) Beta0() float64   { return math.NaN() }
+
+// methods lists all methods in the order of the tables. cost is the relative time of an iteration.
 var methods = []struct {
 	name string
 	cost float64
@@ -51,8 +69,8 @@ func MethodNames() (names []string) {
 	return names
 }
 
-// Cost returns about how long an iteration of a method takes in d dimensions, in units
-// of its own.
+// Cost returns the approximate time of an iteration of a method in d dimensions, in arbitrary
+// units. It is for estimating the remaining time of a run.
 func Cost(name string, d int) float64 {
 	for _, m := range methods {
 		if m.name == name {
@@ -62,8 +80,8 @@ func Cost(name string, d int) float64 {
 	return 0
 }
 
-// NewMethod returns the method of a name for a dataset, with its parameters at their
-// starting values; rng draws those that start at random.
+// NewMethod returns the named method for a dataset. Its parameters have their starting values,
+// some of which are drawn from rng.
 func NewMethod(name string, data Data, rng *rand.Rand) (Method, error) {
 	for _, m := range methods {
 		if m.name == name {
@@ -73,15 +91,7 @@ func NewMethod(name string, data Data, rng *rand.Rand) (Method, error) {
 	return nil, fmt.Errorf("unknown method %q: the methods are %s", name, strings.Join(MethodNames(), ", "))
 }
 
-// theta holds the parameters that every method learns, Δ and log σ [d×1], at their
-// starting values Δ = 0 and log σ = 3.
-func theta(d int) []*Param {
-	delta, logSigma := linalg.New[float64](d, 1), linalg.New[float64](d, 1)
-	logSigma.Fill(3)
-	return []*Param{{Name: "delta", Value: delta}, {Name: "log_sigma", Value: logSigma}}
-}
-
-// Estimate returns θ as a method has learned it.
+// Estimate returns the current θ of a method.
 func Estimate(m Method) Theta {
 	p := m.Params()
 	sigma := linalg.New[float64](p[1].Value.Rows, 1)

@@ -17,7 +17,7 @@ import (
 
 var small = Config{Points: 100, Iterations: 250, Draws: 4, Rate: 1e-2, Seed: 3}
 
-func TestARunDependsOnItsKeyAlone(t *testing.T) {
+func TestARunDependsOnlyOnItsConfigAndKey(t *testing.T) {
 	for _, name := range MethodNames() {
 		run := Run{Dims: 3, Method: name, Dataset: 1}
 		iterations := 0
@@ -31,10 +31,10 @@ func TestARunDependsOnItsKeyAlone(t *testing.T) {
 		}
 		same := cmp.Comparer(func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) })
 		if diff := cmp.Diff(a, b, same); diff != "" {
-			t.Errorf("%s: two runs of one key differ:\n%s", name, diff)
+			t.Errorf("%s: two runs with the same key differ:\n%s", name, diff)
 		}
 		if iterations != small.Iterations {
-			t.Errorf("%s: progress counted %d iterations of %d", name, iterations, small.Iterations)
+			t.Errorf("%s: progress reported %d of %d iterations", name, iterations, small.Iterations)
 		}
 		run.Dataset = 2
 		c, err := small.Train(t.Context(), run, func(int) {})
@@ -42,12 +42,12 @@ func TestARunDependsOnItsKeyAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		if a.DeltaErr == c.DeltaErr || a.MLEDeltaErr == c.MLEDeltaErr {
-			t.Errorf("%s: two datasets give one outcome", name)
+			t.Errorf("%s: two datasets have the same outcome", name)
 		}
 	}
 }
 
-func TestOutcomesAreErrorsFromTheTruthAndTheExactEvidence(t *testing.T) {
+func TestOutcomesContainErrorsAndTheExactEvidence(t *testing.T) {
 	run := Run{Dims: 3, Method: "vb", Dataset: 0}
 	o, err := small.Train(t.Context(), run, func(int) {})
 	if err != nil {
@@ -68,7 +68,7 @@ func TestOutcomesAreErrorsFromTheTruthAndTheExactEvidence(t *testing.T) {
 }
 
 func TestMeanFieldLearnsTheMaximumLikelihoodScale(t *testing.T) {
-	// Its bound is tight at the posterior, so it ends where the evidence is largest.
+	// The bound is exact for the posterior, so its maximum is the maximum of the evidence.
 	c := Config{Points: 100, Iterations: 6000, Draws: 1, Rate: 2e-3, Seed: 4}
 	best := c.Dataset(2, 0).MaximumLikelihood()
 	o, err := c.Train(t.Context(), Run{Dims: 2, Method: "vb"}, func(int) {})
@@ -82,27 +82,27 @@ func TestMeanFieldLearnsTheMaximumLikelihoodScale(t *testing.T) {
 	}
 }
 
-func TestDivergenceIsAnErrorThatNamesTheRunAndItsParameters(t *testing.T) {
+func TestDivergenceErrorsDescribeTheRunAndItsParameters(t *testing.T) {
 	c := small
 	c.Rate = 1e4
 	for _, name := range MethodNames() {
 		_, err := c.Train(t.Context(), Run{Dims: 2, Method: name, Dataset: 6}, func(int) {})
 		if err == nil {
-			t.Errorf("%s: a learning rate of 1e4 went well", name)
+			t.Errorf("%s: no error for the learning rate 1e4", name)
 			continue
 		}
 		for _, want := range []string{name, "dataset 7", "d = 2", "iteration", "delta = [", "log_sigma = [", "-lr"} {
 			if !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: the error does not say %q: %v", name, want, err)
+				t.Errorf("%s: the error does not contain %q: %v", name, want, err)
 			}
 		}
 		if p := err.Error()[strings.Index(err.Error(), "\n"):]; strings.Contains(p, "NaN") {
-			t.Errorf("%s: the parameters are those after the step that failed: %s", name, p)
+			t.Errorf("%s: the parameters include the failed step: %s", name, p)
 		}
 	}
 }
 
-func TestTrainStopsWithItsContext(t *testing.T) {
+func TestTrainReturnsWhenItsContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	n := 0
 	_, err := small.Train(ctx, Run{Dims: 1, Method: "vb"}, func(int) {
@@ -111,7 +111,7 @@ func TestTrainStopsWithItsContext(t *testing.T) {
 		}
 	})
 	if !errors.Is(err, context.Canceled) || n != 2 {
-		t.Errorf("after %d reports: %v, want the context's error after 2", n, err)
+		t.Errorf("after %d progress reports: %v, want the error of the context after 2", n, err)
 	}
 }
 
@@ -121,7 +121,7 @@ func TestTheMeanOfAnExactBoundIsTheBound(t *testing.T) {
 	want := meanELBO(t, trainer, 1)
 	for _, n := range []int{7, 100, 250} {
 		if got := meanELBO(t, trainer, n); !(math.Abs(got-want) <= 1e-12*math.Abs(want)) {
-			t.Errorf("averaged over %d draws it is %v, want %v", n, got, want)
+			t.Errorf("averaged over %d draws the bound is %v, want %v", n, got, want)
 		}
 	}
 }
@@ -138,12 +138,12 @@ func meanELBO(t *testing.T, trainer *Trainer, n int) float64 {
 func TestCostGrowsWithTheWork(t *testing.T) {
 	for _, m := range MethodNames() {
 		if !(Cost(m, 1) > 0) || !(Cost(m, 100) > Cost(m, 1)) {
-			t.Errorf("%s costs %v in a dimension, %v in a hundred", m, Cost(m, 1), Cost(m, 100))
+			t.Errorf("%s costs %v for d = 1 and %v for d = 100", m, Cost(m, 1), Cost(m, 100))
 		}
 	}
 	for _, pair := range [][2]string{{"hvae-k1", "hvae-k10"}, {"hvae-notemp-k1", "hvae-notemp-k10"}, {"nf-k1", "nf-k30"}} {
 		if !(Cost(pair[0], 50) < Cost(pair[1], 50)) {
-			t.Errorf("%s costs %v, %s %v", pair[0], Cost(pair[0], 50), pair[1], Cost(pair[1], 50))
+			t.Errorf("%s costs %v, but %s costs %v", pair[0], Cost(pair[0], 50), pair[1], Cost(pair[1], 50))
 		}
 	}
 	if c := Cost("no such method", 3); c != 0 {
@@ -154,7 +154,7 @@ func TestCostGrowsWithTheWork(t *testing.T) {
 func TestUnknownMethod(t *testing.T) {
 	_, err := small.Train(t.Context(), Run{Dims: 1, Method: "mcmc"}, func(int) {})
 	if err == nil || !strings.Contains(err.Error(), `"mcmc"`) || !strings.Contains(err.Error(), "hvae-k10") {
-		t.Errorf("error %v, want it to name the method and the ones there are", err)
+		t.Errorf("error %v, want the unknown name and the list of methods", err)
 	}
 }
 
@@ -173,12 +173,12 @@ func TestStepsAllocateNothing(t *testing.T) {
 		step()
 		step()
 		if n := testing.AllocsPerRun(50, step); n != 0 {
-			t.Errorf("%s: a warmed-up step allocates %v times", name, n)
+			t.Errorf("%s: a step after the first two allocates %v times", name, n)
 		}
 	}
 }
 
-// A root is a method whose bound is √θ plus a constant.
+// root is a method with the bound √θ + constant.
 type root struct{ theta, constant float64 }
 
 func (r *root) Params() []*Param {
@@ -193,7 +193,7 @@ func (r *root) ELBO(params []*ad.Var[float64], _ *ad.Var[float64]) *ad.Var[float
 
 func (r *root) Beta0() float64 { return math.NaN() }
 
-func TestAStepIsTakenOnlyIfBoundAndGradientAreFinite(t *testing.T) {
+func TestStepChangesParametersOnlyIfBoundAndGradientAreFinite(t *testing.T) {
 	for _, c := range []struct {
 		root
 		finite bool
@@ -202,7 +202,7 @@ func TestAStepIsTakenOnlyIfBoundAndGradientAreFinite(t *testing.T) {
 		{root{1, math.Inf(1)}, false},
 		{root{1, math.Inf(-1)}, false},
 		{root{1, math.NaN()}, false},
-		{root{0, 0}, false}, // where the root is 0 and its slope is not finite
+		{root{0, 0}, false}, // infinite derivative
 	} {
 		trainer := NewTrainer(&c.root, 1, 0.1, nil)
 		err := trainer.Step(t.Context())
@@ -213,22 +213,22 @@ func TestAStepIsTakenOnlyIfBoundAndGradientAreFinite(t *testing.T) {
 	}
 }
 
-// A noted is a method that notes its noise.
-type noted struct {
+// recorder is a method that records its noise.
+type recorder struct {
 	root
 	noise []float64
 	cols  []int
 }
 
-func (n *noted) NoiseRows() int { return 2 }
+func (n *recorder) NoiseRows() int { return 2 }
 
-func (n *noted) ELBO(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64] {
+func (n *recorder) ELBO(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64] {
 	n.noise, n.cols = append(n.noise, noise.Value.Data...), append(n.cols, noise.Cols())
 	return n.root.ELBO(params, noise)
 }
 
-func TestEachStepAndEachPartOfAnEvaluationHasFreshNoise(t *testing.T) {
-	m := &noted{root: root{theta: 1}}
+func TestEachStepAndEachEvaluationBatchHasNewNoise(t *testing.T) {
+	m := &recorder{root: root{theta: 1}}
 	trainer := NewTrainer(m, 3, 1e-3, hvae.Stream(1, "noise"))
 	for range 2 {
 		if err := trainer.Step(t.Context()); err != nil {
@@ -237,15 +237,15 @@ func TestEachStepAndEachPartOfAnEvaluationHasFreshNoise(t *testing.T) {
 	}
 	meanELBO(t, trainer, 250)
 	if want := []int{3, 3, 100, 100, 50}; !slices.Equal(m.cols, want) {
-		t.Errorf("draws at once: %v, want %v", m.cols, want)
+		t.Errorf("batches of %v draws, want %v", m.cols, want)
 	}
 	slices.Sort(m.noise)
 	if n := len(slices.Compact(m.noise)); n != 2*256 {
-		t.Errorf("%d different numbers, want 512", n)
+		t.Errorf("%d distinct numbers, want 512", n)
 	}
 }
 
-func TestTwoModesGivesTheRequestedNumberOfDraws(t *testing.T) {
+func TestTwoModesReturnsTheRequestedNumberOfDraws(t *testing.T) {
 	f := TwoModesFlow{K: 2, StepSize: 0.1, InvSqrtBeta0: 3, Tempering: "fixed"}
 	for _, draws := range []int{1, 500, 700} { // in batches of 500
 		if l, changed, err := f.Draw(t.Context(), draws, hvae.Stream(1, "draws")); err != nil || len(l) != draws || changed > draws {
@@ -255,16 +255,16 @@ func TestTwoModesGivesTheRequestedNumberOfDraws(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	if l, _, err := f.Draw(ended, math.MaxInt, hvae.Stream(1, "draws")); err != context.Canceled {
-		t.Errorf("after its context: %d draws, %v", len(l), err)
+		t.Errorf("with an ended context: %d draws, %v", len(l), err)
 	}
 }
 
-func TestPathsOnTwoModesAreThoseOfTheFlow(t *testing.T) {
-	// Without its momenta, a leapfrog path obeys
+func TestTwoModesPathsFollowTheLeapfrogScheme(t *testing.T) {
+	// After eliminating the momenta, a leapfrog path obeys
 	// z_{k+1} − z_k = α_k (z_k − z_{k−1}) − ½ε²(1 + α_k) ∇U(z_k).
 	const K, n = 30, 60
-	gradU := func(x, y float64) [2]float64 { // of −log of the mixture, s² = ¼
-		right := 1 / (1 + math.Exp(-2*3*x/0.25)) // the right mode's part of the density at x
+	gradU := func(x, y float64) [2]float64 { // of U = −log p, s² = ¼
+		right := 1 / (1 + math.Exp(-2*3*x/0.25)) // posterior probability of the right mode
 		return [2]float64{(x + 3 - 6*right) / 0.25, y / 0.25}
 	}
 	potential := func(x, y float64) float64 {
@@ -283,7 +283,7 @@ func TestPathsOnTwoModesAreThoseOfTheFlow(t *testing.T) {
 		}
 		for _, p := range paths {
 			if len(p.X) != K+1 || len(p.Y) != K+1 || len(p.H) != K+1 || len(p.InvBeta) != K+1 {
-				t.Fatalf("a path %+v, want %d steps", p, K)
+				t.Fatalf("path %+v, want %d steps", p, K)
 			}
 			for k := range K + 1 {
 				if want := invSqrtBeta(k) * invSqrtBeta(k); !(math.Abs(p.InvBeta[k]-want) <= 1e-10) {
@@ -313,12 +313,12 @@ func TestPathsOnTwoModesAreThoseOfTheFlow(t *testing.T) {
 			}
 		}
 		if _, want, _ := f.Draw(t.Context(), n, hvae.Stream(1, "paths")); changed != want || want == 0 {
-			t.Errorf("%v: %d paths change mode, %d of the same draws", f, changed, want)
+			t.Errorf("%v: %d paths change mode, but Draw counts %d", f, changed, want)
 		}
 	}
 }
 
-func TestTwoModesHaveUnitEvidenceInEqualParts(t *testing.T) {
+func TestBothModesHaveProbabilityOneHalf(t *testing.T) {
 	var tape ad.Tape[float64]
 	const n, width, height = 400, 20.0, 8.0
 	z := tape.Matrix(2, (n+1)*(n+1))
@@ -339,13 +339,13 @@ func TestTwoModesHaveUnitEvidenceInEqualParts(t *testing.T) {
 		}
 	}
 	if !(math.Abs(left-0.5) <= 1e-6) || !(math.Abs(right-0.5) <= 1e-6) {
-		t.Errorf("the modes hold %.9f and %.9f, want halves", left, right)
+		t.Errorf("the modes have probabilities %.9f and %.9f, want 0.5", left, right)
 	}
 }
 
-func TestMaximumLikelihoodWhereTheRootsCancel(t *testing.T) {
-	// Between points far apart the evidence is that of v = S/N, between points close to
-	// each other that of v = S/(N−1): z explains their common mean.
+func TestMaximumLikelihoodAvoidsCancellation(t *testing.T) {
+	// For distant points the maximum is at v = S/N, for close points at v = S/(N−1), because z
+	// explains their mean.
 	for _, c := range []struct{ scatter, want float64 }{{1e20, 1e20 / 3}, {1e-20, 1e-20 / 2}} {
 		d := Data{N: 3, Mean: []float64{0.5}, Scatter: []float64{c.scatter}}
 		got := d.MaximumLikelihood().Sigma[0]

@@ -10,22 +10,20 @@ import (
 	"hvae/linalg"
 )
 
-// Planar is variational inference by a planar normalizing flow (Rezende and Mohamed,
-// Variational Inference with Normalizing Flows, 2015): K layers
+// Planar is variational inference with a planar normalizing flow (Rezende and Mohamed,
+// Variational Inference with Normalizing Flows, 2015): it transforms draws from the true prior
+// by K layers
 //
 //	f(z) = z + û tanh(wᵀz + b)    (their equation 10)
 //
-// with the same u, w and b in each, on top of the true prior.
+// with the same u, w and b, which it learns in addition to Δ and log σ.
 type Planar struct {
-	params []*Param // Δ, log σ, u, w, b
-	data   Data
+	common
 	layers int
-
-	target Target // of one call of ELBO
 }
 
-// NewPlanar returns the method with K layers; u and w start as draws from a normal of
-// standard deviation 0.1 truncated at two of them, b at 0.1.
+// NewPlanar returns the method with K layers. The elements of u and w are drawn from N(0, 0.1²)
+// truncated at two standard deviations; b starts at 0.1.
 func NewPlanar(data Data, K int, rng *rand.Rand) *Planar {
 	u, w := linalg.New[float64](data.Dims(), 1), linalg.New[float64](data.Dims(), 1)
 	for _, m := range []linalg.Matrix[float64]{u, w} {
@@ -34,12 +32,12 @@ func NewPlanar(data Data, K int, rng *rand.Rand) *Planar {
 		}
 	}
 	return &Planar{
-		params: append(theta(data.Dims()), &Param{Name: "u", Value: u}, &Param{Name: "w", Value: w}, &Param{Name: "b", Value: linalg.Column(0.1)}),
-		data:   data,
+		common: newCommon(data, &Param{Name: "u", Value: u}, &Param{Name: "w", Value: w}, &Param{Name: "b", Value: linalg.Column(0.1)}),
 		layers: K,
 	}
 }
 
+// truncatedNormal returns a draw from N(0, 1) truncated to [−2, 2].
 func truncatedNormal(rng *rand.Rand) float64 {
 	for {
 		if x := rng.NormFloat64(); math.Abs(x) <= 2 {
@@ -48,14 +46,11 @@ func truncatedNormal(rng *rand.Rand) float64 {
 	}
 }
 
-// Params implements Method.
-func (p *Planar) Params() []*Param { return p.params }
-
-// NoiseRows implements Method: z₀.
+// NoiseRows returns the number of elements of z₀.
 func (p *Planar) NoiseRows() int { return p.data.Dims() }
 
-// ELBO implements Method: log p_θ(D, z_K) − log q_K(z_K) for z₀ from the
-// prior, where log q_K(z_K) = log q⁰(z₀) − Σ_k log |det ∂f/∂z_{k−1}| (their equation 13).
+// ELBO returns log p_θ(D, z_K) − log q_K(z_K) for z₀ from the prior, where
+// log q_K(z_K) = log q⁰(z₀) − Σ_k log |det ∂f/∂z_{k−1}| (their equation 13).
 func (p *Planar) ELBO(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64] {
 	p.target.bind(p.data, params[0], params[1])
 	logPrior := hvae.LogNormal(noise)
@@ -63,11 +58,9 @@ func (p *Planar) ELBO(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var
 	return ad.Add(ad.Sub(p.target.LogJoint(zK), logPrior), logDet)
 }
 
-// Beta0 implements Method.
-func (p *Planar) Beta0() float64 { return math.NaN() }
-
-// PlanarFlow applies K ≥ 1 planar layers with parameters u, w [d×1] and b [1×1] to the
-// columns of z [d×n], and returns the logarithms of the Jacobian determinants [1×n].
+// PlanarFlow applies K planar layers with parameters u, w [d×1] and b [1×1] to the columns of
+// z [d×n]. It returns z_K and the logarithms of the Jacobian determinants [1×n], and panics if
+// K < 1.
 //
 // A layer is invertible if wᵀû ≥ −1. As in the appendix of Rezende and Mohamed,
 // û = u + (m(wᵀu) − wᵀu) w/‖w‖² with m(x) = softplus(x) − 1, so that wᵀû = m(wᵀu), and
@@ -84,8 +77,8 @@ func PlanarFlow(z, u, w, b *ad.Var[float64], K int) (zK, logDet *ad.Var[float64]
 	return zK, ad.SumTo(ad.Log(det), 1, z.Cols())
 }
 
-// planarLayers returns z_K and the activations tanh(wᵀz + b) of all layers [K×n], a row
-// for each. It halves the layers until there is one.
+// planarLayers returns z_K and the activations tanh(wᵀz + b) of all layers [K×n]. It splits the
+// layers into halves recursively.
 func planarLayers(z, uHat, w, b *ad.Var[float64], K int) (zK, h *ad.Var[float64]) {
 	if K == 1 {
 		h := ad.Tanh(ad.Add(ad.MulSumTo(w, z, 1, z.Cols()), b))

@@ -6,16 +6,18 @@ import (
 	"hvae/linalg"
 )
 
-// Target is log p_θ(D, z) as a function on the tape of z, Δ and log σ:
+// Target is log p_θ(D, z) as a function of z, Δ and log σ on the tape:
 //
 //	log p_θ(D, z) = Σ_j −(N/2) log 2π − N log σ_j − S_j/2σ_j² − N/2σ_j² (z_j + Δ_j − x̄_j)²
 //	              + log N(z | 0, I),
 //
-// which the sum over points in section 5.1 becomes in terms of the statistics. Its
-// potential has the gradient in closed form (x in the paper's formula is x̄, and its
-// U = log p lacks a sign; its gradient does not):
+// the sum over points of section 5.1 in terms of the sufficient statistics. The gradient of the
+// potential has the closed form
 //
 //	∇U_θ(z|D) = z + N Σ⁻¹(z + Δ − x̄).
+//
+// (The x in the paper's formula is x̄. Its U = log p lacks a minus sign, but its gradient is
+// correct.)
 type Target struct {
 	offset    *ad.Var[float64] // Δ − x̄, [d×1]
 	precision *ad.Var[float64] // N/σ², [d×1]
@@ -26,13 +28,13 @@ type Target struct {
 
 var _ hvae.ClosedForm[float64] = (*Target)(nil)
 
-// NewTarget returns the target of a dataset at Δ and log σ [d×1], valid until their tape's
-// Reset.
+// NewTarget returns the target of a dataset for Δ and log σ [d×1]. It is valid until their tape is
+// reset.
 func NewTarget(data Data, delta, logSigma *ad.Var[float64]) *Target {
 	return new(Target).bind(data, delta, logSigma)
 }
 
-// bind makes g what NewTarget returns.
+// bind sets g to the target that NewTarget returns, without allocating.
 func (g *Target) bind(data Data, delta, logSigma *ad.Var[float64]) *Target {
 	t, n := delta.Tape(), float64(data.N)
 	mean, scatter := t.Const(linalg.Column(data.Mean...)), t.Const(linalg.Column(data.Scatter...))

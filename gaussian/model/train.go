@@ -12,21 +12,20 @@ import (
 	"hvae/linalg"
 )
 
-// A Trainer trains a method's parameters by Algorithm 2. The batch is one column: the one
-// dataset, its ELBO averaged over draws of the noise.
+// A Trainer trains the parameters of a method with Algorithm 2. Its batch has one column, the
+// dataset, whose ELBO is averaged over draws of the noise.
 type Trainer struct {
 	method    Method
 	draws     int
 	rng       *rand.Rand
-	noise     linalg.Matrix[float64] // of the draws at work
+	noise     linalg.Matrix[float64] // of the current draws
 	algorithm *hvae.Trainer[float64]
 }
 
-// oneDataset is the batch.
-var oneDataset = []int{0}
+var oneDataset = []int{0} // the batch
 
-// NewTrainer returns a trainer that averages the ELBO over a number of draws in each
-// step and climbs it by RMSProp.
+// NewTrainer returns a trainer whose steps average the ELBO over the given number of draws and
+// maximise it with RMSProp.
 func NewTrainer(m Method, draws int, rate float64, rng *rand.Rand) *Trainer {
 	t := &Trainer{method: m, draws: draws, rng: rng}
 	t.algorithm = hvae.NewTrainer(m.Params(), hvae.NewRMSProp(rate), func(b *hvae.Block[float64]) *ad.Var[float64] {
@@ -35,16 +34,16 @@ func NewTrainer(m Method, draws int, rate float64, rng *rand.Rand) *Trainer {
 	return t
 }
 
-// Step estimates the ELBO and its gradient and updates the parameters. If either is not
-// finite, or ctx ends, it leaves the parameters as they are and returns an error, as
-// hvae.Trainer's.
+// Step estimates the ELBO and its gradient and updates the parameters. If the ELBO or its
+// gradient is not finite, or ctx ends, Step returns the error of hvae.Trainer.Step and changes
+// nothing.
 func (t *Trainer) Step(ctx context.Context) error {
 	t.draw(t.draws)
 	_, err := t.algorithm.Step(ctx, oneDataset)
 	return err
 }
 
-// draw fills the noise of n draws.
+// draw draws the noise of n draws of the bound.
 func (t *Trainer) draw(n int) {
 	if t.noise.Data == nil || t.noise.Cols != n {
 		t.noise = linalg.New[float64](t.method.NoiseRows(), n)
@@ -52,8 +51,8 @@ func (t *Trainer) draw(n int) {
 	hvae.FillNormal(t.rng, t.noise)
 }
 
-// MeanELBO returns the ELBO at the current parameters, averaged over n draws, or ctx's
-// error if ctx ends first.
+// MeanELBO returns the ELBO for the current parameters, averaged over n draws, or ctx's error if
+// ctx ends first.
 func (t *Trainer) MeanELBO(ctx context.Context, n int) (float64, error) {
 	const batch = 100
 	sum := 0.0
@@ -68,54 +67,54 @@ func (t *Trainer) MeanELBO(ctx context.Context, n int) (float64, error) {
 	return sum / float64(n), nil
 }
 
-// Config says how to train.
+// Config holds the settings of a run.
 type Config struct {
-	Points     int     // N, points in a dataset
-	Iterations int     // optimiser steps
-	Draws      int     // draws that an ELBO estimate averages
+	Points     int     // N, the number of points of a dataset
+	Iterations int     // number of optimiser steps
+	Draws      int     // number of draws averaged by each estimate of the ELBO
 	Rate       float64 // learning rate
 	Seed       uint64
 }
 
-// evaluationDraws is how many draws the reported ELBO averages.
-const evaluationDraws = 10000
-
-// A Run is one method trained on one dataset.
+// A Run identifies the training of one method on one dataset.
 type Run struct {
 	Dims    int
 	Method  string
-	Dataset int // which dataset of that dimension, from 0
+	Dataset int // number of the dataset, from 0
 }
 
-// An Outcome is what a run learned.
+// An Outcome is the result of a run.
 type Outcome struct {
 	Theta       Theta   // θ̂
-	Beta0       float64 // NaN if the method has none
+	Beta0       float64 // inverse temperature, NaN if the method has none
 	ELBO        float64 // at θ̂, averaged over 10,000 draws
 	LogEvidence float64 // log p_θ̂(D), exactly
 
 	DeltaErr, SigmaErr       float64 // ‖Δ − Δ̂‖², ‖σ − σ̂‖²
 	MLEDeltaErr, MLESigmaErr float64 // the same for the maximum-likelihood estimate
-	MLELogEvidence           float64 // log p(D) there: the largest there is
+	MLELogEvidence           float64 // log p(D) for the maximum-likelihood estimate, its maximum
 }
 
-// Dataset returns a run's dataset, which all methods share.
-func (c Config) Dataset(dims, dataset int) Data {
-	return Draw(Truth(dims), c.Points, hvae.Stream(c.Seed, "gaussian data", dims, dataset))
+// Dataset returns the dataset with the given number in d dimensions, which all methods share.
+func (c Config) Dataset(d, dataset int) Data {
+	return Draw(Truth(d), c.Points, hvae.Stream(c.Seed, "gaussian data", d, dataset))
 }
 
-// Train does a run. Its outcome depends on the configuration and the run only, not on
-// what runs beside it. It calls progress now and then with the number of iterations
-// since the last call, and returns ctx's error if ctx ends first. A bound that is not
-// finite ends it with an error that names the run, the iteration and the parameters.
+// Train executes a run. The outcome depends only on c and run, not on concurrent runs. Before
+// every 100 iterations Train calls progress with their number. It returns ctx's error if ctx ends
+// first, and an error that describes the run, the iteration and the parameters if a bound is not
+// finite.
 func (c Config) Train(ctx context.Context, run Run, progress func(iterations int)) (Outcome, error) {
 	data := c.Dataset(run.Dims, run.Dataset)
 	method, err := NewMethod(run.Method, data, hvae.Stream(c.Seed, "gaussian start "+run.Method, run.Dims, run.Dataset))
 	if err != nil {
 		return Outcome{}, err
 	}
-	noise := hvae.Stream(c.Seed, "gaussian noise "+run.Method, run.Dims, run.Dataset)
-	trainer := NewTrainer(method, c.Draws, c.Rate, noise)
+	trainer := NewTrainer(method, c.Draws, c.Rate, hvae.Stream(c.Seed, "gaussian noise "+run.Method, run.Dims, run.Dataset))
+	failed := func(format string, args ...any) (Outcome, error) {
+		err := fmt.Errorf(format, args...)
+		return Outcome{}, fmt.Errorf("%s on dataset %d, d = %d, %w; the parameters are%s\ntry a smaller -lr", run.Method, run.Dataset+1, run.Dims, err, describe(method.Params()))
+	}
 	const stride = 100
 	for i := range c.Iterations {
 		if i%stride == 0 {
@@ -125,12 +124,11 @@ func (c Config) Train(ctx context.Context, run Run, progress func(iterations int
 			if ctx.Err() != nil {
 				return Outcome{}, ctx.Err()
 			}
-			return Outcome{}, fmt.Errorf("%s on dataset %d, d = %d, diverged at iteration %d: %w; the parameters there:%s\ntry a smaller -lr",
-				run.Method, run.Dataset+1, run.Dims, i+1, err, describe(method.Params()))
+			return failed("diverged at iteration %d: %w", i+1, err)
 		}
 	}
 	o := Outcome{Theta: Estimate(method), Beta0: method.Beta0()}
-	if o.ELBO, err = trainer.MeanELBO(ctx, evaluationDraws); err != nil {
+	if o.ELBO, err = trainer.MeanELBO(ctx, 10_000); err != nil {
 		return Outcome{}, err
 	}
 	o.LogEvidence = data.LogEvidence(o.Theta)
@@ -140,13 +138,12 @@ func (c Config) Train(ctx context.Context, run Run, progress func(iterations int
 	o.MLEDeltaErr, o.MLESigmaErr = truth.SquaredErrors(best)
 	o.MLELogEvidence = data.LogEvidence(best)
 	if bad := o.ELBO + o.LogEvidence + o.DeltaErr + o.SigmaErr; math.IsNaN(bad) || math.IsInf(bad, 0) {
-		return Outcome{}, fmt.Errorf("%s on dataset %d, d = %d, ended after %d iterations with the ELBO %v and log p(D) %v; the parameters there:%s\ntry a smaller -lr",
-			run.Method, run.Dataset+1, run.Dims, c.Iterations, o.ELBO, o.LogEvidence, describe(method.Params()))
+		return failed("ended after %d iterations with the ELBO %v and log p(D) = %v", c.Iterations, o.ELBO, o.LogEvidence)
 	}
 	return o, nil
 }
 
-// describe lists parameters for an error message, a line each.
+// describe lists parameters, one on each line.
 func describe(params []*Param) string {
 	var b strings.Builder
 	for _, p := range params {

@@ -1,29 +1,27 @@
-// Package model is the Gaussian experiment of section 5.1: a model whose evidence is
+// Package model implements the Gaussian experiment of section 5.1: a model whose evidence is
 // known exactly,
 //
 //	z ~ N(0, I_d),   x_i | z ~ N(z + Δ, Σ) for i = 1..N,   Σ = diag(σ_1², …, σ_d²),
 //
-// and the variational methods that estimate θ = {Δ, Σ} from one dataset.
+// and variational methods that estimate θ = {Δ, Σ} from one dataset.
 //
-// Read truth.go and data.go (the datasets), exact.go (evidence, posterior and maximum
-// likelihood), target.go (log p_θ(D, z) on the tape), then the methods hvae.go,
-// planar.go and vb.go, and train.go. twomodes.go is a target of its own, which shows what
-// tempering is for.
+// Read truth.go and data.go (datasets), exact.go (evidence, posterior and maximum likelihood),
+// target.go (log p_θ(D, z) on the tape), hvae.go, planar.go and vb.go (methods), then train.go.
+// The file twomodes.go contains a separate target, which shows the effect of tempering.
 //
 // The package imports hvae, ad and linalg.
 package model
 
 import "hvae/linalg"
 
-// Theta is a value of θ: offsets Δ and standard deviations σ, one for each dimension.
+// Theta is a value of θ: offsets Δ [d] and standard deviations σ [d].
 type Theta struct{ Delta, Sigma []float64 }
 
-// Truth returns the parameters that generate the datasets in d dimensions: with
-// r_j = j − (d−1)/2,
+// Truth returns the parameters that generate the datasets in d dimensions,
 //
-//	Δ_j = r_j/5,   σ_j = 36 r_j²/(10 (d−1)²) + 0.1,
+//	Δ_j = r_j/5,   σ_j = 36 r_j²/(10 (d−1)²) + 0.1,   where r_j = j − (d−1)/2,
 //
-// so that σ falls quadratically from 1 to 0.1 and rises again; for d = 1, σ = 1.
+// and σ = 1 for d = 1. As j increases, σ_j falls from 1 to 0.1 and rises to 1 again.
 func Truth(d int) Theta {
 	t := Theta{make([]float64, d), make([]float64, d)}
 	for j := range d {
