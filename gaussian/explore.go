@@ -22,14 +22,14 @@ import (
 //go:embed explore.html
 var explorePage []byte
 
-// explore serves a page about the target with two modes until ctx ends.
+// explore serves the page about the target with two modes until ctx ends.
 func explore(ctx context.Context, o options, stdout io.Writer) error {
 	l, err := net.Listen("tcp", o.http)
 	if err != nil {
-		return fmt.Errorf("cannot serve a page at %s: %w; give another address with -http", o.http, err)
+		return fmt.Errorf("cannot serve the page at %s: %w; give another address with -http", o.http, err)
 	}
 	server := http.Server{Handler: explorer(o.config.Seed), ReadHeaderTimeout: 10 * time.Second}
-	defer context.AfterFunc(ctx, func() { server.Close() })() // ends the requests, too
+	defer context.AfterFunc(ctx, func() { server.Close() })() // also ends requests
 	fmt.Fprintf(stdout, "serving http://%s/ until Ctrl-C\n", l.Addr())
 	if err := server.Serve(l); ctx.Err() == nil {
 		return fmt.Errorf("cannot serve the page: %w", err)
@@ -37,7 +37,7 @@ func explore(ctx context.Context, o options, stdout io.Writer) error {
 	return context.Cause(ctx)
 }
 
-// explorer serves the page and, under /view, its pictures and numbers as HTML.
+// explorer returns the handler of the page (/) and of its figures and numbers as HTML (/view).
 func explorer(seed uint64) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { w.Write(explorePage) })
@@ -47,7 +47,7 @@ func explorer(seed uint64) http.Handler {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		// The same noise for all settings: the picture changes with the settings alone.
+		// The noise is the same for all settings, so that differences are due to the settings.
 		paths := v.flow.Paths(maxPaths, hvae.Stream(seed, "two modes page paths"))[:v.paths]
 		l, changed, err := v.flow.Draw(r.Context(), v.draws, hvae.Stream(seed, "two modes page"))
 		if err != nil {
@@ -59,32 +59,32 @@ func explorer(seed uint64) http.Handler {
 	return mux
 }
 
-// The limits of a request.
+// Maximum values of the settings.
 const (
 	maxSteps     = 256
 	maxPaths     = 12
 	maxPageDraws = 10_000
 )
 
-// A view is the settings of the page.
+// A view holds the settings of the page.
 type view struct {
 	flow         model.TwoModesFlow
 	paths, draws int
 }
 
-// parseView reads a query. Settings that it lacks have the page's first values.
+// parseView parses a query. Missing settings have the initial values of the page.
 func parseView(q url.Values) (v view, err error) {
-	number := func(name string, preset, least, most float64) float64 {
+	number := func(name string, preset, minimum, maximum float64) float64 {
 		x, parseErr := strconv.ParseFloat(cmp.Or(q.Get(name), fmt.Sprint(preset)), 64)
-		if parseErr != nil || !(x >= least && x <= most) {
-			err = cmp.Or(err, fmt.Errorf("%s is %.40q: give a number from %v to %v", name, q.Get(name), least, most))
+		if parseErr != nil || !(x >= minimum && x <= maximum) {
+			err = cmp.Or(err, fmt.Errorf("%s is %.40q: give a number from %v to %v", name, q.Get(name), minimum, maximum))
 		}
 		return x
 	}
-	count := func(name string, preset, most int) int {
+	count := func(name string, preset, maximum int) int {
 		n, parseErr := strconv.Atoi(cmp.Or(q.Get(name), fmt.Sprint(preset)))
-		if parseErr != nil || n < 1 || n > most {
-			err = cmp.Or(err, fmt.Errorf("%s is %.40q: give a whole number from 1 to %d", name, q.Get(name), most))
+		if parseErr != nil || n < 1 || n > maximum {
+			err = cmp.Or(err, fmt.Errorf("%s is %.40q: give a whole number from 1 to %d", name, q.Get(name), maximum))
 		}
 		return n
 	}
@@ -99,7 +99,8 @@ func parseView(q url.Values) (v view, err error) {
 	return v, err
 }
 
-// writeView writes the numbers and the pictures of a view. An error of w has no recipient.
+// writeView writes the numbers and figures of a view. It ignores errors of w, because the browser
+// has disconnected.
 func writeView(w io.Writer, paths []model.TwoModesPath, l []float64, r modeRow) {
 	fmt.Fprintf(w, "<p>ELBO <b>%.2f</b>, variance of log p̂ <b>%.1f ± %.1f</b>, <b>%.1f %%</b> of %d draws change mode</p>\n",
 		r.ELBO, r.Variance, r.VarianceSE, 100*r.ChangedMode, len(l))
@@ -108,7 +109,7 @@ func writeView(w io.Writer, paths []model.TwoModesPath, l []float64, r modeRow) 
 	for i, caption := range []string{
 		"from ○ to ●; contours where U is 2, 6, 10 and 14 nats above its minimum",
 		"H = U + ½ρᵀρ after each step; dashed: the barrier between the modes",
-		"fraction in each nat; the ends include all draws beyond; dashed: the ELBO",
+		"fraction of draws per nat; the first and last bins include all draws beyond; dashed: the ELBO",
 	} {
 		c := []plot.Chart{plane, energy, histogram(l, r.ELBO)}[i]
 		c.Width = 340
@@ -119,7 +120,7 @@ func writeView(w io.Writer, paths []model.TwoModesPath, l []float64, r modeRow) 
 	}
 }
 
-// histogram draws the distribution of log p̂ from −40 to 10 nats.
+// histogram returns a chart of the distribution of log p̂ from −40 to 10 nats, in bins of one nat.
 func histogram(l []float64, elbo float64) plot.Chart {
 	const low, high = -40, 10
 	var fractions [high - low]float64

@@ -27,14 +27,14 @@ import (
 	"hvae/hvae"
 )
 
-// get returns the explorer's answer to a request.
+// get returns the explorer's response to a request.
 func get(ctx context.Context, path string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	explorer(5).ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", path, nil))
 	return w
 }
 
-func TestAViewHasTheNumbersAndPicturesOfItsSettings(t *testing.T) {
+func TestAViewHasTheNumbersAndFiguresOfItsSettings(t *testing.T) {
 	for query, want := range map[string]view{
 		"":             {model.TwoModesFlow{K: 64, StepSize: 0.1, InvSqrtBeta0: 3, Tempering: "fixed"}, 4, 2000},
 		"K=10&start=2": {model.TwoModesFlow{K: 10, StepSize: 0.1, InvSqrtBeta0: 2, Tempering: "fixed"}, 4, 2000},
@@ -47,9 +47,9 @@ func TestAViewHasTheNumbersAndPicturesOfItsSettings(t *testing.T) {
 		}
 		l, changed, _ := want.flow.Draw(t.Context(), want.draws, hvae.Stream(5, "two modes page"))
 		r := summariseModes(want.flow, l, changed)
-		var pictures bytes.Buffer
-		writeView(&pictures, want.flow.Paths(12, hvae.Stream(5, "two modes page paths"))[:want.paths], l, r)
-		if diff := cmp.Diff(pictures.String(), w.Body.String()); diff != "" {
+		var html bytes.Buffer
+		writeView(&html, want.flow.Paths(12, hvae.Stream(5, "two modes page paths"))[:want.paths], l, r)
+		if diff := cmp.Diff(html.String(), w.Body.String()); diff != "" {
 			t.Errorf("%q: %s", query, diff)
 		}
 		if text := fmt.Sprintf("ELBO <b>%.2f</b>, variance of log p̂ <b>%.1f ± %.1f</b>, <b>%.1f %%</b> of %d draws change mode", r.ELBO, r.Variance, r.VarianceSE, 100*float64(changed)/float64(len(l)), want.draws); !strings.Contains(w.Body.String(), text) {
@@ -57,7 +57,7 @@ func TestAViewHasTheNumbersAndPicturesOfItsSettings(t *testing.T) {
 		}
 		for i, svg := range regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(w.Body.String(), -1) {
 			if p := plottest.Read(t, []byte(svg), false, false)[0]; p.Title != []string{"Paths in the plane", "Energy along the paths", "Estimates of log p(x) = 0"}[i] {
-				t.Errorf("%q: picture %d is called %q", query, i, p.Title)
+				t.Errorf("%q: figure %d has the title %q", query, i, p.Title)
 			}
 			if n := strings.Count(svg, `stroke-width="2.2"`); i == 0 && n != want.paths {
 				t.Errorf("%q: %d paths, want %d", query, n, want.paths)
@@ -80,7 +80,7 @@ func TestTheHistogramCountsEveryDraw(t *testing.T) {
 	for i := range 50 {
 		low := float64(i - 40)
 		if a, b := outline[2*i+1], outline[2*i+2]; !p.X.Near(a.X, low) || !p.X.Near(b.X, low+1) || !p.Y.Near(a.Y, want[low]) || !p.Y.Near(b.Y, want[low]) {
-			t.Errorf("from %v to %v stands %v to %v, want %v", low, low+1, a, b, want[low])
+			t.Errorf("the bin from %v to %v is drawn from %v to %v, want the fraction %v", low, low+1, a, b, want[low])
 		}
 	}
 	if mean := p.Series[1].Line[0]; !p.X.Near(mean[0].X, -2.5) || mean[0].X != mean[1].X {
@@ -88,7 +88,7 @@ func TestTheHistogramCountsEveryDraw(t *testing.T) {
 	}
 }
 
-func TestInvalidSettingsAreStatus400AndOneLine(t *testing.T) {
+func TestInvalidSettingsReturnStatus400AndOneLine(t *testing.T) {
 	for query, want := range map[string]string{
 		"K=0":          `K is "0": give a whole number from 1 to 256`,
 		"K=257":        `K is "257": give a whole number from 1 to 256`,
@@ -113,15 +113,15 @@ func TestInvalidSettingsAreStatus400AndOneLine(t *testing.T) {
 	}
 }
 
-func TestADisconnectedBrowserEndsTheComputation(t *testing.T) {
+func TestTheComputationEndsWhenTheBrowserDisconnects(t *testing.T) {
 	ctx, disconnect := context.WithCancel(t.Context())
 	disconnect()
 	if w := get(ctx, "/view"); w.Body.Len() != 0 {
-		t.Errorf("the answer is %s", w.Body)
+		t.Errorf("the response is %s", w.Body)
 	}
 }
 
-func TestThePageStartsWithTheDefaultsAndKeepsToTheLimits(t *testing.T) {
+func TestThePageHasTheDefaultsAndLimitsOfViews(t *testing.T) {
 	first, least, most := url.Values{}, url.Values{}, url.Values{}
 	for _, m := range regexp.MustCompile(`name="(\w+)"(?: min="(.*?)" max="(.*?)")?.* value="(.*?)"`).FindAllStringSubmatch(string(explorePage), -1) {
 		first.Set(m[1], m[4])
@@ -131,22 +131,22 @@ func TestThePageStartsWithTheDefaultsAndKeepsToTheLimits(t *testing.T) {
 	want, _ := parseView(nil)
 	got, err := parseView(first)
 	if len(first) != 5 || err != nil || got != want {
-		t.Errorf("the page starts with %v, which is %+v, %v; the default is %+v", first, got, err, want)
+		t.Errorf("the initial values of the page are %v, which give %+v, %v; the default is %+v", first, got, err, want)
 	}
 	for _, q := range []url.Values{least, most} {
 		for _, kind := range regexp.MustCompile(`<option value="(.*?)"`).FindAllStringSubmatch(string(explorePage), -1) {
 			q.Set("tempering", kind[1])
 			if _, err := parseView(q); err != nil {
-				t.Errorf("the page offers %v: %v", q, err)
+				t.Errorf("the page allows %v: %v", q, err)
 			}
 		}
 	}
 	if n := bytes.Count(explorePage, []byte("\n")); n > 150 {
-		t.Errorf("the page has %d lines, at most 150 are allowed", n)
+		t.Errorf("the page has %d lines, want at most 150", n)
 	}
 }
 
-// serve starts the program with -http and returns the page's address and a function that
+// serve starts the program with -http. It returns the URL of the page, and a function that
 // interrupts the program and returns its exit status.
 func serve(t *testing.T, address string) (page string, interrupt func() int) {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -193,14 +193,14 @@ func TestThePageIsServedOnLoopbackUntilAnInterrupt(t *testing.T) {
 	}
 }
 
-// A browser is a headless Chromium under the DevTools protocol, over a pipe.
+// A browser is a headless Chromium, controlled through a pipe with the DevTools protocol.
 type browser struct {
 	t        *testing.T
 	in       io.Writer
 	out      *bufio.Reader
 	session  string
 	id       int
-	problems []string // errors of the page
+	messages []string // console messages and exceptions of the page
 }
 
 // call calls a method and decodes its result.
@@ -232,7 +232,7 @@ func (b *browser) call(method string, params map[string]any, result any) {
 		}
 		switch {
 		case slices.Contains([]string{"Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"}, m.Method):
-			b.problems = append(b.problems, string(answer[:len(answer)-1]))
+			b.messages = append(b.messages, string(answer[:len(answer)-1]))
 		case m.ID == b.id && m.Error != nil:
 			b.t.Fatalf("%s: %s", method, m.Error)
 		case m.ID == b.id:
@@ -258,7 +258,7 @@ func (b *browser) eval(expression string) string {
 	return string(r.Result.Value)
 }
 
-// text returns the text that an expression yields.
+// text returns the string value of an expression.
 func (b *browser) text(expression string) (s string) {
 	b.t.Helper()
 	if err := json.Unmarshal([]byte(b.eval(expression)), &s); err != nil {
@@ -270,16 +270,16 @@ func (b *browser) text(expression string) (s string) {
 // wait waits until an expression is true.
 func (b *browser) wait(expression string) {
 	b.t.Helper()
-	for b.eval(expression) != "true" { // the browser's context ends it
+	for b.eval(expression) != "true" { // call fails the test when the browser's context ends
 		time.Sleep(20 * time.Millisecond)
 	}
 }
 
-// TestThePageInABrowser runs where HVAE_CHROMIUM is the path of a Chromium.
+// TestThePageInABrowser runs if HVAE_CHROMIUM is the path of a Chromium binary.
 func TestThePageInABrowser(t *testing.T) {
 	path := os.Getenv("HVAE_CHROMIUM")
 	if path == "" {
-		t.Skip("HVAE_CHROMIUM does not name a browser")
+		t.Skip("HVAE_CHROMIUM is not set")
 	}
 	page, interrupt := serve(t, "localhost:0")
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -288,7 +288,7 @@ func TestThePageInABrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.RemoveAll(profile) // not t.TempDir, which fails if a process still writes there
+	defer os.RemoveAll(profile) // t.TempDir would fail if a process still writes there
 	command := exec.CommandContext(ctx, path, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--user-data-dir="+profile, "about:blank")
 	theirIn, in, err := os.Pipe()
 	if err != nil {
@@ -330,13 +330,13 @@ func TestThePageInABrowser(t *testing.T) {
 	}
 	b.wait("form.elements.start.value == '3.5' && !busy")
 	after := b.text("view.innerHTML")
-	p, q := strings.Split(before, "<figure"), strings.Split(after, "<figure") // numbers, three pictures
+	p, q := strings.Split(before, "<figure"), strings.Split(after, "<figure") // numbers, three figures
 	if len(p) != 4 || len(q) != 4 {
 		t.Fatalf("the view is %s", after)
 	}
 	for i := range p {
 		if p[i] == q[i] {
-			t.Errorf("five steps of 1/√β₀ do not change part %d", i)
+			t.Errorf("part %d does not depend on 1/√β₀", i)
 		}
 	}
 	if search := b.text("location.search"); !strings.Contains(search, "start=3.5") || !strings.Contains(search, "K=32") {
@@ -346,14 +346,14 @@ func TestThePageInABrowser(t *testing.T) {
 	b.call("Page.navigate", map[string]any{"url": "about:blank"}, &nothing)
 	visit(shared)
 	if again := b.text("view.innerHTML"); again != after {
-		t.Error("the URL does not share the view")
+		t.Error("the URL does not restore the view")
 	}
 	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": 320, "height": 640, "deviceScaleFactor": 1, "mobile": true}, &nothing)
 	if width := b.eval("document.documentElement.scrollWidth"); width != "320" {
-		t.Errorf("on a screen of 320 pixels the page is %s wide", width)
+		t.Errorf("the page is %s pixels wide on a screen of 320 pixels", width)
 	}
-	if b.problems != nil {
-		t.Errorf("the console shows %s", b.problems)
+	if b.messages != nil {
+		t.Errorf("the console shows %s", b.messages)
 	}
 	b.eval("form.elements.draws.value = '20000'; draw()")
 	b.wait(`error.textContent.startsWith('draws is "20000"') && view.querySelector('svg') != null`)

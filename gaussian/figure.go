@@ -10,7 +10,7 @@ import (
 	"hvae/bench/plot"
 )
 
-// labels are the names of the methods in a legend.
+// labels maps methods to labels of the legend.
 var labels = map[string]string{
 	"hvae-k1":         "HVAE, K = 1",
 	"hvae-k10":        "HVAE, K = 10",
@@ -21,11 +21,11 @@ var labels = map[string]string{
 	"vb":              "mean-field VB",
 }
 
-// A quantity is an error of the estimates to draw.
+// A quantity is an error to draw.
 type quantity struct {
-	name string
-	of   func(row) (mean, standardError float64)
-	mle  func(row) float64 // the quantity for the maximum-likelihood estimate
+	label string
+	of    func(row) (mean, standardError float64)
+	mle   func(row) float64 // its mean for the maximum-likelihood estimate
 }
 
 var (
@@ -37,8 +37,8 @@ var (
 		func(r row) float64 { return r.MLESigmaErr }}
 )
 
-// figures are the two panels of the paper's figure 1, and what the second one hides: the
-// error of σ, which is small beside that of Δ.
+// figures lists the two panels of the paper's figure 1, and a third panel with the error of σ
+// alone. The larger error of Δ hides it in the second panel.
 var figures = []struct {
 	file, title string
 	quantity    quantity
@@ -49,8 +49,7 @@ var figures = []struct {
 	{"figure1c.svg", "HVAE with and without tempering: σ alone", sigmaError, []string{"hvae-k1", "hvae-k10", "hvae-notemp-k1", "hvae-notemp-k10"}},
 }
 
-// writeFigures draws, if there are several dimensions, errors against the dimension. It
-// says on stderr what it wrote.
+// writeFigures writes the figures of errors against the dimension if there are several dimensions.
 func writeFigures(o options, rep *report, stderr io.Writer) error {
 	if len(o.dims) < 2 {
 		return nil
@@ -63,7 +62,7 @@ func writeFigures(o options, rep *report, stderr io.Writer) error {
 	return nil
 }
 
-// writeFigure writes a figure into the folder that o names, and says so on stderr.
+// writeFigure writes a figure to the folder o.out and prints its name on stderr.
 func writeFigure(o options, file string, svg []byte, stderr io.Writer) error {
 	name := filepath.Join(o.out, file)
 	if err := atomicfile.Write(name, svg); err != nil {
@@ -73,11 +72,11 @@ func writeFigure(o options, file string, svg []byte, stderr io.Writer) error {
 	return nil
 }
 
-// chart draws a quantity with its standard errors for the given methods that have rows, and
-// the quantity for maximum likelihood.
+// chart returns the chart of a quantity with standard errors, for the given methods that have rows,
+// and for maximum likelihood.
 func chart(title string, q quantity, methods []string, rows []row) plot.Chart {
 	c := plot.Chart{
-		Title: title, XLabel: "dimension d", YLabel: q.name,
+		Title: title, XLabel: "dimension d", YLabel: q.label,
 		LogX: true, LogY: true, Dodge: true,
 	}
 	rows = slices.Clone(rows)

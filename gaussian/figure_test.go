@@ -14,7 +14,7 @@ import (
 	"hvae/gaussian/model"
 )
 
-// readFigure reads a figure of one panel that the program has written.
+// readFigure reads a figure that the program has written.
 func readFigure(t *testing.T, folder, file string, log bool) []plottest.Panel {
 	t.Helper()
 	svg, err := os.ReadFile(filepath.Join(folder, file))
@@ -24,12 +24,12 @@ func readFigure(t *testing.T, folder, file string, log bool) []plottest.Panel {
 	return plottest.Read(t, svg, log, log)
 }
 
-// wrote returns the files that a run says that it wrote, and those that are there.
-func wrote(t *testing.T, folder, stderr string) (said, there []string) {
+// figuresOf returns the figures that the program reports on stderr, and the files in the folder.
+func figuresOf(t *testing.T, folder, stderr string) (reported, existing []string) {
 	t.Helper()
 	for line := range strings.Lines(stderr) {
 		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "wrote "); ok && filepath.Dir(name) == folder {
-			said = append(said, filepath.Base(name))
+			reported = append(reported, filepath.Base(name))
 		}
 	}
 	entries, err := os.ReadDir(folder)
@@ -37,19 +37,19 @@ func wrote(t *testing.T, folder, stderr string) (said, there []string) {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		there = append(there, e.Name())
+		existing = append(existing, e.Name())
 	}
-	return said, there
+	return reported, existing
 }
 
-func TestFiguresDrawTheRowsWithTheirStandardErrors(t *testing.T) {
+func TestFiguresShowTheRowsWithStandardErrors(t *testing.T) {
 	legend := map[string]string{
 		"hvae-k1": "HVAE, K = 1", "hvae-k10": "HVAE, K = 10",
 		"hvae-notemp-k1": "K = 1, no tempering", "hvae-notemp-k10": "K = 10, no tempering",
 		"nf-k1": "planar flow, K = 1", "nf-k30": "planar flow, K = 30", "vb": "mean-field VB",
 	}
 	for _, methods := range [][]string{model.MethodNames(), {"vb", "hvae-notemp-k1"}} {
-		e := base // with estimates that differ so much that error bars show
+		e := base // few points and iterations, for large error bars
 		e.dims, e.methods, e.points, e.iterations, e.rate = []int{3, 1, 2}, methods, 10, 60, 0.1
 		folder := filepath.Join(t.TempDir(), "new", "folder")
 		_, stderr, status := gaussianCommand(t.Context(), append(e.args(), "-json", "-out", folder)...)
@@ -58,9 +58,9 @@ func TestFiguresDrawTheRowsWithTheirStandardErrors(t *testing.T) {
 		}
 		rows := e.rows(t)
 		files := []string{"figure1a.svg", "figure1b.svg", "figure1c.svg"}
-		said, there := wrote(t, folder, stderr)
-		if !slices.Equal(said, files) || !slices.Equal(there, files) {
-			t.Errorf("the program says it wrote %v, there are %v, want %v", said, there, files)
+		reported, existing := figuresOf(t, folder, stderr)
+		if !slices.Equal(reported, files) || !slices.Equal(existing, files) {
+			t.Errorf("the program reports %v and writes %v, want %v", reported, existing, files)
 		}
 		for _, f := range []struct {
 			file, title, y, mean, standardError, mle string
@@ -118,10 +118,10 @@ func TestFiguresDrawTheRowsWithTheirStandardErrors(t *testing.T) {
 	}
 }
 
-func TestOneDimensionDrawsNoFigure(t *testing.T) {
+func TestOneDimensionWritesNoFigure(t *testing.T) {
 	folder := t.TempDir()
 	_, stderr, status := gaussianCommand(t.Context(), append(base.args(), "-out", folder)...)
-	if said, there := wrote(t, folder, stderr); status != 0 || said != nil || there != nil {
-		t.Errorf("status %d, the program says it wrote %v, there are %v", status, said, there)
+	if reported, existing := figuresOf(t, folder, stderr); status != 0 || reported != nil || existing != nil {
+		t.Errorf("status %d, the program reports %v and writes %v", status, reported, existing)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// gaussianCommand runs the program and returns what it printed and its exit status.
+// gaussianCommand runs the program and returns its output and exit status.
 func gaussianCommand(ctx context.Context, args ...string) (stdout, stderr string, status int) {
 	var out, err bytes.Buffer
 	status = program.Run(ctx, args, &out, &err)
@@ -23,23 +23,23 @@ func gaussianCommand(ctx context.Context, args ...string) (stdout, stderr string
 
 var quick = []string{"-datasets", "3", "-n", "50", "-iters", "60", "-batch", "3"}
 
-func TestBadInputIsOneClearLineAndStatus2(t *testing.T) {
+func TestInvalidFlagsPrintOneLineAndReturnStatus2(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
-	end() // what is accepted does not run for long
+	end() // runs with accepted flags end at once
 	for _, c := range []struct {
 		args []string
-		want string // the line says it
+		want string // part of the line
 	}{
 		{[]string{"-d", "0"}, `"0" is not a dimension`},
 		{[]string{"-d", "x"}, `"x" is not a dimension`},
 		{[]string{"-d", "2,,3"}, `"" is not a dimension`},
-		{[]string{"-d", "3,2,3"}, "dimension 3 is there twice"},
+		{[]string{"-d", "3,2,3"}, "dimension 3 is listed twice"},
 		{[]string{"-d", "999999999999999999999"}, "is not a dimension"},
 		{[]string{"-d", "100001"}, "from 1 to 100000"},
 		{[]string{"-methods", "foo"}, `unknown method "foo": the methods are hvae-k1, hvae-k10`},
-		{[]string{"-methods", "vb,vb"}, "vb is there twice"},
-		{[]string{"-two-modes", "-iters", "3", "-d", "2"}, "-two-modes is not about -d, -iters"},
-		{[]string{"-two-modes", "-http", "localhost:0", "-json"}, "-two-modes is not about -json"},
+		{[]string{"-methods", "vb,vb"}, "vb is listed twice"},
+		{[]string{"-two-modes", "-iters", "3", "-d", "2"}, "-two-modes does not use -d, -iters"},
+		{[]string{"-two-modes", "-http", "localhost:0", "-json"}, "-two-modes does not use -json"},
 		{[]string{"-two-modes", "-http", "8080"}, "it must be HOST:PORT, such as localhost:8080"},
 		{[]string{"-http", "localhost:0"}, "-http needs -two-modes"},
 		{[]string{"-datasets", "-1"}, "from 1 to"},
@@ -73,13 +73,13 @@ func TestHelpListsEveryFlag(t *testing.T) {
 	}
 }
 
-func TestUnwritableFolderIsStatus1BeforeAnyWork(t *testing.T) {
+func TestAnUnwritableFolderReturnsStatus1BeforeAnyWork(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, []byte("kept"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	ended, end := context.WithCancel(t.Context())
-	end() // if it began to work, it would end with another status
+	end() // runs would end with another status
 	for _, d := range []string{"1", "1,2"} {
 		stdout, stderr, status := gaussianCommand(ended, "-d", d, "-out", file)
 		if status != 1 || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, file) || !strings.Contains(stderr, "-out") {
@@ -87,7 +87,7 @@ func TestUnwritableFolderIsStatus1BeforeAnyWork(t *testing.T) {
 		}
 	}
 	if kept, _ := os.ReadFile(file); string(kept) != "kept" {
-		t.Errorf("the file in the way became %q", kept)
+		t.Errorf("the file now contains %q", kept)
 	}
 }
 
@@ -120,14 +120,14 @@ func TestOutputDoesNotDependOnGOMAXPROCS(t *testing.T) {
 	}
 }
 
-func TestDivergenceStopsWithStatus1AndNoNaN(t *testing.T) {
+func TestDivergenceReturnsStatus1AndPrintsNoNaN(t *testing.T) {
 	stdout, stderr, status := gaussianCommand(t.Context(), append(quick, "-d", "2", "-methods", "vb,hvae-k1", "-lr", "1e5")...)
 	if status != 1 || strings.Contains(stdout, "NaN") || !strings.Contains(stderr, "diverged at iteration") || !strings.Contains(stderr, "log_sigma = [") {
 		t.Errorf("status %d\nstdout %s\nstderr %s", status, stdout, stderr)
 	}
 }
 
-func TestInterruptExits130AndSaysWhatIsKept(t *testing.T) {
+func TestAnInterruptReturnsStatus130AndTheNumberOfRuns(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	stdout, stderr, status := gaussianCommand(ctx, "-d", "5")
@@ -136,30 +136,30 @@ func TestInterruptExits130AndSaysWhatIsKept(t *testing.T) {
 	}
 }
 
-func TestAnInterruptKeepsTheRowsThatWerePrinted(t *testing.T) {
+func TestAnInterruptAfterARowWritesNoFigures(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	folder := t.TempDir()
 	var stderr bytes.Buffer
 	stdout := &countingWriter{then: cancel} // after the first row
 	status := program.Run(ctx, []string{"-methods", "vb", "-d", "1,100000", "-n", "2", "-datasets", "1", "-iters", "3000", "-json", "-out", folder}, stdout, &stderr)
-	said, there := wrote(t, folder, stderr.String())
-	if status != 130 || !strings.Contains(stderr.String(), "1 of 2 runs were finished; complete rows have been printed") || stdout.writes != 1 || said != nil || there != nil {
-		t.Errorf("status %d, %d rows, stderr %q, figures %v", status, stdout.writes, stderr.String(), there)
+	reported, existing := figuresOf(t, folder, stderr.String())
+	if status != 130 || !strings.Contains(stderr.String(), "1 of 2 runs were finished; complete rows have been printed") || stdout.writes != 1 || reported != nil || existing != nil {
+		t.Errorf("status %d, %d rows, stderr %q, figures %v", status, stdout.writes, stderr.String(), existing)
 	}
 }
 
-func TestAFullDiskIsStatus1AndEndsWhatIsRunning(t *testing.T) {
+func TestAWriteErrorReturnsStatus1AndEndsAllRuns(t *testing.T) {
 	folder := t.TempDir()
 	var stderr bytes.Buffer
 	stdout := &countingWriter{err: errors.New("disk full")}
 	status := program.Run(t.Context(), []string{"-methods", "vb", "-d", "1,100000", "-n", "2", "-datasets", "1", "-iters", "3000", "-json", "-out", folder}, stdout, &stderr)
-	_, there := wrote(t, folder, stderr.String())
-	if status != 1 || stderr.String() != "gaussian: cannot write results: disk full\n" || stdout.writes != 1 || there != nil {
-		t.Errorf("status %d, %d rows, stderr %q, figures %v", status, stdout.writes, stderr.String(), there)
+	_, existing := figuresOf(t, folder, stderr.String())
+	if status != 1 || stderr.String() != "gaussian: cannot write results: disk full\n" || stdout.writes != 1 || existing != nil {
+		t.Errorf("status %d, %d rows, stderr %q, figures %v", status, stdout.writes, stderr.String(), existing)
 	}
 }
 
-// A countingWriter counts what is written, does something then, and may fail.
+// A countingWriter counts writes, calls then after each write, and returns err.
 type countingWriter struct {
 	writes int
 	then   func()
@@ -183,13 +183,13 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What is accepted can be run.
+		// Accepted values are valid settings.
 		if len(o.dims) == 0 || len(o.methods) == 0 || o.datasets < 1 || o.config.Points < 2 || o.config.Iterations < 1 || o.config.Draws < 1 || !(o.config.Rate > 0) {
-			t.Errorf("%q %q gives %+v", flag, value, o)
+			t.Errorf("%q %q is parsed as %+v", flag, value, o)
 		}
 		for _, d := range o.dims {
 			if d < 1 || d > maxDims {
-				t.Errorf("%q %q gives the dimension %d", flag, value, d)
+				t.Errorf("%q %q is parsed as the dimension %d", flag, value, d)
 			}
 		}
 	})

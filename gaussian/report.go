@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 
 	"hvae/gaussian/model"
 )
 
-// A row is what one method achieved in one dimension, averaged over datasets.
+// A row holds the averages over datasets for one method in one dimension.
 type row struct {
 	Method      string  `json:"method"`
 	Dims        int     `json:"d"`
@@ -17,8 +18,8 @@ type row struct {
 	DeltaErr    float64 `json:"delta_err"` // mean of ‖Δ − Δ̂‖²
 	SigmaErr    float64 `json:"sigma_err"` // mean of ‖σ − σ̂‖²
 	SigmaErrSE  number  `json:"sigma_err_se"`
-	Err         float64 `json:"err"`    // their sum
-	ErrSE       number  `json:"err_se"` // its standard error over datasets
+	Err         float64 `json:"err"`    // mean of ‖Δ − Δ̂‖² + ‖σ − σ̂‖²
+	ErrSE       number  `json:"err_se"` // its standard error
 	Beta0       number  `json:"beta0"`
 	ELBO        float64 `json:"elbo"`
 	LogEvidence float64 `json:"log_evidence"`
@@ -26,12 +27,11 @@ type row struct {
 	MLEDeltaErr float64 `json:"mle_delta_err"`
 	MLESigmaErr float64 `json:"mle_sigma_err"`
 	MLEErrSE    number  `json:"mle_err_se"`       // standard error of MLEDeltaErr + MLESigmaErr
-	MLEEvidence float64 `json:"mle_log_evidence"` // log p(D) at the maximum-likelihood estimate
-	Seconds     float64 `json:"seconds"`          // of computing, all datasets together
+	MLEEvidence float64 `json:"mle_log_evidence"` // log p(D) for the maximum-likelihood estimate
+	Seconds     float64 `json:"seconds"`          // computing time of all datasets
 }
 
-// A number is a float64 that may not exist: as NaN it is null in JSON and a dash in
-// the table.
+// A number is a float64 whose NaN is printed as null in JSON and as a dash in the table.
 type number float64
 
 func (n number) MarshalJSON() ([]byte, error) {
@@ -48,32 +48,34 @@ func (n number) String() string {
 	return fmt.Sprintf("%.4g", float64(n))
 }
 
-// A report collects results and prints rows in order, each as soon as it can.
+// A result is the result of one run.
+type result struct {
+	outcome model.Outcome
+	seconds float64
+}
+
+// A report collects results and prints rows in order, each as soon as possible.
 type report struct {
 	o       options
 	w       io.Writer
-	results [][]result // those of each row, by dataset
-	missing []int      // how many of them are not there yet
-	rows    []row      // printed ones
+	results []*result // in the order of the rows and datasets; nil for an unfinished run
+	rows    []row     // printed rows
 }
 
 func newReport(o options, w io.Writer) *report {
-	r := &report{o: o, w: w}
-	for range len(o.dims) * len(o.methods) {
-		r.results = append(r.results, make([]result, o.datasets))
-		r.missing = append(r.missing, o.datasets)
-	}
-	return r
+	return &report{o: o, w: w, results: make([]*result, len(o.dims)*len(o.methods)*o.datasets)}
 }
 
-// add takes the result of a run, and prints what is complete.
-func (r *report) add(res result) error {
-	i, k := res.job/r.o.datasets, res.job%r.o.datasets
-	r.results[i][k] = res
-	r.missing[i]--
-	for len(r.rows) < len(r.results) && r.missing[len(r.rows)] == 0 {
+// add stores the result of run i and prints the rows that it completes.
+func (r *report) add(i int, res *result) error {
+	r.results[i] = res
+	for next := len(r.rows) * r.o.datasets; next < len(r.results); next += r.o.datasets {
+		results := r.results[next : next+r.o.datasets]
+		if slices.Contains(results, nil) {
+			break
+		}
 		n := len(r.rows)
-		r.rows = append(r.rows, average(r.o.methods[n%len(r.o.methods)], r.o.dims[n/len(r.o.methods)], r.results[n]))
+		r.rows = append(r.rows, average(r.o.methods[n%len(r.o.methods)], r.o.dims[n/len(r.o.methods)], results))
 		if err := r.print(n); err != nil {
 			return fmt.Errorf("cannot write results: %w", err)
 		}
@@ -81,8 +83,8 @@ func (r *report) add(res result) error {
 	return nil
 }
 
-// average averages the results of one method in the order of the datasets.
-func average(method string, dims int, results []result) row {
+// average returns the row of results, adding them in the order of the datasets.
+func average(method string, dims int, results []*result) row {
 	a := row{Method: method, Dims: dims, Datasets: len(results)}
 	n := float64(len(results))
 	mean := func(f func(o model.Outcome) float64) float64 {
@@ -115,8 +117,8 @@ func average(method string, dims int, results []result) row {
 	return a
 }
 
-// print prints row n, with the head of the table before the first row of a dimension
-// and maximum likelihood's line after the last.
+// print prints row n. In a table, the header precedes the first row of a dimension, and the line of
+// maximum likelihood follows the last one.
 func (r *report) print(n int) error {
 	a := r.rows[n]
 	if r.o.json {

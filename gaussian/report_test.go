@@ -19,8 +19,8 @@ import (
 	"hvae/linalg"
 )
 
-// An experiment is what a command line asks for. Its methods compute by hand what the
-// program should print, from the model's and the methods' public functions.
+// An experiment holds the flags of a command line. Its methods compute the expected output of the
+// program independently, from exported functions of package model.
 type experiment struct {
 	dims    []int
 	methods []string
@@ -30,10 +30,10 @@ type experiment struct {
 	seed uint64
 }
 
-// base is a small experiment: three ways of estimation, one of them with β₀.
+// base is a small experiment with three methods, one of them with β₀.
 var base = experiment{dims: []int{2}, methods: []string{"hvae-k1", "nf-k1", "vb"}, datasets: 3, points: 50, iterations: 20, draws: 3, rate: 0.01, seed: 3}
 
-// args are the flags that ask for it.
+// args returns the flags of the experiment.
 func (e experiment) args() []string {
 	var dims []string
 	for _, d := range e.dims {
@@ -43,11 +43,11 @@ func (e experiment) args() []string {
 		"-iters", fmt.Sprint(e.iterations), "-batch", fmt.Sprint(e.draws), "-lr", fmt.Sprint(e.rate), "-seed", fmt.Sprint(e.seed)}
 }
 
-// An estimate is what a method makes of a dataset, and what the dataset allows.
+// An estimate holds the results of a method and of maximum likelihood on one dataset.
 type estimate struct{ deltaErr, sigmaErr, beta0, elbo, evidence, mleDeltaErr, mleSigmaErr, mleEvidence float64 }
 
-// estimates runs a method on each dataset in d dimensions. Every dataset, every method's
-// start and every method's noise is a stream of its own.
+// estimates runs a method on each dataset in d dimensions. Datasets, starting values and noise use
+// separate random streams.
 func (e experiment) estimates(t *testing.T, d int, name string) (all []estimate) {
 	t.Helper()
 	// The truth: Δ from −(d−1)/10 to (d−1)/10, σ from 1 at the ends to 0.1 in the middle.
@@ -91,7 +91,7 @@ func (e experiment) estimates(t *testing.T, d int, name string) (all []estimate)
 			return ad.Mean(method.ELBO(leaves, tape.Const(noise)))
 		}
 		optimiser := hvae.NewRMSProp(e.rate)
-		var averages [][][]float64 // of each parameter
+		var averages [][][]float64 // of the optimiser, for each parameter
 		for _, p := range method.Params() {
 			averages = append(averages, [][]float64{slices.Repeat(optimiser.Start(), len(p.Value.Data))})
 		}
@@ -102,7 +102,7 @@ func (e experiment) estimates(t *testing.T, d int, name string) (all []estimate)
 			}
 		}
 		var s estimate
-		for range 100 { // of 100 draws
+		for range 100 { // batches of 100 draws
 			s.elbo += bound(100).Scalar() / 100
 		}
 		params := method.Params()
@@ -126,8 +126,8 @@ func (e experiment) estimates(t *testing.T, d int, name string) (all []estimate)
 	return all
 }
 
-// over returns the mean of a quantity over datasets, and its standard error: the sample
-// standard deviation, with n − 1, over √n.
+// over returns the mean of a quantity over n datasets and its standard error: the sample standard
+// deviation (with n − 1) divided by √n.
 func over(all []estimate, quantity func(estimate) float64) (mean, standardError float64) {
 	for _, e := range all {
 		mean += quantity(e) / float64(len(all))
@@ -138,15 +138,16 @@ func over(all []estimate, quantity func(estimate) float64) (mean, standardError 
 	return mean, math.Sqrt(standardError / float64(len(all)-1) / float64(len(all)))
 }
 
-// An expected row: its numbers by name, NaN for none, and the line of the floor below it.
+// An expected row has its numbers by name, NaN for missing numbers, and those of maximum
+// likelihood.
 type expected struct {
 	method  string
 	d       int
 	numbers map[string]float64
 }
 
-// rows returns the rows in the order in which they are printed: methods as given, for each
-// dimension as given.
+// rows returns the rows in the order of the output: dimensions in the order of the flag, and for
+// each dimension the methods in the order of the flag.
 func (e experiment) rows(t *testing.T) (rows []expected) {
 	t.Helper()
 	for _, d := range e.dims {
@@ -170,7 +171,7 @@ func (e experiment) rows(t *testing.T) (rows []expected) {
 	return rows
 }
 
-// json returns the rows as the objects that -json prints, without the seconds.
+// json returns the expected objects of -json without the seconds.
 func (e experiment) json(t *testing.T) (objects []map[string]any) {
 	for _, r := range e.rows(t) {
 		o := map[string]any{"method": r.method, "d": float64(r.d)}
@@ -188,7 +189,7 @@ func (e experiment) json(t *testing.T) (objects []map[string]any) {
 	return objects
 }
 
-// table returns the fields of each line of the table, without the seconds.
+// table returns the expected fields of each line of the table without the seconds.
 func (e experiment) table(t *testing.T) (lines [][]string) {
 	four := func(v float64) string {
 		if math.IsNaN(v) {
@@ -220,8 +221,8 @@ func (e experiment) table(t *testing.T) (lines [][]string) {
 	return lines
 }
 
-// printed returns the objects that the program prints for -json, without the seconds, which
-// must be more than nothing and no more than what its cores had.
+// printed returns the objects that the program prints with -json, without the seconds, which must
+// be positive and at most 64 times the elapsed time.
 func printed(t *testing.T, args ...string) (objects []map[string]any) {
 	t.Helper()
 	start := time.Now()
@@ -229,7 +230,7 @@ func printed(t *testing.T, args ...string) (objects []map[string]any) {
 	if status != 0 {
 		t.Fatalf("%v: status %d, stderr %q", args, status, stderr)
 	}
-	most := time.Since(start).Seconds() * 64 // on as many cores
+	most := time.Since(start).Seconds() * 64 // on up to 64 cores
 	for dec := json.NewDecoder(strings.NewReader(stdout)); dec.More(); {
 		var o map[string]any
 		if err := dec.Decode(&o); err != nil {
@@ -244,10 +245,10 @@ func printed(t *testing.T, args ...string) (objects []map[string]any) {
 	return objects
 }
 
-// almost compares numbers up to the order in which they are added.
+// almost ignores rounding errors, as sums may be computed in another order.
 var almost = cmpopts.EquateApprox(1e-9, 0)
 
-func TestEveryNumberOfEveryRowIsWhatItSays(t *testing.T) {
+func TestEveryNumberOfEveryRowIsCorrect(t *testing.T) {
 	e := base
 	e.dims, e.methods, e.datasets = []int{3, 1}, model.MethodNames(), 2
 	if diff := cmp.Diff(e.json(t), printed(t, append(e.args(), "-out", t.TempDir())...), almost); diff != "" {
@@ -255,13 +256,13 @@ func TestEveryNumberOfEveryRowIsWhatItSays(t *testing.T) {
 	}
 }
 
-func TestSecondsAreThoseOfAllDatasets(t *testing.T) {
-	if r := average("vb", 2, []result{{seconds: 1}, {seconds: 2.5}, {seconds: 4}}); r.Seconds != 7.5 {
-		t.Errorf("1, 2.5 and 4 seconds are %v together", r.Seconds)
+func TestSecondsAreTheSumOverDatasets(t *testing.T) {
+	if r := average("vb", 2, []*result{{seconds: 1}, {seconds: 2.5}, {seconds: 4}}); r.Seconds != 7.5 {
+		t.Errorf("the sum of 1, 2.5 and 4 seconds is %v", r.Seconds)
 	}
 }
 
-func TestEachFlagChangesWhatItShould(t *testing.T) {
+func TestEachFlagHasItsEffect(t *testing.T) {
 	for name, change := range map[string]func(*experiment){
 		"nothing":    func(*experiment) {},
 		"-d":         func(e *experiment) { e.dims = []int{1} },
@@ -277,12 +278,12 @@ func TestEachFlagChangesWhatItShould(t *testing.T) {
 		e := base
 		change(&e)
 		if diff := cmp.Diff(e.json(t), printed(t, append(e.args(), "-out", t.TempDir())...), almost); diff != "" {
-			t.Errorf("%s changed: %s", name, diff)
+			t.Errorf("after changing %s: %s", name, diff)
 		}
 	}
 }
 
-func TestFlagsThatAreNotGivenHaveThePapersValues(t *testing.T) {
+func TestDefaultsOfFlagsAreThePapersValues(t *testing.T) {
 	all := strings.Split("hvae-k1 hvae-k10 hvae-notemp-k1 hvae-notemp-k10 nf-k1 nf-k30 vb", " ")
 	want := options{dims: []int{50}, methods: all, datasets: 10, config: model.Config{Points: 10_000, Iterations: 30_000, Draws: 10, Rate: 1e-3, Seed: 1}}
 	for args, change := range map[string]func(*options){
@@ -308,7 +309,7 @@ func TestFlagsThatAreNotGivenHaveThePapersValues(t *testing.T) {
 	}
 }
 
-func TestTheTableSaysTheSame(t *testing.T) {
+func TestTheTableHasTheNumbersOfTheRows(t *testing.T) {
 	for _, change := range []func(*experiment){
 		func(e *experiment) { e.dims = []int{2, 1} },
 		func(e *experiment) { e.datasets = 1 },
@@ -328,7 +329,7 @@ func TestTheTableSaysTheSame(t *testing.T) {
 			} else if fields[0] != "d" {
 				widths[len([]rune(line))] = true
 			}
-			if len(fields) > 0 && slices.Contains(e.methods, fields[0]) { // its seconds
+			if len(fields) > 0 && slices.Contains(e.methods, fields[0]) { // remove the seconds
 				fields = fields[:len(fields)-1]
 			}
 			got = append(got, fields)

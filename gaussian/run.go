@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,93 +14,71 @@ import (
 
 	"hvae/bench/progress"
 	"hvae/gaussian/model"
+	"hvae/linalg"
 )
 
-// A finished run, or what ended it.
-type result struct {
-	job     int
-	outcome model.Outcome
-	seconds float64
-	err     error
-}
-
-// run does every run that o asks for, side by side on all cores, and prints a row as
-// soon as it and those before it are complete. Each run depends on its key alone, and
-// averages are taken in the order of the datasets, so what it prints does not depend
-// on the number of cores.
+// run executes all runs concurrently on all cores. It prints a row as soon as the runs of this
+// row and of all earlier rows are complete. Except for the seconds, the output does not depend on
+// the number of cores: the outcome of a run depends only on its key, and averages are computed in
+// the order of the datasets.
 func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	if err := checkFolder(o); err != nil {
 		return err
 	}
-	var jobs []model.Run
+	var runs []model.Run
 	total := 0.0
 	for _, d := range o.dims {
 		for _, m := range o.methods {
 			for k := range o.datasets {
-				jobs = append(jobs, model.Run{Dims: d, Method: m, Dataset: k})
+				runs = append(runs, model.Run{Dims: d, Method: m, Dataset: k})
 			}
 			total += model.Cost(m, d) * float64(o.datasets*o.config.Iterations)
 		}
 	}
 
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var done counts
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next, finished, iterations, cost atomic.Int64
 	line := progress.New(stderr, func(elapsed time.Duration) string {
-		return fmt.Sprintf("%d of %d runs  %.0f iterations/s", done.runs.Load(), len(jobs), float64(done.iterations.Load())/elapsed.Seconds())
+		return fmt.Sprintf("%d of %d runs  %.0f iterations/s", finished.Load(), len(runs), float64(iterations.Load())/elapsed.Seconds())
 	})
-	results := make(chan result)
-	var next atomic.Int64
-	var workers sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), len(jobs)) {
-		workers.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= len(jobs) || ctx.Err() != nil {
-					return
-				}
-				cost := model.Cost(jobs[i].Method, jobs[i].Dims)
-				start := time.Now()
-				outcome, err := o.config.Train(ctx, jobs[i], func(n int) {
-					done.iterations.Add(int64(n))
-					line.Set(float64(done.cost.Add(int64(cost)*int64(n))) / total)
-				})
-				results <- result{i, outcome, time.Since(start).Seconds(), err}
-			}
-		})
-	}
-	go func() { workers.Wait(); close(results) }()
-
 	rep := newReport(o, stdout)
-	var failed error
-	for r := range results {
-		switch {
-		case r.err == nil:
-			done.runs.Add(1)
-			line.Clear()
-			if err := rep.add(r); err != nil && failed == nil {
-				failed = err
-				cancel()
-			}
-		case failed == nil && ctx.Err() == nil:
-			failed = r.err
-			cancel()
+	var mu sync.Mutex // guards rep
+	execute := func(i int) error {
+		start := time.Now()
+		outcome, err := o.config.Train(ctx, runs[i], func(n int) {
+			iterations.Add(int64(n))
+			done := cost.Add(int64(model.Cost(runs[i].Method, runs[i].Dims)) * int64(n))
+			line.Set(float64(done) / total)
+		})
+		if err != nil {
+			return err
 		}
+		mu.Lock()
+		defer mu.Unlock()
+		finished.Add(1)
+		line.Clear()
+		return rep.add(i, &result{outcome, time.Since(start).Seconds()})
 	}
+	linalg.For(min(runtime.GOMAXPROCS(0), len(runs)), 1, func(int, int) {
+		for i := int(next.Add(1)) - 1; i < len(runs) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+			if err := execute(i); err != nil {
+				cancel(err)
+			}
+		}
+	})
 	line.Clear()
-	switch {
-	case failed != nil:
-		return failed
-	case ctx.Err() != nil:
-		return fmt.Errorf("%w: %d of %d runs were finished; complete rows have been printed, nothing else is kept", context.Cause(ctx), done.runs.Load(), len(jobs))
+	switch err := context.Cause(ctx); {
+	case errors.Is(err, context.Canceled): // an interrupt
+		return fmt.Errorf("%w: %d of %d runs were finished; complete rows have been printed, nothing else is kept", err, finished.Load(), len(runs))
+	case err != nil:
+		return err
 	}
 	return writeFigures(o, rep, stderr)
 }
 
-// counts is what has been done so far.
-type counts struct{ runs, iterations, cost atomic.Int64 }
-
-// checkFolder makes sure, before minutes of work, that figures can be written.
+// checkFolder returns an error if figures will be written but the folder is not writable, so
+// that the program fails before minutes of work.
 func checkFolder(o options) error {
 	if o.out == "" && len(o.dims) == 1 && !o.twoModes {
 		return nil

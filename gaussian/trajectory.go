@@ -12,17 +12,16 @@ import (
 	"hvae/linalg"
 )
 
-// The paths of trajectory.svg have pathSteps leapfrog steps. They are chosen among
-// pathDraws draws.
+// trajectory.svg shows paths of pathSteps leapfrog steps, chosen from pathDraws draws.
 const (
 	pathSteps = 64
 	pathDraws = 500
 )
 
-// drawPaths draws paths of Algorithm 1 on the target with two modes, with tempering at the
-// left and without at the right, from the same z₀ and γ₀: the path in the plane, its energy
-// and the temperature. With tempering the first two paths change mode and the others do not;
-// they are the first such draws.
+// drawPaths returns a figure of four paths of Algorithm 1 on the target with two modes: paths in
+// the plane, their energies and the temperature. The left column is with tempering, the right
+// column without, for the same z₀ and γ₀. Paths 1 and 2 are the first two draws that change mode
+// with tempering, paths 3 and 4 the first two that do not.
 func drawPaths(seed uint64) []byte {
 	var chosen []int
 	var labels []string
@@ -59,8 +58,8 @@ func drawPaths(seed uint64) []byte {
 	return plot.Panels(len(modeFlows), charts...)
 }
 
-// pathCharts draws paths in the plane, over contours of the target, and their energies. The
-// labels may be nil.
+// pathCharts returns a chart of paths in the plane with contours of the target, and a chart of
+// their energies. labels may be nil.
 func pathCharts(paths []model.TwoModesPath, labels []string) (plane, energy plot.Chart) {
 	plane = plot.Chart{XLabel: "first coordinate of z", YLabel: "second coordinate of z", Equal: true, Series: slices.Clone(contours())}
 	energy = plot.Chart{XLabel: "step k", YLabel: "H − min U (nats)", Height: 160}
@@ -88,7 +87,7 @@ func pathCharts(paths []model.TwoModesPath, labels []string) (plane, energy plot
 	return plane, energy
 }
 
-// steps returns 0 … K.
+// steps returns the step numbers 0 … K.
 func steps(p model.TwoModesPath) (k []float64) {
 	for i := range p.X {
 		k = append(k, float64(i))
@@ -96,12 +95,12 @@ func steps(p model.TwoModesPath) (k []float64) {
 	return k
 }
 
-// potential returns U(z) of the target with two modes, computed on a tape.
+// potential returns U(x, y) of the target with two modes.
 func potential(t *ad.Tape[float64], x, y float64) float64 {
 	return -model.TwoModes{}.LogJoint(t.Const(linalg.Column(x, y))).Scalar()
 }
 
-// contours returns the lines where U is 2, 6, 10 and 14 nats above its minimum.
+// contours returns the contours where U is 2, 6, 10 and 14 nats above its minimum.
 var contours = sync.OnceValue(func() (lines []plot.Series) {
 	var t ad.Tape[float64]
 	at := func(x, y float64) float64 {

@@ -12,9 +12,9 @@ import (
 	"hvae/hvae"
 )
 
-// The numbers of leapfrog steps that -two-modes compares, at ε = 0.1, and the flows.
+// The settings that -two-modes compares.
 var (
-	modeSteps = []int{4, 8, 16, 32, 64, 128}
+	modeSteps = []int{4, 8, 16, 32, 64, 128} // K
 	modeFlows = []struct {
 		flow  model.TwoModesFlow // without K
 		label string
@@ -22,12 +22,10 @@ var (
 		{model.TwoModesFlow{StepSize: 0.1, InvSqrtBeta0: 3, Tempering: "fixed"}, "1/√β₀ = 3"},
 		{model.TwoModesFlow{StepSize: 0.1, InvSqrtBeta0: 1, Tempering: "none"}, "1/√β₀ = 1 (no tempering)"},
 	}
+	modeDraws = 50_000 // number of draws for each row
 )
 
-// modeDraws is the number of draws for each row.
-var modeDraws = 50_000
-
-// A modeRow summarises draws on the target with two modes.
+// A modeRow summarises draws of log p̂ for the target with two modes.
 type modeRow struct {
 	InvSqrtBeta0 float64 `json:"inv_sqrt_beta0"`
 	K            int     `json:"k"`
@@ -37,8 +35,8 @@ type modeRow struct {
 	ChangedMode  float64 `json:"changed_mode"` // fraction of the draws
 }
 
-// showTwoModes prints and draws how the variance of log p̂ depends on K with and without
-// tempering, and the paths of some draws. It takes a few seconds.
+// showTwoModes prints and draws the variance of log p̂ as a function of K, with and without
+// tempering, and draws some paths. It takes a few seconds.
 func showTwoModes(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	if err := checkFolder(o); err != nil {
 		return err
@@ -82,7 +80,7 @@ func showTwoModes(ctx context.Context, o options, stdout, stderr io.Writer) erro
 	return writeFigure(o, "trajectory.svg", drawPaths(o.config.Seed), stderr)
 }
 
-// summariseModes summarises draws of log p̂.
+// summariseModes returns the summary of draws of log p̂, of which changed changed mode.
 func summariseModes(f model.TwoModesFlow, l []float64, changed int) modeRow {
 	n := float64(len(l))
 	r := modeRow{InvSqrtBeta0: f.InvSqrtBeta0, K: f.K, ChangedMode: float64(changed) / n}

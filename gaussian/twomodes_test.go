@@ -19,15 +19,15 @@ import (
 	"hvae/hvae"
 )
 
-// The rows of -two-modes: 1/√β₀ by 1/√β₀, K by K.
+// The rows of -two-modes: for each 1/√β₀, all K.
 var (
 	stepNumbers = []int{4, 8, 16, 32, 64, 128}
 	starts      = []float64{3, 1}
 	startLabels = []string{"1/√β₀ = 3", "1/√β₀ = 1 (no tempering)"}
 )
 
-// modes returns the mean of n draws of log p̂, their sample variance with its standard error,
-// and the fraction that changed mode.
+// modes returns the mean of n draws of log p̂, their sample variance, its standard error, and the
+// fraction of draws that change mode.
 func modes(t *testing.T, K int, start float64, n int, seed uint64) (mean, variance, se, fraction float64) {
 	t.Helper()
 	f := model.TwoModesFlow{K: K, StepSize: 0.1, InvSqrtBeta0: start, Tempering: map[float64]string{3: "fixed", 1: "none"}[start]}
@@ -49,8 +49,8 @@ func modes(t *testing.T, K int, start float64, n int, seed uint64) (mean, varian
 func TestTwoModesTable(t *testing.T) {
 	folder := t.TempDir()
 	stdout, stderr, status := gaussianCommand(t.Context(), "-two-modes", "-out", folder)
-	if said, there := wrote(t, folder, stderr); status != 0 || !slices.Equal(said, []string{"tempering.svg", "trajectory.svg"}) || !slices.Equal(said, there) {
-		t.Fatalf("status %d, the program says it wrote %v, there are %v", status, said, there)
+	if reported, existing := figuresOf(t, folder, stderr); status != 0 || !slices.Equal(reported, []string{"tempering.svg", "trajectory.svg"}) || !slices.Equal(reported, existing) {
+		t.Fatalf("status %d, the program reports %v and writes %v", status, reported, existing)
 	}
 	lines := strings.Split(stdout, "\n")
 	if len(lines) != 2+2*len(stepNumbers)+1 || lines[0] != "two modes, log p(x) = 0; 50000 draws of log p̂ from around one of them, seed 1" || lines[1] != " 1/√β₀     K       ELBO   variance change of mode" {
@@ -60,9 +60,9 @@ func TestTwoModesTable(t *testing.T) {
 		for j, K := range stepNumbers {
 			line := lines[2+i*len(stepNumbers)+j]
 			if f := strings.Fields(line); len(f) != 6 || f[0] != fmt.Sprint(start) || f[1] != fmt.Sprint(K) || len([]rune(line)) != len([]rune(lines[1])) {
-				t.Errorf("the line of 1/√β₀ = %v, K = %d is %q", start, K, line)
+				t.Errorf("the line for 1/√β₀ = %v, K = %d is %q", start, K, line)
 			}
-			if K <= 4 { // the others take longer
+			if K <= 4 { // larger K take longer
 				mean, variance, _, share := modes(t, K, start, 50_000, 1)
 				if diff := cmp.Diff(strings.Fields(fmt.Sprintf("%v %d %.3f %.2f %.2f %%", start, K, mean, variance, 100*share)), strings.Fields(line)); diff != "" {
 					t.Error(diff)
@@ -75,10 +75,10 @@ func TestTwoModesTable(t *testing.T) {
 	}
 }
 
-func TestTwoModesJSONAndFiguresOfAnotherSeed(t *testing.T) {
+func TestTwoModesJSONAndFiguresWithAnotherSeed(t *testing.T) {
 	defer func(n int) { modeDraws = n }(modeDraws)
 	modeDraws = 1100
-	const seed = 6 // of which some paths change mode, with tempering and without
+	const seed = 6 // some paths change mode with tempering, some without
 	folder := t.TempDir()
 	stdout, stderr, status := gaussianCommand(t.Context(), "-two-modes", "-json", "-seed", fmt.Sprint(seed), "-out", folder)
 	if status != 0 {
@@ -91,7 +91,7 @@ func TestTwoModesJSONAndFiguresOfAnotherSeed(t *testing.T) {
 	dec := json.NewDecoder(strings.NewReader(stdout))
 	for i, start := range starts {
 		if want := startLabels[i]; p.Series[i].Label != want {
-			t.Errorf("the figure says %q, want %q", p.Series[i].Label, want)
+			t.Errorf("the figure has the label %q, want %q", p.Series[i].Label, want)
 		}
 		for j, K := range stepNumbers {
 			var row map[string]float64
@@ -104,7 +104,7 @@ func TestTwoModesJSONAndFiguresOfAnotherSeed(t *testing.T) {
 				t.Error(diff)
 			}
 			if at := p.Series[i].Line[0][j]; !p.X.Near(at.X, float64(K)) || !p.Y.Near(at.Y, row["variance"]) || p.Series[i].Markers[j] != at || !p.Y.Near(p.Series[i].Bars[j].High, row["variance"]+se) {
-				t.Errorf("1/√β₀ = %v, K = %d: the figure has %v, want the variance %v", start, K, at, row["variance"])
+				t.Errorf("1/√β₀ = %v, K = %d: the figure has the point %v, want the variance %v", start, K, at, row["variance"])
 			}
 		}
 	}
@@ -114,8 +114,8 @@ func TestTwoModesJSONAndFiguresOfAnotherSeed(t *testing.T) {
 	checkPaths(t, readFigure(t, folder, "trajectory.svg", false), seed)
 }
 
-// README.md has every other line of the table.
-func TestREADMESaysWhatTwoModesShow(t *testing.T) {
+// README.md contains every second line of the table.
+func TestREADMEHasTheTableOfTwoModes(t *testing.T) {
 	b, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +131,7 @@ func TestREADMESaysWhatTwoModesShow(t *testing.T) {
 		mean, variance, _, share := modes(t, K, starts[i/3], 50_000, 1)
 		got := strings.Fields(line)
 		for j, want := range []float64{starts[i/3], float64(K), mean, variance, 100 * share} {
-			// Half a unit of the last digit, and the digits that another processor's exponential changes.
+			// Rounding to two decimals, and differences between exponentials of processors.
 			if v, err := strconv.ParseFloat(got[j], 64); err != nil || !(math.Abs(v-want) <= 0.006) {
 				t.Errorf("README.md has the line %q, in which number %d should be %v (%v)", line, j+1, want, err)
 			}
@@ -139,7 +139,7 @@ func TestREADMESaysWhatTwoModesShow(t *testing.T) {
 	}
 }
 
-// checkPaths compares the panels of trajectory.svg with the paths of a seed.
+// checkPaths compares the panels of trajectory.svg with the paths for a seed.
 func checkPaths(t *testing.T, panels []plottest.Panel, seed uint64) {
 	t.Helper()
 	const K, draws = 64, 500
@@ -175,7 +175,7 @@ func checkPaths(t *testing.T, panels []plottest.Panel, seed uint64) {
 			t.Error(diff)
 		}
 		if s := plane.X.Pixel(1) - plane.X.Pixel(0); !(math.Abs(s/(plane.Y.Pixel(0)-plane.Y.Pixel(1))-1) <= 0.01) {
-			t.Errorf("a unit has %v pixels across and %v up", s, plane.Y.Pixel(0)-plane.Y.Pixel(1))
+			t.Errorf("one unit is %v pixels in x and %v in y", s, plane.Y.Pixel(0)-plane.Y.Pixel(1))
 		}
 		series := func(p plottest.Panel, label string) plottest.Series {
 			i := slices.IndexFunc(p.Series, func(s plottest.Series) bool { return s.Label == label })
@@ -206,12 +206,12 @@ func checkPaths(t *testing.T, panels []plottest.Panel, seed uint64) {
 				}
 			}
 		}
-		// The barrier at (0, 0): half of either mode's density there is e^−18 of its largest.
+		// At (0, 0) both components have e^−18 of their maximum, so the barrier is 18 − log 2 nats.
 		if b := series(energy, "barrier, 17.3 nats").Line[0]; !energy.Y.Near(b[0].Y, 18-math.Ln2) || b[0].Y != b[1].Y {
 			t.Errorf("the barrier is drawn at %v", b)
 		}
-		// Around each mode are circles where U is 2, 6, … above its minimum: at the distances
-		// s√(2·2), s√(2·6), … of which the largest are not quite circles.
+		// Near a mode, the contours where U is 2, 6, … above its minimum are circles with the
+		// radii s√(2·2), s√(2·6), …; the largest contours deviate slightly.
 		length := map[bool]float64{}
 		scale := plane.X.Pixel(1) - plane.X.Pixel(0)
 		for _, line := range series(plane, "U − min U = 2, 6, 10, 14").Line {
@@ -222,7 +222,7 @@ func checkPaths(t *testing.T, panels []plottest.Panel, seed uint64) {
 				}
 				r := math.Hypot(d.X-plane.X.Pixel(side), d.Y-plane.Y.Pixel(0)) / scale
 				if height := r * r / (2 * 0.25); !slices.ContainsFunc([]float64{2, 6, 10, 14}, func(want float64) bool { return math.Abs(height-want) <= 0.06*want }) {
-					t.Fatalf("a contour passes where U is %.2f above its minimum", height)
+					t.Fatalf("a contour passes a point where U is %.2f above its minimum", height)
 				}
 				if j > 0 {
 					length[side > 0] += math.Hypot(d.X-line[j-1].X, d.Y-line[j-1].Y) / scale
@@ -232,14 +232,14 @@ func checkPaths(t *testing.T, panels []plottest.Panel, seed uint64) {
 		want := 2 * math.Pi * 0.5 * (math.Sqrt(4) + math.Sqrt(12) + math.Sqrt(20) + math.Sqrt(28))
 		for _, side := range []bool{false, true} {
 			if l := length[side]; !(math.Abs(l/want-1) <= 0.03) {
-				t.Errorf("the contours around the mode at the right (%v) are %v long, want %v", side, l, want)
+				t.Errorf("the contours around the right mode (%v) have the length %v, want %v", side, l, want)
 			}
 		}
 	}
 }
 
-// sameFigure holds a figure against the one that is checked in: numbers may differ by a
-// tenth of a pixel, as other processors round otherwise.
+// sameFigure compares a figure with the checked-in figure. Numbers may differ by a tenth of a pixel,
+// because processors round differently.
 func sameFigure(t *testing.T, want, got string) {
 	t.Helper()
 	number := regexp.MustCompile(`[0-9]+\.[0-9]`)
@@ -253,14 +253,14 @@ func sameFigure(t *testing.T, want, got string) {
 		text[i], numbers[i] = number.ReplaceAllString(string(svg), "0"), number.FindAllString(string(svg), -1)
 	}
 	if text[0] != text[1] {
-		t.Errorf("%s is drawn otherwise than %s, which was checked in:\n%s", got, want, cmp.Diff(text[0], text[1]))
+		t.Errorf("%s differs from the checked-in %s:\n%s", got, want, cmp.Diff(text[0], text[1]))
 		return
 	}
 	for i := range numbers[0] {
 		a, errA := strconv.ParseFloat(numbers[0][i], 64)
 		b, errB := strconv.ParseFloat(numbers[1][i], 64)
 		if errA != nil || errB != nil || !(math.Abs(a-b) <= 0.11) {
-			t.Fatalf("%s has %s where %s, which was checked in, has %s", got, numbers[1][i], want, numbers[0][i])
+			t.Fatalf("%s contains %s where the checked-in %s contains %s", got, numbers[1][i], want, numbers[0][i])
 		}
 	}
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// As WebAssembly the program computes the same numbers as here, except for rounding, to which
-// VB is sensitive.
+// The WebAssembly program computes the same numbers as the native program up to rounding errors,
+// to which VB is sensitive.
 func TestWebAssemblyPrintsTheSameDigits(t *testing.T) {
 	node, err := exec.LookPath("node")
 	if err != nil || testing.Short() {
-		t.Skip("needs Node, and half a minute where the standard library has not been compiled: go test ./gaussian")
+		t.Skip("needs Node, and half a minute to compile the standard library; run go test ./gaussian")
 	}
 	program := filepath.Join(t.TempDir(), "gaussian.wasm")
 	build := exec.Command("go", "build", "-o", program, ".")
@@ -32,11 +32,11 @@ func TestWebAssemblyPrintsTheSameDigits(t *testing.T) {
 	}
 	args := strings.Fields("-d 5 -datasets 2 -iters 300 -json")
 	started := filepath.Join(strings.TrimSpace(string(root)), "lib", "wasm", "wasm_exec_node.js")
-	there, err := exec.Command(node, append([]string{"--stack-size=8192", started, program}, args...)...).Output()
+	output, err := exec.Command(node, append([]string{"--stack-size=8192", started, program}, args...)...).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	here, stderr, status := gaussianCommand(t.Context(), args...)
+	native, stderr, status := gaussianCommand(t.Context(), args...)
 	if status != 0 {
 		t.Fatal(stderr)
 	}
@@ -51,13 +51,13 @@ func TestWebAssemblyPrintsTheSameDigits(t *testing.T) {
 		}
 		return all
 	}
-	want, got := rows(here), rows(string(there))
+	want, got := rows(native), rows(string(output))
 	if len(want) != 7 || len(got) != 7 {
 		t.Fatalf("%d and %d methods, want 7", len(want), len(got))
 	}
 	for i, method := range want {
 		tolerance := 1e-8
-		if method["method"] == "vb" { // its bound is exact: near the maximum only rounding moves Δ
+		if method["method"] == "vb" { // its bound is exact, so near the maximum rounding errors dominate the gradient
 			tolerance = 1e-3
 		}
 		if diff := cmp.Diff(method, got[i], cmpopts.EquateApprox(tolerance, 0)); diff != "" {
