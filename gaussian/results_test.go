@@ -35,7 +35,7 @@ func in(rows []row, d int, method string) row {
 	return rows[slices.IndexFunc(rows, func(r row) bool { return r.Dims == d && r.Method == method })]
 }
 
-func TestFigure1ShowsTheResults(t *testing.T) {
+func TestFigure1MatchesTheResults(t *testing.T) {
 	rows := readResults[row](t, "figure1.jsonl")
 	if len(rows) != 10*len(model.MethodNames()) {
 		t.Fatalf("%d rows", len(rows))
@@ -49,7 +49,7 @@ func TestFigure1ShowsTheResults(t *testing.T) {
 	}
 }
 
-func TestREADMEGivesTheResults(t *testing.T) {
+func TestREADMEMatchesTheResults(t *testing.T) {
 	var b []byte
 	for _, name := range []string{"../README.md", "README.md"} {
 		text, err := os.ReadFile(name)
@@ -62,7 +62,7 @@ func TestREADMEGivesTheResults(t *testing.T) {
 	for line := range strings.Lines(string(b)) {
 		lines = append(lines, strings.Fields(line))
 	}
-	// The table of d = 50, except for the seconds.
+	// The table for d = 50 without the seconds.
 	o, err := parse(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -79,23 +79,23 @@ func TestREADMEGivesTheResults(t *testing.T) {
 		want := strings.Fields(line)
 		if len(want) > 0 && slices.Contains(o.methods, want[0]) {
 			want = want[:len(want)-1]
-			if want[6] == "0" { // the null of a method without β₀
+			if want[6] == "0" { // null, for a method without β₀
 				want[6] = "–"
 			}
 		}
 		if !slices.ContainsFunc(lines, func(got []string) bool {
 			return len(got) >= len(want) && slices.Equal(got[:len(want)], want)
 		}) {
-			t.Errorf("the README files should have the line %q", want)
+			t.Errorf("no README has the line %q", want)
 		}
 	}
 	for _, r := range readResults[modeRow](t, "two-modes.jsonl") {
 		want := fmt.Sprintf("%6.3g %5d %10.3f %10.2f %12.2f %%\n", r.InvSqrtBeta0, r.K, r.ELBO, r.Variance, 100*r.ChangedMode)
 		if given := strings.Contains(string(b), want); given != slices.Contains([]int{4, 16, 64}, r.K) {
-			t.Errorf("gaussian/README.md has the line %q: %v", want, given)
+			t.Errorf("gaussian/README.md contains the line %q: %v, want only K = 4, 16 and 64", want, given)
 		}
 	}
-	// The prose.
+	// The text.
 	rows := readResults[row](t, "figure1.jsonl")
 	sum := func(d int, method string) string {
 		r := in(rows, d, method)
@@ -105,17 +105,17 @@ func TestREADMEGivesTheResults(t *testing.T) {
 	delta := func(method string) float64 { return in(readResults[row](t, "d50.jsonl"), 50, method).DeltaErr }
 	for _, want := range []string{
 		fmt.Sprintf("at d = 51 its error is %s against %s of HVAE with K = 1", sum(51, "vb"), sum(51, "hvae-k1")),
-		fmt.Sprintf("at d = 301 %.0f against %.0f", in(rows, 301, "vb").Err, in(rows, 301, "hvae-k1").Err),
+		fmt.Sprintf("at d = 301 it is %.0f against %.0f", in(rows, 301, "vb").Err, in(rows, 301, "hvae-k1").Err),
 		fmt.Sprintf("at d = 50 it is %.0f for VB and %.0f and %.0f for the planar flows", delta("vb"), delta("nf-k1"), delta("nf-k30")),
 		fmt.Sprintf("At d = 301 the error of σ is %.3f (K = 1) and %.3f (K = 10) with tempering, %.1f and %.0f without", sigma("hvae-k1"), sigma("hvae-k10"), sigma("hvae-notemp-k1"), sigma("hvae-notemp-k10")),
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(string(b)), " "), want) {
-			t.Errorf("the README files should have %q", want)
+			t.Errorf("no README contains %q", want)
 		}
 	}
 }
 
-func TestTheClaimsAboutFigure1a(t *testing.T) {
+func TestClaimsAboutFigure1a(t *testing.T) {
 	rows := readResults[row](t, "figure1.jsonl")
 	for _, d := range []int{1, 2, 3, 5, 11, 25, 51, 101, 201, 301} {
 		hvae, vb := in(rows, d, "hvae-k1"), in(rows, d, "vb")
