@@ -1,4 +1,4 @@
-// Package bench measures the speed of training, evaluation and their kernels:
+// Package bench implements benchmarks of training, evaluation and their kernels:
 //
 //	go test -run '^$' -bench . ./bench
 //

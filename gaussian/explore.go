@@ -99,8 +99,8 @@ func parseView(q url.Values) (v view, err error) {
 	return v, err
 }
 
-// writeView writes the numbers and figures of a view. It ignores errors of w, because the browser
-// has disconnected.
+// writeView writes the numbers and figures of a view. It ignores errors of w, which mean that the
+// browser has disconnected.
 func writeView(w io.Writer, paths []model.TwoModesPath, l []float64, r modeRow) {
 	fmt.Fprintf(w, "<p>ELBO <b>%.2f</b>, variance of log p̂ <b>%.1f ± %.1f</b>, <b>%.1f %%</b> of %d draws change mode</p>\n",
 		r.ELBO, r.Variance, r.VarianceSE, 100*r.ChangedMode, len(l))

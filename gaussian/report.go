@@ -83,7 +83,7 @@ func (r *report) add(i int, res *result) error {
 	return nil
 }
 
-// average returns the row of results, adding them in the order of the datasets.
+// average returns the averages of results, which it sums in the order of the datasets.
 func average(method string, dims int, results []*result) row {
 	a := row{Method: method, Dims: dims, Datasets: len(results)}
 	n := float64(len(results))

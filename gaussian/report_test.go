@@ -138,8 +138,7 @@ func over(all []estimate, quantity func(estimate) float64) (mean, standardError 
 	return mean, math.Sqrt(standardError / float64(len(all)-1) / float64(len(all)))
 }
 
-// An expected row has its numbers by name, NaN for missing numbers, and those of maximum
-// likelihood.
+// expected holds the numbers of a row and of maximum likelihood by name, NaN for missing numbers.
 type expected struct {
 	method  string
 	d       int
@@ -221,8 +220,8 @@ func (e experiment) table(t *testing.T) (lines [][]string) {
 	return lines
 }
 
-// printed returns the objects that the program prints with -json, without the seconds, which must
-// be positive and at most 64 times the elapsed time.
+// printed returns the objects that the program prints with -json. It checks that their seconds are
+// positive and at most 64 times the elapsed time, and removes them.
 func printed(t *testing.T, args ...string) (objects []map[string]any) {
 	t.Helper()
 	start := time.Now()

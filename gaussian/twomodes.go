@@ -80,7 +80,7 @@ func showTwoModes(ctx context.Context, o options, stdout, stderr io.Writer) erro
 	return writeFigure(o, "trajectory.svg", drawPaths(o.config.Seed), stderr)
 }
 
-// summariseModes returns the summary of draws of log p̂, of which changed changed mode.
+// summariseModes summarises draws l of log p̂. changed is the number of draws that change mode.
 func summariseModes(f model.TwoModesFlow, l []float64, changed int) modeRow {
 	n := float64(len(l))
 	r := modeRow{InvSqrtBeta0: f.InvSqrtBeta0, K: f.K, ChangedMode: float64(changed) / n}

@@ -131,7 +131,7 @@ func TestREADMEHasTheTableOfTwoModes(t *testing.T) {
 		mean, variance, _, share := modes(t, K, starts[i/3], 50_000, 1)
 		got := strings.Fields(line)
 		for j, want := range []float64{starts[i/3], float64(K), mean, variance, 100 * share} {
-			// Rounding to two decimals, and differences between exponentials of processors.
+			// Allow rounding to two decimals and differences between processors' exponentials.
 			if v, err := strconv.ParseFloat(got[j], 64); err != nil || !(math.Abs(v-want) <= 0.006) {
 				t.Errorf("README.md has the line %q, in which number %d should be %v (%v)", line, j+1, want, err)
 			}

@@ -1,5 +1,5 @@
-// Package atomicfile implements writing files atomically, so that a crash never leaves a
-// partial file, and reading of regular files only. It imports only the standard library.
+// Package atomicfile implements atomic writes, so that a crash never leaves a partial file, and
+// reads of regular files only. It imports only the standard library.
 package atomicfile
 
 import (
@@ -113,8 +113,8 @@ func Named(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// retry calls f until it succeeds, at most about 5 s long, while another process has the file
-// open. It waits 1 ms after the first failure, then twice as long each time, up to 100 ms.
+// retry calls f again while it fails because another process has the file open, for about 5 s. It
+// waits 1 ms after the first failure and doubles the wait after each further failure, up to 100 ms.
 func retry(f func() error) error {
 	start := time.Now()
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {

@@ -83,7 +83,7 @@ func TestCleanRemovesOnlyTemporaryFilesOfTheName(t *testing.T) {
 }
 
 // Windows does not replace a file that another process has open. This test simulates it.
-func TestWriteReattemptsWhileAFileIsInUseAndThenKeepsIt(t *testing.T) {
+func TestWriteRetriesWhileAFileIsInUse(t *testing.T) {
 	busy := errors.New("another process has it open")
 	defer func() { rename, inUse = os.Rename, inUseOnWindows }()
 	inUse = func(err error) bool { return err == busy }

@@ -143,7 +143,7 @@ type usageError string
 
 func (e usageError) Error() string { return string(e) }
 
-// An infoRequest is returned as an error by Parse if help or the version was requested.
+// An infoRequest is the error of Parse if help or the version was requested.
 type infoRequest struct {
 	flags   *Flags
 	version bool

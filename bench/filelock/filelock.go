@@ -1,5 +1,5 @@
-// Package filelock implements exclusive locks between processes, each represented by a file.
-// The operating system releases a lock when its process ends, so the lock of a killed process
+// Package filelock implements locks that one process at a time can hold. A file represents the
+// lock. The operating system releases a lock when its process ends, so the lock of a killed process
 // never blocks another one.
 //
 // Between machines that share a folder, a lock works if the file system supports flock: NFS
@@ -27,9 +27,8 @@ type Lock struct{ file *os.File }
 const patience = 500 * time.Millisecond
 
 // Take acquires the lock that the file represents, creating the file if necessary. If another
-// process holds the lock, Take returns ErrInUse and changes nothing. The file is never removed:
-// if it were, a process that had opened it could hold a lock on a file that others no longer
-// see.
+// process holds the lock, Take returns ErrInUse and changes nothing. The file is never removed,
+// because a process that has opened it could then hold a lock on a file that others cannot find.
 func Take(name string) (*Lock, error) {
 	for end := time.Now().Add(patience); ; time.Sleep(patience / 20) {
 		f, err := lock(name)

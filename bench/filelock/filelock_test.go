@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// TestMain takes a lock and keeps it if the test binary runs as the other process.
+// TestMain also serves as the other process: it holds a lock if an environment variable is set.
 func TestMain(m *testing.M) {
 	if name := os.Getenv("FILELOCK_TEST_HOLD"); name != "" {
 		l, err := Take(name)

@@ -63,8 +63,8 @@ func newAxis(charts []Chart, logarithmic bool, ticks []float64, values func(Seri
 			}
 			for i, e := range errors {
 				include(values[i] + e)
-				// On a logarithmic axis, bars that end near or below zero do not
-				// extend the range.
+				// A lower end below a tenth of the value does not extend a
+				// logarithmic axis.
 				if low := values[i] - e; !a.log || low > values[i]/10 {
 					include(low)
 				}

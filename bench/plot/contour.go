@@ -3,9 +3,9 @@ package plot
 import "math"
 
 // Contour returns the lines where f(x, y) = level, as one series with gaps between segments. It
-// uses marching squares: f is evaluated on a grid of n×n squares between the corners (x0, y0)
-// and (x1, y1), and a line crosses each edge at whose ends f is on different sides of the level.
-// Linear interpolation gives the crossing.
+// uses marching squares: f is evaluated on a grid of n×n squares between the corners (x0, y0) and
+// (x1, y1). A line crosses each edge whose ends are on different sides of the level, at the point
+// given by linear interpolation.
 func Contour(f func(x, y float64) float64, level, x0, y0, x1, y1 float64, n int) Series {
 	s := Series{Style: Thin}
 	value := make([]float64, (n+1)*(n+1))

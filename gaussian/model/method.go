@@ -19,7 +19,7 @@ type Method interface {
 	// NoiseRows returns the number of draws from N(0, 1) for one draw of the bound.
 	NoiseRows() int
 	// ELBO returns estimates of the evidence lower bound [1×n], one for each column of noise
-	// [NoiseRows×n], or its exact value [1×1]. params holds Params on the tape.
+	// [NoiseRows×n], or its exact value [1×1]. params are Params on the tape.
 	ELBO(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64]
 	// Beta0 returns the learned inverse temperature β₀, or NaN if the method has none.
 	Beta0() float64
@@ -28,7 +28,7 @@ type Method interface {
 // A Param is a named parameter.
 type Param = hvae.Param[float64]
 
-// common is the part of a Method that all methods share. Those without tempering have no β₀.
+// common is the part of a Method that all methods share. Its Beta0 is for methods without β₀.
 type common struct {
 	params []*Param
 	data   Data

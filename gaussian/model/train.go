@@ -95,7 +95,7 @@ type Outcome struct {
 	MLELogEvidence           float64 // log p(D) for the maximum-likelihood estimate, its maximum
 }
 
-// Dataset returns the dataset with the given number in d dimensions, which all methods share.
+// Dataset returns a dataset in d dimensions, given its number from 0. All methods share it.
 func (c Config) Dataset(d, dataset int) Data {
 	return Draw(Truth(d), c.Points, hvae.Stream(c.Seed, "gaussian data", d, dataset))
 }
