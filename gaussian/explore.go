@@ -106,17 +106,17 @@ func writeView(w io.Writer, paths []model.TwoModesPath, l []float64, r modeRow) 
 		r.ELBO, r.Variance, r.VarianceSE, 100*r.ChangedMode, len(l))
 	plane, energy := pathCharts(paths, nil)
 	plane.Title, energy.Title = "Paths in the plane", "Energy along the paths"
-	for i, caption := range []string{
+	captions := []string{
 		"from ○ to ●; contours where U is 2, 6, 10 and 14 nats above its minimum",
 		"H = U + ½ρᵀρ after each step; dashed: the barrier between the modes",
 		"fraction of draws per nat; the first and last bins include all draws beyond; dashed: the ELBO",
-	} {
-		c := []plot.Chart{plane, energy, histogram(l, r.ELBO)}[i]
+	}
+	for i, c := range []plot.Chart{plane, energy, histogram(l, r.ELBO)} {
 		c.Width = 340
 		for j := range c.Series {
 			c.Series[j].Label = "" // no legend
 		}
-		fmt.Fprintf(w, "<figure>\n%s<figcaption>%s</figcaption></figure>\n", c.SVG(), caption)
+		fmt.Fprintf(w, "<figure>\n%s<figcaption>%s</figcaption></figure>\n", c.SVG(), captions[i])
 	}
 }
 
