@@ -6,20 +6,21 @@ import (
 	"hvae/linalg"
 )
 
-// Backward returns the gradients of the sum of y's elements with respect to each of xs,
-// valid until the tape's next sweep or Reset. They are bit-identical to Grad's but cannot
-// be differentiated. Backward records nothing and reuses the memory of each adjoint after
-// passing it on, so its memory does not grow with the length of the program. It panics
-// when Grad would. The tape can be used again after a panic, including a panic of a rule.
+// Backward returns the gradients of the sum of y's elements with respect to each of xs. They
+// are bit-identical to the results of Grad, but cannot be differentiated. They are valid
+// until the tape's next Grad, Backward or Reset. Backward records nothing and reuses the
+// memory of adjoints that are no longer needed, so its memory does not grow with the length
+// of the program. It panics if one of xs is a constant, or if y and xs are not on the same
+// tape. The tape remains usable after a panic, including a panic of a rule.
 func Backward[T linalg.Float](y *Var[T], xs ...*Var[T]) []linalg.Matrix[T] {
 	return backward(nil, y, xs)
 }
 
 // BackwardInto sets dst[i] to the gradient of the sum of y's elements with respect to xs[i].
-// It is like Backward, but it adds up the gradients of leaves in fewer passes over dst and
-// in another order, so their bits may differ. It also panics if shapes differ. reached[i],
-// valid until the tape's next sweep, reports whether y depends on xs[i]; if not, the
-// gradient is zero.
+// It is like Backward, but adds up the gradients of leaves in fewer passes over dst and in
+// another order, so the bits of these gradients may differ. BackwardInto also panics if dst[i]
+// and xs[i] have different shapes. reached[i] reports whether y depends on xs[i]; if not, the
+// gradient is zero. The slice reached is valid until the tape's next Backward or BackwardInto.
 func BackwardInto[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs []*Var[T]) (reached []bool) {
 	for i, x := range xs {
 		if dst[i].Shape() != x.shape() {
@@ -27,7 +28,7 @@ func BackwardInto[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs []*Var[T
 		}
 	}
 	for i, g := range backward(dst[:len(xs)], y, xs) {
-		if len(g.Data) > 0 && &g.Data[0] != &dst[i].Data[0] { // xs contains a variable twice
+		if len(g.Data) > 0 && &g.Data[0] != &dst[i].Data[0] { // xs contains the variable again, at a later index
 			linalg.Copy(dst[i], g)
 		}
 	}
@@ -59,7 +60,8 @@ func backward[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs []*Var[T]) [
 	return s.gradients
 }
 
-// newDestinations gives each of xs a destination.
+// newDestinations assigns a destination to the node of each variable of xs and returns the
+// destinations. The caller must set where each of them adds up.
 func (s *sweep[T]) newDestinations(xs []*Var[T]) []*destination[T] {
 	for len(s.destinations) < len(xs) {
 		s.destinations = append(s.destinations, new(destination[T]))
@@ -67,7 +69,7 @@ func (s *sweep[T]) newDestinations(xs []*Var[T]) []*destination[T] {
 	for i, x := range xs {
 		d := s.destinations[i]
 		d.queued, d.outer = false, nil
-		d.queue.Forget() // products of a sweep that panicked
+		d.queue.Forget() // drop the products of a sweep that panicked
 		s.node(x).dst = d
 	}
 	return s.destinations[:len(xs)]

@@ -6,10 +6,11 @@ import (
 	"hvae/linalg"
 )
 
-// Elementwise operations. The binary ones broadcast an operand that has one row or one
-// column; the operand's adjoint is then summed over the repetitions.
+// The operations in this file are elementwise. Binary operations broadcast an operand that has
+// one row or one column. The adjoint of a broadcast operand is summed to the operand's shape,
+// which the formulas in the comments do not show.
 
-// Add returns a + b: ā = ȳ, b̄ = ȳ.
+// Add returns y = a + b. The adjoints are ā = ȳ and b̄ = ȳ.
 func Add[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := broadcast("Add", a, b)
 	linalg.Add(y.Value, a.Value, b.Value)
@@ -23,7 +24,7 @@ func (add[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
 	s.accumulateFit(y.in[1], ybar)
 }
 
-// Sub returns a − b: ā = ȳ, b̄ = −ȳ.
+// Sub returns y = a − b. The adjoints are ā = ȳ and b̄ = −ȳ.
 func Sub[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := broadcast("Sub", a, b)
 	linalg.Sub(y.Value, a.Value, b.Value)
@@ -39,7 +40,7 @@ func (sub[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
 	}
 }
 
-// Mul returns a ⊙ b: ā = ȳ ⊙ b, b̄ = ȳ ⊙ a.
+// Mul returns y = a ⊙ b. The adjoints are ā = ȳ ⊙ b and b̄ = ȳ ⊙ a.
 func Mul[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := broadcast("Mul", a, b)
 	linalg.Mul(y.Value, a.Value, b.Value)
@@ -53,8 +54,8 @@ func (mul[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
 	s.accumulateProduct(y.in[1], ybar, y.in[0])
 }
 
-// MulSumTo returns SumTo(a ⊙ b, rows, cols) without storing the product. ā = ȳ ⊙ b and
-// b̄ = ȳ ⊙ a, summed or broadcast to the operands' shapes.
+// MulSumTo returns y = SumTo(a ⊙ b, rows, cols) without storing a ⊙ b. The adjoints are
+// ā = ȳ ⊙ b and b̄ = ȳ ⊙ a, each summed or broadcast to the shape of its operand.
 func MulSumTo[T linalg.Float](a, b *Var[T], rows, cols int) *Var[T] {
 	y := a.tape.Result(rows, cols)
 	linalg.MulSum(y.Value, a.Value, b.Value)
@@ -63,10 +64,10 @@ func MulSumTo[T linalg.Float](a, b *Var[T], rows, cols int) *Var[T] {
 
 type mulSumTo[T linalg.Float] struct{ mul[T] }
 
-// Dot returns ⟨a, b⟩ = Σ aᵢⱼ bᵢⱼ [1×1], with broadcasting as in Mul.
+// Dot returns the inner product ⟨a, b⟩ = Σ aᵢⱼ bᵢⱼ as a 1×1 matrix. It broadcasts as Mul does.
 func Dot[T linalg.Float](a, b *Var[T]) *Var[T] { return MulSumTo(a, b, 1, 1) }
 
-// MulAdd returns a ⊙ b + c: ā = ȳ ⊙ b, b̄ = ȳ ⊙ a, c̄ = ȳ.
+// MulAdd returns y = a ⊙ b + c. The adjoints are ā = ȳ ⊙ b, b̄ = ȳ ⊙ a and c̄ = ȳ.
 func MulAdd[T linalg.Float](a, b, c *Var[T]) *Var[T] {
 	ab, ok := linalg.Broadcast(a.shape(), b.shape())
 	s, fits := linalg.Broadcast(ab, c.shape())
@@ -85,7 +86,7 @@ func (mulAdd[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
 	s.accumulateFit(y.in[2], ybar)
 }
 
-// Div returns a / b: ā = ȳ / b, b̄ = −(ȳ / b) ⊙ y.
+// Div returns y = a / b. The adjoints are ā = ȳ / b and b̄ = −(ȳ / b) ⊙ y.
 func Div[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := broadcast("Div", a, b)
 	linalg.Div(y.Value, a.Value, b.Value)
@@ -103,7 +104,7 @@ func (div[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
 	}
 }
 
-// Scale returns c·a for a constant c: ā = c·ȳ.
+// Scale returns y = c·a for a constant c. The adjoint is ā = c·ȳ.
 func Scale[T linalg.Float](a *Var[T], c T) *Var[T] {
 	y := like(a)
 	linalg.Scale(y.Value, c, a.Value)
@@ -115,15 +116,15 @@ type scale[T linalg.Float] struct{}
 
 func (scale[T]) Pull(s Sweep[T], y, ybar *Var[T]) { s.Accumulate(y.in[0], Scale(ybar, y.aux)) }
 
-// Neg returns −a: ā = −ȳ.
+// Neg returns y = −a. The adjoint is ā = −ȳ.
 func Neg[T linalg.Float](a *Var[T]) *Var[T] { return Scale(a, -1) }
 
-// Mean returns the mean of a's elements [1×1].
+// Mean returns the mean of the elements of a as a 1×1 matrix.
 func Mean[T linalg.Float](a *Var[T]) *Var[T] {
 	return Scale(Sum(a), 1/T(a.Rows()*a.Cols()))
 }
 
-// AddConst returns a + c for a constant c: ā = ȳ.
+// AddConst returns y = a + c for a constant c. The adjoint is ā = ȳ.
 func AddConst[T linalg.Float](a *Var[T], c T) *Var[T] {
 	y := like(a)
 	linalg.AddConst(y.Value, a.Value, c)
@@ -134,7 +135,7 @@ type addConst[T linalg.Float] struct{}
 
 func (addConst[T]) Pull(s Sweep[T], y, ybar *Var[T]) { s.Accumulate(y.in[0], ybar) }
 
-// Exp returns y = eᵃ: ā = ȳ ⊙ y.
+// Exp returns y = eᵃ. The adjoint is ā = ȳ ⊙ y.
 func Exp[T linalg.Float](a *Var[T]) *Var[T] {
 	y := like(a)
 	linalg.Exp(y.Value, a.Value)
@@ -145,7 +146,7 @@ type exp[T linalg.Float] struct{}
 
 func (exp[T]) Pull(s Sweep[T], y, ybar *Var[T]) { s.accumulateProduct(y.in[0], ybar, y) }
 
-// Log returns the natural logarithm of a: ā = ȳ / a.
+// Log returns the natural logarithm y = log a. The adjoint is ā = ȳ / a.
 func Log[T linalg.Float](a *Var[T]) *Var[T] {
 	y := like(a)
 	linalg.Log(y.Value, a.Value)
@@ -156,7 +157,7 @@ type log[T linalg.Float] struct{}
 
 func (log[T]) Pull(s Sweep[T], y, ybar *Var[T]) { s.Accumulate(y.in[0], Div(ybar, y.in[0])) }
 
-// Square returns a ⊙ a: ā = 2ȳ ⊙ a.
+// Square returns y = a ⊙ a. The adjoint is ā = 2ȳ ⊙ a.
 func Square[T linalg.Float](a *Var[T]) *Var[T] {
 	y := like(a)
 	linalg.Square(y.Value, a.Value)
@@ -169,7 +170,7 @@ func (square[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
 	s.accumulateProduct(y.in[0], Scale(ybar, 2), y.in[0])
 }
 
-// Tanh returns y = tanh a: ā = ȳ ⊙ (1 − y²).
+// Tanh returns y = tanh a. The adjoint is ā = ȳ ⊙ (1 − y²).
 func Tanh[T linalg.Float](a *Var[T]) *Var[T] {
 	y := like(a)
 	linalg.Tanh(y.Value, a.Value)
@@ -182,13 +183,14 @@ func (tanh[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
 	s.accumulateProduct(y.in[0], ybar, AddConst(Neg(Square(y)), 1))
 }
 
-// Softplus returns log(1 + eᵃ): ā = ȳ ⊙ sigmoid(a). If a is live, Softplus also computes
-// the sigmoid, which needs the same exponential, and records it as a second operand.
+// Softplus returns y = log(1 + eᵃ). The adjoint is ā = ȳ ⊙ sigmoid(a). If a is live, Softplus
+// also computes sigmoid(a), which needs the same exponential, and records it as a second
+// operand of y.
 func Softplus[T linalg.Float](a *Var[T]) *Var[T] { return softplusTo(like(a), a) }
 
-// SoftplusInPlace returns Softplus(a) and overwrites a's value with the result, which saves
-// the memory of one matrix. Any later use of a as an operand panics. SoftplusInPlace panics
-// if a is a leaf, a constant or a view, if a has a view, or if the rule of a recorded
+// SoftplusInPlace returns Softplus(a) and saves the memory of one matrix by overwriting a's
+// value with the result. Any later use of a as an operand panics. SoftplusInPlace panics if a
+// is a leaf, a constant or a view, if a view of a exists, or if the rule of a recorded
 // operation reads a's value.
 func SoftplusInPlace[T linalg.Float](a *Var[T]) *Var[T] {
 	a.tape.mustHave(a)
@@ -220,7 +222,7 @@ type softplus[T linalg.Float] struct{}
 
 func (softplus[T]) Pull(s Sweep[T], y, ybar *Var[T]) { s.accumulateProduct(y.in[0], ybar, y.in[1]) }
 
-// Sigmoid returns y = 1/(1 + e⁻ᵃ): ā = ȳ ⊙ (y − y²).
+// Sigmoid returns y = 1/(1 + e⁻ᵃ). The adjoint is ā = ȳ ⊙ (y − y²).
 func Sigmoid[T linalg.Float](a *Var[T]) *Var[T] {
 	y := like(a)
 	linalg.Sigmoid(y.Value, a.Value)
@@ -233,7 +235,8 @@ func (sigmoid[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
 	s.Accumulate(y.in[0], sigmoidGradient(ybar, y))
 }
 
-// sigmoidGradient returns y = g ⊙ (σ − σ²): ḡ = ȳ ⊙ (σ − σ²), σ̄ = ȳ ⊙ g ⊙ (1 − 2σ).
+// sigmoidGradient returns y = g ⊙ (σ − σ²), the adjoint of the operand of σ = Sigmoid(·) if
+// σ has adjoint g. The adjoints are ḡ = ȳ ⊙ (σ − σ²) and σ̄ = ȳ ⊙ g ⊙ (1 − 2σ).
 func sigmoidGradient[T linalg.Float](g, sigma *Var[T]) *Var[T] {
 	y := like(sigma)
 	linalg.SigmoidGradient(y.Value, g.Value, sigma.Value)
@@ -252,7 +255,8 @@ func (slope[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
 	}
 }
 
-// broadcast returns a variable for the result of the binary operation with the given name.
+// broadcast returns a variable for the result of the binary operation name on a and b. It
+// panics if the shapes of a and b do not fit.
 func broadcast[T linalg.Float](name string, a, b *Var[T]) *Var[T] {
 	s, ok := linalg.Broadcast(a.shape(), b.shape())
 	if !ok {
@@ -261,5 +265,5 @@ func broadcast[T linalg.Float](name string, a, b *Var[T]) *Var[T] {
 	return a.tape.Result(s.Rows, s.Cols)
 }
 
-// like returns a variable of a's shape.
+// like returns a variable with a's shape and unspecified elements.
 func like[T linalg.Float](a *Var[T]) *Var[T] { return a.tape.Result(a.Rows(), a.Cols()) }

@@ -8,9 +8,9 @@ import (
 )
 
 // Grad returns the gradient of the sum of y's elements with respect to x. The gradient is
-// recorded and can be differentiated again; it is zero if y does not depend on x. For each
-// operation on a path from x to y, Grad takes about the operation's time for each operand
-// on a path. It panics if x is a constant, or if x and y are not both on the tape.
+// recorded and can be differentiated again. It is zero if y does not depend on x. Each
+// operation between x and y adds about its own time for each operand that depends on x. Grad
+// panics if x is a constant, or if x and y are not on the same tape.
 func Grad[T linalg.Float](y, x *Var[T]) *Var[T] {
 	s := sweepOf(y.tape)
 	s.begin(nil, y, x)
@@ -22,16 +22,17 @@ func Grad[T linalg.Float](y, x *Var[T]) *Var[T] {
 	return s.tape.Fill(x.Rows(), x.Cols(), 0)
 }
 
-// A sweep carries adjoints from a variable y to the requested variables xs. It first marks
-// the variables on paths from xs to y, and then calls their rules, y's first. It never
-// computes other adjoints, such as adjoints of weights for ∇U.
+// A sweep computes the adjoints of the requested variables xs, starting from the adjoint of
+// y. It first marks the variables between xs and y, and then calls their rules in reverse
+// order, starting with the rule of y. It computes no other adjoints. For ∇U, for example, it
+// computes no adjoints of the weights.
 type sweep[T linalg.Float] struct {
 	tape    *Tape[T]
 	running bool
-	first   int       // index of the first variable of y and xs
-	nodes   []node[T] // for the variables from there to the last of y and xs
+	first   int       // the smallest tape index of y and xs
+	nodes   []node[T] // nodes of the variables from first to the largest tape index of y and xs
 
-	// Backward's state:
+	// Only Backward uses the following fields.
 	pool         pool[T]
 	destinations []*destination[T]
 	gradients    []linalg.Matrix[T]
@@ -41,19 +42,20 @@ type sweep[T linalg.Float] struct {
 // A node is the state of a variable in a sweep.
 type node[T linalg.Float] struct {
 	bar       *Var[T]         // the adjoint; nil for zero
-	dst       *destination[T] // for the gradient, or nil
-	requested bool            // the variable is one of xs
-	passes    bool            // the adjoint of an operand is needed
+	dst       *destination[T] // destination of the gradient, or nil
+	requested bool            // whether the variable is one of xs
+	passes    bool            // whether the adjoint of an operand of the variable is needed
 }
 
-// A destination is a matrix in which BackwardInto adds up a gradient, or a variable of
-// another sweep (Recomputed), whose adjoint the gradient is added to.
+// A destination specifies where a sweep adds up the gradient of a requested variable. For
+// BackwardInto, this is the matrix sum. For Recomputed, it is the adjoint of a variable of
+// another sweep.
 type destination[T linalg.Float] struct {
 	sum    linalg.Matrix[T]
 	queue  linalg.Updates[T] // products to be added to sum
-	queued bool              // whether queue is used: only for leaves, which have no rule
+	queued bool              // whether queue is used, which is possible only for leaves
 
-	outer    *sweep[T] // if not nil, this sweep's adjoint of variable is the destination
+	outer    *sweep[T] // if not nil, the destination is the adjoint of variable in this sweep
 	variable *Var[T]
 }
 
@@ -64,8 +66,8 @@ func sweepOf[T linalg.Float](t *Tape[T]) *sweep[T] {
 	return t.sweep.(*sweep[T])
 }
 
-// begin marks the variables on the paths from xs to y. If p is not nil, adjoints are stored
-// in p and not recorded.
+// begin starts a sweep and marks the variables between xs and y. If p is nil, adjoints are
+// recorded on the tape; otherwise they are stored in p.
 func (s *sweep[T]) begin(p *pool[T], y *Var[T], xs ...*Var[T]) {
 	t := s.tape
 	if s.running {
@@ -107,13 +109,13 @@ func (s *sweep[T]) passes(v *Var[T]) bool {
 	if v.rule == nil {
 		return false
 	}
-	if v.in[0] == nil { // the rule has the operands
+	if v.in[0] == nil { // the rule lists the operands
 		return slices.ContainsFunc(v.rule.(interface{ operands() []*Var[T] }).operands(), s.Wants)
 	}
 	return s.Wants(v.in[0]) || s.Wants(v.in[1]) || s.Wants(v.in[2])
 }
 
-// node returns the node of v, or nil if v's adjoint is not needed.
+// node returns the node of v in this sweep, or nil if the sweep does not need v's adjoint.
 func (s *sweep[T]) node(v *Var[T]) *node[T] {
 	if i := v.index - s.first; v.live && uint(i) < uint(len(s.nodes)) {
 		if n := &s.nodes[i]; n.requested || n.passes {
@@ -123,8 +125,8 @@ func (s *sweep[T]) node(v *Var[T]) *node[T] {
 	return nil
 }
 
-// resolve returns the sweep and the node that add up v's adjoint; the node is nil if the
-// adjoint is not needed.
+// resolve returns the node in which v's adjoint is added up, and the sweep of that node. The
+// node is nil if the adjoint is not needed. Inside Recomputed, the sweep may be an outer one.
 func (s *sweep[T]) resolve(v *Var[T]) (*sweep[T], *node[T]) {
 	n := s.node(v)
 	if n != nil && n.dst != nil && n.dst.outer != nil {
@@ -133,7 +135,8 @@ func (s *sweep[T]) resolve(v *Var[T]) (*sweep[T], *node[T]) {
 	return s, n
 }
 
-// run calls the rules, y's first.
+// run sets the adjoint of y to ones and calls the rules in reverse program order, starting
+// with the rule of y.
 func (s *sweep[T]) run(y *Var[T]) {
 	if !s.Wants(y) {
 		return
@@ -263,11 +266,12 @@ func (v *Var[T]) isColumnOf(g *Var[T]) bool {
 	return v.Cols() == 1 && v.Rows() == g.Rows() && g.Cols() > 1
 }
 
-// writable reports whether n has an adjoint that may be overwritten; recorded adjoints have
-// no reference count and may not.
+// writable reports whether n's adjoint may be overwritten, that is, whether n holds the only
+// reference to it. Recorded adjoints have a reference count of zero and are never overwritten.
 func (n *node[T]) writable() bool { return n.bar != nil && n.bar.refs == 1 }
 
-// set replaces n's adjoint with g, or with a copy of g in n's destination or in the pool.
+// set makes g the adjoint of n and releases the old adjoint. Unless adjoints are recorded, it
+// copies g to the destination of n if there is one; otherwise it retains g in the pool.
 func (s *sweep[T]) set(n *node[T], g *Var[T]) {
 	old := n.bar
 	switch {

@@ -2,10 +2,11 @@ package ad
 
 import "hvae/linalg"
 
-// Matrix products, with at most one operand transposed. The rule of each uses the others.
+// This file contains the matrix products with at most one transposed operand. The rule of each
+// product consists of the other two.
 
-// Affine returns the dense layer w·x + b [m×B] for w [m×n], x [n×B] and b [m×1]:
-// w̄ = ȳ·xᵀ, x̄ = wᵀ·ȳ, and b̄ is the sum of ȳ over its columns.
+// Affine returns the dense layer y = w·x + b [m×B] for w [m×n], x [n×B] and b [m×1]. The
+// adjoints are w̄ = ȳ·xᵀ, x̄ = wᵀ·ȳ and, for b, the sum of the columns of ȳ.
 func Affine[T linalg.Float](w, x, b *Var[T]) *Var[T] {
 	y := w.tape.Result(w.Rows(), x.Cols())
 	linalg.Affine(y.Value, w.Value, x.Value, b.Value)
@@ -19,7 +20,8 @@ func (affine[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
 	s.accumulateFit(y.in[2], ybar)
 }
 
-// MatMul returns a·b [m×n] for a [m×k] and b [k×n]: ā = ȳ·bᵀ, b̄ = aᵀ·ȳ.
+// MatMul returns y = a·b [m×n] for a [m×k] and b [k×n]. The adjoints are ā = ȳ·bᵀ and
+// b̄ = aᵀ·ȳ.
 func MatMul[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := a.tape.Result(a.Rows(), b.Cols())
 	linalg.MatMul(y.Value, a.Value, b.Value)
@@ -36,7 +38,8 @@ func (matMul[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
 	}
 }
 
-// MatMulTA returns aᵀ·b [m×n] for a [k×m] and b [k×n]: ā = b·ȳᵀ, b̄ = a·ȳ.
+// MatMulTA returns y = aᵀ·b [m×n] for a [k×m] and b [k×n]. The adjoints are ā = b·ȳᵀ and
+// b̄ = a·ȳ.
 func MatMulTA[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := a.tape.Result(a.Cols(), b.Cols())
 	linalg.MatMulTA(y.Value, a.Value, b.Value)
@@ -53,7 +56,8 @@ func (matMulTA[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
 	}
 }
 
-// MatMulTB returns a·bᵀ [m×n] for a [m×k] and b [n×k]: ā = ȳ·b, b̄ = ȳᵀ·a.
+// MatMulTB returns y = a·bᵀ [m×n] for a [m×k] and b [n×k]. The adjoints are ā = ȳ·b and
+// b̄ = ȳᵀ·a.
 func MatMulTB[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := a.tape.Result(a.Rows(), b.Rows())
 	linalg.MatMulTB(y.Value, a.Value, b.Value, a.tape.Scratch(len(b.Value.Data)))

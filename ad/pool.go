@@ -2,24 +2,26 @@ package ad
 
 import "hvae/linalg"
 
-// A pool supplies the results of operations that are not recorded, and reuses their memory.
-// It counts references: each adjoint has a reference to its variable, which several
-// adjoints may share, and the running rule has one to each variable that it creates.
+// A pool allocates the results of operations that are not recorded, and reuses their memory.
+// It counts the references to each of its variables. A node holds a reference to the variable
+// that is its adjoint; several nodes may share a variable. The running rule holds a reference
+// to each variable that it has created.
 type pool[T linalg.Float] struct {
 	tape    *Tape[T]
-	program record[T] // the tape's variables and memory at begin
+	program record[T] // copy of the tape's record at the call of begin
 	vars    record[T]
 	free    []freeList[T]
-	created []*Var[T] // by the running rule
+	created []*Var[T] // variables that the running rule has created
 }
 
-// A freeList contains the unused variables with size elements.
+// A freeList holds the variables of a pool that have size elements and are not in use.
 type freeList[T linalg.Float] struct {
 	size int
 	vars []*Var[T]
 }
 
-// begin makes an empty pool the source of t's results.
+// begin empties the pool. From then on, until end is called, the pool allocates the results
+// of the operations on t.
 func (p *pool[T]) begin(t *Tape[T]) {
 	p.tape, p.program = t, t.record
 	p.vars.reset()
@@ -35,13 +37,13 @@ func (p *pool[T]) end() {
 	p.discard()
 }
 
-// discard removes the constants and views of rules from the tape.
+// discard removes from the tape the constants and views that rules have added since begin.
 func (p *pool[T]) discard() {
 	t, was := p.tape, &p.program
 	t.n, t.values.next, t.values.free = was.n, was.values.next, was.values.free
 }
 
-// endRule ends the references of the rule that ran.
+// endRule releases the references held by the differentiation rule that has just run.
 func (p *pool[T]) endRule() {
 	for _, v := range p.created {
 		p.release(v)
@@ -50,14 +52,15 @@ func (p *pool[T]) endRule() {
 	p.discard()
 }
 
-// result returns a rows × cols variable with arbitrary elements for the running rule.
+// result returns a rows × cols variable with unspecified elements. The running rule holds the
+// only reference to it.
 func (p *pool[T]) result(rows, cols int) *Var[T] {
 	v := p.alloc(rows, cols)
 	p.created = append(p.created, v)
 	return v
 }
 
-// alloc returns a variable with one reference.
+// alloc returns a rows × cols variable with unspecified elements and a reference count of one.
 func (p *pool[T]) alloc(rows, cols int) (v *Var[T]) {
 	f := p.freeList(rows * cols)
 	if n := len(f.vars); n > 0 {
@@ -71,14 +74,15 @@ func (p *pool[T]) alloc(rows, cols int) (v *Var[T]) {
 	return v
 }
 
-// wrap returns a variable with one reference and the value m.
+// wrap returns a variable with value m and a reference count of one.
 func (p *pool[T]) wrap(m linalg.Matrix[T]) *Var[T] {
 	v := p.vars.variable(p.tape, pooled)
 	v.Value, v.refs = m, 1
 	return v
 }
 
-// retain adds a reference to g and returns it, or a copy if g is not in the pool.
+// retain adds a reference to g and returns g. If g does not belong to the pool, retain
+// returns a new copy of g in the pool.
 func (p *pool[T]) retain(g *Var[T]) *Var[T] {
 	if g.storage == pooled && g.tape == p.tape {
 		g.refs++
@@ -89,7 +93,7 @@ func (p *pool[T]) retain(g *Var[T]) *Var[T] {
 	return v
 }
 
-// release ends a reference to v.
+// release removes a reference to v. A variable without references returns to its free list.
 func (p *pool[T]) release(v *Var[T]) {
 	if v.refs--; v.refs == 0 {
 		f := p.freeList(len(v.Value.Data))

@@ -2,20 +2,20 @@ package ad
 
 import "hvae/linalg"
 
-// A Program is a part of a computation that can be repeated: Run computes, on the tape of
-// its operands, the same result each time that it is called with the same operands.
+// A Program is a part of a computation that can be repeated. Run computes its result on the
+// tape of the operands in. Calls with equal operands must return equal results.
 type Program[T linalg.Float] interface {
 	Run(in []*Var[T]) *Var[T]
 }
 
-// Recomputed returns p.Run(in) and keeps no intermediate variables. It resets the tape
-// scratch and runs the program there; Backward runs it there again (gradient
-// checkpointing: Chen et al., 2016). For the price of one more evaluation, a chain of
-// programs takes the memory of one of them.
+// Recomputed returns p.Run(in) without keeping the intermediate variables (gradient
+// checkpointing: Chen et al., 2016). It resets the tape scratch and runs the program on it;
+// Backward does the same again to compute gradients. A chain of programs therefore needs the
+// memory of only one of them, and each program is evaluated once more.
 //
-// The gradients of Backward have the same bits with and without Recomputed. Grad panics if
-// it must differentiate the result. The program may depend only on in, which must not be
-// empty.
+// Backward returns bit-identical gradients with and without Recomputed. Grad panics if it
+// must differentiate the result. The program must depend on no variables other than in, and
+// in must not be empty.
 func Recomputed[T linalg.Float](scratch *Tape[T], p Program[T], in []*Var[T]) *Var[T] {
 	t := in[0].tape
 	if t.recomputedInUse == len(t.recomputed) {
@@ -37,17 +37,17 @@ func Recomputed[T linalg.Float](scratch *Tape[T], p Program[T], in []*Var[T]) *V
 	return y
 }
 
-// recomputed is the rule of Recomputed.
+// recomputed is the differentiation rule of Recomputed.
 type recomputed[T linalg.Float] struct {
 	scratch          *Tape[T]
 	program          Program[T]
 	in, leaves       []*Var[T]
-	wanted, requests []*Var[T] // the operands whose adjoints are needed, and their leaves
+	wanted, requests []*Var[T] // the operands whose adjoints are needed, and their leaves on scratch
 }
 
 func (r *recomputed[T]) operands() []*Var[T] { return r.in }
 
-// run runs the program on the scratch tape.
+// run resets the scratch tape, runs the program on it and returns the program's result.
 func (r *recomputed[T]) run() *Var[T] {
 	r.scratch.Reset()
 	r.scratch.Interrupt = r.in[0].tape.Interrupt
@@ -60,8 +60,9 @@ func (r *recomputed[T]) run() *Var[T] {
 	return r.program.Run(r.leaves)
 }
 
-// Pull runs the program again and sweeps it. The inner sweep adds to the adjoints of the
-// outer one, in the order in which a single sweep would.
+// Pull runs the program again on the scratch tape and differentiates it with an inner sweep.
+// The inner sweep adds directly to the adjoints of the outer sweep, in the same order as a
+// single sweep over the whole computation, so the bits do not change.
 func (r *recomputed[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
 	outer := s.(*sweep[T])
 	if outer.tape.unrecorded == nil {

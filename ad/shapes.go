@@ -6,10 +6,11 @@ import (
 	"hvae/linalg"
 )
 
-// Sums, broadcasts and views. The rule of each uses another of them.
+// This file contains sums, broadcasts, views and stacks. Their rules consist of these same
+// operations.
 
-// SumTo sums a over its rows, its columns or both: over each axis on which the result,
-// rows × cols, has length 1. On the other axes the lengths must be equal. ā broadcasts ȳ.
+// SumTo returns y [rows×cols], the sum of a along each axis on which y has length 1. On any
+// other axis, a and y must have the same length. The adjoint ā is ȳ broadcast to a's shape.
 func SumTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	if a.Rows() == rows && a.Cols() == cols {
 		return a
@@ -26,17 +27,18 @@ func (sumTo[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
 	s.Accumulate(a, BroadcastTo(ybar, a.Rows(), a.Cols()))
 }
 
-// Sum returns the sum of a's elements [1×1].
+// Sum returns the sum of the elements of a as a 1×1 matrix.
 func Sum[T linalg.Float](a *Var[T]) *Var[T] { return SumTo(a, 1, 1) }
 
-// SumChannels sums an image layer a [(pixels·channels) × samples] over pixels and samples
-// and returns one element for each channel [channels × 1]. ā broadcasts ȳ.
+// SumChannels returns y [channels×1], the sum of an image layer a [(pixels·channels)×samples]
+// over pixels and samples. Each element of ā is the element of ȳ for the same channel.
 func SumChannels[T linalg.Float](a *Var[T], channels int) *Var[T] {
 	pixels := Reshape(a, a.Rows()/channels, channels*a.Cols())
 	return SumTo(Reshape(SumTo(pixels, 1, channels*a.Cols()), channels, a.Cols()), channels, 1)
 }
 
-// BroadcastTo repeats a, which has one row, one column or both, to rows × cols. ā sums ȳ.
+// BroadcastTo returns a rows × cols matrix y that repeats a along each axis on which a has
+// length 1. The adjoint ā is ȳ summed to a's shape.
 func BroadcastTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	if a.Rows() == rows && a.Cols() == cols {
 		return a
@@ -53,8 +55,8 @@ func (broadcastTo[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
 	s.Accumulate(a, SumTo(ybar, a.Rows(), a.Cols()))
 }
 
-// fit returns g, summed or broadcast to shape s: the adjoint of an operand that an operation
-// has broadcast or summed.
+// fit returns g summed or broadcast to shape s. Rules use it to compute the adjoint of an
+// operand of shape s that the operation has broadcast or summed.
 func fit[T linalg.Float](g *Var[T], s linalg.Shape) *Var[T] {
 	if g.shape() == s {
 		return g
@@ -63,8 +65,8 @@ func fit[T linalg.Float](g *Var[T], s linalg.Shape) *Var[T] {
 	return BroadcastTo(g, s.Rows, s.Cols)
 }
 
-// Reshape returns a view of a's elements, in row-major order, as a rows × cols matrix. It
-// panics unless the numbers of elements are equal. ā is ȳ, reshaped.
+// Reshape returns y, a view of a's elements in row-major order as a rows × cols matrix. It
+// panics if a does not have rows·cols elements. The adjoint ā is ȳ reshaped to a's shape.
 func Reshape[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	if rows < 0 || cols < 0 || rows*cols != len(a.Value.Data) {
 		panic(fmt.Sprintf("ad: Reshape: %v and [%d×%d] have different sizes", a.shape(), rows, cols))
@@ -83,8 +85,8 @@ func (reshape[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
 	s.Accumulate(a, Reshape(ybar, a.Rows(), a.Cols()))
 }
 
-// RowRange returns a view of rows lo to hi-1 of a. It panics if a does not have these rows.
-// ā is ȳ in these rows, and zero elsewhere.
+// RowRange returns y, a view of rows lo to hi−1 of a. It panics if a does not have these rows.
+// The adjoint ā contains ȳ in rows lo to hi−1 and zeros in all other rows.
 func RowRange[T linalg.Float](a *Var[T], lo, hi int) *Var[T] {
 	if lo == 0 && hi == a.Rows() {
 		return a
@@ -98,8 +100,9 @@ type rowRange[T linalg.Float] struct{}
 
 func (rowRange[T]) Pull(s Sweep[T], y, ybar *Var[T]) { s.accumulateRows(y.in[0], ybar, y.row) }
 
-// Stack returns the rows of a followed by the rows of b. It panics unless they have the
-// same number of columns. ā and b̄ are the corresponding rows of ȳ.
+// Stack returns a matrix y that consists of the rows of a followed by the rows of b. It panics
+// if a and b have different numbers of columns. The adjoints ā and b̄ are the corresponding rows
+// of ȳ.
 func Stack[T linalg.Float](a, b *Var[T]) *Var[T] {
 	if a.Cols() != b.Cols() {
 		panic(fmt.Sprintf("ad: Stack: %v and %v have different numbers of columns", a.shape(), b.shape()))

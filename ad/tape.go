@@ -1,24 +1,26 @@
 // Package ad implements reverse-mode automatic differentiation of matrix programs.
 //
 // An operation computes its result when it is called and records itself on the tape of its
-// operands. Its rule, a vector-Jacobian product, computes the adjoints of the operands from
-// the adjoint of the result. Rules use operations of the same tape, so a gradient is itself
-// a recorded program and can be differentiated again, to any order. The leapfrog integrator
-// of the paper needs this: its steps contain ∇U, and training differentiates through them.
+// operands. Its differentiation rule, a vector-Jacobian product, computes the adjoints of the
+// operands from the adjoint of the result. Rules consist of operations on the same tape, so a
+// gradient is itself a recorded program and can be differentiated again, to any order. The
+// leapfrog integrator of the paper needs second derivatives: its steps contain ∇U, and
+// training differentiates through them.
 //
-// Each file refers only to files before it: memory.go and tape.go; the operations in
-// shapes.go, elementwise.go and matmul.go; pool.go (memory that is reused), grad.go
-// (gradients that are recorded), backward.go (gradients that are not) and recompute.go.
+// Read the files in this order, in which each file uses only earlier ones: memory.go and
+// tape.go; the operations in shapes.go, elementwise.go and matmul.go; pool.go (reused
+// memory), grad.go (recorded gradients), backward.go (gradients that are not recorded) and
+// recompute.go.
 //
-// A tape serves one goroutine. Reset discards its program and keeps its memory, so a
-// repeated program does not allocate.
+// Only one goroutine at a time may use a tape. Reset discards the tape's program and keeps its
+// memory, so a repeated program does not allocate.
 //
-// An operation takes the time of the function of the same name in linalg, plus tens of
-// nanoseconds to record it; its rule takes about that time for each operand that depends on
-// a requested variable. An operation panics and names the shapes if its operands' shapes do
-// not fit. It also panics if an operand was created before its tape's last Reset, or depends
-// on a leaf of another tape. Its result is on the tape of the first operand; the other
-// operands may be constants of other tapes.
+// An operation takes as long as the linalg function of the same name, plus tens of
+// nanoseconds for recording. Its rule takes about the same time for each operand that depends
+// on a requested variable. The result is on the tape of the first operand; the other operands
+// may be constants of other tapes. An operation panics and names the shapes if the shapes of
+// its operands do not fit. It also panics if an operand was created before its tape's last
+// Reset, or depends on a leaf of another tape.
 //
 // ȳ denotes the adjoint of y: the derivative of the differentiated sum with respect to y.
 // The package imports linalg.
@@ -34,17 +36,17 @@ import (
 )
 
 // A Var is a variable on a tape: a leaf, a constant or the result of an operation. It is
-// valid until the tape's Reset.
+// valid until the tape is reset.
 type Var[T linalg.Float] struct {
 	// Value must not be changed while the tape is in use.
 	Value linalg.Matrix[T]
 
 	tape    *Tape[T]
-	program int // number of the tape's program when v was created; or overwritten
+	program int // number of the tape's program in which v was created, or overwritten
 	index   int // position on the tape
 	storage storage
-	live    bool  // depends on a leaf
-	refs    int32 // reference count; zero if recorded
+	live    bool  // whether the variable is a leaf or depends on one
+	refs    int32 // reference count in a pool; zero for recorded variables
 
 	rule Rule[T]    // nil for leaves and constants
 	in   [3]*Var[T] // operands; undefined if rule is nil
@@ -52,47 +54,52 @@ type Var[T linalg.Float] struct {
 	row  int        // the first row of RowRange
 }
 
-// storage describes who owns and who reads the elements of a variable's Value.
+// storage describes which object owns the elements of a variable's Value and what else
+// reads them.
 type storage uint8
 
 const (
-	borrowed  storage = iota // the caller or another variable owns them
-	exclusive                // the variable owns them, and nothing else reads them
-	shared                   // the variable owns them; views or recorded rules read them
-	pooled                   // a pool owns them
+	borrowed  storage = iota // the caller or another variable owns the elements
+	exclusive                // the variable owns the elements, and nothing else reads them
+	shared                   // the variable owns the elements, and views or recorded rules read them
+	pooled                   // a pool owns the elements
 )
 
-// overwritten is the program of a variable whose value SoftplusInPlace has overwritten.
+// overwritten replaces the program number of a variable when SoftplusInPlace overwrites the
+// variable's value.
 const overwritten = -1
 
-// A Rule is the vector-Jacobian product of an operation. From y, its operands and its
-// adjoint ybar, Pull computes a contribution to the adjoint of each operand, with operations
-// of the tape, and passes it to s.Accumulate. It must not keep variables that it creates,
-// because Backward reuses them, and must not call Grad or Backward on its tape.
+// A Rule is the vector-Jacobian product of an operation with result y. Pull computes a
+// contribution to the adjoint of each operand of y from the operands, y and its adjoint
+// ybar, and passes each contribution to s.Accumulate. It computes with operations on the
+// tape of y. It must not keep the variables that it creates, because Backward reuses them,
+// and must not call Grad or Backward on that tape.
 type Rule[T linalg.Float] interface {
 	Pull(s Sweep[T], y, ybar *Var[T])
 }
 
-// A Sweep adds up adjoints while Grad or Backward calls rules.
+// A Sweep adds up the adjoints that rules contribute during a call of Grad or Backward.
 type Sweep[T linalg.Float] interface {
-	// Wants reports whether the adjoint of v, an operand or nil, is needed.
+	// Wants reports whether the adjoint of operand v is needed. It returns false if v is nil.
 	Wants(v *Var[T]) bool
-	// Accumulate adds g to the adjoint of v, if it is needed, and never changes g. It
-	// panics if the shapes differ.
+	// Accumulate adds g to the adjoint of v. It never changes g. It does nothing if the
+	// adjoint is not needed; otherwise it panics if g and v have different shapes.
 	Accumulate(v, g *Var[T])
-	// Destination returns the matrix in which BackwardInto adds up the gradient of the leaf
-	// v. A rule may add its contribution to the matrix, or set the matrix if add is false,
-	// instead of calling Accumulate. If ok is false, there is no such matrix.
+	// Destination returns the matrix in which BackwardInto adds up the gradient of leaf v.
+	// Instead of calling Accumulate, a rule may write its contribution to this matrix: it
+	// must add to the matrix if add is true, and overwrite the matrix if add is false. If ok
+	// is false, there is no such matrix and the rule must call Accumulate.
 	Destination(v *Var[T]) (sum linalg.Matrix[T], add, ok bool)
 
-	// Like Accumulate, without storing the contribution if possible:
-	accumulateFit(v, g *Var[T])          // g, summed or broadcast to v's shape
-	accumulateRows(v, g *Var[T], lo int) // g, to the rows from lo on
-	accumulateProduct(v, a, b *Var[T])   // a ⊙ b, summed or broadcast to v's shape
-	accumulateMatMulTB(v, a, b *Var[T])  // a·bᵀ
+	// The following methods add a contribution to the adjoint of v, as Accumulate does. Where
+	// possible, they do not store the contribution in a separate matrix.
+	accumulateFit(v, g *Var[T])          // adds g, summed or broadcast to v's shape
+	accumulateRows(v, g *Var[T], lo int) // adds g to the rows that start at row lo
+	accumulateProduct(v, a, b *Var[T])   // adds a ⊙ b, summed or broadcast to v's shape
+	accumulateMatMulTB(v, a, b *Var[T])  // adds a·bᵀ
 }
 
-// Reads is the set of values that a rule reads. SoftplusInPlace does not overwrite them.
+// Reads is the set of values that a rule reads. SoftplusInPlace refuses to overwrite them.
 type Reads uint8
 
 const (
@@ -101,34 +108,37 @@ const (
 	ReadsOperands Reads = 2 // the operands
 )
 
-// A Tape records operations in the order in which they run. The zero value is ready to use.
+// A Tape records operations in the order in which they run. The zero value is an empty tape,
+// ready to use.
 type Tape[T linalg.Float] struct {
-	// Interrupt, if not nil, lets another goroutine stop a program: when it is true, the next
-	// operation or step of a sweep panics with Interrupted, also in Recomputed. To use the
-	// tape again, set it to false and call Reset.
+	// Interrupt, if not nil, lets another goroutine stop a program. When Interrupt is true,
+	// the next operation or the next call of a rule panics with Interrupted, also inside
+	// Recomputed. To use the tape again, set Interrupt to false and call Reset.
 	Interrupt *atomic.Bool
 
 	record[T]
 	program  int        // number of the current program
-	previous []*slab[T] // variables of the program before
+	previous []*slab[T] // variables of the previous program
 	scratch  []T
 
-	// unrecorded, if not nil, supplies results of operations that are not recorded.
+	// unrecorded, if not nil, allocates the results of operations, which are then not
+	// recorded on the tape.
 	unrecorded interface{ result(rows, cols int) *Var[T] }
 
 	sweep           Sweep[T]  // state of Grad and Backward
-	recomputed      []Rule[T] // rules of Recomputed
+	recomputed      []Rule[T] // rules of the calls of Recomputed, reused after Reset
 	recomputedInUse int
 }
 
-// A record is a list of variables with the memory of their values.
+// A record is a list of variables, together with the memory for their values.
 type record[T linalg.Float] struct {
 	slabs  []*slab[T]
 	n      int // number of variables
 	values arena[T]
 }
 
-// A slab is a block of variables, which never move.
+// A slab is a block of 64 variables. Slabs are never moved, so pointers to their variables
+// stay valid.
 type slab[T linalg.Float] [64]Var[T]
 
 func (r *record[T]) reset() {
@@ -141,7 +151,7 @@ func (r *record[T]) at(i int) *Var[T] {
 	return &r.slabs[uint(i)/n][uint(i)%n]
 }
 
-// Interrupted is the panic value of a program that Tape.Interrupt has stopped.
+// Interrupted is the value with which a program panics when Tape.Interrupt is true.
 type Interrupted struct{}
 
 func (Interrupted) Error() string { return "ad: interrupted" }
@@ -152,11 +162,11 @@ func (t *Tape[T]) checkInterrupt() {
 	}
 }
 
-// Reset discards all variables and keeps their memory. Operations on discarded variables
-// panic, at least until the next Reset.
+// Reset discards all variables of the tape and keeps their memory for reuse. An operation on
+// a discarded variable panics; after a second Reset this is no longer guaranteed.
 func (t *Tape[T]) Reset() {
 	t.program++
-	t.slabs, t.previous = t.previous, t.slabs // discarded variables keep the old program's number
+	t.slabs, t.previous = t.previous, t.slabs // discarded variables keep the old program number
 	t.record.reset()
 	t.recomputedInUse = 0
 }
@@ -172,13 +182,14 @@ func (t *Tape[T]) All() iter.Seq[*Var[T]] {
 	}
 }
 
-// Matrix returns a rows × cols matrix with arbitrary elements, such as for noise that
-// changes with every step. It is valid until Reset.
+// Matrix returns a rows × cols matrix with unspecified elements, for example for random noise
+// that a program draws. The matrix is valid until the tape is reset.
 func (t *Tape[T]) Matrix(rows, cols int) linalg.Matrix[T] {
 	return linalg.Matrix[T]{Rows: rows, Cols: cols, Data: t.values.alloc(rows * cols)}
 }
 
-// Scratch returns n arbitrary elements for use until the calling operation returns.
+// Scratch returns a slice of n unspecified elements, which an operation or a rule may use
+// until it returns. The next call of Scratch may return the same memory.
 func (t *Tape[T]) Scratch(n int) []T {
 	if len(t.scratch) < n {
 		t.scratch = make([]T, n)
@@ -186,32 +197,35 @@ func (t *Tape[T]) Scratch(n int) []T {
 	return t.scratch[:n]
 }
 
-// Leaf puts m on the tape as an independent variable, which shares m's elements.
+// Leaf puts m on the tape as an independent variable and returns the variable, which shares
+// m's elements.
 func (t *Tape[T]) Leaf(m linalg.Matrix[T]) *Var[T] {
 	v := t.Const(m)
 	v.live = true
 	return v
 }
 
-// Const puts m on the tape as a constant, which shares m's elements.
+// Const puts m on the tape as a constant and returns the constant, which shares m's elements.
 func (t *Tape[T]) Const(m linalg.Matrix[T]) *Var[T] {
 	v := t.variable(t, borrowed)
 	v.Value = m
 	return v
 }
 
-// Scalar puts the constant s on the tape as a 1×1 matrix.
+// Scalar puts the constant s on the tape as a 1×1 matrix and returns it.
 func (t *Tape[T]) Scalar(s T) *Var[T] { return t.Fill(1, 1, s) }
 
-// Fill puts a constant rows × cols matrix on the tape with every element equal to s.
+// Fill puts a constant rows × cols matrix on the tape, with every element equal to s, and
+// returns it.
 func (t *Tape[T]) Fill(rows, cols int, s T) *Var[T] {
 	v := t.Result(rows, cols)
 	v.Value.Fill(s)
 	return v
 }
 
-// FirstNonFinite describes the first variable on the tape with a NaN or infinite element:
-// its operation, its shape and the element. It returns "" if all elements are finite.
+// FirstNonFinite describes the first variable on the tape that has a NaN or infinite element.
+// The description consists of the operation, the shape and the element. FirstNonFinite
+// returns "" if all elements are finite.
 func (t *Tape[T]) FirstNonFinite() string {
 	for v := range t.All() {
 		for j, x := range v.Value.Data {
@@ -232,11 +246,11 @@ func (t *Tape[T]) FirstNonFinite() string {
 // Tape returns the tape that v is on.
 func (v *Var[T]) Tape() *Tape[T] { return v.tape }
 
-// Live reports whether v is a leaf or depends on one. Gradients with respect to other
-// variables do not exist.
+// Live reports whether v is a leaf or depends on one. Grad and Backward can differentiate
+// only with respect to live variables.
 func (v *Var[T]) Live() bool { return v.live }
 
-// Operand returns operand i of the recorded operation with result y.
+// Operand returns operand i of the recorded operation that computed y, counting from 0.
 func (y *Var[T]) Operand(i int) *Var[T] { return y.in[i] }
 
 func (v *Var[T]) shape() linalg.Shape { return linalg.Shape{Rows: v.Value.Rows, Cols: v.Value.Cols} }
@@ -247,7 +261,7 @@ func (v *Var[T]) Rows() int { return v.Value.Rows }
 // Cols returns the number of columns of v.
 func (v *Var[T]) Cols() int { return v.Value.Cols }
 
-// Scalar returns the element of v. It panics unless v is 1×1 and on its tape.
+// Scalar returns the only element of v. It panics if v is not 1×1, or is no longer valid.
 func (v *Var[T]) Scalar() T {
 	v.tape.mustHave(v)
 	if v.shape() != (linalg.Shape{Rows: 1, Cols: 1}) {
@@ -256,8 +270,8 @@ func (v *Var[T]) Scalar() T {
 	return v.Value.Data[0]
 }
 
-// variable appends a constant of tape t, whose Value the caller sets. It resets only the
-// fields that vary between programs.
+// variable appends a constant of tape t to r and returns it. It sets only the fields that
+// vary between programs. The caller must set Value.
 func (r *record[T]) variable(t *Tape[T], s storage) *Var[T] {
 	if r.n == len(r.slabs)*len(slab[T]{}) {
 		s := new(slab[T])
@@ -272,29 +286,31 @@ func (r *record[T]) variable(t *Tape[T], s storage) *Var[T] {
 	return v
 }
 
-// set makes Value a rows × cols matrix with the elements data. A repeated program usually
-// writes nothing here, so that later reads of Value need not wait for the writes.
+// set makes Value a rows × cols matrix with elements data. When a program is repeated, Value
+// is usually the same as before. In that case set writes nothing, so that later reads of
+// Value need not wait for a write.
 func (v *Var[T]) set(rows, cols int, data []T) {
 	if m := &v.Value; m.Rows != rows || m.Cols != cols || len(data) == 0 || &m.Data[0] != &data[0] {
 		m.Rows, m.Cols, m.Data = rows, cols, data
 	}
 }
 
-// view returns a constant with the value m, whose elements are elements of v.
+// view returns a constant with value m, where m shares elements with v, and marks the
+// elements of v as shared.
 func (v *Var[T]) view(m linalg.Matrix[T]) *Var[T] {
 	v.share()
 	return v.tape.Const(m)
 }
 
-// share notes that something else reads v's elements.
+// share records that a view or a rule reads v's elements, so v must not be overwritten.
 func (v *Var[T]) share() {
 	if v.storage == exclusive {
 		v.storage = shared
 	}
 }
 
-// Result returns a rows × cols variable with arbitrary elements, for an operation to
-// compute and then to Record.
+// Result returns a rows × cols variable with unspecified elements. An operation computes the
+// elements and then passes the variable to Record.
 func (t *Tape[T]) Result(rows, cols int) *Var[T] {
 	t.checkInterrupt()
 	if t.unrecorded != nil {
@@ -305,10 +321,10 @@ func (t *Tape[T]) Result(rows, cols int) *Var[T] {
 	return v
 }
 
-// Record makes y the result of an operation on a, b and c, where b and c may be nil, and
-// returns y. The operation has rule r, which reads the given values. If all operands are
-// constants, or Backward is running, y becomes a constant without operands. Record panics if
-// an operand is not valid on t.
+// Record records y as the result of an operation with operands a, b and c, where b and c may
+// be nil, and returns y. r is the operation's differentiation rule, and reads states which
+// values r reads. If all operands are constants, or if Backward is running, y becomes a
+// constant without operands. Record panics if an operand cannot be used on t.
 func (t *Tape[T]) Record(y *Var[T], r Rule[T], reads Reads, a, b, c *Var[T]) *Var[T] {
 	t.mustHave(a)
 	live := a.live
@@ -340,8 +356,8 @@ func (t *Tape[T]) Record(y *Var[T], r Rule[T], reads Reads, a, b, c *Var[T]) *Va
 	return y
 }
 
-// mustHave panics unless v has a value and is a variable of t's program, or a constant of
-// another tape.
+// mustHave panics if v must not be an operand on t: if v is older than its tape's last Reset,
+// if SoftplusInPlace has overwritten its value, or if it is a live variable of another tape.
 func (t *Tape[T]) mustHave(v *Var[T]) {
 	if v.tape != t || v.program != t.program {
 		t.refuse(v)
