@@ -17,12 +17,13 @@ type (
 	variable = *Var[float64]
 )
 
-// operation is a function of variables, with the shapes of operands to test it with.
+// An operation is a function of variables to be tested. Each element of shapes lists the shapes
+// of the operands for one test.
 type operation struct {
 	name     string
 	f        func(x []variable) variable
 	shapes   [][]linalg.Shape
-	positive bool // the domain is x > 0
+	positive bool // whether f requires positive operands
 }
 
 func sh(dims ...int) (s []linalg.Shape) {
@@ -32,10 +33,10 @@ func sh(dims ...int) (s []linalg.Shape) {
 	return s
 }
 
-// operations lists every operation of the package.
+// operations returns the test cases for every differentiable operation of the package.
 func operations() []operation {
 	alone := [][]linalg.Shape{sh(1, 1), sh(3, 4), sh(5, 1), sh(1, 6)}
-	var pairs, triples [][]linalg.Shape // every way to broadcast
+	var pairs, triples [][]linalg.Shape // every way to broadcast two or three operands
 	for _, full := range sh(1, 1, 3, 4, 5, 1, 1, 3) {
 		fits := []linalg.Shape{full, {Rows: full.Rows, Cols: 1}, {Rows: 1, Cols: full.Cols}, {Rows: 1, Cols: 1}}
 		for _, a := range fits {
@@ -54,7 +55,7 @@ func operations() []operation {
 		return operation{name: name, f: func(x []variable) variable { return f(x[0], x[1]) }, shapes: shapes}
 	}
 	positive := func(o operation) operation { o.positive = true; return o }
-	mulSum := func(rows, cols bool) operation { // sum over rows, over columns, or both
+	mulSum := func(rows, cols bool) operation { // sums over rows, over columns, over both or over neither
 		return binary(fmt.Sprintf("MulSumTo(rows %v, cols %v)", rows, cols), func(a, b variable) variable {
 			s, _ := linalg.Broadcast(a.Value.Shape(), b.Value.Shape())
 			if rows {
@@ -103,8 +104,8 @@ func operations() []operation {
 	}
 }
 
-// problem is the function F(x) = ⟨w, f(x)⟩ + ½⟨w, f(x)²⟩ of an operation f at a point x, with
-// fixed random weights w. Its second derivative is not zero even if f is linear.
+// A problem is the function F(x) = ⟨w, f(x)⟩ + ½⟨w, f(x)²⟩ for an operation f and fixed random
+// weights w, together with a point x. The second derivative of F is nonzero even if f is linear.
 type problem struct {
 	operation
 	x    []matrix
@@ -131,7 +132,7 @@ func (p *problem) at() float64 {
 	return F.Scalar()
 }
 
-// gradient returns the elements of ∇F for all operands, one operand after another.
+// gradient returns the elements of ∇F(x), one operand after another.
 func (p *problem) gradient() (g []float64) {
 	F, x := p.value()
 	for _, m := range Backward(F, x...) {
@@ -140,7 +141,7 @@ func (p *problem) gradient() (g []float64) {
 	return g
 }
 
-// hessianVector returns ∇⟨∇F, v⟩.
+// hessianVector returns the Hessian-vector product H·v = ∇⟨∇F, v⟩ at x.
 func (p *problem) hessianVector(v []float64) (h []float64) {
 	F, x := p.value()
 	dot, o := p.tape.Scalar(0), 0
@@ -155,7 +156,7 @@ func (p *problem) hessianVector(v []float64) (h []float64) {
 	return h
 }
 
-// along returns f() with the operands moved by s·v, and then restores the operands.
+// along adds s·v to the operands p.x, calls f, restores the operands and returns f's result.
 func along[R any](p *problem, v []float64, s float64, f func() R) R {
 	var saved []matrix
 	o := 0
@@ -173,8 +174,8 @@ func along[R any](p *problem, v []float64, s float64, f func() R) R {
 	return r
 }
 
-// difference returns the derivative of f at 0 by Richardson extrapolation of two central
-// differences; its error is O(h⁴).
+// difference approximates the derivative of f at 0 by Richardson extrapolation of two central
+// differences. For step size h, the error is O(h⁴).
 func difference(f func(s float64) float64) float64 { return differenceAt(f, 2e-3) }
 
 func differenceAt(f func(s float64) float64, h float64) float64 {
@@ -182,9 +183,10 @@ func differenceAt(f func(s float64) float64, h float64) float64 {
 	return (4*central(h/2) - central(h)) / 3
 }
 
-// convergedDifference shrinks the step until two successive differences agree to 1e-6, and
-// reports whether this happened. Long steps are inaccurate where f is strongly curved; if
-// rounding errors dominate, no step is accurate.
+// convergedDifference approximates the derivative of f at 0 by finite differences. It reduces
+// the step size until two successive results agree to 1e-6, and reports whether they did. Large
+// steps are inaccurate where f is strongly curved. If rounding errors dominate, no step size is
+// accurate.
 func convergedDifference(f func(s float64) float64) (slope float64, ok bool) {
 	slope = differenceAt(f, 2e-3)
 	for h := 5e-4; h > 1e-7; h /= 4 {
@@ -197,7 +199,7 @@ func convergedDifference(f func(s float64) float64) (slope float64, ok bool) {
 	return slope, false
 }
 
-// secondDifference is like difference, for the second derivative.
+// secondDifference approximates the second derivative of f at 0 by Richardson extrapolation.
 func secondDifference(f func(s float64) float64) float64 {
 	const h = 1e-2
 	central := func(h float64) float64 { return (f(h) - 2*f(0) + f(-h)) / (h * h) }
@@ -237,7 +239,7 @@ func TestDerivativesOfEveryOperationAgainstFiniteDifferences(t *testing.T) {
 					p.x = append(p.x, m)
 					n += len(m.Data)
 				}
-				v := make([]float64, n) // a random direction of length one
+				v := make([]float64, n) // a random unit vector
 				for i := range v {
 					v[i] = rng.NormFloat64()
 				}
@@ -246,7 +248,7 @@ func TestDerivativesOfEveryOperationAgainstFiniteDifferences(t *testing.T) {
 					v[i] /= length
 				}
 
-				// every partial derivative
+				// Compare every partial derivative with a finite difference.
 				g := p.gradient()
 				numeric := make([]float64, n)
 				for i := range numeric {
@@ -258,7 +260,7 @@ func TestDerivativesOfEveryOperationAgainstFiniteDifferences(t *testing.T) {
 					t.Errorf("%v: gradient off by %.1e", shapes, e)
 				}
 
-				// H·v against differences of gradients, vᵀHv against second differences of values
+				// Compare H·v with differences of gradients, and vᵀ·H·v with second differences of values.
 				hv := p.hessianVector(v)
 				for i := range numeric {
 					numeric[i] = difference(func(s float64) float64 { return along(p, v, s, p.gradient)[i] })
@@ -283,7 +285,7 @@ func TestConstantsAreNotDifferentiated(t *testing.T) {
 	var tape Tape[float64]
 	x := tape.Leaf(linalg.Column(2.0))
 	c := tape.Const(x.Value)
-	if g := Grad(Mul(c, x), x).Scalar(); g != 2 { // the constant x, not 2x
+	if g := Grad(Mul(c, x), x).Scalar(); g != 2 { // the derivative is c, not 2x
 		t.Errorf("d/dx c·x = %v at c = x = 2, want 2", g)
 	}
 }
@@ -341,7 +343,8 @@ func TestEmptyMatricesCanBeReshaped(t *testing.T) {
 }
 
 func TestValuesOfMeanAndDot(t *testing.T) {
-	// The comparison of derivatives with finite differences would not notice a wrong factor.
+	// A wrong factor in Mean or Dot would change values and derivatives alike, so the comparison
+	// of derivatives with finite differences cannot detect it.
 	var tape Tape[float64]
 	x, y := tape.Const(linalg.Of(2, 3, []float64{1, 2, 3, 4, 5, 9})), tape.Const(linalg.Of(2, 1, []float64{10, 100}))
 	if got := Mean(x).Scalar(); got != 4 {
@@ -353,7 +356,7 @@ func TestValuesOfMeanAndDot(t *testing.T) {
 }
 
 func TestSweepsComputeOnlyTheAdjointsNeeded(t *testing.T) {
-	// y = ⟨1, tanh(W·z)⟩: the gradient with respect to z does not need the one for W.
+	// The gradient of y = ⟨1, tanh(W·z)⟩ with respect to z does not depend on the adjoint of W.
 	var tape Tape[float64]
 	w := tape.Leaf(linalg.New[float64](6, 5))
 	z := tape.Leaf(linalg.New[float64](5, 2))
@@ -365,7 +368,8 @@ func TestSweepsComputeOnlyTheAdjointsNeeded(t *testing.T) {
 			t.Errorf("the sweep for z computed a %v matrix", s)
 		}
 	}
-	// If z is a result, the sweep does not continue to its operands.
+	// If the requested variable is the result of an operation, the sweep must stop there and not
+	// continue to the operands.
 	u := tape.Leaf(linalg.New[float64](5, 2))
 	z2 := Exp(u)
 	y2 := Sum(Square(z2))
@@ -391,11 +395,11 @@ func TestOperationsOnConstantsAreNotRecorded(t *testing.T) {
 	Grad(y, c)
 }
 
-// program returns a value computed from two leaves with most operations, which use some
+// program computes a scalar y from two leaves x, using most operations of the package and some
 // variables several times.
 func program(tape *Tape[float64], a, b matrix) (y variable, x []variable) {
 	x = []variable{tape.Leaf(a), tape.Leaf(b)}
-	h := x[1] // [4×1]
+	h := x[1] // h is [4×1]
 	for range 3 {
 		s := MatMul(x[0], Tanh(MulAdd(x[0], h, x[0])))
 		s = Add(Softplus(s), MatMulTB(x[0], MatMulTA(s, x[0])))
@@ -406,7 +410,8 @@ func program(tape *Tape[float64], a, b matrix) (y variable, x []variable) {
 	return Add(Mean(Log(AddConst(Square(h), 1))), Dot(h, Scale(x[1], 0.1))), x
 }
 
-// embed returns a matrix with the given number of rows: a from row lo on, and zeros.
+// embed returns a matrix with the given number of rows that contains a, starting at row lo, and
+// zeros elsewhere.
 func embed(a variable, lo, rows int) variable {
 	zeros := func(rows int) variable { return a.tape.Fill(rows, a.Cols(), 0) }
 	return Stack(Stack(zeros(lo), a), zeros(rows-lo-a.Rows()))
@@ -437,8 +442,8 @@ func TestBackwardIsBitIdenticalToGrad(t *testing.T) {
 }
 
 func TestSharedAdjointsAreNotOverwritten(t *testing.T) {
-	// The rule of u + v passes its adjoint to both operands. The contribution of u² is then
-	// added to the adjoint of u, and must not change the adjoint of v.
+	// The rule of u + v passes one adjoint to both operands. The contribution of u² is then added
+	// to the adjoint of u. This must not change the adjoint of v.
 	var tape Tape[float64]
 	x, z := tape.Leaf(linalg.Column(0.3)), tape.Leaf(linalg.Column(-0.7))
 	u, v := Exp(x), Tanh(z)
@@ -476,7 +481,8 @@ func TestBackwardIntoOverwritesItsDestinations(t *testing.T) {
 }
 
 func TestConstantsOfOtherTapesAreNotDifferentiated(t *testing.T) {
-	// The constant has the same index on its tape as x on this one.
+	// The constant c has the same index on the tape other as the leaf x has on tape. A sweep that
+	// compared only indices would confuse c with x.
 	var tape, other Tape[float64]
 	x, c := tape.Leaf(linalg.Column(2.0, 3)), other.Const(linalg.Column(5.0, 7))
 	for name, y := range map[string]variable{
@@ -505,7 +511,7 @@ func TestTapeIsReusedWithoutAllocation(t *testing.T) {
 		tape.Reset()
 		xs[0], xs[1] = tape.Leaf(a), tape.Leaf(b)
 		h := MulAdd(xs[0], xs[1], Tanh(xs[0]))
-		g := Grad(Sum(Softplus(MatMul(h, h))), h) // a gradient inside, as in a leapfrog
+		g := Grad(Sum(Softplus(MatMul(h, h))), h) // an inner gradient, as in a leapfrog step
 		got = Backward(Sum(Square(MulAdd(g, xs[1], h))), xs...)
 	}
 	step()
@@ -519,12 +525,12 @@ func TestTapeIsReusedWithoutAllocation(t *testing.T) {
 	}
 }
 
-// A tripwire is an operation that returns its operand. It sets the flag when it computes its
-// n-th value or adjoint.
+// A tripwire is an operation that returns a copy of its operand. It sets flag when the number of
+// computed values, or the number of computed adjoints, reaches a given limit.
 type tripwire struct {
 	flag             atomic.Bool
-	values, adjoints int // until it trips
-	late             int // values and adjoints computed after the flag was set
+	values, adjoints int // values and adjoints left until flag is set
+	late             int // number of values and adjoints computed after flag was set
 }
 
 func (w *tripwire) Run(in []variable) variable { return Tanh(w.on(w.on(Mul(in[0], in[0])))) }
@@ -600,7 +606,7 @@ func TestMatricesOfTheArenaDoNotOverlap(t *testing.T) {
 func TestMisuseOfTheTapePanics(t *testing.T) {
 	var tape, other Tape[float64]
 	x, y := tape.Leaf(linalg.New[float64](2, 3)), other.Leaf(linalg.New[float64](2, 3))
-	var again Tape[float64] // which is reset once
+	var again Tape[float64] // a tape that is reset once
 	before := again.Leaf(linalg.New[float64](1, 2))
 	again.Reset()
 	now := again.Leaf(linalg.New[float64](1, 2))
@@ -629,7 +635,7 @@ func TestMisuseOfTheTapePanics(t *testing.T) {
 		"a view or a rule reads": func() {
 			SoftplusInPlace(addWithRule(func(s Sweep[float64], y, ybar variable) {}, ReadsResult, x, x))
 		},
-		"a [2×3] variable whose value SoftplusInPlace": func() { // a false declaration
+		"a [2×3] variable whose value SoftplusInPlace": func() { // the rule reads y, but declares ReadsNothing
 			y := addWithRule(func(s Sweep[float64], y, ybar variable) { s.Accumulate(x, Mul(ybar, y)) }, ReadsNothing, x, x)
 			Backward(SoftplusInPlace(y), x)
 		},
@@ -667,9 +673,9 @@ func TestMisuseOfTheTapePanics(t *testing.T) {
 	}
 }
 
-// FuzzPrograms builds a program from bytes: in each step, one selects the operation and one
-// the operands. Backward and Grad must be bit-identical, and must agree with finite
-// differences where those converge.
+// FuzzPrograms builds a program from pairs of bytes. The first byte of a pair selects an operation
+// and the second byte selects its operands. Backward and Grad must return bit-identical gradients,
+// which must agree with finite differences if the finite differences converge.
 func FuzzPrograms(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 0x10, 4, 0x21, 7, 0x02})
 	f.Add([]byte("leapfrog, temper, leapfrog, temper"))

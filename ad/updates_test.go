@@ -8,17 +8,18 @@ import (
 	"hvae/linalg"
 )
 
-// layer is tanh(W·x + W·(x ⊙ x)), so W's gradient is the sum of two products.
+// layer is a program that computes tanh(W·x + W·(x ⊙ x)) from the operands W and x. The gradient
+// with respect to W is the sum of two matrix products.
 type layer struct{}
 
 func (layer) Run(in []variable) variable {
 	return Tanh(Add(MatMul(in[0], in[1]), MatMul(in[0], Square(in[1]))))
 }
 
-// The products of a weight's gradient may be queued within a sweep, queued by several inner
-// sweeps of Recomputed, or not queued.
+// A weight's gradient is a sum of products, which may be queued by one sweep, queued by several
+// inner sweeps of Recomputed, or added immediately. The gradient must include every product.
 func TestQueuedProductsAreAllAdded(t *testing.T) {
-	const n = 20 // columns: the queue has room for three products
+	const n = 20 // number of columns; the queue has room for three products of this size
 	weight, start := linalg.New[float64](4, 4), linalg.New[float64](4, n)
 	for i := range start.Data {
 		start.Data[i] = math.Sin(float64(i))
@@ -74,7 +75,8 @@ func TestQueuedProductsAreAllAdded(t *testing.T) {
 	}
 }
 
-// The rule of a result needs its whole adjoint, so its products must not be queued.
+// Products for the adjoint of a leaf may be queued. For the result of an operation they must not
+// be, because the rule of the operation needs the complete adjoint.
 func TestGradientsOfResultsAreNotQueued(t *testing.T) {
 	var tape Tape[float64]
 	w := tape.Leaf(linalg.Of(1, 1, []float64{3}))
@@ -87,7 +89,7 @@ func TestGradientsOfResultsAreNotQueued(t *testing.T) {
 	}
 }
 
-// nested runs a layer by Recomputed on a separate tape.
+// nested is a program that runs layer with another call of Recomputed, on the tape scratch.
 type nested struct{ scratch *Tape[float64] }
 
 func (n nested) Run(in []variable) variable { return Recomputed(n.scratch, layer{}, in) }
@@ -112,7 +114,7 @@ func TestRecomputedKeepsBits(t *testing.T) {
 			t.Errorf("%s: gradient %v, want %v", name, got, want)
 		}
 
-		z := outer.Leaf(x.Value) // the sweeps of a scratch tape do not affect later ones
+		z := outer.Leaf(x.Value) // earlier sweeps on a scratch tape must not affect this one
 		dst := []matrix{linalg.New[float64](2, 2)}
 		BackwardInto(dst, Sum(Scale(z, 3)), []variable{z})
 		if !slices.Equal(dst[0].Data, []float64{3, 3, 3, 3}) {

@@ -8,9 +8,9 @@ import (
 	"hvae/linalg"
 )
 
-// linear is a variable whose elements are linear combinations of a leaf's elements with
-// integer coefficients. Sums of integers are exact, so the tape's gradient must be equal to
-// the gradient computed from the coefficients.
+// A linear is a variable whose elements are linear combinations of the elements of a leaf, with
+// integer coefficients. Sums of integers are exact, so the gradient computed on the tape must be
+// equal to the gradient computed from the coefficients.
 type linear struct {
 	v    variable
 	coef [][]float64 // for each element, in row-major order, the coefficients of the leaf's elements
@@ -38,8 +38,8 @@ func combine(p float64, a [][]float64, q float64, b [][]float64) (c [][]float64)
 	return c
 }
 
-// views builds a program of nested views, stacks, paddings, sums and broadcasts of a leaf
-// [4×3], in which many variables share an adjoint, and returns all its variables.
+// views applies random nested views, stacks, paddings, sums and broadcasts to a leaf [4×3] and
+// returns the leaf and all resulting variables. Many of them share an adjoint.
 func views(rng *rand.Rand, leaf variable) []linear {
 	n := len(leaf.Value.Data)
 	zero := make([]float64, n)
@@ -93,8 +93,8 @@ func views(rng *rand.Rand, leaf variable) []linear {
 }
 
 func TestGradientsOfNestedViews(t *testing.T) {
-	// For F = Σ w·y² over the elements of all variables y = A·x of a program, Grad, Backward
-	// and BackwardInto must return ∇F = 2Aᵀ(w ⊙ y) and ∇⟨∇F, s⟩ = 2Aᵀ(w ⊙ As).
+	// Let y = A·x contain the elements of all variables of a program, and let F = Σ w·y². Grad,
+	// Backward and BackwardInto must return ∇F = 2Aᵀ(w ⊙ y) and ∇⟨∇F, s⟩ = 2Aᵀ(w ⊙ As).
 	var tape Tape[float64]
 	for seed := range uint64(300) {
 		x, s := linalg.New[float64](4, 3), linalg.New[float64](4, 3)
@@ -103,7 +103,7 @@ func TestGradientsOfNestedViews(t *testing.T) {
 			x.Data[i], s.Data[i] = float64(rng.IntN(9)-4), float64(rng.IntN(9)-4)
 		}
 		for _, into := range []bool{false, true} {
-			rng := rand.New(rand.NewPCG(seed, 6)) // the same program each time
+			rng := rand.New(rand.NewPCG(seed, 6)) // the same seed, so the same program, in both iterations
 			tape.Reset()
 			leaf := tape.Leaf(x)
 			F := tape.Scalar(0)
@@ -151,12 +151,12 @@ func TestGradientsOfNestedViews(t *testing.T) {
 	}
 }
 
-// rule implements Rule by a function.
+// rule is a function that implements Rule.
 type rule func(s Sweep[float64], y, ybar variable)
 
 func (r rule) Pull(s Sweep[float64], y, ybar variable) { r(s, y, ybar) }
 
-// addWithRule returns a + b, computed by an operation with rule r.
+// addWithRule returns a + b and records the operation with differentiation rule r.
 func addWithRule(r rule, reads Reads, a, b variable) variable {
 	y := like(a)
 	linalg.Add(y.Value, a.Value, b.Value)
@@ -164,11 +164,11 @@ func addWithRule(r rule, reads Reads, a, b variable) variable {
 }
 
 func TestContributionsAreNotOverwritten(t *testing.T) {
-	// A rule may pass to Accumulate an operand, a view, a constant, or a result, which it may
-	// pass twice. Later contributions to the same adjoint must not change that variable.
+	// A rule may pass an operand, a view, a constant or a result to Accumulate, even several
+	// times. Adding later contributions to the same adjoint must not change that variable.
 	for name, r := range map[string]struct {
 		rule         rule
-		wantA, wantB func(a, b float64) float64 // gradients, of y + a² + b²
+		wantA, wantB func(a, b float64) float64 // the gradients of y + a² + b²
 	}{
 		"operands": {func(s Sweep[float64], y, ybar variable) {
 			s.Accumulate(y.Operand(0), y.Operand(1))
@@ -209,7 +209,7 @@ func TestContributionsAreNotOverwritten(t *testing.T) {
 		}
 		x, z := tape.Leaf(a), tape.Leaf(b)
 		u, v := Scale(x, 1), Scale(z, 1)
-		squares := Add(Square(u), Square(v)) // their rules run after this one
+		squares := Add(Square(u), Square(v)) // recorded earlier, so the rules run after r.rule
 		F := Add(squares, addWithRule(r.rule, ReadsResult|ReadsOperands, u, v))
 		values := slices.Concat(u.Value.Data, v.Value.Data)
 		gx, gz := Grad(F, x), Grad(F, z)
@@ -272,7 +272,7 @@ func TestATapeWorksAfterARuleHasPanicked(t *testing.T) {
 	}
 }
 
-// sumAndProduct is a program of two operands.
+// sumAndProduct is a program that computes a ⊙ (a + b) from the operands a and b.
 type sumAndProduct struct{}
 
 func (sumAndProduct) Run(in []variable) variable { return Mul(in[0], Add(in[0], in[1])) }
@@ -284,7 +284,9 @@ func TestAnOperandOfRecomputedMayOccurTwice(t *testing.T) {
 		x := tape.Leaf(linalg.Column(3.0))
 		u := Scale(x, 1)
 		y := Recomputed(&scratch, sumAndProduct{}, []variable{x, x})
-		for range 2 { // with and without an adjoint from later operations
+		// In the first iteration, x has no adjoint when the rule of Recomputed runs. In the second
+		// iteration, the rules of later operations have already added to the adjoint of x.
+		for range 2 {
 			g := []matrix{linalg.Column(0.0)}
 			if into {
 				BackwardInto(g, Add(y, u), []variable{x})
@@ -301,13 +303,14 @@ func TestAnOperandOfRecomputedMayOccurTwice(t *testing.T) {
 }
 
 func TestRecomputedDoesNotOverwriteSharedAdjoints(t *testing.T) {
-	// u and w share the adjoint of u + w; the program's gradient is then added for u only.
+	// The variables u and w share the adjoint of u + w. Recomputed then adds the gradient of its
+	// program to the adjoint of u. This must not change the adjoint of w.
 	var tape, scratch Tape[float64]
 	x, z := tape.Leaf(linalg.Column(3.0)), tape.Leaf(linalg.Column(5.0))
 	u, w := Scale(x, 1), Scale(z, 1)
 	in := []variable{u, u}
 	y := Recomputed(&scratch, sumAndProduct{}, in)
-	clear(in) // the caller may reuse in
+	clear(in) // the caller may modify in after the call
 	g := Backward(Add(y, Add(u, w)), x, z)
 	if gx, gz := g[0].Data[0], g[1].Data[0]; gx != 13 || gz != 1 {
 		t.Errorf("gradient (%v, %v) of x(x + x) + x + z at x = 3, want (13, 1)", gx, gz)

@@ -25,8 +25,8 @@ func random[T linalg.Float](rng *rand.Rand, rows, cols int) linalg.Matrix[T] {
 	return m
 }
 
-// randomGeometry returns a small random geometry. Kernels may be wider than the image, padding
-// may be asymmetric, and outputs may depend on padding only.
+// randomGeometry returns a small random geometry. The kernel may be larger than the image, the
+// padding may be asymmetric, and some output pixels may depend only on padding.
 func randomGeometry(rng *rand.Rand) Geometry {
 	one := func(n int) int { return 1 + rng.IntN(n) }
 	return Geometry{
@@ -35,8 +35,9 @@ func randomGeometry(rng *rand.Rand) Geometry {
 	}
 }
 
-// oblong differs in height and width of image, kernel and output, in input and output
-// channels, and in its four paddings: 1 above, 4 below, 2 on the left, none on the right.
+// oblong is a geometry without symmetries. The image, kernel and output are not square, the
+// numbers of input and output channels differ, and all four paddings differ: 1 row at the top,
+// 4 at the bottom, 2 columns on the left and none on the right.
 var oblong = Geometry{
 	InH: 7, InW: 5, InC: 2, OutH: 5, OutW: 3, OutC: 3, KernelH: 4, KernelW: 3, Stride: 2, PadTop: 1, PadLeft: 2,
 }
@@ -57,8 +58,8 @@ func geometries(rng *rand.Rand, n int) iter.Seq[Geometry] {
 	}
 }
 
-// visit calls f for every product in the definition of the convolution: output row y, weight
-// (tap, co), input row x.
+// visit calls f for every product in the definition of the convolution. The product of weight
+// (tap, co) and row x of the input layer is a summand of row y of the output layer.
 func visit(g Geometry, f func(y, co, tap, x int)) {
 	for oy := range g.OutH {
 		for ox := range g.OutW {
@@ -79,7 +80,7 @@ func visit(g Geometry, f func(y, co, tap, x int)) {
 	}
 }
 
-// far reports whether got and want differ by more than rounding.
+// far reports whether got and want differ by more than rounding errors can explain.
 func far(got, want linalg.Matrix[float64]) bool {
 	for i := range want.Data {
 		if !(math.Abs(got.Data[i]-want.Data[i]) <= 1e-12*max(1, math.Abs(want.Data[i]))) {
@@ -111,7 +112,7 @@ func TestForwardInputAndWeightAgainstNestedLoops(t *testing.T) {
 			})
 		}
 		for _, m := range []matrix{y, in, weight} {
-			m.Fill(math.NaN()) // the previous elements must not matter
+			m.Fill(math.NaN()) // the results must not depend on the previous elements
 		}
 		Forward(&g, y, w, x, outBias)
 		Input(&g, in, w, delta, inBias)
@@ -123,7 +124,7 @@ func TestForwardInputAndWeightAgainstNestedLoops(t *testing.T) {
 }
 
 func TestForwardInputAndWeightAreGradientsOfOneTrilinearForm(t *testing.T) {
-	// ⟨δ, W ∗ X⟩ = ⟨Wᵀ ∗ δ, X⟩ = ⟨W, weight gradient of (δ, X)⟩.
+	// The three functions must satisfy ⟨δ, W ∗ X⟩ = ⟨Wᵀ ∗ δ, X⟩ = ⟨W, WeightGradient(δ, X)⟩.
 	dot := func(a, b matrix) float64 {
 		d := linalg.New[float64](1, 1)
 		linalg.MulSum(d, a, b)
@@ -149,10 +150,10 @@ func TestSameIsTensorFlowsPadding(t *testing.T) {
 	for _, c := range []struct{ in, kernel, stride, out, before int }{
 		{28, 5, 2, 14, 1}, // pads 1 before and 2 after
 		{14, 5, 2, 7, 1},
-		{7, 5, 2, 4, 2}, // 2 and 2
+		{7, 5, 2, 4, 2}, // pads 2 before and 2 after
 		{10, 3, 1, 10, 1},
 		{10, 1, 3, 4, 0}, // a kernel smaller than the stride needs no padding
-		{4, 5, 4, 1, 0},  // 0 and 1
+		{4, 5, 4, 1, 0},  // pads 0 before and 1 after
 		{1, 3, 2, 1, 1},
 	} {
 		g := Same(c.in, c.in, 2, 3, c.kernel, c.stride)
@@ -160,12 +161,13 @@ func TestSameIsTensorFlowsPadding(t *testing.T) {
 			t.Errorf("%d pixels, kernel %d, stride %d: %d pixels after padding %d, want %d after %d", c.in, c.kernel, c.stride, g.OutH, g.PadTop, c.out, c.before)
 		}
 	}
-	// different height and width
+	// For an image that is not square, Same pads each axis separately.
 	g := Same(7, 14, 2, 3, 5, 2)
 	if want := (Geometry{InH: 7, InW: 14, InC: 2, OutH: 4, OutW: 7, OutC: 3, KernelH: 5, KernelW: 5, Stride: 2, PadTop: 2, PadLeft: 1}); g != want {
 		t.Errorf("Same(7, 14, …) is %+v, want %+v", g, want)
 	}
-	// multiply-adds of the paper's encoder without its dense layers
+	// The convolutions of the paper's encoder take all of its multiply-adds except the
+	// multiply-adds of its dense layers.
 	total := 0
 	for _, g := range []Geometry{Same(28, 28, 1, 16, 5, 2), Same(14, 14, 16, 32, 5, 2), Same(7, 7, 32, 32, 5, 2)} {
 		total += g.MultiplyAdds()
@@ -175,7 +177,7 @@ func TestSameIsTensorFlowsPadding(t *testing.T) {
 	}
 }
 
-// A form is one of the three operations with the shapes of its operands.
+// A form is one of the operations Conv, Transpose and WeightGradient, with its operands' shapes.
 type form struct {
 	name   string
 	shapes func(g *Geometry) []linalg.Shape
@@ -195,17 +197,17 @@ var forms = []form{
 }
 
 func TestDerivativesOfTheOperationsAgainstFiniteDifferences(t *testing.T) {
-	// F = Σ tanh(op/5) along a line through the operands. F is nonlinear, so its second
-	// derivative involves every derivative of the operation.
+	// For each operation op, differentiate F = Σ tanh(op/5) along a line in the space of the
+	// operands. F is nonlinear, so its second derivative involves every derivative of op.
 	rng := rand.New(rand.NewPCG(3, 1))
 	for _, f := range forms {
 		for g := range geometries(rng, 12) {
-			var at_, along []matrix // a point and a direction
+			var at_, along []matrix // a point on the line and its direction
 			for _, s := range f.shapes(&g) {
 				at_, along = append(at_, random[float64](rng, s.Rows, s.Cols)), append(along, random[float64](rng, s.Rows, s.Cols))
 			}
 			var tape ad.Tape[float64]
-			// at returns F and its first and second derivatives along the line.
+			// at returns F and its first and second derivatives at the point at_ + h·along.
 			at := func(h float64) (F, slope, curvature float64) {
 				tape.Reset()
 				var x []*ad.Var[float64]
@@ -243,8 +245,8 @@ func TestDerivativesOfTheOperationsAgainstFiniteDifferences(t *testing.T) {
 	}
 }
 
-// Two layers and a transpose share their weights. All sums of integers are exact, so the
-// gradient must be equal to the sum of the three.
+// Two convolutions and a transposed convolution share their weights. All sums of integers are
+// exact, so the weight gradient must be equal to the sum of the gradients of the three layers.
 func TestWeightGradientsOfSharedWeightsAreAdded(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 1))
 	integers := func(rows, cols int) matrix {
@@ -278,7 +280,7 @@ func TestBitsDoNotDependOnGOMAXPROCS(t *testing.T) {
 	for _, c := range []struct {
 		g     Geometry
 		batch int
-	}{{Same(14, 14, 16, 32, 5, 2), 7}, {Same(28, 28, 1, 16, 5, 2), 150}} { // rows are split; columns are split
+	}{{Same(14, 14, 16, 32, 5, 2), 7}, {Same(28, 28, 1, 16, 5, 2), 150}} { // Input splits rows in the first case and columns in the second
 		g, batch := c.g, c.batch
 		w, x, delta := random[float32](rng, g.Taps(), g.OutC), random[float32](rng, g.In(), batch), random[float32](rng, g.Out(), batch)
 		bias := random[float32](rng, g.InC, 1)
@@ -300,8 +302,9 @@ func TestBitsDoNotDependOnGOMAXPROCS(t *testing.T) {
 }
 
 func TestAColumnDoesNotDependOnItsBatch(t *testing.T) {
-	// Results for some of the columns are bit-identical to results for all. The weight gradient
-	// is the sum over the parts. A batch of 37 is not a multiple of any tile's width.
+	// When a batch is divided into parts, the columns of the results must keep their bits, and the
+	// weight gradient must be the sum of the weight gradients of the parts. The batch size 37 is
+	// not a multiple of any kernel's tile width.
 	const batch = 37
 	rng := rand.New(rand.NewPCG(6, 1))
 	for g := range geometries(rng, 20) {

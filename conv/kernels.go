@@ -6,10 +6,11 @@ import (
 	"hvae/linalg"
 )
 
-// The three functions loop over pixels and compute matrix products with linalg. Neighbouring
-// pixels that use the same kernel taps form a run. A run is one linalg.Contraction, whose
-// groups are the pixels and share the weights. Taps on padding are skipped. Along a row, for
-// a kernel of three columns, stride 2 and one column of padding on the left:
+// Forward, Input and Weight loop over pixels and compute matrix products with linalg. Taps on
+// padding are skipped. Neighbouring pixels that use the same kernel taps form a run. A run is
+// computed by one linalg.Contraction: each pixel of the run is one of the contraction's groups,
+// which are matrix products with the same weights. This drawing shows a row of output pixels in
+// Forward, for a kernel with three columns, stride 2 and one column of padding on the left:
 //
 //	  .  0  1  2  3  4  5  6  7      input columns
 //	 [=======]                       output 0: taps 1 and 2; tap 0 is on padding
@@ -17,25 +18,27 @@ import (
 //	             [=======]           output 2: all taps; outputs 1, 2 and 3 form a run
 //	                   [=======]     output 3: all taps
 //
-// Runs also extend down columns: at the left and right edges of an image, runs along a row
-// are short, and the groups go down instead. This saves 4 % of a training step for blocks of
-// 16 samples, and 10 % for blocks of 4, where a vector holds four groups.
+// Runs also extend down columns. At the left and right edges of an image, runs along a row are
+// short, so a contraction computes the pixels of a column instead. This saves 4 % of the time of
+// a training step for blocks of 16 samples, and 10 % for blocks of 4 samples, where a vector
+// holds four groups.
 //
-// The savings stated in this file are of the time of one function for one layer of the
-// paper's encoder: minima of at least 40 measurements of a batch of 100 in float32 on one
-// core with AVX-512. Runs instead of a contraction for each pixel save 5 to 16 % in Forward
-// and 9 to 11 % in Input.
+// All other savings stated in this file are savings of time in one of the three functions, for
+// one layer of the paper's encoder. Each is computed from the minimum of at least 40 measurements
+// with a batch of 100 in float32 on one core with AVX-512. Compared with one contraction for each
+// pixel, runs save 5 to 16 % in Forward and 9 to 11 % in Input.
 
 const (
-	grain       = 1 << 21 // multiply-adds worth starting a goroutine for: some 50 µs
-	maxSegments = 64      // segments of a contraction that need no allocation
-	maxRuns     = 16      // runs of input columns that need no allocation
+	grain       = 1 << 21 // multiply-adds that are worth a separate goroutine, about 50 µs of work
+	maxSegments = 64      // number of segments of a contraction that need no allocation
+	maxRuns     = 16      // number of runs of inputs along an axis that need no allocation
 )
 
-// Forward sets y [Out×B] = W ∗ x + bias for weights w [Taps×OutC], x [In×B] and bias
-// [OutC×1], where an empty bias is zero. It panics and names the shapes if they do not fit
-// g. It takes g.MultiplyAdds() multiply-adds for each column, less those on padding, and
-// splits the output rows among the cores.
+// Forward sets y to the convolution W ∗ X + bias. The shapes are y [Out×B], w [Taps×OutC],
+// x [In×B] and bias [OutC×1] for a batch of B samples. If bias is empty, no bias is added.
+// Forward panics and names the shapes if they do not fit g. It performs g.MultiplyAdds()
+// multiply-adds for each sample, except on padding, and splits the rows of the output image
+// among the cores.
 func Forward[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T]) {
 	g.mustFit("Forward", y.Shape(), w.Shape(), x.Shape(), bias.Shape(), g.OutC)
 	grain := rowsPerGrain(g.OutH, g.MultiplyAdds()*x.Cols)
@@ -46,7 +49,7 @@ func Forward[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T]) {
 	linalg.For(g.OutH, grain, func(lo, hi int) { forwardRows(g, y, w, x, bias, lo, hi) })
 }
 
-// forwardRows computes the output pixels of rows lo to hi-1.
+// forwardRows computes rows lo to hi−1 of the output image for Forward.
 func forwardRows[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T], lo, hi int) {
 	var room [maxSegments]linalg.Segment
 	n := x.Cols
@@ -55,7 +58,7 @@ func forwardRows[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T], lo
 		down = min(down, hi-oy)
 		for ox := 0; ox < g.OutW; {
 			first, last, run := runAlong(ox, g.OutW, g.PadLeft, g.KernelW, g.Stride, g.InW)
-			segments := room[:0] // one for each kernel row, where weights and pixels are contiguous
+			segments := room[:0] // one for each kernel row, in which the weights and the pixels are contiguous
 			for ky := top; ky < bottom && first < last; ky++ {
 				iy, ix := oy*g.Stride+ky-g.PadTop, ox*g.Stride+first-g.PadLeft
 				segments = append(segments, linalg.Segment{
@@ -76,9 +79,10 @@ func forwardRows[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T], lo
 	}
 }
 
-// runPixels runs the contraction c of the top left pixel for each pixel of a rectangle of
-// across × down pixels. The distance between neighbours is cAcross and cDown in C, bAcross
-// and bDown in B. The groups go along the longer side.
+// runPixels computes a rectangle of across × down pixels, where c is the contraction for the top
+// left pixel. Horizontal neighbours are cAcross elements apart in C and bAcross in B; vertical
+// neighbours are cDown elements apart in C and bDown in B. Each contraction computes a whole line
+// of pixels along the longer side of the rectangle.
 func runPixels[T linalg.Float](c linalg.Contraction[T], across, cAcross, bAcross, down, cDown, bDown int) {
 	if down > across {
 		across, cAcross, bAcross, down, cDown, bDown = down, cDown, bDown, across, cAcross, bAcross
@@ -86,17 +90,18 @@ func runPixels[T linalg.Float](c linalg.Contraction[T], across, cAcross, bAcross
 	c.Groups, c.CGroup, c.BGroup = across, cAcross, bAcross
 	b := c.B
 	for i := range down {
-		c.B = b[min(i*bDown, len(b)):] // past the end of b only if all taps are on padding
+		c.B = b[min(i*bDown, len(b)):] // i·bDown exceeds len(b) only if all taps are on padding
 		c.Run()
 		c.CStart += cDown
 	}
 }
 
-// Input sets x [In×B] = Wᵀ ∗ δ + bias for weights w [Taps×OutC], δ [Out×B] and bias
-// [InC×1], where an empty bias is zero. It is the transpose of Forward as a linear map of x:
-// the gradient of ⟨δ, W ∗ X⟩ with respect to X, and the upsampling layer of a generative
-// network. It panics as Forward does and takes the same time. It splits the image rows among
-// the cores, or if the image has one channel, the columns of x.
+// Input sets x to Wᵀ ∗ δ + bias. The shapes are x [In×B], w [Taps×OutC], delta [Out×B] and bias
+// [InC×1] for a batch of B samples. If bias is empty, no bias is added. Wᵀ ∗ δ is the transpose of
+// the linear map X ↦ W ∗ X, applied to δ. It is the gradient of ⟨δ, W ∗ X⟩ with respect to X, and
+// also the upsampling layer of a generative network. Input panics if shapes do not fit g, and
+// takes the same time as Forward. It splits the rows of the input image among the cores. If the
+// image has only one channel, Input splits the samples instead.
 func Input[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
 	g.mustFit("Input", delta.Shape(), w.Shape(), x.Shape(), bias.Shape(), g.InC)
 	if g.InC == 1 {
@@ -116,10 +121,11 @@ func Input[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
 	linalg.For(g.InH, grain, func(lo, hi int) { inputRows(g, x, w, delta, bias, lo, hi) })
 }
 
-// inputRows computes the input pixels of rows lo to hi-1. Along an axis, pixel i and output
-// o are connected by tap i + pad − o·stride. So pixels a stride apart use the same taps, and
-// the pixels form stride² classes, each of which is a convolution with stride 1. With stride
-// 2 and a 5×5 kernel, the 25 taps are divided among four classes by parity:
+// inputRows computes rows lo to hi−1 of the input image for Input. Along an axis, tap
+// i + pad − o·stride connects input pixel i with output pixel o. Pixels at a distance of stride
+// therefore use the same taps. The pixels form stride² classes, and each class is computed by a
+// convolution with stride 1. With stride 2 and a 5×5 kernel, the 25 taps are divided among four
+// classes a, b, c and d by parity (o: odd, e: even):
 //
 //	pixel column ix     0  1  2  3  4  5  …         pad 1: tap column kx = ix + 1 − 2·ox
 //	tap columns         o  e  o  e  o  e            o: 1 and 3,  e: 0, 2 and 4
@@ -129,8 +135,9 @@ func Input[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
 //	              2  o  a  b  a  b  a  b            c: 3·2
 //	              3  e  c  d  c  d  c  d            d: 3·3
 //
-// The pixels with the same letter in a row or column are the groups of a contraction, each
-// one output further on.
+// One contraction computes the pixels with the same letter in a row or column, except near the
+// edges of the image. From one of these pixels to the next, the connected output pixels shift
+// by one.
 func inputRows[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T], lo, hi int) {
 	var room [maxSegments]linalg.Segment
 	var roomX, roomY [maxRuns]inputRun
@@ -159,17 +166,18 @@ func inputRows[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T], 
 	}
 }
 
-// inputOfOne computes columns lo to hi-1 of Input for images of one channel. A contraction
-// of inputRows would then have a single row and use each loaded element of δ only once.
-// Instead, the rows of the contraction are the pixels below each other that an output row is
-// connected to, one through each kernel row. They are summed over output rows:
+// inputOfOne computes columns lo to hi−1 of x for Input if the image has one channel. In this
+// case, inputRows would use contractions with a single row, which use each loaded element of δ
+// only once. inputOfOne uses contractions that have one row for each kernel row. Kernel row ky
+// connects output row oy with pixel row top + ky, where top = oy·Stride − PadTop. The
+// contributions of all output rows are added to x.
 //
 //	            kernel row 0 → pixel row top       ⎫
 //	output oy   kernel row 1 → pixel row top + 1   ⎬ the rows of C
 //	            kernel row 2 → pixel row top + 2   ⎭
 //
-// For the paper's first layer, which is the generator's last, this takes 0.19 ms; inputRows
-// takes 0.43 ms.
+// For the first layer of the paper's encoder, which is the last layer of its generator,
+// inputOfOne takes 0.19 ms and inputRows takes 0.43 ms.
 func inputOfOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T], lo, hi int) {
 	var room [maxSegments]linalg.Segment
 	var runRoom [maxRuns]inputRun
@@ -186,7 +194,7 @@ func inputOfOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T],
 		copy(x.Data[i*n+lo:i*n+hi], x.Data[lo:hi])
 	}
 	for oy := range g.OutH {
-		top := oy*g.Stride - g.PadTop // input row of the first kernel row
+		top := oy*g.Stride - g.PadTop // the input row to which the first kernel row belongs
 		from, to := max(0, -top), min(g.KernelH, g.InH-top)
 		if from >= to {
 			continue
@@ -212,15 +220,16 @@ func inputOfOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T],
 	}
 }
 
-// Weight sets w [Taps×OutC] to the gradient of ⟨δ, W ∗ X⟩ with respect to W for δ [Out×B]
-// and x [In×B]: a sum over columns and pixels. scratch must have room for δ, which Weight
-// transposes pixel by pixel. It panics as Forward does and takes the same time; it splits
-// w's rows among the cores.
+// Weight sets w [Taps×OutC] to the gradient of ⟨δ, W ∗ X⟩ with respect to W, which is a sum over
+// pixels and samples. The shapes of the operands are delta [Out×B] and x [In×B]. scratch must be
+// at least as long as delta.Data. Weight stores the transpose of the [OutC×B] matrix of each pixel
+// of δ there. Weight panics if the shapes do not fit g, and takes the same time as Forward. It
+// splits the rows of w among the cores.
 func Weight[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], scratch []T) {
 	weight(g, w, delta, x, scratch, false)
 }
 
-// weight sets w to the weight gradient, or adds it to w.
+// weight is like Weight, but adds the weight gradient to w if add is true.
 func weight[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], scratch []T, add bool) {
 	g.mustFit("Weight", delta.Shape(), w.Shape(), x.Shape(), linalg.Shape{}, 0)
 	transposed := linalg.Of(delta.Rows, delta.Cols, scratch[:len(delta.Data)])
@@ -234,21 +243,24 @@ func weight[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], scratch [
 	linalg.For(rows, grain, func(lo, hi int) { weightRows(g, w, transposed, x, add, lo, hi) })
 }
 
-// weightRows computes, or adds to, rows lo to hi-1 of each kernel row. delta is δ, transposed
-// pixel by pixel. The steps of a contraction are samples and its segments are pixels. An
-// input row is connected to successive output rows through kernel rows a stride apart. The
-// groups are these kernel rows, from the last, which belongs to the first output row, to
-// the first. With five kernel rows, stride 2 and one row of padding, iy + 1 = ky + 2·oy:
+// weightRows computes a part of the weight gradient w: each kernel row consists of KernelW·InC
+// rows of w, and weightRows sets or adds to rows lo to hi−1 of these. delta contains the transpose
+// of the matrix of each pixel of δ. A contraction sums over samples (steps) and pixels (segments).
+//
+// The contraction's groups are a class of kernel rows at a distance of stride, which connect an
+// input row with successive output rows. The last kernel row comes first, because it belongs to
+// the first output row. With five kernel rows, stride 2 and one row of padding, input row iy,
+// kernel row ky and output row oy satisfy iy + 1 = ky + 2·oy:
 //
 //	input row 5   kernel row   4   2   0     group 0, 1, 2: CGroup is two kernel rows up,
 //	              output row   1   2   3                    BGroup an output row down
 //	input row 6   kernel row   3   1         the other class
 //	              output row   2   3
 //
-// So a row of x is loaded once for all kernel rows of its class. This saves 15 % of the time
-// for the first layer and nothing for the others. An input row with the same groups as the
-// previous one adds segments to the same contraction, so that sums stay in registers. This
-// saves 23 % for the second layer, 7 % for the third and nothing for the first.
+// A row of x is thus loaded once for all kernel rows of a class. This saves 15 % of the time for
+// the first layer and nothing for the other layers. If an input row has the same groups as the
+// previous input row, its segments are added to the same contraction, so that sums stay in
+// registers. This saves 23 % for the second layer, 7 % for the third and nothing for the first.
 func weightRows[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], add bool, lo, hi int) {
 	var room [maxSegments]linalg.Segment
 	n, kernelRow := x.Cols, g.KernelW*g.InC*g.OutC
@@ -256,7 +268,7 @@ func weightRows[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], add b
 		clear(w.Data[ky*kernelRow+lo*g.OutC : ky*kernelRow+hi*g.OutC])
 	}
 	for class := range min(g.Stride, g.KernelH) {
-		count := (g.KernelH - class + g.Stride - 1) / g.Stride // kernel rows of the class
+		count := (g.KernelH - class + g.Stride - 1) / g.Stride // number of kernel rows in the class
 		for ox := 0; ox < g.OutW; {
 			first, last, run := runAlong(ox, g.OutW, g.PadLeft, g.KernelW, g.Stride, g.InW)
 			from, to := max(lo, first*g.InC), min(hi, last*g.InC)
@@ -267,7 +279,7 @@ func weightRows[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], add b
 				B: delta.Data, BStep: g.OutC, BGroup: g.OutW * g.OutC * n,
 				Segments: room[:0], Add: true,
 			}
-			begin := 0 // first group of c, which has none yet, so that Run does nothing
+			begin := 0 // first group of c; c has no groups yet, so the first Run does nothing
 			for iy := ((class-g.PadTop)%g.Stride + g.Stride) % g.Stride; iy < g.InH && from < to; iy += g.Stride {
 				oy := (iy+g.PadTop-class)/g.Stride - (count - 1) // output row of group 0
 				b, e := max(0, -oy), min(count, g.OutH-oy)
@@ -292,8 +304,9 @@ func weightRows[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], add b
 	}
 }
 
-// runAlong returns the range of kernel taps along an axis, first to last−1, that lie on the
-// image for output o, and the number of successive outputs with the same range.
+// runAlong returns the kernel taps along an axis, first to last−1, that lie on the image and not
+// on padding for output pixel o. run is the number of successive output pixels, from o to at most
+// end−1, that use the same taps.
 func runAlong(o, end, pad, kernel, stride, size int) (first, last, run int) {
 	taps := func(o int) (first, last int) {
 		start := o*stride - pad
@@ -308,11 +321,13 @@ func runAlong(o, end, pad, kernel, stride, size int) (first, last, run int) {
 	return first, last, run
 }
 
-// An inputRun is a sequence of count input columns or rows, i, i + stride and so on. Input i
-// is connected to outputs first to last−1, the next to outputs first+1 to last, and so on.
+// An inputRun is a sequence of count input columns or rows with indices i, i + stride,
+// i + 2·stride, …. The first of them is connected with outputs first to last−1, the second with
+// outputs first+1 to last, and so on.
 type inputRun struct{ i, count, first, last int }
 
-// inputRuns appends the runs of inputs lo to hi−1 along an axis.
+// inputRuns divides the input columns or rows lo to hi−1 into runs and appends the runs to the
+// slice runs, which it returns.
 func inputRuns(runs []inputRun, lo, hi, pad, kernel, stride, size int) []inputRun {
 	for class := range min(stride, hi-lo) {
 		start := len(runs)
@@ -330,18 +345,20 @@ func inputRuns(runs []inputRun, lo, hi, pad, kernel, stride, size int) []inputRu
 	return runs
 }
 
-// outputs returns the outputs o along an axis, first to last−1, that are connected to the
-// pixel at distance d from the start of the padding, through tap d − o·stride.
+// outputs returns the range of output pixels o along an axis, first to last−1, that are connected
+// with input pixel d − pad, where pad is the padding before the image. Tap d − o·stride connects
+// them.
 func outputs(d, kernel, stride, size int) (first, last int) {
 	first = max(0, (d-kernel+stride)/stride) // the smallest o with d − o·stride < kernel
 	return first, max(first, min(size, d/stride+1))
 }
 
-// rowsPerGrain returns the number of rows worth starting a goroutine for, if all the rows
-// take work multiply-adds.
+// rowsPerGrain returns the number of rows that are worth a separate goroutine, given that all
+// rows together take work multiply-adds.
 func rowsPerGrain(rows, work int) int { return max(1, grain*rows/max(1, work)) }
 
-// mustFit panics unless the shapes fit g; bias may be empty or have the given channels.
+// mustFit panics unless the shapes of the operands of function name fit g. bias must be empty or
+// have one row for each of the given number of channels.
 func (g *Geometry) mustFit(name string, y, w, x, bias linalg.Shape, channels int) {
 	g.check()
 	if y != (linalg.Shape{Rows: g.Out(), Cols: x.Cols}) || w != (linalg.Shape{Rows: g.Taps(), Cols: g.OutC}) || x.Rows != g.In() {

@@ -5,12 +5,13 @@ import (
 	"hvae/linalg"
 )
 
-// Operations on a tape. They keep g, which must not be changed while the tape is in use.
-// They panic as the functions in kernels.go do and take the same time.
+// This file contains operations on a tape. They keep a pointer to their geometry, which must not
+// be changed while the tape is in use. They panic if shapes do not fit the geometry, and take the
+// same time as the corresponding functions in kernels.go.
 
-// Conv returns y = W ∗ X + b [Out×B] for w [Taps×OutC], x [In×B] and bias b [OutC×1], which
-// may be nil. W̄ is the weight gradient of (ȳ, X), X̄ = Wᵀ ∗ ȳ, and b̄ is the sum of ȳ over
-// pixels and samples.
+// Conv returns the convolution y = W ∗ X + b [Out×B] for w [Taps×OutC], x [In×B] and bias
+// b [OutC×1], where bias may be nil. The adjoints are W̄ = WeightGradient(ȳ, X), X̄ = Wᵀ ∗ ȳ and,
+// for b, the sum of ȳ over pixels and samples.
 func Conv[T linalg.Float](g *Geometry, w, x, bias *ad.Var[T]) *ad.Var[T] {
 	y := w.Tape().Result(g.Out(), x.Cols())
 	Forward(g, y.Value, w.Value, x.Value, value(bias))
@@ -27,9 +28,9 @@ func (c conv[T]) Pull(s ad.Sweep[T], y, ybar *ad.Var[T]) {
 	}
 }
 
-// Transpose returns y = Wᵀ ∗ Δ + b [In×B] for w [Taps×OutC], delta [Out×B] and bias b
-// [InC×1], which may be nil. W̄ is the weight gradient of (Δ, ȳ), Δ̄ = W ∗ ȳ, and b̄ is the
-// sum of ȳ over pixels and samples.
+// Transpose returns the transposed convolution y = Wᵀ ∗ Δ + b [In×B] for w [Taps×OutC],
+// delta [Out×B] and bias b [InC×1], where bias may be nil. The adjoints are
+// W̄ = WeightGradient(Δ, ȳ), Δ̄ = W ∗ ȳ and, for b, the sum of ȳ over pixels and samples.
 func Transpose[T linalg.Float](g *Geometry, w, delta, bias *ad.Var[T]) *ad.Var[T] {
 	y := w.Tape().Result(g.In(), delta.Cols())
 	Input(g, y.Value, w.Value, delta.Value, value(bias))
@@ -46,8 +47,9 @@ func (c transpose[T]) Pull(s ad.Sweep[T], y, ybar *ad.Var[T]) {
 	}
 }
 
-// pullWeights passes on the adjoints of the weights, which are the weight gradient of
-// (delta, x), and of the bias, which has the given channels.
+// pullWeights adds to the adjoints of the first and the third operand of y. For the weights it
+// adds WeightGradient(delta, x). For the bias, which has the given number of channels, it adds the
+// sum of ybar over pixels and samples.
 func pullWeights[T linalg.Float](s ad.Sweep[T], g *Geometry, y, ybar, delta, x *ad.Var[T], channels int) {
 	w, bias := y.Operand(0), y.Operand(2)
 	if sum, add, ok := s.Destination(w); ok {
@@ -60,8 +62,8 @@ func pullWeights[T linalg.Float](s ad.Sweep[T], g *Geometry, y, ybar, delta, x *
 	}
 }
 
-// WeightGradient returns y, the gradient of ⟨Δ, W ∗ X⟩ with respect to W [Taps×OutC], for
-// delta [Out×B] and x [In×B]: Δ̄ = ȳ ∗ X, X̄ = ȳᵀ ∗ Δ.
+// WeightGradient returns y [Taps×OutC], the gradient of ⟨Δ, W ∗ X⟩ with respect to W, for
+// delta [Out×B] and x [In×B]. The adjoints are Δ̄ = ȳ ∗ X and X̄ = ȳᵀ ∗ Δ.
 func WeightGradient[T linalg.Float](g *Geometry, delta, x *ad.Var[T]) *ad.Var[T] {
 	tape := delta.Tape()
 	y := tape.Result(g.Taps(), g.OutC)
@@ -81,7 +83,7 @@ func (c weightGradient[T]) Pull(s ad.Sweep[T], y, ybar *ad.Var[T]) {
 	}
 }
 
-// value returns the matrix of v, or the empty matrix if v is nil.
+// value returns v.Value, or an empty matrix if v is nil.
 func value[T linalg.Float](v *ad.Var[T]) (m linalg.Matrix[T]) {
 	if v != nil {
 		m = v.Value
