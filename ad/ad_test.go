@@ -17,8 +17,8 @@ type (
 	variable = *Var[float64]
 )
 
-// An operation is a function of variables to be tested. Each element of shapes lists the shapes
-// of the operands for one test.
+// An operation is a function to be tested. For each test case, shapes lists the shapes of the
+// function's operands.
 type operation struct {
 	name     string
 	f        func(x []variable) variable
@@ -343,8 +343,8 @@ func TestEmptyMatricesCanBeReshaped(t *testing.T) {
 }
 
 func TestValuesOfMeanAndDot(t *testing.T) {
-	// A wrong factor in Mean or Dot would change values and derivatives alike, so the comparison
-	// of derivatives with finite differences cannot detect it.
+	// A wrong factor in Mean or Dot would appear in values as well as derivatives, so the
+	// comparison of derivatives with finite differences cannot detect it.
 	var tape Tape[float64]
 	x, y := tape.Const(linalg.Of(2, 3, []float64{1, 2, 3, 4, 5, 9})), tape.Const(linalg.Of(2, 1, []float64{10, 100}))
 	if got := Mean(x).Scalar(); got != 4 {
@@ -356,7 +356,8 @@ func TestValuesOfMeanAndDot(t *testing.T) {
 }
 
 func TestSweepsComputeOnlyTheAdjointsNeeded(t *testing.T) {
-	// The gradient of y = ⟨1, tanh(W·z)⟩ with respect to z does not depend on the adjoint of W.
+	// In y = ⟨1, tanh(W·z)⟩, a sweep for the gradient with respect to z must not compute the
+	// adjoint of W.
 	var tape Tape[float64]
 	w := tape.Leaf(linalg.New[float64](6, 5))
 	z := tape.Leaf(linalg.New[float64](5, 2))

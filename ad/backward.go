@@ -60,8 +60,8 @@ func backward[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs []*Var[T]) [
 	return s.gradients
 }
 
-// newDestinations assigns a destination to the node of each variable of xs and returns the
-// destinations. The caller must set where each of them adds up.
+// newDestinations assigns an empty destination to the node of each variable in xs and returns
+// the destinations, which the caller must fill in.
 func (s *sweep[T]) newDestinations(xs []*Var[T]) []*destination[T] {
 	for len(s.destinations) < len(xs) {
 		s.destinations = append(s.destinations, new(destination[T]))

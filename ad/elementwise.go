@@ -6,9 +6,9 @@ import (
 	"hvae/linalg"
 )
 
-// The operations in this file are elementwise. Binary operations broadcast an operand that has
-// one row or one column. The adjoint of a broadcast operand is summed to the operand's shape,
-// which the formulas in the comments do not show.
+// This file contains elementwise operations. Binary operations broadcast an operand that has one
+// row or one column. Its adjoint is then summed over the copies; the formulas in the comments
+// omit this sum.
 
 // Add returns y = a + b. The adjoints are ā = ȳ and b̄ = ȳ.
 func Add[T linalg.Float](a, b *Var[T]) *Var[T] {
@@ -235,8 +235,8 @@ func (sigmoid[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
 	s.Accumulate(y.in[0], sigmoidGradient(ybar, y))
 }
 
-// sigmoidGradient returns y = g ⊙ (σ − σ²), the adjoint of the operand of σ = Sigmoid(·) if
-// σ has adjoint g. The adjoints are ḡ = ȳ ⊙ (σ − σ²) and σ̄ = ȳ ⊙ g ⊙ (1 − 2σ).
+// sigmoidGradient returns y = g ⊙ (σ − σ²), which is the adjoint of x if σ = Sigmoid(x) has
+// adjoint g. The adjoints are ḡ = ȳ ⊙ (σ − σ²) and σ̄ = ȳ ⊙ g ⊙ (1 − 2σ).
 func sigmoidGradient[T linalg.Float](g, sigma *Var[T]) *Var[T] {
 	y := like(sigma)
 	linalg.SigmoidGradient(y.Value, g.Value, sigma.Value)

@@ -8,9 +8,9 @@ import (
 )
 
 // Grad returns the gradient of the sum of y's elements with respect to x. The gradient is
-// recorded and can be differentiated again. It is zero if y does not depend on x. Each
-// operation between x and y adds about its own time for each operand that depends on x. Grad
-// panics if x is a constant, or if x and y are not on the same tape.
+// recorded and can be differentiated again. It is zero if y does not depend on x. For each
+// operation through which y depends on x, Grad takes about the operation's time for each operand
+// that depends on x. Grad panics if x is a constant, or if x and y are not on the same tape.
 func Grad[T linalg.Float](y, x *Var[T]) *Var[T] {
 	s := sweepOf(y.tape)
 	s.begin(nil, y, x)
@@ -22,10 +22,10 @@ func Grad[T linalg.Float](y, x *Var[T]) *Var[T] {
 	return s.tape.Fill(x.Rows(), x.Cols(), 0)
 }
 
-// A sweep computes the adjoints of the requested variables xs, starting from the adjoint of
-// y. It first marks the variables between xs and y, and then calls their rules in reverse
-// order, starting with the rule of y. It computes no other adjoints. For ∇U, for example, it
-// computes no adjoints of the weights.
+// A sweep computes the adjoints of the requested variables xs, starting from the adjoint of y.
+// It first marks the variables that depend on xs. It then calls the rules of marked variables in
+// reverse program order, starting with the rule of y. It computes no other adjoints. For ∇U, for
+// example, it computes no adjoints of the weights.
 type sweep[T linalg.Float] struct {
 	tape    *Tape[T]
 	running bool
@@ -66,7 +66,7 @@ func sweepOf[T linalg.Float](t *Tape[T]) *sweep[T] {
 	return t.sweep.(*sweep[T])
 }
 
-// begin starts a sweep and marks the variables between xs and y. If p is nil, adjoints are
+// begin starts a sweep and marks the variables that depend on xs. If p is nil, adjoints are
 // recorded on the tape; otherwise they are stored in p.
 func (s *sweep[T]) begin(p *pool[T], y *Var[T], xs ...*Var[T]) {
 	t := s.tape
@@ -135,8 +135,8 @@ func (s *sweep[T]) resolve(v *Var[T]) (*sweep[T], *node[T]) {
 	return s, n
 }
 
-// run sets the adjoint of y to ones and calls the rules in reverse program order, starting
-// with the rule of y.
+// run initializes the adjoint of y with ones and calls the rules in reverse program order,
+// starting with the rule of y.
 func (s *sweep[T]) run(y *Var[T]) {
 	if !s.Wants(y) {
 		return
@@ -260,8 +260,8 @@ func (s *sweep[T]) Destination(v *Var[T]) (sum linalg.Matrix[T], add, ok bool) {
 	return n.dst.sum, add, true
 }
 
-// isColumnOf reports whether v has one column and g has the same number of rows and
-// several columns.
+// isColumnOf reports whether v is a single column and g has as many rows as v and more than one
+// column.
 func (v *Var[T]) isColumnOf(g *Var[T]) bool {
 	return v.Cols() == 1 && v.Rows() == g.Rows() && g.Cols() > 1
 }
@@ -270,8 +270,8 @@ func (v *Var[T]) isColumnOf(g *Var[T]) bool {
 // reference to it. Recorded adjoints have a reference count of zero and are never overwritten.
 func (n *node[T]) writable() bool { return n.bar != nil && n.bar.refs == 1 }
 
-// set makes g the adjoint of n and releases the old adjoint. Unless adjoints are recorded, it
-// copies g to the destination of n if there is one; otherwise it retains g in the pool.
+// set makes g the adjoint of n and releases the old adjoint. If adjoints are not recorded, set
+// copies g to n's destination or, if n has none, retains g in the pool.
 func (s *sweep[T]) set(n *node[T], g *Var[T]) {
 	old := n.bar
 	switch {

@@ -2,8 +2,8 @@ package ad
 
 import "hvae/linalg"
 
-// This file contains matrix products with at most one transposed operand. The rule of each of
-// MatMul, MatMulTA and MatMulTB consists of the other two.
+// This file contains matrix products with at most one transposed operand. The adjoints of each
+// of the products MatMul, MatMulTA and MatMulTB are computed with the other two.
 
 // Affine returns the dense layer y = w·x + b [m×B] for w [m×n], x [n×B] and b [m×1]. The
 // adjoints are w̄ = ȳ·xᵀ, x̄ = wᵀ·ȳ and, for b, the sum of the columns of ȳ.

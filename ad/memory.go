@@ -2,7 +2,7 @@ package ad
 
 import "hvae/linalg"
 
-// An arena allocates slices from large chunks of memory. It can only free all slices at once.
+// An arena allocates slices from large chunks of memory and frees all slices together.
 type arena[T linalg.Float] struct {
 	chunks [][]T
 	next   int // index of the first unused chunk

@@ -2,10 +2,10 @@ package ad
 
 import "hvae/linalg"
 
-// A pool allocates the results of operations that are not recorded, and reuses their memory.
-// It counts the references to each of its variables. A node holds a reference to the variable
-// that is its adjoint; several nodes may share a variable. The running rule holds a reference
-// to each variable that it has created.
+// A pool allocates the results of operations during Backward, which does not record them, and
+// reuses their memory. It counts the references to each of its variables: one for each adjoint
+// in the sweep that is stored in the variable, and one for the running rule if the rule created
+// the variable.
 type pool[T linalg.Float] struct {
 	tape    *Tape[T]
 	program record[T] // copy of the tape's record at the call of begin

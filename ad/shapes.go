@@ -6,8 +6,8 @@ import (
 	"hvae/linalg"
 )
 
-// This file contains sums, broadcasts, views and stacks. Their rules consist of these same
-// operations.
+// This file contains sums, broadcasts, views and stacks of matrices. Their adjoints are computed
+// with operations of the same kinds.
 
 // SumTo returns y [rows×cols], the sum of a along each axis on which y has length 1. On any
 // other axis, a and y must have the same length. The adjoint ā is ȳ broadcast to a's shape.

@@ -65,15 +65,15 @@ const (
 	pooled                   // a pool owns the elements
 )
 
-// overwritten replaces the program number of a variable when SoftplusInPlace overwrites the
-// variable's value.
+// overwritten is stored in the field program of a variable whose value SoftplusInPlace has
+// overwritten.
 const overwritten = -1
 
 // A Rule is the vector-Jacobian product of an operation with result y. Pull computes a
-// contribution to the adjoint of each operand of y from the operands, y and its adjoint
-// ybar, and passes each contribution to s.Accumulate. It computes with operations on the
-// tape of y. It must not keep the variables that it creates, because Backward reuses them,
-// and must not call Grad or Backward on that tape.
+// contribution to the adjoint of each operand of y and passes it to s.Accumulate. It may use the
+// operands, y and the adjoint ybar of y, and must compute with operations on the tape of y. It
+// must not keep the variables that it creates, because Backward reuses them, and must not call
+// Grad or Backward on that tape.
 type Rule[T linalg.Float] interface {
 	Pull(s Sweep[T], y, ybar *Var[T])
 }
@@ -99,7 +99,8 @@ type Sweep[T linalg.Float] interface {
 	accumulateMatMulTB(v, a, b *Var[T])  // adds a·bᵀ
 }
 
-// Reads is the set of values that a rule reads. SoftplusInPlace refuses to overwrite them.
+// Reads is the set of values that a rule reads. SoftplusInPlace panics if it would overwrite one
+// of them.
 type Reads uint8
 
 const (
@@ -121,8 +122,8 @@ type Tape[T linalg.Float] struct {
 	previous []*slab[T] // variables of the previous program
 	scratch  []T
 
-	// unrecorded, if not nil, allocates the results of operations, which are then not
-	// recorded on the tape.
+	// unrecorded, if not nil, allocates the results of operations, and the operations are not
+	// recorded.
 	unrecorded interface{ result(rows, cols int) *Var[T] }
 
 	sweep           Sweep[T]  // state of Grad and Backward
@@ -188,7 +189,7 @@ func (t *Tape[T]) Matrix(rows, cols int) linalg.Matrix[T] {
 	return linalg.Matrix[T]{Rows: rows, Cols: cols, Data: t.values.alloc(rows * cols)}
 }
 
-// Scratch returns a slice of n unspecified elements, which an operation or a rule may use
+// Scratch returns a slice of n unspecified elements, which the calling operation or rule may use
 // until it returns. The next call of Scratch may return the same memory.
 func (t *Tape[T]) Scratch(n int) []T {
 	if len(t.scratch) < n {
@@ -261,7 +262,8 @@ func (v *Var[T]) Rows() int { return v.Value.Rows }
 // Cols returns the number of columns of v.
 func (v *Var[T]) Cols() int { return v.Value.Cols }
 
-// Scalar returns the only element of v. It panics if v is not 1×1, or is no longer valid.
+// Scalar returns the only element of v. It panics if v is not a 1×1 matrix or is no longer
+// valid.
 func (v *Var[T]) Scalar() T {
 	v.tape.mustHave(v)
 	if v.shape() != (linalg.Shape{Rows: 1, Cols: 1}) {
@@ -295,14 +297,15 @@ func (v *Var[T]) set(rows, cols int, data []T) {
 	}
 }
 
-// view returns a constant with value m, where m shares elements with v, and marks the
-// elements of v as shared.
+// view returns a constant with value m, which must share elements with v, and marks the elements
+// of v as shared.
 func (v *Var[T]) view(m linalg.Matrix[T]) *Var[T] {
 	v.share()
 	return v.tape.Const(m)
 }
 
-// share records that a view or a rule reads v's elements, so v must not be overwritten.
+// share records that a view or a rule reads v's elements, so that SoftplusInPlace does not
+// overwrite them.
 func (v *Var[T]) share() {
 	if v.storage == exclusive {
 		v.storage = shared
@@ -321,10 +324,10 @@ func (t *Tape[T]) Result(rows, cols int) *Var[T] {
 	return v
 }
 
-// Record records y as the result of an operation with operands a, b and c, where b and c may
-// be nil, and returns y. r is the operation's differentiation rule, and reads states which
-// values r reads. If all operands are constants, or if Backward is running, y becomes a
-// constant without operands. Record panics if an operand cannot be used on t.
+// Record records y as the result of an operation with operands a, b and c, where b and c may be
+// nil, and returns y. r is the operation's differentiation rule, and reads is the set of values
+// that r reads. If all operands are constants, or if Backward is running, y becomes a constant
+// without operands. Record panics if an operand cannot be used on t.
 func (t *Tape[T]) Record(y *Var[T], r Rule[T], reads Reads, a, b, c *Var[T]) *Var[T] {
 	t.mustHave(a)
 	live := a.live

@@ -75,8 +75,8 @@ func TestQueuedProductsAreAllAdded(t *testing.T) {
 	}
 }
 
-// Products for the adjoint of a leaf may be queued. For the result of an operation they must not
-// be, because the rule of the operation needs the complete adjoint.
+// Products for the adjoint of a leaf may be queued. Products for the adjoint of an operation's
+// result must not be queued, because the operation's rule needs the complete adjoint.
 func TestGradientsOfResultsAreNotQueued(t *testing.T) {
 	var tape Tape[float64]
 	w := tape.Leaf(linalg.Of(1, 1, []float64{3}))

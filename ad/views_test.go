@@ -93,8 +93,9 @@ func views(rng *rand.Rand, leaf variable) []linear {
 }
 
 func TestGradientsOfNestedViews(t *testing.T) {
-	// Let y = A·x contain the elements of all variables of a program, and let F = Σ w·y². Grad,
-	// Backward and BackwardInto must return ∇F = 2Aᵀ(w ⊙ y) and ∇⟨∇F, s⟩ = 2Aᵀ(w ⊙ As).
+	// Let y = A·x be the vector of all elements of all variables that a program computes from x.
+	// For F = Σ w·y² with weights w and for a direction s, Grad, Backward and BackwardInto must
+	// return ∇F = 2Aᵀ(w ⊙ y) and ∇⟨∇F, s⟩ = 2Aᵀ(w ⊙ A·s).
 	var tape Tape[float64]
 	for seed := range uint64(300) {
 		x, s := linalg.New[float64](4, 3), linalg.New[float64](4, 3)
@@ -165,7 +166,8 @@ func addWithRule(r rule, reads Reads, a, b variable) variable {
 
 func TestContributionsAreNotOverwritten(t *testing.T) {
 	// A rule may pass an operand, a view, a constant or a result to Accumulate, even several
-	// times. Adding later contributions to the same adjoint must not change that variable.
+	// times. Adding later contributions to the same adjoint must not change the variable that
+	// was passed.
 	for name, r := range map[string]struct {
 		rule         rule
 		wantA, wantB func(a, b float64) float64 // the gradients of y + a² + b²

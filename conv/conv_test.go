@@ -124,7 +124,8 @@ func TestForwardInputAndWeightAgainstNestedLoops(t *testing.T) {
 }
 
 func TestForwardInputAndWeightAreGradientsOfOneTrilinearForm(t *testing.T) {
-	// The three functions must satisfy ⟨δ, W ∗ X⟩ = ⟨Wᵀ ∗ δ, X⟩ = ⟨W, WeightGradient(δ, X)⟩.
+	// Forward, Input and Weight must satisfy ⟨δ, W ∗ X⟩ = ⟨Wᵀ ∗ δ, X⟩ = ⟨W, WeightGradient(δ,
+	// X)⟩.
 	dot := func(a, b matrix) float64 {
 		d := linalg.New[float64](1, 1)
 		linalg.MulSum(d, a, b)
@@ -166,8 +167,7 @@ func TestSameIsTensorFlowsPadding(t *testing.T) {
 	if want := (Geometry{InH: 7, InW: 14, InC: 2, OutH: 4, OutW: 7, OutC: 3, KernelH: 5, KernelW: 5, Stride: 2, PadTop: 2, PadLeft: 1}); g != want {
 		t.Errorf("Same(7, 14, …) is %+v, want %+v", g, want)
 	}
-	// The convolutions of the paper's encoder take all of its multiply-adds except the
-	// multiply-adds of its dense layers.
+	// total is the number of multiply-adds of the paper's encoder without its dense layers.
 	total := 0
 	for _, g := range []Geometry{Same(28, 28, 1, 16, 5, 2), Same(14, 14, 16, 32, 5, 2), Same(7, 7, 32, 32, 5, 2)} {
 		total += g.MultiplyAdds()

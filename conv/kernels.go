@@ -7,10 +7,10 @@ import (
 )
 
 // Forward, Input and Weight loop over pixels and compute matrix products with linalg. Taps on
-// padding are skipped. Neighbouring pixels that use the same kernel taps form a run. A run is
-// computed by one linalg.Contraction: each pixel of the run is one of the contraction's groups,
-// which are matrix products with the same weights. This drawing shows a row of output pixels in
-// Forward, for a kernel with three columns, stride 2 and one column of padding on the left:
+// padding are skipped. Neighbouring pixels that use the same kernel taps form a run. One
+// linalg.Contraction computes a run. Each pixel of the run is a group of the contraction, and
+// all groups share the same weights. This drawing shows a row of output pixels in Forward, for a
+// kernel with three columns, stride 2 and one column of padding on the left:
 //
 //	  .  0  1  2  3  4  5  6  7      input columns
 //	 [=======]                       output 0: taps 1 and 2; tap 0 is on padding
@@ -49,7 +49,7 @@ func Forward[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T]) {
 	linalg.For(g.OutH, grain, func(lo, hi int) { forwardRows(g, y, w, x, bias, lo, hi) })
 }
 
-// forwardRows computes rows lo to hi−1 of the output image for Forward.
+// forwardRows performs Forward for rows lo to hi−1 of the output image.
 func forwardRows[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T], lo, hi int) {
 	var room [maxSegments]linalg.Segment
 	n := x.Cols
@@ -122,10 +122,10 @@ func Input[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
 }
 
 // inputRows computes rows lo to hi−1 of the input image for Input. Along an axis, tap
-// i + pad − o·stride connects input pixel i with output pixel o. Pixels at a distance of stride
-// therefore use the same taps. The pixels form stride² classes, and each class is computed by a
-// convolution with stride 1. With stride 2 and a 5×5 kernel, the 25 taps are divided among four
-// classes a, b, c and d by parity (o: odd, e: even):
+// i + pad − o·stride connects input pixel i with output pixel o. Pixels whose distance is a
+// multiple of stride therefore use the same taps. The pixels form stride² classes, and each class
+// is computed by a convolution with stride 1. With stride 2 and a 5×5 kernel, the 25 taps are
+// divided among four classes a, b, c and d by parity (o: odd, e: even):
 //
 //	pixel column ix     0  1  2  3  4  5  …         pad 1: tap column kx = ix + 1 − 2·ox
 //	tap columns         o  e  o  e  o  e            o: 1 and 3,  e: 0, 2 and 4
@@ -243,14 +243,15 @@ func weight[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], scratch [
 	linalg.For(rows, grain, func(lo, hi int) { weightRows(g, w, transposed, x, add, lo, hi) })
 }
 
-// weightRows computes a part of the weight gradient w: each kernel row consists of KernelW·InC
-// rows of w, and weightRows sets or adds to rows lo to hi−1 of these. delta contains the transpose
-// of the matrix of each pixel of δ. A contraction sums over samples (steps) and pixels (segments).
+// weightRows computes a part of the weight gradient. Each kernel row consists of KernelW·InC
+// rows of w; weightRows sets rows lo to hi−1 of each kernel row, or adds to them if add is true.
+// delta contains the transpose of each pixel's [OutC×B] matrix of δ. A contraction sums over
+// samples (its steps) and pixels (its segments).
 //
-// The contraction's groups are a class of kernel rows at a distance of stride, which connect an
-// input row with successive output rows. The last kernel row comes first, because it belongs to
-// the first output row. With five kernel rows, stride 2 and one row of padding, input row iy,
-// kernel row ky and output row oy satisfy iy + 1 = ky + 2·oy:
+// Kernel rows ky, ky + stride, ky + 2·stride, … form a class. They connect an input row with
+// successive output rows. They are the groups of the contraction, starting with the last of these
+// kernel rows, which belongs to the first output row. With five kernel rows, stride 2 and one row
+// of padding, input row iy, kernel row ky and output row oy satisfy iy + 1 = ky + 2·oy:
 //
 //	input row 5   kernel row   4   2   0     group 0, 1, 2: CGroup is two kernel rows up,
 //	              output row   1   2   3                    BGroup an output row down
@@ -258,9 +259,10 @@ func weight[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], scratch [
 //	              output row   2   3
 //
 // A row of x is thus loaded once for all kernel rows of a class. This saves 15 % of the time for
-// the first layer and nothing for the other layers. If an input row has the same groups as the
-// previous input row, its segments are added to the same contraction, so that sums stay in
-// registers. This saves 23 % for the second layer, 7 % for the third and nothing for the first.
+// the encoder's first layer and nothing for its other layers. If an input row has the same groups
+// as the previous input row of its class, its segments are added to the same contraction, so that
+// sums stay in registers. This saves 23 % for the second layer, 7 % for the third and nothing for
+// the first.
 func weightRows[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], add bool, lo, hi int) {
 	var room [maxSegments]linalg.Segment
 	n, kernelRow := x.Cols, g.KernelW*g.InC*g.OutC
@@ -326,8 +328,8 @@ func runAlong(o, end, pad, kernel, stride, size int) (first, last, run int) {
 // outputs first+1 to last, and so on.
 type inputRun struct{ i, count, first, last int }
 
-// inputRuns divides the input columns or rows lo to hi−1 into runs and appends the runs to the
-// slice runs, which it returns.
+// inputRuns divides the input columns or rows lo to hi−1 into runs and appends them to the slice
+// runs.
 func inputRuns(runs []inputRun, lo, hi, pad, kernel, stride, size int) []inputRun {
 	for class := range min(stride, hi-lo) {
 		start := len(runs)

@@ -5,9 +5,9 @@ import (
 	"hvae/linalg"
 )
 
-// This file contains operations on a tape. They keep a pointer to their geometry, which must not
-// be changed while the tape is in use. They panic if shapes do not fit the geometry, and take the
-// same time as the corresponding functions in kernels.go.
+// This file contains operations on a tape. Each operation keeps a pointer to its geometry, which
+// must not be changed while the tape is in use. Operations panic if shapes do not fit the
+// geometry, and take the same time as the corresponding functions in kernels.go.
 
 // Conv returns the convolution y = W ∗ X + b [Out×B] for w [Taps×OutC], x [In×B] and bias
 // b [OutC×1], where bias may be nil. The adjoints are W̄ = WeightGradient(ȳ, X), X̄ = Wᵀ ∗ ȳ and,
@@ -47,9 +47,10 @@ func (c transpose[T]) Pull(s ad.Sweep[T], y, ybar *ad.Var[T]) {
 	}
 }
 
-// pullWeights adds to the adjoints of the first and the third operand of y. For the weights it
-// adds WeightGradient(delta, x). For the bias, which has the given number of channels, it adds the
-// sum of ybar over pixels and samples.
+// pullWeights accumulates the adjoints of the weights and the bias, which are the first and
+// third operands of y. It adds WeightGradient(delta, x) to the adjoint of the weights. It adds
+// the sum of ybar over pixels and samples to the adjoint of the bias, which has the given number
+// of channels.
 func pullWeights[T linalg.Float](s ad.Sweep[T], g *Geometry, y, ybar, delta, x *ad.Var[T], channels int) {
 	w, bias := y.Operand(0), y.Operand(2)
 	if sum, add, ok := s.Destination(w); ok {
