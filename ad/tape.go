@@ -15,7 +15,7 @@
 // Only one goroutine at a time may use a tape. Reset discards the tape's program and keeps its
 // memory, so a repeated program does not allocate.
 //
-// An operation takes as long as the linalg function of the same name, plus tens of
+// An operation takes as long as the linalg function that computes its value, plus tens of
 // nanoseconds for recording. Its rule takes about the same time for each operand that depends
 // on a requested variable. The result is on the tape of the first operand; the other operands
 // may be constants of other tapes. An operation panics and names the shapes if the shapes of
