@@ -2,7 +2,8 @@
 
 package kernel
 
-// Without SIMD kernels, nothing calls the dispatchers.
+// This file replaces the SIMD kernels on other architectures and under the build tag purego, where
+// nothing calls the dispatchers.
 
 func available() []int { return []int{levelNone} }
 
