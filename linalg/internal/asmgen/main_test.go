@@ -41,7 +41,8 @@ func TestKernelsChangeNoPointerAmongTheirArguments(t *testing.T) {
 	}
 }
 
-// GNU's disassembler must print the comment of each instruction that is written as a word.
+// The assembly contains instructions that Go's assembler lacks as WORD directives with a comment.
+// GNU's disassembler must decode each word to the instruction in its comment.
 func TestWordsMatchTheirComments(t *testing.T) {
 	var code bytes.Buffer
 	var comments []string
