@@ -166,7 +166,7 @@ func Softplus[T Float](dst, a Matrix[T]) { apply("Softplus", dst, a, kernel.Soft
 func Sigmoid[T Float](dst, a Matrix[T]) { apply("Sigmoid", dst, a, kernel.Sigmoid) }
 
 // SoftplusSigmoid sets dst = log(1 + eᵃ) and slope = 1/(1 + e⁻ᵃ), the derivative of dst with
-// respect to a. It computes the exponential only once.
+// respect to a. It computes one exponential per element.
 func SoftplusSigmoid[T Float](dst, slope, a Matrix[T]) {
 	check2("SoftplusSigmoid", dst.shape(), a.shape())
 	check2("SoftplusSigmoid", slope.shape(), a.shape())

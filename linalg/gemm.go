@@ -66,11 +66,11 @@ func product[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bias []T
 	})
 }
 
-// kBlock is the number of terms p in one block of the sum Σ_p A[i,p]·b[p,j]. It is so small that
-// the operands of a block stay in the first-level cache and on few memory pages. If A is a
-// transpose, consecutive p are in different cache lines, and a block has only kBlockDown terms.
-// The block length never depends on the number of goroutines or on whether operands are packed, so
-// neither do the bits of the result.
+// kBlock is the number of terms in one block of the sum Σ_p A[i,p]·b[p,j]. It is so small that the
+// operands of a block stay in the first-level cache and on few memory pages. If A is a transpose,
+// consecutive terms are in different cache lines, and a block has only kBlockDown terms. The block
+// length never depends on the number of goroutines or on whether operands are packed, so the bits
+// of the result do not depend on them either.
 const kBlock, kBlockDown = 192, 64
 
 // productRange computes rows lo to hi-1 of a product, block by block. If add is set, the sum is a

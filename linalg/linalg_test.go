@@ -520,8 +520,8 @@ func TestAPanicInAParallelLoopReachesTheCaller(t *testing.T) {
 			})
 		})
 	}()
-	// Later loops must run in parallel as before: this loop ends only if its four chunks run
-	// concurrently.
+	// After the panics, a loop must still have four chunks that run concurrently: each chunk of
+	// the loop below waits for all the others.
 	if n := chunks(4, 1); n != 4 {
 		t.Fatalf("after the panics a loop has %d chunks, want 4", n)
 	}

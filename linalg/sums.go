@@ -27,9 +27,9 @@ func Sum[T Float](dst, a Matrix[T]) {
 }
 
 // MulSum sets dst to the sum of a ⊙ b along every axis on which dst has length 1, as in Sum. The
-// operands broadcast as in Mul, and the products are not stored. If y = a ⊙ b, the gradient with
-// respect to a is the MulSum of b and the gradient with respect to y, with dst in the shape of a.
-// If dst has one element, MulSum computes the dot product.
+// operands broadcast as in Mul, and the products are not stored. If y = a ⊙ b and ȳ is the
+// gradient with respect to y, then MulSum of ȳ and b, in the shape of a, is the gradient with
+// respect to a. If dst has one element, MulSum computes the dot product.
 func MulSum[T Float](dst, a, b Matrix[T]) {
 	full, ok := Broadcast(a.shape(), b.shape())
 	if !ok || !dst.shape().broadcastsTo(full) {

@@ -1,7 +1,7 @@
 package main
 
-// amd64RowBlocks lists the blocks of columns into which row kernels divide rows, widest first. A
-// block consists of vectors, given by their numbers of float64.
+// amd64RowBlocks lists the blocks of columns into which row kernels divide rows, widest first.
+// Each block is a list of the numbers of float64 in its vectors.
 var amd64RowBlocks = [][]int{{4, 4, 2}, {4}, {2}, {1}}
 
 // amd64Rows returns the source of the row kernels.
@@ -58,8 +58,8 @@ func (w *writer) amd64RowKernel(k rowKernel) {
 	w.op("RET")
 }
 
-// amd64RowBlock writes the loop over all rows of a block of columns, which consists of vectors
-// with the given numbers of float64.
+// amd64RowBlock writes the loop over all rows of one block of columns. The argument vectors lists
+// the number of float64 in each vector of the block.
 func (w *writer) amd64RowBlock(k rowKernel, vectors []int, block int) {
 	w.rowPointer("DI", "y", matrix)
 	w.rowPointer("R8", "a", k.a)
@@ -131,8 +131,8 @@ func (w *writer) rowPointer(register, field string, o operand) {
 	}
 }
 
-// moveRow writes a load or a store of vector v of a block of columns, which has n numbers, in
-// vector register r.
+// moveRow writes a load or a store of vector register r. The location in memory is vector v of the
+// block of columns at the address in register pointer; vector v has n numbers.
 func (w *writer) moveRow(pointer string, v, n, r int, store bool) {
 	move := map[int]string{4: "VMOVUPD %[2]d(%[1]s), Y%[3]d", 2: "VMOVUPD %[2]d(%[1]s), X%[3]d", 1: "VMOVSD %[2]d(%[1]s), X%[3]d"}
 	if store {
@@ -141,8 +141,8 @@ func (w *writer) moveRow(pointer string, v, n, r int, store bool) {
 	w.op(move[n], pointer, 32*v, r)
 }
 
-// rowOp writes d = x ∘ m, where d and x are vector registers and m is vector v, of n numbers, of a
-// block of columns in memory.
+// rowOp writes d = x ∘ m, where d and x are vector registers and m is in memory: vector v of the
+// block of columns at the address in register pointer. The vector has n numbers.
 func (w *writer) rowOp(name, pointer string, v, n, x, d int) {
 	form := map[int]string{4: "%sPD %d(%s), Y%d, Y%d", 2: "%sPD %d(%s), X%d, X%d", 1: "%sSD %d(%s), X%d, X%d"}
 	w.op(form[n], name, 32*v, pointer, x, d)
@@ -205,7 +205,7 @@ func (w *writer) amd64DotKernel(k rowKernel) {
 	w.op("RET")
 }
 
-// fourRows holds the addresses of the current four rows of the operands a and b.
+// fourRows holds the assembly operands for the current four rows of the operands a and b.
 var fourRows = [2][4]string{
 	{"(R11)", "(R11)(R12*1)", "(R11)(R12*2)", "(R11)(DX*1)"},
 	{"(BX)", "(BX)(R13*1)", "(BX)(R13*2)", "(BX)(R10*1)"},

@@ -4,11 +4,11 @@ import (
 	"math/bits"
 )
 
-// prefetchSteps is the number of steps by which tiles of more than eight rows prefetch A. The
-// prefetch matters if consecutive steps of A are in different cache lines. With 64 steps, Wᵀ·δ for
-// W of 512×450 and 16 columns takes 60 µs when W is in the third-level cache, no longer than when
-// W is in the second-level cache. With eight steps, which are too few to cover the latency, it
-// takes 64 to 82 µs.
+// prefetchSteps is the number of steps by which tiles with more than eight rows prefetch A ahead
+// of its use. Prefetching matters if consecutive steps of A are in different cache lines. With 64
+// steps, Wᵀ·δ for W of 512×450 and 16 columns takes 60 µs when W is in the third-level cache, no
+// longer than when W is in the second-level cache. With eight steps, which are too few to cover
+// the latency, it takes 64 to 82 µs.
 const prefetchSteps = 64
 
 // amd64Tiles returns the source of the tile kernels.

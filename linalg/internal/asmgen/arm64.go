@@ -22,8 +22,9 @@ func (w *writer) fmaElement(d, a, b int) {
 	w.word(0x4f801000|uint32(b)<<16|uint32(a)<<5|uint32(d), "fmla v%d.4s, v%d.4s, v%d.s[0]", d, a, b)
 }
 
-// loadQ writes a load of vector register v from the sum of the registers base and offset, and
-// storeQ writes a store of v there. The offset 0 stands for no offset register.
+// loadQ writes a load of vector register v from the address base + offset, and storeQ writes a
+// store of v to that address. Both arguments are numbers of registers; an offset of 0 means no
+// offset.
 func (w *writer) loadQ(v, base, offset int) {
 	w.moveQ("FMOVQ (R%[2]d), F%[1]d", 0x3ce06800, "ldr", v, base, offset)
 }
@@ -39,8 +40,8 @@ func (w *writer) moveQ(plain string, code uint32, name string, v, base, offset i
 	w.word(code|uint32(offset)<<16|uint32(base)<<5|uint32(v), "%s q%d, [x%d, x%d]", name, v, base, offset)
 }
 
-// indexed returns the assembly operand for the sum of the registers base and offset. The offset 0
-// stands for no offset register.
+// indexed returns the assembly operand for the address base + offset. Both arguments are numbers
+// of registers; an offset of 0 means no offset.
 func indexed(base, offset int) string {
 	if offset == 0 {
 		return fmt.Sprintf("(R%d)", base)

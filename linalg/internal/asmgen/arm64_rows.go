@@ -1,7 +1,7 @@
 package main
 
-// arm64RowBlocks lists the blocks of columns into which row kernels divide rows, widest first. A
-// block consists of vectors, given by their numbers of float64.
+// arm64RowBlocks lists the blocks of columns into which row kernels divide rows, widest first.
+// Each block is a list of the numbers of float64 in its vectors.
 var arm64RowBlocks = [][]int{{2, 2, 2, 2, 2}, {2}, {1}}
 
 // arm64Rows returns the source of the row kernels.
@@ -59,8 +59,8 @@ func (w *writer) arm64RowKernel(k rowKernel) {
 	w.op("RET")
 }
 
-// arm64RowBlock writes the loop over all rows of a block of columns, which consists of vectors
-// with the given numbers of float64.
+// arm64RowBlock writes the loop over all rows of one block of columns. The argument vectors lists
+// the number of float64 in each vector of the block.
 func (w *writer) arm64RowBlock(k rowKernel, vectors []int, block int) {
 	pointer := func(register int, field string, o operand) {
 		if o == none {

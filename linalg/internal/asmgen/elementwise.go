@@ -27,8 +27,8 @@ const (
 	scale   // a·2ᵇ; AVX-512 only
 )
 
-// The interface operations writes the instructions of one instruction set. Vector registers are
-// given by their numbers.
+// An implementation of operations writes the instructions for one instruction set. Vector
+// registers are given by their numbers.
 type operations interface {
 	binary(op operation, d, a, b int)               // d = a ∘ b
 	binaryBits(op operation, d, a int, bits uint32) // d = a ∘ the constant with these bits
@@ -60,7 +60,8 @@ type body struct {
 	constants       *[]uint32 // bits of all constants in the assembly file
 }
 
-// loadOperands allocates registers for the inputs of kernel k and calls load to load each of them.
+// loadOperands allocates a register for each input of kernel k and calls load, which writes the
+// load.
 func (w *body) loadOperands(k elementwiseKernel, load func(operand string, r int)) {
 	w.in, w.next = nil, len(w.scalar)
 	for _, in := range k.inputs {

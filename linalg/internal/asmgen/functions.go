@@ -14,7 +14,7 @@ var (
 	logTail = []float64{0.3333331346511841, -0.25000008940696716, 0.2000211924314499, -0.1666799634695053, 0.14219552278518677, -0.1240558847784996, 0.11888159066438675, -0.11675654351711273, 0.06746651232242584}
 )
 
-// The sum of log2High, which is a float32, and log2Low is log 2.
+// log 2 = log2High + log2Low, where log2High is log 2 rounded to float32.
 const (
 	log2High = 0.693147182464599609375
 	log2Low  = math.Ln2 - log2High

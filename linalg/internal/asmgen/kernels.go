@@ -24,8 +24,8 @@ import (
 // A shape is the size of a tile: its number of rows and its number of vectors per row.
 type shape struct{ rows, vectors int }
 
-// vectors returns the largest number of vectors per row of a tile. With NEON, four vectors are the
-// sixteen columns of a block.
+// vectors returns the largest number of vectors per row of a tile. With NEON, four vectors hold
+// the sixteen columns of one block of a minibatch.
 func (a isa) vectors() int {
 	if a == neon {
 		return 4
@@ -62,10 +62,10 @@ func (a isa) fullTiles() (shapes []shape) {
 }
 
 // partialTiles returns the sizes of the partial tiles, which compute the last columns of matrices
-// whose width is not a multiple of a vector. In a training step of the HVAE these are the last
-// columns of minibatches, 1 % of the multiply-adds. Partial tiles are separate from full tiles
-// because a masked load needs a second instruction, which competes with multiplications for the
-// same execution units. NEON has no masks, so its partial tiles are one column wide.
+// whose width is not a multiple of the vector length. In a training step of the HVAE these are the
+// last columns of minibatches, 1 % of the multiply-adds. Partial tiles are separate from full
+// tiles because a masked load needs a second instruction, which competes with multiplications for
+// the same execution units. NEON has no masks, so its partial tiles are one column wide.
 func (a isa) partialTiles() []shape {
 	if a == avx2 {
 		return []shape{{1, 1}, {2, 1}, {4, 1}}

@@ -36,8 +36,8 @@ type Contraction[T Float] struct {
 // A Segment holds the indices at which A_s and B_{s,0} of a Contraction start in A and B.
 type Segment struct{ A, B int }
 
-// Run computes the contraction on the calling goroutine. It panics if an operand is too short, or
-// if an index or a stride other than CGroup is negative.
+// Run computes the contraction on the calling goroutine. It panics if an operand is too short, an
+// index is negative, or a stride other than CGroup is negative.
 func (c *Contraction[T]) Run() {
 	if min(c.Rows, c.Cols, c.Groups) <= 0 {
 		return
@@ -50,7 +50,7 @@ func (c *Contraction[T]) Run() {
 	}
 }
 
-// check panics if an operand is too short, or if an index or a stride other than CGroup is
+// check panics if an operand is too short, an index is negative, or a stride other than CGroup is
 // negative.
 func (c *Contraction[T]) check() {
 	lastA, lastB := 0, 0

@@ -2,8 +2,8 @@
 
 package kernel
 
-// Each of these dispatchers, which the generated assembly implements, runs the kernel with the
-// given number.
+// Each function below is a dispatcher, implemented in the generated assembly, which runs the
+// kernel with the given number.
 
 //go:noescape
 func callElementwise(kernel int, args *elementwiseArgs)

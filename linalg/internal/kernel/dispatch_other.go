@@ -2,8 +2,8 @@
 
 package kernel
 
-// This file replaces the SIMD kernels on other architectures and under the build tag purego, where
-// nothing calls the dispatchers.
+// This file is for architectures other than amd64 and arm64 and for the build tag purego. They
+// have no SIMD kernels, so nothing calls the dispatchers below.
 
 func available() []int { return []int{levelNone} }
 

@@ -62,7 +62,7 @@ const cacheSize = 1 << 15
 // tallest tile.
 var noBias [16]float32
 
-// A contraction is divided into strips, and each strip into tiles. Two examples, with vectors of
+// A contraction is divided into strips, and each strip into tiles. The drawings use vectors of
 // 16 lanes and tiles of up to three vectors:
 //
 //	one group of 100 columns           four groups of 36 columns
@@ -79,11 +79,12 @@ var noBias [16]float32
 // the first-level cache.
 
 // tiles computes the contraction tile by tile. Usually it completes one strip after the other. If
-// all of B fits into the first-level cache, it instead completes one row of tiles after the other,
-// so that C is accessed once, in memory order. For the 512×450 weight gradient of a dense layer
-// with 16 steps, the second order reduces the time from 78 µs to 58 µs if C is in the third-level
-// cache, but increases it from 48 µs to 54 µs if C is in the second-level cache. In training,
-// linalg.Updates combines products with few steps, such as these.
+// there is one group, with more than three vectors of columns, and all of B fits into the
+// first-level cache, it instead completes one row of tiles after the other, so that C is accessed
+// once, in memory order. For the 512×450 weight gradient of a dense layer with 16 steps, the
+// second order reduces the time from 78 µs to 58 µs if C is in the third-level cache, but
+// increases it from 48 µs to 54 µs if C is in the second-level cache. In training, linalg.Updates
+// combines products with few steps, such as these.
 func (c *Contraction[T]) tiles() {
 	s := tileSets[level]
 	if c.Groups > 1 || c.Cols <= 3*s.lanes || 4*c.Cols*c.Steps*len(c.Segments) > cacheSize {
@@ -148,7 +149,7 @@ func (c *Contraction[T]) strips(s *tileSet) {
 
 // quads computes the last four columns, j to j+3, of all groups. A vector consists of quarters of
 // four lanes, one for each group. If fewer groups than quarters remain, the last group is computed
-// several times.
+// several times; a single remaining group is computed with partial tiles instead.
 func (c *Contraction[T]) quads(args tileArgs, s *tileSet, j int) {
 	for g := 0; g < c.Groups; {
 		n := min(c.Groups-g, s.lanes/4)
