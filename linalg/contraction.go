@@ -2,10 +2,10 @@ package linalg
 
 import "hvae/linalg/internal/kernel"
 
-// A Contraction is a sum of matrix products: the loop nest that computes dense layers,
-// convolutions and all their gradients. Package internal/kernel defines it and describes its
-// fields. The method Run computes it on the calling goroutine and panics if an operand is too
-// short.
+// A Contraction is a sum of matrix products, computed by the loop nest of dense layers,
+// convolutions and all their gradients. Package internal/kernel describes its fields. The method
+// Run computes it on the calling goroutine and panics if an operand is too short, an index is
+// negative, or a stride other than CGroup is negative.
 type Contraction[T Float] = kernel.Contraction[T]
 
 // A Segment holds the indices at which the matrices A_s and B_{s,0} of one term s of a Contraction

@@ -27,8 +27,8 @@ import (
 // Float is the set of element types.
 type Float = kernel.Float
 
-// Matrix is a dense row-major matrix. Element (i, j) is Data[i*Cols+j], and len(Data) ==
-// Rows*Cols. As with a slice, a copy of a Matrix shares the elements of the original.
+// A Matrix is a dense matrix in row-major order: element (i, j) is Data[i*Cols+j], and len(Data)
+// == Rows*Cols. As with a slice, a copy of a Matrix shares the elements of the original.
 type Matrix[T Float] struct {
 	Rows, Cols int
 	Data       []T

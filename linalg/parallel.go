@@ -55,8 +55,8 @@ func help() {
 	}
 }
 
-// run calls the loop body for the chunk, recovers a panic of the body and stores the first one in
-// the loop.
+// run calls the loop body for the chunk. If the body panics, run recovers the panic and, if it is
+// the first one, stores it in the loop.
 func (c chunk) run() {
 	returned := false
 	defer func() {
