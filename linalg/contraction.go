@@ -2,10 +2,12 @@ package linalg
 
 import "hvae/linalg/internal/kernel"
 
-// A Contraction is the loop nest behind dense layers, convolutions and all their gradients: a
-// sum of matrix products. Its fields are described in internal/kernel/contraction.go. Its
-// method Run computes it on the calling goroutine and panics if an operand is too short.
+// A Contraction is a sum of matrix products, computed by the loop nest of dense layers,
+// convolutions and all their gradients. Package internal/kernel describes its fields. The method
+// Run computes it on the calling goroutine and panics if an operand is too short, an index is
+// negative, or a stride other than CGroup is negative.
 type Contraction[T Float] = kernel.Contraction[T]
 
-// A Segment has the indices of the first elements of A_s and B_{s,0} of a Contraction.
+// A Segment holds the indices at which the matrices A_s and B_{s,0} of one term s of a Contraction
+// start in its slices A and B.
 type Segment = kernel.Segment

@@ -6,12 +6,13 @@ import (
 	"hvae/linalg/internal/kernel"
 )
 
-// Binary operations and MulAdd broadcast operands with one row, one column or one element to
-// the shape of dst, which must be the broadcast shape of all operands. dst may be an operand
-// that has this shape. Package kernel has fast loops for equal shapes and, for sums and
-// products, for a matrix with a row or a column; other cases use a slow loop over elements.
+// The binary operations and MulAdd broadcast each operand with one row, one column or one element
+// to the shape of dst, which must be the broadcast shape of all operands. dst may share its
+// elements with an operand of the same shape. Package kernel provides fast loops for operands of
+// equal shapes and, in sums and products, for combining a matrix with a row or a column. All other
+// cases use a slow loop over the elements.
 
-// Add sets dst = a + b.
+// Add sets dst = a + b, elementwise.
 func Add[T Float](dst, a, b Matrix[T]) {
 	if full := dst.shape(); a.shape() == full && b.shape() == full {
 		kernel.Add(dst.Data, a.Data, b.Data)
@@ -24,7 +25,7 @@ func Add[T Float](dst, a, b Matrix[T]) {
 	MulAdd(dst, Matrix[T]{1, 1, []T{1}}, a, b)
 }
 
-// Sub sets dst = a − b.
+// Sub sets dst = a − b, elementwise.
 func Sub[T Float](dst, a, b Matrix[T]) {
 	binary("Sub", dst, a, b, kernel.Sub[T], func(x, y T) T { return x - y })
 }
@@ -34,7 +35,8 @@ func Div[T Float](dst, a, b Matrix[T]) {
 	binary("Div", dst, a, b, kernel.Div[T], func(x, y T) T { return x / y })
 }
 
-// binary sets dst = f(a, b), elementwise. The kernel computes f for equal shapes.
+// binary sets dst = f(a, b), elementwise. The function kernel computes f on slices of equal
+// length; binary calls it if a, b and dst have the same shape.
 func binary[T Float](name string, dst, a, b Matrix[T], kernel func(y, a, b []T), f func(x, y T) T) {
 	if full := dst.shape(); a.shape() == full && b.shape() == full {
 		kernel(dst.Data, a.Data, b.Data)
@@ -44,7 +46,7 @@ func binary[T Float](name string, dst, a, b Matrix[T], kernel func(y, a, b []T),
 	elementByElement(dst, a, b, f)
 }
 
-// Mul sets dst = a ⊙ b.
+// Mul sets dst = a ⊙ b, the elementwise product.
 func Mul[T Float](dst, a, b Matrix[T]) {
 	if full := dst.shape(); a.shape() == full && b.shape() == full {
 		kernel.Mul(dst.Data, a.Data, b.Data)
@@ -67,8 +69,8 @@ func Mul[T Float](dst, a, b Matrix[T]) {
 	}
 }
 
-// MulAdd sets dst = a ⊙ b + c. Leapfrog steps, planar layers and most accumulations of
-// gradients have this form.
+// MulAdd sets dst = a ⊙ b + c, elementwise. Leapfrog steps, planar layers and most accumulations
+// of gradients have this form.
 func MulAdd[T Float](dst, a, b, c Matrix[T]) {
 	full := dst.shape()
 	ab, ok := Broadcast(a.shape(), b.shape())
@@ -80,7 +82,7 @@ func MulAdd[T Float](dst, a, b, c Matrix[T]) {
 		return
 	}
 	if b.Cols != full.Cols {
-		a, b = b, a // as in Mul
+		a, b = b, a // b varies along rows, as in Mul
 	}
 	ar, ac := a.strides(full)
 	br, bc := b.strides(full)
@@ -91,7 +93,7 @@ func MulAdd[T Float](dst, a, b, c Matrix[T]) {
 		kernel.ScaleAddRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br, c.Data, cr)
 	case ac == 1 && bc == 1 && cc == 1:
 		kernel.MulAddRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br, c.Data, cr)
-	case ac == 0 && bc == 1 && cc == 0: // and so is c
+	case ac == 0 && bc == 1 && cc == 0: // a and c are constant along each row
 		kernel.ScaleShiftRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br, c.Data, cr)
 	default:
 		for i := range dst.Rows {
@@ -115,13 +117,13 @@ func AddConst[T Float](dst, a Matrix[T], s T) {
 	kernel.AddConst(dst.Data, a.Data, s)
 }
 
-// Square sets dst = a ⊙ a.
+// Square sets dst = a ⊙ a, elementwise.
 func Square[T Float](dst, a Matrix[T]) {
 	check2("Square", dst.shape(), a.shape())
 	kernel.Mul(dst.Data, a.Data, a.Data)
 }
 
-// Copy sets dst = a, broadcast to dst's shape.
+// Copy sets dst to a, broadcast to the shape of dst.
 func Copy[T Float](dst, a Matrix[T]) {
 	full := dst.shape()
 	if !a.shape().broadcastsTo(full) {
@@ -141,9 +143,9 @@ func Copy[T Float](dst, a Matrix[T]) {
 	}
 }
 
-// The transcendental functions compute in float64 and round once. With SIMD all but Tanh
-// compute float32 in float32, to within 2.5 ulps. Those of one operand and one result divide
-// large matrices among goroutines.
+// The transcendental functions compute in float64 and round the result once. The SIMD kernels,
+// which exist for all of them except Tanh, instead compute float32 results in float32, to within
+// 2.5 ulps. Functions with one operand and one result divide large matrices among goroutines.
 
 // Exp sets dst = eᵃ, elementwise.
 func Exp[T Float](dst, a Matrix[T]) { apply("Exp", dst, a, kernel.Exp) }
@@ -154,37 +156,37 @@ func Log[T Float](dst, a Matrix[T]) { apply("Log", dst, a, kernel.Log) }
 // Tanh sets dst = tanh a, elementwise.
 func Tanh[T Float](dst, a Matrix[T]) { apply("Tanh", dst, a, kernel.Tanh) }
 
-// Softplus sets dst = log(1 + eᵃ), elementwise. It does not overflow for large a and keeps
-// its relative precision for negative a. It is zero for a < −44, which keeps subnormal numbers
-// out of gradients; see tail in internal/kernel/elementwise.go.
+// Softplus sets dst = log(1 + eᵃ), elementwise. It does not overflow for large a and keeps its
+// relative precision for negative a. It returns zero for a < −44, which keeps subnormal numbers
+// out of gradients; see the constant tail in internal/kernel/elementwise.go.
 func Softplus[T Float](dst, a Matrix[T]) { apply("Softplus", dst, a, kernel.Softplus) }
 
-// Sigmoid sets dst = 1/(1 + e⁻ᵃ), elementwise, the derivative of Softplus. Like Softplus, it is
-// zero for a < −44.
+// Sigmoid sets dst = 1/(1 + e⁻ᵃ), elementwise. It is the derivative of Softplus and, like
+// Softplus, zero for a < −44.
 func Sigmoid[T Float](dst, a Matrix[T]) { apply("Sigmoid", dst, a, kernel.Sigmoid) }
 
-// SoftplusSigmoid sets dst = log(1 + eᵃ) and slope = 1/(1 + e⁻ᵃ), its derivative. Both come
-// from the same exponential.
+// SoftplusSigmoid sets dst = log(1 + eᵃ) and slope = 1/(1 + e⁻ᵃ), the derivative of dst with
+// respect to a. It computes one exponential per element.
 func SoftplusSigmoid[T Float](dst, slope, a Matrix[T]) {
 	check2("SoftplusSigmoid", dst.shape(), a.shape())
 	check2("SoftplusSigmoid", slope.shape(), a.shape())
 	kernel.SoftplusSigmoid(dst.Data, slope.Data, a.Data)
 }
 
-// SigmoidGradient sets dst = g ⊙ (s − s²): the gradient of a for s = Sigmoid(a), whose gradient
-// is g.
+// SigmoidGradient sets dst = g ⊙ (s − s²). If s = Sigmoid(a) and g is the gradient with respect to
+// s, then dst is the gradient with respect to a.
 func SigmoidGradient[T Float](dst, g, s Matrix[T]) {
 	check2("SigmoidGradient", dst.shape(), g.shape())
 	check2("SigmoidGradient", dst.shape(), s.shape())
 	kernel.SigmoidGradient(dst.Data, g.Data, s.Data)
 }
 
-// Adamax performs a step of the optimiser Adamax (Kingma and Ba, 2014, algorithm 2) on
-// parameters p with averages m and u and gradient g, all of the same shape:
+// Adamax performs one step of the optimiser Adamax (Kingma and Ba, 2014, algorithm 2). It updates
+// the parameters p and their moving averages m and u, given the gradient g, all of the same shape:
 //
 //	m ← β₁m + (1 − β₁)g,   u ← max(β₂u, |g|),   p ← p + rate·m/(u + ε).
 //
-// It runs on the calling goroutine.
+// Adamax runs on the calling goroutine.
 func Adamax[T Float](p, m, u, g Matrix[T], beta1, beta2, rate, epsilon T) {
 	if p.Shape() != m.Shape() || p.Shape() != u.Shape() || p.Shape() != g.Shape() {
 		panic(fmt.Sprintf("linalg: Adamax: shapes %v, %v, %v and %v differ", p.Shape(), m.Shape(), u.Shape(), g.Shape()))
@@ -192,12 +194,12 @@ func Adamax[T Float](p, m, u, g Matrix[T], beta1, beta2, rate, epsilon T) {
 	kernel.Adamax(p.Data, m.Data, u.Data, g.Data, beta1, beta2, rate, epsilon)
 }
 
-// applyGrain and simdGrain are the smallest numbers of transcendental functions worth a
-// goroutine: about 40 µs of work. A function takes about 10 ns in plain Go, and less than a tenth of
-// that with SIMD.
+// applyGrain and simdGrain are the smallest numbers of elements worth a separate goroutine when a
+// transcendental function is computed in plain Go and with SIMD. Both are about 40 µs of work: an
+// element takes about 10 ns in plain Go, and less than a tenth of that with SIMD.
 const applyGrain, simdGrain = 4096, 1 << 16
 
-// apply sets dst = f(a), elementwise.
+// apply sets dst = f(a), elementwise, and divides large matrices among goroutines.
 func apply[T Float](name string, dst, a Matrix[T], f kernel.Function) {
 	check2(name, dst.shape(), a.shape())
 	y, x := dst.Data, a.Data
@@ -206,13 +208,14 @@ func apply[T Float](name string, dst, a Matrix[T], f kernel.Function) {
 		grain = simdGrain
 	}
 	if Serial(len(y), grain) {
-		kernel.Apply(f, y, x) // no closure: small matrices allocate nothing
+		kernel.Apply(f, y, x) // without a closure, so that small matrices allocate nothing
 		return
 	}
 	For(len(y), grain, func(lo, hi int) { kernel.Apply(f, y[lo:hi], x[lo:hi]) })
 }
 
-// elementByElement sets dst[i,j] = f(a[i,j], b[i,j]) for any shapes that broadcast.
+// elementByElement sets dst[i,j] = f(a[i,j], b[i,j]), where a and b are broadcast to the shape of
+// dst.
 func elementByElement[T Float](dst, a, b Matrix[T], f func(x, y T) T) {
 	ar, ac := a.strides(dst.shape())
 	br, bc := b.strides(dst.shape())

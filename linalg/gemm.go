@@ -7,18 +7,20 @@ import (
 	"hvae/linalg/internal/kernel"
 )
 
-// The products of a dense layer Y = W·X + b: Affine is the layer, MatMulTA its gradient with
-// respect to X (Wᵀ·δ), MatMulTB its gradient with respect to W (δ·Xᵀ). Each element adds its
-// products in the order of the summed index, for any size and number of goroutines.
+// This file implements the products of a dense layer Y = W·X + b. Affine computes the layer,
+// MatMulTA the gradient with respect to X (Wᵀ·δ) and MatMulTB the gradient with respect to W
+// (δ·Xᵀ), where δ is the gradient with respect to Y. Each element adds its products in the order
+// of the summed index, for any matrix size and number of goroutines.
 
-// gemmGrain is the smallest number of multiply-adds worth a goroutine: about 50 µs of work.
+// gemmGrain is the smallest number of multiply-adds worth a separate goroutine: about 50 µs of
+// work.
 const gemmGrain = 1 << 21
 
 // MatMul sets dst [m×n] = a [m×k] · b [k×n]. dst must not overlap a or b.
 func MatMul[T Float](dst, a, b Matrix[T]) { Affine(dst, a, b, Matrix[T]{}) }
 
-// Affine sets dst [m×n] = a [m×k] · b [k×n] + bias [m×1], where an empty bias is zero.
-// dst must not overlap a or b.
+// Affine sets dst [m×n] = a [m×k] · b [k×n] + bias [m×1], with bias added to every column. An
+// empty bias means zero. dst must not overlap a or b.
 func Affine[T Float](dst, a, b, bias Matrix[T]) {
 	if a.Cols != b.Rows || dst.Rows != a.Rows || dst.Cols != b.Cols || bias.Data != nil && bias.Shape() != (Shape{dst.Rows, 1}) {
 		panic(fmt.Sprintf("linalg: Affine: %v · %v and a bias %v do not give %v", a.Shape(), b.Shape(), bias.Shape(), dst.Shape()))
@@ -34,11 +36,11 @@ func MatMulTA[T Float](dst, a, b Matrix[T]) {
 	product(dst, a.Data, 1, a.Cols, a.Rows, b, nil, false)
 }
 
-// MatMulTB sets dst [m×n] = a · bᵀ for a [m×k] and b [n×k]. dst must not overlap a or b.
-// scratch is memory for bᵀ, k·n elements.
+// MatMulTB sets dst [m×n] = a · bᵀ for a [m×k] and b [n×k]. dst must not overlap a or b. scratch
+// must have at least k·n elements; MatMulTB transposes b into it.
 func MatMulTB[T Float](dst, a, b Matrix[T], scratch []T) { matMulTB(dst, a, b, scratch, false) }
 
-// AddMatMulTB adds a · bᵀ to dst; see MatMulTB.
+// AddMatMulTB adds a · bᵀ to dst. Its operands have the same shapes as in MatMulTB.
 func AddMatMulTB[T Float](dst, a, b Matrix[T], scratch []T) { matMulTB(dst, a, b, scratch, true) }
 
 func matMulTB[T Float](dst, a, b Matrix[T], scratch []T, add bool) {
@@ -50,10 +52,11 @@ func matMulTB[T Float](dst, a, b Matrix[T], scratch []T, add bool) {
 	product(dst, a.Data, a.Cols, 1, a.Cols, bt, nil, add)
 }
 
-// product sets dst[i,j] = bias[i] + Σ_p A[i,p]·b[p,j] for p < k, or if add is set, adds the
-// result to dst. The strides ai and ap make A[i,p] = a[i·ai + p·ap] a matrix or its transpose.
+// product sets dst[i,j] = bias[i] + Σ_p A[i,p]·b[p,j] with 0 ≤ p < k, or adds this sum to dst[i,j]
+// if add is set. The matrix A is stored with strides ai and ap, A[i,p] = a[i·ai + p·ap], so that
+// it may be a transpose. A nil bias means zero.
 func product[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bias []T, add bool) {
-	grain := max(1, gemmGrain/max(1, dst.Cols*k)) // rows
+	grain := max(1, gemmGrain/max(1, dst.Cols*k)) // in rows
 	if Serial(dst.Rows, grain) {
 		productRange(dst, a, ai, ap, k, b, bias, add, 0, dst.Rows)
 		return
@@ -63,14 +66,15 @@ func product[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bias []T
 	})
 }
 
-// kBlock is the number of summed indices in a block. The operands of a block stay in the
-// first-level cache, on few pages. If each index is another row of a, and so another cache
-// line, blocks have kBlockDown indices. The division into blocks depends on nothing else, so the
-// bits do not depend on how the product is computed.
+// kBlock is the number of terms in one block of the sum Σ_p A[i,p]·b[p,j]. It is so small that the
+// operands of a block stay in the first-level cache and on few memory pages. If A is a transpose,
+// consecutive terms are in different cache lines, and a block has only kBlockDown terms. The block
+// length never depends on the number of goroutines or on whether operands are packed, so the bits
+// of the result do not depend on them either.
 const kBlock, kBlockDown = 192, 64
 
-// productRange computes rows lo to hi-1 of a product, block by block. When adding to dst, it
-// computes the whole sum first.
+// productRange computes rows lo to hi-1 of a product, block by block. If add is set, the sum is a
+// single block, because the whole sum must be complete before it is added to dst.
 func productRange[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bias []T, add bool, lo, hi int) {
 	if bias != nil {
 		bias = bias[lo:hi]
@@ -102,8 +106,8 @@ func productRange[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bia
 	}
 }
 
-// Large products use packed copies of their operands, for each block of summed indices:
-// rowGroup rows of a, and panels of panelCols columns of b.
+// Large products pack their operands: for each block of summed indices p, they copy groups of
+// rowGroup rows of a and panels of panelCols columns of b into contiguous memory.
 //
 //	          panels of b, one after the other:
 //	          ┌──── 48 ───┬──── 48 ───┬──── …
@@ -111,19 +115,20 @@ func productRange[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bia
 //	          │ row p + 1 │ row p + 1 │         48 numbers each, then the next panel
 //	          └───────────┴───────────┴────
 //	64 rows ┌─┐ ┌───────┐
-//	of a,   │ │ │ piece │   each piece of dst, 64 × 48, is a Contraction of the rows of a
-//	packed  └─┘ └───────┘   with a panel
+//	of a,   │ │ │ piece │   each 64 × 48 piece of dst is the Contraction of a packed
+//	packed  └─┘ └───────┘   group of rows and a panel
 //
-// The rows of a large matrix are on different pages, and compete for the same cache lines if
-// their distance is a power of two. Without copies, a product of 1024³ takes 62 instead of
-// 52 ms (one core with AVX-512).
+// Without packing, the rows of a large matrix are on different pages and compete for the same
+// cache lines if the row stride is a power of two: a product of 1024×1024 matrices then takes 62
+// ms instead of 52 ms (one core with AVX-512).
 const panelCols, rowGroup = 48, 64
 
-// packed holds memory for copies of b between products.
+// packed is a pool of buffers for packed copies of b, so that products need not allocate them.
 var packed sync.Pool
 
-// runPacked runs a contraction of k steps, block by block, whose single segment begins at
-// A[ao] and B[0].
+// runPacked runs the contraction c with packed operands. It ignores c.Steps and c.Segments: the
+// contraction has k steps, which are divided into blocks of block steps, and a single segment that
+// starts at c.A[ao] and c.B[0].
 func runPacked[T Float](c *Contraction[T], ao, k, block int) {
 	const aRow = kBlock + 16 // not a power of two
 	var group [rowGroup * aRow]T
@@ -174,9 +179,9 @@ func runPacked[T Float](c *Contraction[T], ao, k, block int) {
 	}
 }
 
-// TransposeBlocks transposes each block of the given number of rows of a. Block i of dst.Data
-// is a matrix [a.Cols×rows], the transpose of rows i·rows to (i+1)·rows − 1 of a. dst has the
-// shape of a.
+// TransposeBlocks divides the rows of a into blocks with the given number of rows and transposes
+// each block. Block i of dst.Data is a matrix [a.Cols×rows], the transpose of rows i·rows to
+// (i+1)·rows − 1 of a. dst must have the shape of a and must not overlap it.
 func TransposeBlocks[T Float](dst, a Matrix[T], rows int) {
 	if dst.Shape() != a.Shape() || rows < 1 || a.Rows%rows != 0 {
 		panic(fmt.Sprintf("linalg: TransposeBlocks: %v in blocks of %d rows does not fit %v", a.Shape(), rows, dst.Shape()))

@@ -4,17 +4,18 @@
 // A batch is a row-major matrix [features × samples], so the samples of one feature are
 // contiguous. A dense layer is W·X, and the paper's column vectors z, ρ and ε are columns.
 //
-// Start with Matrix in this file. elementwise.go has broadcasting operations, sums.go sums
-// along axes, gemm.go matrix products, contraction.go the loop nest behind products and
-// convolutions, and parallel.go loops over goroutines.
+// Start with Matrix in this file. The file elementwise.go contains the broadcasting operations,
+// sums.go sums along axes, gemm.go matrix products, contraction.go the loop nest behind products
+// and convolutions, and parallel.go parallel loops.
 //
-// The loops are in internal/kernel, in plain Go and as SIMD instructions. In float32 all
-// instruction sets give the same bits, but plain Go rounds differently; in float64 all give
-// the same bits.
+// The package internal/kernel implements the loops, in plain Go and with SIMD instructions. In
+// float32 all instruction sets give the same bits, but plain Go rounds differently; in float64 all
+// instruction sets and plain Go give the same bits.
 //
-// Operations write to a destination, the first argument. They allocate only to start
-// goroutines for large matrices. They panic if shapes do not match, and name the shapes.
-// The shapes alone fix the order of every sum, so results do not depend on GOMAXPROCS.
+// Operations write to a destination, their first argument. They allocate memory only for large
+// matrices, to start goroutines and to pack the operands of products. They panic if shapes do not
+// match, and name the shapes. The shapes alone fix the order of every sum, so results do not
+// depend on GOMAXPROCS.
 package linalg
 
 import (
@@ -26,8 +27,8 @@ import (
 // Float is the set of element types.
 type Float = kernel.Float
 
-// Matrix is a dense row-major view: element (i, j) is Data[i*Cols+j], and
-// len(Data) == Rows*Cols. Like a slice, a copy of a Matrix shares its elements.
+// A Matrix is a dense matrix in row-major order: element (i, j) is Data[i*Cols+j], and len(Data)
+// == Rows*Cols. As with a slice, a copy of a Matrix shares the elements of the original.
 type Matrix[T Float] struct {
 	Rows, Cols int
 	Data       []T
@@ -67,7 +68,7 @@ func (m Matrix[T]) RowRange(lo, hi int) Matrix[T] {
 	return Matrix[T]{hi - lo, m.Cols, m.Data[lo*m.Cols : hi*m.Cols : hi*m.Cols]}
 }
 
-// Clone returns a copy of m with separate elements.
+// Clone returns a copy of m that does not share its elements.
 func (m Matrix[T]) Clone() Matrix[T] {
 	c := New[T](m.Rows, m.Cols)
 	copy(c.Data, m.Data)
@@ -87,16 +88,16 @@ type Shape struct{ Rows, Cols int }
 // Shape returns m's dimensions.
 func (m Matrix[T]) Shape() Shape { return Shape{m.Rows, m.Cols} }
 
-// shape is Shape without a copy of the five words of m, which a method with a value receiver
-// makes even if it is inlined. The copy takes noticeable time for small matrices.
+// shape returns m's dimensions. Unlike Shape, it has a pointer receiver: a value receiver would
+// copy the five words of m, even when inlined, which takes noticeable time for small matrices.
 func (m *Matrix[T]) shape() Shape { return Shape{m.Rows, m.Cols} }
 
 // String returns the shape as [rows×cols].
 func (s Shape) String() string { return fmt.Sprintf("[%d×%d]", s.Rows, s.Cols) }
 
-// Broadcast returns the shape of the result of an elementwise operation on shapes a and b.
-// Along each axis the lengths must agree, or one must be 1 and is broadcast to the other; ok
-// reports whether that is so.
+// Broadcast returns the shape of the result of an elementwise operation on operands of shapes a
+// and b, and whether the shapes are compatible. They are if, along each axis, the lengths are
+// equal or one of them is 1; an operand of length 1 is repeated along that axis.
 func Broadcast(a, b Shape) (s Shape, ok bool) {
 	rows, okRows := broadcastAxis(a.Rows, b.Rows)
 	cols, okCols := broadcastAxis(a.Cols, b.Cols)
@@ -118,8 +119,8 @@ func (s Shape) broadcastsTo(full Shape) bool {
 	return (s.Rows == full.Rows || s.Rows == 1) && (s.Cols == full.Cols || s.Cols == 1)
 }
 
-// strides returns the distances in m.Data between neighbours in a column and in a row of m
-// broadcast to shape full. They are 0 along axes that are broadcast.
+// strides returns the strides of m broadcast to shape full: element (i, j) is m.Data[i*row +
+// j*col]. A stride is 0 along an axis that is broadcast.
 func (m *Matrix[T]) strides(full Shape) (row, col int) {
 	if m.Rows == full.Rows {
 		row = m.Cols

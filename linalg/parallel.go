@@ -9,30 +9,30 @@ import (
 	"sync/atomic"
 )
 
-// Calls of For send chunks of their loops to helpers, goroutines that stay for the next
-// call, so that a loop that runs again and again allocates nothing.
+// Calls of For send chunks of their loops to helper goroutines, which stay alive between calls, so
+// that a loop that runs repeatedly allocates nothing.
 var (
 	pending = make(chan chunk)
-	busy    atomic.Int32 // helpers that have a chunk
-	started atomic.Int32 // helpers
+	busy    atomic.Int32 // chunks of running loops that were sent to helpers
+	started atomic.Int32 // number of helpers started
 	loops   = sync.Pool{New: func() any { return new(loop) }}
 )
 
-// A loop is a call of For that runs.
+// A loop is the state of a running call of For.
 type loop struct {
 	body    func(lo, hi int)
-	helpers sync.WaitGroup        // chunks that helpers have not finished
-	panic   atomic.Pointer[Panic] // the first panic of a helper
+	helpers sync.WaitGroup        // counts the chunks that helpers have not finished
+	panic   atomic.Pointer[Panic] // the first panic in a helper, or nil
 }
 
-// A chunk is the part [lo, hi) of a loop.
+// A chunk is the range of indices [lo, hi) of a loop.
 type chunk struct {
 	*loop
 	lo, hi int
 }
 
-// A Panic is the value with which For panics on the calling goroutine after body panicked on
-// another one.
+// A Panic is the value with which For panics on the calling goroutine after the loop body has
+// panicked on another goroutine.
 type Panic struct {
 	Value any    // the value of body's panic, or an error if body called runtime.Goexit
 	Stack []byte // the stack of the goroutine that panicked, as debug.Stack formats it
@@ -55,13 +55,14 @@ func help() {
 	}
 }
 
-// run calls body for the chunk and records its panic.
+// run calls the loop body for the chunk. If the body panics, run recovers the panic and, if it is
+// the first one, stores it in the loop.
 func (c chunk) run() {
 	returned := false
 	defer func() {
 		if !returned {
 			v := recover()
-			if v == nil { // the goroutine ends
+			if v == nil { // runtime.Goexit ends this goroutine, so another replaces it
 				v = errors.New("linalg: the body of a parallel loop called runtime.Goexit")
 				go help()
 			}
@@ -77,16 +78,17 @@ func (c chunk) run() {
 	returned = true
 }
 
-// For calls body(lo, hi) for contiguous chunks that together cover [0, n), on up to
-// GOMAXPROCS goroutines, and returns when all calls have returned. Each of several chunks has
-// at least grain elements. A single chunk (always, if grain is 0) runs on the calling
-// goroutine. So does the whole loop while other calls keep all cores busy, so that a loop
-// inside a parallel loop costs nothing. The chunks depend on the number of cores and their
-// load: for results that do not, body must compute each index independently of the bounds of
-// its chunk.
+// For calls body(lo, hi) for contiguous chunks that together cover [0, n), on up to GOMAXPROCS
+// goroutines, and returns when all calls have returned.
 //
-// If body panics, For panics on the calling goroutine after all chunks have ended: with
-// a *Panic if body panicked on another goroutine, else with body's own value.
+// If there are several chunks, each has at least grain elements. A single chunk runs on the
+// calling goroutine. There is only one chunk if n < 2·grain, if grain is 0, or if other calls of
+// For keep all cores busy, so that a loop inside a parallel loop costs nothing. The bounds of the
+// chunks depend on the number of cores and their load. For results that do not, body must compute
+// each index independently of the bounds.
+//
+// If body panics, For panics on the calling goroutine after all chunks have ended. The value is a
+// *Panic if body panicked on another goroutine, and otherwise the value of body's own panic.
 func For(n, grain int, body func(lo, hi int)) {
 	chunks := chunks(n, grain)
 	if chunks <= 1 {
@@ -109,7 +111,8 @@ func For(n, grain int, body func(lo, hi int)) {
 	body(0, n/chunks)
 }
 
-// end waits for the helpers of a loop and panics if one of them did.
+// end waits for the helpers of a loop and panics with a *Panic if the body panicked in one of
+// them.
 func (l *loop) end(chunks int) {
 	l.helpers.Wait()
 	busy.Add(int32(1 - chunks))
@@ -121,8 +124,8 @@ func (l *loop) end(chunks int) {
 	}
 }
 
-// Serial reports whether For would make the loop one chunk. A caller that then runs it
-// without For saves the allocation of a function value.
+// Serial reports whether For(n, grain, body) would run the loop as a single chunk. A caller that
+// then runs the loop directly, without For, saves the allocation of a function value.
 func Serial(n, grain int) bool { return chunks(n, grain) <= 1 }
 
 func chunks(n, grain int) int {

@@ -6,9 +6,9 @@ import (
 	"hvae/linalg/internal/kernel"
 )
 
-// Sum sets dst to the sum of a along every axis on which dst has length 1: over samples for a
-// column, over features for a row, over both for one element. If the shapes agree it copies a.
-// It adds up each row from left to right, then the rows in order.
+// Sum sets dst to the sum of a along every axis on which dst has length 1: over samples if dst is
+// a column, over features if dst is a row, and over both if dst has one element. If the shapes are
+// equal, it copies a. It adds the elements of each row from left to right, then the rows in order.
 func Sum[T Float](dst, a Matrix[T]) {
 	if !dst.shape().broadcastsTo(a.shape()) {
 		panic(fmt.Sprintf("linalg: Sum: %v does not sum to %v", a.shape(), dst.shape()))
@@ -26,9 +26,10 @@ func Sum[T Float](dst, a Matrix[T]) {
 	}
 }
 
-// MulSum sets dst to the sum of a ⊙ b, which broadcasts as in Mul, along every axis on which dst
-// has length 1, as in Sum. It does not store the products. For y = a ⊙ b, the gradient of a is
-// MulSum of ȳ and b, in a's shape. If dst has one element, it is the dot product.
+// MulSum sets dst to the sum of a ⊙ b along every axis on which dst has length 1, as in Sum. The
+// operands broadcast as in Mul, and the products are not stored. If y = a ⊙ b and ȳ is the
+// gradient with respect to y, then MulSum of ȳ and b, in the shape of a, is the gradient with
+// respect to a. If dst has one element, MulSum computes the dot product.
 func MulSum[T Float](dst, a, b Matrix[T]) {
 	full, ok := Broadcast(a.shape(), b.shape())
 	if !ok || !dst.shape().broadcastsTo(full) {
@@ -40,7 +41,7 @@ func MulSum[T Float](dst, a, b Matrix[T]) {
 	}
 	clear(dst.Data)
 	if b.Cols != full.Cols {
-		a, b = b, a // as in Mul
+		a, b = b, a // b varies along rows, as in Mul
 	}
 	ar, ac := a.strides(full)
 	br, bc := b.strides(full)
@@ -48,9 +49,9 @@ func MulSum[T Float](dst, a, b Matrix[T]) {
 	case full.Rows*full.Cols == 0:
 	case dc == 0 && ac == 1 && bc == 1: // dot products of rows
 		kernel.AddDots(dst.Data, dr, a.Data, ar, b.Data, br, full.Rows, full.Cols)
-	case dc == 1 && dr == 0 && ac == 0 && bc == 1: // over rows, with a constant along each row
+	case dc == 1 && dr == 0 && ac == 0 && bc == 1: // sums over rows; a is constant along each row
 		kernel.AddScaledRows(dst.Data, a.Data, ar, b.Data, br, full.Rows)
-	case dc == 1 && dr == 0 && ac == 1 && bc == 1: // over rows
+	case dc == 1 && dr == 0 && ac == 1 && bc == 1: // sums over rows
 		kernel.AddMulRows(dst.Data, a.Data, ar, b.Data, br, full.Rows)
 	default:
 		for i := range full.Rows {
@@ -61,8 +62,8 @@ func MulSum[T Float](dst, a, b Matrix[T]) {
 	}
 }
 
-// AddSum adds the sums of the rows of a [m×n] to dst [m×1]. The result
-// is bit-identical to Sum followed by Add.
+// AddSum adds the sum of each row of a [m×n] to dst [m×1]. The result is bit-identical to the
+// result of Sum followed by Add.
 func AddSum[T Float](dst, a Matrix[T]) {
 	if dst.shape() != (Shape{a.Rows, 1}) {
 		panic(fmt.Sprintf("linalg: AddSum: the rows of %v do not sum to %v", a.shape(), dst.shape()))
@@ -70,8 +71,8 @@ func AddSum[T Float](dst, a Matrix[T]) {
 	kernel.AddSums(dst.Data, 1, a.Data, a.Cols, a.Rows, a.Cols)
 }
 
-// AddMulSum adds the dot products of the rows of a and b [m×n] to dst [m×1]. The
-// result is bit-identical to MulSum followed by Add.
+// AddMulSum adds the dot product of each row of a [m×n] with the same row of b [m×n] to dst [m×1].
+// The result is bit-identical to the result of MulSum followed by Add.
 func AddMulSum[T Float](dst, a, b Matrix[T]) {
 	if a.shape() != b.shape() || dst.shape() != (Shape{a.Rows, 1}) {
 		panic(fmt.Sprintf("linalg: AddMulSum: the rows of %v and %v have no dot products %v", a.shape(), b.shape(), dst.shape()))
@@ -83,7 +84,8 @@ func AddMulSum[T Float](dst, a, b Matrix[T]) {
 func Finite[T Float](m Matrix[T]) bool {
 	rest := m.Data
 	if kernel.SIMD32[T]() {
-		// The sum of 0·x over rows of 128 elements: 0·x is NaN if x is NaN or infinite, else zero.
+		// Sum 0·x over rows of 128 elements. The product 0·x is NaN if x is NaN or infinite, and
+		// otherwise zero, so the sums are zero only if all elements are finite.
 		const columns = 128
 		var sums [columns]T
 		var zero, segment = [1]T{}, [1]Segment{}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// integers returns a matrix of small random integers, so that sums of products are exact.
+// integers returns a matrix of random integers from −4 to 4, so that sums of products are exact.
 func integers[T Float](rng *rand.Rand, rows, cols int) Matrix[T] {
 	m := New[T](rows, cols)
 	for i := range m.Data {
@@ -16,7 +16,7 @@ func integers[T Float](rng *rand.Rand, rows, cols int) Matrix[T] {
 	return m
 }
 
-func TestUpdatesAddUpToTheirProducts(t *testing.T) {
+func TestUpdatesAddAllProducts(t *testing.T) {
 	t.Run("float32", updatesAddUp[float32])
 	t.Run("float64", updatesAddUp[float64])
 }
@@ -33,7 +33,7 @@ func updatesAddUp[T Float](t *testing.T) {
 				scratch := make([]T, len(b.Data))
 				AddMatMulTB(want, a, b, scratch)
 				u.AddMatMulTB(c, a, b, scratch)
-				a.Fill(T(math.NaN())) // Updates must not refer to it any more
+				a.Fill(T(math.NaN())) // Updates must have copied a and b
 				b.Fill(T(math.NaN()))
 			}
 			for range 2 {

@@ -2,11 +2,11 @@ package main
 
 import "fmt"
 
-// The mask of partial vectors is in K1 with AVX-512, and in vector register avx2Mask with AVX2.
-// Elementwise kernels of AVX2 load constants into register avx2Const.
+// These AVX2 registers are reserved. Elementwise kernels load constants into vector register
+// avx2Const. The mask of partial vectors is in vector register avx2Mask; AVX-512 uses K1 instead.
 const avx2Const, avx2Mask = 14, 15
 
-// setMask puts the first CX lanes into the mask. It changes BX and CX.
+// setMask writes code that sets the mask to the first CX lanes. The code changes BX and CX.
 func (w *writer) setMask() {
 	if w.isa == avx512 {
 		w.op("MOVL $-1, BX")
@@ -15,12 +15,13 @@ func (w *writer) setMask() {
 		return
 	}
 	w.op("SHLQ $2, CX")
-	w.op("LEAQ ones<>+32(SB), BX") // eight words of ones, then eight of zeros
+	w.op("LEAQ ones<>+32(SB), BX") // the first zero in the table of maskData
 	w.op("SUBQ CX, BX")
 	w.op("VMOVDQU (BX), %s", w.v(avx2Mask))
 }
 
-// maskData writes the data of setMask.
+// maskData writes the table from which setMask loads masks with AVX2: eight words of ones, then
+// eight words of zeros.
 func (w *writer) maskData() {
 	w.WriteByte('\n')
 	for i := range 8 {
@@ -33,7 +34,8 @@ func (w *writer) maskData() {
 	w.WriteString("GLOBL ones<>(SB), NOPTR|RODATA, $64\n")
 }
 
-// load loads register r. If w is masked, lanes outside the mask become zero.
+// load writes a load of vector register r from mem. If w is masked, lanes outside the mask become
+// zero.
 func (w *writer) load(mem string, r int) {
 	switch {
 	case !w.masked:
@@ -45,7 +47,8 @@ func (w *writer) load(mem string, r int) {
 	}
 }
 
-// store stores register r, or only the lanes in the mask if w is masked.
+// store writes a store of vector register r to mem. If w is masked, only the lanes in the mask are
+// stored.
 func (w *writer) store(r int, mem string) {
 	switch {
 	case !w.masked:
@@ -57,7 +60,8 @@ func (w *writer) store(r int, mem string) {
 	}
 }
 
-// insert loads a part of register r, which has four lanes.
+// insert writes a load of lanes 4·part to 4·part + 3 of vector register r from mem. The other
+// lanes keep their values.
 func (w *writer) insert(part int, mem string, r int) {
 	name := "VINSERTF128"
 	if w.isa == avx512 {
@@ -66,7 +70,7 @@ func (w *writer) insert(part int, mem string, r int) {
 	w.op("%s $%d, %s, %s, %s", name, part, mem, w.v(r), w.v(r))
 }
 
-// extract stores a part of register r, which has four lanes.
+// extract writes a store of lanes 4·part to 4·part + 3 of vector register r to mem.
 func (w *writer) extract(part, r int, mem string) {
 	name := "VEXTRACTF128"
 	if w.isa == avx512 {
@@ -75,7 +79,7 @@ func (w *writer) extract(part, r int, mem string) {
 	w.op("%s $%d, %s, %s", name, part, w.v(r), mem)
 }
 
-// zero clears register r.
+// zero writes an instruction that sets vector register r to zero.
 func (w *writer) zero(r int) {
 	switch w.isa {
 	case avx512:
@@ -87,12 +91,12 @@ func (w *writer) zero(r int) {
 	}
 }
 
-// strides are four registers that hold 1, 3, 5 and 7 times a stride.
+// strides names four general-purpose registers that hold 1, 3, 5 and 7 times a stride.
 type strides [4]string
 
 var rowStrides = strides{"R8", "R9", "R10", "R11"}
 
-// at returns the address base + i·stride for i < 8.
+// at returns the assembly operand for the address base + i·stride, where i < 8.
 func (s strides) at(base string, i int) string {
 	switch i {
 	case 0:
@@ -105,7 +109,8 @@ func (s strides) at(base string, i int) string {
 	return fmt.Sprintf("(%s)(%s*1)", base, s[i/2]) // 5 and 7
 }
 
-// setStrides computes the registers that at needs for i < n; the first must be set.
+// setStrides writes code that computes the registers which s.at needs for all i < n. Register s[0]
+// must already hold the stride.
 func (w *writer) setStrides(s strides, n int) {
 	if n > 3 {
 		w.op("LEAQ (%s)(%s*2), %s", s[0], s[0], s[1])
@@ -118,9 +123,10 @@ func (w *writer) setStrides(s strides, n int) {
 	}
 }
 
-// amd64Peak returns the file of the loops that measure the peak speed of multiply-adds.
+// amd64Peak returns the source of the peak kernels, loops that measure the peak speed of
+// multiply-adds.
 func amd64Peak() string {
-	w := newFile(avx2, "Loops of independent multiply-adds; see peak.go.")
+	w := newFile(avx2, "These kernels are loops of independent multiply-adds; see peak.go.")
 	t := &table{kind: "peak"}
 	for _, w.isa = range amd64 {
 		t.add("peak" + w.name)

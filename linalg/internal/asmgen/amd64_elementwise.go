@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// amd64Operations write operations for AVX2 and AVX-512.
+// amd64Operations implements operations for AVX2 and AVX-512.
 type amd64Operations struct{ *body }
 
-// amd64Names are the instructions of AVX2 and AVX-512.
+// amd64Names lists the instruction for each operation with AVX2 and with AVX-512.
 var amd64Names = [...][2]string{
 	add: {"VADDPS", "VADDPS"}, sub: {"VSUBPS", "VSUBPS"}, mul: {"VMULPS", "VMULPS"}, div: {"VDIVPS", "VDIVPS"},
 	maximum: {"VMAXPS", "VMAXPS"}, minimum: {"VMINPS", "VMINPS"},
@@ -42,7 +42,8 @@ func (w amd64Operations) horner(c float64, x, d int) {
 	w.withConstant("VFMADD213PS", bitsOf(c), x, d)
 }
 
-// withConstant writes an instruction whose first source is a constant.
+// withConstant writes an instruction whose first source operand is the constant with the given
+// bits.
 func (w amd64Operations) withConstant(instruction string, bits uint32, a, d int) {
 	if w.isa == avx512 {
 		w.op("%s.BCST %s, %s, %s", instruction, w.address(bits), w.v(a), w.v(d))
@@ -64,13 +65,14 @@ func (w amd64Operations) setBits(bits uint32, d int) {
 	w.op("VBROADCASTSS %s, %s", w.address(bits), w.v(d))
 }
 
-// address returns the address of a constant.
+// address returns the assembly operand for the address of the constant with the given bits.
 func (w amd64Operations) address(bits uint32) string {
 	w.constant(bits)
 	return fmt.Sprintf("k%08x<>+0(SB)", bits)
 }
 
-// predicates are the quiet predicates of VCMPPS.
+// predicates lists the VCMPPS codes of the predicates. These are quiet comparisons, which do not
+// raise exceptions for NaN.
 var predicates = [...]int{lessThan: 0x11, equal: 0x00, greaterOrEqual: 0x1d, notGreaterOrEqual: 0x19}
 
 func (w amd64Operations) choose(p predicate, x int, c float64, a, d int) {
@@ -93,9 +95,9 @@ func (w amd64Operations) chooseNegative(x, a, d int) {
 	w.op("VBLENDVPS %s, %s, %s, %s", w.v(x), w.v(a), w.v(d), w.v(d))
 }
 
-// amd64Elementwise returns the file of the elementwise kernels.
+// amd64Elementwise returns the source of the elementwise kernels.
 func amd64Elementwise() string {
-	w := newFile(avx2, "Elementwise kernels; see elementwise.go and elementwiseArgs. Registers:",
+	w := newFile(avx2, "These kernels compute elementwise functions; see elementwise.go and elementwiseArgs. They use these registers:",
 		"",
 		"	R8-R11      addresses of the operands",
 		"	AX, CX      elements done, elements left after this vector",
@@ -117,9 +119,9 @@ func amd64Elementwise() string {
 	return w.String()
 }
 
-// amd64ElementwiseKernel writes a loop over vectors, the last of which may be partial. That
-// one has separate loads and stores, because a masked store delays later loads; both share
-// the code between.
+// amd64ElementwiseKernel writes a kernel that loops over vectors. The last vector may be partial.
+// Partial and full vectors are loaded and stored by separate code, because a masked store delays
+// later loads; the computation between them is shared.
 func (w *writer) amd64ElementwiseKernel(k elementwiseKernel, constants *[]uint32) {
 	w.begin(k.name+w.name, "%s", k.doc)
 	names := k.pointers()

@@ -1,20 +1,21 @@
 package main
 
-// amd64RowBlocks lists the kinds of column blocks, with the number of float64 in each vector.
+// amd64RowBlocks lists the blocks of columns into which row kernels divide rows, widest first.
+// Each block is a list of the numbers of float64 in its vectors.
 var amd64RowBlocks = [][]int{{4, 4, 2}, {4}, {2}, {1}}
 
-// amd64Rows returns the file of the row kernels.
+// amd64Rows returns the source of the row kernels.
 func amd64Rows() string {
-	w := newFile(avx2, "Kernels on rows of float64; see rows.go and rowArgs. Registers:", "",
-		"	SI             the arguments",
-		"	DI, R8-R10     the operands y, a, b and c at this row",
+	w := newFile(avx2, "These kernels process rows of float64; see rows.go and rowArgs. They use these registers:", "",
+		"	SI             address of the arguments",
+		"	DI, R8-R10     addresses of the operands y, a, b and c at this row",
 		"	R11-R13, BX    their strides",
 		"	DX, AX, CX     bytes of columns done, columns left, rows left",
 		"	Y0, Y1         the numbers a and c of this row",
 		"	Y3-Y5, Y8-Y10  products, and sums over rows",
 		"",
-		"The last two kernels sum four rows in the lanes of Y0, and use other registers:", "",
-		"	R11, R12, DX   a at these columns, its stride, three times its stride",
+		"The last two kernels sum four rows in the lanes of Y0. They use some registers differently:", "",
+		"	R11, R12, DX   address of a at these columns, row stride of a, three times the stride",
 		"	BX, R13, R10   the same for b")
 	for _, k := range rowKernels {
 		w.begin(k.name, "%s", k.doc)
@@ -28,7 +29,8 @@ func amd64Rows() string {
 	return w.String()
 }
 
-// amd64RowKernel writes a kernel that goes down the rows of one column block after the other.
+// amd64RowKernel writes a row kernel. The kernel processes one block of columns after the other,
+// and all rows of a block before the next block.
 func (w *writer) amd64RowKernel(k rowKernel) {
 	w.op("MOVQ DI, SI")
 	w.op("MOVQ (rowArgs_y+rowOperand_stride)(SI), R11")
@@ -56,7 +58,8 @@ func (w *writer) amd64RowKernel(k rowKernel) {
 	w.op("RET")
 }
 
-// amd64RowBlock writes the loop over all rows of a column block.
+// amd64RowBlock writes the loop over all rows of one block of columns. The argument vectors lists
+// the number of float64 in each vector of the block.
 func (w *writer) amd64RowBlock(k rowKernel, vectors []int, block int) {
 	w.rowPointer("DI", "y", matrix)
 	w.rowPointer("R8", "a", k.a)
@@ -116,7 +119,8 @@ func (w *writer) amd64RowBlock(k rowKernel, vectors []int, block int) {
 	}
 }
 
-// rowPointer sets a register to the address of a block of an operand.
+// rowPointer writes code that sets a register to the address of an operand: of its first row at
+// the current block if the operand is a matrix, or of its first number if it is a column.
 func (w *writer) rowPointer(register, field string, o operand) {
 	if o == none {
 		return
@@ -127,7 +131,8 @@ func (w *writer) rowPointer(register, field string, o operand) {
 	}
 }
 
-// moveRow loads or stores vector v of a block, which has n numbers, in register r.
+// moveRow writes a load or a store of vector register r. The location in memory is vector v of the
+// block of columns at the address in register pointer; vector v has n numbers.
 func (w *writer) moveRow(pointer string, v, n, r int, store bool) {
 	move := map[int]string{4: "VMOVUPD %[2]d(%[1]s), Y%[3]d", 2: "VMOVUPD %[2]d(%[1]s), X%[3]d", 1: "VMOVSD %[2]d(%[1]s), X%[3]d"}
 	if store {
@@ -136,14 +141,15 @@ func (w *writer) moveRow(pointer string, v, n, r int, store bool) {
 	w.op(move[n], pointer, 32*v, r)
 }
 
-// rowOp sets register d to x ∘ vector v of a block, which has n numbers.
+// rowOp writes d = x ∘ m, where d and x are vector registers and m is in memory: vector v of the
+// block of columns at the address in register pointer. The vector has n numbers.
 func (w *writer) rowOp(name, pointer string, v, n, x, d int) {
 	form := map[int]string{4: "%sPD %d(%s), Y%d, Y%d", 2: "%sPD %d(%s), X%d, X%d", 1: "%sSD %d(%s), X%d, X%d"}
 	w.op(form[n], name, 32*v, pointer, x, d)
 }
 
-// amd64DotKernel writes a kernel that adds up along rows, four rows at a time. Each lane of
-// the sum belongs to a row, whose columns it adds in order.
+// amd64DotKernel writes a kernel that sums along each row, four rows at a time. Each lane of the
+// register of sums belongs to one row and adds the columns of that row in order.
 func (w *writer) amd64DotKernel(k rowKernel) {
 	const sum = 0
 	w.op("MOVQ DI, SI")
@@ -199,14 +205,15 @@ func (w *writer) amd64DotKernel(k rowKernel) {
 	w.op("RET")
 }
 
-// fourRows has the addresses of four rows of the operands a and b.
+// fourRows holds the assembly operands for the current four rows of the operands a and b.
 var fourRows = [2][4]string{
 	{"(R11)", "(R11)(R12*1)", "(R11)(R12*2)", "(R11)(DX*1)"},
 	{"(BX)", "(BX)(R13*1)", "(BX)(R13*2)", "(BX)(R10*1)"},
 }
 
-// addFourColumns adds four columns to the sums of four rows. It transposes the products: first
-// pairs of rows, then halves of vectors.
+// addFourColumns writes code that adds four columns to the sums of four rows. The code multiplies
+// row by row and then transposes the 4×4 products: first it interleaves pairs of rows, then it
+// combines halves of vectors.
 func (w *writer) addFourColumns(k rowKernel) {
 	a, b := fourRows[0], fourRows[1]
 	for i := range 4 {
@@ -230,8 +237,9 @@ func (w *writer) addFourColumns(k rowKernel) {
 	}
 }
 
-// addColumns adds one or two columns to the sums of four rows. For two columns, one vector
-// holds rows 0 and 2 and another rows 1 and 3, so that unpacking them yields the columns.
+// addColumns writes code that adds one or two columns to the sums of four rows. For two columns,
+// one vector holds rows 0 and 2 and another vector holds rows 1 and 3, so that unpacking the two
+// vectors yields the columns.
 func (w *writer) addColumns(k rowKernel, columns int) {
 	a, b := fourRows[0][:], fourRows[1][:]
 	if columns == 1 {

@@ -4,19 +4,20 @@ import (
 	"math/bits"
 )
 
-// prefetchSteps is how many steps ahead the tall tile fetches A if A's steps are in different
-// cache lines. With 64, Wᵀ·δ for W of 512×450 and 16 columns takes 60 µs when W is in the
-// third-level cache, no more than when it is in the second. Eight steps are too few to cover the
-// latency: with them it takes 64 to 82 µs.
+// prefetchSteps is the number of steps by which tiles with more than eight rows prefetch A ahead
+// of its use. Prefetching matters if consecutive steps of A are in different cache lines. With 64
+// steps, Wᵀ·δ for W of 512×450 and 16 columns takes 60 µs when W is in the third-level cache, no
+// longer than when W is in the second-level cache. With eight steps, which are too few to cover
+// the latency, it takes 64 to 82 µs.
 const prefetchSteps = 64
 
-// amd64Tiles returns the file of the tile kernels.
+// amd64Tiles returns the source of the tile kernels.
 func amd64Tiles() string {
 	w := newFile(avx2,
-		"Tiles of products; see tiles.go and tileArgs. Registers, unless a tile needs them otherwise:",
+		"These kernels compute the tiles of contractions; see tiles.go and tileArgs. Most of them use these registers:",
 		"",
-		"	DI          the arguments",
-		"	SI, BX      A and B at this step; at the end SI is C",
+		"	DI          address of the arguments",
+		"	SI, BX      addresses of A and B at this step; at the end SI is the address of a row of C",
 		"	R8-R11      1, 3, 5 and 7 times the row stride of A, later of C",
 		"	DX          the distance between vectors of B, later of C",
 		"	R12, R13    the step strides of A and B",
@@ -41,13 +42,14 @@ func amd64Tiles() string {
 	return w.String()
 }
 
-// tileArg returns an argument of a tile kernel.
+// tileArg returns the assembly operand for the given field of the arguments of a tile kernel.
 func tileArg(field string) string { return "tileArgs_" + field + "(DI)" }
 
-// vectorStrides has the distance between vectors; a tile has at most three.
+// vectorStrides names the register that holds the distance between vectors. One register is enough
+// because a tile has at most three vectors per row.
 var vectorStrides = strides{"DX"}
 
-// amd64Tile writes a full tile or, if masked, a partial one.
+// amd64Tile writes the kernel of a full tile or, if masked is set, of a partial tile.
 func (w *writer) amd64Tile(s shape, masked bool) {
 	kind := "tile"
 	if masked {
@@ -56,7 +58,7 @@ func (w *writer) amd64Tile(s shape, masked bool) {
 	w.masked = masked
 	sums := s.rows * s.vectors
 	name := tileName(kind, s, w.isa)
-	w.begin(name, "%s: row i, vector v of C in %s[%d·i + v]; B in %s; A in the next.", name, w.vs(0, sums), s.vectors, w.vs(sums, s.vectors))
+	w.begin(name, "%s: C is in %s, with vector v of row i in register %d·i + v; B is in %s; elements of A are in the registers after B.", name, w.vs(0, sums), s.vectors, w.vs(sums, s.vectors))
 	w.beginTile(s)
 	if masked {
 		w.op("MOVQ %s, CX", tileArg("lanes"))
@@ -89,7 +91,7 @@ func (w *writer) amd64Tile(s shape, masked bool) {
 	w.op("RET")
 }
 
-// beginTile loads the strides and sets the sums to the bias.
+// beginTile writes code that prefetches C, loads the strides and sets the sums to the bias.
 func (w *writer) beginTile(s shape) {
 	w.section("Prefetch C.")
 	w.op("MOVQ %s, R8", tileArg("cRow"))
@@ -101,7 +103,7 @@ func (w *writer) beginTile(s shape) {
 	w.op("MOVQ %s, DX", tileArg("bVector"))
 	w.setStrides(rowStrides, min(s.rows, 8))
 	w.op("MOVQ %s, R12", tileArg("aStep"))
-	if s.rows > 8 { // from the ninth row at a step to the first row at the next
+	if s.rows > 8 { // R12 becomes the distance from the ninth row at a step to the first row at the next
 		w.op("MOVQ R12, R15")
 		w.op("SHLQ $%d, R15", bits.TrailingZeros(prefetchSteps))
 		w.op("LEAQ (R8*8), AX")
@@ -119,8 +121,9 @@ func (w *writer) beginTile(s shape) {
 	}
 }
 
-// amd64QuadTile writes a quad tile. Its groups begin at the distances DX, AX and R15 from
-// the first.
+// amd64QuadTile writes the kernel of a quad tile, whose vectors hold four columns from each of two
+// or four groups. The distances of the second, third and fourth group from the first are in DX, AX
+// and R15.
 func (w *writer) amd64QuadTile(s shape) {
 	w.masked = false
 	rows := s.rows
@@ -140,7 +143,7 @@ func (w *writer) amd64QuadTile(s shape) {
 		}
 	}
 	x := rows
-	w.begin(name, "%s: row i of C in %s[i]; B in %s; A in the next. Four lanes belong to a group.", name, w.vs(0, rows), w.v(x))
+	w.begin(name, "%s: C is in %s, with row i in register i; B is in %s; elements of A are in the registers after B. Each group has four lanes.", name, w.vs(0, rows), w.v(x))
 	w.beginTile(s)
 	set("b")
 	w.op("MOVQ %s, BX", tileArg("segmentCount"))
@@ -171,9 +174,9 @@ func (w *writer) amd64QuadTile(s shape) {
 }
 
 // products writes the loops over segments and steps. The operand counter holds the number of
-// segments; load loads vector v of B into register r.
+// segments left. The function load writes a load of vector v of B into vector register r.
 func (w *writer) products(s shape, counter string, load func(v, r int)) {
-	x := s.rows * s.vectors // the first register of B
+	x := s.rows * s.vectors // first register of B
 	factors := x + s.vectors
 	free := w.registers - factors // registers for elements of A
 	if w.masked && w.isa == avx2 {
@@ -198,7 +201,7 @@ func (w *writer) products(s shape, counter string, load func(v, r int)) {
 		load(v, x+v)
 	}
 	for i := range s.rows {
-		if i == 8 { // R12 is smaller by as much
+		if i == 8 { // beginTile has subtracted the same distance from R12
 			w.op("LEAQ (SI)(R8*8), SI")
 		}
 		f := factors + i%min(free, 4)
@@ -215,7 +218,8 @@ func (w *writer) products(s shape, counter string, load func(v, r int)) {
 	w.op("JNZ segment")
 }
 
-// each calls f for each sum and its address in C, with SI at the sum's row.
+// each calls f for each vector of sums, with its index i and its address mem in C, and writes code
+// that advances SI from each row of C to the next.
 func (w *writer) each(s shape, f func(i int, mem string)) {
 	for i := range s.rows {
 		for v := range s.vectors {

@@ -1,8 +1,8 @@
 package main
 
-// amd64Transpose returns the file of the transpose kernels.
+// amd64Transpose returns the source of the transpose kernels.
 func amd64Transpose() string {
-	w := newFile(avx2, "Transpose kernels; see transpose.go and transposeArgs.")
+	w := newFile(avx2, "These kernels transpose matrices; see transpose.go and transposeArgs.")
 	for _, w.isa = range amd64 {
 		w.amd64TransposeKernel()
 	}
@@ -11,10 +11,12 @@ func amd64Transpose() string {
 	return w.String()
 }
 
-// amd64TransposeKernel writes the kernel for as many rows as a register has lanes. It takes
-// four columns at a time. Of 16 rows, the first register loads rows 0, 4, 8 and 12, four lanes
-// each, the second rows 1, 5, 9 and 13, and so on; of eight rows, rows 0 and 4, 1 and 5, and so
-// on. Transposing 4×4 blocks within four registers then yields whole rows of dst.
+// amd64TransposeKernel writes a kernel that transposes bands of n rows, where n is the number of
+// lanes of a register. The kernel processes four columns at a time. If n = 16, it loads four
+// columns of rows 0, 4, 8 and 12 into the first register, of rows 1, 5, 9 and 13 into the second,
+// and so on; if n = 8, it loads rows 0 and 4 into the first register, rows 1 and 5 into the
+// second, and so on. It then transposes the 4×4 blocks of the four registers, after which each
+// register holds n elements of one row of dst.
 func (w *writer) amd64TransposeKernel() {
 	arg := func(field string) string { return "transposeArgs_" + field + "(DI)" }
 	w.begin("transpose"+w.name, "SI, R15: rows 0 and 8 of the band in src; R8-R11: 1, 3, 5 and 7 times its row stride; AX, DX: dst and its\n"+

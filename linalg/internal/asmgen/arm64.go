@@ -2,26 +2,29 @@ package main
 
 import "fmt"
 
-// Go's assembler lacks some vector instructions of arm64 (golang/go#41092). They are written
-// as words, with the output of GNU's disassembler in a comment, which a test compares.
+// Go's assembler lacks some vector instructions of arm64 (golang/go#41092). The generator writes
+// their codes as WORD directives, each with a comment that holds the instruction as GNU's
+// disassembler prints it; a test compares the two.
 
-// word writes an instruction as its code, and a comment in the syntax of GNU's disassembler.
+// word writes an instruction as its code, with a comment in the syntax of GNU's disassembler.
 func (w *writer) word(code uint32, format string, args ...any) {
 	w.op("WORD $0x%08x // %s", code, fmt.Sprintf(format, args...))
 }
 
-// registers3 writes an instruction d = a ∘ b on the given lanes, "4s" or "2d".
+// registers3 writes an instruction d = a ∘ b for three vector registers. The string lanes is "4s"
+// for four float32 or "2d" for two float64.
 func (w *writer) registers3(code uint32, name, lanes string, d, a, b int) {
 	w.word(code|uint32(b)<<16|uint32(a)<<5|uint32(d), "%s v%d.%[3]s, v%[4]d.%[3]s, v%[5]d.%[3]s", name, d, lanes, a, b)
 }
 
-// fmaElement writes d += a·b₀ for the first lane of b.
+// fmaElement writes d += a·b₀, where b₀ is the first lane of vector register b.
 func (w *writer) fmaElement(d, a, b int) {
 	w.word(0x4f801000|uint32(b)<<16|uint32(a)<<5|uint32(d), "fmla v%d.4s, v%d.4s, v%d.s[0]", d, a, b)
 }
 
-// loadQ loads vector register v from the sum of the registers base and offset; offset 0 means
-// no offset. storeQ stores v there.
+// loadQ writes a load of vector register v from the address base + offset, and storeQ writes a
+// store of v to that address. Both arguments are numbers of registers; an offset of 0 means no
+// offset.
 func (w *writer) loadQ(v, base, offset int) {
 	w.moveQ("FMOVQ (R%[2]d), F%[1]d", 0x3ce06800, "ldr", v, base, offset)
 }
@@ -37,8 +40,8 @@ func (w *writer) moveQ(plain string, code uint32, name string, v, base, offset i
 	w.word(code|uint32(offset)<<16|uint32(base)<<5|uint32(v), "%s q%d, [x%d, x%d]", name, v, base, offset)
 }
 
-// indexed returns the operand for the sum of the registers base and offset; offset 0 means no
-// offset.
+// indexed returns the assembly operand for the address base + offset. Both arguments are numbers
+// of registers; an offset of 0 means no offset.
 func indexed(base, offset int) string {
 	if offset == 0 {
 		return fmt.Sprintf("(R%d)", base)
@@ -46,9 +49,10 @@ func indexed(base, offset int) string {
 	return fmt.Sprintf("(R%d)(R%d)", base, offset)
 }
 
-// arm64Peak returns the file of the loop that measures the peak speed of multiply-adds.
+// arm64Peak returns the source of the peak kernel, a loop that measures the peak speed of
+// multiply-adds.
 func arm64Peak() string {
-	w := newFile(neon, "A loop of independent multiply-adds; see peak.go.")
+	w := newFile(neon, "This kernel is a loop of independent multiply-adds; see peak.go.")
 	w.begin("peakNEON", "R1 counts the rounds left.")
 	w.op("MOVD peakArgs_rounds(R0), R1")
 	sums := neon.peakSums()

@@ -6,14 +6,15 @@ import (
 	"slices"
 )
 
-// arm64Operations write operations for NEON. Constants are in a table at R7 and loaded into
-// register neonConst; neonTemp is for intermediate results.
+// arm64Operations implements operations for NEON. It loads constants from a table, whose address
+// is in R7, into vector register neonConst, and uses vector register neonTemp for intermediate
+// results.
 type arm64Operations struct{ *body }
 
 const neonConst, neonTemp = 30, 31
 
-// arm64Words has the operations whose instructions Go's assembler lacks, arm64Instructions the
-// others.
+// arm64Words lists the operations whose instructions Go's assembler lacks, and arm64Instructions
+// the other operations.
 var (
 	arm64Words = map[operation]struct {
 		code uint32
@@ -34,7 +35,7 @@ func (w arm64Operations) binary(op operation, d, a, b int) {
 		w.registers3(i.code, i.name, "4s", d, a, b)
 		return
 	}
-	if op == maximum || op == minimum { // fmax and fmin would return NaN if a is
+	if op == maximum || op == minimum { // fmax and fmin would return NaN if a is NaN
 		greater, less := a, b
 		if op == minimum {
 			greater, less = b, a
@@ -85,8 +86,9 @@ func (w arm64Operations) setBits(bits uint32, d int) {
 	w.op("FMOVQ %d(R7), F%d", 16*w.constant(bits), d)
 }
 
-// compare sets neonTemp to ones where p holds for x and y. For notGreaterOrEqual the caller
-// inverts the choice.
+// compare writes code that sets all bits of the lanes of neonTemp in which p holds for x and y,
+// and clears the others. For notGreaterOrEqual it instead tests greaterOrEqual, and the caller
+// must invert the choice.
 func (w arm64Operations) compare(p predicate, x, y int) {
 	switch p {
 	case lessThan:
@@ -113,11 +115,11 @@ func (w arm64Operations) chooseNegative(x, a, d int) {
 	w.op("VBIT V%d.B16, V%d.B16, V%d.B16", neonTemp, a, d)
 }
 
-// arm64Elementwise returns the file of the elementwise kernels.
+// arm64Elementwise returns the source of the elementwise kernels.
 func arm64Elementwise() string {
-	w := newFile(neon, "Elementwise kernels; see elementwise.go and elementwiseArgs. Registers:",
+	w := newFile(neon, "These kernels compute elementwise functions; see elementwise.go and elementwiseArgs. They use these registers:",
 		"",
-		"	R0        the arguments",
+		"	R0        address of the arguments",
 		"	R1-R4     addresses of the operands",
 		"	R5, R6    bytes done, elements left after this vector",
 		"	R7        the table of constants",
@@ -138,8 +140,9 @@ func arm64Elementwise() string {
 	return w.String()
 }
 
-// arm64ElementwiseKernel writes a loop over vectors, then one over the last elements, one at
-// a time. The loops have separate loads and stores and share the code between.
+// arm64ElementwiseKernel writes a kernel with a loop over vectors and a loop over the last
+// elements, one at a time. The two loops have separate loads and stores but share the computation
+// between them.
 func (w *writer) arm64ElementwiseKernel(k elementwiseKernel, constants *[]uint32) {
 	w.begin(k.name+w.name, "%s", k.doc)
 	names := k.pointers()

@@ -1,21 +1,22 @@
 package main
 
-// arm64RowBlocks lists the kinds of column blocks, with the number of float64 in each vector.
+// arm64RowBlocks lists the blocks of columns into which row kernels divide rows, widest first.
+// Each block is a list of the numbers of float64 in its vectors.
 var arm64RowBlocks = [][]int{{2, 2, 2, 2, 2}, {2}, {1}}
 
-// arm64Rows returns the file of the row kernels.
+// arm64Rows returns the source of the row kernels.
 func arm64Rows() string {
-	w := newFile(neon, "Kernels on rows of float64; see rows.go and rowArgs. Registers:", "",
-		"	R0              the arguments",
-		"	R1-R4           the operands y, a, b and c at this row",
+	w := newFile(neon, "These kernels process rows of float64; see rows.go and rowArgs. They use these registers:", "",
+		"	R0              address of the arguments",
+		"	R1-R4           addresses of the operands y, a, b and c at this row",
 		"	R5-R8           their strides",
 		"	R9-R11          bytes of columns done, columns left, rows left",
 		"	V0, V1          the numbers a and c of this row",
 		"	V3-V7, V16-V20  products, and sums over rows",
 		"",
-		"The last two kernels sum two rows each in V0 and V1, and use other registers:", "",
-		"	R12, R14   a and b at these columns of the first row",
-		"	R13, R15   a and b at these columns of each row")
+		"The last two kernels sum two rows each in V0 and V1. They use some registers differently:", "",
+		"	R12, R14   addresses of a and b at these columns of the first row",
+		"	R13, R15   addresses of a and b at these columns of each row")
 	for _, k := range rowKernels {
 		w.begin(k.name, "%s", k.doc)
 		w.arm64RowKernel(k)
@@ -28,10 +29,11 @@ func arm64Rows() string {
 	return w.String()
 }
 
-// The codes of fadd and fmul for two float64.
+// These are the instruction codes of fadd and fmul for vectors of two float64.
 const fadd2d, fmul2d = 0x4e60d400, 0x6e60dc00
 
-// arm64RowKernel writes a kernel that goes down the rows of one column block after the other.
+// arm64RowKernel writes a row kernel. The kernel processes one block of columns after the other,
+// and all rows of a block before the next block.
 func (w *writer) arm64RowKernel(k rowKernel) {
 	w.op("MOVD (rowArgs_y+rowOperand_stride)(R0), R5")
 	w.op("MOVD (rowArgs_a+rowOperand_stride)(R0), R6")
@@ -57,7 +59,8 @@ func (w *writer) arm64RowKernel(k rowKernel) {
 	w.op("RET")
 }
 
-// arm64RowBlock writes the loop over all rows of a column block.
+// arm64RowBlock writes the loop over all rows of one block of columns. The argument vectors lists
+// the number of float64 in each vector of the block.
 func (w *writer) arm64RowBlock(k rowKernel, vectors []int, block int) {
 	pointer := func(register int, field string, o operand) {
 		if o == none {
@@ -129,8 +132,8 @@ func (w *writer) arm64RowBlock(k rowKernel, vectors []int, block int) {
 	}
 }
 
-// arm64DotKernel writes a kernel that adds up along rows, four rows at a time. Each lane of
-// the sums belongs to a row, whose columns it adds in order.
+// arm64DotKernel writes a kernel that sums along each row, four rows at a time. Each lane of the
+// two registers of sums belongs to one row and adds the columns of that row in order.
 func (w *writer) arm64DotKernel(k rowKernel) {
 	w.op("MOVD (rowArgs_y+rowOperand_first)(R0), R1")
 	w.op("MOVD (rowArgs_a+rowOperand_first)(R0), R2")

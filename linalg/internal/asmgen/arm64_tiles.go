@@ -1,13 +1,14 @@
 package main
 
-// Registers of the tiles.
+// These are the numbers of the general-purpose registers in tile kernels.
 const (
 	tileA, tileB, tileC = 1, 2, 1
 	tileRow             = 8  // and up, without R18: the distances of rows 1, 2, … of A
 	tileVector          = 26 // and down: the distances of vectors 1, 2, … of B, later of C
 )
 
-// rowOffset returns the register with the distance of row i of A, or 0 for row 0.
+// rowOffset returns the number of the register that holds the distance of row i of A from row 0,
+// or 0 for row 0, which needs no register.
 func rowOffset(i int) int {
 	switch {
 	case i == 0:
@@ -18,7 +19,8 @@ func rowOffset(i int) int {
 	return tileRow + i - 1
 }
 
-// vectorOffset returns the register with the distance of vector v, or 0 for vector 0.
+// vectorOffset returns the number of the register that holds the distance of vector v from vector
+// 0, or 0 for vector 0, which needs no register.
 func vectorOffset(v int) int {
 	if v == 0 {
 		return 0
@@ -26,13 +28,13 @@ func vectorOffset(v int) int {
 	return tileVector - v + 1
 }
 
-// arm64Tiles returns the file of the tile kernels.
+// arm64Tiles returns the source of the tile kernels.
 func arm64Tiles() string {
 	w := newFile(neon,
-		"Tiles of products; see tiles.go and tileArgs. Registers:",
+		"These kernels compute the tiles of contractions; see tiles.go and tileArgs. They use these registers:",
 		"",
-		"	R0          the arguments",
-		"	R1, R2      A and B at this step; at the end R1 is C",
+		"	R0          address of the arguments",
+		"	R1, R2      addresses of A and B at this step; at the end R1 is the address of a row of C",
 		"	R3, R4, R5  steps left, the next segment, segments left",
 		"	R6, R7      the step strides of A and B",
 		"	R8-R17, …   the distances of rows 1, 2, … of A from row 0",
@@ -51,7 +53,8 @@ func arm64Tiles() string {
 	return w.String()
 }
 
-// arm64Tile writes a full tile, or a partial one, which has one column.
+// arm64Tile writes the kernel of a full tile or, if partial is set, of a partial tile, which has
+// one column.
 func (w *writer) arm64Tile(s shape, partial bool) {
 	kind := "tile"
 	if partial {
@@ -60,7 +63,7 @@ func (w *writer) arm64Tile(s shape, partial bool) {
 	sums := s.rows * s.vectors
 	b, a := sums, sums+s.vectors
 	name := tileName(kind, s, w.isa)
-	w.begin(name, "%s: row i, vector v of C in %s[%d·i + v]; B in %s; A in the next.\n"+
+	w.begin(name, "%s: C is in %s, with vector v of row i in register %d·i + v; B is in %s; elements of A are in the registers after B.\n"+
 		"// A step has %d multiply-adds, %d loads and 4 other instructions.",
 		name, w.vs(0, sums), s.vectors, w.vs(b, s.vectors), sums, s.rows+s.vectors)
 	load, store := w.loadQ, w.storeQ

@@ -2,7 +2,7 @@ package main
 
 import "slices"
 
-// An operation is an instruction on the lanes of vector registers.
+// An operation is an instruction that computes each lane of a vector register separately.
 type operation int
 
 const (
@@ -10,8 +10,8 @@ const (
 	sub
 	mul
 	div
-	maximum // the second operand if one is NaN, as on amd64
-	minimum // the same
+	maximum // the second operand if either is NaN, as on amd64
+	minimum // the second operand if either is NaN
 	fma     // d + a·b
 	fms     // d − a·b
 	addInt  // of int32
@@ -19,16 +19,16 @@ const (
 	and
 	or
 	shiftLeft
-	shiftRight // with the sign
+	shiftRight // arithmetic, which keeps the sign
 	move
 	round   // to the nearest integer, ties to even
-	toInt   // the same, to int32
-	toFloat // from int32
+	toInt   // round and convert to int32
+	toFloat // convert from int32 to float32
 	scale   // a·2ᵇ; AVX-512 only
 )
 
-// operations write instructions for one instruction set. Registers are given by number, the
-// destination d first.
+// An implementation of operations writes the instructions for one instruction set. Vector
+// registers are given by their numbers.
 type operations interface {
 	binary(op operation, d, a, b int)               // d = a ∘ b
 	binaryBits(op operation, d, a int, bits uint32) // d = a ∘ the constant with these bits
@@ -40,7 +40,7 @@ type operations interface {
 	chooseNegative(x, a, d int)                     // d = a where the sign bit of x is set
 }
 
-// A predicate compares two numbers.
+// A predicate is a comparison of two numbers.
 type predicate int
 
 const (
@@ -50,16 +50,18 @@ const (
 	notGreaterOrEqual // less than, or NaN
 )
 
-// A body writes the computation of an elementwise kernel, between its loads and its stores.
+// A body writes the computation of an elementwise kernel, that is, the code between the loads of
+// its inputs and the stores of its outputs.
 type body struct {
 	*writer
 	operations
-	in, scalar, out []int     // the registers of inputs, scalars and outputs
-	next            int       // the next free register
-	constants       *[]uint32 // the constants of the file
+	in, scalar, out []int     // registers of the inputs, scalars and outputs
+	next            int       // next free register
+	constants       *[]uint32 // bits of all constants in the assembly file
 }
 
-// loadOperands allocates the registers of the inputs and loads them.
+// loadOperands allocates a register for each input of kernel k and calls load, which writes the
+// load.
 func (w *body) loadOperands(k elementwiseKernel, load func(operand string, r int)) {
 	w.in, w.next = nil, len(w.scalar)
 	for _, in := range k.inputs {
@@ -69,7 +71,7 @@ func (w *body) loadOperands(k elementwiseKernel, load func(operand string, r int
 	}
 }
 
-// pointers returns the names of all operands, each once.
+// pointers returns the names of all operands of the kernel, each once, outputs first.
 func (k elementwiseKernel) pointers() []string {
 	names := slices.Clone(k.outputs)
 	for _, in := range k.inputs {
@@ -80,7 +82,8 @@ func (k elementwiseKernel) pointers() []string {
 	return names
 }
 
-// register allocates a register. AVX2 reserves one for constants and one for the mask.
+// register allocates the next vector register and returns its number. With AVX2, one register is
+// reserved for constants and one for the mask.
 func (w *body) register() int {
 	w.next++
 	if w.isa == avx2 && w.next > avx2Const {
@@ -92,7 +95,8 @@ func (w *body) register() int {
 // release frees all registers from r on.
 func (w *body) release(r int) { w.next = r }
 
-// constant returns the index of a constant in the file.
+// constant returns the index of the constant with the given bits in the table of constants, and
+// adds it if it is missing.
 func (w *body) constant(bits uint32) int {
 	if !slices.Contains(*w.constants, bits) {
 		*w.constants = append(*w.constants, bits)
@@ -100,19 +104,21 @@ func (w *body) constant(bits uint32) int {
 	return slices.Index(*w.constants, bits)
 }
 
-// binaryConst sets d = a ∘ c.
+// binaryConst writes d = a ∘ c for a constant c.
 func (w *body) binaryConst(op operation, d, a int, c float64) { w.binaryBits(op, d, a, bitsOf(c)) }
 
-// set sets d = c.
+// set writes d = c for a constant c.
 func (w *body) set(c float64, d int) { w.setBits(bitsOf(c), d) }
 
-// operands computes the output from two inputs, or from an input and a scalar.
+// operands writes a kernel body that computes the output with a single operation from two inputs,
+// or from an input and a scalar.
 func (w *body) operands(op operation) {
 	w.binary(op, w.in[0], w.in[0], append(w.in[1:], w.scalar...)[0])
 	w.out[0] = w.in[0]
 }
 
-// adamax is a step of the optimiser; see linalg's Adamax.
+// adamax writes the body of a kernel that performs one step of the optimiser Adamax; see Adamax in
+// package linalg.
 func (w *body) adamax() {
 	p, m, u, g := w.in[0], w.in[1], w.in[2], w.in[3]
 	beta1, rest1, beta2, rate, epsilon := w.scalar[0], w.scalar[1], w.scalar[2], w.scalar[3], w.scalar[4]

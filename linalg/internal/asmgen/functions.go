@@ -2,28 +2,30 @@ package main
 
 import "math"
 
-// Coefficients of minimax polynomials (Remez), rounded to float32, constant term first, with
-// the largest error on the given interval.
+// These are the coefficients of minimax polynomials (Remez algorithm), rounded to float32, with
+// the constant term first. The comment of each polynomial states the largest error on an interval.
 var (
-	// eʳ for |r| ≤ ½ log 2, to a relative error of 3e-9
+	// expSeries approximates eʳ for |r| ≤ ½ log 2, with a relative error of at most 3e-9.
 	expSeries = []float64{1, 1, 0.4999999403953552, 0.1666651964187622, 0.04166839271783829, 0.008368780836462975, 0.0013814466074109077}
-	// log(1 + e)/e for 0 ≤ e ≤ 1, to 5e-9
+	// log1p approximates log(1 + e)/e for 0 ≤ e ≤ 1, with an error of at most 5e-9.
 	log1p = []float64{1, -0.4999990165233612, 0.3332996368408203, -0.24954132735729218, 0.19675935804843903, -0.1530558466911316, 0.10603640973567963, -0.05695940554141998, 0.01985139586031437, -0.0032440107315778732}
-	// (log(1 + f) − f + f²/2)/f³ for √½ − 1 ≤ f ≤ √2 − 1, to 8e-10 of log(1 + f)
+	// logTail approximates (log(1 + f) − f + f²/2)/f³ for √½ − 1 ≤ f ≤ √2 − 1, with an error of at
+	// most 8e-10 of log(1 + f).
 	logTail = []float64{0.3333331346511841, -0.25000008940696716, 0.2000211924314499, -0.1666799634695053, 0.14219552278518677, -0.1240558847784996, 0.11888159066438675, -0.11675654351711273, 0.06746651232242584}
 )
 
-// log 2 is the sum of log2High, a float32, and log2Low.
+// log 2 = log2High + log2Low, where log2High is log 2 rounded to float32.
 const (
 	log2High = 0.693147182464599609375
 	log2Low  = math.Ln2 - log2High
 )
 
-// tail is the threshold beyond which softplus and sigmoid treat e^−|x| as zero; see tail in
-// package kernel.
+// tail is the value of |x| above which softplus and sigmoid treat e^−|x| as zero. The constant
+// tail of package kernel has the same value and states the reason.
 const tail = 44
 
-// polynomial sets d to the polynomial of x with the given coefficients.
+// polynomial sets register d to the polynomial in x with the given coefficients, constant term
+// first.
 func (w *body) polynomial(coefficients []float64, x, d int) {
 	last := len(coefficients) - 1
 	w.set(coefficients[last], d)
@@ -32,12 +34,14 @@ func (w *body) polynomial(coefficients []float64, x, d int) {
 	}
 }
 
-// The functions below return a new register and free the others that they allocate.
+// Each of the functions below writes code that computes its result in a newly allocated register.
+// It returns this register and frees all other registers that it has allocated.
 
-// exp returns eˣ = eʳ·2ⁿ with n the integer nearest to x/log 2 and r = x − n·log 2. If full is
-// set, x may be any number, and the result may overflow or be subnormal. Without AVX-512's
-// instruction for 2ⁿ, the code then multiplies by two powers of two in turn, of which only the
-// second product may round. If full is not set, x must be from −44 to 44.
+// exp computes eˣ = eʳ·2ⁿ, where n is the integer nearest to x/log 2 and r = x − n·log 2. If full
+// is set, x may be any number, and the result may overflow or be subnormal. AVX-512 multiplies by
+// 2ⁿ with one instruction. The other instruction sets, if full is set, multiply by two powers of
+// two, one after the other; only the second product may need rounding. If full is not set, the
+// result is valid only for −44 ≤ x ≤ 44.
 func (w *body) exp(x int, full bool) int {
 	y := w.register()
 	r, n, half := w.register(), w.register(), w.register()
@@ -79,7 +83,7 @@ func (w *body) exp(x int, full bool) int {
 	return y
 }
 
-// expOfMinusAbs returns e^−|x|, or zero beyond the tail.
+// expOfMinusAbs computes e^−|x|, or zero if |x| > tail.
 func (w *body) expOfMinusAbs(x int) int {
 	minus := w.register()
 	w.comment("e^−|x|")
@@ -93,7 +97,7 @@ func (w *body) expOfMinusAbs(x int) int {
 	return minus
 }
 
-// softplus returns max(x, 0) + log(1 + e) for e = e^−|x|.
+// softplus computes max(x, 0) + log(1 + e), given e = e^−|x|.
 func (w *body) softplus(x, e int) int {
 	y := w.register()
 	w.comment("softplus x = max(x, 0) + log(1 + e)")
@@ -106,7 +110,7 @@ func (w *body) softplus(x, e int) int {
 	return y
 }
 
-// sigmoid returns 1/(1 + e), or e/(1 + e) for negative x, for e = e^−|x|.
+// sigmoid computes 1/(1 + e), or e/(1 + e) for negative x, given e = e^−|x|.
 func (w *body) sigmoid(x, e int) int {
 	y := w.register()
 	d := w.register()
@@ -119,7 +123,7 @@ func (w *body) sigmoid(x, e int) int {
 	return y
 }
 
-// log returns log x = k·log 2 + log(1 + f) for x = 2ᵏ·(1 + f) with 1 + f between √½ and √2.
+// log computes log x = k·log 2 + log(1 + f), where x = 2ᵏ·(1 + f) and 1 + f is between √½ and √2.
 func (w *body) log(x int) int {
 	y := w.register()
 	scaled, k, f, m := w.register(), w.register(), w.register(), w.register()

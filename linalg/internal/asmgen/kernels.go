@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// A tile kernel keeps a tile of C, rows × vectors, in registers while it adds all products
-// to it (see Contraction in package kernel). A step loads the vectors of B, and for each
-// row broadcasts an element of A and multiplies:
+// A tile kernel computes a tile of the matrix C of a Contraction (see package kernel). It keeps
+// the tile, rows × vectors, in registers while it adds all products. Each step loads the vectors
+// of one row of B; then, for each row of the tile, it broadcasts an element of A and multiplies:
 //
 //	                  B at a step:  b0   b1   b2
 //	                               ┌────┬────┬────┐
@@ -17,14 +17,15 @@ import (
 //	                            a1 │ c3 │ c4 │ c5 │   c += a·b
 //	                               └────┴────┴────┘
 //
-// There are three kinds: full tiles of whole vectors, partial tiles for the last columns,
-// and quad tiles, whose single vector consists of four columns from each of several groups.
+// There are three kinds of tiles. Full tiles consist of whole vectors. Partial tiles compute the
+// last columns, which do not fill a vector. Quad tiles have a single vector, which holds four
+// columns from each of several groups.
 
-// A shape is the size of a tile.
+// A shape is the size of a tile: its number of rows and its number of vectors per row.
 type shape struct{ rows, vectors int }
 
-// vectors returns the largest number of vectors in a tile. Four vectors of NEON are the
-// sixteen columns of a block.
+// vectors returns the largest number of vectors per row of a tile. With NEON, four vectors hold
+// the sixteen columns of one block of a minibatch.
 func (a isa) vectors() int {
 	if a == neon {
 		return 4
@@ -32,16 +33,18 @@ func (a isa) vectors() int {
 	return 3
 }
 
-// tall is the tile of one vector that is faster than several shorter ones because it loads
-// B half as often. AVX2 has too few registers.
+// tall is a tile with 16 rows of one vector. It is faster than two tiles of eight rows because it
+// loads B half as often. AVX2 has too few registers for it.
 var tall = shape{16, 1}
 
-// fullTiles lists the tiles of whole vectors, with up to 24 sums in 32 registers, or 12 in 16.
+// fullTiles returns the sizes of the full tiles. A tile holds up to 24 vectors of sums if the
+// instruction set has 32 registers, or up to 12 if it has 16.
 //
-// In a training step of the HVAE (K = 5, minibatches of 100), 92 % of AVX-512's multiply-adds
-// are in the tiles 8×3, 8×2 and 16×1 (a sixth in the last), and 4 % in tiles of five rows,
-// which the last upsampling layer needs for its five kernel rows. The other shapes serve edges
-// and layers of other models; 3, 6 or 7 rows are divided among several tiles.
+// In a training step of the HVAE (K = 5, minibatches of 100), the tiles 8×3, 8×2 and 16×1 perform
+// 92 % of the multiply-adds with AVX-512 (16×1 alone performs a sixth of them), and tiles of five
+// rows perform 4 %, because the last upsampling layer has five kernel rows. The other sizes serve
+// the edges of matrices and layers of other models. If no tile has the height of the remaining
+// rows, for example three or seven rows, several tiles share them.
 func (a isa) fullTiles() (shapes []shape) {
 	for _, rows := range []int{1, 2, 4, 5, 6, 8} {
 		for v := 1; v <= a.vectors(); v++ {
@@ -58,10 +61,11 @@ func (a isa) fullTiles() (shapes []shape) {
 	return shapes
 }
 
-// partialTiles lists the tiles for vectors that are not full, which end the rows of matrices
-// of odd widths: 1 % of these multiply-adds, all in the last columns of minibatches. Full
-// tiles have no masks because a masked load needs a second instruction, on the units that
-// multiply. NEON has no masks: its partial tiles are one column wide.
+// partialTiles returns the sizes of the partial tiles, which compute the last columns of matrices
+// whose width is not a multiple of the vector length. In a training step of the HVAE these are the
+// last columns of minibatches, 1 % of the multiply-adds. Partial tiles are separate from full
+// tiles because a masked load needs a second instruction, which competes with multiplications for
+// the same execution units. NEON has no masks, so its partial tiles are one column wide.
 func (a isa) partialTiles() []shape {
 	if a == avx2 {
 		return []shape{{1, 1}, {2, 1}, {4, 1}}
@@ -77,10 +81,11 @@ func (a isa) partialColumns() int {
 	return a.lanes - 1
 }
 
-// quadTiles lists the quad tiles. A minibatch of 100 is six blocks of 16 columns and one of
-// four. Without quad tiles, the convolutions of the last block would take as long as any other
-// block's, a seventh of a step; with quad tiles they take a quarter of that time. Four columns
-// are a whole vector of NEON.
+// quadTiles returns the sizes of the quad tiles, whose single vector holds four columns from each
+// of several groups. A minibatch of 100 columns consists of six blocks of 16 columns and one block
+// of four. Without quad tiles, the convolutions of the last block would take as long as those of
+// each other block, that is, a seventh of a training step; with quad tiles they take a quarter of
+// that time. NEON needs no quad tiles because four columns fill a vector.
 func (a isa) quadTiles() []shape {
 	switch a {
 	case avx2:
@@ -91,7 +96,7 @@ func (a isa) quadTiles() []shape {
 	return nil
 }
 
-// tileName returns the name of a tile kernel: of kind "tile", "partial" or "quad".
+// tileName returns the name of a tile kernel. The argument kind is "tile", "partial" or "quad".
 func tileName(kind string, s shape, a isa) string {
 	if kind == "tile" {
 		return fmt.Sprintf("tile%dx%d%s", s.rows, s.vectors, a.name)
@@ -99,13 +104,14 @@ func tileName(kind string, s shape, a isa) string {
 	return fmt.Sprintf("%s%d%s", kind, s.rows, a.name)
 }
 
-// An elementwiseKernel computes a function of each element of its operands.
+// An elementwiseKernel describes a kernel that computes a function of each element of its
+// operands.
 type elementwiseKernel struct {
-	name    string   // of its number in Go
-	doc     string   // its formula
-	outputs []string // the fields of elementwiseArgs that it writes
-	inputs  []string // the fields that it reads
-	scalars []string // the fields that are single numbers
+	name    string   // name of the constant for its number in Go
+	doc     string   // formula that it computes
+	outputs []string // fields of elementwiseArgs with the operands that it writes
+	inputs  []string // fields with the operands that it reads
+	scalars []string // fields with the numbers that it reads
 	body    func(w *body)
 }
 
@@ -147,19 +153,21 @@ var elementwiseKernels = []elementwiseKernel{
 		[]string{"y", "b", "c", "a"}, []string{"beta1", "rest1", "beta2", "rate", "epsilon"}, (*body).adamax},
 }
 
-// The row kernels compute with rows of float64, as short as a minibatch of the Gaussian
-// experiment: ten numbers. An operand is a matrix, or a column with one number for each row.
-// Products and sums are rounded separately, so the results are bit-identical to plain Go's.
+// The row kernels process rows of float64. Rows may be as short as a minibatch of the Gaussian
+// experiment, which has ten samples. An operand is either a matrix, or a column with one number
+// for each row. Products and sums are rounded separately, so the results are bit-identical to the
+// results of plain Go.
 //
-// On amd64 all of them are AVX2, because wider vectors would mostly straddle two cache lines.
-// They use no masks: a load that overlaps a masked store, as the next row's would, waits until
-// the store has completed.
+// On amd64 all row kernels use AVX2, because most loads of wider vectors would cross a boundary
+// between cache lines. They use no masks: a load that overlaps a preceding masked store, as the
+// load of the next row would, waits until the store has completed.
 
-// A rowKernel computes y = a·b + c for each row, or adds up the products a·b over the rows.
+// A rowKernel describes a kernel that computes y = a·b + c for each row, or the sum of the
+// products a·b over all rows.
 type rowKernel struct {
 	name, doc string
-	a, c      operand // b is always a matrix
-	sum       bool    // add a·b of all rows to the single row y
+	a, c      operand // kinds of the operands a and c; b is always a matrix
+	sum       bool    // whether the products a·b of all rows are added to a single row y
 }
 
 type operand int
@@ -180,13 +188,13 @@ var rowKernels = []rowKernel{
 	{"rowAddMul", "y = y + Σ_i a_i ⊙ b_i", matrix, none, true},
 }
 
-// dotKernels add up along rows, four rows at a time.
+// dotKernels lists the kernels that sum along each row. They process four rows at a time.
 var dotKernels = []rowKernel{
 	{"rowAddDots", "y_i = y_i + a_i·b_i (dot product) for numbers y_i and a multiple of four rows", matrix, none, true},
 	{"rowAddSums", "y_i = y_i + the sum of b_i for numbers y_i and a multiple of four rows", none, none, true},
 }
 
-// rowTable lists the row kernels by number.
+// rowTable returns the table of all row kernels in the order of their numbers.
 func rowTable() *table {
 	t := &table{kind: "row"}
 	for _, k := range append(rowKernels, dotKernels...) {
@@ -195,14 +203,15 @@ func rowTable() *table {
 	return t
 }
 
-// numbers returns the Go file with the numbers of the elementwise and row kernels.
+// numbers returns the source of the Go file that defines the numbers of the elementwise and row
+// kernels.
 func numbers() string {
 	var b strings.Builder
-	b.WriteString("// Numbers of the elementwise kernels.\nconst (\n")
+	b.WriteString("// These are the numbers of the elementwise kernels.\nconst (\n")
 	for i, k := range elementwiseKernels {
 		fmt.Fprintf(&b, "%s%s // %s\n", k.name, map[bool]string{true: " = iota"}[i == 0], k.doc)
 	}
-	b.WriteString(")\n\n// Numbers of the row kernels.\nconst (\n")
+	b.WriteString(")\n\n// These are the numbers of the row kernels. The index i denotes row i of an operand or, where stated, its number i.\nconst (\n")
 	for i, k := range append(rowKernels, dotKernels...) {
 		fmt.Fprintf(&b, "%s%s // %s\n", k.name, map[bool]string{true: " = iota"}[i == 0], k.doc)
 	}
@@ -210,7 +219,8 @@ func numbers() string {
 	return goFile("", b.String())
 }
 
-// tables returns the Go file with the kernels that each level of an architecture has.
+// tables returns the source of the Go file that lists the kernels of each level of an
+// architecture.
 func tables(sets []isa) string {
 	_, tiles := tileTable(sets)
 	_, transposes := transposeTable(sets)
@@ -219,7 +229,7 @@ func tables(sets []isa) string {
 	for i, a := range sets {
 		fmt.Fprintf(&b, "level%s: %d,\n", a.name, i*len(elementwiseKernels))
 	}
-	b.WriteString("}\n\n// peakKernels has the peak kernel of each level: number and sums.\nvar peakKernels = [levels]peakKernel{\n")
+	b.WriteString("}\n\n// peakKernels holds the number of each level's peak kernel and the number of its sums.\nvar peakKernels = [levels]peakKernel{\n")
 	for i, a := range sets {
 		fmt.Fprintf(&b, "level%s: {%d, %d},\n", a.name, i, a.peakSums())
 	}
@@ -227,11 +237,12 @@ func tables(sets []isa) string {
 	return goFile("!purego", tiles+"\n"+transposes+"\n"+b.String())
 }
 
-// tileTable returns the table of the tile kernels and the Go text of their shapes and numbers.
+// tileTable returns the table of the tile kernels and the Go source of tileSets, which lists their
+// shapes and numbers.
 func tileTable(sets []isa) (*table, string) {
 	t := &table{kind: "tile"}
 	var b strings.Builder
-	b.WriteString("// tileSets has the tiles of each level: rows, vectors and number.\nvar tileSets = [levels]*tileSet{\n")
+	b.WriteString("// tileSets holds the tile kernels of each level, each with its rows, vectors and number.\nvar tileSets = [levels]*tileSet{\n")
 	for _, a := range sets {
 		fmt.Fprintf(&b, "level%s: newTileSet(%d, %d, %d", a.name, a.lanes, a.vectors(), a.partialColumns())
 		for _, k := range []struct {
@@ -255,12 +266,13 @@ func tileTable(sets []isa) (*table, string) {
 	return t, b.String()
 }
 
-// transposeTable returns the table of the transpose kernels and the Go text of their numbers.
-// A level also has the kernels of narrower ones, for matrices of fewer rows.
+// transposeTable returns the table of the transpose kernels and the Go source of transposeKernels,
+// which lists their numbers. For matrices with few rows, a level also includes the kernels of
+// narrower levels.
 func transposeTable(sets []isa) (*table, string) {
 	t := &table{kind: "transpose"}
 	var b strings.Builder
-	b.WriteString("// transposeKernels has the transpose kernels of each level: rows and number.\nvar transposeKernels = [levels][]transposeKernel{\n")
+	b.WriteString("// transposeKernels holds the transpose kernels of each level, each with its rows and number.\nvar transposeKernels = [levels][]transposeKernel{\n")
 	var all []string
 	for _, a := range sets {
 		all = append(all, fmt.Sprintf("{%d, %d}", a.lanes, t.add("transpose"+a.name)))
@@ -272,8 +284,9 @@ func transposeTable(sets []isa) (*table, string) {
 	return t, b.String()
 }
 
-// peakSums returns the number of sums in the peak kernel: enough to hide the latency of a
-// multiply-add, four cycles, on two units of amd64 or four of arm64.
+// peakSums returns the number of independent sums in the peak kernel. It is large enough to hide
+// the latency of a multiply-add, four cycles, on the two multiply-add units of amd64 or the four
+// units of arm64.
 func (a isa) peakSums() int {
 	if a == neon {
 		return 24
@@ -281,7 +294,8 @@ func (a isa) peakSums() int {
 	return 12
 }
 
-// goFile returns a formatted Go file of package kernel.
+// goFile returns the formatted source of a Go file of package kernel with the given build
+// constraint and declarations.
 func goFile(constraint, body string) string {
 	if constraint != "" {
 		constraint = "//go:build " + constraint + "\n\n"
@@ -293,5 +307,5 @@ func goFile(constraint, body string) string {
 	return string(text)
 }
 
-// bitsOf returns the bits of c as a float32.
+// bitsOf returns the bits of c rounded to float32.
 func bitsOf(c float64) uint32 { return math.Float32bits(float32(c)) }

@@ -1,18 +1,19 @@
-// Command asmgen generates the SIMD kernels of package linalg/internal/kernel, with the
-// tables through which Go finds them. Each kernel is described once and written for
-// AVX-512, AVX2 and NEON. Run it in that package's folder or in this one:
+// Command asmgen generates the SIMD kernels of package linalg/internal/kernel and the tables that
+// the Go code uses to find them. Each kernel is described once and generated for AVX-512, AVX2 and
+// NEON. Run asmgen in the directory of that package or in this directory:
 //
 //	go generate
 //
-// A test fails if the checked-in files differ from its output.
+// A test fails if the checked-in files differ from the output.
 //
-// Start with kernels.go, the list of all kernels. writer.go has instruction sets and the
-// text of instructions. functions.go computes exponentials, logarithms and functions made
-// of them in terms of the operations in elementwise.go. The files amd64*.go and arm64*.go
-// write the kernels of each architecture.
+// Start with kernels.go, which lists all kernels. The file writer.go defines the instruction sets
+// and writes the text of instructions. The file functions.go computes the exponential, the
+// logarithm and functions derived from them with the operations declared in elementwise.go. The
+// files amd64*.go and arm64*.go generate the kernels of each architecture.
 //
-// Offsets of arguments and numbers of kernels do not appear here: the assembly takes them
-// from go_asm.h, which the Go compiler makes from the types and constants of package kernel.
+// The generator does not contain the offsets of arguments or the numbers of kernels: the assembly
+// takes them from go_asm.h, which the Go compiler generates from the types and constants of
+// package kernel.
 package main
 
 import (
@@ -23,7 +24,7 @@ import (
 
 //go:generate go run .
 
-// files returns the text of each generated file, by its name in package kernel.
+// files returns a map from the name of each generated file in package kernel to its contents.
 func files() map[string]string {
 	return map[string]string{
 		"numbers.go": numbers(),
@@ -44,7 +45,8 @@ func files() map[string]string {
 	}
 }
 
-// path returns the path of a generated file, relative to this folder and to package kernel's.
+// path returns the path of a generated file, relative to the directory of asmgen or of package
+// kernel.
 func path(name string) string { return filepath.Join("..", "kernel", name) }
 
 func main() {

@@ -24,12 +24,14 @@ func TestCheckedInFilesAreTheGeneratorsOutput(t *testing.T) {
 	}
 }
 
-// The garbage collector may scan a kernel's arguments as soon as the kernel has returned, so
-// kernels must leave all pointers among them unchanged. They write only to counters.
+// TestKernelsChangeNoPointerAmongTheirArguments checks that kernels write only to counters among
+// their arguments. The garbage collector may scan the arguments as soon as a kernel has returned,
+// so kernels must not change the pointers among them.
 func TestKernelsChangeNoPointerAmongTheirArguments(t *testing.T) {
 	found := map[string]bool{}
 	for name, text := range files() {
-		// The last operand of an instruction is its destination.
+		// The regular expression matches instructions whose last operand, the destination, is a
+		// kernel argument.
 		for _, m := range regexp.MustCompile(`(?m)^\t([A-Z0-9]+)[^\n]*[ (](\w+Args_\w+)[^,\n]*\(\w+\)$`).FindAllStringSubmatch(text, -1) {
 			if found[m[2]] = true; m[1] != "CMPQ" && m[2] != "transposeArgs_matrices" && m[2] != "transposeArgs_done" && m[2] != "tileArgs_left" {
 				t.Errorf("%s: %s", name, m[0])
@@ -41,7 +43,9 @@ func TestKernelsChangeNoPointerAmongTheirArguments(t *testing.T) {
 	}
 }
 
-// GNU's disassembler must print the comment of each instruction that is written as a word.
+// TestWordsMatchTheirComments checks the instructions that Go's assembler lacks, which are written
+// as WORD directives with a comment. GNU's disassembler must decode each word to the instruction
+// in its comment.
 func TestWordsMatchTheirComments(t *testing.T) {
 	var code bytes.Buffer
 	var comments []string

@@ -2,18 +2,19 @@ package kernel
 
 import "fmt"
 
-// A Contraction is the one loop nest behind dense layers, convolutions and all their
-// gradients: a sum of products of matrices that are blocks of larger ones,
+// A Contraction is the loop nest that computes dense layers, convolutions and all their gradients:
+// a sum of products of matrices that are blocks of larger ones,
 //
 //	C_g [Rows×Cols] = Bias + Σ_s A_s [Rows×Steps] · B_{s,g} [Steps×Cols],
 //
-// for each group g < Groups and over the segments s. A dense layer has one segment and
-// one group. In a convolution the segments are the kernel rows or taps over an output
-// pixel, and the groups neighbouring pixels, which share the weights A.
+// for each group g with 0 ≤ g < Groups, where the index s runs over the segments. A dense layer
+// has one segment and one group. In a convolution, the segments are the kernel rows or taps that
+// contribute to an output pixel, and the groups are neighbouring pixels, which share the weights
+// A.
 //
-// Every element of C adds its products in the order of segments, then of steps, starting
-// from the bias. So its bits depend neither on how groups and columns are divided, nor on the
-// width of vectors.
+// Every element of C adds its products in the order of the segments, then of the steps, starting
+// with the bias. Its bits therefore depend neither on the division of groups and columns into
+// tiles nor on the vector width.
 type Contraction[T Float] struct {
 	Rows, Cols, Steps, Groups int
 
@@ -32,11 +33,11 @@ type Contraction[T Float] struct {
 	Add  bool // add the result to C instead of replacing C
 }
 
-// A Segment has the indices of the first elements of A_s and B_{s,0}.
+// A Segment holds the indices at which A_s and B_{s,0} of a Contraction start in A and B.
 type Segment struct{ A, B int }
 
-// Run computes the contraction on the calling goroutine. It panics if an operand is too
-// short.
+// Run computes the contraction on the calling goroutine. It panics if an operand is too short, an
+// index is negative, or a stride other than CGroup is negative.
 func (c *Contraction[T]) Run() {
 	if min(c.Rows, c.Cols, c.Groups) <= 0 {
 		return
@@ -49,7 +50,8 @@ func (c *Contraction[T]) Run() {
 	}
 }
 
-// check panics if an operand is too short, or a stride other than CGroup negative.
+// check panics if an operand is too short, an index is negative, or a stride other than CGroup is
+// negative.
 func (c *Contraction[T]) check() {
 	lastA, lastB := 0, 0
 	for _, s := range c.Segments {
@@ -70,11 +72,11 @@ func (c *Contraction[T]) check() {
 	}
 }
 
-// chunk is the number of columns that plain computes at a time.
+// chunk is the number of columns that the method plain computes at a time.
 const chunk = 64
 
-// plain computes the contraction in plain Go: it adds rows of B, multiplied by elements of A,
-// to a row of sums.
+// plain computes the contraction in plain Go. It adds rows of B, multiplied by elements of A, to a
+// buffer of sums for part of a row of C.
 func (c *Contraction[T]) plain() {
 	var sums [chunk]T
 	for g := range c.Groups {

@@ -2,7 +2,8 @@
 
 package kernel
 
-// The dispatchers run the kernel with the given number. They are in the generated assembly.
+// Each function below is a dispatcher, implemented in the generated assembly, which runs the
+// kernel with the given number.
 
 //go:noescape
 func callElementwise(kernel int, args *elementwiseArgs)

@@ -2,7 +2,8 @@
 
 package kernel
 
-// Without SIMD kernels, nothing calls the dispatchers.
+// This file is for architectures other than amd64 and arm64 and for the build tag purego. They
+// have no SIMD kernels, so nothing calls the dispatchers below.
 
 func available() []int { return []int{levelNone} }
 

@@ -5,21 +5,22 @@ import (
 	"unsafe"
 )
 
-// The elementwise functions compute what the functions of package linalg with the same names
-// document; the plain loops are their definitions. The first operand receives the result and
-// may be one of the others. Its length applies to all operands; a shorter one panics.
+// The elementwise functions compute the same results as the functions with the same names in
+// package linalg, and their plain loops define these results. The first operand receives the
+// result and may be one of the other operands. Its length is the number of elements computed; a
+// function panics if another operand is shorter.
 
-// elementwiseArgs has the arguments of an elementwise kernel. The result is y; the second
-// result of SoftplusSigmoid is b, and Adamax also changes b and c.
+// elementwiseArgs holds the arguments of an elementwise kernel. The kernel writes its result to y.
+// SoftplusSigmoid writes its second result to b, and Adamax also updates b and c.
 type elementwiseArgs struct {
 	y, a, b, c                         unsafe.Pointer
 	n                                  int
 	s                                  float32
-	beta1, rest1, beta2, rate, epsilon float32 // of Adamax; rest1 = 1 − β₁
+	beta1, rest1, beta2, rate, epsilon float32 // used only by Adamax; rest1 = 1 − β₁
 }
 
-// elementwise runs a SIMD kernel if T is float32 and SIMD kernels are in use, and reports
-// whether it did. Operands that the kernel does not have are nil.
+// elementwise runs the SIMD kernel with the given number if T is float32 and SIMD kernels are in
+// use, and reports whether it did. Operands that the kernel does not use are nil.
 func elementwise[T Float](kernel int, y, a, b, c []T, s T) bool {
 	if !SIMD32[T]() {
 		return false
@@ -101,14 +102,15 @@ func AddConst[T Float](y, a []T, s T) {
 
 // A Function is an elementwise function of one operand.
 type Function struct {
-	kernel int // or noKernel
+	kernel int // number of the SIMD kernel, or noKernel
 	plain  func(float64) float64
 }
 
 const noKernel = -1
 
-// The functions of one operand. With SIMD kernels, float32 is within 2.5 ulps; all others
-// compute in float64 and round once. Tanh has no SIMD kernel because only float64 models use it.
+// These are the functions of one operand. Their SIMD kernels compute float32 to within 2.5 ulps;
+// without a SIMD kernel they compute in float64 and round the result once. Tanh has no SIMD kernel
+// because only float64 models use it.
 var (
 	Exp      = Function{opExp, math.Exp}
 	Log      = Function{opLog, math.Log}
@@ -117,7 +119,7 @@ var (
 	Sigmoid  = Function{opSigmoid, SigmoidAt}
 )
 
-// Apply sets y = f(a).
+// Apply sets y = f(a), elementwise.
 func Apply[T Float](f Function, y, a []T) {
 	a = a[:len(y)]
 	if f.kernel != noKernel && elementwise(f.kernel, y, a, nil, nil, 0) {
@@ -165,27 +167,28 @@ func Adamax[T Float](p, m, u, g []T, beta1, beta2, rate, epsilon T) {
 	}
 }
 
-// tail is the threshold beyond which softplus and sigmoid treat e^−|x| as zero. It is below
-// 2⁻⁶³ there.
+// tail is the value of |x| above which softplus and sigmoid treat e^−|x| as zero. Above it, e^−|x|
+// is less than 2⁻⁶³.
 //
-// The reason is speed. Logits of pixels that are never white fall below −87, where e^−|x|
-// leaves the normal range of float32, and gradients would multiply subnormal numbers: an
-// Intel processor computes with them in microcode, and an epoch of a trained model took
-// twice as long as the first. Values slightly above the threshold become subnormal a layer
-// later, so the threshold is high. In a training step of mnist/results/vae.safetensors on
-// the first 100 training images, the number of subnormal operands of contractions is
+// The reason is speed. The logits of pixels that are never white fall below −87, where e^−|x|
+// leaves the normal range of float32, and gradients would multiply subnormal numbers. Intel
+// processors compute with subnormal numbers in microcode: an epoch with a trained model took twice
+// as long as the first epoch. Even values slightly above the normal minimum become subnormal in
+// the next layer, so the threshold has a large margin. In a training step of
+// mnist/results/vae.safetensors on the first 100 training images, the numbers of subnormal right
+// and left operands of contractions, out of 22.7 and 7.1 million, are
 //
-//	threshold      right     left
-//	none          20,848    5,518
-//	2⁻¹²⁶         14,563    5,342
-//	2⁻¹⁰⁰          4,793    1,920
-//	e⁻⁴⁴             107       64
+//	e^−|x| is zero below   right     left
+//	never                 20,848    5,518
+//	2⁻¹²⁶                 14,563    5,342
+//	2⁻¹⁰⁰                  4,793    1,920
+//	e⁻⁴⁴                     107       64
 //
-// of 22.7 and 7.1 million. As a consequence, a standard deviation that is softplus(x) is
-// positive, and has a logarithm, only for x ≥ −44.
+// As a consequence, a standard deviation computed as softplus(x) is positive, and has a logarithm,
+// only for x ≥ −44.
 const tail = 44
 
-// expOfMinusAbs returns e^−|x|, or zero beyond the tail.
+// expOfMinusAbs returns e^−|x|, or zero if |x| > tail.
 func expOfMinusAbs(x float64) float64 {
 	x = math.Abs(x)
 	if x > tail {
@@ -194,19 +197,19 @@ func expOfMinusAbs(x float64) float64 {
 	return math.Exp(-x)
 }
 
-// SoftplusAt returns log(1 + eˣ) = max(x, 0) + log(1 + e^−|x|), which does not overflow for
-// large x and keeps its relative precision for negative x. It is zero for x < −44; see tail.
+// SoftplusAt returns log(1 + eˣ) = max(x, 0) + log(1 + e^−|x|). It does not overflow for large x
+// and keeps its relative precision for negative x. It returns zero for x < −44; see tail.
 func SoftplusAt(x float64) float64 { return softplusFrom(x, expOfMinusAbs(x)) }
 
-// SigmoidAt returns 1/(1 + e^−x), the derivative of SoftplusAt. It is computed from e^−|x|,
-// so that nothing overflows and small values keep their relative precision. It is zero for
-// x < −44; see tail.
+// SigmoidAt returns 1/(1 + e^−x), the derivative of SoftplusAt. It is computed from e^−|x|, so
+// that nothing overflows and small results keep their relative precision. It returns zero for x <
+// −44; see tail.
 func SigmoidAt(x float64) float64 { return sigmoidFrom(x, expOfMinusAbs(x)) }
 
-// softplusFrom is SoftplusAt where e is e^−|x|.
+// softplusFrom returns SoftplusAt(x), given e = e^−|x|.
 func softplusFrom(x, e float64) float64 { return max(x, 0) + math.Log1p(e) }
 
-// sigmoidFrom is SigmoidAt where e is e^−|x|.
+// sigmoidFrom returns SigmoidAt(x), given e = e^−|x|.
 func sigmoidFrom(x, e float64) float64 {
 	if x < 0 {
 		return e / (1 + e)

@@ -5,7 +5,7 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// Elementwise kernels; see elementwise.go and elementwiseArgs. Registers:
+// These kernels compute elementwise functions; see elementwise.go and elementwiseArgs. They use these registers:
 //
 // 	R8-R11      addresses of the operands
 // 	AX, CX      elements done, elements left after this vector

@@ -5,9 +5,9 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// Elementwise kernels; see elementwise.go and elementwiseArgs. Registers:
+// These kernels compute elementwise functions; see elementwise.go and elementwiseArgs. They use these registers:
 //
-// 	R0        the arguments
+// 	R0        address of the arguments
 // 	R1-R4     addresses of the operands
 // 	R5, R6    bytes done, elements left after this vector
 // 	R7        the table of constants

@@ -1,8 +1,9 @@
-// Package kernel implements the loops of package linalg. They take slices, check bounds, and
-// run on the calling goroutine. Only this package uses unsafe.
+// Package kernel implements the loops of package linalg. Its functions take slices, check bounds,
+// and run on the calling goroutine. No other package uses unsafe.
 //
-// Each kernel is written twice: in plain Go, which defines it and runs anywhere, and as SIMD
-// instructions, which the program in ../asmgen generates. One function calls both:
+// Each kernel is implemented twice: in plain Go, which defines its result and runs on every
+// machine, and with SIMD instructions, which the program in ../asmgen generates. A Go function
+// selects the implementation:
 //
 //	func Add[T Float](y, a, b []T) {
 //		a, b = a[:len(y)], b[:len(y)] // the assembly does not check bounds
@@ -13,15 +14,15 @@
 //		for i := range y { … }
 //	}
 //
-// Start with contraction.go, the products of dense layers and convolutions, and tiles.go,
-// which divides them among tiles that fit the vector registers. elementwise.go has the
-// elementwise functions, rows.go the loops over rows of float64 matrices, and level.go
-// chooses the instruction set.
+// Start with contraction.go, the matrix products of dense layers and convolutions, and tiles.go,
+// which divides them into tiles that fit into the vector registers. The file elementwise.go
+// contains the elementwise functions and rows.go the loops over the rows of matrices; level.go
+// selects the instruction set.
 //
-// In float32 all instruction sets give the same bits: they do the same operations, fused in
-// the same places, in the same order. Plain Go differs from them because it does not fuse
-// products and sums. In float64 plain Go and all instruction sets give the same bits. A
-// compiler may fuse x*y + z; the conversion in T(x*y) + z prevents that.
+// In float32 all instruction sets give the same bits, because they perform the same operations in
+// the same order and fuse the same multiplications and additions. Plain Go gives other bits,
+// because it does not fuse them. In float64 plain Go and all instruction sets give the same bits.
+// A Go compiler may fuse x*y + z; the conversion in T(x*y) + z prevents that.
 package kernel
 
 import "unsafe"
@@ -37,5 +38,5 @@ func SIMD32[T Float]() bool { return level > levelNone && unsafe.Sizeof(T(0)) ==
 // simd64 reports whether T is float64 and SIMD kernels are in use.
 func simd64[T Float]() bool { return level > levelNone && unsafe.Sizeof(T(0)) == 8 }
 
-// pointer returns the address of the first element of s, an argument of an assembly kernel.
+// pointer returns the address of the first element of s, to be passed to an assembly kernel.
 func pointer[T Float](s []T) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(s)) }

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// onEachLevel runs a test with each instruction set that the processor supports.
+// onEachLevel runs f as a subtest for each SIMD instruction set that the processor supports.
 func onEachLevel(t *testing.T, f func(t *testing.T)) {
 	OnEachLevel(func(name string) {
 		if level > levelNone {
@@ -22,7 +22,8 @@ func onEachLevel(t *testing.T, f func(t *testing.T)) {
 	})
 }
 
-// random is the number of random cases in a test, smaller in short runs, which may be emulated.
+// random is the number of random cases in a test. It is smaller with -short, because short runs
+// may be emulated.
 var random = 400
 
 func TestMain(m *testing.M) {
@@ -33,14 +34,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// withLevel runs f with the kernels of one level.
+// withLevel runs f with the kernels of level l.
 func withLevel(l int, f func()) {
 	defer func(best int) { level = best }(level)
 	level = l
 	f()
 }
 
-// normals returns n float32 from N(0, 1).
+// normals returns n independent samples from the normal distribution N(0, 1).
 func normals(rng *rand.Rand, n int) []float32 {
 	x := make([]float32, n)
 	for i := range x {
@@ -49,8 +50,8 @@ func normals(rng *rand.Rand, n int) []float32 {
 	return x
 }
 
-// randomContraction returns a contraction with sizes close to multiples of tile sizes, strides
-// with gaps, random offsets, and every option.
+// randomContraction returns a random contraction. Its sizes are close to multiples of tile sizes,
+// its strides leave gaps, its offsets are random, and each option is set in some of the cases.
 func randomContraction(rng *rand.Rand) Contraction[float32] {
 	sizes := []int{1, 2, 3, 4, 4, 5, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 20, 23, 24, 25, 31, 32, 33, 36, 47, 48, 49, 52, 63, 64, 65, 100}
 	pick := func() int { return sizes[rng.IntN(len(sizes))] }
@@ -74,13 +75,13 @@ func randomContraction(rng *rand.Rand) Contraction[float32] {
 	if rng.IntN(2) == 0 {
 		c.Bias = normals(rng, c.Rows)
 	}
-	if rng.IntN(3) == 0 { // groups from the last to the first
+	if rng.IntN(3) == 0 { // store the groups in reverse order
 		c.CStart, c.CGroup = (c.Groups-1)*c.CGroup, -c.CGroup
 	}
 	return c
 }
 
-// double returns a copy of a contraction in float64, with f applied to each element.
+// double returns a copy of c in float64, with f applied to each element of its operands.
 func double(c Contraction[float32], f func(float64) float64) Contraction[float64] {
 	convert := func(x []float32) []float64 {
 		var y []float64
@@ -102,8 +103,9 @@ func describe(c Contraction[float32]) string {
 	return fmt.Sprintf("[%d×%d], %d steps, %d groups, %d segments, bias %v, add %v", c.Rows, c.Cols, c.Steps, c.Groups, len(c.Segments), c.Bias != nil, c.Add)
 }
 
-// Sums of small integers are exact, so all instruction sets must give the same bits as plain Go,
-// for every size close to a multiple of a tile's or vector's.
+// TestTilesOfEverySizeMatchPlainGo uses operands that are small integers. Their sums are exact, so
+// all instruction sets must give the same bits as plain Go, for all sizes close to multiples of
+// the sizes of tiles and vectors.
 func TestTilesOfEverySizeMatchPlainGo(t *testing.T) {
 	var rows, cols []int
 	for n := range 53 {
@@ -192,9 +194,10 @@ func TestTilesAreWithinRoundingErrorOfFloat64(t *testing.T) {
 	})
 }
 
-// A model takes the logarithm of a standard deviation that is a softplus, so softplus must not
-// be zero for plausible outputs of a network. Below −44, softplus and sigmoid are exactly zero,
-// whether computed separately or together.
+// TestSoftplusAndSigmoidArePositiveFromMinus44 checks both functions at the threshold −44. A model
+// takes the logarithm of a standard deviation computed by softplus, so softplus must not be zero
+// for plausible outputs of a network. Below −44, both functions must be exactly zero, whether they
+// are computed separately or together.
 func TestSoftplusAndSigmoidArePositiveFromMinus44(t *testing.T) {
 	check := func(t *testing.T, name string, at, below float64) {
 		if at < math.Exp(-44.001) || below != 0 {
@@ -230,7 +233,8 @@ func TestSoftplusSigmoidMatchesBothFunctionsInPlainGo(t *testing.T) {
 	}
 }
 
-// The hash of the results must be the same for all instruction sets, on any machine.
+// TestAllInstructionSetsGiveTheSameBits hashes the results of contractions and elementwise
+// functions. The hash must be the same for all instruction sets on any machine.
 func TestAllInstructionSetsGiveTheSameBits(t *testing.T) {
 	const want = "4d542bd3efb267d3"
 	onEachLevel(t, func(t *testing.T) {
@@ -239,7 +243,7 @@ func TestAllInstructionSetsGiveTheSameBits(t *testing.T) {
 			for _, v := range x {
 				bits := math.Float32bits(v)
 				if v != v {
-					bits = 0x7fc00000 // processors return different NaNs
+					bits = 0x7fc00000 // because processors return different NaNs
 				}
 				h.Write([]byte{byte(bits), byte(bits >> 8), byte(bits >> 16), byte(bits >> 24)})
 			}
@@ -250,7 +254,7 @@ func TestAllInstructionSetsGiveTheSameBits(t *testing.T) {
 			c.Run()
 			add(c.C)
 		}
-		// Every exponent and sign, with random fractions.
+		// The operands have every exponent and sign, with random fractions.
 		x := make([]float32, 0, 4*256*8)
 		for bits := range uint32(4 * 256 * 8) {
 			x = append(x, math.Float32frombits(bits<<19|rng.Uint32()>>13))
@@ -265,7 +269,7 @@ func TestAllInstructionSetsGiveTheSameBits(t *testing.T) {
 			elementwiseFunctions[name](u[:n], x[:n], v[:n], y[:n])
 			add(u)
 			add(v)
-			copy(y, z) // Adamax changes it
+			copy(y, z) // because Adamax changes y
 		}
 		if got := fmt.Sprintf("%x", h.Sum64()); got != want {
 			t.Errorf("the hash of results is %s, want %s", got, want)
@@ -294,7 +298,8 @@ func TestTilesPropagateNaNAndInfinity(t *testing.T) {
 	})
 }
 
-// elementwiseFunctions are the functions with SIMD kernels, of up to three operands.
+// elementwiseFunctions lists the elementwise functions that have SIMD kernels, adapted to a common
+// signature. Each uses only the operands that it needs.
 var elementwiseFunctions = map[string]func(y, a, b, c []float32){
 	"Add":             func(y, a, b, c []float32) { Add(y, a, b) },
 	"Sub":             func(y, a, b, c []float32) { Sub(y, a, b) },
@@ -315,7 +320,7 @@ var elementwiseFunctions = map[string]func(y, a, b, c []float32){
 func TestElementwiseKernelsMatchPlainGo(t *testing.T) {
 	onEachLevel(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(4, uint64(level)))
-		for _, name := range slices.Sorted(maps.Keys(elementwiseFunctions)) { // the same inputs each time
+		for _, name := range slices.Sorted(maps.Keys(elementwiseFunctions)) { // sorted, so that each run draws the same inputs
 			f := elementwiseFunctions[name]
 			for n := range 70 {
 				offset := rng.IntN(17) // so that vectors are not aligned
@@ -345,7 +350,7 @@ func TestElementwiseKernelsMatchPlainGo(t *testing.T) {
 	})
 }
 
-// ulps returns the distance between got and want, in units in the last place of float32(want).
+// ulps returns |got − want| in units in the last place (ulps) of a float32 of the size of want.
 func ulps(got float32, want float64) float64 {
 	w := float32(want)
 	switch {
@@ -355,7 +360,7 @@ func ulps(got float32, want float64) float64 {
 		}
 		return math.Inf(1)
 	case math.IsInf(float64(w), 0) || math.IsInf(float64(got), 0):
-		// Infinity is one ulp away from the largest finite number.
+		// An infinity and a large finite number of the same sign count as equal.
 		if got == w || math.Abs(want) > math.MaxFloat32*(1-0x1p-22) && got == got && (got > 0) == (w > 0) {
 			return 0
 		}
@@ -367,7 +372,7 @@ func ulps(got float32, want float64) float64 {
 }
 
 func TestTranscendentalFunctionsAreAccurateEverywhere(t *testing.T) {
-	// Every 8209th float32, which includes every exponent, and all special numbers.
+	// Test every 8209th float32, which covers every exponent, and in addition all special values.
 	step := uint64(8209)
 	if testing.Short() {
 		step = 131101
@@ -426,8 +431,9 @@ func TestTranscendentalFunctionsAreAccurateEverywhere(t *testing.T) {
 	})
 }
 
-// All loops of rows.go, with lengths around those of vectors and column blocks, strides that
-// are zero or have gaps, and results in place.
+// TestRowKernelsAreBitIdenticalToPlainGo tests all loops of rows.go, with row lengths around the
+// lengths of vectors and of column blocks, with strides that are zero or leave gaps, and with
+// results that overwrite an operand.
 func TestRowKernelsAreBitIdenticalToPlainGo(t *testing.T) {
 	onEachLevel(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(5, 1))
@@ -527,7 +533,7 @@ func TestLevelNoneUsesPlainGo(t *testing.T) {
 	})
 }
 
-func TestTheEnvironmentLowersTheLevelOfVectors(t *testing.T) {
+func TestHVAESIMDSelectsTheLevel(t *testing.T) {
 	intel, older, arm, other := []int{levelNone, levelAVX2, levelAVX512}, []int{levelNone, levelAVX2}, []int{levelNone, levelNEON}, []int{levelNone}
 	for _, c := range []struct {
 		wish  string

@@ -6,24 +6,23 @@ import (
 	"strings"
 )
 
-// Levels of vector kernels.
+// A level is a set of vector kernels for one instruction set.
 const (
 	levelNone   = iota
 	levelAVX2   // amd64
 	levelAVX512 // amd64
-	levelNEON   // arm64, always there
-	levels      // how many there are
+	levelNEON   // arm64, where it is always available
+	levels      // number of levels
 )
 
 var levelNames = []string{"none", "avx2", "avx512", "neon"}
 
-// level is the level of the kernels in use: the one that the environment variable HVAE_SIMD
-// names, or the best that processor and operating system support.
+// level is the level of the kernels in use: the level named by the environment variable HVAE_SIMD,
+// or the best one that the processor and the operating system support.
 var level, levelError = chooseLevel(os.Getenv("HVAE_SIMD"), available())
 
-// chooseLevel returns the level with the given name, or the last of those available, which
-// is the best, for the name "". It returns the best and an error if the name is not that of
-// an available level.
+// chooseLevel returns the available level with the given name, or the best one, which is the last,
+// if the name is empty. If no available level has that name, it returns the best one and an error.
 func chooseLevel(name string, available []int) (l int, err error) {
 	best := available[len(available)-1]
 	if name == "" {
@@ -39,11 +38,11 @@ func chooseLevel(name string, available []int) (l int, err error) {
 		name, strings.Join(names, ", "))
 }
 
-// Level returns the name of the level in use, which is the best, and an error, if HVAE_SIMD
-// is not the name of an available level.
+// Level returns the name of the level in use. If HVAE_SIMD is set but does not name an available
+// level, Level returns the name of the best available level, which is in use, and an error.
 func Level() (name string, err error) { return levelNames[level], levelError }
 
-// Lanes returns how many float32 the kernels in use compute at a time, 0 for plain Go.
+// Lanes returns the number of float32 in a vector of the kernels in use, or 0 for plain Go.
 func Lanes() int {
 	if s := tileSets[level]; s != nil {
 		return s.lanes
@@ -51,8 +50,9 @@ func Lanes() int {
 	return 0
 }
 
-// OnEachLevel calls f with the kernels of each level, from plain Go to the best that there
-// is, and its name. It is for tests: nothing else may run meanwhile.
+// OnEachLevel calls f once for each available level, from plain Go to the best, with the kernels
+// of that level in use and its name as the argument. It is for tests only: no other code may use
+// package linalg during the call.
 func OnEachLevel(f func(name string)) {
 	defer func(l int) { level = l }(level)
 	for _, level = range available() {

@@ -2,9 +2,9 @@
 
 package kernel
 
-// available returns the levels that there are, in rising order. It asks the processor, and
-// whether the operating system saves its wide registers (Intel's manual, volume 1, sections
-// 14.3 and 15.2).
+// available returns the available levels in increasing order. It checks that the processor
+// supports the instructions and that the operating system saves the wide registers (Intel 64 and
+// IA-32 Architectures Software Developer's Manual, volume 1, sections 14.3 and 15.2).
 func available() []int {
 	const (
 		fma, osxsave, avx = 1 << 12, 1 << 27, 1 << 28 // leaf 1, ecx

@@ -2,5 +2,5 @@
 
 package kernel
 
-// available returns the levels that there are, in rising order.
+// available returns the available levels in increasing order.
 func available() []int { return []int{levelNone, levelNEON} }

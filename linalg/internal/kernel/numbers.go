@@ -2,7 +2,7 @@
 
 package kernel
 
-// Numbers of the elementwise kernels.
+// These are the numbers of the elementwise kernels.
 const (
 	opAdd             = iota // y = a + b
 	opSub                    // y = a − b
@@ -20,7 +20,7 @@ const (
 	opAdamax                 // a step of Adamax with parameters y, gradient a and averages b and c
 )
 
-// Numbers of the row kernels.
+// These are the numbers of the row kernels. The index i denotes row i of an operand or, where stated, its number i.
 const (
 	rowScale      = iota // y_i = a_i·b_i for numbers a_i
 	rowMul               // y_i = a_i ⊙ b_i

@@ -1,14 +1,15 @@
 package kernel
 
-// peakArgs has the argument of a peak kernel.
+// peakArgs holds the argument of a peak kernel, the number of rounds of its loop.
 type peakArgs struct{ rounds int }
 
-// A peakKernel is a loop of independent multiply-adds: its number, and the vectors that it
-// adds to in a round, each with one instruction.
+// A peakKernel describes a loop of independent multiply-adds: the number of the kernel, and the
+// number of vector sums. Each round of the loop adds to each sum with one instruction.
 type peakKernel struct{ number, sums int }
 
-// Peak runs n rounds of a loop of independent multiply-adds in registers, and returns how many
-// float32 operations that is: two for each lane. Without SIMD it returns 0.
+// Peak runs n rounds of a loop of independent multiply-adds in vector registers and returns the
+// number of float32 operations performed, two for each multiply-add of one lane. Without SIMD it
+// returns 0.
 func Peak(n int) int {
 	k := peakKernels[level]
 	if k.sums > 0 {

@@ -2,29 +2,29 @@ package kernel
 
 import "unsafe"
 
-// The loops behind broadcasting operations. A slice and its row stride describe the rows of
-// an operand; stride 0 repeats one row. In float64 the loops have SIMD kernels. The functions
-// are not inlined, because the compiler then keeps their operands in registers, which saves a
-// third of the time at ten samples.
+// The functions in this file are the loops of broadcasting operations. The rows of an operand are
+// given as a slice and a row stride; a stride of 0 repeats a single row. SIMD kernels exist for
+// float64. Inlining is disabled: the compiler then keeps the operands in registers, which saves a
+// third of the time for rows of ten samples.
 
-// rowArgs has the arguments of a row kernel.
+// rowArgs holds the arguments of a row kernel.
 type rowArgs struct {
 	y, a, b, c rowOperand
 	rows, cols int
 }
 
-// A rowOperand has the address of the first row and the row stride in bytes.
+// A rowOperand holds the address of the first row of an operand and its row stride in bytes.
 type rowOperand struct {
 	first  unsafe.Pointer
 	stride int
 }
 
-// minSIMD is the smallest number of elements worth a SIMD kernel: calling one takes as long as
-// about twenty elements in plain Go.
+// minSIMD is the smallest number of elements worth a SIMD kernel: calling a kernel takes as long
+// as computing about twenty elements in plain Go.
 const minSIMD = 20
 
-// operand returns an operand with rows of n numbers. It panics if s is too short, because the
-// kernels do not check bounds.
+// operand returns a kernel operand whose rows have n numbers each. It panics if s is too short or
+// stride is negative, because the kernels do not check bounds.
 func operand[T Float](s []T, stride, rows, n int) rowOperand {
 	if stride < 0 {
 		panic("kernel: negative row stride")
@@ -33,7 +33,8 @@ func operand[T Float](s []T, stride, rows, n int) rowOperand {
 	return rowOperand{pointer(s), 8 * stride}
 }
 
-// ScaleRows sets y_i = s_i·q_i for each row i of length n and numbers s_i.
+// ScaleRows sets y_i = s_i·q_i for each row y_i of n numbers, where s_i is a single number and q_i
+// is a row. The parameters sr and qr are the row strides of s and q.
 //
 //go:noinline
 func ScaleRows[T Float](y []T, n int, s []T, sr int, q []T, qr int) {
@@ -50,7 +51,8 @@ func ScaleRows[T Float](y []T, n int, s []T, sr int, q []T, qr int) {
 	}
 }
 
-// MulRows sets y_i = p_i ⊙ q_i.
+// MulRows sets y_i = p_i ⊙ q_i for each row y_i of n numbers. The parameters pr and qr are the row
+// strides of p and q.
 //
 //go:noinline
 func MulRows[T Float](y []T, n int, p []T, pr int, q []T, qr int) {
@@ -67,7 +69,8 @@ func MulRows[T Float](y []T, n int, p []T, pr int, q []T, qr int) {
 	}
 }
 
-// MulAddRows sets y_i = p_i ⊙ q_i + r_i.
+// MulAddRows sets y_i = p_i ⊙ q_i + r_i for each row y_i of n numbers. The parameters pr, qr and
+// rr are the row strides of p, q and r.
 //
 //go:noinline
 func MulAddRows[T Float](y []T, n int, p []T, pr int, q []T, qr int, r []T, rr int) {
@@ -84,7 +87,8 @@ func MulAddRows[T Float](y []T, n int, p []T, pr int, q []T, qr int, r []T, rr i
 	}
 }
 
-// ScaleAddRows sets y_i = s_i·q_i + r_i for numbers s_i.
+// ScaleAddRows sets y_i = s_i·q_i + r_i for each row y_i of n numbers, where s_i is a single
+// number and q_i and r_i are rows. The parameters sr, qr and rr are the row strides.
 //
 //go:noinline
 func ScaleAddRows[T Float](y []T, n int, s []T, sr int, q []T, qr int, r []T, rr int) {
@@ -101,7 +105,8 @@ func ScaleAddRows[T Float](y []T, n int, s []T, sr int, q []T, qr int, r []T, rr
 	}
 }
 
-// ScaleShiftRows sets y_i = s_i·q_i + r_i for numbers s_i and r_i.
+// ScaleShiftRows sets y_i = s_i·q_i + r_i for each row y_i of n numbers, where s_i and r_i are
+// single numbers and q_i is a row. The parameters sr, qr and rr are the row strides.
 //
 //go:noinline
 func ScaleShiftRows[T Float](y []T, n int, s []T, sr int, q []T, qr int, r []T, rr int) {
@@ -118,7 +123,8 @@ func ScaleShiftRows[T Float](y []T, n int, s []T, sr int, q []T, qr int, r []T, 
 	}
 }
 
-// AddDots adds the dot product of rows i of p and q, of length n, to y[i·yr].
+// AddDots adds the dot product of the rows p_i and q_i, each of n numbers, to y[i·yr] for each i <
+// rows. The parameters pr and qr are the row strides of p and q.
 //
 //go:noinline
 func AddDots[T Float](y []T, yr int, p []T, pr int, q []T, qr, rows, n int) {
@@ -137,7 +143,8 @@ func AddDots[T Float](y []T, yr int, p []T, pr int, q []T, qr, rows, n int) {
 	}
 }
 
-// AddSums adds the sum of row i of q, of length n, to y[i·yr].
+// AddSums adds the sum of row q_i, of n numbers, to y[i·yr] for each i < rows. The parameter qr is
+// the row stride of q.
 //
 //go:noinline
 func AddSums[T Float](y []T, yr int, q []T, qr, rows, n int) {
@@ -164,7 +171,8 @@ func AddSums[T Float](y []T, yr int, q []T, qr, rows, n int) {
 	}
 }
 
-// AddMulRows sets y = y + Σ_i p_i ⊙ q_i.
+// AddMulRows sets y = y + Σ_i p_i ⊙ q_i, where i runs over the given number of rows, each as long
+// as y. The parameters pr and qr are the row strides of p and q.
 //
 //go:noinline
 func AddMulRows[T Float](y []T, p []T, pr int, q []T, qr, rows int) {
@@ -181,7 +189,9 @@ func AddMulRows[T Float](y []T, p []T, pr int, q []T, qr, rows int) {
 	}
 }
 
-// AddScaledRows sets y = y + Σ_i s_i·q_i, with four rows in each pass over y.
+// AddScaledRows sets y = y + Σ_i s_i·q_i, where i runs over the given number of rows q_i, each as
+// long as y, and s_i is a single number. It adds four rows in each pass over y. The parameters sr
+// and qr are the row strides of s and q.
 //
 //go:noinline
 func AddScaledRows[T Float](y []T, s []T, sr int, q []T, qr, rows int) {
@@ -205,7 +215,7 @@ func AddScaledRows[T Float](y []T, s []T, sr int, q []T, qr, rows int) {
 	}
 }
 
-// AddRows adds all rows of x to y.
+// AddRows adds all rows of x, each as long as y, to y.
 func AddRows[T Float](y, x []T, rows int) {
 	one := [1]T{1}
 	if SIMD32[T]() { // the product of a row of ones with x

@@ -5,18 +5,18 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// Kernels on rows of float64; see rows.go and rowArgs. Registers:
+// These kernels process rows of float64; see rows.go and rowArgs. They use these registers:
 //
-// 	SI             the arguments
-// 	DI, R8-R10     the operands y, a, b and c at this row
+// 	SI             address of the arguments
+// 	DI, R8-R10     addresses of the operands y, a, b and c at this row
 // 	R11-R13, BX    their strides
 // 	DX, AX, CX     bytes of columns done, columns left, rows left
 // 	Y0, Y1         the numbers a and c of this row
 // 	Y3-Y5, Y8-Y10  products, and sums over rows
 //
-// The last two kernels sum four rows in the lanes of Y0, and use other registers:
+// The last two kernels sum four rows in the lanes of Y0. They use some registers differently:
 //
-// 	R11, R12, DX   a at these columns, its stride, three times its stride
+// 	R11, R12, DX   address of a at these columns, row stride of a, three times the stride
 // 	BX, R13, R10   the same for b
 
 // y_i = a_i·b_i for numbers a_i

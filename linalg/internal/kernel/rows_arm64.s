@@ -5,19 +5,19 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// Kernels on rows of float64; see rows.go and rowArgs. Registers:
+// These kernels process rows of float64; see rows.go and rowArgs. They use these registers:
 //
-// 	R0              the arguments
-// 	R1-R4           the operands y, a, b and c at this row
+// 	R0              address of the arguments
+// 	R1-R4           addresses of the operands y, a, b and c at this row
 // 	R5-R8           their strides
 // 	R9-R11          bytes of columns done, columns left, rows left
 // 	V0, V1          the numbers a and c of this row
 // 	V3-V7, V16-V20  products, and sums over rows
 //
-// The last two kernels sum two rows each in V0 and V1, and use other registers:
+// The last two kernels sum two rows each in V0 and V1. They use some registers differently:
 //
-// 	R12, R14   a and b at these columns of the first row
-// 	R13, R15   a and b at these columns of each row
+// 	R12, R14   addresses of a and b at these columns of the first row
+// 	R13, R15   addresses of a and b at these columns of each row
 
 // y_i = a_i·b_i for numbers a_i
 TEXT rowScale<>(SB), NOSPLIT, $0-16

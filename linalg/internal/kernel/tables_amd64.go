@@ -4,7 +4,7 @@
 
 package kernel
 
-// tileSets has the tiles of each level: rows, vectors and number.
+// tileSets holds the tile kernels of each level, each with its rows, vectors and number.
 var tileSets = [levels]*tileSet{
 	levelAVX512: newTileSet(16, 3, 15,
 		[]tileKernel{ // full
@@ -43,7 +43,7 @@ var tileSets = [levels]*tileSet{
 		}),
 }
 
-// transposeKernels has the transpose kernels of each level: rows and number.
+// transposeKernels holds the transpose kernels of each level, each with its rows and number.
 var transposeKernels = [levels][]transposeKernel{
 	levelAVX512: {{16, 0}, {8, 1}},
 	levelAVX2:   {{8, 1}},
@@ -55,7 +55,7 @@ var elementwiseFirst = [levels]int{
 	levelAVX2:   14,
 }
 
-// peakKernels has the peak kernel of each level: number and sums.
+// peakKernels holds the number of each level's peak kernel and the number of its sums.
 var peakKernels = [levels]peakKernel{
 	levelAVX512: {0, 12},
 	levelAVX2:   {1, 12},

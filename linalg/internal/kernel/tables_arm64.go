@@ -4,7 +4,7 @@
 
 package kernel
 
-// tileSets has the tiles of each level: rows, vectors and number.
+// tileSets holds the tile kernels of each level, each with its rows, vectors and number.
 var tileSets = [levels]*tileSet{
 	levelNEON: newTileSet(4, 4, 1,
 		[]tileKernel{ // full
@@ -25,7 +25,7 @@ var tileSets = [levels]*tileSet{
 		}),
 }
 
-// transposeKernels has the transpose kernels of each level: rows and number.
+// transposeKernels holds the transpose kernels of each level, each with its rows and number.
 var transposeKernels = [levels][]transposeKernel{
 	levelNEON: {{4, 0}},
 }
@@ -35,7 +35,7 @@ var elementwiseFirst = [levels]int{
 	levelNEON: 0,
 }
 
-// peakKernels has the peak kernel of each level: number and sums.
+// peakKernels holds the number of each level's peak kernel and the number of its sums.
 var peakKernels = [levels]peakKernel{
 	levelNEON: {0, 24},
 }

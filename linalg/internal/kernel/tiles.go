@@ -2,37 +2,39 @@ package kernel
 
 import "unsafe"
 
-// tileArgs has the arguments of a tile kernel. Strides are in bytes.
+// tileArgs holds the arguments of a tile kernel. All strides and distances are in bytes.
 type tileArgs struct {
 	c, a, b, bias  unsafe.Pointer
 	aRow, aStep    int
-	bVector, bStep int // from vector to vector, and from step to step
+	bVector, bStep int // distances between vectors and between steps
 	cVector, cRow  int
-	bQuad2, bQuad3 int // in a quad tile, from the first group to the third and fourth;
-	cQuad2, cQuad3 int // the second is at the distance of the next vector
+	bQuad2, bQuad3 int // in a quad tile, distances of the third and fourth group from the first;
+	cQuad2, cQuad3 int // bVector and cVector are the distances of the second group
 	steps          int
 	segments       unsafe.Pointer
 	segmentCount   int
 	//lint:ignore U1000 a counter of kernels with too few registers
-	left  int // segments
+	left  int // number of segments left
 	lanes int // columns of a partial tile
 	add   int // 1 to add to C, else 0
 }
 
-// A tileKernel is the number of the kernel for a tile of the given size.
+// A tileKernel is the size of a tile and the number of its kernel. A tile has the given number of
+// rows and is the given number of vectors wide.
 type tileKernel struct{ rows, vectors, number int }
 
-// A tileSet has the tile kernels of a level.
+// A tileSet holds the tile kernels of one level.
 type tileSet struct {
-	lanes          int // float32 in a vector
-	vectors        int // in the widest tile
-	partialColumns int // in the widest partial tile
+	lanes          int // number of float32 in a vector
+	vectors        int // number of vectors in the widest tile
+	partialColumns int // number of columns in the widest partial tile
 	full           tileLookup
-	partial        tileLookup // of less than a vector
-	quad           tileLookup // of a vector that holds four columns of each of several groups
+	partial        tileLookup // tiles narrower than a vector
+	quad           tileLookup // tiles of one vector that holds four columns of each of several groups
 }
 
-// A tileLookup has, for each number of rows left and each number of vectors, the tallest tile.
+// A tileLookup holds, for each number of remaining rows and each number of vectors, the tallest
+// tile that fits.
 type tileLookup [maxRows + 1][maxVectors + 1]tileKernel
 
 const maxRows, maxVectors = 16, 4
@@ -52,14 +54,16 @@ func newTileLookup(tiles []tileKernel) (t tileLookup) {
 	return t
 }
 
-// cacheSize is the largest size of B in bytes that stays in the first-level data cache. Today's
-// processors have 32 or 48 KiB.
+// cacheSize is the largest size, in bytes, of a matrix B that stays in the first-level data cache.
+// Current processors have caches of 32 or 48 KiB.
 const cacheSize = 1 << 15
 
-// noBias is the bias of sums without one.
+// noBias is the bias passed to kernels if a contraction has none: zeros for the rows of the
+// tallest tile.
 var noBias [16]float32
 
-// How a contraction is divided, with vectors of 16 lanes and tiles of up to three vectors:
+// A contraction is divided into strips, and each strip into tiles. The drawings use vectors of
+// 16 lanes and tiles of up to three vectors:
 //
 //	one group of 100 columns           four groups of 36 columns
 //	┌────48────┬────48────┬4┐          ┌16┬16┬4┐ ┌16┬16┬4┐ ┌16┬16┬4┐ ┌16┬16┬4┐
@@ -71,13 +75,16 @@ var noBias [16]float32
 //	The last strip is a partial        last group. Quad tiles c have four columns of each
 //	vector.                            group in one vector.
 //
-// A strip consists of tiles below each other, whose part of B stays in the first-level cache.
+// A strip consists of tiles below each other, which all read the same columns of B. These stay in
+// the first-level cache.
 
-// tiles computes the contraction tile by tile. It goes down one strip after the other; if B
-// fits into the first-level cache, it goes along rows of tiles instead, so that C is accessed
-// once, in the order of memory. For the weight gradient of a dense layer, 512×450 with 16
-// steps, that reduces 78 µs to 58 if C is in the third-level cache, though it increases 48 µs
-// to 54 if C is in the second. In training, linalg.Updates collects products of so few steps.
+// tiles computes the contraction tile by tile. Usually it completes one strip after the other. If
+// there is one group, with more than three vectors of columns, and all of B fits into the
+// first-level cache, it instead completes one row of tiles after the other, so that C is accessed
+// once, in memory order. For the 512×450 weight gradient of a dense layer with 16 steps, the
+// second order reduces the time from 78 µs to 58 µs if C is in the third-level cache, but
+// increases it from 48 µs to 54 µs if C is in the second-level cache. In training, linalg.Updates
+// combines products with few steps, such as these.
 func (c *Contraction[T]) tiles() {
 	s := tileSets[level]
 	if c.Groups > 1 || c.Cols <= 3*s.lanes || 4*c.Cols*c.Steps*len(c.Segments) > cacheSize {
@@ -105,8 +112,8 @@ func (c *Contraction[T]) strips(s *tileSet) {
 	if c.Add {
 		args.add = 1
 	}
-	// The widest tiles cover the first columns of each group. In the remaining columns, the
-	// vectors of a tile belong to neighbouring groups, or to the only one.
+	// The widest tiles cover the first columns of each group. In the remaining columns, each
+	// vector of a tile belongs to a different group, unless there is only one group.
 	wide := s.vectors * s.lanes
 	done := c.Cols / wide * wide
 	args.cVector, args.bVector, args.lanes = 4*s.lanes, 4*s.lanes, s.lanes
@@ -133,15 +140,16 @@ func (c *Contraction[T]) strips(s *tileSet) {
 		for g := 0; g < c.Groups; {
 			left := c.Groups - g
 			strips := (left + most - 1) / most
-			n := (left + strips - 1) / strips // divide groups evenly
+			n := (left + strips - 1) / strips // divide the groups evenly among the strips
 			c.strip(args, s, g, j, n)
 			g += n
 		}
 	}
 }
 
-// quads computes the last four columns, from column j on, of all groups. If a vector has more
-// quarters than groups are left, the last group is computed several times.
+// quads computes the last four columns, j to j+3, of all groups. A vector consists of quarters of
+// four lanes, one for each group. If fewer groups than quarters remain, the last group is computed
+// several times; a single remaining group is computed with partial tiles instead.
 func (c *Contraction[T]) quads(args tileArgs, s *tileSet, j int) {
 	for g := 0; g < c.Groups; {
 		n := min(c.Groups-g, s.lanes/4)
@@ -157,7 +165,7 @@ func (c *Contraction[T]) quads(args tileArgs, s *tileSet, j int) {
 	}
 }
 
-// strip computes all rows of n vectors, from column j of group g on.
+// strip computes all rows of a strip of n vectors that starts at column j of group g.
 func (c *Contraction[T]) strip(args tileArgs, s *tileSet, g, j, n int) {
 	if args.lanes < s.lanes {
 		c.column(args, &s.partial, g, j, n)
@@ -166,8 +174,9 @@ func (c *Contraction[T]) strip(args tileArgs, s *tileSet, g, j, n int) {
 	}
 }
 
-// column runs tiles of n vectors below each other, from column j of group g on. It takes args by
-// value, because storing a pointer through a pointer would move the contraction to the heap.
+// column runs tiles of n vectors, one below the other, that start at column j of group g. It takes
+// args by value, because storing a pointer through a pointer would move the contraction to the
+// heap.
 func (c *Contraction[T]) column(args tileArgs, tiles *tileLookup, g, j, n int) {
 	args.b = unsafe.Pointer(&c.B[g*c.BGroup+j])
 	for i := 0; i < c.Rows; {

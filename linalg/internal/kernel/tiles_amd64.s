@@ -5,10 +5,10 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// Tiles of products; see tiles.go and tileArgs. Registers, unless a tile needs them otherwise:
+// These kernels compute the tiles of contractions; see tiles.go and tileArgs. Most of them use these registers:
 //
-// 	DI          the arguments
-// 	SI, BX      A and B at this step; at the end SI is C
+// 	DI          address of the arguments
+// 	SI, BX      addresses of A and B at this step; at the end SI is the address of a row of C
 // 	R8-R11      1, 3, 5 and 7 times the row stride of A, later of C
 // 	DX          the distance between vectors of B, later of C
 // 	R12, R13    the step strides of A and B
@@ -27,7 +27,7 @@ DATA ones<>+48(SB)/8, $0
 DATA ones<>+56(SB)/8, $0
 GLOBL ones<>(SB), NOPTR|RODATA, $64
 
-// tile1x1AVX512: row i, vector v of C in Z0[1·i + v]; B in Z1; A in the next.
+// tile1x1AVX512: C is in Z0, with vector v of row i in register 1·i + v; B is in Z1; elements of A are in the registers after B.
 TEXT tile1x1AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -83,7 +83,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile1x2AVX512: row i, vector v of C in Z0-Z1[2·i + v]; B in Z2-Z3; A in the next.
+// tile1x2AVX512: C is in Z0-Z1, with vector v of row i in register 2·i + v; B is in Z2-Z3; elements of A are in the registers after B.
 TEXT tile1x2AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -145,7 +145,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile1x3AVX512: row i, vector v of C in Z0-Z2[3·i + v]; B in Z3-Z5; A in the next.
+// tile1x3AVX512: C is in Z0-Z2, with vector v of row i in register 3·i + v; B is in Z3-Z5; elements of A are in the registers after B.
 TEXT tile1x3AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -213,7 +213,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile2x1AVX512: row i, vector v of C in Z0-Z1[1·i + v]; B in Z2; A in the next.
+// tile2x1AVX512: C is in Z0-Z1, with vector v of row i in register 1·i + v; B is in Z2; elements of A are in the registers after B.
 TEXT tile2x1AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -278,7 +278,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile2x2AVX512: row i, vector v of C in Z0-Z3[2·i + v]; B in Z4-Z5; A in the next.
+// tile2x2AVX512: C is in Z0-Z3, with vector v of row i in register 2·i + v; B is in Z4-Z5; elements of A are in the registers after B.
 TEXT tile2x2AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -354,7 +354,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile2x3AVX512: row i, vector v of C in Z0-Z5[3·i + v]; B in Z6-Z8; A in the next.
+// tile2x3AVX512: C is in Z0-Z5, with vector v of row i in register 3·i + v; B is in Z6-Z8; elements of A are in the registers after B.
 TEXT tile2x3AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -441,7 +441,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile4x1AVX512: row i, vector v of C in Z0-Z3[1·i + v]; B in Z4; A in the next.
+// tile4x1AVX512: C is in Z0-Z3, with vector v of row i in register 1·i + v; B is in Z4; elements of A are in the registers after B.
 TEXT tile4x1AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -525,7 +525,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile4x2AVX512: row i, vector v of C in Z0-Z7[2·i + v]; B in Z8-Z9; A in the next.
+// tile4x2AVX512: C is in Z0-Z7, with vector v of row i in register 2·i + v; B is in Z8-Z9; elements of A are in the registers after B.
 TEXT tile4x2AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -630,7 +630,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile4x3AVX512: row i, vector v of C in Z0-Z11[3·i + v]; B in Z12-Z14; A in the next.
+// tile4x3AVX512: C is in Z0-Z11, with vector v of row i in register 3·i + v; B is in Z12-Z14; elements of A are in the registers after B.
 TEXT tile4x3AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -756,7 +756,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile5x1AVX512: row i, vector v of C in Z0-Z4[1·i + v]; B in Z5; A in the next.
+// tile5x1AVX512: C is in Z0-Z4, with vector v of row i in register 1·i + v; B is in Z5; elements of A are in the registers after B.
 TEXT tile5x1AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -849,7 +849,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile5x2AVX512: row i, vector v of C in Z0-Z9[2·i + v]; B in Z10-Z11; A in the next.
+// tile5x2AVX512: C is in Z0-Z9, with vector v of row i in register 2·i + v; B is in Z10-Z11; elements of A are in the registers after B.
 TEXT tile5x2AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -968,7 +968,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile5x3AVX512: row i, vector v of C in Z0-Z14[3·i + v]; B in Z15-Z17; A in the next.
+// tile5x3AVX512: C is in Z0-Z14, with vector v of row i in register 3·i + v; B is in Z15-Z17; elements of A are in the registers after B.
 TEXT tile5x3AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -1113,7 +1113,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile8x1AVX512: row i, vector v of C in Z0-Z7[1·i + v]; B in Z8; A in the next.
+// tile8x1AVX512: C is in Z0-Z7, with vector v of row i in register 1·i + v; B is in Z8; elements of A are in the registers after B.
 TEXT tile8x1AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -1235,7 +1235,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile8x2AVX512: row i, vector v of C in Z0-Z15[2·i + v]; B in Z16-Z17; A in the next.
+// tile8x2AVX512: C is in Z0-Z15, with vector v of row i in register 2·i + v; B is in Z16-Z17; elements of A are in the registers after B.
 TEXT tile8x2AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -1398,7 +1398,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile8x3AVX512: row i, vector v of C in Z0-Z23[3·i + v]; B in Z24-Z26; A in the next.
+// tile8x3AVX512: C is in Z0-Z23, with vector v of row i in register 3·i + v; B is in Z24-Z26; elements of A are in the registers after B.
 TEXT tile8x3AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -1602,7 +1602,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile16x1AVX512: row i, vector v of C in Z0-Z15[1·i + v]; B in Z16; A in the next.
+// tile16x1AVX512: C is in Z0-Z15, with vector v of row i in register 1·i + v; B is in Z16; elements of A are in the registers after B.
 TEXT tile16x1AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -1802,7 +1802,7 @@ store:
 	VZEROUPPER
 	RET
 
-// partial1AVX512: row i, vector v of C in Z0[1·i + v]; B in Z1; A in the next.
+// partial1AVX512: C is in Z0, with vector v of row i in register 1·i + v; B is in Z1; elements of A are in the registers after B.
 TEXT partial1AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -1862,7 +1862,7 @@ store:
 	VZEROUPPER
 	RET
 
-// partial4AVX512: row i, vector v of C in Z0-Z3[1·i + v]; B in Z4; A in the next.
+// partial4AVX512: C is in Z0-Z3, with vector v of row i in register 1·i + v; B is in Z4; elements of A are in the registers after B.
 TEXT partial4AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -1950,7 +1950,7 @@ store:
 	VZEROUPPER
 	RET
 
-// partial8AVX512: row i, vector v of C in Z0-Z7[1·i + v]; B in Z8; A in the next.
+// partial8AVX512: C is in Z0-Z7, with vector v of row i in register 1·i + v; B is in Z8; elements of A are in the registers after B.
 TEXT partial8AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -2076,7 +2076,7 @@ store:
 	VZEROUPPER
 	RET
 
-// partial16AVX512: row i, vector v of C in Z0-Z15[1·i + v]; B in Z16; A in the next.
+// partial16AVX512: C is in Z0-Z15, with vector v of row i in register 1·i + v; B is in Z16; elements of A are in the registers after B.
 TEXT partial16AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -2280,7 +2280,7 @@ store:
 	VZEROUPPER
 	RET
 
-// quad1AVX512: row i of C in Z0[i]; B in Z1; A in the next. Four lanes belong to a group.
+// quad1AVX512: C is in Z0, with row i in register i; B is in Z1; elements of A are in the registers after B. Each group has four lanes.
 TEXT quad1AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -2352,7 +2352,7 @@ store0:
 	VZEROUPPER
 	RET
 
-// quad4AVX512: row i of C in Z0-Z3[i]; B in Z4; A in the next. Four lanes belong to a group.
+// quad4AVX512: C is in Z0-Z3, with row i in register i; B is in Z4; elements of A are in the registers after B. Each group has four lanes.
 TEXT quad4AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -2479,7 +2479,7 @@ store3:
 	VZEROUPPER
 	RET
 
-// quad16AVX512: row i of C in Z0-Z15[i]; B in Z16; A in the next. Four lanes belong to a group.
+// quad16AVX512: C is in Z0-Z15, with row i in register i; B is in Z16; elements of A are in the registers after B. Each group has four lanes.
 TEXT quad16AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -2829,7 +2829,7 @@ store15:
 	VZEROUPPER
 	RET
 
-// tile1x1AVX2: row i, vector v of C in Y0[1·i + v]; B in Y1; A in the next.
+// tile1x1AVX2: C is in Y0, with vector v of row i in register 1·i + v; B is in Y1; elements of A are in the registers after B.
 TEXT tile1x1AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -2885,7 +2885,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile1x2AVX2: row i, vector v of C in Y0-Y1[2·i + v]; B in Y2-Y3; A in the next.
+// tile1x2AVX2: C is in Y0-Y1, with vector v of row i in register 2·i + v; B is in Y2-Y3; elements of A are in the registers after B.
 TEXT tile1x2AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -2947,7 +2947,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile1x3AVX2: row i, vector v of C in Y0-Y2[3·i + v]; B in Y3-Y5; A in the next.
+// tile1x3AVX2: C is in Y0-Y2, with vector v of row i in register 3·i + v; B is in Y3-Y5; elements of A are in the registers after B.
 TEXT tile1x3AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -3015,7 +3015,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile2x1AVX2: row i, vector v of C in Y0-Y1[1·i + v]; B in Y2; A in the next.
+// tile2x1AVX2: C is in Y0-Y1, with vector v of row i in register 1·i + v; B is in Y2; elements of A are in the registers after B.
 TEXT tile2x1AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -3080,7 +3080,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile2x2AVX2: row i, vector v of C in Y0-Y3[2·i + v]; B in Y4-Y5; A in the next.
+// tile2x2AVX2: C is in Y0-Y3, with vector v of row i in register 2·i + v; B is in Y4-Y5; elements of A are in the registers after B.
 TEXT tile2x2AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -3156,7 +3156,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile2x3AVX2: row i, vector v of C in Y0-Y5[3·i + v]; B in Y6-Y8; A in the next.
+// tile2x3AVX2: C is in Y0-Y5, with vector v of row i in register 3·i + v; B is in Y6-Y8; elements of A are in the registers after B.
 TEXT tile2x3AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -3243,7 +3243,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile4x1AVX2: row i, vector v of C in Y0-Y3[1·i + v]; B in Y4; A in the next.
+// tile4x1AVX2: C is in Y0-Y3, with vector v of row i in register 1·i + v; B is in Y4; elements of A are in the registers after B.
 TEXT tile4x1AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -3327,7 +3327,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile4x2AVX2: row i, vector v of C in Y0-Y7[2·i + v]; B in Y8-Y9; A in the next.
+// tile4x2AVX2: C is in Y0-Y7, with vector v of row i in register 2·i + v; B is in Y8-Y9; elements of A are in the registers after B.
 TEXT tile4x2AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -3432,7 +3432,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile4x3AVX2: row i, vector v of C in Y0-Y11[3·i + v]; B in Y12-Y14; A in the next.
+// tile4x3AVX2: C is in Y0-Y11, with vector v of row i in register 3·i + v; B is in Y12-Y14; elements of A are in the registers after B.
 TEXT tile4x3AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -3558,7 +3558,7 @@ store:
 	VZEROUPPER
 	RET
 
-// partial1AVX2: row i, vector v of C in Y0[1·i + v]; B in Y1; A in the next.
+// partial1AVX2: C is in Y0, with vector v of row i in register 1·i + v; B is in Y1; elements of A are in the registers after B.
 TEXT partial1AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -3620,7 +3620,7 @@ store:
 	VZEROUPPER
 	RET
 
-// partial2AVX2: row i, vector v of C in Y0-Y1[1·i + v]; B in Y2; A in the next.
+// partial2AVX2: C is in Y0-Y1, with vector v of row i in register 1·i + v; B is in Y2; elements of A are in the registers after B.
 TEXT partial2AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -3692,7 +3692,7 @@ store:
 	VZEROUPPER
 	RET
 
-// partial4AVX2: row i, vector v of C in Y0-Y3[1·i + v]; B in Y4; A in the next.
+// partial4AVX2: C is in Y0-Y3, with vector v of row i in register 1·i + v; B is in Y4; elements of A are in the registers after B.
 TEXT partial4AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -3785,7 +3785,7 @@ store:
 	VZEROUPPER
 	RET
 
-// quad1AVX2: row i of C in Y0[i]; B in Y1; A in the next. Four lanes belong to a group.
+// quad1AVX2: C is in Y0, with row i in register i; B is in Y1; elements of A are in the registers after B. Each group has four lanes.
 TEXT quad1AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -3847,7 +3847,7 @@ store0:
 	VZEROUPPER
 	RET
 
-// quad4AVX2: row i of C in Y0-Y3[i]; B in Y4; A in the next. Four lanes belong to a group.
+// quad4AVX2: C is in Y0-Y3, with row i in register i; B is in Y4; elements of A are in the registers after B. Each group has four lanes.
 TEXT quad4AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.

@@ -5,10 +5,10 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// Tiles of products; see tiles.go and tileArgs. Registers:
+// These kernels compute the tiles of contractions; see tiles.go and tileArgs. They use these registers:
 //
-// 	R0          the arguments
-// 	R1, R2      A and B at this step; at the end R1 is C
+// 	R0          address of the arguments
+// 	R1, R2      addresses of A and B at this step; at the end R1 is the address of a row of C
 // 	R3, R4, R5  steps left, the next segment, segments left
 // 	R6, R7      the step strides of A and B
 // 	R8-R17, …   the distances of rows 1, 2, … of A from row 0
@@ -17,7 +17,7 @@
 // The comment of each tile lists its vector registers. An element of A is the first lane of
 // a register; the multiplication broadcasts it.
 
-// tile1x1NEON: row i, vector v of C in V0[1·i + v]; B in V1; A in the next.
+// tile1x1NEON: C is in V0, with vector v of row i in register 1·i + v; B is in V1; elements of A are in the registers after B.
 // A step has 1 multiply-adds, 2 loads and 4 other instructions.
 TEXT tile1x1NEON<>(SB), NOSPLIT, $0-16
 
@@ -65,7 +65,7 @@ store:
 	FMOVQ F0, (R1)
 	RET
 
-// tile1x2NEON: row i, vector v of C in V0-V1[2·i + v]; B in V2-V3; A in the next.
+// tile1x2NEON: C is in V0-V1, with vector v of row i in register 2·i + v; B is in V2-V3; elements of A are in the registers after B.
 // A step has 2 multiply-adds, 3 loads and 4 other instructions.
 TEXT tile1x2NEON<>(SB), NOSPLIT, $0-16
 
@@ -121,7 +121,7 @@ store:
 	WORD $0x3cba6821 // str q1, [x1, x26]
 	RET
 
-// tile1x3NEON: row i, vector v of C in V0-V2[3·i + v]; B in V3-V5; A in the next.
+// tile1x3NEON: C is in V0-V2, with vector v of row i in register 3·i + v; B is in V3-V5; elements of A are in the registers after B.
 // A step has 3 multiply-adds, 4 loads and 4 other instructions.
 TEXT tile1x3NEON<>(SB), NOSPLIT, $0-16
 
@@ -185,7 +185,7 @@ store:
 	WORD $0x3cb96822 // str q2, [x1, x25]
 	RET
 
-// tile1x4NEON: row i, vector v of C in V0-V3[4·i + v]; B in V4-V7; A in the next.
+// tile1x4NEON: C is in V0-V3, with vector v of row i in register 4·i + v; B is in V4-V7; elements of A are in the registers after B.
 // A step has 4 multiply-adds, 5 loads and 4 other instructions.
 TEXT tile1x4NEON<>(SB), NOSPLIT, $0-16
 
@@ -257,7 +257,7 @@ store:
 	WORD $0x3cb86823 // str q3, [x1, x24]
 	RET
 
-// tile2x1NEON: row i, vector v of C in V0-V1[1·i + v]; B in V2; A in the next.
+// tile2x1NEON: C is in V0-V1, with vector v of row i in register 1·i + v; B is in V2; elements of A are in the registers after B.
 // A step has 2 multiply-adds, 3 loads and 4 other instructions.
 TEXT tile2x1NEON<>(SB), NOSPLIT, $0-16
 
@@ -314,7 +314,7 @@ store:
 	FMOVQ F1, (R1)
 	RET
 
-// tile2x2NEON: row i, vector v of C in V0-V3[2·i + v]; B in V4-V5; A in the next.
+// tile2x2NEON: C is in V0-V3, with vector v of row i in register 2·i + v; B is in V4-V5; elements of A are in the registers after B.
 // A step has 4 multiply-adds, 4 loads and 4 other instructions.
 TEXT tile2x2NEON<>(SB), NOSPLIT, $0-16
 
@@ -384,7 +384,7 @@ store:
 	WORD $0x3cba6823 // str q3, [x1, x26]
 	RET
 
-// tile2x3NEON: row i, vector v of C in V0-V5[3·i + v]; B in V6-V8; A in the next.
+// tile2x3NEON: C is in V0-V5, with vector v of row i in register 3·i + v; B is in V6-V8; elements of A are in the registers after B.
 // A step has 6 multiply-adds, 5 loads and 4 other instructions.
 TEXT tile2x3NEON<>(SB), NOSPLIT, $0-16
 
@@ -467,7 +467,7 @@ store:
 	WORD $0x3cb96825 // str q5, [x1, x25]
 	RET
 
-// tile2x4NEON: row i, vector v of C in V0-V7[4·i + v]; B in V8-V11; A in the next.
+// tile2x4NEON: C is in V0-V7, with vector v of row i in register 4·i + v; B is in V8-V11; elements of A are in the registers after B.
 // A step has 8 multiply-adds, 6 loads and 4 other instructions.
 TEXT tile2x4NEON<>(SB), NOSPLIT, $0-16
 
@@ -563,7 +563,7 @@ store:
 	WORD $0x3cb86827 // str q7, [x1, x24]
 	RET
 
-// tile4x1NEON: row i, vector v of C in V0-V3[1·i + v]; B in V4; A in the next.
+// tile4x1NEON: C is in V0-V3, with vector v of row i in register 1·i + v; B is in V4; elements of A are in the registers after B.
 // A step has 4 multiply-adds, 5 loads and 4 other instructions.
 TEXT tile4x1NEON<>(SB), NOSPLIT, $0-16
 
@@ -638,7 +638,7 @@ store:
 	FMOVQ F3, (R1)
 	RET
 
-// tile4x2NEON: row i, vector v of C in V0-V7[2·i + v]; B in V8-V9; A in the next.
+// tile4x2NEON: C is in V0-V7, with vector v of row i in register 2·i + v; B is in V8-V9; elements of A are in the registers after B.
 // A step has 8 multiply-adds, 6 loads and 4 other instructions.
 TEXT tile4x2NEON<>(SB), NOSPLIT, $0-16
 
@@ -736,7 +736,7 @@ store:
 	WORD $0x3cba6827 // str q7, [x1, x26]
 	RET
 
-// tile4x3NEON: row i, vector v of C in V0-V11[3·i + v]; B in V12-V14; A in the next.
+// tile4x3NEON: C is in V0-V11, with vector v of row i in register 3·i + v; B is in V12-V14; elements of A are in the registers after B.
 // A step has 12 multiply-adds, 7 loads and 4 other instructions.
 TEXT tile4x3NEON<>(SB), NOSPLIT, $0-16
 
@@ -857,7 +857,7 @@ store:
 	WORD $0x3cb9682b // str q11, [x1, x25]
 	RET
 
-// tile4x4NEON: row i, vector v of C in V0-V15[4·i + v]; B in V16-V19; A in the next.
+// tile4x4NEON: C is in V0-V15, with vector v of row i in register 4·i + v; B is in V16-V19; elements of A are in the registers after B.
 // A step has 16 multiply-adds, 8 loads and 4 other instructions.
 TEXT tile4x4NEON<>(SB), NOSPLIT, $0-16
 
@@ -1001,7 +1001,7 @@ store:
 	WORD $0x3cb8682f // str q15, [x1, x24]
 	RET
 
-// tile6x4NEON: row i, vector v of C in V0-V23[4·i + v]; B in V24-V27; A in the next.
+// tile6x4NEON: C is in V0-V23, with vector v of row i in register 4·i + v; B is in V24-V27; elements of A are in the registers after B.
 // A step has 24 multiply-adds, 10 loads and 4 other instructions.
 TEXT tile6x4NEON<>(SB), NOSPLIT, $0-16
 
@@ -1193,7 +1193,7 @@ store:
 	WORD $0x3cb86837 // str q23, [x1, x24]
 	RET
 
-// tile8x1NEON: row i, vector v of C in V0-V7[1·i + v]; B in V8; A in the next.
+// tile8x1NEON: C is in V0-V7, with vector v of row i in register 1·i + v; B is in V8; elements of A are in the registers after B.
 // A step has 8 multiply-adds, 9 loads and 4 other instructions.
 TEXT tile8x1NEON<>(SB), NOSPLIT, $0-16
 
@@ -1304,7 +1304,7 @@ store:
 	FMOVQ F7, (R1)
 	RET
 
-// tile8x2NEON: row i, vector v of C in V0-V15[2·i + v]; B in V16-V17; A in the next.
+// tile8x2NEON: C is in V0-V15, with vector v of row i in register 2·i + v; B is in V16-V17; elements of A are in the registers after B.
 // A step has 16 multiply-adds, 10 loads and 4 other instructions.
 TEXT tile8x2NEON<>(SB), NOSPLIT, $0-16
 
@@ -1458,7 +1458,7 @@ store:
 	WORD $0x3cba682f // str q15, [x1, x26]
 	RET
 
-// tile8x3NEON: row i, vector v of C in V0-V23[3·i + v]; B in V24-V26; A in the next.
+// tile8x3NEON: C is in V0-V23, with vector v of row i in register 3·i + v; B is in V24-V26; elements of A are in the registers after B.
 // A step has 24 multiply-adds, 11 loads and 4 other instructions.
 TEXT tile8x3NEON<>(SB), NOSPLIT, $0-16
 
@@ -1655,7 +1655,7 @@ store:
 	WORD $0x3cb96837 // str q23, [x1, x25]
 	RET
 
-// tile16x1NEON: row i, vector v of C in V0-V15[1·i + v]; B in V16; A in the next.
+// tile16x1NEON: C is in V0-V15, with vector v of row i in register 1·i + v; B is in V16; elements of A are in the registers after B.
 // A step has 16 multiply-adds, 17 loads and 4 other instructions.
 TEXT tile16x1NEON<>(SB), NOSPLIT, $0-16
 
@@ -1838,7 +1838,7 @@ store:
 	FMOVQ F15, (R1)
 	RET
 
-// partial1NEON: row i, vector v of C in V0[1·i + v]; B in V1; A in the next.
+// partial1NEON: C is in V0, with vector v of row i in register 1·i + v; B is in V1; elements of A are in the registers after B.
 // A step has 1 multiply-adds, 2 loads and 4 other instructions.
 TEXT partial1NEON<>(SB), NOSPLIT, $0-16
 
@@ -1886,7 +1886,7 @@ store:
 	FMOVS F0, (R1)
 	RET
 
-// partial4NEON: row i, vector v of C in V0-V3[1·i + v]; B in V4; A in the next.
+// partial4NEON: C is in V0-V3, with vector v of row i in register 1·i + v; B is in V4; elements of A are in the registers after B.
 // A step has 4 multiply-adds, 5 loads and 4 other instructions.
 TEXT partial4NEON<>(SB), NOSPLIT, $0-16
 
@@ -1961,7 +1961,7 @@ store:
 	FMOVS F3, (R1)
 	RET
 
-// partial8NEON: row i, vector v of C in V0-V7[1·i + v]; B in V8; A in the next.
+// partial8NEON: C is in V0-V7, with vector v of row i in register 1·i + v; B is in V8; elements of A are in the registers after B.
 // A step has 8 multiply-adds, 9 loads and 4 other instructions.
 TEXT partial8NEON<>(SB), NOSPLIT, $0-16
 
@@ -2072,7 +2072,7 @@ store:
 	FMOVS F7, (R1)
 	RET
 
-// partial16NEON: row i, vector v of C in V0-V15[1·i + v]; B in V16; A in the next.
+// partial16NEON: C is in V0-V15, with vector v of row i in register 1·i + v; B is in V16; elements of A are in the registers after B.
 // A step has 16 multiply-adds, 17 loads and 4 other instructions.
 TEXT partial16NEON<>(SB), NOSPLIT, $0-16
 

@@ -2,31 +2,31 @@ package kernel
 
 import "unsafe"
 
-// transposeArgs has the arguments of a transpose kernel. It divides each matrix in src into
-// bands of rows, and these into quads of four columns. The quads of a band become rows of dst,
-// four each, in as many columns as the band has rows. All distances are in bytes.
+// transposeArgs holds the arguments of a transpose kernel. The kernel divides each matrix in src
+// into bands of as many rows as the kernel processes at once, and each band into quads of four
+// columns. It transposes a quad into four rows of dst. All strides and distances are in bytes.
 //
-// The kernel counts matrices down and done up. It does not change dst and src: beyond the last
-// matrix they could point into unused memory, and a garbage collector that finds such a
-// pointer in the arguments ends the program.
+// The kernel decrements matrices and increments done, but does not change dst and src. Beyond the
+// last matrix they could point into unused memory, and a garbage collector that finds such a
+// pointer in the arguments aborts the program.
 type transposeArgs struct {
 	dst, src       unsafe.Pointer
 	dstRow, srcRow int // row strides
-	bands, quads   int // in each matrix
-	matrices       int
-	matrix         int // distance between matrices, in both dst and src
+	bands, quads   int // numbers of bands in a matrix and of quads in a band
+	matrices       int // number of matrices left
+	matrix         int // distance between consecutive matrices, in both dst and src
 	done           int // distance of the current matrix from the first
 }
 
-// A transposeKernel is the number of the kernel for bands with the given number of rows.
+// A transposeKernel is the number of the kernel that transposes bands of the given number of rows.
 type transposeKernel struct{ rows, number int }
 
-// Transpose writes the transposes of consecutive matrices in a, each rows × cols, to dst one
-// after the other. The length of a must be a multiple of a matrix's.
+// Transpose transposes each of the consecutive matrices in a, which are rows × cols, and writes
+// the results to dst one after the other. The length of a must be a multiple of rows·cols.
 func Transpose[T Float](dst, a []T, rows, cols int) {
 	dst = dst[:len(a)]
 	if SIMD32[T]() && cols >= 4 {
-		for _, k := range transposeKernels[level] { // by falling number of rows
+		for _, k := range transposeKernels[level] { // in decreasing order of rows
 			if rows >= k.rows {
 				transposeSIMD(k, dst, a, rows, cols)
 				return
@@ -42,11 +42,12 @@ func Transpose[T Float](dst, a []T, rows, cols int) {
 	}
 }
 
-// transposeSIMD transposes with a SIMD kernel. If the bands do not divide the rows, or the
-// quads the columns, the last ones overlap those before.
+// transposeSIMD transposes consecutive matrices with the SIMD kernel k. If the number of rows is
+// not a multiple of the rows of a band, the last band overlaps the band before it; if the number
+// of columns is not a multiple of four, the last quad overlaps the quad before it.
 func transposeSIMD[T Float](k transposeKernel, dst, a []T, rows, cols int) {
 	size := rows * cols
-	chunk := max(1, 4096/size) * size // matrices that the first-level cache holds
+	chunk := max(1, 4096/size) * size // elements of as many matrices as the first-level cache holds
 	for lo := 0; lo < len(a); lo += chunk {
 		args := transposeArgs{dstRow: 4 * rows, srcRow: 4 * cols, matrix: 4 * size}
 		for _, r := range [2][2]int{{0, rows / k.rows}, {rows - k.rows, min(1, rows%k.rows)}} {

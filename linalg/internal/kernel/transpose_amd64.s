@@ -5,7 +5,7 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// Transpose kernels; see transpose.go and transposeArgs.
+// These kernels transpose matrices; see transpose.go and transposeArgs.
 
 // SI, R15: rows 0 and 8 of the band in src; R8-R11: 1, 3, 5 and 7 times its row stride; AX, DX: dst and its
 // row stride; CX, BX: quads and bands left; R12, R13: the beginning of the band in src and dst.

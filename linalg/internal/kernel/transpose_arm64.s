@@ -5,7 +5,7 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// Transpose kernel; see transpose.go and transposeArgs.
+// This kernel transposes matrices; see transpose.go and transposeArgs.
 
 // R1: the band in src; R4-R6: 1, 2 and 3 times its row stride; R2, R7-R9: the same for dst; R10, R11: quads and
 // bands left; R12, R13: the beginning of the band in src and dst.
