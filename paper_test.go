@@ -2170,7 +2170,7 @@ func gaussianHyperParameters(t *testing.T) {
 // with v = 1 before the first step: "all training was done using RMSProp".
 func rmsProp(t *testing.T) {
 	gradients := []float64{1e-5, 3, -1, 0, 100} // the first is of the size of √10⁻¹⁰
-	o := hvae.NewRMSProp(0.01)
+	o := model.RMSProp{Rate: 0.01}
 	if start := o.Start(); !slices.Equal(start, []float64{1}) {
 		t.Errorf("the mean square starts at %v, want 1 as in TensorFlow 1", start)
 	}

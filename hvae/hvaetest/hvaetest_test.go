@@ -51,7 +51,7 @@ func (s changing) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Scale(hvae.LogNormal(z), 1+0.1*float64(*s.evaluations%5))
 }
 
-func TestFlowsThatAreWrongAreReported(t *testing.T) {
+func TestTestFlowReportsWrongFlows(t *testing.T) {
 	for _, s := range hvaetest.Schemes() {
 		flow := func(target hvae.Target[float64]) error {
 			return hvaetest.TestFlow(func(t *ad.Tape[float64]) *hvae.Flow[float64] { return s.Flow(t, target, 2) }, 2)
@@ -88,7 +88,7 @@ func (w wrong) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] {
 	return z
 }
 
-func TestTargetsThatAreWrongAreToldSo(t *testing.T) {
+func TestTestTargetReportsWrongTargets(t *testing.T) {
 	for what, want := range map[string]string{
 		"nothing": "<nil>", "shape": "log p(x, z) is [1×1], not [1×3]", "columns": "beside other columns",
 		"sign": "by differences", "gradient's shape": "∇U is [1×1]",
@@ -99,7 +99,7 @@ func TestTargetsThatAreWrongAreToldSo(t *testing.T) {
 	}
 }
 
-func TestEvidenceIsTheIntegralOfTheDensity(t *testing.T) {
+func TestEvidenceMatchesQuadrature(t *testing.T) {
 	integral := func(target hvae.Target[float64]) float64 {
 		var tape ad.Tape[float64]
 		return math.Log(hvaetest.Integrate(func(z float64) float64 {
@@ -121,7 +121,7 @@ func TestEvidenceIsTheIntegralOfTheDensity(t *testing.T) {
 	}
 }
 
-func TestPosteriorDrawsHaveTheTargetsMoments(t *testing.T) {
+func TestPosteriorDrawsHaveMomentsOfTarget(t *testing.T) {
 	z := linalg.New[float64](2, 50000)
 	hvaetest.Bimodal{Dims: 2}.FillPosterior(hvae.Stream(1, "posterior"), z)
 	moment := func(f func(x, y float64) float64) []float64 {
@@ -149,7 +149,7 @@ func TestPosteriorDrawsHaveTheTargetsMoments(t *testing.T) {
 	}
 }
 
-func TestCountersCountAndPassOn(t *testing.T) {
+func TestCountersCountAndForward(t *testing.T) {
 	var tape ad.Tape[float64]
 	z := tape.Leaf(linalg.Column(0.5, -1))
 	c := &hvaetest.Counter{Target: newLogistic(&tape)}
@@ -212,7 +212,7 @@ func TestDeterminants(t *testing.T) {
 	}
 }
 
-func TestGradientErrorSeesAWrongRule(t *testing.T) {
+func TestGradientErrorDetectsMissingTerm(t *testing.T) {
 	params := []linalg.Matrix[float64]{linalg.Column(0.4, -1.3), linalg.Column(2.0)}
 	right := func(t *ad.Tape[float64], p []*ad.Var[float64]) *ad.Var[float64] { return ad.Mul(ad.Exp(p[0]), p[1]) }
 	if e := hvaetest.GradientError(params, right); !(e <= 1e-10) {
@@ -229,7 +229,7 @@ func TestGradientErrorSeesAWrongRule(t *testing.T) {
 	}
 }
 
-func TestMeansAndTheirErrors(t *testing.T) {
+func TestStatisticsOfKnownSamples(t *testing.T) {
 	x := []float64{1, 2, 3, 6} // mean 3, variance (4+1+0+9)/3
 	mean, se := hvaetest.MeanSE(x)
 	if want := math.Sqrt(14./3) / 2; mean != 3 || !(math.Abs(se-want) <= 1e-15) {
@@ -248,7 +248,7 @@ func TestMeansAndTheirErrors(t *testing.T) {
 	}
 }
 
-func TestSchemesAreFlows(t *testing.T) {
+func TestSchemesAndDraws(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range hvaetest.Schemes() {
 		if seen[s.String()] {
