@@ -195,7 +195,7 @@ func (h hmc[T]) leapfrog(p *Particles[T], rho linalg.Matrix[T]) {
 	t, b := h.ais.Tape, h.ais.bridge(h.beta)
 	epsilon := ad.Scale(b.prior.SD, T(*h.stepSize))
 	z := t.Const(p.Z)
-	s := leapfrog(b, newStepSize(epsilon), Phase[T]{Z: z, Rho: t.Const(rho), gradU: b.gradient(z, t.Const(p.gradU))})
+	s := leapfrog(b, stepSize[T]{epsilon, ad.Scale(epsilon, -0.5)}, Phase[T]{Z: z, Rho: t.Const(rho), gradU: b.gradient(z, t.Const(p.gradU))})
 	linalg.Copy(rho, s.Rho.Value)
 	b.store(s.Z, p)
 }
@@ -212,7 +212,7 @@ type bridge[T linalg.Float] struct {
 // bridge resets the tape and returns the bridge for β on it.
 func (a *AIS[T]) bridge(beta float64) *bridge[T] {
 	a.Tape.Reset()
-	prior := DiagonalNormal[T]{Mean: a.Tape.Const(a.Mean), SD: a.Tape.Const(a.SD)}
+	prior := DiagonalNormal[T]{a.Tape.Const(a.Mean), a.Tape.Const(a.SD)}
 	return &bridge[T]{Target: a.Target(a.Tape), prior: prior, beta: T(beta)}
 }
 

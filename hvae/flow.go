@@ -77,7 +77,8 @@ func (f *Flow[T]) LogDet(tape *ad.Tape[T], dims int) *ad.Var[T] {
 // stepSize returns the step sizes of step k as columns [ℓ×1].
 func (f *Flow[T]) stepSize(k int) stepSize[T] {
 	row := min(k, f.StepSize.Rows()) - 1
-	return newStepSize(ad.Reshape(ad.RowRange(f.StepSize, row, row+1), f.StepSize.Cols(), 1))
+	epsilon := ad.Reshape(ad.RowRange(f.StepSize, row, row+1), f.StepSize.Cols(), 1)
+	return stepSize[T]{epsilon, ad.Scale(epsilon, -0.5)}
 }
 
 // begin returns s with ∇U(z) if K > 0. It panics if shapes do not match.

@@ -54,11 +54,10 @@ func (s Sample[T]) LogEstimate() *ad.Var[T] {
 //
 //	log p_θ(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀) + ℓ/2.
 //
-// It is LogEstimate with ½γ₀ᵀγ₀ replaced by its expectation ℓ/2, so it has the same mean.
-// Its gradients are also the same. Its variance Var(log p̂) + ℓ/2 − 2 Cov(log p̂, ½γ₀ᵀγ₀) is
-// larger than the variance of LogEstimate unless the covariance exceeds ℓ/4. As the flow
-// approaches the posterior, the variance of LogEstimate approaches 0, but the variance of ELBO
-// approaches ℓ/2. So train with ELBO, and report LogEstimate.
+// It is LogEstimate with ½γ₀ᵀγ₀ replaced by its expectation ℓ/2. Mean and gradients are the
+// same. The variance Var(log p̂) + ℓ/2 − 2 Cov(log p̂, ½γ₀ᵀγ₀) is larger unless the covariance
+// exceeds ℓ/4. As the flow approaches the posterior, Var(log p̂) approaches 0, but the variance of
+// ELBO approaches ℓ/2. So train with ELBO, and report LogEstimate.
 func (s Sample[T]) ELBO() *ad.Var[T] {
 	return s.elbo(ad.Sub(s.End.LogJoint(s.flow.Target), s.logPrior))
 }

@@ -42,10 +42,6 @@ func Leapfrog[T linalg.Float](target Target[T], epsilon *ad.Var[T], s Phase[T]) 
 // A stepSize is ε and −ε/2, each [ℓ×1] or [ℓ×B]. Steps with the same ε share it.
 type stepSize[T linalg.Float] struct{ epsilon, minusHalf *ad.Var[T] }
 
-func newStepSize[T linalg.Float](epsilon *ad.Var[T]) stepSize[T] {
-	return stepSize[T]{epsilon, ad.Scale(epsilon, -0.5)}
-}
-
 // leapfrog returns s after one step. It needs s.gradU.
 func leapfrog[T linalg.Float](target Target[T], e stepSize[T], s Phase[T]) Phase[T] {
 	rho := ad.MulAdd(e.minusHalf, s.gradU, s.Rho)

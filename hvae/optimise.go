@@ -24,8 +24,7 @@ type Optimiser[T linalg.Float] interface {
 type Adamax[T linalg.Float] struct {
 	Rate, Beta1, Beta2, Epsilon T
 
-	// The arguments of the current step, and the loop body that reads them. The body is created
-	// once, so steps do not allocate.
+	// Arguments of the current step, and its loop body, created once so that steps do not allocate.
 	theta, gradient, mean, norm linalg.Matrix[T]
 	rate                        T
 	body                        func(lo, hi int)

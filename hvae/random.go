@@ -11,9 +11,8 @@ import (
 	"hvae/linalg"
 )
 
-// Stream returns the random stream of a key, which is a seed, a purpose and indices. Streams
-// with different keys are independent. If each task has a separate stream, results do not
-// depend on how tasks are distributed among goroutines.
+// Stream returns the random stream of a key, which is a seed, a purpose and indices. Streams with
+// different keys are independent. With one stream per task, results do not depend on scheduling.
 func Stream(seed uint64, purpose string, index ...int) *rand.Rand {
 	return new(Keyed).Reset(seed, purpose, index...)
 }

@@ -105,7 +105,6 @@ type job[T linalg.Float] struct {
 	step    int
 	blame   bool      // whether to keep all values on the tape
 	values  []float64 // receives the bound of each column; nil to compute the gradient instead
-
 	size, blocks int // columns per block, and number of blocks
 }
 
@@ -242,11 +241,11 @@ func (t *Trainer[T]) Evaluate(ctx context.Context, batch []int, seed uint64, row
 	}
 	values = make([]float64, len(batch))
 	mean, err = t.run(ctx, job[T]{batch: batch, bound: row, seed: seed, purpose: "algorithm 2 evaluation", values: values})
-	if i := slices.IndexFunc(values, math.IsNaN); err == nil && i >= 0 {
-		err = fmt.Errorf("the value of column %d of %d is NaN: the parameters or the data are damaged, or training has diverged", i+1, len(batch))
-	}
 	if err != nil {
 		return 0, nil, err
+	}
+	if i := slices.IndexFunc(values, math.IsNaN); i >= 0 {
+		return 0, nil, fmt.Errorf("the value of column %d of %d is NaN: the parameters or the data are damaged, or training has diverged", i+1, len(batch))
 	}
 	return mean, values, nil
 }
