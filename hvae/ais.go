@@ -35,15 +35,15 @@ func (a *AIS[T]) Forward(streams []*rand.Rand) (end *Particles[T], logEstimates 
 }
 
 // Reverse runs the chains backwards from exact draws z [ℓ×B] of the posterior p_θ(z|x). It
-// returns their ends and log p̂_θ(x) [B], whose expectation is at least log p_θ(x). If the model
-// simulated z and then x, z is such a draw.
+// returns their ends and log p̂_θ(x) [B], whose expectation is at least log p_θ(x). If x was
+// simulated from the model, the z that it was simulated with is such a draw.
 func (a *AIS[T]) Reverse(z linalg.Matrix[T], streams []*rand.Rand) (end *Particles[T], logEstimates []float64) {
 	return a.Chain(streams).Reverse(a.At(z.Clone()))
 }
 
 // Tune returns step sizes for which each kernel accepts about 65 % of its proposals (Neal,
-// 2011, section 4.4). It runs all chains forward the given number of times: once is enough for
-// large K. Forward and Reverse need other streams, because otherwise the estimate is biased.
+// 2011, section 4.4). It makes the given number of passes over all kernels. One is enough for
+// large K. Forward and Reverse must use other streams, or their estimates are biased.
 func (a *AIS[T]) Tune(streams []*rand.Rand, passes int) (stepSizes []float64) {
 	const start, rate = 0.5, 0.65
 	tuned := *a
@@ -97,7 +97,7 @@ func (p *Particles[T]) Acceptance() float64 {
 	return sum / float64(len(p.rates))
 }
 
-// At returns particles at z [ℓ×B]. They use the elements of z, which the caller must not change.
+// At returns particles at z [ℓ×B]. It takes ownership of z.
 func (a *AIS[T]) At(z linalg.Matrix[T]) *Particles[T] {
 	if z.Rows != a.Mean.Rows {
 		panic(fmt.Sprintf("hvae: AIS with z %v and mean %v, which differ in rows", z.Shape(), a.Mean.Shape()))

@@ -63,7 +63,7 @@ func (s Sample[T]) ELBO() *ad.Var[T] {
 }
 
 // EntropyELBO returns ELBO [1×B] with −log q⁰(z₀) replaced by its expectation, the entropy of
-// q⁰. It panics if the variational prior has no method Entropy, as DiagonalNormal has.
+// q⁰. It panics if the variational prior has no method Entropy. DiagonalNormal has one.
 func (s Sample[T]) EntropyELBO() *ad.Var[T] {
 	q, ok := s.prior.(interface{ Entropy() *ad.Var[T] })
 	if !ok {

@@ -15,7 +15,7 @@ type Phase[T linalg.Float] struct {
 	gradU, logJoint *ad.Var[T]
 }
 
-// LogJoint returns log p_θ(x, z) [1×B]. It evaluates the target only if no leapfrog step did.
+// LogJoint returns log p_θ(x, z) [1×B], computed again only if no leapfrog step has stored it.
 func (s Phase[T]) LogJoint(target Target[T]) *ad.Var[T] {
 	if s.logJoint != nil {
 		return s.logJoint

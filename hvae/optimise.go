@@ -11,8 +11,8 @@ import (
 type Optimiser[T linalg.Float] interface {
 	// Start returns, for each running average, the initial value of all its elements.
 	Start() []T
-	// Ascend takes step number step, from 1: it moves theta [n] along the gradient [n] and
-	// updates the averages, each [n].
+	// Ascend moves theta [n] along the gradient [n] and updates the averages, each [n]. The
+	// first call has step = 1.
 	Ascend(step int, theta, gradient []T, averages [][]T)
 }
 
@@ -30,7 +30,7 @@ type Adamax[T linalg.Float] struct {
 	body                        func(lo, hi int)
 }
 
-// NewAdamax returns Adamax with the paper's β₁ = 0.9 and β₂ = 0.999, and with ε = 1e-8.
+// NewAdamax returns Adamax with β₁ = 0.9, β₂ = 0.999 (Kingma and Ba, 2014) and ε = 1e-8.
 func NewAdamax[T linalg.Float](rate T) *Adamax[T] {
 	return &Adamax[T]{Rate: rate, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8}
 }

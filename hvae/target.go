@@ -33,7 +33,7 @@ type Target[T linalg.Float] interface {
 	LogJoint(z *ad.Var[T]) *ad.Var[T]
 }
 
-// A ClosedForm is a target with ∇U in closed form. Only training differentiates it.
+// A ClosedForm is a target with ∇U in closed form. Then only training differentiates.
 type ClosedForm[T linalg.Float] interface {
 	Target[T]
 	// PotentialGradient returns ∇U_θ(z|x) = −∇ log p_θ(x, z) [ℓ×B].

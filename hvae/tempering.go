@@ -18,7 +18,7 @@ type Tempering[T linalg.Float] struct {
 	InvSqrtBeta0 *ad.Var[T] // 1/√β₀, the standard deviation of ρ₀, [1×1]
 }
 
-// FixedTempering returns the tempering of Algorithm 1 for 1/√β₀ [1×1], quadratic in k:
+// FixedTempering returns the quadratic tempering of Algorithm 1 with the given 1/√β₀ [1×1]:
 //
 //	1/√β_k = (1 − 1/√β₀)·k²/K² + 1/√β₀,   α_k = √(β_{k−1}/β_k).
 func FixedTempering[T linalg.Float](invSqrtBeta0 *ad.Var[T]) Tempering[T] {

@@ -15,7 +15,7 @@ import (
 )
 
 // A Bound returns estimates of the ELBO [1×B], such as Sample.ELBO, for the B columns of a
-// block. It must be safe for concurrent use, and depend only on Params, Batch and Rng.
+// block b. It must be safe for concurrent use, and depend only on b.Params, b.Batch and b.Rng.
 type Bound[T linalg.Float] func(b *Block[T]) *ad.Var[T]
 
 // A Block is a part of a batch, with B columns on one tape.
@@ -98,14 +98,14 @@ type Trainer[T linalg.Float] struct {
 
 // A job describes one evaluation of a batch.
 type job[T linalg.Float] struct {
-	batch   []int
-	bound   Bound[T]
-	seed    uint64
-	purpose string // of the random streams
-	step    int
-	blame   bool      // whether to keep all values on the tape
-	values  []float64 // receives the bound of each column; nil to compute the gradient instead
-	size, blocks int // columns per block, and number of blocks
+	batch        []int
+	bound        Bound[T]
+	seed         uint64
+	purpose      string // of the random streams
+	step         int
+	keepAll      bool      // whether to keep all values on the tape, without Scratch
+	values       []float64 // receives the bound of each column; nil to compute the gradient instead
+	size, blocks int       // columns per block, and number of blocks
 }
 
 // A part is the result of one block.
@@ -203,10 +203,10 @@ func (t *Trainer[T]) Minibatches(n, size int) iter.Seq[[]int] {
 	}
 }
 
-// Step estimates the mean bound over a batch and its gradient, and updates the parameters. If
-// it returns an error, the state has not changed. There are three errors: ctx has ended, which
-// interrupts the step; the bound or its gradient is not finite, and the error names the first
-// operation with such a result; or, in the first step, the bound ignores a parameter.
+// Step estimates the mean bound over a batch and its gradient, and updates the parameters. It
+// returns an error and changes no state if ctx ends, which interrupts the step, if the bound or
+// its gradient is not finite, or if the bound does not depend on a parameter (checked in the
+// first step). The second error names the first operation whose result is not finite.
 func (t *Trainer[T]) Step(ctx context.Context, batch []int) (elbo float64, err error) {
 	elbo, err = t.run(ctx, job[T]{batch: batch, bound: t.bound, seed: t.Seed, purpose: "algorithm 2 step", step: t.steps})
 	if err != nil {
@@ -215,11 +215,11 @@ func (t *Trainer[T]) Step(ctx context.Context, batch []int) (elbo float64, err e
 	gradient := t.parts[0].gradient
 	linalg.For(gradient.Rows, grain, t.add)
 	if math.IsNaN(elbo) || math.IsInf(elbo, 0) || !linalg.Finite(gradient) {
-		blame := t.blame()
+		where := t.findNonFinite()
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
-		return elbo, fmt.Errorf("the ELBO (%v) or its gradient is not finite%s", elbo, blame)
+		return elbo, fmt.Errorf("the ELBO (%v) or its gradient is not finite%s", elbo, where)
 	}
 	for i := range t.reached {
 		if !t.reached[i].Load() {
@@ -276,7 +276,7 @@ func (t *Trainer[T]) run(ctx context.Context, j job[T]) (mean float64, err error
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	if t.stop == nil || ctx.Done() != t.done { // AfterFunc allocates
+	if t.stop == nil || ctx.Done() != t.done { // only for a new context, because AfterFunc allocates
 		t.unwatch()
 		stop := new(atomic.Bool)
 		t.done, t.stop = ctx.Done(), stop
@@ -345,7 +345,7 @@ func (t *Trainer[T]) boundOf(w *Block[T], i int) *ad.Var[T] {
 	w.Tape.Interrupt = t.stop
 	w.Batch, w.Rng = t.now.batch[lo:hi:hi], w.stream.Reset(t.now.seed, t.now.purpose, t.now.step, lo)
 	w.Params, w.Scratch = w.Params[:0], nil
-	if t.Recompute && !t.now.blame {
+	if t.Recompute && !t.now.keepAll {
 		w.Scratch = &w.scratch
 	}
 	put := w.Tape.Const
@@ -367,24 +367,24 @@ func (t *Trainer[T]) boundOf(w *Block[T], i int) *ad.Var[T] {
 	return ad.Sum(bound)
 }
 
-// blame computes the blocks again on a tape that keeps all values, and describes the first
-// operation whose result is not finite.
-func (t *Trainer[T]) blame() string {
+// findNonFinite computes the blocks again on a tape that keeps all values, and describes the
+// first operation whose result is not finite.
+func (t *Trainer[T]) findNonFinite() string {
 	defer recoverInterrupted()
 	w := &Block[T]{trainer: t, Tape: new(ad.Tape[T])}
-	t.now.blame = true
+	t.now.keepAll = true
 	for i := range t.now.blocks {
 		sum := t.boundOf(w, i)
-		what, where := w.Tape.FirstNonFinite(), ""
-		for j := 0; j < len(t.params) && what == ""; j++ {
-			if !linalg.Finite(t.parts[i].gradients[j]) { // record only the sweep that fails
+		operation, where := w.Tape.FirstNonFinite(), ""
+		for j := 0; j < len(t.params) && operation == ""; j++ {
+			if !linalg.Finite(t.parts[i].gradients[j]) { // for one parameter, to save memory
 				ad.Grad(sum, w.Params[j])
-				what, where = w.Tape.FirstNonFinite(), ", in the gradient of "+t.params[j].Name
+				operation, where = w.Tape.FirstNonFinite(), ", in the gradient of "+t.params[j].Name
 			}
 		}
-		if what != "" {
+		if operation != "" {
 			lo := i * t.now.size
-			return fmt.Sprintf(": columns %d to %d of the batch, first in %s%s", lo+1, lo+len(w.Batch), what, where)
+			return fmt.Sprintf(": columns %d to %d of the batch, first in %s%s", lo+1, lo+len(w.Batch), operation, where)
 		}
 	}
 	return " in the sum over blocks, but finite in each block"

@@ -1,4 +1,4 @@
-// Package hvaetest tests targets, flows and estimators that are built on package hvae.
+// Package hvaetest provides tests of targets, flows and estimators built on package hvae.
 //
 // TestTarget checks a target and TestFlow checks a flow. Integrate computes an evidence by
 // quadrature, to compare with estimates. OnTape, Jacobian and Determinant check maps of phase

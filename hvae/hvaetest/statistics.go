@@ -13,11 +13,8 @@ func MeanSE(x []float64) (mean, se float64) {
 	for _, v := range x {
 		mean += v / float64(len(x))
 	}
-	s := 0.0
-	for _, v := range x {
-		s += (v - mean) * (v - mean)
-	}
-	return mean, math.Sqrt(s / float64(len(x)-1) / float64(len(x)))
+	deviations := Apply(x, func(v float64) float64 { return v - mean })
+	return mean, Norm(deviations) / math.Sqrt(float64(len(x))*float64(len(x)-1))
 }
 
 // Z returns the deviation of the mean of x from want, in standard errors.

@@ -20,9 +20,9 @@ func (k StreamKey) String() string {
 	return fmt.Sprintf("%s, seed %d", strings.TrimSpace(k.Purpose+" "+strings.Trim(fmt.Sprint(k.Index), "[]")), k.Seed)
 }
 
-// RecordStreams calls work and returns the key of each stream that the process creates
-// meanwhile. Repeated keys are repeated. The order is not deterministic if work uses several
-// goroutines. It panics if another recording is running.
+// RecordStreams calls work and returns the keys of all streams that are created until it
+// returns, by any goroutine. A key that is used twice appears twice. If work uses several
+// goroutines, the order varies. RecordStreams panics if another call is running.
 func RecordStreams(work func()) (keys []StreamKey) {
 	var mu sync.Mutex
 	record := func(seed uint64, purpose string, index []int) {
