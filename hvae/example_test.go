@@ -265,7 +265,7 @@ func ExampleRecompute() {
 	}
 	all, n := slope(false)
 	again, m := slope(true)
-	fmt.Printf("the same gradient: %v, with less than half as much kept: %v\n", all == again, m < n/2)
+	fmt.Printf("same gradient: %v, tape less than half as long: %v\n", all == again, m < n/2)
 	// Output:
-	// the same gradient: true, with less than half as much kept: true
+	// same gradient: true, tape less than half as long: true
 }

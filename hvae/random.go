@@ -34,7 +34,7 @@ func (k *Keyed) Reset(seed uint64, purpose string, index ...int) *rand.Rand {
 	}
 	k.key = append(k.key, purpose...)
 	if record := streams.Recorder.Load(); record != nil {
-		(*record)(seed, purpose, slices.Clone(index)) // with a copy, or index would escape to the heap
+		(*record)(seed, purpose, slices.Clone(index)) // without the copy, index would escape to the heap
 	}
 	h := sha256.Sum256(k.key)
 	k.pcg.Seed(binary.LittleEndian.Uint64(h[:8]), binary.LittleEndian.Uint64(h[8:16]))
