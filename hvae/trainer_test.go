@@ -44,7 +44,7 @@ func (meanSquares) Ascend(_ int, theta, gradient []float32, averages [][]float32
 	}
 }
 
-// parameter returns parameters with the single element "theta".
+// parameter returns parameters with one entry, "theta".
 func parameter[T linalg.Float](values ...T) (ps hvae.Params[T]) {
 	ps.Add("theta", linalg.Column(values...))
 	return ps
