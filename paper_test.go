@@ -1649,7 +1649,7 @@ func gaussianHyperparameters(t *testing.T) {
 func rmsProp(t *testing.T) {
 	v := 1.0
 	gradients := []float64{1e-5, 3, -1, 0, 100} // the first is of the size of √10⁻¹⁰
-	checkOptimiser(t, hvae.NewRMSProp(0.01), []float64{1}, gradients, func(_ int, g float64) float64 {
+	checkOptimiser(t, model.RMSProp{Rate: 0.01}, []float64{1}, gradients, func(_ int, g float64) float64 {
 		v += (g*g - v) * (1 - 0.9)
 		return 0.01 * g / math.Sqrt(v+1e-10)
 	})

@@ -90,7 +90,7 @@ func (e experiment) estimates(t *testing.T, d int, name string) (all []estimate)
 			}
 			return ad.Mean(method.ELBO(leaves, tape.Const(noise)))
 		}
-		optimiser := hvae.NewRMSProp(e.rate)
+		optimiser := model.RMSProp{Rate: e.rate}
 		var averages [][][]float64 // of the optimiser, for each parameter
 		for _, p := range method.Params() {
 			averages = append(averages, [][]float64{slices.Repeat(optimiser.Start(), len(p.Value.Data))})

@@ -14,8 +14,8 @@ import (
 	"hvae/linalg"
 )
 
-// Annealed importance sampling encloses the evidence of a target with two modes between
-// two bounds. The upper one needs exact draws of the posterior.
+// Annealed importance sampling estimates a lower and an upper bound of the evidence of a target
+// with two modes. The upper bound needs exact draws of the posterior.
 func ExampleAIS() {
 	const chains = 200
 	streams := func(purpose string) (s []*rand.Rand) {
@@ -35,8 +35,8 @@ func ExampleAIS() {
 	ais.StepSizes = ais.Tune(streams("tuning"), 3)
 	end, lower := ais.Forward(streams("chains"))
 	mean, se := hvaetest.MeanSE(lower)
-	// One decimal: an exponential that differs in its last place, as on another processor,
-	// makes an accept step go the other way and the digits after that others.
+	// The example prints one decimal, because a last-bit difference of an exponential on another
+	// processor can change an accept decision, and with it all later digits.
 	fmt.Printf("log p(x) ≥ %.1f, standard error %.2f, acceptance %.1f\n", mean, se, end.Acceptance())
 
 	z := linalg.New[float64](1, chains)
@@ -51,7 +51,7 @@ func ExampleAIS() {
 	// log p(x) ≤ -3.0, standard error 0.01
 }
 
-// annealed returns AIS of a target in one dimension from N(0, 1).
+// annealed returns AIS from N(0, 1) to a target in one dimension.
 func annealed(target hvae.Target[float64], steps int) *hvae.AIS[float64] {
 	return &hvae.AIS[float64]{
 		Tape: new(ad.Tape[float64]), Target: func(*ad.Tape[float64]) hvae.Target[float64] { return target },
@@ -67,19 +67,19 @@ func chains(n int) (streams []*rand.Rand) {
 	return streams
 }
 
-func TestAISTakesAGradientALeapfrogStep(t *testing.T) {
+func TestAISEvaluatesOneGradientPerLeapfrogStep(t *testing.T) {
 	for _, steps := range []int{1, 2, 7} {
 		c := &hvaetest.Counter{Target: hvaetest.Bimodal{Dims: 1}}
 		a := annealed(c, steps)
 		a.StepSizes = make([]float64, steps-1)
 		a.Forward(chains(10))
 		if want := 1 + (steps-1)*a.Leapfrogs; c.Evaluations != want {
-			t.Errorf("%d steps evaluate the target %d times, want %d", steps, c.Evaluations, want)
+			t.Errorf("%d steps evaluated the target %d times, want %d", steps, c.Evaluations, want)
 		}
 	}
 }
 
-func TestAChainOfAISDependsOnItsOwnStreamOnly(t *testing.T) {
+func TestEachAISChainDependsOnlyOnItsStream(t *testing.T) {
 	const steps = 5
 	run := func(n int) []float64 {
 		a, streams := annealed(hvaetest.Bimodal{Dims: 1}, steps), chains(n)
@@ -91,21 +91,21 @@ func TestAChainOfAISDependsOnItsOwnStreamOnly(t *testing.T) {
 	few, many := run(3), run(8)
 	for i, want := range append(few[:3:3], few[3:]...) {
 		if got := append(many[:3:3], many[8:11]...)[i]; got != want {
-			t.Errorf("chain %d of 3: log p̂ = %v, beside 7 others %v", i%3, want, got)
+			t.Errorf("chain %d: log p̂ = %v with 8 chains, want %v as with 3 chains", i%3, got, want)
 		}
 	}
 }
 
-func TestAChainEvaluatesEachDensityOnce(t *testing.T) {
+func TestChainEvaluatesEachDensityOnce(t *testing.T) {
 	prior, joint := 0, 0
 	c := hvae.Chain[float64]{
 		LogPrior: func(float64) []float64 { prior++; return []float64{1, 1, 1} },
 		LogJoint: func(float64) []float64 { joint++; return []float64{5, 6, 7} },
 	}
-	for name, run := range map[string]func(float64) (float64, []float64){"forwards": c.Forward, "backwards": c.Reverse} {
+	for name, run := range map[string]func(float64) (float64, []float64){"Forward": c.Forward, "Reverse": c.Reverse} {
 		prior, joint = 0, 0
 		if _, l := run(0); !slices.Equal(l, []float64{4, 5, 6}) || prior != 1 || joint != 1 {
-			t.Errorf("%s, log p̂ is %v after %d evaluations of q⁰ and %d of p(x, z)", name, l, prior, joint)
+			t.Errorf("%s: log p̂ = %v after %d evaluations of q⁰ and %d of p(x, z), want one each", name, l, prior, joint)
 		}
 	}
 }
@@ -123,11 +123,11 @@ func TestAISIsUnbiasedInSixDimensions(t *testing.T) {
 		t.Errorf("E[p̂]/p = %.4f ± %.4f", mean, se)
 	}
 	if rate := end.Acceptance(); !(rate > 0.3 && rate < 0.9) {
-		t.Errorf("the acceptance is %.2f: nothing was rejected or all was", rate)
+		t.Errorf("the acceptance is %.2f, want between 0.3 and 0.9", rate)
 	}
 }
 
-func TestTunedKernelsAcceptTwoThirds(t *testing.T) {
+func TestTunedKernelsAcceptTwoThirdsOfProposals(t *testing.T) {
 	for _, c := range []struct {
 		steps, passes int
 		omega         float64
@@ -138,12 +138,12 @@ func TestTunedKernelsAcceptTwoThirds(t *testing.T) {
 		a.StepSizes = a.Tune(streams, c.passes)
 		end, _ := a.Forward(streams)
 		if rate := end.Acceptance(); !(math.Abs(rate-0.65) <= 0.05) {
-			t.Errorf("after %d passes over %d kernels the acceptance is %.3f", c.passes, c.steps-1, rate)
+			t.Errorf("after %d passes over %d kernels, the acceptance is %.3f, want 0.65", c.passes, c.steps-1, rate)
 		}
 	}
 }
 
-// cliff is N(0, 1) where z < 1, and nothing beyond.
+// cliff is a target with log p(x, z) = log N(z | 0, 1) for z < 1, and NaN for z ≥ 1.
 type cliff struct{}
 
 func (cliff) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
@@ -156,9 +156,9 @@ func (cliff) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return l
 }
 
-func TestAISRejectsWhatIsNotANumber(t *testing.T) {
+func TestAISRejectsNaN(t *testing.T) {
 	a := annealed(cliff{}, 50)
-	a.SD = linalg.Column(0.1) // starts before the cliff
+	a.SD = linalg.Column(0.1) // starts below 1
 	a.StepSizes = make([]float64, 49)
 	for i := range a.StepSizes {
 		a.StepSizes[i] = 4
@@ -170,18 +170,18 @@ func TestAISRejectsWhatIsNotANumber(t *testing.T) {
 		}
 	}
 	if rate := end.Acceptance(); !(rate > 0.1) || !(rate < 0.99) {
-		t.Errorf("the acceptance is %v: nothing was rejected or all was", rate)
+		t.Errorf("the acceptance is %v, want between 0.1 and 0.99", rate)
 	}
 }
 
-func TestAISOfOneStepIsImportanceSamplingFromTheVariationalPrior(t *testing.T) {
+func TestAISWithOneStepIsImportanceSampling(t *testing.T) {
 	a := annealed(hvaetest.Bimodal{Dims: 1}, 1)
 	a.Mean, a.SD = linalg.Column(0.3), linalg.Column(1.7)
 	end, l := a.Forward(chains(20000))
 	standard := hvaetest.Apply(end.Z.Data, func(z float64) float64 { return (z - 0.3) / 1.7 })
 	squares := hvaetest.Apply(standard, func(x float64) float64 { return x * x })
 	if m, v := hvaetest.Z(standard, 0), hvaetest.Z(squares, 1); !(math.Abs(m) <= hvaetest.ZBound) || !(math.Abs(v) <= hvaetest.ZBound) {
-		t.Errorf("the mean of z₀ is off by %.1f standard errors, its variance by %.1f", m, v)
+		t.Errorf("the mean of z₀ deviates by %.1f standard errors, and its variance by %.1f", m, v)
 	}
 	var tape ad.Tape[float64]
 	logJoint := hvaetest.Bimodal{Dims: 1}.LogJoint(tape.Const(end.Z)).Value.Data
@@ -192,20 +192,20 @@ func TestAISOfOneStepIsImportanceSamplingFromTheVariationalPrior(t *testing.T) {
 		}
 	}
 	if rate := end.Acceptance(); !math.IsNaN(rate) {
-		t.Errorf("without kernels the acceptance is %v", rate)
+		t.Errorf("without kernels the acceptance is %v, want NaN", rate)
 	}
 }
 
 func TestMisuseOfAISPanics(t *testing.T) {
 	for want, f := range map[string]func(){
-		"AIS of 4 steps with 0 step sizes": func() { annealed(hvaetest.Bimodal{Dims: 1}, 4).Forward(chains(3)) },
-		"AIS of 0 steps":                   func() { annealed(hvaetest.Bimodal{Dims: 1}, 0).Forward(chains(3)) },
-		"AIS with 3 streams at z [1×4], which needs 4": func() {
+		"AIS with Steps = 4 and 0 StepSizes": func() { annealed(hvaetest.Bimodal{Dims: 1}, 4).Forward(chains(3)) },
+		"AIS with Steps = 0":                 func() { annealed(hvaetest.Bimodal{Dims: 1}, 0).Forward(chains(3)) },
+		"AIS with 3 streams for z [1×4]; it needs 4": func() {
 			a := annealed(hvaetest.Bimodal{Dims: 1}, 2)
 			a.StepSizes = []float64{1}
 			a.Reverse(linalg.New[float64](1, 4), chains(3))
 		},
-		"AIS at z [2×3] with the mean [1×1]": func() {
+		"AIS with z [2×3] and mean [1×1]": func() {
 			annealed(hvaetest.Bimodal{Dims: 1}, 1).Reverse(linalg.New[float64](2, 3), chains(3))
 		},
 	} {

@@ -9,7 +9,7 @@ import (
 	"hvae/linalg"
 )
 
-// gradients is an optimiser that records the gradients and moves nothing.
+// gradients is an optimiser that records gradients and does not change parameters.
 type gradients struct{ seen []float64 }
 
 func (g *gradients) Start() []float64 { return nil }
@@ -18,9 +18,9 @@ func (g *gradients) Ascend(_ int, _, gradient []float64, _ [][]float64) {
 	g.seen = append(g.seen, gradient...)
 }
 
-// The bound of column j is jθ, so the gradient is the mean of the columns' numbers, and the
-// bound is θ = 2 times that, whatever the sizes of other batches were.
-func TestBatchesOfUnequalSizeAreMeansOverTheirOwnColumns(t *testing.T) {
+// The bound of column j is jθ with θ = 2 and j = 1 … 7. So the gradient of a batch is the mean
+// of j, and its bound is twice the mean, independent of earlier batches.
+func TestStepAveragesOverBatchesOfAnySize(t *testing.T) {
 	var g gradients
 	var params Params[float64]
 	theta := params.Add("θ", linalg.Column(2.0))
@@ -38,7 +38,7 @@ func TestBatchesOfUnequalSizeAreMeansOverTheirOwnColumns(t *testing.T) {
 		}
 		alone, _, err := trainer.Evaluate(context.Background(), batch, 1, nil)
 		if err != nil || alone != bound {
-			t.Errorf("a step over %d columns returns %v, an evaluation %v, %v", n, bound, alone, err)
+			t.Errorf("%d columns: Step returns %v, but Evaluate returns %v, %v", n, bound, alone, err)
 		}
 		bounds = append(bounds, bound)
 	}

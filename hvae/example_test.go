@@ -26,9 +26,8 @@ func (twoModes) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.AddConst(ad.Add(b, ad.Softplus(ad.Sub(a, b))), -math.Ln2-3)
 }
 
-// Algorithm 1 estimates the evidence of a target with two modes from 10,000 draws of
-// N(0, 1): the tape differentiates the density, and tempering lets the flow reach both
-// modes.
+// Algorithm 1 estimates the evidence of a target with two modes from 10,000 draws of N(0, 1).
+// The tape differentiates the density, and tempering lets the flow reach both modes.
 func ExampleHIS() {
 	const n = 10000
 	var tape ad.Tape[float64]
@@ -50,8 +49,8 @@ func ExampleHIS() {
 	// ELBO     = -4.71
 }
 
-// logistic is Bayesian logistic regression: weights z ~ N(0, I), and of row i of X [N×ℓ]
-// a label y_i ∈ {0, 1}, which is 1 with probability sigmoid((Xz)_i).
+// logistic is Bayesian logistic regression with weights z ~ N(0, I). Row i of X [N×ℓ] has the
+// label y_i ∈ {0, 1}, which is 1 with probability sigmoid((Xz)_i).
 type logistic struct{ X, y linalg.Matrix[float64] }
 
 func (l logistic) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
@@ -103,8 +102,8 @@ func (p ppca) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 }
 
 // A variational auto-encoder with a linear encoder and one leapfrog step trains probabilistic
-// PCA on minibatches. With D − 1 dimensions of z the maximum-likelihood estimate of the
-// covariance is the sample's, so that the largest mean log-likelihood has a closed form.
+// PCA on minibatches. If z has D − 1 dimensions, the maximum-likelihood estimate of the
+// covariance is the sample covariance, so the largest mean log-likelihood has a closed form.
 func ExampleTrainer_Minibatches() {
 	const D, L, N = 3, 2, 200
 	x := linalg.New[float64](D, N) // the data
@@ -164,11 +163,11 @@ func maximumLogLikelihood(x linalg.Matrix[float64]) float64 {
 	return -0.5 * (float64(x.Rows)*(linalg.Log2Pi+1) + math.Log(hvaetest.Determinant(S)))
 }
 
-// A run that stops, saves its state, and is restored by another process ends with the same
-// bits as an uninterrupted run, here in the middle of an epoch.
+// A run stops in the middle of an epoch and saves its state, and another process continues it.
+// The result is bit-identical to an uninterrupted run.
 func ExampleTrainer_Restore() {
 	x := linalg.Of(1, 6, []float64{-3, 1, 2, 4, 0, 5})
-	start := func() *hvae.Trainer[float64] { // learns the mean of x ~ N(θ + z, 1)
+	start := func() *hvae.Trainer[float64] { // estimates θ for x ~ N(θ + z, 1)
 		var params hvae.Params[float64]
 		theta := params.Add("theta", linalg.Column(0.0))
 		return hvae.NewTrainer(params, hvae.NewAdamax(0.1), func(b *hvae.Block[float64]) *ad.Var[float64] {
@@ -221,8 +220,7 @@ func (c conjugate) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Sub(ad.Scale(z, 2), z.Tape().Const(c.x))
 }
 
-// The leapfrog uses the gradient of a target that has it in closed form, so that only training
-// differentiates.
+// The leapfrog uses the closed-form gradient of a target, so only training differentiates.
 func ExampleClosedForm() {
 	var tape ad.Tape[float64]
 	target := conjugate{linalg.Column(1.0, -2)}
@@ -244,9 +242,9 @@ func (a around) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return hvae.LogNormal(ad.Sub(z, a.mean))
 }
 
-// Recompute gives the same gradient with a tape that does not keep the values within leapfrog
-// steps. It needs the target's parameters, and a function that makes the target from them on
-// the tape of the steps.
+// With Recompute, the tape does not keep the values within leapfrog steps, and the gradient is
+// the same. Recompute needs the target's parameters and a function that returns the target for
+// copies of them.
 func ExampleRecompute() {
 	slope := func(recompute bool) (float64, int) {
 		var tape, scratch ad.Tape[float64]
@@ -267,7 +265,7 @@ func ExampleRecompute() {
 	}
 	all, n := slope(false)
 	again, m := slope(true)
-	fmt.Printf("the same gradient: %v, with less than half as much kept: %v\n", all == again, m < n/2)
+	fmt.Printf("same gradient: %v, tape less than half as long: %v\n", all == again, m < n/2)
 	// Output:
-	// the same gradient: true, with less than half as much kept: true
+	// same gradient: true, tape less than half as long: true
 }

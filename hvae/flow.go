@@ -8,25 +8,25 @@ import (
 )
 
 // A Flow is the deterministic map H = Φ^K ∘ … ∘ Φ¹ of section 2.3, where Φ^k is a leapfrog
-// step followed by the multiplication of the momentum by α_k.
+// step, after which the momentum is multiplied by α_k.
 type Flow[T linalg.Float] struct {
 	Target    Target[T]
-	K         int           // number of steps; without steps H is the identity
-	StepSize  *ad.Var[T]    // ε: one row [1×ℓ] for all steps, or a row for each [K×ℓ]; see Constrain
-	Tempering Tempering[T]  // of the momentum; none by default
-	Recompute *Recompute[T] // if not nil, makes the memory of the flow independent of K
+	K         int           // number of steps; for K = 0, H is the identity
+	StepSize  *ad.Var[T]    // ε: [1×ℓ] for all steps, or [K×ℓ] with one row per step; see Constrain
+	Tempering Tempering[T]  // the zero value does not temper
+	Recompute *Recompute[T] // if not nil, saves memory
 }
 
-// Forward returns (z_K, ρ_K) = H(z₀, ρ₀) with K + 1 evaluations of ∇U, or none for K = 0.
+// Forward returns (z_K, ρ_K) = H(z₀, ρ₀) with K + 1 evaluations of ∇U (none if K = 0).
 func (f *Flow[T]) Forward(s Phase[T]) Phase[T] { return f.forward(s, f.Tempering.Schedule(f.K), nil) }
 
-// Path returns the phases (z_0, ρ_0) … (z_K, ρ_K) through which Forward carries s.
+// Path returns all K + 1 phases (z₀, ρ₀) … (z_K, ρ_K) of Forward.
 func (f *Flow[T]) Path(s Phase[T]) (path []Phase[T]) {
 	f.forward(s, f.Tempering.Schedule(f.K), &path)
 	return path
 }
 
-// forward is Forward with a schedule. It appends all phases to path, if that is not nil.
+// forward is Forward with the given schedule. If path is not nil, it appends all phases to it.
 func (f *Flow[T]) forward(s Phase[T], schedule Tempering[T], path *[]Phase[T]) Phase[T] {
 	s = f.begin(s)
 	if path != nil {
@@ -52,8 +52,8 @@ func (f *Flow[T]) forward(s Phase[T], schedule Tempering[T], path *[]Phase[T]) P
 	return s
 }
 
-// Inverse returns (z₀, ρ₀) = H⁻¹(z_K, ρ_K). The leapfrog is reversible: its inverse is itself
-// between two flips of the momentum.
+// Inverse returns (z₀, ρ₀) = H⁻¹(z_K, ρ_K). To invert a leapfrog step, it flips the momentum,
+// takes the same step, and flips the momentum again.
 func (f *Flow[T]) Inverse(s Phase[T]) Phase[T] {
 	s = f.begin(s)
 	schedule := f.Tempering.Schedule(f.K)
@@ -68,8 +68,8 @@ func (f *Flow[T]) Inverse(s Phase[T]) Phase[T] {
 	return s
 }
 
-// LogDet returns log |det ∇H| = log Π α_k^ℓ = (ℓ/2) log β₀ [1×1] for ℓ dimensions: leapfrog
-// steps have unit Jacobian, and tempering step k has α_k^ℓ.
+// LogDet returns log |det ∇H| = log Π α_k^ℓ = (ℓ/2) log β₀ [1×1] in ℓ dimensions, because
+// leapfrog steps have unit Jacobian and tempering step k has Jacobian α_k^ℓ.
 func (f *Flow[T]) LogDet(tape *ad.Tape[T], dims int) *ad.Var[T] {
 	return f.Tempering.Schedule(f.K).logDet(tape, dims)
 }
@@ -77,10 +77,11 @@ func (f *Flow[T]) LogDet(tape *ad.Tape[T], dims int) *ad.Var[T] {
 // stepSize returns the step sizes of step k as columns [ℓ×1].
 func (f *Flow[T]) stepSize(k int) stepSize[T] {
 	row := min(k, f.StepSize.Rows()) - 1
-	return newStepSize(ad.Reshape(ad.RowRange(f.StepSize, row, row+1), f.StepSize.Cols(), 1))
+	epsilon := ad.Reshape(ad.RowRange(f.StepSize, row, row+1), f.StepSize.Cols(), 1)
+	return stepSize[T]{epsilon, ad.Scale(epsilon, -0.5)}
 }
 
-// begin returns s with ∇U(z), if f has steps. It panics if shapes do not fit.
+// begin returns s with ∇U(z) if K > 0. It panics if shapes do not match.
 func (f *Flow[T]) begin(s Phase[T]) Phase[T] {
 	z, rho := s.Z.Value.Shape(), s.Rho.Value.Shape()
 	if z != rho {
@@ -89,13 +90,11 @@ func (f *Flow[T]) begin(s Phase[T]) Phase[T] {
 	if f.K == 0 {
 		return s
 	}
-	if e := f.StepSize; e == nil || e.Cols() != z.Rows || e.Rows() != 1 && e.Rows() != f.K {
-		is := "nil"
-		if e != nil {
-			is = e.Value.Shape().String()
-		}
-		panic(fmt.Sprintf("hvae: Flow.StepSize is %s for K = %d steps of z %v: it needs one row [1×%d], or a row for each step [%d×%d]",
-			is, f.K, z, z.Rows, f.K, z.Rows))
+	if f.StepSize == nil {
+		panic(fmt.Sprintf("hvae: Flow.StepSize is nil for K = %d steps", f.K))
+	}
+	if e := f.StepSize.Value.Shape(); e.Cols != z.Rows || e.Rows != 1 && e.Rows != f.K {
+		panic(fmt.Sprintf("hvae: Flow.StepSize is %v for z %v; it must be [1×%d], or [%d×%d] with one row per step", e, z, z.Rows, f.K, z.Rows))
 	}
 	if s.gradU == nil {
 		s.gradU, _ = PotentialGradient(f.Target, s.Z)

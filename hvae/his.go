@@ -18,8 +18,8 @@ type Sample[T linalg.Float] struct {
 }
 
 // HIS runs Algorithm 1 (alg:his) with noise ε and γ₀ [ℓ×B], both from N(0, I). It draws z₀ from
-// the variational prior with ε, sets ρ₀ = γ₀/√β₀ ~ N(0, β₀⁻¹I), and moves both by the flow, so
-// that p̂_θ(x) is a smooth function of the noise (equation 6, eqn:reparameterization).
+// the variational prior with ε, sets ρ₀ = γ₀/√β₀ ~ N(0, β₀⁻¹I), and returns the result of the
+// flow. So p̂_θ(x) is a smooth function of the noise (equation 6, eqn:reparameterization).
 func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T]) Sample[T] {
 	z0, logPrior := prior.Draw(epsilon)
 	mustBe("log q⁰(z₀) of the variational prior", logPrior, z0, 1)
@@ -32,26 +32,21 @@ func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T])
 	return Sample[T]{start, f.forward(start, schedule, nil), f, schedule, prior, logPrior}
 }
 
-// LogEstimate returns log p̂_θ(x) = log p̄ − log q̄ [1×B], the logarithm of Algorithm 1's
-// unbiased estimate of p_θ(x) (equation 5, eq:estimatorHMC), where
+// LogEstimate returns log p̂_θ(x) = log p̄ − log q̄ [1×B], where p̂_θ(x) is the unbiased
+// estimate of the evidence p_θ(x) in Algorithm 1 (equation 5, eq:estimatorHMC) and
 //
 //	p̄ = p_θ(x, z_K) N(ρ_K | 0, I),   q̄ = q⁰(z₀) N(ρ₀ | 0, β₀⁻¹I) β₀^(−ℓ/2).
 func (s Sample[T]) LogEstimate() *ad.Var[T] {
-	logDet := s.schedule.logDet(s.Start.Z.Tape(), s.Start.Z.Rows())
+	dims := s.Start.Z.Rows()
+	logDet := s.schedule.logDet(s.Start.Z.Tape(), dims)
 	logP := ad.Add(s.End.LogJoint(s.flow.Target), LogNormal(s.End.Rho))
-	logQ := ad.Sub(ad.Add(s.logPrior, s.logMomentum()), logDet)
-	return ad.Sub(logP, logQ)
-}
-
-// logMomentum returns log N(ρ₀ | 0, β₀⁻¹I) [1×B], the density of the momentum's canonical
-// distribution at inverse temperature β₀.
-func (s Sample[T]) logMomentum() *ad.Var[T] {
-	r := s.schedule.InvSqrtBeta0
-	if r == nil {
-		return LogNormal(s.Start.Rho)
+	var logMomentum *ad.Var[T] // log N(ρ₀ | 0, β₀⁻¹I)
+	if r := s.schedule.InvSqrtBeta0; r == nil {
+		logMomentum = LogNormal(s.Start.Rho)
+	} else { // N(ρ | 0, r²I) = N(ρ/r | 0, I)·r^−ℓ
+		logMomentum = ad.Sub(LogNormal(ad.Div(s.Start.Rho, r)), ad.Scale(ad.Log(r), T(dims)))
 	}
-	gamma := ad.Div(s.Start.Rho, r) // N(ρ | 0, r²I) = N(ρ/r | 0, I)·r^−ℓ
-	return ad.Sub(LogNormal(gamma), ad.Scale(ad.Log(r), T(gamma.Rows())))
+	return ad.Sub(logP, ad.Sub(ad.Add(s.logPrior, logMomentum), logDet))
 }
 
 // ELBO returns the Rao-Blackwellised estimate [1×B] of the evidence lower bound (equation 12,
@@ -59,25 +54,25 @@ func (s Sample[T]) logMomentum() *ad.Var[T] {
 //
 //	log p_θ(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀) + ℓ/2.
 //
-// It is LogEstimate with ½γ₀ᵀγ₀ replaced by its expectation ℓ/2, with the same mean and the
-// same gradients. Its variance Var(log p̂) + ℓ/2 − 2 Cov(log p̂, ½γ₀ᵀγ₀) is larger than
-// LogEstimate's unless the covariance exceeds ℓ/4: as the flow approaches the posterior,
-// Var(log p̂) approaches 0, but this ℓ/2. So train with ELBO, and report LogEstimate.
+// It is LogEstimate with ½γ₀ᵀγ₀ replaced by its expectation ℓ/2. Mean and gradients are the
+// same. The variance Var(log p̂) + ℓ/2 − 2 Cov(log p̂, ½γ₀ᵀγ₀) is larger unless the covariance
+// exceeds ℓ/4. As the flow approaches the posterior, Var(log p̂) approaches 0, but the variance of
+// ELBO approaches ℓ/2. So train with ELBO, and report LogEstimate.
 func (s Sample[T]) ELBO() *ad.Var[T] {
 	return s.elbo(ad.Sub(s.End.LogJoint(s.flow.Target), s.logPrior))
 }
 
-// EntropyELBO returns ELBO [1×B] with −log q⁰(z₀) replaced by its expectation, too: the method
-// Entropy of the variational prior, such as DiagonalNormal. It panics if there is none.
+// EntropyELBO returns ELBO [1×B] with −log q⁰(z₀) replaced by its expectation, the entropy of
+// q⁰. It panics if the variational prior has no method Entropy. DiagonalNormal has one.
 func (s Sample[T]) EntropyELBO() *ad.Var[T] {
 	q, ok := s.prior.(interface{ Entropy() *ad.Var[T] })
 	if !ok {
-		panic(fmt.Sprintf("hvae: EntropyELBO of a variational prior %T without Entropy", s.prior))
+		panic(fmt.Sprintf("hvae: EntropyELBO needs a variational prior with a method Entropy, unlike %T", s.prior))
 	}
 	return s.elbo(ad.Add(s.End.LogJoint(s.flow.Target), q.Entropy()))
 }
 
-// elbo returns e − ½ρ_Kᵀρ_K + ℓ/2.
+// elbo returns e − ½ρ_Kᵀρ_K + ℓ/2 [1×B].
 func (s Sample[T]) elbo(e *ad.Var[T]) *ad.Var[T] {
 	kinetic := ad.Scale(squaredNorms(s.End.Rho), -0.5)
 	return ad.AddConst(ad.Add(e, kinetic), T(s.End.Rho.Rows())/2)

@@ -12,8 +12,7 @@ import (
 	"hvae/linalg"
 )
 
-// climb returns parameters that start at theta, and a function that moves them by one step of
-// the optimiser.
+// climb returns the parameters theta and a function that updates them by one step of o.
 func climb[T linalg.Float](o Optimiser[T], theta ...T) (ascend func(gradient ...T), moved []T) {
 	var averages [][]T
 	for _, start := range o.Start() {
@@ -26,8 +25,8 @@ func climb[T linalg.Float](o Optimiser[T], theta ...T) (ascend func(gradient ...
 	}, theta
 }
 
-func TestAdamaxStepsAtItsRateWhateverTheScale(t *testing.T) {
-	// Its property: a constant gradient, of any size, moves a parameter by the rate.
+func TestAdamaxStepsDoNotDependOnScale(t *testing.T) {
+	// With a constant gradient of any size, each step moves a parameter by the rate.
 	for _, g := range []float64{1e-6, 1, 1e6} {
 		o := NewAdamax(0.01)
 		o.Epsilon = 0
@@ -36,52 +35,47 @@ func TestAdamaxStepsAtItsRateWhateverTheScale(t *testing.T) {
 			ascend(g)
 		}
 		if !(math.Abs(p[0]-0.1) <= 1e-12) {
-			t.Errorf("gradient %v: ten steps of 0.01 led to %v", g, p[0])
+			t.Errorf("gradient %v: ten steps with rate 0.01 led from 0 to %v, want 0.1", g, p[0])
 		}
 	}
 }
 
-func TestAGradientOfAdamaxsEpsilonMovesHalfARate(t *testing.T) {
+func TestAdamaxStepIsHalvedForGradientEpsilon(t *testing.T) {
 	ascend, p := climb(NewAdamax(0.01), 0)
-	ascend(1e-8) // TensorFlow's ε
+	ascend(1e-8) // ε, as in TensorFlow: g/(|g| + ε) = ½
 	if !(math.Abs(p[0]-0.005) <= 1e-15) {
 		t.Errorf("the step is %v, want 0.005", p[0])
 	}
 }
 
-func TestOptimisersLeaveParametersWithoutGradientAlone(t *testing.T) {
-	for _, o := range []Optimiser[float32]{NewRMSProp[float32](0.1), NewAdamax[float32](0.1)} {
-		ascend, p := climb(o, 1, 2, 3)
-		for range 3 {
-			ascend(0, 1, 0)
-		}
-		if p[0] != 1 || p[1] <= 2 || p[2] != 3 {
-			t.Errorf("%T: the parameters became %v", o, p)
-		}
+func TestAdamaxKeepsParametersWithZeroGradients(t *testing.T) {
+	ascend, p := climb(NewAdamax[float32](0.1), 1, 2, 3)
+	for range 3 {
+		ascend(0, 1, 0)
+	}
+	if p[0] != 1 || p[1] <= 2 || p[2] != 3 {
+		t.Errorf("the parameters changed from [1 2 3] to %v, but the gradient was [0 1 0]", p)
 	}
 }
 
-func TestOptimisersClimb(t *testing.T) {
+func TestAdamaxFindsMaximum(t *testing.T) {
 	// f(x) = −(x₁ − 1)² − 10(x₂ + 2)² from the origin.
-	for _, o := range []Optimiser[float64]{NewRMSProp(0.01), NewAdamax(0.05)} {
-		ascend, x := climb(o, 0, 0)
-		for range 2000 {
-			ascend(-2*(x[0]-1), -20*(x[1]+2))
-		}
-		if !(math.Abs(x[0]-1) <= 0.02) || !(math.Abs(x[1]+2) <= 0.02) {
-			t.Errorf("%T ends at %v, want (1, −2)", o, x)
-		}
+	ascend, x := climb(NewAdamax(0.05), 0, 0)
+	for range 2000 {
+		ascend(-2*(x[0]-1), -20*(x[1]+2))
+	}
+	if !(math.Abs(x[0]-1) <= 0.02) || !(math.Abs(x[1]+2) <= 0.02) {
+		t.Errorf("the parameters end at %v, want (1, −2)", x)
 	}
 }
 
-func TestTailShapeIsTheParetoShape(t *testing.T) {
-	// p̂ = u^−k for uniform u has the tail P(p̂ > w) = w^(−1/k). From n weights in the tail, the
-	// fit has the standard deviation (1 + k)/√n, and the prior draws it towards ½ as 10 weights
-	// would.
+func TestTailShapeOfParetoWeights(t *testing.T) {
+	// For uniform u, p̂ = u^−k has the tail P(p̂ > w) = w^(−1/k). A fit to n weights in the tail
+	// has standard deviation (1 + k)/√n. The prior shrinks it towards ½ like 10 more weights.
 	rng := rand.New(rand.NewPCG(2, 2))
 	for _, c := range []struct {
 		draws, repeats, n int
-		bias              float64 // of the fit for k = 1, at most
+		bias              float64 // largest allowed bias of the fit for k = 1
 	}{{10000, 20, 300, 0.01}, {100, 4000, 20, 0.07}} {
 		for _, k := range []float64{0.2, 0.5, 0.7, 1, 2} {
 			mean := 0.0
@@ -94,18 +88,18 @@ func TestTailShapeIsTheParetoShape(t *testing.T) {
 			}
 			want := (k*float64(c.n) + 5) / float64(c.n+10)
 			if !(math.Abs(mean-want) <= 4.5*(1+k)/math.Sqrt(float64(c.n*c.repeats))+c.bias*k) {
-				t.Errorf("%d weights with tail shape %v have k̂ = %.3f in the mean, want %.3f", c.draws, k, mean, want)
+				t.Errorf("%d weights with tail shape %v: the mean of k̂ is %.3f, want %.3f", c.draws, k, mean, want)
 			}
 		}
 	}
 }
 
-func TestStreamsAreKeyed(t *testing.T) {
+func TestStreamsDependOnTheirKeys(t *testing.T) {
 	draw := func(seed uint64, purpose string, index ...int) uint64 {
 		return Stream(seed, purpose, index...).Uint64()
 	}
 	if a, b := draw(1, "noise", 2, 3), draw(1, "noise", 2, 3); a != b {
-		t.Error("one key gives two streams")
+		t.Error("two streams with the same key differ")
 	}
 	seen := map[uint64]string{}
 	for name, v := range map[string]uint64{
@@ -113,18 +107,18 @@ func TestStreamsAreKeyed(t *testing.T) {
 		"1 noise 3 2": draw(1, "noise", 3, 2), "1 noise 2": draw(1, "noise", 2), "1 noise": draw(1, "noise"),
 		"1 noise 2 3 0": draw(1, "noise", 2, 3, 0), "1 noise 2 3 1": draw(1, "noise", 2, 3, 1),
 		"1 noise 2 3 4 5 6": draw(1, "noise", 2, 3, 4, 5, 6), "1 noise 2 3 4 5 7": draw(1, "noise", 2, 3, 4, 5, 7),
-		// All of a seed, an index and a purpose counts.
+		// High bits of the seed and the indices, and the last letters of the purpose, matter too.
 		"1 + 2³² noise 2 3": draw(1+1<<32, "noise", 2, 3), "1 noise 2 3+2⁸": draw(1, "noise", 2, 3+1<<8), "1 noise 2+2¹⁶ 3": draw(1, "noise", 2+1<<16, 3),
 		"1 a long purpose 1": draw(1, "a long purpose, the first of two"), "1 a long purpose 2": draw(1, "a long purpose, the first of twins"),
 	} {
 		if other, ok := seen[v]; ok {
-			t.Errorf("%s and %s are one stream", name, other)
+			t.Errorf("%s and %s give the same stream", name, other)
 		}
 		seen[v] = name
 	}
 }
 
-func TestFillNormalIsStandardNormal(t *testing.T) {
+func TestFillNormalHasNormalMoments(t *testing.T) {
 	const n = 200000
 	m := linalg.New[float64](2, n/2)
 	FillNormal(Stream(1, "normal"), m)
@@ -143,7 +137,7 @@ func TestFillNormalIsStandardNormal(t *testing.T) {
 	moment(4, 3, 96)
 }
 
-// free is a target without potential.
+// free is a target with constant density, so its potential is zero.
 type free struct{}
 
 func (free) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
@@ -157,21 +151,21 @@ func (unsummed) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Scale(ad.Square(z), -0.5)
 }
 
-// summed is a target whose gradient is summed over dimensions.
+// summed is a target that wrongly sums its gradient over dimensions.
 type summed struct{ free }
 
 func (summed) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.SumTo(z, 1, z.Cols())
 }
 
-// flat is a variational prior with one density for all columns.
+// flat is a variational prior that wrongly returns one density for all columns.
 type flat struct{}
 
 func (flat) Draw(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) {
 	return epsilon, epsilon.Tape().Scalar(0)
 }
 
-func TestMisfitsPanicAndNameTheShapes(t *testing.T) {
+func TestShapeMismatchPanicsWithBothShapes(t *testing.T) {
 	var tp ad.Tape[float64]
 	state := Phase[float64]{Z: tp.Fill(2, 3, 0), Rho: tp.Fill(2, 3, 0)}
 	his := func(f *Flow[float64]) Sample[float64] {
@@ -181,24 +175,24 @@ func TestMisfitsPanicAndNameTheShapes(t *testing.T) {
 		"position [2×3] and momentum [3×2]": func() {
 			(&Flow[float64]{}).Forward(Phase[float64]{Z: tp.Fill(2, 3, 0), Rho: tp.Fill(3, 2, 0)})
 		},
-		"Flow.StepSize is [1×3] for K = 1 steps of z [2×3]: it needs one row [1×2], or a row for each step [1×2]": func() {
+		"Flow.StepSize is [1×3] for z [2×3]; it must be [1×2], or [1×2] with one row per step": func() {
 			(&Flow[float64]{Target: free{}, K: 1, StepSize: tp.Fill(1, 3, 0.1)}).Forward(state)
 		},
-		"Flow.StepSize is [2×2] for K = 3 steps of z [2×3]: it needs one row [1×2], or a row for each step [3×2]": func() {
+		"Flow.StepSize is [2×2] for z [2×3]; it must be [1×2], or [3×2] with one row per step": func() {
 			(&Flow[float64]{Target: free{}, K: 3, StepSize: tp.Fill(2, 2, 0.1)}).Inverse(state)
 		},
-		"Flow.StepSize is nil for K = 3 steps of z [2×3]: it needs one row [1×2]": func() {
+		"Flow.StepSize is nil for K = 3 steps": func() {
 			(&Flow[float64]{Target: free{}, K: 3}).Forward(state)
 		},
-		"free tempering with α [4×1] for a flow of K = 3 steps, which needs [3×1]": func() {
+		"free tempering with α [4×1] for a flow of K = 3 steps; α must be [3×1]": func() {
 			(&Flow[float64]{Target: free{}, K: 3, StepSize: tp.Fill(1, 2, 0.1), Tempering: FreeTempering(tp.Fill(4, 1, 0.9))}).Forward(state)
 		},
-		"1/√β₀ [2×1], which needs [1×1]":               func() { FixedTempering(tp.Fill(2, 1, 1.5)) },
+		"1/√β₀ [2×1]; it must be [1×1]":                func() { FixedTempering(tp.Fill(2, 1, 1.5)) },
 		"Unconstrain of 0.6, which is not in (0, 0.5)": func() { Unconstrain(0.6, 0, 0.5) },
-		"EntropyELBO of a variational prior hvae.StandardNormal[float64] without Entropy": func() {
+		"EntropyELBO needs a variational prior with a method Entropy, unlike hvae.StandardNormal[float64]": func() {
 			his(&Flow[float64]{Target: free{}}).EntropyELBO()
 		},
-		"log joint density is [2×3] for z [2×3], which needs [1×3]": func() {
+		"log joint density is [2×3] for z [2×3]; it must be [1×3]": func() {
 			his(&Flow[float64]{Target: unsummed{}}).LogEstimate()
 		},
 		"density is [2×3] for z [2×3]": func() {
@@ -207,10 +201,10 @@ func TestMisfitsPanicAndNameTheShapes(t *testing.T) {
 		"the target's log joint density is [2×3]": func() {
 			(&Flow[float64]{Target: unsummed{}, K: 1, StepSize: tp.Fill(1, 2, 0.1)}).Forward(state)
 		},
-		"potential gradient is [1×3] for z [2×3], which needs [2×3]": func() {
+		"potential gradient is [1×3] for z [2×3]; it must be [2×3]": func() {
 			(&Flow[float64]{Target: summed{}, K: 1, StepSize: tp.Fill(1, 2, 0.1)}).Forward(state)
 		},
-		"log q⁰(z₀) of the variational prior is [1×1] for z [2×3], which needs [1×3]": func() {
+		"log q⁰(z₀) of the variational prior is [1×1] for z [2×3]; it must be [1×3]": func() {
 			HIS(&Flow[float64]{Target: free{}}, flat{}, state.Z, state.Rho)
 		},
 	} {

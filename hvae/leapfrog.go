@@ -10,12 +10,12 @@ type Phase[T linalg.Float] struct {
 	Z   *ad.Var[T] // position, [ℓ×B]
 	Rho *ad.Var[T] // momentum, [ℓ×B]
 
-	// ∇U(z) and log p_θ(x, z) where a leapfrog step has computed them, else nil. The gradient
-	// that ends one step begins the next, so K steps take K + 1 gradients and not 2K.
+	// ∇U(z) and log p_θ(x, z), or nil if no leapfrog step has computed them. The gradient at
+	// the end of a step begins the next step, so K steps need K + 1 gradients, not 2K.
 	gradU, logJoint *ad.Var[T]
 }
 
-// LogJoint returns log p_θ(x, z) [1×B], evaluating the target only if no leapfrog step has.
+// LogJoint returns log p_θ(x, z) [1×B], computed again only if no leapfrog step has stored it.
 func (s Phase[T]) LogJoint(target Target[T]) *ad.Var[T] {
 	if s.logJoint != nil {
 		return s.logJoint
@@ -28,7 +28,7 @@ func (s Phase[T]) Energy(target Target[T]) *ad.Var[T] {
 	return ad.Sub(ad.Scale(squaredNorms(s.Rho), 0.5), s.LogJoint(target))
 }
 
-// Leapfrog takes one leapfrog step with a step size for each dimension, ε [1×ℓ]:
+// Leapfrog returns s after one leapfrog step with step size ε [1×ℓ], one for each dimension:
 //
 //	ρ̃  = ρ − ε/2 ⊙ ∇U(z)    (equation 7, eqn:lf1)
 //	z′ = z + ε ⊙ ρ̃          (equation 8, eqn:lf2)
@@ -39,19 +39,43 @@ func Leapfrog[T linalg.Float](target Target[T], epsilon *ad.Var[T], s Phase[T]) 
 	return (&Flow[T]{Target: target, K: 1, StepSize: epsilon}).Forward(s)
 }
 
-// A stepSize is ε with −ε/2, computed once for all steps that share it: columns [ℓ×1], or
-// matrices like z.
+// A stepSize is ε and −ε/2, each [ℓ×1] or [ℓ×B]. Steps with the same ε share it.
 type stepSize[T linalg.Float] struct{ epsilon, minusHalf *ad.Var[T] }
 
-func newStepSize[T linalg.Float](epsilon *ad.Var[T]) stepSize[T] {
-	return stepSize[T]{epsilon, ad.Scale(epsilon, -0.5)}
-}
-
-// leapfrog takes a step from s, where ∇U is known.
+// leapfrog returns s after one step. It needs s.gradU.
 func leapfrog[T linalg.Float](target Target[T], e stepSize[T], s Phase[T]) Phase[T] {
 	rho := ad.MulAdd(e.minusHalf, s.gradU, s.Rho)
 	z := ad.MulAdd(e.epsilon, rho, s.Z)
 	gradU, logJoint := PotentialGradient(target, z)
 	rho = ad.MulAdd(e.minusHalf, gradU, rho)
 	return Phase[T]{Z: z, Rho: rho, gradU: gradU, logJoint: logJoint}
+}
+
+// Recompute makes a Flow store only z_k, ρ_k, ∇U(z_k) and log p_θ(x, z_k) after each leapfrog
+// step. The backward sweep computes the other values again, in memory for one step. Gradients
+// are bit-identical, and the ∇U of each step is evaluated twice.
+type Recompute[T linalg.Float] struct {
+	Tape   *ad.Tape[T]                         // for the steps, such as Block.Scratch; nil disables Recompute
+	Params []*ad.Var[T]                        // all variables on the flow's tape that the target depends on
+	Target func(params []*ad.Var[T]) Target[T] // returns the target for copies of Params on Tape
+
+	in []*ad.Var[T]
+}
+
+// leapfrog returns s after one recomputed step.
+func (r *Recompute[T]) leapfrog(e stepSize[T], s Phase[T]) Phase[T] {
+	n := s.Z.Rows()
+	r.in = append(append(r.in[:0], s.Z, s.Rho, s.gradU, e.epsilon, e.minusHalf), r.Params...)
+	y := ad.Recomputed(r.Tape, (*leapfrogProgram[T])(r), r.in)
+	return Phase[T]{Z: ad.RowRange(y, 0, n), Rho: ad.RowRange(y, n, 2*n), gradU: ad.RowRange(y, 2*n, 3*n), logJoint: ad.RowRange(y, 3*n, 3*n+1)}
+}
+
+// A leapfrogProgram is a leapfrog step as an ad.Program. Its result [(3ℓ+1)×B] stacks z, ρ,
+// ∇U(z) and log p_θ(x, z).
+type leapfrogProgram[T linalg.Float] Recompute[T]
+
+func (r *leapfrogProgram[T]) Run(in []*ad.Var[T]) *ad.Var[T] {
+	target := r.Target(in[5:])
+	s := leapfrog(target, stepSize[T]{in[3], in[4]}, Phase[T]{Z: in[0], Rho: in[1], gradU: in[2]})
+	return ad.Stack(ad.Stack(s.Z, s.Rho), ad.Stack(s.gradU, s.LogJoint(target)))
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The module and the program of the README, in another folder and without network.
+// The test builds the module and the program of the README in another folder, without network.
 func TestAnotherModuleImportsThisOne(t *testing.T) {
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {
@@ -28,7 +28,7 @@ func TestAnotherModuleImportsThisOne(t *testing.T) {
 	}
 	module := block("module example\n")
 	if !strings.Contains(module, "=> ../hvae\n") {
-		t.Fatalf("the README replaces hvae otherwise:\n%s", module)
+		t.Fatalf("the module in the README does not replace hvae with ../hvae:\n%s", module)
 	}
 	folder := t.TempDir()
 	for name, text := range map[string]string{
@@ -44,6 +44,6 @@ func TestAnotherModuleImportsThisOne(t *testing.T) {
 	command.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off")
 	out, err := command.CombinedOutput()
 	if printed := strings.TrimSpace(string(out)); err != nil || !strings.Contains(string(readme), "`"+printed+"`") {
-		t.Errorf("the program prints %q, %v; the README differs", printed, err)
+		t.Errorf("the program prints %q, %v; the README does not contain this output", printed, err)
 	}
 }

@@ -3,14 +3,13 @@ package hvae
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"hvae/ad"
 	"hvae/linalg"
 )
 
-// A Param is a named parameter, of θ or of φ. Its elements may be set; a Trainer panics if
-// Value itself is replaced.
+// A Param is a named parameter, a part of θ or φ. Programs may set the elements of Value, but
+// a Trainer panics if Value itself is replaced.
 type Param[T linalg.Float] struct {
 	Name  string
 	Value linalg.Matrix[T]
@@ -19,15 +18,15 @@ type Param[T linalg.Float] struct {
 // Params are the parameters of a Trainer. The zero value is empty.
 type Params[T linalg.Float] []*Param[T]
 
-// Add appends a parameter that starts at the given matrix, and returns it.
+// Add appends a parameter with the given initial value and returns it. It does not copy start.
 func (ps *Params[T]) Add(name string, start linalg.Matrix[T]) *Param[T] {
 	p := &Param[T]{Name: name, Value: start}
 	*ps = append(*ps, p)
 	return p
 }
 
-// Normal appends a parameter [rows×cols] that starts at independent draws from N(0, sd²), from
-// a stream of the seed and the name, and returns it.
+// Normal appends a parameter [rows×cols] whose initial elements are independent draws from
+// N(0, sd²), and returns it. The draws depend only on the seed and the name.
 func (ps *Params[T]) Normal(name string, rows, cols int, sd T, seed uint64) *Param[T] {
 	p := ps.Add(name, linalg.New[T](rows, cols))
 	FillNormal(Stream(seed, "start "+name), p.Value)
@@ -35,18 +34,7 @@ func (ps *Params[T]) Normal(name string, rows, cols int, sd T, seed uint64) *Par
 	return p
 }
 
-// elements returns the number of elements of all parameters. It panics if two have one name.
-func (ps Params[T]) elements() (n int) {
-	for i, p := range ps {
-		if slices.ContainsFunc(ps[:i], func(q *Param[T]) bool { return q.Name == p.Name }) {
-			panic(fmt.Sprintf("hvae: two parameters are named %q", p.Name))
-		}
-		n += len(p.Value.Data)
-	}
-	return n
-}
-
-// split returns views of a vector as matrices of the parameters' shapes, one after another.
+// split returns consecutive parts of a vector as matrices with the shapes of the parameters.
 func (ps Params[T]) split(theta []T) []linalg.Matrix[T] {
 	ms := make([]linalg.Matrix[T], len(ps))
 	for i, p := range ps {
@@ -57,15 +45,15 @@ func (ps Params[T]) split(theta []T) []linalg.Matrix[T] {
 	return ms
 }
 
-// Constrain maps each trained number x ∈ ℝ into the interval (lo, hi) of the symbol that it
-// stands for:
+// Constrain maps each element x ∈ ℝ of an unconstrained parameter into (lo, hi):
 //
 //	lo + (hi − lo)·sigmoid(x),   or   lo + exp(x) if hi is +Inf.
 //
-// ε is in (0, ξ), α_k in (0, 1), 1/√β₀ in (1, ∞) and a standard deviation in (0, ∞). The
-// leapfrog diverges if ε is above 2/ω for a curvature ω² of the potential: then the ELBO is a
-// number such as −1e15, and no error reports it. ξ = 0.5 and a start of ε = 0.2 or less suit
-// posteriors with standard deviations near one; scale them with the smallest one.
+// Use (0, ξ) for ε, (0, 1) for α_k, (1, ∞) for 1/√β₀ and (0, ∞) for a standard deviation.
+// The leapfrog diverges if ε > 2/ω, where ω² is the largest curvature of the potential. The
+// ELBO is then a number such as −1e15, without an error. If the posterior's standard
+// deviations are near one, use ξ = 0.5 and an initial ε of at most 0.2. Otherwise, multiply
+// both by the smallest standard deviation.
 func Constrain[T linalg.Float](x *ad.Var[T], lo, hi float64) *ad.Var[T] {
 	var y *ad.Var[T]
 	if math.IsInf(hi, 1) {
@@ -79,8 +67,8 @@ func Constrain[T linalg.Float](x *ad.Var[T], lo, hi float64) *ad.Var[T] {
 	return y
 }
 
-// Unconstrain returns the number x that Constrain maps to v, for a parameter to start at. It
-// panics if v is not in (lo, hi).
+// Unconstrain returns the number that Constrain maps to v, as the initial value of a
+// parameter. It panics if v is not in (lo, hi).
 func Unconstrain(v, lo, hi float64) float64 {
 	switch {
 	case !(lo < v && v < hi):

@@ -11,7 +11,7 @@ import (
 	"hvae/linalg"
 )
 
-func TestAPathEndsWhereItsFlowDoes(t *testing.T) {
+func TestPathEndsAtResultOfForward(t *testing.T) {
 	var tape ad.Tape[float64]
 	const K = 3
 	target := hvaetest.Bimodal{Dims: 2}
@@ -23,7 +23,7 @@ func TestAPathEndsWhereItsFlowDoes(t *testing.T) {
 	start := hvae.Phase[float64]{Z: hvae.Noise(&tape, rng, 2, 5), Rho: hvae.Noise(&tape, rng, 2, 5)}
 	path, end := f.Path(start), f.Forward(start)
 	if len(path) != K+1 || path[0].Z != start.Z || !slices.Equal(path[K].Z.Value.Data, end.Z.Value.Data) || !slices.Equal(path[K].Rho.Value.Data, end.Rho.Value.Data) {
-		t.Errorf("the path of %d phases ends at %v, the flow at %v", len(path), path[len(path)-1].Z.Value, end.Z.Value)
+		t.Errorf("the path with %d phases ends at %v, but Forward returns %v", len(path), path[len(path)-1].Z.Value, end.Z.Value)
 	}
 	for k, s := range path {
 		logJoint, H := target.LogJoint(s.Z).Value, s.Energy(target).Value

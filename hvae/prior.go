@@ -7,9 +7,9 @@ import (
 	"hvae/linalg"
 )
 
-// A Prior is a variational prior q⁰ in reparameterised form: Draw returns a draw z₀ [ℓ×B] and
-// log q⁰(z₀) [1×B] as functions of noise ε ~ N(0, I) [ℓ×B].
+// A Prior is a variational prior q⁰ with reparameterised draws.
 type Prior[T linalg.Float] interface {
+	// Draw returns a draw z₀ [ℓ×B] and log q⁰(z₀) [1×B] as functions of noise ε ~ N(0, I) [ℓ×B].
 	Draw(epsilon *ad.Var[T]) (z0, logDensity *ad.Var[T])
 }
 
@@ -21,8 +21,8 @@ func (StandardNormal[T]) Draw(epsilon *ad.Var[T]) (z0, logDensity *ad.Var[T]) {
 	return epsilon, LogNormal(epsilon)
 }
 
-// DiagonalNormal is the variational prior N(μ, diag(σ²)) with Mean μ and standard deviations
-// SD σ, each [ℓ×B], or [ℓ×1] for all columns.
+// DiagonalNormal is the variational prior N(μ, diag(σ²)). Mean is μ and SD is the standard
+// deviation σ, each [ℓ×B], or [ℓ×1] for all columns.
 type DiagonalNormal[T linalg.Float] struct{ Mean, SD *ad.Var[T] }
 
 // Draw returns z₀ = μ + σ ⊙ ε [ℓ×B] and log q⁰(z₀) [1×B].
@@ -35,22 +35,22 @@ func (q DiagonalNormal[T]) LogDensity(z *ad.Var[T]) *ad.Var[T] {
 	return q.logDensity(ad.Div(ad.Sub(z, q.Mean), q.SD))
 }
 
-// logDensity returns log q⁰(μ + σ ⊙ ε). It panics unless all have ℓ rows.
+// logDensity returns log q⁰(μ + σ ⊙ ε) [1×B]. It panics unless μ, σ and ε have ℓ rows.
 func (q DiagonalNormal[T]) logDensity(epsilon *ad.Var[T]) *ad.Var[T] {
 	if n := epsilon.Rows(); q.Mean.Rows() != n || q.SD.Rows() != n {
-		panic(fmt.Sprintf("hvae: noise %v for a normal with mean %v and standard deviation %v, which need %d rows",
+		panic(fmt.Sprintf("hvae: noise %v for a normal with mean %v and standard deviation %v, which must have %d rows",
 			epsilon.Value.Shape(), q.Mean.Value.Shape(), q.SD.Value.Shape(), n))
 	}
 	return ad.Sub(LogNormal(epsilon), q.logSD())
 }
 
-// Entropy returns E[−log q⁰(z₀)] = Σ_j log σ_j + ½ log 2πe, [1×B] or [1×1] like σ.
+// Entropy returns E[−log q⁰(z₀)] = Σ_j (log σ_j + ½ log 2πe): [1×B], or [1×1] if σ is [ℓ×1].
 func (q DiagonalNormal[T]) Entropy() *ad.Var[T] {
 	return ad.AddConst(q.logSD(), T(q.SD.Rows())*(linalg.Log2Pi+1)/2)
 }
 
-// Divergence returns KL(q⁰ ‖ N(0, I)) = Σ_j ½(μ_j² + σ_j² − 1) − log σ_j, [1×B], or [1×1] if
-// both μ and σ are [ℓ×1].
+// Divergence returns KL(q⁰ ‖ N(0, I)) = Σ_j (½(μ_j² + σ_j² − 1) − log σ_j): [1×B], or [1×1] if
+// μ and σ are [ℓ×1].
 func (q DiagonalNormal[T]) Divergence() *ad.Var[T] {
 	logSD := q.logSD()
 	squares := ad.Add(squaredNorms(q.Mean), squaredNorms(q.SD))

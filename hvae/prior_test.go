@@ -17,11 +17,11 @@ func density(z, mean, sd float64) float64 {
 	return -(z-mean)*(z-mean)/(2*sd*sd) - math.Log(sd*math.Sqrt(2*math.Pi))
 }
 
-func TestADrawOfADiagonalNormalHasItsDensity(t *testing.T) {
+func TestDiagonalNormalDrawsAndDensities(t *testing.T) {
 	var tape ad.Tape[float64]
 	mean, sd := []float64{0.3, -2}, []float64{0.5, 3}
 	epsilon := linalg.Of(2, 3, []float64{0, 1, -0.7, 0.2, -1, 2})
-	// For one μ and σ, for one of each column, and for a mixture.
+	// μ and σ can each be [ℓ×1] or [ℓ×B].
 	one := hvae.DiagonalNormal[float64]{Mean: tape.Const(linalg.Column(mean...)), SD: tape.Const(linalg.Column(sd...))}
 	each := hvae.DiagonalNormal[float64]{Mean: ad.BroadcastTo(one.Mean, 2, 3), SD: ad.BroadcastTo(one.SD, 2, 3)}
 	for _, q := range []hvae.DiagonalNormal[float64]{one, each, {Mean: each.Mean, SD: one.SD}, {Mean: one.Mean, SD: each.SD}} {
@@ -45,7 +45,7 @@ func TestADrawOfADiagonalNormalHasItsDensity(t *testing.T) {
 	}
 }
 
-func TestEntropyAndDivergenceOfADiagonalNormalAreIntegrals(t *testing.T) {
+func TestDiagonalNormalEntropyAndDivergenceMatchQuadrature(t *testing.T) {
 	var tape ad.Tape[float64]
 	mean, sd := []float64{0.3, -2}, []float64{0.5, 3}
 	q := hvae.DiagonalNormal[float64]{Mean: tape.Const(linalg.Column(mean...)), SD: tape.Const(linalg.Column(sd...))}
@@ -59,18 +59,18 @@ func TestEntropyAndDivergenceOfADiagonalNormalAreIntegrals(t *testing.T) {
 		divergence += expectation(func(z float64) float64 { return density(z, mean[i], sd[i]) - density(z, 0, 1) })
 	}
 	if got := q.Entropy().Scalar(); !(math.Abs(got-entropy) <= 1e-11) {
-		t.Errorf("the entropy is %v, by quadrature %v", got, entropy)
+		t.Errorf("the entropy is %v, want %v by quadrature", got, entropy)
 	}
 	wide := hvae.DiagonalNormal[float64]{Mean: ad.BroadcastTo(q.Mean, 2, 3), SD: q.SD}
 	if d := wide.Divergence(); d.Cols() != 3 || d.Value.Data[2] != q.Divergence().Scalar() {
-		t.Errorf("for three means and one σ the divergences are %v", d.Value)
+		t.Errorf("for three means and one σ, the divergences are %v", d.Value)
 	}
 	if got := q.Divergence().Scalar(); !(math.Abs(got-divergence) <= 1e-11) {
-		t.Errorf("the divergence from N(0, I) is %v, by quadrature %v", got, divergence)
+		t.Errorf("the divergence from N(0, I) is %v, want %v by quadrature", got, divergence)
 	}
 }
 
-func TestEntropyELBOTakesTheExpectationOfTheVariationalPriorsDensity(t *testing.T) {
+func TestEntropyELBOReplacesLogPriorByItsExpectation(t *testing.T) {
 	var tape ad.Tape[float64]
 	q := hvae.DiagonalNormal[float64]{Mean: tape.Const(linalg.Column(0.3, -2)), SD: tape.Const(linalg.Column(0.5, 3))}
 	flow := &hvae.Flow[float64]{Target: hvaetest.Bimodal{Dims: 2}, K: 2, StepSize: tape.Fill(1, 2, 0.1)}
@@ -84,10 +84,10 @@ func TestEntropyELBOTakesTheExpectationOfTheVariationalPriorsDensity(t *testing.
 	}
 }
 
-func TestADiagonalNormalOfTwoShapesPanics(t *testing.T) {
+func TestDiagonalNormalPanicsOnShapeMismatch(t *testing.T) {
 	var tape ad.Tape[float64]
 	for want, q := range map[string]hvae.DiagonalNormal[float64]{
-		"noise [2×3] for a normal with mean [1×1] and standard deviation [2×1], which need 2 rows": {
+		"noise [2×3] for a normal with mean [1×1] and standard deviation [2×1], which must have 2 rows": {
 			Mean: tape.Scalar(0), SD: tape.Fill(2, 1, 1)},
 		"mean [2×3] and standard deviation [1×1]": {Mean: tape.Fill(2, 3, 0), SD: tape.Scalar(1)},
 		"shapes [2×2], [2×3] and [2×3]":           {Mean: tape.Fill(2, 3, 0), SD: tape.Fill(2, 2, 1)},
@@ -103,7 +103,7 @@ func TestADiagonalNormalOfTwoShapesPanics(t *testing.T) {
 	}
 }
 
-func TestParametersStayInTheirRanges(t *testing.T) {
+func TestConstrainStaysInRange(t *testing.T) {
 	var tape ad.Tape[float64]
 	for _, x := range []float64{-700, -3, 0, 2, 700} {
 		v := tape.Scalar(x)
@@ -119,7 +119,7 @@ func TestParametersStayInTheirRanges(t *testing.T) {
 	}
 	for _, c := range []struct{ v, lo, hi float64 }{{0.2, 0, 0.5}, {0.9, 0, 1}, {5, 1, math.Inf(1)}, {-3, -4, 2}} {
 		if got := hvae.Constrain(tape.Scalar(hvae.Unconstrain(c.v, c.lo, c.hi)), c.lo, c.hi).Scalar(); !(math.Abs(got-c.v) <= 1e-14) {
-			t.Errorf("in (%v, %v) a parameter starts at %v, want %v", c.lo, c.hi, got, c.v)
+			t.Errorf("in (%v, %v), Constrain(Unconstrain(v)) = %v, want %v", c.lo, c.hi, got, c.v)
 		}
 	}
 }

@@ -11,22 +11,21 @@ import (
 	"hvae/linalg"
 )
 
-// Stream returns the random stream of a key: a seed, a purpose, and indices. Streams of
-// different keys are independent. Parts of a work that goroutines share need separate streams,
-// so that the results do not depend on scheduling.
+// Stream returns the random stream of a key, which is a seed, a purpose and indices. Streams with
+// different keys are independent. With one stream per task, results do not depend on scheduling.
 func Stream(seed uint64, purpose string, index ...int) *rand.Rand {
 	return new(Keyed).Reset(seed, purpose, index...)
 }
 
-// Keyed is a stream that can become another stream without allocating. It serves one
-// goroutine. The zero value is ready to use.
+// Keyed is a random stream whose key can change without allocation. Its zero value is ready to
+// use. It is not safe for concurrent use.
 type Keyed struct {
 	pcg rand.PCG
 	rng *rand.Rand
 	key []byte
 }
 
-// Reset returns the stream of a key, as Stream does, and ends the previous one.
+// Reset returns the stream of a key, as Stream does. It invalidates the previous stream.
 func (k *Keyed) Reset(seed uint64, purpose string, index ...int) *rand.Rand {
 	k.key = binary.LittleEndian.AppendUint64(k.key[:0], seed)
 	k.key = binary.LittleEndian.AppendUint64(k.key, uint64(len(index)))
@@ -35,7 +34,7 @@ func (k *Keyed) Reset(seed uint64, purpose string, index ...int) *rand.Rand {
 	}
 	k.key = append(k.key, purpose...)
 	if record := streams.Recorder.Load(); record != nil {
-		(*record)(seed, purpose, slices.Clone(index)) // a copy, so that index does not escape
+		(*record)(seed, purpose, slices.Clone(index)) // without the copy, index would escape to the heap
 	}
 	h := sha256.Sum256(k.key)
 	k.pcg.Seed(binary.LittleEndian.Uint64(h[:8]), binary.LittleEndian.Uint64(h[8:16]))
@@ -45,7 +44,7 @@ func (k *Keyed) Reset(seed uint64, purpose string, index ...int) *rand.Rand {
 	return k.rng
 }
 
-// Stream returns the stream that the last Reset returned, in its present state.
+// Stream returns the stream of the last Reset in its current state.
 func (k *Keyed) Stream() *rand.Rand { return k.rng }
 
 // Noise returns a constant [rows×cols] of independent draws from N(0, 1).

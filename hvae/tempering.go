@@ -7,37 +7,37 @@ import (
 	"hvae/linalg"
 )
 
-// A Tempering is a method of cooling: after leapfrog step k the momentum is multiplied by
-// α_k ∈ (0, 1), so that a flow that starts hot, with a momentum of inverse temperature
-// β₀ = Π α_k² < 1, ends at temperature one. The zero value does not temper: α_k = 1, β₀ = 1.
+// A Tempering cools a flow: it multiplies the momentum by α_k ∈ (0, 1) after leapfrog step k.
+// The flow starts with inverse temperature β₀ = Π α_k² < 1 and ends with temperature one. The
+// zero value does not temper: α_k = 1, β₀ = 1.
 //
-// Tempering helps if the posterior is far from the variational prior or has several modes. A
-// good start is 1/√β₀ between 1.2 and 2, or α_k = 0.9.
+// Tempering helps if the posterior is far from the variational prior or has several modes.
+// Good initial values are 1/√β₀ between 1.2 and 2, or α_k = 0.9.
 type Tempering[T linalg.Float] struct {
-	Alpha        *ad.Var[T] // α_1 … α_K, [K×1]
+	Alpha        *ad.Var[T] // α₁ … α_K, [K×1]
 	InvSqrtBeta0 *ad.Var[T] // 1/√β₀, the standard deviation of ρ₀, [1×1]
 }
 
-// FixedTempering returns the tempering of Algorithm 1 with 1/√β₀ [1×1], quadratic in 1/√β:
+// FixedTempering returns the quadratic tempering of Algorithm 1 with the given 1/√β₀ [1×1]:
 //
 //	1/√β_k = (1 − 1/√β₀)·k²/K² + 1/√β₀,   α_k = √(β_{k−1}/β_k).
 func FixedTempering[T linalg.Float](invSqrtBeta0 *ad.Var[T]) Tempering[T] {
 	if s := invSqrtBeta0.Value.Shape(); s != (linalg.Shape{Rows: 1, Cols: 1}) {
-		panic(fmt.Sprintf("hvae: FixedTempering with 1/√β₀ %v, which needs [1×1]", s))
+		panic(fmt.Sprintf("hvae: FixedTempering with 1/√β₀ %v; it must be [1×1]", s))
 	}
 	return Tempering[T]{InvSqrtBeta0: invSqrtBeta0}
 }
 
-// FreeTempering returns the tempering with separate α_1 … α_K [K×1], so that β₀ = Π α_k².
+// FreeTempering returns the tempering with the given α₁ … α_K [K×1], so β₀ = Π α_k².
 func FreeTempering[T linalg.Float](alpha *ad.Var[T]) Tempering[T] { return Tempering[T]{Alpha: alpha} }
 
-// Schedule returns t with both fields set for a flow of K steps; none without tempering, and
-// for fixed tempering with K = 0, where β₀ = β_K = 1.
+// Schedule returns t with both fields set for a flow of K steps. It returns the zero value if
+// t does not temper, or if t is fixed and K = 0, because then β₀ = β_K = 1.
 func (t Tempering[T]) Schedule(K int) Tempering[T] {
 	switch {
 	case t.Alpha != nil:
 		if s, want := t.Alpha.Value.Shape(), (linalg.Shape{Rows: K, Cols: 1}); s != want {
-			panic(fmt.Sprintf("hvae: free tempering with α %v for a flow of K = %d steps, which needs %v", s, K, want))
+			panic(fmt.Sprintf("hvae: free tempering with α %v for a flow of K = %d steps; α must be %v", s, K, want))
 		}
 		return Tempering[T]{t.Alpha, ad.Exp(ad.Neg(ad.Sum(ad.Log(t.Alpha))))}
 	case t.InvSqrtBeta0 == nil || K == 0:
@@ -53,7 +53,7 @@ func (t Tempering[T]) Schedule(K int) Tempering[T] {
 	return Tempering[T]{ad.Div(ad.RowRange(invSqrtBeta, 1, K+1), ad.RowRange(invSqrtBeta, 0, K)), t.InvSqrtBeta0}
 }
 
-// logDet returns log Π α_k^ℓ = (ℓ/2) log β₀ [1×1] of a schedule.
+// logDet returns log Π α_k^ℓ = (ℓ/2) log β₀ [1×1]. t must come from Schedule.
 func (t Tempering[T]) logDet(tape *ad.Tape[T], dims int) *ad.Var[T] {
 	if t.InvSqrtBeta0 == nil {
 		return tape.Scalar(0)

@@ -20,7 +20,7 @@ import (
 	"hvae/linalg"
 )
 
-// gradients is an optimiser that records the gradients and moves by them.
+// gradients is an optimiser that records each gradient and adds it to the parameters.
 type gradients[T linalg.Float] struct{ seen [][]T }
 
 func (o *gradients[T]) Start() []T { return nil }
@@ -32,7 +32,19 @@ func (o *gradients[T]) Ascend(_ int, theta, gradient []T, _ [][]T) {
 	}
 }
 
-// parameter returns the one parameter θ.
+// meanSquares divides gradients by their running root mean square, whose square starts at 1.
+type meanSquares struct{}
+
+func (meanSquares) Start() []float32 { return []float32{1} }
+
+func (meanSquares) Ascend(_ int, theta, gradient []float32, averages [][]float32) {
+	for i, g := range gradient {
+		averages[0][i] += 0.1 * (g*g - averages[0][i])
+		theta[i] += 0.1 * g / float32(math.Sqrt(float64(averages[0][i])))
+	}
+}
+
+// parameter returns parameters with one entry, "theta".
 func parameter[T linalg.Float](values ...T) (ps hvae.Params[T]) {
 	ps.Add("theta", linalg.Column(values...))
 	return ps
@@ -47,22 +59,22 @@ func columns(n int) []int {
 	return batch
 }
 
-// sampled is the bound −½(θ − ε)² of a draw ε for each column: its gradient depends on the
-// noise.
+// sampled is the bound −½(θ − ε)² with a draw ε for each column, so its gradient depends on
+// the noise.
 func sampled(b *hvae.Block[float64]) *ad.Var[float64] {
 	return ad.Scale(ad.Square(ad.Sub(b.Params[0], b.Noise(1))), -0.5)
 }
 
-func TestBlocksAreAddedInTheirOrder(t *testing.T) {
-	// In float32, 1e8 + 1 = 1e8: the sum of the slopes is 2 in the order of the blocks, and
-	// something else in most others.
+func TestGradientsOfBlocksAreAddedInOrder(t *testing.T) {
+	// In float32, 1e8 + 1 = 1e8, so the sum of the slopes is 2 in the order of the blocks, and
+	// different in most other orders.
 	slopes := []float32{1e8, 1, -1e8, 1, 1}
 	for _, procs := range []int{1, 2, 5} {
 		restore := runtime.GOMAXPROCS(procs)
 		o := new(gradients[float32])
 		trainer := hvae.NewTrainer(parameter[float32](1), o, func(b *hvae.Block[float32]) *ad.Var[float32] {
 			if b.Batch[0] == 0 {
-				time.Sleep(time.Millisecond) // the first to begin is not the first to end
+				time.Sleep(time.Millisecond) // so the first block does not finish first
 			}
 			return ad.Scale(b.Params[0], slopes[b.Batch[0]])
 		})
@@ -86,8 +98,8 @@ func ramp(lo, hi int) (r []float64) {
 	return r
 }
 
-func TestOneBlockIsManyBlocks(t *testing.T) {
-	// Whatever the columns' values: the bound of column j is a_j θ₁ − j θ₂², a_j = sin j.
+func TestBlockSizeDoesNotChangeGradients(t *testing.T) {
+	// The bound of column j is a_j(θ₁ + θ₂) − jθ₃², where a_j = sin j.
 	j := linalg.Of(1, 37, ramp(0, 37))
 	a := linalg.Of(1, 37, hvaetest.Apply(j.Data, math.Sin))
 	run := func(size int) ([]float64, float64) {
@@ -106,11 +118,11 @@ func TestOneBlockIsManyBlocks(t *testing.T) {
 			return ad.Scale(b.Columns(j), 3)
 		})
 		if want := hvaetest.Apply(j.Data, func(j float64) float64 { return 3 * j }); err != nil || !slices.Equal(values, want) || mean != 3*18 {
-			t.Fatalf("thrice 0 to 36 is %v, in the mean %v, %v", values, mean, err)
+			t.Fatalf("Evaluate of 3j returns %v with mean %v, %v", values, mean, err)
 		}
 		stepped, err := trainer.Step(t.Context(), columns(37))
 		if err != nil || stepped != elbo {
-			t.Fatalf("a step returns %v, an evaluation %v, %v", stepped, elbo, err)
+			t.Fatalf("Step returns %v, but Evaluate returns %v, %v", stepped, elbo, err)
 		}
 		return o.seen[0], elbo
 	}
@@ -122,12 +134,12 @@ func TestOneBlockIsManyBlocks(t *testing.T) {
 	for _, size := range []int{0, 37, 100, 36, 18, 5, 1} {
 		got, elbo := run(size)
 		if !(hvaetest.Distance(got, want) <= 1e-12*hvaetest.Norm(want)) || !(math.Abs(elbo-bound) <= 1e-12*math.Abs(bound)) {
-			t.Errorf("gradient %v, want %v; bound %v, want %v", got, want, elbo, bound)
+			t.Errorf("BlockSize %d: gradient %v, want %v; bound %v, want %v", size, got, want, elbo, bound)
 		}
 	}
 }
 
-func TestAnEvaluationThatIsNaNNamesItsColumn(t *testing.T) {
+func TestEvaluateReportsColumnWithNaN(t *testing.T) {
 	trainer := hvae.NewTrainer(parameter(1.0), new(gradients[float64]), nil)
 	trainer.BlockSize = 5
 	for values, want := range map[[7]float64]string{
@@ -143,10 +155,10 @@ func TestAnEvaluationThatIsNaNNamesItsColumn(t *testing.T) {
 	}
 }
 
-// In step k the bound of column j is a_jθ_k, where a_j depends on j and on the element of θ_k, and
-// does not depend on other parameters: their gradients are zero, whatever the last step's were.
-// With 40,000 elements a gradient is added up in many pieces and on several goroutines.
-func TestAGradientIsTheStepsOwnInEveryElement(t *testing.T) {
+// In step k, the bound of column j is j·wᵀθ, where θ is parameter k mod 3. The gradients of the
+// other parameters must be zero, whatever they were in the step before. Gradients have 120,000
+// elements, so several goroutines add them in many chunks.
+func TestGradientsDoNotDependOnEarlierSteps(t *testing.T) {
 	const n = 40_000
 	weight := linalg.New[float64](n, 1)
 	for i := range weight.Data {
@@ -161,7 +173,7 @@ func TestAGradientIsTheStepsOwnInEveryElement(t *testing.T) {
 		o, step := new(gradients[float64]), 0
 		trainer := hvae.NewTrainer(params, o, func(b *hvae.Block[float64]) *ad.Var[float64] {
 			row := ad.Mul(ad.Dot(b.Tape.Const(weight), b.Params[step%3]), b.Columns(linalg.Of(1, 5, ramp(0, 5))))
-			if step == 0 { // whose bound must depend on all parameters
+			if step == 0 { // the first bound must depend on all parameters
 				row = ad.Add(row, ad.Scale(ad.Sum(ad.Add(b.Params[1], b.Params[2])), 0))
 			}
 			return row
@@ -174,7 +186,7 @@ func TestAGradientIsTheStepsOwnInEveryElement(t *testing.T) {
 			for i, g := range o.seen[step] {
 				want := 0.0
 				if i/n == step%3 {
-					want = weight.Data[i%n] * 2 // the mean of 0 to 4
+					want = weight.Data[i%n] * 2 // the mean of j = 0 … 4
 				}
 				if !(math.Abs(g-want) <= 1e-9*want) {
 					t.Fatalf("GOMAXPROCS %d, step %d: element %d of parameter %d has the gradient %v, want %v", procs, step, i%n, i/n, g, want)
@@ -185,7 +197,7 @@ func TestAGradientIsTheStepsOwnInEveryElement(t *testing.T) {
 	}
 }
 
-func TestParametersMoveToOneVector(t *testing.T) {
+func TestOptimiserReceivesOneVector(t *testing.T) {
 	params := parameter(1.0, 2)
 	second := params.Add("second", linalg.Of(1, 2, []float64{3, 4}))
 	o := new(gradients[float64])
@@ -196,17 +208,17 @@ func TestParametersMoveToOneVector(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := []float64{1, 1, 10, 10}; !slices.Equal(o.seen[0], want) {
-		t.Errorf("the optimiser sees the gradient %v, want %v", o.seen[0], want)
+		t.Errorf("the optimiser received the gradient %v, want %v", o.seen[0], want)
 	}
 	if want := []float64{13, 14}; !slices.Equal(second.Value.Data, want) || second.Value.Rows != 1 {
-		t.Errorf("the second parameter is %v, want %v in a row", second.Value, want)
+		t.Errorf("the second parameter is %v, want the row %v", second.Value, want)
 	}
 }
 
-func TestAReplacedParameterPanics(t *testing.T) {
+func TestReplacedParameterPanics(t *testing.T) {
 	params := parameter(1.0)
 	trainer := hvae.NewTrainer(params, new(gradients[float64]), sampled)
-	params[0].Value.Data[0] = 2 // is allowed
+	params[0].Value.Data[0] = 2 // allowed
 	if _, err := trainer.Step(t.Context(), columns(1)); err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +227,7 @@ func TestAReplacedParameterPanics(t *testing.T) {
 		"Step":     func() { trainer.Step(t.Context(), columns(1)) },
 		"Evaluate": func() { trainer.Evaluate(t.Context(), columns(1), 1, nil) },
 	} {
-		mustPanic(t, name, `the Value of parameter "theta" is not the matrix that the trainer trains`, f)
+		mustPanic(t, name, `the Value of parameter "theta" was replaced`, f)
 	}
 }
 
@@ -230,7 +242,7 @@ func mustPanic(t *testing.T, name, want string, f func()) {
 	f()
 }
 
-func TestAParameterWithoutEffectIsReportedByTheFirstStep(t *testing.T) {
+func TestFirstStepReportsUnusedParameter(t *testing.T) {
 	for name, bound := range map[string]hvae.Bound[float64]{
 		"not bound": sampled,
 		"not used":  func(b *hvae.Block[float64]) *ad.Var[float64] { ad.Exp(b.Params[1]); return sampled(b) },
@@ -238,7 +250,7 @@ func TestAParameterWithoutEffectIsReportedByTheFirstStep(t *testing.T) {
 			if b.Batch[0] == 0 {
 				return sampled(b)
 			}
-			return ad.Add(sampled(b), ad.Scale(b.Params[1], 0)) // with the gradient zero
+			return ad.Add(sampled(b), ad.Scale(b.Params[1], 0)) // with zero gradient
 		},
 	} {
 		params := parameter(1.0)
@@ -249,12 +261,12 @@ func TestAParameterWithoutEffectIsReportedByTheFirstStep(t *testing.T) {
 			t.Errorf("%s: the error is %v", name, err)
 		}
 		if moved := params[0].Value.Data[0] != 1; moved != (err == nil) || idle.Value.Data[0] != 1 {
-			t.Errorf("%s: the parameters are %v and %v after the error %v", name, params[0].Value.Data, idle.Value.Data, err)
+			t.Errorf("%s: the parameters are %v and %v, with error %v", name, params[0].Value.Data, idle.Value.Data, err)
 		}
 	}
 }
 
-func TestABlockHasItsColumnsOfTheData(t *testing.T) {
+func TestBlockColumnsSelectsColumnsOfBatch(t *testing.T) {
 	x := linalg.Of(2, 5, ramp(0, 10))
 	params := parameter(1.0)
 	trainer := hvae.NewTrainer(params, new(gradients[float64]), func(b *hvae.Block[float64]) *ad.Var[float64] {
@@ -263,12 +275,12 @@ func TestABlockHasItsColumnsOfTheData(t *testing.T) {
 	trainer.BlockSize = 2
 	_, values, err := trainer.Evaluate(t.Context(), []int{4, 0, 0, 3, 1}, 1, nil)
 	if want := []float64{13, 5, 5, 11, 7}; err != nil || !slices.Equal(values, want) {
-		t.Errorf("the columns' sums are %v, want %v; %v", values, want, err)
+		t.Errorf("the sums of the columns are %v, want %v; %v", values, want, err)
 	}
-	mustPanic(t, "Columns", "column 5 of a batch from data [2×5]", func() { trainer.Evaluate(t.Context(), []int{5}, 1, nil) })
+	mustPanic(t, "Columns", "column 5 of the batch is not in data [2×5]", func() { trainer.Evaluate(t.Context(), []int{5}, 1, nil) })
 }
 
-func TestMinibatchesAreShuffledEpochs(t *testing.T) {
+func TestMinibatchesShuffleEachEpoch(t *testing.T) {
 	const n, size = 10, 4
 	epochs := func(seed uint64, stop, epochs int) (all [][]int) {
 		trainer := hvae.NewTrainer(parameter(1.0), new(gradients[float64]), sampled)
@@ -280,7 +292,7 @@ func TestMinibatchesAreShuffledEpochs(t *testing.T) {
 					t.Fatal(err)
 				}
 				if len(all) == stop {
-					break // in the middle of an epoch, which the next call continues
+					break // the next call continues this epoch
 				}
 			}
 		}
@@ -288,32 +300,32 @@ func TestMinibatchesAreShuffledEpochs(t *testing.T) {
 	}
 	all := epochs(1, 0, 3)
 	if len(all) != 9 {
-		t.Fatalf("three epochs of 4, 4 and 2 columns are %d batches", len(all))
+		t.Fatalf("three epochs with batches of 4, 4 and 2 columns have %d batches, want 9", len(all))
 	}
 	var orders [][]int
 	for e := range 3 {
 		order := slices.Concat(all[3*e : 3*e+3]...)
 		if len(all[3*e+2]) != 2 || !slices.Equal(slices.Sorted(slices.Values(order)), columns(n)) {
-			t.Errorf("epoch %d is %v", e, all[3*e:3*e+3])
+			t.Errorf("epoch %d is %v, want a permutation of 0 … 9", e, all[3*e:3*e+3])
 		}
 		orders = append(orders, order)
 	}
 	if slices.Equal(orders[0], orders[1]) || slices.Equal(orders[1], orders[2]) || slices.Equal(orders[0], columns(n)) {
-		t.Errorf("the orders are %v", orders)
+		t.Errorf("the epochs have the orders %v, want three different ones", orders)
 	}
 	if again := epochs(1, 2, 4); !slices.EqualFunc(again, all, slices.Equal) {
-		t.Errorf("interrupted after two batches, the epochs are %v, want %v", again, all)
+		t.Errorf("after an interruption, the batches are %v, want %v", again, all)
 	}
 	if other := epochs(2, 0, 3); slices.EqualFunc(other, all, slices.Equal) {
-		t.Error("two seeds shuffle alike")
+		t.Error("two seeds give the same order")
 	}
-	mustPanic(t, "Minibatches", "minibatches of 0 from 5 columns", func() {
+	mustPanic(t, "Minibatches", "Minibatches with n = 5 and size = 0", func() {
 		hvae.NewTrainer(parameter(1.0), new(gradients[float64]), sampled).Minibatches(5, 0)
 	})
 }
 
-func TestARestoredRunContinuesBitForBit(t *testing.T) {
-	for _, o := range []hvae.Optimiser[float32]{hvae.NewAdamax[float32](0.1), hvae.NewRMSProp[float32](0.1)} {
+func TestRestoredRunContinuesBitForBit(t *testing.T) {
+	for _, o := range []hvae.Optimiser[float32]{hvae.NewAdamax[float32](0.1), meanSquares{}} {
 		start := func() (*hvae.Trainer[float32], hvae.Params[float32]) {
 			var params hvae.Params[float32]
 			a, b := params.Add("a", linalg.Column[float32](1, 2)), params.Normal("b", 2, 1, 0.5, 3)
@@ -340,7 +352,7 @@ func TestARestoredRunContinuesBitForBit(t *testing.T) {
 		want := plain.State()
 
 		restored, params := start()
-		steps(restored, 2) // so that everything differs
+		steps(restored, 2) // so the whole state differs
 		var s hvae.State[float32]
 		if err := json.Unmarshal(saved, &s); err != nil {
 			t.Fatal(err)
@@ -348,22 +360,22 @@ func TestARestoredRunContinuesBitForBit(t *testing.T) {
 		if err := restored.Restore(s); err != nil {
 			t.Fatal(err)
 		}
-		s.Params[0].Value.Data[0]++ // it is a copy
+		s.Params[0].Value.Data[0]++ // must not change the trainer, because Restore copies
 		steps(restored, 3)
 		if got := restored.State(); !reflect.DeepEqual(got, want) || want.Steps != 6 || want.Seed != 5 {
-			t.Errorf("%T: the restored run ends at %+v, the other at %+v", o, got, want)
+			t.Errorf("%T: the restored run ends with %+v, want %+v", o, got, want)
 		}
 
-		// A state that does not fit changes nothing.
+		// Restore of a wrong state returns an error and changes nothing.
 		before := restored.State()
 		for name, damage := range map[string]func(s *hvae.State[float32]){
-			"-1 steps":                              func(s *hvae.State[float32]) { s.Steps = -1 },
-			`"a" [2×1] with 2 elements, an average`: func(s *hvae.State[float32]) { s.Params = s.Params[:1] },
-			`"c" [2×1]`:                             func(s *hvae.State[float32]) { s.Params[1].Name = "c" },
-			`"a" [1×2]`:                             func(s *hvae.State[float32]) { s.Params[0].Value.Rows, s.Params[0].Value.Cols = 1, 2 },
-			`"a" [2×1] with 1 elements`:             func(s *hvae.State[float32]) { s.Params[0].Value.Data = []float32{1} },
-			"an average of 3":                       func(s *hvae.State[float32]) { s.Averages[0] = s.Averages[0][:3] },
-			"2 elements, and no more: this trainer": func(s *hvae.State[float32]) { s.Averages = nil },
+			"after -1 steps":                   func(s *hvae.State[float32]) { s.Steps = -1 },
+			"with 1 parameters and":            func(s *hvae.State[float32]) { s.Params = s.Params[:1] },
+			`"c" [2×1]`:                        func(s *hvae.State[float32]) { s.Params[1].Name = "c" },
+			`"a" [1×2]`:                        func(s *hvae.State[float32]) { s.Params[0].Value.Rows, s.Params[0].Value.Cols = 1, 2 },
+			`"a" [2×1] of 1 elements`:          func(s *hvae.State[float32]) { s.Params[0].Value.Data = []float32{1} },
+			"an average of 3":                  func(s *hvae.State[float32]) { s.Averages[0] = s.Averages[0][:3] },
+			"with 2 parameters and 0 averages": func(s *hvae.State[float32]) { s.Averages = nil },
 		} {
 			s := restored.State()
 			damage(&s)
@@ -376,12 +388,12 @@ func TestARestoredRunContinuesBitForBit(t *testing.T) {
 		}
 		params[0].Value = linalg.Column[float32](7, 7)
 		if err := restored.Restore(before); err != nil || !reflect.DeepEqual(restored.State(), before) || params[0].Value.Data[0] == 7 {
-			t.Errorf("%T: Restore does not repair a replaced parameter: %v", o, err)
+			t.Errorf("%T: Restore does not replace a wrong Value: %v", o, err)
 		}
 	}
 }
 
-func TestTwoParametersOfOneNamePanic(t *testing.T) {
+func TestDuplicateAndUnknownParametersPanic(t *testing.T) {
 	mustPanic(t, "NewTrainer", `two parameters are named "theta"`, func() {
 		hvae.NewTrainer(append(parameter(1.0), parameter(1.0)...), new(gradients[float64]), sampled)
 	})
@@ -391,7 +403,7 @@ func TestTwoParametersOfOneNamePanic(t *testing.T) {
 	mustPanic(t, "Var", `the trainer does not have the parameter "strange"`, func() { trainer.Step(t.Context(), columns(1)) })
 }
 
-func TestAPanicInABoundReachesTheCaller(t *testing.T) {
+func TestPanicInBoundReachesCaller(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	for column := range 2 {
 		trainer := hvae.NewTrainer(parameter(1.0), new(gradients[float64]), func(b *hvae.Block[float64]) *ad.Var[float64] {
@@ -405,11 +417,11 @@ func TestAPanicInABoundReachesTheCaller(t *testing.T) {
 	}
 }
 
-func TestNoiseIsFreshInEachStepAndBlock(t *testing.T) {
+func TestNoiseDiffersBetweenStepsAndBlocks(t *testing.T) {
 	seen := map[float64]string{}
 	run := func(seed uint64, procs int) (noise []float64) {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
-		const n = 8 // in four blocks
+		const n = 8 // four blocks
 		drawn := make([]float64, n)
 		trainer := hvae.NewTrainer(parameter(1.0), new(gradients[float64]), func(b *hvae.Block[float64]) *ad.Var[float64] {
 			e := b.Noise(1)
@@ -432,7 +444,7 @@ func TestNoiseIsFreshInEachStepAndBlock(t *testing.T) {
 				}
 			}
 			if i > 0 && !slices.Equal(drawn, evaluation) {
-				t.Errorf("two evaluations with one seed draw %v and %v", evaluation, drawn)
+				t.Errorf("two evaluations with the same seed draw %v and %v", evaluation, drawn)
 			}
 			evaluation = slices.Clone(drawn)
 		}
@@ -441,7 +453,7 @@ func TestNoiseIsFreshInEachStepAndBlock(t *testing.T) {
 	first := run(1, 1)
 	for i, e := range append(first, run(2, 1)...) {
 		if other, ok := seen[e]; ok {
-			t.Errorf("draws %s and %d are the same", other, i)
+			t.Errorf("draws %s and %d are equal", other, i)
 		}
 		seen[e] = fmt.Sprint(i)
 	}
@@ -450,9 +462,9 @@ func TestNoiseIsFreshInEachStepAndBlock(t *testing.T) {
 	}
 }
 
-func TestACancelledStepLeavesEverythingAsItWas(t *testing.T) {
-	// The context ends in the third block of the third step, while the tapes run: they must
-	// be interrupted, as the bound would take ten seconds.
+func TestCancelledStepDoesNotChangeState(t *testing.T) {
+	// The context ends in the third block of the third step. The tapes must be interrupted,
+	// because the bound would take ten seconds.
 	var during atomic.Pointer[context.CancelFunc]
 	var calls atomic.Int64
 	make := func() *hvae.Trainer[float64] {
@@ -493,41 +505,41 @@ func TestACancelledStepLeavesEverythingAsItWas(t *testing.T) {
 			}
 			called := calls.Load()
 			if err := f(ctx); !errors.Is(err, context.Canceled) {
-				t.Fatalf("the context ended, and the error is %v", err)
+				t.Fatalf("the context has ended, but the error is %v", err)
 			}
 			if i != 2 && calls.Load() != called {
-				t.Error("the bound is computed under a context that has ended")
+				t.Error("the bound was computed, although the context had ended")
 			}
 			during.Store(nil)
 			cancel()
 			if after := state(disturbed); !slices.Equal(after, before) {
-				t.Fatalf("a cancelled step changed %v to %v", before, after)
+				t.Fatalf("a cancelled step changed the state from %v to %v", before, after)
 			}
 		}
 		if _, err := disturbed.Step(t.Context(), columns(8)); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := state(disturbed), state(plain); !slices.Equal(got, want) {
-			t.Fatalf("after step %d the state is %v, undisturbed %v", i+1, got, want)
+			t.Fatalf("after step %d the state is %v, want %v as without cancellation", i+1, got, want)
 		}
 	}
 }
 
-func TestACancelledSearchForWhatIsNotFiniteIsCancelled(t *testing.T) {
+func TestSearchForNonFiniteOperationCanBeCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	calls := 0
 	trainer := hvae.NewTrainer(parameter(-1.0), new(gradients[float64]), func(b *hvae.Block[float64]) *ad.Var[float64] {
-		if calls++; calls == 2 { // the block runs again
+		if calls++; calls == 2 { // the trainer searches for the operation
 			cancel()
 		}
 		return ad.Log(b.Params[0])
 	})
 	if _, err := trainer.Step(ctx, columns(1)); !errors.Is(err, context.Canceled) || calls != 2 {
-		t.Errorf("after %d calls the error is %v", calls, err)
+		t.Errorf("after %d calls the error is %v, want context.Canceled after 2", calls, err)
 	}
 }
 
-func TestAContextThatEndsLaterDoesNotInterruptStepsUnderAnother(t *testing.T) {
+func TestEarlierContextDoesNotInterruptLaterSteps(t *testing.T) {
 	trainer := hvae.NewTrainer(parameter(1.0), new(gradients[float64]), sampled)
 	old, cancel := context.WithCancel(t.Context())
 	for _, ctx := range []context.Context{old, context.Background()} {
@@ -536,22 +548,21 @@ func TestAContextThatEndsLaterDoesNotInterruptStepsUnderAnother(t *testing.T) {
 		}
 	}
 	cancel()
-	time.Sleep(10 * time.Millisecond) // until what the context runs at its end has run
+	time.Sleep(10 * time.Millisecond) // until the context has called its AfterFunc
 	for _, ctx := range []context.Context{context.Background(), t.Context()} {
 		if _, err := trainer.Step(ctx, columns(1)); err != nil {
-			t.Errorf("a step under a context that has not ended: %v", err)
+			t.Errorf("the context has not ended, but Step returns %v", err)
 		}
 	}
 }
 
-// slopeTooLargeAtZero returns x/(x² + tiny), which is 0 at 0, where its slope 1/tiny overflows.
+// slopeTooLargeAtZero returns x/(x² + 1e-310). It is 0 for x = 0, but its derivative overflows.
 func slopeTooLargeAtZero(x *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Div(x, ad.AddConst(ad.Square(x), 1e-310))
 }
 
-func TestWhatIsNotFiniteIsNamedAndChangesNothing(t *testing.T) {
-	// With θ = 0: the bound of a column is f(θ + shift), where only that of column 5 may be
-	// out of f's domain.
+func TestNonFiniteStepIsReportedAndNotTaken(t *testing.T) {
+	// With θ = 0, the bound is f(shift) for column 5 and f(1) for all other columns.
 	for _, c := range []struct {
 		name  string
 		f     func(x *ad.Var[float64]) *ad.Var[float64]
@@ -562,7 +573,7 @@ func TestWhatIsNotFiniteIsNamedAndChangesNothing(t *testing.T) {
 		{"gradient", slopeTooLargeAtZero, 0, []string{"columns 5 to 6", "operation ad.", "in the gradient of theta"}},
 		{"constant", func(x *ad.Var[float64]) *ad.Var[float64] { return ad.Add(x, x.Tape().Scalar(math.Inf(1))) }, 0,
 			[]string{"(+Inf)", "columns 1 to 2", "a constant or parameter, [1×1]"}},
-		{"sum", func(x *ad.Var[float64]) *ad.Var[float64] { return ad.Scale(x, 0.5e308) }, 0, []string{"though every block's is"}},
+		{"sum", func(x *ad.Var[float64]) *ad.Var[float64] { return ad.Scale(x, 0.5e308) }, 0, []string{"in the sum over blocks, but finite in each block"}},
 	} {
 		o := new(gradients[float64])
 		var recomputes atomic.Int64
@@ -583,27 +594,27 @@ func TestWhatIsNotFiniteIsNamedAndChangesNothing(t *testing.T) {
 		_, err := trainer.Step(t.Context(), columns(8))
 		for _, want := range c.want {
 			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: the error does not say %q: %v", c.name, want, err)
+				t.Errorf("%s: the error does not contain %q: %v", c.name, want, err)
 			}
 		}
 		if a, b := params[0].Value.Data[0], params[1].Value.Data[0]; len(o.seen) != 0 || a != 3 || b != 0 {
-			t.Errorf("%s: a step was taken, to θ = %v, %v", c.name, a, b)
+			t.Errorf("%s: the parameters became %v and %v, want 3 and 0", c.name, a, b)
 		}
 		if n := recomputes.Load(); n != 4 {
-			t.Errorf("%s: %d blocks of 4 had a scratch tape; what runs again must keep everything", c.name, n)
+			t.Errorf("%s: %d blocks had a scratch tape, want 4: none when the trainer searches for the operation", c.name, n)
 		}
 	}
 }
 
-func TestABlockKeepsItsState(t *testing.T) {
+func TestBlockKeepsState(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	calls := 0
 	trainer := hvae.NewTrainer(parameter(1.0), new(gradients[float64]), func(b *hvae.Block[float64]) *ad.Var[float64] {
 		if calls == 0 && b.State != nil || calls > 0 && b.State != calls {
-			t.Errorf("call %d has the state %v", calls, b.State)
+			t.Errorf("in call %d, State is %v", calls, b.State)
 		}
 		if b.Scratch != nil {
-			t.Error("a scratch tape that nobody asked for")
+			t.Error("the block has a scratch tape, but Recompute is false")
 		}
 		calls++
 		b.State = calls
@@ -617,8 +628,8 @@ func TestABlockKeepsItsState(t *testing.T) {
 	}
 }
 
-func TestTrainersStepsAllocateNothing(t *testing.T) {
-	trainer := hvae.NewTrainer(parameter(1.0), hvae.NewRMSProp(0.1), sampled)
+func TestStepsDoNotAllocate(t *testing.T) {
+	trainer := hvae.NewTrainer(parameter(1.0), hvae.NewAdamax(0.1), sampled)
 	trainer.BlockSize = 2
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -634,12 +645,12 @@ func TestTrainersStepsAllocateNothing(t *testing.T) {
 	}
 }
 
-func TestImpossibleBatchesAndBoundsPanic(t *testing.T) {
+func TestEmptyBatchAndWrongBoundPanic(t *testing.T) {
 	for want, f := range map[string]func(){
-		"a batch without columns": func() {
+		"the batch has no columns": func() {
 			hvae.NewTrainer(parameter(1.0), new(gradients[float64]), sampled).Step(t.Context(), nil)
 		},
-		"a bound [1×1] for a block of 3 columns, which needs [1×3]": func() {
+		"the bound is [1×1] for a block of 3 columns; it must be [1×3]": func() {
 			trainer := hvae.NewTrainer(parameter(1.0), new(gradients[float64]), func(b *hvae.Block[float64]) *ad.Var[float64] {
 				return ad.Mean(sampled(b))
 			})

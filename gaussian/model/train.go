@@ -28,7 +28,7 @@ var oneDataset = []int{0} // the batch
 // maximise it with RMSProp.
 func NewTrainer(m Method, draws int, rate float64, rng *rand.Rand) *Trainer {
 	t := &Trainer{method: m, draws: draws, rng: rng}
-	t.algorithm = hvae.NewTrainer(m.Params(), hvae.NewRMSProp(rate), func(b *hvae.Block[float64]) *ad.Var[float64] {
+	t.algorithm = hvae.NewTrainer(m.Params(), RMSProp{rate}, func(b *hvae.Block[float64]) *ad.Var[float64] {
 		return ad.Mean(m.ELBO(b.Params, b.Tape.Const(t.noise)))
 	})
 	return t
@@ -65,6 +65,28 @@ func (t *Trainer) MeanELBO(ctx context.Context, n int) (float64, error) {
 		sum += elbo * float64(t.noise.Cols)
 	}
 	return sum / float64(n), nil
+}
+
+// RMSProp is gradient ascent with the gradient divided by its running root mean square
+// (Tieleman and Hinton, lecture 6.5, 2012). It computes the same steps as ApplyRMSProp of
+// TensorFlow 1 without momentum, with decay = 0.9 and ε = 1e-10:
+//
+//	v ← decay·v + (1 − decay)·g²,   θ ← θ + rate·g/√(v + ε).
+//
+// The initial v is 1, as in TensorFlow, which keeps the first steps short.
+type RMSProp struct{ Rate float64 }
+
+// Start implements hvae.Optimiser.
+func (RMSProp) Start() []float64 { return []float64{1} }
+
+// Ascend implements hvae.Optimiser.
+func (o RMSProp) Ascend(_ int, theta, gradient []float64, averages [][]float64) {
+	decay, epsilon := 0.9, 1e-10 // variables, so that 1 − decay is rounded in float64
+	v := averages[0]
+	for j, g := range gradient {
+		v[j] = decay*v[j] + (1-decay)*g*g
+		theta[j] += o.Rate * g / math.Sqrt(v[j]+epsilon)
+	}
 }
 
 // Config holds the settings of a run.

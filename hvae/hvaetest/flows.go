@@ -2,22 +2,22 @@ package hvaetest
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
+	"slices"
 
 	"hvae/ad"
 	"hvae/hvae"
 	"hvae/linalg"
 )
 
-// A Scheme says how to temper a flow of K steps.
+// A Scheme describes the tempering and step sizes of a flow.
 type Scheme struct {
 	Tempering string // "none", "fixed" or "free"
-	K         int
-	PerLayer  bool // step sizes of their own for each step
+	K         int    // number of steps
+	PerLayer  bool   // whether each step has separate step sizes
 }
 
-// Schemes lists every tempering for several K, with step sizes shared and varied.
+// Schemes returns all kinds of tempering for several K, with shared and with varied step sizes.
 func Schemes() (all []Scheme) {
 	for _, K := range []int{0, 1, 2, 5} {
 		for _, tempering := range []string{"none", "fixed", "free"} {
@@ -38,8 +38,7 @@ func (s Scheme) String() string {
 	return fmt.Sprintf("tempering %s, K = %d", s.Tempering, s.K)
 }
 
-// Cooling returns the scheme's tempering: 1/√β₀ = 1.4 if fixed, and α between 0.84 and 0.96 if
-// free.
+// Cooling returns the tempering, with 1/√β₀ = 1.4 if fixed, or α between 0.84 and 0.96 if free.
 func (s Scheme) Cooling(t *ad.Tape[float64]) hvae.Tempering[float64] {
 	switch s.Tempering {
 	case "fixed":
@@ -54,8 +53,7 @@ func (s Scheme) Cooling(t *ad.Tape[float64]) hvae.Tempering[float64] {
 	return hvae.Tempering[float64]{}
 }
 
-// Flow returns the scheme's flow for a target in ℓ dimensions, with a different step size,
-// between 0.25 and 0.4, in each.
+// Flow returns a flow for a target in dims dimensions, with step sizes between 0.25 and 0.4.
 func (s Scheme) Flow(t *ad.Tape[float64], target hvae.Target[float64], dims int) *hvae.Flow[float64] {
 	rows := 1
 	if s.PerLayer {
@@ -68,31 +66,19 @@ func (s Scheme) Flow(t *ad.Tape[float64], target hvae.Target[float64], dims int)
 	return &hvae.Flow[float64]{Target: target, K: s.K, StepSize: t.Leaf(epsilon), Tempering: s.Cooling(t)}
 }
 
-// The variational prior N(PriorMean, PriorSD²I) of HIS and Draws: it overlaps both modes of
-// Bimodal and is neither's shape.
-const (
-	PriorMean = 0.2
-	PriorSD   = 1.1
-)
+// PriorMean and PriorSD define the variational prior N(PriorMean, PriorSD²I) of HIS and Draws.
+// It overlaps both modes of Bimodal but equals neither.
+const PriorMean, PriorSD = 0.2, 1.1
 
-// HIS runs Algorithm 1 for n draws in ℓ dimensions with the variational prior
-// N(PriorMean, PriorSD²I).
+// HIS runs Algorithm 1 for n draws in dims dimensions from N(PriorMean, PriorSD²I).
 func HIS(t *ad.Tape[float64], f *hvae.Flow[float64], dims, n int, rng *rand.Rand) hvae.Sample[float64] {
+	prior := hvae.DiagonalNormal[float64]{Mean: t.Fill(dims, 1, PriorMean), SD: t.Fill(dims, 1, PriorSD)}
 	epsilon := hvae.Noise(t, rng, dims, n)
-	return hvae.HIS(f, prior{}, epsilon, hvae.Noise(t, rng, dims, n))
+	return hvae.HIS(f, prior, epsilon, hvae.Noise(t, rng, dims, n))
 }
 
-// prior is N(PriorMean, PriorSD²I).
-type prior struct{}
-
-// Draw implements hvae.Prior.
-func (prior) Draw(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) {
-	z0 = ad.AddConst(ad.Scale(epsilon, PriorSD), PriorMean)
-	return z0, ad.AddConst(hvae.LogNormal(epsilon), -float64(epsilon.Rows())*math.Log(PriorSD))
-}
-
-// Draws returns log p̂ and the Rao-Blackwellised ELBO of n draws in ℓ dimensions with the
-// scheme's flow and HIS. bind puts the target's parameters, if it has any, on a tape.
+// Draws returns log p̂ and the Rao-Blackwellised ELBO of at least n draws of HIS in dims
+// dimensions with the scheme's flow, in batches of 500. bind returns the target on a tape.
 func Draws(s Scheme, bind func(t *ad.Tape[float64]) hvae.Target[float64], dims, n int, seed uint64) (logEstimates, elbos []float64) {
 	const batch = 500
 	rng := hvae.Stream(seed, s.String())
@@ -106,12 +92,12 @@ func Draws(s Scheme, bind func(t *ad.Tape[float64]) hvae.Target[float64], dims, 
 	return logEstimates, elbos
 }
 
-// OnTape turns a map of phase space in ℓ dimensions into a function of the plain vector
-// (z, ρ), for Jacobian.
+// OnTape converts f, a map of phase space with dims dimensions, to a function of the vector
+// (z, ρ) for Jacobian.
 func OnTape(dims int, f func(t *ad.Tape[float64], s hvae.Phase[float64]) hvae.Phase[float64]) func(s []float64) []float64 {
 	return func(s []float64) []float64 {
 		var t ad.Tape[float64]
 		p := f(&t, hvae.Phase[float64]{Z: t.Const(linalg.Column(s[:dims]...)), Rho: t.Const(linalg.Column(s[dims:]...))})
-		return append(append([]float64{}, p.Z.Value.Data...), p.Rho.Value.Data...)
+		return slices.Concat(p.Z.Value.Data, p.Rho.Value.Data)
 	}
 }

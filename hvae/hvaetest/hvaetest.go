@@ -1,15 +1,11 @@
-// Package hvaetest helps to test what is built on package hvae: a target of one's own, a
-// flow, an estimator.
+// Package hvaetest provides tests of targets, flows and estimators built on package hvae.
 //
-// A test of one's own target begins with TestTarget. What the estimators say of it is then
-// compared with its evidence by quadrature (Integrate); maps of phase space have numerical
-// Jacobians (OnTape, Jacobian, Determinant), objectives numerical gradients (GradientError),
-// and what is random is judged by z-scores (MeanSE, Z, ZBound). For a test of something that
-// works with any target there are targets whose evidence is known (Bimodal, Quadratic) and a
-// list of flows with every kind of tempering (Schemes). What a program draws is seen by the
-// keys of its random streams (RecordStreams).
+// TestTarget checks a target and TestFlow checks a flow. Integrate computes an evidence by
+// quadrature, to compare with estimates. OnTape, Jacobian and Determinant check maps of phase
+// space, and GradientError checks the gradient of an objective. MeanSE, Z and ZBound judge random
+// results. Bimodal and Quadratic are targets with known evidence, and Schemes lists flows with
+// all kinds of tempering. RecordStreams records which random streams a program uses.
 //
-// Read targets.go, flows.go, numeric.go, statistics.go, streams.go.
-//
-// The package works in float64 and imports hvae, ad and linalg.
+// Read targets.go, flows.go, numeric.go, statistics.go, streams.go. The package uses float64 and
+// imports hvae, ad and linalg.
 package hvaetest

@@ -12,8 +12,8 @@ import (
 	"hvae/linalg"
 )
 
-// logistic is the posterior of coefficients z [ℓ×1] in a logistic regression of y ∈ {0, 1}
-// [N×1] on x [N×ℓ], with the prior N(0, I).
+// logistic is logistic regression of y [N×1], with elements 0 and 1, on x [N×ℓ]. The coefficients
+// z have the prior N(0, I).
 type logistic struct{ x, y *ad.Var[float64] }
 
 func (l logistic) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
@@ -22,7 +22,7 @@ func (l logistic) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Add(logLikelihood, hvae.LogNormal(z))
 }
 
-// newLogistic puts four observations on a tape.
+// newLogistic returns the target for four observations on tape t.
 func newLogistic(t *ad.Tape[float64]) hvae.Target[float64] {
 	return logistic{
 		x: t.Const(linalg.Of(4, 2, []float64{1, 0.5, 1, -1.5, 1, 2, 1, 0.1})),
@@ -30,8 +30,8 @@ func newLogistic(t *ad.Tape[float64]) hvae.Target[float64] {
 	}
 }
 
-// A new target is tested before it is used, and so is a flow for it, including the determinant
-// of its Jacobian.
+// Before a new target is used, TestTarget checks it, and TestFlow checks a flow for it, including
+// the determinant of the flow's Jacobian.
 func ExampleTestTarget() {
 	fmt.Println(hvaetest.TestTarget(newLogistic, 2))
 	fmt.Println(hvaetest.TestFlow(func(t *ad.Tape[float64]) *hvae.Flow[float64] {
@@ -42,8 +42,7 @@ func ExampleTestTarget() {
 	// <nil>
 }
 
-// changing is a target that differs from evaluation to evaluation, so that the way back is not
-// the way there.
+// changing is a target that changes with each evaluation, so Inverse does not undo Forward.
 type changing struct{ evaluations *int }
 
 func (s changing) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
@@ -51,7 +50,7 @@ func (s changing) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Scale(hvae.LogNormal(z), 1+0.1*float64(*s.evaluations%5))
 }
 
-func TestFlowsThatAreWrongAreReported(t *testing.T) {
+func TestTestFlowReportsWrongFlows(t *testing.T) {
 	for _, s := range hvaetest.Schemes() {
 		flow := func(target hvae.Target[float64]) error {
 			return hvaetest.TestFlow(func(t *ad.Tape[float64]) *hvae.Flow[float64] { return s.Flow(t, target, 2) }, 2)
@@ -65,11 +64,11 @@ func TestFlowsThatAreWrongAreReported(t *testing.T) {
 	}
 }
 
-// wrong is the potential ½zᵀz with one thing wrong.
-type wrong struct{ what string }
+// wrong is the target with potential ½zᵀz and one mistake.
+type wrong struct{ mistake string }
 
 func (w wrong) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
-	switch w.what {
+	switch w.mistake {
 	case "shape":
 		return ad.Sum(z)
 	case "columns":
@@ -79,7 +78,7 @@ func (w wrong) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 }
 
 func (w wrong) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] {
-	switch w.what {
+	switch w.mistake {
 	case "sign":
 		return ad.Neg(z)
 	case "gradient's shape":
@@ -88,18 +87,18 @@ func (w wrong) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] {
 	return z
 }
 
-func TestTargetsThatAreWrongAreToldSo(t *testing.T) {
-	for what, want := range map[string]string{
-		"nothing": "<nil>", "shape": "log p(x, z) is [1×1], not [1×3]", "columns": "beside other columns",
-		"sign": "by differences", "gradient's shape": "∇U is [1×1]",
+func TestTestTargetReportsWrongTargets(t *testing.T) {
+	for mistake, want := range map[string]string{
+		"none": "<nil>", "shape": "log p(x, z) is [1×1], not [1×3]", "columns": "among other columns",
+		"sign": "numerical differentiation", "gradient's shape": "∇U is [1×1]",
 	} {
-		if got := fmt.Sprint(hvaetest.TestTarget(hvaetest.Fixed(wrong{what}), 2)); !strings.Contains(got, want) {
-			t.Errorf("with wrong %s it says %q, want %q", what, got, want)
+		if got := fmt.Sprint(hvaetest.TestTarget(hvaetest.Fixed(wrong{mistake}), 2)); !strings.Contains(got, want) {
+			t.Errorf("with mistake %q, TestTarget returns %q, want %q", mistake, got, want)
 		}
 	}
 }
 
-func TestEvidenceIsTheIntegralOfTheDensity(t *testing.T) {
+func TestEvidenceMatchesQuadrature(t *testing.T) {
 	integral := func(target hvae.Target[float64]) float64 {
 		var tape ad.Tape[float64]
 		return math.Log(hvaetest.Integrate(func(z float64) float64 {
@@ -108,12 +107,12 @@ func TestEvidenceIsTheIntegralOfTheDensity(t *testing.T) {
 		}, -12, 12, 2000))
 	}
 	if got := integral(hvaetest.Bimodal{Dims: 1}); !(math.Abs(got-hvaetest.BimodalLogEvidence) <= 1e-12) {
-		t.Errorf("two modes: log p(x) = %v by quadrature", got)
+		t.Errorf("Bimodal: log p(x) = %v by quadrature", got)
 	}
 	for _, omega := range []float64{0.8, 1, 3} {
 		q := hvaetest.Quadratic{Omega: omega}
 		if got, want := integral(q), q.LogEvidence(1); !(math.Abs(got-want) <= 1e-12) {
-			t.Errorf("ω = %v: log p(x) = %v, by quadrature %v", omega, want, got)
+			t.Errorf("ω = %v: log p(x) = %v, want %v by quadrature", omega, want, got)
 		}
 		if got, want := q.LogEvidence(3), 3*q.LogEvidence(1); !(math.Abs(got-want) <= 1e-12) {
 			t.Errorf("ω = %v: log p(x) = %v in three dimensions, want %v", omega, got, want)
@@ -121,7 +120,7 @@ func TestEvidenceIsTheIntegralOfTheDensity(t *testing.T) {
 	}
 }
 
-func TestPosteriorDrawsHaveTheTargetsMoments(t *testing.T) {
+func TestPosteriorDrawsHaveMomentsOfTarget(t *testing.T) {
 	z := linalg.New[float64](2, 50000)
 	hvaetest.Bimodal{Dims: 2}.FillPosterior(hvae.Stream(1, "posterior"), z)
 	moment := func(f func(x, y float64) float64) []float64 {
@@ -140,16 +139,16 @@ func TestPosteriorDrawsHaveTheTargetsMoments(t *testing.T) {
 	} {
 		want := hvaetest.Integrate(func(z float64) float64 { return f(z) * density(z) }, -8, 8, 1000)
 		if z := hvaetest.Z(moment(func(x, _ float64) float64 { return f(x) }), want); !(math.Abs(z) <= hvaetest.ZBound) {
-			t.Errorf("the mean of %s is off by %.1f standard errors", name, z)
+			t.Errorf("the mean of %s deviates by %.1f standard errors", name, z)
 		}
 	}
-	// One mode for all dimensions: E[xy] = 0.35·1² + 0.65·0.8².
+	// All dimensions of a draw are from the same mode, so E[xy] = 0.35·1² + 0.65·0.8².
 	if z := hvaetest.Z(moment(func(x, y float64) float64 { return x * y }), 0.35+0.65*0.64); !(math.Abs(z) <= hvaetest.ZBound) {
-		t.Errorf("the mean of xy is off by %.1f standard errors", z)
+		t.Errorf("the mean of xy deviates by %.1f standard errors", z)
 	}
 }
 
-func TestCountersCountAndPassOn(t *testing.T) {
+func TestCountersCountAndForward(t *testing.T) {
 	var tape ad.Tape[float64]
 	z := tape.Leaf(linalg.Column(0.5, -1))
 	c := &hvaetest.Counter{Target: newLogistic(&tape)}
@@ -166,7 +165,7 @@ func TestCountersCountAndPassOn(t *testing.T) {
 		t.Errorf("counted %d evaluations and %d gradients, want 3 and 3", c.Evaluations, closed.Gradients)
 	}
 	if _, ok := any(hvaetest.LogJointOnly{Target: wrong{}}).(hvae.ClosedForm[float64]); ok {
-		t.Error("LogJointOnly shows a closed form")
+		t.Error("LogJointOnly is a ClosedForm")
 	}
 }
 
@@ -183,12 +182,12 @@ func TestDerivativesOfKnownFunctions(t *testing.T) {
 	if d := hvaetest.Distance(J.Data, want); !(d <= 1e-11) {
 		t.Errorf("the Jacobian is %v, want %v", J.Data, want)
 	}
-	// A fifth power: the error is −h⁴/4·f⁽⁵⁾/5! = −h⁴/4.
+	// For a fifth power, the error is −h⁴/4·f⁽⁵⁾/5! = −h⁴/4.
 	if got := hvaetest.Slope(func(h float64) float64 { return math.Pow(h, 5) }, 0.1); !(math.Abs(got+1e-4/4) <= 1e-15) {
-		t.Errorf("the slope of h⁵ is %v, want Richardson's error %v", got, -1e-4/4)
+		t.Errorf("the slope of h⁵ is %v, want the error %v of Richardson extrapolation", got, -1e-4/4)
 	}
 	if x[0] != 0.7 || x[1] != -1.2 {
-		t.Errorf("the point became %v", x)
+		t.Errorf("Jacobian changed the point to %v", x)
 	}
 }
 
@@ -207,29 +206,29 @@ func TestDeterminants(t *testing.T) {
 			t.Errorf("det %v = %v, want %v", before.Data, got, c.want)
 		}
 		if hvaetest.Distance(before.Data, c.m.Data) != 0 {
-			t.Errorf("the matrix became %v", c.m.Data)
+			t.Errorf("Determinant changed the matrix to %v", c.m.Data)
 		}
 	}
 }
 
-func TestGradientErrorSeesAWrongRule(t *testing.T) {
+func TestGradientErrorDetectsMissingTerm(t *testing.T) {
 	params := []linalg.Matrix[float64]{linalg.Column(0.4, -1.3), linalg.Column(2.0)}
 	right := func(t *ad.Tape[float64], p []*ad.Var[float64]) *ad.Var[float64] { return ad.Mul(ad.Exp(p[0]), p[1]) }
 	if e := hvaetest.GradientError(params, right); !(e <= 1e-10) {
-		t.Errorf("a right gradient is off by %.1e", e)
+		t.Errorf("the error of a correct gradient is %.1e", e)
 	}
 	constant := func(t *ad.Tape[float64], p []*ad.Var[float64]) *ad.Var[float64] {
-		return ad.Mul(ad.Exp(p[0]), t.Scalar(p[1].Scalar())) // forgets that it depends on p₁
+		return ad.Mul(ad.Exp(p[0]), t.Scalar(p[1].Scalar())) // omits the dependence on p[1]
 	}
 	if e := hvaetest.GradientError(params, constant); !(e >= 0.1) {
-		t.Errorf("a gradient without a term is off by %.1e only", e)
+		t.Errorf("the error of a gradient without a term is only %.1e", e)
 	}
 	if params[0].Data[0] != 0.4 || params[0].Data[1] != -1.3 || params[1].Data[0] != 2 {
-		t.Error("the parameters have changed")
+		t.Error("GradientError changed the parameters")
 	}
 }
 
-func TestMeansAndTheirErrors(t *testing.T) {
+func TestStatisticsOfKnownSamples(t *testing.T) {
 	x := []float64{1, 2, 3, 6} // mean 3, variance (4+1+0+9)/3
 	mean, se := hvaetest.MeanSE(x)
 	if want := math.Sqrt(14./3) / 2; mean != 3 || !(math.Abs(se-want) <= 1e-15) {
@@ -239,27 +238,27 @@ func TestMeansAndTheirErrors(t *testing.T) {
 		t.Errorf("z = %v, want %v", z, want)
 	}
 	if e, want := hvaetest.Relative(-3, -2), 0.5; e != want {
-		t.Errorf("−3 is off −2 by %v, want %v", e, want)
+		t.Errorf("the relative error of −3 from −2 is %v, want %v", e, want)
 	}
 	doubled := hvaetest.Apply(x, func(v float64) float64 { return 2 * v })
 	excess, se := hvaetest.VarianceExcess(x, doubled)
 	if want := 3 * 14. / 4; !(math.Abs(excess-want) <= 1e-14) || !(se > 0) { // 3Σ(x − x̄)²/n
-		t.Errorf("twice as far the variance exceeds by %v ± %v, want %v", excess, se, want)
+		t.Errorf("for b = 2a, the excess is %v ± %v, want %v", excess, se, want)
 	}
 }
 
-func TestSchemesAreFlows(t *testing.T) {
+func TestSchemesAndDraws(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range hvaetest.Schemes() {
 		if seen[s.String()] {
-			t.Errorf("two schemes are called %v", s)
+			t.Errorf("two schemes have the name %v", s)
 		}
 		seen[s.String()] = true
 		var tape ad.Tape[float64]
 		f := s.Flow(&tape, hvaetest.Bimodal{Dims: 3}, 3)
 		hot := f.Tempering.Schedule(s.K).InvSqrtBeta0
 		if got, want := hot != nil && hot.Scalar() > 1, s.Tempering != "none" && s.K > 0; got != want {
-			t.Errorf("%v: 1/√β₀ is above one: %v, want %v", s, got, want)
+			t.Errorf("%v: 1/√β₀ > 1 is %v, want %v", s, got, want)
 		}
 		if rows := f.StepSize.Rows(); s.PerLayer != (rows > 1) {
 			t.Errorf("%v has %d rows of step sizes", s, rows)
@@ -277,7 +276,7 @@ func ExampleRecordStreams() {
 		hvae.Stream(3, "split")
 		k.Reset(1, "noise", 2, 7)
 	})
-	hvae.Stream(4, "unheard")
+	hvae.Stream(4, "not recorded")
 	fmt.Println(keys)
 	// Output: [split, seed 3 noise 2 7, seed 1]
 }

@@ -8,9 +8,8 @@ import (
 	"hvae/linalg"
 )
 
-// Integrate returns the integral of f from lo to hi by the trapezoidal rule with n
-// intervals. It converges faster than any power of the step for smooth functions that
-// vanish at both ends.
+// Integrate returns the integral of f from lo to hi by the trapezoidal rule with n intervals.
+// If f is smooth and vanishes at both ends, the error decreases faster than any power of 1/n.
 func Integrate(f func(float64) float64, lo, hi float64, n int) float64 {
 	h, sum := (hi-lo)/float64(n), 0.0
 	for i := range n + 1 {
@@ -19,17 +18,17 @@ func Integrate(f func(float64) float64, lo, hi float64, n int) float64 {
 	return sum * h
 }
 
-// Slope returns f′(0) by Richardson's combination of central differences at ±h and ±h/2,
-// whose error is O(h⁴).
+// Slope returns f′(0) by Richardson extrapolation of central differences at ±h and ±h/2. The
+// error is −h⁴/4·f⁽⁵⁾(0)/5! to leading order.
 func Slope(f func(float64) float64, h float64) float64 {
 	central := func(h float64) float64 { return (f(h) - f(-h)) / (2 * h) }
 	return (4*central(h/2) - central(h)) / 3
 }
 
-// step suits functions that vary on a scale of one.
+// step is the h of Slope for functions that vary on a scale of one.
 const step = 1e-3
 
-// Gradient returns the derivatives ∂f/∂x_j at x by differences.
+// Gradient returns the derivatives ∂f/∂x_j at x by numerical differentiation (Slope).
 func Gradient(f func(x []float64) float64, x []float64) []float64 {
 	g, moved := make([]float64, len(x)), slices.Clone(x)
 	for j := range x {
@@ -42,7 +41,7 @@ func Gradient(f func(x []float64) float64, x []float64) []float64 {
 	return g
 }
 
-// Jacobian returns the derivatives ∂f_i/∂x_j at x by differences.
+// Jacobian returns the derivatives ∂f_i/∂x_j at x by numerical differentiation (Slope).
 func Jacobian(f func(x []float64) []float64, x []float64) linalg.Matrix[float64] {
 	J := linalg.New[float64](len(f(x)), len(x))
 	for i := range J.Rows {
@@ -78,10 +77,9 @@ func Determinant(m linalg.Matrix[float64]) float64 {
 	return det
 }
 
-// GradientError compares gradients: it returns ‖g − d‖/‖d‖, where g is the tape's gradient of
-// the mean of f(params) in all elements of all parameters, and d is by differences. f must be
-// smooth, and the same function at each call: its noise, if any, comes from a stream that it
-// begins anew.
+// GradientError returns ‖g − d‖/‖d‖ for the gradient of the mean of f(params) with respect to
+// all elements of all parameters, where g comes from the tape and d from numerical
+// differentiation. f must be smooth, and draw the same noise in each call.
 func GradientError(params []linalg.Matrix[float64], f func(t *ad.Tape[float64], params []*ad.Var[float64]) *ad.Var[float64]) float64 {
 	var t ad.Tape[float64]
 	mean := func() (*ad.Var[float64], []*ad.Var[float64]) {

@@ -2,11 +2,10 @@ package hvaetest
 
 import "math"
 
-// ZBound is how many standard errors a mean may be from what it should be. A true statement
-// about many draws exceeds it with probability 7e-6; as tests draw from fixed seeds, whether
-// one does is decided once, and they cannot flicker. A test must be able to see a mistake,
-// too: let it bound the standard error, and write conditions as !(z <= ZBound), which NaN
-// fails.
+// ZBound is the largest allowed deviation of a mean from its expectation, in standard errors.
+// A correct mean of many draws exceeds it with probability 7e-6, and with fixed seeds the result
+// of a test never changes. To detect mistakes, tests should also bound the standard error, and
+// write conditions as !(z <= ZBound), which fail for NaN.
 const ZBound = 4.5
 
 // MeanSE returns the mean of x and its standard error.
@@ -14,14 +13,11 @@ func MeanSE(x []float64) (mean, se float64) {
 	for _, v := range x {
 		mean += v / float64(len(x))
 	}
-	s := 0.0
-	for _, v := range x {
-		s += (v - mean) * (v - mean)
-	}
-	return mean, math.Sqrt(s / float64(len(x)-1) / float64(len(x)))
+	deviations := Apply(x, func(v float64) float64 { return v - mean })
+	return mean, Norm(deviations) / math.Sqrt(float64(len(x))*float64(len(x)-1))
 }
 
-// Z returns how many standard errors the mean of x is above what it should be.
+// Z returns the deviation of the mean of x from want, in standard errors.
 func Z(x []float64, want float64) float64 {
 	mean, se := MeanSE(x)
 	return (mean - want) / se
@@ -36,8 +32,8 @@ func Apply(x []float64, f func(float64) float64) []float64 {
 	return y
 }
 
-// Differences returns a − b, draw by draw: of two estimates from the same noise it has a
-// smaller variance than either.
+// Differences returns a − b, element by element. The difference of two estimates from the same
+// noise often has a smaller variance than each of them.
 func Differences(a, b []float64) []float64 {
 	d := make([]float64, len(a))
 	for i := range a {
@@ -58,19 +54,16 @@ func Norm(x []float64) float64 {
 	return math.Sqrt(s)
 }
 
-// Relative returns |got − want|/|want|.
+// Relative returns the relative error |got − want|/|want|.
 func Relative(got, want float64) float64 {
 	return math.Abs(got-want) / max(1e-12, math.Abs(want))
 }
 
-// VarianceExcess returns Var(b) − Var(a) for two estimates from the same draws, and its
-// standard error.
+// VarianceExcess returns Var(b) − Var(a) and its standard error, for estimates from the same draws.
 func VarianceExcess(a, b []float64) (excess, se float64) {
-	ma, _ := MeanSE(a)
-	mb, _ := MeanSE(b)
-	d := make([]float64, len(a))
-	for i := range d {
-		d[i] = (b[i]-mb)*(b[i]-mb) - (a[i]-ma)*(a[i]-ma)
+	squares := func(x []float64) []float64 {
+		mean, _ := MeanSE(x)
+		return Apply(x, func(v float64) float64 { return (v - mean) * (v - mean) })
 	}
-	return MeanSE(d)
+	return MeanSE(Differences(squares(b), squares(a)))
 }

@@ -10,17 +10,15 @@ import (
 	"hvae/linalg"
 )
 
-// Bimodal is a target with two modes: exp(BimodalLogEvidence) times
+// Bimodal is a target with two modes in Dims dimensions:
 //
-//	0.35 N(z | 1, 0.7²I) + 0.65 N(z | −0.8, 0.5²I)
-//
-// in Dims dimensions. It has no gradient in closed form.
+//	p(x, z) = exp(BimodalLogEvidence)·(0.35 N(z | 1, 0.7²I) + 0.65 N(z | −0.8, 0.5²I)).
 type Bimodal struct{ Dims int }
 
 // BimodalLogEvidence is log p(x) of Bimodal in any number of dimensions.
 const BimodalLogEvidence = -1.3
 
-// LogJoint implements hvae.Target. On the tape, log(eᵃ + eᵇ) = b + softplus(a − b).
+// LogJoint implements hvae.Target. It computes log(eᵃ + eᵇ) as b + softplus(a − b).
 func (b Bimodal) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	component := func(mean, sd float64) *ad.Var[float64] {
 		r := ad.Scale(ad.AddConst(z, -mean), 1/sd)
@@ -28,11 +26,10 @@ func (b Bimodal) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	}
 	one := ad.AddConst(component(1, 0.7), math.Log(0.35))
 	two := ad.AddConst(component(-0.8, 0.5), math.Log(0.65))
-	mixture := ad.Add(two, ad.Softplus(ad.Sub(one, two)))
-	return ad.AddConst(mixture, BimodalLogEvidence)
+	return ad.AddConst(ad.Add(two, ad.Softplus(ad.Sub(one, two))), BimodalLogEvidence)
 }
 
-// FillPosterior fills the columns of z [Dims×B] with exact draws of the posterior.
+// FillPosterior fills each column of z [Dims×B] with an exact draw of the posterior.
 func (b Bimodal) FillPosterior(rng *rand.Rand, z linalg.Matrix[float64]) {
 	for j := range z.Cols {
 		mean, sd := -0.8, 0.5
@@ -45,8 +42,8 @@ func (b Bimodal) FillPosterior(rng *rand.Rand, z linalg.Matrix[float64]) {
 	}
 }
 
-// Quadratic is the potential U(z) = ½ω²zᵀz in any number ℓ of dimensions: the evidence of
-// its target is (2π/ω²)^(ℓ/2), the posterior N(0, ω⁻²I).
+// Quadratic is the target with potential U(z) = ½ω²zᵀz in any number ℓ of dimensions. Its
+// evidence is (2π/ω²)^(ℓ/2), and its posterior is N(0, ω⁻²I).
 type Quadratic struct{ Omega float64 }
 
 // LogJoint implements hvae.Target.
@@ -54,12 +51,12 @@ func (q Quadratic) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Scale(ad.MulSumTo(z, z, 1, z.Cols()), -0.5*q.Omega*q.Omega)
 }
 
-// LogEvidence returns log ∫ exp(−U(z)) dz in ℓ dimensions.
+// LogEvidence returns log ∫ exp(−U(z)) dz in dims dimensions.
 func (q Quadratic) LogEvidence(dims int) float64 {
 	return float64(dims) * (linalg.Log2Pi/2 - math.Log(q.Omega))
 }
 
-// A Counter counts how often its target's density is evaluated.
+// A Counter counts evaluations of the density of a target.
 type Counter struct {
 	hvae.Target[float64]
 	Evaluations int
@@ -71,7 +68,7 @@ func (c *Counter) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return c.Target.LogJoint(z)
 }
 
-// A ClosedFormCounter counts how often the gradient of a target in closed form is evaluated.
+// A ClosedFormCounter counts evaluations of the gradient of a closed-form target.
 type ClosedFormCounter struct {
 	hvae.ClosedForm[float64]
 	Gradients int
@@ -83,14 +80,10 @@ func (c *ClosedFormCounter) PotentialGradient(z *ad.Var[float64]) *ad.Var[float6
 	return c.ClosedForm.PotentialGradient(z)
 }
 
-// LogJointOnly hides that a target knows its gradient, which the tape computes then.
-type LogJointOnly struct{ Target hvae.Target[float64] }
+// LogJointOnly hides the closed-form gradient of a target, so the tape differentiates.
+type LogJointOnly struct{ hvae.Target[float64] }
 
-// LogJoint implements hvae.Target.
-func (l LogJointOnly) LogJoint(z *ad.Var[float64]) *ad.Var[float64] { return l.Target.LogJoint(z) }
-
-// PotentialGradient returns ∇U at a point z by differences of the target's log joint
-// density, to about 1e-10 of U's fifth derivative.
+// PotentialGradient returns ∇U at z [ℓ] by numerical differentiation of log p(x, z).
 func PotentialGradient(target hvae.Target[float64], z []float64) []float64 {
 	var t ad.Tape[float64]
 	return Gradient(func(z []float64) float64 {
@@ -99,16 +92,15 @@ func PotentialGradient(target hvae.Target[float64], z []float64) []float64 {
 	}, z)
 }
 
-// Fixed returns the function that TestTarget and Draws need for a target without variables on
-// a tape.
+// Fixed returns the bind function of TestTarget and Draws for a target without variables.
 func Fixed(target hvae.Target[float64]) func(*ad.Tape[float64]) hvae.Target[float64] {
 	return func(*ad.Tape[float64]) hvae.Target[float64] { return target }
 }
 
-// TestTarget returns an error that describes the first fault of a target in ℓ dimensions; bind
-// puts the target on a tape. It evaluates the target at three points near the origin side by
-// side: log p(x, z) must be [1×3], each column must depend on its own z only, and ∇U, in
-// closed form or by the tape, must agree with differences.
+// TestTarget checks a target in dims dimensions and returns an error that describes the first
+// fault. bind returns the target on a tape. For three points near the origin as columns,
+// log p(x, z) must be [1×3], each column must depend only on its z, and ∇U, in closed form or
+// from the tape, must agree with numerical differentiation.
 func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int) error {
 	const columns = 3
 	var t, other ad.Tape[float64]
@@ -121,11 +113,11 @@ func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int) e
 	}
 	if c, ok := target.(hvae.ClosedForm[float64]); ok {
 		if gradU := c.PotentialGradient(all).Value; gradU.Shape() != z.Shape() {
-			return fmt.Errorf("for z %v, ∇U is %v", z.Shape(), gradU.Shape())
+			return fmt.Errorf("for z %v, ∇U is %v, not %v", z.Shape(), gradU.Shape(), z.Shape())
 		}
 	}
 	gradU, _ := hvae.PotentialGradient(target, all)
-	potential := func(z []float64) float64 { // of one column
+	potential := func(z []float64) float64 { // U of one column
 		other.Reset()
 		return -bind(&other).LogJoint(other.Const(linalg.Column(z...))).Scalar()
 	}
@@ -136,32 +128,32 @@ func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int) e
 		}
 		alone := -potential(one)
 		if got := logJoint.Data[j]; !(Relative(got, alone) <= 1e-10) {
-			return fmt.Errorf("log p(x, z) is %v for z = %v beside other columns, %v alone", got, one, alone)
+			return fmt.Errorf("log p(x, z) is %v for z = %v among other columns, but %v alone", got, one, alone)
 		}
 		for i, want := range Gradient(potential, one) {
 			if got := gradU.Value.At(i, j); !(math.Abs(got-want) <= 1e-6*max(1, math.Abs(want))) {
-				return fmt.Errorf("∂U/∂z_%d = %v at z = %v, by differences %v", i+1, got, one, want)
+				return fmt.Errorf("∂U/∂z_%d = %v at z = %v, but numerical differentiation gives %v", i+1, got, one, want)
 			}
 		}
 	}
 	return nil
 }
 
-// TestFlow returns an error that describes the first fault of a flow in ℓ dimensions; bind puts
-// the flow on a tape. At a point of phase space near the origin, Inverse must undo Forward, and
-// LogDet must be log |det ∇H| of the Jacobian by differences.
+// TestFlow checks a flow in dims dimensions and returns an error that describes the first fault.
+// bind returns the flow on a tape. At a point of phase space near the origin, Inverse must undo
+// Forward, and LogDet must agree with the numerical Jacobian.
 func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int) error {
 	s := linalg.New[float64](2*dims, 1)
 	hvae.FillNormal(hvae.Stream(1, "hvaetest flow"), s)
 	forward := OnTape(dims, func(t *ad.Tape[float64], s hvae.Phase[float64]) hvae.Phase[float64] { return bind(t).Forward(s) })
 	inverse := OnTape(dims, func(t *ad.Tape[float64], s hvae.Phase[float64]) hvae.Phase[float64] { return bind(t).Inverse(s) })
 	if back := inverse(forward(s.Data)); !(Distance(back, s.Data) <= 1e-8*Norm(s.Data)) {
-		return fmt.Errorf("the inverse leads from H(z, ρ) to %v, and (z, ρ) is %v", back, s.Data)
+		return fmt.Errorf("the inverse of H(z, ρ) is %v, not (z, ρ) = %v", back, s.Data)
 	}
 	var t ad.Tape[float64]
 	got, want := bind(&t).LogDet(&t, dims).Scalar(), math.Log(math.Abs(Determinant(Jacobian(forward, s.Data))))
 	if !(math.Abs(got-want) <= 1e-6*max(1, math.Abs(want))) {
-		return fmt.Errorf("log |det ∇H| is %v, by differences %v", got, want)
+		return fmt.Errorf("log |det ∇H| is %v, but the numerical Jacobian gives %v", got, want)
 	}
 	return nil
 }

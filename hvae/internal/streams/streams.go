@@ -1,10 +1,8 @@
-// Package streams lets hvaetest see which random streams hvae is asked for.
-//
-// The package imports the standard library only.
+// Package streams records the random streams that hvae creates, for package hvaetest.
 package streams
 
 import "sync/atomic"
 
-// Recorder, if it is not nil, is told the key of every stream. It is called from several
-// goroutines at once, and index is its own.
+// Recorder, if not nil, points to a function that hvae calls with the key of every new stream.
+// The function must be safe for concurrent use, and may keep index.
 var Recorder atomic.Pointer[func(seed uint64, purpose string, index []int)]
