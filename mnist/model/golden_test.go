@@ -69,11 +69,9 @@ func goldenParams(c Config) []Param[float64] {
 		default:
 			scale = 0.2
 		}
-		p.lines(func(i, n, at, step int) {
-			for j := range n {
-				p.Value.Data[at+j*step] = scale*goldenValue(t, i+j) + shift
-			}
-		})
+		for i, at := range p.order() {
+			p.Value.Data[at] = scale*goldenValue(t, i) + shift
+		}
 	}
 	return ps
 }
