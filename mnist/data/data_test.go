@@ -59,13 +59,13 @@ func TestIDXFilesAreVerifiedFieldByField(t *testing.T) {
 	}
 	change := func(at int, v byte) []byte { b := slices.Clone(good); b[at] = v; return b }
 	for want, b := range map[string][]byte{
-		"cut off before the end of the header": good[:15],
-		"magic number is 2049":                 change(3, 1),
-		"images are 28×29":                     change(15, 29),
-		"4 images take":                        change(7, 4),
-		"3 images take":                        append(slices.Clone(good), 0),
-		"it has 2367":                          good[:len(good)-1],
-		"4278190083 images take":               change(4, 255),
+		"it has 15 bytes, fewer than the 16 of the header": good[:15],
+		"magic number is 2049":                             change(3, 1),
+		"images are 28×29":                                 change(15, 29),
+		"4 images take":                                    change(7, 4),
+		"3 images take":                                    append(slices.Clone(good), 0),
+		"but it has 2367":                                  good[:len(good)-1],
+		"4278190083 images take":                           change(4, 255),
 	} {
 		if _, err := parseImages(b); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want it to say %q", err, want)
@@ -279,19 +279,19 @@ func TestWhatIsWrongAboutOwnImagesIsTold(t *testing.T) {
 	bomb := slices.Clone(idx(9))
 	copy(bomb[4:], []byte{0, 14, 0, 0}) // 917,504 images
 	for want, files := range map[string]map[string][]byte{
-		train + " is not in":                 {test: idx(2)},
-		test + " is not in":                  {train: idx(9)},
-		"it has 5 images: there must be":     {train: idx(5), test: idx(2)},
-		"it has 0 images: there must be":     {train: idx(9), test: idx(0)},
-		"images take 7072 bytes, it has 707": {train: append(idx(9), 1), test: idx(2)},
-		"gives 4278190089 images: there may": {train: lie, test: idx(2)},
-		"4278190089 images: there may be at": {train: compressed(lie), test: idx(2)},
-		"917504 images take 719323152 bytes": {train: bomb, test: idx(2)},
-		"719323152 bytes, which its":         {train: compressed(bomb), test: idx(2)},
-		"magic number":                       {train: make([]byte, 9999), test: idx(2)},
-		"0 bytes are cut off":                {train: {}, test: idx(2)},
-		"gzip header is damaged":             {train: {0x1f, 0x8b, 0}, test: idx(2)},
-		"cut off or damaged":                 {train: compressed(idx(9))[:40], test: idx(2)},
+		train + " is not in":                     {test: idx(2)},
+		test + " is not in":                      {train: idx(9)},
+		"it has 5 images: there must be":         {train: idx(5), test: idx(2)},
+		"it has 0 images: there must be":         {train: idx(9), test: idx(0)},
+		"images take 7072 bytes, but it has 707": {train: append(idx(9), 1), test: idx(2)},
+		"gives 4278190089 images: there may":     {train: lie, test: idx(2)},
+		"4278190089 images: there may be at":     {train: compressed(lie), test: idx(2)},
+		"917504 images take 719323152 bytes":     {train: bomb, test: idx(2)},
+		"719323152 bytes, which its":             {train: compressed(bomb), test: idx(2)},
+		"magic number":                           {train: make([]byte, 9999), test: idx(2)},
+		"it has 0 bytes, fewer":                  {train: {}, test: idx(2)},
+		"gzip header is damaged":                 {train: {0x1f, 0x8b, 0}, test: idx(2)},
+		"cut off or damaged":                     {train: compressed(idx(9))[:40], test: idx(2)},
 	} {
 		folder := write(t, files)
 		var before, after runtime.MemStats
