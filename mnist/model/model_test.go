@@ -519,7 +519,7 @@ func TestForeignCheckpointsAreRefused(t *testing.T) {
 			t := &f.Tensors[len(f.Tensors)-2]
 			t.Shape = []int{3, 2}
 		},
-		`"extra" is not one`: func(f *safetensors.File) {
+		`"extra" does not belong`: func(f *safetensors.File) {
 			f.Tensors = append(f.Tensors, safetensors.Tensor{Name: "extra"})
 			f.Tensors[len(f.Tensors)-1].Shape = []int{0}
 		},
@@ -528,7 +528,7 @@ func TestForeignCheckpointsAreRefused(t *testing.T) {
 		`epoch = "0"`:            func(f *safetensors.File) { f.Metadata["epoch"] = "0" },
 		`val_elbo = "NaN"`:       func(f *safetensors.File) { f.Metadata["val_elbo"] = "NaN" },
 		`val_elbo = "-Inf"`:      func(f *safetensors.File) { f.Metadata["val_elbo"] = "-Inf" },
-		"its header is":          func(f *safetensors.File) { f.Metadata["x"] = strings.Repeat("x", 1<<17) },
+		"its header has":         func(f *safetensors.File) { f.Metadata["x"] = strings.Repeat("x", 1<<17) },
 		`model "xxx`:             func(f *safetensors.File) { f.Metadata["model"] = strings.Repeat("x", 1<<15) },
 		"5000 latent dimensions": func(f *safetensors.File) { f.Metadata["latent"] = "5000" },
 	} {

@@ -78,14 +78,14 @@ func TestDamagedFilesAreRefusedWithTheirProblem(t *testing.T) {
 	}{
 		{"empty", nil, "not a safetensors file"},
 		{"short", []byte("1234567"), "not a safetensors file"},
-		{"header beyond the end", file("{}", "")[:9], "the header should be 2 bytes long, only 1 follow"},
+		{"header beyond the end", file("{}", "")[:9], "its header should have 2 bytes, but only 1 follow"},
 		{"text", []byte("# Hamiltonian VAE\n"), "not a safetensors file"},
 		{"absurd header length", []byte("\xff\xff\xff\xff\xff\xff\xff\xff{}"), "not a safetensors file"},
 		{"no JSON", file("hello", ""), "not a JSON object"},
 		{"no object", file("[1]", ""), "not a JSON object"},
 		{"JSON cut off", file(`{"w":`, ""), "does not describe tensor"},
 		{"JSON not closed", file(`{"__metadata__":{}`, ""), "not JSON"},
-		{"more than an object", file("{} {}", ""), "goes on"},
+		{"more than an object", file("{} {}", ""), "continues"},
 		{"a name twice", file(`{"__metadata__":{},"__metadata__":{}}`, ""), `"__metadata__" twice`},
 		{"a field twice", file(`{"w":{"dtype":"F32","dtype":"F32","shape":[],"data_offsets":[0,4]}}`, "1234"), `"dtype" twice`},
 		{"metadata twice", file(`{"__metadata__":{"a":"1","b":"2","a":"1"}}`, ""), `"a" twice`},
@@ -95,8 +95,8 @@ func TestDamagedFilesAreRefusedWithTheirProblem(t *testing.T) {
 		{"metadata of numbers", file(`{"__metadata__":{"a":1}}`, ""), "not an object of strings"},
 		{"another type", file(`{"w":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]}}`, "12"), `type "BF16"`},
 		{"an unknown field", file(`{"w":{"dtype":"F32","shape":[],"data_offsets":[0,4],"x":1}}`, "1234"), "does not describe"},
-		{"no shape", file(`{"w":{"dtype":"F32","data_offsets":[0,4]}}`, "1234"), "does not give shape"},
-		{"one offset", file(one("[1]", "[0]"), "1234"), "does not give shape and data_offsets"},
+		{"no shape", file(`{"w":{"dtype":"F32","data_offsets":[0,4]}}`, "1234"), "does not give the shape"},
+		{"one offset", file(one("[1]", "[0]"), "1234"), "does not give the shape and two data_offsets"},
 		{"a fraction", file(one("[1.5]", "[0,4]"), "1234"), "does not describe"},
 		{"cut off data", file(one("[2]", "[0,8]"), "1234"), "outside the 4 bytes"},
 		{"offsets backwards", file(one("[0]", "[0,-4]"), ""), "outside"},
@@ -107,7 +107,7 @@ func TestDamagedFilesAreRefusedWithTheirProblem(t *testing.T) {
 		{"overflowing product", file(one("[8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8]", "[0,8]"), "12345678"), "does not fit"},
 		{"odd length", file(one("[1]", "[0,5]"), "12345"), "shape [1] needs 4 bytes"},
 		{"overlap", file(two("[0,4]", "[0,4]"), "1234"), "overlap"},
-		{"hole", file(two("[0,4]", "[8,12]"), "123412341234"), "leave a hole after 4"},
+		{"gap", file(two("[0,4]", "[8,12]"), "123412341234"), "leave a gap after 4"},
 		{"trailing bytes", file(one("[1]", "[0,4]"), "12345"), "1 bytes follow"},
 	} {
 		_, err := Decode(c.b)
@@ -183,8 +183,8 @@ func TestHostileFilesAreRefusedBeforeTheyAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		sparse:     "1099511627776 bytes long, more than the",
-		long:       "header is 1003 bytes long, more than 1000",
+		sparse:     "1099511627776 bytes, more than the",
+		long:       "header has 1003 bytes, more than the limit of 1000",
 		text:       "not a safetensors file",
 		dir:        "is a folder, not a file",
 		os.DevNull: "not a file",
@@ -206,8 +206,8 @@ func TestCheckNamesWhatDiffers(t *testing.T) {
 		want    string
 	}{
 		{[]Tensor{w}, `"b" is missing`},
-		{[]Tensor{w, b, {"x", []int{}, []float32{0}}}, `"x" is not one`},
-		{[]Tensor{{"w", []int{1, 2}, w.Data}, b}, `"w" has shape [1 2], this model needs [2]`},
+		{[]Tensor{w, b, {"x", []int{}, []float32{0}}}, `"x" does not belong`},
+		{[]Tensor{{"w", []int{1, 2}, w.Data}, b}, `"w" has shape [1 2], but this model needs [2]`},
 		{[]Tensor{{"w", []int{2}, []float32{1, float32(math.NaN())}}, b}, "element 1 is NaN"},
 		{[]Tensor{w, {"b", []int{}, []float32{float32(math.Inf(1))}}}, "element 0 is +Inf"},
 	} {
