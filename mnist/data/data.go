@@ -64,19 +64,18 @@ func (s Set) SHA256() string {
 // The names of the datasets that Load knows.
 const (
 	MNIST     = "mnist"
-	Synthetic = "synthetic" // the built-in stand-in, also in place of a folder
+	Synthetic = "synthetic" // the built-in stand-in; also the value of folder that selects it
 )
 
-// Load returns the images in a folder. Files may be compressed with gzip; then their names end
-// in .gz.
+// Load returns the images in a folder. The names of files compressed with gzip end in .gz.
 //
 // With the name MNIST or "", Load returns MNIST and verifies every file by its SHA-256. The
 // folder "" stands for $HVAE_MNIST or, if that is not set, for a folder in the user's cache,
 // which Load creates. Load downloads missing files into the folder and reports it to log. The
 // folder Synthetic stands for the built-in stand-in.
 //
-// With another name, which CheckName must accept, Load returns any other images, in files with
-// the same names as MNIST's.
+// With any other name that CheckName accepts, Load returns other images from files with the
+// same names as MNIST's, and neither verifies nor downloads them.
 func Load(ctx context.Context, folder, name string, log func(string)) (Set, error) {
 	if name == "" || name == Synthetic {
 		name = MNIST

@@ -39,8 +39,8 @@ var (
 
 const stallBytes = 64 << 10
 
-// download returns the contents of a file from the first mirror that has the right ones. It
-// writes the bytes that the mirror sent, usually compressed, to the folder.
+// download returns the contents of a file from the first mirror that sends the right ones. It
+// writes the bytes as sent, usually compressed, to the folder.
 func (l loader) download(ctx context.Context, f file) ([]byte, error) {
 	if err := os.MkdirAll(l.folder, 0o755); err != nil {
 		return nil, err
@@ -69,8 +69,9 @@ func (l loader) download(ctx context.Context, f file) ([]byte, error) {
 	return nil, errors.New(strings.Join(failures, "; "))
 }
 
-// has reports whether the folder has the right file. If it cannot be written, another process
-// may have written it first, and Windows does not replace a file that is open.
+// has reports whether the folder has the right file. Another process may have written it
+// concurrently; then download may fail to write it, because Windows does not replace a file
+// that is open.
 func (l loader) has(f file) bool {
 	in, err := l.open(f.name)
 	if err != nil {

@@ -42,7 +42,7 @@ func NewNetwork[T linalg.Float](t *ad.Tape[T], c Config, params []Param[T], trai
 	return n, n.put(t, params, train)
 }
 
-// put is NewNetwork for a network that exists.
+// put puts parameters on a tape as NewNetwork does, and makes n use them.
 func (n *Network[T]) put(t *ad.Tape[T], params []Param[T], train bool) []*ad.Var[T] {
 	put := t.Const
 	if train {

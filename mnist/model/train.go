@@ -35,9 +35,8 @@ type Batch[T linalg.Float] interface {
 
 // A Trainer trains a model with Algorithm 2; the columns are images.
 type Trainer[T linalg.Float] struct {
-	Config    Config
-	Params    []Param[T]
-	Optimiser *hvae.Adamax[T]
+	Config Config
+	Params []Param[T]
 
 	// Recompute makes memory independent of K and training slower: the gradient runs each
 	// leapfrog step again. The results are bit-identical.
@@ -51,12 +50,12 @@ type Trainer[T linalg.Float] struct {
 // NewTrainer returns a trainer of the given parameters with Adamax at the given learning rate.
 // It changes them in place, and moves their elements to one vector θ.
 func NewTrainer[T linalg.Float](c Config, params []Param[T], rate float64) *Trainer[T] {
-	t := &Trainer[T]{Config: c, Params: params, Optimiser: hvae.NewAdamax(T(rate))}
+	t := &Trainer[T]{Config: c, Params: params}
 	var all hvae.Params[T]
 	for _, p := range params {
 		all = append(all, p.Param)
 	}
-	t.algorithm = hvae.NewTrainer(all, t.Optimiser, t.bound)
+	t.algorithm = hvae.NewTrainer(all, hvae.NewAdamax(T(rate)), t.bound)
 	return t
 }
 

@@ -37,7 +37,8 @@ type File struct {
 	Tensors  []Tensor // in the order of their data
 }
 
-// A Tensor is a named array. Data has the elements in row-major order. A scalar has no shape.
+// A Tensor is a named array. Data has the elements in row-major order. The Shape of a
+// scalar is empty.
 type Tensor struct {
 	Name  string
 	Shape []int
@@ -60,8 +61,8 @@ const metadataKey = "__metadata__"
 // by the bytes after the header.
 const DigestKey = "sha256"
 
-// digest returns the SHA-256 of the metadata. The caller must write the bytes after the header
-// to it.
+// digest returns a hash to which the metadata have been written. The caller adds the bytes after
+// the header.
 func digest(meta map[string]string) hash.Hash {
 	h := sha256.New()
 	for _, key := range slices.Sorted(maps.Keys(meta)) {
@@ -145,7 +146,7 @@ func headerLength(first []byte, size int64) (int64, error) {
 	return int64(n), nil
 }
 
-// Decode returns the file with the bytes b. It returns an error unless all tensors are float32
+// Decode returns the file that is encoded as b. It returns an error unless all tensors are float32
 // and cover the data without gaps or overlaps, and the digest, if there is one, is right. It
 // allocates at most a small multiple of len(b).
 func Decode(b []byte) (File, error) {
