@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -30,14 +29,11 @@ type loader struct {
 	log     func(string)
 }
 
-// A download fails if the server does not answer within answerTimeout, or sends less than
-// stallBytes within stallTimeout before the end of the file.
-var (
-	answerTimeout = 15 * time.Second
-	stallTimeout  = 20 * time.Second
-)
-
+// A download fails if it brings less than stallBytes within stallTimeout, including the time to
+// connect, before the end of the file.
 const stallBytes = 64 << 10
+
+var stallTimeout = 20 * time.Second // shorter in tests
 
 // download returns the contents of a file from the first mirror that sends the right ones. It
 // writes the bytes as sent, usually compressed, to the folder.
@@ -93,14 +89,7 @@ func fetch(ctx context.Context, address string, f file) (sent, contents []byte, 
 	if err != nil {
 		return nil, nil, err
 	}
-	client := http.Client{Transport: &http.Transport{
-		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           (&net.Dialer{Timeout: answerTimeout}).DialContext,
-		TLSHandshakeTimeout:   answerTimeout,
-		ResponseHeaderTimeout: answerTimeout,
-		DisableKeepAlives:     true,
-	}}
-	response, err := client.Do(request)
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return nil, nil, cause(ctx, err)
 	}
