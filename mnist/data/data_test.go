@@ -45,13 +45,13 @@ func compressed(b []byte) []byte {
 	return out.Bytes()
 }
 
-// fileOf describes contents as one of MNIST's files is described.
+// fileOf returns the description of a file with the given name and contents.
 func fileOf(name string, contents []byte) file {
 	sum := sha256.Sum256(contents)
 	return file{name, int64(len(contents)), hex.EncodeToString(sum[:])}
 }
 
-func TestIDXFilesAreVerifiedFieldByField(t *testing.T) {
+func TestDamagedIDXFilesAreRefused(t *testing.T) {
 	good := idx(3)
 	images, err := parseImages(good)
 	if err != nil || images.Len() != 3 || !slices.Equal(images.Image(2), good[16+2*pixels:]) {
@@ -59,16 +59,16 @@ func TestIDXFilesAreVerifiedFieldByField(t *testing.T) {
 	}
 	change := func(at int, v byte) []byte { b := slices.Clone(good); b[at] = v; return b }
 	for want, b := range map[string][]byte{
-		"cut off before the end of the header": good[:15],
-		"magic number is 2049":                 change(3, 1),
-		"images are 28×29":                     change(15, 29),
-		"4 images take":                        change(7, 4),
-		"3 images take":                        append(slices.Clone(good), 0),
-		"it has 2367":                          good[:len(good)-1],
-		"4278190083 images take":               change(4, 255),
+		"it has 15 bytes, fewer than the 16 of the header": good[:15],
+		"magic number is 2049":                             change(3, 1),
+		"images are 28×29":                                 change(15, 29),
+		"4 images take":                                    change(7, 4),
+		"3 images take":                                    append(slices.Clone(good), 0),
+		"but it has 2367":                                  good[:len(good)-1],
+		"4278190083 images take":                           change(4, 255),
 	} {
 		if _, err := parseImages(b); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want it to say %q", err, want)
+			t.Errorf("error %v, want %q in it", err, want)
 		}
 	}
 }
@@ -90,7 +90,7 @@ func FuzzIDX(f *testing.F) {
 	})
 }
 
-// server serves contents under any name, in a given manner.
+// server starts a server with one handler for all addresses and returns its address.
 func server(t *testing.T, handle http.HandlerFunc) string {
 	s := httptest.NewServer(handle)
 	t.Cleanup(s.Close)
@@ -101,8 +101,8 @@ func serve(b []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.Write(b) }
 }
 
-func TestDownloadsKeepWholeVerifiedFilesOnly(t *testing.T) {
-	defer func(a, s time.Duration) { answerTimeout, stallTimeout = a, s }(answerTimeout, stallTimeout)
+func TestDownloadKeepsOnlyVerifiedFiles(t *testing.T) {
+	defer func(s time.Duration) { stallTimeout = s }(stallTimeout)
 	contents := idx(4)
 	f := fileOf("images", contents)
 	sent := compressed(contents)
@@ -112,7 +112,7 @@ func TestDownloadsKeepWholeVerifiedFilesOnly(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		mirrors []string
-		want    string // what the error says, or nothing
+		want    string // text in the error; empty for no error
 	}{
 		{"good", []string{good}, ""},
 		{"plain", []string{server(t, serve(contents))}, ""},
@@ -150,15 +150,13 @@ func TestDownloadsKeepWholeVerifiedFilesOnly(t *testing.T) {
 				}
 			}
 		})}, "less than 64 KiB in 100ms"},
-		{"silent", []string{server(t, func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })}, "timeout awaiting response headers"},
+		{"silent", []string{server(t, func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })}, "less than 64 KiB in 100ms"},
 		{"endless redirects", []string{server(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path+"x", http.StatusFound) })}, "redirects"},
 		{"nobody there", []string{"http://127.0.0.1:1/"}, "refused"},
 	} {
-		answerTimeout, stallTimeout = time.Minute, time.Minute
-		switch c.name { // only who waits for it has little time
-		case "silent":
-			answerTimeout = 100 * time.Millisecond
-		case "stalled", "trickling":
+		stallTimeout = time.Minute
+		switch c.name { // short timeouts only for the cases that wait for them
+		case "silent", "stalled", "trickling":
 			stallTimeout = 100 * time.Millisecond
 		}
 		folder := filepath.Join(t.TempDir(), "new")
@@ -170,14 +168,14 @@ func TestDownloadsKeepWholeVerifiedFilesOnly(t *testing.T) {
 				t.Errorf("%s: %v, files %v", c.name, err, files)
 				continue
 			}
-			l.mirrors = nil // now it is there
+			l.mirrors = nil // the folder has the file now
 			if b, err := l.read(t.Context(), f); err != nil || !bytes.Equal(b, contents) {
-				t.Errorf("%s: reading what was kept: %v", c.name, err)
+				t.Errorf("%s: reading the file that was kept: %v", c.name, err)
 			}
 			continue
 		}
 		if err == nil || !strings.Contains(err.Error(), c.want) || len(files) != 0 {
-			t.Errorf("%s: error %v, want it to say %q; files %v", c.name, err, c.want, files)
+			t.Errorf("%s: error %v, want %q in it; files %v", c.name, err, c.want, files)
 		}
 		if help := "put train-images-idx3-ubyte and t10k-images-idx3-ubyte there (with .gz or without), or use -data synthetic"; err != nil && (!strings.Contains(err.Error(), help) || !strings.Contains(err.Error(), folder)) {
 			t.Errorf("%s: error %v, want %q and %s in it", c.name, err, help, folder)
@@ -185,7 +183,7 @@ func TestDownloadsKeepWholeVerifiedFilesOnly(t *testing.T) {
 	}
 }
 
-func TestProcessesMayDownloadTheSameFileAtOnce(t *testing.T) {
+func TestProcessesDownloadTheSameFileConcurrently(t *testing.T) {
 	contents := idx(40)
 	f := fileOf("images", contents)
 	sent := compressed(contents)
@@ -213,11 +211,11 @@ func TestProcessesMayDownloadTheSameFileAtOnce(t *testing.T) {
 		t.Errorf("the folder has %v (%v), want one file", files, err)
 	}
 	if b, err := (loader{folder, nil, func(string) {}}).read(t.Context(), f); err != nil || !bytes.Equal(b, contents) {
-		t.Errorf("the file that is left: %v", err)
+		t.Errorf("reading the file that was kept: %v", err)
 	}
 }
 
-func TestDownloadsEndWithTheirContext(t *testing.T) {
+func TestDownloadEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	slow := server(t, func(w http.ResponseWriter, r *http.Request) { cancel(); <-r.Context().Done() })
 	_, err := loader{t.TempDir(), []string{slow, slow}, func(string) {}}.read(ctx, fileOf("images", idx(1)))
@@ -226,7 +224,7 @@ func TestDownloadsEndWithTheirContext(t *testing.T) {
 	}
 }
 
-func TestADamagedFileIsNamedAndKept(t *testing.T) {
+func TestDamagedFileIsNamedAndKept(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "images.gz")
 	if err := os.WriteFile(path, []byte("damaged"), 0o644); err != nil {
@@ -241,7 +239,7 @@ func TestADamagedFileIsNamedAndKept(t *testing.T) {
 	}
 }
 
-// write writes files into a new folder.
+// write writes files into a new folder, which it returns.
 func write(t *testing.T, files map[string][]byte) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
@@ -253,45 +251,45 @@ func write(t *testing.T, files map[string][]byte) (folder string) {
 	return folder
 }
 
-func TestOwnImagesAreReadUnderTheirName(t *testing.T) {
+func TestLoadReadsOtherImagesUnderTheirName(t *testing.T) {
 	folder := write(t, map[string][]byte{"train-images-idx3-ubyte": idx(31), "t10k-images-idx3-ubyte.gz": compressed(idx(2))})
 	set, err := Load(t.Context(), folder, "fashion", nil)
 	if err != nil || set.Name != "fashion" || !bytes.Equal(set.Train.Pixels, idx(31)[16:]) || !bytes.Equal(set.Test.Pixels, idx(2)[16:]) {
 		t.Fatalf("%q, %d and %d images, %v", set.Name, set.Train.Len(), set.Test.Len(), err)
 	}
-	sum := sha256.Sum256(append(idx(31), idx(2)...)) // of the files, one after the other
+	sum := sha256.Sum256(append(idx(31), idx(2)...)) // of the concatenated files
 	if set.SHA256() != hex.EncodeToString(sum[:]) {
-		t.Error("the digest is not that of the files")
+		t.Error("the digest differs from the digest of the files")
 	}
 	if training, validation := Split(set.Train, 1); len(training) != 26 || len(validation) != 5 {
 		t.Errorf("of 31 images %d are for training and %d for validation, want a sixth", len(training), len(validation))
 	}
-	// Without the name they are not MNIST's.
+	// Without the name, Load expects MNIST.
 	if _, err := Load(t.Context(), folder, "", nil); err == nil || !strings.Contains(err.Error(), "is not the MNIST file of that name") || !strings.Contains(err.Error(), "-dataset NAME") {
 		t.Errorf("read as MNIST: %v", err)
 	}
 }
 
-func TestWhatIsWrongAboutOwnImagesIsTold(t *testing.T) {
+func TestInvalidFilesOfOtherImagesAreRefused(t *testing.T) {
 	train, test := "train-images-idx3-ubyte", "t10k-images-idx3-ubyte"
 	lie := slices.Clone(idx(9))
-	lie[4] = 255 // four thousand million images
+	lie[4] = 255 // 4,278,190,089 images
 	bomb := slices.Clone(idx(9))
 	copy(bomb[4:], []byte{0, 14, 0, 0}) // 917,504 images
 	for want, files := range map[string]map[string][]byte{
-		train + " is not in":                 {test: idx(2)},
-		test + " is not in":                  {train: idx(9)},
-		"it has 5 images: there must be":     {train: idx(5), test: idx(2)},
-		"it has 0 images: there must be":     {train: idx(9), test: idx(0)},
-		"images take 7072 bytes, it has 707": {train: append(idx(9), 1), test: idx(2)},
-		"gives 4278190089 images: there may": {train: lie, test: idx(2)},
-		"4278190089 images: there may be at": {train: compressed(lie), test: idx(2)},
-		"917504 images take 719323152 bytes": {train: bomb, test: idx(2)},
-		"719323152 bytes, which its":         {train: compressed(bomb), test: idx(2)},
-		"magic number":                       {train: make([]byte, 9999), test: idx(2)},
-		"0 bytes are cut off":                {train: {}, test: idx(2)},
-		"gzip header is damaged":             {train: {0x1f, 0x8b, 0}, test: idx(2)},
-		"cut off or damaged":                 {train: compressed(idx(9))[:40], test: idx(2)},
+		train + " is not in":                     {test: idx(2)},
+		test + " is not in":                      {train: idx(9)},
+		"it has 5 images: there must be":         {train: idx(5), test: idx(2)},
+		"it has 0 images: there must be":         {train: idx(9), test: idx(0)},
+		"images take 7072 bytes, but it has 707": {train: append(idx(9), 1), test: idx(2)},
+		"gives 4278190089 images: there may":     {train: lie, test: idx(2)},
+		"4278190089 images: there may be at":     {train: compressed(lie), test: idx(2)},
+		"917504 images take 719323152 bytes":     {train: bomb, test: idx(2)},
+		"719323152 bytes, which its":             {train: compressed(bomb), test: idx(2)},
+		"magic number":                           {train: make([]byte, 9999), test: idx(2)},
+		"it has 0 bytes, fewer":                  {train: {}, test: idx(2)},
+		"gzip header is damaged":                 {train: {0x1f, 0x8b, 0}, test: idx(2)},
+		"cut off or damaged":                     {train: compressed(idx(9))[:40], test: idx(2)},
 	} {
 		folder := write(t, files)
 		var before, after runtime.MemStats
@@ -302,12 +300,12 @@ func TestWhatIsWrongAboutOwnImagesIsTold(t *testing.T) {
 			t.Errorf("%q: files of a few kilobytes take %d bytes of memory", want, n)
 		}
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), folder) {
-			t.Errorf("error %v, want it to say %q", err, want)
+			t.Errorf("error %v, want %q in it", err, want)
 		}
 	}
 }
 
-func TestNamesOfOwnData(t *testing.T) {
+func TestCheckName(t *testing.T) {
 	for _, good := range []string{"mnist", "synthetic", "fashion", "K-MNIST_2.0", strings.Repeat("x", 40)} {
 		if err := CheckName(good); err != nil {
 			t.Errorf("%s: %v", good, err)
@@ -320,7 +318,7 @@ func TestNamesOfOwnData(t *testing.T) {
 	}
 }
 
-func TestAFolderThatTheUserNamesIsNotMade(t *testing.T) {
+func TestLoadDoesNotCreateAFolderThatTheUserNames(t *testing.T) {
 	typo := filepath.Join(t.TempDir(), "typo")
 	file := filepath.Join(write(t, map[string][]byte{"file": nil}), "file")
 	t.Chdir(t.TempDir())
@@ -339,11 +337,11 @@ func TestAFolderThatTheUserNamesIsNotMade(t *testing.T) {
 		}
 		for _, name := range []string{typo, "Synthetic"} {
 			if _, err := os.Stat(name); err == nil {
-				t.Fatalf("%s was made", name)
+				t.Fatalf("%s was created", name)
 			}
 		}
 	}
-	// The default one is made: a file in its place is in the way.
+	// Load does create the default folder.
 	t.Setenv("HVAE_MNIST", "")
 	for _, v := range []string{"HOME", "XDG_CACHE_HOME", "LocalAppData"} {
 		t.Setenv(v, filepath.Join(typo, "new"))
@@ -361,17 +359,17 @@ func TestAFolderThatTheUserNamesIsNotMade(t *testing.T) {
 		return nil
 	})
 	if made != 1 {
-		t.Error("the default folder was not made")
+		t.Error("the default folder was not created")
 	}
 }
 
 // On Windows, a file that another process has open cannot be replaced.
-func TestAVerifiedFileThatIsAlreadyThereWillDo(t *testing.T) {
+func TestDownloadSucceedsIfAnotherProcessWroteTheFile(t *testing.T) {
 	contents := idx(4)
 	f := fileOf("images", contents)
 	folder := t.TempDir()
 	l := loader{folder, []string{server(t, func(w http.ResponseWriter, _ *http.Request) {
-		// Another process is faster, and something is in the way of a second copy.
+		// Another process writes the file first, and a folder prevents writing a second copy.
 		if err := os.WriteFile(filepath.Join(folder, "images"), contents, 0o644); err != nil {
 			t.Error(err)
 		}
@@ -385,7 +383,7 @@ func TestAVerifiedFileThatIsAlreadyThereWillDo(t *testing.T) {
 	}
 }
 
-func TestTheStandInIsAlwaysTheSame(t *testing.T) {
+func TestSyntheticImagesAreReproducible(t *testing.T) {
 	set, err := Load(t.Context(), Synthetic, "", nil)
 	if err != nil || set.Name != Synthetic || set.Train.Len() != 2400 || set.Test.Len() != 400 {
 		t.Fatalf("%q, %d and %d images, %v", set.Name, set.Train.Len(), set.Test.Len(), err)
@@ -403,7 +401,7 @@ func TestTheStandInIsAlwaysTheSame(t *testing.T) {
 	}
 }
 
-func TestBinarisingAllocatesNothing(t *testing.T) {
+func TestBinariseDoesNotAllocate(t *testing.T) {
 	image, x := make([]byte, pixels), linalg.New[float32](pixels, 2)
 	var k hvae.Keyed
 	if n := testing.AllocsPerRun(10, func() { Binarise(x, 0, image, k.Reset(1, "test", 5)) }); n != 0 {

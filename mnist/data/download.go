@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -17,30 +16,27 @@ import (
 	"hvae/bench/atomicfile"
 )
 
-// mirrors have the files, compressed, under these addresses. They are tried in turn.
+// mirrors are the addresses of folders with the compressed files, in the order of use.
 var mirrors = []string{
 	"https://ossci-datasets.s3.amazonaws.com/mnist/",
 	"https://storage.googleapis.com/cvdf-datasets/mnist/",
 }
 
-// A loader reads the files in a folder, and downloads those that are missing.
+// A loader reads the files in a folder and downloads missing files.
 type loader struct {
 	folder  string
 	mirrors []string
 	log     func(string)
 }
 
-// A mirror that does not answer, stops sending or only trickles is given up: each
-// stallTimeout must bring stallBytes, or the rest of the file.
-var (
-	answerTimeout = 15 * time.Second
-	stallTimeout  = 20 * time.Second
-)
-
+// A download fails if it brings less than stallBytes within stallTimeout, including the time to
+// connect, before the end of the file.
 const stallBytes = 64 << 10
 
-// download fetches a file from the first mirror that has it right, and keeps the bytes
-// that were sent, in one piece or not at all.
+var stallTimeout = 20 * time.Second // shorter in tests
+
+// download returns the contents of a file from the first mirror that sends the right ones. It
+// writes the bytes as sent, usually compressed, to the folder.
 func (l loader) download(ctx context.Context, f file) ([]byte, error) {
 	if err := os.MkdirAll(l.folder, 0o755); err != nil {
 		return nil, err
@@ -69,8 +65,9 @@ func (l loader) download(ctx context.Context, f file) ([]byte, error) {
 	return nil, errors.New(strings.Join(failures, "; "))
 }
 
-// has says whether the file is there by now: another process may have been faster, and
-// Windows does not replace what that has open.
+// has reports whether the folder has the right file. Another process may have written it
+// concurrently; then download may fail to write it, because Windows does not replace a file
+// that is open.
 func (l loader) has(f file) bool {
 	in, err := l.open(f.name)
 	if err != nil {
@@ -81,7 +78,7 @@ func (l loader) has(f file) bool {
 	return err == nil
 }
 
-// fetch returns what an address sends and what it decompresses to, verified.
+// fetch returns the bytes that an address sends and their contents, decompressed and verified.
 func fetch(ctx context.Context, address string, f file) (sent, contents []byte, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -92,36 +89,29 @@ func fetch(ctx context.Context, address string, f file) (sent, contents []byte, 
 	if err != nil {
 		return nil, nil, err
 	}
-	client := http.Client{Transport: &http.Transport{
-		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           (&net.Dialer{Timeout: answerTimeout}).DialContext,
-		TLSHandshakeTimeout:   answerTimeout,
-		ResponseHeaderTimeout: answerTimeout,
-		DisableKeepAlives:     true,
-	}}
-	response, err := client.Do(request)
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return nil, nil, because(ctx, err)
+		return nil, nil, cause(ctx, err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, nil, fmt.Errorf("the server says %s", response.Status)
+		return nil, nil, fmt.Errorf("the server answers %s", response.Status)
 	}
-	// A compressed file is not longer than the original: what is longer is something else.
+	// A compressed file is not longer than its contents, so a longer one must be wrong.
 	body := &watched{r: io.LimitReader(response.Body, f.size+1), timer: stalled}
 	sent, err = io.ReadAll(body)
 	if err != nil {
-		return nil, nil, because(ctx, err)
+		return nil, nil, cause(ctx, err)
 	}
 	contents, err = f.verify(bytes.NewReader(sent))
 	return sent, contents, err
 }
 
-// watched puts a timer off whenever enough data have come.
+// watched resets a timer to stallTimeout after each stallBytes that it reads.
 type watched struct {
 	r     io.Reader
 	timer *time.Timer
-	since int // bytes since then
+	since int // bytes since the last reset
 }
 
 func (w *watched) Read(p []byte) (int, error) {
@@ -133,11 +123,11 @@ func (w *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// because returns why the context ended, if it did, else err without the address, which
-// the caller tells.
-func because(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
+// cause returns the cause of the context's end, if it has ended, else err without the address,
+// which the caller adds.
+func cause(ctx context.Context, err error) error {
+	if ended := context.Cause(ctx); ended != nil {
+		return ended
 	}
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err

@@ -11,8 +11,8 @@ import (
 	"io"
 )
 
-// A file is a file of MNIST: its name, and the length and SHA-256 of its bytes when
-// decompressed. Compressed copies of the same data differ.
+// A file is a file of MNIST: its name, and the length and SHA-256 of its decompressed bytes
+// (compressed copies of the same bytes differ).
 type file struct {
 	name   string
 	size   int64
@@ -24,8 +24,8 @@ var (
 	testImages  = file{"t10k-images-idx3-ubyte", 7840016, "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"}
 )
 
-// verify reads the file's bytes, decompressing them if they are compressed, and checks
-// their length and digest. It reads no more than a byte beyond the length.
+// verify reads the file's bytes, decompresses them if necessary, and checks their length and
+// digest. It decompresses at most one byte more than the length.
 func (f file) verify(r io.Reader) ([]byte, error) {
 	in, _, err := decompress(r)
 	if err != nil {
@@ -36,11 +36,11 @@ func (f file) verify(r io.Reader) ([]byte, error) {
 		return nil, err
 	}
 	if int64(len(b)) != f.size {
-		what := fmt.Sprintf("%d bytes", len(b))
+		has := fmt.Sprintf("%d bytes", len(b))
 		if int64(len(b)) > f.size {
-			what = "more"
+			has = "more"
 		}
-		return nil, fmt.Errorf("it should have %d bytes and has %s", f.size, what)
+		return nil, fmt.Errorf("it should have %d bytes and has %s", f.size, has)
 	}
 	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != f.digest {
 		return nil, fmt.Errorf("its SHA-256 is %x, not %s", sum, f.digest)
@@ -48,9 +48,9 @@ func (f file) verify(r io.Reader) ([]byte, error) {
 	return b, nil
 }
 
-// decompress returns the contents of a stream that may be compressed by gzip, and the
-// largest possible ratio of their length to the stream's: deflate encodes at most 258 bytes
-// in 2 bits.
+// decompress returns the contents of a stream that may be compressed with gzip. It also
+// returns the largest possible ratio of their length to the stream's length: deflate encodes
+// at most 258 bytes in 2 bits.
 func decompress(r io.Reader) (contents *bufio.Reader, ratio int64, err error) {
 	in := bufio.NewReader(r)
 	if magic, _ := in.Peek(2); !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
@@ -63,8 +63,8 @@ func decompress(r io.Reader) (contents *bufio.Reader, ratio int64, err error) {
 	return bufio.NewReader(z), 258 * 8 / 2, nil
 }
 
-// readTo reads at most limit bytes, for which it allocates memory at once: a growing buffer
-// would take several times as much.
+// readTo reads at most limit bytes. It allocates memory for all of them first, because a
+// growing buffer would need several times as much.
 func readTo(r io.Reader, limit int64) ([]byte, error) {
 	b := bytes.NewBuffer(make([]byte, 0, limit+bytes.MinRead))
 	if _, err := b.ReadFrom(io.LimitReader(r, limit)); err != nil {
@@ -73,13 +73,12 @@ func readTo(r io.Reader, limit int64) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// maxImages is the largest number of images in a file that is read: they take 784 MB.
+// maxImages is the largest number of images that a file may have. They take 784 MB.
 const maxImages = 1_000_000
 
-// readImages reads an IDX file of images, compressed or not, of the given size in bytes. It
-// refuses a header with more images than maxImages, or than the file can contain, before it
-// allocates memory for them. It reads no more than a byte beyond the length that the header
-// gives.
+// readImages reads an IDX file of images of the given size in bytes, which may be compressed.
+// It checks that there are at most maxImages, and no more than the file can contain, before it
+// allocates memory for them. It decompresses at most one byte more than the header specifies.
 func readImages(r io.Reader, size int64) (Images, error) {
 	in, ratio, err := decompress(r)
 	if err != nil {
@@ -107,11 +106,11 @@ func readImages(r io.Reader, size int64) (Images, error) {
 	return parseImages(b)
 }
 
-// The header of an IDX file of images: its magic number, the number of images, rows and
-// columns, each 4 bytes, most significant first. The pixels follow.
+// An IDX file of images begins with a header of four big-endian 32-bit numbers: the magic
+// number, the number of images, rows and columns. The pixels follow.
 const header, magic = 16, 2051
 
-// header returns the header of a file with these images.
+// header returns the header of the IDX file of the images.
 func (s Images) header() (b []byte) {
 	for _, v := range []int{magic, s.Len(), Side, Side} {
 		b = binary.BigEndian.AppendUint32(b, uint32(v))
@@ -119,14 +118,14 @@ func (s Images) header() (b []byte) {
 	return b
 }
 
-// parseHeader returns the number of images that a file should have.
+// parseHeader returns the number of images in the header at the beginning of b.
 func parseHeader(b []byte) (n int64, err error) {
 	if len(b) < header {
-		return 0, fmt.Errorf("its %d bytes are cut off before the end of the header, %d bytes", len(b), header)
+		return 0, fmt.Errorf("it is cut off: it has %d bytes, fewer than the %d of the header", len(b), header)
 	}
 	field := func(i int) uint32 { return binary.BigEndian.Uint32(b[4*i:]) }
 	if field(0) != magic {
-		return 0, fmt.Errorf("its magic number is %d, that of images is %d", field(0), magic)
+		return 0, fmt.Errorf("its magic number is %d, not %d as for images", field(0), magic)
 	}
 	if field(2) != Side || field(3) != Side {
 		return 0, fmt.Errorf("its images are %d×%d, not %d×%d", field(2), field(3), Side, Side)
@@ -141,7 +140,7 @@ func parseImages(b []byte) (Images, error) {
 		return Images{}, err
 	}
 	if want := header + pixels*n; int64(len(b)) != want {
-		return Images{}, fmt.Errorf("%d images take %d bytes, it has %d", n, want, len(b))
+		return Images{}, fmt.Errorf("%d images take %d bytes, but it has %d", n, want, len(b))
 	}
 	return Images{b[header:]}, nil
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestAPipeInTheFolderDoesNotBlock(t *testing.T) {
+func TestLoadDoesNotBlockOnAPipe(t *testing.T) {
 	for _, name := range []string{"", "own"} {
 		folder := t.TempDir()
 		pipe := filepath.Join(folder, trainImages.name)

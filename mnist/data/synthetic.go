@@ -9,8 +9,8 @@ import (
 	"hvae/linalg"
 )
 
-// synthetic returns images of digit-like strokes, a stand-in that needs no files: 2,400
-// for training and validation and 400 for testing, always the same.
+// synthetic returns images of digit-like strokes, 2,400 for training and validation and 400
+// for testing. They are always the same and need no files.
 var synthetic = sync.OnceValue(drawSynthetic)
 
 func drawSynthetic() Set {
@@ -28,8 +28,8 @@ func drawSynthetic() Set {
 
 type point struct{ x, y float64 }
 
-// glyphs are the strokes of ten digits, in a square from −1 to 1 with y downwards; an arc
-// is cut into short lines.
+// glyphs are the strokes of the ten digits as polygonal lines, in a square from −1 to 1 whose
+// y axis points down.
 var glyphs = [10][][]point{
 	{arc(0, 0, 0.5, 0.8, 0, 360)},
 	{{{-0.2, -0.5}, {0.1, -0.8}, {0.1, 0.8}}},
@@ -43,7 +43,7 @@ var glyphs = [10][][]point{
 	{append(arc(0, -0.4, 0.45, 0.4, 0, 360), point{0.35, 0.8})},
 }
 
-// arc returns points of an ellipse from one angle to another, in degrees.
+// arc returns 17 points of an ellipse between two angles in degrees.
 func arc(cx, cy, rx, ry, from, to float64) (points []point) {
 	const n = 16
 	for i := range n + 1 {
@@ -53,7 +53,7 @@ func arc(cx, cy, rx, ry, from, to float64) (points []point) {
 	return points
 }
 
-// draw draws a digit with a slant, size, place and thickness of its own.
+// draw draws a random digit with random rotation, slant, size, position and thickness.
 func draw(image []byte, rng *rand.Rand) {
 	glyph := glyphs[rng.IntN(len(glyphs))]
 	uniform := func(lo, hi float64) float64 { return lo + (hi-lo)*rng.Float64() }
@@ -70,8 +70,7 @@ func draw(image []byte, rng *rand.Rand) {
 			lines = append(lines, [2]point{place(stroke[i-1]), place(stroke[i])})
 		}
 	}
-	// Only pixels within a line's reach can have ink of it.
-	reach := thickness + 0.5
+	reach := thickness + 0.5    // the distance from a line where its ink ends
 	var nearest [pixels]float64 // squared distances
 	for i := range nearest {
 		nearest[i] = math.Inf(1)
@@ -88,12 +87,12 @@ func draw(image []byte, rng *rand.Rand) {
 		}
 	}
 	for i, n := range nearest {
-		ink := min(1, max(0, reach-math.Sqrt(n))) // an edge a pixel wide
+		ink := min(1, max(0, reach-math.Sqrt(n))) // the edge is one pixel wide
 		image[i] = byte(math.Round(255 * ink))
 	}
 }
 
-// distance2 returns the squared distance of p from the line between a and b.
+// distance2 returns the squared distance of p from the line segment between a and b.
 func distance2(p, a, b point) float64 {
 	dx, dy := b.x-a.x, b.y-a.y
 	t := 0.0

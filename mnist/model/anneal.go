@@ -10,29 +10,27 @@ import (
 )
 
 // An Annealing bounds the evidence of images by annealed importance sampling (hvae.AIS) from
-// the encoder's variational prior to the posterior of the decoder. No flow takes part: it
-// is the truth that a flow's own estimates are measured by.
+// the encoder's variational prior to the decoder's posterior. It does not use the flow, so
+// that the flow's estimates can be compared with it.
 type Annealing struct {
-	Steps  int // K
-	Chains int // of each image
-	// StepSizes are those of the kernels, from Tune.
-	StepSizes []float64
+	Steps     int       // K
+	Chains    int       // for each image
+	StepSizes []float64 // of the kernels [K−1], from Tune
 }
 
 const (
-	leapfrogs = 5 // of a kernel
-	// chainsAtOnce is how many chains, of one image or several, share a tape: whole vectors,
-	// as for drawsAtOnce.
-	chainsAtOnce = 48
+	leapfrogs    = 5  // steps of a kernel
+	chainsAtOnce = 48 // the number of chains that share a tape, a multiple of the vector length
 )
 
-// Cost returns how many gradients of the target a chain takes.
+// Cost returns the number of gradients of the target that a chain evaluates.
 func (a *Annealing) Cost() int { return 1 + (a.Steps-1)*leapfrogs }
 
-// Tune finds step sizes on images x [784×n], a chain for each, with the noise of a stream for
-// each. They must be others than those that are estimated.
+// Tune sets the step sizes from one chain for each image of x [784×n], where noise returns the
+// stream of an image. For Bound to be unbiased, it needs other streams. If ctx ends first,
+// Tune returns ctx's error at once.
 func (a *Annealing) Tune(ctx context.Context, c Config, params []Param[float32], x linalg.Matrix[float32], noise func(image int) *rand.Rand) error {
-	const kernels = 50 // at least, in all passes over them
+	const kernels = 50 // the least number of kernels to run, in all passes
 	return forEach(ctx, 1, func(t *ad.Tape[float32]) func(int) {
 		return func(int) {
 			var streams []*rand.Rand
@@ -44,32 +42,35 @@ func (a *Annealing) Tune(ctx context.Context, c Config, params []Param[float32],
 	})
 }
 
-// Bound returns a stochastic bound of log p_θ(x) of each image of x [784×n]: a lower one, the
-// mean over its chains of p̂_θ(x), or if there are exact draws z [ℓ×n] of the posterior an
-// upper one, from the mean of 1/p̂_θ(x) over chains that begin there. It also returns the
-// kernels' mean acceptance, NaN if there are none. Chains have streams of their own, and
-// their memory does not depend on Steps. It calls done with the number of chains that have
-// ended, from several goroutines; if ctx ends first, it returns ctx's error at once.
+// Bound returns a stochastic bound of log p_θ(x) for each image of x [784×n]. If z is empty, it
+// is the lower bound from the mean of p̂_θ(x) over the image's chains. If z [ℓ×n] holds exact
+// draws from the posterior, it is the upper bound from the mean of 1/p̂_θ(x) over chains that
+// start there. Bound also returns the kernels' mean acceptance rate, NaN without kernels.
+//
+// noise returns the stream of a chain. Memory does not depend on Steps. Several goroutines
+// call noise, and done with the number of chains that they have finished. If ctx ends first,
+// Bound returns ctx's error at once.
 func (a *Annealing) Bound(ctx context.Context, c Config, params []Param[float32], x, z linalg.Matrix[float32],
 	noise func(image, chain int) *rand.Rand, done func(chains int)) (bounds []float64, acceptance float64, err error) {
-	n := x.Cols * a.Chains
+	n, sign := x.Cols*a.Chains, 1.0
+	if z.Cols > 0 {
+		sign = -1
+	}
 	logs, rates := make([]float64, n), make([]float64, n)
 	err = forEach(ctx, (n+chainsAtOnce-1)/chainsAtOnce, func(t *ad.Tape[float32]) func(int) {
 		return func(block int) {
 			lo, hi := block*chainsAtOnce, min(n, (block+1)*chainsAtOnce)
-			ais := a.sampler(t, c, params, a.spread(x, lo, hi))
+			ais := a.sampler(t, c, params, a.columns(x, lo, hi))
 			var streams []*rand.Rand
 			for i := lo; i < hi; i++ {
 				streams = append(streams, noise(i/a.Chains, i%a.Chains))
 			}
 			var end *hvae.Particles[float32]
 			var l []float64
-			sign := 1.0
 			if z.Cols == 0 {
 				end, l = ais.Forward(streams)
 			} else {
-				end, l = ais.Reverse(a.spread(z, lo, hi), streams)
-				sign = -1
+				end, l = ais.Reverse(a.columns(z, lo, hi), streams)
 			}
 			for i := range l {
 				logs[lo+i], rates[lo+i] = sign*l[i], end.Acceptance()
@@ -81,18 +82,14 @@ func (a *Annealing) Bound(ctx context.Context, c Config, params []Param[float32]
 		return nil, 0, err
 	}
 	for i := range x.Cols {
-		bound := hvae.ImportanceEstimate(logs[i*a.Chains : (i+1)*a.Chains]).Log
-		if z.Cols > 0 {
-			bound = -bound
-		}
-		bounds = append(bounds, bound)
+		bounds = append(bounds, sign*hvae.ImportanceEstimate(logs[i*a.Chains:(i+1)*a.Chains]).Log)
 	}
 	acceptance, _ = MeanSD(rates)
 	return bounds, acceptance, nil
 }
 
-// spread returns what the chains lo to hi−1 work on: a column of m for each.
-func (a *Annealing) spread(m linalg.Matrix[float32], lo, hi int) linalg.Matrix[float32] {
+// columns returns, for each of the chains lo … hi−1, the column of m for the chain's image.
+func (a *Annealing) columns(m linalg.Matrix[float32], lo, hi int) linalg.Matrix[float32] {
 	s := linalg.New[float32](m.Rows, hi-lo)
 	for i := range m.Rows {
 		for j := range s.Cols {
@@ -105,28 +102,23 @@ func (a *Annealing) spread(m linalg.Matrix[float32], lo, hi int) linalg.Matrix[f
 // sampler returns AIS for the columns of x.
 func (a *Annealing) sampler(t *ad.Tape[float32], c Config, params []Param[float32], x linalg.Matrix[float32]) *hvae.AIS[float32] {
 	network := newNetwork[float32](c)
-	var vars []*ad.Var[float32]
-	bind := func(t *ad.Tape[float32]) {
-		vars = variables(vars[:0], t, params, false)
-		network.bind(vars, nil)
-	}
 	t.Reset()
-	bind(t)
+	network.put(t, params, false)
 	mean, std := network.Encode(t.Const(x))
 	return &hvae.AIS[float32]{
 		Tape: t,
 		Target: func(t *ad.Tape[float32]) hvae.Target[float32] {
-			bind(t)
-			return &target[float32]{&network.decoder, t.Const(x)}
+			network.put(t, params, false)
+			return network.Flow(t.Const(x)).Target
 		},
 		Mean: mean.Value.Clone(), SD: std.Value.Clone(),
 		Steps: a.Steps, Leapfrogs: leapfrogs, StepSizes: a.StepSizes,
 	}
 }
 
-// Simulate draws images x [784×n] from the model, with the z ~ N(0, I) [ℓ×n] that each was
-// drawn for, an exact draw of its posterior p_θ(z|x). The noise of each is a stream's. If ctx
-// ends first, it returns ctx's error.
+// Simulate draws images x [784×n] from the model. It also returns the z ~ N(0, I) [ℓ×n] that
+// it drew them from, each an exact draw from the posterior p_θ(z|x) of its image. noise returns
+// the stream of an image. If ctx ends first, Simulate returns ctx's error.
 func Simulate(ctx context.Context, c Config, params []Param[float32], n int, noise func(image int) *rand.Rand) (x, z linalg.Matrix[float32], err error) {
 	x, z = linalg.New[float32](pixels, n), linalg.New[float32](c.Latent, n)
 	err = forEach(ctx, n, func(t *ad.Tape[float32]) func(int) {

@@ -14,7 +14,7 @@ import (
 	"hvae/linalg"
 )
 
-// annealed bounds two images of a model from both sides, and counts the chains.
+// annealed returns the lower bounds of two images of a model, their upper bounds, and the acceptance.
 func annealed(t *testing.T, a Annealing) (bounds []float64, acceptance float64) {
 	t.Helper()
 	c := Config{Kind: "vae", Tempering: "none", Latent: 3}
@@ -45,9 +45,9 @@ func fixedSteps(steps int) (sizes []float64) {
 	return sizes
 }
 
-func TestBoundsDependOnNothingButTheirStreams(t *testing.T) {
+func TestBoundsDependOnlyOnStreams(t *testing.T) {
 	const steps = 4
-	a := Annealing{Steps: steps, Chains: 40, StepSizes: fixedSteps(steps)} // one image's chains on two tapes
+	a := Annealing{Steps: steps, Chains: 40, StepSizes: fixedSteps(steps)} // the chains of an image take two tapes
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	want, rate := annealed(t, a)
 	runtime.GOMAXPROCS(4)
@@ -59,11 +59,11 @@ func TestBoundsDependOnNothingButTheirStreams(t *testing.T) {
 	}
 }
 
-// Chains in several blocks against the same chains one by one: an image's bound is log 1/n Σ p̂
-// or −log 1/n Σ 1/p̂ of its own chains, each with its own pixels, z and stream. The default of
-// 16 chains fills a block with three images, so that seven take three blocks; 20 end a block
-// within an image.
-func TestBoundsAreThoseOfTheirChainsOneByOne(t *testing.T) {
+// Compares chains in several blocks with the same chains one by one. An image's bound must be
+// log 1/n Σ p̂ or −log 1/n Σ 1/p̂ over its chains, each with the image's pixels and z and a separate
+// stream. With 16 chains, the default, three images fill a block, so that seven images take three
+// blocks. With 20 chains, a block ends within an image.
+func TestBoundsEqualThoseFromSingleChains(t *testing.T) {
 	c := Config{Kind: "vae", Tempering: "none", Latent: 3}
 	params := NewParams[float32](c, -1, 1)
 	for _, p := range params { // so that images and their z matter
@@ -105,17 +105,17 @@ func TestBoundsAreThoseOfTheirChainsOneByOne(t *testing.T) {
 					rates += r / float64(images*chains)
 				}
 				if want := first + direction*math.Log(sum/float64(chains)); !(math.Abs(got-want) <= 1e-3) {
-					t.Errorf("%d chains, direction %v: the bound of image %d is %.4f, its chains say %.4f", chains, direction, i, got, want)
+					t.Errorf("%d chains, direction %v: the bound of image %d is %.4f, from single chains %.4f", chains, direction, i, got, want)
 				}
 			}
 			if !(math.Abs(rate-rates) <= 1e-3) || !(rate > 0.1 && rate < 0.98) {
-				t.Errorf("%d chains, direction %v: they accept %.4f together, %.4f one by one", chains, direction, rate, rates)
+				t.Errorf("%d chains, direction %v: the acceptance is %.4f, from single chains %.4f", chains, direction, rate, rates)
 			}
 		}
 	}
 }
 
-func TestAChainsMemoryDoesNotGrowWithItsSteps(t *testing.T) {
+func TestMemoryOfBoundDoesNotDependOnSteps(t *testing.T) {
 	allocated := func(steps int) uint64 {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -125,7 +125,7 @@ func TestAChainsMemoryDoesNotGrowWithItsSteps(t *testing.T) {
 	}
 	few, many := allocated(2), allocated(20)
 	if many > few+few/10 {
-		t.Errorf("2 steps took %d bytes, 20 %d", few, many)
+		t.Errorf("2 steps took %d bytes, 20 steps %d bytes", few, many)
 	}
 }
 
@@ -137,20 +137,20 @@ func TestAnnealingEndsWithItsContext(t *testing.T) {
 	one := func(int) *rand.Rand { return hvae.Stream(1, "one") }
 	a := Annealing{Steps: 2, Chains: 1}
 	if _, _, err := Simulate(ctx, c, params, 1, one); err == nil {
-		t.Error("Simulate goes on")
+		t.Error("Simulate does not end")
 	}
 	x := linalg.New[float32](pixels, 1)
 	if err := a.Tune(ctx, c, params, x, one); err == nil {
-		t.Error("Tune goes on")
+		t.Error("Tune does not end")
 	}
 	a.StepSizes = fixedSteps(2)
 	if _, _, err := a.Bound(ctx, c, params, x, linalg.Matrix[float32]{}, nil, nil); err == nil {
-		t.Error("Bound goes on")
+		t.Error("Bound does not end")
 	}
 }
 
-func TestSimulatedImagesAreDrawnFromTheirProbabilities(t *testing.T) {
-	// Of the pixels that have a probability near p, a part p is set.
+func TestSimulatedPixelsHaveTheDecodersProbabilities(t *testing.T) {
+	// The fraction p of the pixels with a probability near p must be 1.
 	c := Config{Kind: "vae", Tempering: "none", Latent: 3}
 	params := NewParams[float32](c, 0, 1)
 	for _, p := range params {
@@ -174,6 +174,6 @@ func TestSimulatedImagesAreDrawnFromTheirProbabilities(t *testing.T) {
 		variance += p * (1 - p) * (p - 0.5) * (p - 0.5)
 	}
 	if score := sum / math.Sqrt(variance); !(score*score <= 4.5*4.5) || variance < 50 {
-		t.Errorf("pixels are off their probabilities by %.1f standard errors (of a variance of %.0f)", score, variance)
+		t.Errorf("pixels differ from their probabilities by %.1f standard errors (variance %.0f)", score, variance)
 	}
 }

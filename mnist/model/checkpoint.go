@@ -7,30 +7,29 @@ import (
 	"hvae/mnist/safetensors"
 )
 
-// Format is the checkpoint's format, in its metadata.
-const Format = "hvae-mnist/1"
+const checkpointFormat = "hvae-mnist/1"
 
-// A Checkpoint is a trained model: what model.safetensors holds.
+// A Checkpoint is a trained model, the contents of model.safetensors.
 type Checkpoint struct {
 	Config Config
 	Params []Param[float32]
-	Seed   uint64 // of the training, which drew the validation images
-	Epoch  int    // after which epoch
-	ELBO   float64
+	Seed   uint64  // of the training, which drew the validation images
+	Epoch  int     // the epoch after which the parameters were saved, from 1
+	ELBO   float64 // on the validation images, in nats
 
-	// Data and DataSHA256 are the name of the data that it was trained on and the SHA-256 of
-	// the images in hexadecimal digits; empty in files that lack them.
+	// The name of the training data and the SHA-256 of the images in hexadecimal digits,
+	// both empty in files that lack them.
 	Data, DataSHA256 string
 
-	// Digest is the SHA-256 that ReadCheckpoint has verified (safetensors.DigestKey); empty
-	// in files that lack it, whose damage may go unnoticed.
+	// Digest is the SHA-256 that ReadCheckpoint has verified (safetensors.DigestKey). It is
+	// empty in files that lack it, whose damage may go unnoticed.
 	Digest string
 }
 
-// metadata describes a model as the contract has it.
+// metadata returns the metadata that describe a configuration.
 func (c Config) metadata() map[string]string {
 	return map[string]string{
-		"format":    Format,
+		"format":    checkpointFormat,
 		"model":     c.Kind,
 		"K":         strconv.Itoa(c.K),
 		"tempering": c.Tempering,
@@ -40,10 +39,10 @@ func (c Config) metadata() map[string]string {
 	}
 }
 
-// configOf reads a configuration from metadata.
+// configOf returns the configuration that metadata describe.
 func configOf(meta map[string]string) (c Config, err error) {
-	if meta["format"] != Format {
-		return c, fmt.Errorf("its format is %.40q, this program reads %q", meta["format"], Format)
+	if meta["format"] != checkpointFormat {
+		return c, fmt.Errorf("its format is %.40q, and this program reads %q", meta["format"], checkpointFormat)
 	}
 	if c.K, err = strconv.Atoi(meta["K"]); err != nil {
 		return c, fmt.Errorf("its metadata has K = %.40q, not a number", meta["K"])
@@ -55,7 +54,7 @@ func configOf(meta map[string]string) (c Config, err error) {
 		return c, fmt.Errorf("its metadata has vary_eps = %.40q, not true or false", meta["vary_eps"])
 	}
 	if x, err := strconv.ParseFloat(meta["max_eps"], 64); err != nil || x != maxEps {
-		return c, fmt.Errorf("its metadata has max_eps = %.40q, this program's step sizes stay below %v", meta["max_eps"], maxEps)
+		return c, fmt.Errorf("its metadata has max_eps = %.40q, and this program supports only %v", meta["max_eps"], maxEps)
 	}
 	c.Kind, c.Tempering = meta["model"], meta["tempering"]
 	if err := c.Check(); err != nil {
@@ -73,7 +72,7 @@ func (c Checkpoint) File() safetensors.File {
 	if c.Data != "" {
 		meta["data"], meta["data_sha256"] = c.Data, c.DataSHA256
 	}
-	meta[safetensors.DigestKey] = "" // for Encode
+	meta[safetensors.DigestKey] = "" // computed by Encode
 	f := safetensors.File{Metadata: meta}
 	for _, p := range c.Params {
 		f.Tensors = append(f.Tensors, p.tensor(p.Name, p.Value.Data))
@@ -81,11 +80,10 @@ func (c Checkpoint) File() safetensors.File {
 	return f
 }
 
-// ReadCheckpoint reads a model. It returns an error for a file of another format, with another
-// digest than its metadata have, or with tensors missing, too many, of other shapes or not
-// finite.
+// ReadCheckpoint reads a model. It returns an error if the format is not the checkpoint's, if
+// the digest is wrong, or if tensors are missing, unknown, of the wrong shape or not finite.
 func ReadCheckpoint(name string) (Checkpoint, error) {
-	const header = 1 << 16 // ten times what the largest model needs
+	const header = 1 << 16 // bytes, ten times the header of the largest model
 	f, err := safetensors.ReadFile(name, header)
 	if err != nil {
 		return Checkpoint{}, err
@@ -105,14 +103,14 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 		return c, fmt.Errorf("its metadata has seed = %.40q, not a number", f.Metadata["seed"])
 	}
 	if c.Epoch, err = strconv.Atoi(f.Metadata["epoch"]); err != nil || c.Epoch < 1 {
-		return c, fmt.Errorf("its metadata has epoch = %.40q, not a number from 1", f.Metadata["epoch"])
+		return c, fmt.Errorf("its metadata has epoch = %.40q, not a number of at least 1", f.Metadata["epoch"])
 	}
 	if c.ELBO, err = strconv.ParseFloat(f.Metadata["val_elbo"], 64); err != nil || c.ELBO-c.ELBO != 0 {
 		return c, fmt.Errorf("its metadata has val_elbo = %.40q, not a finite number", f.Metadata["val_elbo"])
 	}
 	c.Data, c.DataSHA256, c.Digest = f.Metadata["data"], f.Metadata["data_sha256"], f.Metadata[safetensors.DigestKey]
-	// The metadata could describe a model of any size: it is made once the tensors have
-	// been found to be those of one.
+	// Damaged metadata may describe a huge model. So allocate its parameters only after
+	// checking that the file has them.
 	var want []safetensors.Spec
 	for _, s := range new(Network[float32]).specs(c.Config) {
 		want = append(want, safetensors.Spec{Name: s.name, Shape: s.shape})
@@ -130,31 +128,26 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 // Checkpoint returns the parameter's elements in the order of its tensor in a checkpoint.
 func (p Param[T]) Checkpoint() []T {
 	out := make([]T, len(p.Value.Data))
-	p.lines(func(i, n, at, step int) {
-		for j := range n {
-			out[i+j] = p.Value.Data[at+j*step]
-		}
-	})
+	for i, at := range p.order() {
+		out[i] = p.Value.Data[at]
+	}
 	return out
 }
 
-// tensor returns data, which is laid out like the parameter, as a checkpoint's tensor.
+// tensor returns data, which has the layout of the parameter's matrix, as a tensor.
 func (p Param[T]) tensor(name string, data []T) safetensors.Tensor {
 	t := safetensors.Tensor{Name: name, Shape: p.Shape, Data: make([]float32, len(data))}
-	p.lines(func(i, n, at, step int) {
-		for j := range n {
-			t.Data[i+j] = float32(data[at+j*step])
-		}
-	})
+	for i, at := range p.order() {
+		t.Data[i] = float32(data[at])
+	}
 	return t
 }
 
-// restore copies a tensor, whose shape has been checked, to data.
+// restore copies a tensor of the file, whose shape has been checked, to data, which has the
+// layout of the parameter's matrix.
 func (p Param[T]) restore(f safetensors.File, name string, data []T) {
 	t, _ := f.Tensor(name)
-	p.lines(func(i, n, at, step int) {
-		for j := range n {
-			data[at+j*step] = T(t.Data[i+j])
-		}
-	})
+	for i, at := range p.order() {
+		data[at] = T(t.Data[i])
+	}
 }

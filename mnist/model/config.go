@@ -1,9 +1,9 @@
-// Package model is the model of section 5.2: a convolutional variational auto-encoder
-// for binarised MNIST digits, with or without Hamiltonian dynamics on top.
+// Package model implements the model of section 5.2: a convolutional variational
+// auto-encoder for binarised MNIST digits, with or without a Hamiltonian flow.
 //
-// Read config.go and params.go (what there is to train, in the checkpoint's names),
-// network.go (encoder and decoder), elbo.go (the bounds and the estimator), then
-// train.go (a step on all cores), evaluate.go, checkpoint.go and state.go.
+// Read config.go and params.go (the parameters and their names in a checkpoint),
+// network.go (encoder and decoder), elbo.go (the bound and the estimator), then
+// train.go (a training step on all cores), evaluate.go, anneal.go, checkpoint.go and state.go.
 //
 // The package imports hvae, conv, ad and linalg, and mnist/safetensors.
 package model
@@ -14,13 +14,13 @@ import (
 	"hvae/conv"
 )
 
-// A Config says which model.
+// A Config describes the architecture of a model.
 type Config struct {
 	Kind      string // "vae" or "hvae"
 	K         int    // leapfrog steps; 0 for a VAE
 	Tempering string // "none", "fixed" or "free"
-	VaryEps   bool   // step sizes of their own for each leapfrog step
-	Latent    int    // ℓ
+	VaryEps   bool   // whether each leapfrog step has separate step sizes
+	Latent    int    // ℓ, the number of latent dimensions
 }
 
 // The largest K and ℓ of a configuration.
@@ -32,21 +32,21 @@ const (
 // maxEps is ξ: step sizes are ε = ξ·sigmoid(·).
 const maxEps = 0.5
 
-// Check reports what is impossible about a configuration.
+// Check returns an error that describes the first impossible setting, or nil.
 func (c Config) Check() error {
 	switch {
 	case c.Kind != "vae" && c.Kind != "hvae":
-		return fmt.Errorf("unknown model %.40q: it is vae or hvae", c.Kind)
+		return fmt.Errorf("unknown model %.40q: it must be vae or hvae", c.Kind)
 	case c.Tempering != "none" && c.Tempering != "fixed" && c.Tempering != "free":
-		return fmt.Errorf("unknown tempering %.40q: it is none, fixed or free", c.Tempering)
+		return fmt.Errorf("unknown tempering %.40q: it must be none, fixed or free", c.Tempering)
 	case c.K < 0 || c.K > MaxK:
-		return fmt.Errorf("impossible K = %d leapfrog steps: there must be 0 to %d", c.K, MaxK)
+		return fmt.Errorf("impossible K = %d leapfrog steps: K must be from 0 to %d", c.K, MaxK)
 	case c.Kind == "vae" && (c.K != 0 || c.Tempering != "none" || c.VaryEps):
 		return fmt.Errorf("leapfrog steps, tempering and varied step sizes need the model hvae, not vae")
 	case c.K == 0 && (c.Tempering != "none" || c.VaryEps):
 		return fmt.Errorf("tempering and varied step sizes need at least one leapfrog step, K ≥ 1")
 	case c.Latent < 1 || c.Latent > MaxLatent:
-		return fmt.Errorf("%d latent dimensions: there must be 1 to %d", c.Latent, MaxLatent)
+		return fmt.Errorf("impossible %d latent dimensions: the number must be from 1 to %d", c.Latent, MaxLatent)
 	}
 	return nil
 }
@@ -82,9 +82,9 @@ func (c Config) StepCost() int {
 	return cost + (c.K+1)*6*generator
 }
 
-// The convolutions of the encoder; the decoder's upsampling layers are the transposes of
-// the same three, last to first. Pads are TensorFlow's SAME: 1 before and 2 after for 28
-// to 14 and 14 to 7, 2 and 2 for 7 to 4.
+// The three convolutions of the encoder. The decoder applies their transposes in reverse
+// order. The padding is TensorFlow's SAME: 1 before and 2 after from 28 to 14 and from 14 to
+// 7 pixels, 2 and 2 from 7 to 4.
 var (
 	conv1 = conv.Same(28, 28, 1, 16, 5, 2)
 	conv2 = conv.Same(14, 14, 16, 32, 5, 2)
@@ -92,8 +92,8 @@ var (
 )
 
 const (
-	pixels  = 28 * 28
-	code    = 4 * 4 * 32 // rows of the deepest image layer
-	hidden  = 450        // of the dense layers
-	channel = 32         // of the deepest image layer
+	pixels   = 28 * 28
+	channels = 32               // of the deepest image layer
+	code     = 4 * 4 * channels // rows of the deepest image layer
+	hidden   = 450              // rows of the hidden dense layers
 )

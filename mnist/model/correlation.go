@@ -7,13 +7,13 @@ import (
 	"hvae/linalg"
 )
 
-// Moments are sums over draws z [ℓ×1] of an image's latent variables, each less a point
-// near their mean: Σ z and Σ zzᵀ.
+// moments holds Σ (z − p) and Σ (z − p)(z − p)ᵀ over draws z [ℓ×1] of an image's latent
+// variables, where p is a fixed point near their mean.
 type moments[T linalg.Float] struct{ sum, products linalg.Matrix[T] }
 
-// add adds draws z [ℓ×n], after some others, or as the first.
-func (m *moments[T]) add(t *ad.Tape[T], others int, z, point linalg.Matrix[T]) {
-	if others == 0 {
+// add adds draws z [ℓ×n]. If they are an image's first, it starts again from zero.
+func (m *moments[T]) add(t *ad.Tape[T], first bool, z, point linalg.Matrix[T]) {
+	if first {
 		m.sum, m.products = linalg.New[T](z.Rows, 1), linalg.New[T](z.Rows, z.Rows)
 	}
 	near, sum, scratch := t.Matrix(z.Rows, z.Cols), t.Matrix(z.Rows, 1), t.Matrix(z.Cols, z.Rows)
@@ -23,9 +23,9 @@ func (m *moments[T]) add(t *ad.Tape[T], others int, z, point linalg.Matrix[T]) {
 	linalg.AddMatMulTB(m.products, near, near, scratch.Data)
 }
 
-// correlation returns the mean over all pairs of dimensions of their correlation's absolute
-// value in a sample of n draws. It is NaN if there is no pair or a dimension does not vary.
-// Chance alone makes it IndependentCorrelation(n).
+// correlation returns the mean absolute correlation over all pairs of dimensions in a sample
+// of n draws. It is NaN if there is no pair or if a dimension does not vary. Independent
+// dimensions have the expected value IndependentCorrelation(n).
 func (m *moments[T]) correlation(n int) float64 {
 	covariance := func(i, j int) float64 {
 		return float64(m.products.At(i, j)) - float64(m.sum.At(i, 0))*float64(m.sum.At(j, 0))/float64(n)
@@ -40,9 +40,9 @@ func (m *moments[T]) correlation(n int) float64 {
 	return total / pairs
 }
 
-// IndependentCorrelation returns the expected absolute value of the correlation of n ≥ 2
-// draws of two independent normal variables, about √(2/πn). The square of such a
-// correlation has the distribution Beta(½, n/2 − 1).
+// IndependentCorrelation returns the expected absolute value of the sample correlation of two
+// independent normal variables in n ≥ 2 draws, about √(2/πn). Its square has the distribution
+// Beta(½, n/2 − 1).
 func IndependentCorrelation(n int) float64 {
 	a, _ := math.Lgamma(float64(n-1) / 2)
 	b, _ := math.Lgamma(float64(n) / 2)

@@ -3,6 +3,7 @@ package model
 import (
 	"context"
 	"math"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -12,34 +13,36 @@ import (
 	"hvae/linalg"
 )
 
-// An Estimate is what importance sampling says about one image: the ELBO, the mean of
-// log p̂_θ(x), and log p_θ(x) from the same draws (hvae.ImportanceEstimate). Of an HVAE it
-// has the correlations between dimensions of these draws, where the flow begins, z₀, and
-// where it ends, z_K.
+// An Estimate holds the results of importance sampling for one image.
 type Estimate struct {
-	ELBO, LogEvidence float64
-	TailShape         float64 // of the weights; see hvae.Evidence
-	Z0, ZK            float64 // see correlation
+	ELBO        float64 // the mean of log p̂_θ(x) over the draws
+	LogEvidence float64 // log p_θ(x) from the same draws (hvae.ImportanceEstimate)
+	TailShape   float64 // of the weights; see hvae.Evidence
+
+	// For an HVAE, the mean absolute correlation between the dimensions of the draws, at the
+	// beginning of the flow and at its end.
+	Z0, ZK float64
 }
 
-// drawsAtOnce is how many importance samples of an image share a tape, whole vectors of
-// them: memory does not grow with their number.
+// drawsAtOnce is the number of importance samples of an image that share a tape, a multiple
+// of the vector length. Memory does not depend on the total number.
 const drawsAtOnce = 48
 
-// Evaluate estimates the evidence of n images by importance sampling with a number of
-// draws each, on all cores. fill sets x [784×1] to an image and returns the stream of
-// its noise. It calls done after each image, from several goroutines. If ctx ends first,
-// it returns ctx's error at once.
+// Evaluate estimates the evidence of n images by importance sampling with the given number of
+// draws for each, on all cores. fill sets x [784×1] to an image and resets k to the stream of
+// its noise. Several goroutines call fill, and done after each image. If ctx ends first,
+// Evaluate returns ctx's error at once.
 func Evaluate[T linalg.Float](ctx context.Context, c Config, params []Param[T], n, draws int,
 	fill func(image int, x linalg.Matrix[T], k *hvae.Keyed), done func()) ([]Estimate, error) {
 	estimates := make([]Estimate, n)
 	err := forEach(ctx, n, func(t *ad.Tape[T]) func(i int) {
-		w := worker[T]{network: newNetwork[T](c)}
 		logs := make([]float64, draws)
+		var stream hvae.Keyed
+		var z0, zK moments[T]
 		return func(i int) {
 			x := linalg.New[T](pixels, 1)
-			fill(i, x, &w.stream)
-			w.logEstimates(t, params, x, logs)
+			fill(i, x, &stream)
+			logEstimates(logs, t, c, params, x, stream.Stream(), &z0, &zK)
 			sum := 0.0
 			for _, l := range logs {
 				sum += l
@@ -47,7 +50,7 @@ func Evaluate[T linalg.Float](ctx context.Context, c Config, params []Param[T], 
 			evidence := hvae.ImportanceEstimate(logs)
 			estimates[i] = Estimate{ELBO: sum / float64(draws), LogEvidence: evidence.Log, TailShape: evidence.TailShape}
 			if c.K > 0 {
-				estimates[i].Z0, estimates[i].ZK = w.z0.correlation(draws), w.zK.correlation(draws)
+				estimates[i].Z0, estimates[i].ZK = z0.correlation(draws), zK.correlation(draws)
 			}
 			done()
 		}
@@ -55,36 +58,34 @@ func Evaluate[T linalg.Float](ctx context.Context, c Config, params []Param[T], 
 	return estimates, err
 }
 
-// logEstimates fills logs with draws of log p̂_θ(x) for an image x [784×1], their noise
-// from the worker's stream, where it is now.
-func (w *worker[T]) logEstimates(t *ad.Tape[T], params []Param[T], x linalg.Matrix[T], logs []float64) {
+// logEstimates fills logs with draws of log p̂_θ(x) for an image x [784×1] and, for an HVAE,
+// sets z0 and zK to the moments of the draws' first and last positions.
+func logEstimates[T linalg.Float](logs []float64, t *ad.Tape[T], c Config, params []Param[T], x linalg.Matrix[T], rng *rand.Rand, z0, zK *moments[T]) {
 	var mean, std linalg.Matrix[T]
-	rng := w.stream.Stream()
 	for lo := 0; lo < len(logs); lo += drawsAtOnce {
 		n := min(drawsAtOnce, len(logs)-lo)
 		t.Reset()
-		w.vars = variables(w.vars[:0], t, params, false)
-		w.network.bind(w.vars, nil)
+		network, _ := NewNetwork(t, c, params, false)
 		image := t.Const(x)
 		if lo == 0 {
-			m, s := w.network.Encode(image)
+			m, s := network.Encode(image)
 			mean, std = m.Value.Clone(), s.Value.Clone()
 		}
 		epsilon, gamma0 := hvae.Noise(t, rng, mean.Rows, n), hvae.Noise(t, rng, mean.Rows, n)
-		s := w.network.draw(image, t.Const(mean), t.Const(std), epsilon, gamma0)
+		s := network.draw(image, t.Const(mean), t.Const(std), epsilon, gamma0)
 		for j, v := range s.LogEstimate().Value.Data {
 			logs[lo+j] = float64(v)
 		}
-		if w.network.config.K > 0 {
-			w.z0.add(t, lo, s.Start.Z.Value, mean)
-			w.zK.add(t, lo, s.End.Z.Value, mean)
+		if c.K > 0 {
+			z0.add(t, lo == 0, s.Start.Z.Value, mean)
+			zK.add(t, lo == 0, s.End.Z.Value, mean)
 		}
 	}
 }
 
-// forEach makes a function with a separate tape for each core, and calls these functions with
-// 0 to n-1 in parallel. If ctx ends first, it interrupts the tapes and returns ctx's error.
-func forEach[T linalg.Float](ctx context.Context, n int, make func(t *ad.Tape[T]) func(i int)) error {
+// forEach calls newTask on each core, with a separate tape, and calls the tasks with 0 … n−1 in
+// parallel. If ctx ends first, it interrupts the tapes and returns ctx's error.
+func forEach[T linalg.Float](ctx context.Context, n int, newTask func(t *ad.Tape[T]) (task func(i int))) error {
 	var stop atomic.Bool
 	defer context.AfterFunc(ctx, func() { stop.Store(true) })()
 	var next atomic.Int64
@@ -94,15 +95,15 @@ func forEach[T linalg.Float](ctx context.Context, n int, make func(t *ad.Tape[T]
 				panic(p)
 			}
 		}()
-		do := make(&ad.Tape[T]{Interrupt: &stop})
+		task := newTask(&ad.Tape[T]{Interrupt: &stop})
 		for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-			do(i)
+			task(i)
 		}
 	})
 	return ctx.Err()
 }
 
-// MeanSD returns the mean of x and its sample standard deviation, NaN for one value.
+// MeanSD returns the mean and the sample standard deviation of x, which is NaN for one value.
 func MeanSD(x []float64) (mean, sd float64) {
 	for _, v := range x {
 		mean += v / float64(len(x))
@@ -120,15 +121,15 @@ func Generate[T linalg.Float](c Config, params []Param[T], n int, seed uint64) l
 	return probabilities(network.Decode(hvae.Noise(&t, hvae.Stream(seed, "mnist sample"), c.Latent, n)))
 }
 
-// A Step is a position on the path of a flow, for each of B images.
+// A Step describes the position z_k on the path of a flow, for each of B images.
 type Step[T linalg.Float] struct {
-	Image    linalg.Matrix[T] // pixel probabilities π_θ(z_k), [784×B]
-	LogJoint linalg.Matrix[T] // log p_θ(x, z_k), [1×B]
+	Image    linalg.Matrix[T] // pixel probabilities π_θ(z_k) [784×B]
+	LogJoint linalg.Matrix[T] // log p_θ(x, z_k) [1×B]
 }
 
 // Reconstruct returns reconstructions of images x [784×B]: the pixel probabilities [784×B]
-// at the mean of the variational prior, as a VAE reconstructs, and those along the path
-// z_0 … z_K of the Hamiltonian flow from one draw (for a VAE, at that draw).
+// at the mean of the variational prior, and a Step for each position z_0 … z_K of the flow
+// from one draw of z_0. A VAE has the position z_0 only.
 func Reconstruct[T linalg.Float](c Config, params []Param[T], x linalg.Matrix[T], seed uint64) (fromMean linalg.Matrix[T], path []Step[T]) {
 	var t ad.Tape[T]
 	network, _ := NewNetwork(&t, c, params, false)

@@ -11,9 +11,9 @@ import (
 	"hvae/linalg"
 )
 
-// Golden values of the MNIST model, which any framework can reproduce: testdata/golden.json
-// was computed in float64 by PyTorch, with convolutions and derivatives of its own. All
-// inputs come from a hash of two whole numbers, in 32-bit unsigned arithmetic,
+// golden holds golden values of a model from testdata/golden.json. PyTorch computed them in
+// float64 with its own convolutions and derivatives, and any framework can reproduce them. All
+// inputs come from a hash of two whole numbers in 32-bit unsigned arithmetic,
 //
 //	h = i + 1 + 2²⁰·(t + 1)
 //	h = 2654435761·h;  h = h xor (h >> 15)
@@ -29,11 +29,10 @@ import (
 //	flow.alpha_logit      v(t, i) + 2
 //	flow.log_temperature  v(t, i) − 1
 //
-// The batch is two images, b = 0 and 1: pixel i of image b is 1 where v(100+b, i) > 0.1,
-// else 0; its noise is ε_i = √12·v(200+b, i) and γ₀_i = √12·v(300+b, i). The file has, for
-// each of four models, the ELBO and log p̂ of the images, the Euclidean norms of the
-// gradient of their mean ELBO, and (z_k, ρ_k) for k = 0 to K, latent dimension by
-// dimension, the images' values next to each other.
+// The batch has two images, b = 0 and 1. Pixel i of image b is 1 if v(100+b, i) > 0.1, else 0.
+// Its noise is ε_i = √12·v(200+b, i) and γ₀_i = √12·v(300+b, i). For each of four models, the file
+// has the ELBO and log p̂ of the images, the Euclidean norms of the gradients of their mean ELBO,
+// and (z_k, ρ_k) for k = 0 … K, each a matrix [ℓ×2] in row-major order.
 type golden struct {
 	ELBO          []float64          `json:"elbo"`
 	LogEstimate   []float64          `json:"log_estimate"`
@@ -69,11 +68,9 @@ func goldenParams(c Config) []Param[float64] {
 		default:
 			scale = 0.2
 		}
-		p.lines(func(i, n, at, step int) {
-			for j := range n {
-				p.Value.Data[at+j*step] = scale*goldenValue(t, i+j) + shift
-			}
-		})
+		for i, at := range p.order() {
+			p.Value.Data[at] = scale*goldenValue(t, i) + shift
+		}
 	}
 	return ps
 }

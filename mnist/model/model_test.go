@@ -46,7 +46,7 @@ func (b noise[T]) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[T], k *hvae.Keye
 
 var free = Config{Kind: "hvae", K: 2, Tempering: "free", VaryEps: true, Latent: 3}
 
-func TestParametersAreThoseOfTheContract(t *testing.T) {
+func TestNamesAndShapesOfParameters(t *testing.T) {
 	want := `encoder.conv1.weight [16 1 5 5]
 encoder.conv1.bias [16]
 encoder.conv2.weight [32 16 5 5]
@@ -90,7 +90,7 @@ decoder.deconv3.bias [1]
 }
 
 func TestStartingValues(t *testing.T) {
-	// Weights are normal with standard deviation 1/√(n_in + n_out) of the whole layers.
+	// n_in + n_out of each layer, whose weights are normal with variance 1/(n_in + n_out).
 	sizes := map[string]int{
 		"encoder.conv1": 784 + 3136, "encoder.conv2": 3136 + 1568, "encoder.conv3": 1568 + 512,
 		"encoder.hidden": 512 + 450, "encoder.mean": 450 + 64, "encoder.std": 450 + 64,
@@ -160,7 +160,7 @@ func TestStepsDoNotDependOnGOMAXPROCS(t *testing.T) {
 		Config
 		images int
 	}{
-		{free, 60}, // four blocks, the last smaller
+		{free, 60}, // four blocks, the last one smaller
 		{Config{Kind: "vae", Tempering: "none", Latent: 5}, 100}, // two large blocks
 	} {
 		run := func(procs int) (elbos []float64, weights []float32) {
@@ -188,7 +188,7 @@ func TestStepsDoNotDependOnGOMAXPROCS(t *testing.T) {
 	}
 }
 
-func TestRecomputingGivesTheSameBitsInTheMemoryOfOneStep(t *testing.T) {
+func TestRecomputeKeepsBitsAndNeedsTheMemoryOfOneStep(t *testing.T) {
 	for _, c := range []Config{
 		{Kind: "hvae", K: 3, Tempering: "free", VaryEps: true, Latent: 5},
 		{Kind: "hvae", K: 2, Tempering: "fixed", Latent: 5},
@@ -234,7 +234,7 @@ func TestRecomputingGivesTheSameBitsInTheMemoryOfOneStep(t *testing.T) {
 	}
 }
 
-func TestAStepAllocatesNothing(t *testing.T) {
+func TestStepDoesNotAllocate(t *testing.T) {
 	for _, recompute := range []bool{false, true} {
 		c := Config{Kind: "hvae", K: 1, Tempering: "free", Latent: 2}
 		trainer := NewTrainer(c, NewParams[float32](c, -1, 1), 1e-4)
@@ -248,7 +248,7 @@ func TestAStepAllocatesNothing(t *testing.T) {
 			}
 		}
 		steps(3)
-		// The runtime allocates now and then, as when it starts a thread: not every time.
+		// The runtime sometimes allocates, for example when it starts a thread, so try again.
 		const many = 20
 		for attempt := 1; ; attempt++ {
 			var before, after runtime.MemStats
@@ -267,8 +267,8 @@ func TestAStepAllocatesNothing(t *testing.T) {
 	}
 }
 
-func TestBlocksAddUpToTheBatch(t *testing.T) {
-	// A batch in three blocks has the ELBO of its images one by one.
+func TestELBOOfABatchIsTheMeanOverItsImages(t *testing.T) {
+	// The batch has several blocks.
 	c := Config{Kind: "vae", Tempering: "none", Latent: 3}
 	trainer := NewTrainer(c, NewParams[float64](c, -1, 1), 1e-2)
 	whole := elboOf(t, trainer, noise[float64]{n: 55})
@@ -277,13 +277,13 @@ func TestBlocksAddUpToTheBatch(t *testing.T) {
 		sum += elboOf(t, trainer, oneOf[float64]{noise[float64]{n: 55}, i})
 	}
 	if !(math.Abs(whole-sum/55) <= 1e-10*math.Abs(whole)) {
-		t.Errorf("the batch has %v, its images %v on average", whole, sum/55)
+		t.Errorf("the ELBO of the batch is %v, the mean over its images %v", whole, sum/55)
 	}
 }
 
-func TestAStepFollowsTheGradientOfTheBatchsMean(t *testing.T) {
-	// Several blocks against the whole batch on one tape. After the first step Adamax's
-	// mean is (1 − β₁)g.
+func TestStepUsesTheGradientOfTheMeanOverTheBatch(t *testing.T) {
+	// Compares a step in several blocks with the whole batch on one tape. After the first step,
+	// Adamax's first average is (1 − β₁)g with β₁ = 0.9.
 	for _, c := range []Config{{Kind: "vae", Tempering: "none", Latent: 3}, free} {
 		params := NewParams[float64](c, -1, 1)
 		b := noise[float64]{n: 18}
@@ -306,16 +306,16 @@ func TestAStepFollowsTheGradientOfTheBatchsMean(t *testing.T) {
 			t.Fatal("the batch is one block")
 		}
 		if !(math.Abs(got-elbo.Scalar()) <= 1e-12*math.Abs(elbo.Scalar())) {
-			t.Errorf("%v: the step says %v, the tape %v", c, got, elbo.Scalar())
+			t.Errorf("%v: the ELBO is %v from the step, %v from the tape", c, got, elbo.Scalar())
 		}
 		mean := trainer.algorithm.State().Averages[0]
 		difference, size := 0.0, 0.0
 		for i, g := range want {
-			difference = math.Hypot(difference, mean[i]/(1-trainer.Optimiser.Beta1)-g)
+			difference = math.Hypot(difference, mean[i]/(1-0.9)-g)
 			size = math.Hypot(size, g)
 		}
 		if !(difference <= 1e-12*size) || size == 0 {
-			t.Errorf("%v: a gradient of norm %v is off by %v", c, size, difference)
+			t.Errorf("%v: a gradient of norm %v has an error of norm %v", c, size, difference)
 		}
 	}
 }
@@ -341,7 +341,7 @@ func (o oneOf[T]) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[T], k *hvae.Keye
 	o.b.Fill(lo+o.i, x, epsilon, gamma0, k)
 }
 
-func TestFloat32FollowsFloat64(t *testing.T) {
+func TestFloat32AgreesWithFloat64(t *testing.T) {
 	single := NewTrainer(free, NewParams[float32](free, -1, 1), 1e-3)
 	double := NewTrainer(free, NewParams[float64](free, -1, 1), 1e-3)
 	for i := range 3 {
@@ -359,7 +359,7 @@ func TestFloat32FollowsFloat64(t *testing.T) {
 	}
 }
 
-func TestTrainingClimbs(t *testing.T) {
+func TestTrainingRaisesTheELBO(t *testing.T) {
 	c := Config{Kind: "vae", Tempering: "none", Latent: 3}
 	trainer := NewTrainer(c, NewParams[float32](c, 0, 1), 1e-3)
 	before := elboOf(t, trainer, noise[float32]{n: 25})
@@ -373,7 +373,7 @@ func TestTrainingClimbs(t *testing.T) {
 	}
 }
 
-func TestANonFiniteStepChangesNothingAndNamesTheOperation(t *testing.T) {
+func TestNonFiniteStepChangesNothingAndNamesTheOperation(t *testing.T) {
 	trainer := NewTrainer(free, NewParams[float32](free, -1, 1), 1e-2)
 	if _, err := trainer.Step(t.Context(), noise[float32]{n: 30}); err != nil {
 		t.Fatal(err)
@@ -397,7 +397,7 @@ func TestANonFiniteStepChangesNothingAndNamesTheOperation(t *testing.T) {
 	}
 }
 
-func TestAGradientThatIsNotFiniteNamesItsOperation(t *testing.T) {
+func TestNonFiniteGradientNamesTheOperation(t *testing.T) {
 	// The hidden layer of the encoder is about e⁻⁴⁰, which keeps μ, and so the ELBO, finite.
 	// Its adjoint is the product of the two large weights, about 10⁴⁰.
 	c := Config{Kind: "vae", Tempering: "none", Latent: 2}
@@ -421,9 +421,9 @@ func TestAGradientThatIsNotFiniteNamesItsOperation(t *testing.T) {
 	}
 }
 
-// The paper's networks, with ℓ = 64: 1,403,200 multiply-adds of the encoder for an image and
-// 1,374,400 of the generative network.
-func TestStepCostOfThePapersModels(t *testing.T) {
+// In the paper's networks, with ℓ = 64, the encoder takes 1,403,200 multiply-adds for an image and
+// the generative network 1,374,400.
+func TestStepCost(t *testing.T) {
 	for _, c := range []struct{ k, cost int }{{0, 8_254_400}, {1, 20_624_000}, {5, 53_609_600}, {20, 177_305_600}} {
 		if got := (Config{K: c.k, Latent: 64}).StepCost(); got != c.cost {
 			t.Errorf("K = %d: a step costs %d multiply-adds for an image, want %d", c.k, got, c.cost)
@@ -431,7 +431,7 @@ func TestStepCostOfThePapersModels(t *testing.T) {
 	}
 }
 
-func TestConfigurationsHaveBounds(t *testing.T) {
+func TestCheckRefusesImpossibleConfigurations(t *testing.T) {
 	for _, c := range []struct {
 		Config
 		ok bool
@@ -456,7 +456,7 @@ func TestConfigurationsHaveBounds(t *testing.T) {
 	}
 }
 
-func TestAnEvaluationsMemoryDoesNotGrowWithItsSamples(t *testing.T) {
+func TestMemoryOfEvaluateDoesNotDependOnDraws(t *testing.T) {
 	params := NewParams[float32](free, -1, 1)
 	allocated := func(draws int) uint64 {
 		var before, after runtime.MemStats
@@ -469,11 +469,11 @@ func TestAnEvaluationsMemoryDoesNotGrowWithItsSamples(t *testing.T) {
 	}
 	few, many := allocated(2*drawsAtOnce), allocated(10*drawsAtOnce)
 	if many > few+few/10 {
-		t.Errorf("%d samples took %d bytes, five times as many %d", 2*drawsAtOnce, few, many)
+		t.Errorf("%d samples took %d bytes, five times as many samples %d bytes", 2*drawsAtOnce, few, many)
 	}
 }
 
-func TestCheckpointsAreReadAsWritten(t *testing.T) {
+func TestCheckpointRoundTrip(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "model.safetensors")
 	want := Checkpoint{Config: free, Params: NewParams[float32](free, -1, 5), Seed: 5, Epoch: 3, ELBO: -101.25}
 	if err := os.WriteFile(name, want.File().Encode(), 0o644); err != nil {
@@ -504,7 +504,7 @@ func TestCheckpointsAreReadAsWritten(t *testing.T) {
 	}
 }
 
-func TestForeignCheckpointsAreRefused(t *testing.T) {
+func TestInvalidCheckpointsAreRefused(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "model.safetensors")
 	for want, change := range map[string]func(f *safetensors.File){
 		`format is "hvae-mnist/2"`:        func(f *safetensors.File) { f.Metadata["format"] = "hvae-mnist/2" },
@@ -519,7 +519,7 @@ func TestForeignCheckpointsAreRefused(t *testing.T) {
 			t := &f.Tensors[len(f.Tensors)-2]
 			t.Shape = []int{3, 2}
 		},
-		`"extra" is not one`: func(f *safetensors.File) {
+		`"extra" does not belong`: func(f *safetensors.File) {
 			f.Tensors = append(f.Tensors, safetensors.Tensor{Name: "extra"})
 			f.Tensors[len(f.Tensors)-1].Shape = []int{0}
 		},
@@ -528,7 +528,7 @@ func TestForeignCheckpointsAreRefused(t *testing.T) {
 		`epoch = "0"`:            func(f *safetensors.File) { f.Metadata["epoch"] = "0" },
 		`val_elbo = "NaN"`:       func(f *safetensors.File) { f.Metadata["val_elbo"] = "NaN" },
 		`val_elbo = "-Inf"`:      func(f *safetensors.File) { f.Metadata["val_elbo"] = "-Inf" },
-		"its header is":          func(f *safetensors.File) { f.Metadata["x"] = strings.Repeat("x", 1<<17) },
+		"its header has":         func(f *safetensors.File) { f.Metadata["x"] = strings.Repeat("x", 1<<17) },
 		`model "xxx`:             func(f *safetensors.File) { f.Metadata["model"] = strings.Repeat("x", 1<<15) },
 		"5000 latent dimensions": func(f *safetensors.File) { f.Metadata["latent"] = "5000" },
 	} {
@@ -538,12 +538,12 @@ func TestForeignCheckpointsAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := ReadCheckpoint(name); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name) || len(err.Error()) > 500 {
-			t.Errorf("error %.1000v, want it to say %q in a line", err, want)
+			t.Errorf("error %.1000v, want %q in it, on one line", err, want)
 		}
 	}
 }
 
-func TestAStateRestoresTheTrainerToTheBit(t *testing.T) {
+func TestRestoredTrainerContinuesBitIdentically(t *testing.T) {
 	settings := map[string]string{"seed": "1", "lr": "0.01"}
 	trainer := NewTrainer(free, NewParams[float32](free, -1, 1), 1e-2)
 	step := func(tr *Trainer[float32]) {
@@ -575,15 +575,15 @@ func TestAStateRestoresTheTrainerToTheBit(t *testing.T) {
 		step(trainer)
 		step(other)
 		if !bytes.Equal(trainer.State(nil, "", best).Encode(), other.State(nil, "", again).Encode()) {
-			t.Error("after a step the restored trainer has other bits")
+			t.Error("after a step, the restored trainer and the original differ")
 		}
 	}
 	for want, change := range map[string]func(f *safetensors.File){
-		"optimiser.step = \"-1\"":   func(f *safetensors.File) { f.Metadata["optimiser.step"] = "-1" },
-		"optimiser.step = \"many\"": func(f *safetensors.File) { f.Metadata["optimiser.step"] = "many" },
-		"resumes \"hvae-":           func(f *safetensors.File) { f.Metadata["format"] = Format },
-		"is missing":                func(f *safetensors.File) { f.Tensors = f.Tensors[:len(f.Tensors)-1] },
-		"negative element":          func(f *safetensors.File) { f.Tensors[2].Data[5] = -1 },
+		"optimiser.step = \"-1\"":    func(f *safetensors.File) { f.Metadata["optimiser.step"] = "-1" },
+		"optimiser.step = \"many\"":  func(f *safetensors.File) { f.Metadata["optimiser.step"] = "many" },
+		"this program reads \"hvae-": func(f *safetensors.File) { f.Metadata["format"] = checkpointFormat },
+		"is missing":                 func(f *safetensors.File) { f.Tensors = f.Tensors[:len(f.Tensors)-1] },
+		"negative element":           func(f *safetensors.File) { f.Tensors[2].Data[5] = -1 },
 	} {
 		f := trainer.State(settings, "here", best)
 		change(&f)
@@ -593,13 +593,13 @@ func TestAStateRestoresTheTrainerToTheBit(t *testing.T) {
 			_, err = NewTrainer(free, NewParams[float32](free, 0, 99), 1e-2).Restore(state)
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want it to say %q", err, want)
+			t.Errorf("error %v, want %q in it", err, want)
 		}
 	}
 }
 
-func TestAStateHoldsTheMetricsOfAnyRun(t *testing.T) {
-	// An epoch's metrics are about a hundred bytes: these are 100,000 epochs.
+func TestStateHoldsTheMetricsOf100000Epochs(t *testing.T) {
+	// The metrics of an epoch have about a hundred bytes.
 	c := Config{Kind: "vae", Tempering: "none", Latent: 1}
 	trainer := NewTrainer(c, NewParams[float32](c, 0, 1), 1e-2)
 	progress := strings.Repeat(`{"epoch":600,"train_elbo":-86.123456789012345,"val_elbo":-87.12345678901234,"seconds":1234.5678}`, 100_000)
@@ -612,7 +612,7 @@ func TestAStateHoldsTheMetricsOfAnyRun(t *testing.T) {
 	}
 }
 
-func TestEvaluationDependsOnNothingButItsStreams(t *testing.T) {
+func TestEstimatesDependOnlyOnImageAndStream(t *testing.T) {
 	params := NewParams[float32](free, -1, 1)
 	fill := func(image int, x linalg.Matrix[float32], k *hvae.Keyed) {
 		rng := k.Reset(3, "image", image)
@@ -638,23 +638,23 @@ func TestEvaluationDependsOnNothingButItsStreams(t *testing.T) {
 	if !slices.Equal(run(4), want) {
 		t.Error("GOMAXPROCS changes bits")
 	}
-	for i, e := range want { // its images alone
+	for i, e := range want { // each image alone
 		alone, err := Evaluate(t.Context(), free, params, 1, 60, func(_ int, x linalg.Matrix[float32], k *hvae.Keyed) { fill(i, x, k) }, func() {})
 		if err != nil || alone[0] != e {
-			t.Errorf("image %d: %+v among others, %+v alone, %v", i, e, alone[0], err)
+			t.Errorf("image %d: %+v among other images, %+v alone, %v", i, e, alone[0], err)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := Evaluate(ctx, free, params, 5, 60, nil, nil); err == nil {
-		t.Error("an ended context goes unnoticed")
+		t.Error("Evaluate ignores an ended context")
 	}
 }
 
-func TestAnEvaluationEndsWithItsContextInTheMiddleOfAnImage(t *testing.T) {
+func TestEvaluateEndsWithItsContextWithinAnImage(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { // for an hour, if nobody interrupts it
+	go func() { // takes an hour without the interruption
 		_, err := Evaluate(ctx, free, NewParams[float32](free, -1, 1), 1, 1<<20, func(_ int, _ linalg.Matrix[float32], k *hvae.Keyed) {
 			k.Reset(3, "image")
 			cancel()
@@ -667,11 +667,11 @@ func TestAnEvaluationEndsWithItsContextInTheMiddleOfAnImage(t *testing.T) {
 			t.Errorf("the error is %v", err)
 		}
 	case <-time.After(time.Minute):
-		t.Error("the evaluation goes on")
+		t.Error("the evaluation does not end")
 	}
 }
 
-// interrupted is a batch that ends a context when it is asked for images.
+// interrupted is a batch whose Fill ends a context.
 type interrupted struct {
 	noise[float32]
 	cancel func()
@@ -682,7 +682,7 @@ func (b interrupted) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[float32], k *
 	b.cancel()
 }
 
-func TestACancelledStepLeavesTheTrainerAsItWas(t *testing.T) {
+func TestCancelledStepDoesNotChangeTheTrainer(t *testing.T) {
 	trainer := NewTrainer(free, NewParams[float32](free, -1, 1), 1e-2)
 	if _, err := trainer.Step(t.Context(), noise[float32]{n: 20}); err != nil {
 		t.Fatal(err)
@@ -699,10 +699,10 @@ func TestACancelledStepLeavesTheTrainerAsItWas(t *testing.T) {
 	}
 }
 
-func TestAnEvaluationsELBOIsTheMeanOfItsEstimates(t *testing.T) {
-	// An image evaluated many times against estimates from noise of the test's own, for a
-	// VAE against the closed form of its bound, by z-score. Momentum that starts hot, at
-	// 1/√β₀ = 4, makes the HVAE's estimates depend on γ₀.
+func TestELBOOfEvaluateIsTheMeanLogEstimate(t *testing.T) {
+	// A z-score compares many evaluations of an image with independent estimates, for a VAE
+	// from its ELBO with the divergence in closed form. With 1/√β₀ = 4, the HVAE's estimates
+	// depend on γ₀.
 	hot := Config{Kind: "hvae", K: 2, Tempering: "free", Latent: 3}
 	for _, c := range []Config{{Kind: "vae", Tempering: "none", Latent: 3}, hot} {
 		params := NewParams[float32](c, -1, 1)
@@ -753,14 +753,14 @@ func TestAnEvaluationsELBOIsTheMeanOfItsEstimates(t *testing.T) {
 
 		se := math.Hypot(sd/math.Sqrt(20), boundSD/math.Sqrt(draws))
 		if z := (mean - bound) / se; !(math.Abs(z) < 4.5) || !(se < 0.3) {
-			t.Errorf("%v: evaluations say %v, estimates %v: z = %.2f, standard error %v", c, mean, bound, z, se)
+			t.Errorf("%v: the mean of the evaluations is %v, of the estimates %v: z = %.2f, standard error %v", c, mean, bound, z, se)
 		}
 	}
 }
 
-func TestTheFlowCorrelatesDimensions(t *testing.T) {
-	// Dimensions of z₀ are independent given x: their correlation in a few draws is what
-	// chance makes it. Those of z_K are not, where images depend on z strongly.
+func TestFlowCorrelatesDimensions(t *testing.T) {
+	// Given x, the dimensions of z₀ are independent, so their sample correlation is due to
+	// chance. The dimensions of z_K are not, if images depend strongly on z.
 	const images, draws = 40, 40
 	c := Config{Kind: "hvae", K: 2, Tempering: "none", Latent: 3}
 	params := NewParams[float32](c, -1, 1)
@@ -801,8 +801,8 @@ func TestTheFlowCorrelatesDimensions(t *testing.T) {
 	}
 }
 
-// FuzzCheckpoint changes a model's metadata and one of its tensors. What is refused must
-// not have cost memory, whatever size of model the metadata describes.
+// FuzzCheckpoint changes the metadata of a model and one of its tensors. Refusing the result must
+// not take memory, even if the metadata describe a huge model.
 func FuzzCheckpoint(f *testing.F) {
 	base := Checkpoint{Config: free, Params: NewParams[float32](free, -1, 5), Seed: 5, Epoch: 3, ELBO: -101.25}.File()
 	f.Add("K", "2", "latent", "3", 1, 16)
@@ -820,7 +820,7 @@ func FuzzCheckpoint(f *testing.F) {
 		c, err := checkpointOf(file)
 		runtime.ReadMemStats(&after)
 		if err == nil && c.Config.Check() != nil {
-			t.Errorf("%q = %q, %q = %q: read as the impossible %+v", key1, value1, key2, value2, c.Config)
+			t.Errorf("%q = %q, %q = %q: accepted as the impossible %+v", key1, value1, key2, value2, c.Config)
 		}
 		if n := after.TotalAlloc - before.TotalAlloc; err != nil && n > 1<<17 {
 			t.Errorf("%q = %q, %q = %q, tensor %d of %d elements: refusing it took %d bytes", key1, value1, key2, value2, tensor, size, n)
@@ -828,7 +828,7 @@ func FuzzCheckpoint(f *testing.F) {
 	})
 }
 
-func TestMeanAndStandardDeviation(t *testing.T) {
+func TestMeanSD(t *testing.T) {
 	if mean, sd := MeanSD([]float64{1, 2, 3, 6}); mean != 3 || !(math.Abs(sd*sd-14.0/3) <= 1e-14) {
 		t.Errorf("1, 2, 3, 6 have the mean %v and the variance %v, want 3 and 14/3", mean, sd*sd)
 	}
@@ -837,7 +837,7 @@ func TestMeanAndStandardDeviation(t *testing.T) {
 	}
 }
 
-func TestGeneratedImagesDependOnTheirDraws(t *testing.T) {
+func TestGeneratedImagesDependOnDrawAndSeed(t *testing.T) {
 	params := NewParams[float64](free, -1, 1)
 	image := func(m linalg.Matrix[float64], j int) (column []float64) {
 		for i := range m.Rows {
@@ -862,7 +862,7 @@ func TestGeneratedImagesDependOnTheirDraws(t *testing.T) {
 	}
 }
 
-func TestReconstructionsAgreeWhereTheEncoderIsCertainAndTheFlowStandsStill(t *testing.T) {
+func TestReconstructionsAgreeWithoutNoise(t *testing.T) {
 	for _, c := range []Config{{Kind: "vae", Tempering: "none", Latent: 3}, free} {
 		params := NewParams[float64](c, -1, 1)
 		x := linalg.New[float64](pixels, 2)
@@ -897,7 +897,7 @@ func TestReconstructionsAgreeWhereTheEncoderIsCertainAndTheFlowStandsStill(t *te
 			_, one := Reconstruct(c, params, x, 7)
 			_, other := Reconstruct(c, params, x, 8)
 			if slices.Equal(one[c.K].Image.Data, other[c.K].Image.Data) {
-				t.Errorf("%v: the momentum's draw makes no difference", c)
+				t.Errorf("%v: the reconstruction does not depend on the momentum", c)
 			}
 		}
 		set("flow.step_size_logit", -60)

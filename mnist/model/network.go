@@ -10,55 +10,57 @@ import (
 	"hvae/linalg"
 )
 
-// A Network is the layers and the flow of a model, their parameters on a tape.
+// A Network is the encoder, decoder and flow of a model, with the parameters on a tape.
 type Network[T linalg.Float] struct {
 	config  Config
 	encoder struct{ conv1, conv2, conv3, hidden, mean, std layer[T] }
 	decoder decoder[T]
 
-	// The flow's parameters as they are trained; nil where the model has none.
+	// The flow's unconstrained parameters, nil where the model has none.
 	stepSizeLogit, alphaLogit, logTemperature *ad.Var[T]
 
-	places []**ad.Var[T] // of all parameters, in their order
+	fields []**ad.Var[T] // pointers to the fields of all parameters, in the parameters' order
 
-	flow      hvae.Flow[T] // with the target of one call of ELBO or LogEstimates
+	// Memory that ELBO, LogEstimates and Flow reuse, so that a training step does not allocate.
+	flow      hvae.Flow[T]
 	prior     hvae.DiagonalNormal[T]
 	target    target[T]
 	recompute hvae.Recompute[T]
 }
 
-// A layer is the parameters of one.
+// A layer holds the parameters of a layer.
 type layer[T linalg.Float] struct{ weight, bias *ad.Var[T] }
 
-// A decoder is the layers of the generative network.
+// A decoder is the generative network.
 type decoder[T linalg.Float] struct{ hidden, expand, deconv1, deconv2, deconv3 layer[T] }
 
-// NewNetwork puts a model's parameters on a tape, as leaves if they are to be trained and
-// as constants if not. It returns the network and the variables in the parameters' order,
-// both valid until the tape's Reset.
+// NewNetwork puts a model's parameters on a tape, as leaves if train is set, else as
+// constants. It returns the network and the variables in the order of params. Both are valid
+// until the tape's Reset. It panics if the model has another number of parameters.
 func NewNetwork[T linalg.Float](t *ad.Tape[T], c Config, params []Param[T], train bool) (*Network[T], []*ad.Var[T]) {
-	n, vars := newNetwork[T](c), variables(nil, t, params, train)
-	n.bind(vars, nil)
-	return n, vars
+	n := newNetwork[T](c)
+	return n, n.put(t, params, train)
 }
 
-// variables appends the parameters on a tape to vars.
-func variables[T linalg.Float](vars []*ad.Var[T], t *ad.Tape[T], params []Param[T], train bool) []*ad.Var[T] {
-	for _, p := range params {
-		if train {
-			vars = append(vars, t.Leaf(p.Value))
-		} else {
-			vars = append(vars, t.Const(p.Value))
-		}
+// put puts parameters on a tape as NewNetwork does, and makes n use them.
+func (n *Network[T]) put(t *ad.Tape[T], params []Param[T], train bool) []*ad.Var[T] {
+	put := t.Const
+	if train {
+		put = t.Leaf
 	}
+	vars := make([]*ad.Var[T], len(params))
+	for i, p := range params {
+		vars[i] = put(p.Value)
+	}
+	n.bind(vars, nil)
 	return vars
 }
 
-// newNetwork returns a network for bind to give parameters.
+// newNetwork returns a network without parameters; see put and bind.
 func newNetwork[T linalg.Float](c Config) *Network[T] {
 	n := &Network[T]{config: c}
 	for _, s := range n.specs(c) {
-		n.places = append(n.places, s.place)
+		n.fields = append(n.fields, s.field)
 	}
 	inner := &target[T]{decoder: new(decoder[T])}
 	n.recompute.Target = func(params []*ad.Var[T]) hvae.Target[T] {
@@ -71,14 +73,14 @@ func newNetwork[T linalg.Float](c Config) *Network[T] {
 	return n
 }
 
-// bind gives the network the variables of its parameters and, if its flow is to recompute,
-// a scratch tape.
+// bind sets the network's parameters. With a scratch tape, the flow recomputes its steps
+// (hvae.Recompute).
 func (n *Network[T]) bind(vars []*ad.Var[T], scratch *ad.Tape[T]) {
-	if len(vars) != len(n.places) {
-		panic(fmt.Sprintf("model: %d parameters for %v, which has %d", len(vars), n.config, len(n.places)))
+	if len(vars) != len(n.fields) {
+		panic(fmt.Sprintf("model: %d parameters for %v, which has %d", len(vars), n.config, len(n.fields)))
 	}
 	for i, v := range vars {
-		*n.places[i] = v
+		*n.fields[i] = v
 	}
 	n.flow.K = n.config.K
 	n.recompute.Tape = scratch
@@ -93,15 +95,9 @@ func (n *Network[T]) bind(vars []*ad.Var[T], scratch *ad.Tape[T]) {
 	}
 }
 
-// Flow returns the Hamiltonian flow for images x [784×B].
+// Flow returns the Hamiltonian flow for images x [784×B]. It is valid until the next call of
+// Flow, ELBO or LogEstimates.
 func (n *Network[T]) Flow(x *ad.Var[T]) *hvae.Flow[T] {
-	f := n.flow
-	f.Target = &target[T]{&n.decoder, x}
-	return &f
-}
-
-// flowFor returns the same in memory of the network's own, until the next call.
-func (n *Network[T]) flowFor(x *ad.Var[T]) *hvae.Flow[T] {
 	n.target = target[T]{&n.decoder, x}
 	n.flow.Target = &n.target
 	n.flow.Recompute = &n.recompute
@@ -115,8 +111,9 @@ func (n *Network[T]) flowFor(x *ad.Var[T]) *hvae.Flow[T] {
 
 // Encode returns the mean and the standard deviation [ℓ×B] of the variational prior
 // q(z|x) for images x [784×B]: three convolutions with 16, 32 and 32 channels, a dense
-// layer of 450, and two heads; softplus after every layer but the mean. A standard deviation
-// is zero, and the ELBO −∞, where its head's input is below −44 (linalg.Softplus).
+// layer of 450, and two heads, with softplus after every layer but the mean. Where the input
+// of the last softplus is below −44, the standard deviation is zero and the ELBO −∞ (see
+// linalg.Softplus).
 func (n *Network[T]) Encode(x *ad.Var[T]) (mean, std *ad.Var[T]) {
 	e := &n.encoder
 	h := ad.SoftplusInPlace(e.conv1.conv(&conv1, x))
@@ -126,11 +123,11 @@ func (n *Network[T]) Encode(x *ad.Var[T]) (mean, std *ad.Var[T]) {
 	return e.mean.dense(h), ad.SoftplusInPlace(e.std.dense(h))
 }
 
-// Decode returns the logits [784×B] of the pixels' probabilities π_θ(z) for z [ℓ×B].
+// Decode returns the logits [784×B] of the pixel probabilities π_θ(z) for z [ℓ×B].
 func (n *Network[T]) Decode(z *ad.Var[T]) *ad.Var[T] { return n.decoder.decode(z) }
 
-// decode is the encoder's structure in reverse, with the transposes of its convolutions;
-// softplus after every layer but the last.
+// decode mirrors Encode: dense layers, then the transposes of its convolutions in reverse
+// order, with softplus after every layer but the last.
 func (d *decoder[T]) decode(z *ad.Var[T]) *ad.Var[T] {
 	h := ad.SoftplusInPlace(d.hidden.dense(z))
 	h = ad.SoftplusInPlace(d.expand.dense(h))

@@ -17,34 +17,33 @@ const (
 	firstStateFormat = "hvae-mnist-state/1"
 )
 
-// What the names of tensors in a state begin with. The parameters have nothing in front.
+// Prefixes of names in a state. The tensors of the current parameters have no prefix.
 const (
-	meanPrefix = "optimiser.mean."
-	normPrefix = "optimiser.norm."
-	bestPrefix = "best."
+	meanPrefix    = "optimiser.mean." // tensors of Adamax's first average
+	normPrefix    = "optimiser.norm." // and of its second
+	bestPrefix    = "best."           // tensors of the best epoch's parameters
+	settingPrefix = "setting."        // settings in the metadata
 )
 
-// settingPrefix marks settings in the state's metadata.
-const settingPrefix = "setting."
-
-// A State is what state.safetensors holds: all that a resume needs but the data. These
-// are the parameters, the optimiser's averages, the weights of the best epoch, the
-// settings, and how far the run is.
+// A State is the contents of state.safetensors, everything that a resume needs except the
+// data: the parameters, the optimiser's averages, the parameters of the best epoch, the
+// settings, and the progress of the run.
 type State struct {
 	Settings map[string]string
-	Progress string // in the words of who wrote it
-	Steps    int    // that the optimiser has taken
-	Digest   string // that ReadState has verified; empty in files that lack it
+	Progress string // the argument of Trainer.State
+	Steps    int    // optimiser steps taken
+	Digest   string // verified by ReadState; empty in files that lack it
 
 	file safetensors.File
 }
 
-// State returns the trainer's state, to be written. best is nil before the first epoch.
+// State returns the trainer's state as a file, with the caller's settings and description
+// of the progress. best, the parameters of the best epoch, is nil before the first.
 func (t *Trainer[T]) State(settings map[string]string, progress string, best []Param[T]) safetensors.File {
 	s := t.algorithm.State()
 	f := safetensors.File{Metadata: map[string]string{
 		"format": stateFormat, "progress": progress, "optimiser.step": strconv.Itoa(s.Steps),
-		safetensors.DigestKey: "", // for Encode
+		safetensors.DigestKey: "", // computed by Encode
 	}}
 	for k, v := range settings {
 		f.Metadata[settingPrefix+k] = v
@@ -64,16 +63,16 @@ func (t *Trainer[T]) State(settings map[string]string, progress string, best []P
 	return f
 }
 
-// ReadState reads a state file and verifies its digest. Its tensors are checked by Restore, once the settings
-// have said which there must be.
+// ReadState reads a state file and verifies its digest. Restore checks the tensors, because
+// the settings determine which there must be.
 func ReadState(name string) (s State, err error) {
-	const header = 1 << 24 // enough for the metrics of 100,000 epochs
+	const header = 1 << 24 // bytes, enough for the metrics of 100,000 epochs
 	if s.file, err = safetensors.ReadFile(name, header); err != nil {
 		return s, err
 	}
 	meta := s.file.Metadata
 	if f := meta["format"]; f != stateFormat && f != firstStateFormat {
-		return s, fmt.Errorf("%s is not the state of a run: its format is %.40q, this program resumes %q", name, f, stateFormat)
+		return s, fmt.Errorf("%s is not the state of a run: its format is %.40q, and this program reads %q", name, f, stateFormat)
 	}
 	if s.Steps, err = strconv.Atoi(meta["optimiser.step"]); err != nil || s.Steps < 0 {
 		return s, fmt.Errorf("%s is damaged: its metadata has optimiser.step = %.40q, not a number", name, meta["optimiser.step"])
@@ -88,8 +87,9 @@ func ReadState(name string) (s State, err error) {
 	return s, nil
 }
 
-// Restore sets the trainer's parameters and averages to those of a state and returns the
-// weights of the best epoch, nil if the state has none.
+// Restore sets the trainer's parameters and the optimiser's averages and steps from a state.
+// It returns the parameters of the best epoch, nil if the state has none. If tensors are
+// missing, unknown, of the wrong shape or not finite, it returns an error and changes nothing.
 func (t *Trainer[T]) Restore(s State) (best []Param[T], err error) {
 	var want []safetensors.Spec
 	prefixes := []string{"", meanPrefix, normPrefix}
@@ -107,7 +107,7 @@ func (t *Trainer[T]) Restore(s State) (best []Param[T], err error) {
 	}
 	for _, p := range t.Params {
 		if norm, _ := s.file.Tensor(normPrefix + p.Name); slices.ContainsFunc(norm.Data, func(v float32) bool { return v < 0 }) {
-			return nil, fmt.Errorf("tensor %q has a negative element: it is an average of absolute values", norm.Name)
+			return nil, fmt.Errorf("tensor %q has a negative element, but is an average of absolute values", norm.Name)
 		}
 	}
 	to := t.algorithm.State()
@@ -132,7 +132,7 @@ func (t *Trainer[T]) Restore(s State) (best []Param[T], err error) {
 	return best, nil
 }
 
-// CloneParams returns a copy that shares no elements.
+// CloneParams returns a deep copy of the parameters.
 func CloneParams[T linalg.Float](params []Param[T]) []Param[T] {
 	out := slices.Clone(params)
 	for i, p := range params {

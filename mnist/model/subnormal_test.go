@@ -9,15 +9,15 @@ import (
 	"hvae/linalg"
 )
 
-// Trained models must not compute with subnormal numbers, with which some processors are up
-// to a hundred times slower. The test counts them among all values and adjoints of one
-// training step, and allows a fiftieth of the number without the threshold of softplus and
-// sigmoid (tail in linalg/internal/kernel).
-func TestAStepOfATrainedModelHasFewSubnormalNumbers(t *testing.T) {
+// Trained models must not compute with subnormal numbers, because some processors are up to a
+// hundred times slower with them. The test counts subnormal values and adjoints in a training
+// step. It allows a fiftieth of the number without the threshold of softplus and sigmoid (tail in
+// linalg/internal/kernel).
+func TestStepOfATrainedModelHasFewSubnormalNumbers(t *testing.T) {
 	for _, c := range []struct {
 		file    string
 		images  int
-		without int // the threshold
+		without int // subnormal numbers without the threshold
 	}{
 		{"../results/vae.safetensors", 100, 5009},
 		{"../results/hvae30.safetensors", 16, 21},
@@ -30,7 +30,7 @@ func TestAStepOfATrainedModelHasFewSubnormalNumbers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Grad, unlike Backward, records the adjoints. The first parameter's is computed last.
+		// Grad, unlike Backward, records the adjoints. It computes the first parameter's last.
 		var tape ad.Tape[float32]
 		network, params := NewNetwork(&tape, checkpoint.Config, checkpoint.Params, true)
 		noise := func(purpose string) *ad.Var[float32] {

@@ -8,62 +8,61 @@ import (
 	"hvae/linalg"
 )
 
-// blockSize returns how many columns of a batch of n share a tape: with leapfrog steps a
-// vector of float32, whose activations stay in a core's cache from layer to layer and take
-// little memory from step to step; without, up to 64, so that the weights are read from
-// memory less often. The batch is then cut in an even number of parts of about the same
-// size, and cores that are left over share the loops within a part.
+// blockSize returns the number of columns of a batch of n that share a tape. With leapfrog
+// steps it is 16, the float32 values of a vector, whose activations stay in a core's cache
+// from layer to layer and take little memory per step. Without, it is up to 64, so that the
+// weights are read from memory less often. Then the batch is split into an even number of
+// blocks of about the same size, and idle cores share the loops within a block.
 func (c Config) blockSize(n int) int {
 	const vector, most = 16, 64
 	if c.K > 0 {
 		return vector
 	}
-	parts := 2 * ((n + 2*most - 1) / (2 * most))
-	return ((n+parts-1)/parts + 3) / 4 * 4 // rows of whole quarters of a vector
+	blocks := 2 * ((n + 2*most - 1) / (2 * most))
+	return ((n+blocks-1)/blocks + 3) / 4 * 4 // a multiple of a quarter of a vector
 }
 
-// A Batch supplies images and noise. Implementations must draw the noise of an image
-// from a stream of its own, so that it does not depend on how the batch is cut.
+// A Batch supplies images and noise. Each image must have a separate stream of noise, so that
+// the noise does not depend on the blocks into which the batch is split.
 type Batch[T linalg.Float] interface {
 	// Len returns the number of images.
 	Len() int
-	// Fill sets the columns of x [784×n], epsilon and gamma0 [ℓ×n] to images lo, lo+1,
-	// … of the batch and their noise. It is called from several goroutines at once,
-	// with a stream that the call may use.
+	// Fill sets the columns of x [784×n], epsilon and gamma0 [ℓ×n] to the images lo …
+	// lo+n−1 of the batch and their noise, for which it may use k. Several goroutines call
+	// it at once, each with another k.
 	Fill(lo int, x, epsilon, gamma0 linalg.Matrix[T], k *hvae.Keyed)
 }
 
-// A Trainer trains a model by Algorithm 2, a column for each image.
+// A Trainer trains a model with Algorithm 2; the columns are images.
 type Trainer[T linalg.Float] struct {
-	Config    Config
-	Params    []Param[T]
-	Optimiser *hvae.Adamax[T]
+	Config Config
+	Params []Param[T]
 
-	// Recompute trades time for memory that does not depend on K: leapfrog steps are run
-	// again when the gradient needs what lies within them. The results are the same bits.
+	// Recompute makes memory independent of K and training slower: the gradient runs each
+	// leapfrog step again. The results are bit-identical.
 	Recompute bool
 
 	algorithm *hvae.Trainer[T]
-	batch     Batch[T] // the batch of the step that runs
-	columns   []int    // 0, 1, …: its images
+	batch     Batch[T] // of the current step
+	columns   []int    // 0, 1, …: the images of a batch
 }
 
-// NewTrainer returns a trainer of the given parameters by Adamax. It changes them in place,
-// and moves their elements to one vector θ.
+// NewTrainer returns a trainer of the given parameters with Adamax at the given learning rate.
+// It changes them in place, and moves their elements to one vector θ.
 func NewTrainer[T linalg.Float](c Config, params []Param[T], rate float64) *Trainer[T] {
-	t := &Trainer[T]{Config: c, Params: params, Optimiser: hvae.NewAdamax(T(rate))}
+	t := &Trainer[T]{Config: c, Params: params}
 	var all hvae.Params[T]
 	for _, p := range params {
 		all = append(all, p.Param)
 	}
-	t.algorithm = hvae.NewTrainer(all, t.Optimiser, t.bound)
+	t.algorithm = hvae.NewTrainer(all, hvae.NewAdamax(T(rate)), t.bound)
 	return t
 }
 
 // Step estimates the mean ELBO over a batch and its gradient, and updates the parameters.
-// If either is not finite it leaves the parameters as they are and returns an error that
-// names the first operation whose result was not. If ctx ends during the step, it returns
-// ctx's error at once, and parameters and optimiser are as before.
+// If it returns an error, the trainer is unchanged. If the ELBO or its gradient is not finite,
+// the error names the first operation whose result is not. If ctx ends, Step returns ctx's
+// error at once.
 func (t *Trainer[T]) Step(ctx context.Context, b Batch[T]) (elbo float64, err error) {
 	return t.algorithm.Step(ctx, t.begin(b))
 }
@@ -84,15 +83,13 @@ func (t *Trainer[T]) begin(b Batch[T]) []int {
 	return t.columns[:n]
 }
 
-// A worker is what a goroutine keeps from block to block, or from image to image.
+// A worker is the memory that a goroutine reuses from block to block.
 type worker[T linalg.Float] struct {
 	network *Network[T]
-	vars    []*ad.Var[T] // of an evaluation
 	stream  hvae.Keyed
-	z0, zK  moments[T] // of an evaluation's draws
 }
 
-// bound is the hvae.Bound of images.
+// bound is the hvae.Bound of the trainer: it returns the ELBO of the images of a block.
 func (t *Trainer[T]) bound(b *hvae.Block[T]) *ad.Var[T] {
 	w, ok := b.State.(*worker[T])
 	if !ok {

@@ -1,13 +1,13 @@
 // Package safetensors reads and writes files of named float32 arrays in the safetensors
-// format, which every machine-learning ecosystem reads:
+// format, which most machine-learning libraries read:
 //
 //	8 bytes   little-endian length n of the header
 //	n bytes   JSON: {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, …,
 //	          "__metadata__": {"key": "value"}}
 //	the rest  the arrays' elements, little-endian, at the offsets given
 //
-// Start with File. Decode trusts nothing in a file: not a length, not an offset, and errors
-// quote no more than the beginning of what is in it.
+// Start with File. Decode checks every length and offset in a file, so files from anywhere are
+// safe to read. Errors quote at most the beginning of a text from the file.
 //
 // The package imports bench/atomicfile.
 package safetensors
@@ -37,14 +37,15 @@ type File struct {
 	Tensors  []Tensor // in the order of their data
 }
 
-// A Tensor is a named array, its elements in row-major order; an empty shape is a scalar.
+// A Tensor is a named array. Data has the elements in row-major order. The Shape of a
+// scalar is empty.
 type Tensor struct {
 	Name  string
 	Shape []int
 	Data  []float32
 }
 
-// Tensor returns the tensor of a name.
+// Tensor returns the tensor with the given name and reports whether there is one.
 func (f File) Tensor(name string) (t Tensor, ok bool) {
 	i := slices.IndexFunc(f.Tensors, func(t Tensor) bool { return t.Name == name })
 	if i < 0 {
@@ -55,13 +56,13 @@ func (f File) Tensor(name string) (t Tensor, ok bool) {
 
 const metadataKey = "__metadata__"
 
-// DigestKey is the key of the digest in the metadata: the SHA-256, in hexadecimal digits,
-// of a line "key=value\n" for each other key of the metadata, in order, and then of the
-// bytes that follow the header.
+// DigestKey is the key of the digest in the metadata. The digest is the SHA-256, in hexadecimal
+// digits, of a line "key=value\n" for each other key of the metadata, in sorted order, followed
+// by the bytes after the header.
 const DigestKey = "sha256"
 
-// digest returns a hash of the metadata that the bytes after the header remain to be
-// written to.
+// digest returns a hash to which the metadata have been written. The caller adds the bytes after
+// the header.
 func digest(meta map[string]string) hash.Hash {
 	h := sha256.New()
 	for _, key := range slices.Sorted(maps.Keys(meta)) {
@@ -80,15 +81,9 @@ func (t Tensor) appendTo(b []byte) []byte {
 	return b
 }
 
-// entry is what the header says about a tensor.
-type entry struct {
-	DType          string
-	Shape, Offsets []int64
-}
-
-// Encode returns the file's bytes, which are the same for the same contents. If the
-// metadata have the key DigestKey, Encode sets its value to the digest. It panics if a shape
-// does not have as many elements as the data.
+// Encode returns the file's bytes, which depend on the contents only. If the metadata have the
+// key DigestKey, Encode writes the digest as its value. Encode panics if the shape and the
+// number of elements of a tensor do not match.
 func (f File) Encode() []byte {
 	if _, ok := f.Metadata[DigestKey]; ok {
 		h := digest(f.Metadata)
@@ -101,13 +96,12 @@ func (f File) Encode() []byte {
 		f.Metadata[DigestKey] = hex.EncodeToString(h.Sum(nil))
 	}
 	var header bytes.Buffer
-	quote := func(s string) []byte { b, _ := json.Marshal(s); return b } // strings always marshal
+	text := func(v any) []byte { b, _ := json.Marshal(v); return b } // these types always marshal
 	header.WriteByte('{')
 	if len(f.Metadata) > 0 {
-		meta, _ := json.Marshal(f.Metadata) // keys in order
-		fmt.Fprintf(&header, "%q:%s", metadataKey, meta)
+		fmt.Fprintf(&header, "%q:%s", metadataKey, text(f.Metadata)) // with sorted keys
 	}
-	end := 0 // of the data until now
+	end := 0 // of the tensors so far
 	for _, t := range f.Tensors {
 		n := 1
 		for _, s := range t.Shape {
@@ -119,13 +113,12 @@ func (f File) Encode() []byte {
 		if header.Len() > 1 {
 			header.WriteByte(',')
 		}
-		shape, _ := json.Marshal(append([]int{}, t.Shape...))
-		begin := end
+		shape := text(append([]int{}, t.Shape...)) // [] if it is nil
+		fmt.Fprintf(&header, `%s:{"dtype":"F32","shape":%s,"data_offsets":[%d,%d]}`, text(t.Name), shape, end, end+4*n)
 		end += 4 * n
-		fmt.Fprintf(&header, `%s:{"dtype":"F32","shape":%s,"data_offsets":[%d,%d]}`, quote(t.Name), shape, begin, end)
 	}
 	header.WriteByte('}')
-	for header.Len()%8 != 0 { // readers map the file: elements shall be aligned
+	for header.Len()%8 != 0 { // align the elements for readers that map the file
 		header.WriteByte(' ')
 	}
 	out := make([]byte, 0, 8+header.Len()+end)
@@ -137,26 +130,25 @@ func (f File) Encode() []byte {
 	return out
 }
 
-// headerLength returns the length of the header, which the first bytes give, of a file of
-// the given size.
+// headerLength returns the length of the header from the first 8 bytes of a file of the given
+// size.
 func headerLength(first []byte, size int64) (int64, error) {
 	if len(first) < 8 {
-		return 0, fmt.Errorf("it is not a safetensors file: it has %d bytes, the length of the header alone takes 8", size)
+		return 0, fmt.Errorf("it is not a safetensors file: it has %d bytes, fewer than the 8 of the header's length", size)
 	}
 	n := binary.LittleEndian.Uint64(first)
 	if n > maxFile {
 		return 0, errors.New("it is not a safetensors file")
 	}
 	if int64(n) > size-8 {
-		return 0, fmt.Errorf("it is cut off, or not a safetensors file: the header should be %d bytes long, only %d follow", n, size-8)
+		return 0, fmt.Errorf("it is cut off, or not a safetensors file: its header should have %d bytes, but only %d follow", n, size-8)
 	}
 	return int64(n), nil
 }
 
-// Decode reads a file's bytes. It returns an error that states the reason for anything but a
-// whole file of float32 arrays that cover the data without holes or overlaps, and whose
-// digest, if the metadata have one, is right. It allocates no more than a small multiple of
-// len(b).
+// Decode returns the file that is encoded as b. It returns an error unless all tensors are float32
+// and cover the data without gaps or overlaps, and the digest, if there is one, is right. It
+// allocates at most a small multiple of len(b).
 func Decode(b []byte) (File, error) {
 	n, err := headerLength(b, int64(len(b)))
 	if err != nil {
@@ -171,12 +163,12 @@ func Decode(b []byte) (File, error) {
 		h := digest(meta)
 		h.Write(data)
 		if got := hex.EncodeToString(h.Sum(nil)); got != want {
-			return File{}, fmt.Errorf("it is damaged: the SHA-256 of its contents is %s, its metadata have %.64q", got, want)
+			return File{}, fmt.Errorf("it is damaged: the SHA-256 of its contents is %s, but its metadata have %.64q", got, want)
 		}
 	}
 	f := File{Metadata: meta}
-	slices.SortFunc(entries, func(a, b namedEntry) int {
-		return cmp.Or(cmp.Compare(a.Offsets[0], b.Offsets[0]), cmp.Compare(a.Offsets[1], b.Offsets[1]), cmp.Compare(a.name, b.name))
+	slices.SortFunc(entries, func(a, b entry) int {
+		return cmp.Or(slices.Compare(a.offsets, b.offsets), cmp.Compare(a.name, b.name))
 	})
 	end := int64(0)
 	for _, e := range entries {
@@ -185,7 +177,7 @@ func Decode(b []byte) (File, error) {
 			return File{}, fmt.Errorf("tensor %.60q: %w", e.name, err)
 		}
 		f.Tensors = append(f.Tensors, t)
-		end = e.Offsets[1]
+		end = e.offsets[1]
 	}
 	if end != int64(len(data)) {
 		return File{}, fmt.Errorf("%d bytes follow the last tensor", int64(len(data))-end)
@@ -193,14 +185,15 @@ func Decode(b []byte) (File, error) {
 	return f, nil
 }
 
-type namedEntry struct {
-	name string
-	entry
+// An entry describes a tensor in the header.
+type entry struct {
+	name, dtype    string
+	shape, offsets []int64
 }
 
-// decodeHeader reads the header token by token, as encoding/json would accept a key
-// twice and in any case.
-func decodeHeader(header []byte) (entries []namedEntry, meta map[string]string, err error) {
+// decodeHeader reads the header token by token, because json.Unmarshal would accept repeated
+// keys and keys that differ in case.
+func decodeHeader(header []byte) (entries []entry, meta map[string]string, err error) {
 	if len(header) == 0 || header[0] != '{' {
 		return nil, nil, errors.New("its header is not a JSON object")
 	}
@@ -222,26 +215,26 @@ func decodeHeader(header []byte) (entries []namedEntry, meta map[string]string, 
 			}
 			return nil
 		}
-		e := namedEntry{name: name}
+		e := entry{name: name}
 		err := object(dec, func(key string) error {
 			switch key {
 			case "dtype":
-				return dec.Decode(&e.DType)
+				return dec.Decode(&e.dtype)
 			case "shape":
-				return dec.Decode(&e.Shape)
+				return dec.Decode(&e.shape)
 			case "data_offsets":
-				return dec.Decode(&e.Offsets)
+				return dec.Decode(&e.offsets)
 			}
 			return fmt.Errorf("%.60q is not a field of a tensor", key)
 		})
 		if err != nil {
 			return fmt.Errorf("its header does not describe tensor %.60q: %.80v", name, err)
 		}
-		if e.DType != "F32" {
-			return fmt.Errorf("tensor %.60q has elements of type %.60q: only F32 is read here", name, e.DType)
+		if e.dtype != "F32" {
+			return fmt.Errorf("tensor %.60q has elements of type %.60q: only F32 can be read", name, e.dtype)
 		}
-		if e.Shape == nil || len(e.Offsets) != 2 {
-			return fmt.Errorf("its header does not give shape and data_offsets of tensor %.60q", name)
+		if e.shape == nil || len(e.offsets) != 2 {
+			return fmt.Errorf("its header does not give the shape and two data_offsets of tensor %.60q", name)
 		}
 		entries = append(entries, e)
 		return nil
@@ -250,12 +243,12 @@ func decodeHeader(header []byte) (entries []namedEntry, meta map[string]string, 
 		return nil, nil, fmt.Errorf("its header is wrong: %w", err)
 	}
 	if _, err := dec.Token(); err != io.EOF {
-		return nil, nil, errors.New("its header goes on after the JSON object")
+		return nil, nil, errors.New("its header continues after the JSON object")
 	}
 	return entries, meta, nil
 }
 
-// object reads a JSON object; field reads the value of each key.
+// object reads a JSON object without repeated keys. It calls field to read the value of a key.
 func object(dec *json.Decoder, field func(key string) error) error {
 	notJSON := func(err error) error { return fmt.Errorf("it is not JSON: %.80v", err) }
 	token, err := dec.Token()
@@ -286,29 +279,30 @@ func object(dec *json.Decoder, field func(key string) error) error {
 	return nil
 }
 
-// tensor returns the entry's tensor, which must begin in data where the last one ended.
-func (e namedEntry) tensor(data []byte, last int64) (Tensor, error) {
-	begin, end := e.Offsets[0], e.Offsets[1]
+// tensor returns the entry's tensor, which must begin in data at last, the end of the previous
+// tensor.
+func (e entry) tensor(data []byte, last int64) (Tensor, error) {
+	begin, end := e.offsets[0], e.offsets[1]
 	switch {
 	case begin < last:
-		return Tensor{}, fmt.Errorf("its offsets [%d, %d] overlap what comes before, up to %d", begin, end, last)
+		return Tensor{}, fmt.Errorf("its offsets [%d, %d] overlap the previous tensor, which ends at %d", begin, end, last)
 	case begin > last:
-		return Tensor{}, fmt.Errorf("its offsets [%d, %d] leave a hole after %d", begin, end, last)
+		return Tensor{}, fmt.Errorf("its offsets [%d, %d] leave a gap after %d", begin, end, last)
 	case end < begin || end > int64(len(data)):
 		return Tensor{}, fmt.Errorf("its offsets [%d, %d] are outside the %d bytes of data: the file is cut off or damaged", begin, end, len(data))
 	}
-	t := Tensor{Name: e.name, Shape: make([]int, len(e.Shape))}
+	t := Tensor{Name: e.name, Shape: make([]int, len(e.shape))}
 	elements := int64(1)
-	for i, s := range e.Shape {
-		// Elements beyond the data's size can only be wrong, and must not overflow.
+	for i, s := range e.shape {
+		// More elements than bytes are wrong; without this check the product may overflow.
 		if s < 0 || s > int64(len(data)) || elements > int64(len(data)) {
-			return Tensor{}, fmt.Errorf("shape %.80s does not fit %d bytes of data", fmt.Sprint(e.Shape), len(data))
+			return Tensor{}, fmt.Errorf("shape %.80s does not fit %d bytes of data", fmt.Sprint(e.shape), len(data))
 		}
 		t.Shape[i] = int(s)
 		elements *= s
 	}
 	if (end-begin)%4 != 0 || elements != (end-begin)/4 {
-		return Tensor{}, fmt.Errorf("shape %.80s needs %d bytes, its offsets [%d, %d] have %d", fmt.Sprint(e.Shape), 4*elements, begin, end, end-begin)
+		return Tensor{}, fmt.Errorf("shape %.80s needs %d bytes, but its offsets [%d, %d] have %d", fmt.Sprint(e.shape), 4*elements, begin, end, end-begin)
 	}
 	t.Data = make([]float32, elements)
 	for i := range t.Data {
@@ -317,14 +311,13 @@ func (e namedEntry) tensor(data []byte, last int64) (Tensor, error) {
 	return t, nil
 }
 
-// A Spec is a tensor that a file should have.
+// A Spec describes a tensor that a file should have.
 type Spec struct {
 	Name  string
 	Shape []int
 }
 
-// Check reports a tensor that the file lacks, one that it has beyond those wanted, one of
-// another shape, and an element that is not finite.
+// Check returns an error if a tensor is missing, unknown, of the wrong shape or not finite.
 func Check(f File, want []Spec) error {
 	wanted := map[string]bool{}
 	for _, w := range want {
@@ -334,7 +327,7 @@ func Check(f File, want []Spec) error {
 			return fmt.Errorf("tensor %q is missing", w.Name)
 		}
 		if !slices.Equal(t.Shape, w.Shape) {
-			return fmt.Errorf("tensor %q has shape %.80s, this model needs %v", w.Name, fmt.Sprint(t.Shape), w.Shape)
+			return fmt.Errorf("tensor %q has shape %.80s, but this model needs %v", w.Name, fmt.Sprint(t.Shape), w.Shape)
 		}
 		if i := slices.IndexFunc(t.Data, func(v float32) bool { return v-v != 0 }); i >= 0 {
 			return fmt.Errorf("tensor %q is not finite: element %d is %v", w.Name, i, t.Data[i])
@@ -342,39 +335,37 @@ func Check(f File, want []Spec) error {
 	}
 	for _, t := range f.Tensors {
 		if !wanted[t.Name] {
-			return fmt.Errorf("tensor %.60q is not one of this model's", t.Name)
+			return fmt.Errorf("tensor %.60q does not belong to this model", t.Name)
 		}
 	}
 	return nil
 }
 
-// maxFile is the length in bytes of the longest file that is read. The files of this program
-// are far shorter.
+// maxFile is the size in bytes of the largest file that ReadFile reads.
 const maxFile = 1 << 30
 
-// ReadFile reads a regular file whose header has at most the given number of bytes. Its
-// errors name the file. It refuses longer headers, and files of more than 1 GiB, before it
-// reads them.
-func ReadFile(name string, header int) (File, error) {
+// ReadFile reads a regular file of at most 1 GiB whose header has at most maxHeader bytes. It
+// checks both sizes before it reads the file. Its errors name the file.
+func ReadFile(name string, maxHeader int) (File, error) {
 	in, err := atomicfile.Open(name)
 	if err != nil {
 		return File{}, err
 	}
 	defer in.Close()
-	f, err := read(in, header)
+	f, err := read(in, maxHeader)
 	if err != nil {
 		return File{}, fmt.Errorf("%s cannot be read: %w", name, err)
 	}
 	return f, nil
 }
 
-func read(in *os.File, header int) (File, error) {
+func read(in *os.File, maxHeader int) (File, error) {
 	s, err := in.Stat()
 	if err != nil {
 		return File{}, err
 	}
 	if s.Size() > maxFile {
-		return File{}, fmt.Errorf("it is %d bytes long, more than the %d of the longest file that is read", s.Size(), maxFile)
+		return File{}, fmt.Errorf("it has %d bytes, more than the limit of %d", s.Size(), maxFile)
 	}
 	first := make([]byte, min(8, s.Size()))
 	if _, err := in.ReadAt(first, 0); err != nil {
@@ -384,8 +375,8 @@ func read(in *os.File, header int) (File, error) {
 	if err != nil {
 		return File{}, err
 	}
-	if n > int64(header) {
-		return File{}, fmt.Errorf("it is not a file of this program: its header is %d bytes long, more than %d", n, header)
+	if n > int64(maxHeader) {
+		return File{}, fmt.Errorf("it is not a file of this program: its header has %d bytes, more than the limit of %d", n, maxHeader)
 	}
 	b := make([]byte, s.Size())
 	if _, err := io.ReadFull(in, b); err != nil {

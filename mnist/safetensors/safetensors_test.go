@@ -14,12 +14,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// file puts a header before data.
+// file returns a file with the given header and data.
 func file(header, data string) []byte {
 	return []byte(string(binary.LittleEndian.AppendUint64(nil, uint64(len(header)))) + header + data)
 }
 
-func TestFilesAreByteForByteOfTheFormat(t *testing.T) {
+func TestEncodeWritesTheFormatByteForByte(t *testing.T) {
 	f := File{
 		Metadata: map[string]string{"b": "2", "a": "one \"quoted\""},
 		Tensors:  []Tensor{{"w", []int{2, 1}, []float32{1, -2}}, {"scalar", nil, []float32{0.5}}, {"none", []int{0, 3}, nil}},
@@ -35,7 +35,7 @@ func TestFilesAreByteForByteOfTheFormat(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrittenIsRead(t *testing.T) {
+func TestRoundTrip(t *testing.T) {
 	nan := math.Float32frombits(0x7fc12345)
 	f := File{
 		Metadata: map[string]string{"format": "x", "empty": ""},
@@ -57,14 +57,14 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		t.Error(diff)
 	}
 	if s, ok := got.Tensor("s"); !ok || s.Data[0] != 7 {
-		t.Error("a tensor is not found by its name")
+		t.Error("Tensor does not find a tensor by its name")
 	}
 	if _, ok := got.Tensor("t"); ok {
-		t.Error("a tensor is found that is not there")
+		t.Error("Tensor finds a tensor that does not exist")
 	}
 }
 
-func TestDamagedFilesAreRefusedWithTheirProblem(t *testing.T) {
+func TestDamagedFilesAreRefused(t *testing.T) {
 	one := func(shape, offsets string) string {
 		return fmt.Sprintf(`{"w":{"dtype":"F32","shape":%s,"data_offsets":%s}}`, shape, offsets)
 	}
@@ -78,14 +78,14 @@ func TestDamagedFilesAreRefusedWithTheirProblem(t *testing.T) {
 	}{
 		{"empty", nil, "not a safetensors file"},
 		{"short", []byte("1234567"), "not a safetensors file"},
-		{"header beyond the end", file("{}", "")[:9], "the header should be 2 bytes long, only 1 follow"},
+		{"header beyond the end", file("{}", "")[:9], "its header should have 2 bytes, but only 1 follow"},
 		{"text", []byte("# Hamiltonian VAE\n"), "not a safetensors file"},
 		{"absurd header length", []byte("\xff\xff\xff\xff\xff\xff\xff\xff{}"), "not a safetensors file"},
 		{"no JSON", file("hello", ""), "not a JSON object"},
 		{"no object", file("[1]", ""), "not a JSON object"},
 		{"JSON cut off", file(`{"w":`, ""), "does not describe tensor"},
 		{"JSON not closed", file(`{"__metadata__":{}`, ""), "not JSON"},
-		{"more than an object", file("{} {}", ""), "goes on"},
+		{"more than an object", file("{} {}", ""), "continues"},
 		{"a name twice", file(`{"__metadata__":{},"__metadata__":{}}`, ""), `"__metadata__" twice`},
 		{"a field twice", file(`{"w":{"dtype":"F32","dtype":"F32","shape":[],"data_offsets":[0,4]}}`, "1234"), `"dtype" twice`},
 		{"metadata twice", file(`{"__metadata__":{"a":"1","b":"2","a":"1"}}`, ""), `"a" twice`},
@@ -95,8 +95,8 @@ func TestDamagedFilesAreRefusedWithTheirProblem(t *testing.T) {
 		{"metadata of numbers", file(`{"__metadata__":{"a":1}}`, ""), "not an object of strings"},
 		{"another type", file(`{"w":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]}}`, "12"), `type "BF16"`},
 		{"an unknown field", file(`{"w":{"dtype":"F32","shape":[],"data_offsets":[0,4],"x":1}}`, "1234"), "does not describe"},
-		{"no shape", file(`{"w":{"dtype":"F32","data_offsets":[0,4]}}`, "1234"), "does not give shape"},
-		{"one offset", file(one("[1]", "[0]"), "1234"), "does not give shape and data_offsets"},
+		{"no shape", file(`{"w":{"dtype":"F32","data_offsets":[0,4]}}`, "1234"), "does not give the shape"},
+		{"one offset", file(one("[1]", "[0]"), "1234"), "does not give the shape and two data_offsets"},
 		{"a fraction", file(one("[1.5]", "[0,4]"), "1234"), "does not describe"},
 		{"cut off data", file(one("[2]", "[0,8]"), "1234"), "outside the 4 bytes"},
 		{"offsets backwards", file(one("[0]", "[0,-4]"), ""), "outside"},
@@ -107,12 +107,12 @@ func TestDamagedFilesAreRefusedWithTheirProblem(t *testing.T) {
 		{"overflowing product", file(one("[8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8]", "[0,8]"), "12345678"), "does not fit"},
 		{"odd length", file(one("[1]", "[0,5]"), "12345"), "shape [1] needs 4 bytes"},
 		{"overlap", file(two("[0,4]", "[0,4]"), "1234"), "overlap"},
-		{"hole", file(two("[0,4]", "[8,12]"), "123412341234"), "leave a hole after 4"},
+		{"gap", file(two("[0,4]", "[8,12]"), "123412341234"), "leave a gap after 4"},
 		{"trailing bytes", file(one("[1]", "[0,4]"), "12345"), "1 bytes follow"},
 	} {
 		_, err := Decode(c.b)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v, want it to say %q", c.name, err, c.want)
+			t.Errorf("%s: error %v, want %q in it", c.name, err, c.want)
 		}
 	}
 	name := filepath.Join(t.TempDir(), "damaged")
@@ -124,7 +124,7 @@ func TestDamagedFilesAreRefusedWithTheirProblem(t *testing.T) {
 	}
 }
 
-func TestErrorsQuoteNoMoreThanTheBeginning(t *testing.T) {
+func TestErrorsAreShort(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	scalar := Tensor{long, []int{}, []float32{1}}
 	for what, err := range map[string]error{
@@ -144,8 +144,8 @@ func TestErrorsQuoteNoMoreThanTheBeginning(t *testing.T) {
 	}
 }
 
-// The digest is that of DigestKey's comment, and every flipped bit of the contents is noticed.
-func TestADigestCoversTensorsAndMetadata(t *testing.T) {
+// The digest is as DigestKey describes, and Decode detects every flipped bit.
+func TestDigestCoversTensorsAndMetadata(t *testing.T) {
 	f := File{Metadata: map[string]string{"b": "2", DigestKey: "", "a": "1"}, Tensors: []Tensor{{"w", []int{2}, []float32{1, -2}}}}
 	b := f.Encode()
 	want := fmt.Sprintf("%x", sha256.Sum256([]byte("a=1\nb=2\n\x00\x00\x80\x3f\x00\x00\x00\xc0")))
@@ -156,14 +156,14 @@ func TestADigestCoversTensorsAndMetadata(t *testing.T) {
 		damaged := slices.Clone(b)
 		damaged[bit/8] ^= 1 << (bit % 8)
 		if got, err := Decode(damaged); err == nil && got.Metadata[DigestKey] == want && got.Tensors[0].Name == "w" {
-			t.Errorf("bit %d of byte %d is flipped: %q is read", bit%8, bit/8, damaged)
+			t.Errorf("bit %d of byte %d is flipped, and Decode accepts %q", bit%8, bit/8, damaged)
 		}
 	}
 }
 
 func second[A, B any](_ A, b B) B { return b }
 
-func TestHostileFilesAreRefusedBeforeTheyAreRead(t *testing.T) {
+func TestReadFileRefusesHugeAndSpecialFilesBeforeReading(t *testing.T) {
 	dir := t.TempDir()
 	sparse := filepath.Join(dir, "sparse")
 	f, err := os.Create(sparse)
@@ -171,7 +171,7 @@ func TestHostileFilesAreRefusedBeforeTheyAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := f.Truncate(1 << 40); err != nil {
-		t.Skip("no file of a terabyte, all holes: ", err)
+		t.Skip("cannot create a sparse file of a terabyte: ", err)
 	}
 	f.Close()
 	long := filepath.Join(dir, "long")
@@ -183,19 +183,19 @@ func TestHostileFilesAreRefusedBeforeTheyAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		sparse:     "1099511627776 bytes long, more than the",
-		long:       "header is 1003 bytes long, more than 1000",
+		sparse:     "1099511627776 bytes, more than the",
+		long:       "header has 1003 bytes, more than the limit of 1000",
 		text:       "not a safetensors file",
 		dir:        "is a folder, not a file",
 		os.DevNull: "not a file",
 	} {
 		if _, err := ReadFile(name, 1000); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: error %v, want it to say %q", name, err, want)
+			t.Errorf("%s: error %v, want %q in it", name, err, want)
 		}
 	}
 }
 
-func TestCheckNamesWhatDiffers(t *testing.T) {
+func TestCheckNamesTheDifference(t *testing.T) {
 	want := []Spec{{"w", []int{2}}, {"b", []int{}}}
 	w, b := Tensor{"w", []int{2}, []float32{1, 2}}, Tensor{"b", []int{}, []float32{3}}
 	if err := Check(File{Tensors: []Tensor{b, w}}, want); err != nil {
@@ -206,19 +206,19 @@ func TestCheckNamesWhatDiffers(t *testing.T) {
 		want    string
 	}{
 		{[]Tensor{w}, `"b" is missing`},
-		{[]Tensor{w, b, {"x", []int{}, []float32{0}}}, `"x" is not one`},
-		{[]Tensor{{"w", []int{1, 2}, w.Data}, b}, `"w" has shape [1 2], this model needs [2]`},
+		{[]Tensor{w, b, {"x", []int{}, []float32{0}}}, `"x" does not belong`},
+		{[]Tensor{{"w", []int{1, 2}, w.Data}, b}, `"w" has shape [1 2], but this model needs [2]`},
 		{[]Tensor{{"w", []int{2}, []float32{1, float32(math.NaN())}}, b}, "element 1 is NaN"},
 		{[]Tensor{w, {"b", []int{}, []float32{float32(math.Inf(1))}}}, "element 0 is +Inf"},
 	} {
 		if err := Check(File{Tensors: c.tensors}, want); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("error %v, want it to say %q", err, c.want)
+			t.Errorf("error %v, want %q in it", err, c.want)
 		}
 	}
 }
 
-// FuzzDecode checks that reading never panics, and that whatever is read is written and
-// read again as the same.
+// FuzzDecode checks that Decode never panics, and that a file that it accepts is unchanged by
+// Encode and Decode.
 func FuzzDecode(f *testing.F) {
 	f.Add(File{Metadata: map[string]string{"a": "b"}, Tensors: []Tensor{{"w", []int{2}, []float32{1, 2}}}}.Encode())
 	f.Add(File{Metadata: map[string]string{DigestKey: ""}, Tensors: []Tensor{{"w", []int{1}, []float32{1}}}}.Encode())
@@ -238,7 +238,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		again, err := Decode(first.Encode())
 		if err != nil {
-			t.Fatalf("what was read cannot be read again: %v", err)
+			t.Fatalf("Decode refuses the encoded file: %v", err)
 		}
 		equal := cmp.Comparer(func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) })
 		sameMap := cmp.Transformer("map", func(m map[string]string) string { return fmt.Sprint(len(m), m) })

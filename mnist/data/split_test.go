@@ -6,21 +6,21 @@ import (
 	"testing"
 )
 
-func TestNoSyntheticDigitIsThereTwice(t *testing.T) {
+func TestSyntheticImagesAreDistinct(t *testing.T) {
 	set := synthetic()
 	seen := map[string]int{}
 	for n, images := range []Images{set.Train, set.Test} {
 		for i := range images.Len() {
 			digit := string(images.Image(i))
 			if other, ok := seen[digit]; ok {
-				t.Fatalf("digits %d and %d of training and test digits, counted together, are the same", other, n*set.Train.Len()+i)
+				t.Fatalf("images %d and %d of the training and test images, counted together, are equal", other, n*set.Train.Len()+i)
 			}
 			seen[digit] = n*set.Train.Len() + i
 		}
 	}
 }
 
-func TestASplitIsAPartitionWhateverSizeAndSeed(t *testing.T) {
+func TestSplitIsAPartition(t *testing.T) {
 	for _, n := range []int{6, 11, 60, 2400} {
 		images := Images{make([]byte, n*pixels)}
 		for _, seed := range []uint64{0, 1, 85547, 1<<64 - 1} {
@@ -31,7 +31,7 @@ func TestASplitIsAPartitionWhateverSizeAndSeed(t *testing.T) {
 			all := slices.Sorted(slices.Values(slices.Concat(training, validation)))
 			for i, v := range all {
 				if i != v || len(all) != n {
-					t.Fatalf("%d images, seed %d: the parts together are %v", n, seed, all)
+					t.Fatalf("%d images, seed %d: the union of the parts is %v", n, seed, all)
 				}
 			}
 			if again, _ := Split(images, seed); !slices.Equal(training, again) {
@@ -41,7 +41,7 @@ func TestASplitIsAPartitionWhateverSizeAndSeed(t *testing.T) {
 	}
 }
 
-func TestEveryImageIsForValidationAsOftenAsOthers(t *testing.T) {
+func TestSplitIsUniform(t *testing.T) {
 	const n, seeds = 30, 3000
 	images := Images{make([]byte, n*pixels)}
 	var count [n]int
