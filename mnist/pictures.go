@@ -9,11 +9,13 @@ import (
 	"path/filepath"
 	"strings"
 
+	"hvae/bench/atomicfile"
 	"hvae/bench/command"
 	"hvae/hvae"
 	"hvae/linalg"
 	"hvae/mnist/data"
 	"hvae/mnist/model"
+	"hvae/mnist/sheet"
 )
 
 // pictureFlag defines the flag -o.
@@ -52,12 +54,12 @@ func sample(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if err != nil {
 		return err
 	}
-	var sheet linalg.Matrix[float32]
-	if err := command.Wait(ctx, func() { sheet = model.Generate(c.Config, c.Params, n, seed) }); err != nil {
+	var digits linalg.Matrix[float32]
+	if err := command.Wait(ctx, func() { digits = model.Generate(c.Config, c.Params, n, seed) }); err != nil {
 		return err
 	}
 	columns := int(math.Ceil(math.Sqrt(float64(n))))
-	if err := writePicture(out, drawSheet(sheet, nil, columns)); err != nil {
+	if err := writePicture(out, sheet.Draw(digits, nil, columns)); err != nil {
 		return err
 	}
 	on := ""
@@ -96,7 +98,7 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	if n > set.Test.Len() {
 		return command.UsageError("invalid value %d for flag -n: there are %d test images", n, set.Test.Len())
 	}
-	x := linalg.New[float32](side*side, n)
+	x := linalg.New[float32](784, n)
 	for i := range n {
 		data.Binarise(x, i, set.Test.Image(i), hvae.Stream(seed, "mnist reconstruct pixels", i))
 	}
@@ -124,16 +126,24 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 		}
 	}
 	group := len(images)
-	sheet := linalg.New[float32](side*side, group*n)
-	for r := range sheet.Rows {
-		for i := range sheet.Cols {
-			sheet.Row(r)[i] = images[i%group].At(r, i/group)
+	digits := linalg.New[float32](784, group*n)
+	for r := range digits.Rows {
+		for i := range digits.Cols {
+			digits.Row(r)[i] = images[i%group].At(r, i/group)
 		}
 	}
-	if err := writePicture(out, drawSheet(sheet, labels, group*min(max(1, 12/group), n), captions...)); err != nil {
+	if err := writePicture(out, sheet.Draw(digits, labels, group*min(max(1, 12/group), n), captions...)); err != nil {
 		return err
 	}
 	fmt.Fprintf(stderr, "wrote %s: test images of %s and their reconstructions from %s, by %v,%s epoch %d\n",
 		out, set.Name, shown, c.Config, otherData(c, set), c.Epoch)
+	return nil
+}
+
+// writePicture writes a picture to the file that -o names.
+func writePicture(name string, b []byte) error {
+	if err := atomicfile.Write(name, b); err != nil {
+		return fmt.Errorf("cannot write the picture %w", err)
+	}
 	return nil
 }

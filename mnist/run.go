@@ -13,6 +13,7 @@ import (
 	"hvae/linalg"
 	"hvae/mnist/data"
 	"hvae/mnist/model"
+	"hvae/mnist/sheet"
 )
 
 // saveEvery is the time between two saves of the state within an epoch, which a kill can
@@ -198,7 +199,7 @@ func (r *run) writeBest() error {
 		}
 	}
 	digits := model.Generate(r.config, r.best, 64, r.seed)
-	if err := r.write(samplesFile, drawSheet(digits, nil, 8)); err != nil {
+	if err := r.write(samplesFile, sheet.Draw(digits, nil, 8)); err != nil {
 		return fmt.Errorf("cannot write the samples: %w", err)
 	}
 	return nil

@@ -1,12 +1,11 @@
-package main
+package sheet
 
 import (
 	"image"
-	"image/color"
 	"strings"
 )
 
-// The characters of captions and labels, each five dots wide, the last row below the line.
+// The font of captions and labels: letters five dots wide, with one row below the baseline.
 const (
 	letters = "adeimnprtuwz0123456789-"
 	dots    = `
@@ -18,22 +17,20 @@ const (
 #...# #...# #.... ..#.. #.#.# #...# ####. #.... .#... #...# #.#.# .#... #...# ..#.. .#... #...# ...#. #...# #...# .#... #...# ...#. .....
 .#### .#### .#### .###. #.#.# #...# #.... #.... ..##. .#### .#.#. ##### .###. .###. ##### .###. ...#. .###. .###. .#... .###. .##.. .....
 ..... ..... ..... ..... ..... ..... #.... ..... ..... ..... ..... ..... ..... ..... ..... ..... ..... ..... ..... ..... ..... ..... .....`
-	pitch = 6 // dots from a letter to the next
+	pitch = 6 // dots between the left edges of adjacent letters
 )
 
-// textWidth returns how many pixels wide a text is.
+// textWidth returns the width of a text in pixels.
 func textWidth(s string) int { return scale * (pitch*len(s) - 1) }
 
-// write writes a text of these characters in black, with its top left corner at (x, y).
+// write writes a text of the font's letters in black, with its top left corner at (x, y).
 func write(sheet *image.Gray, x, y int, s string) {
 	for row, line := range strings.Split(dots[1:], "\n") {
 		for i, letter := range s {
 			from := pitch * strings.IndexRune(letters, letter)
-			for column, dot := range line[from : from+pitch-1] {
-				for p := range scale * scale {
-					if dot == '#' {
-						sheet.SetGray(x+scale*(pitch*i+column)+p%scale, y+scale*row+p/scale, color.Gray{})
-					}
+			for column, d := range line[from : from+pitch-1] {
+				if d == '#' {
+					dot(sheet, x+scale*(pitch*i+column), y+scale*row, 0)
 				}
 			}
 		}
