@@ -185,14 +185,14 @@ func TestStandardErrorsAreOverImages(t *testing.T) {
 func TestAnnealingsFlagsGoTogether(t *testing.T) {
 	name, _ := trained(t, model.Config{Kind: "vae", Tempering: "none", Latent: 1}, 4)
 	for flags, want := range map[string]string{
-		"-method hmc":                                `"hmc" for flag -method: it is is or ais`,
-		"-steps 5":                                   "-steps is for -method ais",
-		"-chains 5":                                  "-chains is for -method ais",
-		"-simulated":                                 "-simulated is for -method ais",
+		"-method hmc":                                `"hmc" for flag -method: must be is or ais`,
+		"-steps 5":                                   "-steps needs -method ais",
+		"-chains 5":                                  "-chains needs -method ais",
+		"-simulated":                                 "-simulated needs -method ais",
 		"-method ais -steps 0":                       "-steps",
-		"-method ais -simulated -data synthetic":     "-data has no meaning with -simulated",
-		"-method ais -simulated -split test":         "-split has no meaning with -simulated",
-		"-method ais -simulated -dataset fashion":    "-dataset has no meaning with -simulated",
+		"-method ais -simulated -data synthetic":     "-data has no effect with -simulated",
+		"-method ais -simulated -split test":         "-split has no effect with -simulated",
+		"-method ais -simulated -dataset fashion":    "-dataset has no effect with -simulated",
 		"-method ais -data synthetic -limit 1000000": "has 400 images",
 	} {
 		stdout, stderr, status := mnist(t.Context(), append([]string{"eval", "-checkpoint", name}, strings.Fields(flags)...)...)

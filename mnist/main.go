@@ -24,6 +24,7 @@ import (
 
 	"hvae/bench/command"
 	"hvae/mnist/data"
+	"hvae/mnist/model"
 )
 
 func main() {
@@ -64,4 +65,16 @@ func load(ctx context.Context, folder, name string, stderr io.Writer) (data.Set,
 		return data.Set{}, command.UsageError("-dataset %s needs -data with the folder of its files", name)
 	}
 	return data.Load(ctx, folder, name, func(m string) { fmt.Fprintln(stderr, m) })
+}
+
+// otherData returns " trained on …," for a model whose training images are known and are not
+// in the set, and an empty string otherwise.
+func otherData(c model.Checkpoint, set data.Set) string {
+	switch {
+	case c.Data == "" || c.DataSHA256 == set.SHA256():
+		return ""
+	case c.Data == set.Name:
+		return fmt.Sprintf(" trained on other images called %.40q,", c.Data)
+	}
+	return fmt.Sprintf(" trained on %.40q,", c.Data)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -209,20 +208,6 @@ func TestLearningRatesMayChangeOften(t *testing.T) {
 	for i, m := range metrics {
 		if rate := []float64{0, 1e-4, 2e-4, 1e-3}[min(i, 3)]; m["lr"] != rate || m["epoch"] != float64(i+1) {
 			t.Errorf("the metrics of epoch %d are %v, want the rate %v", i+1, m, rate)
-		}
-	}
-}
-
-// A certificate has means over runs, each of them over its images.
-func TestACertificateIsTheMeanOfItsRuns(t *testing.T) {
-	k := &certifier{which: []int{3, 4}, lower: []float64{-30, -60}, upper: []float64{-27, -54}, importance: []float64{-33, -66}, acceptance: []float64{0.5, 0.6, 0.9}}
-	c := k.certificate(true)
-	for what, v := range map[string][2]float64{
-		"lower": {c.Lower, -15}, "upper": {*c.Upper, -13.5}, "gap": {*c.Gap, 1.5}, "missed": {c.Missed, 1.5}, "acceptance": {*c.Acceptance, 2. / 3},
-		"lower_se": {*c.LowerSE, 5}, "gap_se": {*c.GapSE, 0.5},
-	} {
-		if !(math.Abs(v[0]-v[1]) <= 1e-12) {
-			t.Errorf("%s is %v, want %v", what, v[0], v[1])
 		}
 	}
 }

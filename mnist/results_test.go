@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"hvae/mnist/data"
+	"hvae/mnist/eval"
 	"hvae/mnist/model"
 )
 
@@ -107,7 +108,7 @@ func signed(v float64, err *float64) string {
 	if v < 0 {
 		sign = "−"
 	}
-	return sign + plusMinus(2, math.Abs(v), err)
+	return sign + eval.PlusMinus(2, math.Abs(v), err)
 }
 
 // difference returns the mean of NLL of row a less that of row b with the same seed, with
@@ -121,7 +122,7 @@ func difference(runs []result, a, b string) string {
 			}
 		}
 	}
-	return signed(meanSE(d))
+	return signed(eval.MeanSE(d))
 }
 
 func TestTheREADMEOfTheResultsHasTheirNumbers(t *testing.T) {
@@ -140,7 +141,7 @@ func TestTheREADMEOfTheResultsHasTheirNumbers(t *testing.T) {
 	for source, runs := range map[string][]result{"published": published(), "obtained": fullProtocol().results()} {
 		for _, r := range runs {
 			if r.Run == "vae-85547" {
-				says(fmt.Sprintf("| %s | %d | %s ± %.2f | %s |", source, r.Epochs, minus(r.ELBO), *r.ELBOSD, plusMinus(2, r.NLL, r.NLLSD)))
+				says(fmt.Sprintf("| %s | %d | %s ± %.2f | %s |", source, r.Epochs, minus(r.ELBO), *r.ELBOSD, eval.PlusMinus(2, r.NLL, r.NLLSD)))
 			}
 		}
 	}
@@ -152,7 +153,7 @@ func TestTheREADMEOfTheResultsHasTheirNumbers(t *testing.T) {
 			if s.ToVAE != nil {
 				less = signed(*s.ToVAE, s.ToVAEError)
 			}
-			line += fmt.Sprintf(" %d | %s | %s | %s |", s.Seeds, minus(s.ELBO), plusMinus(2, s.NLL, s.SeedSD), less)
+			line += fmt.Sprintf(" %d | %s | %s | %s |", s.Seeds, minus(s.ELBO), eval.PlusMinus(2, s.NLL, s.SeedSD), less)
 		}
 		says(line)
 	}

@@ -16,6 +16,7 @@ import (
 	"hvae/bench/command"
 	"hvae/bench/filelock"
 	"hvae/mnist/data"
+	"hvae/mnist/eval"
 	"hvae/mnist/model"
 )
 
@@ -227,7 +228,7 @@ func (t *table) one(ctx context.Context) error {
 	if t.asJSON {
 		return json.NewEncoder(t.stdout).Encode(r)
 	}
-	_, err = fmt.Fprintf(t.stdout, "%v  epochs %d  ELBO %s  NLL %s\n", k, r.Epochs, plusMinus(2, r.ELBO, r.ELBOSD), plusMinus(2, r.NLL, r.NLLSD))
+	_, err = fmt.Fprintf(t.stdout, "%v  epochs %d  ELBO %s  NLL %s\n", k, r.Epochs, eval.PlusMinus(2, r.ELBO, r.ELBOSD), eval.PlusMinus(2, r.NLL, r.NLLSD))
 	return err
 }
 
@@ -373,8 +374,8 @@ func (s status) result(k task) result {
 		r.Seconds += m.Seconds
 		r.curve = append(r.curve, m.ValELBO)
 	}
-	r.ELBO, r.ELBOSD = meanSD(e.ELBOs)
-	r.NLL, r.NLLSD = meanSD(e.NLLs)
+	r.ELBO, r.ELBOSD = eval.MeanSD(e.ELBOs)
+	r.NLL, r.NLLSD = eval.MeanSD(e.NLLs)
 	return r
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"hvae/bench/plot"
+	"hvae/mnist/eval"
 	"hvae/mnist/model"
 )
 
@@ -40,7 +41,7 @@ func budget(rows []tableRow, results []result) []byte {
 			if len(elbos) < len(curves) { // a run has ended
 				break
 			}
-			mean, sd := meanSD(elbos)
+			mean, sd := eval.MeanSD(elbos)
 			if mean < leastELBO {
 				continue
 			}

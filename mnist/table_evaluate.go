@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"hvae/bench/progress"
+	"hvae/mnist/eval"
 	"hvae/mnist/model"
 )
 
@@ -104,7 +105,7 @@ func (t *table) evaluate(ctx context.Context, k task, r *session) error {
 		}
 		lo := e.Part.Images
 		hi := min(lo+evaluateAtOnce, e.Images)
-		fill := evaluationOf(t.set.Test, which[lo:hi], e.Seed, len(e.NLLs))
+		fill := eval.Binarise(t.set.Test, which[lo:hi], e.Seed, len(e.NLLs))
 		estimates, err := model.Evaluate(ctx, r.config, r.best, hi-lo, e.Samples, fill, func() {})
 		if err != nil {
 			line.Clear()
@@ -118,7 +119,7 @@ func (t *table) evaluate(ctx context.Context, k task, r *session) error {
 			e.Part.NLL -= x.LogEvidence / float64(e.Images)
 		}
 		if v := e.Part.ELBO + e.Part.NLL; v-v != 0 {
-			return notFinite(r.path(modelFile), e.Part.ELBO, e.Part.NLL)
+			return eval.NotFinite(r.path(modelFile), e.Part.ELBO, e.Part.NLL)
 		}
 		if e.Part.Images = hi; hi == e.Images {
 			e.ELBOs, e.NLLs, e.Part = append(e.ELBOs, e.Part.ELBO), append(e.NLLs, e.Part.NLL), nil

@@ -12,6 +12,7 @@ import (
 
 	"hvae/bench/atomicfile"
 	"hvae/bench/filelock"
+	"hvae/mnist/eval"
 	"hvae/mnist/model"
 )
 
@@ -71,13 +72,13 @@ func summarise(row string, all []result) *summary {
 			differences = append(differences, r.NLL-v)
 		}
 	}
-	s.NLL, s.SeedSD = meanSD(nlls)
+	s.NLL, s.SeedSD = eval.MeanSD(nlls)
 	if spread {
 		sd := math.Sqrt(variance)
 		s.EvaluationSD = &sd
 	}
 	if s.Pairs = len(differences); s.Pairs > 0 {
-		mean, se := meanSE(differences)
+		mean, se := eval.MeanSE(differences)
 		s.ToVAE, s.ToVAEError = &mean, se
 	}
 	return s
@@ -236,16 +237,16 @@ func printTable(b *bytes.Buffer, r report) {
 		case s.ToVAE == nil:
 			return "–"
 		case s.ToVAEError == nil:
-			return fmt.Sprintf("%+.2f", halfAway(*s.ToVAE))
+			return fmt.Sprintf("%+.2f", eval.HalfAway(*s.ToVAE))
 		}
-		return fmt.Sprintf("%+.2f ± %.2f", halfAway(*s.ToVAE), *s.ToVAEError)
+		return fmt.Sprintf("%+.2f ± %.2f", eval.HalfAway(*s.ToVAE), *s.ToVAEError)
 	}
 	cells := func(s *summary) []any {
 		if s == nil {
 			return []any{"–", "–", "–", "–", "–", "–", "–"}
 		}
-		return []any{plusMinus(2, s.NLL, nil), number(s.EvaluationSD, "%.2f"), number(s.SeedSD, "%.2f"), difference(s),
-			plusMinus(2, s.ELBO, nil), fmt.Sprintf("%.0f", s.Epochs), fmt.Sprint(s.Seeds)}
+		return []any{eval.PlusMinus(2, s.NLL, nil), number(s.EvaluationSD, "%.2f"), number(s.SeedSD, "%.2f"), difference(s),
+			eval.PlusMinus(2, s.ELBO, nil), fmt.Sprintf("%.0f", s.Epochs), fmt.Sprint(s.Seeds)}
 	}
 	const layout = "%-22s %7s %6s %6s %13s %8s %6s %5s   %7s %6s %6s %13s %8s %6s %5s\n"
 	evaluations := "one evaluation"
