@@ -2767,11 +2767,11 @@ func covarianceAcrossDimensions(t *testing.T) {
 	}
 }
 
-// publishedRuns returns the lines of mnist/published.csv: row, seed, epochs, −ELBO and its
+// publishedRuns returns the lines of mnist/table/published.csv: row, seed, epochs, −ELBO and its
 // standard deviation over three estimates, NLL and its.
 func publishedRuns(t *testing.T) (runs [][]string) {
 	t.Helper()
-	f, err := os.Open("mnist/published.csv")
+	f, err := os.Open("mnist/table/published.csv")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,19 +10,21 @@ import (
 	"hvae/bench/command"
 	"hvae/mnist/eval"
 	"hvae/mnist/model"
+	"hvae/mnist/run"
 )
 
 // evaluate runs the command eval.
 func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := command.NewFlags()
-	var checkpoint, folder, name, split, method string
+	var checkpoint, split, method string
+	var source run.Source
 	var limit int
 	var options eval.Options
 	var annealing model.Annealing
 	var simulated, asJSON bool
 	var seed uint64
 	f.String(&checkpoint, "checkpoint", "", "`file` of the model (required)")
-	source(f, &folder, &name)
+	source.Flags(f)
 	f.String(&split, "split", "test", "`images` to evaluate on: test or validation")
 	f.Count(&limit, "limit", 0, 0, "evaluate on the first `number` of images only; 0 for all 10,000")
 	f.Count(&options.Samples, "samples", 1000, 1, "`number` of importance samples for each image")
@@ -62,7 +64,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		}
 		images = eval.Simulated(ctx, c, limit, seed)
 	} else {
-		set, err := load(ctx, folder, name, stderr)
+		set, err := source.Load(ctx, stderr)
 		if err != nil {
 			return err
 		}

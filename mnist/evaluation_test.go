@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -204,7 +205,16 @@ func TestAModelWithoutADigestIsReadWithANote(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, note := evaluate()
-	if got != want || note != "note: "+name+" has no SHA-256 of its contents, as an older version or another tool wrote it: it may be damaged\n" {
+	if got != want || note != "note: "+name+" has no SHA-256 of its contents, because an older version or another tool wrote it: damage cannot be detected\n" {
 		t.Errorf("a model without a digest: %s%s, want %s", note, got, want)
+	}
+}
+
+func TestSimulatedImagesAreAsManyAsTestImages(t *testing.T) {
+	name, _ := trained(t, model.Config{Kind: "vae", Tempering: "none", Latent: 2}, 1)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if _, stderr, status := mnist(ended, strings.Fields("eval -simulated -method ais -runs 1 -checkpoint "+name)...); status != 130 || !strings.Contains(stderr, " of 10000 images") {
+		t.Errorf("status %d, %s", status, stderr)
 	}
 }

@@ -22,17 +22,30 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"hvae/linalg"
 	"hvae/mnist/data"
+	"hvae/mnist/run"
+)
+
+// The files of a run and of a table.
+const (
+	modelFile      = "model.safetensors"
+	stateFile      = "state.safetensors"
+	metricsFile    = "metrics.jsonl"
+	curveFile      = "curve.svg"
+	samplesFile    = "samples.png"
+	evaluationFile = "evaluation.json"
+	lockFile       = ".lock"
+	tableFile      = "table.json"
+	figureFile     = "table1.svg"
 )
 
 // TestMain lets the test binary be the program itself, to be killed.
 func TestMain(m *testing.M) {
 	if os.Getenv("MNIST_TEST_COMMAND") != "" {
 		if d, err := time.ParseDuration(os.Getenv("MNIST_TEST_SAVE_EVERY")); err == nil {
-			saveEvery = d
+			run.SaveEvery = d
 		}
 		main()
 	}
@@ -159,7 +172,7 @@ func TestBadInputIsOneClearLine(t *testing.T) {
 		{tiny(dir, "-model", "hvae", "-K", "-1"), 2, `"-1" for flag -K`},
 		{tiny(dir, "-model", "hvae"), 2, "-model hvae needs -K"},
 		{tiny(dir, "-model", "hvae", "-K", "0"), 2, "-model hvae needs -K"},
-		{[]string{"train", "-data", "synthetic", "-dataset", "own", "-out", dir}, 2, "-data synthetic is not the data own"},
+		{[]string{"train", "-data", "synthetic", "-dataset", "own", "-out", dir}, 2, "-data synthetic is not the dataset own"},
 		{tiny(dir, "-seed", "-1"), 2, "a seed is a whole number from 0"},
 		{[]string{"train", "-data", "Synthetic", "-out", dir}, 1, "did you mean synthetic"},
 		{[]string{"train", "-data", filepath.Join(dir, "typo"), "-out", dir}, 1, "there is no folder"},
@@ -172,8 +185,8 @@ func TestBadInputIsOneClearLine(t *testing.T) {
 		{tiny(dir, "-lr", "-1"), 2, "positive"},
 		{tiny(dir, "-epochs", "0"), 2, "from 1"},
 		{tiny(dir, "-resume"), 1, "nothing to resume: " + filepath.Join(dir, stateFile) + ": no such file"},
-		{tiny(file), 1, "cannot read the folder " + file + ": not a directory; give another"},
-		{tiny(model, "-epochs", "1"), 1, "holds a run already"},
+		{tiny(file), 1, "cannot make the folder " + file + ": not a directory; give another"},
+		{tiny(model, "-epochs", "1"), 1, "already contains a run"},
 		{tiny(model, "-resume", "-batch", "10"), 1, "started with batch = 25, not 10"},
 		{tiny(model, "-resume", "-seed", "2"), 1, "started with seed = 1, not 2"},
 		{append(tiny(model, "-resume"), hvaeFlags...), 1, "was started with"},
@@ -185,9 +198,9 @@ func TestBadInputIsOneClearLine(t *testing.T) {
 		{[]string{"eval", "-checkpoint", checkpoint, "-dataset", "a b"}, 2, "a name has"},
 		{[]string{"eval", "-checkpoint", checkpoint, "-seed", "-1"}, 2, "a seed is a whole number from 0"},
 		{[]string{"eval", "-checkpoint", model, "-data", "synthetic"}, 2, "name the file of a model, such as " + checkpoint},
-		{[]string{"sample", "-checkpoint", checkpoint, "-o", "s.jpg"}, 2, "has to end in .png"},
-		{[]string{"sample", "-checkpoint", checkpoint, "-o", "-"}, 2, "not to standard output"},
-		{[]string{"reconstruct", "-checkpoint", checkpoint, "-data", "synthetic", "-o", "s"}, 2, "has to end in .png"},
+		{[]string{"sample", "-checkpoint", checkpoint, "-o", "s.jpg"}, 2, "must end in .png"},
+		{[]string{"sample", "-checkpoint", checkpoint, "-o", "-"}, 2, "cannot be written to standard output"},
+		{[]string{"reconstruct", "-checkpoint", checkpoint, "-data", "synthetic", "-o", "s"}, 2, "must end in .png"},
 		{[]string{"eval", "-checkpoint", os.DevNull, "-data", "synthetic"}, 1, "not a file"},
 		{[]string{"eval", "-checkpoint", file, "-data", "synthetic"}, 1, file + " cannot be read: it is not a safetensors file"},
 		{[]string{"eval", "-checkpoint", "nofile"}, 1, "mnist eval: nofile: no such file or directory"},
@@ -342,7 +355,7 @@ func TestFilesDependNeitherOnCoresNorOnTheVectorsWidth(t *testing.T) {
 	}
 	// Plain Go does not fuse multiplications and additions and has other polynomials: the
 	// bounds agree to float32's rounding of sums over pixels. (A VAE: plain Go is slow.)
-	elbos := func(folder string) (m metrics) {
+	elbos := func(folder string) (m run.Metrics) {
 		line, err := os.ReadFile(filepath.Join(folder, metricsFile))
 		if err != nil || json.Unmarshal(line, &m) != nil {
 			t.Fatalf("metrics %q, %v", line, err)
@@ -441,46 +454,4 @@ func TestTrainingStopsWhenPatienceEnds(t *testing.T) {
 		!strings.Contains(stdout, fmt.Sprintf("after epoch %d;", best)) {
 		t.Errorf("status %d, stdout %s", status, stdout)
 	}
-}
-
-func FuzzTrainFlags(f *testing.F) {
-	f.Add("-K", "3", "-model", "hvae")
-	f.Add("-lr", "1e-3", "-batch", "10")
-	f.Add("-tempering", "free", "-vary-eps", "-resume")
-	f.Fuzz(func(t *testing.T, a, b, c, d string) {
-		var s settings
-		if s.flags().Parse([]string{"-out", "x", a, b, c, d}) != nil || s.check() != nil {
-			return
-		}
-		// What is accepted can be run.
-		if s.config.Check() != nil || s.batch < 1 || s.epochs < 1 || s.patience < 1 || s.train < 0 || !(s.rate > 0) || s.out == "" {
-			t.Errorf("%q %q %q %q gives %+v", a, b, c, d, s)
-		}
-	})
-}
-
-func FuzzPosition(f *testing.F) {
-	f.Add(`{"Epoch":2,"Batch":3,"Sum":-1.5,"Seconds":2,"Best":-200.25,"BestEpoch":1,"Metrics":[{"epoch":1,"train_elbo":-1,"val_elbo":-2,"seconds":3}]}`, 5)
-	f.Add(`{"Epoch":1,"Batch":1,"Validated":3,"Rates":[{"Epoch":1,"Rate":0.5}]}`, 1)
-	f.Add(`{"Epoch":1,"Batch":1,"Validated":11}`, 1)
-	f.Add(`{"Epoch":9223372036854775807,"Metrics":null}`, 0)
-	f.Fuzz(func(t *testing.T, s string, batches int) {
-		const validation = 10
-		p, err := parsePosition(s, batches, validation)
-		if err != nil {
-			return
-		}
-		if p.Epoch != len(p.Metrics)+1 || p.Batch < 0 || p.Batch > batches || p.BestEpoch < 0 || p.BestEpoch > p.Epoch ||
-			p.Validated < 0 || p.Validated > validation || p.Validated > 0 && p.Batch < batches {
-			t.Errorf("%q gives %+v", s, p)
-		}
-		again, err := json.Marshal(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		q, err := parsePosition(string(again), batches, validation)
-		if diff := cmp.Diff(p, q, cmpopts.EquateEmpty()); err != nil || diff != "" {
-			t.Errorf("%q is written as %q and read as something else: %v\n%s", s, again, err, diff)
-		}
-	})
 }

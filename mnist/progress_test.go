@@ -15,24 +15,6 @@ import (
 	"hvae/mnist/safetensors"
 )
 
-func TestProgressIsThatOfTheEpochAndOfTheRun(t *testing.T) {
-	r := &run{settings: settings{batch: 20, epochs: 10, patience: 3}, images: 50} // batches of 20, 20 and 10
-	for _, c := range []struct {
-		position
-		soFar             string
-		done, doneAtLeast float64
-	}{
-		{position{Epoch: 1, Batch: 1, Sum: -5000}, "epoch 1, batch 1 of 3, ELBO -250.00", 1. / 30, 0.3},
-		{position{Epoch: 4, Batch: 3, Sum: -5000, BestEpoch: 2}, "epoch 4, batch 3 of 3, ELBO -100.00", 0.4, 0.5},
-		{position{Epoch: 10, Batch: 2, Sum: -5000, BestEpoch: 9}, "epoch 10, batch 2 of 3, ELBO -125.00", 0.9 + 2./30, 1},
-	} {
-		r.position = c.position
-		if got := r.soFar(); got != c.soFar || !near(r.done(), c.done) || !near(r.doneAtLeast(), c.doneAtLeast) {
-			t.Errorf("%q, %v and %v are done, want %q, %v, %v", got, r.done(), r.doneAtLeast(), c.soFar, c.done, c.doneAtLeast)
-		}
-	}
-}
-
 // slow is an interruption that takes its time.
 type slow struct {
 	interruption

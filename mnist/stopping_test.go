@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
@@ -9,6 +8,7 @@ import (
 	"testing"
 
 	"hvae/hvae"
+	"hvae/mnist/run"
 )
 
 // validationNoise is the standard deviation of the validation ELBO over fresh noise (z₀ for
@@ -34,16 +34,12 @@ func stopped(elbo []float64, patience int) (epochs, best int) {
 // its curve is given fresh noise, as in the authors' code, and the run is stopped by their
 // rule, 400 times for each amount of noise.
 func TestFreshValidationNoiseExplainsWhenThePublishedRunsStopped(t *testing.T) {
-	b, err := os.ReadFile("results/full/vae-85547/metrics.jsonl")
+	metrics, err := run.ReadMetrics("results/full/vae-85547/metrics.jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var curve []float64
-	for line := range strings.Lines(string(b)) {
-		var m metrics
-		if err := json.Unmarshal([]byte(line), &m); err != nil {
-			t.Fatal(err)
-		}
+	for _, m := range metrics {
 		curve = append(curve, m.ValELBO)
 	}
 	text, err := os.ReadFile("results/README.md")

@@ -1,7 +1,6 @@
-package main
+package table
 
 import (
-	"context"
 	"math"
 	"slices"
 	"strconv"
@@ -9,13 +8,10 @@ import (
 	"testing"
 
 	"hvae/bench/plot/plottest"
-	"hvae/mnist/model"
 )
 
 func TestRowsAreWhatTheirNamesSay(t *testing.T) {
-	var all table
-	all.tasks = all.plan()
-	rows := all.tableRows(nil)
+	rows := makeRows(plan(nil, nil), nil)
 	if len(rows) != 27 {
 		t.Errorf("the paper's table has %d rows, want 27", len(rows))
 	}
@@ -33,11 +29,7 @@ func TestRowsAreWhatTheirNamesSay(t *testing.T) {
 }
 
 func TestTheFigureShowsObtainedBesidePublishedValues(t *testing.T) {
-	all := table{
-		rows:  []string{"hvae-k1-none", "hvae-k5-none-shared", "hvae-k5-none-varied", "hvae-k5-fixed-shared", "hvae-k5-fixed-varied", "vae"},
-		seeds: []uint64{85547, 12345},
-	}
-	all.tasks = all.plan()
+	tasks := plan([]string{"hvae-k1-none", "hvae-k5-none-shared", "hvae-k5-none-varied", "hvae-k5-fixed-shared", "hvae-k5-fixed-varied", "vae"}, []uint64{85547, 12345})
 	obtained := map[string]float64{ // but for hvae-k5-fixed-varied
 		"vae": 91, "hvae-k1-none": 91.1, "hvae-k5-fixed-shared": 90.8, "hvae-k5-none-shared": 90.7, "hvae-k5-none-varied": 90.5,
 	}
@@ -46,7 +38,7 @@ func TestTheFigureShowsObtainedBesidePublishedValues(t *testing.T) {
 		"hvae-k5-none-shared": 83.68, "hvae-k5-fixed-varied": (83.10 + 82.77) / 2, "hvae-k5-none-varied": (83.38 + 83.32) / 2,
 	}
 	var runs []result
-	for _, k := range all.tasks {
+	for _, k := range tasks {
 		if nll, ok := obtained[k.row]; ok {
 			runs = append(runs, result{Row: k.row, Seed: k.seed, NLL: nll + float64(k.seed%10)/100}) // of both, 0.06 more
 		}
@@ -57,7 +49,7 @@ func TestTheFigureShowsObtainedBesidePublishedValues(t *testing.T) {
 
 	shows := func(runs []result, what string, nll func(of map[string]float64, row string) float64) {
 		t.Helper()
-		panels := plottest.Read(t, figure(all.tableRows(runs)), false, false)
+		panels := plottest.Read(t, figure(makeRows(tasks, runs)), false, false)
 		if len(panels) != 4 {
 			t.Fatalf("%d panels, want 4", len(panels))
 		}
@@ -106,20 +98,10 @@ func TestTheFigureShowsObtainedBesidePublishedValues(t *testing.T) {
 	shows(runs, "NLL ± s.d. over seeds (nats)", func(of map[string]float64, row string) float64 { return of[row] })
 }
 
-func TestSimulatedImagesAreAsManyAsTestImages(t *testing.T) {
-	name, _ := trained(t, model.Config{Kind: "vae", Tempering: "none", Latent: 2}, 1)
-	ended, end := context.WithCancel(t.Context())
-	end()
-	if _, stderr, status := mnist(ended, strings.Fields("eval -simulated -method ais -runs 1 -checkpoint "+name)...); status != 130 || !strings.Contains(stderr, " of 10000 images") {
-		t.Errorf("status %d, %s", status, stderr)
-	}
-}
-
 // Two seeds of a VAE and of an HVAE with K = 1, whose step costs 20,624,000 multiply-adds
 // where the VAE's costs 8,254,400.
 func TestTheBudgetShowsELBOsAgainstEpochsAndWork(t *testing.T) {
-	all := table{rows: []string{"vae", "hvae-k1-none"}, seeds: []uint64{1, 2}}
-	all.tasks = all.plan()
+	tasks := plan([]string{"vae", "hvae-k1-none"}, []uint64{1, 2})
 	curves := map[string][2][]float64{
 		"vae":          {{-200, -100, -96, -94}, {-190, -104, -98, -94, -90}},
 		"hvae-k1-none": {{-119, -93}, {-111, -91}},
@@ -128,10 +110,10 @@ func TestTheBudgetShowsELBOsAgainstEpochsAndWork(t *testing.T) {
 	sd := map[string][]float64{"vae": {math.Sqrt(8), math.Sqrt2, 0}, "hvae-k1-none": {math.Sqrt(32), math.Sqrt2}}
 	first := map[string]float64{"vae": 2, "hvae-k1-none": 1}
 	var runs []result
-	for _, k := range all.tasks {
+	for _, k := range tasks {
 		runs = append(runs, result{Row: k.row, Seed: k.seed, curve: curves[k.row][k.seed-1]})
 	}
-	for i, p := range plottest.Read(t, budget(all.tableRows(runs), runs), true, false) {
+	for i, p := range plottest.Read(t, budget(makeRows(tasks, runs), runs), true, false) {
 		for _, s := range p.Series {
 			scale := 1.0
 			if i == 1 && s.Label != "vae" {
@@ -149,7 +131,7 @@ func TestTheBudgetShowsELBOsAgainstEpochsAndWork(t *testing.T) {
 			}
 		}
 	}
-	if budget(all.tableRows(runs[:1]), runs[:1]) != nil {
+	if budget(makeRows(tasks, runs[:1]), runs[:1]) != nil {
 		t.Error("a VAE alone has a picture, though there is nothing to compare")
 	}
 }

@@ -2,82 +2,27 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"math"
-	"path/filepath"
-	"strings"
 
-	"hvae/bench/atomicfile"
 	"hvae/bench/command"
 	"hvae/hvae"
 	"hvae/linalg"
 	"hvae/mnist/data"
 	"hvae/mnist/model"
+	"hvae/mnist/run"
 	"hvae/mnist/sheet"
 )
 
-// pictureFlag defines the flag -o.
-func pictureFlag(f *command.Flags, out *string) {
-	f.Checked(out, "o", "`file` for the picture, a PNG (required)", func(s string) error {
-		switch {
-		case s == "-":
-			return errors.New("a picture is written to a file, not to standard output")
-		case !strings.EqualFold(filepath.Ext(s), ".png"):
-			return errors.New("the picture is a PNG, and its name has to end in .png")
-		}
-		return nil
-	})
-}
-
-// sample is the command.
-func sample(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := command.NewFlags()
-	var checkpoint, out string
-	var n int
-	var seed uint64
-	f.String(&checkpoint, "checkpoint", "", "`file` of the model (required)")
-	f.Count(&n, "n", 64, 1, "`number` of digits")
-	pictureFlag(f, &out)
-	f.Seed(&seed, "seed of the latent variables")
-	if err := f.Parse(args); err != nil {
-		return err
-	}
-	if out == "" {
-		return command.UsageError("-o is missing: name a PNG file to write")
-	}
-	if n > 10_000 {
-		return command.UsageError("invalid value %d for flag -n: a picture has at most 10000 digits", n)
-	}
-	c, err := readCheckpoint(checkpoint, stderr)
-	if err != nil {
-		return err
-	}
-	var digits linalg.Matrix[float32]
-	if err := command.Wait(ctx, func() { digits = model.Generate(c.Config, c.Params, n, seed) }); err != nil {
-		return err
-	}
-	columns := int(math.Ceil(math.Sqrt(float64(n))))
-	if err := writePicture(out, sheet.Draw(digits, nil, columns)); err != nil {
-		return err
-	}
-	on := ""
-	if c.Data != "" {
-		on = fmt.Sprintf(", trained on %.40q", c.Data)
-	}
-	fmt.Fprintf(stderr, "wrote %s: %d images from %v, epoch %d%s\n", out, n, c.Config, c.Epoch, on)
-	return nil
-}
-
-// reconstruct is the command.
+// reconstruct runs the command reconstruct.
 func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := command.NewFlags()
-	var checkpoint, folder, name, out string
+	var checkpoint, out string
+	var source run.Source
 	var n int
 	var seed uint64
 	f.String(&checkpoint, "checkpoint", "", "`file` of the model (required)")
-	source(f, &folder, &name)
+	source.Flags(f)
 	f.Count(&n, "n", 24, 1, "`number` of test digits")
 	pictureFlag(f, &out)
 	f.Seed(&seed, "seed of binarisation and noise")
@@ -91,7 +36,7 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	if err != nil {
 		return err
 	}
-	set, err := load(ctx, folder, name, stderr)
+	set, err := source.Load(ctx, stderr)
 	if err != nil {
 		return err
 	}
@@ -107,12 +52,12 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	if err := command.Wait(ctx, func() { fromMean, path = model.Reconstruct(c.Config, c.Params, x, seed) }); err != nil {
 		return err
 	}
-	// A group for each digit: the input and the reconstructions.
+	// Each digit has a group of images: the input and its reconstructions.
 	images, captions := []linalg.Matrix[float32]{x, fromMean}, []string{"input", "mean"}
 	for k, s := range path {
 		images, captions = append(images, s.Image), append(captions, fmt.Sprintf("z%d", k))
 	}
-	var labels []string // log p(x, z_k), of an HVAE
+	var labels []string // log p(x, z_k) below the images of an HVAE
 	shown := "the encoder's mean and from a draw"
 	if c.Config.Kind == "vae" {
 		captions[2] = "draw"
@@ -137,13 +82,5 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	}
 	fmt.Fprintf(stderr, "wrote %s: test images of %s and their reconstructions from %s, by %v,%s epoch %d\n",
 		out, set.Name, shown, c.Config, otherData(c, set), c.Epoch)
-	return nil
-}
-
-// writePicture writes a picture to the file that -o names.
-func writePicture(name string, b []byte) error {
-	if err := atomicfile.Write(name, b); err != nil {
-		return fmt.Errorf("cannot write the picture %w", err)
-	}
 	return nil
 }
