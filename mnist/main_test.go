@@ -41,7 +41,8 @@ const (
 	figureFile     = "table1.svg"
 )
 
-// TestMain lets the test binary be the program itself, to be killed.
+// TestMain runs the program instead of the tests if MNIST_TEST_COMMAND is set, so that tests can
+// kill it.
 func TestMain(m *testing.M) {
 	if os.Getenv("MNIST_TEST_COMMAND") != "" {
 		if d, err := time.ParseDuration(os.Getenv("MNIST_TEST_SAVE_EVERY")); err == nil {
@@ -60,8 +61,8 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// few is a folder of a few synthetic digits, 120 to train on, 24 for validation and 6 for
-// tests: most that a command promises does not take more.
+// few is a folder of synthetic digits, 120 for training, 24 for validation and 6 for testing.
+// Most tests need no more.
 var few string
 
 func makeFew() error {
@@ -82,15 +83,15 @@ func mnist(ctx context.Context, args ...string) (stdout, stderr string, status i
 	return out.String(), err.String(), status
 }
 
-// tiny is a training run of a tenth of a second.
+// tiny returns the arguments of a training run that takes 0.1 s.
 func tiny(out string, more ...string) []string {
 	return append([]string{"train", "-data", few, "-dataset", "few", "-latent", "3", "-train", "75", "-batch", "25", "-epochs", "1", "-out", out}, more...)
 }
 
 var hvaeFlags = []string{"-model", "hvae", "-K", "1", "-tempering", "free", "-vary-eps"}
 
-// files returns what a run's files hold, without the times: of tensors their digest. The
-// lock holds nothing.
+// files returns the contents of a run's files without times and the lock, with hashes instead of
+// tensors.
 func files(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -107,7 +108,7 @@ func files(t *testing.T, folder string) map[string]string {
 			t.Fatal(err)
 		}
 		data := ""
-		if filepath.Ext(e.Name()) == ".safetensors" { // the header's length depends on the times, too
+		if filepath.Ext(e.Name()) == ".safetensors" { // the length of the header depends on the times
 			n := 8 + binary.LittleEndian.Uint64(b)
 			data = fmt.Sprintf("%x", maphash.Bytes(digests, b[n:]))
 			b = bytes.TrimRight(b[8:n], " ")
@@ -122,10 +123,10 @@ func files(t *testing.T, folder string) map[string]string {
 
 var digests = maphash.MakeSeed()
 
-// seconds finds times in JSON, and in JSON in strings of JSON.
+// seconds matches times in JSON, also in JSON inside a JSON string.
 var seconds = regexp.MustCompile(`([Ss]econds\\?"): ?[0-9.e+-]+`)
 
-// digest finds the SHA-256 of a state, which the times are part of.
+// digest matches the SHA-256 of a state, which depends on the times.
 var digest = regexp.MustCompile(`"sha256":"[0-9a-f]{64}"`)
 
 func mustTrain(t *testing.T, args ...string) {
@@ -232,7 +233,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-func TestAResumedRunIsTheUndisturbedOne(t *testing.T) {
+func TestAResumedRunKeepsItsBits(t *testing.T) {
 	t.Parallel()
 	for name, flags := range map[string][]string{"vae": nil, "hvae": hvaeFlags} {
 		whole, parts := t.TempDir(), t.TempDir()
@@ -245,7 +246,7 @@ func TestAResumedRunIsTheUndisturbedOne(t *testing.T) {
 	}
 }
 
-// An interruption is a context that ends when it has been asked so many times.
+// An interruption is a context that ends after a number of calls of Err.
 type interruption struct {
 	context.Context
 	after int
@@ -258,7 +259,7 @@ func (i *interruption) Err() error {
 	return nil
 }
 
-func TestAnInterruptedRunGoesOnAsIfNothingHadHappened(t *testing.T) {
+func TestAnInterruptedRunKeepsItsBits(t *testing.T) {
 	t.Parallel()
 	whole := t.TempDir()
 	mustTrain(t, tiny(whole, "-epochs", "2")...)
@@ -288,7 +289,7 @@ func TestAnInterruptedRunGoesOnAsIfNothingHadHappened(t *testing.T) {
 	}
 }
 
-func TestAKilledRunGoesOnAsIfNothingHadHappened(t *testing.T) {
+func TestAKilledRunKeepsItsBits(t *testing.T) {
 	t.Parallel()
 	whole := t.TempDir()
 	mustTrain(t, tiny(whole, "-epochs", "3")...)
@@ -302,7 +303,7 @@ func TestAKilledRunGoesOnAsIfNothingHadHappened(t *testing.T) {
 	}
 	parts, kills := begin(), 0
 	rng := rand.New(rand.NewPCG(1, 1))
-	for patience := 20 * time.Millisecond; ; patience += patience / 3 { // on average, until the slowest machine gets through
+	for patience := 20 * time.Millisecond; ; patience += patience / 3 { // until the slowest machine finishes
 		args := tiny(parts, "-epochs", "3")
 		if _, err := os.Stat(filepath.Join(parts, stateFile)); err == nil {
 			args = append(args, "-resume")
@@ -321,7 +322,7 @@ func TestAKilledRunGoesOnAsIfNothingHadHappened(t *testing.T) {
 			kills++
 			continue
 		}
-		if kills == 0 { // the machine is faster than this
+		if kills == 0 { // the wait was too long to kill the program
 			parts, patience = begin(), patience/4
 			continue
 		}
@@ -332,7 +333,7 @@ func TestAKilledRunGoesOnAsIfNothingHadHappened(t *testing.T) {
 	}
 }
 
-func TestFilesDependNeitherOnCoresNorOnTheVectorsWidth(t *testing.T) {
+func TestFilesDoNotDependOnCoresOrSIMD(t *testing.T) {
 	t.Parallel()
 	train := func(procs, simd string, more ...string) string {
 		folder := t.TempDir()
@@ -353,8 +354,8 @@ func TestFilesDependNeitherOnCoresNorOnTheVectorsWidth(t *testing.T) {
 			t.Errorf("GOMAXPROCS=%s HVAE_SIMD=%s changes bytes", c[0], c[1])
 		}
 	}
-	// Plain Go does not fuse multiplications and additions and has other polynomials: the
-	// bounds agree to float32's rounding of sums over pixels. (A VAE: plain Go is slow.)
+	// Plain Go does not fuse multiplications and additions and uses other polynomials, so the
+	// ELBOs agree to float32's rounding of sums over pixels. (A VAE, because plain Go is slow.)
 	elbos := func(folder string) (m run.Metrics) {
 		line, err := os.ReadFile(filepath.Join(folder, metricsFile))
 		if err != nil || json.Unmarshal(line, &m) != nil {
@@ -381,11 +382,11 @@ func TestADivergingRunKeepsItsStateAndNamesTheOperation(t *testing.T) {
 	}
 }
 
-func TestAFileThatCannotBeWrittenEndsTheRunAndLosesNothing(t *testing.T) {
+func TestAFailedWriteLosesNothing(t *testing.T) {
 	dir := t.TempDir()
 	mustTrain(t, tiny(dir, "-epochs", "1")...)
 	before := files(t, dir)
-	// A folder in the place of the metrics cannot be replaced by a file.
+	// A folder with the name of the metrics cannot be replaced with a file.
 	if err := os.Remove(filepath.Join(dir, metricsFile)); err != nil {
 		t.Fatal(err)
 	}
@@ -406,7 +407,7 @@ func TestAFileThatCannotBeWrittenEndsTheRunAndLosesNothing(t *testing.T) {
 	}
 }
 
-func TestNoGoroutinesAreLeftBehind(t *testing.T) {
+func TestNoGoroutinesLeak(t *testing.T) {
 	dir := t.TempDir()
 	work := func(n int) {
 		mustTrain(t, tiny(filepath.Join(dir, fmt.Sprint(n)), append(hvaeFlags, "-epochs", "1")...)...)
@@ -417,7 +418,7 @@ func TestNoGoroutinesAreLeftBehind(t *testing.T) {
 			t.Fatal(stderr)
 		}
 	}
-	// The helpers of linalg.For stay, and how many there are depends on chance.
+	// The workers of linalg.For remain, and their number varies.
 	others := func() (stacks []string) {
 		all := make([]byte, 1<<20)
 		all = all[:runtime.Stack(all, true)]
@@ -441,8 +442,7 @@ func TestNoGoroutinesAreLeftBehind(t *testing.T) {
 }
 
 func TestTrainingStopsWhenPatienceEnds(t *testing.T) {
-	// With a learning rate of nearly nothing, epochs differ by validation noise only, and the
-	// best is soon an early one.
+	// With a tiny learning rate, epochs differ in validation noise only, so patience soon ends.
 	dir := t.TempDir()
 	stdout, _, status := mnist(t.Context(), tiny(dir, "-lr", "1e-30", "-patience", "2", "-epochs", "50")...)
 	var elbo []float64

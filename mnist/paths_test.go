@@ -16,17 +16,17 @@ import (
 	"hvae/mnist/safetensors"
 )
 
-// These tests reach the same place in two ways: with a new run and a resumed one, with a single
-// command and a task of a table, undisturbed and after a stop at each point.
+// These tests compare two ways to one result: a new and a resumed run, a single command and a task
+// of a table, a run with and without stops.
 
-func TestAKillCostsAtMostTwoMinutes(t *testing.T) {
+func TestAKillLosesAtMostTwoMinutes(t *testing.T) {
 	if run.SaveEvery != 2*time.Minute {
 		t.Errorf("the state is saved every %v, README.md promises two minutes", run.SaveEvery)
 	}
 }
 
-// A folder must be locked as long as a process trains or evaluates in it, however it began.
-func TestAFolderIsLockedWhileItsRunGoesOn(t *testing.T) {
+// A folder is locked while a process trains or evaluates in it, whichever command started it.
+func TestAFolderIsLockedDuringItsRun(t *testing.T) {
 	out := t.TempDir()
 	run, table := filepath.Join(out, "run"), filepath.Join(out, "table")
 	task := func(more ...string) []string {
@@ -53,14 +53,14 @@ func TestAFolderIsLockedWhileItsRunGoesOn(t *testing.T) {
 			}
 			if held {
 				locked++
-			} else if epochs() > before { // it has begun
+			} else if epochs() > before { // the run has begun
 				open++
 			}
 		}}
 		if _, stderr, status := mnist(watch, c.args...); status != 0 {
 			t.Fatalf("%s: status %d, %s", c.what, status, stderr)
 		}
-		// The context is asked twice for each of three batches, at the least.
+		// Each of the three batches calls Err at least twice.
 		if trained := epochs() - before; trained < 1 || locked < 6*trained || open > 1 {
 			t.Errorf("%s trained %d epochs; its folder was seen locked %d times, open %d times", c.what, trained, locked, open)
 		}
@@ -70,9 +70,9 @@ func TestAFolderIsLockedWhileItsRunGoesOn(t *testing.T) {
 	}
 }
 
-// The validation of an epoch has parts of 1,000 images. A run that is stopped between two of
-// them goes on with the second.
-func TestARunStoppedWithinItsValidationGoesOn(t *testing.T) {
+// Validation processes 1,000 images at a time. A run that is stopped between two batches resumes
+// with the second.
+func TestAResumeWithinAValidationKeepsBits(t *testing.T) {
 	t.Parallel()
 	folder := ownImages(t, 6*1100+5, 1)
 	train := func(out string, more ...string) []string {
@@ -172,8 +172,8 @@ func readEvaluation(t *testing.T, out string) (e evaluation) {
 	return e
 }
 
-// The learning rate of a run may change again and again; a rate that no batch was trained with
-// is forgotten.
+// The learning rate of a run may change several times. A rate that trained no batch is not
+// recorded.
 func TestLearningRatesMayChangeOften(t *testing.T) {
 	dir := t.TempDir()
 	mustTrain(t, tiny(dir)...)
@@ -195,8 +195,8 @@ func TestLearningRatesMayChangeOften(t *testing.T) {
 	}
 }
 
-// A resume finds the images of a folder that was named relative to another working folder.
-func TestARunIsResumedFromAnotherFolder(t *testing.T) {
+// A resume finds the images although -data was relative to another working directory.
+func TestAResumeMayHaveAnotherWorkingDirectory(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(filepath.Dir(few))
 	mustTrain(t, tiny(dir, "-data", filepath.Base(few))...)
@@ -204,8 +204,8 @@ func TestARunIsResumedFromAnotherFolder(t *testing.T) {
 	mustTrain(t, "train", "-resume", "-out", dir, "-epochs", "2")
 }
 
-// The optimiser's steps must be those of the epochs that are done, however many these are.
-func TestAStateOfOtherStepsIsRefused(t *testing.T) {
+// The optimiser's step count must match the position of the run.
+func TestAStateWithAWrongStepCountIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	mustTrain(t, tiny(dir, "-epochs", "4")...)
 	name := filepath.Join(dir, stateFile)

@@ -15,7 +15,7 @@ import (
 	"hvae/mnist/safetensors"
 )
 
-// slow is an interruption that takes its time.
+// A slow is an interruption whose Err sleeps.
 type slow struct {
 	interruption
 	pause time.Duration
@@ -26,7 +26,7 @@ func (s *slow) Err() error {
 	return s.interruption.Err()
 }
 
-func TestAnEpochsSecondsAreThoseBeforeAndAfterAnInterruption(t *testing.T) {
+func TestSecondsAddUpOverAnInterruption(t *testing.T) {
 	dir := t.TempDir()
 	args := strings.Fields("train -dataset own -latent 2 -train 26 -batch 2 -epochs 1 -data " + ownImages(t, 31, 1) + " -out " + dir)
 	const pause = 20 * time.Millisecond
@@ -43,7 +43,7 @@ func TestAnEpochsSecondsAreThoseBeforeAndAfterAnInterruption(t *testing.T) {
 	if err := json.Unmarshal([]byte(state.Progress), &before); err != nil {
 		t.Fatal(err)
 	}
-	if most := time.Since(began).Seconds(); !(before.Seconds >= 8*pause.Seconds() && before.Seconds <= most) { // some pauses come before the first batch
+	if most := time.Since(began).Seconds(); !(before.Seconds >= 8*pause.Seconds() && before.Seconds <= most) { // some calls of Err precede the first batch
 		t.Errorf("the interrupted epoch has taken %v s, want %v to %v", before.Seconds, 8*pause.Seconds(), most)
 	}
 	began = time.Now()
@@ -54,7 +54,7 @@ func TestAnEpochsSecondsAreThoseBeforeAndAfterAnInterruption(t *testing.T) {
 	}
 }
 
-func TestAStateThatContradictsItselfIsRefused(t *testing.T) {
+func TestAnInterruptedStateWithAWrongStepCountIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	folder := ownImages(t, 31, 1)
 	args := strings.Fields("train -dataset own -latent 2 -train 26 -batch 2 -epochs 1 -data " + folder + " -out " + dir)
@@ -77,7 +77,7 @@ func TestAStateThatContradictsItselfIsRefused(t *testing.T) {
 	if _, stderr, status := mnist(t.Context(), append(args, "-resume")...); status != 1 || !strings.Contains(stderr, "contradicts itself") {
 		t.Errorf("status %d, %s", status, stderr)
 	}
-	// As it was, it goes on, and a rate that is given now holds from here.
+	// With the right count it resumes, and a new rate holds from this batch.
 	f.Metadata["optimiser.step"] = strconv.Itoa(at.Batch)
 	if err := os.WriteFile(name, f.Encode(), 0o644); err != nil {
 		t.Fatal(err)

@@ -27,8 +27,8 @@ import (
 	"hvae/mnist/safetensors"
 )
 
-// refused runs the program, which must end with status 1 and a line, after notes, that has
-// all of want, and leave a folder as it is.
+// refused runs the program, which must exit with status 1, print a line that contains all of want
+// after any notes, and not change the folder.
 func refused(t *testing.T, folder string, args []string, want ...string) {
 	t.Helper()
 	before := files(t, folder)
@@ -118,7 +118,7 @@ func savedPosition(t *testing.T, folder string) (p position) {
 	return p
 }
 
-func TestARunBelongsToOneProcess(t *testing.T) {
+func TestASecondProcessIsRefused(t *testing.T) {
 	t.Parallel()
 	whole, shared := t.TempDir(), t.TempDir()
 	first := exec.Command(os.Args[0], tiny(shared, "-epochs", "1000000", "-patience", "1000000")...)
@@ -152,7 +152,7 @@ func TestARunBelongsToOneProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-ended
-	// Its lock has ended with it, and it is the run that it would have been alone.
+	// Its lock ended with it. The resumed run has the bits of an undisturbed run.
 	epochs := []string{"-patience", "1000000", "-epochs", strconv.Itoa(len(metricsOf(t, shared)) + 2)}
 	mustTrain(t, tiny(shared, append(epochs, "-resume")...)...)
 	mustTrain(t, tiny(whole, epochs...)...)
@@ -160,7 +160,7 @@ func TestARunBelongsToOneProcess(t *testing.T) {
 		t.Error("the first process's files differ from an undisturbed run's")
 	}
 
-	// Whoever has the lock, files that are there stay as they are.
+	// A lock of any process protects the files.
 	lock, err := filelock.Take(filepath.Join(shared, lockFile))
 	if err != nil {
 		t.Fatal(err)
@@ -172,7 +172,7 @@ func TestARunBelongsToOneProcess(t *testing.T) {
 	lock.Release()
 }
 
-func TestARunNeverReplacesTheFilesOfAnother(t *testing.T) {
+func TestANewRunKeepsExistingFiles(t *testing.T) {
 	dir := t.TempDir()
 	mustTrain(t, tiny(dir, "-epochs", "1")...)
 	if err := os.WriteFile(filepath.Join(dir, evaluationFile), []byte("{}"), 0o644); err != nil {
@@ -196,9 +196,9 @@ func TestARunNeverReplacesTheFilesOfAnother(t *testing.T) {
 	}
 }
 
-func TestTheStateAloneIsTheRun(t *testing.T) {
+func TestTheStateSufficesForAResume(t *testing.T) {
 	dir := t.TempDir()
-	// The last epochs are worse, so that the best weights are not those of the last.
+	// The last epochs are worse, so that the best and the last weights differ.
 	mustTrain(t, tiny(dir, "-epochs", "1")...)
 	mustTrain(t, tiny(dir, "-epochs", "4", "-resume", "-lr", "0.03")...)
 	moved := copyFiles(t, dir, stateFile)
@@ -217,7 +217,7 @@ func TestTheStateAloneIsTheRun(t *testing.T) {
 	}
 }
 
-func TestAResumeAsksForNoSettingAgain(t *testing.T) {
+func TestAResumeKeepsTheSettings(t *testing.T) {
 	flags := append([]string{"-seed", "5", "-patience", "7", "-lr", "2e-3", "-recompute"}, hvaeFlags...)
 	whole, parts := t.TempDir(), t.TempDir()
 	mustTrain(t, tiny(whole, append(flags, "-epochs", "3")...)...)
@@ -237,7 +237,7 @@ func TestAResumeAsksForNoSettingAgain(t *testing.T) {
 		t.Errorf("a flag that does not contradict the run is named: %s", stderr)
 	}
 
-	// What may change does, and is kept.
+	// Settings that may change do, and are stored.
 	mustTrain(t, "train", "-resume", "-out", parts, "-epochs", "4", "-patience", "3", "-recompute=false")
 	mustTrain(t, "train", "-resume", "-out", parts)
 	state, err := model.ReadState(filepath.Join(parts, stateFile))
@@ -260,7 +260,7 @@ func TestAResumeAsksForNoSettingAgain(t *testing.T) {
 	}
 }
 
-func TestALearningRateMayBeChangedAndIsRecorded(t *testing.T) {
+func TestAChangedLearningRateIsRecorded(t *testing.T) {
 	steady, changed := t.TempDir(), t.TempDir()
 	mustTrain(t, tiny(steady, "-epochs", "4")...)
 	mustTrain(t, tiny(changed, "-epochs", "2")...)
@@ -284,7 +284,7 @@ func TestALearningRateMayBeChangedAndIsRecorded(t *testing.T) {
 		t.Errorf("lr = %s, progress %s", state.Settings["lr"], state.Progress)
 	}
 
-	// A run that diverged goes on.
+	// A run that diverged can be resumed.
 	lost := t.TempDir()
 	if _, stderr, status := mnist(t.Context(), tiny(lost, "-lr", "1e20", "-epochs", "2")...); status != 1 || !strings.Contains(stderr, "-resume and a smaller -lr") {
 		t.Fatalf("status %d, %s", status, stderr)
@@ -297,7 +297,7 @@ func TestALearningRateMayBeChangedAndIsRecorded(t *testing.T) {
 	}
 }
 
-// A watcher is a context that looks around whenever it is asked whether it has ended.
+// A watcher is a context whose Err calls look.
 type watcher struct {
 	context.Context
 	look func()
@@ -381,7 +381,7 @@ func TestADamagedFileIsRefused(t *testing.T) {
 	mustTrain(t, "train", "-resume", "-out", dir, "-epochs", "2")
 }
 
-// rewrite changes a run's state, with a digest or without.
+// rewrite changes a run's state and removes its digest unless digest is true.
 func rewrite(t *testing.T, folder string, digest bool, change func(f *safetensors.File, p *position)) {
 	t.Helper()
 	name := filepath.Join(folder, stateFile)
@@ -404,7 +404,7 @@ func rewrite(t *testing.T, folder string, digest bool, change func(f *safetensor
 	}
 }
 
-func TestAStateMustAgreeWithItself(t *testing.T) {
+func TestAContradictoryStateIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	mustTrain(t, tiny(dir, "-epochs", "2")...)
 	for _, change := range []func(p *position){
@@ -435,7 +435,7 @@ func TestAStateWithoutADigestIsResumed(t *testing.T) {
 	}
 }
 
-func TestAMovedFolderEndsTheRunAndMixesNothing(t *testing.T) {
+func TestAMovedFolderEndsTheRun(t *testing.T) {
 	t.Parallel()
 	whole, other, parent := t.TempDir(), t.TempDir(), t.TempDir()
 	dir, old := filepath.Join(parent, "run"), filepath.Join(parent, "old")
@@ -495,7 +495,7 @@ func TestAMovedFolderEndsTheRunAndMixesNothing(t *testing.T) {
 	}
 }
 
-func TestAMovedTableIsNotBegunAgain(t *testing.T) {
+func TestAMovedTableIsNotRestarted(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()
 	out, old := filepath.Join(parent, "table"), filepath.Join(parent, "old")
@@ -520,7 +520,7 @@ func TestAMovedTableIsNotBegunAgain(t *testing.T) {
 	}
 }
 
-func TestOtherKernelsAndNamesOfTheSameDataAreNoted(t *testing.T) {
+func TestOtherKernelsAreNotedAndOtherNamesAllowed(t *testing.T) {
 	dir, again := t.TempDir(), t.TempDir()
 	mustTrain(t, tiny(dir)...)
 	mustTrain(t, tiny(again, "-epochs", "2")...)

@@ -30,10 +30,10 @@ func stopped(elbo []float64, patience int) (epochs, best int) {
 	return len(elbo), best
 }
 
-// The full VAE was validated with the same noise after every epoch, and did not stop. Here
-// its curve is given fresh noise, as in the authors' code, and the run is stopped by their
-// rule, 400 times for each amount of noise.
-func TestFreshValidationNoiseExplainsWhenThePublishedRunsStopped(t *testing.T) {
+// The full VAE was validated with the same noise after every epoch, and did not stop early. The
+// test adds fresh noise to its curve, as in the authors' code, and applies their stopping rule,
+// 400 times for each standard deviation of the noise.
+func TestFreshValidationNoiseExplainsThePublishedStoppingTimes(t *testing.T) {
 	metrics, err := run.ReadMetrics("results/full/vae-85547/metrics.jsonl")
 	if err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@ import (
 	"hvae/mnist/safetensors"
 )
 
-// tinyTable is a table of seconds.
+// tinyTable returns the arguments of a table that takes seconds.
 func tinyTable(out string, more ...string) []string {
 	return append([]string{"table", "-data", few, "-dataset", "few", "-train", "100", "-epochs", "1", "-limit", "5", "-samples", "20", "-runs", "2", "-rows", "vae,hvae-k1-none", "-seeds", "85547,12345", "-out", out}, more...)
 }
@@ -38,7 +38,7 @@ func mustTable(t *testing.T, args ...string) (stdout, stderr string) {
 	return stdout, stderr
 }
 
-// tableFiles returns what the files of a table and of its runs hold, without the times.
+// tableFiles returns the contents of the files of a table and of its runs, without times.
 func tableFiles(t *testing.T, out string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -53,7 +53,7 @@ func tableFiles(t *testing.T, out string) map[string]string {
 	return all
 }
 
-// tableFolder is files for a folder that has folders.
+// tableFolder is files for a folder with subfolders.
 func tableFolder(t *testing.T, folder string) map[string]string {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -89,7 +89,7 @@ func objects(t *testing.T, lines string) (all []map[string]any) {
 	return all
 }
 
-// isNumber says that a value of JSON is a number, or null for NaN.
+// isNumber reports whether a JSON value is the number, or null for NaN.
 func isNumber(got any, want float64) bool {
 	if got == nil {
 		return math.IsNaN(want)
@@ -110,11 +110,11 @@ func spreadOf(x ...float64) (mean, sd float64) {
 	return mean, math.Sqrt(sd / float64(len(x)-1))
 }
 
-func TestEveryNumberOfTheTableIsComputedAgain(t *testing.T) {
+func TestTheTableMatchesIndependentNumbers(t *testing.T) {
 	out := t.TempDir()
 	printed, _ := mustTable(t, tinyTable(out)...)
 
-	// A run of the table is a run of train, and its evaluation that of eval.
+	// The table's runs and evaluations equal those of train and eval.
 	alone := t.TempDir()
 	mustTrain(t, "train", "-data", few, "-dataset", "few", "-train", "100", "-epochs", "1", "-model", "hvae", "-K", "1", "-seed", "12345", "-out", alone)
 	ours := files(t, filepath.Join(out, "hvae-k1-none-12345"))
@@ -134,7 +134,7 @@ func TestEveryNumberOfTheTableIsComputedAgain(t *testing.T) {
 		evaluations[name] = e
 	}
 
-	// The rows. The published ones are written out from the paper.
+	// The rows. The published values are copied from the paper.
 	type sums struct{ nll, evaluation, seed, toVAE, toVAEError, elbo, epochs float64 }
 	row := func(name string, other string) (s sums) {
 		a, b := evaluations[name+"-85547"], evaluations[name+"-12345"]
@@ -189,7 +189,7 @@ func TestEveryNumberOfTheTableIsComputedAgain(t *testing.T) {
 		}
 	}
 
-	// Again, there is nothing to do: JSON prints the rows.
+	// A second call does nothing; with -json it prints the rows.
 	before := tableFiles(t, out)
 	stdout, stderr := mustTable(t, tinyTable(out, "-json")...)
 	if all := objects(t, stdout); len(all) != 2 || stderr != "" {
@@ -203,7 +203,7 @@ func TestEveryNumberOfTheTableIsComputedAgain(t *testing.T) {
 		t.Errorf("a table that is done was changed: %s", diff)
 	}
 
-	// What is printed after the last run.
+	// The text after the last run.
 	tables := strings.Split(strings.TrimSpace(printed), "\n\n")
 	if len(tables) != 4 || !strings.HasPrefix(tables[3], "NLL and ELBO in nats: published, and obtained on 5 few images, 20 samples, 2 evaluations of each run, 4 of 4 runs\n") {
 		t.Fatalf("%d tables, the last is\n%s", len(tables), tables[len(tables)-1])
@@ -212,7 +212,7 @@ func TestEveryNumberOfTheTableIsComputedAgain(t *testing.T) {
 	for i, name := range []string{"vae", "hvae-k1-none"} {
 		text := name
 		for j, seeds := range []string{map[string]string{"vae": "3", "hvae-k1-none": "2"}[name], "2"} {
-			// The numbers have been checked. Halves, such as −0.035, round away from zero.
+			// The numbers were checked above. Halves, such as −0.035, round away from zero.
 			var o map[string]any
 			cents := func(key string) float64 {
 				return math.Round(o[key].(float64)*100+math.Copysign(1e-6, o[key].(float64))) / 100
@@ -229,7 +229,7 @@ func TestEveryNumberOfTheTableIsComputedAgain(t *testing.T) {
 		}
 	}
 
-	// The figure: NLL minus the VAE's, NLL without a VAE, and none of the VAE alone.
+	// The figure shows NLL minus the VAE's, or NLL without a VAE. The VAE alone has no figure.
 	only := func(row string) string {
 		folder := t.TempDir()
 		if err := os.CopyFS(folder, os.DirFS(out)); err != nil {
@@ -287,7 +287,7 @@ func TestEveryNumberOfTheTableIsComputedAgain(t *testing.T) {
 	}
 }
 
-func TestATableStoppedAnywhereGoesOn(t *testing.T) {
+func TestAKilledTableContinues(t *testing.T) {
 	t.Parallel()
 	var parts string
 	whole := t.TempDir()
@@ -302,7 +302,7 @@ func TestATableStoppedAnywhereGoesOn(t *testing.T) {
 		}
 		return c, stderr
 	}
-	for wait, kills := 100*time.Millisecond, 0; ; wait *= 2 { // until the slowest machine gets through
+	for wait, kills := 100*time.Millisecond, 0; ; wait *= 2 { // until the slowest machine finishes
 		if kills == 0 {
 			parts = t.TempDir()
 			left := filepath.Join(parts, "."+figureFile+"-123.tmp") // as of a kill in the middle of a write
@@ -320,7 +320,7 @@ func TestATableStoppedAnywhereGoesOn(t *testing.T) {
 			kills++
 		} else if kills > 0 {
 			break
-		} else { // the machine is faster than this
+		} else { // the wait was too long to kill the program
 			wait /= 8
 		}
 	}
@@ -350,7 +350,7 @@ func TestATableStoppedAnywhereGoesOn(t *testing.T) {
 		t.Errorf("made by two processes, the table is another:\n%s", diff)
 	}
 
-	// One task at a time, the last first.
+	// Single tasks in reverse order.
 	parts = t.TempDir()
 	for _, task := range []string{"1", "0"} {
 		mustTable(t, tinyTable(parts, "-seeds", "85547", "-task", task)...)
@@ -361,7 +361,7 @@ func TestATableStoppedAnywhereGoesOn(t *testing.T) {
 	}
 }
 
-func TestATableTakesWhatIsThere(t *testing.T) {
+func TestATableUsesExistingRuns(t *testing.T) {
 	out := t.TempDir()
 	trained := filepath.Join(out, "vae-1")
 	table := func(more ...string) []string {
@@ -377,7 +377,7 @@ func TestATableTakesWhatIsThere(t *testing.T) {
 	if after, err := os.ReadFile(filepath.Join(trained, modelFile)); err != nil || string(after) != string(model) {
 		t.Errorf("the model of a run that train made is another: %v, %s", err, stderr)
 	}
-	// Without weights it still counts.
+	// A run without weights counts as done.
 	for _, name := range []string{modelFile, stateFile, samplesFile, curveFile, lockFile} {
 		if err := os.Remove(filepath.Join(trained, name)); err != nil {
 			t.Fatal(err)
@@ -407,7 +407,7 @@ func TestATableTakesWhatIsThere(t *testing.T) {
 			t.Errorf("%v changed the run: %s", c.args, diff)
 		}
 	}
-	// Other settings are another run's.
+	// A run with other settings is refused.
 	for flag, value := range map[string]string{"batch": "50", "lr": "1e-4", "seed": "2"} {
 		other := filepath.Join(t.TempDir(), "vae-1")
 		mustTrain(t, append(train, other, "-epochs", "1", "-"+flag, value)...)
@@ -423,7 +423,7 @@ func TestATableTakesWhatIsThere(t *testing.T) {
 }
 
 func TestATableEvaluatesTheBestEpoch(t *testing.T) {
-	// Two epochs; then the state is made to say that the second was worse.
+	// Two epochs, after which the state is changed so that the second was worse.
 	out := t.TempDir()
 	run := filepath.Join(out, "vae-1")
 	mustTrain(t, "train", "-data", few, "-dataset", "few", "-train", "100", "-seed", "1", "-out", run, "-epochs", "1")
@@ -464,7 +464,7 @@ func TestATableEvaluatesTheBestEpoch(t *testing.T) {
 	}
 }
 
-func TestATableRefusesResultsThatAreNotFinite(t *testing.T) {
+func TestATableFailsIfResultsAreNotFinite(t *testing.T) {
 	out := t.TempDir()
 	run := filepath.Join(out, "vae-1")
 	mustTrain(t, "train", "-data", few, "-dataset", "few", "-train", "100", "-seed", "1", "-out", run, "-epochs", "1")
@@ -490,7 +490,7 @@ func TestATableRefusesResultsThatAreNotFinite(t *testing.T) {
 	}
 }
 
-func TestATableGoesFurtherAndEvaluatesAgain(t *testing.T) {
+func TestExtendTrainsFurtherAndEvaluatesAgain(t *testing.T) {
 	out := t.TempDir()
 	run := filepath.Join(out, "vae-1")
 	table := []string{"table", "-data", few, "-dataset", "few", "-train", "100", "-limit", "3", "-samples", "10", "-runs", "1", "-rows", "vae", "-seeds", "1", "-out", out, "-epochs"}
@@ -517,8 +517,7 @@ func TestATableGoesFurtherAndEvaluatesAgain(t *testing.T) {
 		t.Errorf("evaluation %+v, want NLL %v of the second epoch", e, want)
 	}
 
-	// Whether patience has ended is read from the metrics: here the first epoch is the best
-	// of four.
+	// The metrics determine whether patience has ended. Here the first of four epochs is the best.
 	var lines string
 	for epoch, elbo := range []float64{-1, -3, -2, -4} {
 		lines += fmt.Sprintf(`{"epoch":%d,"train_elbo":-1,"val_elbo":%v,"seconds":1}`+"\n", epoch+1, elbo)
@@ -544,7 +543,7 @@ func TestATableGoesFurtherAndEvaluatesAgain(t *testing.T) {
 	}
 }
 
-func TestTasksAreListedAndDoneOneByOne(t *testing.T) {
+func TestListAndTask(t *testing.T) {
 	out := t.TempDir()
 	stdout, stderr := mustTable(t, "table", "-data", "synthetic", "-out", out, "-list", "-json", "-rows", "vae")
 	if all := objects(t, stdout); len(all) != 3 || all[2]["run"] != "vae-98765" || stderr != "" {
@@ -586,7 +585,7 @@ func TestTasksAreListedAndDoneOneByOne(t *testing.T) {
 		}
 	}
 
-	// One run is at work elsewhere, one was stopped, one has other settings.
+	// One run is running in another process, one was stopped, one has other settings.
 	stopped := &interruption{t.Context(), 2}
 	if _, stderr, status := mnist(stopped, tinyTable(out, "-task", "2")...); status != 130 || !strings.Contains(stderr, "start the same command again") {
 		t.Errorf("status %d, %s", status, stderr)
@@ -617,14 +616,14 @@ func TestTasksAreListedAndDoneOneByOne(t *testing.T) {
 	lock.Release()
 }
 
-// All that is random has the seed in its key and nothing of the model.
-func TestRowsOfASeedShareTheirRandomness(t *testing.T) {
+// The keys of all streams contain the seed, but nothing of the model.
+func TestRowsOfASeedShareTheirStreams(t *testing.T) {
 	keys := func(row, seed string) []string {
 		var all []string
 		for _, k := range hvaetest.RecordStreams(func() {
 			mustTable(t, "table", "-data", few, "-dataset", "few", "-train", "100", "-epochs", "1", "-limit", "2", "-samples", "10", "-runs", "2", "-rows", row, "-seeds", seed, "-out", t.TempDir())
 		}) {
-			// An HVAE has more weights to start. The trainer's own noise is for bounds without data.
+			// An HVAE has more weights to initialise. The trainer's stream is not used.
 			if strings.HasPrefix(k.Purpose, "mnist ") && !strings.HasPrefix(k.Purpose, "mnist start ") {
 				all = append(all, fmt.Sprint(k))
 			}

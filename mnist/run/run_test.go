@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-func TestProgressIsThatOfTheEpochAndOfTheRun(t *testing.T) {
+func TestProgress(t *testing.T) {
 	r := &Run{settings: Settings{BatchSize: 20, MaxEpochs: 10, Patience: 3}, training: make([]int, 50)} // batches of 20, 20 and 10
 	for _, c := range []struct {
 		at                position
@@ -38,7 +38,7 @@ func FuzzTrainFlags(f *testing.F) {
 		if s.Flags().Parse([]string{"-out", "x", a, b, c, d}) != nil || s.Check() != nil {
 			return
 		}
-		// What is accepted can be run.
+		// Accepted settings are valid.
 		if s.Config.Check() != nil || s.BatchSize < 1 || s.MaxEpochs < 1 || s.Patience < 1 || s.Train < 0 || !(s.Rate > 0) || s.Out == "" {
 			t.Errorf("%q %q %q %q gives %+v", a, b, c, d, s)
 		}

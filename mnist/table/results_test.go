@@ -17,8 +17,8 @@ import (
 	"hvae/mnist/run"
 )
 
-// What was obtained is checked in, in results/, and README.md tells it. Here the files are
-// held against each other, and README.md against them.
+// These tests compare the checked-in tables of results/ with their runs, and results/README.md with
+// both.
 
 // equalBudgets returns the table of results/ with 30 epochs of each model.
 func equalBudgets() *Table {
@@ -35,8 +35,8 @@ func fullProtocol() *Table {
 	return checkedIn(Table{Out: "../results/full", Rows: []string{"vae"}, Seeds: []uint64{85547}, MaxEpochs: 2000, Limit: 10000, Runs: 3})
 }
 
-// checkedIn completes a table by what those of results/ have in common. It has no images, but
-// as many as MNIST.
+// checkedIn sets the fields that are equal in all tables of results/. The training images are
+// blank, as many as MNIST's.
 func checkedIn(t Table) *Table {
 	t.Patience, t.Samples = 100, 1000
 	t.set = data.Set{Name: "mnist", Train: data.Images{Pixels: make([]byte, 60000*784)}}
@@ -44,7 +44,7 @@ func checkedIn(t Table) *Table {
 	return &t
 }
 
-// run returns the task whose run has this name, and what its folder says.
+// named returns the task whose run has the given name, and its status.
 func (t *Table) named(name string) (k task, s status, err error) {
 	for _, k := range t.tasks {
 		if k.String() == name {
@@ -57,9 +57,9 @@ func (t *Table) named(name string) (k task, s status, err error) {
 
 var decimal = regexp.MustCompile(`\d+\.\d+`)
 
-// alike says whether two files are the same but for last digits, which are others where the
-// compiler fuses multiplications and additions: of a picture's pixels, rounded to tenths,
-// the tenths.
+// alike reports whether two files differ at most in the last digits of numbers, which depend on
+// whether the compiler fuses multiplications and additions. Coordinates of pictures, which have
+// one decimal, may differ by 0.1.
 func alike(a, b string) bool {
 	x, y := decimal.FindAllString(a, -1), decimal.FindAllString(b, -1)
 	if len(x) != len(y) || decimal.ReplaceAllString(a, "") != decimal.ReplaceAllString(b, "") {
@@ -79,7 +79,7 @@ func alike(a, b string) bool {
 	return true
 }
 
-func TestCheckedInTablesAreWhatTheirRunsSay(t *testing.T) {
+func TestCheckedInTablesMatchTheirRuns(t *testing.T) {
 	for _, table := range []*Table{equalBudgets(), fullProtocol()} {
 		want, err := table.report().files()
 		if err != nil {
@@ -102,8 +102,7 @@ func TestCheckedInTablesAreWhatTheirRunsSay(t *testing.T) {
 	}
 }
 
-// signed formats a difference and its error, if that is known, with the signs of README.md's
-// text.
+// signed formats a difference and its error, if not nil, with a minus sign (−) as in README.md.
 func signed(v float64, err *float64) string {
 	sign := "+"
 	if v < 0 {
@@ -112,8 +111,8 @@ func signed(v float64, err *float64) string {
 	return sign + eval.PlusMinus(2, math.Abs(v), err)
 }
 
-// difference returns the mean of NLL of row a less that of row b with the same seed, with
-// its standard error.
+// difference returns the mean over seeds of the NLL of row a minus the NLL of row b, with its
+// standard error.
 func difference(runs []result, a, b string) string {
 	var d []float64
 	for _, x := range runs {
@@ -126,7 +125,7 @@ func difference(runs []result, a, b string) string {
 	return signed(eval.MeanSE(d))
 }
 
-func TestTheREADMEOfTheResultsHasTheirNumbers(t *testing.T) {
+func TestTheREADMEMatchesTheResults(t *testing.T) {
 	b, err := os.ReadFile("../results/README.md")
 	if err != nil {
 		t.Fatal(err)
@@ -183,7 +182,7 @@ func TestTheREADMEOfTheResultsHasTheirNumbers(t *testing.T) {
 	}
 }
 
-func TestCheckedInWeightsAreThoseOfTheirRuns(t *testing.T) {
+func TestCheckedInWeightsMatchTheirRuns(t *testing.T) {
 	for _, c := range []struct {
 		file, run string
 		table     *Table

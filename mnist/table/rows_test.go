@@ -10,7 +10,7 @@ import (
 	"hvae/bench/plot/plottest"
 )
 
-func TestRowsAreWhatTheirNamesSay(t *testing.T) {
+func TestRowsMatchTheirNames(t *testing.T) {
 	rows := makeRows(plan(nil, nil), nil)
 	if len(rows) != 27 {
 		t.Errorf("the paper's table has %d rows, want 27", len(rows))
@@ -28,12 +28,12 @@ func TestRowsAreWhatTheirNamesSay(t *testing.T) {
 	}
 }
 
-func TestTheFigureShowsObtainedBesidePublishedValues(t *testing.T) {
+func TestFigure(t *testing.T) {
 	tasks := plan([]string{"hvae-k1-none", "hvae-k5-none-shared", "hvae-k5-none-varied", "hvae-k5-fixed-shared", "hvae-k5-fixed-varied", "vae"}, []uint64{85547, 12345})
-	obtained := map[string]float64{ // but for hvae-k5-fixed-varied
+	obtained := map[string]float64{ // without hvae-k5-fixed-varied
 		"vae": 91, "hvae-k1-none": 91.1, "hvae-k5-fixed-shared": 90.8, "hvae-k5-none-shared": 90.7, "hvae-k5-none-varied": 90.5,
 	}
-	published := map[string]float64{ // in the paper, of these seeds
+	published := map[string]float64{ // from the paper, for these seeds
 		"vae": (83.25 + 83.15) / 2, "hvae-k1-none": (83.29 + 83.04) / 2, "hvae-k5-fixed-shared": (83.36 + 83.16) / 2,
 		"hvae-k5-none-shared": 83.68, "hvae-k5-fixed-varied": (83.10 + 82.77) / 2, "hvae-k5-none-varied": (83.38 + 83.32) / 2,
 	}
@@ -63,7 +63,7 @@ func TestTheFigureShowsObtainedBesidePublishedValues(t *testing.T) {
 				"no tempering":    {"hvae-k5-none-" + eps},
 				"fixed tempering": {"hvae-k5-fixed-" + eps},
 			}
-			if eps == "shared" { // K = 1 is shown once
+			if eps == "shared" { // K = 1 is drawn in the first row only
 				rows["no tempering"] = []string{"hvae-k1-none", "hvae-k5-none-shared"}
 			}
 			if len(p.Series) != len(rows) {
@@ -92,15 +92,15 @@ func TestTheFigureShowsObtainedBesidePublishedValues(t *testing.T) {
 	}
 	shows(runs, "NLL minus the VAE's ± s.e. (nats)", func(of map[string]float64, row string) float64 { return of[row] - of["vae"] })
 
-	// As long as the VAE's own runs are missing, NLL is itself.
+	// Without the VAE's runs, the figure shows NLL.
 	runs = slices.DeleteFunc(runs, func(r result) bool { return r.Row == "vae" })
 	delete(obtained, "vae")
 	shows(runs, "NLL ± s.d. over seeds (nats)", func(of map[string]float64, row string) float64 { return of[row] })
 }
 
-// Two seeds of a VAE and of an HVAE with K = 1, whose step costs 20,624,000 multiply-adds
-// where the VAE's costs 8,254,400.
-func TestTheBudgetShowsELBOsAgainstEpochsAndWork(t *testing.T) {
+// Two seeds of a VAE and of an HVAE with K = 1. A step costs 8,254,400 multiply-adds for the VAE and
+// 20,624,000 for the HVAE.
+func TestBudget(t *testing.T) {
 	tasks := plan([]string{"vae", "hvae-k1-none"}, []uint64{1, 2})
 	curves := map[string][2][]float64{
 		"vae":          {{-200, -100, -96, -94}, {-190, -104, -98, -94, -90}},

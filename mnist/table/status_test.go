@@ -9,8 +9,8 @@ import (
 	"hvae/mnist/run"
 )
 
-// A run ends when patience has ended after its best epoch, whichever that is.
-func TestTheBestEpochOfATablesRunMayBeAnyEpoch(t *testing.T) {
+// Training ends when no epoch was better for patience epochs, for any best epoch.
+func TestTrainingEndsWhenPatienceEndsAfterTheBestEpoch(t *testing.T) {
 	const patience = 2
 	table := Table{Out: t.TempDir(), Source: run.Source{Folder: "synthetic"}, Rows: []string{"vae"}, Seeds: []uint64{1}, MaxEpochs: 100, Patience: patience}
 	k := plan(table.Rows, table.Seeds)[0]
@@ -37,8 +37,8 @@ func TestTheBestEpochOfATablesRunMayBeAnyEpoch(t *testing.T) {
 	}
 }
 
-// A task is trained with the table's settings, whatever their size.
-func TestATaskHasTheTablesSettings(t *testing.T) {
+// The settings of a task are the table's, for several values.
+func TestATaskUsesTheTablesSettings(t *testing.T) {
 	for _, patience := range []int{1, 2, 500} {
 		table := Table{Out: "out", Source: run.Source{Folder: "synthetic"}, Rows: []string{"hvae-k5-free-varied"}, Seeds: []uint64{7}, MaxEpochs: 1000 + patience, Patience: patience, Train: 10 * patience}
 		k := plan(table.Rows, table.Seeds)[0]
