@@ -56,16 +56,19 @@ func parsePosition(s string, batches, validation int) (p position, err error) {
 	return p, nil
 }
 
-// MaxText is the maximum size in bytes of a text file that is read, enough for the metrics of
-// half a million epochs.
-const MaxText = 64 << 20
-
-// ReadMetrics reads the metrics of a run, none if the file does not exist.
-func ReadMetrics(name string) (all []Metrics, err error) {
-	b, err := atomicfile.Read(name, MaxText)
+// ReadText reads a text file, nil if it does not exist. Its size is at most 64 MiB, enough for the
+// metrics of half a million epochs.
+func ReadText(name string) ([]byte, error) {
+	b, err := atomicfile.Read(name, 64<<20)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+	return b, err
+}
+
+// ReadMetrics reads the metrics of a run, none if the file does not exist.
+func ReadMetrics(name string) (all []Metrics, err error) {
+	b, err := ReadText(name)
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"time"
@@ -73,11 +72,8 @@ func (r report) files() (map[string][]byte, error) {
 
 // readReport reads a table's results, none if the file does not exist.
 func readReport(name string) (r report, err error) {
-	b, err := atomicfile.Read(name, run.MaxText)
-	if errors.Is(err, fs.ErrNotExist) {
-		return r, nil
-	}
-	if err != nil {
+	b, err := run.ReadText(name)
+	if b == nil || err != nil {
 		return r, err
 	}
 	if err := json.Unmarshal(b, &r); err != nil {

@@ -83,6 +83,14 @@ func (t *Table) contradiction(k task, s run.Settings, state model.State) error {
 	return nil
 }
 
+// newEvaluation returns the evaluation of a task before its first evaluation.
+func (t *Table) newEvaluation(k task, s run.Settings, best run.Metrics) evaluation {
+	return evaluation{
+		Run: k.String(), Settings: t.identity(s.Stored()), Data: t.set.Name,
+		Epoch: best.Epoch, ValELBO: best.ValELBO, Images: t.Limit, Samples: t.Samples, Seed: k.seed,
+	}
+}
+
 // status reads the status of a task's run. It returns an error for a run with more epochs than
 // the settings allow, for a run that was evaluated with other settings, and, without Extend, for
 // an evaluated run that would be trained further.
@@ -145,6 +153,36 @@ func (t *Table) results() (all []result) {
 		if s, err := t.status(k); err == nil && s.done() {
 			all = append(all, s.result(k))
 		}
+	}
+	return all
+}
+
+// An Entry is a run in the list of runs.
+type Entry struct {
+	Task   int    `json:"task"`
+	Run    string `json:"run"`
+	State  string `json:"state"`  // done, running, stopped, missing or refused
+	Epochs int    `json:"epochs"` // number of trained epochs
+	Why    string `json:"why,omitempty"`
+}
+
+// List returns the states of all runs.
+func (t *Table) List() (all []Entry) {
+	for i, k := range t.tasks {
+		e := Entry{Task: i, Run: k.String(), State: "missing"}
+		s, err := t.status(k)
+		switch {
+		case err != nil:
+			e.State, e.Why = "refused", err.Error()
+		case s.done():
+			e.State = "done"
+		case s.running:
+			e.State = "running"
+		case s.begun:
+			e.State = "stopped"
+		}
+		e.Epochs = len(s.metrics)
+		all = append(all, e)
 	}
 	return all
 }
