@@ -1,8 +1,8 @@
 // Package eval estimates a model's ELBO and negative log-likelihood by importance sampling,
 // and bounds log p(x) by annealed importance sampling.
 //
-// Evaluate is in eval.go, the images are in dataset.go, the results in bounds.go and
-// correlation.go, and means with their errors in statistics.go.
+// Evaluate is in eval.go, its images in dataset.go, the bounds in bounds.go, correlations and means
+// with their errors in statistics.go.
 package eval
 
 import (

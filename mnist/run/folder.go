@@ -70,11 +70,12 @@ func (f *Folder) owned() error {
 // Write replaces a file, unless the folder is no longer at its path. So files of different runs
 // are never mixed.
 func (f *Folder) Write(file string, b []byte) error {
-	if err := f.owned(); err != nil {
-		return err
+	err := f.owned()
+	if err == nil {
+		err = atomicfile.WriteIf(f.owned, filepath.Join(f.path, file), b)
 	}
-	if err := atomicfile.WriteIf(f.owned, filepath.Join(f.path, file), b); err != nil {
-		return cmp.Or(f.owned(), err) // the folder may have been moved during the write
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", file, cmp.Or(f.owned(), err)) // moved during the write
 	}
 	return nil
 }

@@ -1,9 +1,8 @@
 // Package run trains a model in a folder of files, from which an interrupted or killed run
 // resumes with the same bits.
 //
-// Read run.go first: a Run and its training loop. Its settings are in settings.go, its progress
-// in position.go, its folder and lock in folder.go, its batches in batch.go, and the flags that
-// name a dataset in source.go.
+// A Run and its training loop are in run.go, its settings and dataset in settings.go, its progress
+// in position.go, its folder and lock in folder.go, and its batches in batch.go.
 package run
 
 import (
@@ -307,15 +306,12 @@ func (r *Run) interrupt(cause error, advice string) error {
 
 // saveState writes the state.
 func (r *Run) saveState() error {
-	p, err := json.Marshal(r.position)
-	if err == nil {
-		err = r.folder.Write(StateFile, r.trainer.State(r.metadata(), string(p), r.best).Encode())
-	}
-	if err != nil {
-		return fmt.Errorf("cannot save the state: %w", err)
-	}
 	r.saved = time.Now()
-	return nil
+	p, err := json.Marshal(r.position)
+	if err != nil {
+		return fmt.Errorf("cannot encode the position: %w", err)
+	}
+	return r.folder.Write(StateFile, r.trainer.State(r.metadata(), string(p), r.best).Encode())
 }
 
 // metadata returns the settings that the state stores, with the dataset and the kernels.
@@ -340,14 +336,10 @@ func (r *Run) writeBest() error {
 	b := c.File().Encode()
 	if old, err := atomicfile.Read(r.path(ModelFile), int64(len(b))); err != nil || !bytes.Equal(old, b) {
 		if err := r.folder.Write(ModelFile, b); err != nil {
-			return fmt.Errorf("cannot save the model: %w", err)
+			return err
 		}
 	}
-	digits := model.Generate(s.Config, r.best, 64, s.Seed)
-	if err := r.folder.Write(SamplesFile, sheet.Draw(digits, nil, 8)); err != nil {
-		return fmt.Errorf("cannot write the samples: %w", err)
-	}
-	return nil
+	return r.folder.Write(SamplesFile, sheet.Draw(model.Generate(s.Config, r.best, 64, s.Seed), nil, 8))
 }
 
 // writeMetrics writes the metrics and their curve, unless there are none.
@@ -367,7 +359,7 @@ func (r *Run) writeMetrics() error {
 		validation.X, validation.Y = append(validation.X, float64(m.Epoch)), append(validation.Y, m.ValELBO)
 	}
 	if err := r.folder.Write(MetricsFile, b.Bytes()); err != nil {
-		return fmt.Errorf("cannot write the metrics: %w", err)
+		return err
 	}
 	var ticks []float64
 	for power := 1; power <= len(p.Metrics); power *= 10 {
@@ -382,8 +374,5 @@ func (r *Run) writeMetrics() error {
 		Title: fmt.Sprintf("Training: %v, on %s", r.settings.Config, r.name), XLabel: "epoch", YLabel: "ELBO (nats)",
 		LogX: true, XTicks: ticks, Series: []plot.Series{train, validation, best},
 	}
-	if err := r.folder.Write(CurveFile, curve.SVG()); err != nil {
-		return fmt.Errorf("cannot write the curve: %w", err)
-	}
-	return nil
+	return r.folder.Write(CurveFile, curve.SVG())
 }

@@ -1,8 +1,8 @@
 // Package table trains and evaluates the models of Table 1 and writes the table.
 //
-// A Table is in table.go. Each of its tasks (task.go) has a status (status.go) and is trained and
-// evaluated (train.go, evaluation.go). The results are summarised with the published ones
-// (published.go, rows.go), drawn (figure.go, budget.go) and written (report.go).
+// A Table is in table.go. Each of its tasks (rows.go) has a status (status.go) and is trained and
+// evaluated (train.go). The results are summarised with the published ones (published.go,
+// rows.go), drawn (figure.go, budget.go) and written (report.go).
 package table
 
 import (

@@ -166,7 +166,7 @@ func (t *Table) evaluate(ctx context.Context, k task, r *run.Run, folder *run.Fo
 			err = folder.Write(run.EvaluationFile, append(b, '\n'))
 		}
 		if err != nil {
-			return fmt.Errorf("cannot save the evaluation: %w", err)
+			return err
 		}
 	}
 	return nil
