@@ -2989,11 +2989,11 @@ var table1 = map[int][6]float64{
 	20: {82.93, 83.18, 83.33, 82.83, 82.85, 82.93},
 }
 
-// publishedRuns returns the lines of mnist/published.csv: row, seed, epochs, −ELBO and its
+// publishedRuns returns the lines of mnist/table/published.csv: row, seed, epochs, −ELBO and its
 // standard deviation over three estimates, NLL and its standard deviation.
 func publishedRuns(t *testing.T) (runs [][]string) {
 	t.Helper()
-	b, err := os.ReadFile("mnist/published.csv")
+	b, err := os.ReadFile("mnist/table/published.csv")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func logEvidence(c model.Checkpoint, x linalg.Matrix[float32]) float64 {
 	return largest + math.Log(sum)
 }
 
-// simulatedImage draws image i of a run as -simulated does: z, then a number for each pixel.
+// simulatedImage draws image i of a run as -simulated does: first z, then each pixel.
 func simulatedImage(c model.Checkpoint, seed uint64, run, i int) linalg.Matrix[float32] {
 	var tape ad.Tape[float32]
 	network, _ := model.NewNetwork(&tape, c.Config, c.Params, false)
@@ -62,9 +62,9 @@ func simulatedImage(c model.Checkpoint, seed uint64, run, i int) linalg.Matrix[f
 	return x
 }
 
-// Every number that eval -method ais prints: the bounds against log p(x) by quadrature of
-// the very images, the rest against one another and against what -method is prints.
-func TestBoundsEncloseTheEvidenceOfTheImages(t *testing.T) {
+// Checks every number that eval -method ais prints: the bounds against log p(x) of the same
+// images by quadrature, the rest against each other and against the output of -method is.
+func TestBoundsEncloseTheEvidence(t *testing.T) {
 	set := digits(t)
 	_, validation := parts(set.Train.Len(), 4)
 	for _, c := range []struct {
@@ -142,7 +142,7 @@ func TestBoundsEncloseTheEvidenceOfTheImages(t *testing.T) {
 			}
 		}
 
-		// A person reads the same. Few steps will do.
+		// The text has the same numbers as the JSON object. A few steps suffice.
 		flags = strings.Replace(flags, "-steps 24 -chains 6", "-steps 3 -chains 2", 1)
 		got = asJSON(flags)
 		number := func(key string) string { return fmt.Sprintf("%.2f ± %.2f", got[key], got[key+"_se"]) }
@@ -158,8 +158,8 @@ func TestBoundsEncloseTheEvidenceOfTheImages(t *testing.T) {
 	}
 }
 
-// Per image, over its chains and then over images and runs: from the chains of one image
-// alone the same numbers must come.
+// Standard errors are over images: with the first image alone, eval must print the same number
+// for it as with two images.
 func TestStandardErrorsAreOverImages(t *testing.T) {
 	name, _ := trained(t, model.Config{Kind: "vae", Tempering: "none", Latent: 2}, 4)
 	at := func(limit string) (got map[string]any) {
@@ -182,17 +182,17 @@ func TestStandardErrorsAreOverImages(t *testing.T) {
 	}
 }
 
-func TestAnnealingsFlagsGoTogether(t *testing.T) {
+func TestFlagsOfAnnealingNeedItsMethod(t *testing.T) {
 	name, _ := trained(t, model.Config{Kind: "vae", Tempering: "none", Latent: 1}, 4)
 	for flags, want := range map[string]string{
-		"-method hmc":                                `"hmc" for flag -method: it is is or ais`,
-		"-steps 5":                                   "-steps is for -method ais",
-		"-chains 5":                                  "-chains is for -method ais",
-		"-simulated":                                 "-simulated is for -method ais",
+		"-method hmc":                                `"hmc" for flag -method: must be is or ais`,
+		"-steps 5":                                   "-steps needs -method ais",
+		"-chains 5":                                  "-chains needs -method ais",
+		"-simulated":                                 "-simulated needs -method ais",
 		"-method ais -steps 0":                       "-steps",
-		"-method ais -simulated -data synthetic":     "-data has no meaning with -simulated",
-		"-method ais -simulated -split test":         "-split has no meaning with -simulated",
-		"-method ais -simulated -dataset fashion":    "-dataset has no meaning with -simulated",
+		"-method ais -simulated -data synthetic":     "-data has no effect with -simulated",
+		"-method ais -simulated -split test":         "-split has no effect with -simulated",
+		"-method ais -simulated -dataset fashion":    "-dataset has no effect with -simulated",
 		"-method ais -data synthetic -limit 1000000": "has 400 images",
 	} {
 		stdout, stderr, status := mnist(t.Context(), append([]string{"eval", "-checkpoint", name}, strings.Fields(flags)...)...)

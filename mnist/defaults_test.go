@@ -13,9 +13,9 @@ import (
 	"hvae/mnist/model"
 )
 
-// What cannot be tried in a test, such as two thousand epochs, is read from the help, which
-// has it from the flag itself.
-func TestDefaultsAreThoseOfTheContract(t *testing.T) {
+// Defaults that a test cannot try, such as 2,000 epochs, are read from the help text, which takes
+// them from the flags.
+func TestDefaultsOfFlags(t *testing.T) {
 	for command, want := range map[string]map[string]string{
 		"train":  {"model": `"vae"`, "K": "0", "tempering": `"none"`, "latent": "64", "epochs": "2000", "patience": "100", "batch": "100", "lr": "0.001", "seed": "1", "train": "0"},
 		"eval":   {"split": `"test"`, "limit": "0", "samples": "1000", "runs": "3", "seed": "1"},
@@ -34,7 +34,7 @@ func TestDefaultsAreThoseOfTheContract(t *testing.T) {
 	}
 }
 
-func TestPicturesWithoutFlagsAreThoseOfTheContract(t *testing.T) {
+func TestDefaultsOfPictures(t *testing.T) {
 	name, _ := trained(t, model.Config{Kind: "hvae", K: 1, Tempering: "none", Latent: 2}, 1)
 	draw := func(args ...string) []byte {
 		t.Helper()

@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// Which images a command sees is tried by changing others: its results must stay, to the
-// bit, whatever -seed, -train, -split and -limit say.
+// These tests change images that a command must not use. Its results must be bit-identical for
+// any -seed, -train, -split and -limit.
 
 const trainFile, testFile = "train-images-idx3-ubyte", "t10k-images-idx3-ubyte"
 
-// changed returns a copy of a folder of images in which some of one file are others.
+// changed copies a folder of images and inverts the given images of one file.
 func changed(t *testing.T, folder, file string, which []int) string {
 	t.Helper()
 	other := t.TempDir()
@@ -42,7 +42,7 @@ func upTo(n int) (all []int) {
 	return all
 }
 
-func TestTrainingSeesItsTrainingImagesAndNoOthers(t *testing.T) {
+func TestTrainingUsesOnlyItsImages(t *testing.T) {
 	folder := ownImages(t, 31, 4)
 	for _, c := range []struct {
 		flags string
@@ -86,7 +86,7 @@ func TestTrainingSeesItsTrainingImagesAndNoOthers(t *testing.T) {
 	}
 }
 
-func TestEvaluationAndPicturesSeeTheirSplitAndNoOther(t *testing.T) {
+func TestEvaluationAndPicturesUseOnlyTheirSplit(t *testing.T) {
 	folder := ownImages(t, 31, 6)
 	dir := t.TempDir()
 	mustTrain(t, strings.Fields("train -dataset own -latent 2 -batch 10 -train 10 -epochs 1 -seed 5 -out "+dir+" -data "+folder)...)

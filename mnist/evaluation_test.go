@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -16,8 +17,7 @@ import (
 	"hvae/mnist/safetensors"
 )
 
-// trained returns a model as training might leave it, and the name of its file: some of its
-// estimates are far from others.
+// trained writes a model whose estimates vary widely and returns its file's name and the model.
 func trained(t *testing.T, config model.Config, seed uint64) (string, model.Checkpoint) {
 	t.Helper()
 	c := model.Checkpoint{Config: config, Params: model.NewParams[float32](config, -2, 5), Seed: seed, Epoch: 12, ELBO: -101.5}
@@ -34,9 +34,9 @@ func trained(t *testing.T, config model.Config, seed uint64) (string, model.Chec
 	return name, c
 }
 
-// Every number that eval prints is computed again: from the images of the split, binarised
-// afresh in each run, and noise that goes on from one tape's samples to the next's.
-func TestAnEvaluationIsTheOneThatItsFlagsDescribe(t *testing.T) {
+// Computes every number that eval prints again: from the images of the split, binarised in each
+// run, and from noise that continues across the tapes of an image.
+func TestEvalMatchesAnIndependentEvaluation(t *testing.T) {
 	vae, wide := model.Config{Kind: "vae", Tempering: "none", Latent: 3}, model.Config{Kind: "vae", Tempering: "none", Latent: 64}
 	hvae := model.Config{Kind: "hvae", K: 3, Tempering: "free", VaryEps: true, Latent: 5}
 	set := digits(t)
@@ -75,7 +75,7 @@ func TestAnEvaluationIsTheOneThatItsFlagsDescribe(t *testing.T) {
 			for i := range which {
 				which[i] = i
 			}
-			if c.split == "validation" { // of the run that trained the model
+			if c.split == "validation" { // as in the run that trained the model
 				images = set.Train
 				_, which = parts(images.Len(), checkpoint.Seed)
 			}
@@ -161,14 +161,14 @@ func TestAnEvaluationIsTheOneThatItsFlagsDescribe(t *testing.T) {
 	}
 }
 
-// huge sets values to the largest of float32.
+// huge sets all elements to the largest float32.
 func huge(x []float32) {
 	for i := range x {
 		x[i] = math.MaxFloat32
 	}
 }
 
-func TestAnEvaluationThatIsNotFiniteIsAnError(t *testing.T) {
+func TestAnEvaluationThatIsNotFiniteFails(t *testing.T) {
 	name, c := trained(t, model.Config{Kind: "vae", Tempering: "none", Latent: 2}, 1)
 	for _, p := range c.Params {
 		huge(p.Value.Data)
@@ -182,8 +182,8 @@ func TestAnEvaluationThatIsNotFiniteIsAnError(t *testing.T) {
 	}
 }
 
-// A model without a digest, as older versions and other tools write it, is evaluated with a note.
-func TestAModelWithoutADigestIsReadWithANote(t *testing.T) {
+// Older versions and other tools write models without a digest. They are evaluated with a note.
+func TestEvalNotesAModelWithoutADigest(t *testing.T) {
 	name, c := trained(t, model.Config{Kind: "vae", Tempering: "none", Latent: 2}, 1)
 	args := []string{"eval", "-checkpoint", name, "-data", "synthetic", "-limit", "2", "-samples", "2"}
 	evaluate := func() (stdout, stderr string) {
@@ -204,7 +204,16 @@ func TestAModelWithoutADigestIsReadWithANote(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, note := evaluate()
-	if got != want || note != "note: "+name+" has no SHA-256 of its contents, as an older version or another tool wrote it: it may be damaged\n" {
+	if got != want || note != "note: "+name+" has no SHA-256 of its contents, because an older version or another tool wrote it: damage cannot be detected\n" {
 		t.Errorf("a model without a digest: %s%s, want %s", note, got, want)
+	}
+}
+
+func TestEvalSimulates10000ImagesByDefault(t *testing.T) {
+	name, _ := trained(t, model.Config{Kind: "vae", Tempering: "none", Latent: 2}, 1)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if _, stderr, status := mnist(ended, strings.Fields("eval -simulated -method ais -runs 1 -checkpoint "+name)...); status != 130 || !strings.Contains(stderr, " of 10000 images") {
+		t.Errorf("status %d, %s", status, stderr)
 	}
 }

@@ -30,7 +30,7 @@ func init() {
 	}
 }
 
-func TestADiskThatFillsUpInTheMiddleOfAFileLosesNothing(t *testing.T) {
+func TestAFullDiskLosesNothing(t *testing.T) {
 	t.Parallel()
 	whole, parts := t.TempDir(), t.TempDir()
 	mustTrain(t, tiny(whole, "-epochs", "2")...)

@@ -22,17 +22,31 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"hvae/linalg"
 	"hvae/mnist/data"
+	"hvae/mnist/run"
 )
 
-// TestMain lets the test binary be the program itself, to be killed.
+// The files of a run and of a table.
+const (
+	modelFile      = "model.safetensors"
+	stateFile      = "state.safetensors"
+	metricsFile    = "metrics.jsonl"
+	curveFile      = "curve.svg"
+	samplesFile    = "samples.png"
+	evaluationFile = "evaluation.json"
+	lockFile       = ".lock"
+	tableFile      = "table.json"
+	figureFile     = "table1.svg"
+)
+
+// TestMain runs the program instead of the tests if MNIST_TEST_COMMAND is set, so that tests can
+// kill it.
 func TestMain(m *testing.M) {
 	if os.Getenv("MNIST_TEST_COMMAND") != "" {
 		if d, err := time.ParseDuration(os.Getenv("MNIST_TEST_SAVE_EVERY")); err == nil {
-			saveEvery = d
+			run.SaveEvery = d
 		}
 		main()
 	}
@@ -47,8 +61,8 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// few is a folder of a few synthetic digits, 120 to train on, 24 for validation and 6 for
-// tests: most that a command promises does not take more.
+// few is a folder of synthetic digits, 120 for training, 24 for validation and 6 for testing.
+// Most tests need no more.
 var few string
 
 func makeFew() error {
@@ -69,15 +83,15 @@ func mnist(ctx context.Context, args ...string) (stdout, stderr string, status i
 	return out.String(), err.String(), status
 }
 
-// tiny is a training run of a tenth of a second.
+// tiny returns the arguments of a training run that takes 0.1 s.
 func tiny(out string, more ...string) []string {
 	return append([]string{"train", "-data", few, "-dataset", "few", "-latent", "3", "-train", "75", "-batch", "25", "-epochs", "1", "-out", out}, more...)
 }
 
 var hvaeFlags = []string{"-model", "hvae", "-K", "1", "-tempering", "free", "-vary-eps"}
 
-// files returns what a run's files hold, without the times: of tensors their digest. The
-// lock holds nothing.
+// files returns the contents of a run's files without times and the lock, with hashes instead of
+// tensors.
 func files(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -94,7 +108,7 @@ func files(t *testing.T, folder string) map[string]string {
 			t.Fatal(err)
 		}
 		data := ""
-		if filepath.Ext(e.Name()) == ".safetensors" { // the header's length depends on the times, too
+		if filepath.Ext(e.Name()) == ".safetensors" { // the length of the header depends on the times
 			n := 8 + binary.LittleEndian.Uint64(b)
 			data = fmt.Sprintf("%x", maphash.Bytes(digests, b[n:]))
 			b = bytes.TrimRight(b[8:n], " ")
@@ -109,10 +123,10 @@ func files(t *testing.T, folder string) map[string]string {
 
 var digests = maphash.MakeSeed()
 
-// seconds finds times in JSON, and in JSON in strings of JSON.
+// seconds matches times in JSON, also in JSON inside a JSON string.
 var seconds = regexp.MustCompile(`([Ss]econds\\?"): ?[0-9.e+-]+`)
 
-// digest finds the SHA-256 of a state, which the times are part of.
+// digest matches the SHA-256 of a state, which depends on the times.
 var digest = regexp.MustCompile(`"sha256":"[0-9a-f]{64}"`)
 
 func mustTrain(t *testing.T, args ...string) {
@@ -159,7 +173,7 @@ func TestBadInputIsOneClearLine(t *testing.T) {
 		{tiny(dir, "-model", "hvae", "-K", "-1"), 2, `"-1" for flag -K`},
 		{tiny(dir, "-model", "hvae"), 2, "-model hvae needs -K"},
 		{tiny(dir, "-model", "hvae", "-K", "0"), 2, "-model hvae needs -K"},
-		{[]string{"train", "-data", "synthetic", "-dataset", "own", "-out", dir}, 2, "-data synthetic is not the data own"},
+		{[]string{"train", "-data", "synthetic", "-dataset", "own", "-out", dir}, 2, "-data synthetic is not the dataset own"},
 		{tiny(dir, "-seed", "-1"), 2, "a seed is a whole number from 0"},
 		{[]string{"train", "-data", "Synthetic", "-out", dir}, 1, "did you mean synthetic"},
 		{[]string{"train", "-data", filepath.Join(dir, "typo"), "-out", dir}, 1, "there is no folder"},
@@ -172,8 +186,8 @@ func TestBadInputIsOneClearLine(t *testing.T) {
 		{tiny(dir, "-lr", "-1"), 2, "positive"},
 		{tiny(dir, "-epochs", "0"), 2, "from 1"},
 		{tiny(dir, "-resume"), 1, "nothing to resume: " + filepath.Join(dir, stateFile) + ": no such file"},
-		{tiny(file), 1, "cannot read the folder " + file + ": not a directory; give another"},
-		{tiny(model, "-epochs", "1"), 1, "holds a run already"},
+		{tiny(file), 1, "cannot make the folder " + file + ": not a directory; give another"},
+		{tiny(model, "-epochs", "1"), 1, "already contains a run"},
 		{tiny(model, "-resume", "-batch", "10"), 1, "started with batch = 25, not 10"},
 		{tiny(model, "-resume", "-seed", "2"), 1, "started with seed = 1, not 2"},
 		{append(tiny(model, "-resume"), hvaeFlags...), 1, "was started with"},
@@ -185,9 +199,9 @@ func TestBadInputIsOneClearLine(t *testing.T) {
 		{[]string{"eval", "-checkpoint", checkpoint, "-dataset", "a b"}, 2, "a name has"},
 		{[]string{"eval", "-checkpoint", checkpoint, "-seed", "-1"}, 2, "a seed is a whole number from 0"},
 		{[]string{"eval", "-checkpoint", model, "-data", "synthetic"}, 2, "name the file of a model, such as " + checkpoint},
-		{[]string{"sample", "-checkpoint", checkpoint, "-o", "s.jpg"}, 2, "has to end in .png"},
-		{[]string{"sample", "-checkpoint", checkpoint, "-o", "-"}, 2, "not to standard output"},
-		{[]string{"reconstruct", "-checkpoint", checkpoint, "-data", "synthetic", "-o", "s"}, 2, "has to end in .png"},
+		{[]string{"sample", "-checkpoint", checkpoint, "-o", "s.jpg"}, 2, "must end in .png"},
+		{[]string{"sample", "-checkpoint", checkpoint, "-o", "-"}, 2, "cannot be written to standard output"},
+		{[]string{"reconstruct", "-checkpoint", checkpoint, "-data", "synthetic", "-o", "s"}, 2, "must end in .png"},
 		{[]string{"eval", "-checkpoint", os.DevNull, "-data", "synthetic"}, 1, "not a file"},
 		{[]string{"eval", "-checkpoint", file, "-data", "synthetic"}, 1, file + " cannot be read: it is not a safetensors file"},
 		{[]string{"eval", "-checkpoint", "nofile"}, 1, "mnist eval: nofile: no such file or directory"},
@@ -219,7 +233,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-func TestAResumedRunIsTheUndisturbedOne(t *testing.T) {
+func TestAResumedRunKeepsItsBits(t *testing.T) {
 	t.Parallel()
 	for name, flags := range map[string][]string{"vae": nil, "hvae": hvaeFlags} {
 		whole, parts := t.TempDir(), t.TempDir()
@@ -232,7 +246,7 @@ func TestAResumedRunIsTheUndisturbedOne(t *testing.T) {
 	}
 }
 
-// An interruption is a context that ends when it has been asked so many times.
+// An interruption is a context that ends after a number of calls of Err.
 type interruption struct {
 	context.Context
 	after int
@@ -245,7 +259,7 @@ func (i *interruption) Err() error {
 	return nil
 }
 
-func TestAnInterruptedRunGoesOnAsIfNothingHadHappened(t *testing.T) {
+func TestAnInterruptedRunKeepsItsBits(t *testing.T) {
 	t.Parallel()
 	whole := t.TempDir()
 	mustTrain(t, tiny(whole, "-epochs", "2")...)
@@ -275,7 +289,7 @@ func TestAnInterruptedRunGoesOnAsIfNothingHadHappened(t *testing.T) {
 	}
 }
 
-func TestAKilledRunGoesOnAsIfNothingHadHappened(t *testing.T) {
+func TestAKilledRunKeepsItsBits(t *testing.T) {
 	t.Parallel()
 	whole := t.TempDir()
 	mustTrain(t, tiny(whole, "-epochs", "3")...)
@@ -289,7 +303,7 @@ func TestAKilledRunGoesOnAsIfNothingHadHappened(t *testing.T) {
 	}
 	parts, kills := begin(), 0
 	rng := rand.New(rand.NewPCG(1, 1))
-	for patience := 20 * time.Millisecond; ; patience += patience / 3 { // on average, until the slowest machine gets through
+	for patience := 20 * time.Millisecond; ; patience += patience / 3 { // until the slowest machine finishes
 		args := tiny(parts, "-epochs", "3")
 		if _, err := os.Stat(filepath.Join(parts, stateFile)); err == nil {
 			args = append(args, "-resume")
@@ -308,7 +322,7 @@ func TestAKilledRunGoesOnAsIfNothingHadHappened(t *testing.T) {
 			kills++
 			continue
 		}
-		if kills == 0 { // the machine is faster than this
+		if kills == 0 { // the wait was too long to kill the program
 			parts, patience = begin(), patience/4
 			continue
 		}
@@ -319,7 +333,7 @@ func TestAKilledRunGoesOnAsIfNothingHadHappened(t *testing.T) {
 	}
 }
 
-func TestFilesDependNeitherOnCoresNorOnTheVectorsWidth(t *testing.T) {
+func TestFilesDoNotDependOnCoresOrSIMD(t *testing.T) {
 	t.Parallel()
 	train := func(procs, simd string, more ...string) string {
 		folder := t.TempDir()
@@ -340,9 +354,9 @@ func TestFilesDependNeitherOnCoresNorOnTheVectorsWidth(t *testing.T) {
 			t.Errorf("GOMAXPROCS=%s HVAE_SIMD=%s changes bytes", c[0], c[1])
 		}
 	}
-	// Plain Go does not fuse multiplications and additions and has other polynomials: the
-	// bounds agree to float32's rounding of sums over pixels. (A VAE: plain Go is slow.)
-	elbos := func(folder string) (m metrics) {
+	// Plain Go does not fuse multiplications and additions and uses other polynomials, so the
+	// ELBOs agree to float32's rounding of sums over pixels. (A VAE, because plain Go is slow.)
+	elbos := func(folder string) (m run.Metrics) {
 		line, err := os.ReadFile(filepath.Join(folder, metricsFile))
 		if err != nil || json.Unmarshal(line, &m) != nil {
 			t.Fatalf("metrics %q, %v", line, err)
@@ -368,11 +382,11 @@ func TestADivergingRunKeepsItsStateAndNamesTheOperation(t *testing.T) {
 	}
 }
 
-func TestAFileThatCannotBeWrittenEndsTheRunAndLosesNothing(t *testing.T) {
+func TestAFailedWriteLosesNothing(t *testing.T) {
 	dir := t.TempDir()
 	mustTrain(t, tiny(dir, "-epochs", "1")...)
 	before := files(t, dir)
-	// A folder in the place of the metrics cannot be replaced by a file.
+	// A folder with the name of the metrics cannot be replaced with a file.
 	if err := os.Remove(filepath.Join(dir, metricsFile)); err != nil {
 		t.Fatal(err)
 	}
@@ -393,7 +407,7 @@ func TestAFileThatCannotBeWrittenEndsTheRunAndLosesNothing(t *testing.T) {
 	}
 }
 
-func TestNoGoroutinesAreLeftBehind(t *testing.T) {
+func TestNoGoroutinesLeak(t *testing.T) {
 	dir := t.TempDir()
 	work := func(n int) {
 		mustTrain(t, tiny(filepath.Join(dir, fmt.Sprint(n)), append(hvaeFlags, "-epochs", "1")...)...)
@@ -404,7 +418,7 @@ func TestNoGoroutinesAreLeftBehind(t *testing.T) {
 			t.Fatal(stderr)
 		}
 	}
-	// The helpers of linalg.For stay, and how many there are depends on chance.
+	// The workers of linalg.For remain, and their number varies.
 	others := func() (stacks []string) {
 		all := make([]byte, 1<<20)
 		all = all[:runtime.Stack(all, true)]
@@ -428,8 +442,7 @@ func TestNoGoroutinesAreLeftBehind(t *testing.T) {
 }
 
 func TestTrainingStopsWhenPatienceEnds(t *testing.T) {
-	// With a learning rate of nearly nothing, epochs differ by validation noise only, and the
-	// best is soon an early one.
+	// With a tiny learning rate, epochs differ in validation noise only, so patience soon ends.
 	dir := t.TempDir()
 	stdout, _, status := mnist(t.Context(), tiny(dir, "-lr", "1e-30", "-patience", "2", "-epochs", "50")...)
 	var elbo []float64
@@ -441,46 +454,4 @@ func TestTrainingStopsWhenPatienceEnds(t *testing.T) {
 		!strings.Contains(stdout, fmt.Sprintf("after epoch %d;", best)) {
 		t.Errorf("status %d, stdout %s", status, stdout)
 	}
-}
-
-func FuzzTrainFlags(f *testing.F) {
-	f.Add("-K", "3", "-model", "hvae")
-	f.Add("-lr", "1e-3", "-batch", "10")
-	f.Add("-tempering", "free", "-vary-eps", "-resume")
-	f.Fuzz(func(t *testing.T, a, b, c, d string) {
-		var s settings
-		if s.flags().Parse([]string{"-out", "x", a, b, c, d}) != nil || s.check() != nil {
-			return
-		}
-		// What is accepted can be run.
-		if s.config.Check() != nil || s.batch < 1 || s.epochs < 1 || s.patience < 1 || s.train < 0 || !(s.rate > 0) || s.out == "" {
-			t.Errorf("%q %q %q %q gives %+v", a, b, c, d, s)
-		}
-	})
-}
-
-func FuzzPosition(f *testing.F) {
-	f.Add(`{"Epoch":2,"Batch":3,"Sum":-1.5,"Seconds":2,"Best":-200.25,"BestEpoch":1,"Metrics":[{"epoch":1,"train_elbo":-1,"val_elbo":-2,"seconds":3}]}`, 5)
-	f.Add(`{"Epoch":1,"Batch":1,"Validated":3,"Rates":[{"Epoch":1,"Rate":0.5}]}`, 1)
-	f.Add(`{"Epoch":1,"Batch":1,"Validated":11}`, 1)
-	f.Add(`{"Epoch":9223372036854775807,"Metrics":null}`, 0)
-	f.Fuzz(func(t *testing.T, s string, batches int) {
-		const validation = 10
-		p, err := parsePosition(s, batches, validation)
-		if err != nil {
-			return
-		}
-		if p.Epoch != len(p.Metrics)+1 || p.Batch < 0 || p.Batch > batches || p.BestEpoch < 0 || p.BestEpoch > p.Epoch ||
-			p.Validated < 0 || p.Validated > validation || p.Validated > 0 && p.Batch < batches {
-			t.Errorf("%q gives %+v", s, p)
-		}
-		again, err := json.Marshal(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		q, err := parsePosition(string(again), batches, validation)
-		if diff := cmp.Diff(p, q, cmpopts.EquateEmpty()); err != nil || diff != "" {
-			t.Errorf("%q is written as %q and read as something else: %v\n%s", s, again, err, diff)
-		}
-	})
 }

@@ -19,9 +19,9 @@ import (
 	"hvae/mnist/safetensors"
 )
 
-// Here is what the commands promise, computed again: by hand and by the model's public
-// functions, with none of the commands' own code. Streams are named by their purposes: what
-// is drawn from them is part of a run's bits.
+// The oracle: training and evaluation, written with the exported functions of the model and
+// without the code of the commands. It names the random streams, because they determine the bits
+// of a run.
 
 // digits returns the images of -data synthetic.
 func digits(t *testing.T) data.Set {
@@ -33,24 +33,23 @@ func digits(t *testing.T) data.Set {
 	return set
 }
 
-// parts returns the indices of n images that a seed leaves for training and those that it
-// draws for validation, a sixth.
+// parts returns the indices of the training images and of the validation images, a sixth of n.
 func parts(n int, seed uint64) (training, validation []int) {
 	order := hvae.Stream(seed, "mnist split").Perm(n)
 	return order[n/6:], order[:n/6]
 }
 
-// A minibatch is images, binarised, and their noise: columns as a model takes them.
+// A minibatch holds binary images [784×B] and their noise [ℓ×B].
 type minibatch struct{ x, epsilon, gamma0 linalg.Matrix[float32] }
 
-// drawBatch returns a minibatch of the given images. pixels and noise name the streams of one.
+// drawBatch returns a minibatch of the given images. pixels and noise return the streams of an image.
 func drawBatch(images data.Images, which []int, latent int, pixels, noise func(i int) *rand.Rand) (b minibatch) {
 	b.x = linalg.New[float32](784, len(which))
 	b.epsilon, b.gamma0 = linalg.New[float32](latent, len(which)), linalg.New[float32](latent, len(which))
 	for j, i := range which {
 		rng := pixels(i)
 		for pixel, grey := range images.Pixels[784*i : 784*(i+1)] {
-			// Black and white need no chance; a grey pixel is ink with probability grey/255.
+			// Black and white pixels draw nothing; a grey pixel is 1 with probability grey/255.
 			if grey == 255 || grey > 0 && rng.Uint32N(255) < uint32(grey) {
 				b.x.Row(pixel)[j] = 1
 			}
@@ -75,7 +74,7 @@ func (b minibatch) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[float32], _ *hv
 	}
 }
 
-// A course is a training run, an epoch at a time.
+// A course is an independent training run.
 type course struct {
 	images               data.Images
 	training, validation []int
@@ -102,8 +101,8 @@ func newCourse(images data.Images, config model.Config, n, batch int, rate float
 	return c
 }
 
-// next trains an epoch and returns the ELBO of its training, each image's by the weights
-// before its step, and then of the validation images, both in the mean over images.
+// next trains an epoch and returns the mean training ELBO, each batch's before its step, and the
+// mean validation ELBO after the epoch.
 func (c *course) next(t *testing.T) (training, validation float64) {
 	t.Helper()
 	c.epoch++
@@ -132,7 +131,7 @@ func (c *course) next(t *testing.T) (training, validation float64) {
 	return training, validation
 }
 
-// weights returns a copy of the run's parameters, as a checkpoint has them.
+// weights returns a copy of the run's parameters in the layout of a checkpoint.
 func (c *course) weights() map[string][]float32 {
 	all := map[string][]float32{}
 	for _, p := range c.trainer.Params {
@@ -141,10 +140,9 @@ func (c *course) weights() map[string][]float32 {
 	return all
 }
 
-// estimated returns the ELBO and the negative log-likelihood, in the mean over images, as
-// one run of an evaluation estimates them from a number of samples an image, and for each
-// image the tail shape of the importance weights and the correlation of dimensions of z₀ and of
-// z_K.
+// estimated returns the mean ELBO and negative log-likelihood of one run of an evaluation and, for
+// each image, the tail shape of the importance weights and the correlations between the
+// dimensions of z₀ and of z_K.
 func estimated(c model.Checkpoint, images data.Images, which []int, seed uint64, run, samples int) (elbo, nll float64, tails, z0, zK []float64) {
 	const together = 48 // samples whose ε are drawn before their γ₀
 	var tape ad.Tape[float32]
@@ -185,7 +183,7 @@ func estimated(c model.Checkpoint, images data.Images, which []int, seed uint64,
 	return elbo, nll, tails, z0, zK
 }
 
-// correlated returns the mean absolute correlation of two rows of z.
+// correlated returns the mean absolute correlation over all pairs of rows of z.
 func correlated(z linalg.Matrix[float32]) float64 {
 	standard := make([][]float64, z.Rows) // mean 0 and length 1
 	for i := range standard {
@@ -215,7 +213,7 @@ func correlated(z linalg.Matrix[float32]) float64 {
 	return sum / pairs
 }
 
-// spread returns the mean of several values and their sample standard deviation.
+// spread returns the mean and the sample standard deviation.
 func spread(x []float64) (mean, sd float64) {
 	squares := 0.0
 	for _, v := range x {
@@ -226,10 +224,10 @@ func spread(x []float64) (mean, sd float64) {
 	return mean, math.Sqrt((squares - n*mean*mean) / (n - 1))
 }
 
-// near says whether two bounds agree up to float32's rounding of their terms.
+// near reports whether two ELBOs agree up to float32's rounding of their terms.
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-6*math.Abs(b) }
 
-// tensors returns the tensors of a file by their names, and its metadata.
+// tensors returns the tensors of a file by name, and its metadata.
 func tensors(t *testing.T, name string) (map[string][]float32, map[string]string) {
 	t.Helper()
 	f, err := safetensors.ReadFile(name, 1<<20)
@@ -245,7 +243,7 @@ func tensors(t *testing.T, name string) (map[string][]float32, map[string]string
 
 func sameTensors(a, b map[string][]float32) bool { return maps.EqualFunc(a, b, slices.Equal) }
 
-// lines returns the objects of a file with one in each line.
+// lines returns the objects of a file of JSON lines.
 func lines(t *testing.T, name string) (all []map[string]float64) {
 	t.Helper()
 	b, err := os.ReadFile(name)

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,20 +12,21 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hvae/bench/filelock"
+	"hvae/mnist/run"
 	"hvae/mnist/safetensors"
 )
 
-// These tests reach the same place in two ways: with a new run and a resumed one, with a single
-// command and a task of a table, undisturbed and after a stop at each point.
+// These tests compare two ways to one result: a new and a resumed run, a single command and a task
+// of a table, a run with and without stops.
 
-func TestAKillCostsAtMostTwoMinutes(t *testing.T) {
-	if saveEvery != 2*time.Minute {
-		t.Errorf("the state is saved every %v, README.md promises two minutes", saveEvery)
+func TestAKillLosesAtMostTwoMinutes(t *testing.T) {
+	if run.SaveEvery != 2*time.Minute {
+		t.Errorf("the state is saved every %v, README.md promises two minutes", run.SaveEvery)
 	}
 }
 
-// A folder must be locked as long as a process trains or evaluates in it, however it began.
-func TestAFolderIsLockedWhileItsRunGoesOn(t *testing.T) {
+// A folder is locked while a process trains or evaluates in it, whichever command started it.
+func TestAFolderIsLockedDuringItsRun(t *testing.T) {
 	out := t.TempDir()
 	run, table := filepath.Join(out, "run"), filepath.Join(out, "table")
 	task := func(more ...string) []string {
@@ -53,14 +53,14 @@ func TestAFolderIsLockedWhileItsRunGoesOn(t *testing.T) {
 			}
 			if held {
 				locked++
-			} else if epochs() > before { // it has begun
+			} else if epochs() > before { // the run has begun
 				open++
 			}
 		}}
 		if _, stderr, status := mnist(watch, c.args...); status != 0 {
 			t.Fatalf("%s: status %d, %s", c.what, status, stderr)
 		}
-		// The context is asked twice for each of three batches, at the least.
+		// Each of the three batches calls Err at least twice.
 		if trained := epochs() - before; trained < 1 || locked < 6*trained || open > 1 {
 			t.Errorf("%s trained %d epochs; its folder was seen locked %d times, open %d times", c.what, trained, locked, open)
 		}
@@ -70,9 +70,9 @@ func TestAFolderIsLockedWhileItsRunGoesOn(t *testing.T) {
 	}
 }
 
-// The validation of an epoch has parts of 1,000 images. A run that is stopped between two of
-// them goes on with the second.
-func TestARunStoppedWithinItsValidationGoesOn(t *testing.T) {
+// Validation processes 1,000 images at a time. A run that is stopped between two batches resumes
+// with the second.
+func TestAResumeWithinAValidationKeepsBits(t *testing.T) {
 	t.Parallel()
 	folder := ownImages(t, 6*1100+5, 1)
 	train := func(out string, more ...string) []string {
@@ -101,108 +101,90 @@ func TestARunStoppedWithinItsValidationGoesOn(t *testing.T) {
 	}
 }
 
-// An evaluation in three runs, with parts of two images, is that of the command eval, wherever it
-// is stopped.
-func TestAnEvaluationStoppedAnywhereGoesOn(t *testing.T) {
-	defer func(n int) { evaluateAtOnce = n }(evaluateAtOnce)
-	evaluateAtOnce = 2 // of 5
+// Stopped anywhere, the evaluation of a table's run continues after its last saved evaluation. Its
+// results are those of the command eval.
+func TestAStoppedEvaluationContinues(t *testing.T) {
 	out := t.TempDir()
 	table := func(out string) []string { return tinyTable(out, "-rows", "vae", "-seeds", "1", "-runs", "3") }
 	mustTable(t, table(out)...)
-	evaluated := func(out string) (e evaluating) {
-		b, err := os.ReadFile(filepath.Join(out, "vae-1", evaluationFile))
-		if err == nil {
-			err = json.Unmarshal(b, &e)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		e.Seconds = 0
-		return e
-	}
-	want, stops := evaluated(out), map[string]bool{}
+	want, stops := readEvaluation(t, out), map[int]bool{}
 	line, _ := mustTable(t, "eval", "-checkpoint", filepath.Join(out, "vae-1", modelFile), "-data", few, "-dataset", "few", "-limit", "5", "-samples", "20", "-runs", "3", "-seed", "1", "-json")
 	mean, sd := spreadOf(want.NLLs...)
 	if e := objects(t, line)[0]; !isNumber(e["nll"], mean) || !isNumber(e["nll_sd"], sd) {
-		t.Errorf("NLL %v ± %v, the command eval says %v ± %v", mean, sd, e["nll"], e["nll_sd"])
+		t.Errorf("NLL %v ± %v, the command eval prints %v ± %v", mean, sd, e["nll"], e["nll_sd"])
 	}
 	if err := os.Remove(filepath.Join(out, "vae-1", evaluationFile)); err != nil {
 		t.Fatal(err)
 	}
 	for after, status := 0, 130; status != 0; after++ {
-		parts := t.TempDir()
+		parts, stderr := t.TempDir(), ""
 		if err := os.CopyFS(parts, os.DirFS(out)); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, status = mnist(&interruption{t.Context(), after}, table(parts)...); status == 0 {
+		if _, stderr, status = mnist(&interruption{t.Context(), after}, table(parts)...); status == 0 {
 			break
 		}
-		if _, err := os.Stat(filepath.Join(parts, "vae-1", evaluationFile)); err != nil {
-			continue // stopped before
+		saved := 0
+		if _, err := os.Stat(filepath.Join(parts, "vae-1", evaluationFile)); err == nil {
+			saved = len(readEvaluation(t, parts).NLLs)
 		}
-		e := evaluated(parts)
-		stop := fmt.Sprint(len(e.NLLs), " runs and ", e.done()-5*len(e.NLLs), " images")
-		if stops[stop] {
+		if stops[saved] {
 			continue
 		}
-		stops[stop] = true
+		stops[saved] = true
+		if want := fmt.Sprintf("%d of 3 evaluations of vae-1 are saved in", saved); saved > 0 && !strings.Contains(stderr, want) {
+			t.Errorf("stderr %q does not contain %q", stderr, want)
+		}
 		mustTable(t, table(parts)...)
-		if diff := cmp.Diff(want, evaluated(parts)); diff != "" {
-			t.Errorf("stopped after %s, the evaluation is another:\n%s", stop, diff)
+		if diff := cmp.Diff(want, readEvaluation(t, parts)); diff != "" {
+			t.Errorf("stopped after %d evaluations, the results differ:\n%s", saved, diff)
 		}
 	}
-	wanted := map[string]bool{}
-	for runs := range 3 {
-		for _, images := range []int{0, 2, 4} {
-			wanted[fmt.Sprint(runs, " runs and ", images, " images")] = true
-		}
-	}
-	if diff := cmp.Diff(wanted, stops); diff != "" {
-		t.Errorf("the evaluation was stopped elsewhere (-want +got):\n%s", diff)
+	if diff := cmp.Diff(map[int]bool{0: true, 1: true, 2: true}, stops); diff != "" {
+		t.Errorf("numbers of saved evaluations at the stops (-want +got):\n%s", diff)
 	}
 }
 
-// A run ends when patience has ended after its best epoch, whichever that is.
-func TestTheBestEpochOfATablesRunMayBeAnyEpoch(t *testing.T) {
-	const patience = 2
-	table := table{out: t.TempDir(), data: few, dataset: "few", rows: []string{"vae"}, seeds: []uint64{1}, epochs: 100, patience: patience}
-	k := table.plan()[0]
-	name := filepath.Join(table.out, k.String(), metricsFile)
-	if err := os.Mkdir(filepath.Dir(name), 0o755); err != nil {
+// An evaluation is the part of evaluation.json that tests read and change.
+type evaluation struct {
+	Run      string            `json:"run"`
+	Settings map[string]string `json:"settings"`
+	Data     string            `json:"data"`
+	Epoch    int               `json:"epoch"`
+	ValELBO  float64           `json:"val_elbo"`
+	Images   int               `json:"images"`
+	Samples  int               `json:"samples"`
+	Seed     uint64            `json:"seed"`
+	ELBOs    []float64         `json:"elbos"`
+	NLLs     []float64         `json:"nlls"`
+}
+
+// readEvaluation reads the evaluation of the run vae-1 of a table.
+func readEvaluation(t *testing.T, out string) (e evaluation) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(out, "vae-1", evaluationFile))
+	if err == nil {
+		err = json.Unmarshal(b, &e)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	for best := 1; best <= 5; best++ {
-		var lines string
-		for epoch := 1; epoch <= best+patience; epoch++ {
-			elbo := -10.0 + float64(epoch)
-			if epoch > best {
-				elbo = -10
-			}
-			lines += fmt.Sprintf(`{"epoch":%d,"train_elbo":-1,"val_elbo":%v,"seconds":1}`+"\n", epoch, elbo)
-			if err := os.WriteFile(name, []byte(lines), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			s, err := table.status(k)
-			if err != nil || s.best.Epoch != min(best, epoch) || s.trained != (epoch == best+patience) {
-				t.Errorf("after epoch %d, the best of them %d, status says %d, trained %v, %v", epoch, min(best, epoch), s.best.Epoch, s.trained, err)
-			}
-		}
-	}
+	return e
 }
 
-// The learning rate of a run may change again and again; a rate that no batch was trained with
-// is forgotten.
+// The learning rate of a run may change several times. A rate that trained no batch is not
+// recorded.
 func TestLearningRatesMayChangeOften(t *testing.T) {
-	run := t.TempDir()
-	mustTrain(t, tiny(run)...)
+	dir := t.TempDir()
+	mustTrain(t, tiny(dir)...)
 	for _, c := range []struct{ epochs, rate string }{{"2", "1e-4"}, {"2", "5e-4"}, {"3", "2e-4"}, {"4", "1e-3"}, {"9", "1e-3"}} {
-		mustTrain(t, tiny(run, "-resume", "-epochs", c.epochs, "-lr", c.rate)...)
+		mustTrain(t, tiny(dir, "-resume", "-epochs", c.epochs, "-lr", c.rate)...)
 	}
 	want := []newRate{{2, 0, 1e-4}, {3, 0, 2e-4}, {4, 0, 1e-3}}
-	if diff := cmp.Diff(want, savedPosition(t, run).Rates); diff != "" {
+	if diff := cmp.Diff(want, savedPosition(t, dir).Rates); diff != "" {
 		t.Errorf("learning rates (-want +got):\n%s", diff)
 	}
-	metrics := metricsOf(t, run)
+	metrics := metricsOf(t, dir)
 	if len(metrics) != 9 {
 		t.Fatalf("metrics of %d epochs, want 9", len(metrics))
 	}
@@ -213,46 +195,20 @@ func TestLearningRatesMayChangeOften(t *testing.T) {
 	}
 }
 
-// A certificate has means over runs, each of them over its images.
-func TestACertificateIsTheMeanOfItsRuns(t *testing.T) {
-	k := &certifier{which: []int{3, 4}, lower: []float64{-30, -60}, upper: []float64{-27, -54}, importance: []float64{-33, -66}, acceptance: []float64{0.5, 0.6, 0.9}}
-	c := k.certificate(true)
-	for what, v := range map[string][2]float64{
-		"lower": {c.Lower, -15}, "upper": {*c.Upper, -13.5}, "gap": {*c.Gap, 1.5}, "missed": {c.Missed, 1.5}, "acceptance": {*c.Acceptance, 2. / 3},
-		"lower_se": {*c.LowerSE, 5}, "gap_se": {*c.GapSE, 0.5},
-	} {
-		if !(math.Abs(v[0]-v[1]) <= 1e-12) {
-			t.Errorf("%s is %v, want %v", what, v[0], v[1])
-		}
-	}
-}
-
-// A task is trained with the table's settings, whatever their size.
-func TestATaskHasTheTablesSettings(t *testing.T) {
-	for _, patience := range []int{1, 2, 500} {
-		table := table{out: "out", data: "synthetic", rows: []string{"hvae-k5-free-varied"}, seeds: []uint64{7}, epochs: 1000 + patience, patience: patience, train: 10 * patience}
-		k := table.plan()[0]
-		s, err := table.settings(k)
-		if err != nil || s.patience != patience || s.epochs != 1000+patience || s.train != 10*patience || s.seed != 7 || s.config != k.config || s.data != "synthetic" {
-			t.Errorf("the settings are %+v, %v", s, err)
-		}
-	}
-}
-
-// A resume finds the images of a folder that was named relative to another working folder.
-func TestARunIsResumedFromAnotherFolder(t *testing.T) {
-	run := t.TempDir()
+// A resume finds the images although -data was relative to another working directory.
+func TestAResumeMayHaveAnotherWorkingDirectory(t *testing.T) {
+	dir := t.TempDir()
 	t.Chdir(filepath.Dir(few))
-	mustTrain(t, tiny(run, "-data", filepath.Base(few))...)
+	mustTrain(t, tiny(dir, "-data", filepath.Base(few))...)
 	t.Chdir(t.TempDir())
-	mustTrain(t, "train", "-resume", "-out", run, "-epochs", "2")
+	mustTrain(t, "train", "-resume", "-out", dir, "-epochs", "2")
 }
 
-// The optimiser's steps must be those of the epochs that are done, however many these are.
-func TestAStateOfOtherStepsIsRefused(t *testing.T) {
-	run := t.TempDir()
-	mustTrain(t, tiny(run, "-epochs", "4")...)
-	name := filepath.Join(run, stateFile)
+// The optimiser's step count must match the position of the run.
+func TestAStateWithAWrongStepCountIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	mustTrain(t, tiny(dir, "-epochs", "4")...)
+	name := filepath.Join(dir, stateFile)
 	f, err := safetensors.ReadFile(name, 1<<20)
 	if err != nil {
 		t.Fatal(err)
@@ -261,41 +217,31 @@ func TestAStateOfOtherStepsIsRefused(t *testing.T) {
 	if err := os.WriteFile(name, f.Encode(), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, run, []string{"train", "-resume", "-out", run, "-epochs", "5"}, "contradicts itself", "11 steps", "the run 12")
+	refused(t, dir, []string{"train", "-resume", "-out", dir, "-epochs", "5"}, "contradicts itself", "11 steps", "the run 12")
 }
 
-// An evaluation is of weights, not of an epoch's number: that of an epoch 1 with another
-// validation ELBO, as after a run was trained again, is made again.
-func TestAnEvaluationOfOtherWeightsIsMadeAgain(t *testing.T) {
+// An evaluation of other weights, with another epoch or validation ELBO, is replaced.
+func TestAnEvaluationOfOtherWeightsIsReplaced(t *testing.T) {
 	out := t.TempDir()
 	table := tinyTable(out, "-rows", "vae", "-seeds", "1")
 	mustTable(t, table...)
-	name := filepath.Join(out, "vae-1", evaluationFile)
-	right, err := readEvaluation(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, change := range []func(e *evaluating){
-		func(e *evaluating) { e.ValELBO++ },
-		func(e *evaluating) { e.Epoch++ },
+	want := readEvaluation(t, out)
+	for _, change := range []func(e *evaluation){
+		func(e *evaluation) { e.ValELBO++ },
+		func(e *evaluation) { e.Epoch++ },
 	} {
-		wrong := *right
+		wrong := want
 		wrong.NLLs, wrong.ELBOs = []float64{1, 2}, []float64{-1, -2}
 		change(&wrong)
 		b, err := json.Marshal(wrong)
 		if err == nil {
-			err = os.WriteFile(name, b, 0o644)
+			err = os.WriteFile(filepath.Join(out, "vae-1", evaluationFile), b, 0o644)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		mustTable(t, table...)
-		got, err := readEvaluation(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got.Seconds = right.Seconds
-		if diff := cmp.Diff(right, got); diff != "" {
+		if diff := cmp.Diff(want, readEvaluation(t, out)); diff != "" {
 			t.Errorf("an evaluation of other weights was kept:\n%s", diff)
 		}
 	}

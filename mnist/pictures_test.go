@@ -20,8 +20,8 @@ import (
 	"hvae/mnist/model"
 )
 
-// savedModel writes a model near its start and returns the file's name. Weights and step sizes
-// are so large that images differ from digit to digit and from step to step.
+// savedModel writes a model whose weights and step sizes are so large that images differ between
+// digits and between steps. It returns the file's name and the model.
 func savedModel(t *testing.T, config model.Config) (string, model.Checkpoint) {
 	t.Helper()
 	params := model.NewParams[float32](config, -1, 5)
@@ -67,9 +67,8 @@ func picture(t *testing.T, args ...string) *image.Gray {
 	return gray
 }
 
-// shows says whether an image, column n of x, stands in a picture with its top left corner
-// at (x0, y0): upright, row by row, black for 0 and white for 1, each of its pixels a square
-// of two by two. Probabilities may differ by rounding: half a grey level.
+// shows reports whether image n of x is drawn upright with its top left corner at (x0, y0), black
+// for 0 and white for 1, with 2×2 pixels for each of its pixels. Rounding allows half a grey level.
 func shows(p *image.Gray, x0, y0 int, x linalg.Matrix[float32], n int) bool {
 	for row := range 28 {
 		for column := range 28 {
@@ -84,7 +83,7 @@ func shows(p *image.Gray, x0, y0 int, x linalg.Matrix[float32], n int) bool {
 	return true
 }
 
-// whiteBut says whether a picture is white outside of rectangles.
+// whiteBut reports whether a picture is white outside of the rectangles.
 func whiteBut(p *image.Gray, drawn []image.Rectangle) bool {
 	for y := range p.Bounds().Dy() {
 	pixel:
@@ -109,7 +108,7 @@ func decode(c model.Checkpoint, z linalg.Matrix[float32]) linalg.Matrix[float32]
 	return ad.Sigmoid(network.Decode(t.Const(z))).Value.Clone()
 }
 
-func TestSamplesAreDecodedDrawsOfTheirSeedRowByRow(t *testing.T) {
+func TestSamplesAreDecodedNormalDraws(t *testing.T) {
 	for _, config := range drawnModels {
 		name, c := savedModel(t, config)
 		for _, s := range []struct {
@@ -140,7 +139,7 @@ func TestSamplesAreDecodedDrawsOfTheirSeedRowByRow(t *testing.T) {
 	}
 }
 
-func TestReconstructionsOfTheTestDigits(t *testing.T) {
+func TestReconstructionsFollowTheFlow(t *testing.T) {
 	digits, err := data.Load(t.Context(), "synthetic", "", func(string) {})
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +160,7 @@ func TestReconstructionsOfTheTestDigits(t *testing.T) {
 			if want := image.Rect(0, 0, 16+groups*group+20*(groups-1), 8+26+pitch*rows-10+8); p.Bounds() != want {
 				t.Fatalf("%v, %d digits: a picture %v, want %v", config, s.n, p.Bounds(), want)
 			}
-			// The images that should be there: input, from the mean, along the flow.
+			// The expected images: input, reconstruction from the mean, images along the flow.
 			input := linalg.New[float32](784, s.n)
 			for i := range s.n {
 				data.Binarise(input, i, digits.Test.Image(i), hvae.Stream(s.seed, "mnist reconstruct pixels", i))
@@ -229,7 +228,7 @@ func TestReconstructionsOfTheTestDigits(t *testing.T) {
 	}
 }
 
-// spell returns a text of the characters -0123456789z as letterbox should read it.
+// spell returns the expected result of letterbox for a text of the characters -0123456789z.
 func spell(s string) (text string) {
 	const glyphs = `
        ###    #    ###   ###     #  #####   ##  #####  ###   ###       
@@ -251,8 +250,8 @@ func spell(s string) (text string) {
 	return text
 }
 
-// letterbox returns the text of n letters around a column, a character for each dot of two
-// by two pixels.
+// letterbox reads n letters, centred on a column of pixels, as one character for each dot of 2×2
+// pixels.
 func letterbox(p *image.Gray, middle, top, n int) string {
 	var b strings.Builder
 	for row := range 8 {
@@ -275,7 +274,7 @@ func letterbox(p *image.Gray, middle, top, n int) string {
 	return b.String()
 }
 
-// written are the captions as they should be read.
+// written holds the expected results of letterbox for captions.
 var written = map[string]string{
 	"input": `
   #                          

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-func TestAPipeAmongTheFilesOfARunDoesNotBlock(t *testing.T) {
+func TestANamedPipeIsRefused(t *testing.T) {
 	t.Parallel()
 	out := t.TempDir()
 	run := filepath.Join(out, "vae-85547")
@@ -48,7 +48,7 @@ func TestAPipeAmongTheFilesOfARunDoesNotBlock(t *testing.T) {
 			}
 		}
 	}
-	// The comparison of the model with the state's does not block either.
+	// Comparing the model's file with the state's weights does not block either.
 	name := filepath.Join(run, modelFile)
 	os.Remove(name)
 	if err := syscall.Mkfifo(name, 0o600); err != nil {

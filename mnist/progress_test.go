@@ -15,25 +15,7 @@ import (
 	"hvae/mnist/safetensors"
 )
 
-func TestProgressIsThatOfTheEpochAndOfTheRun(t *testing.T) {
-	r := &run{settings: settings{batch: 20, epochs: 10, patience: 3}, images: 50} // batches of 20, 20 and 10
-	for _, c := range []struct {
-		position
-		soFar             string
-		done, doneAtLeast float64
-	}{
-		{position{Epoch: 1, Batch: 1, Sum: -5000}, "epoch 1, batch 1 of 3, ELBO -250.00", 1. / 30, 0.3},
-		{position{Epoch: 4, Batch: 3, Sum: -5000, BestEpoch: 2}, "epoch 4, batch 3 of 3, ELBO -100.00", 0.4, 0.5},
-		{position{Epoch: 10, Batch: 2, Sum: -5000, BestEpoch: 9}, "epoch 10, batch 2 of 3, ELBO -125.00", 0.9 + 2./30, 1},
-	} {
-		r.position = c.position
-		if got := r.soFar(); got != c.soFar || !near(r.done(), c.done) || !near(r.doneAtLeast(), c.doneAtLeast) {
-			t.Errorf("%q, %v and %v are done, want %q, %v, %v", got, r.done(), r.doneAtLeast(), c.soFar, c.done, c.doneAtLeast)
-		}
-	}
-}
-
-// slow is an interruption that takes its time.
+// A slow is an interruption whose Err sleeps.
 type slow struct {
 	interruption
 	pause time.Duration
@@ -44,7 +26,7 @@ func (s *slow) Err() error {
 	return s.interruption.Err()
 }
 
-func TestAnEpochsSecondsAreThoseBeforeAndAfterAnInterruption(t *testing.T) {
+func TestSecondsAddUpOverAnInterruption(t *testing.T) {
 	dir := t.TempDir()
 	args := strings.Fields("train -dataset own -latent 2 -train 26 -batch 2 -epochs 1 -data " + ownImages(t, 31, 1) + " -out " + dir)
 	const pause = 20 * time.Millisecond
@@ -61,7 +43,7 @@ func TestAnEpochsSecondsAreThoseBeforeAndAfterAnInterruption(t *testing.T) {
 	if err := json.Unmarshal([]byte(state.Progress), &before); err != nil {
 		t.Fatal(err)
 	}
-	if most := time.Since(began).Seconds(); !(before.Seconds >= 8*pause.Seconds() && before.Seconds <= most) { // some pauses come before the first batch
+	if most := time.Since(began).Seconds(); !(before.Seconds >= 8*pause.Seconds() && before.Seconds <= most) { // some calls of Err precede the first batch
 		t.Errorf("the interrupted epoch has taken %v s, want %v to %v", before.Seconds, 8*pause.Seconds(), most)
 	}
 	began = time.Now()
@@ -72,7 +54,7 @@ func TestAnEpochsSecondsAreThoseBeforeAndAfterAnInterruption(t *testing.T) {
 	}
 }
 
-func TestAStateThatContradictsItselfIsRefused(t *testing.T) {
+func TestAnInterruptedStateWithAWrongStepCountIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	folder := ownImages(t, 31, 1)
 	args := strings.Fields("train -dataset own -latent 2 -train 26 -batch 2 -epochs 1 -data " + folder + " -out " + dir)
@@ -95,7 +77,7 @@ func TestAStateThatContradictsItselfIsRefused(t *testing.T) {
 	if _, stderr, status := mnist(t.Context(), append(args, "-resume")...); status != 1 || !strings.Contains(stderr, "contradicts itself") {
 		t.Errorf("status %d, %s", status, stderr)
 	}
-	// As it was, it goes on, and a rate that is given now holds from here.
+	// With the right count it resumes, and a new rate holds from this batch.
 	f.Metadata["optimiser.step"] = strconv.Itoa(at.Batch)
 	if err := os.WriteFile(name, f.Encode(), 0o644); err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestASignalSavesTheRunAndIsTheExitStatus(t *testing.T) {
+func TestASignalSavesTheRunAndSetsTheExitStatus(t *testing.T) {
 	t.Parallel()
 	whole, parts := t.TempDir(), t.TempDir()
 	endless := []string{"-patience", "1000000", "-epochs"}
@@ -27,7 +27,7 @@ func TestASignalSavesTheRunAndIsTheExitStatus(t *testing.T) {
 		status int
 		word   string
 	}{{syscall.SIGHUP, 129, "hung up after batch"}, {syscall.SIGINT, 130, "interrupted after batch"}, {syscall.SIGTERM, 143, "terminated after batch"}} {
-		if signal.Ignored(c.signal) { // by nohup, and so by the program
+		if signal.Ignored(c.signal) { // nohup makes the program ignore it
 			continue
 		}
 		cmd := exec.Command(os.Args[0], args...)
@@ -42,7 +42,7 @@ func TestASignalSavesTheRunAndIsTheExitStatus(t *testing.T) {
 			t.Fatal(err)
 		}
 		lines := bufio.NewReader(stdout)
-		if line, err := lines.ReadString('\n'); err != nil { // an epoch has ended, another has begun
+		if line, err := lines.ReadString('\n'); err != nil { // the second epoch has begun
 			t.Fatalf("%q, %v, %s", line, err, stderr.String())
 		}
 		if err := cmd.Process.Signal(c.signal); err != nil {

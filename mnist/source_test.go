@@ -42,7 +42,7 @@ func writeImages(folder string, train, test []byte) error {
 	return nil
 }
 
-// evaluated returns what eval prints, as text and as JSON, and says on stderr.
+// evaluated returns the text, the notes on stderr and the JSON object that eval prints.
 func evaluated(t *testing.T, args ...string) (text, note string, object map[string]any) {
 	t.Helper()
 	args = append([]string{"eval", "-limit", "2", "-samples", "2", "-runs", "1"}, args...)
@@ -57,7 +57,7 @@ func evaluated(t *testing.T, args ...string) (text, note string, object map[stri
 	return text, note, object
 }
 
-func TestEvalSaysWhichDataItIsAndIfTheModelKnowsOthers(t *testing.T) {
+func TestEvalNamesItsDataAndNotesOtherTrainingData(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "model.safetensors")
 	c := model.Checkpoint{Config: model.Config{Kind: "vae", Tempering: "none", Latent: 2}, Epoch: 1, ELBO: -1}
 	c.Params = model.NewParams[float32](c.Config, -1, 1)
@@ -91,7 +91,7 @@ func TestEvalSaysWhichDataItIsAndIfTheModelKnowsOthers(t *testing.T) {
 	}
 }
 
-func TestARunOnOwnImagesSaysSoEverywhere(t *testing.T) {
+func TestARunOnOwnImagesNamesThem(t *testing.T) {
 	folder, out := ownImages(t, 90, 7), filepath.Join(t.TempDir(), "run")
 	args := []string{"train", "-data", folder, "-latent", "2", "-batch", "25", "-out", out, "-epochs", "1"}
 	if _, stderr, status := mnist(t.Context(), args...); status != 1 || !strings.Contains(stderr, "-dataset NAME") {
@@ -122,14 +122,14 @@ func TestARunOnOwnImagesSaysSoEverywhere(t *testing.T) {
 			t.Errorf("%s: status %d, %s", c[0], status, stderr)
 		}
 	}
-	// A sixth is for validation.
+	// A sixth of the images is for validation.
 	if text, note, _ := evaluated(t, "-data", folder, "-dataset", "own", "-checkpoint", checkpoint, "-split", "validation"); note != "" || !strings.Contains(text, "validation images of own") {
 		t.Errorf("stdout %s, stderr %s", text, note)
 	}
 	if _, stderr, status := mnist(t.Context(), "eval", "-data", folder, "-dataset", "own", "-checkpoint", checkpoint, "-split", "validation", "-limit", "16"); status != 2 || !strings.Contains(stderr, "has 15 images") {
 		t.Errorf("status %d, %s", status, stderr)
 	}
-	// The run goes on with the same images, and with no others of their name.
+	// The run resumes with the same images, but not with others of the same name.
 	mustTrain(t, "train", "-resume", "-out", out, "-epochs", "2")
 	name := filepath.Join(folder, "t10k-images-idx3-ubyte")
 	b, err := os.ReadFile(name)
@@ -145,5 +145,5 @@ func TestARunOnOwnImagesSaysSoEverywhere(t *testing.T) {
 	}
 }
 
-// syntheticDigest was found with sha256sum, from the images written as IDX files.
+// syntheticDigest is the output of sha256sum for the synthetic images as IDX files.
 const syntheticDigest = "8ec5338b6d3b60442563c18bcf9f2252f3bdd685179cd75ef510779db5291181"

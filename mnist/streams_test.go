@@ -11,9 +11,9 @@ import (
 	"hvae/mnist/model"
 )
 
-// drawnFrom returns how often a command begins each random stream of the experiment, and
-// what it says. The stream that hvae.Trainer offers a bound for its noise is left out: the
-// model draws an image's noise from one of the image's own.
+// drawnFrom returns how often a command begins each random stream of the experiment, and its
+// output. It leaves out the stream that hvae.Trainer passes to a bound, because the model draws
+// noise from a separate stream for each image.
 func drawnFrom(t *testing.T, args ...string) (keys map[string]int, stdout string) {
 	t.Helper()
 	keys = map[string]int{}
@@ -30,7 +30,7 @@ func drawnFrom(t *testing.T, args ...string) (keys map[string]int, stdout string
 	return keys, stdout
 }
 
-// expected lists streams of a seed.
+// expected counts the streams of a seed.
 type expected struct {
 	seed uint64
 	keys map[string]int
@@ -40,9 +40,9 @@ func (e expected) add(times int, purpose string, index ...int) {
 	e.keys[hvaetest.StreamKey{Seed: e.seed, Purpose: purpose, Index: index}.String()] += times
 }
 
-// Whatever is drawn has a stream of its own: its purpose, and the epoch or run and the image
-// that it is for. One is begun again only where the same draws are wanted again.
-func TestEveryDrawHasAStreamOfItsOwn(t *testing.T) {
+// Every draw has a separate stream, keyed by its purpose, epoch or run, and image. A stream is begun
+// again only to repeat its draws.
+func TestEveryDrawHasASeparateStream(t *testing.T) {
 	folder, dir := ownImages(t, 31, 6), t.TempDir()
 	own := []string{"-data", folder, "-dataset", "own"}
 	training, validation := parts(31, 3)
@@ -94,7 +94,7 @@ func TestEveryDrawHasAStreamOfItsOwn(t *testing.T) {
 		}},
 		{"eval -limit 2 -samples 2 -runs 2 -method ais -steps 2 -chains 3", func(e expected) {
 			expected{3, e.keys}.add(1, "mnist split")
-			for j, i := range validation { // others than those of the test
+			for j, i := range validation { // not test images
 				e.add(1, "mnist ais tuning pixels", i)
 				e.add(1, "mnist ais tuning", j)
 			}
@@ -139,7 +139,7 @@ func TestEveryDrawHasAStreamOfItsOwn(t *testing.T) {
 		}
 		got, _ := drawnFrom(t, args...)
 		for k := range got {
-			if strings.HasPrefix(k, "mnist start") { // room for the weights that the file has
+			if strings.HasPrefix(k, "mnist start") { // initial weights, which the file replaces
 				delete(got, k)
 			}
 		}

@@ -22,7 +22,7 @@ import (
 	"hvae/mnist/safetensors"
 )
 
-// tinyTable is a table of seconds.
+// tinyTable returns the arguments of a table that takes seconds.
 func tinyTable(out string, more ...string) []string {
 	return append([]string{"table", "-data", few, "-dataset", "few", "-train", "100", "-epochs", "1", "-limit", "5", "-samples", "20", "-runs", "2", "-rows", "vae,hvae-k1-none", "-seeds", "85547,12345", "-out", out}, more...)
 }
@@ -38,7 +38,7 @@ func mustTable(t *testing.T, args ...string) (stdout, stderr string) {
 	return stdout, stderr
 }
 
-// tableFiles returns what the files of a table and of its runs hold, without the times.
+// tableFiles returns the contents of the files of a table and of its runs, without times.
 func tableFiles(t *testing.T, out string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -53,7 +53,7 @@ func tableFiles(t *testing.T, out string) map[string]string {
 	return all
 }
 
-// tableFolder is files for a folder that has folders.
+// tableFolder is files for a folder with subfolders.
 func tableFolder(t *testing.T, folder string) map[string]string {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -89,7 +89,7 @@ func objects(t *testing.T, lines string) (all []map[string]any) {
 	return all
 }
 
-// isNumber says that a value of JSON is a number, or null for NaN.
+// isNumber reports whether a JSON value is the number, or null for NaN.
 func isNumber(got any, want float64) bool {
 	if got == nil {
 		return math.IsNaN(want)
@@ -110,13 +110,11 @@ func spreadOf(x ...float64) (mean, sd float64) {
 	return mean, math.Sqrt(sd / float64(len(x)-1))
 }
 
-func TestEveryNumberOfTheTableIsComputedAgain(t *testing.T) {
-	defer func(n int) { evaluateAtOnce = n }(evaluateAtOnce)
-	evaluateAtOnce = 3 // of 5
+func TestTheTableMatchesIndependentNumbers(t *testing.T) {
 	out := t.TempDir()
 	printed, _ := mustTable(t, tinyTable(out)...)
 
-	// A run of the table is a run of train, and its evaluation that of eval.
+	// The table's runs and evaluations equal those of train and eval.
 	alone := t.TempDir()
 	mustTrain(t, "train", "-data", few, "-dataset", "few", "-train", "100", "-epochs", "1", "-model", "hvae", "-K", "1", "-seed", "12345", "-out", alone)
 	ours := files(t, filepath.Join(out, "hvae-k1-none-12345"))
@@ -136,7 +134,7 @@ func TestEveryNumberOfTheTableIsComputedAgain(t *testing.T) {
 		evaluations[name] = e
 	}
 
-	// The rows. The published ones are written out from the paper.
+	// The rows. The published values are copied from the paper.
 	type sums struct{ nll, evaluation, seed, toVAE, toVAEError, elbo, epochs float64 }
 	row := func(name string, other string) (s sums) {
 		a, b := evaluations[name+"-85547"], evaluations[name+"-12345"]
@@ -191,7 +189,7 @@ func TestEveryNumberOfTheTableIsComputedAgain(t *testing.T) {
 		}
 	}
 
-	// Again, there is nothing to do: JSON prints the rows.
+	// A second call does nothing; with -json it prints the rows.
 	before := tableFiles(t, out)
 	stdout, stderr := mustTable(t, tinyTable(out, "-json")...)
 	if all := objects(t, stdout); len(all) != 2 || stderr != "" {
@@ -205,7 +203,7 @@ func TestEveryNumberOfTheTableIsComputedAgain(t *testing.T) {
 		t.Errorf("a table that is done was changed: %s", diff)
 	}
 
-	// What is printed after the last run.
+	// The text after the last run.
 	tables := strings.Split(strings.TrimSpace(printed), "\n\n")
 	if len(tables) != 4 || !strings.HasPrefix(tables[3], "NLL and ELBO in nats: published, and obtained on 5 few images, 20 samples, 2 evaluations of each run, 4 of 4 runs\n") {
 		t.Fatalf("%d tables, the last is\n%s", len(tables), tables[len(tables)-1])
@@ -214,7 +212,7 @@ func TestEveryNumberOfTheTableIsComputedAgain(t *testing.T) {
 	for i, name := range []string{"vae", "hvae-k1-none"} {
 		text := name
 		for j, seeds := range []string{map[string]string{"vae": "3", "hvae-k1-none": "2"}[name], "2"} {
-			// The numbers have been checked. Halves, such as −0.035, round away from zero.
+			// The numbers were checked above. Halves, such as −0.035, round away from zero.
 			var o map[string]any
 			cents := func(key string) float64 {
 				return math.Round(o[key].(float64)*100+math.Copysign(1e-6, o[key].(float64))) / 100
@@ -231,14 +229,14 @@ func TestEveryNumberOfTheTableIsComputedAgain(t *testing.T) {
 		}
 	}
 
-	// The figure: NLL minus the VAE's, NLL without a VAE, and none of the VAE alone.
+	// The figure shows NLL minus the VAE's, or NLL without a VAE. The VAE alone has no figure.
 	only := func(row string) string {
 		folder := t.TempDir()
 		if err := os.CopyFS(folder, os.DirFS(out)); err != nil {
 			t.Fatal(err)
 		}
 		kept := tableFiles(t, folder)
-		if _, stderr := mustTable(t, tinyTable(folder, "-rows", row)...); !strings.Contains(stderr, "table.json and table1.svg stay as they are") {
+		if _, stderr := mustTable(t, tinyTable(folder, "-rows", row)...); !strings.Contains(stderr, "table.json, table1.svg and budget.svg are not replaced") {
 			t.Errorf("a table of fewer rows: %q", stderr)
 		}
 		if diff := cmp.Diff(kept, tableFiles(t, folder)); diff != "" {
@@ -289,7 +287,7 @@ func TestEveryNumberOfTheTableIsComputedAgain(t *testing.T) {
 	}
 }
 
-func TestATableStoppedAnywhereGoesOn(t *testing.T) {
+func TestAKilledTableContinues(t *testing.T) {
 	t.Parallel()
 	var parts string
 	whole := t.TempDir()
@@ -304,7 +302,7 @@ func TestATableStoppedAnywhereGoesOn(t *testing.T) {
 		}
 		return c, stderr
 	}
-	for wait, kills := 100*time.Millisecond, 0; ; wait *= 2 { // until the slowest machine gets through
+	for wait, kills := 100*time.Millisecond, 0; ; wait *= 2 { // until the slowest machine finishes
 		if kills == 0 {
 			parts = t.TempDir()
 			left := filepath.Join(parts, "."+figureFile+"-123.tmp") // as of a kill in the middle of a write
@@ -322,7 +320,7 @@ func TestATableStoppedAnywhereGoesOn(t *testing.T) {
 			kills++
 		} else if kills > 0 {
 			break
-		} else { // the machine is faster than this
+		} else { // the wait was too long to kill the program
 			wait /= 8
 		}
 	}
@@ -352,7 +350,7 @@ func TestATableStoppedAnywhereGoesOn(t *testing.T) {
 		t.Errorf("made by two processes, the table is another:\n%s", diff)
 	}
 
-	// One task at a time, the last first.
+	// Single tasks in reverse order.
 	parts = t.TempDir()
 	for _, task := range []string{"1", "0"} {
 		mustTable(t, tinyTable(parts, "-seeds", "85547", "-task", task)...)
@@ -363,7 +361,7 @@ func TestATableStoppedAnywhereGoesOn(t *testing.T) {
 	}
 }
 
-func TestATableTakesWhatIsThere(t *testing.T) {
+func TestATableUsesExistingRuns(t *testing.T) {
 	out := t.TempDir()
 	trained := filepath.Join(out, "vae-1")
 	table := func(more ...string) []string {
@@ -379,7 +377,7 @@ func TestATableTakesWhatIsThere(t *testing.T) {
 	if after, err := os.ReadFile(filepath.Join(trained, modelFile)); err != nil || string(after) != string(model) {
 		t.Errorf("the model of a run that train made is another: %v, %s", err, stderr)
 	}
-	// Without weights it still counts.
+	// A run without weights counts as done.
 	for _, name := range []string{modelFile, stateFile, samplesFile, curveFile, lockFile} {
 		if err := os.Remove(filepath.Join(trained, name)); err != nil {
 			t.Fatal(err)
@@ -395,7 +393,7 @@ func TestATableTakesWhatIsThere(t *testing.T) {
 		want string
 	}{
 		{[]string{"-epochs", "1"}, "was trained for 2 epochs"},
-		{[]string{"-epochs", "3"}, "-extend allows this"},
+		{[]string{"-epochs", "3"}, "which needs -extend"},
 		{[]string{"-epochs", "3", "-extend"}, "no state to resume from"},
 		{[]string{"-epochs", "2", "-limit", "4"}, "was evaluated by"},
 		{[]string{"-epochs", "2", "-samples", "11"}, "was evaluated by"},
@@ -409,7 +407,7 @@ func TestATableTakesWhatIsThere(t *testing.T) {
 			t.Errorf("%v changed the run: %s", c.args, diff)
 		}
 	}
-	// Other settings are another run's.
+	// A run with other settings is refused.
 	for flag, value := range map[string]string{"batch": "50", "lr": "1e-4", "seed": "2"} {
 		other := filepath.Join(t.TempDir(), "vae-1")
 		mustTrain(t, append(train, other, "-epochs", "1", "-"+flag, value)...)
@@ -425,7 +423,7 @@ func TestATableTakesWhatIsThere(t *testing.T) {
 }
 
 func TestATableEvaluatesTheBestEpoch(t *testing.T) {
-	// Two epochs; then the state is made to say that the second was worse.
+	// Two epochs, after which the state is changed so that the second was worse.
 	out := t.TempDir()
 	run := filepath.Join(out, "vae-1")
 	mustTrain(t, "train", "-data", few, "-dataset", "few", "-train", "100", "-seed", "1", "-out", run, "-epochs", "1")
@@ -459,17 +457,14 @@ func TestATableEvaluatesTheBestEpoch(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustTable(t, "table", "-data", few, "-dataset", "few", "-train", "100", "-epochs", "2", "-limit", "3", "-samples", "10", "-runs", "1", "-rows", "vae", "-seeds", "1", "-out", out)
-	e, err := readEvaluation(filepath.Join(run, evaluationFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := readEvaluation(t, out)
 	line, _ := mustTable(t, "eval", "-checkpoint", filepath.Join(first, modelFile), "-data", few, "-dataset", "few", "-limit", "3", "-samples", "10", "-runs", "1", "-json")
 	if want := objects(t, line)[0]["nll"]; e.Epoch != 1 || !isNumber(want, e.NLLs[0]) {
 		t.Errorf("NLL %v of epoch %d, want %v of the first epoch", e.NLLs, e.Epoch, want)
 	}
 }
 
-func TestATableRefusesResultsThatAreNotFinite(t *testing.T) {
+func TestATableFailsIfResultsAreNotFinite(t *testing.T) {
 	out := t.TempDir()
 	run := filepath.Join(out, "vae-1")
 	mustTrain(t, "train", "-data", few, "-dataset", "few", "-train", "100", "-seed", "1", "-out", run, "-epochs", "1")
@@ -495,18 +490,18 @@ func TestATableRefusesResultsThatAreNotFinite(t *testing.T) {
 	}
 }
 
-func TestATableGoesFurtherAndEvaluatesAgain(t *testing.T) {
+func TestExtendTrainsFurtherAndEvaluatesAgain(t *testing.T) {
 	out := t.TempDir()
 	run := filepath.Join(out, "vae-1")
 	table := []string{"table", "-data", few, "-dataset", "few", "-train", "100", "-limit", "3", "-samples", "10", "-runs", "1", "-rows", "vae", "-seeds", "1", "-out", out, "-epochs"}
 	mustTable(t, append(table, "1")...)
 	before, tableBefore := files(t, run), tableFolder(t, out)
 	for _, further := range [][]string{{"2"}, {"2", "-task", "0"}} {
-		if _, stderr, status := mnist(t.Context(), append(table, further...)...); status != 1 || !strings.Contains(stderr, "ended after 1 epochs and is evaluated; with -epochs 2 ") || !strings.Contains(stderr, "-extend allows this\n") {
+		if _, stderr, status := mnist(t.Context(), append(table, further...)...); status != 1 || !strings.Contains(stderr, "is evaluated after 1 epochs: -epochs 2 ") || !strings.Contains(stderr, "which needs -extend\n") {
 			t.Errorf("status %d, %s", status, stderr)
 		}
 	}
-	if stdout, _ := mustTable(t, append(table, "2", "-list")...); !strings.Contains(stdout, "-extend allows this\n1 runs: 0 done, 0 running, 0 stopped, 0 missing, 1 refused\n") {
+	if stdout, _ := mustTable(t, append(table, "2", "-list")...); !strings.Contains(stdout, "which needs -extend\n1 runs: 0 done, 0 running, 0 stopped, 0 missing, 1 refused\n") {
 		t.Errorf("the list is %s", stdout)
 	}
 	if diff := cmp.Diff(before, files(t, run)) + cmp.Diff(tableBefore, tableFolder(t, out)); diff != "" {
@@ -517,13 +512,12 @@ func TestATableGoesFurtherAndEvaluatesAgain(t *testing.T) {
 	}
 	mustTable(t, append(table, "2", "-extend")...)
 	line, _ := mustTable(t, "eval", "-checkpoint", filepath.Join(run, modelFile), "-data", few, "-dataset", "few", "-limit", "3", "-samples", "10", "-runs", "1", "-json")
-	e, err := readEvaluation(filepath.Join(run, evaluationFile))
-	if want := objects(t, line)[0]["nll"]; err != nil || e.Epoch != 2 || len(e.NLLs) != 1 || !isNumber(want, e.NLLs[0]) {
-		t.Errorf("evaluation %+v, %v, want NLL %v of the second epoch", e, err, want)
+	e := readEvaluation(t, out)
+	if want := objects(t, line)[0]["nll"]; e.Epoch != 2 || len(e.NLLs) != 1 || !isNumber(want, e.NLLs[0]) {
+		t.Errorf("evaluation %+v, want NLL %v of the second epoch", e, want)
 	}
 
-	// Whether patience has ended is read from the metrics: here the first epoch is the best
-	// of four.
+	// The metrics determine whether patience has ended. Here the first of four epochs is the best.
 	var lines string
 	for epoch, elbo := range []float64{-1, -3, -2, -4} {
 		lines += fmt.Sprintf(`{"epoch":%d,"train_elbo":-1,"val_elbo":%v,"seconds":1}`+"\n", epoch+1, elbo)
@@ -541,7 +535,7 @@ func TestATableGoesFurtherAndEvaluatesAgain(t *testing.T) {
 	if err := os.Remove(filepath.Join(run, stateFile)); err != nil {
 		t.Fatal(err)
 	}
-	for patience, says := range map[string]string{"3": "", "2": "was trained for 4 epochs: with -epochs 9 and -patience 2 it ends after 3", "4": "no state to resume from"} {
+	for patience, says := range map[string]string{"3": "", "2": "was trained for 4 epochs: with -epochs 9 and -patience 2 training ends after 3", "4": "no state to resume from"} {
 		_, stderr, status := mnist(t.Context(), append(table, "9", "-extend", "-patience", patience)...)
 		if (status == 0) != (says == "") || !strings.Contains(stderr, says) {
 			t.Errorf("patience %s: status %d, %s; want %q", patience, status, stderr, says)
@@ -549,26 +543,12 @@ func TestATableGoesFurtherAndEvaluatesAgain(t *testing.T) {
 	}
 }
 
-func TestTasksAreListedAndDoneOneByOne(t *testing.T) {
+func TestListAndTask(t *testing.T) {
 	out := t.TempDir()
 	stdout, stderr := mustTable(t, "table", "-data", "synthetic", "-out", out, "-list", "-json", "-rows", "vae")
 	if all := objects(t, stdout); len(all) != 3 || all[2]["run"] != "vae-98765" || stderr != "" {
 		t.Errorf("the VAE's published seeds: %s", stdout)
 	}
-	var s []string
-	for _, k := range (&table{}).plan() {
-		s = append(s, k.String())
-	}
-	var want []string
-	for _, r := range published() {
-		want = append(want, r.Run)
-	}
-	slices.Sort(s)
-	slices.Sort(want)
-	if diff := cmp.Diff(want, s); diff != "" {
-		t.Errorf("by default the tasks are not the published runs:\n%s", diff)
-	}
-
 	list := func() (states []string) {
 		t.Helper()
 		stdout, _ := mustTable(t, tinyTable(out, "-list", "-json")...)
@@ -605,7 +585,7 @@ func TestTasksAreListedAndDoneOneByOne(t *testing.T) {
 		}
 	}
 
-	// One run is at work elsewhere, one was stopped, one has other settings.
+	// One run is running in another process, one was stopped, one has other settings.
 	stopped := &interruption{t.Context(), 2}
 	if _, stderr, status := mnist(stopped, tinyTable(out, "-task", "2")...); status != 130 || !strings.Contains(stderr, "start the same command again") {
 		t.Errorf("status %d, %s", status, stderr)
@@ -630,20 +610,20 @@ func TestTasksAreListedAndDoneOneByOne(t *testing.T) {
 	if !strings.HasSuffix(stdout, "\n4 runs: 1 done, 1 running, 1 stopped, 0 missing, 1 refused\n") {
 		t.Errorf("the list is %s", stdout)
 	}
-	if _, stderr, status := mnist(t.Context(), tinyTable(out, "-task", "0")...); status != 1 || !strings.Contains(stderr, "in use by another training run") {
+	if _, stderr, status := mnist(t.Context(), tinyTable(out, "-task", "0")...); status != 1 || !strings.Contains(stderr, "in use by another process") {
 		t.Errorf("a task that is at work elsewhere: status %d, %s", status, stderr)
 	}
 	lock.Release()
 }
 
-// All that is random has the seed in its key and nothing of the model.
-func TestRowsOfASeedShareTheirRandomness(t *testing.T) {
+// The keys of all streams contain the seed, but nothing of the model.
+func TestRowsOfASeedShareTheirStreams(t *testing.T) {
 	keys := func(row, seed string) []string {
 		var all []string
 		for _, k := range hvaetest.RecordStreams(func() {
 			mustTable(t, "table", "-data", few, "-dataset", "few", "-train", "100", "-epochs", "1", "-limit", "2", "-samples", "10", "-runs", "2", "-rows", row, "-seeds", seed, "-out", t.TempDir())
 		}) {
-			// An HVAE has more weights to start. The trainer's own noise is for bounds without data.
+			// An HVAE has more weights to initialise. The trainer's stream is not used.
 			if strings.HasPrefix(k.Purpose, "mnist ") && !strings.HasPrefix(k.Purpose, "mnist start ") {
 				all = append(all, fmt.Sprint(k))
 			}

@@ -18,12 +18,11 @@ import (
 	"hvae/mnist/model"
 )
 
-// A training run is followed step by step: which images, in which order, which of their
-// pixels are ink, with which noise, from which weights, and what of it ends in the files.
-// The learning rate is so large that the third epoch is worse than the second: patience
-// ends the run, a resume goes on with the third epoch's weights, and the model that is
-// saved is the second's.
-func TestATrainingRunIsTheOneThatItsFlagsDescribe(t *testing.T) {
+// Repeats a training run with the oracle: images, their order, pixels, noise, weights and files.
+// The learning rate is so large that the third epoch is worse than the second. Patience ends the
+// run, a resume continues with the third epoch's weights, and the saved model is the second
+// epoch's.
+func TestTrainMatchesAnIndependentRun(t *testing.T) {
 	images := digits(t).Train
 	for _, c := range []struct {
 		flags    string
@@ -125,7 +124,7 @@ func TestATrainingRunIsTheOneThatItsFlagsDescribe(t *testing.T) {
 				if mark.Label != fmt.Sprintf("best epoch, %d", best+1) || !slices.Equal(mark.Markers, []plottest.Point{at}) {
 					t.Errorf("the mark of epoch %d at %v is %q at %v", best+1, at, mark.Label, mark.Markers)
 				}
-				// The picture is what the saved model draws.
+				// The picture shows samples of the saved model.
 				drawn := filepath.Join(t.TempDir(), "drawn.png")
 				if _, stderr, status := mnist(t.Context(), "sample", "-checkpoint", filepath.Join(dir, "model.safetensors"), "-seed", meta["seed"], "-o", drawn); status != 0 {
 					t.Fatal(stderr)
@@ -166,7 +165,7 @@ func TestATrainingRunIsTheOneThatItsFlagsDescribe(t *testing.T) {
 	}
 }
 
-func TestARunWithoutFlagsIsThatOfTheContract(t *testing.T) {
+func TestTrainWithoutFlagsMatchesAnIndependentRun(t *testing.T) {
 	set, dir := digits(t), t.TempDir()
 	mustTrain(t, "train", "-data", "synthetic", "-epochs", "1", "-out", dir)
 	run := newCourse(set.Train, model.Config{Kind: "vae", Tempering: "none", Latent: 64}, 2000, 100, 1e-3, 1)
@@ -180,9 +179,9 @@ func TestARunWithoutFlagsIsThatOfTheContract(t *testing.T) {
 	}
 }
 
-// A run of one epoch on a user's own images: each kind of model, and so many images that
-// validation has parts of different sizes.
-func TestEachModelIsTrainedAsItsFlagsSay(t *testing.T) {
+// Trains each kind of model for one epoch on a user's own images. The last case has so many
+// images that validation batches differ in size.
+func TestTrainMatchesAnIndependentRunForEachModel(t *testing.T) {
 	for _, c := range []struct {
 		flags  string
 		config model.Config
@@ -214,8 +213,8 @@ func TestEachModelIsTrainedAsItsFlagsSay(t *testing.T) {
 	}
 }
 
-// Recomputing gives the same bits, so that it is seen by what a run allocates only.
-func TestRecomputeTakesLessMemory(t *testing.T) {
+// Recomputing does not change bits, so the test compares the allocated memory.
+func TestRecomputeUsesLessMemory(t *testing.T) {
 	folder := ownImages(t, 31, 1)
 	allocated := func(flags ...string) float64 {
 		var before, after runtime.MemStats

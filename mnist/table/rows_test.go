@@ -1,7 +1,6 @@
-package main
+package table
 
 import (
-	"context"
 	"math"
 	"slices"
 	"strconv"
@@ -9,13 +8,10 @@ import (
 	"testing"
 
 	"hvae/bench/plot/plottest"
-	"hvae/mnist/model"
 )
 
-func TestRowsAreWhatTheirNamesSay(t *testing.T) {
-	var all table
-	all.tasks = all.plan()
-	rows := all.tableRows(nil)
+func TestRowsMatchTheirNames(t *testing.T) {
+	rows := makeRows(plan(nil, nil), nil)
 	if len(rows) != 27 {
 		t.Errorf("the paper's table has %d rows, want 27", len(rows))
 	}
@@ -32,21 +28,17 @@ func TestRowsAreWhatTheirNamesSay(t *testing.T) {
 	}
 }
 
-func TestTheFigureShowsObtainedBesidePublishedValues(t *testing.T) {
-	all := table{
-		rows:  []string{"hvae-k1-none", "hvae-k5-none-shared", "hvae-k5-none-varied", "hvae-k5-fixed-shared", "hvae-k5-fixed-varied", "vae"},
-		seeds: []uint64{85547, 12345},
-	}
-	all.tasks = all.plan()
-	obtained := map[string]float64{ // but for hvae-k5-fixed-varied
+func TestFigure(t *testing.T) {
+	tasks := plan([]string{"hvae-k1-none", "hvae-k5-none-shared", "hvae-k5-none-varied", "hvae-k5-fixed-shared", "hvae-k5-fixed-varied", "vae"}, []uint64{85547, 12345})
+	obtained := map[string]float64{ // without hvae-k5-fixed-varied
 		"vae": 91, "hvae-k1-none": 91.1, "hvae-k5-fixed-shared": 90.8, "hvae-k5-none-shared": 90.7, "hvae-k5-none-varied": 90.5,
 	}
-	published := map[string]float64{ // in the paper, of these seeds
+	published := map[string]float64{ // from the paper, for these seeds
 		"vae": (83.25 + 83.15) / 2, "hvae-k1-none": (83.29 + 83.04) / 2, "hvae-k5-fixed-shared": (83.36 + 83.16) / 2,
 		"hvae-k5-none-shared": 83.68, "hvae-k5-fixed-varied": (83.10 + 82.77) / 2, "hvae-k5-none-varied": (83.38 + 83.32) / 2,
 	}
 	var runs []result
-	for _, k := range all.tasks {
+	for _, k := range tasks {
 		if nll, ok := obtained[k.row]; ok {
 			runs = append(runs, result{Row: k.row, Seed: k.seed, NLL: nll + float64(k.seed%10)/100}) // of both, 0.06 more
 		}
@@ -57,7 +49,7 @@ func TestTheFigureShowsObtainedBesidePublishedValues(t *testing.T) {
 
 	shows := func(runs []result, what string, nll func(of map[string]float64, row string) float64) {
 		t.Helper()
-		panels := plottest.Read(t, figure(all.tableRows(runs)), false, false)
+		panels := plottest.Read(t, figure(makeRows(tasks, runs)), false, false)
 		if len(panels) != 4 {
 			t.Fatalf("%d panels, want 4", len(panels))
 		}
@@ -71,7 +63,7 @@ func TestTheFigureShowsObtainedBesidePublishedValues(t *testing.T) {
 				"no tempering":    {"hvae-k5-none-" + eps},
 				"fixed tempering": {"hvae-k5-fixed-" + eps},
 			}
-			if eps == "shared" { // K = 1 is shown once
+			if eps == "shared" { // K = 1 is drawn in the first row only
 				rows["no tempering"] = []string{"hvae-k1-none", "hvae-k5-none-shared"}
 			}
 			if len(p.Series) != len(rows) {
@@ -100,26 +92,16 @@ func TestTheFigureShowsObtainedBesidePublishedValues(t *testing.T) {
 	}
 	shows(runs, "NLL minus the VAE's ± s.e. (nats)", func(of map[string]float64, row string) float64 { return of[row] - of["vae"] })
 
-	// As long as the VAE's own runs are missing, NLL is itself.
+	// Without the VAE's runs, the figure shows NLL.
 	runs = slices.DeleteFunc(runs, func(r result) bool { return r.Row == "vae" })
 	delete(obtained, "vae")
 	shows(runs, "NLL ± s.d. over seeds (nats)", func(of map[string]float64, row string) float64 { return of[row] })
 }
 
-func TestSimulatedImagesAreAsManyAsTestImages(t *testing.T) {
-	name, _ := trained(t, model.Config{Kind: "vae", Tempering: "none", Latent: 2}, 1)
-	ended, end := context.WithCancel(t.Context())
-	end()
-	if _, stderr, status := mnist(ended, strings.Fields("eval -simulated -method ais -runs 1 -checkpoint "+name)...); status != 130 || !strings.Contains(stderr, " of 10000 images") {
-		t.Errorf("status %d, %s", status, stderr)
-	}
-}
-
-// Two seeds of a VAE and of an HVAE with K = 1, whose step costs 20,624,000 multiply-adds
-// where the VAE's costs 8,254,400.
-func TestTheBudgetShowsELBOsAgainstEpochsAndWork(t *testing.T) {
-	all := table{rows: []string{"vae", "hvae-k1-none"}, seeds: []uint64{1, 2}}
-	all.tasks = all.plan()
+// Two seeds of a VAE and of an HVAE with K = 1. A step costs 8,254,400 multiply-adds for the VAE and
+// 20,624,000 for the HVAE.
+func TestBudget(t *testing.T) {
+	tasks := plan([]string{"vae", "hvae-k1-none"}, []uint64{1, 2})
 	curves := map[string][2][]float64{
 		"vae":          {{-200, -100, -96, -94}, {-190, -104, -98, -94, -90}},
 		"hvae-k1-none": {{-119, -93}, {-111, -91}},
@@ -128,10 +110,10 @@ func TestTheBudgetShowsELBOsAgainstEpochsAndWork(t *testing.T) {
 	sd := map[string][]float64{"vae": {math.Sqrt(8), math.Sqrt2, 0}, "hvae-k1-none": {math.Sqrt(32), math.Sqrt2}}
 	first := map[string]float64{"vae": 2, "hvae-k1-none": 1}
 	var runs []result
-	for _, k := range all.tasks {
+	for _, k := range tasks {
 		runs = append(runs, result{Row: k.row, Seed: k.seed, curve: curves[k.row][k.seed-1]})
 	}
-	for i, p := range plottest.Read(t, budget(all.tableRows(runs), runs), true, false) {
+	for i, p := range plottest.Read(t, budget(makeRows(tasks, runs), runs), true, false) {
 		for _, s := range p.Series {
 			scale := 1.0
 			if i == 1 && s.Label != "vae" {
@@ -149,7 +131,7 @@ func TestTheBudgetShowsELBOsAgainstEpochsAndWork(t *testing.T) {
 			}
 		}
 	}
-	if budget(all.tableRows(runs[:1]), runs[:1]) != nil {
+	if budget(makeRows(tasks, runs[:1]), runs[:1]) != nil {
 		t.Error("a VAE alone has a picture, though there is nothing to compare")
 	}
 }

@@ -1,35 +1,36 @@
-package main
+package table
 
 import (
 	"hvae/bench/plot"
+	"hvae/mnist/eval"
 	"hvae/mnist/model"
 )
 
-// leastELBO is the validation ELBO in nats from which budget draws a curve. The first epochs
-// are far below and would compress the rest.
+// leastELBO is the smallest validation ELBO in nats that budget draws. The first epochs are far
+// below and would compress the rest.
 const leastELBO = -120
 
-// budget draws the validation ELBO of each row against epochs in the left panel and against
-// work in the right one: lines are means over seeds, in bands of a standard deviation. Work
-// is measured in multiply-adds of training, in units of a VAE's epoch, because other
-// processes disturb a clock. Without an HVAE budget returns nil.
-func budget(rows []tableRow, results []result) []byte {
+// budget draws the validation ELBO of each row against epochs (left) and against work (right):
+// means over seeds with bands of one standard deviation. Work is the number of multiply-adds of
+// training in units of a VAE's epoch, because other processes affect times. Without an HVAE,
+// budget returns nil.
+func budget(rows []row, results []result) []byte {
 	epochs := plot.Chart{Title: "At equal epochs", XLabel: "epoch", YLabel: "validation ELBO ± s.d. over seeds (nats)", LogX: true}
 	work := plot.Chart{Title: "At equal work", XLabel: "work (epochs of a VAE)", YLabel: epochs.YLabel, LogX: true}
 	hvae := false
-	for _, row := range rows {
+	for _, r := range rows {
 		var curves [][]float64
-		for _, r := range results {
-			if r.Row == row.Row {
-				curves = append(curves, r.curve)
+		for _, x := range results {
+			if x.Row == r.Row {
+				curves = append(curves, x.curve)
 			}
 		}
 		if curves == nil {
 			continue
 		}
-		hvae = hvae || row.K > 0
-		cost := float64(row.config.StepCost()) / float64(model.Config{Latent: row.config.Latent}.StepCost())
-		s := plot.Series{Label: row.Row, Style: plot.Band}
+		hvae = hvae || r.K > 0
+		cost := float64(r.config.StepCost()) / float64(model.Config{Latent: r.config.Latent}.StepCost())
+		s := plot.Series{Label: r.Row, Style: plot.Band}
 		for epoch := 1; ; epoch++ {
 			var elbos []float64
 			for _, c := range curves {
@@ -40,7 +41,7 @@ func budget(rows []tableRow, results []result) []byte {
 			if len(elbos) < len(curves) { // a run has ended
 				break
 			}
-			mean, sd := meanSD(elbos)
+			mean, sd := eval.MeanSD(elbos)
 			if mean < leastELBO {
 				continue
 			}

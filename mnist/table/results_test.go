@@ -1,4 +1,4 @@
-package main
+package table
 
 import (
 	"fmt"
@@ -12,38 +12,40 @@ import (
 	"testing"
 
 	"hvae/mnist/data"
+	"hvae/mnist/eval"
 	"hvae/mnist/model"
+	"hvae/mnist/run"
 )
 
-// What was obtained is checked in, in results/, and README.md tells it. Here the files are
-// held against each other, and README.md against them.
+// These tests compare the checked-in tables of results/ with their runs, and results/README.md with
+// both.
 
 // equalBudgets returns the table of results/ with 30 epochs of each model.
-func equalBudgets() *table {
-	return checkedIn(table{
-		out:    "results/table",
-		rows:   []string{"vae", "hvae-k1-none", "hvae-k1-fixed", "hvae-k5-none-varied", "hvae-k5-fixed-shared", "hvae-k5-fixed-varied", "hvae-k5-free-varied"},
-		seeds:  []uint64{85547, 12345, 98765},
-		epochs: 30, limit: 2000, runs: 1,
+func equalBudgets() *Table {
+	return checkedIn(Table{
+		Out:       "../results/table",
+		Rows:      []string{"vae", "hvae-k1-none", "hvae-k1-fixed", "hvae-k5-none-varied", "hvae-k5-fixed-shared", "hvae-k5-fixed-varied", "hvae-k5-free-varied"},
+		Seeds:     []uint64{85547, 12345, 98765},
+		MaxEpochs: 30, Limit: 2000, Runs: 1,
 	})
 }
 
 // fullProtocol returns the table of results/ with the VAE trained and evaluated as in the paper.
-func fullProtocol() *table {
-	return checkedIn(table{out: "results/full", rows: []string{"vae"}, seeds: []uint64{85547}, epochs: 2000, limit: 10000, runs: 3})
+func fullProtocol() *Table {
+	return checkedIn(Table{Out: "../results/full", Rows: []string{"vae"}, Seeds: []uint64{85547}, MaxEpochs: 2000, Limit: 10000, Runs: 3})
 }
 
-// checkedIn completes a table by what those of results/ have in common. It has no images, but
-// as many as MNIST.
-func checkedIn(t table) *table {
-	t.patience, t.samples, t.task = 100, 1000, -1
+// checkedIn sets the fields that are equal in all tables of results/. The training images are
+// blank, as many as MNIST's.
+func checkedIn(t Table) *Table {
+	t.Patience, t.Samples = 100, 1000
 	t.set = data.Set{Name: "mnist", Train: data.Images{Pixels: make([]byte, 60000*784)}}
-	t.tasks = t.plan()
+	t.tasks = plan(t.Rows, t.Seeds)
 	return &t
 }
 
-// run returns the task whose run has this name, and what its folder says.
-func (t *table) run(name string) (k task, s status, err error) {
+// named returns the task whose run has the given name, and its status.
+func (t *Table) named(name string) (k task, s status, err error) {
 	for _, k := range t.tasks {
 		if k.String() == name {
 			s, err := t.status(k)
@@ -55,9 +57,9 @@ func (t *table) run(name string) (k task, s status, err error) {
 
 var decimal = regexp.MustCompile(`\d+\.\d+`)
 
-// alike says whether two files are the same but for last digits, which are others where the
-// compiler fuses multiplications and additions: of a picture's pixels, rounded to tenths,
-// the tenths.
+// alike reports whether two files differ at most in the last digits of numbers, which depend on
+// whether the compiler fuses multiplications and additions. Coordinates of pictures, which have
+// one decimal, may differ by 0.1.
 func alike(a, b string) bool {
 	x, y := decimal.FindAllString(a, -1), decimal.FindAllString(b, -1)
 	if len(x) != len(y) || decimal.ReplaceAllString(a, "") != decimal.ReplaceAllString(b, "") {
@@ -77,41 +79,40 @@ func alike(a, b string) bool {
 	return true
 }
 
-func TestCheckedInTablesAreWhatTheirRunsSay(t *testing.T) {
-	for _, table := range []*table{equalBudgets(), fullProtocol()} {
+func TestCheckedInTablesMatchTheirRuns(t *testing.T) {
+	for _, table := range []*Table{equalBudgets(), fullProtocol()} {
 		want, err := table.report().files()
 		if err != nil {
 			t.Fatal(err)
 		}
 		for name, content := range want {
-			got, err := os.ReadFile(filepath.Join(table.out, name))
+			got, err := os.ReadFile(filepath.Join(table.Out, name))
 			if err != nil || !alike(string(got), string(content)) {
-				t.Errorf("%s in %s is not what its runs say (%v): the command table writes it", name, table.out, err)
+				t.Errorf("%s in %s is not what its runs say (%v): the command table writes it", name, table.Out, err)
 			}
 		}
-		if runs, err := filepath.Glob(filepath.Join(table.out, "*", metricsFile)); err != nil || len(runs) != len(table.tasks) {
-			t.Errorf("%s has %d runs, should have %d (%v)", table.out, len(runs), len(table.tasks), err)
+		if runs, err := filepath.Glob(filepath.Join(table.Out, "*", run.MetricsFile)); err != nil || len(runs) != len(table.tasks) {
+			t.Errorf("%s has %d runs, should have %d (%v)", table.Out, len(runs), len(table.tasks), err)
 		}
 		for _, k := range table.tasks {
 			if s, err := table.status(k); err != nil || !s.done() {
-				t.Errorf("%v in %s: it is not done, %v", k, table.out, err)
+				t.Errorf("%v in %s: it is not done, %v", k, table.Out, err)
 			}
 		}
 	}
 }
 
-// signed formats a difference and its error, if that is known, with the signs of README.md's
-// text.
+// signed formats a difference and its error, if not nil, with a minus sign (−) as in README.md.
 func signed(v float64, err *float64) string {
 	sign := "+"
 	if v < 0 {
 		sign = "−"
 	}
-	return sign + plusMinus(2, math.Abs(v), err)
+	return sign + eval.PlusMinus(2, math.Abs(v), err)
 }
 
-// difference returns the mean of NLL of row a less that of row b with the same seed, with
-// its standard error.
+// difference returns the mean over seeds of the NLL of row a minus the NLL of row b, with its
+// standard error.
 func difference(runs []result, a, b string) string {
 	var d []float64
 	for _, x := range runs {
@@ -121,11 +122,11 @@ func difference(runs []result, a, b string) string {
 			}
 		}
 	}
-	return signed(meanSE(d))
+	return signed(eval.MeanSE(d))
 }
 
-func TestTheREADMEOfTheResultsHasTheirNumbers(t *testing.T) {
-	b, err := os.ReadFile("results/README.md")
+func TestTheREADMEMatchesTheResults(t *testing.T) {
+	b, err := os.ReadFile("../results/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,14 +134,14 @@ func TestTheREADMEOfTheResultsHasTheirNumbers(t *testing.T) {
 	says := func(line string) {
 		t.Helper()
 		if !slices.Contains(lines, line+"\n") {
-			t.Errorf("results/README.md should say\n%s", line)
+			t.Errorf("../results/README.md should say\n%s", line)
 		}
 	}
 	minus := func(v float64) string { return strings.Replace(fmt.Sprintf("%.2f", v), "-", "−", 1) }
 	for source, runs := range map[string][]result{"published": published(), "obtained": fullProtocol().results()} {
 		for _, r := range runs {
 			if r.Run == "vae-85547" {
-				says(fmt.Sprintf("| %s | %d | %s ± %.2f | %s |", source, r.Epochs, minus(r.ELBO), *r.ELBOSD, plusMinus(2, r.NLL, r.NLLSD)))
+				says(fmt.Sprintf("| %s | %d | %s ± %.2f | %s |", source, r.Epochs, minus(r.ELBO), *r.ELBOSD, eval.PlusMinus(2, r.NLL, r.NLLSD)))
 			}
 		}
 	}
@@ -152,7 +153,7 @@ func TestTheREADMEOfTheResultsHasTheirNumbers(t *testing.T) {
 			if s.ToVAE != nil {
 				less = signed(*s.ToVAE, s.ToVAEError)
 			}
-			line += fmt.Sprintf(" %d | %s | %s | %s |", s.Seeds, minus(s.ELBO), plusMinus(2, s.NLL, s.SeedSD), less)
+			line += fmt.Sprintf(" %d | %s | %s | %s |", s.Seeds, minus(s.ELBO), eval.PlusMinus(2, s.NLL, s.SeedSD), less)
 		}
 		says(line)
 	}
@@ -176,30 +177,26 @@ func TestTheREADMEOfTheResultsHasTheirNumbers(t *testing.T) {
 	} {
 		text = fmt.Sprintf(text, strings.TrimPrefix(difference(r.Results, rows[0], rows[1]), "−"))
 		if !strings.Contains(prose, text) {
-			t.Errorf("results/README.md should say %q", text)
+			t.Errorf("../results/README.md should say %q", text)
 		}
 	}
 }
 
-func TestCheckedInWeightsAreThoseOfTheirRuns(t *testing.T) {
+func TestCheckedInWeightsMatchTheirRuns(t *testing.T) {
 	for _, c := range []struct {
 		file, run string
-		table     *table
+		table     *Table
 	}{
 		{"vae.safetensors", "vae-85547", fullProtocol()},
 		{"hvae30.safetensors", "hvae-k5-free-varied-98765", equalBudgets()},
 	} {
-		name := filepath.Join("results", c.file)
+		name := filepath.Join("..", "results", c.file)
 		m, err := model.ReadCheckpoint(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if k, s, err := c.table.run(c.run); err != nil || m.Config != k.config || m.Seed != k.seed || m.Epoch != s.best.Epoch || m.ELBO != s.best.ValELBO {
+		if k, s, err := c.table.named(c.run); err != nil || m.Config != k.config || m.Seed != k.seed || m.Epoch != s.best.Epoch || m.ELBO != s.best.ValELBO {
 			t.Errorf("%s is %+v, seed %d, epoch %d, validation ELBO %v; %s is %+v, %+v, %v", name, m.Config, m.Seed, m.Epoch, m.ELBO, c.run, k, s.best, err)
-		}
-		picture := filepath.Join(t.TempDir(), "digits.png")
-		if _, stderr, status := mnist(t.Context(), "sample", "-checkpoint", name, "-n", "2", "-o", picture); status != 0 {
-			t.Errorf("sample: status %d, %s", status, stderr)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package table
 
 import (
 	_ "embed"
@@ -11,13 +11,13 @@ import (
 	"hvae/mnist/model"
 )
 
-// publishedCSV has the 57 runs behind Table 1: those of the paper's appendix, whose source
-// gives them as CSV. Means and standard deviations are over three evaluations.
+// publishedCSV holds the 57 runs of Table 1, from the CSV in the source of the paper's appendix.
+// Means and standard deviations are over three evaluations.
 //
 //go:embed published.csv
 var publishedCSV string
 
-// A result is what a run came to: one that was published, or one of ours.
+// A result is the result of a published run or of ours.
 type result struct {
 	Run     string   `json:"run"` // ROW-SEED
 	Row     string   `json:"row"`
@@ -29,14 +29,14 @@ type result struct {
 	NLLSD   *float64 `json:"nll_sd"`
 	Seconds float64  `json:"seconds,omitempty"` // of training and evaluation
 
-	curve []float64 // validation ELBO by epoch; nil for a published run
+	curve []float64 // validation ELBO of each epoch; nil for a published run
 }
 
-// published returns the published runs: the VAE's, then by K, tempering and ε.
+// published returns the published runs: the VAE's, then ordered by K, tempering and ε.
 var published = sync.OnceValue(func() (runs []result) {
 	records, err := csv.NewReader(strings.NewReader(publishedCSV)).ReadAll()
 	if err != nil {
-		panic(err) // it is part of the program
+		panic(err)
 	}
 	for _, r := range records[1:] {
 		number := func(i int) float64 {
@@ -55,9 +55,8 @@ var published = sync.OnceValue(func() (runs []result) {
 	return runs
 })
 
-// parseRow returns the model of a row of the table, such as vae, hvae-k1-none or
-// hvae-k10-free-varied.
-func parseRow(name string) (c model.Config, err error) {
+// ParseRow returns the model of a row, such as vae, hvae-k1-none or hvae-k10-free-varied.
+func ParseRow(name string) (c model.Config, err error) {
 	c = model.Config{Kind: "vae", Tempering: "none", Latent: 64}
 	if name == "vae" {
 		return c, nil
@@ -75,8 +74,7 @@ func parseRow(name string) (c model.Config, err error) {
 	return c, nil
 }
 
-// rowName returns what the row of a model is called. A single leapfrog step has no other
-// to share its step sizes with.
+// rowName returns the name of a model's row. With K = 1, there are no steps to share step sizes.
 func rowName(c model.Config) string {
 	if c.Kind == "vae" {
 		return "vae"

@@ -1,4 +1,4 @@
-package main
+package table
 
 import (
 	"slices"
@@ -7,16 +7,15 @@ import (
 	"hvae/bench/plot"
 )
 
-// figure draws NLL against K, a line for each tempering. Obtained values are in the left
-// panels and published values in the right ones, shared step sizes above and varied ones
-// below. K = 1, which has nothing to share or to vary, is in the upper panels only.
+// figure draws NLL against K, with a line for each tempering: obtained values on the left,
+// published values on the right, shared step sizes in the first row, varied ones in the second.
+// K = 1, where they are the same, is in the first row only.
 //
-// The number of epochs changes the NLL of all models by much more than models differ.
+// The number of epochs changes the NLL of all models by much more than the models differ.
 // Therefore the figure shows the difference to the VAE with the same seed, and its standard
-// error. If an obtained row lacks a VAE with its seed, the figure shows NLL itself, and its
-// standard deviation over seeds. Without an HVAE there is nothing to compare, and figure
-// returns nil.
-func figure(rows []tableRow) []byte {
+// error. If an obtained row has no VAE with its seed, the figure shows NLL, and its standard
+// deviation over seeds. Without an HVAE, figure returns nil.
+func figure(rows []row) []byte {
 	var kinds, temperings []string
 	var ks []float64
 	paired := false
@@ -44,7 +43,7 @@ func figure(rows []tableRow) []byte {
 	slices.Sort(ks)
 	slices.Sort(kinds)
 	height, label := func(x *summary) (nll float64, bar *float64) { return x.NLL, x.SeedSD }, "NLL ± s.d. over seeds (nats)"
-	if paired && !slices.ContainsFunc(rows, func(r tableRow) bool { return r.K > 0 && r.Obtained != nil && r.Obtained.ToVAE == nil }) {
+	if paired && !slices.ContainsFunc(rows, func(r row) bool { return r.K > 0 && r.Obtained != nil && r.Obtained.ToVAE == nil }) {
 		label = "NLL minus the VAE's ± s.e. (nats)"
 		height = func(x *summary) (nll float64, bar *float64) {
 			if x.ToVAE == nil { // the VAE
@@ -54,7 +53,7 @@ func figure(rows []tableRow) []byte {
 		}
 	}
 
-	panel := func(title, eps string, of func(tableRow) *summary) plot.Chart {
+	panel := func(title, eps string, of func(row) *summary) plot.Chart {
 		c := plot.Chart{Title: title, XLabel: "K", YLabel: label, XTicks: ks, Dodge: true, Width: 360, Height: 240}
 		if eps != "" {
 			c.Title += ", ε " + eps
@@ -87,8 +86,8 @@ func figure(rows []tableRow) []byte {
 	var panels []plot.Chart
 	for _, eps := range kinds {
 		panels = append(panels,
-			panel("Obtained", eps, func(r tableRow) *summary { return r.Obtained }),
-			panel("Published", eps, func(r tableRow) *summary { return r.Published }))
+			panel("Obtained", eps, func(r row) *summary { return r.Obtained }),
+			panel("Published", eps, func(r row) *summary { return r.Published }))
 	}
 	return plot.Panels(2, panels...)
 }

@@ -1,10 +1,12 @@
-package main
+package table
 
 import (
 	"math"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // column returns a quantity of each run.
@@ -16,8 +18,8 @@ func column(runs []result, of func(result) float64) []float64 {
 	return x
 }
 
-// leastSquares fits y by a constant and the columns of x, and returns the coefficients,
-// the constant last, and the share of y's variance that the fit explains.
+// leastSquares fits y with the columns of x and a constant. It returns the coefficients, the
+// constant last, and the fraction of y's variance that the fit explains.
 func leastSquares(y []float64, x ...[]float64) (b []float64, explained float64) {
 	one := make([]float64, len(y))
 	for i := range one {
@@ -30,7 +32,7 @@ func leastSquares(y []float64, x ...[]float64) (b []float64, explained float64) 
 		}
 		return s
 	}
-	// The normal equations, by elimination.
+	// Solve the normal equations by elimination.
 	n := len(x)
 	m := make([][]float64, n)
 	for i := range m {
@@ -63,9 +65,9 @@ func leastSquares(y []float64, x ...[]float64) (b []float64, explained float64) 
 	return b, 1 - residual/total
 }
 
-// What the published runs say when they are read as data: how long early stopping let a
-// run go on says as much about its NLL as tempering and ε do.
-func TestThePublishedRunsReadAsData(t *testing.T) {
+// In the published runs, the number of epochs before early stopping explains as much of the NLL as
+// tempering and ε do.
+func TestStatisticsOfThePublishedRuns(t *testing.T) {
 	all := published()
 	var hvaes []result
 	for _, r := range all {
@@ -116,7 +118,7 @@ func TestThePublishedRunsReadAsData(t *testing.T) {
 	}
 	claim("the most by which two seeds of a cell differ", spread, 0.74, 1e-9)
 
-	// Of the 25 epoch counts of the second table, 11 occur in the first, too.
+	// 11 of the 25 epoch counts of the second table also occur in the first.
 	counts := map[bool][]int{}
 	for _, r := range hvaes {
 		varied := strings.HasSuffix(r.Row, "-varied")
@@ -133,15 +135,31 @@ func TestThePublishedRunsReadAsData(t *testing.T) {
 	}
 }
 
-func TestRowsAreParsedAsTheyAreNamed(t *testing.T) {
+func TestParseRowInvertsRowName(t *testing.T) {
 	for _, r := range published() {
-		if c, err := parseRow(r.Row); err != nil || rowName(c) != r.Row {
+		if c, err := ParseRow(r.Row); err != nil || rowName(c) != r.Row {
 			t.Errorf("row %q is %v, %v", r.Row, c, err)
 		}
 	}
 	for _, bad := range []string{"", "hvae", "vae-k1-none", "hvae-k0-none", "hvae-k1-none-shared", "hvae-k5-free", "hvae-k05-free-varied", "hvae-k5-hot-varied", "hvae-k5-free-both", "hvae-k5-free-varied-1"} {
-		if c, err := parseRow(bad); err == nil {
+		if c, err := ParseRow(bad); err == nil {
 			t.Errorf("row %q is %v", bad, c)
 		}
+	}
+}
+
+func TestTheDefaultTasksAreThePublishedRuns(t *testing.T) {
+	var s []string
+	for _, k := range plan(nil, nil) {
+		s = append(s, k.String())
+	}
+	var want []string
+	for _, r := range published() {
+		want = append(want, r.Run)
+	}
+	slices.Sort(s)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, s); diff != "" {
+		t.Errorf("tasks (-want +got):\n%s", diff)
 	}
 }

@@ -1,0 +1,75 @@
+package eval
+
+import (
+	"fmt"
+	"math"
+
+	"hvae/mnist/model"
+)
+
+// MeanSD returns the mean and the standard deviation, nil for a single value.
+func MeanSD(x []float64) (mean float64, sd *float64) {
+	mean, s := model.MeanSD(x)
+	if len(x) > 1 {
+		sd = &s
+	}
+	return mean, sd
+}
+
+// MeanSE returns the mean and its standard error, nil for a single value.
+func MeanSE(x []float64) (mean float64, se *float64) {
+	mean, se = MeanSD(x)
+	if se != nil {
+		*se /= math.Sqrt(float64(len(x)))
+	}
+	return mean, se
+}
+
+// PlusMinus formats a number and its error, if the error is not nil.
+func PlusMinus(digits int, v float64, err *float64) string {
+	v = HalfAway(v)
+	if err == nil {
+		return fmt.Sprintf("%.*f", digits, v)
+	}
+	return fmt.Sprintf("%.*f ± %.*f", digits, v, digits, *err)
+}
+
+// HalfAway moves v away from zero by 1e-9. A mean such as 83.315, which has no exact binary
+// form, is then printed as 83.32, as in the paper.
+func HalfAway(v float64) float64 { return v + math.Copysign(1e-9, v) }
+
+// A Correlation is the mean absolute correlation between the dimensions of an image's latent
+// samples at the start of the flow (z₀) and at its end (z_K): means over images and runs with
+// standard errors over images, and the value for independent dimensions.
+type Correlation struct {
+	Z0          float64  `json:"correlation_z0"`
+	Z0SE        *float64 `json:"correlation_z0_se"` // null for one image
+	ZK          float64  `json:"correlation_zk"`
+	ZKSE        *float64 `json:"correlation_zk_se"`
+	Independent float64  `json:"correlation_independent"`
+}
+
+// newCorrelation returns the correlation from the estimates of each run, nil for one sample or
+// one latent dimension.
+func newCorrelation(runs [][]model.Estimate, samples int) *Correlation {
+	z0, zK := make([]float64, len(runs[0])), make([]float64, len(runs[0]))
+	for _, estimates := range runs {
+		for i, e := range estimates {
+			z0[i] += e.Z0 / float64(len(runs))
+			zK[i] += e.ZK / float64(len(runs))
+		}
+	}
+	c := &Correlation{Independent: model.IndependentCorrelation(samples)}
+	c.Z0, c.Z0SE = MeanSE(z0)
+	c.ZK, c.ZKSE = MeanSE(zK)
+	if math.IsNaN(c.ZK) {
+		return nil
+	}
+	return c
+}
+
+// String returns the line that eval prints.
+func (c *Correlation) String() string {
+	return fmt.Sprintf("|correlation| of dimensions given x %s of z_K, %s of z_0, %.4f if independent\n",
+		PlusMinus(4, c.ZK, c.ZKSE), PlusMinus(4, c.Z0, c.Z0SE), c.Independent)
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"hvae/bench/command"
+	"hvae/hvae"
+	"hvae/linalg"
+	"hvae/mnist/data"
+	"hvae/mnist/model"
+	"hvae/mnist/run"
+	"hvae/mnist/sheet"
+)
+
+// reconstruct runs the command reconstruct.
+func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	f := command.NewFlags()
+	var checkpoint, out string
+	var source run.Source
+	var n int
+	var seed uint64
+	f.String(&checkpoint, "checkpoint", "", "`file` of the model (required)")
+	source.Flags(f)
+	f.Count(&n, "n", 24, 1, "`number` of test digits")
+	pictureFlag(f, &out)
+	f.Seed(&seed, "seed of binarisation and noise")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	if out == "" {
+		return command.UsageError("-o is missing: name a PNG file to write")
+	}
+	c, err := readCheckpoint(checkpoint, stderr)
+	if err != nil {
+		return err
+	}
+	set, err := source.Load(ctx, stderr)
+	if err != nil {
+		return err
+	}
+	if n > set.Test.Len() {
+		return command.UsageError("invalid value %d for flag -n: there are %d test images", n, set.Test.Len())
+	}
+	x := linalg.New[float32](784, n)
+	for i := range n {
+		data.Binarise(x, i, set.Test.Image(i), hvae.Stream(seed, "mnist reconstruct pixels", i))
+	}
+	var fromMean linalg.Matrix[float32]
+	var path []model.Step[float32]
+	if err := command.Wait(ctx, func() { fromMean, path = model.Reconstruct(c.Config, c.Params, x, seed) }); err != nil {
+		return err
+	}
+	// Each digit has a group of images: the input and its reconstructions.
+	images, captions := []linalg.Matrix[float32]{x, fromMean}, []string{"input", "mean"}
+	for k, s := range path {
+		images, captions = append(images, s.Image), append(captions, fmt.Sprintf("z%d", k))
+	}
+	var labels []string // log p(x, z_k) below the images of an HVAE
+	shown := "the encoder's mean and from a draw"
+	if c.Config.Kind == "vae" {
+		captions[2] = "draw"
+	} else {
+		shown = "the encoder's mean and from z_0 to z_K along the Hamiltonian flow of a draw, with log p(x, z_k) in nats"
+		for i := range n {
+			labels = append(labels, "", "")
+			for _, s := range path {
+				labels = append(labels, fmt.Sprintf("%.0f", s.LogJoint.At(0, i)))
+			}
+		}
+	}
+	group := len(images)
+	digits := linalg.New[float32](784, group*n)
+	for r := range digits.Rows {
+		for i := range digits.Cols {
+			digits.Row(r)[i] = images[i%group].At(r, i/group)
+		}
+	}
+	if err := writePicture(out, sheet.Draw(digits, labels, group*min(max(1, 12/group), n), captions...)); err != nil {
+		return err
+	}
+	fmt.Fprintf(stderr, "wrote %s: test images of %s and their reconstructions from %s, by %v,%s epoch %d\n",
+		out, set.Name, shown, c.Config, otherData(c, set), c.Epoch)
+	return nil
+}

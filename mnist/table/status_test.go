@@ -1,0 +1,50 @@
+package table
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"hvae/mnist/run"
+)
+
+// Training ends when no epoch was better for patience epochs, for any best epoch.
+func TestTrainingEndsWhenPatienceEndsAfterTheBestEpoch(t *testing.T) {
+	const patience = 2
+	table := Table{Out: t.TempDir(), Source: run.Source{Folder: "synthetic"}, Rows: []string{"vae"}, Seeds: []uint64{1}, MaxEpochs: 100, Patience: patience}
+	k := plan(table.Rows, table.Seeds)[0]
+	name := filepath.Join(table.Out, k.String(), run.MetricsFile)
+	if err := os.Mkdir(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for best := 1; best <= 5; best++ {
+		var lines string
+		for epoch := 1; epoch <= best+patience; epoch++ {
+			elbo := -10.0 + float64(epoch)
+			if epoch > best {
+				elbo = -10
+			}
+			lines += fmt.Sprintf(`{"epoch":%d,"train_elbo":-1,"val_elbo":%v,"seconds":1}`+"\n", epoch, elbo)
+			if err := os.WriteFile(name, []byte(lines), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			s, err := table.status(k)
+			if err != nil || s.best.Epoch != min(best, epoch) || s.trained != (epoch == best+patience) {
+				t.Errorf("after epoch %d, the best of them %d, status says %d, trained %v, %v", epoch, min(best, epoch), s.best.Epoch, s.trained, err)
+			}
+		}
+	}
+}
+
+// The settings of a task are the table's, for several values.
+func TestATaskUsesTheTablesSettings(t *testing.T) {
+	for _, patience := range []int{1, 2, 500} {
+		table := Table{Out: "out", Source: run.Source{Folder: "synthetic"}, Rows: []string{"hvae-k5-free-varied"}, Seeds: []uint64{7}, MaxEpochs: 1000 + patience, Patience: patience, Train: 10 * patience}
+		k := plan(table.Rows, table.Seeds)[0]
+		s, err := table.settings(k)
+		if err != nil || s.Patience != patience || s.MaxEpochs != 1000+patience || s.Train != 10*patience || s.Seed != 7 || s.Config != k.config || s.Source.Folder != "synthetic" {
+			t.Errorf("the settings are %+v, %v", s, err)
+		}
+	}
+}
