@@ -360,8 +360,9 @@ func ulps(got float32, want float64) float64 {
 		}
 		return math.Inf(1)
 	case math.IsInf(float64(w), 0) || math.IsInf(float64(got), 0):
-		// An infinity and a large finite number of the same sign count as equal.
-		if got == w || math.Abs(want) > math.MaxFloat32*(1-0x1p-22) && got == got && (got > 0) == (w > 0) {
+		// An infinity and the largest finite numbers of the same sign count as equal.
+		large := func(x float64) bool { return math.Abs(x) > math.MaxFloat32*(1-0x1p-22) }
+		if got == w || large(want) && large(float64(got)) && (got > 0) == (w > 0) {
 			return 0
 		}
 		return math.Inf(1)
