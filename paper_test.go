@@ -658,8 +658,9 @@ func homogeneousFlow(t *testing.T) {
 }
 
 // homogeneousVariance checks that a homogeneous flow "yields a high-variance estimator of the
-// normalizing constants even if r^opt is used". If the posterior is much narrower than q⁰, its
-// Var(p̂/p) is equal to the standard estimate's for any K, and tempering divides it by 1.8.
+// normalizing constants even if r^opt is used". If the posterior is much narrower than q⁰,
+// Var(p̂/p) equals the variance of the standard estimate for every K, and tempering reduces it
+// by a factor of 1.8.
 func homogeneousVariance(t *testing.T) {
 	const n, K, epsilon = 20000, 40, 0.05
 	narrow := hvaetest.Quadratic{Omega: 4}
@@ -737,7 +738,7 @@ func symplecticity(t *testing.T) {
 
 // temperingExplores checks that the tempering step "allows us to explore isolated modes of the
 // target": more draws change modes than without tempering, and Var(log p̂) falls with K, while
-// it stays the same without.
+// without tempering it stays the same.
 func temperingExplores(t *testing.T) {
 	const draws, hot = 20000, 3
 	type result struct{ mean, variance, varianceSE, changed, changedSE float64 }
@@ -2632,8 +2633,8 @@ func (g *gradient) Ascend(_ int, _, gradient []float64, _ [][]float64) {
 	g.last = slices.Clone(gradient)
 }
 
-// checkOptimiser reports an error unless the averages start as given, and each gradient moves θ
-// by the returned update.
+// checkOptimiser reports an error unless the optimiser's averages start with the values start,
+// and each gradient changes θ by the value that update returns.
 func checkOptimiser(t *testing.T, o hvae.Optimiser[float64], start, gradients []float64, update func(step int, g float64) float64) {
 	t.Helper()
 	if got := o.Start(); !slices.Equal(got, start) {
@@ -2901,7 +2902,8 @@ func networkEstimates(c mnist.Config, n int) (logs []float64) {
 	return logs
 }
 
-// checkpoint returns the tensor with the given name in a checkpoint's layout, PyTorch's.
+// checkpoint returns the tensor with the given name in the layout of a checkpoint, which
+// follows PyTorch.
 func (d digits) checkpoint(name string) []float64 {
 	for _, p := range d.params {
 		if p.Name == name {

@@ -90,9 +90,10 @@ func BenchmarkTrainStep(b *testing.B) {
 	}
 }
 
-// BenchmarkTrainStepRecompute measures the same step with -recompute, whose memory does not
-// depend on K. The rate excludes recomputed operations. Tempering is fixed, because a free
-// schedule with K = 100 would start so hot that all logits are far beyond ±90.
+// BenchmarkTrainStepRecompute measures the same step with -recompute, which needs memory that
+// does not depend on K. The rate excludes recomputed operations. Tempering is fixed, because a
+// free schedule with K = 100 would start at so high a temperature that all logits exceed 90 in
+// magnitude, which is not typical of training.
 func BenchmarkTrainStepRecompute(b *testing.B) {
 	for _, K := range []int{1, 5, 10, 20, 100} {
 		c := hvaeOf(K)

@@ -42,7 +42,8 @@ var oblong = Geometry{
 	InH: 7, InW: 5, InC: 2, OutH: 5, OutW: 3, OutC: 3, KernelH: 4, KernelW: 3, Stride: 2, PadTop: 1, PadLeft: 2,
 }
 
-// geometries yields oblong, oblong with one input channel, and n random geometries.
+// geometries yields the geometry oblong, a copy of it with one input channel, and n random
+// geometries.
 func geometries(rng *rand.Rand, n int) iter.Seq[Geometry] {
 	return func(yield func(Geometry) bool) {
 		one := oblong
@@ -302,9 +303,9 @@ func TestBitsDoNotDependOnGOMAXPROCS(t *testing.T) {
 }
 
 func TestAColumnDoesNotDependOnItsBatch(t *testing.T) {
-	// When a batch is divided into parts, the columns of the results must keep their bits, and the
-	// weight gradient must be the sum of the weight gradients of the parts. The batch size 37 is
-	// not a multiple of any kernel's tile width.
+	// When a batch is divided into parts, the columns of the results must be bit-identical,
+	// and the weight gradient must be the sum of the weight gradients of the parts. The batch
+	// size 37 is not a multiple of any kernel's tile width.
 	const batch = 37
 	rng := rand.New(rand.NewPCG(6, 1))
 	for g := range geometries(rng, 20) {

@@ -220,11 +220,11 @@ func inputOfOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T],
 	}
 }
 
-// Weight sets w [Taps×OutC] to the gradient of ⟨δ, W ∗ X⟩ with respect to W, which is a sum over
-// pixels and samples. The shapes of the operands are delta [Out×B] and x [In×B]. scratch must be
-// at least as long as delta.Data. Weight stores the transpose of the [OutC×B] matrix of each pixel
-// of δ there. Weight panics if the shapes do not fit g, and takes the same time as Forward. It
-// splits the rows of w among the cores.
+// Weight sets w [Taps×OutC] to the gradient of ⟨δ, W ∗ X⟩ with respect to W, which is a sum
+// over pixels and samples. The shapes of the operands are delta [Out×B] and x [In×B]. Weight
+// transposes the [OutC×B] matrix of each pixel of δ into scratch, which must be at least as
+// long as delta.Data. Weight panics if the shapes do not fit g, and takes the same time as
+// Forward. It splits the rows of w among the cores.
 func Weight[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], scratch []T) {
 	weight(g, w, delta, x, scratch, false)
 }
@@ -248,9 +248,9 @@ func weight[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], scratch [
 // delta contains the transpose of each pixel's [OutC×B] matrix of δ. A contraction sums over
 // samples (its steps) and pixels (its segments).
 //
-// Kernel rows ky, ky + stride, ky + 2·stride, … form a class. They connect an input row with
-// successive output rows. They are the groups of the contraction, starting with the last of these
-// kernel rows, which belongs to the first output row. With five kernel rows, stride 2 and one row
+// Kernel rows ky, ky + stride, ky + 2·stride, … form a class: they connect one input row with
+// successive output rows. The kernel rows of a class are the groups of a contraction, in
+// descending order, because the last kernel row belongs to the first output row. With five kernel rows, stride 2 and one row
 // of padding, input row iy, kernel row ky and output row oy satisfy iy + 1 = ky + 2·oy:
 //
 //	input row 5   kernel row   4   2   0     group 0, 1, 2: CGroup is two kernel rows up,

@@ -117,8 +117,8 @@ func average(method string, dims int, results []*result) row {
 	return a
 }
 
-// print prints row n. In a table, the header precedes the first row of a dimension, and the line of
-// maximum likelihood follows the last one.
+// print prints row n. In a table, the header precedes the first row of a dimension, and a line
+// for the maximum-likelihood estimate follows the last row.
 func (r *report) print(n int) error {
 	a := r.rows[n]
 	if r.o.json {

@@ -58,7 +58,7 @@ func showTwoModes(ctx context.Context, o options, stdout, stderr io.Writer) erro
 			m.flow.K = K
 			l, changed, err := m.flow.Draw(ctx, modeDraws, hvae.Stream(o.config.Seed, "two modes", K))
 			if err != nil {
-				return fmt.Errorf("%w: complete rows have been printed, nothing else is kept", context.Cause(ctx))
+				return fmt.Errorf("%w: complete rows have been printed; nothing else was saved", context.Cause(ctx))
 			}
 			r := summariseModes(m.flow, l, changed)
 			if o.json {

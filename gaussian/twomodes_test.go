@@ -19,7 +19,7 @@ import (
 	"hvae/hvae"
 )
 
-// The rows of -two-modes: for each 1/√β₀, all K.
+// -two-modes prints one row for each pair of 1/√β₀ and K.
 var (
 	stepNumbers = []int{4, 8, 16, 32, 64, 128}
 	starts      = []float64{3, 1}

@@ -2,9 +2,9 @@ package linalg
 
 import "hvae/linalg/internal/kernel"
 
-// A Contraction is a sum of matrix products, computed by the loop nest of dense layers,
-// convolutions and all their gradients. Package internal/kernel describes its fields. The method
-// Run computes it on the calling goroutine and panics if an operand is too short, an index is
+// A Contraction is a sum of matrix products. Dense layers, convolutions and all their
+// gradients are contractions. Package internal/kernel describes its fields. The method Run
+// computes it on the calling goroutine and panics if an operand is too short, an index is
 // negative, or a stride other than CGroup is negative.
 type Contraction[T Float] = kernel.Contraction[T]
 

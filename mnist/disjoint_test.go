@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// These tests change images that a command must not use. Its results must be bit-identical for
-// any -seed, -train, -split and -limit.
+// These tests change images that a command must not use, and check that its results stay
+// bit-identical. They do so for several values of -seed, -train, -split and -limit.
 
 const trainFile, testFile = "train-images-idx3-ubyte", "t10k-images-idx3-ubyte"
 

@@ -28,7 +28,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	f.String(&split, "split", "test", "`images` to evaluate on: test or validation")
 	f.Count(&limit, "limit", 0, 0, "evaluate on the first `number` of images only; 0 for all 10,000")
 	f.Count(&options.Samples, "samples", 1000, 1, "`number` of importance samples for each image")
-	f.Count(&options.Runs, "runs", 3, 1, "`number` of runs, for the standard deviation")
+	f.Count(&options.Runs, "runs", 3, 1, "`number` of runs, from which the standard deviation is computed")
 	f.String(&method, "method", "is", "`method`: is (importance sampling) or ais (also annealed importance sampling, which bounds\nlog p(x) more tightly and takes longer)")
 	f.Count(&annealing.Steps, "steps", 1000, 1, "`number` of steps from the variational prior to the posterior, for -method ais")
 	f.Count(&annealing.Chains, "chains", 16, 1, "`number` of chains for each image, for -method ais")

@@ -34,8 +34,8 @@ func trained(t *testing.T, config model.Config, seed uint64) (string, model.Chec
 	return name, c
 }
 
-// Computes every number that eval prints again: from the images of the split, binarised in each
-// run, and from noise that continues across the tapes of an image.
+// The test recomputes every number that eval prints, from the images of the split, binarised
+// anew in each run, and from one stream of noise per image that continues across its tapes.
 func TestEvalMatchesAnIndependentEvaluation(t *testing.T) {
 	vae, wide := model.Config{Kind: "vae", Tempering: "none", Latent: 3}, model.Config{Kind: "vae", Tempering: "none", Latent: 64}
 	hvae := model.Config{Kind: "hvae", K: 3, Tempering: "free", VaryEps: true, Latent: 5}

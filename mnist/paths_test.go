@@ -16,8 +16,8 @@ import (
 	"hvae/mnist/safetensors"
 )
 
-// These tests compare two ways to one result: a new and a resumed run, a single command and a task
-// of a table, a run with and without stops.
+// These tests compare two ways to compute the same result: a new and a resumed run, a single
+// command and a task of a table, a run with and without stops.
 
 func TestAKillLosesAtMostTwoMinutes(t *testing.T) {
 	if run.SaveEvery != 2*time.Minute {

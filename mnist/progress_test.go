@@ -15,7 +15,7 @@ import (
 	"hvae/mnist/safetensors"
 )
 
-// A slow is an interruption whose Err sleeps.
+// slow is a context whose Err method sleeps before it returns.
 type slow struct {
 	interruption
 	pause time.Duration

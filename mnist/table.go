@@ -24,7 +24,7 @@ func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) err
 		_, err := table.ParseRow(s)
 		return s, err
 	})
-	commaSeparated(f, &t.Seeds, "seeds", "`seeds` of each row, separated by commas (default the paper's: 85547 and 12345, for some rows also 98765)", func(s string) (uint64, error) {
+	commaSeparated(f, &t.Seeds, "seeds", "`seeds` of each row, separated by commas (default the paper's: 85547 and 12345, and 98765 for some rows)", func(s string) (uint64, error) {
 		n, err := strconv.ParseUint(s, 10, 64)
 		if err != nil {
 			return 0, errors.New("a seed is a whole number")
@@ -36,11 +36,11 @@ func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	f.Count(&t.Train, "train", 0, 0, "train on this `number` of images only; 0 for all 50,000")
 	f.Count(&t.Limit, "limit", 0, 0, "evaluate on the first `number` of test images only; 0 for all 10,000")
 	f.Count(&t.Samples, "samples", 1000, 1, "`number` of importance samples for each image")
-	f.Count(&t.Runs, "runs", 3, 1, "`number` of evaluations, for their standard deviation")
+	f.Count(&t.Runs, "runs", 3, 1, "`number` of evaluations, from which their standard deviation is computed")
 	t.Source.Flags(f)
-	f.Bool(&t.Extend, "extend", "train finished runs further if -epochs or -patience is larger; this discards their evaluations")
-	f.Bool(&list, "list", "only list the runs: done, running, stopped, missing or refused")
-	f.Func("task", "do only the run with this `number` in the list, from 0, and write only its folder", func(s string) (err error) {
+	f.Bool(&t.Extend, "extend", "continue the training of finished runs if -epochs or -patience is larger; this discards their evaluations")
+	f.Bool(&list, "list", "only list the runs with their status: done, running, stopped, missing, or refused with the reason")
+	f.Func("task", "do only the run with this `number` in the output of -list, counted from 0, and write only its folder", func(s string) (err error) {
 		if number, err = strconv.Atoi(s); err != nil || number < 0 {
 			return errors.New("must be a number in the output of -list")
 		}

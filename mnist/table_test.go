@@ -535,7 +535,7 @@ func TestExtendTrainsFurtherAndEvaluatesAgain(t *testing.T) {
 	if err := os.Remove(filepath.Join(run, stateFile)); err != nil {
 		t.Fatal(err)
 	}
-	for patience, says := range map[string]string{"3": "", "2": "was trained for 4 epochs: with -epochs 9 and -patience 2 training ends after 3", "4": "no state to resume from"} {
+	for patience, says := range map[string]string{"3": "", "2": "was trained for 4 epochs: with -epochs 9 and -patience 2 training would have ended after 3", "4": "no state to resume from"} {
 		_, stderr, status := mnist(t.Context(), append(table, "9", "-extend", "-patience", patience)...)
 		if (status == 0) != (says == "") || !strings.Contains(stderr, says) {
 			t.Errorf("patience %s: status %d, %s; want %q", patience, status, stderr, says)

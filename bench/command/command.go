@@ -34,7 +34,7 @@ type Program struct {
 	Commands []Command
 }
 
-// A Command is one function of a program.
+// A Command is a subcommand of a program.
 type Command struct {
 	Name, About string
 	// Run parses args with Flags and executes the command. It writes results to stdout and

@@ -169,7 +169,7 @@ func TestVersionPrintsRevisionGoAndSIMD(t *testing.T) {
 	}
 }
 
-// process returns a command that runs the program under the given name.
+// process returns a command that runs the test's program with argv[0] set to name.
 func process(name string, args ...string) *exec.Cmd {
 	c := exec.Command(os.Args[0], args...)
 	c.Args[0] = name

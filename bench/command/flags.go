@@ -103,8 +103,8 @@ func (v *value[T]) String() string {
 	return fmt.Sprint(*v.p)
 }
 
-// Parse parses the arguments. A Command's Run must return the error of Parse, which describes
-// a wrong command line or requests help or the version.
+// Parse parses the arguments. A Command's Run must return the error that Parse returns: it
+// describes an invalid command line, or tells the caller to print the help or the version.
 func (f *Flags) Parse(args []string) error {
 	switch err := f.FlagSet.Parse(args); {
 	case err == flag.ErrHelp || f.version:
@@ -143,7 +143,7 @@ type usageError string
 
 func (e usageError) Error() string { return string(e) }
 
-// An infoRequest is the error of Parse if help or the version was requested.
+// An infoRequest is the error that Parse returns if help or the version was requested.
 type infoRequest struct {
 	flags   *Flags
 	version bool

@@ -60,9 +60,9 @@ func (p Program) Main() {
 	os.Exit(p.Run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// Wait calls work on another goroutine. It returns nil when work returns, or the cause of ctx's end
-// as soon as ctx ends. In that case work continues until the process exits and its result is lost,
-// so it must have nothing to save.
+// Wait calls work on another goroutine. It returns nil when work returns, or
+// context.Cause(ctx) as soon as ctx ends. In that case work continues until the process exits
+// and its result is lost, so it must have nothing to save.
 func Wait(ctx context.Context, work func()) error {
 	done := make(chan struct{})
 	go func() {

@@ -22,8 +22,8 @@ var ErrInUse = errors.New("in use by another process")
 // A Lock is held until Release is called or the process ends.
 type Lock struct{ file *os.File }
 
-// patience is the time for which Take retries. Held, called by another process, holds the lock
-// for a moment; a killed process holds it until it has ended.
+// patience is the time for which Take retries. The lock may be held briefly by a call of the
+// function Held in another process, or by a killed process that has not exited yet.
 const patience = 500 * time.Millisecond
 
 // Take acquires the lock that the file represents, creating the file if necessary. If another
@@ -66,9 +66,9 @@ func cannotLock(name string, err error) error {
 	return fmt.Errorf("cannot lock %s: %w", name, err)
 }
 
-// Moved reports whether the lock's path now names another file or none, because the file or a
-// folder above it was moved, replaced or removed. If the file still exists and the operating
-// system reports its path (Linux does), now is this path.
+// Moved reports whether the lock's path no longer names the locked file, because the file or a
+// folder above it was moved, replaced or removed. It also returns the current path of the
+// file, if the file still exists and the operating system reports its path (Linux does).
 func (l *Lock) Moved() (now string, moved bool) {
 	held, err := l.file.Stat()
 	if err == nil {

@@ -63,8 +63,8 @@ func newAxis(charts []Chart, logarithmic bool, ticks []float64, values func(Seri
 			}
 			for i, e := range errors {
 				include(values[i] + e)
-				// A lower end below a tenth of the value does not extend a
-				// logarithmic axis.
+				// On a logarithmic axis, ignore the lower end of an error bar if it is below a
+				// tenth of the value.
 				if low := values[i] - e; !a.log || low > values[i]/10 {
 					include(low)
 				}

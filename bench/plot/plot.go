@@ -389,7 +389,7 @@ func escape(s string) string {
 	return b.String()
 }
 
-// textWidth returns an upper estimate of the width of a text in pixels.
+// textWidth returns an upper bound of the width of a text in pixels.
 func textWidth(s string) float64 {
 	width := 0.0
 	for _, r := range s {

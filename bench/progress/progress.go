@@ -47,8 +47,8 @@ func (l *Line) every() time.Duration {
 	return 10 * time.Second
 }
 
-// Begin sets the fraction of the work that was done before New, by the run that this run
-// resumes. The rate excludes it.
+// Begin sets the fraction of the work that an interrupted run had done before this run resumed
+// it. The rate excludes this work.
 func (l *Line) Begin(done float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -49,8 +49,8 @@ func truncatedNormal(rng *rand.Rand) float64 {
 // NoiseRows returns the number of elements of z₀.
 func (p *Planar) NoiseRows() int { return p.data.Dims() }
 
-// ELBO returns log p_θ(D, z_K) − log q_K(z_K) for z₀ from the prior, where
-// log q_K(z_K) = log q⁰(z₀) − Σ_k log |det ∂f/∂z_{k−1}| (their equation 13).
+// ELBO returns log p_θ(D, z_K) − log q_K(z_K) for z₀ from the prior, where log q_K(z_K) = log
+// q⁰(z₀) − Σ_k log |det ∂f/∂z_{k−1}| (equation 13 of Rezende and Mohamed).
 func (p *Planar) ELBO(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64] {
 	p.target.bind(p.data, params[0], params[1])
 	logPrior := hvae.LogNormal(noise)

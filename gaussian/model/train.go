@@ -123,9 +123,9 @@ func (c Config) Dataset(d, dataset int) Data {
 }
 
 // Train executes a run. The outcome depends only on c and run, not on concurrent runs. Before
-// every 100 iterations Train calls progress with their number. It returns ctx's error if ctx ends
-// first, and an error that describes the run, the iteration and the parameters if a bound is not
-// finite.
+// each group of 100 iterations, Train calls progress with the number of iterations in the
+// group. It returns ctx's error if ctx ends first, and an error that describes the run, the
+// iteration and the parameters if a bound is not finite.
 func (c Config) Train(ctx context.Context, run Run, progress func(iterations int)) (Outcome, error) {
 	data := c.Dataset(run.Dims, run.Dataset)
 	method, err := NewMethod(run.Method, data, hvae.Stream(c.Seed, "gaussian start "+run.Method, run.Dims, run.Dataset))

@@ -22,7 +22,7 @@ func (m *MeanField) NoiseRows() int { return 0 }
 
 // ELBO returns E_q[log p_θ(D, z)] + H(q) [1×1]. Since log p_θ(D, z) is quadratic in z,
 //
-//	E_q[log p_θ(D, z)] = log p_θ(D, μ_Z) − ½ Σ_j (1 + N/σ_j²) σ_Zj²,   H(q) = Σ_j log σ_Zj + ½ log 2πe.
+//	E_q[log p_θ(D, z)] = log p_θ(D, μ_Z) − ½ Σ_j (1 + N/σ_j²) σ_Zj²,   H(q) = Σ_j (log σ_Zj + ½ log 2πe).
 func (m *MeanField) ELBO(params []*ad.Var[float64], _ *ad.Var[float64]) *ad.Var[float64] {
 	m.target.bind(m.data, params[0], params[1])
 	mean, logScale := params[2], params[3]

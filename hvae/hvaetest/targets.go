@@ -80,7 +80,8 @@ func (c *ClosedFormCounter) PotentialGradient(z *ad.Var[float64]) *ad.Var[float6
 	return c.ClosedForm.PotentialGradient(z)
 }
 
-// LogJointOnly hides the closed-form gradient of a target, so the tape differentiates.
+// LogJointOnly hides the closed-form gradient of a target, so that the tape computes the
+// gradient.
 type LogJointOnly struct{ hvae.Target[float64] }
 
 // PotentialGradient returns ∇U at z [ℓ] by numerical differentiation of log p(x, z).

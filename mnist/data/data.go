@@ -114,7 +114,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// checkFolder returns an error if the folder of the data with the given name does not exist.
+// checkFolder returns an error if folder does not exist; the error mentions the dataset name.
 // Load does not create a folder that the user named, because the name may be mistyped.
 func checkFolder(folder, name string) error {
 	s, err := os.Stat(folder)
@@ -124,7 +124,7 @@ func checkFolder(folder, name string) error {
 	case errors.Is(err, fs.ErrNotExist) && strings.EqualFold(folder, Synthetic):
 		return fmt.Errorf("there is no folder %s: did you mean %s, the built-in stand-in?", folder, Synthetic)
 	case errors.Is(err, fs.ErrNotExist) && name != MNIST:
-		return fmt.Errorf("there is no folder %s with the data %s: name their folder with -data", folder, name)
+		return fmt.Errorf("there is no folder %s with the data %s: use -data to name the folder of the original data", folder, name)
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("there is no folder %s, which -data or $HVAE_MNIST names: create it to download MNIST there, or use -data %s for a built-in stand-in", folder, Synthetic)
 	case err != nil:

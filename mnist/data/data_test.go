@@ -325,7 +325,7 @@ func TestLoadDoesNotCreateAFolderThatTheUserNames(t *testing.T) {
 	for _, c := range []struct{ folder, variable, name, want string }{
 		{typo, "", "", "there is no folder " + typo},
 		{"", typo, "", "there is no folder " + typo},
-		{typo, "", "own", "there is no folder " + typo + " with the data own: name their folder with -data"},
+		{typo, "", "own", "there is no folder " + typo + " with the data own: use -data to name the folder of the original data"},
 		{filepath.Join(file, "x"), "", "", "cannot read the folder of the data " + filepath.Join(file, "x") + ": "},
 		{file, "", "", file + " is not a folder"},
 		{"Synthetic", "", "", "did you mean synthetic"},

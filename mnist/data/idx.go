@@ -76,9 +76,10 @@ func readTo(r io.Reader, limit int64) ([]byte, error) {
 // maxImages is the largest number of images that a file may have. They take 784 MB.
 const maxImages = 1_000_000
 
-// readImages reads an IDX file of images of the given size in bytes, which may be compressed.
-// It checks that there are at most maxImages, and no more than the file can contain, before it
-// allocates memory for them. It decompresses at most one byte more than the header specifies.
+// readImages reads an IDX file of images, which may be compressed. size is the length of the
+// file in bytes. Before readImages allocates memory, it checks that the header's number of
+// images is at most maxImages and possible for a file of this size. It decompresses at most
+// one byte more than the header specifies.
 func readImages(r io.Reader, size int64) (Images, error) {
 	in, ratio, err := decompress(r)
 	if err != nil {

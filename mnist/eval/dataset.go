@@ -19,10 +19,11 @@ type Dataset struct {
 	Simulated   bool   // whether the images are drawn from the model
 
 	seed uint64
-	// begin returns the images of a run and, if they are simulated, the latent variables z that
-	// they were drawn for.
+	// begin returns the images of a run and, if they are simulated, the latent variables z
+	// from which they were drawn.
 	begin func(run int) (fill Fill, z linalg.Matrix[float32], err error)
-	// tuning returns other images [784×n], to tune the step sizes of annealing.
+	// tuning returns images [784×n] that are not evaluated, to tune the step sizes of
+	// annealing.
 	tuning func() (linalg.Matrix[float32], error)
 }
 

@@ -42,7 +42,7 @@ func (c Config) metadata() map[string]string {
 // configOf returns the configuration that metadata describe.
 func configOf(meta map[string]string) (c Config, err error) {
 	if meta["format"] != checkpointFormat {
-		return c, fmt.Errorf("its format is %.40q, and this program reads %q", meta["format"], checkpointFormat)
+		return c, fmt.Errorf("its format is %.40q, but this program reads only %q", meta["format"], checkpointFormat)
 	}
 	if c.K, err = strconv.Atoi(meta["K"]); err != nil {
 		return c, fmt.Errorf("its metadata has K = %.40q, not a number", meta["K"])

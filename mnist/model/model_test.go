@@ -581,7 +581,7 @@ func TestRestoredTrainerContinuesBitIdentically(t *testing.T) {
 	for want, change := range map[string]func(f *safetensors.File){
 		"optimiser.step = \"-1\"":    func(f *safetensors.File) { f.Metadata["optimiser.step"] = "-1" },
 		"optimiser.step = \"many\"":  func(f *safetensors.File) { f.Metadata["optimiser.step"] = "many" },
-		"this program reads \"hvae-": func(f *safetensors.File) { f.Metadata["format"] = checkpointFormat },
+		"this program reads only \"hvae-": func(f *safetensors.File) { f.Metadata["format"] = checkpointFormat },
 		"is missing":                 func(f *safetensors.File) { f.Tensors = f.Tensors[:len(f.Tensors)-1] },
 		"negative element":           func(f *safetensors.File) { f.Tensors[2].Data[5] = -1 },
 	} {
@@ -700,9 +700,9 @@ func TestCancelledStepDoesNotChangeTheTrainer(t *testing.T) {
 }
 
 func TestELBOOfEvaluateIsTheMeanLogEstimate(t *testing.T) {
-	// A z-score compares many evaluations of an image with independent estimates, for a VAE
-	// from its ELBO with the divergence in closed form. With 1/√β₀ = 4, the HVAE's estimates
-	// depend on γ₀.
+	// A z-score compares many evaluations of an image with independent estimates. For a VAE,
+	// these are estimates of the ELBO with the divergence in closed form. With 1/√β₀ = 4, the
+	// HVAE's estimates depend on γ₀.
 	hot := Config{Kind: "hvae", K: 2, Tempering: "free", Latent: 3}
 	for _, c := range []Config{{Kind: "vae", Tempering: "none", Latent: 3}, hot} {
 		params := NewParams[float32](c, -1, 1)

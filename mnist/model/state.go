@@ -72,7 +72,7 @@ func ReadState(name string) (s State, err error) {
 	}
 	meta := s.file.Metadata
 	if f := meta["format"]; f != stateFormat && f != firstStateFormat {
-		return s, fmt.Errorf("%s is not the state of a run: its format is %.40q, and this program reads %q", name, f, stateFormat)
+		return s, fmt.Errorf("%s is not the state of a run: its format is %.40q, but this program reads only %q", name, f, stateFormat)
 	}
 	if s.Steps, err = strconv.Atoi(meta["optimiser.step"]); err != nil || s.Steps < 0 {
 		return s, fmt.Errorf("%s is damaged: its metadata has optimiser.step = %.40q, not a number", name, meta["optimiser.step"])

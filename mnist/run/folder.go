@@ -39,7 +39,7 @@ type Folder struct {
 // has locked it, the error is filelock.ErrInUse.
 func Lock(path string) (*Folder, error) {
 	if err := os.MkdirAll(path, 0o755); err != nil {
-		return nil, fmt.Errorf("cannot make the folder %w; give another with -out", atomicfile.Named(path, err))
+		return nil, fmt.Errorf("cannot create the folder %w; choose another with -out", atomicfile.Named(path, err))
 	}
 	l, err := filelock.Take(filepath.Join(path, LockFile))
 	if errors.Is(err, filelock.ErrInUse) {
@@ -84,7 +84,7 @@ func (f *Folder) Write(file string, b []byte) error {
 func (f *Folder) CheckNew() error {
 	entries, err := os.ReadDir(f.path)
 	if err != nil {
-		return fmt.Errorf("cannot read the folder %w; give another with -out", atomicfile.Named(f.path, err))
+		return fmt.Errorf("cannot read the folder %w; choose another with -out", atomicfile.Named(f.path, err))
 	}
 	var found []string
 	for _, e := range entries {

@@ -32,7 +32,7 @@ type position struct {
 	Rates         []newRate // changes of the learning rate
 }
 
-// A newRate is a learning rate with the first batch, counted from 0, that it is used for.
+// A newRate is a learning rate and the first batch, counted from 0, that uses it.
 type newRate struct {
 	Epoch, Batch int
 	Rate         float64

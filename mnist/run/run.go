@@ -88,9 +88,9 @@ func (r *Run) resume(state model.State) error {
 	was, out := state.Settings, r.settings.Out
 	if r.digest != was["dataset_sha256"] {
 		if r.name == was["dataset"] {
-			return fmt.Errorf("the run in %s was started on other images called %s: name their folder with -data", out, r.name)
+			return fmt.Errorf("the run in %s was started on other images called %s: use -data to name the folder of the original data", out, r.name)
 		}
-		return fmt.Errorf("the run in %s was started on the data %s, not %s: name their folder with -data", out, was["dataset"], r.name)
+		return fmt.Errorf("the run in %s was started on the data %s, not %s: use -data to name the folder of the original data", out, was["dataset"], r.name)
 	}
 	r.name = was["dataset"]
 	if old, now := was["kernels"], kernels(); old != "" && old != now {

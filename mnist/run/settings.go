@@ -34,7 +34,7 @@ func (s Source) Load(ctx context.Context, stderr io.Writer) (data.Set, error) {
 	case s.Name != "" && s.Name != data.Synthetic && s.Folder == data.Synthetic:
 		return data.Set{}, command.UsageError("-data %s is not the dataset %s: name its folder", data.Synthetic, s.Name)
 	case s.Name != "" && s.Name != data.MNIST && s.Folder == "":
-		return data.Set{}, command.UsageError("-dataset %s needs -data with the folder of its files", s.Name)
+		return data.Set{}, command.UsageError("-dataset %s requires -data, the folder that contains its files", s.Name)
 	}
 	return data.Load(ctx, s.Folder, s.Name, func(m string) { fmt.Fprintln(stderr, m) })
 }

@@ -279,8 +279,8 @@ func object(dec *json.Decoder, field func(key string) error) error {
 	return nil
 }
 
-// tensor returns the entry's tensor, which must begin in data at last, the end of the previous
-// tensor.
+// tensor returns the entry's tensor. The tensor must begin at offset last of data, where the
+// previous tensor ends.
 func (e entry) tensor(data []byte, last int64) (Tensor, error) {
 	begin, end := e.offsets[0], e.offsets[1]
 	switch {
@@ -294,7 +294,8 @@ func (e entry) tensor(data []byte, last int64) (Tensor, error) {
 	t := Tensor{Name: e.name, Shape: make([]int, len(e.shape))}
 	elements := int64(1)
 	for i, s := range e.shape {
-		// More elements than bytes are wrong; without this check the product may overflow.
+		// A tensor cannot have more elements than data has bytes. Checking this here also
+		// keeps the product from overflowing.
 		if s < 0 || s > int64(len(data)) || elements > int64(len(data)) {
 			return Tensor{}, fmt.Errorf("shape %.80s does not fit %d bytes of data", fmt.Sprint(e.shape), len(data))
 		}

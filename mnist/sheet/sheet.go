@@ -17,7 +17,7 @@ const (
 	white = 255
 )
 
-// Sizes on a contact sheet, in its pixels.
+// These sizes on a contact sheet are in pixels.
 const (
 	scale   = 2  // width of a digit's pixel and of a letter's dot
 	gap     = 4  // between digits of a group
@@ -97,7 +97,8 @@ const (
 // textWidth returns the width of a text in pixels.
 func textWidth(s string) int { return scale * (pitch*len(s) - 1) }
 
-// write writes a text of the font's letters in black, with its top left corner at (x, y).
+// write writes s in black with its top left corner at (x, y). The font must have all letters
+// of s.
 func write(sheet *image.Gray, x, y int, s string) {
 	for row, line := range strings.Split(dots[1:], "\n") {
 		for i, letter := range s {

@@ -63,8 +63,8 @@ type summary struct {
 	Epochs float64 `json:"epochs"` // mean
 	ELBO   float64 `json:"elbo"`   // mean over seeds, nats
 	NLL    float64 `json:"nll"`
-	// Standard deviations of NLL, null for a single value. The one over evaluations is the
-	// square root of the mean of the runs' variances.
+	// Standard deviations of NLL, null for a single value. EvaluationSD is the square root of
+	// the mean, over runs, of the variance over evaluations.
 	EvaluationSD *float64 `json:"nll_sd_evaluations"`
 	SeedSD       *float64 `json:"nll_sd_seeds"`
 	// NLL minus the NLL of the VAE with the same seed: mean over the seeds of both, and its

@@ -47,7 +47,7 @@ func readEvaluation(name string) (*evaluation, error) {
 	}
 	e := new(evaluation)
 	if err := json.Unmarshal(b, e); err != nil || len(e.ELBOs) != len(e.NLLs) {
-		return nil, fmt.Errorf("%s is damaged: move it away to evaluate again", name)
+		return nil, fmt.Errorf("%s is damaged: move or delete it to evaluate again", name)
 	}
 	return e, nil
 }
@@ -141,7 +141,7 @@ func (t *Table) status(k task) (s status, err error) {
 	}
 	for _, m := range s.metrics {
 		if s.trained {
-			return s, fmt.Errorf("%s was trained for %d epochs: with -epochs %d and -patience %d training ends after %d", t.folder(k), len(s.metrics), t.MaxEpochs, t.Patience, m.Epoch-1)
+			return s, fmt.Errorf("%s was trained for %d epochs: with -epochs %d and -patience %d training would have ended after %d", t.folder(k), len(s.metrics), t.MaxEpochs, t.Patience, m.Epoch-1)
 		}
 		if m.Epoch == 1 || m.ValELBO > s.best.ValELBO {
 			s.best = m
@@ -183,7 +183,8 @@ func (s status) result(k task) result {
 	return r
 }
 
-// results returns the results of all finished runs. A run's own turn reports its errors.
+// results returns the results of all finished runs. It ignores errors, because they are
+// reported when the table processes the run.
 func (t *Table) results() (all []result) {
 	for _, k := range t.tasks {
 		if s, err := t.status(k); err == nil && s.done() {

@@ -37,7 +37,8 @@ func TestTrainingEndsWhenPatienceEndsAfterTheBestEpoch(t *testing.T) {
 	}
 }
 
-// The settings of a task are the table's, for several values.
+// A task must have the same settings as its table. The test checks this for several values of
+// each setting.
 func TestATaskUsesTheTablesSettings(t *testing.T) {
 	for _, patience := range []int{1, 2, 500} {
 		table := Table{Out: "out", Source: run.Source{Folder: "synthetic"}, Rows: []string{"hvae-k5-free-varied"}, Seeds: []uint64{7}, MaxEpochs: 1000 + patience, Patience: patience, Train: 10 * patience}

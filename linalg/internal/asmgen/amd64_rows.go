@@ -58,8 +58,8 @@ func (w *writer) amd64RowKernel(k rowKernel) {
 	w.op("RET")
 }
 
-// amd64RowBlock writes the loop over all rows of one block of columns. The argument vectors lists
-// the number of float64 in each vector of the block.
+// amd64RowBlock writes the loop over all rows of one block of columns. vectors[i] is the
+// number of float64 values in vector i of the block.
 func (w *writer) amd64RowBlock(k rowKernel, vectors []int, block int) {
 	w.rowPointer("DI", "y", matrix)
 	w.rowPointer("R8", "a", k.a)

@@ -19,8 +19,8 @@ type tileArgs struct {
 	add   int // 1 to add to C, else 0
 }
 
-// A tileKernel is the size of a tile and the number of its kernel. A tile has the given number of
-// rows and is the given number of vectors wide.
+// A tileKernel holds the size of a tile, in rows and in vectors of columns, and the number of
+// its kernel.
 type tileKernel struct{ rows, vectors, number int }
 
 // A tileSet holds the tile kernels of one level.

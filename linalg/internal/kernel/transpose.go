@@ -18,7 +18,8 @@ type transposeArgs struct {
 	done           int // distance of the current matrix from the first
 }
 
-// A transposeKernel is the number of the kernel that transposes bands of the given number of rows.
+// A transposeKernel holds the number of rows of a band and the number of the kernel that
+// transposes such bands.
 type transposeKernel struct{ rows, number int }
 
 // Transpose transposes each of the consecutive matrices in a, which are rows × cols, and writes
