@@ -579,11 +579,11 @@ func TestRestoredTrainerContinuesBitIdentically(t *testing.T) {
 		}
 	}
 	for want, change := range map[string]func(f *safetensors.File){
-		"optimiser.step = \"-1\"":    func(f *safetensors.File) { f.Metadata["optimiser.step"] = "-1" },
-		"optimiser.step = \"many\"":  func(f *safetensors.File) { f.Metadata["optimiser.step"] = "many" },
+		"optimiser.step = \"-1\"":         func(f *safetensors.File) { f.Metadata["optimiser.step"] = "-1" },
+		"optimiser.step = \"many\"":       func(f *safetensors.File) { f.Metadata["optimiser.step"] = "many" },
 		"this program reads only \"hvae-": func(f *safetensors.File) { f.Metadata["format"] = checkpointFormat },
-		"is missing":                 func(f *safetensors.File) { f.Tensors = f.Tensors[:len(f.Tensors)-1] },
-		"negative element":           func(f *safetensors.File) { f.Tensors[2].Data[5] = -1 },
+		"is missing":                      func(f *safetensors.File) { f.Tensors = f.Tensors[:len(f.Tensors)-1] },
+		"negative element":                func(f *safetensors.File) { f.Tensors[2].Data[5] = -1 },
 	} {
 		f := trainer.State(settings, "here", best)
 		change(&f)
