@@ -11,7 +11,7 @@ type Program[T linalg.Float] interface {
 // Recomputed returns p.Run(in) without keeping the intermediate variables (gradient
 // checkpointing: Chen et al., 2016). It resets the tape scratch and runs the program on it. To
 // compute gradients, Backward resets scratch and runs the program again. A chain of programs
-// therefore needs the memory of only one of them, and each program is evaluated once more.
+// therefore needs the memory of only one of them, and evaluates each program twice.
 //
 // Backward returns bit-identical gradients with and without Recomputed. Grad panics if it
 // must differentiate the result. The program must depend on no variables other than in, and

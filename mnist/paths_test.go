@@ -102,7 +102,7 @@ func TestAResumeWithinAValidationKeepsBits(t *testing.T) {
 }
 
 // Stopped anywhere, the evaluation of a table's run continues after its last saved evaluation. Its
-// results are those of the command eval.
+// results equal the results of the command eval.
 func TestAStoppedEvaluationContinues(t *testing.T) {
 	out := t.TempDir()
 	table := func(out string) []string { return tinyTable(out, "-rows", "vae", "-seeds", "1", "-runs", "3") }

@@ -469,7 +469,7 @@ func TestAMovedFolderEndsTheRun(t *testing.T) {
 		if replaced {
 			mustTrain(t, tiny(other, "-seed", "2", "-epochs", "2")...)
 			if diff := cmp.Diff(files(t, other), files(t, dir)); diff != "" {
-				t.Error("the second run's files are not those of an undisturbed run")
+				t.Error("the second run's files differ from the files of an undisturbed run")
 			}
 			if err := os.RemoveAll(dir); err != nil {
 				t.Fatal(err)

@@ -51,7 +51,7 @@ func TestFreshValidationNoiseExplainsThePublishedStoppingTimes(t *testing.T) {
 	}
 	for _, s := range []float64{0, 0.01, 0.02, 0.03, validationNoise, 0.06} {
 		var epochs []int
-		loss := 0.0 // validation ELBO at the best epoch, minus that of the run without noise
+		loss := 0.0 // validation ELBO at the best epoch, minus the maximum without noise
 		_, last := stopped(curve, 100)
 		for repetition := range 400 {
 			rng, noisy := hvae.Stream(1, "validation noise", repetition), slices.Clone(curve)

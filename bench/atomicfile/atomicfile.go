@@ -103,7 +103,7 @@ func notRegular(name string, mode fs.FileMode) error {
 }
 
 // Named replaces the operation and the path in a file system error with name, because the
-// path may be that of a temporary file.
+// path may belong to a temporary file.
 func Named(name string, err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		err = e.Err

@@ -52,8 +52,8 @@ func First(n int) []int {
 // tuningImages is the number of images for which step sizes are tuned together.
 const tuningImages = 16
 
-// Split returns the images of a split, test or validation. The validation images are those of
-// a run with seed trainSeed. Step sizes are tuned on the other split.
+// Split returns the images of a split, test or validation. A run with seed
+// trainSeed determines the validation images. Step sizes are tuned on the other split.
 func Split(set data.Set, split string, trainSeed, seed uint64) Dataset {
 	test := func() (data.Images, []int) { return set.Test, First(set.Test.Len()) }
 	validation := func() (data.Images, []int) {

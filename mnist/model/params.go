@@ -10,7 +10,7 @@ import (
 	"hvae/linalg"
 )
 
-// A Param is a named parameter. Its name and Shape are those of its tensor in a checkpoint
+// A Param is a named parameter. A checkpoint stores it as a tensor with the same name and Shape
 // (PyTorch's conventions, image layers flattened as channel, row, column). Its matrix has
 // the layout that the kernels need.
 type Param[T linalg.Float] struct {

@@ -11,11 +11,8 @@ import (
 	"hvae/mnist/safetensors"
 )
 
-// The formats of state.safetensors. The first did not hold the best weights.
-const (
-	stateFormat      = "hvae-mnist-state/2"
-	firstStateFormat = "hvae-mnist-state/1"
-)
+// stateFormat is the format of state.safetensors, in its metadata.
+const stateFormat = "hvae-mnist-state/2"
 
 // Prefixes of names in a state. The tensors of the current parameters have no prefix.
 const (
@@ -71,7 +68,7 @@ func ReadState(name string) (s State, err error) {
 		return s, err
 	}
 	meta := s.file.Metadata
-	if f := meta["format"]; f != stateFormat && f != firstStateFormat {
+	if f := meta["format"]; f != stateFormat {
 		return s, fmt.Errorf("%s is not the state of a run: its format is %.40q, but this program reads only %q", name, f, stateFormat)
 	}
 	if s.Steps, err = strconv.Atoi(meta["optimiser.step"]); err != nil || s.Steps < 0 {

@@ -83,8 +83,8 @@ func (a isa) partialColumns() int {
 
 // quadTiles returns the sizes of the quad tiles, whose single vector holds four columns from each
 // of several groups. A minibatch of 100 columns consists of six blocks of 16 columns and one block
-// of four. Without quad tiles, the convolutions of the last block would take as long as those of
-// each other block, that is, a seventh of a training step; with quad tiles they take a quarter of
+// of four. Without quad tiles, the convolutions of the last block would take as long as the
+// convolutions of each other block, that is, a seventh of a training step; with quad tiles they take a quarter of
 // that time. NEON needs no quad tiles because four columns fill a vector.
 func (a isa) quadTiles() []shape {
 	switch a {
