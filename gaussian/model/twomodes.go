@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"hvae/ad"
 	"hvae/hvae"
@@ -55,8 +56,7 @@ func (f TwoModesFlow) Draw(ctx context.Context, draws int, rng *rand.Rand) (logE
 			return nil, 0, err
 		}
 		t.Reset()
-		flow, noise := f.start(&t, min(batch, draws-len(logEstimates)), rng)
-		sample := hvae.HIS(flow, leftPrior{}, noise[0], noise[1])
+		_, sample := f.sample(&t, min(batch, draws-len(logEstimates)), rng)
 		logEstimates = append(logEstimates, sample.LogEstimate().Value.Data...)
 		for i, z := range sample.End.Z.Value.Row(0) {
 			if z*sample.Start.Z.Value.At(0, i) < 0 {
@@ -80,17 +80,14 @@ func (p TwoModesPath) ChangesMode() bool { return p.X[0]*p.X[len(p.X)-1] < 0 }
 // Paths returns the paths of n draws.
 func (f TwoModesFlow) Paths(n int, rng *rand.Rand) []TwoModesPath {
 	var t ad.Tape[float64]
-	flow, noise := f.start(&t, n, rng)
-	start := hvae.HIS(flow, leftPrior{}, noise[0], noise[1]).Start
-	invSqrtBeta, alpha := 1.0, []float64(nil)
-	if schedule := flow.Tempering.Schedule(f.K); schedule.Alpha != nil {
-		invSqrtBeta, alpha = schedule.InvSqrtBeta0.Scalar(), schedule.Alpha.Value.Data
+	flow, sample := f.sample(&t, n, rng)
+	factors := slices.Repeat([]float64{1}, f.K+1) // 1/√β₀ and α₁ … α_K
+	if s := flow.Tempering.Schedule(f.K); s.Alpha != nil {
+		factors = append([]float64{s.InvSqrtBeta0.Scalar()}, s.Alpha.Value.Data...)
 	}
-	paths := make([]TwoModesPath, n)
-	for k, s := range flow.Path(start) {
-		if k > 0 && alpha != nil {
-			invSqrtBeta *= alpha[k-1]
-		}
+	paths, invSqrtBeta := make([]TwoModesPath, n), 1.0
+	for k, s := range flow.Path(sample.Start) {
+		invSqrtBeta *= factors[k]
 		H := s.Energy(flow.Target).Value
 		for i := range paths {
 			p := &paths[i]
@@ -101,19 +98,17 @@ func (f TwoModesFlow) Paths(n int, rng *rand.Rand) []TwoModesPath {
 	return paths
 }
 
-// start returns the flow and the noise of n draws, ε [2×n] and γ₀ [2×n].
-func (f TwoModesFlow) start(t *ad.Tape[float64], n int, rng *rand.Rand) (flow *hvae.Flow[float64], noise [2]*ad.Var[float64]) {
-	noise = [2]*ad.Var[float64]{hvae.Noise(t, rng, 2, n), hvae.Noise(t, rng, 2, n)}
-	flow = &hvae.Flow[float64]{Target: TwoModes{}, K: f.K, StepSize: t.Const(linalg.Of(1, 2, []float64{f.StepSize, f.StepSize}))}
+// sample returns n draws of Algorithm 1 and the flow that moved them.
+func (f TwoModesFlow) sample(t *ad.Tape[float64], n int, rng *rand.Rand) (*hvae.Flow[float64], hvae.Sample[float64]) {
+	epsilon, gamma0 := hvae.Noise(t, rng, 2, n), hvae.Noise(t, rng, 2, n)
+	flow := &hvae.Flow[float64]{Target: TwoModes{}, K: f.K, StepSize: t.Fill(1, 2, f.StepSize)}
 	switch f.Tempering {
 	case "fixed":
 		flow.Tempering = hvae.FixedTempering(t.Scalar(f.InvSqrtBeta0))
 	case "free":
-		alpha := linalg.New[float64](f.K, 1)
-		alpha.Fill(math.Pow(f.InvSqrtBeta0, -1/float64(f.K)))
-		flow.Tempering = hvae.FreeTempering(t.Const(alpha))
+		flow.Tempering = hvae.FreeTempering(t.Fill(f.K, 1, math.Pow(f.InvSqrtBeta0, -1/float64(f.K))))
 	}
-	return flow, noise
+	return flow, hvae.HIS(flow, leftPrior{}, epsilon, gamma0)
 }
 
 // leftPrior is the variational prior N(−m, (3/2)²I).
