@@ -325,9 +325,9 @@ func flowGradientIsUnbiased(t *testing.T) {
 		}
 		rng := hvae.Stream(34, "through the flow", K)
 		samples := sampledGradients(params, 3000, func(t *tape, p []variable) variable {
-			return h.ELBO(p, hvae.Noise(t, rng, h.NoiseRows(), 10))
+			return h.ELBO(p, hvae.Noise(t, rng, h.NoiseRows, 10))
 		})
-		for i, p := range h.Params() {
+		for i, p := range h.Params {
 			want := hvaetest.Slope(func(h float64) float64 {
 				v := start
 				v[i] += h
@@ -1299,7 +1299,7 @@ func exactEvidence(t *testing.T) {
 	const d, n = 3, 7
 	integrate := func(f func(float64) float64) float64 { return hvaetest.Integrate(f, -12, 12, 4000) }
 	x, data, theta := points(d, n)
-	mean, variance := data.Posterior(theta)
+	mean, variance := posterior(data, theta)
 	logEvidence := 0.0
 	for j := range d {
 		density := func(z float64) float64 {
@@ -1412,7 +1412,7 @@ func hvaeBound(t *testing.T) {
 func hvaeGap(t *testing.T) {
 	const epsilon = 0.3
 	_, data, theta := points(2, 3)
-	mean, variance := data.Posterior(theta)
+	mean, variance := posterior(data, theta)
 	for _, hot := range []float64{1.4, 1} {
 		for _, K := range []int{1, 2, 10} {
 			elbo, gap := 0.0, 0.0
@@ -1436,7 +1436,7 @@ func parameters(t *testing.T) {
 	data := model.Draw(model.Truth(3), 100, hvae.Stream(23, "start"))
 	for _, tempered := range []bool{true, false} {
 		h := model.NewHVAE(data, 10, tempered)
-		want := []*model.Param{
+		want := hvae.Params[float64]{
 			{Name: "delta", Value: filled(3, 1, 0)},
 			{Name: "log_sigma", Value: filled(3, 1, 3)},
 			{Name: "step_size_logit", Value: filled(1, 3, math.Log(0.01/0.99))}, // ε = 0.5·0.01
@@ -1447,18 +1447,18 @@ func parameters(t *testing.T) {
 			want, beta0 = want[:3], 1
 		}
 		near := cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-12 })
-		if diff := cmp.Diff(want, h.Params(), near); diff != "" {
+		if diff := cmp.Diff(want, h.Params, near); diff != "" {
 			t.Error(diff)
 		}
 		checkNear(t, h.Beta0(), beta0, 1e-14, "β₀ at the start")
 	}
-	p := model.NewPlanar(data, 30, hvae.Stream(24, "start")).Params()
+	p := model.NewPlanar(data, 30, hvae.Stream(24, "start")).Params
 	if len(p) != 5 || p[4].Value.At(0, 0) != 0.1 { // Δ, log σ; u, w, b
 		t.Errorf("the planar flow has the parameters %v", p)
 	}
 	var squares []float64
 	for k := range 500 {
-		for _, m := range model.NewPlanar(data, 1, hvae.Stream(25, "start", k)).Params()[2:4] {
+		for _, m := range model.NewPlanar(data, 1, hvae.Stream(25, "start", k)).Params[2:4] {
 			for _, v := range m.Value.Data {
 				if !(math.Abs(v) <= 0.2) {
 					t.Fatalf("u or w starts at %v, beyond two standard deviations", v)
@@ -1470,7 +1470,7 @@ func parameters(t *testing.T) {
 	// The variance of a normal cut off at ±2 is 1 − 4φ(2)/(2Φ(2) − 1).
 	want := 1 - 4*math.Exp(-2)/math.Sqrt(2*math.Pi)/math.Erf(math.Sqrt2)
 	checkMean(t, squares, want, inf, "the variance of u and w at the start, in units of 0.1²")
-	vb := model.NewMeanField(data).Params()
+	vb := model.NewMeanField(data).Params
 	if len(vb) != 4 || vb[2].Value.At(1, 0) != 0 || vb[3].Value.At(1, 0) != 1 {
 		t.Errorf("mean-field VB starts from %v", vb)
 	}
@@ -1499,7 +1499,7 @@ func vbBound(t *testing.T) {
 // itself.
 func vbGap(t *testing.T) {
 	_, data, theta := points(3, 6)
-	mean, variance := data.Posterior(theta)
+	mean, variance := posterior(data, theta)
 	for _, q := range []struct{ away, scale float64 }{{0, 1}, {0.2, 1}, {0, 1.7}, {-0.3, 0.4}} {
 		means := hvaetest.Apply(mean, func(m float64) float64 { return m + q.away })
 		logSDs := hvaetest.Apply(variance, func(v float64) float64 { return math.Log(q.scale) + math.Log(v)/2 })
@@ -2221,7 +2221,7 @@ func points(d, n int) (x matrix, data model.Data, t model.Theta) {
 }
 
 // gaussian returns the Gaussian model's target for a dataset, with θ on the tape.
-func gaussian(t *tape, data model.Data, theta model.Theta) *model.Target {
+func gaussian(t *tape, data model.Data, theta model.Theta) model.Target {
 	logSigma := hvaetest.Apply(theta.Sigma, math.Log)
 	return model.NewTarget(data, t.Leaf(linalg.Column(theta.Delta...)), t.Leaf(linalg.Column(logSigma...)))
 }
@@ -2239,7 +2239,7 @@ type target struct {
 // and a dataset of the Gaussian model with few points, so that prior and posterior overlap.
 func targets() []target {
 	_, data, theta := points(2, 3)
-	mean, variance := data.Posterior(theta)
+	mean, variance := posterior(data, theta)
 	return []target{
 		{
 			"bimodal", func(*tape) hvae.Target[float64] { return hvaetest.Bimodal{Dims: 2} }, hvaetest.BimodalLogEvidence,
@@ -2681,7 +2681,7 @@ func methodGradientError(t *testing.T, name string) float64 {
 	}
 	rng := hvae.Stream(14, name)
 	var params []matrix
-	for _, p := range m.Params() {
+	for _, p := range m.Params {
 		if p.Name == "log_sigma" {
 			p.Value.Fill(0.5) // the order of the data, so that every term matters
 		}
@@ -2691,11 +2691,22 @@ func methodGradientError(t *testing.T, name string) float64 {
 		params = append(params, p.Value)
 	}
 	return hvaetest.GradientError(params, func(t *tape, params []variable) variable {
-		return m.ELBO(params, hvae.Noise(t, hvae.Stream(15, "common random numbers"), m.NoiseRows(), 10))
+		return m.ELBO(params, hvae.Noise(t, hvae.Stream(15, "common random numbers"), m.NoiseRows, 10))
 	})
 }
 
 // The Gaussian model
+
+// posterior returns the means [d] and variances [d] of p(z|D), a product of normals with
+// precisions 1 + N/σ_j² and means N/σ_j²·(x̄_j − Δ_j) / (1 + N/σ_j²).
+func posterior(data model.Data, theta model.Theta) (mean, variance []float64) {
+	for j := range data.Mean {
+		w := float64(data.N) / (theta.Sigma[j] * theta.Sigma[j])
+		mean = append(mean, w/(1+w)*(data.Mean[j]-theta.Delta[j]))
+		variance = append(variance, 1/(1+w))
+	}
+	return mean, variance
+}
 
 // logJointOfPoints returns log p(D, z) in one dimension, the paper's sum over points.
 func logJointOfPoints(x []float64, delta, sigma, z float64) float64 {
@@ -2707,15 +2718,15 @@ func logJointOfPoints(x []float64, delta, sigma, z float64) float64 {
 }
 
 // methodELBO sets θ and the other parameters of a method, and returns n draws of its ELBO.
-func methodELBO(m model.Method, theta model.Theta, n int, seed uint64, others ...[]float64) []float64 {
+func methodELBO(m *model.Method, theta model.Theta, n int, seed uint64, others ...[]float64) []float64 {
 	var t tape
 	var leaves []variable
 	values := append([][]float64{theta.Delta, hvaetest.Apply(theta.Sigma, math.Log)}, others...)
-	for i, p := range m.Params() {
+	for i, p := range m.Params {
 		copy(p.Value.Data, values[i])
 		leaves = append(leaves, t.Leaf(p.Value))
 	}
-	return m.ELBO(leaves, hvae.Noise(&t, hvae.Stream(seed, "elbo"), m.NoiseRows(), n)).Value.Data
+	return m.ELBO(leaves, hvae.Noise(&t, hvae.Stream(seed, "elbo"), m.NoiseRows, n)).Value.Data
 }
 
 // affine is the function a[0] + a[1]·z₀ + a[2]·γ₀.

@@ -68,36 +68,36 @@ func (e experiment) estimates(t *testing.T, d int, name string) (all []estimate)
 	for k := range e.datasets {
 		dataset := model.Draw(model.Theta{Delta: delta, Sigma: sigma}, e.points, hvae.Stream(e.seed, "gaussian data", d, k))
 		start := hvae.Stream(e.seed, "gaussian start "+name, d, k)
-		method := map[string]func() model.Method{
-			"hvae-k1":         func() model.Method { return model.NewHVAE(dataset, 1, true) },
-			"hvae-k10":        func() model.Method { return model.NewHVAE(dataset, 10, true) },
-			"hvae-notemp-k1":  func() model.Method { return model.NewHVAE(dataset, 1, false) },
-			"hvae-notemp-k10": func() model.Method { return model.NewHVAE(dataset, 10, false) },
-			"nf-k1":           func() model.Method { return model.NewPlanar(dataset, 1, start) },
-			"nf-k30":          func() model.Method { return model.NewPlanar(dataset, 30, start) },
-			"vb":              func() model.Method { return model.NewMeanField(dataset) },
+		method := map[string]func() *model.Method{
+			"hvae-k1":         func() *model.Method { return model.NewHVAE(dataset, 1, true) },
+			"hvae-k10":        func() *model.Method { return model.NewHVAE(dataset, 10, true) },
+			"hvae-notemp-k1":  func() *model.Method { return model.NewHVAE(dataset, 1, false) },
+			"hvae-notemp-k10": func() *model.Method { return model.NewHVAE(dataset, 10, false) },
+			"nf-k1":           func() *model.Method { return model.NewPlanar(dataset, 1, start) },
+			"nf-k30":          func() *model.Method { return model.NewPlanar(dataset, 30, start) },
+			"vb":              func() *model.Method { return model.NewMeanField(dataset) },
 		}[name]()
 		var tape ad.Tape[float64]
 		var leaves []*ad.Var[float64]
 		rng := hvae.Stream(e.seed, "gaussian noise "+name, d, k)
 		bound := func(draws int) *ad.Var[float64] {
-			noise := linalg.New[float64](method.NoiseRows(), draws)
+			noise := linalg.New[float64](method.NoiseRows, draws)
 			hvae.FillNormal(rng, noise)
 			tape.Reset()
 			leaves = nil
-			for _, p := range method.Params() {
+			for _, p := range method.Params {
 				leaves = append(leaves, tape.Leaf(p.Value))
 			}
 			return ad.Mean(method.ELBO(leaves, tape.Const(noise)))
 		}
 		optimiser := model.RMSProp{Rate: e.rate}
 		var averages [][][]float64 // of the optimiser, for each parameter
-		for _, p := range method.Params() {
+		for _, p := range method.Params {
 			averages = append(averages, [][]float64{slices.Repeat(optimiser.Start(), len(p.Value.Data))})
 		}
 		for i := range e.iterations {
 			gradients := ad.Backward(bound(e.draws), leaves...)
-			for j, p := range method.Params() {
+			for j, p := range method.Params {
 				optimiser.Ascend(i+1, p.Value.Data, gradients[j].Data, averages[j])
 			}
 		}
@@ -105,7 +105,7 @@ func (e experiment) estimates(t *testing.T, d int, name string) (all []estimate)
 		for range 100 { // batches of 100 draws
 			s.elbo += bound(100).Scalar() / 100
 		}
-		params := method.Params()
+		params := method.Params
 		learned := model.Theta{Delta: params[0].Value.Data}
 		for _, v := range params[1].Value.Data {
 			learned.Sigma = append(learned.Sigma, math.Exp(v))

@@ -12,7 +12,6 @@ import (
 
 	"hvae/ad"
 	"hvae/hvae"
-	"hvae/linalg"
 )
 
 var small = Config{Points: 100, Iterations: 250, Draws: 4, Rate: 1e-2, Seed: 3}
@@ -178,57 +177,45 @@ func TestStepsAllocateNothing(t *testing.T) {
 	}
 }
 
-// root is a method with the bound √θ + constant.
-type root struct{ theta, constant float64 }
-
-func (r *root) Params() []*Param {
-	return []*Param{{Name: "theta", Value: linalg.Column(r.theta)}}
+// root returns a method with the bound √θ + constant.
+func root(theta, constant float64) *Method {
+	m := &Method{ELBO: func(params []*ad.Var[float64], _ *ad.Var[float64]) *ad.Var[float64] {
+		return ad.AddConst(ad.Exp(ad.Scale(ad.Log(params[0]), 0.5)), constant)
+	}}
+	m.add("theta", 1, 1, theta)
+	return m
 }
-
-func (r *root) NoiseRows() int { return 0 }
-
-func (r *root) ELBO(params []*ad.Var[float64], _ *ad.Var[float64]) *ad.Var[float64] {
-	return ad.AddConst(ad.Exp(ad.Scale(ad.Log(params[0]), 0.5)), r.constant)
-}
-
-func (r *root) Beta0() float64 { return math.NaN() }
 
 func TestStepChangesParametersOnlyIfBoundAndGradientAreFinite(t *testing.T) {
 	for _, c := range []struct {
-		root
-		finite bool
+		theta, constant float64
+		finite          bool
 	}{
-		{root{1, 0}, true},
-		{root{1, math.Inf(1)}, false},
-		{root{1, math.Inf(-1)}, false},
-		{root{1, math.NaN()}, false},
-		{root{0, 0}, false}, // infinite derivative
+		{1, 0, true},
+		{1, math.Inf(1), false},
+		{1, math.Inf(-1), false},
+		{1, math.NaN(), false},
+		{0, 0, false}, // infinite derivative
 	} {
-		trainer := NewTrainer(&c.root, 1, 0.1, nil)
-		err := trainer.Step(t.Context())
-		theta := trainer.algorithm.State().Params[0].Value.Data[0]
+		m := root(c.theta, c.constant)
+		err := NewTrainer(m, 1, 0.1, nil).Step(t.Context())
+		theta := m.Params[0].Value.Data[0]
 		if (err == nil) != c.finite || (theta != c.theta) != c.finite {
 			t.Errorf("√%v + %v: error %v, θ moved to %v", c.theta, c.constant, err, theta)
 		}
 	}
 }
 
-// recorder is a method that records its noise.
-type recorder struct {
-	root
-	noise []float64
-	cols  []int
-}
-
-func (n *recorder) NoiseRows() int { return 2 }
-
-func (n *recorder) ELBO(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64] {
-	n.noise, n.cols = append(n.noise, noise.Value.Data...), append(n.cols, noise.Cols())
-	return n.root.ELBO(params, noise)
-}
-
 func TestEachStepAndEachEvaluationBatchHasNewNoise(t *testing.T) {
-	m := &recorder{root: root{theta: 1}}
+	m := root(1, 0)
+	m.NoiseRows = 2
+	bound := m.ELBO
+	var drawn []float64
+	var columns []int
+	m.ELBO = func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64] {
+		drawn, columns = append(drawn, noise.Value.Data...), append(columns, noise.Cols())
+		return bound(params, noise)
+	}
 	trainer := NewTrainer(m, 3, 1e-3, hvae.Stream(1, "noise"))
 	for range 2 {
 		if err := trainer.Step(t.Context()); err != nil {
@@ -236,11 +223,11 @@ func TestEachStepAndEachEvaluationBatchHasNewNoise(t *testing.T) {
 		}
 	}
 	meanELBO(t, trainer, 250)
-	if want := []int{3, 3, 100, 100, 50}; !slices.Equal(m.cols, want) {
-		t.Errorf("batches of %v draws, want %v", m.cols, want)
+	if want := []int{3, 3, 100, 100, 50}; !slices.Equal(columns, want) {
+		t.Errorf("batches of %v draws, want %v", columns, want)
 	}
-	slices.Sort(m.noise)
-	if n := len(slices.Compact(m.noise)); n != 2*256 {
+	slices.Sort(drawn)
+	if n := len(slices.Compact(drawn)); n != 2*256 {
 		t.Errorf("%d distinct numbers, want 512", n)
 	}
 }

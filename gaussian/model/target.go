@@ -26,16 +26,11 @@ type Target struct {
 	constant  *ad.Var[float64] // the terms of log p_θ(D, z) without z, [1×1]
 }
 
-var _ hvae.ClosedForm[float64] = (*Target)(nil)
+var _ hvae.ClosedForm[float64] = Target{}
 
 // NewTarget returns the target of a dataset for Δ and log σ [d×1]. It is valid until their tape is
 // reset.
-func NewTarget(data Data, delta, logSigma *ad.Var[float64]) *Target {
-	return new(Target).bind(data, delta, logSigma)
-}
-
-// bind sets g to the target that NewTarget returns, without allocating.
-func (g *Target) bind(data Data, delta, logSigma *ad.Var[float64]) *Target {
+func NewTarget(data Data, delta, logSigma *ad.Var[float64]) (g Target) {
 	t, n := delta.Tape(), float64(data.N)
 	mean, scatter := t.Const(linalg.Column(data.Mean...)), t.Const(linalg.Column(data.Scatter...))
 	g.offset = ad.Sub(delta, mean)
@@ -50,13 +45,13 @@ func (g *Target) bind(data Data, delta, logSigma *ad.Var[float64]) *Target {
 }
 
 // LogJoint implements hvae.Target.
-func (g *Target) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
+func (g Target) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	squares := ad.Square(ad.Add(z, g.offset))
 	misfit := ad.MulSumTo(g.precision, squares, 1, z.Cols())
 	return ad.Add(ad.MulAdd(misfit, z.Tape().Scalar(-0.5), g.constant), hvae.LogNormal(z))
 }
 
 // PotentialGradient implements hvae.ClosedForm.
-func (g *Target) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] {
+func (g Target) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.MulAdd(g.slope, z, g.intercept)
 }

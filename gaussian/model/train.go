@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"strings"
 
 	"hvae/ad"
 	"hvae/hvae"
@@ -15,7 +14,7 @@ import (
 // A Trainer trains the parameters of a method with Algorithm 2. Its batch has one column, the
 // dataset, whose ELBO is averaged over draws of the noise.
 type Trainer struct {
-	method    Method
+	method    *Method
 	draws     int
 	rng       *rand.Rand
 	noise     linalg.Matrix[float64] // of the current draws
@@ -26,9 +25,9 @@ var oneDataset = []int{0} // the batch
 
 // NewTrainer returns a trainer whose steps average the ELBO over the given number of draws and
 // maximise it with RMSProp.
-func NewTrainer(m Method, draws int, rate float64, rng *rand.Rand) *Trainer {
+func NewTrainer(m *Method, draws int, rate float64, rng *rand.Rand) *Trainer {
 	t := &Trainer{method: m, draws: draws, rng: rng}
-	t.algorithm = hvae.NewTrainer(m.Params(), RMSProp{rate}, func(b *hvae.Block[float64]) *ad.Var[float64] {
+	t.algorithm = hvae.NewTrainer(m.Params, RMSProp{rate}, func(b *hvae.Block[float64]) *ad.Var[float64] {
 		return ad.Mean(m.ELBO(b.Params, b.Tape.Const(t.noise)))
 	})
 	return t
@@ -45,8 +44,8 @@ func (t *Trainer) Step(ctx context.Context) error {
 
 // draw draws the noise of n draws of the bound.
 func (t *Trainer) draw(n int) {
-	if t.noise.Data == nil || t.noise.Cols != n {
-		t.noise = linalg.New[float64](t.method.NoiseRows(), n)
+	if t.noise.Cols != n {
+		t.noise = linalg.New[float64](t.method.NoiseRows, n)
 	}
 	hvae.FillNormal(t.rng, t.noise)
 }
@@ -133,9 +132,15 @@ func (c Config) Train(ctx context.Context, run Run, progress func(iterations int
 		return Outcome{}, err
 	}
 	trainer := NewTrainer(method, c.Draws, c.Rate, hvae.Stream(c.Seed, "gaussian noise "+run.Method, run.Dims, run.Dataset))
-	failed := func(format string, args ...any) (Outcome, error) {
-		err := fmt.Errorf(format, args...)
-		return Outcome{}, fmt.Errorf("%s on dataset %d, d = %d, %w; the parameters are%s\ntry a smaller -lr", run.Method, run.Dataset+1, run.Dims, err, describe(method.Params()))
+	failed := func(err error) (Outcome, error) {
+		if ctx.Err() != nil {
+			return Outcome{}, ctx.Err()
+		}
+		params := ""
+		for _, p := range method.Params {
+			params += fmt.Sprintf("\n  %s = %.5g", p.Name, p.Value.Data)
+		}
+		return Outcome{}, fmt.Errorf("%s on dataset %d, d = %d, %w; the parameters are%s\ntry a smaller -lr", run.Method, run.Dataset+1, run.Dims, err, params)
 	}
 	const stride = 100
 	for i := range c.Iterations {
@@ -143,33 +148,20 @@ func (c Config) Train(ctx context.Context, run Run, progress func(iterations int
 			progress(min(stride, c.Iterations-i))
 		}
 		if err := trainer.Step(ctx); err != nil {
-			if ctx.Err() != nil {
-				return Outcome{}, ctx.Err()
-			}
-			return failed("diverged at iteration %d: %w", i+1, err)
+			return failed(fmt.Errorf("diverged at iteration %d: %w", i+1, err))
 		}
 	}
-	o := Outcome{Theta: Estimate(method), Beta0: method.Beta0()}
-	if o.ELBO, err = trainer.MeanELBO(ctx, 10_000); err != nil {
-		return Outcome{}, err
+	elbo, err := trainer.MeanELBO(ctx, 10_000)
+	if err != nil {
+		return failed(fmt.Errorf("ended after %d iterations: %w", c.Iterations, err))
 	}
+	truth, best := Truth(run.Dims), data.MaximumLikelihood()
+	o := Outcome{Theta: method.Estimate(), Beta0: method.Beta0(), ELBO: elbo, MLELogEvidence: data.LogEvidence(best)}
 	o.LogEvidence = data.LogEvidence(o.Theta)
-	truth := Truth(run.Dims)
 	o.DeltaErr, o.SigmaErr = truth.SquaredErrors(o.Theta)
-	best := data.MaximumLikelihood()
 	o.MLEDeltaErr, o.MLESigmaErr = truth.SquaredErrors(best)
-	o.MLELogEvidence = data.LogEvidence(best)
 	if bad := o.ELBO + o.LogEvidence + o.DeltaErr + o.SigmaErr; math.IsNaN(bad) || math.IsInf(bad, 0) {
-		return failed("ended after %d iterations with the ELBO %v and log p(D) = %v", c.Iterations, o.ELBO, o.LogEvidence)
+		return failed(fmt.Errorf("ended after %d iterations with the ELBO %v and log p(D) = %v", c.Iterations, o.ELBO, o.LogEvidence))
 	}
 	return o, nil
-}
-
-// describe lists parameters, one on each line.
-func describe(params []*Param) string {
-	var b strings.Builder
-	for _, p := range params {
-		fmt.Fprintf(&b, "\n  %s = %.5g", p.Name, p.Value.Data)
-	}
-	return b.String()
 }

@@ -5,8 +5,8 @@
 //
 // and variational methods that estimate θ = {Δ, Σ} from one dataset.
 //
-// Read truth.go and data.go (datasets), exact.go (evidence, posterior and maximum likelihood),
-// target.go (log p_θ(D, z) on the tape), hvae.go, planar.go and vb.go (methods), then train.go.
+// Read truth.go, data.go (datasets, evidence and maximum likelihood), target.go (log p_θ(D, z) on
+// the tape), hvae.go, planar.go and vb.go (methods), then train.go.
 // The file twomodes.go contains a separate target, which shows the effect of tempering.
 //
 // The package imports hvae, ad and linalg.
