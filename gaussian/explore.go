@@ -59,12 +59,7 @@ func explorer(seed uint64) http.Handler {
 	return mux
 }
 
-// Maximum values of the settings.
-const (
-	maxSteps     = 256
-	maxPaths     = 12
-	maxPageDraws = 10_000
-)
+const maxPaths = 12
 
 // A view holds the settings of the page.
 type view struct {
@@ -74,25 +69,21 @@ type view struct {
 
 // parseView parses a query. Missing settings have the initial values of the page.
 func parseView(q url.Values) (v view, err error) {
-	number := func(name string, preset, minimum, maximum float64) float64 {
+	number := func(name, kind string, preset, minimum, maximum float64) float64 {
 		x, parseErr := strconv.ParseFloat(cmp.Or(q.Get(name), fmt.Sprint(preset)), 64)
-		if parseErr != nil || !(x >= minimum && x <= maximum) {
-			err = cmp.Or(err, fmt.Errorf("%s is %.40q: give a number from %v to %v", name, q.Get(name), minimum, maximum))
+		if parseErr != nil || !(x >= minimum && x <= maximum) || kind == "whole number" && x != math.Trunc(x) {
+			err = cmp.Or(err, fmt.Errorf("%s is %.40q: give a %s from %v to %v", name, q.Get(name), kind, minimum, maximum))
 		}
 		return x
 	}
-	count := func(name string, preset, maximum int) int {
-		n, parseErr := strconv.Atoi(cmp.Or(q.Get(name), fmt.Sprint(preset)))
-		if parseErr != nil || n < 1 || n > maximum {
-			err = cmp.Or(err, fmt.Errorf("%s is %.40q: give a whole number from 1 to %d", name, q.Get(name), maximum))
-		}
-		return n
-	}
 	v.flow = model.TwoModesFlow{
-		K: count("K", 64, maxSteps), StepSize: number("eps", 0.1, 0.01, 0.5),
-		InvSqrtBeta0: number("start", 3, 1, 6), Tempering: cmp.Or(q.Get("tempering"), "fixed"),
+		K:            int(number("K", "whole number", 64, 1, 256)),
+		StepSize:     number("eps", "number", 0.1, 0.01, 0.5),
+		InvSqrtBeta0: number("start", "number", 3, 1, 6),
+		Tempering:    cmp.Or(q.Get("tempering"), "fixed"),
 	}
-	v.paths, v.draws = count("paths", 4, maxPaths), count("draws", 2000, maxPageDraws)
+	v.paths = int(number("paths", "whole number", 4, 1, maxPaths))
+	v.draws = int(number("draws", "whole number", 2000, 1, 10_000))
 	if kinds := []string{"none", "fixed", "free"}; !slices.Contains(kinds, v.flow.Tempering) {
 		err = cmp.Or(err, fmt.Errorf("tempering is %.40q: give one of %v", v.flow.Tempering, kinds))
 	}
@@ -104,7 +95,7 @@ func parseView(q url.Values) (v view, err error) {
 func writeView(w io.Writer, paths []model.TwoModesPath, l []float64, r modeRow) {
 	fmt.Fprintf(w, "<p>ELBO <b>%.2f</b>, variance of log p̂ <b>%.1f ± %.1f</b>, <b>%.1f %%</b> of %d draws change mode</p>\n",
 		r.ELBO, r.Variance, r.VarianceSE, 100*r.ChangedMode, len(l))
-	plane, energy := pathCharts(paths, nil)
+	plane, energy, _ := pathCharts(paths, make([]string, len(paths)))
 	plane.Title, energy.Title = "Paths in the plane", "Energy along the paths"
 	captions := []string{
 		"from ○ to ●; contours where U is 2, 6, 10 and 14 nats above its minimum",
