@@ -4,16 +4,23 @@
 //
 //	go run ./gaussian -d 50
 //
-// Model and methods are in gaussian/model. This package contains the command line (options.go),
-// concurrent runs (run.go), the table (report.go), the figures (figure.go) and -two-modes
-// (twomodes.go, trajectory.go, and explore.go for the page).
+// Model and methods are in gaussian/model. This package contains the command line (main.go),
+// concurrent runs and the table (run.go), the figures (figure.go) and -two-modes (twomodes.go, and
+// explore.go for the page).
 package main
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"io"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
 
 	"hvae/bench/command"
+	"hvae/gaussian/model"
 )
 
 func main() { program.Main() }
@@ -38,4 +45,95 @@ func start(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return showTwoModes(ctx, o, stdout, stderr)
 	}
 	return run(ctx, o, stdout, stderr)
+}
+
+// options holds the values of the flags.
+type options struct {
+	dims     []int
+	methods  []string
+	datasets int
+	config   model.Config
+	out      string
+	json     bool
+	twoModes bool
+	http     string // address of the page about two modes; empty for none
+}
+
+// maxDims is the largest dimension. A larger one, probably a typing error, would need more memory
+// than computers have.
+const maxDims = 100_000
+
+// parse parses the command line.
+func parse(args []string) (options, error) {
+	all := model.MethodNames()
+	o := options{dims: []int{50}, methods: all}
+	f := command.NewFlags()
+	f.Func("d", "`dimension` of the model, or several separated by commas (default 50);\nthe paper's figure has 1,2,3,5,11,25,51,101,201,301", func(s string) (err error) {
+		o.dims, err = parseList(s, "dimension", func(field string) (int, error) {
+			d, err := strconv.Atoi(field)
+			if err != nil || d < 1 || d > maxDims {
+				return 0, fmt.Errorf("%q is not a dimension: give a whole number from 1 to %d, or several separated by commas", field, maxDims)
+			}
+			return d, nil
+		})
+		return err
+	})
+	f.Func("methods", "`methods` to run, separated by commas (default all:\n"+strings.Join(all, ", ")+")", func(s string) (err error) {
+		o.methods, err = parseList(s, "method", func(name string) (string, error) {
+			if !slices.Contains(all, name) {
+				return "", fmt.Errorf("unknown method %q: the methods are %s", name, strings.Join(all, ", "))
+			}
+			return name, nil
+		})
+		return err
+	})
+	f.Count(&o.datasets, "datasets", 10, 1, "`number` of datasets for each dimension")
+	f.Count(&o.config.Points, "n", 10_000, 2, "`number` N of points in a dataset")
+	f.Count(&o.config.Iterations, "iters", 30_000, 1, "`number` of optimiser iterations")
+	f.Count(&o.config.Draws, "batch", 10, 1, "`number` of draws averaged by each estimate of the ELBO")
+	f.Rate(&o.config.Rate, 1e-3, "learning `rate` of RMSProp")
+	f.Seed(&o.config.Seed, "seed of all random numbers; the output does not depend on the number of cores")
+	f.String(&o.out, "out", "", "`folder` for the figures: figure1a.svg, figure1b.svg and figure1c.svg if -d has\nseveral dimensions, or tempering.svg and trajectory.svg with -two-modes\n(default the current folder)")
+	f.Bool(&o.json, "json", "print a JSON object for each method instead of a table")
+	f.Bool(&o.twoModes, "two-modes", "instead of the experiment, show the effect of tempering: run Algorithm 1 on a\ntarget with two modes, print a table, and draw tempering.svg and trajectory.svg")
+	f.Func("http", "with -two-modes, instead of the table and the figures: serve an interactive page\nat an `address` such as localhost:8080 (port 0 selects a free port)", func(s string) error {
+		host, port, err := net.SplitHostPort(s)
+		if err != nil {
+			return fmt.Errorf("it must be HOST:PORT, such as localhost:8080")
+		}
+		o.http = net.JoinHostPort(cmp.Or(host, "localhost"), port)
+		return nil
+	})
+	if err := f.Parse(args); err != nil {
+		return options{}, err
+	}
+	if o.http != "" && !o.twoModes {
+		return options{}, command.UsageError("-http needs -two-modes")
+	}
+	if o.twoModes {
+		allowed := []string{"two-modes", "seed", "out", "json"}
+		if o.http != "" {
+			allowed = []string{"two-modes", "seed", "http"}
+		}
+		stray := slices.DeleteFunc(f.Given(), func(name string) bool { return slices.Contains(allowed, name) })
+		if len(stray) > 0 {
+			return options{}, command.UsageError("-two-modes does not use -%s; its flags are -%s", strings.Join(stray, ", -"), strings.Join(allowed, ", -"))
+		}
+	}
+	return o, nil
+}
+
+// parseList parses items separated by commas. It returns an error if an item is listed twice.
+func parseList[T comparable](s, kind string, parse func(string) (T, error)) (items []T, err error) {
+	for field := range strings.SplitSeq(s, ",") {
+		item, err := parse(strings.TrimSpace(field))
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(items, item) {
+			return nil, fmt.Errorf("%s %v is listed twice", kind, item)
+		}
+		items = append(items, item)
+	}
+	return items, nil
 }
