@@ -42,7 +42,7 @@ func TestFigure1MatchesTheResults(t *testing.T) {
 	}
 	folder := t.TempDir()
 	for _, f := range figures {
-		if err := os.WriteFile(filepath.Join(folder, f.file), chart(f.title, f.quantity, f.methods, rows).SVG(), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, f.file), f.chart(rows).SVG(), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		sameFigure(t, filepath.Join("figures", f.file), filepath.Join(folder, f.file))
@@ -68,10 +68,9 @@ func TestREADMEMatchesTheResults(t *testing.T) {
 		t.Fatal(err)
 	}
 	var table bytes.Buffer
-	rep := newReport(o, &table)
-	for n, r := range readResults[row](t, "d50.jsonl") {
-		rep.rows = append(rep.rows, r)
-		if err := rep.print(n); err != nil {
+	d50 := readResults[row](t, "d50.jsonl")
+	for n := range d50 {
+		if err := o.print(&table, d50[:n+1]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -102,7 +101,7 @@ func TestREADMEMatchesTheResults(t *testing.T) {
 		return fmt.Sprintf("%.1f ± %.1f", r.Err, float64(r.ErrSE))
 	}
 	sigma := func(method string) float64 { return in(rows, 301, method).SigmaErr }
-	delta := func(method string) float64 { return in(readResults[row](t, "d50.jsonl"), 50, method).DeltaErr }
+	delta := func(method string) float64 { return in(d50, 50, method).DeltaErr }
 	for _, want := range []string{
 		fmt.Sprintf("at d = 51 its error is %s against %s of HVAE with K = 1", sum(51, "vb"), sum(51, "hvae-k1")),
 		fmt.Sprintf("at d = 301 it is %.0f against %.0f", in(rows, 301, "vb").Err, in(rows, 301, "hvae-k1").Err),
