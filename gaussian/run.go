@@ -69,12 +69,8 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 		finished.Add(1)
 		line.Clear()
 		results[i] = &result{outcome, time.Since(start).Seconds()}
-		for n := len(rows) * o.datasets; n < len(runs); n += o.datasets {
-			datasets := results[n : n+o.datasets]
-			if slices.Contains(datasets, nil) {
-				break
-			}
-			rows = append(rows, average(runs[n].Method, runs[n].Dims, datasets))
+		for n := len(rows) * o.datasets; n < len(runs) && !slices.Contains(results[n:n+o.datasets], nil); n += o.datasets {
+			rows = append(rows, average(runs[n].Method, runs[n].Dims, results[n:n+o.datasets]))
 			if err := o.print(stdout, rows); err != nil {
 				return fmt.Errorf("cannot write results: %w", err)
 			}

@@ -8,9 +8,8 @@ import (
 	"hvae/linalg"
 )
 
-// Data holds the sufficient statistics of a dataset D = {x_1, …, x_N}; no method needs the points
-// themselves. The sums of squares are centred, because small variances would be lost in the
-// difference of uncentred sums.
+// Data holds the sufficient statistics of a dataset D = {x_1, …, x_N}. No method needs the points
+// x_i themselves. The sums of squares are centred to avoid cancellation when the variance is small.
 type Data struct {
 	N       int
 	Mean    []float64 // x̄_j
@@ -20,7 +19,7 @@ type Data struct {
 // Dims returns the number of dimensions d.
 func (d Data) Dims() int { return len(d.Mean) }
 
-// Summarise returns the sufficient statistics of the columns of x [d×N].
+// Summarise returns the sufficient statistics of N points, the columns of x [d×N].
 func Summarise(x linalg.Matrix[float64]) Data {
 	data := Data{N: x.Cols, Mean: make([]float64, x.Rows), Scatter: make([]float64, x.Rows)}
 	for j := range x.Rows {
@@ -38,7 +37,8 @@ func Summarise(x linalg.Matrix[float64]) Data {
 	return data
 }
 
-// Draw draws z ~ N(0, I) and n points x_i ~ N(z + Δ, Σ), one dimension after another.
+// Draw draws z ~ N(0, I) and n points x_i ~ N(z + Δ, Σ), and returns the statistics of the points.
+// It processes one dimension after another, so that only n numbers are in memory.
 func Draw(truth Theta, n int, rng *rand.Rand) Data {
 	data := Data{N: n}
 	x := linalg.New[float64](1, n)
@@ -54,10 +54,11 @@ func Draw(truth Theta, n int, rng *rand.Rand) Data {
 	return data
 }
 
-// LogEvidence returns log p_θ(D), which is a sum over dimensions: with v = σ² and z integrated
-// out,
+// LogEvidence returns the log density of D after integration over z,
 //
-//	log p_θ(D) = Σ_j −(N/2) log 2πv − S/2v − ½ log(1 + N/v) − ½ (x̄ − Δ)²/(1 + v/N).
+//	log p_θ(D) = Σ_j −(N/2) log 2πv_j − S_j/2v_j − ½ log(1 + N/v_j) − ½ (x̄_j − Δ_j)²/(1 + v_j/N),
+//
+// where v_j = σ_j², and x̄_j and S_j are the statistics in d.
 func (d Data) LogEvidence(t Theta) float64 {
 	n, sum := float64(d.N), 0.0
 	for j := range d.Mean {
@@ -68,13 +69,13 @@ func (d Data) LogEvidence(t Theta) float64 {
 	return sum
 }
 
-// MaximumLikelihood returns the θ that maximises log p_θ(D). In LogEvidence, Δ̂ = x̄ makes the last
-// term 0, and the derivative of the other terms with respect to v is 0 at the positive root of
+// MaximumLikelihood returns the θ that maximises log p_θ(D). With Δ̂_j = x̄_j the last term of
+// LogEvidence is 0. For v = σ̂_j² and S = S_j, the derivative of the other terms is 0 at the
+// positive root of
 //
-//	N v² + (N(N−1) − S) v − N S = 0,
+//	N v² + (N(N−1) − S) v − N S = 0.
 //
-// which is computed in a form without cancellation. D must have N ≥ 2 points that are not all
-// equal.
+// The root is computed without cancellation. D must contain N ≥ 2 points that are not all equal.
 func (d Data) MaximumLikelihood() Theta {
 	t := Theta{make([]float64, d.Dims()), make([]float64, d.Dims())}
 	n := float64(d.N)

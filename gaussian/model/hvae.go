@@ -7,16 +7,17 @@ import (
 	"hvae/hvae"
 )
 
-// NewHVAE returns Hamiltonian variational inference: Algorithm 1 with K leapfrog steps on the
-// Gaussian model, with the true prior as variational prior and fixed tempering or none. In
-// addition to Δ and log σ, the method learns the step size of each dimension, which starts at
-// 0.005, and, if tempered, 1/√β₀, which starts at 5. Without tempering β₀ = 1. The bound is the
-// Rao-Blackwellised ELBO.
+// NewHVAE returns the method HVAE, which runs Algorithm 1 with K leapfrog steps on the Gaussian
+// model. The variational prior is the prior N(0, I) of the model. Tempering is fixed (quadratic),
+// or absent with β₀ = 1. The bound is the Rao-Blackwellised ELBO (equation 12).
+//
+// The parameters are Δ, log σ, the logit of the step size in each dimension, and, with tempering,
+// log(1/√β₀ − 1). The step sizes start at 0.005, and 1/√β₀ starts at 5.
 func NewHVAE(data Data, K int, tempered bool) *Method {
-	const maxStepSize = 0.5 // ξ in ε = ξ·sigmoid(logit)
+	const maxStepSize = 0.5 // ξ in the step size ε = ξ·sigmoid(logit)
 	inf := math.Inf(1)
 	d := data.Dims()
-	m := newMethod(d, 2*d) // noise: ε and γ₀
+	m := newMethod(d, 2*d) // the noise consists of ε [d] and γ₀ [d]
 	m.add("step_size_logit", 1, d, hvae.Unconstrain(0.005, 0, maxStepSize))
 	m.Beta0 = func() float64 { return 1 }
 	if tempered {
@@ -26,7 +27,7 @@ func NewHVAE(data Data, K int, tempered bool) *Method {
 			return 1 / (s * s)
 		}
 	}
-	var target Target // reused, because training steps must not allocate
+	var target Target // shared by all calls of ELBO, so that training steps do not allocate
 	flow := hvae.Flow[float64]{Target: &target, K: K}
 	m.ELBO = func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64] {
 		target = NewTarget(data, params[0], params[1])

@@ -10,19 +10,19 @@ import (
 )
 
 // NewPlanar returns variational inference with a planar normalizing flow (Rezende and Mohamed,
-// Variational Inference with Normalizing Flows, 2015). The flow transforms draws z₀ from the true
-// prior by K layers
+// Variational Inference with Normalizing Flows, 2015). The flow maps a draw z₀ from the prior
+// N(0, I) of the model through K layers
 //
-//	f(z) = z + û tanh(wᵀz + b)    (their equation 10)
+//	f(z) = z + û tanh(wᵀz + b)    (their equation 10).
 //
-// with the same u, w and b, which the method learns in addition to Δ and log σ. The elements of u
-// and w start at draws from N(0, 0.1²) truncated at two standard deviations; b starts at 0.1.
+// The parameters are Δ, log σ, and u, w and b, which all layers share. The initial elements of u
+// and w are drawn from N(0, 0.1²) truncated at two standard deviations, and b starts at 0.1. The
+// bound is log p_θ(D, z_K) − log q_K(z_K), where
 //
-// The bound is log p_θ(D, z_K) − log q_K(z_K), where log q_K(z_K) = log q⁰(z₀) −
-// Σ_k log |det ∂f/∂z_{k−1}| (their equation 13).
+//	log q_K(z_K) = log q⁰(z₀) − Σ_k log |det ∂f/∂z_{k−1}|    (their equation 13).
 func NewPlanar(data Data, K int, rng *rand.Rand) *Method {
 	d := data.Dims()
-	m := newMethod(d, d) // noise: z₀
+	m := newMethod(d, d) // the noise is z₀ [d]
 	m.add("u", d, 1, 0)
 	m.add("w", d, 1, 0)
 	m.add("b", 1, 1, 0.1)
@@ -45,12 +45,14 @@ func NewPlanar(data Data, K int, rng *rand.Rand) *Method {
 }
 
 // PlanarFlow applies K planar layers with parameters u, w [d×1] and b [1×1] to the columns of
-// z [d×n]. It returns z_K and the logarithms of the Jacobian determinants [1×n], and panics if
-// K < 1.
+// z [d×n]. It returns z_K [d×n] and the log determinants of the Jacobian matrices ∂z_K/∂z [1×n].
+// It panics if K < 1.
 //
-// A layer is invertible if wᵀû ≥ −1. As in the appendix of Rezende and Mohamed,
-// û = u + (m(wᵀu) − wᵀu) w/‖w‖² with m(x) = softplus(x) − 1, so that wᵀû = m(wᵀu), and
-// the determinant is 1 + (1 − tanh²)·m(wᵀu) = (1 + m) − m·tanh² > 0.
+// A layer is invertible if wᵀû ≥ −1. The appendix of Rezende and Mohamed therefore replaces u with
+//
+//	û = u + (m − wᵀu) w/‖w‖²,   m = softplus(wᵀu) − 1 > −1.
+//
+// Hence wᵀû = m, and the determinant of a layer is 1 + (1 − tanh²)·m = (1 + m) − m·tanh² > 0.
 func PlanarFlow(z, u, w, b *ad.Var[float64], K int) (zK, logDet *ad.Var[float64]) {
 	if K < 1 {
 		panic(fmt.Sprintf("model: a planar flow of K = %d layers", K))
@@ -63,8 +65,8 @@ func PlanarFlow(z, u, w, b *ad.Var[float64], K int) (zK, logDet *ad.Var[float64]
 	return zK, ad.SumTo(ad.Log(det), 1, z.Cols())
 }
 
-// planarLayers returns z_K and the activations tanh(wᵀz + b) of all layers [K×n]. It splits the
-// layers into halves recursively.
+// planarLayers returns z_K [d×n] and the activations tanh(wᵀz + b) of all layers [K×n]. It splits
+// the layers into halves recursively, so that each activation is copied only about log₂ K times.
 func planarLayers(z, uHat, w, b *ad.Var[float64], K int) (zK, h *ad.Var[float64]) {
 	if K == 1 {
 		h := ad.Tanh(ad.Add(ad.MulSumTo(w, z, 1, z.Cols()), b))

@@ -5,9 +5,10 @@ import (
 	"hvae/linalg"
 )
 
-// NewMeanField returns variational Bayes with the approximate posterior q(z) = N(μ_Z, Σ_Z), Σ_Z
-// diagonal. In addition to Δ and log σ, it learns μ_Z and log σ_Z, which start at 0 and 1. Its
-// bound E_q[log p_θ(D, z)] + H(q) is exact and needs no noise: log p_θ(D, z) is quadratic in z, so
+// NewMeanField returns mean-field variational Bayes. The approximate posterior is q(z) =
+// N(μ_Z, Σ_Z) with a diagonal Σ_Z. The parameters are Δ, log σ, μ_Z and log σ_Z; μ_Z starts at 0
+// and log σ_Z at 1. The bound E_q[log p_θ(D, z)] + H(q) needs no noise, because log p_θ(D, z) is
+// quadratic in z:
 //
 //	E_q[log p_θ(D, z)] = log p_θ(D, μ_Z) − ½ Σ_j (1 + N/σ_j²) σ_Zj²,
 //	H(q) = Σ_j (log σ_Zj + ½ log 2πe).
