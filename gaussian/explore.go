@@ -22,14 +22,14 @@ import (
 //go:embed explore.html
 var explorePage []byte
 
-// explore serves the page about the target with two modes until ctx ends.
+// explore serves an interactive page about the target with two modes until ctx ends.
 func explore(ctx context.Context, o options, stdout io.Writer) error {
 	l, err := net.Listen("tcp", o.http)
 	if err != nil {
-		return fmt.Errorf("cannot serve the page at %s: %w; give another address with -http", o.http, err)
+		return fmt.Errorf("cannot serve the page at %s: %w; select another address with -http", o.http, err)
 	}
 	server := http.Server{Handler: explorer(o.config.Seed), ReadHeaderTimeout: 10 * time.Second}
-	defer context.AfterFunc(ctx, func() { server.Close() })() // also ends requests
+	defer context.AfterFunc(ctx, func() { server.Close() })() // Close also ends active requests
 	fmt.Fprintf(stdout, "serving http://%s/ until Ctrl-C\n", l.Addr())
 	if err := server.Serve(l); ctx.Err() == nil {
 		return fmt.Errorf("cannot serve the page: %w", err)
@@ -37,7 +37,8 @@ func explore(ctx context.Context, o options, stdout io.Writer) error {
 	return context.Cause(ctx)
 }
 
-// explorer returns the handler of the page (/) and of its figures and numbers as HTML (/view).
+// explorer returns an HTTP handler. It serves the page at /, and at /view the figures and numbers
+// that the page shows for the settings in the query.
 func explorer(seed uint64) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { w.Write(explorePage) })
@@ -47,7 +48,7 @@ func explorer(seed uint64) http.Handler {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		// The noise is the same for all settings, so that differences are due to the settings.
+		// All settings use the same noise, so any difference is due to the settings.
 		paths := v.flow.Paths(maxPaths, hvae.Stream(seed, "two modes page paths"))[:v.paths]
 		l, changed, err := v.flow.Draw(r.Context(), v.draws, hvae.Stream(seed, "two modes page"))
 		if err != nil {
@@ -59,15 +60,15 @@ func explorer(seed uint64) http.Handler {
 	return mux
 }
 
-const maxPaths = 12
+const maxPaths = 12 // the largest number of paths on the page
 
-// A view holds the settings of the page.
+// A view holds the settings of the interactive page.
 type view struct {
 	flow         model.TwoModesFlow
 	paths, draws int
 }
 
-// parseView parses a query. Missing settings have the initial values of the page.
+// parseView parses the settings in a query. A missing setting has the initial value of the page.
 func parseView(q url.Values) (v view, err error) {
 	number := func(name, kind string, preset, minimum, maximum float64) float64 {
 		x, parseErr := strconv.ParseFloat(cmp.Or(q.Get(name), fmt.Sprint(preset)), 64)
@@ -90,8 +91,8 @@ func parseView(q url.Values) (v view, err error) {
 	return v, err
 }
 
-// writeView writes the numbers and figures of a view. It ignores errors of w, which mean that the
-// browser has disconnected.
+// writeView writes the numbers and figures of a view as HTML. It ignores write errors, which mean
+// that the browser has disconnected.
 func writeView(w io.Writer, paths []model.TwoModesPath, l []float64, r modeRow) {
 	fmt.Fprintf(w, "<p>ELBO <b>%.2f</b>, variance of log p̂ <b>%.1f ± %.1f</b>, <b>%.1f %%</b> of %d draws change mode</p>\n",
 		r.ELBO, r.Variance, r.VarianceSE, 100*r.ChangedMode, len(l))
@@ -111,7 +112,8 @@ func writeView(w io.Writer, paths []model.TwoModesPath, l []float64, r modeRow) 
 	}
 }
 
-// histogram returns a chart of the distribution of log p̂ from −40 to 10 nats, in bins of one nat.
+// histogram returns a chart of the distribution of the draws l of log p̂ from −40 to 10 nats, in bins
+// of one nat. A dashed line shows the ELBO.
 func histogram(l []float64, elbo float64) plot.Chart {
 	const low, high = -40, 10
 	var fractions [high - low]float64

@@ -10,7 +10,7 @@ import (
 	"hvae/bench/plot"
 )
 
-// labels maps methods to labels of the legend.
+// labels maps the name of a method to its label in the legend.
 var labels = map[string]string{
 	"hvae-k1":         "HVAE, K = 1",
 	"hvae-k10":        "HVAE, K = 10",
@@ -21,30 +21,33 @@ var labels = map[string]string{
 	"vb":              "mean-field VB",
 }
 
-// A figure shows the errors of methods as functions of the dimension.
+// A figure shows an error of several methods as a function of the dimension.
 type figure struct {
 	file, title, yLabel string
-	of                  func(row) (mean, standardError, mle float64) // mle is the mean for maximum likelihood
+	errors              func(row) (mean, standardError, mle float64)
 	methods             []string
 }
 
-// figures lists the two panels of the paper's figure 1, and a third panel with the error of σ
-// alone. The larger error of Δ hides it in the second panel.
+// figures lists the two panels of figure 1 of the paper, and a third panel with the error of σ,
+// which the larger error of Δ hides in the second panel.
 var figures = []figure{
 	{"figure1a.svg", "Comparison across all methods", "mean of ‖θ − θ̂‖² ± s.e.", thetaError, []string{"hvae-k1", "hvae-k10", "nf-k1", "nf-k30", "vb"}},
 	{"figure1b.svg", "HVAE with and without tempering", "mean of ‖θ − θ̂‖² ± s.e.", thetaError, []string{"hvae-k1", "hvae-k10", "hvae-notemp-k1", "hvae-notemp-k10"}},
 	{"figure1c.svg", "HVAE with and without tempering: σ alone", "mean of ‖σ − σ̂‖² ± s.e.", sigmaError, []string{"hvae-k1", "hvae-k10", "hvae-notemp-k1", "hvae-notemp-k10"}},
 }
 
+// thetaError returns the mean of ‖θ − θ̂‖², its standard error, and the mean for the
+// maximum-likelihood estimate.
 func thetaError(r row) (mean, standardError, mle float64) {
 	return r.Err, float64(r.ErrSE), r.MLEDeltaErr + r.MLESigmaErr
 }
 
+// sigmaError returns the same numbers as thetaError for ‖σ − σ̂‖².
 func sigmaError(r row) (mean, standardError, mle float64) {
 	return r.SigmaErr, float64(r.SigmaErrSE), r.MLESigmaErr
 }
 
-// writeFigure writes a figure to the folder o.out and prints its name on stderr.
+// writeFigure writes an SVG file to the folder o.out and prints its name to stderr.
 func writeFigure(o options, file string, svg []byte, stderr io.Writer) error {
 	name := filepath.Join(o.out, file)
 	if err := atomicfile.Write(name, svg); err != nil {
@@ -54,7 +57,8 @@ func writeFigure(o options, file string, svg []byte, stderr io.Writer) error {
 	return nil
 }
 
-// chart returns the chart of the figure's methods that have rows, and of maximum likelihood.
+// chart returns a chart with a series for each method of f that occurs in rows, and a series for
+// maximum likelihood.
 func (f figure) chart(rows []row) plot.Chart {
 	c := plot.Chart{
 		Title: f.title, XLabel: "dimension d", YLabel: f.yLabel,
@@ -64,7 +68,7 @@ func (f figure) chart(rows []row) plot.Chart {
 	series := map[string]plot.Series{} // by method
 	for _, r := range slices.SortedStableFunc(slices.Values(rows), func(a, b row) int { return a.Dims - b.Dims }) {
 		d := float64(r.Dims)
-		mean, standardError, mle := f.of(r)
+		mean, standardError, mle := f.errors(r)
 		if r.Method == rows[0].Method { // mle is the same for all methods
 			likelihood.X, likelihood.Y = append(likelihood.X, d), append(likelihood.Y, mle)
 		}

@@ -14,7 +14,7 @@ import (
 	"hvae/gaussian/model"
 )
 
-// readFigure reads a figure that the program has written.
+// readFigure parses a figure that the program wrote to a folder. log selects logarithmic axes.
 func readFigure(t *testing.T, folder, file string, log bool) []plottest.Panel {
 	t.Helper()
 	svg, err := os.ReadFile(filepath.Join(folder, file))
@@ -24,7 +24,8 @@ func readFigure(t *testing.T, folder, file string, log bool) []plottest.Panel {
 	return plottest.Read(t, svg, log, log)
 }
 
-// figuresOf returns the figures that the program reports on stderr, and the files in the folder.
+// figuresOf returns the names of the figures that the program reports on stderr, and the names of
+// the files in the folder.
 func figuresOf(t *testing.T, folder, stderr string) (reported, existing []string) {
 	t.Helper()
 	for line := range strings.Lines(stderr) {
@@ -42,7 +43,7 @@ func figuresOf(t *testing.T, folder, stderr string) (reported, existing []string
 	return reported, existing
 }
 
-func TestFiguresShowTheRowsWithStandardErrors(t *testing.T) {
+func TestFiguresShowRowsWithStandardErrors(t *testing.T) {
 	legend := map[string]string{
 		"hvae-k1": "HVAE, K = 1", "hvae-k10": "HVAE, K = 10",
 		"hvae-notemp-k1": "K = 1, no tempering", "hvae-notemp-k10": "K = 10, no tempering",

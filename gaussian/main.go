@@ -1,12 +1,12 @@
-// Gaussian runs the experiment of section 5.1 of the paper: it generates datasets from a Gaussian
-// model, estimates the parameters with several variational methods, and prints the error of each
-// estimate and the gap between each bound and the exact evidence.
+// Gaussian runs the experiment of section 5.1 of the paper. It generates datasets from a Gaussian
+// model and estimates the parameters with several variational methods. For each method it prints
+// the errors of the estimates and the gap between the bound and the exact evidence.
 //
 //	go run ./gaussian -d 50
 //
-// Model and methods are in gaussian/model. This package contains the command line (main.go),
-// concurrent runs and the table (run.go), the figures (figure.go) and -two-modes (twomodes.go, and
-// explore.go for the page).
+// Package gaussian/model contains the model and the methods. This package contains the command
+// line (main.go), the concurrent runs and the table (run.go), the figures (figure.go), the flag
+// -two-modes (twomodes.go) and its interactive page (explore.go).
 package main
 
 import (
@@ -56,11 +56,11 @@ type options struct {
 	out      string
 	json     bool
 	twoModes bool
-	http     string // address of the page about two modes; empty for none
+	http     string // address at which to serve the interactive page; empty if the flag is not given
 }
 
-// maxDims is the largest dimension. A larger one, probably a typing error, would need more memory
-// than computers have.
+// maxDims is the largest dimension. A larger number, probably a typing error, would need too much
+// memory.
 const maxDims = 100_000
 
 // parse parses the command line.
@@ -68,7 +68,7 @@ func parse(args []string) (options, error) {
 	all := model.MethodNames()
 	o := options{dims: []int{50}, methods: all}
 	f := command.NewFlags()
-	f.Func("d", "`dimension` of the model, or several separated by commas (default 50);\nthe paper's figure has 1,2,3,5,11,25,51,101,201,301", func(s string) (err error) {
+	f.Func("d", "`dimension` of the model, or several separated by commas (default 50);\nfigure 1 of the paper uses 1,2,3,5,11,25,51,101,201,301", func(s string) (err error) {
 		o.dims, err = parseList(s, "dimension", func(field string) (int, error) {
 			d, err := strconv.Atoi(field)
 			if err != nil || d < 1 || d > maxDims {
@@ -78,7 +78,7 @@ func parse(args []string) (options, error) {
 		})
 		return err
 	})
-	f.Func("methods", "`methods` to run, separated by commas (default all:\n"+strings.Join(all, ", ")+")", func(s string) (err error) {
+	f.Func("methods", "`methods` to run, separated by commas; the default is all methods:\n"+strings.Join(all, ", "), func(s string) (err error) {
 		o.methods, err = parseList(s, "method", func(name string) (string, error) {
 			if !slices.Contains(all, name) {
 				return "", fmt.Errorf("unknown method %q: the methods are %s", name, strings.Join(all, ", "))
@@ -90,13 +90,13 @@ func parse(args []string) (options, error) {
 	f.Count(&o.datasets, "datasets", 10, 1, "`number` of datasets for each dimension")
 	f.Count(&o.config.Points, "n", 10_000, 2, "`number` N of points in a dataset")
 	f.Count(&o.config.Iterations, "iters", 30_000, 1, "`number` of optimiser iterations")
-	f.Count(&o.config.Draws, "batch", 10, 1, "`number` of draws averaged by each estimate of the ELBO")
+	f.Count(&o.config.Draws, "batch", 10, 1, "`number` of draws over which each iteration averages the ELBO")
 	f.Rate(&o.config.Rate, 1e-3, "learning `rate` of RMSProp")
 	f.Seed(&o.config.Seed, "seed of all random numbers; the output does not depend on the number of cores")
-	f.String(&o.out, "out", "", "`folder` for the figures: figure1a.svg, figure1b.svg and figure1c.svg if -d has\nseveral dimensions, or tempering.svg and trajectory.svg with -two-modes\n(default the current folder)")
+	f.String(&o.out, "out", "", "`folder` for the figures: figure1a.svg, figure1b.svg and figure1c.svg if -d lists\nseveral dimensions, or tempering.svg and trajectory.svg with -two-modes\n(default: the current folder)")
 	f.Bool(&o.json, "json", "print a JSON object for each method instead of a table")
-	f.Bool(&o.twoModes, "two-modes", "instead of the experiment, show the effect of tempering: run Algorithm 1 on a\ntarget with two modes, print a table, and draw tempering.svg and trajectory.svg")
-	f.Func("http", "with -two-modes, instead of the table and the figures: serve an interactive page\nat an `address` such as localhost:8080 (port 0 selects a free port)", func(s string) error {
+	f.Bool(&o.twoModes, "two-modes", "show the effect of tempering instead of running the experiment: apply Algorithm 1\nto a target with two modes, print a table, and draw tempering.svg and trajectory.svg")
+	f.Func("http", "with -two-modes: serve an interactive page at this `address`, such as localhost:8080,\ninstead of printing the table and drawing the figures (port 0 selects a free port)", func(s string) error {
 		host, port, err := net.SplitHostPort(s)
 		if err != nil {
 			return fmt.Errorf("it must be HOST:PORT, such as localhost:8080")
@@ -123,7 +123,8 @@ func parse(args []string) (options, error) {
 	return o, nil
 }
 
-// parseList parses items separated by commas. It returns an error if an item is listed twice.
+// parseList parses a list of items separated by commas. It returns an error if an item is listed
+// twice. kind is the kind of the items, such as dimension, for the error.
 func parseList[T comparable](s, kind string, parse func(string) (T, error)) (items []T, err error) {
 	for field := range strings.SplitSeq(s, ",") {
 		item, err := parse(strings.TrimSpace(field))

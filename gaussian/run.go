@@ -21,9 +21,9 @@ import (
 	"hvae/linalg"
 )
 
-// run executes all runs concurrently on all cores. It prints a row as soon as the runs of this
-// row and of all earlier rows are complete. Except for the seconds, the output does not depend on
-// the number of cores: the outcome of a run depends only on its key, and averages are computed in
+// run trains each method on each dataset, concurrently on all cores. It prints the rows of the
+// table in order, each as soon as possible. Except for the seconds, the output does not depend on
+// the number of cores, because each run has separate random streams and averages are computed in
 // the order of the datasets.
 func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	if err := checkFolder(o); err != nil {
@@ -52,7 +52,7 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 		return fmt.Sprintf("%d of %d runs  %.0f iterations/s", finished.Load(), len(runs), float64(iterations.Load())/elapsed.Seconds())
 	})
 	var mu sync.Mutex                     // guards results, rows and stdout
-	results := make([]*result, len(runs)) // nil for an unfinished run
+	results := make([]*result, len(runs)) // of the runs; nil for an unfinished run
 	var rows []row
 	execute := func(i int) error {
 		start := time.Now()
@@ -102,8 +102,8 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// checkFolder returns an error if figures will be written but the folder is not writable, so
-// that the program fails before minutes of work.
+// checkFolder creates the folder for the figures if the program will draw any. It returns an error
+// if the folder is not writable, so that the program fails before minutes of work.
 func checkFolder(o options) error {
 	if o.out == "" && len(o.dims) == 1 && !o.twoModes {
 		return nil
@@ -117,12 +117,12 @@ func checkFolder(o options) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("cannot write figures to the folder %s: %w; give another with -out", folder, err)
+		return fmt.Errorf("cannot write figures to the folder %s: %w; select another folder with -out", folder, err)
 	}
 	return nil
 }
 
-// A row holds the averages over datasets for one method in one dimension.
+// A row is a row of the table. It holds averages over all datasets for one method and dimension.
 type row struct {
 	Method      string  `json:"method"`
 	Dims        int     `json:"d"`
@@ -131,7 +131,7 @@ type row struct {
 	SigmaErr    float64 `json:"sigma_err"` // mean of ‖σ − σ̂‖²
 	SigmaErrSE  number  `json:"sigma_err_se"`
 	Err         float64 `json:"err"`    // mean of ‖Δ − Δ̂‖² + ‖σ − σ̂‖²
-	ErrSE       number  `json:"err_se"` // its standard error
+	ErrSE       number  `json:"err_se"` // standard error of Err
 	Beta0       number  `json:"beta0"`
 	ELBO        float64 `json:"elbo"`
 	LogEvidence float64 `json:"log_evidence"`
@@ -140,10 +140,10 @@ type row struct {
 	MLESigmaErr float64 `json:"mle_sigma_err"`
 	MLEErrSE    number  `json:"mle_err_se"`       // standard error of MLEDeltaErr + MLESigmaErr
 	MLEEvidence float64 `json:"mle_log_evidence"` // log p(D) for the maximum-likelihood estimate
-	Seconds     float64 `json:"seconds"`          // computing time of all datasets
+	Seconds     float64 `json:"seconds"`          // total training and evaluation time
 }
 
-// A number is a float64 whose NaN is printed as null in JSON and as a dash in the table.
+// A number is a float64. A NaN is printed as null in JSON and as a dash in the table.
 type number float64
 
 func (n number) MarshalJSON() ([]byte, error) {
@@ -160,13 +160,13 @@ func (n number) String() string {
 	return fmt.Sprintf("%.4g", float64(n))
 }
 
-// A result is the result of one run.
+// A result is the result of training one method on one dataset.
 type result struct {
 	model.Outcome
-	seconds float64
+	seconds float64 // computing time
 }
 
-// average returns the averages of results, which it sums in the order of the datasets.
+// average returns a row with the averages of the results for one method and dimension.
 func average(method string, dims int, results []*result) row {
 	n := float64(len(results))
 	mean := func(f func(r *result) float64) float64 {
@@ -201,8 +201,8 @@ func average(method string, dims int, results []*result) row {
 	}
 }
 
-// print prints the last of the rows so far. In a table, the header precedes the first row of a
-// dimension, and a line for the maximum-likelihood estimate follows the last row.
+// print prints the last of the given rows. In the table, a header precedes the first row of each
+// dimension, and a line with the maximum-likelihood estimate follows the last row.
 func (o options) print(w io.Writer, rows []row) error {
 	n := len(rows)
 	a := rows[n-1]

@@ -16,7 +16,7 @@ import (
 	"hvae/linalg"
 )
 
-// The settings that -two-modes compares.
+// The flag -two-modes compares these settings of Algorithm 1.
 var (
 	modeSteps = []float64{4, 8, 16, 32, 64, 128} // K
 	modeFlows = []struct {
@@ -26,21 +26,22 @@ var (
 		{model.TwoModesFlow{StepSize: 0.1, InvSqrtBeta0: 3, Tempering: "fixed"}, "1/√β₀ = 3"},
 		{model.TwoModesFlow{StepSize: 0.1, InvSqrtBeta0: 1, Tempering: "none"}, "1/√β₀ = 1 (no tempering)"},
 	}
-	modeDraws = 50_000 // number of draws for each row
+	modeDraws = 50_000 // draws of log p̂ for each setting
 )
 
-// A modeRow summarises draws of log p̂ for the target with two modes.
+// A modeRow is a row of the table that -two-modes prints. It summarises draws of log p̂ for the
+// target with two modes, for which log p = 0.
 type modeRow struct {
 	InvSqrtBeta0 float64 `json:"inv_sqrt_beta0"`
 	K            int     `json:"k"`
-	ELBO         float64 `json:"elbo"`         // mean of log p̂; log p is 0
-	Variance     float64 `json:"variance"`     // of log p̂
+	ELBO         float64 `json:"elbo"`         // mean of log p̂
+	Variance     float64 `json:"variance"`     // variance of log p̂
 	VarianceSE   float64 `json:"variance_se"`  // standard error of Variance
-	ChangedMode  float64 `json:"changed_mode"` // fraction of the draws
+	ChangedMode  float64 `json:"changed_mode"` // fraction of the draws that change mode
 }
 
-// showTwoModes prints and draws the variance of log p̂ as a function of K, with and without
-// tempering, and draws some paths. It takes a few seconds.
+// showTwoModes prints and plots the variance of log p̂ as a function of K, with and without
+// tempering. It also draws some paths. It takes a few seconds.
 func showTwoModes(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	if err := checkFolder(o); err != nil {
 		return err
@@ -80,7 +81,7 @@ func showTwoModes(ctx context.Context, o options, stdout, stderr io.Writer) erro
 	return writeFigure(o, "trajectory.svg", drawPaths(o.config.Seed), stderr)
 }
 
-// summariseModes summarises draws l of log p̂. changed is the number of draws that change mode.
+// summariseModes summarises draws l of log p̂, of which the given number changed mode.
 func summariseModes(f model.TwoModesFlow, l []float64, changed int) modeRow {
 	n := float64(len(l))
 	r := modeRow{InvSqrtBeta0: f.InvSqrtBeta0, K: f.K, ChangedMode: float64(changed) / n}
@@ -97,10 +98,16 @@ func summariseModes(f model.TwoModesFlow, l []float64, changed int) modeRow {
 	return r
 }
 
-// drawPaths returns a figure of four paths of Algorithm 1 on the target with two modes: paths in
-// the plane, their energies and the temperature. The left column is with tempering, the right
-// column without, for the same z₀ and γ₀. Paths 1 and 2 are the first two draws that change mode
-// with tempering, paths 3 and 4 the first two that do not.
+// drawPaths returns an SVG figure of four paths of Algorithm 1 on the target with two modes. Its
+// panels show
+//
+//	with tempering   without tempering
+//	paths            paths with the same z₀ and γ₀
+//	energies         energies
+//	temperature      temperature
+//
+// Paths 1 and 2 are the first two draws that change mode with tempering. Paths 3 and 4 are the
+// first two draws that do not change mode with tempering.
 func drawPaths(seed uint64) []byte {
 	const K, draws = 64, 500
 	all := make([][]model.TwoModesPath, len(modeFlows))
@@ -108,7 +115,7 @@ func drawPaths(seed uint64) []byte {
 		m.flow.K = K
 		all[i] = m.flow.Paths(draws, hvae.Stream(seed, "two modes paths", K))
 	}
-	var changing, staying []int // numbers of draws
+	var changing, staying []int // indices of draws that change mode with tempering, and of the others
 	for i, p := range all[0] {
 		if p.ChangesMode() {
 			changing = append(changing, i)
@@ -130,8 +137,8 @@ func drawPaths(seed uint64) []byte {
 	return plot.Panels(len(modeFlows), slices.Concat(planes, energies, temperatures)...)
 }
 
-// pathCharts returns a chart of paths in the plane with contours of the target, a chart of their
-// energies, and a chart of their common temperature.
+// pathCharts returns three charts: paths in the plane with contours of the target, the energies
+// along the paths, and the temperature, which is the same for all paths.
 func pathCharts(paths []model.TwoModesPath, labels []string) (plane, energy, temperature plot.Chart) {
 	const width = 380
 	plane = plot.Chart{XLabel: "first coordinate of z", YLabel: "second coordinate of z", Width: width, Equal: true, Series: slices.Clone(contours())}
@@ -142,7 +149,7 @@ func pathCharts(paths []model.TwoModesPath, labels []string) (plane, energy, tem
 		k = append(k, float64(i))
 	}
 	K, u := len(k)-1, potential()
-	least := u(3, 0)
+	least := u(3, 0) // U at the right mode
 	start, end := plot.Series{Label: "start z₀", Style: plot.Points}, plot.Series{Label: "end z_K", Style: plot.Points}
 	for i, p := range paths {
 		plane.Series = append(plane.Series, plot.Series{Label: labels[i], X: p.X, Y: p.Y, Style: plot.Trail})
@@ -161,8 +168,8 @@ func pathCharts(paths []model.TwoModesPath, labels []string) (plane, energy, tem
 	return plane, energy, temperature
 }
 
-// potential returns the function U(x, y) of the target with two modes. It is not safe for
-// concurrent use.
+// potential returns the potential U(x, y) of the target with two modes, as a function that is not
+// safe for concurrent use.
 func potential() func(x, y float64) float64 {
 	var t ad.Tape[float64]
 	return func(x, y float64) float64 {
@@ -171,7 +178,7 @@ func potential() func(x, y float64) float64 {
 	}
 }
 
-// contours returns the contours where U is 2, 6, 10 and 14 nats above its minimum.
+// contours returns the contour lines of the potential U at 2, 6, 10 and 14 nats above its minimum.
 var contours = sync.OnceValue(func() (lines []plot.Series) {
 	u := potential()
 	for height := 2.0; height <= 14; height += 4 {
