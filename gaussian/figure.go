@@ -42,7 +42,8 @@ func thetaError(r row) (mean, standardError, mle float64) {
 	return r.Err, float64(r.ErrSE), r.MLEDeltaErr + r.MLESigmaErr
 }
 
-// sigmaError returns the same numbers as thetaError for ‖σ − σ̂‖².
+// sigmaError returns the mean of ‖σ − σ̂‖², its standard error, and the mean for the
+// maximum-likelihood estimate.
 func sigmaError(r row) (mean, standardError, mle float64) {
 	return r.SigmaErr, float64(r.SigmaErrSE), r.MLESigmaErr
 }

@@ -97,7 +97,7 @@ func TestFiguresShowRowsWithStandardErrors(t *testing.T) {
 				}
 				for j, d := range []int{1, 2, 3} {
 					at := s.Line[0][j]
-					row := rows[slices.IndexFunc(rows, func(r expected) bool { return r.d == d && (i == len(shown) || r.method == shown[i]) })].numbers
+					row := rows[slices.IndexFunc(rows, func(r expectedRow) bool { return r.d == d && (i == len(shown) || r.method == shown[i]) })].numbers
 					if i == len(shown) { // maximum likelihood
 						if !p.X.Near(at.X, float64(d)) || !p.Y.Near(at.Y, row[f.mle]) || s.Bars != nil {
 							t.Errorf("%s: maximum likelihood in %d dimensions is drawn at %v, want %v", f.file, d, at, row[f.mle])

@@ -123,8 +123,8 @@ func parse(args []string) (options, error) {
 	return o, nil
 }
 
-// parseList parses a list of items separated by commas. It returns an error if an item is listed
-// twice. kind is the kind of the items, such as dimension, for the error.
+// parseList parses a list of items separated by commas. If an item is listed twice, it returns an
+// error that describes the item by kind, such as "dimension".
 func parseList[T comparable](s, kind string, parse func(string) (T, error)) (items []T, err error) {
 	for field := range strings.SplitSeq(s, ",") {
 		item, err := parse(strings.TrimSpace(field))

@@ -155,7 +155,7 @@ func TestWriteErrorReturnsStatus1AndEndsAllRuns(t *testing.T) {
 	}
 }
 
-// A countingWriter counts writes, calls then after each write, and returns err.
+// A countingWriter counts writes. Each write calls the function then, if it is set, and returns err.
 type countingWriter struct {
 	writes int
 	then   func()

@@ -54,7 +54,7 @@ func TestREADMEMatchesResults(t *testing.T) {
 	for line := range strings.Lines(string(b)) {
 		lines = append(lines, strings.Fields(line))
 	}
-	// Each line of the table for d = 50 must be in a README, except for the seconds.
+	// Apart from the seconds, each line of the table for d = 50 must appear in a README.
 	o, err := parse(nil)
 	if err != nil {
 		t.Fatal(err)

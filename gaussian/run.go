@@ -122,7 +122,8 @@ func checkFolder(o options) error {
 	return nil
 }
 
-// A row is a row of the table. It holds averages over all datasets for one method and dimension.
+// A row holds the numbers of one line of the table, averages over all datasets for one method and
+// dimension.
 type row struct {
 	Method      string  `json:"method"`
 	Dims        int     `json:"d"`

@@ -18,8 +18,8 @@ import (
 	"hvae/linalg"
 )
 
-// An experiment holds the values of the flags. Its methods compute the expected output of the
-// program without the code under test, from exported functions of package model.
+// An experiment holds the values of the flags. Its methods compute the expected output independently
+// of the program, with exported functions of package model.
 type experiment struct {
 	dims    []int
 	methods []string
@@ -29,7 +29,8 @@ type experiment struct {
 	seed uint64
 }
 
-// base is a small experiment with three methods. Only one of them, hvae-k1, has β₀.
+// base is a small experiment with three methods. Only hvae-k1 learns an inverse
+// temperature β₀.
 var base = experiment{dims: []int{2}, methods: []string{"hvae-k1", "nf-k1", "vb"}, datasets: 3, points: 50, iterations: 20, draws: 3, rate: 0.01, seed: 3}
 
 // args returns the experiment's flags as command-line arguments.
@@ -138,9 +139,9 @@ func over(all []estimate, quantity func(estimate) float64) (mean, standardError 
 	return mean, math.Sqrt(standardError / float64(len(all)-1) / float64(len(all)))
 }
 
-// An expected holds the expected numbers of a row and of maximum likelihood by name. NaN stands for
-// a missing number.
-type expected struct {
+// An expectedRow maps names to the expected numbers of a row and of maximum likelihood. NaN stands
+// for a missing number.
+type expectedRow struct {
 	method  string
 	d       int
 	numbers map[string]float64
@@ -148,7 +149,7 @@ type expected struct {
 
 // rows returns the expected rows in the order of the output, by dimension and then by method, both
 // in the order of the flags.
-func (e experiment) rows(t *testing.T) (rows []expected) {
+func (e experiment) rows(t *testing.T) (rows []expectedRow) {
 	t.Helper()
 	for _, d := range e.dims {
 		for _, m := range e.methods {
@@ -165,7 +166,7 @@ func (e experiment) rows(t *testing.T) (rows []expected) {
 			n["mle sum"], n["mle_err_se"] = over(all, func(e estimate) float64 { return e.mleDeltaErr + e.mleSigmaErr })
 			n["mle_log_evidence"], _ = over(all, func(e estimate) float64 { return e.mleEvidence })
 			n["datasets"] = float64(e.datasets)
-			rows = append(rows, expected{m, d, n})
+			rows = append(rows, expectedRow{m, d, n})
 		}
 	}
 	return rows

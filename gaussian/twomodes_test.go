@@ -71,7 +71,7 @@ func TestTwoModesTableMatchesResults(t *testing.T) {
 			}
 			r := results[i*len(stepNumbers)+j]
 			for n, want := range []float64{r.InvSqrtBeta0, float64(r.K), r.ELBO, r.Variance, 100 * r.ChangedMode} {
-				// The tolerance allows rounding to two decimals and other exponentials on other processors.
+				// The tolerance allows rounding to two decimals and small differences between processors.
 				if v, err := strconv.ParseFloat(strings.Fields(line)[n], 64); err != nil || !(math.Abs(v-want) <= 0.006) {
 					t.Errorf("number %d of the line %q should be %v as in results/two-modes.jsonl (%v)", n+1, line, want, err)
 				}
@@ -195,7 +195,7 @@ func checkPaths(t *testing.T, panels []plottest.Panel, seed uint64) {
 		if b := series(energy, "barrier, 17.3 nats").Line[0]; !energy.Y.Near(b[0].Y, 18-math.Ln2) || b[0].Y != b[1].Y {
 			t.Errorf("the barrier is drawn at %v, want a horizontal line at 17.3 nats", b)
 		}
-		// Near a mode, U is r²/2s² above its minimum at the distance r, so its contours are circles
+		// At a small distance r from a mode, U is r²/2s² above its minimum. So its contours are circles
 		// with the radii s√(2·2), s√(2·6), s√(2·10) and s√(2·14). The largest contours deviate slightly.
 		length := map[bool]float64{}
 		scale := plane.X.Pixel(1) - plane.X.Pixel(0)

@@ -67,8 +67,8 @@ func TestOutcomeContainsErrorsAndExactEvidence(t *testing.T) {
 }
 
 func TestMeanFieldLearnsMaximumLikelihoodScale(t *testing.T) {
-	// The approximate posterior can equal the posterior, so the maximum of the bound is the maximum of
-	// the evidence.
+	// The family of approximate posteriors contains the exact posterior, so the maximum of the bound
+	// is the maximum of the evidence.
 	c := Config{Points: 100, Iterations: 6000, Draws: 1, Rate: 2e-3, Seed: 4}
 	best := c.Dataset(2, 0).MaximumLikelihood()
 	o, err := c.Train(t.Context(), Run{Dims: 2, Method: "vb"}, func(int) {})
@@ -333,7 +333,7 @@ func TestBothModesHaveProbabilityOneHalf(t *testing.T) {
 }
 
 func TestMaximumLikelihoodAvoidsCancellation(t *testing.T) {
-	// In MaximumLikelihood, v approaches S/N if S is large and S/(N−1) if S is small.
+	// The maximum-likelihood variance approaches S/N for a large scatter S, and S/(N−1) for a small S.
 	for _, c := range []struct{ scatter, want float64 }{{1e20, 1e20 / 3}, {1e-20, 1e-20 / 2}} {
 		d := Data{N: 3, Mean: []float64{0.5}, Scatter: []float64{c.scatter}}
 		got := d.MaximumLikelihood().Sigma[0]

@@ -39,7 +39,7 @@ func logNormalAt(z *ad.Var[float64], at, width float64) *ad.Var[float64] {
 }
 
 // A TwoModesFlow holds the settings of Algorithm 1 for the target TwoModes. The mean of the
-// variational prior is the left mode −m.
+// variational prior is the left mode (−3, 0).
 type TwoModesFlow struct {
 	K            int     // number of leapfrog steps, at least 1
 	StepSize     float64 // ε
@@ -76,7 +76,7 @@ type TwoModesPath struct {
 	InvBeta []float64 // temperature 1/β_k
 }
 
-// ChangesMode reports whether the path ends in a different mode from the mode in which it starts.
+// ChangesMode reports whether the start and the end of the path are in different modes.
 func (p TwoModesPath) ChangesMode() bool { return p.X[0]*p.X[len(p.X)-1] < 0 }
 
 // Paths returns the paths of n draws.
