@@ -98,16 +98,10 @@ func summariseModes(f model.TwoModesFlow, l []float64, changed int) modeRow {
 	return r
 }
 
-// drawPaths returns an SVG figure of four paths of Algorithm 1 on the target with two modes. Its
-// panels show
-//
-//	with tempering   without tempering
-//	paths            paths with the same z₀ and γ₀
-//	energies         energies
-//	temperature      temperature
-//
-// Paths 1 and 2 are the first two draws that change mode with tempering. Paths 3 and 4 are the
-// first two draws that do not change mode with tempering.
+// drawPaths returns an SVG figure of four paths of Algorithm 1 on the target with two modes, their
+// energies and the temperature. The left column is with tempering. The right column is without
+// tempering, for the same z₀ and γ₀. Paths 1 and 2 are the first two draws that change mode with
+// tempering. Paths 3 and 4 are the first two draws that do not change mode with tempering.
 func drawPaths(seed uint64) []byte {
 	const K, draws = 64, 500
 	all := make([][]model.TwoModesPath, len(modeFlows))
