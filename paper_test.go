@@ -1,20 +1,20 @@
-// The paper as an executable specification: sections 2 to 5.2 of
+// Package paper_test is an executable specification of sections 2 to 5.2 of the paper
 //
 //	Caterini, Doucet, Sejdinovic: Hamiltonian Variational Auto-Encoder, NeurIPS 2018.
 //
-// The variable paper below is both the table of contents and the list of tests: each row has
-// the number and the label of an equation, the statement, and the function that checks it.
-// The functions follow in the same order, then the oracles and helpers that they share.
+// The variable paper is both the table of contents and the list of tests. It contains for each
+// statement of the paper the number and label of its equation, the claim, and the function that
+// checks the claim. The functions follow in the same order, and then the oracles and helpers
+// that they share.
 //
 //	go test -v -run Paper .        prints the statements
 //	go test -run 'Paper/2.3' .     checks one section (section 3: 'Paper/^3')
 //
-// Two statements are skipped, because checking them takes minutes or days. Their message names
-// the command.
+// Two checks take minutes or days, so they are skipped. Their messages contain the commands.
 //
-// Statistical statements are tested with z-scores of at least thousands of draws from fixed
-// seeds (hvaetest.ZBound). A bound on the standard error ensures that a test can detect a
-// mistake. Conditions read !(error <= bound), which is true for NaN.
+// Statistical tests compute z-scores from thousands of draws with fixed seeds (hvaetest.ZBound).
+// A bound on the standard error ensures that a test can detect a mistake. Conditions have the form
+// !(error <= bound), which is true if the error is NaN.
 package paper_test
 
 import (
@@ -49,9 +49,9 @@ type section struct {
 	statements []statement
 }
 
-// A statement is a claim of the paper, or a claim that follows from it.
+// A statement is a claim of the paper, or a claim that follows from the paper.
 type statement struct {
-	equation string // number and label, "" for a claim in the text
+	equation string // number and label; empty for a claim in the text
 	claim    string
 	check    func(t *testing.T)
 }
@@ -169,9 +169,9 @@ func TestPaper(t *testing.T) {
 
 // estimateIsUnbiased checks equation 1,
 //
-//	∫ p̂(x) q(u|x) du = p(x):
+//	∫ p̂(x) q(u|x) du = p(x).
 //
-// "a strictly positive unbiased estimate of p(x), denoted p̂(x)".
+// The paper requires "a strictly positive unbiased estimate of p(x), denoted p̂(x)".
 func estimateIsUnbiased(t *testing.T) {
 	for _, target := range targets() {
 		for _, s := range hvaetest.Schemes() {
@@ -185,7 +185,7 @@ func estimateIsUnbiased(t *testing.T) {
 //
 //	L_ELBO(θ, φ; x) = ∫ log p̂(x) q(u|x) du ≤ log p(x) = L(θ; x).
 //
-// The bound is strict here, because the variational prior is not the posterior.
+// In this test the bound is strict, because the variational prior differs from the posterior.
 func elboIsLowerBound(t *testing.T) {
 	for _, target := range targets() {
 		for _, s := range hvaetest.Schemes() {
@@ -195,8 +195,8 @@ func elboIsLowerBound(t *testing.T) {
 	}
 }
 
-// standardFramework checks p̂(x) = p(x, z)/q(z|x): "the standard variational framework
-// corresponds to U = Z". It is the estimate for K = 0 and the limit for ε → 0.
+// standardFramework checks p̂(x) = p(x, z)/q(z|x) for K = 0 and in the limit ε → 0. The paper states
+// that "the standard variational framework corresponds to U = Z".
 func standardFramework(t *testing.T) {
 	const dims = 2
 	for _, s := range hvaetest.Schemes() {
@@ -215,8 +215,11 @@ func standardFramework(t *testing.T) {
 	}
 }
 
-// iwaeVariance checks p̂(x) = 1/L Σᵢ p(x, zᵢ)/q(zᵢ|x), Var p̂ = Var(p/q)/L, the IWAE with L
-// importance samples, for "|L_ELBO − L| decreases as the variance of p̂ decreases".
+// iwaeVariance checks that the variance of the IWAE's estimate with L importance samples,
+//
+//	p̂(x) = 1/L Σᵢ p(x, zᵢ)/q(zᵢ|x),
+//
+// is Var p̂ = Var(p/q)/L. The paper: "|L_ELBO − L| decreases as the variance of p̂ decreases".
 func iwaeVariance(t *testing.T) {
 	logs, logEvidence := iwaeDraws()
 	var single float64
@@ -232,8 +235,8 @@ func iwaeVariance(t *testing.T) {
 	}
 }
 
-// iwaeBound checks that E[log 1/L Σᵢ p(x, zᵢ)/q(zᵢ|x)] increases with L and is at most
-// log p(x). All L use the same draws, so the differences are precise.
+// iwaeBound checks that the IWAE's bound E[log 1/L Σᵢ p(x, zᵢ)/q(zᵢ|x)] increases with L and is at
+// most log p(x). All L use the same draws, so the differences have small standard errors.
 func iwaeBound(t *testing.T) {
 	const most = 64
 	logs, logEvidence := iwaeDraws()
@@ -241,19 +244,19 @@ func iwaeBound(t *testing.T) {
 	for _, L := range []int{1, 4, 16, most} {
 		estimates := meanEstimates(logs, L, most)
 		if last != nil {
-			checkZ(t, hvaetest.Differences(estimates, last), 0, zBound, inf, "the increase of the estimate to L = %d", L)
+			checkZ(t, hvaetest.Differences(estimates, last), 0, zBound, inf, "the increase of the bound to L = %d", L)
 		}
 		checkZ(t, estimates, logEvidence, -inf, zBound, "L = %d: the mean of log p̂", L)
 		last = estimates
 	}
 	all := hvae.ImportanceEstimate(logs)
 	if z := (all.Log - logEvidence) / all.StandardError; !(math.Abs(z) <= zBound) || !(all.StandardError <= 0.02) {
-		t.Errorf("estimate %.4f ± %.4f, log p(x) = %.4f", all.Log, all.StandardError, logEvidence)
+		t.Errorf("the estimate from all draws is %.4f ± %.4f, want log p(x) = %.4f", all.Log, all.StandardError, logEvidence)
 	}
 }
 
-// iwaeEstimate checks log p̂(x) = log 1/L Σᵢ wᵢ for given weights wᵢ = p(x, zᵢ)/q(zᵢ|x).
-// Weights 1 and 3 have the mean 2 and the standard error √2/√2 = 1, relatively 1/2.
+// iwaeEstimate checks log p̂(x) = log 1/L Σᵢ wᵢ for given weights wᵢ = p(x, zᵢ)/q(zᵢ|x). The weights
+// 1 and 3 have the mean 2 and the standard error √2/√2 = 1, so the relative standard error is 1/2.
 func iwaeEstimate(t *testing.T) {
 	for _, shift := range []float64{0, 1000, -1000} {
 		e := hvae.ImportanceEstimate([]float64{shift, shift + math.Log(3)})
@@ -261,15 +264,16 @@ func iwaeEstimate(t *testing.T) {
 		checkNear(t, e.StandardError, 0.5, 1e-12, "the standard error, shifted by %v", shift)
 	}
 	if e := hvae.ImportanceEstimate([]float64{-7}); e.Log != -7 || !math.IsInf(e.StandardError, 1) {
-		t.Errorf("one draw: %+v, want −7 ± Inf", e)
+		t.Errorf("the estimate from one draw is %+v, want −7 ± Inf", e)
 	}
 	if e := hvae.ImportanceEstimate([]float64{5, 5, 5}); e.Log != 5 || e.StandardError != 0 {
-		t.Errorf("equal draws: %+v, want 5 ± 0", e)
+		t.Errorf("the estimate from three equal draws is %+v, want 5 ± 0", e)
 	}
 }
 
-// iwaeStandardError checks that the standard error sd(p̂)/(√L·mean p̂) is the standard deviation
-// of repeated estimates log p̂, where log p(x, z)/q(z|x) ~ N(−s²/2, s²), so that E[p̂] = 1.
+// iwaeStandardError checks that the mean of the reported standard errors equals the standard
+// deviation of repeated estimates log p̂. The log weights log p(x, z)/q(z|x) are drawn from
+// N(−s²/2, s²), so E[p̂] = 1.
 func iwaeStandardError(t *testing.T) {
 	const s, draws, repeats = 0.5, 400, 2000
 	rng := hvae.Stream(1, "importance")
@@ -285,13 +289,13 @@ func iwaeStandardError(t *testing.T) {
 		reported += e.StandardError / repeats
 	}
 	_, se := hvaetest.MeanSE(estimates)
-	// A standard deviation from n values has the relative standard error 1/√2n.
+	// The relative standard error of a standard deviation from n values is 1/√2n.
 	checkNear(t, reported/(se*math.Sqrt(repeats)), 1, zBound/math.Sqrt(2*repeats), "the ratio of the standard errors")
 }
 
-// gradientIsUnbiased checks E[∇ log p̂(x)] = ∇ L_ELBO(θ, φ; x) for K = 0: "an unbiased estimator
-// is given by ∇ log p̂(x) if the reparameterization trick is used". The bound
-// E[log p(D, z₀) − log q⁰(z₀)] for z₀ ~ N(μ, s²) is a formula, which MeanField computes.
+// gradientIsUnbiased checks E[∇ log p̂(x)] = ∇ L_ELBO(θ, φ; x) for K = 0. The paper: "an unbiased
+// estimator is given by ∇ log p̂(x) if the reparameterization trick is used". For z₀ ~ N(μ, s²),
+// mean-field VB computes the bound E[log p(D, z₀) − log q⁰(z₀)] exactly.
 func gradientIsUnbiased(t *testing.T) {
 	_, data, theta := points(1, 20)
 	params := []matrix{linalg.Column(theta.Delta...), linalg.Column(math.Log(theta.Sigma[0])), linalg.Column(0.4), linalg.Column(-0.6)}
@@ -310,10 +314,10 @@ func gradientIsUnbiased(t *testing.T) {
 	}
 }
 
-// flowGradientIsUnbiased checks E[∇ log p̂(x)] = ∇ E[log p̂(x)] in θ, ε and β₀ for K ≥ 1: "an
-// unbiased estimator of ∇L_ELBO is given by ∇ log p̂ if the reparameterization trick is used".
-// In the Gaussian model (z_K, ρ_K) is affine in the noise, so the right side is a formula,
-// differentiated by differences.
+// flowGradientIsUnbiased checks E[∇ log p̂(x)] = ∇ E[log p̂(x)] in θ, ε and β₀ for K ≥ 1. The paper:
+// "an unbiased estimator of ∇L_ELBO is given by ∇ log p̂ if the reparameterization trick is used".
+// In the Gaussian model (z_K, ρ_K) is an affine function of the noise. So E[log p̂(x)] has a closed
+// form, which the test differentiates by finite differences.
 func flowGradientIsUnbiased(t *testing.T) {
 	_, data, theta := points(1, 8)
 	start := [4]float64{theta.Delta[0], math.Log(theta.Sigma[0]), 0.8, math.Log(0.6)}
@@ -325,9 +329,9 @@ func flowGradientIsUnbiased(t *testing.T) {
 		}
 		rng := hvae.Stream(34, "through the flow", K)
 		samples := sampledGradients(params, 3000, func(t *tape, p []variable) variable {
-			return h.ELBO(p, hvae.Noise(t, rng, h.NoiseRows(), 10))
+			return h.ELBO(p, hvae.Noise(t, rng, h.NoiseRows, 10))
 		})
-		for i, p := range h.Params() {
+		for i, p := range h.Params {
 			want := hvaetest.Slope(func(h float64) float64 {
 				v := start
 				v[i] += h
@@ -346,13 +350,14 @@ func flowGradientIsUnbiased(t *testing.T) {
 //	p̂(x) = p(x, z_K) Π r^k(z_k|z_{k+1}) / (q⁰(z₀) Π q^k(z_k|z_{k−1})),
 //	r^opt(z_k|z_{k+1}) = q^k(z_k) q^{k+1}(z_{k+1}|z_k)/q^{k+1}(z_{k+1}),   p̂(x) = p(x, z_K)/q^K(z_K),
 //
-// for a chain z_k = a·z_{k−1} + s·ξ_k with known marginals. With any r^k, p̂ "is an unbiased
-// estimator of p(x)"; r^opt is "minimizing the variance of p̂(x)" and has the tightest bound.
+// for a chain z_k = a·z_{k−1} + s·ξ_k with known marginals q^k. For any reverse kernels r^k, p̂ "is an
+// unbiased estimator of p(x)". The kernels r^opt are "minimizing the variance of p̂(x)", and they
+// give the tightest bound.
 func reverseKernels(t *testing.T) {
 	const draws, evidence = 100000, 1.7
 	logJoint := func(z float64) float64 { return math.Log(evidence) + logNormal(z, 0.4, 0.5) }
-	var best, bestSquares []float64                // of the optimal kernels: log p̂, and (p̂ − p(x))²
-	for _, wrong := range []float64{1, 0.9, 0.7} { // factor of the reverse kernels' means and variances
+	var best, bestSquares []float64                // log p̂ and (p̂ − p(x))² for the optimal kernels
+	for _, wrong := range []float64{1, 0.9, 0.7} { // factor of the means and variances of r^k
 		rng := hvae.Stream(50, "chain")
 		chain, q0, qK := autoregressions(rng, wrong, logJoint)
 		logs, optimal := make([]float64, draws), make([]float64, draws)
@@ -361,7 +366,7 @@ func reverseKernels(t *testing.T) {
 			logs[i], optimal[i] = logEstimate[0], logJoint(zK)-qK.log(zK)
 		}
 		estimates := hvaetest.Apply(logs, math.Exp)
-		checkMean(t, estimates, evidence, 0.02, "reverse kernels off by %v: E[p̂]", wrong)
+		checkMean(t, estimates, evidence, 0.02, "reverse kernels times %v: E[p̂]", wrong)
 		squares := hvaetest.Apply(estimates, func(p float64) float64 { return (p - evidence) * (p - evidence) })
 		if wrong == 1 {
 			checkDistance(t, logs, optimal, 1e-12, "with the optimal kernels, log p̂")
@@ -369,13 +374,13 @@ func reverseKernels(t *testing.T) {
 			best, bestSquares = logs, squares
 			continue
 		}
-		// The chains are the same, so the differences are precise.
-		checkZ(t, hvaetest.Differences(squares, bestSquares), 0, zBound, inf, "reverse kernels off by %v: the additional variance", wrong)
-		checkZ(t, hvaetest.Differences(best, logs), 0, zBound, inf, "reverse kernels off by %v: the loss of the bound", wrong)
+		// The chains are the same, so the differences have small standard errors.
+		checkZ(t, hvaetest.Differences(squares, bestSquares), 0, zBound, inf, "reverse kernels times %v: the additional variance", wrong)
+		checkZ(t, hvaetest.Differences(best, logs), 0, zBound, inf, "reverse kernels times %v: the decrease of the bound", wrong)
 	}
 }
 
-// reverseEstimate checks equation 3 along the reverse chain from z_K ~ p(z|x):
+// reverseEstimate checks equation 3 for the reverse chain that starts at z_K ~ p(z|x),
 //
 //	E[1/p̂(x)] = 1/p(x),   E[log p̂(x)] ≥ log p(x).
 func reverseEstimate(t *testing.T) {
@@ -391,18 +396,19 @@ func reverseEstimate(t *testing.T) {
 			logs[i] = logEstimate[0]
 		}
 		inverse := hvaetest.Apply(logs, func(l float64) float64 { return evidence * math.Exp(-l) })
-		checkMean(t, inverse, 1, 0.01, "reverse kernels off by %v: p(x)·E[1/p̂]", wrong)
-		checkZ(t, logs, math.Log(evidence), zBound, inf, "reverse kernels off by %v: the upper bound", wrong)
+		checkMean(t, inverse, 1, 0.01, "reverse kernels times %v: p(x)·E[1/p̂]", wrong)
+		checkZ(t, logs, math.Log(evidence), zBound, inf, "reverse kernels times %v: the upper bound", wrong)
 	}
 }
 
 // aisIsSuboptimal checks the reverse kernels of annealed importance sampling (AIS),
 //
-//	r^{k−1}(z_{k−1}|z_k) = p^k(z_{k−1}) q^k(z_k|z_{k−1}) / p^k(z_k):
+//	r^{k−1}(z_{k−1}|z_k) = p^k(z_{k−1}) q^k(z_k|z_{k−1}) / p^k(z_k).
 //
-// "this choice of reverse kernels is suboptimal". For the same chains, p̂ has a larger variance
-// and log p̂ a smaller mean than equation 4, p(x, z_K)/q^K(z_K). All bridges p^k and all
-// marginals q^k are normal here, so both estimates are formulas.
+// The paper: "this choice of reverse kernels is suboptimal". Compared with equation 4,
+// p̂ = p(x, z_K)/q^K(z_K), for the same chains, p̂ has a larger variance and log p̂ has a smaller
+// mean. In this test all bridging densities p^k and all marginals q^k are normal, so both
+// estimates have closed forms.
 func aisIsSuboptimal(t *testing.T) {
 	const K, a, draws, evidence = 4, 0.5, 50000, 1.7
 	q0, posterior := normal{0, 1.2}, normal{0.9, 0.5}
@@ -418,7 +424,7 @@ func aisIsSuboptimal(t *testing.T) {
 		precision := (1-beta)/q0.variance + beta/posterior.variance
 		bridge := normal{((1-beta)*q0.mean/q0.variance + beta*posterior.mean/posterior.variance) / precision, 1 / precision}
 		step := func(z float64) normal { return normal{bridge.mean + a*(z-bridge.mean), (1 - a*a) * bridge.variance} }
-		chain.Kernels = append(chain.Kernels, kernel{rng, step, step}) // its own reversal
+		chain.Kernels = append(chain.Kernels, kernel{rng, step, step}) // a reversible kernel
 		marginal = normal{bridge.mean + a*(marginal.mean-bridge.mean), a*a*marginal.variance + (1-a*a)*bridge.variance}
 	}
 	var reversals, optimal []float64 // p̂/p(x)
@@ -427,21 +433,21 @@ func aisIsSuboptimal(t *testing.T) {
 		reversals = append(reversals, math.Exp(logEstimate[0])/evidence)
 		optimal = append(optimal, math.Exp(posterior.log(zK)-marginal.log(zK)))
 	}
-	checkMean(t, reversals, 1, inf, "E[p̂]/p(x) with the reversals")
+	checkMean(t, reversals, 1, inf, "E[p̂]/p(x) with the kernels of AIS")
 	checkMean(t, optimal, 1, inf, "E[p̂]/p(x) with the optimal kernels")
 	square := func(p float64) float64 { return (p - 1) * (p - 1) }
 	more := hvaetest.Differences(hvaetest.Apply(reversals, square), hvaetest.Apply(optimal, square))
 	checkZ(t, more, 0, 2*zBound, inf, "the additional variance of p̂/p(x)")
 	less := hvaetest.Differences(hvaetest.Apply(optimal, math.Log), hvaetest.Apply(reversals, math.Log))
-	checkZ(t, less, 0, 2*zBound, inf, "the loss of the bound")
+	checkZ(t, less, 0, 2*zBound, inf, "the decrease of the bound")
 }
 
-// aisKernels checks that the kernels are invariant with respect to
+// aisKernels checks that each kernel leaves the bridging density
 //
-//	p^k(z|x) ∝ q⁰(z)^{1−β_k} p(x, z)^{β_k},
+//	p^k(z|x) ∝ q⁰(z)^{1−β_k} p(x, z)^{β_k}
 //
-// and reversible, so that "K_rev = K". For z ~ p^k and its successor z′, E[f(z′)] = E[f(z)] and
-// E[f(z)g(z′)] = E[f(z′)g(z)] for all functions f and g.
+// invariant and is reversible, so that "K_rev = K". If z ~ p^k and the kernel moves z to z′, then
+// E[f(z′)] = E[f(z)] and E[f(z)g(z′)] = E[f(z′)g(z)] for all functions f and g.
 func aisKernels(t *testing.T) {
 	const K, draws = 4, 20000
 	target := targets()[0]
@@ -458,7 +464,7 @@ func aisKernels(t *testing.T) {
 		end := a.Chain(streams).Kernels[k-1].Forward(a.At(z.Clone()), make([]float64, draws))
 		moved := hvaetest.Distance(end.Z.Data, z.Data) / math.Sqrt(draws)
 		if rate := end.Acceptance(); rate < 0.4 || rate > 0.9 || moved < 0.5 {
-			t.Errorf("k = %d: the kernel accepts %.2f and moves by %.2f, so nothing was tested", k, rate, moved)
+			t.Errorf("k = %d: the acceptance rate is %.2f and the root mean square distance is %.2f, want 0.4 to 0.9 and at least 0.5", k, rate, moved)
 		}
 		for i, f := range functions {
 			g := functions[(i+1)%len(functions)]
@@ -474,8 +480,8 @@ func aisKernels(t *testing.T) {
 	}
 }
 
-// aisIsUnbiased checks E[p̂(x)] = p(x) forward and E[1/p̂(x)] = 1/p(x) in reverse from the
-// posterior: AIS "is a special case of (3)".
+// aisIsUnbiased checks E[p̂(x)] = p(x) for the forward chain, and E[1/p̂(x)] = 1/p(x) for the reverse
+// chain from the posterior. AIS "is a special case of (3)".
 func aisIsUnbiased(t *testing.T) {
 	for _, target := range targets() {
 		for _, K := range []int{16, 64} {
@@ -487,8 +493,9 @@ func aisIsUnbiased(t *testing.T) {
 	}
 }
 
-// aisBounds checks E_q[log p̂(x)] < log p(x) < E_p[log p̂(x)], forward and in reverse, and that
-// the gap between the two closes as K grows: "AIS provides state-of-the-art estimators".
+// aisBounds checks E_q[log p̂(x)] < log p(x) < E_p[log p̂(x)] for the forward chain (left) and the
+// reverse chain (right). It also checks that the gap between the two bounds decreases as K
+// increases. The paper: "AIS provides state-of-the-art estimators".
 func aisBounds(t *testing.T) {
 	for _, target := range targets() {
 		last, lastSE := inf, 0.0
@@ -500,20 +507,20 @@ func aisBounds(t *testing.T) {
 			upper, upperSE := hvaetest.MeanSE(backward)
 			gap, se := upper-lower, math.Hypot(lowerSE, upperSE)
 			if !(gap < last-zBound*math.Hypot(se, lastSE)) {
-				t.Errorf("%s, K = %d: the gap is %.4f ± %.4f, with fewer steps %.4f ± %.4f", target.name, K, gap, se, last, lastSE)
+				t.Errorf("%s, K = %d: the gap is %.4f ± %.4f, not smaller than %.4f ± %.4f with fewer steps", target.name, K, gap, se, last, lastSE)
 			}
 			last, lastSE = gap, se
 		}
 		if !(last < 0.35) {
-			t.Errorf("%s: the last gap is %.4f", target.name, last)
+			t.Errorf("%s: the gap for K = 64 is %.4f, want less than 0.35", target.name, last)
 		}
 	}
 }
 
 // metropolisGradient checks that with Metropolis steps "∇ log p̂(x) is not an unbiased estimator
-// of ∇L_ELBO", although p̂ is unbiased, for AIS with K = 2 and one leapfrog step from
-// z₀ ~ N(0, 1) to p_θ(x, z) = N(z | θ, ½²). The tape's gradient treats the accepted proposals as
-// given, and so omits the derivative of their probability.
+// of ∇L_ELBO", although p̂ is unbiased. The test uses AIS with K = 2 and one leapfrog step from
+// z₀ ~ N(0, 1) to p_θ(x, z) = N(z | θ, ½²). The gradient on the tape is biased because it omits the
+// derivative of the acceptance probability.
 func metropolisGradient(t *testing.T) {
 	const theta, draws = 1.2, 100000
 	for _, metropolis := range []bool{true, false} {
@@ -537,7 +544,7 @@ func metropolisGradient(t *testing.T) {
 		}
 		checkMean(t, hvaetest.Apply(logEstimates.Value.Data, math.Exp), 1, 0.01, "E[p̂]")
 		if z := hvaetest.Z(gradients, want); !(math.Abs(z) > 4*zBound) {
-			t.Errorf("with rejections the gradient has the bias z = %.1f, want it significant", z)
+			t.Errorf("with rejections the z-score of the gradient's bias is %.1f, want more than four times the bound", z)
 		}
 	}
 }
@@ -546,9 +553,9 @@ func metropolisGradient(t *testing.T) {
 
 // flowDensity checks the left side of equation 5,
 //
-//	q^K(z_K, ρ_K) = q⁰(z₀, ρ₀) Π_k |det ∇Φ^k|⁻¹,   (z₀, ρ₀) = H⁻¹(z_K, ρ_K):
+//	q^K(z_K, ρ_K) = q⁰(z₀, ρ₀) Π_k |det ∇Φ^k|⁻¹,   (z₀, ρ₀) = H⁻¹(z_K, ρ_K).
 //
-// its integral over the plane of (z_K, ρ_K), for ℓ = 1 and q⁰ = N(0, 1)·N(0, β₀⁻¹), is one.
+// The integral of q^K over the plane of (z_K, ρ_K) is 1 for ℓ = 1 and q⁰ = N(0, 1)·N(0, β₀⁻¹).
 func flowDensity(t *testing.T) {
 	const n, edge = 400, 10.0
 	const h = 2 * edge / n
@@ -567,11 +574,11 @@ func flowDensity(t *testing.T) {
 				total += math.Exp(l-logVolume) * h * h
 			}
 		}
-		checkNear(t, total, 1, 1e-5, "%v: the integral of q^K", s) // the error of the grid is at most 2e-6
+		checkNear(t, total, 1, 1e-5, "%v: the integral of q^K", s) // the quadrature error is at most 2e-6
 	}
 }
 
-// flowEstimate checks the right side of equation 5 and equation 6 with scalar formulas,
+// flowEstimate checks the right side of equation 5, and equation 6, with formulas for scalars,
 //
 //	p̂(x) = p̄(x, z_K, ρ_K)/q^K(z_K, ρ_K) = p̄(x, H(z₀, ρ₀))/q⁰(z₀, ρ₀) · Π_k |det ∇Φ^k|,
 //	p̄(x, z, ρ) = p(x, z) N(ρ|0, I).
@@ -597,8 +604,9 @@ func flowEstimate(t *testing.T) {
 }
 
 // flowIsChain checks that equation 5 "is nothing but a special case of (3)" on the space of
-// (z, ρ) "using the optimal reverse kernels": the kernels are Φ^k and their inverses. Forward,
-// equation 3 is the result of Algorithm 1; in reverse from the end, it has the same value.
+// (z, ρ) "using the optimal reverse kernels". The kernels are the maps Φ^k and their inverses. Along
+// the forward chain and along the reverse chain from its end, equation 3 equals the estimate of
+// Algorithm 1.
 func flowIsChain(t *testing.T) {
 	const dims, n = 2, 50
 	for _, s := range hvaetest.Schemes() {
@@ -631,7 +639,8 @@ func flowIsChain(t *testing.T) {
 	}
 }
 
-// flowIsDiffeomorphism checks H⁻¹(H(s)) = H(H⁻¹(s)) = s: "(Φ^k)_{k≥1} define diffeomorphisms".
+// flowIsDiffeomorphism checks H⁻¹(H(s)) = H(H⁻¹(s)) = s for a point s = (z, ρ). The paper:
+// "(Φ^k)_{k≥1} define diffeomorphisms".
 func flowIsDiffeomorphism(t *testing.T) {
 	for _, s := range hvaetest.Schemes() {
 		forward, inverse := flowMaps(s, 3)
@@ -641,8 +650,8 @@ func flowIsDiffeomorphism(t *testing.T) {
 }
 
 // homogeneousFlow checks log p̂(x) = log p(x, z₀) − log q⁰(z₀) + O(ε²) for time-homogeneous
-// dynamics: the leapfrog conserves U(z) + ½ρᵀρ to second order, so its steps add nothing to the
-// standard estimate.
+// dynamics. Leapfrog steps conserve the energy U(z) + ½ρᵀρ to second order in ε, so they change the
+// standard estimate only by O(ε²).
 func homogeneousFlow(t *testing.T) {
 	const n, length = 400, 2.0
 	bimodal := hvaetest.Bimodal{Dims: 2}
@@ -651,7 +660,7 @@ func homogeneousFlow(t *testing.T) {
 	for _, K := range []int{20, 40, 80, 160} {
 		d := hvaetest.Distance(flowDraws(bimodal, K, length/float64(K), 1, n), standard)
 		if ratio := last / d; K > 20 && (ratio < 3.8 || ratio > 4.2) {
-			t.Errorf("K = %d: half the step size divides the difference by %.2f, want 4", K, ratio)
+			t.Errorf("K = %d: with half the step size the difference is smaller by a factor of %.2f, want 4", K, ratio)
 		}
 		last = d
 	}
@@ -659,7 +668,7 @@ func homogeneousFlow(t *testing.T) {
 
 // homogeneousVariance checks that a homogeneous flow "yields a high-variance estimator of the
 // normalizing constants even if r^opt is used". If the posterior is much narrower than q⁰,
-// Var(p̂/p) equals the variance of the standard estimate for every K, and tempering reduces it
+// Var(p̂/p) equals the variance of the standard estimate for every K. Tempering reduces the variance
 // by a factor of 1.8.
 func homogeneousVariance(t *testing.T) {
 	const n, K, epsilon = 20000, 40, 0.05
@@ -672,16 +681,16 @@ func homogeneousVariance(t *testing.T) {
 	for _, K := range []int{10, 40} {
 		v, se := variance(K, epsilon, 1)
 		if !(math.Abs(v-standard) <= zBound*math.Hypot(se, standardSE)) || !(se <= 0.1*v) {
-			t.Errorf("K = %d: Var(p̂/p) = %.3f ± %.3f, the standard estimate has %.3f ± %.3f", K, v, se, standard, standardSE)
+			t.Errorf("K = %d: Var(p̂/p) = %.3f ± %.3f, want %.3f ± %.3f as for the standard estimate", K, v, se, standard, standardSE)
 		}
 	}
 	if v, se := variance(K, epsilon, 4); !(1.5*(v+zBound*se) < standard) {
-		t.Errorf("tempered, Var(p̂/p) = %.3f ± %.3f, homogeneous %.3f", v, se, standard)
+		t.Errorf("with tempering Var(p̂/p) = %.3f ± %.3f, want it smaller than %.3f without tempering by a factor of 1.5", v, se, standard)
 	}
 }
 
-// energyConservation checks that the leapfrog "discretizes the Hamiltonian dynamics": over a
-// fixed time the error of the energy U(z) + ½ρᵀρ is O(ε²).
+// energyConservation checks that the leapfrog "discretizes the Hamiltonian dynamics". After a fixed
+// time the error of the energy U(z) + ½ρᵀρ is O(ε²).
 func energyConservation(t *testing.T) {
 	target := hvaetest.Bimodal{Dims: 3}
 	energy := func(s []float64) float64 {
@@ -707,21 +716,21 @@ func energyConservation(t *testing.T) {
 	}
 }
 
-// reversibility checks that the leapfrog step Λ undoes itself after a flip of the momentum:
-// F Λ F Λ = I for F(z, ρ) = (z, −ρ), as Hamiltonian dynamics do.
+// reversibility checks that a leapfrog step Λ is reversible, like Hamiltonian dynamics. If F flips the
+// momentum, F(z, ρ) = (z, −ρ), then F Λ F Λ is the identity.
 func reversibility(t *testing.T) {
 	step := leapfrog(hvaetest.Bimodal{Dims: 3}, stepSizes)
 	flip := func(s []float64) []float64 { return []float64{s[0], s[1], s[2], -s[3], -s[4], -s[5]} }
 	back := flip(step(flip(step(phasePoint))))
 	checkDistance(t, back, phasePoint, 1e-14, "step, flip, step, flip")
 	if d := hvaetest.Distance(flip(step(phasePoint)), flip(phasePoint)); d < 0.1 {
-		t.Errorf("the step moves by %v only, so nothing was tested", d)
+		t.Errorf("the step moves the point only by %v, want at least 0.1", d)
 	}
 }
 
-// symplecticity checks JᵀΩJ = Ω for the Jacobian J of a leapfrog step, where Ω is the form
-// Σ_j dz_j ∧ dρ_j if all ε_j are equal, as for Hamiltonian dynamics. With a step size for each
-// dimension, the form is Σ_j ε_j⁻¹ dz_j ∧ dρ_j, as for a system with masses (see massMatrix).
+// symplecticity checks JᵀΩJ = Ω for the Jacobian J of a leapfrog step. If all ε_j are equal, Ω is the
+// symplectic form Σ_j dz_j ∧ dρ_j of Hamiltonian dynamics. If the step sizes differ, Ω is
+// Σ_j ε_j⁻¹ dz_j ∧ dρ_j, the form of a system with masses (see massMatrix).
 func symplecticity(t *testing.T) {
 	for _, epsilon := range [][]float64{{0.3, 0.3, 0.3}, stepSizes} {
 		J := hvaetest.Jacobian(leapfrog(hvaetest.Bimodal{Dims: 3}, epsilon), phasePoint)
@@ -737,8 +746,8 @@ func symplecticity(t *testing.T) {
 }
 
 // temperingExplores checks that the tempering step "allows us to explore isolated modes of the
-// target": more draws change modes than without tempering, and Var(log p̂) falls with K, while
-// without tempering it stays the same.
+// target". More draws change modes than without tempering. As K increases, Var(log p̂) decreases
+// with tempering and is constant without tempering.
 func temperingExplores(t *testing.T) {
 	const draws, hot = 20000, 3
 	type result struct{ mean, variance, varianceSE, changed, changedSE float64 }
@@ -761,22 +770,22 @@ func temperingExplores(t *testing.T) {
 		if i == 0 {
 			first = without
 		} else if z := fall(last, with); !(z > zBound) {
-			t.Errorf("tempered, K = %d: the variance of log p̂ goes from %.2f to %.2f, z = %.1f, want it to fall", K, last.variance, with.variance, z)
+			t.Errorf("with tempering, K = %d: the variance of log p̂ changes from %.2f to %.2f, z = %.1f, want a decrease", K, last.variance, with.variance, z)
 		}
 		if z := fall(first, without); !(math.Abs(z) < zBound) || !(without.varianceSE < 0.05*without.variance) {
-			t.Errorf("not tempered, K = %d: the variance of log p̂ goes from %.2f to %.2f, z = %.1f, want it constant", K, first.variance, without.variance, z)
+			t.Errorf("without tempering, K = %d: the variance of log p̂ changes from %.2f to %.2f, z = %.1f, want a constant", K, first.variance, without.variance, z)
 		}
 		z := (with.changed - without.changed) / math.Hypot(with.changedSE, without.changedSE)
 		if !(z > zBound) || !(without.changed < 0.04) {
-			t.Errorf("K = %d: %.2f %% of the draws change modes with tempering, %.2f %% without", K, 100*with.changed, 100*without.changed)
+			t.Errorf("K = %d: %.2f %% of the draws change modes with tempering and %.2f %% without, want more with tempering", K, 100*with.changed, 100*without.changed)
 		}
 		if with.mean > 0 || without.mean > 0 {
-			t.Errorf("K = %d: ELBO %.3f with tempering, %.3f without, log p(x) = 0", K, with.mean, without.mean)
+			t.Errorf("K = %d: the ELBO is %.3f with tempering and %.3f without, want at most log p(x) = 0", K, with.mean, without.mean)
 		}
 		last = with
 	}
 	if last.variance > first.variance/5 {
-		t.Errorf("the final variance is %.2f with tempering, %.2f without", last.variance, first.variance)
+		t.Errorf("for K = 64 the variance is %.2f with tempering, want at most a fifth of %.2f", last.variance, first.variance)
 	}
 }
 
@@ -790,8 +799,8 @@ func leapfrogStep(t *testing.T) {
 }
 
 // shears checks that a step "has unit Jacobian since each equation describes a shear
-// transformation": it changes z or ρ by a function of the other one, so that its Jacobian is the
-// identity except for one off-diagonal block.
+// transformation". Each equation changes z by a function of ρ, or ρ by a function of z. So its
+// Jacobian is the identity except for one off-diagonal block.
 func shears(t *testing.T) {
 	target := hvaetest.Bimodal{Dims: 3}
 	lf1, lf2, lf3 := leapfrogByHand(target, stepSizes)
@@ -799,7 +808,7 @@ func shears(t *testing.T) {
 		J := hvaetest.Jacobian(lf, phasePoint)
 		for r := range 6 {
 			for c := range 6 {
-				shear := (r < 3) != (c < 3) && (r < 3) == (i == 1) // ∂z/∂ρ for lf2, ∂ρ/∂z otherwise
+				shear := (r < 3) != (c < 3) && (r < 3) == (i == 1) // block ∂z/∂ρ of lf2; block ∂ρ/∂z of lf1 and lf3
 				want := 0.0
 				if r == c {
 					want = 1
@@ -811,11 +820,11 @@ func shears(t *testing.T) {
 		}
 	}
 	det := hvaetest.Determinant(hvaetest.Jacobian(leapfrog(target, stepSizes), phasePoint))
-	checkNear(t, det, 1, 1e-9, "the Jacobian of a step")
+	checkNear(t, det, 1, 1e-9, "the Jacobian determinant of a step")
 }
 
-// inverseTemperatures checks 0 < β₀ < β₁ < … < β_K = 1, as "we multiply the momentum output of
-// each leapfrog step by α_k ∈ (0, 1)" with α_k = √(β_{k−1}/β_k).
+// inverseTemperatures checks 0 < β₀ < β₁ < … < β_K = 1. The paper: "we multiply the momentum output
+// of each leapfrog step by α_k ∈ (0, 1)", where α_k = √(β_{k−1}/β_k).
 func inverseTemperatures(t *testing.T) {
 	for _, K := range []int{1, 2, 3, 10, 30} {
 		for _, s := range []float64{1.001, 1.5, 5, 40} {
@@ -826,11 +835,11 @@ func inverseTemperatures(t *testing.T) {
 			for _, tempering := range []hvae.Tempering[float64]{fixed, hvaetest.Scheme{Tempering: "free", K: K}.Cooling(&tp)} {
 				beta := betas(tempering, K)
 				if len(beta) != K+1 || !(math.Abs(beta[K]-1) <= 1e-12) {
-					t.Fatalf("K = %d: %d inverse temperatures, the last %v", K, len(beta)-1, beta[len(beta)-1])
+					t.Fatalf("K = %d: there are %d inverse temperatures and the last is %v, want K + 1 and 1", K, len(beta), beta[len(beta)-1])
 				}
 				for k := 1; k <= K; k++ {
 					if !(0 < beta[k-1] && beta[k-1] < beta[k]) {
-						t.Errorf("K = %d: β_%d = %v, β_%d = %v", K, k-1, beta[k-1], k, beta[k])
+						t.Errorf("K = %d: β_%d = %v and β_%d = %v, want positive and increasing", K, k-1, beta[k-1], k, beta[k])
 					}
 				}
 			}
@@ -838,8 +847,8 @@ func inverseTemperatures(t *testing.T) {
 	}
 }
 
-// temperingsCoincide checks β₀ = Π_k α_k²: free tempering with fixed tempering's α_k gives the
-// same estimates.
+// temperingsCoincide checks β₀ = Π_k α_k². Free tempering with the α_k of fixed tempering gives the
+// same estimates as fixed tempering.
 func temperingsCoincide(t *testing.T) {
 	const dims = 2
 	for _, K := range []int{1, 2, 5} {
@@ -857,8 +866,8 @@ func temperingsCoincide(t *testing.T) {
 	}
 }
 
-// leapfrogThenCooling checks that Φ^k is equations 7 to 9 followed by ρ_k = α_k ρ′: "we obtain
-// Φ^k by composing the leapfrog integrator with the cooling operation".
+// leapfrogThenCooling checks that Φ^k consists of equations 7 to 9 followed by ρ_k = α_k ρ′. The
+// paper: "we obtain Φ^k by composing the leapfrog integrator with the cooling operation".
 func leapfrogThenCooling(t *testing.T) {
 	for _, s := range hvaetest.Schemes() {
 		var tp tape
@@ -920,9 +929,10 @@ func canonicalMomentum(t *testing.T) {
 	}
 }
 
-// massMatrix checks the footnote, "we avoid reference to a mass matrix M because we can capture
-// the same effect by optimizing individual leapfrog step sizes per dimension": a leapfrog with
-// one step size η and masses m, where z moves by η p/m, is a leapfrog with ε = η/√m and ρ = p/√m.
+// massMatrix checks the footnote "we avoid reference to a mass matrix M because we can capture
+// the same effect by optimizing individual leapfrog step sizes per dimension". A leapfrog step with
+// one step size η and masses m moves z by η p/m. It equals a leapfrog step without masses for
+// ε = η/√m and ρ = p/√m.
 func massMatrix(t *testing.T) {
 	const eta = 0.35
 	masses := []float64{0.5, 2, 1.3}
@@ -955,8 +965,8 @@ func massMatrix(t *testing.T) {
 	}
 }
 
-// quadraticTempering checks √β_k = ((1 − 1/√β₀)·k²/K² + 1/√β₀)⁻¹. It is 1/√β_k that is quadratic
-// in k, with second differences 2(1 − 1/√β₀)/K², and not 1/β_k as in the authors' MNIST code.
+// quadraticTempering checks √β_k = ((1 − 1/√β₀)·k²/K² + 1/√β₀)⁻¹. Hence 1/√β_k is quadratic in k, with
+// the second differences 2(1 − 1/√β₀)/K². In the authors' MNIST code, 1/β_k is quadratic instead.
 func quadraticTempering(t *testing.T) {
 	const K, s = 8, 3.0 // s = 1/√β₀
 	var tp tape
@@ -972,9 +982,9 @@ func quadraticTempering(t *testing.T) {
 	}
 }
 
-// gradientCount checks that Algorithm 1 computes ∇U(z_k) once for k = 0, …, K, because the
-// gradient at the end of a step is the gradient at the start of the next. Without closed form,
-// computing the gradient at z_K gives log p(x, z_K), too.
+// gradientCount checks that Algorithm 1 computes each gradient ∇U(z_k), k = 0 … K, only once. The
+// gradient at the end of a step is also the gradient at the start of the next step. A gradient
+// without closed form also gives log p(x, z_K).
 func gradientCount(t *testing.T) {
 	const dims, n = 2, 5
 	for _, s := range hvaetest.Schemes() {
@@ -982,7 +992,7 @@ func gradientCount(t *testing.T) {
 		c := &hvaetest.Counter{Target: hvaetest.Bimodal{Dims: dims}}
 		sample := hvaetest.HIS(&tp, s.Flow(&tp, c, dims), dims, n, hvae.Stream(1, "count"))
 		sample.LogEstimate()
-		if want := s.K + 1; c.Evaluations != want { // for K = 0 the density at z₀, without gradient
+		if want := s.K + 1; c.Evaluations != want { // for K = 0, the density at z₀ without its gradient
 			t.Errorf("%v: the log joint density was evaluated %d times, want %d", s, c.Evaluations, want)
 		}
 
@@ -990,7 +1000,7 @@ func gradientCount(t *testing.T) {
 		g := &hvaetest.ClosedFormCounter{ClosedForm: gaussian(&tp, data, theta)}
 		hvaetest.HIS(&tp, s.Flow(&tp, g, dims), dims, n, hvae.Stream(1, "count")).ELBO()
 		if s.K > 0 && g.Gradients != s.K+1 || s.K == 0 && g.Gradients != 0 {
-			t.Errorf("%v: ∇U was evaluated %d times", s, g.Gradients)
+			t.Errorf("%v: ∇U was evaluated %d times, want K + 1 (0 if K = 0)", s, g.Gradients)
 		}
 	}
 }
@@ -1001,10 +1011,10 @@ func gradientCount(t *testing.T) {
 //
 //	θ* = argmax E_{x~ν_D}[log p_θ(x)],   L_ELBO(θ, φ) = E_{x~ν_D}[L_ELBO(θ, φ; x)] ≤ E_{x~ν_D}[log p_θ(x)],
 //
-// for the empirical measure ν_D: with the posterior as q⁰ and K = 0 the two agree for any θ and
-// any noise; with another q⁰ or a flow the ELBO is lower.
+// for the empirical measure ν_D. If q⁰ is the posterior and K = 0, both sides are equal for any θ and
+// any noise. If q⁰ is not the posterior, the ELBO is smaller, with or without a flow.
 func surrogateObjective(t *testing.T) {
-	const repeats = 1000 // of each observation, with fresh noise
+	const repeats = 1000 // copies of each observation, with independent noise
 	x := []float64{-1.3, 0.2, 0.5, 0.9, 2.1, 2.2, 3.8}
 	evaluate := func(x []float64, K, blockSize int, params ...float64) float64 {
 		tr, _ := autoEncoder(x, K, blockSize, params...)
@@ -1030,15 +1040,15 @@ func surrogateObjective(t *testing.T) {
 		for _, K := range []int{0, 3} {
 			elbo := evaluate(slices.Repeat(x, repeats), K, 700, theta[0], theta[1], w+0.2, logS+0.3, 0)
 			if gap := objective - elbo; !(gap > 0.003 && gap < 1) {
-				t.Errorf("θ = %v, K = %d: the ELBO is %.4f, the objective %.4f", theta, K, elbo, objective)
+				t.Errorf("θ = %v, K = %d: the ELBO is %.4f, want it below the objective %.4f by 0.003 to 1", theta, K, elbo, objective)
 			}
 		}
 	}
 }
 
-// minibatches checks "approximating the expectation over ν_D using minibatches": the ELBO and
-// its gradient over the data are the mean over single observations, and the mean over
-// minibatches that partition the data, for any size of the blocks.
+// minibatches checks "approximating the expectation over ν_D using minibatches". For minibatches that
+// partition the data, the mean of their ELBOs equals the mean over single observations. The same
+// holds for the gradient, and for any Trainer.BlockSize.
 func minibatches(t *testing.T) {
 	const N = 30
 	x := make([]float64, N)
@@ -1052,7 +1062,7 @@ func minibatches(t *testing.T) {
 			for lo := 0; lo < N; lo += size {
 				var batch []int
 				for i := lo; i < lo+size; i++ {
-					batch = append(batch, 7*i%N) // in another order
+					batch = append(batch, 7*i%N) // a permutation of the data
 				}
 				e, err := tr.Step(t.Context(), batch)
 				if err != nil {
@@ -1082,8 +1092,9 @@ func minibatches(t *testing.T) {
 //
 //	log p̂(x) − [log p(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀) + ℓ/2] = ½γ₀ᵀγ₀ − ℓ/2,
 //
-// which contains no parameter. Therefore both sides of equation 12 have the same gradient in θ
-// (Δ and σ of the Gaussian model), in the variational prior's μ and σ, in ε and in tempering.
+// which does not depend on the parameters. Therefore both sides of equation 12 have the same
+// gradient in θ (Δ and σ of the Gaussian model), in the μ and σ of the variational prior, in ε, and
+// in the parameters of tempering.
 func rawGradient(t *testing.T) {
 	const dims, n = 5, 50
 	_, data, _ := points(dims, 3)
@@ -1120,7 +1131,7 @@ func rawGradient(t *testing.T) {
 		for i, l := range leaves {
 			ga, gb := ad.Grad(a, l).Value.Data, ad.Grad(b, l).Value.Data
 			if d := hvaetest.Distance(ga, gb); !(d <= 1e-11*hvaetest.Norm(gb)) || hvaetest.Norm(gb) == 0 {
-				t.Errorf("%v: gradients %v and %v in parameter %d", s, ga, gb, i)
+				t.Errorf("%v: the gradients in parameter %d are %v and %v, want them equal and not zero", s, i, ga, gb)
 			}
 		}
 	}
@@ -1138,15 +1149,18 @@ func sameMean(t *testing.T) {
 
 // varianceGrows checks the opposite of "we can reduce the variance of the ELBO calculation by
 // analytically evaluating some terms in the expectation (i.e. Rao-Blackwellization)" for
-// quadratic potentials and one ε for all steps. Rao-Blackwellisation takes an expectation
-// conditional on everything else. Equation 12 takes the expectation of one term alone, which is
-// correlated with the others. As raw − rb = ½γ₀ᵀγ₀ − ℓ/2, whose variance is ℓ/2,
+// quadratic potentials and one ε for all steps.
 //
-//	Var(rb) = Var(raw) + ℓ/2 − 2 Cov(raw, ½γ₀ᵀγ₀),
+// Rao-Blackwellisation replaces an estimate with its conditional expectation. Equation 12 instead
+// replaces one term, which is correlated with the other terms, with its expectation. Let raw = log p̂
+// and rb be the estimates on the two sides of equation 12. The variance of
+// raw − rb = ½γ₀ᵀγ₀ − ℓ/2 is ℓ/2, so
 //
-// which is smaller than Var(raw) only if the covariance exceeds ℓ/4. Here the covariance is at
-// most zero, since the momentum's energy lowers raw by at least as much as the term raises it
-// (momentumEnergy). Training is not affected, because the gradients are the same.
+//	Var(rb) = Var(raw) + ℓ/2 − 2 Cov(raw, ½γ₀ᵀγ₀).
+//
+// This is smaller than Var(raw) only if the covariance exceeds ℓ/4. In this test the covariance is at
+// most zero. The reason is that raw contains ½γ₀ᵀγ₀ minus the final energy, which γ₀ increases by
+// at least ½γ₀ᵀγ₀ (momentumEnergy). Training is not affected, because the gradients are the same.
 func varianceGrows(t *testing.T) {
 	const dims = 2
 	for _, s := range sharedSchemes() {
@@ -1159,8 +1173,8 @@ func varianceGrows(t *testing.T) {
 }
 
 // momentumEnergy checks ½ρ_K² + U(z_K) ≥ ½γ₀² for z₀ = 0, U(z) = ½ω²z² and one ε < 2/ω for all
-// steps. The steps conserve the energy ½ρ² + ½ω²(1 − ε²ω²/4)z², which starts as ½γ₀²/β₀, and
-// cooling step k leaves at least the fraction α_k² of it.
+// steps. The leapfrog steps conserve the energy ½ρ² + ½ω²(1 − ε²ω²/4)z², which starts at ½γ₀²/β₀.
+// Cooling step k multiplies this energy by at least α_k², and the product of all α_k² is β₀.
 func momentumEnergy(t *testing.T) {
 	for _, s := range sharedSchemes() {
 		for _, omega := range []float64{0.1, 1, 2, 4} {
@@ -1169,15 +1183,17 @@ func momentumEnergy(t *testing.T) {
 			sample := hvae.HIS(s.Flow(&tp, target, 1), drawn{tp.Scalar(0), tp.Scalar(0)}, nil, tp.Scalar(1))
 			energy := 0.5*math.Pow(sample.End.Rho.Scalar(), 2) - target.LogJoint(sample.End.Z).Scalar()
 			if !(energy >= 0.5-1e-12) {
-				t.Errorf("%v, ω = %v: the energy for γ₀ = 1 is %.4f, want at least ½", s, omega, energy)
+				t.Errorf("%v, ω = %v: the final energy for γ₀ = 1 is %.4f, want at least ½", s, omega, energy)
 			}
 		}
 	}
 }
 
-// quadraticVariance checks, without sampling, that for U = ½ω²z² and one ε < 2/ω for all steps
+// quadraticVariance checks without sampling that, for U = ½ω²z² and one ε < 2/ω for all steps,
 //
-//	Cov(log p̂, ½γ₀²) ≤ 0,   Var(rb) ≥ Var(log p̂) + ½.
+//	Cov(log p̂, ½γ₀²) ≤ 0,   Var(rb) ≥ Var(log p̂) + ½,
+//
+// where rb is the right side of equation 12.
 func quadraticVariance(t *testing.T) {
 	for _, omega := range []float64{0.3, 1, 3.9, 20} {
 		for _, K := range []int{1, 2, 3, 10, 30} {
@@ -1185,7 +1201,7 @@ func quadraticVariance(t *testing.T) {
 				for stability := 0.05; stability < 1; stability += 0.05 { // εω/2
 					epsilon := slices.Repeat([]float64{2 * stability / omega}, K)
 					if c, e := quadraticCovariance(t, omega, hot, epsilon...); !(c <= 1e-12) || !(e >= 0.5-1e-9) {
-						t.Errorf("ω = %v, K = %d, 1/√β₀ = %v, ε = %v: covariance %v, Var(rb) − Var(log p̂) = %v", omega, K, hot, epsilon[0], c, e)
+						t.Errorf("ω = %v, K = %d, 1/√β₀ = %v, ε = %v: the covariance is %v and Var(rb) − Var(log p̂) = %v, want at most 0 and at least ½", omega, K, hot, epsilon[0], c, e)
 					}
 				}
 			}
@@ -1193,19 +1209,22 @@ func quadraticVariance(t *testing.T) {
 	}
 }
 
-// quadraticCounterexample checks that the condition "one ε for all steps" is needed: for
-// ω = 3.9, K = 2, no tempering and ε = (0.275, 0.499), both below the stability limit 2/ω,
+// quadraticCounterexample checks that quadraticVariance requires one ε for all steps. For ω = 3.9,
+// K = 2, no tempering and ε = (0.275, 0.499), both below the stability limit 2/ω,
 //
-//	Cov(log p̂, ½γ₀²) = 0.37 > ¼,   Var(rb) < Var(log p̂).
+//	Cov(log p̂, ½γ₀²) = 0.37 > ¼,   Var(rb) < Var(log p̂),
+//
+// where rb is the right side of equation 12.
 func quadraticCounterexample(t *testing.T) {
 	covariance, excess := quadraticCovariance(t, 3.9, 1, 0.275, 0.499)
 	checkNear(t, covariance, 0.37, 0.005, "the covariance")
 	checkNear(t, excess, -0.24, 0.005, "Var(rb) − Var(log p̂)")
 }
 
-// steepVariance checks that equation 12 does reduce the variance if one leapfrog step in a steep
-// potential uses up the energy of the momentum. Then nothing cancels the term ½γ₀ᵀγ₀ of the raw
-// bound. Here the regression of the final energy on ½γ₀ᵀγ₀ has a slope near −0.3.
+// steepVariance checks that equation 12 reduces the variance for one leapfrog step in a steep
+// potential, where the final energy decreases with the initial energy ½γ₀ᵀγ₀ of the momentum (the
+// slope of a linear regression is about −0.3). So the final energy does not cancel the term ½γ₀ᵀγ₀
+// of log p̂.
 func steepVariance(t *testing.T) {
 	const dims, n = 200, 4000
 	var tp tape
@@ -1215,14 +1234,14 @@ func steepVariance(t *testing.T) {
 	sample := hvae.HIS(f, drawn{z0, tp.Fill(1, n, 0)}, nil, hvae.Noise(&tp, rng, dims, n))
 	excess, se := hvaetest.VarianceExcess(sample.LogEstimate().Value.Data, sample.ELBO().Value.Data)
 	if z := excess / se; !(z <= -zBound) {
-		t.Errorf("Var(rb) − Var(raw) = %.3f ± %.3f, want it negative", excess, se)
+		t.Errorf("Var(rb) − Var(raw) = %.3f ± %.3f, want a negative number", excess, se)
 	}
 }
 
-// averageGradient checks "the gradients of (12)", which Algorithm 2 follows: for fixed noise the
-// average over a batch is a smooth function of θ and φ, and the tape's gradient is its slope in
-// every parameter. As the noise does not depend on them, the expectation of the gradient is the
-// ELBO's gradient.
+// averageGradient checks "the gradients of (12)", which Algorithm 2 follows. For fixed noise the
+// average over a batch is a smooth function of θ and φ, and the gradient on the tape is its slope in
+// every parameter. The noise does not depend on the parameters, so the expectation of this gradient
+// is the gradient of the ELBO.
 func averageGradient(t *testing.T) {
 	for _, s := range hvaetest.Schemes() {
 		checkNear(t, flowGradientError(s), 0, 1e-7, "%v: the error of the gradient", s)
@@ -1252,14 +1271,14 @@ func trainingIncreasesELBO(t *testing.T) {
 			}
 		}
 		if after, err := trainer.MeanELBO(t.Context(), 1000); err != nil || !(after >= before+30) {
-			t.Errorf("%s: the ELBO went from %.1f to %.1f in 500 steps", name, before, after)
+			t.Errorf("%s: the ELBO changed from %.1f to %.1f in 500 steps, want an increase of at least 30", name, before, after)
 		}
 	}
 }
 
 // Section 5.1
 
-// gaussianModel checks z ~ N(0, I) and x_i|z ~ N(z + Δ, Σ), independently, with
+// gaussianModel checks that data with z ~ N(0, I) and independent x_i|z ~ N(z + Δ, Σ) satisfy
 //
 //	E[x̄] = Δ,   Var(x̄) = 1 + σ²/N,   E[S/σ²] = N − 1,   S = Σ_i (x_i − x̄)².
 func gaussianModel(t *testing.T) {
@@ -1280,8 +1299,8 @@ func gaussianModel(t *testing.T) {
 	}
 }
 
-// sufficientStatistics checks that the data enter log p(D, z) through x̄ and S = Σ_i (x_i − x̄)²,
-// which are exact for data far from zero, too.
+// sufficientStatistics checks that the statistics x̄ and S = Σ_i (x_i − x̄)² are also accurate for data
+// far from zero. The data enter log p(D, z) only through these statistics (logJointIsSum).
 func sufficientStatistics(t *testing.T) {
 	const away = 1e7
 	x, base, _ := points(2, 50)
@@ -1293,13 +1312,13 @@ func sufficientStatistics(t *testing.T) {
 	}
 }
 
-// exactEvidence checks p(D) = ∫ p(D, z) dz and the mean and the variance of p(z|D) by quadrature:
-// "we can calculate the log-likelihood log p(D) exactly in this case".
+// exactEvidence checks p(D) = ∫ p(D, z) dz and the mean and the variance of p(z|D) by quadrature. The
+// paper: "we can calculate the log-likelihood log p(D) exactly in this case".
 func exactEvidence(t *testing.T) {
 	const d, n = 3, 7
 	integrate := func(f func(float64) float64) float64 { return hvaetest.Integrate(f, -12, 12, 4000) }
 	x, data, theta := points(d, n)
-	mean, variance := data.Posterior(theta)
+	mean, variance := posterior(data, theta)
 	logEvidence := 0.0
 	for j := range d {
 		density := func(z float64) float64 {
@@ -1309,14 +1328,14 @@ func exactEvidence(t *testing.T) {
 		logEvidence += math.Log(evidence)
 		m := integrate(func(z float64) float64 { return z * density(z) }) / evidence
 		v := integrate(func(z float64) float64 { return (z - m) * (z - m) * density(z) }) / evidence
-		checkNear(t, mean[j], m, 1e-11*math.Abs(m), "the posterior's mean in dimension %d", j)
-		checkNear(t, variance[j], v, 1e-11*v, "the posterior's variance in dimension %d", j)
+		checkNear(t, mean[j], m, 1e-11*math.Abs(m), "the posterior mean in dimension %d", j)
+		checkNear(t, variance[j], v, 1e-11*v, "the posterior variance in dimension %d", j)
 	}
 	checkNear(t, data.LogEvidence(theta), logEvidence, 1e-12*math.Abs(logEvidence), "log p(D)")
 }
 
-// maximumLikelihood checks θ* = argmax log p(D): the slope is zero at θ*, and log p(D) is smaller
-// beside it.
+// maximumLikelihood checks θ* = argmax log p(D). The derivatives of log p(D) are zero at θ*, and
+// log p(D) is smaller at other θ near θ*.
 func maximumLikelihood(t *testing.T) {
 	for _, n := range []int{2, 3, 20, 10000} {
 		data := model.Draw(model.Truth(3), n, hvae.Stream(21, "ml", n))
@@ -1358,8 +1377,8 @@ func logJointIsSum(t *testing.T) {
 	}
 }
 
-// potentialGradient checks ∇U(z) = z + NΣ⁻¹(z + Δ − x̄), the gradient of U(z) = −log p(D, z).
-// The paper's line for U lacks the sign, and its gradient has x for x̄.
+// potentialGradient checks ∇U(z) = z + NΣ⁻¹(z + Δ − x̄), the gradient of U(z) = −log p(D, z). In the
+// paper, the formula for U lacks the minus sign, and the gradient contains x instead of x̄.
 func potentialGradient(t *testing.T) {
 	const d, n = 3, 7
 	_, data, theta := points(d, n)
@@ -1369,7 +1388,7 @@ func potentialGradient(t *testing.T) {
 	closed, _ := hvae.PotentialGradient[float64](g, z)
 	taped, logJoint := hvae.PotentialGradient[float64](hvaetest.LogJointOnly{Target: g}, z)
 	if logJoint == nil || !(hvaetest.Relative(logJoint.Scalar(), g.LogJoint(z).Scalar()) <= 1e-15) {
-		t.Errorf("with the tape's gradient comes log p(x, z) = %v, want %v", logJoint, g.LogJoint(z))
+		t.Errorf("PotentialGradient returns log p(x, z) = %v, want %v", logJoint, g.LogJoint(z))
 	}
 	constant := model.NewTarget(data, tp.Const(linalg.Column(theta.Delta...)), ad.Log(tp.Const(linalg.Column(theta.Sigma...))))
 	numeric := hvaetest.PotentialGradient(constant, z.Value.Data)
@@ -1386,8 +1405,8 @@ func potentialGradient(t *testing.T) {
 //
 //	L_ELBO(θ, φ; D) = E[log p(D, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀)] + ℓ/2 ≤ log p(D)
 //
-// against linear algebra: for a quadratic potential (z_K, ρ_K) is affine in the noise, which
-// gives the mean exactly.
+// against linear algebra. For a quadratic potential (z_K, ρ_K) is an affine function of the noise, so
+// the mean has a closed form.
 func hvaeBound(t *testing.T) {
 	logit, logHot := []float64{-0.4, -0.4}, []float64{math.Log(0.4)} // 1/√β₀ = 1 + 0.4
 	_, data, theta := points(2, 3)
@@ -1400,19 +1419,19 @@ func hvaeBound(t *testing.T) {
 			}
 			checkMean(t, elbo, want, 0.2, "tempered %v, K = %d: the ELBO", tempered, K)
 			if mean, _ := hvaetest.MeanSE(elbo); mean > data.LogEvidence(theta) {
-				t.Errorf("tempered %v, K = %d: ELBO %.4f above log p(D) = %.4f", tempered, K, mean, data.LogEvidence(theta))
+				t.Errorf("tempered %v, K = %d: the ELBO is %.4f, want at most log p(D) = %.4f", tempered, K, mean, data.LogEvidence(theta))
 			}
 		}
 	}
 }
 
 // hvaeGap checks log p(D) − L_ELBO = KL(q^K(z, ρ) ‖ p(z|D) N(ρ|0, I)). Both densities are normal
-// in each dimension. The map from (z₀, γ₀), whose covariance is I, to (z_K, ρ_K) preserves
-// volumes, as cooling undoes the heating of γ₀, so q^K's covariance has determinant 1.
+// in each dimension. The covariance of (z₀, γ₀) is I. The map to (z_K, ρ_K) preserves volumes,
+// because cooling compensates the factor 1/√β₀ of γ₀. So the covariance of q^K has determinant 1.
 func hvaeGap(t *testing.T) {
 	const epsilon = 0.3
 	_, data, theta := points(2, 3)
-	mean, variance := data.Posterior(theta)
+	mean, variance := posterior(data, theta)
 	for _, hot := range []float64{1.4, 1} {
 		for _, K := range []int{1, 2, 10} {
 			elbo, gap := 0.0, 0.0
@@ -1430,13 +1449,14 @@ func hvaeGap(t *testing.T) {
 }
 
 // parameters checks "φ ∈ R^{d+1}" (ε and β₀), "φ_N = {u, v, b} ∈ R^{2d+1}" with "the same flow
-// parameters across iterations", and φ_V = {μ_Z, Σ_Z}. All start as in the authors' code; u and
-// w of the planar flow start from a normal with standard deviation 0.1, cut off at ±2 of them.
+// parameters across iterations", and φ_V = {μ_Z, Σ_Z}. The initial values are those of the authors'
+// code. The elements of u and w of the planar flow are drawn from N(0, 0.1²) truncated at two
+// standard deviations.
 func parameters(t *testing.T) {
 	data := model.Draw(model.Truth(3), 100, hvae.Stream(23, "start"))
 	for _, tempered := range []bool{true, false} {
 		h := model.NewHVAE(data, 10, tempered)
-		want := []*model.Param{
+		want := hvae.Params[float64]{
 			{Name: "delta", Value: filled(3, 1, 0)},
 			{Name: "log_sigma", Value: filled(3, 1, 3)},
 			{Name: "step_size_logit", Value: filled(1, 3, math.Log(0.01/0.99))}, // ε = 0.5·0.01
@@ -1447,37 +1467,38 @@ func parameters(t *testing.T) {
 			want, beta0 = want[:3], 1
 		}
 		near := cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-12 })
-		if diff := cmp.Diff(want, h.Params(), near); diff != "" {
+		if diff := cmp.Diff(want, h.Params, near); diff != "" {
 			t.Error(diff)
 		}
-		checkNear(t, h.Beta0(), beta0, 1e-14, "β₀ at the start")
+		checkNear(t, h.Beta0(), beta0, 1e-14, "the initial β₀")
 	}
-	p := model.NewPlanar(data, 30, hvae.Stream(24, "start")).Params()
-	if len(p) != 5 || p[4].Value.At(0, 0) != 0.1 { // Δ, log σ; u, w, b
-		t.Errorf("the planar flow has the parameters %v", p)
+	p := model.NewPlanar(data, 30, hvae.Stream(24, "start")).Params
+	if len(p) != 5 || p[4].Value.At(0, 0) != 0.1 {
+		t.Errorf("the planar flow has the parameters %v, want Δ, log σ, u, w and b = 0.1", p)
 	}
 	var squares []float64
 	for k := range 500 {
-		for _, m := range model.NewPlanar(data, 1, hvae.Stream(25, "start", k)).Params()[2:4] {
+		for _, m := range model.NewPlanar(data, 1, hvae.Stream(25, "start", k)).Params[2:4] {
 			for _, v := range m.Value.Data {
 				if !(math.Abs(v) <= 0.2) {
-					t.Fatalf("u or w starts at %v, beyond two standard deviations", v)
+					t.Fatalf("an element of u or w starts at %v, want −0.2 to 0.2", v)
 				}
 				squares = append(squares, v*v/0.01)
 			}
 		}
 	}
-	// The variance of a normal cut off at ±2 is 1 − 4φ(2)/(2Φ(2) − 1).
+	// The variance of N(0, 1) truncated to [−2, 2] is 1 − 4φ(2)/(2Φ(2) − 1), where φ is the density
+	// and Φ the distribution function of N(0, 1).
 	want := 1 - 4*math.Exp(-2)/math.Sqrt(2*math.Pi)/math.Erf(math.Sqrt2)
-	checkMean(t, squares, want, inf, "the variance of u and w at the start, in units of 0.1²")
-	vb := model.NewMeanField(data).Params()
+	checkMean(t, squares, want, inf, "the variance of the initial u and w, divided by 0.1²")
+	vb := model.NewMeanField(data).Params
 	if len(vb) != 4 || vb[2].Value.At(1, 0) != 0 || vb[3].Value.At(1, 0) != 1 {
-		t.Errorf("mean-field VB starts from %v", vb)
+		t.Errorf("mean-field VB has the parameters %v, want Δ, log σ, μ_Z = 0 and log σ_Z = 1", vb)
 	}
 }
 
-// vbBound checks L_ELBO(θ, φ_V; D) = E_{z~q}[log p(D, z) − log q(z)] for the "mean-field
-// approximate posterior" q(z) = N(z|μ_Z, Σ_Z), by sampling.
+// vbBound checks by sampling that L_ELBO(θ, φ_V; D) = E_{z~q}[log p(D, z) − log q(z)] for the
+// "mean-field approximate posterior" q(z) = N(z|μ_Z, Σ_Z).
 func vbBound(t *testing.T) {
 	const d, n = 2, 40000
 	x, data, theta := points(d, 6)
@@ -1495,11 +1516,10 @@ func vbBound(t *testing.T) {
 	checkMean(t, sampled, exact, 0.05, "the estimate of the bound")
 }
 
-// vbGap checks log p(D) − L_ELBO = KL(q(z) ‖ p(z|D)), which is zero only for the posterior
-// itself.
+// vbGap checks log p(D) − L_ELBO = KL(q(z) ‖ p(z|D)), which is zero only if q is the posterior.
 func vbGap(t *testing.T) {
 	_, data, theta := points(3, 6)
-	mean, variance := data.Posterior(theta)
+	mean, variance := posterior(data, theta)
 	for _, q := range []struct{ away, scale float64 }{{0, 1}, {0.2, 1}, {0, 1.7}, {-0.3, 0.4}} {
 		means := hvaetest.Apply(mean, func(m float64) float64 { return m + q.away })
 		logSDs := hvaetest.Apply(variance, func(v float64) float64 { return math.Log(q.scale) + math.Log(v)/2 })
@@ -1508,11 +1528,11 @@ func vbGap(t *testing.T) {
 		for _, v := range variance {
 			gap += (q.scale*q.scale + q.away*q.away/v - 1 - 2*math.Log(q.scale)) / 2
 		}
-		checkNear(t, data.LogEvidence(theta)-elbo, gap, 1e-11, "at a distance of %v, scaled by %v: log p(D) − ELBO", q.away, q.scale)
+		checkNear(t, data.LogEvidence(theta)-elbo, gap, 1e-11, "q shifted by %v and scaled by %v: log p(D) − ELBO", q.away, q.scale)
 	}
 }
 
-// planarLayers checks a planar flow of K layers with shared parameters, by hand,
+// planarLayers checks a planar flow of K layers with shared parameters against the formulas
 //
 //	z_k = z_{k−1} + û tanh(wᵀz_{k−1} + b),   û = u + (m(wᵀu) − wᵀu) w/‖w‖²,   m(x) = log(1 + eˣ) − 1,
 //	log |det ∂z_K/∂z₀| = Σ_k log |1 + wᵀû (1 − tanh²(wᵀz_{k−1} + b))|.
@@ -2221,7 +2241,7 @@ func points(d, n int) (x matrix, data model.Data, t model.Theta) {
 }
 
 // gaussian returns the Gaussian model's target for a dataset, with θ on the tape.
-func gaussian(t *tape, data model.Data, theta model.Theta) *model.Target {
+func gaussian(t *tape, data model.Data, theta model.Theta) model.Target {
 	logSigma := hvaetest.Apply(theta.Sigma, math.Log)
 	return model.NewTarget(data, t.Leaf(linalg.Column(theta.Delta...)), t.Leaf(linalg.Column(logSigma...)))
 }
@@ -2239,7 +2259,7 @@ type target struct {
 // and a dataset of the Gaussian model with few points, so that prior and posterior overlap.
 func targets() []target {
 	_, data, theta := points(2, 3)
-	mean, variance := data.Posterior(theta)
+	mean, variance := posterior(data, theta)
 	return []target{
 		{
 			"bimodal", func(*tape) hvae.Target[float64] { return hvaetest.Bimodal{Dims: 2} }, hvaetest.BimodalLogEvidence,
@@ -2681,7 +2701,7 @@ func methodGradientError(t *testing.T, name string) float64 {
 	}
 	rng := hvae.Stream(14, name)
 	var params []matrix
-	for _, p := range m.Params() {
+	for _, p := range m.Params {
 		if p.Name == "log_sigma" {
 			p.Value.Fill(0.5) // the order of the data, so that every term matters
 		}
@@ -2691,11 +2711,22 @@ func methodGradientError(t *testing.T, name string) float64 {
 		params = append(params, p.Value)
 	}
 	return hvaetest.GradientError(params, func(t *tape, params []variable) variable {
-		return m.ELBO(params, hvae.Noise(t, hvae.Stream(15, "common random numbers"), m.NoiseRows(), 10))
+		return m.ELBO(params, hvae.Noise(t, hvae.Stream(15, "common random numbers"), m.NoiseRows, 10))
 	})
 }
 
 // The Gaussian model
+
+// posterior returns the means [d] and variances [d] of p(z|D), a product of normals with
+// precisions 1 + N/σ_j² and means N/σ_j²·(x̄_j − Δ_j) / (1 + N/σ_j²).
+func posterior(data model.Data, theta model.Theta) (mean, variance []float64) {
+	for j := range data.Mean {
+		w := float64(data.N) / (theta.Sigma[j] * theta.Sigma[j])
+		mean = append(mean, w/(1+w)*(data.Mean[j]-theta.Delta[j]))
+		variance = append(variance, 1/(1+w))
+	}
+	return mean, variance
+}
 
 // logJointOfPoints returns log p(D, z) in one dimension, the paper's sum over points.
 func logJointOfPoints(x []float64, delta, sigma, z float64) float64 {
@@ -2707,15 +2738,15 @@ func logJointOfPoints(x []float64, delta, sigma, z float64) float64 {
 }
 
 // methodELBO sets θ and the other parameters of a method, and returns n draws of its ELBO.
-func methodELBO(m model.Method, theta model.Theta, n int, seed uint64, others ...[]float64) []float64 {
+func methodELBO(m *model.Method, theta model.Theta, n int, seed uint64, others ...[]float64) []float64 {
 	var t tape
 	var leaves []variable
 	values := append([][]float64{theta.Delta, hvaetest.Apply(theta.Sigma, math.Log)}, others...)
-	for i, p := range m.Params() {
+	for i, p := range m.Params {
 		copy(p.Value.Data, values[i])
 		leaves = append(leaves, t.Leaf(p.Value))
 	}
-	return m.ELBO(leaves, hvae.Noise(&t, hvae.Stream(seed, "elbo"), m.NoiseRows(), n)).Value.Data
+	return m.ELBO(leaves, hvae.Noise(&t, hvae.Stream(seed, "elbo"), m.NoiseRows, n)).Value.Data
 }
 
 // affine is the function a[0] + a[1]·z₀ + a[2]·γ₀.

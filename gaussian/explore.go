@@ -22,14 +22,14 @@ import (
 //go:embed explore.html
 var explorePage []byte
 
-// explore serves the page about the target with two modes until ctx ends.
+// explore serves an interactive page about the target with two modes until ctx ends.
 func explore(ctx context.Context, o options, stdout io.Writer) error {
 	l, err := net.Listen("tcp", o.http)
 	if err != nil {
-		return fmt.Errorf("cannot serve the page at %s: %w; give another address with -http", o.http, err)
+		return fmt.Errorf("cannot serve the page at %s: %w; select another address with -http", o.http, err)
 	}
 	server := http.Server{Handler: explorer(o.config.Seed), ReadHeaderTimeout: 10 * time.Second}
-	defer context.AfterFunc(ctx, func() { server.Close() })() // also ends requests
+	defer context.AfterFunc(ctx, func() { server.Close() })() // Close also ends active requests
 	fmt.Fprintf(stdout, "serving http://%s/ until Ctrl-C\n", l.Addr())
 	if err := server.Serve(l); ctx.Err() == nil {
 		return fmt.Errorf("cannot serve the page: %w", err)
@@ -37,7 +37,8 @@ func explore(ctx context.Context, o options, stdout io.Writer) error {
 	return context.Cause(ctx)
 }
 
-// explorer returns the handler of the page (/) and of its figures and numbers as HTML (/view).
+// explorer returns an HTTP handler. It serves the page at /, and at /view the figures and numbers
+// that the page shows for the settings in the query.
 func explorer(seed uint64) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { w.Write(explorePage) })
@@ -47,7 +48,7 @@ func explorer(seed uint64) http.Handler {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		// The noise is the same for all settings, so that differences are due to the settings.
+		// All settings use the same noise, so any difference is due to the settings.
 		paths := v.flow.Paths(maxPaths, hvae.Stream(seed, "two modes page paths"))[:v.paths]
 		l, changed, err := v.flow.Draw(r.Context(), v.draws, hvae.Stream(seed, "two modes page"))
 		if err != nil {
@@ -59,52 +60,43 @@ func explorer(seed uint64) http.Handler {
 	return mux
 }
 
-// Maximum values of the settings.
-const (
-	maxSteps     = 256
-	maxPaths     = 12
-	maxPageDraws = 10_000
-)
+const maxPaths = 12 // the largest number of paths on the page
 
-// A view holds the settings of the page.
+// A view holds the settings of the interactive page.
 type view struct {
 	flow         model.TwoModesFlow
 	paths, draws int
 }
 
-// parseView parses a query. Missing settings have the initial values of the page.
+// parseView parses the settings in a query. A missing setting has the initial value of the page.
 func parseView(q url.Values) (v view, err error) {
-	number := func(name string, preset, minimum, maximum float64) float64 {
+	number := func(name, kind string, preset, minimum, maximum float64) float64 {
 		x, parseErr := strconv.ParseFloat(cmp.Or(q.Get(name), fmt.Sprint(preset)), 64)
-		if parseErr != nil || !(x >= minimum && x <= maximum) {
-			err = cmp.Or(err, fmt.Errorf("%s is %.40q: give a number from %v to %v", name, q.Get(name), minimum, maximum))
+		if parseErr != nil || !(x >= minimum && x <= maximum) || kind == "whole number" && x != math.Trunc(x) {
+			err = cmp.Or(err, fmt.Errorf("%s is %.40q: give a %s from %v to %v", name, q.Get(name), kind, minimum, maximum))
 		}
 		return x
 	}
-	count := func(name string, preset, maximum int) int {
-		n, parseErr := strconv.Atoi(cmp.Or(q.Get(name), fmt.Sprint(preset)))
-		if parseErr != nil || n < 1 || n > maximum {
-			err = cmp.Or(err, fmt.Errorf("%s is %.40q: give a whole number from 1 to %d", name, q.Get(name), maximum))
-		}
-		return n
-	}
 	v.flow = model.TwoModesFlow{
-		K: count("K", 64, maxSteps), StepSize: number("eps", 0.1, 0.01, 0.5),
-		InvSqrtBeta0: number("start", 3, 1, 6), Tempering: cmp.Or(q.Get("tempering"), "fixed"),
+		K:            int(number("K", "whole number", 64, 1, 256)),
+		StepSize:     number("eps", "number", 0.1, 0.01, 0.5),
+		InvSqrtBeta0: number("start", "number", 3, 1, 6),
+		Tempering:    cmp.Or(q.Get("tempering"), "fixed"),
 	}
-	v.paths, v.draws = count("paths", 4, maxPaths), count("draws", 2000, maxPageDraws)
+	v.paths = int(number("paths", "whole number", 4, 1, maxPaths))
+	v.draws = int(number("draws", "whole number", 2000, 1, 10_000))
 	if kinds := []string{"none", "fixed", "free"}; !slices.Contains(kinds, v.flow.Tempering) {
 		err = cmp.Or(err, fmt.Errorf("tempering is %.40q: give one of %v", v.flow.Tempering, kinds))
 	}
 	return v, err
 }
 
-// writeView writes the numbers and figures of a view. It ignores errors of w, which mean that the
-// browser has disconnected.
+// writeView writes the numbers and figures of a view as HTML. It ignores write errors, which mean
+// that the browser has disconnected.
 func writeView(w io.Writer, paths []model.TwoModesPath, l []float64, r modeRow) {
 	fmt.Fprintf(w, "<p>ELBO <b>%.2f</b>, variance of log p̂ <b>%.1f ± %.1f</b>, <b>%.1f %%</b> of %d draws change mode</p>\n",
 		r.ELBO, r.Variance, r.VarianceSE, 100*r.ChangedMode, len(l))
-	plane, energy := pathCharts(paths, nil)
+	plane, energy, _ := pathCharts(paths, make([]string, len(paths)))
 	plane.Title, energy.Title = "Paths in the plane", "Energy along the paths"
 	captions := []string{
 		"from ○ to ●; contours where U is 2, 6, 10 and 14 nats above its minimum",
@@ -120,7 +112,8 @@ func writeView(w io.Writer, paths []model.TwoModesPath, l []float64, r modeRow) 
 	}
 }
 
-// histogram returns a chart of the distribution of log p̂ from −40 to 10 nats, in bins of one nat.
+// histogram returns a chart of the distribution of the draws l of log p̂ from −40 to 10 nats, in bins
+// of one nat. A dashed line shows the ELBO.
 func histogram(l []float64, elbo float64) plot.Chart {
 	const low, high = -40, 10
 	var fractions [high - low]float64

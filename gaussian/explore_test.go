@@ -27,14 +27,14 @@ import (
 	"hvae/hvae"
 )
 
-// get returns the explorer's response to a request.
+// get returns the response of the explorer's handler to a GET request.
 func get(ctx context.Context, path string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	explorer(5).ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", path, nil))
 	return w
 }
 
-func TestAViewHasTheNumbersAndFiguresOfItsSettings(t *testing.T) {
+func TestViewShowsNumbersAndFiguresForItsSettings(t *testing.T) {
 	for query, want := range map[string]view{
 		"":             {model.TwoModesFlow{K: 64, StepSize: 0.1, InvSqrtBeta0: 3, Tempering: "fixed"}, 4, 2000},
 		"K=10&start=2": {model.TwoModesFlow{K: 10, StepSize: 0.1, InvSqrtBeta0: 2, Tempering: "fixed"}, 4, 2000},
@@ -53,20 +53,20 @@ func TestAViewHasTheNumbersAndFiguresOfItsSettings(t *testing.T) {
 			t.Errorf("%q: %s", query, diff)
 		}
 		if text := fmt.Sprintf("ELBO <b>%.2f</b>, variance of log p̂ <b>%.1f ± %.1f</b>, <b>%.1f %%</b> of %d draws change mode", r.ELBO, r.Variance, r.VarianceSE, 100*float64(changed)/float64(len(l)), want.draws); !strings.Contains(w.Body.String(), text) {
-			t.Errorf("%q: the text lacks %q", query, text)
+			t.Errorf("%q: the text does not contain %q", query, text)
 		}
 		for i, svg := range regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(w.Body.String(), -1) {
 			if p := plottest.Read(t, []byte(svg), false, false)[0]; p.Title != []string{"Paths in the plane", "Energy along the paths", "Estimates of log p(x) = 0"}[i] {
-				t.Errorf("%q: figure %d has the title %q", query, i, p.Title)
+				t.Errorf("%q: the title of figure %d is %q", query, i, p.Title)
 			}
 			if n := strings.Count(svg, `stroke-width="2.2"`); i == 0 && n != want.paths {
-				t.Errorf("%q: %d paths, want %d", query, n, want.paths)
+				t.Errorf("%q: the figure shows %d paths, want %d", query, n, want.paths)
 			}
 		}
 	}
 }
 
-func TestTheHistogramCountsEveryDraw(t *testing.T) {
+func TestHistogramCountsEveryDraw(t *testing.T) {
 	c := histogram([]float64{-1e3, -40, -39.5, -0.5, 0, 0.25, 9.5, 10, 1e3, math.Inf(-1)}, -2.5)
 	for i := range c.Series {
 		c.Series[i].Label = fmt.Sprint(i)
@@ -75,16 +75,16 @@ func TestTheHistogramCountsEveryDraw(t *testing.T) {
 	want := map[float64]float64{-40: 0.4, -1: 0.1, 0: 0.2, 9: 0.3}
 	outline := p.Series[0].Line[0]
 	if len(outline) != 2*50+2 {
-		t.Fatalf("the outline has %d corners", len(outline))
+		t.Fatalf("the outline has %d corners, want 102", len(outline))
 	}
 	for i := range 50 {
 		low := float64(i - 40)
 		if a, b := outline[2*i+1], outline[2*i+2]; !p.X.Near(a.X, low) || !p.X.Near(b.X, low+1) || !p.Y.Near(a.Y, want[low]) || !p.Y.Near(b.Y, want[low]) {
-			t.Errorf("the bin from %v to %v is drawn from %v to %v, want the fraction %v", low, low+1, a, b, want[low])
+			t.Errorf("the bin [%v, %v] is drawn from %v to %v, want the height %v", low, low+1, a, b, want[low])
 		}
 	}
 	if mean := p.Series[1].Line[0]; !p.X.Near(mean[0].X, -2.5) || mean[0].X != mean[1].X {
-		t.Errorf("the ELBO is at %v", mean)
+		t.Errorf("the ELBO is drawn at %v, want x = −2.5", mean)
 	}
 }
 
@@ -113,15 +113,15 @@ func TestInvalidSettingsReturnStatus400AndOneLine(t *testing.T) {
 	}
 }
 
-func TestTheComputationEndsWhenTheBrowserDisconnects(t *testing.T) {
+func TestComputationEndsWhenBrowserDisconnects(t *testing.T) {
 	ctx, disconnect := context.WithCancel(t.Context())
 	disconnect()
 	if w := get(ctx, "/view"); w.Body.Len() != 0 {
-		t.Errorf("the response is %s", w.Body)
+		t.Errorf("the response to a disconnected browser is %s, want none", w.Body)
 	}
 }
 
-func TestThePageHasTheDefaultsAndLimitsOfViews(t *testing.T) {
+func TestPageAndServerAgreeOnDefaultsAndLimits(t *testing.T) {
 	first, least, most := url.Values{}, url.Values{}, url.Values{}
 	for _, m := range regexp.MustCompile(`name="(\w+)"(?: min="(.*?)" max="(.*?)")?.* value="(.*?)"`).FindAllStringSubmatch(string(explorePage), -1) {
 		first.Set(m[1], m[4])
@@ -131,13 +131,13 @@ func TestThePageHasTheDefaultsAndLimitsOfViews(t *testing.T) {
 	want, _ := parseView(nil)
 	got, err := parseView(first)
 	if len(first) != 5 || err != nil || got != want {
-		t.Errorf("the initial values of the page are %v, which give %+v, %v; the default is %+v", first, got, err, want)
+		t.Errorf("the initial values of the page are %v, parsed as %+v, error %v; want the default %+v", first, got, err, want)
 	}
 	for _, q := range []url.Values{least, most} {
 		for _, kind := range regexp.MustCompile(`<option value="(.*?)"`).FindAllStringSubmatch(string(explorePage), -1) {
 			q.Set("tempering", kind[1])
 			if _, err := parseView(q); err != nil {
-				t.Errorf("the page allows %v: %v", q, err)
+				t.Errorf("the page allows %v, but the server returns the error %v", q, err)
 			}
 		}
 	}
@@ -146,8 +146,8 @@ func TestThePageHasTheDefaultsAndLimitsOfViews(t *testing.T) {
 	}
 }
 
-// serve starts the program with -http. It returns the URL of the page, and a function that
-// interrupts the program and returns its exit status.
+// serve starts the program with the flag -http. It returns the URL of the page and a function that
+// interrupts the program and returns the exit status.
 func serve(t *testing.T, address string) (page string, interrupt func() int) {
 	ctx, cancel := context.WithCancel(t.Context())
 	r, w := io.Pipe()
@@ -159,16 +159,16 @@ func serve(t *testing.T, address string) (page string, interrupt func() int) {
 	line, err := bufio.NewReader(r).ReadString('\n')
 	m := regexp.MustCompile(`^serving (http://\S+/) until Ctrl-C\n$`).FindStringSubmatch(line)
 	if m == nil {
-		t.Fatalf("printed %q, %v", line, err)
+		t.Fatalf("the program printed %q, error %v", line, err)
 	}
 	return m[1], func() int { cancel(); return <-status }
 }
 
-func TestThePageIsServedOnLoopbackUntilAnInterrupt(t *testing.T) {
+func TestPageIsServedOnLoopbackUntilInterrupt(t *testing.T) {
 	for _, address := range []string{":0", "localhost:0"} {
 		page, interrupt := serve(t, address)
 		if u, err := url.Parse(page); err != nil || !slices.Contains([]string{"127.0.0.1", "::1"}, u.Hostname()) {
-			t.Errorf("-http %s serves %s, %v", address, page, err)
+			t.Errorf("-http %s serves %s, want a loopback address; error %v", address, page, err)
 		}
 		answer, err := http.Get(page)
 		if err != nil {
@@ -177,23 +177,23 @@ func TestThePageIsServedOnLoopbackUntilAnInterrupt(t *testing.T) {
 		body, err := io.ReadAll(answer.Body)
 		answer.Body.Close()
 		if !bytes.Equal(body, explorePage) || !strings.HasPrefix(answer.Header.Get("Content-Type"), "text/html") {
-			t.Errorf("the page is %s %s, %v", answer.Header, body, err)
+			t.Errorf("the page is not explore.html: header %s, body %s, error %v", answer.Header, body, err)
 		}
-		// The address is in use.
+		// A second server cannot use the same address.
 		taken := strings.TrimSuffix(strings.TrimPrefix(page, "http://"), "/")
 		if stdout, stderr, status := gaussianCommand(t.Context(), "-two-modes", "-http", taken); status != 1 || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, taken) {
-			t.Errorf("a second server: status %d, stdout %q, stderr %q", status, stdout, stderr)
+			t.Errorf("a second server: status %d, stdout %q, stderr %q; want status 1 and a line with the address", status, stdout, stderr)
 		}
 		if status := interrupt(); status != 130 {
-			t.Errorf("after an interrupt: status %d, want 130", status)
+			t.Errorf("the status after an interrupt is %d, want 130", status)
 		}
 		if _, err := http.Get(page); err == nil {
-			t.Error("the page is served after the interrupt")
+			t.Error("the page is still served after the interrupt")
 		}
 	}
 }
 
-// A browser is a headless Chromium, controlled through a pipe with the DevTools protocol.
+// A browser is a headless Chromium that the test controls through pipes with the DevTools protocol.
 type browser struct {
 	t        *testing.T
 	in       io.Writer
@@ -203,7 +203,7 @@ type browser struct {
 	messages []string // console messages and exceptions of the page
 }
 
-// call calls a method and decodes its result.
+// call calls a method of the DevTools protocol and decodes its result.
 func (b *browser) call(method string, params map[string]any, result any) {
 	b.t.Helper()
 	b.id++
@@ -244,7 +244,7 @@ func (b *browser) call(method string, params map[string]any, result any) {
 	}
 }
 
-// eval returns the value of an expression in the page as JSON.
+// eval evaluates a JavaScript expression in the page and returns its value as JSON.
 func (b *browser) eval(expression string) string {
 	b.t.Helper()
 	var r struct {
@@ -258,7 +258,7 @@ func (b *browser) eval(expression string) string {
 	return string(r.Result.Value)
 }
 
-// text returns the string value of an expression.
+// text evaluates a JavaScript expression whose value is a string.
 func (b *browser) text(expression string) (s string) {
 	b.t.Helper()
 	if err := json.Unmarshal([]byte(b.eval(expression)), &s); err != nil {
@@ -267,16 +267,16 @@ func (b *browser) text(expression string) (s string) {
 	return s
 }
 
-// wait waits until an expression is true.
+// wait waits until a JavaScript expression is true.
 func (b *browser) wait(expression string) {
 	b.t.Helper()
-	for b.eval(expression) != "true" { // call fails the test when the browser's context ends
+	for b.eval(expression) != "true" { // eval fails when the timeout ends the browser
 		time.Sleep(20 * time.Millisecond)
 	}
 }
 
-// TestThePageInABrowser runs if HVAE_CHROMIUM is the path of a Chromium binary.
-func TestThePageInABrowser(t *testing.T) {
+// TestPageInABrowser runs if HVAE_CHROMIUM is the path of a Chromium binary.
+func TestPageInABrowser(t *testing.T) {
 	path := os.Getenv("HVAE_CHROMIUM")
 	if path == "" {
 		t.Skip("HVAE_CHROMIUM is not set")
@@ -288,7 +288,7 @@ func TestThePageInABrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.RemoveAll(profile) // t.TempDir would fail if a process still writes there
+	defer os.RemoveAll(profile) // t.TempDir would fail if Chromium still writes to the folder
 	command := exec.CommandContext(ctx, path, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--user-data-dir="+profile, "about:blank")
 	theirIn, in, err := os.Pipe()
 	if err != nil {
@@ -320,7 +320,7 @@ func TestThePageInABrowser(t *testing.T) {
 	visit(page + "?K=32")
 	before := b.text("view.innerHTML")
 	if k := b.eval("[form.elements.K.value, form.querySelectorAll('output')[1].value]"); k != `["32","32"]` {
-		t.Errorf("K from the URL is %s", k)
+		t.Errorf("the page shows K = %s, want 32 as in the URL", k)
 	}
 	b.eval("form.elements.start.focus()")
 	for range 5 {
@@ -330,30 +330,30 @@ func TestThePageInABrowser(t *testing.T) {
 	}
 	b.wait("form.elements.start.value == '3.5' && !busy")
 	after := b.text("view.innerHTML")
-	p, q := strings.Split(before, "<figure"), strings.Split(after, "<figure") // numbers, three figures
+	p, q := strings.Split(before, "<figure"), strings.Split(after, "<figure")
 	if len(p) != 4 || len(q) != 4 {
-		t.Fatalf("the view is %s", after)
+		t.Fatalf("the view is %s, want numbers and three figures", after)
 	}
-	for i := range p {
+	for i, name := range []string{"the text", "the plane", "the energies", "the histogram"} {
 		if p[i] == q[i] {
-			t.Errorf("part %d does not depend on 1/√β₀", i)
+			t.Errorf("%s did not change with 1/√β₀", name)
 		}
 	}
 	if search := b.text("location.search"); !strings.Contains(search, "start=3.5") || !strings.Contains(search, "K=32") {
-		t.Errorf("the settings in the URL are %s", search)
+		t.Errorf("the settings in the URL are %s, want start=3.5 and K=32", search)
 	}
 	shared := b.text("location.href")
 	b.call("Page.navigate", map[string]any{"url": "about:blank"}, &nothing)
 	visit(shared)
 	if again := b.text("view.innerHTML"); again != after {
-		t.Error("the URL does not restore the view")
+		t.Error("loading the URL again does not restore the view")
 	}
 	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": 320, "height": 640, "deviceScaleFactor": 1, "mobile": true}, &nothing)
 	if width := b.eval("document.documentElement.scrollWidth"); width != "320" {
 		t.Errorf("the page is %s pixels wide on a screen of 320 pixels", width)
 	}
 	if b.messages != nil {
-		t.Errorf("the console shows %s", b.messages)
+		t.Errorf("the browser's console shows %s", b.messages)
 	}
 	b.eval("form.elements.draws.value = '20000'; draw()")
 	b.wait(`error.textContent.startsWith('draws is "20000"') && view.querySelector('svg') != null`)

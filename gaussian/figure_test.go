@@ -14,7 +14,7 @@ import (
 	"hvae/gaussian/model"
 )
 
-// readFigure reads a figure that the program has written.
+// readFigure parses a figure that the program wrote to a folder. log selects logarithmic axes.
 func readFigure(t *testing.T, folder, file string, log bool) []plottest.Panel {
 	t.Helper()
 	svg, err := os.ReadFile(filepath.Join(folder, file))
@@ -24,7 +24,8 @@ func readFigure(t *testing.T, folder, file string, log bool) []plottest.Panel {
 	return plottest.Read(t, svg, log, log)
 }
 
-// figuresOf returns the figures that the program reports on stderr, and the files in the folder.
+// figuresOf returns the names of the figures that the program reports on stderr, and the names of
+// the files in the folder.
 func figuresOf(t *testing.T, folder, stderr string) (reported, existing []string) {
 	t.Helper()
 	for line := range strings.Lines(stderr) {
@@ -42,7 +43,7 @@ func figuresOf(t *testing.T, folder, stderr string) (reported, existing []string
 	return reported, existing
 }
 
-func TestFiguresShowTheRowsWithStandardErrors(t *testing.T) {
+func TestFiguresShowRowsWithStandardErrors(t *testing.T) {
 	legend := map[string]string{
 		"hvae-k1": "HVAE, K = 1", "hvae-k10": "HVAE, K = 10",
 		"hvae-notemp-k1": "K = 1, no tempering", "hvae-notemp-k10": "K = 10, no tempering",
@@ -96,7 +97,7 @@ func TestFiguresShowTheRowsWithStandardErrors(t *testing.T) {
 				}
 				for j, d := range []int{1, 2, 3} {
 					at := s.Line[0][j]
-					row := rows[slices.IndexFunc(rows, func(r expected) bool { return r.d == d && (i == len(shown) || r.method == shown[i]) })].numbers
+					row := rows[slices.IndexFunc(rows, func(r expectedRow) bool { return r.d == d && (i == len(shown) || r.method == shown[i]) })].numbers
 					if i == len(shown) { // maximum likelihood
 						if !p.X.Near(at.X, float64(d)) || !p.Y.Near(at.Y, row[f.mle]) || s.Bars != nil {
 							t.Errorf("%s: maximum likelihood in %d dimensions is drawn at %v, want %v", f.file, d, at, row[f.mle])

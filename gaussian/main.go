@@ -1,19 +1,26 @@
-// Gaussian runs the experiment of section 5.1 of the paper: it generates datasets from a Gaussian
-// model, estimates the parameters with several variational methods, and prints the error of each
-// estimate and the gap between each bound and the exact evidence.
+// Gaussian runs the experiment of section 5.1 of the paper. It generates datasets from a Gaussian
+// model and estimates the parameters with several variational methods. For each method it prints
+// the errors of the estimates and the gap between the bound and the exact evidence.
 //
 //	go run ./gaussian -d 50
 //
-// Model and methods are in gaussian/model. This package contains the command line (options.go),
-// concurrent runs (run.go), the table (report.go), the figures (figure.go) and -two-modes
-// (twomodes.go, trajectory.go, and explore.go for the page).
+// Package gaussian/model contains the model and the methods. This package contains the command
+// line (main.go), the concurrent runs and the table (run.go), the figures (figure.go), the flag
+// -two-modes (twomodes.go) and its interactive page (explore.go).
 package main
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"io"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
 
 	"hvae/bench/command"
+	"hvae/gaussian/model"
 )
 
 func main() { program.Main() }
@@ -38,4 +45,93 @@ func start(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return showTwoModes(ctx, o, stdout, stderr)
 	}
 	return run(ctx, o, stdout, stderr)
+}
+
+// options holds the values of the flags.
+type options struct {
+	dims     []int
+	methods  []string
+	datasets int
+	config   model.Config
+	out      string
+	json     bool
+	twoModes bool
+	http     string // address at which to serve the interactive page; empty if the flag is not given
+}
+
+// maxDims is the largest dimension. A larger number, probably a typing error, would need too much
+// memory.
+const maxDims = 100_000
+
+// parse parses the command line.
+func parse(args []string) (options, error) {
+	all := model.MethodNames()
+	o := options{dims: []int{50}, methods: all}
+	f := command.NewFlags()
+	f.Func("d", "`dimension` of the model, or several separated by commas (default 50);\nfigure 1 of the paper uses 1,2,3,5,11,25,51,101,201,301", list(&o.dims, "dimension", func(field string) (int, error) {
+		d, err := strconv.Atoi(field)
+		if err != nil || d < 1 || d > maxDims {
+			return 0, fmt.Errorf("%q is not a dimension: give a whole number from 1 to %d, or several separated by commas", field, maxDims)
+		}
+		return d, nil
+	}))
+	f.Func("methods", "`methods` to run, separated by commas; the default is all methods:\n"+strings.Join(all, ", "), list(&o.methods, "method", func(name string) (string, error) {
+		if !slices.Contains(all, name) {
+			return "", fmt.Errorf("unknown method %q: the methods are %s", name, strings.Join(all, ", "))
+		}
+		return name, nil
+	}))
+	f.Count(&o.datasets, "datasets", 10, 1, "`number` of datasets for each dimension")
+	f.Count(&o.config.Points, "n", 10_000, 2, "`number` N of points in a dataset")
+	f.Count(&o.config.Iterations, "iters", 30_000, 1, "`number` of optimiser iterations")
+	f.Count(&o.config.Draws, "batch", 10, 1, "`number` of draws over which each iteration averages the ELBO")
+	f.Rate(&o.config.Rate, 1e-3, "learning `rate` of RMSProp")
+	f.Seed(&o.config.Seed, "seed of all random numbers; the output does not depend on the number of cores")
+	f.String(&o.out, "out", "", "`folder` for the figures: figure1a.svg, figure1b.svg and figure1c.svg if -d lists\nseveral dimensions, or tempering.svg and trajectory.svg with -two-modes\n(default: the current folder)")
+	f.Bool(&o.json, "json", "print a JSON object for each method instead of a table")
+	f.Bool(&o.twoModes, "two-modes", "show the effect of tempering instead of running the experiment: apply Algorithm 1\nto a target with two modes, print a table, and draw tempering.svg and trajectory.svg")
+	f.Func("http", "with -two-modes: serve an interactive page at this `address`, such as localhost:8080,\ninstead of printing the table and drawing the figures (port 0 selects a free port)", func(s string) error {
+		host, port, err := net.SplitHostPort(s)
+		if err != nil {
+			return fmt.Errorf("it must be HOST:PORT, such as localhost:8080")
+		}
+		o.http = net.JoinHostPort(cmp.Or(host, "localhost"), port)
+		return nil
+	})
+	if err := f.Parse(args); err != nil {
+		return options{}, err
+	}
+	if o.http != "" && !o.twoModes {
+		return options{}, command.UsageError("-http needs -two-modes")
+	}
+	if o.twoModes {
+		allowed := []string{"two-modes", "seed", "out", "json"}
+		if o.http != "" {
+			allowed = []string{"two-modes", "seed", "http"}
+		}
+		stray := slices.DeleteFunc(f.Given(), func(name string) bool { return slices.Contains(allowed, name) })
+		if len(stray) > 0 {
+			return options{}, command.UsageError("-two-modes does not use -%s; its flags are -%s", strings.Join(stray, ", -"), strings.Join(allowed, ", -"))
+		}
+	}
+	return o, nil
+}
+
+// list returns a function that parses items separated by commas and stores them in *p. The function
+// returns an error if an item is listed twice. kind describes the items in the error.
+func list[T comparable](p *[]T, kind string, parse func(string) (T, error)) func(string) error {
+	return func(s string) error {
+		*p = nil
+		for field := range strings.SplitSeq(s, ",") {
+			item, err := parse(strings.TrimSpace(field))
+			if err != nil {
+				return err
+			}
+			if slices.Contains(*p, item) {
+				return fmt.Errorf("%s %v is listed twice", kind, item)
+			}
+			*p = append(*p, item)
+		}
+		return nil
+	}
 }

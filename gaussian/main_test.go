@@ -21,11 +21,24 @@ func gaussianCommand(ctx context.Context, args ...string) (stdout, stderr string
 	return out.String(), err.String(), status
 }
 
+// decode returns the values of consecutive JSON objects.
+func decode[T any](t *testing.T, text string) (values []T) {
+	t.Helper()
+	for dec := json.NewDecoder(strings.NewReader(text)); dec.More(); {
+		var v T
+		if err := dec.Decode(&v); err != nil {
+			t.Fatal(err)
+		}
+		values = append(values, v)
+	}
+	return values
+}
+
 var quick = []string{"-datasets", "3", "-n", "50", "-iters", "60", "-batch", "3"}
 
 func TestInvalidFlagsPrintOneLineAndReturnStatus2(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
-	end() // runs with accepted flags end at once
+	end() // if the program accepts the flags, its computation ends at once
 	for _, c := range []struct {
 		args []string
 		want string // part of the line
@@ -61,33 +74,21 @@ func TestInvalidFlagsPrintOneLineAndReturnStatus2(t *testing.T) {
 	}
 }
 
-func TestHelpListsEveryFlag(t *testing.T) {
-	stdout, stderr, status := gaussianCommand(t.Context(), "-h")
-	if status != 0 || stderr != "" {
-		t.Errorf("status %d, stderr %q", status, stderr)
-	}
-	for _, flag := range []string{"-d", "-methods", "-datasets", "-n", "-iters", "-batch", "-lr", "-seed", "-out", "-json", "-two-modes", "-http"} {
-		if !strings.Contains(stdout, "\n  "+flag+" ") && !strings.Contains(stdout, "\n  "+flag+"\n") {
-			t.Errorf("-h does not list %s:\n%s", flag, stdout)
-		}
-	}
-}
-
-func TestAnUnwritableFolderReturnsStatus1BeforeAnyWork(t *testing.T) {
+func TestUnwritableFolderReturnsStatus1BeforeAnyWork(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, []byte("kept"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	ended, end := context.WithCancel(t.Context())
-	end() // runs would end with another status
+	end() // if the program began to work, the exit status would be 130
 	for _, d := range []string{"1", "1,2"} {
 		stdout, stderr, status := gaussianCommand(ended, "-d", d, "-out", file)
 		if status != 1 || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, file) || !strings.Contains(stderr, "-out") {
-			t.Errorf("-d %s: status %d, stdout %q, stderr %q", d, status, stdout, stderr)
+			t.Errorf("-d %s: status %d, stdout %q, stderr %q; want status 1 and a line with the folder", d, status, stdout, stderr)
 		}
 	}
 	if kept, _ := os.ReadFile(file); string(kept) != "kept" {
-		t.Errorf("the file now contains %q", kept)
+		t.Errorf("the file contains %q, want \"kept\"", kept)
 	}
 }
 
@@ -98,14 +99,9 @@ func TestOutputDoesNotDependOnGOMAXPROCS(t *testing.T) {
 		if status != 0 {
 			t.Fatalf("status %d: %s", status, stderr)
 		}
-		var rows []row
-		for dec := json.NewDecoder(strings.NewReader(stdout)); dec.More(); {
-			var r row
-			if err := dec.Decode(&r); err != nil {
-				t.Fatal(err)
-			}
-			r.Seconds = 0
-			rows = append(rows, r)
+		rows := decode[row](t, stdout)
+		for i := range rows {
+			rows[i].Seconds = 0
 		}
 		return rows
 	}
@@ -127,7 +123,7 @@ func TestDivergenceReturnsStatus1AndPrintsNoNaN(t *testing.T) {
 	}
 }
 
-func TestAnInterruptReturnsStatus130AndTheNumberOfRuns(t *testing.T) {
+func TestInterruptReturnsStatus130AndPrintsNumberOfRuns(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	stdout, stderr, status := gaussianCommand(ctx, "-d", "5")
@@ -136,11 +132,11 @@ func TestAnInterruptReturnsStatus130AndTheNumberOfRuns(t *testing.T) {
 	}
 }
 
-func TestAnInterruptAfterARowWritesNoFigures(t *testing.T) {
+func TestInterruptAfterFirstRowWritesNoFigures(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	folder := t.TempDir()
 	var stderr bytes.Buffer
-	stdout := &countingWriter{then: cancel} // after the first row
+	stdout := &countingWriter{then: cancel} // cancel after the first row
 	status := program.Run(ctx, []string{"-methods", "vb", "-d", "1,100000", "-n", "2", "-datasets", "1", "-iters", "3000", "-json", "-out", folder}, stdout, &stderr)
 	reported, existing := figuresOf(t, folder, stderr.String())
 	if status != 130 || !strings.Contains(stderr.String(), "1 of 2 runs were finished; complete rows have been printed") || stdout.writes != 1 || reported != nil || existing != nil {
@@ -148,7 +144,7 @@ func TestAnInterruptAfterARowWritesNoFigures(t *testing.T) {
 	}
 }
 
-func TestAWriteErrorReturnsStatus1AndEndsAllRuns(t *testing.T) {
+func TestWriteErrorReturnsStatus1AndEndsAllRuns(t *testing.T) {
 	folder := t.TempDir()
 	var stderr bytes.Buffer
 	stdout := &countingWriter{err: errors.New("disk full")}
@@ -159,7 +155,7 @@ func TestAWriteErrorReturnsStatus1AndEndsAllRuns(t *testing.T) {
 	}
 }
 
-// A countingWriter counts writes, calls then after each write, and returns err.
+// A countingWriter counts writes. Each write calls the function then, if it is set, and returns err.
 type countingWriter struct {
 	writes int
 	then   func()
@@ -183,7 +179,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// Accepted values are valid settings.
+		// parse must reject values that are not valid settings.
 		if len(o.dims) == 0 || len(o.methods) == 0 || o.datasets < 1 || o.config.Points < 2 || o.config.Iterations < 1 || o.config.Draws < 1 || !(o.config.Rate > 0) {
 			t.Errorf("%q %q is parsed as %+v", flag, value, o)
 		}

@@ -2,12 +2,16 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,9 +21,9 @@ import (
 	"hvae/linalg"
 )
 
-// run executes all runs concurrently on all cores. It prints a row as soon as the runs of this
-// row and of all earlier rows are complete. Except for the seconds, the output does not depend on
-// the number of cores: the outcome of a run depends only on its key, and averages are computed in
+// run trains each method on each dataset, concurrently on all cores. It prints the rows of the
+// table in order, each as soon as possible. Except for the seconds, the output does not depend on
+// the number of cores, because each run has separate random streams and averages are computed in
 // the order of the datasets.
 func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	if err := checkFolder(o); err != nil {
@@ -31,19 +35,25 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 		for _, m := range o.methods {
 			for k := range o.datasets {
 				runs = append(runs, model.Run{Dims: d, Method: m, Dataset: k})
+				total += model.Cost(m, d) * float64(o.config.Iterations)
 			}
-			total += model.Cost(m, d) * float64(o.datasets*o.config.Iterations)
 		}
 	}
+	queue := make(chan int, len(runs))
+	for i := range runs {
+		queue <- i
+	}
+	close(queue)
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var next, finished, iterations, cost atomic.Int64
+	var finished, iterations, cost atomic.Int64
 	line := progress.New(stderr, func(elapsed time.Duration) string {
 		return fmt.Sprintf("%d of %d runs  %.0f iterations/s", finished.Load(), len(runs), float64(iterations.Load())/elapsed.Seconds())
 	})
-	rep := newReport(o, stdout)
-	var mu sync.Mutex // guards rep
+	var mu sync.Mutex                     // guards results, rows and stdout
+	results := make([]*result, len(runs)) // of the runs; nil for an unfinished run
+	var rows []row
 	execute := func(i int) error {
 		start := time.Now()
 		outcome, err := o.config.Train(ctx, runs[i], func(n int) {
@@ -58,12 +68,20 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 		defer mu.Unlock()
 		finished.Add(1)
 		line.Clear()
-		return rep.add(i, &result{outcome, time.Since(start).Seconds()})
+		results[i] = &result{outcome, time.Since(start).Seconds()}
+		for n := len(rows) * o.datasets; n < len(runs) && !slices.Contains(results[n:n+o.datasets], nil); n += o.datasets {
+			rows = append(rows, average(runs[n].Method, runs[n].Dims, results[n:n+o.datasets]))
+			if err := o.print(stdout, rows); err != nil {
+				return fmt.Errorf("cannot write results: %w", err)
+			}
+		}
+		return nil
 	}
 	linalg.For(min(runtime.GOMAXPROCS(0), len(runs)), 1, func(int, int) {
-		for i := int(next.Add(1)) - 1; i < len(runs) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+		for i := range queue {
 			if err := execute(i); err != nil {
-				cancel(err)
+				cancel(err) // ends all runs
+				return
 			}
 		}
 	})
@@ -74,26 +92,147 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	case err != nil:
 		return err
 	}
-	return writeFigures(o, rep, stderr)
+	if len(o.dims) > 1 {
+		for _, f := range figures {
+			if err := writeFigure(o, f.file, f.chart(rows).SVG(), stderr); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
-// checkFolder returns an error if figures will be written but the folder is not writable, so
-// that the program fails before minutes of work.
+// checkFolder creates the folder for the figures if the program will draw any. It returns an error
+// if the folder is not writable, so that the program fails before minutes of work.
 func checkFolder(o options) error {
 	if o.out == "" && len(o.dims) == 1 && !o.twoModes {
 		return nil
 	}
-	folder := filepath.Join(o.out, ".")
+	folder := filepath.Clean(o.out)
 	err := os.MkdirAll(folder, 0o755)
 	if err == nil {
-		var f *os.File
-		if f, err = os.CreateTemp(folder, ".figure-*"); err == nil {
-			f.Close()
-			err = os.Remove(f.Name())
+		var probe string
+		if probe, err = os.MkdirTemp(folder, ".figure-*"); err == nil {
+			err = os.Remove(probe)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("cannot write figures to the folder %s: %w; give another with -out", folder, err)
+		return fmt.Errorf("cannot write figures to the folder %s: %w; select another folder with -out", folder, err)
 	}
 	return nil
+}
+
+// A row holds the numbers of one line of the table, averages over all datasets for one method and
+// dimension.
+type row struct {
+	Method      string  `json:"method"`
+	Dims        int     `json:"d"`
+	Datasets    int     `json:"datasets"`
+	DeltaErr    float64 `json:"delta_err"` // mean of ‖Δ − Δ̂‖²
+	SigmaErr    float64 `json:"sigma_err"` // mean of ‖σ − σ̂‖²
+	SigmaErrSE  number  `json:"sigma_err_se"`
+	Err         float64 `json:"err"`    // mean of ‖Δ − Δ̂‖² + ‖σ − σ̂‖²
+	ErrSE       number  `json:"err_se"` // standard error of Err
+	Beta0       number  `json:"beta0"`
+	ELBO        float64 `json:"elbo"`
+	LogEvidence float64 `json:"log_evidence"`
+	Gap         float64 `json:"gap"`
+	MLEDeltaErr float64 `json:"mle_delta_err"`
+	MLESigmaErr float64 `json:"mle_sigma_err"`
+	MLEErrSE    number  `json:"mle_err_se"`       // standard error of MLEDeltaErr + MLESigmaErr
+	MLEEvidence float64 `json:"mle_log_evidence"` // log p(D) for the maximum-likelihood estimate
+	Seconds     float64 `json:"seconds"`          // total training and evaluation time
+}
+
+// A number is a float64. A NaN is printed as null in JSON and as a dash in the table.
+type number float64
+
+func (n number) MarshalJSON() ([]byte, error) {
+	if math.IsNaN(float64(n)) {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(n))
+}
+
+func (n number) String() string {
+	if math.IsNaN(float64(n)) {
+		return "–"
+	}
+	return fmt.Sprintf("%.4g", float64(n))
+}
+
+// A result is the result of training one method on one dataset.
+type result struct {
+	model.Outcome
+	seconds float64 // computing time
+}
+
+// average returns a row with the averages of the results for one method and dimension.
+func average(method string, dims int, results []*result) row {
+	n := float64(len(results))
+	mean := func(f func(r *result) float64) float64 {
+		sum := 0.0
+		for _, r := range results {
+			sum += f(r)
+		}
+		return sum / n
+	}
+	standardError := func(f func(r *result) float64) number {
+		m := mean(f)
+		return number(math.Sqrt(mean(func(r *result) float64 { return (f(r) - m) * (f(r) - m) }) / (n - 1)))
+	}
+	err := func(r *result) float64 { return r.DeltaErr + r.SigmaErr }
+	sigmaErr := func(r *result) float64 { return r.SigmaErr }
+	return row{
+		Method: method, Dims: dims, Datasets: len(results),
+		DeltaErr:    mean(func(r *result) float64 { return r.DeltaErr }),
+		SigmaErr:    mean(sigmaErr),
+		SigmaErrSE:  standardError(sigmaErr),
+		Err:         mean(err),
+		ErrSE:       standardError(err),
+		Beta0:       number(mean(func(r *result) float64 { return r.Beta0 })),
+		ELBO:        mean(func(r *result) float64 { return r.ELBO }),
+		LogEvidence: mean(func(r *result) float64 { return r.LogEvidence }),
+		Gap:         mean(func(r *result) float64 { return r.LogEvidence - r.ELBO }),
+		MLEDeltaErr: mean(func(r *result) float64 { return r.MLEDeltaErr }),
+		MLESigmaErr: mean(func(r *result) float64 { return r.MLESigmaErr }),
+		MLEErrSE:    standardError(func(r *result) float64 { return r.MLEDeltaErr + r.MLESigmaErr }),
+		MLEEvidence: mean(func(r *result) float64 { return r.MLELogEvidence }),
+		Seconds:     n * mean(func(r *result) float64 { return r.seconds }),
+	}
+}
+
+// print prints the last of the given rows. In the table, a header precedes the first row of each
+// dimension, and a line with the maximum-likelihood estimate follows the last row.
+func (o options) print(w io.Writer, rows []row) error {
+	n := len(rows)
+	a := rows[n-1]
+	if o.json {
+		return json.NewEncoder(w).Encode(a)
+	}
+	var b strings.Builder
+	line := func(cells ...any) {
+		fmt.Fprintf(&b, "%-16s %10v %10v %20v %10v %12v %12v %10v %8v\n", cells...)
+	}
+	tenths := func(x float64) string { return fmt.Sprintf("%.1f", x) }
+	sum := func(x float64, se number) string {
+		if a.Datasets == 1 {
+			return number(x).String()
+		}
+		return fmt.Sprintf("%.4g ± %.2g", x, float64(se))
+	}
+	if (n-1)%len(o.methods) == 0 {
+		fmt.Fprintf(&b, "d = %d: %d datasets of %d points, %d iterations of %d draws, learning rate %g, seed %d\n",
+			a.Dims, a.Datasets, o.config.Points, o.config.Iterations, o.config.Draws, o.config.Rate, o.config.Seed)
+		line("method", "Δ error", "σ error", "sum ± s.e.", "β₀", "ELBO", "log p(D)", "gap", "seconds")
+	}
+	line(a.Method, number(a.DeltaErr), number(a.SigmaErr), sum(a.Err, a.ErrSE), a.Beta0,
+		tenths(a.ELBO), tenths(a.LogEvidence), tenths(a.Gap), tenths(a.Seconds))
+	if n%len(o.methods) == 0 {
+		line("max. likelihood", number(a.MLEDeltaErr), number(a.MLESigmaErr), sum(a.MLEDeltaErr+a.MLESigmaErr, a.MLEErrSE), "",
+			"", tenths(a.MLEEvidence), "", "")
+		b.WriteByte('\n')
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }

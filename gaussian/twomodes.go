@@ -6,15 +6,19 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
+	"sync"
 
+	"hvae/ad"
 	"hvae/bench/plot"
 	"hvae/gaussian/model"
 	"hvae/hvae"
+	"hvae/linalg"
 )
 
-// The settings that -two-modes compares.
+// The flag -two-modes compares these settings of Algorithm 1.
 var (
-	modeSteps = []int{4, 8, 16, 32, 64, 128} // K
+	modeSteps = []float64{4, 8, 16, 32, 64, 128} // K
 	modeFlows = []struct {
 		flow  model.TwoModesFlow // without K
 		label string
@@ -22,41 +26,39 @@ var (
 		{model.TwoModesFlow{StepSize: 0.1, InvSqrtBeta0: 3, Tempering: "fixed"}, "1/√β₀ = 3"},
 		{model.TwoModesFlow{StepSize: 0.1, InvSqrtBeta0: 1, Tempering: "none"}, "1/√β₀ = 1 (no tempering)"},
 	}
-	modeDraws = 50_000 // number of draws for each row
+	modeDraws = 50_000 // draws of log p̂ for each setting
 )
 
-// A modeRow summarises draws of log p̂ for the target with two modes.
+// A modeRow is a row of the table that -two-modes prints. It summarises draws of log p̂ for the
+// target with two modes, for which log p = 0.
 type modeRow struct {
 	InvSqrtBeta0 float64 `json:"inv_sqrt_beta0"`
 	K            int     `json:"k"`
-	ELBO         float64 `json:"elbo"`         // mean of log p̂; log p is 0
-	Variance     float64 `json:"variance"`     // of log p̂
+	ELBO         float64 `json:"elbo"`         // mean of log p̂
+	Variance     float64 `json:"variance"`     // variance of log p̂
 	VarianceSE   float64 `json:"variance_se"`  // standard error of Variance
-	ChangedMode  float64 `json:"changed_mode"` // fraction of the draws
+	ChangedMode  float64 `json:"changed_mode"` // fraction of the draws that change mode
 }
 
-// showTwoModes prints and draws the variance of log p̂ as a function of K, with and without
-// tempering, and draws some paths. It takes a few seconds.
+// showTwoModes prints and plots the variance of log p̂ as a function of K, with and without
+// tempering. It also draws some paths. It takes a few seconds.
 func showTwoModes(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	if err := checkFolder(o); err != nil {
 		return err
 	}
 	c := plot.Chart{
 		Title: "A target with two modes: what tempering is for", XLabel: "leapfrog steps K", YLabel: "variance of log p̂ ± s.e.",
-		LogX: true, LogY: true,
-	}
-	for _, K := range modeSteps {
-		c.XTicks = append(c.XTicks, float64(K))
+		LogX: true, LogY: true, XTicks: modeSteps,
 	}
 	if !o.json {
 		fmt.Fprintf(stdout, "two modes, log p(x) = 0; %d draws of log p̂ from around one of them, seed %d\n", modeDraws, o.config.Seed)
 		fmt.Fprintf(stdout, "%6s %5s %10s %10s %14s\n", "1/√β₀", "K", "ELBO", "variance", "change of mode")
 	}
 	for _, m := range modeFlows {
-		line := plot.Series{Label: m.label}
+		line := plot.Series{Label: m.label, X: modeSteps}
 		for _, K := range modeSteps {
-			m.flow.K = K
-			l, changed, err := m.flow.Draw(ctx, modeDraws, hvae.Stream(o.config.Seed, "two modes", K))
+			m.flow.K = int(K)
+			l, changed, err := m.flow.Draw(ctx, modeDraws, hvae.Stream(o.config.Seed, "two modes", m.flow.K))
 			if err != nil {
 				return fmt.Errorf("%w: complete rows have been printed; nothing else was saved", context.Cause(ctx))
 			}
@@ -69,8 +71,7 @@ func showTwoModes(ctx context.Context, o options, stdout, stderr io.Writer) erro
 			if err != nil {
 				return fmt.Errorf("cannot write results: %w", err)
 			}
-			line.X, line.Y = append(line.X, float64(K)), append(line.Y, r.Variance)
-			line.Error = append(line.Error, r.VarianceSE)
+			line.Y, line.Error = append(line.Y, r.Variance), append(line.Error, r.VarianceSE)
 		}
 		c.Series = append(c.Series, line)
 	}
@@ -80,7 +81,7 @@ func showTwoModes(ctx context.Context, o options, stdout, stderr io.Writer) erro
 	return writeFigure(o, "trajectory.svg", drawPaths(o.config.Seed), stderr)
 }
 
-// summariseModes summarises draws l of log p̂. changed is the number of draws that change mode.
+// summariseModes summarises draws l of log p̂, of which the given number changed mode.
 func summariseModes(f model.TwoModesFlow, l []float64, changed int) modeRow {
 	n := float64(len(l))
 	r := modeRow{InvSqrtBeta0: f.InvSqrtBeta0, K: f.K, ChangedMode: float64(changed) / n}
@@ -96,3 +97,87 @@ func summariseModes(f model.TwoModesFlow, l []float64, changed int) modeRow {
 	r.VarianceSE = math.Sqrt((fourth - r.Variance*r.Variance) / n)
 	return r
 }
+
+// drawPaths returns an SVG figure of four paths of Algorithm 1 on the target with two modes, their
+// energies and the temperature. The left column is with tempering. The right column is without
+// tempering, for the same z₀ and γ₀. Paths 1 and 2 are the first two draws that change mode with
+// tempering. Paths 3 and 4 are the first two draws that do not change mode with tempering.
+func drawPaths(seed uint64) []byte {
+	const K, draws = 64, 500
+	all := make([][]model.TwoModesPath, len(modeFlows))
+	for i, m := range modeFlows {
+		m.flow.K = K
+		all[i] = m.flow.Paths(draws, hvae.Stream(seed, "two modes paths", K))
+	}
+	var changing, staying []int // indices of draws that change mode with tempering, and of the others
+	for i, p := range all[0] {
+		if p.ChangesMode() {
+			changing = append(changing, i)
+		} else {
+			staying = append(staying, i)
+		}
+	}
+	labels := []string{"path 1: changes mode if tempered", "path 2: changes mode if tempered", "path 3: stays if tempered", "path 4: stays if tempered"}
+	var planes, energies, temperatures []plot.Chart
+	for i, m := range modeFlows {
+		var paths []model.TwoModesPath
+		for _, j := range slices.Concat(changing[:2], staying[:2]) {
+			paths = append(paths, all[i][j])
+		}
+		plane, energy, temperature := pathCharts(paths, labels)
+		plane.Title = fmt.Sprintf("K = %d, %s", K, m.label)
+		planes, energies, temperatures = append(planes, plane), append(energies, energy), append(temperatures, temperature)
+	}
+	return plot.Panels(len(modeFlows), slices.Concat(planes, energies, temperatures)...)
+}
+
+// pathCharts returns three charts: paths in the plane with contours of the target, the energies
+// along the paths, and the temperature, which is the same for all paths.
+func pathCharts(paths []model.TwoModesPath, labels []string) (plane, energy, temperature plot.Chart) {
+	const width = 380
+	plane = plot.Chart{XLabel: "first coordinate of z", YLabel: "second coordinate of z", Width: width, Equal: true, Series: slices.Clone(contours())}
+	energy = plot.Chart{XLabel: "step k", YLabel: "H − min U (nats)", Width: width, Height: 160}
+	temperature = plot.Chart{XLabel: "step k", YLabel: "temperature 1/β_k", Width: width, Height: 90}
+	var k []float64 // 0 … K
+	for i := range paths[0].X {
+		k = append(k, float64(i))
+	}
+	K, u := len(k)-1, potential()
+	least := u(3, 0) // U at the right mode
+	start, end := plot.Series{Label: "start z₀", Style: plot.Points}, plot.Series{Label: "end z_K", Style: plot.Points}
+	for i, p := range paths {
+		plane.Series = append(plane.Series, plot.Series{Label: labels[i], X: p.X, Y: p.Y, Style: plot.Trail})
+		above := plot.Series{Label: labels[i], X: k}
+		for _, h := range p.H {
+			above.Y = append(above.Y, h-least)
+		}
+		energy.Series = append(energy.Series, above)
+		start.X, start.Y = append(start.X, p.X[0]), append(start.Y, p.Y[0])
+		end.X, end.Y = append(end.X, p.X[K]), append(end.Y, p.Y[K])
+	}
+	plane.Series = append(plane.Series, start, end)
+	barrier := u(0, 0) - least
+	energy.Series = append(energy.Series, plot.Series{Label: fmt.Sprintf("barrier, %.1f nats", barrier), X: []float64{0, k[K]}, Y: []float64{barrier, barrier}, Style: plot.Dashed})
+	temperature.Series = []plot.Series{{Label: "temperature", X: k, Y: paths[0].InvBeta}}
+	return plane, energy, temperature
+}
+
+// potential returns the potential U(x, y) of the target with two modes, as a function that is not
+// safe for concurrent use.
+func potential() func(x, y float64) float64 {
+	var t ad.Tape[float64]
+	return func(x, y float64) float64 {
+		t.Reset()
+		return -model.TwoModes{}.LogJoint(t.Const(linalg.Column(x, y))).Scalar()
+	}
+}
+
+// contours returns the contour lines of the potential U at 2, 6, 10 and 14 nats above its minimum.
+var contours = sync.OnceValue(func() (lines []plot.Series) {
+	u := potential()
+	for height := 2.0; height <= 14; height += 4 {
+		lines = append(lines, plot.Contour(u, u(3, 0)+height, -6, -4, 6, 4, 120))
+	}
+	lines[0].Label = "U − min U = 2, 6, 10, 14"
+	return lines
+})

@@ -19,15 +19,15 @@ import (
 	"hvae/hvae"
 )
 
-// -two-modes prints one row for each pair of 1/√β₀ and K.
+// The flag -two-modes prints one row for each pair of an initial 1/√β₀ and a number of steps K.
 var (
 	stepNumbers = []int{4, 8, 16, 32, 64, 128}
 	starts      = []float64{3, 1}
 	startLabels = []string{"1/√β₀ = 3", "1/√β₀ = 1 (no tempering)"}
 )
 
-// modes returns the mean of n draws of log p̂, their sample variance, its standard error, and the
-// fraction of draws that change mode.
+// modes returns the mean of n draws of log p̂, their sample variance, the standard error of the
+// variance, and the fraction of draws that change mode.
 func modes(t *testing.T, K int, start float64, n int, seed uint64) (mean, variance, se, fraction float64) {
 	t.Helper()
 	f := model.TwoModesFlow{K: K, StepSize: 0.1, InvSqrtBeta0: start, Tempering: map[float64]string{3: "fixed", 1: "none"}[start]}
@@ -46,7 +46,7 @@ func modes(t *testing.T, K int, start float64, n int, seed uint64) (mean, varian
 	return mean, variance, math.Sqrt((fourth - variance*variance) / float64(n)), float64(changed) / float64(n)
 }
 
-func TestTwoModesTable(t *testing.T) {
+func TestTwoModesTableMatchesResults(t *testing.T) {
 	folder := t.TempDir()
 	stdout, stderr, status := gaussianCommand(t.Context(), "-two-modes", "-out", folder)
 	if reported, existing := figuresOf(t, folder, stderr); status != 0 || !slices.Equal(reported, []string{"tempering.svg", "trajectory.svg"}) || !slices.Equal(reported, existing) {
@@ -56,16 +56,24 @@ func TestTwoModesTable(t *testing.T) {
 	if len(lines) != 2+2*len(stepNumbers)+1 || lines[0] != "two modes, log p(x) = 0; 50000 draws of log p̂ from around one of them, seed 1" || lines[1] != " 1/√β₀     K       ELBO   variance change of mode" {
 		t.Fatalf("printed\n%s", stdout)
 	}
+	results := readResults[modeRow](t, "two-modes.jsonl") // README.md contains every second row
 	for i, start := range starts {
 		for j, K := range stepNumbers {
 			line := lines[2+i*len(stepNumbers)+j]
 			if f := strings.Fields(line); len(f) != 6 || f[0] != fmt.Sprint(start) || f[1] != fmt.Sprint(K) || len([]rune(line)) != len([]rune(lines[1])) {
-				t.Errorf("the line for 1/√β₀ = %v, K = %d is %q", start, K, line)
+				t.Fatalf("the line for 1/√β₀ = %v, K = %d is %q, want 6 fields as wide as the header", start, K, line)
 			}
 			if K <= 4 { // larger K take longer
 				mean, variance, _, share := modes(t, K, start, 50_000, 1)
 				if diff := cmp.Diff(strings.Fields(fmt.Sprintf("%v %d %.3f %.2f %.2f %%", start, K, mean, variance, 100*share)), strings.Fields(line)); diff != "" {
 					t.Error(diff)
+				}
+			}
+			r := results[i*len(stepNumbers)+j]
+			for n, want := range []float64{r.InvSqrtBeta0, float64(r.K), r.ELBO, r.Variance, 100 * r.ChangedMode} {
+				// The tolerance allows rounding to two decimals and small differences between processors.
+				if v, err := strconv.ParseFloat(strings.Fields(line)[n], 64); err != nil || !(math.Abs(v-want) <= 0.006) {
+					t.Errorf("number %d of the line %q should be %v as in results/two-modes.jsonl (%v)", n+1, line, want, err)
 				}
 			}
 		}
@@ -75,10 +83,10 @@ func TestTwoModesTable(t *testing.T) {
 	}
 }
 
-func TestTwoModesJSONAndFiguresWithAnotherSeed(t *testing.T) {
+func TestTwoModesJSONAndFiguresAgree(t *testing.T) {
 	defer func(n int) { modeDraws = n }(modeDraws)
 	modeDraws = 1100
-	const seed = 6 // some paths change mode with tempering, some without
+	const seed = 6 // not the default
 	folder := t.TempDir()
 	stdout, stderr, status := gaussianCommand(t.Context(), "-two-modes", "-json", "-seed", fmt.Sprint(seed), "-out", folder)
 	if status != 0 {
@@ -91,7 +99,7 @@ func TestTwoModesJSONAndFiguresWithAnotherSeed(t *testing.T) {
 	dec := json.NewDecoder(strings.NewReader(stdout))
 	for i, start := range starts {
 		if want := startLabels[i]; p.Series[i].Label != want {
-			t.Errorf("the figure has the label %q, want %q", p.Series[i].Label, want)
+			t.Errorf("the label in the figure is %q, want %q", p.Series[i].Label, want)
 		}
 		for j, K := range stepNumbers {
 			var row map[string]float64
@@ -104,42 +112,17 @@ func TestTwoModesJSONAndFiguresWithAnotherSeed(t *testing.T) {
 				t.Error(diff)
 			}
 			if at := p.Series[i].Line[0][j]; !p.X.Near(at.X, float64(K)) || !p.Y.Near(at.Y, row["variance"]) || p.Series[i].Markers[j] != at || !p.Y.Near(p.Series[i].Bars[j].High, row["variance"]+se) {
-				t.Errorf("1/√β₀ = %v, K = %d: the figure has the point %v, want the variance %v", start, K, at, row["variance"])
+				t.Errorf("1/√β₀ = %v, K = %d: the figure shows the point %v, want the variance %v", start, K, at, row["variance"])
 			}
 		}
 	}
 	if dec.More() {
-		t.Error("there are more rows")
+		t.Error("the program printed more than 12 rows")
 	}
 	checkPaths(t, readFigure(t, folder, "trajectory.svg", false), seed)
 }
 
-// README.md contains every second line of the table.
-func TestREADMEHasTheTableOfTwoModes(t *testing.T) {
-	b, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, block, _ := strings.Cut(string(b), "two modes, log p(x) = 0; 50000 draws")
-	block, _, _ = strings.Cut(block, "```")
-	lines := strings.Split(strings.TrimSpace(block), "\n")[2:]
-	if len(lines) != 6 {
-		t.Fatalf("README.md has %d lines of the table", len(lines))
-	}
-	for i, line := range lines {
-		K := []int{4, 16, 64}[i%3]
-		mean, variance, _, share := modes(t, K, starts[i/3], 50_000, 1)
-		got := strings.Fields(line)
-		for j, want := range []float64{starts[i/3], float64(K), mean, variance, 100 * share} {
-			// Allow rounding to two decimals and differences between processors' exponentials.
-			if v, err := strconv.ParseFloat(got[j], 64); err != nil || !(math.Abs(v-want) <= 0.006) {
-				t.Errorf("README.md has the line %q, in which number %d should be %v (%v)", line, j+1, want, err)
-			}
-		}
-	}
-}
-
-// checkPaths compares the panels of trajectory.svg with the paths for a seed.
+// checkPaths compares the panels of trajectory.svg with the paths for the given seed.
 func checkPaths(t *testing.T, panels []plottest.Panel, seed uint64) {
 	t.Helper()
 	const K, draws = 64, 500
@@ -151,7 +134,8 @@ func checkPaths(t *testing.T, panels []plottest.Panel, seed uint64) {
 		f := model.TwoModesFlow{K: K, StepSize: 0.1, InvSqrtBeta0: start, Tempering: []string{"fixed", "none"}[i]}
 		paths[i] = f.Paths(draws, hvae.Stream(seed, "two modes paths", K))
 	}
-	// The first two draws that change mode with tempering, then the first two that do not.
+	// The figure shows the first two draws that change mode with tempering, and the first two that
+	// do not.
 	drawn := map[string]int{}
 	for i, p := range paths[0] {
 		label, n := "path 3: stays if tempered", "path 4: stays if tempered"
@@ -166,7 +150,7 @@ func checkPaths(t *testing.T, panels []plottest.Panel, seed uint64) {
 		}
 	}
 	if len(drawn) != 4 {
-		t.Fatalf("seed %d has the paths %v", seed, drawn)
+		t.Fatalf("the paths for seed %d are %v, want two that change mode and two that stay", seed, drawn)
 	}
 	for i, label := range startLabels {
 		plane, energy, temperature := panels[i], panels[2+i], panels[4+i]
@@ -175,23 +159,23 @@ func checkPaths(t *testing.T, panels []plottest.Panel, seed uint64) {
 			t.Error(diff)
 		}
 		if s := plane.X.Pixel(1) - plane.X.Pixel(0); !(math.Abs(s/(plane.Y.Pixel(0)-plane.Y.Pixel(1))-1) <= 0.01) {
-			t.Errorf("one unit is %v pixels in x and %v in y", s, plane.Y.Pixel(0)-plane.Y.Pixel(1))
+			t.Errorf("one unit is %v pixels in x and %v pixels in y, want the same", s, plane.Y.Pixel(0)-plane.Y.Pixel(1))
 		}
 		series := func(p plottest.Panel, label string) plottest.Series {
 			i := slices.IndexFunc(p.Series, func(s plottest.Series) bool { return s.Label == label })
 			if i < 0 {
-				t.Fatalf("no series %q", label)
+				t.Fatalf("the panel does not contain the series %q", label)
 			}
 			return p.Series[i]
 		}
 		for label, n := range drawn {
 			z, trail, line := paths[i][n], series(plane, label), series(energy, label)
 			if len(trail.Line) != 1 || len(trail.Line[0]) != K+1 || len(line.Line) != 1 || len(line.Line[0]) != K+1 {
-				t.Fatalf("%s is drawn as %v and %v", label, trail.Line, line.Line)
+				t.Fatalf("%s is drawn as %v and %v, want two lines of 65 points", label, trail.Line, line.Line)
 			}
 			for k := range K + 1 {
 				if at := trail.Line[0][k]; !plane.X.Near(at.X, z.X[k]) || !plane.Y.Near(at.Y, z.Y[k]) || trail.Dots[k] != at {
-					t.Errorf("%s: z_%d = (%v, %v) is drawn at %v", label, k, z.X[k], z.Y[k], at)
+					t.Errorf("%s: the point z_%d = (%v, %v) is drawn at pixel %v", label, k, z.X[k], z.Y[k], at)
 				}
 				if at := line.Line[0][k]; !energy.X.Near(at.X, float64(k)) || !energy.Y.Near(at.Y, z.H[k]-math.Log(math.Pi)) {
 					t.Errorf("%s: H at step %d is drawn at %v, want %v", label, k, at, z.H[k]-math.Log(math.Pi))
@@ -202,16 +186,17 @@ func checkPaths(t *testing.T, panels []plottest.Panel, seed uint64) {
 			}
 			for name, k := range map[string]int{"start z₀": 0, "end z_K": K} {
 				if !slices.Contains(series(plane, name).Markers, trail.Line[0][k]) {
-					t.Errorf("%s has no marker at its %s", label, name)
+					t.Errorf("%s: no marker shows its %s", label, name)
 				}
 			}
 		}
-		// At (0, 0) both components have e^−18 of their maximum, so the barrier is 18 − log 2 nats.
+		// At (0, 0) the density of each component is e^−18 of its maximum. Two components give a
+		// barrier of 18 − log 2 nats.
 		if b := series(energy, "barrier, 17.3 nats").Line[0]; !energy.Y.Near(b[0].Y, 18-math.Ln2) || b[0].Y != b[1].Y {
-			t.Errorf("the barrier is drawn at %v", b)
+			t.Errorf("the barrier is drawn at %v, want a horizontal line at 17.3 nats", b)
 		}
-		// Near a mode, the contours where U is 2, 6, … above its minimum are circles with the
-		// radii s√(2·2), s√(2·6), …; the largest contours deviate slightly.
+		// At a small distance r from a mode, U is r²/2s² above its minimum. So its contours are circles
+		// with the radii s√(2·2), s√(2·6), s√(2·10) and s√(2·14). The largest contours deviate slightly.
 		length := map[bool]float64{}
 		scale := plane.X.Pixel(1) - plane.X.Pixel(0)
 		for _, line := range series(plane, "U − min U = 2, 6, 10, 14").Line {
@@ -222,7 +207,7 @@ func checkPaths(t *testing.T, panels []plottest.Panel, seed uint64) {
 				}
 				r := math.Hypot(d.X-plane.X.Pixel(side), d.Y-plane.Y.Pixel(0)) / scale
 				if height := r * r / (2 * 0.25); !slices.ContainsFunc([]float64{2, 6, 10, 14}, func(want float64) bool { return math.Abs(height-want) <= 0.06*want }) {
-					t.Fatalf("a contour passes a point where U is %.2f above its minimum", height)
+					t.Fatalf("a contour contains a point where U is %.2f above its minimum, want 2, 6, 10 or 14", height)
 				}
 				if j > 0 {
 					length[side > 0] += math.Hypot(d.X-line[j-1].X, d.Y-line[j-1].Y) / scale
@@ -232,14 +217,14 @@ func checkPaths(t *testing.T, panels []plottest.Panel, seed uint64) {
 		want := 2 * math.Pi * 0.5 * (math.Sqrt(4) + math.Sqrt(12) + math.Sqrt(20) + math.Sqrt(28))
 		for _, side := range []bool{false, true} {
 			if l := length[side]; !(math.Abs(l/want-1) <= 0.03) {
-				t.Errorf("the contours around the right mode (%v) have the length %v, want %v", side, l, want)
+				t.Errorf("the total length of the contours is %v around one mode (right: %v), want %v", l, side, want)
 			}
 		}
 	}
 }
 
-// sameFigure compares a figure with the checked-in figure. Numbers may differ by a tenth of a pixel,
-// because processors round differently.
+// sameFigure compares the SVG file got with the checked-in file want. Coordinates may differ by a
+// tenth of a pixel, because processors round differently.
 func sameFigure(t *testing.T, want, got string) {
 	t.Helper()
 	number := regexp.MustCompile(`[0-9]+\.[0-9]`)

@@ -1,15 +1,15 @@
 package model
 
 import (
+	"math"
 	"math/rand/v2"
 
 	"hvae/hvae"
 	"hvae/linalg"
 )
 
-// Data holds the sufficient statistics of a dataset D = {x_1, …, x_N}; no method needs the points
-// themselves. The sums of squares are centred, because small variances would be lost in the
-// difference of uncentred sums.
+// Data holds the sufficient statistics of a dataset D = {x_1, …, x_N}. No method needs the points
+// x_i themselves. The sums of squares are centred to avoid cancellation when the variance is small.
 type Data struct {
 	N       int
 	Mean    []float64 // x̄_j
@@ -19,7 +19,7 @@ type Data struct {
 // Dims returns the number of dimensions d.
 func (d Data) Dims() int { return len(d.Mean) }
 
-// Summarise returns the sufficient statistics of the columns of x [d×N].
+// Summarise returns the sufficient statistics of N points, the columns of x [d×N].
 func Summarise(x linalg.Matrix[float64]) Data {
 	data := Data{N: x.Cols, Mean: make([]float64, x.Rows), Scatter: make([]float64, x.Rows)}
 	for j := range x.Rows {
@@ -37,7 +37,8 @@ func Summarise(x linalg.Matrix[float64]) Data {
 	return data
 }
 
-// Draw draws z ~ N(0, I) and n points x_i ~ N(z + Δ, Σ), one dimension after another.
+// Draw draws z ~ N(0, I) and n points x_i ~ N(z + Δ, Σ), and returns the statistics of the points.
+// It processes one dimension after another, so that only n numbers are in memory.
 func Draw(truth Theta, n int, rng *rand.Rand) Data {
 	data := Data{N: n}
 	x := linalg.New[float64](1, n)
@@ -51,4 +52,41 @@ func Draw(truth Theta, n int, rng *rand.Rand) Data {
 		data.Scatter = append(data.Scatter, row.Scatter[0])
 	}
 	return data
+}
+
+// LogEvidence returns the log density of D after integration over z,
+//
+//	log p_θ(D) = Σ_j −(N/2) log 2πv_j − S_j/2v_j − ½ log(1 + N/v_j) − ½ (x̄_j − Δ_j)²/(1 + v_j/N),
+//
+// where v_j = σ_j², and x̄_j and S_j are the statistics in d.
+func (d Data) LogEvidence(t Theta) float64 {
+	n, sum := float64(d.N), 0.0
+	for j := range d.Mean {
+		v, r := t.Sigma[j]*t.Sigma[j], d.Mean[j]-t.Delta[j]
+		sum -= n/2*(linalg.Log2Pi+math.Log(v)) + d.Scatter[j]/(2*v)
+		sum -= 0.5*math.Log1p(n/v) + 0.5*r*r/(1+v/n)
+	}
+	return sum
+}
+
+// MaximumLikelihood returns the θ that maximises log p_θ(D). With Δ̂_j = x̄_j the last term of
+// LogEvidence is 0. For v = σ̂_j² and S = S_j, the derivative of the other terms is 0 at the
+// positive root of
+//
+//	N v² + (N(N−1) − S) v − N S = 0.
+//
+// The root is computed without cancellation. D must contain N ≥ 2 points that are not all equal.
+func (d Data) MaximumLikelihood() Theta {
+	t := Theta{make([]float64, d.Dims()), make([]float64, d.Dims())}
+	n := float64(d.N)
+	for j, s := range d.Scatter {
+		b := n*(n-1) - s
+		root := math.Hypot(b, 2*n*math.Sqrt(s)) // √(b² + 4·N·NS)
+		v := 2 * n * s / (b + root)
+		if b < 0 {
+			v = (root - b) / (2 * n)
+		}
+		t.Delta[j], t.Sigma[j] = d.Mean[j], math.Sqrt(v)
+	}
+	return t
 }

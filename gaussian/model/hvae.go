@@ -5,54 +5,38 @@ import (
 
 	"hvae/ad"
 	"hvae/hvae"
-	"hvae/linalg"
 )
 
-// maxStepSize is ξ in ε = ξ·sigmoid(logit).
-const maxStepSize = 0.5
-
-// HVAE is Hamiltonian variational inference: Algorithm 1 on the Gaussian model, with the true
-// prior as variational prior and fixed tempering or none. In addition to Δ and log σ, it learns
-// the step size of each dimension and, if tempered, β₀.
-type HVAE struct {
-	common
-	tempered bool
-	flow     hvae.Flow[float64]
-}
-
-// NewHVAE returns the method with K leapfrog steps. The step sizes start at 0.005, and 1/√β₀
-// starts at 5 if tempered; otherwise β₀ = 1.
-func NewHVAE(data Data, K int, tempered bool) *HVAE {
-	stepSize := linalg.New[float64](1, data.Dims())
-	stepSize.Fill(hvae.Unconstrain(0.005, 0, maxStepSize))
-	h := &HVAE{common: newCommon(data, &Param{Name: "step_size_logit", Value: stepSize}), tempered: tempered}
+// NewHVAE returns the method HVAE, which runs Algorithm 1 with K leapfrog steps on the Gaussian
+// model. The variational prior is the prior N(0, I) of the model. Tempering is fixed (quadratic),
+// or absent with β₀ = 1. The bound is the Rao-Blackwellised ELBO (equation 12).
+//
+// The parameters are Δ, log σ, the logit of the step size in each dimension, and, with tempering,
+// log(1/√β₀ − 1). The step sizes start at 0.005, and 1/√β₀ starts at 5.
+func NewHVAE(data Data, K int, tempered bool) *Method {
+	const maxStepSize = 0.5 // ξ in the step size ε = ξ·sigmoid(logit)
+	inf := math.Inf(1)
+	d := data.Dims()
+	m := newMethod(d, 2*d) // the noise consists of ε [d] and γ₀ [d]
+	m.add("step_size_logit", 1, d, hvae.Unconstrain(0.005, 0, maxStepSize))
+	m.Beta0 = func() float64 { return 1 }
 	if tempered {
-		h.params = append(h.params, &Param{Name: "log_temperature", Value: linalg.Column(hvae.Unconstrain(5, 1, math.Inf(1)))})
+		m.add("log_temperature", 1, 1, hvae.Unconstrain(5, 1, inf))
+		m.Beta0 = func() float64 {
+			s := 1 + math.Exp(m.Params[3].Value.At(0, 0))
+			return 1 / (s * s)
+		}
 	}
-	h.flow.Target, h.flow.K = &h.target, K
-	return h
-}
-
-// NoiseRows returns the number of elements of z₀ and γ₀.
-func (h *HVAE) NoiseRows() int { return 2 * h.data.Dims() }
-
-// ELBO returns the Rao-Blackwellised bound.
-func (h *HVAE) ELBO(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64] {
-	h.target.bind(h.data, params[0], params[1])
-	h.flow.StepSize = hvae.Constrain(params[2], 0, maxStepSize)
-	if h.tempered {
-		h.flow.Tempering = hvae.FixedTempering(hvae.Constrain(params[3], 1, math.Inf(1)))
+	var target Target // shared by all calls of ELBO, so that training steps do not allocate
+	flow := hvae.Flow[float64]{Target: &target, K: K}
+	m.ELBO = func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64] {
+		target = NewTarget(data, params[0], params[1])
+		flow.StepSize = hvae.Constrain(params[2], 0, maxStepSize)
+		if tempered {
+			flow.Tempering = hvae.FixedTempering(hvae.Constrain(params[3], 1, inf))
+		}
+		epsilon, gamma0 := ad.RowRange(noise, 0, d), ad.RowRange(noise, d, 2*d)
+		return hvae.HIS(&flow, hvae.StandardNormal[float64]{}, epsilon, gamma0).ELBO()
 	}
-	d := h.data.Dims()
-	epsilon, gamma0 := ad.RowRange(noise, 0, d), ad.RowRange(noise, d, 2*d)
-	return hvae.HIS(&h.flow, hvae.StandardNormal[float64]{}, epsilon, gamma0).ELBO()
-}
-
-// Beta0 returns β₀.
-func (h *HVAE) Beta0() float64 {
-	if !h.tempered {
-		return 1
-	}
-	s := 1 + math.Exp(h.params[3].Value.At(0, 0))
-	return 1 / (s * s)
+	return m
 }

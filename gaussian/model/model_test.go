@@ -12,12 +12,11 @@ import (
 
 	"hvae/ad"
 	"hvae/hvae"
-	"hvae/linalg"
 )
 
 var small = Config{Points: 100, Iterations: 250, Draws: 4, Rate: 1e-2, Seed: 3}
 
-func TestARunDependsOnlyOnItsConfigAndKey(t *testing.T) {
+func TestOutcomeDependsOnlyOnConfigAndRun(t *testing.T) {
 	for _, name := range MethodNames() {
 		run := Run{Dims: 3, Method: name, Dataset: 1}
 		iterations := 0
@@ -31,10 +30,10 @@ func TestARunDependsOnlyOnItsConfigAndKey(t *testing.T) {
 		}
 		same := cmp.Comparer(func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) })
 		if diff := cmp.Diff(a, b, same); diff != "" {
-			t.Errorf("%s: two runs with the same key differ:\n%s", name, diff)
+			t.Errorf("%s: the outcomes of two equal runs differ:\n%s", name, diff)
 		}
 		if iterations != small.Iterations {
-			t.Errorf("%s: progress reported %d of %d iterations", name, iterations, small.Iterations)
+			t.Errorf("%s: Train reported %d iterations to progress, want %d", name, iterations, small.Iterations)
 		}
 		run.Dataset = 2
 		c, err := small.Train(t.Context(), run, func(int) {})
@@ -42,12 +41,12 @@ func TestARunDependsOnlyOnItsConfigAndKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		if a.DeltaErr == c.DeltaErr || a.MLEDeltaErr == c.MLEDeltaErr {
-			t.Errorf("%s: two datasets have the same outcome", name)
+			t.Errorf("%s: the outcomes for two datasets are equal", name)
 		}
 	}
 }
 
-func TestOutcomesContainErrorsAndTheExactEvidence(t *testing.T) {
+func TestOutcomeContainsErrorsAndExactEvidence(t *testing.T) {
 	run := Run{Dims: 3, Method: "vb", Dataset: 0}
 	o, err := small.Train(t.Context(), run, func(int) {})
 	if err != nil {
@@ -63,12 +62,13 @@ func TestOutcomesContainErrorsAndTheExactEvidence(t *testing.T) {
 		t.Errorf("errors %v and %v, want %v and %v", o.DeltaErr, o.SigmaErr, delta, sigma)
 	}
 	if o.LogEvidence != data.LogEvidence(o.Theta) || o.ELBO > o.LogEvidence || o.MLELogEvidence < o.LogEvidence {
-		t.Errorf("ELBO %v ≤ log p(D) %v ≤ its maximum %v does not hold", o.ELBO, o.LogEvidence, o.MLELogEvidence)
+		t.Errorf("the ELBO is %v, log p(D) is %v and its maximum is %v, want them in increasing order", o.ELBO, o.LogEvidence, o.MLELogEvidence)
 	}
 }
 
-func TestMeanFieldLearnsTheMaximumLikelihoodScale(t *testing.T) {
-	// The bound is exact for the posterior, so its maximum is the maximum of the evidence.
+func TestMeanFieldLearnsMaximumLikelihoodScale(t *testing.T) {
+	// The family of approximate posteriors contains the exact posterior, so the maximum of the bound
+	// is the maximum of the evidence.
 	c := Config{Points: 100, Iterations: 6000, Draws: 1, Rate: 2e-3, Seed: 4}
 	best := c.Dataset(2, 0).MaximumLikelihood()
 	o, err := c.Train(t.Context(), Run{Dims: 2, Method: "vb"}, func(int) {})
@@ -77,18 +77,18 @@ func TestMeanFieldLearnsTheMaximumLikelihoodScale(t *testing.T) {
 	}
 	for j := range 2 {
 		if r := o.Theta.Sigma[j] / best.Sigma[j]; !(math.Abs(r-1) <= 0.005) {
-			t.Errorf("σ_%d = %.4f, the maximum of the evidence is at %.4f", j, o.Theta.Sigma[j], best.Sigma[j])
+			t.Errorf("σ_%d = %.4f, want the maximum-likelihood estimate %.4f", j, o.Theta.Sigma[j], best.Sigma[j])
 		}
 	}
 }
 
-func TestDivergenceErrorsDescribeTheRunAndItsParameters(t *testing.T) {
+func TestDivergenceErrorDescribesRunAndParameters(t *testing.T) {
 	c := small
 	c.Rate = 1e4
 	for _, name := range MethodNames() {
 		_, err := c.Train(t.Context(), Run{Dims: 2, Method: name, Dataset: 6}, func(int) {})
 		if err == nil {
-			t.Errorf("%s: no error for the learning rate 1e4", name)
+			t.Errorf("%s: training with the learning rate 1e4 returns no error", name)
 			continue
 		}
 		for _, want := range []string{name, "dataset 7", "d = 2", "iteration", "delta = [", "log_sigma = [", "-lr"} {
@@ -97,12 +97,12 @@ func TestDivergenceErrorsDescribeTheRunAndItsParameters(t *testing.T) {
 			}
 		}
 		if p := err.Error()[strings.Index(err.Error(), "\n"):]; strings.Contains(p, "NaN") {
-			t.Errorf("%s: the parameters include the failed step: %s", name, p)
+			t.Errorf("%s: the failed step changed the parameters: %s", name, p)
 		}
 	}
 }
 
-func TestTrainReturnsWhenItsContextEnds(t *testing.T) {
+func TestTrainReturnsWhenContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	n := 0
 	_, err := small.Train(ctx, Run{Dims: 1, Method: "vb"}, func(int) {
@@ -111,21 +111,22 @@ func TestTrainReturnsWhenItsContextEnds(t *testing.T) {
 		}
 	})
 	if !errors.Is(err, context.Canceled) || n != 2 {
-		t.Errorf("after %d progress reports: %v, want the error of the context after 2", n, err)
+		t.Errorf("Train returned %v after %d progress reports, want the error of the context after 2", err, n)
 	}
 }
 
-func TestTheMeanOfAnExactBoundIsTheBound(t *testing.T) {
+func TestMeanOfExactBoundIsTheBound(t *testing.T) {
 	data := Draw(Truth(3), 20, hvae.Stream(1, "data"))
 	trainer := NewTrainer(NewMeanField(data), 10, 1e-3, hvae.Stream(1, "noise"))
 	want := meanELBO(t, trainer, 1)
 	for _, n := range []int{7, 100, 250} {
 		if got := meanELBO(t, trainer, n); !(math.Abs(got-want) <= 1e-12*math.Abs(want)) {
-			t.Errorf("averaged over %d draws the bound is %v, want %v", n, got, want)
+			t.Errorf("the mean of %d draws of the bound is %v, want %v", n, got, want)
 		}
 	}
 }
 
+// meanELBO returns the result of trainer.MeanELBO.
 func meanELBO(t *testing.T, trainer *Trainer, n int) float64 {
 	t.Helper()
 	elbo, err := trainer.MeanELBO(t.Context(), n)
@@ -135,30 +136,30 @@ func meanELBO(t *testing.T, trainer *Trainer, n int) float64 {
 	return elbo
 }
 
-func TestCostGrowsWithTheWork(t *testing.T) {
+func TestCostIncreasesWithDimensionAndK(t *testing.T) {
 	for _, m := range MethodNames() {
 		if !(Cost(m, 1) > 0) || !(Cost(m, 100) > Cost(m, 1)) {
-			t.Errorf("%s costs %v for d = 1 and %v for d = 100", m, Cost(m, 1), Cost(m, 100))
+			t.Errorf("the cost of %s is %v for d = 1 and %v for d = 100", m, Cost(m, 1), Cost(m, 100))
 		}
 	}
 	for _, pair := range [][2]string{{"hvae-k1", "hvae-k10"}, {"hvae-notemp-k1", "hvae-notemp-k10"}, {"nf-k1", "nf-k30"}} {
 		if !(Cost(pair[0], 50) < Cost(pair[1], 50)) {
-			t.Errorf("%s costs %v, but %s costs %v", pair[0], Cost(pair[0], 50), pair[1], Cost(pair[1], 50))
+			t.Errorf("the cost of %s is %v, not less than the cost of %s, %v", pair[0], Cost(pair[0], 50), pair[1], Cost(pair[1], 50))
 		}
 	}
 	if c := Cost("no such method", 3); c != 0 {
-		t.Errorf("an unknown method costs %v", c)
+		t.Errorf("the cost of an unknown method is %v, want 0", c)
 	}
 }
 
-func TestUnknownMethod(t *testing.T) {
+func TestUnknownMethodReturnsError(t *testing.T) {
 	_, err := small.Train(t.Context(), Run{Dims: 1, Method: "mcmc"}, func(int) {})
 	if err == nil || !strings.Contains(err.Error(), `"mcmc"`) || !strings.Contains(err.Error(), "hvae-k10") {
 		t.Errorf("error %v, want the unknown name and the list of methods", err)
 	}
 }
 
-func TestStepsAllocateNothing(t *testing.T) {
+func TestStepsDoNotAllocate(t *testing.T) {
 	for _, name := range MethodNames() {
 		m, err := NewMethod(name, small.Dataset(5, 0), hvae.Stream(5, "steps"))
 		if err != nil {
@@ -173,62 +174,50 @@ func TestStepsAllocateNothing(t *testing.T) {
 		step()
 		step()
 		if n := testing.AllocsPerRun(50, step); n != 0 {
-			t.Errorf("%s: a step after the first two allocates %v times", name, n)
+			t.Errorf("%s: a step after the first two makes %v allocations, want 0", name, n)
 		}
 	}
 }
 
-// root is a method with the bound √θ + constant.
-type root struct{ theta, constant float64 }
-
-func (r *root) Params() []*Param {
-	return []*Param{{Name: "theta", Value: linalg.Column(r.theta)}}
+// root returns a method with the bound √θ + constant.
+func root(theta, constant float64) *Method {
+	m := &Method{ELBO: func(params []*ad.Var[float64], _ *ad.Var[float64]) *ad.Var[float64] {
+		return ad.AddConst(ad.Exp(ad.Scale(ad.Log(params[0]), 0.5)), constant)
+	}}
+	m.add("theta", 1, 1, theta)
+	return m
 }
-
-func (r *root) NoiseRows() int { return 0 }
-
-func (r *root) ELBO(params []*ad.Var[float64], _ *ad.Var[float64]) *ad.Var[float64] {
-	return ad.AddConst(ad.Exp(ad.Scale(ad.Log(params[0]), 0.5)), r.constant)
-}
-
-func (r *root) Beta0() float64 { return math.NaN() }
 
 func TestStepChangesParametersOnlyIfBoundAndGradientAreFinite(t *testing.T) {
 	for _, c := range []struct {
-		root
-		finite bool
+		theta, constant float64
+		finite          bool
 	}{
-		{root{1, 0}, true},
-		{root{1, math.Inf(1)}, false},
-		{root{1, math.Inf(-1)}, false},
-		{root{1, math.NaN()}, false},
-		{root{0, 0}, false}, // infinite derivative
+		{1, 0, true},
+		{1, math.Inf(1), false},
+		{1, math.Inf(-1), false},
+		{1, math.NaN(), false},
+		{0, 0, false}, // the derivative is infinite
 	} {
-		trainer := NewTrainer(&c.root, 1, 0.1, nil)
-		err := trainer.Step(t.Context())
-		theta := trainer.algorithm.State().Params[0].Value.Data[0]
+		m := root(c.theta, c.constant)
+		err := NewTrainer(m, 1, 0.1, nil).Step(t.Context())
+		theta := m.Params[0].Value.Data[0]
 		if (err == nil) != c.finite || (theta != c.theta) != c.finite {
-			t.Errorf("√%v + %v: error %v, θ moved to %v", c.theta, c.constant, err, theta)
+			t.Errorf("the bound √%v + %v: error %v, θ after the step is %v", c.theta, c.constant, err, theta)
 		}
 	}
 }
 
-// recorder is a method that records its noise.
-type recorder struct {
-	root
-	noise []float64
-	cols  []int
-}
-
-func (n *recorder) NoiseRows() int { return 2 }
-
-func (n *recorder) ELBO(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64] {
-	n.noise, n.cols = append(n.noise, noise.Value.Data...), append(n.cols, noise.Cols())
-	return n.root.ELBO(params, noise)
-}
-
-func TestEachStepAndEachEvaluationBatchHasNewNoise(t *testing.T) {
-	m := &recorder{root: root{theta: 1}}
+func TestEachStepAndEachEvaluationBatchDrawsNewNoise(t *testing.T) {
+	m := root(1, 0)
+	m.NoiseRows = 2
+	bound := m.ELBO
+	var drawn []float64
+	var columns []int
+	m.ELBO = func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64] {
+		drawn, columns = append(drawn, noise.Value.Data...), append(columns, noise.Cols())
+		return bound(params, noise)
+	}
 	trainer := NewTrainer(m, 3, 1e-3, hvae.Stream(1, "noise"))
 	for range 2 {
 		if err := trainer.Step(t.Context()); err != nil {
@@ -236,34 +225,34 @@ func TestEachStepAndEachEvaluationBatchHasNewNoise(t *testing.T) {
 		}
 	}
 	meanELBO(t, trainer, 250)
-	if want := []int{3, 3, 100, 100, 50}; !slices.Equal(m.cols, want) {
-		t.Errorf("batches of %v draws, want %v", m.cols, want)
+	if want := []int{3, 3, 100, 100, 50}; !slices.Equal(columns, want) {
+		t.Errorf("the calls of ELBO have %v draws, want %v", columns, want)
 	}
-	slices.Sort(m.noise)
-	if n := len(slices.Compact(m.noise)); n != 2*256 {
-		t.Errorf("%d distinct numbers, want 512", n)
+	slices.Sort(drawn)
+	if n := len(slices.Compact(drawn)); n != 2*256 {
+		t.Errorf("the noise consists of %d distinct numbers, want 512", n)
 	}
 }
 
 func TestTwoModesReturnsTheRequestedNumberOfDraws(t *testing.T) {
 	f := TwoModesFlow{K: 2, StepSize: 0.1, InvSqrtBeta0: 3, Tempering: "fixed"}
-	for _, draws := range []int{1, 500, 700} { // in batches of 500
+	for _, draws := range []int{1, 500, 700} { // Draw computes batches of 500
 		if l, changed, err := f.Draw(t.Context(), draws, hvae.Stream(1, "draws")); err != nil || len(l) != draws || changed > draws {
-			t.Errorf("%d draws: %d estimates, %d changes of mode, %v", draws, len(l), changed, err)
+			t.Errorf("Draw of %d draws returns %d estimates and %d changes of mode, error %v", draws, len(l), changed, err)
 		}
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
 	if l, _, err := f.Draw(ended, math.MaxInt, hvae.Stream(1, "draws")); err != context.Canceled {
-		t.Errorf("with an ended context: %d draws, %v", len(l), err)
+		t.Errorf("Draw with an ended context returns %d draws and the error %v", len(l), err)
 	}
 }
 
-func TestTwoModesPathsFollowTheLeapfrogScheme(t *testing.T) {
-	// After eliminating the momenta, a leapfrog path obeys
-	// z_{k+1} − z_k = α_k (z_k − z_{k−1}) − ½ε²(1 + α_k) ∇U(z_k).
+func TestTwoModesPathsFollowLeapfrogScheme(t *testing.T) {
+	// Without the momenta, the leapfrog steps are
+	//	z_{k+1} − z_k = α_k (z_k − z_{k−1}) − ½ε²(1 + α_k) ∇U(z_k).
 	const K, n = 30, 60
-	gradU := func(x, y float64) [2]float64 { // of U = −log p, s² = ¼
+	gradU := func(x, y float64) [2]float64 { // the gradient of U = −log p, where s² = ¼
 		right := 1 / (1 + math.Exp(-2*3*x/0.25)) // posterior probability of the right mode
 		return [2]float64{(x + 3 - 6*right) / 0.25, y / 0.25}
 	}
@@ -279,11 +268,11 @@ func TestTwoModesPathsFollowTheLeapfrogScheme(t *testing.T) {
 		changed := 0
 		paths := f.Paths(n, hvae.Stream(1, "paths"))
 		if len(paths) != n {
-			t.Fatalf("%d paths, want %d", len(paths), n)
+			t.Fatalf("Paths returns %d paths, want %d", len(paths), n)
 		}
 		for _, p := range paths {
 			if len(p.X) != K+1 || len(p.Y) != K+1 || len(p.H) != K+1 || len(p.InvBeta) != K+1 {
-				t.Fatalf("path %+v, want %d steps", p, K)
+				t.Fatalf("the path %+v does not have %d steps", p, K)
 			}
 			for k := range K + 1 {
 				if want := invSqrtBeta(k) * invSqrtBeta(k); !(math.Abs(p.InvBeta[k]-want) <= 1e-10) {
@@ -339,13 +328,12 @@ func TestBothModesHaveProbabilityOneHalf(t *testing.T) {
 		}
 	}
 	if !(math.Abs(left-0.5) <= 1e-6) || !(math.Abs(right-0.5) <= 1e-6) {
-		t.Errorf("the modes have probabilities %.9f and %.9f, want 0.5", left, right)
+		t.Errorf("the probabilities of the modes are %.9f and %.9f, want 0.5", left, right)
 	}
 }
 
 func TestMaximumLikelihoodAvoidsCancellation(t *testing.T) {
-	// For distant points the maximum is at v = S/N, for close points at v = S/(N−1), because z
-	// explains their mean.
+	// The maximum-likelihood variance approaches S/N for a large scatter S, and S/(N−1) for a small S.
 	for _, c := range []struct{ scatter, want float64 }{{1e20, 1e20 / 3}, {1e-20, 1e-20 / 2}} {
 		d := Data{N: 3, Mean: []float64{0.5}, Scatter: []float64{c.scatter}}
 		got := d.MaximumLikelihood().Sigma[0]

@@ -7,64 +7,52 @@ import (
 
 	"hvae/ad"
 	"hvae/hvae"
-	"hvae/linalg"
 )
 
-// Planar is variational inference with a planar normalizing flow (Rezende and Mohamed,
-// Variational Inference with Normalizing Flows, 2015): it transforms draws from the true prior
-// by K layers
+// NewPlanar returns variational inference with a planar normalizing flow (Rezende and Mohamed,
+// Variational Inference with Normalizing Flows, 2015). The flow maps a draw z₀ from the prior
+// N(0, I) of the model through K layers
 //
-//	f(z) = z + û tanh(wᵀz + b)    (their equation 10)
+//	f(z) = z + û tanh(wᵀz + b)    (their equation 10).
 //
-// with the same u, w and b, which it learns in addition to Δ and log σ.
-type Planar struct {
-	common
-	layers int
-}
-
-// NewPlanar returns the method with K layers. The elements of u and w are drawn from N(0, 0.1²)
-// truncated at two standard deviations; b starts at 0.1.
-func NewPlanar(data Data, K int, rng *rand.Rand) *Planar {
-	u, w := linalg.New[float64](data.Dims(), 1), linalg.New[float64](data.Dims(), 1)
-	for _, m := range []linalg.Matrix[float64]{u, w} {
-		for i := range m.Data {
-			m.Data[i] = 0.1 * truncatedNormal(rng)
+// The parameters are Δ, log σ, and u, w and b, which all layers share. The initial elements of u
+// and w are drawn from N(0, 0.1²) truncated at two standard deviations, and b starts at 0.1. The
+// bound is log p_θ(D, z_K) − log q_K(z_K), where
+//
+//	log q_K(z_K) = log q⁰(z₀) − Σ_k log |det ∂f/∂z_{k−1}|    (their equation 13).
+func NewPlanar(data Data, K int, rng *rand.Rand) *Method {
+	d := data.Dims()
+	m := newMethod(d, d) // the noise is z₀ [d]
+	m.add("u", d, 1, 0)
+	m.add("w", d, 1, 0)
+	m.add("b", 1, 1, 0.1)
+	for _, p := range m.Params[2:4] {
+		for i := range p.Value.Data {
+			x := rng.NormFloat64()
+			for math.Abs(x) > 2 {
+				x = rng.NormFloat64()
+			}
+			p.Value.Data[i] = 0.1 * x
 		}
 	}
-	return &Planar{
-		common: newCommon(data, &Param{Name: "u", Value: u}, &Param{Name: "w", Value: w}, &Param{Name: "b", Value: linalg.Column(0.1)}),
-		layers: K,
+	m.ELBO = func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64] {
+		target := NewTarget(data, params[0], params[1])
+		logPrior := hvae.LogNormal(noise)
+		zK, logDet := PlanarFlow(noise, params[2], params[3], params[4], K)
+		return ad.Add(ad.Sub(target.LogJoint(zK), logPrior), logDet)
 	}
-}
-
-// truncatedNormal returns a draw from N(0, 1) truncated to [−2, 2].
-func truncatedNormal(rng *rand.Rand) float64 {
-	for {
-		if x := rng.NormFloat64(); math.Abs(x) <= 2 {
-			return x
-		}
-	}
-}
-
-// NoiseRows returns the number of elements of z₀.
-func (p *Planar) NoiseRows() int { return p.data.Dims() }
-
-// ELBO returns log p_θ(D, z_K) − log q_K(z_K) for z₀ from the prior, where log q_K(z_K) = log
-// q⁰(z₀) − Σ_k log |det ∂f/∂z_{k−1}| (equation 13 of Rezende and Mohamed).
-func (p *Planar) ELBO(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64] {
-	p.target.bind(p.data, params[0], params[1])
-	logPrior := hvae.LogNormal(noise)
-	zK, logDet := PlanarFlow(noise, params[2], params[3], params[4], p.layers)
-	return ad.Add(ad.Sub(p.target.LogJoint(zK), logPrior), logDet)
+	return m
 }
 
 // PlanarFlow applies K planar layers with parameters u, w [d×1] and b [1×1] to the columns of
-// z [d×n]. It returns z_K and the logarithms of the Jacobian determinants [1×n], and panics if
-// K < 1.
+// z [d×n]. It returns z_K [d×n] and the log determinants of the Jacobian matrices ∂z_K/∂z [1×n].
+// It panics if K < 1.
 //
-// A layer is invertible if wᵀû ≥ −1. As in the appendix of Rezende and Mohamed,
-// û = u + (m(wᵀu) − wᵀu) w/‖w‖² with m(x) = softplus(x) − 1, so that wᵀû = m(wᵀu), and
-// the determinant is 1 + (1 − tanh²)·m(wᵀu) = (1 + m) − m·tanh² > 0.
+// A layer is invertible if wᵀû ≥ −1. The appendix of Rezende and Mohamed therefore replaces u with
+//
+//	û = u + (m − wᵀu) w/‖w‖²,   m = softplus(wᵀu) − 1 > −1.
+//
+// Hence wᵀû = m, and the determinant of a layer is 1 + (1 − tanh²)·m = (1 + m) − m·tanh² > 0.
 func PlanarFlow(z, u, w, b *ad.Var[float64], K int) (zK, logDet *ad.Var[float64]) {
 	if K < 1 {
 		panic(fmt.Sprintf("model: a planar flow of K = %d layers", K))
@@ -77,8 +65,8 @@ func PlanarFlow(z, u, w, b *ad.Var[float64], K int) (zK, logDet *ad.Var[float64]
 	return zK, ad.SumTo(ad.Log(det), 1, z.Cols())
 }
 
-// planarLayers returns z_K and the activations tanh(wᵀz + b) of all layers [K×n]. It splits the
-// layers into halves recursively.
+// planarLayers returns z_K [d×n] and the activations tanh(wᵀz + b) of all layers [K×n]. It splits
+// the layers into halves recursively, so that each activation is copied only about log₂ K times.
 func planarLayers(z, uHat, w, b *ad.Var[float64], K int) (zK, h *ad.Var[float64]) {
 	if K == 1 {
 		h := ad.Tanh(ad.Add(ad.MulSumTo(w, z, 1, z.Cols()), b))

@@ -6,36 +6,30 @@ import (
 	"hvae/linalg"
 )
 
-// Target is log p_θ(D, z) as a function of z, Δ and log σ on the tape:
+// Target is log p_θ(D, z) as a function of z, Δ and log σ on the tape,
 //
 //	log p_θ(D, z) = Σ_j −(N/2) log 2π − N log σ_j − S_j/2σ_j² − N/2σ_j² (z_j + Δ_j − x̄_j)²
-//	              + log N(z | 0, I),
+//	              + log N(z | 0, I).
 //
-// the sum over points of section 5.1 in terms of the sufficient statistics. The gradient of the
-// potential has the closed form
+// This is the sum over points of section 5.1, written in terms of the means x̄_j and the centred
+// sums of squares S_j of the data. The gradient of the potential U = −log p has the closed form
 //
 //	∇U_θ(z|D) = z + N Σ⁻¹(z + Δ − x̄).
 //
-// (The x in the paper's formula is x̄. Its U = log p lacks a minus sign, but its gradient is
-// correct.)
+// The paper writes x for x̄, and U = log p without the minus sign. Its gradient is correct.
 type Target struct {
 	offset    *ad.Var[float64] // Δ − x̄, [d×1]
 	precision *ad.Var[float64] // N/σ², [d×1]
 	slope     *ad.Var[float64] // 1 + N/σ², [d×1]
 	intercept *ad.Var[float64] // N/σ²(Δ − x̄), [d×1]
-	constant  *ad.Var[float64] // the terms of log p_θ(D, z) without z, [1×1]
+	constant  *ad.Var[float64] // the terms of log p_θ(D, z) that do not contain z, [1×1]
 }
 
-var _ hvae.ClosedForm[float64] = (*Target)(nil)
+var _ hvae.ClosedForm[float64] = Target{}
 
-// NewTarget returns the target of a dataset for Δ and log σ [d×1]. It is valid until their tape is
-// reset.
-func NewTarget(data Data, delta, logSigma *ad.Var[float64]) *Target {
-	return new(Target).bind(data, delta, logSigma)
-}
-
-// bind sets g to the target that NewTarget returns, without allocating.
-func (g *Target) bind(data Data, delta, logSigma *ad.Var[float64]) *Target {
+// NewTarget returns the target of a dataset for Δ [d×1] and log σ [d×1]. The target is valid until
+// the tape of Δ and log σ is reset.
+func NewTarget(data Data, delta, logSigma *ad.Var[float64]) (g Target) {
 	t, n := delta.Tape(), float64(data.N)
 	mean, scatter := t.Const(linalg.Column(data.Mean...)), t.Const(linalg.Column(data.Scatter...))
 	g.offset = ad.Sub(delta, mean)
@@ -50,13 +44,13 @@ func (g *Target) bind(data Data, delta, logSigma *ad.Var[float64]) *Target {
 }
 
 // LogJoint implements hvae.Target.
-func (g *Target) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
+func (g Target) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	squares := ad.Square(ad.Add(z, g.offset))
 	misfit := ad.MulSumTo(g.precision, squares, 1, z.Cols())
 	return ad.Add(ad.MulAdd(misfit, z.Tape().Scalar(-0.5), g.constant), hvae.LogNormal(z))
 }
 
 // PotentialGradient implements hvae.ClosedForm.
-func (g *Target) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] {
+func (g Target) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.MulAdd(g.slope, z, g.intercept)
 }

@@ -5,54 +5,53 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"strings"
 
 	"hvae/ad"
 	"hvae/hvae"
 	"hvae/linalg"
 )
 
-// A Trainer trains the parameters of a method with Algorithm 2. Its batch has one column, the
-// dataset, whose ELBO is averaged over draws of the noise.
+// A Trainer trains the parameters of a method by Algorithm 2. The batch contains only one element,
+// the dataset. Its ELBO is averaged over several draws of the noise.
 type Trainer struct {
-	method    Method
+	method    *Method
 	draws     int
 	rng       *rand.Rand
-	noise     linalg.Matrix[float64] // of the current draws
+	noise     linalg.Matrix[float64] // of the current draws, [NoiseRows×draws]
 	algorithm *hvae.Trainer[float64]
 }
 
-var oneDataset = []int{0} // the batch
+var oneDataset = []int{0} // the batch, a variable so that steps do not allocate it
 
-// NewTrainer returns a trainer whose steps average the ELBO over the given number of draws and
-// maximise it with RMSProp.
-func NewTrainer(m Method, draws int, rate float64, rng *rand.Rand) *Trainer {
+// NewTrainer returns a trainer that maximises the ELBO with RMSProp. Each step averages the ELBO
+// over the given number of draws.
+func NewTrainer(m *Method, draws int, rate float64, rng *rand.Rand) *Trainer {
 	t := &Trainer{method: m, draws: draws, rng: rng}
-	t.algorithm = hvae.NewTrainer(m.Params(), RMSProp{rate}, func(b *hvae.Block[float64]) *ad.Var[float64] {
+	t.algorithm = hvae.NewTrainer(m.Params, RMSProp{rate}, func(b *hvae.Block[float64]) *ad.Var[float64] {
 		return ad.Mean(m.ELBO(b.Params, b.Tape.Const(t.noise)))
 	})
 	return t
 }
 
-// Step estimates the ELBO and its gradient and updates the parameters. If the ELBO or its
-// gradient is not finite, or ctx ends, Step returns the error of hvae.Trainer.Step and changes
-// nothing.
+// Step estimates the ELBO and its gradient, and updates the parameters. If ctx ends, or if the
+// ELBO or its gradient is not finite, it returns the error of hvae.Trainer.Step and does not change
+// the parameters.
 func (t *Trainer) Step(ctx context.Context) error {
 	t.draw(t.draws)
 	_, err := t.algorithm.Step(ctx, oneDataset)
 	return err
 }
 
-// draw draws the noise of n draws of the bound.
+// draw replaces the noise with n new columns of draws from N(0, 1).
 func (t *Trainer) draw(n int) {
-	if t.noise.Data == nil || t.noise.Cols != n {
-		t.noise = linalg.New[float64](t.method.NoiseRows(), n)
+	if t.noise.Cols != n {
+		t.noise = linalg.New[float64](t.method.NoiseRows, n)
 	}
 	hvae.FillNormal(t.rng, t.noise)
 }
 
-// MeanELBO returns the ELBO for the current parameters, averaged over n draws, or ctx's error if
-// ctx ends first.
+// MeanELBO returns the ELBO for the current parameters, averaged over n draws. It returns an error
+// if ctx ends or if an estimate is NaN.
 func (t *Trainer) MeanELBO(ctx context.Context, n int) (float64, error) {
 	const batch = 100
 	sum := 0.0
@@ -67,13 +66,14 @@ func (t *Trainer) MeanELBO(ctx context.Context, n int) (float64, error) {
 	return sum / float64(n), nil
 }
 
-// RMSProp is gradient ascent with the gradient divided by its running root mean square
-// (Tieleman and Hinton, lecture 6.5, 2012). It computes the same steps as ApplyRMSProp of
-// TensorFlow 1 without momentum, with decay = 0.9 and ε = 1e-10:
+// RMSProp is gradient ascent that divides the gradient by its running root mean square (Tieleman
+// and Hinton, lecture 6.5, 2012). It computes the same steps as ApplyRMSProp of TensorFlow 1
+// without momentum,
 //
-//	v ← decay·v + (1 − decay)·g²,   θ ← θ + rate·g/√(v + ε).
+//	v ← decay·v + (1 − decay)·g²,   θ ← θ + rate·g/√(v + ε),
 //
-// The initial v is 1, as in TensorFlow, which keeps the first steps short.
+// with decay = 0.9 and ε = 1e-10. As in TensorFlow, v starts at 1, which keeps the first steps
+// short.
 type RMSProp struct{ Rate float64 }
 
 // Start implements hvae.Optimiser.
@@ -81,7 +81,7 @@ func (RMSProp) Start() []float64 { return []float64{1} }
 
 // Ascend implements hvae.Optimiser.
 func (o RMSProp) Ascend(_ int, theta, gradient []float64, averages [][]float64) {
-	decay, epsilon := 0.9, 1e-10 // variables, so that 1 − decay is rounded in float64
+	decay, epsilon := 0.9, 1e-10 // not constants, so that 1 − decay is computed in float64
 	v := averages[0]
 	for j, g := range gradient {
 		v[j] = decay*v[j] + (1-decay)*g*g
@@ -89,11 +89,11 @@ func (o RMSProp) Ascend(_ int, theta, gradient []float64, averages [][]float64) 
 	}
 }
 
-// Config holds the settings of a run.
+// Config holds the settings of an experiment.
 type Config struct {
 	Points     int     // N, the number of points of a dataset
 	Iterations int     // number of optimiser steps
-	Draws      int     // number of draws averaged by each estimate of the ELBO
+	Draws      int     // number of draws over which each step averages the ELBO
 	Rate       float64 // learning rate
 	Seed       uint64
 }
@@ -105,27 +105,28 @@ type Run struct {
 	Dataset int // number of the dataset, from 0
 }
 
-// An Outcome is the result of a run.
+// An Outcome is the result of a Run.
 type Outcome struct {
 	Theta       Theta   // θ̂
-	Beta0       float64 // inverse temperature, NaN if the method has none
+	Beta0       float64 // inverse temperature β₀, NaN for methods other than HVAE
 	ELBO        float64 // at θ̂, averaged over 10,000 draws
 	LogEvidence float64 // log p_θ̂(D), exactly
 
 	DeltaErr, SigmaErr       float64 // ‖Δ − Δ̂‖², ‖σ − σ̂‖²
-	MLEDeltaErr, MLESigmaErr float64 // the same for the maximum-likelihood estimate
-	MLELogEvidence           float64 // log p(D) for the maximum-likelihood estimate, its maximum
+	MLEDeltaErr, MLESigmaErr float64 // the same errors for the maximum-likelihood estimate
+	MLELogEvidence           float64 // log p(D) for the maximum-likelihood estimate
 }
 
-// Dataset returns a dataset in d dimensions, given its number from 0. All methods share it.
+// Dataset returns the dataset with the given number (from 0) in d dimensions. It depends only on
+// these numbers, Points and Seed, so all methods are trained on the same datasets.
 func (c Config) Dataset(d, dataset int) Data {
 	return Draw(Truth(d), c.Points, hvae.Stream(c.Seed, "gaussian data", d, dataset))
 }
 
-// Train executes a run. The outcome depends only on c and run, not on concurrent runs. Before
-// each group of 100 iterations, Train calls progress with the number of iterations in the
-// group. It returns ctx's error if ctx ends first, and an error that describes the run, the
-// iteration and the parameters if a bound is not finite.
+// Train trains a method on a dataset. The outcome depends only on c and run. Before each group of
+// up to 100 iterations, Train calls progress with the size of the group. If ctx ends, Train returns
+// ctx.Err(). If a bound or its gradient is not finite, Train returns an error that describes the
+// run, the iteration and the parameters.
 func (c Config) Train(ctx context.Context, run Run, progress func(iterations int)) (Outcome, error) {
 	data := c.Dataset(run.Dims, run.Dataset)
 	method, err := NewMethod(run.Method, data, hvae.Stream(c.Seed, "gaussian start "+run.Method, run.Dims, run.Dataset))
@@ -133,9 +134,15 @@ func (c Config) Train(ctx context.Context, run Run, progress func(iterations int
 		return Outcome{}, err
 	}
 	trainer := NewTrainer(method, c.Draws, c.Rate, hvae.Stream(c.Seed, "gaussian noise "+run.Method, run.Dims, run.Dataset))
-	failed := func(format string, args ...any) (Outcome, error) {
-		err := fmt.Errorf(format, args...)
-		return Outcome{}, fmt.Errorf("%s on dataset %d, d = %d, %w; the parameters are%s\ntry a smaller -lr", run.Method, run.Dataset+1, run.Dims, err, describe(method.Params()))
+	failed := func(err error) (Outcome, error) {
+		if ctx.Err() != nil {
+			return Outcome{}, ctx.Err()
+		}
+		params := ""
+		for _, p := range method.Params {
+			params += fmt.Sprintf("\n  %s = %.5g", p.Name, p.Value.Data)
+		}
+		return Outcome{}, fmt.Errorf("%s on dataset %d, d = %d, %w; the parameters are%s\ntry a smaller -lr", run.Method, run.Dataset+1, run.Dims, err, params)
 	}
 	const stride = 100
 	for i := range c.Iterations {
@@ -143,33 +150,22 @@ func (c Config) Train(ctx context.Context, run Run, progress func(iterations int
 			progress(min(stride, c.Iterations-i))
 		}
 		if err := trainer.Step(ctx); err != nil {
-			if ctx.Err() != nil {
-				return Outcome{}, ctx.Err()
-			}
-			return failed("diverged at iteration %d: %w", i+1, err)
+			return failed(fmt.Errorf("diverged at iteration %d: %w", i+1, err))
 		}
 	}
-	o := Outcome{Theta: Estimate(method), Beta0: method.Beta0()}
-	if o.ELBO, err = trainer.MeanELBO(ctx, 10_000); err != nil {
-		return Outcome{}, err
+	elbo, err := trainer.MeanELBO(ctx, 10_000)
+	if err != nil {
+		return failed(fmt.Errorf("ended after %d iterations: %w", c.Iterations, err))
 	}
-	o.LogEvidence = data.LogEvidence(o.Theta)
-	truth := Truth(run.Dims)
+	sigma := linalg.New[float64](run.Dims, 1)
+	linalg.Exp(sigma, method.Params[1].Value)
+	o := Outcome{Theta: Theta{method.Params[0].Value.Data, sigma.Data}, Beta0: method.Beta0(), ELBO: elbo}
+	truth, best := Truth(run.Dims), data.MaximumLikelihood()
+	o.LogEvidence, o.MLELogEvidence = data.LogEvidence(o.Theta), data.LogEvidence(best)
 	o.DeltaErr, o.SigmaErr = truth.SquaredErrors(o.Theta)
-	best := data.MaximumLikelihood()
 	o.MLEDeltaErr, o.MLESigmaErr = truth.SquaredErrors(best)
-	o.MLELogEvidence = data.LogEvidence(best)
 	if bad := o.ELBO + o.LogEvidence + o.DeltaErr + o.SigmaErr; math.IsNaN(bad) || math.IsInf(bad, 0) {
-		return failed("ended after %d iterations with the ELBO %v and log p(D) = %v", c.Iterations, o.ELBO, o.LogEvidence)
+		return failed(fmt.Errorf("ended after %d iterations with the ELBO %v and log p(D) = %v", c.Iterations, o.ELBO, o.LogEvidence))
 	}
 	return o, nil
-}
-
-// describe lists parameters, one on each line.
-func describe(params []*Param) string {
-	var b strings.Builder
-	for _, p := range params {
-		fmt.Fprintf(&b, "\n  %s = %.5g", p.Name, p.Value.Data)
-	}
-	return b.String()
 }

@@ -1,27 +1,25 @@
-// Package model implements the Gaussian experiment of section 5.1: a model whose evidence is
-// known exactly,
+// Package model implements the Gaussian experiment of section 5.1. It contains variational methods
+// that estimate θ = {Δ, Σ} from one dataset D = {x_1, …, x_N}, and a model with a known evidence,
 //
-//	z ~ N(0, I_d),   x_i | z ~ N(z + Δ, Σ) for i = 1..N,   Σ = diag(σ_1², …, σ_d²),
+//	z ~ N(0, I_d),   x_i | z ~ N(z + Δ, Σ),   Σ = diag(σ_1², …, σ_d²).
 //
-// and variational methods that estimate θ = {Δ, Σ} from one dataset.
-//
-// Read truth.go and data.go (datasets), exact.go (evidence, posterior and maximum likelihood),
-// target.go (log p_θ(D, z) on the tape), hvae.go, planar.go and vb.go (methods), then train.go.
-// The file twomodes.go contains a separate target, which shows the effect of tempering.
+// Read truth.go (parameters), data.go (datasets, evidence, maximum likelihood), target.go
+// (log p_θ(D, z) on the tape), hvae.go, planar.go and vb.go (methods), then train.go.
+// A separate target in twomodes.go shows the effect of tempering.
 //
 // The package imports hvae, ad and linalg.
 package model
 
 import "hvae/linalg"
 
-// Theta is a value of θ: offsets Δ [d] and standard deviations σ [d].
+// Theta is a value of θ, which consists of offsets Δ [d] and standard deviations σ [d].
 type Theta struct{ Delta, Sigma []float64 }
 
 // Truth returns the parameters that generate the datasets in d dimensions,
 //
-//	Δ_j = r_j/5,   σ_j = 36 r_j²/(10 (d−1)²) + 0.1,   where r_j = j − (d−1)/2,
+//	Δ_j = r_j/5,   σ_j = 36 r_j²/(10 (d−1)²) + 0.1,   where r_j = j − (d−1)/2 and j = 0 … d−1.
 //
-// and σ = 1 for d = 1. As j increases, σ_j falls from 1 to 0.1 and rises to 1 again.
+// If d = 1, σ is 1. As j increases, σ_j decreases from 1 to 0.1 and then increases to 1 again.
 func Truth(d int) Theta {
 	t := Theta{make([]float64, d), make([]float64, d)}
 	for j := range d {

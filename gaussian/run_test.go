@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -19,8 +18,8 @@ import (
 	"hvae/linalg"
 )
 
-// An experiment holds the flags of a command line. Its methods compute the expected output of the
-// program independently, from exported functions of package model.
+// An experiment holds the values of the flags. Its methods compute the expected output independently
+// of the program, with exported functions of package model.
 type experiment struct {
 	dims    []int
 	methods []string
@@ -30,10 +29,11 @@ type experiment struct {
 	seed uint64
 }
 
-// base is a small experiment with three methods, one of them with β₀.
+// base is a small experiment with three methods. Only hvae-k1 learns an inverse
+// temperature β₀.
 var base = experiment{dims: []int{2}, methods: []string{"hvae-k1", "nf-k1", "vb"}, datasets: 3, points: 50, iterations: 20, draws: 3, rate: 0.01, seed: 3}
 
-// args returns the flags of the experiment.
+// args returns the experiment's flags as command-line arguments.
 func (e experiment) args() []string {
 	var dims []string
 	for _, d := range e.dims {
@@ -43,14 +43,15 @@ func (e experiment) args() []string {
 		"-iters", fmt.Sprint(e.iterations), "-batch", fmt.Sprint(e.draws), "-lr", fmt.Sprint(e.rate), "-seed", fmt.Sprint(e.seed)}
 }
 
-// An estimate holds the results of a method and of maximum likelihood on one dataset.
+// An estimate holds the results of one method and of maximum likelihood for one dataset.
 type estimate struct{ deltaErr, sigmaErr, beta0, elbo, evidence, mleDeltaErr, mleSigmaErr, mleEvidence float64 }
 
-// estimates runs a method on each dataset in d dimensions. Datasets, starting values and noise use
+// estimates trains a method on each dataset in d dimensions. Datasets, initial values and noise use
 // separate random streams.
 func (e experiment) estimates(t *testing.T, d int, name string) (all []estimate) {
 	t.Helper()
-	// The truth: Δ from −(d−1)/10 to (d−1)/10, σ from 1 at the ends to 0.1 in the middle.
+	// The true Δ increases from −(d−1)/10 to (d−1)/10. The true σ is 1 at the ends and 0.1 in the
+	// middle.
 	delta, sigma := make([]float64, d), make([]float64, d)
 	for j := range d {
 		delta[j], sigma[j] = float64(2*j-d+1)/10, 1
@@ -68,36 +69,36 @@ func (e experiment) estimates(t *testing.T, d int, name string) (all []estimate)
 	for k := range e.datasets {
 		dataset := model.Draw(model.Theta{Delta: delta, Sigma: sigma}, e.points, hvae.Stream(e.seed, "gaussian data", d, k))
 		start := hvae.Stream(e.seed, "gaussian start "+name, d, k)
-		method := map[string]func() model.Method{
-			"hvae-k1":         func() model.Method { return model.NewHVAE(dataset, 1, true) },
-			"hvae-k10":        func() model.Method { return model.NewHVAE(dataset, 10, true) },
-			"hvae-notemp-k1":  func() model.Method { return model.NewHVAE(dataset, 1, false) },
-			"hvae-notemp-k10": func() model.Method { return model.NewHVAE(dataset, 10, false) },
-			"nf-k1":           func() model.Method { return model.NewPlanar(dataset, 1, start) },
-			"nf-k30":          func() model.Method { return model.NewPlanar(dataset, 30, start) },
-			"vb":              func() model.Method { return model.NewMeanField(dataset) },
+		method := map[string]func() *model.Method{
+			"hvae-k1":         func() *model.Method { return model.NewHVAE(dataset, 1, true) },
+			"hvae-k10":        func() *model.Method { return model.NewHVAE(dataset, 10, true) },
+			"hvae-notemp-k1":  func() *model.Method { return model.NewHVAE(dataset, 1, false) },
+			"hvae-notemp-k10": func() *model.Method { return model.NewHVAE(dataset, 10, false) },
+			"nf-k1":           func() *model.Method { return model.NewPlanar(dataset, 1, start) },
+			"nf-k30":          func() *model.Method { return model.NewPlanar(dataset, 30, start) },
+			"vb":              func() *model.Method { return model.NewMeanField(dataset) },
 		}[name]()
 		var tape ad.Tape[float64]
 		var leaves []*ad.Var[float64]
 		rng := hvae.Stream(e.seed, "gaussian noise "+name, d, k)
 		bound := func(draws int) *ad.Var[float64] {
-			noise := linalg.New[float64](method.NoiseRows(), draws)
+			noise := linalg.New[float64](method.NoiseRows, draws)
 			hvae.FillNormal(rng, noise)
 			tape.Reset()
 			leaves = nil
-			for _, p := range method.Params() {
+			for _, p := range method.Params {
 				leaves = append(leaves, tape.Leaf(p.Value))
 			}
 			return ad.Mean(method.ELBO(leaves, tape.Const(noise)))
 		}
 		optimiser := model.RMSProp{Rate: e.rate}
-		var averages [][][]float64 // of the optimiser, for each parameter
-		for _, p := range method.Params() {
+		var averages [][][]float64 // the running averages of the optimiser for each parameter
+		for _, p := range method.Params {
 			averages = append(averages, [][]float64{slices.Repeat(optimiser.Start(), len(p.Value.Data))})
 		}
 		for i := range e.iterations {
 			gradients := ad.Backward(bound(e.draws), leaves...)
-			for j, p := range method.Params() {
+			for j, p := range method.Params {
 				optimiser.Ascend(i+1, p.Value.Data, gradients[j].Data, averages[j])
 			}
 		}
@@ -105,7 +106,7 @@ func (e experiment) estimates(t *testing.T, d int, name string) (all []estimate)
 		for range 100 { // batches of 100 draws
 			s.elbo += bound(100).Scalar() / 100
 		}
-		params := method.Params()
+		params := method.Params
 		learned := model.Theta{Delta: params[0].Value.Data}
 		for _, v := range params[1].Value.Data {
 			learned.Sigma = append(learned.Sigma, math.Exp(v))
@@ -126,8 +127,8 @@ func (e experiment) estimates(t *testing.T, d int, name string) (all []estimate)
 	return all
 }
 
-// over returns the mean of a quantity over n datasets and its standard error: the sample standard
-// deviation (with n − 1) divided by √n.
+// over returns the mean x̄ of a quantity x over n datasets and its standard error,
+// √(Σ (x_i − x̄)²/(n − 1)/n).
 func over(all []estimate, quantity func(estimate) float64) (mean, standardError float64) {
 	for _, e := range all {
 		mean += quantity(e) / float64(len(all))
@@ -138,16 +139,17 @@ func over(all []estimate, quantity func(estimate) float64) (mean, standardError 
 	return mean, math.Sqrt(standardError / float64(len(all)-1) / float64(len(all)))
 }
 
-// expected holds the numbers of a row and of maximum likelihood by name, NaN for missing numbers.
-type expected struct {
+// An expectedRow maps names to the expected numbers of a row and of maximum likelihood. NaN stands
+// for a missing number.
+type expectedRow struct {
 	method  string
 	d       int
 	numbers map[string]float64
 }
 
-// rows returns the rows in the order of the output: dimensions in the order of the flag, and for
-// each dimension the methods in the order of the flag.
-func (e experiment) rows(t *testing.T) (rows []expected) {
+// rows returns the expected rows in the order of the output, by dimension and then by method, both
+// in the order of the flags.
+func (e experiment) rows(t *testing.T) (rows []expectedRow) {
 	t.Helper()
 	for _, d := range e.dims {
 		for _, m := range e.methods {
@@ -164,19 +166,19 @@ func (e experiment) rows(t *testing.T) (rows []expected) {
 			n["mle sum"], n["mle_err_se"] = over(all, func(e estimate) float64 { return e.mleDeltaErr + e.mleSigmaErr })
 			n["mle_log_evidence"], _ = over(all, func(e estimate) float64 { return e.mleEvidence })
 			n["datasets"] = float64(e.datasets)
-			rows = append(rows, expected{m, d, n})
+			rows = append(rows, expectedRow{m, d, n})
 		}
 	}
 	return rows
 }
 
-// json returns the expected objects of -json without the seconds.
+// json returns the JSON objects that the flag -json should print, without the seconds.
 func (e experiment) json(t *testing.T) (objects []map[string]any) {
 	for _, r := range e.rows(t) {
 		o := map[string]any{"method": r.method, "d": float64(r.d)}
 		for name, v := range r.numbers {
 			switch {
-			case strings.Contains(name, " "): // not printed as JSON
+			case strings.Contains(name, " "): // only for the table and the figures
 			case math.IsNaN(v):
 				o[name] = nil
 			default:
@@ -188,7 +190,7 @@ func (e experiment) json(t *testing.T) (objects []map[string]any) {
 	return objects
 }
 
-// table returns the expected fields of each line of the table without the seconds.
+// table returns the expected fields of each line of the table, without the seconds.
 func (e experiment) table(t *testing.T) (lines [][]string) {
 	four := func(v float64) string {
 		if math.IsNaN(v) {
@@ -220,8 +222,8 @@ func (e experiment) table(t *testing.T) (lines [][]string) {
 	return lines
 }
 
-// printed returns the objects that the program prints with -json. It checks that their seconds are
-// positive and at most 64 times the elapsed time, and removes them.
+// printed returns the objects that the program prints with -json, without the seconds. It checks
+// that the seconds are positive and less than 64 times the elapsed time.
 func printed(t *testing.T, args ...string) (objects []map[string]any) {
 	t.Helper()
 	start := time.Now()
@@ -229,60 +231,49 @@ func printed(t *testing.T, args ...string) (objects []map[string]any) {
 	if status != 0 {
 		t.Fatalf("%v: status %d, stderr %q", args, status, stderr)
 	}
-	most := time.Since(start).Seconds() * 64 // on up to 64 cores
-	for dec := json.NewDecoder(strings.NewReader(stdout)); dec.More(); {
-		var o map[string]any
-		if err := dec.Decode(&o); err != nil {
-			t.Fatal(err)
-		}
+	most := time.Since(start).Seconds() * 64 // the test may run on up to 64 cores
+	objects = decode[map[string]any](t, stdout)
+	for _, o := range objects {
 		if s, ok := o["seconds"].(float64); !ok || !(s > 0 && s < most) {
-			t.Errorf("%v: seconds are %v", args, o["seconds"])
+			t.Errorf("%v: the seconds are %v, want a number between 0 and %v", args, o["seconds"], most)
 		}
 		delete(o, "seconds")
-		objects = append(objects, o)
 	}
 	return objects
 }
 
-// almost ignores rounding errors, as sums may be computed in another order.
+// almost allows rounding errors, because the program may compute sums in another order.
 var almost = cmpopts.EquateApprox(1e-9, 0)
-
-func TestEveryNumberOfEveryRowIsCorrect(t *testing.T) {
-	e := base
-	e.dims, e.methods, e.datasets = []int{3, 1}, model.MethodNames(), 2
-	if diff := cmp.Diff(e.json(t), printed(t, append(e.args(), "-out", t.TempDir())...), almost); diff != "" {
-		t.Error(diff)
-	}
-}
 
 func TestSecondsAreTheSumOverDatasets(t *testing.T) {
 	if r := average("vb", 2, []*result{{seconds: 1}, {seconds: 2.5}, {seconds: 4}}); r.Seconds != 7.5 {
-		t.Errorf("the sum of 1, 2.5 and 4 seconds is %v", r.Seconds)
+		t.Errorf("the sum of 1, 2.5 and 4 seconds is %v, want 7.5", r.Seconds)
 	}
 }
 
-func TestEachFlagHasItsEffect(t *testing.T) {
+func TestEveryNumberIsCorrectForEachFlag(t *testing.T) {
 	for name, change := range map[string]func(*experiment){
-		"nothing":    func(*experiment) {},
-		"-d":         func(e *experiment) { e.dims = []int{1} },
-		"-methods":   func(e *experiment) { e.methods = []string{"vb", "hvae-notemp-k1"} },
-		"-datasets":  func(e *experiment) { e.datasets = 1 },
-		"-n":         func(e *experiment) { e.points = 51 },
-		"-iters":     func(e *experiment) { e.iterations = 21 },
-		"-batch":     func(e *experiment) { e.draws = 4 },
-		"-lr":        func(e *experiment) { e.rate = 0.011 },
-		"-seed":      func(e *experiment) { e.seed = math.MaxUint64 },
-		"the figure": func(e *experiment) { e.dims, e.methods = []int{2, 1}, []string{"vb"} },
+		"no flag":     func(*experiment) {},
+		"-d":          func(e *experiment) { e.dims = []int{1} },
+		"-methods":    func(e *experiment) { e.methods = []string{"vb", "hvae-notemp-k1"} },
+		"-datasets":   func(e *experiment) { e.datasets = 1 },
+		"-n":          func(e *experiment) { e.points = 51 },
+		"-iters":      func(e *experiment) { e.iterations = 21 },
+		"-batch":      func(e *experiment) { e.draws = 4 },
+		"-lr":         func(e *experiment) { e.rate = 0.011 },
+		"-seed":       func(e *experiment) { e.seed = math.MaxUint64 },
+		"-d 2,1":      func(e *experiment) { e.dims, e.methods = []int{2, 1}, []string{"vb"} },
+		"all methods": func(e *experiment) { e.dims, e.methods, e.datasets = []int{3, 1}, model.MethodNames(), 2 },
 	} {
 		e := base
 		change(&e)
 		if diff := cmp.Diff(e.json(t), printed(t, append(e.args(), "-out", t.TempDir())...), almost); diff != "" {
-			t.Errorf("after changing %s: %s", name, diff)
+			t.Errorf("after a change of %s: %s", name, diff)
 		}
 	}
 }
 
-func TestDefaultsOfFlagsAreThePapersValues(t *testing.T) {
+func TestFlagsHaveDefaultsOfPaper(t *testing.T) {
 	all := strings.Split("hvae-k1 hvae-k10 hvae-notemp-k1 hvae-notemp-k10 nf-k1 nf-k30 vb", " ")
 	want := options{dims: []int{50}, methods: all, datasets: 10, config: model.Config{Points: 10_000, Iterations: 30_000, Draws: 10, Rate: 1e-3, Seed: 1}}
 	for args, change := range map[string]func(*options){
@@ -308,7 +299,7 @@ func TestDefaultsOfFlagsAreThePapersValues(t *testing.T) {
 	}
 }
 
-func TestTheTableHasTheNumbersOfTheRows(t *testing.T) {
+func TestTableShowsExpectedNumbers(t *testing.T) {
 	for _, change := range []func(*experiment){
 		func(e *experiment) { e.dims = []int{2, 1} },
 		func(e *experiment) { e.datasets = 1 },
@@ -328,8 +319,8 @@ func TestTheTableHasTheNumbersOfTheRows(t *testing.T) {
 			} else if fields[0] != "d" {
 				widths[len([]rune(line))] = true
 			}
-			if len(fields) > 0 && slices.Contains(e.methods, fields[0]) { // remove the seconds
-				fields = fields[:len(fields)-1]
+			if len(fields) > 0 && slices.Contains(e.methods, fields[0]) {
+				fields = fields[:len(fields)-1] // remove the seconds
 			}
 			got = append(got, fields)
 		}
@@ -337,7 +328,7 @@ func TestTheTableHasTheNumbersOfTheRows(t *testing.T) {
 			t.Error(diff)
 		}
 		if len(widths) != 1 {
-			t.Errorf("the lines are %v characters wide:\n%s", slices.Sorted(maps.Keys(widths)), stdout)
+			t.Errorf("the lines have the different widths %v:\n%s", slices.Sorted(maps.Keys(widths)), stdout)
 		}
 	}
 }
