@@ -92,6 +92,11 @@ func TestREADMEMatchesResults(t *testing.T) {
 		r := in(rows, d, method)
 		return fmt.Sprintf("%.1f ± %.1f", r.Err, float64(r.ErrSE))
 	}
+	chained := readResults[row](t, "chained.jsonl")
+	pair := func(d int) (vb, hvae float64) { return in(chained, d, "vb").Err, in(chained, d, "hvae-k1").Err }
+	vb51, hvae51 := pair(51)
+	vb101, hvae101 := pair(101)
+	vb301, hvae301 := pair(301)
 	sigma := func(method string) float64 { return in(rows, 301, method).SigmaErr }
 	delta := func(method string) float64 { return in(d50, 50, method).DeltaErr }
 	for _, want := range []string{
@@ -99,6 +104,9 @@ func TestREADMEMatchesResults(t *testing.T) {
 		fmt.Sprintf("at d = 301 it is %.0f against %.0f", in(rows, 301, "vb").Err, in(rows, 301, "hvae-k1").Err),
 		fmt.Sprintf("at d = 50 it is %.0f for VB and %.0f and %.0f for the planar flows", delta("vb"), delta("nf-k1"), delta("nf-k30")),
 		fmt.Sprintf("At d = 301 the error of σ is %.3f (K = 1) and %.3f (K = 10) with tempering, %.1f and %.0f without", sigma("hvae-k1"), sigma("hvae-k10"), sigma("hvae-notemp-k1"), sigma("hvae-notemp-k10")),
+		fmt.Sprintf("VB has an error of %.0f at d = 51 (HVAE with K = 1: %.0f), %.0f at d = 101 (HVAE: %.0f) and %.0f at d = 301 (HVAE: %.0f)", vb51, hvae51, vb101, hvae101, vb301, hvae301),
+		fmt.Sprintf("larger errors of Δ, %.0f and %.0f at d = 51", in(chained, 51, "nf-k1").DeltaErr, in(chained, 51, "nf-k30").DeltaErr),
+		fmt.Sprintf("at d = 51 from %.0f to %.0f; HVAE's stays at %.0f", in(rows, 51, "vb").Err, vb51, hvae51),
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(string(b)), " "), want) {
 			t.Errorf("no README contains %q", want)
