@@ -3,6 +3,7 @@
 package atomicfile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -10,8 +11,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -30,20 +31,34 @@ func WriteIf(allowed func() error, name string, data []byte) error {
 	if s, err := os.Lstat(name); err == nil && !s.Mode().IsRegular() {
 		return notRegular(name, s.Mode())
 	}
-	f, err := createTemporary(name)
+	temporary := filepath.Join(filepath.Dir(name), fmt.Sprintf(".%s-%d.tmp", filepath.Base(name), rand.Uint64()))
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) // os.CreateTemp ignores the umask
 	if err != nil {
 		return Named(name, err)
 	}
 	write := func() error { _, err := f.Write(data); return err }
-	replace := func() error { return retry(func() error { return rename(f.Name(), name) }) }
+	replace := func() error { return retry(func() error { return rename(temporary, name) }) }
 	for _, step := range []func() error{write, f.Sync, f.Close, allowed, replace} {
 		if err := step(); err != nil {
 			f.Close()
-			os.Remove(f.Name())
+			os.Remove(temporary)
 			return Named(name, err)
 		}
 	}
 	return nil
+}
+
+// Clean removes the temporary files that remain if a program was killed in Write(name, …). No
+// process may be writing the file concurrently.
+func Clean(name string) error {
+	entries, err := os.ReadDir(filepath.Dir(name))
+	temporary := regexp.MustCompile(`^\.` + regexp.QuoteMeta(filepath.Base(name)) + `-\d+\.tmp$`)
+	for _, e := range entries {
+		if err == nil && temporary.MatchString(e.Name()) {
+			err = os.Remove(filepath.Join(filepath.Dir(name), e.Name()))
+		}
+	}
+	return err
 }
 
 // Open opens a regular file for reading. It returns an error for any other kind of file,
@@ -88,18 +103,8 @@ func Read(name string, limit int64) ([]byte, error) {
 
 // notRegular returns the error for a file that is not regular.
 func notRegular(name string, mode fs.FileMode) error {
-	kind := "a device"
-	switch {
-	case mode.IsDir():
-		kind = "a folder"
-	case mode&fs.ModeSymlink != 0:
-		kind = "a symbolic link"
-	case mode&fs.ModeNamedPipe != 0:
-		kind = "a pipe"
-	case mode&fs.ModeSocket != 0:
-		kind = "a socket"
-	}
-	return fmt.Errorf("%s is %s, not a file", name, kind)
+	kind := map[fs.FileMode]string{fs.ModeDir: "a folder", fs.ModeSymlink: "a symbolic link", fs.ModeNamedPipe: "a pipe", fs.ModeSocket: "a socket"}[mode.Type()]
+	return fmt.Errorf("%s is %s, not a file", name, cmp.Or(kind, "a device"))
 }
 
 // Named replaces the operation and the path in a file system error with name, because the
@@ -126,50 +131,14 @@ func retry(f func() error) error {
 	}
 }
 
-// Tests replace these functions.
+// Tests replace these variables.
 var (
-	rename = os.Rename
-	inUse  = inUseOnWindows
+	rename  = os.Rename
+	windows = runtime.GOOS == "windows"
 )
 
-// inUseOnWindows reports whether err is the error ERROR_ACCESS_DENIED or
-// ERROR_SHARING_VIOLATION, which Windows returns when another process has the file open. Other
-// systems allow replacing an open file.
-func inUseOnWindows(err error) bool {
-	return runtime.GOOS == "windows" && (errors.Is(err, syscall.Errno(5)) || errors.Is(err, syscall.Errno(32)))
-}
-
-// The temporary file for NAME is called .NAME-DIGITS.tmp.
-const temporarySuffix = ".tmp"
-
-func temporaryPrefix(name string) string { return "." + filepath.Base(name) + "-" }
-
-// createTemporary creates the temporary file for name in the same folder.
-func createTemporary(name string) (f *os.File, err error) {
-	for {
-		path := filepath.Join(filepath.Dir(name), fmt.Sprintf("%s%d%s", temporaryPrefix(name), rand.Uint64(), temporarySuffix))
-		f, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-		if !errors.Is(err, fs.ErrExist) {
-			return f, err
-		}
-	}
-}
-
-// Clean removes the temporary files that remain if a program was killed in Write(name, …). No
-// process may be writing the file concurrently.
-func Clean(name string) error {
-	entries, err := os.ReadDir(filepath.Dir(name))
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		digits, temporary := strings.CutPrefix(e.Name(), temporaryPrefix(name))
-		digits, suffixed := strings.CutSuffix(digits, temporarySuffix)
-		if temporary && suffixed && strings.Trim(digits, "0123456789") == "" {
-			if err := os.Remove(filepath.Join(filepath.Dir(name), e.Name())); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+// inUse reports whether err is the error ERROR_ACCESS_DENIED or ERROR_SHARING_VIOLATION, which
+// Windows returns when another process has the file open. Other systems can replace an open file.
+func inUse(err error) bool {
+	return windows && (errors.Is(err, syscall.Errno(5)) || errors.Is(err, syscall.Errno(32)))
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 )
@@ -47,9 +48,9 @@ func TestWriteReplacesTheFileOrKeepsIt(t *testing.T) {
 	if err := WriteIf(func() error { return refusal }, name, nil); !errors.Is(err, refusal) {
 		t.Errorf("a write that is not allowed: %v", err)
 	}
-	enattempts, err := os.ReadDir(dir)
-	if err != nil || len(enattempts) != 3 {
-		t.Errorf("the folder contains %v (%v), want the figure, the folder and the link", enattempts, err)
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 3 {
+		t.Errorf("the folder contains %v (%v), want the figure, the folder and the link", entries, err)
 	}
 	if got, err := os.ReadFile(name); err != nil || string(got) != "second" {
 		t.Errorf("the target of the link contains %q (%v)", got, err)
@@ -69,12 +70,12 @@ func TestCleanRemovesOnlyTemporaryFilesOfTheName(t *testing.T) {
 	if err := Clean(filepath.Join(dir, "a")); err != nil {
 		t.Fatal(err)
 	}
-	enattempts, err := os.ReadDir(dir)
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var left []string
-	for _, e := range enattempts {
+	for _, e := range entries {
 		left = append(left, e.Name())
 	}
 	if want := []string{".a-1", ".a-2.tmp.tmp", ".a-backup", ".ab", ".b-1.tmp", "a", "b"}; !slices.Equal(left, want) {
@@ -84,14 +85,14 @@ func TestCleanRemovesOnlyTemporaryFilesOfTheName(t *testing.T) {
 
 // Windows does not replace a file that another process has open. This test simulates it.
 func TestWriteRetriesWhileAFileIsInUse(t *testing.T) {
-	busy := errors.New("another process has it open")
-	defer func() { rename, inUse = os.Rename, inUseOnWindows }()
-	inUse = func(err error) bool { return err == busy }
+	const accessDenied, sharingViolation = syscall.Errno(5), syscall.Errno(32)
+	defer func(w bool) { rename, windows = os.Rename, w }(windows)
+	windows = true
 	for _, c := range []struct {
 		refusals int
 		err      error
 		want     string
-	}{{3, busy, "new"}, {1 << 30, busy, "old"}, {1, os.ErrInvalid, "old"}} {
+	}{{3, accessDenied, "new"}, {3, sharingViolation, "new"}, {1 << 30, sharingViolation, "old"}, {1, os.ErrInvalid, "old"}} {
 		synctest.Test(t, func(t *testing.T) {
 			dir := t.TempDir()
 			name := filepath.Join(dir, "state")
@@ -109,11 +110,11 @@ func TestWriteRetriesWhileAFileIsInUse(t *testing.T) {
 			if got, _ := os.ReadFile(name); string(got) != c.want || (err == nil) != (c.want == "new") || !errors.Is(err, c.err) && c.want == "old" {
 				t.Errorf("refused %d times: the contents are %q, error %v", c.refusals, got, err)
 			}
-			if c.err == os.ErrInvalid && attempts != 1 || c.err == busy && attempts < 4 {
+			if c.err == os.ErrInvalid && attempts != 1 || c.err != os.ErrInvalid && attempts < 4 {
 				t.Errorf("refused with %v: %d attempts", c.err, attempts)
 			}
-			if enattempts, err := os.ReadDir(dir); err != nil || len(enattempts) != 1 {
-				t.Errorf("the folder contains %v (%v)", enattempts, err)
+			if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+				t.Errorf("the folder contains %v (%v)", entries, err)
 			}
 		})
 	}
