@@ -5,8 +5,6 @@
 // Between machines that share a folder, a lock works if the file system supports flock: NFS
 // supports it since version 4, and in version 3 if lockd runs on client and server, unless
 // mounted with nolock or local_lock; Lustre needs the mount option flock.
-//
-// The package imports only the standard library.
 package filelock
 
 import (
@@ -14,6 +12,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"hvae/bench/atomicfile"
 )
 
 // ErrInUse is returned by Take if another process holds the lock.
@@ -31,14 +31,11 @@ const patience = 500 * time.Millisecond
 // because a process that has opened it could then hold a lock on a file that others cannot find.
 func Take(name string) (*Lock, error) {
 	for end := time.Now().Add(patience); ; time.Sleep(patience / 20) {
-		f, err := lock(name)
+		f, err := open(name)
 		if err == nil {
 			return &Lock{f}, nil
 		}
-		if !errors.Is(err, ErrInUse) {
-			return nil, cannotLock(name, err)
-		}
-		if time.Now().After(end) {
+		if err != ErrInUse || time.Now().After(end) {
 			return nil, err
 		}
 	}
@@ -49,36 +46,39 @@ func Held(name string) (bool, error) {
 	if _, err := os.Stat(name); errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
-	f, err := lock(name)
-	if errors.Is(err, ErrInUse) {
+	f, err := open(name)
+	if err == nil {
+		return false, f.Close()
+	}
+	if err == ErrInUse {
 		return true, nil
 	}
-	if err != nil {
-		return false, cannotLock(name, err)
-	}
-	return false, f.Close()
+	return false, err
 }
 
-func cannotLock(name string, err error) error {
-	if e, ok := errors.AsType[*os.PathError](err); ok {
-		err = e.Err
+// open opens the file and locks it, or returns ErrInUse. Closing the file releases the lock.
+func open(name string) (*os.File, error) {
+	f, err := lock(name)
+	if err != nil && err != ErrInUse {
+		err = fmt.Errorf("cannot lock %w", atomicfile.Named(name, err))
 	}
-	return fmt.Errorf("cannot lock %s: %w", name, err)
+	return f, err
 }
 
 // Moved reports whether the lock's path no longer names the locked file, because the file or a
 // folder above it was moved, replaced or removed. It also returns the current path of the
 // file, if the file still exists and the operating system reports its path (Linux does).
 func (l *Lock) Moved() (now string, moved bool) {
-	held, err := l.file.Stat()
-	if err == nil {
-		current, err := os.Stat(l.file.Name())
-		if err == nil && os.SameFile(held, current) {
-			return "", false
-		}
+	locked, _ := l.file.Stat()
+	isAt := func(path string) bool {
+		found, err := os.Stat(path)
+		return err == nil && os.SameFile(locked, found)
+	}
+	if isAt(l.file.Name()) {
+		return "", false
 	}
 	now, _ = os.Readlink(fmt.Sprintf("/proc/self/fd/%d", l.file.Fd()))
-	if current, err := os.Stat(now); err != nil || !os.SameFile(held, current) {
+	if !isAt(now) {
 		now = ""
 	}
 	return now, true

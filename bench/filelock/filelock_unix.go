@@ -14,11 +14,8 @@ func lock(name string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	for {
+	for err = syscall.EINTR; err == syscall.EINTR; {
 		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err != syscall.EINTR {
-			break
-		}
 	}
 	if err == nil {
 		return f, nil
