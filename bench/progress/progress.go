@@ -4,6 +4,7 @@
 package progress
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -14,11 +15,11 @@ import (
 
 // A Line prints the progress of a computation. Several goroutines may call its methods.
 type Line struct {
-	w      io.Writer
-	live   bool
-	width  func() int // of the terminal, in columns
-	start  time.Time
-	status func(elapsed time.Duration) string
+	w        io.Writer
+	width    func() int // of the terminal, in columns; nil for plain lines
+	interval time.Duration
+	start    time.Time
+	status   func(elapsed time.Duration) string
 
 	mu    sync.Mutex
 	first float64 // fraction of the work done before start
@@ -29,22 +30,17 @@ type Line struct {
 // New returns a line that is printed to w. status returns a description of the progress, given
 // the time since New; the line calls it before printing.
 func New(w io.Writer, status func(elapsed time.Duration) string) *Line {
-	l := &Line{w: w, status: status, start: time.Now(), until: 1}
+	l := &Line{w: w, interval: 10 * time.Second, start: time.Now(), status: status, until: 1}
 	l.last = l.start
 	if f, ok := w.(*os.File); ok && os.Getenv("TERM") != "dumb" && os.Getenv("NO_COLOR") == "" {
 		if s, err := f.Stat(); err == nil && s.Mode()&os.ModeCharDevice != 0 {
-			l.live, l.width = true, func() int { return widthOf(f) }
+			l.interval, l.width = 200*time.Millisecond, func() int {
+				columns, _ := strconv.Atoi(os.Getenv("COLUMNS"))
+				return cmp.Or(widthOf(f), max(0, columns), 80)
+			}
 		}
 	}
 	return l
-}
-
-// every returns the time between two lines.
-func (l *Line) every() time.Duration {
-	if l.live {
-		return 200 * time.Millisecond
-	}
-	return 10 * time.Second
 }
 
 // Begin sets the fraction of the work that an interrupted run had done before this run resumed
@@ -69,7 +65,7 @@ func (l *Line) Set(fraction float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	if now.Sub(l.last) < l.every() || fraction <= l.first {
+	if now.Sub(l.last) < l.interval || fraction <= l.first {
 		return
 	}
 	l.last = now
@@ -82,34 +78,20 @@ func (l *Line) Set(fraction float64) {
 		left = fmt.Sprintf("%v to %s", least, left)
 	}
 	done, status := fmt.Sprintf("%3.0f %%", 100*fraction), l.status(elapsed)
-	if !l.live {
+	if l.width == nil {
 		fmt.Fprintf(l.w, "%s  %s  %s\n", done, status, left)
 		return
 	}
-	room := l.width() - 1 // some terminals start a new line after the last column
-	status = cut(status, room-len(done)-len(left)-4)
-	fmt.Fprint(l.w, "\r\x1b[K"+cut(fmt.Sprintf("%s  %s  %s", done, status, left), room))
-}
-
-// cut returns the first characters of s, at most the given number.
-func cut(s string, characters int) string {
-	r := []rune(s)
-	return string(r[:max(0, min(characters, len(r)))])
-}
-
-// columns returns the width of a terminal that does not report it: $COLUMNS, or 80.
-func columns() int {
-	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
-		return n
-	}
-	return 80
+	room := max(0, l.width()-1) // some terminals start a new line after the last column
+	line := fmt.Sprintf("%s  %.*s  %s", done, max(0, room-len(done)-len(left)-4), status, left)
+	fmt.Fprintf(l.w, "\r\x1b[K%.*s", room, line)
 }
 
 // Clear erases the live line, so that other output can follow.
 func (l *Line) Clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.live {
+	if l.width != nil {
 		fmt.Fprint(l.w, "\r\x1b[K")
 	}
 }

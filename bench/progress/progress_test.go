@@ -58,9 +58,9 @@ func TestALiveLineReplacesItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
 		l := New(&b, status)
-		l.live, l.width = true, columns
+		l.width = func() int { return 80 }
 		for range 3 {
-			time.Sleep(time.Second)
+			time.Sleep(10 * time.Second)
 			l.Set(0.5)
 		}
 		l.Clear()
