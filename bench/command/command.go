@@ -50,10 +50,10 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 		fmt.Fprintf(stderr, "%s: %v\n", p.Name, err)
 		return 2
 	}
+	if len(args) > 0 && args[0] == "help" {
+		args = append(args[1:], "-h") // help COMMAND means COMMAND -h
+	}
 	if p.Commands[0].Name == "" {
-		if len(args) > 0 && args[0] == "help" {
-			args = []string{"-h"}
-		}
 		return p.run(ctx, p.Commands[0], args, stdout, stderr)
 	}
 	if len(args) == 0 {
@@ -64,12 +64,9 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 	case "-version", "--version":
 		p.version(stdout)
 		return 0
-	case "help", "-h", "-help", "--help":
-		if len(args) == 1 {
-			p.usage(stdout)
-			return 0
-		}
-		args = []string{args[1], "-h"}
+	case "-h", "-help", "--help":
+		p.usage(stdout)
+		return 0
 	}
 	var names []string
 	for _, c := range p.Commands {
@@ -89,7 +86,7 @@ func (p Program) run(ctx context.Context, c Command, args []string, stdout, stde
 		return 0
 	}
 	if r, ok := errors.AsType[infoRequest](err); ok {
-		if r.version {
+		if r.flags.version {
 			p.version(stdout)
 		} else {
 			p.help(c, r.flags, stdout)

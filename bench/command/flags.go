@@ -108,7 +108,7 @@ func (v *value[T]) String() string {
 func (f *Flags) Parse(args []string) error {
 	switch err := f.FlagSet.Parse(args); {
 	case err == flag.ErrHelp || f.version:
-		return infoRequest{f, f.version}
+		return infoRequest{f}
 	case err != nil:
 		return UsageError("%v", err)
 	case f.NArg() > 0:
@@ -144,9 +144,6 @@ type usageError string
 func (e usageError) Error() string { return string(e) }
 
 // An infoRequest is the error that Parse returns if help or the version was requested.
-type infoRequest struct {
-	flags   *Flags
-	version bool
-}
+type infoRequest struct{ flags *Flags }
 
 func (infoRequest) Error() string { return "help or the version was requested" }

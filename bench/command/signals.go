@@ -18,13 +18,7 @@ const hangup = syscall.Signal(1)
 type Signal syscall.Signal
 
 func (s Signal) Error() string {
-	switch syscall.Signal(s) {
-	case hangup:
-		return "hung up"
-	case syscall.SIGTERM:
-		return "terminated"
-	}
-	return "interrupted"
+	return map[syscall.Signal]string{syscall.SIGINT: "interrupted", syscall.SIGTERM: "terminated", hangup: "hung up"}[syscall.Signal(s)]
 }
 
 func (s Signal) Is(target error) bool { return target == context.Canceled }
