@@ -12,7 +12,7 @@ type axis struct {
 	min, max float64 // the range; its base-10 logarithms on a logarithmic axis
 	from, to float64 // pixels of min and max
 	ticks    []tick
-	minor    []float64 // ticks without a label
+	minor    []tick // ticks without a label
 }
 
 type tick struct {
@@ -38,15 +38,10 @@ func (a axis) at(v float64) float64 {
 	return a.from + (a.scale(v)-a.min)/(a.max-a.min)*(a.to-a.from)
 }
 
-// contains reports whether a value is in the range.
-func (a axis) contains(v float64) bool {
-	return a.scale(v) >= a.min && a.scale(v) <= a.max
-}
-
-// newAxis returns an axis whose range contains one coordinate of all series, including error
-// bars, with a small margin. Without given ticks they are at round numbers, and at whole
-// numbers if all values are whole.
-func newAxis(charts []Chart, logarithmic bool, ticks []float64, values func(Series) (v, e []float64)) axis {
+// newAxis returns an axis whose range contains the Y of all series, including error bars, with a
+// small margin. Without given ticks they are at round numbers, and at whole numbers if all values
+// are whole.
+func newAxis(logarithmic bool, ticks []float64, series []Series) axis {
 	a := axis{log: logarithmic, min: math.Inf(1), max: math.Inf(-1)}
 	whole := true
 	include := func(v float64) {
@@ -54,20 +49,17 @@ func newAxis(charts []Chart, logarithmic bool, ticks []float64, values func(Seri
 			a.min, a.max = min(a.min, a.scale(v)), max(a.max, a.scale(v))
 		}
 	}
-	for _, c := range charts {
-		for _, s := range c.Series {
-			values, errors := values(s)
-			for _, v := range values {
-				include(v)
-				whole = whole && (v == math.Trunc(v) || !a.shows(v))
-			}
-			for i, e := range errors {
-				include(values[i] + e)
-				// On a logarithmic axis, ignore the lower end of an error bar if it is below a
-				// tenth of the value.
-				if low := values[i] - e; !a.log || low > values[i]/10 {
-					include(low)
-				}
+	for _, s := range series {
+		for _, v := range s.Y {
+			include(v)
+			whole = whole && (v == math.Trunc(v) || !a.shows(v))
+		}
+		for i, e := range s.Error {
+			include(s.Y[i] + e)
+			// On a logarithmic axis, ignore the lower end of an error bar if it is below a
+			// tenth of the value.
+			if low := s.Y[i] - e; !a.log || low > s.Y[i]/10 {
+				include(low)
 			}
 		}
 	}
@@ -89,10 +81,8 @@ func newAxis(charts []Chart, logarithmic bool, ticks []float64, values func(Seri
 		for _, v := range ticks {
 			a.ticks = append(a.ticks, tick{v, number(v, 0)})
 		}
-	case a.log && math.Floor(a.max)-math.Ceil(a.min) >= 2: // three powers of ten
-		a.tickPowers(false)
 	case a.log && a.max-a.min >= 0.5:
-		a.tickPowers(true)
+		a.tickPowers()
 	case a.log:
 		a.tickMultiples(math.Pow(10, a.min), math.Pow(10, a.max), false)
 	default:
@@ -112,21 +102,23 @@ func (a *axis) tickMultiples(low, high float64, whole bool) {
 	}
 }
 
-// tickPowers sets ticks of a logarithmic axis at about ten powers of ten at most, or on a short
-// axis at 1, 2 and 5 times powers of ten, and minor ticks between them.
-func (a *axis) tickPowers(short bool) {
+// tickPowers sets ticks of a logarithmic axis at up to about ten powers of ten and minor ticks
+// between them. On an axis with fewer than three powers of ten, 1, 2 and 5 times a power of ten
+// get ticks.
+func (a *axis) tickPowers() {
+	short := math.Floor(a.max)-math.Ceil(a.min) < 2
 	step := math.Ceil((a.max - a.min) / 10)
 	for e := math.Floor(a.min); e <= a.max; e++ {
 		for m := 1.0; m < 10; m++ {
 			v := m * math.Pow(10, e)
 			switch {
-			case !a.contains(v):
+			case a.scale(v) < a.min || a.scale(v) > a.max:
 			case short && (m == 1 || m == 2 || m == 5):
 				a.ticks = append(a.ticks, tick{v, number(v, math.Pow(10, e))})
 			case !short && m == 1 && math.Mod(e, step) == 0:
 				a.ticks = append(a.ticks, tick{v, "10" + superscript(int(e))})
 			case m == 1 || step == 1:
-				a.minor = append(a.minor, v)
+				a.minor = append(a.minor, tick{v, ""})
 			}
 		}
 	}
