@@ -8,11 +8,10 @@
 //	129   hung up (SIGHUP)
 //	130   interrupted (SIGINT, Ctrl-C)
 //	143   terminated (SIGTERM)
-//
-// It imports linalg, which reads the instruction set to use from the environment.
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,7 +45,7 @@ type Command struct {
 // Run executes the program with the given arguments, which exclude the program's name, and
 // returns the exit status.
 func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	if _, err := linalg.Vectors(); err != nil {
+	if _, err := linalg.Vectors(); err != nil { // HVAE_SIMD names an instruction set that is missing
 		fmt.Fprintf(stderr, "%s: %v\n", p.Name, err)
 		return 2
 	}
@@ -60,14 +59,6 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 		p.usage(stderr)
 		return 2
 	}
-	switch args[0] {
-	case "-version", "--version":
-		p.version(stdout)
-		return 0
-	case "-h", "-help", "--help":
-		p.usage(stdout)
-		return 0
-	}
 	var names []string
 	for _, c := range p.Commands {
 		if c.Name == args[0] {
@@ -75,8 +66,16 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 		}
 		names = append(names, c.Name)
 	}
-	fmt.Fprintf(stderr, "%s: unknown command %q: the commands are %s\n", p.Name, args[0], strings.Join(names, ", "))
-	return 2
+	switch args[0] {
+	case "-version", "--version":
+		p.version(stdout)
+	case "-h", "-help", "--help":
+		p.usage(stdout)
+	default:
+		fmt.Fprintf(stderr, "%s: unknown command %q: the commands are %s\n", p.Name, args[0], strings.Join(names, ", "))
+		return 2
+	}
+	return 0
 }
 
 // run executes a command, prints its error and returns the exit status.
@@ -100,11 +99,8 @@ func (p Program) run(ctx context.Context, c Command, args []string, stdout, stde
 	}
 	fmt.Fprintf(stderr, "%s: %v\n", name, err)
 	if errors.Is(err, context.Canceled) {
-		s, ok := errors.AsType[Signal](context.Cause(ctx))
-		if !ok {
-			s = Signal(syscall.SIGINT)
-		}
-		return s.status()
+		s, _ := errors.AsType[Signal](context.Cause(ctx))
+		return cmp.Or(s, Signal(syscall.SIGINT)).status()
 	}
 	return 1
 }
@@ -120,19 +116,15 @@ func (p Program) usage(w io.Writer) {
 
 // help prints the flags of a command.
 func (p Program) help(c Command, f *Flags, w io.Writer) {
-	about := c.About
-	if c.Name == "" {
-		about = p.About
-	}
-	fmt.Fprintf(w, "Usage: %s [flags]\n\n%s\n\n", line(c), about)
+	fmt.Fprintf(w, "Usage: %s [flags]\n\n%s\n\n", line(c), cmp.Or(c.About, p.About))
 	f.SetOutput(w)
 	f.PrintDefaults()
 }
 
-// line returns the beginning of c's command line.
+// line returns the beginning of c's command line, such as "go run ./mnist train".
 func line(c Command) string { return strings.TrimSpace(started() + " " + c.Name) }
 
-// built matches the path of a program built by go run, in its temporary folder or its cache.
+// built matches the path of a program that go run has built, in a temporary folder or in the cache.
 var built = regexp.MustCompile(`[/\\](?:go-build\d+[/\\]b\d+[/\\]exe|[0-9a-f]{64}-d)[/\\]([^/\\]+?)(?:\.exe)?$`)
 
 // started returns the command that started the program.
@@ -145,17 +137,16 @@ func started() string {
 
 // version prints the revision, the Go version and the instruction set.
 func (p Program) version(w io.Writer) {
-	revision, changed := "unknown (recorded by go build, not by go run)", ""
+	settings := map[string]string{}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
-			switch {
-			case s.Key == "vcs.revision":
-				revision = s.Value
-			case s.Key == "vcs.modified" && s.Value == "true":
-				changed = ", with changes"
-			}
+			settings[s.Key] = s.Value
 		}
 	}
+	revision := cmp.Or(settings["vcs.revision"], "unknown (recorded by go build, not by go run)")
+	if settings["vcs.modified"] == "true" {
+		revision += ", with changes"
+	}
 	vectors, _ := linalg.Vectors()
-	fmt.Fprintf(w, "%s: revision %s%s; %s %s/%s; SIMD %s\n", p.Name, revision, changed, runtime.Version(), runtime.GOOS, runtime.GOARCH, vectors)
+	fmt.Fprintf(w, "%s: revision %s; %s %s/%s; SIMD %s\n", p.Name, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH, vectors)
 }

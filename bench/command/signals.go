@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// hangup is SIGHUP, which package syscall does not define for WebAssembly.
-const hangup = syscall.Signal(1)
-
 // A Signal is the cause of a context that a signal ended. errors.Is reports that it is
 // context.Canceled.
 type Signal syscall.Signal
 
-func (s Signal) Error() string {
-	return map[syscall.Signal]string{syscall.SIGINT: "interrupted", syscall.SIGTERM: "terminated", hangup: "hung up"}[syscall.Signal(s)]
-}
+// hangup is SIGHUP, which package syscall does not define for WebAssembly.
+const hangup = syscall.Signal(1)
+
+var descriptions = map[syscall.Signal]string{hangup: "hung up", syscall.SIGINT: "interrupted", syscall.SIGTERM: "terminated"}
+
+func (s Signal) Error() string { return descriptions[syscall.Signal(s)] }
 
 func (s Signal) Is(target error) bool { return target == context.Canceled }
 
@@ -31,12 +31,13 @@ var repeatAfter = time.Second
 
 // Main runs the program with the process's arguments and exits. The first signal ends the
 // context. A later signal exits at once if it is SIGINT or arrives at least one second after
-// the first: timeout of the GNU core utilities sends the same signal twice in succession, to
-// the process and to its group. If nohup started the process, Main ignores SIGHUP.
+// the first. Other signals are ignored in this second because timeout (GNU coreutils) sends
+// the same signal twice in succession, to the process and to its group. If nohup started the
+// process, Main ignores SIGHUP.
 func (p Program) Main() {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	if runtime.GOARCH != "wasm" && !signal.Ignored(hangup) { // panics on wasm in Go 1.26
+	if runtime.GOARCH != "wasm" && !signal.Ignored(hangup) { // signal.Ignored panics on wasm in Go 1.26
 		signal.Notify(signals, hangup)
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -55,13 +56,13 @@ func (p Program) Main() {
 }
 
 // Wait calls work on another goroutine. It returns nil when work returns, or
-// context.Cause(ctx) as soon as ctx ends. In that case work continues until the process exits
-// and its result is lost, so it must have nothing to save.
+// context.Cause(ctx) as soon as ctx ends. If ctx ends first, work continues until the process
+// exits and its result is lost, so work must have nothing to save.
 func Wait(ctx context.Context, work func()) error {
 	done := make(chan struct{})
 	go func() {
-		defer close(done)
 		work()
+		close(done)
 	}()
 	select {
 	case <-done:
