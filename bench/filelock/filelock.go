@@ -31,12 +31,9 @@ const patience = 500 * time.Millisecond
 // because a process that has opened it could then hold a lock on a file that others cannot find.
 func Take(name string) (*Lock, error) {
 	for end := time.Now().Add(patience); ; time.Sleep(patience / 20) {
-		f, err := open(name)
-		if err == nil {
-			return &Lock{f}, nil
-		}
+		l, err := try(name)
 		if err != ErrInUse || time.Now().After(end) {
-			return nil, err
+			return l, err
 		}
 	}
 }
@@ -46,9 +43,9 @@ func Held(name string) (bool, error) {
 	if _, err := os.Stat(name); errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
-	f, err := open(name)
+	l, err := try(name)
 	if err == nil {
-		return false, f.Close()
+		l.Release()
 	}
 	if err == ErrInUse {
 		return true, nil
@@ -56,13 +53,16 @@ func Held(name string) (bool, error) {
 	return false, err
 }
 
-// open opens the file and locks it, or returns ErrInUse. Closing the file releases the lock.
-func open(name string) (*os.File, error) {
-	f, err := lock(name)
-	if err != nil && err != ErrInUse {
-		err = fmt.Errorf("cannot lock %w", atomicfile.Named(name, err))
+// try acquires the lock, or returns ErrInUse at once.
+func try(name string) (*Lock, error) {
+	switch f, err := open(name); err {
+	case nil:
+		return &Lock{f}, nil
+	case ErrInUse:
+		return nil, ErrInUse
+	default:
+		return nil, fmt.Errorf("cannot lock %w", atomicfile.Named(name, err))
 	}
-	return f, err
 }
 
 // Moved reports whether the lock's path no longer names the locked file, because the file or a

@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// lock opens the file and locks it, or returns ErrInUse. Closing the file releases the lock.
+// open opens the file and locks it, or returns ErrInUse. Closing the file releases the lock.
 // The file is opened for writing because NFS requires this for exclusive locks.
-func lock(name string) (*os.File, error) {
+func open(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, err

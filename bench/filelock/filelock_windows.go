@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// lock opens the file such that no other process can open it, or returns ErrInUse.
-func lock(name string) (*os.File, error) {
+// open opens the file such that no other process can open it, or returns ErrInUse.
+func open(name string) (*os.File, error) {
 	path, err := syscall.UTF16PtrFromString(name)
 	if err != nil {
 		return nil, err

@@ -20,12 +20,8 @@ type tick struct {
 	label string
 }
 
-// shows reports whether the axis can show a value.
-func (a axis) shows(v float64) bool {
-	return !math.IsNaN(v) && !math.IsInf(v, 0) && (!a.log || v > 0)
-}
-
-// scale returns v, or its base-10 logarithm on a logarithmic axis.
+// scale returns v, or its base-10 logarithm on a logarithmic axis. The result is infinite or NaN
+// if the axis cannot show v.
 func (a axis) scale(v float64) float64 {
 	if a.log {
 		return math.Log10(v)
@@ -33,10 +29,12 @@ func (a axis) scale(v float64) float64 {
 	return v
 }
 
-// at returns the pixel of a value.
+// at returns the pixel of a value. It is infinite or NaN if the axis cannot show the value.
 func (a axis) at(v float64) float64 {
 	return a.from + (a.scale(v)-a.min)/(a.max-a.min)*(a.to-a.from)
 }
+
+func finite(v float64) bool { return math.Abs(v) <= math.MaxFloat64 }
 
 // newAxis returns an axis whose range contains the Y of all series, including error bars, with a
 // small margin. Without given ticks they are at round numbers, and at whole numbers if all values
@@ -45,14 +43,14 @@ func newAxis(logarithmic bool, ticks []float64, series []Series) axis {
 	a := axis{log: logarithmic, min: math.Inf(1), max: math.Inf(-1)}
 	whole := true
 	include := func(v float64) {
-		if a.shows(v) {
-			a.min, a.max = min(a.min, a.scale(v)), max(a.max, a.scale(v))
+		if v := a.scale(v); finite(v) {
+			a.min, a.max = min(a.min, v), max(a.max, v)
 		}
 	}
 	for _, s := range series {
 		for _, v := range s.Y {
 			include(v)
-			whole = whole && (v == math.Trunc(v) || !a.shows(v))
+			whole = whole && (v == math.Trunc(v) || !finite(v))
 		}
 		for i, e := range s.Error {
 			include(s.Y[i] + e)
@@ -79,7 +77,7 @@ func newAxis(logarithmic bool, ticks []float64, series []Series) axis {
 	switch {
 	case ticks != nil:
 		for _, v := range ticks {
-			a.ticks = append(a.ticks, tick{v, number(v, 0)})
+			a.ticks = append(a.ticks, tick{v, strconv.FormatFloat(v, 'f', -1, 64)})
 		}
 	case a.log && a.max-a.min >= 0.5:
 		a.tickPowers()
@@ -136,18 +134,13 @@ func roundStep(s float64) float64 {
 }
 
 // number formats v, a multiple of step, with the digits that distinguish it from the next
-// multiple, or with all digits if step is 0. It formats v as m×10ⁿ if |v| < 10⁻⁴ or |v| ≥ 10⁶.
+// multiple. It formats v as m×10ⁿ if |v| < 10⁻⁴ or |v| ≥ 10⁶.
 func number(v, step float64) string {
-	digits, decimals := -1, -1
-	if step > 0 {
-		digits, decimals = max(0, exponent(v)-exponent(step)), max(0, -exponent(step))
-	}
-	s := strconv.FormatFloat(v, 'f', decimals, 64)
-	switch size := math.Abs(v); {
-	case v == 0:
+	s := strconv.FormatFloat(v, 'f', max(0, -exponent(step)), 64)
+	if v == 0 {
 		s = "0"
-	case size < 1e-4 || size >= 1e6:
-		mantissa, _, _ := strings.Cut(strconv.FormatFloat(v, 'e', digits, 64), "e")
+	} else if size := math.Abs(v); size < 1e-4 || size >= 1e6 {
+		mantissa, _, _ := strings.Cut(strconv.FormatFloat(v, 'e', max(0, exponent(v)-exponent(step)), 64), "e")
 		s = mantissa + "×10" + superscript(exponent(v))
 	}
 	return strings.Replace(s, "-", "−", 1)

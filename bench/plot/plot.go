@@ -145,7 +145,9 @@ func (c Chart) draw(b *bytes.Buffer, x, y axis, curves []curve) {
 
 	var dodging []int // indices of the series whose markers are shifted
 	for i, s := range c.Series {
-		curves[i].points = s.points(x, y)
+		for j := range s.X {
+			curves[i].points = append(curves[i].points, point{x.at(s.X[j]), y.at(s.Y[j])})
+		}
 		if c.Dodge && s.Style == Line {
 			dodging = append(dodging, i)
 		}
@@ -199,12 +201,12 @@ func drawLegend(b *bytes.Buffer, x float64, curves []curve) (width float64) {
 			continue
 		}
 		seen[p.Label] = true
-		p.points, p.shift = []point{{x, y, true}, {x + legendGlyph, y, true}}, 0
+		p.points, p.shift = []point{{x, y}, {x + legendGlyph, y}}, 0
 		if p.Style != Points {
 			p.line(b)
 		}
 		if p.Style != Trail {
-			p.points = []point{{x + legendGlyph/2, y, true}}
+			p.points = []point{{x + legendGlyph/2, y}}
 		}
 		p.markers(b)
 		text(b, x+legendGlyph+8, y+4.5, "", p.Label)
@@ -225,18 +227,10 @@ type curve struct {
 	points []point
 }
 
-// A point is the position of a point in pixels.
-type point struct {
-	x, y  float64
-	shown bool // the axes can show the values
-}
+// A point is a pair of pixels, infinite or NaN if the axes cannot show the values.
+type point struct{ x, y float64 }
 
-func (s Series) points(x, y axis) (points []point) {
-	for j := range s.X {
-		points = append(points, point{x.at(s.X[j]), y.at(s.Y[j]), x.shows(s.X[j]) && y.shows(s.Y[j])})
-	}
-	return points
-}
+func (p point) shown() bool { return finite(p.x) && finite(p.y) }
 
 // curvesOf returns the curves of each chart. Open and filled markers alternate, so that two
 // markers at the same point are both visible.
@@ -280,7 +274,7 @@ func (c curve) line(b *bytes.Buffer) {
 	fmt.Fprintf(b, `<path fill="none" stroke="%s" stroke-linejoin="round" %s d="`, c.colour, look)
 	move := "M"
 	for _, p := range c.points {
-		if p.shown {
+		if p.shown() {
 			fmt.Fprintf(b, "%s%.1f %.1f", move, p.x, p.y)
 			move = "L"
 		} else {
@@ -296,7 +290,7 @@ func (c curve) errors(b *bytes.Buffer, y axis) {
 	for j, e := range c.Error {
 		p, high, low, foot := c.points[j], y.at(c.Y[j]+e), y.at(c.Y[j]-e), "m-4 0h8"
 		switch {
-		case !p.shown:
+		case !p.shown():
 		case c.Style == Band:
 			upper = append(upper, fmt.Sprintf("%.1f %.1f", p.x, high))
 			lower = append(lower, fmt.Sprintf("%.1f %.1f", p.x, low))
@@ -328,7 +322,7 @@ func (c curve) markers(b *bytes.Buffer) {
 	}
 	fmt.Fprintf(b, `<g stroke="%s" fill="%s" stroke-width="1.6">`+"\n", c.colour, fill)
 	for _, p := range c.points {
-		if p.shown {
+		if p.shown() {
 			fmt.Fprintf(b, `<path d="M%.1f %.1f%s"/>`+"\n", p.x+c.shift, p.y, c.shape)
 		}
 	}
@@ -340,14 +334,14 @@ func (c curve) markers(b *bytes.Buffer) {
 func (c curve) dots(b *bytes.Buffer) {
 	fmt.Fprintf(b, `<path fill="none" stroke="%s" stroke-width="2.2" stroke-linecap="round" d="`, c.colour)
 	for _, p := range c.points {
-		if p.shown {
+		if p.shown() {
 			fmt.Fprintf(b, "M%.1f %.1fh0", p.x, p.y)
 		}
 	}
 	fmt.Fprintln(b, `"/>`)
 	every := max(arrowheads, len(c.points)/arrowheads)
 	for j := every / 2; j+1 < len(c.points); j += every {
-		if from, to := c.points[j], c.points[j+1]; from.shown && to.shown {
+		if from, to := c.points[j], c.points[j+1]; from.shown() && to.shown() {
 			angle := math.Atan2(to.y-from.y, to.x-from.x) * 180 / math.Pi
 			fmt.Fprintf(b, `<path fill="%s" transform="translate(%.1f %.1f) rotate(%.1f)" d="M2 0l-7 -3.5v7z"/>`+"\n", c.colour, to.x, to.y, angle)
 		}

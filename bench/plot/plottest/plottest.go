@@ -125,12 +125,9 @@ type path struct {
 }
 
 type text struct {
-	X         float64 `xml:"x,attr"`
-	Y         float64 `xml:"y,attr"`
-	Anchor    string  `xml:"text-anchor,attr"`
-	Weight    string  `xml:"font-weight,attr"`
-	Transform string  `xml:"transform,attr"`
-	Text      string  `xml:",chardata"`
+	X    float64 `xml:"x,attr"`
+	Y    float64 `xml:"y,attr"`
+	Text string  `xml:",chardata"`
 }
 
 // paths returns the paths in g and in the groups inside g, which pass their colours to their
@@ -156,11 +153,11 @@ func (p *Panel) readAxes(g group) {
 	}
 	for _, t := range g.Texts {
 		switch {
-		case t.Weight == "bold":
-			p.Title = t.Text
-		case strings.Contains(t.Transform, "rotate"):
+		case t.X == 0: // the rotated label has no position
 			p.YLabel = t.Text
-		case t.Anchor == "end":
+		case t.Y < p.Top:
+			p.Title = t.Text
+		case t.X < p.Left:
 			p.Y.Ticks = append(p.Y.Ticks, Tick{t.Text, Value(t.Text), t.Y - 4.5})
 		case t.Y < p.Bottom+30:
 			p.X.Ticks = append(p.X.Ticks, Tick{t.Text, Value(t.Text), t.X})
