@@ -10,9 +10,9 @@ import (
 type axis struct {
 	log      bool
 	min, max float64 // the range; its base-10 logarithms on a logarithmic axis
-	from, to float64 // pixels of min and max
+	from, to float64 // the pixels of min and max
 	ticks    []tick
-	minor    []tick // ticks without a label
+	minor    []tick // short ticks without labels
 }
 
 type tick struct {
@@ -20,8 +20,8 @@ type tick struct {
 	label string
 }
 
-// scale returns v, or its base-10 logarithm on a logarithmic axis. The result is infinite or NaN
-// if the axis cannot show v.
+// scale returns v, or the base-10 logarithm of v on a logarithmic axis. The result is infinite or
+// NaN if the axis cannot show v.
 func (a axis) scale(v float64) float64 {
 	if a.log {
 		return math.Log10(v)
@@ -37,8 +37,8 @@ func (a axis) at(v float64) float64 {
 func finite(v float64) bool { return math.Abs(v) <= math.MaxFloat64 }
 
 // newAxis returns an axis whose range contains the Y of all series, including error bars, with a
-// small margin. Without given ticks they are at round numbers, and at whole numbers if all values
-// are whole.
+// small margin. If ticks is nil, the ticks are at round numbers, and at whole numbers if all
+// values are whole.
 func newAxis(logarithmic bool, ticks []float64, series []Series) axis {
 	a := axis{log: logarithmic, min: math.Inf(1), max: math.Inf(-1)}
 	whole := true
@@ -54,8 +54,8 @@ func newAxis(logarithmic bool, ticks []float64, series []Series) axis {
 		}
 		for i, e := range s.Error {
 			include(s.Y[i] + e)
-			// On a logarithmic axis, ignore the lower end of an error bar if it is below a
-			// tenth of the value.
+			// On a logarithmic axis, ignore the lower end of an error bar if the end is below
+			// a tenth of the value.
 			if low := s.Y[i] - e; !a.log || low > s.Y[i]/10 {
 				include(low)
 			}
@@ -89,7 +89,8 @@ func newAxis(logarithmic bool, ticks []float64, series []Series) axis {
 	return a
 }
 
-// tickMultiples sets ticks from low to high at multiples of a round number.
+// tickMultiples adds ticks from low to high at multiples of a round number. If whole is true, the
+// number is at least 1.
 func (a *axis) tickMultiples(low, high float64, whole bool) {
 	step := roundStep((high - low) / 6)
 	if whole {
@@ -100,9 +101,9 @@ func (a *axis) tickMultiples(low, high float64, whole bool) {
 	}
 }
 
-// tickPowers sets ticks of a logarithmic axis at up to about ten powers of ten and minor ticks
-// between them. On an axis with fewer than three powers of ten, 1, 2 and 5 times a power of ten
-// get ticks.
+// tickPowers adds ticks to a logarithmic axis: at about ten powers of ten at most, with minor
+// ticks between them. On an axis with fewer than three powers of ten, it adds ticks at 1, 2 and 5
+// times each power of ten.
 func (a *axis) tickPowers() {
 	short := math.Floor(a.max)-math.Ceil(a.min) < 2
 	step := math.Ceil((a.max - a.min) / 10)
@@ -122,7 +123,7 @@ func (a *axis) tickPowers() {
 	}
 }
 
-// roundStep returns the smallest number 1, 2 or 5 times a power of ten that is at least s.
+// roundStep returns the smallest number ≥ s that is 1, 2 or 5 times a power of ten.
 func roundStep(s float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(s)))
 	for _, m := range []float64{1, 2, 5} {
@@ -133,8 +134,8 @@ func roundStep(s float64) float64 {
 	return 10 * power
 }
 
-// number formats v, a multiple of step, with the digits that distinguish it from the next
-// multiple. It formats v as m×10ⁿ if |v| < 10⁻⁴ or |v| ≥ 10⁶.
+// number formats v, a multiple of step, with enough digits to distinguish v from the next
+// multiple. It uses the form m×10ⁿ if |v| < 10⁻⁴ or |v| ≥ 10⁶.
 func number(v, step float64) string {
 	s := strconv.FormatFloat(v, 'f', max(0, -exponent(step)), 64)
 	if v == 0 {
@@ -146,7 +147,7 @@ func number(v, step float64) string {
 	return strings.Replace(s, "-", "−", 1)
 }
 
-// exponent returns the n of v = m·10ⁿ with 1 ≤ |m| < 10. It avoids the rounding of math.Log10.
+// exponent returns n, where v = m·10ⁿ with 1 ≤ |m| < 10. Unlike math.Log10, it does not round.
 func exponent(v float64) int {
 	_, e, _ := strings.Cut(strconv.FormatFloat(v, 'e', -1, 64), "e")
 	n, _ := strconv.Atoi(e) // cannot fail

@@ -2,10 +2,10 @@ package plot
 
 import "math"
 
-// Contour returns the lines where f(x, y) = level, as one series with gaps between segments. It
-// uses marching squares: f is evaluated on a grid of n×n squares between the corners (x0, y0) and
-// (x1, y1). A line crosses each edge whose ends are on different sides of the level, at the point
-// given by linear interpolation.
+// Contour returns the lines f(x, y) = level in the rectangle from (x0, y0) to (x1, y1), as one
+// series with gaps between segments. It uses marching squares: f is evaluated at the corners of
+// n×n squares, and a line crosses each edge that has f < level at one end only. The position of
+// the crossing is interpolated linearly.
 func Contour(f func(x, y float64) float64, level, x0, y0, x1, y1 float64, n int) Series {
 	type corner struct{ x, y, v float64 } // v = f(x, y) − level
 	var grid []corner
@@ -27,7 +27,7 @@ func Contour(f func(x, y float64) float64, level, x0, y0, x1, y1 float64, n int)
 					ys = append(ys, a.y+(b.y-a.y)*a.v/(a.v-b.v))
 				}
 			}
-			// A square has no crossing, two, or four (a saddle).
+			// The edges of a square have 0, 2 or, at a saddle point, 4 crossings.
 			for k := 0; k < len(xs); k += 2 {
 				s.X = append(s.X, xs[k], xs[k+1], math.NaN())
 				s.Y = append(s.Y, ys[k], ys[k+1], math.NaN())

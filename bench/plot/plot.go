@@ -1,6 +1,5 @@
-// Package plot implements line charts as SVG, for the figures of both experiments. Charts and
-// how they are drawn are in plot.go, ranges and ticks in axis.go, contour lines in contour.go.
-// The package imports only the standard library.
+// Package plot draws line charts as SVG, for the figures of both experiments. The types and the
+// drawing are in plot.go, ranges and ticks of axes in axis.go, and contour lines in contour.go.
 package plot
 
 import (
@@ -18,49 +17,52 @@ import (
 type Style int
 
 const (
-	Line   Style = iota // a line, with markers if there are few points
-	Band                // a line without markers, inside a band
+	Line   Style = iota // a line, with markers if it has at most 40 points
+	Band                // a line without markers in the middle of a coloured band
 	Dashed              // a dashed line for reference
 	Thin                // a thin grey line, such as a contour
-	Trail               // a path: a thin line with a dot at every point and arrowheads
+	Trail               // a thin line with a dot at every point and some arrowheads
 	Points              // markers without a line
 )
 
-// A Series is a sequence of points. A point that the axes cannot show breaks the line. The legend
-// omits a series without a label.
+// A Series is a sequence of points. The line has a gap at a point that the axes cannot show. The
+// legend omits a series without a label.
 type Series struct {
 	Label string
 	X, Y  []float64
-	Error []float64 // half lengths of a line's error bars, or half heights of a band; otherwise nil
+	Error []float64 // half lengths of error bars (Line) or half heights of the band (Band), else nil
 	Style Style
 }
 
-// A Chart is a figure with two axes. Values that are not finite are not shown, nor values ≤ 0 on
-// a logarithmic axis.
+// A Chart is a figure with two axes. It shows only finite values, and only positive values on a
+// logarithmic axis.
 type Chart struct {
 	Title, XLabel, YLabel string
 	LogX, LogY            bool
 	XTicks                []float64 // nil for round numbers
-	Width, Height         float64   // of the frame in pixels, by default 500 and 366
-	Equal                 bool      // x and y have the same scale, which determines the height
-	Dodge                 bool      // shift the markers of different series sideways, so that none hides another
+	Width, Height         float64   // size of the frame in pixels; 0 for the default, 500×366
+	Equal                 bool      // a unit has the same length on both axes; this determines the height
+	Dodge                 bool      // shift markers sideways so that no series hides another
 	Series                []Series
 }
 
 // Sizes in pixels.
 const (
 	left, top, bottom      = 46, 44, 60 // margins of the frame; left excludes the tick labels
-	plotWidth, plotHeight  = 500, 366   // of the frame
-	legendGap, legendGlyph = 18, 34     // between frame and legend; length of the legend's sample lines
+	plotWidth, plotHeight  = 500, 366   // default size of the frame
+	legendGap, legendGlyph = 18, 34     // gap between frame and legend; length of the legend's lines
 	rowHeight, fontSize    = 24, 13
-	noTitle                = 26 // height saved above a row whose first chart has no title
-	dodge                  = 5  // distance of shifted markers
-	markersUpTo            = 40 // a line with more points has no markers
-	arrowheads             = 8  // about 8 on a trail, at least 8 points apart
+	noTitle                = 26 // removed above a row whose first chart has no title
+	dodge                  = 5  // distance between shifted markers of two series
 )
 
-// colours is based on the palette of Okabe and Ito, which people with any colour vision can
-// distinguish. Different markers distinguish the series without colour.
+const (
+	markersUpTo = 40 // a line with more points has no markers
+	arrowheads  = 8  // a trail has about 8 arrowheads, at least 8 points apart
+)
+
+// colours is based on the palette of Okabe and Ito, whose colours people with colour blindness can
+// distinguish. The shapes of markers distinguish the series without colour.
 var colours = []string{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5230", "#000000"}
 
 // SVG returns the chart as an SVG document.
@@ -74,7 +76,7 @@ func Panels(columns int, charts ...Chart) []byte {
 	xs, ys, heights := make([]axis, len(charts)), make([]axis, len(charts)), make([]float64, len(charts))
 	from := float64(left)
 	for i, c := range charts {
-		var forX, forY []Series // the series of all charts whose axis has the same label
+		var forX, forY []Series // from all charts in which the axis has the same label
 		for _, d := range charts {
 			for _, s := range d.Series {
 				if d.XLabel == c.XLabel {
@@ -126,7 +128,7 @@ func Panels(columns int, charts ...Chart) []byte {
 	return b.Bytes()
 }
 
-// draw draws the chart without its legend.
+// draw draws the chart without the legend.
 func (c Chart) draw(b *bytes.Buffer, x, y axis, curves []curve) {
 	alongX := func(ticks []tick, stroke string) {
 		for _, t := range ticks {
@@ -143,7 +145,7 @@ func (c Chart) draw(b *bytes.Buffer, x, y axis, curves []curve) {
 	alongX(x.ticks, fmt.Sprintf("V%.1f", y.to))
 	fmt.Fprintln(b, `</g>`)
 
-	var dodging []int // indices of the series whose markers are shifted
+	var dodging []int // indices of the series with shifted markers
 	for i, s := range c.Series {
 		for j := range s.X {
 			curves[i].points = append(curves[i].points, point{x.at(s.X[j]), y.at(s.Y[j])})
@@ -179,7 +181,7 @@ func (c Chart) draw(b *bytes.Buffer, x, y axis, curves []curve) {
 	}
 	end := math.Inf(-1)
 	for _, t := range x.ticks {
-		if half := textWidth(t.label) / 2; x.at(t.value)-half >= end { // labels must not touch
+		if half := textWidth(t.label) / 2; x.at(t.value)-half >= end { // omit labels that would touch
 			text(b, x.at(t.value), y.from+20, `text-anchor="middle"`, t.label)
 			end = x.at(t.value) + half + 4
 		}
@@ -192,7 +194,8 @@ func (c Chart) draw(b *bytes.Buffer, x, y axis, curves []curve) {
 	fmt.Fprintf(b, `<text transform="translate(22 %.1f) rotate(-90)" text-anchor="middle">%s</text>`+"\n", (y.from+y.to)/2, html.EscapeString(c.YLabel))
 }
 
-// drawLegend draws the legend with its left edge at x and returns its width, 0 without labels.
+// drawLegend draws the legend from x to the right. It returns the width of the legend, 0 if no
+// series has a label.
 func drawLegend(b *bytes.Buffer, x float64, curves []curve) (width float64) {
 	fmt.Fprintln(b, `<g>`)
 	y, seen := float64(top+12), map[string]bool{"": true}
@@ -217,23 +220,23 @@ func drawLegend(b *bytes.Buffer, x float64, curves []curve) (width float64) {
 	return width
 }
 
-// A curve is a series with its appearance.
+// A curve is a series with its appearance and its points in pixels.
 type curve struct {
 	Series
 	colour string
-	shape  string  // of the markers, an element of shapes; empty for none
-	open   bool    // the markers are not filled
-	shift  float64 // of the markers to the right, in pixels
+	shape  string  // the SVG path of a marker
+	open   bool    // markers are not filled
+	shift  float64 // markers are shifted to the right by this distance in pixels
 	points []point
 }
 
-// A point is a pair of pixels, infinite or NaN if the axes cannot show the values.
+// A point is a position in pixels. It is infinite or NaN if the axes cannot show the values.
 type point struct{ x, y float64 }
 
 func (p point) shown() bool { return finite(p.x) && finite(p.y) }
 
-// curvesOf returns the curves of each chart. Open and filled markers alternate, so that two
-// markers at the same point are both visible.
+// curvesOf returns the curves of each chart, without points. Open and filled markers alternate, so
+// that two markers at the same point are both visible.
 func curvesOf(charts []Chart) [][]curve {
 	lines, points, labelled, all := 0, 0, map[string]curve{}, make([][]curve, len(charts))
 	for i, c := range charts {
@@ -262,7 +265,7 @@ func curvesOf(charts []Chart) [][]curve {
 	return all
 }
 
-// line draws the line, with gaps at points that the axes cannot show.
+// line draws the line of a series, with gaps at points that the axes cannot show.
 func (c curve) line(b *bytes.Buffer) {
 	look := map[Style]string{
 		Line:   `stroke-width="1.8"`,
@@ -284,7 +287,7 @@ func (c curve) line(b *bytes.Buffer) {
 	fmt.Fprintln(b, `"/>`)
 }
 
-// errors draws the band, or the error bars clipped to the frame.
+// errors draws the band or the error bars of a series. It clips error bars to the frame.
 func (c curve) errors(b *bytes.Buffer, y axis) {
 	var upper, lower []string
 	for j, e := range c.Error {
@@ -295,7 +298,7 @@ func (c curve) errors(b *bytes.Buffer, y axis) {
 			upper = append(upper, fmt.Sprintf("%.1f %.1f", p.x, high))
 			lower = append(lower, fmt.Sprintf("%.1f %.1f", p.x, low))
 		case e > 0:
-			if !(low <= y.from) { // below the frame, or NaN on a logarithmic axis
+			if !(low <= y.from) { // the end is below the frame, or NaN on a logarithmic axis
 				low, foot = y.from, ""
 			}
 			fmt.Fprintf(b, `<path fill="none" stroke="%s" stroke-width="1.2" d="M%.1f %.1fm-4 0h8m-4 0V%.1f%s"/>`+"\n", c.colour, p.x+c.shift, max(y.to, high), low, foot)
@@ -307,7 +310,7 @@ func (c curve) errors(b *bytes.Buffer, y axis) {
 	}
 }
 
-// markers draws the markers, or the dots and arrowheads of a trail.
+// markers draws the markers of a series, or the dots and arrowheads of a trail.
 func (c curve) markers(b *bytes.Buffer) {
 	switch {
 	case c.Style == Trail:
@@ -329,8 +332,8 @@ func (c curve) markers(b *bytes.Buffer) {
 	fmt.Fprintln(b, `</g>`)
 }
 
-// dots draws a dot at each point, as a line of length 0 with round ends, and arrowheads at some
-// points in the direction of the line.
+// dots draws the dots of a trail, as lines of length 0 with round ends. It also draws arrowheads
+// at some points, in the direction of the line.
 func (c curve) dots(b *bytes.Buffer) {
 	fmt.Fprintf(b, `<path fill="none" stroke="%s" stroke-width="2.2" stroke-linecap="round" d="`, c.colour)
 	for _, p := range c.points {
@@ -348,7 +351,7 @@ func (c curve) dots(b *bytes.Buffer) {
 	}
 }
 
-// shapes lists the markers as SVG paths relative to the point, about 9 pixels wide.
+// shapes lists the markers as SVG paths relative to a point. A marker is about 9 pixels wide.
 var shapes = []string{
 	"m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z", // circle
 	"m-4 -4h8v8h-8z",                      // square
@@ -363,7 +366,7 @@ func text(b *bytes.Buffer, x, y float64, attributes, s string) {
 	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" %s>%s</text>`+"\n", x, y, attributes, html.EscapeString(s))
 }
 
-// textWidth returns an upper bound of the width of a text in pixels.
+// textWidth returns an upper bound on the width of a text in pixels.
 func textWidth(s string) float64 {
 	width := 0.0
 	for _, r := range s {

@@ -1,8 +1,7 @@
-// Package plottest implements reading charts drawn by package plot, for tests of figures.
-//
-// It reads a chart as a person with a ruler would: the labels of the ticks define the scale of
-// an axis, and the legend identifies the series. It relies on how package plot uses SVG elements
-// and attributes, but on none of its internal numbers. It imports only the standard library.
+// Package plottest reads charts that package plot has drawn, for tests of figures. Like a person
+// with a ruler, it computes the scale of an axis from the labels of the ticks, and it identifies
+// series by the samples in the legend. It relies on the SVG elements and attributes that package
+// plot writes.
 package plottest
 
 import (
@@ -16,7 +15,7 @@ import (
 	"testing"
 )
 
-// A Panel is one chart of a document. Its coordinates are pixels, rounded to a tenth.
+// A Panel is one chart of a document. All positions are in pixels, rounded to a tenth.
 type Panel struct {
 	Title, XLabel, YLabel    string
 	X, Y                     Axis
@@ -24,14 +23,14 @@ type Panel struct {
 	Series                   []Series // in the order of the legend
 }
 
-// A Series contains the elements drawn in the style of one entry of the legend.
+// A Series contains the lines and markers that have the colour and shape of one legend entry.
 type Series struct {
 	Label   string
-	Line    [][]Point // the parts of the line between gaps
-	Dots    []Point   // of a trail
+	Line    [][]Point // a gap in the line begins a new slice
+	Dots    []Point   // on a line in the style plot.Trail
 	Markers []Point
 	Bars    []Bar   // error bars
-	Band    []Point // corners: the upper edge, then the lower edge backwards
+	Band    []Point // the upper edge from left to right, then the lower edge from right to left
 }
 
 // A Point is a position in pixels.
@@ -43,20 +42,20 @@ type Bar struct {
 	Foot         bool
 }
 
-// An Axis maps values to pixels, using its ticks.
+// An Axis maps values to pixels by interpolation between its ticks.
 type Axis struct {
 	Ticks []Tick
 	log   bool
 }
 
-// A Tick is a labelled position on an axis.
+// A Tick is a labelled position on an axis. Value is the number in the label.
 type Tick struct {
 	Label        string
 	Value, Pixel float64
 }
 
-// Pixel returns the pixel of a value, computed from the first and the last tick. On an axis with
-// one tick it returns NaN for all values other than the tick's.
+// Pixel returns the pixel of a value, computed from the first and the last tick. If the axis has
+// one tick, Pixel returns the pixel of this tick for the tick's value, and no number for others.
 func (a Axis) Pixel(v float64) float64 {
 	scale := func(v float64) float64 { return v }
 	if a.log {
@@ -69,27 +68,28 @@ func (a Axis) Pixel(v float64) float64 {
 	return p.Pixel + (q.Pixel-p.Pixel)*(scale(v)-scale(p.Value))/(scale(q.Value)-scale(p.Value))
 }
 
-// Near reports whether a pixel is the correct position of a value, up to rounding.
+// Near reports whether a pixel is the position of a value, up to 0.3 pixels of rounding error.
 func (a Axis) Near(pixel, value float64) bool {
 	return math.Abs(a.Pixel(value)-pixel) <= 0.3
 }
 
-// Read reads a document; logX and logY state which axes are logarithmic. If the document is
-// malformed, or a tick is not at the position of its value, Read fails the test.
+// Read returns the panels of an SVG document whose x axes are logarithmic if logX is true, and
+// whose y axes if logY is true. Read fails the test if the document is malformed or a tick is not
+// at the position of its value.
 func Read(t testing.TB, svg []byte, logX, logY bool) (panels []Panel) {
 	t.Helper()
 	var document group
 	if err := xml.Unmarshal(svg, &document); err != nil {
 		t.Fatalf("not XML: %v\n%s", err, svg)
 	}
-	legend := len(document.Groups) - 1 // the last group; the groups before it are panels
+	legend := len(document.Groups) - 1 // index of the last group; each group before it is a panel
 	if legend < 1 {
 		t.Fatalf("no chart:\n%s", svg)
 	}
 	for _, g := range document.Groups[:legend] {
 		p := Panel{X: Axis{log: logX}, Y: Axis{log: logY}}
 		p.readAxes(g)
-		if p.Right == 0 || p.X.Ticks == nil || p.Y.Ticks == nil {
+		if p.Bottom == 0 || p.X.Ticks == nil || p.Y.Ticks == nil {
 			t.Fatalf("a chart has no frame, or an axis has no ticks:\n%s", svg)
 		}
 		for _, a := range []Axis{p.X, p.Y} {
@@ -105,7 +105,7 @@ func Read(t testing.TB, svg []byte, logX, logY bool) (panels []Panel) {
 	return panels
 }
 
-// A group is the SVG element g, or a document.
+// A group is an SVG element g, or the document.
 type group struct {
 	Stroke string  `xml:"stroke,attr"`
 	Fill   string  `xml:"fill,attr"`
@@ -114,24 +114,26 @@ type group struct {
 	Texts  []text  `xml:"text"`
 }
 
+// A path is an SVG element path.
 type path struct {
 	D       string `xml:"d,attr"`
 	Stroke  string `xml:"stroke,attr"`
 	Fill    string `xml:"fill,attr"`
 	Dashes  string `xml:"stroke-dasharray,attr"`
-	Join    string `xml:"stroke-linejoin,attr"` // only of the line of a series
-	Cap     string `xml:"stroke-linecap,attr"`  // only of dots
-	Opacity string `xml:"fill-opacity,attr"`    // only of a band
+	Join    string `xml:"stroke-linejoin,attr"` // set for the line of a series
+	Cap     string `xml:"stroke-linecap,attr"`  // set for dots
+	Opacity string `xml:"fill-opacity,attr"`    // set for a band
 }
 
+// A text is an SVG element text.
 type text struct {
 	X    float64 `xml:"x,attr"`
 	Y    float64 `xml:"y,attr"`
 	Text string  `xml:",chardata"`
 }
 
-// paths returns the paths in g and in the groups inside g, which pass their colours to their
-// paths.
+// paths returns the paths in g and in the groups inside g. A path without a colour inherits the
+// colour of its group.
 func (g group) paths() []path {
 	all := g.Paths
 	for _, inner := range g.Groups {
@@ -143,17 +145,14 @@ func (g group) paths() []path {
 	return all
 }
 
-// readAxes reads the frame, the ticks and the texts.
+// readAxes reads the frame, the ticks and the labels of a panel.
 func (p *Panel) readAxes(g group) {
-	for _, path := range g.paths() {
-		var left, top, right, bottom float64
-		if n, _ := fmt.Sscanf(path.D, "M%f %fH%fV%fH", &left, &top, &right, &bottom); n == 4 {
-			p.Left, p.Top, p.Right, p.Bottom = left, top, right, bottom
-		}
+	if n := len(g.Groups); n > 0 && len(g.Groups[n-1].Paths) > 0 { // the last group begins with the frame
+		fmt.Sscanf(g.Groups[n-1].Paths[0].D, "M%f %fH%fV%f", &p.Left, &p.Top, &p.Right, &p.Bottom)
 	}
 	for _, t := range g.Texts {
 		switch {
-		case t.X == 0: // the rotated label has no position
+		case t.X == 0: // the rotated label has no attributes x and y
 			p.YLabel = t.Text
 		case t.Y < p.Top:
 			p.Title = t.Text
@@ -167,9 +166,10 @@ func (p *Panel) readAxes(g group) {
 	}
 }
 
-// readSeries reads the series in g, which have the styles of the samples in the legend.
+// readSeries reads the series of a panel. A path in g belongs to the series whose legend entry
+// has a sample in the same style.
 func (p *Panel) readSeries(g, legend group) {
-	index := map[string]int{} // of the series with a style
+	index := map[string]int{} // from style to index in p.Series
 	for i, label := range legend.Texts {
 		p.Series = append(p.Series, Series{Label: label.Text})
 		for _, sample := range legend.paths() {
@@ -185,8 +185,8 @@ func (p *Panel) readSeries(g, legend group) {
 	}
 }
 
-// style returns a string that distinguishes the series. It is the same for the line, the dots,
-// the band and the error bars of a series, and another one for the markers.
+// style returns a string that identifies the series of a path. The line, the dots, the band and
+// the error bars of a series have one string. The markers have another one, with their shape.
 func (p path) style() string {
 	switch {
 	case p.Opacity != "":
@@ -198,7 +198,7 @@ func (p path) style() string {
 	return "marker " + p.Stroke + p.Fill + shape
 }
 
-// add adds a path to the series.
+// add appends the points of a path to a field of the series.
 func (s *Series) add(p path) {
 	var b Bar
 	n, _ := fmt.Sscanf(p.D, "M%f %fm-4 0h8m-4 0V%f", &b.X, &b.High, &b.Low)
@@ -218,7 +218,7 @@ func (s *Series) add(p path) {
 	}
 }
 
-// points returns the points of the commands M and L of a path. Each M begins a part.
+// points returns the arguments of the path's commands M and L. Each M begins a new slice.
 func (p path) points() (parts [][]Point) {
 	for _, part := range strings.Split(p.D, "M")[1:] {
 		var points []Point
@@ -235,7 +235,8 @@ func (p path) points() (parts [][]Point) {
 var superscripts = strings.NewReplacer("⁻", "-", "⁰", "0", "¹", "1", "²", "2", "³", "3", "⁴", "4",
 	"⁵", "5", "⁶", "6", "⁷", "7", "⁸", "8", "⁹", "9")
 
-// Value returns the number in a label such as 12, −0.5, 10⁻³ or 2×10⁶, or NaN.
+// Value returns the number in a label such as 12, −0.5, 10⁻³ or 2×10⁶. It returns NaN for other
+// labels.
 func Value(label string) float64 {
 	s := strings.Replace(label, "−", "-", 1)
 	if strings.HasPrefix(s, "10") && s != superscripts.Replace(s) {
