@@ -4,7 +4,7 @@
 //
 //	0     success
 //	1     the command failed
-//	2     the command line is wrong, or lacks a command
+//	2     the command line is invalid, or HVAE_SIMD names an unavailable instruction set
 //	129   hung up (SIGHUP)
 //	130   interrupted (SIGINT, Ctrl-C)
 //	143   terminated (SIGTERM)
@@ -28,8 +28,8 @@ import (
 
 // A Program has several commands, or one command without a name.
 type Program struct {
-	Name     string // begins each error message
-	About    string // a description in sentences
+	Name     string // the first word of each error message
+	About    string // one or more sentences for the usage
 	Commands []Command
 }
 
@@ -37,15 +37,15 @@ type Program struct {
 type Command struct {
 	Name, About string
 	// Run parses args with Flags and executes the command. It writes results to stdout and
-	// everything else to stderr. When ctx ends, Run saves its state and returns an error
-	// that wraps context.Cause(ctx), a Signal.
+	// all other output to stderr. When ctx ends, Run saves its state and returns an error that
+	// wraps context.Cause(ctx), which is a Signal.
 	Run func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 }
 
-// Run executes the program with the given arguments, which exclude the program's name, and
-// returns the exit status.
+// Run executes the program with the arguments that follow the program's name. It returns the exit
+// status.
 func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	if _, err := linalg.Vectors(); err != nil { // HVAE_SIMD names an instruction set that is missing
+	if _, err := linalg.Vectors(); err != nil { // HVAE_SIMD names an unavailable instruction set
 		fmt.Fprintf(stderr, "%s: %v\n", p.Name, err)
 		return 2
 	}
@@ -121,13 +121,13 @@ func (p Program) help(c Command, f *Flags, w io.Writer) {
 	f.PrintDefaults()
 }
 
-// line returns the beginning of c's command line, such as "go run ./mnist train".
+// line returns the start of the command line of c, such as "go run ./mnist train".
 func line(c Command) string { return strings.TrimSpace(started() + " " + c.Name) }
 
-// built matches the path of a program that go run has built, in a temporary folder or in the cache.
+// built matches the path of a program built by go run, in a temporary folder or in Go's cache.
 var built = regexp.MustCompile(`[/\\](?:go-build\d+[/\\]b\d+[/\\]exe|[0-9a-f]{64}-d)[/\\]([^/\\]+?)(?:\.exe)?$`)
 
-// started returns the command that started the program.
+// started returns the command that started the program, such as "go run ./mnist" or "./mnist".
 func started() string {
 	if m := built.FindStringSubmatch(os.Args[0]); m != nil {
 		return "go run ./" + m[1]

@@ -9,14 +9,14 @@ import (
 	"strconv"
 )
 
-// Flags is the set of flags of a command. A method that defines a flag sets *p to the default
-// value; Parse sets *p to the value on the command line.
+// Flags is the set of flags of a command. The methods that define a flag set *p to the default
+// value. Parse sets *p to the value on the command line.
 type Flags struct {
 	flag.FlagSet
 	version bool
 }
 
-// NewFlags returns a set that contains only -version and -h.
+// NewFlags returns a set with the flags -version and -h.
 func NewFlags() *Flags {
 	f := new(Flags)
 	f.Init("", flag.ContinueOnError)
@@ -25,19 +25,20 @@ func NewFlags() *Flags {
 	return f
 }
 
-// Bool defines a flag without a value, false by default.
+// Bool defines a flag that is false by default and takes no value.
 func (f *Flags) Bool(p *bool, name, usage string) { f.BoolVar(p, name, false, usage) }
 
 // String defines a flag for any string.
 func (f *Flags) String(p *string, name, preset, usage string) { f.StringVar(p, name, preset, usage) }
 
-// Checked defines a flag for a string, empty by default. Parse returns the error of check.
+// Checked defines a flag for a string, empty by default. If check returns an error for the string
+// on the command line, Parse returns this error.
 func (f *Flags) Checked(p *string, name, usage string, check func(string) error) {
 	define(f, p, name, "", usage, func(s string) (string, error) { return s, check(s) })
 }
 
-// Count defines a flag for a whole number from minimum to 100,000,000. A larger number would need
-// more memory than computers have.
+// Count defines a flag for a whole number from minimum to 100,000,000. Larger numbers are probably
+// typing errors and would need more memory than computers have.
 func (f *Flags) Count(p *int, name string, preset, minimum int, usage string) {
 	f.Range(p, name, preset, minimum, 100_000_000, usage)
 }
@@ -75,7 +76,7 @@ func (f *Flags) Rate(p *float64, preset float64, usage string) {
 	})
 }
 
-// define defines a flag whose value parse returns.
+// define defines a flag whose value is the result of parse.
 func define[T any](f *Flags, p *T, name string, preset T, usage string, parse func(string) (T, error)) {
 	*p = preset
 	f.Var(&value[T]{p, parse}, name, usage)
@@ -92,8 +93,8 @@ func (v *value[T]) Set(s string) (err error) {
 	return err
 }
 
-// String returns the value in the form that Set accepts. The flag package also calls the method
-// of a zero value, which has no p.
+// String returns the value in the form that Set accepts. Package flag also calls String on a zero
+// value, in which p is nil.
 func (v *value[T]) String() string {
 	if v.p == nil {
 		return ""
@@ -101,9 +102,9 @@ func (v *value[T]) String() string {
 	return fmt.Sprint(*v.p)
 }
 
-// Parse parses the arguments. It returns an error if the command line is invalid, or if help or
-// the version is requested. A Command's Run must return this error, so that Program.Run prints
-// the message, the help or the version.
+// Parse parses the arguments. It returns an error if they are invalid, or if they request the help
+// or the version. Command.Run must return this error, so that Program.Run prints the message, the
+// help or the version.
 func (f *Flags) Parse(args []string) error {
 	switch err := f.FlagSet.Parse(args); {
 	case err == flag.ErrHelp || f.version:
@@ -122,8 +123,8 @@ func (f *Flags) Given() (names []string) {
 	return names
 }
 
-// Values returns the current values of all flags except -version, by name. The value of a flag
-// that was defined by Func is empty.
+// Values returns the current values of all flags except -version, by name. A flag defined with
+// Func has an empty value.
 func (f *Flags) Values() map[string]string {
 	values := map[string]string{}
 	f.VisitAll(func(g *flag.Flag) { values[g.Name] = g.Value.String() })
@@ -131,15 +132,15 @@ func (f *Flags) Values() map[string]string {
 	return values
 }
 
-// UsageError returns an error about the command line. If a Command's Run returns it, the
-// program prints a hint to -h and exits with status 2.
+// UsageError returns an error about the command line. If Command.Run returns this error, the
+// program points the user to -h and exits with status 2.
 func UsageError(format string, args ...any) error { return usageError(fmt.Sprintf(format, args...)) }
 
 type usageError string
 
 func (e usageError) Error() string { return string(e) }
 
-// An infoRequest is the error that Parse returns if help or the version is requested.
+// An infoRequest is the error of Parse if the arguments request the help or the version.
 type infoRequest struct{ flags *Flags }
 
 func (infoRequest) Error() string { return "help or the version was requested" }

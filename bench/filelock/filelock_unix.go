@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// open opens the file and locks it, or returns ErrInUse. Closing the file releases the lock.
-// The file is opened for writing because NFS requires this for exclusive locks.
+// open opens the file and locks it, or returns ErrInUse. Closing the file releases the lock. NFS
+// requires write access for an exclusive lock.
 func open(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
