@@ -101,14 +101,14 @@ func Read(name string, limit int64) ([]byte, error) {
 	return b, nil
 }
 
-// notRegular returns an error with the kind of a file that is not regular.
+// notRegular returns an error that contains the kind of a file that is not regular.
 func notRegular(name string, mode fs.FileMode) error {
 	kind := map[fs.FileMode]string{fs.ModeDir: "a folder", fs.ModeSymlink: "a symbolic link", fs.ModeNamedPipe: "a pipe", fs.ModeSocket: "a socket"}[mode.Type()]
 	return fmt.Errorf("%s is %s, not a file", name, cmp.Or(kind, "a device"))
 }
 
 // Named returns an error that begins with name. It removes the operation and the path from a file
-// system error, because the path may be a temporary file.
+// system error, because the path may belong to a temporary file.
 func Named(name string, err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		err = e.Err
@@ -118,8 +118,8 @@ func Named(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// retry calls f until it succeeds or its error is not inUse, for about 5 s. The waits between the
-// calls are 1, 2, 4, … ms and at most 100 ms.
+// retry calls f, and calls it again while its error is inUse, for about 5 s. The waits between the
+// calls are 1, 2, 4, … ms, but at most 100 ms.
 func retry(f func() error) error {
 	start := time.Now()
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {

@@ -66,9 +66,8 @@ func try(name string) (*Lock, error) {
 }
 
 // Moved reports whether the path given to Take no longer names the locked file, because the file
-// or a folder above it was moved, replaced or removed. It also returns the current path of the
-// locked file. The path is empty if the file was removed, or if the operating system does not
-// report the paths of open files (Linux does).
+// or a folder above it was moved, replaced or removed. On Linux, Moved also returns the current
+// path of the locked file, unless the file was removed.
 func (l *Lock) Moved() (now string, moved bool) {
 	locked, _ := l.file.Stat()
 	isAt := func(path string) bool {

@@ -23,8 +23,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// hold starts a process that takes the lock on the named file. It returns the error of Take in this
-// process as a line.
+// hold starts a process that takes the lock on the named file. It returns the error of Take in that
+// process as a line of text.
 func hold(t *testing.T, name string) (kill func(), takeErr string) {
 	t.Helper()
 	c := exec.Command(os.Args[0])

@@ -29,7 +29,7 @@ func (a axis) scale(v float64) float64 {
 	return v
 }
 
-// at returns the pixel of a value. It is infinite or NaN if the axis cannot show the value.
+// at returns the pixel of a value. The pixel is infinite or NaN if the axis cannot show the value.
 func (a axis) at(v float64) float64 {
 	return a.from + (a.scale(v)-a.min)/(a.max-a.min)*(a.to-a.from)
 }
@@ -147,7 +147,7 @@ func number(v, step float64) string {
 	return strings.Replace(s, "-", "−", 1)
 }
 
-// exponent returns n, where v = m·10ⁿ with 1 ≤ |m| < 10. Unlike math.Log10, it does not round.
+// exponent returns n for v = m·10ⁿ with 1 ≤ |m| < 10. It avoids the rounding of math.Log10.
 func exponent(v float64) int {
 	_, e, _ := strings.Cut(strconv.FormatFloat(v, 'e', -1, 64), "e")
 	n, _ := strconv.Atoi(e) // cannot fail

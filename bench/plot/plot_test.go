@@ -233,8 +233,8 @@ func TestTheRangeOfAnAxisIsTheDataWithASmallMargin(t *testing.T) {
 				low.Y, high.Y = min(low.Y, b.High), max(high.Y, b.High)
 			}
 		}
-		// within reports whether the outermost markers are at least 5 pixels from the frame and at
-		// most 10 % of its size.
+		// within reports whether the outermost positions, low and high, are more than 5 pixels and
+		// less than 10 % of the frame's size away from the frame.
 		within := func(low, high, from, to float64) bool {
 			margin := 0.1 * (to - from)
 			return low > from+5 && high < to-5 && (low == high || low < from+margin && high > to-margin)

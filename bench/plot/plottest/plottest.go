@@ -55,7 +55,7 @@ type Tick struct {
 }
 
 // Pixel returns the pixel of a value, computed from the first and the last tick. If the axis has
-// one tick, Pixel returns the pixel of this tick for the tick's value, and no number for others.
+// only one tick, Pixel returns NaN for all values except the value of the tick.
 func (a Axis) Pixel(v float64) float64 {
 	scale := func(v float64) float64 { return v }
 	if a.log {
@@ -73,9 +73,9 @@ func (a Axis) Near(pixel, value float64) bool {
 	return math.Abs(a.Pixel(value)-pixel) <= 0.3
 }
 
-// Read returns the panels of an SVG document whose x axes are logarithmic if logX is true, and
-// whose y axes if logY is true. Read fails the test if the document is malformed or a tick is not
-// at the position of its value.
+// Read returns the panels of an SVG document. logX and logY state whether the x axes and the y axes
+// are logarithmic. Read fails the test if the document is malformed, or if a tick is not at the
+// position of its value.
 func Read(t testing.TB, svg []byte, logX, logY bool) (panels []Panel) {
 	t.Helper()
 	var document group
@@ -185,8 +185,8 @@ func (p *Panel) readSeries(g, legend group) {
 	}
 }
 
-// style returns a string that identifies the series of a path. The line, the dots, the band and
-// the error bars of a series have one string. The markers have another one, with their shape.
+// style returns a string that identifies the series of a path. The string is the same for the
+// line, the dots, the band and the error bars of a series. For markers it includes their shape.
 func (p path) style() string {
 	switch {
 	case p.Opacity != "":
@@ -218,7 +218,7 @@ func (s *Series) add(p path) {
 	}
 }
 
-// points returns the arguments of the path's commands M and L. Each M begins a new slice.
+// points returns the arguments of the commands M and L in a path. Each M begins a new slice.
 func (p path) points() (parts [][]Point) {
 	for _, part := range strings.Split(p.D, "M")[1:] {
 		var points []Point
