@@ -108,7 +108,7 @@ func (v *value[T]) String() string {
 func (f *Flags) Parse(args []string) error {
 	switch err := f.FlagSet.Parse(args); {
 	case err == flag.ErrHelp || f.version:
-		return infoRequest{f}
+		return infoRequest{flag.ErrHelp, f}
 	case err != nil:
 		return UsageError("%v", err)
 	case f.NArg() > 0:
@@ -134,13 +134,12 @@ func (f *Flags) Values() map[string]string {
 
 // UsageError returns an error about the command line. If Command.Run returns this error, the
 // program points the user to -h and exits with status 2.
-func UsageError(format string, args ...any) error { return usageError(fmt.Sprintf(format, args...)) }
+func UsageError(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-type usageError string
-
-func (e usageError) Error() string { return string(e) }
+type usageError struct{ error }
 
 // An infoRequest is the error of Parse if the arguments request the help or the version.
-type infoRequest struct{ flags *Flags }
-
-func (infoRequest) Error() string { return "help or the version was requested" }
+type infoRequest struct {
+	error
+	flags *Flags
+}

@@ -56,10 +56,7 @@ const (
 	dodge                  = 5  // distance between shifted markers of two series
 )
 
-const (
-	markersUpTo = 40 // a line with more points has no markers
-	arrowheads  = 8  // a trail has about 8 arrowheads, at least 8 points apart
-)
+const markersUpTo = 40 // a line with more points has no markers
 
 // colours is based on the palette of Okabe and Ito, whose colours people with colour blindness can
 // distinguish. The shapes of markers distinguish the series without colour.
@@ -342,7 +339,7 @@ func (c curve) dots(b *bytes.Buffer) {
 		}
 	}
 	fmt.Fprintln(b, `"/>`)
-	every := max(arrowheads, len(c.points)/arrowheads)
+	every := max(8, len(c.points)/8) // about 8 arrowheads, at least 8 points apart
 	for j := every / 2; j+1 < len(c.points); j += every {
 		if from, to := c.points[j], c.points[j+1]; from.shown() && to.shown() {
 			angle := math.Atan2(to.y-from.y, to.x-from.x) * 180 / math.Pi
