@@ -18,15 +18,16 @@ import (
 	mnist "hvae/mnist/model"
 )
 
-// BenchmarkGaussian measures one optimiser step of the Gaussian experiment in several
-// dimensions: tempered HVAE, K = 10.
+// BenchmarkGaussian measures one optimiser step of the tempered HVAE with K = 10 in the Gaussian
+// experiment, in several dimensions.
 func BenchmarkGaussian(b *testing.B) {
 	for _, d := range []int{1, 11, 50, 101, 301} {
 		b.Run(strconv.Itoa(d), func(b *testing.B) { gaussianStep(b, "hvae-k10", d) })
 	}
 }
 
-// BenchmarkGaussianMethod measures one optimiser step of each method in 50 dimensions.
+// BenchmarkGaussianMethod measures one optimiser step of each method of the Gaussian experiment in
+// 50 dimensions.
 func BenchmarkGaussianMethod(b *testing.B) {
 	for _, m := range model.MethodNames() {
 		b.Run(m, func(b *testing.B) { gaussianStep(b, m, 50) })
@@ -53,8 +54,8 @@ func gaussianStep(b *testing.B, name string, d int) {
 	}
 }
 
-// BenchmarkGEMM measures products of float32 matrices with the shapes of layers (and 1024³) on
-// all cores.
+// BenchmarkGEMM measures products of float32 matrices on all cores. The shapes m×n×k are those of
+// two layers, and 1024×1024×1024.
 func BenchmarkGEMM(b *testing.B) {
 	for _, s := range []struct{ m, n, k int }{{450, 100, 64}, {512, 100, 450}, {1024, 1024, 1024}} {
 		b.Run(fmt.Sprintf("%dx%dx%d", s.m, s.n, s.k), func(b *testing.B) {
@@ -71,8 +72,8 @@ func BenchmarkGEMM(b *testing.B) {
 	}
 }
 
-// Multiply-adds of the MNIST model's networks per sample, including the kernel taps on padding.
-// Each counts as two operations.
+// Multiply-adds of the MNIST encoder and generator per sample, including multiplications with
+// padding. A multiply-add counts as two operations.
 const encoder, generator = 1_403_200, 1_374_400
 
 func vae() mnist.Config { return mnist.Config{Kind: "vae", Tempering: "none", Latent: 64} }
@@ -81,8 +82,8 @@ func hvaeOf(K int) mnist.Config {
 	return mnist.Config{Kind: "hvae", K: K, Tempering: "free", VaryEps: true, Latent: 64}
 }
 
-// BenchmarkTrainStep measures one optimiser step of the MNIST model in float32 on all cores,
-// batch 100.
+// BenchmarkTrainStep measures one optimiser step of MNIST models in float32 on all cores with
+// batch size 100.
 func BenchmarkTrainStep(b *testing.B) {
 	b.Run("VAE", func(b *testing.B) { trainStep(b, vae(), false) })
 	for _, K := range []int{1, 5, 10, 20} {
@@ -90,10 +91,10 @@ func BenchmarkTrainStep(b *testing.B) {
 	}
 }
 
-// BenchmarkTrainStepRecompute measures the same step with -recompute, which needs memory that
-// does not depend on K. The rate excludes recomputed operations. Tempering is fixed, because a
-// free schedule with K = 100 would start at so high a temperature that all logits exceed 90 in
-// magnitude, which is not typical of training.
+// BenchmarkTrainStepRecompute measures one optimiser step with -recompute, whose memory does not
+// depend on K, on all cores with batch size 100. The rate excludes recomputed operations. Tempering
+// is fixed, because a free schedule with K = 100 starts at a very high temperature. Then all logits
+// exceed 90 in magnitude, which is not typical of training.
 func BenchmarkTrainStepRecompute(b *testing.B) {
 	for _, K := range []int{1, 5, 10, 20, 100} {
 		c := hvaeOf(K)
@@ -121,7 +122,7 @@ func trainStep(b *testing.B, c mnist.Config, recompute bool) {
 }
 
 // BenchmarkLeapfrog measures the first leapfrog step of an evaluation of the MNIST model on all
-// cores, batch 100. The step computes two gradients of the potential energy.
+// cores with batch size 100. The step computes two gradients of the potential energy.
 func BenchmarkLeapfrog(b *testing.B) {
 	c := hvaeOf(1)
 	params := mnist.NewParams[float32](c, -2, 1)
@@ -144,8 +145,8 @@ func BenchmarkLeapfrog(b *testing.B) {
 	report(b, 2*100*2*2*generator)
 }
 
-// BenchmarkEvaluate measures importance sampling of the evidence of n images on n cores with
-// 1,000 samples each.
+// BenchmarkEvaluate measures importance sampling of the evidence of n images on n cores, with 1,000
+// samples for each image.
 func BenchmarkEvaluate(b *testing.B) {
 	images := newDigits().images
 	for _, m := range []struct {
@@ -175,8 +176,9 @@ func BenchmarkEvaluate(b *testing.B) {
 	}
 }
 
-// BenchmarkAnnealing measures annealed importance sampling of n images on n cores with 48 chains
-// of ten steps each. A leapfrog step computes one gradient of the potential energy.
+// BenchmarkAnnealing measures annealed importance sampling of the evidence of n images on n cores,
+// with 48 chains of ten steps for each image. A leapfrog step computes one gradient of the
+// potential energy.
 func BenchmarkAnnealing(b *testing.B) {
 	c := vae()
 	params := mnist.NewParams[float32](c, -2, 1)
@@ -191,7 +193,7 @@ func BenchmarkAnnealing(b *testing.B) {
 	report(b, float64(images.Cols*a.Chains*a.Cost())*2*2*generator)
 }
 
-// digits is a batch of 100 images of random pixels, the same in each run.
+// digits is a batch of 100 images with random pixels, which are identical in all runs.
 type digits struct{ images linalg.Matrix[float32] }
 
 func newDigits() digits {
@@ -217,7 +219,7 @@ func (d digits) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[float32], k *hvae.
 }
 
 // BenchmarkConv measures the forward pass, the input gradient and the weight gradient of each
-// convolution of the encoder on all cores, batch 100.
+// convolution of the MNIST encoder on all cores with batch size 100.
 func BenchmarkConv(b *testing.B) {
 	for _, l := range []struct {
 		name string
@@ -247,10 +249,10 @@ func BenchmarkConv(b *testing.B) {
 	}
 }
 
-// BenchmarkPeak measures the peak rate of multiply-adds on all cores.
+// BenchmarkPeak measures the peak rate of float32 multiply-adds on all cores.
 func BenchmarkPeak(b *testing.B) {
 	if peak() == 0 {
-		b.Skip("no peak without SIMD")
+		b.Skip("the peak is measured only with SIMD instructions")
 	}
 	for b.Loop() {
 	}
@@ -259,9 +261,9 @@ func BenchmarkPeak(b *testing.B) {
 
 var peaks = map[int]float64{} // by GOMAXPROCS
 
-// peak returns the highest rate of float32 multiply-adds in registers on GOMAXPROCS goroutines, in
-// operations per second, for the widest vectors that linalg uses. It is the best of five
-// measurements of about 10 ms each, or 0 without SIMD.
+// peak returns the peak rate of float32 multiply-adds in registers on GOMAXPROCS goroutines, in
+// operations per second, with the widest vectors that linalg uses. The peak is the best of five
+// measurements of about 10 ms. It is 0 without SIMD instructions.
 func peak() float64 {
 	const rounds = 1 << 20
 	n := runtime.GOMAXPROCS(0)
@@ -281,8 +283,8 @@ func peak() float64 {
 	return peaks[n]
 }
 
-// report reports the rate of a benchmark whose iterations need the given number of operations,
-// in GFLOP/s and in percent of the peak.
+// report reports the rate of a benchmark in GFLOP/s and in percent of the peak. flops is the number
+// of operations in one iteration.
 func report(b *testing.B, flops float64) {
 	rate := flops * float64(b.N) / b.Elapsed().Seconds()
 	b.ReportMetric(rate/1e9, "GFLOP/s")

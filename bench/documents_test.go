@@ -14,9 +14,8 @@ import (
 	"testing"
 )
 
-// All tests, files and folders that are named in a README.md or in the comments of paper_test.go
-// must exist.
-func TestNamesInDocumentsExist(t *testing.T) {
+// The documents are all README.md files and the comments in paper_test.go.
+func TestTestsAndFilesNamedInDocumentsExist(t *testing.T) {
 	t.Chdir("..")
 	paths, tests := repository(t)
 	exists := func(name, folder string) bool {
@@ -46,11 +45,11 @@ func TestNamesInDocumentsExist(t *testing.T) {
 		}
 	}
 	if named < 3 || files < 30 {
-		t.Errorf("only %d names of tests and %d names of files were found", named, files)
+		t.Errorf("the documents contain only %d names of tests and %d names of files, want at least 3 and 30", named, files)
 	}
 }
 
-// The documents subtract correlations in quadrature.
+// The documents contain formulas √(a² − b²) with their values.
 func TestRootsInDocumentsAreCorrect(t *testing.T) {
 	t.Chdir("..")
 	paths, _ := repository(t)
@@ -60,7 +59,7 @@ func TestRootsInDocumentsAreCorrect(t *testing.T) {
 			a, _ := strconv.ParseFloat(m[1], 64)
 			b, _ := strconv.ParseFloat(m[2], 64)
 			if got := fmt.Sprintf("%.2f", math.Sqrt(a*a-b*b)); got != m[3] {
-				t.Errorf("%s contains %s, but the root is %s", document, m[0], got)
+				t.Errorf("%s contains %q, but the root is %s", document, m[0], got)
 			}
 			roots++
 		}
@@ -70,15 +69,16 @@ func TestRootsInDocumentsAreCorrect(t *testing.T) {
 	}
 }
 
-// fileName matches the names of files and folders in a document that must exist: the target of a
-// relative link, a path that begins with a folder of the repository, a Go file, and a folder in
-// code font. Other names, such as a command's output files, need not exist.
+// fileName matches the names of files and folders that must exist: the target of a relative link, a
+// path that begins with a folder of the repository, a Go file, and a folder in code font. It does
+// not match other names, such as the output files of a command.
 var fileName = regexp.MustCompile(`\]\(([^):#]+)[)#]` +
 	`|(?:^|[^\w./-])((?:\.ci|ad|bench|conv|gaussian|hvae|linalg|mnist)/[\w./-]*\w)` +
 	`|\b(\w+\.go)\b` +
 	"|`([a-z]\\w*/)`")
 
-// repository returns the paths of all files and folders, and the names of all tests.
+// repository returns the paths of all files and folders in the current folder, and the names of all
+// tests, examples, benchmarks and fuzz targets.
 func repository(t *testing.T) (paths []string, tests map[string]bool) {
 	t.Helper()
 	tests = map[string]bool{}
@@ -103,7 +103,7 @@ func repository(t *testing.T) (paths []string, tests map[string]bool) {
 	return paths, tests
 }
 
-// documents returns the texts of the documents by path.
+// documents returns the text of each document by path.
 func documents(t *testing.T, paths []string) map[string]string {
 	t.Helper()
 	all := map[string]string{}

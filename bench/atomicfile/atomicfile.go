@@ -1,8 +1,9 @@
-// Package atomicfile implements atomic writes, so that a crash never leaves a partial file, and
-// reads of regular files only. It imports only the standard library.
+// Package atomicfile writes files atomically, so that a crash never leaves a partial file. It reads
+// and replaces only regular files.
 package atomicfile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -10,44 +11,58 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
-	"strings"
 	"syscall"
 	"time"
 )
 
 // Write replaces the contents of a regular file, or creates the file. It writes a temporary
-// file in the same folder, syncs it and renames it, so a crash leaves either the old or the
-// new contents. The umask applies. Write returns an error if name is a symbolic link, a pipe,
+// file in the same folder, syncs it and renames it. After a crash, the file has either the old or
+// the new contents. The umask applies. Write returns an error if name is a symbolic link, a pipe,
 // a device or a folder.
 func Write(name string, data []byte) error {
 	return WriteIf(func() error { return nil }, name, data)
 }
 
-// WriteIf is like Write, but calls allowed just before it renames the temporary file. If
-// allowed returns an error, WriteIf returns that error and keeps the old file.
+// WriteIf is like Write, but calls allowed just before it replaces the file. If allowed returns an
+// error, WriteIf keeps the old contents and returns the error.
 func WriteIf(allowed func() error, name string, data []byte) error {
 	if s, err := os.Lstat(name); err == nil && !s.Mode().IsRegular() {
 		return notRegular(name, s.Mode())
 	}
-	f, err := createTemporary(name)
+	temporary := filepath.Join(filepath.Dir(name), fmt.Sprintf(".%s-%d.tmp", filepath.Base(name), rand.Uint64()))
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) // os.CreateTemp would set the mode 0o600
 	if err != nil {
 		return Named(name, err)
 	}
 	write := func() error { _, err := f.Write(data); return err }
-	replace := func() error { return retry(func() error { return rename(f.Name(), name) }) }
+	replace := func() error { return retry(func() error { return rename(temporary, name) }) }
 	for _, step := range []func() error{write, f.Sync, f.Close, allowed, replace} {
 		if err := step(); err != nil {
 			f.Close()
-			os.Remove(f.Name())
+			os.Remove(temporary)
 			return Named(name, err)
 		}
 	}
 	return nil
 }
 
-// Open opens a regular file for reading. It returns an error for any other kind of file,
-// because reading a pipe may block and a device may never end.
+// Clean removes temporary files for name, which remain if a process is killed in Write or WriteIf.
+// No process may write the file concurrently.
+func Clean(name string) error {
+	entries, err := os.ReadDir(filepath.Dir(name))
+	temporary := regexp.MustCompile(`^\.` + regexp.QuoteMeta(filepath.Base(name)) + `-\d+\.tmp$`)
+	for _, e := range entries {
+		if err == nil && temporary.MatchString(e.Name()) {
+			err = os.Remove(filepath.Join(filepath.Dir(name), e.Name()))
+		}
+	}
+	return err
+}
+
+// Open opens a regular file for reading. It returns an error for a pipe, whose reader may block,
+// for a device, which may never end, and for any other kind of file.
 func Open(name string) (f *os.File, err error) {
 	s, err := os.Stat(name)
 	if err != nil {
@@ -59,7 +74,7 @@ func Open(name string) (f *os.File, err error) {
 	if err = retry(func() error { f, err = os.Open(name); return err }); err != nil {
 		return nil, Named(name, err)
 	}
-	if s, err = f.Stat(); err == nil && !s.Mode().IsRegular() { // replaced since os.Stat
+	if s, err = f.Stat(); err == nil && !s.Mode().IsRegular() { // the file may have been replaced
 		err = notRegular(name, s.Mode())
 	}
 	if err != nil {
@@ -69,7 +84,7 @@ func Open(name string) (f *os.File, err error) {
 	return f, nil
 }
 
-// Read returns the contents of a regular file of at most limit bytes.
+// Read returns the contents of a regular file. It returns an error if they exceed limit bytes.
 func Read(name string, limit int64) ([]byte, error) {
 	f, err := Open(name)
 	if err != nil {
@@ -86,24 +101,14 @@ func Read(name string, limit int64) ([]byte, error) {
 	return b, nil
 }
 
-// notRegular returns the error for a file that is not regular.
+// notRegular returns an error that contains the kind of a file that is not regular.
 func notRegular(name string, mode fs.FileMode) error {
-	kind := "a device"
-	switch {
-	case mode.IsDir():
-		kind = "a folder"
-	case mode&fs.ModeSymlink != 0:
-		kind = "a symbolic link"
-	case mode&fs.ModeNamedPipe != 0:
-		kind = "a pipe"
-	case mode&fs.ModeSocket != 0:
-		kind = "a socket"
-	}
-	return fmt.Errorf("%s is %s, not a file", name, kind)
+	kind := map[fs.FileMode]string{fs.ModeDir: "a folder", fs.ModeSymlink: "a symbolic link", fs.ModeNamedPipe: "a pipe", fs.ModeSocket: "a socket"}[mode.Type()]
+	return fmt.Errorf("%s is %s, not a file", name, cmp.Or(kind, "a device"))
 }
 
-// Named replaces the operation and the path in a file system error with name, because the
-// path may belong to a temporary file.
+// Named returns an error that begins with name. It removes the operation and the path from a file
+// system error, because the path may belong to a temporary file.
 func Named(name string, err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		err = e.Err
@@ -113,8 +118,8 @@ func Named(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// retry calls f again while it fails because another process has the file open, for about 5 s. It
-// waits 1 ms after the first failure and doubles the wait after each further failure, up to 100 ms.
+// retry calls f, and calls it again while its error is inUse, for about 5 s. The waits between the
+// calls are 1, 2, 4, … ms, but at most 100 ms.
 func retry(f func() error) error {
 	start := time.Now()
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
@@ -126,50 +131,14 @@ func retry(f func() error) error {
 	}
 }
 
-// Tests replace these functions.
+// Tests change these variables to simulate Windows.
 var (
-	rename = os.Rename
-	inUse  = inUseOnWindows
+	rename  = os.Rename
+	windows = runtime.GOOS == "windows"
 )
 
-// inUseOnWindows reports whether err is the error ERROR_ACCESS_DENIED or
-// ERROR_SHARING_VIOLATION, which Windows returns when another process has the file open. Other
-// systems allow replacing an open file.
-func inUseOnWindows(err error) bool {
-	return runtime.GOOS == "windows" && (errors.Is(err, syscall.Errno(5)) || errors.Is(err, syscall.Errno(32)))
-}
-
-// The temporary file for NAME is called .NAME-DIGITS.tmp.
-const temporarySuffix = ".tmp"
-
-func temporaryPrefix(name string) string { return "." + filepath.Base(name) + "-" }
-
-// createTemporary creates the temporary file for name in the same folder.
-func createTemporary(name string) (f *os.File, err error) {
-	for {
-		path := filepath.Join(filepath.Dir(name), fmt.Sprintf("%s%d%s", temporaryPrefix(name), rand.Uint64(), temporarySuffix))
-		f, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-		if !errors.Is(err, fs.ErrExist) {
-			return f, err
-		}
-	}
-}
-
-// Clean removes the temporary files that remain if a program was killed in Write(name, …). No
-// process may be writing the file concurrently.
-func Clean(name string) error {
-	entries, err := os.ReadDir(filepath.Dir(name))
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		digits, temporary := strings.CutPrefix(e.Name(), temporaryPrefix(name))
-		digits, suffixed := strings.CutSuffix(digits, temporarySuffix)
-		if temporary && suffixed && strings.Trim(digits, "0123456789") == "" {
-			if err := os.Remove(filepath.Join(filepath.Dir(name), e.Name())); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+// inUse reports whether err is ERROR_ACCESS_DENIED (5) or ERROR_SHARING_VIOLATION (32), which
+// Windows returns if another process has the file open. Other systems can replace an open file.
+func inUse(err error) bool {
+	return windows && (errors.Is(err, syscall.Errno(5)) || errors.Is(err, syscall.Errno(32)))
 }

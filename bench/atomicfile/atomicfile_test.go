@@ -6,11 +6,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 )
 
-func TestWriteReplacesTheFileOrKeepsIt(t *testing.T) {
+func TestWriteReplacesTheFileOrKeepsItsContents(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "figure.svg")
 	for _, content := range []string{"first, and longer", "second"} {
@@ -18,12 +19,12 @@ func TestWriteReplacesTheFileOrKeepsIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := os.ReadFile(name); err != nil || string(got) != content {
-			t.Errorf("the contents are %q (%v), want %q", got, err, content)
+			t.Errorf("the file contains %q (error %v), want %q", got, err, content)
 		}
 	}
 	missing := filepath.Join(dir, "missing", "figure.svg")
 	if err := Write(missing, nil); !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), missing+": ") {
-		t.Errorf("writing to a folder that does not exist: %v", err)
+		t.Errorf("Write to a missing folder returns %v, want an error with the path", err)
 	}
 	folder, link := filepath.Join(dir, "folder"), filepath.Join(dir, "link")
 	if err := errors.Join(os.Mkdir(folder, 0o755), os.Symlink(name, link)); err != nil {
@@ -31,7 +32,7 @@ func TestWriteReplacesTheFileOrKeepsIt(t *testing.T) {
 	}
 	for name, want := range map[string]string{folder: folder + " is a folder, not a file", link: link + " is a symbolic link, not a file"} {
 		if err := Write(name, []byte("x")); err == nil || err.Error() != want {
-			t.Errorf("error %v, want %s", err, want)
+			t.Errorf("Write returns %v, want %s", err, want)
 		}
 	}
 	// A failed rename leaves no temporary file, and its error names only the destination.
@@ -40,23 +41,23 @@ func TestWriteReplacesTheFileOrKeepsIt(t *testing.T) {
 		return &os.LinkError{Op: "rename", Old: from, New: to, Err: os.ErrPermission}
 	}
 	if err := Write(name, nil); err == nil || err.Error() != name+": permission denied" {
-		t.Errorf("a failing rename: %v", err)
+		t.Errorf("if the rename fails, Write returns %v", err)
 	}
 	rename = os.Rename
 	refusal := errors.New("not allowed now")
 	if err := WriteIf(func() error { return refusal }, name, nil); !errors.Is(err, refusal) {
-		t.Errorf("a write that is not allowed: %v", err)
+		t.Errorf("if allowed returns an error, WriteIf returns %v", err)
 	}
-	enattempts, err := os.ReadDir(dir)
-	if err != nil || len(enattempts) != 3 {
-		t.Errorf("the folder contains %v (%v), want the figure, the folder and the link", enattempts, err)
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 3 {
+		t.Errorf("the folder contains %v (error %v), want only figure.svg, folder and link", entries, err)
 	}
 	if got, err := os.ReadFile(name); err != nil || string(got) != "second" {
-		t.Errorf("the target of the link contains %q (%v)", got, err)
+		t.Errorf("after failed writes, the file contains %q (error %v), want second", got, err)
 	}
 }
 
-func TestCleanRemovesOnlyTemporaryFilesOfTheName(t *testing.T) {
+func TestCleanRemovesTheTemporaryFilesOfOneFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "odd [name")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -69,29 +70,29 @@ func TestCleanRemovesOnlyTemporaryFilesOfTheName(t *testing.T) {
 	if err := Clean(filepath.Join(dir, "a")); err != nil {
 		t.Fatal(err)
 	}
-	enattempts, err := os.ReadDir(dir)
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var left []string
-	for _, e := range enattempts {
+	for _, e := range entries {
 		left = append(left, e.Name())
 	}
 	if want := []string{".a-1", ".a-2.tmp.tmp", ".a-backup", ".ab", ".b-1.tmp", "a", "b"}; !slices.Equal(left, want) {
-		t.Errorf("after Clean: %v, want %v", left, want)
+		t.Errorf("after Clean, the folder contains %v, want %v", left, want)
 	}
 }
 
-// Windows does not replace a file that another process has open. This test simulates it.
+// Windows cannot replace a file that another process has open. The test simulates Windows.
 func TestWriteRetriesWhileAFileIsInUse(t *testing.T) {
-	busy := errors.New("another process has it open")
-	defer func() { rename, inUse = os.Rename, inUseOnWindows }()
-	inUse = func(err error) bool { return err == busy }
+	const accessDenied, sharingViolation = syscall.Errno(5), syscall.Errno(32)
+	defer func(w bool) { rename, windows = os.Rename, w }(windows)
+	windows = true
 	for _, c := range []struct {
-		refusals int
+		failures int // of os.Rename before it succeeds
 		err      error
-		want     string
-	}{{3, busy, "new"}, {1 << 30, busy, "old"}, {1, os.ErrInvalid, "old"}} {
+		want     string // contents of the file
+	}{{3, accessDenied, "new"}, {3, sharingViolation, "new"}, {1 << 30, sharingViolation, "old"}, {1, os.ErrInvalid, "old"}} {
 		synctest.Test(t, func(t *testing.T) {
 			dir := t.TempDir()
 			name := filepath.Join(dir, "state")
@@ -100,26 +101,26 @@ func TestWriteRetriesWhileAFileIsInUse(t *testing.T) {
 			}
 			attempts := 0
 			rename = func(from, to string) error {
-				if attempts++; attempts <= c.refusals {
+				if attempts++; attempts <= c.failures {
 					return c.err
 				}
 				return os.Rename(from, to)
 			}
 			err := Write(name, []byte("new"))
 			if got, _ := os.ReadFile(name); string(got) != c.want || (err == nil) != (c.want == "new") || !errors.Is(err, c.err) && c.want == "old" {
-				t.Errorf("refused %d times: the contents are %q, error %v", c.refusals, got, err)
+				t.Errorf("after %d failures with %v, the file contains %q and Write returns %v", c.failures, c.err, got, err)
 			}
-			if c.err == os.ErrInvalid && attempts != 1 || c.err == busy && attempts < 4 {
-				t.Errorf("refused with %v: %d attempts", c.err, attempts)
+			if c.err == os.ErrInvalid && attempts != 1 || c.err != os.ErrInvalid && attempts < 4 {
+				t.Errorf("Write renames %d times after the error %v", attempts, c.err)
 			}
-			if enattempts, err := os.ReadDir(dir); err != nil || len(enattempts) != 1 {
-				t.Errorf("the folder contains %v (%v)", enattempts, err)
+			if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+				t.Errorf("the folder contains %v (error %v), want only the file", entries, err)
 			}
 		})
 	}
 }
 
-func TestOnlyRegularFilesAreOpened(t *testing.T) {
+func TestOpenOpensOnlyRegularFiles(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "file")
 	if err := os.WriteFile(name, []byte("x"), 0o644); err != nil {
@@ -131,12 +132,12 @@ func TestOnlyRegularFilesAreOpened(t *testing.T) {
 	}
 	f.Close()
 	if _, err := Open(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a missing file: %v", err)
+		t.Errorf("Open of a missing file returns %v, want os.ErrNotExist", err)
 	}
 	for _, name := range []string{dir, os.DevNull} {
 		if f, err := Open(name); err == nil || err.Error() == "" {
 			f.Close()
-			t.Errorf("%s was opened", name)
+			t.Errorf("Open(%q) returns no error", name)
 		}
 	}
 	for limit, want := range map[int64]string{1: "x", 0: ""} {

@@ -4,15 +4,14 @@
 //
 //	0     success
 //	1     the command failed
-//	2     the command line is wrong, or lacks a command
+//	2     the command line is invalid, or HVAE_SIMD names an unavailable instruction set
 //	129   hung up (SIGHUP)
 //	130   interrupted (SIGINT, Ctrl-C)
 //	143   terminated (SIGTERM)
-//
-// It imports linalg, which reads the instruction set to use from the environment.
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,8 +28,8 @@ import (
 
 // A Program has several commands, or one command without a name.
 type Program struct {
-	Name     string // begins each error message
-	About    string // a description in sentences
+	Name     string // the first word of each error message
+	About    string // one or more sentences for the usage
 	Commands []Command
 }
 
@@ -38,38 +37,27 @@ type Program struct {
 type Command struct {
 	Name, About string
 	// Run parses args with Flags and executes the command. It writes results to stdout and
-	// everything else to stderr. When ctx ends, Run saves its state and returns an error
-	// that wraps context.Cause(ctx), a Signal.
+	// all other output to stderr. When ctx ends, Run saves its state and returns an error that
+	// wraps context.Cause(ctx), which is a Signal.
 	Run func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 }
 
-// Run executes the program with the given arguments, which exclude the program's name, and
-// returns the exit status.
+// Run executes the program with the arguments that follow the program's name. It returns the exit
+// status.
 func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	if _, err := linalg.Vectors(); err != nil {
+	if _, err := linalg.Vectors(); err != nil { // HVAE_SIMD names an unavailable instruction set
 		fmt.Fprintf(stderr, "%s: %v\n", p.Name, err)
 		return 2
 	}
+	if len(args) > 0 && args[0] == "help" {
+		args = append(args[1:], "-h") // help COMMAND means COMMAND -h
+	}
 	if p.Commands[0].Name == "" {
-		if len(args) > 0 && args[0] == "help" {
-			args = []string{"-h"}
-		}
 		return p.run(ctx, p.Commands[0], args, stdout, stderr)
 	}
 	if len(args) == 0 {
 		p.usage(stderr)
 		return 2
-	}
-	switch args[0] {
-	case "-version", "--version":
-		p.version(stdout)
-		return 0
-	case "help", "-h", "-help", "--help":
-		if len(args) == 1 {
-			p.usage(stdout)
-			return 0
-		}
-		args = []string{args[1], "-h"}
 	}
 	var names []string
 	for _, c := range p.Commands {
@@ -78,8 +66,16 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 		}
 		names = append(names, c.Name)
 	}
-	fmt.Fprintf(stderr, "%s: unknown command %q: the commands are %s\n", p.Name, args[0], strings.Join(names, ", "))
-	return 2
+	switch args[0] {
+	case "-version", "--version":
+		p.version(stdout)
+	case "-h", "-help", "--help":
+		p.usage(stdout)
+	default:
+		fmt.Fprintf(stderr, "%s: unknown command %q: the commands are %s\n", p.Name, args[0], strings.Join(names, ", "))
+		return 2
+	}
+	return 0
 }
 
 // run executes a command, prints its error and returns the exit status.
@@ -89,7 +85,7 @@ func (p Program) run(ctx context.Context, c Command, args []string, stdout, stde
 		return 0
 	}
 	if r, ok := errors.AsType[infoRequest](err); ok {
-		if r.version {
+		if r.flags.version {
 			p.version(stdout)
 		} else {
 			p.help(c, r.flags, stdout)
@@ -103,11 +99,8 @@ func (p Program) run(ctx context.Context, c Command, args []string, stdout, stde
 	}
 	fmt.Fprintf(stderr, "%s: %v\n", name, err)
 	if errors.Is(err, context.Canceled) {
-		s, ok := errors.AsType[Signal](context.Cause(ctx))
-		if !ok {
-			s = Signal(syscall.SIGINT)
-		}
-		return s.status()
+		s, _ := errors.AsType[Signal](context.Cause(ctx))
+		return cmp.Or(s, Signal(syscall.SIGINT)).status()
 	}
 	return 1
 }
@@ -123,22 +116,18 @@ func (p Program) usage(w io.Writer) {
 
 // help prints the flags of a command.
 func (p Program) help(c Command, f *Flags, w io.Writer) {
-	about := c.About
-	if c.Name == "" {
-		about = p.About
-	}
-	fmt.Fprintf(w, "Usage: %s [flags]\n\n%s\n\n", line(c), about)
+	fmt.Fprintf(w, "Usage: %s [flags]\n\n%s\n\n", line(c), cmp.Or(c.About, p.About))
 	f.SetOutput(w)
 	f.PrintDefaults()
 }
 
-// line returns the beginning of c's command line.
+// line returns the start of the command line of c, such as "go run ./mnist train".
 func line(c Command) string { return strings.TrimSpace(started() + " " + c.Name) }
 
-// built matches the path of a program built by go run, in its temporary folder or its cache.
+// built matches the path of a program built by go run, in a temporary folder or in Go's cache.
 var built = regexp.MustCompile(`[/\\](?:go-build\d+[/\\]b\d+[/\\]exe|[0-9a-f]{64}-d)[/\\]([^/\\]+?)(?:\.exe)?$`)
 
-// started returns the command that started the program.
+// started returns the command that started the program, such as "go run ./mnist" or "./mnist".
 func started() string {
 	if m := built.FindStringSubmatch(os.Args[0]); m != nil {
 		return "go run ./" + m[1]
@@ -148,17 +137,16 @@ func started() string {
 
 // version prints the revision, the Go version and the instruction set.
 func (p Program) version(w io.Writer) {
-	revision, changed := "unknown (recorded by go build, not by go run)", ""
+	settings := map[string]string{}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
-			switch {
-			case s.Key == "vcs.revision":
-				revision = s.Value
-			case s.Key == "vcs.modified" && s.Value == "true":
-				changed = ", with changes"
-			}
+			settings[s.Key] = s.Value
 		}
 	}
+	revision := cmp.Or(settings["vcs.revision"], "unknown (recorded by go build, not by go run)")
+	if settings["vcs.modified"] == "true" {
+		revision += ", with changes"
+	}
 	vectors, _ := linalg.Vectors()
-	fmt.Fprintf(w, "%s: revision %s%s; %s %s/%s; SIMD %s\n", p.Name, revision, changed, runtime.Version(), runtime.GOOS, runtime.GOARCH, vectors)
+	fmt.Fprintf(w, "%s: revision %s; %s %s/%s; SIMD %s\n", p.Name, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH, vectors)
 }

@@ -15,8 +15,7 @@ import (
 	"time"
 )
 
-// program is the program of these tests. The test binary runs it if an environment variable is
-// set.
+// program has two commands. The test binary runs it if the environment variable COMMAND_TEST is set.
 var program = Program{
 	Name:  "bakery",
 	About: "Bakes bread.",
@@ -26,6 +25,7 @@ var program = Program{
 	},
 }
 
+// single has one command without a name.
 var single = Program{Name: "oven", About: "Bakes one loaf.", Commands: []Command{{Run: bake}}}
 
 func bake(_ context.Context, args []string, stdout, _ io.Writer) error {
@@ -50,8 +50,8 @@ func bake(_ context.Context, args []string, stdout, _ io.Writer) error {
 	return err
 }
 
-// wait prints "waiting" and, when ctx ends, "saving". With the argument slow, saving lasts until
-// the standard input ends.
+// wait prints "waiting", and "saving" when ctx ends. With an argument, it then waits for the end of
+// the standard input.
 func wait(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	fmt.Fprintln(stdout, "waiting")
 	<-ctx.Done()
@@ -72,13 +72,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// run runs a program in this process.
 func run(p Program, args ...string) (stdout, stderr string, status int) {
 	var out, err bytes.Buffer
 	status = p.Run(context.Background(), args, &out, &err)
 	return out.String(), err.String(), status
 }
 
-func TestErrorsAreOneLineOnStderrAndAnExitStatus(t *testing.T) {
+func TestErrorsAreOneLineOnStderr(t *testing.T) {
 	for _, c := range []struct {
 		p      Program
 		args   string
@@ -106,12 +107,12 @@ func TestErrorsAreOneLineOnStderrAndAnExitStatus(t *testing.T) {
 	} {
 		stdout, stderr, status := run(c.p, strings.Fields(c.args)...)
 		if status != c.status || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, c.p.Name) || !strings.Contains(stderr, c.want) {
-			t.Errorf("%s %s: status %d, stdout %q, stderr %q; want status %d and a line with %q", c.p.Name, c.args, status, stdout, stderr, c.status, c.want)
+			t.Errorf("%s %s: status %d, stdout %q, stderr %q; want status %d and one line on stderr with %q", c.p.Name, c.args, status, stdout, stderr, c.status, c.want)
 		}
 	}
 }
 
-func TestFlagsSetValuesAndGivenListsThem(t *testing.T) {
+func TestFlagsSetValuesAndGivenReturnsTheirNames(t *testing.T) {
 	for args, want := range map[string]string{
 		"": "3 rye 0.5 1 []\n",
 		"-loaves 7 -lr 1e-3 -seed 18446744073709551615 -kind=wheat": "7 wheat 0.001 18446744073709551615 [kind loaves lr seed]\n",
@@ -144,11 +145,11 @@ func TestHelpListsCommandsAndFlags(t *testing.T) {
 	} {
 		stdout, stderr, status := run(c.p, strings.Fields(c.args)...)
 		if status != 0 || stderr != "" || !strings.HasPrefix(stdout, "Usage: ") {
-			t.Errorf("%s %s: status %d, stderr %q, stdout %q", c.p.Name, c.args, status, stderr, stdout)
+			t.Errorf("%s %s: status %d, stderr %q, stdout %q; want the usage on stdout and status 0", c.p.Name, c.args, status, stderr, stdout)
 		}
 		for _, w := range c.want {
 			if !strings.Contains(stdout, w) {
-				t.Errorf("%s %s does not contain %q:\n%s", c.p.Name, c.args, w, stdout)
+				t.Errorf("%s %s does not print %q:\n%s", c.p.Name, c.args, w, stdout)
 			}
 		}
 	}
@@ -157,7 +158,7 @@ func TestHelpListsCommandsAndFlags(t *testing.T) {
 	}
 }
 
-func TestVersionPrintsRevisionGoAndSIMD(t *testing.T) {
+func TestVersionPrintsRevisionGoVersionAndInstructionSet(t *testing.T) {
 	want := regexp.MustCompile(`^(bakery|oven): revision \S.*; go1\.\S+ \w+/\w+; SIMD (none|neon|avx2|avx512)\n$`)
 	for _, c := range []struct {
 		p    Program
@@ -169,7 +170,7 @@ func TestVersionPrintsRevisionGoAndSIMD(t *testing.T) {
 	}
 }
 
-// process returns a command that runs the test's program with argv[0] set to name.
+// process returns a command that runs program in another process, with name as os.Args[0].
 func process(name string, args ...string) *exec.Cmd {
 	c := exec.Command(os.Args[0], args...)
 	c.Args[0] = name
@@ -177,7 +178,7 @@ func process(name string, args ...string) *exec.Cmd {
 	return c
 }
 
-func TestUsageNamesTheProgramAsItWasStarted(t *testing.T) {
+func TestUsageContainsTheCommandThatStartedTheProgram(t *testing.T) {
 	for name, want := range map[string]string{
 		"./bakery":                          "./bakery",
 		"bakery":                            "bakery",
@@ -196,7 +197,7 @@ func TestUsageNamesTheProgramAsItWasStarted(t *testing.T) {
 	}
 }
 
-func TestAMissingInstructionSetIsAOneLineError(t *testing.T) {
+func TestAnUnavailableInstructionSetIsAOneLineError(t *testing.T) {
 	other := map[bool]string{false: "neon", true: "avx2"}[runtime.GOARCH == "arm64"]
 	for _, args := range [][]string{{"bake"}, {"-version"}, {"-h"}} {
 		c := process("bakery", args...)

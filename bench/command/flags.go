@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -8,14 +9,14 @@ import (
 	"strconv"
 )
 
-// Flags is the set of flags of a command. A method that defines a flag sets *p to the default
-// value; Parse sets it to the value on the command line.
+// Flags is the set of flags of a command. The methods that define a flag set *p to the default
+// value. Parse sets *p to the value on the command line.
 type Flags struct {
 	flag.FlagSet
 	version bool
 }
 
-// NewFlags returns a set that contains only -version and -h.
+// NewFlags returns a set with the flags -version and -h.
 func NewFlags() *Flags {
 	f := new(Flags)
 	f.Init("", flag.ContinueOnError)
@@ -24,24 +25,22 @@ func NewFlags() *Flags {
 	return f
 }
 
-// Bool defines a flag without a value, false by default.
+// Bool defines a flag that is false by default and takes no value.
 func (f *Flags) Bool(p *bool, name, usage string) { f.BoolVar(p, name, false, usage) }
 
 // String defines a flag for any string.
 func (f *Flags) String(p *string, name, preset, usage string) { f.StringVar(p, name, preset, usage) }
 
-// Checked defines a flag for a string for which check returns nil. The default is empty.
+// Checked defines a flag for a string, empty by default. If check returns an error for the string
+// on the command line, Parse returns this error.
 func (f *Flags) Checked(p *string, name, usage string, check func(string) error) {
 	define(f, p, name, "", usage, func(s string) (string, error) { return s, check(s) })
 }
 
-// maxCount is the largest value of a count. A larger one, probably a typing error, would need
-// more memory than computers have.
-const maxCount = 100_000_000
-
-// Count defines a flag for a whole number from minimum to 100,000,000.
+// Count defines a flag for a whole number from minimum to 100,000,000. Larger numbers are probably
+// typing errors and would need more memory than computers have.
 func (f *Flags) Count(p *int, name string, preset, minimum int, usage string) {
-	f.Range(p, name, preset, minimum, maxCount, usage)
+	f.Range(p, name, preset, minimum, 100_000_000, usage)
 }
 
 // Range defines a flag for a whole number from minimum to maximum.
@@ -71,13 +70,13 @@ func (f *Flags) Rate(p *float64, preset float64, usage string) {
 	define(f, p, "lr", preset, usage, func(s string) (float64, error) {
 		r, err := strconv.ParseFloat(s, 64)
 		if err != nil || !(r > 0) || math.IsInf(r, 0) {
-			return 0, fmt.Errorf("a learning rate is a positive number")
+			return 0, errors.New("a learning rate is a positive number")
 		}
 		return r, nil
 	})
 }
 
-// define defines a flag that is read by parse and printed by fmt.Sprint.
+// define defines a flag whose value is the result of parse.
 func define[T any](f *Flags, p *T, name string, preset T, usage string, parse func(string) (T, error)) {
 	*p = preset
 	f.Var(&value[T]{p, parse}, name, usage)
@@ -94,8 +93,8 @@ func (v *value[T]) Set(s string) (err error) {
 	return err
 }
 
-// String returns the value in the form that Set reads, or "" for the zero value, whose String
-// method the flag package calls, too.
+// String returns the value in the form that Set accepts. Package flag also calls String on a zero
+// value, in which p is nil.
 func (v *value[T]) String() string {
 	if v.p == nil {
 		return ""
@@ -103,12 +102,13 @@ func (v *value[T]) String() string {
 	return fmt.Sprint(*v.p)
 }
 
-// Parse parses the arguments. A Command's Run must return the error that Parse returns: it
-// describes an invalid command line, or tells the caller to print the help or the version.
+// Parse parses the arguments. It returns an error if they are invalid, or if they request the help
+// or the version. Command.Run must return this error, so that Program.Run prints the message, the
+// help or the version.
 func (f *Flags) Parse(args []string) error {
 	switch err := f.FlagSet.Parse(args); {
 	case err == flag.ErrHelp || f.version:
-		return infoRequest{f, f.version}
+		return infoRequest{flag.ErrHelp, f}
 	case err != nil:
 		return UsageError("%v", err)
 	case f.NArg() > 0:
@@ -117,36 +117,29 @@ func (f *Flags) Parse(args []string) error {
 	return nil
 }
 
-// Given returns the names of the flags on the command line, sorted.
+// Given returns the sorted names of the flags on the command line.
 func (f *Flags) Given() (names []string) {
 	f.Visit(func(g *flag.Flag) { names = append(names, g.Name) })
 	return names
 }
 
-// Values returns the current values of the flags by name; the value of a flag defined by Func
-// is empty.
+// Values returns the current values of all flags except -version, by name. A flag defined with
+// Func has an empty value.
 func (f *Flags) Values() map[string]string {
-	all := map[string]string{}
-	f.VisitAll(func(g *flag.Flag) {
-		if g.Name != "version" {
-			all[g.Name] = g.Value.String()
-		}
-	})
-	return all
+	values := map[string]string{}
+	f.VisitAll(func(g *flag.Flag) { values[g.Name] = g.Value.String() })
+	delete(values, "version")
+	return values
 }
 
-// UsageError returns an error about the command line. If a Command's Run returns it, the
-// program ends with status 2.
-func UsageError(format string, args ...any) error { return usageError(fmt.Sprintf(format, args...)) }
+// UsageError returns an error about the command line. If Command.Run returns this error, the
+// program points the user to -h and exits with status 2.
+func UsageError(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-type usageError string
+type usageError struct{ error }
 
-func (e usageError) Error() string { return string(e) }
-
-// An infoRequest is the error that Parse returns if help or the version was requested.
+// An infoRequest is the error of Parse if the arguments request the help or the version.
 type infoRequest struct {
-	flags   *Flags
-	version bool
+	error
+	flags *Flags
 }
-
-func (infoRequest) Error() string { return "help or the version was requested" }

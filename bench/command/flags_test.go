@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A resumed run sets the flags to the values stored in its state.
-func TestSetRestoresValues(t *testing.T) {
+// The experiments store Values in files and restore the flags with Set.
+func TestSetAcceptsValues(t *testing.T) {
 	var n int
 	var seed uint64
 	var rate float64
@@ -19,7 +19,7 @@ func TestSetRestoresValues(t *testing.T) {
 	f.String(&text, "text", "a", "")
 	f.Bool(&on, "on", "")
 	if want := map[string]string{"n": "3", "seed": "1", "lr": "0.5", "text": "a", "on": "false"}; !maps.Equal(f.Values(), want) {
-		t.Errorf("the defaults are %v, want %v", f.Values(), want)
+		t.Errorf("the default values are %v, want %v", f.Values(), want)
 	}
 	if err := f.Parse([]string{"-n", "1", "-seed", "18446744073709551615", "-lr", "0.00123456789012345", "-text", "b c", "-on"}); err != nil {
 		t.Fatal(err)
@@ -32,6 +32,6 @@ func TestSetRestoresValues(t *testing.T) {
 		}
 	}
 	if n != 1 || seed != 1<<64-1 || rate != 0.00123456789012345 || text != "b c" || !on {
-		t.Errorf("%v restores %d, %d, %v, %q, %v", values, n, seed, rate, text, on)
+		t.Errorf("Set with the values %v sets %d, %d, %v, %q, %v", values, n, seed, rate, text, on)
 	}
 }

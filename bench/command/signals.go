@@ -10,39 +10,33 @@ import (
 	"time"
 )
 
+// A Signal is the cause of a context that a signal has cancelled. It matches context.Canceled in
+// errors.Is.
+type Signal syscall.Signal
+
 // hangup is SIGHUP, which package syscall does not define for WebAssembly.
 const hangup = syscall.Signal(1)
 
-// A Signal is the cause of a context that a signal ended. errors.Is reports that it is
-// context.Canceled.
-type Signal syscall.Signal
+var descriptions = map[syscall.Signal]string{hangup: "hung up", syscall.SIGINT: "interrupted", syscall.SIGTERM: "terminated"}
 
-func (s Signal) Error() string {
-	switch syscall.Signal(s) {
-	case hangup:
-		return "hung up"
-	case syscall.SIGTERM:
-		return "terminated"
-	}
-	return "interrupted"
-}
+func (s Signal) Error() string { return descriptions[syscall.Signal(s)] }
 
 func (s Signal) Is(target error) bool { return target == context.Canceled }
 
 // status returns the exit status that shells use for the signal.
 func (s Signal) status() int { return 128 + int(s) }
 
-// repeatAfter is the time after which a repeated signal forces the exit.
+// repeatAfter is the time after the first signal in which Main ignores SIGTERM and SIGHUP.
 var repeatAfter = time.Second
 
-// Main runs the program with the process's arguments and exits. The first signal ends the
-// context. A later signal exits at once if it is SIGINT or arrives at least one second after
-// the first: timeout of the GNU core utilities sends the same signal twice in succession, to
-// the process and to its group. If nohup started the process, Main ignores SIGHUP.
+// Main runs the program with the process's arguments and exits. The first signal cancels the
+// context. Later signals force the exit, except SIGTERM and SIGHUP within one second of the first
+// signal, because the command timeout of the GNU core utilities sends each signal twice in
+// succession. If nohup started the process, Main ignores SIGHUP.
 func (p Program) Main() {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	if runtime.GOARCH != "wasm" && !signal.Ignored(hangup) { // panics on wasm in Go 1.26
+	if runtime.GOARCH != "wasm" && !signal.Ignored(hangup) { // signal.Ignored panics on wasm in Go 1.26
 		signal.Notify(signals, hangup)
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -60,14 +54,14 @@ func (p Program) Main() {
 	os.Exit(p.Run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// Wait calls work on another goroutine. It returns nil when work returns, or
-// context.Cause(ctx) as soon as ctx ends. In that case work continues until the process exits
-// and its result is lost, so it must have nothing to save.
+// Wait calls work on another goroutine. It returns nil when work returns, or context.Cause(ctx)
+// as soon as ctx ends. If ctx ends first, the result of work is lost, so work must have nothing to
+// save.
 func Wait(ctx context.Context, work func()) error {
 	done := make(chan struct{})
 	go func() {
-		defer close(done)
 		work()
+		close(done)
 	}()
 	select {
 	case <-done:

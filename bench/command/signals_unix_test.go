@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// start starts a process and waits until it prints "waiting".
+// start starts a process that runs the command wait. It returns when the process prints "waiting".
 func start(t *testing.T, c *exec.Cmd) (stdout *bufio.Reader, stderr *bytes.Buffer) {
 	t.Helper()
 	stderr = new(bytes.Buffer)
@@ -31,15 +31,16 @@ func start(t *testing.T, c *exec.Cmd) (stdout *bufio.Reader, stderr *bytes.Buffe
 	return stdout, stderr
 }
 
+// expect fails the test if the next line of stdout is not want.
 func expect(t *testing.T, stdout *bufio.Reader, want string) {
 	t.Helper()
 	if line, err := stdout.ReadString('\n'); line != want {
-		t.Fatalf("the process printed %q (%v), not %q", line, err, want)
+		t.Fatalf("the process printed %q (error %v), want %q", line, err, want)
 	}
 }
 
-// words returns the signals and their descriptions, without SIGHUP if nohup started the tests,
-// as child processes inherit that SIGHUP is ignored.
+// words returns the descriptions of signals in error messages. It omits SIGHUP if nohup started the
+// tests, because child processes then ignore SIGHUP, too.
 func words() map[syscall.Signal]string {
 	all := map[syscall.Signal]string{syscall.SIGINT: "interrupted", syscall.SIGTERM: "terminated", syscall.SIGHUP: "hung up"}
 	if signal.Ignored(syscall.SIGHUP) {
@@ -56,14 +57,14 @@ func TestASignalDeterminesTheErrorAndTheExitStatus(t *testing.T) {
 		expect(t, stdout, "saving\n")
 		c.Wait()
 		if got := c.ProcessState.ExitCode(); got != 128+int(s) || stderr.String() != "bakery wait: "+word+": all is saved\n" {
-			t.Errorf("%v: status %d, stderr %q", s, got, stderr)
+			t.Errorf("%v: status %d, stderr %q; want %d and the word %q", s, got, stderr, 128+int(s), word)
 		}
 	}
 }
 
-func TestARepeatedSignalForcesTheExitUnlessItComesAtOnce(t *testing.T) {
+func TestARepeatedSignalForcesTheExit(t *testing.T) {
 	if repeatAfter != time.Second {
-		t.Errorf("repeatAfter is %v, but the documentation of Main says one second", repeatAfter)
+		t.Errorf("repeatAfter is %v, want the second in the documentation of Main", repeatAfter)
 	}
 	for _, c := range []struct {
 		signal      syscall.Signal
@@ -91,18 +92,18 @@ func TestARepeatedSignalForcesTheExitUnlessItComesAtOnce(t *testing.T) {
 		}
 		status, want := 128+int(c.signal), "bakery: "+word+" again: exiting at once\n"
 		if !c.forced {
-			time.Sleep(50 * time.Millisecond) // time for a wrong exit
+			time.Sleep(50 * time.Millisecond) // a forced exit would happen now
 			stdin.Close()
 			status, want = 143, "bakery wait: terminated: all is saved\n"
 		}
 		p.Wait()
 		if got := p.ProcessState.ExitCode(); got != status || stderr.String() != want {
-			t.Errorf("SIGTERM and %v, repeated after %s: status %d, stderr %q; want %d, %q", c.signal, c.repeatAfter, got, stderr, status, want)
+			t.Errorf("%v after SIGTERM, repeatAfter = %s: status %d, stderr %q; want %d, %q", c.signal, c.repeatAfter, got, stderr, status, want)
 		}
 	}
 }
 
-func TestNohupIsRespected(t *testing.T) {
+func TestProgramsStartedByNohupIgnoreSIGHUP(t *testing.T) {
 	nohup, err := exec.LookPath("nohup")
 	if err != nil {
 		t.Skip("nohup is not installed")
@@ -123,12 +124,12 @@ func TestNohupIsRespected(t *testing.T) {
 func TestWaitReturnsWhenItsContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	if err := Wait(ctx, func() {}); err != nil {
-		t.Errorf("finished work: %v", err)
+		t.Errorf("Wait returns %v for finished work, want nil", err)
 	}
 	time.AfterFunc(time.Millisecond, func() { cancel(Signal(syscall.SIGHUP)) })
 	stop := make(chan struct{})
 	defer close(stop)
 	if err := Wait(ctx, func() { <-stop }); err != Signal(syscall.SIGHUP) {
-		t.Errorf("unfinished work: %v", err)
+		t.Errorf("Wait returns %v for unfinished work, want the cause SIGHUP", err)
 	}
 }

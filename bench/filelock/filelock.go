@@ -1,12 +1,10 @@
-// Package filelock implements locks that one process at a time can hold. A file represents the
-// lock. The operating system releases a lock when its process ends, so the lock of a killed process
-// never blocks another one.
+// Package filelock implements locks between processes. A lock is represented by a file, and one
+// process at a time can hold it. The operating system releases a lock when its process ends, so a
+// killed process never blocks another one.
 //
-// Between machines that share a folder, a lock works if the file system supports flock: NFS
-// supports it since version 4, and in version 3 if lockd runs on client and server, unless
-// mounted with nolock or local_lock; Lustre needs the mount option flock.
-//
-// The package imports only the standard library.
+// Between machines that share a folder, locks work if the file system supports flock. NFS 4
+// supports it. NFS 3 needs lockd on client and server, without the mount options nolock and
+// local_lock. Lustre needs the mount option flock.
 package filelock
 
 import (
@@ -14,75 +12,77 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"hvae/bench/atomicfile"
 )
 
-// ErrInUse is returned by Take if another process holds the lock.
+// ErrInUse is the error of Take if another process holds the lock.
 var ErrInUse = errors.New("in use by another process")
 
-// A Lock is held until Release is called or the process ends.
+// A Lock is a lock held by this process until it calls Release or ends.
 type Lock struct{ file *os.File }
 
-// patience is the time for which Take retries. The lock may be held briefly by a call of the
-// function Held in another process, or by a killed process that has not exited yet.
+// patience is the time for which Take retries. Another process may hold the lock for a moment, in
+// a call of Held or because it was killed and has not exited yet.
 const patience = 500 * time.Millisecond
 
-// Take acquires the lock that the file represents, creating the file if necessary. If another
-// process holds the lock, Take returns ErrInUse and changes nothing. The file is never removed,
-// because a process that has opened it could then hold a lock on a file that others cannot find.
+// Take acquires the lock on the named file, which it creates if necessary. If another process
+// holds the lock, Take returns ErrInUse. The file is never removed, because a process that has
+// opened it could then hold a lock on a file that no other process can open.
 func Take(name string) (*Lock, error) {
 	for end := time.Now().Add(patience); ; time.Sleep(patience / 20) {
-		f, err := lock(name)
-		if err == nil {
-			return &Lock{f}, nil
-		}
-		if !errors.Is(err, ErrInUse) {
-			return nil, cannotLock(name, err)
-		}
-		if time.Now().After(end) {
-			return nil, err
+		l, err := try(name)
+		if err != ErrInUse || time.Now().After(end) {
+			return l, err
 		}
 	}
 }
 
-// Held reports whether a process holds the lock. It does not create the file.
+// Held reports whether a process holds the lock on the named file. It does not create the file.
 func Held(name string) (bool, error) {
 	if _, err := os.Stat(name); errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
-	f, err := lock(name)
-	if errors.Is(err, ErrInUse) {
+	l, err := try(name)
+	if err == nil {
+		l.Release()
+	}
+	if err == ErrInUse {
 		return true, nil
 	}
-	if err != nil {
-		return false, cannotLock(name, err)
-	}
-	return false, f.Close()
+	return false, err
 }
 
-func cannotLock(name string, err error) error {
-	if e, ok := errors.AsType[*os.PathError](err); ok {
-		err = e.Err
+// try acquires the lock like Take, but without retries.
+func try(name string) (*Lock, error) {
+	switch f, err := open(name); err {
+	case nil:
+		return &Lock{f}, nil
+	case ErrInUse:
+		return nil, ErrInUse
+	default:
+		return nil, fmt.Errorf("cannot lock %w", atomicfile.Named(name, err))
 	}
-	return fmt.Errorf("cannot lock %s: %w", name, err)
 }
 
-// Moved reports whether the lock's path no longer names the locked file, because the file or a
-// folder above it was moved, replaced or removed. It also returns the current path of the
-// file, if the file still exists and the operating system reports its path (Linux does).
+// Moved reports whether the path given to Take no longer names the locked file, because the file
+// or a folder above it was moved, replaced or removed. On Linux, Moved also returns the current
+// path of the locked file, unless the file was removed.
 func (l *Lock) Moved() (now string, moved bool) {
-	held, err := l.file.Stat()
-	if err == nil {
-		current, err := os.Stat(l.file.Name())
-		if err == nil && os.SameFile(held, current) {
-			return "", false
-		}
+	locked, _ := l.file.Stat()
+	isAt := func(path string) bool {
+		found, err := os.Stat(path)
+		return err == nil && os.SameFile(locked, found)
+	}
+	if isAt(l.file.Name()) {
+		return "", false
 	}
 	now, _ = os.Readlink(fmt.Sprintf("/proc/self/fd/%d", l.file.Fd()))
-	if current, err := os.Stat(now); err != nil || !os.SameFile(held, current) {
+	if !isAt(now) {
 		now = ""
 	}
 	return now, true
 }
 
-// Release releases the lock. A second call does nothing.
+// Release releases the lock. Further calls do nothing.
 func (l *Lock) Release() { l.file.Close() }

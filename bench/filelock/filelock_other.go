@@ -4,8 +4,8 @@ package filelock
 
 import "os"
 
-// lock opens the file without locking it, because on this system a lock would outlive a killed
-// process. Users must not run two processes on the same folder.
-func lock(name string) (*os.File, error) {
+// open opens the file without a lock, because package syscall has no Flock for this system.
+// Users must not run two processes on the same folder.
+func open(name string) (*os.File, error) {
 	return os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// TestMain also serves as the other process: it holds a lock if an environment variable is set.
+// TestMain holds a lock instead of running tests if FILELOCK_TEST_HOLD names a file.
 func TestMain(m *testing.M) {
 	if name := os.Getenv("FILELOCK_TEST_HOLD"); name != "" {
 		l, err := Take(name)
@@ -23,7 +23,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// hold starts a process that takes the lock, and returns the error of Take in that process.
+// hold starts a process that takes the lock on the named file. It returns the error of Take in that
+// process as a line of text.
 func hold(t *testing.T, name string) (kill func(), takeErr string) {
 	t.Helper()
 	c := exec.Command(os.Args[0])
@@ -49,12 +50,12 @@ func TestOneProcessHoldsALockUntilItEnds(t *testing.T) {
 	held := func(want bool) {
 		t.Helper()
 		if got, err := Held(name); got != want || err != nil {
-			t.Errorf("Held is %v (%v), want %v", got, err, want)
+			t.Errorf("Held returns %v (error %v), want %v", got, err, want)
 		}
 	}
 	held(false)
 	if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("Held created the file: %v", err)
+		t.Errorf("Held created the file (error %v)", err)
 	}
 
 	kill, takeErr := hold(t, name)
@@ -63,18 +64,18 @@ func TestOneProcessHoldsALockUntilItEnds(t *testing.T) {
 	}
 	held(true)
 	if _, err := Take(name); !errors.Is(err, ErrInUse) {
-		t.Errorf("while another process holds the lock, Take returns %v, want ErrInUse", err)
+		t.Errorf("Take returns %v while another process holds the lock, want ErrInUse", err)
 	}
 	kill()
 
 	held(false)
 	l, err := Take(name)
 	if err != nil {
-		t.Fatalf("a killed process keeps its lock: %v", err)
+		t.Fatalf("Take returns %v after the process that held the lock was killed", err)
 	}
 	held(true)
 	if _, takeErr := hold(t, name); takeErr != ErrInUse.Error()+"\n" {
-		t.Errorf("a second process takes the lock, too: %s", takeErr)
+		t.Errorf("Take in a second process returns %s, want ErrInUse", takeErr)
 	}
 	l.Release()
 	l.Release()
@@ -84,11 +85,11 @@ func TestOneProcessHoldsALockUntilItEnds(t *testing.T) {
 func TestTakeInAMissingFolderReturnsItsError(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "missing", "lock")
 	if _, err := Take(name); !errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrInUse) {
-		t.Errorf("Take in a missing folder returns %v", err)
+		t.Errorf("Take in a missing folder returns %v, want os.ErrNotExist", err)
 	}
 }
 
-func TestMovedReportsWhereTheFileIs(t *testing.T) {
+func TestMovedReturnsTheCurrentPathOfTheFile(t *testing.T) {
 	parent := t.TempDir()
 	dir, old := filepath.Join(parent, "dir"), filepath.Join(parent, "old")
 	if err := os.Mkdir(dir, 0o755); err != nil {

@@ -7,18 +7,15 @@ import (
 	"syscall"
 )
 
-// lock opens the file and locks it, or returns ErrInUse. Closing the file releases the lock.
-// The file is opened for writing because NFS requires this for exclusive locks.
-func lock(name string) (*os.File, error) {
+// open opens the file and locks it, or returns ErrInUse. Closing the file releases the lock. NFS
+// requires write access for an exclusive lock.
+func open(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	for {
+	for err = syscall.EINTR; err == syscall.EINTR; {
 		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err != syscall.EINTR {
-			break
-		}
 	}
 	if err == nil {
 		return f, nil

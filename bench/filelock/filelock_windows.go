@@ -6,8 +6,9 @@ import (
 	"syscall"
 )
 
-// lock opens the file such that no other process can open it, or returns ErrInUse.
-func lock(name string) (*os.File, error) {
+// open opens the file for exclusive access, or returns ErrInUse. No other process can open the
+// file until it is closed.
+func open(name string) (*os.File, error) {
 	path, err := syscall.UTF16PtrFromString(name)
 	if err != nil {
 		return nil, err

@@ -10,9 +10,9 @@ import (
 type axis struct {
 	log      bool
 	min, max float64 // the range; its base-10 logarithms on a logarithmic axis
-	from, to float64 // pixels of min and max
+	from, to float64 // the pixels of min and max
 	ticks    []tick
-	minor    []float64 // ticks without a label
+	minor    []tick // short ticks without labels
 }
 
 type tick struct {
@@ -20,12 +20,8 @@ type tick struct {
 	label string
 }
 
-// shows reports whether the axis can show a value.
-func (a axis) shows(v float64) bool {
-	return !math.IsNaN(v) && !math.IsInf(v, 0) && (!a.log || v > 0)
-}
-
-// scale returns v, or its base-10 logarithm on a logarithmic axis.
+// scale returns v, or the base-10 logarithm of v on a logarithmic axis. The result is infinite or
+// NaN if the axis cannot show v.
 func (a axis) scale(v float64) float64 {
 	if a.log {
 		return math.Log10(v)
@@ -33,41 +29,35 @@ func (a axis) scale(v float64) float64 {
 	return v
 }
 
-// at returns the pixel of a value.
+// at returns the pixel of a value. The pixel is infinite or NaN if the axis cannot show the value.
 func (a axis) at(v float64) float64 {
 	return a.from + (a.scale(v)-a.min)/(a.max-a.min)*(a.to-a.from)
 }
 
-// contains reports whether a value is in the range.
-func (a axis) contains(v float64) bool {
-	return a.scale(v) >= a.min && a.scale(v) <= a.max
-}
+func finite(v float64) bool { return math.Abs(v) <= math.MaxFloat64 }
 
-// newAxis returns an axis whose range contains one coordinate of all series, including error
-// bars, with a small margin. Without given ticks they are at round numbers, and at whole
-// numbers if all values are whole.
-func newAxis(charts []Chart, logarithmic bool, ticks []float64, values func(Series) (v, e []float64)) axis {
+// newAxis returns an axis whose range contains the Y of all series, including error bars, with a
+// small margin. If ticks is nil, the ticks are at round numbers, and at whole numbers if all
+// values are whole.
+func newAxis(logarithmic bool, ticks []float64, series []Series) axis {
 	a := axis{log: logarithmic, min: math.Inf(1), max: math.Inf(-1)}
 	whole := true
 	include := func(v float64) {
-		if a.shows(v) {
-			a.min, a.max = min(a.min, a.scale(v)), max(a.max, a.scale(v))
+		if v := a.scale(v); finite(v) {
+			a.min, a.max = min(a.min, v), max(a.max, v)
 		}
 	}
-	for _, c := range charts {
-		for _, s := range c.Series {
-			values, errors := values(s)
-			for _, v := range values {
-				include(v)
-				whole = whole && (v == math.Trunc(v) || !a.shows(v))
-			}
-			for i, e := range errors {
-				include(values[i] + e)
-				// On a logarithmic axis, ignore the lower end of an error bar if it is below a
-				// tenth of the value.
-				if low := values[i] - e; !a.log || low > values[i]/10 {
-					include(low)
-				}
+	for _, s := range series {
+		for _, v := range s.Y {
+			include(v)
+			whole = whole && (v == math.Trunc(v) || !finite(v))
+		}
+		for i, e := range s.Error {
+			include(s.Y[i] + e)
+			// On a logarithmic axis, ignore the lower end of an error bar if the end is below
+			// a tenth of the value.
+			if low := s.Y[i] - e; !a.log || low > s.Y[i]/10 {
+				include(low)
 			}
 		}
 	}
@@ -87,12 +77,10 @@ func newAxis(charts []Chart, logarithmic bool, ticks []float64, values func(Seri
 	switch {
 	case ticks != nil:
 		for _, v := range ticks {
-			a.ticks = append(a.ticks, tick{v, number(v, 0)})
+			a.ticks = append(a.ticks, tick{v, strconv.FormatFloat(v, 'f', -1, 64)})
 		}
-	case a.log && math.Floor(a.max)-math.Ceil(a.min) >= 2: // three powers of ten
-		a.tickPowers(false)
 	case a.log && a.max-a.min >= 0.5:
-		a.tickPowers(true)
+		a.tickPowers()
 	case a.log:
 		a.tickMultiples(math.Pow(10, a.min), math.Pow(10, a.max), false)
 	default:
@@ -101,7 +89,8 @@ func newAxis(charts []Chart, logarithmic bool, ticks []float64, values func(Seri
 	return a
 }
 
-// tickMultiples sets ticks from low to high at multiples of a round number.
+// tickMultiples adds ticks from low to high at multiples of a round number. If whole is true, the
+// number is at least 1.
 func (a *axis) tickMultiples(low, high float64, whole bool) {
 	step := roundStep((high - low) / 6)
 	if whole {
@@ -112,27 +101,29 @@ func (a *axis) tickMultiples(low, high float64, whole bool) {
 	}
 }
 
-// tickPowers sets ticks of a logarithmic axis at about ten powers of ten at most, or on a short
-// axis at 1, 2 and 5 times powers of ten, and minor ticks between them.
-func (a *axis) tickPowers(short bool) {
+// tickPowers adds ticks to a logarithmic axis: at about ten powers of ten at most, with minor
+// ticks between them. On an axis with fewer than three powers of ten, it adds ticks at 1, 2 and 5
+// times each power of ten.
+func (a *axis) tickPowers() {
+	short := math.Floor(a.max)-math.Ceil(a.min) < 2
 	step := math.Ceil((a.max - a.min) / 10)
 	for e := math.Floor(a.min); e <= a.max; e++ {
 		for m := 1.0; m < 10; m++ {
 			v := m * math.Pow(10, e)
 			switch {
-			case !a.contains(v):
+			case a.scale(v) < a.min || a.scale(v) > a.max:
 			case short && (m == 1 || m == 2 || m == 5):
 				a.ticks = append(a.ticks, tick{v, number(v, math.Pow(10, e))})
 			case !short && m == 1 && math.Mod(e, step) == 0:
 				a.ticks = append(a.ticks, tick{v, "10" + superscript(int(e))})
 			case m == 1 || step == 1:
-				a.minor = append(a.minor, v)
+				a.minor = append(a.minor, tick{v, ""})
 			}
 		}
 	}
 }
 
-// roundStep returns the smallest number 1, 2 or 5 times a power of ten that is at least s.
+// roundStep returns the smallest number ≥ s that is 1, 2 or 5 times a power of ten.
 func roundStep(s float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(s)))
 	for _, m := range []float64{1, 2, 5} {
@@ -143,25 +134,20 @@ func roundStep(s float64) float64 {
 	return 10 * power
 }
 
-// number formats v, a multiple of step, with the digits that distinguish it from the next
-// multiple, or with all digits if step is 0. It formats v as m×10ⁿ if |v| < 10⁻⁴ or |v| ≥ 10⁶.
+// number formats v, a multiple of step, with enough digits to distinguish v from the next
+// multiple. It uses the form m×10ⁿ if |v| < 10⁻⁴ or |v| ≥ 10⁶.
 func number(v, step float64) string {
-	digits, decimals := -1, -1
-	if step > 0 {
-		digits, decimals = max(0, exponent(v)-exponent(step)), max(0, -exponent(step))
-	}
-	s := strconv.FormatFloat(v, 'f', decimals, 64)
-	switch size := math.Abs(v); {
-	case v == 0:
+	s := strconv.FormatFloat(v, 'f', max(0, -exponent(step)), 64)
+	if v == 0 {
 		s = "0"
-	case size < 1e-4 || size >= 1e6:
-		mantissa, _, _ := strings.Cut(strconv.FormatFloat(v, 'e', digits, 64), "e")
+	} else if size := math.Abs(v); size < 1e-4 || size >= 1e6 {
+		mantissa, _, _ := strings.Cut(strconv.FormatFloat(v, 'e', max(0, exponent(v)-exponent(step)), 64), "e")
 		s = mantissa + "×10" + superscript(exponent(v))
 	}
 	return strings.Replace(s, "-", "−", 1)
 }
 
-// exponent returns the n of v = m·10ⁿ with 1 ≤ |m| < 10. It avoids the rounding of math.Log10.
+// exponent returns n for v = m·10ⁿ with 1 ≤ |m| < 10. It avoids the rounding of math.Log10.
 func exponent(v float64) int {
 	_, e, _ := strings.Cut(strconv.FormatFloat(v, 'e', -1, 64), "e")
 	n, _ := strconv.Atoi(e) // cannot fail

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -15,16 +17,16 @@ import (
 
 func near(got, want, tolerance float64) bool { return math.Abs(got-want) <= tolerance }
 
-// almost compares pixels, which are rounded to tenths.
+// almost treats pixels as equal if they differ by 0.1, because the SVG contains tenths of pixels.
 var almost = cmp.Comparer(func(a, b float64) bool { return near(a, b, 0.11) })
 
-// read reads a chart of one panel.
+// read draws a chart and reads it.
 func read(t *testing.T, c Chart) plottest.Panel {
 	t.Helper()
 	return plottest.Read(t, c.SVG(), c.LogX, c.LogY)[0]
 }
 
-func TestReadReturnsTheNumbersOfTheChart(t *testing.T) {
+func TestChartsShowTheirSeriesAndTexts(t *testing.T) {
 	x, y := []float64{1, 2, 5, 11, 30}, []float64{0.03, 2, 40, 3e3, 5e5}
 	errors := []float64{0.01, 0.5, 30, 1e3, 1e5}
 	other := []float64{0.02, 1, 60, 1e3, 1e6}
@@ -42,23 +44,25 @@ func TestReadReturnsTheNumbersOfTheChart(t *testing.T) {
 			c.XLabel += " (markers are shifted sideways)"
 		}
 		if p.Title != c.Title || p.XLabel != c.XLabel || p.YLabel != c.YLabel || len(p.Series) != 3 {
-			t.Fatalf("the chart has the texts %q, %q, %q and %d series", p.Title, p.XLabel, p.YLabel, len(p.Series))
+			t.Fatalf("the chart has the title %q, the axis labels %q and %q, and %d series", p.Title, p.XLabel, p.YLabel, len(p.Series))
 		}
 		if c.XTicks != nil && !slices.EqualFunc(p.X.Ticks, c.XTicks, func(t plottest.Tick, v float64) bool { return t.Value == v }) {
-			t.Errorf("ticks %v, want %v", p.X.Ticks, c.XTicks)
+			t.Errorf("the ticks are %v, want %v", p.X.Ticks, c.XTicks)
 		}
 		for i, s := range c.Series {
 			drawn, shift := p.Series[i], 0.0
 			if c.Dodge {
-				shift = []float64{-2.5, 0, 2.5}[i]
+				shift = []float64{-2.5, 0, 2.5}[i] // of the markers, not of the line
 			}
-			onLine := func(at plottest.Point) plottest.Point { return plottest.Point{X: at.X - shift, Y: at.Y} } // the line is not shifted
+			onLine := func(marker plottest.Point) plottest.Point {
+				return plottest.Point{X: marker.X - shift, Y: marker.Y}
+			}
 			if drawn.Label != s.Label || len(drawn.Line) != 1 || len(drawn.Line[0]) != len(x) || i != 1 && len(drawn.Markers) != len(x) || i == 1 && drawn.Markers != nil {
 				t.Fatalf("series %q is drawn as %+v", s.Label, drawn)
 			}
 			for j, d := range drawn.Line[0] {
 				if !p.X.Near(d.X, x[j]) || !p.Y.Near(d.Y, s.Y[j]) || i != 1 && cmp.Diff(onLine(drawn.Markers[j]), d, almost) != "" {
-					t.Errorf("%q: the point (%v, %v) is drawn at %v, want (%v, %v)", s.Label, x[j], s.Y[j], d, p.X.Pixel(x[j]), p.Y.Pixel(s.Y[j]))
+					t.Errorf("%q: the point (%v, %v) is drawn at the pixels %v, want (%v, %v)", s.Label, x[j], s.Y[j], d, p.X.Pixel(x[j]), p.Y.Pixel(s.Y[j]))
 				}
 			}
 			if len(drawn.Bars) != len(s.Error) {
@@ -66,7 +70,7 @@ func TestReadReturnsTheNumbersOfTheChart(t *testing.T) {
 			}
 			for j, b := range drawn.Bars {
 				if b.X != drawn.Markers[j].X || !p.Y.Near(b.Low, y[j]-errors[j]) || !p.Y.Near(b.High, y[j]+errors[j]) || !b.Foot {
-					t.Errorf("the error bar of %v ± %v is %+v, want %v to %v", y[j], errors[j], b, p.Y.Pixel(y[j]-errors[j]), p.Y.Pixel(y[j]+errors[j]))
+					t.Errorf("the error bar of %v ± %v is %+v, want pixels %v to %v", y[j], errors[j], b, p.Y.Pixel(y[j]-errors[j]), p.Y.Pixel(y[j]+errors[j]))
 				}
 			}
 		}
@@ -81,8 +85,9 @@ func labels(a axis) (list []string) {
 	return list
 }
 
+// axisOf returns an axis for the values.
 func axisOf(log bool, v ...float64) axis {
-	return newAxis([]Chart{{Series: []Series{{X: v}}}}, log, nil, func(s Series) (v, e []float64) { return s.X, nil })
+	return newAxis(log, nil, []Series{{Y: v}})
 }
 
 func TestTicksAreRoundAndShort(t *testing.T) {
@@ -114,21 +119,21 @@ func TestTicksAreRoundAndShort(t *testing.T) {
 		{false, nil, "0 1"},
 	} {
 		if got := strings.Join(labels(axisOf(c.log, c.values...)), " "); got != c.want {
-			t.Errorf("%v, logarithmic %v: ticks %s, want %s", c.values, c.log, got, c.want)
+			t.Errorf("values %v, logarithmic axis %v: the ticks are %s, want %s", c.values, c.log, got, c.want)
 		}
 	}
-	// Labels of given ticks have all digits.
-	a := newAxis([]Chart{{}}, true, []float64{1, 2.5, 301}, func(Series) (v, e []float64) { return nil, nil })
+	// The labels of XTicks are not rounded.
+	a := newAxis(true, []float64{1, 2.5, 301}, nil)
 	if got := strings.Join(labels(a), " "); got != "1 2.5 301" {
-		t.Errorf("given ticks have the labels %s", got)
+		t.Errorf("the labels of XTicks are %s, want 1 2.5 301", got)
 	}
 }
 
 func TestTicksAreAtTheirValues(t *testing.T) {
 	for _, a := range []axis{axisOf(false, -3, 0.7), axisOf(false, 1, 40), axisOf(true, 1e-3, 1e3), axisOf(true, 3, 70), axisOf(true, 3, 4)} {
 		for _, tick := range a.ticks {
-			if v, err := plottest.Value(tick.label); err != nil || !near(v, tick.value, 1e-12*math.Abs(v)) || !a.contains(v) {
-				t.Errorf("the tick at %v has the label %v on an axis from %v to %v", tick.value, v, a.min, a.max)
+			if v := plottest.Value(tick.label); !near(v, tick.value, 1e-12*math.Abs(v)) || a.scale(v) < a.min || a.scale(v) > a.max {
+				t.Errorf("the tick at %v has the label %s on an axis from %v to %v", tick.value, tick.label, a.min, a.max)
 			}
 		}
 	}
@@ -143,27 +148,37 @@ func TestLogarithmicAxesHaveMinorTicks(t *testing.T) {
 		{7, 57, []float64{7, 8, 9, 30, 40, 60}},
 		{1, 1e12, []float64{1e1, 1e3, 1e5, 1e7, 1e9, 1e11}}, // every second power has a label
 	} {
-		if diff := cmp.Diff(c.want, axisOf(true, c.low, c.high).minor, cmp.Comparer(func(a, b float64) bool { return near(a, b, 1e-12*a) })); diff != "" {
-			t.Errorf("%v to %v: %s", c.low, c.high, diff)
+		var minor []float64
+		for _, t := range axisOf(true, c.low, c.high).minor {
+			minor = append(minor, t.value)
+		}
+		if diff := cmp.Diff(c.want, minor, cmp.Comparer(func(a, b float64) bool { return near(a, b, 1e-12*a) })); diff != "" {
+			t.Errorf("values from %v to %v: minor ticks (-want +got):\n%s", c.low, c.high, diff)
 		}
 	}
 }
 
 func TestMinorTicksAreDrawnOnTheirAxis(t *testing.T) {
-	s := Series{Label: "s", X: []float64{0, 4}, Y: []float64{0.75, 110}}
-	p := read(t, Chart{LogY: true, Series: []Series{s}})
-	want := axisOf(true, s.Y...).minor
-	if len(p.Y.Minor) != len(want) || p.X.Minor != nil {
-		t.Fatalf("%d minor ticks on the y axis and %d on the x axis, want %d and 0", len(p.Y.Minor), len(p.X.Minor), len(want))
-	}
-	for i, v := range want {
-		if !p.Y.Near(p.Y.Minor[i], v) {
-			t.Errorf("the minor tick %v is at the pixel %v", v, p.Y.Minor[i])
+	values, other := []float64{0.75, 110}, []float64{0, 4}
+	want := axisOf(true, values...).minor
+	for _, c := range []struct {
+		chart Chart
+		axis  func(plottest.Panel) plottest.Axis
+		path  string
+	}{
+		{Chart{LogY: true, Series: []Series{{X: other, Y: values}}}, func(p plottest.Panel) plottest.Axis { return p.Y }, `M\S+ (\S+)h-3"`},
+		{Chart{LogX: true, Series: []Series{{X: values, Y: other}}}, func(p plottest.Panel) plottest.Axis { return p.X }, `M(\S+) \S+v3"`},
+	} {
+		axis, svg := c.axis(read(t, c.chart)), string(c.chart.SVG())
+		drawn := regexp.MustCompile(c.path).FindAllStringSubmatch(svg, -1)
+		if n := strings.Count(svg, `h-3"`) + strings.Count(svg, `v3"`); len(drawn) != len(want) || n != len(want) {
+			t.Fatalf("%d minor ticks on the logarithmic axis, %d on both axes, want %d", len(drawn), n, len(want))
 		}
-	}
-	s.X, s.Y = s.Y, s.X
-	if q := read(t, Chart{LogX: true, Series: []Series{s}}); len(q.X.Minor) != len(want) || q.Y.Minor != nil || !q.X.Near(q.X.Minor[0], want[0]) {
-		t.Errorf("minor ticks %v on the x axis, %v on the y axis", q.X.Minor, q.Y.Minor)
+		for i, m := range want {
+			if pixel, err := strconv.ParseFloat(drawn[i][1], 64); err != nil || !axis.Near(pixel, m.value) {
+				t.Errorf("the minor tick %v is at the pixel %v", m.value, pixel)
+			}
+		}
 	}
 }
 
@@ -174,18 +189,18 @@ func TestTickLabelsDoNotTouch(t *testing.T) {
 	}
 	p := read(t, Chart{XTicks: x, Series: []Series{{X: x, Y: x}}})
 	if n := len(p.X.Ticks); n < 12 || n == len(x) || p.X.Ticks[0].Label != "10" {
-		t.Errorf("%d of %d ticks have a label; the first is %v", n, len(x), p.X.Ticks[0])
+		t.Errorf("%d of %d ticks have a label, and the first is %v; want 12 to 29 labels and the first tick 10", n, len(x), p.X.Ticks[0])
 	}
 	for i, b := range p.X.Ticks[1:] {
 		if a := p.X.Ticks[i]; b.Pixel-a.Pixel < (textWidth(a.Label)+textWidth(b.Label))/2+3 {
-			t.Errorf("%v and %v touch", a, b)
+			t.Errorf("the labels of %v and %v touch", a, b)
 		}
 	}
 }
 
 func TestGreySeriesUseNoColourOfThePalette(t *testing.T) {
-	pens := pensOf([]Chart{{Series: []Series{{Style: Thin}, {Style: Dashed}, {Style: Points}, {}, {Style: Trail}}}})[0]
-	for i, p := range pens {
+	curves := curvesOf([]Chart{{Series: []Series{{Style: Thin}, {Style: Dashed}, {Style: Points}, {}, {Style: Trail}}}})[0]
+	for i, p := range curves {
 		want := []string{"#b0b0b0", "#404040", "#404040", colours[0], colours[1]}[i]
 		if p.colour != want {
 			t.Errorf("series %d is drawn in %s, want %s", i, p.colour, want)
@@ -193,7 +208,7 @@ func TestGreySeriesUseNoColourOfThePalette(t *testing.T) {
 	}
 }
 
-func TestTheRangeIsTheDataWithASmallMargin(t *testing.T) {
+func TestTheRangeOfAnAxisIsTheDataWithASmallMargin(t *testing.T) {
 	for _, c := range []Chart{
 		{Series: []Series{{X: []float64{-3, 0, 7.5}, Y: []float64{-1e-3, 2e-3, 0}}}},
 		{LogX: true, LogY: true, XTicks: []float64{1, 2, 301}, Series: []Series{{X: []float64{1, 2, 301}, Y: []float64{1e-9, 1, 1e9}}}},
@@ -203,7 +218,7 @@ func TestTheRangeIsTheDataWithASmallMargin(t *testing.T) {
 		{Equal: true, Series: []Series{{X: []float64{-6, 6}, Y: []float64{-2, 4}}}},
 	} {
 		if svg := string(c.SVG()); strings.Contains(svg, "NaN") || strings.Contains(svg, "Inf") {
-			t.Errorf("a coordinate is not a number:\n%s", svg)
+			t.Errorf("a coordinate is NaN or infinite:\n%s", svg)
 		}
 		for i := range c.Series {
 			c.Series[i].Label = "s"
@@ -218,43 +233,34 @@ func TestTheRangeIsTheDataWithASmallMargin(t *testing.T) {
 				low.Y, high.Y = min(low.Y, b.High), max(high.Y, b.High)
 			}
 		}
-		// Markers are at least 5 pixels from the frame, and the margin is below 10 %.
+		// within reports whether the outermost positions, low and high, are more than 5 pixels and
+		// less than 10 % of the frame's size away from the frame.
 		within := func(low, high, from, to float64) bool {
 			margin := 0.1 * (to - from)
 			return low > from+5 && high < to-5 && (low == high || low < from+margin && high > to-margin)
 		}
 		if !within(low.X, high.X, p.Left, p.Right) || !within(low.Y, high.Y, p.Top, p.Bottom) {
-			t.Errorf("%+v: points from %v to %v in the frame %+v", c, low, high, p)
+			t.Errorf("%+v: the points are from %v to %v in the frame %+v", c, low, high, p)
 		}
 	}
 }
 
-func TestErrorBarsBelowZeroAreClippedAtTheFrame(t *testing.T) {
+func TestLogarithmicAxesClipErrorBarsBelowZero(t *testing.T) {
 	c := Chart{LogY: true, Series: []Series{{Label: "s", X: []float64{1, 2, 3}, Y: []float64{1, 10, 100}, Error: []float64{2, 5, 99.9999}}}}
-	y := newAxis([]Chart{c}, true, nil, func(s Series) (v, e []float64) { return s.Y, s.Error })
+	y := newAxis(true, nil, c.Series)
 	if y.min < -0.5 {
-		t.Errorf("the axis begins at 10^%v, but the smallest value is 1", y.min)
+		t.Errorf("the axis begins at 10^%v, want at least 10^-0.5, because the smallest value is 1", y.min)
 	}
 	p := read(t, c)
 	for i, b := range p.Series[0].Bars {
 		if wantFoot := i == 1; b.Foot != wantFoot || !wantFoot && b.Low != p.Bottom || !p.Y.Near(b.High, c.Series[0].Y[i]+c.Series[0].Error[i]) {
-			t.Errorf("error bar %d is drawn as %+v", i, b)
+			t.Errorf("error bar %d is %+v", i, b)
 		}
 	}
-	for _, e := range []float64{0, math.NaN()} { // no bar
+	for _, e := range []float64{0, math.NaN()} {
 		c.Series[0].Error = []float64{e, e, e}
 		if p := read(t, c); len(p.Series[0].Bars) != 0 {
-			t.Errorf("an error of %v draws %v", e, p.Series[0].Bars)
-		}
-	}
-}
-
-func TestOnlyLinesHaveErrorBars(t *testing.T) {
-	s := Series{Label: "s", X: []float64{1, 2}, Y: []float64{1, 2}, Error: []float64{100, 100}}
-	for _, style := range []Style{Dashed, Thin, Trail, Points} {
-		s.Style = style
-		if p := read(t, Chart{Series: []Series{s}}); strings.Contains(string(Chart{Series: []Series{s}}.SVG()), "m-4 0h8") || p.Y.Ticks[0].Value < 0 {
-			t.Errorf("style %d has error bars, or space for them: ticks %v", style, p.Y.Ticks)
+			t.Errorf("an error of %v is drawn as %v, want no error bar", e, p.Series[0].Bars)
 		}
 	}
 }
@@ -269,7 +275,7 @@ func TestCoincidingSeriesAreAllVisible(t *testing.T) {
 	for i, want := range []float64{-5, 0, 0, 5} {
 		for j, d := range p.Series[i].Line[0] {
 			if !p.X.Near(d.X, float64(j+1)) || !p.Y.Near(d.Y, float64(j+1)) {
-				t.Errorf("the line of series %d has point %d at %v", i, j, d)
+				t.Errorf("point %d of the line of series %d is at %v", j, i, d)
 			}
 			if i == 2 {
 				continue
@@ -279,28 +285,28 @@ func TestCoincidingSeriesAreAllVisible(t *testing.T) {
 			}
 		}
 	}
-	// Open and filled markers alternate, and shapes and colours differ.
+	// Open and filled markers alternate, and all shapes and colours differ.
 	seen := map[string]bool{}
-	pens := pensOf([]Chart{{Series: slices.Repeat([]Series{series("")}, len(shapes))}})[0]
-	for i, p := range pens {
+	curves := curvesOf([]Chart{{Series: slices.Repeat([]Series{series("")}, len(shapes))}})[0]
+	for i, p := range curves {
 		if seen[p.shape] || seen[p.colour] || p.open != (i%2 == 1) {
-			t.Errorf("series %d has the pen %+v", i, p)
+			t.Errorf("series %d has the colour %s, the shape %s and open = %v", i, p.colour, p.shape, p.open)
 		}
 		seen[p.shape], seen[p.colour] = true, true
 	}
 }
 
-func TestLinesBreakAtValuesThatAxesCannotShow(t *testing.T) {
+func TestLinesHaveGapsAtValuesThatAxesCannotShow(t *testing.T) {
 	c := Chart{LogY: true, Series: []Series{{Label: "s", X: []float64{1, 2, 3, 4, 5, 6, 7}, Y: []float64{1, 2, math.NaN(), 3, 0, math.Inf(1), 4}}}}
-	var parts []int
+	var lengths []int
 	for _, part := range read(t, c).Series[0].Line {
-		parts = append(parts, len(part))
+		lengths = append(lengths, len(part))
 	}
-	if diff := cmp.Diff([]int{2, 1, 1}, parts); diff != "" {
-		t.Error("parts of the line: ", diff)
+	if diff := cmp.Diff([]int{2, 1, 1}, lengths); diff != "" {
+		t.Error("numbers of points between gaps (-want +got):\n", diff)
 	}
 	if p := read(t, Chart{LogX: true, LogY: true, Series: []Series{{Label: "nothing"}}}); len(p.Series) != 1 || p.Series[0].Line != nil {
-		t.Errorf("a chart without points has %+v", p)
+		t.Errorf("a chart without points is drawn as %+v", p)
 	}
 }
 
@@ -312,7 +318,7 @@ func TestALongLineHasNoMarkers(t *testing.T) {
 		}
 		p := read(t, Chart{Series: []Series{s}})
 		if len(p.Series[0].Markers) != want || len(p.Series[0].Line[0]) != n {
-			t.Errorf("%d points: %d markers, want %d", n, len(p.Series[0].Markers), want)
+			t.Errorf("a line with %d points has %d markers, want %d", n, len(p.Series[0].Markers), want)
 		}
 	}
 }
@@ -341,11 +347,11 @@ func TestTrailsPointsAndThinLinesAreDrawnAtTheirValues(t *testing.T) {
 	check("others", p.Series[2].Markers, x, x)
 	check("thin", p.Series[3].Line[0], y, y)
 	if p.Series[1].Line != nil || p.Series[3].Markers != nil {
-		t.Errorf("points have the line %v, a thin line has the markers %v", p.Series[1].Line, p.Series[3].Markers)
+		t.Errorf("the style Points draws the line %v, and Thin draws the markers %v; want neither", p.Series[1].Line, p.Series[3].Markers)
 	}
 }
 
-func TestEqualChartsHaveOneScale(t *testing.T) {
+func TestEqualChartsHaveTheSameScaleOnBothAxes(t *testing.T) {
 	p := read(t, Chart{Equal: true, Series: []Series{{X: []float64{-6, 6}, Y: []float64{-2, 2}}}})
 	if x, y := p.X.Pixel(1)-p.X.Pixel(0), p.Y.Pixel(0)-p.Y.Pixel(1); !near(x/y, 1, 0.01) {
 		t.Errorf("one unit is %v pixels in x and %v in y", x, y)
@@ -364,7 +370,7 @@ func TestPanelsShareRangesByAxisLabelAndOneLegend(t *testing.T) {
 		t.Fatalf("panels %+v", panels)
 	}
 	if !bytes.Contains(svg, []byte(`role="img" aria-label="one; two"`)) {
-		t.Error("the accessible name lacks the title of a panel")
+		t.Error("the aria-label lacks the title of a panel")
 	}
 	for i, c := range []struct {
 		label     string
@@ -378,12 +384,12 @@ func TestPanelsShareRangesByAxisLabelAndOneLegend(t *testing.T) {
 		p := panels[i]
 		for _, s := range p.Series {
 			if (s.Line != nil) != (s.Label == c.label) {
-				t.Errorf("panel %d has the line %v of %q", i, s.Line, s.Label)
+				t.Errorf("panel %d draws the line %v for the series %q", i, s.Line, s.Label)
 			}
 			for j := range s.Line {
 				for k, d := range s.Line[j] {
 					if !p.X.Near(d.X, c.at[k]) || !p.Y.Near(d.Y, c.at[k]) {
-						t.Errorf("panel %d: %v is drawn at %v", i, c.at[k], d)
+						t.Errorf("panel %d: the value %v is drawn at %v", i, c.at[k], d)
 					}
 				}
 			}
@@ -395,7 +401,7 @@ func TestPanelsShareRangesByAxisLabelAndOneLegend(t *testing.T) {
 			}
 			margin := 0.06 * (ends[1] - ends[0])
 			if low, high := a.Pixel(c.low[j])-ends[0], ends[1]-a.Pixel(c.high[j]); !(low/margin > 0 && low/margin < 1 && high/margin > 0 && high/margin < 1) {
-				t.Errorf("panel %d, axis %d: %v and %v are %v and %v pixels from the ends", i, j, c.low[j], c.high[j], low, high)
+				t.Errorf("panel %d, axis %d: the values %v and %v are %v and %v pixels from the ends, want at most %v", i, j, c.low[j], c.high[j], low, high, margin)
 			}
 		}
 	}
@@ -410,7 +416,7 @@ func TestPanelsShareRangesByAxisLabelAndOneLegend(t *testing.T) {
 		t.Errorf("the panels are at %v", positions[1:])
 	}
 	if h := panels[0].Bottom - panels[0].Top; h != 100 {
-		t.Errorf("the axes of the first panel are %v high, want 100", h)
+		t.Errorf("the frame of the first panel is %v pixels high, want 100", h)
 	}
 }
 
@@ -418,7 +424,7 @@ func TestArrowheadsPointAlongTheTrail(t *testing.T) {
 	for points, want := range map[int]int{4: 0, 9: 1, 65: 8, 129: 8, 1000: 8} {
 		s := Series{X: make([]float64, points), Y: make([]float64, points), Style: Trail}
 		if n := strings.Count(string(Chart{Series: []Series{s}}.SVG()), ") rotate(") - 1; n != want {
-			t.Errorf("%d points have %d arrowheads, want %d", points, n, want)
+			t.Errorf("a trail of %d points has %d arrowheads, want %d", points, n, want)
 		}
 	}
 	s := Series{Style: Trail}
@@ -430,16 +436,16 @@ func TestArrowheadsPointAlongTheTrail(t *testing.T) {
 	var x, y, angle float64
 	i := strings.Index(svg, ") rotate(")
 	if _, err := fmt.Sscanf(svg[strings.LastIndex(svg[:i], "translate("):], "translate(%f %f) rotate(%f)", &x, &y, &angle); err != nil || strings.Count(svg, ") rotate(") != 2 {
-		t.Fatalf("%v:\n%s", err, svg) // one of the two is the label of the y axis
+		t.Fatalf("%v:\n%s", err, svg) // the label of the y axis is rotated, too
 	}
 	s.Label = "s"
 	line := read(t, Chart{Series: []Series{s}}).Series[0].Line[0]
 	if want := math.Atan2(line[5].Y-line[4].Y, line[5].X-line[4].X) * 180 / math.Pi; !near(x, line[5].X, 0.06) || !near(y, line[5].Y, 0.06) || !near(angle, want, 0.5) {
-		t.Errorf("an arrowhead at (%v, %v) points at %v°, want %v, %v°", x, y, angle, line[5], want)
+		t.Errorf("the arrowhead is at (%v, %v) with the angle %v°, want %v and %v°", x, y, angle, line[5], want)
 	}
 }
 
-func TestThePictureEndsAfterTheLegend(t *testing.T) {
+func TestTheDocumentIsWideEnoughForTheLegend(t *testing.T) {
 	for _, label := range []string{"HVAE, K = 1", "K = 10, no tempering", "θ̂"} {
 		svg := Chart{Series: []Series{{Label: label, X: []float64{1}, Y: []float64{1}}}}.SVG()
 		var width, x float64
@@ -447,7 +453,7 @@ func TestThePictureEndsAfterTheLegend(t *testing.T) {
 		fmt.Sscanf(string(svg[bytes.LastIndex(svg, []byte("<text")):]), "<text x=\"%f\"", &x)
 		end := x + textWidth(label)
 		if !(width-end >= 0 && width-end <= 20) {
-			t.Errorf("%q ends at %v, but the picture is %v wide", label, end, width)
+			t.Errorf("the label %q ends at the pixel %v, but the document is %v pixels wide", label, end, width)
 		}
 	}
 	p := Chart{Series: []Series{{Label: "a long label", X: []float64{1}, Y: []float64{1}}, {Label: "b", X: []float64{1}, Y: []float64{1}}}}
@@ -455,20 +461,21 @@ func TestThePictureEndsAfterTheLegend(t *testing.T) {
 	if a, b := bytes.Index(p.SVG(), []byte(" height")), bytes.Index(q.SVG(), []byte(" height")); string(p.SVG()[:a]) != string(q.SVG()[:b]) {
 		t.Errorf("the order of labels changes the width: %s, %s", p.SVG()[:a], q.SVG()[:b])
 	}
-	// Sums of Helvetica's advance widths, in thousandths of the font size.
+	// The widths are sums of Helvetica's advance widths, in thousandths of the font size.
 	for s, want := range map[string]float64{"no tempering": 5836, "planar flow": 4835, "HVAE, K = 1": 5642, "10": 1112} {
 		want *= fontSize / 1000.0
 		if got := textWidth(s); got < want || got > 1.3*want {
-			t.Errorf("the estimated width of %q is %v, but it is %v", s, got, want)
+			t.Errorf("textWidth(%q) is %v pixels, want %v to %v", s, got, want, 1.3*want)
 		}
 	}
 	if textWidth("θ̂") != textWidth("θ") {
-		t.Error("a combining hat has a width")
+		t.Error("textWidth adds a width for a combining hat")
 	}
 }
 
-func TestContoursAreWhereTheFunctionHasTheLevel(t *testing.T) {
-	// Circles of radius 2 around two points.
+func TestContoursAreThePointsWithTheLevel(t *testing.T) {
+	// The contours f = 2 are circles of radius 2 around (−3, 0) and (3, 0). Together they have the
+	// length 8π.
 	f := func(x, y float64) float64 { return min(math.Hypot(x-3, y), math.Hypot(x+3, y)) }
 	s := Contour(f, 2, -6, -3, 6, 3, 150)
 	length, right := 0.0, 0.0
@@ -487,6 +494,6 @@ func TestContoursAreWhereTheFunctionHasTheLevel(t *testing.T) {
 		}
 	}
 	if !near(length, 2*2*math.Pi*2, 0.01) || !near(right, length/2, 0.01) || s.Style != Thin {
-		t.Errorf("the lines have length %v, %v of it at the right, and style %v", length, right, s.Style)
+		t.Errorf("the contours have the length %v, of which %v is at the right, and the style %v; want 8π, 4π and Thin", length, right, s.Style)
 	}
 }

@@ -1,9 +1,10 @@
-// Package progress implements a progress report with the remaining time: on a terminal one live
-// line that fits its width, otherwise a plain line every ten seconds. TERM=dumb or NO_COLOR
-// selects plain lines on terminals, too. The package imports only the standard library.
+// Package progress prints the progress and the remaining time of a computation. On a terminal it
+// updates one line, which it cuts to the width of the terminal. Elsewhere, and on terminals if
+// TERM=dumb or NO_COLOR is set, it prints a line every ten seconds.
 package progress
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -12,64 +13,59 @@ import (
 	"time"
 )
 
-// A Line prints the progress of a computation. Several goroutines may call its methods.
+// A Line prints the progress of a computation. Its methods may be called concurrently.
 type Line struct {
-	w      io.Writer
-	live   bool
-	width  func() int // of the terminal, in columns
-	start  time.Time
-	status func(elapsed time.Duration) string
+	w        io.Writer
+	width    func() int    // returns the columns of the terminal; nil if w is no terminal
+	interval time.Duration // minimum time between updates
+	start    time.Time
+	status   func(elapsed time.Duration) string
 
 	mu    sync.Mutex
-	first float64 // fraction of the work done before start
-	until float64 // fraction after which the work may end
-	last  time.Time
+	first float64   // fraction of the work done before start
+	until float64   // fraction of the work after which it may end early
+	last  time.Time // time of the last update
 }
 
-// New returns a line that is printed to w. status returns a description of the progress, given
-// the time since New; the line calls it before printing.
+// New returns a line that prints to w. Before each update, the line calls status with the time
+// since New and prints the result.
 func New(w io.Writer, status func(elapsed time.Duration) string) *Line {
-	l := &Line{w: w, status: status, start: time.Now(), until: 1}
+	l := &Line{w: w, interval: 10 * time.Second, start: time.Now(), status: status, until: 1}
 	l.last = l.start
 	if f, ok := w.(*os.File); ok && os.Getenv("TERM") != "dumb" && os.Getenv("NO_COLOR") == "" {
 		if s, err := f.Stat(); err == nil && s.Mode()&os.ModeCharDevice != 0 {
-			l.live, l.width = true, func() int { return widthOf(f) }
+			l.interval, l.width = 200*time.Millisecond, func() int {
+				columns, _ := strconv.Atoi(os.Getenv("COLUMNS"))
+				return cmp.Or(widthOf(f), max(0, columns), 80)
+			}
 		}
 	}
 	return l
 }
 
-// every returns the time between two lines.
-func (l *Line) every() time.Duration {
-	if l.live {
-		return 200 * time.Millisecond
-	}
-	return 10 * time.Second
-}
-
-// Begin sets the fraction of the work that an interrupted run had done before this run resumed
-// it. The rate excludes this work.
+// Begin sets the fraction of the work that was done before New, by a run that this run resumes.
+// The estimate of the remaining time excludes this work.
 func (l *Line) Begin(done float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.first = done
 }
 
-// Until sets the fraction of the work after which the run may end early. The line then prints
-// the remaining time as a range.
+// Until sets the fraction of the work after which the run may end early. If the fraction is below
+// 1, the line prints the remaining time as a range.
 func (l *Line) Until(fraction float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.until = fraction
 }
 
-// Set reports that a fraction of the work, from 0 to 1, is done. It prints the line if the
-// previous one is old enough.
+// Set sets the fraction of the work that is done, from 0 to 1. It prints the line, unless the last
+// update was less than 0.2 s ago on a terminal, or less than 10 s ago elsewhere.
 func (l *Line) Set(fraction float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	if now.Sub(l.last) < l.every() || fraction <= l.first {
+	if now.Sub(l.last) < l.interval || fraction <= l.first {
 		return
 	}
 	l.last = now
@@ -82,34 +78,20 @@ func (l *Line) Set(fraction float64) {
 		left = fmt.Sprintf("%v to %s", least, left)
 	}
 	done, status := fmt.Sprintf("%3.0f %%", 100*fraction), l.status(elapsed)
-	if !l.live {
+	if l.width == nil {
 		fmt.Fprintf(l.w, "%s  %s  %s\n", done, status, left)
 		return
 	}
-	room := l.width() - 1 // some terminals start a new line after the last column
-	status = cut(status, room-len(done)-len(left)-4)
-	fmt.Fprint(l.w, "\r\x1b[K"+cut(fmt.Sprintf("%s  %s  %s", done, status, left), room))
+	room := max(0, l.width()-1) // some terminals start a new line after the last column
+	line := fmt.Sprintf("%s  %.*s  %s", done, max(0, room-len(done)-len(left)-4), status, left)
+	fmt.Fprintf(l.w, "\r\x1b[K%.*s", room, line)
 }
 
-// cut returns the first characters of s, at most the given number.
-func cut(s string, characters int) string {
-	r := []rune(s)
-	return string(r[:max(0, min(characters, len(r)))])
-}
-
-// columns returns the width of a terminal that does not report it: $COLUMNS, or 80.
-func columns() int {
-	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
-		return n
-	}
-	return 80
-}
-
-// Clear erases the live line, so that other output can follow.
+// Clear erases the line on a terminal, so that other output can follow.
 func (l *Line) Clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.live {
+	if l.width != nil {
 		fmt.Fprint(l.w, "\r\x1b[K")
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 func status(time.Duration) string { return "3 of 7 runs" }
 
-func TestPlainLinesAppearEveryTenSecondsWithTheRemainingTime(t *testing.T) {
+func TestALineAppearsEveryTenSecondsWithTheRemainingTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
 		l := New(&b, status)
@@ -26,15 +26,15 @@ func TestPlainLinesAppearEveryTenSecondsWithTheRemainingTime(t *testing.T) {
 	})
 }
 
-func TestTheRateExcludesEarlierWork(t *testing.T) {
+func TestTheRemainingTimeExcludesEarlierWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
 		l := New(&b, status)
 		l.Begin(0.5)
 		time.Sleep(10 * time.Second)
-		l.Set(0.6) // a tenth took ten seconds
+		l.Set(0.6) // 0.1 of the work took 10 s, so 0.4 will take 40 s
 		if !strings.HasSuffix(b.String(), "40s left\n") {
-			t.Errorf("printed %q", b.String())
+			t.Errorf("printed %q, want 40s left", b.String())
 		}
 	})
 }
@@ -54,18 +54,18 @@ func TestTheRemainingTimeIsARangeIfTheWorkMayEndEarly(t *testing.T) {
 	})
 }
 
-func TestALiveLineReplacesItself(t *testing.T) {
+func TestOnATerminalTheLineReplacesItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
 		l := New(&b, status)
-		l.live, l.width = true, columns
+		l.width = func() int { return 80 }
 		for range 3 {
-			time.Sleep(time.Second)
+			time.Sleep(10 * time.Second)
 			l.Set(0.5)
 		}
 		l.Clear()
 		if s := b.String(); strings.Contains(s, "\n") || strings.Count(s, "\r\x1b[K") != 4 || !strings.HasSuffix(s, "\r\x1b[K") {
-			t.Errorf("printed %q", s)
+			t.Errorf("printed %q, want three updates of one line and its erasure", s)
 		}
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"unsafe"
 )
 
-// terminal returns the two ends of a pseudoterminal with the given number of columns.
+// terminal returns the two ends of a pseudoterminal with the given width in columns.
 func terminal(t *testing.T, columns uint16) (user, program *os.File) {
 	t.Helper()
 	user, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -38,16 +38,16 @@ func terminal(t *testing.T, columns uint16) (user, program *os.File) {
 	return user, program
 }
 
-func TestALiveLineFitsItsTerminal(t *testing.T) {
+func TestTheLineFitsTheTerminal(t *testing.T) {
 	for _, c := range []struct {
 		columns                 uint16
 		variable, term, noColor string
-		most                    int // length of the line, or 0 for a plain line
+		most                    int // length of the line; 0 for a line without control characters
 	}{
 		{40, "200", "xterm", "", 39},
 		{10, "200", "xterm", "", 9},
 		{500, "40", "xterm", "", 499},
-		{0, "50", "xterm", "", 49}, // no width reported
+		{0, "50", "xterm", "", 49}, // the terminal reports no width
 		{0, "wide", "xterm", "", 79},
 		{40, "", "dumb", "", 0},
 		{40, "", "xterm", "1", 0},
@@ -61,16 +61,16 @@ func TestALiveLineFitsItsTerminal(t *testing.T) {
 		l.start = l.start.Add(-10 * time.Second)
 		l.Set(0.5)
 		program.Close()
-		b, _ := io.ReadAll(user) // always ends with an error
+		b, _ := io.ReadAll(user) // the error reports that program is closed
 		line, live := strings.CutPrefix(string(b), "\r\x1b[K")
 		if c.most == 0 {
 			if strings.Contains(line, "\x1b") || !strings.HasSuffix(line, "10s left\r\n") {
-				t.Errorf("%+v: not a plain line: %q", c, line)
+				t.Errorf("%+v: printed %q, want a line without control characters", c, line)
 			}
 			continue
 		}
 		if !live || strings.Contains(line, "\n") || utf8.RuneCountInString(line) != c.most || c.most > 20 && !strings.HasSuffix(line, "  10s left") {
-			t.Errorf("%+v: %d characters: %q", c, utf8.RuneCountInString(line), line)
+			t.Errorf("%+v: printed a line of %d characters: %q", c, utf8.RuneCountInString(line), line)
 		}
 	}
 }

@@ -4,5 +4,5 @@ package progress
 
 import "os"
 
-// widthOf returns the width of a terminal in columns.
-func widthOf(*os.File) int { return columns() }
+// widthOf returns 0, because this package cannot query the width of terminals on this system.
+func widthOf(*os.File) int { return 0 }

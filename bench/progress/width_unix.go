@@ -8,15 +8,12 @@ import (
 	"unsafe"
 )
 
-// size is the struct winsize of ioctl_tty(2).
+// size is the struct winsize described in ioctl_tty(2).
 type size struct{ rows, columns, width, height uint16 }
 
-// widthOf returns the width of a terminal in columns.
+// widthOf returns the width of a terminal in columns, or 0 if the width is unknown.
 func widthOf(terminal *os.File) int {
 	var s size
-	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, terminal.Fd(), syscall.TIOCGWINSZ, uintptr(unsafe.Pointer(&s)))
-	if errno != 0 || s.columns == 0 {
-		return columns()
-	}
+	syscall.Syscall(syscall.SYS_IOCTL, terminal.Fd(), syscall.TIOCGWINSZ, uintptr(unsafe.Pointer(&s)))
 	return int(s.columns)
 }
