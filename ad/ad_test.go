@@ -543,7 +543,7 @@ func (w *tripwire) on(a variable) variable {
 	return a.tape.Record(y, w, ReadsNothing, a, nil, nil)
 }
 
-func (w *tripwire) Pull(s Sweep[float64], y, ybar variable) {
+func (w *tripwire) Pull(s *Sweep[float64], y, ybar variable) {
 	w.pass(&w.adjoints)
 	s.Accumulate(y.Operand(0), ybar)
 }
@@ -616,7 +616,7 @@ func TestMisuseOfTheTapePanics(t *testing.T) {
 	seen := Add(x, x)
 	Reshape(seen, 3, 2)
 	factor := Add(x, x)
-	addWithRule(func(s Sweep[float64], y, ybar variable) {}, ReadsOperands, factor, factor)
+	addWithRule(func(s *Sweep[float64], y, ybar variable) {}, ReadsOperands, factor, factor)
 	recomputedFrom := Add(x, x)
 	Recomputed(new(Tape[float64]), sumAndProduct{}, []variable{recomputedFrom, recomputedFrom})
 	for want, f := range map[string]func(){
@@ -634,21 +634,21 @@ func TestMisuseOfTheTapePanics(t *testing.T) {
 		"value that a view or a":                      func() { SoftplusInPlace(factor) },
 		"value that a view or a rule":                 func() { SoftplusInPlace(recomputedFrom) },
 		"a view or a rule reads": func() {
-			SoftplusInPlace(addWithRule(func(s Sweep[float64], y, ybar variable) {}, ReadsResult, x, x))
+			SoftplusInPlace(addWithRule(func(s *Sweep[float64], y, ybar variable) {}, ReadsResult, x, x))
 		},
 		"a [2×3] variable whose value SoftplusInPlace": func() { // the rule reads y, but declares ReadsNothing
-			y := addWithRule(func(s Sweep[float64], y, ybar variable) { s.Accumulate(x, Mul(ybar, y)) }, ReadsNothing, x, x)
+			y := addWithRule(func(s *Sweep[float64], y, ybar variable) { s.Accumulate(x, Mul(ybar, y)) }, ReadsNothing, x, x)
 			Backward(SoftplusInPlace(y), x)
 		},
 		"[1×1] cannot be the adjoint of a [2×3]": func() {
-			y := addWithRule(func(s Sweep[float64], y, ybar variable) { s.Accumulate(x, tape.Scalar(1)) }, ReadsNothing, x, x)
+			y := addWithRule(func(s *Sweep[float64], y, ybar variable) { s.Accumulate(x, tape.Scalar(1)) }, ReadsNothing, x, x)
 			Backward(y, x)
 		},
 		"[3×3] cannot hold the gradient of a [2×3]": func() {
 			BackwardInto([]matrix{linalg.New[float64](3, 3)}, Sum(x), []variable{x})
 		},
 		"a rule called Grad": func() {
-			Grad(addWithRule(func(s Sweep[float64], y, ybar variable) { Grad(y, x) }, ReadsNothing, x, x), x)
+			Grad(addWithRule(func(s *Sweep[float64], y, ybar variable) { Grad(y, x) }, ReadsNothing, x, x), x)
 		},
 		"differentiate the result of Recomputed": func() {
 			var scratch Tape[float64]

@@ -19,7 +19,7 @@ func Add[T linalg.Float](a, b *Var[T]) *Var[T] {
 
 type add[T linalg.Float] struct{}
 
-func (add[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+func (add[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.accumulateFit(y.in[0], ybar)
 	s.accumulateFit(y.in[1], ybar)
 }
@@ -33,7 +33,7 @@ func Sub[T linalg.Float](a, b *Var[T]) *Var[T] {
 
 type sub[T linalg.Float] struct{}
 
-func (sub[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+func (sub[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.accumulateFit(y.in[0], ybar)
 	if b := y.in[1]; s.Wants(b) {
 		s.Accumulate(b, Neg(fit(ybar, b.shape())))
@@ -49,7 +49,7 @@ func Mul[T linalg.Float](a, b *Var[T]) *Var[T] {
 
 type mul[T linalg.Float] struct{}
 
-func (mul[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+func (mul[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.accumulateProduct(y.in[0], ybar, y.in[1])
 	s.accumulateProduct(y.in[1], ybar, y.in[0])
 }
@@ -81,7 +81,7 @@ func MulAdd[T linalg.Float](a, b, c *Var[T]) *Var[T] {
 
 type mulAdd[T linalg.Float] struct{}
 
-func (mulAdd[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+func (mulAdd[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	mul[T]{}.Pull(s, y, ybar)
 	s.accumulateFit(y.in[2], ybar)
 }
@@ -95,7 +95,7 @@ func Div[T linalg.Float](a, b *Var[T]) *Var[T] {
 
 type div[T linalg.Float] struct{}
 
-func (div[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+func (div[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	a, b := y.in[0], y.in[1]
 	g := Div(ybar, b)
 	s.accumulateFit(a, g)
@@ -114,7 +114,7 @@ func Scale[T linalg.Float](a *Var[T], c T) *Var[T] {
 
 type scale[T linalg.Float] struct{}
 
-func (scale[T]) Pull(s Sweep[T], y, ybar *Var[T]) { s.Accumulate(y.in[0], Scale(ybar, y.aux)) }
+func (scale[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.Accumulate(y.in[0], Scale(ybar, y.aux)) }
 
 // Neg returns y = −a. The adjoint is ā = −ȳ.
 func Neg[T linalg.Float](a *Var[T]) *Var[T] { return Scale(a, -1) }
@@ -133,7 +133,7 @@ func AddConst[T linalg.Float](a *Var[T], c T) *Var[T] {
 
 type addConst[T linalg.Float] struct{}
 
-func (addConst[T]) Pull(s Sweep[T], y, ybar *Var[T]) { s.Accumulate(y.in[0], ybar) }
+func (addConst[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.Accumulate(y.in[0], ybar) }
 
 // Exp returns y = eᵃ. The adjoint is ā = ȳ ⊙ y.
 func Exp[T linalg.Float](a *Var[T]) *Var[T] {
@@ -144,7 +144,7 @@ func Exp[T linalg.Float](a *Var[T]) *Var[T] {
 
 type exp[T linalg.Float] struct{}
 
-func (exp[T]) Pull(s Sweep[T], y, ybar *Var[T]) { s.accumulateProduct(y.in[0], ybar, y) }
+func (exp[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.accumulateProduct(y.in[0], ybar, y) }
 
 // Log returns the natural logarithm y = log a. The adjoint is ā = ȳ / a.
 func Log[T linalg.Float](a *Var[T]) *Var[T] {
@@ -155,7 +155,7 @@ func Log[T linalg.Float](a *Var[T]) *Var[T] {
 
 type log[T linalg.Float] struct{}
 
-func (log[T]) Pull(s Sweep[T], y, ybar *Var[T]) { s.Accumulate(y.in[0], Div(ybar, y.in[0])) }
+func (log[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.Accumulate(y.in[0], Div(ybar, y.in[0])) }
 
 // Square returns y = a ⊙ a. The adjoint is ā = 2ȳ ⊙ a.
 func Square[T linalg.Float](a *Var[T]) *Var[T] {
@@ -166,7 +166,7 @@ func Square[T linalg.Float](a *Var[T]) *Var[T] {
 
 type square[T linalg.Float] struct{}
 
-func (square[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+func (square[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.accumulateProduct(y.in[0], Scale(ybar, 2), y.in[0])
 }
 
@@ -179,7 +179,7 @@ func Tanh[T linalg.Float](a *Var[T]) *Var[T] {
 
 type tanh[T linalg.Float] struct{}
 
-func (tanh[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+func (tanh[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.accumulateProduct(y.in[0], ybar, AddConst(Neg(Square(y)), 1))
 }
 
@@ -220,7 +220,7 @@ func softplusTo[T linalg.Float](y, a *Var[T]) *Var[T] {
 
 type softplus[T linalg.Float] struct{}
 
-func (softplus[T]) Pull(s Sweep[T], y, ybar *Var[T]) { s.accumulateProduct(y.in[0], ybar, y.in[1]) }
+func (softplus[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.accumulateProduct(y.in[0], ybar, y.in[1]) }
 
 // Sigmoid returns y = 1/(1 + e⁻ᵃ). The adjoint is ā = ȳ ⊙ (y − y²).
 func Sigmoid[T linalg.Float](a *Var[T]) *Var[T] {
@@ -231,7 +231,7 @@ func Sigmoid[T linalg.Float](a *Var[T]) *Var[T] {
 
 type sigmoid[T linalg.Float] struct{}
 
-func (sigmoid[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+func (sigmoid[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.Accumulate(y.in[0], sigmoidGradient(ybar, y))
 }
 
@@ -245,7 +245,7 @@ func sigmoidGradient[T linalg.Float](g, sigma *Var[T]) *Var[T] {
 
 type slope[T linalg.Float] struct{}
 
-func (slope[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+func (slope[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	g, sigma := y.in[0], y.in[1]
 	if s.Wants(g) {
 		s.Accumulate(g, sigmoidGradient(ybar, sigma))

@@ -15,7 +15,7 @@ func Affine[T linalg.Float](w, x, b *Var[T]) *Var[T] {
 
 type affine[T linalg.Float] struct{}
 
-func (affine[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+func (affine[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	matMul[T]{}.Pull(s, y, ybar)
 	s.accumulateFit(y.in[2], ybar)
 }
@@ -30,7 +30,7 @@ func MatMul[T linalg.Float](a, b *Var[T]) *Var[T] {
 
 type matMul[T linalg.Float] struct{}
 
-func (matMul[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+func (matMul[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	a, b := y.in[0], y.in[1]
 	s.accumulateMatMulTB(a, ybar, b)
 	if s.Wants(b) {
@@ -48,7 +48,7 @@ func MatMulTA[T linalg.Float](a, b *Var[T]) *Var[T] {
 
 type matMulTA[T linalg.Float] struct{}
 
-func (matMulTA[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+func (matMulTA[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	a, b := y.in[0], y.in[1]
 	s.accumulateMatMulTB(a, b, ybar)
 	if s.Wants(b) {
@@ -66,7 +66,7 @@ func MatMulTB[T linalg.Float](a, b *Var[T]) *Var[T] {
 
 type matMulTB[T linalg.Float] struct{}
 
-func (matMulTB[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+func (matMulTB[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	a, b := y.in[0], y.in[1]
 	if s.Wants(a) {
 		s.Accumulate(a, MatMul(ybar, b))

@@ -20,7 +20,7 @@ type freeList[T linalg.Float] struct {
 	vars []*Var[T]
 }
 
-// begin empties the pool. From then on, until end is called, the pool allocates the results
+// begin empties the pool. From then on, until the end of the sweep, the pool allocates the results
 // of the operations on t.
 func (p *pool[T]) begin(t *Tape[T]) {
 	p.tape, p.program = t, t.record
@@ -32,24 +32,15 @@ func (p *pool[T]) begin(t *Tape[T]) {
 	t.unrecorded = p
 }
 
-func (p *pool[T]) end() {
-	p.tape.unrecorded = nil
-	p.discard()
-}
-
-// discard removes from the tape the constants and views that rules have added since begin.
-func (p *pool[T]) discard() {
-	t, was := p.tape, &p.program
-	t.n, t.values.next, t.values.free = was.n, was.values.next, was.values.free
-}
-
-// endRule releases the references held by the differentiation rule that has just run.
+// endRule releases the references held by the differentiation rule that has just run. It also
+// removes from the tape the constants and views that the rule has added.
 func (p *pool[T]) endRule() {
 	for _, v := range p.created {
 		p.release(v)
 	}
 	p.created = p.created[:0]
-	p.discard()
+	t, was := p.tape, &p.program
+	t.n, t.values.next, t.values.free = was.n, was.values.next, was.values.free
 }
 
 // result returns a rows × cols variable with unspecified elements. The running rule holds the
@@ -67,7 +58,7 @@ func (p *pool[T]) alloc(rows, cols int) (v *Var[T]) {
 		v, f.vars = f.vars[n-1], f.vars[:n-1]
 		v.set(rows, cols, v.Value.Data)
 	} else {
-		v = p.vars.variable(p.tape, pooled)
+		v = p.vars.variable(p.tape, exclusive)
 		v.set(rows, cols, p.vars.values.alloc(rows*cols))
 	}
 	v.refs = 1
@@ -76,7 +67,7 @@ func (p *pool[T]) alloc(rows, cols int) (v *Var[T]) {
 
 // wrap returns a variable with value m and a reference count of one.
 func (p *pool[T]) wrap(m linalg.Matrix[T]) *Var[T] {
-	v := p.vars.variable(p.tape, pooled)
+	v := p.vars.variable(p.tape, exclusive)
 	v.Value, v.refs = m, 1
 	return v
 }
@@ -84,7 +75,7 @@ func (p *pool[T]) wrap(m linalg.Matrix[T]) *Var[T] {
 // retain adds a reference to g and returns g. If g does not belong to the pool, retain
 // returns a new copy of g in the pool.
 func (p *pool[T]) retain(g *Var[T]) *Var[T] {
-	if g.storage == pooled && g.tape == p.tape {
+	if g.refs > 0 && g.tape == p.tape {
 		g.refs++
 		return g
 	}

@@ -22,7 +22,7 @@ func SumTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 
 type sumTo[T linalg.Float] struct{}
 
-func (sumTo[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+func (sumTo[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	a := y.in[0]
 	s.Accumulate(a, BroadcastTo(ybar, a.Rows(), a.Cols()))
 }
@@ -50,7 +50,7 @@ func BroadcastTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 
 type broadcastTo[T linalg.Float] struct{}
 
-func (broadcastTo[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+func (broadcastTo[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	a := y.in[0]
 	s.Accumulate(a, SumTo(ybar, a.Rows(), a.Cols()))
 }
@@ -80,7 +80,7 @@ func Reshape[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 
 type reshape[T linalg.Float] struct{}
 
-func (reshape[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+func (reshape[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	a := y.in[0]
 	s.Accumulate(a, Reshape(ybar, a.Rows(), a.Cols()))
 }
@@ -98,7 +98,7 @@ func RowRange[T linalg.Float](a *Var[T], lo, hi int) *Var[T] {
 
 type rowRange[T linalg.Float] struct{}
 
-func (rowRange[T]) Pull(s Sweep[T], y, ybar *Var[T]) { s.accumulateRows(y.in[0], ybar, y.row) }
+func (rowRange[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.accumulateRows(y.in[0], ybar, y.row) }
 
 // Stack returns a matrix y that consists of the rows of a followed by the rows of b. It panics
 // if a and b have different numbers of columns. The adjoints ā and b̄ are the corresponding rows
@@ -116,7 +116,7 @@ func Stack[T linalg.Float](a, b *Var[T]) *Var[T] {
 
 type stack[T linalg.Float] struct{}
 
-func (stack[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+func (stack[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	a, b := y.in[0], y.in[1]
 	if s.Wants(a) {
 		s.Accumulate(a, RowRange(ybar, 0, a.Rows()))

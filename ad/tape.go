@@ -62,7 +62,6 @@ const (
 	borrowed  storage = iota // the caller or another variable owns the elements
 	exclusive                // the variable owns the elements, and nothing else reads them
 	shared                   // the variable owns the elements, and views or recorded rules read them
-	pooled                   // a pool owns the elements
 )
 
 // overwritten is stored in the field program of a variable whose value SoftplusInPlace has
@@ -75,28 +74,7 @@ const overwritten = -1
 // must not keep the variables that it creates, because Backward reuses them, and must not call
 // Grad or Backward on that tape.
 type Rule[T linalg.Float] interface {
-	Pull(s Sweep[T], y, ybar *Var[T])
-}
-
-// A Sweep adds up the adjoints that rules contribute during a call of Grad or Backward.
-type Sweep[T linalg.Float] interface {
-	// Wants reports whether the adjoint of operand v is needed. It returns false if v is nil.
-	Wants(v *Var[T]) bool
-	// Accumulate adds g to the adjoint of v. It never changes g. It does nothing if the
-	// adjoint is not needed; otherwise it panics if g and v have different shapes.
-	Accumulate(v, g *Var[T])
-	// Destination returns the matrix in which BackwardInto adds up the gradient of leaf v.
-	// Instead of calling Accumulate, a rule may write its contribution to this matrix: it
-	// must add to the matrix if add is true, and overwrite the matrix if add is false. If ok
-	// is false, there is no such matrix and the rule must call Accumulate.
-	Destination(v *Var[T]) (sum linalg.Matrix[T], add, ok bool)
-
-	// The following methods add a contribution to the adjoint of v, as Accumulate does. Where
-	// possible, they do not store the contribution in a separate matrix.
-	accumulateFit(v, g *Var[T])          // adds g, summed or broadcast to v's shape
-	accumulateRows(v, g *Var[T], lo int) // adds g to the rows that start at row lo
-	accumulateProduct(v, a, b *Var[T])   // adds a ⊙ b, summed or broadcast to v's shape
-	accumulateMatMulTB(v, a, b *Var[T])  // adds a·bᵀ
+	Pull(s *Sweep[T], y, ybar *Var[T])
 }
 
 // Reads is the set of values that a rule reads. SoftplusInPlace panics if it would overwrite one
@@ -122,12 +100,10 @@ type Tape[T linalg.Float] struct {
 	previous []*slab[T] // variables of the previous program
 	scratch  []T
 
-	// unrecorded, if not nil, allocates the results of operations, and the operations are not
-	// recorded.
-	unrecorded interface{ result(rows, cols int) *Var[T] }
+	sweep      Sweep[T] // state of Grad and Backward
+	unrecorded *pool[T] // if not nil, allocates the results of operations, which are not recorded
 
-	sweep           Sweep[T]  // state of Grad and Backward
-	recomputed      []Rule[T] // rules of the calls of Recomputed, reused after Reset
+	recomputed      []*recomputed[T] // rules of the calls of Recomputed, reused after Reset
 	recomputedInUse int
 }
 

@@ -32,7 +32,7 @@ func TestQueuedProductsAreAllAdded(t *testing.T) {
 	gradient := func(layers int, recomputed, into bool) []float64 {
 		tape.Reset()
 		w, x := tape.Leaf(weight), tape.Leaf(start)
-		x = addWithRule(func(s Sweep[float64], y, ybar variable) {
+		x = addWithRule(func(s *Sweep[float64], y, ybar variable) {
 			if fail {
 				panic("a rule failed")
 			}

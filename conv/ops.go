@@ -20,7 +20,7 @@ func Conv[T linalg.Float](g *Geometry, w, x, bias *ad.Var[T]) *ad.Var[T] {
 
 type conv[T linalg.Float] struct{ g *Geometry }
 
-func (c conv[T]) Pull(s ad.Sweep[T], y, ybar *ad.Var[T]) {
+func (c conv[T]) Pull(s *ad.Sweep[T], y, ybar *ad.Var[T]) {
 	w, x := y.Operand(0), y.Operand(1)
 	pullWeights(s, c.g, y, ybar, ybar, x, c.g.OutC)
 	if s.Wants(x) {
@@ -39,7 +39,7 @@ func Transpose[T linalg.Float](g *Geometry, w, delta, bias *ad.Var[T]) *ad.Var[T
 
 type transpose[T linalg.Float] struct{ g *Geometry }
 
-func (c transpose[T]) Pull(s ad.Sweep[T], y, ybar *ad.Var[T]) {
+func (c transpose[T]) Pull(s *ad.Sweep[T], y, ybar *ad.Var[T]) {
 	w, delta := y.Operand(0), y.Operand(1)
 	pullWeights(s, c.g, y, ybar, delta, ybar, c.g.InC)
 	if s.Wants(delta) {
@@ -51,7 +51,7 @@ func (c transpose[T]) Pull(s ad.Sweep[T], y, ybar *ad.Var[T]) {
 // third operands of y. It adds WeightGradient(delta, x) to the adjoint of the weights. It adds
 // the sum of ybar over pixels and samples to the adjoint of the bias, which has the given number
 // of channels.
-func pullWeights[T linalg.Float](s ad.Sweep[T], g *Geometry, y, ybar, delta, x *ad.Var[T], channels int) {
+func pullWeights[T linalg.Float](s *ad.Sweep[T], g *Geometry, y, ybar, delta, x *ad.Var[T], channels int) {
 	w, bias := y.Operand(0), y.Operand(2)
 	if sum, add, ok := s.Destination(w); ok {
 		weight(g, sum, delta.Value, x.Value, y.Tape().Scratch(len(delta.Value.Data)), add)
@@ -74,7 +74,7 @@ func WeightGradient[T linalg.Float](g *Geometry, delta, x *ad.Var[T]) *ad.Var[T]
 
 type weightGradient[T linalg.Float] struct{ g *Geometry }
 
-func (c weightGradient[T]) Pull(s ad.Sweep[T], y, ybar *ad.Var[T]) {
+func (c weightGradient[T]) Pull(s *ad.Sweep[T], y, ybar *ad.Var[T]) {
 	delta, x := y.Operand(0), y.Operand(1)
 	if s.Wants(delta) {
 		s.Accumulate(delta, Conv(c.g, ybar, x, nil))

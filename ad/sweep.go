@@ -1,0 +1,254 @@
+package ad
+
+import (
+	"fmt"
+	"slices"
+
+	"hvae/linalg"
+)
+
+// A Sweep is a call of Grad or Backward. It computes the adjoints of the requested variables xs,
+// starting from the adjoint of y. It first marks the variables that depend on xs. It then calls
+// the rules of marked variables in reverse program order, starting with the rule of y. It computes
+// no other adjoints. For ∇U, for example, it computes no adjoints of the weights.
+type Sweep[T linalg.Float] struct {
+	tape    *Tape[T]
+	running bool
+	first   int       // the smallest tape index of y and xs
+	nodes   []node[T] // nodes of the variables from first to the largest tape index of y and xs
+
+	// Only Backward and BackwardInto use the following fields.
+	pool         pool[T]
+	destinations []*destination[T]
+	gradients    []linalg.Matrix[T]
+	reached      []bool
+}
+
+// A node is the state of a variable in a sweep.
+type node[T linalg.Float] struct {
+	bar       *Var[T]         // the adjoint; nil for zero
+	dst       *destination[T] // destination of the gradient, or nil
+	requested bool            // whether the variable is one of xs
+	passes    bool            // whether the adjoint of an operand of the variable is needed
+}
+
+// A destination is the matrix in which BackwardInto adds up the gradient of a variable.
+type destination[T linalg.Float] struct {
+	sum    linalg.Matrix[T]
+	queue  linalg.Updates[T] // products to be added to sum
+	queued bool              // whether queue is used, which is possible only for leaves
+}
+
+// begin starts a sweep and marks the variables that depend on xs.
+func (s *Sweep[T]) begin(y *Var[T], xs ...*Var[T]) {
+	t := y.tape
+	if s.running {
+		panic("ad: a rule called Grad or Backward on its own tape")
+	}
+	t.mustHave(y)
+	first, last := y.index, y.index
+	for _, x := range xs {
+		t.mustHave(x)
+		if !x.live {
+			panic(fmt.Sprintf("ad: gradient with respect to a constant %v", x.shape()))
+		}
+		first, last = min(first, x.index), max(last, x.index)
+	}
+	n := last - first + 1
+	s.tape, s.running, s.first = t, true, first
+	s.nodes = slices.Grow(s.nodes[:0], n)[:n]
+	clear(s.nodes)
+	for _, x := range xs {
+		s.nodes[x.index-first].requested = true
+	}
+	for i := first; i <= y.index; i++ {
+		s.nodes[i-first].passes = s.passes(t.at(i))
+	}
+}
+
+func (s *Sweep[T]) end() {
+	s.running = false
+	if s.tape.unrecorded != nil {
+		s.pool.endRule()
+		s.tape.unrecorded = nil
+	}
+}
+
+// passes reports whether the adjoint of an operand of v is needed.
+func (s *Sweep[T]) passes(v *Var[T]) bool {
+	if v.rule == nil {
+		return false
+	}
+	if v.in[0] == nil {
+		return slices.ContainsFunc(v.rule.(*recomputed[T]).in, s.Wants)
+	}
+	return s.Wants(v.in[0]) || s.Wants(v.in[1]) || s.Wants(v.in[2])
+}
+
+// node returns the node of v, or nil if the sweep does not need v's adjoint.
+func (s *Sweep[T]) node(v *Var[T]) *node[T] {
+	if i := v.index - s.first; v.live && uint(i) < uint(len(s.nodes)) {
+		if n := &s.nodes[i]; n.requested || n.passes {
+			return n
+		}
+	}
+	return nil
+}
+
+// run initializes the adjoint of y with ones and calls the rules in reverse program order,
+// starting with the rule of y.
+func (s *Sweep[T]) run(y *Var[T]) {
+	if !s.Wants(y) {
+		return
+	}
+	s.Accumulate(y, s.tape.Fill(y.Rows(), y.Cols(), 1))
+	for i := y.index; i >= s.first; i-- {
+		n := &s.nodes[i-s.first]
+		if n.bar == nil || !n.passes {
+			continue
+		}
+		s.tape.checkInterrupt()
+		v := s.tape.at(i)
+		v.rule.Pull(s, v, n.bar)
+		if s.tape.unrecorded != nil {
+			if !n.requested {
+				s.pool.release(n.bar)
+				n.bar = nil
+			}
+			s.pool.endRule()
+		}
+	}
+}
+
+// Wants reports whether the adjoint of operand v is needed. It returns false if v is nil.
+func (s *Sweep[T]) Wants(v *Var[T]) bool { return v != nil && s.node(v) != nil }
+
+// Accumulate adds g to the adjoint of v. It never changes g. It does nothing if the adjoint is not
+// needed; otherwise it panics if g and v have different shapes.
+func (s *Sweep[T]) Accumulate(v, g *Var[T]) {
+	n := s.node(v)
+	if n == nil {
+		return
+	}
+	s.tape.mustHave(g)
+	switch {
+	case g.shape() != v.shape():
+		panic(fmt.Sprintf("ad: Accumulate: %v cannot be the adjoint of a %v variable", g.shape(), v.shape()))
+	case n.writable():
+		linalg.Add(n.bar.Value, n.bar.Value, g.Value)
+	case n.bar != nil:
+		s.set(n, Add(n.bar, g))
+	default:
+		s.set(n, g)
+	}
+}
+
+// Destination returns the matrix in which BackwardInto adds up the gradient of leaf v. Instead of
+// calling Accumulate, a rule may write its contribution to this matrix: it must add to the matrix
+// if add is true, and overwrite the matrix if add is false. If ok is false, there is no such matrix
+// and the rule must call Accumulate.
+func (s *Sweep[T]) Destination(v *Var[T]) (sum linalg.Matrix[T], add, ok bool) {
+	n := s.node(v)
+	if n == nil || n.dst == nil || !n.dst.queued {
+		return sum, false, false
+	}
+	if add = n.bar != nil; !add {
+		n.bar = s.pool.wrap(n.dst.sum)
+	}
+	return n.dst.sum, add, true
+}
+
+// The following methods add a contribution to the adjoint of v, as Accumulate does. Where possible,
+// they do not store the contribution in a separate matrix.
+
+// accumulateFit adds g, summed or broadcast to v's shape.
+func (s *Sweep[T]) accumulateFit(v, g *Var[T]) {
+	switch n := s.node(v); {
+	case n == nil:
+	case n.writable() && v.isColumnOf(g):
+		linalg.AddSum(n.bar.Value, g.Value)
+	default:
+		s.Accumulate(v, fit(g, v.shape()))
+	}
+}
+
+// accumulateRows adds g to the rows that start at row lo.
+func (s *Sweep[T]) accumulateRows(v, g *Var[T], lo int) {
+	switch n := s.node(v); {
+	case n == nil:
+	case n.writable():
+		rows := n.bar.Value.RowRange(lo, lo+g.Rows())
+		linalg.Add(rows, rows, g.Value)
+	default:
+		above, below := s.tape.Fill(lo, g.Cols(), 0), s.tape.Fill(v.Rows()-lo-g.Rows(), g.Cols(), 0)
+		s.Accumulate(v, Stack(Stack(above, g), below))
+	}
+}
+
+// accumulateProduct adds a ⊙ b, summed or broadcast to v's shape.
+func (s *Sweep[T]) accumulateProduct(v, a, b *Var[T]) {
+	n := s.node(v)
+	if n == nil {
+		return
+	}
+	shape := v.shape()
+	full, _ := linalg.Broadcast(a.shape(), b.shape())
+	switch {
+	case full == shape && n.writable():
+		linalg.MulAdd(n.bar.Value, a.Value, b.Value, n.bar.Value)
+	case full == shape && n.bar != nil:
+		s.set(n, MulAdd(a, b, n.bar))
+	case v.isColumnOf(a) && v.isColumnOf(b) && n.writable():
+		linalg.AddMulSum(n.bar.Value, a.Value, b.Value)
+	default:
+		s.Accumulate(v, fit(MulSumTo(a, b, min(full.Rows, shape.Rows), min(full.Cols, shape.Cols)), shape))
+	}
+}
+
+// accumulateMatMulTB adds a·bᵀ.
+func (s *Sweep[T]) accumulateMatMulTB(v, a, b *Var[T]) {
+	n := s.node(v)
+	if n == nil {
+		return
+	}
+	scratch := s.tape.Scratch(len(b.Value.Data))
+	switch sum, add, ok := s.Destination(v); {
+	case ok && add:
+		n.dst.queue.AddMatMulTB(sum, a.Value, b.Value, scratch)
+	case ok:
+		linalg.MatMulTB(sum, a.Value, b.Value, scratch)
+	case n.writable():
+		linalg.AddMatMulTB(n.bar.Value, a.Value, b.Value, scratch)
+	default:
+		s.Accumulate(v, MatMulTB(a, b))
+	}
+}
+
+// isColumnOf reports whether v is a single column and g has as many rows as v and more than one
+// column.
+func (v *Var[T]) isColumnOf(g *Var[T]) bool {
+	return v.Cols() == 1 && v.Rows() == g.Rows() && g.Cols() > 1
+}
+
+// writable reports whether n's adjoint may be overwritten, that is, whether n holds the only
+// reference to it. Recorded adjoints have a reference count of zero and are never overwritten.
+func (n *node[T]) writable() bool { return n.bar != nil && n.bar.refs == 1 }
+
+// set makes g the adjoint of n and releases the old adjoint. If adjoints are not recorded, set
+// copies g to n's destination or, if n has none, retains g in the pool.
+func (s *Sweep[T]) set(n *node[T], g *Var[T]) {
+	old := n.bar
+	switch {
+	case s.tape.unrecorded == nil:
+		n.bar = g
+		return
+	case n.dst != nil:
+		n.bar = s.pool.wrap(n.dst.sum)
+		linalg.Copy(n.bar.Value, g.Value)
+	default:
+		n.bar = s.pool.retain(g)
+	}
+	if old != nil {
+		s.pool.release(old)
+	}
+}
