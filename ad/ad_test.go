@@ -540,7 +540,7 @@ func (w *tripwire) on(a variable) variable {
 	y := like(a)
 	linalg.Copy(y.Value, a.Value)
 	w.pass(&w.values)
-	return a.tape.Record(y, w, ReadsNothing, a, nil, nil)
+	return a.tape.Record(y, w, ReadsNothing, a)
 }
 
 func (w *tripwire) Pull(s *Sweep[float64], y, ybar variable) {

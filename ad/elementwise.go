@@ -12,9 +12,7 @@ import (
 
 // Add returns y = a + b. The adjoints are ā = ȳ and b̄ = ȳ.
 func Add[T linalg.Float](a, b *Var[T]) *Var[T] {
-	y := broadcast("Add", a, b)
-	linalg.Add(y.Value, a.Value, b.Value)
-	return a.tape.Record(y, add[T]{}, ReadsNothing, a, b, nil)
+	return binary("Add", a, b, linalg.Add[T], add[T]{}, ReadsNothing)
 }
 
 type add[T linalg.Float] struct{}
@@ -26,9 +24,7 @@ func (add[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 
 // Sub returns y = a − b. The adjoints are ā = ȳ and b̄ = −ȳ.
 func Sub[T linalg.Float](a, b *Var[T]) *Var[T] {
-	y := broadcast("Sub", a, b)
-	linalg.Sub(y.Value, a.Value, b.Value)
-	return a.tape.Record(y, sub[T]{}, ReadsNothing, a, b, nil)
+	return binary("Sub", a, b, linalg.Sub[T], sub[T]{}, ReadsNothing)
 }
 
 type sub[T linalg.Float] struct{}
@@ -42,9 +38,7 @@ func (sub[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 
 // Mul returns y = a ⊙ b. The adjoints are ā = ȳ ⊙ b and b̄ = ȳ ⊙ a.
 func Mul[T linalg.Float](a, b *Var[T]) *Var[T] {
-	y := broadcast("Mul", a, b)
-	linalg.Mul(y.Value, a.Value, b.Value)
-	return a.tape.Record(y, mul[T]{}, ReadsOperands, a, b, nil)
+	return binary("Mul", a, b, linalg.Mul[T], mul[T]{}, ReadsOperands)
 }
 
 type mul[T linalg.Float] struct{}
@@ -59,7 +53,7 @@ func (mul[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 func MulSumTo[T linalg.Float](a, b *Var[T], rows, cols int) *Var[T] {
 	y := a.tape.Result(rows, cols)
 	linalg.MulSum(y.Value, a.Value, b.Value)
-	return a.tape.Record(y, mulSumTo[T]{}, ReadsOperands, a, b, nil)
+	return a.tape.Record(y, mulSumTo[T]{}, ReadsOperands, a, b)
 }
 
 type mulSumTo[T linalg.Float] struct{ mul[T] }
@@ -88,9 +82,7 @@ func (mulAdd[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 
 // Div returns y = a / b. The adjoints are ā = ȳ / b and b̄ = −(ȳ / b) ⊙ y.
 func Div[T linalg.Float](a, b *Var[T]) *Var[T] {
-	y := broadcast("Div", a, b)
-	linalg.Div(y.Value, a.Value, b.Value)
-	return a.tape.Record(y, div[T]{}, ReadsResult|ReadsOperands, a, b, nil)
+	return binary("Div", a, b, linalg.Div[T], div[T]{}, ReadsResult|ReadsOperands)
 }
 
 type div[T linalg.Float] struct{}
@@ -109,7 +101,7 @@ func Scale[T linalg.Float](a *Var[T], c T) *Var[T] {
 	y := like(a)
 	linalg.Scale(y.Value, c, a.Value)
 	y.aux = c
-	return a.tape.Record(y, scale[T]{}, ReadsNothing, a, nil, nil)
+	return a.tape.Record(y, scale[T]{}, ReadsNothing, a)
 }
 
 type scale[T linalg.Float] struct{}
@@ -128,7 +120,7 @@ func Mean[T linalg.Float](a *Var[T]) *Var[T] {
 func AddConst[T linalg.Float](a *Var[T], c T) *Var[T] {
 	y := like(a)
 	linalg.AddConst(y.Value, a.Value, c)
-	return a.tape.Record(y, addConst[T]{}, ReadsNothing, a, nil, nil)
+	return a.tape.Record(y, addConst[T]{}, ReadsNothing, a)
 }
 
 type addConst[T linalg.Float] struct{}
@@ -137,9 +129,7 @@ func (addConst[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.Accumulate(y.in[0], yb
 
 // Exp returns y = eᵃ. The adjoint is ā = ȳ ⊙ y.
 func Exp[T linalg.Float](a *Var[T]) *Var[T] {
-	y := like(a)
-	linalg.Exp(y.Value, a.Value)
-	return a.tape.Record(y, exp[T]{}, ReadsResult, a, nil, nil)
+	return unary(a, linalg.Exp[T], exp[T]{}, ReadsResult)
 }
 
 type exp[T linalg.Float] struct{}
@@ -148,9 +138,7 @@ func (exp[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.accumulateProduct(y.in[0], 
 
 // Log returns the natural logarithm y = log a. The adjoint is ā = ȳ / a.
 func Log[T linalg.Float](a *Var[T]) *Var[T] {
-	y := like(a)
-	linalg.Log(y.Value, a.Value)
-	return a.tape.Record(y, log[T]{}, ReadsOperands, a, nil, nil)
+	return unary(a, linalg.Log[T], log[T]{}, ReadsOperands)
 }
 
 type log[T linalg.Float] struct{}
@@ -159,9 +147,7 @@ func (log[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.Accumulate(y.in[0], Div(yba
 
 // Square returns y = a ⊙ a. The adjoint is ā = 2ȳ ⊙ a.
 func Square[T linalg.Float](a *Var[T]) *Var[T] {
-	y := like(a)
-	linalg.Square(y.Value, a.Value)
-	return a.tape.Record(y, square[T]{}, ReadsOperands, a, nil, nil)
+	return unary(a, linalg.Square[T], square[T]{}, ReadsOperands)
 }
 
 type square[T linalg.Float] struct{}
@@ -172,9 +158,7 @@ func (square[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 
 // Tanh returns y = tanh a. The adjoint is ā = ȳ ⊙ (1 − y²).
 func Tanh[T linalg.Float](a *Var[T]) *Var[T] {
-	y := like(a)
-	linalg.Tanh(y.Value, a.Value)
-	return a.tape.Record(y, tanh[T]{}, ReadsResult, a, nil, nil)
+	return unary(a, linalg.Tanh[T], tanh[T]{}, ReadsResult)
 }
 
 type tanh[T linalg.Float] struct{}
@@ -214,8 +198,8 @@ func softplusTo[T linalg.Float](y, a *Var[T]) *Var[T] {
 	}
 	slope := like(a)
 	linalg.SoftplusSigmoid(y.Value, slope.Value, a.Value)
-	a.tape.Record(slope, sigmoid[T]{}, ReadsResult, a, nil, nil)
-	return a.tape.Record(y, softplus[T]{}, ReadsOperands, a, slope, nil)
+	a.tape.Record(slope, sigmoid[T]{}, ReadsResult, a)
+	return a.tape.Record(y, softplus[T]{}, ReadsOperands, a, slope)
 }
 
 type softplus[T linalg.Float] struct{}
@@ -224,9 +208,7 @@ func (softplus[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.accumulateProduct(y.in
 
 // Sigmoid returns y = 1/(1 + e⁻ᵃ). The adjoint is ā = ȳ ⊙ (y − y²).
 func Sigmoid[T linalg.Float](a *Var[T]) *Var[T] {
-	y := like(a)
-	linalg.Sigmoid(y.Value, a.Value)
-	return a.tape.Record(y, sigmoid[T]{}, ReadsResult, a, nil, nil)
+	return unary(a, linalg.Sigmoid[T], sigmoid[T]{}, ReadsResult)
 }
 
 type sigmoid[T linalg.Float] struct{}
@@ -240,7 +222,7 @@ func (sigmoid[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 func sigmoidGradient[T linalg.Float](g, sigma *Var[T]) *Var[T] {
 	y := like(sigma)
 	linalg.SigmoidGradient(y.Value, g.Value, sigma.Value)
-	return sigma.tape.Record(y, slope[T]{}, ReadsOperands, g, sigma, nil)
+	return sigma.tape.Record(y, slope[T]{}, ReadsOperands, g, sigma)
 }
 
 type slope[T linalg.Float] struct{}
@@ -255,14 +237,23 @@ func (slope[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	}
 }
 
-// broadcast returns a variable for the result of the binary operation name on a and b. It
-// panics if the shapes of a and b do not fit.
-func broadcast[T linalg.Float](name string, a, b *Var[T]) *Var[T] {
+// unary records y = f(a) with differentiation rule r, which reads the given values.
+func unary[T linalg.Float](a *Var[T], f func(y, a linalg.Matrix[T]), r Rule[T], reads Reads) *Var[T] {
+	y := like(a)
+	f(y.Value, a.Value)
+	return a.tape.Record(y, r, reads, a)
+}
+
+// binary records y = f(a, b), the operation with the given name, with differentiation rule r, which
+// reads the given values. It panics if the shapes of a and b do not fit.
+func binary[T linalg.Float](name string, a, b *Var[T], f func(y, a, b linalg.Matrix[T]), r Rule[T], reads Reads) *Var[T] {
 	s, ok := linalg.Broadcast(a.shape(), b.shape())
 	if !ok {
 		panic(fmt.Sprintf("ad: %s: shapes %v and %v do not fit", name, a.shape(), b.shape()))
 	}
-	return a.tape.Result(s.Rows, s.Cols)
+	y := a.tape.Result(s.Rows, s.Cols)
+	f(y.Value, a.Value, b.Value)
+	return a.tape.Record(y, r, reads, a, b)
 }
 
 // like returns a variable with a's shape and unspecified elements.

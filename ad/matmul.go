@@ -25,7 +25,7 @@ func (affine[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 func MatMul[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := a.tape.Result(a.Rows(), b.Cols())
 	linalg.MatMul(y.Value, a.Value, b.Value)
-	return a.tape.Record(y, matMul[T]{}, ReadsOperands, a, b, nil)
+	return a.tape.Record(y, matMul[T]{}, ReadsOperands, a, b)
 }
 
 type matMul[T linalg.Float] struct{}
@@ -43,7 +43,7 @@ func (matMul[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 func MatMulTA[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := a.tape.Result(a.Cols(), b.Cols())
 	linalg.MatMulTA(y.Value, a.Value, b.Value)
-	return a.tape.Record(y, matMulTA[T]{}, ReadsOperands, a, b, nil)
+	return a.tape.Record(y, matMulTA[T]{}, ReadsOperands, a, b)
 }
 
 type matMulTA[T linalg.Float] struct{}
@@ -61,7 +61,7 @@ func (matMulTA[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 func MatMulTB[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := a.tape.Result(a.Rows(), b.Rows())
 	linalg.MatMulTB(y.Value, a.Value, b.Value, a.tape.Scratch(len(b.Value.Data)))
-	return a.tape.Record(y, matMulTB[T]{}, ReadsOperands, a, b, nil)
+	return a.tape.Record(y, matMulTB[T]{}, ReadsOperands, a, b)
 }
 
 type matMulTB[T linalg.Float] struct{}

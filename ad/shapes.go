@@ -17,7 +17,7 @@ func SumTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	}
 	y := a.tape.Result(rows, cols)
 	linalg.Sum(y.Value, a.Value)
-	return a.tape.Record(y, sumTo[T]{}, ReadsNothing, a, nil, nil)
+	return a.tape.Record(y, sumTo[T]{}, ReadsNothing, a)
 }
 
 type sumTo[T linalg.Float] struct{}
@@ -45,7 +45,7 @@ func BroadcastTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	}
 	y := a.tape.Result(rows, cols)
 	linalg.Copy(y.Value, a.Value)
-	return a.tape.Record(y, broadcastTo[T]{}, ReadsNothing, a, nil, nil)
+	return a.tape.Record(y, broadcastTo[T]{}, ReadsNothing, a)
 }
 
 type broadcastTo[T linalg.Float] struct{}
@@ -75,7 +75,7 @@ func Reshape[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 		return a
 	}
 	y := a.view(linalg.Of(rows, cols, a.Value.Data))
-	return a.tape.Record(y, reshape[T]{}, ReadsNothing, a, nil, nil)
+	return a.tape.Record(y, reshape[T]{}, ReadsNothing, a)
 }
 
 type reshape[T linalg.Float] struct{}
@@ -93,7 +93,7 @@ func RowRange[T linalg.Float](a *Var[T], lo, hi int) *Var[T] {
 	}
 	y := a.view(a.Value.RowRange(lo, hi))
 	y.row = lo
-	return a.tape.Record(y, rowRange[T]{}, ReadsNothing, a, nil, nil)
+	return a.tape.Record(y, rowRange[T]{}, ReadsNothing, a)
 }
 
 type rowRange[T linalg.Float] struct{}
@@ -111,7 +111,7 @@ func Stack[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := a.tape.Result(rows, a.Cols())
 	linalg.Copy(y.Value.RowRange(0, a.Rows()), a.Value)
 	linalg.Copy(y.Value.RowRange(a.Rows(), rows), b.Value)
-	return a.tape.Record(y, stack[T]{}, ReadsNothing, a, b, nil)
+	return a.tape.Record(y, stack[T]{}, ReadsNothing, a, b)
 }
 
 type stack[T linalg.Float] struct{}

@@ -300,36 +300,29 @@ func (t *Tape[T]) Result(rows, cols int) *Var[T] {
 	return v
 }
 
-// Record records y as the result of an operation with operands a, b and c, where b and c may be
-// nil, and returns y. r is the operation's differentiation rule, and reads is the set of values
-// that r reads. If all operands are constants, or if Backward is running, y becomes a constant
-// without operands. Record panics if an operand cannot be used on t.
-func (t *Tape[T]) Record(y *Var[T], r Rule[T], reads Reads, a, b, c *Var[T]) *Var[T] {
-	t.mustHave(a)
-	live := a.live
-	if b != nil {
-		t.mustHave(b)
-		live = live || b.live
-	}
-	if c != nil {
-		t.mustHave(c)
-		live = live || c.live
+// Record records y as the result of an operation and returns y. The operation has up to three
+// operands; nil operands are ignored. r is the operation's differentiation rule, and reads is the
+// set of values that r reads. If all operands are constants, or if Backward is running, y becomes
+// a constant without operands. Record panics if an operand cannot be used on t.
+func (t *Tape[T]) Record(y *Var[T], r Rule[T], reads Reads, operands ...*Var[T]) *Var[T] {
+	live := false
+	for _, v := range operands {
+		if v != nil {
+			t.mustHave(v)
+			live = live || v.live
+		}
 	}
 	if !live || t.unrecorded != nil {
 		return y
 	}
-	y.live, y.rule = true, r
-	y.in[0], y.in[1], y.in[2] = a, b, c
+	y.live, y.rule, y.in = true, r, [3]*Var[T]{}
 	if reads&ReadsResult != 0 {
 		y.share()
 	}
-	if reads&ReadsOperands != 0 {
-		a.share()
-		if b != nil {
-			b.share()
-		}
-		if c != nil {
-			c.share()
+	for i, v := range operands {
+		y.in[i] = v
+		if v != nil && reads&ReadsOperands != 0 {
+			v.share()
 		}
 	}
 	return y

@@ -161,7 +161,7 @@ func (r rule) Pull(s *Sweep[float64], y, ybar variable) { r(s, y, ybar) }
 func addWithRule(r rule, reads Reads, a, b variable) variable {
 	y := like(a)
 	linalg.Add(y.Value, a.Value, b.Value)
-	return a.tape.Record(y, r, reads, a, b, nil)
+	return a.tape.Record(y, r, reads, a, b)
 }
 
 func TestContributionsAreNotOverwritten(t *testing.T) {

@@ -69,7 +69,7 @@ func WeightGradient[T linalg.Float](g *Geometry, delta, x *ad.Var[T]) *ad.Var[T]
 	tape := delta.Tape()
 	y := tape.Result(g.Taps(), g.OutC)
 	Weight(g, y.Value, delta.Value, x.Value, tape.Scratch(len(delta.Value.Data)))
-	return tape.Record(y, weightGradient[T]{g}, ad.ReadsOperands, delta, x, nil)
+	return tape.Record(y, weightGradient[T]{g}, ad.ReadsOperands, delta, x)
 }
 
 type weightGradient[T linalg.Float] struct{ g *Geometry }
