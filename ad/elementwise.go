@@ -17,6 +17,7 @@ func Add[T linalg.Float](a, b *Var[T]) *Var[T] {
 
 type add[T linalg.Float] struct{}
 
+// Pull also is the rule of AddConst, SumTo and BroadcastTo, whose second operand is nil.
 func (add[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.accumulateFit(y.in[0], ybar)
 	s.accumulateFit(y.in[1], ybar)
@@ -43,9 +44,11 @@ func Mul[T linalg.Float](a, b *Var[T]) *Var[T] {
 
 type mul[T linalg.Float] struct{}
 
+// Pull also is the rule of MulAdd, whose third operand is nil in Mul.
 func (mul[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.accumulateProduct(y.in[0], ybar, y.in[1])
 	s.accumulateProduct(y.in[1], ybar, y.in[0])
+	s.accumulateFit(y.in[2], ybar)
 }
 
 // MulSumTo returns y = SumTo(a ⊙ b, rows, cols) without storing a ⊙ b. The adjoints are
@@ -73,12 +76,7 @@ func MulAdd[T linalg.Float](a, b, c *Var[T]) *Var[T] {
 	return a.tape.Record(y, mulAdd[T]{}, ReadsOperands, a, b, c)
 }
 
-type mulAdd[T linalg.Float] struct{}
-
-func (mulAdd[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
-	mul[T]{}.Pull(s, y, ybar)
-	s.accumulateFit(y.in[2], ybar)
-}
+type mulAdd[T linalg.Float] struct{ mul[T] }
 
 // Div returns y = a / b. The adjoints are ā = ȳ / b and b̄ = −(ȳ / b) ⊙ y.
 func Div[T linalg.Float](a, b *Var[T]) *Var[T] {
@@ -123,9 +121,7 @@ func AddConst[T linalg.Float](a *Var[T], c T) *Var[T] {
 	return a.tape.Record(y, addConst[T]{}, ReadsNothing, a)
 }
 
-type addConst[T linalg.Float] struct{}
-
-func (addConst[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.Accumulate(y.in[0], ybar) }
+type addConst[T linalg.Float] struct{ add[T] }
 
 // Exp returns y = eᵃ. The adjoint is ā = ȳ ⊙ y.
 func Exp[T linalg.Float](a *Var[T]) *Var[T] {
@@ -178,13 +174,10 @@ func Softplus[T linalg.Float](a *Var[T]) *Var[T] { return softplusTo(like(a), a)
 // operation reads a's value.
 func SoftplusInPlace[T linalg.Float](a *Var[T]) *Var[T] {
 	a.tape.mustHave(a)
-	switch a.storage {
-	case borrowed:
-		panic(fmt.Sprintf("ad: SoftplusInPlace would overwrite a %v leaf, constant or view", a.shape()))
-	case shared:
-		panic(fmt.Sprintf("ad: SoftplusInPlace would overwrite a %v value that a view or a rule reads", a.shape()))
+	if !a.exclusive {
+		panic(fmt.Sprintf("ad: SoftplusInPlace would overwrite a %v value that belongs to a leaf, constant or view, or that a view or a rule reads", a.shape()))
 	}
-	y := a.tape.variable(a.tape, exclusive)
+	y := a.tape.variable(a.tape, true)
 	y.Value = a.Value
 	softplusTo(y, a)
 	a.program = overwritten

@@ -13,12 +13,7 @@ func Affine[T linalg.Float](w, x, b *Var[T]) *Var[T] {
 	return w.tape.Record(y, affine[T]{}, ReadsOperands, w, x, b)
 }
 
-type affine[T linalg.Float] struct{}
-
-func (affine[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
-	matMul[T]{}.Pull(s, y, ybar)
-	s.accumulateFit(y.in[2], ybar)
-}
+type affine[T linalg.Float] struct{ matMul[T] }
 
 // MatMul returns y = a·b [m×n] for a [m×k] and b [k×n]. The adjoints are ā = ȳ·bᵀ and
 // b̄ = aᵀ·ȳ.
@@ -30,12 +25,14 @@ func MatMul[T linalg.Float](a, b *Var[T]) *Var[T] {
 
 type matMul[T linalg.Float] struct{}
 
+// Pull also is the rule of Affine, whose third operand is nil in MatMul.
 func (matMul[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	a, b := y.in[0], y.in[1]
 	s.accumulateMatMulTB(a, ybar, b)
 	if s.Wants(b) {
 		s.Accumulate(b, MatMulTA(a, ybar))
 	}
+	s.accumulateFit(y.in[2], ybar)
 }
 
 // MatMulTA returns y = aᵀ·b [m×n] for a [k×m] and b [k×n]. The adjoints are ā = b·ȳᵀ and

@@ -58,7 +58,7 @@ func (p *pool[T]) alloc(rows, cols int) (v *Var[T]) {
 		v, f.vars = f.vars[n-1], f.vars[:n-1]
 		v.set(rows, cols, v.Value.Data)
 	} else {
-		v = p.vars.variable(p.tape, exclusive)
+		v = p.vars.variable(p.tape, true)
 		v.set(rows, cols, p.vars.values.alloc(rows*cols))
 	}
 	v.refs = 1
@@ -67,7 +67,7 @@ func (p *pool[T]) alloc(rows, cols int) (v *Var[T]) {
 
 // wrap returns a variable with value m and a reference count of one.
 func (p *pool[T]) wrap(m linalg.Matrix[T]) *Var[T] {
-	v := p.vars.variable(p.tape, exclusive)
+	v := p.vars.variable(p.tape, true)
 	v.Value, v.refs = m, 1
 	return v
 }

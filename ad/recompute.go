@@ -33,7 +33,7 @@ func Recomputed[T linalg.Float](scratch *Tape[T], p Program[T], in []*Var[T]) *V
 	linalg.Copy(y.Value, out.Value)
 	for _, v := range in {
 		t.mustHave(v)
-		v.share()
+		v.exclusive = false
 		if v.live {
 			y.live, y.rule, y.in = true, r, [3]*Var[T]{}
 		}

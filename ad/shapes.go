@@ -20,12 +20,7 @@ func SumTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	return a.tape.Record(y, sumTo[T]{}, ReadsNothing, a)
 }
 
-type sumTo[T linalg.Float] struct{}
-
-func (sumTo[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
-	a := y.in[0]
-	s.Accumulate(a, BroadcastTo(ybar, a.Rows(), a.Cols()))
-}
+type sumTo[T linalg.Float] struct{ add[T] }
 
 // Sum returns the sum of the elements of a as a 1×1 matrix.
 func Sum[T linalg.Float](a *Var[T]) *Var[T] { return SumTo(a, 1, 1) }
@@ -48,12 +43,7 @@ func BroadcastTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	return a.tape.Record(y, broadcastTo[T]{}, ReadsNothing, a)
 }
 
-type broadcastTo[T linalg.Float] struct{}
-
-func (broadcastTo[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
-	a := y.in[0]
-	s.Accumulate(a, SumTo(ybar, a.Rows(), a.Cols()))
-}
+type broadcastTo[T linalg.Float] struct{ add[T] }
 
 // fit returns g summed or broadcast to shape s. Rules use it to compute the adjoint of an
 // operand of shape s that the operation has broadcast or summed.

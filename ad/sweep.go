@@ -85,12 +85,13 @@ func (s *Sweep[T]) passes(v *Var[T]) bool {
 	return s.Wants(v.in[0]) || s.Wants(v.in[1]) || s.Wants(v.in[2])
 }
 
-// node returns the node of v, or nil if the sweep does not need v's adjoint.
+// node returns the node of v, or nil if v is nil or the sweep does not need its adjoint.
 func (s *Sweep[T]) node(v *Var[T]) *node[T] {
-	if i := v.index - s.first; v.live && uint(i) < uint(len(s.nodes)) {
-		if n := &s.nodes[i]; n.requested || n.passes {
-			return n
-		}
+	if v == nil || !v.live {
+		return nil
+	}
+	if i := v.index - s.first; uint(i) < uint(len(s.nodes)) && (s.nodes[i].requested || s.nodes[i].passes) {
+		return &s.nodes[i]
 	}
 	return nil
 }
@@ -121,7 +122,7 @@ func (s *Sweep[T]) run(y *Var[T]) {
 }
 
 // Wants reports whether the adjoint of operand v is needed. It returns false if v is nil.
-func (s *Sweep[T]) Wants(v *Var[T]) bool { return v != nil && s.node(v) != nil }
+func (s *Sweep[T]) Wants(v *Var[T]) bool { return s.node(v) != nil }
 
 // Accumulate adds g to the adjoint of v. It never changes g. It does nothing if the adjoint is not
 // needed; otherwise it panics if g and v have different shapes.

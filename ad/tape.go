@@ -42,27 +42,20 @@ type Var[T linalg.Float] struct {
 	Value linalg.Matrix[T]
 
 	tape    *Tape[T]
-	program int // number of the tape's program in which v was created, or overwritten
-	index   int // position on the tape
-	storage storage
+	program int   // number of the tape's program in which v was created, or overwritten
+	index   int   // position on the tape
 	live    bool  // whether the variable is a leaf or depends on one
 	refs    int32 // reference count in a pool; zero for recorded variables
+
+	// exclusive reports whether the variable owns the elements of Value and no view or recorded
+	// rule reads them.
+	exclusive bool
 
 	rule Rule[T]    // nil for leaves and constants
 	in   [3]*Var[T] // operands; undefined if rule is nil
 	aux  T          // the factor of Scale
 	row  int        // the first row of RowRange
 }
-
-// storage describes which object owns the elements of a variable's Value and what else
-// reads them.
-type storage uint8
-
-const (
-	borrowed  storage = iota // the caller or another variable owns the elements
-	exclusive                // the variable owns the elements, and nothing else reads them
-	shared                   // the variable owns the elements, and views or recorded rules read them
-)
 
 // overwritten is stored in the field program of a variable whose value SoftplusInPlace has
 // overwritten.
@@ -184,7 +177,7 @@ func (t *Tape[T]) Leaf(m linalg.Matrix[T]) *Var[T] {
 
 // Const puts m on the tape as a constant and returns the constant, which shares m's elements.
 func (t *Tape[T]) Const(m linalg.Matrix[T]) *Var[T] {
-	v := t.variable(t, borrowed)
+	v := t.variable(t, false)
 	v.Value = m
 	return v
 }
@@ -250,7 +243,7 @@ func (v *Var[T]) Scalar() T {
 
 // variable appends a constant of tape t to r and returns it. It sets only the fields that
 // vary between programs. The caller must set Value.
-func (r *record[T]) variable(t *Tape[T], s storage) *Var[T] {
+func (r *record[T]) variable(t *Tape[T], exclusive bool) *Var[T] {
 	if r.n == len(r.slabs)*len(slab[T]{}) {
 		s := new(slab[T])
 		for i := range s {
@@ -260,7 +253,7 @@ func (r *record[T]) variable(t *Tape[T], s storage) *Var[T] {
 	}
 	v := r.at(r.n)
 	r.n++
-	v.program, v.storage, v.live, v.rule = t.program, s, false, nil
+	v.program, v.exclusive, v.live, v.rule = t.program, exclusive, false, nil
 	return v
 }
 
@@ -276,16 +269,8 @@ func (v *Var[T]) set(rows, cols int, data []T) {
 // view returns a constant with value m, which must share elements with v, and marks the elements
 // of v as shared.
 func (v *Var[T]) view(m linalg.Matrix[T]) *Var[T] {
-	v.share()
+	v.exclusive = false
 	return v.tape.Const(m)
-}
-
-// share records that a view or a rule reads v's elements, so that SoftplusInPlace does not
-// overwrite them.
-func (v *Var[T]) share() {
-	if v.storage == exclusive {
-		v.storage = shared
-	}
 }
 
 // Result returns a rows × cols variable with unspecified elements. An operation computes the
@@ -295,7 +280,7 @@ func (t *Tape[T]) Result(rows, cols int) *Var[T] {
 	if t.unrecorded != nil {
 		return t.unrecorded.result(rows, cols)
 	}
-	v := t.variable(t, exclusive)
+	v := t.variable(t, true)
 	v.set(rows, cols, t.values.alloc(rows*cols))
 	return v
 }
@@ -317,12 +302,12 @@ func (t *Tape[T]) Record(y *Var[T], r Rule[T], reads Reads, operands ...*Var[T])
 	}
 	y.live, y.rule, y.in = true, r, [3]*Var[T]{}
 	if reads&ReadsResult != 0 {
-		y.share()
+		y.exclusive = false
 	}
 	for i, v := range operands {
 		y.in[i] = v
 		if v != nil && reads&ReadsOperands != 0 {
-			v.share()
+			v.exclusive = false
 		}
 	}
 	return y
