@@ -19,8 +19,9 @@ type add[T linalg.Float] struct{}
 
 // Pull also is the rule of AddConst, SumTo and BroadcastTo, whose second operand is nil.
 func (add[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
-	s.accumulateFit(y.in[0], ybar)
-	s.accumulateFit(y.in[1], ybar)
+	for _, v := range y.in {
+		s.accumulateFit(v, ybar)
+	}
 }
 
 // Sub returns y = a − b. The adjoints are ā = ȳ and b̄ = −ȳ.
@@ -48,7 +49,9 @@ type mul[T linalg.Float] struct{}
 func (mul[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.accumulateProduct(y.in[0], ybar, y.in[1])
 	s.accumulateProduct(y.in[1], ybar, y.in[0])
-	s.accumulateFit(y.in[2], ybar)
+	for _, c := range y.in[2:] {
+		s.accumulateFit(c, ybar)
+	}
 }
 
 // MulSumTo returns y = SumTo(a ⊙ b, rows, cols) without storing a ⊙ b. The adjoints are

@@ -32,7 +32,9 @@ func (matMul[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	if s.Wants(b) {
 		s.Accumulate(b, MatMulTA(a, ybar))
 	}
-	s.accumulateFit(y.in[2], ybar)
+	for _, c := range y.in[2:] {
+		s.accumulateFit(c, ybar)
+	}
 }
 
 // MatMulTA returns y = aᵀ·b [m×n] for a [k×m] and b [k×n]. The adjoints are ā = b·ȳᵀ and

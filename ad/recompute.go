@@ -27,35 +27,28 @@ func Recomputed[T linalg.Float](scratch *Tape[T], p Program[T], in []*Var[T]) *V
 	}
 	r := t.recomputed[t.recomputedInUse]
 	t.recomputedInUse++
-	r.scratch, r.program, r.in = scratch, p, append(r.in[:0], in...)
-	out := r.run()
+	r.scratch, r.program = scratch, p
+	out := r.run(in)
 	y := t.Result(out.Rows(), out.Cols())
 	linalg.Copy(y.Value, out.Value)
-	for _, v := range in {
-		t.mustHave(v)
-		v.exclusive = false
-		if v.live {
-			y.live, y.rule, y.in = true, r, [3]*Var[T]{}
-		}
-	}
-	return y
+	return t.Record(y, r, ReadsOperands, in...)
 }
 
 // recomputed is the differentiation rule of Recomputed.
 type recomputed[T linalg.Float] struct {
-	scratch    *Tape[T]
-	program    Program[T]
-	in, leaves []*Var[T] // the operands and their copies on scratch
-	requests   []*Var[T] // the leaves whose adjoints are needed
+	scratch  *Tape[T]
+	program  Program[T]
+	leaves   []*Var[T] // copies of the operands on scratch
+	requests []*Var[T] // the leaves whose adjoints are needed
 }
 
 // run resets the scratch tape, runs the program on it and returns the program's result.
-func (r *recomputed[T]) run() *Var[T] {
+func (r *recomputed[T]) run(in []*Var[T]) *Var[T] {
 	r.scratch.Reset()
-	r.scratch.Interrupt = r.in[0].tape.Interrupt
+	r.scratch.Interrupt = in[0].tape.Interrupt
 	r.leaves = r.leaves[:0]
-	for i, v := range r.in {
-		if j := slices.Index(r.in[:i], v); j >= 0 {
+	for i, v := range in {
+		if j := slices.Index(in[:i], v); j >= 0 {
 			r.leaves = append(r.leaves, r.leaves[j])
 			continue
 		}
@@ -73,9 +66,9 @@ func (r *recomputed[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	if s.tape.unrecorded == nil {
 		panic("ad: Grad cannot differentiate the result of Recomputed; Backward can")
 	}
-	out := Dot(r.run(), r.scratch.Const(ybar.Value))
+	out := Dot(r.run(y.in), r.scratch.Const(ybar.Value))
 	r.requests = r.requests[:0]
-	for i, v := range r.in {
+	for i, v := range y.in {
 		if s.Wants(v) {
 			r.requests = append(r.requests, r.leaves[i])
 		}
@@ -84,14 +77,14 @@ func (r *recomputed[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	inner.begin(out, r.requests...)
 	inner.pool.begin(r.scratch)
 	defer inner.end()
-	for i, v := range r.in {
+	for i, v := range y.in {
 		if n := s.node(v); n != nil {
 			m := inner.node(r.leaves[i])
 			m.bar, m.dst = n.bar, n.dst
 		}
 	}
 	inner.run(out)
-	for i, v := range r.in {
+	for i, v := range y.in {
 		n := s.node(v)
 		if n == nil {
 			continue
@@ -99,7 +92,7 @@ func (r *recomputed[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 		if m := inner.node(r.leaves[i]); m.bar != n.bar {
 			n.bar = nil // the inner sweep has released the old adjoint
 			s.set(n, m.bar)
-			m.bar = n.bar
+			m.bar = n.bar // in case v occurs again
 		}
 	}
 }

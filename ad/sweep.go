@@ -76,13 +76,14 @@ func (s *Sweep[T]) end() {
 
 // passes reports whether the adjoint of an operand of v is needed.
 func (s *Sweep[T]) passes(v *Var[T]) bool {
-	if v.rule == nil {
-		return false
+	if v.rule != nil {
+		for _, operand := range v.in {
+			if s.Wants(operand) {
+				return true
+			}
+		}
 	}
-	if v.in[0] == nil {
-		return slices.ContainsFunc(v.rule.(*recomputed[T]).in, s.Wants)
-	}
-	return s.Wants(v.in[0]) || s.Wants(v.in[1]) || s.Wants(v.in[2])
+	return false
 }
 
 // node returns the node of v, or nil if v is nil or the sweep does not need its adjoint.
@@ -90,8 +91,10 @@ func (s *Sweep[T]) node(v *Var[T]) *node[T] {
 	if v == nil || !v.live {
 		return nil
 	}
-	if i := v.index - s.first; uint(i) < uint(len(s.nodes)) && (s.nodes[i].requested || s.nodes[i].passes) {
-		return &s.nodes[i]
+	if i := v.index - s.first; uint(i) < uint(len(s.nodes)) {
+		if n := &s.nodes[i]; n.requested || n.passes {
+			return n
+		}
 	}
 	return nil
 }

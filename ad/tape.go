@@ -52,7 +52,7 @@ type Var[T linalg.Float] struct {
 	exclusive bool
 
 	rule Rule[T]    // nil for leaves and constants
-	in   [3]*Var[T] // operands; undefined if rule is nil
+	in   []*Var[T] // operands; undefined if rule is nil
 	aux  T          // the factor of Scale
 	row  int        // the first row of RowRange
 }
@@ -285,8 +285,7 @@ func (t *Tape[T]) Result(rows, cols int) *Var[T] {
 	return v
 }
 
-// Record records y as the result of an operation and returns y. The operation has up to three
-// operands; nil operands are ignored. r is the operation's differentiation rule, and reads is the
+// Record records y as the result of an operation and returns y. Nil operands are ignored. r is the operation's differentiation rule, and reads is the
 // set of values that r reads. If all operands are constants, or if Backward is running, y becomes
 // a constant without operands. Record panics if an operand cannot be used on t.
 func (t *Tape[T]) Record(y *Var[T], r Rule[T], reads Reads, operands ...*Var[T]) *Var[T] {
@@ -300,12 +299,11 @@ func (t *Tape[T]) Record(y *Var[T], r Rule[T], reads Reads, operands ...*Var[T])
 	if !live || t.unrecorded != nil {
 		return y
 	}
-	y.live, y.rule, y.in = true, r, [3]*Var[T]{}
+	y.live, y.rule, y.in = true, r, append(y.in[:0], operands...)
 	if reads&ReadsResult != 0 {
 		y.exclusive = false
 	}
-	for i, v := range operands {
-		y.in[i] = v
+	for _, v := range operands {
 		if v != nil && reads&ReadsOperands != 0 {
 			v.exclusive = false
 		}
