@@ -57,20 +57,20 @@ func BackwardInto[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs []*Var[T
 	for i, x := range xs {
 		n := s.node(x)
 		s.reached = append(s.reached, n.bar != nil)
-		if n.bar == nil {
+		switch {
+		case n.bar == nil:
 			dst[i].Fill(0)
-			continue
-		}
-		n.dst.queue.Flush(n.dst.sum)
-		if n.dst != s.destinations[i] { // xs contains x again, at a later index
-			linalg.Copy(dst[i], n.dst.sum)
+		case n.dst == s.destinations[i]:
+			n.dst.queue.Flush(dst[i])
+		default: // x is not a leaf, or xs contains x at an earlier index
+			linalg.Copy(dst[i], n.bar.Value)
 		}
 	}
 	return s.reached
 }
 
 // backward runs a sweep without recording it and returns the sweep, whose nodes contain the
-// gradients. If dst is not empty, the sweep adds up the gradient with respect to xs[i] in dst[i].
+// gradients. If dst is not empty, the sweep adds up the gradient with respect to a leaf xs[i] in dst[i].
 func backward[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs []*Var[T]) *Sweep[T] {
 	s := &y.tape.sweep
 	s.begin(y, xs...)
@@ -80,10 +80,11 @@ func backward[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs []*Var[T]) *
 		if i == len(s.destinations) {
 			s.destinations = append(s.destinations, new(destination[T]))
 		}
-		d := s.destinations[i]
-		d.sum, d.queued = m, xs[i].rule == nil
-		d.queue.Forget() // drop the products of a sweep that panicked
-		s.node(xs[i]).dst = d
+		if n := s.node(xs[i]); xs[i].rule == nil && n.dst == nil {
+			n.dst = s.destinations[i]
+			n.dst.sum = m
+			n.dst.queue.Forget() // discard the products of a sweep that panicked
+		}
 	}
 	s.run(y)
 	return s

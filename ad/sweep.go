@@ -32,11 +32,10 @@ type node[T linalg.Float] struct {
 	passes    bool            // whether the adjoint of an operand of the variable is needed
 }
 
-// A destination is the matrix in which BackwardInto adds up the gradient of a variable.
+// A destination is the matrix in which BackwardInto adds up the gradient of a leaf.
 type destination[T linalg.Float] struct {
-	sum    linalg.Matrix[T]
-	queue  linalg.Updates[T] // products to be added to sum
-	queued bool              // whether queue is used, which is possible only for leaves
+	sum   linalg.Matrix[T]
+	queue linalg.Updates[T] // products to be added to sum
 }
 
 // begin starts a sweep and marks the variables that depend on xs.
@@ -153,7 +152,7 @@ func (s *Sweep[T]) Accumulate(v, g *Var[T]) {
 // and the rule must call Accumulate.
 func (s *Sweep[T]) Destination(v *Var[T]) (sum linalg.Matrix[T], add, ok bool) {
 	n := s.node(v)
-	if n == nil || n.dst == nil || !n.dst.queued {
+	if n == nil || n.dst == nil {
 		return sum, false, false
 	}
 	if add = n.bar != nil; !add {

@@ -51,10 +51,10 @@ type Var[T linalg.Float] struct {
 	// rule reads them.
 	exclusive bool
 
-	rule Rule[T]    // nil for leaves and constants
+	rule Rule[T]   // nil for leaves and constants
 	in   []*Var[T] // operands; undefined if rule is nil
-	aux  T          // the factor of Scale
-	row  int        // the first row of RowRange
+	aux  T         // the factor of Scale
+	row  int       // the first row of RowRange
 }
 
 // overwritten is stored in the field program of a variable whose value SoftplusInPlace has
