@@ -34,7 +34,7 @@ type sub[T linalg.Float] struct{}
 func (sub[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.accumulateFit(y.in[0], ybar)
 	if b := y.in[1]; s.Wants(b) {
-		s.Accumulate(b, Neg(fit(ybar, b.shape())))
+		s.Accumulate(b, Neg(fit(ybar, b.Value.Shape())))
 	}
 }
 
@@ -69,10 +69,10 @@ func Dot[T linalg.Float](a, b *Var[T]) *Var[T] { return MulSumTo(a, b, 1, 1) }
 
 // MulAdd returns y = a ⊙ b + c. The adjoints are ā = ȳ ⊙ b, b̄ = ȳ ⊙ a and c̄ = ȳ.
 func MulAdd[T linalg.Float](a, b, c *Var[T]) *Var[T] {
-	ab, ok := linalg.Broadcast(a.shape(), b.shape())
-	s, fits := linalg.Broadcast(ab, c.shape())
+	ab, ok := linalg.Broadcast(a.Value.Shape(), b.Value.Shape())
+	s, fits := linalg.Broadcast(ab, c.Value.Shape())
 	if !ok || !fits {
-		panic(fmt.Sprintf("ad: MulAdd: shapes %v, %v and %v do not fit", a.shape(), b.shape(), c.shape()))
+		panic(fmt.Sprintf("ad: MulAdd: shapes %v, %v and %v do not fit", a.Value.Shape(), b.Value.Shape(), c.Value.Shape()))
 	}
 	y := a.tape.Result(s.Rows, s.Cols)
 	linalg.MulAdd(y.Value, a.Value, b.Value, c.Value)
@@ -177,8 +177,8 @@ func Softplus[T linalg.Float](a *Var[T]) *Var[T] { return softplusTo(like(a), a)
 // operation reads a's value.
 func SoftplusInPlace[T linalg.Float](a *Var[T]) *Var[T] {
 	a.tape.mustHave(a)
-	if !a.exclusive {
-		panic(fmt.Sprintf("ad: SoftplusInPlace would overwrite a %v value that belongs to a leaf, constant or view, or that a view or a rule reads", a.shape()))
+	if !a.private {
+		panic(fmt.Sprintf("ad: SoftplusInPlace would overwrite a %v value that belongs to a leaf, constant or view, or that a view or a rule reads", a.Value.Shape()))
 	}
 	y := a.tape.variable(a.tape, true)
 	y.Value = a.Value
@@ -243,9 +243,9 @@ func unary[T linalg.Float](a *Var[T], f func(y, a linalg.Matrix[T]), r Rule[T], 
 // binary records y = f(a, b), the operation with the given name, with differentiation rule r, which
 // reads the given values. It panics if the shapes of a and b do not fit.
 func binary[T linalg.Float](name string, a, b *Var[T], f func(y, a, b linalg.Matrix[T]), r Rule[T], reads Reads) *Var[T] {
-	s, ok := linalg.Broadcast(a.shape(), b.shape())
+	s, ok := linalg.Broadcast(a.Value.Shape(), b.Value.Shape())
 	if !ok {
-		panic(fmt.Sprintf("ad: %s: shapes %v and %v do not fit", name, a.shape(), b.shape()))
+		panic(fmt.Sprintf("ad: %s: shapes %v and %v do not fit", name, a.Value.Shape(), b.Value.Shape()))
 	}
 	y := a.tape.Result(s.Rows, s.Cols)
 	f(y.Value, a.Value, b.Value)

@@ -48,7 +48,7 @@ type broadcastTo[T linalg.Float] struct{ add[T] }
 // fit returns g summed or broadcast to shape s. Rules use it to compute the adjoint of an
 // operand of shape s that the operation has broadcast or summed.
 func fit[T linalg.Float](g *Var[T], s linalg.Shape) *Var[T] {
-	if g.shape() == s {
+	if g.Value.Shape() == s {
 		return g
 	}
 	g = SumTo(g, min(g.Rows(), s.Rows), min(g.Cols(), s.Cols))
@@ -59,12 +59,13 @@ func fit[T linalg.Float](g *Var[T], s linalg.Shape) *Var[T] {
 // panics if a does not have rows·cols elements. The adjoint ā is ȳ reshaped to a's shape.
 func Reshape[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	if rows < 0 || cols < 0 || rows*cols != len(a.Value.Data) {
-		panic(fmt.Sprintf("ad: Reshape: %v and [%d×%d] have different sizes", a.shape(), rows, cols))
+		panic(fmt.Sprintf("ad: Reshape: %v and [%d×%d] have different sizes", a.Value.Shape(), rows, cols))
 	}
 	if a.Rows() == rows {
 		return a
 	}
-	y := a.view(linalg.Of(rows, cols, a.Value.Data))
+	y := a.tape.Const(linalg.Of(rows, cols, a.Value.Data))
+	a.private = false
 	return a.tape.Record(y, reshape[T]{}, ReadsNothing, a)
 }
 
@@ -81,8 +82,8 @@ func RowRange[T linalg.Float](a *Var[T], lo, hi int) *Var[T] {
 	if lo == 0 && hi == a.Rows() {
 		return a
 	}
-	y := a.view(a.Value.RowRange(lo, hi))
-	y.row = lo
+	y := a.tape.Const(a.Value.RowRange(lo, hi))
+	a.private, y.row = false, lo
 	return a.tape.Record(y, rowRange[T]{}, ReadsNothing, a)
 }
 
@@ -95,7 +96,7 @@ func (rowRange[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.accumulateRows(y.in[0]
 // of ȳ.
 func Stack[T linalg.Float](a, b *Var[T]) *Var[T] {
 	if a.Cols() != b.Cols() {
-		panic(fmt.Sprintf("ad: Stack: %v and %v have different numbers of columns", a.shape(), b.shape()))
+		panic(fmt.Sprintf("ad: Stack: %v and %v have different numbers of columns", a.Value.Shape(), b.Value.Shape()))
 	}
 	rows := a.Rows() + b.Rows()
 	y := a.tape.Result(rows, a.Cols())

@@ -49,7 +49,7 @@ func (s *Sweep[T]) begin(y *Var[T], xs ...*Var[T]) {
 	for _, x := range xs {
 		t.mustHave(x)
 		if !x.live {
-			panic(fmt.Sprintf("ad: gradient with respect to a constant %v", x.shape()))
+			panic(fmt.Sprintf("ad: gradient with respect to a constant %v", x.Value.Shape()))
 		}
 		first, last = min(first, x.index), max(last, x.index)
 	}
@@ -135,8 +135,8 @@ func (s *Sweep[T]) Accumulate(v, g *Var[T]) {
 	}
 	s.tape.mustHave(g)
 	switch {
-	case g.shape() != v.shape():
-		panic(fmt.Sprintf("ad: Accumulate: %v cannot be the adjoint of a %v variable", g.shape(), v.shape()))
+	case g.Value.Shape() != v.Value.Shape():
+		panic(fmt.Sprintf("ad: Accumulate: %v cannot be the adjoint of a %v variable", g.Value.Shape(), v.Value.Shape()))
 	case n.writable():
 		linalg.Add(n.bar.Value, n.bar.Value, g.Value)
 	case n.bar != nil:
@@ -171,7 +171,7 @@ func (s *Sweep[T]) accumulateFit(v, g *Var[T]) {
 	case n.writable() && v.isColumnOf(g):
 		linalg.AddSum(n.bar.Value, g.Value)
 	default:
-		s.Accumulate(v, fit(g, v.shape()))
+		s.Accumulate(v, fit(g, v.Value.Shape()))
 	}
 }
 
@@ -194,8 +194,8 @@ func (s *Sweep[T]) accumulateProduct(v, a, b *Var[T]) {
 	if n == nil {
 		return
 	}
-	shape := v.shape()
-	full, _ := linalg.Broadcast(a.shape(), b.shape())
+	shape := v.Value.Shape()
+	full, _ := linalg.Broadcast(a.Value.Shape(), b.Value.Shape())
 	switch {
 	case full == shape && n.writable():
 		linalg.MulAdd(n.bar.Value, a.Value, b.Value, n.bar.Value)

@@ -1,29 +1,24 @@
 // Package ad implements reverse-mode automatic differentiation of matrix programs.
 //
-// An operation computes its result when it is called and records itself on the tape of its
-// operands. Its differentiation rule, a vector-Jacobian product, computes the adjoints of the
-// operands from the adjoint of the result. Rules consist of operations on the same tape, so a
-// gradient is itself a recorded program and can be differentiated again, to any order. The
-// leapfrog integrator of the paper needs second derivatives: its steps contain ∇U, and
-// training differentiates through them.
+// An operation computes its result when it is called and records itself on the tape of its first
+// operand. The adjoint ȳ of a variable y is the derivative of the differentiated sum with respect
+// to y. The differentiation rule of an operation, a vector-Jacobian product, computes the adjoints
+// of the operands from the adjoint of the result. Rules consist of operations on the same tape, so
+// a gradient is also a recorded program and can be differentiated again, to any order. The leapfrog
+// integrator needs second derivatives: its steps contain ∇U, and training differentiates them.
 //
-// Read the files in this order, in which each file uses only earlier ones: memory.go and
-// tape.go; the operations in shapes.go, elementwise.go and matmul.go; pool.go (reused
-// memory), grad.go (recorded gradients), backward.go (gradients that are not recorded) and
+// Read tape.go first, then the operations in shapes.go, elementwise.go and matmul.go, then grad.go
+// (Grad and Backward), sweep.go (how they add up adjoints), memory.go (how they reuse memory) and
 // recompute.go.
 //
 // Only one goroutine at a time may use a tape. Reset discards the tape's program and keeps its
 // memory, so a repeated program does not allocate.
 //
 // An operation takes as long as the linalg function that computes its value, plus tens of
-// nanoseconds for recording. Its rule takes about the same time for each operand that depends
-// on a requested variable. The result is on the tape of the first operand; the other operands
-// may be constants of other tapes. An operation panics and names the shapes if the shapes of
-// its operands do not fit. It also panics if an operand was created before its tape's last
-// Reset, or depends on a leaf of another tape.
-//
-// ȳ denotes the adjoint of y: the derivative of the differentiated sum with respect to y.
-// The package imports linalg.
+// nanoseconds for recording. Its rule takes about the same time for each operand that depends on a
+// requested variable. Operands may be constants of other tapes. An operation panics and names the
+// shapes if the shapes of its operands do not fit. It also panics if an operand was created before
+// its tape's last Reset, or depends on a leaf of another tape.
 package ad
 
 import (
@@ -44,12 +39,9 @@ type Var[T linalg.Float] struct {
 	tape    *Tape[T]
 	program int   // number of the tape's program in which v was created, or overwritten
 	index   int   // position on the tape
-	live    bool  // whether the variable is a leaf or depends on one
 	refs    int32 // reference count in a pool; zero for recorded variables
-
-	// exclusive reports whether the variable owns the elements of Value and no view or recorded
-	// rule reads them.
-	exclusive bool
+	live    bool  // whether v is a leaf or depends on one
+	private bool  // whether v owns the elements of Value and no view or recorded rule reads them
 
 	rule Rule[T]   // nil for leaves and constants
 	in   []*Var[T] // operands; undefined if rule is nil
@@ -57,9 +49,7 @@ type Var[T linalg.Float] struct {
 	row  int       // the first row of RowRange
 }
 
-// overwritten is stored in the field program of a variable whose value SoftplusInPlace has
-// overwritten.
-const overwritten = -1
+const overwritten = -1 // program of a variable whose value SoftplusInPlace has overwritten
 
 // A Rule is the vector-Jacobian product of an operation with result y. Pull computes a
 // contribution to the adjoint of each operand of y and passes it to s.Accumulate. It may use the
@@ -107,8 +97,7 @@ type record[T linalg.Float] struct {
 	values arena[T]
 }
 
-// A slab is a block of 64 variables. Slabs are never moved, so pointers to their variables
-// stay valid.
+// A slab is an array of 64 variables, which are never moved.
 type slab[T linalg.Float] [64]Var[T]
 
 func (r *record[T]) reset() {
@@ -167,15 +156,14 @@ func (t *Tape[T]) Scratch(n int) []T {
 	return t.scratch[:n]
 }
 
-// Leaf puts m on the tape as an independent variable and returns the variable, which shares
-// m's elements.
+// Leaf puts an independent variable with m's elements on the tape and returns it.
 func (t *Tape[T]) Leaf(m linalg.Matrix[T]) *Var[T] {
 	v := t.Const(m)
 	v.live = true
 	return v
 }
 
-// Const puts m on the tape as a constant and returns the constant, which shares m's elements.
+// Const puts a constant with m's elements on the tape and returns it.
 func (t *Tape[T]) Const(m linalg.Matrix[T]) *Var[T] {
 	v := t.variable(t, false)
 	v.Value = m
@@ -185,17 +173,15 @@ func (t *Tape[T]) Const(m linalg.Matrix[T]) *Var[T] {
 // Scalar puts the constant s on the tape as a 1×1 matrix and returns it.
 func (t *Tape[T]) Scalar(s T) *Var[T] { return t.Fill(1, 1, s) }
 
-// Fill puts a constant rows × cols matrix on the tape, with every element equal to s, and
-// returns it.
+// Fill puts a constant rows × cols matrix with elements s on the tape and returns it.
 func (t *Tape[T]) Fill(rows, cols int, s T) *Var[T] {
 	v := t.Result(rows, cols)
 	v.Value.Fill(s)
 	return v
 }
 
-// FirstNonFinite describes the first variable on the tape that has a NaN or infinite element.
-// The description consists of the operation, the shape and the element. FirstNonFinite
-// returns "" if all elements are finite.
+// FirstNonFinite returns the operation, shape and element of the first variable on the tape that
+// contains a NaN or an infinity. It returns "" if all elements are finite.
 func (t *Tape[T]) FirstNonFinite() string {
 	for v := range t.All() {
 		for j, x := range v.Value.Data {
@@ -207,7 +193,7 @@ func (t *Tape[T]) FirstNonFinite() string {
 				name, _, _ := strings.Cut(fmt.Sprintf("%T", v.rule), "[") // such as ad.exp[float32]
 				source = "the operation " + strings.TrimPrefix(name, "*")
 			}
-			return fmt.Sprintf("%s, %v, whose element (%d, %d) is %v", source, v.shape(), j/v.Cols(), j%v.Cols(), x)
+			return fmt.Sprintf("%s, %v, whose element (%d, %d) is %v", source, v.Value.Shape(), j/v.Cols(), j%v.Cols(), x)
 		}
 	}
 	return ""
@@ -216,14 +202,12 @@ func (t *Tape[T]) FirstNonFinite() string {
 // Tape returns the tape that v is on.
 func (v *Var[T]) Tape() *Tape[T] { return v.tape }
 
-// Live reports whether v is a leaf or depends on one. Grad and Backward can differentiate
-// only with respect to live variables.
+// Live reports whether v is a leaf or depends on one. Gradients exist only with respect to live
+// variables.
 func (v *Var[T]) Live() bool { return v.live }
 
 // Operand returns operand i of the recorded operation that computed y, counting from 0.
 func (y *Var[T]) Operand(i int) *Var[T] { return y.in[i] }
-
-func (v *Var[T]) shape() linalg.Shape { return linalg.Shape{Rows: v.Value.Rows, Cols: v.Value.Cols} }
 
 // Rows returns the number of rows of v.
 func (v *Var[T]) Rows() int { return v.Value.Rows }
@@ -235,15 +219,14 @@ func (v *Var[T]) Cols() int { return v.Value.Cols }
 // valid.
 func (v *Var[T]) Scalar() T {
 	v.tape.mustHave(v)
-	if v.shape() != (linalg.Shape{Rows: 1, Cols: 1}) {
-		panic(fmt.Sprintf("ad: Scalar of a %v variable", v.shape()))
+	if v.Value.Shape() != (linalg.Shape{Rows: 1, Cols: 1}) {
+		panic(fmt.Sprintf("ad: Scalar of a %v variable", v.Value.Shape()))
 	}
 	return v.Value.Data[0]
 }
 
-// variable appends a constant of tape t to r and returns it. It sets only the fields that
-// vary between programs. The caller must set Value.
-func (r *record[T]) variable(t *Tape[T], exclusive bool) *Var[T] {
+// variable appends a constant of tape t to r and returns it. The caller must set Value.
+func (r *record[T]) variable(t *Tape[T], private bool) *Var[T] {
 	if r.n == len(r.slabs)*len(slab[T]{}) {
 		s := new(slab[T])
 		for i := range s {
@@ -253,24 +236,16 @@ func (r *record[T]) variable(t *Tape[T], exclusive bool) *Var[T] {
 	}
 	v := r.at(r.n)
 	r.n++
-	v.program, v.exclusive, v.live, v.rule = t.program, exclusive, false, nil
+	v.program, v.private, v.live, v.rule = t.program, private, false, nil
 	return v
 }
 
-// set makes Value a rows × cols matrix with elements data. When a program is repeated, Value
-// is usually the same as before. In that case set writes nothing, so that later reads of
-// Value need not wait for a write.
+// set makes Value a rows × cols matrix with elements data. It writes nothing if Value does not
+// change, as in most repeated programs, because later reads would have to wait for the write.
 func (v *Var[T]) set(rows, cols int, data []T) {
 	if m := &v.Value; m.Rows != rows || m.Cols != cols || len(data) == 0 || &m.Data[0] != &data[0] {
 		m.Rows, m.Cols, m.Data = rows, cols, data
 	}
-}
-
-// view returns a constant with value m, which must share elements with v, and marks the elements
-// of v as shared.
-func (v *Var[T]) view(m linalg.Matrix[T]) *Var[T] {
-	v.exclusive = false
-	return v.tape.Const(m)
 }
 
 // Result returns a rows × cols variable with unspecified elements. An operation computes the
@@ -285,9 +260,10 @@ func (t *Tape[T]) Result(rows, cols int) *Var[T] {
 	return v
 }
 
-// Record records y as the result of an operation and returns y. Nil operands are ignored. r is the operation's differentiation rule, and reads is the
-// set of values that r reads. If all operands are constants, or if Backward is running, y becomes
-// a constant without operands. Record panics if an operand cannot be used on t.
+// Record records y as the result of an operation with differentiation rule r and returns y. reads
+// is the set of values that r reads. Operands may be nil. If all operands are constants, or if
+// Backward is running, y becomes a constant without operands. Record panics if an operand cannot be
+// used on t.
 func (t *Tape[T]) Record(y *Var[T], r Rule[T], reads Reads, operands ...*Var[T]) *Var[T] {
 	live := false
 	for _, v := range operands {
@@ -301,18 +277,17 @@ func (t *Tape[T]) Record(y *Var[T], r Rule[T], reads Reads, operands ...*Var[T])
 	}
 	y.live, y.rule, y.in = true, r, append(y.in[:0], operands...)
 	if reads&ReadsResult != 0 {
-		y.exclusive = false
+		y.private = false
 	}
 	for _, v := range operands {
 		if v != nil && reads&ReadsOperands != 0 {
-			v.exclusive = false
+			v.private = false
 		}
 	}
 	return y
 }
 
-// mustHave panics if v must not be an operand on t: if v is older than its tape's last Reset,
-// if SoftplusInPlace has overwritten its value, or if it is a live variable of another tape.
+// mustHave panics if v cannot be used on t.
 func (t *Tape[T]) mustHave(v *Var[T]) {
 	if v.tape != t || v.program != t.program {
 		t.refuse(v)
@@ -322,11 +297,11 @@ func (t *Tape[T]) mustHave(v *Var[T]) {
 func (t *Tape[T]) refuse(v *Var[T]) {
 	switch {
 	case v.program == overwritten:
-		panic(fmt.Sprintf("ad: use of a %v variable whose value SoftplusInPlace has overwritten", v.shape()))
+		panic(fmt.Sprintf("ad: use of a %v variable whose value SoftplusInPlace has overwritten", v.Value.Shape()))
 	case v.program != v.tape.program:
-		panic(fmt.Sprintf("ad: use of a %v variable from before its tape's Reset", v.shape()))
+		panic(fmt.Sprintf("ad: use of a %v variable from before its tape's Reset", v.Value.Shape()))
 	case v.live:
 		panic(fmt.Sprintf("ad: use of a %v variable of another tape, through which no gradient can pass: "+
-			"the result is on the tape of the first operand, so if that operand is a constant, put it on the tape of the others", v.shape()))
+			"the result is on the tape of the first operand, so if that operand is a constant, put it on the tape of the others", v.Value.Shape()))
 	}
 }
