@@ -620,19 +620,19 @@ func TestMisuseOfTheTapePanics(t *testing.T) {
 	recomputedFrom := Add(x, x)
 	Recomputed(new(Tape[float64]), sumAndProduct{}, []variable{recomputedFrom, recomputedFrom})
 	for want, f := range map[string]func(){
-		"[1×2] variable from before its tape's Reset":    func() { Add(now, before) },
-		"variable from before its":                       func() { Exp(before) },
-		"able from before its tape's Reset":              func() { Grad(now, before) },
-		"from before its tape's Reset":                   func() { Backward(before, now) },
-		"[2×3] variable of another tape, through":        func() { MulAdd(x, x, y) },
-		"SoftplusInPlace has overwritten":                func() { Scale(used, 2) },
-		"value SoftplusInPlace has":                      func() { SoftplusInPlace(used) },
-		"overwrite a [2×3] value that belongs to a leaf": func() { SoftplusInPlace(x) },
-		"overwrite a [3×2] value":                        func() { SoftplusInPlace(Reshape(Add(x, x), 3, 2)) },
-		"[2×3] value that belongs to":                    func() { SoftplusInPlace(seen) },
-		"leaf, constant or view":                         func() { SoftplusInPlace(Exp(x)) },
-		"or view, or that":                               func() { SoftplusInPlace(factor) },
-		"or that a view or a rule reads":                 func() { SoftplusInPlace(recomputedFrom) },
+		"[1×2] variable from before its tape's Reset": func() { Add(now, before) },
+		"variable from before its":                    func() { Exp(before) },
+		"able from before its tape's Reset":           func() { Grad(now, before) },
+		"from before its tape's Reset":                func() { Backward(before, now) },
+		"[2×3] variable of another tape, through":     func() { MulAdd(x, x, y) },
+		"SoftplusInPlace has overwritten":             func() { Scale(used, 2) },
+		"value SoftplusInPlace has":                   func() { SoftplusInPlace(used) },
+		"overwrite a [2×3] leaf, constant or view":    func() { SoftplusInPlace(x) },
+		"overwrite a [3×2] leaf":                      func() { SoftplusInPlace(Reshape(Add(x, x), 3, 2)) },
+		"[2×3] leaf, constant or view, or":            func() { SoftplusInPlace(seen) },
+		"view, or a value that a view":                func() { SoftplusInPlace(Exp(x)) },
+		"or a value that a view or":                   func() { SoftplusInPlace(factor) },
+		"a value that a view or a rule reads":         func() { SoftplusInPlace(recomputedFrom) },
 		"a view or a rule reads": func() {
 			SoftplusInPlace(addWithRule(func(s *Sweep[float64], y, ybar variable) {}, ReadsResult, x, x))
 		},

@@ -6,9 +6,8 @@ import (
 	"hvae/linalg"
 )
 
-// This file contains elementwise operations. Binary operations broadcast an operand that has one
-// row or one column. Its adjoint is then summed over the copies; the formulas in the comments
-// omit this sum.
+// This file contains elementwise operations. Operations on several operands broadcast an operand
+// with one row or one column and sum its adjoint over the copies. The formulas omit this sum.
 
 // Add returns y = a + b. The adjoints are ā = ȳ and b̄ = ȳ.
 func Add[T linalg.Float](a, b *Var[T]) *Var[T] {
@@ -17,7 +16,7 @@ func Add[T linalg.Float](a, b *Var[T]) *Var[T] {
 
 type add[T linalg.Float] struct{}
 
-// Pull also is the rule of AddConst, SumTo and BroadcastTo, whose second operand is nil.
+// Pull is also the rule of AddConst, SumTo and BroadcastTo, which have only one operand.
 func (add[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	for _, v := range y.in {
 		s.accumulateFit(v, ybar)
@@ -45,7 +44,7 @@ func Mul[T linalg.Float](a, b *Var[T]) *Var[T] {
 
 type mul[T linalg.Float] struct{}
 
-// Pull also is the rule of MulAdd, whose third operand is nil in Mul.
+// Pull is also the rule of MulAdd, which has a third operand.
 func (mul[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.accumulateProduct(y.in[0], ybar, y.in[1])
 	s.accumulateProduct(y.in[1], ybar, y.in[0])
@@ -167,18 +166,17 @@ func (tanh[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 }
 
 // Softplus returns y = log(1 + eᵃ). The adjoint is ā = ȳ ⊙ sigmoid(a). If a is live, Softplus
-// also computes sigmoid(a), which needs the same exponential, and records it as a second
-// operand of y.
+// also computes sigmoid(a) from the same exponential and records it as a second operand of y.
 func Softplus[T linalg.Float](a *Var[T]) *Var[T] { return softplusTo(like(a), a) }
 
-// SoftplusInPlace returns Softplus(a) and saves the memory of one matrix by overwriting a's
-// value with the result. Any later use of a as an operand panics. SoftplusInPlace panics if a
-// is a leaf, a constant or a view, if a view of a exists, or if the rule of a recorded
-// operation reads a's value.
+// SoftplusInPlace returns Softplus(a) and overwrites a's value with the result, which saves the
+// memory of one matrix. Any later use of a as an operand panics. SoftplusInPlace panics if a is a
+// leaf, a constant or a view, if a view of a exists, or if the rule of a recorded operation reads
+// a's value.
 func SoftplusInPlace[T linalg.Float](a *Var[T]) *Var[T] {
 	a.tape.mustHave(a)
 	if !a.private {
-		panic(fmt.Sprintf("ad: SoftplusInPlace would overwrite a %v value that belongs to a leaf, constant or view, or that a view or a rule reads", a.Value.Shape()))
+		panic(fmt.Sprintf("ad: SoftplusInPlace would overwrite a %v leaf, constant or view, or a value that a view or a rule reads", a.Value.Shape()))
 	}
 	y := a.tape.variable(a.tape, true)
 	y.Value = a.Value
@@ -213,8 +211,8 @@ func (sigmoid[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.Accumulate(y.in[0], sigmoidGradient(ybar, y))
 }
 
-// sigmoidGradient returns y = g ⊙ (σ − σ²), which is the adjoint of x if σ = Sigmoid(x) has
-// adjoint g. The adjoints are ḡ = ȳ ⊙ (σ − σ²) and σ̄ = ȳ ⊙ g ⊙ (1 − 2σ).
+// sigmoidGradient returns y = g ⊙ (σ − σ²), the adjoint of x if g is the adjoint of σ = Sigmoid(x).
+// The adjoints are ḡ = ȳ ⊙ (σ − σ²) and σ̄ = ȳ ⊙ g ⊙ (1 − 2σ).
 func sigmoidGradient[T linalg.Float](g, sigma *Var[T]) *Var[T] {
 	y := like(sigma)
 	linalg.SigmoidGradient(y.Value, g.Value, sigma.Value)
@@ -233,15 +231,15 @@ func (slope[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	}
 }
 
-// unary records y = f(a) with differentiation rule r, which reads the given values.
+// unary returns and records y = f(a), with a rule r that reads the given values.
 func unary[T linalg.Float](a *Var[T], f func(y, a linalg.Matrix[T]), r Rule[T], reads Reads) *Var[T] {
 	y := like(a)
 	f(y.Value, a.Value)
 	return a.tape.Record(y, r, reads, a)
 }
 
-// binary records y = f(a, b), the operation with the given name, with differentiation rule r, which
-// reads the given values. It panics if the shapes of a and b do not fit.
+// binary returns and records y = f(a, b), with a rule r that reads the given values. It panics and
+// prints the name of the operation if the shapes of a and b do not fit.
 func binary[T linalg.Float](name string, a, b *Var[T], f func(y, a, b linalg.Matrix[T]), r Rule[T], reads Reads) *Var[T] {
 	s, ok := linalg.Broadcast(a.Value.Shape(), b.Value.Shape())
 	if !ok {

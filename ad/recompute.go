@@ -6,20 +6,19 @@ import (
 	"hvae/linalg"
 )
 
-// A Program is a part of a computation that can be repeated. Run computes its result on the
-// tape of the operands in. Calls with equal operands must return equal results.
+// A Program is a part of a computation that can be repeated. Run computes the result on the tape of
+// the operands in. Equal operands must give equal results.
 type Program[T linalg.Float] interface {
 	Run(in []*Var[T]) *Var[T]
 }
 
-// Recomputed returns p.Run(in) without keeping the intermediate variables (gradient
-// checkpointing: Chen et al., 2016). It resets the tape scratch and runs the program on it. To
-// compute gradients, Backward resets scratch and runs the program again. A chain of programs
-// therefore needs the memory of only one of them, and evaluates each program twice.
+// Recomputed returns p.Run(in) without keeping the intermediate variables (gradient checkpointing:
+// Chen et al., 2016). It resets the tape scratch and runs the program on it. To compute gradients,
+// Backward does the same again. A chain of programs therefore needs the memory of only one program
+// and runs each program twice.
 //
-// Backward returns bit-identical gradients with and without Recomputed. Grad panics if it
-// must differentiate the result. The program must depend on no variables other than in, and
-// in must not be empty.
+// Backward returns the same bits with and without Recomputed. Grad cannot differentiate the result
+// and panics. The program must depend on no variables other than in, which must not be empty.
 func Recomputed[T linalg.Float](scratch *Tape[T], p Program[T], in []*Var[T]) *Var[T] {
 	t := in[0].tape
 	if t.recomputedInUse == len(t.recomputed) {
@@ -59,9 +58,9 @@ func (r *recomputed[T]) run(in []*Var[T]) *Var[T] {
 	return r.program.Run(r.leaves)
 }
 
-// Pull runs the program again on the scratch tape and differentiates it with an inner sweep.
-// The inner sweep starts with the operands' adjoints in s and adds to them in the same order as a
-// single sweep over the whole computation, so the bits do not change.
+// Pull runs the program again on the scratch tape and differentiates it with an inner sweep. The
+// inner sweep starts with the operands' adjoints in s and adds to them in the same order as a sweep
+// without Recomputed, so the bits do not change.
 func (r *recomputed[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	if s.tape.unrecorded == nil {
 		panic("ad: Grad cannot differentiate the result of Recomputed; Backward can")

@@ -6,8 +6,7 @@ import (
 	"hvae/linalg"
 )
 
-// This file contains sums, broadcasts, views and stacks of matrices. Their adjoints are computed
-// with operations of the same kinds.
+// This file contains operations that sum, broadcast, view and stack matrices.
 
 // SumTo returns y [rows×cols], the sum of a along each axis on which y has length 1. On any
 // other axis, a and y must have the same length. The adjoint ā is ȳ broadcast to a's shape.
@@ -45,8 +44,8 @@ func BroadcastTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 
 type broadcastTo[T linalg.Float] struct{ add[T] }
 
-// fit returns g summed or broadcast to shape s. Rules use it to compute the adjoint of an
-// operand of shape s that the operation has broadcast or summed.
+// fit returns g summed or broadcast to shape s. If an operation has broadcast or summed an operand
+// of shape s, fit computes the adjoint of the operand.
 func fit[T linalg.Float](g *Var[T], s linalg.Shape) *Var[T] {
 	if g.Value.Shape() == s {
 		return g

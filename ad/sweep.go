@@ -7,17 +7,16 @@ import (
 	"hvae/linalg"
 )
 
-// A Sweep is a call of Grad or Backward. It computes the adjoints of the requested variables xs,
-// starting from the adjoint of y. It first marks the variables that depend on xs. It then calls
-// the rules of marked variables in reverse program order, starting with the rule of y. It computes
-// no other adjoints. For ∇U, for example, it computes no adjoints of the weights.
+// A Sweep is the state of a call of Grad or Backward. The call first marks the variables that
+// depend on the requested variables xs. It then calls the rules of marked variables in reverse
+// program order, starting with the rule of y. It computes no other adjoints: for ∇U, for example,
+// it computes no adjoints of the weights.
 type Sweep[T linalg.Float] struct {
-	tape    *Tape[T]
-	running bool
-	first   int       // the smallest tape index of y and xs
-	nodes   []node[T] // nodes of the variables from first to the largest tape index of y and xs
+	tape  *Tape[T]  // nil if no call is running
+	first int       // the smallest tape index of y and xs
+	nodes []node[T] // nodes of the variables from first to the largest tape index of y and xs
 
-	// Only Backward and BackwardInto use the following fields.
+	// Backward and BackwardInto reuse the memory of the following fields. Grad does not use them.
 	pool         pool[T]
 	destinations []*destination[T]
 	gradients    []linalg.Matrix[T]
@@ -27,7 +26,7 @@ type Sweep[T linalg.Float] struct {
 // A node is the state of a variable in a sweep.
 type node[T linalg.Float] struct {
 	bar       *Var[T]         // the adjoint; nil for zero
-	dst       *destination[T] // destination of the gradient, or nil
+	dst       *destination[T] // nil unless BackwardInto computes the gradient of a leaf
 	requested bool            // whether the variable is one of xs
 	passes    bool            // whether the adjoint of an operand of the variable is needed
 }
@@ -38,10 +37,10 @@ type destination[T linalg.Float] struct {
 	queue linalg.Updates[T] // products to be added to sum
 }
 
-// begin starts a sweep and marks the variables that depend on xs.
+// begin marks the variables that depend on xs.
 func (s *Sweep[T]) begin(y *Var[T], xs ...*Var[T]) {
 	t := y.tape
-	if s.running {
+	if s.tape != nil {
 		panic("ad: a rule called Grad or Backward on its own tape")
 	}
 	t.mustHave(y)
@@ -54,35 +53,24 @@ func (s *Sweep[T]) begin(y *Var[T], xs ...*Var[T]) {
 		first, last = min(first, x.index), max(last, x.index)
 	}
 	n := last - first + 1
-	s.tape, s.running, s.first = t, true, first
+	s.tape, s.first = t, first
 	s.nodes = slices.Grow(s.nodes[:0], n)[:n]
 	clear(s.nodes)
 	for _, x := range xs {
 		s.nodes[x.index-first].requested = true
 	}
 	for i := first; i <= y.index; i++ {
-		s.nodes[i-first].passes = s.passes(t.at(i))
+		v := t.at(i)
+		s.nodes[i-first].passes = v.rule != nil && slices.ContainsFunc(v.in, s.Wants)
 	}
 }
 
 func (s *Sweep[T]) end() {
-	s.running = false
 	if s.tape.unrecorded != nil {
 		s.pool.endRule()
 		s.tape.unrecorded = nil
 	}
-}
-
-// passes reports whether the adjoint of an operand of v is needed.
-func (s *Sweep[T]) passes(v *Var[T]) bool {
-	if v.rule != nil {
-		for _, operand := range v.in {
-			if s.Wants(operand) {
-				return true
-			}
-		}
-	}
-	return false
+	s.tape = nil
 }
 
 // node returns the node of v, or nil if v is nil or the sweep does not need its adjoint.
@@ -98,8 +86,7 @@ func (s *Sweep[T]) node(v *Var[T]) *node[T] {
 	return nil
 }
 
-// run initializes the adjoint of y with ones and calls the rules in reverse program order,
-// starting with the rule of y.
+// run sets the adjoint of y to ones and calls the rules in reverse program order.
 func (s *Sweep[T]) run(y *Var[T]) {
 	if !s.Wants(y) {
 		return
@@ -126,8 +113,8 @@ func (s *Sweep[T]) run(y *Var[T]) {
 // Wants reports whether the adjoint of operand v is needed. It returns false if v is nil.
 func (s *Sweep[T]) Wants(v *Var[T]) bool { return s.node(v) != nil }
 
-// Accumulate adds g to the adjoint of v. It never changes g. It does nothing if the adjoint is not
-// needed; otherwise it panics if g and v have different shapes.
+// Accumulate adds g to the adjoint of v and does not change g. It does nothing if the adjoint is not
+// needed. Otherwise it panics if g and v have different shapes.
 func (s *Sweep[T]) Accumulate(v, g *Var[T]) {
 	n := s.node(v)
 	if n == nil {
@@ -146,10 +133,9 @@ func (s *Sweep[T]) Accumulate(v, g *Var[T]) {
 	}
 }
 
-// Destination returns the matrix in which BackwardInto adds up the gradient of leaf v. Instead of
-// calling Accumulate, a rule may write its contribution to this matrix: it must add to the matrix
-// if add is true, and overwrite the matrix if add is false. If ok is false, there is no such matrix
-// and the rule must call Accumulate.
+// Destination returns the matrix sum in which BackwardInto adds up the gradient of leaf v. The rule
+// must add its contribution to sum if add is true, and set sum to its contribution if add is false.
+// If ok is false, no such matrix exists and the rule must call Accumulate instead.
 func (s *Sweep[T]) Destination(v *Var[T]) (sum linalg.Matrix[T], add, ok bool) {
 	n := s.node(v)
 	if n == nil || n.dst == nil {
@@ -161,10 +147,8 @@ func (s *Sweep[T]) Destination(v *Var[T]) (sum linalg.Matrix[T], add, ok bool) {
 	return n.dst.sum, add, true
 }
 
-// The following methods add a contribution to the adjoint of v, as Accumulate does. Where possible,
-// they do not store the contribution in a separate matrix.
-
-// accumulateFit adds g, summed or broadcast to v's shape.
+// accumulateFit adds g, summed or broadcast to v's shape, to the adjoint of v. Where possible, this
+// method and the following ones do not store the summand in a separate matrix.
 func (s *Sweep[T]) accumulateFit(v, g *Var[T]) {
 	switch n := s.node(v); {
 	case n == nil:
@@ -175,7 +159,7 @@ func (s *Sweep[T]) accumulateFit(v, g *Var[T]) {
 	}
 }
 
-// accumulateRows adds g to the rows that start at row lo.
+// accumulateRows adds g to the rows of v's adjoint that start at row lo.
 func (s *Sweep[T]) accumulateRows(v, g *Var[T], lo int) {
 	switch n := s.node(v); {
 	case n == nil:
@@ -188,7 +172,7 @@ func (s *Sweep[T]) accumulateRows(v, g *Var[T], lo int) {
 	}
 }
 
-// accumulateProduct adds a ⊙ b, summed or broadcast to v's shape.
+// accumulateProduct adds a ⊙ b, summed or broadcast to v's shape, to the adjoint of v.
 func (s *Sweep[T]) accumulateProduct(v, a, b *Var[T]) {
 	n := s.node(v)
 	if n == nil {
@@ -208,7 +192,7 @@ func (s *Sweep[T]) accumulateProduct(v, a, b *Var[T]) {
 	}
 }
 
-// accumulateMatMulTB adds a·bᵀ.
+// accumulateMatMulTB adds a·bᵀ to the adjoint of v.
 func (s *Sweep[T]) accumulateMatMulTB(v, a, b *Var[T]) {
 	n := s.node(v)
 	if n == nil {
@@ -227,18 +211,17 @@ func (s *Sweep[T]) accumulateMatMulTB(v, a, b *Var[T]) {
 	}
 }
 
-// isColumnOf reports whether v is a single column and g has as many rows as v and more than one
-// column.
+// isColumnOf reports whether v is a column with as many rows as g, and g has several columns.
 func (v *Var[T]) isColumnOf(g *Var[T]) bool {
 	return v.Cols() == 1 && v.Rows() == g.Rows() && g.Cols() > 1
 }
 
-// writable reports whether n's adjoint may be overwritten, that is, whether n holds the only
-// reference to it. Recorded adjoints have a reference count of zero and are never overwritten.
+// writable reports whether n holds the only reference to its adjoint, so that the adjoint may be
+// overwritten. Recorded adjoints have a reference count of zero and are never overwritten.
 func (n *node[T]) writable() bool { return n.bar != nil && n.bar.refs == 1 }
 
-// set makes g the adjoint of n and releases the old adjoint. If adjoints are not recorded, set
-// copies g to n's destination or, if n has none, retains g in the pool.
+// set makes g the adjoint of n. During Backward, it also releases the old adjoint, and copies g to
+// n's destination or, if n has none, retains g in the pool.
 func (s *Sweep[T]) set(n *node[T], g *Var[T]) {
 	old := n.bar
 	switch {

@@ -156,14 +156,15 @@ func (t *Tape[T]) Scratch(n int) []T {
 	return t.scratch[:n]
 }
 
-// Leaf puts an independent variable with m's elements on the tape and returns it.
+// Leaf puts m on the tape as an independent variable and returns the variable, which shares m's
+// elements.
 func (t *Tape[T]) Leaf(m linalg.Matrix[T]) *Var[T] {
 	v := t.Const(m)
 	v.live = true
 	return v
 }
 
-// Const puts a constant with m's elements on the tape and returns it.
+// Const puts m on the tape as a constant and returns the constant, which shares m's elements.
 func (t *Tape[T]) Const(m linalg.Matrix[T]) *Var[T] {
 	v := t.variable(t, false)
 	v.Value = m

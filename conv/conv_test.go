@@ -357,7 +357,7 @@ func TestShapesThatDoNotFitPanic(t *testing.T) {
 		"Input: bias [2×1] for 1 channels, which need [1×1]": func() {
 			Input(&g, linalg.New[float64](16, 3), linalg.New[float64](9, 2), linalg.New[float64](8, 3), linalg.New[float64](2, 1))
 		},
-		"SoftplusInPlace would overwrite a [16×1] value": func() {
+		"SoftplusInPlace would overwrite a [16×1] leaf, constant or view, or a value that a view or a rule reads": func() {
 			var tape ad.Tape[float64]
 			w := tape.Leaf(linalg.New[float64](9, 2))
 			x := ad.Scale(tape.Leaf(linalg.New[float64](16, 1)), 1)
