@@ -33,7 +33,7 @@ type sub[T linalg.Float] struct{}
 func (sub[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.accumulateFit(y.in[0], ybar)
 	if b := y.in[1]; s.Wants(b) {
-		s.Accumulate(b, Neg(fit(ybar, b.Value.Shape())))
+		s.Accumulate(b, Neg(fit(ybar, b.shape())))
 	}
 }
 
@@ -68,10 +68,10 @@ func Dot[T linalg.Float](a, b *Var[T]) *Var[T] { return MulSumTo(a, b, 1, 1) }
 
 // MulAdd returns y = a ⊙ b + c. The adjoints are ā = ȳ ⊙ b, b̄ = ȳ ⊙ a and c̄ = ȳ.
 func MulAdd[T linalg.Float](a, b, c *Var[T]) *Var[T] {
-	ab, ok := linalg.Broadcast(a.Value.Shape(), b.Value.Shape())
-	s, fits := linalg.Broadcast(ab, c.Value.Shape())
+	ab, ok := linalg.Broadcast(a.shape(), b.shape())
+	s, fits := linalg.Broadcast(ab, c.shape())
 	if !ok || !fits {
-		panic(fmt.Sprintf("ad: MulAdd: shapes %v, %v and %v do not fit", a.Value.Shape(), b.Value.Shape(), c.Value.Shape()))
+		panic(fmt.Sprintf("ad: MulAdd: shapes %v, %v and %v do not fit", a.shape(), b.shape(), c.shape()))
 	}
 	y := a.tape.Result(s.Rows, s.Cols)
 	linalg.MulAdd(y.Value, a.Value, b.Value, c.Value)
@@ -176,7 +176,7 @@ func Softplus[T linalg.Float](a *Var[T]) *Var[T] { return softplusTo(like(a), a)
 func SoftplusInPlace[T linalg.Float](a *Var[T]) *Var[T] {
 	a.tape.mustHave(a)
 	if !a.private {
-		panic(fmt.Sprintf("ad: SoftplusInPlace would overwrite a %v leaf, constant or view, or a value that a view or a rule reads", a.Value.Shape()))
+		panic(fmt.Sprintf("ad: SoftplusInPlace would overwrite a %v leaf, constant or view, or a value that a view or a rule reads", a.shape()))
 	}
 	y := a.tape.variable(a.tape, true)
 	y.Value = a.Value
@@ -241,9 +241,9 @@ func unary[T linalg.Float](a *Var[T], f func(y, a linalg.Matrix[T]), r Rule[T], 
 // binary returns and records y = f(a, b), with a rule r that reads the given values. It panics and
 // prints the name of the operation if the shapes of a and b do not fit.
 func binary[T linalg.Float](name string, a, b *Var[T], f func(y, a, b linalg.Matrix[T]), r Rule[T], reads Reads) *Var[T] {
-	s, ok := linalg.Broadcast(a.Value.Shape(), b.Value.Shape())
+	s, ok := linalg.Broadcast(a.shape(), b.shape())
 	if !ok {
-		panic(fmt.Sprintf("ad: %s: shapes %v and %v do not fit", name, a.Value.Shape(), b.Value.Shape()))
+		panic(fmt.Sprintf("ad: %s: shapes %v and %v do not fit", name, a.shape(), b.shape()))
 	}
 	y := a.tape.Result(s.Rows, s.Cols)
 	f(y.Value, a.Value, b.Value)

@@ -48,8 +48,8 @@ func Backward[T linalg.Float](y *Var[T], xs ...*Var[T]) []linalg.Matrix[T] {
 // gradient is zero. The slice reached is valid until the tape's next BackwardInto.
 func BackwardInto[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs []*Var[T]) (reached []bool) {
 	for i, x := range xs {
-		if dst[i].Shape() != x.Value.Shape() {
-			panic(fmt.Sprintf("ad: BackwardInto: %v cannot hold the gradient of a %v variable", dst[i].Shape(), x.Value.Shape()))
+		if dst[i].Shape() != x.shape() {
+			panic(fmt.Sprintf("ad: BackwardInto: %v cannot hold the gradient of a %v variable", dst[i].Shape(), x.shape()))
 		}
 	}
 	s := backward(dst[:len(xs)], y, xs)

@@ -47,7 +47,7 @@ type broadcastTo[T linalg.Float] struct{ add[T] }
 // fit returns g summed or broadcast to shape s. If an operation has broadcast or summed an operand
 // of shape s, fit computes the adjoint of the operand.
 func fit[T linalg.Float](g *Var[T], s linalg.Shape) *Var[T] {
-	if g.Value.Shape() == s {
+	if g.shape() == s {
 		return g
 	}
 	g = SumTo(g, min(g.Rows(), s.Rows), min(g.Cols(), s.Cols))
@@ -58,7 +58,7 @@ func fit[T linalg.Float](g *Var[T], s linalg.Shape) *Var[T] {
 // panics if a does not have rows·cols elements. The adjoint ā is ȳ reshaped to a's shape.
 func Reshape[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	if rows < 0 || cols < 0 || rows*cols != len(a.Value.Data) {
-		panic(fmt.Sprintf("ad: Reshape: %v and [%d×%d] have different sizes", a.Value.Shape(), rows, cols))
+		panic(fmt.Sprintf("ad: Reshape: %v and [%d×%d] have different sizes", a.shape(), rows, cols))
 	}
 	if a.Rows() == rows {
 		return a
@@ -95,7 +95,7 @@ func (rowRange[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.accumulateRows(y.in[0]
 // of ȳ.
 func Stack[T linalg.Float](a, b *Var[T]) *Var[T] {
 	if a.Cols() != b.Cols() {
-		panic(fmt.Sprintf("ad: Stack: %v and %v have different numbers of columns", a.Value.Shape(), b.Value.Shape()))
+		panic(fmt.Sprintf("ad: Stack: %v and %v have different numbers of columns", a.shape(), b.shape()))
 	}
 	rows := a.Rows() + b.Rows()
 	y := a.tape.Result(rows, a.Cols())

@@ -48,7 +48,7 @@ func (s *Sweep[T]) begin(y *Var[T], xs ...*Var[T]) {
 	for _, x := range xs {
 		t.mustHave(x)
 		if !x.live {
-			panic(fmt.Sprintf("ad: gradient with respect to a constant %v", x.Value.Shape()))
+			panic(fmt.Sprintf("ad: gradient with respect to a constant %v", x.shape()))
 		}
 		first, last = min(first, x.index), max(last, x.index)
 	}
@@ -122,8 +122,8 @@ func (s *Sweep[T]) Accumulate(v, g *Var[T]) {
 	}
 	s.tape.mustHave(g)
 	switch {
-	case g.Value.Shape() != v.Value.Shape():
-		panic(fmt.Sprintf("ad: Accumulate: %v cannot be the adjoint of a %v variable", g.Value.Shape(), v.Value.Shape()))
+	case g.shape() != v.shape():
+		panic(fmt.Sprintf("ad: Accumulate: %v cannot be the adjoint of a %v variable", g.shape(), v.shape()))
 	case n.writable():
 		linalg.Add(n.bar.Value, n.bar.Value, g.Value)
 	case n.bar != nil:
@@ -155,7 +155,7 @@ func (s *Sweep[T]) accumulateFit(v, g *Var[T]) {
 	case n.writable() && v.isColumnOf(g):
 		linalg.AddSum(n.bar.Value, g.Value)
 	default:
-		s.Accumulate(v, fit(g, v.Value.Shape()))
+		s.Accumulate(v, fit(g, v.shape()))
 	}
 }
 
@@ -178,8 +178,8 @@ func (s *Sweep[T]) accumulateProduct(v, a, b *Var[T]) {
 	if n == nil {
 		return
 	}
-	shape := v.Value.Shape()
-	full, _ := linalg.Broadcast(a.Value.Shape(), b.Value.Shape())
+	shape := v.shape()
+	full, _ := linalg.Broadcast(a.shape(), b.shape())
 	switch {
 	case full == shape && n.writable():
 		linalg.MulAdd(n.bar.Value, a.Value, b.Value, n.bar.Value)

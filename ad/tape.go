@@ -194,7 +194,7 @@ func (t *Tape[T]) FirstNonFinite() string {
 				name, _, _ := strings.Cut(fmt.Sprintf("%T", v.rule), "[") // such as ad.exp[float32]
 				source = "the operation " + strings.TrimPrefix(name, "*")
 			}
-			return fmt.Sprintf("%s, %v, whose element (%d, %d) is %v", source, v.Value.Shape(), j/v.Cols(), j%v.Cols(), x)
+			return fmt.Sprintf("%s, %v, whose element (%d, %d) is %v", source, v.shape(), j/v.Cols(), j%v.Cols(), x)
 		}
 	}
 	return ""
@@ -210,6 +210,8 @@ func (v *Var[T]) Live() bool { return v.live }
 // Operand returns operand i of the recorded operation that computed y, counting from 0.
 func (y *Var[T]) Operand(i int) *Var[T] { return y.in[i] }
 
+func (v *Var[T]) shape() linalg.Shape { return linalg.Shape{Rows: v.Value.Rows, Cols: v.Value.Cols} }
+
 // Rows returns the number of rows of v.
 func (v *Var[T]) Rows() int { return v.Value.Rows }
 
@@ -220,8 +222,8 @@ func (v *Var[T]) Cols() int { return v.Value.Cols }
 // valid.
 func (v *Var[T]) Scalar() T {
 	v.tape.mustHave(v)
-	if v.Value.Shape() != (linalg.Shape{Rows: 1, Cols: 1}) {
-		panic(fmt.Sprintf("ad: Scalar of a %v variable", v.Value.Shape()))
+	if v.shape() != (linalg.Shape{Rows: 1, Cols: 1}) {
+		panic(fmt.Sprintf("ad: Scalar of a %v variable", v.shape()))
 	}
 	return v.Value.Data[0]
 }
@@ -298,11 +300,11 @@ func (t *Tape[T]) mustHave(v *Var[T]) {
 func (t *Tape[T]) refuse(v *Var[T]) {
 	switch {
 	case v.program == overwritten:
-		panic(fmt.Sprintf("ad: use of a %v variable whose value SoftplusInPlace has overwritten", v.Value.Shape()))
+		panic(fmt.Sprintf("ad: use of a %v variable whose value SoftplusInPlace has overwritten", v.shape()))
 	case v.program != v.tape.program:
-		panic(fmt.Sprintf("ad: use of a %v variable from before its tape's Reset", v.Value.Shape()))
+		panic(fmt.Sprintf("ad: use of a %v variable from before its tape's Reset", v.shape()))
 	case v.live:
 		panic(fmt.Sprintf("ad: use of a %v variable of another tape, through which no gradient can pass: "+
-			"the result is on the tape of the first operand, so if that operand is a constant, put it on the tape of the others", v.Value.Shape()))
+			"the result is on the tape of the first operand, so if that operand is a constant, put it on the tape of the others", v.shape()))
 	}
 }
