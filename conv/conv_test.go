@@ -117,7 +117,7 @@ func TestForwardInputAndWeightAgainstNestedLoops(t *testing.T) {
 		}
 		Forward(&g, y, w, x, outBias)
 		Input(&g, in, w, delta, inBias)
-		Weight(&g, weight, delta, x, make([]float64, len(delta.Data)))
+		Weight(&g, weight, delta, x, make([]float64, len(delta.Data)), false)
 		if far(y, wantY) || far(in, wantIn) || far(weight, wantW) {
 			t.Fatalf("%+v: Forward wrong %v, Input wrong %v, Weight wrong %v", g, far(y, wantY), far(in, wantIn), far(weight, wantW))
 		}
@@ -139,7 +139,7 @@ func TestForwardInputAndWeightAreGradientsOfOneTrilinearForm(t *testing.T) {
 		y, in, weight := linalg.New[float64](g.Out(), 3), linalg.New[float64](g.In(), 3), linalg.New[float64](g.Taps(), g.OutC)
 		Forward(&g, y, w, x, matrix{})
 		Input(&g, in, w, delta, matrix{})
-		Weight(&g, weight, delta, x, make([]float64, len(delta.Data)))
+		Weight(&g, weight, delta, x, make([]float64, len(delta.Data)), false)
 		a, b, c := dot(delta, y), dot(in, x), dot(weight, w)
 		return math.Abs(a-b)+math.Abs(a-c) < 1e-10*max(1, math.Abs(a))
 	}
@@ -264,7 +264,7 @@ func TestWeightGradientsOfSharedWeightsAreAdded(t *testing.T) {
 		F := ad.Add(ad.Dot(Conv(&g, w, x, nil), delta), ad.Dot(Conv(&g, w, ad.Scale(x, 2), nil), delta))
 		F = ad.Add(F, ad.Dot(Transpose(&g, w, ad.Scale(delta, 3), nil), x))
 		once := linalg.New[float64](g.Taps(), g.OutC)
-		Weight(&g, once, delta.Value, x.Value, make([]float64, len(delta.Value.Data)))
+		Weight(&g, once, delta.Value, x.Value, make([]float64, len(delta.Value.Data)), false)
 		sum := linalg.New[float64](g.Taps(), g.OutC)
 		sum.Fill(math.NaN())
 		ad.BackwardInto([]matrix{sum}, F, []*ad.Var[float64]{w})
@@ -290,7 +290,7 @@ func TestBitsDoNotDependOnGOMAXPROCS(t *testing.T) {
 			y, in, weight := linalg.New[float32](g.Out(), batch), linalg.New[float32](g.In(), batch), linalg.New[float32](g.Taps(), g.OutC)
 			Forward(&g, y, w, x, linalg.Matrix[float32]{})
 			Input(&g, in, w, delta, bias)
-			Weight(&g, weight, delta, x, make([]float32, len(delta.Data)))
+			Weight(&g, weight, delta, x, make([]float32, len(delta.Data)), false)
 			return slices.Concat(y.Data, in.Data, weight.Data)
 		}
 		want := run(1)
@@ -315,7 +315,7 @@ func TestAColumnDoesNotDependOnItsBatch(t *testing.T) {
 			y, in, weight = linalg.New[float32](g.Out(), x.Cols), linalg.New[float32](g.In(), x.Cols), linalg.New[float32](g.Taps(), g.OutC)
 			Forward(&g, y, w, x, outBias)
 			Input(&g, in, w, delta, inBias)
-			Weight(&g, weight, delta, x, make([]float32, len(delta.Data)))
+			Weight(&g, weight, delta, x, make([]float32, len(delta.Data)), false)
 			return y, in, weight
 		}
 		y, in, weight := all(x, delta)
@@ -349,7 +349,7 @@ func TestShapesThatDoNotFitPanic(t *testing.T) {
 			Forward(&g, linalg.New[float64](8, 3), linalg.New[float64](9, 2), linalg.New[float64](16, 2), matrix{})
 		},
 		"which needs [8×B], [9×2] and [16×B]": func() {
-			Weight(&g, linalg.New[float64](8, 2), linalg.New[float64](8, 3), linalg.New[float64](16, 3), make([]float64, 24))
+			Weight(&g, linalg.New[float64](8, 2), linalg.New[float64](8, 3), linalg.New[float64](16, 3), make([]float64, 24), false)
 		},
 		"Forward: bias [1×1] for 2 channels, which need [2×1]": func() {
 			Forward(&g, linalg.New[float64](8, 3), linalg.New[float64](9, 2), linalg.New[float64](16, 3), linalg.New[float64](1, 1))
@@ -364,8 +364,13 @@ func TestShapesThatDoNotFitPanic(t *testing.T) {
 			Conv(&g, w, x, nil)
 			ad.SoftplusInPlace(x)
 		},
-		"must be positive":    func() { Same(4, 4, 1, 1, 3, 0) },
-		"impossible geometry": func() { Same(4, 4, 0, 1, 3, 1) },
+		"Same(4, 4, 1, 1, 3, 0): all arguments must be positive": func() { Same(4, 4, 1, 1, 3, 0) },
+		"impossible geometry {InH:0 ":                            func() { Forward(&Geometry{}, matrix{}, matrix{}, matrix{}, matrix{}) },
+		"PadTop:-1 PadLeft:0}": func() {
+			g := g
+			g.PadTop = -1
+			Forward(&g, linalg.New[float64](8, 3), linalg.New[float64](9, 2), linalg.New[float64](16, 3), matrix{})
+		},
 	} {
 		func() {
 			defer func() {
