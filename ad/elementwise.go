@@ -231,15 +231,15 @@ func (slope[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	}
 }
 
-// unary returns and records y = f(a), with a rule r that reads the given values.
+// unary computes y = f(a) and records it with differentiation rule r, which reads the values reads.
 func unary[T linalg.Float](a *Var[T], f func(y, a linalg.Matrix[T]), r Rule[T], reads Reads) *Var[T] {
 	y := like(a)
 	f(y.Value, a.Value)
 	return a.tape.Record(y, r, reads, a)
 }
 
-// binary returns and records y = f(a, b), with a rule r that reads the given values. It panics and
-// prints the name of the operation if the shapes of a and b do not fit.
+// binary computes y = f(a, b) and records it with differentiation rule r, which reads the values
+// reads. It panics with the name of the operation if the shapes of a and b do not fit.
 func binary[T linalg.Float](name string, a, b *Var[T], f func(y, a, b linalg.Matrix[T]), r Rule[T], reads Reads) *Var[T] {
 	s, ok := linalg.Broadcast(a.shape(), b.shape())
 	if !ok {

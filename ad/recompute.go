@@ -14,8 +14,8 @@ type Program[T linalg.Float] interface {
 
 // Recomputed returns p.Run(in) without keeping the intermediate variables (gradient checkpointing:
 // Chen et al., 2016). It resets the tape scratch and runs the program on it. To compute gradients,
-// Backward does the same again. A chain of programs therefore needs the memory of only one program
-// and runs each program twice.
+// Backward resets scratch and runs the program again. A chain of programs therefore needs the memory
+// of only one program and runs each program twice.
 //
 // Backward returns the same bits with and without Recomputed. Grad cannot differentiate the result
 // and panics. The program must depend on no variables other than in, which must not be empty.

@@ -44,8 +44,8 @@ func BroadcastTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 
 type broadcastTo[T linalg.Float] struct{ add[T] }
 
-// fit returns g summed or broadcast to shape s. If an operation has broadcast or summed an operand
-// of shape s, fit computes the adjoint of the operand.
+// fit returns g summed or broadcast to shape s. Rules use it for the adjoint of an operand of shape
+// s that the operation has broadcast or summed.
 func fit[T linalg.Float](g *Var[T], s linalg.Shape) *Var[T] {
 	if g.shape() == s {
 		return g

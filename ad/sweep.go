@@ -16,7 +16,7 @@ type Sweep[T linalg.Float] struct {
 	first int       // the smallest tape index of y and xs
 	nodes []node[T] // nodes of the variables from first to the largest tape index of y and xs
 
-	// Backward and BackwardInto reuse the memory of the following fields. Grad does not use them.
+	// Only Backward and BackwardInto use the following fields.
 	pool         pool[T]
 	destinations []*destination[T]
 	gradients    []linalg.Matrix[T]

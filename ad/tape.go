@@ -243,8 +243,8 @@ func (r *record[T]) variable(t *Tape[T], private bool) *Var[T] {
 	return v
 }
 
-// set makes Value a rows × cols matrix with elements data. It writes nothing if Value does not
-// change, as in most repeated programs, because later reads would have to wait for the write.
+// set makes Value a rows × cols matrix with elements data. If Value does not change, as in most
+// repeated programs, set writes nothing, because the next read would have to wait for the write.
 func (v *Var[T]) set(rows, cols int, data []T) {
 	if m := &v.Value; m.Rows != rows || m.Cols != cols || len(data) == 0 || &m.Data[0] != &data[0] {
 		m.Rows, m.Cols, m.Data = rows, cols, data
@@ -290,7 +290,7 @@ func (t *Tape[T]) Record(y *Var[T], r Rule[T], reads Reads, operands ...*Var[T])
 	return y
 }
 
-// mustHave panics if v cannot be used on t.
+// mustHave panics if v cannot be an operand on t. refuse lists the reasons.
 func (t *Tape[T]) mustHave(v *Var[T]) {
 	if v.tape != t || v.program != t.program {
 		t.refuse(v)

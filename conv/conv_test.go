@@ -119,7 +119,7 @@ func TestForwardInputAndWeightAgainstNestedLoops(t *testing.T) {
 		Input(&g, in, w, delta, inBias)
 		Weight(&g, weight, delta, x, make([]float64, len(delta.Data)), false)
 		if far(y, wantY) || far(in, wantIn) || far(weight, wantW) {
-			t.Fatalf("%+v: Forward wrong %v, Input wrong %v, Weight wrong %v", g, far(y, wantY), far(in, wantIn), far(weight, wantW))
+			t.Fatalf("%+v: wrong results: Forward %v, Input %v, Weight %v", g, far(y, wantY), far(in, wantIn), far(weight, wantW))
 		}
 	}
 }
@@ -166,7 +166,7 @@ func TestSameIsTensorFlowsPadding(t *testing.T) {
 	// For an image that is not square, Same pads each axis separately.
 	g := Same(7, 14, 2, 3, 5, 2)
 	if want := (Geometry{InH: 7, InW: 14, InC: 2, OutH: 4, OutW: 7, OutC: 3, KernelH: 5, KernelW: 5, Stride: 2, PadTop: 2, PadLeft: 1}); g != want {
-		t.Errorf("Same(7, 14, …) is %+v, want %+v", g, want)
+		t.Errorf("Same(7, 14, 2, 3, 5, 2) = %+v, want %+v", g, want)
 	}
 	// total is the number of multiply-adds of the paper's encoder without its dense layers.
 	total := 0
@@ -203,24 +203,24 @@ func TestDerivativesOfTheOperationsAgainstFiniteDifferences(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 1))
 	for _, f := range forms {
 		for g := range geometries(rng, 12) {
-			var at_, along []matrix // a point on the line and its direction
+			var point, direction []matrix // the line point + h·direction
 			for _, s := range f.shapes(&g) {
-				at_, along = append(at_, random[float64](rng, s.Rows, s.Cols)), append(along, random[float64](rng, s.Rows, s.Cols))
+				point, direction = append(point, random[float64](rng, s.Rows, s.Cols)), append(direction, random[float64](rng, s.Rows, s.Cols))
 			}
 			var tape ad.Tape[float64]
-			// at returns F and its first and second derivatives at the point at_ + h·along.
+			// at returns F and its first and second derivatives at the point point + h·direction.
 			at := func(h float64) (F, slope, curvature float64) {
 				tape.Reset()
 				var x []*ad.Var[float64]
-				for i, m := range at_ {
+				for i, m := range point {
 					p := tape.Matrix(m.Rows, m.Cols)
-					linalg.MulAdd(p, linalg.Column(h), along[i], m)
+					linalg.MulAdd(p, linalg.Column(h), direction[i], m)
 					x = append(x, tape.Leaf(p))
 				}
 				y := ad.Sum(ad.Tanh(ad.Scale(f.op(&g, x), 0.2)))
 				slopeOf := func(u *ad.Var[float64]) *ad.Var[float64] {
 					s := tape.Scalar(0)
-					for i, v := range along {
+					for i, v := range direction {
 						s = ad.Add(s, ad.Dot(ad.Grad(u, x[i]), tape.Const(v)))
 					}
 					return s
@@ -237,10 +237,10 @@ func TestDerivativesOfTheOperationsAgainstFiniteDifferences(t *testing.T) {
 			wantSlope := difference(func(h float64) float64 { F, _, _ := at(h); return F })
 			wantCurvature := difference(func(h float64) float64 { _, s, _ := at(h); return s })
 			if !(math.Abs(slope-wantSlope) <= 1e-7*max(1, math.Abs(wantSlope))) {
-				t.Errorf("%s, %+v: slope %v, finite differences %v", f.name, g, slope, wantSlope)
+				t.Errorf("%s, %+v: first derivative is %v, but finite differences give %v", f.name, g, slope, wantSlope)
 			}
 			if !(math.Abs(curvature-wantCurvature) <= 1e-5*max(1, math.Abs(wantCurvature))) {
-				t.Errorf("%s, %+v: curvature %v, finite differences %v", f.name, g, curvature, wantCurvature)
+				t.Errorf("%s, %+v: second derivative is %v, but finite differences give %v", f.name, g, curvature, wantCurvature)
 			}
 		}
 	}
@@ -296,7 +296,7 @@ func TestBitsDoNotDependOnGOMAXPROCS(t *testing.T) {
 		want := run(1)
 		for _, procs := range []int{2, 3, 8} {
 			if !slices.Equal(run(procs), want) {
-				t.Errorf("%+v: GOMAXPROCS %d changes bits", g, procs)
+				t.Errorf("%+v: GOMAXPROCS = %d changes the bits of the results", g, procs)
 			}
 		}
 	}
@@ -330,13 +330,13 @@ func TestAColumnDoesNotDependOnItsBatch(t *testing.T) {
 			}
 			py, pin, pweight := all(columns(x), columns(delta))
 			if !slices.Equal(py.Data, columns(y).Data) || !slices.Equal(pin.Data, columns(in).Data) {
-				t.Errorf("%+v: columns %d to %d have other bits when computed alone", g, part[0], part[1]-1)
+				t.Errorf("%+v: columns %d to %d are different if computed without the other columns", g, part[0], part[1]-1)
 			}
 			linalg.Add(sum, sum, pweight)
 		}
 		for i, want := range weight.Data {
 			if !(math.Abs(float64(sum.Data[i]-want)) <= 1e-4*max(1, math.Abs(float64(want)))) {
-				t.Errorf("%+v: weight gradient %v from the parts, %v from all", g, sum.Data[i], want)
+				t.Errorf("%+v: the sum of the parts' weight gradients is %v, want %v", g, sum.Data[i], want)
 			}
 		}
 	}

@@ -31,8 +31,9 @@ type Geometry struct {
 }
 
 // Same returns the geometry of a convolution with a square kernel and TensorFlow's SAME padding. The
-// output has ⌈size/stride⌉ pixels along each axis. Opposite sides have the same padding, or the
-// bottom and right sides have one more pixel. Same panics unless all arguments are positive.
+// output has ⌈size/stride⌉ pixels along each axis. The padding is split evenly between opposite
+// sides. If it is odd, the bottom or right side gets one more pixel. Same panics unless all arguments
+// are positive.
 func Same(inH, inW, inC, outC, kernel, stride int) Geometry {
 	if min(inH, inW, inC, outC, kernel, stride) < 1 {
 		panic(fmt.Sprintf("conv: Same(%d, %d, %d, %d, %d, %d): all arguments must be positive", inH, inW, inC, outC, kernel, stride))
@@ -62,7 +63,7 @@ func (g *Geometry) Out() int { return g.OutH * g.OutW * g.OutC }
 func (g *Geometry) Taps() int { return g.KernelH * g.KernelW * g.InC }
 
 // MultiplyAdds returns the number of multiply-adds of Forward, Input or Weight for one sample,
-// including those on padding.
+// including multiply-adds on padding.
 func (g *Geometry) MultiplyAdds() int { return g.OutH * g.OutW * g.OutC * g.Taps() }
 
 // An axis is the vertical or horizontal part of a Geometry. Tap k connects output pixel o with input
@@ -86,8 +87,9 @@ func (a axis) outputs(i int) (first, last int) {
 	return first, max(first, min(a.out, d/a.stride+1))
 }
 
-// A run is a sequence of count pixels along an axis, of which pixel is the first. The taps, or the
-// output pixels, first to last−1 are connected with the first pixel.
+// A run is a sequence of count pixels along an axis, of which pixel is the first. In a run of output
+// pixels, the first pixel is connected with taps first to last−1. In a run of input pixels, it is
+// connected with output pixels first to last−1.
 type run struct{ pixel, count, first, last int }
 
 // outputRuns divides output pixels lo to hi−1 into runs and appends the runs to list. Neighbouring
