@@ -175,10 +175,8 @@ func along[R any](p *problem, v []float64, s float64, f func() R) R {
 }
 
 // difference approximates the derivative of f at 0 by Richardson extrapolation of two central
-// differences. For step size h, the error is O(h⁴).
-func difference(f func(s float64) float64) float64 { return differenceAt(f, 2e-3) }
-
-func differenceAt(f func(s float64) float64, h float64) float64 {
+// differences with step sizes h and h/2. The error is O(h⁴).
+func difference(f func(s float64) float64, h float64) float64 {
 	central := func(h float64) float64 { return (f(h) - f(-h)) / (2 * h) }
 	return (4*central(h/2) - central(h)) / 3
 }
@@ -188,10 +186,10 @@ func differenceAt(f func(s float64) float64, h float64) float64 {
 // steps are inaccurate where f is strongly curved. If rounding errors dominate, no step size is
 // accurate.
 func convergedDifference(f func(s float64) float64) (slope float64, ok bool) {
-	slope = differenceAt(f, 2e-3)
+	slope = difference(f, 2e-3)
 	for h := 5e-4; h > 1e-7; h /= 4 {
 		last := slope
-		slope = differenceAt(f, h)
+		slope = difference(f, h)
 		if math.Abs(slope-last) <= 1e-6*max(1, math.Abs(slope)) {
 			return slope, true
 		}
@@ -254,19 +252,19 @@ func TestDerivativesOfEveryOperationAgainstFiniteDifferences(t *testing.T) {
 				for i := range numeric {
 					e := make([]float64, n)
 					e[i] = 1
-					numeric[i] = difference(func(s float64) float64 { return along(p, e, s, p.at) })
+					numeric[i] = difference(func(s float64) float64 { return along(p, e, s, p.at) }, 2e-3)
 				}
 				if e := relativeError(g, numeric); !(e <= 1e-7) {
-					t.Errorf("%v: gradient off by %.1e", shapes, e)
+					t.Errorf("operands %v: relative error of the gradient is %.1e, want at most 1e-7", shapes, e)
 				}
 
 				// Compare H·v with differences of gradients, and vᵀ·H·v with second differences of values.
 				hv := p.hessianVector(v)
 				for i := range numeric {
-					numeric[i] = difference(func(s float64) float64 { return along(p, v, s, p.gradient)[i] })
+					numeric[i] = difference(func(s float64) float64 { return along(p, v, s, p.gradient)[i] }, 2e-3)
 				}
 				if e := relativeError(hv, numeric); !(e <= 1e-7) {
-					t.Errorf("%v: Hessian-vector product off by %.1e", shapes, e)
+					t.Errorf("operands %v: relative error of the Hessian-vector product is %.1e, want at most 1e-7", shapes, e)
 				}
 				vhv := 0.0
 				for i := range v {
@@ -274,7 +272,7 @@ func TestDerivativesOfEveryOperationAgainstFiniteDifferences(t *testing.T) {
 				}
 				second := secondDifference(func(s float64) float64 { return along(p, v, s, p.at) })
 				if e := relativeError([]float64{vhv}, []float64{second}); !(e <= 1e-5) {
-					t.Errorf("%v: second derivative off by %.1e", shapes, e)
+					t.Errorf("operands %v: relative error of the second derivative is %.1e, want at most 1e-5", shapes, e)
 				}
 			}
 		})
@@ -324,21 +322,21 @@ func TestGradientOfAnUnrelatedVariableIsZero(t *testing.T) {
 	x, z := tape.Leaf(linalg.New[float64](2, 3)), tape.Leaf(linalg.New[float64](4, 1))
 	y := Sum(Exp(x))
 	if g := Grad(y, z); !slices.Equal(g.Value.Data, make([]float64, 4)) {
-		t.Errorf("Grad: %v, want zeros", g.Value.Data)
+		t.Errorf("Grad returns %v, want zeros", g.Value.Data)
 	}
 	g := Backward(y, z, x)
 	if !slices.Equal(g[0].Data, make([]float64, 4)) || g[0].Shape() != z.Value.Shape() || g[1].Data[0] != 1 {
-		t.Errorf("Backward: %v, want zeros and ones", g)
+		t.Errorf("Backward returns %v, want zeros and ones", g)
 	}
 }
 
 func TestEmptyMatricesCanBeReshaped(t *testing.T) {
 	var tape Tape[float64]
 	if y := Reshape(tape.Leaf(linalg.New[float64](0, 3)), 3, 0); y.Rows() != 3 || y.Cols() != 0 {
-		t.Errorf("[0×3] became %v", y.Value.Shape())
+		t.Errorf("Reshape of [0×3] to [3×0] returns %v", y.Value.Shape())
 	}
 	if y := Reshape(tape.Leaf(linalg.New[float64](3, 0)), 0, 3); y.Rows() != 0 || y.Cols() != 3 {
-		t.Errorf("[3×0] became %v", y.Value.Shape())
+		t.Errorf("Reshape of [3×0] to [0×3] returns %v", y.Value.Shape())
 	}
 }
 
@@ -348,10 +346,10 @@ func TestValuesOfMeanAndDot(t *testing.T) {
 	var tape Tape[float64]
 	x, y := tape.Const(linalg.Of(2, 3, []float64{1, 2, 3, 4, 5, 9})), tape.Const(linalg.Of(2, 1, []float64{10, 100}))
 	if got := Mean(x).Scalar(); got != 4 {
-		t.Errorf("Mean: %v, want 4", got)
+		t.Errorf("Mean = %v, want 4", got)
 	}
 	if got := Dot(x, y).Scalar(); got != 60+1800 {
-		t.Errorf("Dot: %v, want 1860", got)
+		t.Errorf("Dot = %v, want 1860", got)
 	}
 }
 
@@ -377,7 +375,7 @@ func TestSweepsComputeOnlyTheAdjointsNeeded(t *testing.T) {
 	before = tape.Len()
 	Grad(y2, z2)
 	if made := tape.Len() - before; made > 4 {
-		t.Errorf("a gradient in z = exp(u) of Σz² took %d variables: the sweep continued to u", made)
+		t.Errorf("the gradient of Σz² with respect to z = exp(u) takes %d variables, want at most 4, without the adjoint of u", made)
 	}
 }
 
@@ -385,12 +383,12 @@ func TestOperationsOnConstantsAreNotRecorded(t *testing.T) {
 	var tape Tape[float64]
 	c := tape.Const(linalg.New[float64](3, 3))
 	y := Exp(MatMul(c, Tanh(c)))
-	if y.live || y.rule != nil || y.in[0] != nil {
+	if y.live || y.rule != nil || len(y.in) > 0 {
 		t.Error("an operation on constants was recorded")
 	}
 	defer func() {
 		if msg := fmt.Sprint(recover()); !strings.Contains(msg, "constant [3×3]") {
-			t.Errorf("gradient with respect to a constant: panic %q", msg)
+			t.Errorf("gradient with respect to a constant: panic %q, want one that names the constant", msg)
 		}
 	}()
 	Grad(y, c)
@@ -493,7 +491,7 @@ func TestConstantsOfOtherTapesAreNotDifferentiated(t *testing.T) {
 		g := Grad(Sum(y), x)
 		b := Backward(Sum(y), x)[0]
 		if want := []float64{5, 7}; !slices.Equal(g.Value.Data, want) || !slices.Equal(b.Data, want) {
-			t.Errorf("%s: Grad %v, Backward %v, want %v", name, g.Value.Data, b.Data, want)
+			t.Errorf("%s: Grad returns %v and Backward %v, want %v", name, g.Value.Data, b.Data, want)
 		}
 	}
 	var scratch Tape[float64]
@@ -519,10 +517,10 @@ func TestTapeIsReusedWithoutAllocation(t *testing.T) {
 	want := slices.Clone(got[0].Data)
 	step()
 	if !slices.Equal(got[0].Data, want) {
-		t.Error("the first and the second run on a tape differ")
+		t.Error("the second run on a tape returns a different gradient than the first")
 	}
 	if n := testing.AllocsPerRun(100, step); n != 0 {
-		t.Errorf("a warmed-up step allocates %v times", n)
+		t.Errorf("a step on a used tape allocates %v times, want 0", n)
 	}
 }
 
@@ -540,10 +538,10 @@ func (w *tripwire) on(a variable) variable {
 	y := like(a)
 	linalg.Copy(y.Value, a.Value)
 	w.pass(&w.values)
-	return a.tape.Record(y, w, ReadsNothing, a, nil, nil)
+	return a.tape.Record(y, w, ReadsNothing, a)
 }
 
-func (w *tripwire) Pull(s Sweep[float64], y, ybar variable) {
+func (w *tripwire) Pull(s *Sweep[float64], y, ybar variable) {
 	w.pass(&w.adjoints)
 	s.Accumulate(y.Operand(0), ybar)
 }
@@ -578,15 +576,15 @@ func TestInterruptStopsAProgramAndResetRestoresTheTape(t *testing.T) {
 			w.values = 0
 		}
 		if _, p := run(); p != (Interrupted{}) {
-			t.Fatalf("interrupt %d: panic %v", i, p)
+			t.Fatalf("interrupt %d: panic %v, want Interrupted", i, p)
 		}
 		if w.late > 0 {
-			t.Errorf("interrupt %d: %d later operations or steps of a sweep", i, w.late)
+			t.Errorf("interrupt %d: %d operations or rules ran after the interrupt", i, w.late)
 		}
 		w.flag.Store(false)
 		w.values, w.adjoints, w.late = 0, 0, 0
 		if got, p := run(); !slices.Equal(got, want) {
-			t.Errorf("interrupt %d: a different gradient after Reset, panic %v", i, p)
+			t.Errorf("interrupt %d: the gradient after Reset is different; panic %v", i, p)
 		}
 	}
 }
@@ -616,7 +614,7 @@ func TestMisuseOfTheTapePanics(t *testing.T) {
 	seen := Add(x, x)
 	Reshape(seen, 3, 2)
 	factor := Add(x, x)
-	addWithRule(func(s Sweep[float64], y, ybar variable) {}, ReadsOperands, factor, factor)
+	addWithRule(func(s *Sweep[float64], y, ybar variable) {}, ReadsOperands, factor, factor)
 	recomputedFrom := Add(x, x)
 	Recomputed(new(Tape[float64]), sumAndProduct{}, []variable{recomputedFrom, recomputedFrom})
 	for want, f := range map[string]func(){
@@ -629,26 +627,26 @@ func TestMisuseOfTheTapePanics(t *testing.T) {
 		"value SoftplusInPlace has":                   func() { SoftplusInPlace(used) },
 		"overwrite a [2×3] leaf, constant or view":    func() { SoftplusInPlace(x) },
 		"overwrite a [3×2] leaf":                      func() { SoftplusInPlace(Reshape(Add(x, x), 3, 2)) },
-		"[2×3] value that a view or a rule reads":     func() { SoftplusInPlace(seen) },
-		"value that a view or":                        func() { SoftplusInPlace(Exp(x)) },
-		"value that a view or a":                      func() { SoftplusInPlace(factor) },
-		"value that a view or a rule":                 func() { SoftplusInPlace(recomputedFrom) },
+		"[2×3] leaf, constant or view, or":            func() { SoftplusInPlace(seen) },
+		"view, or a value that a view":                func() { SoftplusInPlace(Exp(x)) },
+		"or a value that a view or":                   func() { SoftplusInPlace(factor) },
+		"a value that a view or a rule reads":         func() { SoftplusInPlace(recomputedFrom) },
 		"a view or a rule reads": func() {
-			SoftplusInPlace(addWithRule(func(s Sweep[float64], y, ybar variable) {}, ReadsResult, x, x))
+			SoftplusInPlace(addWithRule(func(s *Sweep[float64], y, ybar variable) {}, ReadsResult, x, x))
 		},
 		"a [2×3] variable whose value SoftplusInPlace": func() { // the rule reads y, but declares ReadsNothing
-			y := addWithRule(func(s Sweep[float64], y, ybar variable) { s.Accumulate(x, Mul(ybar, y)) }, ReadsNothing, x, x)
+			y := addWithRule(func(s *Sweep[float64], y, ybar variable) { s.Accumulate(x, Mul(ybar, y)) }, ReadsNothing, x, x)
 			Backward(SoftplusInPlace(y), x)
 		},
 		"[1×1] cannot be the adjoint of a [2×3]": func() {
-			y := addWithRule(func(s Sweep[float64], y, ybar variable) { s.Accumulate(x, tape.Scalar(1)) }, ReadsNothing, x, x)
+			y := addWithRule(func(s *Sweep[float64], y, ybar variable) { s.Accumulate(x, tape.Scalar(1)) }, ReadsNothing, x, x)
 			Backward(y, x)
 		},
 		"[3×3] cannot hold the gradient of a [2×3]": func() {
 			BackwardInto([]matrix{linalg.New[float64](3, 3)}, Sum(x), []variable{x})
 		},
 		"a rule called Grad": func() {
-			Grad(addWithRule(func(s Sweep[float64], y, ybar variable) { Grad(y, x) }, ReadsNothing, x, x), x)
+			Grad(addWithRule(func(s *Sweep[float64], y, ybar variable) { Grad(y, x) }, ReadsNothing, x, x), x)
 		},
 		"differentiate the result of Recomputed": func() {
 			var scratch Tape[float64]
@@ -738,7 +736,7 @@ func FuzzPrograms(f *testing.F) {
 			t.Skip()
 		}
 		if !(math.Abs(slope-numeric) <= 1e-4*max(1, math.Abs(slope))) {
-			t.Fatalf("slope %v, finite differences %v", slope, numeric)
+			t.Fatalf("slope is %v, but finite differences give %v", slope, numeric)
 		}
 	})
 }
@@ -746,15 +744,15 @@ func FuzzPrograms(f *testing.F) {
 func TestBackwardIntoReportsWhichVariablesAreUsed(t *testing.T) {
 	var tape Tape[float64]
 	used, idle := tape.Leaf(linalg.Column(2.0)), tape.Leaf(linalg.Column(3.0))
-	unread := Exp(idle) // on the tape, but y does not depend on it
+	unread := Exp(idle) // y does not depend on unread
 	y := Add(Scale(used, 0), tape.Scalar(1))
 	g := []matrix{linalg.Column(0.0), linalg.Column(0.0), linalg.Column(0.0)}
 	for range 2 {
 		if reached := BackwardInto(g, y, []variable{used, idle, unread}); !slices.Equal(reached, []bool{true, false, false}) {
-			t.Errorf("reached: %v, want true, false and false", reached)
+			t.Errorf("reached = %v, want [true false false]", reached)
 		}
 	}
 	if reached := BackwardInto(g[:1], Add(y, unread), []variable{idle}); !reached[0] {
-		t.Error("a variable that a later sweep uses is not reached")
+		t.Error("reached is false for a variable on which y depends")
 	}
 }

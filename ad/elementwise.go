@@ -6,34 +6,31 @@ import (
 	"hvae/linalg"
 )
 
-// This file contains elementwise operations. Binary operations broadcast an operand that has one
-// row or one column. Its adjoint is then summed over the copies; the formulas in the comments
-// omit this sum.
+// This file contains elementwise operations. Operations on several operands broadcast an operand
+// with one row or one column and sum its adjoint over the copies. The formulas omit this sum.
 
 // Add returns y = a + b. The adjoints are ā = ȳ and b̄ = ȳ.
 func Add[T linalg.Float](a, b *Var[T]) *Var[T] {
-	y := broadcast("Add", a, b)
-	linalg.Add(y.Value, a.Value, b.Value)
-	return a.tape.Record(y, add[T]{}, ReadsNothing, a, b, nil)
+	return binary("Add", a, b, linalg.Add[T], add[T]{}, ReadsNothing)
 }
 
 type add[T linalg.Float] struct{}
 
-func (add[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
-	s.accumulateFit(y.in[0], ybar)
-	s.accumulateFit(y.in[1], ybar)
+// Pull is also the rule of AddConst, SumTo and BroadcastTo, which have only one operand.
+func (add[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
+	for _, v := range y.in {
+		s.accumulateFit(v, ybar)
+	}
 }
 
 // Sub returns y = a − b. The adjoints are ā = ȳ and b̄ = −ȳ.
 func Sub[T linalg.Float](a, b *Var[T]) *Var[T] {
-	y := broadcast("Sub", a, b)
-	linalg.Sub(y.Value, a.Value, b.Value)
-	return a.tape.Record(y, sub[T]{}, ReadsNothing, a, b, nil)
+	return binary("Sub", a, b, linalg.Sub[T], sub[T]{}, ReadsNothing)
 }
 
 type sub[T linalg.Float] struct{}
 
-func (sub[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+func (sub[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.accumulateFit(y.in[0], ybar)
 	if b := y.in[1]; s.Wants(b) {
 		s.Accumulate(b, Neg(fit(ybar, b.shape())))
@@ -42,16 +39,18 @@ func (sub[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
 
 // Mul returns y = a ⊙ b. The adjoints are ā = ȳ ⊙ b and b̄ = ȳ ⊙ a.
 func Mul[T linalg.Float](a, b *Var[T]) *Var[T] {
-	y := broadcast("Mul", a, b)
-	linalg.Mul(y.Value, a.Value, b.Value)
-	return a.tape.Record(y, mul[T]{}, ReadsOperands, a, b, nil)
+	return binary("Mul", a, b, linalg.Mul[T], mul[T]{}, ReadsOperands)
 }
 
 type mul[T linalg.Float] struct{}
 
-func (mul[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+// Pull is also the rule of MulAdd, which has a third operand.
+func (mul[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.accumulateProduct(y.in[0], ybar, y.in[1])
 	s.accumulateProduct(y.in[1], ybar, y.in[0])
+	for _, c := range y.in[2:] {
+		s.accumulateFit(c, ybar)
+	}
 }
 
 // MulSumTo returns y = SumTo(a ⊙ b, rows, cols) without storing a ⊙ b. The adjoints are
@@ -59,7 +58,7 @@ func (mul[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
 func MulSumTo[T linalg.Float](a, b *Var[T], rows, cols int) *Var[T] {
 	y := a.tape.Result(rows, cols)
 	linalg.MulSum(y.Value, a.Value, b.Value)
-	return a.tape.Record(y, mulSumTo[T]{}, ReadsOperands, a, b, nil)
+	return a.tape.Record(y, mulSumTo[T]{}, ReadsOperands, a, b)
 }
 
 type mulSumTo[T linalg.Float] struct{ mul[T] }
@@ -79,23 +78,16 @@ func MulAdd[T linalg.Float](a, b, c *Var[T]) *Var[T] {
 	return a.tape.Record(y, mulAdd[T]{}, ReadsOperands, a, b, c)
 }
 
-type mulAdd[T linalg.Float] struct{}
-
-func (mulAdd[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
-	mul[T]{}.Pull(s, y, ybar)
-	s.accumulateFit(y.in[2], ybar)
-}
+type mulAdd[T linalg.Float] struct{ mul[T] }
 
 // Div returns y = a / b. The adjoints are ā = ȳ / b and b̄ = −(ȳ / b) ⊙ y.
 func Div[T linalg.Float](a, b *Var[T]) *Var[T] {
-	y := broadcast("Div", a, b)
-	linalg.Div(y.Value, a.Value, b.Value)
-	return a.tape.Record(y, div[T]{}, ReadsResult|ReadsOperands, a, b, nil)
+	return binary("Div", a, b, linalg.Div[T], div[T]{}, ReadsResult|ReadsOperands)
 }
 
 type div[T linalg.Float] struct{}
 
-func (div[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+func (div[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	a, b := y.in[0], y.in[1]
 	g := Div(ybar, b)
 	s.accumulateFit(a, g)
@@ -109,12 +101,12 @@ func Scale[T linalg.Float](a *Var[T], c T) *Var[T] {
 	y := like(a)
 	linalg.Scale(y.Value, c, a.Value)
 	y.aux = c
-	return a.tape.Record(y, scale[T]{}, ReadsNothing, a, nil, nil)
+	return a.tape.Record(y, scale[T]{}, ReadsNothing, a)
 }
 
 type scale[T linalg.Float] struct{}
 
-func (scale[T]) Pull(s Sweep[T], y, ybar *Var[T]) { s.Accumulate(y.in[0], Scale(ybar, y.aux)) }
+func (scale[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.Accumulate(y.in[0], Scale(ybar, y.aux)) }
 
 // Neg returns y = −a. The adjoint is ā = −ȳ.
 func Neg[T linalg.Float](a *Var[T]) *Var[T] { return Scale(a, -1) }
@@ -128,79 +120,65 @@ func Mean[T linalg.Float](a *Var[T]) *Var[T] {
 func AddConst[T linalg.Float](a *Var[T], c T) *Var[T] {
 	y := like(a)
 	linalg.AddConst(y.Value, a.Value, c)
-	return a.tape.Record(y, addConst[T]{}, ReadsNothing, a, nil, nil)
+	return a.tape.Record(y, addConst[T]{}, ReadsNothing, a)
 }
 
-type addConst[T linalg.Float] struct{}
-
-func (addConst[T]) Pull(s Sweep[T], y, ybar *Var[T]) { s.Accumulate(y.in[0], ybar) }
+type addConst[T linalg.Float] struct{ add[T] }
 
 // Exp returns y = eᵃ. The adjoint is ā = ȳ ⊙ y.
 func Exp[T linalg.Float](a *Var[T]) *Var[T] {
-	y := like(a)
-	linalg.Exp(y.Value, a.Value)
-	return a.tape.Record(y, exp[T]{}, ReadsResult, a, nil, nil)
+	return unary(a, linalg.Exp[T], exp[T]{}, ReadsResult)
 }
 
 type exp[T linalg.Float] struct{}
 
-func (exp[T]) Pull(s Sweep[T], y, ybar *Var[T]) { s.accumulateProduct(y.in[0], ybar, y) }
+func (exp[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.accumulateProduct(y.in[0], ybar, y) }
 
 // Log returns the natural logarithm y = log a. The adjoint is ā = ȳ / a.
 func Log[T linalg.Float](a *Var[T]) *Var[T] {
-	y := like(a)
-	linalg.Log(y.Value, a.Value)
-	return a.tape.Record(y, log[T]{}, ReadsOperands, a, nil, nil)
+	return unary(a, linalg.Log[T], log[T]{}, ReadsOperands)
 }
 
 type log[T linalg.Float] struct{}
 
-func (log[T]) Pull(s Sweep[T], y, ybar *Var[T]) { s.Accumulate(y.in[0], Div(ybar, y.in[0])) }
+func (log[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.Accumulate(y.in[0], Div(ybar, y.in[0])) }
 
 // Square returns y = a ⊙ a. The adjoint is ā = 2ȳ ⊙ a.
 func Square[T linalg.Float](a *Var[T]) *Var[T] {
-	y := like(a)
-	linalg.Square(y.Value, a.Value)
-	return a.tape.Record(y, square[T]{}, ReadsOperands, a, nil, nil)
+	return unary(a, linalg.Square[T], square[T]{}, ReadsOperands)
 }
 
 type square[T linalg.Float] struct{}
 
-func (square[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+func (square[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.accumulateProduct(y.in[0], Scale(ybar, 2), y.in[0])
 }
 
 // Tanh returns y = tanh a. The adjoint is ā = ȳ ⊙ (1 − y²).
 func Tanh[T linalg.Float](a *Var[T]) *Var[T] {
-	y := like(a)
-	linalg.Tanh(y.Value, a.Value)
-	return a.tape.Record(y, tanh[T]{}, ReadsResult, a, nil, nil)
+	return unary(a, linalg.Tanh[T], tanh[T]{}, ReadsResult)
 }
 
 type tanh[T linalg.Float] struct{}
 
-func (tanh[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+func (tanh[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.accumulateProduct(y.in[0], ybar, AddConst(Neg(Square(y)), 1))
 }
 
 // Softplus returns y = log(1 + eᵃ). The adjoint is ā = ȳ ⊙ sigmoid(a). If a is live, Softplus
-// also computes sigmoid(a), which needs the same exponential, and records it as a second
-// operand of y.
+// also computes sigmoid(a) from the same exponential and records it as a second operand of y.
 func Softplus[T linalg.Float](a *Var[T]) *Var[T] { return softplusTo(like(a), a) }
 
-// SoftplusInPlace returns Softplus(a) and saves the memory of one matrix by overwriting a's
-// value with the result. Any later use of a as an operand panics. SoftplusInPlace panics if a
-// is a leaf, a constant or a view, if a view of a exists, or if the rule of a recorded
-// operation reads a's value.
+// SoftplusInPlace returns Softplus(a) and overwrites a's value with the result, which saves the
+// memory of one matrix. Any later use of a as an operand panics. SoftplusInPlace panics if a is a
+// leaf, a constant or a view, if a view of a exists, or if the rule of a recorded operation reads
+// a's value.
 func SoftplusInPlace[T linalg.Float](a *Var[T]) *Var[T] {
 	a.tape.mustHave(a)
-	switch a.storage {
-	case borrowed:
-		panic(fmt.Sprintf("ad: SoftplusInPlace would overwrite a %v leaf, constant or view", a.shape()))
-	case shared:
-		panic(fmt.Sprintf("ad: SoftplusInPlace would overwrite a %v value that a view or a rule reads", a.shape()))
+	if !a.private {
+		panic(fmt.Sprintf("ad: SoftplusInPlace would overwrite a %v leaf, constant or view, or a value that a view or a rule reads", a.shape()))
 	}
-	y := a.tape.variable(a.tape, exclusive)
+	y := a.tape.variable(a.tape, true)
 	y.Value = a.Value
 	softplusTo(y, a)
 	a.program = overwritten
@@ -214,38 +192,36 @@ func softplusTo[T linalg.Float](y, a *Var[T]) *Var[T] {
 	}
 	slope := like(a)
 	linalg.SoftplusSigmoid(y.Value, slope.Value, a.Value)
-	a.tape.Record(slope, sigmoid[T]{}, ReadsResult, a, nil, nil)
-	return a.tape.Record(y, softplus[T]{}, ReadsOperands, a, slope, nil)
+	a.tape.Record(slope, sigmoid[T]{}, ReadsResult, a)
+	return a.tape.Record(y, softplus[T]{}, ReadsOperands, a, slope)
 }
 
 type softplus[T linalg.Float] struct{}
 
-func (softplus[T]) Pull(s Sweep[T], y, ybar *Var[T]) { s.accumulateProduct(y.in[0], ybar, y.in[1]) }
+func (softplus[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.accumulateProduct(y.in[0], ybar, y.in[1]) }
 
 // Sigmoid returns y = 1/(1 + e⁻ᵃ). The adjoint is ā = ȳ ⊙ (y − y²).
 func Sigmoid[T linalg.Float](a *Var[T]) *Var[T] {
-	y := like(a)
-	linalg.Sigmoid(y.Value, a.Value)
-	return a.tape.Record(y, sigmoid[T]{}, ReadsResult, a, nil, nil)
+	return unary(a, linalg.Sigmoid[T], sigmoid[T]{}, ReadsResult)
 }
 
 type sigmoid[T linalg.Float] struct{}
 
-func (sigmoid[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+func (sigmoid[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.Accumulate(y.in[0], sigmoidGradient(ybar, y))
 }
 
-// sigmoidGradient returns y = g ⊙ (σ − σ²), which is the adjoint of x if σ = Sigmoid(x) has
-// adjoint g. The adjoints are ḡ = ȳ ⊙ (σ − σ²) and σ̄ = ȳ ⊙ g ⊙ (1 − 2σ).
+// sigmoidGradient returns y = g ⊙ (σ − σ²), the adjoint of x if g is the adjoint of σ = Sigmoid(x).
+// The adjoints are ḡ = ȳ ⊙ (σ − σ²) and σ̄ = ȳ ⊙ g ⊙ (1 − 2σ).
 func sigmoidGradient[T linalg.Float](g, sigma *Var[T]) *Var[T] {
 	y := like(sigma)
 	linalg.SigmoidGradient(y.Value, g.Value, sigma.Value)
-	return sigma.tape.Record(y, slope[T]{}, ReadsOperands, g, sigma, nil)
+	return sigma.tape.Record(y, slope[T]{}, ReadsOperands, g, sigma)
 }
 
 type slope[T linalg.Float] struct{}
 
-func (slope[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+func (slope[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	g, sigma := y.in[0], y.in[1]
 	if s.Wants(g) {
 		s.Accumulate(g, sigmoidGradient(ybar, sigma))
@@ -255,14 +231,23 @@ func (slope[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
 	}
 }
 
-// broadcast returns a variable for the result of the binary operation name on a and b. It
-// panics if the shapes of a and b do not fit.
-func broadcast[T linalg.Float](name string, a, b *Var[T]) *Var[T] {
+// unary computes y = f(a) and records it with differentiation rule r, which reads the values reads.
+func unary[T linalg.Float](a *Var[T], f func(y, a linalg.Matrix[T]), r Rule[T], reads Reads) *Var[T] {
+	y := like(a)
+	f(y.Value, a.Value)
+	return a.tape.Record(y, r, reads, a)
+}
+
+// binary computes y = f(a, b) and records it with differentiation rule r, which reads the values
+// reads. It panics with the name of the operation if the shapes of a and b do not fit.
+func binary[T linalg.Float](name string, a, b *Var[T], f func(y, a, b linalg.Matrix[T]), r Rule[T], reads Reads) *Var[T] {
 	s, ok := linalg.Broadcast(a.shape(), b.shape())
 	if !ok {
 		panic(fmt.Sprintf("ad: %s: shapes %v and %v do not fit", name, a.shape(), b.shape()))
 	}
-	return a.tape.Result(s.Rows, s.Cols)
+	y := a.tape.Result(s.Rows, s.Cols)
+	f(y.Value, a.Value, b.Value)
+	return a.tape.Record(y, r, reads, a, b)
 }
 
 // like returns a variable with a's shape and unspecified elements.

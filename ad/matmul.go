@@ -2,8 +2,8 @@ package ad
 
 import "hvae/linalg"
 
-// This file contains matrix products with at most one transposed operand. The adjoints of each
-// of the products MatMul, MatMulTA and MatMulTB are computed with the other two.
+// This file contains matrix products with at most one transposed operand. Each of the products
+// MatMul, MatMulTA and MatMulTB computes its adjoints with the other two.
 
 // Affine returns the dense layer y = w·x + b [m×B] for w [m×n], x [n×B] and b [m×1]. The
 // adjoints are w̄ = ȳ·xᵀ, x̄ = wᵀ·ȳ and, for b, the sum of the columns of ȳ.
@@ -13,28 +13,27 @@ func Affine[T linalg.Float](w, x, b *Var[T]) *Var[T] {
 	return w.tape.Record(y, affine[T]{}, ReadsOperands, w, x, b)
 }
 
-type affine[T linalg.Float] struct{}
-
-func (affine[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
-	matMul[T]{}.Pull(s, y, ybar)
-	s.accumulateFit(y.in[2], ybar)
-}
+type affine[T linalg.Float] struct{ matMul[T] }
 
 // MatMul returns y = a·b [m×n] for a [m×k] and b [k×n]. The adjoints are ā = ȳ·bᵀ and
 // b̄ = aᵀ·ȳ.
 func MatMul[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := a.tape.Result(a.Rows(), b.Cols())
 	linalg.MatMul(y.Value, a.Value, b.Value)
-	return a.tape.Record(y, matMul[T]{}, ReadsOperands, a, b, nil)
+	return a.tape.Record(y, matMul[T]{}, ReadsOperands, a, b)
 }
 
 type matMul[T linalg.Float] struct{}
 
-func (matMul[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+// Pull is also the rule of Affine, which has a third operand.
+func (matMul[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	a, b := y.in[0], y.in[1]
 	s.accumulateMatMulTB(a, ybar, b)
 	if s.Wants(b) {
 		s.Accumulate(b, MatMulTA(a, ybar))
+	}
+	for _, c := range y.in[2:] {
+		s.accumulateFit(c, ybar)
 	}
 }
 
@@ -43,12 +42,12 @@ func (matMul[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
 func MatMulTA[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := a.tape.Result(a.Cols(), b.Cols())
 	linalg.MatMulTA(y.Value, a.Value, b.Value)
-	return a.tape.Record(y, matMulTA[T]{}, ReadsOperands, a, b, nil)
+	return a.tape.Record(y, matMulTA[T]{}, ReadsOperands, a, b)
 }
 
 type matMulTA[T linalg.Float] struct{}
 
-func (matMulTA[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+func (matMulTA[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	a, b := y.in[0], y.in[1]
 	s.accumulateMatMulTB(a, b, ybar)
 	if s.Wants(b) {
@@ -61,12 +60,12 @@ func (matMulTA[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
 func MatMulTB[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := a.tape.Result(a.Rows(), b.Rows())
 	linalg.MatMulTB(y.Value, a.Value, b.Value, a.tape.Scratch(len(b.Value.Data)))
-	return a.tape.Record(y, matMulTB[T]{}, ReadsOperands, a, b, nil)
+	return a.tape.Record(y, matMulTB[T]{}, ReadsOperands, a, b)
 }
 
 type matMulTB[T linalg.Float] struct{}
 
-func (matMulTB[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+func (matMulTB[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	a, b := y.in[0], y.in[1]
 	if s.Wants(a) {
 		s.Accumulate(a, MatMul(ybar, b))

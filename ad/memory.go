@@ -32,3 +32,100 @@ func (a *arena[T]) alloc(n int) []T {
 	a.free = a.free[size:]
 	return s
 }
+
+// A pool allocates the results of operations during Backward and reuses their memory. It counts the
+// references to each variable: one for each node of the sweep whose adjoint is the variable, and
+// one if the running rule has created the variable.
+type pool[T linalg.Float] struct {
+	tape    *Tape[T]
+	program record[T] // copy of the tape's record at the call of begin
+	vars    record[T]
+	free    []freeList[T]
+	created []*Var[T] // variables that the running rule has created
+}
+
+// A freeList holds the unused variables of a pool that have size elements.
+type freeList[T linalg.Float] struct {
+	size int
+	vars []*Var[T]
+}
+
+// begin empties the pool. Until the end of the sweep, operations on t take their results from it.
+func (p *pool[T]) begin(t *Tape[T]) {
+	p.tape, p.program = t, t.record
+	p.vars.reset()
+	for i := range p.free {
+		p.free[i].vars = p.free[i].vars[:0]
+	}
+	p.created = p.created[:0]
+	t.unrecorded = p
+}
+
+// endRule releases the variables that the last rule has created. It also removes from the tape the
+// constants and views that the rule has added.
+func (p *pool[T]) endRule() {
+	for _, v := range p.created {
+		p.release(v)
+	}
+	p.created = p.created[:0]
+	t, was := p.tape, &p.program
+	t.n, t.values.next, t.values.free = was.n, was.values.next, was.values.free
+}
+
+// result returns a rows × cols variable with unspecified elements for the running rule.
+func (p *pool[T]) result(rows, cols int) *Var[T] {
+	v := p.alloc(rows, cols)
+	p.created = append(p.created, v)
+	return v
+}
+
+// alloc returns a rows × cols variable with unspecified elements and a reference count of one.
+func (p *pool[T]) alloc(rows, cols int) (v *Var[T]) {
+	f := p.freeList(rows * cols)
+	if n := len(f.vars); n > 0 {
+		v, f.vars = f.vars[n-1], f.vars[:n-1]
+		v.set(rows, cols, v.Value.Data)
+	} else {
+		v = p.vars.variable(p.tape, true)
+		v.set(rows, cols, p.vars.values.alloc(rows*cols))
+	}
+	v.refs = 1
+	return v
+}
+
+// wrap returns a variable with value m and a reference count of one.
+func (p *pool[T]) wrap(m linalg.Matrix[T]) *Var[T] {
+	v := p.vars.variable(p.tape, true)
+	v.Value, v.refs = m, 1
+	return v
+}
+
+// retain adds a reference to g and returns g. If g does not belong to the pool, retain returns a
+// copy of g in the pool.
+func (p *pool[T]) retain(g *Var[T]) *Var[T] {
+	if g.refs > 0 && g.tape == p.tape {
+		g.refs++
+		return g
+	}
+	v := p.alloc(g.Rows(), g.Cols())
+	linalg.Copy(v.Value, g.Value)
+	return v
+}
+
+// release removes a reference to v. A variable without references returns to its free list.
+func (p *pool[T]) release(v *Var[T]) {
+	if v.refs--; v.refs == 0 {
+		f := p.freeList(len(v.Value.Data))
+		f.vars = append(f.vars, v)
+	}
+}
+
+func (p *pool[T]) freeList(size int) *freeList[T] {
+	for i := range p.free {
+		if p.free[i].size == size {
+			return &p.free[i]
+		}
+	}
+	p.free = append(p.free, freeList[T]{size: size})
+	return &p.free[len(p.free)-1]
+}

@@ -1,58 +1,56 @@
 package ad
 
-import "hvae/linalg"
+import (
+	"slices"
 
-// A Program is a part of a computation that can be repeated. Run computes its result on the
-// tape of the operands in. Calls with equal operands must return equal results.
+	"hvae/linalg"
+)
+
+// A Program is a part of a computation that can be repeated. Run computes the result on the tape of
+// the operands in. Equal operands must give equal results.
 type Program[T linalg.Float] interface {
 	Run(in []*Var[T]) *Var[T]
 }
 
-// Recomputed returns p.Run(in) without keeping the intermediate variables (gradient
-// checkpointing: Chen et al., 2016). It resets the tape scratch and runs the program on it. To
-// compute gradients, Backward resets scratch and runs the program again. A chain of programs
-// therefore needs the memory of only one of them, and evaluates each program twice.
+// Recomputed returns p.Run(in) without keeping the intermediate variables (gradient checkpointing:
+// Chen et al., 2016). It resets the tape scratch and runs the program on it. To compute gradients,
+// Backward resets scratch and runs the program again. A chain of programs therefore needs the memory
+// of only one program and runs each program twice.
 //
-// Backward returns bit-identical gradients with and without Recomputed. Grad panics if it
-// must differentiate the result. The program must depend on no variables other than in, and
-// in must not be empty.
+// Backward returns the same bits with and without Recomputed. Grad cannot differentiate the result
+// and panics. The program must depend on no variables other than in, which must not be empty.
 func Recomputed[T linalg.Float](scratch *Tape[T], p Program[T], in []*Var[T]) *Var[T] {
 	t := in[0].tape
 	if t.recomputedInUse == len(t.recomputed) {
 		t.recomputed = append(t.recomputed, new(recomputed[T]))
 	}
-	r := t.recomputed[t.recomputedInUse].(*recomputed[T])
+	r := t.recomputed[t.recomputedInUse]
 	t.recomputedInUse++
-	r.scratch, r.program, r.in = scratch, p, append(r.in[:0], in...)
-	out := r.run()
+	r.scratch, r.program = scratch, p
+	out := r.run(in)
 	y := t.Result(out.Rows(), out.Cols())
 	linalg.Copy(y.Value, out.Value)
-	for _, v := range in {
-		t.mustHave(v)
-		v.share()
-		if v.live {
-			y.live, y.rule, y.in = true, r, [3]*Var[T]{}
-		}
-	}
-	return y
+	return t.Record(y, r, ReadsOperands, in...)
 }
 
 // recomputed is the differentiation rule of Recomputed.
 type recomputed[T linalg.Float] struct {
-	scratch          *Tape[T]
-	program          Program[T]
-	in, leaves       []*Var[T]
-	wanted, requests []*Var[T] // the operands whose adjoints are needed, and their leaves on scratch
+	scratch  *Tape[T]
+	program  Program[T]
+	leaves   []*Var[T] // copies of the operands on scratch
+	requests []*Var[T] // the leaves whose adjoints are needed
 }
 
-func (r *recomputed[T]) operands() []*Var[T] { return r.in }
-
 // run resets the scratch tape, runs the program on it and returns the program's result.
-func (r *recomputed[T]) run() *Var[T] {
+func (r *recomputed[T]) run(in []*Var[T]) *Var[T] {
 	r.scratch.Reset()
-	r.scratch.Interrupt = r.in[0].tape.Interrupt
+	r.scratch.Interrupt = in[0].tape.Interrupt
 	r.leaves = r.leaves[:0]
-	for _, v := range r.in {
+	for i, v := range in {
+		if j := slices.Index(in[:i], v); j >= 0 {
+			r.leaves = append(r.leaves, r.leaves[j])
+			continue
+		}
 		leaf := r.scratch.Const(v.Value)
 		leaf.live = v.live
 		r.leaves = append(r.leaves, leaf)
@@ -60,27 +58,40 @@ func (r *recomputed[T]) run() *Var[T] {
 	return r.program.Run(r.leaves)
 }
 
-// Pull runs the program again on the scratch tape and differentiates it with an inner sweep.
-// The inner sweep adds directly to the adjoints of the outer sweep, in the same order as a
-// single sweep over the whole computation, so the bits do not change.
-func (r *recomputed[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
-	outer := s.(*sweep[T])
-	if outer.tape.unrecorded == nil {
+// Pull runs the program again on the scratch tape and differentiates it with an inner sweep. The
+// inner sweep starts with the operands' adjoints in s and adds to them in the same order as a sweep
+// without Recomputed, so the bits do not change.
+func (r *recomputed[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
+	if s.tape.unrecorded == nil {
 		panic("ad: Grad cannot differentiate the result of Recomputed; Backward can")
 	}
-	out := Dot(r.run(), r.scratch.Const(ybar.Value))
+	out := Dot(r.run(y.in), r.scratch.Const(ybar.Value))
 	r.requests = r.requests[:0]
-	r.wanted = r.wanted[:0]
-	for i, v := range r.in {
+	for i, v := range y.in {
 		if s.Wants(v) {
-			r.requests, r.wanted = append(r.requests, r.leaves[i]), append(r.wanted, v)
+			r.requests = append(r.requests, r.leaves[i])
 		}
 	}
-	inner := sweepOf(r.scratch)
-	inner.begin(&inner.pool, out, r.requests...)
+	inner := &r.scratch.sweep
+	inner.begin(out, r.requests...)
+	inner.pool.begin(r.scratch)
 	defer inner.end()
-	for i, d := range inner.newDestinations(r.requests) {
-		d.outer, d.variable = outer, r.wanted[i]
+	for i, v := range y.in {
+		if n := s.node(v); n != nil {
+			m := inner.node(r.leaves[i])
+			m.bar, m.dst = n.bar, n.dst
+		}
 	}
 	inner.run(out)
+	for i, v := range y.in {
+		n := s.node(v)
+		if n == nil {
+			continue
+		}
+		if m := inner.node(r.leaves[i]); m.bar != n.bar {
+			n.bar = nil // the inner sweep has released the old adjoint
+			s.set(n, m.bar)
+			m.bar = n.bar // in case v occurs again
+		}
+	}
 }

@@ -6,8 +6,7 @@ import (
 	"hvae/linalg"
 )
 
-// This file contains sums, broadcasts, views and stacks of matrices. Their adjoints are computed
-// with operations of the same kinds.
+// This file contains operations that sum, broadcast, view and stack matrices.
 
 // SumTo returns y [rows×cols], the sum of a along each axis on which y has length 1. On any
 // other axis, a and y must have the same length. The adjoint ā is ȳ broadcast to a's shape.
@@ -17,15 +16,10 @@ func SumTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	}
 	y := a.tape.Result(rows, cols)
 	linalg.Sum(y.Value, a.Value)
-	return a.tape.Record(y, sumTo[T]{}, ReadsNothing, a, nil, nil)
+	return a.tape.Record(y, sumTo[T]{}, ReadsNothing, a)
 }
 
-type sumTo[T linalg.Float] struct{}
-
-func (sumTo[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
-	a := y.in[0]
-	s.Accumulate(a, BroadcastTo(ybar, a.Rows(), a.Cols()))
-}
+type sumTo[T linalg.Float] struct{ add[T] }
 
 // Sum returns the sum of the elements of a as a 1×1 matrix.
 func Sum[T linalg.Float](a *Var[T]) *Var[T] { return SumTo(a, 1, 1) }
@@ -45,18 +39,13 @@ func BroadcastTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	}
 	y := a.tape.Result(rows, cols)
 	linalg.Copy(y.Value, a.Value)
-	return a.tape.Record(y, broadcastTo[T]{}, ReadsNothing, a, nil, nil)
+	return a.tape.Record(y, broadcastTo[T]{}, ReadsNothing, a)
 }
 
-type broadcastTo[T linalg.Float] struct{}
+type broadcastTo[T linalg.Float] struct{ add[T] }
 
-func (broadcastTo[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
-	a := y.in[0]
-	s.Accumulate(a, SumTo(ybar, a.Rows(), a.Cols()))
-}
-
-// fit returns g summed or broadcast to shape s. Rules use it to compute the adjoint of an
-// operand of shape s that the operation has broadcast or summed.
+// fit returns g summed or broadcast to shape s. Rules use it for the adjoint of an operand of shape
+// s that the operation has broadcast or summed.
 func fit[T linalg.Float](g *Var[T], s linalg.Shape) *Var[T] {
 	if g.shape() == s {
 		return g
@@ -74,13 +63,14 @@ func Reshape[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	if a.Rows() == rows {
 		return a
 	}
-	y := a.view(linalg.Of(rows, cols, a.Value.Data))
-	return a.tape.Record(y, reshape[T]{}, ReadsNothing, a, nil, nil)
+	y := a.tape.Const(linalg.Of(rows, cols, a.Value.Data))
+	a.private = false
+	return a.tape.Record(y, reshape[T]{}, ReadsNothing, a)
 }
 
 type reshape[T linalg.Float] struct{}
 
-func (reshape[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+func (reshape[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	a := y.in[0]
 	s.Accumulate(a, Reshape(ybar, a.Rows(), a.Cols()))
 }
@@ -91,14 +81,14 @@ func RowRange[T linalg.Float](a *Var[T], lo, hi int) *Var[T] {
 	if lo == 0 && hi == a.Rows() {
 		return a
 	}
-	y := a.view(a.Value.RowRange(lo, hi))
-	y.row = lo
-	return a.tape.Record(y, rowRange[T]{}, ReadsNothing, a, nil, nil)
+	y := a.tape.Const(a.Value.RowRange(lo, hi))
+	a.private, y.row = false, lo
+	return a.tape.Record(y, rowRange[T]{}, ReadsNothing, a)
 }
 
 type rowRange[T linalg.Float] struct{}
 
-func (rowRange[T]) Pull(s Sweep[T], y, ybar *Var[T]) { s.accumulateRows(y.in[0], ybar, y.row) }
+func (rowRange[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.accumulateRows(y.in[0], ybar, y.row) }
 
 // Stack returns a matrix y that consists of the rows of a followed by the rows of b. It panics
 // if a and b have different numbers of columns. The adjoints ā and b̄ are the corresponding rows
@@ -111,12 +101,12 @@ func Stack[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := a.tape.Result(rows, a.Cols())
 	linalg.Copy(y.Value.RowRange(0, a.Rows()), a.Value)
 	linalg.Copy(y.Value.RowRange(a.Rows(), rows), b.Value)
-	return a.tape.Record(y, stack[T]{}, ReadsNothing, a, b, nil)
+	return a.tape.Record(y, stack[T]{}, ReadsNothing, a, b)
 }
 
 type stack[T linalg.Float] struct{}
 
-func (stack[T]) Pull(s Sweep[T], y, ybar *Var[T]) {
+func (stack[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	a, b := y.in[0], y.in[1]
 	if s.Wants(a) {
 		s.Accumulate(a, RowRange(ybar, 0, a.Rows()))

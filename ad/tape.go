@@ -1,29 +1,24 @@
 // Package ad implements reverse-mode automatic differentiation of matrix programs.
 //
-// An operation computes its result when it is called and records itself on the tape of its
-// operands. Its differentiation rule, a vector-Jacobian product, computes the adjoints of the
-// operands from the adjoint of the result. Rules consist of operations on the same tape, so a
-// gradient is itself a recorded program and can be differentiated again, to any order. The
-// leapfrog integrator of the paper needs second derivatives: its steps contain ∇U, and
-// training differentiates through them.
+// An operation computes its result when it is called and records itself on the tape of its first
+// operand. The adjoint ȳ of a variable y is the derivative of the differentiated sum with respect
+// to y. The differentiation rule of an operation, a vector-Jacobian product, computes the adjoints
+// of the operands from the adjoint of the result. Rules consist of operations on the same tape, so
+// a gradient is also a recorded program and can be differentiated again, to any order. The leapfrog
+// integrator needs second derivatives: its steps contain ∇U, and training differentiates them.
 //
-// Read the files in this order, in which each file uses only earlier ones: memory.go and
-// tape.go; the operations in shapes.go, elementwise.go and matmul.go; pool.go (reused
-// memory), grad.go (recorded gradients), backward.go (gradients that are not recorded) and
+// Read tape.go first, then the operations in shapes.go, elementwise.go and matmul.go, then grad.go
+// (Grad and Backward), sweep.go (how they add up adjoints), memory.go (how they reuse memory) and
 // recompute.go.
 //
 // Only one goroutine at a time may use a tape. Reset discards the tape's program and keeps its
 // memory, so a repeated program does not allocate.
 //
 // An operation takes as long as the linalg function that computes its value, plus tens of
-// nanoseconds for recording. Its rule takes about the same time for each operand that depends
-// on a requested variable. The result is on the tape of the first operand; the other operands
-// may be constants of other tapes. An operation panics and names the shapes if the shapes of
-// its operands do not fit. It also panics if an operand was created before its tape's last
-// Reset, or depends on a leaf of another tape.
-//
-// ȳ denotes the adjoint of y: the derivative of the differentiated sum with respect to y.
-// The package imports linalg.
+// nanoseconds for recording. Its rule takes about the same time for each operand that depends on a
+// requested variable. Operands may be constants of other tapes. An operation panics and names the
+// shapes if the shapes of its operands do not fit. It also panics if an operand was created before
+// its tape's last Reset, or depends on a leaf of another tape.
 package ad
 
 import (
@@ -42,32 +37,19 @@ type Var[T linalg.Float] struct {
 	Value linalg.Matrix[T]
 
 	tape    *Tape[T]
-	program int // number of the tape's program in which v was created, or overwritten
-	index   int // position on the tape
-	storage storage
-	live    bool  // whether the variable is a leaf or depends on one
+	program int   // number of the tape's program in which v was created, or overwritten
+	index   int   // position on the tape
 	refs    int32 // reference count in a pool; zero for recorded variables
+	live    bool  // whether v is a leaf or depends on one
+	private bool  // whether v owns the elements of Value and no view or recorded rule reads them
 
-	rule Rule[T]    // nil for leaves and constants
-	in   [3]*Var[T] // operands; undefined if rule is nil
-	aux  T          // the factor of Scale
-	row  int        // the first row of RowRange
+	rule Rule[T]   // nil for leaves and constants
+	in   []*Var[T] // operands; undefined if rule is nil
+	aux  T         // the factor of Scale
+	row  int       // the first row of RowRange
 }
 
-// storage describes which object owns the elements of a variable's Value and what else
-// reads them.
-type storage uint8
-
-const (
-	borrowed  storage = iota // the caller or another variable owns the elements
-	exclusive                // the variable owns the elements, and nothing else reads them
-	shared                   // the variable owns the elements, and views or recorded rules read them
-	pooled                   // a pool owns the elements
-)
-
-// overwritten is stored in the field program of a variable whose value SoftplusInPlace has
-// overwritten.
-const overwritten = -1
+const overwritten = -1 // program of a variable whose value SoftplusInPlace has overwritten
 
 // A Rule is the vector-Jacobian product of an operation with result y. Pull computes a
 // contribution to the adjoint of each operand of y and passes it to s.Accumulate. It may use the
@@ -75,28 +57,7 @@ const overwritten = -1
 // must not keep the variables that it creates, because Backward reuses them, and must not call
 // Grad or Backward on that tape.
 type Rule[T linalg.Float] interface {
-	Pull(s Sweep[T], y, ybar *Var[T])
-}
-
-// A Sweep adds up the adjoints that rules contribute during a call of Grad or Backward.
-type Sweep[T linalg.Float] interface {
-	// Wants reports whether the adjoint of operand v is needed. It returns false if v is nil.
-	Wants(v *Var[T]) bool
-	// Accumulate adds g to the adjoint of v. It never changes g. It does nothing if the
-	// adjoint is not needed; otherwise it panics if g and v have different shapes.
-	Accumulate(v, g *Var[T])
-	// Destination returns the matrix in which BackwardInto adds up the gradient of leaf v.
-	// Instead of calling Accumulate, a rule may write its contribution to this matrix: it
-	// must add to the matrix if add is true, and overwrite the matrix if add is false. If ok
-	// is false, there is no such matrix and the rule must call Accumulate.
-	Destination(v *Var[T]) (sum linalg.Matrix[T], add, ok bool)
-
-	// The following methods add a contribution to the adjoint of v, as Accumulate does. Where
-	// possible, they do not store the contribution in a separate matrix.
-	accumulateFit(v, g *Var[T])          // adds g, summed or broadcast to v's shape
-	accumulateRows(v, g *Var[T], lo int) // adds g to the rows that start at row lo
-	accumulateProduct(v, a, b *Var[T])   // adds a ⊙ b, summed or broadcast to v's shape
-	accumulateMatMulTB(v, a, b *Var[T])  // adds a·bᵀ
+	Pull(s *Sweep[T], y, ybar *Var[T])
 }
 
 // Reads is the set of values that a rule reads. SoftplusInPlace panics if it would overwrite one
@@ -122,12 +83,10 @@ type Tape[T linalg.Float] struct {
 	previous []*slab[T] // variables of the previous program
 	scratch  []T
 
-	// unrecorded, if not nil, allocates the results of operations, and the operations are not
-	// recorded.
-	unrecorded interface{ result(rows, cols int) *Var[T] }
+	sweep      Sweep[T] // state of Grad and Backward
+	unrecorded *pool[T] // if not nil, allocates the results of operations, which are not recorded
 
-	sweep           Sweep[T]  // state of Grad and Backward
-	recomputed      []Rule[T] // rules of the calls of Recomputed, reused after Reset
+	recomputed      []*recomputed[T] // rules of the calls of Recomputed, reused after Reset
 	recomputedInUse int
 }
 
@@ -138,8 +97,7 @@ type record[T linalg.Float] struct {
 	values arena[T]
 }
 
-// A slab is a block of 64 variables. Slabs are never moved, so pointers to their variables
-// stay valid.
+// A slab is an array of 64 variables, which are never moved.
 type slab[T linalg.Float] [64]Var[T]
 
 func (r *record[T]) reset() {
@@ -198,8 +156,8 @@ func (t *Tape[T]) Scratch(n int) []T {
 	return t.scratch[:n]
 }
 
-// Leaf puts m on the tape as an independent variable and returns the variable, which shares
-// m's elements.
+// Leaf puts m on the tape as an independent variable and returns the variable, which shares m's
+// elements.
 func (t *Tape[T]) Leaf(m linalg.Matrix[T]) *Var[T] {
 	v := t.Const(m)
 	v.live = true
@@ -208,7 +166,7 @@ func (t *Tape[T]) Leaf(m linalg.Matrix[T]) *Var[T] {
 
 // Const puts m on the tape as a constant and returns the constant, which shares m's elements.
 func (t *Tape[T]) Const(m linalg.Matrix[T]) *Var[T] {
-	v := t.variable(t, borrowed)
+	v := t.variable(t, false)
 	v.Value = m
 	return v
 }
@@ -216,17 +174,15 @@ func (t *Tape[T]) Const(m linalg.Matrix[T]) *Var[T] {
 // Scalar puts the constant s on the tape as a 1×1 matrix and returns it.
 func (t *Tape[T]) Scalar(s T) *Var[T] { return t.Fill(1, 1, s) }
 
-// Fill puts a constant rows × cols matrix on the tape, with every element equal to s, and
-// returns it.
+// Fill puts a constant rows × cols matrix with elements s on the tape and returns it.
 func (t *Tape[T]) Fill(rows, cols int, s T) *Var[T] {
 	v := t.Result(rows, cols)
 	v.Value.Fill(s)
 	return v
 }
 
-// FirstNonFinite describes the first variable on the tape that has a NaN or infinite element.
-// The description consists of the operation, the shape and the element. FirstNonFinite
-// returns "" if all elements are finite.
+// FirstNonFinite returns the operation, shape and element of the first variable on the tape that
+// contains a NaN or an infinity. It returns "" if all elements are finite.
 func (t *Tape[T]) FirstNonFinite() string {
 	for v := range t.All() {
 		for j, x := range v.Value.Data {
@@ -247,8 +203,8 @@ func (t *Tape[T]) FirstNonFinite() string {
 // Tape returns the tape that v is on.
 func (v *Var[T]) Tape() *Tape[T] { return v.tape }
 
-// Live reports whether v is a leaf or depends on one. Grad and Backward can differentiate
-// only with respect to live variables.
+// Live reports whether v is a leaf or depends on one. Gradients exist only with respect to live
+// variables.
 func (v *Var[T]) Live() bool { return v.live }
 
 // Operand returns operand i of the recorded operation that computed y, counting from 0.
@@ -272,9 +228,8 @@ func (v *Var[T]) Scalar() T {
 	return v.Value.Data[0]
 }
 
-// variable appends a constant of tape t to r and returns it. It sets only the fields that
-// vary between programs. The caller must set Value.
-func (r *record[T]) variable(t *Tape[T], s storage) *Var[T] {
+// variable appends a constant of tape t to r and returns it. The caller must set Value.
+func (r *record[T]) variable(t *Tape[T], private bool) *Var[T] {
 	if r.n == len(r.slabs)*len(slab[T]{}) {
 		s := new(slab[T])
 		for i := range s {
@@ -284,31 +239,15 @@ func (r *record[T]) variable(t *Tape[T], s storage) *Var[T] {
 	}
 	v := r.at(r.n)
 	r.n++
-	v.program, v.storage, v.live, v.rule = t.program, s, false, nil
+	v.program, v.private, v.live, v.rule = t.program, private, false, nil
 	return v
 }
 
-// set makes Value a rows × cols matrix with elements data. When a program is repeated, Value
-// is usually the same as before. In that case set writes nothing, so that later reads of
-// Value need not wait for a write.
+// set makes Value a rows × cols matrix with elements data. If Value does not change, as in most
+// repeated programs, set writes nothing, because the next read would have to wait for the write.
 func (v *Var[T]) set(rows, cols int, data []T) {
 	if m := &v.Value; m.Rows != rows || m.Cols != cols || len(data) == 0 || &m.Data[0] != &data[0] {
 		m.Rows, m.Cols, m.Data = rows, cols, data
-	}
-}
-
-// view returns a constant with value m, which must share elements with v, and marks the elements
-// of v as shared.
-func (v *Var[T]) view(m linalg.Matrix[T]) *Var[T] {
-	v.share()
-	return v.tape.Const(m)
-}
-
-// share records that a view or a rule reads v's elements, so that SoftplusInPlace does not
-// overwrite them.
-func (v *Var[T]) share() {
-	if v.storage == exclusive {
-		v.storage = shared
 	}
 }
 
@@ -319,48 +258,39 @@ func (t *Tape[T]) Result(rows, cols int) *Var[T] {
 	if t.unrecorded != nil {
 		return t.unrecorded.result(rows, cols)
 	}
-	v := t.variable(t, exclusive)
+	v := t.variable(t, true)
 	v.set(rows, cols, t.values.alloc(rows*cols))
 	return v
 }
 
-// Record records y as the result of an operation with operands a, b and c, where b and c may be
-// nil, and returns y. r is the operation's differentiation rule, and reads is the set of values
-// that r reads. If all operands are constants, or if Backward is running, y becomes a constant
-// without operands. Record panics if an operand cannot be used on t.
-func (t *Tape[T]) Record(y *Var[T], r Rule[T], reads Reads, a, b, c *Var[T]) *Var[T] {
-	t.mustHave(a)
-	live := a.live
-	if b != nil {
-		t.mustHave(b)
-		live = live || b.live
-	}
-	if c != nil {
-		t.mustHave(c)
-		live = live || c.live
+// Record records y as the result of an operation with differentiation rule r and returns y. reads
+// is the set of values that r reads. Operands may be nil. If all operands are constants, or if
+// Backward is running, y becomes a constant without operands. Record panics if an operand cannot be
+// used on t.
+func (t *Tape[T]) Record(y *Var[T], r Rule[T], reads Reads, operands ...*Var[T]) *Var[T] {
+	live := false
+	for _, v := range operands {
+		if v != nil {
+			t.mustHave(v)
+			live = live || v.live
+		}
 	}
 	if !live || t.unrecorded != nil {
 		return y
 	}
-	y.live, y.rule = true, r
-	y.in[0], y.in[1], y.in[2] = a, b, c
+	y.live, y.rule, y.in = true, r, append(y.in[:0], operands...)
 	if reads&ReadsResult != 0 {
-		y.share()
+		y.private = false
 	}
-	if reads&ReadsOperands != 0 {
-		a.share()
-		if b != nil {
-			b.share()
-		}
-		if c != nil {
-			c.share()
+	for _, v := range operands {
+		if v != nil && reads&ReadsOperands != 0 {
+			v.private = false
 		}
 	}
 	return y
 }
 
-// mustHave panics if v must not be an operand on t: if v is older than its tape's last Reset,
-// if SoftplusInPlace has overwritten its value, or if it is a live variable of another tape.
+// mustHave panics if v cannot be an operand on t. refuse lists the reasons.
 func (t *Tape[T]) mustHave(v *Var[T]) {
 	if v.tape != t || v.program != t.program {
 		t.refuse(v)

@@ -32,7 +32,7 @@ func TestQueuedProductsAreAllAdded(t *testing.T) {
 	gradient := func(layers int, recomputed, into bool) []float64 {
 		tape.Reset()
 		w, x := tape.Leaf(weight), tape.Leaf(start)
-		x = addWithRule(func(s Sweep[float64], y, ybar variable) {
+		x = addWithRule(func(s *Sweep[float64], y, ybar variable) {
 			if fail {
 				panic("a rule failed")
 			}
@@ -62,7 +62,7 @@ func TestQueuedProductsAreAllAdded(t *testing.T) {
 			}
 		}
 		if !slices.Equal(gradient(layers, true, true), want) || !slices.Equal(gradient(layers, true, false), exact) {
-			t.Errorf("%d layers: Recomputed changes bits", layers)
+			t.Errorf("%d layers: Recomputed changes the bits of the gradient", layers)
 		}
 		func() {
 			defer func() { _ = recover() }()
@@ -70,22 +70,27 @@ func TestQueuedProductsAreAllAdded(t *testing.T) {
 			gradient(layers, true, true)
 		}()
 		if fail = false; !slices.Equal(gradient(layers, true, true), want) {
-			t.Errorf("%d layers: a sweep that panicked changes the next one", layers)
+			t.Errorf("%d layers: after a panic in a sweep, the gradient is different", layers)
 		}
 	}
 }
 
-// Products for the adjoint of a leaf may be queued. Products for the adjoint of an operation's
-// result must not be queued, because the operation's rule needs the complete adjoint.
-func TestGradientsOfResultsAreNotQueued(t *testing.T) {
+// BackwardInto may queue products for the adjoint of a leaf. It must not queue products for the
+// adjoint of an operation's result, because the operation's rule needs the complete adjoint.
+func TestGradientsWithRespectToResults(t *testing.T) {
 	var tape Tape[float64]
-	w := tape.Leaf(linalg.Of(1, 1, []float64{3}))
+	w := tape.Leaf(linalg.Column(3.0))
 	u := Square(w)
-	x := tape.Const(linalg.Of(1, 1, []float64{5}))
-	g := []matrix{linalg.New[float64](1, 1), linalg.New[float64](1, 1)}
-	BackwardInto(g, Add(MatMul(u, x), Add(MatMul(u, x), MatMul(u, x))), []variable{u, w})
-	if g[0].Data[0] != 15 || g[1].Data[0] != 90 {
-		t.Errorf("gradients of 3·5u, u = w²: %v and %v at w = 3, want 15 and 90", g[0].Data, g[1].Data)
+	x := tape.Const(linalg.Column(5.0))
+	F := Add(MatMul(u, x), Add(MatMul(u, x), MatMul(u, x)))
+	for range 2 {
+		into := []matrix{linalg.Column(0.0), linalg.Column(0.0)}
+		BackwardInto(into, F, []variable{u, w})
+		for _, g := range [][]matrix{into, Backward(F, u, w)} {
+			if g[0].Data[0] != 15 || g[1].Data[0] != 90 {
+				t.Errorf("gradients of 3·5u, u = w²: %v and %v at w = 3, want 15 and 90", g[0].Data, g[1].Data)
+			}
+		}
 	}
 }
 
@@ -118,7 +123,7 @@ func TestRecomputedKeepsBits(t *testing.T) {
 		dst := []matrix{linalg.New[float64](2, 2)}
 		BackwardInto(dst, Sum(Scale(z, 3)), []variable{z})
 		if !slices.Equal(dst[0].Data, []float64{3, 3, 3, 3}) {
-			t.Errorf("%s: gradient of 3z on the scratch tape: %v", name, dst[0].Data)
+			t.Errorf("%s: gradient of 3z on the scratch tape is %v, want threes", name, dst[0].Data)
 		}
 	}
 }

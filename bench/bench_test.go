@@ -237,7 +237,7 @@ func BenchmarkConv(b *testing.B) {
 		}{
 			{"forward", func() { conv.Forward(&l.g, y, w, x, linalg.Matrix[float32]{}) }},
 			{"dinput", func() { conv.Input(&l.g, x, w, y, linalg.Matrix[float32]{}) }},
-			{"dweight", func() { conv.Weight(&l.g, w, y, x, scratch) }},
+			{"dweight", func() { conv.Weight(&l.g, w, y, x, scratch, false) }},
 		} {
 			b.Run(l.name+"/"+direction.name, func(b *testing.B) {
 				for b.Loop() {

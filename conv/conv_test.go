@@ -117,9 +117,9 @@ func TestForwardInputAndWeightAgainstNestedLoops(t *testing.T) {
 		}
 		Forward(&g, y, w, x, outBias)
 		Input(&g, in, w, delta, inBias)
-		Weight(&g, weight, delta, x, make([]float64, len(delta.Data)))
+		Weight(&g, weight, delta, x, make([]float64, len(delta.Data)), false)
 		if far(y, wantY) || far(in, wantIn) || far(weight, wantW) {
-			t.Fatalf("%+v: Forward wrong %v, Input wrong %v, Weight wrong %v", g, far(y, wantY), far(in, wantIn), far(weight, wantW))
+			t.Fatalf("%+v: wrong results: Forward %v, Input %v, Weight %v", g, far(y, wantY), far(in, wantIn), far(weight, wantW))
 		}
 	}
 }
@@ -139,7 +139,7 @@ func TestForwardInputAndWeightAreGradientsOfOneTrilinearForm(t *testing.T) {
 		y, in, weight := linalg.New[float64](g.Out(), 3), linalg.New[float64](g.In(), 3), linalg.New[float64](g.Taps(), g.OutC)
 		Forward(&g, y, w, x, matrix{})
 		Input(&g, in, w, delta, matrix{})
-		Weight(&g, weight, delta, x, make([]float64, len(delta.Data)))
+		Weight(&g, weight, delta, x, make([]float64, len(delta.Data)), false)
 		a, b, c := dot(delta, y), dot(in, x), dot(weight, w)
 		return math.Abs(a-b)+math.Abs(a-c) < 1e-10*max(1, math.Abs(a))
 	}
@@ -166,7 +166,7 @@ func TestSameIsTensorFlowsPadding(t *testing.T) {
 	// For an image that is not square, Same pads each axis separately.
 	g := Same(7, 14, 2, 3, 5, 2)
 	if want := (Geometry{InH: 7, InW: 14, InC: 2, OutH: 4, OutW: 7, OutC: 3, KernelH: 5, KernelW: 5, Stride: 2, PadTop: 2, PadLeft: 1}); g != want {
-		t.Errorf("Same(7, 14, …) is %+v, want %+v", g, want)
+		t.Errorf("Same(7, 14, 2, 3, 5, 2) = %+v, want %+v", g, want)
 	}
 	// total is the number of multiply-adds of the paper's encoder without its dense layers.
 	total := 0
@@ -203,24 +203,24 @@ func TestDerivativesOfTheOperationsAgainstFiniteDifferences(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 1))
 	for _, f := range forms {
 		for g := range geometries(rng, 12) {
-			var at_, along []matrix // a point on the line and its direction
+			var point, direction []matrix // the line point + h·direction
 			for _, s := range f.shapes(&g) {
-				at_, along = append(at_, random[float64](rng, s.Rows, s.Cols)), append(along, random[float64](rng, s.Rows, s.Cols))
+				point, direction = append(point, random[float64](rng, s.Rows, s.Cols)), append(direction, random[float64](rng, s.Rows, s.Cols))
 			}
 			var tape ad.Tape[float64]
-			// at returns F and its first and second derivatives at the point at_ + h·along.
+			// at returns F and its first and second derivatives at the point point + h·direction.
 			at := func(h float64) (F, slope, curvature float64) {
 				tape.Reset()
 				var x []*ad.Var[float64]
-				for i, m := range at_ {
+				for i, m := range point {
 					p := tape.Matrix(m.Rows, m.Cols)
-					linalg.MulAdd(p, linalg.Column(h), along[i], m)
+					linalg.MulAdd(p, linalg.Column(h), direction[i], m)
 					x = append(x, tape.Leaf(p))
 				}
 				y := ad.Sum(ad.Tanh(ad.Scale(f.op(&g, x), 0.2)))
 				slopeOf := func(u *ad.Var[float64]) *ad.Var[float64] {
 					s := tape.Scalar(0)
-					for i, v := range along {
+					for i, v := range direction {
 						s = ad.Add(s, ad.Dot(ad.Grad(u, x[i]), tape.Const(v)))
 					}
 					return s
@@ -237,10 +237,10 @@ func TestDerivativesOfTheOperationsAgainstFiniteDifferences(t *testing.T) {
 			wantSlope := difference(func(h float64) float64 { F, _, _ := at(h); return F })
 			wantCurvature := difference(func(h float64) float64 { _, s, _ := at(h); return s })
 			if !(math.Abs(slope-wantSlope) <= 1e-7*max(1, math.Abs(wantSlope))) {
-				t.Errorf("%s, %+v: slope %v, finite differences %v", f.name, g, slope, wantSlope)
+				t.Errorf("%s, %+v: first derivative is %v, but finite differences give %v", f.name, g, slope, wantSlope)
 			}
 			if !(math.Abs(curvature-wantCurvature) <= 1e-5*max(1, math.Abs(wantCurvature))) {
-				t.Errorf("%s, %+v: curvature %v, finite differences %v", f.name, g, curvature, wantCurvature)
+				t.Errorf("%s, %+v: second derivative is %v, but finite differences give %v", f.name, g, curvature, wantCurvature)
 			}
 		}
 	}
@@ -264,7 +264,7 @@ func TestWeightGradientsOfSharedWeightsAreAdded(t *testing.T) {
 		F := ad.Add(ad.Dot(Conv(&g, w, x, nil), delta), ad.Dot(Conv(&g, w, ad.Scale(x, 2), nil), delta))
 		F = ad.Add(F, ad.Dot(Transpose(&g, w, ad.Scale(delta, 3), nil), x))
 		once := linalg.New[float64](g.Taps(), g.OutC)
-		Weight(&g, once, delta.Value, x.Value, make([]float64, len(delta.Value.Data)))
+		Weight(&g, once, delta.Value, x.Value, make([]float64, len(delta.Value.Data)), false)
 		sum := linalg.New[float64](g.Taps(), g.OutC)
 		sum.Fill(math.NaN())
 		ad.BackwardInto([]matrix{sum}, F, []*ad.Var[float64]{w})
@@ -290,13 +290,13 @@ func TestBitsDoNotDependOnGOMAXPROCS(t *testing.T) {
 			y, in, weight := linalg.New[float32](g.Out(), batch), linalg.New[float32](g.In(), batch), linalg.New[float32](g.Taps(), g.OutC)
 			Forward(&g, y, w, x, linalg.Matrix[float32]{})
 			Input(&g, in, w, delta, bias)
-			Weight(&g, weight, delta, x, make([]float32, len(delta.Data)))
+			Weight(&g, weight, delta, x, make([]float32, len(delta.Data)), false)
 			return slices.Concat(y.Data, in.Data, weight.Data)
 		}
 		want := run(1)
 		for _, procs := range []int{2, 3, 8} {
 			if !slices.Equal(run(procs), want) {
-				t.Errorf("%+v: GOMAXPROCS %d changes bits", g, procs)
+				t.Errorf("%+v: GOMAXPROCS = %d changes the bits of the results", g, procs)
 			}
 		}
 	}
@@ -315,7 +315,7 @@ func TestAColumnDoesNotDependOnItsBatch(t *testing.T) {
 			y, in, weight = linalg.New[float32](g.Out(), x.Cols), linalg.New[float32](g.In(), x.Cols), linalg.New[float32](g.Taps(), g.OutC)
 			Forward(&g, y, w, x, outBias)
 			Input(&g, in, w, delta, inBias)
-			Weight(&g, weight, delta, x, make([]float32, len(delta.Data)))
+			Weight(&g, weight, delta, x, make([]float32, len(delta.Data)), false)
 			return y, in, weight
 		}
 		y, in, weight := all(x, delta)
@@ -330,13 +330,13 @@ func TestAColumnDoesNotDependOnItsBatch(t *testing.T) {
 			}
 			py, pin, pweight := all(columns(x), columns(delta))
 			if !slices.Equal(py.Data, columns(y).Data) || !slices.Equal(pin.Data, columns(in).Data) {
-				t.Errorf("%+v: columns %d to %d have other bits when computed alone", g, part[0], part[1]-1)
+				t.Errorf("%+v: columns %d to %d are different if computed without the other columns", g, part[0], part[1]-1)
 			}
 			linalg.Add(sum, sum, pweight)
 		}
 		for i, want := range weight.Data {
 			if !(math.Abs(float64(sum.Data[i]-want)) <= 1e-4*max(1, math.Abs(float64(want)))) {
-				t.Errorf("%+v: weight gradient %v from the parts, %v from all", g, sum.Data[i], want)
+				t.Errorf("%+v: the sum of the parts' weight gradients is %v, want %v", g, sum.Data[i], want)
 			}
 		}
 	}
@@ -349,7 +349,7 @@ func TestShapesThatDoNotFitPanic(t *testing.T) {
 			Forward(&g, linalg.New[float64](8, 3), linalg.New[float64](9, 2), linalg.New[float64](16, 2), matrix{})
 		},
 		"which needs [8×B], [9×2] and [16×B]": func() {
-			Weight(&g, linalg.New[float64](8, 2), linalg.New[float64](8, 3), linalg.New[float64](16, 3), make([]float64, 24))
+			Weight(&g, linalg.New[float64](8, 2), linalg.New[float64](8, 3), linalg.New[float64](16, 3), make([]float64, 24), false)
 		},
 		"Forward: bias [1×1] for 2 channels, which need [2×1]": func() {
 			Forward(&g, linalg.New[float64](8, 3), linalg.New[float64](9, 2), linalg.New[float64](16, 3), linalg.New[float64](1, 1))
@@ -357,15 +357,20 @@ func TestShapesThatDoNotFitPanic(t *testing.T) {
 		"Input: bias [2×1] for 1 channels, which need [1×1]": func() {
 			Input(&g, linalg.New[float64](16, 3), linalg.New[float64](9, 2), linalg.New[float64](8, 3), linalg.New[float64](2, 1))
 		},
-		"SoftplusInPlace would overwrite a [16×1] value that a view or a rule reads": func() {
+		"SoftplusInPlace would overwrite a [16×1] leaf, constant or view, or a value that a view or a rule reads": func() {
 			var tape ad.Tape[float64]
 			w := tape.Leaf(linalg.New[float64](9, 2))
 			x := ad.Scale(tape.Leaf(linalg.New[float64](16, 1)), 1)
 			Conv(&g, w, x, nil)
 			ad.SoftplusInPlace(x)
 		},
-		"must be positive":    func() { Same(4, 4, 1, 1, 3, 0) },
-		"impossible geometry": func() { Same(4, 4, 0, 1, 3, 1) },
+		"Same(4, 4, 1, 1, 3, 0): all arguments must be positive": func() { Same(4, 4, 1, 1, 3, 0) },
+		"impossible geometry {InH:0 ":                            func() { Forward(&Geometry{}, matrix{}, matrix{}, matrix{}, matrix{}) },
+		"PadTop:-1 PadLeft:0}": func() {
+			g := g
+			g.PadTop = -1
+			Forward(&g, linalg.New[float64](8, 3), linalg.New[float64](9, 2), linalg.New[float64](16, 3), matrix{})
+		},
 	} {
 		func() {
 			defer func() {

@@ -1,31 +1,27 @@
-// Package conv implements the strided convolution of image layers, its transpose and its
-// weight gradient.
+// Package conv implements the strided convolution of images, its transpose and its weight gradient.
 //
-// A layer is a matrix with one column for each sample and one row for each channel of each
-// pixel. In an image of width W with C channels, channel c of pixel (y, x) is row
-// (y·W + x)·C + c. The functions Forward, Input and Weight compute the gradients of the
-// trilinear form
+// A batch of images is a matrix with one column for each image and one row for each channel of each
+// pixel. In an image of width W with C channels, channel c of pixel (y, x) is row (y·W + x)·C + c.
+// The functions Forward, Input and Weight compute the gradients of the trilinear form
 //
 //	⟨δ, W ∗ X⟩
 //
-// with respect to the output gradient δ, the input X and the weights W. Each function is
-// bilinear in the other two variables, so its derivatives of any order are again computed by
-// these three functions.
+// with respect to the output gradient δ, the input X and the weights W. Each gradient is bilinear in
+// the other two variables. Therefore the three functions also compute its derivatives of any order.
 //
-// Start with Geometry in this file. kernels.go contains the three functions, and ops.go
-// contains the corresponding operations on a tape. The package imports ad and linalg.
+// Start with Geometry in this file. kernels.go contains the three functions, and ops.go contains the
+// corresponding operations on a tape.
 package conv
 
 import "fmt"
 
-// A Geometry describes the sizes, stride and padding of a convolution. A tap (ky, kx) is a
-// position in the kernel. Output pixel (oy, ox) is the sum over all taps of the weights of the
-// tap times the input pixel
+// A Geometry describes the sizes, stride and padding of a convolution. A tap (ky, kx) is a position
+// in the kernel. Output pixel (oy, ox) is the sum over all taps of
 //
-//	(oy·Stride + ky − PadTop, ox·Stride + kx − PadLeft).
+//	weights of tap (ky, kx) · input pixel (oy·Stride + ky − PadTop, ox·Stride + kx − PadLeft).
 //
-// Input pixels outside the image are zero. All sizes must be positive, and paddings must not
-// be negative. The padding at the bottom and on the right follows from the size of the output.
+// Input pixels outside the image are zero. All sizes must be positive, and paddings must not be
+// negative. The sizes of input and output determine the padding at the bottom and on the right.
 type Geometry struct {
 	InH, InW, InC    int // height, width and channels of the input
 	OutH, OutW, OutC int // height, width and channels of the output
@@ -34,25 +30,24 @@ type Geometry struct {
 	PadTop, PadLeft  int
 }
 
-// Same returns the geometry of a convolution with a square kernel and TensorFlow's SAME
-// padding. The output has ⌈size/stride⌉ pixels along each axis. The required padding is split
-// evenly between both sides; if it is odd, the top or left side gets one pixel less. Same
-// panics unless all sizes are positive.
+// Same returns the geometry of a convolution with a square kernel and TensorFlow's SAME padding. The
+// output has ⌈size/stride⌉ pixels along each axis. The padding is split evenly between opposite
+// sides. If it is odd, the bottom or right side gets one more pixel. Same panics unless all arguments
+// are positive.
 func Same(inH, inW, inC, outC, kernel, stride int) Geometry {
+	if min(inH, inW, inC, outC, kernel, stride) < 1 {
+		panic(fmt.Sprintf("conv: Same(%d, %d, %d, %d, %d, %d): all arguments must be positive", inH, inW, inC, outC, kernel, stride))
+	}
 	outH, top := same(inH, kernel, stride)
 	outW, left := same(inW, kernel, stride)
-	g := Geometry{
+	return Geometry{
 		InH: inH, InW: inW, InC: inC, OutH: outH, OutW: outW, OutC: outC,
 		KernelH: kernel, KernelW: kernel, Stride: stride, PadTop: top, PadLeft: left,
 	}
-	g.check()
-	return g
 }
 
+// same returns the size of the output along an axis and the padding before the image.
 func same(size, kernel, stride int) (out, before int) {
-	if size < 1 || kernel < 1 || stride < 1 {
-		panic(fmt.Sprintf("conv: Same: size %d, kernel %d and stride %d must be positive", size, kernel, stride))
-	}
 	out = (size + stride - 1) / stride
 	return out, max(0, (out-1)*stride+kernel-size) / 2
 }
@@ -63,17 +58,68 @@ func (g *Geometry) In() int { return g.InH * g.InW * g.InC }
 // Out returns the number of rows of the output layer, OutH·OutW·OutC.
 func (g *Geometry) Out() int { return g.OutH * g.OutW * g.OutC }
 
-// Taps returns the number of weights for each output channel, KernelH·KernelW·InC. Weights are
-// stored as a matrix [Taps×OutC], in which row (ky·KernelW + kx)·InC + c belongs to tap (ky, kx)
-// of input channel c.
+// Taps returns the number of weights for each output channel, KernelH·KernelW·InC. The weights are a
+// matrix [Taps×OutC]. Row (ky·KernelW + kx)·InC + c belongs to tap (ky, kx) and input channel c.
 func (g *Geometry) Taps() int { return g.KernelH * g.KernelW * g.InC }
 
-// MultiplyAdds returns the number of multiply-adds that Forward, Input or Weight performs for
-// one sample, where multiply-adds on padding are also counted.
+// MultiplyAdds returns the number of multiply-adds of Forward, Input or Weight for one sample,
+// including multiply-adds on padding.
 func (g *Geometry) MultiplyAdds() int { return g.OutH * g.OutW * g.OutC * g.Taps() }
 
-func (g *Geometry) check() {
-	if min(g.InH, g.InW, g.InC, g.OutH, g.OutW, g.OutC, g.KernelH, g.KernelW, g.Stride) < 1 || min(g.PadTop, g.PadLeft) < 0 {
-		panic(fmt.Sprintf("conv: impossible geometry %+v", *g))
+// An axis is the vertical or horizontal part of a Geometry. Tap k connects output pixel o with input
+// pixel i if o·stride + k = i + pad.
+type axis struct{ in, out, kernel, stride, pad int }
+
+func (g *Geometry) vertical() axis   { return axis{g.InH, g.OutH, g.KernelH, g.Stride, g.PadTop} }
+func (g *Geometry) horizontal() axis { return axis{g.InW, g.OutW, g.KernelW, g.Stride, g.PadLeft} }
+
+// taps returns the taps first to last−1 that connect output pixel o with pixels of the image. The
+// other taps are on padding.
+func (a axis) taps(o int) (first, last int) {
+	start := o*a.stride - a.pad
+	return max(0, -start), min(a.kernel, a.in-start)
+}
+
+// outputs returns the output pixels first to last−1 that are connected with input pixel i.
+func (a axis) outputs(i int) (first, last int) {
+	d := i + a.pad
+	first = max(0, (d-a.kernel+a.stride)/a.stride) // the smallest o with d − o·stride < kernel
+	return first, max(first, min(a.out, d/a.stride+1))
+}
+
+// A run is a sequence of count pixels along an axis, of which pixel is the first. In a run of output
+// pixels, the first pixel is connected with taps first to last−1. In a run of input pixels, it is
+// connected with output pixels first to last−1.
+type run struct{ pixel, count, first, last int }
+
+// outputRuns divides output pixels lo to hi−1 into runs and appends the runs to list. Neighbouring
+// pixels with the same taps form a run.
+func outputRuns(list []run, a axis, lo, hi int) []run {
+	return runs(list, lo, hi, 1, 0, a.taps)
+}
+
+// inputRuns divides input pixels lo to hi−1 into runs and appends the runs to list. The pixels i,
+// i + stride, i + 2·stride, … form a run if they are connected with the output pixels first to
+// last−1, first+1 to last, first+2 to last+1, ….
+func inputRuns(list []run, a axis, lo, hi int) []run {
+	return runs(list, lo, hi, a.stride, 1, a.outputs)
+}
+
+// runs divides pixels lo to hi−1 into runs and appends the runs to list. Pixels with the given
+// distance form a run if the range first to last−1 moves by shift from each pixel to the next.
+func runs(list []run, lo, hi, distance, shift int, rangeOf func(pixel int) (first, last int)) []run {
+	for start := lo; start < min(lo+distance, hi); start++ {
+		n := len(list)
+		for pixel := start; pixel < hi; pixel += distance {
+			first, last := rangeOf(pixel)
+			if len(list) > n {
+				if r := &list[len(list)-1]; first == r.first+r.count*shift && last == r.last+r.count*shift {
+					r.count++
+					continue
+				}
+			}
+			list = append(list, run{pixel, 1, first, last})
+		}
 	}
+	return list
 }

@@ -5,9 +5,9 @@ import (
 	"hvae/linalg"
 )
 
-// This file contains operations on a tape. Each operation keeps a pointer to its geometry, which
-// must not be changed while the tape is in use. Operations panic if shapes do not fit the
-// geometry, and take the same time as the corresponding functions in kernels.go.
+// This file contains operations on a tape. They keep a pointer to the geometry, which must not be
+// changed while the tape is in use. Like the functions in kernels.go, they panic if shapes do not
+// fit the geometry.
 
 // Conv returns the convolution y = W ∗ X + b [Out×B] for w [Taps×OutC], x [In×B] and bias
 // b [OutC×1], where bias may be nil. The adjoints are W̄ = WeightGradient(ȳ, X), X̄ = Wᵀ ∗ ȳ and,
@@ -20,7 +20,7 @@ func Conv[T linalg.Float](g *Geometry, w, x, bias *ad.Var[T]) *ad.Var[T] {
 
 type conv[T linalg.Float] struct{ g *Geometry }
 
-func (c conv[T]) Pull(s ad.Sweep[T], y, ybar *ad.Var[T]) {
+func (c conv[T]) Pull(s *ad.Sweep[T], y, ybar *ad.Var[T]) {
 	w, x := y.Operand(0), y.Operand(1)
 	pullWeights(s, c.g, y, ybar, ybar, x, c.g.OutC)
 	if s.Wants(x) {
@@ -39,7 +39,7 @@ func Transpose[T linalg.Float](g *Geometry, w, delta, bias *ad.Var[T]) *ad.Var[T
 
 type transpose[T linalg.Float] struct{ g *Geometry }
 
-func (c transpose[T]) Pull(s ad.Sweep[T], y, ybar *ad.Var[T]) {
+func (c transpose[T]) Pull(s *ad.Sweep[T], y, ybar *ad.Var[T]) {
 	w, delta := y.Operand(0), y.Operand(1)
 	pullWeights(s, c.g, y, ybar, delta, ybar, c.g.InC)
 	if s.Wants(delta) {
@@ -47,14 +47,13 @@ func (c transpose[T]) Pull(s ad.Sweep[T], y, ybar *ad.Var[T]) {
 	}
 }
 
-// pullWeights accumulates the adjoints of the weights and the bias, which are the first and
-// third operands of y. It adds WeightGradient(delta, x) to the adjoint of the weights. It adds
-// the sum of ybar over pixels and samples to the adjoint of the bias, which has the given number
-// of channels.
-func pullWeights[T linalg.Float](s ad.Sweep[T], g *Geometry, y, ybar, delta, x *ad.Var[T], channels int) {
+// pullWeights adds WeightGradient(delta, x) to the adjoint of the weights, the first operand of y,
+// and the sum of ybar over pixels and samples to the adjoint of the bias, the third operand. The
+// bias has one element for each of the given number of channels.
+func pullWeights[T linalg.Float](s *ad.Sweep[T], g *Geometry, y, ybar, delta, x *ad.Var[T], channels int) {
 	w, bias := y.Operand(0), y.Operand(2)
 	if sum, add, ok := s.Destination(w); ok {
-		weight(g, sum, delta.Value, x.Value, y.Tape().Scratch(len(delta.Value.Data)), add)
+		Weight(g, sum, delta.Value, x.Value, y.Tape().Scratch(len(delta.Value.Data)), add)
 	} else if s.Wants(w) {
 		s.Accumulate(w, WeightGradient(g, delta, x))
 	}
@@ -68,13 +67,13 @@ func pullWeights[T linalg.Float](s ad.Sweep[T], g *Geometry, y, ybar, delta, x *
 func WeightGradient[T linalg.Float](g *Geometry, delta, x *ad.Var[T]) *ad.Var[T] {
 	tape := delta.Tape()
 	y := tape.Result(g.Taps(), g.OutC)
-	Weight(g, y.Value, delta.Value, x.Value, tape.Scratch(len(delta.Value.Data)))
-	return tape.Record(y, weightGradient[T]{g}, ad.ReadsOperands, delta, x, nil)
+	Weight(g, y.Value, delta.Value, x.Value, tape.Scratch(len(delta.Value.Data)), false)
+	return tape.Record(y, weightGradient[T]{g}, ad.ReadsOperands, delta, x)
 }
 
 type weightGradient[T linalg.Float] struct{ g *Geometry }
 
-func (c weightGradient[T]) Pull(s ad.Sweep[T], y, ybar *ad.Var[T]) {
+func (c weightGradient[T]) Pull(s *ad.Sweep[T], y, ybar *ad.Var[T]) {
 	delta, x := y.Operand(0), y.Operand(1)
 	if s.Wants(delta) {
 		s.Accumulate(delta, Conv(c.g, ybar, x, nil))

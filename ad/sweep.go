@@ -1,0 +1,240 @@
+package ad
+
+import (
+	"fmt"
+	"slices"
+
+	"hvae/linalg"
+)
+
+// A Sweep is the state of a call of Grad or Backward. The call first marks the variables that
+// depend on the requested variables xs. It then calls the rules of marked variables in reverse
+// program order, starting with the rule of y. It computes no other adjoints: for ∇U, for example,
+// it computes no adjoints of the weights.
+type Sweep[T linalg.Float] struct {
+	tape  *Tape[T]  // nil if no call is running
+	first int       // the smallest tape index of y and xs
+	nodes []node[T] // nodes of the variables from first to the largest tape index of y and xs
+
+	// Only Backward and BackwardInto use the following fields.
+	pool         pool[T]
+	destinations []*destination[T]
+	gradients    []linalg.Matrix[T]
+	reached      []bool
+}
+
+// A node is the state of a variable in a sweep.
+type node[T linalg.Float] struct {
+	bar       *Var[T]         // the adjoint; nil for zero
+	dst       *destination[T] // nil unless BackwardInto computes the gradient of a leaf
+	requested bool            // whether the variable is one of xs
+	passes    bool            // whether the adjoint of an operand of the variable is needed
+}
+
+// A destination is the matrix in which BackwardInto adds up the gradient of a leaf.
+type destination[T linalg.Float] struct {
+	sum   linalg.Matrix[T]
+	queue linalg.Updates[T] // products to be added to sum
+}
+
+// begin marks the variables that depend on xs.
+func (s *Sweep[T]) begin(y *Var[T], xs ...*Var[T]) {
+	t := y.tape
+	if s.tape != nil {
+		panic("ad: a rule called Grad or Backward on its own tape")
+	}
+	t.mustHave(y)
+	first, last := y.index, y.index
+	for _, x := range xs {
+		t.mustHave(x)
+		if !x.live {
+			panic(fmt.Sprintf("ad: gradient with respect to a constant %v", x.shape()))
+		}
+		first, last = min(first, x.index), max(last, x.index)
+	}
+	n := last - first + 1
+	s.tape, s.first = t, first
+	s.nodes = slices.Grow(s.nodes[:0], n)[:n]
+	clear(s.nodes)
+	for _, x := range xs {
+		s.nodes[x.index-first].requested = true
+	}
+	for i := first; i <= y.index; i++ {
+		v := t.at(i)
+		s.nodes[i-first].passes = v.rule != nil && slices.ContainsFunc(v.in, s.Wants)
+	}
+}
+
+func (s *Sweep[T]) end() {
+	if s.tape.unrecorded != nil {
+		s.pool.endRule()
+		s.tape.unrecorded = nil
+	}
+	s.tape = nil
+}
+
+// node returns the node of v, or nil if v is nil or the sweep does not need its adjoint.
+func (s *Sweep[T]) node(v *Var[T]) *node[T] {
+	if v == nil || !v.live {
+		return nil
+	}
+	if i := v.index - s.first; uint(i) < uint(len(s.nodes)) {
+		if n := &s.nodes[i]; n.requested || n.passes {
+			return n
+		}
+	}
+	return nil
+}
+
+// run sets the adjoint of y to ones and calls the rules in reverse program order.
+func (s *Sweep[T]) run(y *Var[T]) {
+	if !s.Wants(y) {
+		return
+	}
+	s.Accumulate(y, s.tape.Fill(y.Rows(), y.Cols(), 1))
+	for i := y.index; i >= s.first; i-- {
+		n := &s.nodes[i-s.first]
+		if n.bar == nil || !n.passes {
+			continue
+		}
+		s.tape.checkInterrupt()
+		v := s.tape.at(i)
+		v.rule.Pull(s, v, n.bar)
+		if s.tape.unrecorded != nil {
+			if !n.requested {
+				s.pool.release(n.bar)
+				n.bar = nil
+			}
+			s.pool.endRule()
+		}
+	}
+}
+
+// Wants reports whether the adjoint of operand v is needed. It returns false if v is nil.
+func (s *Sweep[T]) Wants(v *Var[T]) bool { return s.node(v) != nil }
+
+// Accumulate adds g to the adjoint of v and does not change g. It does nothing if the adjoint is not
+// needed. Otherwise it panics if g and v have different shapes.
+func (s *Sweep[T]) Accumulate(v, g *Var[T]) {
+	n := s.node(v)
+	if n == nil {
+		return
+	}
+	s.tape.mustHave(g)
+	switch {
+	case g.shape() != v.shape():
+		panic(fmt.Sprintf("ad: Accumulate: %v cannot be the adjoint of a %v variable", g.shape(), v.shape()))
+	case n.writable():
+		linalg.Add(n.bar.Value, n.bar.Value, g.Value)
+	case n.bar != nil:
+		s.set(n, Add(n.bar, g))
+	default:
+		s.set(n, g)
+	}
+}
+
+// Destination returns the matrix sum in which BackwardInto adds up the gradient of leaf v. The rule
+// must add its contribution to sum if add is true, and set sum to its contribution if add is false.
+// If ok is false, no such matrix exists and the rule must call Accumulate instead.
+func (s *Sweep[T]) Destination(v *Var[T]) (sum linalg.Matrix[T], add, ok bool) {
+	n := s.node(v)
+	if n == nil || n.dst == nil {
+		return sum, false, false
+	}
+	if add = n.bar != nil; !add {
+		n.bar = s.pool.wrap(n.dst.sum)
+	}
+	return n.dst.sum, add, true
+}
+
+// accumulateFit adds g, summed or broadcast to v's shape, to the adjoint of v. Where possible, this
+// method and the following ones do not store the summand in a separate matrix.
+func (s *Sweep[T]) accumulateFit(v, g *Var[T]) {
+	switch n := s.node(v); {
+	case n == nil:
+	case n.writable() && v.isColumnOf(g):
+		linalg.AddSum(n.bar.Value, g.Value)
+	default:
+		s.Accumulate(v, fit(g, v.shape()))
+	}
+}
+
+// accumulateRows adds g to the rows of v's adjoint that start at row lo.
+func (s *Sweep[T]) accumulateRows(v, g *Var[T], lo int) {
+	switch n := s.node(v); {
+	case n == nil:
+	case n.writable():
+		rows := n.bar.Value.RowRange(lo, lo+g.Rows())
+		linalg.Add(rows, rows, g.Value)
+	default:
+		above, below := s.tape.Fill(lo, g.Cols(), 0), s.tape.Fill(v.Rows()-lo-g.Rows(), g.Cols(), 0)
+		s.Accumulate(v, Stack(Stack(above, g), below))
+	}
+}
+
+// accumulateProduct adds a ⊙ b, summed or broadcast to v's shape, to the adjoint of v.
+func (s *Sweep[T]) accumulateProduct(v, a, b *Var[T]) {
+	n := s.node(v)
+	if n == nil {
+		return
+	}
+	shape := v.shape()
+	full, _ := linalg.Broadcast(a.shape(), b.shape())
+	switch {
+	case full == shape && n.writable():
+		linalg.MulAdd(n.bar.Value, a.Value, b.Value, n.bar.Value)
+	case full == shape && n.bar != nil:
+		s.set(n, MulAdd(a, b, n.bar))
+	case v.isColumnOf(a) && v.isColumnOf(b) && n.writable():
+		linalg.AddMulSum(n.bar.Value, a.Value, b.Value)
+	default:
+		s.Accumulate(v, fit(MulSumTo(a, b, min(full.Rows, shape.Rows), min(full.Cols, shape.Cols)), shape))
+	}
+}
+
+// accumulateMatMulTB adds a·bᵀ to the adjoint of v.
+func (s *Sweep[T]) accumulateMatMulTB(v, a, b *Var[T]) {
+	n := s.node(v)
+	if n == nil {
+		return
+	}
+	scratch := s.tape.Scratch(len(b.Value.Data))
+	switch sum, add, ok := s.Destination(v); {
+	case ok && add:
+		n.dst.queue.AddMatMulTB(sum, a.Value, b.Value, scratch)
+	case ok:
+		linalg.MatMulTB(sum, a.Value, b.Value, scratch)
+	case n.writable():
+		linalg.AddMatMulTB(n.bar.Value, a.Value, b.Value, scratch)
+	default:
+		s.Accumulate(v, MatMulTB(a, b))
+	}
+}
+
+// isColumnOf reports whether v is a column with as many rows as g, and g has several columns.
+func (v *Var[T]) isColumnOf(g *Var[T]) bool {
+	return v.Cols() == 1 && v.Rows() == g.Rows() && g.Cols() > 1
+}
+
+// writable reports whether n holds the only reference to its adjoint, so that the adjoint may be
+// overwritten. Recorded adjoints have a reference count of zero and are never overwritten.
+func (n *node[T]) writable() bool { return n.bar != nil && n.bar.refs == 1 }
+
+// set makes g the adjoint of n. During Backward, it also releases the old adjoint, and copies g to
+// n's destination or, if n has none, retains g in the pool.
+func (s *Sweep[T]) set(n *node[T], g *Var[T]) {
+	old := n.bar
+	switch {
+	case s.tape.unrecorded == nil:
+		n.bar = g
+		return
+	case n.dst != nil:
+		n.bar = s.pool.wrap(n.dst.sum)
+		linalg.Copy(n.bar.Value, g.Value)
+	default:
+		n.bar = s.pool.retain(g)
+	}
+	if old != nil {
+		s.pool.release(old)
+	}
+}
