@@ -1,9 +1,10 @@
 package model
 
 import (
+	"encoding/json"
 	"fmt"
-	"strconv"
 
+	"hvae/linalg"
 	"hvae/mnist/safetensors"
 )
 
@@ -26,56 +27,27 @@ type Checkpoint struct {
 	Digest string
 }
 
-// metadata returns the metadata that describe a configuration.
-func (c Config) metadata() map[string]string {
-	return map[string]string{
-		"format":    checkpointFormat,
-		"model":     c.Kind,
-		"K":         strconv.Itoa(c.K),
-		"tempering": c.Tempering,
-		"vary_eps":  strconv.FormatBool(c.VaryEps),
-		"latent":    strconv.Itoa(c.Latent),
-		"max_eps":   strconv.FormatFloat(maxEps, 'g', -1, 64),
-	}
-}
-
-// configOf returns the configuration that metadata describe.
-func configOf(meta map[string]string) (c Config, err error) {
-	if meta["format"] != checkpointFormat {
-		return c, fmt.Errorf("its format is %.40q, but this program reads only %q", meta["format"], checkpointFormat)
-	}
-	if c.K, err = strconv.Atoi(meta["K"]); err != nil {
-		return c, fmt.Errorf("its metadata has K = %.40q, not a number", meta["K"])
-	}
-	if c.Latent, err = strconv.Atoi(meta["latent"]); err != nil {
-		return c, fmt.Errorf("its metadata has latent = %.40q, not a number", meta["latent"])
-	}
-	if c.VaryEps, err = strconv.ParseBool(meta["vary_eps"]); err != nil {
-		return c, fmt.Errorf("its metadata has vary_eps = %.40q, not true or false", meta["vary_eps"])
-	}
-	if x, err := strconv.ParseFloat(meta["max_eps"], 64); err != nil || x != maxEps {
-		return c, fmt.Errorf("its metadata has max_eps = %.40q, and this program supports only %v", meta["max_eps"], maxEps)
-	}
-	c.Kind, c.Tempering = meta["model"], meta["tempering"]
-	if err := c.Check(); err != nil {
-		return c, fmt.Errorf("its metadata describes an impossible model: %w", err)
-	}
-	return c, nil
-}
-
 // File returns the checkpoint as a safetensors file.
 func (c Checkpoint) File() safetensors.File {
-	meta := c.Config.metadata()
-	meta["seed"] = strconv.FormatUint(c.Seed, 10)
-	meta["epoch"] = strconv.Itoa(c.Epoch)
-	meta["val_elbo"] = strconv.FormatFloat(c.ELBO, 'g', -1, 64)
+	f := safetensors.File{Metadata: map[string]string{
+		"format":    checkpointFormat,
+		"model":     c.Config.Kind,
+		"K":         fmt.Sprint(c.Config.K),
+		"tempering": c.Config.Tempering,
+		"vary_eps":  fmt.Sprint(c.Config.VaryEps),
+		"latent":    fmt.Sprint(c.Config.Latent),
+		"max_eps":   fmt.Sprint(maxEps),
+		"seed":      fmt.Sprint(c.Seed),
+		"epoch":     fmt.Sprint(c.Epoch),
+		"val_elbo":  fmt.Sprint(c.ELBO),
+
+		safetensors.DigestKey: "", // Encode computes the digest
+	}}
 	if c.Data != "" {
-		meta["data"], meta["data_sha256"] = c.Data, c.DataSHA256
+		f.Metadata["data"], f.Metadata["data_sha256"] = c.Data, c.DataSHA256
 	}
-	meta[safetensors.DigestKey] = "" // computed by Encode
-	f := safetensors.File{Metadata: meta}
 	for _, p := range c.Params {
-		f.Tensors = append(f.Tensors, p.tensor(p.Name, p.Value.Data))
+		f.Tensors = append(f.Tensors, p.tensor(""))
 	}
 	return f
 }
@@ -96,32 +68,53 @@ func ReadCheckpoint(name string) (Checkpoint, error) {
 }
 
 func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
-	if c.Config, err = configOf(f.Metadata); err != nil {
-		return c, err
+	meta := f.Metadata
+	if meta["format"] != checkpointFormat {
+		return c, fmt.Errorf("its format is %.40q, but this program reads only %q", meta["format"], checkpointFormat)
 	}
-	if c.Seed, err = strconv.ParseUint(f.Metadata["seed"], 10, 64); err != nil {
-		return c, fmt.Errorf("its metadata has seed = %.40q, not a number", f.Metadata["seed"])
+	c.Config.Kind, c.Config.Tempering = meta["model"], meta["tempering"]
+	c.Data, c.DataSHA256, c.Digest = meta["data"], meta["data_sha256"], meta[safetensors.DigestKey]
+	var eps float64
+	for _, field := range []struct {
+		key  string
+		to   any
+		want string
+	}{
+		{"K", &c.Config.K, "a whole number"},
+		{"latent", &c.Config.Latent, "a whole number"},
+		{"vary_eps", &c.Config.VaryEps, "true or false"},
+		{"max_eps", &eps, "a number"},
+		{"seed", &c.Seed, "a whole number"},
+		{"epoch", &c.Epoch, "a whole number"},
+		{"val_elbo", &c.ELBO, "a finite number"},
+	} {
+		if json.Unmarshal([]byte(meta[field.key]), field.to) != nil {
+			return c, fmt.Errorf("its metadata contain %s = %.40q, not %s", field.key, meta[field.key], field.want)
+		}
 	}
-	if c.Epoch, err = strconv.Atoi(f.Metadata["epoch"]); err != nil || c.Epoch < 1 {
-		return c, fmt.Errorf("its metadata has epoch = %.40q, not a number of at least 1", f.Metadata["epoch"])
+	if eps != maxEps {
+		return c, fmt.Errorf("its metadata contain max_eps = %.40q, but this program supports only %v", meta["max_eps"], maxEps)
 	}
-	if c.ELBO, err = strconv.ParseFloat(f.Metadata["val_elbo"], 64); err != nil || c.ELBO-c.ELBO != 0 {
-		return c, fmt.Errorf("its metadata has val_elbo = %.40q, not a finite number", f.Metadata["val_elbo"])
+	if c.Epoch < 1 {
+		return c, fmt.Errorf("its metadata contain epoch = %.40q, but the first epoch is 1", meta["epoch"])
 	}
-	c.Data, c.DataSHA256, c.Digest = f.Metadata["data"], f.Metadata["data_sha256"], f.Metadata[safetensors.DigestKey]
-	// Damaged metadata may describe a huge model. So allocate its parameters only after
-	// checking that the file has them.
-	var want []safetensors.Spec
-	for _, s := range new(Network[float32]).specs(c.Config) {
-		want = append(want, safetensors.Spec{Name: s.name, Shape: s.shape})
+	if err := c.Config.Check(); err != nil {
+		return c, fmt.Errorf("its metadata describe an impossible model: %w", err)
+	}
+	// Damaged metadata may describe a huge model. Therefore allocate the parameters only after
+	// checking that the file contains them.
+	specs := new(Network[float32]).specs(c.Config)
+	var want []safetensors.Tensor
+	for _, s := range specs {
+		want = append(want, safetensors.Tensor{Name: s.name, Shape: s.shape})
 	}
 	if err := safetensors.Check(f, want); err != nil {
 		return c, err
 	}
-	c.Params = zeroParams[float32](c.Config)
-	for _, p := range c.Params {
-		p.restore(f, p.Name, p.Value.Data)
+	for _, s := range specs {
+		c.Params = append(c.Params, s.param())
 	}
+	restore(f, "", c.Params)
 	return c, nil
 }
 
@@ -134,20 +127,21 @@ func (p Param[T]) Checkpoint() []T {
 	return out
 }
 
-// tensor returns data, which has the layout of the parameter's matrix, as a tensor.
-func (p Param[T]) tensor(name string, data []T) safetensors.Tensor {
-	t := safetensors.Tensor{Name: name, Shape: p.Shape, Data: make([]float32, len(data))}
+// tensor returns the parameter as a tensor, with a prefix before its name.
+func (p Param[T]) tensor(prefix string) safetensors.Tensor {
+	t := safetensors.Tensor{Name: prefix + p.Name, Shape: p.Shape, Data: make([]float32, len(p.Value.Data))}
 	for i, at := range p.order() {
-		t.Data[i] = float32(data[at])
+		t.Data[i] = float32(p.Value.Data[at])
 	}
 	return t
 }
 
-// restore copies a tensor of the file, whose shape has been checked, to data, which has the
-// layout of the parameter's matrix.
-func (p Param[T]) restore(f safetensors.File, name string, data []T) {
-	t, _ := f.Tensor(name)
-	for i, at := range p.order() {
-		data[at] = T(t.Data[i])
+// restore sets parameters to the tensors of f with this prefix, whose shapes must be right.
+func restore[T linalg.Float](f safetensors.File, prefix string, params []Param[T]) {
+	for _, p := range params {
+		t, _ := f.Tensor(prefix + p.Name)
+		for i, at := range p.order() {
+			p.Value.Data[at] = T(t.Data[i])
+		}
 	}
 }

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"iter"
 	"math"
 
 	"hvae/ad"
@@ -89,42 +88,38 @@ func (n *Network[T]) specs(c Config) (all []spec[T]) {
 // with standard deviation 1/√(n_in + n_out), where n_in and n_out are the sizes of the
 // layer's whole input and output. Biases are zero, except that the decoder's last bias is
 // outputBias. The flow starts at ε = 0.2, α_k = 0.9 and 1/β₀ = 1.5.
-func NewParams[T linalg.Float](c Config, outputBias float64, seed uint64) []Param[T] {
-	ps := zeroParams[T](c)
-	var n Network[T]
-	for i, s := range n.specs(c) {
-		if s.field == &n.decoder.deconv3.bias {
+func NewParams[T linalg.Float](c Config, outputBias float64, seed uint64) (ps []Param[T]) {
+	for _, s := range new(Network[T]).specs(c) {
+		if s.name == "decoder.deconv3.bias" {
 			s.start = outputBias
 		}
-		rng := hvae.Stream(seed, "mnist start "+s.name)
-		for j := range ps[i].Value.Data {
-			ps[i].Value.Data[j] = T(s.start + s.spread*rng.NormFloat64())
+		p, rng := s.param(), hvae.Stream(seed, "mnist start "+s.name)
+		for i := range p.Value.Data {
+			p.Value.Data[i] = T(s.start + s.spread*rng.NormFloat64())
 		}
+		ps = append(ps, p)
 	}
 	return ps
 }
 
-// zeroParams returns the parameters of a model, all zero.
-func zeroParams[T linalg.Float](c Config) (ps []Param[T]) {
-	for _, s := range new(Network[T]).specs(c) {
-		rows, cols := s.shape[0], 1
-		for _, n := range s.shape[1:] {
-			cols *= n
-		}
-		if s.layout == kernel {
-			rows, cols = cols, rows
-		}
-		ps = append(ps, Param[T]{&hvae.Param[T]{Name: s.name, Value: linalg.New[T](rows, cols)}, s.shape, s.layout})
+// param returns the parameter with all elements zero.
+func (s spec[T]) param() Param[T] {
+	rows, cols := s.shape[0], 1
+	for _, n := range s.shape[1:] {
+		cols *= n
 	}
-	return ps
+	if s.layout == kernel {
+		rows, cols = cols, rows
+	}
+	return Param[T]{&hvae.Param[T]{Name: s.name, Value: linalg.New[T](rows, cols)}, s.shape, s.layout}
 }
 
-// order yields, for each element of the parameter's tensor in row-major order, its index in
-// the tensor and its index in the matrix.
-func (p Param[T]) order() iter.Seq2[int, int] {
+// order returns, for each element of the parameter's tensor in row-major order, the index of
+// the element in the matrix.
+func (p Param[T]) order() []int {
 	rows, cols := p.Value.Rows, p.Value.Cols
 	// The tensor as an array of three axes, and the distance in the matrix between
-	// neighbours along each.
+	// neighbours along each axis.
 	length, step := [3]int{1, 1, rows * cols}, [3]int{0, 0, 1}
 	switch p.layout {
 	case kernel:
@@ -135,17 +130,13 @@ func (p Param[T]) order() iter.Seq2[int, int] {
 	case codeCols:
 		length, step = [3]int{rows, channels, code / channels}, [3]int{cols, 1, channels}
 	}
-	return func(yield func(int, int) bool) {
-		i := 0
-		for a := range length[0] {
-			for b := range length[1] {
-				for c := range length[2] {
-					if !yield(i, a*step[0]+b*step[1]+c*step[2]) {
-						return
-					}
-					i++
-				}
+	order := make([]int, 0, rows*cols)
+	for a := range length[0] {
+		for b := range length[1] {
+			for c := range length[2] {
+				order = append(order, a*step[0]+b*step[1]+c*step[2])
 			}
 		}
 	}
+	return order
 }

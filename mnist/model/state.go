@@ -45,17 +45,12 @@ func (t *Trainer[T]) State(settings map[string]string, progress string, best []P
 	for k, v := range settings {
 		f.Metadata[settingPrefix+k] = v
 	}
-	lo := 0
-	for _, p := range t.Params {
-		hi := lo + len(p.Value.Data)
-		f.Tensors = append(f.Tensors,
-			p.tensor(p.Name, p.Value.Data),
-			p.tensor(meanPrefix+p.Name, s.Averages[0][lo:hi]),
-			p.tensor(normPrefix+p.Name, s.Averages[1][lo:hi]))
-		lo = hi
+	means, norms := withData(t.Params, s.Averages[0]), withData(t.Params, s.Averages[1])
+	for i, p := range t.Params {
+		f.Tensors = append(f.Tensors, p.tensor(""), means[i].tensor(meanPrefix), norms[i].tensor(normPrefix))
 	}
 	for _, p := range best {
-		f.Tensors = append(f.Tensors, p.tensor(bestPrefix+p.Name, p.Value.Data))
+		f.Tensors = append(f.Tensors, p.tensor(bestPrefix))
 	}
 	return f
 }
@@ -88,7 +83,7 @@ func ReadState(name string) (s State, err error) {
 // It returns the parameters of the best epoch, nil if the state has none. If tensors are
 // missing, unknown, of the wrong shape or not finite, it returns an error and changes nothing.
 func (t *Trainer[T]) Restore(s State) (best []Param[T], err error) {
-	var want []safetensors.Spec
+	var want []safetensors.Tensor
 	prefixes := []string{"", meanPrefix, normPrefix}
 	_, hasBest := s.file.Tensor(bestPrefix + t.Params[0].Name)
 	if hasBest {
@@ -96,7 +91,7 @@ func (t *Trainer[T]) Restore(s State) (best []Param[T], err error) {
 	}
 	for _, p := range t.Params {
 		for _, prefix := range prefixes {
-			want = append(want, safetensors.Spec{Name: prefix + p.Name, Shape: p.Shape})
+			want = append(want, safetensors.Tensor{Name: prefix + p.Name, Shape: p.Shape})
 		}
 	}
 	if err := safetensors.Check(s.file, want); err != nil {
@@ -109,31 +104,36 @@ func (t *Trainer[T]) Restore(s State) (best []Param[T], err error) {
 	}
 	to := t.algorithm.State()
 	to.Steps = s.Steps
-	lo := 0
-	for i, p := range t.Params {
-		hi := lo + len(p.Value.Data)
-		p.restore(s.file, p.Name, to.Params[i].Value.Data)
-		p.restore(s.file, meanPrefix+p.Name, to.Averages[0][lo:hi])
-		p.restore(s.file, normPrefix+p.Name, to.Averages[1][lo:hi])
-		lo = hi
-	}
+	restore(s.file, meanPrefix, withData(t.Params, to.Averages[0]))
+	restore(s.file, normPrefix, withData(t.Params, to.Averages[1]))
 	if err := t.algorithm.Restore(to); err != nil {
 		return nil, err
 	}
+	restore(s.file, "", t.Params)
 	if hasBest {
 		best = CloneParams(t.Params)
-		for _, p := range best {
-			p.restore(s.file, bestPrefix+p.Name, p.Value.Data)
-		}
+		restore(s.file, bestPrefix, best)
 	}
 	return best, nil
 }
 
 // CloneParams returns a deep copy of the parameters.
 func CloneParams[T linalg.Float](params []Param[T]) []Param[T] {
+	var data []T
+	for _, p := range params {
+		data = append(data, p.Value.Data...)
+	}
+	return withData(params, data)
+}
+
+// withData returns parameters with the same names and shapes whose elements are in data, the
+// concatenation of the elements of all parameters.
+func withData[T linalg.Float](params []Param[T], data []T) []Param[T] {
 	out := slices.Clone(params)
 	for i, p := range params {
-		out[i].Param = &hvae.Param[T]{Name: p.Name, Value: p.Value.Clone()}
+		n := len(p.Value.Data)
+		out[i].Param = &hvae.Param[T]{Name: p.Name, Value: linalg.Of(p.Value.Rows, p.Value.Cols, data[:n:n])}
+		data = data[n:]
 	}
 	return out
 }
