@@ -1756,8 +1756,8 @@ func vaeWithoutSteps(t *testing.T) {
 	rng := hvae.Stream(11, "without steps")
 	epsilon, gamma0 := hvae.Noise(&tp, rng, 2, draws), hvae.Noise(&tp, rng, 2, draws)
 	mean, std := a.Encode(x)
-	want := a.LogEstimates(x, mean, std, epsilon, gamma0).Value.Data
-	got := b.LogEstimates(x, mean, std, epsilon, gamma0).Value.Data
+	want := a.Draw(x, mean, std, epsilon, gamma0).LogEstimate().Value.Data
+	got := b.Draw(x, mean, std, epsilon, gamma0).LogEstimate().Value.Data
 	checkDistance(t, got, want, 1e-11*hvaetest.Norm(want), "log p̂")
 	many := ad.BroadcastTo(x, 784, draws)
 	difference := hvaetest.Differences(a.ELBO(many, epsilon, gamma0).Value.Data, b.ELBO(many, epsilon, gamma0).Value.Data)
@@ -2895,7 +2895,7 @@ func networkEstimates(c mnist.Config, n int) (logs []float64) {
 		network, _ := mnist.NewNetwork(&tp, c, params, false)
 		x := image(&tp, 1, 7)
 		mean, std := network.Encode(x)
-		for _, l := range network.LogEstimates(x, mean, std, hvae.Noise(&tp, rng, 1, block), hvae.Noise(&tp, rng, 1, block)).Value.Data {
+		for _, l := range network.Draw(x, mean, std, hvae.Noise(&tp, rng, 1, block), hvae.Noise(&tp, rng, 1, block)).LogEstimate().Value.Data {
 			logs = append(logs, float64(l))
 		}
 	}

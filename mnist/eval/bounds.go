@@ -8,7 +8,6 @@ import (
 
 	"hvae/hvae"
 	"hvae/linalg"
-	"hvae/mnist/data"
 	"hvae/mnist/model"
 )
 
@@ -51,37 +50,28 @@ func newBounder(ctx context.Context, c model.Checkpoint, a model.Annealing, imag
 	return b, b.Tune(ctx, c.Config, c.Params, x, func(image int) *rand.Rand { return hvae.Stream(images.seed, "mnist ais tuning", image) })
 }
 
-// add adds the bounds of a run. The estimates are importance sampling's for the same images.
-func (b *bounder) add(ctx context.Context, run int, fill Fill, z linalg.Matrix[float32], estimates []model.Estimate, done func(chains int)) error {
-	x, one := linalg.New[float32](data.Side*data.Side, len(estimates)), linalg.New[float32](data.Side*data.Side, 1)
-	for j := range x.Cols {
-		fill(j, one, new(hvae.Keyed))
-		for i, v := range one.Data {
-			x.Row(i)[j] = v
-		}
-	}
-	noise := func(purpose string) func(image, chain int) *rand.Rand {
-		return func(image, chain int) *rand.Rand {
+// add adds the bounds of a run for images x [784×n], which are simulated from z [ℓ×n] or whose z
+// is empty. The estimates are importance sampling's for the same images.
+func (b *bounder) add(ctx context.Context, run int, x, z linalg.Matrix[float32], estimates []model.Estimate, done func(chains int)) error {
+	bound := func(purpose string, z linalg.Matrix[float32], sums []float64) (acceptance float64, err error) {
+		noise := func(image, chain int) *rand.Rand {
 			return hvae.Stream(b.images.seed, purpose, run, b.images.Indices[image], chain)
 		}
-	}
-	lower, acceptance, err := b.Bound(ctx, b.checkpoint.Config, b.checkpoint.Params, x, linalg.Matrix[float32]{}, noise("mnist ais forward"), done)
-	if err != nil {
-		return err
-	}
-	upper := make([]float64, len(lower))
-	if b.images.Simulated {
-		if upper, _, err = b.Bound(ctx, b.checkpoint.Config, b.checkpoint.Params, x, z, noise("mnist ais reverse"), done); err != nil {
-			return err
+		values, acceptance, err := b.Bound(ctx, b.checkpoint.Config, b.checkpoint.Params, x, z, noise, done)
+		for i, v := range values {
+			sums[i] += v
 		}
+		return acceptance, err
+	}
+	acceptance, err := bound("mnist ais forward", linalg.Matrix[float32]{}, b.lower)
+	if err == nil && b.images.Simulated {
+		_, err = bound("mnist ais reverse", z, b.upper)
 	}
 	for i, e := range estimates {
-		b.lower[i] += lower[i]
-		b.upper[i] += upper[i]
 		b.importance[i] += e.LogEvidence
 	}
 	b.acceptance = append(b.acceptance, acceptance)
-	return nil
+	return err
 }
 
 // bounds returns the means over all runs.
@@ -101,7 +91,7 @@ func (b *bounder) bounds() *Bounds {
 		gap, gapSE := mean(func(i int) float64 { return b.upper[i] - b.lower[i] })
 		all.Upper, all.UpperSE, all.Gap, all.GapSE = &upper, upperSE, &gap, gapSE
 	}
-	if a, _ := model.MeanSD(b.acceptance); !math.IsNaN(a) {
+	if a, _ := MeanSD(b.acceptance); !math.IsNaN(a) {
 		all.Acceptance = &a
 	}
 	return all

@@ -19,25 +19,34 @@ type Dataset struct {
 	Simulated   bool   // whether the images are drawn from the model
 
 	seed uint64
-	// begin returns the images of a run and, if they are simulated, the latent variables z
-	// from which they were drawn.
-	begin func(run int) (fill Fill, z linalg.Matrix[float32], err error)
+	// draw returns the binary images x [784×n] of a run and, if they are simulated, the latent
+	// variables z [ℓ×n] from which they were drawn.
+	draw func(run int, indices []int) (x, z linalg.Matrix[float32], err error)
 	// tuning returns images [784×n] that are not evaluated, to tune the step sizes of
 	// annealing.
 	tuning func() (linalg.Matrix[float32], error)
 }
 
-// A Fill sets x [784×1] to the binary image i and k to the start of the image's noise stream.
-type Fill = func(i int, x linalg.Matrix[float32], k *hvae.Keyed)
+// Binarise returns binary images [784×n] with the given indices. They depend only on the seed,
+// the run and the index.
+func Binarise(images data.Images, indices []int, seed uint64, run int) linalg.Matrix[float32] {
+	return binarise(images, indices, func(i int) *rand.Rand { return hvae.Stream(seed, "mnist eval pixels", run, i) })
+}
 
-// Binarise returns a Fill for the images with the given indices. Binarisation and noise depend
-// on the seed, the run and the index only.
-func Binarise(images data.Images, indices []int, seed uint64, run int) Fill {
-	return func(i int, x linalg.Matrix[float32], k *hvae.Keyed) {
-		index := indices[i]
-		data.Binarise(x, 0, images.Image(index), k.Reset(seed, "mnist eval pixels", run, index))
-		k.Reset(seed, "mnist eval noise", run, index)
+// binarise returns binary images [784×n] with the given indices, where noise returns the stream
+// of an index.
+func binarise(images data.Images, indices []int, noise func(index int) *rand.Rand) linalg.Matrix[float32] {
+	x := linalg.New[float32](data.Side*data.Side, len(indices))
+	for j, i := range indices {
+		data.Binarise(x, j, images.Image(i), noise(i))
 	}
+	return x
+}
+
+// Noise returns the noise of importance sampling for model.Evaluate. It depends only on the seed,
+// the run and the index of an image.
+func Noise(indices []int, seed uint64, run int) func(image int) *rand.Rand {
+	return func(image int) *rand.Rand { return hvae.Stream(seed, "mnist eval noise", run, indices[image]) }
 }
 
 // First returns 0 to n−1, the indices of the first n images.
@@ -52,32 +61,23 @@ func First(n int) []int {
 // tuningImages is the number of images for which step sizes are tuned together.
 const tuningImages = 16
 
-// Split returns the images of a split, test or validation. A run with seed
-// trainSeed determines the validation images. Step sizes are tuned on the other split.
+// Split returns the images of a split, test or validation. The seed of the training, trainSeed,
+// determines the validation images. Step sizes are tuned on the other split.
 func Split(set data.Set, split string, trainSeed, seed uint64) Dataset {
-	test := func() (data.Images, []int) { return set.Test, First(set.Test.Len()) }
-	validation := func() (data.Images, []int) {
-		_, indices := data.Split(set.Train, trainSeed)
-		return set.Train, indices
-	}
-	this, other := test, validation
+	_, validation := data.Split(set.Train, trainSeed)
+	images, indices := set.Test, First(set.Test.Len())
+	others, tuning := set.Train, validation
 	if split == "validation" {
-		this, other = validation, test
+		images, indices, others, tuning = others, tuning, images, indices
 	}
-	images, indices := this()
+	tuning = tuning[:min(tuningImages, len(tuning))]
 	return Dataset{
 		Name: set.Name, Description: fmt.Sprintf("%s images of %s", split, set.Name), Indices: indices, seed: seed,
-		begin: func(run int) (Fill, linalg.Matrix[float32], error) {
-			return Binarise(images, indices, seed, run), linalg.Matrix[float32]{}, nil
+		draw: func(run int, indices []int) (x, z linalg.Matrix[float32], err error) {
+			return Binarise(images, indices, seed, run), z, nil
 		},
 		tuning: func() (linalg.Matrix[float32], error) {
-			images, indices := other()
-			x := linalg.New[float32](data.Side*data.Side, min(tuningImages, len(indices)))
-			for j := range x.Cols {
-				i := indices[j]
-				data.Binarise(x, j, images.Image(i), hvae.Stream(seed, "mnist ais tuning pixels", i))
-			}
-			return x, nil
+			return binarise(others, tuning, func(i int) *rand.Rand { return hvae.Stream(seed, "mnist ais tuning pixels", i) }), nil
 		},
 	}
 }
@@ -87,17 +87,10 @@ func Split(set data.Set, split string, trainSeed, seed uint64) Dataset {
 func Simulated(ctx context.Context, c model.Checkpoint, n int, seed uint64) Dataset {
 	return Dataset{
 		Name: "simulated", Description: "images drawn from the model", Indices: First(n), Simulated: true, seed: seed,
-		begin: func(run int) (Fill, linalg.Matrix[float32], error) {
-			x, z, err := model.Simulate(ctx, c.Config, c.Params, n, func(image int) *rand.Rand {
+		draw: func(run int, indices []int) (x, z linalg.Matrix[float32], err error) {
+			return model.Simulate(ctx, c.Config, c.Params, len(indices), func(image int) *rand.Rand {
 				return hvae.Stream(seed, "mnist eval simulated", run, image)
 			})
-			fill := func(image int, one linalg.Matrix[float32], k *hvae.Keyed) {
-				for i := range one.Rows {
-					one.Data[i] = x.At(i, image)
-				}
-				k.Reset(seed, "mnist eval noise", run, image)
-			}
-			return fill, z, err
 		},
 		tuning: func() (linalg.Matrix[float32], error) {
 			x, _, err := model.Simulate(ctx, c.Config, c.Params, tuningImages, func(image int) *rand.Rand {

@@ -50,11 +50,11 @@ type Options struct {
 // only if ctx ends.
 func Evaluate(ctx context.Context, c model.Checkpoint, images Dataset, o Options, stderr io.Writer) (Evaluation, error) {
 	began := time.Now()
-	p := newTracker(stderr, c.Config, images, o)
-	defer p.line.Clear()
+	t := newTracker(stderr, c.Config, images, o)
+	defer t.line.Clear()
 	stopped := func() (Evaluation, error) {
-		p.line.Clear()
-		return Evaluation{}, fmt.Errorf("%w: %v were evaluated, nothing is saved", context.Cause(ctx), p)
+		t.line.Clear()
+		return Evaluation{}, fmt.Errorf("%w: %v were evaluated, nothing is saved", context.Cause(ctx), t)
 	}
 	var bounds *bounder
 	if o.Annealing != nil {
@@ -63,27 +63,25 @@ func Evaluate(ctx context.Context, c model.Checkpoint, images Dataset, o Options
 			return stopped()
 		}
 	}
-	n := len(images.Indices)
 	var elbos, nlls []float64
 	var all [][]model.Estimate
 	for run := range o.Runs {
-		fill, z, err := images.begin(run)
+		x, z, err := images.draw(run, images.Indices)
 		if err != nil {
 			return stopped()
 		}
-		estimates, err := model.Evaluate(ctx, c.Config, c.Params, n, o.Samples, fill, func() { p.add(1, 0) })
+		noise := Noise(images.Indices, images.seed, run)
+		estimates, err := model.Evaluate(ctx, c.Config, c.Params, x, o.Samples, noise, func() { t.add(1, 0) })
+		if err == nil && bounds != nil {
+			err = bounds.add(ctx, run, x, z, estimates, func(chains int) { t.add(0, chains) })
+		}
 		if err != nil {
 			return stopped()
-		}
-		if bounds != nil {
-			if err := bounds.add(ctx, run, fill, z, estimates, func(chains int) { p.add(0, chains) }); err != nil {
-				return stopped()
-			}
 		}
 		elbo, nll := Means(estimates)
 		elbos, nlls, all = append(elbos, elbo), append(nlls, nll), append(all, estimates)
 	}
-	e := Evaluation{Images: n, Samples: o.Samples, Runs: o.Runs, Seconds: time.Since(began).Seconds(), Data: images.Name}
+	e := Evaluation{Images: len(images.Indices), Samples: o.Samples, Runs: o.Runs, Seconds: time.Since(began).Seconds(), Data: images.Name}
 	if c.Data != "" {
 		e.Trained = &c.Data
 	}
@@ -146,10 +144,11 @@ func newTracker(stderr io.Writer, c model.Config, images Dataset, o Options) *tr
 		}
 	}
 	t.line = progress.New(stderr, func(elapsed time.Duration) string {
+		n, unit := t.images.Load(), "images"
 		if chains := t.chains.Load(); chains > 0 {
-			return fmt.Sprintf("%v  %.1f chains/s", t, float64(chains)/elapsed.Seconds())
+			n, unit = chains, "chains"
 		}
-		return fmt.Sprintf("%v  %.1f images/s", t, float64(t.images.Load())/elapsed.Seconds())
+		return fmt.Sprintf("%v  %.1f %s/s", t, float64(n)/elapsed.Seconds(), unit)
 	})
 	return t
 }

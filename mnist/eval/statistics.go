@@ -9,9 +9,15 @@ import (
 
 // MeanSD returns the mean and the standard deviation, nil for a single value.
 func MeanSD(x []float64) (mean float64, sd *float64) {
-	mean, s := model.MeanSD(x)
+	for _, v := range x {
+		mean += v / float64(len(x))
+	}
+	squares := 0.0
+	for _, v := range x {
+		squares += (v - mean) * (v - mean)
+	}
 	if len(x) > 1 {
-		sd = &s
+		sd = new(math.Sqrt(squares / float64(len(x)-1)))
 	}
 	return mean, sd
 }

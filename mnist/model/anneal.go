@@ -60,7 +60,7 @@ func (a *Annealing) Bound(ctx context.Context, c Config, params []Param[float32]
 	err = forEach(ctx, (n+chainsAtOnce-1)/chainsAtOnce, func(t *ad.Tape[float32]) func(int) {
 		return func(block int) {
 			lo, hi := block*chainsAtOnce, min(n, (block+1)*chainsAtOnce)
-			ais := a.sampler(t, c, params, a.columns(x, lo, hi))
+			ais := a.sampler(t, c, params, columns(x, lo, hi, a.Chains))
 			var streams []*rand.Rand
 			for i := lo; i < hi; i++ {
 				streams = append(streams, noise(i/a.Chains, i%a.Chains))
@@ -70,7 +70,7 @@ func (a *Annealing) Bound(ctx context.Context, c Config, params []Param[float32]
 			if z.Cols == 0 {
 				end, l = ais.Forward(streams)
 			} else {
-				end, l = ais.Reverse(a.columns(z, lo, hi), streams)
+				end, l = ais.Reverse(columns(z, lo, hi, a.Chains), streams)
 			}
 			for i := range l {
 				logs[lo+i], rates[lo+i] = sign*l[i], end.Acceptance()
@@ -84,16 +84,18 @@ func (a *Annealing) Bound(ctx context.Context, c Config, params []Param[float32]
 	for i := range x.Cols {
 		bounds = append(bounds, sign*hvae.ImportanceEstimate(logs[i*a.Chains:(i+1)*a.Chains]).Log)
 	}
-	acceptance, _ = MeanSD(rates)
+	for _, r := range rates {
+		acceptance += r / float64(n)
+	}
 	return bounds, acceptance, nil
 }
 
-// columns returns, for each of the chains lo … hi−1, the column of m for the chain's image.
-func (a *Annealing) columns(m linalg.Matrix[float32], lo, hi int) linalg.Matrix[float32] {
-	s := linalg.New[float32](m.Rows, hi-lo)
+// columns returns columns lo … hi−1 of the matrix that repeats each column of m n times.
+func columns[T linalg.Float](m linalg.Matrix[T], lo, hi, n int) linalg.Matrix[T] {
+	s := linalg.New[T](m.Rows, hi-lo)
 	for i := range m.Rows {
 		for j := range s.Cols {
-			s.Row(i)[j] = m.At(i, (lo+j)/a.Chains)
+			s.Row(i)[j] = m.At(i, (lo+j)/n)
 		}
 	}
 	return s

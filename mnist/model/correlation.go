@@ -11,9 +11,9 @@ import (
 // variables, where p is a fixed point near their mean.
 type moments[T linalg.Float] struct{ sum, products linalg.Matrix[T] }
 
-// add adds draws z [ℓ×n]. If they are an image's first, it starts again from zero.
-func (m *moments[T]) add(t *ad.Tape[T], first bool, z, point linalg.Matrix[T]) {
-	if first {
+// add adds draws z [ℓ×n].
+func (m *moments[T]) add(t *ad.Tape[T], z, point linalg.Matrix[T]) {
+	if m.sum.Data == nil {
 		m.sum, m.products = linalg.New[T](z.Rows, 1), linalg.New[T](z.Rows, z.Rows)
 	}
 	near, sum, scratch := t.Matrix(z.Rows, z.Cols), t.Matrix(z.Rows, 1), t.Matrix(z.Cols, z.Rows)

@@ -40,18 +40,13 @@ func (n *Network[T]) ELBO(x, epsilon, gamma0 *ad.Var[T]) *ad.Var[T] {
 		divergence := prior.Divergence()
 		return ad.Sub(LogBernoulli(x, n.Decode(z0)), divergence)
 	}
-	return n.draw(x, mean, std, epsilon, gamma0).EntropyELBO()
+	return n.Draw(x, mean, std, epsilon, gamma0).EntropyELBO()
 }
 
-// LogEstimates returns log p̂_θ(x) [1×B] (Algorithm 1) for each column of the noise ε and γ₀
-// [ℓ×B]. The images x [784×B] and their mean and std [ℓ×B] from Encode may have a single
-// column, which then serves all columns of the noise. For a VAE it is log (p_θ(x, z₀)/q(z₀|x)).
-func (n *Network[T]) LogEstimates(x, mean, std, epsilon, gamma0 *ad.Var[T]) *ad.Var[T] {
-	return n.draw(x, mean, std, epsilon, gamma0).LogEstimate()
-}
-
-// draw runs Algorithm 1; its arguments are described at LogEstimates.
-func (n *Network[T]) draw(x, mean, std, epsilon, gamma0 *ad.Var[T]) hvae.Sample[T] {
+// Draw runs Algorithm 1 for each column of the noise ε and γ₀ [ℓ×B]. The images x [784×B] and
+// their mean and std [ℓ×B] from Encode may have a single column, which then serves all columns of
+// the noise. The sample's LogEstimate is log p̂_θ(x), for a VAE log (p_θ(x, z₀)/q(z₀|x)).
+func (n *Network[T]) Draw(x, mean, std, epsilon, gamma0 *ad.Var[T]) hvae.Sample[T] {
 	n.prior = hvae.DiagonalNormal[T]{Mean: mean, SD: std}
 	return hvae.HIS(n.Flow(x), &n.prior, epsilon, gamma0)
 }

@@ -132,7 +132,7 @@ func TestGoldenValues(t *testing.T) {
 		epsilon, gamma0 := tape.Const(input(200, 3, normal)), tape.Const(input(300, 3, normal))
 
 		mean, std := n.Encode(x)
-		near("log p̂", n.LogEstimates(x, mean, std, epsilon, gamma0).Value.Data, want.LogEstimate)
+		near("log p̂", n.Draw(x, mean, std, epsilon, gamma0).LogEstimate().Value.Data, want.LogEstimate)
 
 		if c.K > 0 {
 			flow := n.Flow(x)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -20,6 +21,7 @@ import (
 
 	"hvae/ad"
 	"hvae/hvae"
+	"hvae/hvae/hvaetest"
 	"hvae/linalg"
 	"hvae/mnist/safetensors"
 )
@@ -43,6 +45,19 @@ func (b noise[T]) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[T], k *hvae.Keye
 	}
 	x.Row(0)[0] += b.poison
 }
+
+// striped returns n equal images [784×n] of stripes three pixels wide.
+func striped(n int) linalg.Matrix[float32] {
+	x := linalg.New[float32](pixels, n)
+	for i := range x.Rows {
+		for j := range n {
+			x.Row(i)[j] = float32(i / 3 % 2)
+		}
+	}
+	return x
+}
+
+func sameNoise(int) *rand.Rand { return hvae.Stream(3, "image") }
 
 var free = Config{Kind: "hvae", K: 2, Tempering: "free", VaryEps: true, Latent: 3}
 
@@ -461,7 +476,7 @@ func TestMemoryOfEvaluateDoesNotDependOnDraws(t *testing.T) {
 	allocated := func(draws int) uint64 {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if _, err := Evaluate(t.Context(), free, params, 1, draws, func(_ int, x linalg.Matrix[float32], k *hvae.Keyed) { k.Reset(3, "image") }, func() {}); err != nil {
+		if _, err := Evaluate(t.Context(), free, params, linalg.New[float32](pixels, 1), draws, sameNoise, func() {}); err != nil {
 			t.Fatal(err)
 		}
 		runtime.ReadMemStats(&after)
@@ -614,16 +629,15 @@ func TestStateHoldsTheMetricsOf100000Epochs(t *testing.T) {
 
 func TestEstimatesDependOnlyOnImageAndStream(t *testing.T) {
 	params := NewParams[float32](free, -1, 1)
-	fill := func(image int, x linalg.Matrix[float32], k *hvae.Keyed) {
-		rng := k.Reset(3, "image", image)
-		for i := range x.Data {
-			x.Data[i] = float32(rng.IntN(2))
-		}
+	x, rng := linalg.New[float32](pixels, 5), hvae.Stream(3, "images")
+	for i := range x.Data {
+		x.Data[i] = float32(rng.IntN(2))
 	}
+	noise := func(image int) *rand.Rand { return hvae.Stream(3, "noise", image) }
 	run := func(procs int) []Estimate {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
 		var done atomic.Int64
-		e, err := Evaluate(t.Context(), free, params, 5, 60, fill, func() { done.Add(1) })
+		e, err := Evaluate(t.Context(), free, params, x, 60, noise, func() { done.Add(1) })
 		if err != nil || done.Load() != 5 {
 			t.Fatalf("%d images, %v", done.Load(), err)
 		}
@@ -639,14 +653,14 @@ func TestEstimatesDependOnlyOnImageAndStream(t *testing.T) {
 		t.Error("GOMAXPROCS changes bits")
 	}
 	for i, e := range want { // each image alone
-		alone, err := Evaluate(t.Context(), free, params, 1, 60, func(_ int, x linalg.Matrix[float32], k *hvae.Keyed) { fill(i, x, k) }, func() {})
+		alone, err := Evaluate(t.Context(), free, params, columns(x, i, i+1, 1), 60, func(int) *rand.Rand { return noise(i) }, func() {})
 		if err != nil || alone[0] != e {
 			t.Errorf("image %d: %+v among other images, %+v alone, %v", i, e, alone[0], err)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Evaluate(ctx, free, params, 5, 60, nil, nil); err == nil {
+	if _, err := Evaluate(ctx, free, params, x, 60, nil, nil); err == nil {
 		t.Error("Evaluate ignores an ended context")
 	}
 }
@@ -655,9 +669,9 @@ func TestEvaluateEndsWithItsContextWithinAnImage(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { // takes an hour without the interruption
-		_, err := Evaluate(ctx, free, NewParams[float32](free, -1, 1), 1, 1<<20, func(_ int, _ linalg.Matrix[float32], k *hvae.Keyed) {
-			k.Reset(3, "image")
+		_, err := Evaluate(ctx, free, NewParams[float32](free, -1, 1), linalg.New[float32](pixels, 1), 1<<20, func(int) *rand.Rand {
 			cancel()
+			return sameNoise(0)
 		}, func() {})
 		ended <- err
 	}()
@@ -711,15 +725,8 @@ func TestELBOOfEvaluateIsTheMeanLogEstimate(t *testing.T) {
 				p.Value.Fill(0) // α = ½
 			}
 		}
-		fill := func(x linalg.Matrix[float32], j int) {
-			for i := range x.Rows {
-				x.Row(i)[j] = float32(i / 3 % 2)
-			}
-		}
-		evaluations, err := Evaluate(t.Context(), c, params, 20, 20, func(i int, x linalg.Matrix[float32], k *hvae.Keyed) {
-			fill(x, 0)
-			k.Reset(4, "evaluation", i)
-		}, func() {})
+		noise := func(i int) *rand.Rand { return hvae.Stream(4, "evaluation", i) }
+		evaluations, err := Evaluate(t.Context(), c, params, striped(20), 20, noise, func() {})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -727,31 +734,27 @@ func TestELBOOfEvaluateIsTheMeanLogEstimate(t *testing.T) {
 		for _, e := range evaluations {
 			elbos = append(elbos, e.ELBO)
 		}
-		mean, sd := MeanSD(elbos)
+		mean, se := hvaetest.MeanSE(elbos)
 
 		const draws = 200
 		var tape ad.Tape[float32]
 		network, _ := NewNetwork(&tape, c, params, false)
-		x, epsilon, gamma0 := tape.Matrix(pixels, draws), tape.Matrix(c.Latent, draws), tape.Matrix(c.Latent, draws)
-		for j := range draws {
-			fill(x, j)
-		}
+		epsilon, gamma0 := tape.Matrix(c.Latent, draws), tape.Matrix(c.Latent, draws)
 		rng := hvae.Stream(5, "estimates")
 		hvae.FillNormal(rng, epsilon)
 		hvae.FillNormal(rng, gamma0)
-		image, e, g := tape.Const(x), tape.Const(epsilon), tape.Const(gamma0)
+		image, e, g := tape.Const(striped(draws)), tape.Const(epsilon), tape.Const(gamma0)
 		estimates := network.ELBO(image, e, g)
 		if c.Kind == "hvae" {
 			m, s := network.Encode(image)
-			estimates = network.LogEstimates(image, m, s, e, g)
+			estimates = network.Draw(image, m, s, e, g).LogEstimate()
 		}
 		var logs []float64
 		for _, l := range estimates.Value.Data {
 			logs = append(logs, float64(l))
 		}
-		bound, boundSD := MeanSD(logs)
-
-		se := math.Hypot(sd/math.Sqrt(20), boundSD/math.Sqrt(draws))
+		bound, boundSE := hvaetest.MeanSE(logs)
+		se = math.Hypot(se, boundSE)
 		if z := (mean - bound) / se; !(math.Abs(z) < 4.5) || !(se < 0.3) {
 			t.Errorf("%v: the mean of the evaluations is %v, of the estimates %v: z = %.2f, standard error %v", c, mean, bound, z, se)
 		}
@@ -772,12 +775,8 @@ func TestFlowCorrelatesDimensions(t *testing.T) {
 			linalg.Scale(p.Value, 6, p.Value)
 		}
 	}
-	estimates, err := Evaluate(t.Context(), c, params, images, draws, func(i int, x linalg.Matrix[float32], k *hvae.Keyed) {
-		for j := range x.Rows {
-			x.Data[j] = float32(j / 3 % 2)
-		}
-		k.Reset(4, "correlation", i)
-	}, func() {})
+	noise := func(i int) *rand.Rand { return hvae.Stream(4, "correlation", i) }
+	estimates, err := Evaluate(t.Context(), c, params, striped(images), draws, noise, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -786,14 +785,10 @@ func TestFlowCorrelatesDimensions(t *testing.T) {
 		z0, zK = append(z0, e.Z0), append(zK, e.ZK)
 	}
 	want := IndependentCorrelation(draws)
-	above := func(x []float64) float64 {
-		mean, sd := MeanSD(x)
-		return (mean - want) / (sd / math.Sqrt(images))
-	}
-	if z := above(z0); !(math.Abs(z) < 4.5) {
+	if z := hvaetest.Z(z0, want); !(math.Abs(z) < 4.5) {
 		t.Errorf("dimensions of z₀ are correlated: z = %.1f", z)
 	}
-	if z := above(zK); !(z > 8) {
+	if z := hvaetest.Z(zK, want); !(z > 8) {
 		t.Errorf("dimensions of z_K are not correlated: z = %.1f", z)
 	}
 	if rough := math.Sqrt(2 / (math.Pi * draws)); !(want > 1.01*rough && want < 1.03*rough) || !(math.Abs(IndependentCorrelation(2)-1) <= 1e-12) {
@@ -826,15 +821,6 @@ func FuzzCheckpoint(f *testing.F) {
 			t.Errorf("%q = %q, %q = %q, tensor %d of %d elements: refusing it took %d bytes", key1, value1, key2, value2, tensor, size, n)
 		}
 	})
-}
-
-func TestMeanSD(t *testing.T) {
-	if mean, sd := MeanSD([]float64{1, 2, 3, 6}); mean != 3 || !(math.Abs(sd*sd-14.0/3) <= 1e-14) {
-		t.Errorf("1, 2, 3, 6 have the mean %v and the variance %v, want 3 and 14/3", mean, sd*sd)
-	}
-	if _, sd := MeanSD([]float64{5}); !math.IsNaN(sd) {
-		t.Errorf("one value has the standard deviation %v", sd)
-	}
 }
 
 func TestGeneratedImagesDependOnDrawAndSeed(t *testing.T) {

@@ -21,7 +21,7 @@ type Network[T linalg.Float] struct {
 
 	fields []**ad.Var[T] // pointers to the fields of all parameters, in the parameters' order
 
-	// Memory that ELBO, LogEstimates and Flow reuse, so that a training step does not allocate.
+	// Memory that ELBO, Draw and Flow reuse, so that a training step does not allocate.
 	flow      hvae.Flow[T]
 	prior     hvae.DiagonalNormal[T]
 	target    target[T]
@@ -96,7 +96,7 @@ func (n *Network[T]) bind(vars []*ad.Var[T], scratch *ad.Tape[T]) {
 }
 
 // Flow returns the Hamiltonian flow for images x [784×B]. It is valid until the next call of
-// Flow, ELBO or LogEstimates.
+// Flow, ELBO or Draw.
 func (n *Network[T]) Flow(x *ad.Var[T]) *hvae.Flow[T] {
 	n.target = target[T]{&n.decoder, x}
 	n.flow.Target = &n.target
