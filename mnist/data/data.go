@@ -10,9 +10,8 @@
 package data
 
 import (
+	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,8 +19,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
-	"unicode"
 
 	"hvae/bench/atomicfile"
 	"hvae/hvae"
@@ -52,14 +51,7 @@ type Set struct {
 // by the decompressed test file, as this command prints it:
 //
 //	zcat train-images-idx3-ubyte.gz t10k-images-idx3-ubyte.gz | sha256sum
-func (s Set) SHA256() string {
-	h := sha256.New()
-	for _, images := range []Images{s.Train, s.Test} {
-		h.Write(images.header())
-		h.Write(images.Pixels)
-	}
-	return hex.EncodeToString(h.Sum(nil))
-}
+func (s Set) SHA256() string { return digest(s.Train, s.Test) }
 
 // The names of the datasets that Load knows.
 const (
@@ -80,11 +72,11 @@ func Load(ctx context.Context, folder, name string, log func(string)) (Set, erro
 	if name == "" || name == Synthetic {
 		name = MNIST
 	}
-	if name == MNIST && folder == Synthetic {
-		return synthetic(), nil
-	}
-	if name == MNIST && folder == "" {
-		folder = os.Getenv("HVAE_MNIST")
+	if name == MNIST {
+		if folder == Synthetic {
+			return synthetic(), nil
+		}
+		folder = cmp.Or(folder, os.Getenv("HVAE_MNIST"))
 	}
 	if name == MNIST && folder == "" {
 		cache, err := os.UserCacheDir()
@@ -95,20 +87,30 @@ func Load(ctx context.Context, folder, name string, log func(string)) (Set, erro
 	} else if err := checkFolder(folder, name); err != nil {
 		return Set{}, err
 	}
-	return loader{folder, mirrors, log}.load(ctx, name)
+	l := loader{folder, mirrors, log}
+	train, test := trainImages, testImages
+	if name != MNIST {
+		train.digest, test.digest = "", ""
+	}
+	set := Set{Name: name}
+	var err error
+	if set.Train, err = l.read(ctx, train, validationShare); err == nil {
+		set.Test, err = l.read(ctx, test, 1)
+	}
+	return set, err
 }
 
-// CheckName returns an error if data cannot have the given name.
+// validName matches the names of datasets.
+var validName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,40}$`)
+
+// CheckName returns an error if a dataset cannot have the given name.
 func CheckName(name string) error {
-	odd := func(r rune) bool {
-		return r != '-' && r != '_' && r != '.' && (r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r))
-	}
 	switch {
 	case name == MNIST || name == Synthetic:
 		return nil
 	case strings.EqualFold(name, MNIST) || strings.EqualFold(name, Synthetic):
 		return fmt.Errorf("did you mean %s?", strings.ToLower(name))
-	case name == "" || len(name) > 40 || strings.ContainsFunc(name, odd):
+	case !validName.MatchString(name):
 		return errors.New("a name has 1 to 40 characters: ASCII letters, digits, dots, - and _")
 	}
 	return nil
@@ -133,84 +135,52 @@ func checkFolder(folder, name string) error {
 	return nil
 }
 
-// load reads both files of images. The experiment does not use the labels.
-func (l loader) load(ctx context.Context, name string) (Set, error) {
-	set := Set{Name: name}
-	for _, f := range []struct {
-		file  file
-		least int // images
-		to    *Images
-	}{{trainImages, validationShare, &set.Train}, {testImages, 1, &set.Test}} {
-		var err error
-		if name == MNIST {
-			var b []byte
-			if b, err = l.read(ctx, f.file); err == nil {
-				*f.to = Images{b[header:]}
-			}
-		} else {
-			*f.to, err = l.readOther(f.file.name, f.least)
-		}
-		if err != nil {
-			return Set{}, err
-		}
-	}
-	return set, nil
+// A loader reads the files in a folder and downloads missing files.
+type loader struct {
+	folder  string
+	mirrors []string
+	log     func(string)
 }
 
-// read returns the verified contents of a file of MNIST, which it downloads if it is missing.
-func (l loader) read(ctx context.Context, f file) ([]byte, error) {
-	in, err := l.open(f.name)
-	if err == nil {
-		defer in.Close()
-		b, err := f.verify(in)
-		if err != nil {
-			return nil, fmt.Errorf("%s is not the MNIST file of that name: %w; delete it to download it again, name another folder with -data, or give other images a name with -dataset NAME", in.Name(), err)
-		}
-		return b, nil
-	}
+// read returns the images of a file, at least the given number. It downloads a missing file of
+// MNIST.
+func (l loader) read(ctx context.Context, f file, least int) (Images, error) {
+	images, err := l.readFolder(f)
 	if !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	b, err := l.download(ctx, f)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+		if err == nil && images.Len() < least {
+			err = fmt.Errorf("%s has %d images: there must be at least %d", filepath.Join(l.folder, f.name), images.Len(), least)
 		}
-		return nil, fmt.Errorf("%s is not in %s and cannot be downloaded: %w; put %s and %s there (with .gz or without), or use -data %s for a built-in stand-in",
-			f.name, l.folder, err, trainImages.name, testImages.name, Synthetic)
+		return images, err
 	}
-	return b, nil
+	advice := fmt.Sprintf("put %s and %s there (with .gz or without)", trainImages.name, testImages.name)
+	if f.digest == "" {
+		return Images{}, fmt.Errorf("%s is not in %s: %s", f.name, l.folder, advice)
+	}
+	if images, err = l.download(ctx, f); err != nil {
+		if ctx.Err() != nil {
+			return Images{}, context.Cause(ctx)
+		}
+		return Images{}, fmt.Errorf("%s is not in %s and cannot be downloaded: %w; %s, or use -data %s for a built-in stand-in", f.name, l.folder, err, advice, Synthetic)
+	}
+	return images, nil
 }
 
-// open opens a file of the folder, or the file with .gz at the end of its name.
-func (l loader) open(name string) (*os.File, error) {
-	in, err := atomicfile.Open(filepath.Join(l.folder, name))
+// readFolder returns the images of a file in the folder, whose name may end in .gz.
+func (l loader) readFolder(f file) (Images, error) {
+	in, err := atomicfile.Open(filepath.Join(l.folder, f.name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return atomicfile.Open(filepath.Join(l.folder, name+".gz"))
-	}
-	return in, err
-}
-
-// readOther returns the images, at least the given number, in a file that is not MNIST's.
-func (l loader) readOther(name string, least int) (Images, error) {
-	in, err := l.open(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return Images{}, fmt.Errorf("%s is not in %s: put %s and %s there (with .gz or without)", name, l.folder, trainImages.name, testImages.name)
+		in, err = atomicfile.Open(filepath.Join(l.folder, f.name+".gz"))
 	}
 	if err != nil {
 		return Images{}, err
 	}
 	defer in.Close()
-	info, err := in.Stat()
-	if err != nil {
-		return Images{}, err
-	}
-	images, err := readImages(in, info.Size())
-	if err == nil && images.Len() < least {
-		err = fmt.Errorf("it has %d images: there must be at least %d", images.Len(), least)
-	}
-	if err != nil {
+	images, err := f.parse(in)
+	switch {
+	case err != nil && f.digest == "":
 		return Images{}, fmt.Errorf("%s is not a file of images: %w", in.Name(), err)
+	case err != nil:
+		return Images{}, fmt.Errorf("%s is not the MNIST file of that name: %w; delete it to download it again, name another folder with -data, or give other images a name with -dataset NAME", in.Name(), err)
 	}
 	return images, nil
 }
@@ -253,8 +223,5 @@ func MeanLogit(images Images, indices []int) float64 {
 			n++
 		}
 	}
-	if n == 0 {
-		return 0
-	}
-	return sum / float64(n)
+	return sum / float64(max(n, 1))
 }

@@ -45,29 +45,28 @@ func compressed(b []byte) []byte {
 	return out.Bytes()
 }
 
-// fileOf returns the description of a file with the given name and contents.
+// fileOf returns the file of MNIST that would have the given name and contents.
 func fileOf(name string, contents []byte) file {
-	sum := sha256.Sum256(contents)
-	return file{name, int64(len(contents)), hex.EncodeToString(sum[:])}
+	return file{name, fmt.Sprintf("%x", sha256.Sum256(contents))}
 }
 
 func TestDamagedIDXFilesAreRefused(t *testing.T) {
 	good := idx(3)
-	images, err := parseImages(good)
+	images, err := file{}.parse(bytes.NewReader(good))
 	if err != nil || images.Len() != 3 || !slices.Equal(images.Image(2), good[16+2*pixels:]) {
 		t.Fatalf("three images: %d, %v", images.Len(), err)
 	}
 	change := func(at int, v byte) []byte { b := slices.Clone(good); b[at] = v; return b }
 	for want, b := range map[string][]byte{
-		"it has 15 bytes, fewer than the 16 of the header": good[:15],
-		"magic number is 2049":                             change(3, 1),
-		"images are 28×29":                                 change(15, 29),
-		"4 images take":                                    change(7, 4),
-		"3 images take":                                    append(slices.Clone(good), 0),
-		"but it has 2367":                                  good[:len(good)-1],
-		"4278190083 images take":                           change(4, 255),
+		"cut off or damaged in its header of 16 bytes": good[:15],
+		"magic number is 2049":                         change(3, 1),
+		"images are 28×29":                             change(15, 29),
+		"2352 of 3136 pixels":                          change(7, 4),
+		"more than 2352 pixels":                        append(slices.Clone(good), 0),
+		"2351 of 2352 pixels":                          good[:len(good)-1],
+		"4278190083 images: there may be at most":      change(4, 255),
 	} {
-		if _, err := parseImages(b); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := (file{}).parse(bytes.NewReader(b)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q in it", err, want)
 		}
 	}
@@ -78,12 +77,11 @@ func FuzzIDX(f *testing.F) {
 	f.Add(compressed(idx(2)))
 	f.Add([]byte{0x1f, 0x8b})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		images, err := readImages(bytes.NewReader(b), int64(len(b)))
+		images, err := file{}.parse(bytes.NewReader(b))
 		if err != nil {
 			return
 		}
-		b = append(images.header(), images.Pixels...)
-		again, err := readImages(bytes.NewReader(b), int64(len(b)))
+		again, err := file{}.parse(bytes.NewReader(append(idx(images.Len())[:16], images.Pixels...)))
 		if err != nil || !bytes.Equal(images.Pixels, again.Pixels) {
 			t.Fatalf("%d images become %d, %v", images.Len(), again.Len(), err)
 		}
@@ -119,16 +117,16 @@ func TestDownloadKeepsOnlyVerifiedFiles(t *testing.T) {
 		{"redirect", []string{server(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, good+"x", http.StatusFound) })}, ""},
 		{"first bad, second good", []string{server(t, serve([]byte("garbage"))), good}, ""},
 		{"not found", []string{server(t, http.NotFound)}, "404"},
-		{"garbage", []string{server(t, serve([]byte("<html>")))}, "should have 3152 bytes and has 6"},
+		{"garbage", []string{server(t, serve([]byte("<html>")))}, "cut off or damaged in its header"},
 		{"wrong bytes", []string{server(t, serve(compressed(wrong)))}, "SHA-256"},
-		{"too long", []string{server(t, serve(compressed(append(slices.Clone(contents), 1))))}, "has more"},
+		{"too long", []string{server(t, serve(compressed(append(slices.Clone(contents), 1))))}, "more than 3136 pixels"},
 		{"endless", []string{server(t, func(w http.ResponseWriter, r *http.Request) {
 			for r.Context().Err() == nil {
 				if _, err := w.Write(make([]byte, 1<<16)); err != nil {
 					return
 				}
 			}
-		})}, "has more"},
+		})}, "more than 50331648 bytes"},
 		{"cut off", []string{server(t, serve(sent[:len(sent)/2]))}, "cut off"},
 		{"dropped", []string{server(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", fmt.Sprint(len(sent)))
@@ -161,15 +159,15 @@ func TestDownloadKeepsOnlyVerifiedFiles(t *testing.T) {
 		}
 		folder := filepath.Join(t.TempDir(), "new")
 		l := loader{folder, c.mirrors, func(string) {}}
-		b, err := l.read(t.Context(), f)
+		images, err := l.read(t.Context(), f, 1)
 		files, _ := os.ReadDir(folder)
 		if c.want == "" {
-			if err != nil || !bytes.Equal(b, contents) || len(files) != 1 {
+			if err != nil || !bytes.Equal(images.Pixels, contents[16:]) || len(files) != 1 {
 				t.Errorf("%s: %v, files %v", c.name, err, files)
 				continue
 			}
 			l.mirrors = nil // the folder has the file now
-			if b, err := l.read(t.Context(), f); err != nil || !bytes.Equal(b, contents) {
+			if images, err := l.read(t.Context(), f, 1); err != nil || !bytes.Equal(images.Pixels, contents[16:]) {
 				t.Errorf("%s: reading the file that was kept: %v", c.name, err)
 			}
 			continue
@@ -199,9 +197,9 @@ func TestProcessesDownloadTheSameFileConcurrently(t *testing.T) {
 	var all sync.WaitGroup
 	for range processes {
 		all.Go(func() {
-			b, err := loader{folder, []string{mirror}, func(string) {}}.read(t.Context(), f)
-			if err != nil || !bytes.Equal(b, contents) {
-				t.Errorf("%d bytes, %v", len(b), err)
+			images, err := loader{folder, []string{mirror}, func(string) {}}.read(t.Context(), f, 1)
+			if err != nil || !bytes.Equal(images.Pixels, contents[16:]) {
+				t.Errorf("%d images, %v", images.Len(), err)
 			}
 		})
 	}
@@ -210,7 +208,7 @@ func TestProcessesDownloadTheSameFileConcurrently(t *testing.T) {
 	if err != nil || len(files) != 1 {
 		t.Errorf("the folder has %v (%v), want one file", files, err)
 	}
-	if b, err := (loader{folder, nil, func(string) {}}).read(t.Context(), f); err != nil || !bytes.Equal(b, contents) {
+	if images, err := (loader{folder, nil, func(string) {}}).read(t.Context(), f, 1); err != nil || !bytes.Equal(images.Pixels, contents[16:]) {
 		t.Errorf("reading the file that was kept: %v", err)
 	}
 }
@@ -218,7 +216,7 @@ func TestProcessesDownloadTheSameFileConcurrently(t *testing.T) {
 func TestDownloadEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	slow := server(t, func(w http.ResponseWriter, r *http.Request) { cancel(); <-r.Context().Done() })
-	_, err := loader{t.TempDir(), []string{slow, slow}, func(string) {}}.read(ctx, fileOf("images", idx(1)))
+	_, err := loader{t.TempDir(), []string{slow, slow}, func(string) {}}.read(ctx, fileOf("images", idx(1)), 1)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want the context's", err)
 	}
@@ -230,7 +228,7 @@ func TestDamagedFileIsNamedAndKept(t *testing.T) {
 	if err := os.WriteFile(path, []byte("damaged"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	_, err := loader{folder, nil, func(string) {}}.read(t.Context(), fileOf("images", idx(1)))
+	_, err := loader{folder, nil, func(string) {}}.read(t.Context(), fileOf("images", idx(1)), 1)
 	if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "delete it") {
 		t.Errorf("error %v", err)
 	}
@@ -277,26 +275,26 @@ func TestInvalidFilesOfOtherImagesAreRefused(t *testing.T) {
 	bomb := slices.Clone(idx(9))
 	copy(bomb[4:], []byte{0, 14, 0, 0}) // 917,504 images
 	for want, files := range map[string]map[string][]byte{
-		train + " is not in":                     {test: idx(2)},
-		test + " is not in":                      {train: idx(9)},
-		"it has 5 images: there must be":         {train: idx(5), test: idx(2)},
-		"it has 0 images: there must be":         {train: idx(9), test: idx(0)},
-		"images take 7072 bytes, but it has 707": {train: append(idx(9), 1), test: idx(2)},
-		"gives 4278190089 images: there may":     {train: lie, test: idx(2)},
-		"4278190089 images: there may be at":     {train: compressed(lie), test: idx(2)},
-		"917504 images take 719323152 bytes":     {train: bomb, test: idx(2)},
-		"719323152 bytes, which its":             {train: compressed(bomb), test: idx(2)},
-		"magic number":                           {train: make([]byte, 9999), test: idx(2)},
-		"it has 0 bytes, fewer":                  {train: {}, test: idx(2)},
-		"gzip header is damaged":                 {train: {0x1f, 0x8b, 0}, test: idx(2)},
-		"cut off or damaged":                     {train: compressed(idx(9))[:40], test: idx(2)},
+		train + " is not in":                      {test: idx(2)},
+		test + " is not in":                       {train: idx(9)},
+		"has 5 images: there must be":             {train: idx(5), test: idx(2)},
+		"has 0 images: there must be":             {train: idx(9), test: idx(0)},
+		"more than 7056 pixels, the number for 9": {train: append(idx(9), 1), test: idx(2)},
+		"gives 4278190089 images: there may":      {train: lie, test: idx(2)},
+		"4278190089 images: there may be at":      {train: compressed(lie), test: idx(2)},
+		"has 7056 of 719323136 pixels":            {train: bomb, test: idx(2)},
+		"7056 of 719323136 pixels":                {train: compressed(bomb), test: idx(2)},
+		"magic number":                            {train: make([]byte, 9999), test: idx(2)},
+		"damaged in its header":                   {train: {}, test: idx(2)},
+		"gzip header is damaged":                  {train: {0x1f, 0x8b, 0}, test: idx(2)},
+		"cut off or damaged":                      {train: compressed(idx(9))[:40], test: idx(2)},
 	} {
 		folder := write(t, files)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		_, err := Load(t.Context(), folder, "own", nil)
 		runtime.ReadMemStats(&after)
-		if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
+		if n := after.TotalAlloc - before.TotalAlloc; n > 2*maxFile {
 			t.Errorf("%q: files of a few kilobytes take %d bytes of memory", want, n)
 		}
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), folder) {
@@ -378,8 +376,8 @@ func TestDownloadSucceedsIfAnotherProcessWroteTheFile(t *testing.T) {
 		}
 		w.Write(compressed(contents))
 	})}, func(string) {}}
-	if b, err := l.read(t.Context(), f); err != nil || !bytes.Equal(b, contents) {
-		t.Errorf("%d bytes, %v", len(b), err)
+	if images, err := l.read(t.Context(), f, 1); err != nil || !bytes.Equal(images.Pixels, contents[16:]) {
+		t.Errorf("%d images, %v", images.Len(), err)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"maps"
 	"math"
 	"os"
@@ -59,51 +60,63 @@ const metadataKey = "__metadata__"
 // by the bytes after the header.
 const DigestKey = "sha256"
 
-// digest returns the digest of a file with the given metadata and bytes after the header.
-func digest(meta map[string]string, data []byte) string {
+// digest returns a hash of the metadata. The caller adds the bytes after the header.
+func digest(meta map[string]string) hash.Hash {
 	h := sha256.New()
 	for _, key := range slices.Sorted(maps.Keys(meta)) {
 		if key != DigestKey {
 			fmt.Fprintf(h, "%s=%s\n", key, meta[key])
 		}
 	}
-	h.Write(data)
-	return hex.EncodeToString(h.Sum(nil))
+	return h
+}
+
+// appendTo appends the bytes of the elements to b.
+func (t Tensor) appendTo(b []byte) []byte {
+	for _, v := range t.Data {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+	}
+	return b
 }
 
 // Encode returns the bytes of the file, which depend only on its contents. If the metadata
 // contain DigestKey, Encode writes the digest as its value. Encode panics if the shape and the
 // number of elements of a tensor do not match.
 func (f File) Encode() []byte {
+	var header, entries, elements []byte
 	text := func(v any) []byte { b, _ := json.Marshal(v); return b } // these types always marshal
-	var entries, data []byte
+	meta, end := maps.Clone(f.Metadata), 0
+	h := digest(meta)
 	for _, t := range f.Tensors {
-		n := 1
+		begin, n := end, 1
 		for _, s := range t.Shape {
 			n *= s
 		}
 		if n != len(t.Data) {
 			panic(fmt.Sprintf("safetensors: tensor %q has shape %v and %d elements", t.Name, t.Shape, len(t.Data)))
 		}
+		end += 4 * n
 		shape := text(append([]int{}, t.Shape...)) // [] if it is nil
-		entries = fmt.Appendf(entries, `,%s:{"dtype":"F32","shape":%s,"data_offsets":[%d,%d]}`,
-			text(t.Name), shape, len(data), len(data)+4*n)
-		for _, v := range t.Data {
-			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
-		}
+		entries = fmt.Appendf(entries, `,%s:{"dtype":"F32","shape":%s,"data_offsets":[%d,%d]}`, text(t.Name), shape, begin, end)
+		elements = t.appendTo(elements[:0])
+		h.Write(elements)
 	}
-	meta := maps.Clone(f.Metadata)
 	if _, ok := meta[DigestKey]; ok {
-		meta[DigestKey] = digest(meta, data)
+		meta[DigestKey] = hex.EncodeToString(h.Sum(nil))
 	}
 	if len(meta) > 0 { // json.Marshal sorts the keys
-		entries = slices.Concat(fmt.Appendf(nil, ",%q:%s", metadataKey, text(meta)), entries)
+		header = fmt.Appendf(nil, ",%q:%s", metadataKey, text(meta))
 	}
-	header := fmt.Appendf(nil, "{%s}", bytes.TrimPrefix(entries, []byte(",")))
+	header = fmt.Appendf(nil, "{%s}", bytes.TrimPrefix(append(header, entries...), []byte(",")))
 	for len(header)%8 != 0 { // align the elements for readers that map the file
 		header = append(header, ' ')
 	}
-	return slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header, data)
+	b := make([]byte, 0, 8+len(header)+end)
+	b = append(binary.LittleEndian.AppendUint64(b, uint64(len(header))), header...)
+	for _, t := range f.Tensors {
+		b = t.appendTo(b)
+	}
+	return b
 }
 
 // Decode returns the file that is encoded as b. It returns an error unless the header has at
@@ -126,8 +139,12 @@ func Decode(b []byte, maxHeader int) (File, error) {
 	if err != nil {
 		return File{}, fmt.Errorf("its header is wrong: %w", err)
 	}
-	if want, ok := meta[DigestKey]; ok && digest(meta, data) != want {
-		return File{}, fmt.Errorf("it is damaged: the SHA-256 of its contents is %s, but its metadata contain %.64q", digest(meta, data), want)
+	if want, ok := meta[DigestKey]; ok {
+		h := digest(meta)
+		h.Write(data)
+		if got := hex.EncodeToString(h.Sum(nil)); got != want {
+			return File{}, fmt.Errorf("it is damaged: the SHA-256 of its contents is %s, but its metadata contain %.64q", got, want)
+		}
 	}
 	f := File{Metadata: meta}
 	slices.SortFunc(entries, func(a, b entry) int {
