@@ -129,7 +129,7 @@ func Decode(b []byte, maxHeader int) (File, error) {
 	}
 	n, rest := binary.LittleEndian.Uint64(b), b[8:]
 	if n > uint64(len(rest)) {
-		return File{}, fmt.Errorf("it is cut off, or not a safetensors file: its header should have %d bytes, but only %d follow", n, len(rest))
+		return File{}, fmt.Errorf("it is not a safetensors file, or it is cut off: its header should have %d bytes, but only %d follow", n, len(rest))
 	}
 	if n > uint64(maxHeader) {
 		return File{}, fmt.Errorf("it is not a file of this program: its header has %d bytes, more than the limit of %d", n, maxHeader)
