@@ -14,17 +14,14 @@ const checkpointFormat = "hvae-mnist/1"
 type Checkpoint struct {
 	Config Config
 	Params []Param[float32]
-	Seed   uint64  // of the training, which drew the validation images
-	Epoch  int     // the epoch after which the parameters were saved, from 1
-	ELBO   float64 // on the validation images, in nats
+	Seed   uint64  // seed of the training run, which determines the validation images
+	Epoch  int     // number of epochs trained, at least 1
+	ELBO   float64 // of the validation images, in nats
 
-	// The name of the training data and the SHA-256 of the images in hexadecimal digits,
-	// both empty in files that lack them.
-	Data, DataSHA256 string
-
-	// Digest is the SHA-256 that ReadCheckpoint has verified (safetensors.DigestKey). It is
-	// empty in files that lack it, whose damage may go unnoticed.
-	Digest string
+	// Older files lack the following values, which are then empty.
+	Data       string // name of the dataset
+	DataSHA256 string // SHA-256 of the dataset (data.Set.SHA256)
+	Digest     string // SHA-256 of the file's contents (safetensors.DigestKey), verified
 }
 
 // File returns the checkpoint as a safetensors file.
@@ -41,7 +38,7 @@ func (c Checkpoint) File() safetensors.File {
 		"epoch":     fmt.Sprint(c.Epoch),
 		"val_elbo":  fmt.Sprint(c.ELBO),
 
-		safetensors.DigestKey: "", // Encode computes the digest
+		safetensors.DigestKey: "", // Encode sets the digest
 	}}
 	if c.Data != "" {
 		f.Metadata["data"], f.Metadata["data_sha256"] = c.Data, c.DataSHA256
@@ -52,11 +49,11 @@ func (c Checkpoint) File() safetensors.File {
 	return f
 }
 
-// ReadCheckpoint reads a model. It returns an error if the format is not the checkpoint's, if
-// the digest is wrong, or if tensors are missing, unknown, of the wrong shape or not finite.
+// ReadCheckpoint reads a checkpoint. It returns an error if the file has another format or a wrong
+// digest, or if a tensor is missing, unknown, of the wrong shape or not finite.
 func ReadCheckpoint(name string) (Checkpoint, error) {
-	const header = 1 << 16 // bytes, ten times the header of the largest model
-	f, err := safetensors.ReadFile(name, header)
+	const maxHeader = 1 << 16 // bytes, ten times the size of the largest header
+	f, err := safetensors.ReadFile(name, maxHeader)
 	if err != nil {
 		return Checkpoint{}, err
 	}
@@ -67,6 +64,7 @@ func ReadCheckpoint(name string) (Checkpoint, error) {
 	return c, nil
 }
 
+// checkpointOf returns the checkpoint that f contains.
 func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 	meta := f.Metadata
 	if meta["format"] != checkpointFormat {
@@ -101,8 +99,8 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 	if err := c.Config.Check(); err != nil {
 		return c, fmt.Errorf("its metadata describe an impossible model: %w", err)
 	}
-	// Damaged metadata may describe a huge model. Therefore allocate the parameters only after
-	// checking that the file contains them.
+	// Damaged metadata may describe a huge model, so check that the file contains the parameters
+	// before allocating memory for them.
 	specs := new(Network[float32]).specs(c.Config)
 	var want []safetensors.Tensor
 	for _, s := range specs {
@@ -118,7 +116,7 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 	return c, nil
 }
 
-// Checkpoint returns the parameter's elements in the order of its tensor in a checkpoint.
+// Checkpoint returns the elements of the parameter in the order that a checkpoint stores.
 func (p Param[T]) Checkpoint() []T {
 	out := make([]T, len(p.Value.Data))
 	for i, at := range p.order() {
@@ -127,7 +125,7 @@ func (p Param[T]) Checkpoint() []T {
 	return out
 }
 
-// tensor returns the parameter as a tensor, with a prefix before its name.
+// tensor returns the parameter as a tensor of a file. The prefix is added to the name.
 func (p Param[T]) tensor(prefix string) safetensors.Tensor {
 	t := safetensors.Tensor{Name: prefix + p.Name, Shape: p.Shape, Data: make([]float32, len(p.Value.Data))}
 	for i, at := range p.order() {
@@ -136,7 +134,8 @@ func (p Param[T]) tensor(prefix string) safetensors.Tensor {
 	return t
 }
 
-// restore sets parameters to the tensors of f with this prefix, whose shapes must be right.
+// restore sets each parameter to the tensor of f with the name prefix + p.Name. The shapes must
+// match.
 func restore[T linalg.Float](f safetensors.File, prefix string, params []Param[T]) {
 	for _, p := range params {
 		t, _ := f.Tensor(prefix + p.Name)

@@ -13,23 +13,22 @@ import (
 
 // An Estimate holds the results of importance sampling for one image.
 type Estimate struct {
-	ELBO        float64 // the mean of log p̂_θ(x) over the draws
-	LogEvidence float64 // log p_θ(x) from the same draws (hvae.ImportanceEstimate)
-	TailShape   float64 // of the weights; see hvae.Evidence
+	ELBO        float64 // mean of log p̂_θ(x) over the samples
+	LogEvidence float64 // estimate of log p_θ(x) from the same samples (hvae.ImportanceEstimate)
+	TailShape   float64 // tail shape of the weights (hvae.Evidence)
 
-	// For an HVAE, the mean absolute correlation between the dimensions of the draws, at the
-	// beginning of the flow and at its end.
+	// For an HVAE, the mean absolute correlation between the dimensions of z₀ and of z_K.
 	Z0, ZK float64
 }
 
-// drawsAtOnce is the number of importance samples of an image that share a tape, a multiple
-// of the vector length. Memory does not depend on the total number.
+// drawsAtOnce is the number of importance samples that share a tape, a multiple of the SIMD
+// vector length.
 const drawsAtOnce = 48
 
-// Evaluate estimates the evidence of images x [784×n] by importance sampling with the given
-// number of draws for each, on all cores. noise returns the stream of an image. Several
-// goroutines call noise, and done after each image. If ctx ends first, Evaluate returns ctx's
-// error at once.
+// Evaluate estimates the evidence of each image of x [784×n] by importance sampling, on all
+// cores. draws is the number of samples for each image. noise returns the random stream for an
+// image, and Evaluate calls done after each image. Both must be safe for concurrent use. Memory
+// does not depend on draws. If ctx ends, Evaluate returns its error immediately.
 func Evaluate[T linalg.Float](ctx context.Context, c Config, params []Param[T], x linalg.Matrix[T], draws int,
 	noise func(image int) *rand.Rand, done func()) ([]Estimate, error) {
 	estimates := make([]Estimate, x.Cols)
@@ -42,7 +41,7 @@ func Evaluate[T linalg.Float](ctx context.Context, c Config, params []Param[T], 
 	return estimates, err
 }
 
-// estimate returns the estimates for an image x [784×1] from draws with noise from rng.
+// estimate returns the Estimate of an image x [784×1]. It draws noise from rng.
 func estimate[T linalg.Float](t *ad.Tape[T], c Config, params []Param[T], x linalg.Matrix[T], draws int, rng *rand.Rand) (e Estimate) {
 	var logs []float64
 	var mean, std linalg.Matrix[T]
@@ -95,7 +94,7 @@ func forEach[T linalg.Float](ctx context.Context, n int, newTask func(t *ad.Tape
 	return ctx.Err()
 }
 
-// Generate returns pixel probabilities [784×n] for n draws z ~ N(0, I).
+// Generate returns the pixel probabilities [784×n] of n images drawn from the model.
 func Generate[T linalg.Float](c Config, params []Param[T], n int, seed uint64) linalg.Matrix[T] {
 	var t ad.Tape[T]
 	network, _ := NewNetwork(&t, c, params, false)
@@ -103,15 +102,15 @@ func Generate[T linalg.Float](c Config, params []Param[T], n int, seed uint64) l
 	return ad.Sigmoid(network.Decode(z)).Value
 }
 
-// A Step describes the position z_k on the path of a flow, for each of B images.
+// A Step holds the results at a position z_k of the flow, for each of B images.
 type Step[T linalg.Float] struct {
 	Image    linalg.Matrix[T] // pixel probabilities π_θ(z_k) [784×B]
 	LogJoint linalg.Matrix[T] // log p_θ(x, z_k) [1×B]
 }
 
-// Reconstruct returns reconstructions of images x [784×B]: the pixel probabilities [784×B]
-// at the mean of the variational prior, and a Step for each position z_0 … z_K of the flow
-// from one draw of z_0. A VAE has the position z_0 only.
+// Reconstruct returns two kinds of reconstructions of images x [784×B]: the pixel probabilities
+// [784×B] at the mean of the variational prior, and a Step for each position z_0 … z_K of the
+// flow, where z_0 is a draw from the prior. For a VAE, K = 0.
 func Reconstruct[T linalg.Float](c Config, params []Param[T], x linalg.Matrix[T], seed uint64) (fromMean linalg.Matrix[T], path []Step[T]) {
 	var t ad.Tape[T]
 	network, _ := NewNetwork(&t, c, params, false)
