@@ -16,20 +16,21 @@ import (
 	"hvae/bench/atomicfile"
 )
 
-// mirrors are the addresses of folders with the compressed files, in the order of use.
+// mirrors contains the addresses of folders with the compressed files. download tries them in
+// this order.
 var mirrors = []string{
 	"https://ossci-datasets.s3.amazonaws.com/mnist/",
 	"https://storage.googleapis.com/cvdf-datasets/mnist/",
 }
 
-// A download fails if it brings less than stallBytes within stallTimeout, including the time to
-// connect, or more than maxFile bytes.
+// A download fails if less than stallBytes arrive within stallTimeout. The first timeout includes
+// the time to connect.
 const stallBytes = 64 << 10
 
 var stallTimeout = 20 * time.Second // shorter in tests
 
-// download returns the images of a file from the first mirror that sends the right bytes. It
-// writes the bytes as sent, usually compressed, to the folder.
+// download returns the images of a file from the first mirror that sends the correct file. It
+// writes the received bytes, which are usually compressed, to the folder.
 func (l loader) download(ctx context.Context, f file) (Images, error) {
 	if err := os.MkdirAll(l.folder, 0o755); err != nil {
 		return Images{}, err
@@ -55,8 +56,8 @@ func (l loader) download(ctx context.Context, f file) (Images, error) {
 			path += ".gz"
 		}
 		if err := atomicfile.Write(path, sent); err != nil {
-			// Another process may have written the file concurrently. Windows does not replace
-			// a file that is open.
+			// Windows does not replace an open file. So another process may have written the
+			// same file and still be reading it.
 			if _, missing := l.readFolder(f); missing != nil {
 				return Images{}, err
 			}
@@ -66,11 +67,13 @@ func (l loader) download(ctx context.Context, f file) (Images, error) {
 	return Images{}, errors.New(strings.Join(failures, "; "))
 }
 
-// fetch returns the bytes that an address sends.
+// fetch returns the contents of a web address.
 func fetch(ctx context.Context, address string) ([]byte, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stalled := time.AfterFunc(stallTimeout, func() { cancel(fmt.Errorf("it sent less than %d KiB in %v", stallBytes>>10, stallTimeout)) })
+	stalled := time.AfterFunc(stallTimeout, func() {
+		cancel(fmt.Errorf("it sent less than %d KiB in %v", stallBytes>>10, stallTimeout))
+	})
 	defer stalled.Stop()
 
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
@@ -83,12 +86,12 @@ func fetch(ctx context.Context, address string) ([]byte, error) {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the server answers %s", response.Status)
+		return nil, fmt.Errorf("the server answered %s", response.Status)
 	}
 	var sent bytes.Buffer
 	for err == nil {
 		if sent.Len() > maxFile {
-			return nil, fmt.Errorf("it has more than %d bytes", maxFile)
+			return nil, fmt.Errorf("it sent more than %d bytes", maxFile)
 		}
 		_, err = io.CopyN(&sent, response.Body, stallBytes)
 		stalled.Reset(stallTimeout)

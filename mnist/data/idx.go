@@ -11,8 +11,8 @@ import (
 	"io"
 )
 
-// A file is a file of images: its name and, for a file of MNIST, the SHA-256 of its decompressed
-// bytes in hexadecimal digits (compressed copies of the same bytes differ).
+// A file describes an image file. The digest of a file of MNIST is the SHA-256, in hexadecimal
+// digits, of its decompressed bytes, because compressed copies may differ. Other files have none.
 type file struct{ name, digest string }
 
 var (
@@ -20,22 +20,22 @@ var (
 	testImages  = file{"t10k-images-idx3-ubyte", "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"}
 )
 
-// maxFile is more than the number of bytes of any file of MNIST, compressed or not.
+// maxFile is larger than the size in bytes of any file of MNIST, compressed or not.
 const maxFile = 48 << 20
 
-// gzipMagic are the first bytes of a file that gzip has compressed.
+// gzipMagic contains the first bytes of a gzip file.
 var gzipMagic = []byte{0x1f, 0x8b}
 
-// maxImages is the largest number of images that a file may contain. They take 784 MB.
+// maxImages is the largest number of images that a file may contain, 784 MB of pixels.
 const maxImages = 1_000_000
 
-// An IDX file of images begins with a header. The pixels follow.
-type header struct{ Magic, Images, Rows, Columns uint32 } // big-endian
+// A header is the beginning of an IDX file of images, four big-endian numbers. The pixels follow.
+type header struct{ Magic, Images, Rows, Columns uint32 }
 
 const magic = 2051
 
-// parse reads the images of an IDX file, which may be compressed, and checks the digest if f has
-// one. It reads at most one byte more than the header specifies.
+// parse reads the images of an IDX file, which may be compressed, and verifies the digest, if any.
+// It decompresses at most one byte more than the header specifies.
 func (f file) parse(r io.Reader) (Images, error) {
 	in := bufio.NewReader(r)
 	if start, _ := in.Peek(2); bytes.Equal(start, gzipMagic) {
@@ -51,23 +51,24 @@ func (f file) parse(r io.Reader) (Images, error) {
 	}
 	switch {
 	case h.Magic != magic:
-		return Images{}, fmt.Errorf("its magic number is %d, not %d as for images", h.Magic, magic)
+		return Images{}, fmt.Errorf("its magic number is %d, not %d as in a file of images", h.Magic, magic)
 	case h.Rows != Side || h.Columns != Side:
 		return Images{}, fmt.Errorf("its images are %d×%d, not %d×%d", h.Rows, h.Columns, Side, Side)
 	case h.Images > maxImages:
-		return Images{}, fmt.Errorf("its header gives %d images: there may be at most %d", h.Images, maxImages)
+		return Images{}, fmt.Errorf("its header specifies %d images, more than the limit of %d", h.Images, maxImages)
 	}
 	want := pixels * int64(h.Images)
-	// Memory for MNIST at once, because a growing buffer needs more. The header may be wrong.
+	// Allocate memory for MNIST at once, because a growing buffer needs more. A larger number of
+	// images in the header may be wrong, so the buffer grows only if the file contains them.
 	b := bytes.NewBuffer(make([]byte, 0, min(want, maxFile)+bytes.MinRead))
 	_, err := b.ReadFrom(io.LimitReader(in, want+1))
 	switch n := int64(b.Len()); {
 	case err != nil:
 		return Images{}, fmt.Errorf("it is cut off or damaged: %w", err)
 	case n > want:
-		return Images{}, fmt.Errorf("it has more than %d pixels, the number for %d images", want, h.Images)
+		return Images{}, fmt.Errorf("it contains more than %d pixels, the number for %d images", want, h.Images)
 	case n < want:
-		return Images{}, fmt.Errorf("it is cut off: it has %d of %d pixels, the number for %d images", n, want, h.Images)
+		return Images{}, fmt.Errorf("it is cut off: it contains %d of the %d pixels of %d images", n, want, h.Images)
 	}
 	images := Images{b.Bytes()}
 	if sum := digest(images); f.digest != "" && sum != f.digest {
@@ -76,7 +77,7 @@ func (f file) parse(r io.Reader) (Images, error) {
 	return images, nil
 }
 
-// digest returns the SHA-256, in hexadecimal digits, of the concatenated IDX files of images.
+// digest returns the SHA-256, in hexadecimal digits, of the concatenation of IDX files.
 func digest(files ...Images) string {
 	h := sha256.New()
 	for _, images := range files {

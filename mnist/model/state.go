@@ -100,7 +100,7 @@ func (t *Trainer[T]) Restore(s State) (best []Param[T], err error) {
 	}
 	for _, p := range t.Params {
 		if norm, _ := s.file.Tensor(normPrefix + p.Name); slices.ContainsFunc(norm.Data, func(v float32) bool { return v < 0 }) {
-			return nil, fmt.Errorf("tensor %q has a negative element, but it is an average of absolute values", norm.Name)
+			return nil, fmt.Errorf("tensor %q has a negative element, but it is a running norm of gradients", norm.Name)
 		}
 	}
 	to := t.algorithm.State()
