@@ -11,34 +11,34 @@ import (
 	"hvae/mnist/model"
 )
 
-// Bounds are bounds of log p(x) by annealed importance sampling: means over images and runs,
-// with standard errors over images.
+// Bounds holds bounds of log p(x) from annealed importance sampling. The values are means over
+// images and runs. Their standard errors are computed over images and are null for one image.
 type Bounds struct {
 	Method     string   `json:"method"`
 	Steps      int      `json:"steps"`
 	Chains     int      `json:"chains"`
 	Lower      float64  `json:"lower"`
-	LowerSE    *float64 `json:"lower_se"` // null for one image, as the other errors
-	Upper      *float64 `json:"upper"`    // null unless the images are simulated
+	LowerSE    *float64 `json:"lower_se"`
+	Upper      *float64 `json:"upper"` // null unless the images are simulated
 	UpperSE    *float64 `json:"upper_se"`
 	Gap        *float64 `json:"gap"` // upper − lower
 	GapSE      *float64 `json:"gap_se"`
-	Missed     float64  `json:"missed"` // lower − the estimate by importance sampling
+	Missed     float64  `json:"missed"` // lower − the estimate from importance sampling
 	MissedSE   *float64 `json:"missed_se"`
 	Acceptance *float64 `json:"acceptance"` // null for one step, which has no transitions
 }
 
-// A bounder computes bounds and adds them up over runs.
+// A bounder computes the bounds of several runs.
 type bounder struct {
 	model.Annealing
 	checkpoint model.Checkpoint
 	images     Dataset
 
-	lower, upper, importance []float64 // sums over runs, for each image
-	acceptance               []float64 // of each run
+	lower, upper, importance []float64 // for each image, the sum over runs
+	acceptance               []float64 // mean acceptance rate of each run
 }
 
-// newBounder returns a bounder with tuned step sizes.
+// newBounder returns a bounder for images. It tunes the step sizes.
 func newBounder(ctx context.Context, c model.Checkpoint, a model.Annealing, images Dataset) (*bounder, error) {
 	x, err := images.tuning()
 	if err != nil {
@@ -50,8 +50,9 @@ func newBounder(ctx context.Context, c model.Checkpoint, a model.Annealing, imag
 	return b, b.Tune(ctx, c.Config, c.Params, x, func(image int) *rand.Rand { return hvae.Stream(images.seed, "mnist ais tuning", image) })
 }
 
-// add adds the bounds of a run for images x [784×n], which are simulated from z [ℓ×n] or whose z
-// is empty. The estimates are importance sampling's for the same images.
+// add computes the bounds of a run for images x [784×n] and adds them to the sums. If the images are
+// simulated, z [ℓ×n] holds their latent variables. estimates holds the estimates of log p(x) from
+// importance sampling for the same images.
 func (b *bounder) add(ctx context.Context, run int, x, z linalg.Matrix[float32], estimates []model.Estimate, done func(chains int)) error {
 	bound := func(purpose string, z linalg.Matrix[float32], sums []float64) (acceptance float64, err error) {
 		noise := func(image, chain int) *rand.Rand {
@@ -74,7 +75,7 @@ func (b *bounder) add(ctx context.Context, run int, x, z linalg.Matrix[float32],
 	return err
 }
 
-// bounds returns the means over all runs.
+// bounds returns the means over images and runs.
 func (b *bounder) bounds() *Bounds {
 	mean := func(of func(i int) float64) (float64, *float64) {
 		x := make([]float64, len(b.lower))
@@ -97,7 +98,7 @@ func (b *bounder) bounds() *Bounds {
 	return all
 }
 
-// String returns the lines that eval prints.
+// String returns the lines that the command eval prints.
 func (b *Bounds) String() string {
 	lines := fmt.Sprintf("annealed importance sampling, %d steps, %d chains", b.Steps, b.Chains)
 	if b.Acceptance != nil {

@@ -13,28 +13,27 @@ import (
 
 // A Dataset is a set of images to evaluate a model on.
 type Dataset struct {
-	Name        string // for Evaluation.Data
-	Description string // follows the number of images, such as "test images of mnist"
-	Indices     []int  // of the images in their source, for their random streams
+	Name        string // value of Evaluation.Data
+	Description string // such as "test images of mnist"
+	Indices     []int  // numbers of the images, which also select their random streams
 	Simulated   bool   // whether the images are drawn from the model
 
 	seed uint64
-	// draw returns the binary images x [784×n] of a run and, if they are simulated, the latent
-	// variables z [ℓ×n] from which they were drawn.
+	// draw returns binary images x [784×n] for a run. If the images are simulated, it also returns
+	// their latent variables z [ℓ×n].
 	draw func(run int, indices []int) (x, z linalg.Matrix[float32], err error)
-	// tuning returns images [784×n] that are not evaluated, to tune the step sizes of
-	// annealing.
+	// tuning returns other images [784×n], for tuning the step sizes of annealed importance
+	// sampling.
 	tuning func() (linalg.Matrix[float32], error)
 }
 
-// Binarise returns binary images [784×n] with the given indices. They depend only on the seed,
-// the run and the index.
+// Binarise returns random binary images [784×n] of the images with the given indices. Each binary
+// image depends only on the image, its index, the seed and the run.
 func Binarise(images data.Images, indices []int, seed uint64, run int) linalg.Matrix[float32] {
 	return binarise(images, indices, func(i int) *rand.Rand { return hvae.Stream(seed, "mnist eval pixels", run, i) })
 }
 
-// binarise returns binary images [784×n] with the given indices, where noise returns the stream
-// of an index.
+// binarise is like Binarise, but draws from the random streams that noise returns.
 func binarise(images data.Images, indices []int, noise func(index int) *rand.Rand) linalg.Matrix[float32] {
 	x := linalg.New[float32](data.Side*data.Side, len(indices))
 	for j, i := range indices {
@@ -43,8 +42,8 @@ func binarise(images data.Images, indices []int, noise func(index int) *rand.Ran
 	return x
 }
 
-// Noise returns the noise of importance sampling for model.Evaluate. It depends only on the seed,
-// the run and the index of an image.
+// Noise returns the argument noise of model.Evaluate for the images with the given indices. The
+// noise of an image depends only on its index, the seed and the run.
 func Noise(indices []int, seed uint64, run int) func(image int) *rand.Rand {
 	return func(image int) *rand.Rand { return hvae.Stream(seed, "mnist eval noise", run, indices[image]) }
 }
@@ -58,11 +57,12 @@ func First(n int) []int {
 	return indices
 }
 
-// tuningImages is the number of images for which step sizes are tuned together.
+// tuningImages is the number of images on which step sizes are tuned.
 const tuningImages = 16
 
-// Split returns the images of a split, test or validation. The seed of the training, trainSeed,
-// determines the validation images. Step sizes are tuned on the other split.
+// Split returns the test or validation images of a dataset. split is "test" or "validation".
+// trainSeed, the seed of the training run, determines which images are validation images. Step
+// sizes are tuned on the other split.
 func Split(set data.Set, split string, trainSeed, seed uint64) Dataset {
 	_, validation := data.Split(set.Train, trainSeed)
 	images, indices := set.Test, First(set.Test.Len())
@@ -82,8 +82,8 @@ func Split(set data.Set, split string, trainSeed, seed uint64) Dataset {
 	}
 }
 
-// Simulated returns n images that are drawn from the model, new ones for each run. Step sizes
-// are tuned on further simulated images.
+// Simulated returns a dataset of n images drawn from the model. Each run draws new images. Step
+// sizes are tuned on further simulated images.
 func Simulated(ctx context.Context, c model.Checkpoint, n int, seed uint64) Dataset {
 	return Dataset{
 		Name: "simulated", Description: "images drawn from the model", Indices: First(n), Simulated: true, seed: seed,

@@ -6,10 +6,8 @@
 //	          "__metadata__": {"key": "value"}}
 //	the rest  the arrays' elements, little-endian, at the offsets given
 //
-// Start with File. Decode checks every length and offset, so files from untrusted sources are
-// safe to read. Errors quote at most the beginning of a text from the file.
-//
-// The package imports bench/atomicfile.
+// Start with File. Decode checks all lengths and offsets, so it is safe for files from untrusted
+// sources. Error messages quote at most 80 characters of a file.
 package safetensors
 
 import (
@@ -55,12 +53,13 @@ func (f File) Tensor(name string) (t Tensor, ok bool) {
 
 const metadataKey = "__metadata__"
 
-// DigestKey is the key of the digest in the metadata. The digest is the SHA-256, in hexadecimal
-// digits, of a line "key=value\n" for each other key of the metadata, in sorted order, followed
-// by the bytes after the header.
+// DigestKey is the metadata key of the digest, a SHA-256 in hexadecimal digits. It is computed
+// from a line "key=value\n" for each other key of the metadata, in sorted order, followed by the
+// bytes after the header.
 const DigestKey = "sha256"
 
-// digest returns a hash of the metadata. The caller adds the bytes after the header.
+// digest returns a hash to which the metadata have been written. The caller writes the bytes after
+// the header to it.
 func digest(meta map[string]string) hash.Hash {
 	h := sha256.New()
 	for _, key := range slices.Sorted(maps.Keys(meta)) {
@@ -71,7 +70,7 @@ func digest(meta map[string]string) hash.Hash {
 	return h
 }
 
-// appendTo appends the bytes of the elements to b.
+// appendTo appends the encoded elements to b.
 func (t Tensor) appendTo(b []byte) []byte {
 	for _, v := range t.Data {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
@@ -84,7 +83,7 @@ func (t Tensor) appendTo(b []byte) []byte {
 // number of elements of a tensor do not match.
 func (f File) Encode() []byte {
 	var header, entries, elements []byte
-	text := func(v any) []byte { b, _ := json.Marshal(v); return b } // these types always marshal
+	text := func(v any) []byte { b, _ := json.Marshal(v); return b } // cannot fail for these types
 	meta, end := maps.Clone(f.Metadata), 0
 	h := digest(meta)
 	for _, t := range f.Tensors {
@@ -96,7 +95,7 @@ func (f File) Encode() []byte {
 			panic(fmt.Sprintf("safetensors: tensor %q has shape %v and %d elements", t.Name, t.Shape, len(t.Data)))
 		}
 		end += 4 * n
-		shape := text(append([]int{}, t.Shape...)) // [] if it is nil
+		shape := text(append([]int{}, t.Shape...)) // [] if Shape is nil
 		entries = fmt.Appendf(entries, `,%s:{"dtype":"F32","shape":%s,"data_offsets":[%d,%d]}`, text(t.Name), shape, begin, end)
 		elements = t.appendTo(elements[:0])
 		h.Write(elements)
@@ -104,11 +103,11 @@ func (f File) Encode() []byte {
 	if _, ok := meta[DigestKey]; ok {
 		meta[DigestKey] = hex.EncodeToString(h.Sum(nil))
 	}
-	if len(meta) > 0 { // json.Marshal sorts the keys
+	if len(meta) > 0 {
 		header = fmt.Appendf(nil, ",%q:%s", metadataKey, text(meta))
 	}
 	header = fmt.Appendf(nil, "{%s}", bytes.TrimPrefix(append(header, entries...), []byte(",")))
-	for len(header)%8 != 0 { // align the elements for readers that map the file
+	for len(header)%8 != 0 { // align the elements for readers that map the file into memory
 		header = append(header, ' ')
 	}
 	b := make([]byte, 0, 8+len(header)+end)
@@ -119,17 +118,20 @@ func (f File) Encode() []byte {
 	return b
 }
 
-// Decode returns the file that is encoded as b. It returns an error unless the header has at
-// most maxHeader bytes, all tensors are float32 and cover the data without gaps or overlaps,
-// and the digest, if the metadata contain one, is right. It allocates at most a small multiple
-// of len(b).
+// Decode decodes a file. It returns an error unless
+//
+//   - the header has at most maxHeader bytes,
+//   - all tensors are float32 and cover the data without gaps or overlaps, and
+//   - the digest is correct, if the metadata contain a digest.
+//
+// It allocates memory of at most a small multiple of len(b).
 func Decode(b []byte, maxHeader int) (File, error) {
 	if len(b) < 8 {
-		return File{}, fmt.Errorf("it is not a safetensors file: it has %d bytes, fewer than the 8 of the header's length", len(b))
+		return File{}, fmt.Errorf("it is not a safetensors file: it has %d bytes, but the length of the header alone takes 8", len(b))
 	}
 	n, rest := binary.LittleEndian.Uint64(b), b[8:]
 	if n > uint64(len(rest)) {
-		return File{}, fmt.Errorf("it is not a safetensors file, or it is cut off: its header should have %d bytes, but only %d follow", n, len(rest))
+		return File{}, fmt.Errorf("it is not a safetensors file, or it is cut off: its header should have %d bytes, but the rest of the file has %d", n, len(rest))
 	}
 	if n > uint64(maxHeader) {
 		return File{}, fmt.Errorf("it is not a file of this program: its header has %d bytes, more than the limit of %d", n, maxHeader)
@@ -165,7 +167,7 @@ func Decode(b []byte, maxHeader int) (File, error) {
 	return f, nil
 }
 
-// An entry describes a tensor in the header.
+// An entry is the description of a tensor in a header.
 type entry struct {
 	name    string
 	DType   string
@@ -173,7 +175,8 @@ type entry struct {
 	Offsets []int `json:"data_offsets"`
 }
 
-// decodeHeader returns the tensors and the metadata that a header describes.
+// decodeHeader returns the descriptions of the tensors, in the order of their names, and the
+// metadata.
 func decodeHeader(header []byte) (entries []entry, meta map[string]string, err error) {
 	values, err := object(header)
 	if err != nil {
@@ -190,7 +193,7 @@ func decodeHeader(header []byte) (entries []entry, meta map[string]string, err e
 			}
 			continue
 		}
-		for key := range fields { // json.Unmarshal would ignore other keys and the case of letters
+		for key := range fields { // json.Unmarshal would ignore other keys and accept "DType"
 			if !slices.Contains([]string{"dtype", "shape", "data_offsets"}, key) {
 				err = fmt.Errorf("%.60q is not a field of a tensor", key)
 			}
@@ -213,8 +216,8 @@ func decodeHeader(header []byte) (entries []entry, meta map[string]string, err e
 	return entries, meta, nil
 }
 
-// object returns the values of a JSON object by key. It returns an error for a repeated key,
-// which json.Unmarshal would accept.
+// object returns the values of a JSON object by key. Unlike json.Unmarshal, it returns an error if
+// a key is repeated.
 func object(b []byte) (values map[string]json.RawMessage, err error) {
 	if !bytes.HasPrefix(b, []byte("{")) {
 		return nil, errors.New("it is not a JSON object")
@@ -235,19 +238,18 @@ func object(b []byte) (values map[string]json.RawMessage, err error) {
 	return values, nil
 }
 
-// tensor returns the tensor that e describes. The tensor must begin at offset last of data,
-// where the previous tensor ends.
-func (e entry) tensor(data []byte, last int) (Tensor, error) {
+// tensor returns the tensor that e describes, which must begin where the previous tensor ends.
+func (e entry) tensor(data []byte, previousEnd int) (Tensor, error) {
 	begin, end := e.Offsets[0], e.Offsets[1]
 	switch {
-	case begin < last:
-		return Tensor{}, fmt.Errorf("its offsets [%d, %d] overlap the previous tensor, which ends at %d", begin, end, last)
-	case begin > last:
-		return Tensor{}, fmt.Errorf("its offsets [%d, %d] leave a gap after %d", begin, end, last)
+	case begin < previousEnd:
+		return Tensor{}, fmt.Errorf("its offsets [%d, %d] overlap the previous tensor, which ends at %d", begin, end, previousEnd)
+	case begin > previousEnd:
+		return Tensor{}, fmt.Errorf("its offsets [%d, %d] leave a gap after the previous tensor, which ends at %d", begin, end, previousEnd)
 	case end < begin || end > len(data):
 		return Tensor{}, fmt.Errorf("its offsets [%d, %d] are outside the %d bytes of data: the file is cut off or damaged", begin, end, len(data))
 	}
-	size := 4.0 // a float, because the product of the shape may overflow an int
+	size := 4.0 // bytes; a float, because the product may overflow an int
 	for _, s := range e.Shape {
 		size *= float64(s)
 	}
@@ -284,8 +286,7 @@ func Check(f File, want []Tensor) error {
 	return nil
 }
 
-// ReadFile reads a regular file of at most 1 GiB whose header has at most maxHeader bytes. Its
-// errors name the file.
+// ReadFile reads a regular file of at most 1 GiB and decodes it. Its errors contain the file name.
 func ReadFile(name string, maxHeader int) (File, error) {
 	const limit = 1 << 30
 	if s, err := os.Stat(name); err == nil && s.Size() > limit {

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// file returns a file with the given header and data.
+// file returns a file with the given header and the given bytes after the header.
 func file(header, data string) []byte {
 	return []byte(string(binary.LittleEndian.AppendUint64(nil, uint64(len(header)))) + header + data)
 }
@@ -57,10 +57,10 @@ func TestRoundTrip(t *testing.T) {
 		t.Error(diff)
 	}
 	if s, ok := got.Tensor("s"); !ok || s.Data[0] != 7 {
-		t.Error("Tensor does not find a tensor by its name")
+		t.Error(`Tensor("s") does not return the tensor`)
 	}
 	if _, ok := got.Tensor("t"); ok {
-		t.Error("Tensor finds a tensor that does not exist")
+		t.Error(`Tensor("t") reports a tensor, but there is none`)
 	}
 }
 
@@ -78,7 +78,7 @@ func TestDamagedFilesAreRefused(t *testing.T) {
 	}{
 		{"empty", nil, "not a safetensors file"},
 		{"short", []byte("1234567"), "not a safetensors file"},
-		{"header beyond the end", file("{}", "")[:9], "its header should have 2 bytes, but only 1 follow"},
+		{"header beyond the end", file("{}", "")[:9], "its header should have 2 bytes, but the rest of the file has 1"},
 		{"text", []byte("# Hamiltonian VAE\n"), "not a safetensors file"},
 		{"absurd header length", []byte("\xff\xff\xff\xff\xff\xff\xff\xff{}"), "not a safetensors file"},
 		{"no JSON", file("hello", ""), "not a JSON object"},
@@ -107,7 +107,7 @@ func TestDamagedFilesAreRefused(t *testing.T) {
 		{"overflowing product", file(one("[8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8]", "[0,8]"), "12345678"), "does not match"},
 		{"odd length", file(one("[1]", "[0,5]"), "12345"), "shape [1] does not match its offsets [0, 5]"},
 		{"overlap", file(two("[0,4]", "[0,4]"), "1234"), "overlap"},
-		{"gap", file(two("[0,4]", "[8,12]"), "123412341234"), "leave a gap after 4"},
+		{"gap", file(two("[0,4]", "[8,12]"), "123412341234"), "leave a gap after the previous tensor, which ends at 4"},
 		{"trailing bytes", file(one("[1]", "[0,4]"), "12345"), "1 bytes follow"},
 	} {
 		_, err := Decode(c.b, 1000)
@@ -120,7 +120,7 @@ func TestDamagedFilesAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := ReadFile(name, 1000); err == nil || !strings.Contains(err.Error(), name) {
-		t.Errorf("the error of a damaged file does not name it: %v", err)
+		t.Errorf("error %v, want the name of the damaged file in it", err)
 	}
 }
 
@@ -139,12 +139,12 @@ func TestErrorsAreShort(t *testing.T) {
 		"shapes":   Check(File{Tensors: []Tensor{{"w", make([]int, 1<<20), nil}}}, []Tensor{{"w", nil, nil}}),
 	} {
 		if err == nil || len(err.Error()) > 300 {
-			t.Errorf("%s: %.500v", what, err)
+			t.Errorf("%s: error %.500v, want at most 300 bytes", what, err)
 		}
 	}
 }
 
-// The digest is as DigestKey describes, and Decode detects every flipped bit.
+// The comment on DigestKey defines the digest. Decode must detect every flipped bit of a file.
 func TestDigestCoversTensorsAndMetadata(t *testing.T) {
 	f := File{Metadata: map[string]string{"b": "2", DigestKey: "", "a": "1"}, Tensors: []Tensor{{"w", []int{2}, []float32{1, -2}}}}
 	b := f.Encode()
@@ -156,7 +156,7 @@ func TestDigestCoversTensorsAndMetadata(t *testing.T) {
 		damaged := slices.Clone(b)
 		damaged[bit/8] ^= 1 << (bit % 8)
 		if got, err := Decode(damaged, len(b)); err == nil && got.Metadata[DigestKey] == want && got.Tensors[0].Name == "w" {
-			t.Errorf("bit %d of byte %d is flipped, and Decode accepts %q", bit%8, bit/8, damaged)
+			t.Errorf("Decode accepts %q, in which bit %d of byte %d is flipped", damaged, bit%8, bit/8)
 		}
 	}
 }
@@ -166,7 +166,7 @@ func decodeError(b []byte) error {
 	return err
 }
 
-func TestReadFileRefusesHugeAndSpecialFilesBeforeReading(t *testing.T) {
+func TestReadFileRefusesHugeAndSpecialFiles(t *testing.T) {
 	dir := t.TempDir()
 	sparse := filepath.Join(dir, "sparse")
 	f, err := os.Create(sparse)
@@ -174,7 +174,7 @@ func TestReadFileRefusesHugeAndSpecialFilesBeforeReading(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := f.Truncate(1 << 40); err != nil {
-		t.Skip("cannot create a sparse file of a terabyte: ", err)
+		t.Skip("the file system does not support a sparse file of 1 TiB: ", err)
 	}
 	f.Close()
 	long := filepath.Join(dir, "long")
@@ -198,11 +198,11 @@ func TestReadFileRefusesHugeAndSpecialFilesBeforeReading(t *testing.T) {
 	}
 }
 
-func TestCheckNamesTheDifference(t *testing.T) {
+func TestCheckErrorsNameTheTensor(t *testing.T) {
 	want := []Tensor{{Name: "w", Shape: []int{2}}, {Name: "b", Shape: []int{}}}
 	w, b := Tensor{"w", []int{2}, []float32{1, 2}}, Tensor{"b", []int{}, []float32{3}}
 	if err := Check(File{Tensors: []Tensor{b, w}}, want); err != nil {
-		t.Errorf("a file in another order: %v", err)
+		t.Errorf("Check refuses tensors in another order: %v", err)
 	}
 	for _, c := range []struct {
 		tensors []Tensor
@@ -220,8 +220,8 @@ func TestCheckNamesTheDifference(t *testing.T) {
 	}
 }
 
-// FuzzDecode checks that Decode never panics, and that a file that it accepts is unchanged by
-// Encode and Decode.
+// FuzzDecode checks that Decode never panics, and that Encode and Decode preserve every file that
+// Decode accepts.
 func FuzzDecode(f *testing.F) {
 	f.Add(File{Metadata: map[string]string{"a": "b"}, Tensors: []Tensor{{"w", []int{2}, []float32{1, 2}}}}.Encode())
 	f.Add(File{Metadata: map[string]string{DigestKey: ""}, Tensors: []Tensor{{"w", []int{1}, []float32{1}}}}.Encode())
@@ -237,12 +237,12 @@ func FuzzDecode(f *testing.F) {
 			elements += len(x.Data)
 		}
 		if 4*elements > len(b) {
-			t.Fatalf("%d elements from %d bytes", elements, len(b))
+			t.Fatalf("Decode returned %d elements of 4 bytes for a file of %d bytes", elements, len(b))
 		}
 		encoded := first.Encode()
 		again, err := Decode(encoded, len(encoded))
 		if err != nil {
-			t.Fatalf("Decode refuses the encoded file: %v", err)
+			t.Fatalf("Decode refuses the file that Encode returned: %v", err)
 		}
 		equal := cmp.Comparer(func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) })
 		sameMap := cmp.Transformer("map", func(m map[string]string) string { return fmt.Sprint(len(m), m) })

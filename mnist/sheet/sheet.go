@@ -1,4 +1,4 @@
-// Package sheet draws contact sheets: digits in rows and columns, with captions and labels.
+// Package sheet draws contact sheets, which are pictures of digits in rows and columns.
 package sheet
 
 import (
@@ -20,13 +20,13 @@ const (
 	gap     = 4  // between digits of a group
 	apart   = 20 // between groups
 	margin  = 8
-	heading = 26 // height of a line of captions or labels, with the space below it
+	heading = 26 // height of a line of text, with the space below it
 )
 
-// Draw returns a PNG contact sheet with the given number of digits in a row. The digits are
-// the columns of x [784×n], with values from 0 (black) to 1 (white). The labels, one for each
-// digit or nil, are written below the digits. With captions, the digits form groups of
-// len(captions), and the captions are written above each group.
+// Draw returns a contact sheet as a PNG. Its rows have the given number of digits, which are the
+// columns of x [784×n], with values from 0 (black) to 1 (white). If labels is not nil, labels[i] is
+// written below digit i. If captions are given, the digits of a row form groups of len(captions),
+// and the captions are written above the digits of each group.
 func Draw(x linalg.Matrix[float32], labels []string, columns int, captions ...string) []byte {
 	group, top, below := columns, margin, gap
 	if captions != nil {
@@ -63,14 +63,15 @@ func Draw(x linalg.Matrix[float32], labels []string, columns int, captions ...st
 	return b.Bytes()
 }
 
-// dot fills the scale×scale pixels whose top left corner is (x, y).
+// dot fills a square of scale×scale pixels with its top left corner at (x, y).
 func dot(sheet *image.Gray, x, y int, gray uint8) {
 	for p := range scale * scale {
 		sheet.SetGray(x+p%scale, y+p/scale, color.Gray{Y: gray})
 	}
 }
 
-// The font of captions and labels: letters five dots wide, with one row below the baseline.
+// The font of captions and labels. Each letter is 5 dots wide and 8 dots high, with one row of dots
+// below the baseline.
 const (
 	letters = "adeimnprtuwz0123456789-"
 	dots    = `
@@ -82,11 +83,11 @@ const (
 #...# #...# #.... ..#.. #.#.# #...# ####. #.... .#... #...# #.#.# .#... #...# ..#.. .#... #...# ...#. #...# #...# .#... #...# ...#. .....
 .#### .#### .#### .###. #.#.# #...# #.... #.... ..##. .#### .#.#. ##### .###. .###. ##### .###. ...#. .###. .###. .#... .###. .##.. .....
 ..... ..... ..... ..... ..... ..... #.... ..... ..... ..... ..... ..... ..... ..... ..... ..... ..... ..... ..... ..... ..... ..... .....`
-	pitch = 6 // dots between the left edges of adjacent letters
+	pitch = 6 // distance in dots between the left edges of adjacent letters
 )
 
-// write writes s in black with its top at y, centred on a digit whose left edge is at x. The font
-// must contain all letters of s.
+// write writes s with its top edge at y, centred below or above the digit whose left edge is at x.
+// The font must contain all letters of s.
 func write(sheet *image.Gray, x, y int, s string) {
 	x += (side*scale - scale*(pitch*len(s)-1)) / 2
 	for row, line := range strings.Split(dots[1:], "\n") {
