@@ -1996,12 +1996,8 @@ func posteriorCovariance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	estimates, err := mnist.Evaluate(t.Context(), c.Config, c.Params, images, draws, func(image int, one linalg.Matrix[float32], k *hvae.Keyed) {
-		for i := range one.Data {
-			one.Data[i] = x.At(i, image)
-		}
-		k.Reset(62, "noise", image)
-	}, func() {})
+	noise := func(image int) *rand.Rand { return hvae.Stream(62, "noise", image) }
+	estimates, err := mnist.Evaluate(t.Context(), c.Config, c.Params, x, draws, noise, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}

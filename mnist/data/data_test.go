@@ -356,8 +356,8 @@ func TestLoadDoesNotCreateAFolderThatTheUserNames(t *testing.T) {
 	}
 }
 
-// Windows does not replace a file that another process has open. Here, a folder with the name of
-// the file has the same effect.
+// On Windows, a file cannot be replaced while another process has it open. The test simulates this
+// failure with a folder that has the name of the file.
 func TestDownloadSucceedsIfAnotherProcessWroteTheFile(t *testing.T) {
 	contents := idx(4)
 	f := fileOf("images", contents)

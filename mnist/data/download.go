@@ -56,8 +56,8 @@ func (l loader) download(ctx context.Context, f file) (Images, error) {
 			path += ".gz"
 		}
 		if err := atomicfile.Write(path, sent); err != nil {
-			// Windows does not replace an open file. So another process may have written the
-			// same file and still be reading it.
+			// On Windows, Write fails if another process has just written the same file and still
+			// has it open. The file is then valid.
 			if _, missing := l.readFolder(f); missing != nil {
 				return Images{}, err
 			}

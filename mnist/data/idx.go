@@ -12,7 +12,7 @@ import (
 )
 
 // A file describes an image file. The digest of a file of MNIST is the SHA-256, in hexadecimal
-// digits, of its decompressed bytes, because compressed copies may differ. Other files have none.
+// digits, of its decompressed bytes, because compressed copies may differ. For other files, it is empty.
 type file struct{ name, digest string }
 
 var (
@@ -58,8 +58,8 @@ func (f file) parse(r io.Reader) (Images, error) {
 		return Images{}, fmt.Errorf("its header specifies %d images, more than the limit of %d", h.Images, maxImages)
 	}
 	want := pixels * int64(h.Images)
-	// Allocate memory for MNIST at once, because a growing buffer needs more. A larger number of
-	// images in the header may be wrong, so the buffer grows only if the file contains them.
+	// Start with enough memory for MNIST, because a growing buffer takes more. Do not allocate
+	// memory for the number of images in the header, which may be wrong.
 	b := bytes.NewBuffer(make([]byte, 0, min(want, maxFile)+bytes.MinRead))
 	_, err := b.ReadFrom(io.LimitReader(in, want+1))
 	switch n := int64(b.Len()); {

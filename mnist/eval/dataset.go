@@ -22,8 +22,8 @@ type Dataset struct {
 	// draw returns binary images x [784×n] for a run. If the images are simulated, it also returns
 	// their latent variables z [ℓ×n].
 	draw func(run int, indices []int) (x, z linalg.Matrix[float32], err error)
-	// tuning returns other images [784×n], for tuning the step sizes of annealed importance
-	// sampling.
+	// tuning returns images [784×n] that are not evaluated. The step sizes of annealed importance
+	// sampling are tuned on them.
 	tuning func() (linalg.Matrix[float32], error)
 }
 
@@ -42,13 +42,13 @@ func binarise(images data.Images, indices []int, noise func(index int) *rand.Ran
 	return x
 }
 
-// Noise returns the argument noise of model.Evaluate for the images with the given indices. The
-// noise of an image depends only on its index, the seed and the run.
+// Noise returns a function, for model.Evaluate, that returns the random stream for each of the
+// images with the given indices. A stream depends only on the image's index, the seed and the run.
 func Noise(indices []int, seed uint64, run int) func(image int) *rand.Rand {
 	return func(image int) *rand.Rand { return hvae.Stream(seed, "mnist eval noise", run, indices[image]) }
 }
 
-// First returns 0 to n−1, the indices of the first n images.
+// First returns the indices 0 … n−1 of the first n images.
 func First(n int) []int {
 	indices := make([]int, n)
 	for i := range indices {

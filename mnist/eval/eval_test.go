@@ -14,7 +14,7 @@ func TestMeanSD(t *testing.T) {
 	}
 }
 
-// The sums are over three runs, for two images.
+// The bounder in this test holds the sums of three runs for two images.
 func TestBoundsAreMeansOverImagesAndRuns(t *testing.T) {
 	c := (&bounder{
 		images: Dataset{Simulated: true},

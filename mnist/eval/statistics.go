@@ -7,7 +7,7 @@ import (
 	"hvae/mnist/model"
 )
 
-// MeanSD returns the mean and the standard deviation of x. The latter is nil for a single value.
+// MeanSD returns the mean and the standard deviation of x. For a single value, sd is nil.
 func MeanSD(x []float64) (mean float64, sd *float64) {
 	for _, v := range x {
 		mean += v / float64(len(x))

@@ -6,7 +6,7 @@ import (
 	"hvae/linalg"
 )
 
-// A target is the density log p_θ(x, z) as a function of z, for images x.
+// A target is the log density log p_θ(x, z) as a function of z, for images x.
 type target[T linalg.Float] struct {
 	decoder *decoder[T]
 	x       *ad.Var[T] // [784×B], or [784×1] if all columns of z belong to one image

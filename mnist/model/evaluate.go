@@ -17,7 +17,8 @@ type Estimate struct {
 	LogEvidence float64 // estimate of log p_θ(x) from the same samples (hvae.ImportanceEstimate)
 	TailShape   float64 // tail shape of the weights (hvae.Evidence)
 
-	// For an HVAE, the mean absolute correlation between the dimensions of z₀ and of z_K.
+	// For an HVAE, Z0 is the mean absolute correlation between the dimensions of z₀, and ZK between
+	// the dimensions of z_K.
 	Z0, ZK float64
 }
 
@@ -28,7 +29,7 @@ const drawsAtOnce = 48
 // Evaluate estimates the evidence of each image of x [784×n] by importance sampling, on all
 // cores. draws is the number of samples for each image. noise returns the random stream for an
 // image, and Evaluate calls done after each image. Both must be safe for concurrent use. Memory
-// does not depend on draws. If ctx ends, Evaluate returns its error immediately.
+// does not depend on draws. If ctx ends, Evaluate returns ctx's error immediately.
 func Evaluate[T linalg.Float](ctx context.Context, c Config, params []Param[T], x linalg.Matrix[T], draws int,
 	noise func(image int) *rand.Rand, done func()) ([]Estimate, error) {
 	estimates := make([]Estimate, x.Cols)

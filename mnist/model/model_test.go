@@ -106,7 +106,7 @@ decoder.deconv3.bias [1]
 }
 
 func TestStartingValues(t *testing.T) {
-	// The variance of the weights of a layer is 1/(n_in + n_out). The values are n_in + n_out.
+	// sizes holds n_in + n_out for each layer. The variance of its weights is 1/(n_in + n_out).
 	sizes := map[string]int{
 		"encoder.conv1": 784 + 3136, "encoder.conv2": 3136 + 1568, "encoder.conv3": 1568 + 512,
 		"encoder.hidden": 512 + 450, "encoder.mean": 450 + 64, "encoder.std": 450 + 64,
@@ -801,8 +801,9 @@ func TestFlowCorrelatesDimensions(t *testing.T) {
 	}
 }
 
-// FuzzCheckpoint changes two values of a checkpoint's metadata and one tensor. If the result is
-// refused, it must not have taken memory, even if the metadata describe a huge model.
+// FuzzCheckpoint changes two values of a checkpoint's metadata and one tensor. An accepted
+// configuration must be possible. Refusing a checkpoint must take little memory, even if the
+// metadata describe a huge model.
 func FuzzCheckpoint(f *testing.F) {
 	base := testCheckpoint().File()
 	f.Add("K", "2", "latent", "3", 1, 16)

@@ -58,8 +58,8 @@ const metadataKey = "__metadata__"
 // bytes after the header.
 const DigestKey = "sha256"
 
-// digest returns a hash to which the metadata have been written. The caller writes the bytes after
-// the header to it.
+// digest returns a hash to which the metadata have been written. The caller must also write
+// the bytes after the header.
 func digest(meta map[string]string) hash.Hash {
 	h := sha256.New()
 	for _, key := range slices.Sorted(maps.Keys(meta)) {
