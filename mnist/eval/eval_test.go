@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestMeanSD(t *testing.T) {
+func TestMeanSDOmitsTheDeviationOfASingleValue(t *testing.T) {
 	if mean, sd := MeanSD([]float64{1, 2, 3, 6}); mean != 3 || !(math.Abs(*sd**sd-14.0/3) <= 1e-14) {
 		t.Errorf("1, 2, 3 and 6 have the mean %v and the variance %v, want 3 and 14/3", mean, *sd**sd)
 	}

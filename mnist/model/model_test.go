@@ -62,7 +62,7 @@ func sameNoise(int) *rand.Rand { return hvae.Stream(3, "image") }
 
 var free = Config{Kind: "hvae", K: 2, Tempering: "free", VaryEps: true, Latent: 3}
 
-func TestNamesAndShapesOfParameters(t *testing.T) {
+func TestParametersHaveTheNamesAndShapesOfTheFormat(t *testing.T) {
 	want := `encoder.conv1.weight [16 1 5 5]
 encoder.conv1.bias [16]
 encoder.conv2.weight [32 16 5 5]
@@ -105,7 +105,7 @@ decoder.deconv3.bias [1]
 	}
 }
 
-func TestStartingValues(t *testing.T) {
+func TestInitialParametersHaveTheDocumentedDistribution(t *testing.T) {
 	// sizes holds n_in + n_out for each layer. The variance of its weights is 1/(n_in + n_out).
 	sizes := map[string]int{
 		"encoder.conv1": 784 + 3136, "encoder.conv2": 3136 + 1568, "encoder.conv3": 1568 + 512,
@@ -440,7 +440,7 @@ func TestNonFiniteGradientNamesTheOperation(t *testing.T) {
 // For ℓ = 64, a forward pass of one image takes e = 1,403,200 multiply-adds in the encoder and
 // d = 1,374,400 in the decoder. Let c = 78,400 be the multiply-adds of the first convolution. A
 // training step takes 3e − c + 3d for a VAE and 3e − c + 6(K + 1)d for an HVAE.
-func TestStepCost(t *testing.T) {
+func TestStepCostCountsEveryMultiplyAdd(t *testing.T) {
 	for _, c := range []struct{ k, cost int }{{0, 8_254_400}, {1, 20_624_000}, {5, 53_609_600}, {20, 177_305_600}} {
 		if got := (Config{K: c.k, Latent: 64}).StepCost(); got != c.cost {
 			t.Errorf("K = %d: a step takes %d multiply-adds per image, want %d", c.k, got, c.cost)
@@ -494,7 +494,7 @@ func testCheckpoint() Checkpoint {
 	return Checkpoint{Config: free, Params: NewParams[float32](free, -1, 5), Seed: 5, Epoch: 3, ELBO: -101.25}
 }
 
-func TestCheckpointRoundTrip(t *testing.T) {
+func TestCheckpointIsUnchangedAfterWritingAndReading(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "model.safetensors")
 	want := testCheckpoint()
 	if err := os.WriteFile(name, want.File().Encode(), 0o644); err != nil {

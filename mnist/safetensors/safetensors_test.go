@@ -35,7 +35,7 @@ func TestEncodeWritesTheFormatByteForByte(t *testing.T) {
 	}
 }
 
-func TestRoundTrip(t *testing.T) {
+func TestFileIsUnchangedAfterWritingAndReading(t *testing.T) {
 	nan := math.Float32frombits(0x7fc12345)
 	f := File{
 		Metadata: map[string]string{"format": "x", "empty": ""},
