@@ -1776,8 +1776,8 @@ func vaeWithoutSteps(t *testing.T) {
 	rng := hvae.Stream(11, "without steps")
 	epsilon, gamma0 := hvae.Noise(&tp, rng, 2, draws), hvae.Noise(&tp, rng, 2, draws)
 	mean, std := a.Encode(x)
-	want := a.LogEstimates(x, mean, std, epsilon, gamma0).Value.Data
-	got := b.LogEstimates(x, mean, std, epsilon, gamma0).Value.Data
+	want := a.Draw(x, mean, std, epsilon, gamma0).LogEstimate().Value.Data
+	got := b.Draw(x, mean, std, epsilon, gamma0).LogEstimate().Value.Data
 	checkDistance(t, got, want, 1e-11*hvaetest.Norm(want), "log p̂")
 	many := ad.BroadcastTo(x, 784, draws)
 	difference := hvaetest.Differences(a.ELBO(many, epsilon, gamma0).Value.Data, b.ELBO(many, epsilon, gamma0).Value.Data)
@@ -2016,12 +2016,8 @@ func posteriorCovariance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	estimates, err := mnist.Evaluate(t.Context(), c.Config, c.Params, images, draws, func(image int, one linalg.Matrix[float32], k *hvae.Keyed) {
-		for i := range one.Data {
-			one.Data[i] = x.At(i, image)
-		}
-		k.Reset(62, "noise", image)
-	}, func() {})
+	noise := func(image int) *rand.Rand { return hvae.Stream(62, "noise", image) }
+	estimates, err := mnist.Evaluate(t.Context(), c.Config, c.Params, x, draws, noise, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -2926,7 +2922,7 @@ func networkEstimates(c mnist.Config, n int) (logs []float64) {
 		network, _ := mnist.NewNetwork(&tp, c, params, false)
 		x := image(&tp, 1, 7)
 		mean, std := network.Encode(x)
-		for _, l := range network.LogEstimates(x, mean, std, hvae.Noise(&tp, rng, 1, block), hvae.Noise(&tp, rng, 1, block)).Value.Data {
+		for _, l := range network.Draw(x, mean, std, hvae.Noise(&tp, rng, 1, block), hvae.Noise(&tp, rng, 1, block)).LogEstimate().Value.Data {
 			logs = append(logs, float64(l))
 		}
 	}

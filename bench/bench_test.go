@@ -159,19 +159,17 @@ func BenchmarkEvaluate(b *testing.B) {
 	} {
 		b.Run(m.name, func(b *testing.B) {
 			params := mnist.NewParams[float32](m.c, -2, 1)
-			n := runtime.GOMAXPROCS(0)
+			x := linalg.New[float32](784, runtime.GOMAXPROCS(0))
+			for i := range x.Rows {
+				copy(x.Row(i), images.Row(i))
+			}
+			noise := func(image int) *rand.Rand { return hvae.Stream(1, "draws", image) }
 			for b.Loop() {
-				_, err := mnist.Evaluate(context.Background(), m.c, params, n, 1000, func(i int, x linalg.Matrix[float32], k *hvae.Keyed) {
-					for j := range x.Data {
-						x.Data[j] = images.At(j, i)
-					}
-					k.Reset(1, "draws", i)
-				}, func() {})
-				if err != nil {
+				if _, err := mnist.Evaluate(context.Background(), m.c, params, x, 1000, noise, func() {}); err != nil {
 					b.Fatal(err)
 				}
 			}
-			report(b, float64(n)*m.flops)
+			report(b, float64(x.Cols)*m.flops)
 		})
 	}
 }

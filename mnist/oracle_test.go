@@ -163,7 +163,7 @@ func estimated(c model.Checkpoint, images data.Images, which []int, seed uint64,
 			}
 		}
 		mean, std := network.Encode(x)
-		logs := network.LogEstimates(x, mean, std, tape.Const(epsilon), tape.Const(gamma0)).Value.Data
+		logs := network.Draw(x, mean, std, tape.Const(epsilon), tape.Const(gamma0)).LogEstimate().Value.Data
 		largest, sum, total := float64(slices.Max(logs)), 0.0, 0.0
 		var weights []float64
 		for _, l := range logs {

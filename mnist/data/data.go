@@ -3,16 +3,13 @@
 // binarises images at random. It also reads other images of 28 × 28 pixels in the same format,
 // such as Fashion-MNIST.
 //
-// Read data.go, then idx.go (the file format), download.go and synthetic.go (a stand-in for
-// MNIST that needs no network).
-//
-// The package imports hvae for its random streams, linalg and bench/atomicfile.
+// Read data.go, then idx.go (the file format), download.go and synthetic.go (built-in images
+// that need no network).
 package data
 
 import (
+	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,8 +17,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
-	"unicode"
 
 	"hvae/bench/atomicfile"
 	"hvae/hvae"
@@ -33,7 +30,8 @@ const Side = 28
 
 const pixels = Side * Side
 
-// Images are grey-scale images of Side × Side bytes each, row by row, where 255 is ink.
+// Images are grey-scale images of Side × Side bytes each, row by row. A byte is 0 for paper and
+// 255 for ink.
 type Images struct{ Pixels []byte }
 
 // Len returns the number of images.
@@ -44,47 +42,41 @@ func (s Images) Image(i int) []byte { return s.Pixels[i*pixels : (i+1)*pixels] }
 
 // A Set is a dataset.
 type Set struct {
-	Name        string // MNIST, Synthetic or the user's name
+	Name        string // MNIST, Synthetic or a name that the user has chosen
 	Train, Test Images
 }
 
 // SHA256 returns the SHA-256, in hexadecimal digits, of the decompressed training file followed
-// by the decompressed test file, as this command prints it:
+// by the decompressed test file. This command prints the same digits:
 //
 //	zcat train-images-idx3-ubyte.gz t10k-images-idx3-ubyte.gz | sha256sum
-func (s Set) SHA256() string {
-	h := sha256.New()
-	for _, images := range []Images{s.Train, s.Test} {
-		h.Write(images.header())
-		h.Write(images.Pixels)
-	}
-	return hex.EncodeToString(h.Sum(nil))
-}
+func (s Set) SHA256() string { return digest(s.Train, s.Test) }
 
-// The names of the datasets that Load knows.
+// The names of the predefined datasets.
 const (
 	MNIST     = "mnist"
-	Synthetic = "synthetic" // the built-in stand-in; also the value of folder that selects it
+	Synthetic = "synthetic" // built-in images; as a folder, this name also selects them
 )
 
-// Load returns the images in a folder. The names of files compressed with gzip end in .gz.
+// Load returns the dataset in a folder. Its files may be compressed with gzip; their names then
+// end in .gz.
 //
-// With the name MNIST or "", Load returns MNIST and verifies every file by its SHA-256. The
-// folder "" stands for $HVAE_MNIST or, if that is not set, for a folder in the user's cache,
-// which Load creates. Load downloads missing files into the folder and reports it to log. The
-// folder Synthetic stands for the built-in stand-in.
+// If name is MNIST or "", Load returns MNIST and verifies the SHA-256 of each file. If folder is
+// "", it uses $HVAE_MNIST or, by default, a folder in the user's cache, which it creates. It
+// downloads missing files into the folder and calls log with a message for each download. If
+// folder is Synthetic, it returns the built-in images.
 //
-// With any other name that CheckName accepts, Load returns other images from files with the
-// same names as MNIST's, and neither verifies nor downloads them.
+// With any other valid name (see CheckName), Load returns other images from files with the same
+// file names as MNIST. It neither verifies nor downloads these files.
 func Load(ctx context.Context, folder, name string, log func(string)) (Set, error) {
 	if name == "" || name == Synthetic {
 		name = MNIST
 	}
-	if name == MNIST && folder == Synthetic {
-		return synthetic(), nil
-	}
-	if name == MNIST && folder == "" {
-		folder = os.Getenv("HVAE_MNIST")
+	if name == MNIST {
+		if folder == Synthetic {
+			return synthetic(), nil
+		}
+		folder = cmp.Or(folder, os.Getenv("HVAE_MNIST"))
 	}
 	if name == MNIST && folder == "" {
 		cache, err := os.UserCacheDir()
@@ -95,131 +87,110 @@ func Load(ctx context.Context, folder, name string, log func(string)) (Set, erro
 	} else if err := checkFolder(folder, name); err != nil {
 		return Set{}, err
 	}
-	return loader{folder, mirrors, log}.load(ctx, name)
+	l := loader{folder, mirrors, log}
+	train, test := trainImages, testImages
+	if name != MNIST {
+		train.digest, test.digest = "", ""
+	}
+	set := Set{Name: name}
+	var err error
+	if set.Train, err = l.read(ctx, train, validationShare); err == nil {
+		set.Test, err = l.read(ctx, test, 1)
+	}
+	return set, err
 }
 
-// CheckName returns an error if data cannot have the given name.
+// validName matches the names of datasets.
+var validName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,40}$`)
+
+// CheckName returns an error if a dataset cannot have the given name.
 func CheckName(name string) error {
-	odd := func(r rune) bool {
-		return r != '-' && r != '_' && r != '.' && (r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r))
-	}
 	switch {
 	case name == MNIST || name == Synthetic:
 		return nil
 	case strings.EqualFold(name, MNIST) || strings.EqualFold(name, Synthetic):
 		return fmt.Errorf("did you mean %s?", strings.ToLower(name))
-	case name == "" || len(name) > 40 || strings.ContainsFunc(name, odd):
+	case !validName.MatchString(name):
 		return errors.New("a name has 1 to 40 characters: ASCII letters, digits, dots, - and _")
 	}
 	return nil
 }
 
-// checkFolder returns an error if folder does not exist; the error mentions the dataset name.
-// Load does not create a folder that the user named, because the name may be mistyped.
+// checkFolder returns an error if the folder of the named dataset does not exist. Load does not
+// create a folder that the user has named, because the name may contain a typing error.
 func checkFolder(folder, name string) error {
 	s, err := os.Stat(folder)
 	switch {
 	case err == nil && !s.IsDir():
-		return fmt.Errorf("%s is not a folder: set -data or $HVAE_MNIST to the folder of the files", folder)
+		return fmt.Errorf("%s is not a folder: set -data or $HVAE_MNIST to the folder that contains the files", folder)
 	case errors.Is(err, fs.ErrNotExist) && strings.EqualFold(folder, Synthetic):
-		return fmt.Errorf("there is no folder %s: did you mean %s, the built-in stand-in?", folder, Synthetic)
+		return fmt.Errorf("there is no folder %s: did you mean %s, the built-in images?", folder, Synthetic)
 	case errors.Is(err, fs.ErrNotExist) && name != MNIST:
 		return fmt.Errorf("there is no folder %s with the data %s: use -data to name the folder of the original data", folder, name)
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("there is no folder %s, which -data or $HVAE_MNIST names: create it to download MNIST there, or use -data %s for a built-in stand-in", folder, Synthetic)
+		return fmt.Errorf("there is no folder %s, which -data or $HVAE_MNIST names: create it to download MNIST there, or use -data %s for built-in images", folder, Synthetic)
 	case err != nil:
-		return fmt.Errorf("cannot read the folder of the data %w", atomicfile.Named(folder, err))
+		return fmt.Errorf("cannot read the data folder %w", atomicfile.Named(folder, err))
 	}
 	return nil
 }
 
-// load reads both files of images. The experiment does not use the labels.
-func (l loader) load(ctx context.Context, name string) (Set, error) {
-	set := Set{Name: name}
-	for _, f := range []struct {
-		file  file
-		least int // images
-		to    *Images
-	}{{trainImages, validationShare, &set.Train}, {testImages, 1, &set.Test}} {
-		var err error
-		if name == MNIST {
-			var b []byte
-			if b, err = l.read(ctx, f.file); err == nil {
-				*f.to = Images{b[header:]}
-			}
-		} else {
-			*f.to, err = l.readOther(f.file.name, f.least)
-		}
-		if err != nil {
-			return Set{}, err
-		}
-	}
-	return set, nil
+// A loader reads the files in a folder and downloads missing files.
+type loader struct {
+	folder  string
+	mirrors []string
+	log     func(string)
 }
 
-// read returns the verified contents of a file of MNIST, which it downloads if it is missing.
-func (l loader) read(ctx context.Context, f file) ([]byte, error) {
-	in, err := l.open(f.name)
-	if err == nil {
-		defer in.Close()
-		b, err := f.verify(in)
-		if err != nil {
-			return nil, fmt.Errorf("%s is not the MNIST file of that name: %w; delete it to download it again, name another folder with -data, or give other images a name with -dataset NAME", in.Name(), err)
-		}
-		return b, nil
-	}
+// read returns the images in a file, which must contain at least the given number of images. If a
+// file of MNIST is missing, read downloads it.
+func (l loader) read(ctx context.Context, f file, least int) (Images, error) {
+	images, err := l.readFolder(f)
 	if !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	b, err := l.download(ctx, f)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+		if err == nil && images.Len() < least {
+			err = fmt.Errorf("%s contains %d images: there must be at least %d", filepath.Join(l.folder, f.name), images.Len(), least)
 		}
-		return nil, fmt.Errorf("%s is not in %s and cannot be downloaded: %w; put %s and %s there (with .gz or without), or use -data %s for a built-in stand-in",
-			f.name, l.folder, err, trainImages.name, testImages.name, Synthetic)
+		return images, err
 	}
-	return b, nil
+	advice := fmt.Sprintf("put %s and %s there (with .gz or without)", trainImages.name, testImages.name)
+	if f.digest == "" {
+		return Images{}, fmt.Errorf("%s is not in %s: %s", f.name, l.folder, advice)
+	}
+	if images, err = l.download(ctx, f); err != nil {
+		if ctx.Err() != nil {
+			return Images{}, context.Cause(ctx)
+		}
+		return Images{}, fmt.Errorf("%s is not in %s and cannot be downloaded: %w; %s, or use -data %s for built-in images", f.name, l.folder, err, advice, Synthetic)
+	}
+	return images, nil
 }
 
-// open opens a file of the folder, or the file with .gz at the end of its name.
-func (l loader) open(name string) (*os.File, error) {
-	in, err := atomicfile.Open(filepath.Join(l.folder, name))
+// readFolder returns the images in a file of the folder. The name of the file may also end in .gz.
+func (l loader) readFolder(f file) (Images, error) {
+	in, err := atomicfile.Open(filepath.Join(l.folder, f.name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return atomicfile.Open(filepath.Join(l.folder, name+".gz"))
-	}
-	return in, err
-}
-
-// readOther returns the images, at least the given number, in a file that is not MNIST's.
-func (l loader) readOther(name string, least int) (Images, error) {
-	in, err := l.open(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return Images{}, fmt.Errorf("%s is not in %s: put %s and %s there (with .gz or without)", name, l.folder, trainImages.name, testImages.name)
+		in, err = atomicfile.Open(filepath.Join(l.folder, f.name+".gz"))
 	}
 	if err != nil {
 		return Images{}, err
 	}
 	defer in.Close()
-	info, err := in.Stat()
-	if err != nil {
-		return Images{}, err
-	}
-	images, err := readImages(in, info.Size())
-	if err == nil && images.Len() < least {
-		err = fmt.Errorf("it has %d images: there must be at least %d", images.Len(), least)
-	}
-	if err != nil {
-		return Images{}, fmt.Errorf("%s is not a file of images: %w", in.Name(), err)
+	images, err := f.parse(in)
+	switch {
+	case err != nil && f.digest == "":
+		return Images{}, fmt.Errorf("%s is not a valid image file: %w", in.Name(), err)
+	case err != nil:
+		return Images{}, fmt.Errorf("%s is not the MNIST file of that name: %w; delete it to download it again, name another folder with -data, or give other images a name with -dataset NAME", in.Name(), err)
 	}
 	return images, nil
 }
 
-// One in validationShare training images is a validation image.
+// One in validationShare training images is a validation image, as in the paper: 10,000 of the
+// 60,000 images of MNIST.
 const validationShare = 6
 
-// Split draws a sixth of the training images, rounded down, at random for validation, as the
-// paper takes 10,000 of MNIST's 60,000. It returns the indices of both parts.
+// Split divides the training images at random into images for training and n/6 images, rounded
+// down, for validation. It returns the indices of both parts.
 func Split(train Images, seed uint64) (training, validation []int) {
 	order := hvae.Stream(seed, "mnist split").Perm(train.Len())
 	n := train.Len() / validationShare
@@ -227,7 +198,7 @@ func Split(train Images, seed uint64) (training, validation []int) {
 }
 
 // Binarise sets column j of x [784×B] to a random binary image. Pixel i is 1 with probability
-// exactly image[i]/255, independently of the others.
+// exactly image[i]/255, independently of the other pixels.
 func Binarise[T linalg.Float](x linalg.Matrix[T], j int, image []byte, rng *rand.Rand) {
 	for i, v := range image {
 		bit := T(0)
@@ -238,9 +209,9 @@ func Binarise[T linalg.Float](x linalg.Matrix[T], j int, image []byte, rng *rand
 	}
 }
 
-// MeanLogit returns the mean of log(m/(1 − m)) over the images with the given indices, where m
-// is an image's mean value from 0 to 1. The last bias of the generative network starts there.
-// Images with m = 0 or 1 are left out; without others, MeanLogit returns 0.
+// MeanLogit returns the mean of log(m/(1 − m)) over the images with the given indices, where m is
+// the mean of an image's pixels, scaled to 0 … 1. It ignores images with m = 0 or m = 1, and
+// returns 0 if there are no other images. The result initialises the decoder's last bias.
 func MeanLogit(images Images, indices []int) float64 {
 	sum, n := 0.0, 0
 	for _, i := range indices {
@@ -253,8 +224,5 @@ func MeanLogit(images Images, indices []int) float64 {
 			n++
 		}
 	}
-	if n == 0 {
-		return 0
-	}
-	return sum / float64(n)
+	return sum / float64(max(n, 1))
 }

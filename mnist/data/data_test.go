@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -25,7 +24,7 @@ import (
 	"hvae/linalg"
 )
 
-// idx returns an IDX file of n images with arbitrary pixels.
+// idx returns an IDX file with n images of arbitrary pixels.
 func idx(n int) []byte {
 	var b []byte
 	for _, v := range []uint32{2051, uint32(n), Side, Side} {
@@ -45,29 +44,28 @@ func compressed(b []byte) []byte {
 	return out.Bytes()
 }
 
-// fileOf returns the description of a file with the given name and contents.
+// fileOf returns a file description with a digest, as for a file of MNIST, that matches contents.
 func fileOf(name string, contents []byte) file {
-	sum := sha256.Sum256(contents)
-	return file{name, int64(len(contents)), hex.EncodeToString(sum[:])}
+	return file{name, fmt.Sprintf("%x", sha256.Sum256(contents))}
 }
 
 func TestDamagedIDXFilesAreRefused(t *testing.T) {
 	good := idx(3)
-	images, err := parseImages(good)
+	images, err := file{}.parse(bytes.NewReader(good))
 	if err != nil || images.Len() != 3 || !slices.Equal(images.Image(2), good[16+2*pixels:]) {
-		t.Fatalf("three images: %d, %v", images.Len(), err)
+		t.Fatalf("got %d images and error %v, want three images", images.Len(), err)
 	}
 	change := func(at int, v byte) []byte { b := slices.Clone(good); b[at] = v; return b }
 	for want, b := range map[string][]byte{
-		"it has 15 bytes, fewer than the 16 of the header": good[:15],
-		"magic number is 2049":                             change(3, 1),
-		"images are 28×29":                                 change(15, 29),
-		"4 images take":                                    change(7, 4),
-		"3 images take":                                    append(slices.Clone(good), 0),
-		"but it has 2367":                                  good[:len(good)-1],
-		"4278190083 images take":                           change(4, 255),
+		"cut off or damaged in its header of 16 bytes": good[:15],
+		"magic number is 2049":                         change(3, 1),
+		"images are 28×29":                             change(15, 29),
+		"2352 of the 3136 pixels of 4 images":          change(7, 4),
+		"more than 2352 pixels":                        append(slices.Clone(good), 0),
+		"2351 of the 2352 pixels":                      good[:len(good)-1],
+		"specifies 4278190083 images, more":            change(4, 255),
 	} {
-		if _, err := parseImages(b); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := (file{}).parse(bytes.NewReader(b)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q in it", err, want)
 		}
 	}
@@ -78,19 +76,18 @@ func FuzzIDX(f *testing.F) {
 	f.Add(compressed(idx(2)))
 	f.Add([]byte{0x1f, 0x8b})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		images, err := readImages(bytes.NewReader(b), int64(len(b)))
+		images, err := file{}.parse(bytes.NewReader(b))
 		if err != nil {
 			return
 		}
-		b = append(images.header(), images.Pixels...)
-		again, err := readImages(bytes.NewReader(b), int64(len(b)))
+		again, err := file{}.parse(bytes.NewReader(append(idx(images.Len())[:16], images.Pixels...)))
 		if err != nil || !bytes.Equal(images.Pixels, again.Pixels) {
-			t.Fatalf("%d images become %d, %v", images.Len(), again.Len(), err)
+			t.Fatalf("%d images were written and %d were read, error %v", images.Len(), again.Len(), err)
 		}
 	})
 }
 
-// server starts a server with one handler for all addresses and returns its address.
+// server starts a web server that calls handle for every request, and returns its address.
 func server(t *testing.T, handle http.HandlerFunc) string {
 	s := httptest.NewServer(handle)
 	t.Cleanup(s.Close)
@@ -119,16 +116,16 @@ func TestDownloadKeepsOnlyVerifiedFiles(t *testing.T) {
 		{"redirect", []string{server(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, good+"x", http.StatusFound) })}, ""},
 		{"first bad, second good", []string{server(t, serve([]byte("garbage"))), good}, ""},
 		{"not found", []string{server(t, http.NotFound)}, "404"},
-		{"garbage", []string{server(t, serve([]byte("<html>")))}, "should have 3152 bytes and has 6"},
+		{"garbage", []string{server(t, serve([]byte("<html>")))}, "cut off or damaged in its header"},
 		{"wrong bytes", []string{server(t, serve(compressed(wrong)))}, "SHA-256"},
-		{"too long", []string{server(t, serve(compressed(append(slices.Clone(contents), 1))))}, "has more"},
+		{"too long", []string{server(t, serve(compressed(append(slices.Clone(contents), 1))))}, "more than 3136 pixels"},
 		{"endless", []string{server(t, func(w http.ResponseWriter, r *http.Request) {
 			for r.Context().Err() == nil {
 				if _, err := w.Write(make([]byte, 1<<16)); err != nil {
 					return
 				}
 			}
-		})}, "has more"},
+		})}, "more than 50331648 bytes"},
 		{"cut off", []string{server(t, serve(sent[:len(sent)/2]))}, "cut off"},
 		{"dropped", []string{server(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", fmt.Sprint(len(sent)))
@@ -161,16 +158,16 @@ func TestDownloadKeepsOnlyVerifiedFiles(t *testing.T) {
 		}
 		folder := filepath.Join(t.TempDir(), "new")
 		l := loader{folder, c.mirrors, func(string) {}}
-		b, err := l.read(t.Context(), f)
+		images, err := l.read(t.Context(), f, 1)
 		files, _ := os.ReadDir(folder)
 		if c.want == "" {
-			if err != nil || !bytes.Equal(b, contents) || len(files) != 1 {
-				t.Errorf("%s: %v, files %v", c.name, err, files)
+			if err != nil || !bytes.Equal(images.Pixels, contents[16:]) || len(files) != 1 {
+				t.Errorf("%s: error %v, files %v", c.name, err, files)
 				continue
 			}
-			l.mirrors = nil // the folder has the file now
-			if b, err := l.read(t.Context(), f); err != nil || !bytes.Equal(b, contents) {
-				t.Errorf("%s: reading the file that was kept: %v", c.name, err)
+			l.mirrors = nil // the folder contains the file now
+			if images, err := l.read(t.Context(), f, 1); err != nil || !bytes.Equal(images.Pixels, contents[16:]) {
+				t.Errorf("%s: the downloaded file cannot be read again: %v", c.name, err)
 			}
 			continue
 		}
@@ -183,7 +180,7 @@ func TestDownloadKeepsOnlyVerifiedFiles(t *testing.T) {
 	}
 }
 
-func TestProcessesDownloadTheSameFileConcurrently(t *testing.T) {
+func TestProcessesCanDownloadTheSameFileConcurrently(t *testing.T) {
 	contents := idx(40)
 	f := fileOf("images", contents)
 	sent := compressed(contents)
@@ -199,28 +196,28 @@ func TestProcessesDownloadTheSameFileConcurrently(t *testing.T) {
 	var all sync.WaitGroup
 	for range processes {
 		all.Go(func() {
-			b, err := loader{folder, []string{mirror}, func(string) {}}.read(t.Context(), f)
-			if err != nil || !bytes.Equal(b, contents) {
-				t.Errorf("%d bytes, %v", len(b), err)
+			images, err := loader{folder, []string{mirror}, func(string) {}}.read(t.Context(), f, 1)
+			if err != nil || !bytes.Equal(images.Pixels, contents[16:]) {
+				t.Errorf("%d images, %v", images.Len(), err)
 			}
 		})
 	}
 	all.Wait()
 	files, err := os.ReadDir(folder)
 	if err != nil || len(files) != 1 {
-		t.Errorf("the folder has %v (%v), want one file", files, err)
+		t.Errorf("the folder contains %v (error %v), want one file", files, err)
 	}
-	if b, err := (loader{folder, nil, func(string) {}}).read(t.Context(), f); err != nil || !bytes.Equal(b, contents) {
-		t.Errorf("reading the file that was kept: %v", err)
+	if images, err := (loader{folder, nil, func(string) {}}).read(t.Context(), f, 1); err != nil || !bytes.Equal(images.Pixels, contents[16:]) {
+		t.Errorf("the downloaded file cannot be read again: %v", err)
 	}
 }
 
 func TestDownloadEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	slow := server(t, func(w http.ResponseWriter, r *http.Request) { cancel(); <-r.Context().Done() })
-	_, err := loader{t.TempDir(), []string{slow, slow}, func(string) {}}.read(ctx, fileOf("images", idx(1)))
+	_, err := loader{t.TempDir(), []string{slow, slow}, func(string) {}}.read(ctx, fileOf("images", idx(1)), 1)
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v, want the context's", err)
+		t.Errorf("error %v, want context.Canceled", err)
 	}
 }
 
@@ -230,16 +227,16 @@ func TestDamagedFileIsNamedAndKept(t *testing.T) {
 	if err := os.WriteFile(path, []byte("damaged"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	_, err := loader{folder, nil, func(string) {}}.read(t.Context(), fileOf("images", idx(1)))
+	_, err := loader{folder, nil, func(string) {}}.read(t.Context(), fileOf("images", idx(1)), 1)
 	if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "delete it") {
-		t.Errorf("error %v", err)
+		t.Errorf("error %v, want the path and advice to delete the file", err)
 	}
 	if b, _ := os.ReadFile(path); string(b) != "damaged" {
-		t.Error("the file was changed")
+		t.Error("the damaged file was changed")
 	}
 }
 
-// write writes files into a new folder, which it returns.
+// write writes files to a new folder and returns its path.
 func write(t *testing.T, files map[string][]byte) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
@@ -251,53 +248,49 @@ func write(t *testing.T, files map[string][]byte) (folder string) {
 	return folder
 }
 
-func TestLoadReadsOtherImagesUnderTheirName(t *testing.T) {
+func TestLoadReadsOtherDatasets(t *testing.T) {
 	folder := write(t, map[string][]byte{"train-images-idx3-ubyte": idx(31), "t10k-images-idx3-ubyte.gz": compressed(idx(2))})
 	set, err := Load(t.Context(), folder, "fashion", nil)
 	if err != nil || set.Name != "fashion" || !bytes.Equal(set.Train.Pixels, idx(31)[16:]) || !bytes.Equal(set.Test.Pixels, idx(2)[16:]) {
 		t.Fatalf("%q, %d and %d images, %v", set.Name, set.Train.Len(), set.Test.Len(), err)
 	}
-	sum := sha256.Sum256(append(idx(31), idx(2)...)) // of the concatenated files
-	if set.SHA256() != hex.EncodeToString(sum[:]) {
-		t.Error("the digest differs from the digest of the files")
+	if want := fmt.Sprintf("%x", sha256.Sum256(append(idx(31), idx(2)...))); set.SHA256() != want {
+		t.Errorf("the digest is %s, want %s", set.SHA256(), want)
 	}
-	if training, validation := Split(set.Train, 1); len(training) != 26 || len(validation) != 5 {
-		t.Errorf("of 31 images %d are for training and %d for validation, want a sixth", len(training), len(validation))
-	}
-	// Without the name, Load expects MNIST.
+	// Without a name, Load expects MNIST.
 	if _, err := Load(t.Context(), folder, "", nil); err == nil || !strings.Contains(err.Error(), "is not the MNIST file of that name") || !strings.Contains(err.Error(), "-dataset NAME") {
-		t.Errorf("read as MNIST: %v", err)
+		t.Errorf("read as MNIST, the images give the error %v", err)
 	}
 }
 
-func TestInvalidFilesOfOtherImagesAreRefused(t *testing.T) {
+func TestInvalidImageFilesAreRefused(t *testing.T) {
 	train, test := "train-images-idx3-ubyte", "t10k-images-idx3-ubyte"
-	lie := slices.Clone(idx(9))
-	lie[4] = 255 // 4,278,190,089 images
-	bomb := slices.Clone(idx(9))
-	copy(bomb[4:], []byte{0, 14, 0, 0}) // 917,504 images
+	// The headers of these two files specify more images than the files contain.
+	impossible, huge := idx(9), idx(9)
+	impossible[4] = 255                 // 4,278,190,089 images
+	copy(huge[4:], []byte{0, 14, 0, 0}) // 917,504 images
 	for want, files := range map[string]map[string][]byte{
-		train + " is not in":                     {test: idx(2)},
-		test + " is not in":                      {train: idx(9)},
-		"it has 5 images: there must be":         {train: idx(5), test: idx(2)},
-		"it has 0 images: there must be":         {train: idx(9), test: idx(0)},
-		"images take 7072 bytes, but it has 707": {train: append(idx(9), 1), test: idx(2)},
-		"gives 4278190089 images: there may":     {train: lie, test: idx(2)},
-		"4278190089 images: there may be at":     {train: compressed(lie), test: idx(2)},
-		"917504 images take 719323152 bytes":     {train: bomb, test: idx(2)},
-		"719323152 bytes, which its":             {train: compressed(bomb), test: idx(2)},
-		"magic number":                           {train: make([]byte, 9999), test: idx(2)},
-		"it has 0 bytes, fewer":                  {train: {}, test: idx(2)},
-		"gzip header is damaged":                 {train: {0x1f, 0x8b, 0}, test: idx(2)},
-		"cut off or damaged":                     {train: compressed(idx(9))[:40], test: idx(2)},
+		train + " is not in":                      {test: idx(2)},
+		test + " is not in":                       {train: idx(9)},
+		"contains 5 images: there must be":        {train: idx(5), test: idx(2)},
+		"contains 0 images: there must be":        {train: idx(9), test: idx(0)},
+		"more than 7056 pixels, the number for 9": {train: append(idx(9), 1), test: idx(2)},
+		"specifies 4278190089 images":             {train: impossible, test: idx(2)},
+		"4278190089 images, more than the limit":  {train: compressed(impossible), test: idx(2)},
+		"contains 7056 of the 719323136 pixels":   {train: huge, test: idx(2)},
+		"7056 of the 719323136 pixels of 917504":  {train: compressed(huge), test: idx(2)},
+		"magic number":                            {train: make([]byte, 9999), test: idx(2)},
+		"damaged in its header":                   {train: {}, test: idx(2)},
+		"gzip header is damaged":                  {train: {0x1f, 0x8b, 0}, test: idx(2)},
+		"cut off or damaged":                      {train: compressed(idx(9))[:40], test: idx(2)},
 	} {
 		folder := write(t, files)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		_, err := Load(t.Context(), folder, "own", nil)
 		runtime.ReadMemStats(&after)
-		if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
-			t.Errorf("%q: files of a few kilobytes take %d bytes of memory", want, n)
+		if n := after.TotalAlloc - before.TotalAlloc; n > 2*maxFile {
+			t.Errorf("%q: Load allocates %d bytes for files of a few kilobytes", want, n)
 		}
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), folder) {
 			t.Errorf("error %v, want %q in it", err, want)
@@ -305,7 +298,7 @@ func TestInvalidFilesOfOtherImagesAreRefused(t *testing.T) {
 	}
 }
 
-func TestCheckName(t *testing.T) {
+func TestCheckNameAcceptsShortASCIINames(t *testing.T) {
 	for _, good := range []string{"mnist", "synthetic", "fashion", "K-MNIST_2.0", strings.Repeat("x", 40)} {
 		if err := CheckName(good); err != nil {
 			t.Errorf("%s: %v", good, err)
@@ -326,14 +319,14 @@ func TestLoadDoesNotCreateAFolderThatTheUserNames(t *testing.T) {
 		{typo, "", "", "there is no folder " + typo},
 		{"", typo, "", "there is no folder " + typo},
 		{typo, "", "own", "there is no folder " + typo + " with the data own: use -data to name the folder of the original data"},
-		{filepath.Join(file, "x"), "", "", "cannot read the folder of the data " + filepath.Join(file, "x") + ": "},
+		{filepath.Join(file, "x"), "", "", "cannot read the data folder " + filepath.Join(file, "x") + ": "},
 		{file, "", "", file + " is not a folder"},
 		{"Synthetic", "", "", "did you mean synthetic"},
 	} {
 		t.Setenv("HVAE_MNIST", c.variable)
 		_, err := Load(t.Context(), c.folder, c.name, func(m string) { t.Error(m) })
 		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%+v: error %v", c, err)
+			t.Errorf("%+v: error %v, want %q in it", c, err, c.want)
 		}
 		for _, name := range []string{typo, "Synthetic"} {
 			if _, err := os.Stat(name); err == nil {
@@ -341,7 +334,7 @@ func TestLoadDoesNotCreateAFolderThatTheUserNames(t *testing.T) {
 			}
 		}
 	}
-	// Load does create the default folder.
+	// Load creates the default folder.
 	t.Setenv("HVAE_MNIST", "")
 	for _, v := range []string{"HOME", "XDG_CACHE_HOME", "LocalAppData"} {
 		t.Setenv(v, filepath.Join(typo, "new"))
@@ -349,7 +342,7 @@ func TestLoadDoesNotCreateAFolderThatTheUserNames(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("enough"))
 	if _, err := Load(ctx, "", "", func(string) {}); err == nil || err.Error() != "enough" {
-		t.Errorf("error %v, want the context's", err)
+		t.Errorf("error %v, want the cause of the context's end", err)
 	}
 	made := 0
 	filepath.WalkDir(typo, func(path string, _ os.DirEntry, _ error) error {
@@ -363,13 +356,13 @@ func TestLoadDoesNotCreateAFolderThatTheUserNames(t *testing.T) {
 	}
 }
 
-// On Windows, a file that another process has open cannot be replaced.
+// On Windows, a file cannot be replaced while another process has it open. The test simulates this
+// failure with a folder that has the name of the file.
 func TestDownloadSucceedsIfAnotherProcessWroteTheFile(t *testing.T) {
 	contents := idx(4)
 	f := fileOf("images", contents)
 	folder := t.TempDir()
 	l := loader{folder, []string{server(t, func(w http.ResponseWriter, _ *http.Request) {
-		// Another process writes the file first, and a folder prevents writing a second copy.
 		if err := os.WriteFile(filepath.Join(folder, "images"), contents, 0o644); err != nil {
 			t.Error(err)
 		}
@@ -378,8 +371,8 @@ func TestDownloadSucceedsIfAnotherProcessWroteTheFile(t *testing.T) {
 		}
 		w.Write(compressed(contents))
 	})}, func(string) {}}
-	if b, err := l.read(t.Context(), f); err != nil || !bytes.Equal(b, contents) {
-		t.Errorf("%d bytes, %v", len(b), err)
+	if images, err := l.read(t.Context(), f, 1); err != nil || !bytes.Equal(images.Pixels, contents[16:]) {
+		t.Errorf("%d images, %v", images.Len(), err)
 	}
 }
 
@@ -390,14 +383,14 @@ func TestSyntheticImagesAreReproducible(t *testing.T) {
 	}
 	again := drawSynthetic()
 	if !bytes.Equal(set.Train.Pixels, again.Train.Pixels) || !bytes.Equal(set.Test.Pixels, again.Test.Pixels) {
-		t.Error("two calls give different images")
+		t.Error("the images differ between two calls")
 	}
 	ink := 0
 	for _, v := range set.Train.Pixels {
 		ink += int(v)
 	}
-	if m := float64(ink) / 255 / float64(len(set.Train.Pixels)); m < 0.08 || m > 0.25 { // MNIST has 0.13
-		t.Errorf("%.3f of the pixels are ink", m)
+	if m := float64(ink) / 255 / float64(len(set.Train.Pixels)); m < 0.08 || m > 0.25 { // in MNIST, 0.13
+		t.Errorf("the mean pixel is %.3f of full ink, want 0.08 to 0.25", m)
 	}
 }
 
@@ -405,12 +398,12 @@ func TestBinariseDoesNotAllocate(t *testing.T) {
 	image, x := make([]byte, pixels), linalg.New[float32](pixels, 2)
 	var k hvae.Keyed
 	if n := testing.AllocsPerRun(10, func() { Binarise(x, 0, image, k.Reset(1, "test", 5)) }); n != 0 {
-		t.Errorf("binarising allocates %v times", n)
+		t.Errorf("Binarise allocates memory %v times", n)
 	}
 }
 
-func TestMeanLogit(t *testing.T) {
-	images := Images{make([]byte, 3*pixels)} // all black, a quarter ink, three quarters
+func TestMeanLogitIgnoresBlankImages(t *testing.T) {
+	images := Images{make([]byte, 3*pixels)} // with no ink, a quarter ink and three quarters ink
 	for i := range pixels {
 		if i%4 == 0 {
 			images.Image(1)[i] = 255
@@ -419,9 +412,9 @@ func TestMeanLogit(t *testing.T) {
 		}
 	}
 	if got := MeanLogit(images, []int{0, 1}); !(math.Abs(got-math.Log(1./3)) <= 1e-12) {
-		t.Errorf("a quarter ink gives %v, want log(1/3)", got)
+		t.Errorf("the mean of a blank image and an image with a quarter ink is %v, want log(1/3)", got)
 	}
 	if got := MeanLogit(images, []int{1, 2}); !(math.Abs(got) <= 1e-12) {
-		t.Errorf("opposite images give %v, want 0", got)
+		t.Errorf("the mean of images with a quarter and three quarters ink is %v, want 0", got)
 	}
 }

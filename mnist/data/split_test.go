@@ -13,7 +13,7 @@ func TestSyntheticImagesAreDistinct(t *testing.T) {
 		for i := range images.Len() {
 			digit := string(images.Image(i))
 			if other, ok := seen[digit]; ok {
-				t.Fatalf("images %d and %d of the training and test images, counted together, are equal", other, n*set.Train.Len()+i)
+				t.Fatalf("images %d and %d are equal, where test images follow training images", other, n*set.Train.Len()+i)
 			}
 			seen[digit] = n*set.Train.Len() + i
 		}
@@ -26,16 +26,16 @@ func TestSplitIsAPartition(t *testing.T) {
 		for _, seed := range []uint64{0, 1, 85547, 1<<64 - 1} {
 			training, validation := Split(images, seed)
 			if len(validation) != n/6 {
-				t.Errorf("%d of %d images are for validation, want a sixth", len(validation), n)
+				t.Errorf("%d of %d images are for validation, want a sixth, rounded down", len(validation), n)
 			}
 			all := slices.Sorted(slices.Values(slices.Concat(training, validation)))
 			for i, v := range all {
 				if i != v || len(all) != n {
-					t.Fatalf("%d images, seed %d: the union of the parts is %v", n, seed, all)
+					t.Fatalf("%d images, seed %d: the union of both parts is %v", n, seed, all)
 				}
 			}
 			if again, _ := Split(images, seed); !slices.Equal(training, again) {
-				t.Errorf("%d images, seed %d: two splits differ", n, seed)
+				t.Errorf("%d images, seed %d: a second split differs", n, seed)
 			}
 		}
 	}
@@ -53,7 +53,7 @@ func TestSplitIsUniform(t *testing.T) {
 	}
 	for i, c := range count {
 		if z := (float64(c) - seeds/6.) / math.Sqrt(seeds*5./36); !(math.Abs(z) < 4.5) {
-			t.Errorf("image %d is for validation %d times of %d (z = %.1f)", i, c, seeds, z)
+			t.Errorf("image %d is a validation image for %d of %d seeds (z = %.1f), want a sixth", i, c, seeds, z)
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"hvae/linalg"
 )
 
-// synthetic returns images of digit-like strokes, 2,400 for training and validation and 400
-// for testing. They are always the same and need no files.
+// synthetic returns 2,400 training images and 400 test images of digit-like strokes. The images
+// are always the same.
 var synthetic = sync.OnceValue(drawSynthetic)
 
 func drawSynthetic() Set {
@@ -28,8 +28,8 @@ func drawSynthetic() Set {
 
 type point struct{ x, y float64 }
 
-// glyphs are the strokes of the ten digits as polygonal lines, in a square from −1 to 1 whose
-// y axis points down.
+// glyphs contains the strokes of the ten digits as polygonal lines. Coordinates are from −1 to 1,
+// and the y axis points down.
 var glyphs = [10][][]point{
 	{arc(0, 0, 0.5, 0.8, 0, 360)},
 	{{{-0.2, -0.5}, {0.1, -0.8}, {0.1, 0.8}}},
@@ -43,7 +43,8 @@ var glyphs = [10][][]point{
 	{append(arc(0, -0.4, 0.45, 0.4, 0, 360), point{0.35, 0.8})},
 }
 
-// arc returns 17 points of an ellipse between two angles in degrees.
+// arc returns 17 points of the ellipse with centre (cx, cy) and radii rx and ry, between two
+// angles in degrees.
 func arc(cx, cy, rx, ry, from, to float64) (points []point) {
 	const n = 16
 	for i := range n + 1 {
@@ -53,7 +54,7 @@ func arc(cx, cy, rx, ry, from, to float64) (points []point) {
 	return points
 }
 
-// draw draws a random digit with random rotation, slant, size, position and thickness.
+// draw draws a random digit. Its rotation, slant, size, position and thickness are random, too.
 func draw(image []byte, rng *rand.Rand) {
 	glyph := glyphs[rng.IntN(len(glyphs))]
 	uniform := func(lo, hi float64) float64 { return lo + (hi-lo)*rng.Float64() }
@@ -70,8 +71,8 @@ func draw(image []byte, rng *rand.Rand) {
 			lines = append(lines, [2]point{place(stroke[i-1]), place(stroke[i])})
 		}
 	}
-	reach := thickness + 0.5    // the distance from a line where its ink ends
-	var nearest [pixels]float64 // squared distances
+	reach := thickness + 0.5    // distance from a line at which its ink ends
+	var nearest [pixels]float64 // squared distance of each pixel from the nearest line
 	for i := range nearest {
 		nearest[i] = math.Inf(1)
 	}
@@ -92,7 +93,7 @@ func draw(image []byte, rng *rand.Rand) {
 	}
 }
 
-// distance2 returns the squared distance of p from the line segment between a and b.
+// distance2 returns the squared distance between p and the line segment from a to b.
 func distance2(p, a, b point) float64 {
 	dx, dy := b.x-a.x, b.y-a.y
 	t := 0.0

@@ -8,38 +8,37 @@ import (
 
 	"hvae/hvae"
 	"hvae/linalg"
-	"hvae/mnist/data"
 	"hvae/mnist/model"
 )
 
-// Bounds are bounds of log p(x) by annealed importance sampling: means over images and runs,
-// with standard errors over images.
+// Bounds holds bounds of log p(x) from annealed importance sampling. The values are means over
+// images and runs. Their standard errors are computed over images and are null for one image.
 type Bounds struct {
 	Method     string   `json:"method"`
 	Steps      int      `json:"steps"`
 	Chains     int      `json:"chains"`
 	Lower      float64  `json:"lower"`
-	LowerSE    *float64 `json:"lower_se"` // null for one image, as the other errors
-	Upper      *float64 `json:"upper"`    // null unless the images are simulated
+	LowerSE    *float64 `json:"lower_se"`
+	Upper      *float64 `json:"upper"` // null unless the images are simulated
 	UpperSE    *float64 `json:"upper_se"`
 	Gap        *float64 `json:"gap"` // upper − lower
 	GapSE      *float64 `json:"gap_se"`
-	Missed     float64  `json:"missed"` // lower − the estimate by importance sampling
+	Missed     float64  `json:"missed"` // lower − the estimate from importance sampling
 	MissedSE   *float64 `json:"missed_se"`
 	Acceptance *float64 `json:"acceptance"` // null for one step, which has no transitions
 }
 
-// A bounder computes bounds and adds them up over runs.
+// A bounder computes the bounds of several runs.
 type bounder struct {
 	model.Annealing
 	checkpoint model.Checkpoint
 	images     Dataset
 
-	lower, upper, importance []float64 // sums over runs, for each image
-	acceptance               []float64 // of each run
+	lower, upper, importance []float64 // for each image, the sum over runs
+	acceptance               []float64 // mean acceptance rate of each run
 }
 
-// newBounder returns a bounder with tuned step sizes.
+// newBounder returns a bounder for images. It tunes the step sizes.
 func newBounder(ctx context.Context, c model.Checkpoint, a model.Annealing, images Dataset) (*bounder, error) {
 	x, err := images.tuning()
 	if err != nil {
@@ -51,40 +50,32 @@ func newBounder(ctx context.Context, c model.Checkpoint, a model.Annealing, imag
 	return b, b.Tune(ctx, c.Config, c.Params, x, func(image int) *rand.Rand { return hvae.Stream(images.seed, "mnist ais tuning", image) })
 }
 
-// add adds the bounds of a run. The estimates are importance sampling's for the same images.
-func (b *bounder) add(ctx context.Context, run int, fill Fill, z linalg.Matrix[float32], estimates []model.Estimate, done func(chains int)) error {
-	x, one := linalg.New[float32](data.Side*data.Side, len(estimates)), linalg.New[float32](data.Side*data.Side, 1)
-	for j := range x.Cols {
-		fill(j, one, new(hvae.Keyed))
-		for i, v := range one.Data {
-			x.Row(i)[j] = v
-		}
-	}
-	noise := func(purpose string) func(image, chain int) *rand.Rand {
-		return func(image, chain int) *rand.Rand {
+// add computes the bounds of a run for images x [784×n] and adds them to the sums. If the images are
+// simulated, z [ℓ×n] holds their latent variables. estimates holds the estimates of log p(x) from
+// importance sampling for the same images.
+func (b *bounder) add(ctx context.Context, run int, x, z linalg.Matrix[float32], estimates []model.Estimate, done func(chains int)) error {
+	bound := func(purpose string, z linalg.Matrix[float32], sums []float64) (acceptance float64, err error) {
+		noise := func(image, chain int) *rand.Rand {
 			return hvae.Stream(b.images.seed, purpose, run, b.images.Indices[image], chain)
 		}
-	}
-	lower, acceptance, err := b.Bound(ctx, b.checkpoint.Config, b.checkpoint.Params, x, linalg.Matrix[float32]{}, noise("mnist ais forward"), done)
-	if err != nil {
-		return err
-	}
-	upper := make([]float64, len(lower))
-	if b.images.Simulated {
-		if upper, _, err = b.Bound(ctx, b.checkpoint.Config, b.checkpoint.Params, x, z, noise("mnist ais reverse"), done); err != nil {
-			return err
+		values, acceptance, err := b.Bound(ctx, b.checkpoint.Config, b.checkpoint.Params, x, z, noise, done)
+		for i, v := range values {
+			sums[i] += v
 		}
+		return acceptance, err
+	}
+	acceptance, err := bound("mnist ais forward", linalg.Matrix[float32]{}, b.lower)
+	if err == nil && b.images.Simulated {
+		_, err = bound("mnist ais reverse", z, b.upper)
 	}
 	for i, e := range estimates {
-		b.lower[i] += lower[i]
-		b.upper[i] += upper[i]
 		b.importance[i] += e.LogEvidence
 	}
 	b.acceptance = append(b.acceptance, acceptance)
-	return nil
+	return err
 }
 
-// bounds returns the means over all runs.
+// bounds returns the means over images and runs.
 func (b *bounder) bounds() *Bounds {
 	mean := func(of func(i int) float64) (float64, *float64) {
 		x := make([]float64, len(b.lower))
@@ -101,13 +92,13 @@ func (b *bounder) bounds() *Bounds {
 		gap, gapSE := mean(func(i int) float64 { return b.upper[i] - b.lower[i] })
 		all.Upper, all.UpperSE, all.Gap, all.GapSE = &upper, upperSE, &gap, gapSE
 	}
-	if a, _ := model.MeanSD(b.acceptance); !math.IsNaN(a) {
+	if a, _ := MeanSD(b.acceptance); !math.IsNaN(a) {
 		all.Acceptance = &a
 	}
 	return all
 }
 
-// String returns the lines that eval prints.
+// String returns the lines that the command eval prints.
 func (b *Bounds) String() string {
 	lines := fmt.Sprintf("annealed importance sampling, %d steps, %d chains", b.Steps, b.Chains)
 	if b.Acceptance != nil {

@@ -1,8 +1,8 @@
-// Package eval estimates a model's ELBO and negative log-likelihood by importance sampling,
-// and bounds log p(x) by annealed importance sampling.
+// Package eval estimates the ELBO and the negative log-likelihood of a model by importance
+// sampling, and bounds log p(x) by annealed importance sampling.
 //
-// Evaluate is in eval.go, its images in dataset.go, the bounds in bounds.go, correlations and means
-// with their errors in statistics.go.
+// Read eval.go, then dataset.go (the images), bounds.go (annealed importance sampling) and
+// statistics.go (means, standard errors and correlations).
 package eval
 
 import (
@@ -18,7 +18,7 @@ import (
 	"hvae/mnist/model"
 )
 
-// An Evaluation is the result of the command eval: means over runs and their standard
+// An Evaluation is the result of the command eval. ELBO and NLL are means over runs, with standard
 // deviations. Each run binarises the images again.
 type Evaluation struct {
 	ELBO    float64  `json:"elbo"`    // nats, negative
@@ -29,13 +29,15 @@ type Evaluation struct {
 	Samples int      `json:"samples"`
 	Runs    int      `json:"runs"`
 	Data    string   `json:"data"`       // name of the images
-	Trained *string  `json:"trained_on"` // name of the training images; null if the checkpoint does not store it
+	Trained *string  `json:"trained_on"` // name of the training images; null if the checkpoint lacks it
 
-	TailShape  *float64 `json:"tail_shape"`  // of the importance weights, mean over images and runs; null for fewer than 21 samples
-	HeavyTails *float64 `json:"heavy_tails"` // fraction of estimates with a tail shape above 0.7, which are unreliable
+	// Mean tail shape of the importance weights over images and runs, and the fraction of unreliable
+	// estimates, whose tail shape is above 0.7. Both are null for fewer than 21 samples.
+	TailShape  *float64 `json:"tail_shape"`
+	HeavyTails *float64 `json:"heavy_tails"`
 
-	*Correlation // of an HVAE
-	*Bounds      // with Options.Annealing
+	*Correlation // nil unless the model is an HVAE
+	*Bounds      // nil without Options.Annealing
 
 	Seconds float64 `json:"seconds"`
 }
@@ -43,18 +45,18 @@ type Evaluation struct {
 // Options are the settings of an evaluation.
 type Options struct {
 	Samples, Runs int
-	Annealing     *model.Annealing // for bounds by annealed importance sampling, or nil
+	Annealing     *model.Annealing // for bounds from annealed importance sampling; may be nil
 }
 
-// Evaluate evaluates a model on images and shows its progress on stderr. It returns an error
-// only if ctx ends.
+// Evaluate evaluates a model on images and prints its progress on stderr. It returns an error only
+// if ctx ends.
 func Evaluate(ctx context.Context, c model.Checkpoint, images Dataset, o Options, stderr io.Writer) (Evaluation, error) {
 	began := time.Now()
-	p := newTracker(stderr, c.Config, images, o)
-	defer p.line.Clear()
+	t := newTracker(stderr, c.Config, images, o)
+	defer t.line.Clear()
 	stopped := func() (Evaluation, error) {
-		p.line.Clear()
-		return Evaluation{}, fmt.Errorf("%w: %v were evaluated, nothing is saved", context.Cause(ctx), p)
+		t.line.Clear()
+		return Evaluation{}, fmt.Errorf("%w: %v were evaluated, nothing is saved", context.Cause(ctx), t)
 	}
 	var bounds *bounder
 	if o.Annealing != nil {
@@ -63,27 +65,25 @@ func Evaluate(ctx context.Context, c model.Checkpoint, images Dataset, o Options
 			return stopped()
 		}
 	}
-	n := len(images.Indices)
 	var elbos, nlls []float64
 	var all [][]model.Estimate
 	for run := range o.Runs {
-		fill, z, err := images.begin(run)
+		x, z, err := images.draw(run, images.Indices)
 		if err != nil {
 			return stopped()
 		}
-		estimates, err := model.Evaluate(ctx, c.Config, c.Params, n, o.Samples, fill, func() { p.add(1, 0) })
+		noise := Noise(images.Indices, images.seed, run)
+		estimates, err := model.Evaluate(ctx, c.Config, c.Params, x, o.Samples, noise, func() { t.add(1, 0) })
+		if err == nil && bounds != nil {
+			err = bounds.add(ctx, run, x, z, estimates, func(chains int) { t.add(0, chains) })
+		}
 		if err != nil {
 			return stopped()
-		}
-		if bounds != nil {
-			if err := bounds.add(ctx, run, fill, z, estimates, func(chains int) { p.add(0, chains) }); err != nil {
-				return stopped()
-			}
 		}
 		elbo, nll := Means(estimates)
 		elbos, nlls, all = append(elbos, elbo), append(nlls, nll), append(all, estimates)
 	}
-	e := Evaluation{Images: n, Samples: o.Samples, Runs: o.Runs, Seconds: time.Since(began).Seconds(), Data: images.Name}
+	e := Evaluation{Images: len(images.Indices), Samples: o.Samples, Runs: o.Runs, Seconds: time.Since(began).Seconds(), Data: images.Name}
 	if c.Data != "" {
 		e.Trained = &c.Data
 	}
@@ -108,12 +108,12 @@ func Means(estimates []model.Estimate) (elbo, nll float64) {
 	return elbo, nll
 }
 
-// NotFinite returns the error for a model whose evaluation has results that are not finite.
+// NotFinite returns the error for an evaluation whose ELBO or NLL is not finite.
 func NotFinite(checkpoint string, elbo, nll float64) error {
 	return fmt.Errorf("the evaluation of %s is not finite (ELBO %v, NLL %v): the model is damaged or has diverged", checkpoint, elbo, nll)
 }
 
-// tailShapes returns the mean tail shape and the fraction of tail shapes above 0.7, both nil
+// tailShapes returns the mean tail shape and the fraction of tail shapes above 0.7. It returns nil
 // if a tail shape is NaN.
 func tailShapes(estimates []model.Estimate) (mean, heavy *float64) {
 	mean, heavy = new(float64), new(float64)
@@ -129,11 +129,12 @@ func tailShapes(estimates []model.Estimate) (mean, heavy *float64) {
 	return mean, heavy
 }
 
-// A tracker counts the images and chains that are done, and shows them on a progress line.
+// A tracker counts the images and the chains of annealed importance sampling that are done, and
+// prints the counts on a progress line.
 type tracker struct {
 	images, chains           atomic.Int64
 	totalImages, totalChains int
-	imageCost, chainCost     int // in forward or backward passes of the decoder
+	imageCost, chainCost     int // number of forward and backward passes of the decoder
 	line                     *progress.Line
 }
 
@@ -146,10 +147,11 @@ func newTracker(stderr io.Writer, c model.Config, images Dataset, o Options) *tr
 		}
 	}
 	t.line = progress.New(stderr, func(elapsed time.Duration) string {
+		n, unit := t.images.Load(), "images"
 		if chains := t.chains.Load(); chains > 0 {
-			return fmt.Sprintf("%v  %.1f chains/s", t, float64(chains)/elapsed.Seconds())
+			n, unit = chains, "chains"
 		}
-		return fmt.Sprintf("%v  %.1f images/s", t, float64(t.images.Load())/elapsed.Seconds())
+		return fmt.Sprintf("%v  %.1f %s/s", t, float64(n)/elapsed.Seconds(), unit)
 	})
 	return t
 }

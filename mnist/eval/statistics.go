@@ -7,16 +7,22 @@ import (
 	"hvae/mnist/model"
 )
 
-// MeanSD returns the mean and the standard deviation, nil for a single value.
+// MeanSD returns the mean and the standard deviation of x. For a single value, sd is nil.
 func MeanSD(x []float64) (mean float64, sd *float64) {
-	mean, s := model.MeanSD(x)
+	for _, v := range x {
+		mean += v / float64(len(x))
+	}
+	squares := 0.0
+	for _, v := range x {
+		squares += (v - mean) * (v - mean)
+	}
 	if len(x) > 1 {
-		sd = &s
+		sd = new(math.Sqrt(squares / float64(len(x)-1)))
 	}
 	return mean, sd
 }
 
-// MeanSE returns the mean and its standard error, nil for a single value.
+// MeanSE returns the mean of x and its standard error, which is nil for a single value.
 func MeanSE(x []float64) (mean float64, se *float64) {
 	mean, se = MeanSD(x)
 	if se != nil {
@@ -25,7 +31,7 @@ func MeanSE(x []float64) (mean float64, se *float64) {
 	return mean, se
 }
 
-// PlusMinus formats a number and its error, if the error is not nil.
+// PlusMinus formats a number and its error, such as "83.32 ± 0.05". It omits an error that is nil.
 func PlusMinus(digits int, v float64, err *float64) string {
 	v = HalfAway(v)
 	if err == nil {
@@ -35,22 +41,22 @@ func PlusMinus(digits int, v float64, err *float64) string {
 }
 
 // HalfAway moves v away from zero by 1e-9. A mean such as 83.315, which has no exact binary
-// form, is then printed as 83.32, as in the paper.
+// representation, is then printed as 83.32, as in the paper.
 func HalfAway(v float64) float64 { return v + math.Copysign(1e-9, v) }
 
-// A Correlation is the mean absolute correlation between the dimensions of an image's latent
-// samples at the start of the flow (z₀) and at its end (z_K): means over images and runs with
-// standard errors over images, and the value for independent dimensions.
+// A Correlation holds mean absolute correlations between the dimensions of an image's latent
+// samples, at the start of the flow (z₀) and at its end (z_K). The values are means over images and
+// runs. Their standard errors are computed over images and are null for one image.
 type Correlation struct {
 	Z0          float64  `json:"correlation_z0"`
-	Z0SE        *float64 `json:"correlation_z0_se"` // null for one image
+	Z0SE        *float64 `json:"correlation_z0_se"`
 	ZK          float64  `json:"correlation_zk"`
 	ZKSE        *float64 `json:"correlation_zk_se"`
-	Independent float64  `json:"correlation_independent"`
+	Independent float64  `json:"correlation_independent"` // expected value for independent dimensions
 }
 
-// newCorrelation returns the correlation from the estimates of each run, nil for one sample or
-// one latent dimension.
+// newCorrelation returns the Correlation of the estimates of each run. It returns nil for one
+// sample or one latent dimension.
 func newCorrelation(runs [][]model.Estimate, samples int) *Correlation {
 	z0, zK := make([]float64, len(runs[0])), make([]float64, len(runs[0]))
 	for _, estimates := range runs {
@@ -68,7 +74,7 @@ func newCorrelation(runs [][]model.Estimate, samples int) *Correlation {
 	return c
 }
 
-// String returns the line that eval prints.
+// String returns the line that the command eval prints.
 func (c *Correlation) String() string {
 	return fmt.Sprintf("|correlation| of dimensions given x %s of z_K, %s of z_0, %.4f if independent\n",
 		PlusMinus(4, c.ZK, c.ZKSE), PlusMinus(4, c.Z0, c.Z0SE), c.Independent)

@@ -10,27 +10,27 @@ import (
 )
 
 // An Annealing bounds the evidence of images by annealed importance sampling (hvae.AIS) from
-// the encoder's variational prior to the decoder's posterior. It does not use the flow, so
-// that the flow's estimates can be compared with it.
+// the encoder's variational prior to the posterior. It does not use the flow, so the flow's
+// estimates can be compared with the bounds.
 type Annealing struct {
-	Steps     int       // K
-	Chains    int       // for each image
-	StepSizes []float64 // of the kernels [K−1], from Tune
+	Steps     int       // K, the number of steps from the prior to the posterior
+	Chains    int       // number of Markov chains for each image
+	StepSizes []float64 // [K−1], the step sizes of the Markov kernels, which Tune sets
 }
 
 const (
-	leapfrogs    = 5  // steps of a kernel
-	chainsAtOnce = 48 // the number of chains that share a tape, a multiple of the vector length
+	leapfrogs    = 5  // leapfrog steps of a Markov kernel
+	chainsAtOnce = 48 // chains that share a tape, a multiple of the SIMD vector length
 )
 
-// Cost returns the number of gradients of the target that a chain evaluates.
+// Cost returns the number of gradients ∇U that a chain evaluates.
 func (a *Annealing) Cost() int { return 1 + (a.Steps-1)*leapfrogs }
 
-// Tune sets the step sizes from one chain for each image of x [784×n], where noise returns the
-// stream of an image. For Bound to be unbiased, it needs other streams. If ctx ends first,
-// Tune returns ctx's error at once.
+// Tune sets StepSizes from one chain for each image of x [784×n]. noise returns the random
+// stream for an image. Bound needs different streams to be unbiased. If ctx ends, Tune returns
+// ctx's error immediately.
 func (a *Annealing) Tune(ctx context.Context, c Config, params []Param[float32], x linalg.Matrix[float32], noise func(image int) *rand.Rand) error {
-	const kernels = 50 // the least number of kernels to run, in all passes
+	const kernels = 50 // the number of kernels to run in all passes, at least
 	return forEach(ctx, 1, func(t *ad.Tape[float32]) func(int) {
 		return func(int) {
 			var streams []*rand.Rand
@@ -42,14 +42,18 @@ func (a *Annealing) Tune(ctx context.Context, c Config, params []Param[float32],
 	})
 }
 
-// Bound returns a stochastic bound of log p_θ(x) for each image of x [784×n]. If z is empty, it
-// is the lower bound from the mean of p̂_θ(x) over the image's chains. If z [ℓ×n] holds exact
-// draws from the posterior, it is the upper bound from the mean of 1/p̂_θ(x) over chains that
-// start there. Bound also returns the kernels' mean acceptance rate, NaN without kernels.
+// Bound returns a stochastic bound of log p_θ(x) for each image of x [784×n]:
 //
-// noise returns the stream of a chain. Memory does not depend on Steps. Several goroutines
-// call noise, and done with the number of chains that they have finished. If ctx ends first,
-// Bound returns ctx's error at once.
+//	without z   log mean p̂_θ(x), a lower bound
+//	with z      −log mean 1/p̂_θ(x), an upper bound
+//
+// The means are over the chains of an image. The chains of the upper bound start at z [ℓ×n],
+// exact draws from the posterior. Bound also returns the mean acceptance rate of the kernels,
+// or NaN if Steps is 1.
+//
+// noise returns the random stream for a chain. Bound calls done with the number of chains that
+// have just ended. Both functions must be safe for concurrent use. Memory does not depend on
+// Steps. If ctx ends, Bound returns ctx's error immediately.
 func (a *Annealing) Bound(ctx context.Context, c Config, params []Param[float32], x, z linalg.Matrix[float32],
 	noise func(image, chain int) *rand.Rand, done func(chains int)) (bounds []float64, acceptance float64, err error) {
 	n, sign := x.Cols*a.Chains, 1.0
@@ -60,7 +64,7 @@ func (a *Annealing) Bound(ctx context.Context, c Config, params []Param[float32]
 	err = forEach(ctx, (n+chainsAtOnce-1)/chainsAtOnce, func(t *ad.Tape[float32]) func(int) {
 		return func(block int) {
 			lo, hi := block*chainsAtOnce, min(n, (block+1)*chainsAtOnce)
-			ais := a.sampler(t, c, params, a.columns(x, lo, hi))
+			ais := a.sampler(t, c, params, columns(x, lo, hi, a.Chains))
 			var streams []*rand.Rand
 			for i := lo; i < hi; i++ {
 				streams = append(streams, noise(i/a.Chains, i%a.Chains))
@@ -70,7 +74,7 @@ func (a *Annealing) Bound(ctx context.Context, c Config, params []Param[float32]
 			if z.Cols == 0 {
 				end, l = ais.Forward(streams)
 			} else {
-				end, l = ais.Reverse(a.columns(z, lo, hi), streams)
+				end, l = ais.Reverse(columns(z, lo, hi, a.Chains), streams)
 			}
 			for i := range l {
 				logs[lo+i], rates[lo+i] = sign*l[i], end.Acceptance()
@@ -84,22 +88,24 @@ func (a *Annealing) Bound(ctx context.Context, c Config, params []Param[float32]
 	for i := range x.Cols {
 		bounds = append(bounds, sign*hvae.ImportanceEstimate(logs[i*a.Chains:(i+1)*a.Chains]).Log)
 	}
-	acceptance, _ = MeanSD(rates)
+	for _, r := range rates {
+		acceptance += r / float64(n)
+	}
 	return bounds, acceptance, nil
 }
 
-// columns returns, for each of the chains lo … hi−1, the column of m for the chain's image.
-func (a *Annealing) columns(m linalg.Matrix[float32], lo, hi int) linalg.Matrix[float32] {
-	s := linalg.New[float32](m.Rows, hi-lo)
+// columns returns columns lo … hi−1 of the matrix in which each column of m is repeated n times.
+func columns[T linalg.Float](m linalg.Matrix[T], lo, hi, n int) linalg.Matrix[T] {
+	s := linalg.New[T](m.Rows, hi-lo)
 	for i := range m.Rows {
 		for j := range s.Cols {
-			s.Row(i)[j] = m.At(i, (lo+j)/a.Chains)
+			s.Row(i)[j] = m.At(i, (lo+j)/n)
 		}
 	}
 	return s
 }
 
-// sampler returns AIS for the columns of x.
+// sampler returns an AIS sampler with one chain for each column of x.
 func (a *Annealing) sampler(t *ad.Tape[float32], c Config, params []Param[float32], x linalg.Matrix[float32]) *hvae.AIS[float32] {
 	network := newNetwork[float32](c)
 	t.Reset()
@@ -116,9 +122,9 @@ func (a *Annealing) sampler(t *ad.Tape[float32], c Config, params []Param[float3
 	}
 }
 
-// Simulate draws images x [784×n] from the model. It also returns the z ~ N(0, I) [ℓ×n] that
-// it drew them from, each an exact draw from the posterior p_θ(z|x) of its image. noise returns
-// the stream of an image. If ctx ends first, Simulate returns ctx's error.
+// Simulate draws z ~ N(0, I) [ℓ×n] and then images x ~ p_θ(x|z) [784×n]. Each z is therefore
+// an exact draw from the posterior p_θ(z|x) of its image. noise returns the random stream for an
+// image. If ctx ends, Simulate returns ctx's error.
 func Simulate(ctx context.Context, c Config, params []Param[float32], n int, noise func(image int) *rand.Rand) (x, z linalg.Matrix[float32], err error) {
 	x, z = linalg.New[float32](pixels, n), linalg.New[float32](c.Latent, n)
 	err = forEach(ctx, n, func(t *ad.Tape[float32]) func(int) {

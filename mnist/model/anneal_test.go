@@ -14,7 +14,8 @@ import (
 	"hvae/linalg"
 )
 
-// annealed returns the lower bounds of two images of a model, their upper bounds, and the acceptance.
+// annealed returns the lower bounds of two images of a model, then their upper bounds, and the
+// acceptance rate.
 func annealed(t *testing.T, a Annealing) (bounds []float64, acceptance float64) {
 	t.Helper()
 	c := Config{Kind: "vae", Tempering: "none", Latent: 3}
@@ -33,7 +34,7 @@ func annealed(t *testing.T, a Annealing) (bounds []float64, acceptance float64) 
 	}
 	upper, _, err := a.Bound(t.Context(), c, params, x, z, stream("reverse"), func(n int) { chains.Add(int64(n)) })
 	if err != nil || chains.Load() != int64(4*a.Chains) {
-		t.Fatalf("%d chains have ended, %v", chains.Load(), err)
+		t.Fatalf("%d chains are done, error %v; want %d chains", chains.Load(), err, 4*a.Chains)
 	}
 	return append(lower, upper...), acceptance
 }
@@ -47,44 +48,42 @@ func fixedSteps(steps int) (sizes []float64) {
 
 func TestBoundsDependOnlyOnStreams(t *testing.T) {
 	const steps = 4
-	a := Annealing{Steps: steps, Chains: 40, StepSizes: fixedSteps(steps)} // the chains of an image take two tapes
+	a := Annealing{Steps: steps, Chains: 40, StepSizes: fixedSteps(steps)} // the 80 chains take two tapes
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	want, rate := annealed(t, a)
 	runtime.GOMAXPROCS(4)
 	if got, r := annealed(t, a); !slices.Equal(got, want) || r != rate {
-		t.Errorf("GOMAXPROCS changes %v, %v to %v, %v", want, rate, got, r)
+		t.Errorf("the bounds are %v with GOMAXPROCS = 1 and %v with 4, and the acceptance rates %v and %v", want, got, rate, r)
 	}
 	if want[0] == want[1] || want[0] == want[2] {
-		t.Errorf("bounds of two images from both sides are %v", want)
+		t.Errorf("the lower and upper bounds of two images are %v, want different values", want)
 	}
 }
 
-// Compares chains in several blocks with the same chains one by one. An image's bound must be
-// log 1/n Σ p̂ or −log 1/n Σ 1/p̂ over its chains, each with the image's pixels and z and a separate
-// stream. With 16 chains, the default, three images fill a block, so that seven images take three
-// blocks. With 20 chains, a block ends within an image.
-func TestBoundsEqualThoseFromSingleChains(t *testing.T) {
+// The bound of an image must be log 1/n Σ p̂ or −log 1/n Σ 1/p̂ over its n chains. The expected values
+// of p̂ come from Bound with one image and one chain at a time. A block has 48 chains: with 16 chains
+// per image it ends between images, with 20 within an image.
+func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
 	c := Config{Kind: "vae", Tempering: "none", Latent: 3}
 	params := NewParams[float32](c, -1, 1)
-	for _, p := range params { // so that images and their z matter
+	for _, p := range params { // so that the results depend on images and z
 		linalg.Scale(p.Value, 2, p.Value)
 	}
 	x, z, err := Simulate(t.Context(), c, params, 7, func(image int) *rand.Rand { return hvae.Stream(1, "image", image) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	columns := func(m linalg.Matrix[float32], lo, hi int) linalg.Matrix[float32] {
-		some := linalg.New[float32](m.Rows, min(hi, m.Cols)-min(lo, m.Cols))
-		for i := range some.Rows {
-			copy(some.Row(i), m.Row(i)[min(lo, m.Cols):])
+	some := func(z linalg.Matrix[float32], lo, hi int) linalg.Matrix[float32] {
+		if z.Cols == 0 {
+			return z
 		}
-		return some
+		return columns(z, lo, hi, 1)
 	}
 	for chains, images := range map[int]int{16: 7, 20: 3} {
 		for direction, z := range map[float64]linalg.Matrix[float32]{1: {}, -1: z} {
 			stream := func(image, chain int) *rand.Rand { return hvae.Stream(2, "chain", image, chain) }
 			a := Annealing{Steps: 2, Chains: chains, StepSizes: fixedSteps(2)}
-			bounds, rate, err := a.Bound(t.Context(), c, params, columns(x, 0, images), columns(z, 0, images), stream, func(int) {})
+			bounds, rate, err := a.Bound(t.Context(), c, params, columns(x, 0, images, 1), some(z, 0, images), stream, func(int) {})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -94,7 +93,7 @@ func TestBoundsEqualThoseFromSingleChains(t *testing.T) {
 				sum := 0.0
 				var first float64
 				for chain := range chains {
-					one, r, err := a.Bound(t.Context(), c, params, columns(x, i, i+1), columns(z, i, i+1), func(int, int) *rand.Rand { return stream(i, chain) }, func(int) {})
+					one, r, err := a.Bound(t.Context(), c, params, columns(x, i, i+1, 1), some(z, i, i+1), func(int, int) *rand.Rand { return stream(i, chain) }, func(int) {})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -105,11 +104,11 @@ func TestBoundsEqualThoseFromSingleChains(t *testing.T) {
 					rates += r / float64(images*chains)
 				}
 				if want := first + direction*math.Log(sum/float64(chains)); !(math.Abs(got-want) <= 1e-3) {
-					t.Errorf("%d chains, direction %v: the bound of image %d is %.4f, from single chains %.4f", chains, direction, i, got, want)
+					t.Errorf("%d chains, direction %v: the bound of image %d is %.4f, want %.4f", chains, direction, i, got, want)
 				}
 			}
 			if !(math.Abs(rate-rates) <= 1e-3) || !(rate > 0.1 && rate < 0.98) {
-				t.Errorf("%d chains, direction %v: the acceptance is %.4f, from single chains %.4f", chains, direction, rate, rates)
+				t.Errorf("%d chains, direction %v: the acceptance rate is %.4f, want %.4f, between 0.1 and 0.98", chains, direction, rate, rates)
 			}
 		}
 	}
@@ -125,11 +124,11 @@ func TestMemoryOfBoundDoesNotDependOnSteps(t *testing.T) {
 	}
 	few, many := allocated(2), allocated(20)
 	if many > few+few/10 {
-		t.Errorf("2 steps took %d bytes, 20 steps %d bytes", few, many)
+		t.Errorf("Bound allocates %d bytes for 2 steps and %d bytes for 20 steps, want at most 10 %% more", few, many)
 	}
 }
 
-func TestAnnealingEndsWithItsContext(t *testing.T) {
+func TestAnnealingReturnsAnErrorAfterCancellation(t *testing.T) {
 	c := Config{Kind: "vae", Tempering: "none", Latent: 3}
 	params := NewParams[float32](c, -1, 1)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -137,20 +136,21 @@ func TestAnnealingEndsWithItsContext(t *testing.T) {
 	one := func(int) *rand.Rand { return hvae.Stream(1, "one") }
 	a := Annealing{Steps: 2, Chains: 1}
 	if _, _, err := Simulate(ctx, c, params, 1, one); err == nil {
-		t.Error("Simulate does not end")
+		t.Error("Simulate returns no error")
 	}
 	x := linalg.New[float32](pixels, 1)
 	if err := a.Tune(ctx, c, params, x, one); err == nil {
-		t.Error("Tune does not end")
+		t.Error("Tune returns no error")
 	}
 	a.StepSizes = fixedSteps(2)
 	if _, _, err := a.Bound(ctx, c, params, x, linalg.Matrix[float32]{}, nil, nil); err == nil {
-		t.Error("Bound does not end")
+		t.Error("Bound returns no error")
 	}
 }
 
 func TestSimulatedPixelsHaveTheDecodersProbabilities(t *testing.T) {
-	// The fraction p of the pixels with a probability near p must be 1.
+	// Let s = Σ (x − p)(p − ½) over all pixels x with probabilities p. Its expectation is 0 and its
+	// variance Σ p(1 − p)(p − ½)².
 	c := Config{Kind: "vae", Tempering: "none", Latent: 3}
 	params := NewParams[float32](c, 0, 1)
 	for _, p := range params {
@@ -167,13 +167,13 @@ func TestSimulatedPixelsHaveTheDecodersProbabilities(t *testing.T) {
 	sum, variance := 0.0, 0.0
 	for i, p := range probability.Data {
 		if x.Data[i] != 0 && x.Data[i] != 1 {
-			t.Fatalf("a pixel is %v", x.Data[i])
+			t.Fatalf("a pixel is %v, want 0 or 1", x.Data[i])
 		}
 		p := float64(p)
 		sum += (float64(x.Data[i]) - p) * (p - 0.5)
 		variance += p * (1 - p) * (p - 0.5) * (p - 0.5)
 	}
 	if score := sum / math.Sqrt(variance); !(score*score <= 4.5*4.5) || variance < 50 {
-		t.Errorf("pixels differ from their probabilities by %.1f standard errors (variance %.0f)", score, variance)
+		t.Errorf("s is %.1f standard deviations away from 0 (variance %.0f)", score, variance)
 	}
 }

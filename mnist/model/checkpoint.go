@@ -1,9 +1,10 @@
 package model
 
 import (
+	"encoding/json"
 	"fmt"
-	"strconv"
 
+	"hvae/linalg"
 	"hvae/mnist/safetensors"
 )
 
@@ -13,78 +14,46 @@ const checkpointFormat = "hvae-mnist/1"
 type Checkpoint struct {
 	Config Config
 	Params []Param[float32]
-	Seed   uint64  // of the training, which drew the validation images
-	Epoch  int     // the epoch after which the parameters were saved, from 1
-	ELBO   float64 // on the validation images, in nats
+	Seed   uint64  // seed of the training run, which determines the validation images
+	Epoch  int     // number of epochs trained, at least 1
+	ELBO   float64 // of the validation images, in nats
 
-	// The name of the training data and the SHA-256 of the images in hexadecimal digits,
-	// both empty in files that lack them.
-	Data, DataSHA256 string
-
-	// Digest is the SHA-256 that ReadCheckpoint has verified (safetensors.DigestKey). It is
-	// empty in files that lack it, whose damage may go unnoticed.
-	Digest string
-}
-
-// metadata returns the metadata that describe a configuration.
-func (c Config) metadata() map[string]string {
-	return map[string]string{
-		"format":    checkpointFormat,
-		"model":     c.Kind,
-		"K":         strconv.Itoa(c.K),
-		"tempering": c.Tempering,
-		"vary_eps":  strconv.FormatBool(c.VaryEps),
-		"latent":    strconv.Itoa(c.Latent),
-		"max_eps":   strconv.FormatFloat(maxEps, 'g', -1, 64),
-	}
-}
-
-// configOf returns the configuration that metadata describe.
-func configOf(meta map[string]string) (c Config, err error) {
-	if meta["format"] != checkpointFormat {
-		return c, fmt.Errorf("its format is %.40q, but this program reads only %q", meta["format"], checkpointFormat)
-	}
-	if c.K, err = strconv.Atoi(meta["K"]); err != nil {
-		return c, fmt.Errorf("its metadata has K = %.40q, not a number", meta["K"])
-	}
-	if c.Latent, err = strconv.Atoi(meta["latent"]); err != nil {
-		return c, fmt.Errorf("its metadata has latent = %.40q, not a number", meta["latent"])
-	}
-	if c.VaryEps, err = strconv.ParseBool(meta["vary_eps"]); err != nil {
-		return c, fmt.Errorf("its metadata has vary_eps = %.40q, not true or false", meta["vary_eps"])
-	}
-	if x, err := strconv.ParseFloat(meta["max_eps"], 64); err != nil || x != maxEps {
-		return c, fmt.Errorf("its metadata has max_eps = %.40q, and this program supports only %v", meta["max_eps"], maxEps)
-	}
-	c.Kind, c.Tempering = meta["model"], meta["tempering"]
-	if err := c.Check(); err != nil {
-		return c, fmt.Errorf("its metadata describes an impossible model: %w", err)
-	}
-	return c, nil
+	// Older files lack the following values, which are then empty.
+	Data       string // name of the dataset
+	DataSHA256 string // SHA-256 of the dataset (data.Set.SHA256)
+	Digest     string // SHA-256 of the file's contents (safetensors.DigestKey), verified
 }
 
 // File returns the checkpoint as a safetensors file.
 func (c Checkpoint) File() safetensors.File {
-	meta := c.Config.metadata()
-	meta["seed"] = strconv.FormatUint(c.Seed, 10)
-	meta["epoch"] = strconv.Itoa(c.Epoch)
-	meta["val_elbo"] = strconv.FormatFloat(c.ELBO, 'g', -1, 64)
+	f := safetensors.File{Metadata: map[string]string{
+		"format":    checkpointFormat,
+		"model":     c.Config.Kind,
+		"K":         fmt.Sprint(c.Config.K),
+		"tempering": c.Config.Tempering,
+		"vary_eps":  fmt.Sprint(c.Config.VaryEps),
+		"latent":    fmt.Sprint(c.Config.Latent),
+		"max_eps":   fmt.Sprint(maxEps),
+		"seed":      fmt.Sprint(c.Seed),
+		"epoch":     fmt.Sprint(c.Epoch),
+		"val_elbo":  fmt.Sprint(c.ELBO),
+
+		safetensors.DigestKey: "", // Encode sets the digest
+	}}
 	if c.Data != "" {
-		meta["data"], meta["data_sha256"] = c.Data, c.DataSHA256
+		f.Metadata["data"], f.Metadata["data_sha256"] = c.Data, c.DataSHA256
 	}
-	meta[safetensors.DigestKey] = "" // computed by Encode
-	f := safetensors.File{Metadata: meta}
 	for _, p := range c.Params {
-		f.Tensors = append(f.Tensors, p.tensor(p.Name, p.Value.Data))
+		f.Tensors = append(f.Tensors, p.tensor(""))
 	}
 	return f
 }
 
-// ReadCheckpoint reads a model. It returns an error if the format is not the checkpoint's, if
-// the digest is wrong, or if tensors are missing, unknown, of the wrong shape or not finite.
+// ReadCheckpoint reads a checkpoint. It returns an error if the file has another format or a wrong
+// digest, or if a tensor is missing, unknown, of the wrong shape or not finite.
 func ReadCheckpoint(name string) (Checkpoint, error) {
-	const header = 1 << 16 // bytes, ten times the header of the largest model
-	f, err := safetensors.ReadFile(name, header)
+	const maxHeader = 1 << 16 // bytes, ten times the size of the largest header
+	f, err := safetensors.ReadFile(name, maxHeader)
 	if err != nil {
 		return Checkpoint{}, err
 	}
@@ -95,37 +64,60 @@ func ReadCheckpoint(name string) (Checkpoint, error) {
 	return c, nil
 }
 
+// checkpointOf returns the checkpoint that f contains.
 func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
-	if c.Config, err = configOf(f.Metadata); err != nil {
-		return c, err
+	meta := f.Metadata
+	if meta["format"] != checkpointFormat {
+		return c, fmt.Errorf("its format is %.40q, but this program reads only %q", meta["format"], checkpointFormat)
 	}
-	if c.Seed, err = strconv.ParseUint(f.Metadata["seed"], 10, 64); err != nil {
-		return c, fmt.Errorf("its metadata has seed = %.40q, not a number", f.Metadata["seed"])
+	c.Config.Kind, c.Config.Tempering = meta["model"], meta["tempering"]
+	c.Data, c.DataSHA256, c.Digest = meta["data"], meta["data_sha256"], meta[safetensors.DigestKey]
+	var eps float64
+	for _, field := range []struct {
+		key  string
+		to   any
+		want string
+	}{
+		{"K", &c.Config.K, "a whole number"},
+		{"latent", &c.Config.Latent, "a whole number"},
+		{"vary_eps", &c.Config.VaryEps, "true or false"},
+		{"max_eps", &eps, "a number"},
+		{"seed", &c.Seed, "a whole number"},
+		{"epoch", &c.Epoch, "a whole number"},
+		{"val_elbo", &c.ELBO, "a finite number"},
+	} {
+		if json.Unmarshal([]byte(meta[field.key]), field.to) != nil {
+			return c, fmt.Errorf("its metadata contain %s = %.40q, not %s", field.key, meta[field.key], field.want)
+		}
 	}
-	if c.Epoch, err = strconv.Atoi(f.Metadata["epoch"]); err != nil || c.Epoch < 1 {
-		return c, fmt.Errorf("its metadata has epoch = %.40q, not a number of at least 1", f.Metadata["epoch"])
+	if eps != maxEps {
+		return c, fmt.Errorf("its metadata contain max_eps = %.40q, but this program supports only %v", meta["max_eps"], maxEps)
 	}
-	if c.ELBO, err = strconv.ParseFloat(f.Metadata["val_elbo"], 64); err != nil || c.ELBO-c.ELBO != 0 {
-		return c, fmt.Errorf("its metadata has val_elbo = %.40q, not a finite number", f.Metadata["val_elbo"])
+	if c.Epoch < 1 {
+		return c, fmt.Errorf("its metadata contain epoch = %.40q, but the first epoch is 1", meta["epoch"])
 	}
-	c.Data, c.DataSHA256, c.Digest = f.Metadata["data"], f.Metadata["data_sha256"], f.Metadata[safetensors.DigestKey]
-	// Damaged metadata may describe a huge model. So allocate its parameters only after
-	// checking that the file has them.
-	var want []safetensors.Spec
-	for _, s := range new(Network[float32]).specs(c.Config) {
-		want = append(want, safetensors.Spec{Name: s.name, Shape: s.shape})
+	if err := c.Config.Check(); err != nil {
+		return c, fmt.Errorf("its metadata describe an impossible model: %w", err)
+	}
+	// Damaged metadata may describe a huge model, so check that the file contains the parameters
+	// before allocating memory for them.
+	specs := new(Network[float32]).specs(c.Config)
+	var want []safetensors.Tensor
+	for _, s := range specs {
+		want = append(want, safetensors.Tensor{Name: s.name, Shape: s.shape})
 	}
 	if err := safetensors.Check(f, want); err != nil {
 		return c, err
 	}
-	c.Params = zeroParams[float32](c.Config)
-	for _, p := range c.Params {
-		p.restore(f, p.Name, p.Value.Data)
+	for _, s := range specs {
+		c.Params = append(c.Params, s.param())
 	}
+	restore(f, "", c.Params)
 	return c, nil
 }
 
-// Checkpoint returns the parameter's elements in the order of its tensor in a checkpoint.
+// Checkpoint returns the elements of the parameter in the order in which a checkpoint
+// stores them.
 func (p Param[T]) Checkpoint() []T {
 	out := make([]T, len(p.Value.Data))
 	for i, at := range p.order() {
@@ -134,20 +126,22 @@ func (p Param[T]) Checkpoint() []T {
 	return out
 }
 
-// tensor returns data, which has the layout of the parameter's matrix, as a tensor.
-func (p Param[T]) tensor(name string, data []T) safetensors.Tensor {
-	t := safetensors.Tensor{Name: name, Shape: p.Shape, Data: make([]float32, len(data))}
+// tensor returns the parameter as a tensor of a file. The prefix is added to the name.
+func (p Param[T]) tensor(prefix string) safetensors.Tensor {
+	t := safetensors.Tensor{Name: prefix + p.Name, Shape: p.Shape, Data: make([]float32, len(p.Value.Data))}
 	for i, at := range p.order() {
-		t.Data[i] = float32(data[at])
+		t.Data[i] = float32(p.Value.Data[at])
 	}
 	return t
 }
 
-// restore copies a tensor of the file, whose shape has been checked, to data, which has the
-// layout of the parameter's matrix.
-func (p Param[T]) restore(f safetensors.File, name string, data []T) {
-	t, _ := f.Tensor(name)
-	for i, at := range p.order() {
-		data[at] = T(t.Data[i])
+// restore sets each parameter to the tensor of f with the name prefix + p.Name. The shapes must
+// match.
+func restore[T linalg.Float](f safetensors.File, prefix string, params []Param[T]) {
+	for _, p := range params {
+		t, _ := f.Tensor(prefix + p.Name)
+		for i, at := range p.order() {
+			p.Value.Data[at] = T(t.Data[i])
+		}
 	}
 }

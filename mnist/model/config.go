@@ -1,11 +1,9 @@
 // Package model implements the model of section 5.2: a convolutional variational
 // auto-encoder for binarised MNIST digits, with or without a Hamiltonian flow.
 //
-// Read config.go and params.go (the parameters and their names in a checkpoint),
-// network.go (encoder and decoder), elbo.go (the bound and the estimator), then
-// train.go (a training step on all cores), evaluate.go, anneal.go, checkpoint.go and state.go.
-//
-// The package imports hvae, conv, ad and linalg, and mnist/safetensors.
+// Read config.go, params.go (the parameters and their names in a checkpoint), network.go
+// (encoder and decoder) and elbo.go (the bound and the estimator), then train.go (a training
+// step on all cores), evaluate.go, anneal.go, checkpoint.go and state.go.
 package model
 
 import (
@@ -17,9 +15,9 @@ import (
 // A Config describes the architecture of a model.
 type Config struct {
 	Kind      string // "vae" or "hvae"
-	K         int    // leapfrog steps; 0 for a VAE
+	K         int    // number of leapfrog steps; 0 for a VAE
 	Tempering string // "none", "fixed" or "free"
-	VaryEps   bool   // whether each leapfrog step has separate step sizes
+	VaryEps   bool   // whether each leapfrog step has separate step sizes ε
 	Latent    int    // ℓ, the number of latent dimensions
 }
 
@@ -29,10 +27,10 @@ const (
 	MaxLatent = 4096
 )
 
-// maxEps is ξ: step sizes are ε = ξ·sigmoid(·).
+// maxEps is ξ, the upper bound of the step sizes ε = ξ·sigmoid(·).
 const maxEps = 0.5
 
-// Check returns an error that describes the first impossible setting, or nil.
+// Check returns an error if the configuration is impossible.
 func (c Config) Check() error {
 	switch {
 	case c.Kind != "vae" && c.Kind != "hvae":
@@ -66,25 +64,25 @@ func (c Config) String() string {
 	return s
 }
 
-// StepCost returns the number of multiply-adds of a training step for one image, counting
-// every tap of every kernel, including taps on padding. The backward pass takes twice the
-// operations of the forward pass, except that the encoder's input needs no gradient. A
-// leapfrog flow evaluates ∇U at K + 1 points, each with a forward and a backward pass of the
-// generative network, and training differentiates both.
+// StepCost returns the number of multiply-adds of a training step for one image. It counts
+// every tap of every convolution kernel, also on padding. A backward pass costs twice as much
+// as a forward pass, but the first convolution needs no gradient of its input. With leapfrog
+// steps, ∇U at K + 1 points takes K + 1 forward and backward passes of the decoder, and training
+// differentiates these passes.
 func (c Config) StepCost() int {
 	dense := hidden * (code + c.Latent)
 	convolutions := conv1.MultiplyAdds() + conv2.MultiplyAdds() + conv3.MultiplyAdds()
-	encoder, generator := convolutions+dense+hidden*c.Latent, convolutions+dense
+	encoder, decoder := convolutions+dense+hidden*c.Latent, convolutions+dense
 	cost := 3*encoder - conv1.MultiplyAdds()
 	if c.K == 0 {
-		return cost + 3*generator
+		return cost + 3*decoder
 	}
-	return cost + (c.K+1)*6*generator
+	return cost + (c.K+1)*6*decoder
 }
 
-// The three convolutions of the encoder. The decoder applies their transposes in reverse
-// order. The padding is TensorFlow's SAME: 1 before and 2 after from 28 to 14 and from 14 to
-// 7 pixels, 2 and 2 from 7 to 4.
+// The convolutions of the encoder. The decoder applies their transposes in reverse order. The
+// images have 28, 14, 7 and 4 pixels along each edge. The padding is TensorFlow's SAME: 1 pixel
+// before and 2 after the image in conv1 and conv2, 2 and 2 in conv3.
 var (
 	conv1 = conv.Same(28, 28, 1, 16, 5, 2)
 	conv2 = conv.Same(14, 14, 16, 32, 5, 2)
@@ -93,7 +91,7 @@ var (
 
 const (
 	pixels   = 28 * 28
-	channels = 32               // of the deepest image layer
-	code     = 4 * 4 * channels // rows of the deepest image layer
-	hidden   = 450              // rows of the hidden dense layers
+	channels = 32               // channels of the encoder's last convolution
+	code     = 4 * 4 * channels // size of its output
+	hidden   = 450              // size of the output of each hidden dense layer
 )

@@ -7,25 +7,25 @@ import (
 	"hvae/linalg"
 )
 
-// moments holds Σ (z − p) and Σ (z − p)(z − p)ᵀ over draws z [ℓ×1] of an image's latent
-// variables, where p is a fixed point near their mean.
+// moments holds Σ (z − p) and Σ (z − p)(z − p)ᵀ over draws z [ℓ×1] of the latent variables, where
+// p [ℓ×1] is a fixed point near their mean.
 type moments[T linalg.Float] struct{ sum, products linalg.Matrix[T] }
 
-// add adds draws z [ℓ×n]. If they are an image's first, it starts again from zero.
-func (m *moments[T]) add(t *ad.Tape[T], first bool, z, point linalg.Matrix[T]) {
-	if first {
+// add adds n draws z [ℓ×n]. It allocates scratch memory on tape t.
+func (m *moments[T]) add(t *ad.Tape[T], z, p linalg.Matrix[T]) {
+	if m.sum.Data == nil {
 		m.sum, m.products = linalg.New[T](z.Rows, 1), linalg.New[T](z.Rows, z.Rows)
 	}
 	near, sum, scratch := t.Matrix(z.Rows, z.Cols), t.Matrix(z.Rows, 1), t.Matrix(z.Cols, z.Rows)
-	linalg.Sub(near, z, point)
+	linalg.Sub(near, z, p)
 	linalg.Sum(sum, near)
 	linalg.Add(m.sum, m.sum, sum)
 	linalg.AddMatMulTB(m.products, near, near, scratch.Data)
 }
 
-// correlation returns the mean absolute correlation over all pairs of dimensions in a sample
-// of n draws. It is NaN if there is no pair or if a dimension does not vary. Independent
-// dimensions have the expected value IndependentCorrelation(n).
+// correlation returns the mean absolute correlation over all pairs of dimensions in n draws. It
+// returns NaN for one dimension, or if a dimension does not vary. For independent dimensions, the
+// expected value is IndependentCorrelation(n).
 func (m *moments[T]) correlation(n int) float64 {
 	covariance := func(i, j int) float64 {
 		return float64(m.products.At(i, j)) - float64(m.sum.At(i, 0))*float64(m.sum.At(j, 0))/float64(n)
@@ -40,9 +40,8 @@ func (m *moments[T]) correlation(n int) float64 {
 	return total / pairs
 }
 
-// IndependentCorrelation returns the expected absolute value of the sample correlation of two
-// independent normal variables in n ≥ 2 draws, about √(2/πn). Its square has the distribution
-// Beta(½, n/2 − 1).
+// IndependentCorrelation returns E|r| ≈ √(2/πn), where r is the sample correlation of two
+// independent normal variables in n ≥ 2 draws. The distribution of r² is Beta(½, n/2 − 1).
 func IndependentCorrelation(n int) float64 {
 	a, _ := math.Lgamma(float64(n-1) / 2)
 	b, _ := math.Lgamma(float64(n) / 2)

@@ -6,10 +6,10 @@ import (
 	"hvae/linalg"
 )
 
-// target is log p_θ(x, z) for images x.
+// A target is the log density log p_θ(x, z) as a function of z, for images x.
 type target[T linalg.Float] struct {
 	decoder *decoder[T]
-	x       *ad.Var[T] // [784×B], or [784×1] if all z belong to one image
+	x       *ad.Var[T] // [784×B], or [784×1] if all columns of z belong to one image
 }
 
 // LogJoint implements hvae.Target:
@@ -20,18 +20,17 @@ func (t *target[T]) LogJoint(z *ad.Var[T]) *ad.Var[T] {
 }
 
 // LogBernoulli returns Σ_j log Bernoulli(x_j | sigmoid(a_j)) = Σ_j x_j a_j − softplus(a_j)
-// [1×B] for pixels x ∈ {0, 1} and logits a [784×B]. It computes no probabilities, so it needs
-// no clipping and is accurate for every logit.
+// [1×B] for pixels x ∈ {0, 1} and logits a [784×B]. This formula contains no probabilities, so
+// it is accurate for every logit without clipping.
 func LogBernoulli[T linalg.Float](x, a *ad.Var[T]) *ad.Var[T] {
 	return ad.Sub(ad.MulSumTo(x, a, 1, a.Cols()), ad.SumTo(ad.Softplus(a), 1, a.Cols()))
 }
 
-// ELBO returns an estimate [1×B] of the evidence lower bound of each image from noise ε and,
-// for an HVAE, γ₀ [ℓ×B], both N(0, I). For a VAE it is
+// ELBO returns an estimate [1×B] of the evidence lower bound of each image. The noise ε and γ₀
+// [ℓ×B] must be drawn from N(0, I); a VAE ignores γ₀. For an HVAE, the estimate is
+// hvae.Sample.EntropyELBO. For a VAE, it is
 //
-//	log p(x|z₀) − KL(q(z₀|x) ‖ N(0, I))
-//
-// with the divergence in closed form, and for an HVAE hvae.Sample.EntropyELBO.
+//	log p(x|z₀) − KL(q(z₀|x) ‖ N(0, I)), with the divergence in closed form.
 func (n *Network[T]) ELBO(x, epsilon, gamma0 *ad.Var[T]) *ad.Var[T] {
 	mean, std := n.Encode(x)
 	if n.config.Kind == "vae" {
@@ -40,18 +39,13 @@ func (n *Network[T]) ELBO(x, epsilon, gamma0 *ad.Var[T]) *ad.Var[T] {
 		divergence := prior.Divergence()
 		return ad.Sub(LogBernoulli(x, n.Decode(z0)), divergence)
 	}
-	return n.draw(x, mean, std, epsilon, gamma0).EntropyELBO()
+	return n.Draw(x, mean, std, epsilon, gamma0).EntropyELBO()
 }
 
-// LogEstimates returns log p̂_θ(x) [1×B] (Algorithm 1) for each column of the noise ε and γ₀
-// [ℓ×B]. The images x [784×B] and their mean and std [ℓ×B] from Encode may have a single
-// column, which then serves all columns of the noise. For a VAE it is log (p_θ(x, z₀)/q(z₀|x)).
-func (n *Network[T]) LogEstimates(x, mean, std, epsilon, gamma0 *ad.Var[T]) *ad.Var[T] {
-	return n.draw(x, mean, std, epsilon, gamma0).LogEstimate()
-}
-
-// draw runs Algorithm 1; its arguments are described at LogEstimates.
-func (n *Network[T]) draw(x, mean, std, epsilon, gamma0 *ad.Var[T]) hvae.Sample[T] {
+// Draw runs Algorithm 1 for images x [784×B], their mean and std [ℓ×B] from Encode, and noise ε
+// and γ₀ [ℓ×B]. If x, mean and std have a single column, all columns of the noise use it. The
+// LogEstimate of the result is log p̂_θ(x). For a VAE, it is log (p_θ(x, z₀)/q(z₀|x)).
+func (n *Network[T]) Draw(x, mean, std, epsilon, gamma0 *ad.Var[T]) hvae.Sample[T] {
 	n.prior = hvae.DiagonalNormal[T]{Mean: mean, SD: std}
 	return hvae.HIS(n.Flow(x), &n.prior, epsilon, gamma0)
 }

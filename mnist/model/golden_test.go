@@ -11,33 +11,30 @@ import (
 	"hvae/linalg"
 )
 
-// golden holds golden values of a model from testdata/golden.json. PyTorch computed them in
-// float64 with its own convolutions and derivatives, and any framework can reproduce them. All
-// inputs come from a hash of two whole numbers in 32-bit unsigned arithmetic,
+// A golden holds reference values of a model from testdata/golden.json. PyTorch computed them in
+// float64 with its own convolutions and derivatives. Any framework can reproduce them, because all
+// inputs come from a hash of two integers t and i in 32-bit unsigned arithmetic:
 //
 //	h = i + 1 + 2²⁰·(t + 1)
 //	h = 2654435761·h;  h = h xor (h >> 15)
 //	h = 2246822519·h;  h = h xor (h >> 13)
 //	v(t, i) = h/2³² − ½
 //
-// Element i, in row-major order, of the model's tensor t, in the checkpoint's order and
-// shapes (the checkpoint's contract, ℓ = 3), is
+// With ℓ = 3, element i of tensor t, in the order and layout of a checkpoint, is
 //
-//	weights               v(t, i)·√(12/n), n the product of the shape without its first entry
+//	weights               v(t, i)·√(12/n), where n is the product of the shape except its first entry
 //	biases                v(t, i)/5
 //	flow.step_size_logit  v(t, i)
 //	flow.alpha_logit      v(t, i) + 2
 //	flow.log_temperature  v(t, i) − 1
 //
-// The batch has two images, b = 0 and 1. Pixel i of image b is 1 if v(100+b, i) > 0.1, else 0.
-// Its noise is ε_i = √12·v(200+b, i) and γ₀_i = √12·v(300+b, i). For each of four models, the file
-// has the ELBO and log p̂ of the images, the Euclidean norms of the gradients of their mean ELBO,
-// and (z_k, ρ_k) for k = 0 … K, each a matrix [ℓ×2] in row-major order.
+// The batch contains two images, b = 0 and 1. Pixel i of image b is 1 if v(100+b, i) > 0.1, else 0.
+// The noise of image b is ε_i = √12·v(200+b, i) and γ₀_i = √12·v(300+b, i).
 type golden struct {
-	ELBO          []float64          `json:"elbo"`
-	LogEstimate   []float64          `json:"log_estimate"`
-	GradientNorms map[string]float64 `json:"gradient_norms"`
-	Trajectory    []struct{ Z, Rho []float64 }
+	ELBO          []float64                    `json:"elbo"`           // for each image
+	LogEstimate   []float64                    `json:"log_estimate"`   // log p̂ for each image
+	GradientNorms map[string]float64           `json:"gradient_norms"` // Euclidean, of the mean ELBO
+	Trajectory    []struct{ Z, Rho []float64 } // z_k and ρ_k for k = 0 … K, [ℓ×2] in row-major order
 }
 
 func goldenValue(t, i int) float64 {
@@ -75,7 +72,7 @@ func goldenParams(c Config) []Param[float64] {
 	return ps
 }
 
-func TestGoldenValues(t *testing.T) {
+func TestModelAgreesWithPyTorch(t *testing.T) {
 	b, err := os.ReadFile("testdata/golden.json")
 	if err != nil {
 		t.Fatal(err)
@@ -91,12 +88,12 @@ func TestGoldenValues(t *testing.T) {
 		{Kind: "hvae", K: 3, Tempering: "free", VaryEps: true, Latent: 3},
 	}
 	if len(all) != len(configs) {
-		t.Fatalf("golden values of %d models, want %d", len(all), len(configs))
+		t.Fatalf("the file contains values of %d models, want %d", len(all), len(configs))
 	}
 	for _, c := range configs {
 		want, ok := all[c.String()]
 		if !ok {
-			t.Fatalf("no golden values of %v", c)
+			t.Fatalf("the file does not contain values of %v", c)
 		}
 		near := func(what string, got, want []float64) {
 			t.Helper()
@@ -132,7 +129,7 @@ func TestGoldenValues(t *testing.T) {
 		epsilon, gamma0 := tape.Const(input(200, 3, normal)), tape.Const(input(300, 3, normal))
 
 		mean, std := n.Encode(x)
-		near("log p̂", n.LogEstimates(x, mean, std, epsilon, gamma0).Value.Data, want.LogEstimate)
+		near("log p̂", n.Draw(x, mean, std, epsilon, gamma0).LogEstimate().Value.Data, want.LogEstimate)
 
 		if c.K > 0 {
 			flow := n.Flow(x)
@@ -150,7 +147,7 @@ func TestGoldenValues(t *testing.T) {
 				near("ρ", s.Rho.Value.Data, point.Rho)
 			}
 			if len(want.Trajectory) != c.K+1 {
-				t.Errorf("%v: %d golden points, want %d", c, len(want.Trajectory), c.K+1)
+				t.Errorf("%v: the file contains %d points of the trajectory, want %d", c, len(want.Trajectory), c.K+1)
 			}
 		}
 
@@ -158,14 +155,14 @@ func TestGoldenValues(t *testing.T) {
 		near("the ELBO", elbo.Value.Data, want.ELBO)
 		gradients := ad.Backward(ad.Mean(elbo), leaves...)
 		if len(want.GradientNorms) != len(ps) {
-			t.Errorf("%v: %d golden gradients, want %d", c, len(want.GradientNorms), len(ps))
+			t.Errorf("%v: the file contains %d gradients, want %d", c, len(want.GradientNorms), len(ps))
 		}
 		for i, p := range ps {
 			sum := 0.0
 			for _, g := range gradients[i].Data {
 				sum += g * g
 			}
-			near("the gradient's norm in "+p.Name, []float64{math.Sqrt(sum)}, []float64{want.GradientNorms[p.Name]})
+			near("the norm of the gradient of "+p.Name, []float64{math.Sqrt(sum)}, []float64{want.GradientNorms[p.Name]})
 		}
 	}
 }

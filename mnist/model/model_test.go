@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -20,14 +21,15 @@ import (
 
 	"hvae/ad"
 	"hvae/hvae"
+	"hvae/hvae/hvaetest"
 	"hvae/linalg"
 	"hvae/mnist/safetensors"
 )
 
-// noise is a batch of random binary images.
+// noise is a Batch of n random binary images.
 type noise[T linalg.Float] struct {
 	n      int
-	poison T // added to the first pixel
+	poison T // is added to the first pixel of each block
 }
 
 func (b noise[T]) Len() int { return b.n }
@@ -44,9 +46,23 @@ func (b noise[T]) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[T], k *hvae.Keye
 	x.Row(0)[0] += b.poison
 }
 
+// striped returns n equal images [784×n] in which groups of three pixels are 0 and 1 in turn.
+func striped(n int) linalg.Matrix[float32] {
+	x := linalg.New[float32](pixels, n)
+	for i := range x.Rows {
+		for j := range n {
+			x.Row(i)[j] = float32(i / 3 % 2)
+		}
+	}
+	return x
+}
+
+// sameNoise returns the same random stream for every image.
+func sameNoise(int) *rand.Rand { return hvae.Stream(3, "image") }
+
 var free = Config{Kind: "hvae", K: 2, Tempering: "free", VaryEps: true, Latent: 3}
 
-func TestNamesAndShapesOfParameters(t *testing.T) {
+func TestParametersHaveTheNamesAndShapesOfTheFormat(t *testing.T) {
 	want := `encoder.conv1.weight [16 1 5 5]
 encoder.conv1.bias [16]
 encoder.conv2.weight [32 16 5 5]
@@ -89,8 +105,8 @@ decoder.deconv3.bias [1]
 	}
 }
 
-func TestStartingValues(t *testing.T) {
-	// n_in + n_out of each layer, whose weights are normal with variance 1/(n_in + n_out).
+func TestInitialParametersHaveTheDocumentedDistribution(t *testing.T) {
+	// sizes holds n_in + n_out for each layer. The variance of its weights is 1/(n_in + n_out).
 	sizes := map[string]int{
 		"encoder.conv1": 784 + 3136, "encoder.conv2": 3136 + 1568, "encoder.conv3": 1568 + 512,
 		"encoder.hidden": 512 + 450, "encoder.mean": 450 + 64, "encoder.std": 450 + 64,
@@ -108,14 +124,14 @@ func TestStartingValues(t *testing.T) {
 			}
 			n, variance := float64(len(p.Value.Data)), 1/float64(sizes[layer])
 			if z := sum / math.Sqrt(n*variance); !(math.Abs(z) <= 4.5) {
-				t.Errorf("%s: mean is off (z = %.1f)", p.Name, z)
+				t.Errorf("%s: the mean is not 0 (z = %.1f)", p.Name, z)
 			}
 			if z := (squares/n/variance - 1) / math.Sqrt(2/n); !(math.Abs(z) <= 4.5) {
-				t.Errorf("%s: variance is %.3g, want %.3g (z = %.1f)", p.Name, squares/n, variance, z)
+				t.Errorf("%s: the variance is %.3g, want %.3g (z = %.1f)", p.Name, squares/n, variance, z)
 			}
 		case p.Name == "decoder.deconv3.bias":
 			if p.Value.Data[0] != -1.5 {
-				t.Errorf("the last bias is %v", p.Value.Data[0])
+				t.Errorf("the last bias is %v, want -1.5", p.Value.Data[0])
 			}
 		case what == "bias":
 			if slices.Max(p.Value.Data) != 0 || slices.Min(p.Value.Data) != 0 {
@@ -123,18 +139,18 @@ func TestStartingValues(t *testing.T) {
 			}
 		case what == "step_size_logit":
 			if e := 0.5 / (1 + math.Exp(-p.Value.Data[0])); !(math.Abs(e-0.2) <= 1e-12) {
-				t.Errorf("ε starts at %v", e)
+				t.Errorf("ε starts at %v, want 0.2", e)
 			}
 		case what == "alpha_logit":
 			if a := 1 / (1 + math.Exp(-p.Value.Data[2])); !(math.Abs(a-0.9) <= 1e-12) {
-				t.Errorf("α starts at %v", a)
+				t.Errorf("α starts at %v, want 0.9", a)
 			}
 		}
 	}
 	for _, p := range NewParams[float64](Config{Kind: "hvae", K: 3, Tempering: "fixed", Latent: 2}, 0, 7) {
 		if p.Name == "flow.log_temperature" {
-			if hot := 1 + math.Exp(p.Value.Data[0]); !(math.Abs(hot*hot-1.5) <= 1e-12) {
-				t.Errorf("1/β₀ starts at %v", hot*hot)
+			if root := 1 + math.Exp(p.Value.Data[0]); !(math.Abs(root*root-1.5) <= 1e-12) {
+				t.Errorf("1/β₀ starts at %v, want 1.5", root*root)
 			}
 		}
 	}
@@ -148,7 +164,7 @@ func TestCheckpointOrderIsAPermutation(t *testing.T) {
 		}
 		for _, at := range p.Checkpoint() {
 			if seen[int(at)] {
-				t.Fatalf("%s: position %v twice", p.Name, at)
+				t.Fatalf("%s: element %v appears twice", p.Name, at)
 			}
 			seen[int(at)] = true
 		}
@@ -160,8 +176,8 @@ func TestStepsDoNotDependOnGOMAXPROCS(t *testing.T) {
 		Config
 		images int
 	}{
-		{free, 60}, // four blocks, the last one smaller
-		{Config{Kind: "vae", Tempering: "none", Latent: 5}, 100}, // two large blocks
+		{free, 60}, // three blocks of 16 images and one of 12
+		{Config{Kind: "vae", Tempering: "none", Latent: 5}, 100}, // two blocks
 	} {
 		run := func(procs int) (elbos []float64, weights []float32) {
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
@@ -182,13 +198,13 @@ func TestStepsDoNotDependOnGOMAXPROCS(t *testing.T) {
 		elbos, weights := run(1)
 		for _, procs := range []int{2, 5} {
 			if e, w := run(procs); !slices.Equal(e, elbos) || !slices.Equal(w, weights) {
-				t.Errorf("%v: GOMAXPROCS %d changes bits", c.Config, procs)
+				t.Errorf("%v: the results with GOMAXPROCS = %d differ from the results with 1", c.Config, procs)
 			}
 		}
 	}
 }
 
-func TestRecomputeKeepsBitsAndNeedsTheMemoryOfOneStep(t *testing.T) {
+func TestRecomputeKeepsBitsAndNeedsMemoryForOneLeapfrogStep(t *testing.T) {
 	for _, c := range []Config{
 		{Kind: "hvae", K: 3, Tempering: "free", VaryEps: true, Latent: 5},
 		{Kind: "hvae", K: 2, Tempering: "fixed", Latent: 5},
@@ -211,7 +227,7 @@ func TestRecomputeKeepsBitsAndNeedsTheMemoryOfOneStep(t *testing.T) {
 		}
 		elbos, weights := run(false)
 		if e, w := run(true); !slices.Equal(e, elbos) || !slices.Equal(w, weights) {
-			t.Errorf("%v: recomputing changes bits", c)
+			t.Errorf("%v: the results with Recompute differ from the results without", c)
 		}
 	}
 	allocated := func(K int, recompute bool) float64 {
@@ -227,10 +243,10 @@ func TestRecomputeKeepsBitsAndNeedsTheMemoryOfOneStep(t *testing.T) {
 		return float64(after.TotalAlloc - before.TotalAlloc)
 	}
 	if one, many := allocated(1, true), allocated(12, true); many > 1.1*one {
-		t.Errorf("recomputing, a first step allocates %.3g bytes with K = 1, %.3g with K = 12", one, many)
+		t.Errorf("with Recompute, the first training step allocates %.3g bytes for K = 1 and %.3g for K = 12, want at most 10 %% more", one, many)
 	}
 	if one, many := allocated(1, false), allocated(12, false); many < 2*one {
-		t.Errorf("keeping everything, a first step allocates %.3g bytes with K = 1, only %.3g with K = 12: the test measures nothing", one, many)
+		t.Errorf("without Recompute, the first training step allocates %.3g bytes for K = 1 and only %.3g for K = 12, so this test cannot detect a mistake", one, many)
 	}
 }
 
@@ -248,7 +264,8 @@ func TestStepDoesNotAllocate(t *testing.T) {
 			}
 		}
 		steps(3)
-		// The runtime sometimes allocates, for example when it starts a thread, so try again.
+		// The runtime sometimes allocates memory, for example when it starts a thread. Therefore
+		// try again.
 		const many = 20
 		for attempt := 1; ; attempt++ {
 			var before, after runtime.MemStats
@@ -260,7 +277,7 @@ func TestStepDoesNotAllocate(t *testing.T) {
 				break
 			}
 			if attempt == 5 {
-				t.Errorf("recomputing %v: %d steps allocated %d times, %d bytes", recompute, many, n, bytes)
+				t.Errorf("Recompute = %v: %d steps allocated memory %d times, %d bytes in total", recompute, many, n, bytes)
 				break
 			}
 		}
@@ -268,10 +285,9 @@ func TestStepDoesNotAllocate(t *testing.T) {
 }
 
 func TestELBOOfABatchIsTheMeanOverItsImages(t *testing.T) {
-	// The batch has several blocks.
 	c := Config{Kind: "vae", Tempering: "none", Latent: 3}
 	trainer := NewTrainer(c, NewParams[float64](c, -1, 1), 1e-2)
-	whole := elboOf(t, trainer, noise[float64]{n: 55})
+	whole := elboOf(t, trainer, noise[float64]{n: 55}) // in several blocks
 	sum := 0.0
 	for i := range 55 {
 		sum += elboOf(t, trainer, oneOf[float64]{noise[float64]{n: 55}, i})
@@ -282,8 +298,8 @@ func TestELBOOfABatchIsTheMeanOverItsImages(t *testing.T) {
 }
 
 func TestStepUsesTheGradientOfTheMeanOverTheBatch(t *testing.T) {
-	// Compares a step in several blocks with the whole batch on one tape. After the first step,
-	// Adamax's first average is (1 − β₁)g with β₁ = 0.9.
+	// The step splits the batch into blocks. The expected gradient g comes from one tape for the
+	// whole batch. After the first step, Adamax's first average is (1 − β₁)g with β₁ = 0.9.
 	for _, c := range []Config{{Kind: "vae", Tempering: "none", Latent: 3}, free} {
 		params := NewParams[float64](c, -1, 1)
 		b := noise[float64]{n: 18}
@@ -303,10 +319,10 @@ func TestStepUsesTheGradientOfTheMeanOverTheBatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c.blockSize(b.n) >= b.n {
-			t.Fatal("the batch is one block")
+			t.Fatal("the batch is a single block")
 		}
 		if !(math.Abs(got-elbo.Scalar()) <= 1e-12*math.Abs(elbo.Scalar())) {
-			t.Errorf("%v: the ELBO is %v from the step, %v from the tape", c, got, elbo.Scalar())
+			t.Errorf("%v: the ELBO is %v, want %v", c, got, elbo.Scalar())
 		}
 		mean := trainer.algorithm.State().Averages[0]
 		difference, size := 0.0, 0.0
@@ -315,7 +331,7 @@ func TestStepUsesTheGradientOfTheMeanOverTheBatch(t *testing.T) {
 			size = math.Hypot(size, g)
 		}
 		if !(difference <= 1e-12*size) || size == 0 {
-			t.Errorf("%v: a gradient of norm %v has an error of norm %v", c, size, difference)
+			t.Errorf("%v: the norm of the gradient is %v, and the norm of its error is %v", c, size, difference)
 		}
 	}
 }
@@ -329,7 +345,7 @@ func elboOf[T linalg.Float](t *testing.T, trainer *Trainer[T], b Batch[T]) float
 	return elbo
 }
 
-// oneOf is one image of a batch.
+// oneOf is a Batch that contains only image i of another batch.
 type oneOf[T linalg.Float] struct {
 	b Batch[T]
 	i int
@@ -354,7 +370,7 @@ func TestFloat32AgreesWithFloat64(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !(math.Abs(a-b) <= 1e-5*math.Abs(b)) {
-			t.Errorf("step %d: %v in float32, %v in float64", i+1, a, b)
+			t.Errorf("step %d: the ELBO is %v in float32 and %v in float64", i+1, a, b)
 		}
 	}
 }
@@ -369,7 +385,7 @@ func TestTrainingRaisesTheELBO(t *testing.T) {
 		}
 	}
 	if after := elboOf(t, trainer, noise[float32]{n: 25}); !(after > before) {
-		t.Errorf("the ELBO went from %v to %v", before, after)
+		t.Errorf("the ELBO is %v before training and %v after it", before, after)
 	}
 }
 
@@ -381,25 +397,25 @@ func TestNonFiniteStepChangesNothingAndNamesTheOperation(t *testing.T) {
 	before := slices.Clone(trainer.Params[3].Value.Data)
 	_, err := trainer.Step(t.Context(), noise[float32]{n: 30, poison: float32(math.Inf(1))})
 	if err == nil || !strings.Contains(err.Error(), "columns 1 to 16") || !strings.Contains(err.Error(), "a constant or parameter, [784×16]") {
-		t.Errorf("an infinite pixel: %v", err)
+		t.Errorf("with an infinite pixel, the error is %v", err)
 	}
 	if !slices.Equal(before, trainer.Params[3].Value.Data) {
-		t.Error("the parameters changed")
+		t.Error("the failed step changed the parameters")
 	}
-	for _, p := range trainer.Params { // weights too large for the flow
+	for _, p := range trainer.Params { // make the flow overflow
 		if p.Name == "decoder.hidden.weight" {
 			p.Value.Fill(1e30)
 		}
 	}
 	_, err = trainer.Step(t.Context(), noise[float32]{n: 30})
 	if err == nil || !strings.Contains(err.Error(), "the operation ") {
-		t.Errorf("an overflow: %v, want it to name the operation", err)
+		t.Errorf("after an overflow, the error is %v, want it to name the operation", err)
 	}
 }
 
 func TestNonFiniteGradientNamesTheOperation(t *testing.T) {
-	// The hidden layer of the encoder is about e⁻⁴⁰, which keeps μ, and so the ELBO, finite.
-	// Its adjoint is the product of the two large weights, about 10⁴⁰.
+	// The encoder's hidden layer is about e⁻⁴⁰, so μ and the ELBO are finite. Its adjoint is about
+	// 10⁴⁰, the product of the two large weights, which overflows float32.
 	c := Config{Kind: "vae", Tempering: "none", Latent: 2}
 	trainer := NewTrainer(c, NewParams[float32](c, -1, 1), 1e-2)
 	for _, p := range trainer.Params {
@@ -414,19 +430,20 @@ func TestNonFiniteGradientNamesTheOperation(t *testing.T) {
 	}
 	elbo, err := trainer.Step(t.Context(), noise[float32]{n: 10})
 	if math.IsNaN(elbo) || math.IsInf(elbo, 0) {
-		t.Fatalf("the ELBO is %v: the test measures nothing", elbo)
+		t.Fatalf("the ELBO is %v, want a finite value", elbo)
 	}
 	if err == nil || !strings.Contains(err.Error(), "columns 1 to ") || !strings.Contains(err.Error(), "the operation ") {
-		t.Errorf("error %v, want it to name images and operation", err)
+		t.Errorf("error %v, want it to name the images and the operation", err)
 	}
 }
 
-// In the paper's networks, with ℓ = 64, the encoder takes 1,403,200 multiply-adds for an image and
-// the generative network 1,374,400.
-func TestStepCost(t *testing.T) {
+// For ℓ = 64, a forward pass of one image takes e = 1,403,200 multiply-adds in the encoder and
+// d = 1,374,400 in the decoder. Let c = 78,400 be the multiply-adds of the first convolution. A
+// training step takes 3e − c + 3d for a VAE and 3e − c + 6(K + 1)d for an HVAE.
+func TestStepCostCountsEveryMultiplyAdd(t *testing.T) {
 	for _, c := range []struct{ k, cost int }{{0, 8_254_400}, {1, 20_624_000}, {5, 53_609_600}, {20, 177_305_600}} {
 		if got := (Config{K: c.k, Latent: 64}).StepCost(); got != c.cost {
-			t.Errorf("K = %d: a step costs %d multiply-adds for an image, want %d", c.k, got, c.cost)
+			t.Errorf("K = %d: a step takes %d multiply-adds per image, want %d", c.k, got, c.cost)
 		}
 	}
 }
@@ -451,7 +468,7 @@ func TestCheckRefusesImpossibleConfigurations(t *testing.T) {
 		{Config{Kind: "hvae", K: -1, Tempering: "none", Latent: 2}, false},
 	} {
 		if err := c.Check(); (err == nil) != c.ok {
-			t.Errorf("%+v: %v", c.Config, err)
+			t.Errorf("%+v: error %v, want an error: %v", c.Config, err, !c.ok)
 		}
 	}
 }
@@ -461,7 +478,7 @@ func TestMemoryOfEvaluateDoesNotDependOnDraws(t *testing.T) {
 	allocated := func(draws int) uint64 {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if _, err := Evaluate(t.Context(), free, params, 1, draws, func(_ int, x linalg.Matrix[float32], k *hvae.Keyed) { k.Reset(3, "image") }, func() {}); err != nil {
+		if _, err := Evaluate(t.Context(), free, params, linalg.New[float32](pixels, 1), draws, sameNoise, func() {}); err != nil {
 			t.Fatal(err)
 		}
 		runtime.ReadMemStats(&after)
@@ -469,13 +486,17 @@ func TestMemoryOfEvaluateDoesNotDependOnDraws(t *testing.T) {
 	}
 	few, many := allocated(2*drawsAtOnce), allocated(10*drawsAtOnce)
 	if many > few+few/10 {
-		t.Errorf("%d samples took %d bytes, five times as many samples %d bytes", 2*drawsAtOnce, few, many)
+		t.Errorf("Evaluate allocates %d bytes for %d samples and %d bytes for five times as many, want at most 10 %% more", few, 2*drawsAtOnce, many)
 	}
 }
 
-func TestCheckpointRoundTrip(t *testing.T) {
+func testCheckpoint() Checkpoint {
+	return Checkpoint{Config: free, Params: NewParams[float32](free, -1, 5), Seed: 5, Epoch: 3, ELBO: -101.25}
+}
+
+func TestCheckpointIsUnchangedAfterWritingAndReading(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "model.safetensors")
-	want := Checkpoint{Config: free, Params: NewParams[float32](free, -1, 5), Seed: 5, Epoch: 3, ELBO: -101.25}
+	want := testCheckpoint()
 	if err := os.WriteFile(name, want.File().Encode(), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -487,11 +508,11 @@ func TestCheckpointRoundTrip(t *testing.T) {
 		return a.Name == b.Name && slices.Equal(a.Shape, b.Shape) && a.layout == b.layout && a.Value.Rows == b.Value.Rows && slices.Equal(a.Value.Data, b.Value.Data)
 	}
 	if !slices.EqualFunc(want.Params, got.Params, same) {
-		t.Error("the parameters read are not those written")
+		t.Error("the parameters differ after writing and reading them")
 	}
 	want.Params, got.Params = nil, nil
 	if len(got.Digest) != 64 {
-		t.Errorf("the digest is %q", got.Digest)
+		t.Errorf("the digest is %q, want 64 digits", got.Digest)
 	}
 	want.Digest = got.Digest
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -499,7 +520,7 @@ func TestCheckpointRoundTrip(t *testing.T) {
 	}
 	for _, key := range []string{"format", "model", "K", "tempering", "vary_eps", "latent", "max_eps", "epoch", "val_elbo", "sha256"} {
 		if _, ok := want.File().Metadata[key]; !ok {
-			t.Errorf("the metadata has no %s", key)
+			t.Errorf("the metadata do not contain %s", key)
 		}
 	}
 }
@@ -532,13 +553,13 @@ func TestInvalidCheckpointsAreRefused(t *testing.T) {
 		`model "xxx`:             func(f *safetensors.File) { f.Metadata["model"] = strings.Repeat("x", 1<<15) },
 		"5000 latent dimensions": func(f *safetensors.File) { f.Metadata["latent"] = "5000" },
 	} {
-		f := Checkpoint{Config: free, Params: NewParams[float32](free, -1, 5), Seed: 5, Epoch: 3, ELBO: -101.25}.File()
+		f := testCheckpoint().File()
 		change(&f)
 		if err := os.WriteFile(name, f.Encode(), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := ReadCheckpoint(name); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name) || len(err.Error()) > 500 {
-			t.Errorf("error %.1000v, want %q in it, on one line", err, want)
+			t.Errorf("error %.1000v, want at most 500 bytes with %q and %s", err, want, name)
 		}
 	}
 }
@@ -565,17 +586,17 @@ func TestRestoredTrainerContinuesBitIdentically(t *testing.T) {
 		write(trainer.State(settings, "here", best))
 		state, err := ReadState(name)
 		if err != nil || state.Progress != "here" || state.Steps != 2+i || !maps.Equal(state.Settings, settings) {
-			t.Fatalf("state %+v, %v", state, err)
+			t.Fatalf("ReadState returns %+v and error %v", state, err)
 		}
 		other := NewTrainer(free, NewParams[float32](free, 0, 99), 1e-2)
 		again, err := other.Restore(state)
 		if err != nil || len(again) != len(best) {
-			t.Fatalf("%d best parameters, want %d; %v", len(again), len(best), err)
+			t.Fatalf("Restore returns %d best parameters and error %v, want %d parameters", len(again), err, len(best))
 		}
 		step(trainer)
 		step(other)
 		if !bytes.Equal(trainer.State(nil, "", best).Encode(), other.State(nil, "", again).Encode()) {
-			t.Error("after a step, the restored trainer and the original differ")
+			t.Error("after one more step, the states of the restored and the original trainer differ")
 		}
 	}
 	for want, change := range map[string]func(f *safetensors.File){
@@ -598,8 +619,8 @@ func TestRestoredTrainerContinuesBitIdentically(t *testing.T) {
 	}
 }
 
-func TestStateHoldsTheMetricsOf100000Epochs(t *testing.T) {
-	// The metrics of an epoch have about a hundred bytes.
+func TestStateCanHoldTheMetricsOf100000Epochs(t *testing.T) {
+	// The metrics of an epoch take about 100 bytes.
 	c := Config{Kind: "vae", Tempering: "none", Latent: 1}
 	trainer := NewTrainer(c, NewParams[float32](c, 0, 1), 1e-2)
 	progress := strings.Repeat(`{"epoch":600,"train_elbo":-86.123456789012345,"val_elbo":-87.12345678901234,"seconds":1234.5678}`, 100_000)
@@ -608,70 +629,69 @@ func TestStateHoldsTheMetricsOf100000Epochs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if state, err := ReadState(name); err != nil || state.Progress != progress {
-		t.Errorf("%d of %d bytes were read, %v", len(state.Progress), len(progress), err)
+		t.Errorf("ReadState returns %d of %d bytes and error %v", len(state.Progress), len(progress), err)
 	}
 }
 
 func TestEstimatesDependOnlyOnImageAndStream(t *testing.T) {
 	params := NewParams[float32](free, -1, 1)
-	fill := func(image int, x linalg.Matrix[float32], k *hvae.Keyed) {
-		rng := k.Reset(3, "image", image)
-		for i := range x.Data {
-			x.Data[i] = float32(rng.IntN(2))
-		}
+	x, rng := linalg.New[float32](pixels, 5), hvae.Stream(3, "images")
+	for i := range x.Data {
+		x.Data[i] = float32(rng.IntN(2))
 	}
+	noise := func(image int) *rand.Rand { return hvae.Stream(3, "noise", image) }
 	run := func(procs int) []Estimate {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
 		var done atomic.Int64
-		e, err := Evaluate(t.Context(), free, params, 5, 60, fill, func() { done.Add(1) })
+		e, err := Evaluate(t.Context(), free, params, x, 60, noise, func() { done.Add(1) })
 		if err != nil || done.Load() != 5 {
-			t.Fatalf("%d images, %v", done.Load(), err)
+			t.Fatalf("done was called %d times, error %v; want 5 calls", done.Load(), err)
 		}
 		return e
 	}
 	want := run(1)
 	for i, e := range want {
 		if !(e.ELBO < e.LogEvidence) || i > 0 && e == want[i-1] {
-			t.Errorf("image %d: %+v", i, e)
+			t.Errorf("image %d: the estimate %+v equals the previous one or has an ELBO above log p(x)", i, e)
 		}
 	}
 	if !slices.Equal(run(4), want) {
-		t.Error("GOMAXPROCS changes bits")
+		t.Error("the estimates depend on GOMAXPROCS")
 	}
 	for i, e := range want { // each image alone
-		alone, err := Evaluate(t.Context(), free, params, 1, 60, func(_ int, x linalg.Matrix[float32], k *hvae.Keyed) { fill(i, x, k) }, func() {})
+		alone, err := Evaluate(t.Context(), free, params, columns(x, i, i+1, 1), 60, func(int) *rand.Rand { return noise(i) }, func() {})
 		if err != nil || alone[0] != e {
-			t.Errorf("image %d: %+v among other images, %+v alone, %v", i, e, alone[0], err)
+			t.Errorf("image %d: the estimate is %+v among other images and %+v alone, error %v", i, e, alone[0], err)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Evaluate(ctx, free, params, 5, 60, nil, nil); err == nil {
-		t.Error("Evaluate ignores an ended context")
+	if _, err := Evaluate(ctx, free, params, x, 60, nil, nil); err == nil {
+		t.Error("Evaluate returns no error for a cancelled context")
 	}
 }
 
-func TestEvaluateEndsWithItsContextWithinAnImage(t *testing.T) {
+func TestEvaluateReturnsWithinAnImageAfterCancellation(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { // takes an hour without the interruption
-		_, err := Evaluate(ctx, free, NewParams[float32](free, -1, 1), 1, 1<<20, func(_ int, _ linalg.Matrix[float32], k *hvae.Keyed) {
-			k.Reset(3, "image")
+	go func() { // takes an hour if it is not interrupted
+		_, err := Evaluate(ctx, free, NewParams[float32](free, -1, 1), linalg.New[float32](pixels, 1), 1<<20, func(int) *rand.Rand {
 			cancel()
+			return sameNoise(0)
 		}, func() {})
 		ended <- err
 	}()
 	select {
 	case err := <-ended:
 		if !errors.Is(err, context.Canceled) {
-			t.Errorf("the error is %v", err)
+			t.Errorf("the error is %v, want context.Canceled", err)
 		}
 	case <-time.After(time.Minute):
-		t.Error("the evaluation does not end")
+		t.Error("Evaluate does not return")
 	}
 }
 
-// interrupted is a batch whose Fill ends a context.
+// interrupted is a Batch whose Fill cancels a context.
 type interrupted struct {
 	noise[float32]
 	cancel func()
@@ -691,7 +711,7 @@ func TestCancelledStepDoesNotChangeTheTrainer(t *testing.T) {
 	for what, f := range map[string]func(context.Context, Batch[float32]) (float64, error){"step": trainer.Step, "evaluation": trainer.ELBO} {
 		ctx, cancel := context.WithCancel(t.Context())
 		if _, err := f(ctx, interrupted{noise[float32]{n: 20}, cancel}); !errors.Is(err, context.Canceled) {
-			t.Errorf("a %s whose context ended: %v", what, err)
+			t.Errorf("a cancelled %s returns the error %v, want context.Canceled", what, err)
 		}
 		if !bytes.Equal(trainer.State(nil, "", nil).Encode(), before) {
 			t.Errorf("a cancelled %s changed the trainer", what)
@@ -700,26 +720,18 @@ func TestCancelledStepDoesNotChangeTheTrainer(t *testing.T) {
 }
 
 func TestELBOOfEvaluateIsTheMeanLogEstimate(t *testing.T) {
-	// A z-score compares many evaluations of an image with independent estimates. For a VAE,
-	// these are estimates of the ELBO with the divergence in closed form. With 1/√β₀ = 4, the
-	// HVAE's estimates depend on γ₀.
-	hot := Config{Kind: "hvae", K: 2, Tempering: "free", Latent: 3}
-	for _, c := range []Config{{Kind: "vae", Tempering: "none", Latent: 3}, hot} {
+	// A z-score compares 20 evaluations of an image with 200 independent estimates. For a VAE, the
+	// estimates contain the divergence in closed form. For the HVAE, α = ½ gives 1/√β₀ = 4, so
+	// that the estimates depend strongly on γ₀.
+	for _, c := range []Config{{Kind: "vae", Tempering: "none", Latent: 3}, {Kind: "hvae", K: 2, Tempering: "free", Latent: 3}} {
 		params := NewParams[float32](c, -1, 1)
 		for _, p := range params {
 			if p.Name == "flow.alpha_logit" {
 				p.Value.Fill(0) // α = ½
 			}
 		}
-		fill := func(x linalg.Matrix[float32], j int) {
-			for i := range x.Rows {
-				x.Row(i)[j] = float32(i / 3 % 2)
-			}
-		}
-		evaluations, err := Evaluate(t.Context(), c, params, 20, 20, func(i int, x linalg.Matrix[float32], k *hvae.Keyed) {
-			fill(x, 0)
-			k.Reset(4, "evaluation", i)
-		}, func() {})
+		noise := func(i int) *rand.Rand { return hvae.Stream(4, "evaluation", i) }
+		evaluations, err := Evaluate(t.Context(), c, params, striped(20), 20, noise, func() {})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -727,40 +739,36 @@ func TestELBOOfEvaluateIsTheMeanLogEstimate(t *testing.T) {
 		for _, e := range evaluations {
 			elbos = append(elbos, e.ELBO)
 		}
-		mean, sd := MeanSD(elbos)
+		mean, se := hvaetest.MeanSE(elbos)
 
 		const draws = 200
 		var tape ad.Tape[float32]
 		network, _ := NewNetwork(&tape, c, params, false)
-		x, epsilon, gamma0 := tape.Matrix(pixels, draws), tape.Matrix(c.Latent, draws), tape.Matrix(c.Latent, draws)
-		for j := range draws {
-			fill(x, j)
-		}
+		epsilon, gamma0 := tape.Matrix(c.Latent, draws), tape.Matrix(c.Latent, draws)
 		rng := hvae.Stream(5, "estimates")
 		hvae.FillNormal(rng, epsilon)
 		hvae.FillNormal(rng, gamma0)
-		image, e, g := tape.Const(x), tape.Const(epsilon), tape.Const(gamma0)
+		image, e, g := tape.Const(striped(draws)), tape.Const(epsilon), tape.Const(gamma0)
 		estimates := network.ELBO(image, e, g)
 		if c.Kind == "hvae" {
 			m, s := network.Encode(image)
-			estimates = network.LogEstimates(image, m, s, e, g)
+			estimates = network.Draw(image, m, s, e, g).LogEstimate()
 		}
 		var logs []float64
 		for _, l := range estimates.Value.Data {
 			logs = append(logs, float64(l))
 		}
-		bound, boundSD := MeanSD(logs)
-
-		se := math.Hypot(sd/math.Sqrt(20), boundSD/math.Sqrt(draws))
+		bound, boundSE := hvaetest.MeanSE(logs)
+		se = math.Hypot(se, boundSE)
 		if z := (mean - bound) / se; !(math.Abs(z) < 4.5) || !(se < 0.3) {
-			t.Errorf("%v: the mean of the evaluations is %v, of the estimates %v: z = %.2f, standard error %v", c, mean, bound, z, se)
+			t.Errorf("%v: the mean ELBO is %v from evaluations and %v from estimates (z = %.2f, standard error %v)", c, mean, bound, z, se)
 		}
 	}
 }
 
 func TestFlowCorrelatesDimensions(t *testing.T) {
-	// Given x, the dimensions of z₀ are independent, so their sample correlation is due to
-	// chance. The dimensions of z_K are not, if images depend strongly on z.
+	// Given x, the dimensions of z₀ are independent, and their sample correlation is due to chance.
+	// The dimensions of z_K are dependent because the large weights make images depend on z.
 	const images, draws = 40, 40
 	c := Config{Kind: "hvae", K: 2, Tempering: "none", Latent: 3}
 	params := NewParams[float32](c, -1, 1)
@@ -772,12 +780,8 @@ func TestFlowCorrelatesDimensions(t *testing.T) {
 			linalg.Scale(p.Value, 6, p.Value)
 		}
 	}
-	estimates, err := Evaluate(t.Context(), c, params, images, draws, func(i int, x linalg.Matrix[float32], k *hvae.Keyed) {
-		for j := range x.Rows {
-			x.Data[j] = float32(j / 3 % 2)
-		}
-		k.Reset(4, "correlation", i)
-	}, func() {})
+	noise := func(i int) *rand.Rand { return hvae.Stream(4, "correlation", i) }
+	estimates, err := Evaluate(t.Context(), c, params, striped(images), draws, noise, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -786,25 +790,22 @@ func TestFlowCorrelatesDimensions(t *testing.T) {
 		z0, zK = append(z0, e.Z0), append(zK, e.ZK)
 	}
 	want := IndependentCorrelation(draws)
-	above := func(x []float64) float64 {
-		mean, sd := MeanSD(x)
-		return (mean - want) / (sd / math.Sqrt(images))
+	if z := hvaetest.Z(z0, want); !(math.Abs(z) < 4.5) {
+		t.Errorf("the dimensions of z₀ are correlated (z = %.1f)", z)
 	}
-	if z := above(z0); !(math.Abs(z) < 4.5) {
-		t.Errorf("dimensions of z₀ are correlated: z = %.1f", z)
-	}
-	if z := above(zK); !(z > 8) {
-		t.Errorf("dimensions of z_K are not correlated: z = %.1f", z)
+	if z := hvaetest.Z(zK, want); !(z > 8) {
+		t.Errorf("the dimensions of z_K are not correlated (z = %.1f)", z)
 	}
 	if rough := math.Sqrt(2 / (math.Pi * draws)); !(want > 1.01*rough && want < 1.03*rough) || !(math.Abs(IndependentCorrelation(2)-1) <= 1e-12) {
-		t.Errorf("independent dimensions have a correlation of %v in %d draws and %v in 2", want, draws, IndependentCorrelation(2))
+		t.Errorf("the expected correlation of independent dimensions is %v for %d draws and %v for 2, want 1.01 to 1.03 times %v and 1", want, draws, IndependentCorrelation(2), rough)
 	}
 }
 
-// FuzzCheckpoint changes the metadata of a model and one of its tensors. Refusing the result must
-// not take memory, even if the metadata describe a huge model.
+// FuzzCheckpoint changes two values of a checkpoint's metadata and one tensor. An accepted
+// configuration must be possible. Refusing a checkpoint must take little memory, even if the
+// metadata describe a huge model.
 func FuzzCheckpoint(f *testing.F) {
-	base := Checkpoint{Config: free, Params: NewParams[float32](free, -1, 5), Seed: 5, Epoch: 3, ELBO: -101.25}.File()
+	base := testCheckpoint().File()
 	f.Add("K", "2", "latent", "3", 1, 16)
 	f.Add("K", "9999", "vary_eps", "true", 24, 1)
 	f.Add("latent", "4096", "model", "vae", 0, 0)
@@ -820,21 +821,12 @@ func FuzzCheckpoint(f *testing.F) {
 		c, err := checkpointOf(file)
 		runtime.ReadMemStats(&after)
 		if err == nil && c.Config.Check() != nil {
-			t.Errorf("%q = %q, %q = %q: accepted as the impossible %+v", key1, value1, key2, value2, c.Config)
+			t.Errorf("%q = %q, %q = %q: the impossible configuration %+v is accepted", key1, value1, key2, value2, c.Config)
 		}
 		if n := after.TotalAlloc - before.TotalAlloc; err != nil && n > 1<<17 {
-			t.Errorf("%q = %q, %q = %q, tensor %d of %d elements: refusing it took %d bytes", key1, value1, key2, value2, tensor, size, n)
+			t.Errorf("%q = %q, %q = %q, tensor %d with %d elements: refusing the checkpoint takes %d bytes", key1, value1, key2, value2, tensor, size, n)
 		}
 	})
-}
-
-func TestMeanSD(t *testing.T) {
-	if mean, sd := MeanSD([]float64{1, 2, 3, 6}); mean != 3 || !(math.Abs(sd*sd-14.0/3) <= 1e-14) {
-		t.Errorf("1, 2, 3, 6 have the mean %v and the variance %v, want 3 and 14/3", mean, sd*sd)
-	}
-	if _, sd := MeanSD([]float64{5}); !math.IsNaN(sd) {
-		t.Errorf("one value has the standard deviation %v", sd)
-	}
 }
 
 func TestGeneratedImagesDependOnDrawAndSeed(t *testing.T) {
@@ -847,18 +839,18 @@ func TestGeneratedImagesDependOnDrawAndSeed(t *testing.T) {
 	}
 	m := Generate(free, params, 3, 7)
 	if m.Rows != pixels || m.Cols != 3 {
-		t.Fatalf("three images are %v", m.Shape())
+		t.Fatalf("the shape of three images is %v, want [784×3]", m.Shape())
 	}
 	for i, p := range m.Data {
 		if !(p > 0 && p < 1) {
-			t.Fatalf("pixel %d has the probability %v", i, p)
+			t.Fatalf("the probability of pixel %d is %v", i, p)
 		}
 	}
 	if slices.Equal(image(m, 0), image(m, 1)) || slices.Equal(image(m, 1), image(m, 2)) {
-		t.Error("different draws give the same image")
+		t.Error("two of the three images are equal")
 	}
 	if !slices.Equal(m.Data, Generate(free, params, 3, 7).Data) || slices.Equal(m.Data, Generate(free, params, 3, 8).Data) {
-		t.Error("images do not depend on the seed alone")
+		t.Error("the same seed gives different images, or different seeds give the same images")
 	}
 }
 
@@ -882,18 +874,18 @@ func TestReconstructionsAgreeWithoutNoise(t *testing.T) {
 			network, _ := NewNetwork(&tape, c, params, false)
 			mean, _ := network.Encode(tape.Const(x))
 			if want := ad.Sigmoid(network.Decode(mean)).Value.Data; !slices.Equal(fromMean.Data, want) {
-				t.Errorf("%v: the reconstruction from the mean is not the mean's image", c)
+				t.Errorf("%v: the reconstruction from the mean is not the decoder's output for the mean", c)
 			}
 			fromFlow := path[len(path)-1].Image
 			linalg.Sub(fromFlow, fromFlow, fromMean)
 			linalg.Square(fromFlow, fromFlow)
 			return math.Sqrt(ad.Sum(tape.Const(fromFlow)).Scalar())
 		}
-		if d := apart(); !(d > 1e-5) { // starting weights are small
-			t.Errorf("%v: the two reconstructions are %v apart, though one is from a draw", c, d)
+		if d := apart(); !(d > 1e-5) { // the initial weights are small
+			t.Errorf("%v: the reconstructions from the mean and from a draw differ only by %v", c, d)
 		}
 		set("encoder.std.bias", -60) // σ = softplus(−60 + …), nearly zero
-		if c.Kind == "hvae" {        // γ₀ is all that is left to chance
+		if c.Kind == "hvae" {        // now only γ₀ is random
 			_, one := Reconstruct(c, params, x, 7)
 			_, other := Reconstruct(c, params, x, 8)
 			if slices.Equal(one[c.K].Image.Data, other[c.K].Image.Data) {
@@ -902,7 +894,7 @@ func TestReconstructionsAgreeWithoutNoise(t *testing.T) {
 		}
 		set("flow.step_size_logit", -60)
 		if d := apart(); !(d < 1e-12) {
-			t.Errorf("%v: the two reconstructions are %v apart, want none", c, d)
+			t.Errorf("%v: the two reconstructions differ by %v, want 0", c, d)
 		}
 	}
 }

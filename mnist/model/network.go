@@ -10,39 +10,39 @@ import (
 	"hvae/linalg"
 )
 
-// A Network is the encoder, decoder and flow of a model, with the parameters on a tape.
+// A Network is the encoder, decoder and flow of a model. Its parameters are variables on a tape.
 type Network[T linalg.Float] struct {
 	config  Config
 	encoder struct{ conv1, conv2, conv3, hidden, mean, std layer[T] }
 	decoder decoder[T]
 
-	// The flow's unconstrained parameters, nil where the model has none.
+	// Unconstrained parameters of the flow; nil if the model does not have the parameter.
 	stepSizeLogit, alphaLogit, logTemperature *ad.Var[T]
 
-	fields []**ad.Var[T] // pointers to the fields of all parameters, in the parameters' order
+	fields []**ad.Var[T] // pointers to all fields that hold parameters, in the order of NewParams
 
-	// Memory that ELBO, LogEstimates and Flow reuse, so that a training step does not allocate.
+	// Memory that ELBO, Draw and Flow reuse, so that a training step does not allocate memory.
 	flow      hvae.Flow[T]
 	prior     hvae.DiagonalNormal[T]
 	target    target[T]
 	recompute hvae.Recompute[T]
 }
 
-// A layer holds the parameters of a layer.
+// A layer is a dense layer, a convolution or a transposed convolution.
 type layer[T linalg.Float] struct{ weight, bias *ad.Var[T] }
 
 // A decoder is the generative network.
 type decoder[T linalg.Float] struct{ hidden, expand, deconv1, deconv2, deconv3 layer[T] }
 
-// NewNetwork puts a model's parameters on a tape, as leaves if train is set, else as
-// constants. It returns the network and the variables in the order of params. Both are valid
-// until the tape's Reset. It panics if the model has another number of parameters.
+// NewNetwork records params on a tape, as leaves if train is true, otherwise as constants. It
+// returns the network and the variables in the order of params. Both are valid until the tape's
+// Reset. NewNetwork panics if the number of parameters is wrong for the configuration.
 func NewNetwork[T linalg.Float](t *ad.Tape[T], c Config, params []Param[T], train bool) (*Network[T], []*ad.Var[T]) {
 	n := newNetwork[T](c)
 	return n, n.put(t, params, train)
 }
 
-// put puts parameters on a tape as NewNetwork does, and makes n use them.
+// put records params on a tape as NewNetwork does, and sets the network's parameters.
 func (n *Network[T]) put(t *ad.Tape[T], params []Param[T], train bool) []*ad.Var[T] {
 	put := t.Const
 	if train {
@@ -56,7 +56,7 @@ func (n *Network[T]) put(t *ad.Tape[T], params []Param[T], train bool) []*ad.Var
 	return vars
 }
 
-// newNetwork returns a network without parameters; see put and bind.
+// newNetwork returns a network without parameters, which put or bind must set.
 func newNetwork[T linalg.Float](c Config) *Network[T] {
 	n := &Network[T]{config: c}
 	for _, s := range n.specs(c) {
@@ -73,11 +73,11 @@ func newNetwork[T linalg.Float](c Config) *Network[T] {
 	return n
 }
 
-// bind sets the network's parameters. With a scratch tape, the flow recomputes its steps
-// (hvae.Recompute).
+// bind sets the parameters of the network to vars. If scratch is not nil, the backward pass
+// recomputes the leapfrog steps on it (hvae.Recompute).
 func (n *Network[T]) bind(vars []*ad.Var[T], scratch *ad.Tape[T]) {
 	if len(vars) != len(n.fields) {
-		panic(fmt.Sprintf("model: %d parameters for %v, which has %d", len(vars), n.config, len(n.fields)))
+		panic(fmt.Sprintf("model: %d parameters for the model %v, which has %d", len(vars), n.config, len(n.fields)))
 	}
 	for i, v := range vars {
 		*n.fields[i] = v
@@ -95,8 +95,8 @@ func (n *Network[T]) bind(vars []*ad.Var[T], scratch *ad.Tape[T]) {
 	}
 }
 
-// Flow returns the Hamiltonian flow for images x [784×B]. It is valid until the next call of
-// Flow, ELBO or LogEstimates.
+// Flow returns the Hamiltonian flow for images x [784×B]. The flow is valid until the next call
+// of Flow, ELBO or Draw.
 func (n *Network[T]) Flow(x *ad.Var[T]) *hvae.Flow[T] {
 	n.target = target[T]{&n.decoder, x}
 	n.flow.Target = &n.target
@@ -109,11 +109,10 @@ func (n *Network[T]) Flow(x *ad.Var[T]) *hvae.Flow[T] {
 	return &n.flow
 }
 
-// Encode returns the mean and the standard deviation [ℓ×B] of the variational prior
-// q(z|x) for images x [784×B]: three convolutions with 16, 32 and 32 channels, a dense
-// layer of 450, and two heads, with softplus after every layer but the mean. Where the input
-// of the last softplus is below −44, the standard deviation is zero and the ELBO −∞ (see
-// linalg.Softplus).
+// Encode returns the mean and the standard deviation [ℓ×B] of the variational prior q(z|x) for
+// images x [784×B]. The encoder has three convolutions with 16, 32 and 32 channels, a dense
+// layer of 450 units, and two dense output layers. Softplus follows every layer except the mean.
+// If its input is below −44, the standard deviation is zero and the ELBO −∞ (linalg.Softplus).
 func (n *Network[T]) Encode(x *ad.Var[T]) (mean, std *ad.Var[T]) {
 	e := &n.encoder
 	h := ad.SoftplusInPlace(e.conv1.conv(&conv1, x))
@@ -126,8 +125,8 @@ func (n *Network[T]) Encode(x *ad.Var[T]) (mean, std *ad.Var[T]) {
 // Decode returns the logits [784×B] of the pixel probabilities π_θ(z) for z [ℓ×B].
 func (n *Network[T]) Decode(z *ad.Var[T]) *ad.Var[T] { return n.decoder.decode(z) }
 
-// decode mirrors Encode: dense layers, then the transposes of its convolutions in reverse
-// order, with softplus after every layer but the last.
+// decode applies two dense layers and then the transposes of the encoder's convolutions in
+// reverse order. Softplus follows every layer except the last.
 func (d *decoder[T]) decode(z *ad.Var[T]) *ad.Var[T] {
 	h := ad.SoftplusInPlace(d.hidden.dense(z))
 	h = ad.SoftplusInPlace(d.expand.dense(h))

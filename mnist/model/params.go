@@ -1,7 +1,6 @@
 package model
 
 import (
-	"iter"
 	"math"
 
 	"hvae/ad"
@@ -10,37 +9,37 @@ import (
 	"hvae/linalg"
 )
 
-// A Param is a named parameter. A checkpoint stores it as a tensor with the same name and Shape
-// (PyTorch's conventions, image layers flattened as channel, row, column). Its matrix has
-// the layout that the kernels need.
+// A Param is a named parameter. A checkpoint stores it as a tensor with this name and Shape in
+// PyTorch's layout, in which images are flattened as (channel, row, column). The matrix Value has
+// the layout that the compute kernels need.
 type Param[T linalg.Float] struct {
 	*hvae.Param[T]
-	Shape []int
+	Shape []int // of the tensor
 
 	layout layout
 }
 
-// A layout is the relation between a parameter's matrix and its tensor in a checkpoint.
+// A layout describes how a parameter's matrix corresponds to its tensor in a checkpoint.
 type layout int
 
 const (
-	plain    layout = iota // both have the same elements in row-major order
+	plain    layout = iota // the same elements in row-major order
 	kernel                 // matrix [(ky, kx, b) × a], tensor (a, b, ky, kx)
-	codeRows               // the rows are the deepest image layer: matrix (pixel, channel), tensor (channel, pixel)
-	codeCols               // the columns are
+	codeRows               // matrix [(pixel, channel) × n], tensor ((channel, pixel), n)
+	codeCols               // matrix [n × (pixel, channel)], tensor (n, (channel, pixel))
 )
 
 // A spec describes a parameter.
 type spec[T linalg.Float] struct {
-	field  **ad.Var[T] // of the network
+	field  **ad.Var[T] // field of the network that holds the parameter
 	name   string
 	shape  []int // of the tensor in a checkpoint
 	layout layout
-	start  float64 // the mean of its elements' starting values
-	spread float64 // their standard deviation
+	start  float64 // mean of the elements' initial values
+	spread float64 // standard deviation of the elements' initial values
 }
 
-// specs lists the parameters of a model, stored in fields of n, in the checkpoint's order.
+// specs returns the parameters of a model in the order of a checkpoint.
 func (n *Network[T]) specs(c Config) (all []spec[T]) {
 	add := func(field **ad.Var[T], name string, l layout, start, spread float64, shape ...int) {
 		all = append(all, spec[T]{field, name, shape, l, start, spread})
@@ -50,8 +49,8 @@ func (n *Network[T]) specs(c Config) (all []spec[T]) {
 		add(&l.weight, name+".weight", weights, 0, spread(in, out), out, in)
 		add(&l.bias, name+".bias", biases, 0, 0, out)
 	}
-	// The checkpoint's shapes, (out, in, 5, 5) for a convolution and (in, out, 5, 5) for a
-	// transpose, are the same for g and its transpose.
+	// PyTorch's shapes are (out, in, 5, 5) for a convolution and (in, out, 5, 5) for a transposed
+	// convolution, so a convolution g and its transpose have the same shape.
 	convolution := func(name string, l *layer[T], g conv.Geometry, channels int) {
 		add(&l.weight, name+".weight", kernel, 0, spread(g.In(), g.Out()), g.OutC, g.InC, g.KernelH, g.KernelW)
 		add(&l.bias, name+".bias", plain, 0, 0, channels)
@@ -85,46 +84,42 @@ func (n *Network[T]) specs(c Config) (all []spec[T]) {
 	return all
 }
 
-// NewParams returns the parameters of a model at their starting values. Weights are normal
-// with standard deviation 1/√(n_in + n_out), where n_in and n_out are the sizes of the
-// layer's whole input and output. Biases are zero, except that the decoder's last bias is
-// outputBias. The flow starts at ε = 0.2, α_k = 0.9 and 1/β₀ = 1.5.
-func NewParams[T linalg.Float](c Config, outputBias float64, seed uint64) []Param[T] {
-	ps := zeroParams[T](c)
-	var n Network[T]
-	for i, s := range n.specs(c) {
-		if s.field == &n.decoder.deconv3.bias {
+// NewParams returns the initial parameters of a model. Weights are drawn from a normal
+// distribution with standard deviation 1/√(n_in + n_out), where n_in and n_out are the numbers of
+// inputs and outputs of the layer. The decoder's last bias is outputBias, and all other biases
+// are zero. The flow starts with ε = 0.2, α_k = 0.9 and 1/β₀ = 1.5.
+func NewParams[T linalg.Float](c Config, outputBias float64, seed uint64) (ps []Param[T]) {
+	for _, s := range new(Network[T]).specs(c) {
+		if s.name == "decoder.deconv3.bias" {
 			s.start = outputBias
 		}
-		rng := hvae.Stream(seed, "mnist start "+s.name)
-		for j := range ps[i].Value.Data {
-			ps[i].Value.Data[j] = T(s.start + s.spread*rng.NormFloat64())
+		p, rng := s.param(), hvae.Stream(seed, "mnist start "+s.name)
+		for i := range p.Value.Data {
+			p.Value.Data[i] = T(s.start + s.spread*rng.NormFloat64())
 		}
+		ps = append(ps, p)
 	}
 	return ps
 }
 
-// zeroParams returns the parameters of a model, all zero.
-func zeroParams[T linalg.Float](c Config) (ps []Param[T]) {
-	for _, s := range new(Network[T]).specs(c) {
-		rows, cols := s.shape[0], 1
-		for _, n := range s.shape[1:] {
-			cols *= n
-		}
-		if s.layout == kernel {
-			rows, cols = cols, rows
-		}
-		ps = append(ps, Param[T]{&hvae.Param[T]{Name: s.name, Value: linalg.New[T](rows, cols)}, s.shape, s.layout})
+// param returns the parameter that s describes, with all elements zero.
+func (s spec[T]) param() Param[T] {
+	rows, cols := s.shape[0], 1
+	for _, n := range s.shape[1:] {
+		cols *= n
 	}
-	return ps
+	if s.layout == kernel {
+		rows, cols = cols, rows
+	}
+	return Param[T]{&hvae.Param[T]{Name: s.name, Value: linalg.New[T](rows, cols)}, s.shape, s.layout}
 }
 
-// order yields, for each element of the parameter's tensor in row-major order, its index in
-// the tensor and its index in the matrix.
-func (p Param[T]) order() iter.Seq2[int, int] {
+// order returns, for each element of the tensor in row-major order, its index in the elements of
+// the matrix.
+func (p Param[T]) order() []int {
 	rows, cols := p.Value.Rows, p.Value.Cols
-	// The tensor as an array of three axes, and the distance in the matrix between
-	// neighbours along each.
+	// length holds the sizes of the tensor, seen as an array with three axes. step holds the
+	// distances in the matrix between neighbours along each axis.
 	length, step := [3]int{1, 1, rows * cols}, [3]int{0, 0, 1}
 	switch p.layout {
 	case kernel:
@@ -135,17 +130,13 @@ func (p Param[T]) order() iter.Seq2[int, int] {
 	case codeCols:
 		length, step = [3]int{rows, channels, code / channels}, [3]int{cols, 1, channels}
 	}
-	return func(yield func(int, int) bool) {
-		i := 0
-		for a := range length[0] {
-			for b := range length[1] {
-				for c := range length[2] {
-					if !yield(i, a*step[0]+b*step[1]+c*step[2]) {
-						return
-					}
-					i++
-				}
+	order := make([]int, 0, rows*cols)
+	for a := range length[0] {
+		for b := range length[1] {
+			for c := range length[2] {
+				order = append(order, a*step[0]+b*step[1]+c*step[2])
 			}
 		}
 	}
+	return order
 }

@@ -11,60 +11,55 @@ import (
 	"hvae/mnist/safetensors"
 )
 
-// stateFormat is the format of state.safetensors, in its metadata.
+// stateFormat is the value of "format" in the metadata of state.safetensors.
 const stateFormat = "hvae-mnist-state/2"
 
-// Prefixes of names in a state. The tensors of the current parameters have no prefix.
+// Prefixes of names in a state file. The tensors of the current parameters have no prefix.
 const (
-	meanPrefix    = "optimiser.mean." // tensors of Adamax's first average
-	normPrefix    = "optimiser.norm." // and of its second
-	bestPrefix    = "best."           // tensors of the best epoch's parameters
+	meanPrefix    = "optimiser.mean." // tensors of Adamax's first average, the mean of gradients
+	normPrefix    = "optimiser.norm." // tensors of Adamax's second average, the norm of gradients
+	bestPrefix    = "best."           // tensors of the parameters of the best epoch
 	settingPrefix = "setting."        // settings in the metadata
 )
 
-// A State is the contents of state.safetensors, everything that a resume needs except the
-// data: the parameters, the optimiser's averages, the parameters of the best epoch, the
-// settings, and the progress of the run.
+// A State is the contents of state.safetensors. It contains everything that a resumed run needs
+// except the data: the current parameters, the averages of the optimiser, the parameters of the
+// best epoch, the settings, and the progress of the run.
 type State struct {
 	Settings map[string]string
-	Progress string // the argument of Trainer.State
-	Steps    int    // optimiser steps taken
-	Digest   string // verified by ReadState; empty in files that lack it
+	Progress string // description of the progress, passed to Trainer.State
+	Steps    int    // number of optimiser steps taken
+	Digest   string // verified SHA-256 of the contents; empty if an older file lacks it
 
 	file safetensors.File
 }
 
-// State returns the trainer's state as a file, with the caller's settings and description
-// of the progress. best, the parameters of the best epoch, is nil before the first.
+// State returns the state of the trainer as a file, with the caller's settings and description
+// of the progress. best holds the parameters of the best epoch; nil means that there is none.
 func (t *Trainer[T]) State(settings map[string]string, progress string, best []Param[T]) safetensors.File {
 	s := t.algorithm.State()
 	f := safetensors.File{Metadata: map[string]string{
 		"format": stateFormat, "progress": progress, "optimiser.step": strconv.Itoa(s.Steps),
-		safetensors.DigestKey: "", // computed by Encode
+		safetensors.DigestKey: "", // Encode sets the digest
 	}}
 	for k, v := range settings {
 		f.Metadata[settingPrefix+k] = v
 	}
-	lo := 0
-	for _, p := range t.Params {
-		hi := lo + len(p.Value.Data)
-		f.Tensors = append(f.Tensors,
-			p.tensor(p.Name, p.Value.Data),
-			p.tensor(meanPrefix+p.Name, s.Averages[0][lo:hi]),
-			p.tensor(normPrefix+p.Name, s.Averages[1][lo:hi]))
-		lo = hi
+	means, norms := withData(t.Params, s.Averages[0]), withData(t.Params, s.Averages[1])
+	for i, p := range t.Params {
+		f.Tensors = append(f.Tensors, p.tensor(""), means[i].tensor(meanPrefix), norms[i].tensor(normPrefix))
 	}
 	for _, p := range best {
-		f.Tensors = append(f.Tensors, p.tensor(bestPrefix+p.Name, p.Value.Data))
+		f.Tensors = append(f.Tensors, p.tensor(bestPrefix))
 	}
 	return f
 }
 
-// ReadState reads a state file and verifies its digest. Restore checks the tensors, because
-// the settings determine which there must be.
+// ReadState reads a state file and verifies its digest. It does not check the tensors, which
+// depend on the settings; Restore does.
 func ReadState(name string) (s State, err error) {
-	const header = 1 << 24 // bytes, enough for the metrics of 100,000 epochs
-	if s.file, err = safetensors.ReadFile(name, header); err != nil {
+	const maxHeader = 1 << 24 // bytes, enough for the metrics of 100,000 epochs
+	if s.file, err = safetensors.ReadFile(name, maxHeader); err != nil {
 		return s, err
 	}
 	meta := s.file.Metadata
@@ -72,7 +67,7 @@ func ReadState(name string) (s State, err error) {
 		return s, fmt.Errorf("%s is not the state of a run: its format is %.40q, but this program reads only %q", name, f, stateFormat)
 	}
 	if s.Steps, err = strconv.Atoi(meta["optimiser.step"]); err != nil || s.Steps < 0 {
-		return s, fmt.Errorf("%s is damaged: its metadata has optimiser.step = %.40q, not a number", name, meta["optimiser.step"])
+		return s, fmt.Errorf("%s is damaged: its metadata contain optimiser.step = %.40q, not a number of steps", name, meta["optimiser.step"])
 	}
 	s.Progress, s.Digest = meta["progress"], meta[safetensors.DigestKey]
 	s.Settings = map[string]string{}
@@ -84,11 +79,12 @@ func ReadState(name string) (s State, err error) {
 	return s, nil
 }
 
-// Restore sets the trainer's parameters and the optimiser's averages and steps from a state.
-// It returns the parameters of the best epoch, nil if the state has none. If tensors are
-// missing, unknown, of the wrong shape or not finite, it returns an error and changes nothing.
+// Restore sets the parameters, the averages of the optimiser and the number of steps to the
+// state's. It returns the parameters of the best epoch, or nil if the state contains none. If a
+// tensor is missing, unknown, of the wrong shape or not finite, Restore returns an error and
+// changes nothing.
 func (t *Trainer[T]) Restore(s State) (best []Param[T], err error) {
-	var want []safetensors.Spec
+	var want []safetensors.Tensor
 	prefixes := []string{"", meanPrefix, normPrefix}
 	_, hasBest := s.file.Tensor(bestPrefix + t.Params[0].Name)
 	if hasBest {
@@ -96,7 +92,7 @@ func (t *Trainer[T]) Restore(s State) (best []Param[T], err error) {
 	}
 	for _, p := range t.Params {
 		for _, prefix := range prefixes {
-			want = append(want, safetensors.Spec{Name: prefix + p.Name, Shape: p.Shape})
+			want = append(want, safetensors.Tensor{Name: prefix + p.Name, Shape: p.Shape})
 		}
 	}
 	if err := safetensors.Check(s.file, want); err != nil {
@@ -104,36 +100,40 @@ func (t *Trainer[T]) Restore(s State) (best []Param[T], err error) {
 	}
 	for _, p := range t.Params {
 		if norm, _ := s.file.Tensor(normPrefix + p.Name); slices.ContainsFunc(norm.Data, func(v float32) bool { return v < 0 }) {
-			return nil, fmt.Errorf("tensor %q has a negative element, but is an average of absolute values", norm.Name)
+			return nil, fmt.Errorf("tensor %q has a negative element, but it is a running norm of gradients", norm.Name)
 		}
 	}
 	to := t.algorithm.State()
 	to.Steps = s.Steps
-	lo := 0
-	for i, p := range t.Params {
-		hi := lo + len(p.Value.Data)
-		p.restore(s.file, p.Name, to.Params[i].Value.Data)
-		p.restore(s.file, meanPrefix+p.Name, to.Averages[0][lo:hi])
-		p.restore(s.file, normPrefix+p.Name, to.Averages[1][lo:hi])
-		lo = hi
-	}
+	restore(s.file, meanPrefix, withData(t.Params, to.Averages[0]))
+	restore(s.file, normPrefix, withData(t.Params, to.Averages[1]))
 	if err := t.algorithm.Restore(to); err != nil {
 		return nil, err
 	}
+	restore(s.file, "", t.Params)
 	if hasBest {
 		best = CloneParams(t.Params)
-		for _, p := range best {
-			p.restore(s.file, bestPrefix+p.Name, p.Value.Data)
-		}
+		restore(s.file, bestPrefix, best)
 	}
 	return best, nil
 }
 
 // CloneParams returns a deep copy of the parameters.
 func CloneParams[T linalg.Float](params []Param[T]) []Param[T] {
+	var data []T
+	for _, p := range params {
+		data = append(data, p.Value.Data...)
+	}
+	return withData(params, data)
+}
+
+// withData returns copies of params whose elements are consecutive parts of data.
+func withData[T linalg.Float](params []Param[T], data []T) []Param[T] {
 	out := slices.Clone(params)
 	for i, p := range params {
-		out[i].Param = &hvae.Param[T]{Name: p.Name, Value: p.Value.Clone()}
+		n := len(p.Value.Data)
+		out[i].Param = &hvae.Param[T]{Name: p.Name, Value: linalg.Of(p.Value.Rows, p.Value.Cols, data[:n:n])}
+		data = data[n:]
 	}
 	return out
 }

@@ -9,10 +9,10 @@ import (
 	"hvae/linalg"
 )
 
-// Trained models must not compute with subnormal numbers, because some processors are up to a
-// hundred times slower with them. The test counts subnormal values and adjoints in a training
-// step. It allows a fiftieth of the number without the threshold of softplus and sigmoid (tail in
-// linalg/internal/kernel).
+// Arithmetic with subnormal numbers is up to 100 times slower on some processors. Therefore softplus
+// and sigmoid return 0 below a threshold (tail in linalg/internal/kernel). The test counts subnormal
+// values and adjoints in a training step of a trained model. It allows 1/50 of the number without
+// the threshold.
 func TestStepOfATrainedModelHasFewSubnormalNumbers(t *testing.T) {
 	for _, c := range []struct {
 		file    string
@@ -30,7 +30,8 @@ func TestStepOfATrainedModelHasFewSubnormalNumbers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Grad, unlike Backward, records the adjoints. It computes the first parameter's last.
+		// Unlike Backward, Grad records the adjoints on the tape. The gradient of the first parameter
+		// needs all other adjoints.
 		var tape ad.Tape[float32]
 		network, params := NewNetwork(&tape, checkpoint.Config, checkpoint.Params, true)
 		noise := func(purpose string) *ad.Var[float32] {
@@ -50,7 +51,7 @@ func TestStepOfATrainedModelHasFewSubnormalNumbers(t *testing.T) {
 		}
 		t.Logf("%s: %d of %d numbers are subnormal", c.file, subnormal, all)
 		if subnormal > c.without/50 {
-			t.Errorf("%s: %d of %d numbers are subnormal, want at most a fiftieth of %d", c.file, subnormal, all, c.without)
+			t.Errorf("%s: %d of %d numbers are subnormal, want at most 1/50 of %d", c.file, subnormal, all, c.without)
 		}
 	}
 }

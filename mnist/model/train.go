@@ -8,47 +8,47 @@ import (
 	"hvae/linalg"
 )
 
-// blockSize returns the number of columns of a batch of n that share a tape. With leapfrog
-// steps it is 16, the float32 values of a vector, whose activations stay in a core's cache
-// from layer to layer and take little memory per step. Without, it is up to 64, so that the
-// weights are read from memory less often. Then the batch is split into an even number of
-// blocks of about the same size, and idle cores share the loops within a block.
+// blockSize returns the number of images that share a tape in a batch of n images. With leapfrog
+// steps, it is 16, the number of float32 values in a SIMD vector: the activations of 16 images
+// stay in a core's cache and take little memory per step. Without leapfrog steps, it is at most
+// 64, so that the weights are read from memory less often. The batch is then split into an even
+// number of blocks of about the same size, and idle cores share the loops within a block.
 func (c Config) blockSize(n int) int {
-	const vector, most = 16, 64
+	const vector, largest = 16, 64
 	if c.K > 0 {
 		return vector
 	}
-	blocks := 2 * ((n + 2*most - 1) / (2 * most))
+	blocks := 2 * ((n + 2*largest - 1) / (2 * largest))
 	return ((n+blocks-1)/blocks + 3) / 4 * 4 // a multiple of a quarter of a vector
 }
 
-// A Batch supplies images and noise. Each image must have a separate stream of noise, so that
-// the noise does not depend on the blocks into which the batch is split.
+// A Batch supplies images and noise. The noise of each image must come from a separate random
+// stream, so that it does not depend on how the batch is split.
 type Batch[T linalg.Float] interface {
 	// Len returns the number of images.
 	Len() int
-	// Fill sets the columns of x [784×n], epsilon and gamma0 [ℓ×n] to the images lo …
-	// lo+n−1 of the batch and their noise, for which it may use k. Several goroutines call
-	// it at once, each with another k.
+	// Fill sets x [784×n] to images lo … lo+n−1 of the batch, and epsilon and gamma0 [ℓ×n] to
+	// their noise. It may use k as its random stream. Several goroutines call Fill
+	// concurrently, each with a different k.
 	Fill(lo int, x, epsilon, gamma0 linalg.Matrix[T], k *hvae.Keyed)
 }
 
-// A Trainer trains a model with Algorithm 2; the columns are images.
+// A Trainer trains a model with Algorithm 2.
 type Trainer[T linalg.Float] struct {
 	Config Config
 	Params []Param[T]
 
-	// Recompute makes memory independent of K and training slower: the gradient runs each
-	// leapfrog step again. The results are bit-identical.
+	// If Recompute is true, the backward pass recomputes each leapfrog step. Training is then
+	// slower, and its memory does not depend on K. The results are bit-identical.
 	Recompute bool
 
 	algorithm *hvae.Trainer[T]
-	batch     Batch[T] // of the current step
-	columns   []int    // 0, 1, …: the images of a batch
+	batch     Batch[T] // the current batch
+	columns   []int    // 0, 1, 2, …, the numbers of images in a batch
 }
 
-// NewTrainer returns a trainer of the given parameters with Adamax at the given learning rate.
-// It changes them in place, and moves their elements to one vector θ.
+// NewTrainer returns a trainer that uses Adamax with the given learning rate. It changes the
+// parameters in place, and moves their elements to one vector θ.
 func NewTrainer[T linalg.Float](c Config, params []Param[T], rate float64) *Trainer[T] {
 	t := &Trainer[T]{Config: c, Params: params}
 	var all hvae.Params[T]
@@ -59,21 +59,21 @@ func NewTrainer[T linalg.Float](c Config, params []Param[T], rate float64) *Trai
 	return t
 }
 
-// Step estimates the mean ELBO over a batch and its gradient, and updates the parameters.
-// If it returns an error, the trainer is unchanged. If the ELBO or its gradient is not finite,
-// the error names the first operation whose result is not. If ctx ends, Step returns ctx's
-// error at once.
+// Step estimates the mean ELBO of a batch and its gradient, and updates the parameters. If the
+// ELBO or its gradient is not finite, Step returns an error that names the first operation with
+// such a result. If ctx ends, Step returns ctx's error immediately. After an error, the trainer is
+// unchanged.
 func (t *Trainer[T]) Step(ctx context.Context, b Batch[T]) (elbo float64, err error) {
 	return t.algorithm.Step(ctx, t.begin(b))
 }
 
-// ELBO estimates the mean ELBO over a batch. If ctx ends first, it returns ctx's error.
+// ELBO returns an estimate of the mean ELBO of a batch. If ctx ends, it returns ctx's error.
 func (t *Trainer[T]) ELBO(ctx context.Context, b Batch[T]) (float64, error) {
 	elbo, _, err := t.algorithm.Evaluate(ctx, t.begin(b), 0, nil)
 	return elbo, err
 }
 
-// begin sets the batch and returns its columns.
+// begin sets the current batch and returns the numbers of its images.
 func (t *Trainer[T]) begin(b Batch[T]) []int {
 	n := b.Len()
 	t.batch, t.algorithm.Recompute, t.algorithm.BlockSize = b, t.Recompute, t.Config.blockSize(n)
@@ -83,13 +83,13 @@ func (t *Trainer[T]) begin(b Batch[T]) []int {
 	return t.columns[:n]
 }
 
-// A worker is the memory that a goroutine reuses from block to block.
+// A worker holds memory that a goroutine reuses for each block of images.
 type worker[T linalg.Float] struct {
 	network *Network[T]
 	stream  hvae.Keyed
 }
 
-// bound is the hvae.Bound of the trainer: it returns the ELBO of the images of a block.
+// bound is an hvae.Bound. It returns the ELBO [1×n] of the n images in a block.
 func (t *Trainer[T]) bound(b *hvae.Block[T]) *ad.Var[T] {
 	w, ok := b.State.(*worker[T])
 	if !ok {

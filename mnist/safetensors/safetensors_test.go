@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// file returns a file with the given header and data.
+// file returns a file with the given header and the given bytes after the header.
 func file(header, data string) []byte {
 	return []byte(string(binary.LittleEndian.AppendUint64(nil, uint64(len(header)))) + header + data)
 }
@@ -35,7 +35,7 @@ func TestEncodeWritesTheFormatByteForByte(t *testing.T) {
 	}
 }
 
-func TestRoundTrip(t *testing.T) {
+func TestFileIsUnchangedAfterWritingAndReading(t *testing.T) {
 	nan := math.Float32frombits(0x7fc12345)
 	f := File{
 		Metadata: map[string]string{"format": "x", "empty": ""},
@@ -57,10 +57,10 @@ func TestRoundTrip(t *testing.T) {
 		t.Error(diff)
 	}
 	if s, ok := got.Tensor("s"); !ok || s.Data[0] != 7 {
-		t.Error("Tensor does not find a tensor by its name")
+		t.Error(`Tensor("s") does not return the tensor`)
 	}
 	if _, ok := got.Tensor("t"); ok {
-		t.Error("Tensor finds a tensor that does not exist")
+		t.Error(`Tensor("t") reports a tensor, but there is none`)
 	}
 }
 
@@ -78,14 +78,14 @@ func TestDamagedFilesAreRefused(t *testing.T) {
 	}{
 		{"empty", nil, "not a safetensors file"},
 		{"short", []byte("1234567"), "not a safetensors file"},
-		{"header beyond the end", file("{}", "")[:9], "its header should have 2 bytes, but only 1 follow"},
+		{"header beyond the end", file("{}", "")[:9], "its header should have 2 bytes, but the rest of the file has 1"},
 		{"text", []byte("# Hamiltonian VAE\n"), "not a safetensors file"},
 		{"absurd header length", []byte("\xff\xff\xff\xff\xff\xff\xff\xff{}"), "not a safetensors file"},
 		{"no JSON", file("hello", ""), "not a JSON object"},
 		{"no object", file("[1]", ""), "not a JSON object"},
-		{"JSON cut off", file(`{"w":`, ""), "does not describe tensor"},
+		{"JSON cut off", file(`{"w":`, ""), "not JSON"},
 		{"JSON not closed", file(`{"__metadata__":{}`, ""), "not JSON"},
-		{"more than an object", file("{} {}", ""), "continues"},
+		{"more than an object", file("{} {}", ""), "not JSON"},
 		{"a name twice", file(`{"__metadata__":{},"__metadata__":{}}`, ""), `"__metadata__" twice`},
 		{"a field twice", file(`{"w":{"dtype":"F32","dtype":"F32","shape":[],"data_offsets":[0,4]}}`, "1234"), `"dtype" twice`},
 		{"metadata twice", file(`{"__metadata__":{"a":"1","b":"2","a":"1"}}`, ""), `"a" twice`},
@@ -101,16 +101,16 @@ func TestDamagedFilesAreRefused(t *testing.T) {
 		{"cut off data", file(one("[2]", "[0,8]"), "1234"), "outside the 4 bytes"},
 		{"offsets backwards", file(one("[0]", "[0,-4]"), ""), "outside"},
 		{"negative offset", file(one("[1]", "[-4,0]"), "1234"), "overlap"},
-		{"shape and offsets disagree", file(one("[3]", "[0,8]"), "12345678"), "shape [3] needs 12 bytes"},
-		{"negative shape", file(one("[-1,-1]", "[0,4]"), "1234"), "shape [-1 -1] does not fit"},
-		{"overflowing shape", file(one("[4294967296,4294967296]", "[0,0]"), ""), "does not fit"},
-		{"overflowing product", file(one("[8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8]", "[0,8]"), "12345678"), "does not fit"},
-		{"odd length", file(one("[1]", "[0,5]"), "12345"), "shape [1] needs 4 bytes"},
+		{"shape and offsets disagree", file(one("[3]", "[0,8]"), "12345678"), "shape [3] does not match its offsets [0, 8], which span 8 bytes"},
+		{"negative shape", file(one("[-1,-1]", "[0,4]"), "1234"), "shape [-1 -1] does not match"},
+		{"overflowing shape", file(one("[4294967296,4294967296]", "[0,0]"), ""), "does not match"},
+		{"overflowing product", file(one("[8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8]", "[0,8]"), "12345678"), "does not match"},
+		{"odd length", file(one("[1]", "[0,5]"), "12345"), "shape [1] does not match its offsets [0, 5]"},
 		{"overlap", file(two("[0,4]", "[0,4]"), "1234"), "overlap"},
-		{"gap", file(two("[0,4]", "[8,12]"), "123412341234"), "leave a gap after 4"},
+		{"gap", file(two("[0,4]", "[8,12]"), "123412341234"), "leave a gap after the previous tensor, which ends at 4"},
 		{"trailing bytes", file(one("[1]", "[0,4]"), "12345"), "1 bytes follow"},
 	} {
-		_, err := Decode(c.b)
+		_, err := Decode(c.b, 1000)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %q in it", c.name, err, c.want)
 		}
@@ -120,7 +120,7 @@ func TestDamagedFilesAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := ReadFile(name, 1000); err == nil || !strings.Contains(err.Error(), name) {
-		t.Errorf("the error of a damaged file does not name it: %v", err)
+		t.Errorf("error %v, want the name of the damaged file in it", err)
 	}
 }
 
@@ -128,42 +128,45 @@ func TestErrorsAreShort(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	scalar := Tensor{long, []int{}, []float32{1}}
 	for what, err := range map[string]error{
-		"name":     second(Decode(file(fmt.Sprintf(`{"%s":{}}`, long), ""))),
-		"twice":    second(Decode(file(fmt.Sprintf(`{"%s":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},"%[1]s":{}}`, long), ""))),
-		"field":    second(Decode(file(fmt.Sprintf(`{"w":{"%s":1}}`, long), ""))),
-		"type":     second(Decode(file(fmt.Sprintf(`{"w":{"dtype":"%s"}}`, long), ""))),
-		"number":   second(Decode(file(fmt.Sprintf(`{"w":{"shape":[%s]}}`, strings.Repeat("7", 1<<20)), ""))),
-		"metadata": second(Decode(file(fmt.Sprintf(`{"__metadata__":{"%s":1}}`, long), ""))),
-		"shape":    second(Decode(file(fmt.Sprintf(`{"w":{"dtype":"F32","shape":[1%s],"data_offsets":[0,0]}}`, strings.Repeat(",1", 1<<19)), ""))),
+		"name":     decodeError(file(fmt.Sprintf(`{"%s":{}}`, long), "")),
+		"twice":    decodeError(file(fmt.Sprintf(`{"%s":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},"%[1]s":{}}`, long), "")),
+		"field":    decodeError(file(fmt.Sprintf(`{"w":{"%s":1}}`, long), "")),
+		"type":     decodeError(file(fmt.Sprintf(`{"w":{"dtype":"%s"}}`, long), "")),
+		"number":   decodeError(file(fmt.Sprintf(`{"w":{"shape":[%s]}}`, strings.Repeat("7", 1<<20)), "")),
+		"metadata": decodeError(file(fmt.Sprintf(`{"__metadata__":{"%s":1}}`, long), "")),
+		"shape":    decodeError(file(fmt.Sprintf(`{"w":{"dtype":"F32","shape":[1%s],"data_offsets":[0,0]}}`, strings.Repeat(",1", 1<<19)), "")),
 		"tensor":   Check(File{Tensors: []Tensor{scalar}}, nil),
-		"shapes":   Check(File{Tensors: []Tensor{{"w", make([]int, 1<<20), nil}}}, []Spec{{"w", nil}}),
+		"shapes":   Check(File{Tensors: []Tensor{{"w", make([]int, 1<<20), nil}}}, []Tensor{{"w", nil, nil}}),
 	} {
 		if err == nil || len(err.Error()) > 300 {
-			t.Errorf("%s: %.500v", what, err)
+			t.Errorf("%s: error %.500v, want at most 300 bytes", what, err)
 		}
 	}
 }
 
-// The digest is as DigestKey describes, and Decode detects every flipped bit.
+// The comment on DigestKey defines the digest. Decode must detect every flipped bit of a file.
 func TestDigestCoversTensorsAndMetadata(t *testing.T) {
 	f := File{Metadata: map[string]string{"b": "2", DigestKey: "", "a": "1"}, Tensors: []Tensor{{"w", []int{2}, []float32{1, -2}}}}
 	b := f.Encode()
 	want := fmt.Sprintf("%x", sha256.Sum256([]byte("a=1\nb=2\n\x00\x00\x80\x3f\x00\x00\x00\xc0")))
-	if got, err := Decode(b); err != nil || got.Metadata[DigestKey] != want {
+	if got, err := Decode(b, len(b)); err != nil || got.Metadata[DigestKey] != want {
 		t.Fatalf("the digest is %s, want %s (%v)", got.Metadata[DigestKey], want, err)
 	}
 	for bit := range 8 * len(b) {
 		damaged := slices.Clone(b)
 		damaged[bit/8] ^= 1 << (bit % 8)
-		if got, err := Decode(damaged); err == nil && got.Metadata[DigestKey] == want && got.Tensors[0].Name == "w" {
-			t.Errorf("bit %d of byte %d is flipped, and Decode accepts %q", bit%8, bit/8, damaged)
+		if got, err := Decode(damaged, len(b)); err == nil && got.Metadata[DigestKey] == want && got.Tensors[0].Name == "w" {
+			t.Errorf("Decode accepts %q, in which bit %d of byte %d is flipped", damaged, bit%8, bit/8)
 		}
 	}
 }
 
-func second[A, B any](_ A, b B) B { return b }
+func decodeError(b []byte) error {
+	_, err := Decode(b, len(b))
+	return err
+}
 
-func TestReadFileRefusesHugeAndSpecialFilesBeforeReading(t *testing.T) {
+func TestReadFileRefusesHugeAndSpecialFiles(t *testing.T) {
 	dir := t.TempDir()
 	sparse := filepath.Join(dir, "sparse")
 	f, err := os.Create(sparse)
@@ -171,7 +174,7 @@ func TestReadFileRefusesHugeAndSpecialFilesBeforeReading(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := f.Truncate(1 << 40); err != nil {
-		t.Skip("cannot create a sparse file of a terabyte: ", err)
+		t.Skip("the file system does not support a sparse file of 1 TiB: ", err)
 	}
 	f.Close()
 	long := filepath.Join(dir, "long")
@@ -195,11 +198,11 @@ func TestReadFileRefusesHugeAndSpecialFilesBeforeReading(t *testing.T) {
 	}
 }
 
-func TestCheckNamesTheDifference(t *testing.T) {
-	want := []Spec{{"w", []int{2}}, {"b", []int{}}}
+func TestCheckErrorsNameTheTensor(t *testing.T) {
+	want := []Tensor{{Name: "w", Shape: []int{2}}, {Name: "b", Shape: []int{}}}
 	w, b := Tensor{"w", []int{2}, []float32{1, 2}}, Tensor{"b", []int{}, []float32{3}}
 	if err := Check(File{Tensors: []Tensor{b, w}}, want); err != nil {
-		t.Errorf("a file in another order: %v", err)
+		t.Errorf("Check refuses tensors in another order: %v", err)
 	}
 	for _, c := range []struct {
 		tensors []Tensor
@@ -217,15 +220,15 @@ func TestCheckNamesTheDifference(t *testing.T) {
 	}
 }
 
-// FuzzDecode checks that Decode never panics, and that a file that it accepts is unchanged by
-// Encode and Decode.
+// FuzzDecode checks that Decode never panics, and that Encode and Decode preserve every file that
+// Decode accepts.
 func FuzzDecode(f *testing.F) {
 	f.Add(File{Metadata: map[string]string{"a": "b"}, Tensors: []Tensor{{"w", []int{2}, []float32{1, 2}}}}.Encode())
 	f.Add(File{Metadata: map[string]string{DigestKey: ""}, Tensors: []Tensor{{"w", []int{1}, []float32{1}}}}.Encode())
 	f.Add(file(`{"w":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}`, ""))
 	f.Add(file(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]},"b":{"dtype":"F32","shape":[],"data_offsets":[0,4]}}`, "12345678"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		first, err := Decode(b)
+		first, err := Decode(b, len(b))
 		if err != nil {
 			return
 		}
@@ -234,11 +237,12 @@ func FuzzDecode(f *testing.F) {
 			elements += len(x.Data)
 		}
 		if 4*elements > len(b) {
-			t.Fatalf("%d elements from %d bytes", elements, len(b))
+			t.Fatalf("Decode returned %d elements of 4 bytes for a file of %d bytes", elements, len(b))
 		}
-		again, err := Decode(first.Encode())
+		encoded := first.Encode()
+		again, err := Decode(encoded, len(encoded))
 		if err != nil {
-			t.Fatalf("Decode refuses the encoded file: %v", err)
+			t.Fatalf("Decode refuses the file that Encode returned: %v", err)
 		}
 		equal := cmp.Comparer(func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) })
 		sameMap := cmp.Transformer("map", func(m map[string]string) string { return fmt.Sprint(len(m), m) })

@@ -1,10 +1,11 @@
-// Package sheet draws contact sheets: digits in rows and columns, with captions and labels.
+// Package sheet draws contact sheets, which are pictures of digits in rows and columns.
 package sheet
 
 import (
 	"bytes"
 	"image"
 	"image/color"
+	"image/draw"
 	"image/png"
 	"math"
 	"strings"
@@ -12,27 +13,23 @@ import (
 	"hvae/linalg"
 )
 
+// Sizes in pixels.
 const (
-	side  = 28 // width and height of a digit in pixels
-	white = 255
-)
-
-// These sizes on a contact sheet are in pixels.
-const (
-	scale   = 2  // width of a digit's pixel and of a letter's dot
+	side    = 28 // of a digit in the input
+	scale   = 2  // of an input pixel, and of a dot of a letter, on the sheet
 	gap     = 4  // between digits of a group
 	apart   = 20 // between groups
 	margin  = 8
-	heading = 26 // height of a line of captions or labels, with the space below it
+	heading = 26 // height of a line of text, with the space below it
 )
 
-// Draw returns a PNG contact sheet with the given number of digits in a row. The digits are
-// the columns of x [784×n], with values from 0 (black) to 1 (white). The labels, one for each
-// digit or nil, are written below the digits. With captions, the digits form groups of
-// len(captions), and the captions are written above each group.
+// Draw returns a contact sheet as a PNG. Its rows have the given number of digits, which are the
+// columns of x [784×n], with values from 0 (black) to 1 (white). If labels is not nil, labels[i] is
+// written below digit i. If captions are given, the digits of a row form groups of len(captions),
+// and the captions are written above the digits of each group.
 func Draw(x linalg.Matrix[float32], labels []string, columns int, captions ...string) []byte {
 	group, top, below := columns, margin, gap
-	if len(captions) > 0 {
+	if captions != nil {
 		group, top, below = len(captions), margin+heading, apart/2
 	}
 	rowPitch := side*scale + below // distance between rows
@@ -44,42 +41,37 @@ func Draw(x linalg.Matrix[float32], labels []string, columns int, captions ...st
 	}
 	rows := (x.Cols + columns - 1) / columns
 	sheet := image.NewGray(image.Rect(0, 0, left(columns-1)+side*scale+margin, top+rows*rowPitch-below+margin))
-	for i := range sheet.Pix {
-		sheet.Pix[i] = white
-	}
+	draw.Draw(sheet, sheet.Bounds(), image.White, image.Point{}, draw.Src)
 	for n := range x.Cols {
 		x0, y0 := left(n%columns), top+n/columns*rowPitch
-		for pixel := range side * side {
-			gray := uint8(math.Round(white * float64(x.At(pixel, n))))
-			dot(sheet, x0+pixel%side*scale, y0+pixel/side*scale, gray)
+		for i := range side * side {
+			dot(sheet, x0+i%side*scale, y0+i/side*scale, uint8(math.Round(255*float64(x.At(i, n)))))
+		}
+		if labels != nil {
+			write(sheet, x0, y0+side*scale+gap, labels[n])
 		}
 	}
-	center := func(column, y int, text string) {
-		write(sheet, left(column)+(side*scale-textWidth(text))/2, y, text)
-	}
-	for n, label := range labels {
-		center(n%columns, top+n/columns*rowPitch+side*scale+gap, label)
-	}
-	if len(captions) > 0 {
-		for column := range columns {
-			center(column, margin, captions[column%group])
+	for column := range columns {
+		if captions != nil {
+			write(sheet, left(column), margin, captions[column%group])
 		}
 	}
 	var b bytes.Buffer
 	if err := png.Encode(&b, sheet); err != nil {
-		panic(err) // images that are too large for PNG
+		panic(err) // the image is too large for PNG
 	}
 	return b.Bytes()
 }
 
-// dot sets scale×scale pixels, with the top left one at (x, y).
+// dot fills a square of scale×scale pixels with its top left corner at (x, y).
 func dot(sheet *image.Gray, x, y int, gray uint8) {
 	for p := range scale * scale {
 		sheet.SetGray(x+p%scale, y+p/scale, color.Gray{Y: gray})
 	}
 }
 
-// The font of captions and labels: letters five dots wide, with one row below the baseline.
+// The font of captions and labels. Each letter is 5 dots wide and 8 dots high, with one row of dots
+// below the baseline.
 const (
 	letters = "adeimnprtuwz0123456789-"
 	dots    = `
@@ -91,15 +83,13 @@ const (
 #...# #...# #.... ..#.. #.#.# #...# ####. #.... .#... #...# #.#.# .#... #...# ..#.. .#... #...# ...#. #...# #...# .#... #...# ...#. .....
 .#### .#### .#### .###. #.#.# #...# #.... #.... ..##. .#### .#.#. ##### .###. .###. ##### .###. ...#. .###. .###. .#... .###. .##.. .....
 ..... ..... ..... ..... ..... ..... #.... ..... ..... ..... ..... ..... ..... ..... ..... ..... ..... ..... ..... ..... ..... ..... .....`
-	pitch = 6 // dots between the left edges of adjacent letters
+	pitch = 6 // distance in dots between the left edges of adjacent letters
 )
 
-// textWidth returns the width of a text in pixels.
-func textWidth(s string) int { return scale * (pitch*len(s) - 1) }
-
-// write writes s in black with its top left corner at (x, y). The font must have all letters
-// of s.
+// write writes s with its top edge at y, centred below or above the digit whose left edge is at x.
+// The font must contain all letters of s.
 func write(sheet *image.Gray, x, y int, s string) {
+	x += (side*scale - scale*(pitch*len(s)-1)) / 2
 	for row, line := range strings.Split(dots[1:], "\n") {
 		for i, letter := range s {
 			from := pitch * strings.IndexRune(letters, letter)

@@ -147,8 +147,9 @@ func (t *Table) evaluate(ctx context.Context, k task, r *run.Run, folder *run.Fo
 	line.Begin(float64(done.Load()) / float64(total))
 	for len(e.NLLs) < t.Runs {
 		began := time.Now()
-		fill := eval.Binarise(t.set.Test, eval.First(e.Images), e.Seed, len(e.NLLs))
-		estimates, err := model.Evaluate(ctx, k.config, r.Best(), e.Images, e.Samples, fill, func() {
+		indices := eval.First(e.Images)
+		x, noise := eval.Binarise(t.set.Test, indices, e.Seed, len(e.NLLs)), eval.Noise(indices, e.Seed, len(e.NLLs))
+		estimates, err := model.Evaluate(ctx, k.config, r.Best(), x, e.Samples, noise, func() {
 			line.Set(float64(done.Add(1)) / float64(total))
 		})
 		if err != nil {

@@ -1,0 +1,31 @@
+package eval
+
+import (
+	"math"
+	"testing"
+)
+
+func TestMeanSDOmitsTheDeviationOfASingleValue(t *testing.T) {
+	if mean, sd := MeanSD([]float64{1, 2, 3, 6}); mean != 3 || !(math.Abs(*sd**sd-14.0/3) <= 1e-14) {
+		t.Errorf("1, 2, 3 and 6 have the mean %v and the variance %v, want 3 and 14/3", mean, *sd**sd)
+	}
+	if mean, sd := MeanSD([]float64{5}); mean != 5 || sd != nil {
+		t.Errorf("a single 5 has the mean %v and the standard deviation %v, want 5 and nil", mean, sd)
+	}
+}
+
+// The bounder in this test holds the sums of three runs for two images.
+func TestBoundsAreMeansOverImagesAndRuns(t *testing.T) {
+	c := (&bounder{
+		images: Dataset{Simulated: true},
+		lower:  []float64{-30, -60}, upper: []float64{-27, -54}, importance: []float64{-33, -66}, acceptance: []float64{0.5, 0.6, 0.9},
+	}).bounds()
+	for name, v := range map[string][2]float64{
+		"lower": {c.Lower, -15}, "upper": {*c.Upper, -13.5}, "gap": {*c.Gap, 1.5}, "missed": {c.Missed, 1.5}, "acceptance": {*c.Acceptance, 2. / 3},
+		"lower_se": {*c.LowerSE, 5}, "gap_se": {*c.GapSE, 0.5},
+	} {
+		if !(math.Abs(v[0]-v[1]) <= 1e-12) {
+			t.Errorf("%s is %v, want %v", name, v[0], v[1])
+		}
+	}
+}
