@@ -24,7 +24,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	var simulated, asJSON bool
 	var seed uint64
 	f.String(&checkpoint, "checkpoint", "", "`file` of the model (required)")
-	source.Flags(f)
+	source.DefineFlags(f)
 	f.String(&split, "split", "test", "`images` to evaluate on: test or validation")
 	f.Count(&limit, "limit", 0, 0, "evaluate on the first `number` of images only; 0 for all 10,000")
 	f.Count(&options.Samples, "samples", 1000, 1, "`number` of importance samples for each image")

@@ -22,7 +22,7 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	var n int
 	var seed uint64
 	f.String(&checkpoint, "checkpoint", "", "`file` of the model (required)")
-	source.Flags(f)
+	source.DefineFlags(f)
 	f.Count(&n, "n", 24, 1, "`number` of test digits")
 	pictureFlag(f, &out)
 	f.Seed(&seed, "seed of binarisation and noise")

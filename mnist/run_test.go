@@ -86,8 +86,6 @@ type position struct {
 	Sum, Seconds  float64
 	Validated     int
 	ValidationSum float64
-	Best          float64
-	BestEpoch     int
 	Metrics       []run.Metrics
 	Rates         []newRate
 }
@@ -408,14 +406,15 @@ func TestAContradictoryStateIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	mustTrain(t, tiny(dir, "-epochs", "2")...)
 	for _, change := range []func(p *position){
-		func(p *position) { p.Best = 1e9 },
-		func(p *position) { p.Best -= 1e-9 },
-		func(p *position) { p.BestEpoch = 0 },
-		func(p *position) { p.Metrics[0].ValELBO = p.Best + 1 },
+		func(p *position) { p.Epoch++ },
+		func(p *position) { p.Batch = 4 },
+		func(p *position) { p.Validated = 25 },
+		func(p *position) { p.Validated = 1 },
+		func(p *position) { p.Metrics[0].Epoch = 2 },
 	} {
 		one := copyFiles(t, dir, stateFile, modelFile)
 		rewrite(t, one, true, func(_ *safetensors.File, p *position) { change(p) })
-		refused(t, one, []string{"train", "-resume", "-out", one, "-epochs", "3"}, "its metadata contradicts itself", "best epoch ")
+		refused(t, one, []string{"train", "-resume", "-out", one, "-epochs", "3"}, "its metadata contradicts itself: epoch ")
 	}
 }
 

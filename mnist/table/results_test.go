@@ -23,16 +23,16 @@ import (
 // equalBudgets returns the table of results/ with 30 epochs of each model.
 func equalBudgets() *Table {
 	return checkedIn(Table{
-		Out:       "../results/table",
-		Rows:      []string{"vae", "hvae-k1-none", "hvae-k1-fixed", "hvae-k5-none-varied", "hvae-k5-fixed-shared", "hvae-k5-fixed-varied", "hvae-k5-free-varied"},
-		Seeds:     []uint64{85547, 12345, 98765},
-		MaxEpochs: 30, Limit: 2000, Runs: 1,
+		Out:      "../results/table",
+		Rows:     []string{"vae", "hvae-k1-none", "hvae-k1-fixed", "hvae-k5-none-varied", "hvae-k5-fixed-shared", "hvae-k5-fixed-varied", "hvae-k5-free-varied"},
+		Seeds:    []uint64{85547, 12345, 98765},
+		Protocol: run.Protocol{MaxEpochs: 30}, Limit: 2000, Runs: 1,
 	})
 }
 
 // fullProtocol returns the table of results/ with the VAE trained and evaluated as in the paper.
 func fullProtocol() *Table {
-	return checkedIn(Table{Out: "../results/full", Rows: []string{"vae"}, Seeds: []uint64{85547}, MaxEpochs: 2000, Limit: 10000, Runs: 3})
+	return checkedIn(Table{Out: "../results/full", Rows: []string{"vae"}, Seeds: []uint64{85547}, Protocol: run.Protocol{MaxEpochs: 2000}, Limit: 10000, Runs: 3})
 }
 
 // checkedIn sets the fields that are equal in all tables of results/. The training images are

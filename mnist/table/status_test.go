@@ -12,7 +12,7 @@ import (
 // Training ends when no epoch was better for patience epochs, for any best epoch.
 func TestTrainingEndsWhenPatienceEndsAfterTheBestEpoch(t *testing.T) {
 	const patience = 2
-	table := Table{Out: t.TempDir(), Source: run.Source{Folder: "synthetic"}, Rows: []string{"vae"}, Seeds: []uint64{1}, MaxEpochs: 100, Patience: patience}
+	table := Table{Out: t.TempDir(), Protocol: run.Protocol{MaxEpochs: 100, Patience: patience}, Rows: []string{"vae"}, Seeds: []uint64{1}}
 	k := plan(table.Rows, table.Seeds)[0]
 	name := filepath.Join(table.Out, k.String(), run.MetricsFile)
 	if err := os.Mkdir(filepath.Dir(name), 0o755); err != nil {
@@ -41,11 +41,12 @@ func TestTrainingEndsWhenPatienceEndsAfterTheBestEpoch(t *testing.T) {
 // each setting.
 func TestATaskUsesTheTablesSettings(t *testing.T) {
 	for _, patience := range []int{1, 2, 500} {
-		table := Table{Out: "out", Source: run.Source{Folder: "synthetic"}, Rows: []string{"hvae-k5-free-varied"}, Seeds: []uint64{7}, MaxEpochs: 1000 + patience, Patience: patience, Train: 10 * patience}
+		table := Table{Out: "out", Rows: []string{"hvae-k5-free-varied"}, Seeds: []uint64{7}}
+		table.Protocol = run.Protocol{Source: run.Source{Folder: "synthetic"}, MaxEpochs: 1000 + patience, Patience: patience, Train: 10 * patience}
 		k := plan(table.Rows, table.Seeds)[0]
-		s, err := table.settings(k)
-		if err != nil || s.Patience != patience || s.MaxEpochs != 1000+patience || s.Train != 10*patience || s.Seed != 7 || s.Config != k.config || s.Source.Folder != "synthetic" {
-			t.Errorf("the settings are %+v, %v", s, err)
+		s := table.settings(k)
+		if s.Patience != patience || s.MaxEpochs != 1000+patience || s.Train != 10*patience || s.Seed != 7 || s.Config != k.config || s.Source.Folder != "synthetic" {
+			t.Errorf("the settings are %+v", s)
 		}
 	}
 }

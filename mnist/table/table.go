@@ -1,8 +1,7 @@
 // Package table trains and evaluates the models of Table 1 and writes the table.
 //
-// A Table is in table.go. Each of its tasks (rows.go) has a status (status.go) and is trained and
-// evaluated (train.go). The results are summarised with the published ones (published.go,
-// rows.go), drawn (figure.go, budget.go) and written (report.go).
+// A Table is in table.go. Read rows.go (rows, tasks and published results), status.go (the progress
+// of a run), train.go (training and evaluation), report.go (the files of the table) and figures.go.
 package table
 
 import (
@@ -14,32 +13,28 @@ import (
 	"hvae/mnist/run"
 )
 
-// A Table holds the settings of the command table. Prepare makes its tasks and loads its data.
+// A Table holds the settings of the command table. Prepare must be called first.
 //
-// All runs of a seed share their random numbers, because the streams of the split, the order of
-// images, binarisation and noise depend on the seed but not on the model. So differences between
-// rows have smaller errors than the rows.
+// All runs with the same seed share their random numbers. The streams of the split, the order of
+// images, binarisation and noise depend on the seed, but not on the model. So the difference of two
+// rows usually has a smaller error than each row.
 type Table struct {
+	run.Protocol
 	Out           string
-	Source        run.Source
 	Rows          []string // nil for the published rows
 	Seeds         []uint64 // nil for the published seeds
-	MaxEpochs     int
-	Patience      int
-	Train         int // number of training images, 0 for all
-	Limit         int // number of test images, 0 for all until Prepare
-	Samples, Runs int // of the evaluations
-	Extend        bool
-	JSON          bool
+	Limit         int      // number of test images; Prepare replaces 0 by all
+	Samples, Runs int      // of an evaluation
+	Extend, JSON  bool
 
 	Stdout, Stderr io.Writer
 
 	tasks []task
 	set   data.Set
-	kept  bool // whether the note that the table's files are kept was printed
+	kept  bool // whether the note about kept files was printed
 }
 
-// Prepare makes the tasks, loads the data and checks Limit and the number of a task, -1 for none.
+// Prepare makes the tasks, loads the data, and checks Limit and the number of a task, -1 for none.
 func (t *Table) Prepare(ctx context.Context, number int) (err error) {
 	if t.tasks = plan(t.Rows, t.Seeds); number >= len(t.tasks) {
 		return command.UsageError("invalid value %d for flag -task: there are %d runs, from 0", number, len(t.tasks))

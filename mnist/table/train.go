@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -17,18 +19,16 @@ import (
 	"hvae/mnist/run"
 )
 
-// advice ends the errors of interrupted runs.
+// advice is the end of the errors of interrupted runs.
 const advice = "start the same command again to continue"
 
-// DoAll does every task that is not done and that no other process does, and prints the table
+// DoAll does all tasks that are neither finished nor running in another process. It prints the table
 // after each.
 func (t *Table) DoAll(ctx context.Context) error {
 	var failed, elsewhere []string
 	printed := false
 	for i, k := range t.tasks {
-		did, err := t.do(ctx, k, io.Discard, func(activity string) {
-			fmt.Fprintf(t.Stderr, "%s %v, %d of %d\n", activity, k, i+1, len(t.tasks))
-		})
+		did, err := t.do(ctx, i, io.Discard)
 		switch {
 		case errors.Is(err, filelock.ErrInUse):
 			elsewhere = append(elsewhere, k.String())
@@ -38,17 +38,21 @@ func (t *Table) DoAll(ctx context.Context) error {
 			fmt.Fprintf(t.Stderr, "%v: %v\n", k, err)
 			failed = append(failed, k.String())
 		case did:
-			if err := t.update(k); err != nil {
+			err := t.update(!t.JSON)
+			if err == nil && t.JSON {
+				err = t.printResult(k)
+			}
+			if err != nil {
 				return err
 			}
-			printed = true
+			printed = !t.JSON
 		}
 	}
 	if elsewhere != nil {
 		fmt.Fprintf(t.Stderr, "running in other processes: %s\n", strings.Join(elsewhere, ", "))
 	}
-	if !printed || t.JSON {
-		if err := t.update(task{}); err != nil {
+	if !printed {
+		if err := t.update(true); err != nil {
 			return err
 		}
 	}
@@ -60,78 +64,62 @@ func (t *Table) DoAll(ctx context.Context) error {
 
 // Do does the task with the given number and prints its result.
 func (t *Table) Do(ctx context.Context, number int) error {
-	k := t.tasks[number]
 	log := t.Stdout
 	if t.JSON {
 		log = io.Discard
 	}
-	if _, err := t.do(ctx, k, log, func(string) {}); err != nil {
+	if _, err := t.do(ctx, number, log); err != nil {
 		return err
 	}
-	s, err := t.status(k)
-	if err != nil {
-		return err
-	}
-	r := s.result(k)
-	if t.JSON {
-		return json.NewEncoder(t.Stdout).Encode(r)
-	}
-	_, err = fmt.Fprintf(t.Stdout, "%v  epochs %d  ELBO %s  NLL %s\n", k, r.Epochs, eval.PlusMinus(2, r.ELBO, r.ELBOSD), eval.PlusMinus(2, r.NLL, r.NLLSD))
-	return err
+	return t.printResult(t.tasks[number])
 }
 
-// do trains and evaluates a task, unless that is done, and reports whether it did. It prints the
-// epochs on log and calls note before training and before the evaluation.
-func (t *Table) do(ctx context.Context, k task, log io.Writer, note func(activity string)) (did bool, err error) {
-	s, err := t.settings(k)
-	if err != nil {
-		return false, err
+// do trains and evaluates the run of a task, unless the run is finished, and reports whether it did.
+// It prints a line on log after each epoch.
+func (t *Table) do(ctx context.Context, number int, log io.Writer) (did bool, err error) {
+	k := t.tasks[number]
+	note := func(activity string) {
+		fmt.Fprintf(t.Stderr, "%s %v, %d of %d\n", activity, k, number+1, len(t.tasks))
 	}
-	if status, err := t.status(k); err != nil || status.done() {
-		return false, err
-	}
-	folder, err := run.Lock(s.Out)
+	settings := t.settings(k)
+	folder, err := run.Lock(settings.Out)
 	if err != nil {
 		return false, err
 	}
 	defer folder.Release()
-	status, err := t.status(k) // another process may have finished it
-	if err != nil || status.done() {
+	s, err := t.status(k)
+	if err != nil || s.done() {
 		return false, err
 	}
 	var state *model.State
-	if status.begun {
-		was, err := folder.ReadState(t.Stderr)
-		if err != nil {
+	if s.begun {
+		if state, err = folder.ReadState(t.Stderr); err != nil {
 			return false, err
 		}
-		if err := t.contradiction(k, s, was); err != nil {
-			return false, err
+		if wrong := run.Differences(t.identity(state.Settings), t.identity(settings.Flags.Values())); wrong != "" {
+			return false, fmt.Errorf("the run in %s is not the table's %v: it was started with %s", settings.Out, k, wrong)
 		}
-		state = &was
-	} else if err := folder.CheckNew(); err != nil {
-		return false, err
 	}
-	r, err := run.New(s, t.set, log, t.Stderr)
+	r, err := run.New(settings, t.set, log, t.Stderr)
+	if err == nil {
+		err = r.Open(folder, state)
+	}
 	if err != nil {
 		return false, err
 	}
-	if err := r.Open(folder, state); err != nil {
-		return false, err
-	}
 	if r.RateChanged() {
-		return false, fmt.Errorf("the run in %s is not the table's %v: its learning rate was changed during the run", s.Out, k)
+		return false, fmt.Errorf("the run in %s is not the table's %v: its learning rate was changed during the run", settings.Out, k)
 	}
 	note("training")
 	if err := r.Train(ctx, advice); err != nil {
 		return true, err
 	}
 	note("evaluating")
-	return true, t.evaluate(ctx, k, r, folder)
+	return true, t.evaluate(ctx, k, r.Best(), folder)
 }
 
-// evaluate evaluates the best weights of a trained run, and saves each evaluation.
-func (t *Table) evaluate(ctx context.Context, k task, r *run.Run, folder *run.Folder) error {
+// evaluate evaluates the best weights of a trained run, and saves the results after each evaluation.
+func (t *Table) evaluate(ctx context.Context, k task, best []model.Param[float32], folder *run.Folder) error {
 	s, err := t.status(k)
 	if err != nil {
 		return err
@@ -148,7 +136,7 @@ func (t *Table) evaluate(ctx context.Context, k task, r *run.Run, folder *run.Fo
 	for len(e.NLLs) < t.Runs {
 		began := time.Now()
 		fill := eval.Binarise(t.set.Test, eval.First(e.Images), e.Seed, len(e.NLLs))
-		estimates, err := model.Evaluate(ctx, k.config, r.Best(), e.Images, e.Samples, fill, func() {
+		estimates, err := model.Evaluate(ctx, k.config, best, e.Images, e.Samples, fill, func() {
 			line.Set(float64(done.Add(1)) / float64(total))
 		})
 		if err != nil {
@@ -156,8 +144,8 @@ func (t *Table) evaluate(ctx context.Context, k task, r *run.Run, folder *run.Fo
 			return fmt.Errorf("%w: %d of %d evaluations of %v are saved in %s, %s", context.Cause(ctx), len(e.NLLs), t.Runs, k, t.folder(k), advice)
 		}
 		elbo, nll := eval.Means(estimates)
-		if v := elbo + nll; v-v != 0 {
-			return eval.NotFinite(t.path(k, run.ModelFile), elbo, nll)
+		if sum := elbo + nll; math.IsNaN(sum) || math.IsInf(sum, 0) {
+			return eval.NotFinite(filepath.Join(t.folder(k), run.ModelFile), elbo, nll)
 		}
 		e.ELBOs, e.NLLs = append(e.ELBOs, elbo), append(e.NLLs, nll)
 		e.Seconds += time.Since(began).Seconds()
