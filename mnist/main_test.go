@@ -211,7 +211,7 @@ func TestBadInputIsOneClearLine(t *testing.T) {
 		{[]string{"eval", "-checkpoint", checkpoint, "-samples", "0"}, 2, "-samples"},
 		{[]string{"sample", "-checkpoint", checkpoint}, 2, "-o is missing"},
 		{[]string{"sample", "-checkpoint", checkpoint, "-o", filepath.Join(file, "x.png")}, 1, "cannot write"},
-		{[]string{"sample", "-checkpoint", checkpoint, "-o", "x.png", "-n", "10001"}, 2, "at most 10000"},
+		{[]string{"sample", "-checkpoint", checkpoint, "-o", "x.png", "-n", "10001"}, 2, "from 1 to 10000"},
 		{[]string{"reconstruct", "-checkpoint", filepath.Join(dir, "none"), "-o", "x.png"}, 1, "no such file"},
 	} {
 		stdout, stderr, status := mnist(t.Context(), c.args...)
