@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // column returns a quantity of each run.
@@ -132,34 +130,5 @@ func TestStatisticsOfThePublishedRuns(t *testing.T) {
 	}
 	if len(counts[true]) != 25 || twice != 11 {
 		t.Errorf("%d of %d epoch counts occur in both tables, want 11 of 25", twice, len(counts[true]))
-	}
-}
-
-func TestParseRowInvertsRowName(t *testing.T) {
-	for _, r := range published() {
-		if c, err := ParseRow(r.Row); err != nil {
-			t.Errorf("row %q is %v, %v", r.Row, c, err)
-		}
-	}
-	for _, bad := range []string{"", "hvae", "vae-k1-none", "hvae-k0-none", "hvae-k1-none-shared", "hvae-k5-free", "hvae-k05-free-varied", "hvae-k5-hot-varied", "hvae-k5-free-both", "hvae-k5-free-varied-1"} {
-		if c, err := ParseRow(bad); err == nil {
-			t.Errorf("row %q is %v", bad, c)
-		}
-	}
-}
-
-func TestTheDefaultTasksAreThePublishedRuns(t *testing.T) {
-	var s []string
-	for _, k := range plan(nil, nil) {
-		s = append(s, k.String())
-	}
-	var want []string
-	for _, r := range published() {
-		want = append(want, r.Run)
-	}
-	slices.Sort(s)
-	slices.Sort(want)
-	if diff := cmp.Diff(want, s); diff != "" {
-		t.Errorf("tasks (-want +got):\n%s", diff)
 	}
 }

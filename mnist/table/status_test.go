@@ -36,17 +36,3 @@ func TestTrainingEndsWhenPatienceEndsAfterTheBestEpoch(t *testing.T) {
 		}
 	}
 }
-
-// A task must have the same settings as its table. The test checks this for several values of
-// each setting.
-func TestATaskUsesTheTablesSettings(t *testing.T) {
-	for _, patience := range []int{1, 2, 500} {
-		table := Table{Out: "out", Rows: []string{"hvae-k5-free-varied"}, Seeds: []uint64{7}}
-		table.Protocol = run.Protocol{Source: run.Source{Folder: "synthetic"}, MaxEpochs: 1000 + patience, Patience: patience, Train: 10 * patience}
-		k := plan(table.Rows, table.Seeds)[0]
-		s := table.settings(k)
-		if s.Patience != patience || s.MaxEpochs != 1000+patience || s.Train != 10*patience || s.Seed != 7 || s.Config != k.config || s.Source.Folder != "synthetic" {
-			t.Errorf("the settings are %+v", s)
-		}
-	}
-}
