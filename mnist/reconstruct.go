@@ -40,12 +40,12 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	if err := command.Wait(ctx, func() { fromMean, path = model.Reconstruct(c.Config, c.Params, x, f.seed) }); err != nil {
 		return err
 	}
-	// The contact sheet has a group of images for each digit: the input and its reconstructions.
+	// For each digit, the picture contains a group of images: the input and its reconstructions.
 	images, captions := []linalg.Matrix[float32]{x, fromMean}, []string{"input", "mean"}
 	for k, s := range path {
 		images, captions = append(images, s.Image), append(captions, fmt.Sprintf("z%d", k))
 	}
-	var labels []string // log p(x, z_k), written below the images of an HVAE
+	var labels []string // the values of log p(x, z_k) below the images of an HVAE
 	shown := "the encoder's mean and from a draw"
 	if c.Config.Kind == "vae" {
 		captions[2] = "draw"

@@ -47,7 +47,8 @@ type pictureFlags struct {
 	seed            uint64
 }
 
-// newPictureFlags defines the flags. n is the default of -n, count and seed are usage texts.
+// newPictureFlags defines the flags. The arguments are the default of -n and the usage texts of -n and
+// -seed.
 func newPictureFlags(n int, count, seed string) *pictureFlags {
 	f := &pictureFlags{Flags: command.NewFlags()}
 	f.String(&f.checkpoint, "checkpoint", "", "`file` of the model (required)")
@@ -65,7 +66,7 @@ func newPictureFlags(n int, count, seed string) *pictureFlags {
 	return f
 }
 
-// readModel parses the arguments and reads the model.
+// readModel parses the command line and reads the model.
 func (f *pictureFlags) readModel(args []string, stderr io.Writer) (c model.Checkpoint, err error) {
 	if err := f.Parse(args); err != nil {
 		return c, err
@@ -76,7 +77,7 @@ func (f *pictureFlags) readModel(args []string, stderr io.Writer) (c model.Check
 	return readCheckpoint(f.checkpoint, stderr)
 }
 
-// write writes the picture.
+// write writes the picture to the file that -o names.
 func (f *pictureFlags) write(b []byte) error {
 	if err := atomicfile.Write(f.out, b); err != nil {
 		return fmt.Errorf("cannot write the picture %w", err)

@@ -19,7 +19,7 @@ func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	f := command.NewFlags()
 	var list bool
 	number := -1
-	f.String(&t.Out, "out", "", "`folder` for the table and a folder for each run (required)")
+	f.String(&t.Out, "out", "", "`folder` for the table and the folders of its runs (required)")
 	f.Func("rows", "`rows` of the table, separated by commas, such as vae,hvae-k1-none,hvae-k5-free-varied\n(default the paper's 27 rows)", func(s string) error {
 		t.Rows = strings.Split(s, ",")
 		for i, row := range t.Rows {
@@ -42,12 +42,12 @@ func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) err
 		return nil
 	})
 	t.Protocol.DefineFlags(f)
-	f.Count(&t.Limit, "limit", 0, 0, "evaluate on the first `number` of test images only; 0 for all 10,000")
+	f.Count(&t.Limit, "limit", 0, 0, "`number` of test images to evaluate, from the first; 0 for all 10,000")
 	f.Count(&t.Samples, "samples", 1000, 1, "`number` of importance samples for each image")
-	f.Count(&t.Runs, "runs", 3, 1, "`number` of evaluations, from which their standard deviation is computed")
+	f.Count(&t.Runs, "runs", 3, 1, "`number` of evaluations of each run, over which the standard deviation is computed")
 	f.Bool(&t.Extend, "extend", "continue the training of finished runs if -epochs or -patience is larger; this discards their evaluations")
-	f.Bool(&list, "list", "only list the runs with their status: done, running, stopped, missing, or refused with the reason")
-	f.Func("task", "do only the run with this `number` in the output of -list, counted from 0, and write only its folder", func(s string) (err error) {
+	f.Bool(&list, "list", "only list the runs and their status: done, running, stopped, missing, or refused and the reason")
+	f.Func("task", "train and evaluate only the run with this `number` in the output of -list, and write only its folder", func(s string) (err error) {
 		if number, err = strconv.Atoi(s); err != nil || number < 0 {
 			return errors.New("must be a number in the output of -list")
 		}
@@ -72,7 +72,7 @@ func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	return t.DoAll(ctx)
 }
 
-// printList prints the list of runs.
+// printList prints a line for each run.
 func printList(runs []table.Entry, asJSON bool, stdout io.Writer) error {
 	count := map[string]int{}
 	var text strings.Builder

@@ -18,26 +18,26 @@ import (
 
 // The files of a run.
 const (
-	ModelFile      = "model.safetensors" // weights of the best epoch
+	ModelFile      = "model.safetensors" // weights after the best epoch
 	StateFile      = "state.safetensors" // everything that a resume needs
 	MetricsFile    = "metrics.jsonl"     // a JSON object for each epoch
 	CurveFile      = "curve.svg"         // plot of the metrics
-	SamplesFile    = "samples.png"       // digits generated with the weights of the best epoch
-	EvaluationFile = "evaluation.json"   // written by the command table
+	SamplesFile    = "samples.png"       // digits that the model generates
+	EvaluationFile = "evaluation.json"   // results of the command table
 
 	LockFile = ".lock" // empty; locked while a process trains or evaluates the run
 )
 
 var runFiles = []string{ModelFile, StateFile, MetricsFile, CurveFile, SamplesFile, EvaluationFile}
 
-// A Folder is the folder of a run, locked by this process.
+// A Folder is the folder of a run. This process has locked it.
 type Folder struct {
 	path string
 	lock *filelock.Lock
 }
 
-// Lock locks a folder until Release. It creates the folder if it does not exist. If another process
-// has locked the folder, the error wraps filelock.ErrInUse.
+// Lock locks a folder until Release is called. It creates the folder if it does not exist. If another
+// process has locked the folder, the error wraps filelock.ErrInUse.
 func Lock(path string) (*Folder, error) {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return nil, fmt.Errorf("cannot create the folder %w; choose another with -out", atomicfile.Named(path, err))
@@ -52,7 +52,7 @@ func Lock(path string) (*Folder, error) {
 // Release unlocks the folder.
 func (f *Folder) Release() { f.lock.Release() }
 
-// ErrMoved is the error of Write if the folder is no longer at its path.
+// ErrMoved is wrapped by the error of Write if the folder is no longer at its path.
 var ErrMoved = errors.New("was moved, replaced or removed during the run, and nothing more is written to it")
 
 // inPlace returns an error that wraps ErrMoved if the folder is no longer at its path.
@@ -68,8 +68,8 @@ func (f *Folder) inPlace() error {
 	return fmt.Errorf("the folder %s, or its %s, %w; the last saved state is in %s", f.path, LockFile, ErrMoved, where)
 }
 
-// Write replaces a file of the run. If the folder is no longer at its path, Write returns ErrMoved
-// and keeps the file, which may belong to another run.
+// Write replaces a file of the run. If the folder is no longer at its path, the file there may belong
+// to another run. Write keeps this file and returns an error that wraps ErrMoved.
 func (f *Folder) Write(file string, b []byte) error {
 	if err := atomicfile.WriteIf(f.inPlace, filepath.Join(f.path, file), b); err != nil {
 		return fmt.Errorf("cannot write %s: %w", file, cmp.Or(f.inPlace(), err))
@@ -94,7 +94,7 @@ func (f *Folder) checkNew() error {
 	return nil
 }
 
-// clean removes temporary files that killed processes left.
+// clean removes the temporary files of killed processes.
 func (f *Folder) clean() error {
 	for _, file := range runFiles {
 		if err := atomicfile.Clean(filepath.Join(f.path, file)); err != nil {
@@ -104,7 +104,7 @@ func (f *Folder) clean() error {
 	return nil
 }
 
-// ReadState reads the state of the run. If the state lacks a SHA-256, it prints a note on stderr.
+// ReadState reads the state of the run. If the state has no SHA-256, it prints a note on stderr.
 func (f *Folder) ReadState(stderr io.Writer) (*model.State, error) {
 	name := filepath.Join(f.path, StateFile)
 	state, err := model.ReadState(name)
@@ -115,7 +115,7 @@ func (f *Folder) ReadState(stderr io.Writer) (*model.State, error) {
 	return &state, nil
 }
 
-// NoteDigest prints a note on stderr if the digest of a file is empty.
+// NoteDigest prints a note on stderr if the digest of the named file is empty.
 func NoteDigest(stderr io.Writer, name, digest string) {
 	if digest == "" {
 		fmt.Fprintf(stderr, "note: %s has no SHA-256 of its contents, because an older version or another tool wrote it: damage cannot be detected\n", name)

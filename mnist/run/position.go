@@ -10,35 +10,38 @@ import (
 	"hvae/bench/atomicfile"
 )
 
-// Metrics are the results of an epoch, a line of MetricsFile.
+// Metrics are the results of an epoch. Each line of MetricsFile contains the Metrics of an epoch as
+// JSON.
 type Metrics struct {
 	Epoch     int     `json:"epoch"`
 	TrainELBO float64 `json:"train_elbo"`
 	ValELBO   float64 `json:"val_elbo"`
 	Seconds   float64 `json:"seconds"`
-	Rate      float64 `json:"lr,omitempty"` // learning rate, after a resume has changed it
+	Rate      float64 `json:"lr,omitempty"` // learning rate, 0 unless a resume has changed it
 }
 
 // A position is the progress of a run. The state stores it as JSON, which preserves all bits of
 // floats.
 type position struct {
-	Epoch         int       // the current epoch, from 1
-	Batch         int       // number of batches trained in the current epoch
-	Sum, Seconds  float64   // ELBO summed over the images of these batches, and their time
-	Validated     int       // number of validation images evaluated in the current epoch
-	ValidationSum float64   // ELBO summed over these images
-	Metrics       []Metrics // of past epochs
+	Epoch         int       // current epoch, from 1
+	Batch         int       // number of batches trained in the epoch
+	Sum           float64   // training ELBO, summed over the images of these batches
+	Seconds       float64   // duration of the epoch so far
+	Validated     int       // number of validation images evaluated in the epoch
+	ValidationSum float64   // validation ELBO, summed over these images
+	Metrics       []Metrics // of earlier epochs
 	Rates         []newRate // changes of the learning rate
 }
 
-// A newRate is a learning rate and the first batch that uses it, counted from 0.
+// A newRate is a learning rate and the first batch that uses it. Epochs are counted from 1, batches
+// from 0.
 type newRate struct {
 	Epoch, Batch int
 	Rate         float64
 }
 
-// parsePosition reads a position and checks it, given the number of batches in an epoch and the
-// number of validation images.
+// parsePosition decodes a position. It returns an error if the position is impossible for a run with
+// the given numbers of batches in an epoch and of validation images.
 func parsePosition(s string, batches, validation int) (p position, err error) {
 	if err := json.Unmarshal([]byte(s), &p); err != nil {
 		return p, fmt.Errorf("its metadata lacks the position of the run: %w", err)
@@ -54,12 +57,10 @@ func parsePosition(s string, batches, validation int) (p position, err error) {
 	return p, nil
 }
 
-func (p *position) best() Metrics { return Best(p.Metrics) }
-
-// Best returns the metrics of the first epoch with the best validation ELBO, or zero metrics if
-// there are no epochs.
-func Best(all []Metrics) (best Metrics) {
-	for _, m := range all {
+// best returns the metrics of the first epoch with the best validation ELBO. Before the end of the
+// first epoch these are zero.
+func (p *position) best() (best Metrics) {
+	for _, m := range p.Metrics {
 		if best.Epoch == 0 || m.ValELBO > best.ValELBO {
 			best = m
 		}
@@ -67,8 +68,8 @@ func Best(all []Metrics) (best Metrics) {
 	return best
 }
 
-// ReadText returns the contents of a text file of at most 64 MiB, or nil if the file does not exist.
-// This size suffices for the metrics of half a million epochs.
+// ReadText returns the contents of a text file, or nil if the file does not exist. The file may have at
+// most 64 MiB, enough for the metrics of half a million epochs.
 func ReadText(name string) ([]byte, error) {
 	b, err := atomicfile.Read(name, 64<<20)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -77,7 +78,7 @@ func ReadText(name string) ([]byte, error) {
 	return b, err
 }
 
-// ReadMetrics reads the metrics of all epochs, none if the file does not exist.
+// ReadMetrics returns the metrics of all epochs, or nil if the file does not exist.
 func ReadMetrics(name string) (all []Metrics, err error) {
 	b, err := ReadText(name)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package run trains a model in a folder of files. An interrupted or killed run resumes from its
-// files, and its results are bit-identical to an uninterrupted run.
+// Package run trains a model and saves its files in a folder. An interrupted or killed run can be
+// resumed. Its results are then bit-identical to the results of an uninterrupted run.
 //
 // Read run.go (a run and its training loop), then settings.go (settings and dataset), position.go
 // (progress) and folder.go (files and lock).
@@ -27,34 +27,35 @@ import (
 	"hvae/mnist/sheet"
 )
 
-// SaveEvery is the time between two saves of the state within an epoch, so a kill loses at most this
+// SaveEvery is the time between two saves of the state within an epoch. A kill loses at most this
 // much training. A save takes about 40 ms.
 var SaveEvery = 2 * time.Minute
 
-// diverged is the end of the error of a run that has diverged.
+// diverged is the advice in the errors of a run that has diverged.
 const diverged = "the last saved state is in %s: continue from it with -resume and a smaller -lr"
 
-// A Run is a training run. Each of its files is replaced as a whole, the state last. Whenever the
-// program is killed, a resume repeats all steps after the saved state with the same bits.
+// A Run is a training run. It replaces its files atomically, the state last. If the program is
+// killed, a resume repeats all steps after the saved state with the same bits.
 type Run struct {
 	settings *Settings
-	stored   map[string]string // what the state contains as settings
+	stored   map[string]string // settings in the state, by flag name
 	folder   *Folder
 	position position
 
 	set                  data.Set
-	training, validation []int // indices in set.Train
+	training, validation []int // indices of images in set.Train
 	batches              int   // number of training batches in an epoch
 
 	trainer *model.Trainer[float32]
-	best    []model.Param[float32] // weights of the best epoch, nil in the first epoch
+	best    []model.Param[float32] // weights after the best epoch, nil in the first epoch
 
 	saved          time.Time // when the state was last saved
 	clock          time.Time // when position.Seconds was last updated
 	stdout, stderr io.Writer
 }
 
-// New prepares a run on a dataset. The run prints results on stdout, notes and progress on stderr.
+// New returns a run on a dataset. The run prints its results on stdout, notes and its progress on
+// stderr.
 func New(s *Settings, set data.Set, stdout, stderr io.Writer) (*Run, error) {
 	training, validation := data.Split(set.Train, s.Seed)
 	if s.Train > len(training) {
@@ -64,7 +65,7 @@ func New(s *Settings, set data.Set, stdout, stderr io.Writer) (*Run, error) {
 		training = training[:s.Train]
 	}
 	if s.BatchSize > len(training) {
-		return nil, command.UsageError("invalid value %d for flag -batch: there are only %d images to train on", s.BatchSize, len(training))
+		return nil, command.UsageError("invalid value %d for flag -batch: there are only %d training images", s.BatchSize, len(training))
 	}
 	if folder := &s.Source.Folder; *folder != "" && *folder != data.Synthetic {
 		var err error
@@ -80,8 +81,8 @@ func New(s *Settings, set data.Set, stdout, stderr io.Writer) (*Run, error) {
 	return r, nil
 }
 
-// Open starts a new run in its folder, or resumes a run if its state is not nil. It rewrites all
-// files of a resumed run, because a kill may have left files of different epochs.
+// Open starts a new run in a folder or, if state is not nil, resumes a run from its state. It rewrites
+// all files of a resumed run, because a kill may have left files from different epochs.
 func (r *Run) Open(folder *Folder, state *model.State) (err error) {
 	r.folder, r.position.Epoch = folder, 1
 	if state == nil {
@@ -135,18 +136,18 @@ func (r *Run) resume(state *model.State) (err error) {
 	return nil
 }
 
-// Best returns the weights of the best epoch.
+// Best returns the weights after the best epoch.
 func (r *Run) Best() []model.Param[float32] { return r.best }
 
 // RateChanged reports whether a resume has changed the learning rate.
 func (r *Run) RateChanged() bool { return len(r.position.Rates) > 0 }
 
-// A batch is a model.Batch of a run's images in the current epoch. Training images are binarised
-// anew in each epoch. Validation images are binarised once, but their noise changes with the epoch,
-// as in the authors' code. This noise affects when early stopping ends a run (results/README.md).
+// A batch is a model.Batch of images for the current epoch. Training images have new pixels and new
+// noise in each epoch. Validation images have new noise only, as in the authors' code. This noise
+// affects when early stopping ends a run (results/README.md).
 type batch struct {
 	run        *Run
-	indices    []int // of images
+	indices    []int // of images in set.Train
 	validation bool
 }
 
@@ -170,9 +171,9 @@ func (b *batch) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[float32], k *hvae.
 	}
 }
 
-// Train trains until the maximum number of epochs, the patience or ctx ends the run. It saves the
-// state every SaveEvery, after each epoch and when ctx ends. The error of a run that ctx ends
-// contains advice, which describes how to continue.
+// Train trains until the maximum number of epochs is reached, the patience ends or ctx ends. It saves
+// the state every SaveEvery, after each epoch and when ctx ends. If ctx ends, the error contains
+// advice, which should describe how to continue.
 func (r *Run) Train(ctx context.Context, advice string) error {
 	line := progress.New(r.stderr, func(time.Duration) string { return r.status() })
 	defer line.Clear()
@@ -184,7 +185,7 @@ func (r *Run) Train(ctx context.Context, advice string) error {
 		line.Clear()
 		if err == nil {
 			err = r.finishEpoch()
-		} else if ctx.Err() != nil { // a resume repeats the batch that was in progress
+		} else if ctx.Err() != nil { // a resume will repeat the current batch
 			r.tick()
 			err = fmt.Errorf("%w after batch %d of epoch %d; the state is saved in %s, %s", context.Cause(ctx), r.position.Batch, r.position.Epoch, r.settings.Out, advice)
 			if failed := r.saveState(); failed != nil {
@@ -201,7 +202,7 @@ func (r *Run) Train(ctx context.Context, advice string) error {
 }
 
 // trainEpoch trains on the remaining batches of the epoch. Then it sums the ELBO over the remaining
-// validation images, 1,000 at a time.
+// validation images, in batches of 1,000.
 func (r *Run) trainEpoch(ctx context.Context, line *progress.Line) error {
 	p, size, order := &r.position, r.settings.BatchSize, slices.Clone(r.training)
 	hvae.Stream(r.settings.Seed, "mnist shuffle", p.Epoch).Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
@@ -233,7 +234,7 @@ func (r *Run) trainEpoch(ctx context.Context, line *progress.Line) error {
 	return nil
 }
 
-// finishEpoch writes all files, begins the next epoch and prints the metrics of the finished one.
+// finishEpoch writes the files of a finished epoch, begins the next epoch and prints the metrics.
 func (r *Run) finishEpoch() error {
 	r.tick()
 	p := &r.position
@@ -267,26 +268,26 @@ func (r *Run) finishEpoch() error {
 	return nil
 }
 
-// status returns the text of the progress line, with the mean ELBO over the trained images of the
-// epoch.
+// status returns the text of the progress line. It contains the mean training ELBO of the epoch so
+// far.
 func (r *Run) status() string {
 	p := &r.position
 	images := min(p.Batch*r.settings.BatchSize, len(r.training))
 	return fmt.Sprintf("epoch %d, batch %d of %d, ELBO %.2f", p.Epoch, p.Batch, r.batches, p.Sum/float64(images))
 }
 
-// done returns the fraction of the maximum number of epochs that is done.
+// done returns the number of finished epochs as a fraction of the maximum number of epochs.
 func (r *Run) done() float64 {
 	return (float64(r.position.Epoch-1) + float64(r.position.Batch)/float64(r.batches)) / float64(r.settings.MaxEpochs)
 }
 
-// doneAtLeast returns the fraction of the maximum number of epochs after which the patience ends
-// the run if no later epoch is better than the best so far.
+// doneAtLeast returns the number of epochs after which the patience ends if the best epoch so far
+// stays the best, as a fraction of the maximum number of epochs.
 func (r *Run) doneAtLeast() float64 {
 	return min(1, float64(r.position.best().Epoch+r.settings.Patience)/float64(r.settings.MaxEpochs))
 }
 
-// tick adds the time since the last call to the time of the epoch.
+// tick adds the time since its last call to the time of the epoch.
 func (r *Run) tick() {
 	now := time.Now()
 	r.position.Seconds += now.Sub(r.clock).Seconds()
@@ -311,8 +312,8 @@ func (r *Run) saveState() error {
 	return r.folder.Write(StateFile, r.trainer.State(r.stored, string(p), r.best).Encode())
 }
 
-// kernels returns the kind of kernels in use, plain or vector. All vector kernels give the same
-// bits.
+// kernels returns the kind of kernels in use: plain (Go) or vector (assembly). All vector kernels give
+// the same bits.
 func kernels() string {
 	if name, _ := linalg.Vectors(); name == "none" {
 		return "plain"
@@ -320,7 +321,8 @@ func kernels() string {
 	return "vector"
 }
 
-// writeBest writes the model of the best epoch, if any, and digits that it generates.
+// writeBest writes the model after the best epoch and a picture of digits that it generates. Before
+// the end of the first epoch it does nothing.
 func (r *Run) writeBest() error {
 	if r.best == nil {
 		return nil
@@ -333,7 +335,7 @@ func (r *Run) writeBest() error {
 	return r.folder.Write(SamplesFile, sheet.Draw(model.Generate(s.Config, r.best, 64, s.Seed), nil, 8))
 }
 
-// writeMetrics writes the metrics, if any, and plots them.
+// writeMetrics writes the metrics and their plot. Before the end of the first epoch it does nothing.
 func (r *Run) writeMetrics() error {
 	p := r.position
 	if len(p.Metrics) == 0 {

@@ -9,8 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-func TestProgress(t *testing.T) {
-	r := &Run{settings: &Settings{BatchSize: 20, Protocol: Protocol{MaxEpochs: 10, Patience: 3}}, training: make([]int, 50), batches: 3} // batches of 20, 20 and 10
+// Epochs have 50 images in batches of 20, 20 and 10.
+func TestProgressOfARun(t *testing.T) {
+	r := &Run{settings: &Settings{BatchSize: 20, Protocol: Protocol{MaxEpochs: 10, Patience: 3}}, training: make([]int, 50), batches: 3}
 	for _, c := range []struct {
 		at                position
 		status            string
@@ -22,12 +23,12 @@ func TestProgress(t *testing.T) {
 	} {
 		r.position = c.at
 		if got := r.status(); got != c.status || !near(r.done(), c.done) || !near(r.doneAtLeast(), c.doneAtLeast) {
-			t.Errorf("%q, %v and %v are done, want %q, %v, %v", got, r.done(), r.doneAtLeast(), c.status, c.done, c.doneAtLeast)
+			t.Errorf("status %q, done %v, doneAtLeast %v; want %q, %v, %v", got, r.done(), r.doneAtLeast(), c.status, c.done, c.doneAtLeast)
 		}
 	}
 }
 
-// bestIn returns metrics with the given best epoch.
+// bestIn returns metrics whose best epoch is the given one.
 func bestIn(epoch int) []Metrics {
 	return []Metrics{{Epoch: 1, ValELBO: -3}, {Epoch: epoch, ValELBO: -1}, {Epoch: 9, ValELBO: -1}}
 }
@@ -43,9 +44,8 @@ func FuzzTrainFlags(f *testing.F) {
 		if s.Flags.Parse([]string{"-out", "x", a, b, c, d}) != nil || s.Check() != nil {
 			return
 		}
-		// Accepted settings are valid.
 		if s.Config.Check() != nil || s.BatchSize < 1 || s.MaxEpochs < 1 || s.Patience < 1 || s.Train < 0 || !(s.Rate > 0) || s.Out == "" {
-			t.Errorf("%q %q %q %q gives %+v", a, b, c, d, s)
+			t.Errorf("the flags %q %q %q %q are accepted and give %+v", a, b, c, d, s)
 		}
 	})
 }
@@ -63,7 +63,7 @@ func FuzzPosition(f *testing.F) {
 		}
 		if p.Epoch != len(p.Metrics)+1 || p.Batch < 0 || p.Batch > batches ||
 			p.Validated < 0 || p.Validated > validation || p.Validated > 0 && p.Batch < batches {
-			t.Errorf("%q gives %+v", s, p)
+			t.Errorf("parsePosition accepts %q as %+v", s, p)
 		}
 		again, err := json.Marshal(p)
 		if err != nil {
@@ -71,7 +71,7 @@ func FuzzPosition(f *testing.F) {
 		}
 		q, err := parsePosition(string(again), batches, validation)
 		if diff := cmp.Diff(p, q, cmpopts.EquateEmpty()); err != nil || diff != "" {
-			t.Errorf("%q is written as %q and read as something else: %v\n%s", s, again, err, diff)
+			t.Errorf("%q is encoded as %q and decoded as another position: %v\n%s", s, again, err, diff)
 		}
 	})
 }

@@ -16,8 +16,8 @@ import (
 
 // A Source names a dataset.
 type Source struct {
-	Folder string // a folder, or data.Synthetic; empty for the default
-	Name   string // empty for MNIST, or for synthetic images
+	Folder string // folder of the files, or data.Synthetic; empty for the default folder
+	Name   string // empty for MNIST and for synthetic images
 }
 
 // DefineFlags defines the flags -data and -dataset.
@@ -26,7 +26,7 @@ func (s *Source) DefineFlags(f *command.Flags) {
 	f.Checked(&s.Name, "dataset", "`name` of other 28×28 images; their files in the -data folder must have MNIST's file names", data.CheckName)
 }
 
-// Load reads the dataset. It prints notes on stderr.
+// Load reads the dataset. It reports downloads on stderr.
 func (s Source) Load(ctx context.Context, stderr io.Writer) (data.Set, error) {
 	switch {
 	case s.Name == data.Synthetic && s.Folder != data.Synthetic:
@@ -44,19 +44,19 @@ func (s Source) Load(ctx context.Context, stderr io.Writer) (data.Set, error) {
 type Protocol struct {
 	Source    Source
 	MaxEpochs int
-	Patience  int // number of epochs without a better validation ELBO
+	Patience  int // training ends after this number of epochs without a better validation ELBO
 	Train     int // number of training images, 0 for all
 }
 
-// DefineFlags defines the flags that set p.
+// DefineFlags defines the flags that set the fields of p.
 func (p *Protocol) DefineFlags(f *command.Flags) {
 	p.Source.DefineFlags(f)
 	f.Count(&p.MaxEpochs, "epochs", 2000, 1, "maximum `number` of epochs")
 	f.Count(&p.Patience, "patience", 100, 1, "stop after this `number` of epochs without a better validation ELBO")
-	f.Count(&p.Train, "train", 0, 0, "train on this `number` of images only; 0 for all 50,000")
+	f.Count(&p.Train, "train", 0, 0, "`number` of training images; 0 for all 50,000")
 }
 
-// Settings are the settings of a training run, the flags of the command train.
+// Settings are the settings of a training run.
 type Settings struct {
 	Protocol
 	Config    model.Config
@@ -68,7 +68,7 @@ type Settings struct {
 	Out    string
 	Resume bool
 
-	Flags *command.Flags // set the fields above
+	Flags *command.Flags // flags of the command train, which set the other fields
 }
 
 // NewSettings returns the default settings and their flags.
@@ -83,17 +83,17 @@ func NewSettings() *Settings {
 	f.Range(&c.Latent, "latent", 64, 1, model.MaxLatent, "`number` of latent dimensions")
 	f.Count(&s.BatchSize, "batch", 100, 1, "`number` of images in a batch")
 	f.Rate(&s.Rate, 1e-3, "learning `rate` of Adamax")
-	f.Seed(&s.Seed, "seed; the same seed gives the same bits on any number of cores")
-	f.Bool(&s.Recompute, "recompute", "recompute the leapfrog steps in the backward pass: the same results more slowly, in memory\nthat does not grow with K")
+	f.Seed(&s.Seed, "seed of all random numbers; the same seed gives the same bits on any number of cores")
+	f.Bool(&s.Recompute, "recompute", "recompute the leapfrog steps in the backward pass: the results stay the same, memory does not grow\nwith K, and training is slower")
 	f.String(&s.Out, "out", "", "`folder` for the run's files (required)")
-	f.Bool(&s.Resume, "resume", "continue the run in the folder with its settings; -epochs, -patience, -lr, -data, -dataset\nand -recompute may differ")
+	f.Bool(&s.Resume, "resume", "continue the run in the -out folder with its settings; only -epochs, -patience, -lr, -data,\n-dataset and -recompute may differ")
 	return s
 }
 
 // mayChange contains the flags that a resume may change. All others define the run.
 var mayChange = map[string]bool{"epochs": true, "patience": true, "lr": true, "data": true, "dataset": true, "recompute": true}
 
-// values returns the settings that a state contains, by flag name: all except -out and -resume.
+// values returns the settings that are saved in a state, by flag name: all except -out and -resume.
 func (s *Settings) values() map[string]string {
 	all := s.Flags.Values()
 	delete(all, "out")
@@ -101,8 +101,8 @@ func (s *Settings) values() map[string]string {
 	return all
 }
 
-// Adopt sets the flags that the command line does not set to their values in a state. It returns an
-// error if the other flags contradict the state.
+// Adopt sets all flags that are not on the command line to their values in a state. It returns an
+// error if the flags on the command line contradict the state.
 func (s *Settings) Adopt(state *model.State) error {
 	given := s.Flags.Given()
 	for _, name := range slices.Sorted(maps.Keys(s.values())) {
@@ -121,7 +121,7 @@ func (s *Settings) Adopt(state *model.State) error {
 	return nil
 }
 
-// Differences describes the settings in now that differ from the settings in was.
+// Differences describes the settings whose values in now and in was differ.
 func Differences(was, now map[string]string) string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(now)) {

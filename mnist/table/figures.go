@@ -9,13 +9,17 @@ import (
 	"hvae/mnist/model"
 )
 
-// figure draws NLL against K, with a line for each tempering scheme: obtained values on the left,
-// published values on the right, shared step sizes above, varied step sizes below. K = 1, where the
-// two are the same, is drawn above only. Without an HVAE, figure returns nil.
+// figure draws four charts of the NLL against K, with a line for each tempering scheme:
+//
+//	obtained, shared step sizes    published, shared step sizes
+//	obtained, varied step sizes    published, varied step sizes
+//
+// Models with K = 1 have a single step and occur in the first row only. If rows contains no HVAE,
+// figure returns nil.
 //
 // The number of epochs changes the NLL of all models by much more than the models differ. So the
-// figure shows the difference from the VAE with the same seed, and its standard error. If an obtained
-// row has no VAE with its seed, the figure shows NLL, and its standard deviation over seeds.
+// charts show the difference from the VAE with the same seed and its standard error. If an obtained
+// HVAE has no VAE with its seed, they show the NLL and its standard deviation over seeds.
 func figure(rows []row) []byte {
 	var kinds, temperings []string
 	var ks []float64
@@ -84,7 +88,7 @@ func figure(rows []row) []byte {
 	return plot.Panels(2, panels...)
 }
 
-// include appends v to s if s does not contain it.
+// include appends v to s unless s contains v.
 func include[T comparable](s []T, v T) []T {
 	if slices.Contains(s, v) {
 		return s
@@ -92,14 +96,14 @@ func include[T comparable](s []T, v T) []T {
 	return append(s, v)
 }
 
-// leastELBO is the smallest validation ELBO in nats that budget draws. The first epochs are far
-// below it and would compress the rest of the figure.
+// leastELBO is the smallest validation ELBO that budget draws, in nats. The ELBOs of the first epochs
+// are far below and would compress the rest of the figure.
 const leastELBO = -120
 
-// budget draws the validation ELBO of each row against epochs (left) and against work (right): means
-// over seeds with bands of one standard deviation. Work is the number of multiply-adds of training,
-// divided by their number in an epoch of the VAE. Times would depend on the machine's other load.
-// Without an HVAE, budget returns nil.
+// budget draws the validation ELBO of each row against epochs (left) and against work (right). The
+// lines are means over seeds, the bands one standard deviation. The unit of work is the number of
+// multiply-adds in an epoch of the VAE, because times depend on the load of the machine. If rows
+// contains no HVAE, budget returns nil.
 func budget(rows []row, results []result) []byte {
 	epochs := plot.Chart{Title: "At equal epochs", XLabel: "epoch", YLabel: "validation ELBO ± s.d. over seeds (nats)", LogX: true}
 	work := plot.Chart{Title: "At equal work", XLabel: "work (epochs of a VAE)", YLabel: epochs.YLabel, LogX: true}

@@ -8,9 +8,10 @@ import (
 	"hvae/bench/plot/plottest"
 )
 
-func TestFigure(t *testing.T) {
+// Two seeds of six rows, with an added 0.07 in the NLL of one seed and 0.05 in the NLL of the other.
+func TestFigureShowsTheMeansOfAllRows(t *testing.T) {
 	tasks := plan([]string{"hvae-k1-none", "hvae-k5-none-shared", "hvae-k5-none-varied", "hvae-k5-fixed-shared", "hvae-k5-fixed-varied", "vae"}, []uint64{85547, 12345})
-	obtained := map[string]float64{ // without hvae-k5-fixed-varied
+	obtained := map[string]float64{ // all rows except hvae-k5-fixed-varied
 		"vae": 91, "hvae-k1-none": 91.1, "hvae-k5-fixed-shared": 90.8, "hvae-k5-none-shared": 90.7, "hvae-k5-none-varied": 90.5,
 	}
 	published := map[string]float64{ // from the paper, for these seeds
@@ -20,14 +21,14 @@ func TestFigure(t *testing.T) {
 	var runs []result
 	for _, k := range tasks {
 		if nll, ok := obtained[k.row]; ok {
-			runs = append(runs, result{Row: k.row, Seed: k.seed, NLL: nll + float64(k.seed%10)/100}) // of both, 0.06 more
+			runs = append(runs, result{Row: k.row, Seed: k.seed, NLL: nll + float64(k.seed%10)/100})
 		}
 	}
 	for row := range obtained {
 		obtained[row] += 0.06
 	}
 
-	shows := func(runs []result, what string, nll func(of map[string]float64, row string) float64) {
+	check := func(runs []result, label string, nll func(of map[string]float64, row string) float64) {
 		t.Helper()
 		panels := plottest.Read(t, figure(makeRows(tasks, runs)), false, false)
 		if len(panels) != 4 {
@@ -35,15 +36,15 @@ func TestFigure(t *testing.T) {
 		}
 		for i, p := range panels {
 			eps, of := []string{"shared", "varied"}[i/2], []map[string]float64{obtained, published}[i%2]
-			if title := []string{"Obtained", "Published"}[i%2] + ", ε " + eps; p.Title != title || p.YLabel != what {
-				t.Errorf("panel %d is called %q, and its axis %q; want %q and %q", i, p.Title, p.YLabel, title, what)
+			if title := []string{"Obtained", "Published"}[i%2] + ", ε " + eps; p.Title != title || p.YLabel != label {
+				t.Errorf("panel %d has the title %q and the axis %q; want %q and %q", i, p.Title, p.YLabel, title, label)
 			}
 			rows := map[string][]string{
 				"VAE":             {"vae"},
 				"no tempering":    {"hvae-k5-none-" + eps},
 				"fixed tempering": {"hvae-k5-fixed-" + eps},
 			}
-			if eps == "shared" { // K = 1 is drawn in the first row only
+			if eps == "shared" { // the first row also shows K = 1
 				rows["no tempering"] = []string{"hvae-k1-none", "hvae-k5-none-shared"}
 			}
 			if len(p.Series) != len(rows) {
@@ -70,23 +71,23 @@ func TestFigure(t *testing.T) {
 			}
 		}
 	}
-	shows(runs, "NLL minus the VAE's ± s.e. (nats)", func(of map[string]float64, row string) float64 { return of[row] - of["vae"] })
+	check(runs, "NLL minus the VAE's ± s.e. (nats)", func(of map[string]float64, row string) float64 { return of[row] - of["vae"] })
 
-	// Without the VAE's runs, the figure shows NLL.
+	// Without runs of the VAE, the figure shows the NLL.
 	runs = slices.DeleteFunc(runs, func(r result) bool { return r.Row == "vae" })
 	delete(obtained, "vae")
-	shows(runs, "NLL ± s.d. over seeds (nats)", func(of map[string]float64, row string) float64 { return of[row] })
+	check(runs, "NLL ± s.d. over seeds (nats)", func(of map[string]float64, row string) float64 { return of[row] })
 }
 
-// Two seeds of a VAE and of an HVAE with K = 1. A step costs 8,254,400 multiply-adds for the VAE and
-// 20,624,000 for the HVAE.
-func TestBudget(t *testing.T) {
+// Two seeds of the VAE and of an HVAE with K = 1. A training step of an image costs the VAE 8,254,400
+// multiply-adds and the HVAE 20,624,000.
+func TestBudgetShowsMeansAndDeviations(t *testing.T) {
 	tasks := plan([]string{"vae", "hvae-k1-none"}, []uint64{1, 2})
 	curves := map[string][2][]float64{
 		"vae":          {{-200, -100, -96, -94}, {-190, -104, -98, -94, -90}},
 		"hvae-k1-none": {{-119, -93}, {-111, -91}},
 	}
-	mean := map[string][]float64{"vae": {-102, -97, -94}, "hvae-k1-none": {-115, -92}} // the VAE's first epoch is below -120
+	mean := map[string][]float64{"vae": {-102, -97, -94}, "hvae-k1-none": {-115, -92}} // the mean of the VAE's first epoch is below −120
 	sd := map[string][]float64{"vae": {math.Sqrt(8), math.Sqrt2, 0}, "hvae-k1-none": {math.Sqrt(32), math.Sqrt2}}
 	first := map[string]float64{"vae": 2, "hvae-k1-none": 1}
 	var runs []result
@@ -112,6 +113,6 @@ func TestBudget(t *testing.T) {
 		}
 	}
 	if budget(makeRows(tasks, runs[:1]), runs[:1]) != nil {
-		t.Error("a VAE alone has a picture, though there is nothing to compare")
+		t.Error("budget draws a figure without an HVAE")
 	}
 }

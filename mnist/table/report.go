@@ -37,7 +37,7 @@ type report struct {
 	Results  []result `json:"results"`
 }
 
-// report returns the report of all finished runs.
+// report returns a report of all finished runs.
 func (t *Table) report() report {
 	results := t.results()
 	return report{
@@ -54,8 +54,8 @@ func (r report) files() (map[string][]byte, error) {
 	return files, err
 }
 
-// write writes the table's files. If table.json contains results that r lacks, it keeps the files and
-// prints a note.
+// write replaces the table's files. If table.json contains results that are not in r, write keeps the
+// files and prints a note.
 func (t *Table) write(r report) error {
 	name := filepath.Join(t.Out, tableFile)
 	b, err := run.ReadText(name)
@@ -89,9 +89,9 @@ func (t *Table) write(r report) error {
 	return nil
 }
 
-// update writes the table's files. If print is true, it prints the table, or its rows as JSON.
+// update writes the table's files. If print is true, update also prints the table, with -json as rows.
 func (t *Table) update(print bool) error {
-	// Other processes hold the lock briefly after each of their runs.
+	// Another process may be writing the table after one of its runs.
 	name, end := filepath.Join(t.Out, run.LockFile), time.Now().Add(time.Minute)
 	lock, err := filelock.Take(name)
 	for errors.Is(err, filelock.ErrInUse) && time.Now().Before(end) {
@@ -121,7 +121,7 @@ func (t *Table) update(print bool) error {
 	return nil
 }
 
-// printTable prints the rows. A dash stands for an unknown value.
+// printTable prints the rows. Missing values are printed as dashes.
 func printTable(b *bytes.Buffer, r report) {
 	const dash = "–"
 	sd := func(x *float64) string {
@@ -162,7 +162,7 @@ func printTable(b *bytes.Buffer, r report) {
 	}
 }
 
-// printResult prints the result of a finished run on a line.
+// printResult prints the result of a finished run as one line.
 func (t *Table) printResult(k task) error {
 	s, err := t.status(k)
 	if err != nil {

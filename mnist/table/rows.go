@@ -15,28 +15,28 @@ import (
 	"hvae/mnist/model"
 )
 
-// publishedCSV holds the 57 runs of Table 1, from the CSV in the source of the paper's appendix.
-// Means and standard deviations are over three evaluations.
+// publishedCSV contains the 57 runs of Table 1: mean and standard deviation over three evaluations. The
+// source is a CSV file in the source code of the paper's appendix.
 //
 //go:embed published.csv
 var publishedCSV string
 
-// A result is the result of a run, published or obtained.
+// A result is the published or obtained result of a run.
 type result struct {
 	Run     string   `json:"run"` // ROW-SEED
 	Row     string   `json:"row"`
 	Seed    uint64   `json:"seed"`
 	Epochs  int      `json:"epochs"`
 	ELBO    float64  `json:"elbo"`    // nats, negative
-	ELBOSD  *float64 `json:"elbo_sd"` // over evaluations; null for a single evaluation
+	ELBOSD  *float64 `json:"elbo_sd"` // standard deviation over evaluations; null for a single evaluation
 	NLL     float64  `json:"nll"`     // nats, positive
 	NLLSD   *float64 `json:"nll_sd"`
-	Seconds float64  `json:"seconds,omitempty"` // of training and evaluation
+	Seconds float64  `json:"seconds,omitempty"` // duration of training and evaluation
 
 	curve []float64 // validation ELBO of each epoch; nil for a published run
 }
 
-// published returns the published runs: first the VAE, then the HVAEs ordered by K, tempering and ε.
+// published returns the published runs: the VAEs, then the HVAEs, ordered by K, tempering and ε.
 var published = sync.OnceValue(func() (runs []result) {
 	records, err := csv.NewReader(strings.NewReader(publishedCSV)).ReadAll()
 	if err != nil {
@@ -59,11 +59,12 @@ var published = sync.OnceValue(func() (runs []result) {
 	return runs
 })
 
-// rowName matches the names of all rows except vae.
+// rowName matches the names of HVAE rows.
 var rowName = regexp.MustCompile(`^hvae-k([1-9]\d*)-(none|fixed|free)(-shared|-varied)?$`)
 
-// ParseRow returns the model of a row, such as vae, hvae-k1-none or hvae-k10-free-varied. The name
-// ends in shared or varied only if K > 1, because a single step cannot share its step sizes.
+// ParseRow returns the model of a row from the row's name, such as vae, hvae-k1-none or
+// hvae-k10-free-varied. If K > 1, the name ends in shared (all steps have the same step sizes) or
+// varied (each step has separate step sizes).
 func ParseRow(name string) (c model.Config, err error) {
 	c = model.Config{Kind: "vae", Tempering: "none", Latent: 64}
 	if name == "vae" {
@@ -79,7 +80,7 @@ func ParseRow(name string) (c model.Config, err error) {
 	return c, fmt.Errorf("there is no row %.40q: rows are vae, hvae-k1-TEMPERING, and hvae-kK-TEMPERING-EPS with K > 1, TEMPERING none, fixed or free, and EPS shared or varied", name)
 }
 
-// A task is a run of the table: a row and a seed.
+// A task is a row of the table and a seed. Together they determine a run.
 type task struct {
 	row    string
 	config model.Config
@@ -89,22 +90,22 @@ type task struct {
 // String returns the name of the run.
 func (t task) String() string { return fmt.Sprintf("%s-%d", t.row, t.seed) }
 
-// plan returns the tasks, ordered by seed so that rows can be compared early. The default rows and
-// seeds are the published ones.
+// plan returns a task for each row and seed, ordered by seed so that rows can be compared early. If
+// rows or seeds is nil, plan uses the published rows or seeds.
 func plan(rows []string, seeds []uint64) (tasks []task) {
-	const third = 98765 // only some rows were published with this seed
+	const third = 98765 // the third seed, which only some published rows have
 	all := seeds
 	if all == nil {
 		all = []uint64{85547, 12345, third}
 	}
 	if rows == nil {
 		for _, r := range published() {
-			rows = append(rows, r.Row) // a row occurs once for each seed
+			rows = append(rows, r.Row) // with repetitions
 		}
 	}
 	for _, seed := range all {
 		for _, row := range rows {
-			c, _ := ParseRow(row) // the flag -rows has checked it
+			c, _ := ParseRow(row) // valid, because the flag -rows has checked it
 			k := task{row, c, seed}
 			isPublished := slices.ContainsFunc(published(), func(r result) bool { return r.Run == k.String() })
 			if !slices.Contains(tasks, k) && (seeds != nil || seed != third || isPublished) {
@@ -127,24 +128,26 @@ type row struct {
 	config model.Config
 }
 
-// A summary summarises the runs of a row over their seeds.
+// A summary contains statistics of the runs of a row.
 type summary struct {
 	Seeds  int     `json:"seeds"`  // number of seeds
 	Epochs float64 `json:"epochs"` // mean over seeds
 	ELBO   float64 `json:"elbo"`   // mean over seeds, nats
 	NLL    float64 `json:"nll"`    // mean over seeds, nats
-	// Standard deviations of the NLL, null for a single value. EvaluationSD is the square root
-	// of the mean, over seeds, of the variance over evaluations.
+	// Standard deviations of the NLL. EvaluationSD² is the variance over the evaluations of a
+	// run, averaged over seeds; null for a single evaluation. SeedSD is over seeds; null for a
+	// single seed.
 	EvaluationSD *float64 `json:"nll_sd_evaluations"`
 	SeedSD       *float64 `json:"nll_sd_seeds"`
-	// NLL minus the NLL of the VAE with the same seed: mean over the seeds that both have, its
-	// standard error, and the number of these seeds. Null for the VAE and without such seeds.
+	// NLL minus the NLL of the VAE with the same seed: the mean over common seeds, its standard
+	// error and the number of common seeds. Mean and error are null for the VAE and if there
+	// are no common seeds.
 	ToVAE      *float64 `json:"to_vae"`
 	ToVAEError *float64 `json:"to_vae_se"`
 	Pairs      int      `json:"pairs"`
 }
 
-// summarise returns the summary of a row, nil if all contains no run of the row.
+// summarise returns the summary of a row, or nil if all contains no run of the row.
 func summarise(row string, all []result) *summary {
 	runs := slices.DeleteFunc(slices.Clone(all), func(r result) bool { return r.Row != row })
 	if len(runs) == 0 {
@@ -153,7 +156,7 @@ func summarise(row string, all []result) *summary {
 	s := &summary{Seeds: len(runs)}
 	n := float64(len(runs))
 	var nlls, differences []float64
-	variance := 0.0 // over evaluations
+	variance := 0.0 // over the evaluations of a run, averaged over runs
 	for _, r := range runs {
 		s.Epochs += float64(r.Epochs) / n
 		s.ELBO += r.ELBO / n

@@ -14,23 +14,23 @@ import (
 	"hvae/mnist/run"
 )
 
-// An evaluation is the contents of run.EvaluationFile, the finished evaluations of a run. The command
-// eval prints the same numbers for the same images, samples and seed.
+// An evaluation is the contents of run.EvaluationFile: the results of the finished evaluations of a
+// run. The command eval computes the same results from the same images, samples and seed.
 type evaluation struct {
 	Run      string            `json:"run"`
 	Settings map[string]string `json:"settings"` // of the training
 	Data     string            `json:"data"`
-	Epoch    int               `json:"epoch"` // the best epoch
+	Epoch    int               `json:"epoch"` // best epoch
 	ValELBO  float64           `json:"val_elbo"`
 	Images   int               `json:"images"`
 	Samples  int               `json:"samples"`
 	Seed     uint64            `json:"seed"`
-	ELBOs    []float64         `json:"elbos"` // means over images, one for each evaluation
+	ELBOs    []float64         `json:"elbos"` // for each evaluation, the mean over images
 	NLLs     []float64         `json:"nlls"`
 	Seconds  float64           `json:"seconds"`
 }
 
-// readEvaluation reads an evaluation, nil if the file does not exist.
+// readEvaluation reads an evaluation. It returns nil if the file does not exist.
 func readEvaluation(name string) (*evaluation, error) {
 	b, err := run.ReadText(name)
 	if b == nil || err != nil {
@@ -45,16 +45,16 @@ func readEvaluation(name string) (*evaluation, error) {
 
 // A status is the progress of a run, read from its folder.
 type status struct {
-	begun      bool // whether there is a state to resume
-	running    bool // whether a process has locked the folder
-	metrics    []run.Metrics
-	best       run.Metrics // of the best epoch
-	trained    bool        // whether training has ended
-	evaluation *evaluation // of the weights of the best epoch
-	evaluated  bool        // whether all evaluations are finished
+	begun      bool          // whether there is a state to resume
+	running    bool          // whether a process has locked the folder
+	metrics    []run.Metrics // of all epochs
+	best       run.Metrics   // of the best epoch
+	trained    bool          // whether training has ended
+	evaluation *evaluation   // of the weights after the best epoch
+	evaluated  bool          // whether all evaluations are finished
 }
 
-// done reports whether a run is finished. Its weights may be missing.
+// done reports whether training and evaluation are finished. The files of the weights may be missing.
 func (s status) done() bool { return s.trained && s.evaluated }
 
 // folder returns the folder of a task's run.
@@ -67,22 +67,23 @@ func (t *Table) settings(k task) *run.Settings {
 	return s
 }
 
-// identity returns the settings that define a run of the table.
+// identity returns those settings of a run that determine its results. The number of training images
+// replaces -train 0.
 func (t *Table) identity(settings map[string]string) map[string]string {
 	id := map[string]string{}
 	for _, name := range []string{"model", "K", "tempering", "vary-eps", "latent", "batch", "lr", "seed", "train"} {
 		id[name] = settings[name]
 	}
-	if id["train"] == "0" { // all
+	if id["train"] == "0" {
 		training, _ := data.Split(t.set.Train, 0)
 		id["train"] = strconv.Itoa(len(training))
 	}
 	return id
 }
 
-// status reads the status of a task's run. It returns an error for a run with more epochs than
-// the table allows, for a run that was evaluated with other settings, and, without Extend, for an
-// evaluated run that would be trained further.
+// status reads the status of a task's run. It returns an error if the run has more epochs than the
+// table allows, or if the run was evaluated with other settings. Without Extend, it also returns an
+// error if the run is evaluated and the table would train it further.
 func (t *Table) status(k task) (s status, err error) {
 	folder := t.folder(k)
 	_, err = os.Stat(filepath.Join(folder, run.StateFile))
@@ -123,8 +124,8 @@ func (t *Table) status(k task) (s status, err error) {
 	return s, nil
 }
 
-// results returns the results of all finished runs. It ignores errors, because they are reported
-// when the table processes the run.
+// results returns the results of all finished runs. It ignores runs whose status is an error, because
+// DoAll reports these errors.
 func (t *Table) results() (all []result) {
 	for _, k := range t.tasks {
 		if s, err := t.status(k); err == nil && s.done() {
@@ -147,16 +148,16 @@ func (s status) result(k task) result {
 	return r
 }
 
-// An Entry is a run in the list of runs.
+// An Entry is an entry in the list of runs.
 type Entry struct {
 	Task   int    `json:"task"`
 	Run    string `json:"run"`
-	State  string `json:"state"`  // done, running, stopped, missing or refused
-	Epochs int    `json:"epochs"` // number of trained epochs
-	Why    string `json:"why,omitempty"`
+	State  string `json:"state"`         // done, running, stopped, missing or refused
+	Epochs int    `json:"epochs"`        // number of trained epochs
+	Why    string `json:"why,omitempty"` // reason for the refusal
 }
 
-// List returns the list of runs.
+// List returns an entry for each run.
 func (t *Table) List() (all []Entry) {
 	for i, k := range t.tasks {
 		e := Entry{Task: i, Run: k.String(), State: "missing"}

@@ -9,8 +9,8 @@ import (
 	"hvae/mnist/run"
 )
 
-// Training ends when no epoch was better for patience epochs, for any best epoch.
-func TestTrainingEndsWhenPatienceEndsAfterTheBestEpoch(t *testing.T) {
+// The validation ELBO increases until the best epoch and then stays at −10, which is lower.
+func TestTrainingEndsWithThePatienceAfterTheBestEpoch(t *testing.T) {
 	const patience = 2
 	table := Table{Out: t.TempDir(), Protocol: run.Protocol{MaxEpochs: 100, Patience: patience}, Rows: []string{"vae"}, Seeds: []uint64{1}}
 	k := plan(table.Rows, table.Seeds)[0]
@@ -31,7 +31,7 @@ func TestTrainingEndsWhenPatienceEndsAfterTheBestEpoch(t *testing.T) {
 			}
 			s, err := table.status(k)
 			if err != nil || s.best.Epoch != min(best, epoch) || s.trained != (epoch == best+patience) {
-				t.Errorf("after epoch %d, the best of them %d, status says %d, trained %v, %v", epoch, min(best, epoch), s.best.Epoch, s.trained, err)
+				t.Errorf("after epoch %d, the best epoch is %d; status returns the best epoch %d, trained %v, %v", epoch, min(best, epoch), s.best.Epoch, s.trained, err)
 			}
 		}
 	}

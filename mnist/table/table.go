@@ -13,28 +13,30 @@ import (
 	"hvae/mnist/run"
 )
 
-// A Table holds the settings of the command table. Prepare must be called first.
+// A Table holds the settings of the command table. Call Prepare before the other methods.
 //
-// All runs with the same seed share their random numbers. The streams of the split, the order of
-// images, binarisation and noise depend on the seed, but not on the model. So the difference of two
-// rows usually has a smaller error than each row.
+// The random streams of the split, the order of images, binarisation and noise depend on the seed, but
+// not on the model. So all runs with the same seed share their random numbers, and the difference of
+// two rows usually has a smaller error than each row.
 type Table struct {
 	run.Protocol
-	Out           string
-	Rows          []string // nil for the published rows
-	Seeds         []uint64 // nil for the published seeds
-	Limit         int      // number of test images; Prepare replaces 0 by all
-	Samples, Runs int      // of an evaluation
-	Extend, JSON  bool
+	Out          string
+	Rows         []string // nil for the published rows
+	Seeds        []uint64 // nil for the published seeds
+	Limit        int      // number of test images; Prepare replaces 0 by the number of all
+	Samples      int      // number of importance samples for each image
+	Runs         int      // number of evaluations of each run
+	Extend, JSON bool
 
 	Stdout, Stderr io.Writer
 
 	tasks []task
 	set   data.Set
-	kept  bool // whether the note about kept files was printed
+	kept  bool // whether the note that existing files are kept was printed
 }
 
-// Prepare makes the tasks, loads the data, and checks Limit and the number of a task, -1 for none.
+// Prepare makes the tasks and loads the data. It returns an error if Limit is too large, or if there is
+// no task with the given number. The number −1 stands for all tasks.
 func (t *Table) Prepare(ctx context.Context, number int) (err error) {
 	if t.tasks = plan(t.Rows, t.Seeds); number >= len(t.tasks) {
 		return command.UsageError("invalid value %d for flag -task: there are %d runs, from 0", number, len(t.tasks))

@@ -19,11 +19,11 @@ import (
 	"hvae/mnist/run"
 )
 
-// advice is the end of the errors of interrupted runs.
+// advice is the last part of the error of an interrupted run.
 const advice = "start the same command again to continue"
 
-// DoAll does all tasks that are neither finished nor running in another process. It prints the table
-// after each.
+// DoAll trains and evaluates all runs that are neither finished nor running in another process. It
+// prints the table after each run.
 func (t *Table) DoAll(ctx context.Context) error {
 	var failed, elsewhere []string
 	printed := false
@@ -62,7 +62,7 @@ func (t *Table) DoAll(ctx context.Context) error {
 	return nil
 }
 
-// Do does the task with the given number and prints its result.
+// Do trains and evaluates the run of the task with the given number, and prints the result.
 func (t *Table) Do(ctx context.Context, number int) error {
 	log := t.Stdout
 	if t.JSON {
@@ -74,8 +74,8 @@ func (t *Table) Do(ctx context.Context, number int) error {
 	return t.printResult(t.tasks[number])
 }
 
-// do trains and evaluates the run of a task, unless the run is finished, and reports whether it did.
-// It prints a line on log after each epoch.
+// do trains and evaluates the run of a task, unless the run is finished. It reports whether it has
+// changed the run. After each epoch it prints a line on log.
 func (t *Table) do(ctx context.Context, number int, log io.Writer) (did bool, err error) {
 	k := t.tasks[number]
 	note := func(activity string) {
@@ -118,7 +118,7 @@ func (t *Table) do(ctx context.Context, number int, log io.Writer) (did bool, er
 	return true, t.evaluate(ctx, k, r.Best(), folder)
 }
 
-// evaluate evaluates the best weights of a trained run, and saves the results after each evaluation.
+// evaluate evaluates the best weights of a trained run. It saves the results after each evaluation.
 func (t *Table) evaluate(ctx context.Context, k task, best []model.Param[float32], folder *run.Folder) error {
 	s, err := t.status(k)
 	if err != nil {
