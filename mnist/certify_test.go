@@ -60,14 +60,14 @@ func simulatedImage(c model.Checkpoint, seed uint64, run, i int) linalg.Matrix[f
 	return x
 }
 
-// Checks all numbers that eval -method ais prints. The bounds are compared with log p(x) of the same
-// images by quadrature, the other numbers with each other and with the output of -method is.
+// The test checks all numbers that eval -method ais prints: the bounds against log p(x), computed by
+// quadrature for the same images, the others against each other and against -method is.
 func TestBoundsAgreeWithTheEvidence(t *testing.T) {
 	set := digits(t)
 	_, validation := parts(set.Train.Len(), 4)
 	for _, c := range []struct {
 		config       model.Config
-		flags        string // of both methods
+		flags        string // for both methods
 		annealing    string
 		seed         uint64
 		images, runs int
@@ -105,7 +105,7 @@ func TestBoundsAgreeWithTheEvidence(t *testing.T) {
 			}
 		}
 		lower := got["lower"].(float64)
-		const tight = 0.1 // nats, for the gap of the bounds and their random error
+		const tight = 0.1 // nats; larger than the gap and the random error of the bounds
 		if !(math.Abs(lower-exact) <= tight) {
 			t.Errorf("%s: the lower bound is %.3f, log p(x) is %.3f", flags, lower, exact)
 		}
@@ -121,10 +121,10 @@ func TestBoundsAgreeWithTheEvidence(t *testing.T) {
 			t.Errorf("%s: upper bounds for images that were not simulated: %v", flags, got)
 		}
 		if a := got["acceptance"].(float64); !(a > 0.4 && a < 0.9) {
-			t.Errorf("%s: acceptance %v", flags, a)
+			t.Errorf("%s: acceptance %v, want 0.4 to 0.9", flags, a)
 		}
 		if got["method"] != "ais" || got["steps"] != 24.0 || got["chains"] != 6.0 || len(got) != 23 {
-			t.Errorf("%s: %d fields, %v", flags, len(got), got)
+			t.Errorf("%s: %d fields, want 23: %v", flags, len(got), got)
 		}
 
 		if !simulated {
@@ -144,15 +144,15 @@ func TestBoundsAgreeWithTheEvidence(t *testing.T) {
 			want += fmt.Sprintf("log p(x) ≤ %s, a gap of %s\n", number("upper"), number("gap"))
 		}
 		want += fmt.Sprintf("importance sampling says %s less than the lower bound\n", number("missed"))
-		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3)) // bits do not depend on it
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3)) // the results do not depend on GOMAXPROCS
 		if text := eval(flags); !strings.HasSuffix(text, want) || !regexp.MustCompile(`^.*\nELBO .*\nNLL .*\n`).MatchString(text) {
-			t.Errorf("%s printed\n%swant at the end\n%s", flags, text, want)
+			t.Errorf("%s prints\n%swant at the end\n%s", flags, text, want)
 		}
 	}
 }
 
-// The values of the first image are the same whether eval evaluates one image or two. The standard
-// error of two values is half their difference.
+// The value of the first image does not depend on the number of images. The standard error of the mean
+// of two values is half their difference.
 func TestStandardErrorsAreOverImages(t *testing.T) {
 	name, _ := trained(t, model.Config{Kind: "vae", Tempering: "none", Latent: 2}, 4)
 	at := func(limit string) map[string]any {
@@ -167,7 +167,7 @@ func TestStandardErrorsAreOverImages(t *testing.T) {
 		first, mean := one[key].(float64), two[key].(float64)
 		second := 2*mean - first
 		if se := two[key+"_se"].(float64); !(math.Abs(se-math.Abs(first-second)/2) <= 1e-9*math.Abs(mean)) || se == 0 {
-			t.Errorf("%s is %v and %v, its standard error %v", key, first, second, se)
+			t.Errorf("%s is %v and %v for two images, and its standard error is %v", key, first, second, se)
 		}
 	}
 }

@@ -15,7 +15,8 @@ import (
 	"hvae/mnist/safetensors"
 )
 
-// trained writes a model whose estimates vary widely. It returns the name of the file and the model.
+// trained writes a model with large weights, so that its estimates vary widely. It returns the name of
+// the file and the model.
 func trained(t *testing.T, config model.Config, seed uint64) (string, model.Checkpoint) {
 	t.Helper()
 	c := model.Checkpoint{Config: config, Params: model.NewParams[float32](config, -2, 5), Seed: seed, Epoch: 12, ELBO: -101.5}
@@ -35,8 +36,8 @@ func withoutSeconds(text string) string {
 	return regexp.MustCompile(`, \d+ s\n`).ReplaceAllString(text, "\n")
 }
 
-// Compares all numbers that eval prints with the oracle. In each run, images are binarised anew. Each
-// image has one stream of noise.
+// The test compares all numbers that eval prints with the oracle (oracle_test.go). Each run binarises the
+// images anew. The noise of an image comes from one stream.
 func TestEvalMatchesTheOracle(t *testing.T) {
 	vae, wide := model.Config{Kind: "vae", Tempering: "none", Latent: 3}, model.Config{Kind: "vae", Tempering: "none", Latent: 64}
 	hvae := model.Config{Kind: "hvae", K: 3, Tempering: "free", VaryEps: true, Latent: 5}
@@ -52,7 +53,7 @@ func TestEvalMatchesTheOracle(t *testing.T) {
 		{hvae, "-limit 3 -samples 100 -runs 2 -seed 18446744073709551615", "test", 1<<64 - 1, 3, 100, 2},
 		{hvae, "-limit 3 -samples 49 -split validation", "validation", 1, 3, 49, 3},
 		{hvae, "-limit 3 -samples 48 -runs 4 -seed 7", "test", 7, 3, 48, 4},
-		{wide, "-limit 3 -samples 150 -runs 1 -seed 7", "test", 7, 3, 150, 1}, // a tape of few samples follows a tape of many
+		{wide, "-limit 3 -samples 150 -runs 1 -seed 7", "test", 7, 3, 150, 1}, // the last tape has fewer samples than the others
 		{vae, "-limit 2", "test", 1, 2, 1000, 3},
 		{vae, "-samples 1 -runs 1", "test", 1, 400, 1, 1},
 	} {
@@ -72,7 +73,7 @@ func TestEvalMatchesTheOracle(t *testing.T) {
 				_, which = parts(images.Len(), checkpoint.Seed)
 			}
 			var elbos, nlls, tails []float64
-			z0, zK := make([]float64, c.images), make([]float64, c.images) // for each image, the mean over runs
+			z0, zK := make([]float64, c.images), make([]float64, c.images) // for each image, means over runs
 			for r := range c.runs {
 				elbo, nll, shapes, starts, ends := estimated(checkpoint, images, which[:c.images], c.seed, r, c.samples)
 				tails = append(tails, shapes...)
@@ -103,7 +104,7 @@ func TestEvalMatchesTheOracle(t *testing.T) {
 				}
 			}
 			if math.IsNaN(tail) != (c.samples <= 20) {
-				t.Fatalf("the mean tail shape is %v for %d samples", tail, c.samples)
+				t.Fatalf("the mean tail shape of the oracle is %v for %d samples", tail, c.samples)
 			}
 			if math.IsNaN(tail) {
 				if got["tail_shape"] != nil || got["heavy_tails"] != nil {
@@ -124,7 +125,7 @@ func TestEvalMatchesTheOracle(t *testing.T) {
 					}
 				}
 				if v := got["correlation_independent"].(float64); !(math.Abs(v/math.Sqrt(2/(math.Pi*float64(c.samples)))-1) <= 1/float64(c.samples)) {
-					t.Errorf("independent dimensions of %d samples have a correlation of %v", c.samples, v)
+					t.Errorf("correlation_independent for %d samples is %v", c.samples, v)
 				}
 				fields += 5
 				line += fmt.Sprintf("|correlation| of dimensions given x %.4f ± %.4f of z_K, %.4f ± %.4f of z_0, %.4f if independent\n",
@@ -138,7 +139,7 @@ func TestEvalMatchesTheOracle(t *testing.T) {
 			}
 
 			if c.images*c.samples*c.runs > 500 {
-				return // the smaller cases test the text
+				return // other cases check the text
 			}
 			runs, spread := "one run", func(string) string { return "" }
 			if c.runs > 1 {
@@ -147,7 +148,7 @@ func TestEvalMatchesTheOracle(t *testing.T) {
 			want := fmt.Sprintf("%v, epoch 12, on %d %s images of synthetic, %d samples each, %s\nELBO %.2f%s\nNLL  %.2f%s\n",
 				c.config, c.images, c.split, c.samples, runs, got["elbo"], spread("elbo_sd"), got["nll"], spread("nll_sd")) + line
 			if text := withoutSeconds(run()); text != want {
-				t.Errorf("printed\n%swant\n%s", text, want)
+				t.Errorf("eval prints\n%swant\n%s", text, want)
 			}
 		})
 	}
@@ -172,7 +173,7 @@ func TestAnEvaluationThatIsNotFiniteFails(t *testing.T) {
 	}
 }
 
-// Models of older versions and other tools have no digest.
+// Models that older versions or other tools have written have no SHA-256.
 func TestAModelWithoutADigestIsEvaluatedWithANote(t *testing.T) {
 	name, c := trained(t, model.Config{Kind: "vae", Tempering: "none", Latent: 2}, 1)
 	args := []string{"eval", "-checkpoint", name, "-data", "synthetic", "-limit", "2", "-samples", "2"}
@@ -191,8 +192,8 @@ func TestAModelWithoutADigestIsEvaluatedWithANote(t *testing.T) {
 
 func TestEvalSimulates10000ImagesByDefault(t *testing.T) {
 	name, _ := trained(t, model.Config{Kind: "vae", Tempering: "none", Latent: 2}, 1)
-	stderr, status := interrupted(t, 0, strings.Fields("eval -simulated -method ais -runs 1 -checkpoint "+name)...)
-	if status != 130 || !strings.Contains(stderr, " of 10000 images") {
-		t.Errorf("status %d, %s", status, stderr)
+	stderr, _ := interrupted(t, 0, strings.Fields("eval -simulated -method ais -runs 1 -checkpoint "+name)...)
+	if !strings.Contains(stderr, " of 10000 images") {
+		t.Errorf("stderr %q, want a number of 10000 images", stderr)
 	}
 }

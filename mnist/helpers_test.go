@@ -26,7 +26,7 @@ import (
 	"hvae/mnist/safetensors"
 )
 
-// The files of a run, of a table and of a dataset.
+// Names of files that the program writes or reads.
 const (
 	modelFile      = "model.safetensors"
 	stateFile      = "state.safetensors"
@@ -41,8 +41,8 @@ const (
 	testFile       = "t10k-images-idx3-ubyte"
 )
 
-// TestMain runs the program instead of the tests if MNIST_TEST_COMMAND is set. Tests start the
-// program in this way to kill it.
+// TestMain runs the program instead of the tests if MNIST_TEST_COMMAND is set. Tests use this to run the
+// program as another process.
 func TestMain(m *testing.M) {
 	if os.Getenv("MNIST_TEST_COMMAND") != "" {
 		if d, err := time.ParseDuration(os.Getenv("MNIST_TEST_SAVE_EVERY")); err == nil {
@@ -61,7 +61,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// few is a folder of synthetic digits: 120 for training, 24 for validation and 6 for testing.
+// few is a folder with synthetic digits: 120 for training, 24 for validation and 6 for testing.
 var few string
 
 func makeFew() error {
@@ -75,7 +75,7 @@ func makeFew() error {
 	return err
 }
 
-// writeImages writes the pixels of training and test images as files of a dataset.
+// writeImages writes the files of a dataset from the pixels of its images.
 func writeImages(folder string, train, test []byte) error {
 	for name, pixels := range map[string][]byte{trainFile: train, testFile: test} {
 		var b []byte
@@ -89,7 +89,7 @@ func writeImages(folder string, train, test []byte) error {
 	return nil
 }
 
-// ownImages writes a dataset of images that all differ to a new folder. own returns its flags.
+// ownImages writes a dataset to a new folder. All its images differ.
 func ownImages(t *testing.T, train, test int) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
@@ -105,6 +105,7 @@ func ownImages(t *testing.T, train, test int) (folder string) {
 	return folder
 }
 
+// own returns the flags that select a dataset of ownImages.
 func own(folder string) []string { return []string{"-data", folder, "-dataset", "own"} }
 
 // mnist runs the program and returns its output and its exit status.
@@ -124,16 +125,19 @@ func mustRun(t *testing.T, args ...string) (stdout, stderr string) {
 	return stdout, stderr
 }
 
-// mustFail runs the program, which must exit with the given status and print want on stderr.
-func mustFail(t *testing.T, status int, want string, args ...string) {
+// mustFail runs the program, which must exit with the given status and print all of want on stderr.
+func mustFail(t *testing.T, status int, args []string, want ...string) {
 	t.Helper()
-	if _, stderr, got := mnist(t.Context(), args...); got != status || !strings.Contains(stderr, want) {
-		t.Errorf("%v: status %d, stderr %q; want status %d and %q", args, got, stderr, status, want)
+	_, stderr, got := mnist(t.Context(), args...)
+	for _, w := range want {
+		if got != status || !strings.Contains(stderr, w) {
+			t.Errorf("%v: status %d, stderr %q; want status %d and %q", args, got, stderr, status, w)
+		}
 	}
 }
 
-// refused runs the program, which must exit with status 1, print one line that contains all of want,
-// apart from notes, and not change the files in the folder.
+// refused runs the program, which must exit with status 1, print a single line besides notes, and not
+// change the files in the folder. The line must contain all of want.
 func refused(t *testing.T, folder string, args []string, want ...string) {
 	t.Helper()
 	before := files(t, folder)
@@ -152,14 +156,14 @@ func refused(t *testing.T, folder string, args []string, want ...string) {
 	}
 }
 
-// process returns the program as a process that has not started.
+// process returns a command that runs the program in another process.
 func process(args ...string) *exec.Cmd {
 	c := exec.Command(os.Args[0], args...)
 	c.Env = append(os.Environ(), "MNIST_TEST_COMMAND=1")
 	return c
 }
 
-// start starts a process, which ends with the test at the latest, and returns its stderr.
+// start starts a process and returns its stderr. It kills the process at the end of the test.
 func start(t *testing.T, c *exec.Cmd) *strings.Builder {
 	t.Helper()
 	stderr := new(strings.Builder)
@@ -171,7 +175,7 @@ func start(t *testing.T, c *exec.Cmd) *strings.Builder {
 	return stderr
 }
 
-// move renames a folder in which a process works.
+// move renames a folder that a process uses.
 func move(t *testing.T, from, to string) {
 	t.Helper()
 	if err := os.Rename(from, to); err != nil {
@@ -179,16 +183,17 @@ func move(t *testing.T, from, to string) {
 	}
 }
 
-// tiny returns the arguments of a training run of 0.1 s, with 3 batches in its epoch.
+// tiny returns the arguments of a short training run, with three batches in an epoch.
 func tiny(out string, more ...string) []string {
 	return append([]string{"train", "-data", few, "-dataset", "few", "-latent", "3", "-train", "75", "-batch", "25", "-epochs", "1", "-out", out}, more...)
 }
 
-// forever makes a run endless.
+// forever contains flags for a run that does not end.
 var forever = []string{"-patience", "1000000", "-epochs", "1000000"}
 
 var hvaeFlags = []string{"-model", "hvae", "-K", "1", "-tempering", "free", "-vary-eps"}
 
+// resume returns the arguments that resume a run.
 func resume(out string, more ...string) []string {
 	return append([]string{"train", "-resume", "-out", out}, more...)
 }
@@ -200,7 +205,7 @@ func tinyTable(out string, more ...string) []string {
 
 var tinyRuns = []string{"vae-85547", "hvae-k1-none-85547", "vae-12345", "hvae-k1-none-12345"}
 
-// tinyEval returns the arguments of an evaluation as in tinyTable.
+// tinyEval returns the arguments of an evaluation like the evaluations of tinyTable.
 func tinyEval(checkpoint, seed string, more ...string) []string {
 	return append([]string{"eval", "-checkpoint", checkpoint, "-data", few, "-dataset", "few", "-limit", "5", "-samples", "20", "-runs", "2", "-seed", seed, "-json"}, more...)
 }
@@ -218,13 +223,18 @@ func (i *interruption) Err() error {
 	return nil
 }
 
-// interrupted runs the program until Err of its context was called the given number of times.
-func interrupted(t *testing.T, after int, args ...string) (stderr string, status int) {
-	_, stderr, status = mnist(&interruption{t.Context(), after}, args...)
-	return stderr, status
+// interrupted runs the program with an interruption. It reports whether the program finished before
+// the context ended. Otherwise the program must exit with status 130.
+func interrupted(t *testing.T, after int, args ...string) (stderr string, finished bool) {
+	t.Helper()
+	_, stderr, status := mnist(&interruption{t.Context(), after}, args...)
+	if status != 0 && status != 130 {
+		t.Fatalf("%v, interrupted: status %d, %s", args, status, stderr)
+	}
+	return stderr, status == 0
 }
 
-// A watcher is a context whose method Err calls look.
+// A watcher is a context whose method Err calls look first.
 type watcher struct {
 	context.Context
 	look func()
@@ -273,8 +283,8 @@ func copyFiles(t *testing.T, from string, names ...string) (to string) {
 	return to
 }
 
-// files returns the contents of all files below a folder except locks, by relative path. Times are
-// replaced by 0 and tensors by their hash.
+// files returns the contents of all files below a folder except locks, by relative path. In the
+// contents, times are 0 and tensors are replaced by a hash.
 func files(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -306,10 +316,10 @@ var hashSeed = maphash.MakeSeed()
 // seconds matches times in JSON, and in JSON inside a JSON string.
 var seconds = regexp.MustCompile(`([Ss]econds\\?"): ?[0-9.e+-]+`)
 
-// digest matches the SHA-256 of a state, which depends on the times.
+// digest matches the SHA-256 of a state. It depends on the times in the state.
 var digest = regexp.MustCompile(`"sha256":"[0-9a-f]{64}"`)
 
-// sameFiles reports an error if the files of two runs or tables differ.
+// sameFiles checks that the files of two runs or tables are equal, apart from times.
 func sameFiles(t *testing.T, what, want, got string) {
 	t.Helper()
 	if diff := cmp.Diff(files(t, want), files(t, got)); diff != "" {
@@ -342,7 +352,7 @@ func object(t *testing.T, stdout string) map[string]any {
 	return jsonLines[map[string]any](t, stdout)[0]
 }
 
-// A position is the position of a run as its state stores it.
+// A position is the progress of a run, which its state contains as JSON.
 type position struct {
 	Epoch, Batch  int
 	Sum, Seconds  float64
@@ -405,10 +415,10 @@ func spread(x ...float64) (mean, sd float64) {
 	return mean, math.Sqrt(sd)
 }
 
-// near reports whether two ELBOs agree up to the rounding of their float32 terms.
+// near reports whether two ELBOs are equal up to the float32 rounding of their terms.
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-6*math.Abs(b) }
 
-// isNumber reports whether a JSON value is the given number, or null for NaN.
+// isNumber reports whether a JSON value equals want. NaN is represented by null.
 func isNumber(got any, want float64) bool {
 	if got == nil {
 		return math.IsNaN(want)

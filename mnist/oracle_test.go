@@ -28,7 +28,8 @@ func digits(t *testing.T) data.Set {
 	return set
 }
 
-// parts returns the indices of the training images and of the validation images, a sixth of n.
+// parts splits n images into training and validation images and returns their indices. A sixth of the
+// images is for validation.
 func parts(n int, seed uint64) (training, validation []int) {
 	order := hvae.Stream(seed, "mnist split").Perm(n)
 	return order[n/6:], order[:n/6]
@@ -44,7 +45,7 @@ func drawBatch(images data.Images, which []int, latent int, pixels, noise func(i
 	for j, i := range which {
 		rng := pixels(i)
 		for pixel, grey := range images.Pixels[784*i : 784*(i+1)] {
-			// Black and white pixels draw nothing; a grey pixel is 1 with probability grey/255.
+			// A pixel is 1 with probability grey/255. Pixels of 0 and 255 need no random number.
 			if grey == 255 || grey > 0 && rng.Uint32N(255) < uint32(grey) {
 				b.x.Row(pixel)[j] = 1
 			}
@@ -178,7 +179,7 @@ func estimated(c model.Checkpoint, images data.Images, which []int, seed uint64,
 	return elbo, nll, tails, z0, zK
 }
 
-// correlated returns the mean over all pairs of rows of z of their absolute correlation.
+// correlated returns the absolute correlation of two rows of z, averaged over all pairs of rows.
 func correlated(z linalg.Matrix[float32]) float64 {
 	standard := make([][]float64, z.Rows) // mean 0 and length 1
 	for i := range standard {

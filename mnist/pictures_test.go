@@ -54,7 +54,7 @@ func picture(t *testing.T, args ...string) *image.Gray {
 	}
 	gray, ok := p.(*image.Gray)
 	if !ok {
-		t.Fatalf("the picture is a %T", p)
+		t.Fatalf("the picture is a %T, want an *image.Gray", p)
 	}
 	return gray
 }
@@ -94,7 +94,7 @@ func whiteBut(p *image.Gray, drawn []image.Rectangle) bool {
 	return true
 }
 
-// decode returns the pixel probabilities of positions z [ℓ×n].
+// decode returns the pixel probabilities [784×n] of latent variables z [ℓ×n].
 func decode(c model.Checkpoint, z linalg.Matrix[float32]) linalg.Matrix[float32] {
 	var t ad.Tape[float32]
 	network, _ := model.NewNetwork(&t, c.Config, c.Params, false)
@@ -110,7 +110,7 @@ func TestSamplesAreDecodedNormalDraws(t *testing.T) {
 		}{{10, 4, 3, 1}, {10, 4, 3, 7}, {1, 1, 1, 1}, {16, 4, 4, 1}} {
 			p := picture(t, "sample", "-checkpoint", name, "-n", strconv.Itoa(s.n), "-seed", strconv.FormatUint(s.seed, 10))
 			if want := image.Rect(0, 0, 16+56*s.columns+4*(s.columns-1), 16+56*s.rows+4*(s.rows-1)); p.Bounds() != want {
-				t.Fatalf("%d digits: a picture %v, want %v", s.n, p.Bounds(), want)
+				t.Fatalf("%d digits: the picture has the bounds %v, want %v", s.n, p.Bounds(), want)
 			}
 			z := linalg.New[float32](3, s.n)
 			hvae.FillNormal(hvae.Stream(s.seed, "mnist sample"), z)
@@ -148,9 +148,10 @@ func TestReconstructionsFollowTheFlow(t *testing.T) {
 			groups, group := min(across, s.n), len(captions)*60-4
 			rows := (s.n + groups - 1) / groups
 			if want := image.Rect(0, 0, 16+groups*group+20*(groups-1), 8+26+pitch*rows-10+8); p.Bounds() != want {
-				t.Fatalf("%v, %d digits: a picture %v, want %v", config, s.n, p.Bounds(), want)
+				t.Fatalf("%v, %d digits: the picture has the bounds %v, want %v", config, s.n, p.Bounds(), want)
 			}
-			// The expected images: input, reconstruction from the mean, images along the flow.
+			// Compute the expected images: the input, the reconstruction from the mean, and the images
+			// along the flow.
 			input := linalg.New[float32](784, s.n)
 			for i := range s.n {
 				data.Binarise(input, i, test.Image(i), hvae.Stream(s.seed, "mnist reconstruct pixels", i))

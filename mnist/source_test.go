@@ -10,7 +10,7 @@ import (
 	"hvae/mnist/model"
 )
 
-// evaluated returns the text that eval prints, its notes on stderr, and its JSON object.
+// evaluated runs eval without and with -json. It returns the text, the notes on stderr and the object.
 func evaluated(t *testing.T, args ...string) (text, note string, o map[string]any) {
 	t.Helper()
 	args = append([]string{"eval", "-limit", "2", "-samples", "2", "-runs", "1"}, args...)
@@ -40,13 +40,13 @@ func TestEvalNamesItsDataAndNotesOtherTrainingData(t *testing.T) {
 		write(t, c.File().Encode(), name)
 		text, note, object := evaluated(t, slices.Concat(k.args, []string{"-checkpoint", name})...)
 		if !strings.Contains(text, " images of "+k.name+",") || object["data"] != k.name {
-			t.Errorf("%+v: the name of the data is not in %q or not in %v", k, text, object)
+			t.Errorf("%+v: the text %q or the object %v lacks the name of the images", k, text, object)
 		}
 		if k.note == "" && (note != "" || strings.Contains(text, "trained on")) || !strings.Contains(note, k.note) || !strings.Contains(text, k.note) {
 			t.Errorf("%+v: stderr %q, stdout %q", k, note, text)
 		}
 		if trained, _ := object["trained_on"].(string); trained != k.data {
-			t.Errorf("%+v: %v", k, object)
+			t.Errorf("%+v: trained_on is %q in %v", k, trained, object)
 		}
 	}
 }
@@ -54,7 +54,7 @@ func TestEvalNamesItsDataAndNotesOtherTrainingData(t *testing.T) {
 func TestARunOnOwnImagesContainsTheirName(t *testing.T) {
 	folder, out := ownImages(t, 90, 7), filepath.Join(t.TempDir(), "run")
 	args := []string{"train", "-data", folder, "-latent", "2", "-batch", "25", "-out", out, "-epochs", "1"}
-	mustFail(t, 1, "-dataset NAME", args...)
+	mustFail(t, 1, args, "-dataset NAME")
 	if stdout, _ := mustRun(t, append(args, "-dataset", "own")...); !strings.Contains(stdout, " on own ") {
 		t.Errorf("stdout %s", stdout)
 	}
@@ -83,14 +83,14 @@ func TestARunOnOwnImagesContainsTheirName(t *testing.T) {
 	if text, note, _ := evaluated(t, validation...); note != "" || !strings.Contains(text, "validation images of own") {
 		t.Errorf("stdout %s, stderr %s", text, note)
 	}
-	mustFail(t, 2, "has 15 images", append([]string{"eval", "-limit", "16"}, validation...)...)
+	mustFail(t, 2, append([]string{"eval", "-limit", "16"}, validation...), "has 15 images")
 	// The run resumes with the same images, but not with other images of the same name.
 	mustRun(t, resume(out, "-epochs", "2")...)
 	b := read(t, folder, testFile)
 	b[100] ^= 1
 	write(t, b, folder, testFile)
-	mustFail(t, 1, "other images called own", resume(out, "-epochs", "3")...)
+	mustFail(t, 1, resume(out, "-epochs", "3"), "other images called own")
 }
 
-// syntheticDigest is the output of sha256sum for the synthetic images as IDX files.
+// syntheticDigest is the output of sha256sum for IDX files with the synthetic images.
 const syntheticDigest = "8ec5338b6d3b60442563c18bcf9f2252f3bdd685179cd75ef510779db5291181"

@@ -11,8 +11,8 @@ import (
 	"hvae/mnist/model"
 )
 
-// drawnFrom returns how often a command begins each random stream, and its output. It ignores the
-// stream that hvae.Trainer passes to a bound, because the bound of the model does not use it.
+// drawnFrom runs a command and counts the uses of each random stream. It ignores the stream that
+// hvae.Trainer passes to a bound, because the bound of the model does not use it.
 func drawnFrom(t *testing.T, args ...string) (keys map[string]int, stdout string) {
 	t.Helper()
 	keys = map[string]int{}
@@ -24,18 +24,19 @@ func drawnFrom(t *testing.T, args ...string) (keys map[string]int, stdout string
 	return keys, stdout
 }
 
-// expected holds the expected number of uses of each stream, by key. add adds streams of the seed.
+// expected holds the expected number of uses of each stream, by key.
 type expected struct {
 	seed uint64
 	keys map[string]int
 }
 
+// add adds uses of a stream with e's seed.
 func (e expected) add(times int, purpose string, index ...int) {
 	e.keys[hvaetest.StreamKey{Seed: e.seed, Purpose: purpose, Index: index}.String()] += times
 }
 
-// The key of a stream contains its purpose, the epoch or run, and the image. A stream begins twice
-// only to repeat its draws.
+// The key of a stream contains its purpose, the epoch or run, and the image. A stream is used twice only
+// to repeat the same random numbers.
 func TestEveryDrawHasASeparateStream(t *testing.T) {
 	dataset, dir := own(ownImages(t, 31, 6)), t.TempDir()
 	training, validation := parts(31, 3)

@@ -20,7 +20,7 @@ import (
 	"hvae/mnist/safetensors"
 )
 
-// An evaluation is the part of evaluation.json that tests read and change.
+// An evaluation is the contents of evaluation.json except the time.
 type evaluation struct {
 	Run      string            `json:"run"`
 	Settings map[string]string `json:"settings"`
@@ -34,7 +34,7 @@ type evaluation struct {
 	NLLs     []float64         `json:"nlls"`
 }
 
-// readEvaluation reads the evaluation of the run vae-1 of a table.
+// readEvaluation reads the evaluation of the run vae-1 in the folder of a table.
 func readEvaluation(t *testing.T, out string) (e evaluation) {
 	t.Helper()
 	if err := json.Unmarshal(read(t, out, "vae-1", evaluationFile), &e); err != nil {
@@ -43,7 +43,7 @@ func readEvaluation(t *testing.T, out string) (e evaluation) {
 	return e
 }
 
-// writeEvaluation is the inverse of readEvaluation.
+// writeEvaluation replaces the evaluation of the run vae-1.
 func writeEvaluation(t *testing.T, out string, e evaluation) {
 	t.Helper()
 	b, err := json.Marshal(e)
@@ -53,21 +53,22 @@ func writeEvaluation(t *testing.T, out string, e evaluation) {
 	write(t, b, out, "vae-1", evaluationFile)
 }
 
-// oneVAE returns the arguments of a table with the run vae-1, which trainVAE trains, too.
+// oneVAE returns the arguments of a table with a single run, vae-1.
 func oneVAE(out string, more ...string) []string {
 	return tinyTable(out, append([]string{"-rows", "vae", "-seeds", "1", "-runs", "1"}, more...)...)
 }
 
+// trainVAE returns the arguments of train for the same run.
 func trainVAE(folder string, more ...string) []string {
 	return append([]string{"train", "-data", few, "-dataset", "few", "-train", "100", "-seed", "1", "-epochs", "1", "-out", folder}, more...)
 }
 
-// Computes all numbers of the table from the output of the command eval and from the paper.
+// The test computes all numbers of the table from the output of eval and from the paper's numbers.
 func TestTheTableMatchesIndependentNumbers(t *testing.T) {
 	out := t.TempDir()
 	printed, _ := mustRun(t, tinyTable(out)...)
 
-	// The runs and evaluations equal those of the commands train and eval.
+	// The commands train and eval give the same runs and evaluations.
 	alone := t.TempDir()
 	mustRun(t, trainVAE(alone, "-model", "hvae", "-K", "1", "-seed", "12345")...)
 	ours := files(t, filepath.Join(out, "hvae-k1-none-12345"))
@@ -86,7 +87,7 @@ func TestTheTableMatchesIndependentNumbers(t *testing.T) {
 		evaluations[name] = e
 	}
 
-	// The rows: from the evaluations, and from the paper.
+	// Compute the rows from the evaluations and from the paper's numbers.
 	type sums struct{ nll, evaluation, seed, toVAE, toVAEError, elbo, epochs float64 }
 	row := func(name string, other string) (s sums) {
 		a, b := evaluations[name+"-85547"], evaluations[name+"-12345"]
@@ -151,7 +152,7 @@ func TestTheTableMatchesIndependentNumbers(t *testing.T) {
 		t.Errorf("a second call changed the finished table: %s", diff)
 	}
 
-	// The text after the last run. Halves of the last digit, such as −0.035, are rounded away from zero.
+	// Check the text after the last run. Numbers such as −0.035 are rounded away from zero.
 	tables := strings.Split(strings.TrimSpace(printed), "\n\n")
 	if len(tables) != 4 || !strings.HasPrefix(tables[3], "NLL and ELBO in nats: published, and obtained on 5 few images, 20 samples, 2 evaluations of each run, 4 of 4 runs\n") {
 		t.Fatalf("%d tables, the last is\n%s", len(tables), tables[len(tables)-1])
@@ -175,7 +176,8 @@ func TestTheTableMatchesIndependentNumbers(t *testing.T) {
 		}
 	}
 
-	// The figure shows NLL minus the VAE's, or NLL without a VAE. The VAE alone has no figure.
+	// The figure shows the difference of NLL from the VAE, or the NLL if the table lacks the VAE. A table
+	// of the VAE alone has no figure.
 	only := func(row string) string {
 		folder := t.TempDir()
 		if err := os.CopyFS(folder, os.DirFS(out)); err != nil {
@@ -228,8 +230,8 @@ func TestTheTableMatchesIndependentNumbers(t *testing.T) {
 	}
 }
 
-// A table gives the same files if it is killed and started again, if two processes make it at once,
-// and if single tasks make it in reverse order.
+// The files are the same if the process is killed and started again, if two processes make the table at
+// once, and if single tasks make it in reverse order.
 func TestTheTableDoesNotDependOnProcesses(t *testing.T) {
 	t.Parallel()
 	table := func(out string, more ...string) []string {
@@ -292,9 +294,9 @@ func TestATableUsesExistingRuns(t *testing.T) {
 	model := read(t, trained, modelFile)
 	mustRun(t, oneVAE(out, "-epochs", "2")...)
 	if !slices.Equal(read(t, trained, modelFile), model) {
-		t.Error("the table changed the model of a run of train")
+		t.Error("the table changed the model that the command train wrote")
 	}
-	// A finished run needs no weights.
+	// A finished run does not need its weights.
 	for _, name := range []string{modelFile, stateFile, samplesFile, curveFile, lockFile} {
 		remove(t, trained, name)
 	}
@@ -314,10 +316,7 @@ func TestATableUsesExistingRuns(t *testing.T) {
 		{[]string{"-epochs", "2", "-samples", "11"}, "was evaluated by"},
 		{[]string{"-epochs", "2", "-train", "101"}, "was evaluated by"},
 	} {
-		_, stderr, status := mnist(t.Context(), oneVAE(out, c.args...)...)
-		if status != 1 || !strings.Contains(stderr, c.want) || !strings.Contains(stderr, "1 of 1 runs failed: vae-1") {
-			t.Errorf("%v: status %d, %q, want %q", c.args, status, stderr, c.want)
-		}
+		mustFail(t, 1, oneVAE(out, c.args...), c.want, "1 of 1 runs failed: vae-1")
 	}
 	if diff := cmp.Diff(before, files(t, trained)); diff != "" {
 		t.Errorf("the run was changed: %s", diff)
@@ -327,7 +326,7 @@ func TestATableUsesExistingRuns(t *testing.T) {
 		other := filepath.Join(t.TempDir(), "vae-1")
 		mustRun(t, trainVAE(other, "-"+flag, value)...)
 		kept := files(t, other)
-		mustFail(t, 1, "vae-1 is not the table's vae-1: it was started with "+flag+" = ", oneVAE(filepath.Dir(other))...)
+		mustFail(t, 1, oneVAE(filepath.Dir(other)), "vae-1 is not the table's vae-1: it was started with "+flag+" = ")
 		if diff := cmp.Diff(kept, files(t, other)); diff != "" {
 			t.Errorf("a run with -%s %s was changed", flag, value)
 		}
@@ -335,7 +334,7 @@ func TestATableUsesExistingRuns(t *testing.T) {
 }
 
 func TestATableEvaluatesTheBestEpoch(t *testing.T) {
-	// A run of two epochs, whose state is changed such that the first epoch is the best.
+	// Train two epochs and change the state such that the first epoch is the best.
 	out := t.TempDir()
 	run := filepath.Join(out, "vae-1")
 	mustRun(t, trainVAE(run)...)
@@ -369,10 +368,7 @@ func TestATableFailsIfResultsAreNotFinite(t *testing.T) {
 			}
 		}
 	})
-	_, stderr, status := mnist(t.Context(), oneVAE(out)...)
-	if status != 1 || !strings.Contains(stderr, "model.safetensors is not finite (ELBO ") || !strings.Contains(stderr, "the model is damaged or has diverged\n") {
-		t.Errorf("status %d, %s", status, stderr)
-	}
+	mustFail(t, 1, oneVAE(out), "model.safetensors is not finite (ELBO ", "the model is damaged or has diverged\n")
 	if exists(run, evaluationFile) {
 		t.Error("an evaluation was written")
 	}
@@ -384,10 +380,7 @@ func TestExtendTrainsFurtherAndEvaluatesAgain(t *testing.T) {
 	mustRun(t, oneVAE(out)...)
 	before := files(t, out)
 	for _, further := range [][]string{nil, {"-task", "0"}} {
-		_, stderr, status := mnist(t.Context(), oneVAE(out, append(further, "-epochs", "2")...)...)
-		if status != 1 || !strings.Contains(stderr, "is evaluated after 1 epochs: -epochs 2 ") || !strings.Contains(stderr, "which needs -extend\n") {
-			t.Errorf("status %d, %s", status, stderr)
-		}
+		mustFail(t, 1, oneVAE(out, append(further, "-epochs", "2")...), "is evaluated after 1 epochs: -epochs 2 ", "which needs -extend\n")
 	}
 	if stdout, _ := mustRun(t, oneVAE(out, "-epochs", "2", "-list")...); !strings.Contains(stdout, "which needs -extend\n1 runs: 0 done, 0 running, 0 stopped, 0 missing, 1 refused\n") {
 		t.Errorf("the list is %s", stdout)
@@ -405,7 +398,7 @@ func TestExtendTrainsFurtherAndEvaluatesAgain(t *testing.T) {
 		t.Errorf("evaluation %+v, want NLL %v of the second epoch", e, want)
 	}
 
-	// The metrics determine whether the patience has ended. The first of these four epochs is the best.
+	// Write metrics of four epochs of which the first is the best. They determine whether training ends.
 	var lines string
 	for epoch, elbo := range []float64{-1, -3, -2, -4} {
 		lines += fmt.Sprintf(`{"epoch":%d,"train_elbo":-1,"val_elbo":%v,"seconds":1}`+"\n", epoch+1, elbo)
@@ -415,7 +408,7 @@ func TestExtendTrainsFurtherAndEvaluatesAgain(t *testing.T) {
 	writeEvaluation(t, out, e)
 	remove(t, run, stateFile)
 	for patience, want := range map[string]string{"2": "was trained for 4 epochs: with -epochs 9 and -patience 2 training would have ended after 3", "4": "no state to resume from"} {
-		mustFail(t, 1, want, oneVAE(out, "-epochs", "9", "-extend", "-patience", patience)...)
+		mustFail(t, 1, oneVAE(out, "-epochs", "9", "-extend", "-patience", patience), want)
 	}
 	mustRun(t, oneVAE(out, "-epochs", "9", "-extend", "-patience", "3")...)
 }
@@ -457,12 +450,12 @@ func TestListAndTask(t *testing.T) {
 		t.Errorf("a finished task prints %q", stdout)
 	}
 	for _, task := range []string{"4", "-1", "x"} {
-		mustFail(t, 2, "-task", tinyTable(out, "-task", task)...)
+		mustFail(t, 2, tinyTable(out, "-task", task), "for flag -task: ")
 	}
 
-	// One run is locked by another process, one was stopped, one is damaged.
-	if stderr, status := interrupted(t, 2, tinyTable(out, "-task", "2")...); status != 130 || !strings.Contains(stderr, "start the same command again") {
-		t.Errorf("status %d, %s", status, stderr)
+	// Stop one run, lock one, and damage one.
+	if stderr, finished := interrupted(t, 2, tinyTable(out, "-task", "2")...); finished || !strings.Contains(stderr, "start the same command again") {
+		t.Errorf("the interrupted task prints %s", stderr)
 	}
 	for _, i := range []int{0, 3} {
 		if err := os.Mkdir(filepath.Join(out, tinyRuns[i]), 0o755); err != nil {
@@ -480,11 +473,11 @@ func TestListAndTask(t *testing.T) {
 	if !strings.HasSuffix(stdout, "\n4 runs: 1 done, 1 running, 1 stopped, 0 missing, 1 refused\n") {
 		t.Errorf("the list is %s", stdout)
 	}
-	mustFail(t, 1, "in use by another process", tinyTable(out, "-task", "0")...)
+	mustFail(t, 1, tinyTable(out, "-task", "0"), "in use by another process")
 }
 
-// Stopped anywhere, the evaluation of a table's run continues after its last saved evaluation. Its
-// results equal the results of the command eval.
+// An interrupted evaluation continues after the last saved evaluation. The results equal the results of
+// the command eval.
 func TestAStoppedEvaluationContinues(t *testing.T) {
 	out := t.TempDir()
 	table := func(out string) []string { return oneVAE(out, "-runs", "3") }
@@ -501,8 +494,8 @@ func TestAStoppedEvaluationContinues(t *testing.T) {
 		if err := os.CopyFS(parts, os.DirFS(out)); err != nil {
 			t.Fatal(err)
 		}
-		stderr, status := interrupted(t, after, table(parts)...)
-		if status == 0 {
+		stderr, finished := interrupted(t, after, table(parts)...)
+		if finished {
 			break
 		}
 		saved := 0
@@ -522,11 +515,11 @@ func TestAStoppedEvaluationContinues(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(map[int]bool{0: true, 1: true, 2: true}, stops); diff != "" {
-		t.Errorf("numbers of saved evaluations at the stops (-want +got):\n%s", diff)
+		t.Errorf("numbers of evaluations that were saved at an interruption (-want +got):\n%s", diff)
 	}
 }
 
-// An evaluation of other weights has another epoch or another validation ELBO.
+// An evaluation belongs to other weights if its epoch or its validation ELBO differs.
 func TestAnEvaluationOfOtherWeightsIsReplaced(t *testing.T) {
 	out := t.TempDir()
 	mustRun(t, oneVAE(out)...)
@@ -546,14 +539,15 @@ func TestAnEvaluationOfOtherWeightsIsReplaced(t *testing.T) {
 	}
 }
 
-// The keys of all random streams depend on the seed, but not on the model.
+// The random streams depend on the seed, but not on the model.
 func TestRowsOfASeedShareTheirStreams(t *testing.T) {
 	keys := func(row, seed string) []string {
 		var all []string
 		for _, k := range hvaetest.RecordStreams(func() {
 			mustRun(t, oneVAE(t.TempDir(), "-limit", "2", "-runs", "2", "-rows", row, "-seeds", seed)...)
 		}) {
-			// An HVAE has more weights to initialise. No command uses the stream of the trainer.
+			// Ignore the streams of the initial weights, of which an HVAE has more, and the stream
+			// of the trainer, which is not used.
 			if strings.HasPrefix(k.Purpose, "mnist ") && !strings.HasPrefix(k.Purpose, "mnist start ") {
 				all = append(all, fmt.Sprint(k))
 			}

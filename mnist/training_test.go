@@ -17,15 +17,15 @@ import (
 	"hvae/mnist/model"
 )
 
-// Compares a training run with the oracle: images, their order, pixels, noise, weights and files.
-// The learning rate is so large that the third epoch is worse than the second. The patience ends the
-// run, and the saved model is the second epoch's. A resume continues with the third epoch's weights.
+// The test compares a training run with the oracle (oracle_test.go). The learning rate is so large that
+// the third epoch is worse than the second. Then the patience ends the run, and model.safetensors
+// contains the weights after the second epoch. A resume continues with the weights after the third.
 func TestTrainMatchesTheOracle(t *testing.T) {
 	images := digits(t).Train
 	for _, c := range []struct {
 		flags    string
 		config   model.Config
-		n, batch int // the last batch is smaller
+		n, batch int // numbers of training images; the last batch is smaller
 		rate     float64
 		seed     uint64
 	}{
@@ -71,7 +71,7 @@ func TestTrainMatchesTheOracle(t *testing.T) {
 					seconds += m["seconds"]
 				}
 				if most := time.Since(began).Seconds(); seconds > most {
-					t.Errorf("the epochs took %v s together, the test until now %v s", seconds, most)
+					t.Errorf("the epochs took %v s, longer than the test with %v s", seconds, most)
 				}
 				saved, meta := tensors(t, dir, modelFile)
 				if !sameTensors(weights[best], saved) {
@@ -153,8 +153,8 @@ func TestTrainMatchesTheOracle(t *testing.T) {
 	}
 }
 
-// Trains each kind of model for one epoch. In the last case there are so many images that validation
-// batches differ in size.
+// The test trains each kind of model for one epoch. The first case uses only defaults. In the last case,
+// the validation batches differ in size.
 func TestEachModelMatchesTheOracle(t *testing.T) {
 	few := func(n int) ([]string, data.Set) {
 		folder := ownImages(t, n, 1)
@@ -196,7 +196,7 @@ func TestEachModelMatchesTheOracle(t *testing.T) {
 	}
 }
 
-// With -recompute, the bits stay the same and less memory is allocated.
+// The bits do not depend on -recompute, so only the allocated memory shows that it has an effect.
 func TestRecomputeUsesLessMemory(t *testing.T) {
 	folder := ownImages(t, 31, 1)
 	allocated := func(flags ...string) float64 {

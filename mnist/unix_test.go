@@ -22,7 +22,7 @@ import (
 
 func init() {
 	if s := os.Getenv("MNIST_TEST_FILE_SIZE"); s != "" {
-		signal.Ignore(syscall.SIGXFSZ) // writes beyond the limit then fail, as on a full disk
+		signal.Ignore(syscall.SIGXFSZ) // a write beyond the limit then fails, as on a full disk
 		n, err := strconv.ParseUint(s, 10, 64)
 		limit := syscall.Rlimit{Cur: n, Max: n}
 		if err := errors.Join(err, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit)); err != nil {
@@ -37,7 +37,7 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 	whole, parts := t.TempDir(), t.TempDir()
 	mustRun(t, tiny(whole, "-epochs", "2")...)
 	mustRun(t, tiny(parts)...)
-	interrupted(t, 0, tiny(parts, "-epochs", "2", "-resume")...) // the state then contains -epochs 2
+	interrupted(t, 0, tiny(parts, "-epochs", "2", "-resume")...) // now the state contains -epochs 2
 	before := files(t, parts)
 	for _, c := range []struct {
 		room int // maximum size of a file in bytes
@@ -47,11 +47,11 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 		cmd.Env = append(cmd.Env, fmt.Sprintf("MNIST_TEST_FILE_SIZE=%d", c.room))
 		out, err := cmd.CombinedOutput()
 		if cmd.ProcessState.ExitCode() != 1 || !strings.HasSuffix(string(out), filepath.Join(parts, c.file)+": file too large\n") {
-			t.Errorf("room for %d bytes: %v, %s; want status 1 and an error about %s", c.room, err, out, c.file)
+			t.Errorf("at most %d bytes per file: %v, %s; want status 1 and an error about %s", c.room, err, out, c.file)
 		}
 		after := files(t, parts)
 		if after[stateFile] != before[stateFile] || len(after) != len(before) {
-			t.Errorf("room for %d bytes: the state or the list of files changed", c.room)
+			t.Errorf("at most %d bytes per file: the state or the list of files changed", c.room)
 		}
 	}
 	mustRun(t, tiny(parts, "-epochs", "2", "-resume")...)
@@ -67,7 +67,7 @@ func TestASignalSavesTheRunAndSetsTheExitStatus(t *testing.T) {
 		status int
 		word   string
 	}{{syscall.SIGHUP, 129, "hung up after batch"}, {syscall.SIGINT, 130, "interrupted after batch"}, {syscall.SIGTERM, 143, "terminated after batch"}} {
-		if signal.Ignored(c.signal) { // by nohup, for example
+		if signal.Ignored(c.signal) { // if nohup started the test
 			continue
 		}
 		cmd := process(args...)
@@ -100,7 +100,7 @@ func TestASignalSavesTheRunAndSetsTheExitStatus(t *testing.T) {
 	sameFiles(t, "after three signals", whole, parts)
 }
 
-// Opening a pipe that no process writes would block.
+// Reading a pipe to which no process writes would block.
 func TestANamedPipeIsRefused(t *testing.T) {
 	t.Parallel()
 	out := t.TempDir()
@@ -120,7 +120,7 @@ func TestANamedPipeIsRefused(t *testing.T) {
 		{filepath.Join(out, tableFile), table},
 		{picture, []string{"sample", "-checkpoint", model, "-o", picture}},
 	} {
-		os.Rename(c.name, c.name+".kept") // fails if there is no picture yet
+		os.Rename(c.name, c.name+".kept") // fails for the picture, which does not exist
 		if err := syscall.Mkfifo(c.name, 0o600); err != nil {
 			t.Skip(err)
 		}
