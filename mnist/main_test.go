@@ -16,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hvae/linalg"
-	"hvae/mnist/run"
 )
 
 // The program prints one line on stderr and changes no file of an existing run.
@@ -277,11 +276,5 @@ func TestTrainingEndsAfterThePatience(t *testing.T) {
 	_, best := stopped(elbo, 2)
 	if epochs, _ := stopped(append(slices.Clone(elbo), 0), 2); len(elbo) == 50 || epochs != len(elbo) || !strings.Contains(stdout, fmt.Sprintf("after epoch %d;", best)) {
 		t.Errorf("training ended after %d epochs, want %d: %s", len(elbo), epochs, stdout)
-	}
-}
-
-func TestAKillLosesAtMostTwoMinutes(t *testing.T) {
-	if run.SaveEvery != 2*time.Minute {
-		t.Errorf("the state is saved every %v, but README.md promises two minutes", run.SaveEvery)
 	}
 }

@@ -231,6 +231,9 @@ func TestChangedLearningRatesAreRecorded(t *testing.T) {
 }
 
 func TestTheStateIsSavedWithinAnEpoch(t *testing.T) {
+	if run.SaveEvery != 2*time.Minute {
+		t.Errorf("the state is saved every %v, but README.md promises two minutes", run.SaveEvery)
+	}
 	defer func(d time.Duration) { run.SaveEvery = d }(run.SaveEvery)
 	for every, want := range map[time.Duration][][2]int{
 		time.Millisecond: {{1, 0}, {1, 1}, {1, 2}, {1, 3}, {2, 0}, {2, 1}, {2, 2}, {2, 3}},

@@ -32,8 +32,8 @@ var runFiles = []string{ModelFile, StateFile, MetricsFile, CurveFile, SamplesFil
 
 // A Folder is the folder of a run. This process has locked it.
 type Folder struct {
-	path string
-	lock *filelock.Lock
+	*filelock.Lock // Release unlocks the folder
+	path           string
 }
 
 // Lock locks a folder until Release is called. It creates the folder if it does not exist. If another
@@ -46,18 +46,15 @@ func Lock(path string) (*Folder, error) {
 	if errors.Is(err, filelock.ErrInUse) {
 		err = fmt.Errorf("the run in %s is %w", path, err)
 	}
-	return &Folder{path, l}, err
+	return &Folder{l, path}, err
 }
-
-// Release unlocks the folder.
-func (f *Folder) Release() { f.lock.Release() }
 
 // ErrMoved is wrapped by the error of Write if the folder is no longer at its path.
 var ErrMoved = errors.New("was moved, replaced or removed during the run, and nothing more is written to it")
 
 // inPlace returns an error that wraps ErrMoved if the folder is no longer at its path.
 func (f *Folder) inPlace() error {
-	now, moved := f.lock.Moved()
+	now, moved := f.Moved()
 	if !moved {
 		return nil
 	}

@@ -276,13 +276,13 @@ func (r *Run) status() string {
 	return fmt.Sprintf("epoch %d, batch %d of %d, ELBO %.2f", p.Epoch, p.Batch, r.batches, p.Sum/float64(images))
 }
 
-// done returns the number of finished epochs as a fraction of the maximum number of epochs.
+// done returns the fraction of the run that is done if it takes the maximum number of epochs.
 func (r *Run) done() float64 {
 	return (float64(r.position.Epoch-1) + float64(r.position.Batch)/float64(r.batches)) / float64(r.settings.MaxEpochs)
 }
 
-// doneAtLeast returns the number of epochs after which the patience ends if the best epoch so far
-// stays the best, as a fraction of the maximum number of epochs.
+// doneAtLeast returns the value of done at the end of the run if no later epoch is better than the best
+// epoch so far.
 func (r *Run) doneAtLeast() float64 {
 	return min(1, float64(r.position.best().Epoch+r.settings.Patience)/float64(r.settings.MaxEpochs))
 }

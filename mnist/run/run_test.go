@@ -28,7 +28,7 @@ func TestProgressOfARun(t *testing.T) {
 	}
 }
 
-// bestIn returns metrics whose best epoch is the given one.
+// bestIn returns metrics with the given best epoch.
 func bestIn(epoch int) []Metrics {
 	return []Metrics{{Epoch: 1, ValELBO: -3}, {Epoch: epoch, ValELBO: -1}, {Epoch: 9, ValELBO: -1}}
 }

@@ -63,8 +63,8 @@ func leastSquares(y []float64, x ...[]float64) (b []float64, explained float64) 
 	return b, 1 - residual/total
 }
 
-// Checks the statistics of the 54 published HVAEs in ../results/README.md. They are from linear fits of
-// the NLL to log(epochs), tempering and ε.
+// The test checks the statistics of the 54 published HVAEs in ../results/README.md. They result from
+// linear fits of the NLL to log(epochs), tempering and ε.
 func TestStatisticsOfThePublishedRuns(t *testing.T) {
 	all := published()
 	var hvaes []result

@@ -89,9 +89,9 @@ func (t *Table) write(r report) error {
 	return nil
 }
 
-// update writes the table's files. If print is true, update also prints the table, with -json as rows.
+// update writes the table's files. If print is true, update also prints the table, or its rows as JSON.
 func (t *Table) update(print bool) error {
-	// Another process may be writing the table after one of its runs.
+	// Wait up to a minute if another process is writing the table.
 	name, end := filepath.Join(t.Out, run.LockFile), time.Now().Add(time.Minute)
 	lock, err := filelock.Take(name)
 	for errors.Is(err, filelock.ErrInUse) && time.Now().Before(end) {

@@ -96,7 +96,7 @@ func TestCheckedInTablesMatchTheirRuns(t *testing.T) {
 			t.Errorf("%s contains %d runs, want %d (%v)", table.Out, len(runs), len(table.tasks), err)
 		}
 		for _, k := range table.tasks {
-			if s, err := table.status(k); err != nil || !s.done() {
+			if s, err := table.status(k); err != nil || !s.done {
 				t.Errorf("%v in %s is not finished: %v", k, table.Out, err)
 			}
 		}

@@ -30,19 +30,6 @@ type evaluation struct {
 	Seconds  float64           `json:"seconds"`
 }
 
-// readEvaluation reads an evaluation. It returns nil if the file does not exist.
-func readEvaluation(name string) (*evaluation, error) {
-	b, err := run.ReadText(name)
-	if b == nil || err != nil {
-		return nil, err
-	}
-	e := new(evaluation)
-	if err := json.Unmarshal(b, e); err != nil || len(e.ELBOs) != len(e.NLLs) {
-		return nil, fmt.Errorf("%s is damaged: move or delete it to evaluate again", name)
-	}
-	return e, nil
-}
-
 // A status is the progress of a run, read from its folder.
 type status struct {
 	begun      bool          // whether there is a state to resume
@@ -51,11 +38,8 @@ type status struct {
 	best       run.Metrics   // of the best epoch
 	trained    bool          // whether training has ended
 	evaluation *evaluation   // of the weights after the best epoch
-	evaluated  bool          // whether all evaluations are finished
+	done       bool          // whether training and all evaluations have ended; the weights may be missing
 }
-
-// done reports whether training and evaluation are finished. The files of the weights may be missing.
-func (s status) done() bool { return s.trained && s.evaluated }
 
 // folder returns the folder of a task's run.
 func (t *Table) folder(k task) string { return filepath.Join(t.Out, k.String()) }
@@ -108,9 +92,16 @@ func (t *Table) status(k task) (s status, err error) {
 		Epoch: s.best.Epoch, ValELBO: s.best.ValELBO, Images: t.Limit, Samples: t.Samples, Seed: k.seed,
 	}
 	want, name := s.evaluation, filepath.Join(folder, run.EvaluationFile)
-	e, err := readEvaluation(name)
-	if err != nil || e == nil || e.Epoch != want.Epoch || e.ValELBO != want.ValELBO {
+	b, err := run.ReadText(name)
+	if b == nil || err != nil {
 		return s, err
+	}
+	e := new(evaluation)
+	if err := json.Unmarshal(b, e); err != nil || len(e.ELBOs) != len(e.NLLs) {
+		return s, fmt.Errorf("%s is damaged: move or delete it to evaluate again", name)
+	}
+	if e.Epoch != want.Epoch || e.ValELBO != want.ValELBO { // an evaluation of other weights
+		return s, nil
 	}
 	if e.Run != want.Run || !maps.Equal(e.Settings, want.Settings) || e.Data != want.Data || e.Images != want.Images ||
 		e.Samples != want.Samples || e.Seed != want.Seed || len(e.NLLs) > t.Runs {
@@ -120,7 +111,7 @@ func (t *Table) status(k task) (s status, err error) {
 	if !s.trained && !t.Extend {
 		return s, fmt.Errorf("%s is evaluated after %d epochs: -epochs %d and -patience %d would train it further and discard its evaluations, which needs -extend", folder, len(s.metrics), t.MaxEpochs, t.Patience)
 	}
-	s.evaluation, s.evaluated = e, len(e.NLLs) == t.Runs
+	s.evaluation, s.done = e, s.trained && len(e.NLLs) == t.Runs
 	return s, nil
 }
 
@@ -128,7 +119,7 @@ func (t *Table) status(k task) (s status, err error) {
 // DoAll reports these errors.
 func (t *Table) results() (all []result) {
 	for _, k := range t.tasks {
-		if s, err := t.status(k); err == nil && s.done() {
+		if s, err := t.status(k); err == nil && s.done {
 			all = append(all, s.result(k))
 		}
 	}
@@ -148,7 +139,7 @@ func (s status) result(k task) result {
 	return r
 }
 
-// An Entry is an entry in the list of runs.
+// An Entry is a line of the output of -list. It describes a run.
 type Entry struct {
 	Task   int    `json:"task"`
 	Run    string `json:"run"`
@@ -165,7 +156,7 @@ func (t *Table) List() (all []Entry) {
 		switch {
 		case err != nil:
 			e.State, e.Why = "refused", err.Error()
-		case s.done():
+		case s.done:
 			e.State = "done"
 		case s.running:
 			e.State = "running"
