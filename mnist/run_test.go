@@ -326,15 +326,20 @@ func TestAStateWithoutADigestIsResumedWithANote(t *testing.T) {
 func TestAMovedFolderEndsTheRun(t *testing.T) {
 	t.Parallel()
 	whole, other, parent := t.TempDir(), t.TempDir(), t.TempDir()
-	dir, old := filepath.Join(parent, "run"), filepath.Join(parent, "old")
+	dir, old, replacement := filepath.Join(parent, "run"), filepath.Join(parent, "old"), filepath.Join(parent, "new")
+	mustRun(t, tiny(other, "-seed", "2")...)
+	if err := os.CopyFS(replacement, os.DirFS(other)); err != nil {
+		t.Fatal(err)
+	}
 	for _, replaced := range []bool{true, false} {
 		first := process(tiny(dir, forever...)...)
 		first.Env = append(first.Env, "MNIST_TEST_SAVE_EVERY=1ns")
 		stderr := start(t, first)
+		defer time.AfterFunc(time.Minute, func() { first.Process.Kill() }).Stop()
 		waitFor(filepath.Join(dir, metricsFile))
 		move(t, dir, old)
 		if replaced {
-			mustRun(t, tiny(dir, "-seed", "2", "-epochs", "2")...)
+			move(t, replacement, dir)
 		}
 		first.Wait()
 		where := "wherever that folder is now"
@@ -347,7 +352,6 @@ func TestAMovedFolderEndsTheRun(t *testing.T) {
 		if !replaced {
 			break
 		}
-		mustRun(t, tiny(other, "-seed", "2", "-epochs", "2")...)
 		sameFiles(t, "the run that replaced the moved one", other, dir)
 		if err := errors.Join(os.RemoveAll(dir), os.RemoveAll(old)); err != nil {
 			t.Fatal(err)

@@ -333,6 +333,15 @@ func TestATableUsesExistingRuns(t *testing.T) {
 	}
 }
 
+func TestATableRefusesARunWhoseLearningRateWasChanged(t *testing.T) {
+	out := t.TempDir()
+	run := filepath.Join(out, "vae-1")
+	mustRun(t, trainVAE(run)...)
+	mustRun(t, resume(run, "-epochs", "2", "-lr", "1e-4")...)
+	mustRun(t, resume(run, "-lr", "1e-3")...) // the initial rate
+	mustFail(t, 1, oneVAE(out, "-epochs", "3"), "its learning rate was changed during the run")
+}
+
 func TestATableEvaluatesTheBestEpoch(t *testing.T) {
 	// Train two epochs and change the state such that the first epoch is the best.
 	out := t.TempDir()
@@ -488,6 +497,7 @@ func TestAStoppedEvaluationContinues(t *testing.T) {
 	if e := object(t, stdout); !isNumber(e["nll"], mean) || !isNumber(e["nll_sd"], sd) {
 		t.Errorf("NLL %v ± %v, the command eval prints %v ± %v", mean, sd, e["nll"], e["nll_sd"])
 	}
+	mustFail(t, 1, oneVAE(out, "-runs", "2"), "was evaluated by 3 runs")
 	remove(t, out, "vae-1", evaluationFile)
 	for after := 0; ; after++ {
 		parts := t.TempDir()
