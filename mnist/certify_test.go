@@ -1,11 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,7 +16,8 @@ import (
 	"hvae/mnist/model"
 )
 
-// logEvidence returns log p(x) of a model with one latent variable, an integral along a line.
+// logEvidence returns log p(x) of a model with one latent variable z, the logarithm of
+// ∫ p(x, z) dz. It sums over n + 1 points from −8 to 8.
 func logEvidence(c model.Checkpoint, x linalg.Matrix[float32]) float64 {
 	const n, edge = 800, 8.0
 	z := linalg.New[float32](1, n+1)
@@ -34,17 +35,14 @@ func logEvidence(c model.Checkpoint, x linalg.Matrix[float32]) float64 {
 			terms[j] += float64(pixel)*a - math.Log1p(math.Exp(-math.Abs(a))) - max(a, 0)
 		}
 	}
-	largest, sum := terms[0], 0.0
-	for _, t := range terms {
-		largest = max(largest, t)
-	}
+	largest, sum := slices.Max(terms), 0.0
 	for _, t := range terms {
 		sum += math.Exp(t - largest)
 	}
 	return largest + math.Log(sum)
 }
 
-// simulatedImage draws image i of a run as -simulated does: first z, then each pixel.
+// simulatedImage draws image i of a run, as -simulated does: first z, then each pixel.
 func simulatedImage(c model.Checkpoint, seed uint64, run, i int) linalg.Matrix[float32] {
 	var tape ad.Tape[float32]
 	network, _ := model.NewNetwork(&tape, c.Config, c.Params, false)
@@ -62,14 +60,14 @@ func simulatedImage(c model.Checkpoint, seed uint64, run, i int) linalg.Matrix[f
 	return x
 }
 
-// Checks every number that eval -method ais prints: the bounds against log p(x) of the same
-// images by quadrature, the rest against each other and against the output of -method is.
-func TestBoundsEncloseTheEvidence(t *testing.T) {
+// The test checks all numbers that eval -method ais prints: the bounds against log p(x), computed by
+// quadrature for the same images, the others against each other and against -method is.
+func TestBoundsAgreeWithTheEvidence(t *testing.T) {
 	set := digits(t)
 	_, validation := parts(set.Train.Len(), 4)
 	for _, c := range []struct {
 		config       model.Config
-		flags        string // of both methods
+		flags        string // for both methods
 		annealing    string
 		seed         uint64
 		images, runs int
@@ -87,17 +85,12 @@ func TestBoundsEncloseTheEvidence(t *testing.T) {
 		name, checkpoint := trained(t, c.config, 4)
 		eval := func(args string) string {
 			t.Helper()
-			stdout, stderr, status := mnist(t.Context(), append([]string{"eval", "-checkpoint", name}, strings.Fields(args)...)...)
-			if status != 0 {
-				t.Fatalf("%s: status %d, %s", args, status, stderr)
-			}
+			stdout, _ := mustRun(t, append([]string{"eval", "-checkpoint", name}, strings.Fields(args)...)...)
 			return stdout
 		}
-		asJSON := func(args string) (got map[string]any) {
+		asJSON := func(args string) map[string]any {
 			t.Helper()
-			if err := json.Unmarshal([]byte(eval(args+" -json")), &got); err != nil {
-				t.Fatalf("%s: %v", args, err)
-			}
+			got := object(t, eval(args+" -json"))
 			delete(got, "seconds")
 			return got
 		}
@@ -112,7 +105,7 @@ func TestBoundsEncloseTheEvidence(t *testing.T) {
 			}
 		}
 		lower := got["lower"].(float64)
-		const tight = 0.1 // nats, of what the bounds lose and what chance does
+		const tight = 0.1 // nats; larger than the gap and the random error of the bounds
 		if !(math.Abs(lower-exact) <= tight) {
 			t.Errorf("%s: the lower bound is %.3f, log p(x) is %.3f", flags, lower, exact)
 		}
@@ -125,24 +118,24 @@ func TestBoundsEncloseTheEvidence(t *testing.T) {
 				t.Errorf("%s: the upper bound is %.3f, log p(x) is %.3f, the gap %v", flags, upper, exact, got["gap"])
 			}
 		} else if got["upper"] != nil || got["gap"] != nil || got["upper_se"] != nil || got["gap_se"] != nil {
-			t.Errorf("%s: upper bounds of images that were not simulated: %v", flags, got)
+			t.Errorf("%s: upper bounds for images that were not simulated: %v", flags, got)
 		}
 		if a := got["acceptance"].(float64); !(a > 0.4 && a < 0.9) {
-			t.Errorf("%s: acceptance %v", flags, a)
+			t.Errorf("%s: acceptance %v, want 0.4 to 0.9", flags, a)
 		}
 		if got["method"] != "ais" || got["steps"] != 24.0 || got["chains"] != 6.0 || len(got) != 23 {
-			t.Errorf("%s: %d fields, %v", flags, len(got), got)
+			t.Errorf("%s: %d fields, want 23: %v", flags, len(got), got)
 		}
 
 		if !simulated {
 			for key, v := range asJSON(c.flags) {
 				if got[key] != v {
-					t.Errorf("%s: importance sampling says %s = %v, alone %v", flags, key, got[key], v)
+					t.Errorf("%s: %s = %v, want %v as with -method is", flags, key, got[key], v)
 				}
 			}
 		}
 
-		// The text has the same numbers as the JSON object. A few steps suffice.
+		// The text contains the same numbers as the JSON object. A few steps suffice.
 		flags = strings.Replace(flags, "-steps 24 -chains 6", "-steps 3 -chains 2", 1)
 		got = asJSON(flags)
 		number := func(key string) string { return fmt.Sprintf("%.2f ± %.2f", got[key], got[key+"_se"]) }
@@ -151,38 +144,35 @@ func TestBoundsEncloseTheEvidence(t *testing.T) {
 			want += fmt.Sprintf("log p(x) ≤ %s, a gap of %s\n", number("upper"), number("gap"))
 		}
 		want += fmt.Sprintf("importance sampling says %s less than the lower bound\n", number("missed"))
-		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3)) // which changes nothing
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3)) // the results do not depend on GOMAXPROCS
 		if text := eval(flags); !strings.HasSuffix(text, want) || !regexp.MustCompile(`^.*\nELBO .*\nNLL .*\n`).MatchString(text) {
-			t.Errorf("%s printed\n%swant at the end\n%s", flags, text, want)
+			t.Errorf("%s prints\n%swant at the end\n%s", flags, text, want)
 		}
 	}
 }
 
-// Standard errors are over images: with the first image alone, eval must print the same number
-// for it as with two images.
+// The value of the first image does not depend on the number of images. The standard error of the mean
+// of two values is half their difference.
 func TestStandardErrorsAreOverImages(t *testing.T) {
 	name, _ := trained(t, model.Config{Kind: "vae", Tempering: "none", Latent: 2}, 4)
-	at := func(limit string) (got map[string]any) {
-		stdout, stderr, status := mnist(t.Context(), "eval", "-checkpoint", name, "-method", "ais", "-steps", "1", "-chains", "3", "-simulated", "-limit", limit, "-runs", "1", "-samples", "2", "-json")
-		if err := json.Unmarshal([]byte(stdout), &got); err != nil || status != 0 {
-			t.Fatalf("status %d, %v, %s", status, err, stderr)
-		}
-		return got
+	at := func(limit string) map[string]any {
+		stdout, _ := mustRun(t, "eval", "-checkpoint", name, "-method", "ais", "-steps", "1", "-chains", "3", "-simulated", "-limit", limit, "-runs", "1", "-samples", "2", "-json")
+		return object(t, stdout)
 	}
 	one, two := at("1"), at("2")
 	if one["acceptance"] != nil || one["lower_se"] != nil || one["gap_se"] != nil {
-		t.Errorf("one step and one image have an acceptance and errors: %v", one)
+		t.Errorf("acceptance or standard errors of one step and one image are not null: %v", one)
 	}
 	for _, key := range []string{"lower", "upper", "gap", "missed"} {
 		first, mean := one[key].(float64), two[key].(float64)
-		second := 2*mean - first // of two values the standard error is half their distance
+		second := 2*mean - first
 		if se := two[key+"_se"].(float64); !(math.Abs(se-math.Abs(first-second)/2) <= 1e-9*math.Abs(mean)) || se == 0 {
-			t.Errorf("%s is %v and %v, its standard error %v", key, first, second, se)
+			t.Errorf("%s is %v and %v for two images, and its standard error is %v", key, first, second, se)
 		}
 	}
 }
 
-func TestFlagsOfAnnealingNeedItsMethod(t *testing.T) {
+func TestEvalRefusesContradictoryFlags(t *testing.T) {
 	name, _ := trained(t, model.Config{Kind: "vae", Tempering: "none", Latent: 1}, 4)
 	for flags, want := range map[string]string{
 		"-method hmc":                                `"hmc" for flag -method: must be is or ais`,

@@ -24,15 +24,15 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	var simulated, asJSON bool
 	var seed uint64
 	f.String(&checkpoint, "checkpoint", "", "`file` of the model (required)")
-	source.Flags(f)
-	f.String(&split, "split", "test", "`images` to evaluate on: test or validation")
-	f.Count(&limit, "limit", 0, 0, "evaluate on the first `number` of images only; 0 for all 10,000")
+	source.DefineFlags(f)
+	f.String(&split, "split", "test", "`images` to evaluate: test or validation")
+	f.Count(&limit, "limit", 0, 0, "`number` of images to evaluate, from the first; 0 for all 10,000")
 	f.Count(&options.Samples, "samples", 1000, 1, "`number` of importance samples for each image")
-	f.Count(&options.Runs, "runs", 3, 1, "`number` of runs, from which the standard deviation is computed")
+	f.Count(&options.Runs, "runs", 3, 1, "`number` of runs, over which the standard deviation is computed")
 	f.String(&method, "method", "is", "`method`: is (importance sampling) or ais (also annealed importance sampling, which bounds\nlog p(x) more tightly and takes longer)")
 	f.Count(&annealing.Steps, "steps", 1000, 1, "`number` of steps from the variational prior to the posterior, for -method ais")
 	f.Count(&annealing.Chains, "chains", 16, 1, "`number` of chains for each image, for -method ais")
-	f.Bool(&simulated, "simulated", "evaluate on images drawn from the model; -method ais then also bounds log p(x) from above")
+	f.Bool(&simulated, "simulated", "evaluate images drawn from the model, for which -method ais also gives an upper bound of log p(x)")
 	f.Seed(&seed, "seed of binarisation and noise")
 	f.Bool(&asJSON, "json", "print a JSON object")
 	if err := f.Parse(args); err != nil {
@@ -87,7 +87,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		return err
 	}
 	line, err := json.Marshal(e)
-	if err != nil { // JSON has no NaN and no infinities
+	if err != nil { // JSON cannot represent NaN and infinities
 		return eval.NotFinite(checkpoint, e.ELBO, e.NLL)
 	}
 	if asJSON {

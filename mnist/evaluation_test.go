@@ -1,13 +1,11 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +15,8 @@ import (
 	"hvae/mnist/safetensors"
 )
 
-// trained writes a model whose estimates vary widely and returns its file's name and the model.
+// trained writes a model with large weights, so that its estimates vary widely. It returns the name of
+// the file and the model.
 func trained(t *testing.T, config model.Config, seed uint64) (string, model.Checkpoint) {
 	t.Helper()
 	c := model.Checkpoint{Config: config, Params: model.NewParams[float32](config, -2, 5), Seed: seed, Epoch: 12, ELBO: -101.5}
@@ -27,16 +26,19 @@ func trained(t *testing.T, config model.Config, seed uint64) (string, model.Chec
 			linalg.Scale(p.Value, 2, p.Value)
 		}
 	}
-	name := filepath.Join(t.TempDir(), "model.safetensors")
-	if err := os.WriteFile(name, c.File().Encode(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	name := filepath.Join(t.TempDir(), modelFile)
+	write(t, c.File().Encode(), name)
 	return name, c
 }
 
-// The test recomputes every number that eval prints, from the images of the split, binarised
-// anew in each run, and from one stream of noise per image that continues across its tapes.
-func TestEvalMatchesAnIndependentEvaluation(t *testing.T) {
+// withoutSeconds removes the duration from the first line that eval prints.
+func withoutSeconds(text string) string {
+	return regexp.MustCompile(`, \d+ s\n`).ReplaceAllString(text, "\n")
+}
+
+// The test compares all numbers that eval prints with the oracle (oracle_test.go). Each run binarises the
+// images anew. The noise of an image comes from one stream.
+func TestEvalMatchesTheOracle(t *testing.T) {
 	vae, wide := model.Config{Kind: "vae", Tempering: "none", Latent: 3}, model.Config{Kind: "vae", Tempering: "none", Latent: 64}
 	hvae := model.Config{Kind: "hvae", K: 3, Tempering: "free", VaryEps: true, Latent: 5}
 	set := digits(t)
@@ -51,7 +53,7 @@ func TestEvalMatchesAnIndependentEvaluation(t *testing.T) {
 		{hvae, "-limit 3 -samples 100 -runs 2 -seed 18446744073709551615", "test", 1<<64 - 1, 3, 100, 2},
 		{hvae, "-limit 3 -samples 49 -split validation", "validation", 1, 3, 49, 3},
 		{hvae, "-limit 3 -samples 48 -runs 4 -seed 7", "test", 7, 3, 48, 4},
-		{wide, "-limit 3 -samples 150 -runs 1 -seed 7", "test", 7, 3, 150, 1}, // what one tape leaves is not the next one's
+		{wide, "-limit 3 -samples 150 -runs 1 -seed 7", "test", 7, 3, 150, 1}, // the last tape has fewer samples than the others
 		{vae, "-limit 2", "test", 1, 2, 1000, 3},
 		{vae, "-samples 1 -runs 1", "test", 1, 400, 1, 1},
 	} {
@@ -60,27 +62,18 @@ func TestEvalMatchesAnIndependentEvaluation(t *testing.T) {
 			began := time.Now()
 			run := func(more ...string) string {
 				t.Helper()
-				stdout, stderr, status := mnist(t.Context(), append(append([]string{"eval", "-checkpoint", name, "-data", "synthetic"}, strings.Fields(c.flags)...), more...)...)
-				if status != 0 {
-					t.Fatalf("status %d, %s", status, stderr)
-				}
+				stdout, _ := mustRun(t, slices.Concat([]string{"eval", "-checkpoint", name, "-data", "synthetic"}, strings.Fields(c.flags), more)...)
 				return stdout
 			}
-			var got map[string]any
-			if err := json.Unmarshal([]byte(run("-json")), &got); err != nil {
-				t.Fatal(err)
-			}
+			got := object(t, run("-json"))
 
-			images, which := set.Test, make([]int, set.Test.Len())
-			for i := range which {
-				which[i] = i
-			}
-			if c.split == "validation" { // as in the run that trained the model
+			images, which := set.Test, upTo(set.Test.Len())
+			if c.split == "validation" { // the run that trained the model determines the split
 				images = set.Train
 				_, which = parts(images.Len(), checkpoint.Seed)
 			}
 			var elbos, nlls, tails []float64
-			z0, zK := make([]float64, c.images), make([]float64, c.images) // of each image, in the mean over runs
+			z0, zK := make([]float64, c.images), make([]float64, c.images) // for each image, means over runs
 			for r := range c.runs {
 				elbo, nll, shapes, starts, ends := estimated(checkpoint, images, which[:c.images], c.seed, r, c.samples)
 				tails = append(tails, shapes...)
@@ -90,8 +83,8 @@ func TestEvalMatchesAnIndependentEvaluation(t *testing.T) {
 					zK[i] += ends[i] / float64(c.runs)
 				}
 			}
-			elbo, elboSD := spread(elbos)
-			nll, nllSD := spread(nlls)
+			elbo, elboSD := spread(elbos...)
+			nll, nllSD := spread(nlls...)
 			for key, want := range map[string]float64{"elbo": elbo, "nll": nll, "images": float64(c.images), "samples": float64(c.samples), "runs": float64(c.runs)} {
 				if v, ok := got[key].(float64); !ok || !near(v, want) {
 					t.Errorf("%s is %v, want %v", key, got[key], want)
@@ -103,7 +96,7 @@ func TestEvalMatchesAnIndependentEvaluation(t *testing.T) {
 				}
 			}
 			fields, line := 12, ""
-			tail, _ := spread(tails)
+			tail, _ := spread(tails...)
 			heavy := 0.0
 			for _, k := range tails {
 				if k > 0.7 {
@@ -111,7 +104,7 @@ func TestEvalMatchesAnIndependentEvaluation(t *testing.T) {
 				}
 			}
 			if math.IsNaN(tail) != (c.samples <= 20) {
-				t.Fatalf("the mean tail shape is %v for %d samples", tail, c.samples)
+				t.Fatalf("the mean tail shape of the oracle is %v for %d samples", tail, c.samples)
 			}
 			if math.IsNaN(tail) {
 				if got["tail_shape"] != nil || got["heavy_tails"] != nil {
@@ -125,37 +118,37 @@ func TestEvalMatchesAnIndependentEvaluation(t *testing.T) {
 			}
 			if c.config.Kind == "hvae" {
 				for key, of := range map[string][]float64{"correlation_z0": z0, "correlation_zk": zK} {
-					mean, sd := spread(of)
+					mean, sd := spread(of...)
 					se := sd / math.Sqrt(float64(c.images))
 					if v, w := got[key].(float64), got[key+"_se"].(float64); !(math.Abs(v-mean) <= 1e-5*mean) || !(math.Abs(w-se) <= 1e-3*se) {
 						t.Errorf("%s is %v ± %v, want %v ± %v", key, v, w, mean, se)
 					}
 				}
 				if v := got["correlation_independent"].(float64); !(math.Abs(v/math.Sqrt(2/(math.Pi*float64(c.samples)))-1) <= 1/float64(c.samples)) {
-					t.Errorf("independent dimensions of %d samples have a correlation of %v", c.samples, v)
+					t.Errorf("correlation_independent for %d samples is %v", c.samples, v)
 				}
 				fields += 5
 				line += fmt.Sprintf("|correlation| of dimensions given x %.4f ± %.4f of z_K, %.4f ± %.4f of z_0, %.4f if independent\n",
 					got["correlation_zk"], got["correlation_zk_se"], got["correlation_z0"], got["correlation_z0_se"], got["correlation_independent"])
 			}
 			if got["data"] != "synthetic" || got["trained_on"] != "synthetic" || len(got) != fields {
-				t.Errorf("an object with other fields, %v", got)
+				t.Errorf("the object has other fields: %v", got)
 			}
 			if seconds, ok := got["seconds"].(float64); !ok || !(seconds > 0 && seconds <= time.Since(began).Seconds()) {
-				t.Errorf("it took %v s", got["seconds"])
+				t.Errorf("seconds is %v", got["seconds"])
 			}
 
 			if c.images*c.samples*c.runs > 500 {
-				return // the others say enough of what is printed
+				return // other cases check the text
 			}
 			runs, spread := "one run", func(string) string { return "" }
 			if c.runs > 1 {
 				runs, spread = fmt.Sprintf("%d runs", c.runs), func(key string) string { return fmt.Sprintf(" ± %.2f", got[key]) }
 			}
-			want := fmt.Sprintf("%v, epoch 12, on %d %s images of synthetic, %d samples each, %s, \nELBO %.2f%s\nNLL  %.2f%s\n",
+			want := fmt.Sprintf("%v, epoch 12, on %d %s images of synthetic, %d samples each, %s\nELBO %.2f%s\nNLL  %.2f%s\n",
 				c.config, c.images, c.split, c.samples, runs, got["elbo"], spread("elbo_sd"), got["nll"], spread("nll_sd")) + line
-			if text := regexp.MustCompile(`, \d+ s\n`).ReplaceAllString(run(), ", \n"); text != want {
-				t.Errorf("printed\n%swant\n%s", text, want)
+			if text := withoutSeconds(run()); text != want {
+				t.Errorf("eval prints\n%swant\n%s", text, want)
 			}
 		})
 	}
@@ -173,47 +166,34 @@ func TestAnEvaluationThatIsNotFiniteFails(t *testing.T) {
 	for _, p := range c.Params {
 		huge(p.Value.Data)
 	}
-	if err := os.WriteFile(name, c.File().Encode(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	write(t, c.File().Encode(), name)
 	for _, more := range [][]string{nil, {"-json"}} {
 		refused(t, filepath.Dir(name), append([]string{"eval", "-checkpoint", name, "-data", "synthetic", "-limit", "2", "-samples", "2"}, more...),
 			"the evaluation of "+name+" is not finite (ELBO NaN, NLL ", "the model is damaged or has diverged")
 	}
 }
 
-// Older versions and other tools write models without a digest. They are evaluated with a note.
-func TestEvalNotesAModelWithoutADigest(t *testing.T) {
+// Models that older versions or other tools have written have no SHA-256.
+func TestAModelWithoutADigestIsEvaluatedWithANote(t *testing.T) {
 	name, c := trained(t, model.Config{Kind: "vae", Tempering: "none", Latent: 2}, 1)
 	args := []string{"eval", "-checkpoint", name, "-data", "synthetic", "-limit", "2", "-samples", "2"}
-	evaluate := func() (stdout, stderr string) {
-		t.Helper()
-		stdout, stderr, status := mnist(t.Context(), args...)
-		if status != 0 {
-			t.Fatalf("status %d, %s", status, stderr)
-		}
-		return regexp.MustCompile(`, \d+ s\n`).ReplaceAllString(stdout, "\n"), stderr
-	}
-	want, note := evaluate()
+	want, note := mustRun(t, args...)
 	if note != "" {
 		t.Errorf("a model with a digest: %s", note)
 	}
 	f := c.File()
 	delete(f.Metadata, safetensors.DigestKey)
-	if err := os.WriteFile(name, f.Encode(), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	got, note := evaluate()
-	if got != want || note != "note: "+name+" has no SHA-256 of its contents, because an older version or another tool wrote it: damage cannot be detected\n" {
+	write(t, f.Encode(), name)
+	got, note := mustRun(t, args...)
+	if withoutSeconds(got) != withoutSeconds(want) || note != "note: "+name+" has no SHA-256 of its contents, because an older version or another tool wrote it: damage cannot be detected\n" {
 		t.Errorf("a model without a digest: %s%s, want %s", note, got, want)
 	}
 }
 
 func TestEvalSimulates10000ImagesByDefault(t *testing.T) {
 	name, _ := trained(t, model.Config{Kind: "vae", Tempering: "none", Latent: 2}, 1)
-	ended, end := context.WithCancel(t.Context())
-	end()
-	if _, stderr, status := mnist(ended, strings.Fields("eval -simulated -method ais -runs 1 -checkpoint "+name)...); status != 130 || !strings.Contains(stderr, " of 10000 images") {
-		t.Errorf("status %d, %s", status, stderr)
+	stderr, _ := interrupted(t, 0, strings.Fields("eval -simulated -method ais -runs 1 -checkpoint "+name)...)
+	if !strings.Contains(stderr, " of 10000 images") {
+		t.Errorf("stderr %q, want a number of 10000 images", stderr)
 	}
 }

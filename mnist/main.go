@@ -1,6 +1,6 @@
-// Mnist runs the experiment of section 5.2: it trains variational auto-encoders, with and
-// without Hamiltonian dynamics, on binarised MNIST digits, estimates their evidence, and
-// draws digits that they generate.
+// Mnist runs the experiment of section 5.2. It trains variational auto-encoders with and without
+// Hamiltonian dynamics on binarised MNIST digits, estimates their evidence, and draws digits that they
+// generate.
 //
 //	go run ./mnist train -model hvae -K 5 -tempering free -vary-eps -out DIR
 //	go run ./mnist eval -checkpoint DIR/model.safetensors
@@ -8,9 +8,9 @@
 //	go run ./mnist sample -checkpoint DIR/model.safetensors -o samples.png
 //	go run ./mnist reconstruct -checkpoint DIR/model.safetensors -o digits.png
 //
-// Each command is a file with its flags, calls and printing. Below the commands are the packages
-// mnist/table (Table 1), mnist/run (training runs), mnist/eval (evaluations), mnist/sheet (contact
-// sheets), mnist/model, mnist/data and mnist/safetensors (the file format).
+// Each command has a file with its flags. The commands use the packages mnist/table (Table 1), mnist/run
+// (training runs), mnist/eval (evaluations), mnist/sheet (contact sheets of digits), mnist/model,
+// mnist/data and mnist/safetensors (the file format).
 package main
 
 import (
@@ -28,8 +28,8 @@ import (
 
 func main() {
 	if os.Getenv("GOGC") == "" {
-		// Training steps do not allocate; reading images and finishing an epoch do. Collecting
-		// early keeps the process small and takes no time.
+		// Training steps do not allocate memory, so frequent garbage collection costs no time. It
+		// keeps the process small when it reads images or finishes an epoch.
 		debug.SetGCPercent(10)
 	}
 	program.Main()
@@ -43,12 +43,12 @@ var program = command.Program{
 		{Name: "eval", About: "Estimates a model's ELBO and negative log-likelihood.", Run: evaluate},
 		{Name: "table", About: "Trains and evaluates the models of Table 1 and prints the table.", Run: makeTable},
 		{Name: "sample", About: "Draws digits that a model generates.", Run: sample},
-		{Name: "reconstruct", About: "Draws digits and their reconstructions, for an HVAE along its flow.", Run: reconstruct},
+		{Name: "reconstruct", About: "Draws test digits and their reconstructions, for an HVAE along its flow.", Run: reconstruct},
 	},
 }
 
-// readCheckpoint reads the model that -checkpoint names. It prints a note on stderr if the file
-// has no SHA-256.
+// readCheckpoint reads the model in the file that -checkpoint names. If the file has no SHA-256, it
+// prints a note on stderr.
 func readCheckpoint(name string, stderr io.Writer) (model.Checkpoint, error) {
 	if name == "" {
 		return model.Checkpoint{}, command.UsageError("-checkpoint is missing: name the file of a model, such as DIR/%s", run.ModelFile)
@@ -63,8 +63,8 @@ func readCheckpoint(name string, stderr io.Writer) (model.Checkpoint, error) {
 	return c, err
 }
 
-// otherData returns " trained on …," for a model whose training images are known and are not
-// in the set, and an empty string otherwise.
+// otherData returns a phrase such as " trained on mnist," if the model was trained on another dataset
+// than set. If the dataset is the same or unknown, otherData returns an empty string.
 func otherData(c model.Checkpoint, set data.Set) string {
 	switch {
 	case c.Data == "" || c.DataSHA256 == set.SHA256():

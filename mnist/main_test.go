@@ -1,18 +1,10 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"encoding/binary"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"hash/maphash"
 	"maps"
-	"math"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -24,128 +16,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hvae/linalg"
-	"hvae/mnist/data"
-	"hvae/mnist/run"
 )
 
-// The files of a run and of a table.
-const (
-	modelFile      = "model.safetensors"
-	stateFile      = "state.safetensors"
-	metricsFile    = "metrics.jsonl"
-	curveFile      = "curve.svg"
-	samplesFile    = "samples.png"
-	evaluationFile = "evaluation.json"
-	lockFile       = ".lock"
-	tableFile      = "table.json"
-	figureFile     = "table1.svg"
-)
-
-// TestMain runs the program instead of the tests if MNIST_TEST_COMMAND is set, so that tests can
-// kill it.
-func TestMain(m *testing.M) {
-	if os.Getenv("MNIST_TEST_COMMAND") != "" {
-		if d, err := time.ParseDuration(os.Getenv("MNIST_TEST_SAVE_EVERY")); err == nil {
-			run.SaveEvery = d
-		}
-		main()
-	}
-	status, err := 1, makeFew()
-	if err == nil {
-		status = m.Run()
-	}
-	if err := errors.Join(err, os.RemoveAll(few)); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		status = 1
-	}
-	os.Exit(status)
-}
-
-// few is a folder of synthetic digits, 120 for training, 24 for validation and 6 for testing.
-// Most tests need no more.
-var few string
-
-func makeFew() error {
-	set, err := data.Load(context.Background(), data.Synthetic, "", nil)
-	if err == nil {
-		few, err = os.MkdirTemp("", "mnist")
-	}
-	if err == nil {
-		err = writeImages(few, set.Train.Pixels[:144*784], set.Test.Pixels[:6*784])
-	}
-	return err
-}
-
-// mnist runs the program and returns what it printed and its exit status.
-func mnist(ctx context.Context, args ...string) (stdout, stderr string, status int) {
-	var out, err bytes.Buffer
-	status = program.Run(ctx, args, &out, &err)
-	return out.String(), err.String(), status
-}
-
-// tiny returns the arguments of a training run that takes 0.1 s.
-func tiny(out string, more ...string) []string {
-	return append([]string{"train", "-data", few, "-dataset", "few", "-latent", "3", "-train", "75", "-batch", "25", "-epochs", "1", "-out", out}, more...)
-}
-
-var hvaeFlags = []string{"-model", "hvae", "-K", "1", "-tempering", "free", "-vary-eps"}
-
-// files returns the contents of a run's files without times and the lock, with hashes instead of
-// tensors.
-func files(t *testing.T, folder string) map[string]string {
-	t.Helper()
-	all := map[string]string{}
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		if e.Name() == lockFile {
-			continue
-		}
-		b, err := os.ReadFile(filepath.Join(folder, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		data := ""
-		if filepath.Ext(e.Name()) == ".safetensors" { // the length of the header depends on the times
-			n := 8 + binary.LittleEndian.Uint64(b)
-			data = fmt.Sprintf("%x", maphash.Bytes(digests, b[n:]))
-			b = bytes.TrimRight(b[8:n], " ")
-			if e.Name() == stateFile {
-				b = digest.ReplaceAll(b, nil)
-			}
-		}
-		all[e.Name()] = seconds.ReplaceAllString(string(b), "$1:0") + data
-	}
-	return all
-}
-
-var digests = maphash.MakeSeed()
-
-// seconds matches times in JSON, also in JSON inside a JSON string.
-var seconds = regexp.MustCompile(`([Ss]econds\\?"): ?[0-9.e+-]+`)
-
-// digest matches the SHA-256 of a state, which depends on the times.
-var digest = regexp.MustCompile(`"sha256":"[0-9a-f]{64}"`)
-
-func mustTrain(t *testing.T, args ...string) {
-	t.Helper()
-	if _, stderr, status := mnist(t.Context(), args...); status != 0 {
-		t.Fatalf("%v: status %d, %s", args, status, stderr)
-	}
-}
-
-func TestBadInputIsOneClearLine(t *testing.T) {
+// The program prints one line on stderr and changes no file of an existing run.
+func TestInvalidInputIsReportedOnOneLine(t *testing.T) {
 	dir := t.TempDir()
-	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, []byte("not a model"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	model := filepath.Join(dir, "run")
-	mustTrain(t, tiny(model, "-epochs", "1")...)
+	file, model := filepath.Join(dir, "file"), filepath.Join(dir, "run")
+	write(t, []byte("not a model"), file)
+	mustRun(t, tiny(model)...)
 	checkpoint := filepath.Join(model, modelFile)
-	stamps := func() map[string]time.Time {
+	times := func() map[string]time.Time {
 		all := map[string]time.Time{}
 		entries, err := os.ReadDir(model)
 		for _, e := range entries {
@@ -158,7 +38,7 @@ func TestBadInputIsOneClearLine(t *testing.T) {
 		}
 		return all
 	}
-	before := stamps()
+	before := times()
 	for _, c := range []struct {
 		args   []string
 		status int
@@ -180,16 +60,15 @@ func TestBadInputIsOneClearLine(t *testing.T) {
 		{[]string{"train", "-data", dir, "-dataset", "MNIST", "-out", dir}, 2, "did you mean mnist"},
 		{tiny(dir, "-K", "3"), 2, "need the model hvae"},
 		{tiny(dir, "-tempering", "free"), 2, "need the model hvae"},
-		{tiny(dir, "-batch", "76"), 2, "only 75 images"},
+		{tiny(dir, "-batch", "76"), 2, "only 75 training images"},
 		{tiny(dir, "-train", "121"), 2, "there are 120 training images"},
 		{tiny(dir, "-K", "1.5"), 2, "from 0 to 10000 "},
 		{tiny(dir, "-lr", "-1"), 2, "positive"},
 		{tiny(dir, "-epochs", "0"), 2, "from 1"},
 		{tiny(dir, "-resume"), 1, "nothing to resume: " + filepath.Join(dir, stateFile) + ": no such file"},
 		{tiny(file), 1, "cannot create the folder " + file + ": not a directory; choose another"},
-		{tiny(model, "-epochs", "1"), 1, "already contains a run"},
-		{tiny(model, "-resume", "-batch", "10"), 1, "started with batch = 25, not 10"},
-		{tiny(model, "-resume", "-seed", "2"), 1, "started with seed = 1, not 2"},
+		{tiny(model), 1, "already contains a run"},
+		{tiny(model, "-resume", "-batch", "10", "-seed", "2"), 1, "started with batch = 25, not 10; seed = 1, not 2"},
 		{append(tiny(model, "-resume"), hvaeFlags...), 1, "was started with"},
 		{[]string{"train", "-data", file, "-out", filepath.Join(dir, "x")}, 1, file},
 		{[]string{"eval"}, 2, "-checkpoint is missing"},
@@ -211,108 +90,92 @@ func TestBadInputIsOneClearLine(t *testing.T) {
 		{[]string{"eval", "-checkpoint", checkpoint, "-samples", "0"}, 2, "-samples"},
 		{[]string{"sample", "-checkpoint", checkpoint}, 2, "-o is missing"},
 		{[]string{"sample", "-checkpoint", checkpoint, "-o", filepath.Join(file, "x.png")}, 1, "cannot write"},
-		{[]string{"sample", "-checkpoint", checkpoint, "-o", "x.png", "-n", "10001"}, 2, "at most 10000"},
+		{[]string{"sample", "-checkpoint", checkpoint, "-o", "x.png", "-n", "10001"}, 2, "from 1 to 10000"},
 		{[]string{"reconstruct", "-checkpoint", filepath.Join(dir, "none"), "-o", "x.png"}, 1, "no such file"},
 	} {
 		stdout, stderr, status := mnist(t.Context(), c.args...)
 		if status != c.status || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "mnist") || !strings.Contains(stderr, c.want) {
 			t.Errorf("%v: status %d, stdout %q, stderr %q; want status %d and a line with %q", c.args, status, stdout, stderr, c.status, c.want)
 		}
-		if after := stamps(); !maps.Equal(after, before) {
-			t.Errorf("%v wrote into the run's folder: before %v, now %v", c.args, before, after)
+		if after := times(); !maps.Equal(after, before) {
+			t.Errorf("%v changed the folder of the run: its files had the times %v, now %v", c.args, before, after)
 		}
 	}
 }
 
-func TestUsage(t *testing.T) {
+func TestHelpIsPrintedOnStdout(t *testing.T) {
 	for _, args := range [][]string{{"-h"}, {"help"}, {"help", "eval"}, {"train", "-h"}, {"eval", "-h"}, {"sample", "-h"}, {"reconstruct", "-h"}} {
-		stdout, stderr, status := mnist(t.Context(), args...)
-		if status != 0 || stderr != "" || !strings.HasPrefix(stdout, "Usage: ") {
-			t.Errorf("%v: status %d, stderr %q, stdout %q", args, status, stderr, stdout)
+		if stdout, stderr := mustRun(t, args...); stderr != "" || !strings.HasPrefix(stdout, "Usage: ") {
+			t.Errorf("%v: stderr %q, stdout %q", args, stderr, stdout)
 		}
 	}
 }
 
-func TestAResumedRunKeepsItsBits(t *testing.T) {
-	t.Parallel()
-	for name, flags := range map[string][]string{"vae": nil, "hvae": hvaeFlags} {
-		whole, parts := t.TempDir(), t.TempDir()
-		mustTrain(t, tiny(whole, append(flags, "-epochs", "3")...)...)
-		mustTrain(t, tiny(parts, append(flags, "-epochs", "1")...)...)
-		mustTrain(t, tiny(parts, append(flags, "-epochs", "3", "-resume")...)...)
-		if diff := cmp.Diff(files(t, whole), files(t, parts)); diff != "" {
-			t.Errorf("%s: three epochs and one and two differ", name)
+// The test reads the defaults from the help, because runs with defaults such as 2,000 epochs take too
+// long.
+func TestFlagsHaveTheirDefaults(t *testing.T) {
+	for command, want := range map[string]map[string]string{
+		"train":  {"model": `"vae"`, "K": "0", "tempering": `"none"`, "latent": "64", "epochs": "2000", "patience": "100", "batch": "100", "lr": "0.001", "seed": "1", "train": "0"},
+		"eval":   {"split": `"test"`, "limit": "0", "samples": "1000", "runs": "3", "seed": "1"},
+		"sample": {"n": "64", "seed": "1"}, "reconstruct": {"n": "24", "seed": "1"},
+	} {
+		help, _, _ := mnist(t.Context(), command, "-h")
+		got := map[string]string{}
+		for _, m := range regexp.MustCompile(`(?m)^  -(\S+).*\n(?:    \t.*\n)*?    \t.*\(default (\S+)\)$`).FindAllStringSubmatch(help, -1) {
+			if _, ok := want[m[1]]; ok {
+				got[m[1]] = m[2]
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", command, diff)
 		}
 	}
 }
 
-// An interruption is a context that ends after a number of calls of Err.
-type interruption struct {
-	context.Context
-	after int
-}
-
-func (i *interruption) Err() error {
-	if i.after--; i.after < 0 {
-		return context.Canceled
-	}
-	return nil
-}
-
-func TestAnInterruptedRunKeepsItsBits(t *testing.T) {
+// The run is interrupted at different points and resumed. Its files must equal the files of an
+// uninterrupted run.
+func TestAnInterruptedRunIsBitIdentical(t *testing.T) {
 	t.Parallel()
 	whole := t.TempDir()
-	mustTrain(t, tiny(whole, "-epochs", "2")...)
-	want := files(t, whole)
-	status := 130
-	after := 0 // the context is asked twice, before and after, for each batch and part of the validation
-	for ; status != 0; after += 3 {
+	mustRun(t, tiny(whole, "-epochs", "2")...)
+	after, finished := 0, false // number of calls of Err; each batch calls it at least twice
+	for ; !finished; after += 3 {
 		parts := t.TempDir()
 		var stderr string
-		_, stderr, status = mnist(&interruption{t.Context(), after}, tiny(parts, "-epochs", "2")...)
-		if status != 0 {
-			if status != 130 || !strings.Contains(stderr, "state is saved in "+parts) || !strings.Contains(stderr, "-resume") {
-				t.Fatalf("status %d, stderr %q", status, stderr)
+		if stderr, finished = interrupted(t, after, tiny(parts, "-epochs", "2")...); !finished {
+			_, p := saved(t, parts)
+			want := fmt.Sprintf(" after batch %d of epoch %d; the state is saved in %s, continue with -resume\n", p.Batch, p.Epoch, parts)
+			if !strings.HasSuffix(stderr, want) {
+				t.Fatalf("stderr %q, want %q", stderr, want)
 			}
-			if p := savedPosition(t, parts); !strings.Contains(stderr, fmt.Sprintf("after batch %d of epoch %d;", p.Batch, p.Epoch)) {
-				t.Errorf("saved is batch %d of epoch %d, said is %q", p.Batch, p.Epoch, stderr)
-			}
-			mustTrain(t, tiny(parts, "-epochs", "2", "-resume")...)
+			mustRun(t, tiny(parts, "-epochs", "2", "-resume")...)
 		}
-		if diff := cmp.Diff(want, files(t, parts)); diff != "" {
-			t.Errorf("interrupted at point %d, a run ends differently", after)
-		}
+		sameFiles(t, fmt.Sprintf("interrupted after %d calls of Err", after), whole, parts)
 	}
-	// Two epochs of three batches, and their validations.
-	if points := after - 3; points < 2*(3+1) {
-		t.Errorf("a run could be interrupted at %d points only", points)
+	if calls := after - 3; calls < 2*2*3 { // two epochs of three batches
+		t.Errorf("the run calls Err %d times, want at least 12", calls)
 	}
 }
 
-func TestAKilledRunKeepsItsBits(t *testing.T) {
+func TestAKilledRunIsBitIdentical(t *testing.T) {
 	t.Parallel()
 	whole := t.TempDir()
-	mustTrain(t, tiny(whole, "-epochs", "3")...)
+	mustRun(t, tiny(whole, "-epochs", "3")...)
 	begin := func() (parts string) {
 		parts = t.TempDir()
-		left := filepath.Join(parts, "."+stateFile+"-123.tmp") // as of a kill in the middle of a write
-		if err := os.WriteFile(left, []byte("half"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		write(t, []byte("half"), parts, "."+stateFile+"-123.tmp") // as if killed during a write
 		return parts
 	}
 	parts, kills := begin(), 0
 	rng := rand.New(rand.NewPCG(1, 1))
-	for patience := 20 * time.Millisecond; ; patience += patience / 3 { // until the slowest machine finishes
+	for patience := 20 * time.Millisecond; ; patience += patience / 3 { // until the run finishes on the slowest machine
 		args := tiny(parts, "-epochs", "3")
-		if _, err := os.Stat(filepath.Join(parts, stateFile)); err == nil {
+		if exists(parts, stateFile) {
 			args = append(args, "-resume")
 		}
-		c := exec.Command(os.Args[0], args...)
-		c.Env = append(os.Environ(), "MNIST_TEST_COMMAND=1", "MNIST_TEST_SAVE_EVERY=1ns")
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		c := process(args...)
+		c.Env = append(c.Env, "MNIST_TEST_SAVE_EVERY=1ns")
+		start(t, c)
 		timer := time.AfterFunc(time.Duration(2*rng.Float64()*float64(patience)), func() { c.Process.Kill() })
 		err := c.Wait()
 		if alive := timer.Stop(); alive && err != nil {
@@ -322,23 +185,21 @@ func TestAKilledRunKeepsItsBits(t *testing.T) {
 			kills++
 			continue
 		}
-		if kills == 0 { // the wait was too long to kill the program
+		if kills == 0 { // the process ended before the kill
 			parts, patience = begin(), patience/4
 			continue
 		}
-		if diff := cmp.Diff(files(t, whole), files(t, parts)); diff != "" {
-			t.Errorf("after %d kills the run ends differently", kills)
-		}
+		sameFiles(t, fmt.Sprintf("after %d kills", kills), whole, parts)
 		return
 	}
 }
 
-func TestFilesDoNotDependOnCoresOrSIMD(t *testing.T) {
+func TestFilesDoNotDependOnCoresOrVectorKernels(t *testing.T) {
 	t.Parallel()
 	train := func(procs, simd string, more ...string) string {
 		folder := t.TempDir()
-		c := exec.Command(os.Args[0], tiny(folder, append(more, "-epochs", "1")...)...)
-		c.Env = append(os.Environ(), "MNIST_TEST_COMMAND=1", "GOMAXPROCS="+procs, "HVAE_SIMD="+simd)
+		c := process(tiny(folder, more...)...)
+		c.Env = append(c.Env, "GOMAXPROCS="+procs, "HVAE_SIMD="+simd)
 		if out, err := c.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
@@ -350,75 +211,34 @@ func TestFilesDoNotDependOnCoresOrSIMD(t *testing.T) {
 		narrower = "avx2"
 	}
 	for _, c := range [][2]string{{"3", ""}, {"2", narrower}} {
-		if diff := cmp.Diff(files(t, want), files(t, train(c[0], c[1], hvaeFlags...))); diff != "" {
-			t.Errorf("GOMAXPROCS=%s HVAE_SIMD=%s changes bytes", c[0], c[1])
+		sameFiles(t, fmt.Sprintf("GOMAXPROCS=%s HVAE_SIMD=%s", c[0], c[1]), want, train(c[0], c[1], hvaeFlags...))
+	}
+	// Kernels in plain Go use other polynomials and do not fuse multiplications and additions. So their
+	// ELBOs are equal only up to the float32 rounding of sums over pixels.
+	vectors, plain := metricsOf(t, train("2", ""))[0], metricsOf(t, train("2", "none"))[0]
+	for _, key := range []string{"train_elbo", "val_elbo"} {
+		if !near(plain[key], vectors[key]) {
+			t.Errorf("%s is %v with plain kernels and %v with vector kernels", key, plain[key], vectors[key])
 		}
-	}
-	// Plain Go does not fuse multiplications and additions and uses other polynomials, so the
-	// ELBOs agree to float32's rounding of sums over pixels. (A VAE, because plain Go is slow.)
-	elbos := func(folder string) (m run.Metrics) {
-		line, err := os.ReadFile(filepath.Join(folder, metricsFile))
-		if err != nil || json.Unmarshal(line, &m) != nil {
-			t.Fatalf("metrics %q, %v", line, err)
-		}
-		return m
-	}
-	vectors, plain := elbos(train("2", "")), elbos(train("2", "none"))
-	for _, d := range []float64{vectors.TrainELBO/plain.TrainELBO - 1, vectors.ValELBO/plain.ValELBO - 1} {
-		if !(math.Abs(d) <= 1e-6) {
-			t.Errorf("plain Go's ELBOs %v differ from %v", plain, vectors)
-		}
-	}
-}
-
-func TestADivergingRunKeepsItsStateAndNamesTheOperation(t *testing.T) {
-	dir := t.TempDir()
-	_, stderr, status := mnist(t.Context(), tiny(dir, "-lr", "1e20", "-epochs", "3")...)
-	if status != 1 || !strings.Contains(stderr, "epoch 1, batch ") || !strings.Contains(stderr, "operation ad.") && !strings.Contains(stderr, "operation conv.") {
-		t.Errorf("status %d, stderr %q", status, stderr)
-	}
-	if _, err := os.Stat(filepath.Join(dir, stateFile)); err != nil {
-		t.Error(err)
 	}
 }
 
 func TestAFailedWriteLosesNothing(t *testing.T) {
-	dir := t.TempDir()
-	mustTrain(t, tiny(dir, "-epochs", "1")...)
-	before := files(t, dir)
-	// A folder with the name of the metrics cannot be replaced with a file.
-	if err := os.Remove(filepath.Join(dir, metricsFile)); err != nil {
+	dir, whole := t.TempDir(), t.TempDir()
+	mustRun(t, tiny(dir)...)
+	mustRun(t, tiny(whole, "-epochs", "2")...)
+	remove(t, dir, metricsFile)
+	if err := os.Mkdir(filepath.Join(dir, metricsFile), 0o755); err != nil { // a file cannot replace a folder
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(filepath.Join(dir, metricsFile), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	_, stderr, status := mnist(t.Context(), tiny(dir, "-epochs", "2", "-resume")...)
-	if status != 1 || !strings.Contains(stderr, metricsFile) {
-		t.Errorf("status %d, stderr %q", status, stderr)
-	}
-	if err := os.Remove(filepath.Join(dir, metricsFile)); err != nil {
-		t.Fatal(err)
-	}
-	mustTrain(t, tiny(dir, "-epochs", "1", "-resume")...) // writes the metrics again
-	after := files(t, dir)
-	if diff := cmp.Diff(before[metricsFile], after[metricsFile]); diff != "" || before[modelFile] != after[modelFile] {
-		t.Errorf("something was lost: %s", diff)
-	}
+	mustFail(t, 1, tiny(dir, "-epochs", "2", "-resume"), metricsFile+" is a folder")
+	remove(t, dir, metricsFile)
+	mustRun(t, tiny(dir, "-epochs", "2", "-resume")...)
+	sameFiles(t, "resumed after a failed write", whole, dir)
 }
 
 func TestNoGoroutinesLeak(t *testing.T) {
-	dir := t.TempDir()
-	work := func(n int) {
-		mustTrain(t, tiny(filepath.Join(dir, fmt.Sprint(n)), append(hvaeFlags, "-epochs", "1")...)...)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		mnist(ctx, tiny(filepath.Join(dir, fmt.Sprint(n)), append(hvaeFlags, "-epochs", "2", "-resume")...)...)
-		if _, stderr, status := mnist(t.Context(), "eval", "-checkpoint", filepath.Join(dir, fmt.Sprint(n), modelFile), "-data", "synthetic", "-limit", "2", "-samples", "50", "-runs", "1"); status != 0 {
-			t.Fatal(stderr)
-		}
-	}
-	// The workers of linalg.For remain, and their number varies.
+	// others returns the stacks of all goroutines except the workers of linalg.For, which never end.
 	others := func() (stacks []string) {
 		all := make([]byte, 1<<20)
 		all = all[:runtime.Stack(all, true)]
@@ -430,8 +250,11 @@ func TestNoGoroutinesLeak(t *testing.T) {
 		return stacks
 	}
 	before := len(others())
-	for n := range 3 {
-		work(n)
+	for range 3 {
+		dir := t.TempDir()
+		mustRun(t, tiny(dir, hvaeFlags...)...)
+		interrupted(t, 0, resume(dir, "-epochs", "2")...)
+		mustRun(t, "eval", "-checkpoint", filepath.Join(dir, modelFile), "-data", "synthetic", "-limit", "2", "-samples", "50", "-runs", "1")
 	}
 	for wait := 0; len(others()) > before; wait++ {
 		if wait == 10_000 {
@@ -441,17 +264,17 @@ func TestNoGoroutinesLeak(t *testing.T) {
 	}
 }
 
-func TestTrainingStopsWhenPatienceEnds(t *testing.T) {
-	// With a tiny learning rate, epochs differ in validation noise only, so patience soon ends.
+// The learning rate is so small that the validation ELBOs of epochs differ only by noise. So two epochs
+// without a better ELBO occur soon.
+func TestTrainingEndsAfterThePatience(t *testing.T) {
 	dir := t.TempDir()
-	stdout, _, status := mnist(t.Context(), tiny(dir, "-lr", "1e-30", "-patience", "2", "-epochs", "50")...)
+	stdout, _ := mustRun(t, tiny(dir, "-lr", "1e-30", "-patience", "2", "-epochs", "50")...)
 	var elbo []float64
 	for _, m := range metricsOf(t, dir) {
 		elbo = append(elbo, m["val_elbo"])
 	}
 	_, best := stopped(elbo, 2)
-	if epochs, _ := stopped(append(slices.Clone(elbo), 0), 2); status != 0 || len(elbo) == 50 || epochs != len(elbo) ||
-		!strings.Contains(stdout, fmt.Sprintf("after epoch %d;", best)) {
-		t.Errorf("status %d, stdout %s", status, stdout)
+	if epochs, _ := stopped(append(slices.Clone(elbo), 0), 2); len(elbo) == 50 || epochs != len(elbo) || !strings.Contains(stdout, fmt.Sprintf("after epoch %d;", best)) {
+		t.Errorf("training ended after %d epochs, want %d: %s", len(elbo), epochs, stdout)
 	}
 }

@@ -1,13 +1,9 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"maps"
 	"math"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -16,12 +12,11 @@ import (
 	"hvae/linalg"
 	"hvae/mnist/data"
 	"hvae/mnist/model"
-	"hvae/mnist/safetensors"
 )
 
-// The oracle: training and evaluation, written with the exported functions of the model and
-// without the code of the commands. It names the random streams, because they determine the bits
-// of a run.
+// The oracle is a second implementation of training and evaluation. It uses the exported functions of
+// package model, but no code of the commands. The random streams determine the bits of a run, so it
+// uses streams with the same names.
 
 // digits returns the images of -data synthetic.
 func digits(t *testing.T) data.Set {
@@ -33,7 +28,8 @@ func digits(t *testing.T) data.Set {
 	return set
 }
 
-// parts returns the indices of the training images and of the validation images, a sixth of n.
+// parts splits n images into training and validation images and returns their indices. A sixth of the
+// images is for validation.
 func parts(n int, seed uint64) (training, validation []int) {
 	order := hvae.Stream(seed, "mnist split").Perm(n)
 	return order[n/6:], order[:n/6]
@@ -42,14 +38,14 @@ func parts(n int, seed uint64) (training, validation []int) {
 // A minibatch holds binary images [784×B] and their noise [ℓ×B].
 type minibatch struct{ x, epsilon, gamma0 linalg.Matrix[float32] }
 
-// drawBatch returns a minibatch of the given images. pixels and noise return the streams of an image.
+// drawBatch returns a minibatch of the given images. pixels and noise return the streams of image i.
 func drawBatch(images data.Images, which []int, latent int, pixels, noise func(i int) *rand.Rand) (b minibatch) {
 	b.x = linalg.New[float32](784, len(which))
 	b.epsilon, b.gamma0 = linalg.New[float32](latent, len(which)), linalg.New[float32](latent, len(which))
 	for j, i := range which {
 		rng := pixels(i)
 		for pixel, grey := range images.Pixels[784*i : 784*(i+1)] {
-			// Black and white pixels draw nothing; a grey pixel is 1 with probability grey/255.
+			// A pixel is 1 with probability grey/255. Pixels of 0 and 255 need no random number.
 			if grey == 255 || grey > 0 && rng.Uint32N(255) < uint32(grey) {
 				b.x.Row(pixel)[j] = 1
 			}
@@ -74,7 +70,7 @@ func (b minibatch) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[float32], _ *hv
 	}
 }
 
-// A course is an independent training run.
+// A course is a training run of the oracle.
 type course struct {
 	images               data.Images
 	training, validation []int
@@ -101,8 +97,8 @@ func newCourse(images data.Images, config model.Config, n, batch int, rate float
 	return c
 }
 
-// next trains an epoch and returns the mean training ELBO, each batch's before its step, and the
-// mean validation ELBO after the epoch.
+// next trains an epoch. It returns the mean training ELBO, which is evaluated before each step, and
+// the mean validation ELBO after the epoch.
 func (c *course) next(t *testing.T) (training, validation float64) {
 	t.Helper()
 	c.epoch++
@@ -131,7 +127,7 @@ func (c *course) next(t *testing.T) (training, validation float64) {
 	return training, validation
 }
 
-// weights returns a copy of the run's parameters in the layout of a checkpoint.
+// weights returns a copy of the parameters by name, in the layout of a checkpoint.
 func (c *course) weights() map[string][]float32 {
 	all := map[string][]float32{}
 	for _, p := range c.trainer.Params {
@@ -140,11 +136,11 @@ func (c *course) weights() map[string][]float32 {
 	return all
 }
 
-// estimated returns the mean ELBO and negative log-likelihood of one run of an evaluation and, for
-// each image, the tail shape of the importance weights and the correlations between the
-// dimensions of z₀ and of z_K.
+// estimated returns the results of one run of an evaluation: the mean ELBO, the mean negative
+// log-likelihood and, for each image, the tail shape of the importance weights and the correlations
+// between the dimensions of z₀ and of z_K.
 func estimated(c model.Checkpoint, images data.Images, which []int, seed uint64, run, samples int) (elbo, nll float64, tails, z0, zK []float64) {
-	const together = 48 // samples whose ε are drawn before their γ₀
+	const together = 48 // number of samples for which all ε are drawn before all γ₀
 	var tape ad.Tape[float32]
 	for _, i := range which {
 		tape.Reset()
@@ -183,7 +179,7 @@ func estimated(c model.Checkpoint, images data.Images, which []int, seed uint64,
 	return elbo, nll, tails, z0, zK
 }
 
-// correlated returns the mean absolute correlation over all pairs of rows of z.
+// correlated returns the absolute correlation of two rows of z, averaged over all pairs of rows.
 func correlated(z linalg.Matrix[float32]) float64 {
 	standard := make([][]float64, z.Rows) // mean 0 and length 1
 	for i := range standard {
@@ -213,28 +209,10 @@ func correlated(z linalg.Matrix[float32]) float64 {
 	return sum / pairs
 }
 
-// spread returns the mean and the sample standard deviation.
-func spread(x []float64) (mean, sd float64) {
-	squares := 0.0
-	for _, v := range x {
-		mean += v / float64(len(x))
-		squares += v * v
-	}
-	n := float64(len(x))
-	return mean, math.Sqrt((squares - n*mean*mean) / (n - 1))
-}
-
-// near reports whether two ELBOs agree up to float32's rounding of their terms.
-func near(a, b float64) bool { return math.Abs(a-b) <= 1e-6*math.Abs(b) }
-
 // tensors returns the tensors of a file by name, and its metadata.
-func tensors(t *testing.T, name string) (map[string][]float32, map[string]string) {
+func tensors(t *testing.T, elem ...string) (map[string][]float32, map[string]string) {
 	t.Helper()
-	f, err := safetensors.ReadFile(name, 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := map[string][]float32{}
+	f, all := readTensors(t, elem...), map[string][]float32{}
 	for _, tensor := range f.Tensors {
 		all[tensor.Name] = tensor.Data
 	}
@@ -242,20 +220,3 @@ func tensors(t *testing.T, name string) (map[string][]float32, map[string]string
 }
 
 func sameTensors(a, b map[string][]float32) bool { return maps.EqualFunc(a, b, slices.Equal) }
-
-// lines returns the objects of a file of JSON lines.
-func lines(t *testing.T, name string) (all []map[string]float64) {
-	t.Helper()
-	b, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range bytes.Lines(b) {
-		var object map[string]float64
-		if err := json.Unmarshal(line, &object); err != nil {
-			t.Fatalf("%s: %v in %q", filepath.Base(name), err, line)
-		}
-		all = append(all, object)
-	}
-	return all
-}

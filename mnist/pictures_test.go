@@ -1,13 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"image"
 	"image/color"
 	"image/png"
-	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -20,22 +19,20 @@ import (
 	"hvae/mnist/model"
 )
 
-// savedModel writes a model whose weights and step sizes are so large that images differ between
-// digits and between steps. It returns the file's name and the model.
+// savedModel writes a model with large weights and step sizes, so that images differ between digits
+// and between steps. It returns the name of the file and the model.
 func savedModel(t *testing.T, config model.Config) (string, model.Checkpoint) {
 	t.Helper()
 	params := model.NewParams[float32](config, -1, 5)
 	for _, p := range params {
 		linalg.Scale(p.Value, 3, p.Value)
 		if p.Name == "flow.step_size_logit" {
-			p.Value.Fill(3) // large steps
+			p.Value.Fill(3)
 		}
 	}
 	c := model.Checkpoint{Config: config, Params: params, Seed: 1, Epoch: 1}
-	name := filepath.Join(t.TempDir(), "model.safetensors")
-	if err := os.WriteFile(name, c.File().Encode(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	name := filepath.Join(t.TempDir(), modelFile)
+	write(t, c.File().Encode(), name)
 	return name, c
 }
 
@@ -44,31 +41,27 @@ var drawnModels = []model.Config{
 	{Kind: "hvae", K: 2, Tempering: "free", Latent: 3},
 }
 
-// picture runs a command that writes a picture, and decodes it.
+// picture runs a command and decodes the picture that it writes.
 func picture(t *testing.T, args ...string) *image.Gray {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "picture.png")
-	if stdout, stderr, status := mnist(t.Context(), append(args, "-o", name)...); status != 0 || stdout != "" || !strings.Contains(stderr, "wrote "+name) {
-		t.Fatalf("%v: status %d, stdout %q, stderr %q", args, status, stdout, stderr)
+	if stdout, stderr := mustRun(t, append(args, "-o", name)...); stdout != "" || !strings.Contains(stderr, "wrote "+name) {
+		t.Fatalf("%v: stdout %q, stderr %q", args, stdout, stderr)
 	}
-	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	p, err := png.Decode(io.Reader(f))
+	p, err := png.Decode(bytes.NewReader(read(t, name)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	gray, ok := p.(*image.Gray)
 	if !ok {
-		t.Fatalf("the picture is a %T", p)
+		t.Fatalf("the picture is a %T, want an *image.Gray", p)
 	}
 	return gray
 }
 
-// shows reports whether image n of x is drawn upright with its top left corner at (x0, y0), black
-// for 0 and white for 1, with 2×2 pixels for each of its pixels. Rounding allows half a grey level.
+// shows reports whether image n of x is drawn upright with its top left corner at (x0, y0). Each pixel
+// of the image is a square of 2×2 pixels, black for 0 and white for 1, rounded by at most half a grey
+// level.
 func shows(p *image.Gray, x0, y0 int, x linalg.Matrix[float32], n int) bool {
 	for row := range 28 {
 		for column := range 28 {
@@ -83,7 +76,7 @@ func shows(p *image.Gray, x0, y0 int, x linalg.Matrix[float32], n int) bool {
 	return true
 }
 
-// whiteBut reports whether a picture is white outside of the rectangles.
+// whiteBut reports whether a picture is white outside the rectangles.
 func whiteBut(p *image.Gray, drawn []image.Rectangle) bool {
 	for y := range p.Bounds().Dy() {
 	pixel:
@@ -101,7 +94,7 @@ func whiteBut(p *image.Gray, drawn []image.Rectangle) bool {
 	return true
 }
 
-// decode returns the pixel probabilities of positions z [ℓ×n].
+// decode returns the pixel probabilities [784×n] of latent variables z [ℓ×n].
 func decode(c model.Checkpoint, z linalg.Matrix[float32]) linalg.Matrix[float32] {
 	var t ad.Tape[float32]
 	network, _ := model.NewNetwork(&t, c.Config, c.Params, false)
@@ -117,7 +110,7 @@ func TestSamplesAreDecodedNormalDraws(t *testing.T) {
 		}{{10, 4, 3, 1}, {10, 4, 3, 7}, {1, 1, 1, 1}, {16, 4, 4, 1}} {
 			p := picture(t, "sample", "-checkpoint", name, "-n", strconv.Itoa(s.n), "-seed", strconv.FormatUint(s.seed, 10))
 			if want := image.Rect(0, 0, 16+56*s.columns+4*(s.columns-1), 16+56*s.rows+4*(s.rows-1)); p.Bounds() != want {
-				t.Fatalf("%d digits: a picture %v, want %v", s.n, p.Bounds(), want)
+				t.Fatalf("%d digits: the picture has the bounds %v, want %v", s.n, p.Bounds(), want)
 			}
 			z := linalg.New[float32](3, s.n)
 			hvae.FillNormal(hvae.Stream(s.seed, "mnist sample"), z)
@@ -128,22 +121,19 @@ func TestSamplesAreDecodedNormalDraws(t *testing.T) {
 				drawn = append(drawn, image.Rectangle{at, at.Add(image.Pt(56, 56))})
 				for j := range s.n {
 					if shows(p, at.X, at.Y, x, j) != (i == j) {
-						t.Errorf("%v, seed %d: digit %d is at %v, where %d belongs", config, s.seed, j, at, i)
+						t.Errorf("%v, seed %d: at %v, digit %d is drawn: %v, want %v", config, s.seed, at, j, j != i, j == i)
 					}
 				}
 			}
 			if !whiteBut(p, drawn) {
-				t.Errorf("%v: something is drawn beside the %d digits", config, s.n)
+				t.Errorf("%v: the picture is not white outside the %d digits", config, s.n)
 			}
 		}
 	}
 }
 
 func TestReconstructionsFollowTheFlow(t *testing.T) {
-	digits, err := data.Load(t.Context(), "synthetic", "", func(string) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	test := digits(t).Test
 	for _, config := range drawnModels {
 		name, c := savedModel(t, config)
 		captions, across, pitch := []string{"input", "mean", "draw"}, 4, 66
@@ -158,12 +148,13 @@ func TestReconstructionsFollowTheFlow(t *testing.T) {
 			groups, group := min(across, s.n), len(captions)*60-4
 			rows := (s.n + groups - 1) / groups
 			if want := image.Rect(0, 0, 16+groups*group+20*(groups-1), 8+26+pitch*rows-10+8); p.Bounds() != want {
-				t.Fatalf("%v, %d digits: a picture %v, want %v", config, s.n, p.Bounds(), want)
+				t.Fatalf("%v, %d digits: the picture has the bounds %v, want %v", config, s.n, p.Bounds(), want)
 			}
-			// The expected images: input, reconstruction from the mean, images along the flow.
+			// Compute the expected images: the input, the reconstruction from the mean, and the images
+			// along the flow.
 			input := linalg.New[float32](784, s.n)
 			for i := range s.n {
-				data.Binarise(input, i, digits.Test.Image(i), hvae.Stream(s.seed, "mnist reconstruct pixels", i))
+				data.Binarise(input, i, test.Image(i), hvae.Stream(s.seed, "mnist reconstruct pixels", i))
 			}
 			var tape ad.Tape[float32]
 			network, _ := model.NewNetwork(&tape, c.Config, c.Params, false)
@@ -197,7 +188,7 @@ func TestReconstructionsFollowTheFlow(t *testing.T) {
 					}
 					for k, other := range want {
 						if k != j && shows(p, at.X, at.Y, other, i) {
-							t.Errorf("%v: picture %d of digit %d is at %v, too", config, k, i, at)
+							t.Errorf("%v: picture %d of digit %d is drawn at %v, too", config, k, i, at)
 						}
 					}
 					if j < 2 || config.Kind == "vae" {
@@ -205,22 +196,19 @@ func TestReconstructionsFollowTheFlow(t *testing.T) {
 					}
 					label := fmt.Sprintf("%.0f", logJoints[j-2].At(0, i))
 					if got, want := letterbox(p, at.X+28, at.Y+60, len(label)), spell(label); got != want {
-						t.Errorf("below picture %d of digit %d stands\n%s\nwant %s:%s", j, i, got, label, want)
+						t.Errorf("the label below picture %d of digit %d is\n%s\nwant %s:%s", j, i, got, label, want)
 					}
 					drawn = append(drawn, image.Rect(at.X, at.Y+60, at.X+56, at.Y+76))
 				}
 			}
 			if !whiteBut(p, drawn) {
-				t.Errorf("%v: something is drawn beside the %d digits, their captions and labels", config, s.n)
+				t.Errorf("%v: the picture is not white outside the %d digits, their captions and labels", config, s.n)
 			}
 			for i := range groups {
 				for j, caption := range captions {
-					want := written[caption]
-					if caption[0] == 'z' {
-						want = spell(caption)
-					}
+					want := spell(caption)
 					if got := letterbox(p, 8+i*(group+20)+j*60+28, 8, len(caption)); got != want {
-						t.Fatalf("above column %d of group %d stands\n%s\nwant %q:\n%s", j, i, got, caption, want)
+						t.Fatalf("the caption above column %d of group %d is\n%s\nwant %q:\n%s", j, i, got, caption, want)
 					}
 				}
 			}
@@ -228,21 +216,21 @@ func TestReconstructionsFollowTheFlow(t *testing.T) {
 	}
 }
 
-// spell returns the expected result of letterbox for a text of the characters -0123456789z.
+// spell returns the expected result of letterbox for a text.
 func spell(s string) (text string) {
 	const glyphs = `
-       ###    #    ###   ###     #  #####   ##  #####  ###   ###       
-      #   #  ##   #   # #   #   ##  #      #        # #   # #   #      
-      #  ##   #       #     #  # #  ####  #        #  #   # #   # #####
-##### # # #   #      #    ##  #  #      # ####    #    ###   ####    # 
-      ##  #   #     #       # #####     # #   #  #    #   #     #   #  
-      #   #   #    #    #   #    #  #   # #   #  #    #   #    #   #   
-       ###   ###  #####  ###     #   ###   ###   #     ###   ##   #####
-                                                                       `
+       ###    #    ###   ###     #  #####   ##  #####  ###   ###                  #         #                                            
+      #   #  ##   #   # #   #   ##  #      #        # #   # #   #                 #                                      #               
+      #  ##   #       #     #  # #  ####  #        #  #   # #   # #####  ###   ####  ###   ##   ####  ####  ####  # ##  ####  #   # #   #
+##### # # #   #      #    ##  #  #      # ####    #    ###   ####    #      # #   # #   #   #   # # # #   # #   # ##     #    #   # #   #
+      ##  #   #     #       # #####     # #   #  #    #   #     #   #    #### #   # #####   #   # # # #   # #   # #      #    #   # # # #
+      #   #   #    #    #   #    #  #   # #   #  #    #   #    #   #    #   # #   # #       #   # # # #   # ####  #      #    #   # # # #
+       ###   ###  #####  ###     #   ###   ###   #     ###   ##   #####  ####  ####  ####  ###  # # # #   # #     #       ##   ####  # # 
+                                                                                                            #                            `
 	for _, line := range strings.Split(glyphs[1:], "\n") {
 		var row []string
 		for _, c := range s {
-			i := 6 * strings.IndexRune("-0123456789z", c)
+			i := 6 * strings.IndexRune("-0123456789zadeimnprtuw", c)
 			row = append(row, line[i:i+5])
 		}
 		text += "\n" + strings.Join(row, " ")
@@ -250,8 +238,8 @@ func spell(s string) (text string) {
 	return text
 }
 
-// letterbox reads n letters, centred on a column of pixels, as one character for each dot of 2×2
-// pixels.
+// letterbox reads a text of n letters that is centred on a column of pixels. It returns a character for
+// each dot of 2×2 pixels: # for black, a space for white, ? otherwise.
 func letterbox(p *image.Gray, middle, top, n int) string {
 	var b strings.Builder
 	for row := range 8 {
@@ -272,35 +260,4 @@ func letterbox(p *image.Gray, middle, top, n int) string {
 		}
 	}
 	return b.String()
-}
-
-// written holds the expected results of letterbox for captions.
-var written = map[string]string{
-	"input": `
-  #                          
-                         #   
- ##   ####  ####  #   # #### 
-  #   #   # #   # #   #  #   
-  #   #   # #   # #   #  #   
-  #   #   # ####  #   #  #   
- ###  #   # #      ####   ## 
-            #                `,
-	"mean": `
-                       
-                       
-####   ###   ###  #### 
-# # # #   #     # #   #
-# # # #####  #### #   #
-# # # #     #   # #   #
-# # #  ####  #### #   #
-                       `,
-	"draw": `
-    #                  
-    #                  
- #### # ##   ###  #   #
-#   # ##        # #   #
-#   # #      #### # # #
-#   # #     #   # # # #
- #### #      ####  # # 
-                       `,
 }

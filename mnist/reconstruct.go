@@ -16,23 +16,10 @@ import (
 
 // reconstruct runs the command reconstruct.
 func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := command.NewFlags()
-	var checkpoint, out string
+	f := newPictureFlags(24, "`number` of test digits", "seed of binarisation and noise")
 	var source run.Source
-	var n int
-	var seed uint64
-	f.String(&checkpoint, "checkpoint", "", "`file` of the model (required)")
-	source.Flags(f)
-	f.Count(&n, "n", 24, 1, "`number` of test digits")
-	pictureFlag(f, &out)
-	f.Seed(&seed, "seed of binarisation and noise")
-	if err := f.Parse(args); err != nil {
-		return err
-	}
-	if out == "" {
-		return command.UsageError("-o is missing: name a PNG file to write")
-	}
-	c, err := readCheckpoint(checkpoint, stderr)
+	source.DefineFlags(f.Flags)
+	c, err := f.readModel(args, stderr)
 	if err != nil {
 		return err
 	}
@@ -40,24 +27,25 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	if err != nil {
 		return err
 	}
+	n := f.n
 	if n > set.Test.Len() {
 		return command.UsageError("invalid value %d for flag -n: there are %d test images", n, set.Test.Len())
 	}
 	x := linalg.New[float32](784, n)
 	for i := range n {
-		data.Binarise(x, i, set.Test.Image(i), hvae.Stream(seed, "mnist reconstruct pixels", i))
+		data.Binarise(x, i, set.Test.Image(i), hvae.Stream(f.seed, "mnist reconstruct pixels", i))
 	}
 	var fromMean linalg.Matrix[float32]
 	var path []model.Step[float32]
-	if err := command.Wait(ctx, func() { fromMean, path = model.Reconstruct(c.Config, c.Params, x, seed) }); err != nil {
+	if err := command.Wait(ctx, func() { fromMean, path = model.Reconstruct(c.Config, c.Params, x, f.seed) }); err != nil {
 		return err
 	}
-	// Each digit has a group of images: the input and its reconstructions.
+	// For each digit, the picture contains a group of images: the input and its reconstructions.
 	images, captions := []linalg.Matrix[float32]{x, fromMean}, []string{"input", "mean"}
 	for k, s := range path {
 		images, captions = append(images, s.Image), append(captions, fmt.Sprintf("z%d", k))
 	}
-	var labels []string // log p(x, z_k) below the images of an HVAE
+	var labels []string // the values of log p(x, z_k) below the images of an HVAE
 	shown := "the encoder's mean and from a draw"
 	if c.Config.Kind == "vae" {
 		captions[2] = "draw"
@@ -77,10 +65,10 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 			digits.Row(r)[i] = images[i%group].At(r, i/group)
 		}
 	}
-	if err := writePicture(out, sheet.Draw(digits, labels, group*min(max(1, 12/group), n), captions...)); err != nil {
+	if err := f.write(sheet.Draw(digits, labels, group*min(max(1, 12/group), n), captions...)); err != nil {
 		return err
 	}
 	fmt.Fprintf(stderr, "wrote %s: test images of %s and their reconstructions from %s, by %v,%s epoch %d\n",
-		out, set.Name, shown, c.Config, otherData(c, set), c.Epoch)
+		f.out, set.Name, shown, c.Config, otherData(c, set), c.Epoch)
 	return nil
 }

@@ -2,14 +2,12 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -22,82 +20,11 @@ import (
 
 	"hvae/bench/filelock"
 	"hvae/linalg"
-	"hvae/mnist/model"
 	"hvae/mnist/run"
 	"hvae/mnist/safetensors"
 )
 
-// refused runs the program, which must exit with status 1, print a line that contains all of want
-// after any notes, and not change the folder.
-func refused(t *testing.T, folder string, args []string, want ...string) {
-	t.Helper()
-	before := files(t, folder)
-	stdout, stderr, status := mnist(t.Context(), args...)
-	lines := slices.DeleteFunc(strings.SplitAfter(stderr, "\n"), func(line string) bool { return strings.HasPrefix(line, "note: ") })
-	if status != 1 || stdout != "" || len(lines) != 2 || lines[1] != "" {
-		t.Errorf("%v: status %d, stdout %q, stderr %q; want status 1 and one line", args, status, stdout, stderr)
-	}
-	for _, w := range want {
-		if !strings.Contains(stderr, w) {
-			t.Errorf("%v says %q, want %q in it", args, stderr, w)
-		}
-	}
-	if diff := cmp.Diff(before, files(t, folder)); diff != "" {
-		t.Errorf("%v changed the files in %s", args, folder)
-	}
-}
-
-// copyFiles copies files of a run to a new folder.
-func copyFiles(t *testing.T, from string, names ...string) (to string) {
-	t.Helper()
-	to = t.TempDir()
-	for _, name := range names {
-		b, err := os.ReadFile(filepath.Join(from, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(to, name), b, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return to
-}
-
-// metricsOf reads a run's metrics.
-func metricsOf(t *testing.T, folder string) (all []map[string]float64) {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join(folder, metricsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(b)) {
-		var m map[string]float64
-		if err := json.Unmarshal([]byte(line), &m); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, m)
-	}
-	return all
-}
-
-// A position is the position of a run as its state stores it.
-type position struct {
-	Epoch, Batch  int
-	Sum, Seconds  float64
-	Validated     int
-	ValidationSum float64
-	Best          float64
-	BestEpoch     int
-	Metrics       []run.Metrics
-	Rates         []newRate
-}
-
-type newRate struct {
-	Epoch, Batch int
-	Rate         float64
-}
-
-// kernels returns the kernels in use, as a state stores them.
+// kernels returns the kind of kernels in use, plain or vector.
 func kernels() string {
 	if name, _ := linalg.Vectors(); name == "none" {
 		return "plain"
@@ -105,154 +32,144 @@ func kernels() string {
 	return "vector"
 }
 
-// savedPosition reads the position in a run's state.
-func savedPosition(t *testing.T, folder string) (p position) {
-	t.Helper()
-	state, err := model.ReadState(filepath.Join(folder, stateFile))
-	if err == nil {
-		err = json.Unmarshal([]byte(state.Progress), &p)
+// waitFor waits until a file exists.
+func waitFor(name string) {
+	for !exists(name) {
+		time.Sleep(time.Millisecond)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
 }
 
+// A second process does not disturb the run. When the first process is killed, the run can be resumed.
 func TestASecondProcessIsRefused(t *testing.T) {
 	t.Parallel()
 	whole, shared := t.TempDir(), t.TempDir()
-	first := exec.Command(os.Args[0], tiny(shared, "-epochs", "1000000", "-patience", "1000000")...)
-	first.Env = append(os.Environ(), "MNIST_TEST_COMMAND=1")
-	if err := first.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- first.Wait() }()
-	for begun := false; !begun; time.Sleep(time.Millisecond) {
-		_, err := os.Stat(filepath.Join(shared, metricsFile))
-		begun = err == nil
-		select {
-		case err := <-ended:
-			t.Fatalf("the first process ended: %v", err)
-		default:
-		}
-	}
+	first := process(tiny(shared, forever...)...)
+	start(t, first)
+	waitFor(filepath.Join(shared, metricsFile))
 	for _, more := range [][]string{{"-resume"}, {"-resume", "-lr", "1e-4"}} {
 		stdout, stderr, status := mnist(t.Context(), tiny(shared, more...)...)
 		if status != 1 || stdout != "" || stderr != "mnist train: the run in "+shared+" is in use by another process\n" {
 			t.Errorf("a second process: status %d, %q, %q", status, stdout, stderr)
 		}
 	}
-	select {
-	case err := <-ended:
-		t.Fatalf("the first process ended beside a second: %v", err)
-	default:
+	first.Process.Kill()
+	if first.Wait(); first.ProcessState.Exited() && runtime.GOOS != "windows" {
+		t.Fatal("the first process ended before it was killed")
 	}
-	if err := first.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	<-ended
-	// Its lock ended with it. The resumed run has the bits of an undisturbed run.
 	epochs := []string{"-patience", "1000000", "-epochs", strconv.Itoa(len(metricsOf(t, shared)) + 2)}
-	mustTrain(t, tiny(shared, append(epochs, "-resume")...)...)
-	mustTrain(t, tiny(whole, epochs...)...)
-	if diff := cmp.Diff(files(t, whole), files(t, shared)); diff != "" {
-		t.Error("the first process's files differ from an undisturbed run's")
-	}
+	mustRun(t, tiny(shared, append(epochs, "-resume")...)...)
+	mustRun(t, tiny(whole, epochs...)...)
+	sameFiles(t, "resumed after the kill", whole, shared)
 
-	// A lock of any process protects the files.
+	// A second process does not even remove temporary files.
 	lock, err := filelock.Take(filepath.Join(shared, lockFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(shared, "."+stateFile+"-1.tmp"), []byte("half"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	defer lock.Release()
+	write(t, []byte("half"), shared, "."+stateFile+"-1.tmp")
 	refused(t, shared, tiny(shared, "-resume", "-lr", "1e-4"), "in use by another process")
-	lock.Release()
+}
+
+// The commands train and table lock the folder of a run while they train and evaluate it.
+func TestAFolderIsLockedDuringItsRun(t *testing.T) {
+	out := t.TempDir()
+	run, table := filepath.Join(out, "run"), filepath.Join(out, "table")
+	for _, c := range []struct {
+		name, folder string
+		args         []string
+	}{
+		{"a new run", run, tiny(run, "-epochs", "2")},
+		{"a resumed run", run, tiny(run, "-epochs", "4", "-resume")},
+		{"a table", filepath.Join(table, "vae-1"), oneVAE(table)},
+		{"an extended task", filepath.Join(table, "vae-1"), oneVAE(table, "-task", "0", "-epochs", "3", "-extend")},
+	} {
+		epochs := func() int {
+			b, _ := os.ReadFile(filepath.Join(c.folder, metricsFile))
+			return bytes.Count(b, []byte("\n"))
+		}
+		held := func() bool {
+			held, err := filelock.Held(filepath.Join(c.folder, lockFile))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return held
+		}
+		before, locked, open := epochs(), 0, 0
+		watch := &watcher{t.Context(), func() {
+			if held() {
+				locked++
+			} else if epochs() > before { // the run has begun
+				open++
+			}
+		}}
+		if _, stderr, status := mnist(watch, c.args...); status != 0 {
+			t.Fatalf("%s: status %d, %s", c.name, status, stderr)
+		}
+		// Each epoch has three batches, which call Err at least twice.
+		if trained := epochs() - before; trained < 1 || locked < 6*trained || open > 1 {
+			t.Errorf("%s trained %d epochs; its folder was locked at %d calls of Err and unlocked at %d", c.name, trained, locked, open)
+		}
+		if held() {
+			t.Errorf("%s has ended, but its folder is locked", c.name)
+		}
+	}
 }
 
 func TestANewRunKeepsExistingFiles(t *testing.T) {
 	dir := t.TempDir()
-	mustTrain(t, tiny(dir, "-epochs", "1")...)
-	if err := os.WriteFile(filepath.Join(dir, evaluationFile), []byte("{}"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	mustRun(t, tiny(dir)...)
+	write(t, []byte("{}"), dir, evaluationFile)
 	for _, name := range []string{modelFile, stateFile, metricsFile, curveFile, samplesFile, evaluationFile} {
 		one := copyFiles(t, dir, name)
 		want := "no state to resume from"
 		if name == stateFile {
 			want = "-resume"
 		}
-		refused(t, one, tiny(one, "-epochs", "1"), one, want)
+		refused(t, one, tiny(one), one, want)
 	}
 	others := t.TempDir()
-	if err := os.WriteFile(filepath.Join(others, "notes.txt"), []byte("mine"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	mustTrain(t, tiny(others, "-epochs", "1")...)
-	if b, err := os.ReadFile(filepath.Join(others, "notes.txt")); err != nil || string(b) != "mine" {
-		t.Errorf("a file that is no run's is now %q, %v", b, err)
+	write(t, []byte("mine"), others, "notes.txt")
+	mustRun(t, tiny(others)...)
+	if b := read(t, others, "notes.txt"); string(b) != "mine" {
+		t.Errorf("a file that does not belong to the run was changed to %q", b)
 	}
 }
 
 func TestTheStateSufficesForAResume(t *testing.T) {
 	dir := t.TempDir()
-	// The last epochs are worse, so that the best and the last weights differ.
-	mustTrain(t, tiny(dir, "-epochs", "1")...)
-	mustTrain(t, tiny(dir, "-epochs", "4", "-resume", "-lr", "0.03")...)
+	// With a large learning rate, later epochs are worse. So the best and the last weights differ.
+	mustRun(t, tiny(dir)...)
+	mustRun(t, tiny(dir, "-epochs", "4", "-resume", "-lr", "0.03")...)
 	moved := copyFiles(t, dir, stateFile)
-	stdout, stderr, status := mnist(t.Context(), "train", "-resume", "-out", moved)
-	model := filepath.Join(moved, modelFile)
-	if status != 0 || !strings.HasSuffix(stdout, "the model is "+model+"\n") {
-		t.Fatalf("status %d, stdout %q, stderr %q", status, stdout, stderr)
+	stdout, _ := mustRun(t, resume(moved)...)
+	if !strings.HasSuffix(stdout, " after epoch 1; the model is "+filepath.Join(moved, modelFile)+"\n") {
+		t.Errorf("the resumed run prints %q", stdout)
 	}
-	if diff := cmp.Diff(files(t, dir), files(t, moved)); diff != "" {
-		t.Error("the files made from the state alone differ")
-	}
+	sameFiles(t, "resumed from the state alone", dir, moved)
 	all := metricsOf(t, dir)
 	best := slices.MaxFunc(all, func(a, b map[string]float64) int { return int(1e6 * (a["val_elbo"] - b["val_elbo"])) })
-	if best["epoch"] == 4 || !strings.Contains(stdout, "after epoch 1;") {
-		t.Errorf("the best epoch is not the first: %v, %s", all, stdout)
+	if best["epoch"] != 1 {
+		t.Errorf("the best epoch is not the first: %v", all)
 	}
 }
 
 func TestAResumeKeepsTheSettings(t *testing.T) {
 	flags := append([]string{"-seed", "5", "-patience", "7", "-lr", "2e-3", "-recompute"}, hvaeFlags...)
 	whole, parts := t.TempDir(), t.TempDir()
-	mustTrain(t, tiny(whole, append(flags, "-epochs", "3")...)...)
-	ended := &interruption{t.Context(), 4}
-	if _, _, status := mnist(ended, tiny(parts, append(flags, "-epochs", "3")...)...); status != 130 {
-		t.Fatalf("status %d", status)
-	}
-	mustTrain(t, "train", "-resume", "-out", parts)
-	if diff := cmp.Diff(files(t, whole), files(t, parts)); diff != "" {
-		t.Error("resumed by -resume alone, a run ends differently")
-	}
+	mustRun(t, tiny(whole, append(flags, "-epochs", "3")...)...)
+	interrupted(t, 4, tiny(parts, append(flags, "-epochs", "3")...)...)
+	mustRun(t, resume(parts)...)
+	sameFiles(t, "resumed without other flags", whole, parts)
 
-	refused(t, parts, []string{"train", "-resume", "-out", parts, "-latent", "4", "-seed", "5", "-K", "2", "-model", "hvae", "-batch", "24", "-lr", "1e-4"},
-		"K = 1, not 2", "batch = 25, not 24", "latent = 3, not 4")
-	_, stderr, _ := mnist(t.Context(), "train", "-resume", "-out", parts, "-latent", "4", "-seed", "5", "-epochs", "9")
-	if strings.Contains(stderr, "seed") || strings.Contains(stderr, "epochs") {
-		t.Errorf("a flag that does not contradict the run is named: %s", stderr)
-	}
+	refused(t, parts, resume(parts, "-latent", "4", "-seed", "5", "-K", "2", "-model", "hvae", "-batch", "24", "-lr", "1e-4"),
+		"was started with K = 1, not 2; batch = 25, not 24; latent = 3, not 4: resume it without these flags")
 
-	// Settings that may change do, and are stored.
-	mustTrain(t, "train", "-resume", "-out", parts, "-epochs", "4", "-patience", "3", "-recompute=false")
-	mustTrain(t, "train", "-resume", "-out", parts)
-	state, err := model.ReadState(filepath.Join(parts, stateFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	training, err := os.ReadFile(filepath.Join(few, trainFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	test, err := os.ReadFile(filepath.Join(few, testFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	digest := fmt.Sprintf("%x", sha256.Sum256(append(training, test...)))
+	// A resume may change other settings. The state contains the new values.
+	mustRun(t, resume(parts, "-epochs", "4", "-patience", "3", "-recompute=false")...)
+	mustRun(t, resume(parts)...)
+	state, _ := saved(t, parts)
+	digest := fmt.Sprintf("%x", sha256.Sum256(append(read(t, few, trainFile), read(t, few, testFile)...)))
 	want := map[string]string{"model": "hvae", "K": "1", "tempering": "free", "vary-eps": "true", "latent": "3", "epochs": "4", "patience": "3",
 		"batch": "25", "lr": "0.002", "seed": "5", "train": "75", "data": few, "dataset": "few", "dataset_sha256": digest, "recompute": "false", "kernels": kernels()}
 	if diff := cmp.Diff(want, state.Settings); diff != "" {
@@ -260,203 +177,169 @@ func TestAResumeKeepsTheSettings(t *testing.T) {
 	}
 }
 
-func TestAChangedLearningRateIsRecorded(t *testing.T) {
+// -data is relative to the first working directory.
+func TestAResumeMayHaveAnotherWorkingDirectory(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(filepath.Dir(few))
+	mustRun(t, tiny(dir, "-data", filepath.Base(few))...)
+	t.Chdir(t.TempDir())
+	mustRun(t, resume(dir, "-epochs", "2")...)
+}
+
+// If a resume changes the learning rate, the metrics contain the new rate, and the state contains the
+// first batch that used it. Rates that no batch used are not recorded.
+func TestChangedLearningRatesAreRecorded(t *testing.T) {
 	steady, changed := t.TempDir(), t.TempDir()
-	mustTrain(t, tiny(steady, "-epochs", "4")...)
-	mustTrain(t, tiny(changed, "-epochs", "2")...)
-	mustTrain(t, "train", "-resume", "-out", changed, "-epochs", "3", "-lr", "1e-4")
-	mustTrain(t, "train", "-resume", "-out", changed, "-epochs", "4")
-	before, after := metricsOf(t, steady), metricsOf(t, changed)
-	for i, m := range after {
-		want := 0.0
-		if i >= 2 {
-			want = 1e-4
-		}
-		if m["lr"] != want || (m["train_elbo"] == before[i]["train_elbo"]) != (i < 2) {
-			t.Errorf("metrics %v, those of an unchanged rate %v; want lr %v", m, before[i], want)
+	mustRun(t, tiny(steady, "-epochs", "4")...)
+	mustRun(t, tiny(changed)...)
+	for _, c := range []struct{ epochs, rate string }{{"2", "1e-4"}, {"2", "5e-4"}, {"3", "2e-4"}, {"4", "1e-3"}} {
+		mustRun(t, resume(changed, "-epochs", c.epochs, "-lr", c.rate)...)
+	}
+	mustRun(t, resume(changed, "-epochs", "9")...)
+	metrics, unchanged := metricsOf(t, changed), metricsOf(t, steady)
+	if len(metrics) != 9 {
+		t.Fatalf("metrics of %d epochs, want 9", len(metrics))
+	}
+	for i, m := range metrics {
+		if rate := []float64{0, 1e-4, 2e-4, 1e-3}[min(i, 3)]; m["lr"] != rate || i < 4 && (m["train_elbo"] == unchanged[i]["train_elbo"]) != (i == 0) {
+			t.Errorf("metrics %v, want the rate %v; the metrics of a run with a constant rate are %v", m, rate, unchanged[min(i, 3)])
 		}
 	}
-	state, err := model.ReadState(filepath.Join(changed, stateFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if state.Settings["lr"] != "0.0001" || !strings.Contains(state.Progress, `"Rates":[{"Epoch":3,"Batch":0,"Rate":0.0001}]`) {
-		t.Errorf("lr = %s, progress %s", state.Settings["lr"], state.Progress)
+	state, p := saved(t, changed)
+	if diff := cmp.Diff([]newRate{{2, 0, 1e-4}, {3, 0, 2e-4}, {4, 0, 1e-3}}, p.Rates); diff != "" || state.Settings["lr"] != "0.001" {
+		t.Errorf("lr = %s, rates (-want +got):\n%s", state.Settings["lr"], diff)
 	}
 
-	// A run that diverged can be resumed.
+	// The rate may change within an epoch.
+	within := t.TempDir()
+	interrupted(t, 5, tiny(within)...)
+	_, p = saved(t, within)
+	mustRun(t, resume(within, "-lr", "5e-4")...)
+	if _, q := saved(t, within); p.Batch == 0 || !slices.Equal(q.Rates, []newRate{{1, p.Batch, 5e-4}}) {
+		t.Errorf("the rate was changed after batch %d, but the state contains %v", p.Batch, q.Rates)
+	}
+
+	// A run that has diverged can be resumed with a smaller rate.
 	lost := t.TempDir()
-	if _, stderr, status := mnist(t.Context(), tiny(lost, "-lr", "1e20", "-epochs", "2")...); status != 1 || !strings.Contains(stderr, "-resume and a smaller -lr") {
-		t.Fatalf("status %d, %s", status, stderr)
-	}
-	mustTrain(t, "train", "-resume", "-out", lost, "-lr", "1e-3")
+	mustFail(t, 1, tiny(lost, "-lr", "1e20", "-epochs", "2"), "epoch 1, batch ", "operation ", "-resume and a smaller -lr")
+	mustRun(t, resume(lost, "-lr", "1e-3")...)
 	for i, m := range metricsOf(t, lost) {
-		if m["lr"] != 1e-3 || m["train_elbo"] != before[i]["train_elbo"] {
-			t.Errorf("metrics %v, want those of a run with that rate, %v", m, before[i])
+		if m["lr"] != 1e-3 || m["train_elbo"] != unchanged[i]["train_elbo"] {
+			t.Errorf("metrics %v, want the metrics of a run with this rate, %v", m, unchanged[i])
 		}
 	}
-}
-
-// A watcher is a context whose Err calls look.
-type watcher struct {
-	context.Context
-	look func()
-}
-
-func (w *watcher) Err() error {
-	w.look()
-	return w.Context.Err()
 }
 
 func TestTheStateIsSavedWithinAnEpoch(t *testing.T) {
+	if run.SaveEvery != 2*time.Minute {
+		t.Errorf("the state is saved every %v, but README.md promises two minutes", run.SaveEvery)
+	}
 	defer func(d time.Duration) { run.SaveEvery = d }(run.SaveEvery)
-	positions := func(every time.Duration) (seen [][2]int) {
+	for every, want := range map[time.Duration][][2]int{
+		time.Millisecond: {{1, 0}, {1, 1}, {1, 2}, {1, 3}, {2, 0}, {2, 1}, {2, 2}, {2, 3}},
+		time.Hour:        {{1, 0}, {2, 0}},
+	} {
 		run.SaveEvery = every
+		var got [][2]int // epochs and batches of the saved states
 		dir := t.TempDir()
-		watch := &watcher{Context: t.Context(), look: func() {
+		watch := &watcher{t.Context(), func() {
 			time.Sleep(2 * time.Millisecond)
-			state, err := model.ReadState(filepath.Join(dir, stateFile))
-			if err != nil {
-				t.Fatal(err)
-			}
-			var p position
-			if err := json.Unmarshal([]byte(state.Progress), &p); err != nil {
-				t.Fatal(err)
-			}
-			if at := [2]int{p.Epoch, p.Batch}; !slices.Contains(seen, at) {
-				seen = append(seen, at)
+			if _, p := saved(t, dir); !slices.Contains(got, [2]int{p.Epoch, p.Batch}) {
+				got = append(got, [2]int{p.Epoch, p.Batch})
 			}
 		}}
-		var out bytes.Buffer
-		if status := program.Run(watch, tiny(dir, "-epochs", "2"), &out, &out); status != 0 {
-			t.Fatal(out.String())
+		if _, stderr, status := mnist(watch, tiny(dir, "-epochs", "2")...); status != 0 {
+			t.Fatal(stderr)
 		}
-		return seen
-	}
-	if got, want := positions(time.Millisecond), [][2]int{{1, 0}, {1, 1}, {1, 2}, {1, 3}, {2, 0}, {2, 1}, {2, 2}, {2, 3}}; !cmp.Equal(got, want) {
-		t.Errorf("states of epoch and batch %v, want %v", got, want)
-	}
-	if got, want := positions(time.Hour), [][2]int{{1, 0}, {2, 0}}; !cmp.Equal(got, want) {
-		t.Errorf("states of epoch and batch %v, want %v", got, want)
+		if !slices.Equal(got, want) {
+			t.Errorf("SaveEvery = %v: the epochs and batches of the states are %v, want %v", every, got, want)
+		}
 	}
 }
 
-// flip flips a bit of a file.
-func flip(t *testing.T, name string, bit int64) {
-	t.Helper()
-	b, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b[bit/8] ^= 1 << (bit % 8)
-	if err := os.WriteFile(name, b, 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
+// The test flips a random bit of the tensors.
 func TestADamagedFileIsRefused(t *testing.T) {
 	dir := t.TempDir()
-	mustTrain(t, tiny(dir)...)
-	state, checkpoint := filepath.Join(dir, stateFile), filepath.Join(dir, modelFile)
+	mustRun(t, tiny(dir)...)
+	checkpoint := filepath.Join(dir, modelFile)
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 10 {
-		for _, c := range []struct {
-			file string
-			args []string
-		}{
-			{state, []string{"train", "-resume", "-out", dir, "-epochs", "2"}},
-			{checkpoint, []string{"eval", "-checkpoint", checkpoint, "-data", "synthetic", "-limit", "1", "-samples", "1"}},
+		for name, args := range map[string][]string{
+			filepath.Join(dir, stateFile): resume(dir, "-epochs", "2"),
+			checkpoint:                    {"eval", "-checkpoint", checkpoint, "-data", "synthetic", "-limit", "1", "-samples", "1"},
 		} {
-			b, err := os.ReadFile(c.file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			data := 8 + int64(binary.LittleEndian.Uint64(b))
-			bit := 8*data + rng.Int64N(8*(int64(len(b))-data))
-			flip(t, c.file, bit)
-			refused(t, dir, c.args, c.file+" cannot be read: it is damaged: the SHA-256 of its contents is ")
-			flip(t, c.file, bit)
+			b := read(t, name)
+			damaged := slices.Clone(b)
+			header := 8 + int64(binary.LittleEndian.Uint64(b))
+			damaged[header+rng.Int64N(int64(len(b))-header)] ^= 1 << rng.IntN(8)
+			write(t, damaged, name)
+			refused(t, dir, args, name+" cannot be read: it is damaged: the SHA-256 of its contents is ")
+			write(t, b, name)
 		}
 	}
-	mustTrain(t, "train", "-resume", "-out", dir, "-epochs", "2")
+	mustRun(t, resume(dir, "-epochs", "2")...)
 }
 
-// rewrite changes a run's state and removes its digest unless digest is true.
-func rewrite(t *testing.T, folder string, digest bool, change func(f *safetensors.File, p *position)) {
-	t.Helper()
-	name := filepath.Join(folder, stateFile)
-	f, err := safetensors.ReadFile(name, 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := savedPosition(t, folder)
-	change(&f, &p)
-	b, err := json.Marshal(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.Metadata["progress"] = string(b)
-	if !digest {
-		delete(f.Metadata, safetensors.DigestKey)
-	}
-	if err := os.WriteFile(name, f.Encode(), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
+// The test changes the state of a finished run and the state of an interrupted run.
 func TestAContradictoryStateIsRefused(t *testing.T) {
-	dir := t.TempDir()
-	mustTrain(t, tiny(dir, "-epochs", "2")...)
-	for _, change := range []func(p *position){
-		func(p *position) { p.Best = 1e9 },
-		func(p *position) { p.Best -= 1e-9 },
-		func(p *position) { p.BestEpoch = 0 },
-		func(p *position) { p.Metrics[0].ValELBO = p.Best + 1 },
+	finished, within := t.TempDir(), t.TempDir()
+	mustRun(t, tiny(finished, "-epochs", "2")...)
+	interrupted(t, 5, tiny(within)...)
+	_, p := saved(t, within)
+	for _, c := range []struct {
+		change func(f *safetensors.File, p *position)
+		want   string
+	}{
+		{func(_ *safetensors.File, p *position) { p.Epoch++ }, "epoch 4, batch 0 of 3, 0 of 24 validation images, metrics of 2 epochs"},
+		{func(_ *safetensors.File, p *position) { p.Batch = 4 }, "epoch 3, batch 4 of 3"},
+		{func(_ *safetensors.File, p *position) { p.Validated = 1 }, "batch 0 of 3, 1 of 24"},
+		{func(_ *safetensors.File, p *position) { p.Batch, p.Validated = 3, 25 }, "batch 3 of 3, 25 of 24"},
+		{func(_ *safetensors.File, p *position) { p.Metrics[0].Epoch = 2 }, "metrics of 2 epochs"},
+		{func(f *safetensors.File, _ *position) { f.Metadata["optimiser.step"] = "5" }, "the optimiser has taken 5 steps, the run 6"},
 	} {
-		one := copyFiles(t, dir, stateFile, modelFile)
-		rewrite(t, one, true, func(_ *safetensors.File, p *position) { change(p) })
-		refused(t, one, []string{"train", "-resume", "-out", one, "-epochs", "3"}, "its metadata contradicts itself", "best epoch ")
+		one := copyFiles(t, finished, stateFile, modelFile)
+		rewrite(t, one, c.change)
+		refused(t, one, resume(one, "-epochs", "3"), "state.safetensors: its metadata contradicts itself: ", c.want)
 	}
+	rewrite(t, within, func(f *safetensors.File, p *position) {
+		if p.Batch == 0 || f.Metadata["optimiser.step"] != strconv.Itoa(p.Batch) {
+			t.Errorf("after batch %d the optimiser has taken %s steps", p.Batch, f.Metadata["optimiser.step"])
+		}
+		f.Metadata["optimiser.step"] = strconv.Itoa(p.Batch + 1)
+	})
+	refused(t, within, resume(within), fmt.Sprintf("the optimiser has taken %d steps, the run %d", p.Batch+1, p.Batch))
 }
 
-// A state of an older version has no digest. It is resumed with a note.
-func TestAStateWithoutADigestIsResumed(t *testing.T) {
+// States of older versions have no SHA-256.
+func TestAStateWithoutADigestIsResumedWithANote(t *testing.T) {
 	whole, old := t.TempDir(), t.TempDir()
-	mustTrain(t, tiny(whole, "-epochs", "2")...)
-	mustTrain(t, tiny(old)...)
-	resume := func(dir string) []string { return []string{"train", "-resume", "-out", dir, "-epochs", "2"} }
-
-	rewrite(t, old, false, func(*safetensors.File, *position) {})
-	if _, stderr, status := mnist(t.Context(), resume(old)...); status != 0 || !strings.HasPrefix(stderr, "note: "+filepath.Join(old, stateFile)+" has no SHA-256") {
-		t.Errorf("status %d, %s", status, stderr)
+	mustRun(t, tiny(whole, "-epochs", "2")...)
+	mustRun(t, tiny(old)...)
+	rewrite(t, old, func(f *safetensors.File, _ *position) { delete(f.Metadata, safetensors.DigestKey) })
+	if _, stderr := mustRun(t, resume(old, "-epochs", "2")...); !strings.HasPrefix(stderr, "note: "+filepath.Join(old, stateFile)+" has no SHA-256") {
+		t.Errorf("the resumed run prints %s", stderr)
 	}
-	if diff := cmp.Diff(files(t, whole), files(t, old)); diff != "" {
-		t.Error("resumed without a digest, the run ends differently")
-	}
+	sameFiles(t, "resumed without a digest", whole, old)
 }
 
+// The test moves the folder of a run. In the first case, the folder of another run replaces it.
 func TestAMovedFolderEndsTheRun(t *testing.T) {
 	t.Parallel()
 	whole, other, parent := t.TempDir(), t.TempDir(), t.TempDir()
-	dir, old := filepath.Join(parent, "run"), filepath.Join(parent, "old")
+	dir, old, replacement := filepath.Join(parent, "run"), filepath.Join(parent, "old"), filepath.Join(parent, "new")
+	mustRun(t, tiny(other, "-seed", "2")...)
+	if err := os.CopyFS(replacement, os.DirFS(other)); err != nil {
+		t.Fatal(err)
+	}
 	for _, replaced := range []bool{true, false} {
-		first := exec.Command(os.Args[0], tiny(dir, "-epochs", "1000000", "-patience", "1000000")...)
-		first.Env = append(os.Environ(), "MNIST_TEST_COMMAND=1", "MNIST_TEST_SAVE_EVERY=1ns")
-		stderr := new(strings.Builder)
-		first.Stderr = stderr
-		if err := first.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { first.Process.Kill() })
-		for begun := false; !begun; time.Sleep(time.Millisecond) {
-			_, err := os.Stat(filepath.Join(dir, metricsFile))
-			begun = err == nil
-		}
-		if err := os.Rename(dir, old); err != nil {
-			t.Skip("a folder with an open file cannot be moved here: ", err)
-		}
+		first := process(tiny(dir, forever...)...)
+		first.Env = append(first.Env, "MNIST_TEST_SAVE_EVERY=1ns")
+		stderr := start(t, first)
+		defer time.AfterFunc(time.Minute, func() { first.Process.Kill() }).Stop()
+		waitFor(filepath.Join(dir, metricsFile))
+		move(t, dir, old)
 		if replaced {
-			mustTrain(t, tiny(dir, "-seed", "2", "-epochs", "2")...)
+			move(t, replacement, dir)
 		}
 		first.Wait()
 		where := "wherever that folder is now"
@@ -466,83 +349,114 @@ func TestAMovedFolderEndsTheRun(t *testing.T) {
 		if got := first.ProcessState.ExitCode(); got != 1 || !strings.HasSuffix(stderr.String(), dir+", or its .lock, was moved, replaced or removed during the run, and nothing more is written to it; the last saved state is in "+where+"\n") {
 			t.Errorf("status %d, %s", got, stderr)
 		}
-		if replaced {
-			mustTrain(t, tiny(other, "-seed", "2", "-epochs", "2")...)
-			if diff := cmp.Diff(files(t, other), files(t, dir)); diff != "" {
-				t.Error("the second run's files differ from the files of an undisturbed run")
-			}
-			if err := os.RemoveAll(dir); err != nil {
-				t.Fatal(err)
-			}
-		} else if _, err := os.Stat(dir); err == nil {
-			t.Error("the folder was made again")
-		}
-		if err := os.Rename(old, dir); err != nil {
-			t.Fatal(err)
-		}
 		if !replaced {
 			break
 		}
-		if err := os.RemoveAll(dir); err != nil {
+		sameFiles(t, "the run that replaced the moved one", other, dir)
+		if err := errors.Join(os.RemoveAll(dir), os.RemoveAll(old)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	epochs := []string{"-patience", "1000000", "-epochs", strconv.Itoa(savedPosition(t, dir).Epoch + 1)}
-	mustTrain(t, append([]string{"train", "-resume", "-out", dir}, epochs...)...)
-	mustTrain(t, tiny(whole, epochs...)...)
-	if diff := cmp.Diff(files(t, whole), files(t, dir)); diff != "" {
-		t.Error("the run that was moved goes on differently")
+	if exists(dir) {
+		t.Error("the process created the moved folder again")
 	}
+	epochs := []string{"-patience", "1000000", "-epochs", strconv.Itoa(len(metricsOf(t, old)) + 2)}
+	mustRun(t, resume(old, epochs...)...)
+	mustRun(t, tiny(whole, epochs...)...)
+	sameFiles(t, "resumed in the moved folder", whole, old)
 }
 
 func TestAMovedTableIsNotRestarted(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()
 	out, old := filepath.Join(parent, "table"), filepath.Join(parent, "old")
-	c := exec.Command(os.Args[0], tinyTable(out, "-epochs", "1000000", "-patience", "1000000")...)
-	c.Env = append(os.Environ(), "MNIST_TEST_COMMAND=1")
-	stderr := new(strings.Builder)
-	c.Stderr = stderr
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Process.Kill() })
-	for begun := false; !begun; time.Sleep(time.Millisecond) {
-		_, err := os.Stat(filepath.Join(out, tinyRuns[0], metricsFile))
-		begun = err == nil
-	}
-	if err := os.Rename(out, old); err != nil {
-		t.Skip("a folder with an open file cannot be moved here: ", err)
-	}
+	c := process(tinyTable(out, forever...)...)
+	stderr := start(t, c)
+	waitFor(filepath.Join(out, tinyRuns[0], metricsFile))
+	move(t, out, old)
 	c.Wait()
-	if _, err := os.Stat(out); c.ProcessState.ExitCode() != 1 || !strings.Contains(stderr.String(), "the folder "+filepath.Join(out, tinyRuns[0])+", or its .lock, was moved") || err == nil {
-		t.Errorf("status %d, %s; the folder: %v", c.ProcessState.ExitCode(), stderr, err)
+	if status := c.ProcessState.ExitCode(); status != 1 || !strings.Contains(stderr.String(), "the folder "+filepath.Join(out, tinyRuns[0])+", or its .lock, was moved") || exists(out) {
+		t.Errorf("status %d, %s; the table was created again: %v", status, stderr, exists(out))
 	}
 }
 
-func TestOtherKernelsAreNotedAndOtherNamesAllowed(t *testing.T) {
-	dir, again := t.TempDir(), t.TempDir()
-	mustTrain(t, tiny(dir)...)
-	mustTrain(t, tiny(again, "-epochs", "2")...)
-
-	// The same images under another name are the same images.
+func TestAResumeAcceptsTheSameImagesUnderAnotherName(t *testing.T) {
+	dir, whole := t.TempDir(), t.TempDir()
+	mustRun(t, tiny(dir)...)
+	mustRun(t, tiny(whole, "-epochs", "2")...)
 	renamed := []string{"-data", few, "-dataset", "another"}
-	_, stderr, status := mnist(t.Context(), append([]string{"eval", "-checkpoint", filepath.Join(dir, modelFile), "-limit", "1", "-samples", "1"}, renamed...)...)
-	if status != 0 || stderr != "" {
-		t.Errorf("status %d, %s", status, stderr)
+	if _, stderr := mustRun(t, append([]string{"eval", "-checkpoint", filepath.Join(dir, modelFile), "-limit", "1", "-samples", "1"}, renamed...)...); stderr != "" {
+		t.Errorf("eval prints the note %s", stderr)
 	}
-	mustTrain(t, append([]string{"train", "-resume", "-out", dir, "-epochs", "2"}, renamed...)...)
-	if diff := cmp.Diff(files(t, again), files(t, dir)); diff != "" {
-		t.Error("resumed with the data under another name, the run ends differently")
-	}
+	mustRun(t, resume(dir, append(renamed, "-epochs", "2")...)...)
+	sameFiles(t, "resumed with the data under another name", whole, dir)
 	others := ownImages(t, 144, 1)
-	refused(t, dir, []string{"train", "-resume", "-out", dir, "-data", others}, "other images called few")
-	refused(t, dir, []string{"train", "-resume", "-out", dir, "-data", others, "-dataset", "another"}, "on the data few, not another")
+	refused(t, dir, resume(dir, "-data", others), "other images called few")
+	refused(t, dir, resume(dir, "-data", others, "-dataset", "another"), "on the data few, not another")
+}
 
-	for _, c := range []struct{ was, want string }{{kernels(), ""}, {"other", "note: the run in " + dir + " was trained with the other kernels and continues with the " + kernels() + " ones (HVAE_SIMD)"}} {
-		rewrite(t, dir, true, func(f *safetensors.File, _ *position) { f.Metadata["setting.kernels"] = c.was })
-		if _, stderr, status := mnist(t.Context(), "train", "-resume", "-out", dir); status != 0 || !strings.HasPrefix(stderr, c.want) || (c.want == "") != (stderr == "") {
-			t.Errorf("kernels %s: status %d, %q", c.was, status, stderr)
+func TestAResumeNotesOtherKernels(t *testing.T) {
+	dir := t.TempDir()
+	mustRun(t, tiny(dir)...)
+	for was, want := range map[string]string{
+		kernels(): "",
+		"other":   "note: the run in " + dir + " was trained with the other kernels and continues with the " + kernels() + " ones (HVAE_SIMD)",
+	} {
+		rewrite(t, dir, func(f *safetensors.File, _ *position) { f.Metadata["setting.kernels"] = was })
+		if _, stderr := mustRun(t, resume(dir)...); !strings.HasPrefix(stderr, want) || (want == "") != (stderr == "") {
+			t.Errorf("after training with the kernels %s, a resume prints %q, want %q", was, stderr, want)
 		}
+	}
+}
+
+// Validation images are processed in batches of 1,000. The run is interrupted between two batches.
+func TestAResumeWithinAValidationIsBitIdentical(t *testing.T) {
+	t.Parallel()
+	folder := ownImages(t, 6*1100+5, 1)
+	train := func(out string, more ...string) []string {
+		return slices.Concat(strings.Fields("train -latent 1 -train 10 -batch 10 -epochs 2 -out "+out), own(folder), more)
+	}
+	whole := t.TempDir()
+	mustRun(t, train(whole)...)
+	want, within := files(t, whole), map[int]bool{}
+	for after := 0; ; after++ {
+		parts := t.TempDir()
+		if _, finished := interrupted(t, after, train(parts)...); finished {
+			break
+		}
+		_, p := saved(t, parts)
+		if p.Validated == 0 || within[p.Epoch] {
+			continue
+		}
+		within[p.Epoch] = true
+		mustRun(t, train(parts, "-resume")...)
+		if diff := cmp.Diff(want, files(t, parts)); diff != "" {
+			t.Errorf("interrupted within the validation of epoch %d, the files differ:\n%s", p.Epoch, diff)
+		}
+	}
+	if len(within) != 2 {
+		t.Errorf("the run was interrupted within the validations of epochs %v, want 1 and 2", within)
+	}
+}
+
+// The duration of an epoch is the sum of the durations before and after the interruption.
+func TestSecondsAddUpOverAnInterruption(t *testing.T) {
+	dir := t.TempDir()
+	args := append(strings.Fields("train -latent 2 -train 26 -batch 2 -epochs 1 -out "+dir), own(ownImages(t, 31, 1))...)
+	const pause = 20 * time.Millisecond
+	slow := &watcher{&interruption{t.Context(), 12}, func() { time.Sleep(pause) }}
+	began := time.Now()
+	if _, _, status := mnist(slow, args...); status != 130 {
+		t.Fatalf("status %d", status)
+	}
+	_, before := saved(t, dir)
+	least, most := 8*pause.Seconds(), time.Since(began).Seconds() // some calls of Err precede the first batch
+	if !(before.Seconds >= least && before.Seconds <= most) {
+		t.Errorf("the interrupted epoch has taken %v s, want %v to %v", before.Seconds, least, most)
+	}
+	began = time.Now()
+	mustRun(t, append(args, "-resume")...)
+	if s, most := metricsOf(t, dir)[0]["seconds"], before.Seconds+time.Since(began).Seconds(); !(s > before.Seconds && s <= most) {
+		t.Errorf("the epoch took %v s, want %v to %v", s, before.Seconds, most)
 	}
 }

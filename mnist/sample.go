@@ -18,46 +18,42 @@ import (
 
 // sample runs the command sample.
 func sample(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := command.NewFlags()
-	var checkpoint, out string
-	var n int
-	var seed uint64
-	f.String(&checkpoint, "checkpoint", "", "`file` of the model (required)")
-	f.Count(&n, "n", 64, 1, "`number` of digits")
-	pictureFlag(f, &out)
-	f.Seed(&seed, "seed of the latent variables")
-	if err := f.Parse(args); err != nil {
-		return err
-	}
-	if out == "" {
-		return command.UsageError("-o is missing: name a PNG file to write")
-	}
-	if n > 10_000 {
-		return command.UsageError("invalid value %d for flag -n: a picture has at most 10000 digits", n)
-	}
-	c, err := readCheckpoint(checkpoint, stderr)
+	f := newPictureFlags(64, "`number` of digits", "seed of the latent variables")
+	c, err := f.readModel(args, stderr)
 	if err != nil {
 		return err
 	}
 	var digits linalg.Matrix[float32]
-	if err := command.Wait(ctx, func() { digits = model.Generate(c.Config, c.Params, n, seed) }); err != nil {
+	if err := command.Wait(ctx, func() { digits = model.Generate(c.Config, c.Params, f.n, f.seed) }); err != nil {
 		return err
 	}
-	columns := int(math.Ceil(math.Sqrt(float64(n))))
-	if err := writePicture(out, sheet.Draw(digits, nil, columns)); err != nil {
+	columns := int(math.Ceil(math.Sqrt(float64(f.n))))
+	if err := f.write(sheet.Draw(digits, nil, columns)); err != nil {
 		return err
 	}
 	on := ""
 	if c.Data != "" {
 		on = fmt.Sprintf(", trained on %.40q", c.Data)
 	}
-	fmt.Fprintf(stderr, "wrote %s: %d images from %v, epoch %d%s\n", out, n, c.Config, c.Epoch, on)
+	fmt.Fprintf(stderr, "wrote %s: %d images from %v, epoch %d%s\n", f.out, f.n, c.Config, c.Epoch, on)
 	return nil
 }
 
-// pictureFlag defines the flag -o.
-func pictureFlag(f *command.Flags, out *string) {
-	f.Checked(out, "o", "`file` for the picture, a PNG (required)", func(s string) error {
+// pictureFlags are the flags that sample and reconstruct share.
+type pictureFlags struct {
+	*command.Flags
+	checkpoint, out string
+	n               int
+	seed            uint64
+}
+
+// newPictureFlags defines the flags. The arguments are the default of -n and the usage texts of -n and
+// -seed.
+func newPictureFlags(n int, count, seed string) *pictureFlags {
+	f := &pictureFlags{Flags: command.NewFlags()}
+	f.String(&f.checkpoint, "checkpoint", "", "`file` of the model (required)")
+	f.Range(&f.n, "n", n, 1, 10_000, count)
+	f.Checked(&f.out, "o", "`file` for the picture, a PNG (required)", func(s string) error {
 		switch {
 		case s == "-":
 			return errors.New("a picture cannot be written to standard output")
@@ -66,11 +62,24 @@ func pictureFlag(f *command.Flags, out *string) {
 		}
 		return nil
 	})
+	f.Seed(&f.seed, seed)
+	return f
 }
 
-// writePicture writes a picture to the file that -o names.
-func writePicture(name string, b []byte) error {
-	if err := atomicfile.Write(name, b); err != nil {
+// readModel parses the command line and reads the model.
+func (f *pictureFlags) readModel(args []string, stderr io.Writer) (c model.Checkpoint, err error) {
+	if err := f.Parse(args); err != nil {
+		return c, err
+	}
+	if f.out == "" {
+		return c, command.UsageError("-o is missing: name a PNG file to write")
+	}
+	return readCheckpoint(f.checkpoint, stderr)
+}
+
+// write writes the picture to the file that -o names.
+func (f *pictureFlags) write(b []byte) error {
+	if err := atomicfile.Write(f.out, b); err != nil {
 		return fmt.Errorf("cannot write the picture %w", err)
 	}
 	return nil

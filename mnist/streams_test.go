@@ -11,44 +11,38 @@ import (
 	"hvae/mnist/model"
 )
 
-// drawnFrom returns how often a command begins each random stream of the experiment, and its
-// output. It leaves out the stream that hvae.Trainer passes to a bound, because the model draws
-// noise from a separate stream for each image.
+// drawnFrom runs a command and counts the uses of each random stream. It ignores the stream that
+// hvae.Trainer passes to a bound, because the bound of the model does not use it.
 func drawnFrom(t *testing.T, args ...string) (keys map[string]int, stdout string) {
 	t.Helper()
 	keys = map[string]int{}
-	var stderr string
-	var status int
-	for _, k := range hvaetest.RecordStreams(func() { stdout, stderr, status = mnist(t.Context(), args...) }) {
+	for _, k := range hvaetest.RecordStreams(func() { stdout, _ = mustRun(t, args...) }) {
 		if strings.HasPrefix(k.Purpose, "mnist ") {
 			keys[k.String()]++
 		}
 	}
-	if status != 0 {
-		t.Fatalf("%v: status %d, %s", args, status, stderr)
-	}
 	return keys, stdout
 }
 
-// expected counts the streams of a seed.
+// expected holds the expected number of uses of each stream, by key.
 type expected struct {
 	seed uint64
 	keys map[string]int
 }
 
+// add adds uses of a stream with e's seed.
 func (e expected) add(times int, purpose string, index ...int) {
 	e.keys[hvaetest.StreamKey{Seed: e.seed, Purpose: purpose, Index: index}.String()] += times
 }
 
-// Every draw has a separate stream, keyed by its purpose, epoch or run, and image. A stream is begun
-// again only to repeat its draws.
+// The key of a stream contains its purpose, the epoch or run, and the image. A stream is used twice only
+// to repeat the same random numbers.
 func TestEveryDrawHasASeparateStream(t *testing.T) {
-	folder, dir := ownImages(t, 31, 6), t.TempDir()
-	own := []string{"-data", folder, "-dataset", "own"}
+	dataset, dir := own(ownImages(t, 31, 6)), t.TempDir()
 	training, validation := parts(31, 3)
 
 	want := expected{3, map[string]int{}}
-	got, stdout := drawnFrom(t, append(strings.Fields("train -model hvae -K 1 -tempering free -latent 2 -train 23 -batch 9 -epochs 3 -seed 3 -out "+dir), own...)...)
+	got, stdout := drawnFrom(t, append(strings.Fields("train -model hvae -K 1 -tempering free -latent 2 -train 23 -batch 9 -epochs 3 -seed 3 -out "+dir), dataset...)...)
 	want.add(1, "mnist split")
 	for _, p := range model.NewParams[float32](model.Config{Kind: "hvae", K: 1, Tempering: "free", Latent: 2}, 0, 3) {
 		want.add(1, "mnist start "+p.Name)
@@ -62,17 +56,17 @@ func TestEveryDrawHasASeparateStream(t *testing.T) {
 		}
 	}
 	for _, i := range validation {
-		want.add(epochs, "mnist validation pixels", i) // binarised once
+		want.add(epochs, "mnist validation pixels", i) // the same pixels in each epoch
 		for epoch := 1; epoch <= epochs; epoch++ {
 			want.add(1, "mnist validation noise", epoch, i)
 		}
 	}
-	want.add(strings.Count(stdout, "best so far"), "mnist sample") // the same positions in each picture
+	want.add(strings.Count(stdout, "best so far"), "mnist sample") // the same latent variables in each picture
 	if diff := cmp.Diff(want.keys, got); diff != "" {
 		t.Errorf("train (-want +got):\n%s", diff)
 	}
 
-	checkpoint := filepath.Join(dir, "model.safetensors")
+	checkpoint := filepath.Join(dir, modelFile)
 	for _, c := range []struct {
 		args string
 		want func(e expected)
@@ -87,7 +81,7 @@ func TestEveryDrawHasASeparateStream(t *testing.T) {
 			}
 		}},
 		{"eval -split validation -limit 3 -samples 2 -runs 1", func(e expected) {
-			expected{3, e.keys}.add(1, "mnist split") // the training's
+			expected{3, e.keys}.add(1, "mnist split") // as in training
 			for _, i := range validation[:3] {
 				e.add(1, "mnist eval pixels", 0, i)
 				e.add(1, "mnist eval noise", 0, i)
@@ -95,7 +89,7 @@ func TestEveryDrawHasASeparateStream(t *testing.T) {
 		}},
 		{"eval -limit 2 -samples 2 -runs 2 -method ais -steps 2 -chains 3", func(e expected) {
 			expected{3, e.keys}.add(1, "mnist split")
-			for j, i := range validation { // not test images
+			for j, i := range validation { // step sizes are tuned on the other split
 				e.add(1, "mnist ais tuning pixels", i)
 				e.add(1, "mnist ais tuning", j)
 			}
@@ -133,14 +127,14 @@ func TestEveryDrawHasASeparateStream(t *testing.T) {
 	} {
 		args := append(strings.Fields(c.args), "-checkpoint", checkpoint, "-seed", "7")
 		if args[0] != "sample" && args[1] != "-simulated" {
-			args = append(args, own...)
+			args = append(args, dataset...)
 		}
 		if args[0] != "eval" {
 			args = append(args, "-o", filepath.Join(dir, "x.png"))
 		}
 		got, _ := drawnFrom(t, args...)
 		for k := range got {
-			if strings.HasPrefix(k, "mnist start") { // initial weights, which the file replaces
+			if strings.HasPrefix(k, "mnist start") { // initial weights; the weights of the file replace them
 				delete(got, k)
 			}
 		}

@@ -19,28 +19,35 @@ func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	f := command.NewFlags()
 	var list bool
 	number := -1
-	f.String(&t.Out, "out", "", "`folder` for the table and a folder for each run (required)")
-	commaSeparated(f, &t.Rows, "rows", "`rows` of the table, separated by commas, such as vae,hvae-k1-none,hvae-k5-free-varied\n(default the paper's 27 rows)", func(s string) (string, error) {
-		_, err := table.ParseRow(s)
-		return s, err
-	})
-	commaSeparated(f, &t.Seeds, "seeds", "`seeds` of each row, separated by commas (default the paper's: 85547 and 12345, and 98765 for some rows)", func(s string) (uint64, error) {
-		n, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			return 0, errors.New("a seed is a whole number")
+	f.String(&t.Out, "out", "", "`folder` for the table and the folders of its runs (required)")
+	f.Func("rows", "`rows` of the table, separated by commas, such as vae,hvae-k1-none,hvae-k5-free-varied\n(default the paper's 27 rows)", func(s string) error {
+		t.Rows = strings.Split(s, ",")
+		for i, row := range t.Rows {
+			t.Rows[i] = strings.TrimSpace(row)
+			if _, err := table.ParseRow(t.Rows[i]); err != nil {
+				return err
+			}
 		}
-		return n, nil
+		return nil
 	})
-	f.Count(&t.MaxEpochs, "epochs", 2000, 1, "maximum `number` of epochs")
-	f.Count(&t.Patience, "patience", 100, 1, "stop after this `number` of epochs without a better validation ELBO")
-	f.Count(&t.Train, "train", 0, 0, "train on this `number` of images only; 0 for all 50,000")
-	f.Count(&t.Limit, "limit", 0, 0, "evaluate on the first `number` of test images only; 0 for all 10,000")
+	f.Func("seeds", "`seeds` of each row, separated by commas (default the paper's: 85547 and 12345, and 98765 for some rows)", func(s string) error {
+		t.Seeds = nil
+		for item := range strings.SplitSeq(s, ",") {
+			seed, err := strconv.ParseUint(strings.TrimSpace(item), 10, 64)
+			if err != nil {
+				return errors.New("a seed is a whole number")
+			}
+			t.Seeds = append(t.Seeds, seed)
+		}
+		return nil
+	})
+	t.Protocol.DefineFlags(f)
+	f.Count(&t.Limit, "limit", 0, 0, "`number` of test images to evaluate, from the first; 0 for all 10,000")
 	f.Count(&t.Samples, "samples", 1000, 1, "`number` of importance samples for each image")
-	f.Count(&t.Runs, "runs", 3, 1, "`number` of evaluations, from which their standard deviation is computed")
-	t.Source.Flags(f)
+	f.Count(&t.Runs, "runs", 3, 1, "`number` of evaluations of each run, over which the standard deviation is computed")
 	f.Bool(&t.Extend, "extend", "continue the training of finished runs if -epochs or -patience is larger; this discards their evaluations")
-	f.Bool(&list, "list", "only list the runs with their status: done, running, stopped, missing, or refused with the reason")
-	f.Func("task", "do only the run with this `number` in the output of -list, counted from 0, and write only its folder", func(s string) (err error) {
+	f.Bool(&list, "list", "only list the runs and their status: done, running, stopped, missing, or refused and the reason")
+	f.Func("task", "train and evaluate only the run with this `number` in the output of -list, and write only its folder", func(s string) (err error) {
 		if number, err = strconv.Atoi(s); err != nil || number < 0 {
 			return errors.New("must be a number in the output of -list")
 		}
@@ -65,22 +72,7 @@ func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	return t.DoAll(ctx)
 }
 
-// commaSeparated defines a flag for values separated by commas.
-func commaSeparated[T any](f *command.Flags, p *[]T, name, usage string, parse func(string) (T, error)) {
-	f.Func(name, usage, func(s string) error {
-		*p = nil
-		for item := range strings.SplitSeq(s, ",") {
-			v, err := parse(strings.TrimSpace(item))
-			if err != nil {
-				return err
-			}
-			*p = append(*p, v)
-		}
-		return nil
-	})
-}
-
-// printList prints the states of runs.
+// printList prints a line for each run.
 func printList(runs []table.Entry, asJSON bool, stdout io.Writer) error {
 	count := map[string]int{}
 	var text strings.Builder

@@ -14,10 +14,9 @@ import (
 )
 
 // train runs the command train.
-func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	var s run.Settings
-	f := s.Flags()
-	if err := f.Parse(args); err != nil {
+func train(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
+	s := run.NewSettings()
+	if err := s.Flags.Parse(args); err != nil {
 		return err
 	}
 	if s.Out == "" {
@@ -30,24 +29,18 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		if _, err := os.Stat(name); err != nil {
 			return fmt.Errorf("there is nothing to resume: %w", atomicfile.Named(name, err))
 		}
-		var err error
 		if folder, err = run.Lock(s.Out); err != nil {
 			return err
 		}
 		defer folder.Release()
-		was, err := folder.ReadState(stderr)
-		if err != nil {
+		if state, err = folder.ReadState(stderr); err != nil {
 			return fmt.Errorf("cannot resume: %w", err)
 		}
-		if err := s.Adopt(f, was); err != nil {
+		if err := s.Adopt(state); err != nil {
 			return err
 		}
-		state = &was
 	}
 	if err := s.Check(); err != nil {
-		return err
-	}
-	if err := s.Store(f); err != nil {
 		return err
 	}
 	set, err := s.Source.Load(ctx, stderr)
@@ -63,9 +56,6 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return err
 		}
 		defer folder.Release()
-		if err := folder.CheckNew(); err != nil {
-			return err
-		}
 	}
 	if err := r.Open(folder, state); err != nil {
 		return err

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -18,16 +17,15 @@ import (
 	"hvae/mnist/model"
 )
 
-// Repeats a training run with the oracle: images, their order, pixels, noise, weights and files.
-// The learning rate is so large that the third epoch is worse than the second. Patience ends the
-// run, a resume continues with the third epoch's weights, and the saved model is the second
-// epoch's.
-func TestTrainMatchesAnIndependentRun(t *testing.T) {
+// The test compares a training run with the oracle (oracle_test.go). The learning rate is so large that
+// the third epoch is worse than the second. Then the patience ends the run, and model.safetensors
+// contains the weights after the second epoch. A resume continues with the weights after the third.
+func TestTrainMatchesTheOracle(t *testing.T) {
 	images := digits(t).Train
 	for _, c := range []struct {
 		flags    string
 		config   model.Config
-		n, batch int // the last batch is smaller
+		n, batch int // numbers of training images; the last batch is smaller
 		rate     float64
 		seed     uint64
 	}{
@@ -39,10 +37,7 @@ func TestTrainMatchesAnIndependentRun(t *testing.T) {
 			dir, began := t.TempDir(), time.Now()
 			train := func(more ...string) (stdout string) {
 				t.Helper()
-				stdout, stderr, status := mnist(t.Context(), slices.Concat([]string{"train", "-data", "synthetic", "-out", dir}, strings.Fields(c.flags), more)...)
-				if status != 0 {
-					t.Fatalf("status %d, %s", status, stderr)
-				}
+				stdout, _ = mustRun(t, slices.Concat([]string{"train", "-data", "synthetic", "-out", dir}, strings.Fields(c.flags), more)...)
 				return stdout
 			}
 			stdout := train("-epochs", "9", "-patience", "1")
@@ -64,7 +59,7 @@ func TestTrainMatchesAnIndependentRun(t *testing.T) {
 
 			check := func(epochs, best int) {
 				t.Helper()
-				got := lines(t, filepath.Join(dir, "metrics.jsonl"))
+				got := metricsOf(t, dir)
 				if len(got) != epochs {
 					t.Fatalf("metrics of %d epochs, want %d", len(got), epochs)
 				}
@@ -76,11 +71,11 @@ func TestTrainMatchesAnIndependentRun(t *testing.T) {
 					seconds += m["seconds"]
 				}
 				if most := time.Since(began).Seconds(); seconds > most {
-					t.Errorf("the epochs took %v s together, the test until now %v s", seconds, most)
+					t.Errorf("the epochs took %v s, longer than the test with %v s", seconds, most)
 				}
-				saved, meta := tensors(t, filepath.Join(dir, "model.safetensors"))
+				saved, meta := tensors(t, dir, modelFile)
 				if !sameTensors(weights[best], saved) {
-					t.Errorf("the model saved is not that of epoch %d", best+1)
+					t.Errorf("the saved weights are not from epoch %d", best+1)
 				}
 				for key, want := range map[string]string{
 					"format": "hvae-mnist/1", "model": c.config.Kind, "K": strconv.Itoa(c.config.K), "tempering": c.config.Tempering,
@@ -89,22 +84,18 @@ func TestTrainMatchesAnIndependentRun(t *testing.T) {
 					"data": "synthetic", "data_sha256": syntheticDigest,
 				} {
 					if meta[key] != want {
-						t.Errorf("the model says %s = %q, want %q", key, meta[key], want)
+						t.Errorf("the metadata of the model has %s = %q, want %q", key, meta[key], want)
 					}
 				}
-				state, _ := tensors(t, filepath.Join(dir, "state.safetensors"))
+				state, _ := tensors(t, dir, stateFile)
 				for name, want := range weights[epochs-1] {
 					if !slices.Equal(state[name], want) {
-						t.Errorf("%s in the state is not that of epoch %d", name, epochs)
+						t.Errorf("%s in the state is not from epoch %d", name, epochs)
 					}
 				}
-				curve, err := os.ReadFile(filepath.Join(dir, "curve.svg"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				panel := plottest.Read(t, curve, true, false)[0]
+				panel := plottest.Read(t, read(t, dir, curveFile), true, false)[0]
 				if panel.Title != "Training: "+c.config.String()+", on synthetic" || panel.XLabel != "epoch" || panel.YLabel != "ELBO (nats)" || len(panel.Series) != 3 {
-					t.Fatalf("a curve %q of %q over %q with %d series", panel.Title, panel.YLabel, panel.XLabel, len(panel.Series))
+					t.Fatalf("the curve %q shows %q over %q in %d series", panel.Title, panel.YLabel, panel.XLabel, len(panel.Series))
 				}
 				for i, want := range []struct {
 					label string
@@ -116,27 +107,24 @@ func TestTrainMatchesAnIndependentRun(t *testing.T) {
 					}
 					for j, at := range s.Line[0] {
 						if !panel.X.Near(at.X, float64(j+1)) || !panel.Y.Near(at.Y, want.y[j]) {
-							t.Errorf("the curve of %s has %v in epoch %d, which is not %v", want.label, at, j+1, want.y[j])
+							t.Errorf("the curve %s is at %v in epoch %d, which is not %v", want.label, at, j+1, want.y[j])
 						}
 					}
 				}
 				mark, at := panel.Series[2], panel.Series[1].Line[0][best]
 				if mark.Label != fmt.Sprintf("best epoch, %d", best+1) || !slices.Equal(mark.Markers, []plottest.Point{at}) {
-					t.Errorf("the mark of epoch %d at %v is %q at %v", best+1, at, mark.Label, mark.Markers)
+					t.Errorf("the marker %q is at %v, want epoch %d at %v", mark.Label, mark.Markers, best+1, at)
 				}
-				// The picture shows samples of the saved model.
 				drawn := filepath.Join(t.TempDir(), "drawn.png")
-				if _, stderr, status := mnist(t.Context(), "sample", "-checkpoint", filepath.Join(dir, "model.safetensors"), "-seed", meta["seed"], "-o", drawn); status != 0 {
-					t.Fatal(stderr)
-				}
-				a, _ := os.ReadFile(drawn)
-				if b, err := os.ReadFile(filepath.Join(dir, "samples.png")); err != nil || !slices.Equal(a, b) {
-					t.Errorf("samples.png is not what the model draws (%v)", err)
+				mustRun(t, "sample", "-checkpoint", filepath.Join(dir, modelFile), "-seed", meta["seed"], "-o", drawn)
+				if !slices.Equal(read(t, drawn), read(t, dir, samplesFile)) {
+					t.Error("samples.png differs from the picture that the command sample draws")
 				}
 			}
-			said := func(from, epochs, best int) (text string) {
+			// printed returns the expected output of epochs from+1 … epochs.
+			printed := func(from, epochs, best int) (text string) {
 				top := 0
-				for i, m := range lines(t, filepath.Join(dir, "metrics.jsonl"))[:epochs] {
+				for i, m := range metricsOf(t, dir)[:epochs] {
 					note := ""
 					if i == 0 || validation[i] > validation[top] {
 						top, note = i, "  best so far"
@@ -145,81 +133,76 @@ func TestTrainMatchesAnIndependentRun(t *testing.T) {
 						text += fmt.Sprintf("epoch %d  train %.2f  validation %.2f  %.1f s%s\n", i+1, m["train_elbo"], m["val_elbo"], m["seconds"], note)
 					}
 				}
-				return text + fmt.Sprintf("best validation ELBO %.2f on synthetic after epoch %d; the model is %s\n", validation[best], best+1, filepath.Join(dir, "model.safetensors"))
+				return text + fmt.Sprintf("best validation ELBO %.2f on synthetic after epoch %d; the model is %s\n", validation[best], best+1, filepath.Join(dir, modelFile))
 			}
 			check(3, 1)
-			if diff := cmp.Diff(said(0, 3, 1), stdout); diff != "" {
-				t.Errorf("printed (-want +got):\n%s", diff)
+			if diff := cmp.Diff(printed(0, 3, 1), stdout); diff != "" {
+				t.Errorf("output (-want +got):\n%s", diff)
 			}
-			stdout = train("-epochs", "3", "-resume") // what it finds it leaves
+			stdout = train("-epochs", "3", "-resume") // changes nothing
 			check(3, 1)
-			if diff := cmp.Diff(said(3, 3, 1), stdout); diff != "" {
-				t.Errorf("resumed without epochs to train, it printed (-want +got):\n%s", diff)
+			if diff := cmp.Diff(printed(3, 3, 1), stdout); diff != "" {
+				t.Errorf("output of a finished run (-want +got):\n%s", diff)
 			}
 			stdout = train("-epochs", "4", "-patience", "2", "-resume")
 			check(4, best)
-			if diff := cmp.Diff(said(3, 4, best), stdout); diff != "" {
-				t.Errorf("resumed, it printed (-want +got):\n%s", diff)
+			if diff := cmp.Diff(printed(3, 4, best), stdout); diff != "" {
+				t.Errorf("output of a resumed run (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestTrainWithoutFlagsMatchesAnIndependentRun(t *testing.T) {
-	set, dir := digits(t), t.TempDir()
-	mustTrain(t, "train", "-data", "synthetic", "-epochs", "1", "-out", dir)
-	run := newCourse(set.Train, model.Config{Kind: "vae", Tempering: "none", Latent: 64}, 2000, 100, 1e-3, 1)
-	training, validation := run.next(t)
-	m := lines(t, filepath.Join(dir, "metrics.jsonl"))[0]
-	if !near(m["train_elbo"], training) || !near(m["val_elbo"], validation) {
-		t.Errorf("metrics %v, want training %v, validation %v", m, training, validation)
+// The test trains each kind of model for one epoch. The first case uses only defaults. In the last case,
+// the validation batches differ in size.
+func TestEachModelMatchesTheOracle(t *testing.T) {
+	few := func(n int) ([]string, data.Set) {
+		folder := ownImages(t, n, 1)
+		set, err := data.Load(t.Context(), folder, "own", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return append(own(folder), "-latent", "2", "-train", "26", "-batch", "10"), set
 	}
-	if saved, _ := tensors(t, filepath.Join(dir, "model.safetensors")); !sameTensors(saved, run.weights()) {
-		t.Error("the model has other weights")
-	}
-}
-
-// Trains each kind of model for one epoch on a user's own images. The last case has so many
-// images that validation batches differ in size.
-func TestTrainMatchesAnIndependentRunForEachModel(t *testing.T) {
+	small, smallSet := few(31)
+	large, largeSet := few(6*1100 + 5)
 	for _, c := range []struct {
-		flags  string
-		config model.Config
-		images int
+		model    string
+		data     []string
+		set      data.Set
+		config   model.Config
+		n, batch int
 	}{
-		{"-model hvae -K 1", model.Config{Kind: "hvae", K: 1, Tempering: "none", Latent: 2}, 31},
-		{"-model hvae -K 3 -tempering free", model.Config{Kind: "hvae", K: 3, Tempering: "free", Latent: 2}, 31},
-		{"-model hvae -K 2 -tempering fixed", model.Config{Kind: "hvae", K: 2, Tempering: "fixed", Latent: 2}, 31},
-		{"-model hvae -K 2 -vary-eps", model.Config{Kind: "hvae", K: 2, Tempering: "none", VaryEps: true, Latent: 2}, 31},
-		{"", model.Config{Kind: "vae", Tempering: "none", Latent: 2}, 6*1100 + 5},
+		{"", []string{"-data", "synthetic"}, digits(t), model.Config{Kind: "vae", Tempering: "none", Latent: 64}, 2000, 100},
+		{"-model hvae -K 1", small, smallSet, model.Config{Kind: "hvae", K: 1, Tempering: "none", Latent: 2}, 26, 10},
+		{"-model hvae -K 3 -tempering free", small, smallSet, model.Config{Kind: "hvae", K: 3, Tempering: "free", Latent: 2}, 26, 10},
+		{"-model hvae -K 2 -tempering fixed", small, smallSet, model.Config{Kind: "hvae", K: 2, Tempering: "fixed", Latent: 2}, 26, 10},
+		{"-model hvae -K 2 -vary-eps", small, smallSet, model.Config{Kind: "hvae", K: 2, Tempering: "none", VaryEps: true, Latent: 2}, 26, 10},
+		{"-model vae", large, largeSet, model.Config{Kind: "vae", Tempering: "none", Latent: 2}, 26, 10},
 	} {
-		t.Run(c.flags, func(t *testing.T) {
-			folder, dir := ownImages(t, c.images, 1), t.TempDir()
-			mustTrain(t, slices.Concat([]string{"train", "-data", folder, "-dataset", "own", "-latent", "2", "-train", "26", "-batch", "10", "-epochs", "1", "-out", dir}, strings.Fields(c.flags))...)
-			set, err := data.Load(t.Context(), folder, "own", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			run := newCourse(set.Train, c.config, 26, 10, 1e-3, 1)
+		t.Run(c.model, func(t *testing.T) {
+			dir := t.TempDir()
+			mustRun(t, slices.Concat([]string{"train", "-epochs", "1", "-out", dir}, strings.Fields(c.model), c.data)...)
+			run := newCourse(c.set.Train, c.config, c.n, c.batch, 1e-3, 1)
 			training, validation := run.next(t)
-			m := lines(t, filepath.Join(dir, "metrics.jsonl"))[0]
+			m := metricsOf(t, dir)[0]
 			if !near(m["train_elbo"], training) || !near(m["val_elbo"], validation) {
 				t.Errorf("metrics %v, want training %v, validation %v", m, training, validation)
 			}
-			if saved, _ := tensors(t, filepath.Join(dir, "model.safetensors")); !sameTensors(saved, run.weights()) {
+			if weights, _ := tensors(t, dir, modelFile); !sameTensors(weights, run.weights()) {
 				t.Error("the model has other weights")
 			}
 		})
 	}
 }
 
-// Recomputing does not change bits, so the test compares the allocated memory.
+// The bits do not depend on -recompute, so only the allocated memory shows that it has an effect.
 func TestRecomputeUsesLessMemory(t *testing.T) {
 	folder := ownImages(t, 31, 1)
 	allocated := func(flags ...string) float64 {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		mustTrain(t, slices.Concat(strings.Fields("train -dataset own -model hvae -K 40 -latent 2 -train 16 -batch 16 -epochs 1 -data "+folder+" -out "+t.TempDir()), flags)...)
+		mustRun(t, slices.Concat(strings.Fields("train -model hvae -K 40 -latent 2 -train 16 -batch 16 -epochs 1 -out "+t.TempDir()), own(folder), flags)...)
 		runtime.ReadMemStats(&after)
 		return float64(after.TotalAlloc - before.TotalAlloc)
 	}

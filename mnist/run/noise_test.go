@@ -27,13 +27,15 @@ func TestValidationNoise(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, indices := data.Split(set.Train, c.Seed)
+	r := &Run{settings: &Settings{Seed: c.Seed}, set: set}
 	trainer := model.NewTrainer(c.Config, c.Params, 1e-3)
 	variance := 0.0
 	const size = 10
 	for lo := 0; lo < len(indices); lo += size {
 		var elbo [2]float64
 		for epoch := range elbo {
-			b := &batch{images: set.Train, indices: indices[lo : lo+size], seed: c.Seed, epoch: epoch, validation: true}
+			r.position.Epoch = epoch
+			b := &batch{run: r, indices: indices[lo : lo+size], validation: true}
 			if elbo[epoch], err = trainer.ELBO(t.Context(), b); err != nil {
 				t.Fatal(err)
 			}

@@ -10,54 +10,66 @@ import (
 	"hvae/bench/atomicfile"
 )
 
-// Metrics are the results of an epoch, a line of MetricsFile.
+// Metrics are the results of an epoch. Each line of MetricsFile contains the Metrics of an epoch as
+// JSON.
 type Metrics struct {
 	Epoch     int     `json:"epoch"`
 	TrainELBO float64 `json:"train_elbo"`
 	ValELBO   float64 `json:"val_elbo"`
 	Seconds   float64 `json:"seconds"`
-	Rate      float64 `json:"lr,omitempty"` // once it differs from the run's first rate
+	Rate      float64 `json:"lr,omitempty"` // learning rate, 0 unless a resume has changed it
 }
 
-// A position is the progress of a run. The state stores it as JSON, which preserves the bits
-// of floats.
+// A position is the progress of a run. The state stores it as JSON, which preserves all bits of
+// floats.
 type position struct {
-	Epoch, Batch  int       // the next to train; Batch is the number of batches after the last
-	Sum, Seconds  float64   // ELBO and time of the epoch so far
-	Validated     int       // number of validation images that are done
-	ValidationSum float64   // their ELBO
-	Best          float64   // best validation ELBO
-	BestEpoch     int       // 0 before the first
-	Metrics       []Metrics // of past epochs
+	Epoch         int       // current epoch, from 1
+	Batch         int       // number of batches trained in the epoch
+	Sum           float64   // training ELBO, summed over the images of these batches
+	Seconds       float64   // duration of the epoch so far
+	Validated     int       // number of validation images evaluated in the epoch
+	ValidationSum float64   // validation ELBO, summed over these images
+	Metrics       []Metrics // of earlier epochs
 	Rates         []newRate // changes of the learning rate
 }
 
-// A newRate is a learning rate and the first batch, counted from 0, that uses it.
+// A newRate is a learning rate and the first batch that uses it. Epochs are counted from 1, batches
+// from 0.
 type newRate struct {
 	Epoch, Batch int
 	Rate         float64
 }
 
-// parsePosition reads the position of a run with the given numbers of batches in an epoch and of
-// validation images.
+// parsePosition decodes a position. It returns an error if the position is impossible for a run with
+// the given numbers of batches in an epoch and of validation images.
 func parsePosition(s string, batches, validation int) (p position, err error) {
 	if err := json.Unmarshal([]byte(s), &p); err != nil {
-		return p, fmt.Errorf("its metadata has no position of the run: %w", err)
+		return p, fmt.Errorf("its metadata lacks the position of the run: %w", err)
 	}
-	ok := p.Epoch >= 1 && p.Batch >= 0 && p.Batch <= batches && p.BestEpoch >= 0 && p.BestEpoch < p.Epoch &&
-		len(p.Metrics) == p.Epoch-1 && p.Validated >= 0 && p.Validated <= validation && (p.Validated == 0 || p.Batch == batches)
+	ok := len(p.Metrics) == p.Epoch-1 && p.Batch >= 0 && p.Batch <= batches && p.Validated >= 0 && p.Validated <= validation && (p.Validated == 0 || p.Batch == batches)
 	for i, m := range p.Metrics {
-		ok = ok && m.Epoch == i+1 && p.BestEpoch > 0 && m.ValELBO <= p.Best && (m.Epoch != p.BestEpoch || m.ValELBO == p.Best)
+		ok = ok && m.Epoch == i+1
 	}
 	if !ok {
-		return p, fmt.Errorf("its metadata contradicts itself: epoch %d, batch %d of %d, best epoch %d with ELBO %v, metrics of %d epochs",
-			p.Epoch, p.Batch, batches, p.BestEpoch, p.Best, len(p.Metrics))
+		return p, fmt.Errorf("its metadata contradicts itself: epoch %d, batch %d of %d, %d of %d validation images, metrics of %d epochs",
+			p.Epoch, p.Batch, batches, p.Validated, validation, len(p.Metrics))
 	}
 	return p, nil
 }
 
-// ReadText reads a text file, nil if it does not exist. Its size is at most 64 MiB, enough for the
-// metrics of half a million epochs.
+// best returns the metrics of the first epoch with the best validation ELBO. Before the end of the
+// first epoch these are zero.
+func (p *position) best() (best Metrics) {
+	for _, m := range p.Metrics {
+		if best.Epoch == 0 || m.ValELBO > best.ValELBO {
+			best = m
+		}
+	}
+	return best
+}
+
+// ReadText returns the contents of a text file, or nil if the file does not exist. The file may have at
+// most 64 MiB, enough for the metrics of half a million epochs.
 func ReadText(name string) ([]byte, error) {
 	b, err := atomicfile.Read(name, 64<<20)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -66,7 +78,7 @@ func ReadText(name string) ([]byte, error) {
 	return b, err
 }
 
-// ReadMetrics reads the metrics of a run, none if the file does not exist.
+// ReadMetrics returns the metrics of all epochs, or nil if the file does not exist.
 func ReadMetrics(name string) (all []Metrics, err error) {
 	b, err := ReadText(name)
 	if err != nil {
@@ -75,7 +87,7 @@ func ReadMetrics(name string) (all []Metrics, err error) {
 	for line := range strings.Lines(string(b)) {
 		var m Metrics
 		if err := json.Unmarshal([]byte(line), &m); err != nil || m.Epoch != len(all)+1 {
-			return nil, fmt.Errorf("%s is damaged in line %d: %.100q", name, len(all)+1, line)
+			return nil, fmt.Errorf("line %d of %s is damaged: %.100q", len(all)+1, name, line)
 		}
 		all = append(all, m)
 	}

@@ -1,56 +1,62 @@
-// Package run trains a model in a folder of files, from which an interrupted or killed run
-// resumes with the same bits.
+// Package run trains a model and saves its files in a folder. An interrupted or killed run can be
+// resumed. Its results are then bit-identical to the results of an uninterrupted run.
 //
-// A Run and its training loop are in run.go, its settings and dataset in settings.go, its progress
-// in position.go, its folder and lock in folder.go, and its batches in batch.go.
+// Read run.go (a run and its training loop), then settings.go (settings and dataset), position.go
+// (progress) and folder.go (files and lock).
 package run
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"path/filepath"
+	"slices"
 	"time"
 
-	"hvae/bench/atomicfile"
 	"hvae/bench/command"
 	"hvae/bench/plot"
 	"hvae/bench/progress"
+	"hvae/hvae"
 	"hvae/linalg"
 	"hvae/mnist/data"
 	"hvae/mnist/model"
 	"hvae/mnist/sheet"
 )
 
-// SaveEvery is the time between two saves of the state within an epoch, at most the time that
-// a kill loses. A save takes about 40 ms.
+// SaveEvery is the time between two saves of the state within an epoch. A kill loses at most this
+// much training. A save takes about 40 ms.
 var SaveEvery = 2 * time.Minute
 
-// A Run is a training run. Each of its files is replaced as a whole, the state last. Whenever
-// the program is killed, the saved state repeats all later steps with the same bits.
-type Run struct {
-	settings Settings
-	position position
-	folder   *Folder
+// diverged is the advice in the errors of a run that has diverged.
+const diverged = "the last saved state is in %s: continue from it with -resume and a smaller -lr"
 
-	name, digest         string // of the dataset
-	images               data.Images
-	training, validation []int // indices of images
+// A Run is a training run. It replaces its files atomically, the state last. If the program is
+// killed, a resume repeats all steps after the saved state with the same bits.
+type Run struct {
+	settings *Settings
+	stored   map[string]string // settings in the state, by flag name
+	folder   *Folder
+	position position
+
+	set                  data.Set
+	training, validation []int // indices of images in set.Train
+	batches              int   // number of training batches in an epoch
 
 	trainer *model.Trainer[float32]
-	best    []model.Param[float32] // weights of the best epoch, nil before the first
+	best    []model.Param[float32] // weights after the best epoch, nil in the first epoch
 
-	saved          time.Time // when the state was written last
-	clock          time.Time // when Seconds of the position was updated last
+	saved          time.Time // when the state was last saved
+	clock          time.Time // when position.Seconds was last updated
 	stdout, stderr io.Writer
 }
 
-// New prepares a run on a dataset. It prints results on stdout, notes and progress on stderr.
-func New(s Settings, set data.Set, stdout, stderr io.Writer) (*Run, error) {
+// New returns a run on a dataset. The run prints its results on stdout, notes and its progress on
+// stderr.
+func New(s *Settings, set data.Set, stdout, stderr io.Writer) (*Run, error) {
 	training, validation := data.Split(set.Train, s.Seed)
 	if s.Train > len(training) {
 		return nil, command.UsageError("invalid value %d for flag -train: there are %d training images", s.Train, len(training))
@@ -59,138 +65,152 @@ func New(s Settings, set data.Set, stdout, stderr io.Writer) (*Run, error) {
 		training = training[:s.Train]
 	}
 	if s.BatchSize > len(training) {
-		return nil, command.UsageError("invalid value %d for flag -batch: there are only %d images to train on", s.BatchSize, len(training))
+		return nil, command.UsageError("invalid value %d for flag -batch: there are only %d training images", s.BatchSize, len(training))
 	}
-	r := &Run{settings: s, name: set.Name, digest: set.SHA256(), images: set.Train, training: training, validation: validation, stdout: stdout, stderr: stderr}
+	if folder := &s.Source.Folder; *folder != "" && *folder != data.Synthetic {
+		var err error
+		if *folder, err = filepath.Abs(*folder); err != nil { // a resume may have another working directory
+			return nil, err
+		}
+	}
+	r := &Run{settings: s, stored: s.values(), set: set, training: training, validation: validation, stdout: stdout, stderr: stderr}
+	r.batches = (len(training) + s.BatchSize - 1) / s.BatchSize
+	r.stored["dataset"], r.stored["dataset_sha256"], r.stored["kernels"] = set.Name, set.SHA256(), kernels()
 	r.trainer = model.NewTrainer(s.Config, model.NewParams[float32](s.Config, data.MeanLogit(set.Train, training), s.Seed), s.Rate)
 	r.trainer.Recompute = s.Recompute
 	return r, nil
 }
 
-// Open starts the run in its folder, or resumes it from a state that is not nil.
-func (r *Run) Open(folder *Folder, state *model.State) error {
-	r.folder = folder
-	if state != nil {
-		return r.resume(*state)
+// Open starts a new run in a folder or, if state is not nil, resumes a run from its state. It rewrites
+// all files of a resumed run, because a kill may have left files from different epochs.
+func (r *Run) Open(folder *Folder, state *model.State) (err error) {
+	r.folder, r.position.Epoch = folder, 1
+	if state == nil {
+		err = folder.checkNew()
+	} else if err = r.resume(state); err != nil {
+		err = fmt.Errorf("cannot resume from %s: %w", filepath.Join(folder.path, StateFile), err)
 	}
-	r.position.Epoch = 1
-	if err := folder.clean(); err != nil {
-		return err
-	}
-	if err := r.saveState(); err != nil {
-		return fmt.Errorf("%w; give another folder with -out", err)
-	}
-	return nil
-}
-
-// resume restores a state and rewrites the files that do not agree with it.
-func (r *Run) resume(state model.State) error {
-	was, out := state.Settings, r.settings.Out
-	if r.digest != was["dataset_sha256"] {
-		if r.name == was["dataset"] {
-			return fmt.Errorf("the run in %s was started on other images called %s: use -data to name the folder of the original data", out, r.name)
-		}
-		return fmt.Errorf("the run in %s was started on the data %s, not %s: use -data to name the folder of the original data", out, was["dataset"], r.name)
-	}
-	r.name = was["dataset"]
-	if old, now := was["kernels"], kernels(); old != "" && old != now {
-		fmt.Fprintf(r.stderr, "note: the run in %s was trained with the %s kernels and continues with the %s ones (HVAE_SIMD): its bits will differ from an uninterrupted run\n", out, old, now)
-	}
-	if err := r.restore(state); err != nil {
-		return fmt.Errorf("cannot resume from %s: %w", r.path(StateFile), err)
-	}
-	if err := r.folder.clean(); err != nil {
-		return err
-	}
-	if err := r.writeMetrics(); err != nil {
-		return err
-	}
-	if r.best != nil {
-		if err := r.writeBest(); err != nil {
-			return err
+	for _, step := range []func() error{folder.clean, r.writeMetrics, r.writeBest, r.saveState} {
+		if err == nil {
+			err = step()
 		}
 	}
-	if maps.Equal(was, r.metadata()) {
-		r.saved = time.Now()
-		return nil
+	if err != nil && state == nil {
+		return fmt.Errorf("%w; choose another folder with -out", err)
 	}
-	return r.saveState()
+	return err
 }
 
-// restore sets weights and position to a state's.
-func (r *Run) restore(state model.State) (err error) {
-	if r.best, err = r.trainer.Restore(state); err != nil {
+// resume sets the weights and the position to the values in a state.
+func (r *Run) resume(state *model.State) (err error) {
+	was, p := state.Settings, &r.position
+	if r.stored["dataset_sha256"] != was["dataset_sha256"] {
+		original := fmt.Sprintf("the data %s, not %s", was["dataset"], r.set.Name)
+		if r.set.Name == was["dataset"] {
+			original = "other images called " + r.set.Name
+		}
+		return fmt.Errorf("the run was started on %s: use -data to name the folder of the original data", original)
+	}
+	r.set.Name, r.stored["dataset"] = was["dataset"], was["dataset"]
+	if old, now := was["kernels"], r.stored["kernels"]; old != now {
+		fmt.Fprintf(r.stderr, "note: the run in %s was trained with the %s kernels and continues with the %s ones (HVAE_SIMD): its bits will differ from an uninterrupted run\n", r.settings.Out, old, now)
+	}
+	if r.best, err = r.trainer.Restore(*state); err != nil {
 		return err
 	}
-	if r.position, err = parsePosition(state.Progress, r.batchesPerEpoch(), len(r.validation)); err != nil {
+	if *p, err = parsePosition(state.Progress, r.batches, len(r.validation)); err != nil {
 		return err
 	}
-	p := &r.position
-	if steps := (p.Epoch-1)*r.batchesPerEpoch() + p.Batch; state.Steps != steps {
+	if steps := (p.Epoch-1)*r.batches + p.Batch; state.Steps != steps {
 		return fmt.Errorf("its metadata contradicts itself: the optimiser has taken %d steps, the run %d", state.Steps, steps)
 	}
-	if r.best == nil && p.BestEpoch > 0 {
-		return fmt.Errorf("it lacks the weights of the best epoch")
+	if r.best == nil && p.Epoch > 1 {
+		return errors.New("it lacks the weights of the best epoch")
 	}
-	if state.Settings["lr"] != r.settings.stored["lr"] {
+	if was["lr"] != r.stored["lr"] {
 		if n := len(p.Rates); n > 0 && p.Rates[n-1].Epoch == p.Epoch && p.Rates[n-1].Batch == p.Batch {
-			p.Rates = p.Rates[:n-1] // no batch was trained with it
+			p.Rates = p.Rates[:n-1] // no batch was trained with this rate
 		}
 		p.Rates = append(p.Rates, newRate{p.Epoch, p.Batch, r.settings.Rate})
 	}
 	return nil
 }
 
-// Best returns the weights of the best epoch.
+// Best returns the weights after the best epoch.
 func (r *Run) Best() []model.Param[float32] { return r.best }
 
 // RateChanged reports whether a resume has changed the learning rate.
 func (r *Run) RateChanged() bool { return len(r.position.Rates) > 0 }
 
-func (r *Run) batchesPerEpoch() int {
-	return (len(r.training) + r.settings.BatchSize - 1) / r.settings.BatchSize
+// A batch is a model.Batch of images for the current epoch. Training images have new pixels and new
+// noise in each epoch. Validation images have new noise only, as in the authors' code. This noise
+// affects when early stopping ends a run (results/README.md).
+type batch struct {
+	run        *Run
+	indices    []int // of images in set.Train
+	validation bool
 }
 
-func (r *Run) path(file string) string { return filepath.Join(r.settings.Out, file) }
+func (b *batch) Len() int { return len(b.indices) }
 
-// Train trains until an epoch, the patience or ctx ends the run. It saves the state every
-// SaveEvery, after each epoch and when ctx ends. The error of an interrupted run ends with the
-// advice, which says how to continue.
+func (b *batch) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[float32], k *hvae.Keyed) {
+	seed, epoch := b.run.settings.Seed, b.run.position.Epoch
+	for j := range x.Cols {
+		i := b.indices[lo+j]
+		image := b.run.set.Train.Image(i)
+		noise := "mnist train noise"
+		if b.validation {
+			data.Binarise(x, j, image, k.Reset(seed, "mnist validation pixels", i))
+			noise = "mnist validation noise"
+		} else {
+			data.Binarise(x, j, image, k.Reset(seed, "mnist train pixels", epoch, i))
+		}
+		rng := k.Reset(seed, noise, epoch, i)
+		hvae.FillNormalColumn(rng, epsilon, j)
+		hvae.FillNormalColumn(rng, gamma0, j)
+	}
+}
+
+// Train trains until the maximum number of epochs is reached, the patience ends or ctx ends. It saves
+// the state every SaveEvery, after each epoch and when ctx ends. If ctx ends, the error contains
+// advice, which should describe how to continue.
 func (r *Run) Train(ctx context.Context, advice string) error {
 	line := progress.New(r.stderr, func(time.Duration) string { return r.status() })
 	defer line.Clear()
 	line.Begin(r.done())
 	r.clock = time.Now()
-	for r.position.Epoch <= r.settings.MaxEpochs && r.position.Epoch-r.position.BestEpoch <= r.settings.Patience {
+	for r.position.Epoch <= r.settings.MaxEpochs && r.position.Epoch-r.position.best().Epoch <= r.settings.Patience {
 		line.Until(r.doneAtLeast())
 		err := r.trainEpoch(ctx, line)
-		if err == nil {
-			err = r.validate(ctx)
-		}
 		line.Clear()
-		if ctx.Err() != nil && err != nil {
-			return r.interrupt(context.Cause(ctx), advice)
+		if err == nil {
+			err = r.finishEpoch()
+		} else if ctx.Err() != nil { // a resume will repeat the current batch
+			r.tick()
+			err = fmt.Errorf("%w after batch %d of epoch %d; the state is saved in %s, %s", context.Cause(ctx), r.position.Batch, r.position.Epoch, r.settings.Out, advice)
+			if failed := r.saveState(); failed != nil {
+				err = fmt.Errorf("%w, and %w", context.Cause(ctx), failed)
+			}
 		}
 		if err != nil {
-			return err
-		}
-		if err := r.finishEpoch(); err != nil {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(r.stdout, "best validation ELBO %.2f on %s after epoch %d; the model is %s\n", r.position.Best, r.name, r.position.BestEpoch, r.path(ModelFile))
+	best := r.position.best()
+	_, err := fmt.Fprintf(r.stdout, "best validation ELBO %.2f on %s after epoch %d; the model is %s\n", best.ValELBO, r.set.Name, best.Epoch, filepath.Join(r.settings.Out, ModelFile))
 	return err
 }
 
-// trainEpoch trains on the remaining batches of the epoch.
+// trainEpoch trains on the remaining batches of the epoch. Then it sums the ELBO over the remaining
+// validation images, in batches of 1,000.
 func (r *Run) trainEpoch(ctx context.Context, line *progress.Line) error {
-	p, size := &r.position, r.settings.BatchSize
-	order := shuffled(r.training, r.settings.Seed, p.Epoch)
-	for p.Batch < r.batchesPerEpoch() {
-		b := &batch{images: r.images, indices: order[p.Batch*size : min((p.Batch+1)*size, len(order))], seed: r.settings.Seed, epoch: p.Epoch}
+	p, size, order := &r.position, r.settings.BatchSize, slices.Clone(r.training)
+	hvae.Stream(r.settings.Seed, "mnist shuffle", p.Epoch).Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	for p.Batch < r.batches {
+		b := &batch{run: r, indices: order[p.Batch*size : min((p.Batch+1)*size, len(order))]}
 		elbo, err := r.trainer.Step(ctx, b)
 		if err != nil {
-			return fmt.Errorf("epoch %d, batch %d: %w; %s", p.Epoch, p.Batch+1, err, r.diverged())
+			return fmt.Errorf("epoch %d, batch %d: %w; "+diverged, p.Epoch, p.Batch+1, err, r.settings.Out)
 		}
 		p.Sum += elbo * float64(b.Len())
 		p.Batch++
@@ -199,21 +219,14 @@ func (r *Run) trainEpoch(ctx context.Context, line *progress.Line) error {
 		}
 		line.Set(r.done())
 	}
-	return nil
-}
-
-// validate adds up the ELBO of the remaining validation images, 1,000 at a time.
-func (r *Run) validate(ctx context.Context) error {
-	p := &r.position
 	for p.Validated < len(r.validation) {
-		end := min(p.Validated+1000, len(r.validation))
-		b := &batch{images: r.images, indices: r.validation[p.Validated:end], seed: r.settings.Seed, epoch: p.Epoch, validation: true}
+		b := &batch{run: r, indices: r.validation[p.Validated:min(p.Validated+1000, len(r.validation))], validation: true}
 		elbo, err := r.trainer.ELBO(ctx, b)
 		if err != nil {
 			return err
 		}
 		p.ValidationSum += elbo * float64(b.Len())
-		p.Validated = end
+		p.Validated += b.Len()
 		if err := r.saveInTime(); err != nil {
 			return err
 		}
@@ -221,22 +234,22 @@ func (r *Run) validate(ctx context.Context) error {
 	return nil
 }
 
-// finishEpoch prints the epoch's metrics, writes all files and begins the next epoch.
+// finishEpoch writes the files of a finished epoch, begins the next epoch and prints the metrics.
 func (r *Run) finishEpoch() error {
 	r.tick()
 	p := &r.position
 	m := Metrics{Epoch: p.Epoch, TrainELBO: p.Sum / float64(len(r.training)), ValELBO: p.ValidationSum / float64(p.Validated), Seconds: p.Seconds}
 	if math.IsNaN(m.ValELBO) || math.IsInf(m.ValELBO, 0) {
-		return fmt.Errorf("epoch %d: the validation ELBO is %v; %s", p.Epoch, m.ValELBO, r.diverged())
+		return fmt.Errorf("epoch %d: the validation ELBO is %v; "+diverged, p.Epoch, m.ValELBO, r.settings.Out)
 	}
 	if r.RateChanged() {
 		m.Rate = r.settings.Rate
 	}
 	p.Metrics = append(p.Metrics, m)
 	note := ""
-	if p.BestEpoch == 0 || m.ValELBO > p.Best {
+	if p.best() == m {
 		note = "  best so far"
-		p.Best, p.BestEpoch, r.best = m.ValELBO, m.Epoch, model.CloneParams(r.trainer.Params)
+		r.best = model.CloneParams(r.trainer.Params)
 		if err := r.writeBest(); err != nil {
 			return err
 		}
@@ -255,37 +268,33 @@ func (r *Run) finishEpoch() error {
 	return nil
 }
 
-// status returns the text of the progress line, with the mean ELBO of the epoch's images so far.
+// status returns the text of the progress line. It contains the mean training ELBO of the epoch so
+// far.
 func (r *Run) status() string {
 	p := &r.position
 	images := min(p.Batch*r.settings.BatchSize, len(r.training))
-	return fmt.Sprintf("epoch %d, batch %d of %d, ELBO %.2f", p.Epoch, p.Batch, r.batchesPerEpoch(), p.Sum/float64(images))
+	return fmt.Sprintf("epoch %d, batch %d of %d, ELBO %.2f", p.Epoch, p.Batch, r.batches, p.Sum/float64(images))
 }
 
-// done returns the fraction of the run that is done, if it takes all its epochs.
+// done returns the fraction of the run that is done if it takes the maximum number of epochs.
 func (r *Run) done() float64 {
-	return (float64(r.position.Epoch-1) + float64(r.position.Batch)/float64(r.batchesPerEpoch())) / float64(r.settings.MaxEpochs)
+	return (float64(r.position.Epoch-1) + float64(r.position.Batch)/float64(r.batches)) / float64(r.settings.MaxEpochs)
 }
 
-// doneAtLeast returns the fraction of the run that will be done if no later epoch is better
-// than the best so far.
+// doneAtLeast returns the value of done at the end of the run if no later epoch is better than the best
+// epoch so far.
 func (r *Run) doneAtLeast() float64 {
-	return float64(min(r.settings.MaxEpochs, r.position.BestEpoch+r.settings.Patience)) / float64(r.settings.MaxEpochs)
+	return min(1, float64(r.position.best().Epoch+r.settings.Patience)/float64(r.settings.MaxEpochs))
 }
 
-// diverged returns the advice for a run that diverged.
-func (r *Run) diverged() string {
-	return fmt.Sprintf("the last saved state is in %s: continue from it with -resume and a smaller -lr", r.settings.Out)
-}
-
-// tick adds the time since its last call to the epoch's time.
+// tick adds the time since its last call to the time of the epoch.
 func (r *Run) tick() {
 	now := time.Now()
 	r.position.Seconds += now.Sub(r.clock).Seconds()
 	r.clock = now
 }
 
-// saveInTime saves the state if the last save was SaveEvery ago.
+// saveInTime saves the state if the last save was at least SaveEvery ago.
 func (r *Run) saveInTime() error {
 	if time.Since(r.saved) < SaveEvery {
 		return nil
@@ -294,34 +303,17 @@ func (r *Run) saveInTime() error {
 	return r.saveState()
 }
 
-// interrupt saves the state and returns the cause and the advice. A batch in progress is
-// trained again after a resume.
-func (r *Run) interrupt(cause error, advice string) error {
-	r.tick()
-	if err := r.saveState(); err != nil {
-		return fmt.Errorf("%w, and %w", cause, err)
-	}
-	return fmt.Errorf("%w after batch %d of epoch %d; the state is saved in %s, %s", cause, r.position.Batch, r.position.Epoch, r.settings.Out, advice)
-}
-
-// saveState writes the state.
 func (r *Run) saveState() error {
 	r.saved = time.Now()
 	p, err := json.Marshal(r.position)
 	if err != nil {
-		return fmt.Errorf("cannot encode the position: %w", err)
+		return fmt.Errorf("cannot encode the position of the run: %w", err)
 	}
-	return r.folder.Write(StateFile, r.trainer.State(r.metadata(), string(p), r.best).Encode())
+	return r.folder.Write(StateFile, r.trainer.State(r.stored, string(p), r.best).Encode())
 }
 
-// metadata returns the settings that the state stores, with the dataset and the kernels.
-func (r *Run) metadata() map[string]string {
-	all := maps.Clone(r.settings.stored)
-	all["dataset"], all["dataset_sha256"], all["kernels"] = r.name, r.digest, kernels()
-	return all
-}
-
-// kernels returns plain or vector, the kernels in use. All vector kernels give the same bits.
+// kernels returns the kind of kernels in use: plain (Go) or vector (assembly). All vector kernels give
+// the same bits.
 func kernels() string {
 	if name, _ := linalg.Vectors(); name == "none" {
 		return "plain"
@@ -329,49 +321,51 @@ func kernels() string {
 	return "vector"
 }
 
-// writeBest writes the model of the best epoch and digits that it generates.
+// writeBest writes the model after the best epoch and a picture of digits that it generates. Before
+// the end of the first epoch it does nothing.
 func (r *Run) writeBest() error {
-	s, p := r.settings, &r.position
-	c := model.Checkpoint{Config: s.Config, Params: r.best, Seed: s.Seed, Epoch: p.BestEpoch, ELBO: p.Best, Data: r.name, DataSHA256: r.digest}
-	b := c.File().Encode()
-	if old, err := atomicfile.Read(r.path(ModelFile), int64(len(b))); err != nil || !bytes.Equal(old, b) {
-		if err := r.folder.Write(ModelFile, b); err != nil {
-			return err
-		}
+	if r.best == nil {
+		return nil
+	}
+	s, best := r.settings, r.position.best()
+	c := model.Checkpoint{Config: s.Config, Params: r.best, Seed: s.Seed, Epoch: best.Epoch, ELBO: best.ValELBO, Data: r.set.Name, DataSHA256: r.stored["dataset_sha256"]}
+	if err := r.folder.Write(ModelFile, c.File().Encode()); err != nil {
+		return err
 	}
 	return r.folder.Write(SamplesFile, sheet.Draw(model.Generate(s.Config, r.best, 64, s.Seed), nil, 8))
 }
 
-// writeMetrics writes the metrics and their curve, unless there are none.
+// writeMetrics writes the metrics and their plot. Before the end of the first epoch it does nothing.
 func (r *Run) writeMetrics() error {
-	p := &r.position
+	p := r.position
 	if len(p.Metrics) == 0 {
 		return nil
 	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
+	var lines bytes.Buffer
+	encoder := json.NewEncoder(&lines)
 	train, validation := plot.Series{Label: "training"}, plot.Series{Label: "validation"}
 	for _, m := range p.Metrics {
-		if err := enc.Encode(m); err != nil {
+		if err := encoder.Encode(m); err != nil {
 			return fmt.Errorf("cannot encode the metrics of epoch %d: %w", m.Epoch, err)
 		}
 		train.X, train.Y = append(train.X, float64(m.Epoch)), append(train.Y, m.TrainELBO)
 		validation.X, validation.Y = append(validation.X, float64(m.Epoch)), append(validation.Y, m.ValELBO)
 	}
-	if err := r.folder.Write(MetricsFile, b.Bytes()); err != nil {
+	if err := r.folder.Write(MetricsFile, lines.Bytes()); err != nil {
 		return err
 	}
 	var ticks []float64
-	for power := 1; power <= len(p.Metrics); power *= 10 {
-		for _, epoch := range []int{power, 2 * power, 5 * power} {
-			if epoch <= len(p.Metrics) {
-				ticks = append(ticks, float64(epoch))
+	for last, power := float64(len(p.Metrics)), 1.0; power <= last; power *= 10 {
+		for _, tick := range []float64{power, 2 * power, 5 * power} {
+			if tick <= last {
+				ticks = append(ticks, tick)
 			}
 		}
 	}
-	best := plot.Series{Label: fmt.Sprintf("best epoch, %d", p.BestEpoch), X: []float64{float64(p.BestEpoch)}, Y: []float64{p.Best}, Style: plot.Points}
+	epoch := p.best().Epoch
+	best := plot.Series{Label: fmt.Sprintf("best epoch, %d", epoch), X: train.X[epoch-1 : epoch], Y: validation.Y[epoch-1 : epoch], Style: plot.Points}
 	curve := plot.Chart{
-		Title: fmt.Sprintf("Training: %v, on %s", r.settings.Config, r.name), XLabel: "epoch", YLabel: "ELBO (nats)",
+		Title: fmt.Sprintf("Training: %v, on %s", r.settings.Config, r.set.Name), XLabel: "epoch", YLabel: "ELBO (nats)",
 		LogX: true, XTicks: ticks, Series: []plot.Series{train, validation, best},
 	}
 	return r.folder.Write(CurveFile, curve.SVG())

@@ -5,11 +5,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
-// column returns a quantity of each run.
+// column returns the values of a function for all runs.
 func column(runs []result, of func(result) float64) []float64 {
 	var x []float64
 	for _, r := range runs {
@@ -18,8 +16,8 @@ func column(runs []result, of func(result) float64) []float64 {
 	return x
 }
 
-// leastSquares fits y with the columns of x and a constant. It returns the coefficients, the
-// constant last, and the fraction of y's variance that the fit explains.
+// leastSquares fits y ≈ Σⱼ bⱼxⱼ + c. It returns b₀, b₁, …, c and the fraction of the variance of y that
+// the fit explains.
 func leastSquares(y []float64, x ...[]float64) (b []float64, explained float64) {
 	one := make([]float64, len(y))
 	for i := range one {
@@ -32,7 +30,7 @@ func leastSquares(y []float64, x ...[]float64) (b []float64, explained float64) 
 		}
 		return s
 	}
-	// Solve the normal equations by elimination.
+	// Solve the normal equations by Gauss-Jordan elimination.
 	n := len(x)
 	m := make([][]float64, n)
 	for i := range m {
@@ -65,8 +63,8 @@ func leastSquares(y []float64, x ...[]float64) (b []float64, explained float64) 
 	return b, 1 - residual/total
 }
 
-// In the published runs, the number of epochs before early stopping explains as much of the NLL as
-// tempering and ε do.
+// The test checks the statistics of the 54 published HVAEs in ../results/README.md. They result from
+// linear fits of the NLL to log(epochs), tempering and ε.
 func TestStatisticsOfThePublishedRuns(t *testing.T) {
 	all := published()
 	var hvaes []result
@@ -78,9 +76,10 @@ func TestStatisticsOfThePublishedRuns(t *testing.T) {
 	if len(all) != 57 || len(hvaes) != 54 {
 		t.Fatalf("%d runs, %d of them HVAEs", len(all), len(hvaes))
 	}
-	is := func(what string) []float64 {
+	// is returns 1 for runs whose row contains the given word, and 0 for the others.
+	is := func(word string) []float64 {
 		return column(hvaes, func(r result) float64 {
-			if strings.Contains(r.Row+"-", "-"+what+"-") {
+			if strings.Contains(r.Row+"-", "-"+word+"-") {
 				return 1
 			}
 			return 0
@@ -88,25 +87,25 @@ func TestStatisticsOfThePublishedRuns(t *testing.T) {
 	}
 	nll := column(hvaes, func(r result) float64 { return r.NLL })
 	epochs := column(hvaes, func(r result) float64 { return math.Log(float64(r.Epochs)) })
-	scheme := [][]float64{is("none"), is("free"), is("varied")} // against fixed and shared
+	scheme := [][]float64{is("none"), is("free"), is("varied")} // differences from fixed tempering and shared ε
 
-	claim := func(what string, got, want, tolerance float64) {
+	check := func(what string, got, want, tolerance float64) {
 		t.Helper()
 		if !(math.Abs(got-want) <= tolerance) {
 			t.Errorf("%s: %.3f, want %v", what, got, want)
 		}
 	}
 	slope, explained := leastSquares(nll, epochs)
-	claim("correlation of log(epochs) and NLL", math.Copysign(math.Sqrt(explained), slope[0]), -0.63, 0.005)
-	claim("variance that the epochs explain", explained, 0.40, 0.005)
-	claim("twice the epochs, in nats", slope[0]*math.Ln2, -0.7, 0.05)
+	check("correlation of log(epochs) and NLL", math.Copysign(math.Sqrt(explained), slope[0]), -0.63, 0.005)
+	check("fraction of variance explained by epochs", explained, 0.40, 0.005)
+	check("change of NLL if epochs double, in nats", slope[0]*math.Ln2, -0.7, 0.05)
 	_, explained = leastSquares(nll, scheme...)
-	claim("variance that tempering and ε explain", explained, 0.58, 0.005)
+	check("fraction explained by tempering and ε", explained, 0.58, 0.005)
 	both, explained := leastSquares(nll, append([][]float64{epochs}, scheme...)...)
-	claim("variance that both explain", explained, 0.87, 0.005)
-	claim("twice the epochs of the same scheme, in nats", both[0]*math.Ln2, -0.7, 0.05)
-	claim("free instead of fixed tempering, at equal epochs", both[2], -0.3, 0.05)
-	claim("varied ε, at equal epochs", both[3], -0.18, 0.005)
+	check("fraction explained by epochs, tempering and ε", explained, 0.87, 0.005)
+	check("change of NLL if epochs double, with the same tempering and ε", both[0]*math.Ln2, -0.7, 0.05)
+	check("free minus fixed tempering, at equal epochs", both[2], -0.3, 0.05)
+	check("varied minus shared ε, at equal epochs", both[3], -0.18, 0.005)
 
 	spread := 0.0
 	for _, a := range hvaes {
@@ -116,9 +115,9 @@ func TestStatisticsOfThePublishedRuns(t *testing.T) {
 			}
 		}
 	}
-	claim("the most by which two seeds of a cell differ", spread, 0.74, 1e-9)
+	check("largest difference of two seeds of a row", spread, 0.74, 1e-9)
 
-	// 11 of the 25 epoch counts of the second table also occur in the first.
+	// Of the 25 numbers of epochs in the table with varied ε, 11 also occur in the other table.
 	counts := map[bool][]int{}
 	for _, r := range hvaes {
 		varied := strings.HasSuffix(r.Row, "-varied")
@@ -131,35 +130,6 @@ func TestStatisticsOfThePublishedRuns(t *testing.T) {
 		}
 	}
 	if len(counts[true]) != 25 || twice != 11 {
-		t.Errorf("%d of %d epoch counts occur in both tables, want 11 of 25", twice, len(counts[true]))
-	}
-}
-
-func TestParseRowInvertsRowName(t *testing.T) {
-	for _, r := range published() {
-		if c, err := ParseRow(r.Row); err != nil || rowName(c) != r.Row {
-			t.Errorf("row %q is %v, %v", r.Row, c, err)
-		}
-	}
-	for _, bad := range []string{"", "hvae", "vae-k1-none", "hvae-k0-none", "hvae-k1-none-shared", "hvae-k5-free", "hvae-k05-free-varied", "hvae-k5-hot-varied", "hvae-k5-free-both", "hvae-k5-free-varied-1"} {
-		if c, err := ParseRow(bad); err == nil {
-			t.Errorf("row %q is %v", bad, c)
-		}
-	}
-}
-
-func TestTheDefaultTasksAreThePublishedRuns(t *testing.T) {
-	var s []string
-	for _, k := range plan(nil, nil) {
-		s = append(s, k.String())
-	}
-	var want []string
-	for _, r := range published() {
-		want = append(want, r.Run)
-	}
-	slices.Sort(s)
-	slices.Sort(want)
-	if diff := cmp.Diff(want, s); diff != "" {
-		t.Errorf("tasks (-want +got):\n%s", diff)
+		t.Errorf("%d of %d numbers of epochs occur in both tables, want 11 of 25", twice, len(counts[true]))
 	}
 }

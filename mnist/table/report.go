@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"time"
@@ -22,7 +23,7 @@ const (
 	budgetFile = "budget.svg"
 )
 
-// A report is the content of table.json.
+// A report is the contents of table.json.
 type report struct {
 	Data     string   `json:"data"`
 	Epochs   int      `json:"max_epochs"`
@@ -30,72 +31,50 @@ type report struct {
 	Train    int      `json:"train"` // 0 for all images
 	Images   int      `json:"images"`
 	Samples  int      `json:"samples"`
-	Runs     int      `json:"runs"`
+	Runs     int      `json:"runs"`  // number of evaluations of each run
 	Tasks    int      `json:"tasks"` // number of planned runs
 	Rows     []row    `json:"rows"`
 	Results  []result `json:"results"`
 }
 
-// lock locks the table's own files. It waits up to a minute, because other processes lock them
-// briefly after each of their runs.
-func (t *Table) lock() (l *filelock.Lock, err error) {
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
-		l, err = filelock.Take(filepath.Join(t.Out, run.LockFile))
-		if !errors.Is(err, filelock.ErrInUse) {
-			return l, err
-		}
-	}
-	return nil, fmt.Errorf("cannot write the table: %s is %w", t.Out, err)
-}
-
-// report returns the results of all finished runs.
+// report returns a report of all finished runs.
 func (t *Table) report() report {
-	r := report{
+	results := t.results()
+	return report{
 		Data: t.set.Name, Epochs: t.MaxEpochs, Patience: t.Patience, Train: t.Train, Images: t.Limit, Samples: t.Samples, Runs: t.Runs,
-		Tasks: len(t.tasks), Results: t.results(),
+		Tasks: len(t.tasks), Rows: makeRows(t.tasks, results), Results: results,
 	}
-	r.Rows = makeRows(t.tasks, r.Results)
-	return r
 }
 
 // files returns the contents of the table's files by name.
 func (r report) files() (map[string][]byte, error) {
 	b, err := json.MarshalIndent(r, "", " ")
-	files := map[string][]byte{tableFile: append(b, '\n')}
-	for name, svg := range map[string][]byte{figureFile: figure(r.Rows), budgetFile: budget(r.Rows, r.Results)} {
-		if svg != nil {
-			files[name] = svg
-		}
-	}
+	files := map[string][]byte{tableFile: append(b, '\n'), figureFile: figure(r.Rows), budgetFile: budget(r.Rows, r.Results)}
+	maps.DeleteFunc(files, func(_ string, content []byte) bool { return content == nil })
 	return files, err
 }
 
-// readReport reads a table's results, none if the file does not exist.
-func readReport(name string) (r report, err error) {
-	b, err := run.ReadText(name)
-	if b == nil || err != nil {
-		return r, err
-	}
-	if err := json.Unmarshal(b, &r); err != nil {
-		return r, fmt.Errorf("%s is damaged, or another program wrote it: move it away", name)
-	}
-	return r, nil
-}
-
-// write writes the table's files, unless the existing table has results that r lacks.
+// write replaces the table's files. If table.json contains results that are not in r, write keeps the
+// files and prints a note.
 func (t *Table) write(r report) error {
-	old, err := readReport(filepath.Join(t.Out, tableFile))
+	name := filepath.Join(t.Out, tableFile)
+	b, err := run.ReadText(name)
 	if err != nil {
 		return err
 	}
+	var old report
+	if b != nil && json.Unmarshal(b, &old) != nil {
+		return fmt.Errorf("%s is damaged, or another program wrote it: move it away", name)
+	}
 	for _, x := range old.Results {
-		if !slices.ContainsFunc(r.Results, func(y result) bool { return y.Run == x.Run }) {
-			if !t.kept {
-				fmt.Fprintf(t.Stderr, "note: %s, %s and %s are not replaced, because they have the results of %s, which this table lacks\n", filepath.Join(t.Out, tableFile), figureFile, budgetFile, x.Run)
-			}
-			t.kept = true
-			return nil
+		if slices.ContainsFunc(r.Results, func(y result) bool { return y.Run == x.Run }) {
+			continue
 		}
+		if !t.kept {
+			fmt.Fprintf(t.Stderr, "note: %s, %s and %s are not replaced, because they contain the results of %s, which this table lacks\n", name, figureFile, budgetFile, x.Run)
+		}
+		t.kept = true
+		return nil
 	}
 	files, err := r.files()
 	if err != nil {
@@ -110,12 +89,16 @@ func (t *Table) write(r report) error {
 	return nil
 }
 
-// update writes the table's files and prints the table after a task. With JSON it prints only the
-// task's result, or the rows after the zero task.
-func (t *Table) update(did task) error {
-	lock, err := t.lock()
+// update writes the table's files. If print is true, update also prints the table, or its rows as JSON.
+func (t *Table) update(print bool) error {
+	// Wait up to a minute if another process is writing the table.
+	name, end := filepath.Join(t.Out, run.LockFile), time.Now().Add(time.Minute)
+	lock, err := filelock.Take(name)
+	for errors.Is(err, filelock.ErrInUse) && time.Now().Before(end) {
+		lock, err = filelock.Take(name)
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("cannot write the table in %s: %w", t.Out, err)
 	}
 	defer lock.Release()
 	r := t.report()
@@ -123,23 +106,14 @@ func (t *Table) update(did task) error {
 		return fmt.Errorf("cannot write the table: %w", err)
 	}
 	var out bytes.Buffer
-	if t.JSON {
-		enc := json.NewEncoder(&out)
-		for _, x := range r.Results {
-			if x.Run == did.String() {
-				err = enc.Encode(x)
-			}
-		}
-		if did == (task{}) {
-			for _, x := range r.Rows {
-				err = enc.Encode(x)
-			}
-		}
-		if err != nil {
-			return err
-		}
-	} else {
+	if print && !t.JSON {
 		printTable(&out, r)
+	} else if print {
+		for _, x := range r.Rows {
+			if err := json.NewEncoder(&out).Encode(x); err != nil {
+				return err
+			}
+		}
 	}
 	if _, err := t.Stdout.Write(out.Bytes()); err != nil {
 		return fmt.Errorf("cannot write results: %w", err)
@@ -147,31 +121,33 @@ func (t *Table) update(did task) error {
 	return nil
 }
 
-// printTable prints the rows, with dashes for unknown values.
+// printTable prints the rows. Missing values are printed as dashes.
 func printTable(b *bytes.Buffer, r report) {
-	number := func(x *float64, format string) string {
+	const dash = "–"
+	sd := func(x *float64) string {
 		if x == nil {
-			return "–"
+			return dash
 		}
-		return fmt.Sprintf(format, *x)
-	}
-	difference := func(s *summary) string {
-		switch {
-		case s.ToVAE == nil:
-			return "–"
-		case s.ToVAEError == nil:
-			return fmt.Sprintf("%+.2f", eval.HalfAway(*s.ToVAE))
-		}
-		return fmt.Sprintf("%+.2f ± %.2f", eval.HalfAway(*s.ToVAE), *s.ToVAEError)
+		return fmt.Sprintf("%.2f", *x)
 	}
 	cells := func(s *summary) []any {
 		if s == nil {
-			return []any{"–", "–", "–", "–", "–", "–", "–"}
+			return []any{dash, dash, dash, dash, dash, dash, dash}
 		}
-		return []any{eval.PlusMinus(2, s.NLL, nil), number(s.EvaluationSD, "%.2f"), number(s.SeedSD, "%.2f"), difference(s),
+		difference := dash
+		if s.ToVAE != nil {
+			difference = fmt.Sprintf("%+.2f", eval.HalfAway(*s.ToVAE))
+		}
+		if s.ToVAEError != nil {
+			difference += fmt.Sprintf(" ± %.2f", *s.ToVAEError)
+		}
+		return []any{eval.PlusMinus(2, s.NLL, nil), sd(s.EvaluationSD), sd(s.SeedSD), difference,
 			eval.PlusMinus(2, s.ELBO, nil), fmt.Sprintf("%.0f", s.Epochs), fmt.Sprint(s.Seeds)}
 	}
-	const layout = "%-22s %7s %6s %6s %13s %8s %6s %5s   %7s %6s %6s %13s %8s %6s %5s\n"
+	line := func(name string, published, obtained []any) {
+		const layout = "%-22s %7s %6s %6s %13s %8s %6s %5s   %7s %6s %6s %13s %8s %6s %5s\n"
+		fmt.Fprintf(b, layout, slices.Concat([]any{name}, published, obtained)...)
+	}
 	evaluations := "one evaluation"
 	if r.Runs > 1 {
 		evaluations = fmt.Sprintf("%d evaluations", r.Runs)
@@ -180,8 +156,22 @@ func printTable(b *bytes.Buffer, r report) {
 		r.Images, r.Data, r.Samples, evaluations, len(r.Results), r.Tasks)
 	fmt.Fprintf(b, "%-22s %-58s %s\n", "", "published", "  obtained")
 	head := []any{"NLL", "± eval", "± seed", "minus VAE", "ELBO", "epochs", "seeds"}
-	fmt.Fprintf(b, layout, append(append([]any{""}, head...), head...)...)
+	line("", head, head)
 	for _, row := range r.Rows {
-		fmt.Fprintf(b, layout, append(append([]any{row.Row}, cells(row.Published)...), cells(row.Obtained)...)...)
+		line(row.Row, cells(row.Published), cells(row.Obtained))
 	}
+}
+
+// printResult prints the result of a finished run as one line.
+func (t *Table) printResult(k task) error {
+	s, err := t.status(k)
+	if err != nil {
+		return err
+	}
+	r := s.result(k)
+	if t.JSON {
+		return json.NewEncoder(t.Stdout).Encode(r)
+	}
+	_, err = fmt.Fprintf(t.Stdout, "%v  epochs %d  ELBO %s  NLL %s\n", k, r.Epochs, eval.PlusMinus(2, r.ELBO, r.ELBOSD), eval.PlusMinus(2, r.NLL, r.NLLSD))
+	return err
 }

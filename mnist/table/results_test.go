@@ -17,26 +17,27 @@ import (
 	"hvae/mnist/run"
 )
 
-// These tests compare the checked-in tables of results/ with their runs, and results/README.md with
-// both.
+// These tests check that the tables in ../results agree with the files of their runs, and that
+// ../results/README.md agrees with the tables.
 
-// equalBudgets returns the table of results/ with 30 epochs of each model.
+// equalBudgets returns the table in ../results/table, in which each model has 30 epochs.
 func equalBudgets() *Table {
 	return checkedIn(Table{
-		Out:       "../results/table",
-		Rows:      []string{"vae", "hvae-k1-none", "hvae-k1-fixed", "hvae-k5-none-varied", "hvae-k5-fixed-shared", "hvae-k5-fixed-varied", "hvae-k5-free-varied"},
-		Seeds:     []uint64{85547, 12345, 98765},
-		MaxEpochs: 30, Limit: 2000, Runs: 1,
+		Out:      "../results/table",
+		Rows:     []string{"vae", "hvae-k1-none", "hvae-k1-fixed", "hvae-k5-none-varied", "hvae-k5-fixed-shared", "hvae-k5-fixed-varied", "hvae-k5-free-varied"},
+		Seeds:    []uint64{85547, 12345, 98765},
+		Protocol: run.Protocol{MaxEpochs: 30}, Limit: 2000, Runs: 1,
 	})
 }
 
-// fullProtocol returns the table of results/ with the VAE trained and evaluated as in the paper.
+// fullProtocol returns the table in ../results/full, for which a VAE was trained and evaluated as in the
+// paper.
 func fullProtocol() *Table {
-	return checkedIn(Table{Out: "../results/full", Rows: []string{"vae"}, Seeds: []uint64{85547}, MaxEpochs: 2000, Limit: 10000, Runs: 3})
+	return checkedIn(Table{Out: "../results/full", Rows: []string{"vae"}, Seeds: []uint64{85547}, Protocol: run.Protocol{MaxEpochs: 2000}, Limit: 10000, Runs: 3})
 }
 
-// checkedIn sets the fields that are equal in all tables of results/. The training images are
-// blank, as many as MNIST's.
+// checkedIn sets the fields that are equal in both tables. Of the dataset, the tables use only the name
+// and the number of training images.
 func checkedIn(t Table) *Table {
 	t.Patience, t.Samples = 100, 1000
 	t.set = data.Set{Name: "mnist", Train: data.Images{Pixels: make([]byte, 60000*784)}}
@@ -44,7 +45,7 @@ func checkedIn(t Table) *Table {
 	return &t
 }
 
-// named returns the task whose run has the given name, and its status.
+// named returns the task with the given name, and its status.
 func (t *Table) named(name string) (k task, s status, err error) {
 	for _, k := range t.tasks {
 		if k.String() == name {
@@ -52,14 +53,14 @@ func (t *Table) named(name string) (k task, s status, err error) {
 			return k, s, err
 		}
 	}
-	return k, s, fmt.Errorf("%s is no run of the table", name)
+	return k, s, fmt.Errorf("the table has no run %s", name)
 }
 
 var decimal = regexp.MustCompile(`\d+\.\d+`)
 
-// alike reports whether two files differ at most in the last digits of numbers, which depend on
-// whether the compiler fuses multiplications and additions. Coordinates of pictures, which have
-// one decimal, may differ by 0.1.
+// alike reports whether two files are equal up to the last digits of numbers, which differ on machines
+// that fuse multiplications and additions. Coordinates in SVG files have one decimal and may differ by
+// 0.1.
 func alike(a, b string) bool {
 	x, y := decimal.FindAllString(a, -1), decimal.FindAllString(b, -1)
 	if len(x) != len(y) || decimal.ReplaceAllString(a, "") != decimal.ReplaceAllString(b, "") {
@@ -88,21 +89,22 @@ func TestCheckedInTablesMatchTheirRuns(t *testing.T) {
 		for name, content := range want {
 			got, err := os.ReadFile(filepath.Join(table.Out, name))
 			if err != nil || !alike(string(got), string(content)) {
-				t.Errorf("%s in %s is not what its runs say (%v): the command table writes it", name, table.Out, err)
+				t.Errorf("%s in %s disagrees with the runs (%v): write it again with the command table", name, table.Out, err)
 			}
 		}
 		if runs, err := filepath.Glob(filepath.Join(table.Out, "*", run.MetricsFile)); err != nil || len(runs) != len(table.tasks) {
-			t.Errorf("%s has %d runs, should have %d (%v)", table.Out, len(runs), len(table.tasks), err)
+			t.Errorf("%s contains %d runs, want %d (%v)", table.Out, len(runs), len(table.tasks), err)
 		}
 		for _, k := range table.tasks {
-			if s, err := table.status(k); err != nil || !s.done() {
-				t.Errorf("%v in %s: it is not done, %v", k, table.Out, err)
+			if s, err := table.status(k); err != nil || !s.done {
+				t.Errorf("%v in %s is not finished: %v", k, table.Out, err)
 			}
 		}
 	}
 }
 
-// signed formats a difference and its error, if not nil, with a minus sign (−) as in README.md.
+// signed formats a difference and its error, if not nil, with a sign. The minus sign is − as in
+// README.md.
 func signed(v float64, err *float64) string {
 	sign := "+"
 	if v < 0 {
@@ -111,8 +113,8 @@ func signed(v float64, err *float64) string {
 	return sign + eval.PlusMinus(2, math.Abs(v), err)
 }
 
-// difference returns the mean over seeds of the NLL of row a minus the NLL of row b, with its
-// standard error.
+// difference formats the NLL of row a minus the NLL of row b: the mean over seeds and its standard
+// error.
 func difference(runs []result, a, b string) string {
 	var d []float64
 	for _, x := range runs {
@@ -125,23 +127,23 @@ func difference(runs []result, a, b string) string {
 	return signed(eval.MeanSE(d))
 }
 
-func TestTheREADMEMatchesTheResults(t *testing.T) {
+func TestREADMEMatchesTheResults(t *testing.T) {
 	b, err := os.ReadFile("../results/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	lines := slices.Collect(strings.Lines(string(b)))
-	says := func(line string) {
+	contains := func(line string) {
 		t.Helper()
 		if !slices.Contains(lines, line+"\n") {
-			t.Errorf("../results/README.md should say\n%s", line)
+			t.Errorf("../results/README.md lacks the line\n%s", line)
 		}
 	}
 	minus := func(v float64) string { return strings.Replace(fmt.Sprintf("%.2f", v), "-", "−", 1) }
 	for source, runs := range map[string][]result{"published": published(), "obtained": fullProtocol().results()} {
 		for _, r := range runs {
 			if r.Run == "vae-85547" {
-				says(fmt.Sprintf("| %s | %d | %s ± %.2f | %s |", source, r.Epochs, minus(r.ELBO), *r.ELBOSD, eval.PlusMinus(2, r.NLL, r.NLLSD)))
+				contains(fmt.Sprintf("| %s | %d | %s ± %.2f | %s |", source, r.Epochs, minus(r.ELBO), *r.ELBOSD, eval.PlusMinus(2, r.NLL, r.NLLSD)))
 			}
 		}
 	}
@@ -155,7 +157,7 @@ func TestTheREADMEMatchesTheResults(t *testing.T) {
 			}
 			line += fmt.Sprintf(" %d | %s | %s | %s |", s.Seeds, minus(s.ELBO), eval.PlusMinus(2, s.NLL, s.SeedSD), less)
 		}
-		says(line)
+		contains(line)
 	}
 	for _, c := range [][3]string{
 		{"fixed against no tempering, K = 1", "hvae-k1-fixed", "hvae-k1-none"},
@@ -167,7 +169,7 @@ func TestTheREADMEMatchesTheResults(t *testing.T) {
 		{"K = 5 (varied ε) against 1, fixed tempering", "hvae-k5-fixed-varied", "hvae-k1-fixed"},
 		{"K = 5 (shared ε) against 1, fixed tempering", "hvae-k5-fixed-shared", "hvae-k1-fixed"},
 	} {
-		says(fmt.Sprintf("| %s | %s | %s |", c[0], difference(published(), c[1], c[2]), difference(r.Results, c[1], c[2])))
+		contains(fmt.Sprintf("| %s | %s | %s |", c[0], difference(published(), c[1], c[2]), difference(r.Results, c[1], c[2])))
 	}
 	prose := strings.Join(strings.Fields(string(b)), " ")
 	for text, rows := range map[string][2]string{
@@ -177,7 +179,7 @@ func TestTheREADMEMatchesTheResults(t *testing.T) {
 	} {
 		text = fmt.Sprintf(text, strings.TrimPrefix(difference(r.Results, rows[0], rows[1]), "−"))
 		if !strings.Contains(prose, text) {
-			t.Errorf("../results/README.md should say %q", text)
+			t.Errorf("../results/README.md lacks %q", text)
 		}
 	}
 }
@@ -196,7 +198,7 @@ func TestCheckedInWeightsMatchTheirRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 		if k, s, err := c.table.named(c.run); err != nil || m.Config != k.config || m.Seed != k.seed || m.Epoch != s.best.Epoch || m.ELBO != s.best.ValELBO {
-			t.Errorf("%s is %+v, seed %d, epoch %d, validation ELBO %v; %s is %+v, %+v, %v", name, m.Config, m.Seed, m.Epoch, m.ELBO, c.run, k, s.best, err)
+			t.Errorf("%s contains %+v, seed %d, epoch %d, validation ELBO %v; the run %s is %+v, %+v, %v", name, m.Config, m.Seed, m.Epoch, m.ELBO, c.run, k, s.best, err)
 		}
 	}
 }

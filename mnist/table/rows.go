@@ -1,43 +1,103 @@
 package table
 
 import (
+	_ "embed"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
 
 	"hvae/mnist/eval"
 	"hvae/mnist/model"
 )
 
-// A task is a run of the table: a row and a seed.
+// publishedCSV contains the 57 runs of Table 1: means and standard deviations over three evaluations. The
+// file comes from the source of the paper's appendix.
+//
+//go:embed published.csv
+var publishedCSV string
+
+// A result is the published or obtained result of a run.
+type result struct {
+	Run     string   `json:"run"` // ROW-SEED
+	Row     string   `json:"row"`
+	Seed    uint64   `json:"seed"`
+	Epochs  int      `json:"epochs"`
+	ELBO    float64  `json:"elbo"`    // nats, negative
+	ELBOSD  *float64 `json:"elbo_sd"` // standard deviation over evaluations; null for a single evaluation
+	NLL     float64  `json:"nll"`     // nats, positive
+	NLLSD   *float64 `json:"nll_sd"`
+	Seconds float64  `json:"seconds,omitempty"` // duration of training and evaluation
+
+	curve []float64 // validation ELBO of each epoch; nil for a published run
+}
+
+// published returns the published runs: the VAEs, then the HVAEs, ordered by K, tempering and ε.
+var published = sync.OnceValue(func() (runs []result) {
+	for line := range strings.Lines(publishedCSV) {
+		r := result{ELBOSD: new(float64), NLLSD: new(float64)}
+		n, _ := fmt.Sscanf(strings.ReplaceAll(line, ",", " "), "%s %d %d %f %f %f %f", &r.Row, &r.Seed, &r.Epochs, &r.ELBO, r.ELBOSD, &r.NLL, r.NLLSD)
+		if n == 7 { // not the names of the columns
+			r.Run, r.ELBO = fmt.Sprintf("%s-%d", r.Row, r.Seed), -r.ELBO
+			runs = append(runs, r)
+		}
+	}
+	return runs
+})
+
+// rowName matches the names of HVAE rows.
+var rowName = regexp.MustCompile(`^hvae-k([1-9]\d*)-(none|fixed|free)(-shared|-varied)?$`)
+
+// ParseRow returns the model of a row from the row's name, such as vae, hvae-k1-none or
+// hvae-k10-free-varied. If K > 1, the name ends in shared (all steps have the same step sizes) or
+// varied (each step has separate step sizes).
+func ParseRow(name string) (c model.Config, err error) {
+	c = model.Config{Kind: "vae", Tempering: "none", Latent: 64}
+	if name == "vae" {
+		return c, nil
+	}
+	if m := rowName.FindStringSubmatch(name); m != nil {
+		c.Kind, c.Tempering, c.VaryEps = "hvae", m[2], m[3] == "-varied"
+		c.K, err = strconv.Atoi(m[1])
+		if err == nil && c.Check() == nil && (c.K > 1) == (m[3] != "") {
+			return c, nil
+		}
+	}
+	return c, fmt.Errorf("there is no row %.40q: rows are vae, hvae-k1-TEMPERING, and hvae-kK-TEMPERING-EPS with K > 1, TEMPERING none, fixed or free, and EPS shared or varied", name)
+}
+
+// A task is a row of the table and a seed. Together they determine a run.
 type task struct {
 	row    string
 	config model.Config
 	seed   uint64
 }
 
+// String returns the name of the run.
 func (t task) String() string { return fmt.Sprintf("%s-%d", t.row, t.seed) }
 
-// plan returns the tasks, ordered by seed so that rows can be compared early. With nil rows or
-// seeds they are the published runs.
+// plan returns a task for each row and seed, ordered by seed so that rows can be compared early. If
+// rows or seeds is nil, plan uses the published rows or seeds.
 func plan(rows []string, seeds []uint64) (tasks []task) {
-	if rows == nil {
-		for _, r := range published() {
-			if !slices.Contains(rows, r.Row) {
-				rows = append(rows, r.Row)
-			}
-		}
-	}
+	const third = 98765 // the third seed, which only some published rows have
 	all := seeds
 	if all == nil {
-		all = []uint64{85547, 12345, 98765}
+		all = []uint64{85547, 12345, third}
+	}
+	if rows == nil {
+		for _, r := range published() {
+			rows = append(rows, r.Row) // with repetitions
+		}
 	}
 	for _, seed := range all {
 		for _, row := range rows {
-			isPublished := slices.ContainsFunc(published(), func(r result) bool { return r.Row == row && r.Seed == seed })
-			isRow := slices.ContainsFunc(published(), func(r result) bool { return r.Row == row })
-			c, _ := ParseRow(row) // checked by the flag
-			if k := (task{row, c, seed}); (seeds != nil || isPublished || !isRow && seed != 98765) && !slices.Contains(tasks, k) {
+			c, _ := ParseRow(row) // valid, because the flag -rows has checked it
+			k := task{row, c, seed}
+			isPublished := slices.ContainsFunc(published(), func(r result) bool { return r.Run == k.String() })
+			if !slices.Contains(tasks, k) && (seeds != nil || seed != third || isPublished) {
 				tasks = append(tasks, k)
 			}
 		}
@@ -45,7 +105,7 @@ func plan(rows []string, seeds []uint64) (tasks []task) {
 	return tasks
 }
 
-// A row is a row of the table.
+// A row contains the published and the obtained results of a model of Table 1.
 type row struct {
 	Row       string   `json:"row"`
 	K         int      `json:"K"`
@@ -57,58 +117,52 @@ type row struct {
 	config model.Config
 }
 
-// A summary summarises the runs of a row over their seeds.
+// A summary contains statistics of the runs of a row.
 type summary struct {
-	Seeds  int     `json:"seeds"`
-	Epochs float64 `json:"epochs"` // mean
+	Seeds  int     `json:"seeds"`  // number of seeds
+	Epochs float64 `json:"epochs"` // mean over seeds
 	ELBO   float64 `json:"elbo"`   // mean over seeds, nats
-	NLL    float64 `json:"nll"`
-	// Standard deviations of NLL, null for a single value. EvaluationSD is the square root of
-	// the mean, over runs, of the variance over evaluations.
+	NLL    float64 `json:"nll"`    // mean over seeds, nats
+	// Standard deviations of the NLL. EvaluationSD² is the variance over the evaluations of a
+	// run, averaged over seeds; null for a single evaluation. SeedSD is over seeds; null for a
+	// single seed.
 	EvaluationSD *float64 `json:"nll_sd_evaluations"`
 	SeedSD       *float64 `json:"nll_sd_seeds"`
-	// NLL minus the NLL of the VAE with the same seed: mean over the seeds of both, and its
-	// standard error. Null for the VAE and without common seeds.
+	// NLL minus the NLL of the VAE with the same seed: the mean over common seeds, its standard
+	// error and the number of common seeds. Mean and error are null for the VAE and if there
+	// are no common seeds.
 	ToVAE      *float64 `json:"to_vae"`
 	ToVAEError *float64 `json:"to_vae_se"`
 	Pairs      int      `json:"pairs"`
 }
 
-// summarise summarises the runs of a row, nil if there are none.
+// summarise returns the summary of a row, or nil if all contains no run of the row.
 func summarise(row string, all []result) *summary {
-	var runs []result
-	vae := map[uint64]float64{}
-	for _, r := range all {
-		if r.Row == row {
-			runs = append(runs, r)
-		}
-		if r.Row == "vae" {
-			vae[r.Seed] = r.NLL
-		}
-	}
-	if runs == nil {
+	runs := slices.DeleteFunc(slices.Clone(all), func(r result) bool { return r.Row != row })
+	if len(runs) == 0 {
 		return nil
 	}
 	s := &summary{Seeds: len(runs)}
 	n := float64(len(runs))
 	var nlls, differences []float64
-	variance, several := 0.0, true
+	variance := 0.0 // over the evaluations of a run, averaged over runs
 	for _, r := range runs {
 		s.Epochs += float64(r.Epochs) / n
 		s.ELBO += r.ELBO / n
 		nlls = append(nlls, r.NLL)
 		if r.NLLSD == nil {
-			several = false
+			variance = math.NaN()
 		} else {
 			variance += *r.NLLSD * *r.NLLSD / n
 		}
-		if v, ok := vae[r.Seed]; ok && row != "vae" {
-			differences = append(differences, r.NLL-v)
+		for _, v := range all {
+			if v.Row == "vae" && row != "vae" && v.Seed == r.Seed {
+				differences = append(differences, r.NLL-v.NLL)
+			}
 		}
 	}
 	s.NLL, s.SeedSD = eval.MeanSD(nlls)
-	if several {
-		sd := math.Sqrt(variance)
+	if sd := math.Sqrt(variance); !math.IsNaN(sd) {
 		s.EvaluationSD = &sd
 	}
 	if s.Pairs = len(differences); s.Pairs > 0 {
@@ -118,7 +172,7 @@ func summarise(row string, all []result) *summary {
 	return s
 }
 
-// makeRows returns the rows of the tasks, in their order.
+// makeRows returns the rows of the tasks, in the order of the tasks.
 func makeRows(tasks []task, obtained []result) (rows []row) {
 	for _, k := range tasks {
 		if slices.ContainsFunc(rows, func(r row) bool { return r.Row == k.row }) {

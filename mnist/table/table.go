@@ -1,45 +1,54 @@
 // Package table trains and evaluates the models of Table 1 and writes the table.
 //
-// A Table is in table.go. Each of its tasks (rows.go) has a status (status.go) and is trained and
-// evaluated (train.go). The results are summarised with the published ones (published.go,
-// rows.go), drawn (figure.go, budget.go) and written (report.go).
+// Read table.go (training and evaluation), rows.go (rows, tasks and published results), status.go (the
+// progress of a run), report.go (the files of the table) and figures.go.
 package table
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
+	"math"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
 
 	"hvae/bench/command"
+	"hvae/bench/filelock"
+	"hvae/bench/progress"
 	"hvae/mnist/data"
+	"hvae/mnist/eval"
+	"hvae/mnist/model"
 	"hvae/mnist/run"
 )
 
-// A Table holds the settings of the command table. Prepare makes its tasks and loads its data.
+// A Table holds the settings of the command table. Call Prepare before the other methods.
 //
-// All runs of a seed share their random numbers, because the streams of the split, the order of
-// images, binarisation and noise depend on the seed but not on the model. So differences between
-// rows have smaller errors than the rows.
+// The random streams of the split, the order of images, binarisation and noise depend on the seed, but
+// not on the model. So all runs with the same seed share their random numbers, and the difference of
+// two rows usually has a smaller error than each row.
 type Table struct {
-	Out           string
-	Source        run.Source
-	Rows          []string // nil for the published rows
-	Seeds         []uint64 // nil for the published seeds
-	MaxEpochs     int
-	Patience      int
-	Train         int // number of training images, 0 for all
-	Limit         int // number of test images, 0 for all until Prepare
-	Samples, Runs int // of the evaluations
-	Extend        bool
-	JSON          bool
+	run.Protocol
+	Out          string
+	Rows         []string // nil for the published rows
+	Seeds        []uint64 // nil for the published seeds
+	Limit        int      // number of test images; Prepare replaces 0 by the number of all
+	Samples      int      // number of importance samples for each image
+	Runs         int      // number of evaluations of each run
+	Extend, JSON bool
 
 	Stdout, Stderr io.Writer
 
 	tasks []task
 	set   data.Set
-	kept  bool // whether the note that the table's files are kept was printed
+	kept  bool // whether the note that existing files are kept was printed
 }
 
-// Prepare makes the tasks, loads the data and checks Limit and the number of a task, -1 for none.
+// Prepare makes the tasks and loads the data. It returns an error if Limit is too large, or if there is
+// no task with the given number. The number −1 stands for all tasks.
 func (t *Table) Prepare(ctx context.Context, number int) (err error) {
 	if t.tasks = plan(t.Rows, t.Seeds); number >= len(t.tasks) {
 		return command.UsageError("invalid value %d for flag -task: there are %d runs, from 0", number, len(t.tasks))
@@ -51,6 +60,151 @@ func (t *Table) Prepare(ctx context.Context, number int) (err error) {
 		return command.UsageError("invalid value %d for flag -limit: there are %d test images", t.Limit, n)
 	} else if t.Limit == 0 {
 		t.Limit = n
+	}
+	return nil
+}
+
+// advice is the last part of the error of an interrupted run.
+const advice = "start the same command again to continue"
+
+// DoAll trains and evaluates all runs that are neither finished nor running in another process. It
+// prints the table after each run.
+func (t *Table) DoAll(ctx context.Context) error {
+	var failed, elsewhere []string
+	printed := false
+	for i, k := range t.tasks {
+		did, err := t.do(ctx, i, io.Discard)
+		switch {
+		case errors.Is(err, filelock.ErrInUse):
+			elsewhere = append(elsewhere, k.String())
+		case err != nil && ctx.Err() != nil, errors.Is(err, run.ErrMoved):
+			return err
+		case err != nil:
+			fmt.Fprintf(t.Stderr, "%v: %v\n", k, err)
+			failed = append(failed, k.String())
+		case did:
+			err := t.update(!t.JSON)
+			if err == nil && t.JSON {
+				err = t.printResult(k)
+			}
+			if err != nil {
+				return err
+			}
+			printed = !t.JSON
+		}
+	}
+	if elsewhere != nil {
+		fmt.Fprintf(t.Stderr, "running in other processes: %s\n", strings.Join(elsewhere, ", "))
+	}
+	if !printed {
+		if err := t.update(true); err != nil {
+			return err
+		}
+	}
+	if failed != nil {
+		return fmt.Errorf("%d of %d runs failed: %s", len(failed), len(t.tasks), strings.Join(failed, ", "))
+	}
+	return nil
+}
+
+// Do trains and evaluates the run of the task with the given number, and prints the result.
+func (t *Table) Do(ctx context.Context, number int) error {
+	log := t.Stdout
+	if t.JSON {
+		log = io.Discard
+	}
+	if _, err := t.do(ctx, number, log); err != nil {
+		return err
+	}
+	return t.printResult(t.tasks[number])
+}
+
+// do trains and evaluates the run of a task, unless the run is finished. It reports whether it has
+// changed the run. After each epoch it prints a line on log.
+func (t *Table) do(ctx context.Context, number int, log io.Writer) (did bool, err error) {
+	k := t.tasks[number]
+	note := func(activity string) {
+		fmt.Fprintf(t.Stderr, "%s %v, %d of %d\n", activity, k, number+1, len(t.tasks))
+	}
+	if s, err := t.status(k); err != nil || s.done {
+		return false, err
+	}
+	settings := t.settings(k)
+	folder, err := run.Lock(settings.Out)
+	if err != nil {
+		return false, err
+	}
+	defer folder.Release()
+	s, err := t.status(k) // another process may have finished the run
+	if err != nil || s.done {
+		return false, err
+	}
+	var state *model.State
+	if s.begun {
+		if state, err = folder.ReadState(t.Stderr); err != nil {
+			return false, err
+		}
+		if wrong := run.Differences(t.identity(state.Settings), t.identity(settings.Flags.Values())); wrong != "" {
+			return false, fmt.Errorf("the run in %s is not the table's %v: it was started with %s", settings.Out, k, wrong)
+		}
+	}
+	r, err := run.New(settings, t.set, log, t.Stderr)
+	if err == nil {
+		err = r.Open(folder, state)
+	}
+	if err != nil {
+		return false, err
+	}
+	if r.RateChanged() {
+		return false, fmt.Errorf("the run in %s is not the table's %v: its learning rate was changed during the run", settings.Out, k)
+	}
+	note("training")
+	if err := r.Train(ctx, advice); err != nil {
+		return true, err
+	}
+	note("evaluating")
+	return true, t.evaluate(ctx, k, r.Best(), folder)
+}
+
+// evaluate evaluates the best weights of a trained run. It saves the results after each evaluation.
+func (t *Table) evaluate(ctx context.Context, k task, best []model.Param[float32], folder *run.Folder) error {
+	s, err := t.status(k)
+	if err != nil {
+		return err
+	}
+	e := s.evaluation
+	var done atomic.Int64
+	done.Store(int64(len(e.NLLs) * e.Images))
+	total := t.Runs * e.Images
+	line := progress.New(t.Stderr, func(time.Duration) string {
+		return fmt.Sprintf("evaluating %v: %d of %d images", k, done.Load(), total)
+	})
+	defer line.Clear()
+	line.Begin(float64(done.Load()) / float64(total))
+	for len(e.NLLs) < t.Runs {
+		began := time.Now()
+		indices := eval.First(e.Images)
+		x, noise := eval.Binarise(t.set.Test, indices, e.Seed, len(e.NLLs)), eval.Noise(indices, e.Seed, len(e.NLLs))
+		estimates, err := model.Evaluate(ctx, k.config, best, x, e.Samples, noise, func() {
+			line.Set(float64(done.Add(1)) / float64(total))
+		})
+		if err != nil {
+			line.Clear()
+			return fmt.Errorf("%w: %d of %d evaluations of %v are saved in %s, %s", context.Cause(ctx), len(e.NLLs), t.Runs, k, t.folder(k), advice)
+		}
+		elbo, nll := eval.Means(estimates)
+		if sum := elbo + nll; math.IsNaN(sum) || math.IsInf(sum, 0) {
+			return eval.NotFinite(filepath.Join(t.folder(k), run.ModelFile), elbo, nll)
+		}
+		e.ELBOs, e.NLLs = append(e.ELBOs, elbo), append(e.NLLs, nll)
+		e.Seconds += time.Since(began).Seconds()
+		b, err := json.MarshalIndent(e, "", " ")
+		if err == nil {
+			err = folder.Write(run.EvaluationFile, append(b, '\n'))
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

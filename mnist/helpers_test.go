@@ -1,0 +1,436 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io/fs"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hvae/mnist/data"
+	"hvae/mnist/model"
+	"hvae/mnist/run"
+	"hvae/mnist/safetensors"
+)
+
+// Names of files that the program writes or reads.
+const (
+	modelFile      = "model.safetensors"
+	stateFile      = "state.safetensors"
+	metricsFile    = "metrics.jsonl"
+	curveFile      = "curve.svg"
+	samplesFile    = "samples.png"
+	evaluationFile = "evaluation.json"
+	lockFile       = ".lock"
+	tableFile      = "table.json"
+	figureFile     = "table1.svg"
+	trainFile      = "train-images-idx3-ubyte"
+	testFile       = "t10k-images-idx3-ubyte"
+)
+
+// TestMain runs the program instead of the tests if MNIST_TEST_COMMAND is set. Tests use this to run the
+// program as another process.
+func TestMain(m *testing.M) {
+	if os.Getenv("MNIST_TEST_COMMAND") != "" {
+		if d, err := time.ParseDuration(os.Getenv("MNIST_TEST_SAVE_EVERY")); err == nil {
+			run.SaveEvery = d
+		}
+		main()
+	}
+	status, err := 1, makeFew()
+	if err == nil {
+		status = m.Run()
+	}
+	if err := errors.Join(err, os.RemoveAll(few)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		status = 1
+	}
+	os.Exit(status)
+}
+
+// few is a folder with synthetic digits: 120 for training, 24 for validation and 6 for testing.
+var few string
+
+func makeFew() error {
+	set, err := data.Load(context.Background(), data.Synthetic, "", nil)
+	if err == nil {
+		few, err = os.MkdirTemp("", "mnist")
+	}
+	if err == nil {
+		err = writeImages(few, set.Train.Pixels[:144*784], set.Test.Pixels[:6*784])
+	}
+	return err
+}
+
+// writeImages writes the files of a dataset from the pixels of its images.
+func writeImages(folder string, train, test []byte) error {
+	for name, pixels := range map[string][]byte{trainFile: train, testFile: test} {
+		var b []byte
+		for _, v := range []int{2051, len(pixels) / 784, 28, 28} {
+			b = binary.BigEndian.AppendUint32(b, uint32(v))
+		}
+		if err := os.WriteFile(filepath.Join(folder, name), append(b, pixels...), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ownImages writes a dataset to a new folder. All its images differ.
+func ownImages(t *testing.T, train, test int) (folder string) {
+	t.Helper()
+	folder = t.TempDir()
+	pixels := func(n int) (p []byte) {
+		for i := range n * 784 {
+			p = append(p, byte(i*i>>5)&byte(i>>3))
+		}
+		return p
+	}
+	if err := writeImages(folder, pixels(train), pixels(test)); err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
+// own returns the flags that select a dataset of ownImages.
+func own(folder string) []string { return []string{"-data", folder, "-dataset", "own"} }
+
+// mnist runs the program and returns its output and its exit status.
+func mnist(ctx context.Context, args ...string) (stdout, stderr string, status int) {
+	var out, err bytes.Buffer
+	status = program.Run(ctx, args, &out, &err)
+	return out.String(), err.String(), status
+}
+
+// mustRun runs the program, which must exit with status 0.
+func mustRun(t *testing.T, args ...string) (stdout, stderr string) {
+	t.Helper()
+	stdout, stderr, status := mnist(t.Context(), args...)
+	if status != 0 {
+		t.Fatalf("%v: status %d, %s", args, status, stderr)
+	}
+	return stdout, stderr
+}
+
+// mustFail runs the program, which must exit with the given status and print all of want on stderr.
+func mustFail(t *testing.T, status int, args []string, want ...string) {
+	t.Helper()
+	_, stderr, got := mnist(t.Context(), args...)
+	for _, w := range want {
+		if got != status || !strings.Contains(stderr, w) {
+			t.Errorf("%v: status %d, stderr %q; want status %d and %q", args, got, stderr, status, w)
+		}
+	}
+}
+
+// refused runs the program, which must exit with status 1, print a single line besides notes, and not
+// change the files in the folder. The line must contain all of want.
+func refused(t *testing.T, folder string, args []string, want ...string) {
+	t.Helper()
+	before := files(t, folder)
+	stdout, stderr, status := mnist(t.Context(), args...)
+	line := regexp.MustCompile(`(?m)^note: .*\n`).ReplaceAllString(stderr, "")
+	if status != 1 || stdout != "" || strings.Count(line, "\n") != 1 {
+		t.Errorf("%v: status %d, stdout %q, stderr %q; want status 1 and one line", args, status, stdout, stderr)
+	}
+	for _, w := range want {
+		if !strings.Contains(line, w) {
+			t.Errorf("%v: stderr %q does not contain %q", args, stderr, w)
+		}
+	}
+	if diff := cmp.Diff(before, files(t, folder)); diff != "" {
+		t.Errorf("%v changed the files in %s:\n%s", args, folder, diff)
+	}
+}
+
+// process returns a command that runs the program in another process.
+func process(args ...string) *exec.Cmd {
+	c := exec.Command(os.Args[0], args...)
+	c.Env = append(os.Environ(), "MNIST_TEST_COMMAND=1")
+	return c
+}
+
+// start starts a process and returns its stderr. It kills the process at the end of the test.
+func start(t *testing.T, c *exec.Cmd) *strings.Builder {
+	t.Helper()
+	stderr := new(strings.Builder)
+	c.Stderr = stderr
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Process.Kill() })
+	return stderr
+}
+
+// move renames a folder that a process uses.
+func move(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Skip("a folder with an open file cannot be moved here: ", err)
+	}
+}
+
+// tiny returns the arguments of a short training run, with three batches in an epoch.
+func tiny(out string, more ...string) []string {
+	return append([]string{"train", "-data", few, "-dataset", "few", "-latent", "3", "-train", "75", "-batch", "25", "-epochs", "1", "-out", out}, more...)
+}
+
+// forever contains flags for a run that does not end.
+var forever = []string{"-patience", "1000000", "-epochs", "1000000"}
+
+var hvaeFlags = []string{"-model", "hvae", "-K", "1", "-tempering", "free", "-vary-eps"}
+
+// resume returns the arguments that resume a run.
+func resume(out string, more ...string) []string {
+	return append([]string{"train", "-resume", "-out", out}, more...)
+}
+
+// tinyTable returns the arguments of a table with the runs in tinyRuns.
+func tinyTable(out string, more ...string) []string {
+	return append([]string{"table", "-data", few, "-dataset", "few", "-train", "100", "-epochs", "1", "-limit", "5", "-samples", "20", "-runs", "2", "-rows", "vae,hvae-k1-none", "-seeds", "85547,12345", "-out", out}, more...)
+}
+
+var tinyRuns = []string{"vae-85547", "hvae-k1-none-85547", "vae-12345", "hvae-k1-none-12345"}
+
+// tinyEval returns the arguments of an evaluation like the evaluations of tinyTable.
+func tinyEval(checkpoint, seed string, more ...string) []string {
+	return append([]string{"eval", "-checkpoint", checkpoint, "-data", few, "-dataset", "few", "-limit", "5", "-samples", "20", "-runs", "2", "-seed", seed, "-json"}, more...)
+}
+
+// An interruption is a context that ends after the given number of calls of Err.
+type interruption struct {
+	context.Context
+	after int
+}
+
+func (i *interruption) Err() error {
+	if i.after--; i.after < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// interrupted runs the program with an interruption. It reports whether the program finished before
+// the context ended. Otherwise the program must exit with status 130.
+func interrupted(t *testing.T, after int, args ...string) (stderr string, finished bool) {
+	t.Helper()
+	_, stderr, status := mnist(&interruption{t.Context(), after}, args...)
+	if status != 0 && status != 130 {
+		t.Fatalf("%v, interrupted: status %d, %s", args, status, stderr)
+	}
+	return stderr, status == 0
+}
+
+// A watcher is a context whose method Err calls look first.
+type watcher struct {
+	context.Context
+	look func()
+}
+
+func (w *watcher) Err() error {
+	w.look()
+	return w.Context.Err()
+}
+
+func read(t *testing.T, elem ...string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(elem...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func write(t *testing.T, b []byte, elem ...string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(elem...), b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func remove(t *testing.T, elem ...string) {
+	t.Helper()
+	if err := os.Remove(filepath.Join(elem...)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func exists(elem ...string) bool {
+	_, err := os.Stat(filepath.Join(elem...))
+	return err == nil
+}
+
+// copyFiles copies files to a new folder.
+func copyFiles(t *testing.T, from string, names ...string) (to string) {
+	t.Helper()
+	to = t.TempDir()
+	for _, name := range names {
+		write(t, read(t, from, name), to, name)
+	}
+	return to
+}
+
+// files returns the contents of all files below a folder except locks, by relative path. In the
+// contents, times are 0 and tensors are replaced by a hash.
+func files(t *testing.T, folder string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(folder, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() || e.Name() == lockFile {
+			return err
+		}
+		b, tensors := read(t, path), ""
+		if filepath.Ext(path) == ".safetensors" { // the length of the header depends on the times
+			n := 8 + binary.LittleEndian.Uint64(b)
+			tensors = fmt.Sprintf("%x", maphash.Bytes(hashSeed, b[n:]))
+			b = bytes.TrimRight(b[8:n], " ")
+			if e.Name() == stateFile {
+				b = digest.ReplaceAll(b, nil)
+			}
+		}
+		name, err := filepath.Rel(folder, path)
+		all[name] = seconds.ReplaceAllString(string(b), "$1:0") + tensors
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+var hashSeed = maphash.MakeSeed()
+
+// seconds matches times in JSON, and in JSON inside a JSON string.
+var seconds = regexp.MustCompile(`([Ss]econds\\?"): ?[0-9.e+-]+`)
+
+// digest matches the SHA-256 of a state. It depends on the times in the state.
+var digest = regexp.MustCompile(`"sha256":"[0-9a-f]{64}"`)
+
+// sameFiles checks that the files of two runs or tables are equal, apart from times.
+func sameFiles(t *testing.T, what, want, got string) {
+	t.Helper()
+	if diff := cmp.Diff(files(t, want), files(t, got)); diff != "" {
+		t.Errorf("%s: the files differ (-want +got):\n%s", what, diff)
+	}
+}
+
+// jsonLines decodes a JSON value from each line.
+func jsonLines[T any](t *testing.T, text string) (all []T) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		var v T
+		if err := json.Unmarshal([]byte(line), &v); err != nil {
+			t.Fatalf("%v in %q", err, line)
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+// metricsOf reads the metrics of a run.
+func metricsOf(t *testing.T, folder string) []map[string]float64 {
+	t.Helper()
+	return jsonLines[map[string]float64](t, string(read(t, folder, metricsFile)))
+}
+
+// object decodes the JSON object that eval prints.
+func object(t *testing.T, stdout string) map[string]any {
+	t.Helper()
+	return jsonLines[map[string]any](t, stdout)[0]
+}
+
+// A position is the progress of a run, which its state contains as JSON.
+type position struct {
+	Epoch, Batch  int
+	Sum, Seconds  float64
+	Validated     int
+	ValidationSum float64
+	Metrics       []run.Metrics
+	Rates         []newRate
+}
+
+type newRate struct {
+	Epoch, Batch int
+	Rate         float64
+}
+
+// saved reads the state of a run and its position.
+func saved(t *testing.T, folder string) (state model.State, p position) {
+	t.Helper()
+	state, err := model.ReadState(filepath.Join(folder, stateFile))
+	if err == nil {
+		err = json.Unmarshal([]byte(state.Progress), &p)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state, p
+}
+
+// rewrite changes the state of a run.
+func rewrite(t *testing.T, folder string, change func(f *safetensors.File, p *position)) {
+	t.Helper()
+	f := readTensors(t, folder, stateFile)
+	_, p := saved(t, folder)
+	change(&f, &p)
+	b, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Metadata["progress"] = string(b)
+	write(t, f.Encode(), folder, stateFile)
+}
+
+func readTensors(t *testing.T, elem ...string) safetensors.File {
+	t.Helper()
+	f, err := safetensors.ReadFile(filepath.Join(elem...), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// spread returns the mean and the sample standard deviation.
+func spread(x ...float64) (mean, sd float64) {
+	n := float64(len(x))
+	for _, v := range x {
+		mean += v / n
+	}
+	for _, v := range x {
+		sd += (v - mean) * (v - mean) / (n - 1)
+	}
+	return mean, math.Sqrt(sd)
+}
+
+// near reports whether two ELBOs are equal up to the float32 rounding of their terms.
+func near(a, b float64) bool { return math.Abs(a-b) <= 1e-6*math.Abs(b) }
+
+// isNumber reports whether a JSON value equals want. NaN is represented by null.
+func isNumber(got any, want float64) bool {
+	if got == nil {
+		return math.IsNaN(want)
+	}
+	v, ok := got.(float64)
+	return ok && math.Abs(v-want) <= 1e-9*math.Max(1, math.Abs(want))
+}
+
+// upTo returns the indices 0 … n−1.
+func upTo(n int) (all []int) {
+	for i := range n {
+		all = append(all, i)
+	}
+	return all
+}
