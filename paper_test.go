@@ -39,6 +39,7 @@ import (
 	"hvae/hvae"
 	"hvae/hvae/hvaetest"
 	"hvae/linalg"
+	"hvae/linalg/random"
 	"hvae/mnist/data"
 	mnist "hvae/mnist/model"
 )
@@ -206,7 +207,7 @@ func standardFramework(t *testing.T) {
 			if s.K > 0 {
 				f.StepSize = tp.Fill(f.StepSize.Rows(), dims, epsilon)
 			}
-			sample := hvaetest.HIS(&tp, f, dims, 100, hvae.Stream(12, "plain"))
+			sample := hvaetest.HIS(&tp, f, dims, 100, random.Stream(12, "plain"))
 			z0 := sample.Start.Z
 			want := ad.Sub(f.Target.LogJoint(z0), logPrior(z0))
 			tolerance := 100*epsilon*float64(s.K) + 1e-13 // each step changes log p̂ by O(ε)
@@ -272,7 +273,7 @@ func iwaeEstimate(t *testing.T) {
 // of repeated estimates log p̂, where log p(x, z)/q(z|x) ~ N(−s²/2, s²), so that E[p̂] = 1.
 func iwaeStandardError(t *testing.T) {
 	const s, draws, repeats = 0.5, 400, 2000
-	rng := hvae.Stream(1, "importance")
+	rng := random.Stream(1, "importance")
 	logs := make([]float64, draws)
 	var estimates []float64
 	reported := 0.0
@@ -296,7 +297,7 @@ func gradientIsUnbiased(t *testing.T) {
 	_, data, theta := points(1, 20)
 	params := []matrix{linalg.Column(theta.Delta...), linalg.Column(math.Log(theta.Sigma[0])), linalg.Column(0.4), linalg.Column(-0.6)}
 	exact := sampledGradients(params, 1, func(_ *tape, p []variable) variable { return model.NewMeanField(data).ELBO(p, nil) })
-	rng := hvae.Stream(17, "unbiased")
+	rng := random.Stream(17, "unbiased")
 	samples := sampledGradients(params, 4000, func(t *tape, p []variable) variable {
 		epsilon, gamma0 := hvae.Noise(t, rng, 1, 10), hvae.Noise(t, rng, 1, 10)
 		z0 := ad.Add(ad.Mul(ad.Exp(p[3]), epsilon), p[2])
@@ -323,7 +324,7 @@ func flowGradientIsUnbiased(t *testing.T) {
 		for _, v := range start {
 			params = append(params, linalg.Column(v))
 		}
-		rng := hvae.Stream(34, "through the flow", K)
+		rng := random.Stream(34, "through the flow", K)
 		samples := sampledGradients(params, 3000, func(t *tape, p []variable) variable {
 			return h.ELBO(p, hvae.Noise(t, rng, h.NoiseRows(), 10))
 		})
@@ -353,7 +354,7 @@ func reverseKernels(t *testing.T) {
 	logJoint := func(z float64) float64 { return math.Log(evidence) + logNormal(z, 0.4, 0.5) }
 	var best, bestSquares []float64                // of the optimal kernels: log p̂, and (p̂ − p(x))²
 	for _, wrong := range []float64{1, 0.9, 0.7} { // factor of the reverse kernels' means and variances
-		rng := hvae.Stream(50, "chain")
+		rng := random.Stream(50, "chain")
 		chain, q0, qK := autoregressions(rng, wrong, logJoint)
 		logs, optimal := make([]float64, draws), make([]float64, draws)
 		for i := range logs {
@@ -383,7 +384,7 @@ func reverseEstimate(t *testing.T) {
 	posterior := normal{0.4, 2}
 	logJoint := func(z float64) float64 { return math.Log(evidence) + posterior.log(z) }
 	for _, wrong := range []float64{1, 0.9} {
-		rng := hvae.Stream(51, "chain")
+		rng := random.Stream(51, "chain")
 		chain, _, _ := autoregressions(rng, wrong, logJoint)
 		logs := make([]float64, draws)
 		for i := range logs {
@@ -407,7 +408,7 @@ func aisIsSuboptimal(t *testing.T) {
 	const K, a, draws, evidence = 4, 0.5, 50000, 1.7
 	q0, posterior := normal{0, 1.2}, normal{0.9, 0.5}
 	logJoint := func(z float64) float64 { return math.Log(evidence) + posterior.log(z) }
-	rng := hvae.Stream(63, "reversals")
+	rng := random.Stream(63, "reversals")
 	chain := hvae.Chain[float64]{
 		LogPrior: func(z float64) []float64 { return []float64{q0.log(z)} },
 		LogJoint: func(z float64) []float64 { return []float64{logJoint(z)} },
@@ -454,7 +455,7 @@ func aisKernels(t *testing.T) {
 		func(x, y float64) float64 { return math.Cos(3 * x) },
 	}
 	for k := 1; k < K; k++ {
-		z := bridgeDraws(hvae.Stream(53, "bridge", k), target, float64(k)/K, draws)
+		z := bridgeDraws(random.Stream(53, "bridge", k), target, float64(k)/K, draws)
 		end := a.Chain(streams).Kernels[k-1].Forward(a.At(z.Clone()), make([]float64, draws))
 		moved := hvaetest.Distance(end.Z.Data, z.Data) / math.Sqrt(draws)
 		if rate := end.Acceptance(); rate < 0.4 || rate > 0.9 || moved < 0.5 {
@@ -519,7 +520,7 @@ func metropolisGradient(t *testing.T) {
 	for _, metropolis := range []bool{true, false} {
 		want := hvaetest.Slope(func(h float64) float64 { return metropolisELBO(theta+h, metropolis) }, 1e-2)
 		var tp tape
-		rng := hvae.Stream(58, "metropolis")
+		rng := random.Stream(58, "metropolis")
 		thetas := tp.Leaf(filled(1, draws, theta))
 		z0, rho := hvae.Noise(&tp, rng, 1, draws), hvae.Noise(&tp, rng, 1, draws)
 		accepted, rejected, rate := metropolisEstimates(&tp, thetas, z0, rho)
@@ -580,7 +581,7 @@ func flowEstimate(t *testing.T) {
 	for _, s := range hvaetest.Schemes() {
 		var tp tape
 		f := s.Flow(&tp, hvaetest.Bimodal{Dims: dims}, dims)
-		sample := hvaetest.HIS(&tp, f, dims, n, hvae.Stream(10, "density"))
+		sample := hvaetest.HIS(&tp, f, dims, n, random.Stream(10, "density"))
 		hot, alpha := heat(f.Tempering, s.K)
 		want := f.Target.LogJoint(sample.End.Z).Value.Data
 		for i := range want {
@@ -604,7 +605,7 @@ func flowIsChain(t *testing.T) {
 	for _, s := range hvaetest.Schemes() {
 		var tp tape
 		f := s.Flow(&tp, hvaetest.Bimodal{Dims: dims}, dims)
-		sample := hvaetest.HIS(&tp, f, dims, n, hvae.Stream(59, "deterministic"))
+		sample := hvaetest.HIS(&tp, f, dims, n, random.Stream(59, "deterministic"))
 		hot, alpha := heat(f.Tempering, s.K)
 		chain := hvae.Chain[hvae.Phase[float64]]{
 			LogPrior: func(s hvae.Phase[float64]) []float64 {
@@ -744,7 +745,7 @@ func temperingExplores(t *testing.T) {
 	type result struct{ mean, variance, varianceSE, changed, changedSE float64 }
 	run := func(K int, invSqrtBeta0 float64) (r result) {
 		f := model.TwoModesFlow{K: K, StepSize: 0.1, InvSqrtBeta0: invSqrtBeta0, Tempering: "fixed"}
-		l, changed, err := f.Draw(t.Context(), draws, hvae.Stream(41, "two modes", K))
+		l, changed, err := f.Draw(t.Context(), draws, random.Stream(41, "two modes", K))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -849,7 +850,7 @@ func temperingsCoincide(t *testing.T) {
 		estimates := func(tempering hvae.Tempering[float64]) []float64 {
 			f := hvaetest.Scheme{K: K}.Flow(&tp, hvaetest.Bimodal{Dims: dims}, dims)
 			f.Tempering = tempering
-			s := hvaetest.HIS(&tp, f, dims, 100, hvae.Stream(8, "coincide"))
+			s := hvaetest.HIS(&tp, f, dims, 100, random.Stream(8, "coincide"))
 			return slices.Concat(s.LogEstimate().Value.Data, s.ELBO().Value.Data)
 		}
 		want := estimates(fixed)
@@ -909,7 +910,7 @@ func canonicalMomentum(t *testing.T) {
 	for _, s := range hvaetest.Schemes() {
 		tp.Reset()
 		f := s.Flow(&tp, hvaetest.Bimodal{Dims: dims}, dims)
-		sample := hvaetest.HIS(&tp, f, dims, n, hvae.Stream(9, "momentum"))
+		sample := hvaetest.HIS(&tp, f, dims, n, random.Stream(9, "momentum"))
 		beta0 := betas(f.Tempering, s.K)[0]
 		for j := range dims {
 			rho := sample.Start.Rho.Value.Row(j)
@@ -980,7 +981,7 @@ func gradientCount(t *testing.T) {
 	for _, s := range hvaetest.Schemes() {
 		var tp tape
 		c := &hvaetest.Counter{Target: hvaetest.Bimodal{Dims: dims}}
-		sample := hvaetest.HIS(&tp, s.Flow(&tp, c, dims), dims, n, hvae.Stream(1, "count"))
+		sample := hvaetest.HIS(&tp, s.Flow(&tp, c, dims), dims, n, random.Stream(1, "count"))
 		sample.LogEstimate()
 		if want := s.K + 1; c.Evaluations != want { // for K = 0 the density at z₀, without gradient
 			t.Errorf("%v: the log joint density was evaluated %d times, want %d", s, c.Evaluations, want)
@@ -988,7 +989,7 @@ func gradientCount(t *testing.T) {
 
 		_, data, theta := points(dims, 3)
 		g := &hvaetest.ClosedFormCounter{ClosedForm: gaussian(&tp, data, theta)}
-		hvaetest.HIS(&tp, s.Flow(&tp, g, dims), dims, n, hvae.Stream(1, "count")).ELBO()
+		hvaetest.HIS(&tp, s.Flow(&tp, g, dims), dims, n, random.Stream(1, "count")).ELBO()
 		if s.K > 0 && g.Gradients != s.K+1 || s.K == 0 && g.Gradients != 0 {
 			t.Errorf("%v: ∇U was evaluated %d times", s, g.Gradients)
 		}
@@ -1043,7 +1044,7 @@ func minibatches(t *testing.T) {
 	const N = 30
 	x := make([]float64, N)
 	for i := range x {
-		x[i] = 1.5 + 2*hvae.Stream(66, "data", i).NormFloat64()
+		x[i] = 1.5 + 2*random.Stream(66, "data", i).NormFloat64()
 	}
 	for _, K := range []int{0, 3} {
 		over := func(size, blockSize int) (elbo float64, mean []float64) {
@@ -1105,7 +1106,7 @@ func rawGradient(t *testing.T) {
 		if s.K > 0 {
 			leaves = append(leaves, f.StepSize)
 		}
-		rng := hvae.Stream(4, "gradient")
+		rng := random.Stream(4, "gradient")
 		epsilon, gamma0 := hvae.Noise(&tp, rng, dims, n), hvae.Noise(&tp, rng, dims, n)
 		sample := hvae.HIS(f, hvae.DiagonalNormal[float64]{Mean: mean, SD: sd}, epsilon, gamma0)
 		raw, rb := sample.LogEstimate(), sample.ELBO()
@@ -1209,7 +1210,7 @@ func quadraticCounterexample(t *testing.T) {
 func steepVariance(t *testing.T) {
 	const dims, n = 200, 4000
 	var tp tape
-	rng := hvae.Stream(6, "steep")
+	rng := random.Stream(6, "steep")
 	z0 := ad.Scale(hvae.Noise(&tp, rng, dims, n), 0.01)
 	f := &hvae.Flow[float64]{Target: steep{}, K: 1, StepSize: tp.Fill(1, dims, 1)}
 	sample := hvae.HIS(f, drawn{z0, tp.Fill(1, n, 0)}, nil, hvae.Noise(&tp, rng, dims, n))
@@ -1237,11 +1238,11 @@ func averageGradient(t *testing.T) {
 func trainingIncreasesELBO(t *testing.T) {
 	for _, name := range model.MethodNames() {
 		_, data, _ := points(2, 30)
-		m, err := model.NewMethod(name, data, hvae.Stream(18, name))
+		m, err := model.NewMethod(name, data, random.Stream(18, name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		trainer := model.NewTrainer(m, 10, 1e-2, hvae.Stream(19, name))
+		trainer := model.NewTrainer(m, 10, 1e-2, random.Stream(19, name))
 		before, err := trainer.MeanELBO(t.Context(), 1000)
 		if err != nil {
 			t.Fatal(err)
@@ -1269,7 +1270,7 @@ func gaussianModel(t *testing.T) {
 		delta, variance := truth.Delta[j], truth.Sigma[j]*truth.Sigma[j]
 		var means, squares, scatters []float64
 		for k := range datasets {
-			data := model.Draw(truth, n, hvae.Stream(22, "distribution", k))
+			data := model.Draw(truth, n, random.Stream(22, "distribution", k))
 			means = append(means, data.Mean[j])
 			squares = append(squares, (data.Mean[j]-delta)*(data.Mean[j]-delta))
 			scatters = append(scatters, data.Scatter[j]/variance)
@@ -1319,7 +1320,7 @@ func exactEvidence(t *testing.T) {
 // beside it.
 func maximumLikelihood(t *testing.T) {
 	for _, n := range []int{2, 3, 20, 10000} {
-		data := model.Draw(model.Truth(3), n, hvae.Stream(21, "ml", n))
+		data := model.Draw(model.Truth(3), n, random.Stream(21, "ml", n))
 		best := data.MaximumLikelihood()
 		top := data.LogEvidence(best)
 		for j := range 3 {
@@ -1348,7 +1349,7 @@ func logJointIsSum(t *testing.T) {
 	x, data, theta := points(d, n)
 	var tp tape
 	g := gaussian(&tp, data, theta)
-	z := hvae.Noise(&tp, hvae.Stream(20, "z"), d, 4)
+	z := hvae.Noise(&tp, random.Stream(20, "z"), d, 4)
 	for i, got := range g.LogJoint(z).Value.Data {
 		want := 0.0
 		for j := range d {
@@ -1433,7 +1434,7 @@ func hvaeGap(t *testing.T) {
 // parameters across iterations", and φ_V = {μ_Z, Σ_Z}. All start as in the authors' code; u and
 // w of the planar flow start from a normal with standard deviation 0.1, cut off at ±2 of them.
 func parameters(t *testing.T) {
-	data := model.Draw(model.Truth(3), 100, hvae.Stream(23, "start"))
+	data := model.Draw(model.Truth(3), 100, random.Stream(23, "start"))
 	for _, tempered := range []bool{true, false} {
 		h := model.NewHVAE(data, 10, tempered)
 		want := []*model.Param{
@@ -1452,13 +1453,13 @@ func parameters(t *testing.T) {
 		}
 		checkNear(t, h.Beta0(), beta0, 1e-14, "β₀ at the start")
 	}
-	p := model.NewPlanar(data, 30, hvae.Stream(24, "start")).Params()
+	p := model.NewPlanar(data, 30, random.Stream(24, "start")).Params()
 	if len(p) != 5 || p[4].Value.At(0, 0) != 0.1 { // Δ, log σ; u, w, b
 		t.Errorf("the planar flow has the parameters %v", p)
 	}
 	var squares []float64
 	for k := range 500 {
-		for _, m := range model.NewPlanar(data, 1, hvae.Stream(25, "start", k)).Params()[2:4] {
+		for _, m := range model.NewPlanar(data, 1, random.Stream(25, "start", k)).Params()[2:4] {
 			for _, v := range m.Value.Data {
 				if !(math.Abs(v) <= 0.2) {
 					t.Fatalf("u or w starts at %v, beyond two standard deviations", v)
@@ -1483,7 +1484,7 @@ func vbBound(t *testing.T) {
 	x, data, theta := points(d, 6)
 	mean, sd := []float64{0.3, -0.4}, []float64{0.5, 0.8}
 	exact := methodELBO(model.NewMeanField(data), theta, 1, 0, mean, hvaetest.Apply(sd, math.Log))[0]
-	rng := hvae.Stream(29, "mean field")
+	rng := random.Stream(29, "mean field")
 	sampled := make([]float64, n)
 	for i := range sampled {
 		for j := range d {
@@ -1597,7 +1598,7 @@ func planarDensity(t *testing.T) {
 func planarBound(t *testing.T) {
 	_, data, theta := points(2, 3)
 	for _, K := range []int{1, 4, 30} {
-		p := model.NewPlanar(data, K, hvae.Stream(27, "planar"))
+		p := model.NewPlanar(data, K, random.Stream(27, "planar"))
 		// A gentle flow, for a small variance: wᵀû = softplus(wᵀu) − 1 = 0.6/K.
 		wu := math.Log(math.Expm1(1 + 0.6/float64(K)))
 		logEstimates := methodELBO(p, theta, 60000, 28, []float64{wu, 0.3 / float64(K)}, []float64{1, 0}, []float64{0.1})
@@ -1722,13 +1723,13 @@ func networks(t *testing.T) {
 	d := newDigits(mnist.Config{Kind: "vae", Tempering: "none", Latent: 3}, 1)
 	for _, p := range d.params { // biases too
 		if len(p.Shape) == 1 {
-			hvae.FillNormal(hvae.Stream(2, p.Name), p.Value)
+			random.FillNormal(random.Stream(2, p.Name), p.Value)
 		}
 	}
 	var tp tape
 	n, _ := mnist.NewNetwork(&tp, d.config, d.params, false)
 	x := image(&tp, 2, 3)
-	z := hvae.Noise(&tp, hvae.Stream(3, "z"), 3, 2)
+	z := hvae.Noise(&tp, random.Stream(3, "z"), 3, 2)
 	mean, std := n.Encode(x)
 	logits := n.Decode(z)
 	for j := range 2 {
@@ -1753,7 +1754,7 @@ func vaeWithoutSteps(t *testing.T) {
 	a, _ := mnist.NewNetwork(&tp, vae.config, vae.params, false)
 	b, _ := mnist.NewNetwork(&tp, none.config, none.params, false)
 	x := image(&tp, 1, 10)
-	rng := hvae.Stream(11, "without steps")
+	rng := random.Stream(11, "without steps")
 	epsilon, gamma0 := hvae.Noise(&tp, rng, 2, draws), hvae.Noise(&tp, rng, 2, draws)
 	mean, std := a.Encode(x)
 	want := a.LogEstimates(x, mean, std, epsilon, gamma0).Value.Data
@@ -1797,7 +1798,7 @@ func networkGradients(t *testing.T) {
 		value := func(train bool) (variable, []variable) {
 			tp.Reset()
 			n, leaves := mnist.NewNetwork(&tp, d.config, d.params, train)
-			rng := hvae.Stream(13, "common random numbers")
+			rng := random.Stream(13, "common random numbers")
 			return n.ELBO(image(&tp, 1, 14), hvae.Noise(&tp, rng, 2, 1), hvae.Noise(&tp, rng, 2, 1)), leaves
 		}
 		elbo, leaves := value(true)
@@ -1805,7 +1806,7 @@ func networkGradients(t *testing.T) {
 		slope, dot, directions := 0.0, linalg.New[float64](1, 1), make([]matrix, len(leaves))
 		for i, p := range d.params {
 			v := linalg.New[float64](p.Value.Rows, p.Value.Cols)
-			hvae.FillNormal(hvae.Stream(15, p.Name), v)
+			random.FillNormal(random.Stream(15, p.Name), v)
 			linalg.Scale(v, 1/hvaetest.Norm(v.Data), v)
 			linalg.MulSum(dot, v, gradients[i])
 			slope, directions[i] = slope+dot.Data[0], v
@@ -1831,7 +1832,7 @@ func stochasticBinarisation(t *testing.T) {
 	copy(image[200:], values)
 	x := linalg.New[float32](784, 2)
 	counts, both := make([]float64, len(values)), 0.0 // both counts pixels 3 and 4
-	var k hvae.Keyed
+	var k random.Keyed
 	for n := range draws {
 		data.Binarise(x, 1, image, k.Reset(1, "binarisation", n))
 		for i := range values {
@@ -1950,7 +1951,7 @@ func annealedBounds(t *testing.T) {
 	d := newDigits(mnist.Config{Kind: "vae", Tempering: "none", Latent: 1}, 6)
 	params := digitParams[float32](d.config, 6)
 	stream := func(purpose string) func(image int) *rand.Rand {
-		return func(image int) *rand.Rand { return hvae.Stream(60, purpose, image) }
+		return func(image int) *rand.Rand { return random.Stream(60, purpose, image) }
 	}
 	x, z, err := mnist.Simulate(t.Context(), d.config, params, images, stream("images"))
 	if err != nil {
@@ -1961,7 +1962,7 @@ func annealedBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	bound := func(z linalg.Matrix[float32]) []float64 {
-		noise := func(image, chain int) *rand.Rand { return hvae.Stream(61, "chain", image, chain, z.Cols) }
+		noise := func(image, chain int) *rand.Rand { return random.Stream(61, "chain", image, chain, z.Cols) }
 		bounds, _, err := a.Bound(t.Context(), d.config, params, x, z, noise, func(int) {})
 		if err != nil {
 			t.Fatal(err)
@@ -1992,11 +1993,11 @@ func posteriorCovariance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, _, err := mnist.Simulate(t.Context(), c.Config, c.Params, images, func(image int) *rand.Rand { return hvae.Stream(62, "images", image) })
+	x, _, err := mnist.Simulate(t.Context(), c.Config, c.Params, images, func(image int) *rand.Rand { return random.Stream(62, "images", image) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	estimates, err := mnist.Evaluate(t.Context(), c.Config, c.Params, images, draws, func(image int, one linalg.Matrix[float32], k *hvae.Keyed) {
+	estimates, err := mnist.Evaluate(t.Context(), c.Config, c.Params, images, draws, func(image int, one linalg.Matrix[float32], k *random.Keyed) {
 		for i := range one.Data {
 			one.Data[i] = x.At(i, image)
 		}
@@ -2207,7 +2208,7 @@ func (d drawn) Draw(variable) (z0, logDensity variable) { return d.z0, d.logDens
 // points returns points [d×N] of the Gaussian model, their statistics, and parameters near the
 // ones that generated them.
 func points(d, n int) (x matrix, data model.Data, t model.Theta) {
-	rng := hvae.Stream(11, "points", d, n)
+	rng := random.Stream(11, "points", d, n)
 	x = linalg.New[float64](d, n)
 	t = model.Theta{Delta: make([]float64, d), Sigma: make([]float64, d)}
 	for j := range d {
@@ -2248,7 +2249,7 @@ func targets() []target {
 		{
 			"gaussian", func(t *tape) hvae.Target[float64] { return gaussian(t, data, theta) }, data.LogEvidence(theta),
 			func(rng *rand.Rand, z matrix) {
-				hvae.FillNormal(rng, z)
+				random.FillNormal(rng, z)
 				linalg.Mul(z, linalg.Column(hvaetest.Apply(variance, math.Sqrt)...), z)
 				linalg.Add(z, linalg.Column(mean...), z)
 			},
@@ -2353,7 +2354,7 @@ func annealing(target target, K, chains int, seed uint64) (a *hvae.AIS[float64],
 	}
 	of := func(purpose string, n int) (streams []*rand.Rand) {
 		for j := range n {
-			streams = append(streams, hvae.Stream(seed, purpose, K, j))
+			streams = append(streams, random.Stream(seed, purpose, K, j))
 		}
 		return streams
 	}
@@ -2367,7 +2368,7 @@ func aisEstimates(target target, K, n int, seed, posteriorSeed uint64) (forward,
 	a, streams := annealing(target, K, n, seed)
 	_, forward = a.Forward(streams)
 	z := linalg.New[float64](2, n)
-	target.posterior(hvae.Stream(posteriorSeed, "posterior"), z)
+	target.posterior(random.Stream(posteriorSeed, "posterior"), z)
 	_, backward = a.Reverse(z, streams)
 	return forward, backward
 }
@@ -2378,7 +2379,7 @@ func bridgeDraws(rng *rand.Rand, target target, beta float64, n int) matrix {
 	var tp tape
 	prior, posterior, draws := linalg.New[float64](2, 1), linalg.New[float64](2, 1), linalg.New[float64](2, n)
 	for j := 0; j < n; {
-		hvae.FillNormal(rng, prior)
+		random.FillNormal(rng, prior)
 		target.posterior(rng, posterior)
 		linalg.Scale(prior, hvaetest.PriorSD, prior)
 		linalg.AddConst(prior, prior, hvaetest.PriorMean)
@@ -2477,7 +2478,7 @@ func flowDraws(target hvae.Target[float64], K int, epsilon, hot float64, n int) 
 	if hot > 1 {
 		f.Tempering = hvae.FixedTempering(tp.Scalar(hot))
 	}
-	return hvaetest.HIS(&tp, f, 2, n, hvae.Stream(40, "homogeneous")).LogEstimate().Value.Data
+	return hvaetest.HIS(&tp, f, 2, n, random.Stream(40, "homogeneous")).LogEstimate().Value.Data
 }
 
 // leapfrogByHand returns the maps of equations 7 to 9 on the vector (z, ρ).
@@ -2606,7 +2607,7 @@ func autoEncoder(x []float64, K, blockSize int, params ...float64) (tr *hvae.Tra
 	tr = hvae.NewTrainer(all, seen, func(b *hvae.Block[float64]) variable {
 		noise := b.Tape.Matrix(2, len(b.Batch))
 		for j, i := range b.Batch {
-			hvae.FillNormalColumn(hvae.Stream(65, "observation", i), noise, j)
+			random.FillNormalColumn(random.Stream(65, "observation", i), noise, j)
 		}
 		p, epsilon := b.Params, b.Tape.Const(noise)
 		target := observations{b.Columns(linalg.Of(1, len(x), x)), p[0], p[1]}
@@ -2657,7 +2658,7 @@ func flowGradientError(s hvaetest.Scheme) float64 {
 	logit := filled(s.Flow(new(tape), nil, dims).StepSize.Rows(), dims, 0.2)
 	hot, alpha := linalg.Column(math.Log(0.6)), filled(s.K, 1, 1.5)
 	return hvaetest.GradientError([]matrix{mean, logSD, logit, hot, alpha}, func(t *tape, p []variable) variable {
-		rng := hvae.Stream(16, "common random numbers")
+		rng := random.Stream(16, "common random numbers")
 		epsilon := hvae.Noise(t, rng, dims, n)
 		z0 := ad.Add(ad.Mul(ad.Exp(p[1]), epsilon), p[0]) // section 5.2's reparameterisation
 		logDensity := ad.Sub(hvae.LogNormal(epsilon), ad.Sum(p[1]))
@@ -2675,11 +2676,11 @@ func flowGradientError(s hvaetest.Scheme) float64 {
 // methodGradientError returns hvaetest.GradientError of a method's ELBO in all parameters.
 func methodGradientError(t *testing.T, name string) float64 {
 	_, data, _ := points(3, 20)
-	m, err := model.NewMethod(name, data, hvae.Stream(13, name))
+	m, err := model.NewMethod(name, data, random.Stream(13, name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	rng := hvae.Stream(14, name)
+	rng := random.Stream(14, name)
 	var params []matrix
 	for _, p := range m.Params() {
 		if p.Name == "log_sigma" {
@@ -2691,7 +2692,7 @@ func methodGradientError(t *testing.T, name string) float64 {
 		params = append(params, p.Value)
 	}
 	return hvaetest.GradientError(params, func(t *tape, params []variable) variable {
-		return m.ELBO(params, hvae.Noise(t, hvae.Stream(15, "common random numbers"), m.NoiseRows(), 10))
+		return m.ELBO(params, hvae.Noise(t, random.Stream(15, "common random numbers"), m.NoiseRows(), 10))
 	})
 }
 
@@ -2715,7 +2716,7 @@ func methodELBO(m model.Method, theta model.Theta, n int, seed uint64, others ..
 		copy(p.Value.Data, values[i])
 		leaves = append(leaves, t.Leaf(p.Value))
 	}
-	return m.ELBO(leaves, hvae.Noise(&t, hvae.Stream(seed, "elbo"), m.NoiseRows(), n)).Value.Data
+	return m.ELBO(leaves, hvae.Noise(&t, random.Stream(seed, "elbo"), m.NoiseRows(), n)).Value.Data
 }
 
 // affine is the function a[0] + a[1]·z₀ + a[2]·γ₀.
@@ -2768,10 +2769,10 @@ func planarFlow(z, u, w, b matrix, K int) (zK, logDet []float64) {
 // planarParams returns u, w and b with ‖w‖ = 1.5 and wᵀu = −1.5, for which z + u tanh(wᵀz + b)
 // is not invertible.
 func planarParams(d int, seed int) (u, w, b matrix) {
-	rng := hvae.Stream(31, "planar", d, seed)
+	rng := random.Stream(31, "planar", d, seed)
 	u, w = linalg.New[float64](d, 1), linalg.New[float64](d, 1)
-	hvae.FillNormal(rng, w)
-	hvae.FillNormal(rng, u)
+	random.FillNormal(rng, w)
+	random.FillNormal(rng, u)
 	linalg.Scale(w, 1.5/hvaetest.Norm(w.Data), w)
 	wu := linalg.New[float64](1, 1)
 	linalg.MulSum(wu, w, u)
@@ -2845,7 +2846,7 @@ func digitParams[T linalg.Float](c mnist.Config, seed uint64) []mnist.Param[T] {
 
 // image returns n random binary images [784×n].
 func image[T linalg.Float](t *ad.Tape[T], n int, seed uint64) *ad.Var[T] {
-	rng := hvae.Stream(seed, "image")
+	rng := random.Stream(seed, "image")
 	m := t.Matrix(784, n)
 	for i := range m.Data {
 		m.Data[i] = 0
@@ -2889,7 +2890,7 @@ func networkEstimates(c mnist.Config, n int) (logs []float64) {
 		}
 	}
 	var tp ad.Tape[float32]
-	rng := hvae.Stream(8, c.String())
+	rng := random.Stream(8, c.String())
 	for len(logs) < n {
 		tp.Reset()
 		network, _ := mnist.NewNetwork(&tp, c, params, false)

@@ -8,8 +8,8 @@ import (
 	"hvae/ad"
 	"hvae/bench/plot"
 	"hvae/gaussian/model"
-	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // trajectory.svg shows paths of pathSteps leapfrog steps, chosen from pathDraws draws.
@@ -28,7 +28,7 @@ func drawPaths(seed uint64) []byte {
 	all := make([][]model.TwoModesPath, len(modeFlows))
 	for i, m := range modeFlows {
 		m.flow.K = pathSteps
-		all[i] = m.flow.Paths(pathDraws, hvae.Stream(seed, "two modes paths", pathSteps))
+		all[i] = m.flow.Paths(pathDraws, random.Stream(seed, "two modes paths", pathSteps))
 	}
 	for _, kind := range []struct {
 		name    string

@@ -9,7 +9,7 @@ import (
 
 	"hvae/bench/plot"
 	"hvae/gaussian/model"
-	"hvae/hvae"
+	"hvae/linalg/random"
 )
 
 // The settings that -two-modes compares.
@@ -56,7 +56,7 @@ func showTwoModes(ctx context.Context, o options, stdout, stderr io.Writer) erro
 		line := plot.Series{Label: m.label}
 		for _, K := range modeSteps {
 			m.flow.K = K
-			l, changed, err := m.flow.Draw(ctx, modeDraws, hvae.Stream(o.config.Seed, "two modes", K))
+			l, changed, err := m.flow.Draw(ctx, modeDraws, random.Stream(o.config.Seed, "two modes", K))
 			if err != nil {
 				return fmt.Errorf("%w: complete rows have been printed; nothing else was saved", context.Cause(ctx))
 			}

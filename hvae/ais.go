@@ -8,6 +8,7 @@ import (
 
 	"hvae/ad"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // AIS is annealed importance sampling (Neal, 2001) with B parallel chains. Its kernels are
@@ -121,7 +122,7 @@ func (a *AIS[T]) start(streams []*rand.Rand) *Particles[T] {
 func normals[T linalg.Float](streams []*rand.Rand, rows int) linalg.Matrix[T] {
 	m := linalg.New[T](rows, len(streams))
 	for j, rng := range streams {
-		FillNormalColumn(rng, m, j)
+		random.FillNormalColumn(rng, m, j)
 	}
 	return m
 }

@@ -12,6 +12,7 @@ import (
 	"hvae/hvae"
 	"hvae/hvae/hvaetest"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // Annealed importance sampling estimates a lower and an upper bound of the evidence of a target
@@ -20,7 +21,7 @@ func ExampleAIS() {
 	const chains = 200
 	streams := func(purpose string) (s []*rand.Rand) {
 		for j := range chains {
-			s = append(s, hvae.Stream(1, purpose, j))
+			s = append(s, random.Stream(1, purpose, j))
 		}
 		return s
 	}
@@ -62,7 +63,7 @@ func annealed(target hvae.Target[float64], steps int) *hvae.AIS[float64] {
 // chains returns streams for n chains.
 func chains(n int) (streams []*rand.Rand) {
 	for j := range n {
-		streams = append(streams, hvae.Stream(1, "ais", j))
+		streams = append(streams, random.Stream(1, "ais", j))
 	}
 	return streams
 }

@@ -12,6 +12,7 @@ import (
 	"hvae/hvae"
 	"hvae/hvae/hvaetest"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // twoModes is the joint density p(x, z) = e⁻³·½[N(z | −2, ½²) + N(z | 2, ½²)] of an
@@ -31,7 +32,7 @@ func (twoModes) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 func ExampleHIS() {
 	const n = 10000
 	var tape ad.Tape[float64]
-	rng := hvae.Stream(1, "example")
+	rng := random.Stream(1, "example")
 	flow := &hvae.Flow[float64]{
 		Target:    twoModes{},
 		K:         10,
@@ -107,7 +108,7 @@ func (p ppca) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 func ExampleTrainer_Minibatches() {
 	const D, L, N = 3, 2, 200
 	x := linalg.New[float64](D, N) // the data
-	hvae.FillNormal(hvae.Stream(1, "data"), x)
+	random.FillNormal(random.Stream(1, "data"), x)
 	linalg.MatMul(x, linalg.Of(3, 3, []float64{2, 0, 0, 1, 0.6, 0, -1, 0.3, 0.5}), x.Clone())
 
 	var params hvae.Params[float64]
@@ -225,7 +226,7 @@ func ExampleClosedForm() {
 	var tape ad.Tape[float64]
 	target := conjugate{linalg.Column(1.0, -2)}
 	flow := &hvae.Flow[float64]{Target: target, K: 8, StepSize: tape.Fill(1, 2, 0.15)}
-	rng := hvae.Stream(1, "example")
+	rng := random.Stream(1, "example")
 	epsilon, gamma0 := hvae.Noise(&tape, rng, 2, 1000), hvae.Noise(&tape, rng, 2, 1000)
 	sample := hvae.HIS(flow, hvae.StandardNormal[float64]{}, epsilon, gamma0)
 	e := hvae.ImportanceEstimate(sample.LogEstimate().Value.Data)
@@ -257,7 +258,7 @@ func ExampleRecompute() {
 				Target: func(params []*ad.Var[float64]) hvae.Target[float64] { return around{params[0]} },
 			}
 		}
-		rng := hvae.Stream(1, "example")
+		rng := random.Stream(1, "example")
 		epsilon, gamma0 := hvae.Noise(&tape, rng, 2, 10), hvae.Noise(&tape, rng, 2, 10)
 		elbo := hvae.HIS(flow, hvae.StandardNormal[float64]{}, epsilon, gamma0).ELBO()
 		kept := tape.Len()

@@ -6,6 +6,7 @@ import (
 
 	"hvae/ad"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // A Param is a named parameter, a part of θ or φ. Programs may set the elements of Value, but
@@ -29,7 +30,7 @@ func (ps *Params[T]) Add(name string, start linalg.Matrix[T]) *Param[T] {
 // N(0, sd²), and returns it. The draws depend only on the seed and the name.
 func (ps *Params[T]) Normal(name string, rows, cols int, sd T, seed uint64) *Param[T] {
 	p := ps.Add(name, linalg.New[T](rows, cols))
-	FillNormal(Stream(seed, "start "+name), p.Value)
+	random.FillNormal(random.Stream(seed, "start "+name), p.Value)
 	linalg.Scale(p.Value, sd, p.Value)
 	return p
 }

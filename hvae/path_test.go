@@ -9,6 +9,7 @@ import (
 	"hvae/hvae"
 	"hvae/hvae/hvaetest"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 func TestPathEndsAtResultOfForward(t *testing.T) {
@@ -19,7 +20,7 @@ func TestPathEndsAtResultOfForward(t *testing.T) {
 		Target: target, K: K, Tempering: hvae.FreeTempering(tape.Const(linalg.Column(0.9, 0.7, 0.8))),
 		StepSize: tape.Const(linalg.Of(K, 2, []float64{0.1, 0.2, 0.3, 0.15, 0.25, 0.05})),
 	}
-	rng := hvae.Stream(1, "path")
+	rng := random.Stream(1, "path")
 	start := hvae.Phase[float64]{Z: hvae.Noise(&tape, rng, 2, 5), Rho: hvae.Noise(&tape, rng, 2, 5)}
 	path, end := f.Path(start), f.Forward(start)
 	if len(path) != K+1 || path[0].Z != start.Z || !slices.Equal(path[K].Z.Value.Data, end.Z.Value.Data) || !slices.Equal(path[K].Rho.Value.Data, end.Rho.Value.Data) {

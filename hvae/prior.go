@@ -2,15 +2,24 @@ package hvae
 
 import (
 	"fmt"
+	"math/rand/v2"
 
 	"hvae/ad"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // A Prior is a variational prior q⁰ with reparameterised draws.
 type Prior[T linalg.Float] interface {
 	// Draw returns a draw z₀ [ℓ×B] and log q⁰(z₀) [1×B] as functions of noise ε ~ N(0, I) [ℓ×B].
 	Draw(epsilon *ad.Var[T]) (z0, logDensity *ad.Var[T])
+}
+
+// Noise returns a constant [rows×cols] of independent draws from N(0, 1).
+func Noise[T linalg.Float](t *ad.Tape[T], rng *rand.Rand, rows, cols int) *ad.Var[T] {
+	m := t.Matrix(rows, cols)
+	random.FillNormal(rng, m)
+	return t.Const(m)
 }
 
 // StandardNormal is the variational prior N(0, I) in any number of dimensions.

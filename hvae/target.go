@@ -14,8 +14,8 @@
 // row [1×ℓ]. Misuse panics; a bound that is not finite is an error.
 //
 // Read the source in this order: target.go, leapfrog.go, tempering.go, flow.go, prior.go,
-// random.go, his.go (Algorithm 1), importance.go, params.go, trainer.go (Algorithm 2),
-// optimise.go, and for section 2.2 chain.go and ais.go. The package imports ad and linalg.
+// his.go (Algorithm 1), importance.go, params.go, trainer.go (Algorithm 2),
+// optimise.go, and for section 2.2 chain.go and ais.go. The package imports ad, linalg and linalg/random.
 package hvae
 
 import (

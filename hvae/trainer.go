@@ -12,6 +12,7 @@ import (
 
 	"hvae/ad"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // A Bound returns estimates of the ELBO [1×B], such as Sample.ELBO, for the B columns of a
@@ -29,7 +30,7 @@ type Block[T linalg.Float] struct {
 
 	trainer *Trainer[T]
 	scratch ad.Tape[T]
-	stream  Keyed
+	stream  random.Keyed
 }
 
 // Var returns parameter p on the tape of the block. It panics if the trainer does not train p.
@@ -198,7 +199,7 @@ func (t *Trainer[T]) Minibatches(n, size int) iter.Seq[[]int] {
 	}
 	return func(yield func([]int) bool) {
 		batches := (n + size - 1) / size
-		order := Stream(t.Seed, "algorithm 2 minibatches", t.steps/batches).Perm(n)
+		order := random.Stream(t.Seed, "algorithm 2 minibatches", t.steps/batches).Perm(n)
 		slices.Chunk(order[t.steps%batches*size:], size)(yield)
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"hvae/hvae/hvaetest"
+	"hvae/linalg/random"
 	"hvae/mnist/model"
 )
 
@@ -19,7 +19,7 @@ func drawnFrom(t *testing.T, args ...string) (keys map[string]int, stdout string
 	keys = map[string]int{}
 	var stderr string
 	var status int
-	for _, k := range hvaetest.RecordStreams(func() { stdout, stderr, status = mnist(t.Context(), args...) }) {
+	for _, k := range random.Record(func() { stdout, stderr, status = mnist(t.Context(), args...) }) {
 		if strings.HasPrefix(k.Purpose, "mnist ") {
 			keys[k.String()]++
 		}
@@ -37,7 +37,7 @@ type expected struct {
 }
 
 func (e expected) add(times int, purpose string, index ...int) {
-	e.keys[hvaetest.StreamKey{Seed: e.seed, Purpose: purpose, Index: index}.String()] += times
+	e.keys[random.Key{Seed: e.seed, Purpose: purpose, Index: index}.String()] += times
 }
 
 // Every draw has a separate stream, keyed by its purpose, epoch or run, and image. A stream is begun

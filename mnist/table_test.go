@@ -18,7 +18,7 @@ import (
 
 	"hvae/bench/filelock"
 	"hvae/bench/plot/plottest"
-	"hvae/hvae/hvaetest"
+	"hvae/linalg/random"
 	"hvae/mnist/safetensors"
 )
 
@@ -620,7 +620,7 @@ func TestListAndTask(t *testing.T) {
 func TestRowsOfASeedShareTheirStreams(t *testing.T) {
 	keys := func(row, seed string) []string {
 		var all []string
-		for _, k := range hvaetest.RecordStreams(func() {
+		for _, k := range random.Record(func() {
 			mustTable(t, "table", "-data", few, "-dataset", "few", "-train", "100", "-epochs", "1", "-limit", "2", "-samples", "10", "-runs", "2", "-rows", row, "-seeds", seed, "-out", t.TempDir())
 		}) {
 			// An HVAE has more weights to initialise. The trainer's stream is not used.

@@ -10,6 +10,7 @@ import (
 	"hvae/ad"
 	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // A Trainer trains the parameters of a method with Algorithm 2. Its batch has one column, the
@@ -48,7 +49,7 @@ func (t *Trainer) draw(n int) {
 	if t.noise.Data == nil || t.noise.Cols != n {
 		t.noise = linalg.New[float64](t.method.NoiseRows(), n)
 	}
-	hvae.FillNormal(t.rng, t.noise)
+	random.FillNormal(t.rng, t.noise)
 }
 
 // MeanELBO returns the ELBO for the current parameters, averaged over n draws, or ctx's error if
@@ -119,7 +120,7 @@ type Outcome struct {
 
 // Dataset returns a dataset in d dimensions, given its number from 0. All methods share it.
 func (c Config) Dataset(d, dataset int) Data {
-	return Draw(Truth(d), c.Points, hvae.Stream(c.Seed, "gaussian data", d, dataset))
+	return Draw(Truth(d), c.Points, random.Stream(c.Seed, "gaussian data", d, dataset))
 }
 
 // Train executes a run. The outcome depends only on c and run, not on concurrent runs. Before
@@ -128,11 +129,11 @@ func (c Config) Dataset(d, dataset int) Data {
 // iteration and the parameters if a bound is not finite.
 func (c Config) Train(ctx context.Context, run Run, progress func(iterations int)) (Outcome, error) {
 	data := c.Dataset(run.Dims, run.Dataset)
-	method, err := NewMethod(run.Method, data, hvae.Stream(c.Seed, "gaussian start "+run.Method, run.Dims, run.Dataset))
+	method, err := NewMethod(run.Method, data, random.Stream(c.Seed, "gaussian start "+run.Method, run.Dims, run.Dataset))
 	if err != nil {
 		return Outcome{}, err
 	}
-	trainer := NewTrainer(method, c.Draws, c.Rate, hvae.Stream(c.Seed, "gaussian noise "+run.Method, run.Dims, run.Dataset))
+	trainer := NewTrainer(method, c.Draws, c.Rate, random.Stream(c.Seed, "gaussian noise "+run.Method, run.Dims, run.Dataset))
 	failed := func(format string, args ...any) (Outcome, error) {
 		err := fmt.Errorf(format, args...)
 		return Outcome{}, fmt.Errorf("%s on dataset %d, d = %d, %w; the parameters are%s\ntry a smaller -lr", run.Method, run.Dataset+1, run.Dims, err, describe(method.Params()))

@@ -8,6 +8,7 @@ import (
 	"hvae/ad"
 	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // A Scheme describes the tempering and step sizes of a flow.
@@ -81,7 +82,7 @@ func HIS(t *ad.Tape[float64], f *hvae.Flow[float64], dims, n int, rng *rand.Rand
 // dimensions with the scheme's flow, in batches of 500. bind returns the target on a tape.
 func Draws(s Scheme, bind func(t *ad.Tape[float64]) hvae.Target[float64], dims, n int, seed uint64) (logEstimates, elbos []float64) {
 	const batch = 500
-	rng := hvae.Stream(seed, s.String())
+	rng := random.Stream(seed, s.String())
 	var t ad.Tape[float64]
 	for len(logEstimates) < n {
 		t.Reset()

@@ -10,6 +10,7 @@ import (
 	"hvae/hvae"
 	"hvae/hvae/hvaetest"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // logistic is logistic regression of y [N×1], with elements 0 and 1, on x [N×ℓ]. The coefficients
@@ -122,7 +123,7 @@ func TestEvidenceMatchesQuadrature(t *testing.T) {
 
 func TestPosteriorDrawsHaveMomentsOfTarget(t *testing.T) {
 	z := linalg.New[float64](2, 50000)
-	hvaetest.Bimodal{Dims: 2}.FillPosterior(hvae.Stream(1, "posterior"), z)
+	hvaetest.Bimodal{Dims: 2}.FillPosterior(random.Stream(1, "posterior"), z)
 	moment := func(f func(x, y float64) float64) []float64 {
 		m := make([]float64, z.Cols)
 		for j := range m {
@@ -268,15 +269,4 @@ func TestSchemesAndDraws(t *testing.T) {
 			t.Errorf("%v: %d and %d draws, the first %v and %v", s, len(logs), len(elbos), logs[0], logs[500])
 		}
 	}
-}
-
-func ExampleRecordStreams() {
-	keys := hvaetest.RecordStreams(func() {
-		var k hvae.Keyed
-		hvae.Stream(3, "split")
-		k.Reset(1, "noise", 2, 7)
-	})
-	hvae.Stream(4, "not recorded")
-	fmt.Println(keys)
-	// Output: [split, seed 3 noise 2 7, seed 1]
 }

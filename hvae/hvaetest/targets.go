@@ -8,6 +8,7 @@ import (
 	"hvae/ad"
 	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // Bimodal is a target with two modes in Dims dimensions:
@@ -106,7 +107,7 @@ func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int) e
 	const columns = 3
 	var t, other ad.Tape[float64]
 	z := linalg.New[float64](dims, columns)
-	hvae.FillNormal(hvae.Stream(1, "hvaetest target"), z)
+	random.FillNormal(random.Stream(1, "hvaetest target"), z)
 	all, target := t.Leaf(z), bind(&t)
 	logJoint := target.LogJoint(all).Value
 	if want := (linalg.Shape{Rows: 1, Cols: columns}); logJoint.Shape() != want {
@@ -145,7 +146,7 @@ func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int) e
 // Forward, and LogDet must agree with the numerical Jacobian.
 func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int) error {
 	s := linalg.New[float64](2*dims, 1)
-	hvae.FillNormal(hvae.Stream(1, "hvaetest flow"), s)
+	random.FillNormal(random.Stream(1, "hvaetest flow"), s)
 	forward := OnTape(dims, func(t *ad.Tape[float64], s hvae.Phase[float64]) hvae.Phase[float64] { return bind(t).Forward(s) })
 	inverse := OnTape(dims, func(t *ad.Tape[float64], s hvae.Phase[float64]) hvae.Phase[float64] { return bind(t).Inverse(s) })
 	if back := inverse(forward(s.Data)); !(Distance(back, s.Data) <= 1e-8*Norm(s.Data)) {

@@ -6,7 +6,7 @@
 // Read data.go, then idx.go (the file format), download.go and synthetic.go (a stand-in for
 // MNIST that needs no network).
 //
-// The package imports hvae for its random streams, linalg and bench/atomicfile.
+// The package imports linalg, linalg/random and bench/atomicfile.
 package data
 
 import (
@@ -24,8 +24,8 @@ import (
 	"unicode"
 
 	"hvae/bench/atomicfile"
-	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // Side is the number of pixels of an image along each edge.
@@ -221,7 +221,7 @@ const validationShare = 6
 // Split draws a sixth of the training images, rounded down, at random for validation, as the
 // paper takes 10,000 of MNIST's 60,000. It returns the indices of both parts.
 func Split(train Images, seed uint64) (training, validation []int) {
-	order := hvae.Stream(seed, "mnist split").Perm(train.Len())
+	order := random.Stream(seed, "mnist split").Perm(train.Len())
 	n := train.Len() / validationShare
 	return order[n:], order[:n]
 }

@@ -6,8 +6,8 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 	"hvae/mnist/data"
 	"hvae/mnist/model"
 )
@@ -48,21 +48,21 @@ func newBounder(ctx context.Context, c model.Checkpoint, a model.Annealing, imag
 	n := len(images.Indices)
 	b := &bounder{Annealing: a, checkpoint: c, images: images,
 		lower: make([]float64, n), upper: make([]float64, n), importance: make([]float64, n)}
-	return b, b.Tune(ctx, c.Config, c.Params, x, func(image int) *rand.Rand { return hvae.Stream(images.seed, "mnist ais tuning", image) })
+	return b, b.Tune(ctx, c.Config, c.Params, x, func(image int) *rand.Rand { return random.Stream(images.seed, "mnist ais tuning", image) })
 }
 
 // add adds the bounds of a run. The estimates are importance sampling's for the same images.
 func (b *bounder) add(ctx context.Context, run int, fill Fill, z linalg.Matrix[float32], estimates []model.Estimate, done func(chains int)) error {
 	x, one := linalg.New[float32](data.Side*data.Side, len(estimates)), linalg.New[float32](data.Side*data.Side, 1)
 	for j := range x.Cols {
-		fill(j, one, new(hvae.Keyed))
+		fill(j, one, new(random.Keyed))
 		for i, v := range one.Data {
 			x.Row(i)[j] = v
 		}
 	}
 	noise := func(purpose string) func(image, chain int) *rand.Rand {
 		return func(image, chain int) *rand.Rand {
-			return hvae.Stream(b.images.seed, purpose, run, b.images.Indices[image], chain)
+			return random.Stream(b.images.seed, purpose, run, b.images.Indices[image], chain)
 		}
 	}
 	lower, acceptance, err := b.Bound(ctx, b.checkpoint.Config, b.checkpoint.Params, x, linalg.Matrix[float32]{}, noise("mnist ais forward"), done)

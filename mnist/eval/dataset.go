@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 	"hvae/mnist/data"
 	"hvae/mnist/model"
 )
@@ -28,12 +28,12 @@ type Dataset struct {
 }
 
 // A Fill sets x [784×1] to the binary image i and k to the start of the image's noise stream.
-type Fill = func(i int, x linalg.Matrix[float32], k *hvae.Keyed)
+type Fill = func(i int, x linalg.Matrix[float32], k *random.Keyed)
 
 // Binarise returns a Fill for the images with the given indices. Binarisation and noise depend
 // on the seed, the run and the index only.
 func Binarise(images data.Images, indices []int, seed uint64, run int) Fill {
-	return func(i int, x linalg.Matrix[float32], k *hvae.Keyed) {
+	return func(i int, x linalg.Matrix[float32], k *random.Keyed) {
 		index := indices[i]
 		data.Binarise(x, 0, images.Image(index), k.Reset(seed, "mnist eval pixels", run, index))
 		k.Reset(seed, "mnist eval noise", run, index)
@@ -75,7 +75,7 @@ func Split(set data.Set, split string, trainSeed, seed uint64) Dataset {
 			x := linalg.New[float32](data.Side*data.Side, min(tuningImages, len(indices)))
 			for j := range x.Cols {
 				i := indices[j]
-				data.Binarise(x, j, images.Image(i), hvae.Stream(seed, "mnist ais tuning pixels", i))
+				data.Binarise(x, j, images.Image(i), random.Stream(seed, "mnist ais tuning pixels", i))
 			}
 			return x, nil
 		},
@@ -89,9 +89,9 @@ func Simulated(ctx context.Context, c model.Checkpoint, n int, seed uint64) Data
 		Name: "simulated", Description: "images drawn from the model", Indices: First(n), Simulated: true, seed: seed,
 		begin: func(run int) (Fill, linalg.Matrix[float32], error) {
 			x, z, err := model.Simulate(ctx, c.Config, c.Params, n, func(image int) *rand.Rand {
-				return hvae.Stream(seed, "mnist eval simulated", run, image)
+				return random.Stream(seed, "mnist eval simulated", run, image)
 			})
-			fill := func(image int, one linalg.Matrix[float32], k *hvae.Keyed) {
+			fill := func(image int, one linalg.Matrix[float32], k *random.Keyed) {
 				for i := range one.Rows {
 					one.Data[i] = x.At(i, image)
 				}
@@ -101,7 +101,7 @@ func Simulated(ctx context.Context, c model.Checkpoint, n int, seed uint64) Data
 		},
 		tuning: func() (linalg.Matrix[float32], error) {
 			x, _, err := model.Simulate(ctx, c.Config, c.Params, tuningImages, func(image int) *rand.Rand {
-				return hvae.Stream(seed, "mnist ais tuning simulated", image)
+				return random.Stream(seed, "mnist ais tuning simulated", image)
 			})
 			return x, err
 		},

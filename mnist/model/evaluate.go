@@ -11,6 +11,7 @@ import (
 	"hvae/ad"
 	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // An Estimate holds the results of importance sampling for one image.
@@ -33,16 +34,16 @@ const drawsAtOnce = 48
 // its noise. Several goroutines call fill, and done after each image. If ctx ends first,
 // Evaluate returns ctx's error at once.
 func Evaluate[T linalg.Float](ctx context.Context, c Config, params []Param[T], n, draws int,
-	fill func(image int, x linalg.Matrix[T], k *hvae.Keyed), done func()) ([]Estimate, error) {
+	fill func(image int, x linalg.Matrix[T], k *random.Keyed), done func()) ([]Estimate, error) {
 	estimates := make([]Estimate, n)
 	err := forEach(ctx, n, func(t *ad.Tape[T]) func(i int) {
 		logs := make([]float64, draws)
-		var stream hvae.Keyed
+		var stream random.Keyed
 		var z0, zK moments[T]
 		return func(i int) {
 			x := linalg.New[T](pixels, 1)
 			fill(i, x, &stream)
-			logEstimates(logs, t, c, params, x, stream.Stream(), &z0, &zK)
+			logEstimates(logs, t, c, params, x, stream.Rand, &z0, &zK)
 			sum := 0.0
 			for _, l := range logs {
 				sum += l
@@ -118,7 +119,7 @@ func MeanSD(x []float64) (mean, sd float64) {
 func Generate[T linalg.Float](c Config, params []Param[T], n int, seed uint64) linalg.Matrix[T] {
 	var t ad.Tape[T]
 	network, _ := NewNetwork(&t, c, params, false)
-	return probabilities(network.Decode(hvae.Noise(&t, hvae.Stream(seed, "mnist sample"), c.Latent, n)))
+	return probabilities(network.Decode(hvae.Noise(&t, random.Stream(seed, "mnist sample"), c.Latent, n)))
 }
 
 // A Step describes the position z_k on the path of a flow, for each of B images.
@@ -135,7 +136,7 @@ func Reconstruct[T linalg.Float](c Config, params []Param[T], x linalg.Matrix[T]
 	network, _ := NewNetwork(&t, c, params, false)
 	images := t.Const(x)
 	mean, std := network.Encode(images)
-	rng := hvae.Stream(seed, "mnist reconstruct")
+	rng := random.Stream(seed, "mnist reconstruct")
 	epsilon, gamma0 := hvae.Noise(&t, rng, c.Latent, x.Cols), hvae.Noise(&t, rng, c.Latent, x.Cols)
 	start := network.draw(images, mean, std, epsilon, gamma0).Start
 	flow := network.Flow(images)

@@ -19,8 +19,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hvae/ad"
-	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 	"hvae/mnist/safetensors"
 )
 
@@ -32,14 +32,14 @@ type noise[T linalg.Float] struct {
 
 func (b noise[T]) Len() int { return b.n }
 
-func (b noise[T]) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[T], k *hvae.Keyed) {
+func (b noise[T]) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[T], k *random.Keyed) {
 	for j := range x.Cols {
 		rng := k.Reset(1, "batch", lo+j)
 		for i := range x.Rows {
 			x.Row(i)[j] = T(rng.IntN(2))
 		}
-		hvae.FillNormalColumn(rng, epsilon, j)
-		hvae.FillNormalColumn(rng, gamma0, j)
+		random.FillNormalColumn(rng, epsilon, j)
+		random.FillNormalColumn(rng, gamma0, j)
 	}
 	x.Row(0)[0] += b.poison
 }
@@ -290,7 +290,7 @@ func TestStepUsesTheGradientOfTheMeanOverTheBatch(t *testing.T) {
 		var tape ad.Tape[float64]
 		network, leaves := NewNetwork(&tape, c, params, true)
 		x, epsilon, gamma0 := tape.Matrix(pixels, b.n), tape.Matrix(c.Latent, b.n), tape.Matrix(c.Latent, b.n)
-		b.Fill(0, x, epsilon, gamma0, new(hvae.Keyed))
+		b.Fill(0, x, epsilon, gamma0, new(random.Keyed))
 		elbo := ad.Mean(network.ELBO(tape.Const(x), tape.Const(epsilon), tape.Const(gamma0)))
 		var want []float64
 		for _, g := range ad.Backward(elbo, leaves...) {
@@ -337,7 +337,7 @@ type oneOf[T linalg.Float] struct {
 
 func (o oneOf[T]) Len() int { return 1 }
 
-func (o oneOf[T]) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[T], k *hvae.Keyed) {
+func (o oneOf[T]) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[T], k *random.Keyed) {
 	o.b.Fill(lo+o.i, x, epsilon, gamma0, k)
 }
 
@@ -461,7 +461,7 @@ func TestMemoryOfEvaluateDoesNotDependOnDraws(t *testing.T) {
 	allocated := func(draws int) uint64 {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if _, err := Evaluate(t.Context(), free, params, 1, draws, func(_ int, x linalg.Matrix[float32], k *hvae.Keyed) { k.Reset(3, "image") }, func() {}); err != nil {
+		if _, err := Evaluate(t.Context(), free, params, 1, draws, func(_ int, x linalg.Matrix[float32], k *random.Keyed) { k.Reset(3, "image") }, func() {}); err != nil {
 			t.Fatal(err)
 		}
 		runtime.ReadMemStats(&after)
@@ -614,7 +614,7 @@ func TestStateHoldsTheMetricsOf100000Epochs(t *testing.T) {
 
 func TestEstimatesDependOnlyOnImageAndStream(t *testing.T) {
 	params := NewParams[float32](free, -1, 1)
-	fill := func(image int, x linalg.Matrix[float32], k *hvae.Keyed) {
+	fill := func(image int, x linalg.Matrix[float32], k *random.Keyed) {
 		rng := k.Reset(3, "image", image)
 		for i := range x.Data {
 			x.Data[i] = float32(rng.IntN(2))
@@ -639,7 +639,7 @@ func TestEstimatesDependOnlyOnImageAndStream(t *testing.T) {
 		t.Error("GOMAXPROCS changes bits")
 	}
 	for i, e := range want { // each image alone
-		alone, err := Evaluate(t.Context(), free, params, 1, 60, func(_ int, x linalg.Matrix[float32], k *hvae.Keyed) { fill(i, x, k) }, func() {})
+		alone, err := Evaluate(t.Context(), free, params, 1, 60, func(_ int, x linalg.Matrix[float32], k *random.Keyed) { fill(i, x, k) }, func() {})
 		if err != nil || alone[0] != e {
 			t.Errorf("image %d: %+v among other images, %+v alone, %v", i, e, alone[0], err)
 		}
@@ -655,7 +655,7 @@ func TestEvaluateEndsWithItsContextWithinAnImage(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { // takes an hour without the interruption
-		_, err := Evaluate(ctx, free, NewParams[float32](free, -1, 1), 1, 1<<20, func(_ int, _ linalg.Matrix[float32], k *hvae.Keyed) {
+		_, err := Evaluate(ctx, free, NewParams[float32](free, -1, 1), 1, 1<<20, func(_ int, _ linalg.Matrix[float32], k *random.Keyed) {
 			k.Reset(3, "image")
 			cancel()
 		}, func() {})
@@ -677,7 +677,7 @@ type interrupted struct {
 	cancel func()
 }
 
-func (b interrupted) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[float32], k *hvae.Keyed) {
+func (b interrupted) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[float32], k *random.Keyed) {
 	b.noise.Fill(lo, x, epsilon, gamma0, k)
 	b.cancel()
 }
@@ -716,7 +716,7 @@ func TestELBOOfEvaluateIsTheMeanLogEstimate(t *testing.T) {
 				x.Row(i)[j] = float32(i / 3 % 2)
 			}
 		}
-		evaluations, err := Evaluate(t.Context(), c, params, 20, 20, func(i int, x linalg.Matrix[float32], k *hvae.Keyed) {
+		evaluations, err := Evaluate(t.Context(), c, params, 20, 20, func(i int, x linalg.Matrix[float32], k *random.Keyed) {
 			fill(x, 0)
 			k.Reset(4, "evaluation", i)
 		}, func() {})
@@ -736,9 +736,9 @@ func TestELBOOfEvaluateIsTheMeanLogEstimate(t *testing.T) {
 		for j := range draws {
 			fill(x, j)
 		}
-		rng := hvae.Stream(5, "estimates")
-		hvae.FillNormal(rng, epsilon)
-		hvae.FillNormal(rng, gamma0)
+		rng := random.Stream(5, "estimates")
+		random.FillNormal(rng, epsilon)
+		random.FillNormal(rng, gamma0)
 		image, e, g := tape.Const(x), tape.Const(epsilon), tape.Const(gamma0)
 		estimates := network.ELBO(image, e, g)
 		if c.Kind == "hvae" {
@@ -772,7 +772,7 @@ func TestFlowCorrelatesDimensions(t *testing.T) {
 			linalg.Scale(p.Value, 6, p.Value)
 		}
 	}
-	estimates, err := Evaluate(t.Context(), c, params, images, draws, func(i int, x linalg.Matrix[float32], k *hvae.Keyed) {
+	estimates, err := Evaluate(t.Context(), c, params, images, draws, func(i int, x linalg.Matrix[float32], k *random.Keyed) {
 		for j := range x.Rows {
 			x.Data[j] = float32(j / 3 % 2)
 		}

@@ -8,6 +8,7 @@ import (
 	"hvae/conv"
 	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // A Param is a named parameter. A checkpoint stores it as a tensor with the same name and Shape
@@ -96,7 +97,7 @@ func NewParams[T linalg.Float](c Config, outputBias float64, seed uint64) []Para
 		if s.field == &n.decoder.deconv3.bias {
 			s.start = outputBias
 		}
-		rng := hvae.Stream(seed, "mnist start "+s.name)
+		rng := random.Stream(seed, "mnist start "+s.name)
 		for j := range ps[i].Value.Data {
 			ps[i].Value.Data[j] = T(s.start + s.spread*rng.NormFloat64())
 		}

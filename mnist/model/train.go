@@ -6,6 +6,7 @@ import (
 	"hvae/ad"
 	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // blockSize returns the number of columns of a batch of n that share a tape. With leapfrog
@@ -30,7 +31,7 @@ type Batch[T linalg.Float] interface {
 	// Fill sets the columns of x [784×n], epsilon and gamma0 [ℓ×n] to the images lo …
 	// lo+n−1 of the batch and their noise, for which it may use k. Several goroutines call
 	// it at once, each with another k.
-	Fill(lo int, x, epsilon, gamma0 linalg.Matrix[T], k *hvae.Keyed)
+	Fill(lo int, x, epsilon, gamma0 linalg.Matrix[T], k *random.Keyed)
 }
 
 // A Trainer trains a model with Algorithm 2; the columns are images.
@@ -86,7 +87,7 @@ func (t *Trainer[T]) begin(b Batch[T]) []int {
 // A worker is the memory that a goroutine reuses from block to block.
 type worker[T linalg.Float] struct {
 	network *Network[T]
-	stream  hvae.Keyed
+	stream  random.Keyed
 }
 
 // bound is the hvae.Bound of the trainer: it returns the ELBO of the images of a block.

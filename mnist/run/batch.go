@@ -3,15 +3,15 @@ package run
 import (
 	"slices"
 
-	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 	"hvae/mnist/data"
 )
 
 // shuffled returns the training images in the order of an epoch.
 func shuffled(training []int, seed uint64, epoch int) []int {
 	order := slices.Clone(training)
-	hvae.Stream(seed, "mnist shuffle", epoch).Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	random.Stream(seed, "mnist shuffle", epoch).Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	return order
 }
 
@@ -28,7 +28,7 @@ type batch struct {
 
 func (b *batch) Len() int { return len(b.indices) }
 
-func (b *batch) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[float32], k *hvae.Keyed) {
+func (b *batch) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[float32], k *random.Keyed) {
 	for j := range x.Cols {
 		i := b.indices[lo+j]
 		noise := "mnist train noise"
@@ -39,7 +39,7 @@ func (b *batch) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[float32], k *hvae.
 			data.Binarise(x, j, b.images.Image(i), k.Reset(b.seed, "mnist train pixels", b.epoch, i))
 		}
 		rng := k.Reset(b.seed, noise, b.epoch, i)
-		hvae.FillNormalColumn(rng, epsilon, j)
-		hvae.FillNormalColumn(rng, gamma0, j)
+		random.FillNormalColumn(rng, epsilon, j)
+		random.FillNormalColumn(rng, gamma0, j)
 	}
 }
