@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"hvae/linalg"
@@ -526,12 +525,12 @@ func TestTapeIsReusedWithoutAllocation(t *testing.T) {
 	}
 }
 
-// A tripwire is an operation that returns a copy of its operand. It sets flag when the number of
+// A tripwire is an operation that returns a copy of its operand. It closes stop when the number of
 // computed values, or the number of computed adjoints, reaches a given limit.
 type tripwire struct {
-	flag             atomic.Bool
-	values, adjoints int // values and adjoints left until flag is set
-	late             int // number of values and adjoints computed after flag was set
+	stop             chan struct{}
+	values, adjoints int // values and adjoints left until stop is closed
+	late             int // number of values and adjoints computed after stop was closed
 }
 
 func (w *tripwire) Run(in []variable) variable { return Tanh(w.on(w.on(Mul(in[0], in[0])))) }
@@ -549,11 +548,13 @@ func (w *tripwire) Pull(s Sweep[float64], y, ybar variable) {
 }
 
 func (w *tripwire) pass(n *int) {
-	if w.flag.Load() {
+	select {
+	case <-w.stop:
 		w.late++
+	default:
 	}
 	if *n--; *n == 0 {
-		w.flag.Store(true)
+		close(w.stop)
 	}
 }
 
@@ -561,9 +562,10 @@ func TestInterruptStopsAProgramAndResetRestoresTheTape(t *testing.T) {
 	a, _ := inputs(5)
 	var tape, scratch Tape[float64]
 	var w tripwire
-	tape.Interrupt = &w.flag
 	run := func() (g []float64, panicked any) {
 		defer func() { panicked = recover() }()
+		w.stop = make(chan struct{})
+		tape.Interrupt = w.stop
 		tape.Reset()
 		x := tape.Leaf(a)
 		h := Recomputed(&scratch, &w, []variable{w.on(Exp(x))})
@@ -577,13 +579,12 @@ func TestInterruptStopsAProgramAndResetRestoresTheTape(t *testing.T) {
 		if i >= values {
 			w.values = 0
 		}
-		if _, p := run(); p != (Interrupted{}) {
+		if _, p := run(); p != errInterrupted {
 			t.Fatalf("interrupt %d: panic %v", i, p)
 		}
 		if w.late > 0 {
 			t.Errorf("interrupt %d: %d later operations or steps of a sweep", i, w.late)
 		}
-		w.flag.Store(false)
 		w.values, w.adjoints, w.late = 0, 0, 0
 		if got, p := run(); !slices.Equal(got, want) {
 			t.Errorf("interrupt %d: a different gradient after Reset, panic %v", i, p)

@@ -89,16 +89,14 @@ type Trainer[T linalg.Float] struct {
 	workers []*Block[T]
 	parts   []part[T]
 	now     job[T]
-	next    atomic.Int64    // number of the next block to compute
-	stop    *atomic.Bool    // true if the context has ended, which interrupts all tapes
-	done    <-chan struct{} // Done of the context that sets stop
-	unwatch func() bool     // ends the effect of this context on stop
+	next    atomic.Int64 // number of the next block to compute
 
 	work, add func(lo, hi int) // loop bodies, created once so that steps do not allocate
 }
 
 // A job describes one evaluation of a batch.
 type job[T linalg.Float] struct {
+	interrupt    <-chan struct{} // closed when the context ends
 	batch        []int
 	bound        Bound[T]
 	seed         uint64
@@ -119,7 +117,7 @@ type part[T linalg.Float] struct {
 // NewTrainer returns a trainer of params. It copies their elements to one vector and replaces
 // each Value with a part of this vector. It panics if two parameters have the same name.
 func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[T]) *Trainer[T] {
-	t := &Trainer[T]{params: slices.Clone(params), optimiser: o, bound: bound, unwatch: func() bool { return false }}
+	t := &Trainer[T]{params: slices.Clone(params), optimiser: o, bound: bound}
 	for i, p := range t.params {
 		if slices.ContainsFunc(t.params[:i], func(q *Param[T]) bool { return q.Name == p.Name }) {
 			panic(fmt.Sprintf("hvae: two parameters are named %q", p.Name))
@@ -277,16 +275,11 @@ func (t *Trainer[T]) run(ctx context.Context, j job[T]) (mean float64, err error
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	if t.stop == nil || ctx.Done() != t.done { // only for a new context, because AfterFunc allocates
-		t.unwatch()
-		stop := new(atomic.Bool)
-		t.done, t.stop = ctx.Done(), stop
-		t.unwatch = context.AfterFunc(ctx, func() { stop.Store(true) })
-	}
 	if j.size = t.BlockSize; j.size == 0 {
 		j.size = 16
 	}
 	j.blocks = (n + j.size - 1) / j.size
+	j.interrupt = ctx.Done()
 	t.now = j
 	t.next.Store(0)
 	t.parts = append(t.parts, make([]part[T], max(0, j.blocks-len(t.parts)))...)
@@ -303,18 +296,11 @@ func (t *Trainer[T]) run(ctx context.Context, j job[T]) (mean float64, err error
 
 // takeBlocks computes blocks with workers lo to hi−1 until none remain or the tapes are interrupted.
 func (t *Trainer[T]) takeBlocks(lo, hi int) {
-	defer recoverInterrupted()
+	defer ad.RecoverInterrupt()
 	for _, w := range t.workers[lo:hi] {
 		for i := int(t.next.Add(1)) - 1; i < t.now.blocks; i = int(t.next.Add(1)) - 1 {
 			t.compute(w, i)
 		}
-	}
-}
-
-// recoverInterrupted, in a defer statement, recovers from the panic of an interrupted tape.
-func recoverInterrupted() {
-	if p := recover(); p != nil && p != any(ad.Interrupted{}) {
-		panic(p)
 	}
 }
 
@@ -343,7 +329,7 @@ func (t *Trainer[T]) boundOf(w *Block[T], i int) *ad.Var[T] {
 	lo := i * t.now.size
 	hi := min(lo+t.now.size, len(t.now.batch))
 	w.Tape.Reset()
-	w.Tape.Interrupt = t.stop
+	w.Tape.Interrupt = t.now.interrupt
 	w.Batch, w.Rng = t.now.batch[lo:hi:hi], w.stream.Reset(t.now.seed, t.now.purpose, t.now.step, lo)
 	w.Params, w.Scratch = w.Params[:0], nil
 	if t.Recompute && !t.now.keepAll {
@@ -371,7 +357,7 @@ func (t *Trainer[T]) boundOf(w *Block[T], i int) *ad.Var[T] {
 // findNonFinite computes the blocks again on a tape that keeps all values, and describes the
 // first operation whose result is not finite.
 func (t *Trainer[T]) findNonFinite() string {
-	defer recoverInterrupted()
+	defer ad.RecoverInterrupt()
 	w := &Block[T]{trainer: t, Tape: new(ad.Tape[T])}
 	t.now.keepAll = true
 	for i := range t.now.blocks {

@@ -87,16 +87,10 @@ func logEstimates[T linalg.Float](logs []float64, t *ad.Tape[T], c Config, param
 // forEach calls newTask on each core, with a separate tape, and calls the tasks with 0 … n−1 in
 // parallel. If ctx ends first, it interrupts the tapes and returns ctx's error.
 func forEach[T linalg.Float](ctx context.Context, n int, newTask func(t *ad.Tape[T]) (task func(i int))) error {
-	var stop atomic.Bool
-	defer context.AfterFunc(ctx, func() { stop.Store(true) })()
 	var next atomic.Int64
 	linalg.For(min(n, runtime.GOMAXPROCS(0)), 1, func(int, int) {
-		defer func() {
-			if p := recover(); p != nil && p != any(ad.Interrupted{}) {
-				panic(p)
-			}
-		}()
-		task := newTask(&ad.Tape[T]{Interrupt: &stop})
+		defer ad.RecoverInterrupt()
+		task := newTask(&ad.Tape[T]{Interrupt: ctx.Done()})
 		for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
 			task(i)
 		}
