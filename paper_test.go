@@ -358,7 +358,7 @@ func reverseKernels(t *testing.T) {
 		chain, q0, qK := autoregressions(rng, wrong, logJoint)
 		logs, optimal := make([]float64, draws), make([]float64, draws)
 		for i := range logs {
-			zK, logEstimate := chain.Forward(q0.draw(rng))
+			zK, logEstimate := chain.forward(q0.draw(rng))
 			logs[i], optimal[i] = logEstimate[0], logJoint(zK)-qK.log(zK)
 		}
 		estimates := hvaetest.Apply(logs, math.Exp)
@@ -388,7 +388,7 @@ func reverseEstimate(t *testing.T) {
 		chain, _, _ := autoregressions(rng, wrong, logJoint)
 		logs := make([]float64, draws)
 		for i := range logs {
-			_, logEstimate := chain.Reverse(posterior.draw(rng))
+			_, logEstimate := chain.reverse(posterior.draw(rng))
 			logs[i] = logEstimate[0]
 		}
 		inverse := hvaetest.Apply(logs, func(l float64) float64 { return evidence * math.Exp(-l) })
@@ -409,9 +409,9 @@ func aisIsSuboptimal(t *testing.T) {
 	q0, posterior := normal{0, 1.2}, normal{0.9, 0.5}
 	logJoint := func(z float64) float64 { return math.Log(evidence) + posterior.log(z) }
 	rng := random.Stream(63, "reversals")
-	chain := hvae.Chain[float64]{
-		LogPrior: func(z float64) []float64 { return []float64{q0.log(z)} },
-		LogJoint: func(z float64) []float64 { return []float64{logJoint(z)} },
+	chain := markovChain[float64]{
+		logPrior: func(z float64) []float64 { return []float64{q0.log(z)} },
+		logJoint: func(z float64) []float64 { return []float64{logJoint(z)} },
 	}
 	marginal := q0
 	for k := 1; k <= K; k++ {
@@ -419,12 +419,12 @@ func aisIsSuboptimal(t *testing.T) {
 		precision := (1-beta)/q0.variance + beta/posterior.variance
 		bridge := normal{((1-beta)*q0.mean/q0.variance + beta*posterior.mean/posterior.variance) / precision, 1 / precision}
 		step := func(z float64) normal { return normal{bridge.mean + a*(z-bridge.mean), (1 - a*a) * bridge.variance} }
-		chain.Kernels = append(chain.Kernels, kernel{rng, step, step}) // its own reversal
+		chain.kernels = append(chain.kernels, kernel{rng, step, step}) // its own reversal
 		marginal = normal{bridge.mean + a*(marginal.mean-bridge.mean), a*a*marginal.variance + (1-a*a)*bridge.variance}
 	}
 	var reversals, optimal []float64 // p̂/p(x)
 	for range draws {
-		zK, logEstimate := chain.Forward(q0.draw(rng))
+		zK, logEstimate := chain.forward(q0.draw(rng))
 		reversals = append(reversals, math.Exp(logEstimate[0])/evidence)
 		optimal = append(optimal, math.Exp(posterior.log(zK)-marginal.log(zK)))
 	}
@@ -456,9 +456,10 @@ func aisKernels(t *testing.T) {
 	}
 	for k := 1; k < K; k++ {
 		z := bridgeDraws(random.Stream(53, "bridge", k), target, float64(k)/K, draws)
-		end := a.Chain(streams).Kernels[k-1].Forward(a.At(z.Clone()), make([]float64, draws))
+		end := a.At(z.Clone())
+		rate := a.Move(end, k, streams)
 		moved := hvaetest.Distance(end.Z.Data, z.Data) / math.Sqrt(draws)
-		if rate := end.Acceptance(); rate < 0.4 || rate > 0.9 || moved < 0.5 {
+		if rate < 0.4 || rate > 0.9 || moved < 0.5 {
 			t.Errorf("k = %d: the kernel accepts %.2f and moves by %.2f, so nothing was tested", k, rate, moved)
 		}
 		for i, f := range functions {
@@ -607,12 +608,12 @@ func flowIsChain(t *testing.T) {
 		f := s.Flow(&tp, hvaetest.Bimodal{Dims: dims}, dims)
 		sample := hvaetest.HIS(&tp, f, dims, n, random.Stream(59, "deterministic"))
 		hot, alpha := heat(f.Tempering, s.K)
-		chain := hvae.Chain[hvae.Phase[float64]]{
-			LogPrior: func(s hvae.Phase[float64]) []float64 {
+		chain := markovChain[hvae.Phase[float64]]{
+			logPrior: func(s hvae.Phase[float64]) []float64 {
 				rho := ad.AddConst(hvae.LogNormal(ad.Scale(s.Rho, 1/hot)), -dims*math.Log(hot))
 				return ad.Add(logPrior(s.Z), rho).Value.Data
 			},
-			LogJoint: func(s hvae.Phase[float64]) []float64 {
+			logJoint: func(s hvae.Phase[float64]) []float64 {
 				return ad.Add(f.Target.LogJoint(s.Z), hvae.LogNormal(s.Rho)).Value.Data
 			},
 		}
@@ -621,12 +622,12 @@ func flowIsChain(t *testing.T) {
 			if alpha != nil {
 				phi.alpha = alpha[k]
 			}
-			chain.Kernels = append(chain.Kernels, phi)
+			chain.kernels = append(chain.kernels, phi)
 		}
-		end, forward := chain.Forward(sample.Start)
+		end, forward := chain.forward(sample.Start)
 		norm := hvaetest.Norm(forward)
 		checkDistance(t, forward, sample.LogEstimate().Value.Data, 1e-12*norm, "%v: eq. 3 and Algorithm 1", s)
-		start, backward := chain.Reverse(end)
+		start, backward := chain.reverse(end)
 		checkDistance(t, backward, forward, 1e-11*norm, "%v: eq. 3 in reverse", s)
 		checkDistance(t, start.Z.Value.Data, sample.Start.Z.Value.Data, 1e-11, "%v: the start of the reverse chain", s)
 	}
@@ -2302,7 +2303,55 @@ func sampledGradients(params []matrix, n int, elbo func(t *tape, params []variab
 
 // Chains of section 2.2
 
-// kernel is a Markov kernel in one dimension: z_k ~ forward(z_{k−1}), with the reverse kernel
+// A markovKernel is step k of the Markov chain of section 2.2. A value of type S holds the states
+// of B parallel chains. Forward draws z_k from q^k(z_k|z_{k−1}), and Reverse draws z_{k−1} from
+// r^{k−1}(z_{k−1}|z_k). Both add
+//
+//	log r^{k−1}(z_{k−1}|z_k) − log q^k(z_k|z_{k−1})
+//
+// to logRatio [B], which is log |det ∇Φ| for a map z_k = Φ(z_{k−1}) and its inverse.
+type markovKernel[S any] interface {
+	Forward(z S, logRatio []float64) S
+	Reverse(z S, logRatio []float64) S
+}
+
+// A markovChain estimates the evidence by importance sampling of whole Markov chains (equation 3,
+// eq:generalizedJarzynski):
+//
+//	p̂_θ(x) = p_θ(x, z_K) Π_k r^{k−1}(z_{k−1}|z_k) / q⁰(z₀) Π_k q^k(z_k|z_{k−1}).
+type markovChain[S any] struct {
+	kernels            []markovKernel[S]   // k = 1, …, K
+	logPrior, logJoint func(z S) []float64 // log q⁰(z) and log p_θ(x, z) [B]
+}
+
+// forward runs the chains from z₀ ~ q⁰ and returns z_K and log p̂_θ(x) [B].
+func (c markovChain[S]) forward(z S) (zK S, logEstimates []float64) {
+	for _, l := range c.logPrior(z) {
+		logEstimates = append(logEstimates, -l)
+	}
+	for _, k := range c.kernels {
+		z = k.Forward(z, logEstimates)
+	}
+	for j, l := range c.logJoint(z) {
+		logEstimates[j] += l
+	}
+	return z, logEstimates
+}
+
+// reverse runs the reverse kernels from draws z_K of the posterior p_θ(z|x), and returns z₀ and
+// log p̂_θ(x) [B].
+func (c markovChain[S]) reverse(z S) (z0 S, logEstimates []float64) {
+	logEstimates = slices.Clone(c.logJoint(z))
+	for _, k := range slices.Backward(c.kernels) {
+		z = k.Reverse(z, logEstimates)
+	}
+	for j, l := range c.logPrior(z) {
+		logEstimates[j] -= l
+	}
+	return z, logEstimates
+}
+
+// kernel is a markovKernel in one dimension: z_k ~ forward(z_{k−1}), with the reverse kernel
 // z_{k−1} ~ reverse(z_k).
 type kernel struct {
 	rng              *rand.Rand
@@ -2324,7 +2373,7 @@ func (k kernel) Reverse(z float64, logRatio []float64) float64 {
 // autoregressions returns a chain of three steps with known marginals, the first and the last
 // of which are q⁰ and q^K. Its reverse kernels are optimal for wrong = 1; otherwise, their means
 // and variances are multiplied by wrong.
-func autoregressions(rng *rand.Rand, wrong float64, logJoint func(float64) float64) (c hvae.Chain[float64], q0, qK normal) {
+func autoregressions(rng *rand.Rand, wrong float64, logJoint func(float64) float64) (c markovChain[float64], q0, qK normal) {
 	const K, a, s = 3, 0.8, 0.8
 	q0 = normal{0, 1.2}
 	v := q0.variance
@@ -2332,15 +2381,15 @@ func autoregressions(rng *rand.Rand, wrong float64, logJoint func(float64) float
 		next := a*a*v + s*s
 		back := a * v / next
 		reverseVariance := wrong * (v - back*back*next)
-		c.Kernels = append(c.Kernels, kernel{
+		c.kernels = append(c.kernels, kernel{
 			rng,
 			func(z float64) normal { return normal{a * z, s * s} },
 			func(z float64) normal { return normal{wrong * back * z, reverseVariance} },
 		})
 		v = next
 	}
-	c.LogPrior = func(z float64) []float64 { return []float64{q0.log(z)} }
-	c.LogJoint = func(z float64) []float64 { return []float64{logJoint(z)} }
+	c.logPrior = func(z float64) []float64 { return []float64{q0.log(z)} }
+	c.logJoint = func(z float64) []float64 { return []float64{logJoint(z)} }
 	return c, q0, normal{0, v}
 }
 

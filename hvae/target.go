@@ -15,7 +15,7 @@
 //
 // Read the source in this order: target.go, leapfrog.go, tempering.go, flow.go, prior.go,
 // his.go (Algorithm 1), importance.go, params.go, trainer.go (Algorithm 2),
-// optimise.go, and for section 2.2 chain.go and ais.go. The package imports ad, linalg and linalg/random.
+// optimise.go, and ais.go (section 2.2). The package imports ad, linalg and linalg/random.
 package hvae
 
 import (
