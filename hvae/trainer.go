@@ -29,7 +29,7 @@ type Block[T linalg.Float] struct {
 	State   any          // for data that the bound reuses; one per goroutine, initially nil
 
 	trainer *Trainer[T]
-	scratch ad.Tape[T]
+	scratch *ad.Tape[T] // nil in findNonFinite, to keep all values on Tape
 	stream  random.Keyed
 }
 
@@ -84,7 +84,6 @@ type Trainer[T linalg.Float] struct {
 	averages  [][]T              // running averages of the optimiser
 	theta     []T                // the elements of all parameters, in order
 	views     []linalg.Matrix[T] // the parameters as parts of theta
-	reached   []atomic.Bool      // which parameters the bound depends on; nil after the first step
 
 	workers []*Block[T]
 	parts   []part[T]
@@ -102,7 +101,6 @@ type job[T linalg.Float] struct {
 	seed         uint64
 	purpose      string // of the random streams
 	step         int
-	keepAll      bool      // whether to keep all values on the tape, without Scratch
 	values       []float64 // receives the bound of each column; nil to compute the gradient instead
 	size, blocks int       // columns per block, and number of blocks
 }
@@ -112,6 +110,7 @@ type part[T linalg.Float] struct {
 	bound     float64            // sum over the columns of the block
 	gradient  linalg.Matrix[T]   // of bound divided by the batch size, [n×1] for n elements of θ
 	gradients []linalg.Matrix[T] // the same, with the shapes of the parameters
+	reached   []bool             // whether bound depends on each parameter
 }
 
 // NewTrainer returns a trainer of params. It copies their elements to one vector and replaces
@@ -131,7 +130,6 @@ func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[
 	for _, start := range o.Start() {
 		t.averages = append(t.averages, slices.Repeat([]T{start}, len(t.theta)))
 	}
-	t.reached = make([]atomic.Bool, len(params))
 	t.work, t.add = t.takeBlocks, t.addParts
 	return t
 }
@@ -220,12 +218,11 @@ func (t *Trainer[T]) Step(ctx context.Context, batch []int) (elbo float64, err e
 		}
 		return elbo, fmt.Errorf("the ELBO (%v) or its gradient is not finite%s", elbo, where)
 	}
-	for i := range t.reached {
-		if !t.reached[i].Load() {
-			return elbo, fmt.Errorf("the bound does not depend on the parameter %q: use it (Block.Var), or do not pass it to NewTrainer", t.params[i].Name)
+	for i, p := range t.params {
+		if t.steps == 0 && !slices.ContainsFunc(t.parts[:t.now.blocks], func(p part[T]) bool { return p.reached[i] }) {
+			return elbo, fmt.Errorf("the bound does not depend on the parameter %q: use it (Block.Var), or do not pass it to NewTrainer", p.Name)
 		}
 	}
-	t.reached = nil
 	t.steps++
 	t.optimiser.Ascend(t.steps, t.theta, gradient.Data, t.averages)
 	return elbo, nil
@@ -285,7 +282,7 @@ func (t *Trainer[T]) run(ctx context.Context, j job[T]) (mean float64, err error
 	t.parts = append(t.parts, make([]part[T], max(0, j.blocks-len(t.parts)))...)
 	goroutines := min(j.blocks, runtime.GOMAXPROCS(0))
 	for len(t.workers) < goroutines {
-		t.workers = append(t.workers, &Block[T]{trainer: t, Tape: new(ad.Tape[T])})
+		t.workers = append(t.workers, &Block[T]{trainer: t, Tape: new(ad.Tape[T]), scratch: new(ad.Tape[T])})
 	}
 	linalg.For(goroutines, 1, t.work)
 	for _, p := range t.parts[:j.blocks] {
@@ -317,11 +314,7 @@ func (t *Trainer[T]) compute(w *Block[T], i int) {
 		out.gradients = t.params.split(out.gradient.Data)
 	}
 	reached := ad.BackwardInto(out.gradients, ad.Scale(sum, 1/T(len(t.now.batch))), w.Params)
-	for j := range t.reached {
-		if reached[j] {
-			t.reached[j].Store(true)
-		}
-	}
+	out.reached = append(out.reached[:0], reached...)
 }
 
 // boundOf computes the bound of block i on the tape of w and returns its sum over the columns.
@@ -332,8 +325,8 @@ func (t *Trainer[T]) boundOf(w *Block[T], i int) *ad.Var[T] {
 	w.Tape.Interrupt = t.now.interrupt
 	w.Batch, w.Rng = t.now.batch[lo:hi:hi], w.stream.Reset(t.now.seed, t.now.purpose, t.now.step, lo)
 	w.Params, w.Scratch = w.Params[:0], nil
-	if t.Recompute && !t.now.keepAll {
-		w.Scratch = &w.scratch
+	if t.Recompute {
+		w.Scratch = w.scratch
 	}
 	put := w.Tape.Const
 	if t.now.values == nil {
@@ -359,7 +352,6 @@ func (t *Trainer[T]) boundOf(w *Block[T], i int) *ad.Var[T] {
 func (t *Trainer[T]) findNonFinite() string {
 	defer ad.RecoverInterrupt()
 	w := &Block[T]{trainer: t, Tape: new(ad.Tape[T])}
-	t.now.keepAll = true
 	for i := range t.now.blocks {
 		sum := t.boundOf(w, i)
 		operation, where := w.Tape.FirstNonFinite(), ""
