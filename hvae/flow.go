@@ -71,7 +71,11 @@ func (f *Flow[T]) Inverse(s Phase[T]) Phase[T] {
 // LogDet returns log |det ∇H| = log Π α_k^ℓ = (ℓ/2) log β₀ [1×1] in ℓ dimensions, because
 // leapfrog steps have unit Jacobian and tempering step k has Jacobian α_k^ℓ.
 func (f *Flow[T]) LogDet(tape *ad.Tape[T], dims int) *ad.Var[T] {
-	return f.Tempering.Schedule(f.K).logDet(tape, dims)
+	invSqrtBeta0 := f.Tempering.Schedule(f.K).InvSqrtBeta0
+	if invSqrtBeta0 == nil {
+		return tape.Scalar(0)
+	}
+	return ad.Scale(ad.Log(invSqrtBeta0), -T(dims))
 }
 
 // stepSize returns the step sizes of step k as columns [ℓ×1].

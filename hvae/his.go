@@ -12,9 +12,9 @@ type Sample[T linalg.Float] struct {
 	Start, End Phase[T] // (z₀, ρ₀) and (z_K, ρ_K)
 
 	flow     *Flow[T]
-	schedule Tempering[T]
 	prior    Prior[T]
 	logPrior *ad.Var[T] // log q⁰(z₀), [1×B]
+	heat     *ad.Var[T] // 1/√β₀ [1×1], nil without tempering
 }
 
 // HIS runs Algorithm 1 (alg:his) with noise ε and γ₀ [ℓ×B], both from N(0, I). It draws z₀ from
@@ -25,11 +25,11 @@ func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T])
 	mustBe("log q⁰(z₀) of the variational prior", logPrior, z0, 1)
 	schedule := f.Tempering.Schedule(f.K)
 	rho0 := gamma0
-	if s := schedule.InvSqrtBeta0; s != nil {
-		rho0 = ad.Mul(s, gamma0)
+	if heat := schedule.InvSqrtBeta0; heat != nil {
+		rho0 = ad.Mul(heat, gamma0)
 	}
 	start := Phase[T]{Z: z0, Rho: rho0}
-	return Sample[T]{start, f.forward(start, schedule, nil), f, schedule, prior, logPrior}
+	return Sample[T]{start, f.forward(start, schedule, nil), f, prior, logPrior, schedule.InvSqrtBeta0}
 }
 
 // LogEstimate returns log p̂_θ(x) = log p̄ − log q̄ [1×B], where p̂_θ(x) is the unbiased
@@ -38,10 +38,10 @@ func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T])
 //	p̄ = p_θ(x, z_K) N(ρ_K | 0, I),   q̄ = q⁰(z₀) N(ρ₀ | 0, β₀⁻¹I) β₀^(−ℓ/2).
 func (s Sample[T]) LogEstimate() *ad.Var[T] {
 	dims := s.Start.Z.Rows()
-	logDet := s.schedule.logDet(s.Start.Z.Tape(), dims)
+	logDet := s.flow.LogDet(s.Start.Z.Tape(), dims)
 	logP := ad.Add(s.End.LogJoint(s.flow.Target), LogNormal(s.End.Rho))
 	var logMomentum *ad.Var[T] // log N(ρ₀ | 0, β₀⁻¹I)
-	if r := s.schedule.InvSqrtBeta0; r == nil {
+	if r := s.heat; r == nil {
 		logMomentum = LogNormal(s.Start.Rho)
 	} else { // N(ρ | 0, r²I) = N(ρ/r | 0, I)·r^−ℓ
 		logMomentum = ad.Sub(LogNormal(ad.Div(s.Start.Rho, r)), ad.Scale(ad.Log(r), T(dims)))

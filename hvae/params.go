@@ -6,7 +6,6 @@ import (
 
 	"hvae/ad"
 	"hvae/linalg"
-	"hvae/linalg/random"
 )
 
 // A Param is a named parameter, a part of θ or φ. Programs may set the elements of Value, but
@@ -23,15 +22,6 @@ type Params[T linalg.Float] []*Param[T]
 func (ps *Params[T]) Add(name string, start linalg.Matrix[T]) *Param[T] {
 	p := &Param[T]{Name: name, Value: start}
 	*ps = append(*ps, p)
-	return p
-}
-
-// Normal appends a parameter [rows×cols] whose initial elements are independent draws from
-// N(0, sd²), and returns it. The draws depend only on the seed and the name.
-func (ps *Params[T]) Normal(name string, rows, cols int, sd T, seed uint64) *Param[T] {
-	p := ps.Add(name, linalg.New[T](rows, cols))
-	random.FillNormal(random.Stream(seed, "start "+name), p.Value)
-	linalg.Scale(p.Value, sd, p.Value)
 	return p
 }
 

@@ -52,11 +52,3 @@ func (t Tempering[T]) Schedule(K int) Tempering[T] {
 	invSqrtBeta := ad.MulAdd(tape.Const(rest), t.InvSqrtBeta0, tape.Const(done))
 	return Tempering[T]{ad.Div(ad.RowRange(invSqrtBeta, 1, K+1), ad.RowRange(invSqrtBeta, 0, K)), t.InvSqrtBeta0}
 }
-
-// logDet returns log Π α_k^ℓ = (ℓ/2) log β₀ [1×1]. t must come from Schedule.
-func (t Tempering[T]) logDet(tape *ad.Tape[T], dims int) *ad.Var[T] {
-	if t.InvSqrtBeta0 == nil {
-		return tape.Scalar(0)
-	}
-	return ad.Scale(ad.Log(t.InvSqrtBeta0), -T(dims))
-}

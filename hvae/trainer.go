@@ -355,11 +355,10 @@ func (t *Trainer[T]) findNonFinite() string {
 	for i := range t.now.blocks {
 		sum := t.boundOf(w, i)
 		operation, where := w.Tape.FirstNonFinite(), ""
-		for j := 0; j < len(t.params) && operation == ""; j++ {
-			if !linalg.Finite(t.parts[i].gradients[j]) { // for one parameter, to save memory
-				ad.Grad(sum, w.Params[j])
-				operation, where = w.Tape.FirstNonFinite(), ", in the gradient of "+t.params[j].Name
-			}
+		j := slices.IndexFunc(t.parts[i].gradients, func(g linalg.Matrix[T]) bool { return !linalg.Finite(g) })
+		if operation == "" && j >= 0 {
+			ad.Grad(sum, w.Params[j])
+			operation, where = w.Tape.FirstNonFinite(), ", in the gradient of "+t.params[j].Name
 		}
 		if operation != "" {
 			lo := i * t.now.size

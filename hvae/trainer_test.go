@@ -328,7 +328,7 @@ func TestRestoredRunContinuesBitForBit(t *testing.T) {
 	for _, o := range []hvae.Optimiser[float32]{hvae.NewAdamax[float32](0.1), meanSquares{}} {
 		start := func() (*hvae.Trainer[float32], hvae.Params[float32]) {
 			var params hvae.Params[float32]
-			a, b := params.Add("a", linalg.Column[float32](1, 2)), params.Normal("b", 2, 1, 0.5, 3)
+			a, b := params.Add("a", linalg.Column[float32](1, 2)), params.Add("b", linalg.Column[float32](0.3, -0.7))
 			return hvae.NewTrainer(params, o, func(k *hvae.Block[float32]) *ad.Var[float32] {
 				x := ad.Mul(ad.Add(k.Var(a), k.Var(b)), k.Noise(2))
 				return ad.Scale(ad.MulSumTo(x, x, 1, len(k.Batch)), -1)
