@@ -9,9 +9,9 @@ import (
 	"hvae/linalg/random"
 )
 
-// A Prior is a variational prior q⁰ with reparameterised draws.
+// A Prior is a variational prior q⁰ whose draws are functions of noise.
 type Prior[T linalg.Float] interface {
-	// Draw returns a draw z₀ [ℓ×B] and log q⁰(z₀) [1×B] as functions of noise ε ~ N(0, I) [ℓ×B].
+	// Draw returns z₀ ~ q⁰ [ℓ×B] and log q⁰(z₀) [1×B] as functions of noise ε ~ N(0, I) [ℓ×B].
 	Draw(epsilon *ad.Var[T]) (z0, logDensity *ad.Var[T])
 }
 
@@ -22,7 +22,7 @@ func Noise[T linalg.Float](t *ad.Tape[T], rng *rand.Rand, rows, cols int) *ad.Va
 	return t.Const(m)
 }
 
-// StandardNormal is the variational prior N(0, I) in any number of dimensions.
+// StandardNormal is the variational prior N(0, I) in any number ℓ of dimensions.
 type StandardNormal[T linalg.Float] struct{}
 
 // Draw returns z₀ = ε [ℓ×B] and log N(ε | 0, I) [1×B].
@@ -30,8 +30,8 @@ func (StandardNormal[T]) Draw(epsilon *ad.Var[T]) (z0, logDensity *ad.Var[T]) {
 	return epsilon, LogNormal(epsilon)
 }
 
-// DiagonalNormal is the variational prior N(μ, diag(σ²)). Mean is μ and SD is the standard
-// deviation σ, each [ℓ×B], or [ℓ×1] for all columns.
+// DiagonalNormal is the variational prior N(μ, diag(σ²)). Mean is μ and SD is σ. Each is [ℓ×B],
+// or [ℓ×1] if all columns share it.
 type DiagonalNormal[T linalg.Float] struct{ Mean, SD *ad.Var[T] }
 
 // Draw returns z₀ = μ + σ ⊙ ε [ℓ×B] and log q⁰(z₀) [1×B].
@@ -58,8 +58,8 @@ func (q DiagonalNormal[T]) Entropy() *ad.Var[T] {
 	return ad.AddConst(q.logSD(), T(q.SD.Rows())*(linalg.Log2Pi+1)/2)
 }
 
-// Divergence returns KL(q⁰ ‖ N(0, I)) = Σ_j (½(μ_j² + σ_j² − 1) − log σ_j): [1×B], or [1×1] if
-// μ and σ are [ℓ×1].
+// Divergence returns the Kullback-Leibler divergence
+// KL(q⁰ ‖ N(0, I)) = Σ_j (½(μ_j² + σ_j² − 1) − log σ_j): [1×B], or [1×1] if μ and σ are [ℓ×1].
 func (q DiagonalNormal[T]) Divergence() *ad.Var[T] {
 	logSD := q.logSD()
 	squares := ad.Add(squaredNorms(q.Mean), squaredNorms(q.SD))
