@@ -561,7 +561,7 @@ func flowDensity(t *testing.T) {
 		for _, rho := range z.Data {
 			tp.Reset()
 			f := s.Flow(&tp, hvaetest.Bimodal{Dims: 1}, 1)
-			start := f.Inverse(hvae.Phase[float64]{Z: tp.Const(z), Rho: tp.Fill(1, n+1, rho)})
+			start := hvaetest.Inverse(f, hvae.Phase[float64]{Z: tp.Const(z), Rho: tp.Fill(1, n+1, rho)})
 			hot, _ := heat(f.Tempering, s.K)
 			logQ := ad.Add(hvae.LogNormal(start.Z), hvae.LogNormal(ad.Scale(start.Rho, 1/hot)))
 			logVolume := math.Log(hot) + f.LogDet(&tp, 1).Scalar()
@@ -2506,7 +2506,7 @@ func flowMaps(s hvaetest.Scheme, dims int) (forward, inverse func([]float64) []f
 			return h(s.Flow(t, hvaetest.Bimodal{Dims: dims}, dims), p)
 		})
 	}
-	return onTape((*hvae.Flow[float64]).Forward), onTape((*hvae.Flow[float64]).Inverse)
+	return onTape((*hvae.Flow[float64]).Forward), onTape(hvaetest.Inverse)
 }
 
 // stepSizesOf returns ε of step k+1.
@@ -2573,7 +2573,7 @@ func (k transition) Forward(s hvae.Phase[float64], logRatio []float64) hvae.Phas
 func (k transition) Reverse(s hvae.Phase[float64], logRatio []float64) hvae.Phase[float64] {
 	k.addLogDet(logRatio)
 	step := hvae.Flow[float64]{Target: k.target, K: 1, StepSize: k.epsilon}
-	return step.Inverse(hvae.Phase[float64]{Z: s.Z, Rho: ad.Scale(s.Rho, 1/k.alpha)})
+	return hvaetest.Inverse(&step, hvae.Phase[float64]{Z: s.Z, Rho: ad.Scale(s.Rho, 1/k.alpha)})
 }
 
 // addLogDet adds log |det ∇Φ| = ℓ log α.

@@ -53,22 +53,6 @@ func (f *Flow[T]) forward(s Phase[T], schedule Tempering[T], path *[]Phase[T]) P
 	return s
 }
 
-// Inverse returns (z₀, ρ₀) = H⁻¹(z_K, ρ_K). The inverse of a leapfrog step is a leapfrog step
-// with the opposite momentum: ρ ← −ρ, leapfrog, ρ ← −ρ.
-func (f *Flow[T]) Inverse(s Phase[T]) Phase[T] {
-	s = f.begin(s)
-	schedule := f.Tempering.Schedule(f.K)
-	for k := f.K; k >= 1; k-- {
-		if schedule.Alpha != nil {
-			s.Rho = ad.Div(s.Rho, ad.RowRange(schedule.Alpha, k-1, k))
-		}
-		s.Rho = ad.Neg(s.Rho)
-		s = leapfrog(f.Target, f.stepSize(k), s)
-		s.Rho = ad.Neg(s.Rho)
-	}
-	return s
-}
-
 // LogDet returns log |det ∇H| = log Π α_k^ℓ = (ℓ/2) log β₀ [1×1] for ℓ = dims. Leapfrog steps do
 // not contribute, because their Jacobians have determinant 1.
 func (f *Flow[T]) LogDet(tape *ad.Tape[T], dims int) *ad.Var[T] {

@@ -136,7 +136,7 @@ func TestShapeMismatchPanicsWithBothShapes(t *testing.T) {
 			(&Flow[float64]{Target: free{}, K: 1, StepSize: tp.Fill(1, 3, 0.1)}).Forward(state)
 		},
 		"Flow.StepSize is [2×2] for z [2×3]; it must be [1×2], or [3×2] with one row per step": func() {
-			(&Flow[float64]{Target: free{}, K: 3, StepSize: tp.Fill(2, 2, 0.1)}).Inverse(state)
+			(&Flow[float64]{Target: free{}, K: 3, StepSize: tp.Fill(2, 2, 0.1)}).Forward(state)
 		},
 		"Flow.StepSize is nil for K = 3 steps": func() {
 			(&Flow[float64]{Target: free{}, K: 3}).Forward(state)

@@ -67,6 +67,21 @@ func (s Scheme) Flow(t *ad.Tape[float64], target hvae.Target[float64], dims int)
 	return &hvae.Flow[float64]{Target: target, K: s.K, StepSize: t.Leaf(epsilon), Tempering: s.Cooling(t)}
 }
 
+// Inverse returns (z₀, ρ₀) = H⁻¹(z_K, ρ_K) for the flow H. The inverse of a leapfrog step is a
+// leapfrog step with the opposite momentum: ρ ← −ρ, leapfrog, ρ ← −ρ.
+func Inverse(f *hvae.Flow[float64], s hvae.Phase[float64]) hvae.Phase[float64] {
+	alpha := f.Tempering.Schedule(f.K).Alpha
+	for k := f.K - 1; k >= 0; k-- {
+		if alpha != nil {
+			s.Rho = ad.Div(s.Rho, ad.RowRange(alpha, k, k+1))
+		}
+		row := min(k, f.StepSize.Rows()-1)
+		s = hvae.Leapfrog(f.Target, ad.RowRange(f.StepSize, row, row+1), hvae.Phase[float64]{Z: s.Z, Rho: ad.Neg(s.Rho)})
+		s.Rho = ad.Neg(s.Rho)
+	}
+	return s
+}
+
 // PriorMean and PriorSD define the variational prior N(PriorMean, PriorSD²I) of HIS and Draws.
 // It overlaps both modes of Bimodal but equals neither.
 const PriorMean, PriorSD = 0.2, 1.1

@@ -148,7 +148,7 @@ func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int) erro
 	s := linalg.New[float64](2*dims, 1)
 	random.FillNormal(random.Stream(1, "hvaetest flow"), s)
 	forward := OnTape(dims, func(t *ad.Tape[float64], s hvae.Phase[float64]) hvae.Phase[float64] { return bind(t).Forward(s) })
-	inverse := OnTape(dims, func(t *ad.Tape[float64], s hvae.Phase[float64]) hvae.Phase[float64] { return bind(t).Inverse(s) })
+	inverse := OnTape(dims, func(t *ad.Tape[float64], s hvae.Phase[float64]) hvae.Phase[float64] { return Inverse(bind(t), s) })
 	if back := inverse(forward(s.Data)); !(Distance(back, s.Data) <= 1e-8*Norm(s.Data)) {
 		return fmt.Errorf("the inverse of H(z, ρ) is %v, not (z, ρ) = %v", back, s.Data)
 	}
