@@ -2674,13 +2674,20 @@ func autoEncoder(x []float64, K, blockSize int, params ...float64) (tr *hvae.Tra
 	return tr, seen
 }
 
-// gradient is an optimiser that stores the last gradient and changes no parameter.
-type gradient struct{ last []float64 }
+// gradient is an optimiser that stores the gradient of the last step, with the elements of all
+// parameters, and changes no parameter.
+type gradient struct {
+	step int
+	last []float64
+}
 
 func (g *gradient) Start() []float64 { return nil }
 
-func (g *gradient) Ascend(_ int, _, gradient []float64, _ [][]float64) {
-	g.last = slices.Clone(gradient)
+func (g *gradient) Ascend(step int, _, gradient []float64, _ [][]float64) {
+	if step > g.step {
+		g.step, g.last = step, nil
+	}
+	g.last = append(g.last, gradient...)
 }
 
 // checkOptimiser reports an error unless the optimiser's averages start with the values start,

@@ -7,6 +7,7 @@ import (
 	"log"
 	"math"
 	"reflect"
+	"slices"
 
 	"hvae/ad"
 	"hvae/hvae"
@@ -105,7 +106,7 @@ func (p ppca) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 // A variational auto-encoder with a linear encoder and one leapfrog step trains probabilistic
 // PCA on minibatches. If z has D − 1 dimensions, the maximum-likelihood estimate of the
 // covariance is the sample covariance, so the largest mean log-likelihood has a closed form.
-func ExampleTrainer_Minibatches() {
+func ExampleTrainer_minibatches() {
 	const D, L, N = 3, 2, 200
 	x := linalg.New[float64](D, N) // the data
 	random.FillNormal(random.Stream(1, "data"), x)
@@ -129,7 +130,7 @@ func ExampleTrainer_Minibatches() {
 		func(b *hvae.Block[float64]) *ad.Var[float64] { return draw(b).ELBO() })
 	for epoch := range 400 {
 		adamax.Rate = 0.05 * (1 - float64(epoch)/400)
-		for batch := range trainer.Minibatches(N, 50) {
+		for batch := range slices.Chunk(random.Stream(1, "epoch", epoch).Perm(N), 50) {
 			if _, err := trainer.Step(context.Background(), batch); err != nil {
 				log.Fatal(err)
 			}
@@ -176,14 +177,10 @@ func ExampleTrainer_Restore() {
 		})
 	}
 	train := func(t *hvae.Trainer[float64], steps int) {
-		for t.State().Steps < steps {
-			for batch := range t.Minibatches(6, 2) {
-				if _, err := t.Step(context.Background(), batch); err != nil {
-					log.Fatal(err)
-				}
-				if t.State().Steps == steps {
-					break
-				}
+		for step := t.State().Steps; step < steps; step++ {
+			order := random.Stream(1, "epoch", step/3).Perm(6) // an epoch has three batches
+			if _, err := t.Step(context.Background(), order[step%3*2:][:2]); err != nil {
+				log.Fatal(err)
 			}
 		}
 	}

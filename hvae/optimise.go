@@ -12,8 +12,8 @@ type Optimiser[T linalg.Float] interface {
 	// Start returns the initial values of the running averages. All elements of an average
 	// start with the same value.
 	Start() []T
-	// Ascend updates the parameters theta and the running averages, given the gradient. All
-	// have the same length. The first step has the number 1.
+	// Ascend updates the elements theta of one parameter and their running averages, given the
+	// gradient. All slices of elements have the same length. The first step is number 1.
 	Ascend(step int, theta, gradient []T, averages [][]T)
 }
 

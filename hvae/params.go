@@ -8,11 +8,12 @@ import (
 	"hvae/linalg"
 )
 
-// A Param is a named parameter of the model or of the variational prior and flow. Programs may
-// set the elements of Value at any time. After NewTrainer, they must not replace Value itself.
+// A Param is a named parameter of the model, the variational prior or the flow. Between steps of
+// a Trainer, programs may change the elements of Value.
 type Param[T linalg.Float] struct {
-	Name  string
-	Value linalg.Matrix[T]
+	Name     string
+	Value    linalg.Matrix[T]
+	Averages [][]T // running averages of an Optimiser, each with one element per element of Value
 }
 
 // Params is a list of parameters. The zero value is an empty list.
@@ -24,18 +25,6 @@ func (ps *Params[T]) Add(name string, start linalg.Matrix[T]) *Param[T] {
 	p := &Param[T]{Name: name, Value: start}
 	*ps = append(*ps, p)
 	return p
-}
-
-// split cuts theta into matrices with the shapes of the parameters. The matrices share memory
-// with theta.
-func (ps Params[T]) split(theta []T) []linalg.Matrix[T] {
-	ms := make([]linalg.Matrix[T], len(ps))
-	for i, p := range ps {
-		n := len(p.Value.Data)
-		ms[i] = linalg.Of(p.Value.Rows, p.Value.Cols, theta[:n:n])
-		theta = theta[n:]
-	}
-	return ms
 }
 
 // Constrain maps each element x ∈ ℝ of an unconstrained parameter to the interval (lo, hi):

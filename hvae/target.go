@@ -7,7 +7,7 @@
 // bounds of log p_θ(x), which training maximises.
 //
 // Start with the examples in example_test.go: ExampleHIS estimates an evidence (Algorithm 1),
-// ExampleTrainer trains a flow (Algorithm 2), ExampleTrainer_Minibatches trains a variational
+// ExampleTrainer trains a flow (Algorithm 2), ExampleTrainer_minibatches trains a variational
 // auto-encoder, and ExampleTrainer_Restore continues an interrupted run. ExampleAIS in
 // ais_test.go computes a lower and an upper bound. Package hvaetest tests targets and flows.
 //

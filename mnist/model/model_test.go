@@ -308,7 +308,10 @@ func TestStepUsesTheGradientOfTheMeanOverTheBatch(t *testing.T) {
 		if !(math.Abs(got-elbo.Scalar()) <= 1e-12*math.Abs(elbo.Scalar())) {
 			t.Errorf("%v: the ELBO is %v from the step, %v from the tape", c, got, elbo.Scalar())
 		}
-		mean := trainer.algorithm.State().Averages[0]
+		var mean []float64
+		for _, p := range params {
+			mean = append(mean, p.Averages[0]...)
+		}
 		difference, size := 0.0, 0.0
 		for i, g := range want {
 			difference = math.Hypot(difference, mean[i]/(1-0.9)-g)

@@ -45,14 +45,11 @@ func (t *Trainer[T]) State(settings map[string]string, progress string, best []P
 	for k, v := range settings {
 		f.Metadata[settingPrefix+k] = v
 	}
-	lo := 0
 	for _, p := range t.Params {
-		hi := lo + len(p.Value.Data)
 		f.Tensors = append(f.Tensors,
 			p.tensor(p.Name, p.Value.Data),
-			p.tensor(meanPrefix+p.Name, s.Averages[0][lo:hi]),
-			p.tensor(normPrefix+p.Name, s.Averages[1][lo:hi]))
-		lo = hi
+			p.tensor(meanPrefix+p.Name, p.Averages[0]),
+			p.tensor(normPrefix+p.Name, p.Averages[1]))
 	}
 	for _, p := range best {
 		f.Tensors = append(f.Tensors, p.tensor(bestPrefix+p.Name, p.Value.Data))
@@ -109,13 +106,10 @@ func (t *Trainer[T]) Restore(s State) (best []Param[T], err error) {
 	}
 	to := t.algorithm.State()
 	to.Steps = s.Steps
-	lo := 0
 	for i, p := range t.Params {
-		hi := lo + len(p.Value.Data)
 		p.restore(s.file, p.Name, to.Params[i].Value.Data)
-		p.restore(s.file, meanPrefix+p.Name, to.Averages[0][lo:hi])
-		p.restore(s.file, normPrefix+p.Name, to.Averages[1][lo:hi])
-		lo = hi
+		p.restore(s.file, meanPrefix+p.Name, to.Params[i].Averages[0])
+		p.restore(s.file, normPrefix+p.Name, to.Params[i].Averages[1])
 	}
 	if err := t.algorithm.Restore(to); err != nil {
 		return nil, err

@@ -49,7 +49,7 @@ type Trainer[T linalg.Float] struct {
 }
 
 // NewTrainer returns a trainer of the given parameters with Adamax at the given learning rate.
-// It changes them in place, and moves their elements to one vector θ.
+// It changes them in place.
 func NewTrainer[T linalg.Float](c Config, params []Param[T], rate float64) *Trainer[T] {
 	t := &Trainer[T]{Config: c, Params: params}
 	var all hvae.Params[T]
