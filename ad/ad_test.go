@@ -529,8 +529,9 @@ func TestTapeIsReusedWithoutAllocation(t *testing.T) {
 // computed values, or the number of computed adjoints, reaches a given limit.
 type tripwire struct {
 	stop             chan struct{}
-	values, adjoints int // values and adjoints left until stop is closed
-	late             int // number of values and adjoints computed after stop was closed
+	tapes            [2]*Tape[float64] // read the channel at their next check after stop is closed
+	values, adjoints int               // values and adjoints left until stop is closed
+	late             int               // number of values and adjoints computed after stop was closed
 }
 
 func (w *tripwire) Run(in []variable) variable { return Tanh(w.on(w.on(Mul(in[0], in[0])))) }
@@ -555,13 +556,16 @@ func (w *tripwire) pass(n *int) {
 	}
 	if *n--; *n == 0 {
 		close(w.stop)
+		for _, t := range w.tapes {
+			t.checks = 15
+		}
 	}
 }
 
 func TestInterruptStopsAProgramAndResetRestoresTheTape(t *testing.T) {
 	a, _ := inputs(5)
 	var tape, scratch Tape[float64]
-	var w tripwire
+	w := tripwire{tapes: [2]*Tape[float64]{&tape, &scratch}}
 	run := func() (g []float64, panicked any) {
 		defer func() { panicked = recover() }()
 		w.stop = make(chan struct{})

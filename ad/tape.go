@@ -113,9 +113,11 @@ const (
 // ready to use.
 type Tape[T linalg.Float] struct {
 	// Interrupt, if not nil, is a channel that stops a program, such as Done of a context. After
-	// it is closed, the next operation or the next call of a rule panics, also inside Recomputed.
-	// The caller defers RecoverInterrupt. To use the tape again, replace Interrupt and call Reset.
+	// it is closed, one of the next 16 operations or calls of rules panics, also inside
+	// Recomputed. The caller defers RecoverInterrupt. To use the tape again, replace Interrupt
+	// and call Reset.
 	Interrupt <-chan struct{}
+	checks    uint // number of calls of checkInterrupt
 
 	record[T]
 	program  int        // number of the current program
@@ -154,7 +156,15 @@ func (r *record[T]) at(i int) *Var[T] {
 
 var errInterrupted = errors.New("ad: interrupted")
 
+// checkInterrupt panics if the tape is interrupted. Only every 16th call reads the channel, because
+// programs of small operations would otherwise take 8 % longer.
 func (t *Tape[T]) checkInterrupt() {
+	if t.checks++; t.checks%16 == 0 {
+		t.readInterrupt()
+	}
+}
+
+func (t *Tape[T]) readInterrupt() {
 	select {
 	case <-t.Interrupt:
 		panic(errInterrupted)
