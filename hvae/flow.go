@@ -74,13 +74,13 @@ func (f *Flow[T]) stepSize(k int) stepSize[T] {
 func (f *Flow[T]) begin(s Phase[T]) Phase[T] {
 	z, rho := s.Z.Value.Shape(), s.Rho.Value.Shape()
 	if z != rho {
-		panic(fmt.Sprintf("hvae: position %v and momentum %v differ in shape", z, rho))
+		panic(fmt.Sprintf("hvae: position %v and momentum %v must have the same shape", z, rho))
 	}
 	if f.K == 0 {
 		return s
 	}
 	if f.StepSize == nil {
-		panic(fmt.Sprintf("hvae: Flow.StepSize is nil for K = %d steps", f.K))
+		panic(fmt.Sprintf("hvae: Flow.StepSize is nil for K = %d steps; it must be [1×%d]", f.K, z.Rows))
 	}
 	if e := f.StepSize.Value.Shape(); e.Cols != z.Rows || e.Rows != 1 && e.Rows != f.K {
 		panic(fmt.Sprintf("hvae: Flow.StepSize is %v for z %v; it must be [1×%d], or [%d×%d] with one row per step", e, z, z.Rows, f.K, z.Rows))

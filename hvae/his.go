@@ -71,7 +71,7 @@ func (s Sample[T]) ELBO() *ad.Var[T] {
 func (s Sample[T]) EntropyELBO() *ad.Var[T] {
 	q, ok := s.prior.(interface{ Entropy() *ad.Var[T] })
 	if !ok {
-		panic(fmt.Sprintf("hvae: EntropyELBO needs a variational prior with a method Entropy, unlike %T", s.prior))
+		panic(fmt.Sprintf("hvae: EntropyELBO: the variational prior %T has no method Entropy", s.prior))
 	}
 	return s.elbo(ad.Add(s.End.LogJoint(s.flow.Target), q.Entropy()))
 }

@@ -138,15 +138,15 @@ func TestShapeMismatchPanicsWithBothShapes(t *testing.T) {
 		"Flow.StepSize is [2×2] for z [2×3]; it must be [1×2], or [3×2] with one row per step": func() {
 			(&Flow[float64]{Target: free{}, K: 3, StepSize: tp.Fill(2, 2, 0.1)}).Forward(state)
 		},
-		"Flow.StepSize is nil for K = 3 steps": func() {
+		"Flow.StepSize is nil for K = 3 steps; it must be [1×2]": func() {
 			(&Flow[float64]{Target: free{}, K: 3}).Forward(state)
 		},
-		"free tempering with α [4×1] for a flow of K = 3 steps; α must be [3×1]": func() {
+		"FreeTempering: α is [4×1] for a flow of K = 3 steps; it must be [3×1]": func() {
 			(&Flow[float64]{Target: free{}, K: 3, StepSize: tp.Fill(1, 2, 0.1), Tempering: FreeTempering(tp.Fill(4, 1, 0.9))}).Forward(state)
 		},
-		"1/√β₀ [2×1]; it must be [1×1]":                func() { FixedTempering(tp.Fill(2, 1, 1.5)) },
-		"Unconstrain of 0.6, which is not in (0, 0.5)": func() { Unconstrain(0.6, 0, 0.5) },
-		"EntropyELBO needs a variational prior with a method Entropy, unlike hvae.StandardNormal[float64]": func() {
+		"1/√β₀ is [2×1]; it must be [1×1]":                 func() { FixedTempering(tp.Fill(2, 1, 1.5)) },
+		"Unconstrain: 0.6 is not in the interval (0, 0.5)": func() { Unconstrain(0.6, 0, 0.5) },
+		"EntropyELBO: the variational prior hvae.StandardNormal[float64] has no method Entropy": func() {
 			his(&Flow[float64]{Target: free{}}).EntropyELBO()
 		},
 		"log joint density is [2×3] for z [2×3]; it must be [1×3]": func() {

@@ -49,7 +49,7 @@ func tailShape(logWeights []float64) float64 {
 	largest, cutoff := x[l-1], x[l-n-1]
 	x = x[l-n:]
 	for i, w := range x {
-		x[i] = math.Exp(w-largest) - math.Exp(cutoff-largest) // w − cutoff, divided by the largest weight
+		x[i] = math.Exp(w-largest) - math.Exp(cutoff-largest) // excess of p̂ over the cutoff, relative to the largest p̂
 	}
 	shape := func(theta float64) (k float64) { // returns the maximum-likelihood k for θ = −k/scale
 		for _, v := range x {

@@ -54,7 +54,7 @@ func Constrain[T linalg.Float](x *ad.Var[T], lo, hi float64) *ad.Var[T] {
 func Unconstrain(v, lo, hi float64) float64 {
 	switch {
 	case !(lo < v && v < hi):
-		panic(fmt.Sprintf("hvae: Unconstrain of %v, which is not in (%v, %v)", v, lo, hi))
+		panic(fmt.Sprintf("hvae: Unconstrain: %v is not in the interval (%v, %v)", v, lo, hi))
 	case math.IsInf(hi, 1):
 		return math.Log(v - lo)
 	}

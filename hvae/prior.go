@@ -47,8 +47,8 @@ func (q DiagonalNormal[T]) LogDensity(z *ad.Var[T]) *ad.Var[T] {
 // logDensity returns log q⁰(μ + σ ⊙ ε) [1×B]. It panics unless μ, σ and ε have ℓ rows.
 func (q DiagonalNormal[T]) logDensity(epsilon *ad.Var[T]) *ad.Var[T] {
 	if n := epsilon.Rows(); q.Mean.Rows() != n || q.SD.Rows() != n {
-		panic(fmt.Sprintf("hvae: noise %v for a normal with mean %v and standard deviation %v, which must have %d rows",
-			epsilon.Value.Shape(), q.Mean.Value.Shape(), q.SD.Value.Shape(), n))
+		panic(fmt.Sprintf("hvae: DiagonalNormal with Mean %v and SD %v for noise or z %v; all must have %d rows",
+			q.Mean.Value.Shape(), q.SD.Value.Shape(), epsilon.Value.Shape(), n))
 	}
 	return ad.Sub(LogNormal(epsilon), q.logSD())
 }

@@ -88,10 +88,10 @@ func TestEntropyELBOReplacesLogPriorByItsExpectation(t *testing.T) {
 func TestDiagonalNormalPanicsOnShapeMismatch(t *testing.T) {
 	var tape ad.Tape[float64]
 	for want, q := range map[string]hvae.DiagonalNormal[float64]{
-		"noise [2×3] for a normal with mean [1×1] and standard deviation [2×1], which must have 2 rows": {
+		"DiagonalNormal with Mean [1×1] and SD [2×1] for noise or z [2×3]; all must have 2 rows": {
 			Mean: tape.Scalar(0), SD: tape.Fill(2, 1, 1)},
-		"mean [2×3] and standard deviation [1×1]": {Mean: tape.Fill(2, 3, 0), SD: tape.Scalar(1)},
-		"shapes [2×2], [2×3] and [2×3]":           {Mean: tape.Fill(2, 3, 0), SD: tape.Fill(2, 2, 1)},
+		"Mean [2×3] and SD [1×1]":       {Mean: tape.Fill(2, 3, 0), SD: tape.Scalar(1)},
+		"shapes [2×2], [2×3] and [2×3]": {Mean: tape.Fill(2, 3, 0), SD: tape.Fill(2, 2, 1)},
 	} {
 		func() {
 			defer func() {

@@ -23,7 +23,7 @@ type Tempering[T linalg.Float] struct {
 //	1/√β_k = (1 − 1/√β₀)·k²/K² + 1/√β₀,   α_k = √(β_{k−1}/β_k).
 func FixedTempering[T linalg.Float](invSqrtBeta0 *ad.Var[T]) Tempering[T] {
 	if s := invSqrtBeta0.Value.Shape(); s != (linalg.Shape{Rows: 1, Cols: 1}) {
-		panic(fmt.Sprintf("hvae: FixedTempering with 1/√β₀ %v; it must be [1×1]", s))
+		panic(fmt.Sprintf("hvae: FixedTempering: 1/√β₀ is %v; it must be [1×1]", s))
 	}
 	return Tempering[T]{InvSqrtBeta0: invSqrtBeta0}
 }
@@ -37,7 +37,7 @@ func (t Tempering[T]) Schedule(K int) Tempering[T] {
 	switch {
 	case t.Alpha != nil:
 		if s, want := t.Alpha.Value.Shape(), (linalg.Shape{Rows: K, Cols: 1}); s != want {
-			panic(fmt.Sprintf("hvae: free tempering with α %v for a flow of K = %d steps; α must be %v", s, K, want))
+			panic(fmt.Sprintf("hvae: FreeTempering: α is %v for a flow of K = %d steps; it must be %v", s, K, want))
 		}
 		return Tempering[T]{t.Alpha, ad.Exp(ad.Neg(ad.Sum(ad.Log(t.Alpha))))}
 	case t.InvSqrtBeta0 == nil || K == 0:

@@ -36,7 +36,7 @@ type Block[T linalg.Float] struct {
 func (b *Block[T]) Var(p *Param[T]) *ad.Var[T] {
 	i := slices.Index(b.trainer.params, p)
 	if i < 0 {
-		panic(fmt.Sprintf("hvae: the trainer does not have the parameter %q", p.Name))
+		panic(fmt.Sprintf("hvae: Block.Var: the parameter %q was not passed to NewTrainer", p.Name))
 	}
 	return b.Params[i]
 }
@@ -46,7 +46,7 @@ func (b *Block[T]) Columns(x linalg.Matrix[T]) *ad.Var[T] {
 	m := b.Tape.Matrix(x.Rows, len(b.Batch))
 	for j, c := range b.Batch {
 		if c < 0 || c >= x.Cols {
-			panic(fmt.Sprintf("hvae: column %d of the batch is not in data %v", c, x.Shape()))
+			panic(fmt.Sprintf("hvae: Block.Columns: there is no column %d in data %v", c, x.Shape()))
 		}
 		for i := range x.Rows {
 			m.Data[i*m.Cols+j] = x.Data[i*x.Cols+c]
@@ -181,7 +181,7 @@ func (t *Trainer[T]) Evaluate(ctx context.Context, batch []int, seed uint64, bou
 func (t *Trainer[T]) run(ctx context.Context, j job[T]) (mean float64, err error) {
 	n := len(j.batch)
 	if n == 0 {
-		panic("hvae: the batch has no columns")
+		panic("hvae: the batch of a Trainer is empty")
 	}
 	if err := ctx.Err(); err != nil {
 		return 0, err

@@ -294,7 +294,7 @@ func TestBlockColumnsSelectsColumnsOfBatch(t *testing.T) {
 	if want := []float64{13, 5, 5, 11, 7}; err != nil || !slices.Equal(values, want) {
 		t.Errorf("the sums of the columns are %v, want %v; %v", values, want, err)
 	}
-	mustPanic(t, "Columns", "column 5 of the batch is not in data [2×5]", func() { trainer.Evaluate(t.Context(), []int{5}, 1, nil) })
+	mustPanic(t, "Columns", "there is no column 5 in data [2×5]", func() { trainer.Evaluate(t.Context(), []int{5}, 1, nil) })
 }
 
 func TestRestoredRunContinuesBitForBit(t *testing.T) {
@@ -370,7 +370,7 @@ func TestDuplicateAndUnknownParametersPanic(t *testing.T) {
 	trainer := hvae.NewTrainer(parameter(1.0), new(gradients[float64]), func(b *hvae.Block[float64]) *ad.Var[float64] {
 		return b.Var(&hvae.Param[float64]{Name: "strange"})
 	})
-	mustPanic(t, "Var", `the trainer does not have the parameter "strange"`, func() { trainer.Step(t.Context(), columns(1)) })
+	mustPanic(t, "Var", `the parameter "strange" was not passed to NewTrainer`, func() { trainer.Step(t.Context(), columns(1)) })
 }
 
 func TestPanicInBoundReachesCaller(t *testing.T) {
@@ -617,7 +617,7 @@ func TestStepsDoNotAllocate(t *testing.T) {
 
 func TestEmptyBatchAndWrongBoundPanic(t *testing.T) {
 	for want, f := range map[string]func(){
-		"the batch has no columns": func() {
+		"the batch of a Trainer is empty": func() {
 			hvae.NewTrainer(parameter(1.0), new(gradients[float64]), sampled).Step(t.Context(), nil)
 		},
 		"the bound is [1×1] for a block of 3 columns; it must be [1×3]": func() {
