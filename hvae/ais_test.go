@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"strings"
 	"testing"
 
 	"hvae/ad"
@@ -35,8 +34,8 @@ func ExampleAIS() {
 	ais.StepSizes = ais.Tune(streams("tuning"), 3)
 	end, lower := ais.Forward(streams("chains"))
 	mean, se := hvaetest.MeanSE(lower)
-	// The example prints one decimal, because a last-bit difference of an exponential on another
-	// processor can change an accept decision, and with it all later digits.
+	// The example prints one decimal, because an exponential can differ by one ulp on another
+	// processor. Then another proposal may be accepted, which changes all later digits.
 	fmt.Printf("log p(x) ≥ %.1f, standard error %.2f, acceptance %.1f\n", mean, se, end.Acceptance())
 
 	z := linalg.New[float64](1, chains)
@@ -59,7 +58,7 @@ func annealed(target hvae.Target[float64], steps int) *hvae.AIS[float64] {
 	}
 }
 
-// chains returns streams for n chains.
+// chains returns the random streams of n chains.
 func chains(n int) (streams []*rand.Rand) {
 	for j := range n {
 		streams = append(streams, random.Stream(1, "ais", j))
@@ -106,7 +105,7 @@ func TestAISIsUnbiasedInSixDimensions(t *testing.T) {
 	end, logs := a.Forward(chains(4000))
 	ratio := hvaetest.Apply(logs, func(l float64) float64 { return math.Exp(l - target.LogEvidence(dims)) })
 	if mean, se := hvaetest.MeanSE(ratio); !(math.Abs(mean-1) <= hvaetest.ZBound*se) || !(se <= 0.03) {
-		t.Errorf("E[p̂]/p = %.4f ± %.4f", mean, se)
+		t.Errorf("E[p̂]/p = %.4f ± %.4f, want 1", mean, se)
 	}
 	if rate := end.Acceptance(); !(rate > 0.3 && rate < 0.9) {
 		t.Errorf("the acceptance is %.2f, want between 0.3 and 0.9", rate)
@@ -144,7 +143,7 @@ func (cliff) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 
 func TestAISRejectsNaN(t *testing.T) {
 	a := annealed(cliff{}, 50)
-	a.SD = linalg.Column(0.1) // starts below 1
+	a.SD = linalg.Column(0.1) // so that all chains start at z < 1
 	a.StepSizes = make([]float64, 49)
 	for i := range a.StepSizes {
 		a.StepSizes[i] = 4
@@ -152,7 +151,7 @@ func TestAISRejectsNaN(t *testing.T) {
 	end, logEstimates := a.Forward(chains(100))
 	for j, l := range logEstimates {
 		if z := end.Z.Data[j]; math.IsNaN(l) || !(z < 1) {
-			t.Fatalf("chain %d ends at %v with log p̂ = %v", j, z, l)
+			t.Fatalf("chain %d ends at z = %v with log p̂ = %v, want z < 1 and a number", j, z, l)
 		}
 	}
 	if rate := end.Acceptance(); !(rate > 0.1) || !(rate < 0.99) {
@@ -167,7 +166,7 @@ func TestAISWithOneStepIsImportanceSampling(t *testing.T) {
 	standard := hvaetest.Apply(end.Z.Data, func(z float64) float64 { return (z - 0.3) / 1.7 })
 	squares := hvaetest.Apply(standard, func(x float64) float64 { return x * x })
 	if m, v := hvaetest.Z(standard, 0), hvaetest.Z(squares, 1); !(math.Abs(m) <= hvaetest.ZBound) || !(math.Abs(v) <= hvaetest.ZBound) {
-		t.Errorf("the mean of z₀ deviates by %.1f standard errors, and its variance by %.1f", m, v)
+		t.Errorf("the mean of z₀ differs from μ by %.1f standard errors, and its variance from σ² by %.1f", m, v)
 	}
 	var tape ad.Tape[float64]
 	logJoint := hvaetest.Bimodal{Dims: 1}.LogJoint(tape.Const(end.Z)).Value.Data
@@ -195,13 +194,6 @@ func TestMisuseOfAISPanics(t *testing.T) {
 			annealed(hvaetest.Bimodal{Dims: 1}, 1).Reverse(linalg.New[float64](2, 3), chains(3))
 		},
 	} {
-		func() {
-			defer func() {
-				if msg := fmt.Sprint(recover()); !strings.Contains(msg, want) {
-					t.Errorf("panic %q does not contain %q", msg, want)
-				}
-			}()
-			f()
-		}()
+		mustPanic(t, want, f)
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"hvae/linalg/random"
 )
 
-// twoModes is the joint density p(x, z) = e⁻³·½[N(z | −2, ½²) + N(z | 2, ½²)] of an
-// observation and a latent variable in one dimension, so that log p(x) = −3.
+// twoModes is the target p(x, z) = e⁻³·½[N(z | −2, ½²) + N(z | 2, ½²)] in one dimension, whose
+// evidence is log p(x) = −3.
 type twoModes struct{}
 
 func (twoModes) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
@@ -28,8 +28,8 @@ func (twoModes) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.AddConst(ad.Add(b, ad.Softplus(ad.Sub(a, b))), -math.Ln2-3)
 }
 
-// Algorithm 1 estimates the evidence of a target with two modes from 10,000 draws of N(0, 1).
-// The tape differentiates the density, and tempering lets the flow reach both modes.
+// Algorithm 1 estimates the evidence of a target with two modes from 10,000 draws from N(0, 1).
+// With tempering, the flow reaches both modes.
 func ExampleHIS() {
 	const n = 10000
 	var tape ad.Tape[float64]
@@ -61,8 +61,8 @@ func (l logistic) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Add(ad.Sub(ones, ad.SumTo(ad.Softplus(a), 1, z.Cols())), hvae.LogNormal(z))
 }
 
-// Algorithm 2 trains the variational prior, the step sizes and the temperature of a flow for a
-// target. The trained flow then estimates the evidence, which is −4.104 by quadrature.
+// Algorithm 2 trains the variational prior, the step sizes and the temperature of a flow. The
+// trained flow then estimates the log evidence of the target, which is −4.104 by quadrature.
 func ExampleTrainer() {
 	target := logistic{
 		X: linalg.Of(6, 2, []float64{1, -2, 1, -1, 1, -0.5, 1, 0.5, 1, 1, 1, 2}),
@@ -105,7 +105,7 @@ func (p ppca) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 
 // A variational auto-encoder with a linear encoder and one leapfrog step trains probabilistic
 // PCA on minibatches. If z has D − 1 dimensions, the maximum-likelihood estimate of the
-// covariance is the sample covariance, so the largest mean log-likelihood has a closed form.
+// covariance is the sample covariance, so the maximum of the mean log-likelihood is a formula.
 func ExampleTrainer_minibatches() {
 	const D, L, N = 3, 2, 200
 	x := linalg.New[float64](D, N) // the data
@@ -147,8 +147,8 @@ func ExampleTrainer_minibatches() {
 	// ELBO -3.77, maximum log-likelihood -3.77
 }
 
-// maximumLogLikelihood returns the largest mean log-likelihood of a normal distribution,
-// −½(D log 2π + log det S + D) for the sample covariance S.
+// maximumLogLikelihood returns the maximum over all normal distributions of the mean
+// log-likelihood of x [D×N], which is −½(D log 2π + log det S + D) for the sample covariance S.
 func maximumLogLikelihood(x linalg.Matrix[float64]) float64 {
 	mean := linalg.New[float64](x.Rows, 1)
 	linalg.Sum(mean, x)
@@ -165,8 +165,8 @@ func maximumLogLikelihood(x linalg.Matrix[float64]) float64 {
 	return -0.5 * (float64(x.Rows)*(linalg.Log2Pi+1) + math.Log(hvaetest.Determinant(S)))
 }
 
-// A run stops in the middle of an epoch and saves its state, and another process continues it.
-// The result is bit-identical to an uninterrupted run.
+// A run stops in the middle of an epoch and saves its state. Another process continues the run.
+// The result is bit-identical to the result of an uninterrupted run.
 func ExampleTrainer_Restore() {
 	x := linalg.Of(1, 6, []float64{-3, 1, 2, 4, 0, 5})
 	start := func() *hvae.Trainer[float64] { // estimates θ for x ~ N(θ + z, 1)
@@ -206,8 +206,8 @@ func ExampleTrainer_Restore() {
 	// Output: true
 }
 
-// conjugate is the target z ~ N(0, I), x | z ~ N(z, I) for a point x [ℓ×1], with ∇U in closed
-// form. Its evidence is log p(x) = log N(x | 0, 2I).
+// conjugate is the target z ~ N(0, I), x | z ~ N(z, I) for a point x [ℓ×1]. Its potential has the
+// gradient ∇U = 2z − x, and its evidence is p(x) = N(x | 0, 2I).
 type conjugate struct{ x linalg.Matrix[float64] }
 
 func (c conjugate) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
@@ -218,7 +218,7 @@ func (c conjugate) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Sub(ad.Scale(z, 2), z.Tape().Const(c.x))
 }
 
-// The leapfrog uses the closed-form gradient of a target, so only training differentiates.
+// If a target is a ClosedForm, leapfrog steps use its formula for ∇U.
 func ExampleClosedForm() {
 	var tape ad.Tape[float64]
 	target := conjugate{linalg.Column(1.0, -2)}
@@ -241,8 +241,8 @@ func (a around) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 }
 
 // With Recompute, the tape does not keep the values within leapfrog steps, and the gradient is
-// the same. Recompute needs the target's parameters and a function that returns the target for
-// copies of them.
+// bit-identical. Recompute needs the target's parameters and a function that returns the target
+// for copies of these parameters.
 func ExampleRecompute() {
 	slope := func(recompute bool) (float64, int) {
 		var tape, scratch ad.Tape[float64]

@@ -1,9 +1,7 @@
 package hvae_test
 
 import (
-	"fmt"
 	"math"
-	"strings"
 	"testing"
 
 	"hvae/ad"
@@ -22,7 +20,7 @@ func TestDiagonalNormalDrawsAndDensities(t *testing.T) {
 	var tape ad.Tape[float64]
 	mean, sd := []float64{0.3, -2}, []float64{0.5, 3}
 	epsilon := linalg.Of(2, 3, []float64{0, 1, -0.7, 0.2, -1, 2})
-	// μ and σ can each be [ℓ×1] or [ℓ×B].
+	// The mean μ and the standard deviation σ are [ℓ×1] or [ℓ×B], in all combinations.
 	one := hvae.DiagonalNormal[float64]{Mean: tape.Const(linalg.Column(mean...)), SD: tape.Const(linalg.Column(sd...))}
 	each := hvae.DiagonalNormal[float64]{Mean: ad.BroadcastTo(one.Mean, 2, 3), SD: ad.BroadcastTo(one.SD, 2, 3)}
 	for _, q := range []hvae.DiagonalNormal[float64]{one, each, {Mean: each.Mean, SD: one.SD}, {Mean: one.Mean, SD: each.SD}} {
@@ -64,7 +62,7 @@ func TestDiagonalNormalEntropyAndDivergenceMatchQuadrature(t *testing.T) {
 	}
 	wide := hvae.DiagonalNormal[float64]{Mean: ad.BroadcastTo(q.Mean, 2, 3), SD: q.SD}
 	if d := wide.Divergence(); d.Cols() != 3 || d.Value.Data[2] != q.Divergence().Scalar() {
-		t.Errorf("for three means and one σ, the divergences are %v", d.Value)
+		t.Errorf("for a mean with three equal columns, the divergences are %v, want %v three times", d.Value, q.Divergence().Scalar())
 	}
 	if got := q.Divergence().Scalar(); !(math.Abs(got-divergence) <= 1e-11) {
 		t.Errorf("the divergence from N(0, I) is %v, want %v by quadrature", got, divergence)
@@ -80,7 +78,7 @@ func TestEntropyELBOReplacesLogPriorByItsExpectation(t *testing.T) {
 	logPrior, elbo := q.LogDensity(s.Start.Z).Value.Data, s.ELBO().Value.Data
 	for j, got := range s.EntropyELBO().Value.Data {
 		if want := elbo[j] + logPrior[j] + q.Entropy().Scalar(); !(math.Abs(got-want) <= 1e-12) {
-			t.Errorf("column %d: %v, want %v", j, got, want)
+			t.Errorf("column %d: EntropyELBO is %v, want ELBO + log q⁰(z₀) + entropy = %v", j, got, want)
 		}
 	}
 }
@@ -93,14 +91,7 @@ func TestDiagonalNormalPanicsOnShapeMismatch(t *testing.T) {
 		"Mean [2×3] and SD [1×1]":       {Mean: tape.Fill(2, 3, 0), SD: tape.Scalar(1)},
 		"shapes [2×2], [2×3] and [2×3]": {Mean: tape.Fill(2, 3, 0), SD: tape.Fill(2, 2, 1)},
 	} {
-		func() {
-			defer func() {
-				if msg := fmt.Sprint(recover()); !strings.Contains(msg, want) {
-					t.Errorf("panic %q does not contain %q", msg, want)
-				}
-			}()
-			q.Draw(tape.Fill(2, 3, 1))
-		}()
+		mustPanic(t, want, func() { q.Draw(tape.Fill(2, 3, 1)) })
 	}
 }
 

@@ -35,7 +35,8 @@ func (o *gradients[T]) Ascend(step int, theta, gradient []T, _ [][]T) {
 	}
 }
 
-// meanSquares divides gradients by their running root mean square, whose square starts at 1.
+// meanSquares is an optimiser that divides gradients by their running root mean square. The
+// running mean of squares starts at 1.
 type meanSquares struct{}
 
 func (meanSquares) Start() []float32 { return []float32{1} }
@@ -47,7 +48,7 @@ func (meanSquares) Ascend(_ int, theta, gradient []float32, averages [][]float32
 	}
 }
 
-// parameter returns parameters with one entry, "theta".
+// parameter returns a list with one parameter, "theta", which has the given elements.
 func parameter[T linalg.Float](values ...T) (ps hvae.Params[T]) {
 	ps.Add("theta", linalg.Column(values...))
 	return ps
@@ -62,29 +63,28 @@ func columns(n int) []int {
 	return batch
 }
 
-// sampled is the bound −½(θ − ε)² with a draw ε for each column, so its gradient depends on
-// the noise.
+// sampled is a bound whose gradient depends on noise: −½(θ − ε)² with ε ~ N(0, 1) for each column.
 func sampled(b *hvae.Block[float64]) *ad.Var[float64] {
 	return ad.Scale(ad.Square(ad.Sub(b.Params[0], b.Noise(1))), -0.5)
 }
 
 func TestGradientsOfBlocksAreAddedInOrder(t *testing.T) {
-	// In float32, 1e8 + 1 = 1e8, so the sum of the slopes is 2 in the order of the blocks, and
-	// different in most other orders.
+	// The order of a sum in float32 matters, because 1e8 + 1 = 1e8. In the order of the blocks, the
+	// sum of these slopes is 2. In most other orders it is not.
 	slopes := []float32{1e8, 1, -1e8, 1, 1}
 	for _, procs := range []int{1, 2, 5} {
 		restore := runtime.GOMAXPROCS(procs)
 		o := new(gradients[float32])
 		trainer := hvae.NewTrainer(parameter[float32](1), o, func(b *hvae.Block[float32]) *ad.Var[float32] {
 			if b.Batch[0] == 0 {
-				time.Sleep(time.Millisecond) // so the first block does not finish first
+				time.Sleep(time.Millisecond) // so that other blocks finish before the first
 			}
 			return ad.Scale(b.Params[0], slopes[b.Batch[0]])
 		})
 		trainer.BlockSize = 1
 		elbo, err := trainer.Step(t.Context(), columns(len(slopes)))
-		if err != nil || elbo != 3./5 { // added in float64
-			t.Errorf("GOMAXPROCS %d: the bound is %v, %v", procs, elbo, err)
+		if err != nil || elbo != 3./5 { // bounds are added in float64
+			t.Errorf("GOMAXPROCS %d: the bound is %v, want 0.6; error %v", procs, elbo, err)
 		}
 		if want := float32(2) / 5; o.seen[0][0] != want {
 			t.Errorf("GOMAXPROCS %d: the gradient is %v, want %v", procs, o.seen[0][0], want)
@@ -93,8 +93,8 @@ func TestGradientsOfBlocksAreAddedInOrder(t *testing.T) {
 	}
 }
 
-// The bound of column j is jθ with θ = 2 and j = 1 … 7. So the gradient of a batch is the mean
-// of j, and its bound is twice the mean, independent of earlier batches.
+// The bound of column j is jθ for θ = 2 and j = 1 … 7. So the gradient of a batch is the mean of
+// j over the batch, and the bound is twice that mean. Both are independent of earlier batches.
 func TestStepAveragesOverBatchesOfAnySize(t *testing.T) {
 	o, params := new(gradients[float64]), parameter(2.0)
 	numbers := linalg.Of(1, 7, []float64{1, 2, 3, 4, 5, 6, 7})
@@ -151,7 +151,7 @@ func TestBlockSizeDoesNotChangeGradients(t *testing.T) {
 			return ad.Scale(b.Columns(j), 3)
 		})
 		if want := hvaetest.Apply(j.Data, func(j float64) float64 { return 3 * j }); err != nil || !slices.Equal(values, want) || mean != 3*18 {
-			t.Fatalf("Evaluate of 3j returns %v with mean %v, %v", values, mean, err)
+			t.Fatalf("Evaluate of 3j returns %v with mean %v and error %v", values, mean, err)
 		}
 		stepped, err := trainer.Step(t.Context(), columns(37))
 		if err != nil || stepped != elbo {
@@ -183,14 +183,14 @@ func TestEvaluateReportsColumnWithNaN(t *testing.T) {
 			return b.Columns(linalg.Of(1, 7, values[:]))
 		})
 		if want == "" && (err != nil || !slices.Equal(got, values[:])) || want != "" && (err == nil || got != nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%v: %v, error %v, want %q", values, got, err, want)
+			t.Errorf("for the values %v, Evaluate returns %v with error %v, want error %q", values, got, err, want)
 		}
 	}
 }
 
 // In step k, the bound of column j is j·wᵀθ, where θ is parameter k mod 3. The gradients of the
-// other parameters must be zero, whatever they were in the step before. Gradients have 120,000
-// elements, so several goroutines add them in many chunks.
+// other two parameters must be zero, although they were not zero in earlier steps. Gradients have
+// 120,000 elements, so several goroutines add them in many chunks.
 func TestGradientsDoNotDependOnEarlierSteps(t *testing.T) {
 	const n = 40_000
 	weight := linalg.New[float64](n, 1)
@@ -206,7 +206,7 @@ func TestGradientsDoNotDependOnEarlierSteps(t *testing.T) {
 		o, step := new(gradients[float64]), 0
 		trainer := hvae.NewTrainer(params, o, func(b *hvae.Block[float64]) *ad.Var[float64] {
 			row := ad.Mul(ad.Dot(b.Tape.Const(weight), b.Params[step%3]), b.Columns(linalg.Of(1, 5, ramp(0, 5))))
-			if step == 0 { // the first bound must depend on all parameters
+			if step == 0 { // in the first step, the bound must depend on all parameters
 				row = ad.Add(row, ad.Scale(ad.Sum(ad.Add(b.Params[1], b.Params[2])), 0))
 			}
 			return row
@@ -248,17 +248,6 @@ func TestStepUpdatesEveryParameter(t *testing.T) {
 	}
 }
 
-// mustPanic reports an error unless f panics with a message that contains want.
-func mustPanic(t *testing.T, name, want string, f func()) {
-	t.Helper()
-	defer func() {
-		if msg := fmt.Sprint(recover()); !strings.Contains(msg, want) {
-			t.Errorf("%s: panic %q does not contain %q", name, msg, want)
-		}
-	}()
-	f()
-}
-
 func TestFirstStepReportsUnusedParameter(t *testing.T) {
 	for name, bound := range map[string]hvae.Bound[float64]{
 		"not bound": sampled,
@@ -267,7 +256,7 @@ func TestFirstStepReportsUnusedParameter(t *testing.T) {
 			if b.Batch[0] == 0 {
 				return sampled(b)
 			}
-			return ad.Add(sampled(b), ad.Scale(b.Params[1], 0)) // with zero gradient
+			return ad.Add(sampled(b), ad.Scale(b.Params[1], 0)) // depends on it, with a zero gradient
 		},
 	} {
 		params := parameter(1.0)
@@ -275,10 +264,10 @@ func TestFirstStepReportsUnusedParameter(t *testing.T) {
 		trainer := hvae.NewTrainer(params, hvae.NewAdamax(0.1), bound)
 		_, err := trainer.Step(t.Context(), columns(17))
 		if used := name == "used by one block"; used != (err == nil) || !used && !strings.Contains(err.Error(), `"idle"`) {
-			t.Errorf("%s: the error is %v", name, err)
+			t.Errorf("parameter %s: the error is %v", name, err)
 		}
 		if moved := params[0].Value.Data[0] != 1; moved != (err == nil) || idle.Value.Data[0] != 1 {
-			t.Errorf("%s: the parameters are %v and %v, with error %v", name, params[0].Value.Data, idle.Value.Data, err)
+			t.Errorf("parameter %s: after the error %v, the parameters are %v and %v", name, err, params[0].Value.Data, idle.Value.Data)
 		}
 	}
 }
@@ -292,9 +281,9 @@ func TestBlockColumnsSelectsColumnsOfBatch(t *testing.T) {
 	trainer.BlockSize = 2
 	_, values, err := trainer.Evaluate(t.Context(), []int{4, 0, 0, 3, 1}, 1, nil)
 	if want := []float64{13, 5, 5, 11, 7}; err != nil || !slices.Equal(values, want) {
-		t.Errorf("the sums of the columns are %v, want %v; %v", values, want, err)
+		t.Errorf("the sums of the columns are %v, want %v; error %v", values, want, err)
 	}
-	mustPanic(t, "Columns", "there is no column 5 in data [2×5]", func() { trainer.Evaluate(t.Context(), []int{5}, 1, nil) })
+	mustPanic(t, "there is no column 5 in data [2×5]", func() { trainer.Evaluate(t.Context(), []int{5}, 1, nil) })
 }
 
 func TestRestoredRunContinuesBitForBit(t *testing.T) {
@@ -325,7 +314,7 @@ func TestRestoredRunContinuesBitForBit(t *testing.T) {
 		want := plain.State()
 
 		restored := start()
-		steps(restored, 2) // so the whole state differs
+		steps(restored, 2) // so that every part of the state differs before Restore
 		var s hvae.State[float32]
 		if err := json.Unmarshal(saved, &s); err != nil {
 			t.Fatal(err)
@@ -333,7 +322,7 @@ func TestRestoredRunContinuesBitForBit(t *testing.T) {
 		if err := restored.Restore(s); err != nil {
 			t.Fatal(err)
 		}
-		s.Params[0].Value.Data[0]++ // Restore has copied the state, so this must not change the trainer
+		s.Params[0].Value.Data[0]++ // must not change the trainer, because Restore copies the state
 		s.Params[0].Averages[0][0]++
 		steps(restored, 3)
 		if got := restored.State(); !reflect.DeepEqual(got, want) || want.Steps != 6 || want.Seed != 5 {
@@ -364,13 +353,13 @@ func TestRestoredRunContinuesBitForBit(t *testing.T) {
 }
 
 func TestDuplicateAndUnknownParametersPanic(t *testing.T) {
-	mustPanic(t, "NewTrainer", `two parameters are named "theta"`, func() {
+	mustPanic(t, `two parameters are named "theta"`, func() {
 		hvae.NewTrainer(append(parameter(1.0), parameter(1.0)...), new(gradients[float64]), sampled)
 	})
 	trainer := hvae.NewTrainer(parameter(1.0), new(gradients[float64]), func(b *hvae.Block[float64]) *ad.Var[float64] {
 		return b.Var(&hvae.Param[float64]{Name: "strange"})
 	})
-	mustPanic(t, "Var", `the parameter "strange" was not passed to NewTrainer`, func() { trainer.Step(t.Context(), columns(1)) })
+	mustPanic(t, `the parameter "strange" was not passed to NewTrainer`, func() { trainer.Step(t.Context(), columns(1)) })
 }
 
 func TestPanicInBoundReachesCaller(t *testing.T) {
@@ -383,7 +372,7 @@ func TestPanicInBoundReachesCaller(t *testing.T) {
 			return sampled(b)
 		})
 		trainer.BlockSize = 1
-		mustPanic(t, "Step", "a mistake in the bound", func() { trainer.Step(t.Context(), columns(2)) })
+		mustPanic(t, "a mistake in the bound", func() { trainer.Step(t.Context(), columns(2)) })
 	}
 }
 
@@ -433,8 +422,8 @@ func TestNoiseDiffersBetweenStepsAndBlocks(t *testing.T) {
 }
 
 func TestCancelledStepDoesNotChangeState(t *testing.T) {
-	// The context ends in the third block of the third step. The tapes must be interrupted,
-	// because the bound would take ten seconds.
+	// In step 3, the bound of block 3 ends the context and continues for ten seconds unless its
+	// tape is interrupted. Before the other steps, the context has already ended.
 	var during atomic.Pointer[context.CancelFunc]
 	var calls atomic.Int64
 	make := func() *hvae.Trainer[float64] {
@@ -471,14 +460,14 @@ func TestCancelledStepDoesNotChangeState(t *testing.T) {
 			if i == 2 {
 				during.Store(&cancel)
 			} else {
-				cancel() // before the step
+				cancel()
 			}
 			called := calls.Load()
 			if err := f(ctx); !errors.Is(err, context.Canceled) {
 				t.Fatalf("the context has ended, but the error is %v", err)
 			}
 			if i != 2 && calls.Load() != called {
-				t.Error("the bound was computed, although the context had ended")
+				t.Error("the trainer called the bound, although the context had ended")
 			}
 			during.Store(nil)
 			cancel()
@@ -499,7 +488,7 @@ func TestSearchForNonFiniteOperationCanBeCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	calls := 0
 	trainer := hvae.NewTrainer(parameter(-1.0), new(gradients[float64]), func(b *hvae.Block[float64]) *ad.Var[float64] {
-		if calls++; calls == 2 { // the trainer searches for the operation
+		if calls++; calls == 2 { // the call in which the trainer searches for the operation
 			cancel()
 		}
 		return ad.Log(b.Params[0])
@@ -518,7 +507,6 @@ func TestEarlierContextDoesNotInterruptLaterSteps(t *testing.T) {
 		}
 	}
 	cancel()
-	time.Sleep(10 * time.Millisecond) // until the context has called its AfterFunc
 	for _, ctx := range []context.Context{context.Background(), t.Context()} {
 		if _, err := trainer.Step(ctx, columns(1)); err != nil {
 			t.Errorf("the context has not ended, but Step returns %v", err)
@@ -532,7 +520,7 @@ func slopeTooLargeAtZero(x *ad.Var[float64]) *ad.Var[float64] {
 }
 
 func TestNonFiniteStepIsReportedAndNotTaken(t *testing.T) {
-	// With θ = 0, the bound is f(shift) for column 5 and f(1) for all other columns.
+	// The bound is f(θ + shift) for column 5 and f(θ + 1) for all other columns, with θ = 0.
 	for _, c := range []struct {
 		name  string
 		f     func(x *ad.Var[float64]) *ad.Var[float64]
@@ -571,7 +559,7 @@ func TestNonFiniteStepIsReportedAndNotTaken(t *testing.T) {
 			t.Errorf("%s: the parameters became %v and %v, want 3 and 0", c.name, a, b)
 		}
 		if n := recomputes.Load(); n != 4 {
-			t.Errorf("%s: %d blocks had a scratch tape, want 4: none when the trainer searches for the operation", c.name, n)
+			t.Errorf("%s: %d blocks had a scratch tape, want 4 in the step and 0 in the search for the operation", c.name, n)
 		}
 	}
 }
@@ -581,7 +569,7 @@ func TestBlockKeepsState(t *testing.T) {
 	calls := 0
 	trainer := hvae.NewTrainer(parameter(1.0), new(gradients[float64]), func(b *hvae.Block[float64]) *ad.Var[float64] {
 		if calls == 0 && b.State != nil || calls > 0 && b.State != calls {
-			t.Errorf("in call %d, State is %v", calls, b.State)
+			t.Errorf("in call %d of the bound, Block.State is %v", calls, b.State)
 		}
 		if b.Scratch != nil {
 			t.Error("the block has a scratch tape, but Recompute is false")
@@ -627,6 +615,6 @@ func TestEmptyBatchAndWrongBoundPanic(t *testing.T) {
 			trainer.Step(t.Context(), columns(3))
 		},
 	} {
-		mustPanic(t, "Step", want, f)
+		mustPanic(t, want, f)
 	}
 }
