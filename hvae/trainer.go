@@ -129,10 +129,9 @@ func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[
 }
 
 // Step estimates the mean bound over a batch and its gradient, and updates the parameters. It
-// returns an error and changes nothing in three cases: if ctx ends, which interrupts the step;
-// if the bound or its gradient is not finite; or if the bound of the first step does not depend
-// on a parameter. In the second case, the error names the first operation whose result is not
-// finite.
+// returns an error and changes nothing if ctx ends, which interrupts the step, if the bound or
+// its gradient is not finite, or if the bound of the first step does not depend on a parameter.
+// The error for a bound names the first operation whose result is not finite.
 func (t *Trainer[T]) Step(ctx context.Context, batch []int) (elbo float64, err error) {
 	elbo, err = t.run(ctx, job[T]{batch: batch, bound: t.bound, seed: t.Seed, purpose: "algorithm 2 step", step: t.steps})
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package hvaetest provides tests of targets, flows and estimators built on package hvae.
+// Package hvaetest helps to test targets, flows and estimators that use package hvae.
 //
 // TestTarget checks a target and TestFlow checks a flow. Integrate computes an evidence by
-// quadrature, to compare with estimates. OnTape, Jacobian and Determinant check maps of phase
-// space, and GradientError checks the gradient of an objective. MeanSE, Z and ZBound judge random
+// quadrature, for comparison with estimates. OnTape, Jacobian and Determinant check maps of phase
+// space, and GradientError checks the gradient of an objective. MeanSE, Z and ZBound check random
 // results. Bimodal and Quadratic are targets with known evidence, and Schemes lists flows with
 // all kinds of tempering.
 //

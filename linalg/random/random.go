@@ -1,6 +1,6 @@
-// Package random provides random streams that are independent of scheduling. A key (a seed, a
-// purpose and indices) determines each stream, so every task can have a separate stream. The
-// package imports linalg, for matrices of normal draws.
+// Package random provides random streams. Each stream is determined by a key, which is a seed, a
+// purpose and indices. If each task of a parallel program uses a separate stream, the results do
+// not depend on the order in which tasks run. The package imports linalg.
 package random
 
 import (
@@ -16,21 +16,21 @@ import (
 	"hvae/linalg"
 )
 
-// Stream returns the random stream of a key, which is a seed, a purpose and indices. Streams with
+// Stream returns the random stream for a key, which is a seed, a purpose and indices. Streams for
 // different keys are independent.
 func Stream(seed uint64, purpose string, index ...int) *rand.Rand {
 	return new(Keyed).Reset(seed, purpose, index...)
 }
 
 // Keyed is a random stream whose key can change without allocation. Rand is nil before the first
-// Reset. The zero value is ready to use. A Keyed is not safe for concurrent use.
+// Reset. A Keyed is not safe for concurrent use.
 type Keyed struct {
 	*rand.Rand
 	pcg rand.PCG
 	key []byte
 }
 
-// Reset sets k to the stream of a key, as Stream returns it, and returns k.Rand.
+// Reset sets k to the start of the stream for a key, as defined by Stream, and returns k.Rand.
 func (k *Keyed) Reset(seed uint64, purpose string, index ...int) *rand.Rand {
 	k.key = binary.LittleEndian.AppendUint64(k.key[:0], seed)
 	k.key = binary.LittleEndian.AppendUint64(k.key, uint64(len(index)))
@@ -39,7 +39,7 @@ func (k *Keyed) Reset(seed uint64, purpose string, index ...int) *rand.Rand {
 	}
 	k.key = append(k.key, purpose...)
 	if record := recorder.Load(); record != nil {
-		(*record)(Key{seed, purpose, slices.Clone(index)}) // without the copy, index would escape to the heap
+		(*record)(Key{seed, purpose, slices.Clone(index)}) // a copy, so that index itself does not escape to the heap
 	}
 	h := sha256.Sum256(k.key)
 	k.pcg.Seed(binary.LittleEndian.Uint64(h[:8]), binary.LittleEndian.Uint64(h[8:16]))
@@ -61,12 +61,12 @@ func (k Key) String() string {
 	return fmt.Sprintf("%s, seed %d", strings.TrimSpace(k.Purpose+" "+strings.Trim(fmt.Sprint(k.Index), "[]")), k.Seed)
 }
 
-// recorder points to the function that Reset calls with every key, or is nil.
+// recorder points to the function that Reset calls with each key, or is nil.
 var recorder atomic.Pointer[func(Key)]
 
-// Record calls work and returns the keys of all streams that any goroutine creates until work
-// returns. A key that is used twice appears twice. If work uses several goroutines, the order
-// varies. Record is for tests. It panics if another call is running.
+// Record calls work and returns the key of each call of Stream or Reset, on any goroutine, until
+// work returns. If several goroutines call them, the order of the keys varies. Record is for
+// tests. It panics if another call of Record is running.
 func Record(work func()) (keys []Key) {
 	var mu sync.Mutex
 	record := func(k Key) {
