@@ -12,7 +12,7 @@ import (
 )
 
 // AIS is annealed importance sampling (section 2.2; Neal, 2001) with B parallel chains. Each
-// chain starts with z₀ ~ q⁰. Then kernel k = 1, …, K − 1 draws z_k given z_{k−1}. It is
+// chain starts with z₀ ~ q⁰. Kernels k = 1, …, K − 1 then draw z_k given z_{k−1}. Kernel k is
 // Hamiltonian Monte Carlo with a Metropolis correction, and leaves the bridge p^k invariant:
 //
 //	log p^k(z) = (1 − β_k) log q⁰(z) + β_k log p_θ(x, z),   β_k = k/K,
@@ -97,8 +97,8 @@ type Particles[T linalg.Float] struct {
 // kernel was applied.
 func (p *Particles[T]) Acceptance() float64 { return p.rates / float64(p.moves) }
 
-// At returns B chains in the states z [ℓ×B]. Move will change z. At panics if a.StepSizes or z
-// has the wrong size.
+// At returns B chains in the states z [ℓ×B]. The result uses z without a copy. At panics if
+// a.StepSizes or z has the wrong size.
 func (a *AIS[T]) At(z linalg.Matrix[T]) *Particles[T] {
 	if len(a.StepSizes) != a.Steps-1 {
 		panic(fmt.Sprintf("hvae: AIS with Steps = %d and %d StepSizes; Steps must be at least 1, with Steps − 1 StepSizes from Tune", a.Steps, len(a.StepSizes)))
@@ -197,8 +197,8 @@ func (a *AIS[T]) leapfrog(p *Particles[T], rho linalg.Matrix[T], k int) {
 	b.store(s.Z, p)
 }
 
-// A bridge is a ClosedForm for leapfrog steps of kernel k. Its PotentialGradient returns
-// −∇ log p^k(z). Its LogJoint returns log p_θ(x, z), which does not belong to p^k.
+// A bridge is a ClosedForm for the leapfrog steps of kernel k. Its PotentialGradient returns
+// −∇ log p^k(z), but its LogJoint returns log p_θ(x, z).
 type bridge[T linalg.Float] struct {
 	Target[T]
 	prior DiagonalNormal[T]

@@ -26,8 +26,8 @@ func (f *Flow[T]) Path(s Phase[T]) (path []Phase[T]) {
 	return path
 }
 
-// forward is Forward with the given Tempering.Schedule. If path is not nil, forward appends all
-// phases to it.
+// forward returns the result of Forward, given f.Tempering.Schedule(f.K). If path is not nil, it
+// appends all phases to path.
 func (f *Flow[T]) forward(s Phase[T], schedule Tempering[T], path *[]Phase[T]) Phase[T] {
 	s = f.begin(s)
 	if path != nil {
@@ -70,7 +70,7 @@ func (f *Flow[T]) stepSize(k int) stepSize[T] {
 	return stepSize[T]{epsilon, ad.Scale(epsilon, -0.5)}
 }
 
-// begin returns s, with ∇U(z) if K > 0. It panics if the shapes of s and f.StepSize do not match.
+// begin returns s with gradU set if K > 0. It panics if s or f.StepSize has a wrong shape.
 func (f *Flow[T]) begin(s Phase[T]) Phase[T] {
 	z, rho := s.Z.Value.Shape(), s.Rho.Value.Shape()
 	if z != rho {

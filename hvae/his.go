@@ -67,7 +67,7 @@ func (s Sample[T]) ELBO() *ad.Var[T] {
 }
 
 // EntropyELBO returns ELBO [1×B] with −log q⁰(z₀) replaced by its expectation, the entropy of
-// q⁰. It panics if the variational prior has no method Entropy, unlike DiagonalNormal.
+// q⁰. It panics if the type of the variational prior, unlike DiagonalNormal, has no Entropy.
 func (s Sample[T]) EntropyELBO() *ad.Var[T] {
 	q, ok := s.prior.(interface{ Entropy() *ad.Var[T] })
 	if !ok {

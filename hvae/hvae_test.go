@@ -86,8 +86,8 @@ func TestAdamaxFindsMaximum(t *testing.T) {
 
 func TestTailShapeOfParetoWeights(t *testing.T) {
 	// If u is uniform on (0, 1), p̂ = u^−k has the tail P(p̂ > w) = w^(−1/k). A fit of k to n weights
-	// in the tail has the standard deviation (1 + k)/√n. The prior shrinks the fit towards ½, with
-	// the effect of 10 more weights.
+	// in the tail has the standard deviation (1 + k)/√n. The prior changes its mean from k to
+	// (k·n + ½·10)/(n + 10).
 	rng := rand.New(rand.NewPCG(2, 2))
 	for _, c := range []struct {
 		draws, repeats, n int

@@ -44,7 +44,7 @@ func Leapfrog[T linalg.Float](target Target[T], epsilon *ad.Var[T], s Phase[T]) 
 // A stepSize holds ε and −ε/2, each [ℓ×1] or [ℓ×B]. Steps with equal ε share one stepSize.
 type stepSize[T linalg.Float] struct{ epsilon, minusHalf *ad.Var[T] }
 
-// leapfrog returns the phase after one leapfrog step from s. It needs s.gradU.
+// leapfrog returns the phase after one leapfrog step from s. s.gradU must be set.
 func leapfrog[T linalg.Float](target Target[T], e stepSize[T], s Phase[T]) Phase[T] {
 	rho := ad.MulAdd(e.minusHalf, s.gradU, s.Rho)
 	z := ad.MulAdd(e.epsilon, rho, s.Z)
@@ -64,7 +64,7 @@ type Recompute[T linalg.Float] struct {
 	in []*ad.Var[T] // inputs of the current step
 }
 
-// leapfrog returns the phase after one leapfrog step from s, which Backward will compute again.
+// leapfrog returns the phase after one leapfrog step from s, computed by ad.Recomputed.
 func (r *Recompute[T]) leapfrog(e stepSize[T], s Phase[T]) Phase[T] {
 	n := s.Z.Rows()
 	r.in = append(append(r.in[:0], s.Z, s.Rho, s.gradU, e.epsilon, e.minusHalf), r.Params...)

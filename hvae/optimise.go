@@ -9,8 +9,8 @@ import (
 // An Optimiser is a method of stochastic gradient ascent, the lines UpdateTheta and UpdatePhi
 // of Algorithm 2. The caller stores the state, which is the step number and running averages.
 type Optimiser[T linalg.Float] interface {
-	// Start returns the initial values of the running averages. All elements of an average
-	// start with the same value.
+	// Start returns the initial value of each running average. All elements of an average
+	// start with this value.
 	Start() []T
 	// Ascend updates the elements theta of one parameter and their running averages, given the
 	// gradient. All slices of elements have the same length. The first step is number 1.

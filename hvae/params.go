@@ -19,8 +19,8 @@ type Param[T linalg.Float] struct {
 // Params is a list of parameters. The zero value is an empty list.
 type Params[T linalg.Float] []*Param[T]
 
-// Add appends a parameter with the given name and initial value, and returns it. The parameter
-// uses start without a copy.
+// Add appends a parameter with the given name and initial value, and returns it. Its Value shares
+// memory with start.
 func (ps *Params[T]) Add(name string, start linalg.Matrix[T]) *Param[T] {
 	p := &Param[T]{Name: name, Value: start}
 	*ps = append(*ps, p)

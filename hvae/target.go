@@ -36,7 +36,7 @@ type Target[T linalg.Float] interface {
 	LogJoint(z *ad.Var[T]) *ad.Var[T]
 }
 
-// A ClosedForm is a target whose ∇U is a formula. Leapfrog steps use the formula, so only
+// A ClosedForm is a target with a formula for ∇U. Leapfrog steps use the formula, so only
 // training needs automatic differentiation.
 type ClosedForm[T linalg.Float] interface {
 	Target[T]

@@ -84,13 +84,13 @@ type Trainer[T linalg.Float] struct {
 
 	now     job[T]
 	next    atomic.Int64     // number of the next block to compute
-	workers []*Block[T]      // one per goroutine, used for one block after another
+	workers []*Block[T]      // one per goroutine, which it uses for one block after another
 	results []blockResult[T] // of the current batch
 
 	work, add func(lo, hi int) // loop bodies, created once so that steps do not allocate
 }
 
-// A job is the computation of a bound for a batch, with its gradient or for each column.
+// A job describes one evaluation of a batch, for its gradient or for the values of its columns.
 type job[T linalg.Float] struct {
 	batch        []int
 	bound        Bound[T]
@@ -110,8 +110,8 @@ type blockResult[T linalg.Float] struct {
 	reached   []bool             // whether bound depends on each parameter
 }
 
-// NewTrainer returns a trainer that changes the elements of params in place. It panics if two
-// parameters have the same name.
+// NewTrainer returns a trainer of params. Its steps change the elements of params in place. It
+// panics if two parameters have the same name.
 func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[T]) *Trainer[T] {
 	t := &Trainer[T]{BlockSize: 16, params: slices.Clone(params), optimiser: o, bound: bound}
 	for i, p := range t.params {
@@ -128,10 +128,10 @@ func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[
 	return t
 }
 
-// Step estimates the mean bound over a batch and its gradient, and updates the parameters. It
-// returns an error and changes nothing if ctx ends, which interrupts the step, if the bound or
-// its gradient is not finite, or if the bound of the first step does not depend on a parameter.
-// The error for a bound names the first operation whose result is not finite.
+// Step estimates the mean bound over a batch and its gradient, and updates the parameters. If
+// ctx ends, it returns ctx's error at once. If the bound or its gradient is not finite, the error
+// names the first operation whose result is not finite. The first step also returns an error if the bound
+// does not depend on a parameter. After an error, the trainer is unchanged.
 func (t *Trainer[T]) Step(ctx context.Context, batch []int) (elbo float64, err error) {
 	elbo, err = t.run(ctx, job[T]{batch: batch, bound: t.bound, seed: t.Seed, purpose: "algorithm 2 step", step: t.steps})
 	if err != nil {
@@ -200,8 +200,8 @@ func (t *Trainer[T]) run(ctx context.Context, j job[T]) (mean float64, err error
 	return mean / float64(n), ctx.Err()
 }
 
-// computeBlocks computes blocks on the tapes of workers lo to hi−1, until all blocks are
-// computed or the tapes are interrupted.
+// computeBlocks computes the next blocks with t.workers[lo:hi], one after another, until all
+// blocks are computed or the tapes are interrupted.
 func (t *Trainer[T]) computeBlocks(lo, hi int) {
 	defer ad.RecoverInterrupt()
 	for _, w := range t.workers[lo:hi] {
@@ -211,7 +211,7 @@ func (t *Trainer[T]) computeBlocks(lo, hi int) {
 	}
 }
 
-// compute sets t.results[i] for block i, on the tape of w.
+// compute sets t.results[i] to the result of block i. It uses the tape of w.
 func (t *Trainer[T]) compute(w *Block[T], i int) {
 	sum := t.boundOf(w, i)
 	r := &t.results[i]

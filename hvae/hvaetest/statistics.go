@@ -5,7 +5,7 @@ import "math"
 // ZBound is the largest allowed difference between a mean and its expectation, in standard errors.
 // The mean of many correct draws exceeds ZBound with probability 7e-6. With fixed seeds, a test
 // always has the same result. A test should also bound the standard error, because a large standard
-// error hides mistakes. Conditions should have the form if !(z <= ZBound) { … }, which detects NaN.
+// error hides mistakes. Write the condition of a failure as !(z <= ZBound), which is true for NaN.
 const ZBound = 4.5
 
 // MeanSE returns the mean of x and its standard error.
