@@ -130,8 +130,8 @@ func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[
 
 // Step estimates the mean bound over a batch and its gradient, and updates the parameters. If
 // ctx ends, it returns ctx's error at once. If the bound or its gradient is not finite, the error
-// names the first operation whose result is not finite. The first step also returns an error if the bound
-// does not depend on a parameter. After an error, the trainer is unchanged.
+// names the first operation whose result is not finite. The first step also returns an error if
+// the bound does not depend on a parameter. After an error, the trainer is unchanged.
 func (t *Trainer[T]) Step(ctx context.Context, batch []int) (elbo float64, err error) {
 	elbo, err = t.run(ctx, job[T]{batch: batch, bound: t.bound, seed: t.Seed, purpose: "algorithm 2 step", step: t.steps})
 	if err != nil {
