@@ -167,11 +167,8 @@ func (a *AIS[T]) Move(p *Particles[T], k int, streams []*rand.Rand) (rate float6
 
 // logDensity returns log p^k(z) for the state z of chain j.
 func (a *AIS[T]) logDensity(p *Particles[T], k, j int) float64 {
-	switch k {
-	case 0:
+	if k == 0 { // log p_θ(x, z) may be −∞
 		return p.logPrior[j]
-	case a.Steps:
-		return p.logJoint[j]
 	}
 	beta := float64(k) / float64(a.Steps)
 	return (1-beta)*p.logPrior[j] + beta*p.logJoint[j]

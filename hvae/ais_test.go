@@ -128,21 +128,30 @@ func TestTunedKernelsAcceptTwoThirdsOfProposals(t *testing.T) {
 	}
 }
 
-// cliff is a target with log p(x, z) = log N(z | 0, 1) for z < 1, and NaN for z ≥ 1.
-type cliff struct{}
+// cliff is a target with log p(x, z) = log N(z | 0, 1) for z < 1, and a given value for z ≥ 1.
+type cliff struct{ beyond float64 }
 
-func (cliff) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
+func (c cliff) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	l := hvae.LogNormal(z)
 	for j, v := range z.Value.Data {
 		if v >= 1 {
-			l.Value.Data[j] = math.NaN()
+			l.Value.Data[j] = c.beyond
 		}
 	}
 	return l
 }
 
+func TestAISEstimateIsZeroWhereDensityIsZero(t *testing.T) {
+	end, logEstimates := annealed(cliff{math.Inf(-1)}, 1).Forward(chains(100))
+	for j, l := range logEstimates {
+		if z := end.Z.Data[j]; math.IsNaN(l) || math.IsInf(l, -1) != (z >= 1) {
+			t.Fatalf("for z₀ = %v, log p̂ = %v, want −Inf for z₀ ≥ 1 and a finite number for z₀ < 1", z, l)
+		}
+	}
+}
+
 func TestAISRejectsNaN(t *testing.T) {
-	a := annealed(cliff{}, 50)
+	a := annealed(cliff{math.NaN()}, 50)
 	a.SD = linalg.Column(0.1) // so that all chains start at z < 1
 	a.StepSizes = make([]float64, 49)
 	for i := range a.StepSizes {

@@ -60,5 +60,8 @@ func ExampleRecord() {
 	})
 	random.Stream(4, "not recorded")
 	fmt.Println(keys)
-	// Output: [split, seed 3 noise 2 7, seed 1]
+	fmt.Println(len(random.Record(func() {})))
+	// Output:
+	// [split, seed 3 noise 2 7, seed 1]
+	// 0
 }
