@@ -39,6 +39,7 @@ import (
 	"hvae/hvae"
 	"hvae/hvae/hvaetest"
 	"hvae/linalg"
+	"hvae/linalg/random"
 	"hvae/mnist/data"
 	mnist "hvae/mnist/model"
 )
@@ -206,7 +207,7 @@ func standardFramework(t *testing.T) {
 			if s.K > 0 {
 				f.StepSize = tp.Fill(f.StepSize.Rows(), dims, epsilon)
 			}
-			sample := hvaetest.HIS(&tp, f, dims, 100, hvae.Stream(12, "plain"))
+			sample := hvaetest.HIS(&tp, f, dims, 100, random.Stream(12, "plain"))
 			z0 := sample.Start.Z
 			want := ad.Sub(f.Target.LogJoint(z0), logPrior(z0))
 			tolerance := 100*epsilon*float64(s.K) + 1e-13 // each step changes log p̂ by O(ε)
@@ -276,7 +277,7 @@ func iwaeEstimate(t *testing.T) {
 // N(−s²/2, s²), so E[p̂] = 1.
 func iwaeStandardError(t *testing.T) {
 	const s, draws, repeats = 0.5, 400, 2000
-	rng := hvae.Stream(1, "importance")
+	rng := random.Stream(1, "importance")
 	logs := make([]float64, draws)
 	var estimates []float64
 	reported := 0.0
@@ -300,7 +301,7 @@ func gradientIsUnbiased(t *testing.T) {
 	_, data, theta := points(1, 20)
 	params := []matrix{linalg.Column(theta.Delta...), linalg.Column(math.Log(theta.Sigma[0])), linalg.Column(0.4), linalg.Column(-0.6)}
 	exact := sampledGradients(params, 1, func(_ *tape, p []variable) variable { return model.NewMeanField(data).ELBO(p, nil) })
-	rng := hvae.Stream(17, "unbiased")
+	rng := random.Stream(17, "unbiased")
 	samples := sampledGradients(params, 4000, func(t *tape, p []variable) variable {
 		epsilon, gamma0 := hvae.Noise(t, rng, 1, 10), hvae.Noise(t, rng, 1, 10)
 		z0 := ad.Add(ad.Mul(ad.Exp(p[3]), epsilon), p[2])
@@ -327,7 +328,7 @@ func flowGradientIsUnbiased(t *testing.T) {
 		for _, v := range start {
 			params = append(params, linalg.Column(v))
 		}
-		rng := hvae.Stream(34, "through the flow", K)
+		rng := random.Stream(34, "through the flow", K)
 		samples := sampledGradients(params, 3000, func(t *tape, p []variable) variable {
 			return h.ELBO(p, hvae.Noise(t, rng, h.NoiseRows, 10))
 		})
@@ -358,11 +359,11 @@ func reverseKernels(t *testing.T) {
 	logJoint := func(z float64) float64 { return math.Log(evidence) + logNormal(z, 0.4, 0.5) }
 	var best, bestSquares []float64                // log p̂ and (p̂ − p(x))² for the optimal kernels
 	for _, wrong := range []float64{1, 0.9, 0.7} { // factor of the means and variances of r^k
-		rng := hvae.Stream(50, "chain")
+		rng := random.Stream(50, "chain")
 		chain, q0, qK := autoregressions(rng, wrong, logJoint)
 		logs, optimal := make([]float64, draws), make([]float64, draws)
 		for i := range logs {
-			zK, logEstimate := chain.Forward(q0.draw(rng))
+			zK, logEstimate := chain.forward(q0.draw(rng))
 			logs[i], optimal[i] = logEstimate[0], logJoint(zK)-qK.log(zK)
 		}
 		estimates := hvaetest.Apply(logs, math.Exp)
@@ -388,11 +389,11 @@ func reverseEstimate(t *testing.T) {
 	posterior := normal{0.4, 2}
 	logJoint := func(z float64) float64 { return math.Log(evidence) + posterior.log(z) }
 	for _, wrong := range []float64{1, 0.9} {
-		rng := hvae.Stream(51, "chain")
+		rng := random.Stream(51, "chain")
 		chain, _, _ := autoregressions(rng, wrong, logJoint)
 		logs := make([]float64, draws)
 		for i := range logs {
-			_, logEstimate := chain.Reverse(posterior.draw(rng))
+			_, logEstimate := chain.reverse(posterior.draw(rng))
 			logs[i] = logEstimate[0]
 		}
 		inverse := hvaetest.Apply(logs, func(l float64) float64 { return evidence * math.Exp(-l) })
@@ -413,10 +414,10 @@ func aisIsSuboptimal(t *testing.T) {
 	const K, a, draws, evidence = 4, 0.5, 50000, 1.7
 	q0, posterior := normal{0, 1.2}, normal{0.9, 0.5}
 	logJoint := func(z float64) float64 { return math.Log(evidence) + posterior.log(z) }
-	rng := hvae.Stream(63, "reversals")
-	chain := hvae.Chain[float64]{
-		LogPrior: func(z float64) []float64 { return []float64{q0.log(z)} },
-		LogJoint: func(z float64) []float64 { return []float64{logJoint(z)} },
+	rng := random.Stream(63, "reversals")
+	chain := markovChain[float64]{
+		logPrior: func(z float64) []float64 { return []float64{q0.log(z)} },
+		logJoint: func(z float64) []float64 { return []float64{logJoint(z)} },
 	}
 	marginal := q0
 	for k := 1; k <= K; k++ {
@@ -424,12 +425,12 @@ func aisIsSuboptimal(t *testing.T) {
 		precision := (1-beta)/q0.variance + beta/posterior.variance
 		bridge := normal{((1-beta)*q0.mean/q0.variance + beta*posterior.mean/posterior.variance) / precision, 1 / precision}
 		step := func(z float64) normal { return normal{bridge.mean + a*(z-bridge.mean), (1 - a*a) * bridge.variance} }
-		chain.Kernels = append(chain.Kernels, kernel{rng, step, step}) // a reversible kernel
+		chain.kernels = append(chain.kernels, kernel{rng, step, step}) // a reversible kernel
 		marginal = normal{bridge.mean + a*(marginal.mean-bridge.mean), a*a*marginal.variance + (1-a*a)*bridge.variance}
 	}
 	var reversals, optimal []float64 // p̂/p(x)
 	for range draws {
-		zK, logEstimate := chain.Forward(q0.draw(rng))
+		zK, logEstimate := chain.forward(q0.draw(rng))
 		reversals = append(reversals, math.Exp(logEstimate[0])/evidence)
 		optimal = append(optimal, math.Exp(posterior.log(zK)-marginal.log(zK)))
 	}
@@ -460,10 +461,11 @@ func aisKernels(t *testing.T) {
 		func(x, y float64) float64 { return math.Cos(3 * x) },
 	}
 	for k := 1; k < K; k++ {
-		z := bridgeDraws(hvae.Stream(53, "bridge", k), target, float64(k)/K, draws)
-		end := a.Chain(streams).Kernels[k-1].Forward(a.At(z.Clone()), make([]float64, draws))
+		z := bridgeDraws(random.Stream(53, "bridge", k), target, float64(k)/K, draws)
+		end := a.At(z.Clone())
+		rate := a.Move(end, k, streams)
 		moved := hvaetest.Distance(end.Z.Data, z.Data) / math.Sqrt(draws)
-		if rate := end.Acceptance(); rate < 0.4 || rate > 0.9 || moved < 0.5 {
+		if rate < 0.4 || rate > 0.9 || moved < 0.5 {
 			t.Errorf("k = %d: the acceptance rate is %.2f and the root mean square distance is %.2f, want 0.4 to 0.9 and at least 0.5", k, rate, moved)
 		}
 		for i, f := range functions {
@@ -526,7 +528,7 @@ func metropolisGradient(t *testing.T) {
 	for _, metropolis := range []bool{true, false} {
 		want := hvaetest.Slope(func(h float64) float64 { return metropolisELBO(theta+h, metropolis) }, 1e-2)
 		var tp tape
-		rng := hvae.Stream(58, "metropolis")
+		rng := random.Stream(58, "metropolis")
 		thetas := tp.Leaf(filled(1, draws, theta))
 		z0, rho := hvae.Noise(&tp, rng, 1, draws), hvae.Noise(&tp, rng, 1, draws)
 		accepted, rejected, rate := metropolisEstimates(&tp, thetas, z0, rho)
@@ -566,7 +568,7 @@ func flowDensity(t *testing.T) {
 		for _, rho := range z.Data {
 			tp.Reset()
 			f := s.Flow(&tp, hvaetest.Bimodal{Dims: 1}, 1)
-			start := f.Inverse(hvae.Phase[float64]{Z: tp.Const(z), Rho: tp.Fill(1, n+1, rho)})
+			start := hvaetest.Inverse(f, hvae.Phase[float64]{Z: tp.Const(z), Rho: tp.Fill(1, n+1, rho)})
 			hot, _ := heat(f.Tempering, s.K)
 			logQ := ad.Add(hvae.LogNormal(start.Z), hvae.LogNormal(ad.Scale(start.Rho, 1/hot)))
 			logVolume := math.Log(hot) + f.LogDet(&tp, 1).Scalar()
@@ -587,7 +589,7 @@ func flowEstimate(t *testing.T) {
 	for _, s := range hvaetest.Schemes() {
 		var tp tape
 		f := s.Flow(&tp, hvaetest.Bimodal{Dims: dims}, dims)
-		sample := hvaetest.HIS(&tp, f, dims, n, hvae.Stream(10, "density"))
+		sample := hvaetest.HIS(&tp, f, dims, n, random.Stream(10, "density"))
 		hot, alpha := heat(f.Tempering, s.K)
 		want := f.Target.LogJoint(sample.End.Z).Value.Data
 		for i := range want {
@@ -612,14 +614,14 @@ func flowIsChain(t *testing.T) {
 	for _, s := range hvaetest.Schemes() {
 		var tp tape
 		f := s.Flow(&tp, hvaetest.Bimodal{Dims: dims}, dims)
-		sample := hvaetest.HIS(&tp, f, dims, n, hvae.Stream(59, "deterministic"))
+		sample := hvaetest.HIS(&tp, f, dims, n, random.Stream(59, "deterministic"))
 		hot, alpha := heat(f.Tempering, s.K)
-		chain := hvae.Chain[hvae.Phase[float64]]{
-			LogPrior: func(s hvae.Phase[float64]) []float64 {
+		chain := markovChain[hvae.Phase[float64]]{
+			logPrior: func(s hvae.Phase[float64]) []float64 {
 				rho := ad.AddConst(hvae.LogNormal(ad.Scale(s.Rho, 1/hot)), -dims*math.Log(hot))
 				return ad.Add(logPrior(s.Z), rho).Value.Data
 			},
-			LogJoint: func(s hvae.Phase[float64]) []float64 {
+			logJoint: func(s hvae.Phase[float64]) []float64 {
 				return ad.Add(f.Target.LogJoint(s.Z), hvae.LogNormal(s.Rho)).Value.Data
 			},
 		}
@@ -628,12 +630,12 @@ func flowIsChain(t *testing.T) {
 			if alpha != nil {
 				phi.alpha = alpha[k]
 			}
-			chain.Kernels = append(chain.Kernels, phi)
+			chain.kernels = append(chain.kernels, phi)
 		}
-		end, forward := chain.Forward(sample.Start)
+		end, forward := chain.forward(sample.Start)
 		norm := hvaetest.Norm(forward)
 		checkDistance(t, forward, sample.LogEstimate().Value.Data, 1e-12*norm, "%v: eq. 3 and Algorithm 1", s)
-		start, backward := chain.Reverse(end)
+		start, backward := chain.reverse(end)
 		checkDistance(t, backward, forward, 1e-11*norm, "%v: eq. 3 in reverse", s)
 		checkDistance(t, start.Z.Value.Data, sample.Start.Z.Value.Data, 1e-11, "%v: the start of the reverse chain", s)
 	}
@@ -753,7 +755,7 @@ func temperingExplores(t *testing.T) {
 	type result struct{ mean, variance, varianceSE, changed, changedSE float64 }
 	run := func(K int, invSqrtBeta0 float64) (r result) {
 		f := model.TwoModesFlow{K: K, StepSize: 0.1, InvSqrtBeta0: invSqrtBeta0, Tempering: "fixed"}
-		l, changed, err := f.Draw(t.Context(), draws, hvae.Stream(41, "two modes", K))
+		l, changed, err := f.Draw(t.Context(), draws, random.Stream(41, "two modes", K))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -858,7 +860,7 @@ func temperingsCoincide(t *testing.T) {
 		estimates := func(tempering hvae.Tempering[float64]) []float64 {
 			f := hvaetest.Scheme{K: K}.Flow(&tp, hvaetest.Bimodal{Dims: dims}, dims)
 			f.Tempering = tempering
-			s := hvaetest.HIS(&tp, f, dims, 100, hvae.Stream(8, "coincide"))
+			s := hvaetest.HIS(&tp, f, dims, 100, random.Stream(8, "coincide"))
 			return slices.Concat(s.LogEstimate().Value.Data, s.ELBO().Value.Data)
 		}
 		want := estimates(fixed)
@@ -918,7 +920,7 @@ func canonicalMomentum(t *testing.T) {
 	for _, s := range hvaetest.Schemes() {
 		tp.Reset()
 		f := s.Flow(&tp, hvaetest.Bimodal{Dims: dims}, dims)
-		sample := hvaetest.HIS(&tp, f, dims, n, hvae.Stream(9, "momentum"))
+		sample := hvaetest.HIS(&tp, f, dims, n, random.Stream(9, "momentum"))
 		beta0 := betas(f.Tempering, s.K)[0]
 		for j := range dims {
 			rho := sample.Start.Rho.Value.Row(j)
@@ -990,7 +992,7 @@ func gradientCount(t *testing.T) {
 	for _, s := range hvaetest.Schemes() {
 		var tp tape
 		c := &hvaetest.Counter{Target: hvaetest.Bimodal{Dims: dims}}
-		sample := hvaetest.HIS(&tp, s.Flow(&tp, c, dims), dims, n, hvae.Stream(1, "count"))
+		sample := hvaetest.HIS(&tp, s.Flow(&tp, c, dims), dims, n, random.Stream(1, "count"))
 		sample.LogEstimate()
 		if want := s.K + 1; c.Evaluations != want { // for K = 0, the density at z₀ without its gradient
 			t.Errorf("%v: the log joint density was evaluated %d times, want %d", s, c.Evaluations, want)
@@ -998,7 +1000,7 @@ func gradientCount(t *testing.T) {
 
 		_, data, theta := points(dims, 3)
 		g := &hvaetest.ClosedFormCounter{ClosedForm: gaussian(&tp, data, theta)}
-		hvaetest.HIS(&tp, s.Flow(&tp, g, dims), dims, n, hvae.Stream(1, "count")).ELBO()
+		hvaetest.HIS(&tp, s.Flow(&tp, g, dims), dims, n, random.Stream(1, "count")).ELBO()
 		if s.K > 0 && g.Gradients != s.K+1 || s.K == 0 && g.Gradients != 0 {
 			t.Errorf("%v: ∇U was evaluated %d times, want K + 1 (0 if K = 0)", s, g.Gradients)
 		}
@@ -1053,7 +1055,7 @@ func minibatches(t *testing.T) {
 	const N = 30
 	x := make([]float64, N)
 	for i := range x {
-		x[i] = 1.5 + 2*hvae.Stream(66, "data", i).NormFloat64()
+		x[i] = 1.5 + 2*random.Stream(66, "data", i).NormFloat64()
 	}
 	for _, K := range []int{0, 3} {
 		over := func(size, blockSize int) (elbo float64, mean []float64) {
@@ -1116,7 +1118,7 @@ func rawGradient(t *testing.T) {
 		if s.K > 0 {
 			leaves = append(leaves, f.StepSize)
 		}
-		rng := hvae.Stream(4, "gradient")
+		rng := random.Stream(4, "gradient")
 		epsilon, gamma0 := hvae.Noise(&tp, rng, dims, n), hvae.Noise(&tp, rng, dims, n)
 		sample := hvae.HIS(f, hvae.DiagonalNormal[float64]{Mean: mean, SD: sd}, epsilon, gamma0)
 		raw, rb := sample.LogEstimate(), sample.ELBO()
@@ -1228,7 +1230,7 @@ func quadraticCounterexample(t *testing.T) {
 func steepVariance(t *testing.T) {
 	const dims, n = 200, 4000
 	var tp tape
-	rng := hvae.Stream(6, "steep")
+	rng := random.Stream(6, "steep")
 	z0 := ad.Scale(hvae.Noise(&tp, rng, dims, n), 0.01)
 	f := &hvae.Flow[float64]{Target: steep{}, K: 1, StepSize: tp.Fill(1, dims, 1)}
 	sample := hvae.HIS(f, drawn{z0, tp.Fill(1, n, 0)}, nil, hvae.Noise(&tp, rng, dims, n))
@@ -1256,11 +1258,11 @@ func averageGradient(t *testing.T) {
 func trainingIncreasesELBO(t *testing.T) {
 	for _, name := range model.MethodNames() {
 		_, data, _ := points(2, 30)
-		m, err := model.NewMethod(name, data, hvae.Stream(18, name))
+		m, err := model.NewMethod(name, data, random.Stream(18, name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		trainer := model.NewTrainer(m, 10, 1e-2, hvae.Stream(19, name))
+		trainer := model.NewTrainer(m, 10, 1e-2, random.Stream(19, name))
 		before, err := trainer.MeanELBO(t.Context(), 1000)
 		if err != nil {
 			t.Fatal(err)
@@ -1288,7 +1290,7 @@ func gaussianModel(t *testing.T) {
 		delta, variance := truth.Delta[j], truth.Sigma[j]*truth.Sigma[j]
 		var means, squares, scatters []float64
 		for k := range datasets {
-			data := model.Draw(truth, n, hvae.Stream(22, "distribution", k))
+			data := model.Draw(truth, n, random.Stream(22, "distribution", k))
 			means = append(means, data.Mean[j])
 			squares = append(squares, (data.Mean[j]-delta)*(data.Mean[j]-delta))
 			scatters = append(scatters, data.Scatter[j]/variance)
@@ -1338,7 +1340,7 @@ func exactEvidence(t *testing.T) {
 // log p(D) is smaller at other θ near θ*.
 func maximumLikelihood(t *testing.T) {
 	for _, n := range []int{2, 3, 20, 10000} {
-		data := model.Draw(model.Truth(3), n, hvae.Stream(21, "ml", n))
+		data := model.Draw(model.Truth(3), n, random.Stream(21, "ml", n))
 		best := data.MaximumLikelihood()
 		top := data.LogEvidence(best)
 		for j := range 3 {
@@ -1367,7 +1369,7 @@ func logJointIsSum(t *testing.T) {
 	x, data, theta := points(d, n)
 	var tp tape
 	g := gaussian(&tp, data, theta)
-	z := hvae.Noise(&tp, hvae.Stream(20, "z"), d, 4)
+	z := hvae.Noise(&tp, random.Stream(20, "z"), d, 4)
 	for i, got := range g.LogJoint(z).Value.Data {
 		want := 0.0
 		for j := range d {
@@ -1453,7 +1455,7 @@ func hvaeGap(t *testing.T) {
 // code. The elements of u and w of the planar flow are drawn from N(0, 0.1²) truncated at two
 // standard deviations.
 func parameters(t *testing.T) {
-	data := model.Draw(model.Truth(3), 100, hvae.Stream(23, "start"))
+	data := model.Draw(model.Truth(3), 100, random.Stream(23, "start"))
 	for _, tempered := range []bool{true, false} {
 		h := model.NewHVAE(data, 10, tempered)
 		want := hvae.Params[float64]{
@@ -1472,13 +1474,13 @@ func parameters(t *testing.T) {
 		}
 		checkNear(t, h.Beta0(), beta0, 1e-14, "the initial β₀")
 	}
-	p := model.NewPlanar(data, 30, hvae.Stream(24, "start")).Params
+	p := model.NewPlanar(data, 30, random.Stream(24, "start")).Params
 	if len(p) != 5 || p[4].Value.At(0, 0) != 0.1 {
 		t.Errorf("the planar flow has the parameters %v, want Δ, log σ, u, w and b = 0.1", p)
 	}
 	var squares []float64
 	for k := range 500 {
-		for _, m := range model.NewPlanar(data, 1, hvae.Stream(25, "start", k)).Params[2:4] {
+		for _, m := range model.NewPlanar(data, 1, random.Stream(25, "start", k)).Params[2:4] {
 			for _, v := range m.Value.Data {
 				if !(math.Abs(v) <= 0.2) {
 					t.Fatalf("an element of u or w starts at %v, want −0.2 to 0.2", v)
@@ -1504,7 +1506,7 @@ func vbBound(t *testing.T) {
 	x, data, theta := points(d, 6)
 	mean, sd := []float64{0.3, -0.4}, []float64{0.5, 0.8}
 	exact := methodELBO(model.NewMeanField(data), theta, 1, 0, mean, hvaetest.Apply(sd, math.Log))[0]
-	rng := hvae.Stream(29, "mean field")
+	rng := random.Stream(29, "mean field")
 	sampled := make([]float64, n)
 	for i := range sampled {
 		for j := range d {
@@ -1617,7 +1619,7 @@ func planarDensity(t *testing.T) {
 func planarBound(t *testing.T) {
 	_, data, theta := points(2, 3)
 	for _, K := range []int{1, 4, 30} {
-		p := model.NewPlanar(data, K, hvae.Stream(27, "planar"))
+		p := model.NewPlanar(data, K, random.Stream(27, "planar"))
 		// A gentle flow, for a small variance: wᵀû = softplus(wᵀu) − 1 = 0.6/K.
 		wu := math.Log(math.Expm1(1 + 0.6/float64(K)))
 		logEstimates := methodELBO(p, theta, 60000, 28, []float64{wu, 0.3 / float64(K)}, []float64{1, 0}, []float64{0.1})
@@ -1742,13 +1744,13 @@ func networks(t *testing.T) {
 	d := newDigits(mnist.Config{Kind: "vae", Tempering: "none", Latent: 3}, 1)
 	for _, p := range d.params { // biases too
 		if len(p.Shape) == 1 {
-			hvae.FillNormal(hvae.Stream(2, p.Name), p.Value)
+			random.FillNormal(random.Stream(2, p.Name), p.Value)
 		}
 	}
 	var tp tape
 	n, _ := mnist.NewNetwork(&tp, d.config, d.params, false)
 	x := image(&tp, 2, 3)
-	z := hvae.Noise(&tp, hvae.Stream(3, "z"), 3, 2)
+	z := hvae.Noise(&tp, random.Stream(3, "z"), 3, 2)
 	mean, std := n.Encode(x)
 	logits := n.Decode(z)
 	for j := range 2 {
@@ -1773,7 +1775,7 @@ func vaeWithoutSteps(t *testing.T) {
 	a, _ := mnist.NewNetwork(&tp, vae.config, vae.params, false)
 	b, _ := mnist.NewNetwork(&tp, none.config, none.params, false)
 	x := image(&tp, 1, 10)
-	rng := hvae.Stream(11, "without steps")
+	rng := random.Stream(11, "without steps")
 	epsilon, gamma0 := hvae.Noise(&tp, rng, 2, draws), hvae.Noise(&tp, rng, 2, draws)
 	mean, std := a.Encode(x)
 	want := a.Draw(x, mean, std, epsilon, gamma0).LogEstimate().Value.Data
@@ -1817,7 +1819,7 @@ func networkGradients(t *testing.T) {
 		value := func(train bool) (variable, []variable) {
 			tp.Reset()
 			n, leaves := mnist.NewNetwork(&tp, d.config, d.params, train)
-			rng := hvae.Stream(13, "common random numbers")
+			rng := random.Stream(13, "common random numbers")
 			return n.ELBO(image(&tp, 1, 14), hvae.Noise(&tp, rng, 2, 1), hvae.Noise(&tp, rng, 2, 1)), leaves
 		}
 		elbo, leaves := value(true)
@@ -1825,7 +1827,7 @@ func networkGradients(t *testing.T) {
 		slope, dot, directions := 0.0, linalg.New[float64](1, 1), make([]matrix, len(leaves))
 		for i, p := range d.params {
 			v := linalg.New[float64](p.Value.Rows, p.Value.Cols)
-			hvae.FillNormal(hvae.Stream(15, p.Name), v)
+			random.FillNormal(random.Stream(15, p.Name), v)
 			linalg.Scale(v, 1/hvaetest.Norm(v.Data), v)
 			linalg.MulSum(dot, v, gradients[i])
 			slope, directions[i] = slope+dot.Data[0], v
@@ -1851,7 +1853,7 @@ func stochasticBinarisation(t *testing.T) {
 	copy(image[200:], values)
 	x := linalg.New[float32](784, 2)
 	counts, both := make([]float64, len(values)), 0.0 // both counts pixels 3 and 4
-	var k hvae.Keyed
+	var k random.Keyed
 	for n := range draws {
 		data.Binarise(x, 1, image, k.Reset(1, "binarisation", n))
 		for i := range values {
@@ -1970,7 +1972,7 @@ func annealedBounds(t *testing.T) {
 	d := newDigits(mnist.Config{Kind: "vae", Tempering: "none", Latent: 1}, 6)
 	params := digitParams[float32](d.config, 6)
 	stream := func(purpose string) func(image int) *rand.Rand {
-		return func(image int) *rand.Rand { return hvae.Stream(60, purpose, image) }
+		return func(image int) *rand.Rand { return random.Stream(60, purpose, image) }
 	}
 	x, z, err := mnist.Simulate(t.Context(), d.config, params, images, stream("images"))
 	if err != nil {
@@ -1981,7 +1983,7 @@ func annealedBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	bound := func(z linalg.Matrix[float32]) []float64 {
-		noise := func(image, chain int) *rand.Rand { return hvae.Stream(61, "chain", image, chain, z.Cols) }
+		noise := func(image, chain int) *rand.Rand { return random.Stream(61, "chain", image, chain, z.Cols) }
 		bounds, _, err := a.Bound(t.Context(), d.config, params, x, z, noise, func(int) {})
 		if err != nil {
 			t.Fatal(err)
@@ -2012,11 +2014,11 @@ func posteriorCovariance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, _, err := mnist.Simulate(t.Context(), c.Config, c.Params, images, func(image int) *rand.Rand { return hvae.Stream(62, "images", image) })
+	x, _, err := mnist.Simulate(t.Context(), c.Config, c.Params, images, func(image int) *rand.Rand { return random.Stream(62, "images", image) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	noise := func(image int) *rand.Rand { return hvae.Stream(62, "noise", image) }
+	noise := func(image int) *rand.Rand { return random.Stream(62, "noise", image) }
 	estimates, err := mnist.Evaluate(t.Context(), c.Config, c.Params, x, draws, noise, func() {})
 	if err != nil {
 		t.Fatal(err)
@@ -2223,7 +2225,7 @@ func (d drawn) Draw(variable) (z0, logDensity variable) { return d.z0, d.logDens
 // points returns points [d×N] of the Gaussian model, their statistics, and parameters near the
 // ones that generated them.
 func points(d, n int) (x matrix, data model.Data, t model.Theta) {
-	rng := hvae.Stream(11, "points", d, n)
+	rng := random.Stream(11, "points", d, n)
 	x = linalg.New[float64](d, n)
 	t = model.Theta{Delta: make([]float64, d), Sigma: make([]float64, d)}
 	for j := range d {
@@ -2264,7 +2266,7 @@ func targets() []target {
 		{
 			"gaussian", func(t *tape) hvae.Target[float64] { return gaussian(t, data, theta) }, data.LogEvidence(theta),
 			func(rng *rand.Rand, z matrix) {
-				hvae.FillNormal(rng, z)
+				random.FillNormal(rng, z)
 				linalg.Mul(z, linalg.Column(hvaetest.Apply(variance, math.Sqrt)...), z)
 				linalg.Add(z, linalg.Column(mean...), z)
 			},
@@ -2317,7 +2319,55 @@ func sampledGradients(params []matrix, n int, elbo func(t *tape, params []variab
 
 // Chains of section 2.2
 
-// kernel is a Markov kernel in one dimension: z_k ~ forward(z_{k−1}), with the reverse kernel
+// A markovKernel is step k of the Markov chain of section 2.2. A value of type S holds the states
+// of B parallel chains. Forward draws z_k from q^k(z_k|z_{k−1}), and Reverse draws z_{k−1} from
+// r^{k−1}(z_{k−1}|z_k). Both add
+//
+//	log r^{k−1}(z_{k−1}|z_k) − log q^k(z_k|z_{k−1})
+//
+// to logRatio [B], which is log |det ∇Φ| for a map z_k = Φ(z_{k−1}) and its inverse.
+type markovKernel[S any] interface {
+	Forward(z S, logRatio []float64) S
+	Reverse(z S, logRatio []float64) S
+}
+
+// A markovChain estimates the evidence by importance sampling of whole Markov chains (equation 3,
+// eq:generalizedJarzynski):
+//
+//	p̂_θ(x) = p_θ(x, z_K) Π_k r^{k−1}(z_{k−1}|z_k) / q⁰(z₀) Π_k q^k(z_k|z_{k−1}).
+type markovChain[S any] struct {
+	kernels            []markovKernel[S]   // k = 1, …, K
+	logPrior, logJoint func(z S) []float64 // log q⁰(z) and log p_θ(x, z) [B]
+}
+
+// forward runs the chains from z₀ ~ q⁰ and returns z_K and log p̂_θ(x) [B].
+func (c markovChain[S]) forward(z S) (zK S, logEstimates []float64) {
+	for _, l := range c.logPrior(z) {
+		logEstimates = append(logEstimates, -l)
+	}
+	for _, k := range c.kernels {
+		z = k.Forward(z, logEstimates)
+	}
+	for j, l := range c.logJoint(z) {
+		logEstimates[j] += l
+	}
+	return z, logEstimates
+}
+
+// reverse runs the reverse kernels from draws z_K of the posterior p_θ(z|x), and returns z₀ and
+// log p̂_θ(x) [B].
+func (c markovChain[S]) reverse(z S) (z0 S, logEstimates []float64) {
+	logEstimates = slices.Clone(c.logJoint(z))
+	for _, k := range slices.Backward(c.kernels) {
+		z = k.Reverse(z, logEstimates)
+	}
+	for j, l := range c.logPrior(z) {
+		logEstimates[j] -= l
+	}
+	return z, logEstimates
+}
+
+// kernel is a markovKernel in one dimension: z_k ~ forward(z_{k−1}), with the reverse kernel
 // z_{k−1} ~ reverse(z_k).
 type kernel struct {
 	rng              *rand.Rand
@@ -2339,7 +2389,7 @@ func (k kernel) Reverse(z float64, logRatio []float64) float64 {
 // autoregressions returns a chain of three steps with known marginals, the first and the last
 // of which are q⁰ and q^K. Its reverse kernels are optimal for wrong = 1; otherwise, their means
 // and variances are multiplied by wrong.
-func autoregressions(rng *rand.Rand, wrong float64, logJoint func(float64) float64) (c hvae.Chain[float64], q0, qK normal) {
+func autoregressions(rng *rand.Rand, wrong float64, logJoint func(float64) float64) (c markovChain[float64], q0, qK normal) {
 	const K, a, s = 3, 0.8, 0.8
 	q0 = normal{0, 1.2}
 	v := q0.variance
@@ -2347,15 +2397,15 @@ func autoregressions(rng *rand.Rand, wrong float64, logJoint func(float64) float
 		next := a*a*v + s*s
 		back := a * v / next
 		reverseVariance := wrong * (v - back*back*next)
-		c.Kernels = append(c.Kernels, kernel{
+		c.kernels = append(c.kernels, kernel{
 			rng,
 			func(z float64) normal { return normal{a * z, s * s} },
 			func(z float64) normal { return normal{wrong * back * z, reverseVariance} },
 		})
 		v = next
 	}
-	c.LogPrior = func(z float64) []float64 { return []float64{q0.log(z)} }
-	c.LogJoint = func(z float64) []float64 { return []float64{logJoint(z)} }
+	c.logPrior = func(z float64) []float64 { return []float64{q0.log(z)} }
+	c.logJoint = func(z float64) []float64 { return []float64{logJoint(z)} }
 	return c, q0, normal{0, v}
 }
 
@@ -2369,7 +2419,7 @@ func annealing(target target, K, chains int, seed uint64) (a *hvae.AIS[float64],
 	}
 	of := func(purpose string, n int) (streams []*rand.Rand) {
 		for j := range n {
-			streams = append(streams, hvae.Stream(seed, purpose, K, j))
+			streams = append(streams, random.Stream(seed, purpose, K, j))
 		}
 		return streams
 	}
@@ -2383,7 +2433,7 @@ func aisEstimates(target target, K, n int, seed, posteriorSeed uint64) (forward,
 	a, streams := annealing(target, K, n, seed)
 	_, forward = a.Forward(streams)
 	z := linalg.New[float64](2, n)
-	target.posterior(hvae.Stream(posteriorSeed, "posterior"), z)
+	target.posterior(random.Stream(posteriorSeed, "posterior"), z)
 	_, backward = a.Reverse(z, streams)
 	return forward, backward
 }
@@ -2394,7 +2444,7 @@ func bridgeDraws(rng *rand.Rand, target target, beta float64, n int) matrix {
 	var tp tape
 	prior, posterior, draws := linalg.New[float64](2, 1), linalg.New[float64](2, 1), linalg.New[float64](2, n)
 	for j := 0; j < n; {
-		hvae.FillNormal(rng, prior)
+		random.FillNormal(rng, prior)
 		target.posterior(rng, posterior)
 		linalg.Scale(prior, hvaetest.PriorSD, prior)
 		linalg.AddConst(prior, prior, hvaetest.PriorMean)
@@ -2472,7 +2522,7 @@ func flowMaps(s hvaetest.Scheme, dims int) (forward, inverse func([]float64) []f
 			return h(s.Flow(t, hvaetest.Bimodal{Dims: dims}, dims), p)
 		})
 	}
-	return onTape((*hvae.Flow[float64]).Forward), onTape((*hvae.Flow[float64]).Inverse)
+	return onTape((*hvae.Flow[float64]).Forward), onTape(hvaetest.Inverse)
 }
 
 // stepSizesOf returns ε of step k+1.
@@ -2493,7 +2543,7 @@ func flowDraws(target hvae.Target[float64], K int, epsilon, hot float64, n int) 
 	if hot > 1 {
 		f.Tempering = hvae.FixedTempering(tp.Scalar(hot))
 	}
-	return hvaetest.HIS(&tp, f, 2, n, hvae.Stream(40, "homogeneous")).LogEstimate().Value.Data
+	return hvaetest.HIS(&tp, f, 2, n, random.Stream(40, "homogeneous")).LogEstimate().Value.Data
 }
 
 // leapfrogByHand returns the maps of equations 7 to 9 on the vector (z, ρ).
@@ -2539,7 +2589,7 @@ func (k transition) Forward(s hvae.Phase[float64], logRatio []float64) hvae.Phas
 func (k transition) Reverse(s hvae.Phase[float64], logRatio []float64) hvae.Phase[float64] {
 	k.addLogDet(logRatio)
 	step := hvae.Flow[float64]{Target: k.target, K: 1, StepSize: k.epsilon}
-	return step.Inverse(hvae.Phase[float64]{Z: s.Z, Rho: ad.Scale(s.Rho, 1/k.alpha)})
+	return hvaetest.Inverse(&step, hvae.Phase[float64]{Z: s.Z, Rho: ad.Scale(s.Rho, 1/k.alpha)})
 }
 
 // addLogDet adds log |det ∇Φ| = ℓ log α.
@@ -2622,7 +2672,7 @@ func autoEncoder(x []float64, K, blockSize int, params ...float64) (tr *hvae.Tra
 	tr = hvae.NewTrainer(all, seen, func(b *hvae.Block[float64]) variable {
 		noise := b.Tape.Matrix(2, len(b.Batch))
 		for j, i := range b.Batch {
-			hvae.FillNormalColumn(hvae.Stream(65, "observation", i), noise, j)
+			random.FillNormalColumn(random.Stream(65, "observation", i), noise, j)
 		}
 		p, epsilon := b.Params, b.Tape.Const(noise)
 		target := observations{b.Columns(linalg.Of(1, len(x), x)), p[0], p[1]}
@@ -2640,13 +2690,20 @@ func autoEncoder(x []float64, K, blockSize int, params ...float64) (tr *hvae.Tra
 	return tr, seen
 }
 
-// gradient is an optimiser that stores the last gradient and changes no parameter.
-type gradient struct{ last []float64 }
+// gradient is an optimiser that stores the gradient of the last step, with the elements of all
+// parameters, and changes no parameter.
+type gradient struct {
+	step int
+	last []float64
+}
 
 func (g *gradient) Start() []float64 { return nil }
 
-func (g *gradient) Ascend(_ int, _, gradient []float64, _ [][]float64) {
-	g.last = slices.Clone(gradient)
+func (g *gradient) Ascend(step int, _, gradient []float64, _ [][]float64) {
+	if step > g.step {
+		g.step, g.last = step, nil
+	}
+	g.last = append(g.last, gradient...)
 }
 
 // checkOptimiser reports an error unless the optimiser's averages start with the values start,
@@ -2673,7 +2730,7 @@ func flowGradientError(s hvaetest.Scheme) float64 {
 	logit := filled(s.Flow(new(tape), nil, dims).StepSize.Rows(), dims, 0.2)
 	hot, alpha := linalg.Column(math.Log(0.6)), filled(s.K, 1, 1.5)
 	return hvaetest.GradientError([]matrix{mean, logSD, logit, hot, alpha}, func(t *tape, p []variable) variable {
-		rng := hvae.Stream(16, "common random numbers")
+		rng := random.Stream(16, "common random numbers")
 		epsilon := hvae.Noise(t, rng, dims, n)
 		z0 := ad.Add(ad.Mul(ad.Exp(p[1]), epsilon), p[0]) // section 5.2's reparameterisation
 		logDensity := ad.Sub(hvae.LogNormal(epsilon), ad.Sum(p[1]))
@@ -2691,11 +2748,11 @@ func flowGradientError(s hvaetest.Scheme) float64 {
 // methodGradientError returns hvaetest.GradientError of a method's ELBO in all parameters.
 func methodGradientError(t *testing.T, name string) float64 {
 	_, data, _ := points(3, 20)
-	m, err := model.NewMethod(name, data, hvae.Stream(13, name))
+	m, err := model.NewMethod(name, data, random.Stream(13, name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	rng := hvae.Stream(14, name)
+	rng := random.Stream(14, name)
 	var params []matrix
 	for _, p := range m.Params {
 		if p.Name == "log_sigma" {
@@ -2707,7 +2764,7 @@ func methodGradientError(t *testing.T, name string) float64 {
 		params = append(params, p.Value)
 	}
 	return hvaetest.GradientError(params, func(t *tape, params []variable) variable {
-		return m.ELBO(params, hvae.Noise(t, hvae.Stream(15, "common random numbers"), m.NoiseRows, 10))
+		return m.ELBO(params, hvae.Noise(t, random.Stream(15, "common random numbers"), m.NoiseRows, 10))
 	})
 }
 
@@ -2742,7 +2799,7 @@ func methodELBO(m *model.Method, theta model.Theta, n int, seed uint64, others .
 		copy(p.Value.Data, values[i])
 		leaves = append(leaves, t.Leaf(p.Value))
 	}
-	return m.ELBO(leaves, hvae.Noise(&t, hvae.Stream(seed, "elbo"), m.NoiseRows, n)).Value.Data
+	return m.ELBO(leaves, hvae.Noise(&t, random.Stream(seed, "elbo"), m.NoiseRows, n)).Value.Data
 }
 
 // affine is the function a[0] + a[1]·z₀ + a[2]·γ₀.
@@ -2795,10 +2852,10 @@ func planarFlow(z, u, w, b matrix, K int) (zK, logDet []float64) {
 // planarParams returns u, w and b with ‖w‖ = 1.5 and wᵀu = −1.5, for which z + u tanh(wᵀz + b)
 // is not invertible.
 func planarParams(d int, seed int) (u, w, b matrix) {
-	rng := hvae.Stream(31, "planar", d, seed)
+	rng := random.Stream(31, "planar", d, seed)
 	u, w = linalg.New[float64](d, 1), linalg.New[float64](d, 1)
-	hvae.FillNormal(rng, w)
-	hvae.FillNormal(rng, u)
+	random.FillNormal(rng, w)
+	random.FillNormal(rng, u)
 	linalg.Scale(w, 1.5/hvaetest.Norm(w.Data), w)
 	wu := linalg.New[float64](1, 1)
 	linalg.MulSum(wu, w, u)
@@ -2872,7 +2929,7 @@ func digitParams[T linalg.Float](c mnist.Config, seed uint64) []mnist.Param[T] {
 
 // image returns n random binary images [784×n].
 func image[T linalg.Float](t *ad.Tape[T], n int, seed uint64) *ad.Var[T] {
-	rng := hvae.Stream(seed, "image")
+	rng := random.Stream(seed, "image")
 	m := t.Matrix(784, n)
 	for i := range m.Data {
 		m.Data[i] = 0
@@ -2916,7 +2973,7 @@ func networkEstimates(c mnist.Config, n int) (logs []float64) {
 		}
 	}
 	var tp ad.Tape[float32]
-	rng := hvae.Stream(8, c.String())
+	rng := random.Stream(8, c.String())
 	for len(logs) < n {
 		tp.Reset()
 		network, _ := mnist.NewNetwork(&tp, c, params, false)

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"hvae/linalg"
@@ -524,12 +523,13 @@ func TestTapeIsReusedWithoutAllocation(t *testing.T) {
 	}
 }
 
-// A tripwire is an operation that returns a copy of its operand. It sets flag when the number of
+// A tripwire is an operation that returns a copy of its operand. It closes stop when the number of
 // computed values, or the number of computed adjoints, reaches a given limit.
 type tripwire struct {
-	flag             atomic.Bool
-	values, adjoints int // values and adjoints left until flag is set
-	late             int // number of values and adjoints computed after flag was set
+	stop             chan struct{}
+	tapes            [2]*Tape[float64] // read the channel at their next check after stop is closed
+	values, adjoints int               // values and adjoints left until stop is closed
+	late             int               // number of values and adjoints computed after stop was closed
 }
 
 func (w *tripwire) Run(in []variable) variable { return Tanh(w.on(w.on(Mul(in[0], in[0])))) }
@@ -547,21 +547,27 @@ func (w *tripwire) Pull(s *Sweep[float64], y, ybar variable) {
 }
 
 func (w *tripwire) pass(n *int) {
-	if w.flag.Load() {
+	select {
+	case <-w.stop:
 		w.late++
+	default:
 	}
 	if *n--; *n == 0 {
-		w.flag.Store(true)
+		close(w.stop)
+		for _, t := range w.tapes {
+			t.checks = 15
+		}
 	}
 }
 
 func TestInterruptStopsAProgramAndResetRestoresTheTape(t *testing.T) {
 	a, _ := inputs(5)
 	var tape, scratch Tape[float64]
-	var w tripwire
-	tape.Interrupt = &w.flag
+	w := tripwire{tapes: [2]*Tape[float64]{&tape, &scratch}}
 	run := func() (g []float64, panicked any) {
 		defer func() { panicked = recover() }()
+		w.stop = make(chan struct{})
+		tape.Interrupt = w.stop
 		tape.Reset()
 		x := tape.Leaf(a)
 		h := Recomputed(&scratch, &w, []variable{w.on(Exp(x))})
@@ -575,13 +581,12 @@ func TestInterruptStopsAProgramAndResetRestoresTheTape(t *testing.T) {
 		if i >= values {
 			w.values = 0
 		}
-		if _, p := run(); p != (Interrupted{}) {
-			t.Fatalf("interrupt %d: panic %v, want Interrupted", i, p)
+		if _, p := run(); p != errInterrupted {
+			t.Fatalf("interrupt %d: panic %v, want errInterrupted", i, p)
 		}
 		if w.late > 0 {
 			t.Errorf("interrupt %d: %d operations or rules ran after the interrupt", i, w.late)
 		}
-		w.flag.Store(false)
 		w.values, w.adjoints, w.late = 0, 0, 0
 		if got, p := run(); !slices.Equal(got, want) {
 			t.Errorf("interrupt %d: the gradient after Reset is different; panic %v", i, p)

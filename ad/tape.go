@@ -22,10 +22,10 @@
 package ad
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"strings"
-	"sync/atomic"
 
 	"hvae/linalg"
 )
@@ -73,10 +73,12 @@ const (
 // A Tape records operations in the order in which they run. The zero value is an empty tape,
 // ready to use.
 type Tape[T linalg.Float] struct {
-	// Interrupt, if not nil, lets another goroutine stop a program. When Interrupt is true,
-	// the next operation or the next call of a rule panics with Interrupted, also inside
-	// Recomputed. To use the tape again, set Interrupt to false and call Reset.
-	Interrupt *atomic.Bool
+	// Interrupt, if not nil, is a channel that stops a program, such as Done of a context. After
+	// it is closed, one of the next 16 operations or calls of rules panics, also inside
+	// Recomputed. The caller defers RecoverInterrupt. To use the tape again, replace Interrupt
+	// and call Reset.
+	Interrupt <-chan struct{}
+	checks    uint // number of calls of checkInterrupt
 
 	record[T]
 	program  int        // number of the current program
@@ -110,14 +112,29 @@ func (r *record[T]) at(i int) *Var[T] {
 	return &r.slabs[uint(i)/n][uint(i)%n]
 }
 
-// Interrupted is the value with which a program panics when Tape.Interrupt is true.
-type Interrupted struct{}
+var errInterrupted = errors.New("ad: interrupted")
 
-func (Interrupted) Error() string { return "ad: interrupted" }
-
+// checkInterrupt panics if the tape is interrupted. Only every 16th call reads the channel, because
+// programs of small operations would otherwise take 8 % longer.
 func (t *Tape[T]) checkInterrupt() {
-	if t.Interrupt != nil && t.Interrupt.Load() {
-		panic(Interrupted{})
+	if t.checks++; t.checks%16 == 0 {
+		t.readInterrupt()
+	}
+}
+
+func (t *Tape[T]) readInterrupt() {
+	select {
+	case <-t.Interrupt:
+		panic(errInterrupted)
+	default:
+	}
+}
+
+// RecoverInterrupt, in a defer statement, recovers from the panic of an interrupted tape. It
+// repeats other panics.
+func RecoverInterrupt() {
+	if p := recover(); p != nil && p != errInterrupted {
+		panic(p)
 	}
 }
 

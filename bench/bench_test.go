@@ -15,6 +15,7 @@ import (
 	"hvae/gaussian/model"
 	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 	mnist "hvae/mnist/model"
 )
 
@@ -35,12 +36,12 @@ func BenchmarkGaussianMethod(b *testing.B) {
 }
 
 func gaussianStep(b *testing.B, name string, d int) {
-	data := model.Draw(model.Truth(d), 10000, hvae.Stream(1, "data"))
-	m, err := model.NewMethod(name, data, hvae.Stream(1, "start"))
+	data := model.Draw(model.Truth(d), 10000, random.Stream(1, "data"))
+	m, err := model.NewMethod(name, data, random.Stream(1, "start"))
 	if err != nil {
 		b.Fatal(err)
 	}
-	t := model.NewTrainer(m, 10, 1e-3, hvae.Stream(1, "noise"))
+	t := model.NewTrainer(m, 10, 1e-3, random.Stream(1, "noise"))
 	step := func() {
 		if err := t.Step(b.Context()); err != nil {
 			b.Fatal(err)
@@ -59,10 +60,10 @@ func gaussianStep(b *testing.B, name string, d int) {
 func BenchmarkGEMM(b *testing.B) {
 	for _, s := range []struct{ m, n, k int }{{450, 100, 64}, {512, 100, 450}, {1024, 1024, 1024}} {
 		b.Run(fmt.Sprintf("%dx%dx%d", s.m, s.n, s.k), func(b *testing.B) {
-			rng := hvae.Stream(1, "gemm")
+			rng := random.Stream(1, "gemm")
 			x, y, z := linalg.New[float32](s.m, s.k), linalg.New[float32](s.k, s.n), linalg.New[float32](s.m, s.n)
-			hvae.FillNormal(rng, x)
-			hvae.FillNormal(rng, y)
+			random.FillNormal(rng, x)
+			random.FillNormal(rng, y)
 			b.ReportAllocs()
 			for b.Loop() {
 				linalg.MatMul(z, x, y)
@@ -128,9 +129,9 @@ func BenchmarkLeapfrog(b *testing.B) {
 	params := mnist.NewParams[float32](c, -2, 1)
 	images := newDigits().images
 	z, rho := linalg.New[float32](64, 100), linalg.New[float32](64, 100)
-	rng := hvae.Stream(1, "phase")
-	hvae.FillNormal(rng, z)
-	hvae.FillNormal(rng, rho)
+	rng := random.Stream(1, "phase")
+	random.FillNormal(rng, z)
+	random.FillNormal(rng, rho)
 	var tape ad.Tape[float32]
 	step := func() {
 		tape.Reset()
@@ -163,7 +164,7 @@ func BenchmarkEvaluate(b *testing.B) {
 			for i := range x.Rows {
 				copy(x.Row(i), images.Row(i))
 			}
-			noise := func(image int) *rand.Rand { return hvae.Stream(1, "draws", image) }
+			noise := func(image int) *rand.Rand { return random.Stream(1, "draws", image) }
 			for b.Loop() {
 				if _, err := mnist.Evaluate(context.Background(), m.c, params, x, 1000, noise, func() {}); err != nil {
 					b.Fatal(err)
@@ -182,7 +183,7 @@ func BenchmarkAnnealing(b *testing.B) {
 	params := mnist.NewParams[float32](c, -2, 1)
 	a := mnist.Annealing{Steps: 10, Chains: 48, StepSizes: []float64{.5, .5, .5, .5, .5, .5, .5, .5, .5}}
 	images := linalg.New[float32](784, runtime.GOMAXPROCS(0))
-	noise := func(image, chain int) *rand.Rand { return hvae.Stream(1, "annealing", image, chain) }
+	noise := func(image, chain int) *rand.Rand { return random.Stream(1, "annealing", image, chain) }
 	for b.Loop() {
 		if _, _, err := a.Bound(b.Context(), c, params, images, linalg.Matrix[float32]{}, noise, func(int) {}); err != nil {
 			b.Fatal(err)
@@ -196,7 +197,7 @@ type digits struct{ images linalg.Matrix[float32] }
 
 func newDigits() digits {
 	d := digits{linalg.New[float32](784, 100)}
-	rng := hvae.Stream(1, "digits")
+	rng := random.Stream(1, "digits")
 	for i := range d.images.Data {
 		d.images.Data[i] = float32(rng.IntN(8) / 7)
 	}
@@ -205,14 +206,14 @@ func newDigits() digits {
 
 func (digits) Len() int { return 100 }
 
-func (d digits) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[float32], k *hvae.Keyed) {
+func (d digits) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[float32], k *random.Keyed) {
 	for i := range x.Rows {
 		copy(x.Row(i), d.images.Row(i)[lo:])
 	}
 	for j := range x.Cols {
 		rng := k.Reset(1, "noise", lo+j)
-		hvae.FillNormalColumn(rng, epsilon, j)
-		hvae.FillNormalColumn(rng, gamma0, j)
+		random.FillNormalColumn(rng, epsilon, j)
+		random.FillNormalColumn(rng, gamma0, j)
 	}
 }
 
@@ -223,11 +224,11 @@ func BenchmarkConv(b *testing.B) {
 		name string
 		g    conv.Geometry
 	}{{"28to14", conv.Same(28, 28, 1, 16, 5, 2)}, {"14to7", conv.Same(14, 14, 16, 32, 5, 2)}, {"7to4", conv.Same(7, 7, 32, 32, 5, 2)}} {
-		rng := hvae.Stream(1, "conv")
+		rng := random.Stream(1, "conv")
 		w, x, y := linalg.New[float32](l.g.Taps(), l.g.OutC), linalg.New[float32](l.g.In(), 100), linalg.New[float32](l.g.Out(), 100)
 		scratch := make([]float32, len(y.Data))
 		for _, m := range []linalg.Matrix[float32]{w, x, y} {
-			hvae.FillNormal(rng, m)
+			random.FillNormal(rng, m)
 		}
 		for _, direction := range []struct {
 			name string

@@ -16,7 +16,7 @@ import (
 
 	"hvae/bench/plot"
 	"hvae/gaussian/model"
-	"hvae/hvae"
+	"hvae/linalg/random"
 )
 
 //go:embed explore.html
@@ -49,8 +49,8 @@ func explorer(seed uint64) http.Handler {
 			return
 		}
 		// All settings use the same noise, so any difference is due to the settings.
-		paths := v.flow.Paths(maxPaths, hvae.Stream(seed, "two modes page paths"))[:v.paths]
-		l, changed, err := v.flow.Draw(r.Context(), v.draws, hvae.Stream(seed, "two modes page"))
+		paths := v.flow.Paths(maxPaths, random.Stream(seed, "two modes page paths"))[:v.paths]
+		l, changed, err := v.flow.Draw(r.Context(), v.draws, random.Stream(seed, "two modes page"))
 		if err != nil {
 			return // the browser has disconnected
 		}

@@ -24,7 +24,7 @@ import (
 	"hvae/bench/plot"
 	"hvae/bench/plot/plottest"
 	"hvae/gaussian/model"
-	"hvae/hvae"
+	"hvae/linalg/random"
 )
 
 // get returns the response of the explorer's handler to a GET request.
@@ -45,10 +45,10 @@ func TestViewShowsNumbersAndFiguresForItsSettings(t *testing.T) {
 		if w.Code != http.StatusOK {
 			t.Fatalf("%q: status %d, %s", query, w.Code, w.Body)
 		}
-		l, changed, _ := want.flow.Draw(t.Context(), want.draws, hvae.Stream(5, "two modes page"))
+		l, changed, _ := want.flow.Draw(t.Context(), want.draws, random.Stream(5, "two modes page"))
 		r := summariseModes(want.flow, l, changed)
 		var html bytes.Buffer
-		writeView(&html, want.flow.Paths(12, hvae.Stream(5, "two modes page paths"))[:want.paths], l, r)
+		writeView(&html, want.flow.Paths(12, random.Stream(5, "two modes page paths"))[:want.paths], l, r)
 		if diff := cmp.Diff(html.String(), w.Body.String()); diff != "" {
 			t.Errorf("%q: %s", query, diff)
 		}

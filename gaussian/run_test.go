@@ -14,8 +14,8 @@ import (
 
 	"hvae/ad"
 	"hvae/gaussian/model"
-	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // An experiment holds the values of the flags. Its methods compute the expected output independently
@@ -67,8 +67,8 @@ func (e experiment) estimates(t *testing.T, d int, name string) (all []estimate)
 		return sum
 	}
 	for k := range e.datasets {
-		dataset := model.Draw(model.Theta{Delta: delta, Sigma: sigma}, e.points, hvae.Stream(e.seed, "gaussian data", d, k))
-		start := hvae.Stream(e.seed, "gaussian start "+name, d, k)
+		dataset := model.Draw(model.Theta{Delta: delta, Sigma: sigma}, e.points, random.Stream(e.seed, "gaussian data", d, k))
+		start := random.Stream(e.seed, "gaussian start "+name, d, k)
 		method := map[string]func() *model.Method{
 			"hvae-k1":         func() *model.Method { return model.NewHVAE(dataset, 1, true) },
 			"hvae-k10":        func() *model.Method { return model.NewHVAE(dataset, 10, true) },
@@ -80,10 +80,10 @@ func (e experiment) estimates(t *testing.T, d int, name string) (all []estimate)
 		}[name]()
 		var tape ad.Tape[float64]
 		var leaves []*ad.Var[float64]
-		rng := hvae.Stream(e.seed, "gaussian noise "+name, d, k)
+		rng := random.Stream(e.seed, "gaussian noise "+name, d, k)
 		bound := func(draws int) *ad.Var[float64] {
 			noise := linalg.New[float64](method.NoiseRows, draws)
-			hvae.FillNormal(rng, noise)
+			random.FillNormal(rng, noise)
 			tape.Reset()
 			leaves = nil
 			for _, p := range method.Params {

@@ -12,8 +12,8 @@ import (
 	"hvae/ad"
 	"hvae/bench/plot"
 	"hvae/gaussian/model"
-	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // The flag -two-modes compares these settings of Algorithm 1.
@@ -58,7 +58,7 @@ func showTwoModes(ctx context.Context, o options, stdout, stderr io.Writer) erro
 		line := plot.Series{Label: m.label, X: modeSteps}
 		for _, K := range modeSteps {
 			m.flow.K = int(K)
-			l, changed, err := m.flow.Draw(ctx, modeDraws, hvae.Stream(o.config.Seed, "two modes", m.flow.K))
+			l, changed, err := m.flow.Draw(ctx, modeDraws, random.Stream(o.config.Seed, "two modes", m.flow.K))
 			if err != nil {
 				return fmt.Errorf("%w: complete rows have been printed; nothing else was saved", context.Cause(ctx))
 			}
@@ -107,7 +107,7 @@ func drawPaths(seed uint64) []byte {
 	all := make([][]model.TwoModesPath, len(modeFlows))
 	for i, m := range modeFlows {
 		m.flow.K = K
-		all[i] = m.flow.Paths(draws, hvae.Stream(seed, "two modes paths", K))
+		all[i] = m.flow.Paths(draws, random.Stream(seed, "two modes paths", K))
 	}
 	var changing, staying []int // indices of draws that change mode with tempering, and of the others
 	for i, p := range all[0] {

@@ -16,7 +16,7 @@ import (
 
 	"hvae/bench/plot/plottest"
 	"hvae/gaussian/model"
-	"hvae/hvae"
+	"hvae/linalg/random"
 )
 
 // The flag -two-modes prints one row for each pair of an initial 1/√β₀ and a number of steps K.
@@ -31,7 +31,7 @@ var (
 func modes(t *testing.T, K int, start float64, n int, seed uint64) (mean, variance, se, fraction float64) {
 	t.Helper()
 	f := model.TwoModesFlow{K: K, StepSize: 0.1, InvSqrtBeta0: start, Tempering: map[float64]string{3: "fixed", 1: "none"}[start]}
-	draws, changed, err := f.Draw(t.Context(), n, hvae.Stream(seed, "two modes", K))
+	draws, changed, err := f.Draw(t.Context(), n, random.Stream(seed, "two modes", K))
 	if len(draws) != n {
 		t.Fatalf("%d draws, want %d: %v", len(draws), n, err)
 	}
@@ -132,7 +132,7 @@ func checkPaths(t *testing.T, panels []plottest.Panel, seed uint64) {
 	var paths [2][]model.TwoModesPath
 	for i, start := range starts {
 		f := model.TwoModesFlow{K: K, StepSize: 0.1, InvSqrtBeta0: start, Tempering: []string{"fixed", "none"}[i]}
-		paths[i] = f.Paths(draws, hvae.Stream(seed, "two modes paths", K))
+		paths[i] = f.Paths(draws, random.Stream(seed, "two modes paths", K))
 	}
 	// The figure shows the first two draws that change mode with tempering, and the first two that
 	// do not.

@@ -8,19 +8,20 @@ import (
 
 	"hvae/ad"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
-// AIS is annealed importance sampling (Neal, 2001) with B parallel chains. Its kernels are
-// Hamiltonian Monte Carlo with a Metropolis correction. Kernel k = 1, …, K − 1 is its own
-// reversal and leaves a bridge p^k from the variational prior to the posterior invariant
-// (section 2.2):
+// AIS is annealed importance sampling (section 2.2; Neal, 2001) with B parallel chains. Each
+// chain starts with z₀ ~ q⁰. Kernels k = 1, …, K − 1 then draw z_k given z_{k−1}. Kernel k is
+// Hamiltonian Monte Carlo with a Metropolis correction, and leaves the bridge p^k invariant:
 //
-//	log p^k(z) = (1 − β_k) log q⁰(z) + β_k log p_θ(x, z),   β_k = k/K.
+//	log p^k(z) = (1 − β_k) log q⁰(z) + β_k log p_θ(x, z),   β_k = k/K,
+//	p̂_θ(x)    = Π_k p^(k+1)(z_k) / p^k(z_k),   k = 0, …, K − 1.
 //
-// A kernel for p^K would not change the estimate. Memory depends neither on K nor on Leapfrogs.
-// An AIS is not safe for concurrent use.
+// Each kernel is its own reversal, so p̂_θ(x) is a case of equation 3 (eq:generalizedJarzynski).
+// Memory depends neither on K nor on Leapfrogs. An AIS is not safe for concurrent use.
 type AIS[T linalg.Float] struct {
-	Tape      *ad.Tape[T]                   // for densities and gradients; AIS resets it
+	Tape      *ad.Tape[T]                   // for densities and gradients; the methods reset it
 	Target    func(t *ad.Tape[T]) Target[T] // returns the target of the B columns on tape t
 	Mean, SD  linalg.Matrix[T]              // of q⁰, a DiagonalNormal: [ℓ×B], or [ℓ×1] for all columns
 	Steps     int                           // K, at least 1; for K = 1, p̂_θ(x) = p_θ(x, z₀)/q⁰(z₀)
@@ -28,79 +29,82 @@ type AIS[T linalg.Float] struct {
 	StepSizes []float64                     // leapfrog step size of each kernel [K−1] in units of SD, from Tune
 }
 
-// Forward runs the chains from draws of q⁰ and returns their ends and log p̂_θ(x) [B], whose
-// expectation is at most log p_θ(x). Chain j uses the noise of streams[j].
+// Forward runs the chains from draws of q⁰. It returns their last states and log p̂_θ(x) [B],
+// whose expectation is at most log p_θ(x). Chain j draws from streams[j].
 func (a *AIS[T]) Forward(streams []*rand.Rand) (end *Particles[T], logEstimates []float64) {
-	return a.Chain(streams).Forward(a.start(streams))
+	p, logEstimates := a.start(streams), make([]float64, len(streams))
+	for k := range a.Steps {
+		if k > 0 {
+			a.Move(p, k, streams)
+		}
+		for j := range logEstimates {
+			logEstimates[j] -= a.logDensity(p, k, j)
+			logEstimates[j] += a.logDensity(p, k+1, j)
+		}
+	}
+	return p, logEstimates
 }
 
 // Reverse runs the chains backwards from exact draws z [ℓ×B] of the posterior p_θ(z|x). It
-// returns their ends and log p̂_θ(x) [B], whose expectation is at least log p_θ(x). If x was
-// simulated from the model, the z that it was simulated with is such a draw.
+// returns their last states and log p̂_θ(x) [B]. Because E[1/p̂_θ(x)] = 1/p_θ(x), the expectation
+// of log p̂_θ(x) is at least log p_θ(x) (bidirectional Monte Carlo: Grosse, Ghahramani and Adams,
+// 2015). If z ~ p_θ(z) and x ~ p_θ(x|z) were simulated, z is an exact draw of the posterior.
 func (a *AIS[T]) Reverse(z linalg.Matrix[T], streams []*rand.Rand) (end *Particles[T], logEstimates []float64) {
-	return a.Chain(streams).Reverse(a.At(z.Clone()))
+	p, logEstimates := a.At(z.Clone()), make([]float64, z.Cols)
+	for k := a.Steps - 1; k >= 0; k-- {
+		for j := range logEstimates {
+			logEstimates[j] += a.logDensity(p, k+1, j)
+			logEstimates[j] -= a.logDensity(p, k, j)
+		}
+		if k > 0 {
+			a.Move(p, k, streams)
+		}
+	}
+	return p, logEstimates
 }
 
 // Tune returns step sizes for which each kernel accepts about 65 % of its proposals (Neal,
-// 2011, section 4.4). It makes the given number of passes over all kernels. One is enough for
-// large K. Forward and Reverse must use other streams, or their estimates are biased.
+// 2011, section 4.4). It runs all kernels the given number of times; once is enough for large
+// K. Forward and Reverse must use different streams, or their estimates are biased.
 func (a *AIS[T]) Tune(streams []*rand.Rand, passes int) (stepSizes []float64) {
-	const start, rate = 0.5, 0.65
+	const first, target = 0.5, 0.65
 	tuned := *a
-	tuned.StepSizes = slices.Repeat([]float64{start}, max(0, a.Steps-1))
-	kernels, logRatio := tuned.Chain(streams).Kernels, make([]float64, len(streams))
+	tuned.StepSizes = slices.Repeat([]float64{first}, max(0, a.Steps-1))
 	for pass := 1; pass <= passes; pass++ {
-		p := a.start(streams)
-		for i, k := range kernels {
+		p := tuned.start(streams)
+		for i := range tuned.StepSizes {
 			if pass == 1 && i > 0 {
 				tuned.StepSizes[i] = tuned.StepSizes[i-1]
 			}
-			k.Forward(p, logRatio)
-			tuned.StepSizes[i] *= math.Exp((p.rates[i] - rate) / math.Sqrt(float64(pass)))
+			rate := tuned.Move(p, i+1, streams)
+			tuned.StepSizes[i] *= math.Exp((rate - target) / math.Sqrt(float64(pass)))
 		}
 	}
 	return tuned.StepSizes
 }
 
-// Chain returns the Markov chain as a Chain whose states come from At. Column j uses the noise
-// of streams[j]. It panics unless there are K − 1 step sizes.
-func (a *AIS[T]) Chain(streams []*rand.Rand) Chain[*Particles[T]] {
-	if len(a.StepSizes) != a.Steps-1 {
-		panic(fmt.Sprintf("hvae: AIS with Steps = %d and %d StepSizes: it needs at least one step and Steps − 1 step sizes, from Tune", a.Steps, len(a.StepSizes)))
-	}
-	c := Chain[*Particles[T]]{
-		LogPrior: func(p *Particles[T]) []float64 { return p.logPrior },
-		LogJoint: func(p *Particles[T]) []float64 { return p.logJoint },
-	}
-	for i := range a.StepSizes {
-		c.Kernels = append(c.Kernels, hmc[T]{a, streams, &a.StepSizes[i], float64(i+1) / float64(a.Steps)})
-	}
-	return c
-}
-
-// Particles are the states of B chains.
+// Particles holds the current states of B chains.
 type Particles[T linalg.Float] struct {
 	Z linalg.Matrix[T] // [ℓ×B]
 
 	logPrior, logJoint []float64        // log q⁰(z) and log p_θ(x, z) [B]
 	gradU              linalg.Matrix[T] // ∇U(z) = −∇ log p_θ(x, z) [ℓ×B]
-	rates              []float64        // mean acceptance probability of each kernel so far
+	rates              float64          // sum of the acceptance probabilities that Move returned
+	moves              int              // number of calls of Move
 }
 
-// Acceptance returns the mean acceptance probability of the kernels that led to p, or NaN if
-// there were none.
-func (p *Particles[T]) Acceptance() float64 {
-	sum := 0.0
-	for _, r := range p.rates {
-		sum += r
-	}
-	return sum / float64(len(p.rates))
-}
+// Acceptance returns the mean acceptance probability of all kernels applied to p, or NaN if no
+// kernel was applied.
+func (p *Particles[T]) Acceptance() float64 { return p.rates / float64(p.moves) }
 
-// At returns particles at z [ℓ×B]. It takes ownership of z.
+// At returns B chains in the states z [ℓ×B]. The result uses z without a copy. At panics if
+// a.StepSizes or z has the wrong size.
 func (a *AIS[T]) At(z linalg.Matrix[T]) *Particles[T] {
+	if len(a.StepSizes) != a.Steps-1 {
+		panic(fmt.Sprintf("hvae: AIS with Steps = %d and %d StepSizes; Steps must be at least 1, with Steps − 1 StepSizes from Tune", a.Steps, len(a.StepSizes)))
+	}
 	if z.Rows != a.Mean.Rows {
-		panic(fmt.Sprintf("hvae: AIS with z %v and mean %v, which differ in rows", z.Shape(), a.Mean.Shape()))
+		panic(fmt.Sprintf("hvae: AIS with z %v and Mean %v; both must have the same number of rows", z.Shape(), a.Mean.Shape()))
 	}
 	p := &Particles[T]{Z: z, logPrior: make([]float64, z.Cols), logJoint: make([]float64, z.Cols), gradU: linalg.New[T](z.Rows, z.Cols)}
 	b, at := a.bridge(0), a.Tape.Const(z)
@@ -109,7 +113,7 @@ func (a *AIS[T]) At(z linalg.Matrix[T]) *Particles[T] {
 	return p
 }
 
-// start returns particles at draws of q⁰.
+// start returns B chains whose states are draws from q⁰.
 func (a *AIS[T]) start(streams []*rand.Rand) *Particles[T] {
 	z := normals[T](streams, a.Mean.Rows)
 	linalg.Mul(z, a.SD, z)
@@ -117,103 +121,94 @@ func (a *AIS[T]) start(streams []*rand.Rand) *Particles[T] {
 	return a.At(z)
 }
 
-// normals returns draws from N(0, 1) [rows×B]. Column j comes from streams[j].
+// normals returns a matrix [rows×B] of draws from N(0, 1), with column j from streams[j].
 func normals[T linalg.Float](streams []*rand.Rand, rows int) linalg.Matrix[T] {
 	m := linalg.New[T](rows, len(streams))
 	for j, rng := range streams {
-		FillNormalColumn(rng, m, j)
+		random.FillNormalColumn(rng, m, j)
 	}
 	return m
 }
 
-// hmc is the Hamiltonian Monte Carlo kernel of p^k. It is its own reversal.
-type hmc[T linalg.Float] struct {
-	ais      *AIS[T]
-	streams  []*rand.Rand
-	stepSize *float64
-	beta     float64 // β_k
-}
-
-func (h hmc[T]) Forward(p *Particles[T], logRatio []float64) *Particles[T] {
-	return h.move(p, logRatio, 1)
-}
-func (h hmc[T]) Reverse(p *Particles[T], logRatio []float64) *Particles[T] {
-	return h.move(p, logRatio, -1)
-}
-
-// move draws a momentum ρ ~ N(0, I), takes leapfrog steps from (z, ρ) to (z′, ρ′) and accepts
-// z′ with probability min(1, exp(H − H′)), where H = −log p^k(z) + ½ρᵀρ. It adds
-// sign·(log p^k(z) − log p^k(new z)) to logRatio.
-func (h hmc[T]) move(p *Particles[T], logRatio []float64, sign float64) *Particles[T] {
-	if len(h.streams) != p.Z.Cols {
-		panic(fmt.Sprintf("hvae: AIS with %d streams for z %v; it needs %d", len(h.streams), p.Z.Shape(), p.Z.Cols))
+// Move applies kernel k to the states p, and returns the mean acceptance probability. The kernel
+// draws a momentum ρ ~ N(0, I) and takes leapfrog steps from (z, ρ) to (z′, ρ′). It accepts z′
+// with probability min(1, exp(H − H′)), where H = −log p^k(z) + ½ρᵀρ.
+func (a *AIS[T]) Move(p *Particles[T], k int, streams []*rand.Rand) (rate float64) {
+	if len(streams) != p.Z.Cols {
+		panic(fmt.Sprintf("hvae: AIS with %d streams for z %v; there must be %d streams", len(streams), p.Z.Shape(), p.Z.Cols))
 	}
-	q := &Particles[T]{p.Z.Clone(), slices.Clone(p.logPrior), slices.Clone(p.logJoint), p.gradU.Clone(), nil}
-	rho, before := normals[T](h.streams, p.Z.Rows), make([]float64, p.Z.Cols)
+	q := &Particles[T]{Z: p.Z.Clone(), logPrior: slices.Clone(p.logPrior), logJoint: slices.Clone(p.logJoint), gradU: p.gradU.Clone()}
+	rho, before := normals[T](streams, p.Z.Rows), make([]float64, p.Z.Cols)
 	for j := range before {
-		logRatio[j] += sign * h.logDensity(p, j)
-		before[j] = h.energy(p, rho, j)
+		before[j] = a.energy(p, rho, k, j)
 	}
-	for range h.ais.Leapfrogs {
-		h.leapfrog(q, rho)
+	for range a.Leapfrogs {
+		a.leapfrog(q, rho, k)
 	}
 	sum := 0.0
-	for j, rng := range h.streams {
-		rate := math.Exp(min(0, before[j]-h.energy(q, rho, j)))
-		if math.IsNaN(rate) { // the leapfrog diverged
-			rate = 0
+	for j, rng := range streams {
+		accept := math.Exp(min(0, before[j]-a.energy(q, rho, k, j)))
+		if math.IsNaN(accept) { // the leapfrog steps diverged
+			accept = 0
 		}
-		sum += rate
-		if rng.Float64() < rate {
+		sum += accept
+		if rng.Float64() < accept {
 			p.logPrior[j], p.logJoint[j] = q.logPrior[j], q.logJoint[j]
 			for i := j; i < len(p.Z.Data); i += p.Z.Cols {
 				p.Z.Data[i], p.gradU.Data[i] = q.Z.Data[i], q.gradU.Data[i]
 			}
 		}
-		logRatio[j] -= sign * h.logDensity(p, j)
 	}
-	p.rates = append(p.rates, sum/float64(p.Z.Cols))
-	return p
+	rate = sum / float64(p.Z.Cols)
+	p.rates += rate
+	p.moves++
+	return rate
 }
 
-// logDensity returns log p^k(z) of particle j.
-func (h hmc[T]) logDensity(p *Particles[T], j int) float64 {
-	return (1-h.beta)*p.logPrior[j] + h.beta*p.logJoint[j]
+// logDensity returns log p^k(z) for the state z of chain j.
+func (a *AIS[T]) logDensity(p *Particles[T], k, j int) float64 {
+	if k == 0 { // log p_θ(x, z) may be −∞
+		return p.logPrior[j]
+	}
+	beta := float64(k) / float64(a.Steps)
+	return (1-beta)*p.logPrior[j] + beta*p.logJoint[j]
 }
 
-// energy returns H of particle j.
-func (h hmc[T]) energy(p *Particles[T], rho linalg.Matrix[T], j int) (energy float64) {
+// energy returns H = −log p^k(z) + ½ρᵀρ for chain j.
+func (a *AIS[T]) energy(p *Particles[T], rho linalg.Matrix[T], k, j int) (energy float64) {
 	for i := range rho.Rows {
 		r := float64(rho.At(i, j))
 		energy += 0.5 * r * r
 	}
-	return energy - h.logDensity(p, j)
+	return energy - a.logDensity(p, k, j)
 }
 
-// leapfrog moves p and ρ by one leapfrog step. It resets the tape.
-func (h hmc[T]) leapfrog(p *Particles[T], rho linalg.Matrix[T]) {
-	t, b := h.ais.Tape, h.ais.bridge(h.beta)
-	epsilon := ad.Scale(b.prior.SD, T(*h.stepSize))
+// leapfrog takes one leapfrog step of kernel k from the states p and momenta rho, and stores the
+// result in p and rho. It resets the tape.
+func (a *AIS[T]) leapfrog(p *Particles[T], rho linalg.Matrix[T], k int) {
+	t, b := a.Tape, a.bridge(k)
+	epsilon := ad.Scale(b.prior.SD, T(a.StepSizes[k-1]))
 	z := t.Const(p.Z)
 	s := leapfrog(b, stepSize[T]{epsilon, ad.Scale(epsilon, -0.5)}, Phase[T]{Z: z, Rho: t.Const(rho), gradU: b.gradient(z, t.Const(p.gradU))})
 	linalg.Copy(rho, s.Rho.Value)
 	b.store(s.Z, p)
 }
 
-// A bridge is the target whose PotentialGradient belongs to p^k. Its LogJoint is log p_θ(x, z).
+// A bridge is a ClosedForm for the leapfrog steps of kernel k. Its PotentialGradient returns
+// −∇ log p^k(z), but its LogJoint returns log p_θ(x, z).
 type bridge[T linalg.Float] struct {
 	Target[T]
 	prior DiagonalNormal[T]
 	beta  T // β_k
 
-	logJoint, gradU *ad.Var[T] // log p_θ(x, z) and ∇U(z) at the last gradient's z
+	logJoint, gradU *ad.Var[T] // log p_θ(x, z) and ∇U(z) from the last PotentialGradient
 }
 
-// bridge resets the tape and returns the bridge for β on it.
-func (a *AIS[T]) bridge(beta float64) *bridge[T] {
+// bridge resets the tape and returns the bridge of kernel k on it.
+func (a *AIS[T]) bridge(k int) *bridge[T] {
 	a.Tape.Reset()
 	prior := DiagonalNormal[T]{a.Tape.Const(a.Mean), a.Tape.Const(a.SD)}
-	return &bridge[T]{Target: a.Target(a.Tape), prior: prior, beta: T(beta)}
+	return &bridge[T]{Target: a.Target(a.Tape), prior: prior, beta: T(float64(k) / float64(a.Steps))}
 }
 
 func (b *bridge[T]) PotentialGradient(z *ad.Var[T]) *ad.Var[T] {
@@ -221,13 +216,13 @@ func (b *bridge[T]) PotentialGradient(z *ad.Var[T]) *ad.Var[T] {
 	return b.gradient(z, b.gradU)
 }
 
-// gradient returns −∇ log p^k(z), given ∇U(z).
+// gradient returns −∇ log p^k(z), given z and ∇U(z).
 func (b *bridge[T]) gradient(z, gradU *ad.Var[T]) *ad.Var[T] {
 	prior := ad.Div(ad.Sub(z, b.prior.Mean), ad.Square(b.prior.SD))
 	return ad.Add(ad.Scale(prior, 1-b.beta), ad.Scale(gradU, b.beta))
 }
 
-// store sets p to the particles at z, the argument of the last PotentialGradient.
+// store copies z, the argument of the last PotentialGradient, and its densities and ∇U(z) to p.
 func (b *bridge[T]) store(z *ad.Var[T], p *Particles[T]) {
 	if b.logJoint == nil { // the target is a ClosedForm
 		b.logJoint = b.LogJoint(z)

@@ -7,15 +7,17 @@ import (
 	"log"
 	"math"
 	"reflect"
+	"slices"
 
 	"hvae/ad"
 	"hvae/hvae"
 	"hvae/hvae/hvaetest"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
-// twoModes is the joint density p(x, z) = e⁻³·½[N(z | −2, ½²) + N(z | 2, ½²)] of an
-// observation and a latent variable in one dimension, so that log p(x) = −3.
+// twoModes is the target p(x, z) = e⁻³·½[N(z | −2, ½²) + N(z | 2, ½²)] in one dimension, whose
+// evidence is log p(x) = −3.
 type twoModes struct{}
 
 func (twoModes) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
@@ -26,12 +28,12 @@ func (twoModes) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.AddConst(ad.Add(b, ad.Softplus(ad.Sub(a, b))), -math.Ln2-3)
 }
 
-// Algorithm 1 estimates the evidence of a target with two modes from 10,000 draws of N(0, 1).
-// The tape differentiates the density, and tempering lets the flow reach both modes.
+// Algorithm 1 estimates the evidence of a target with two modes from 10,000 draws from N(0, 1).
+// With tempering, the flow reaches both modes.
 func ExampleHIS() {
 	const n = 10000
 	var tape ad.Tape[float64]
-	rng := hvae.Stream(1, "example")
+	rng := random.Stream(1, "example")
 	flow := &hvae.Flow[float64]{
 		Target:    twoModes{},
 		K:         10,
@@ -59,8 +61,8 @@ func (l logistic) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Add(ad.Sub(ones, ad.SumTo(ad.Softplus(a), 1, z.Cols())), hvae.LogNormal(z))
 }
 
-// Algorithm 2 trains the variational prior, the step sizes and the temperature of a flow for a
-// target. The trained flow then estimates the evidence, which is −4.104 by quadrature.
+// Algorithm 2 trains the variational prior, the step sizes and the temperature of a flow. The
+// trained flow then estimates the log evidence of the target, which is −4.104 by quadrature.
 func ExampleTrainer() {
 	target := logistic{
 		X: linalg.Of(6, 2, []float64{1, -2, 1, -1, 1, -0.5, 1, 0.5, 1, 1, 1, 2}),
@@ -103,17 +105,17 @@ func (p ppca) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 
 // A variational auto-encoder with a linear encoder and one leapfrog step trains probabilistic
 // PCA on minibatches. If z has D − 1 dimensions, the maximum-likelihood estimate of the
-// covariance is the sample covariance, so the largest mean log-likelihood has a closed form.
-func ExampleTrainer_Minibatches() {
+// covariance is the sample covariance, so the maximum of the mean log-likelihood is a formula.
+func ExampleTrainer_minibatches() {
 	const D, L, N = 3, 2, 200
 	x := linalg.New[float64](D, N) // the data
-	hvae.FillNormal(hvae.Stream(1, "data"), x)
+	random.FillNormal(random.Stream(1, "data"), x)
 	linalg.MatMul(x, linalg.Of(3, 3, []float64{2, 0, 0, 1, 0.6, 0, -1, 0.3, 0.5}), x.Clone())
 
 	var params hvae.Params[float64]
-	W, mu := params.Normal("W", D, L, 0.3, 1), params.Add("mu", linalg.New[float64](D, 1))
+	W, mu := params.Add("W", linalg.Of(D, L, []float64{0.3, 0, 0, 0.3, 0, 0})), params.Add("mu", linalg.New[float64](D, 1))
 	logSigma := params.Add("log sigma", linalg.New[float64](1, 1))
-	encoder, offset := params.Normal("encoder", L, D, 0.3, 1), params.Add("offset", linalg.New[float64](L, 1))
+	encoder, offset := params.Add("encoder", linalg.Of(L, D, []float64{0.3, 0, 0, 0, 0.3, 0})), params.Add("offset", linalg.New[float64](L, 1))
 	spread := params.Add("log sd", linalg.New[float64](L, 1))
 	step := params.Add("step size", linalg.Of(1, L, []float64{-2, -2}))
 	draw := func(b *hvae.Block[float64]) hvae.Sample[float64] {
@@ -128,7 +130,7 @@ func ExampleTrainer_Minibatches() {
 		func(b *hvae.Block[float64]) *ad.Var[float64] { return draw(b).ELBO() })
 	for epoch := range 400 {
 		adamax.Rate = 0.05 * (1 - float64(epoch)/400)
-		for batch := range trainer.Minibatches(N, 50) {
+		for batch := range slices.Chunk(random.Stream(1, "epoch", epoch).Perm(N), 50) {
 			if _, err := trainer.Step(context.Background(), batch); err != nil {
 				log.Fatal(err)
 			}
@@ -145,8 +147,8 @@ func ExampleTrainer_Minibatches() {
 	// ELBO -3.77, maximum log-likelihood -3.77
 }
 
-// maximumLogLikelihood returns the largest mean log-likelihood of a normal distribution,
-// −½(D log 2π + log det S + D) for the sample covariance S.
+// maximumLogLikelihood returns the maximum over all normal distributions of the mean
+// log-likelihood of x [D×N], which is −½(D log 2π + log det S + D) for the sample covariance S.
 func maximumLogLikelihood(x linalg.Matrix[float64]) float64 {
 	mean := linalg.New[float64](x.Rows, 1)
 	linalg.Sum(mean, x)
@@ -163,8 +165,8 @@ func maximumLogLikelihood(x linalg.Matrix[float64]) float64 {
 	return -0.5 * (float64(x.Rows)*(linalg.Log2Pi+1) + math.Log(hvaetest.Determinant(S)))
 }
 
-// A run stops in the middle of an epoch and saves its state, and another process continues it.
-// The result is bit-identical to an uninterrupted run.
+// A run stops in the middle of an epoch and saves its state. Another process continues the run.
+// The result is bit-identical to the result of an uninterrupted run.
 func ExampleTrainer_Restore() {
 	x := linalg.Of(1, 6, []float64{-3, 1, 2, 4, 0, 5})
 	start := func() *hvae.Trainer[float64] { // estimates θ for x ~ N(θ + z, 1)
@@ -175,14 +177,10 @@ func ExampleTrainer_Restore() {
 		})
 	}
 	train := func(t *hvae.Trainer[float64], steps int) {
-		for t.State().Steps < steps {
-			for batch := range t.Minibatches(6, 2) {
-				if _, err := t.Step(context.Background(), batch); err != nil {
-					log.Fatal(err)
-				}
-				if t.State().Steps == steps {
-					break
-				}
+		for step := t.State().Steps; step < steps; step++ {
+			order := random.Stream(1, "epoch", step/3).Perm(6) // an epoch has three batches
+			if _, err := t.Step(context.Background(), order[step%3*2:][:2]); err != nil {
+				log.Fatal(err)
 			}
 		}
 	}
@@ -208,8 +206,8 @@ func ExampleTrainer_Restore() {
 	// Output: true
 }
 
-// conjugate is the target z ~ N(0, I), x | z ~ N(z, I) for a point x [ℓ×1], with ∇U in closed
-// form. Its evidence is log p(x) = log N(x | 0, 2I).
+// conjugate is the target z ~ N(0, I), x | z ~ N(z, I) for a point x [ℓ×1]. Its potential has the
+// gradient ∇U = 2z − x, and its evidence is p(x) = N(x | 0, 2I).
 type conjugate struct{ x linalg.Matrix[float64] }
 
 func (c conjugate) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
@@ -220,12 +218,12 @@ func (c conjugate) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Sub(ad.Scale(z, 2), z.Tape().Const(c.x))
 }
 
-// The leapfrog uses the closed-form gradient of a target, so only training differentiates.
+// If a target is a ClosedForm, leapfrog steps use its formula for ∇U.
 func ExampleClosedForm() {
 	var tape ad.Tape[float64]
 	target := conjugate{linalg.Column(1.0, -2)}
 	flow := &hvae.Flow[float64]{Target: target, K: 8, StepSize: tape.Fill(1, 2, 0.15)}
-	rng := hvae.Stream(1, "example")
+	rng := random.Stream(1, "example")
 	epsilon, gamma0 := hvae.Noise(&tape, rng, 2, 1000), hvae.Noise(&tape, rng, 2, 1000)
 	sample := hvae.HIS(flow, hvae.StandardNormal[float64]{}, epsilon, gamma0)
 	e := hvae.ImportanceEstimate(sample.LogEstimate().Value.Data)
@@ -243,8 +241,8 @@ func (a around) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 }
 
 // With Recompute, the tape does not keep the values within leapfrog steps, and the gradient is
-// the same. Recompute needs the target's parameters and a function that returns the target for
-// copies of them.
+// bit-identical. Recompute needs the target's parameters and a function that returns the target
+// for copies of these parameters.
 func ExampleRecompute() {
 	slope := func(recompute bool) (float64, int) {
 		var tape, scratch ad.Tape[float64]
@@ -257,7 +255,7 @@ func ExampleRecompute() {
 				Target: func(params []*ad.Var[float64]) hvae.Target[float64] { return around{params[0]} },
 			}
 		}
-		rng := hvae.Stream(1, "example")
+		rng := random.Stream(1, "example")
 		epsilon, gamma0 := hvae.Noise(&tape, rng, 2, 10), hvae.Noise(&tape, rng, 2, 10)
 		elbo := hvae.HIS(flow, hvae.StandardNormal[float64]{}, epsilon, gamma0).ELBO()
 		kept := tape.Len()

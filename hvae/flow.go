@@ -7,14 +7,14 @@ import (
 	"hvae/linalg"
 )
 
-// A Flow is the deterministic map H = Φ^K ∘ … ∘ Φ¹ of section 2.3, where Φ^k is a leapfrog
-// step, after which the momentum is multiplied by α_k.
+// A Flow is the deterministic map H = Φ^K ∘ … ∘ Φ¹ of phase space (section 2.3). Φ^k is a
+// leapfrog step, followed by multiplication of the momentum by α_k.
 type Flow[T linalg.Float] struct {
 	Target    Target[T]
 	K         int           // number of steps; for K = 0, H is the identity
 	StepSize  *ad.Var[T]    // ε: [1×ℓ] for all steps, or [K×ℓ] with one row per step; see Constrain
-	Tempering Tempering[T]  // the zero value does not temper
-	Recompute *Recompute[T] // if not nil, saves memory
+	Tempering Tempering[T]  // supplies α_k
+	Recompute *Recompute[T] // if not nil, reduces memory
 }
 
 // Forward returns (z_K, ρ_K) = H(z₀, ρ₀) with K + 1 evaluations of ∇U (none if K = 0).
@@ -26,7 +26,8 @@ func (f *Flow[T]) Path(s Phase[T]) (path []Phase[T]) {
 	return path
 }
 
-// forward is Forward with the given schedule. If path is not nil, it appends all phases to it.
+// forward returns the result of Forward, given f.Tempering.Schedule(f.K). If path is not nil, it
+// appends all phases to path.
 func (f *Flow[T]) forward(s Phase[T], schedule Tempering[T], path *[]Phase[T]) Phase[T] {
 	s = f.begin(s)
 	if path != nil {
@@ -52,46 +53,34 @@ func (f *Flow[T]) forward(s Phase[T], schedule Tempering[T], path *[]Phase[T]) P
 	return s
 }
 
-// Inverse returns (z₀, ρ₀) = H⁻¹(z_K, ρ_K). To invert a leapfrog step, it flips the momentum,
-// takes the same step, and flips the momentum again.
-func (f *Flow[T]) Inverse(s Phase[T]) Phase[T] {
-	s = f.begin(s)
-	schedule := f.Tempering.Schedule(f.K)
-	for k := f.K; k >= 1; k-- {
-		if schedule.Alpha != nil {
-			s.Rho = ad.Div(s.Rho, ad.RowRange(schedule.Alpha, k-1, k))
-		}
-		s.Rho = ad.Neg(s.Rho)
-		s = leapfrog(f.Target, f.stepSize(k), s)
-		s.Rho = ad.Neg(s.Rho)
-	}
-	return s
-}
-
-// LogDet returns log |det ∇H| = log Π α_k^ℓ = (ℓ/2) log β₀ [1×1] in ℓ dimensions, because
-// leapfrog steps have unit Jacobian and tempering step k has Jacobian α_k^ℓ.
+// LogDet returns log |det ∇H| = log Π α_k^ℓ = (ℓ/2) log β₀ [1×1] for ℓ = dims. Leapfrog steps do
+// not contribute, because their Jacobians have determinant 1.
 func (f *Flow[T]) LogDet(tape *ad.Tape[T], dims int) *ad.Var[T] {
-	return f.Tempering.Schedule(f.K).logDet(tape, dims)
+	invSqrtBeta0 := f.Tempering.Schedule(f.K).InvSqrtBeta0
+	if invSqrtBeta0 == nil {
+		return tape.Scalar(0)
+	}
+	return ad.Scale(ad.Log(invSqrtBeta0), -T(dims))
 }
 
-// stepSize returns the step sizes of step k as columns [ℓ×1].
+// stepSize returns ε and −ε/2 of step k, each [ℓ×1].
 func (f *Flow[T]) stepSize(k int) stepSize[T] {
 	row := min(k, f.StepSize.Rows()) - 1
 	epsilon := ad.Reshape(ad.RowRange(f.StepSize, row, row+1), f.StepSize.Cols(), 1)
 	return stepSize[T]{epsilon, ad.Scale(epsilon, -0.5)}
 }
 
-// begin returns s with ∇U(z) if K > 0. It panics if shapes do not match.
+// begin returns s with gradU set if K > 0. It panics if s or f.StepSize has a wrong shape.
 func (f *Flow[T]) begin(s Phase[T]) Phase[T] {
 	z, rho := s.Z.Value.Shape(), s.Rho.Value.Shape()
 	if z != rho {
-		panic(fmt.Sprintf("hvae: position %v and momentum %v differ in shape", z, rho))
+		panic(fmt.Sprintf("hvae: position %v and momentum %v must have the same shape", z, rho))
 	}
 	if f.K == 0 {
 		return s
 	}
 	if f.StepSize == nil {
-		panic(fmt.Sprintf("hvae: Flow.StepSize is nil for K = %d steps", f.K))
+		panic(fmt.Sprintf("hvae: Flow.StepSize is nil for K = %d steps; it must be [1×%d]", f.K, z.Rows))
 	}
 	if e := f.StepSize.Value.Shape(); e.Cols != z.Rows || e.Rows != 1 && e.Rows != f.K {
 		panic(fmt.Sprintf("hvae: Flow.StepSize is %v for z %v; it must be [1×%d], or [%d×%d] with one row per step", e, z, z.Rows, f.K, z.Rows))

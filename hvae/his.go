@@ -7,41 +7,41 @@ import (
 	"hvae/linalg"
 )
 
-// A Sample is the result of Hamiltonian importance sampling (Algorithm 1) for each of B columns.
+// A Sample holds B draws of Hamiltonian importance sampling (Algorithm 1).
 type Sample[T linalg.Float] struct {
 	Start, End Phase[T] // (z₀, ρ₀) and (z_K, ρ_K)
 
 	flow     *Flow[T]
-	schedule Tempering[T]
 	prior    Prior[T]
 	logPrior *ad.Var[T] // log q⁰(z₀), [1×B]
+	heat     *ad.Var[T] // 1/√β₀ [1×1], nil without tempering
 }
 
-// HIS runs Algorithm 1 (alg:his) with noise ε and γ₀ [ℓ×B], both from N(0, I). It draws z₀ from
-// the variational prior with ε, sets ρ₀ = γ₀/√β₀ ~ N(0, β₀⁻¹I), and returns the result of the
-// flow. So p̂_θ(x) is a smooth function of the noise (equation 6, eqn:reparameterization).
+// HIS runs Algorithm 1 (alg:his) with noise ε ~ N(0, I) and γ₀ ~ N(0, I), each [ℓ×B]. It computes
+// z₀ ~ q⁰ from ε with prior.Draw, sets ρ₀ = γ₀/√β₀ ~ N(0, β₀⁻¹I), and applies the flow f to
+// (z₀, ρ₀). So p̂_θ(x) is a smooth function of the noise (equation 6, eqn:reparameterization).
 func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T]) Sample[T] {
 	z0, logPrior := prior.Draw(epsilon)
 	mustBe("log q⁰(z₀) of the variational prior", logPrior, z0, 1)
 	schedule := f.Tempering.Schedule(f.K)
 	rho0 := gamma0
-	if s := schedule.InvSqrtBeta0; s != nil {
-		rho0 = ad.Mul(s, gamma0)
+	if heat := schedule.InvSqrtBeta0; heat != nil {
+		rho0 = ad.Mul(heat, gamma0)
 	}
 	start := Phase[T]{Z: z0, Rho: rho0}
-	return Sample[T]{start, f.forward(start, schedule, nil), f, schedule, prior, logPrior}
+	return Sample[T]{start, f.forward(start, schedule, nil), f, prior, logPrior, schedule.InvSqrtBeta0}
 }
 
-// LogEstimate returns log p̂_θ(x) = log p̄ − log q̄ [1×B], where p̂_θ(x) is the unbiased
-// estimate of the evidence p_θ(x) in Algorithm 1 (equation 5, eq:estimatorHMC) and
+// LogEstimate returns log p̂_θ(x) = log p̄ − log q̄ [1×B], where p̂_θ(x) is the unbiased estimate
+// of the evidence p_θ(x) (equation 5, eq:estimatorHMC), and
 //
 //	p̄ = p_θ(x, z_K) N(ρ_K | 0, I),   q̄ = q⁰(z₀) N(ρ₀ | 0, β₀⁻¹I) β₀^(−ℓ/2).
 func (s Sample[T]) LogEstimate() *ad.Var[T] {
 	dims := s.Start.Z.Rows()
-	logDet := s.schedule.logDet(s.Start.Z.Tape(), dims)
+	logDet := s.flow.LogDet(s.Start.Z.Tape(), dims)
 	logP := ad.Add(s.End.LogJoint(s.flow.Target), LogNormal(s.End.Rho))
 	var logMomentum *ad.Var[T] // log N(ρ₀ | 0, β₀⁻¹I)
-	if r := s.schedule.InvSqrtBeta0; r == nil {
+	if r := s.heat; r == nil {
 		logMomentum = LogNormal(s.Start.Rho)
 	} else { // N(ρ | 0, r²I) = N(ρ/r | 0, I)·r^−ℓ
 		logMomentum = ad.Sub(LogNormal(ad.Div(s.Start.Rho, r)), ad.Scale(ad.Log(r), T(dims)))
@@ -54,20 +54,24 @@ func (s Sample[T]) LogEstimate() *ad.Var[T] {
 //
 //	log p_θ(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀) + ℓ/2.
 //
-// It is LogEstimate with ½γ₀ᵀγ₀ replaced by its expectation ℓ/2. Mean and gradients are the
-// same. The variance Var(log p̂) + ℓ/2 − 2 Cov(log p̂, ½γ₀ᵀγ₀) is larger unless the covariance
-// exceeds ℓ/4. As the flow approaches the posterior, Var(log p̂) approaches 0, but the variance of
-// ELBO approaches ℓ/2. So train with ELBO, and report LogEstimate.
+// ELBO is LogEstimate with ½γ₀ᵀγ₀ replaced by its expectation ℓ/2. Both have the same mean and
+// the same gradients. The variance of ELBO is
+//
+//	Var(log p̂) + ℓ/2 − 2 Cov(log p̂, ½γ₀ᵀγ₀),
+//
+// which exceeds Var(log p̂) unless the covariance is larger than ℓ/4. If the flow reaches the
+// posterior, Var(log p̂) is 0 and the variance of ELBO is ℓ/2. So use ELBO to train, and
+// LogEstimate to report results.
 func (s Sample[T]) ELBO() *ad.Var[T] {
 	return s.elbo(ad.Sub(s.End.LogJoint(s.flow.Target), s.logPrior))
 }
 
 // EntropyELBO returns ELBO [1×B] with −log q⁰(z₀) replaced by its expectation, the entropy of
-// q⁰. It panics if the variational prior has no method Entropy. DiagonalNormal has one.
+// q⁰. It panics if the type of the variational prior, unlike DiagonalNormal, has no Entropy.
 func (s Sample[T]) EntropyELBO() *ad.Var[T] {
 	q, ok := s.prior.(interface{ Entropy() *ad.Var[T] })
 	if !ok {
-		panic(fmt.Sprintf("hvae: EntropyELBO needs a variational prior with a method Entropy, unlike %T", s.prior))
+		panic(fmt.Sprintf("hvae: EntropyELBO: the variational prior %T has no method Entropy", s.prior))
 	}
 	return s.elbo(ad.Add(s.End.LogJoint(s.flow.Target), q.Entropy()))
 }

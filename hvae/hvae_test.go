@@ -1,4 +1,4 @@
-package hvae
+package hvae_test
 
 import (
 	"fmt"
@@ -9,11 +9,26 @@ import (
 	"testing"
 
 	"hvae/ad"
+	"hvae/hvae"
+	"hvae/hvae/hvaetest"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
-// climb returns the parameters theta and a function that updates them by one step of o.
-func climb[T linalg.Float](o Optimiser[T], theta ...T) (ascend func(gradient ...T), moved []T) {
+// mustPanic reports an error unless f panics with a message that contains want.
+func mustPanic(t *testing.T, want string, f func()) {
+	t.Helper()
+	defer func() {
+		if message := fmt.Sprint(recover()); !strings.Contains(message, want) {
+			t.Errorf("the panic %q does not contain %q", message, want)
+		}
+	}()
+	f()
+}
+
+// climb returns a function that performs a step of o with the given gradient, and theta, which the
+// steps change.
+func climb[T linalg.Float](o hvae.Optimiser[T], theta ...T) (ascend func(gradient ...T), moved []T) {
 	var averages [][]T
 	for _, start := range o.Start() {
 		averages = append(averages, slices.Repeat([]T{start}, len(theta)))
@@ -26,9 +41,9 @@ func climb[T linalg.Float](o Optimiser[T], theta ...T) (ascend func(gradient ...
 }
 
 func TestAdamaxStepsDoNotDependOnScale(t *testing.T) {
-	// With a constant gradient of any size, each step moves a parameter by the rate.
+	// For a constant gradient of any size, each step adds the rate to a parameter.
 	for _, g := range []float64{1e-6, 1, 1e6} {
-		o := NewAdamax(0.01)
+		o := hvae.NewAdamax(0.01)
 		o.Epsilon = 0
 		ascend, p := climb(o, 0)
 		for range 10 {
@@ -41,26 +56,26 @@ func TestAdamaxStepsDoNotDependOnScale(t *testing.T) {
 }
 
 func TestAdamaxStepIsHalvedForGradientEpsilon(t *testing.T) {
-	ascend, p := climb(NewAdamax(0.01), 0)
-	ascend(1e-8) // ε, as in TensorFlow: g/(|g| + ε) = ½
+	ascend, p := climb(hvae.NewAdamax(0.01), 0)
+	ascend(1e-8) // equal to ε, so that g/(|g| + ε) = ½, as in TensorFlow
 	if !(math.Abs(p[0]-0.005) <= 1e-15) {
 		t.Errorf("the step is %v, want 0.005", p[0])
 	}
 }
 
 func TestAdamaxKeepsParametersWithZeroGradients(t *testing.T) {
-	ascend, p := climb(NewAdamax[float32](0.1), 1, 2, 3)
+	ascend, p := climb(hvae.NewAdamax[float32](0.1), 1, 2, 3)
 	for range 3 {
 		ascend(0, 1, 0)
 	}
 	if p[0] != 1 || p[1] <= 2 || p[2] != 3 {
-		t.Errorf("the parameters changed from [1 2 3] to %v, but the gradient was [0 1 0]", p)
+		t.Errorf("with the gradient [0 1 0], the parameters changed from [1 2 3] to %v", p)
 	}
 }
 
 func TestAdamaxFindsMaximum(t *testing.T) {
-	// f(x) = −(x₁ − 1)² − 10(x₂ + 2)² from the origin.
-	ascend, x := climb(NewAdamax(0.05), 0, 0)
+	// The steps start at the origin and maximise f(x) = −(x₁ − 1)² − 10(x₂ + 2)².
+	ascend, x := climb(hvae.NewAdamax(0.05), 0, 0)
 	for range 2000 {
 		ascend(-2*(x[0]-1), -20*(x[1]+2))
 	}
@@ -70,12 +85,13 @@ func TestAdamaxFindsMaximum(t *testing.T) {
 }
 
 func TestTailShapeOfParetoWeights(t *testing.T) {
-	// For uniform u, p̂ = u^−k has the tail P(p̂ > w) = w^(−1/k). A fit to n weights in the tail
-	// has standard deviation (1 + k)/√n. The prior shrinks it towards ½ like 10 more weights.
+	// If u is uniform on (0, 1), p̂ = u^−k has the tail P(p̂ > w) = w^(−1/k). A fit of k to n weights
+	// in the tail has the standard deviation (1 + k)/√n. The prior changes its mean from k to
+	// (k·n + ½·10)/(n + 10).
 	rng := rand.New(rand.NewPCG(2, 2))
 	for _, c := range []struct {
 		draws, repeats, n int
-		bias              float64 // largest allowed bias of the fit for k = 1
+		bias              float64 // largest allowed bias of the fit, divided by k
 	}{{10000, 20, 300, 0.01}, {100, 4000, 20, 0.07}} {
 		for _, k := range []float64{0.2, 0.5, 0.7, 1, 2} {
 			mean := 0.0
@@ -84,7 +100,7 @@ func TestTailShapeOfParetoWeights(t *testing.T) {
 				for i := range logs {
 					logs[i] = -700 - k*math.Log(1-rng.Float64())
 				}
-				mean += ImportanceEstimate(logs).TailShape / float64(c.repeats)
+				mean += hvae.ImportanceEstimate(logs).TailShape / float64(c.repeats)
 			}
 			want := (k*float64(c.n) + 5) / float64(c.n+10)
 			if !(math.Abs(mean-want) <= 4.5*(1+k)/math.Sqrt(float64(c.n*c.repeats))+c.bias*k) {
@@ -94,71 +110,28 @@ func TestTailShapeOfParetoWeights(t *testing.T) {
 	}
 }
 
-func TestStreamsDependOnTheirKeys(t *testing.T) {
-	draw := func(seed uint64, purpose string, index ...int) uint64 {
-		return Stream(seed, purpose, index...).Uint64()
-	}
-	if a, b := draw(1, "noise", 2, 3), draw(1, "noise", 2, 3); a != b {
-		t.Error("two streams with the same key differ")
-	}
-	seen := map[uint64]string{}
-	for name, v := range map[string]uint64{
-		"1 noise 2 3": draw(1, "noise", 2, 3), "2 noise 2 3": draw(2, "noise", 2, 3), "1 data 2 3": draw(1, "data", 2, 3),
-		"1 noise 3 2": draw(1, "noise", 3, 2), "1 noise 2": draw(1, "noise", 2), "1 noise": draw(1, "noise"),
-		"1 noise 2 3 0": draw(1, "noise", 2, 3, 0), "1 noise 2 3 1": draw(1, "noise", 2, 3, 1),
-		"1 noise 2 3 4 5 6": draw(1, "noise", 2, 3, 4, 5, 6), "1 noise 2 3 4 5 7": draw(1, "noise", 2, 3, 4, 5, 7),
-		// High bits of the seed and the indices, and the last letters of the purpose, matter too.
-		"1 + 2³² noise 2 3": draw(1+1<<32, "noise", 2, 3), "1 noise 2 3+2⁸": draw(1, "noise", 2, 3+1<<8), "1 noise 2+2¹⁶ 3": draw(1, "noise", 2+1<<16, 3),
-		"1 a long purpose 1": draw(1, "a long purpose, the first of two"), "1 a long purpose 2": draw(1, "a long purpose, the first of twins"),
-	} {
-		if other, ok := seen[v]; ok {
-			t.Errorf("%s and %s give the same stream", name, other)
-		}
-		seen[v] = name
-	}
-}
-
-func TestFillNormalHasNormalMoments(t *testing.T) {
-	const n = 200000
-	m := linalg.New[float64](2, n/2)
-	FillNormal(Stream(1, "normal"), m)
-	moment := func(k float64, want, variance float64) {
-		sum := 0.0
-		for _, v := range m.Data {
-			sum += math.Pow(v, k)
-		}
-		if z := (sum/n - want) / math.Sqrt(variance/n); !(math.Abs(z) <= 4.5) {
-			t.Errorf("E[x^%v] = %v, want %v (z = %.1f)", k, sum/n, want, z)
-		}
-	}
-	moment(1, 0, 1)
-	moment(2, 1, 2)
-	moment(3, 0, 15)
-	moment(4, 3, 96)
-}
-
-// free is a target with constant density, so its potential is zero.
+// free is the target with log p(x, z) = 0, so that its potential is zero.
 type free struct{}
 
 func (free) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Scale(ad.SumTo(z, 1, z.Cols()), 0)
 }
 
-// unsummed is a target that forgets to sum over dimensions.
+// unsummed is a wrong target, whose LogJoint does not sum over dimensions.
 type unsummed struct{}
 
 func (unsummed) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Scale(ad.Square(z), -0.5)
 }
 
-// summed is a target that wrongly sums its gradient over dimensions.
+// summed is a wrong target, whose PotentialGradient sums over dimensions.
 type summed struct{ free }
 
 func (summed) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.SumTo(z, 1, z.Cols())
 }
 
-// flat is a variational prior that wrongly returns one density for all columns.
+// flat is a wrong variational prior, whose Draw returns one density for all columns.
 type flat struct{}
 
 func (flat) Draw(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) {
@@ -167,54 +140,74 @@ func (flat) Draw(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) {
 
 func TestShapeMismatchPanicsWithBothShapes(t *testing.T) {
 	var tp ad.Tape[float64]
-	state := Phase[float64]{Z: tp.Fill(2, 3, 0), Rho: tp.Fill(2, 3, 0)}
-	his := func(f *Flow[float64]) Sample[float64] {
-		return HIS(f, StandardNormal[float64]{}, state.Z, state.Rho)
+	state := hvae.Phase[float64]{Z: tp.Fill(2, 3, 0), Rho: tp.Fill(2, 3, 0)}
+	his := func(f *hvae.Flow[float64]) hvae.Sample[float64] {
+		return hvae.HIS(f, hvae.StandardNormal[float64]{}, state.Z, state.Rho)
 	}
 	for want, f := range map[string]func(){
 		"position [2×3] and momentum [3×2]": func() {
-			(&Flow[float64]{}).Forward(Phase[float64]{Z: tp.Fill(2, 3, 0), Rho: tp.Fill(3, 2, 0)})
+			(&hvae.Flow[float64]{}).Forward(hvae.Phase[float64]{Z: tp.Fill(2, 3, 0), Rho: tp.Fill(3, 2, 0)})
 		},
 		"Flow.StepSize is [1×3] for z [2×3]; it must be [1×2], or [1×2] with one row per step": func() {
-			(&Flow[float64]{Target: free{}, K: 1, StepSize: tp.Fill(1, 3, 0.1)}).Forward(state)
+			(&hvae.Flow[float64]{Target: free{}, K: 1, StepSize: tp.Fill(1, 3, 0.1)}).Forward(state)
 		},
 		"Flow.StepSize is [2×2] for z [2×3]; it must be [1×2], or [3×2] with one row per step": func() {
-			(&Flow[float64]{Target: free{}, K: 3, StepSize: tp.Fill(2, 2, 0.1)}).Inverse(state)
+			(&hvae.Flow[float64]{Target: free{}, K: 3, StepSize: tp.Fill(2, 2, 0.1)}).Forward(state)
 		},
-		"Flow.StepSize is nil for K = 3 steps": func() {
-			(&Flow[float64]{Target: free{}, K: 3}).Forward(state)
+		"Flow.StepSize is nil for K = 3 steps; it must be [1×2]": func() {
+			(&hvae.Flow[float64]{Target: free{}, K: 3}).Forward(state)
 		},
-		"free tempering with α [4×1] for a flow of K = 3 steps; α must be [3×1]": func() {
-			(&Flow[float64]{Target: free{}, K: 3, StepSize: tp.Fill(1, 2, 0.1), Tempering: FreeTempering(tp.Fill(4, 1, 0.9))}).Forward(state)
+		"FreeTempering: α is [4×1] for a flow of K = 3 steps; it must be [3×1]": func() {
+			(&hvae.Flow[float64]{Target: free{}, K: 3, StepSize: tp.Fill(1, 2, 0.1), Tempering: hvae.FreeTempering(tp.Fill(4, 1, 0.9))}).Forward(state)
 		},
-		"1/√β₀ [2×1]; it must be [1×1]":                func() { FixedTempering(tp.Fill(2, 1, 1.5)) },
-		"Unconstrain of 0.6, which is not in (0, 0.5)": func() { Unconstrain(0.6, 0, 0.5) },
-		"EntropyELBO needs a variational prior with a method Entropy, unlike hvae.StandardNormal[float64]": func() {
-			his(&Flow[float64]{Target: free{}}).EntropyELBO()
+		"1/√β₀ is [2×1]; it must be [1×1]":                 func() { hvae.FixedTempering(tp.Fill(2, 1, 1.5)) },
+		"Unconstrain: 0.6 is not in the interval (0, 0.5)": func() { hvae.Unconstrain(0.6, 0, 0.5) },
+		"EntropyELBO: the variational prior hvae.StandardNormal[float64] has no method Entropy": func() {
+			his(&hvae.Flow[float64]{Target: free{}}).EntropyELBO()
 		},
 		"log joint density is [2×3] for z [2×3]; it must be [1×3]": func() {
-			his(&Flow[float64]{Target: unsummed{}}).LogEstimate()
+			his(&hvae.Flow[float64]{Target: unsummed{}}).LogEstimate()
 		},
 		"density is [2×3] for z [2×3]": func() {
-			his(&Flow[float64]{Target: unsummed{}}).ELBO()
+			his(&hvae.Flow[float64]{Target: unsummed{}}).ELBO()
 		},
 		"the target's log joint density is [2×3]": func() {
-			(&Flow[float64]{Target: unsummed{}, K: 1, StepSize: tp.Fill(1, 2, 0.1)}).Forward(state)
+			(&hvae.Flow[float64]{Target: unsummed{}, K: 1, StepSize: tp.Fill(1, 2, 0.1)}).Forward(state)
 		},
 		"potential gradient is [1×3] for z [2×3]; it must be [2×3]": func() {
-			(&Flow[float64]{Target: summed{}, K: 1, StepSize: tp.Fill(1, 2, 0.1)}).Forward(state)
+			(&hvae.Flow[float64]{Target: summed{}, K: 1, StepSize: tp.Fill(1, 2, 0.1)}).Forward(state)
 		},
 		"log q⁰(z₀) of the variational prior is [1×1] for z [2×3]; it must be [1×3]": func() {
-			HIS(&Flow[float64]{Target: free{}}, flat{}, state.Z, state.Rho)
+			hvae.HIS(&hvae.Flow[float64]{Target: free{}}, flat{}, state.Z, state.Rho)
 		},
 	} {
-		func() {
-			defer func() {
-				if msg := fmt.Sprint(recover()); !strings.Contains(msg, want) {
-					t.Errorf("panic %q does not contain %q", msg, want)
-				}
-			}()
-			f()
-		}()
+		mustPanic(t, want, f)
+	}
+}
+
+// The phases of Path start at the argument and end at the result of Forward. Their energies are
+// H(z, ρ) = ½ρᵀρ − log p(x, z).
+func TestPathEndsAtResultOfForward(t *testing.T) {
+	var tape ad.Tape[float64]
+	const K = 3
+	target := hvaetest.Bimodal{Dims: 2}
+	f := hvae.Flow[float64]{
+		Target: target, K: K, Tempering: hvae.FreeTempering(tape.Const(linalg.Column(0.9, 0.7, 0.8))),
+		StepSize: tape.Const(linalg.Of(K, 2, []float64{0.1, 0.2, 0.3, 0.15, 0.25, 0.05})),
+	}
+	rng := random.Stream(1, "path")
+	start := hvae.Phase[float64]{Z: hvae.Noise(&tape, rng, 2, 5), Rho: hvae.Noise(&tape, rng, 2, 5)}
+	path, end := f.Path(start), f.Forward(start)
+	if len(path) != K+1 || path[0].Z != start.Z || !slices.Equal(path[K].Z.Value.Data, end.Z.Value.Data) || !slices.Equal(path[K].Rho.Value.Data, end.Rho.Value.Data) {
+		t.Errorf("the path with %d phases ends at %v, but Forward returns %v", len(path), path[len(path)-1].Z.Value, end.Z.Value)
+	}
+	for k, s := range path {
+		logJoint, H := target.LogJoint(s.Z).Value, s.Energy(target).Value
+		for i := range 5 {
+			x, y := s.Rho.Value.At(0, i), s.Rho.Value.At(1, i)
+			if want := (x*x+y*y)/2 - logJoint.At(0, i); !(math.Abs(H.At(0, i)-want) <= 1e-12) {
+				t.Errorf("H(z_%d, ρ_%d) of column %d is %v, want %v", k, k, i, H.At(0, i), want)
+			}
+		}
 	}
 }

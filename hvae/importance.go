@@ -7,20 +7,20 @@ import (
 	"hvae/linalg"
 )
 
-// An Evidence is an estimate of log p_θ(x).
+// An Evidence is an estimate of log p_θ(x) from L draws of p̂_θ(x).
 type Evidence struct {
 	Log           float64 // log (1/L) Σ p̂ᵢ
 	StandardError float64 // of Log by the delta method, sd(p̂)/(√L · mean(p̂)); +Inf for L = 1
-	// TailShape is the shape k̂ of a generalised Pareto distribution, fitted to the largest
-	// min(L/5, 3√L) of the p̂ᵢ. It is NaN if these are fewer than five or all equal. If k̂ > ½,
-	// p̂ has infinite variance and StandardError is too small. If k̂ > 0.7, no practical L
-	// suffices (Vehtari et al., Pareto smoothed importance sampling, 2024).
+	// TailShape is the shape k̂ of a generalised Pareto distribution that is fitted to the
+	// largest min(L/5, 3√L) values p̂ᵢ. It is NaN if these are fewer than five or all equal.
+	// For k̂ > ½, p̂ has infinite variance and StandardError is too small. For k̂ > 0.7, no
+	// practical L suffices (Vehtari et al., Pareto smoothed importance sampling, 2024).
 	TailShape float64
 }
 
 // ImportanceEstimate returns the importance-weighted estimate of log p_θ(x) from L draws of
-// log p̂_θ(x) (Burda, Grosse and Salakhutdinov, 2016). Its expectation is at most log p_θ(x)
-// and grows with L.
+// log p̂_θ(x) (Burda, Grosse and Salakhutdinov, 2016). The expectation of the estimate is at most
+// log p_θ(x) and grows with L.
 func ImportanceEstimate(logEstimates []float64) Evidence {
 	n := float64(len(logEstimates))
 	total := linalg.LogSumExp(logEstimates)
@@ -37,8 +37,8 @@ func ImportanceEstimate(logEstimates []float64) Evidence {
 	return e
 }
 
-// tailShape returns the empirical Bayes estimate of k̂ by Zhang and Stephens (2009) with the
-// weak prior of Vehtari et al., which shrinks k̂ towards ½.
+// tailShape returns Evidence.TailShape, the empirical Bayes estimate of Zhang and Stephens
+// (2009) with the weak prior of Vehtari et al., which shrinks k̂ towards ½.
 func tailShape(logWeights []float64) float64 {
 	l := len(logWeights)
 	n := int(math.Ceil(min(float64(l)/5, 3*math.Sqrt(float64(l)))))
@@ -49,9 +49,9 @@ func tailShape(logWeights []float64) float64 {
 	largest, cutoff := x[l-1], x[l-n-1]
 	x = x[l-n:]
 	for i, w := range x {
-		x[i] = math.Exp(w-largest) - math.Exp(cutoff-largest) // excess over the cutoff, scaled
+		x[i] = math.Exp(w-largest) - math.Exp(cutoff-largest) // excess of p̂ over the cutoff, relative to the largest p̂
 	}
-	shape := func(theta float64) (k float64) { // the maximum-likelihood k for θ = −k/scale
+	shape := func(theta float64) (k float64) { // returns the maximum-likelihood k for θ = −k/scale
 		for _, v := range x {
 			k += math.Log1p(-theta*v) / float64(n)
 		}

@@ -10,12 +10,13 @@ type Phase[T linalg.Float] struct {
 	Z   *ad.Var[T] // position, [ℓ×B]
 	Rho *ad.Var[T] // momentum, [ℓ×B]
 
-	// ∇U(z) and log p_θ(x, z), or nil if no leapfrog step has computed them. The gradient at
-	// the end of a step begins the next step, so K steps need K + 1 gradients, not 2K.
+	// ∇U(z) and log p_θ(x, z), or nil if no leapfrog step has computed them. The next step uses
+	// this gradient again, so K steps need K + 1 gradients instead of 2K.
 	gradU, logJoint *ad.Var[T]
 }
 
-// LogJoint returns log p_θ(x, z) [1×B], computed again only if no leapfrog step has stored it.
+// LogJoint returns log p_θ(x, z) [1×B]. It evaluates the target unless a leapfrog step has
+// already computed the value.
 func (s Phase[T]) LogJoint(target Target[T]) *ad.Var[T] {
 	if s.logJoint != nil {
 		return s.logJoint
@@ -23,26 +24,27 @@ func (s Phase[T]) LogJoint(target Target[T]) *ad.Var[T] {
 	return logJointOf(target, s.Z)
 }
 
-// Energy returns the Hamiltonian H(z, ρ) = U(z) + ½ρᵀρ [1×B].
+// Energy returns the Hamiltonian H(z, ρ) = −log p_θ(x, z) + ½ρᵀρ [1×B].
 func (s Phase[T]) Energy(target Target[T]) *ad.Var[T] {
 	return ad.Sub(ad.Scale(squaredNorms(s.Rho), 0.5), s.LogJoint(target))
 }
 
-// Leapfrog returns s after one leapfrog step with step size ε [1×ℓ], one for each dimension:
+// Leapfrog returns the phase (z′, ρ′) after one leapfrog step from s = (z, ρ). The step size
+// ε [1×ℓ] has one element per dimension:
 //
 //	ρ̃  = ρ − ε/2 ⊙ ∇U(z)    (equation 7, eqn:lf1)
 //	z′ = z + ε ⊙ ρ̃          (equation 8, eqn:lf2)
 //	ρ′ = ρ̃ − ε/2 ⊙ ∇U(z′)   (equation 9, eqn:lf3)
 //
-// Each line is a shear of phase space, so the step has unit Jacobian.
+// Each line is a shear of phase space, so the step has a Jacobian of determinant 1.
 func Leapfrog[T linalg.Float](target Target[T], epsilon *ad.Var[T], s Phase[T]) Phase[T] {
 	return (&Flow[T]{Target: target, K: 1, StepSize: epsilon}).Forward(s)
 }
 
-// A stepSize is ε and −ε/2, each [ℓ×1] or [ℓ×B]. Steps with the same ε share it.
+// A stepSize holds ε and −ε/2, each [ℓ×1] or [ℓ×B]. Steps with equal ε share one stepSize.
 type stepSize[T linalg.Float] struct{ epsilon, minusHalf *ad.Var[T] }
 
-// leapfrog returns s after one step. It needs s.gradU.
+// leapfrog returns the phase after one leapfrog step from s. s.gradU must be set.
 func leapfrog[T linalg.Float](target Target[T], e stepSize[T], s Phase[T]) Phase[T] {
 	rho := ad.MulAdd(e.minusHalf, s.gradU, s.Rho)
 	z := ad.MulAdd(e.epsilon, rho, s.Z)
@@ -51,18 +53,18 @@ func leapfrog[T linalg.Float](target Target[T], e stepSize[T], s Phase[T]) Phase
 	return Phase[T]{Z: z, Rho: rho, gradU: gradU, logJoint: logJoint}
 }
 
-// Recompute makes a Flow store only z_k, ρ_k, ∇U(z_k) and log p_θ(x, z_k) after each leapfrog
-// step. The backward sweep computes the other values again, in memory for one step. Gradients
-// are bit-identical, and the ∇U of each step is evaluated twice.
+// Recompute reduces the memory of a Flow. After each leapfrog step, the tape keeps only z_k, ρ_k,
+// ∇U(z_k) and log p_θ(x, z_k). Backward computes the other values again, in the memory of one
+// step. So ∇U is evaluated twice per step, and all results are bit-identical.
 type Recompute[T linalg.Float] struct {
 	Tape   *ad.Tape[T]                         // for the steps, such as Block.Scratch; nil disables Recompute
 	Params []*ad.Var[T]                        // all variables on the flow's tape that the target depends on
 	Target func(params []*ad.Var[T]) Target[T] // returns the target for copies of Params on Tape
 
-	in []*ad.Var[T]
+	in []*ad.Var[T] // inputs of the current step
 }
 
-// leapfrog returns s after one recomputed step.
+// leapfrog returns the phase after one leapfrog step from s, computed by ad.Recomputed.
 func (r *Recompute[T]) leapfrog(e stepSize[T], s Phase[T]) Phase[T] {
 	n := s.Z.Rows()
 	r.in = append(append(r.in[:0], s.Z, s.Rho, s.gradU, e.epsilon, e.minusHalf), r.Params...)
@@ -70,8 +72,8 @@ func (r *Recompute[T]) leapfrog(e stepSize[T], s Phase[T]) Phase[T] {
 	return Phase[T]{Z: ad.RowRange(y, 0, n), Rho: ad.RowRange(y, n, 2*n), gradU: ad.RowRange(y, 2*n, 3*n), logJoint: ad.RowRange(y, 3*n, 3*n+1)}
 }
 
-// A leapfrogProgram is a leapfrog step as an ad.Program. Its result [(3ℓ+1)×B] stacks z, ρ,
-// ∇U(z) and log p_θ(x, z).
+// A leapfrogProgram is a leapfrog step as an ad.Program. Its result [(3ℓ+1)×B] contains the rows
+// of z, ρ, ∇U(z) and log p_θ(x, z) after the step.
 type leapfrogProgram[T linalg.Float] Recompute[T]
 
 func (r *leapfrogProgram[T]) Run(in []*ad.Var[T]) *ad.Var[T] {

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// The test builds the module and the program of the README in another folder, without network.
+// The test writes the go.mod and the program of the README to another folder and runs the
+// program, without network access. Its output must be in the README.
 func TestAnotherModuleImportsThisOne(t *testing.T) {
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {
@@ -46,6 +47,6 @@ func TestAnotherModuleImportsThisOne(t *testing.T) {
 	command.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off")
 	out, err := command.CombinedOutput()
 	if printed := strings.TrimSpace(string(out)); err != nil || !strings.Contains(string(readme), "`"+printed+"`") {
-		t.Errorf("the program prints %q, %v; the README does not contain this output", printed, err)
+		t.Errorf("the program of the README prints %q (error %v), which the README does not contain", printed, err)
 	}
 }

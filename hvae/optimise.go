@@ -7,12 +7,13 @@ import (
 )
 
 // An Optimiser is a method of stochastic gradient ascent, the lines UpdateTheta and UpdatePhi
-// of Algorithm 2. The caller keeps its state, which is the step number and running averages.
+// of Algorithm 2. The caller stores the state, which is the step number and running averages.
 type Optimiser[T linalg.Float] interface {
-	// Start returns, for each running average, the initial value of all its elements.
+	// Start returns the initial value of each running average. All elements of an average
+	// start with this value.
 	Start() []T
-	// Ascend moves theta [n] along the gradient [n] and updates the averages, each [n]. The
-	// first call has step = 1.
+	// Ascend updates the elements theta of one parameter and their running averages, given the
+	// gradient. All slices of elements have the same length. The first step is number 1.
 	Ascend(step int, theta, gradient []T, averages [][]T)
 }
 
@@ -20,11 +21,13 @@ type Optimiser[T linalg.Float] interface {
 //
 //	m ← β₁m + (1 − β₁)g,   u ← max(β₂u, |g|),   θ ← θ + rate/(1 − β₁ᵗ)·m/(u + ε).
 //
-// Without ε, a parameter whose gradients were all zero would become NaN (0/0).
+// Here t is the step number. Without ε, a parameter whose gradients were all zero would become
+// NaN (0/0).
 type Adamax[T linalg.Float] struct {
 	Rate, Beta1, Beta2, Epsilon T
 
-	// Arguments of the current step, and its loop body, created once so that steps do not allocate.
+	// Arguments of the current call of Ascend, and the body of its loop. The body is created
+	// only once, because a function value for each step would be an allocation.
 	theta, gradient, mean, norm linalg.Matrix[T]
 	rate                        T
 	body                        func(lo, hi int)
@@ -52,5 +55,5 @@ func (o *Adamax[T]) Ascend(step int, theta, gradient []T, averages [][]T) {
 	linalg.For(len(theta), grain, o.body)
 }
 
-// grain is the smallest number of elements of θ worth a separate goroutine.
+// grain is the smallest number of parameter elements that is worth a goroutine.
 const grain = 1 << 15

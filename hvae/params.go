@@ -8,52 +8,34 @@ import (
 	"hvae/linalg"
 )
 
-// A Param is a named parameter, a part of θ or φ. Programs may set the elements of Value, but
-// a Trainer panics if Value itself is replaced.
+// A Param is a named parameter of the model, the variational prior or the flow. Between steps of
+// a Trainer, programs may change the elements of Value.
 type Param[T linalg.Float] struct {
-	Name  string
-	Value linalg.Matrix[T]
+	Name     string
+	Value    linalg.Matrix[T]
+	Averages [][]T // running averages of an Optimiser, each with one element per element of Value
 }
 
-// Params are the parameters of a Trainer. The zero value is empty.
+// Params is a list of parameters. The zero value is an empty list.
 type Params[T linalg.Float] []*Param[T]
 
-// Add appends a parameter with the given initial value and returns it. It does not copy start.
+// Add appends a parameter with the given name and initial value, and returns it. Its Value shares
+// memory with start.
 func (ps *Params[T]) Add(name string, start linalg.Matrix[T]) *Param[T] {
 	p := &Param[T]{Name: name, Value: start}
 	*ps = append(*ps, p)
 	return p
 }
 
-// Normal appends a parameter [rows×cols] whose initial elements are independent draws from
-// N(0, sd²), and returns it. The draws depend only on the seed and the name.
-func (ps *Params[T]) Normal(name string, rows, cols int, sd T, seed uint64) *Param[T] {
-	p := ps.Add(name, linalg.New[T](rows, cols))
-	FillNormal(Stream(seed, "start "+name), p.Value)
-	linalg.Scale(p.Value, sd, p.Value)
-	return p
-}
-
-// split returns consecutive parts of a vector as matrices with the shapes of the parameters.
-func (ps Params[T]) split(theta []T) []linalg.Matrix[T] {
-	ms := make([]linalg.Matrix[T], len(ps))
-	for i, p := range ps {
-		n := len(p.Value.Data)
-		ms[i] = linalg.Of(p.Value.Rows, p.Value.Cols, theta[:n:n])
-		theta = theta[n:]
-	}
-	return ms
-}
-
-// Constrain maps each element x ∈ ℝ of an unconstrained parameter into (lo, hi):
+// Constrain maps each element x ∈ ℝ of an unconstrained parameter to the interval (lo, hi):
 //
 //	lo + (hi − lo)·sigmoid(x),   or   lo + exp(x) if hi is +Inf.
 //
-// Use (0, ξ) for ε, (0, 1) for α_k, (1, ∞) for 1/√β₀ and (0, ∞) for a standard deviation.
-// The leapfrog diverges if ε > 2/ω, where ω² is the largest curvature of the potential. The
-// ELBO is then a number such as −1e15, without an error. If the posterior's standard
-// deviations are near one, use ξ = 0.5 and an initial ε of at most 0.2. Otherwise, multiply
-// both by the smallest standard deviation.
+// Use (0, ξ) for step sizes ε, (0, 1) for α_k, (1, ∞) for 1/√β₀ and (0, ∞) for standard
+// deviations. Leapfrog steps diverge if ε > 2/ω, where ω² is the largest curvature of the
+// potential. The ELBO is then a number such as −1e15, and no function returns an error. If all
+// standard deviations of the posterior are about 1, use ξ = 0.5 and an initial ε of at most 0.2.
+// Otherwise, multiply both by the smallest standard deviation.
 func Constrain[T linalg.Float](x *ad.Var[T], lo, hi float64) *ad.Var[T] {
 	var y *ad.Var[T]
 	if math.IsInf(hi, 1) {
@@ -67,12 +49,12 @@ func Constrain[T linalg.Float](x *ad.Var[T], lo, hi float64) *ad.Var[T] {
 	return y
 }
 
-// Unconstrain returns the number that Constrain maps to v, as the initial value of a
-// parameter. It panics if v is not in (lo, hi).
+// Unconstrain returns the x that Constrain maps to v, for example to initialise a parameter. It
+// panics if v is not in (lo, hi).
 func Unconstrain(v, lo, hi float64) float64 {
 	switch {
 	case !(lo < v && v < hi):
-		panic(fmt.Sprintf("hvae: Unconstrain of %v, which is not in (%v, %v)", v, lo, hi))
+		panic(fmt.Sprintf("hvae: Unconstrain: %v is not in the interval (%v, %v)", v, lo, hi))
 	case math.IsInf(hi, 1):
 		return math.Log(v - lo)
 	}

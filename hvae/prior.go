@@ -2,18 +2,27 @@ package hvae
 
 import (
 	"fmt"
+	"math/rand/v2"
 
 	"hvae/ad"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
-// A Prior is a variational prior q⁰ with reparameterised draws.
+// A Prior is a variational prior q⁰ whose draws are functions of noise.
 type Prior[T linalg.Float] interface {
-	// Draw returns a draw z₀ [ℓ×B] and log q⁰(z₀) [1×B] as functions of noise ε ~ N(0, I) [ℓ×B].
+	// Draw returns z₀ ~ q⁰ [ℓ×B] and log q⁰(z₀) [1×B] as functions of noise ε ~ N(0, I) [ℓ×B].
 	Draw(epsilon *ad.Var[T]) (z0, logDensity *ad.Var[T])
 }
 
-// StandardNormal is the variational prior N(0, I) in any number of dimensions.
+// Noise returns a constant [rows×cols] of independent draws from N(0, 1).
+func Noise[T linalg.Float](t *ad.Tape[T], rng *rand.Rand, rows, cols int) *ad.Var[T] {
+	m := t.Matrix(rows, cols)
+	random.FillNormal(rng, m)
+	return t.Const(m)
+}
+
+// StandardNormal is the variational prior N(0, I) in any number ℓ of dimensions.
 type StandardNormal[T linalg.Float] struct{}
 
 // Draw returns z₀ = ε [ℓ×B] and log N(ε | 0, I) [1×B].
@@ -21,8 +30,8 @@ func (StandardNormal[T]) Draw(epsilon *ad.Var[T]) (z0, logDensity *ad.Var[T]) {
 	return epsilon, LogNormal(epsilon)
 }
 
-// DiagonalNormal is the variational prior N(μ, diag(σ²)). Mean is μ and SD is the standard
-// deviation σ, each [ℓ×B], or [ℓ×1] for all columns.
+// DiagonalNormal is the variational prior N(μ, diag(σ²)). Mean is μ and SD is σ. Each is [ℓ×B],
+// or [ℓ×1] if all columns share it.
 type DiagonalNormal[T linalg.Float] struct{ Mean, SD *ad.Var[T] }
 
 // Draw returns z₀ = μ + σ ⊙ ε [ℓ×B] and log q⁰(z₀) [1×B].
@@ -38,8 +47,8 @@ func (q DiagonalNormal[T]) LogDensity(z *ad.Var[T]) *ad.Var[T] {
 // logDensity returns log q⁰(μ + σ ⊙ ε) [1×B]. It panics unless μ, σ and ε have ℓ rows.
 func (q DiagonalNormal[T]) logDensity(epsilon *ad.Var[T]) *ad.Var[T] {
 	if n := epsilon.Rows(); q.Mean.Rows() != n || q.SD.Rows() != n {
-		panic(fmt.Sprintf("hvae: noise %v for a normal with mean %v and standard deviation %v, which must have %d rows",
-			epsilon.Value.Shape(), q.Mean.Value.Shape(), q.SD.Value.Shape(), n))
+		panic(fmt.Sprintf("hvae: DiagonalNormal with Mean %v and SD %v for noise or z %v; all must have %d rows",
+			q.Mean.Value.Shape(), q.SD.Value.Shape(), epsilon.Value.Shape(), n))
 	}
 	return ad.Sub(LogNormal(epsilon), q.logSD())
 }
@@ -49,8 +58,8 @@ func (q DiagonalNormal[T]) Entropy() *ad.Var[T] {
 	return ad.AddConst(q.logSD(), T(q.SD.Rows())*(linalg.Log2Pi+1)/2)
 }
 
-// Divergence returns KL(q⁰ ‖ N(0, I)) = Σ_j (½(μ_j² + σ_j² − 1) − log σ_j): [1×B], or [1×1] if
-// μ and σ are [ℓ×1].
+// Divergence returns the Kullback-Leibler divergence
+// KL(q⁰ ‖ N(0, I)) = Σ_j (½(μ_j² + σ_j² − 1) − log σ_j): [1×B], or [1×1] if μ and σ are [ℓ×1].
 func (q DiagonalNormal[T]) Divergence() *ad.Var[T] {
 	logSD := q.logSD()
 	squares := ad.Add(squaredNorms(q.Mean), squaredNorms(q.SD))

@@ -1,15 +1,14 @@
 package hvae_test
 
 import (
-	"fmt"
 	"math"
-	"strings"
 	"testing"
 
 	"hvae/ad"
 	"hvae/hvae"
 	"hvae/hvae/hvaetest"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // density returns log N(z | mean, sd²).
@@ -21,7 +20,7 @@ func TestDiagonalNormalDrawsAndDensities(t *testing.T) {
 	var tape ad.Tape[float64]
 	mean, sd := []float64{0.3, -2}, []float64{0.5, 3}
 	epsilon := linalg.Of(2, 3, []float64{0, 1, -0.7, 0.2, -1, 2})
-	// μ and σ can each be [ℓ×1] or [ℓ×B].
+	// The mean μ and the standard deviation σ are [ℓ×1] or [ℓ×B], in all combinations.
 	one := hvae.DiagonalNormal[float64]{Mean: tape.Const(linalg.Column(mean...)), SD: tape.Const(linalg.Column(sd...))}
 	each := hvae.DiagonalNormal[float64]{Mean: ad.BroadcastTo(one.Mean, 2, 3), SD: ad.BroadcastTo(one.SD, 2, 3)}
 	for _, q := range []hvae.DiagonalNormal[float64]{one, each, {Mean: each.Mean, SD: one.SD}, {Mean: one.Mean, SD: each.SD}} {
@@ -63,7 +62,7 @@ func TestDiagonalNormalEntropyAndDivergenceMatchQuadrature(t *testing.T) {
 	}
 	wide := hvae.DiagonalNormal[float64]{Mean: ad.BroadcastTo(q.Mean, 2, 3), SD: q.SD}
 	if d := wide.Divergence(); d.Cols() != 3 || d.Value.Data[2] != q.Divergence().Scalar() {
-		t.Errorf("for three means and one σ, the divergences are %v", d.Value)
+		t.Errorf("for a mean with three equal columns, the divergences are %v, want %v three times", d.Value, q.Divergence().Scalar())
 	}
 	if got := q.Divergence().Scalar(); !(math.Abs(got-divergence) <= 1e-11) {
 		t.Errorf("the divergence from N(0, I) is %v, want %v by quadrature", got, divergence)
@@ -74,12 +73,12 @@ func TestEntropyELBOReplacesLogPriorByItsExpectation(t *testing.T) {
 	var tape ad.Tape[float64]
 	q := hvae.DiagonalNormal[float64]{Mean: tape.Const(linalg.Column(0.3, -2)), SD: tape.Const(linalg.Column(0.5, 3))}
 	flow := &hvae.Flow[float64]{Target: hvaetest.Bimodal{Dims: 2}, K: 2, StepSize: tape.Fill(1, 2, 0.1)}
-	rng := hvae.Stream(1, "entropy")
+	rng := random.Stream(1, "entropy")
 	s := hvae.HIS(flow, q, hvae.Noise(&tape, rng, 2, 3), hvae.Noise(&tape, rng, 2, 3))
 	logPrior, elbo := q.LogDensity(s.Start.Z).Value.Data, s.ELBO().Value.Data
 	for j, got := range s.EntropyELBO().Value.Data {
 		if want := elbo[j] + logPrior[j] + q.Entropy().Scalar(); !(math.Abs(got-want) <= 1e-12) {
-			t.Errorf("column %d: %v, want %v", j, got, want)
+			t.Errorf("column %d: EntropyELBO is %v, want ELBO + log q⁰(z₀) + entropy = %v", j, got, want)
 		}
 	}
 }
@@ -87,19 +86,12 @@ func TestEntropyELBOReplacesLogPriorByItsExpectation(t *testing.T) {
 func TestDiagonalNormalPanicsOnShapeMismatch(t *testing.T) {
 	var tape ad.Tape[float64]
 	for want, q := range map[string]hvae.DiagonalNormal[float64]{
-		"noise [2×3] for a normal with mean [1×1] and standard deviation [2×1], which must have 2 rows": {
+		"DiagonalNormal with Mean [1×1] and SD [2×1] for noise or z [2×3]; all must have 2 rows": {
 			Mean: tape.Scalar(0), SD: tape.Fill(2, 1, 1)},
-		"mean [2×3] and standard deviation [1×1]": {Mean: tape.Fill(2, 3, 0), SD: tape.Scalar(1)},
-		"shapes [2×2], [2×3] and [2×3]":           {Mean: tape.Fill(2, 3, 0), SD: tape.Fill(2, 2, 1)},
+		"Mean [2×3] and SD [1×1]":       {Mean: tape.Fill(2, 3, 0), SD: tape.Scalar(1)},
+		"shapes [2×2], [2×3] and [2×3]": {Mean: tape.Fill(2, 3, 0), SD: tape.Fill(2, 2, 1)},
 	} {
-		func() {
-			defer func() {
-				if msg := fmt.Sprint(recover()); !strings.Contains(msg, want) {
-					t.Errorf("panic %q does not contain %q", msg, want)
-				}
-			}()
-			q.Draw(tape.Fill(2, 3, 1))
-		}()
+		mustPanic(t, want, func() { q.Draw(tape.Fill(2, 3, 1)) })
 	}
 }
 

@@ -1,21 +1,23 @@
-// Package hvae implements the Hamiltonian variational auto-encoder: Hamiltonian importance
-// sampling as a normalising flow, its unbiased estimate of the evidence, bounds of the
-// evidence, and training.
+// Package hvae implements the Hamiltonian variational auto-encoder:
 //
 //	Caterini, Doucet, Sejdinovic: Hamiltonian Variational Auto-Encoder, NeurIPS 2018.
 //
+// Hamiltonian dynamics move draws from a simple distribution towards the posterior of a latent
+// variable z, given data x. This flow gives unbiased estimates of the evidence p_θ(x) and lower
+// bounds of log p_θ(x), which training maximises.
+//
 // Start with the examples in example_test.go: ExampleHIS estimates an evidence (Algorithm 1),
-// ExampleTrainer trains a flow (Algorithm 2), ExampleTrainer_Minibatches trains a variational
-// auto-encoder, and ExampleTrainer_Restore continues an interrupted run. ExampleAIS
-// (ais_test.go) computes a lower and an upper bound. Package hvaetest tests targets and flows.
+// ExampleTrainer trains a flow (Algorithm 2), ExampleTrainer_minibatches trains a variational
+// auto-encoder, and ExampleTrainer_Restore continues an interrupted run. ExampleAIS in
+// ais_test.go computes a lower and an upper bound. Package hvaetest tests targets and flows.
 //
 // All variables are matrices on a tape (package ad), and their columns are samples. For B
-// samples in ℓ dimensions, z and ρ are [ℓ×B], densities are rows [1×B], and step sizes are a
-// row [1×ℓ]. Misuse panics; a bound that is not finite is an error.
+// samples in ℓ dimensions, z and the momentum ρ are [ℓ×B], densities are [1×B], and step sizes
+// are [1×ℓ]. Functions panic if shapes do not match or settings are missing.
 //
 // Read the source in this order: target.go, leapfrog.go, tempering.go, flow.go, prior.go,
-// random.go, his.go (Algorithm 1), importance.go, params.go, trainer.go (Algorithm 2),
-// optimise.go, and for section 2.2 chain.go and ais.go. The package imports ad and linalg.
+// his.go (Algorithm 1), importance.go, params.go, trainer.go (Algorithm 2), state.go,
+// optimise.go, and ais.go (section 2.2). The package imports ad, linalg and linalg/random.
 package hvae
 
 import (
@@ -25,24 +27,26 @@ import (
 	"hvae/linalg"
 )
 
-// A Target is a joint density p_θ(x, ·), the unnormalised posterior of Algorithm 1.
+// A Target is a joint density p_θ(x, z) as a function of z, the unnormalised posterior of
+// Algorithm 1.
 type Target[T linalg.Float] interface {
 	// LogJoint returns log p_θ(x, z) [1×B] for the columns of z [ℓ×B]. Column j of the result
-	// must depend only on column j of z, because the gradient of the sum over all columns
-	// serves as the gradient of each column.
+	// must depend only on column j of z, because the gradient of each column is computed as
+	// the gradient of the sum over all columns.
 	LogJoint(z *ad.Var[T]) *ad.Var[T]
 }
 
-// A ClosedForm is a target with ∇U in closed form. Then only training differentiates.
+// A ClosedForm is a target with a formula for ∇U. Leapfrog steps use the formula, so only
+// training needs automatic differentiation.
 type ClosedForm[T linalg.Float] interface {
 	Target[T]
 	// PotentialGradient returns ∇U_θ(z|x) = −∇ log p_θ(x, z) [ℓ×B].
 	PotentialGradient(z *ad.Var[T]) *ad.Var[T]
 }
 
-// PotentialGradient returns the gradient [ℓ×B] of the potential U_θ(z|x) = −log p_θ(x, z). For
-// a ClosedForm, logJoint is nil. For other targets, PotentialGradient differentiates
-// log p_θ(x, z) and also returns it as logJoint [1×B].
+// PotentialGradient returns the gradient [ℓ×B] of the potential U_θ(z|x) = −log p_θ(x, z) with
+// respect to z. If the target is a ClosedForm, logJoint is nil. Otherwise, PotentialGradient
+// differentiates logJoint = log p_θ(x, z) [1×B] and returns it too.
 func PotentialGradient[T linalg.Float](target Target[T], z *ad.Var[T]) (gradU, logJoint *ad.Var[T]) {
 	if t, ok := target.(ClosedForm[T]); ok {
 		gradU = t.PotentialGradient(z)
@@ -56,7 +60,7 @@ func PotentialGradient[T linalg.Float](target Target[T], z *ad.Var[T]) (gradU, l
 	return ad.Neg(ad.Grad(logJoint, z)), logJoint
 }
 
-// logJointOf returns log p_θ(x, z) [1×B]. It panics if the target returns another shape.
+// logJointOf returns log p_θ(x, z) [1×B]. It panics if LogJoint returns another shape.
 func logJointOf[T linalg.Float](target Target[T], z *ad.Var[T]) *ad.Var[T] {
 	l := target.LogJoint(z)
 	mustBe("the target's log joint density", l, z, 1)

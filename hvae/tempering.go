@@ -7,9 +7,9 @@ import (
 	"hvae/linalg"
 )
 
-// A Tempering cools a flow: it multiplies the momentum by α_k ∈ (0, 1) after leapfrog step k.
-// The flow starts with inverse temperature β₀ = Π α_k² < 1 and ends with temperature one. The
-// zero value does not temper: α_k = 1, β₀ = 1.
+// A Tempering multiplies the momentum of a flow by α_k ∈ (0, 1) after leapfrog step k. So the
+// inverse temperature increases from β₀ = Π α_k² < 1 to β_K = 1. The zero value means no
+// tempering, α_k = 1 and β₀ = 1.
 //
 // Tempering helps if the posterior is far from the variational prior or has several modes.
 // Good initial values are 1/√β₀ between 1.2 and 2, or α_k = 0.9.
@@ -23,21 +23,21 @@ type Tempering[T linalg.Float] struct {
 //	1/√β_k = (1 − 1/√β₀)·k²/K² + 1/√β₀,   α_k = √(β_{k−1}/β_k).
 func FixedTempering[T linalg.Float](invSqrtBeta0 *ad.Var[T]) Tempering[T] {
 	if s := invSqrtBeta0.Value.Shape(); s != (linalg.Shape{Rows: 1, Cols: 1}) {
-		panic(fmt.Sprintf("hvae: FixedTempering with 1/√β₀ %v; it must be [1×1]", s))
+		panic(fmt.Sprintf("hvae: FixedTempering: 1/√β₀ is %v; it must be [1×1]", s))
 	}
 	return Tempering[T]{InvSqrtBeta0: invSqrtBeta0}
 }
 
-// FreeTempering returns the tempering with the given α₁ … α_K [K×1], so β₀ = Π α_k².
+// FreeTempering returns the tempering with α = (α₁, …, α_K) [K×1], so β₀ = Π α_k².
 func FreeTempering[T linalg.Float](alpha *ad.Var[T]) Tempering[T] { return Tempering[T]{Alpha: alpha} }
 
-// Schedule returns t with both fields set for a flow of K steps. It returns the zero value if
-// t does not temper, or if t is fixed and K = 0, because then β₀ = β_K = 1.
+// Schedule returns t for a flow of K steps with both fields set. It returns the zero value if t
+// is the zero value, or if t comes from FixedTempering and K = 0, because then β₀ = β_K = 1.
 func (t Tempering[T]) Schedule(K int) Tempering[T] {
 	switch {
 	case t.Alpha != nil:
 		if s, want := t.Alpha.Value.Shape(), (linalg.Shape{Rows: K, Cols: 1}); s != want {
-			panic(fmt.Sprintf("hvae: free tempering with α %v for a flow of K = %d steps; α must be %v", s, K, want))
+			panic(fmt.Sprintf("hvae: FreeTempering: α is %v for a flow of K = %d steps; it must be %v", s, K, want))
 		}
 		return Tempering[T]{t.Alpha, ad.Exp(ad.Neg(ad.Sum(ad.Log(t.Alpha))))}
 	case t.InvSqrtBeta0 == nil || K == 0:
@@ -51,12 +51,4 @@ func (t Tempering[T]) Schedule(K int) Tempering[T] {
 	}
 	invSqrtBeta := ad.MulAdd(tape.Const(rest), t.InvSqrtBeta0, tape.Const(done))
 	return Tempering[T]{ad.Div(ad.RowRange(invSqrtBeta, 1, K+1), ad.RowRange(invSqrtBeta, 0, K)), t.InvSqrtBeta0}
-}
-
-// logDet returns log Π α_k^ℓ = (ℓ/2) log β₀ [1×1]. t must come from Schedule.
-func (t Tempering[T]) logDet(tape *ad.Tape[T], dims int) *ad.Var[T] {
-	if t.InvSqrtBeta0 == nil {
-		return tape.Scalar(0)
-	}
-	return ad.Scale(ad.Log(t.InvSqrtBeta0), -T(dims))
 }

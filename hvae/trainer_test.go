@@ -20,19 +20,23 @@ import (
 	"hvae/linalg"
 )
 
-// gradients is an optimiser that records each gradient and adds it to the parameters.
+// gradients is an optimiser that records the gradient of each step and adds it to the parameters.
 type gradients[T linalg.Float] struct{ seen [][]T }
 
 func (o *gradients[T]) Start() []T { return nil }
 
-func (o *gradients[T]) Ascend(_ int, theta, gradient []T, _ [][]T) {
-	o.seen = append(o.seen, slices.Clone(gradient))
+func (o *gradients[T]) Ascend(step int, theta, gradient []T, _ [][]T) {
+	if step > len(o.seen) {
+		o.seen = append(o.seen, nil)
+	}
+	o.seen[step-1] = append(o.seen[step-1], gradient...)
 	for i, g := range gradient {
 		theta[i] += g
 	}
 }
 
-// meanSquares divides gradients by their running root mean square, whose square starts at 1.
+// meanSquares is an optimiser that divides gradients by their running root mean square. The
+// running mean of squares starts at 1.
 type meanSquares struct{}
 
 func (meanSquares) Start() []float32 { return []float32{1} }
@@ -44,7 +48,7 @@ func (meanSquares) Ascend(_ int, theta, gradient []float32, averages [][]float32
 	}
 }
 
-// parameter returns parameters with one entry, "theta".
+// parameter returns a list with one parameter, "theta", which has the given elements.
 func parameter[T linalg.Float](values ...T) (ps hvae.Params[T]) {
 	ps.Add("theta", linalg.Column(values...))
 	return ps
@@ -59,34 +63,63 @@ func columns(n int) []int {
 	return batch
 }
 
-// sampled is the bound −½(θ − ε)² with a draw ε for each column, so its gradient depends on
-// the noise.
+// sampled is a bound whose gradient depends on noise: −½(θ − ε)² with ε ~ N(0, 1) for each column.
 func sampled(b *hvae.Block[float64]) *ad.Var[float64] {
 	return ad.Scale(ad.Square(ad.Sub(b.Params[0], b.Noise(1))), -0.5)
 }
 
 func TestGradientsOfBlocksAreAddedInOrder(t *testing.T) {
-	// In float32, 1e8 + 1 = 1e8, so the sum of the slopes is 2 in the order of the blocks, and
-	// different in most other orders.
+	// The order of a sum in float32 matters, because 1e8 + 1 = 1e8. In the order of the blocks, the
+	// sum of these slopes is 2. In most other orders it is not.
 	slopes := []float32{1e8, 1, -1e8, 1, 1}
 	for _, procs := range []int{1, 2, 5} {
 		restore := runtime.GOMAXPROCS(procs)
 		o := new(gradients[float32])
 		trainer := hvae.NewTrainer(parameter[float32](1), o, func(b *hvae.Block[float32]) *ad.Var[float32] {
 			if b.Batch[0] == 0 {
-				time.Sleep(time.Millisecond) // so the first block does not finish first
+				time.Sleep(time.Millisecond) // so that other blocks finish before the first
 			}
 			return ad.Scale(b.Params[0], slopes[b.Batch[0]])
 		})
 		trainer.BlockSize = 1
 		elbo, err := trainer.Step(t.Context(), columns(len(slopes)))
-		if err != nil || elbo != 3./5 { // added in float64
-			t.Errorf("GOMAXPROCS %d: the bound is %v, %v", procs, elbo, err)
+		if err != nil || elbo != 3./5 { // bounds are added in float64
+			t.Errorf("GOMAXPROCS %d: the bound is %v, want 0.6; error %v", procs, elbo, err)
 		}
 		if want := float32(2) / 5; o.seen[0][0] != want {
 			t.Errorf("GOMAXPROCS %d: the gradient is %v, want %v", procs, o.seen[0][0], want)
 		}
 		runtime.GOMAXPROCS(restore)
+	}
+}
+
+// The bound of column j is jθ for θ = 2 and j = 1 … 7. So the gradient of a batch is the mean of
+// j over the batch, and the bound is twice that mean. Both are independent of earlier batches.
+func TestStepAveragesOverBatchesOfAnySize(t *testing.T) {
+	o, params := new(gradients[float64]), parameter(2.0)
+	numbers := linalg.Of(1, 7, []float64{1, 2, 3, 4, 5, 6, 7})
+	trainer := hvae.NewTrainer(params, o, func(b *hvae.Block[float64]) *ad.Var[float64] {
+		return ad.Mul(b.Var(params[0]), b.Columns(numbers))
+	})
+	trainer.BlockSize = 2
+	var bounds []float64
+	for _, n := range []int{3, 7, 2, 1, 5} {
+		params[0].Value.Data[0] = 2
+		alone, _, err := trainer.Evaluate(t.Context(), columns(n), 1, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bound, err := trainer.Step(t.Context(), columns(n))
+		if err != nil || alone != bound {
+			t.Errorf("%d columns: Evaluate returns %v, but Step returns %v, %v", n, alone, bound, err)
+		}
+		bounds = append(bounds, bound)
+	}
+	if got, want := slices.Concat(o.seen...), []float64{2, 4, 1.5, 1, 3}; !slices.Equal(got, want) {
+		t.Errorf("gradients %v, want %v", got, want)
+	}
+	if want := []float64{4, 8, 3, 2, 6}; !slices.Equal(bounds, want) {
+		t.Errorf("bounds %v, want %v", bounds, want)
 	}
 }
 
@@ -118,7 +151,7 @@ func TestBlockSizeDoesNotChangeGradients(t *testing.T) {
 			return ad.Scale(b.Columns(j), 3)
 		})
 		if want := hvaetest.Apply(j.Data, func(j float64) float64 { return 3 * j }); err != nil || !slices.Equal(values, want) || mean != 3*18 {
-			t.Fatalf("Evaluate of 3j returns %v with mean %v, %v", values, mean, err)
+			t.Fatalf("Evaluate of 3j returns %v with mean %v and error %v", values, mean, err)
 		}
 		stepped, err := trainer.Step(t.Context(), columns(37))
 		if err != nil || stepped != elbo {
@@ -131,7 +164,7 @@ func TestBlockSizeDoesNotChangeGradients(t *testing.T) {
 		m += v / 37
 	}
 	want, bound := []float64{m, m, -2 * 2 * 18}, -0.6*m-4*18
-	for _, size := range []int{0, 37, 100, 36, 18, 5, 1} {
+	for _, size := range []int{37, 100, 36, 18, 5, 1} {
 		got, elbo := run(size)
 		if !(hvaetest.Distance(got, want) <= 1e-12*hvaetest.Norm(want)) || !(math.Abs(elbo-bound) <= 1e-12*math.Abs(bound)) {
 			t.Errorf("BlockSize %d: gradient %v, want %v; bound %v, want %v", size, got, want, elbo, bound)
@@ -150,14 +183,14 @@ func TestEvaluateReportsColumnWithNaN(t *testing.T) {
 			return b.Columns(linalg.Of(1, 7, values[:]))
 		})
 		if want == "" && (err != nil || !slices.Equal(got, values[:])) || want != "" && (err == nil || got != nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%v: %v, error %v, want %q", values, got, err, want)
+			t.Errorf("for the values %v, Evaluate returns %v with error %v, want error %q", values, got, err, want)
 		}
 	}
 }
 
 // In step k, the bound of column j is j·wᵀθ, where θ is parameter k mod 3. The gradients of the
-// other parameters must be zero, whatever they were in the step before. Gradients have 120,000
-// elements, so several goroutines add them in many chunks.
+// other two parameters must be zero, although they were not zero in earlier steps. Gradients have
+// 120,000 elements, so several goroutines add them in many chunks.
 func TestGradientsDoNotDependOnEarlierSteps(t *testing.T) {
 	const n = 40_000
 	weight := linalg.New[float64](n, 1)
@@ -173,7 +206,7 @@ func TestGradientsDoNotDependOnEarlierSteps(t *testing.T) {
 		o, step := new(gradients[float64]), 0
 		trainer := hvae.NewTrainer(params, o, func(b *hvae.Block[float64]) *ad.Var[float64] {
 			row := ad.Mul(ad.Dot(b.Tape.Const(weight), b.Params[step%3]), b.Columns(linalg.Of(1, 5, ramp(0, 5))))
-			if step == 0 { // the first bound must depend on all parameters
+			if step == 0 { // in the first step, the bound must depend on all parameters
 				row = ad.Add(row, ad.Scale(ad.Sum(ad.Add(b.Params[1], b.Params[2])), 0))
 			}
 			return row
@@ -197,7 +230,7 @@ func TestGradientsDoNotDependOnEarlierSteps(t *testing.T) {
 	}
 }
 
-func TestOptimiserReceivesOneVector(t *testing.T) {
+func TestStepUpdatesEveryParameter(t *testing.T) {
 	params := parameter(1.0, 2)
 	second := params.Add("second", linalg.Of(1, 2, []float64{3, 4}))
 	o := new(gradients[float64])
@@ -215,33 +248,6 @@ func TestOptimiserReceivesOneVector(t *testing.T) {
 	}
 }
 
-func TestReplacedParameterPanics(t *testing.T) {
-	params := parameter(1.0)
-	trainer := hvae.NewTrainer(params, new(gradients[float64]), sampled)
-	params[0].Value.Data[0] = 2 // allowed
-	if _, err := trainer.Step(t.Context(), columns(1)); err != nil {
-		t.Fatal(err)
-	}
-	params[0].Value = linalg.Column(3.0)
-	for name, f := range map[string]func(){
-		"Step":     func() { trainer.Step(t.Context(), columns(1)) },
-		"Evaluate": func() { trainer.Evaluate(t.Context(), columns(1), 1, nil) },
-	} {
-		mustPanic(t, name, `the Value of parameter "theta" was replaced`, f)
-	}
-}
-
-// mustPanic reports an error unless f panics with a message that contains want.
-func mustPanic(t *testing.T, name, want string, f func()) {
-	t.Helper()
-	defer func() {
-		if msg := fmt.Sprint(recover()); !strings.Contains(msg, want) {
-			t.Errorf("%s: panic %q does not contain %q", name, msg, want)
-		}
-	}()
-	f()
-}
-
 func TestFirstStepReportsUnusedParameter(t *testing.T) {
 	for name, bound := range map[string]hvae.Bound[float64]{
 		"not bound": sampled,
@@ -250,7 +256,7 @@ func TestFirstStepReportsUnusedParameter(t *testing.T) {
 			if b.Batch[0] == 0 {
 				return sampled(b)
 			}
-			return ad.Add(sampled(b), ad.Scale(b.Params[1], 0)) // with zero gradient
+			return ad.Add(sampled(b), ad.Scale(b.Params[1], 0)) // depends on it, with a zero gradient
 		},
 	} {
 		params := parameter(1.0)
@@ -258,10 +264,10 @@ func TestFirstStepReportsUnusedParameter(t *testing.T) {
 		trainer := hvae.NewTrainer(params, hvae.NewAdamax(0.1), bound)
 		_, err := trainer.Step(t.Context(), columns(17))
 		if used := name == "used by one block"; used != (err == nil) || !used && !strings.Contains(err.Error(), `"idle"`) {
-			t.Errorf("%s: the error is %v", name, err)
+			t.Errorf("parameter %s: the error is %v", name, err)
 		}
 		if moved := params[0].Value.Data[0] != 1; moved != (err == nil) || idle.Value.Data[0] != 1 {
-			t.Errorf("%s: the parameters are %v and %v, with error %v", name, params[0].Value.Data, idle.Value.Data, err)
+			t.Errorf("parameter %s: after the error %v, the parameters are %v and %v", name, err, params[0].Value.Data, idle.Value.Data)
 		}
 	}
 }
@@ -275,64 +281,20 @@ func TestBlockColumnsSelectsColumnsOfBatch(t *testing.T) {
 	trainer.BlockSize = 2
 	_, values, err := trainer.Evaluate(t.Context(), []int{4, 0, 0, 3, 1}, 1, nil)
 	if want := []float64{13, 5, 5, 11, 7}; err != nil || !slices.Equal(values, want) {
-		t.Errorf("the sums of the columns are %v, want %v; %v", values, want, err)
+		t.Errorf("the sums of the columns are %v, want %v; error %v", values, want, err)
 	}
-	mustPanic(t, "Columns", "column 5 of the batch is not in data [2×5]", func() { trainer.Evaluate(t.Context(), []int{5}, 1, nil) })
-}
-
-func TestMinibatchesShuffleEachEpoch(t *testing.T) {
-	const n, size = 10, 4
-	epochs := func(seed uint64, stop, epochs int) (all [][]int) {
-		trainer := hvae.NewTrainer(parameter(1.0), new(gradients[float64]), sampled)
-		trainer.Seed = seed
-		for range epochs {
-			for batch := range trainer.Minibatches(n, size) {
-				all = append(all, slices.Clone(batch))
-				if _, err := trainer.Step(t.Context(), batch); err != nil {
-					t.Fatal(err)
-				}
-				if len(all) == stop {
-					break // the next call continues this epoch
-				}
-			}
-		}
-		return all
-	}
-	all := epochs(1, 0, 3)
-	if len(all) != 9 {
-		t.Fatalf("three epochs with batches of 4, 4 and 2 columns have %d batches, want 9", len(all))
-	}
-	var orders [][]int
-	for e := range 3 {
-		order := slices.Concat(all[3*e : 3*e+3]...)
-		if len(all[3*e+2]) != 2 || !slices.Equal(slices.Sorted(slices.Values(order)), columns(n)) {
-			t.Errorf("epoch %d is %v, want a permutation of 0 … 9", e, all[3*e:3*e+3])
-		}
-		orders = append(orders, order)
-	}
-	if slices.Equal(orders[0], orders[1]) || slices.Equal(orders[1], orders[2]) || slices.Equal(orders[0], columns(n)) {
-		t.Errorf("the epochs have the orders %v, want three different ones", orders)
-	}
-	if again := epochs(1, 2, 4); !slices.EqualFunc(again, all, slices.Equal) {
-		t.Errorf("after an interruption, the batches are %v, want %v", again, all)
-	}
-	if other := epochs(2, 0, 3); slices.EqualFunc(other, all, slices.Equal) {
-		t.Error("two seeds give the same order")
-	}
-	mustPanic(t, "Minibatches", "Minibatches with n = 5 and size = 0", func() {
-		hvae.NewTrainer(parameter(1.0), new(gradients[float64]), sampled).Minibatches(5, 0)
-	})
+	mustPanic(t, "there is no column 5 in data [2×5]", func() { trainer.Evaluate(t.Context(), []int{5}, 1, nil) })
 }
 
 func TestRestoredRunContinuesBitForBit(t *testing.T) {
 	for _, o := range []hvae.Optimiser[float32]{hvae.NewAdamax[float32](0.1), meanSquares{}} {
-		start := func() (*hvae.Trainer[float32], hvae.Params[float32]) {
+		start := func() *hvae.Trainer[float32] {
 			var params hvae.Params[float32]
-			a, b := params.Add("a", linalg.Column[float32](1, 2)), params.Normal("b", 2, 1, 0.5, 3)
+			a, b := params.Add("a", linalg.Column[float32](1, 2)), params.Add("b", linalg.Column[float32](0.3, -0.7))
 			return hvae.NewTrainer(params, o, func(k *hvae.Block[float32]) *ad.Var[float32] {
 				x := ad.Mul(ad.Add(k.Var(a), k.Var(b)), k.Noise(2))
 				return ad.Scale(ad.MulSumTo(x, x, 1, len(k.Batch)), -1)
-			}), params
+			})
 		}
 		steps := func(tr *hvae.Trainer[float32], n int) {
 			for range n {
@@ -341,7 +303,7 @@ func TestRestoredRunContinuesBitForBit(t *testing.T) {
 				}
 			}
 		}
-		plain, _ := start()
+		plain := start()
 		plain.Seed = 5
 		steps(plain, 3)
 		saved, err := json.Marshal(plain.State())
@@ -351,8 +313,8 @@ func TestRestoredRunContinuesBitForBit(t *testing.T) {
 		steps(plain, 3)
 		want := plain.State()
 
-		restored, params := start()
-		steps(restored, 2) // so the whole state differs
+		restored := start()
+		steps(restored, 2) // so that every part of the state differs before Restore
 		var s hvae.State[float32]
 		if err := json.Unmarshal(saved, &s); err != nil {
 			t.Fatal(err)
@@ -360,7 +322,8 @@ func TestRestoredRunContinuesBitForBit(t *testing.T) {
 		if err := restored.Restore(s); err != nil {
 			t.Fatal(err)
 		}
-		s.Params[0].Value.Data[0]++ // must not change the trainer, because Restore copies
+		s.Params[0].Value.Data[0]++ // must not change the trainer, because Restore copies the state
+		s.Params[0].Averages[0][0]++
 		steps(restored, 3)
 		if got := restored.State(); !reflect.DeepEqual(got, want) || want.Steps != 6 || want.Seed != 5 {
 			t.Errorf("%T: the restored run ends with %+v, want %+v", o, got, want)
@@ -369,13 +332,13 @@ func TestRestoredRunContinuesBitForBit(t *testing.T) {
 		// Restore of a wrong state returns an error and changes nothing.
 		before := restored.State()
 		for name, damage := range map[string]func(s *hvae.State[float32]){
-			"after -1 steps":                   func(s *hvae.State[float32]) { s.Steps = -1 },
-			"with 1 parameters and":            func(s *hvae.State[float32]) { s.Params = s.Params[:1] },
-			`"c" [2×1]`:                        func(s *hvae.State[float32]) { s.Params[1].Name = "c" },
-			`"a" [1×2]`:                        func(s *hvae.State[float32]) { s.Params[0].Value.Rows, s.Params[0].Value.Cols = 1, 2 },
-			`"a" [2×1] of 1 elements`:          func(s *hvae.State[float32]) { s.Params[0].Value.Data = []float32{1} },
-			"an average of 3":                  func(s *hvae.State[float32]) { s.Averages[0] = s.Averages[0][:3] },
-			"with 2 parameters and 0 averages": func(s *hvae.State[float32]) { s.Averages = nil },
+			"after -1 steps":          func(s *hvae.State[float32]) { s.Steps = -1 },
+			"with 1 parameters, ":     func(s *hvae.State[float32]) { s.Params = s.Params[:1] },
+			`"c" [2×1]`:               func(s *hvae.State[float32]) { s.Params[1].Name = "c" },
+			`"a" [1×2]`:               func(s *hvae.State[float32]) { s.Params[0].Value.Rows, s.Params[0].Value.Cols = 1, 2 },
+			`"a" [2×1] of 1 elements`: func(s *hvae.State[float32]) { s.Params[0].Value.Data = []float32{1} },
+			"an average of 1":         func(s *hvae.State[float32]) { s.Params[1].Averages[0] = s.Params[1].Averages[0][:1] },
+			"of 2 elements into":      func(s *hvae.State[float32]) { s.Params[1].Averages = nil },
 		} {
 			s := restored.State()
 			damage(&s)
@@ -386,21 +349,17 @@ func TestRestoredRunContinuesBitForBit(t *testing.T) {
 				t.Errorf("%T: a state with %s changed the trainer", o, name)
 			}
 		}
-		params[0].Value = linalg.Column[float32](7, 7)
-		if err := restored.Restore(before); err != nil || !reflect.DeepEqual(restored.State(), before) || params[0].Value.Data[0] == 7 {
-			t.Errorf("%T: Restore does not replace a wrong Value: %v", o, err)
-		}
 	}
 }
 
 func TestDuplicateAndUnknownParametersPanic(t *testing.T) {
-	mustPanic(t, "NewTrainer", `two parameters are named "theta"`, func() {
+	mustPanic(t, `two parameters are named "theta"`, func() {
 		hvae.NewTrainer(append(parameter(1.0), parameter(1.0)...), new(gradients[float64]), sampled)
 	})
 	trainer := hvae.NewTrainer(parameter(1.0), new(gradients[float64]), func(b *hvae.Block[float64]) *ad.Var[float64] {
 		return b.Var(&hvae.Param[float64]{Name: "strange"})
 	})
-	mustPanic(t, "Var", `the trainer does not have the parameter "strange"`, func() { trainer.Step(t.Context(), columns(1)) })
+	mustPanic(t, `the parameter "strange" was not passed to NewTrainer`, func() { trainer.Step(t.Context(), columns(1)) })
 }
 
 func TestPanicInBoundReachesCaller(t *testing.T) {
@@ -413,7 +372,7 @@ func TestPanicInBoundReachesCaller(t *testing.T) {
 			return sampled(b)
 		})
 		trainer.BlockSize = 1
-		mustPanic(t, "Step", "a mistake in the bound", func() { trainer.Step(t.Context(), columns(2)) })
+		mustPanic(t, "a mistake in the bound", func() { trainer.Step(t.Context(), columns(2)) })
 	}
 }
 
@@ -463,8 +422,8 @@ func TestNoiseDiffersBetweenStepsAndBlocks(t *testing.T) {
 }
 
 func TestCancelledStepDoesNotChangeState(t *testing.T) {
-	// The context ends in the third block of the third step. The tapes must be interrupted,
-	// because the bound would take ten seconds.
+	// In step 3, the bound of block 3 ends the context and continues for ten seconds unless its
+	// tape is interrupted. Before the other steps, the context has already ended.
 	var during atomic.Pointer[context.CancelFunc]
 	var calls atomic.Int64
 	make := func() *hvae.Trainer[float64] {
@@ -485,7 +444,7 @@ func TestCancelledStepDoesNotChangeState(t *testing.T) {
 	}
 	state := func(tr *hvae.Trainer[float64]) []float64 {
 		s := tr.State()
-		return []float64{float64(s.Steps), s.Params[0].Value.Data[0], s.Averages[0][0], s.Averages[1][0]}
+		return []float64{float64(s.Steps), s.Params[0].Value.Data[0], s.Params[0].Averages[0][0], s.Params[0].Averages[1][0]}
 	}
 	plain, disturbed := make(), make()
 	for i := range 5 {
@@ -501,14 +460,14 @@ func TestCancelledStepDoesNotChangeState(t *testing.T) {
 			if i == 2 {
 				during.Store(&cancel)
 			} else {
-				cancel() // before the step
+				cancel()
 			}
 			called := calls.Load()
 			if err := f(ctx); !errors.Is(err, context.Canceled) {
 				t.Fatalf("the context has ended, but the error is %v", err)
 			}
 			if i != 2 && calls.Load() != called {
-				t.Error("the bound was computed, although the context had ended")
+				t.Error("the trainer called the bound, although the context had ended")
 			}
 			during.Store(nil)
 			cancel()
@@ -529,7 +488,7 @@ func TestSearchForNonFiniteOperationCanBeCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	calls := 0
 	trainer := hvae.NewTrainer(parameter(-1.0), new(gradients[float64]), func(b *hvae.Block[float64]) *ad.Var[float64] {
-		if calls++; calls == 2 { // the trainer searches for the operation
+		if calls++; calls == 2 { // the call in which the trainer searches for the operation
 			cancel()
 		}
 		return ad.Log(b.Params[0])
@@ -548,7 +507,6 @@ func TestEarlierContextDoesNotInterruptLaterSteps(t *testing.T) {
 		}
 	}
 	cancel()
-	time.Sleep(10 * time.Millisecond) // until the context has called its AfterFunc
 	for _, ctx := range []context.Context{context.Background(), t.Context()} {
 		if _, err := trainer.Step(ctx, columns(1)); err != nil {
 			t.Errorf("the context has not ended, but Step returns %v", err)
@@ -562,7 +520,7 @@ func slopeTooLargeAtZero(x *ad.Var[float64]) *ad.Var[float64] {
 }
 
 func TestNonFiniteStepIsReportedAndNotTaken(t *testing.T) {
-	// With θ = 0, the bound is f(shift) for column 5 and f(1) for all other columns.
+	// The bound is f(θ + shift) for column 5 and f(θ + 1) for all other columns, with θ = 0.
 	for _, c := range []struct {
 		name  string
 		f     func(x *ad.Var[float64]) *ad.Var[float64]
@@ -601,7 +559,7 @@ func TestNonFiniteStepIsReportedAndNotTaken(t *testing.T) {
 			t.Errorf("%s: the parameters became %v and %v, want 3 and 0", c.name, a, b)
 		}
 		if n := recomputes.Load(); n != 4 {
-			t.Errorf("%s: %d blocks had a scratch tape, want 4: none when the trainer searches for the operation", c.name, n)
+			t.Errorf("%s: %d blocks had a scratch tape, want 4 in the step and 0 in the search for the operation", c.name, n)
 		}
 	}
 }
@@ -611,7 +569,7 @@ func TestBlockKeepsState(t *testing.T) {
 	calls := 0
 	trainer := hvae.NewTrainer(parameter(1.0), new(gradients[float64]), func(b *hvae.Block[float64]) *ad.Var[float64] {
 		if calls == 0 && b.State != nil || calls > 0 && b.State != calls {
-			t.Errorf("in call %d, State is %v", calls, b.State)
+			t.Errorf("in call %d of the bound, Block.State is %v", calls, b.State)
 		}
 		if b.Scratch != nil {
 			t.Error("the block has a scratch tape, but Recompute is false")
@@ -647,7 +605,7 @@ func TestStepsDoNotAllocate(t *testing.T) {
 
 func TestEmptyBatchAndWrongBoundPanic(t *testing.T) {
 	for want, f := range map[string]func(){
-		"the batch has no columns": func() {
+		"the batch of a Trainer is empty": func() {
 			hvae.NewTrainer(parameter(1.0), new(gradients[float64]), sampled).Step(t.Context(), nil)
 		},
 		"the bound is [1×1] for a block of 3 columns; it must be [1×3]": func() {
@@ -657,6 +615,6 @@ func TestEmptyBatchAndWrongBoundPanic(t *testing.T) {
 			trainer.Step(t.Context(), columns(3))
 		},
 	} {
-		mustPanic(t, "Step", want, f)
+		mustPanic(t, want, f)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"hvae/ad"
-	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 	"hvae/mnist/data"
 	"hvae/mnist/model"
 )
@@ -46,7 +46,7 @@ func logEvidence(c model.Checkpoint, x linalg.Matrix[float32]) float64 {
 func simulatedImage(c model.Checkpoint, seed uint64, run, i int) linalg.Matrix[float32] {
 	var tape ad.Tape[float32]
 	network, _ := model.NewNetwork(&tape, c.Config, c.Params, false)
-	rng := hvae.Stream(seed, "mnist eval simulated", run, i)
+	rng := random.Stream(seed, "mnist eval simulated", run, i)
 	z := linalg.New[float32](c.Config.Latent, 1)
 	for k := range z.Data {
 		z.Data[k] = float32(rng.NormFloat64())
@@ -78,7 +78,7 @@ func TestBoundsAgreeWithTheEvidence(t *testing.T) {
 		{model.Config{Kind: "hvae", K: 2, Tempering: "free", Latent: 1}, "-data synthetic -split validation -seed 7 -limit 3 -runs 1 -samples 60", "-steps 24 -chains 6", 7, 3, 1,
 			func(_ model.Checkpoint, run, i int) linalg.Matrix[float32] {
 				x := linalg.New[float32](784, 1)
-				data.Binarise(x, 0, set.Train.Image(validation[i]), hvae.Stream(7, "mnist eval pixels", run, validation[i]))
+				data.Binarise(x, 0, set.Train.Image(validation[i]), random.Stream(7, "mnist eval pixels", run, validation[i]))
 				return x
 			}},
 	} {

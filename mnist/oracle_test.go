@@ -10,6 +10,7 @@ import (
 	"hvae/ad"
 	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 	"hvae/mnist/data"
 	"hvae/mnist/model"
 )
@@ -31,7 +32,7 @@ func digits(t *testing.T) data.Set {
 // parts splits n images into training and validation images and returns their indices. A sixth of the
 // images is for validation.
 func parts(n int, seed uint64) (training, validation []int) {
-	order := hvae.Stream(seed, "mnist split").Perm(n)
+	order := random.Stream(seed, "mnist split").Perm(n)
 	return order[n/6:], order[:n/6]
 }
 
@@ -62,7 +63,7 @@ func drawBatch(images data.Images, which []int, latent int, pixels, noise func(i
 
 func (b minibatch) Len() int { return b.x.Cols }
 
-func (b minibatch) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[float32], _ *hvae.Keyed) {
+func (b minibatch) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[float32], _ *random.Keyed) {
 	for _, c := range [][2]linalg.Matrix[float32]{{x, b.x}, {epsilon, b.epsilon}, {gamma0, b.gamma0}} {
 		for row := range c[0].Rows {
 			copy(c[0].Row(row), c[1].Row(row)[lo:])
@@ -103,10 +104,10 @@ func (c *course) next(t *testing.T) (training, validation float64) {
 	t.Helper()
 	c.epoch++
 	stream := func(purpose string, index ...int) func(int) *rand.Rand {
-		return func(i int) *rand.Rand { return hvae.Stream(c.seed, purpose, append(index, i)...) }
+		return func(i int) *rand.Rand { return random.Stream(c.seed, purpose, append(index, i)...) }
 	}
 	order := slices.Clone(c.training)
-	hvae.Stream(c.seed, "mnist shuffle", c.epoch).Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	random.Stream(c.seed, "mnist shuffle", c.epoch).Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	latent := c.trainer.Config.Latent
 	for which := range slices.Chunk(order, c.batch) {
 		elbo, err := c.trainer.Step(t.Context(), drawBatch(c.images, which, latent, stream("mnist train pixels", c.epoch), stream("mnist train noise", c.epoch)))
@@ -145,9 +146,9 @@ func estimated(c model.Checkpoint, images data.Images, which []int, seed uint64,
 	for _, i := range which {
 		tape.Reset()
 		network, _ := model.NewNetwork(&tape, c.Config, c.Params, false)
-		pixels := func(i int) *rand.Rand { return hvae.Stream(seed, "mnist eval pixels", run, i) }
+		pixels := func(i int) *rand.Rand { return random.Stream(seed, "mnist eval pixels", run, i) }
 		x := tape.Const(drawBatch(images, []int{i}, 0, pixels, pixels).x)
-		rng := hvae.Stream(seed, "mnist eval noise", run, i)
+		rng := random.Stream(seed, "mnist eval noise", run, i)
 		epsilon, gamma0 := tape.Matrix(c.Config.Latent, samples), tape.Matrix(c.Config.Latent, samples)
 		for lo := 0; lo < samples; lo += together {
 			for _, m := range []linalg.Matrix[float32]{epsilon, gamma0} {

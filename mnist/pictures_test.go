@@ -15,6 +15,7 @@ import (
 	"hvae/ad"
 	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 	"hvae/mnist/data"
 	"hvae/mnist/model"
 )
@@ -113,7 +114,7 @@ func TestSamplesAreDecodedNormalDraws(t *testing.T) {
 				t.Fatalf("%d digits: the picture has the bounds %v, want %v", s.n, p.Bounds(), want)
 			}
 			z := linalg.New[float32](3, s.n)
-			hvae.FillNormal(hvae.Stream(s.seed, "mnist sample"), z)
+			random.FillNormal(random.Stream(s.seed, "mnist sample"), z)
 			x := decode(c, z)
 			var drawn []image.Rectangle
 			for i := range s.n {
@@ -154,16 +155,16 @@ func TestReconstructionsFollowTheFlow(t *testing.T) {
 			// along the flow.
 			input := linalg.New[float32](784, s.n)
 			for i := range s.n {
-				data.Binarise(input, i, test.Image(i), hvae.Stream(s.seed, "mnist reconstruct pixels", i))
+				data.Binarise(input, i, test.Image(i), random.Stream(s.seed, "mnist reconstruct pixels", i))
 			}
 			var tape ad.Tape[float32]
 			network, _ := model.NewNetwork(&tape, c.Config, c.Params, false)
 			x := tape.Const(input)
 			mean, std := network.Encode(x)
 			epsilon, gamma0 := tape.Matrix(3, s.n), tape.Matrix(3, s.n)
-			rng := hvae.Stream(s.seed, "mnist reconstruct")
-			hvae.FillNormal(rng, epsilon)
-			hvae.FillNormal(rng, gamma0)
+			rng := random.Stream(s.seed, "mnist reconstruct")
+			random.FillNormal(rng, epsilon)
+			random.FillNormal(rng, gamma0)
 			phase := hvae.Phase[float32]{Z: ad.Add(mean, ad.Mul(std, tape.Const(epsilon))), Rho: tape.Const(gamma0)}
 			want := []linalg.Matrix[float32]{input, decode(c, mean.Value), decode(c, phase.Z.Value)}
 			var logJoints []linalg.Matrix[float32]

@@ -6,8 +6,8 @@ import (
 	"io"
 
 	"hvae/bench/command"
-	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 	"hvae/mnist/data"
 	"hvae/mnist/model"
 	"hvae/mnist/run"
@@ -33,7 +33,7 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	}
 	x := linalg.New[float32](784, n)
 	for i := range n {
-		data.Binarise(x, i, set.Test.Image(i), hvae.Stream(f.seed, "mnist reconstruct pixels", i))
+		data.Binarise(x, i, set.Test.Image(i), random.Stream(f.seed, "mnist reconstruct pixels", i))
 	}
 	var fromMean linalg.Matrix[float32]
 	var path []model.Step[float32]

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"hvae/hvae"
+	"hvae/linalg/random"
 	"hvae/mnist/run"
 )
 
@@ -54,7 +54,7 @@ func TestFreshValidationNoiseExplainsThePublishedStoppingTimes(t *testing.T) {
 		loss := 0.0 // mean change of the validation ELBO of the best epoch
 		_, last := stopped(curve, 100)
 		for repetition := range 400 {
-			rng, noisy := hvae.Stream(1, "validation noise", repetition), slices.Clone(curve)
+			rng, noisy := random.Stream(1, "validation noise", repetition), slices.Clone(curve)
 			for i := range noisy {
 				noisy[i] += s * rng.NormFloat64()
 			}

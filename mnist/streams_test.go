@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"hvae/hvae/hvaetest"
+	"hvae/linalg/random"
 	"hvae/mnist/model"
 )
 
@@ -16,7 +16,7 @@ import (
 func drawnFrom(t *testing.T, args ...string) (keys map[string]int, stdout string) {
 	t.Helper()
 	keys = map[string]int{}
-	for _, k := range hvaetest.RecordStreams(func() { stdout, _ = mustRun(t, args...) }) {
+	for _, k := range random.Record(func() { stdout, _ = mustRun(t, args...) }) {
 		if strings.HasPrefix(k.Purpose, "mnist ") {
 			keys[k.String()]++
 		}
@@ -32,7 +32,7 @@ type expected struct {
 
 // add adds uses of a stream with e's seed.
 func (e expected) add(times int, purpose string, index ...int) {
-	e.keys[hvaetest.StreamKey{Seed: e.seed, Purpose: purpose, Index: index}.String()] += times
+	e.keys[random.Key{Seed: e.seed, Purpose: purpose, Index: index}.String()] += times
 }
 
 // The key of a stream contains its purpose, the epoch or run, and the image. A stream is used twice only

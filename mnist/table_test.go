@@ -16,7 +16,7 @@ import (
 
 	"hvae/bench/filelock"
 	"hvae/bench/plot/plottest"
-	"hvae/hvae/hvaetest"
+	"hvae/linalg/random"
 	"hvae/mnist/safetensors"
 )
 
@@ -553,7 +553,7 @@ func TestAnEvaluationOfOtherWeightsIsReplaced(t *testing.T) {
 func TestRowsOfASeedShareTheirStreams(t *testing.T) {
 	keys := func(row, seed string) []string {
 		var all []string
-		for _, k := range hvaetest.RecordStreams(func() {
+		for _, k := range random.Record(func() {
 			mustRun(t, oneVAE(t.TempDir(), "-limit", "2", "-runs", "2", "-rows", row, "-seeds", seed)...)
 		}) {
 			// Ignore the streams of the initial weights, of which an HVAE has more, and the stream

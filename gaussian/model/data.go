@@ -4,8 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // Data holds the sufficient statistics of a dataset D = {x_1, …, x_N}. No method needs the points
@@ -44,7 +44,7 @@ func Draw(truth Theta, n int, rng *rand.Rand) Data {
 	x := linalg.New[float64](1, n)
 	for j, sigma := range truth.Sigma {
 		z := rng.NormFloat64()
-		hvae.FillNormal(rng, x)
+		random.FillNormal(rng, x)
 		linalg.Scale(x, sigma, x)
 		linalg.AddConst(x, x, z+truth.Delta[j])
 		row := Summarise(x)

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hvae/ad"
-	"hvae/hvae"
+	"hvae/linalg/random"
 )
 
 var small = Config{Points: 100, Iterations: 250, Draws: 4, Rate: 1e-2, Seed: 3}
@@ -116,8 +116,8 @@ func TestTrainReturnsWhenContextEnds(t *testing.T) {
 }
 
 func TestMeanOfExactBoundIsTheBound(t *testing.T) {
-	data := Draw(Truth(3), 20, hvae.Stream(1, "data"))
-	trainer := NewTrainer(NewMeanField(data), 10, 1e-3, hvae.Stream(1, "noise"))
+	data := Draw(Truth(3), 20, random.Stream(1, "data"))
+	trainer := NewTrainer(NewMeanField(data), 10, 1e-3, random.Stream(1, "noise"))
 	want := meanELBO(t, trainer, 1)
 	for _, n := range []int{7, 100, 250} {
 		if got := meanELBO(t, trainer, n); !(math.Abs(got-want) <= 1e-12*math.Abs(want)) {
@@ -161,11 +161,11 @@ func TestUnknownMethodReturnsError(t *testing.T) {
 
 func TestStepsDoNotAllocate(t *testing.T) {
 	for _, name := range MethodNames() {
-		m, err := NewMethod(name, small.Dataset(5, 0), hvae.Stream(5, "steps"))
+		m, err := NewMethod(name, small.Dataset(5, 0), random.Stream(5, "steps"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		trainer := NewTrainer(m, 10, 1e-3, hvae.Stream(5, "steps"))
+		trainer := NewTrainer(m, 10, 1e-3, random.Stream(5, "steps"))
 		step := func() {
 			if err := trainer.Step(t.Context()); err != nil {
 				t.Fatal(err)
@@ -218,7 +218,7 @@ func TestEachStepAndEachEvaluationBatchDrawsNewNoise(t *testing.T) {
 		drawn, columns = append(drawn, noise.Value.Data...), append(columns, noise.Cols())
 		return bound(params, noise)
 	}
-	trainer := NewTrainer(m, 3, 1e-3, hvae.Stream(1, "noise"))
+	trainer := NewTrainer(m, 3, 1e-3, random.Stream(1, "noise"))
 	for range 2 {
 		if err := trainer.Step(t.Context()); err != nil {
 			t.Fatal(err)
@@ -237,13 +237,13 @@ func TestEachStepAndEachEvaluationBatchDrawsNewNoise(t *testing.T) {
 func TestTwoModesReturnsTheRequestedNumberOfDraws(t *testing.T) {
 	f := TwoModesFlow{K: 2, StepSize: 0.1, InvSqrtBeta0: 3, Tempering: "fixed"}
 	for _, draws := range []int{1, 500, 700} { // Draw computes batches of 500
-		if l, changed, err := f.Draw(t.Context(), draws, hvae.Stream(1, "draws")); err != nil || len(l) != draws || changed > draws {
+		if l, changed, err := f.Draw(t.Context(), draws, random.Stream(1, "draws")); err != nil || len(l) != draws || changed > draws {
 			t.Errorf("Draw of %d draws returns %d estimates and %d changes of mode, error %v", draws, len(l), changed, err)
 		}
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if l, _, err := f.Draw(ended, math.MaxInt, hvae.Stream(1, "draws")); err != context.Canceled {
+	if l, _, err := f.Draw(ended, math.MaxInt, random.Stream(1, "draws")); err != context.Canceled {
 		t.Errorf("Draw with an ended context returns %d draws and the error %v", len(l), err)
 	}
 }
@@ -266,7 +266,7 @@ func TestTwoModesPathsFollowLeapfrogScheme(t *testing.T) {
 			return map[string]float64{"none": 1, "fixed": (1-r)*u*u + r, "free": math.Pow(r, 1-u)}[f.Tempering]
 		}
 		changed := 0
-		paths := f.Paths(n, hvae.Stream(1, "paths"))
+		paths := f.Paths(n, random.Stream(1, "paths"))
 		if len(paths) != n {
 			t.Fatalf("Paths returns %d paths, want %d", len(paths), n)
 		}
@@ -301,7 +301,7 @@ func TestTwoModesPathsFollowLeapfrogScheme(t *testing.T) {
 				changed++
 			}
 		}
-		if _, want, _ := f.Draw(t.Context(), n, hvae.Stream(1, "paths")); changed != want || want == 0 {
+		if _, want, _ := f.Draw(t.Context(), n, random.Stream(1, "paths")); changed != want || want == 0 {
 			t.Errorf("%v: %d paths change mode, but Draw counts %d", f, changed, want)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"hvae/ad"
 	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // A Trainer trains the parameters of a method by Algorithm 2. The batch contains only one element,
@@ -47,7 +48,7 @@ func (t *Trainer) draw(n int) {
 	if t.noise.Cols != n {
 		t.noise = linalg.New[float64](t.method.NoiseRows, n)
 	}
-	hvae.FillNormal(t.rng, t.noise)
+	random.FillNormal(t.rng, t.noise)
 }
 
 // MeanELBO returns the ELBO for the current parameters, averaged over n draws. It returns an error
@@ -120,7 +121,7 @@ type Outcome struct {
 // Dataset returns the dataset with the given number (from 0) in d dimensions. It depends only on
 // these numbers, Points and Seed, so all methods are trained on the same datasets.
 func (c Config) Dataset(d, dataset int) Data {
-	return Draw(Truth(d), c.Points, hvae.Stream(c.Seed, "gaussian data", d, dataset))
+	return Draw(Truth(d), c.Points, random.Stream(c.Seed, "gaussian data", d, dataset))
 }
 
 // Train trains a method on a dataset. The outcome depends only on c and run. Before each group of
@@ -129,11 +130,11 @@ func (c Config) Dataset(d, dataset int) Data {
 // run, the iteration and the parameters.
 func (c Config) Train(ctx context.Context, run Run, progress func(iterations int)) (Outcome, error) {
 	data := c.Dataset(run.Dims, run.Dataset)
-	method, err := NewMethod(run.Method, data, hvae.Stream(c.Seed, "gaussian start "+run.Method, run.Dims, run.Dataset))
+	method, err := NewMethod(run.Method, data, random.Stream(c.Seed, "gaussian start "+run.Method, run.Dims, run.Dataset))
 	if err != nil {
 		return Outcome{}, err
 	}
-	trainer := NewTrainer(method, c.Draws, c.Rate, hvae.Stream(c.Seed, "gaussian noise "+run.Method, run.Dims, run.Dataset))
+	trainer := NewTrainer(method, c.Draws, c.Rate, random.Stream(c.Seed, "gaussian noise "+run.Method, run.Dims, run.Dataset))
 	failed := func(err error) (Outcome, error) {
 		if ctx.Err() != nil {
 			return Outcome{}, ctx.Err()

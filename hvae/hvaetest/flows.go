@@ -8,6 +8,7 @@ import (
 	"hvae/ad"
 	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // A Scheme describes the tempering and step sizes of a flow.
@@ -17,7 +18,8 @@ type Scheme struct {
 	PerLayer  bool   // whether each step has separate step sizes
 }
 
-// Schemes returns all kinds of tempering for several K, with shared and with varied step sizes.
+// Schemes returns all kinds of tempering for K = 0, 1, 2 and 5 steps. For K > 1, each kind occurs
+// with the same step sizes for all steps and with separate step sizes.
 func Schemes() (all []Scheme) {
 	for _, K := range []int{0, 1, 2, 5} {
 		for _, tempering := range []string{"none", "fixed", "free"} {
@@ -30,7 +32,7 @@ func Schemes() (all []Scheme) {
 	return all
 }
 
-// String returns a name such as "tempering free, K = 2, ε varied".
+// String returns a unique name such as "tempering free, K = 2, ε varied".
 func (s Scheme) String() string {
 	if s.PerLayer {
 		return fmt.Sprintf("tempering %s, K = %d, ε varied", s.Tempering, s.K)
@@ -38,7 +40,8 @@ func (s Scheme) String() string {
 	return fmt.Sprintf("tempering %s, K = %d", s.Tempering, s.K)
 }
 
-// Cooling returns the tempering, with 1/√β₀ = 1.4 if fixed, or α between 0.84 and 0.96 if free.
+// Cooling returns the tempering on tape t. Fixed tempering has 1/√β₀ = 1.4, and free tempering has
+// α_k between 0.84 and 0.96.
 func (s Scheme) Cooling(t *ad.Tape[float64]) hvae.Tempering[float64] {
 	switch s.Tempering {
 	case "fixed":
@@ -53,7 +56,7 @@ func (s Scheme) Cooling(t *ad.Tape[float64]) hvae.Tempering[float64] {
 	return hvae.Tempering[float64]{}
 }
 
-// Flow returns a flow for a target in dims dimensions, with step sizes between 0.25 and 0.4.
+// Flow returns a flow for a target in dims dimensions. Its step sizes are between 0.25 and 0.4.
 func (s Scheme) Flow(t *ad.Tape[float64], target hvae.Target[float64], dims int) *hvae.Flow[float64] {
 	rows := 1
 	if s.PerLayer {
@@ -66,22 +69,38 @@ func (s Scheme) Flow(t *ad.Tape[float64], target hvae.Target[float64], dims int)
 	return &hvae.Flow[float64]{Target: target, K: s.K, StepSize: t.Leaf(epsilon), Tempering: s.Cooling(t)}
 }
 
-// PriorMean and PriorSD define the variational prior N(PriorMean, PriorSD²I) of HIS and Draws.
-// It overlaps both modes of Bimodal but equals neither.
+// Inverse returns (z₀, ρ₀) = H⁻¹(z_K, ρ_K) for the flow H = f and s = (z_K, ρ_K). The inverse of a
+// leapfrog step is a leapfrog step with the opposite momentum: ρ ← −ρ, leapfrog, ρ ← −ρ.
+func Inverse(f *hvae.Flow[float64], s hvae.Phase[float64]) hvae.Phase[float64] {
+	alpha := f.Tempering.Schedule(f.K).Alpha
+	for k := f.K - 1; k >= 0; k-- {
+		if alpha != nil {
+			s.Rho = ad.Div(s.Rho, ad.RowRange(alpha, k, k+1))
+		}
+		row := min(k, f.StepSize.Rows()-1)
+		s = hvae.Leapfrog(f.Target, ad.RowRange(f.StepSize, row, row+1), hvae.Phase[float64]{Z: s.Z, Rho: ad.Neg(s.Rho)})
+		s.Rho = ad.Neg(s.Rho)
+	}
+	return s
+}
+
+// PriorMean and PriorSD define the variational prior N(PriorMean, PriorSD²I) of HIS and Draws,
+// which overlaps both modes of Bimodal.
 const PriorMean, PriorSD = 0.2, 1.1
 
-// HIS runs Algorithm 1 for n draws in dims dimensions from N(PriorMean, PriorSD²I).
+// HIS returns n draws of Algorithm 1 in dims dimensions, with the variational prior
+// N(PriorMean, PriorSD²I).
 func HIS(t *ad.Tape[float64], f *hvae.Flow[float64], dims, n int, rng *rand.Rand) hvae.Sample[float64] {
 	prior := hvae.DiagonalNormal[float64]{Mean: t.Fill(dims, 1, PriorMean), SD: t.Fill(dims, 1, PriorSD)}
 	epsilon := hvae.Noise(t, rng, dims, n)
 	return hvae.HIS(f, prior, epsilon, hvae.Noise(t, rng, dims, n))
 }
 
-// Draws returns log p̂ and the Rao-Blackwellised ELBO of at least n draws of HIS in dims
-// dimensions with the scheme's flow, in batches of 500. bind returns the target on a tape.
+// Draws returns log p̂ and the Rao-Blackwellised ELBO of n draws of HIS in dims dimensions with the
+// flow of s, where n is rounded up to a multiple of 500. bind returns the target on a tape.
 func Draws(s Scheme, bind func(t *ad.Tape[float64]) hvae.Target[float64], dims, n int, seed uint64) (logEstimates, elbos []float64) {
 	const batch = 500
-	rng := hvae.Stream(seed, s.String())
+	rng := random.Stream(seed, s.String())
 	var t ad.Tape[float64]
 	for len(logEstimates) < n {
 		t.Reset()
@@ -92,8 +111,8 @@ func Draws(s Scheme, bind func(t *ad.Tape[float64]) hvae.Target[float64], dims, 
 	return logEstimates, elbos
 }
 
-// OnTape converts f, a map of phase space with dims dimensions, to a function of the vector
-// (z, ρ) for Jacobian.
+// OnTape converts the map f of phases (z, ρ), where z has dims dimensions, to a function of the
+// vector (z, ρ), for use with Jacobian.
 func OnTape(dims int, f func(t *ad.Tape[float64], s hvae.Phase[float64]) hvae.Phase[float64]) func(s []float64) []float64 {
 	return func(s []float64) []float64 {
 		var t ad.Tape[float64]

@@ -10,6 +10,7 @@ import (
 	"hvae/hvae"
 	"hvae/hvae/hvaetest"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // logistic is logistic regression of y [N×1], with elements 0 and 1, on x [N×ℓ]. The coefficients
@@ -30,8 +31,8 @@ func newLogistic(t *ad.Tape[float64]) hvae.Target[float64] {
 	}
 }
 
-// Before a new target is used, TestTarget checks it, and TestFlow checks a flow for it, including
-// the determinant of the flow's Jacobian.
+// TestTarget checks a new target, and TestFlow checks a flow for this target, including the
+// determinant of the flow's Jacobian.
 func ExampleTestTarget() {
 	fmt.Println(hvaetest.TestTarget(newLogistic, 2))
 	fmt.Println(hvaetest.TestFlow(func(t *ad.Tape[float64]) *hvae.Flow[float64] {
@@ -42,7 +43,7 @@ func ExampleTestTarget() {
 	// <nil>
 }
 
-// changing is a target that changes with each evaluation, so Inverse does not undo Forward.
+// changing is a target that changes with each evaluation, so that Inverse does not undo Forward.
 type changing struct{ evaluations *int }
 
 func (s changing) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
@@ -59,12 +60,12 @@ func TestTestFlowReportsWrongFlows(t *testing.T) {
 			t.Errorf("%v: %v", s, err)
 		}
 		if err := flow(changing{new(int)}); s.K > 0 && (err == nil || !strings.Contains(err.Error(), "inverse")) {
-			t.Errorf("%v with a changing target: %v", s, err)
+			t.Errorf("%v with a changing target: the error is %v", s, err)
 		}
 	}
 }
 
-// wrong is the target with potential ½zᵀz and one mistake.
+// wrong is the target with the potential ½zᵀz and a given mistake.
 type wrong struct{ mistake string }
 
 func (w wrong) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
@@ -107,7 +108,7 @@ func TestEvidenceMatchesQuadrature(t *testing.T) {
 		}, -12, 12, 2000))
 	}
 	if got := integral(hvaetest.Bimodal{Dims: 1}); !(math.Abs(got-hvaetest.BimodalLogEvidence) <= 1e-12) {
-		t.Errorf("Bimodal: log p(x) = %v by quadrature", got)
+		t.Errorf("Bimodal: log p(x) = %v by quadrature, want %v", got, hvaetest.BimodalLogEvidence)
 	}
 	for _, omega := range []float64{0.8, 1, 3} {
 		q := hvaetest.Quadratic{Omega: omega}
@@ -122,7 +123,7 @@ func TestEvidenceMatchesQuadrature(t *testing.T) {
 
 func TestPosteriorDrawsHaveMomentsOfTarget(t *testing.T) {
 	z := linalg.New[float64](2, 50000)
-	hvaetest.Bimodal{Dims: 2}.FillPosterior(hvae.Stream(1, "posterior"), z)
+	hvaetest.Bimodal{Dims: 2}.FillPosterior(random.Stream(1, "posterior"), z)
 	moment := func(f func(x, y float64) float64) []float64 {
 		m := make([]float64, z.Cols)
 		for j := range m {
@@ -139,12 +140,12 @@ func TestPosteriorDrawsHaveMomentsOfTarget(t *testing.T) {
 	} {
 		want := hvaetest.Integrate(func(z float64) float64 { return f(z) * density(z) }, -8, 8, 1000)
 		if z := hvaetest.Z(moment(func(x, _ float64) float64 { return f(x) }), want); !(math.Abs(z) <= hvaetest.ZBound) {
-			t.Errorf("the mean of %s deviates by %.1f standard errors", name, z)
+			t.Errorf("the mean of %s differs from the integral by %.1f standard errors", name, z)
 		}
 	}
-	// All dimensions of a draw are from the same mode, so E[xy] = 0.35·1² + 0.65·0.8².
+	// Both dimensions of a draw are from the same mode, so E[xy] = 0.35·1² + 0.65·0.8².
 	if z := hvaetest.Z(moment(func(x, y float64) float64 { return x * y }), 0.35+0.65*0.64); !(math.Abs(z) <= hvaetest.ZBound) {
-		t.Errorf("the mean of xy deviates by %.1f standard errors", z)
+		t.Errorf("the mean of xy differs from its expectation by %.1f standard errors", z)
 	}
 }
 
@@ -182,7 +183,7 @@ func TestDerivativesOfKnownFunctions(t *testing.T) {
 	if d := hvaetest.Distance(J.Data, want); !(d <= 1e-11) {
 		t.Errorf("the Jacobian is %v, want %v", J.Data, want)
 	}
-	// For a fifth power, the error is −h⁴/4·f⁽⁵⁾/5! = −h⁴/4.
+	// For f(x) = x⁵, the error of the slope is −h⁴/4·f⁽⁵⁾/5! = −h⁴/4.
 	if got := hvaetest.Slope(func(h float64) float64 { return math.Pow(h, 5) }, 0.1); !(math.Abs(got+1e-4/4) <= 1e-15) {
 		t.Errorf("the slope of h⁵ is %v, want the error %v of Richardson extrapolation", got, -1e-4/4)
 	}
@@ -197,9 +198,9 @@ func TestDeterminants(t *testing.T) {
 		want float64
 	}{
 		{linalg.Of(2, 2, []float64{1, 2, 3, 4}), -2},
-		{linalg.Of(2, 2, []float64{0, 1, 1, 0}), -1}, // needs a pivot
+		{linalg.Of(2, 2, []float64{0, 1, 1, 0}), -1}, // needs an exchange of rows
 		{linalg.Of(3, 3, []float64{2, 0, 0, 5, 3, 0, 1, 1, -4}), -24},
-		{linalg.Of(3, 3, []float64{0, 0, 2, 3, 0, 0, 0, 4, 0}), 24}, // two swaps
+		{linalg.Of(3, 3, []float64{0, 0, 2, 3, 0, 0, 0, 4, 0}), 24}, // needs two exchanges
 	} {
 		before := c.m.Clone()
 		if got := hvaetest.Determinant(c.m); !(math.Abs(got-c.want) <= 1e-13) {
@@ -215,13 +216,13 @@ func TestGradientErrorDetectsMissingTerm(t *testing.T) {
 	params := []linalg.Matrix[float64]{linalg.Column(0.4, -1.3), linalg.Column(2.0)}
 	right := func(t *ad.Tape[float64], p []*ad.Var[float64]) *ad.Var[float64] { return ad.Mul(ad.Exp(p[0]), p[1]) }
 	if e := hvaetest.GradientError(params, right); !(e <= 1e-10) {
-		t.Errorf("the error of a correct gradient is %.1e", e)
+		t.Errorf("for a correct gradient, GradientError is %.1e", e)
 	}
 	constant := func(t *ad.Tape[float64], p []*ad.Var[float64]) *ad.Var[float64] {
 		return ad.Mul(ad.Exp(p[0]), t.Scalar(p[1].Scalar())) // omits the dependence on p[1]
 	}
 	if e := hvaetest.GradientError(params, constant); !(e >= 0.1) {
-		t.Errorf("the error of a gradient without a term is only %.1e", e)
+		t.Errorf("for a gradient that lacks a term, GradientError is only %.1e", e)
 	}
 	if params[0].Data[0] != 0.4 || params[0].Data[1] != -1.3 || params[1].Data[0] != 2 {
 		t.Error("GradientError changed the parameters")
@@ -261,22 +262,11 @@ func TestSchemesAndDraws(t *testing.T) {
 			t.Errorf("%v: 1/√β₀ > 1 is %v, want %v", s, got, want)
 		}
 		if rows := f.StepSize.Rows(); s.PerLayer != (rows > 1) {
-			t.Errorf("%v has %d rows of step sizes", s, rows)
+			t.Errorf("the flow %v has %d rows of step sizes", s, rows)
 		}
 		logs, elbos := hvaetest.Draws(s, hvaetest.Fixed(hvaetest.Bimodal{Dims: 3}), 3, 1000, 1)
 		if len(logs) != 1000 || len(elbos) != 1000 || logs[0] == logs[500] {
-			t.Errorf("%v: %d and %d draws, the first %v and %v", s, len(logs), len(elbos), logs[0], logs[500])
+			t.Errorf("%v: %d values of log p̂ and %d ELBOs, want 1000; draws 1 and 501 are %v and %v", s, len(logs), len(elbos), logs[0], logs[500])
 		}
 	}
-}
-
-func ExampleRecordStreams() {
-	keys := hvaetest.RecordStreams(func() {
-		var k hvae.Keyed
-		hvae.Stream(3, "split")
-		k.Reset(1, "noise", 2, 7)
-	})
-	hvae.Stream(4, "not recorded")
-	fmt.Println(keys)
-	// Output: [split, seed 3 noise 2 7, seed 1]
 }

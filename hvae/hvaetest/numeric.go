@@ -18,17 +18,17 @@ func Integrate(f func(float64) float64, lo, hi float64, n int) float64 {
 	return sum * h
 }
 
-// Slope returns f′(0) by Richardson extrapolation of central differences at ±h and ±h/2. The
-// error is −h⁴/4·f⁽⁵⁾(0)/5! to leading order.
+// Slope returns f′(0) by Richardson extrapolation of central differences with distances h and h/2.
+// The error is −h⁴/4·f⁽⁵⁾(0)/5! to leading order.
 func Slope(f func(float64) float64, h float64) float64 {
 	central := func(h float64) float64 { return (f(h) - f(-h)) / (2 * h) }
 	return (4*central(h/2) - central(h)) / 3
 }
 
-// step is the h of Slope for functions that vary on a scale of one.
+// step is the argument h of Slope for functions whose higher derivatives are about 1.
 const step = 1e-3
 
-// Gradient returns the derivatives ∂f/∂x_j at x by numerical differentiation (Slope).
+// Gradient returns the derivatives ∂f/∂x_j at x by numerical differentiation with Slope.
 func Gradient(f func(x []float64) float64, x []float64) []float64 {
 	g, moved := make([]float64, len(x)), slices.Clone(x)
 	for j := range x {
@@ -41,7 +41,8 @@ func Gradient(f func(x []float64) float64, x []float64) []float64 {
 	return g
 }
 
-// Jacobian returns the derivatives ∂f_i/∂x_j at x by numerical differentiation (Slope).
+// Jacobian returns the matrix of derivatives ∂f_i/∂x_j at x by numerical differentiation with
+// Slope.
 func Jacobian(f func(x []float64) []float64, x []float64) linalg.Matrix[float64] {
 	J := linalg.New[float64](len(f(x)), len(x))
 	for i := range J.Rows {
@@ -77,9 +78,9 @@ func Determinant(m linalg.Matrix[float64]) float64 {
 	return det
 }
 
-// GradientError returns ‖g − d‖/‖d‖ for the gradient of the mean of f(params) with respect to
-// all elements of all parameters, where g comes from the tape and d from numerical
-// differentiation. f must be smooth, and draw the same noise in each call.
+// GradientError returns ‖g − d‖/‖d‖ for two gradients of the mean of f(params) with respect to all
+// elements of all parameters: g from the tape, and d by numerical differentiation. f must be
+// smooth, and draw the same noise in each call.
 func GradientError(params []linalg.Matrix[float64], f func(t *ad.Tape[float64], params []*ad.Var[float64]) *ad.Var[float64]) float64 {
 	var t ad.Tape[float64]
 	mean := func() (*ad.Var[float64], []*ad.Var[float64]) {

@@ -2,10 +2,10 @@ package hvaetest
 
 import "math"
 
-// ZBound is the largest allowed deviation of a mean from its expectation, in standard errors.
-// A correct mean of many draws exceeds it with probability 7e-6, and with fixed seeds the result
-// of a test never changes. To detect mistakes, tests should also bound the standard error, and
-// write conditions as !(z <= ZBound), which fail for NaN.
+// ZBound is the largest allowed difference between a mean and its expectation, in standard errors.
+// The mean of many correct draws exceeds ZBound with probability 7e-6. With fixed seeds, a test
+// always has the same result. A test should also bound the standard error, because a large standard
+// error hides mistakes. Write the condition of a failure as !(z <= ZBound), which is true for NaN.
 const ZBound = 4.5
 
 // MeanSE returns the mean of x and its standard error.
@@ -17,7 +17,7 @@ func MeanSE(x []float64) (mean, se float64) {
 	return mean, Norm(deviations) / math.Sqrt(float64(len(x))*float64(len(x)-1))
 }
 
-// Z returns the deviation of the mean of x from want, in standard errors.
+// Z returns the difference between the mean of x and want, in standard errors.
 func Z(x []float64, want float64) float64 {
 	mean, se := MeanSE(x)
 	return (mean - want) / se
@@ -32,8 +32,8 @@ func Apply(x []float64, f func(float64) float64) []float64 {
 	return y
 }
 
-// Differences returns a − b, element by element. The difference of two estimates from the same
-// noise often has a smaller variance than each of them.
+// Differences returns a − b, element by element. If a and b are two estimates from the same noise,
+// their difference often has a smaller variance than each estimate.
 func Differences(a, b []float64) []float64 {
 	d := make([]float64, len(a))
 	for i := range a {
@@ -59,7 +59,8 @@ func Relative(got, want float64) float64 {
 	return math.Abs(got-want) / max(1e-12, math.Abs(want))
 }
 
-// VarianceExcess returns Var(b) − Var(a) and its standard error, for estimates from the same draws.
+// VarianceExcess returns Var(b) − Var(a) and its standard error, for two estimates a and b from the
+// same draws.
 func VarianceExcess(a, b []float64) (excess, se float64) {
 	squares := func(x []float64) []float64 {
 		mean, _ := MeanSE(x)

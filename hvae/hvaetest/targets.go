@@ -8,6 +8,7 @@ import (
 	"hvae/ad"
 	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // Bimodal is a target with two modes in Dims dimensions:
@@ -15,7 +16,7 @@ import (
 //	p(x, z) = exp(BimodalLogEvidence)·(0.35 N(z | 1, 0.7²I) + 0.65 N(z | −0.8, 0.5²I)).
 type Bimodal struct{ Dims int }
 
-// BimodalLogEvidence is log p(x) of Bimodal in any number of dimensions.
+// BimodalLogEvidence is log p(x) of the target Bimodal in any number of dimensions.
 const BimodalLogEvidence = -1.3
 
 // LogJoint implements hvae.Target. It computes log(eᵃ + eᵇ) as b + softplus(a − b).
@@ -29,7 +30,7 @@ func (b Bimodal) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.AddConst(ad.Add(two, ad.Softplus(ad.Sub(one, two))), BimodalLogEvidence)
 }
 
-// FillPosterior fills each column of z [Dims×B] with an exact draw of the posterior.
+// FillPosterior fills each column of z [Dims×B] with an exact draw from the posterior.
 func (b Bimodal) FillPosterior(rng *rand.Rand, z linalg.Matrix[float64]) {
 	for j := range z.Cols {
 		mean, sd := -0.8, 0.5
@@ -56,7 +57,7 @@ func (q Quadratic) LogEvidence(dims int) float64 {
 	return float64(dims) * (linalg.Log2Pi/2 - math.Log(q.Omega))
 }
 
-// A Counter counts evaluations of the density of a target.
+// A Counter is a target that counts evaluations of its density.
 type Counter struct {
 	hvae.Target[float64]
 	Evaluations int
@@ -68,7 +69,7 @@ func (c *Counter) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return c.Target.LogJoint(z)
 }
 
-// A ClosedFormCounter counts evaluations of the gradient of a closed-form target.
+// A ClosedFormCounter is a closed-form target that counts evaluations of its gradient.
 type ClosedFormCounter struct {
 	hvae.ClosedForm[float64]
 	Gradients int
@@ -80,8 +81,8 @@ func (c *ClosedFormCounter) PotentialGradient(z *ad.Var[float64]) *ad.Var[float6
 	return c.ClosedForm.PotentialGradient(z)
 }
 
-// LogJointOnly hides the closed-form gradient of a target, so that the tape computes the
-// gradient.
+// LogJointOnly hides the method PotentialGradient of a closed-form target, so that the tape
+// computes the gradient.
 type LogJointOnly struct{ hvae.Target[float64] }
 
 // PotentialGradient returns ∇U at z [ℓ] by numerical differentiation of log p(x, z).
@@ -93,20 +94,21 @@ func PotentialGradient(target hvae.Target[float64], z []float64) []float64 {
 	}, z)
 }
 
-// Fixed returns the bind function of TestTarget and Draws for a target without variables.
+// Fixed returns the argument bind of TestTarget and Draws for a target that is the same on any
+// tape.
 func Fixed(target hvae.Target[float64]) func(*ad.Tape[float64]) hvae.Target[float64] {
 	return func(*ad.Tape[float64]) hvae.Target[float64] { return target }
 }
 
 // TestTarget checks a target in dims dimensions and returns an error that describes the first
-// fault. bind returns the target on a tape. For three points near the origin as columns,
-// log p(x, z) must be [1×3], each column must depend only on its z, and ∇U, in closed form or
-// from the tape, must agree with numerical differentiation.
+// fault. bind returns the target on a tape. For three points z near the origin, log p(x, z) must
+// be [1×3], each column must depend only on the same column of z, and ∇U, in closed form or from
+// the tape, must agree with numerical differentiation.
 func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int) error {
 	const columns = 3
 	var t, other ad.Tape[float64]
 	z := linalg.New[float64](dims, columns)
-	hvae.FillNormal(hvae.Stream(1, "hvaetest target"), z)
+	random.FillNormal(random.Stream(1, "hvaetest target"), z)
 	all, target := t.Leaf(z), bind(&t)
 	logJoint := target.LogJoint(all).Value
 	if want := (linalg.Shape{Rows: 1, Cols: columns}); logJoint.Shape() != want {
@@ -118,7 +120,7 @@ func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int) e
 		}
 	}
 	gradU, _ := hvae.PotentialGradient(target, all)
-	potential := func(z []float64) float64 { // U of one column
+	potential := func(z []float64) float64 { // returns U(z) for one column z
 		other.Reset()
 		return -bind(&other).LogJoint(other.Const(linalg.Column(z...))).Scalar()
 	}
@@ -142,12 +144,12 @@ func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int) e
 
 // TestFlow checks a flow in dims dimensions and returns an error that describes the first fault.
 // bind returns the flow on a tape. At a point of phase space near the origin, Inverse must undo
-// Forward, and LogDet must agree with the numerical Jacobian.
+// Forward, and LogDet must agree with the determinant of the numerical Jacobian.
 func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int) error {
 	s := linalg.New[float64](2*dims, 1)
-	hvae.FillNormal(hvae.Stream(1, "hvaetest flow"), s)
+	random.FillNormal(random.Stream(1, "hvaetest flow"), s)
 	forward := OnTape(dims, func(t *ad.Tape[float64], s hvae.Phase[float64]) hvae.Phase[float64] { return bind(t).Forward(s) })
-	inverse := OnTape(dims, func(t *ad.Tape[float64], s hvae.Phase[float64]) hvae.Phase[float64] { return bind(t).Inverse(s) })
+	inverse := OnTape(dims, func(t *ad.Tape[float64], s hvae.Phase[float64]) hvae.Phase[float64] { return Inverse(bind(t), s) })
 	if back := inverse(forward(s.Data)); !(Distance(back, s.Data) <= 1e-8*Norm(s.Data)) {
 		return fmt.Errorf("the inverse of H(z, ρ) is %v, not (z, ρ) = %v", back, s.Data)
 	}

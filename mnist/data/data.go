@@ -21,8 +21,8 @@ import (
 	"strings"
 
 	"hvae/bench/atomicfile"
-	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // Side is the number of pixels of an image along each edge.
@@ -192,7 +192,7 @@ const validationShare = 6
 // Split divides the training images at random into images for training and n/6 images, rounded
 // down, for validation. It returns the indices of both parts.
 func Split(train Images, seed uint64) (training, validation []int) {
-	order := hvae.Stream(seed, "mnist split").Perm(train.Len())
+	order := random.Stream(seed, "mnist split").Perm(train.Len())
 	n := train.Len() / validationShare
 	return order[n:], order[:n]
 }

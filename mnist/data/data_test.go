@@ -20,8 +20,8 @@ import (
 	"testing"
 	"time"
 
-	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // idx returns an IDX file with n images of arbitrary pixels.
@@ -396,7 +396,7 @@ func TestSyntheticImagesAreReproducible(t *testing.T) {
 
 func TestBinariseDoesNotAllocate(t *testing.T) {
 	image, x := make([]byte, pixels), linalg.New[float32](pixels, 2)
-	var k hvae.Keyed
+	var k random.Keyed
 	if n := testing.AllocsPerRun(10, func() { Binarise(x, 0, image, k.Reset(1, "test", 5)) }); n != 0 {
 		t.Errorf("Binarise allocates memory %v times", n)
 	}

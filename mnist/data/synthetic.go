@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"sync"
 
-	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // synthetic returns 2,400 training images and 400 test images of digit-like strokes. The images
@@ -17,7 +17,7 @@ func drawSynthetic() Set {
 	set := Set{Name: Synthetic, Train: Images{make([]byte, 2400*pixels)}, Test: Images{make([]byte, 400*pixels)}}
 	for purpose, images := range map[string]Images{"synthetic train": set.Train, "synthetic test": set.Test} {
 		linalg.For(images.Len(), 100, func(lo, hi int) {
-			var k hvae.Keyed
+			var k random.Keyed
 			for i := lo; i < hi; i++ {
 				draw(images.Image(i), k.Reset(1, purpose, i))
 			}

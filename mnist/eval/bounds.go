@@ -6,8 +6,8 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 	"hvae/mnist/model"
 )
 
@@ -47,7 +47,7 @@ func newBounder(ctx context.Context, c model.Checkpoint, a model.Annealing, imag
 	n := len(images.Indices)
 	b := &bounder{Annealing: a, checkpoint: c, images: images,
 		lower: make([]float64, n), upper: make([]float64, n), importance: make([]float64, n)}
-	return b, b.Tune(ctx, c.Config, c.Params, x, func(image int) *rand.Rand { return hvae.Stream(images.seed, "mnist ais tuning", image) })
+	return b, b.Tune(ctx, c.Config, c.Params, x, func(image int) *rand.Rand { return random.Stream(images.seed, "mnist ais tuning", image) })
 }
 
 // add computes the bounds of a run for images x [784×n] and adds them to the sums. If the images are
@@ -56,7 +56,7 @@ func newBounder(ctx context.Context, c model.Checkpoint, a model.Annealing, imag
 func (b *bounder) add(ctx context.Context, run int, x, z linalg.Matrix[float32], estimates []model.Estimate, done func(chains int)) error {
 	bound := func(purpose string, z linalg.Matrix[float32], sums []float64) (acceptance float64, err error) {
 		noise := func(image, chain int) *rand.Rand {
-			return hvae.Stream(b.images.seed, purpose, run, b.images.Indices[image], chain)
+			return random.Stream(b.images.seed, purpose, run, b.images.Indices[image], chain)
 		}
 		values, acceptance, err := b.Bound(ctx, b.checkpoint.Config, b.checkpoint.Params, x, z, noise, done)
 		for i, v := range values {

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 	"hvae/mnist/data"
 	"hvae/mnist/model"
 )
@@ -30,7 +30,7 @@ type Dataset struct {
 // Binarise returns random binary images [784×n] of the images with the given indices. Each binary
 // image depends only on the image, its index, the seed and the run.
 func Binarise(images data.Images, indices []int, seed uint64, run int) linalg.Matrix[float32] {
-	return binarise(images, indices, func(i int) *rand.Rand { return hvae.Stream(seed, "mnist eval pixels", run, i) })
+	return binarise(images, indices, func(i int) *rand.Rand { return random.Stream(seed, "mnist eval pixels", run, i) })
 }
 
 // binarise is like Binarise, but draws from the random streams that noise returns.
@@ -45,7 +45,7 @@ func binarise(images data.Images, indices []int, noise func(index int) *rand.Ran
 // Noise returns a function, for model.Evaluate, that returns the random stream for each of the
 // images with the given indices. A stream depends only on the image's index, the seed and the run.
 func Noise(indices []int, seed uint64, run int) func(image int) *rand.Rand {
-	return func(image int) *rand.Rand { return hvae.Stream(seed, "mnist eval noise", run, indices[image]) }
+	return func(image int) *rand.Rand { return random.Stream(seed, "mnist eval noise", run, indices[image]) }
 }
 
 // First returns the indices 0 … n−1 of the first n images.
@@ -77,7 +77,7 @@ func Split(set data.Set, split string, trainSeed, seed uint64) Dataset {
 			return Binarise(images, indices, seed, run), z, nil
 		},
 		tuning: func() (linalg.Matrix[float32], error) {
-			return binarise(others, tuning, func(i int) *rand.Rand { return hvae.Stream(seed, "mnist ais tuning pixels", i) }), nil
+			return binarise(others, tuning, func(i int) *rand.Rand { return random.Stream(seed, "mnist ais tuning pixels", i) }), nil
 		},
 	}
 }
@@ -89,12 +89,12 @@ func Simulated(ctx context.Context, c model.Checkpoint, n int, seed uint64) Data
 		Name: "simulated", Description: "images drawn from the model", Indices: First(n), Simulated: true, seed: seed,
 		draw: func(run int, indices []int) (x, z linalg.Matrix[float32], err error) {
 			return model.Simulate(ctx, c.Config, c.Params, len(indices), func(image int) *rand.Rand {
-				return hvae.Stream(seed, "mnist eval simulated", run, image)
+				return random.Stream(seed, "mnist eval simulated", run, image)
 			})
 		},
 		tuning: func() (linalg.Matrix[float32], error) {
 			x, _, err := model.Simulate(ctx, c.Config, c.Params, tuningImages, func(image int) *rand.Rand {
-				return hvae.Stream(seed, "mnist ais tuning simulated", image)
+				return random.Stream(seed, "mnist ais tuning simulated", image)
 			})
 			return x, err
 		},

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"hvae/ad"
-	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // annealed returns the lower bounds of two images of a model, then their upper bounds, and the
@@ -21,9 +21,9 @@ func annealed(t *testing.T, a Annealing) (bounds []float64, acceptance float64) 
 	c := Config{Kind: "vae", Tempering: "none", Latent: 3}
 	params := NewParams[float32](c, -1, 1)
 	stream := func(purpose string) func(image, chain int) *rand.Rand {
-		return func(image, chain int) *rand.Rand { return hvae.Stream(1, purpose, image, chain) }
+		return func(image, chain int) *rand.Rand { return random.Stream(1, purpose, image, chain) }
 	}
-	x, z, err := Simulate(t.Context(), c, params, 2, func(image int) *rand.Rand { return hvae.Stream(1, "image", image) })
+	x, z, err := Simulate(t.Context(), c, params, 2, func(image int) *rand.Rand { return random.Stream(1, "image", image) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
 	for _, p := range params { // so that the results depend on images and z
 		linalg.Scale(p.Value, 2, p.Value)
 	}
-	x, z, err := Simulate(t.Context(), c, params, 7, func(image int) *rand.Rand { return hvae.Stream(1, "image", image) })
+	x, z, err := Simulate(t.Context(), c, params, 7, func(image int) *rand.Rand { return random.Stream(1, "image", image) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
 	}
 	for chains, images := range map[int]int{16: 7, 20: 3} {
 		for direction, z := range map[float64]linalg.Matrix[float32]{1: {}, -1: z} {
-			stream := func(image, chain int) *rand.Rand { return hvae.Stream(2, "chain", image, chain) }
+			stream := func(image, chain int) *rand.Rand { return random.Stream(2, "chain", image, chain) }
 			a := Annealing{Steps: 2, Chains: chains, StepSizes: fixedSteps(2)}
 			bounds, rate, err := a.Bound(t.Context(), c, params, columns(x, 0, images, 1), some(z, 0, images), stream, func(int) {})
 			if err != nil {
@@ -133,7 +133,7 @@ func TestAnnealingReturnsAnErrorAfterCancellation(t *testing.T) {
 	params := NewParams[float32](c, -1, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	one := func(int) *rand.Rand { return hvae.Stream(1, "one") }
+	one := func(int) *rand.Rand { return random.Stream(1, "one") }
 	a := Annealing{Steps: 2, Chains: 1}
 	if _, _, err := Simulate(ctx, c, params, 1, one); err == nil {
 		t.Error("Simulate returns no error")
@@ -157,7 +157,7 @@ func TestSimulatedPixelsHaveTheDecodersProbabilities(t *testing.T) {
 		linalg.Scale(p.Value, 4, p.Value)
 	}
 	const n = 40
-	x, z, err := Simulate(t.Context(), c, params, n, func(image int) *rand.Rand { return hvae.Stream(2, "image", image) })
+	x, z, err := Simulate(t.Context(), c, params, n, func(image int) *rand.Rand { return random.Stream(2, "image", image) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"hvae/ad"
 	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // An Estimate holds the results of importance sampling for one image.
@@ -78,16 +79,10 @@ func estimate[T linalg.Float](t *ad.Tape[T], c Config, params []Param[T], x lina
 // forEach calls newTask on each core, with a separate tape, and calls the tasks with 0 … n−1 in
 // parallel. If ctx ends first, it interrupts the tapes and returns ctx's error.
 func forEach[T linalg.Float](ctx context.Context, n int, newTask func(t *ad.Tape[T]) (task func(i int))) error {
-	var stop atomic.Bool
-	defer context.AfterFunc(ctx, func() { stop.Store(true) })()
 	var next atomic.Int64
 	linalg.For(min(n, runtime.GOMAXPROCS(0)), 1, func(int, int) {
-		defer func() {
-			if p := recover(); p != nil && p != any(ad.Interrupted{}) {
-				panic(p)
-			}
-		}()
-		task := newTask(&ad.Tape[T]{Interrupt: &stop})
+		defer ad.RecoverInterrupt()
+		task := newTask(&ad.Tape[T]{Interrupt: ctx.Done()})
 		for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
 			task(i)
 		}
@@ -99,7 +94,7 @@ func forEach[T linalg.Float](ctx context.Context, n int, newTask func(t *ad.Tape
 func Generate[T linalg.Float](c Config, params []Param[T], n int, seed uint64) linalg.Matrix[T] {
 	var t ad.Tape[T]
 	network, _ := NewNetwork(&t, c, params, false)
-	z := hvae.Noise(&t, hvae.Stream(seed, "mnist sample"), c.Latent, n)
+	z := hvae.Noise(&t, random.Stream(seed, "mnist sample"), c.Latent, n)
 	return ad.Sigmoid(network.Decode(z)).Value
 }
 
@@ -117,7 +112,7 @@ func Reconstruct[T linalg.Float](c Config, params []Param[T], x linalg.Matrix[T]
 	network, _ := NewNetwork(&t, c, params, false)
 	images := t.Const(x)
 	mean, std := network.Encode(images)
-	rng := hvae.Stream(seed, "mnist reconstruct")
+	rng := random.Stream(seed, "mnist reconstruct")
 	epsilon, gamma0 := hvae.Noise(&t, rng, c.Latent, x.Cols), hvae.Noise(&t, rng, c.Latent, x.Cols)
 	start := network.Draw(images, mean, std, epsilon, gamma0).Start
 	flow := network.Flow(images)

@@ -7,6 +7,7 @@ import (
 	"hvae/conv"
 	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // A Param is a named parameter. A checkpoint stores it as a tensor with this name and Shape in
@@ -93,7 +94,7 @@ func NewParams[T linalg.Float](c Config, outputBias float64, seed uint64) (ps []
 		if s.name == "decoder.deconv3.bias" {
 			s.start = outputBias
 		}
-		p, rng := s.param(), hvae.Stream(seed, "mnist start "+s.name)
+		p, rng := s.param(), random.Stream(seed, "mnist start "+s.name)
 		for i := range p.Value.Data {
 			p.Value.Data[i] = T(s.start + s.spread*rng.NormFloat64())
 		}

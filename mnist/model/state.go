@@ -45,7 +45,7 @@ func (t *Trainer[T]) State(settings map[string]string, progress string, best []P
 	for k, v := range settings {
 		f.Metadata[settingPrefix+k] = v
 	}
-	means, norms := withData(t.Params, s.Averages[0]), withData(t.Params, s.Averages[1])
+	means, norms := averages(t.Params, s, 0), averages(t.Params, s, 1)
 	for i, p := range t.Params {
 		f.Tensors = append(f.Tensors, p.tensor(""), means[i].tensor(meanPrefix), norms[i].tensor(normPrefix))
 	}
@@ -105,8 +105,8 @@ func (t *Trainer[T]) Restore(s State) (best []Param[T], err error) {
 	}
 	to := t.algorithm.State()
 	to.Steps = s.Steps
-	restore(s.file, meanPrefix, withData(t.Params, to.Averages[0]))
-	restore(s.file, normPrefix, withData(t.Params, to.Averages[1]))
+	restore(s.file, meanPrefix, averages(t.Params, to, 0))
+	restore(s.file, normPrefix, averages(t.Params, to, 1))
 	if err := t.algorithm.Restore(to); err != nil {
 		return nil, err
 	}
@@ -120,20 +120,20 @@ func (t *Trainer[T]) Restore(s State) (best []Param[T], err error) {
 
 // CloneParams returns a deep copy of the parameters.
 func CloneParams[T linalg.Float](params []Param[T]) []Param[T] {
-	var data []T
-	for _, p := range params {
-		data = append(data, p.Value.Data...)
-	}
-	return withData(params, data)
-}
-
-// withData returns copies of params whose elements are consecutive parts of data.
-func withData[T linalg.Float](params []Param[T], data []T) []Param[T] {
 	out := slices.Clone(params)
 	for i, p := range params {
-		n := len(p.Value.Data)
-		out[i].Param = &hvae.Param[T]{Name: p.Name, Value: linalg.Of(p.Value.Rows, p.Value.Cols, data[:n:n])}
-		data = data[n:]
+		out[i].Param = &hvae.Param[T]{Name: p.Name, Value: p.Value.Clone()}
+	}
+	return out
+}
+
+// averages returns copies of params whose values are running averages of the optimiser. They share
+// memory with s. Average 0 is the mean and average 1 is the norm.
+func averages[T linalg.Float](params []Param[T], s hvae.State[T], average int) []Param[T] {
+	out := slices.Clone(params)
+	for i, p := range params {
+		data := s.Params[i].Averages[average]
+		out[i].Param = &hvae.Param[T]{Name: p.Name, Value: linalg.Of(p.Value.Rows, p.Value.Cols, data)}
 	}
 	return out
 }

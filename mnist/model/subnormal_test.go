@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"hvae/ad"
-	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // Arithmetic with subnormal numbers is up to 100 times slower on some processors. Therefore softplus
@@ -26,7 +26,7 @@ func TestStepOfATrainedModelHasFewSubnormalNumbers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x, _, err := Simulate(t.Context(), checkpoint.Config, checkpoint.Params, c.images, func(image int) *rand.Rand { return hvae.Stream(1, "test", image) })
+		x, _, err := Simulate(t.Context(), checkpoint.Config, checkpoint.Params, c.images, func(image int) *rand.Rand { return random.Stream(1, "test", image) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +36,7 @@ func TestStepOfATrainedModelHasFewSubnormalNumbers(t *testing.T) {
 		network, params := NewNetwork(&tape, checkpoint.Config, checkpoint.Params, true)
 		noise := func(purpose string) *ad.Var[float32] {
 			m := linalg.New[float32](checkpoint.Config.Latent, c.images)
-			hvae.FillNormal(hvae.Stream(1, purpose), m)
+			random.FillNormal(random.Stream(1, purpose), m)
 			return tape.Const(m)
 		}
 		ad.Grad(ad.Sum(network.ELBO(tape.Const(x), noise("epsilon"), noise("gamma0"))), params[0])

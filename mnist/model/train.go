@@ -6,6 +6,7 @@ import (
 	"hvae/ad"
 	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 )
 
 // blockSize returns the number of images that share a tape in a batch of n images. With leapfrog
@@ -30,7 +31,7 @@ type Batch[T linalg.Float] interface {
 	// Fill sets x [784×n] to images lo … lo+n−1 of the batch, and epsilon and gamma0 [ℓ×n] to
 	// their noise. It may use k as its random stream. Several goroutines call Fill
 	// concurrently, each with a different k.
-	Fill(lo int, x, epsilon, gamma0 linalg.Matrix[T], k *hvae.Keyed)
+	Fill(lo int, x, epsilon, gamma0 linalg.Matrix[T], k *random.Keyed)
 }
 
 // A Trainer trains a model with Algorithm 2.
@@ -48,7 +49,7 @@ type Trainer[T linalg.Float] struct {
 }
 
 // NewTrainer returns a trainer that uses Adamax with the given learning rate. It changes the
-// parameters in place, and moves their elements to one vector θ.
+// parameters in place.
 func NewTrainer[T linalg.Float](c Config, params []Param[T], rate float64) *Trainer[T] {
 	t := &Trainer[T]{Config: c, Params: params}
 	var all hvae.Params[T]
@@ -86,7 +87,7 @@ func (t *Trainer[T]) begin(b Batch[T]) []int {
 // A worker holds memory that a goroutine reuses for each block of images.
 type worker[T linalg.Float] struct {
 	network *Network[T]
-	stream  hvae.Keyed
+	stream  random.Keyed
 }
 
 // bound is an hvae.Bound. It returns the ELBO [1×n] of the n images in a block.

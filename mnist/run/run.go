@@ -20,8 +20,8 @@ import (
 	"hvae/bench/command"
 	"hvae/bench/plot"
 	"hvae/bench/progress"
-	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
 	"hvae/mnist/data"
 	"hvae/mnist/model"
 	"hvae/mnist/sheet"
@@ -153,7 +153,7 @@ type batch struct {
 
 func (b *batch) Len() int { return len(b.indices) }
 
-func (b *batch) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[float32], k *hvae.Keyed) {
+func (b *batch) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[float32], k *random.Keyed) {
 	seed, epoch := b.run.settings.Seed, b.run.position.Epoch
 	for j := range x.Cols {
 		i := b.indices[lo+j]
@@ -166,8 +166,8 @@ func (b *batch) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[float32], k *hvae.
 			data.Binarise(x, j, image, k.Reset(seed, "mnist train pixels", epoch, i))
 		}
 		rng := k.Reset(seed, noise, epoch, i)
-		hvae.FillNormalColumn(rng, epsilon, j)
-		hvae.FillNormalColumn(rng, gamma0, j)
+		random.FillNormalColumn(rng, epsilon, j)
+		random.FillNormalColumn(rng, gamma0, j)
 	}
 }
 
@@ -205,7 +205,7 @@ func (r *Run) Train(ctx context.Context, advice string) error {
 // validation images, in batches of 1,000.
 func (r *Run) trainEpoch(ctx context.Context, line *progress.Line) error {
 	p, size, order := &r.position, r.settings.BatchSize, slices.Clone(r.training)
-	hvae.Stream(r.settings.Seed, "mnist shuffle", p.Epoch).Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	random.Stream(r.settings.Seed, "mnist shuffle", p.Epoch).Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	for p.Batch < r.batches {
 		b := &batch{run: r, indices: order[p.Batch*size : min((p.Batch+1)*size, len(order))]}
 		elbo, err := r.trainer.Step(ctx, b)

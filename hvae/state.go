@@ -1,0 +1,58 @@
+package hvae
+
+import (
+	"fmt"
+	"slices"
+
+	"hvae/linalg"
+)
+
+// A State is the state of a training run, in a form that encoding/json and encoding/gob can
+// write. A run continues bit for bit after Restore if the new trainer has the same parameters,
+// optimiser, bound and BlockSize.
+type State[T linalg.Float] struct {
+	Seed   uint64
+	Steps  int        // number of steps taken
+	Params []Param[T] // in the order of NewTrainer
+}
+
+// State returns a copy of the trainer's state.
+func (t *Trainer[T]) State() State[T] {
+	s := State[T]{Seed: t.Seed, Steps: t.steps}
+	for _, p := range t.params {
+		copied := Param[T]{Name: p.Name, Value: p.Value.Clone()}
+		for _, a := range p.Averages {
+			copied.Averages = append(copied.Averages, slices.Clone(a))
+		}
+		s.Params = append(s.Params, copied)
+	}
+	return s
+}
+
+// Restore sets the trainer's state to a copy of s. If the parameters of s differ from the
+// trainer's in number, name or shape, Restore returns an error and changes nothing.
+func (t *Trainer[T]) Restore(s State[T]) error {
+	if got, want := s.layout(), t.State().layout(); got != want || s.Steps < 0 {
+		return fmt.Errorf("cannot restore a state after %d steps with %s into a trainer with %s", s.Steps, got, want)
+	}
+	t.Seed, t.steps = s.Seed, s.Steps
+	for i, p := range t.params {
+		linalg.Copy(p.Value, s.Params[i].Value)
+		for j, a := range s.Params[i].Averages {
+			copy(p.Averages[j], a)
+		}
+	}
+	return nil
+}
+
+// layout returns a text with the names and sizes of all parameters and averages.
+func (s State[T]) layout() string {
+	d := fmt.Sprintf("%d parameters", len(s.Params))
+	for _, p := range s.Params {
+		d += fmt.Sprintf(", %q %v of %d elements", p.Name, p.Value.Shape(), len(p.Value.Data))
+		for _, a := range p.Averages {
+			d += fmt.Sprintf(" with an average of %d", len(a))
+		}
+	}
+	return d
+}

@@ -1,0 +1,67 @@
+package random_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"hvae/linalg"
+	"hvae/linalg/random"
+)
+
+func TestStreamsDependOnTheirKeys(t *testing.T) {
+	draw := func(seed uint64, purpose string, index ...int) uint64 {
+		return random.Stream(seed, purpose, index...).Uint64()
+	}
+	if a, b := draw(1, "noise", 2, 3), draw(1, "noise", 2, 3); a != b {
+		t.Error("two streams with the same key differ")
+	}
+	seen := map[uint64]string{}
+	for name, v := range map[string]uint64{
+		"1 noise 2 3": draw(1, "noise", 2, 3), "2 noise 2 3": draw(2, "noise", 2, 3), "1 data 2 3": draw(1, "data", 2, 3),
+		"1 noise 3 2": draw(1, "noise", 3, 2), "1 noise 2": draw(1, "noise", 2), "1 noise": draw(1, "noise"),
+		"1 noise 2 3 0": draw(1, "noise", 2, 3, 0), "1 noise 2 3 1": draw(1, "noise", 2, 3, 1),
+		"1 noise 2 3 4 5 6": draw(1, "noise", 2, 3, 4, 5, 6), "1 noise 2 3 4 5 7": draw(1, "noise", 2, 3, 4, 5, 7),
+		// The stream depends on all bits of the seed and the indices, and on all of the purpose.
+		"1 + 2³² noise 2 3": draw(1+1<<32, "noise", 2, 3), "1 noise 2 3+2⁸": draw(1, "noise", 2, 3+1<<8), "1 noise 2+2¹⁶ 3": draw(1, "noise", 2+1<<16, 3),
+		"1 a long purpose 1": draw(1, "a long purpose, the first of two"), "1 a long purpose 2": draw(1, "a long purpose, the first of twins"),
+	} {
+		if other, ok := seen[v]; ok {
+			t.Errorf("%s and %s give the same stream", name, other)
+		}
+		seen[v] = name
+	}
+}
+
+func TestFillNormalHasNormalMoments(t *testing.T) {
+	const n = 200000
+	m := linalg.New[float64](2, n/2)
+	random.FillNormal(random.Stream(1, "normal"), m)
+	moment := func(k float64, want, variance float64) {
+		sum := 0.0
+		for _, v := range m.Data {
+			sum += math.Pow(v, k)
+		}
+		if z := (sum/n - want) / math.Sqrt(variance/n); !(math.Abs(z) <= 4.5) {
+			t.Errorf("E[x^%v] = %v, want %v (z = %.1f)", k, sum/n, want, z)
+		}
+	}
+	moment(1, 0, 1)
+	moment(2, 1, 2)
+	moment(3, 0, 15)
+	moment(4, 3, 96)
+}
+
+func ExampleRecord() {
+	keys := random.Record(func() {
+		var k random.Keyed
+		random.Stream(3, "split")
+		k.Reset(1, "noise", 2, 7)
+	})
+	random.Stream(4, "not recorded")
+	fmt.Println(keys)
+	fmt.Println(len(random.Record(func() {})))
+	// Output:
+	// [split, seed 3 noise 2 7, seed 1]
+	// 0
+}
