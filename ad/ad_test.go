@@ -339,6 +339,16 @@ func TestEmptyMatricesCanBeReshaped(t *testing.T) {
 	}
 }
 
+// The gradient of a sum of no elements is empty, for example with respect to the K parameters of a
+// schedule without steps.
+func TestGradientOfAnEmptySumIsEmpty(t *testing.T) {
+	var tape Tape[float64]
+	a := tape.Leaf(linalg.New[float64](0, 3))
+	if g := Grad(Sum(SumTo(a, 1, 3)), a); g.Rows() != 0 || g.Cols() != 3 {
+		t.Errorf("the gradient is [%d×%d], want [0×3]", g.Rows(), g.Cols())
+	}
+}
+
 func TestValuesOfMeanAndDot(t *testing.T) {
 	// A wrong factor in Mean or Dot would appear in values as well as derivatives, so the
 	// comparison of derivatives with finite differences cannot detect it.

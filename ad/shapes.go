@@ -50,8 +50,14 @@ func fit[T linalg.Float](g *Var[T], s linalg.Shape) *Var[T] {
 	if g.shape() == s {
 		return g
 	}
-	g = SumTo(g, min(g.Rows(), s.Rows), min(g.Cols(), s.Cols))
-	return BroadcastTo(g, s.Rows, s.Cols)
+	rows, cols := g.Rows(), g.Cols()
+	if s.Rows == 1 {
+		rows = 1
+	}
+	if s.Cols == 1 {
+		cols = 1
+	}
+	return BroadcastTo(SumTo(g, rows, cols), s.Rows, s.Cols)
 }
 
 // Reshape returns y, a view of a's elements in row-major order as a rows × cols matrix. It
