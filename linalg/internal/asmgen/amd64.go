@@ -127,12 +127,10 @@ func (w *writer) setStrides(s strides, n int) {
 // multiply-adds.
 func amd64Peak() string {
 	w := newFile(avx2, "These kernels are loops of independent multiply-adds; see peak.go.")
-	t := &table{kind: "peak"}
 	for _, w.isa = range amd64 {
-		t.add("peak" + w.name)
 		w.begin("peak"+w.name, "CX counts the rounds left.")
 		w.op("MOVQ peakArgs_rounds(DI), CX")
-		factor := w.peakSums()
+		factor := w.peakSums
 		for i := range factor + 1 {
 			w.zero(i)
 		}
@@ -145,6 +143,5 @@ func amd64Peak() string {
 		w.op("VZEROUPPER")
 		w.op("RET")
 	}
-	w.dispatcher(t)
-	return w.String()
+	return w.finish("Peak")
 }

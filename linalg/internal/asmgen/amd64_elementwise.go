@@ -104,19 +104,16 @@ func amd64Elementwise() string {
 		"	K1, Y15     the mask of the last vector",
 		"	Y14         a constant, with AVX2")
 	var constants []uint32
-	t := &table{kind: "elementwise"}
 	for _, w.isa = range amd64 {
 		for _, k := range elementwiseKernels {
 			w.amd64ElementwiseKernel(k, &constants)
-			t.add(k.name + w.name)
 		}
 	}
 	w.maskData()
 	for _, bits := range constants {
 		fmt.Fprintf(w, "\nDATA k%08x<>+0(SB)/4, $0x%08[1]x // %v\nGLOBL k%08[1]x<>(SB), NOPTR|RODATA, $4\n", bits, math.Float32frombits(bits))
 	}
-	w.dispatcher(t)
-	return w.String()
+	return w.finish("Elementwise")
 }
 
 // amd64ElementwiseKernel writes a kernel that loops over vectors. The last vector may be partial.

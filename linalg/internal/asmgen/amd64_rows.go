@@ -25,8 +25,7 @@ func amd64Rows() string {
 		w.begin(k.name, "%s", k.doc)
 		w.amd64DotKernel(k)
 	}
-	w.dispatcher(rowTable())
-	return w.String()
+	return w.finish("Row")
 }
 
 // amd64RowKernel writes a row kernel. The kernel processes one block of columns after the other,

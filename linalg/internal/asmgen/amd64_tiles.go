@@ -27,19 +27,17 @@ func amd64Tiles() string {
 		"The comment of each tile lists its vector registers.")
 	w.maskData()
 	for _, w.isa = range amd64 {
-		for _, s := range w.fullTiles() {
-			w.amd64Tile(s, false)
-		}
-		for _, s := range w.partialTiles() {
-			w.amd64Tile(s, true)
-		}
-		for _, s := range w.quadTiles() {
-			w.amd64QuadTile(s)
+		for kind, shapes := range w.tiles {
+			for _, s := range shapes {
+				if kind := tileKind(kind); kind == quad {
+					w.amd64QuadTile(s)
+				} else {
+					w.amd64Tile(s, kind)
+				}
+			}
 		}
 	}
-	t, _ := tileTable(amd64)
-	w.dispatcher(t)
-	return w.String()
+	return w.finish("Tile")
 }
 
 // tileArg returns the assembly operand for the given field of the arguments of a tile kernel.
@@ -49,18 +47,14 @@ func tileArg(field string) string { return "tileArgs_" + field + "(DI)" }
 // because a tile has at most three vectors per row.
 var vectorStrides = strides{"DX"}
 
-// amd64Tile writes the kernel of a full tile or, if masked is set, of a partial tile.
-func (w *writer) amd64Tile(s shape, masked bool) {
-	kind := "tile"
-	if masked {
-		kind = "partial"
-	}
-	w.masked = masked
+// amd64Tile writes the kernel of a full tile or of a partial tile.
+func (w *writer) amd64Tile(s shape, kind tileKind) {
+	w.masked = kind == partial
 	sums := s.rows * s.vectors
-	name := tileName(kind, s, w.isa)
+	name := w.tileName(kind, s)
 	w.begin(name, "%s: C is in %s, with vector v of row i in register %d·i + v; B is in %s; elements of A are in the registers after B.", name, w.vs(0, sums), s.vectors, w.vs(sums, s.vectors))
 	w.beginTile(s)
-	if masked {
+	if w.masked {
 		w.op("MOVQ %s, CX", tileArg("lanes"))
 		w.setMask()
 	}
@@ -75,7 +69,7 @@ func (w *writer) amd64Tile(s shape, masked bool) {
 	w.op("JEQ store")
 	w.each(s, func(i int, mem string) {
 		switch {
-		case !masked:
+		case !w.masked:
 			w.op("VADDPS %s, %s, %s", mem, w.v(i), w.v(i))
 		case w.isa == avx512:
 			w.op("VADDPS %s, %s, K1, %s", mem, w.v(i), w.v(i))
@@ -127,7 +121,7 @@ func (w *writer) beginTile(s shape) {
 func (w *writer) amd64QuadTile(s shape) {
 	w.masked = false
 	rows := s.rows
-	name := tileName("quad", s, w.isa)
+	name := w.tileName(quad, s)
 	distances := []string{"", "(DX*1)", "(AX*1)", "(R15*1)"}[:w.lanes/4]
 	load := func(base string, r int) {
 		w.op("VMOVUPS (%s), X%d", base, r)

@@ -6,9 +6,7 @@ func amd64Transpose() string {
 	for _, w.isa = range amd64 {
 		w.amd64TransposeKernel()
 	}
-	t, _ := transposeTable(amd64)
-	w.dispatcher(t)
-	return w.String()
+	return w.finish("Transpose")
 }
 
 // amd64TransposeKernel writes a kernel that transposes bands of n rows, where n is the number of

@@ -55,7 +55,7 @@ func arm64Peak() string {
 	w := newFile(neon, "This kernel is a loop of independent multiply-adds; see peak.go.")
 	w.begin("peakNEON", "R1 counts the rounds left.")
 	w.op("MOVD peakArgs_rounds(R0), R1")
-	sums := neon.peakSums()
+	sums := neon.peakSums
 	for i := range sums + 1 {
 		w.zero(i)
 	}
@@ -66,6 +66,5 @@ func arm64Peak() string {
 	w.op("SUBS $1, R1")
 	w.op("BNE loop")
 	w.op("RET")
-	w.dispatcher(&table{kind: "peak", kernels: []string{"peakNEON"}})
-	return w.String()
+	return w.finish("Peak")
 }

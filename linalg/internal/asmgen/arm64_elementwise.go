@@ -125,10 +125,8 @@ func arm64Elementwise() string {
 		"	R7        the table of constants",
 		"	V30, V31  a constant and an intermediate result")
 	var constants []uint32
-	t := &table{kind: "elementwise"}
 	for _, k := range elementwiseKernels {
 		w.arm64ElementwiseKernel(k, &constants)
-		t.add(k.name + w.name)
 	}
 	w.WriteByte('\n')
 	for i, bits := range constants {
@@ -136,8 +134,7 @@ func arm64Elementwise() string {
 		fmt.Fprintf(w, "DATA constants<>+%d(SB)/8, $0x%08[2]x%08[2]x\n", 16*i+8, bits)
 	}
 	fmt.Fprintf(w, "GLOBL constants<>(SB), NOPTR|RODATA, $%d\n", 16*len(constants))
-	w.dispatcher(t)
-	return w.String()
+	return w.finish("Elementwise")
 }
 
 // arm64ElementwiseKernel writes a kernel with a loop over vectors and a loop over the last

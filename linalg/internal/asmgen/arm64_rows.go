@@ -25,8 +25,7 @@ func arm64Rows() string {
 		w.begin(k.name, "%s", k.doc)
 		w.arm64DotKernel(k)
 	}
-	w.dispatcher(rowTable())
-	return w.String()
+	return w.finish("Row")
 }
 
 // These are the instruction codes of fadd and fmul for vectors of two float64.

@@ -42,32 +42,24 @@ func arm64Tiles() string {
 		"",
 		"The comment of each tile lists its vector registers. An element of A is the first lane of",
 		"a register; the multiplication broadcasts it.")
-	for _, s := range neon.fullTiles() {
-		w.arm64Tile(s, false)
+	for kind, shapes := range w.tiles {
+		for _, s := range shapes {
+			w.arm64Tile(s, tileKind(kind))
+		}
 	}
-	for _, s := range neon.partialTiles() {
-		w.arm64Tile(s, true)
-	}
-	t, _ := tileTable(arm64)
-	w.dispatcher(t)
-	return w.String()
+	return w.finish("Tile")
 }
 
-// arm64Tile writes the kernel of a full tile or, if partial is set, of a partial tile, which has
-// one column.
-func (w *writer) arm64Tile(s shape, partial bool) {
-	kind := "tile"
-	if partial {
-		kind = "partial"
-	}
+// arm64Tile writes the kernel of a full tile or of a partial tile, which has one column.
+func (w *writer) arm64Tile(s shape, kind tileKind) {
 	sums := s.rows * s.vectors
 	b, a := sums, sums+s.vectors
-	name := tileName(kind, s, w.isa)
+	name := w.tileName(kind, s)
 	w.begin(name, "%s: C is in %s, with vector v of row i in register %d·i + v; B is in %s; elements of A are in the registers after B.\n"+
 		"// A step has %d multiply-adds, %d loads and 4 other instructions.",
 		name, w.vs(0, sums), s.vectors, w.vs(b, s.vectors), sums, s.rows+s.vectors)
 	load, store := w.loadQ, w.storeQ
-	if partial { // the other lanes become zero
+	if kind == partial { // the other lanes become zero
 		load = func(v, base, offset int) { w.op("FMOVS %s, F%d", indexed(base, offset), v) }
 		store = func(v, base, offset int) { w.op("FMOVS F%d, %s", v, indexed(base, offset)) }
 	}

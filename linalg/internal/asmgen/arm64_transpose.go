@@ -57,7 +57,5 @@ func arm64Transpose() string {
 	w.op("MOVD R1, transposeArgs_matrices(R0)")
 	w.op("BNE matrix")
 	w.op("RET")
-	t, _ := transposeTable(arm64)
-	w.dispatcher(t)
-	return w.String()
+	return w.finish("Transpose")
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"go/format"
 	"math"
-	"strings"
+	"slices"
 )
 
 // A tile kernel computes a tile of the matrix C of a Contraction (see package kernel). It keeps
@@ -16,92 +16,90 @@ import (
 //	A at a step, broadcast:     a0 │ c0 │ c1 │ c2 │
 //	                            a1 │ c3 │ c4 │ c5 │   c += a·b
 //	                               └────┴────┴────┘
-//
-// There are three kinds of tiles. Full tiles consist of whole vectors. Partial tiles compute the
-// last columns, which do not fill a vector. Quad tiles have a single vector, which holds four
-// columns from each of several groups.
+
+// A tileKind is a kind of tile. The kinds are numbered in the order of their kernels.
+type tileKind int
+
+const (
+	full    tileKind = iota // consists of whole vectors
+	partial                 // computes the last columns, which do not fill a vector
+	quad                    // has a single vector, which holds four columns from each of several groups
+	kinds                   // number of kinds
+)
+
+func (k tileKind) String() string { return [...]string{"full", "partial", "quad"}[k] }
 
 // A shape is the size of a tile: its number of rows and its number of vectors per row.
 type shape struct{ rows, vectors int }
-
-// vectors returns the largest number of vectors per row of a tile. With NEON, four vectors hold
-// the sixteen columns of one block of a minibatch.
-func (a isa) vectors() int {
-	if a == neon {
-		return 4
-	}
-	return 3
-}
 
 // tall is a tile with 16 rows of one vector. It is faster than two tiles of eight rows because it
 // loads B half as often. AVX2 has too few registers for it.
 var tall = shape{16, 1}
 
-// fullTiles returns the sizes of the full tiles. A tile holds up to 24 vectors of sums if the
-// instruction set has 32 registers, or up to 12 if it has 16.
+// An isa is an instruction set.
+type isa struct {
+	name           string // suffix of the names of its kernels and its level in Go
+	lanes          int    // number of float32 in a vector register
+	prefix         string // first letter of the names of vector registers
+	registers      int    // number of vector registers
+	vectors        int    // largest number of vectors per row of a tile
+	partialColumns int    // largest number of columns of a partial tile
+	peakSums       int    // number of independent sums in the peak kernel
+	tiles          [kinds][]shape
+}
+
+// A full tile holds up to 24 vectors of sums if the instruction set has 32 registers, or up to 12
+// if it has 16. With NEON, four vectors hold the sixteen columns of one block of a minibatch. In a
+// training step of the HVAE (K = 5, minibatches of 100), the tiles 8×3, 8×2 and 16×1 perform 92 %
+// of the multiply-adds with AVX-512 (16×1 alone performs a sixth of them), and tiles of five rows
+// perform 4 %, because the last upsampling layer has five kernel rows. The other sizes serve the
+// edges of matrices and layers of other models. If no tile has the height of the remaining rows,
+// for example three or seven rows, several tiles share them.
 //
-// In a training step of the HVAE (K = 5, minibatches of 100), the tiles 8×3, 8×2 and 16×1 perform
-// 92 % of the multiply-adds with AVX-512 (16×1 alone performs a sixth of them), and tiles of five
-// rows perform 4 %, because the last upsampling layer has five kernel rows. The other sizes serve
-// the edges of matrices and layers of other models. If no tile has the height of the remaining
-// rows, for example three or seven rows, several tiles share them.
-func (a isa) fullTiles() (shapes []shape) {
-	for _, rows := range []int{1, 2, 4, 5, 6, 8} {
-		for v := 1; v <= a.vectors(); v++ {
-			s := shape{rows, v}
-			if a == avx2 && rows <= 4 || a == avx512 && rows != 6 ||
-				a == neon && rows != 5 && (rows < 6 || (rows == 6) == (v == 4)) { // 6×4, but 8×3
-				shapes = append(shapes, s)
-			}
+// Partial tiles compute the last columns of matrices whose width is not a multiple of the vector
+// length. In a training step of the HVAE these are the last columns of minibatches, 1 % of the
+// multiply-adds. Partial tiles are separate from full tiles because a masked load needs a second
+// instruction, which competes with multiplications for the same execution units. NEON has no
+// masks, so its partial tiles are one column wide.
+//
+// Quad tiles: a minibatch of 100 columns consists of six blocks of 16 columns and one block of
+// four. Without quad tiles, the convolutions of the last block would take as long as the
+// convolutions of each other block, that is, a seventh of a training step; with quad tiles they
+// take a quarter of that time. NEON needs no quad tiles because four columns fill a vector.
+//
+// The number of sums in the peak kernel is large enough to hide the latency of a multiply-add,
+// four cycles, on the two multiply-add units of amd64 or the four units of arm64.
+var (
+	avx512 = &isa{"AVX512", 16, "Z", 32, 3, 15, 12, [kinds][]shape{
+		full:    append(grid(3, 1, 2, 4, 5, 8), tall),
+		partial: {{1, 1}, {4, 1}, {8, 1}, tall},
+		quad:    {{1, 1}, {4, 1}, tall},
+	}}
+	avx2 = &isa{"AVX2", 8, "Y", 16, 3, 7, 12, [kinds][]shape{
+		full:    grid(3, 1, 2, 4),
+		partial: {{1, 1}, {2, 1}, {4, 1}},
+		quad:    {{1, 1}, {4, 1}},
+	}}
+	neon = &isa{"NEON", 4, "V", 32, 4, 1, 24, [kinds][]shape{
+		full:    slices.Concat(grid(4, 1, 2, 4), []shape{{6, 4}}, grid(3, 8), []shape{tall}),
+		partial: {{1, 1}, {4, 1}, {8, 1}, tall},
+	}}
+)
+
+// These variables list the instruction sets of each architecture, widest first.
+var (
+	amd64 = []*isa{avx512, avx2}
+	arm64 = []*isa{neon}
+)
+
+// grid returns the shapes with the given numbers of rows and with 1 to vectors vectors per row.
+func grid(vectors int, rows ...int) (shapes []shape) {
+	for _, r := range rows {
+		for v := range vectors {
+			shapes = append(shapes, shape{r, v + 1})
 		}
 	}
-	if a != avx2 {
-		shapes = append(shapes, tall)
-	}
 	return shapes
-}
-
-// partialTiles returns the sizes of the partial tiles, which compute the last columns of matrices
-// whose width is not a multiple of the vector length. In a training step of the HVAE these are the
-// last columns of minibatches, 1 % of the multiply-adds. Partial tiles are separate from full
-// tiles because a masked load needs a second instruction, which competes with multiplications for
-// the same execution units. NEON has no masks, so its partial tiles are one column wide.
-func (a isa) partialTiles() []shape {
-	if a == avx2 {
-		return []shape{{1, 1}, {2, 1}, {4, 1}}
-	}
-	return []shape{{1, 1}, {4, 1}, {8, 1}, tall}
-}
-
-// partialColumns returns the largest number of columns of a partial tile.
-func (a isa) partialColumns() int {
-	if a == neon {
-		return 1
-	}
-	return a.lanes - 1
-}
-
-// quadTiles returns the sizes of the quad tiles, whose single vector holds four columns from each
-// of several groups. A minibatch of 100 columns consists of six blocks of 16 columns and one block
-// of four. Without quad tiles, the convolutions of the last block would take as long as the
-// convolutions of each other block, that is, a seventh of a training step; with quad tiles they take a quarter of
-// that time. NEON needs no quad tiles because four columns fill a vector.
-func (a isa) quadTiles() []shape {
-	switch a {
-	case avx2:
-		return []shape{{1, 1}, {4, 1}}
-	case avx512:
-		return []shape{{1, 1}, {4, 1}, tall}
-	}
-	return nil
-}
-
-// tileName returns the name of a tile kernel. The argument kind is "tile", "partial" or "quad".
-func tileName(kind string, s shape, a isa) string {
-	if kind == "tile" {
-		return fmt.Sprintf("tile%dx%d%s", s.rows, s.vectors, a.name)
-	}
-	return fmt.Sprintf("%s%d%s", kind, s.rows, a.name)
 }
 
 // An elementwiseKernel describes a kernel that computes a function of each element of its
@@ -194,104 +192,72 @@ var dotKernels = []rowKernel{
 	{"rowAddSums", "y_i = y_i + the sum of b_i for numbers y_i and a multiple of four rows", none, none, true},
 }
 
-// rowTable returns the table of all row kernels in the order of their numbers.
-func rowTable() *table {
-	t := &table{kind: "row"}
-	for _, k := range append(rowKernels, dotKernels...) {
-		t.add(k.name)
-	}
-	return t
-}
-
 // numbers returns the source of the Go file that defines the numbers of the elementwise and row
 // kernels.
 func numbers() string {
-	var b strings.Builder
-	b.WriteString("// These are the numbers of the elementwise kernels.\nconst (\n")
-	for i, k := range elementwiseKernels {
-		fmt.Fprintf(&b, "%s%s // %s\n", k.name, map[bool]string{true: " = iota"}[i == 0], k.doc)
+	elementwise, rows, iota := "", "", " = iota"
+	for _, k := range elementwiseKernels {
+		elementwise += k.name + iota + " // " + k.doc + "\n"
+		iota = ""
 	}
-	b.WriteString(")\n\n// These are the numbers of the row kernels. The index i denotes row i of an operand or, where stated, its number i.\nconst (\n")
-	for i, k := range append(rowKernels, dotKernels...) {
-		fmt.Fprintf(&b, "%s%s // %s\n", k.name, map[bool]string{true: " = iota"}[i == 0], k.doc)
+	iota = " = iota"
+	for _, k := range append(rowKernels, dotKernels...) {
+		rows += k.name + iota + " // " + k.doc + "\n"
+		iota = ""
 	}
-	b.WriteString(")\n")
-	return goFile("", b.String())
+	return goFile("", "// These are the numbers of the elementwise kernels.\nconst (\n"+elementwise+`)
+
+// These are the numbers of the row kernels. The index i denotes row i of an operand or, where stated, its number i.
+const (
+`+rows+")\n")
 }
 
 // tables returns the source of the Go file that lists the kernels of each level of an
-// architecture.
-func tables(sets []isa) string {
-	_, tiles := tileTable(sets)
-	_, transposes := transposeTable(sets)
-	var b strings.Builder
-	b.WriteString("// elementwiseFirst is the number of each level's first elementwise kernel.\nvar elementwiseFirst = [levels]int{\n")
+// architecture. For matrices with few rows, a level also includes the transpose kernels of narrower
+// levels.
+func tables(sets []*isa) string {
+	var tiles, transposes, elementwise, peaks string
+	number := 0 // of the next tile kernel
 	for i, a := range sets {
-		fmt.Fprintf(&b, "level%s: %d,\n", a.name, i*len(elementwiseKernels))
-	}
-	b.WriteString("}\n\n// peakKernels holds the number of each level's peak kernel and the number of its sums.\nvar peakKernels = [levels]peakKernel{\n")
-	for i, a := range sets {
-		fmt.Fprintf(&b, "level%s: {%d, %d},\n", a.name, i, a.peakSums())
-	}
-	b.WriteString("}\n")
-	return goFile("!purego", tiles+"\n"+transposes+"\n"+b.String())
-}
-
-// tileTable returns the table of the tile kernels and the Go source of tileSets, which lists their
-// shapes and numbers.
-func tileTable(sets []isa) (*table, string) {
-	t := &table{kind: "tile"}
-	var b strings.Builder
-	b.WriteString("// tileSets holds the tile kernels of each level, each with its rows, vectors and number.\nvar tileSets = [levels]*tileSet{\n")
-	for _, a := range sets {
-		fmt.Fprintf(&b, "level%s: newTileSet(%d, %d, %d", a.name, a.lanes, a.vectors(), a.partialColumns())
-		for _, k := range []struct {
-			kind, doc string
-			shapes    []shape
-		}{{"tile", "full", a.fullTiles()}, {"partial", "partial", a.partialTiles()}, {"quad", "quad", a.quadTiles()}} {
-			fmt.Fprintf(&b, ",\n[]tileKernel{ // %s", k.doc)
+		tiles += fmt.Sprintf("level%s: newTileSet(%d, %d, %d", a.name, a.lanes, a.vectors, a.partialColumns)
+		for kind, shapes := range a.tiles {
+			tiles += fmt.Sprintf(",\n[]tileKernel{ // %v", tileKind(kind))
 			rows := 0
-			for _, s := range k.shapes {
+			for _, s := range shapes {
 				if s.rows != rows {
-					b.WriteString("\n")
+					tiles += "\n"
 					rows = s.rows
 				}
-				fmt.Fprintf(&b, "{%d, %d, %d}, ", s.rows, s.vectors, t.add(tileName(k.kind, s, a)))
+				tiles += fmt.Sprintf("{%d, %d, %d}, ", s.rows, s.vectors, number)
+				number++
 			}
-			b.WriteString("\n}")
+			tiles += "\n}"
 		}
-		b.WriteString("),\n")
+		tiles += "),\n"
+		transposes += fmt.Sprintf("level%s: {", a.name)
+		for j := i; j < len(sets); j++ {
+			transposes += fmt.Sprintf("{%d, %d}, ", sets[j].lanes, j)
+		}
+		transposes += "},\n"
+		elementwise += fmt.Sprintf("level%s: %d,\n", a.name, i*len(elementwiseKernels))
+		peaks += fmt.Sprintf("level%s: {%d, %d},\n", a.name, i, a.peakSums)
 	}
-	b.WriteString("}\n")
-	return t, b.String()
-}
+	return goFile("!purego", `// tileSets holds the tile kernels of each level, each with its rows, vectors and number.
+var tileSets = [levels]*tileSet{
+`+tiles+`}
 
-// transposeTable returns the table of the transpose kernels and the Go source of transposeKernels,
-// which lists their numbers. For matrices with few rows, a level also includes the kernels of
-// narrower levels.
-func transposeTable(sets []isa) (*table, string) {
-	t := &table{kind: "transpose"}
-	var b strings.Builder
-	b.WriteString("// transposeKernels holds the transpose kernels of each level, each with its rows and number.\nvar transposeKernels = [levels][]transposeKernel{\n")
-	var all []string
-	for _, a := range sets {
-		all = append(all, fmt.Sprintf("{%d, %d}", a.lanes, t.add("transpose"+a.name)))
-	}
-	for i, a := range sets {
-		fmt.Fprintf(&b, "level%s: {%s},\n", a.name, strings.Join(all[i:], ", "))
-	}
-	b.WriteString("}\n")
-	return t, b.String()
-}
+// transposeKernels holds the transpose kernels of each level, each with its rows and number.
+var transposeKernels = [levels][]transposeKernel{
+`+transposes+`}
 
-// peakSums returns the number of independent sums in the peak kernel. It is large enough to hide
-// the latency of a multiply-add, four cycles, on the two multiply-add units of amd64 or the four
-// units of arm64.
-func (a isa) peakSums() int {
-	if a == neon {
-		return 24
-	}
-	return 12
+// elementwiseFirst is the number of each level's first elementwise kernel.
+var elementwiseFirst = [levels]int{
+`+elementwise+`}
+
+// peakKernels holds the number of each level's peak kernel and the number of its sums.
+var peakKernels = [levels]peakKernel{
+`+peaks+`}
+`)
 }
 
 // goFile returns the formatted source of a Go file of package kernel with the given build
