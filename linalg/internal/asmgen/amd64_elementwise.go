@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
-	"slices"
+	"strings"
 )
 
 // amd64Operations implements operations for AVX2 and AVX-512.
@@ -103,14 +103,13 @@ func amd64Elementwise() string {
 		"	AX, CX      elements done, elements left after this vector",
 		"	K1, Y15     the mask of the last vector",
 		"	Y14         a constant, with AVX2")
-	var constants []uint32
 	for _, w.isa = range amd64 {
 		for _, k := range elementwiseKernels {
-			w.amd64ElementwiseKernel(k, &constants)
+			w.amd64ElementwiseKernel(k)
 		}
 	}
 	w.maskData()
-	for _, bits := range constants {
+	for _, bits := range w.constants {
 		fmt.Fprintf(w, "\nDATA k%08x<>+0(SB)/4, $0x%08[1]x // %v\nGLOBL k%08[1]x<>(SB), NOPTR|RODATA, $4\n", bits, math.Float32frombits(bits))
 	}
 	return w.finish("Elementwise")
@@ -119,35 +118,34 @@ func amd64Elementwise() string {
 // amd64ElementwiseKernel writes a kernel that loops over vectors. The last vector may be partial.
 // Partial and full vectors are loaded and stored by separate code, because a masked store delays
 // later loads; the computation between them is shared.
-func (w *writer) amd64ElementwiseKernel(k elementwiseKernel, constants *[]uint32) {
+func (w *writer) amd64ElementwiseKernel(k elementwiseKernel) {
 	w.begin(k.name+w.name, "%s", k.doc)
-	names := k.pointers()
-	for i, name := range names {
-		w.op("MOVQ elementwiseArgs_%s(DI), R%d", name, 8+i)
+	operands := k.operands()
+	for i, name := range operands {
+		w.op("MOVQ elementwiseArgs_%c(DI), R%d", name, 8+i)
 	}
 	w.op("MOVQ elementwiseArgs_n(DI), CX")
-	b := &body{writer: w, constants: constants}
+	b := &body{writer: w}
 	b.operations = amd64Operations{b}
 	for _, s := range k.scalars {
 		r := b.register()
 		w.op("VBROADCASTSS elementwiseArgs_%s(DI), %s", s, w.v(r))
 		b.scalar = append(b.scalar, r)
 	}
-	address := func(name string) string { return fmt.Sprintf("(R%d)(AX*4)", 8+slices.Index(names, name)) }
-	load := func(name string, r int) { w.load(address(name), r) }
-	store := func() {
-		for i, name := range k.outputs {
-			w.store(b.out[i], address(name))
-		}
-	}
+	address := func(name rune) string { return fmt.Sprintf("(R%d)(AX*4)", 8+strings.IndexRune(operands, name)) }
+	load := func(name rune, r int) { w.load(address(name), r) }
 	w.op("XORQ AX, AX")
 	w.op("SUBQ $%d, CX", w.lanes)
 	w.op("JLT partial")
 	w.label("loop")
 	b.loadOperands(k, load)
 	w.label("compute")
-	b.out = make([]int, len(k.outputs))
-	k.body(b)
+	outputs := k.body(b)
+	store := func() {
+		for i, name := range k.outputs {
+			w.store(outputs[i], address(name))
+		}
+	}
 	w.op("TESTQ CX, CX")
 	w.op("JLT storePartial")
 	store()

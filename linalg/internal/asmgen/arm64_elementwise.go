@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
-	"slices"
+	"strings"
 )
 
 // arm64Operations implements operations for NEON. It loads constants from a table, whose address
@@ -124,31 +124,30 @@ func arm64Elementwise() string {
 		"	R5, R6    bytes done, elements left after this vector",
 		"	R7        the table of constants",
 		"	V30, V31  a constant and an intermediate result")
-	var constants []uint32
 	for _, k := range elementwiseKernels {
-		w.arm64ElementwiseKernel(k, &constants)
+		w.arm64ElementwiseKernel(k)
 	}
 	w.WriteByte('\n')
-	for i, bits := range constants {
+	for i, bits := range w.constants {
 		fmt.Fprintf(w, "DATA constants<>+%d(SB)/8, $0x%08[2]x%08[2]x // %v\n", 16*i, bits, math.Float32frombits(bits))
 		fmt.Fprintf(w, "DATA constants<>+%d(SB)/8, $0x%08[2]x%08[2]x\n", 16*i+8, bits)
 	}
-	fmt.Fprintf(w, "GLOBL constants<>(SB), NOPTR|RODATA, $%d\n", 16*len(constants))
+	fmt.Fprintf(w, "GLOBL constants<>(SB), NOPTR|RODATA, $%d\n", 16*len(w.constants))
 	return w.finish("Elementwise")
 }
 
 // arm64ElementwiseKernel writes a kernel with a loop over vectors and a loop over the last
 // elements, one at a time. The two loops have separate loads and stores but share the computation
 // between them.
-func (w *writer) arm64ElementwiseKernel(k elementwiseKernel, constants *[]uint32) {
+func (w *writer) arm64ElementwiseKernel(k elementwiseKernel) {
 	w.begin(k.name+w.name, "%s", k.doc)
-	names := k.pointers()
-	for i, name := range names {
-		w.op("MOVD elementwiseArgs_%s(R0), R%d", name, 1+i)
+	operands := k.operands()
+	for i, name := range operands {
+		w.op("MOVD elementwiseArgs_%c(R0), R%d", name, 1+i)
 	}
 	w.op("MOVD elementwiseArgs_n(R0), R6")
 	w.op("MOVD $constants<>(SB), R7")
-	b := &body{writer: w, constants: constants}
+	b := &body{writer: w}
 	b.operations = arm64Operations{b}
 	for _, s := range k.scalars {
 		r := b.register()
@@ -156,20 +155,19 @@ func (w *writer) arm64ElementwiseKernel(k elementwiseKernel, constants *[]uint32
 		w.op("VLD1R (R8), [V%d.S4]", r)
 		b.scalar = append(b.scalar, r)
 	}
-	base := func(name string) int { return 1 + slices.Index(names, name) }
-	store := func(store func(v, base int)) {
-		for i, name := range k.outputs {
-			store(b.out[i], base(name))
-		}
-	}
+	base := func(name rune) int { return 1 + strings.IndexRune(operands, name) }
 	w.op("MOVD $0, R5")
 	w.op("SUBS $4, R6")
 	w.op("BLT partial")
 	w.label("loop")
-	b.loadOperands(k, func(name string, r int) { w.loadQ(r, base(name), 5) })
+	b.loadOperands(k, func(name rune, r int) { w.loadQ(r, base(name), 5) })
 	w.label("compute")
-	b.out = make([]int, len(k.outputs))
-	k.body(b)
+	outputs := k.body(b)
+	store := func(store func(v, base int)) {
+		for i, name := range k.outputs {
+			store(outputs[i], base(name))
+		}
+	}
 	w.op("TBNZ $63, R6, storeElement")
 	store(func(v, base int) { w.storeQ(v, base, 5) })
 	w.op("ADD $16, R5")
@@ -179,7 +177,7 @@ func (w *writer) arm64ElementwiseKernel(k elementwiseKernel, constants *[]uint32
 	w.label("partial")
 	w.op("CMP $-4, R6")
 	w.op("BEQ done")
-	b.loadOperands(k, func(name string, r int) { w.op("FMOVS (R%d)(R5), F%d", base(name), r) })
+	b.loadOperands(k, func(name rune, r int) { w.op("FMOVS (R%d)(R5), F%d", base(name), r) })
 	w.op("JMP compute")
 	w.label("storeElement")
 	store(func(v, base int) { w.op("FMOVS F%d, (R%d)(R5)", v, base) })

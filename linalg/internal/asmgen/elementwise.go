@@ -1,6 +1,6 @@
 package main
 
-import "slices"
+import "strings"
 
 // An operation is an instruction that computes each lane of a vector register separately.
 type operation int
@@ -55,14 +55,13 @@ const (
 type body struct {
 	*writer
 	operations
-	in, scalar, out []int     // registers of the inputs, scalars and outputs
-	next            int       // next free register
-	constants       *[]uint32 // bits of all constants in the assembly file
+	in, scalar []int // registers of the inputs and scalars
+	next       int   // next free register
 }
 
 // loadOperands allocates a register for each input of kernel k and calls load, which writes the
 // load.
-func (w *body) loadOperands(k elementwiseKernel, load func(operand string, r int)) {
+func (w *body) loadOperands(k elementwiseKernel, load func(operand rune, r int)) {
 	w.in, w.next = nil, len(w.scalar)
 	for _, in := range k.inputs {
 		r := w.register()
@@ -71,15 +70,15 @@ func (w *body) loadOperands(k elementwiseKernel, load func(operand string, r int
 	}
 }
 
-// pointers returns the names of all operands of the kernel, each once, outputs first.
-func (k elementwiseKernel) pointers() []string {
-	names := slices.Clone(k.outputs)
+// operands returns the operands of the kernel, each once, outputs first.
+func (k elementwiseKernel) operands() string {
+	operands := k.outputs
 	for _, in := range k.inputs {
-		if !slices.Contains(names, in) {
-			names = append(names, in)
+		if !strings.ContainsRune(operands, in) {
+			operands += string(in)
 		}
 	}
-	return names
+	return operands
 }
 
 // register allocates the next vector register and returns its number. With AVX2, one register is
@@ -95,31 +94,25 @@ func (w *body) register() int {
 // release frees all registers from r on.
 func (w *body) release(r int) { w.next = r }
 
-// constant returns the index of the constant with the given bits in the table of constants, and
-// adds it if it is missing.
-func (w *body) constant(bits uint32) int {
-	if !slices.Contains(*w.constants, bits) {
-		*w.constants = append(*w.constants, bits)
-	}
-	return slices.Index(*w.constants, bits)
-}
-
 // binaryConst writes d = a ∘ c for a constant c.
 func (w *body) binaryConst(op operation, d, a int, c float64) { w.binaryBits(op, d, a, bitsOf(c)) }
 
 // set writes d = c for a constant c.
 func (w *body) set(c float64, d int) { w.setBits(bitsOf(c), d) }
 
-// operands writes a kernel body that computes the output with a single operation from two inputs,
-// or from an input and a scalar.
-func (w *body) operands(op operation) {
-	w.binary(op, w.in[0], w.in[0], append(w.in[1:], w.scalar...)[0])
-	w.out[0] = w.in[0]
+// single returns a function that writes the body of a kernel with a single operation on two
+// inputs, or on an input and a scalar.
+func single(op operation) func(w *body) []int {
+	return func(w *body) []int {
+		a, b := w.in[0], append(w.in[1:], w.scalar...)[0]
+		w.binary(op, a, a, b)
+		return []int{a}
+	}
 }
 
 // adamax writes the body of a kernel that performs one step of the optimiser Adamax; see Adamax in
 // package linalg.
-func (w *body) adamax() {
+func (w *body) adamax() []int {
 	p, m, u, g := w.in[0], w.in[1], w.in[2], w.in[3]
 	beta1, rest1, beta2, rate, epsilon := w.scalar[0], w.scalar[1], w.scalar[2], w.scalar[3], w.scalar[4]
 	w.binary(mul, m, m, beta1)
@@ -130,5 +123,5 @@ func (w *body) adamax() {
 	w.binary(add, g, u, epsilon)
 	w.binary(div, g, m, g)
 	w.binary(fma, p, rate, g)
-	copy(w.out, []int{p, m, u})
+	return []int{p, m, u}
 }

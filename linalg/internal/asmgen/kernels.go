@@ -103,52 +103,51 @@ func grid(vectors int, rows ...int) (shapes []shape) {
 }
 
 // An elementwiseKernel describes a kernel that computes a function of each element of its
-// operands.
+// operands. An operand is named by the letter of its field in elementwiseArgs.
 type elementwiseKernel struct {
-	name    string   // name of the constant for its number in Go
-	doc     string   // formula that it computes
-	outputs []string // fields of elementwiseArgs with the operands that it writes
-	inputs  []string // fields with the operands that it reads
-	scalars []string // fields with the numbers that it reads
-	body    func(w *body)
+	name    string              // name of the constant for its number in Go
+	doc     string              // formula that it computes
+	outputs string              // operands that it writes
+	inputs  string              // operands that it reads
+	scalars []string            // fields with the numbers that it reads
+	body    func(w *body) []int // writes the computation and returns the registers of the outputs
 }
-
-var s, y, a, ab, abc = []string{"s"}, []string{"y"}, []string{"a"}, []string{"a", "b"}, []string{"a", "b", "c"}
 
 // elementwiseKernels lists the elementwise kernels in the order of their numbers.
 var elementwiseKernels = []elementwiseKernel{
-	{"opAdd", "y = a + b", y, ab, nil, func(w *body) { w.operands(add) }},
-	{"opSub", "y = a − b", y, ab, nil, func(w *body) { w.operands(sub) }},
-	{"opMul", "y = a·b", y, ab, nil, func(w *body) { w.operands(mul) }},
-	{"opDiv", "y = a/b", y, ab, nil, func(w *body) { w.operands(div) }},
-	{"opMulAdd", "y = a·b + c", y, abc, nil, func(w *body) {
-		w.binary(fma, w.in[2], w.in[0], w.in[1])
-		w.out[0] = w.in[2]
+	{"opAdd", "y = a + b", "y", "ab", nil, single(add)},
+	{"opSub", "y = a − b", "y", "ab", nil, single(sub)},
+	{"opMul", "y = a·b", "y", "ab", nil, single(mul)},
+	{"opDiv", "y = a/b", "y", "ab", nil, single(div)},
+	{"opMulAdd", "y = a·b + c", "y", "abc", nil, func(w *body) []int {
+		a, b, c := w.in[0], w.in[1], w.in[2]
+		w.binary(fma, c, a, b)
+		return []int{c}
 	}},
-	{"opScale", "y = s·a", y, a, s, func(w *body) { w.operands(mul) }},
-	{"opAddConst", "y = a + s", y, a, s, func(w *body) { w.operands(add) }},
-	{"opExp", "y = eᵃ", y, a, nil, func(w *body) { w.out[0] = w.exp(w.in[0], true) }},
-	{"opLog", "y = log a", y, a, nil, func(w *body) { w.out[0] = w.log(w.in[0]) }},
-	{"opSigmoid", "y = 1/(1 + e⁻ᵃ)", y, a, nil, func(w *body) {
-		w.out[0] = w.sigmoid(w.in[0], w.expOfMinusAbs(w.in[0]))
+	{"opScale", "y = s·a", "y", "a", []string{"s"}, single(mul)},
+	{"opAddConst", "y = a + s", "y", "a", []string{"s"}, single(add)},
+	{"opExp", "y = eᵃ", "y", "a", nil, func(w *body) []int { return []int{w.exp(w.in[0], true)} }},
+	{"opLog", "y = log a", "y", "a", nil, func(w *body) []int { return []int{w.log(w.in[0])} }},
+	{"opSigmoid", "y = 1/(1 + e⁻ᵃ)", "y", "a", nil, func(w *body) []int {
+		return []int{w.sigmoid(w.in[0], w.expOfMinusAbs(w.in[0]))}
 	}},
-	{"opSoftplus", "y = log(1 + eᵃ)", y, a, nil, func(w *body) {
-		w.out[0] = w.softplus(w.in[0], w.expOfMinusAbs(w.in[0]))
+	{"opSoftplus", "y = log(1 + eᵃ)", "y", "a", nil, func(w *body) []int {
+		return []int{w.softplus(w.in[0], w.expOfMinusAbs(w.in[0]))}
 	}},
-	{"opSoftplusSigmoid", "y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ)", []string{"y", "b"}, a, nil, func(w *body) {
+	{"opSoftplusSigmoid", "y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ)", "yb", "a", nil, func(w *body) []int {
 		e := w.expOfMinusAbs(w.in[0])
-		w.out[1] = w.sigmoid(w.in[0], e)
-		w.out[0] = w.softplus(w.in[0], e)
+		b := w.sigmoid(w.in[0], e)
+		return []int{w.softplus(w.in[0], e), b}
 	}},
-	{"opSigmoidGradient", "y = a ⊙ (b − b²)", y, ab, nil, func(w *body) {
-		y := w.register()
-		w.unary(move, y, w.in[1])
-		w.binary(fms, y, w.in[1], w.in[1])
-		w.binary(mul, y, y, w.in[0])
-		w.out[0] = y
+	{"opSigmoidGradient", "y = a ⊙ (b − b²)", "y", "ab", nil, func(w *body) []int {
+		a, b, y := w.in[0], w.in[1], w.register()
+		w.unary(move, y, b)
+		w.binary(fms, y, b, b)
+		w.binary(mul, y, y, a)
+		return []int{y}
 	}},
-	{"opAdamax", "a step of Adamax with parameters y, gradient a and averages b and c", []string{"y", "b", "c"},
-		[]string{"y", "b", "c", "a"}, []string{"beta1", "rest1", "beta2", "rate", "epsilon"}, (*body).adamax},
+	{"opAdamax", "a step of Adamax with parameters y, gradient a and averages b and c", "ybc", "ybca",
+		[]string{"beta1", "rest1", "beta2", "rate", "epsilon"}, (*body).adamax},
 }
 
 // The row kernels process rows of float64. Rows may be as short as a minibatch of the Gaussian
