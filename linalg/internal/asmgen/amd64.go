@@ -126,7 +126,7 @@ func (w *writer) setStrides(s strides, n int) {
 // amd64Peak returns the source of the peak kernels, loops that measure the peak speed of
 // multiply-adds.
 func amd64Peak() string {
-	w := newFile(avx2, "These kernels are loops of independent multiply-adds; see peak.go.")
+	w := newFile(avx2, "peak", "These kernels are loops of independent multiply-adds; see peak.go.")
 	for _, w.isa = range amd64 {
 		w.begin("peak"+w.name, "CX counts the rounds left.")
 		w.op("MOVQ peakArgs_rounds(DI), CX")
@@ -143,5 +143,5 @@ func amd64Peak() string {
 		w.op("VZEROUPPER")
 		w.op("RET")
 	}
-	return w.finish("Peak")
+	return w.finish()
 }

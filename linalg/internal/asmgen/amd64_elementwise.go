@@ -97,12 +97,12 @@ func (w amd64Operations) chooseNegative(x, a, d int) {
 
 // amd64Elementwise returns the source of the elementwise kernels.
 func amd64Elementwise() string {
-	w := newFile(avx2, "These kernels compute elementwise functions; see elementwise.go and elementwiseArgs. They use these registers:",
-		"",
-		"	R8-R11      addresses of the operands",
-		"	AX, CX      elements done, elements left after this vector",
-		"	K1, Y15     the mask of the last vector",
-		"	Y14         a constant, with AVX2")
+	w := newFile(avx2, "elementwise", `These kernels compute elementwise functions; see elementwise.go and elementwiseArgs. They use these registers:
+
+	R8-R11      addresses of the operands
+	AX, CX      elements done, elements left after this vector
+	K1, Y15     the mask of the last vector
+	Y14         a constant, with AVX2`)
 	for _, w.isa = range amd64 {
 		for _, k := range elementwiseKernels {
 			w.amd64ElementwiseKernel(k)
@@ -112,7 +112,7 @@ func amd64Elementwise() string {
 	for _, bits := range w.constants {
 		fmt.Fprintf(w, "\nDATA k%08x<>+0(SB)/4, $0x%08[1]x // %v\nGLOBL k%08[1]x<>(SB), NOPTR|RODATA, $4\n", bits, math.Float32frombits(bits))
 	}
-	return w.finish("Elementwise")
+	return w.finish()
 }
 
 // amd64ElementwiseKernel writes a kernel that loops over vectors. The last vector may be partial.

@@ -13,18 +13,17 @@ const prefetchSteps = 64
 
 // amd64Tiles returns the source of the tile kernels.
 func amd64Tiles() string {
-	w := newFile(avx2,
-		"These kernels compute the tiles of contractions; see tiles.go and tileArgs. Most of them use these registers:",
-		"",
-		"	DI          address of the arguments",
-		"	SI, BX      addresses of A and B at this step; at the end SI is the address of a row of C",
-		"	R8-R11      1, 3, 5 and 7 times the row stride of A, later of C",
-		"	DX          the distance between vectors of B, later of C",
-		"	R12, R13    the step strides of A and B",
-		"	R14, CX     the next segment, steps left",
-		"	K1, Y15     the mask",
-		"",
-		"The comment of each tile lists its vector registers.")
+	w := newFile(avx2, "tile", `These kernels compute the tiles of contractions; see tiles.go and tileArgs. Most of them use these registers:
+
+	DI          address of the arguments
+	SI, BX      addresses of A and B at this step; at the end SI is the address of a row of C
+	R8-R11      1, 3, 5 and 7 times the row stride of A, later of C
+	DX          the distance between vectors of B, later of C
+	R12, R13    the step strides of A and B
+	R14, CX     the next segment, steps left
+	K1, Y15     the mask
+
+The comment of each tile lists its vector registers.`)
 	w.maskData()
 	for _, w.isa = range amd64 {
 		for kind, shapes := range w.tiles {
@@ -37,7 +36,7 @@ func amd64Tiles() string {
 			}
 		}
 	}
-	return w.finish("Tile")
+	return w.finish()
 }
 
 // tileArg returns the assembly operand for the given field of the arguments of a tile kernel.

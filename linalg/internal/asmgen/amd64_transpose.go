@@ -2,11 +2,11 @@ package main
 
 // amd64Transpose returns the source of the transpose kernels.
 func amd64Transpose() string {
-	w := newFile(avx2, "These kernels transpose matrices; see transpose.go and transposeArgs.")
+	w := newFile(avx2, "transpose", "These kernels transpose matrices; see transpose.go and transposeArgs.")
 	for _, w.isa = range amd64 {
 		w.amd64TransposeKernel()
 	}
-	return w.finish("Transpose")
+	return w.finish()
 }
 
 // amd64TransposeKernel writes a kernel that transposes bands of n rows, where n is the number of

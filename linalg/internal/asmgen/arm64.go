@@ -52,7 +52,7 @@ func indexed(base, offset int) string {
 // arm64Peak returns the source of the peak kernel, a loop that measures the peak speed of
 // multiply-adds.
 func arm64Peak() string {
-	w := newFile(neon, "This kernel is a loop of independent multiply-adds; see peak.go.")
+	w := newFile(neon, "peak", "This kernel is a loop of independent multiply-adds; see peak.go.")
 	w.begin("peakNEON", "R1 counts the rounds left.")
 	w.op("MOVD peakArgs_rounds(R0), R1")
 	sums := neon.peakSums
@@ -66,5 +66,5 @@ func arm64Peak() string {
 	w.op("SUBS $1, R1")
 	w.op("BNE loop")
 	w.op("RET")
-	return w.finish("Peak")
+	return w.finish()
 }

@@ -117,13 +117,13 @@ func (w arm64Operations) chooseNegative(x, a, d int) {
 
 // arm64Elementwise returns the source of the elementwise kernels.
 func arm64Elementwise() string {
-	w := newFile(neon, "These kernels compute elementwise functions; see elementwise.go and elementwiseArgs. They use these registers:",
-		"",
-		"	R0        address of the arguments",
-		"	R1-R4     addresses of the operands",
-		"	R5, R6    bytes done, elements left after this vector",
-		"	R7        the table of constants",
-		"	V30, V31  a constant and an intermediate result")
+	w := newFile(neon, "elementwise", `These kernels compute elementwise functions; see elementwise.go and elementwiseArgs. They use these registers:
+
+	R0        address of the arguments
+	R1-R4     addresses of the operands
+	R5, R6    bytes done, elements left after this vector
+	R7        the table of constants
+	V30, V31  a constant and an intermediate result`)
 	for _, k := range elementwiseKernels {
 		w.arm64ElementwiseKernel(k)
 	}
@@ -133,7 +133,7 @@ func arm64Elementwise() string {
 		fmt.Fprintf(w, "DATA constants<>+%d(SB)/8, $0x%08[2]x%08[2]x\n", 16*i+8, bits)
 	}
 	fmt.Fprintf(w, "GLOBL constants<>(SB), NOPTR|RODATA, $%d\n", 16*len(w.constants))
-	return w.finish("Elementwise")
+	return w.finish()
 }
 
 // arm64ElementwiseKernel writes a kernel with a loop over vectors and a loop over the last

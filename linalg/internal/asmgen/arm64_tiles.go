@@ -30,24 +30,23 @@ func vectorOffset(v int) int {
 
 // arm64Tiles returns the source of the tile kernels.
 func arm64Tiles() string {
-	w := newFile(neon,
-		"These kernels compute the tiles of contractions; see tiles.go and tileArgs. They use these registers:",
-		"",
-		"	R0          address of the arguments",
-		"	R1, R2      addresses of A and B at this step; at the end R1 is the address of a row of C",
-		"	R3, R4, R5  steps left, the next segment, segments left",
-		"	R6, R7      the step strides of A and B",
-		"	R8-R17, …   the distances of rows 1, 2, … of A from row 0",
-		"	R26-…       the distances of vectors 1, 2, … of B from vector 0, later of C",
-		"",
-		"The comment of each tile lists its vector registers. An element of A is the first lane of",
-		"a register; the multiplication broadcasts it.")
+	w := newFile(neon, "tile", `These kernels compute the tiles of contractions; see tiles.go and tileArgs. They use these registers:
+
+	R0          address of the arguments
+	R1, R2      addresses of A and B at this step; at the end R1 is the address of a row of C
+	R3, R4, R5  steps left, the next segment, segments left
+	R6, R7      the step strides of A and B
+	R8-R17, …   the distances of rows 1, 2, … of A from row 0
+	R26-…       the distances of vectors 1, 2, … of B from vector 0, later of C
+
+The comment of each tile lists its vector registers. An element of A is the first lane of
+a register; the multiplication broadcasts it.`)
 	for kind, shapes := range w.tiles {
 		for _, s := range shapes {
 			w.arm64Tile(s, tileKind(kind))
 		}
 	}
-	return w.finish("Tile")
+	return w.finish()
 }
 
 // arm64Tile writes the kernel of a full tile or of a partial tile, which has one column.

@@ -3,7 +3,7 @@ package main
 // arm64Transpose returns the source of the transpose kernel, which processes bands of four rows,
 // four columns at a time.
 func arm64Transpose() string {
-	w := newFile(neon, "This kernel transposes matrices; see transpose.go and transposeArgs.")
+	w := newFile(neon, "transpose", "This kernel transposes matrices; see transpose.go and transposeArgs.")
 	w.begin("transposeNEON", "R1: the band in src; R4-R6: 1, 2 and 3 times its row stride; R2, R7-R9: the same for dst; R10, R11: quads and\n"+
 		"// bands left; R12, R13: the beginning of the band in src and dst.")
 	w.op("MOVD transposeArgs_srcRow(R0), R4")
@@ -57,5 +57,5 @@ func arm64Transpose() string {
 	w.op("MOVD R1, transposeArgs_matrices(R0)")
 	w.op("BNE matrix")
 	w.op("RET")
-	return w.finish("Transpose")
+	return w.finish()
 }

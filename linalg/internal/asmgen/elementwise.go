@@ -100,9 +100,9 @@ func (w *body) binaryConst(op operation, d, a int, c float64) { w.binaryBits(op,
 // set writes d = c for a constant c.
 func (w *body) set(c float64, d int) { w.setBits(bitsOf(c), d) }
 
-// single returns a function that writes the body of a kernel with a single operation on two
+// one returns a function that writes the body of a kernel with a single operation on two
 // inputs, or on an input and a scalar.
-func single(op operation) func(w *body) []int {
+func one(op operation) func(w *body) []int {
 	return func(w *body) []int {
 		a, b := w.in[0], append(w.in[1:], w.scalar...)[0]
 		w.binary(op, a, a, b)

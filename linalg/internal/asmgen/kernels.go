@@ -115,17 +115,17 @@ type elementwiseKernel struct {
 
 // elementwiseKernels lists the elementwise kernels in the order of their numbers.
 var elementwiseKernels = []elementwiseKernel{
-	{"opAdd", "y = a + b", "y", "ab", nil, single(add)},
-	{"opSub", "y = a − b", "y", "ab", nil, single(sub)},
-	{"opMul", "y = a·b", "y", "ab", nil, single(mul)},
-	{"opDiv", "y = a/b", "y", "ab", nil, single(div)},
+	{"opAdd", "y = a + b", "y", "ab", nil, one(add)},
+	{"opSub", "y = a − b", "y", "ab", nil, one(sub)},
+	{"opMul", "y = a·b", "y", "ab", nil, one(mul)},
+	{"opDiv", "y = a/b", "y", "ab", nil, one(div)},
 	{"opMulAdd", "y = a·b + c", "y", "abc", nil, func(w *body) []int {
 		a, b, c := w.in[0], w.in[1], w.in[2]
 		w.binary(fma, c, a, b)
 		return []int{c}
 	}},
-	{"opScale", "y = s·a", "y", "a", []string{"s"}, single(mul)},
-	{"opAddConst", "y = a + s", "y", "a", []string{"s"}, single(add)},
+	{"opScale", "y = s·a", "y", "a", []string{"s"}, one(mul)},
+	{"opAddConst", "y = a + s", "y", "a", []string{"s"}, one(add)},
 	{"opExp", "y = eᵃ", "y", "a", nil, func(w *body) []int { return []int{w.exp(w.in[0], true)} }},
 	{"opLog", "y = log a", "y", "a", nil, func(w *body) []int { return []int{w.log(w.in[0])} }},
 	{"opSigmoid", "y = 1/(1 + e⁻ᵃ)", "y", "a", nil, func(w *body) []int {
@@ -159,56 +159,50 @@ var elementwiseKernels = []elementwiseKernel{
 // between cache lines. They use no masks: a load that overlaps a preceding masked store, as the
 // load of the next row would, waits until the store has completed.
 
-// A rowKernel describes a kernel that computes y = a·b + c for each row, or the sum of the
-// products a·b over all rows.
+// A rowKernel describes a kernel that computes y = a·b + c for each row. If y is a single row, the
+// kernel adds the products a·b of all rows to y. If y is a column, the kernel adds the dot product
+// of each row of a with the same row of b to the number of this row in y. A missing c is zero, and
+// a missing a is one.
 type rowKernel struct {
 	name, doc string
-	a, c      operand // kinds of the operands a and c; b is always a matrix
-	sum       bool    // whether the products a·b of all rows are added to a single row y
+	y, a, c   operand // kinds of the operands y, a and c; b is always a matrix
 }
 
+// An operand is a kind of operand of a row kernel.
 type operand int
 
 const (
 	none   operand = iota
-	matrix         // a row of numbers for each row of y
-	column         // one number for each row of y
+	matrix         // many rows
+	single         // one row
+	column         // one number for each row
 )
 
+// rowKernels lists the row kernels in the order of their numbers.
 var rowKernels = []rowKernel{
-	{"rowScale", "y_i = a_i·b_i for numbers a_i", column, none, false},
-	{"rowMul", "y_i = a_i ⊙ b_i", matrix, none, false},
-	{"rowScaleAdd", "y_i = a_i·b_i + c_i for numbers a_i", column, matrix, false},
-	{"rowScaleShift", "y_i = a_i·b_i + c_i for numbers a_i and c_i", column, column, false},
-	{"rowMulAdd", "y_i = a_i ⊙ b_i + c_i", matrix, matrix, false},
-	{"rowAddScaled", "y = y + Σ_i a_i·b_i for numbers a_i", column, none, true},
-	{"rowAddMul", "y = y + Σ_i a_i ⊙ b_i", matrix, none, true},
-}
-
-// dotKernels lists the kernels that sum along each row. They process four rows at a time.
-var dotKernels = []rowKernel{
-	{"rowAddDots", "y_i = y_i + a_i·b_i (dot product) for numbers y_i and a multiple of four rows", matrix, none, true},
-	{"rowAddSums", "y_i = y_i + the sum of b_i for numbers y_i and a multiple of four rows", none, none, true},
+	{"rowScale", "y_i = a_i·b_i for numbers a_i", matrix, column, none},
+	{"rowMul", "y_i = a_i ⊙ b_i", matrix, matrix, none},
+	{"rowScaleAdd", "y_i = a_i·b_i + c_i for numbers a_i", matrix, column, matrix},
+	{"rowScaleShift", "y_i = a_i·b_i + c_i for numbers a_i and c_i", matrix, column, column},
+	{"rowMulAdd", "y_i = a_i ⊙ b_i + c_i", matrix, matrix, matrix},
+	{"rowAddScaled", "y = y + Σ_i a_i·b_i for numbers a_i", single, column, none},
+	{"rowAddMul", "y = y + Σ_i a_i ⊙ b_i", single, matrix, none},
+	{"rowAddDots", "y_i = y_i + a_i·b_i (dot product) for numbers y_i and a multiple of four rows", column, matrix, none},
+	{"rowAddSums", "y_i = y_i + the sum of b_i for numbers y_i and a multiple of four rows", column, none, none},
 }
 
 // numbers returns the source of the Go file that defines the numbers of the elementwise and row
 // kernels.
 func numbers() string {
-	elementwise, rows, iota := "", "", " = iota"
-	for _, k := range elementwiseKernels {
-		elementwise += k.name + iota + " // " + k.doc + "\n"
-		iota = ""
+	text := "// These are the numbers of the elementwise kernels.\nconst (\n"
+	for i, k := range elementwiseKernels {
+		text += fmt.Sprintf("%s = %d // %s\n", k.name, i, k.doc)
 	}
-	iota = " = iota"
-	for _, k := range append(rowKernels, dotKernels...) {
-		rows += k.name + iota + " // " + k.doc + "\n"
-		iota = ""
+	text += ")\n\n// These are the numbers of the row kernels. The index i denotes row i of an operand or, where stated, its number i.\nconst (\n"
+	for i, k := range rowKernels {
+		text += fmt.Sprintf("%s = %d // %s\n", k.name, i, k.doc)
 	}
-	return goFile("", "// These are the numbers of the elementwise kernels.\nconst (\n"+elementwise+`)
-
-// These are the numbers of the row kernels. The index i denotes row i of an operand or, where stated, its number i.
-const (
-`+rows+")\n")
+	return goFile("", text+")\n")
 }
 
 // tables returns the source of the Go file that lists the kernels of each level of an
