@@ -129,7 +129,7 @@ func amd64Peak() string {
 	w := newFile(avx2, "peak", "These kernels are loops of independent multiply-adds; see peak.go.")
 	for _, w.isa = range amd64 {
 		w.begin("peak"+w.name, "CX counts the rounds left.")
-		w.op("MOVQ peakArgs_rounds(DI), CX")
+		w.loadArgs("rounds CX")
 		factor := w.peakSums
 		for i := range factor + 1 {
 			w.zero(i)

@@ -122,14 +122,14 @@ func (w *writer) amd64ElementwiseKernel(k elementwiseKernel) {
 	w.begin(k.name+w.name, "%s", k.doc)
 	operands := k.operands()
 	for i, name := range operands {
-		w.op("MOVQ elementwiseArgs_%c(DI), R%d", name, 8+i)
+		w.loadArgs(fmt.Sprintf("%c R%d", name, 8+i))
 	}
-	w.op("MOVQ elementwiseArgs_n(DI), CX")
+	w.loadArgs("n CX")
 	b := &body{writer: w}
 	b.operations = amd64Operations{b}
 	for _, s := range k.scalars {
 		r := b.register()
-		w.op("VBROADCASTSS elementwiseArgs_%s(DI), %s", s, w.v(r))
+		w.op("VBROADCASTSS %s, %s", w.arg(s), w.v(r))
 		b.scalar = append(b.scalar, r)
 	}
 	address := func(name rune) string { return fmt.Sprintf("(R%d)(AX*4)", 8+strings.IndexRune(operands, name)) }

@@ -1,15 +1,11 @@
 package main
 
-import (
-	"math/bits"
-)
-
-// prefetchSteps is the number of steps by which tiles with more than eight rows prefetch A ahead
-// of its use. Prefetching matters if consecutive steps of A are in different cache lines. With 64
-// steps, Wᵀ·δ for W of 512×450 and 16 columns takes 60 µs when W is in the third-level cache, no
-// longer than when W is in the second-level cache. With eight steps, which are too few to cover
-// the latency, it takes 64 to 82 µs.
-const prefetchSteps = 64
+// prefetchShift is log₂ of the number of steps by which tiles with more than eight rows prefetch A
+// ahead of its use. Prefetching matters if consecutive steps of A are in different cache lines.
+// With 64 steps, Wᵀ·δ for W of 512×450 and 16 columns takes 60 µs when W is in the third-level
+// cache, no longer than when W is in the second-level cache. With eight steps, which are too few to
+// cover the latency, it takes 64 to 82 µs.
+const prefetchShift = 6
 
 // amd64Tiles returns the source of the tile kernels.
 func amd64Tiles() string {
@@ -39,9 +35,6 @@ The comment of each tile lists its vector registers.`)
 	return w.finish()
 }
 
-// tileArg returns the assembly operand for the given field of the arguments of a tile kernel.
-func tileArg(field string) string { return "tileArgs_" + field + "(DI)" }
-
 // vectorStrides names the register that holds the distance between vectors. One register is enough
 // because a tile has at most three vectors per row.
 var vectorStrides = strides{"DX"}
@@ -54,17 +47,15 @@ func (w *writer) amd64Tile(s shape, kind tileKind) {
 	w.begin(name, "%s: C is in %s, with vector v of row i in register %d·i + v; B is in %s; elements of A are in the registers after B.", name, w.vs(0, sums), s.vectors, w.vs(sums, s.vectors))
 	w.beginTile(s)
 	if w.masked {
-		w.op("MOVQ %s, CX", tileArg("lanes"))
+		w.loadArgs("lanes CX")
 		w.setMask()
 	}
-	w.op("MOVQ %s, AX", tileArg("segmentCount"))
+	w.loadArgs("segmentCount AX")
 	w.products(s, "AX", func(v, r int) { w.load(vectorStrides.at("BX", v), r) })
 
 	w.section("Add C if the argument add is set, and store the sums.")
-	w.op("MOVQ %s, R8", tileArg("cRow"))
-	w.op("MOVQ %s, DX", tileArg("cVector"))
-	w.op("MOVQ %s, SI", tileArg("c"))
-	w.op("CMPQ %s, $0", tileArg("add"))
+	w.loadArgs("cRow R8", "cVector DX", "c SI")
+	w.op("CMPQ %s, $0", w.arg("add"))
 	w.op("JEQ store")
 	w.each(s, func(i int, mem string) {
 		switch {
@@ -77,7 +68,7 @@ func (w *writer) amd64Tile(s shape, kind tileKind) {
 			w.op("VADDPS %s, %s, %s", w.v(sums), w.v(i), w.v(i))
 		}
 	})
-	w.op("MOVQ %s, SI", tileArg("c"))
+	w.loadArgs("c SI")
 	w.label("store")
 	w.each(s, func(i int, mem string) { w.store(i, mem) })
 	w.op("VZEROUPPER")
@@ -87,25 +78,21 @@ func (w *writer) amd64Tile(s shape, kind tileKind) {
 // beginTile writes code that prefetches C, loads the strides and sets the sums to the bias.
 func (w *writer) beginTile(s shape) {
 	w.section("Prefetch C.")
-	w.op("MOVQ %s, R8", tileArg("cRow"))
-	w.op("MOVQ %s, DX", tileArg("cVector"))
-	w.op("MOVQ %s, SI", tileArg("c"))
+	w.loadArgs("cRow R8", "cVector DX", "c SI")
 	w.each(s, func(_ int, mem string) { w.op("PREFETCHT0 %s", mem) })
 	w.section("Load the strides.")
-	w.op("MOVQ %s, R8", tileArg("aRow"))
-	w.op("MOVQ %s, DX", tileArg("bVector"))
+	w.loadArgs("aRow R8", "bVector DX")
 	w.setStrides(rowStrides, min(s.rows, 8))
-	w.op("MOVQ %s, R12", tileArg("aStep"))
+	w.loadArgs("aStep R12")
 	if s.rows > 8 { // R12 becomes the distance from the ninth row at a step to the first row at the next
 		w.op("MOVQ R12, R15")
-		w.op("SHLQ $%d, R15", bits.TrailingZeros(prefetchSteps))
+		w.op("SHLQ $%d, R15", prefetchShift)
 		w.op("LEAQ (R8*8), AX")
 		w.op("SUBQ AX, R12")
 	}
-	w.op("MOVQ %s, R13", tileArg("bStep"))
-	w.op("MOVQ %s, R14", tileArg("segments"))
+	w.loadArgs("bStep R13", "segments R14")
 	w.section("Set the sums to the bias.")
-	w.op("MOVQ %s, BX", tileArg("bias"))
+	w.loadArgs("bias BX")
 	for i := range s.rows {
 		w.op("VBROADCASTSS %d(BX), %s", 4*i, w.v(i*s.vectors))
 		for v := 1; v < s.vectors; v++ {
@@ -129,25 +116,23 @@ func (w *writer) amd64QuadTile(s shape) {
 		}
 	}
 	set := func(operand string) {
-		w.op("MOVQ %s, DX", tileArg(operand+"Vector"))
+		w.loadArgs(operand + "Vector DX")
 		if w.isa == avx512 {
-			w.op("MOVQ %s, AX", tileArg(operand+"Quad2"))
-			w.op("MOVQ %s, R15", tileArg(operand+"Quad3"))
+			w.loadArgs(operand+"Quad2 AX", operand+"Quad3 R15")
 		}
 	}
 	x := rows
 	w.begin(name, "%s: C is in %s, with row i in register i; B is in %s; elements of A are in the registers after B. Each group has four lanes.", name, w.vs(0, rows), w.v(x))
 	w.beginTile(s)
 	set("b")
-	w.op("MOVQ %s, BX", tileArg("segmentCount"))
-	w.op("MOVQ BX, %s", tileArg("left"))
-	w.products(s, tileArg("left"), func(v, r int) { load("BX", r) })
+	w.loadArgs("segmentCount BX")
+	w.op("MOVQ BX, %s", w.arg("left"))
+	w.products(s, w.arg("left"), func(v, r int) { load("BX", r) })
 
 	w.section("Add C if the argument add is set, and store the sums.")
-	w.op("MOVQ %s, R8", tileArg("cRow"))
+	w.loadArgs("cRow R8")
 	set("c")
-	w.op("MOVQ %s, SI", tileArg("c"))
-	w.op("MOVQ %s, CX", tileArg("add"))
+	w.loadArgs("c SI", "add CX")
 	for i := range rows {
 		w.op("TESTQ CX, CX")
 		w.op("JEQ store%d", i)
@@ -181,10 +166,10 @@ func (w *writer) products(s shape, counter string, load func(v, r int)) {
 	w.op("MOVQ Segment_B(R14), BX")
 	w.op("ADDQ $Segment__size, R14")
 	w.op("SHLQ $2, SI")
-	w.op("ADDQ %s, SI", tileArg("a"))
+	w.op("ADDQ %s, SI", w.arg("a"))
 	w.op("SHLQ $2, BX")
-	w.op("ADDQ %s, BX", tileArg("b"))
-	w.op("MOVQ %s, CX", tileArg("steps"))
+	w.op("ADDQ %s, BX", w.arg("b"))
+	w.loadArgs("steps CX")
 	w.comment("For each step: load vectors of B, and for each row broadcast an element of A and multiply.")
 	w.label("step")
 	if s.rows > 8 && counter == "AX" {

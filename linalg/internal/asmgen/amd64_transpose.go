@@ -16,23 +16,21 @@ func amd64Transpose() string {
 // second, and so on. It then transposes the 4×4 blocks of the four registers, after which each
 // register holds n elements of one row of dst.
 func (w *writer) amd64TransposeKernel() {
-	arg := func(field string) string { return "transposeArgs_" + field + "(DI)" }
 	w.begin("transpose"+w.name, "SI, R15: rows 0 and 8 of the band in src; R8-R11: 1, 3, 5 and 7 times its row stride; AX, DX: dst and its\n"+
 		"// row stride; CX, BX: quads and bands left; R12, R13: the beginning of the band in src and dst.")
-	w.op("MOVQ %s, DX", arg("dstRow"))
-	w.op("MOVQ %s, R8", arg("srcRow"))
+	w.loadArgs("dstRow DX", "srcRow R8")
 	w.setStrides(rowStrides, 8)
 	w.label("matrix")
-	w.op("MOVQ %s, R12", arg("done"))
+	w.loadArgs("done R12")
 	w.op("MOVQ R12, R13")
-	w.op("ADDQ %s, R13", arg("dst"))
-	w.op("ADDQ %s, R12", arg("src"))
-	w.op("MOVQ %s, BX", arg("bands"))
+	w.op("ADDQ %s, R13", w.arg("dst"))
+	w.op("ADDQ %s, R12", w.arg("src"))
+	w.loadArgs("bands BX")
 	w.label("band")
 	w.op("MOVQ R13, AX")
 	w.op("MOVQ R12, SI")
 	w.op("LEAQ (SI)(R8*8), R15")
-	w.op("MOVQ %s, CX", arg("quads"))
+	w.loadArgs("quads CX")
 	w.label("quad")
 	w.section("Load four columns: rows i, i + 4, … into register i.")
 	row := func(i int) string {
@@ -72,9 +70,9 @@ func (w *writer) amd64TransposeKernel() {
 	}
 	w.op("DECQ BX")
 	w.op("JNZ band")
-	w.op("MOVQ %s, AX", arg("matrix"))
-	w.op("ADDQ AX, %s", arg("done"))
-	w.op("DECQ %s", arg("matrices"))
+	w.loadArgs("matrix AX")
+	w.op("ADDQ AX, %s", w.arg("done"))
+	w.op("DECQ %s", w.arg("matrices"))
 	w.op("JNZ matrix")
 	w.op("VZEROUPPER")
 	w.op("RET")

@@ -22,22 +22,23 @@ func (w *writer) fmaElement(d, a, b int) {
 	w.word(0x4f801000|uint32(b)<<16|uint32(a)<<5|uint32(d), "fmla v%d.4s, v%d.4s, v%d.s[0]", d, a, b)
 }
 
-// loadQ writes a load of vector register v from the address base + offset, and storeQ writes a
-// store of v to that address. Both arguments are numbers of registers; an offset of 0 means no
-// offset.
+// loadQ writes a load of vector register v from the address base + offset. The arguments are
+// numbers of registers; an offset of 0 means no offset.
 func (w *writer) loadQ(v, base, offset int) {
-	w.moveQ("FMOVQ (R%[2]d), F%[1]d", 0x3ce06800, "ldr", v, base, offset)
-}
-func (w *writer) storeQ(v, base, offset int) {
-	w.moveQ("FMOVQ F%d, (R%d)", 0x3ca06800, "str", v, base, offset)
-}
-
-func (w *writer) moveQ(plain string, code uint32, name string, v, base, offset int) {
 	if offset == 0 {
-		w.op(plain, v, base)
+		w.op("FMOVQ (R%d), F%d", base, v)
 		return
 	}
-	w.word(code|uint32(offset)<<16|uint32(base)<<5|uint32(v), "%s q%d, [x%d, x%d]", name, v, base, offset)
+	w.word(0x3ce06800|uint32(offset)<<16|uint32(base)<<5|uint32(v), "ldr q%d, [x%d, x%d]", v, base, offset)
+}
+
+// storeQ writes a store of vector register v to the address base + offset, as in loadQ.
+func (w *writer) storeQ(v, base, offset int) {
+	if offset == 0 {
+		w.op("FMOVQ F%d, (R%d)", v, base)
+		return
+	}
+	w.word(0x3ca06800|uint32(offset)<<16|uint32(base)<<5|uint32(v), "str q%d, [x%d, x%d]", v, base, offset)
 }
 
 // indexed returns the assembly operand for the address base + offset. Both arguments are numbers
@@ -54,7 +55,7 @@ func indexed(base, offset int) string {
 func arm64Peak() string {
 	w := newFile(neon, "peak", "This kernel is a loop of independent multiply-adds; see peak.go.")
 	w.begin("peakNEON", "R1 counts the rounds left.")
-	w.op("MOVD peakArgs_rounds(R0), R1")
+	w.loadArgs("rounds R1")
 	sums := neon.peakSums
 	for i := range sums + 1 {
 		w.zero(i)

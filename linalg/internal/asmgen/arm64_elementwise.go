@@ -143,9 +143,9 @@ func (w *writer) arm64ElementwiseKernel(k elementwiseKernel) {
 	w.begin(k.name+w.name, "%s", k.doc)
 	operands := k.operands()
 	for i, name := range operands {
-		w.op("MOVD elementwiseArgs_%c(R0), R%d", name, 1+i)
+		w.loadArgs(fmt.Sprintf("%c R%d", name, 1+i))
 	}
-	w.op("MOVD elementwiseArgs_n(R0), R6")
+	w.loadArgs("n R6")
 	w.op("MOVD $constants<>(SB), R7")
 	b := &body{writer: w}
 	b.operations = arm64Operations{b}

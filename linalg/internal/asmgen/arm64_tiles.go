@@ -1,32 +1,14 @@
 package main
 
-// These are the numbers of the general-purpose registers in tile kernels.
-const (
-	tileA, tileB, tileC = 1, 2, 1
-	tileRow             = 8  // and up, without R18: the distances of rows 1, 2, … of A
-	tileVector          = 26 // and down: the distances of vectors 1, 2, … of B, later of C
+import "fmt"
+
+// These arrays list the general-purpose registers with the distances of the rows of A from row 0,
+// and of the vectors of B, and later of C, from vector 0. Row 0 and vector 0 need no register. The
+// platform reserves R18.
+var (
+	rowOffsets    = []int{0, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 19, 20, 21, 22, 23}
+	vectorOffsets = []int{0, 26, 25, 24}
 )
-
-// rowOffset returns the number of the register that holds the distance of row i of A from row 0,
-// or 0 for row 0, which needs no register.
-func rowOffset(i int) int {
-	switch {
-	case i == 0:
-		return 0
-	case tileRow+i-1 >= 18: // R18 is reserved by the platform
-		return tileRow + i
-	}
-	return tileRow + i - 1
-}
-
-// vectorOffset returns the number of the register that holds the distance of vector v from vector
-// 0, or 0 for vector 0, which needs no register.
-func vectorOffset(v int) int {
-	if v == 0 {
-		return 0
-	}
-	return tileVector - v + 1
-}
 
 // arm64Tiles returns the source of the tile kernels.
 func arm64Tiles() string {
@@ -62,23 +44,20 @@ func (w *writer) arm64Tile(s shape, kind tileKind) {
 		load = func(v, base, offset int) { w.op("FMOVS %s, F%d", indexed(base, offset), v) }
 		store = func(v, base, offset int) { w.op("FMOVS F%d, %s", v, indexed(base, offset)) }
 	}
-	multiples := func(field string, n int, register func(int) int) {
+	multiples := func(field string, n int, registers []int) {
 		if n > 1 {
-			w.op("MOVD tileArgs_%s(R0), R%d", field, register(1))
+			w.loadArgs(fmt.Sprintf("%s R%d", field, registers[1]))
 		}
 		for i := 2; i < n; i++ {
-			w.op("ADD R%d, R%d, R%d", register(1), register(i-1), register(i))
+			w.op("ADD R%d, R%d, R%d", registers[1], registers[i-1], registers[i])
 		}
 	}
 	w.section("Load the strides.")
-	multiples("aRow", s.rows, rowOffset)
-	multiples("bVector", s.vectors, vectorOffset)
-	w.op("MOVD tileArgs_aStep(R0), R6")
-	w.op("MOVD tileArgs_bStep(R0), R7")
-	w.op("MOVD tileArgs_segments(R0), R4")
-	w.op("MOVD tileArgs_segmentCount(R0), R5")
+	multiples("aRow", s.rows, rowOffsets)
+	multiples("bVector", s.vectors, vectorOffsets)
+	w.loadArgs("aStep R6", "bStep R7", "segments R4", "segmentCount R5")
 	w.section("Set the sums to the bias.")
-	w.op("MOVD tileArgs_bias(R0), R3")
+	w.loadArgs("bias R3")
 	for i := range s.rows {
 		w.op("VLD1R.P 4(R3), [V%d.S4]", i*s.vectors)
 		for v := 1; v < s.vectors; v++ {
@@ -90,19 +69,19 @@ func (w *writer) arm64Tile(s shape, kind tileKind) {
 	w.op("MOVD Segment_A(R4), R1")
 	w.op("MOVD Segment_B(R4), R2")
 	w.op("ADD $Segment__size, R4")
-	w.op("MOVD tileArgs_a(R0), R3")
+	w.loadArgs("a R3")
 	w.op("ADD R1<<2, R3, R1")
-	w.op("MOVD tileArgs_b(R0), R3")
+	w.loadArgs("b R3")
 	w.op("ADD R2<<2, R3, R2")
-	w.op("MOVD tileArgs_steps(R0), R3")
+	w.loadArgs("steps R3")
 	w.comment("For each step: load vectors of B, and for each row load an element of A and multiply.")
 	w.label("step")
 	for v := range s.vectors {
-		load(b+v, tileB, vectorOffset(v))
+		load(b+v, 2, vectorOffsets[v])
 	}
 	for i := range s.rows {
 		f := a + i%min(w.registers-a, 6)
-		w.op("FMOVS %s, F%d", indexed(tileA, rowOffset(i)), f)
+		w.op("FMOVS %s, F%d", indexed(1, rowOffsets[i]), f)
 		for v := range s.vectors {
 			w.fmaElement(i*s.vectors+v, b+v, f)
 		}
@@ -115,10 +94,8 @@ func (w *writer) arm64Tile(s shape, kind tileKind) {
 	w.op("BNE segment")
 
 	w.section("Add C if the argument add is set, and store the sums.")
-	multiples("cVector", s.vectors, vectorOffset)
-	w.op("MOVD tileArgs_cRow(R0), R6")
-	w.op("MOVD tileArgs_c(R0), R1")
-	w.op("MOVD tileArgs_add(R0), R3")
+	multiples("cVector", s.vectors, vectorOffsets)
+	w.loadArgs("cRow R6", "c R1", "add R3")
 	w.op("CBZ R3, store")
 	each := func(f func(i, v int)) {
 		for i := range s.rows {
@@ -131,11 +108,11 @@ func (w *writer) arm64Tile(s shape, kind tileKind) {
 		}
 	}
 	each(func(i, v int) {
-		load(b, tileC, vectorOffset(v))
+		load(b, 1, vectorOffsets[v])
 		w.registers3(0x4e20d400, "fadd", "4s", i, i, b)
 	})
-	w.op("MOVD tileArgs_c(R0), R1")
+	w.loadArgs("c R1")
 	w.label("store")
-	each(func(i, v int) { store(i, tileC, vectorOffset(v)) })
+	each(func(i, v int) { store(i, 1, vectorOffsets[v]) })
 	w.op("RET")
 }
