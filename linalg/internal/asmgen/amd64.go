@@ -25,11 +25,7 @@ func (w *writer) setMask() {
 func (w *writer) maskData() {
 	w.WriteByte('\n')
 	for i := range 8 {
-		value := "0xffffffffffffffff"
-		if i >= 4 {
-			value = "0"
-		}
-		fmt.Fprintf(w, "DATA ones<>+%d(SB)/8, $%s\n", 8*i, value)
+		fmt.Fprintf(w, "DATA ones<>+%d(SB)/8, $%s\n", 8*i, [...]string{"0xffffffffffffffff", "0"}[i/4])
 	}
 	w.WriteString("GLOBL ones<>(SB), NOPTR|RODATA, $64\n")
 }
@@ -60,23 +56,18 @@ func (w *writer) store(r int, mem string) {
 	}
 }
 
+// quarter holds the ends of the names of instructions that move four lanes of a vector.
+var quarter = map[*isa]string{avx2: "F128", avx512: "F32X4"}
+
 // insert writes a load of lanes 4·part to 4·part + 3 of vector register r from mem. The other
 // lanes keep their values.
 func (w *writer) insert(part int, mem string, r int) {
-	name := "VINSERTF128"
-	if w.isa == avx512 {
-		name = "VINSERTF32X4"
-	}
-	w.op("%s $%d, %s, %s, %s", name, part, mem, w.v(r), w.v(r))
+	w.op("VINSERT%s $%d, %s, %s, %s", quarter[w.isa], part, mem, w.v(r), w.v(r))
 }
 
 // extract writes a store of lanes 4·part to 4·part + 3 of vector register r to mem.
 func (w *writer) extract(part, r int, mem string) {
-	name := "VEXTRACTF128"
-	if w.isa == avx512 {
-		name = "VEXTRACTF32X4"
-	}
-	w.op("%s $%d, %s, %s", name, part, w.v(r), mem)
+	w.op("VEXTRACT%s $%d, %s, %s", quarter[w.isa], part, w.v(r), mem)
 }
 
 // zero writes an instruction that sets vector register r to zero.
@@ -91,35 +82,23 @@ func (w *writer) zero(r int) {
 	}
 }
 
-// strides names four general-purpose registers that hold 1, 3, 5 and 7 times a stride.
-type strides [4]string
-
-var rowStrides = strides{"R8", "R9", "R10", "R11"}
-
-// at returns the assembly operand for the address base + i·stride, where i < 8.
-func (s strides) at(base string, i int) string {
-	switch i {
-	case 0:
-		return "(" + base + ")"
-	case 1, 2, 4:
-		return fmt.Sprintf("(%s)(%s*%d)", base, s[0], i)
-	case 3, 6:
-		return fmt.Sprintf("(%s)(%s*%d)", base, s[1], i/3)
-	}
-	return fmt.Sprintf("(%s)(%s*1)", base, s[i/2]) // 5 and 7
+// row returns the assembly operand for the address base + i·stride, where i < 8 and R8 to R11 hold
+// 1, 3, 5 and 7 times the stride.
+func row(base string, i int) string {
+	return "(" + base + ")" + [...]string{"", "(R8*1)", "(R8*2)", "(R9*1)", "(R8*4)", "(R10*1)", "(R9*2)", "(R11*1)"}[i]
 }
 
-// setStrides writes code that computes the registers which s.at needs for all i < n. Register s[0]
-// must already hold the stride.
-func (w *writer) setStrides(s strides, n int) {
+// multiplyStride writes code that computes the multiples of the stride in R8 that row needs for
+// all i < n.
+func (w *writer) multiplyStride(n int) {
 	if n > 3 {
-		w.op("LEAQ (%s)(%s*2), %s", s[0], s[0], s[1])
+		w.op("LEAQ (R8)(R8*2), R9")
 	}
 	if n > 5 {
-		w.op("LEAQ (%s)(%s*4), %s", s[0], s[0], s[2])
+		w.op("LEAQ (R8)(R8*4), R10")
 	}
 	if n > 7 {
-		w.op("LEAQ (%s)(%s*4), %s", s[1], s[0], s[3])
+		w.op("LEAQ (R9)(R8*4), R11")
 	}
 }
 

@@ -35,9 +35,11 @@ The comment of each tile lists its vector registers.`)
 	return w.finish()
 }
 
-// vectorStrides names the register that holds the distance between vectors. One register is enough
-// because a tile has at most three vectors per row.
-var vectorStrides = strides{"DX"}
+// vector returns the assembly operand for the address base + v·DX of vector v of a row, where DX
+// holds the distance between vectors.
+func vector(base string, v int) string {
+	return "(" + base + ")" + [...]string{"", "(DX*1)", "(DX*2)"}[v]
+}
 
 // amd64Tile writes the kernel of a full tile or of a partial tile.
 func (w *writer) amd64Tile(s shape, kind tileKind) {
@@ -51,7 +53,7 @@ func (w *writer) amd64Tile(s shape, kind tileKind) {
 		w.setMask()
 	}
 	w.loadArgs("segmentCount AX")
-	w.products(s, "AX", func(v, r int) { w.load(vectorStrides.at("BX", v), r) })
+	w.products(s, "AX", func(v, r int) { w.load(vector("BX", v), r) })
 
 	w.section("Add C if the argument add is set, and store the sums.")
 	w.loadArgs("cRow R8", "cVector DX", "c SI")
@@ -82,7 +84,7 @@ func (w *writer) beginTile(s shape) {
 	w.each(s, func(_ int, mem string) { w.op("PREFETCHT0 %s", mem) })
 	w.section("Load the strides.")
 	w.loadArgs("aRow R8", "bVector DX")
-	w.setStrides(rowStrides, min(s.rows, 8))
+	w.multiplyStride(s.rows)
 	w.loadArgs("aStep R12")
 	if s.rows > 8 { // R12 becomes the distance from the ninth row at a step to the first row at the next
 		w.op("MOVQ R12, R15")
@@ -183,7 +185,7 @@ func (w *writer) products(s shape, counter string, load func(v, r int)) {
 			w.op("LEAQ (SI)(R8*8), SI")
 		}
 		f := factors + i%min(free, 4)
-		w.op("VBROADCASTSS %s, %s", rowStrides.at("SI", i%8), w.v(f))
+		w.op("VBROADCASTSS %s, %s", row("SI", i%8), w.v(f))
 		for v := range s.vectors {
 			w.op("VFMADD231PS %s, %s, %s", w.v(f), w.v(x+v), w.v(i*s.vectors+v))
 		}
@@ -201,7 +203,7 @@ func (w *writer) products(s shape, counter string, load func(v, r int)) {
 func (w *writer) each(s shape, f func(i int, mem string)) {
 	for i := range s.rows {
 		for v := range s.vectors {
-			f(i*s.vectors+v, vectorStrides.at("SI", v))
+			f(i*s.vectors+v, vector("SI", v))
 		}
 		if i < s.rows-1 {
 			w.op("ADDQ R8, SI")

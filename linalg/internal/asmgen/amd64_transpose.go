@@ -19,7 +19,7 @@ func (w *writer) amd64TransposeKernel() {
 	w.begin("transpose"+w.name, "SI, R15: rows 0 and 8 of the band in src; R8-R11: 1, 3, 5 and 7 times its row stride; AX, DX: dst and its\n"+
 		"// row stride; CX, BX: quads and bands left; R12, R13: the beginning of the band in src and dst.")
 	w.loadArgs("dstRow DX", "srcRow R8")
-	w.setStrides(rowStrides, 8)
+	w.multiplyStride(8)
 	w.label("matrix")
 	w.loadArgs("done R12")
 	w.op("MOVQ R12, R13")
@@ -33,16 +33,14 @@ func (w *writer) amd64TransposeKernel() {
 	w.loadArgs("quads CX")
 	w.label("quad")
 	w.section("Load four columns: rows i, i + 4, … into register i.")
-	row := func(i int) string {
-		if i < 8 {
-			return rowStrides.at("SI", i)
-		}
-		return rowStrides.at("R15", i-8)
-	}
 	for i := range 4 {
-		w.op("VMOVUPS %s, X%d", row(i), i)
+		w.op("VMOVUPS %s, X%d", row("SI", i), i)
 		for part := 1; part < w.lanes/4; part++ {
-			w.insert(part, row(i+4*part), i)
+			base, n := "SI", i+4*part
+			if n >= 8 {
+				base, n = "R15", n-8
+			}
+			w.insert(part, row(base, n), i)
 		}
 	}
 	w.section("Transpose 4×4 blocks.")

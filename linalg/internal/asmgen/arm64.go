@@ -17,11 +17,6 @@ func (w *writer) registers3(code uint32, name, lanes string, d, a, b int) {
 	w.word(code|uint32(b)<<16|uint32(a)<<5|uint32(d), "%s v%d.%[3]s, v%[4]d.%[3]s, v%[5]d.%[3]s", name, d, lanes, a, b)
 }
 
-// fmaElement writes d += a·b₀, where b₀ is the first lane of vector register b.
-func (w *writer) fmaElement(d, a, b int) {
-	w.word(0x4f801000|uint32(b)<<16|uint32(a)<<5|uint32(d), "fmla v%d.4s, v%d.4s, v%d.s[0]", d, a, b)
-}
-
 // loadQ writes a load of vector register v from the address base + offset. The arguments are
 // numbers of registers; an offset of 0 means no offset.
 func (w *writer) loadQ(v, base, offset int) {

@@ -83,7 +83,8 @@ func (w *writer) arm64Tile(s shape, kind tileKind) {
 		f := a + i%min(w.registers-a, 6)
 		w.op("FMOVS %s, F%d", indexed(1, rowOffsets[i]), f)
 		for v := range s.vectors {
-			w.fmaElement(i*s.vectors+v, b+v, f)
+			c := i*s.vectors + v
+			w.word(0x4f801000|uint32(f)<<16|uint32(b+v)<<5|uint32(c), "fmla v%d.4s, v%d.4s, v%d.s[0]", c, b+v, f)
 		}
 	}
 	w.op("ADD R6, R1")

@@ -209,48 +209,31 @@ func numbers() string {
 // architecture. For matrices with few rows, a level also includes the transpose kernels of narrower
 // levels.
 func tables(sets []*isa) string {
-	var tiles, transposes, elementwise, peaks string
+	text := "// kernelSets lists the kernels of each level. A tile kernel is listed with its rows, vectors and number,\n// and a transpose kernel with its rows and number.\nvar kernelSets = [levels]*kernelSet{\n"
 	number := 0 // of the next tile kernel
 	for i, a := range sets {
-		tiles += fmt.Sprintf("level%s: newTileSet(%d, %d, %d", a.name, a.lanes, a.vectors, a.partialColumns)
+		text += fmt.Sprintf("level%s: {\nelementwise: %d, peak: %d, peakSums: %d,\n", a.name, i*len(elementwiseKernels), i, a.peakSums)
+		text += "transposes: []transposeKernel{"
+		for j := i; j < len(sets); j++ {
+			text += fmt.Sprintf("{%d, %d}, ", sets[j].lanes, j)
+		}
+		text += fmt.Sprintf("},\nlanes: %d, vectors: %d, partialColumns: %d,\n", a.lanes, a.vectors, a.partialColumns)
 		for kind, shapes := range a.tiles {
-			tiles += fmt.Sprintf(",\n[]tileKernel{ // %v", tileKind(kind))
+			text += fmt.Sprintf("%v: newTileLookup([]tileKernel{", tileKind(kind))
 			rows := 0
 			for _, s := range shapes {
 				if s.rows != rows {
-					tiles += "\n"
+					text += "\n"
 					rows = s.rows
 				}
-				tiles += fmt.Sprintf("{%d, %d, %d}, ", s.rows, s.vectors, number)
+				text += fmt.Sprintf("{%d, %d, %d}, ", s.rows, s.vectors, number)
 				number++
 			}
-			tiles += "\n}"
+			text += "\n}),\n"
 		}
-		tiles += "),\n"
-		transposes += fmt.Sprintf("level%s: {", a.name)
-		for j := i; j < len(sets); j++ {
-			transposes += fmt.Sprintf("{%d, %d}, ", sets[j].lanes, j)
-		}
-		transposes += "},\n"
-		elementwise += fmt.Sprintf("level%s: %d,\n", a.name, i*len(elementwiseKernels))
-		peaks += fmt.Sprintf("level%s: {%d, %d},\n", a.name, i, a.peakSums)
+		text += "},\n"
 	}
-	return goFile("!purego", `// tileSets holds the tile kernels of each level, each with its rows, vectors and number.
-var tileSets = [levels]*tileSet{
-`+tiles+`}
-
-// transposeKernels holds the transpose kernels of each level, each with its rows and number.
-var transposeKernels = [levels][]transposeKernel{
-`+transposes+`}
-
-// elementwiseFirst is the number of each level's first elementwise kernel.
-var elementwiseFirst = [levels]int{
-`+elementwise+`}
-
-// peakKernels holds the number of each level's peak kernel and the number of its sums.
-var peakKernels = [levels]peakKernel{
-`+peaks+`}
-`)
+	return goFile("!purego", text+"}\n")
 }
 
 // goFile returns the formatted source of a Go file of package kernel with the given build

@@ -7,12 +7,7 @@ package kernel
 
 func available() []int { return []int{levelNone} }
 
-var (
-	elementwiseFirst [levels]int
-	tileSets         [levels]*tileSet
-	transposeKernels [levels][]transposeKernel
-	peakKernels      [levels]peakKernel
-)
+var kernelSets [levels]*kernelSet
 
 func callElementwise(kernel int, args *elementwiseArgs) { panic("kernel: no SIMD") }
 func callRow(kernel int, args *rowArgs)                 { panic("kernel: no SIMD") }

@@ -25,7 +25,7 @@ func elementwise[T Float](kernel int, y, a, b, c []T, s T) bool {
 	if !SIMD32[T]() {
 		return false
 	}
-	callElementwise(elementwiseFirst[level]+kernel,
+	callElementwise(kernelSets[level].elementwise+kernel,
 		&elementwiseArgs{y: pointer(y), a: pointer(a), b: pointer(b), c: pointer(c), n: len(y), s: float32(s)})
 	return true
 }
@@ -155,7 +155,7 @@ func SigmoidGradient[T Float](y, a, b []T) {
 func Adamax[T Float](p, m, u, g []T, beta1, beta2, rate, epsilon T) {
 	m, u, g = m[:len(p)], u[:len(p)], g[:len(p)]
 	if SIMD32[T]() {
-		callElementwise(elementwiseFirst[level]+opAdamax, &elementwiseArgs{
+		callElementwise(kernelSets[level].elementwise+opAdamax, &elementwiseArgs{
 			y: pointer(p), a: pointer(g), b: pointer(m), c: pointer(u), n: len(p),
 			beta1: float32(beta1), rest1: float32(1 - beta1), beta2: float32(beta2), rate: float32(rate), epsilon: float32(epsilon)})
 		return

@@ -17,6 +17,21 @@ const (
 
 var levelNames = []string{"none", "avx2", "avx512", "neon"}
 
+// A kernelSet lists the kernels of one level. The numbers of row kernels do not depend on the level.
+type kernelSet struct {
+	elementwise int               // number of the first elementwise kernel
+	peak        int               // number of the peak kernel
+	peakSums    int               // number of vectors of sums in the peak kernel
+	transposes  []transposeKernel // in decreasing order of rows
+
+	lanes          int        // number of float32 in a vector
+	vectors        int        // number of vectors in the widest tile
+	partialColumns int        // number of columns in the widest partial tile
+	full           tileLookup // tiles of whole vectors
+	partial        tileLookup // tiles narrower than a vector
+	quad           tileLookup // tiles of one vector that holds four columns of each of several groups
+}
+
 // level is the level of the kernels in use: the level named by the environment variable HVAE_SIMD,
 // or the best one that the processor and the operating system support.
 var level, levelError = chooseLevel(os.Getenv("HVAE_SIMD"), available())
@@ -41,14 +56,6 @@ func chooseLevel(name string, available []int) (l int, err error) {
 // Level returns the name of the level in use. If HVAE_SIMD is set but does not name an available
 // level, Level returns the name of the best available level, which is in use, and an error.
 func Level() (name string, err error) { return levelNames[level], levelError }
-
-// Lanes returns the number of float32 in a vector of the kernels in use, or 0 for plain Go.
-func Lanes() int {
-	if s := tileSets[level]; s != nil {
-		return s.lanes
-	}
-	return 0
-}
 
 // OnEachLevel calls f once for each available level, from plain Go to the best, with the kernels
 // of that level in use and its name as the argument. It is for tests only: no other code may use

@@ -23,25 +23,11 @@ type tileArgs struct {
 // its kernel.
 type tileKernel struct{ rows, vectors, number int }
 
-// A tileSet holds the tile kernels of one level.
-type tileSet struct {
-	lanes          int // number of float32 in a vector
-	vectors        int // number of vectors in the widest tile
-	partialColumns int // number of columns in the widest partial tile
-	full           tileLookup
-	partial        tileLookup // tiles narrower than a vector
-	quad           tileLookup // tiles of one vector that holds four columns of each of several groups
-}
-
 // A tileLookup holds, for each number of remaining rows and each number of vectors, the tallest
 // tile that fits.
 type tileLookup [maxRows + 1][maxVectors + 1]tileKernel
 
 const maxRows, maxVectors = 16, 4
-
-func newTileSet(lanes, vectors, partialColumns int, full, partial, quad []tileKernel) *tileSet {
-	return &tileSet{lanes, vectors, partialColumns, newTileLookup(full), newTileLookup(partial), newTileLookup(quad)}
-}
 
 func newTileLookup(tiles []tileKernel) (t tileLookup) {
 	for rows := range t {
@@ -86,7 +72,7 @@ var noBias [16]float32
 // increases it from 48 µs to 54 µs if C is in the second-level cache. In training, linalg.Updates
 // combines products with few steps, such as these.
 func (c *Contraction[T]) tiles() {
-	s := tileSets[level]
+	s := kernelSets[level]
 	if c.Groups > 1 || c.Cols <= 3*s.lanes || 4*c.Cols*c.Steps*len(c.Segments) > cacheSize {
 		c.strips(s)
 		return
@@ -103,7 +89,7 @@ func (c *Contraction[T]) tiles() {
 }
 
 // strips computes the contraction strip by strip.
-func (c *Contraction[T]) strips(s *tileSet) {
+func (c *Contraction[T]) strips(s *kernelSet) {
 	args := tileArgs{
 		bias: unsafe.Pointer(&noBias),
 		cRow: 4 * c.CRow, aRow: 4 * c.ARow, aStep: 4 * c.AStep, bStep: 4 * c.BStep,
@@ -150,7 +136,7 @@ func (c *Contraction[T]) strips(s *tileSet) {
 // quads computes the last four columns, j to j+3, of all groups. A vector consists of quarters of
 // four lanes, one for each group. If fewer groups than quarters remain, the last group is computed
 // several times; a single remaining group is computed with partial tiles instead.
-func (c *Contraction[T]) quads(args tileArgs, s *tileSet, j int) {
+func (c *Contraction[T]) quads(args tileArgs, s *kernelSet, j int) {
 	for g := 0; g < c.Groups; {
 		n := min(c.Groups-g, s.lanes/4)
 		if n == 1 {
@@ -166,7 +152,7 @@ func (c *Contraction[T]) quads(args tileArgs, s *tileSet, j int) {
 }
 
 // strip computes all rows of a strip of n vectors that starts at column j of group g.
-func (c *Contraction[T]) strip(args tileArgs, s *tileSet, g, j, n int) {
+func (c *Contraction[T]) strip(args tileArgs, s *kernelSet, g, j, n int) {
 	if args.lanes < s.lanes {
 		c.column(args, &s.partial, g, j, n)
 	} else {

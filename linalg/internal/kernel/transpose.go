@@ -27,7 +27,7 @@ type transposeKernel struct{ rows, number int }
 func Transpose[T Float](dst, a []T, rows, cols int) {
 	dst = dst[:len(a)]
 	if SIMD32[T]() && cols >= 4 {
-		for _, k := range transposeKernels[level] { // in decreasing order of rows
+		for _, k := range kernelSets[level].transposes {
 			if rows >= k.rows {
 				transposeSIMD(k, dst, a, rows, cols)
 				return
