@@ -27,46 +27,43 @@ func Add[T Float](dst, a, b Matrix[T]) {
 
 // Sub sets dst = a − b, elementwise.
 func Sub[T Float](dst, a, b Matrix[T]) {
-	binary("Sub", dst, a, b, kernel.Sub[T], func(x, y T) T { return x - y })
+	if full := dst.shape(); a.shape() == full && b.shape() == full {
+		kernel.Sub(dst.Data, a.Data, b.Data)
+		return
+	}
+	check3("Sub", dst.shape(), a.shape(), b.shape())
+	MulAdd(dst, Matrix[T]{1, 1, []T{-1}}, b, a)
 }
 
 // Div sets dst = a / b, elementwise.
 func Div[T Float](dst, a, b Matrix[T]) {
-	binary("Div", dst, a, b, kernel.Div[T], func(x, y T) T { return x / y })
-}
-
-// binary sets dst = f(a, b), elementwise. The function kernel computes f on slices of equal
-// length; binary calls it if a, b and dst have the same shape.
-func binary[T Float](name string, dst, a, b Matrix[T], kernel func(y, a, b []T), f func(x, y T) T) {
-	if full := dst.shape(); a.shape() == full && b.shape() == full {
-		kernel(dst.Data, a.Data, b.Data)
+	full := dst.shape()
+	if a.shape() == full && b.shape() == full {
+		kernel.Div(dst.Data, a.Data, b.Data)
 		return
 	}
-	check3(name, dst.shape(), a.shape(), b.shape())
-	elementByElement(dst, a, b, f)
+	check3("Div", full, a.shape(), b.shape())
+	p, q := a.broadcast(full), b.broadcast(full)
+	for i := range dst.Rows {
+		y := dst.Row(i)
+		for j := range y {
+			y[j] = p.Data[i*p.Row+j*p.Col] / q.Data[i*q.Row+j*q.Col]
+		}
+	}
 }
 
 // Mul sets dst = a ⊙ b, the elementwise product.
 func Mul[T Float](dst, a, b Matrix[T]) {
-	if full := dst.shape(); a.shape() == full && b.shape() == full {
+	full := dst.shape()
+	if a.shape() == full && b.shape() == full {
 		kernel.Mul(dst.Data, a.Data, b.Data)
 		return
 	}
-	check3("Mul", dst.shape(), a.shape(), b.shape())
-	if b.Cols != dst.Cols {
+	check3("Mul", full, a.shape(), b.shape())
+	if b.Cols != full.Cols {
 		a, b = b, a // the operand that is constant along rows comes first
 	}
-	ar, ac := a.strides(dst.shape())
-	br, bc := b.strides(dst.shape())
-	switch {
-	case len(dst.Data) == 0:
-	case ac == 0 && bc == 1: // a is constant along each row
-		kernel.ScaleRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br)
-	case ac == 1 && bc == 1:
-		kernel.MulRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br)
-	default:
-		elementByElement(dst, a, b, func(x, y T) T { return x * y })
-	}
+	kernel.MulAddRows(dst.Data, dst.Cols, a.broadcast(full), b.broadcast(full), kernel.Operand[T]{})
 }
 
 // MulAdd sets dst = a ⊙ b + c, elementwise. Leapfrog steps, planar layers and most accumulations
@@ -84,25 +81,7 @@ func MulAdd[T Float](dst, a, b, c Matrix[T]) {
 	if b.Cols != full.Cols {
 		a, b = b, a // b varies along rows, as in Mul
 	}
-	ar, ac := a.strides(full)
-	br, bc := b.strides(full)
-	cr, cc := c.strides(full)
-	switch {
-	case len(dst.Data) == 0:
-	case ac == 0 && bc == 1 && cc == 1: // a is constant along each row
-		kernel.ScaleAddRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br, c.Data, cr)
-	case ac == 1 && bc == 1 && cc == 1:
-		kernel.MulAddRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br, c.Data, cr)
-	case ac == 0 && bc == 1 && cc == 0: // a and c are constant along each row
-		kernel.ScaleShiftRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br, c.Data, cr)
-	default:
-		for i := range dst.Rows {
-			y := dst.Row(i)
-			for j := range y {
-				y[j] = a.Data[i*ar+j*ac]*b.Data[i*br+j*bc] + c.Data[i*cr+j*cc]
-			}
-		}
-	}
+	kernel.MulAddRows(dst.Data, dst.Cols, a.broadcast(full), b.broadcast(full), c.broadcast(full))
 }
 
 // Scale sets dst = s·a.
@@ -133,12 +112,12 @@ func Copy[T Float](dst, a Matrix[T]) {
 		copy(dst.Data, a.Data)
 		return
 	}
-	ar, ac := a.strides(full)
+	o := a.broadcast(full)
 	for i := range dst.Rows {
-		if y := dst.Row(i); ac == 1 {
+		if y := dst.Row(i); o.Col == 1 {
 			copy(y, a.Data)
 		} else {
-			Of(1, len(y), y).Fill(a.Data[i*ar])
+			Of(1, len(y), y).Fill(a.Data[i*o.Row])
 		}
 	}
 }
@@ -212,19 +191,6 @@ func apply[T Float](name string, dst, a Matrix[T], f kernel.Function) {
 		return
 	}
 	For(len(y), grain, func(lo, hi int) { kernel.Apply(f, y[lo:hi], x[lo:hi]) })
-}
-
-// elementByElement sets dst[i,j] = f(a[i,j], b[i,j]), where a and b are broadcast to the shape of
-// dst.
-func elementByElement[T Float](dst, a, b Matrix[T], f func(x, y T) T) {
-	ar, ac := a.strides(dst.shape())
-	br, bc := b.strides(dst.shape())
-	for i := range dst.Rows {
-		y := dst.Row(i)
-		for j := range y {
-			y[j] = f(a.Data[i*ar+j*ac], b.Data[i*br+j*bc])
-		}
-	}
 }
 
 func check2(name string, dst, a Shape) {

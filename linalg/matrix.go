@@ -99,19 +99,14 @@ func (s Shape) String() string { return fmt.Sprintf("[%d×%d]", s.Rows, s.Cols) 
 // and b, and whether the shapes are compatible. They are if, along each axis, the lengths are
 // equal or one of them is 1; an operand of length 1 is repeated along that axis.
 func Broadcast(a, b Shape) (s Shape, ok bool) {
-	rows, okRows := broadcastAxis(a.Rows, b.Rows)
-	cols, okCols := broadcastAxis(a.Cols, b.Cols)
-	return Shape{rows, cols}, okRows && okCols
-}
-
-func broadcastAxis(a, b int) (int, bool) {
-	switch {
-	case a == b, b == 1:
-		return a, true
-	case a == 1:
-		return b, true
+	s = a
+	if a.Rows == 1 {
+		s.Rows = b.Rows
 	}
-	return 0, false
+	if a.Cols == 1 {
+		s.Cols = b.Cols
+	}
+	return s, b.broadcastsTo(s)
 }
 
 // broadcastsTo reports whether an operand of shape s can be broadcast to shape full.
@@ -119,14 +114,14 @@ func (s Shape) broadcastsTo(full Shape) bool {
 	return (s.Rows == full.Rows || s.Rows == 1) && (s.Cols == full.Cols || s.Cols == 1)
 }
 
-// strides returns the strides of m broadcast to shape full: element (i, j) is m.Data[i*row +
-// j*col]. A stride is 0 along an axis that is broadcast.
-func (m *Matrix[T]) strides(full Shape) (row, col int) {
+// broadcast returns m broadcast to shape full.
+func (m *Matrix[T]) broadcast(full Shape) kernel.Operand[T] {
+	o := kernel.Operand[T]{Data: m.Data}
 	if m.Rows == full.Rows {
-		row = m.Cols
+		o.Row = m.Cols
 	}
 	if m.Cols == full.Cols {
-		col = 1
+		o.Col = 1
 	}
-	return row, col
+	return o
 }

@@ -18,11 +18,10 @@ func Sum[T Float](dst, a Matrix[T]) {
 		return
 	}
 	clear(dst.Data)
-	switch dr, dc := dst.strides(a.shape()); {
-	case dc == 0:
-		kernel.AddSums(dst.Data, dr, a.Data, a.Cols, a.Rows, a.Cols)
-	default:
-		kernel.AddRows(dst.Data, a.Data, a.Rows)
+	if y := dst.broadcast(a.shape()); y.Col == 0 {
+		kernel.AddSums(dst.Data, y.Row, a.Data, a.Rows, a.Cols)
+	} else {
+		kernel.AddRows(dst.Data, 1, a.Data, a.Rows)
 	}
 }
 
@@ -43,20 +42,17 @@ func MulSum[T Float](dst, a, b Matrix[T]) {
 	if b.Cols != full.Cols {
 		a, b = b, a // b varies along rows, as in Mul
 	}
-	ar, ac := a.strides(full)
-	br, bc := b.strides(full)
-	switch dr, dc := dst.strides(full); {
+	p, q, y := a.broadcast(full), b.broadcast(full), dst.broadcast(full)
+	switch {
 	case full.Rows*full.Cols == 0:
-	case dc == 0 && ac == 1 && bc == 1: // dot products of rows
-		kernel.AddDots(dst.Data, dr, a.Data, ar, b.Data, br, full.Rows, full.Cols)
-	case dc == 1 && dr == 0 && ac == 0 && bc == 1: // sums over rows; a is constant along each row
-		kernel.AddScaledRows(dst.Data, a.Data, ar, b.Data, br, full.Rows)
-	case dc == 1 && dr == 0 && ac == 1 && bc == 1: // sums over rows
-		kernel.AddMulRows(dst.Data, a.Data, ar, b.Data, br, full.Rows)
-	default:
+	case y.Col == 1: // sums over rows
+		kernel.AddMulRows(dst.Data, p, q, full.Rows)
+	case p.Col == 1: // dot products of rows
+		kernel.AddDots(dst.Data, y.Row, p, q, full.Rows, full.Cols)
+	default: // sums along rows; a is constant along each row
 		for i := range full.Rows {
 			for j := range full.Cols {
-				dst.Data[i*dr+j*dc] += a.Data[i*ar+j*ac] * b.Data[i*br+j*bc]
+				dst.Data[i*y.Row] += a.Data[i*p.Row] * b.Data[i*q.Row+j]
 			}
 		}
 	}
@@ -68,7 +64,7 @@ func AddSum[T Float](dst, a Matrix[T]) {
 	if dst.shape() != (Shape{a.Rows, 1}) {
 		panic(fmt.Sprintf("linalg: AddSum: the rows of %v do not sum to %v", a.shape(), dst.shape()))
 	}
-	kernel.AddSums(dst.Data, 1, a.Data, a.Cols, a.Rows, a.Cols)
+	kernel.AddSums(dst.Data, 1, a.Data, a.Rows, a.Cols)
 }
 
 // AddMulSum adds the dot product of each row of a [m×n] with the same row of b [m×n] to dst [m×1].
@@ -77,31 +73,20 @@ func AddMulSum[T Float](dst, a, b Matrix[T]) {
 	if a.shape() != b.shape() || dst.shape() != (Shape{a.Rows, 1}) {
 		panic(fmt.Sprintf("linalg: AddMulSum: the rows of %v and %v have no dot products %v", a.shape(), b.shape(), dst.shape()))
 	}
-	kernel.AddDots(dst.Data, 1, a.Data, a.Cols, b.Data, b.Cols, a.Rows, a.Cols)
+	kernel.AddDots(dst.Data, 1, a.broadcast(a.shape()), b.broadcast(b.shape()), a.Rows, a.Cols)
 }
 
 // Finite reports whether every element of m is finite.
 func Finite[T Float](m Matrix[T]) bool {
-	rest := m.Data
-	if kernel.SIMD32[T]() {
-		// Sum 0·x over rows of 128 elements. The product 0·x is NaN if x is NaN or infinite, and
-		// otherwise zero, so the sums are zero only if all elements are finite.
-		const columns = 128
-		var sums [columns]T
-		var zero, segment = [1]T{}, [1]Segment{}
-		rows := len(m.Data) / columns
-		c := Contraction[T]{
-			Rows: 1, Cols: 16, Groups: columns / 16, Steps: rows,
-			C: sums[:], CRow: columns, CGroup: 16,
-			A: zero[:], B: m.Data, BStep: columns, BGroup: 16, Segments: segment[:],
-		}
-		c.Run()
-		if sums != [columns]T{} {
-			return false
-		}
-		rest = m.Data[rows*columns:]
+	// Sum 0·x over rows of 128 elements. The product 0·x is NaN if x is NaN or infinite, and
+	// otherwise zero, so the sums are zero only if all elements are finite.
+	const columns = 128
+	var sums [columns]T
+	rows := len(m.Data) / columns
+	if kernel.AddRows(sums[:], 0, m.Data, rows); sums != [columns]T{} {
+		return false
 	}
-	for _, x := range rest {
+	for _, x := range m.Data[rows*columns:] {
 		if x-x != 0 {
 			return false
 		}

@@ -458,22 +458,32 @@ func TestRowKernelsAreBitIdenticalToPlainGo(t *testing.T) {
 			rowA, rowB, rowC := stride(n), stride(n), stride(n)
 			numberA, numberC, numberY := stride(1), stride(1), stride(1)
 			whole := rows * n
+			matrix := func(x []float64, stride int) Operand[float64] { return Operand[float64]{x, stride, 1} }
+			column := func(x []float64, stride int) Operand[float64] { return Operand[float64]{x, stride, 0} }
+			var zero Operand[float64]
 			for name, f := range map[string]func(y, a, b, c []float64){
-				"ScaleRows":      func(y, a, b, c []float64) { ScaleRows(y[:whole], n, a, numberA, b, rowB) },
-				"MulRows":        func(y, a, b, c []float64) { MulRows(y[:whole], n, a, rowA, b, rowB) },
-				"MulAddRows":     func(y, a, b, c []float64) { MulAddRows(y[:whole], n, a, rowA, b, rowB, c, rowC) },
-				"ScaleAddRows":   func(y, a, b, c []float64) { ScaleAddRows(y[:whole], n, a, numberA, b, rowB, c, rowC) },
-				"in place":       func(y, a, b, c []float64) { ScaleAddRows(y[:whole], n, a, numberA, b, rowB, y, n) },
-				"ScaleShiftRows": func(y, a, b, c []float64) { ScaleShiftRows(y[:whole], n, a, numberA, b, rowB, c, numberC) },
-				"AddDots":        func(y, a, b, c []float64) { AddDots(y, numberY, a, rowA, b, rowB, rows, n) },
-				"AddSums":        func(y, a, b, c []float64) { AddSums(y, numberY, b, rowB, rows, n) },
-				"AddMulRows":     func(y, a, b, c []float64) { AddMulRows(y[:n], a, rowA, b, rowB, rows) },
-				"AddScaledRows":  func(y, a, b, c []float64) { AddScaledRows(y[:n], a, numberA, b, rowB, rows) },
-				"Add":            func(y, a, b, c []float64) { Add(y, a, b) },
-				"Add in place":   func(y, a, b, c []float64) { Add(y, a, y) },
-				"Mul":            func(y, a, b, c []float64) { Mul(y, a, b) },
-				"Scale":          func(y, a, b, c []float64) { Scale(y, c[0], a) },
-				"AddConst":       func(y, a, b, c []float64) { AddConst(y, a, c[0]) },
+				"y_i = a_i·b_i for numbers a_i": func(y, a, b, c []float64) {
+					MulAddRows(y[:whole], n, column(a, numberA), matrix(b, rowB), zero)
+				},
+				"y_i = a_i ⊙ b_i": func(y, a, b, c []float64) {
+					MulAddRows(y[:whole], n, matrix(a, rowA), matrix(b, rowB), zero)
+				},
+				"y_i = a_i ⊙ b_i + c_i": func(y, a, b, c []float64) {
+					MulAddRows(y[:whole], n, matrix(a, rowA), matrix(b, rowB), matrix(c, rowC))
+				},
+				"y_i = a_i·b_i + c_i for numbers a_i": func(y, a, b, c []float64) {
+					MulAddRows(y[:whole], n, column(a, numberA), matrix(b, rowB), matrix(c, rowC))
+				},
+				"y_i = a_i·b_i + y_i for numbers a_i": func(y, a, b, c []float64) {
+					MulAddRows(y[:whole], n, column(a, numberA), matrix(b, rowB), matrix(y, n))
+				},
+				"y_i = a_i·b_i + c_i for numbers a_i and c_i": func(y, a, b, c []float64) {
+					MulAddRows(y[:whole], n, column(a, numberA), matrix(b, rowB), column(c, numberC))
+				},
+				"AddDots":               func(y, a, b, c []float64) { AddDots(y, numberY, matrix(a, rowA), matrix(b, rowB), rows, n) },
+				"AddSums":               func(y, a, b, c []float64) { AddSums(y, numberY, b, rows, n) },
+				"AddMulRows":            func(y, a, b, c []float64) { AddMulRows(y[:n], matrix(a, rowA), matrix(b, rowB), rows) },
+				"AddMulRows of numbers": func(y, a, b, c []float64) { AddMulRows(y[:n], column(a, numberA), matrix(b, rowB), rows) },
 			} {
 				got, want := slices.Clone(y), slices.Clone(y)
 				f(got, a, b, c)
@@ -495,7 +505,8 @@ func TestRowKernelsCheckBounds(t *testing.T) {
 				t.Error("no panic although an operand is too short")
 			}
 		}()
-		MulRows(make([]float64, 50), 10, make([]float64, 50), 10, make([]float64, 49), 10)
+		a, short := Operand[float64]{make([]float64, 50), 10, 1}, Operand[float64]{make([]float64, 49), 10, 1}
+		MulAddRows(make([]float64, 50), 10, a, short, Operand[float64]{})
 	})
 }
 
