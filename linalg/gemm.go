@@ -2,7 +2,6 @@ package linalg
 
 import (
 	"fmt"
-	"sync"
 
 	"hvae/linalg/internal/kernel"
 )
@@ -56,14 +55,25 @@ func matMulTB[T Float](dst, a, b Matrix[T], scratch []T, add bool) {
 // if add is set. The matrix A is stored with strides ai and ap, A[i,p] = a[i·ai + p·ap], so that
 // it may be a transpose. A nil bias means zero.
 func product[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bias []T, add bool) {
-	grain := max(1, gemmGrain/max(1, dst.Cols*k)) // in rows
-	if Serial(dst.Rows, grain) {
-		productRange(dst, a, ai, ap, k, b, bias, add, 0, dst.Rows)
-		return
+	c := Contraction[T]{
+		Rows: dst.Rows, Cols: dst.Cols, Steps: k, Groups: 1,
+		C: dst.Data, CRow: dst.Cols,
+		A: a, ARow: ai, AStep: ap,
+		B: b.Data, BStep: b.Cols,
+		Bias: bias, Add: add,
 	}
-	For(dst.Rows, grain, func(lo, hi int) {
-		productRange(dst, a, ai, ap, k, b, bias, add, lo, hi)
-	})
+	grain := max(1, gemmGrain/max(1, c.Cols*k)) // in rows
+	if Serial(c.Rows, grain) {
+		runBlocks(c)
+	} else {
+		runParallel(c, grain)
+	}
+}
+
+// runParallel divides the rows of the product c among goroutines. It is separate from product
+// because c, which the closure refers to, is allocated on the heap.
+func runParallel[T Float](c Contraction[T], grain int) {
+	For(c.Rows, grain, func(lo, hi int) { runBlocks(c.RowRange(lo, hi)) })
 }
 
 // kBlock is the number of terms in one block of the sum Σ_p A[i,p]·b[p,j]. It is so small that the
@@ -73,33 +83,23 @@ func product[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bias []T
 // of the result do not depend on them either.
 const kBlock, kBlockDown = 192, 64
 
-// productRange computes rows lo to hi-1 of a product, block by block. If add is set, the sum is a
-// single block, because the whole sum must be complete before it is added to dst.
-func productRange[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bias []T, add bool, lo, hi int) {
-	if bias != nil {
-		bias = bias[lo:hi]
-	}
-	c := Contraction[T]{
-		Rows: hi - lo, Cols: dst.Cols, Groups: 1,
-		C: dst.Data[lo*dst.Cols:], CRow: dst.Cols,
-		A: a, ARow: ai, AStep: ap,
-		B: b.Data, BStep: b.Cols,
-		Bias: bias, Add: add,
-	}
-	block := kBlock
+// runBlocks computes the product c block by block. If c.Add is set, the sum is a single block,
+// because the whole sum must be complete before it is added to C.
+func runBlocks[T Float](c Contraction[T]) {
+	k, block := c.Steps, kBlock
 	switch {
-	case add:
+	case c.Add:
 		block = max(k, 1)
-	case ap > 1:
+	case c.AStep > 1:
 		block = kBlockDown
 	}
-	if !add && dst.Cols >= 4*panelCols && c.Rows >= rowGroup && k >= 2*kBlock {
-		runPacked(&c, lo*ai, k, block)
+	if !c.Add && c.Cols >= 4*panelCols && c.Rows >= rowGroup && k >= 2*kBlock {
+		runPacked(c, block)
 		return
 	}
 	var segment [1]Segment
 	for p := 0; p == 0 || p < k; p += block {
-		segment[0] = Segment{A: lo*ai + p*ap, B: p * b.Cols}
+		segment[0] = Segment{A: p * c.AStep, B: p * c.BStep}
 		c.Steps, c.Segments = min(block, k-p), segment[:]
 		c.Run()
 		c.Bias, c.Add = nil, true
@@ -123,35 +123,25 @@ func productRange[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bia
 // ms instead of 52 ms (one core with AVX-512).
 const panelCols, rowGroup = 48, 64
 
-// packed is a pool of buffers for packed copies of b, so that products need not allocate them.
-var packed sync.Pool
-
-// runPacked runs the contraction c with packed operands. It ignores c.Steps and c.Segments: the
-// contraction has k steps, which are divided into blocks of block steps, and a single segment that
-// starts at c.A[ao] and c.B[0].
-func runPacked[T Float](c *Contraction[T], ao, k, block int) {
+// runPacked computes the product c in blocks of the given number of steps, with packed operands.
+func runPacked[T Float](c Contraction[T], block int) {
 	const aRow = kBlock + 16 // not a power of two
 	var group [rowGroup * aRow]T
 	var segment [1]Segment
-	b, ok := packed.Get().(*[]T)
-	if !ok || len(*b) < kBlock*c.Cols {
-		b = new([]T)
-		*b = make([]T, kBlock*c.Cols)
-	}
-	defer packed.Put(b)
-	for p := 0; p < k; p += block {
-		steps := min(block, k-p)
+	panels := make([]T, block*c.Cols)
+	for p := 0; p < c.Steps; p += block {
+		steps := min(block, c.Steps-p)
 		for q := range steps {
 			from := c.B[(p+q)*c.BStep:][:c.Cols]
 			for j := 0; j < c.Cols; j += panelCols {
 				n := min(panelCols, c.Cols-j)
-				copy((*b)[j*steps+q*n:][:n], from[j:])
+				copy(panels[j*steps+q*n:][:n], from[j:])
 			}
 		}
 		for i := 0; i < c.Rows; i += rowGroup {
-			rows := min(rowGroup, c.Rows-i)
-			for r := range rows {
-				from := c.A[ao+(i+r)*c.ARow+p*c.AStep:]
+			rows := c.RowRange(i, min(i+rowGroup, c.Rows))
+			for r := range rows.Rows {
+				from := rows.A[r*c.ARow+p*c.AStep:]
 				if c.AStep == 1 {
 					copy(group[r*aRow:][:steps], from)
 					continue
@@ -161,21 +151,15 @@ func runPacked[T Float](c *Contraction[T], ao, k, block int) {
 				}
 			}
 			for j := 0; j < c.Cols; j += panelCols {
-				n := min(panelCols, c.Cols-j)
-				segment[0] = Segment{B: j * steps}
-				piece := Contraction[T]{
-					Rows: rows, Cols: n, Steps: steps, Groups: 1,
-					C: c.C[i*c.CRow+j:], CRow: c.CRow,
-					A: group[:], ARow: aRow, AStep: 1,
-					B: *b, BStep: n,
-					Segments: segment[:], Add: p > 0,
-				}
-				if p == 0 && c.Bias != nil {
-					piece.Bias = c.Bias[i:]
-				}
+				piece := rows
+				piece.Cols, piece.Steps = min(panelCols, c.Cols-j), steps
+				piece.C, piece.Segments = rows.C[j:], segment[:]
+				piece.A, piece.ARow, piece.AStep = group[:], aRow, 1
+				piece.B, piece.BStep = panels[j*steps:], piece.Cols
 				piece.Run()
 			}
 		}
+		c.Bias, c.Add = nil, true
 	}
 }
 

@@ -43,12 +43,6 @@ func (p *Panic) Error() string {
 	return fmt.Sprintf("%v\n\nin a parallel loop:\n%s", p.Value, p.Stack)
 }
 
-// Unwrap returns Value if it is an error.
-func (p *Panic) Unwrap() error {
-	err, _ := p.Value.(error)
-	return err
-}
-
 func help() {
 	for c := range pending {
 		c.run()
@@ -107,21 +101,17 @@ func For(n, grain int, body func(lo, hi int)) {
 	for c := 1; c < chunks; c++ {
 		pending <- chunk{l, c * n / chunks, (c + 1) * n / chunks}
 	}
-	defer l.end(chunks)
+	defer func() { // also if body panics
+		l.helpers.Wait()
+		busy.Add(int32(1 - chunks))
+		p := l.panic.Swap(nil)
+		l.body = nil
+		loops.Put(l)
+		if p != nil {
+			panic(p)
+		}
+	}()
 	body(0, n/chunks)
-}
-
-// end waits for the helpers of a loop and panics with a *Panic if the body panicked in one of
-// them.
-func (l *loop) end(chunks int) {
-	l.helpers.Wait()
-	busy.Add(int32(1 - chunks))
-	p := l.panic.Swap(nil)
-	l.body = nil
-	loops.Put(l)
-	if p != nil {
-		panic(p)
-	}
 }
 
 // Serial reports whether For(n, grain, body) would run the loop as a single chunk. A caller that

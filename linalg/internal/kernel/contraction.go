@@ -50,6 +50,16 @@ func (c *Contraction[T]) Run() {
 	}
 }
 
+// RowRange returns the contraction that computes only rows lo to hi-1 of each C_g.
+func (c *Contraction[T]) RowRange(lo, hi int) Contraction[T] {
+	rows := *c
+	rows.Rows, rows.C, rows.A = hi-lo, c.C[lo*c.CRow:], c.A[lo*c.ARow:]
+	if c.Bias != nil {
+		rows.Bias = c.Bias[lo:hi]
+	}
+	return rows
+}
+
 // check panics if an operand is too short, an index is negative, or a stride other than CGroup is
 // negative.
 func (c *Contraction[T]) check() {
@@ -81,13 +91,14 @@ func (c *Contraction[T]) plain() {
 	var sums [chunk]T
 	for g := range c.Groups {
 		for i := range c.Rows {
+			var bias T
+			if c.Bias != nil {
+				bias = c.Bias[i]
+			}
 			for lo := 0; lo < c.Cols; lo += chunk {
 				y := sums[:min(chunk, c.Cols-lo)]
-				clear(y)
-				if c.Bias != nil {
-					for j := range y {
-						y[j] = c.Bias[i]
-					}
+				for j := range y {
+					y[j] = bias
 				}
 				for _, s := range c.Segments {
 					if c.Steps > 0 {
@@ -95,12 +106,10 @@ func (c *Contraction[T]) plain() {
 					}
 				}
 				out := c.C[c.CStart+g*c.CGroup+i*c.CRow+lo:][:len(y)]
-				if !c.Add {
+				if c.Add {
+					Add(out, out, y)
+				} else {
 					copy(out, y)
-					continue
-				}
-				for j := range out {
-					out[j] += y[j]
 				}
 			}
 		}

@@ -79,11 +79,7 @@ func (c *Contraction[T]) tiles() {
 	}
 	height := s.full[maxRows][s.vectors].rows
 	for i := 0; i < c.Rows; i += height {
-		rows := *c
-		rows.Rows, rows.C, rows.A = min(height, c.Rows-i), c.C[i*c.CRow:], c.A[i*c.ARow:]
-		if c.Bias != nil {
-			rows.Bias = c.Bias[i:]
-		}
+		rows := c.RowRange(i, min(i+height, c.Rows))
 		rows.strips(s)
 	}
 }
@@ -105,11 +101,11 @@ func (c *Contraction[T]) strips(s *kernelSet) {
 	args.cVector, args.bVector, args.lanes = 4*s.lanes, 4*s.lanes, s.lanes
 	for g := range c.Groups {
 		for j := 0; j < done; j += wide {
-			c.strip(args, s, g, j, s.vectors)
+			c.column(args, &s.full, g, j, s.vectors)
 		}
 	}
 	if n := (c.Cols - done) / s.lanes; c.Groups == 1 && n > 0 {
-		c.strip(args, s, 0, done, n)
+		c.column(args, &s.full, 0, done, n)
 		done += n * s.lanes
 	}
 	args.cVector, args.bVector = 4*c.CGroup, 4*c.BGroup
@@ -118,16 +114,16 @@ func (c *Contraction[T]) strips(s *kernelSet) {
 			c.quads(args, s, j)
 			break
 		}
-		most := s.vectors
+		tiles, most := &s.full, s.vectors
 		if j+s.lanes > c.Cols {
 			args.lanes = min(c.Cols-j, s.partialColumns)
-			most = 1
+			tiles, most = &s.partial, 1
 		}
 		for g := 0; g < c.Groups; {
 			left := c.Groups - g
 			strips := (left + most - 1) / most
 			n := (left + strips - 1) / strips // divide the groups evenly among the strips
-			c.strip(args, s, g, j, n)
+			c.column(args, tiles, g, j, n)
 			g += n
 		}
 	}
@@ -141,22 +137,13 @@ func (c *Contraction[T]) quads(args tileArgs, s *kernelSet, j int) {
 		n := min(c.Groups-g, s.lanes/4)
 		if n == 1 {
 			args.lanes = 4
-			c.strip(args, s, g, j, 1)
+			c.column(args, &s.partial, g, j, 1)
 			return
 		}
 		args.bQuad2, args.bQuad3 = min(2, n-1)*args.bVector, min(3, n-1)*args.bVector
 		args.cQuad2, args.cQuad3 = min(2, n-1)*args.cVector, min(3, n-1)*args.cVector
 		c.column(args, &s.quad, g, j, 1)
 		g += n
-	}
-}
-
-// strip computes all rows of a strip of n vectors that starts at column j of group g.
-func (c *Contraction[T]) strip(args tileArgs, s *kernelSet, g, j, n int) {
-	if args.lanes < s.lanes {
-		c.column(args, &s.partial, g, j, n)
-	} else {
-		c.column(args, &s.full, g, j, n)
 	}
 }
 
