@@ -96,12 +96,6 @@ func AddConst[T Float](dst, a Matrix[T], s T) {
 	kernel.AddConst(dst.Data, a.Data, s)
 }
 
-// Square sets dst = a ⊙ a, elementwise.
-func Square[T Float](dst, a Matrix[T]) {
-	check2("Square", dst.shape(), a.shape())
-	kernel.Mul(dst.Data, a.Data, a.Data)
-}
-
 // Copy sets dst to a, broadcast to the shape of dst.
 func Copy[T Float](dst, a Matrix[T]) {
 	full := dst.shape()

@@ -183,7 +183,7 @@ func TestScalarMultiples(t *testing.T) {
 	}{
 		{"Scale", func(d Matrix[float64]) { Scale(d, -2, a) }, []float64{-2, 4, -6}},
 		{"AddConst", func(d Matrix[float64]) { AddConst(d, a, 0.5) }, []float64{1.5, -1.5, 3.5}},
-		{"Square", func(d Matrix[float64]) { Square(d, a) }, []float64{1, 4, 9}},
+		{"Mul", func(d Matrix[float64]) { Mul(d, a, a) }, []float64{1, 4, 9}},
 	} {
 		dst := New[float64](3, 1)
 		if c.do(dst); !slices.Equal(dst.Data, c.want) {

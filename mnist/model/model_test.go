@@ -886,7 +886,7 @@ func TestReconstructionsAgreeWithoutNoise(t *testing.T) {
 			}
 			fromFlow := path[len(path)-1].Image
 			linalg.Sub(fromFlow, fromFlow, fromMean)
-			linalg.Square(fromFlow, fromFlow)
+			linalg.Mul(fromFlow, fromFlow, fromFlow)
 			return math.Sqrt(ad.Sum(tape.Const(fromFlow)).Scalar())
 		}
 		if d := apart(); !(d > 1e-5) { // starting weights are small
