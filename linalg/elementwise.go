@@ -6,11 +6,9 @@ import (
 	"hvae/linalg/internal/kernel"
 )
 
-// The binary operations and MulAdd broadcast each operand with one row, one column or one element
-// to the shape of dst, which must be the broadcast shape of all operands. dst may share its
-// elements with an operand of the same shape. Package kernel provides fast loops for operands of
-// equal shapes and, in sums and products, for combining a matrix with a row or a column. All other
-// cases use a slow loop over the elements.
+// Add, Sub, Mul, Div and MulAdd broadcast their operands to the shape of dst: they repeat an operand
+// with one row, one column or one element. The shape of dst must be the shape that Broadcast
+// returns for the operands. dst may share its elements with an operand of the same shape.
 
 // Add sets dst = a + b, elementwise.
 func Add[T Float](dst, a, b Matrix[T]) {
@@ -20,7 +18,7 @@ func Add[T Float](dst, a, b Matrix[T]) {
 	}
 	check3("Add", dst.shape(), a.shape(), b.shape())
 	if a.Cols == 1 {
-		a, b = b, a
+		a, b = b, a // MulAdd computes 1·a + b fast if a is not a column
 	}
 	MulAdd(dst, Matrix[T]{1, 1, []T{1}}, a, b)
 }
@@ -32,7 +30,7 @@ func Sub[T Float](dst, a, b Matrix[T]) {
 		return
 	}
 	check3("Sub", dst.shape(), a.shape(), b.shape())
-	MulAdd(dst, Matrix[T]{1, 1, []T{-1}}, b, a)
+	MulAdd(dst, Matrix[T]{1, 1, []T{-1}}, b, a) // (−1)·b + a has the bits of a − b
 }
 
 // Div sets dst = a / b, elementwise.
@@ -61,13 +59,13 @@ func Mul[T Float](dst, a, b Matrix[T]) {
 	}
 	check3("Mul", full, a.shape(), b.shape())
 	if b.Cols != full.Cols {
-		a, b = b, a // the operand that is constant along rows comes first
+		a, b = b, a // only a may be constant along each row
 	}
 	kernel.MulAddRows(dst.Data, dst.Cols, a.broadcast(full), b.broadcast(full), kernel.Operand[T]{})
 }
 
-// MulAdd sets dst = a ⊙ b + c, elementwise. Leapfrog steps, planar layers and most accumulations
-// of gradients have this form.
+// MulAdd sets dst = a ⊙ b + c, elementwise. Leapfrog steps, planar layers and most sums of gradients
+// have this form.
 func MulAdd[T Float](dst, a, b, c Matrix[T]) {
 	full := dst.shape()
 	ab, ok := Broadcast(a.shape(), b.shape())
@@ -79,7 +77,7 @@ func MulAdd[T Float](dst, a, b, c Matrix[T]) {
 		return
 	}
 	if b.Cols != full.Cols {
-		a, b = b, a // b varies along rows, as in Mul
+		a, b = b, a // only a may be constant along each row
 	}
 	kernel.MulAddRows(dst.Data, dst.Cols, a.broadcast(full), b.broadcast(full), c.broadcast(full))
 }
@@ -116,9 +114,10 @@ func Copy[T Float](dst, a Matrix[T]) {
 	}
 }
 
-// The transcendental functions compute in float64 and round the result once. The SIMD kernels,
-// which exist for all of them except Tanh, instead compute float32 results in float32, to within
-// 2.5 ulps. Functions with one operand and one result divide large matrices among goroutines.
+// Exp, Log, Tanh, Softplus, Sigmoid and SoftplusSigmoid compute each element in float64 and round
+// the result once. In float32 with SIMD, all of them except Tanh instead compute in float32, with
+// an error of at most 2.5 units in the last place. Functions with one result divide large matrices
+// among goroutines.
 
 // Exp sets dst = eᵃ, elementwise.
 func Exp[T Float](dst, a Matrix[T]) { apply("Exp", dst, a, kernel.Exp) }
@@ -130,16 +129,16 @@ func Log[T Float](dst, a Matrix[T]) { apply("Log", dst, a, kernel.Log) }
 func Tanh[T Float](dst, a Matrix[T]) { apply("Tanh", dst, a, kernel.Tanh) }
 
 // Softplus sets dst = log(1 + eᵃ), elementwise. It does not overflow for large a and keeps its
-// relative precision for negative a. It returns zero for a < −44, which keeps subnormal numbers
-// out of gradients; see the constant tail in internal/kernel/elementwise.go.
+// relative precision for negative a. For a < −44 the result is zero, so that gradients contain no
+// subnormal numbers; see the constant tail in internal/kernel/elementwise.go.
 func Softplus[T Float](dst, a Matrix[T]) { apply("Softplus", dst, a, kernel.Softplus) }
 
-// Sigmoid sets dst = 1/(1 + e⁻ᵃ), elementwise. It is the derivative of Softplus and, like
-// Softplus, zero for a < −44.
+// Sigmoid sets dst = 1/(1 + e⁻ᵃ), the derivative of Softplus, elementwise. For a < −44 the result
+// is zero.
 func Sigmoid[T Float](dst, a Matrix[T]) { apply("Sigmoid", dst, a, kernel.Sigmoid) }
 
 // SoftplusSigmoid sets dst = log(1 + eᵃ) and slope = 1/(1 + e⁻ᵃ), the derivative of dst with
-// respect to a. It computes one exponential per element.
+// respect to a. It computes one exponential for both results of an element.
 func SoftplusSigmoid[T Float](dst, slope, a Matrix[T]) {
 	check2("SoftplusSigmoid", dst.shape(), a.shape())
 	check2("SoftplusSigmoid", slope.shape(), a.shape())
@@ -167,9 +166,9 @@ func Adamax[T Float](p, m, u, g Matrix[T], beta1, beta2, rate, epsilon T) {
 	kernel.Adamax(p.Data, m.Data, u.Data, g.Data, beta1, beta2, rate, epsilon)
 }
 
-// applyGrain and simdGrain are the smallest numbers of elements worth a separate goroutine when a
-// transcendental function is computed in plain Go and with SIMD. Both are about 40 µs of work: an
-// element takes about 10 ns in plain Go, and less than a tenth of that with SIMD.
+// applyGrain (in plain Go) and simdGrain (with SIMD) are the smallest numbers of elements worth a
+// separate goroutine. Both are about 40 µs of work: a function takes about 10 ns per element in
+// plain Go, and less than a tenth of that with SIMD.
 const applyGrain, simdGrain = 4096, 1 << 16
 
 // apply sets dst = f(a), elementwise, and divides large matrices among goroutines.
@@ -181,7 +180,7 @@ func apply[T Float](name string, dst, a Matrix[T], f kernel.Function) {
 		grain = simdGrain
 	}
 	if Serial(len(y), grain) {
-		kernel.Apply(f, y, x) // without a closure, so that small matrices allocate nothing
+		kernel.Apply(f, y, x) // without the closure below, whose memory would be allocated
 		return
 	}
 	For(len(y), grain, func(lo, hi int) { kernel.Apply(f, y[lo:hi], x[lo:hi]) })

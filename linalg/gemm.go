@@ -8,11 +8,10 @@ import (
 
 // This file implements the products of a dense layer Y = W·X + b. Affine computes the layer,
 // MatMulTA the gradient with respect to X (Wᵀ·δ) and MatMulTB the gradient with respect to W
-// (δ·Xᵀ), where δ is the gradient with respect to Y. Each element adds its products in the order
-// of the summed index, for any matrix size and number of goroutines.
+// (δ·Xᵀ), where δ is the gradient with respect to Y. The terms of each sum Σ_p A[i,p]·B[p,j] are
+// added in increasing order of p, for any matrix size and number of goroutines.
 
-// gemmGrain is the smallest number of multiply-adds worth a separate goroutine: about 50 µs of
-// work.
+// gemmGrain is the smallest number of multiply-adds worth a separate goroutine, about 50 µs of work.
 const gemmGrain = 1 << 21
 
 // MatMul sets dst [m×n] = a [m×k] · b [k×n]. dst must not overlap a or b.
@@ -35,11 +34,11 @@ func MatMulTA[T Float](dst, a, b Matrix[T]) {
 	product(dst, a.Data, 1, a.Cols, a.Rows, b, nil, false)
 }
 
-// MatMulTB sets dst [m×n] = a · bᵀ for a [m×k] and b [n×k]. dst must not overlap a or b. scratch
-// must have at least k·n elements; MatMulTB transposes b into it.
+// MatMulTB sets dst [m×n] = a · bᵀ for a [m×k] and b [n×k]. dst must not overlap a or b. MatMulTB
+// stores bᵀ in scratch, which must have at least k·n elements.
 func MatMulTB[T Float](dst, a, b Matrix[T], scratch []T) { matMulTB(dst, a, b, scratch, false) }
 
-// AddMatMulTB adds a · bᵀ to dst. Its operands have the same shapes as in MatMulTB.
+// AddMatMulTB adds a · bᵀ to dst. The arguments have the same shapes as in MatMulTB.
 func AddMatMulTB[T Float](dst, a, b Matrix[T], scratch []T) { matMulTB(dst, a, b, scratch, true) }
 
 func matMulTB[T Float](dst, a, b Matrix[T], scratch []T, add bool) {
@@ -52,8 +51,8 @@ func matMulTB[T Float](dst, a, b Matrix[T], scratch []T, add bool) {
 }
 
 // product sets dst[i,j] = bias[i] + Σ_p A[i,p]·b[p,j] with 0 ≤ p < k, or adds this sum to dst[i,j]
-// if add is set. The matrix A is stored with strides ai and ap, A[i,p] = a[i·ai + p·ap], so that
-// it may be a transpose. A nil bias means zero.
+// if add is set. The strides ai and ap describe A: A[i,p] = a[i·ai + p·ap]. With ai = 1, A is the
+// transpose of a matrix. A nil bias means zero.
 func product[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bias []T, add bool) {
 	c := Contraction[T]{
 		Rows: dst.Rows, Cols: dst.Cols, Steps: k, Groups: 1,
@@ -70,21 +69,21 @@ func product[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bias []T
 	}
 }
 
-// runParallel divides the rows of the product c among goroutines. It is separate from product
-// because c, which the closure refers to, is allocated on the heap.
+// runParallel computes c on several goroutines, each of which computes some of the rows. It is
+// separate from product because the closure moves c to the heap.
 func runParallel[T Float](c Contraction[T], grain int) {
 	For(c.Rows, grain, func(lo, hi int) { runBlocks(c.RowRange(lo, hi)) })
 }
 
-// kBlock is the number of terms in one block of the sum Σ_p A[i,p]·b[p,j]. It is so small that the
-// operands of a block stay in the first-level cache and on few memory pages. If A is a transpose,
-// consecutive terms are in different cache lines, and a block has only kBlockDown terms. The block
-// length never depends on the number of goroutines or on whether operands are packed, so the bits
-// of the result do not depend on them either.
+// kBlock is the number of steps p in one block of a sum Σ_p A[i,p]·b[p,j]. It is small enough that
+// the elements of A and b for one block stay in the first-level cache and on few memory pages. If A
+// is a transpose, consecutive steps of A are in different cache lines, and a block has only
+// kBlockDown steps. Where a sum is divided affects its bits, so blocks do not depend on the number
+// of goroutines or on whether operands are packed.
 const kBlock, kBlockDown = 192, 64
 
-// runBlocks computes the product c block by block. If c.Add is set, the sum is a single block,
-// because the whole sum must be complete before it is added to C.
+// runBlocks computes the product c in blocks of steps. If c.Add is set, all steps form a single
+// block, because the complete sum is added to C.
 func runBlocks[T Float](c Contraction[T]) {
 	k, block := c.Steps, kBlock
 	switch {
@@ -106,26 +105,26 @@ func runBlocks[T Float](c Contraction[T]) {
 	}
 }
 
-// Large products pack their operands: for each block of summed indices p, they copy groups of
-// rowGroup rows of a and panels of panelCols columns of b into contiguous memory.
+// A large product packs its operands: for each block of steps p, it copies parts of A and b to
+// contiguous memory. A panel is a part of b with panelCols columns; a group is a part of A with
+// rowGroup rows.
 //
-//	          panels of b, one after the other:
-//	          ┌──── 48 ───┬──── 48 ───┬──── …
-//	          │ row p     │ row p     │         in memory: all rows of a panel,
-//	          │ row p + 1 │ row p + 1 │         48 numbers each, then the next panel
-//	          └───────────┴───────────┴────
-//	64 rows ┌─┐ ┌───────┐
-//	of a,   │ │ │ piece │   each 64 × 48 piece of dst is the Contraction of a packed
-//	packed  └─┘ └───────┘   group of rows and a panel
+//	          ┌── panel ──┬── panel ──┬─
+//	          │ row p     │ row p     │    the rows of a panel follow each other in memory,
+//	          │ row p + 1 │ row p + 1 │    48 numbers each
+//	          └───────────┴───────────┴─
+//	group   ┌─┐ ┌───────┐
+//	of 64   │ │ │ piece │   a piece of C [64×48] is the product of a group and a panel
+//	rows    └─┘ └───────┘
 //
-// Without packing, the rows of a large matrix are on different pages and compete for the same
-// cache lines if the row stride is a power of two: a product of 1024×1024 matrices then takes 62
-// ms instead of 52 ms (one core with AVX-512).
+// Without packing, the rows of a large matrix are on different pages, and if the distance between
+// rows is a power of two they compete for the same cache lines. A product of 1024×1024 matrices
+// then takes 62 ms instead of 52 ms (one core with AVX-512).
 const panelCols, rowGroup = 48, 64
 
-// runPacked computes the product c in blocks of the given number of steps, with packed operands.
+// runPacked computes the product c in blocks of the given number of steps. It packs the operands.
 func runPacked[T Float](c Contraction[T], block int) {
-	const aRow = kBlock + 16 // not a power of two
+	const aRow = kBlock + 16 // distance of the rows in group, not a power of two
 	var group [rowGroup * aRow]T
 	var segment [1]Segment
 	panels := make([]T, block*c.Cols)
@@ -163,9 +162,8 @@ func runPacked[T Float](c Contraction[T], block int) {
 	}
 }
 
-// TransposeBlocks divides the rows of a into blocks with the given number of rows and transposes
-// each block. Block i of dst.Data is a matrix [a.Cols×rows], the transpose of rows i·rows to
-// (i+1)·rows − 1 of a. dst must have the shape of a and must not overlap it.
+// TransposeBlocks divides a [n·rows × cols] into n matrices [rows×cols] and stores their transposes
+// [cols×rows] in dst.Data, one after the other. dst must have the shape of a and must not overlap it.
 func TransposeBlocks[T Float](dst, a Matrix[T], rows int) {
 	if dst.Shape() != a.Shape() || rows < 1 || a.Rows%rows != 0 {
 		panic(fmt.Sprintf("linalg: TransposeBlocks: %v in blocks of %d rows does not fit %v", a.Shape(), rows, dst.Shape()))

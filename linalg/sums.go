@@ -6,9 +6,9 @@ import (
 	"hvae/linalg/internal/kernel"
 )
 
-// Sum sets dst to the sum of a along every axis on which dst has length 1: over samples if dst is
-// a column, over features if dst is a row, and over both if dst has one element. If the shapes are
-// equal, it copies a. It adds the elements of each row from left to right, then the rows in order.
+// Sum sets dst to the sum of a along each axis on which dst has length 1: dst is a column of the
+// sums of rows, a row of the sums of columns, or the sum of all elements. If the shapes are equal,
+// Sum copies a. It adds the elements of a row from left to right, and rows from top to bottom.
 func Sum[T Float](dst, a Matrix[T]) {
 	if !dst.shape().broadcastsTo(a.shape()) {
 		panic(fmt.Sprintf("linalg: Sum: %v does not sum to %v", a.shape(), dst.shape()))
@@ -25,9 +25,9 @@ func Sum[T Float](dst, a Matrix[T]) {
 	}
 }
 
-// MulSum sets dst to the sum of a ⊙ b along every axis on which dst has length 1, as in Sum. The
-// operands broadcast as in Mul, and the products are not stored. If y = a ⊙ b and ȳ is the
-// gradient with respect to y, then MulSum of ȳ and b, in the shape of a, is the gradient with
+// MulSum sets dst to the sum of a ⊙ b along each axis on which dst has length 1, as in Sum. The
+// operands broadcast as in Mul. MulSum does not store the products. If y = a ⊙ b and g is the
+// gradient with respect to y, then MulSum of g and b, in the shape of a, is the gradient with
 // respect to a. If dst has one element, MulSum computes the dot product.
 func MulSum[T Float](dst, a, b Matrix[T]) {
 	full, ok := Broadcast(a.shape(), b.shape())
@@ -40,16 +40,16 @@ func MulSum[T Float](dst, a, b Matrix[T]) {
 	}
 	clear(dst.Data)
 	if b.Cols != full.Cols {
-		a, b = b, a // b varies along rows, as in Mul
+		a, b = b, a // only a may be constant along each row
 	}
 	p, q, y := a.broadcast(full), b.broadcast(full), dst.broadcast(full)
 	switch {
 	case full.Rows*full.Cols == 0:
-	case y.Col == 1: // sums over rows
+	case y.Col == 1: // sums of columns
 		kernel.AddMulRows(dst.Data, p, q, full.Rows)
 	case p.Col == 1: // dot products of rows
 		kernel.AddDots(dst.Data, y.Row, p, q, full.Rows, full.Cols)
-	default: // sums along rows; a is constant along each row
+	default: // sums of rows, where a is constant along each row
 		for i := range full.Rows {
 			for j := range full.Cols {
 				dst.Data[i*y.Row] += a.Data[i*p.Row] * b.Data[i*q.Row+j]
