@@ -40,52 +40,27 @@ func newTileLookup(tiles []tileKernel) (t tileLookup) {
 	return t
 }
 
-// cacheSize is the largest size, in bytes, of a matrix B that stays in the first-level data cache.
-// Current processors have caches of 32 or 48 KiB.
-const cacheSize = 1 << 15
-
 // noBias is the bias passed to kernels if a contraction has none: zeros for the rows of the
 // tallest tile.
-var noBias [16]float32
+var noBias [maxRows]float32
 
-// A contraction is divided into strips, and each strip into tiles. The drawings use vectors of
-// 16 lanes and tiles of up to three vectors:
+// tiles computes the contraction with SIMD kernels. It divides C into strips, and each strip into
+// tiles. The drawings show strips of vectors with 16 lanes and tiles of up to three vectors:
 //
 //	one group of 100 columns           four groups of 36 columns
 //	┌────48────┬────48────┬4┐          ┌16┬16┬4┐ ┌16┬16┬4┐ ┌16┬16┬4┐ ┌16┬16┬4┐
 //	│  strip   │  strip   │ │          │a │b │c│ │a │b │c│ │a │b │c│ │d │e │c│
 //	│ 8 rows   │ 8 rows   │ │          │  │  │ │ │  │  │ │ │  │  │ │ │  │  │ │
 //	├ ─ ─ ─ ─ ─┼ ─ ─ ─ ─ ─┤ │          └──┴──┴─┘ └──┴──┴─┘ └──┴──┴─┘ └──┴──┴─┘
-//	│ 8 rows   │ 8 rows   │ │          Strips a and b have a vector of each of three groups,
-//	└──────────┴──────────┴─┘          which share the elements of A; d and e belong to the
-//	The last strip is a partial        last group. Quad tiles c have four columns of each
-//	vector.                            group in one vector.
+//	│ 8 rows   │ 8 rows   │ │          Strips a and b have one vector of each of three
+//	└──────────┴──────────┴─┘          groups, which are multiplied by the same elements of A.
+//	The last strip is a partial        Strips d and e have one vector of the last group. Strip
+//	vector.                            c consists of quad tiles, with four columns of each group.
 //
-// A strip consists of tiles below each other, which all read the same columns of B. These stay in
+// The tiles of a strip lie below each other. All of them read the same columns of B, which stay in
 // the first-level cache.
-
-// tiles computes the contraction tile by tile. Usually it completes one strip after the other. If
-// there is one group, with more than three vectors of columns, and all of B fits into the
-// first-level cache, it instead completes one row of tiles after the other, so that C is accessed
-// once, in memory order. For the 512×450 weight gradient of a dense layer with 16 steps, the
-// second order reduces the time from 78 µs to 58 µs if C is in the third-level cache, but
-// increases it from 48 µs to 54 µs if C is in the second-level cache. In training, linalg.Updates
-// combines products with few steps, such as these.
 func (c *Contraction[T]) tiles() {
 	s := kernelSets[level]
-	if c.Groups > 1 || c.Cols <= 3*s.lanes || 4*c.Cols*c.Steps*len(c.Segments) > cacheSize {
-		c.strips(s)
-		return
-	}
-	height := s.full[maxRows][s.vectors].rows
-	for i := 0; i < c.Rows; i += height {
-		rows := c.RowRange(i, min(i+height, c.Rows))
-		rows.strips(s)
-	}
-}
-
-// strips computes the contraction strip by strip.
-func (c *Contraction[T]) strips(s *kernelSet) {
 	args := tileArgs{
 		bias: unsafe.Pointer(&noBias),
 		cRow: 4 * c.CRow, aRow: 4 * c.ARow, aStep: 4 * c.AStep, bStep: 4 * c.BStep,
