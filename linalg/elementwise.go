@@ -41,11 +41,12 @@ func Div[T Float](dst, a, b Matrix[T]) {
 		return
 	}
 	check3("Div", full, a.shape(), b.shape())
-	p, q := a.broadcast(full), b.broadcast(full)
+	ar, ac := a.strides(full)
+	br, bc := b.strides(full)
 	for i := range dst.Rows {
 		y := dst.Row(i)
 		for j := range y {
-			y[j] = p.Data[i*p.Row+j*p.Col] / q.Data[i*q.Row+j*q.Col]
+			y[j] = a.Data[i*ar+j*ac] / b.Data[i*br+j*bc]
 		}
 	}
 }
@@ -61,7 +62,9 @@ func Mul[T Float](dst, a, b Matrix[T]) {
 	if b.Cols != full.Cols {
 		a, b = b, a // only a may be constant along each row
 	}
-	kernel.MulAddRows(dst.Data, dst.Cols, a.broadcast(full), b.broadcast(full), kernel.Operand[T]{})
+	ar, ac := a.strides(full)
+	br, bc := b.strides(full)
+	kernel.MulAddRows(dst.Data, dst.Cols, a.Data, ar, ac, b.Data, br, bc, nil, 0, 0)
 }
 
 // MulAdd sets dst = a ⊙ b + c, elementwise. Leapfrog steps, planar layers and most sums of gradients
@@ -79,7 +82,10 @@ func MulAdd[T Float](dst, a, b, c Matrix[T]) {
 	if b.Cols != full.Cols {
 		a, b = b, a // only a may be constant along each row
 	}
-	kernel.MulAddRows(dst.Data, dst.Cols, a.broadcast(full), b.broadcast(full), c.broadcast(full))
+	ar, ac := a.strides(full)
+	br, bc := b.strides(full)
+	cr, cc := c.strides(full)
+	kernel.MulAddRows(dst.Data, dst.Cols, a.Data, ar, ac, b.Data, br, bc, c.Data, cr, cc)
 }
 
 // Scale sets dst = s·a.
@@ -104,12 +110,12 @@ func Copy[T Float](dst, a Matrix[T]) {
 		copy(dst.Data, a.Data)
 		return
 	}
-	o := a.broadcast(full)
+	ar, ac := a.strides(full)
 	for i := range dst.Rows {
-		if y := dst.Row(i); o.Col == 1 {
+		if y := dst.Row(i); ac == 1 {
 			copy(y, a.Data)
 		} else {
-			Of(1, len(y), y).Fill(a.Data[i*o.Row])
+			Of(1, len(y), y).Fill(a.Data[i*ar])
 		}
 	}
 }

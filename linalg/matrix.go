@@ -114,15 +114,14 @@ func (s Shape) broadcastsTo(full Shape) bool {
 	return (s.Rows == full.Rows || s.Rows == 1) && (s.Cols == full.Cols || s.Cols == 1)
 }
 
-// broadcast returns m, repeated along each axis on which it has length 1, as an operand of shape
-// full.
-func (m *Matrix[T]) broadcast(full Shape) kernel.Operand[T] {
-	o := kernel.Operand[T]{Data: m.Data}
+// strides returns the strides of m broadcast to shape full: element (i, j) is m.Data[i*row +
+// j*col]. A stride is 0 along an axis on which m has length 1 and full does not.
+func (m *Matrix[T]) strides(full Shape) (row, col int) {
 	if m.Rows == full.Rows {
-		o.Row = m.Cols
+		row = m.Cols
 	}
 	if m.Cols == full.Cols {
-		o.Col = 1
+		col = 1
 	}
-	return o
+	return row, col
 }

@@ -18,8 +18,8 @@ func Sum[T Float](dst, a Matrix[T]) {
 		return
 	}
 	clear(dst.Data)
-	if y := dst.broadcast(a.shape()); y.Col == 0 {
-		kernel.AddSums(dst.Data, y.Row, a.Data, a.Rows, a.Cols)
+	if dr, dc := dst.strides(a.shape()); dc == 0 {
+		kernel.AddSums(dst.Data, dr, a.Data, a.Rows, a.Cols)
 	} else {
 		kernel.AddRows(dst.Data, 1, a.Data, a.Rows)
 	}
@@ -42,17 +42,18 @@ func MulSum[T Float](dst, a, b Matrix[T]) {
 	if b.Cols != full.Cols {
 		a, b = b, a // only a may be constant along each row
 	}
-	p, q, y := a.broadcast(full), b.broadcast(full), dst.broadcast(full)
-	switch {
+	ar, ac := a.strides(full)
+	br, _ := b.strides(full)
+	switch dr, dc := dst.strides(full); {
 	case full.Rows*full.Cols == 0:
-	case y.Col == 1: // sums of columns
-		kernel.AddMulRows(dst.Data, p, q, full.Rows)
-	case p.Col == 1: // dot products of rows
-		kernel.AddDots(dst.Data, y.Row, p, q, full.Rows, full.Cols)
+	case dc == 1: // sums of columns
+		kernel.AddMulRows(dst.Data, a.Data, ar, ac, b.Data, br, full.Rows)
+	case ac == 1: // dot products of rows
+		kernel.AddDots(dst.Data, dr, a.Data, ar, b.Data, br, full.Rows, full.Cols)
 	default: // sums of rows, where a is constant along each row
 		for i := range full.Rows {
 			for j := range full.Cols {
-				dst.Data[i*y.Row] += a.Data[i*p.Row] * b.Data[i*q.Row+j]
+				dst.Data[i*dr] += a.Data[i*ar] * b.Data[i*br+j]
 			}
 		}
 	}
@@ -73,7 +74,7 @@ func AddMulSum[T Float](dst, a, b Matrix[T]) {
 	if a.shape() != b.shape() || dst.shape() != (Shape{a.Rows, 1}) {
 		panic(fmt.Sprintf("linalg: AddMulSum: the rows of %v and %v have no dot products %v", a.shape(), b.shape(), dst.shape()))
 	}
-	kernel.AddDots(dst.Data, 1, a.broadcast(a.shape()), b.broadcast(b.shape()), a.Rows, a.Cols)
+	kernel.AddDots(dst.Data, 1, a.Data, a.Cols, b.Data, b.Cols, a.Rows, a.Cols)
 }
 
 // Finite reports whether every element of m is finite.

@@ -102,7 +102,7 @@ func (c *Contraction[T]) plain() {
 				}
 				for _, s := range c.Segments {
 					if c.Steps > 0 {
-						AddMulRows(y, Operand[T]{c.A[s.A+i*c.ARow:], c.AStep, 0}, Operand[T]{c.B[s.B+g*c.BGroup+lo:], c.BStep, 1}, c.Steps)
+						AddMulRows(y, c.A[s.A+i*c.ARow:], c.AStep, 0, c.B[s.B+g*c.BGroup+lo:], c.BStep, c.Steps)
 					}
 				}
 				out := c.C[c.CStart+g*c.CGroup+i*c.CRow+lo:][:len(y)]

@@ -458,32 +458,29 @@ func TestRowKernelsAreBitIdenticalToPlainGo(t *testing.T) {
 			rowA, rowB, rowC := stride(n), stride(n), stride(n)
 			numberA, numberC, numberY := stride(1), stride(1), stride(1)
 			whole := rows * n
-			matrix := func(x []float64, stride int) Operand[float64] { return Operand[float64]{x, stride, 1} }
-			column := func(x []float64, stride int) Operand[float64] { return Operand[float64]{x, stride, 0} }
-			var zero Operand[float64]
 			for name, f := range map[string]func(y, a, b, c []float64){
 				"y_i = a_i·b_i for numbers a_i": func(y, a, b, c []float64) {
-					MulAddRows(y[:whole], n, column(a, numberA), matrix(b, rowB), zero)
+					MulAddRows(y[:whole], n, a, numberA, 0, b, rowB, 1, nil, 0, 0)
 				},
 				"y_i = a_i ⊙ b_i": func(y, a, b, c []float64) {
-					MulAddRows(y[:whole], n, matrix(a, rowA), matrix(b, rowB), zero)
+					MulAddRows(y[:whole], n, a, rowA, 1, b, rowB, 1, nil, 0, 0)
 				},
 				"y_i = a_i ⊙ b_i + c_i": func(y, a, b, c []float64) {
-					MulAddRows(y[:whole], n, matrix(a, rowA), matrix(b, rowB), matrix(c, rowC))
+					MulAddRows(y[:whole], n, a, rowA, 1, b, rowB, 1, c, rowC, 1)
 				},
 				"y_i = a_i·b_i + c_i for numbers a_i": func(y, a, b, c []float64) {
-					MulAddRows(y[:whole], n, column(a, numberA), matrix(b, rowB), matrix(c, rowC))
+					MulAddRows(y[:whole], n, a, numberA, 0, b, rowB, 1, c, rowC, 1)
 				},
 				"y_i = a_i·b_i + y_i for numbers a_i": func(y, a, b, c []float64) {
-					MulAddRows(y[:whole], n, column(a, numberA), matrix(b, rowB), matrix(y, n))
+					MulAddRows(y[:whole], n, a, numberA, 0, b, rowB, 1, y, n, 1)
 				},
 				"y_i = a_i·b_i + c_i for numbers a_i and c_i": func(y, a, b, c []float64) {
-					MulAddRows(y[:whole], n, column(a, numberA), matrix(b, rowB), column(c, numberC))
+					MulAddRows(y[:whole], n, a, numberA, 0, b, rowB, 1, c, numberC, 0)
 				},
-				"AddDots":               func(y, a, b, c []float64) { AddDots(y, numberY, matrix(a, rowA), matrix(b, rowB), rows, n) },
+				"AddDots":               func(y, a, b, c []float64) { AddDots(y, numberY, a, rowA, b, rowB, rows, n) },
 				"AddSums":               func(y, a, b, c []float64) { AddSums(y, numberY, b, rows, n) },
-				"AddMulRows":            func(y, a, b, c []float64) { AddMulRows(y[:n], matrix(a, rowA), matrix(b, rowB), rows) },
-				"AddMulRows of numbers": func(y, a, b, c []float64) { AddMulRows(y[:n], column(a, numberA), matrix(b, rowB), rows) },
+				"AddMulRows":            func(y, a, b, c []float64) { AddMulRows(y[:n], a, rowA, 1, b, rowB, rows) },
+				"AddMulRows of numbers": func(y, a, b, c []float64) { AddMulRows(y[:n], a, numberA, 0, b, rowB, rows) },
 			} {
 				got, want := slices.Clone(y), slices.Clone(y)
 				f(got, a, b, c)
@@ -505,8 +502,7 @@ func TestRowKernelsCheckBounds(t *testing.T) {
 				t.Error("no panic although an operand is too short")
 			}
 		}()
-		a, short := Operand[float64]{make([]float64, 50), 10, 1}, Operand[float64]{make([]float64, 49), 10, 1}
-		MulAddRows(make([]float64, 50), 10, a, short, Operand[float64]{})
+		MulAddRows(make([]float64, 50), 10, make([]float64, 50), 10, 1, make([]float64, 49), 10, 1, nil, 0, 0)
 	})
 }
 

@@ -6,13 +6,6 @@ import "unsafe"
 // float64. Inlining is disabled: the compiler then keeps the operands in registers, which saves a
 // third of the time for rows of ten samples.
 
-// An Operand is a matrix broadcast to another shape: element (i, j) is Data[i*Row + j*Col]. A stride
-// is 0 along an axis that is broadcast, and Col is otherwise 1.
-type Operand[T Float] struct {
-	Data     []T
-	Row, Col int
-}
-
 // rowArgs holds the arguments of a row kernel.
 type rowArgs struct {
 	y, a, b, c rowOperand
@@ -29,77 +22,86 @@ type rowOperand struct {
 // as computing about twenty elements in plain Go.
 const minSIMD = 20
 
-// arg returns the kernel argument for an operand of rows × n numbers. It panics if o.Data is too
-// short or o.Row is negative, because the kernels do not check bounds.
-func (o Operand[T]) arg(rows, n int) rowOperand {
-	if o.Row < 0 {
+// operand returns the kernel argument for an operand of rows × n numbers. It panics if s is too
+// short or row is negative, because the kernels do not check bounds.
+func operand[T Float](s []T, row, col, rows, n int) rowOperand {
+	if row < 0 {
 		panic("kernel: negative row stride")
 	}
-	_ = o.Data[(rows-1)*o.Row+(n-1)*o.Col]
-	return rowOperand{pointer(o.Data), 8 * o.Row}
+	_ = s[(rows-1)*row+(n-1)*col]
+	return rowOperand{pointer(s), 8 * row}
 }
 
 // MulAddRows sets y = a ⊙ b + c, where y consists of rows of n numbers. If c.Data is nil, c is
 // zero.
 //
 //go:noinline
-func MulAddRows[T Float](y []T, n int, a, b, c Operand[T]) {
+func MulAddRows[T Float](y []T, n int, a []T, ar, ac int, b []T, br, bc int, c []T, cr, cc int) {
 	if len(y) == 0 {
 		return
 	}
 	rows, kernel := len(y)/n, noKernel
 	switch {
-	case b.Col == 0 || a.Col == 1 && c.Col == 0 && c.Data != nil:
-	case a.Col == 0 && c.Data == nil:
+	case bc == 0 || ac == 1 && cc == 0 && c != nil:
+	case ac == 0 && c == nil:
 		kernel = rowScale
-	case a.Col == 1 && c.Data == nil:
+	case ac == 1 && c == nil:
 		kernel = rowMul
-	case a.Col == 0 && c.Col == 0:
+	case ac == 0 && cc == 0:
 		kernel = rowScaleShift
-	case a.Col == 0:
+	case ac == 0:
 		kernel = rowScaleAdd
 	default:
 		kernel = rowMulAdd
 	}
 	if simd64[T]() && len(y) >= minSIMD && kernel != noKernel {
-		args := rowArgs{y: Operand[T]{y, n, 1}.arg(rows, n), a: a.arg(rows, n), b: b.arg(rows, n), rows: rows, cols: n}
-		if c.Data != nil {
-			args.c = c.arg(rows, n)
+		var r rowOperand
+		if c != nil {
+			r = operand(c, cr, cc, rows, n)
 		}
-		callRow(kernel, &args)
+		callRow(kernel, &rowArgs{operand(y, n, 1, rows, n), operand(a, ar, ac, rows, n), operand(b, br, bc, rows, n), r, rows, n})
 		return
 	}
-	for i := range rows {
-		y, p, q, r := y[i*n:][:n], a.Data[i*a.Row:], b.Data[i*b.Row:], c.Data[i*c.Row:]
-		switch kernel {
-		case rowScale:
-			s, q := p[0], q[:n]
+	switch kernel {
+	case rowScale:
+		for i := range rows {
+			y, s, q := y[i*n:][:n], a[i*ar], b[i*br:][:n]
 			for j := range y {
 				y[j] = s * q[j]
 			}
-		case rowMul:
-			p, q := p[:n], q[:n]
+		}
+	case rowMul:
+		for i := range rows {
+			y, p, q := y[i*n:][:n], a[i*ar:][:n], b[i*br:][:n]
 			for j := range y {
 				y[j] = p[j] * q[j]
 			}
-		case rowScaleShift:
-			s, q, r := p[0], q[:n], r[0]
+		}
+	case rowScaleShift:
+		for i := range rows {
+			y, s, q, r := y[i*n:][:n], a[i*ar], b[i*br:][:n], c[i*cr]
 			for j := range y {
 				y[j] = T(s*q[j]) + r
 			}
-		case rowScaleAdd:
-			s, q, r := p[0], q[:n], r[:n]
+		}
+	case rowScaleAdd:
+		for i := range rows {
+			y, s, q, r := y[i*n:][:n], a[i*ar], b[i*br:][:n], c[i*cr:][:n]
 			for j := range y {
 				y[j] = T(s*q[j]) + r[j]
 			}
-		case rowMulAdd:
-			p, q, r := p[:n], q[:n], r[:n]
+		}
+	case rowMulAdd:
+		for i := range rows {
+			y, p, q, r := y[i*n:][:n], a[i*ar:][:n], b[i*br:][:n], c[i*cr:][:n]
 			for j := range y {
 				y[j] = T(p[j]*q[j]) + r[j]
 			}
-		default:
-			for j := range y {
-				y[j] = T(p[j*a.Col]*q[j*b.Col]) + r[j*c.Col]
+		}
+	default:
+		for i := range rows {
+			for j := range n {
+				y[i*n+j] = T(a[i*ar+j*ac]*b[i*br+j*bc]) + c[i*cr+j*cc]
 			}
 		}
 	}
@@ -109,14 +111,14 @@ func MulAddRows[T Float](y []T, n int, a, b, c Operand[T]) {
 // each i < rows.
 //
 //go:noinline
-func AddDots[T Float](y []T, yr int, a, b Operand[T], rows, n int) {
+func AddDots[T Float](y []T, yr int, a []T, ar int, b []T, br, rows, n int) {
 	i := 0
 	if simd64[T]() && rows*n >= minSIMD && rows >= 4 {
 		i = rows / 4 * 4
-		callRow(rowAddDots, &rowArgs{y: Operand[T]{y, yr, 0}.arg(i, 1), a: a.arg(i, n), b: b.arg(i, n), rows: i, cols: n})
+		callRow(rowAddDots, &rowArgs{y: operand(y, yr, 0, i, 1), a: operand(a, ar, 1, i, n), b: operand(b, br, 1, i, n), rows: i, cols: n})
 	}
 	for ; i < rows; i++ {
-		p, q := a.Data[i*a.Row:][:n], b.Data[i*b.Row:][:n]
+		p, q := a[i*ar:][:n], b[i*br:][:n]
 		var s T
 		for j := range p {
 			s += T(p[j] * q[j])
@@ -141,8 +143,7 @@ func AddSums[T Float](y []T, yr int, x []T, rows, n int) {
 	i := 0
 	if simd64[T]() && rows*n >= minSIMD && rows >= 4 {
 		i = rows / 4 * 4
-		b := Operand[T]{x, n, 1}.arg(i, n)
-		callRow(rowAddSums, &rowArgs{y: Operand[T]{y, yr, 0}.arg(i, 1), b: b, rows: i, cols: n})
+		callRow(rowAddSums, &rowArgs{y: operand(y, yr, 0, i, 1), b: operand(x, n, 1, i, n), rows: i, cols: n})
 	}
 	for ; i < rows; i++ {
 		var s T
@@ -157,27 +158,27 @@ func AddSums[T Float](y []T, yr int, x []T, rows, n int) {
 // a_i is a single number, it adds four rows in each pass over y.
 //
 //go:noinline
-func AddMulRows[T Float](y []T, a, b Operand[T], rows int) {
+func AddMulRows[T Float](y []T, a []T, ar, ac int, b []T, br, rows int) {
 	n := len(y)
 	if simd64[T]() && rows*n >= minSIMD {
 		kernel := rowAddMul
-		if a.Col == 0 {
+		if ac == 0 {
 			kernel = rowAddScaled
 		}
-		callRow(kernel, &rowArgs{y: Operand[T]{y, 0, 1}.arg(rows, n), a: a.arg(rows, n), b: b.arg(rows, n), rows: rows, cols: n})
+		callRow(kernel, &rowArgs{y: operand(y, 0, 1, rows, n), a: operand(a, ar, ac, rows, n), b: operand(b, br, 1, rows, n), rows: rows, cols: n})
 		return
 	}
 	i := 0
-	for ; a.Col == 0 && i+4 <= rows; i += 4 {
-		s0, s1, s2, s3 := a.Data[i*a.Row], a.Data[(i+1)*a.Row], a.Data[(i+2)*a.Row], a.Data[(i+3)*a.Row]
-		q0, q1, q2, q3 := b.Data[i*b.Row:][:n], b.Data[(i+1)*b.Row:][:n], b.Data[(i+2)*b.Row:][:n], b.Data[(i+3)*b.Row:][:n]
+	for ; ac == 0 && i+4 <= rows; i += 4 {
+		s0, s1, s2, s3 := a[i*ar], a[(i+1)*ar], a[(i+2)*ar], a[(i+3)*ar]
+		q0, q1, q2, q3 := b[i*br:][:n], b[(i+1)*br:][:n], b[(i+2)*br:][:n], b[(i+3)*br:][:n]
 		for j := range y {
 			y[j] = y[j] + T(s0*q0[j]) + T(s1*q1[j]) + T(s2*q2[j]) + T(s3*q3[j])
 		}
 	}
 	for ; i < rows; i++ {
-		p, q := a.Data[i*a.Row:], b.Data[i*b.Row:][:n]
-		if a.Col == 0 {
+		p, q := a[i*ar:], b[i*br:][:n]
+		if ac == 0 {
 			s := p[0]
 			for j := range y {
 				y[j] += T(s * q[j])
@@ -203,5 +204,5 @@ func AddRows[T Float](y []T, s T, x []T, rows int) {
 		c.Run()
 		return
 	}
-	AddMulRows(y, Operand[T]{factor[:], 0, 0}, Operand[T]{x, len(y), 1}, rows)
+	AddMulRows(y, factor[:], 0, 0, x, len(y), rows)
 }
