@@ -64,22 +64,17 @@ func product[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bias []T
 	grain := max(1, gemmGrain/max(1, c.Cols*k)) // in rows
 	if Serial(c.Rows, grain) {
 		runBlocks(c)
-	} else {
-		runParallel(c, grain)
+		return
 	}
+	shared := c // the closure moves this copy to the heap
+	For(c.Rows, grain, func(lo, hi int) { runBlocks(shared.RowRange(lo, hi)) })
 }
 
-// runParallel computes c on several goroutines, each of which computes some of the rows. It is
-// separate from product because the closure moves c to the heap.
-func runParallel[T Float](c Contraction[T], grain int) {
-	For(c.Rows, grain, func(lo, hi int) { runBlocks(c.RowRange(lo, hi)) })
-}
-
-// kBlock is the number of steps p in one block of a sum Σ_p A[i,p]·b[p,j]. It is small enough that
-// the elements of A and b for one block stay in the first-level cache and on few memory pages. If A
-// is a transpose, consecutive steps of A are in different cache lines, and a block has only
-// kBlockDown steps. Where a sum is divided affects its bits, so blocks do not depend on the number
-// of goroutines or on whether operands are packed.
+// kBlock is the number of steps p in one block of a sum Σ_p A[i,p]·b[p,j]. It is so small that the
+// elements of A and b in a block stay in the first-level cache and on few memory pages. If A is a
+// transpose, consecutive steps of A are in different cache lines, and a block has kBlockDown steps.
+// The division of a sum affects its bits, so it does not depend on the number of goroutines or on
+// whether operands are packed.
 const kBlock, kBlockDown = 192, 64
 
 // runBlocks computes the product c in blocks of steps. If c.Add is set, all steps form a single
@@ -105,17 +100,10 @@ func runBlocks[T Float](c Contraction[T]) {
 	}
 }
 
-// A large product packs its operands: for each block of steps p, it copies parts of A and b to
-// contiguous memory. A panel is a part of b with panelCols columns; a group is a part of A with
-// rowGroup rows.
+// A large product packs its operands: for each block of steps, it copies groups of rowGroup rows of A
+// and panels of panelCols columns of b to contiguous memory. A group and a panel give a piece of C:
 //
-//	          ┌── panel ──┬── panel ──┬─
-//	          │ row p     │ row p     │    the rows of a panel follow each other in memory,
-//	          │ row p + 1 │ row p + 1 │    48 numbers each
-//	          └───────────┴───────────┴─
-//	group   ┌─┐ ┌───────┐
-//	of 64   │ │ │ piece │   a piece of C [64×48] is the product of a group and a panel
-//	rows    └─┘ └───────┘
+//	C [64×48] += A [64×steps] · b [steps×48]
 //
 // Without packing, the rows of a large matrix are on different pages, and if the distance between
 // rows is a power of two they compete for the same cache lines. A product of 1024×1024 matrices
@@ -127,7 +115,7 @@ func runPacked[T Float](c Contraction[T], block int) {
 	const aRow = kBlock + 16 // distance of the rows in group, not a power of two
 	var group [rowGroup * aRow]T
 	var segment [1]Segment
-	panels := make([]T, block*c.Cols)
+	panels := make([]T, block*c.Cols) // one panel [steps×48] after the other
 	for p := 0; p < c.Steps; p += block {
 		steps := min(block, c.Steps-p)
 		for q := range steps {

@@ -9,8 +9,8 @@
 // and convolutions, and parallel.go parallel loops.
 //
 // Package internal/kernel implements the loops, in plain Go and with SIMD instructions. In float32
-// all instruction sets give the same bits, but plain Go rounds differently. In float64 all
-// instruction sets and plain Go give the same bits.
+// all instruction sets give the same bits, but plain Go rounds differently. In float64 plain Go and
+// all instruction sets give the same bits.
 //
 // Operations write to a destination, their first argument. If the shapes of the arguments do not
 // match, operations panic with a message that contains the shapes. They allocate memory only for
@@ -20,6 +20,7 @@ package linalg
 
 import (
 	"fmt"
+	"slices"
 
 	"hvae/linalg/internal/kernel"
 )
@@ -70,9 +71,7 @@ func (m Matrix[T]) RowRange(lo, hi int) Matrix[T] {
 
 // Clone returns a copy of m that does not share its elements.
 func (m Matrix[T]) Clone() Matrix[T] {
-	c := New[T](m.Rows, m.Cols)
-	copy(c.Data, m.Data)
-	return c
+	return Matrix[T]{m.Rows, m.Cols, slices.Clone(m.Data)}
 }
 
 // Fill sets every element of m to v.

@@ -43,7 +43,6 @@ func (p *Panic) Error() string {
 	return fmt.Sprintf("%v\n\nin a parallel loop:\n%s", p.Value, p.Stack)
 }
 
-// help runs chunks until the program ends.
 func help() {
 	for c := range pending {
 		c.run()

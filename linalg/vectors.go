@@ -3,10 +3,10 @@ package linalg
 import "hvae/linalg/internal/kernel"
 
 // Vectors returns the name of the SIMD kernels in use: avx512 or avx2 on amd64, neon on arm64, or
-// none for plain Go. By default, the program uses the best kernels that the processor supports. The
-// environment variable HVAE_SIMD, which is read when the program starts, selects others by name. If
-// the processor does not support kernels of this name, the program uses the best kernels and Vectors
-// returns an error. A command should then exit; a library may ignore the error.
+// none for plain Go. The environment variable HVAE_SIMD selects the kernels when the program starts;
+// by default they are the best that the processor supports. If the processor does not support the
+// selected kernels, the best are in use and Vectors returns an error. A command should then exit; a
+// library may ignore the error.
 func Vectors() (name string, err error) { return kernel.Level() }
 
 // PeakLoop runs n rounds of a loop of independent multiply-adds in vector registers and returns the

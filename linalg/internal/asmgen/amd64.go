@@ -105,7 +105,7 @@ func (w *writer) multiplyStride(n int) {
 // amd64Peak returns the source of the peak kernels, loops that measure the peak speed of
 // multiply-adds.
 func amd64Peak() string {
-	w := newFile(avx2, "peak", "These kernels are loops of independent multiply-adds; see peak.go.")
+	w := newFile(avx2, "peak", "These kernels are loops of independent multiply-adds; see Peak in level.go.")
 	for _, w.isa = range amd64 {
 		w.begin("peak"+w.name, "CX counts the rounds left.")
 		w.loadArgs("rounds CX")

@@ -48,7 +48,7 @@ func indexed(base, offset int) string {
 // arm64Peak returns the source of the peak kernel, a loop that measures the peak speed of
 // multiply-adds.
 func arm64Peak() string {
-	w := newFile(neon, "peak", "This kernel is a loop of independent multiply-adds; see peak.go.")
+	w := newFile(neon, "peak", "This kernel is a loop of independent multiply-adds; see Peak in level.go.")
 	w.begin("peakNEON", "R1 counts the rounds left.")
 	w.loadArgs("rounds R1")
 	sums := neon.peakSums

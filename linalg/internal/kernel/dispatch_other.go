@@ -2,8 +2,7 @@
 
 package kernel
 
-// This file is for architectures other than amd64 and arm64 and for the build tag purego. They
-// have no SIMD kernels, so nothing calls the dispatchers below.
+// Without SIMD kernels, the functions that run them are never called.
 
 func available() []int { return []int{levelNone} }
 

@@ -204,8 +204,8 @@ func TestSoftplusAndSigmoidArePositiveFromMinus44(t *testing.T) {
 			t.Errorf("%s is %v at −44 and %v just below, want about e⁻⁴⁴ and 0", name, at, below)
 		}
 	}
-	check(t, "SoftplusAt", SoftplusAt(-44), SoftplusAt(math.Nextafter(-44, -50)))
-	check(t, "SigmoidAt", SigmoidAt(-44), SigmoidAt(math.Nextafter(-44, -50)))
+	check(t, "Softplus in plain Go", Softplus.plain(-44), Softplus.plain(math.Nextafter(-44, -50)))
+	check(t, "Sigmoid in plain Go", Sigmoid.plain(-44), Sigmoid.plain(math.Nextafter(-44, -50)))
 	onEachLevel(t, func(t *testing.T) {
 		x, y, slope := []float32{-44, math.Nextafter32(-44, -50)}, make([]float32, 2), make([]float32, 2)
 		Apply(Softplus, y, x)
@@ -227,8 +227,8 @@ func TestSoftplusSigmoidMatchesBothFunctionsInPlainGo(t *testing.T) {
 	y, slope := make([]float64, len(x)), make([]float64, len(x))
 	SoftplusSigmoid(y, slope, x)
 	for i, v := range x {
-		if y[i] != SoftplusAt(v) || slope[i] != SigmoidAt(v) {
-			t.Errorf("softplus and sigmoid of %v are %v and %v together, but %v and %v separately", v, y[i], slope[i], SoftplusAt(v), SigmoidAt(v))
+		if y[i] != Softplus.plain(v) || slope[i] != Sigmoid.plain(v) {
+			t.Errorf("softplus and sigmoid of %v are %v and %v together, but %v and %v separately", v, y[i], slope[i], Softplus.plain(v), Sigmoid.plain(v))
 		}
 	}
 }
@@ -400,10 +400,10 @@ func TestTranscendentalFunctionsAreAccurateEverywhere(t *testing.T) {
 		{"Exp", func(y, a []float32) { Apply(Exp, y, a) }, math.Exp, 1.1},
 		{"Log", func(y, a []float32) { Apply(Log, y, a) }, math.Log, 1},
 		{"Tanh", func(y, a []float32) { Apply(Tanh, y, a) }, math.Tanh, 0.51},
-		{"Softplus", func(y, a []float32) { Apply(Softplus, y, a) }, SoftplusAt, 2.5},
-		{"Sigmoid", func(y, a []float32) { Apply(Sigmoid, y, a) }, SigmoidAt, 2.5},
-		{"SoftplusSigmoid, first", func(y, a []float32) { SoftplusSigmoid(y, make([]float32, len(a)), a) }, SoftplusAt, 2.5},
-		{"SoftplusSigmoid, second", func(y, a []float32) { SoftplusSigmoid(make([]float32, len(a)), y, a) }, SigmoidAt, 2.5},
+		{"Softplus", func(y, a []float32) { Apply(Softplus, y, a) }, Softplus.plain, 2.5},
+		{"Sigmoid", func(y, a []float32) { Apply(Sigmoid, y, a) }, Sigmoid.plain, 2.5},
+		{"SoftplusSigmoid, first", func(y, a []float32) { SoftplusSigmoid(y, make([]float32, len(a)), a) }, Softplus.plain, 2.5},
+		{"SoftplusSigmoid, second", func(y, a []float32) { SoftplusSigmoid(make([]float32, len(a)), y, a) }, Sigmoid.plain, 2.5},
 	}
 	results := map[string][]float32{}
 	onEachLevel(t, func(t *testing.T) {
@@ -557,7 +557,7 @@ func TestHVAESIMDSelectsTheLevel(t *testing.T) {
 	}
 	for _, wish := range []string{"bogus", "AVX2", "avx2 ", "1", "avx512", "neon"} {
 		got, err := chooseLevel(wish, older)
-		if got != levelAVX2 || err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", wish)) || !strings.Contains(err.Error(), "can be none, avx2 on this machine") {
+		if got != levelAVX2 || err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", wish)) || !strings.Contains(err.Error(), "it can be none, avx2, or unset") {
 			t.Errorf("HVAE_SIMD=%s: level %s and error %v; want the best, and the levels listed", wish, levelNames[got], err)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A level is a set of vector kernels for one instruction set.
+// A level is an instruction set with SIMD kernels, or levelNone for plain Go.
 const (
 	levelNone   = iota
 	levelAVX2   // amd64
@@ -17,27 +17,28 @@ const (
 
 var levelNames = []string{"none", "avx2", "avx512", "neon"}
 
-// A kernelSet lists the kernels of one level. The numbers of row kernels do not depend on the level.
+// A kernelSet describes the SIMD kernels of one level. Each kind of kernel is numbered separately.
 type kernelSet struct {
-	elementwise int               // number of the first elementwise kernel
-	peak        int               // number of the peak kernel
-	peakSums    int               // number of vectors of sums in the peak kernel
-	transposes  []transposeKernel // in decreasing order of rows
+	elementwise int // number of the first elementwise kernel
+	peak        int // number of the kernel that measures the peak speed
+	peakSums    int // number of vectors of sums in this kernel
+	transposes  []transposeKernel
 
 	lanes          int        // number of float32 in a vector
 	vectors        int        // number of vectors in the widest tile
 	partialColumns int        // number of columns in the widest partial tile
 	full           tileLookup // tiles of whole vectors
 	partial        tileLookup // tiles narrower than a vector
-	quad           tileLookup // tiles of one vector that holds four columns of each of several groups
+	quad           tileLookup // tiles of one vector, which holds four columns of each of several groups
 }
 
-// level is the level of the kernels in use: the level named by the environment variable HVAE_SIMD,
-// or the best one that the processor and the operating system support.
+// level is the level in use: the level named by the environment variable HVAE_SIMD or, by default,
+// the best level that the processor and the operating system support.
 var level, levelError = chooseLevel(os.Getenv("HVAE_SIMD"), available())
 
-// chooseLevel returns the available level with the given name, or the best one, which is the last,
-// if the name is empty. If no available level has that name, it returns the best one and an error.
+// chooseLevel returns the level with the given name. available lists the available levels, best
+// last. If the name is empty, chooseLevel returns the best level. If no available level has the name,
+// it returns the best level and an error.
 func chooseLevel(name string, available []int) (l int, err error) {
 	best := available[len(available)-1]
 	if name == "" {
@@ -49,20 +50,33 @@ func chooseLevel(name string, available []int) (l int, err error) {
 			return l, nil
 		}
 	}
-	return best, fmt.Errorf("HVAE_SIMD is %q; it chooses the vector kernels, and can be %s on this machine, or unset for the best",
+	return best, fmt.Errorf("HVAE_SIMD is %q; on this machine it can be %s, or unset for the best SIMD instructions",
 		name, strings.Join(names, ", "))
 }
 
-// Level returns the name of the level in use. If HVAE_SIMD is set but does not name an available
-// level, Level returns the name of the best available level, which is in use, and an error.
+// Level returns the name of the level in use. If HVAE_SIMD is set but is not the name of an
+// available level, the best available level is in use, and Level returns an error too.
 func Level() (name string, err error) { return levelNames[level], levelError }
 
-// OnEachLevel calls f once for each available level, from plain Go to the best, with the kernels
-// of that level in use and its name as the argument. It is for tests only: no other code may use
-// package linalg during the call.
+// OnEachLevel calls f with the name of each available level, from plain Go to the best, while this
+// level is in use. It is for tests: no other goroutine may use package linalg during the call.
 func OnEachLevel(f func(name string)) {
 	defer func(l int) { level = l }(level)
 	for _, level = range available() {
 		f(levelNames[level])
 	}
+}
+
+// peakArgs holds the argument of a peak kernel, the number of rounds of its loop.
+type peakArgs struct{ rounds int }
+
+// Peak runs n rounds of a loop of independent multiply-adds in vector registers. It returns the
+// number of float32 operations, two for each multiply-add of a lane, or 0 without SIMD.
+func Peak(n int) int {
+	s := kernelSets[level]
+	if s == nil {
+		return 0
+	}
+	callPeak(s.peak, &peakArgs{n})
+	return 2 * n * s.peakSums * s.lanes
 }

@@ -2,9 +2,12 @@ package kernel
 
 import "unsafe"
 
-// The functions in this file are the loops of broadcasting operations. SIMD kernels exist for
-// float64. Inlining is disabled: the compiler then keeps the operands in registers, which saves a
-// third of the time for rows of ten samples.
+// The functions in this file are the loops of broadcasting operations. An operand consists of a
+// slice and its strides: element (i, j) of a is a[i·ar + j·ac], where ac is 1 or 0. A stride of 0
+// repeats a row or a number. Without a parameter for it, the column stride is 1.
+//
+// The SIMD kernels are for float64. The functions are not inlined because the compiler then keeps
+// the operands in registers, which saves a third of the time for rows of ten numbers.
 
 // rowArgs holds the arguments of a row kernel.
 type rowArgs struct {
@@ -12,18 +15,19 @@ type rowArgs struct {
 	rows, cols int
 }
 
-// A rowOperand holds the address of the first row of an operand and its row stride in bytes.
+// A rowOperand describes an operand of a row kernel by the address of its first element and its row
+// stride in bytes.
 type rowOperand struct {
 	first  unsafe.Pointer
 	stride int
 }
 
-// minSIMD is the smallest number of elements worth a SIMD kernel: calling a kernel takes as long
-// as computing about twenty elements in plain Go.
+// minSIMD is the smallest number of elements worth a SIMD kernel. The call of a kernel takes as long
+// as about twenty elements in plain Go.
 const minSIMD = 20
 
-// operand returns the kernel argument for an operand of rows × n numbers. It panics if s is too
-// short or row is negative, because the kernels do not check bounds.
+// operand returns the kernel argument for an operand s of rows × n elements. It panics if s is too
+// short or the row stride is negative, because the kernels do not check bounds.
 func operand[T Float](s []T, row, col, rows, n int) rowOperand {
 	if row < 0 {
 		panic("kernel: negative row stride")
@@ -32,8 +36,8 @@ func operand[T Float](s []T, row, col, rows, n int) rowOperand {
 	return rowOperand{pointer(s), 8 * row}
 }
 
-// MulAddRows sets y = a ⊙ b + c, where y consists of rows of n numbers. If c.Data is nil, c is
-// zero.
+// MulAddRows sets y = a ⊙ b + c for a matrix y whose rows have n elements. A nil c means zero.
+// Products are fast if bc is 1 and, for ac = 1, cc is 1 too.
 //
 //go:noinline
 func MulAddRows[T Float](y []T, n int, a []T, ar, ac int, b []T, br, bc int, c []T, cr, cc int) {
@@ -107,8 +111,7 @@ func MulAddRows[T Float](y []T, n int, a []T, ar, ac int, b []T, br, bc int, c [
 	}
 }
 
-// AddDots adds the dot product of row i of a with row i of b, each of n numbers, to y[i·yr] for
-// each i < rows.
+// AddDots adds the dot product of the rows a_i and b_i, of n elements each, to y[i·yr] for i < rows.
 //
 //go:noinline
 func AddDots[T Float](y []T, yr int, a []T, ar int, b []T, br, rows, n int) {
@@ -127,11 +130,11 @@ func AddDots[T Float](y []T, yr int, a []T, ar int, b []T, br, rows, n int) {
 	}
 }
 
-// AddSums adds the sum of row i of x, of n numbers, to y[i·yr] for each i < rows.
+// AddSums adds the sum of row i of x [rows×n] to y[i·yr] for i < rows.
 //
 //go:noinline
 func AddSums[T Float](y []T, yr int, x []T, rows, n int) {
-	if SIMD32[T]() && yr > 0 { // the product with a column of ones
+	if SIMD32[T]() && yr > 0 { // the product of x with a column of ones
 		one, segment := [1]T{1}, [1]Segment{}
 		c := Contraction[T]{
 			Rows: rows, Cols: 1, Steps: n, Groups: 1,
@@ -154,8 +157,8 @@ func AddSums[T Float](y []T, yr int, x []T, rows, n int) {
 	}
 }
 
-// AddMulRows adds a_i ⊙ b_i to y for each i < rows, where a_i and b_i are the rows of a and b. If
-// a_i is a single number, it adds four rows in each pass over y.
+// AddMulRows sets y = y + Σ_i a_i ⊙ b_i, where a_i and b_i are rows as long as y and 0 ≤ i < rows.
+// If ac is 0, a_i is a number, and a pass over y adds four products a_i·b_i.
 //
 //go:noinline
 func AddMulRows[T Float](y []T, a []T, ar, ac int, b []T, br, rows int) {
@@ -192,17 +195,17 @@ func AddMulRows[T Float](y []T, a []T, ar, ac int, b []T, br, rows int) {
 	}
 }
 
-// AddRows adds s times the sum of all rows of x, each as long as y, to y.
+// AddRows sets y = y + s·Σ_i x_i, where x_i are the rows of x, as long as y, and 0 ≤ i < rows.
 func AddRows[T Float](y []T, s T, x []T, rows int) {
-	factor := [1]T{s}
-	if SIMD32[T]() { // the product of a row of equal factors with x
+	number := [1]T{s}
+	if SIMD32[T]() { // the product of a row [1×rows] of equal numbers s with x
 		segment := [1]Segment{}
 		c := Contraction[T]{
 			Rows: 1, Cols: len(y), Steps: rows, Groups: 1,
-			C: y, A: factor[:], B: x, BStep: len(y), Segments: segment[:], Add: true,
+			C: y, A: number[:], B: x, BStep: len(y), Segments: segment[:], Add: true,
 		}
 		c.Run()
 		return
 	}
-	AddMulRows(y, factor[:], 0, 0, x, len(y), rows)
+	AddMulRows(y, number[:], 0, 0, x, len(y), rows)
 }

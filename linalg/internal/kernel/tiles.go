@@ -2,7 +2,8 @@ package kernel
 
 import "unsafe"
 
-// tileArgs holds the arguments of a tile kernel. All strides and distances are in bytes.
+// tileArgs holds the arguments of a tile kernel, which computes a tile of C. All strides and
+// distances are in bytes.
 type tileArgs struct {
 	c, a, b, bias  unsafe.Pointer
 	aRow, aStep    int
@@ -15,16 +16,16 @@ type tileArgs struct {
 	segmentCount   int
 	//lint:ignore U1000 a counter of kernels with too few registers
 	left  int // number of segments left
-	lanes int // columns of a partial tile
+	lanes int // number of columns of a partial tile
 	add   int // 1 to add to C, else 0
 }
 
-// A tileKernel holds the size of a tile, in rows and in vectors of columns, and the number of
-// its kernel.
+// A tileKernel holds the size of a tile, in rows and in vectors of columns, and the number of the
+// kernel for this size.
 type tileKernel struct{ rows, vectors, number int }
 
-// A tileLookup holds, for each number of remaining rows and each number of vectors, the tallest
-// tile that fits.
+// A tileLookup is a table of kernels. Element [r][v] is the tallest tile of v vectors that has at
+// most r rows.
 type tileLookup [maxRows + 1][maxVectors + 1]tileKernel
 
 const maxRows, maxVectors = 16, 4
@@ -40,25 +41,24 @@ func newTileLookup(tiles []tileKernel) (t tileLookup) {
 	return t
 }
 
-// noBias is the bias passed to kernels if a contraction has none: zeros for the rows of the
-// tallest tile.
+// noBias is the bias of a contraction without bias.
 var noBias [maxRows]float32
 
-// tiles computes the contraction with SIMD kernels. It divides C into strips, and each strip into
-// tiles. The drawings show strips of vectors with 16 lanes and tiles of up to three vectors:
+// tiles computes the contraction with SIMD kernels. It divides C into strips of columns, and strips
+// into tiles, one below the other. The drawing is for vectors of 16 lanes and tiles of up to three
+// vectors:
 //
 //	one group of 100 columns           four groups of 36 columns
 //	┌────48────┬────48────┬4┐          ┌16┬16┬4┐ ┌16┬16┬4┐ ┌16┬16┬4┐ ┌16┬16┬4┐
-//	│  strip   │  strip   │ │          │a │b │c│ │a │b │c│ │a │b │c│ │d │e │c│
+//	│  tile    │  tile    │ │          │a │b │c│ │a │b │c│ │a │b │c│ │d │e │c│
 //	│ 8 rows   │ 8 rows   │ │          │  │  │ │ │  │  │ │ │  │  │ │ │  │  │ │
 //	├ ─ ─ ─ ─ ─┼ ─ ─ ─ ─ ─┤ │          └──┴──┴─┘ └──┴──┴─┘ └──┴──┴─┘ └──┴──┴─┘
-//	│ 8 rows   │ 8 rows   │ │          Strips a and b have one vector of each of three
-//	└──────────┴──────────┴─┘          groups, which are multiplied by the same elements of A.
-//	The last strip is a partial        Strips d and e have one vector of the last group. Strip
-//	vector.                            c consists of quad tiles, with four columns of each group.
+//	│ 8 rows   │ 8 rows   │ │          A tile of strip a or b has one vector of each of three
+//	└──────────┴──────────┴─┘          groups, which share the elements of A. Strips d and e
+//	The last strip consists of         have one vector of the last group. A quad tile, in strip
+//	partial tiles.                     c, has one vector, with four columns of each group.
 //
-// The tiles of a strip lie below each other. All of them read the same columns of B, which stay in
-// the first-level cache.
+// The tiles of a strip read the same columns of B, which stay in the first-level cache.
 func (c *Contraction[T]) tiles() {
 	s := kernelSets[level]
 	args := tileArgs{
@@ -69,18 +69,18 @@ func (c *Contraction[T]) tiles() {
 	if c.Add {
 		args.add = 1
 	}
-	// The widest tiles cover the first columns of each group. In the remaining columns, each
+	// The widest tiles compute the first columns of each group. In the remaining columns, each
 	// vector of a tile belongs to a different group, unless there is only one group.
 	wide := s.vectors * s.lanes
 	done := c.Cols / wide * wide
 	args.cVector, args.bVector, args.lanes = 4*s.lanes, 4*s.lanes, s.lanes
 	for g := range c.Groups {
 		for j := 0; j < done; j += wide {
-			c.column(args, &s.full, g, j, s.vectors)
+			c.strip(args, &s.full, g, j, s.vectors)
 		}
 	}
 	if n := (c.Cols - done) / s.lanes; c.Groups == 1 && n > 0 {
-		c.column(args, &s.full, 0, done, n)
+		c.strip(args, &s.full, 0, done, n)
 		done += n * s.lanes
 	}
 	args.cVector, args.bVector = 4*c.CGroup, 4*c.BGroup
@@ -98,34 +98,33 @@ func (c *Contraction[T]) tiles() {
 			left := c.Groups - g
 			strips := (left + most - 1) / most
 			n := (left + strips - 1) / strips // divide the groups evenly among the strips
-			c.column(args, tiles, g, j, n)
+			c.strip(args, tiles, g, j, n)
 			g += n
 		}
 	}
 }
 
-// quads computes the last four columns, j to j+3, of all groups. A vector consists of quarters of
-// four lanes, one for each group. If fewer groups than quarters remain, the last group is computed
-// several times; a single remaining group is computed with partial tiles instead.
+// quads computes the last four columns, j to j+3, of all groups. Each group has four lanes of a
+// vector. If too few groups remain to fill a vector, it holds the last group several times. A single
+// remaining group is computed with partial tiles.
 func (c *Contraction[T]) quads(args tileArgs, s *kernelSet, j int) {
 	for g := 0; g < c.Groups; {
 		n := min(c.Groups-g, s.lanes/4)
 		if n == 1 {
 			args.lanes = 4
-			c.column(args, &s.partial, g, j, 1)
+			c.strip(args, &s.partial, g, j, 1)
 			return
 		}
 		args.bQuad2, args.bQuad3 = min(2, n-1)*args.bVector, min(3, n-1)*args.bVector
 		args.cQuad2, args.cQuad3 = min(2, n-1)*args.cVector, min(3, n-1)*args.cVector
-		c.column(args, &s.quad, g, j, 1)
+		c.strip(args, &s.quad, g, j, 1)
 		g += n
 	}
 }
 
-// column runs tiles of n vectors, one below the other, that start at column j of group g. It takes
-// args by value, because storing a pointer through a pointer would move the contraction to the
-// heap.
-func (c *Contraction[T]) column(args tileArgs, tiles *tileLookup, g, j, n int) {
+// strip computes a strip of n vectors that starts at column j of group g. args is not a pointer
+// because storing pointers through it would move the contraction to the heap.
+func (c *Contraction[T]) strip(args tileArgs, tiles *tileLookup, g, j, n int) {
 	args.b = unsafe.Pointer(&c.B[g*c.BGroup+j])
 	for i := 0; i < c.Rows; {
 		k := tiles[min(c.Rows-i, maxRows)][n]
