@@ -2,11 +2,11 @@ package main
 
 import "fmt"
 
-// These AVX2 registers are reserved. Elementwise kernels load constants into vector register
-// avx2Const. The mask of partial vectors is in vector register avx2Mask; AVX-512 uses K1 instead.
+// avx2Const and avx2Mask are the numbers of reserved AVX2 registers. The first holds constants of
+// elementwise kernels, the second the mask of partial vectors. With AVX-512, K1 holds the mask.
 const avx2Const, avx2Mask = 14, 15
 
-// setMask writes code that sets the mask to the first CX lanes. The code changes BX and CX.
+// setMask writes code that sets the mask to the first CX lanes. The code changes BX and CX too.
 func (w *writer) setMask() {
 	if w.isa == avx512 {
 		w.op("MOVL $-1, BX")
@@ -15,13 +15,13 @@ func (w *writer) setMask() {
 		return
 	}
 	w.op("SHLQ $2, CX")
-	w.op("LEAQ ones<>+32(SB), BX") // the first zero in the table of maskData
+	w.op("LEAQ ones<>+32(SB), BX") // address of the first zero in the table that maskData writes
 	w.op("SUBQ CX, BX")
 	w.op("VMOVDQU (BX), %s", w.v(avx2Mask))
 }
 
-// maskData writes the table from which setMask loads masks with AVX2: eight words of ones, then
-// eight words of zeros.
+// maskData writes the table ones, from which setMask loads masks with AVX2: eight 32-bit words of
+// ones, then eight words of zeros.
 func (w *writer) maskData() {
 	w.WriteByte('\n')
 	for i := range 8 {
@@ -30,8 +30,8 @@ func (w *writer) maskData() {
 	w.WriteString("GLOBL ones<>(SB), NOPTR|RODATA, $64\n")
 }
 
-// load writes a load of vector register r from mem. If w is masked, lanes outside the mask become
-// zero.
+// load writes a load of vector register r from the address mem. If w.masked is set, lanes outside the
+// mask become zero.
 func (w *writer) load(mem string, r int) {
 	switch {
 	case !w.masked:
@@ -43,8 +43,8 @@ func (w *writer) load(mem string, r int) {
 	}
 }
 
-// store writes a store of vector register r to mem. If w is masked, only the lanes in the mask are
-// stored.
+// store writes a store of vector register r to the address mem. If w.masked is set, the instruction
+// stores only the lanes in the mask.
 func (w *writer) store(r int, mem string) {
 	switch {
 	case !w.masked:
@@ -56,39 +56,33 @@ func (w *writer) store(r int, mem string) {
 	}
 }
 
-// quarter holds the ends of the names of instructions that move four lanes of a vector.
+// quarter holds the ends of the names of instructions that insert or extract four lanes of a vector.
 var quarter = map[*isa]string{avx2: "F128", avx512: "F32X4"}
 
-// insert writes a load of lanes 4·part to 4·part + 3 of vector register r from mem. The other
-// lanes keep their values.
+// insert writes a load of lanes 4·part to 4·part + 3 of vector register r from the address mem. The
+// other lanes keep their values.
 func (w *writer) insert(part int, mem string, r int) {
 	w.op("VINSERT%s $%d, %s, %s, %s", quarter[w.isa], part, mem, w.v(r), w.v(r))
 }
 
-// extract writes a store of lanes 4·part to 4·part + 3 of vector register r to mem.
+// extract writes a store of lanes 4·part to 4·part + 3 of vector register r to the address mem.
 func (w *writer) extract(part, r int, mem string) {
 	w.op("VEXTRACT%s $%d, %s, %s", quarter[w.isa], part, w.v(r), mem)
 }
 
 // zero writes an instruction that sets vector register r to zero.
 func (w *writer) zero(r int) {
-	switch w.isa {
-	case avx512:
-		w.op("VPXORD %s, %s, %s", w.v(r), w.v(r), w.v(r))
-	case avx2:
-		w.op("VXORPS %s, %s, %s", w.v(r), w.v(r), w.v(r))
-	case neon:
-		w.op("VEOR %s.B16, %[1]s.B16, %[1]s.B16", w.v(r))
-	}
+	formats := map[*isa]string{avx512: "VPXORD %s, %[1]s, %[1]s", avx2: "VXORPS %s, %[1]s, %[1]s", neon: "VEOR %s.B16, %[1]s.B16, %[1]s.B16"}
+	w.op(formats[w.isa], w.v(r))
 }
 
-// row returns the assembly operand for the address base + i·stride, where i < 8 and R8 to R11 hold
-// 1, 3, 5 and 7 times the stride.
+// row returns the assembly operand for the address base + i·stride, where i < 8 and registers R8 to
+// R11 hold 1, 3, 5 and 7 times the stride.
 func row(base string, i int) string {
 	return "(" + base + ")" + [...]string{"", "(R8*1)", "(R8*2)", "(R9*1)", "(R8*4)", "(R10*1)", "(R9*2)", "(R11*1)"}[i]
 }
 
-// multiplyStride writes code that computes the multiples of the stride in R8 that row needs for
+// multiplyStride writes code that computes multiples of the stride in R8 for the function row, for
 // all i < n.
 func (w *writer) multiplyStride(n int) {
 	if n > 3 {
@@ -102,10 +96,10 @@ func (w *writer) multiplyStride(n int) {
 	}
 }
 
-// amd64Peak returns the source of the peak kernels, loops that measure the peak speed of
+// amd64Peak returns the assembly file with the peak kernels, which measure the peak speed of
 // multiply-adds.
 func amd64Peak() string {
-	w := newFile(avx2, "peak", "These kernels are loops of independent multiply-adds; see Peak in level.go.")
+	w := newFile(avx2, "peak", "These kernels are loops of independent multiply-adds; see the function Peak in level.go.")
 	for _, w.isa = range amd64 {
 		w.begin("peak"+w.name, "CX counts the rounds left.")
 		w.loadArgs("rounds CX")

@@ -1,24 +1,25 @@
 package main
 
 // amd64RowBlocks lists the blocks of columns into which row kernels divide rows, widest first.
-// Each block is a list of the numbers of float64 in its vectors.
-var amd64RowBlocks = [][]int{{4, 4, 2}, {4}, {2}, {1}}
+var amd64RowBlocks = []rowBlock{{10, []int{4, 4, 2}}, {4, []int{4}}, {2, []int{2}}, {1, []int{1}}}
 
-// amd64Rows returns the source of the row kernels.
+// amd64Rows returns the assembly file with the row kernels.
 func amd64Rows() string {
 	w := newFile(avx2, "row", `These kernels process rows of float64; see rows.go and rowArgs. They use these registers:
 
 	SI             address of the arguments
-	DI, R8-R10     addresses of the operands y, a, b and c at this row
-	R11-R13, BX    their strides
-	DX, AX, CX     bytes of columns done, columns left, rows left
-	Y0, Y1         the numbers a and c of this row
-	Y3-Y5, Y8-Y10  products, and sums over rows
+	DI, R8-R10     addresses of row i of the operands y, a, b and c
+	R11-R13, BX    distances between the rows of y, a, b and c
+	DX, AX, CX     number of bytes done in a row, numbers of columns and rows left
+	Y0, Y1         the numbers a_i and c_i in all lanes
+	Y3-Y5, Y8-Y10  elements of a row, and sums over rows
 
-The last two kernels sum four rows in the lanes of Y0. They use some registers differently:
+The last two kernels, rowAddDots and rowAddSums, compute the sums of four rows in the lanes of Y0.
+They use some registers differently:
 
-	R11, R12, DX   address of a at these columns, row stride of a, three times the stride
-	BX, R13, R10   the same for b`)
+	R11, BX    addresses of a and b in the first of the four rows
+	R12, R13   distances between the rows of a and of b
+	DX, R10    three times these distances`)
 	w.args = "SI"
 	for _, k := range rowKernels {
 		w.begin(k.name, "%s", k.doc)
@@ -34,32 +35,28 @@ The last two kernels sum four rows in the lanes of Y0. They use some registers d
 	return w.finish()
 }
 
-// amd64RowKernel writes a row kernel. The kernel processes one block of columns after the other,
-// and all rows of a block before the next block.
+// amd64RowKernel writes a row kernel. The kernel processes one block of columns after the other. Each
+// block consists of all rows of some columns.
 func (w *writer) amd64RowKernel(k rowKernel) {
 	w.loadArgs("y.stride R11", "a.stride R12", "b.stride R13", "c.stride BX", "cols AX")
 	w.op("XORQ DX, DX")
-	for i, vectors := range amd64RowBlocks {
-		columns := 0
-		for _, n := range vectors {
-			columns += n
-		}
-		w.section("All rows of %d columns, while at least %[1]d are left.", columns)
+	for i, b := range amd64RowBlocks {
+		w.section("Compute columns in blocks of %d.", b.columns)
 		w.label("block%d", i)
-		w.op("CMPQ AX, $%d", columns)
+		w.op("CMPQ AX, $%d", b.columns)
 		w.op("JLT block%d", i+1)
-		w.amd64RowBlock(k, vectors, i)
-		w.op("ADDQ $%d, DX", 8*columns)
-		w.op("SUBQ $%d, AX", columns)
+		w.amd64RowBlock(k, b.vectors, i)
+		w.op("ADDQ $%d, DX", 8*b.columns)
+		w.op("SUBQ $%d, AX", b.columns)
 		w.op("JMP block%d", i)
 	}
 	w.label("block%d", len(amd64RowBlocks))
 }
 
-// amd64RowBlock writes the loop over all rows of one block of columns. vectors[v] is the number of
-// float64 in vector v of the block.
+// amd64RowBlock writes the loop over the rows of a block of columns. vectors[v] is the number of float64
+// in vector v of a row.
 func (w *writer) amd64RowBlock(k rowKernel, vectors []int, block int) {
-	// Vector v of an operand is in memory at 32·v bytes after the address in register pointer.
+	// Vector v of an operand is 32·v bytes after the address in register pointer.
 	moves := map[int]string{1: "VMOVSD", 2: "VMOVUPD", 4: "VMOVUPD"}
 	registers := map[int]string{1: "X", 2: "X", 4: "Y"}
 	load := func(pointer string, v, r int) {
@@ -133,8 +130,8 @@ func (w *writer) amd64RowBlock(k rowKernel, vectors []int, block int) {
 	}
 }
 
-// amd64DotKernel writes a kernel that sums along each row, four rows at a time. Each lane of the
-// register of sums belongs to one row and adds the columns of that row in order.
+// amd64DotKernel writes a kernel that computes a sum for each row, four rows at a time. Each lane of
+// the register sum adds the columns of one row from left to right.
 func (w *writer) amd64DotKernel(k rowKernel) {
 	const sum = 0
 	w.loadArgs("y.first DI", "a.first R8", "b.first R9", "a.stride R12", "b.stride R13")
@@ -147,7 +144,7 @@ func (w *writer) amd64DotKernel(k rowKernel) {
 	w.op("MOVQ R8, R11")
 	w.op("MOVQ R9, BX")
 	w.loadArgs("cols AX")
-	w.section("Four columns of four rows at a time, then two, then one.")
+	w.section("Add four columns of four rows at a time, then two, then one.")
 	w.label("columns")
 	w.op("SUBQ $4, AX")
 	w.op("JLT pair")
@@ -167,7 +164,7 @@ func (w *writer) amd64DotKernel(k rowKernel) {
 	w.op("JNE store")
 	w.addOneColumn(k)
 
-	w.section("Add the sums to y.")
+	w.section("Add the sums of the four rows to y.")
 	w.label("store")
 	w.op("VEXTRACTF128 $1, %s, X2", w.v(sum))
 	w.op("VUNPCKHPD X0, X0, X1")
@@ -183,15 +180,15 @@ func (w *writer) amd64DotKernel(k rowKernel) {
 	w.op("JNZ rows")
 }
 
-// aRows and bRows hold the assembly operands for the current four rows of the operands a and b.
+// aRows and bRows contain the assembly operands for four rows of the operands a and b.
 var (
 	aRows = [4]string{"(R11)", "(R11)(R12*1)", "(R11)(R12*2)", "(R11)(DX*1)"}
 	bRows = [4]string{"(BX)", "(BX)(R13*1)", "(BX)(R13*2)", "(BX)(R10*1)"}
 )
 
 // addFourColumns writes code that adds four columns to the sums of four rows. The code multiplies
-// row by row and then transposes the 4×4 products: first it interleaves pairs of rows, then it
-// combines halves of vectors.
+// row by row. It then transposes the 4×4 products: it interleaves pairs of rows and combines halves
+// of the resulting vectors.
 func (w *writer) addFourColumns(k rowKernel) {
 	for i := range 4 {
 		if k.a == matrix {
@@ -201,7 +198,7 @@ func (w *writer) addFourColumns(k rowKernel) {
 			w.op("VMOVUPD %s, Y%d", bRows[i], 1+i)
 		}
 	}
-	for i := range 2 { // Y5 = columns 0 and 2 of rows 0 and 1, Y6 = columns 1 and 3; Y7, Y8 = the same of rows 2 and 3
+	for i := range 2 { // Y5 = columns 0 and 2 of rows 0 and 1, Y6 = columns 1 and 3; Y7, Y8 = the same for rows 2 and 3
 		w.op("VUNPCKLPD Y%d, Y%d, Y%d", 2+2*i, 1+2*i, 5+2*i)
 		w.op("VUNPCKHPD Y%d, Y%d, Y%d", 2+2*i, 1+2*i, 6+2*i)
 	}
@@ -214,9 +211,8 @@ func (w *writer) addFourColumns(k rowKernel) {
 	}
 }
 
-// addTwoColumns writes code that adds two columns to the sums of four rows. One vector holds rows
-// 0 and 2 and another vector holds rows 1 and 3, so that unpacking the two vectors yields the
-// columns.
+// addTwoColumns writes code that adds two columns to the sums of four rows. One vector holds rows 0
+// and 2, and another vector rows 1 and 3. Interleaving the two vectors yields the columns.
 func (w *writer) addTwoColumns(k rowKernel) {
 	load := func(rows [4]string, i, r int) {
 		w.op("VMOVUPD %s, X%d", rows[i], r)

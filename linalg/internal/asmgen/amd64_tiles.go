@@ -1,23 +1,22 @@
 package main
 
-// prefetchShift is log₂ of the number of steps by which tiles with more than eight rows prefetch A
-// ahead of its use. Prefetching matters if consecutive steps of A are in different cache lines.
-// With 64 steps, Wᵀ·δ for W of 512×450 and 16 columns takes 60 µs when W is in the third-level
-// cache, no longer than when W is in the second-level cache. With eight steps, which are too few to
-// cover the latency, it takes 64 to 82 µs.
+// Tiles with more than eight rows prefetch the elements of A for the step that is 2^prefetchShift = 64
+// steps later. Prefetching matters if consecutive steps of A are in different cache lines. Wᵀ·δ for W
+// of 512×450 and 16 columns then takes 60 µs, whether W is in the third-level or the second-level
+// cache. If prefetched eight steps ahead, too few to hide the latency, it takes 64 to 82 µs.
 const prefetchShift = 6
 
-// amd64Tiles returns the source of the tile kernels.
+// amd64Tiles returns the assembly file with the tile kernels.
 func amd64Tiles() string {
 	w := newFile(avx2, "tile", `These kernels compute the tiles of contractions; see tiles.go and tileArgs. Most of them use these registers:
 
 	DI          address of the arguments
-	SI, BX      addresses of A and B at this step; at the end SI is the address of a row of C
-	R8-R11      1, 3, 5 and 7 times the row stride of A, later of C
-	DX          the distance between vectors of B, later of C
-	R12, R13    the step strides of A and B
-	R14, CX     the next segment, steps left
-	K1, Y15     the mask
+	SI, BX      addresses of the elements of A and B at a step; SI is later the address of a row of C
+	R8-R11      1, 3, 5 and 7 times the distance between rows of A; R8 is later the distance between rows of C
+	DX          distance between vectors of B, later of C
+	R12, R13    distances between steps of A and of B
+	R14, CX     address of the next segment, number of steps left
+	K1, Y15     mask of a partial tile (K1 with AVX-512, Y15 with AVX2)
 
 The comment of each tile lists its vector registers.`)
 	w.maskData()
@@ -35,8 +34,8 @@ The comment of each tile lists its vector registers.`)
 	return w.finish()
 }
 
-// vector returns the assembly operand for the address base + v·DX of vector v of a row, where DX
-// holds the distance between vectors.
+// vector returns the assembly operand for the address base + v·distance of vector v of a row. Register
+// DX holds the distance.
 func vector(base string, v int) string {
 	return "(" + base + ")" + [...]string{"", "(DX*1)", "(DX*2)"}[v]
 }
@@ -46,7 +45,7 @@ func (w *writer) amd64Tile(s shape, kind tileKind) {
 	w.masked = kind == partial
 	sums := s.rows * s.vectors
 	name := w.tileName(kind, s)
-	w.begin(name, "%s: C is in %s, with vector v of row i in register %d·i + v; B is in %s; elements of A are in the registers after B.", name, w.vs(0, sums), s.vectors, w.vs(sums, s.vectors))
+	w.begin(name, "%s keeps vector v of row i of C in register %[3]d·i + v (%[2]s) and B in %[4]s. Elements of A are in the registers after B.", name, w.vs(0, sums), s.vectors, w.vs(sums, s.vectors))
 	w.beginTile(s)
 	if w.masked {
 		w.loadArgs("lanes CX")
@@ -55,7 +54,7 @@ func (w *writer) amd64Tile(s shape, kind tileKind) {
 	w.loadArgs("segmentCount AX")
 	w.products(s, "AX", func(v, r int) { w.load(vector("BX", v), r) })
 
-	w.section("Add C if the argument add is set, and store the sums.")
+	w.section("If the argument add is set, add C to the sums. Store the sums to C.")
 	w.loadArgs("cRow R8", "cVector DX", "c SI")
 	w.op("CMPQ %s, $0", w.arg("add"))
 	w.op("JEQ store")
@@ -77,16 +76,17 @@ func (w *writer) amd64Tile(s shape, kind tileKind) {
 	w.op("RET")
 }
 
-// beginTile writes code that prefetches C, loads the strides and sets the sums to the bias.
+// beginTile writes code that prefetches C, loads distances between elements and sets the sums to the
+// bias.
 func (w *writer) beginTile(s shape) {
 	w.section("Prefetch C.")
 	w.loadArgs("cRow R8", "cVector DX", "c SI")
 	w.each(s, func(_ int, mem string) { w.op("PREFETCHT0 %s", mem) })
-	w.section("Load the strides.")
+	w.section("Load the distances between rows, vectors and steps.")
 	w.loadArgs("aRow R8", "bVector DX")
 	w.multiplyStride(s.rows)
 	w.loadArgs("aStep R12")
-	if s.rows > 8 { // R12 becomes the distance from the ninth row at a step to the first row at the next
+	if s.rows > 8 { // R12 = distance from row 8 of A at a step to row 0 at the next step
 		w.op("MOVQ R12, R15")
 		w.op("SHLQ $%d, R15", prefetchShift)
 		w.op("LEAQ (R8*8), AX")
@@ -103,12 +103,11 @@ func (w *writer) beginTile(s shape) {
 	}
 }
 
-// amd64QuadTile writes the kernel of a quad tile, whose vectors hold four columns from each of two
-// or four groups. The distances of the second, third and fourth group from the first are in DX, AX
-// and R15.
+// amd64QuadTile writes the kernel of a quad tile. A vector holds four columns of each of two groups
+// (AVX2) or four groups (AVX-512). DX, AX and R15 hold the distances of the second, third and fourth
+// group from the first.
 func (w *writer) amd64QuadTile(s shape) {
 	w.masked = false
-	rows := s.rows
 	name := w.tileName(quad, s)
 	distances := []string{"", "(DX*1)", "(AX*1)", "(R15*1)"}[:w.lanes/4]
 	load := func(base string, r int) {
@@ -123,19 +122,19 @@ func (w *writer) amd64QuadTile(s shape) {
 			w.loadArgs(operand+"Quad2 AX", operand+"Quad3 R15")
 		}
 	}
-	x := rows
-	w.begin(name, "%s: C is in %s, with row i in register i; B is in %s; elements of A are in the registers after B. Each group has four lanes.", name, w.vs(0, rows), w.v(x))
+	x := s.rows // number of the register of B
+	w.begin(name, "%s keeps row i of C in register i (%s) and B in %s. Elements of A are in the registers after B. Each group has four lanes.", name, w.vs(0, s.rows), w.v(x))
 	w.beginTile(s)
 	set("b")
 	w.loadArgs("segmentCount BX")
 	w.op("MOVQ BX, %s", w.arg("left"))
 	w.products(s, w.arg("left"), func(v, r int) { load("BX", r) })
 
-	w.section("Add C if the argument add is set, and store the sums.")
+	w.section("If the argument add is set, add C to the sums. Store the sums to C.")
 	w.loadArgs("cRow R8")
 	set("c")
 	w.loadArgs("c SI", "add CX")
-	for i := range rows {
+	for i := range s.rows {
 		w.op("TESTQ CX, CX")
 		w.op("JEQ store%d", i)
 		load("SI", x)
@@ -145,7 +144,7 @@ func (w *writer) amd64QuadTile(s shape) {
 		for g, d := range distances[1:] {
 			w.extract(g+1, i, "(SI)"+d)
 		}
-		if i < rows-1 {
+		if i < s.rows-1 {
 			w.op("ADDQ R8, SI")
 		}
 	}
@@ -153,12 +152,12 @@ func (w *writer) amd64QuadTile(s shape) {
 	w.op("RET")
 }
 
-// products writes the loops over segments and steps. The operand counter holds the number of
-// segments left. The function load writes a load of vector v of B into vector register r.
+// products writes the loops over segments and steps. The assembly operand counter holds the number of
+// segments left. load writes a load of vector v of B into vector register r.
 func (w *writer) products(s shape, counter string, load func(v, r int)) {
 	x := s.rows * s.vectors // first register of B
 	factors := x + s.vectors
-	free := w.registers - factors // registers for elements of A
+	free := w.registers - factors // number of registers for elements of A
 	if w.masked && w.isa == avx2 {
 		free--
 	}
@@ -172,7 +171,7 @@ func (w *writer) products(s shape, counter string, load func(v, r int)) {
 	w.op("SHLQ $2, BX")
 	w.op("ADDQ %s, BX", w.arg("b"))
 	w.loadArgs("steps CX")
-	w.comment("For each step: load vectors of B, and for each row broadcast an element of A and multiply.")
+	w.comment("For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.")
 	w.label("step")
 	if s.rows > 8 && counter == "AX" {
 		w.op("PREFETCHT0 (SI)(R15*1)")
@@ -181,7 +180,7 @@ func (w *writer) products(s shape, counter string, load func(v, r int)) {
 		load(v, x+v)
 	}
 	for i := range s.rows {
-		if i == 8 { // beginTile has subtracted the same distance from R12
+		if i == 8 { // the step distance in R12 is from row 8; see beginTile
 			w.op("LEAQ (SI)(R8*8), SI")
 		}
 		f := factors + i%min(free, 4)
@@ -198,8 +197,8 @@ func (w *writer) products(s shape, counter string, load func(v, r int)) {
 	w.op("JNZ segment")
 }
 
-// each calls f for each vector of sums, with its index i and its address mem in C, and writes code
-// that advances SI from each row of C to the next.
+// each calls f for each vector of C, with the number i of its register and its address mem. After each
+// row, it writes code that sets SI to the address of the next row.
 func (w *writer) each(s shape, f func(i int, mem string)) {
 	for i := range s.rows {
 		for v := range s.vectors {

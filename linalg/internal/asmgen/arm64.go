@@ -2,23 +2,23 @@ package main
 
 import "fmt"
 
-// Go's assembler lacks some vector instructions of arm64 (golang/go#41092). The generator writes
-// their codes as WORD directives, each with a comment that holds the instruction as GNU's
-// disassembler prints it; a test compares the two.
+// Go's assembler lacks some vector instructions of arm64 (golang/go#41092). The generator writes such
+// an instruction as a WORD directive with the instruction code, and with a comment that contains the
+// output of GNU's disassembler for this code. A test compares the code with the comment.
 
-// word writes an instruction as its code, with a comment in the syntax of GNU's disassembler.
+// word writes an instruction as its code. The comment has the syntax of GNU's disassembler.
 func (w *writer) word(code uint32, format string, args ...any) {
 	w.op("WORD $0x%08x // %s", code, fmt.Sprintf(format, args...))
 }
 
-// registers3 writes an instruction d = a ∘ b for three vector registers. The string lanes is "4s"
-// for four float32 or "2d" for two float64.
+// registers3 writes an instruction d = a ∘ b for vector registers with the numbers d, a and b. lanes
+// is "4s" for four float32 or "2d" for two float64.
 func (w *writer) registers3(code uint32, name, lanes string, d, a, b int) {
 	w.word(code|uint32(b)<<16|uint32(a)<<5|uint32(d), "%s v%d.%[3]s, v%[4]d.%[3]s, v%[5]d.%[3]s", name, d, lanes, a, b)
 }
 
-// loadQ writes a load of vector register v from the address base + offset. The arguments are
-// numbers of registers; an offset of 0 means no offset.
+// loadQ writes a load of vector register v from the address base + offset, the sum of two registers.
+// The parameters are numbers of registers; offset 0 means no offset.
 func (w *writer) loadQ(v, base, offset int) {
 	if offset == 0 {
 		w.op("FMOVQ (R%d), F%d", base, v)
@@ -27,7 +27,8 @@ func (w *writer) loadQ(v, base, offset int) {
 	w.word(0x3ce06800|uint32(offset)<<16|uint32(base)<<5|uint32(v), "ldr q%d, [x%d, x%d]", v, base, offset)
 }
 
-// storeQ writes a store of vector register v to the address base + offset, as in loadQ.
+// storeQ writes a store of vector register v to the address base + offset. The parameters are as in
+// loadQ.
 func (w *writer) storeQ(v, base, offset int) {
 	if offset == 0 {
 		w.op("FMOVQ F%d, (R%d)", v, base)
@@ -36,8 +37,7 @@ func (w *writer) storeQ(v, base, offset int) {
 	w.word(0x3ca06800|uint32(offset)<<16|uint32(base)<<5|uint32(v), "str q%d, [x%d, x%d]", v, base, offset)
 }
 
-// indexed returns the assembly operand for the address base + offset. Both arguments are numbers
-// of registers; an offset of 0 means no offset.
+// indexed returns the assembly operand for the address base + offset. The parameters are as in loadQ.
 func indexed(base, offset int) string {
 	if offset == 0 {
 		return fmt.Sprintf("(R%d)", base)
@@ -45,10 +45,10 @@ func indexed(base, offset int) string {
 	return fmt.Sprintf("(R%d)(R%d)", base, offset)
 }
 
-// arm64Peak returns the source of the peak kernel, a loop that measures the peak speed of
+// arm64Peak returns the assembly file with the peak kernel, which measures the peak speed of
 // multiply-adds.
 func arm64Peak() string {
-	w := newFile(neon, "peak", "This kernel is a loop of independent multiply-adds; see Peak in level.go.")
+	w := newFile(neon, "peak", "This kernel is a loop of independent multiply-adds; see the function Peak in level.go.")
 	w.begin("peakNEON", "R1 counts the rounds left.")
 	w.loadArgs("rounds R1")
 	sums := neon.peakSums

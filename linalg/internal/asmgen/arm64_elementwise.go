@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// arm64Operations implements operations for NEON. It loads constants from a table, whose address
-// is in R7, into vector register neonConst, and uses vector register neonTemp for intermediate
-// results.
+// arm64Operations implements the interface operations for NEON. Its code loads constants from the
+// table at the address in R7 into vector register neonConst. Vector register neonTemp holds
+// intermediate results.
 type arm64Operations struct{ *body }
 
 const neonConst, neonTemp = 30, 31
 
-// arm64Words lists the operations whose instructions Go's assembler lacks, and arm64Instructions
-// the other operations.
+// arm64Words contains the operations whose instructions Go's assembler lacks, and arm64Instructions
+// other operations.
 var (
 	arm64Words = map[operation]struct {
 		code uint32
@@ -35,7 +35,7 @@ func (w arm64Operations) binary(op operation, d, a, b int) {
 		w.registers3(i.code, i.name, "4s", d, a, b)
 		return
 	}
-	if op == maximum || op == minimum { // fmax and fmin would return NaN if a is NaN
+	if op == maximum || op == minimum { // not fmax and fmin, which return NaN if a is NaN
 		greater, less := a, b
 		if op == minimum {
 			greater, less = b, a
@@ -86,9 +86,8 @@ func (w arm64Operations) setBits(bits uint32, d int) {
 	w.op("FMOVQ %d(R7), F%d", 16*w.constant(bits), d)
 }
 
-// compare writes code that sets all bits of the lanes of neonTemp in which p holds for x and y,
-// and clears the others. For notGreaterOrEqual it instead tests greaterOrEqual, and the caller
-// must invert the choice.
+// compare writes code that sets all bits of a lane of neonTemp if p holds for x and y in this lane,
+// and clears all bits otherwise. For notGreaterOrEqual the result is the opposite.
 func (w arm64Operations) compare(p predicate, x, y int) {
 	switch p {
 	case lessThan:
@@ -115,15 +114,15 @@ func (w arm64Operations) chooseNegative(x, a, d int) {
 	w.op("VBIT V%d.B16, V%d.B16, V%d.B16", neonTemp, a, d)
 }
 
-// arm64Elementwise returns the source of the elementwise kernels.
+// arm64Elementwise returns the assembly file with the elementwise kernels.
 func arm64Elementwise() string {
 	w := newFile(neon, "elementwise", `These kernels compute elementwise functions; see elementwise.go and elementwiseArgs. They use these registers:
 
 	R0        address of the arguments
 	R1-R4     addresses of the operands
-	R5, R6    bytes done, elements left after this vector
-	R7        the table of constants
-	V30, V31  a constant and an intermediate result`)
+	R5, R6    number of bytes done, number of elements left after this vector
+	R7        address of the table of constants
+	V30, V31  a constant, an intermediate result`)
 	for _, k := range elementwiseKernels {
 		w.arm64ElementwiseKernel(k)
 	}
@@ -136,9 +135,8 @@ func arm64Elementwise() string {
 	return w.finish()
 }
 
-// arm64ElementwiseKernel writes a kernel with a loop over vectors and a loop over the last
-// elements, one at a time. The two loops have separate loads and stores but share the computation
-// between them.
+// arm64ElementwiseKernel writes a kernel with a loop over vectors and a loop over the last elements.
+// The loops have separate loads and stores, but the same code computes a vector and an element.
 func (w *writer) arm64ElementwiseKernel(k elementwiseKernel) {
 	w.begin(k.name+w.name, "%s", k.doc)
 	operands := k.operands()
@@ -173,7 +171,7 @@ func (w *writer) arm64ElementwiseKernel(k elementwiseKernel) {
 	w.op("ADD $16, R5")
 	w.op("SUBS $4, R6")
 	w.op("BGE loop")
-	w.comment("The last elements, at most three: R6 goes from −1 to −4.")
+	w.comment("At most three elements are left, one after the other. R6 is the number of elements left minus 4.")
 	w.label("partial")
 	w.op("CMP $-4, R6")
 	w.op("BEQ done")

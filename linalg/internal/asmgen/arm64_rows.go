@@ -3,24 +3,24 @@ package main
 import "fmt"
 
 // arm64RowBlocks lists the blocks of columns into which row kernels divide rows, widest first.
-// Each block is a list of the numbers of float64 in its vectors.
-var arm64RowBlocks = [][]int{{2, 2, 2, 2, 2}, {2}, {1}}
+var arm64RowBlocks = []rowBlock{{10, []int{2, 2, 2, 2, 2}}, {2, []int{2}}, {1, []int{1}}}
 
-// arm64Rows returns the source of the row kernels.
+// arm64Rows returns the assembly file with the row kernels.
 func arm64Rows() string {
 	w := newFile(neon, "row", `These kernels process rows of float64; see rows.go and rowArgs. They use these registers:
 
 	R0              address of the arguments
-	R1-R4           addresses of the operands y, a, b and c at this row
-	R5-R8           their strides
-	R9-R11          bytes of columns done, columns left, rows left
-	V0, V1          the numbers a and c of this row
-	V3-V7, V16-V20  products, and sums over rows
+	R1-R4           addresses of row i of the operands y, a, b and c
+	R5-R8           distances between the rows of y, a, b and c
+	R9-R11          number of bytes done in a row, numbers of columns and rows left
+	V0, V1          the numbers a_i and c_i in all lanes
+	V3-V7, V16-V20  elements of a row, and sums over rows
 
-The last two kernels sum two rows each in V0 and V1. They use some registers differently:
+The last two kernels, rowAddDots and rowAddSums, compute the sums of four rows in the lanes of V0 and V1.
+They use some registers differently:
 
-	R12, R14   addresses of a and b at these columns of the first row
-	R13, R15   addresses of a and b at these columns of each row`)
+	R12, R14   addresses of a and b in the first of the four rows
+	R13, R15   addresses of a and b in the current row`)
 	for _, k := range rowKernels {
 		w.begin(k.name, "%s", k.doc)
 		if k.y == column {
@@ -33,38 +33,34 @@ The last two kernels sum two rows each in V0 and V1. They use some registers dif
 	return w.finish()
 }
 
-// arm64RowMoves maps the number of float64 in a vector to the instruction that loads or stores it.
+// arm64RowMoves contains the instructions that load or store a vector of one or two float64.
 var arm64RowMoves = map[int]string{1: "FMOVD", 2: "FMOVQ"}
 
 // mul64 and add64 write d = a·b and d = a + b for vectors of two float64.
 func (w *writer) mul64(d, a, b int) { w.registers3(0x6e60dc00, "fmul", "2d", d, a, b) }
 func (w *writer) add64(d, a, b int) { w.registers3(0x4e60d400, "fadd", "2d", d, a, b) }
 
-// arm64RowKernel writes a row kernel. The kernel processes one block of columns after the other,
-// and all rows of a block before the next block.
+// arm64RowKernel writes a row kernel. The kernel processes one block of columns after the other. Each
+// block consists of all rows of some columns.
 func (w *writer) arm64RowKernel(k rowKernel) {
 	w.loadArgs("y.stride R5", "a.stride R6", "b.stride R7", "c.stride R8")
 	w.op("MOVD $0, R9")
 	w.loadArgs("cols R10")
-	for i, vectors := range arm64RowBlocks {
-		columns := 0
-		for _, n := range vectors {
-			columns += n
-		}
-		w.section("All rows of %d columns, while at least %[1]d are left.", columns)
+	for i, b := range arm64RowBlocks {
+		w.section("Compute columns in blocks of %d.", b.columns)
 		w.label("block%d", i)
-		w.op("CMP $%d, R10", columns)
+		w.op("CMP $%d, R10", b.columns)
 		w.op("BLT block%d", i+1)
-		w.arm64RowBlock(k, vectors, i)
-		w.op("ADD $%d, R9", 8*columns)
-		w.op("SUB $%d, R10", columns)
+		w.arm64RowBlock(k, b.vectors, i)
+		w.op("ADD $%d, R9", 8*b.columns)
+		w.op("SUB $%d, R10", b.columns)
 		w.op("JMP block%d", i)
 	}
 	w.label("block%d", len(arm64RowBlocks))
 }
 
-// arm64RowBlock writes the loop over all rows of one block of columns. vectors[v] is the number of
-// float64 in vector v of the block.
+// arm64RowBlock writes the loop over the rows of a block of columns. vectors[v] is the number of float64
+// in vector v of a row.
 func (w *writer) arm64RowBlock(k rowKernel, vectors []int, block int) {
 	load := func(pointer, v, r int) { w.op("%s %d(R%d), F%d", arm64RowMoves[vectors[v]], 16*v, pointer, r) }
 	store := func(r, pointer, v int) { w.op("%s F%d, %d(R%d)", arm64RowMoves[vectors[v]], r, 16*v, pointer) }
@@ -127,8 +123,8 @@ func (w *writer) arm64RowBlock(k rowKernel, vectors []int, block int) {
 	}
 }
 
-// arm64DotKernel writes a kernel that sums along each row, four rows at a time. Each lane of the
-// two registers of sums belongs to one row and adds the columns of that row in order.
+// arm64DotKernel writes a kernel that computes a sum for each row, four rows at a time. Each lane of
+// V0 and V1 adds the columns of one row from left to right.
 func (w *writer) arm64DotKernel(k rowKernel) {
 	w.loadArgs("y.first R1", "a.first R2", "b.first R3", "y.stride R5", "a.stride R6", "b.stride R7", "rows R11")
 	w.label("rows")
@@ -137,7 +133,7 @@ func (w *writer) arm64DotKernel(k rowKernel) {
 	w.op("MOVD R2, R12")
 	w.op("MOVD R3, R14")
 	w.loadArgs("cols R10")
-	w.section("Two columns of four rows at a time, then one.")
+	w.section("Add two columns of four rows at a time, then one.")
 	w.label("columns")
 	w.op("SUBS $2, R10")
 	w.op("BLT last")
@@ -147,7 +143,7 @@ func (w *writer) arm64DotKernel(k rowKernel) {
 	w.op("CMP $-1, R10")
 	w.op("BNE store")
 	w.arm64AddColumns(k, 1)
-	w.section("Add the sums to y.")
+	w.section("Add the sums of the four rows to y.")
 	w.label("store")
 	for i := range 4 {
 		if i%2 == 0 {

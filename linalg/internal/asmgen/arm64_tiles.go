@@ -2,27 +2,27 @@ package main
 
 import "fmt"
 
-// These arrays list the general-purpose registers with the distances of the rows of A from row 0,
-// and of the vectors of B, and later of C, from vector 0. Row 0 and vector 0 need no register. The
-// platform reserves R18.
+// General-purpose register rowOffsets[i] holds the distance of row i of A from row 0. Register
+// vectorOffsets[v] holds the distance of vector v of B, and later of C, from vector 0. The distance 0
+// needs no register. The platform reserves R18.
 var (
 	rowOffsets    = []int{0, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 19, 20, 21, 22, 23}
 	vectorOffsets = []int{0, 26, 25, 24}
 )
 
-// arm64Tiles returns the source of the tile kernels.
+// arm64Tiles returns the assembly file with the tile kernels.
 func arm64Tiles() string {
 	w := newFile(neon, "tile", `These kernels compute the tiles of contractions; see tiles.go and tileArgs. They use these registers:
 
 	R0          address of the arguments
-	R1, R2      addresses of A and B at this step; at the end R1 is the address of a row of C
-	R3, R4, R5  steps left, the next segment, segments left
-	R6, R7      the step strides of A and B
-	R8-R17, …   the distances of rows 1, 2, … of A from row 0
-	R26-…       the distances of vectors 1, 2, … of B from vector 0, later of C
+	R1, R2      addresses of the elements of A and B at a step; R1 is later the address of a row of C
+	R3, R4, R5  number of steps left, address of the next segment, number of segments left
+	R6, R7      distances between steps of A and of B; R6 is later the distance between rows of C
+	R8-R17, …   distances of rows 1, 2, … of A from row 0
+	R26, R25, … distances of vectors 1, 2, … of B, later of C, from vector 0
 
-The comment of each tile lists its vector registers. An element of A is the first lane of
-a register; the multiplication broadcasts it.`)
+The comment of each tile lists its vector registers. An element of A is the first lane of a register;
+the instruction multiplies it by all lanes of a vector of B.`)
 	for kind, shapes := range w.tiles {
 		for _, s := range shapes {
 			w.arm64Tile(s, tileKind(kind))
@@ -36,8 +36,8 @@ func (w *writer) arm64Tile(s shape, kind tileKind) {
 	sums := s.rows * s.vectors
 	b, a := sums, sums+s.vectors
 	name := w.tileName(kind, s)
-	w.begin(name, "%s: C is in %s, with vector v of row i in register %d·i + v; B is in %s; elements of A are in the registers after B.\n"+
-		"// A step has %d multiply-adds, %d loads and 4 other instructions.",
+	w.begin(name, "%s keeps vector v of row i of C in register %[3]d·i + v (%[2]s) and B in %[4]s. Elements of A are in the registers after B.\n"+
+		"// A step has %[5]d multiply-adds, %[6]d loads and 4 other instructions.",
 		name, w.vs(0, sums), s.vectors, w.vs(b, s.vectors), sums, s.rows+s.vectors)
 	load, store := w.loadQ, w.storeQ
 	if kind == partial { // the other lanes become zero
@@ -52,7 +52,7 @@ func (w *writer) arm64Tile(s shape, kind tileKind) {
 			w.op("ADD R%d, R%d, R%d", registers[1], registers[i-1], registers[i])
 		}
 	}
-	w.section("Load the strides.")
+	w.section("Load the distances between rows, vectors and steps.")
 	multiples("aRow", s.rows, rowOffsets)
 	multiples("bVector", s.vectors, vectorOffsets)
 	w.loadArgs("aStep R6", "bStep R7", "segments R4", "segmentCount R5")
@@ -74,7 +74,7 @@ func (w *writer) arm64Tile(s shape, kind tileKind) {
 	w.loadArgs("b R3")
 	w.op("ADD R2<<2, R3, R2")
 	w.loadArgs("steps R3")
-	w.comment("For each step: load vectors of B, and for each row load an element of A and multiply.")
+	w.comment("For each step: load the vectors of B. For each row, load an element of A and multiply.")
 	w.label("step")
 	for v := range s.vectors {
 		load(b+v, 2, vectorOffsets[v])
@@ -94,7 +94,7 @@ func (w *writer) arm64Tile(s shape, kind tileKind) {
 	w.op("SUBS $1, R5")
 	w.op("BNE segment")
 
-	w.section("Add C if the argument add is set, and store the sums.")
+	w.section("If the argument add is set, add C to the sums. Store the sums to C.")
 	multiples("cVector", s.vectors, vectorOffsets)
 	w.loadArgs("cRow R6", "c R1", "add R3")
 	w.op("CBZ R3, store")

@@ -1,11 +1,16 @@
 package main
 
-// arm64Transpose returns the source of the transpose kernel, which processes bands of four rows,
-// four columns at a time.
+// arm64Transpose returns the assembly file with the transpose kernel, which processes bands of four
+// rows, four columns at a time.
 func arm64Transpose() string {
-	w := newFile(neon, "transpose", "This kernel transposes matrices; see transpose.go and transposeArgs.")
-	w.begin("transposeNEON", "R1: the band in src; R4-R6: 1, 2 and 3 times its row stride; R2, R7-R9: the same for dst; R10, R11: quads and\n"+
-		"// bands left; R12, R13: the beginning of the band in src and dst.")
+	w := newFile(neon, "transpose", `This kernel transposes matrices; see transpose.go and transposeArgs. It uses these registers:
+
+	R0          address of the arguments
+	R1, R4-R6   address of four columns of row 0 of a band in src; 1, 2 and 3 times the distance between rows
+	R2, R7-R9   address of a row of dst; 1, 2 and 3 times the distance between rows
+	R10, R11    numbers of quads and bands left
+	R12, R13    addresses of the band in src and dst`)
+	w.begin("transposeNEON", "The bands have four rows.")
 	w.loadArgs("srcRow R4")
 	w.op("ADD R4, R4, R5")
 	w.op("ADD R4, R5, R6")

@@ -7,23 +7,23 @@ import (
 	"slices"
 )
 
-// A tile kernel computes a tile of the matrix C of a Contraction (see package kernel). It keeps
-// the tile, rows × vectors, in registers while it adds all products. Each step loads the vectors
-// of one row of B; then, for each row of the tile, it broadcasts an element of A and multiplies:
+// A tile kernel computes a tile of a matrix C += A·B; see Contraction in package kernel. The sums of
+// the tile, rows × vectors, stay in registers. A step of the kernel loads the vectors of one row of
+// B, loads one element of each row of A into all lanes of a register, and multiplies:
 //
-//	                  B at a step:  b0   b1   b2
-//	                               ┌────┬────┬────┐
-//	A at a step, broadcast:     a0 │ c0 │ c1 │ c2 │
-//	                            a1 │ c3 │ c4 │ c5 │   c += a·b
-//	                               └────┴────┴────┘
+//	                       row of B:  b0   b1   b2
+//	                                 ┌────┬────┬────┐
+//	elements of A, in all lanes:  a0 │ c0 │ c1 │ c2 │
+//	                              a1 │ c3 │ c4 │ c5 │   c += a·b
+//	                                 └────┴────┴────┘
 
-// A tileKind is a kind of tile. The kinds are numbered in the order of their kernels.
+// A tileKind is a kind of tile. Kernels are numbered in the order of their kinds.
 type tileKind int
 
 const (
 	full    tileKind = iota // consists of whole vectors
 	partial                 // computes the last columns, which do not fill a vector
-	quad                    // has a single vector, which holds four columns from each of several groups
+	quad                    // has a single vector, which holds four columns of each of several groups
 	kinds                   // number of kinds
 )
 
@@ -38,37 +38,35 @@ var tall = shape{16, 1}
 
 // An isa is an instruction set.
 type isa struct {
-	name           string // suffix of the names of its kernels and its level in Go
+	name           string // suffix of the names of kernels, and of the name of the level in Go
 	lanes          int    // number of float32 in a vector register
 	prefix         string // first letter of the names of vector registers
 	registers      int    // number of vector registers
 	vectors        int    // largest number of vectors per row of a tile
 	partialColumns int    // largest number of columns of a partial tile
-	peakSums       int    // number of independent sums in the peak kernel
+	peakSums       int    // number of independent sums in the kernel that measures the peak speed
 	tiles          [kinds][]shape
 }
 
-// A full tile holds up to 24 vectors of sums if the instruction set has 32 registers, or up to 12
-// if it has 16. With NEON, four vectors hold the sixteen columns of one block of a minibatch. In a
-// training step of the HVAE (K = 5, minibatches of 100), the tiles 8×3, 8×2 and 16×1 perform 92 %
-// of the multiply-adds with AVX-512 (16×1 alone performs a sixth of them), and tiles of five rows
-// perform 4 %, because the last upsampling layer has five kernel rows. The other sizes serve the
-// edges of matrices and layers of other models. If no tile has the height of the remaining rows,
-// for example three or seven rows, several tiles share them.
+// Full tiles hold up to 24 vectors of sums if the instruction set has 32 registers, and up to 12 if
+// it has 16. Four vectors of NEON hold 16 columns, a block of a minibatch. In a training step of the
+// HVAE (K = 5, minibatches of 100) with AVX-512, the tiles 8×3, 8×2 and 16×1 perform 92 % of the
+// multiply-adds (16×1 a sixth of them). Tiles of five rows perform 4 %, because the last upsampling
+// layer has five kernel rows. The other sizes are for the edges of matrices and for other models.
+// Several tiles share a number of rows for which there is no tile, such as three or seven.
 //
-// Partial tiles compute the last columns of matrices whose width is not a multiple of the vector
-// length. In a training step of the HVAE these are the last columns of minibatches, 1 % of the
-// multiply-adds. Partial tiles are separate from full tiles because a masked load needs a second
-// instruction, which competes with multiplications for the same execution units. NEON has no
-// masks, so its partial tiles are one column wide.
+// Partial tiles compute the last columns if their number is not a multiple of the vector length. In
+// the same training step they perform 1 % of the multiply-adds, for the last columns of minibatches.
+// They are separate from full tiles because a masked load needs a second instruction, which competes
+// with multiplications for execution units. NEON has no masks: its partial tiles have one column.
 //
-// Quad tiles: a minibatch of 100 columns consists of six blocks of 16 columns and one block of
-// four. Without quad tiles, the convolutions of the last block would take as long as the
-// convolutions of each other block, that is, a seventh of a training step; with quad tiles they
-// take a quarter of that time. NEON needs no quad tiles because four columns fill a vector.
+// Quad tiles serve convolutions. A minibatch of 100 columns consists of six blocks of 16 columns and
+// one block of four. Without quad tiles, the convolutions of the last block would take as long as
+// the convolutions of any other block, a seventh of a training step. With quad tiles they take a
+// quarter of that time. NEON needs no quad tiles because four columns fill a vector.
 //
-// The number of sums in the peak kernel is large enough to hide the latency of a multiply-add,
-// four cycles, on the two multiply-add units of amd64 or the four units of arm64.
+// The independent sums of the peak kernel hide the latency of a multiply-add, four cycles, on the
+// two multiply-add units of amd64 or the four units of arm64.
 var (
 	avx512 = &isa{"AVX512", 16, "Z", 32, 3, 15, 12, [kinds][]shape{
 		full:    append(grid(3, 1, 2, 4, 5, 8), tall),
@@ -86,30 +84,30 @@ var (
 	}}
 )
 
-// These variables list the instruction sets of each architecture, widest first.
+// amd64 and arm64 list the instruction sets of each architecture, widest first.
 var (
 	amd64 = []*isa{avx512, avx2}
 	arm64 = []*isa{neon}
 )
 
-// grid returns the shapes with the given numbers of rows and with 1 to vectors vectors per row.
-func grid(vectors int, rows ...int) (shapes []shape) {
+// grid returns all shapes with the given numbers of rows and at most n vectors per row.
+func grid(n int, rows ...int) (shapes []shape) {
 	for _, r := range rows {
-		for v := range vectors {
+		for v := range n {
 			shapes = append(shapes, shape{r, v + 1})
 		}
 	}
 	return shapes
 }
 
-// An elementwiseKernel describes a kernel that computes a function of each element of its
-// operands. An operand is named by the letter of its field in elementwiseArgs.
+// An elementwiseKernel describes a kernel that computes a function of each element of its operands.
+// The name of an operand is a letter, the name of a field of elementwiseArgs in package kernel.
 type elementwiseKernel struct {
-	name    string              // name of the constant for its number in Go
-	doc     string              // formula that it computes
-	outputs string              // operands that it writes
-	inputs  string              // operands that it reads
-	scalars []string            // fields with the numbers that it reads
+	name    string              // name of the Go constant for its number
+	doc     string              // formula
+	outputs string              // operands that the kernel writes
+	inputs  string              // operands that the kernel reads
+	scalars []string            // fields of elementwiseArgs with numbers that the kernel reads
 	body    func(w *body) []int // writes the computation and returns the registers of the outputs
 }
 
@@ -146,71 +144,75 @@ var elementwiseKernels = []elementwiseKernel{
 		w.binary(mul, y, y, a)
 		return []int{y}
 	}},
-	{"opAdamax", "a step of Adamax with parameters y, gradient a and averages b and c", "ybc", "ybca",
+	{"opAdamax", "a step of Adamax for parameters y, moving averages b and c and gradient a", "ybc", "ybca",
 		[]string{"beta1", "rest1", "beta2", "rate", "epsilon"}, (*body).adamax},
 }
 
-// The row kernels process rows of float64. Rows may be as short as a minibatch of the Gaussian
-// experiment, which has ten samples. An operand is either a matrix, or a column with one number
-// for each row. Products and sums are rounded separately, so the results are bit-identical to the
-// results of plain Go.
+// The row kernels process rows of float64, which may be as short as a minibatch of the Gaussian
+// experiment, ten numbers. Products and sums are rounded separately, so the results are bit-identical
+// to the results of plain Go.
 //
 // On amd64 all row kernels use AVX2, because most loads of wider vectors would cross a boundary
-// between cache lines. They use no masks: a load that overlaps a preceding masked store, as the
-// load of the next row would, waits until the store has completed.
+// between cache lines. They use no masks: a load that overlaps a preceding masked store waits until
+// the store has completed, and the load of the next row would overlap.
 
-// A rowKernel describes a kernel that computes y = a·b + c for each row. If y is a single row, the
-// kernel adds the products a·b of all rows to y. If y is a column, the kernel adds the dot product
-// of each row of a with the same row of b to the number of this row in y. A missing c is zero, and
-// a missing a is one.
+// A rowKernel describes a kernel for a matrix b with rows b_i. If y is a matrix, the kernel computes
+// y_i = a_i·b_i + c_i. If y is a single row, it computes y = y + Σ_i a_i·b_i. If y is a column, it
+// adds the dot product of a_i and b_i to the number y_i. Without c, c_i is 0; without a, a_i is 1.
 type rowKernel struct {
 	name, doc string
-	y, a, c   operand // kinds of the operands y, a and c; b is always a matrix
+	y, a, c   operand
 }
 
-// An operand is a kind of operand of a row kernel.
+// An operand is a kind of operand.
 type operand int
 
 const (
 	none   operand = iota
-	matrix         // many rows
+	matrix         // one row for each row of b
 	single         // one row
-	column         // one number for each row
+	column         // one number for each row of b
 )
+
+// A rowBlock is a block of columns that a row kernel computes at once. In each row, vector v of the
+// block has vectors[v] float64.
+type rowBlock struct {
+	columns int
+	vectors []int
+}
 
 // rowKernels lists the row kernels in the order of their numbers.
 var rowKernels = []rowKernel{
-	{"rowScale", "y_i = a_i·b_i for numbers a_i", matrix, column, none},
+	{"rowScale", "y_i = a_i·b_i for a column a", matrix, column, none},
 	{"rowMul", "y_i = a_i ⊙ b_i", matrix, matrix, none},
-	{"rowScaleAdd", "y_i = a_i·b_i + c_i for numbers a_i", matrix, column, matrix},
-	{"rowScaleShift", "y_i = a_i·b_i + c_i for numbers a_i and c_i", matrix, column, column},
+	{"rowScaleAdd", "y_i = a_i·b_i + c_i for a column a", matrix, column, matrix},
+	{"rowScaleShift", "y_i = a_i·b_i + c_i for columns a and c", matrix, column, column},
 	{"rowMulAdd", "y_i = a_i ⊙ b_i + c_i", matrix, matrix, matrix},
-	{"rowAddScaled", "y = y + Σ_i a_i·b_i for numbers a_i", single, column, none},
+	{"rowAddScaled", "y = y + Σ_i a_i·b_i for a column a", single, column, none},
 	{"rowAddMul", "y = y + Σ_i a_i ⊙ b_i", single, matrix, none},
-	{"rowAddDots", "y_i = y_i + a_i·b_i (dot product) for numbers y_i and a multiple of four rows", column, matrix, none},
-	{"rowAddSums", "y_i = y_i + the sum of b_i for numbers y_i and a multiple of four rows", column, none, none},
+	{"rowAddDots", "y_i = y_i + a_i·b_i (dot product) for a column y; the number of rows is a multiple of four", column, matrix, none},
+	{"rowAddSums", "y_i = y_i + the sum of b_i for a column y; the number of rows is a multiple of four", column, none, none},
 }
 
-// numbers returns the source of the Go file that defines the numbers of the elementwise and row
-// kernels.
+// numbers returns the Go file with the numbers of the elementwise kernels and the row kernels.
 func numbers() string {
-	text := "// These are the numbers of the elementwise kernels.\nconst (\n"
+	text := "package kernel\n\n// Numbers of the elementwise kernels.\nconst (\n"
 	for i, k := range elementwiseKernels {
 		text += fmt.Sprintf("%s = %d // %s\n", k.name, i, k.doc)
 	}
-	text += ")\n\n// These are the numbers of the row kernels. The index i denotes row i of an operand or, where stated, its number i.\nconst (\n"
+	text += ")\n\n// Numbers of the row kernels. The index i denotes row i of an operand, or number i of a column.\nconst (\n"
 	for i, k := range rowKernels {
 		text += fmt.Sprintf("%s = %d // %s\n", k.name, i, k.doc)
 	}
-	return goFile("", text+")\n")
+	return goFile(text + ")\n")
 }
 
-// tables returns the source of the Go file that lists the kernels of each level of an
-// architecture. For matrices with few rows, a level also includes the transpose kernels of narrower
-// levels.
+// tables returns the Go file that lists the kernels of each of the given instruction sets. The list
+// of an instruction set includes the transpose kernels of the instruction sets after it, which are
+// for matrices with fewer rows.
 func tables(sets []*isa) string {
-	text := "// kernelSets lists the kernels of each level. A tile kernel is listed with its rows, vectors and number,\n// and a transpose kernel with its rows and number.\nvar kernelSets = [levels]*kernelSet{\n"
-	number := 0 // of the next tile kernel
+	text := "//go:build !purego\n\npackage kernel\n\n// kernelSets lists the kernels of each level. A tileKernel is {rows, vectors, number}, and a transposeKernel\n// is {rows, number}.\nvar kernelSets = [levels]*kernelSet{\n"
+	number := 0 // number of the next tile kernel
 	for i, a := range sets {
 		text += fmt.Sprintf("level%s: {\nelementwise: %d, peak: %d, peakSums: %d,\n", a.name, i*len(elementwiseKernels), i, a.peakSums)
 		text += "transposes: []transposeKernel{"
@@ -233,20 +235,16 @@ func tables(sets []*isa) string {
 		}
 		text += "},\n"
 	}
-	return goFile("!purego", text+"}\n")
+	return goFile(text + "}\n")
 }
 
-// goFile returns the formatted source of a Go file of package kernel with the given build
-// constraint and declarations.
-func goFile(constraint, body string) string {
-	if constraint != "" {
-		constraint = "//go:build " + constraint + "\n\n"
-	}
-	text, err := format.Source([]byte(generated + constraint + "package kernel\n\n" + body))
+// goFile returns the formatted text of a generated Go file.
+func goFile(text string) string {
+	formatted, err := format.Source([]byte(generated + text))
 	if err != nil {
 		panic(err)
 	}
-	return string(text)
+	return string(formatted)
 }
 
 // bitsOf returns the bits of c rounded to float32.

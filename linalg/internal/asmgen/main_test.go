@@ -14,7 +14,7 @@ import (
 
 func TestCheckedInFilesAreTheGeneratorsOutput(t *testing.T) {
 	for name, want := range files() {
-		got, err := os.ReadFile(path(name))
+		got, err := os.ReadFile(dir + name)
 		if err != nil {
 			t.Fatal(err)
 		}

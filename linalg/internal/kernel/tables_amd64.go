@@ -4,8 +4,8 @@
 
 package kernel
 
-// kernelSets lists the kernels of each level. A tile kernel is listed with its rows, vectors and number,
-// and a transpose kernel with its rows and number.
+// kernelSets lists the kernels of each level. A tileKernel is {rows, vectors, number}, and a transposeKernel
+// is {rows, number}.
 var kernelSets = [levels]*kernelSet{
 	levelAVX512: {
 		elementwise: 0, peak: 0, peakSums: 12,
