@@ -51,13 +51,12 @@ func arm64Peak() string {
 	w := newFile(neon, "peak", "This kernel is a loop of independent multiply-adds; see the function Peak in level.go.")
 	w.begin("peakNEON", "R1 counts the rounds left.")
 	w.loadArgs("rounds R1")
-	sums := neon.peakSums
-	for i := range sums + 1 {
+	for i := range w.peakSums + 1 {
 		w.zero(i)
 	}
 	w.label("loop")
-	for i := range sums {
-		w.op("VFMLA V%d.S4, V%[1]d.S4, V%d.S4", sums, i)
+	for i := range w.peakSums {
+		w.op("VFMLA V%d.S4, V%[1]d.S4, V%d.S4", w.peakSums, i)
 	}
 	w.op("SUBS $1, R1")
 	w.op("BNE loop")

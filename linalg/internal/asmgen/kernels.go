@@ -222,11 +222,9 @@ func tables(sets []*isa) string {
 		text += fmt.Sprintf("},\nlanes: %d, vectors: %d, partialColumns: %d,\n", a.lanes, a.vectors, a.partialColumns)
 		for kind, shapes := range a.tiles {
 			text += fmt.Sprintf("%v: newTileLookup([]tileKernel{", tileKind(kind))
-			rows := 0
-			for _, s := range shapes {
-				if s.rows != rows {
+			for n, s := range shapes {
+				if n == 0 || shapes[n-1].rows != s.rows {
 					text += "\n"
-					rows = s.rows
 				}
 				text += fmt.Sprintf("{%d, %d, %d}, ", s.rows, s.vectors, number)
 				number++
