@@ -2,11 +2,11 @@ package main
 
 import "fmt"
 
-// avx2Const and avx2Mask are the numbers of reserved AVX2 registers. The first holds constants of
-// elementwise kernels, the second the mask of partial vectors. With AVX-512, K1 holds the mask.
+// avx2Const and avx2Mask are the numbers of reserved AVX2 registers, for constants of elementwise
+// kernels and for the mask that selects the lanes of a partial vector. With AVX-512 the mask is in K1.
 const avx2Const, avx2Mask = 14, 15
 
-// setMask writes code that sets the mask to the first CX lanes. The code changes BX and CX too.
+// setMask writes code that makes the mask select the first CX lanes. It overwrites BX and CX.
 func (w *writer) setMask() {
 	if w.isa == avx512 {
 		w.op("MOVL $-1, BX")
@@ -76,15 +76,15 @@ func (w *writer) zero(r int) {
 	w.op(formats[w.isa], w.v(r))
 }
 
-// row returns the assembly operand for the address base + i·stride, where i < 8 and registers R8 to
-// R11 hold 1, 3, 5 and 7 times the stride.
+// row returns the assembly operand for row i < 8 of a matrix at the address in register base. Registers
+// R8 to R11 hold 1, 3, 5 and 7 times the distance between rows.
 func row(base string, i int) string {
 	return "(" + base + ")" + [...]string{"", "(R8*1)", "(R8*2)", "(R9*1)", "(R8*4)", "(R10*1)", "(R9*2)", "(R11*1)"}[i]
 }
 
-// multiplyStride writes code that computes multiples of the stride in R8 for the function row, for
-// all i < n.
-func (w *writer) multiplyStride(n int) {
+// multiplyDistance writes code that sets R9, R10 and R11 to 3, 5 and 7 times R8, if the function row
+// uses them for any i < n.
+func (w *writer) multiplyDistance(n int) {
 	if n > 3 {
 		w.op("LEAQ (R8)(R8*2), R9")
 	}

@@ -71,7 +71,7 @@ func (w amd64Operations) address(bits uint32) string {
 	return fmt.Sprintf("k%08x<>+0(SB)", bits)
 }
 
-// predicates contains the codes of the predicates for VCMPPS. The comparisons are quiet: NaN does not
+// predicates contains the code of each predicate for VCMPPS. The comparisons are quiet, so NaN does not
 // raise an exception.
 var predicates = [...]int{lessThan: 0x11, equal: 0x00, greaterOrEqual: 0x1d, notGreaterOrEqual: 0x19}
 

@@ -56,7 +56,7 @@ func (w *writer) amd64RowKernel(k rowKernel) {
 // amd64RowBlock writes the loop over the rows of a block of columns. vectors[v] is the number of float64
 // in vector v of a row.
 func (w *writer) amd64RowBlock(k rowKernel, vectors []int, block int) {
-	// Vector v of an operand is 32·v bytes after the address in register pointer.
+	// Vector v of a row is 32·v bytes after the address in register pointer.
 	moves := map[int]string{1: "VMOVSD", 2: "VMOVUPD", 4: "VMOVUPD"}
 	registers := map[int]string{1: "X", 2: "X", 4: "Y"}
 	load := func(pointer string, v, r int) {
@@ -67,12 +67,12 @@ func (w *writer) amd64RowBlock(k rowKernel, vectors []int, block int) {
 		n := vectors[v]
 		w.op("%s %s%d, %d(%s)", moves[n], registers[n], r, 32*v, pointer)
 	}
-	compute := func(name, pointer string, v, x, d int) { // d = x ∘ vector v
+	compute := func(name, pointer string, v, x, d int) { // writes d = x ∘ vector v
 		n := vectors[v]
 		w.op("%s%s %d(%s), %s%d, %[5]s%[7]d", name, map[int]string{1: "SD", 2: "PD", 4: "PD"}[n], 32*v, pointer, registers[n], x, d)
 	}
 	pointers, strides := []string{"DI", "R8", "R9", "R10"}, []string{"R11", "R12", "R13", "BX"}
-	operands := []operand{k.y, k.a, matrix, k.c}
+	operands := []operandKind{k.y, k.a, matrix, k.c}
 	for i, o := range operands {
 		if o != none {
 			w.loadArgs("yabc"[i:i+1] + ".first " + pointers[i])

@@ -1,9 +1,9 @@
 package main
 
-// Tiles with more than eight rows prefetch the elements of A for the step that is 2^prefetchShift = 64
-// steps later. Prefetching matters if consecutive steps of A are in different cache lines. Wᵀ·δ for W
-// of 512×450 and 16 columns then takes 60 µs, whether W is in the third-level or the second-level
-// cache. If prefetched eight steps ahead, too few to hide the latency, it takes 64 to 82 µs.
+// Tiles with more than eight rows prefetch the elements of A 2^prefetchShift = 64 steps before their
+// use. This helps if consecutive steps of A are in different cache lines: with 64 steps, Wᵀ·δ for W of
+// 512×450 and 16 columns takes 60 µs, whether W is in the third-level or in the second-level cache.
+// With eight steps, too few to hide the latency, it takes 64 to 82 µs.
 const prefetchShift = 6
 
 // amd64Tiles returns the assembly file with the tile kernels.
@@ -34,8 +34,8 @@ The comment of each tile lists its vector registers.`)
 	return w.finish()
 }
 
-// vector returns the assembly operand for the address base + v·distance of vector v of a row. Register
-// DX holds the distance.
+// vector returns the assembly operand for vector v of a row at the address in register base. Register
+// DX holds the distance between vectors.
 func vector(base string, v int) string {
 	return "(" + base + ")" + [...]string{"", "(DX*1)", "(DX*2)"}[v]
 }
@@ -84,9 +84,9 @@ func (w *writer) beginTile(s shape) {
 	w.each(s, func(_ int, mem string) { w.op("PREFETCHT0 %s", mem) })
 	w.section("Load the distances between rows, vectors and steps.")
 	w.loadArgs("aRow R8", "bVector DX")
-	w.multiplyStride(s.rows)
+	w.multiplyDistance(s.rows)
 	w.loadArgs("aStep R12")
-	if s.rows > 8 { // R12 = distance from row 8 of A at a step to row 0 at the next step
+	if s.rows > 8 { // at the end of a step SI is the address of row 8, so subtract 8 rows
 		w.op("MOVQ R12, R15")
 		w.op("SHLQ $%d, R15", prefetchShift)
 		w.op("LEAQ (R8*8), AX")
@@ -180,7 +180,7 @@ func (w *writer) products(s shape, counter string, load func(v, r int)) {
 		load(v, x+v)
 	}
 	for i := range s.rows {
-		if i == 8 { // the step distance in R12 is from row 8; see beginTile
+		if i == 8 { // SI becomes the address of row 8
 			w.op("LEAQ (SI)(R8*8), SI")
 		}
 		f := factors + i%min(free, 4)

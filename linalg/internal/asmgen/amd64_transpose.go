@@ -23,7 +23,7 @@ func amd64Transpose() string {
 func (w *writer) amd64TransposeKernel() {
 	w.begin("transpose"+w.name, "The bands have %d rows.", w.lanes)
 	w.loadArgs("dstRow DX", "srcRow R8")
-	w.multiplyStride(8)
+	w.multiplyDistance(8)
 	w.label("matrix")
 	w.loadArgs("done R12")
 	w.op("MOVQ R12, R13")

@@ -64,7 +64,7 @@ func (w *writer) arm64RowKernel(k rowKernel) {
 func (w *writer) arm64RowBlock(k rowKernel, vectors []int, block int) {
 	load := func(pointer, v, r int) { w.op("%s %d(R%d), F%d", arm64RowMoves[vectors[v]], 16*v, pointer, r) }
 	store := func(r, pointer, v int) { w.op("%s F%d, %d(R%d)", arm64RowMoves[vectors[v]], r, 16*v, pointer) }
-	operands := []operand{k.y, k.a, matrix, k.c}
+	operands := []operandKind{k.y, k.a, matrix, k.c}
 	for i, o := range operands {
 		if o != none {
 			w.loadArgs(fmt.Sprintf("%c.first R%d", "yabc"[i], 1+i))

@@ -3,8 +3,8 @@ package main
 import "fmt"
 
 // General-purpose register rowOffsets[i] holds the distance of row i of A from row 0. Register
-// vectorOffsets[v] holds the distance of vector v of B, and later of C, from vector 0. The distance 0
-// needs no register. The platform reserves R18.
+// vectorOffsets[v] holds the distance of vector v of B, and later of C, from vector 0. Row 0 and vector
+// 0 need no register. R18 is reserved by the platform.
 var (
 	rowOffsets    = []int{0, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 19, 20, 21, 22, 23}
 	vectorOffsets = []int{0, 26, 25, 24}
@@ -40,7 +40,7 @@ func (w *writer) arm64Tile(s shape, kind tileKind) {
 		"// A step has %[5]d multiply-adds, %[6]d loads and 4 other instructions.",
 		name, w.vs(0, sums), s.vectors, w.vs(b, s.vectors), sums, s.rows+s.vectors)
 	load, store := w.loadQ, w.storeQ
-	if kind == partial { // the other lanes become zero
+	if kind == partial { // a vector with one column; its other lanes are zero
 		load = func(v, base, offset int) { w.op("FMOVS %s, F%d", indexed(base, offset), v) }
 		store = func(v, base, offset int) { w.op("FMOVS F%d, %s", v, indexed(base, offset)) }
 	}

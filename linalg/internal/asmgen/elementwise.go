@@ -10,8 +10,8 @@ const (
 	sub
 	mul
 	div
-	maximum // b if a or b is NaN, as on amd64
-	minimum // b if a or b is NaN
+	maximum // max(a, b), or b if a or b is NaN, as on amd64
+	minimum // min(a, b), or b if a or b is NaN
 	fma     // d + a·b
 	fms     // d − a·b
 	addInt  // of int32

@@ -149,7 +149,7 @@ func (w *body) log(x int) int {
 	w.binary(mul, p, p, f) // f·P
 	w.binaryConst(add, p, p, -0.5)
 	w.binaryConst(mul, y, k, log2Low)
-	w.binary(fma, y, m, p) // the small terms first
+	w.binary(fma, y, m, p) // add the small terms first
 	w.binary(add, y, y, f)
 	w.binaryConst(fma, y, k, log2High)
 

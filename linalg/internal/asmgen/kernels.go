@@ -48,12 +48,12 @@ type isa struct {
 	tiles          [kinds][]shape
 }
 
-// Full tiles hold up to 24 vectors of sums if the instruction set has 32 registers, and up to 12 if
-// it has 16. Four vectors of NEON hold 16 columns, a block of a minibatch. In a training step of the
-// HVAE (K = 5, minibatches of 100) with AVX-512, the tiles 8×3, 8×2 and 16×1 perform 92 % of the
-// multiply-adds (16×1 a sixth of them). Tiles of five rows perform 4 %, because the last upsampling
-// layer has five kernel rows. The other sizes are for the edges of matrices and for other models.
-// Several tiles share a number of rows for which there is no tile, such as three or seven.
+// Tile sizes are rows × vectors. Full tiles hold up to 24 vectors of sums if the instruction set has 32
+// registers, and up to 12 if it has 16. Four vectors of NEON hold 16 columns, a block of a minibatch.
+// In a training step of the HVAE (K = 5, minibatches of 100) with AVX-512, the tiles 8×3, 8×2 and 16×1
+// perform 92 % of the multiply-adds (16×1 alone performs a sixth of them). Tiles of five rows perform
+// 4 %, because the last upsampling layer has five kernel rows. The other sizes are for the edges of
+// matrices and for other models. Three or seven rows, for example, are divided among several tiles.
 //
 // Partial tiles compute the last columns if their number is not a multiple of the vector length. In
 // the same training step they perform 1 % of the multiply-adds, for the last columns of minibatches.
@@ -161,17 +161,17 @@ var elementwiseKernels = []elementwiseKernel{
 // adds the dot product of a_i and b_i to the number y_i. Without c, c_i is 0; without a, a_i is 1.
 type rowKernel struct {
 	name, doc string
-	y, a, c   operand
+	y, a, c   operandKind
 }
 
-// An operand is a kind of operand.
-type operand int
+// An operandKind is the shape of an operand of a row kernel.
+type operandKind int
 
 const (
-	none   operand = iota
-	matrix         // one row for each row of b
-	single         // one row
-	column         // one number for each row of b
+	none   operandKind = iota
+	matrix             // one row for each row of b
+	single             // one row
+	column             // one number for each row of b
 )
 
 // A rowBlock is a block of columns that a row kernel computes at once. In each row, vector v of the

@@ -46,8 +46,8 @@ func (w *writer) op(format string, args ...any) {
 	w.WriteString("\t" + fmt.Sprintf(format, args...) + "\n")
 }
 
-// arg returns the assembly operand for the kernel argument with the given name. For "a.stride" it is
-// the field stride of argument a.
+// arg returns the assembly operand for the kernel argument with the given name. The name "a.stride"
+// denotes the field stride of the argument a.
 func (w *writer) arg(name string) string {
 	if field, part, ok := strings.Cut(name, "."); ok {
 		return fmt.Sprintf("(%sArgs_%s+%[1]sOperand_%[3]s)(%[4]s)", w.kind, field, part, w.args)

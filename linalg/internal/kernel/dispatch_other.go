@@ -2,7 +2,7 @@
 
 package kernel
 
-// Without SIMD kernels, the functions that run them are never called.
+// On machines without SIMD kernels, nothing calls the functions below.
 
 func available() []int { return []int{levelNone} }
 

@@ -166,7 +166,7 @@ func Adamax[T Float](p, m, u, g []T, beta1, beta2, rate, epsilon T) {
 	}
 }
 
-// tail is the value of |x| above which softplus and sigmoid treat e^−|x| < 2⁻⁶³ as zero.
+// tail is the value of |x| above which softplus and sigmoid treat e^−|x|, less than 2⁻⁶³, as zero.
 //
 // The reason is speed. The logits of pixels that are never white fall below −87, where e^−|x| is a
 // subnormal float32. Intel processors compute slowly with subnormal numbers: an epoch of a trained
@@ -174,11 +174,11 @@ func Adamax[T Float](p, m, u, g []T, beta1, beta2, rate, epsilon T) {
 // layer, so the threshold has a large margin. The table counts subnormal operands of contractions in
 // a training step of mnist/results/vae.safetensors on the first 100 training images:
 //
-//	e^−|x| is zero below   left, of 7.1 million   right, of 22.7 million
-//	never                         5,518                  20,848
-//	2⁻¹²⁶                         5,342                  14,563
-//	2⁻¹⁰⁰                         1,920                   4,793
-//	e⁻⁴⁴                             64                     107
+//	threshold of e^−|x|   left operands, of 7.1 million   right operands, of 22.7 million
+//	none                               5,518                           20,848
+//	2⁻¹²⁶                              5,342                           14,563
+//	2⁻¹⁰⁰                              1,920                            4,793
+//	e⁻⁴⁴                                  64                              107
 //
 // A standard deviation softplus(x) is therefore positive only for x ≥ −44.
 const tail = 44

@@ -317,7 +317,7 @@ var elementwiseFunctions = map[string]func(y, a, b, c []float32){
 func TestElementwiseKernelsMatchPlainGo(t *testing.T) {
 	onEachLevel(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(4, uint64(level)))
-		for _, name := range slices.Sorted(maps.Keys(elementwiseFunctions)) { // in the same order in each run, for the same random inputs
+		for _, name := range slices.Sorted(maps.Keys(elementwiseFunctions)) { // the order and so the random inputs are the same in each run
 			f := elementwiseFunctions[name]
 			for n := range 70 {
 				offset := rng.IntN(17) // most vectors are not aligned
@@ -370,7 +370,7 @@ func ulps(got float32, want float64) float64 {
 }
 
 func TestTranscendentalFunctionsAreAccurateEverywhere(t *testing.T) {
-	// Every 8209th float32, which includes each exponent, and all special values.
+	// x contains every 8209th float32, which includes each exponent, and all special values.
 	step := uint64(8209)
 	if testing.Short() {
 		step = 131101

@@ -32,13 +32,13 @@ type kernelSet struct {
 	quad           tileLookup // tiles of one vector, which holds four columns of each of several groups
 }
 
-// level is the level in use: the level named by the environment variable HVAE_SIMD or, by default,
-// the best level that the processor and the operating system support.
+// level is the instruction set in use. The environment variable HVAE_SIMD contains its name. By default,
+// it is the best instruction set that the processor and the operating system support.
 var level, levelError = chooseLevel(os.Getenv("HVAE_SIMD"), available())
 
-// chooseLevel returns the level with the given name. available lists the available levels, best
-// last. If the name is empty, chooseLevel returns the best level. If no available level has the name,
-// it returns the best level and an error.
+// chooseLevel returns the instruction set with the given name from a list of available ones, best last.
+// If the name is empty, it returns the best instruction set. If the list does not contain the name, it
+// returns the best instruction set and an error.
 func chooseLevel(name string, available []int) (l int, err error) {
 	best := available[len(available)-1]
 	if name == "" {
@@ -54,12 +54,12 @@ func chooseLevel(name string, available []int) (l int, err error) {
 		name, strings.Join(names, ", "))
 }
 
-// Level returns the name of the level in use. If HVAE_SIMD is set but is not the name of an
-// available level, the best available level is in use, and Level returns an error too.
+// Level returns the name of the instruction set in use. If HVAE_SIMD is not the name of an available
+// instruction set, the best available instruction set is in use, and Level returns an error too.
 func Level() (name string, err error) { return levelNames[level], levelError }
 
-// OnEachLevel calls f with the name of each available level, from plain Go to the best, while this
-// level is in use. It is for tests: no other goroutine may use package linalg during the call.
+// OnEachLevel calls f with the name of each available instruction set, while it is in use, from plain Go
+// to the best. It is for tests: no other goroutine may use package linalg during the call.
 func OnEachLevel(f func(name string)) {
 	defer func(l int) { level = l }(level)
 	for _, level = range available() {

@@ -2,7 +2,7 @@
 
 package kernel
 
-// available returns the available levels, best last. It checks that the processor has the
+// available returns the available instruction sets, best last. It checks that the processor has the
 // instructions and that the operating system saves the wide registers (Intel 64 and IA-32
 // Architectures Software Developer's Manual, volume 1, sections 14.3 and 15.2).
 func available() []int {

@@ -4,7 +4,7 @@ import "unsafe"
 
 // The functions in this file are the loops of broadcasting operations. An operand consists of a
 // slice and its strides: element (i, j) of a is a[i·ar + j·ac], where ac is 1 or 0. A stride of 0
-// repeats a row or a number. Without a parameter for it, the column stride is 1.
+// repeats a row or a number. The column stride is 1 if there is no parameter for it.
 //
 // The SIMD kernels are for float64. The functions are not inlined because the compiler then keeps
 // the operands in registers, which saves a third of the time for rows of ten numbers.
@@ -36,8 +36,8 @@ func operand[T Float](s []T, row, col, rows, n int) rowOperand {
 	return rowOperand{pointer(s), 8 * row}
 }
 
-// MulAddRows sets y = a ⊙ b + c for a matrix y whose rows have n elements. A nil c means zero.
-// Products are fast if bc is 1 and, for ac = 1, cc is 1 too.
+// MulAddRows sets y = a ⊙ b + c for a matrix y whose rows have n elements. A nil c means zero. The
+// function is slow if bc is 0 or, for a c that is not nil, if ac is 1 and cc is 0.
 //
 //go:noinline
 func MulAddRows[T Float](y []T, n int, a []T, ar, ac int, b []T, br, bc int, c []T, cr, cc int) {
@@ -195,7 +195,7 @@ func AddMulRows[T Float](y []T, a []T, ar, ac int, b []T, br, rows int) {
 	}
 }
 
-// AddRows sets y = y + s·Σ_i x_i, where x_i are the rows of x, as long as y, and 0 ≤ i < rows.
+// AddRows sets y = y + s·Σ_i x_i, where the rows x_i of x are as long as y and 0 ≤ i < rows.
 func AddRows[T Float](y []T, s T, x []T, rows int) {
 	number := [1]T{s}
 	if SIMD32[T]() { // the product of a row [1×rows] of equal numbers s with x
