@@ -186,7 +186,7 @@ func apply[T Float](name string, dst, a Matrix[T], f kernel.Function) {
 		grain = simdGrain
 	}
 	if Serial(len(y), grain) {
-		kernel.Apply(f, y, x) // without the closure below, whose memory would be allocated
+		kernel.Apply(f, y, x) // unlike the closure below, allocates no memory
 		return
 	}
 	For(len(y), grain, func(lo, hi int) { kernel.Apply(f, y[lo:hi], x[lo:hi]) })

@@ -51,8 +51,8 @@ func matMulTB[T Float](dst, a, b Matrix[T], scratch []T, add bool) {
 }
 
 // product sets dst[i,j] = bias[i] + Σ_p A[i,p]·b[p,j] with 0 ≤ p < k, or adds this sum to dst[i,j]
-// if add is set. The strides ai and ap describe A: A[i,p] = a[i·ai + p·ap]. With ai = 1, A is the
-// transpose of a matrix. A nil bias means zero.
+// if add is set. The strides ai and ap describe A: A[i,p] = a[i·ai + p·ap]. With ai = 1, the slice a
+// contains Aᵀ. A nil bias means zero.
 func product[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bias []T, add bool) {
 	c := Contraction[T]{
 		Rows: dst.Rows, Cols: dst.Cols, Steps: k, Groups: 1,
@@ -73,8 +73,8 @@ func product[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bias []T
 // kBlock is the number of steps p in one block of a sum Σ_p A[i,p]·b[p,j]. It is so small that the
 // elements of A and b in a block stay in the first-level cache and on few memory pages. If A is a
 // transpose, consecutive steps of A are in different cache lines, and a block has kBlockDown steps.
-// The division of a sum affects its bits, so it does not depend on the number of goroutines or on
-// whether operands are packed.
+// The division into blocks affects the bits of a sum. It therefore depends neither on the number of
+// goroutines nor on whether operands are packed.
 const kBlock, kBlockDown = 192, 64
 
 // runBlocks computes the product c in blocks of steps. If c.Add is set, all steps form a single

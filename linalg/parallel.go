@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 )
 
-// For sends chunks of its loop to helper goroutines. Helpers and loops are used again by later calls
-// of For, so that repeated calls allocate no memory.
+// For sends chunks of its loop to helper goroutines. Later calls of For use the same helpers and loops
+// again, so For does not allocate memory in each call.
 var (
 	pending = make(chan chunk)
 	busy    atomic.Int32 // number of chunks that were sent to helpers and belong to unfinished loops

@@ -20,8 +20,8 @@ type Updates[T Float] struct {
 }
 
 // AddMatMulTB adds a · bᵀ to c [m×n] for a [m×k] and b [n×k], either immediately or in a later
-// call of AddMatMulTB or Flush. Until then, all calls must have the same c. scratch must have at
-// least k·n elements, as in the function AddMatMulTB.
+// call of AddMatMulTB or Flush. All calls before the next Flush must have the same c. scratch must
+// have at least k·n elements, as in the function AddMatMulTB.
 func (u *Updates[T]) AddMatMulTB(c, a, b Matrix[T], scratch []T) {
 	k := a.Cols
 	if u.n+k > maxPending {

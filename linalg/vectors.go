@@ -4,9 +4,9 @@ import "hvae/linalg/internal/kernel"
 
 // Vectors returns the name of the SIMD kernels in use: avx512 or avx2 on amd64, neon on arm64, or
 // none for plain Go. The environment variable HVAE_SIMD selects the kernels when the program starts;
-// by default they are the best that the processor supports. If the processor does not support the
-// selected kernels, the best are in use and Vectors returns an error. A command should then exit; a
-// library may ignore the error.
+// by default they are the best that the processor supports. If HVAE_SIMD is not the name of supported
+// kernels, the best are in use and Vectors returns an error. A command should then exit; a library may
+// ignore the error.
 func Vectors() (name string, err error) { return kernel.Level() }
 
 // PeakLoop runs n rounds of a loop of independent multiply-adds in vector registers and returns the

@@ -105,8 +105,8 @@ func (c *Contraction[T]) tiles() {
 }
 
 // quads computes the last four columns, j to j+3, of all groups. Each group has four lanes of a
-// vector. If too few groups remain to fill a vector, the vector holds the last group several times. A single
-// remaining group is computed with partial tiles.
+// vector. If too few groups remain to fill a vector, the vector holds the last group several times. A
+// single remaining group is computed with partial tiles.
 func (c *Contraction[T]) quads(args tileArgs, s *kernelSet, j int) {
 	for g := 0; g < c.Groups; {
 		n := min(c.Groups-g, s.lanes/4)
