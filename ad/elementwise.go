@@ -145,7 +145,9 @@ func (log[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.Accumulate(y.in[0], Div(yba
 
 // Square returns y = a ⊙ a. The adjoint is ā = 2ȳ ⊙ a.
 func Square[T linalg.Float](a *Var[T]) *Var[T] {
-	return unary(a, linalg.Square[T], square[T]{}, ReadsOperands)
+	y := a.tape.Result(a.Rows(), a.Cols())
+	linalg.Mul(y.Value, a.Value, a.Value)
+	return a.tape.Record(y, square[T]{}, ReadsOperands, a)
 }
 
 type square[T linalg.Float] struct{}

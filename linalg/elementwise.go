@@ -6,11 +6,9 @@ import (
 	"hvae/linalg/internal/kernel"
 )
 
-// The binary operations and MulAdd broadcast each operand with one row, one column or one element
-// to the shape of dst, which must be the broadcast shape of all operands. dst may share its
-// elements with an operand of the same shape. Package kernel provides fast loops for operands of
-// equal shapes and, in sums and products, for combining a matrix with a row or a column. All other
-// cases use a slow loop over the elements.
+// Add, Sub, Mul, Div and MulAdd broadcast their operands to the shape of dst: they repeat an operand
+// with one row, one column or one element. The shape of dst must be the shape that Broadcast
+// returns for the operands. dst may share its elements with an operand of the same shape.
 
 // Add sets dst = a + b, elementwise.
 func Add[T Float](dst, a, b Matrix[T]) {
@@ -20,57 +18,57 @@ func Add[T Float](dst, a, b Matrix[T]) {
 	}
 	check3("Add", dst.shape(), a.shape(), b.shape())
 	if a.Cols == 1 {
-		a, b = b, a
+		a, b = b, a // MulAdd computes 1·a + b fast if a is not a column
 	}
 	MulAdd(dst, Matrix[T]{1, 1, []T{1}}, a, b)
 }
 
 // Sub sets dst = a − b, elementwise.
 func Sub[T Float](dst, a, b Matrix[T]) {
-	binary("Sub", dst, a, b, kernel.Sub[T], func(x, y T) T { return x - y })
+	if full := dst.shape(); a.shape() == full && b.shape() == full {
+		kernel.Sub(dst.Data, a.Data, b.Data)
+		return
+	}
+	check3("Sub", dst.shape(), a.shape(), b.shape())
+	MulAdd(dst, Matrix[T]{1, 1, []T{-1}}, b, a) // (−1)·b + a has the bits of a − b
 }
 
 // Div sets dst = a / b, elementwise.
 func Div[T Float](dst, a, b Matrix[T]) {
-	binary("Div", dst, a, b, kernel.Div[T], func(x, y T) T { return x / y })
-}
-
-// binary sets dst = f(a, b), elementwise. The function kernel computes f on slices of equal
-// length; binary calls it if a, b and dst have the same shape.
-func binary[T Float](name string, dst, a, b Matrix[T], kernel func(y, a, b []T), f func(x, y T) T) {
-	if full := dst.shape(); a.shape() == full && b.shape() == full {
-		kernel(dst.Data, a.Data, b.Data)
+	full := dst.shape()
+	if a.shape() == full && b.shape() == full {
+		kernel.Div(dst.Data, a.Data, b.Data)
 		return
 	}
-	check3(name, dst.shape(), a.shape(), b.shape())
-	elementByElement(dst, a, b, f)
+	check3("Div", full, a.shape(), b.shape())
+	ar, ac := a.strides(full)
+	br, bc := b.strides(full)
+	for i := range dst.Rows {
+		y := dst.Row(i)
+		for j := range y {
+			y[j] = a.Data[i*ar+j*ac] / b.Data[i*br+j*bc]
+		}
+	}
 }
 
 // Mul sets dst = a ⊙ b, the elementwise product.
 func Mul[T Float](dst, a, b Matrix[T]) {
-	if full := dst.shape(); a.shape() == full && b.shape() == full {
+	full := dst.shape()
+	if a.shape() == full && b.shape() == full {
 		kernel.Mul(dst.Data, a.Data, b.Data)
 		return
 	}
-	check3("Mul", dst.shape(), a.shape(), b.shape())
-	if b.Cols != dst.Cols {
-		a, b = b, a // the operand that is constant along rows comes first
+	check3("Mul", full, a.shape(), b.shape())
+	if b.Cols != full.Cols {
+		a, b = b, a // only a may be constant along each row
 	}
-	ar, ac := a.strides(dst.shape())
-	br, bc := b.strides(dst.shape())
-	switch {
-	case len(dst.Data) == 0:
-	case ac == 0 && bc == 1: // a is constant along each row
-		kernel.ScaleRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br)
-	case ac == 1 && bc == 1:
-		kernel.MulRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br)
-	default:
-		elementByElement(dst, a, b, func(x, y T) T { return x * y })
-	}
+	ar, ac := a.strides(full)
+	br, bc := b.strides(full)
+	kernel.MulAddRows(dst.Data, dst.Cols, a.Data, ar, ac, b.Data, br, bc, nil, 0, 0)
 }
 
-// MulAdd sets dst = a ⊙ b + c, elementwise. Leapfrog steps, planar layers and most accumulations
-// of gradients have this form.
+// MulAdd sets dst = a ⊙ b + c, elementwise. Leapfrog steps, planar layers and most sums of gradients
+// have this form.
 func MulAdd[T Float](dst, a, b, c Matrix[T]) {
 	full := dst.shape()
 	ab, ok := Broadcast(a.shape(), b.shape())
@@ -82,27 +80,12 @@ func MulAdd[T Float](dst, a, b, c Matrix[T]) {
 		return
 	}
 	if b.Cols != full.Cols {
-		a, b = b, a // b varies along rows, as in Mul
+		a, b = b, a // only a may be constant along each row
 	}
 	ar, ac := a.strides(full)
 	br, bc := b.strides(full)
 	cr, cc := c.strides(full)
-	switch {
-	case len(dst.Data) == 0:
-	case ac == 0 && bc == 1 && cc == 1: // a is constant along each row
-		kernel.ScaleAddRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br, c.Data, cr)
-	case ac == 1 && bc == 1 && cc == 1:
-		kernel.MulAddRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br, c.Data, cr)
-	case ac == 0 && bc == 1 && cc == 0: // a and c are constant along each row
-		kernel.ScaleShiftRows(dst.Data, dst.Cols, a.Data, ar, b.Data, br, c.Data, cr)
-	default:
-		for i := range dst.Rows {
-			y := dst.Row(i)
-			for j := range y {
-				y[j] = a.Data[i*ar+j*ac]*b.Data[i*br+j*bc] + c.Data[i*cr+j*cc]
-			}
-		}
-	}
+	kernel.MulAddRows(dst.Data, dst.Cols, a.Data, ar, ac, b.Data, br, bc, c.Data, cr, cc)
 }
 
 // Scale sets dst = s·a.
@@ -115,12 +98,6 @@ func Scale[T Float](dst Matrix[T], s T, a Matrix[T]) {
 func AddConst[T Float](dst, a Matrix[T], s T) {
 	check2("AddConst", dst.shape(), a.shape())
 	kernel.AddConst(dst.Data, a.Data, s)
-}
-
-// Square sets dst = a ⊙ a, elementwise.
-func Square[T Float](dst, a Matrix[T]) {
-	check2("Square", dst.shape(), a.shape())
-	kernel.Mul(dst.Data, a.Data, a.Data)
 }
 
 // Copy sets dst to a, broadcast to the shape of dst.
@@ -143,9 +120,10 @@ func Copy[T Float](dst, a Matrix[T]) {
 	}
 }
 
-// The transcendental functions compute in float64 and round the result once. The SIMD kernels,
-// which exist for all of them except Tanh, instead compute float32 results in float32, to within
-// 2.5 ulps. Functions with one operand and one result divide large matrices among goroutines.
+// Exp, Log, Tanh, Softplus, Sigmoid and SoftplusSigmoid compute each element in float64 and round
+// the result once. In float32 with SIMD, all of them except Tanh instead compute in float32, with
+// an error of at most 2.5 units in the last place. Functions with one result divide large matrices
+// among goroutines.
 
 // Exp sets dst = eᵃ, elementwise.
 func Exp[T Float](dst, a Matrix[T]) { apply("Exp", dst, a, kernel.Exp) }
@@ -157,16 +135,16 @@ func Log[T Float](dst, a Matrix[T]) { apply("Log", dst, a, kernel.Log) }
 func Tanh[T Float](dst, a Matrix[T]) { apply("Tanh", dst, a, kernel.Tanh) }
 
 // Softplus sets dst = log(1 + eᵃ), elementwise. It does not overflow for large a and keeps its
-// relative precision for negative a. It returns zero for a < −44, which keeps subnormal numbers
-// out of gradients; see the constant tail in internal/kernel/elementwise.go.
+// relative precision for negative a. For a < −44 the result is zero, so that gradients contain no
+// subnormal numbers; see the constant tail in internal/kernel/elementwise.go.
 func Softplus[T Float](dst, a Matrix[T]) { apply("Softplus", dst, a, kernel.Softplus) }
 
-// Sigmoid sets dst = 1/(1 + e⁻ᵃ), elementwise. It is the derivative of Softplus and, like
-// Softplus, zero for a < −44.
+// Sigmoid sets dst = 1/(1 + e⁻ᵃ), the derivative of Softplus, elementwise. For a < −44 the result
+// is zero.
 func Sigmoid[T Float](dst, a Matrix[T]) { apply("Sigmoid", dst, a, kernel.Sigmoid) }
 
 // SoftplusSigmoid sets dst = log(1 + eᵃ) and slope = 1/(1 + e⁻ᵃ), the derivative of dst with
-// respect to a. It computes one exponential per element.
+// respect to a. It computes one exponential for both results of an element.
 func SoftplusSigmoid[T Float](dst, slope, a Matrix[T]) {
 	check2("SoftplusSigmoid", dst.shape(), a.shape())
 	check2("SoftplusSigmoid", slope.shape(), a.shape())
@@ -194,9 +172,9 @@ func Adamax[T Float](p, m, u, g Matrix[T], beta1, beta2, rate, epsilon T) {
 	kernel.Adamax(p.Data, m.Data, u.Data, g.Data, beta1, beta2, rate, epsilon)
 }
 
-// applyGrain and simdGrain are the smallest numbers of elements worth a separate goroutine when a
-// transcendental function is computed in plain Go and with SIMD. Both are about 40 µs of work: an
-// element takes about 10 ns in plain Go, and less than a tenth of that with SIMD.
+// applyGrain (in plain Go) and simdGrain (with SIMD) are the smallest numbers of elements worth a
+// separate goroutine. Both are about 40 µs of work: a function takes about 10 ns per element in
+// plain Go, and less than a tenth of that with SIMD.
 const applyGrain, simdGrain = 4096, 1 << 16
 
 // apply sets dst = f(a), elementwise, and divides large matrices among goroutines.
@@ -208,23 +186,10 @@ func apply[T Float](name string, dst, a Matrix[T], f kernel.Function) {
 		grain = simdGrain
 	}
 	if Serial(len(y), grain) {
-		kernel.Apply(f, y, x) // without a closure, so that small matrices allocate nothing
+		kernel.Apply(f, y, x) // unlike the closure below, allocates no memory
 		return
 	}
 	For(len(y), grain, func(lo, hi int) { kernel.Apply(f, y[lo:hi], x[lo:hi]) })
-}
-
-// elementByElement sets dst[i,j] = f(a[i,j], b[i,j]), where a and b are broadcast to the shape of
-// dst.
-func elementByElement[T Float](dst, a, b Matrix[T], f func(x, y T) T) {
-	ar, ac := a.strides(dst.shape())
-	br, bc := b.strides(dst.shape())
-	for i := range dst.Rows {
-		y := dst.Row(i)
-		for j := range y {
-			y[j] = f(a.Data[i*ar+j*ac], b.Data[i*br+j*bc])
-		}
-	}
 }
 
 func check2(name string, dst, a Shape) {

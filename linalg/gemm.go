@@ -2,18 +2,16 @@ package linalg
 
 import (
 	"fmt"
-	"sync"
 
 	"hvae/linalg/internal/kernel"
 )
 
 // This file implements the products of a dense layer Y = W·X + b. Affine computes the layer,
 // MatMulTA the gradient with respect to X (Wᵀ·δ) and MatMulTB the gradient with respect to W
-// (δ·Xᵀ), where δ is the gradient with respect to Y. Each element adds its products in the order
-// of the summed index, for any matrix size and number of goroutines.
+// (δ·Xᵀ), where δ is the gradient with respect to Y. The terms of each sum Σ_p A[i,p]·B[p,j] are
+// added in increasing order of p, for any matrix size and number of goroutines.
 
-// gemmGrain is the smallest number of multiply-adds worth a separate goroutine: about 50 µs of
-// work.
+// gemmGrain is the smallest number of multiply-adds worth a separate goroutine, about 50 µs of work.
 const gemmGrain = 1 << 21
 
 // MatMul sets dst [m×n] = a [m×k] · b [k×n]. dst must not overlap a or b.
@@ -36,11 +34,11 @@ func MatMulTA[T Float](dst, a, b Matrix[T]) {
 	product(dst, a.Data, 1, a.Cols, a.Rows, b, nil, false)
 }
 
-// MatMulTB sets dst [m×n] = a · bᵀ for a [m×k] and b [n×k]. dst must not overlap a or b. scratch
-// must have at least k·n elements; MatMulTB transposes b into it.
+// MatMulTB sets dst [m×n] = a · bᵀ for a [m×k] and b [n×k]. dst must not overlap a or b. MatMulTB
+// stores bᵀ in scratch, which must have at least k·n elements.
 func MatMulTB[T Float](dst, a, b Matrix[T], scratch []T) { matMulTB(dst, a, b, scratch, false) }
 
-// AddMatMulTB adds a · bᵀ to dst. Its operands have the same shapes as in MatMulTB.
+// AddMatMulTB adds a · bᵀ to dst. The arguments have the same shapes as in MatMulTB.
 func AddMatMulTB[T Float](dst, a, b Matrix[T], scratch []T) { matMulTB(dst, a, b, scratch, true) }
 
 func matMulTB[T Float](dst, a, b Matrix[T], scratch []T, add bool) {
@@ -53,105 +51,84 @@ func matMulTB[T Float](dst, a, b Matrix[T], scratch []T, add bool) {
 }
 
 // product sets dst[i,j] = bias[i] + Σ_p A[i,p]·b[p,j] with 0 ≤ p < k, or adds this sum to dst[i,j]
-// if add is set. The matrix A is stored with strides ai and ap, A[i,p] = a[i·ai + p·ap], so that
-// it may be a transpose. A nil bias means zero.
+// if add is set. The strides ai and ap describe A: A[i,p] = a[i·ai + p·ap]. With ai = 1, the slice a
+// contains Aᵀ. A nil bias means zero.
 func product[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bias []T, add bool) {
-	grain := max(1, gemmGrain/max(1, dst.Cols*k)) // in rows
-	if Serial(dst.Rows, grain) {
-		productRange(dst, a, ai, ap, k, b, bias, add, 0, dst.Rows)
-		return
-	}
-	For(dst.Rows, grain, func(lo, hi int) {
-		productRange(dst, a, ai, ap, k, b, bias, add, lo, hi)
-	})
-}
-
-// kBlock is the number of terms in one block of the sum Σ_p A[i,p]·b[p,j]. It is so small that the
-// operands of a block stay in the first-level cache and on few memory pages. If A is a transpose,
-// consecutive terms are in different cache lines, and a block has only kBlockDown terms. The block
-// length never depends on the number of goroutines or on whether operands are packed, so the bits
-// of the result do not depend on them either.
-const kBlock, kBlockDown = 192, 64
-
-// productRange computes rows lo to hi-1 of a product, block by block. If add is set, the sum is a
-// single block, because the whole sum must be complete before it is added to dst.
-func productRange[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bias []T, add bool, lo, hi int) {
-	if bias != nil {
-		bias = bias[lo:hi]
-	}
 	c := Contraction[T]{
-		Rows: hi - lo, Cols: dst.Cols, Groups: 1,
-		C: dst.Data[lo*dst.Cols:], CRow: dst.Cols,
+		Rows: dst.Rows, Cols: dst.Cols, Steps: k, Groups: 1,
+		C: dst.Data, CRow: dst.Cols,
 		A: a, ARow: ai, AStep: ap,
 		B: b.Data, BStep: b.Cols,
 		Bias: bias, Add: add,
 	}
-	block := kBlock
+	grain := max(1, gemmGrain/max(1, c.Cols*k)) // in rows
+	if Serial(c.Rows, grain) {
+		runBlocks(c)
+		return
+	}
+	shared := c // the closure moves this copy to the heap
+	For(c.Rows, grain, func(lo, hi int) { runBlocks(shared.RowRange(lo, hi)) })
+}
+
+// kBlock is the number of steps p in one block of a sum Σ_p A[i,p]·b[p,j]. It is so small that the
+// elements of A and b in a block stay in the first-level cache and on few memory pages. If A is a
+// transpose, consecutive steps of A are in different cache lines, and a block has kBlockDown steps.
+// The division into blocks affects the bits of a sum. It therefore depends neither on the number of
+// goroutines nor on whether operands are packed.
+const kBlock, kBlockDown = 192, 64
+
+// runBlocks computes the product c in blocks of steps. If c.Add is set, all steps form a single
+// block, because the complete sum is added to C.
+func runBlocks[T Float](c Contraction[T]) {
+	k, block := c.Steps, kBlock
 	switch {
-	case add:
+	case c.Add:
 		block = max(k, 1)
-	case ap > 1:
+	case c.AStep > 1:
 		block = kBlockDown
 	}
-	if !add && dst.Cols >= 4*panelCols && c.Rows >= rowGroup && k >= 2*kBlock {
-		runPacked(&c, lo*ai, k, block)
+	if !c.Add && c.Cols >= 4*panelCols && c.Rows >= rowGroup && k >= 2*kBlock {
+		runPacked(c, block)
 		return
 	}
 	var segment [1]Segment
 	for p := 0; p == 0 || p < k; p += block {
-		segment[0] = Segment{A: lo*ai + p*ap, B: p * b.Cols}
+		segment[0] = Segment{A: p * c.AStep, B: p * c.BStep}
 		c.Steps, c.Segments = min(block, k-p), segment[:]
 		c.Run()
 		c.Bias, c.Add = nil, true
 	}
 }
 
-// Large products pack their operands: for each block of summed indices p, they copy groups of
-// rowGroup rows of a and panels of panelCols columns of b into contiguous memory.
+// A large product packs its operands: for each block of steps, it copies groups of rowGroup rows of A
+// and panels of panelCols columns of b to contiguous memory. A group and a panel give a piece of C:
 //
-//	          panels of b, one after the other:
-//	          ┌──── 48 ───┬──── 48 ───┬──── …
-//	          │ row p     │ row p     │         in memory: all rows of a panel,
-//	          │ row p + 1 │ row p + 1 │         48 numbers each, then the next panel
-//	          └───────────┴───────────┴────
-//	64 rows ┌─┐ ┌───────┐
-//	of a,   │ │ │ piece │   each 64 × 48 piece of dst is the Contraction of a packed
-//	packed  └─┘ └───────┘   group of rows and a panel
+//	C [64×48] += A [64×steps] · b [steps×48]
 //
-// Without packing, the rows of a large matrix are on different pages and compete for the same
-// cache lines if the row stride is a power of two: a product of 1024×1024 matrices then takes 62
-// ms instead of 52 ms (one core with AVX-512).
+// Without packing, the rows of a large matrix are on different pages, and if the distance between
+// rows is a power of two they compete for the same cache lines. A product of 1024×1024 matrices
+// then takes 62 ms instead of 52 ms (one core with AVX-512).
 const panelCols, rowGroup = 48, 64
 
-// packed is a pool of buffers for packed copies of b, so that products need not allocate them.
-var packed sync.Pool
-
-// runPacked runs the contraction c with packed operands. It ignores c.Steps and c.Segments: the
-// contraction has k steps, which are divided into blocks of block steps, and a single segment that
-// starts at c.A[ao] and c.B[0].
-func runPacked[T Float](c *Contraction[T], ao, k, block int) {
-	const aRow = kBlock + 16 // not a power of two
+// runPacked computes the product c in blocks of the given number of steps. It packs the operands.
+func runPacked[T Float](c Contraction[T], block int) {
+	const aRow = kBlock + 16 // distance of the rows in group, not a power of two
 	var group [rowGroup * aRow]T
 	var segment [1]Segment
-	b, ok := packed.Get().(*[]T)
-	if !ok || len(*b) < kBlock*c.Cols {
-		b = new([]T)
-		*b = make([]T, kBlock*c.Cols)
-	}
-	defer packed.Put(b)
-	for p := 0; p < k; p += block {
-		steps := min(block, k-p)
+	panels := make([]T, block*c.Cols) // one panel [steps×48] after the other
+	for p := 0; p < c.Steps; p += block {
+		steps := min(block, c.Steps-p)
 		for q := range steps {
 			from := c.B[(p+q)*c.BStep:][:c.Cols]
 			for j := 0; j < c.Cols; j += panelCols {
 				n := min(panelCols, c.Cols-j)
-				copy((*b)[j*steps+q*n:][:n], from[j:])
+				copy(panels[j*steps+q*n:][:n], from[j:])
 			}
 		}
 		for i := 0; i < c.Rows; i += rowGroup {
-			rows := min(rowGroup, c.Rows-i)
-			for r := range rows {
-				from := c.A[ao+(i+r)*c.ARow+p*c.AStep:]
+			rows := c.RowRange(i, min(i+rowGroup, c.Rows))
+			for r := range rows.Rows {
+				from := rows.A[r*c.ARow+p*c.AStep:]
 				if c.AStep == 1 {
 					copy(group[r*aRow:][:steps], from)
 					continue
@@ -161,27 +138,20 @@ func runPacked[T Float](c *Contraction[T], ao, k, block int) {
 				}
 			}
 			for j := 0; j < c.Cols; j += panelCols {
-				n := min(panelCols, c.Cols-j)
-				segment[0] = Segment{B: j * steps}
-				piece := Contraction[T]{
-					Rows: rows, Cols: n, Steps: steps, Groups: 1,
-					C: c.C[i*c.CRow+j:], CRow: c.CRow,
-					A: group[:], ARow: aRow, AStep: 1,
-					B: *b, BStep: n,
-					Segments: segment[:], Add: p > 0,
-				}
-				if p == 0 && c.Bias != nil {
-					piece.Bias = c.Bias[i:]
-				}
+				piece := rows
+				piece.Cols, piece.Steps = min(panelCols, c.Cols-j), steps
+				piece.C, piece.Segments = rows.C[j:], segment[:]
+				piece.A, piece.ARow, piece.AStep = group[:], aRow, 1
+				piece.B, piece.BStep = panels[j*steps:], piece.Cols
 				piece.Run()
 			}
 		}
+		c.Bias, c.Add = nil, true
 	}
 }
 
-// TransposeBlocks divides the rows of a into blocks with the given number of rows and transposes
-// each block. Block i of dst.Data is a matrix [a.Cols×rows], the transpose of rows i·rows to
-// (i+1)·rows − 1 of a. dst must have the shape of a and must not overlap it.
+// TransposeBlocks divides a [n·rows × cols] into n matrices [rows×cols] and stores their transposes
+// [cols×rows] in dst.Data, one after the other. dst must have the shape of a and must not overlap it.
 func TransposeBlocks[T Float](dst, a Matrix[T], rows int) {
 	if dst.Shape() != a.Shape() || rows < 1 || a.Rows%rows != 0 {
 		panic(fmt.Sprintf("linalg: TransposeBlocks: %v in blocks of %d rows does not fit %v", a.Shape(), rows, dst.Shape()))

@@ -1,34 +1,35 @@
-// Package linalg implements dense matrices over float32 and float64, with the operations that
-// layers, flows and their gradients need.
+// Package linalg implements dense matrices over float32 and float64 and the operations on them that
+// neural networks, flows and their gradients need.
 //
-// A batch is a row-major matrix [features × samples], so the samples of one feature are
-// contiguous. A dense layer is W·X, and the paper's column vectors z, ρ and ε are columns.
+// A batch is a row-major matrix [features × samples], so the samples of one feature are contiguous
+// in memory. A dense layer is the product W·X, and the paper's column vectors z, ρ and ε are columns.
 //
 // Start with Matrix in this file. The file elementwise.go contains the broadcasting operations,
 // sums.go sums along axes, gemm.go matrix products, contraction.go the loop nest behind products
 // and convolutions, and parallel.go parallel loops.
 //
-// The package internal/kernel implements the loops, in plain Go and with SIMD instructions. In
-// float32 all instruction sets give the same bits, but plain Go rounds differently; in float64 all
-// instruction sets and plain Go give the same bits.
+// Package internal/kernel implements the loops, in plain Go and with SIMD instructions. In float32
+// all instruction sets give the same bits, but plain Go rounds differently. In float64 plain Go and
+// all instruction sets give the same bits.
 //
-// Operations write to a destination, their first argument. They allocate memory only for large
-// matrices, to start goroutines and to pack the operands of products. They panic if shapes do not
-// match, and name the shapes. The shapes alone fix the order of every sum, so results do not
-// depend on GOMAXPROCS.
+// Operations write to a destination, their first argument. If the shapes of the arguments do not
+// match, operations panic with a message that contains the shapes. They allocate memory only for
+// large matrices, to start goroutines and to copy operands. The shapes alone determine the order of
+// the terms of every sum, so results do not depend on GOMAXPROCS.
 package linalg
 
 import (
 	"fmt"
+	"slices"
 
 	"hvae/linalg/internal/kernel"
 )
 
-// Float is the set of element types.
+// Float is the constraint of element types.
 type Float = kernel.Float
 
 // A Matrix is a dense matrix in row-major order: element (i, j) is Data[i*Cols+j], and len(Data)
-// == Rows*Cols. As with a slice, a copy of a Matrix shares the elements of the original.
+// is Rows*Cols. As with a slice, a copy of a Matrix shares the elements of the original.
 type Matrix[T Float] struct {
 	Rows, Cols int
 	Data       []T
@@ -42,8 +43,8 @@ func New[T Float](rows, cols int) Matrix[T] {
 	return Matrix[T]{rows, cols, make([]T, rows*cols)}
 }
 
-// Of returns data as a rows × cols matrix that shares its elements. It panics if len(data) is
-// not rows*cols.
+// Of returns a rows × cols matrix whose elements are data, without copying them. It panics if
+// len(data) is not rows*cols.
 func Of[T Float](rows, cols int, data []T) Matrix[T] {
 	if rows < 0 || cols < 0 || len(data) != rows*cols {
 		panic(fmt.Sprintf("linalg: Of: %d elements cannot be viewed as [%d×%d]", len(data), rows, cols))
@@ -51,16 +52,16 @@ func Of[T Float](rows, cols int, data []T) Matrix[T] {
 	return Matrix[T]{rows, cols, data}
 }
 
-// Column returns data as a column vector that shares its elements.
+// Column returns a column vector whose elements are data, without copying them.
 func Column[T Float](data ...T) Matrix[T] { return Matrix[T]{len(data), 1, data} }
 
 // At returns element (i, j).
 func (m Matrix[T]) At(i, j int) T { return m.Row(i)[j] }
 
-// Row returns row i, the samples of feature i, as a slice that shares m's elements.
+// Row returns row i of m, the samples of feature i. The slice shares its elements with m.
 func (m Matrix[T]) Row(i int) []T { return m.Data[i*m.Cols : (i+1)*m.Cols : (i+1)*m.Cols] }
 
-// RowRange returns rows lo to hi-1 as a matrix that shares m's elements.
+// RowRange returns the matrix of rows lo to hi-1 of m. It shares its elements with m.
 func (m Matrix[T]) RowRange(lo, hi int) Matrix[T] {
 	if lo < 0 || hi < lo || hi > m.Rows {
 		panic(fmt.Sprintf("linalg: RowRange(%d, %d) of a %v matrix", lo, hi, m.Shape()))
@@ -70,48 +71,41 @@ func (m Matrix[T]) RowRange(lo, hi int) Matrix[T] {
 
 // Clone returns a copy of m that does not share its elements.
 func (m Matrix[T]) Clone() Matrix[T] {
-	c := New[T](m.Rows, m.Cols)
-	copy(c.Data, m.Data)
-	return c
+	return Matrix[T]{m.Rows, m.Cols, slices.Clone(m.Data)}
 }
 
-// Fill sets every element to v.
+// Fill sets every element of m to v.
 func (m Matrix[T]) Fill(v T) {
 	for i := range m.Data {
 		m.Data[i] = v
 	}
 }
 
-// A Shape holds the dimensions of a matrix; it prints as [rows×cols].
+// A Shape holds the dimensions of a matrix. It is printed as [rows×cols].
 type Shape struct{ Rows, Cols int }
 
-// Shape returns m's dimensions.
+// Shape returns the dimensions of m.
 func (m Matrix[T]) Shape() Shape { return Shape{m.Rows, m.Cols} }
 
-// shape returns m's dimensions. Unlike Shape, it has a pointer receiver: a value receiver would
-// copy the five words of m, even when inlined, which takes noticeable time for small matrices.
+// shape is Shape with a pointer receiver. A value receiver copies the five words of m even when
+// inlined, which takes noticeable time for small matrices.
 func (m *Matrix[T]) shape() Shape { return Shape{m.Rows, m.Cols} }
 
 // String returns the shape as [rows×cols].
 func (s Shape) String() string { return fmt.Sprintf("[%d×%d]", s.Rows, s.Cols) }
 
 // Broadcast returns the shape of the result of an elementwise operation on operands of shapes a
-// and b, and whether the shapes are compatible. They are if, along each axis, the lengths are
-// equal or one of them is 1; an operand of length 1 is repeated along that axis.
+// and b, and whether the shapes are compatible. Two shapes are compatible if, along each axis, the
+// lengths are equal or one length is 1. An operand of length 1 is repeated along that axis.
 func Broadcast(a, b Shape) (s Shape, ok bool) {
-	rows, okRows := broadcastAxis(a.Rows, b.Rows)
-	cols, okCols := broadcastAxis(a.Cols, b.Cols)
-	return Shape{rows, cols}, okRows && okCols
-}
-
-func broadcastAxis(a, b int) (int, bool) {
-	switch {
-	case a == b, b == 1:
-		return a, true
-	case a == 1:
-		return b, true
+	s = a
+	if a.Rows == 1 {
+		s.Rows = b.Rows
 	}
-	return 0, false
+	if a.Cols == 1 {
+		s.Cols = b.Cols
+	}
+	return s, b.broadcastsTo(s)
 }
 
 // broadcastsTo reports whether an operand of shape s can be broadcast to shape full.
@@ -120,7 +114,7 @@ func (s Shape) broadcastsTo(full Shape) bool {
 }
 
 // strides returns the strides of m broadcast to shape full: element (i, j) is m.Data[i*row +
-// j*col]. A stride is 0 along an axis that is broadcast.
+// j*col]. A stride is 0 along an axis on which m has length 1 and full does not.
 func (m *Matrix[T]) strides(full Shape) (row, col int) {
 	if m.Rows == full.Rows {
 		row = m.Cols

@@ -9,11 +9,11 @@ import (
 	"sync/atomic"
 )
 
-// Calls of For send chunks of their loops to helper goroutines, which stay alive between calls, so
-// that a loop that runs repeatedly allocates nothing.
+// For sends chunks of its loop to helper goroutines. Later calls of For use the same helpers and loops
+// again, so For does not allocate memory in each call.
 var (
 	pending = make(chan chunk)
-	busy    atomic.Int32 // chunks of running loops that were sent to helpers
+	busy    atomic.Int32 // number of chunks that were sent to helpers and belong to unfinished loops
 	started atomic.Int32 // number of helpers started
 	loops   = sync.Pool{New: func() any { return new(loop) }}
 )
@@ -21,32 +21,26 @@ var (
 // A loop is the state of a running call of For.
 type loop struct {
 	body    func(lo, hi int)
-	helpers sync.WaitGroup        // counts the chunks that helpers have not finished
+	helpers sync.WaitGroup        // counts the unfinished chunks of helpers
 	panic   atomic.Pointer[Panic] // the first panic in a helper, or nil
 }
 
-// A chunk is the range of indices [lo, hi) of a loop.
+// A chunk is a part of a loop: the indices from lo to hi-1.
 type chunk struct {
 	*loop
 	lo, hi int
 }
 
-// A Panic is the value with which For panics on the calling goroutine after the loop body has
-// panicked on another goroutine.
+// A Panic is the value with which For panics after the loop body has panicked on a goroutine other
+// than the caller's.
 type Panic struct {
-	Value any    // the value of body's panic, or an error if body called runtime.Goexit
-	Stack []byte // the stack of the goroutine that panicked, as debug.Stack formats it
+	Value any    // value of the body's panic, or an error if the body called runtime.Goexit
+	Stack []byte // stack trace of the goroutine that panicked, from debug.Stack
 }
 
-// Error returns the value and the stack.
+// Error returns the value and the stack trace.
 func (p *Panic) Error() string {
 	return fmt.Sprintf("%v\n\nin a parallel loop:\n%s", p.Value, p.Stack)
-}
-
-// Unwrap returns Value if it is an error.
-func (p *Panic) Unwrap() error {
-	err, _ := p.Value.(error)
-	return err
 }
 
 func help() {
@@ -55,14 +49,14 @@ func help() {
 	}
 }
 
-// run calls the loop body for the chunk. If the body panics, run recovers the panic and, if it is
-// the first one, stores it in the loop.
+// run calls the loop body for the chunk. If the body panics, run recovers the panic and stores the
+// first one in the loop.
 func (c chunk) run() {
 	returned := false
 	defer func() {
 		if !returned {
 			v := recover()
-			if v == nil { // runtime.Goexit ends this goroutine, so another replaces it
+			if v == nil { // runtime.Goexit ends this goroutine; start another helper
 				v = errors.New("linalg: the body of a parallel loop called runtime.Goexit")
 				go help()
 			}
@@ -78,17 +72,17 @@ func (c chunk) run() {
 	returned = true
 }
 
-// For calls body(lo, hi) for contiguous chunks that together cover [0, n), on up to GOMAXPROCS
-// goroutines, and returns when all calls have returned.
+// For divides the indices 0 to n-1 into chunks, calls body(lo, hi) for each chunk of indices lo to
+// hi-1, on up to GOMAXPROCS goroutines, and returns when all calls have returned.
 //
-// If there are several chunks, each has at least grain elements. A single chunk runs on the
-// calling goroutine. There is only one chunk if n < 2·grain, if grain is 0, or if other calls of
-// For keep all cores busy, so that a loop inside a parallel loop costs nothing. The bounds of the
-// chunks depend on the number of cores and their load. For results that do not, body must compute
-// each index independently of the bounds.
+// There is a single chunk, which runs on the calling goroutine, if n < 2·grain, if grain is 0, or if
+// other calls of For use all cores. A loop inside a parallel loop is therefore cheap. If there are
+// several chunks, each has at least grain indices. The bounds of the chunks depend on the number of
+// cores and their load. For reproducible results, the result of an index must not depend on the
+// chunk that contains it.
 //
-// If body panics, For panics on the calling goroutine after all chunks have ended. The value is a
-// *Panic if body panicked on another goroutine, and otherwise the value of body's own panic.
+// If body panics, For panics after all chunks have ended. The value is a *Panic if body panicked on
+// a goroutine other than the caller's, and otherwise the value of the body's panic.
 func For(n, grain int, body func(lo, hi int)) {
 	chunks := chunks(n, grain)
 	if chunks <= 1 {
@@ -107,27 +101,24 @@ func For(n, grain int, body func(lo, hi int)) {
 	for c := 1; c < chunks; c++ {
 		pending <- chunk{l, c * n / chunks, (c + 1) * n / chunks}
 	}
-	defer l.end(chunks)
+	defer func() { // runs even if body panics
+		l.helpers.Wait()
+		busy.Add(int32(1 - chunks))
+		p := l.panic.Swap(nil)
+		l.body = nil
+		loops.Put(l)
+		if p != nil {
+			panic(p)
+		}
+	}()
 	body(0, n/chunks)
 }
 
-// end waits for the helpers of a loop and panics with a *Panic if the body panicked in one of
-// them.
-func (l *loop) end(chunks int) {
-	l.helpers.Wait()
-	busy.Add(int32(1 - chunks))
-	p := l.panic.Swap(nil)
-	l.body = nil
-	loops.Put(l)
-	if p != nil {
-		panic(p)
-	}
-}
-
-// Serial reports whether For(n, grain, body) would run the loop as a single chunk. A caller that
-// then runs the loop directly, without For, saves the allocation of a function value.
+// Serial reports whether For(n, grain, body) would run the loop as a single chunk. Callers can then
+// run the loop without For, which saves the allocation of a closure.
 func Serial(n, grain int) bool { return chunks(n, grain) <= 1 }
 
+// chunks returns the number of chunks into which For divides a loop. A result below 1 means one chunk.
 func chunks(n, grain int) int {
 	if grain <= 0 || n < 2*grain {
 		return 1

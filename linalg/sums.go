@@ -6,9 +6,9 @@ import (
 	"hvae/linalg/internal/kernel"
 )
 
-// Sum sets dst to the sum of a along every axis on which dst has length 1: over samples if dst is
-// a column, over features if dst is a row, and over both if dst has one element. If the shapes are
-// equal, it copies a. It adds the elements of each row from left to right, then the rows in order.
+// Sum sets dst to the sum of a along each axis on which dst has length 1: dst is a column of the
+// sums of rows, a row of the sums of columns, or the sum of all elements. If the shapes are equal,
+// Sum copies a. It adds the elements of a row from left to right, and rows from top to bottom.
 func Sum[T Float](dst, a Matrix[T]) {
 	if !dst.shape().broadcastsTo(a.shape()) {
 		panic(fmt.Sprintf("linalg: Sum: %v does not sum to %v", a.shape(), dst.shape()))
@@ -18,17 +18,16 @@ func Sum[T Float](dst, a Matrix[T]) {
 		return
 	}
 	clear(dst.Data)
-	switch dr, dc := dst.strides(a.shape()); {
-	case dc == 0:
-		kernel.AddSums(dst.Data, dr, a.Data, a.Cols, a.Rows, a.Cols)
-	default:
-		kernel.AddRows(dst.Data, a.Data, a.Rows)
+	if dr, dc := dst.strides(a.shape()); dc == 0 {
+		kernel.AddSums(dst.Data, dr, a.Data, a.Rows, a.Cols)
+	} else {
+		kernel.AddRows(dst.Data, 1, a.Data, a.Rows)
 	}
 }
 
-// MulSum sets dst to the sum of a ⊙ b along every axis on which dst has length 1, as in Sum. The
-// operands broadcast as in Mul, and the products are not stored. If y = a ⊙ b and ȳ is the
-// gradient with respect to y, then MulSum of ȳ and b, in the shape of a, is the gradient with
+// MulSum sets dst to the sum of a ⊙ b along each axis on which dst has length 1, as in Sum. The
+// operands broadcast as in Mul. MulSum does not store the products. If y = a ⊙ b and g is the
+// gradient with respect to y, then MulSum of g and b, in the shape of a, is the gradient with
 // respect to a. If dst has one element, MulSum computes the dot product.
 func MulSum[T Float](dst, a, b Matrix[T]) {
 	full, ok := Broadcast(a.shape(), b.shape())
@@ -41,22 +40,20 @@ func MulSum[T Float](dst, a, b Matrix[T]) {
 	}
 	clear(dst.Data)
 	if b.Cols != full.Cols {
-		a, b = b, a // b varies along rows, as in Mul
+		a, b = b, a // only a may be constant along each row
 	}
 	ar, ac := a.strides(full)
-	br, bc := b.strides(full)
+	br, _ := b.strides(full)
 	switch dr, dc := dst.strides(full); {
 	case full.Rows*full.Cols == 0:
-	case dc == 0 && ac == 1 && bc == 1: // dot products of rows
+	case dc == 1: // sums of columns
+		kernel.AddMulRows(dst.Data, a.Data, ar, ac, b.Data, br, full.Rows)
+	case ac == 1: // dot products of rows
 		kernel.AddDots(dst.Data, dr, a.Data, ar, b.Data, br, full.Rows, full.Cols)
-	case dc == 1 && dr == 0 && ac == 0 && bc == 1: // sums over rows; a is constant along each row
-		kernel.AddScaledRows(dst.Data, a.Data, ar, b.Data, br, full.Rows)
-	case dc == 1 && dr == 0 && ac == 1 && bc == 1: // sums over rows
-		kernel.AddMulRows(dst.Data, a.Data, ar, b.Data, br, full.Rows)
-	default:
+	default: // sums of rows, where a is constant along each row
 		for i := range full.Rows {
 			for j := range full.Cols {
-				dst.Data[i*dr+j*dc] += a.Data[i*ar+j*ac] * b.Data[i*br+j*bc]
+				dst.Data[i*dr] += a.Data[i*ar] * b.Data[i*br+j]
 			}
 		}
 	}
@@ -68,7 +65,7 @@ func AddSum[T Float](dst, a Matrix[T]) {
 	if dst.shape() != (Shape{a.Rows, 1}) {
 		panic(fmt.Sprintf("linalg: AddSum: the rows of %v do not sum to %v", a.shape(), dst.shape()))
 	}
-	kernel.AddSums(dst.Data, 1, a.Data, a.Cols, a.Rows, a.Cols)
+	kernel.AddSums(dst.Data, 1, a.Data, a.Rows, a.Cols)
 }
 
 // AddMulSum adds the dot product of each row of a [m×n] with the same row of b [m×n] to dst [m×1].
@@ -82,26 +79,15 @@ func AddMulSum[T Float](dst, a, b Matrix[T]) {
 
 // Finite reports whether every element of m is finite.
 func Finite[T Float](m Matrix[T]) bool {
-	rest := m.Data
-	if kernel.SIMD32[T]() {
-		// Sum 0·x over rows of 128 elements. The product 0·x is NaN if x is NaN or infinite, and
-		// otherwise zero, so the sums are zero only if all elements are finite.
-		const columns = 128
-		var sums [columns]T
-		var zero, segment = [1]T{}, [1]Segment{}
-		rows := len(m.Data) / columns
-		c := Contraction[T]{
-			Rows: 1, Cols: 16, Groups: columns / 16, Steps: rows,
-			C: sums[:], CRow: columns, CGroup: 16,
-			A: zero[:], B: m.Data, BStep: columns, BGroup: 16, Segments: segment[:],
-		}
-		c.Run()
-		if sums != [columns]T{} {
-			return false
-		}
-		rest = m.Data[rows*columns:]
+	// Sum 0·x over rows of 128 elements. The product 0·x is NaN if x is NaN or infinite, and
+	// otherwise zero, so the sums are zero only if all elements are finite.
+	const columns = 128
+	var sums [columns]T
+	rows := len(m.Data) / columns
+	if kernel.AddRows(sums[:], 0, m.Data, rows); sums != [columns]T{} {
+		return false
 	}
-	for _, x := range rest {
+	for _, x := range m.Data[rows*columns:] {
 		if x-x != 0 {
 			return false
 		}

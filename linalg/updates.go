@@ -2,26 +2,26 @@ package linalg
 
 import "hvae/linalg/internal/kernel"
 
-// maxPending is the largest number of columns that Updates buffers.
+// maxPending is the largest number of columns that an Updates stores.
 const maxPending = 64
 
-// Updates buffers products a·bᵀ that are to be added to a matrix C, such as the contributions of
-// all leapfrog steps to a weight gradient. If the factors a and b have few columns, most of the
-// time is spent reading and writing C, so Updates adds several products at once:
+// An Updates adds products a·bᵀ to a matrix C, for example the contributions of all leapfrog steps
+// to a weight gradient. If a and b have few columns, most of the time of an addition is spent reading
+// and writing C. An Updates therefore stores the factors and adds several products at once:
 //
 //	C += [ a₁ a₂ a₃ a₄ ] · [ b₁ b₂ b₃ b₄ ]ᵀ
 //
 // For a 512×450 matrix C and factors of 16 columns, this reduces the time per product from 72 to
-// 52 µs (one core with AVX-512). The zero value is an empty buffer. After its first use, an
-// Updates keeps memory for 64 columns of each factor.
+// 52 µs (one core with AVX-512). The zero value stores no products. After its first use, an Updates
+// keeps memory for 64 columns of each factor.
 type Updates[T Float] struct {
-	a, bt []T // pending factors: a is [rows of C × maxPending], bt = bᵀ is [n × columns of C]
-	n     int // number of pending columns
+	a, bt []T // the stored factors, a [rows of C × maxPending] and bᵀ [n × columns of C]
+	n     int // number of columns stored
 }
 
 // AddMatMulTB adds a · bᵀ to c [m×n] for a [m×k] and b [n×k], either immediately or in a later
-// call of AddMatMulTB or Flush. All pending products must have the same destination c. scratch
-// must have at least k·n elements, as in the function AddMatMulTB.
+// call of AddMatMulTB or Flush. All calls before the next Flush must have the same c. scratch must
+// have at least k·n elements, as in the function AddMatMulTB.
 func (u *Updates[T]) AddMatMulTB(c, a, b Matrix[T], scratch []T) {
 	k := a.Cols
 	if u.n+k > maxPending {
@@ -41,7 +41,7 @@ func (u *Updates[T]) AddMatMulTB(c, a, b Matrix[T], scratch []T) {
 	u.n += k
 }
 
-// Flush adds all pending products to c, which must be the destination given to AddMatMulTB.
+// Flush adds all stored products to c, which must be the c of the calls of AddMatMulTB.
 func (u *Updates[T]) Flush(c Matrix[T]) {
 	if u.n > 0 {
 		product(c, u.a, maxPending, 1, u.n, Of(u.n, c.Cols, u.bt[:u.n*c.Cols]), nil, true)
@@ -49,5 +49,5 @@ func (u *Updates[T]) Flush(c Matrix[T]) {
 	}
 }
 
-// Forget discards all pending products.
+// Forget discards all stored products.
 func (u *Updates[T]) Forget() { u.n = 0 }

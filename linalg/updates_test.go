@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// integers returns a matrix of random integers from −4 to 4, so that sums of products are exact.
+// integers returns a matrix of random integers from −4 to 4, whose products and sums are exact.
 func integers[T Float](rng *rand.Rand, rows, cols int) Matrix[T] {
 	m := New[T](rows, cols)
 	for i := range m.Data {
@@ -17,11 +17,11 @@ func integers[T Float](rng *rand.Rand, rows, cols int) Matrix[T] {
 }
 
 func TestUpdatesAddAllProducts(t *testing.T) {
-	t.Run("float32", updatesAddUp[float32])
-	t.Run("float64", updatesAddUp[float64])
+	t.Run("float32", testUpdates[float32])
+	t.Run("float64", testUpdates[float64])
 }
 
-func updatesAddUp[T Float](t *testing.T) {
+func testUpdates[T Float](t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	var u Updates[T]
 	for _, widths := range [][]int{{1}, {16, 16, 16, 16, 16}, {20, 20, 20, 20, 20}, {64}, {33, 1}, {1, 33, 5}, {3, 32, 32, 7, 100, 2}} {
@@ -33,20 +33,20 @@ func updatesAddUp[T Float](t *testing.T) {
 				scratch := make([]T, len(b.Data))
 				AddMatMulTB(want, a, b, scratch)
 				u.AddMatMulTB(c, a, b, scratch)
-				a.Fill(T(math.NaN())) // Updates must have copied a and b
+				a.Fill(T(math.NaN())) // u has copied a and b
 				b.Fill(T(math.NaN()))
 			}
 			for range 2 {
 				u.Flush(c)
 				if !slices.Equal(c.Data, want.Data) {
-					t.Errorf("products of %d columns, added to %v: wrong sum", widths, s)
+					t.Errorf("the sum of products with %d columns in a matrix %v is wrong", widths, s)
 				}
 			}
 		}
 	}
 }
 
-func TestUpdatesAreBufferedUpTo64Columns(t *testing.T) {
+func TestUpdatesStoreUpTo64Columns(t *testing.T) {
 	one := func(rows, cols int) Matrix[float64] {
 		m := New[float64](rows, cols)
 		m.Fill(1)
@@ -57,11 +57,11 @@ func TestUpdatesAreBufferedUpTo64Columns(t *testing.T) {
 	for i, want := range []float64{0, 0, 0, 0, 64, 64, 64, 64, 128} {
 		u.AddMatMulTB(c, one(2, 16), one(3, 16), make([]float64, 48))
 		if c.Data[0] != want {
-			t.Errorf("after %d products of 16 columns, C has the sum of %v columns, want %v", i+1, c.Data[0], want)
+			t.Errorf("after %d products of 16 columns of ones, the elements of C are %v, want %v", i+1, c.Data[0], want)
 		}
 	}
 	u.Forget()
 	if u.Flush(c); c.Data[0] != 128 {
-		t.Error("Flush added a product after Forget")
+		t.Errorf("after Forget and Flush, the elements of C are %v, want 128", c.Data[0])
 	}
 }

@@ -881,7 +881,7 @@ func TestReconstructionsAgreeWithoutNoise(t *testing.T) {
 			}
 			fromFlow := path[len(path)-1].Image
 			linalg.Sub(fromFlow, fromFlow, fromMean)
-			linalg.Square(fromFlow, fromFlow)
+			linalg.Mul(fromFlow, fromFlow, fromFlow)
 			return math.Sqrt(ad.Sum(tape.Const(fromFlow)).Scalar())
 		}
 		if d := apart(); !(d > 1e-5) { // the initial weights are small

@@ -2,11 +2,11 @@ package main
 
 import "fmt"
 
-// These AVX2 registers are reserved. Elementwise kernels load constants into vector register
-// avx2Const. The mask of partial vectors is in vector register avx2Mask; AVX-512 uses K1 instead.
+// avx2Const and avx2Mask are the numbers of reserved AVX2 registers, for constants of elementwise
+// kernels and for the mask that selects the lanes of a partial vector. With AVX-512 the mask is in K1.
 const avx2Const, avx2Mask = 14, 15
 
-// setMask writes code that sets the mask to the first CX lanes. The code changes BX and CX.
+// setMask writes code that makes the mask select the first CX lanes. It overwrites BX and CX.
 func (w *writer) setMask() {
 	if w.isa == avx512 {
 		w.op("MOVL $-1, BX")
@@ -15,27 +15,23 @@ func (w *writer) setMask() {
 		return
 	}
 	w.op("SHLQ $2, CX")
-	w.op("LEAQ ones<>+32(SB), BX") // the first zero in the table of maskData
+	w.op("LEAQ ones<>+32(SB), BX") // address of the first zero in the table that maskData writes
 	w.op("SUBQ CX, BX")
 	w.op("VMOVDQU (BX), %s", w.v(avx2Mask))
 }
 
-// maskData writes the table from which setMask loads masks with AVX2: eight words of ones, then
-// eight words of zeros.
+// maskData writes the table ones, from which setMask loads masks with AVX2: eight 32-bit words of
+// ones, then eight words of zeros.
 func (w *writer) maskData() {
 	w.WriteByte('\n')
 	for i := range 8 {
-		value := "0xffffffffffffffff"
-		if i >= 4 {
-			value = "0"
-		}
-		fmt.Fprintf(w, "DATA ones<>+%d(SB)/8, $%s\n", 8*i, value)
+		fmt.Fprintf(w, "DATA ones<>+%d(SB)/8, $%s\n", 8*i, [...]string{"0xffffffffffffffff", "0"}[i/4])
 	}
 	w.WriteString("GLOBL ones<>(SB), NOPTR|RODATA, $64\n")
 }
 
-// load writes a load of vector register r from mem. If w is masked, lanes outside the mask become
-// zero.
+// load writes a load of vector register r from the address mem. If w.masked is set, lanes outside the
+// mask become zero.
 func (w *writer) load(mem string, r int) {
 	switch {
 	case !w.masked:
@@ -47,8 +43,8 @@ func (w *writer) load(mem string, r int) {
 	}
 }
 
-// store writes a store of vector register r to mem. If w is masked, only the lanes in the mask are
-// stored.
+// store writes a store of vector register r to the address mem. If w.masked is set, the instruction
+// stores only the lanes in the mask.
 func (w *writer) store(r int, mem string) {
 	switch {
 	case !w.masked:
@@ -60,79 +56,54 @@ func (w *writer) store(r int, mem string) {
 	}
 }
 
-// insert writes a load of lanes 4·part to 4·part + 3 of vector register r from mem. The other
-// lanes keep their values.
+// quarter holds the ends of the names of instructions that insert or extract four lanes of a vector.
+var quarter = map[*isa]string{avx2: "F128", avx512: "F32X4"}
+
+// insert writes a load of lanes 4·part to 4·part + 3 of vector register r from the address mem. The
+// other lanes keep their values.
 func (w *writer) insert(part int, mem string, r int) {
-	name := "VINSERTF128"
-	if w.isa == avx512 {
-		name = "VINSERTF32X4"
-	}
-	w.op("%s $%d, %s, %s, %s", name, part, mem, w.v(r), w.v(r))
+	w.op("VINSERT%s $%d, %s, %s, %s", quarter[w.isa], part, mem, w.v(r), w.v(r))
 }
 
-// extract writes a store of lanes 4·part to 4·part + 3 of vector register r to mem.
+// extract writes a store of lanes 4·part to 4·part + 3 of vector register r to the address mem.
 func (w *writer) extract(part, r int, mem string) {
-	name := "VEXTRACTF128"
-	if w.isa == avx512 {
-		name = "VEXTRACTF32X4"
-	}
-	w.op("%s $%d, %s, %s", name, part, w.v(r), mem)
+	w.op("VEXTRACT%s $%d, %s, %s", quarter[w.isa], part, w.v(r), mem)
 }
 
 // zero writes an instruction that sets vector register r to zero.
 func (w *writer) zero(r int) {
-	switch w.isa {
-	case avx512:
-		w.op("VPXORD %s, %s, %s", w.v(r), w.v(r), w.v(r))
-	case avx2:
-		w.op("VXORPS %s, %s, %s", w.v(r), w.v(r), w.v(r))
-	case neon:
-		w.op("VEOR %s.B16, %[1]s.B16, %[1]s.B16", w.v(r))
-	}
+	formats := map[*isa]string{avx512: "VPXORD %s, %[1]s, %[1]s", avx2: "VXORPS %s, %[1]s, %[1]s", neon: "VEOR %s.B16, %[1]s.B16, %[1]s.B16"}
+	w.op(formats[w.isa], w.v(r))
 }
 
-// strides names four general-purpose registers that hold 1, 3, 5 and 7 times a stride.
-type strides [4]string
-
-var rowStrides = strides{"R8", "R9", "R10", "R11"}
-
-// at returns the assembly operand for the address base + i·stride, where i < 8.
-func (s strides) at(base string, i int) string {
-	switch i {
-	case 0:
-		return "(" + base + ")"
-	case 1, 2, 4:
-		return fmt.Sprintf("(%s)(%s*%d)", base, s[0], i)
-	case 3, 6:
-		return fmt.Sprintf("(%s)(%s*%d)", base, s[1], i/3)
-	}
-	return fmt.Sprintf("(%s)(%s*1)", base, s[i/2]) // 5 and 7
+// row returns the assembly operand for row i < 8 of a matrix at the address in register base. Registers
+// R8 to R11 hold 1, 3, 5 and 7 times the distance between rows.
+func row(base string, i int) string {
+	return "(" + base + ")" + [...]string{"", "(R8*1)", "(R8*2)", "(R9*1)", "(R8*4)", "(R10*1)", "(R9*2)", "(R11*1)"}[i]
 }
 
-// setStrides writes code that computes the registers which s.at needs for all i < n. Register s[0]
-// must already hold the stride.
-func (w *writer) setStrides(s strides, n int) {
+// multiplyDistance writes code that sets R9, R10 and R11 to 3, 5 and 7 times R8, if the function row
+// uses them for any i < n.
+func (w *writer) multiplyDistance(n int) {
 	if n > 3 {
-		w.op("LEAQ (%s)(%s*2), %s", s[0], s[0], s[1])
+		w.op("LEAQ (R8)(R8*2), R9")
 	}
 	if n > 5 {
-		w.op("LEAQ (%s)(%s*4), %s", s[0], s[0], s[2])
+		w.op("LEAQ (R8)(R8*4), R10")
 	}
 	if n > 7 {
-		w.op("LEAQ (%s)(%s*4), %s", s[1], s[0], s[3])
+		w.op("LEAQ (R9)(R8*4), R11")
 	}
 }
 
-// amd64Peak returns the source of the peak kernels, loops that measure the peak speed of
+// amd64Peak returns the assembly file with the peak kernels, which measure the peak speed of
 // multiply-adds.
 func amd64Peak() string {
-	w := newFile(avx2, "These kernels are loops of independent multiply-adds; see peak.go.")
-	t := &table{kind: "peak"}
+	w := newFile(avx2, "peak", "These kernels are loops of independent multiply-adds; see the function Peak in level.go.")
 	for _, w.isa = range amd64 {
-		t.add("peak" + w.name)
 		w.begin("peak"+w.name, "CX counts the rounds left.")
-		w.op("MOVQ peakArgs_rounds(DI), CX")
-		factor := w.peakSums()
+		w.loadArgs("rounds CX")
+		factor := w.peakSums
 		for i := range factor + 1 {
 			w.zero(i)
 		}
@@ -145,6 +116,5 @@ func amd64Peak() string {
 		w.op("VZEROUPPER")
 		w.op("RET")
 	}
-	w.dispatcher(t)
-	return w.String()
+	return w.finish()
 }

@@ -3,13 +3,13 @@ package main
 import (
 	"fmt"
 	"math"
-	"slices"
+	"strings"
 )
 
-// amd64Operations implements operations for AVX2 and AVX-512.
+// amd64Operations implements the interface operations for AVX2 and AVX-512.
 type amd64Operations struct{ *body }
 
-// amd64Names lists the instruction for each operation with AVX2 and with AVX-512.
+// amd64Names contains the instructions of each operation for AVX2 and AVX-512.
 var amd64Names = [...][2]string{
 	add: {"VADDPS", "VADDPS"}, sub: {"VSUBPS", "VSUBPS"}, mul: {"VMULPS", "VMULPS"}, div: {"VDIVPS", "VDIVPS"},
 	maximum: {"VMAXPS", "VMAXPS"}, minimum: {"VMINPS", "VMINPS"},
@@ -42,8 +42,8 @@ func (w amd64Operations) horner(c float64, x, d int) {
 	w.withConstant("VFMADD213PS", bitsOf(c), x, d)
 }
 
-// withConstant writes an instruction whose first source operand is the constant with the given
-// bits.
+// withConstant writes an instruction with destination d. Its source operands are the constant with
+// the given bits and a.
 func (w amd64Operations) withConstant(instruction string, bits uint32, a, d int) {
 	if w.isa == avx512 {
 		w.op("%s.BCST %s, %s, %s", instruction, w.address(bits), w.v(a), w.v(d))
@@ -65,14 +65,14 @@ func (w amd64Operations) setBits(bits uint32, d int) {
 	w.op("VBROADCASTSS %s, %s", w.address(bits), w.v(d))
 }
 
-// address returns the assembly operand for the address of the constant with the given bits.
+// address returns the assembly operand for the constant with the given bits, which is in memory.
 func (w amd64Operations) address(bits uint32) string {
 	w.constant(bits)
 	return fmt.Sprintf("k%08x<>+0(SB)", bits)
 }
 
-// predicates lists the VCMPPS codes of the predicates. These are quiet comparisons, which do not
-// raise exceptions for NaN.
+// predicates contains the code of each predicate for VCMPPS. The comparisons are quiet, so NaN does not
+// raise an exception.
 var predicates = [...]int{lessThan: 0x11, equal: 0x00, greaterOrEqual: 0x1d, notGreaterOrEqual: 0x19}
 
 func (w amd64Operations) choose(p predicate, x int, c float64, a, d int) {
@@ -95,62 +95,58 @@ func (w amd64Operations) chooseNegative(x, a, d int) {
 	w.op("VBLENDVPS %s, %s, %s, %s", w.v(x), w.v(a), w.v(d), w.v(d))
 }
 
-// amd64Elementwise returns the source of the elementwise kernels.
+// amd64Elementwise returns the assembly file with the elementwise kernels.
 func amd64Elementwise() string {
-	w := newFile(avx2, "These kernels compute elementwise functions; see elementwise.go and elementwiseArgs. They use these registers:",
-		"",
-		"	R8-R11      addresses of the operands",
-		"	AX, CX      elements done, elements left after this vector",
-		"	K1, Y15     the mask of the last vector",
-		"	Y14         a constant, with AVX2")
-	var constants []uint32
-	t := &table{kind: "elementwise"}
+	w := newFile(avx2, "elementwise", `These kernels compute elementwise functions; see elementwise.go and elementwiseArgs. They use these registers:
+
+	DI          address of the arguments
+	R8-R11      addresses of the operands
+	AX, CX      number of elements done, number of elements left after this vector
+	K1, Y15     mask of the last vector (K1 with AVX-512, Y15 with AVX2)
+	Y14         a constant (AVX2 only)`)
 	for _, w.isa = range amd64 {
 		for _, k := range elementwiseKernels {
-			w.amd64ElementwiseKernel(k, &constants)
-			t.add(k.name + w.name)
+			w.amd64ElementwiseKernel(k)
 		}
 	}
 	w.maskData()
-	for _, bits := range constants {
+	for _, bits := range w.constants {
 		fmt.Fprintf(w, "\nDATA k%08x<>+0(SB)/4, $0x%08[1]x // %v\nGLOBL k%08[1]x<>(SB), NOPTR|RODATA, $4\n", bits, math.Float32frombits(bits))
 	}
-	w.dispatcher(t)
-	return w.String()
+	return w.finish()
 }
 
 // amd64ElementwiseKernel writes a kernel that loops over vectors. The last vector may be partial.
-// Partial and full vectors are loaded and stored by separate code, because a masked store delays
-// later loads; the computation between them is shared.
-func (w *writer) amd64ElementwiseKernel(k elementwiseKernel, constants *[]uint32) {
+// Partial and full vectors have separate loads and stores, because a masked store delays later loads,
+// but the same code computes both.
+func (w *writer) amd64ElementwiseKernel(k elementwiseKernel) {
 	w.begin(k.name+w.name, "%s", k.doc)
-	names := k.pointers()
-	for i, name := range names {
-		w.op("MOVQ elementwiseArgs_%s(DI), R%d", name, 8+i)
+	operands := k.operands()
+	for i, name := range operands {
+		w.loadArgs(fmt.Sprintf("%c R%d", name, 8+i))
 	}
-	w.op("MOVQ elementwiseArgs_n(DI), CX")
-	b := &body{writer: w, constants: constants}
+	w.loadArgs("n CX")
+	b := &body{writer: w}
 	b.operations = amd64Operations{b}
 	for _, s := range k.scalars {
 		r := b.register()
-		w.op("VBROADCASTSS elementwiseArgs_%s(DI), %s", s, w.v(r))
+		w.op("VBROADCASTSS %s, %s", w.arg(s), w.v(r))
 		b.scalar = append(b.scalar, r)
 	}
-	address := func(name string) string { return fmt.Sprintf("(R%d)(AX*4)", 8+slices.Index(names, name)) }
-	load := func(name string, r int) { w.load(address(name), r) }
-	store := func() {
-		for i, name := range k.outputs {
-			w.store(b.out[i], address(name))
-		}
-	}
+	address := func(name rune) string { return fmt.Sprintf("(R%d)(AX*4)", 8+strings.IndexRune(operands, name)) }
+	load := func(name rune, r int) { w.load(address(name), r) }
 	w.op("XORQ AX, AX")
 	w.op("SUBQ $%d, CX", w.lanes)
 	w.op("JLT partial")
 	w.label("loop")
 	b.loadOperands(k, load)
 	w.label("compute")
-	b.out = make([]int, len(k.outputs))
-	k.body(b)
+	outputs := k.body(b)
+	store := func() {
+		for i, name := range k.outputs {
+			w.store(outputs[i], address(name))
+		}
+	}
 	w.op("TESTQ CX, CX")
 	w.op("JLT storePartial")
 	store()
@@ -158,7 +154,7 @@ func (w *writer) amd64ElementwiseKernel(k elementwiseKernel, constants *[]uint32
 	w.op("SUBQ $%d, CX", w.lanes)
 	w.op("JGE loop")
 
-	w.comment("The last, partial vector.")
+	w.comment("The last vector is partial.")
 	w.label("partial")
 	w.op("ADDQ $%d, CX", w.lanes)
 	w.op("JZ done")

@@ -1,81 +1,66 @@
 package main
 
-import (
-	"math/bits"
-)
+// Tiles with more than eight rows prefetch the elements of A 2^prefetchShift = 64 steps before their
+// use. This helps if consecutive steps of A are in different cache lines: with 64 steps, Wᵀ·δ for W of
+// 512×450 and 16 columns takes 60 µs, whether W is in the third-level or in the second-level cache.
+// With eight steps, too few to hide the latency, it takes 64 to 82 µs.
+const prefetchShift = 6
 
-// prefetchSteps is the number of steps by which tiles with more than eight rows prefetch A ahead
-// of its use. Prefetching matters if consecutive steps of A are in different cache lines. With 64
-// steps, Wᵀ·δ for W of 512×450 and 16 columns takes 60 µs when W is in the third-level cache, no
-// longer than when W is in the second-level cache. With eight steps, which are too few to cover
-// the latency, it takes 64 to 82 µs.
-const prefetchSteps = 64
-
-// amd64Tiles returns the source of the tile kernels.
+// amd64Tiles returns the assembly file with the tile kernels.
 func amd64Tiles() string {
-	w := newFile(avx2,
-		"These kernels compute the tiles of contractions; see tiles.go and tileArgs. Most of them use these registers:",
-		"",
-		"	DI          address of the arguments",
-		"	SI, BX      addresses of A and B at this step; at the end SI is the address of a row of C",
-		"	R8-R11      1, 3, 5 and 7 times the row stride of A, later of C",
-		"	DX          the distance between vectors of B, later of C",
-		"	R12, R13    the step strides of A and B",
-		"	R14, CX     the next segment, steps left",
-		"	K1, Y15     the mask",
-		"",
-		"The comment of each tile lists its vector registers.")
+	w := newFile(avx2, "tile", `These kernels compute the tiles of contractions; see tiles.go and tileArgs. Most of them use these registers:
+
+	DI          address of the arguments
+	SI, BX      addresses of the elements of A and B at a step; SI is later the address of a row of C
+	R8-R11      1, 3, 5 and 7 times the distance between rows of A; R8 is later the distance between rows of C
+	DX          distance between vectors of B, later of C
+	R12, R13    distances between steps of A and of B
+	R14, CX     address of the next segment, number of steps left
+	K1, Y15     mask of a partial tile (K1 with AVX-512, Y15 with AVX2)
+
+The comment of each tile lists its vector registers.`)
 	w.maskData()
 	for _, w.isa = range amd64 {
-		for _, s := range w.fullTiles() {
-			w.amd64Tile(s, false)
-		}
-		for _, s := range w.partialTiles() {
-			w.amd64Tile(s, true)
-		}
-		for _, s := range w.quadTiles() {
-			w.amd64QuadTile(s)
+		for kind, shapes := range w.tiles {
+			for _, s := range shapes {
+				if kind := tileKind(kind); kind == quad {
+					w.amd64QuadTile(s)
+				} else {
+					w.amd64Tile(s, kind)
+				}
+			}
 		}
 	}
-	t, _ := tileTable(amd64)
-	w.dispatcher(t)
-	return w.String()
+	return w.finish()
 }
 
-// tileArg returns the assembly operand for the given field of the arguments of a tile kernel.
-func tileArg(field string) string { return "tileArgs_" + field + "(DI)" }
+// vector returns the assembly operand for vector v of a row at the address in register base. Register
+// DX holds the distance between vectors.
+func vector(base string, v int) string {
+	return "(" + base + ")" + [...]string{"", "(DX*1)", "(DX*2)"}[v]
+}
 
-// vectorStrides names the register that holds the distance between vectors. One register is enough
-// because a tile has at most three vectors per row.
-var vectorStrides = strides{"DX"}
-
-// amd64Tile writes the kernel of a full tile or, if masked is set, of a partial tile.
-func (w *writer) amd64Tile(s shape, masked bool) {
-	kind := "tile"
-	if masked {
-		kind = "partial"
-	}
-	w.masked = masked
+// amd64Tile writes the kernel of a full tile or of a partial tile.
+func (w *writer) amd64Tile(s shape, kind tileKind) {
+	w.masked = kind == partial
 	sums := s.rows * s.vectors
-	name := tileName(kind, s, w.isa)
-	w.begin(name, "%s: C is in %s, with vector v of row i in register %d·i + v; B is in %s; elements of A are in the registers after B.", name, w.vs(0, sums), s.vectors, w.vs(sums, s.vectors))
+	name := w.tileName(kind, s)
+	w.begin(name, "%s keeps vector v of row i of C in register %[3]d·i + v (%[2]s) and B in %[4]s. Elements of A are in the registers after B.", name, w.vs(0, sums), s.vectors, w.vs(sums, s.vectors))
 	w.beginTile(s)
-	if masked {
-		w.op("MOVQ %s, CX", tileArg("lanes"))
+	if w.masked {
+		w.loadArgs("lanes CX")
 		w.setMask()
 	}
-	w.op("MOVQ %s, AX", tileArg("segmentCount"))
-	w.products(s, "AX", func(v, r int) { w.load(vectorStrides.at("BX", v), r) })
+	w.loadArgs("segmentCount AX")
+	w.products(s, "AX", func(v, r int) { w.load(vector("BX", v), r) })
 
-	w.section("Add C if the argument add is set, and store the sums.")
-	w.op("MOVQ %s, R8", tileArg("cRow"))
-	w.op("MOVQ %s, DX", tileArg("cVector"))
-	w.op("MOVQ %s, SI", tileArg("c"))
-	w.op("CMPQ %s, $0", tileArg("add"))
+	w.section("If the argument add is set, add C to the sums. Store the sums to C.")
+	w.loadArgs("cRow R8", "cVector DX", "c SI")
+	w.op("CMPQ %s, $0", w.arg("add"))
 	w.op("JEQ store")
 	w.each(s, func(i int, mem string) {
 		switch {
-		case !masked:
+		case !w.masked:
 			w.op("VADDPS %s, %s, %s", mem, w.v(i), w.v(i))
 		case w.isa == avx512:
 			w.op("VADDPS %s, %s, K1, %s", mem, w.v(i), w.v(i))
@@ -84,35 +69,32 @@ func (w *writer) amd64Tile(s shape, masked bool) {
 			w.op("VADDPS %s, %s, %s", w.v(sums), w.v(i), w.v(i))
 		}
 	})
-	w.op("MOVQ %s, SI", tileArg("c"))
+	w.loadArgs("c SI")
 	w.label("store")
 	w.each(s, func(i int, mem string) { w.store(i, mem) })
 	w.op("VZEROUPPER")
 	w.op("RET")
 }
 
-// beginTile writes code that prefetches C, loads the strides and sets the sums to the bias.
+// beginTile writes code that prefetches C, loads distances between elements and sets the sums to the
+// bias.
 func (w *writer) beginTile(s shape) {
 	w.section("Prefetch C.")
-	w.op("MOVQ %s, R8", tileArg("cRow"))
-	w.op("MOVQ %s, DX", tileArg("cVector"))
-	w.op("MOVQ %s, SI", tileArg("c"))
+	w.loadArgs("cRow R8", "cVector DX", "c SI")
 	w.each(s, func(_ int, mem string) { w.op("PREFETCHT0 %s", mem) })
-	w.section("Load the strides.")
-	w.op("MOVQ %s, R8", tileArg("aRow"))
-	w.op("MOVQ %s, DX", tileArg("bVector"))
-	w.setStrides(rowStrides, min(s.rows, 8))
-	w.op("MOVQ %s, R12", tileArg("aStep"))
-	if s.rows > 8 { // R12 becomes the distance from the ninth row at a step to the first row at the next
+	w.section("Load the distances between rows, vectors and steps.")
+	w.loadArgs("aRow R8", "bVector DX")
+	w.multiplyDistance(s.rows)
+	w.loadArgs("aStep R12")
+	if s.rows > 8 { // at the end of a step SI is the address of row 8, so subtract 8 rows
 		w.op("MOVQ R12, R15")
-		w.op("SHLQ $%d, R15", bits.TrailingZeros(prefetchSteps))
+		w.op("SHLQ $%d, R15", prefetchShift)
 		w.op("LEAQ (R8*8), AX")
 		w.op("SUBQ AX, R12")
 	}
-	w.op("MOVQ %s, R13", tileArg("bStep"))
-	w.op("MOVQ %s, R14", tileArg("segments"))
+	w.loadArgs("bStep R13", "segments R14")
 	w.section("Set the sums to the bias.")
-	w.op("MOVQ %s, BX", tileArg("bias"))
+	w.loadArgs("bias BX")
 	for i := range s.rows {
 		w.op("VBROADCASTSS %d(BX), %s", 4*i, w.v(i*s.vectors))
 		for v := 1; v < s.vectors; v++ {
@@ -121,13 +103,12 @@ func (w *writer) beginTile(s shape) {
 	}
 }
 
-// amd64QuadTile writes the kernel of a quad tile, whose vectors hold four columns from each of two
-// or four groups. The distances of the second, third and fourth group from the first are in DX, AX
-// and R15.
+// amd64QuadTile writes the kernel of a quad tile. A vector holds four columns of each of two groups
+// (AVX2) or four groups (AVX-512). DX, AX and R15 hold the distances of the second, third and fourth
+// group from the first.
 func (w *writer) amd64QuadTile(s shape) {
 	w.masked = false
-	rows := s.rows
-	name := tileName("quad", s, w.isa)
+	name := w.tileName(quad, s)
 	distances := []string{"", "(DX*1)", "(AX*1)", "(R15*1)"}[:w.lanes/4]
 	load := func(base string, r int) {
 		w.op("VMOVUPS (%s), X%d", base, r)
@@ -136,26 +117,24 @@ func (w *writer) amd64QuadTile(s shape) {
 		}
 	}
 	set := func(operand string) {
-		w.op("MOVQ %s, DX", tileArg(operand+"Vector"))
+		w.loadArgs(operand + "Vector DX")
 		if w.isa == avx512 {
-			w.op("MOVQ %s, AX", tileArg(operand+"Quad2"))
-			w.op("MOVQ %s, R15", tileArg(operand+"Quad3"))
+			w.loadArgs(operand+"Quad2 AX", operand+"Quad3 R15")
 		}
 	}
-	x := rows
-	w.begin(name, "%s: C is in %s, with row i in register i; B is in %s; elements of A are in the registers after B. Each group has four lanes.", name, w.vs(0, rows), w.v(x))
+	x := s.rows // number of the register of B
+	w.begin(name, "%s keeps row i of C in register i (%s) and B in %s. Elements of A are in the registers after B. Each group has four lanes.", name, w.vs(0, s.rows), w.v(x))
 	w.beginTile(s)
 	set("b")
-	w.op("MOVQ %s, BX", tileArg("segmentCount"))
-	w.op("MOVQ BX, %s", tileArg("left"))
-	w.products(s, tileArg("left"), func(v, r int) { load("BX", r) })
+	w.loadArgs("segmentCount BX")
+	w.op("MOVQ BX, %s", w.arg("left"))
+	w.products(s, w.arg("left"), func(v, r int) { load("BX", r) })
 
-	w.section("Add C if the argument add is set, and store the sums.")
-	w.op("MOVQ %s, R8", tileArg("cRow"))
+	w.section("If the argument add is set, add C to the sums. Store the sums to C.")
+	w.loadArgs("cRow R8")
 	set("c")
-	w.op("MOVQ %s, SI", tileArg("c"))
-	w.op("MOVQ %s, CX", tileArg("add"))
-	for i := range rows {
+	w.loadArgs("c SI", "add CX")
+	for i := range s.rows {
 		w.op("TESTQ CX, CX")
 		w.op("JEQ store%d", i)
 		load("SI", x)
@@ -165,7 +144,7 @@ func (w *writer) amd64QuadTile(s shape) {
 		for g, d := range distances[1:] {
 			w.extract(g+1, i, "(SI)"+d)
 		}
-		if i < rows-1 {
+		if i < s.rows-1 {
 			w.op("ADDQ R8, SI")
 		}
 	}
@@ -173,12 +152,12 @@ func (w *writer) amd64QuadTile(s shape) {
 	w.op("RET")
 }
 
-// products writes the loops over segments and steps. The operand counter holds the number of
-// segments left. The function load writes a load of vector v of B into vector register r.
+// products writes the loops over segments and steps. The assembly operand counter holds the number of
+// segments left. load writes a load of vector v of B into vector register r.
 func (w *writer) products(s shape, counter string, load func(v, r int)) {
 	x := s.rows * s.vectors // first register of B
 	factors := x + s.vectors
-	free := w.registers - factors // registers for elements of A
+	free := w.registers - factors // number of registers for elements of A
 	if w.masked && w.isa == avx2 {
 		free--
 	}
@@ -188,11 +167,11 @@ func (w *writer) products(s shape, counter string, load func(v, r int)) {
 	w.op("MOVQ Segment_B(R14), BX")
 	w.op("ADDQ $Segment__size, R14")
 	w.op("SHLQ $2, SI")
-	w.op("ADDQ %s, SI", tileArg("a"))
+	w.op("ADDQ %s, SI", w.arg("a"))
 	w.op("SHLQ $2, BX")
-	w.op("ADDQ %s, BX", tileArg("b"))
-	w.op("MOVQ %s, CX", tileArg("steps"))
-	w.comment("For each step: load vectors of B, and for each row broadcast an element of A and multiply.")
+	w.op("ADDQ %s, BX", w.arg("b"))
+	w.loadArgs("steps CX")
+	w.comment("For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.")
 	w.label("step")
 	if s.rows > 8 && counter == "AX" {
 		w.op("PREFETCHT0 (SI)(R15*1)")
@@ -201,11 +180,11 @@ func (w *writer) products(s shape, counter string, load func(v, r int)) {
 		load(v, x+v)
 	}
 	for i := range s.rows {
-		if i == 8 { // beginTile has subtracted the same distance from R12
+		if i == 8 { // SI becomes the address of row 8
 			w.op("LEAQ (SI)(R8*8), SI")
 		}
 		f := factors + i%min(free, 4)
-		w.op("VBROADCASTSS %s, %s", rowStrides.at("SI", i%8), w.v(f))
+		w.op("VBROADCASTSS %s, %s", row("SI", i%8), w.v(f))
 		for v := range s.vectors {
 			w.op("VFMADD231PS %s, %s, %s", w.v(f), w.v(x+v), w.v(i*s.vectors+v))
 		}
@@ -218,12 +197,12 @@ func (w *writer) products(s shape, counter string, load func(v, r int)) {
 	w.op("JNZ segment")
 }
 
-// each calls f for each vector of sums, with its index i and its address mem in C, and writes code
-// that advances SI from each row of C to the next.
+// each calls f for each vector of C, with the number i of its register and its address mem. After each
+// row, it writes code that sets SI to the address of the next row.
 func (w *writer) each(s shape, f func(i int, mem string)) {
 	for i := range s.rows {
 		for v := range s.vectors {
-			f(i*s.vectors+v, vectorStrides.at("SI", v))
+			f(i*s.vectors+v, vector("SI", v))
 		}
 		if i < s.rows-1 {
 			w.op("ADDQ R8, SI")

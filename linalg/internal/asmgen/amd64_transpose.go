@@ -1,55 +1,53 @@
 package main
 
-// amd64Transpose returns the source of the transpose kernels.
+// amd64Transpose returns the assembly file with the transpose kernels.
 func amd64Transpose() string {
-	w := newFile(avx2, "These kernels transpose matrices; see transpose.go and transposeArgs.")
+	w := newFile(avx2, "transpose", `These kernels transpose matrices; see transpose.go and transposeArgs. They use these registers:
+
+	DI          address of the arguments
+	SI, R15     addresses of four columns of rows 0 and 8 of a band in src
+	R8-R11      1, 3, 5 and 7 times the distance between rows of src
+	AX, DX      address of a row of dst, distance between rows of dst
+	CX, BX      numbers of quads and bands left
+	R12, R13    addresses of the band in src and dst`)
 	for _, w.isa = range amd64 {
 		w.amd64TransposeKernel()
 	}
-	t, _ := transposeTable(amd64)
-	w.dispatcher(t)
-	return w.String()
+	return w.finish()
 }
 
-// amd64TransposeKernel writes a kernel that transposes bands of n rows, where n is the number of
-// lanes of a register. The kernel processes four columns at a time. If n = 16, it loads four
-// columns of rows 0, 4, 8 and 12 into the first register, of rows 1, 5, 9 and 13 into the second,
-// and so on; if n = 8, it loads rows 0 and 4 into the first register, rows 1 and 5 into the
-// second, and so on. It then transposes the 4×4 blocks of the four registers, after which each
-// register holds n elements of one row of dst.
+// amd64TransposeKernel writes a kernel that transposes bands of n rows, where n is the number of lanes
+// of a vector. The kernel processes four columns at a time. It loads these columns of the rows i,
+// i + 4, i + 8, … of the band into register i, for i < 4. It then transposes the 4×4 blocks of the four
+// registers, after which each register holds n elements of one row of dst.
 func (w *writer) amd64TransposeKernel() {
-	arg := func(field string) string { return "transposeArgs_" + field + "(DI)" }
-	w.begin("transpose"+w.name, "SI, R15: rows 0 and 8 of the band in src; R8-R11: 1, 3, 5 and 7 times its row stride; AX, DX: dst and its\n"+
-		"// row stride; CX, BX: quads and bands left; R12, R13: the beginning of the band in src and dst.")
-	w.op("MOVQ %s, DX", arg("dstRow"))
-	w.op("MOVQ %s, R8", arg("srcRow"))
-	w.setStrides(rowStrides, 8)
+	w.begin("transpose"+w.name, "The bands have %d rows.", w.lanes)
+	w.loadArgs("dstRow DX", "srcRow R8")
+	w.multiplyDistance(8)
 	w.label("matrix")
-	w.op("MOVQ %s, R12", arg("done"))
+	w.loadArgs("done R12")
 	w.op("MOVQ R12, R13")
-	w.op("ADDQ %s, R13", arg("dst"))
-	w.op("ADDQ %s, R12", arg("src"))
-	w.op("MOVQ %s, BX", arg("bands"))
+	w.op("ADDQ %s, R13", w.arg("dst"))
+	w.op("ADDQ %s, R12", w.arg("src"))
+	w.loadArgs("bands BX")
 	w.label("band")
 	w.op("MOVQ R13, AX")
 	w.op("MOVQ R12, SI")
 	w.op("LEAQ (SI)(R8*8), R15")
-	w.op("MOVQ %s, CX", arg("quads"))
+	w.loadArgs("quads CX")
 	w.label("quad")
-	w.section("Load four columns: rows i, i + 4, … into register i.")
-	row := func(i int) string {
-		if i < 8 {
-			return rowStrides.at("SI", i)
-		}
-		return rowStrides.at("R15", i-8)
-	}
+	w.section("Load four columns of rows i, i + 4, i + 8, … of the band into register i.")
 	for i := range 4 {
-		w.op("VMOVUPS %s, X%d", row(i), i)
+		w.op("VMOVUPS %s, X%d", row("SI", i), i)
 		for part := 1; part < w.lanes/4; part++ {
-			w.insert(part, row(i+4*part), i)
+			base, n := "SI", i+4*part
+			if n >= 8 {
+				base, n = "R15", n-8
+			}
+			w.insert(part, row(base, n), i)
 		}
 	}
-	w.section("Transpose 4×4 blocks.")
+	w.section("Transpose the 4×4 blocks.")
 	for i := range 2 {
 		w.op("VUNPCKLPS %s, %s, %s", w.v(2*i+1), w.v(2*i), w.v(4+2*i))
 		w.op("VUNPCKHPS %s, %s, %s", w.v(2*i+1), w.v(2*i), w.v(5+2*i))
@@ -74,9 +72,9 @@ func (w *writer) amd64TransposeKernel() {
 	}
 	w.op("DECQ BX")
 	w.op("JNZ band")
-	w.op("MOVQ %s, AX", arg("matrix"))
-	w.op("ADDQ AX, %s", arg("done"))
-	w.op("DECQ %s", arg("matrices"))
+	w.loadArgs("matrix AX")
+	w.op("ADDQ AX, %s", w.arg("done"))
+	w.op("DECQ %s", w.arg("matrices"))
 	w.op("JNZ matrix")
 	w.op("VZEROUPPER")
 	w.op("RET")

@@ -2,46 +2,42 @@ package main
 
 import "fmt"
 
-// Go's assembler lacks some vector instructions of arm64 (golang/go#41092). The generator writes
-// their codes as WORD directives, each with a comment that holds the instruction as GNU's
-// disassembler prints it; a test compares the two.
+// Go's assembler lacks some vector instructions of arm64 (golang/go#41092). The generator writes such
+// an instruction as a WORD directive with the instruction code, and with a comment that contains the
+// output of GNU's disassembler for this code. A test compares the code with the comment.
 
-// word writes an instruction as its code, with a comment in the syntax of GNU's disassembler.
+// word writes an instruction as its code. The comment has the syntax of GNU's disassembler.
 func (w *writer) word(code uint32, format string, args ...any) {
 	w.op("WORD $0x%08x // %s", code, fmt.Sprintf(format, args...))
 }
 
-// registers3 writes an instruction d = a ∘ b for three vector registers. The string lanes is "4s"
-// for four float32 or "2d" for two float64.
+// registers3 writes an instruction d = a ∘ b for vector registers with the numbers d, a and b. lanes
+// is "4s" for four float32 or "2d" for two float64.
 func (w *writer) registers3(code uint32, name, lanes string, d, a, b int) {
 	w.word(code|uint32(b)<<16|uint32(a)<<5|uint32(d), "%s v%d.%[3]s, v%[4]d.%[3]s, v%[5]d.%[3]s", name, d, lanes, a, b)
 }
 
-// fmaElement writes d += a·b₀, where b₀ is the first lane of vector register b.
-func (w *writer) fmaElement(d, a, b int) {
-	w.word(0x4f801000|uint32(b)<<16|uint32(a)<<5|uint32(d), "fmla v%d.4s, v%d.4s, v%d.s[0]", d, a, b)
-}
-
-// loadQ writes a load of vector register v from the address base + offset, and storeQ writes a
-// store of v to that address. Both arguments are numbers of registers; an offset of 0 means no
-// offset.
+// loadQ writes a load of vector register v from the address base + offset, the sum of two registers.
+// The parameters are numbers of registers; offset 0 means no offset.
 func (w *writer) loadQ(v, base, offset int) {
-	w.moveQ("FMOVQ (R%[2]d), F%[1]d", 0x3ce06800, "ldr", v, base, offset)
-}
-func (w *writer) storeQ(v, base, offset int) {
-	w.moveQ("FMOVQ F%d, (R%d)", 0x3ca06800, "str", v, base, offset)
-}
-
-func (w *writer) moveQ(plain string, code uint32, name string, v, base, offset int) {
 	if offset == 0 {
-		w.op(plain, v, base)
+		w.op("FMOVQ (R%d), F%d", base, v)
 		return
 	}
-	w.word(code|uint32(offset)<<16|uint32(base)<<5|uint32(v), "%s q%d, [x%d, x%d]", name, v, base, offset)
+	w.word(0x3ce06800|uint32(offset)<<16|uint32(base)<<5|uint32(v), "ldr q%d, [x%d, x%d]", v, base, offset)
 }
 
-// indexed returns the assembly operand for the address base + offset. Both arguments are numbers
-// of registers; an offset of 0 means no offset.
+// storeQ writes a store of vector register v to the address base + offset. The parameters are as in
+// loadQ.
+func (w *writer) storeQ(v, base, offset int) {
+	if offset == 0 {
+		w.op("FMOVQ F%d, (R%d)", v, base)
+		return
+	}
+	w.word(0x3ca06800|uint32(offset)<<16|uint32(base)<<5|uint32(v), "str q%d, [x%d, x%d]", v, base, offset)
+}
+
+// indexed returns the assembly operand for the address base + offset. The parameters are as in loadQ.
 func indexed(base, offset int) string {
 	if offset == 0 {
 		return fmt.Sprintf("(R%d)", base)
@@ -49,23 +45,21 @@ func indexed(base, offset int) string {
 	return fmt.Sprintf("(R%d)(R%d)", base, offset)
 }
 
-// arm64Peak returns the source of the peak kernel, a loop that measures the peak speed of
+// arm64Peak returns the assembly file with the peak kernel, which measures the peak speed of
 // multiply-adds.
 func arm64Peak() string {
-	w := newFile(neon, "This kernel is a loop of independent multiply-adds; see peak.go.")
+	w := newFile(neon, "peak", "This kernel is a loop of independent multiply-adds; see the function Peak in level.go.")
 	w.begin("peakNEON", "R1 counts the rounds left.")
-	w.op("MOVD peakArgs_rounds(R0), R1")
-	sums := neon.peakSums()
-	for i := range sums + 1 {
+	w.loadArgs("rounds R1")
+	for i := range w.peakSums + 1 {
 		w.zero(i)
 	}
 	w.label("loop")
-	for i := range sums {
-		w.op("VFMLA V%d.S4, V%[1]d.S4, V%d.S4", sums, i)
+	for i := range w.peakSums {
+		w.op("VFMLA V%d.S4, V%[1]d.S4, V%d.S4", w.peakSums, i)
 	}
 	w.op("SUBS $1, R1")
 	w.op("BNE loop")
 	w.op("RET")
-	w.dispatcher(&table{kind: "peak", kernels: []string{"peakNEON"}})
-	return w.String()
+	return w.finish()
 }

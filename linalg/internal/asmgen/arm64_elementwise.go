@@ -3,18 +3,18 @@ package main
 import (
 	"fmt"
 	"math"
-	"slices"
+	"strings"
 )
 
-// arm64Operations implements operations for NEON. It loads constants from a table, whose address
-// is in R7, into vector register neonConst, and uses vector register neonTemp for intermediate
-// results.
+// arm64Operations implements the interface operations for NEON. Its code loads constants from the
+// table at the address in R7 into vector register neonConst. Vector register neonTemp holds
+// intermediate results.
 type arm64Operations struct{ *body }
 
 const neonConst, neonTemp = 30, 31
 
-// arm64Words lists the operations whose instructions Go's assembler lacks, and arm64Instructions
-// the other operations.
+// arm64Words contains the operations whose instructions Go's assembler lacks, and arm64Instructions
+// other operations.
 var (
 	arm64Words = map[operation]struct {
 		code uint32
@@ -35,7 +35,7 @@ func (w arm64Operations) binary(op operation, d, a, b int) {
 		w.registers3(i.code, i.name, "4s", d, a, b)
 		return
 	}
-	if op == maximum || op == minimum { // fmax and fmin would return NaN if a is NaN
+	if op == maximum || op == minimum { // not fmax and fmin, which return NaN if a is NaN
 		greater, less := a, b
 		if op == minimum {
 			greater, less = b, a
@@ -86,9 +86,8 @@ func (w arm64Operations) setBits(bits uint32, d int) {
 	w.op("FMOVQ %d(R7), F%d", 16*w.constant(bits), d)
 }
 
-// compare writes code that sets all bits of the lanes of neonTemp in which p holds for x and y,
-// and clears the others. For notGreaterOrEqual it instead tests greaterOrEqual, and the caller
-// must invert the choice.
+// compare writes code that sets all bits of a lane of neonTemp if p holds for x and y in this lane,
+// and clears all bits otherwise. For notGreaterOrEqual the result is the opposite.
 func (w arm64Operations) compare(p predicate, x, y int) {
 	switch p {
 	case lessThan:
@@ -115,43 +114,38 @@ func (w arm64Operations) chooseNegative(x, a, d int) {
 	w.op("VBIT V%d.B16, V%d.B16, V%d.B16", neonTemp, a, d)
 }
 
-// arm64Elementwise returns the source of the elementwise kernels.
+// arm64Elementwise returns the assembly file with the elementwise kernels.
 func arm64Elementwise() string {
-	w := newFile(neon, "These kernels compute elementwise functions; see elementwise.go and elementwiseArgs. They use these registers:",
-		"",
-		"	R0        address of the arguments",
-		"	R1-R4     addresses of the operands",
-		"	R5, R6    bytes done, elements left after this vector",
-		"	R7        the table of constants",
-		"	V30, V31  a constant and an intermediate result")
-	var constants []uint32
-	t := &table{kind: "elementwise"}
+	w := newFile(neon, "elementwise", `These kernels compute elementwise functions; see elementwise.go and elementwiseArgs. They use these registers:
+
+	R0        address of the arguments
+	R1-R4     addresses of the operands
+	R5, R6    number of bytes done, number of elements left after this vector
+	R7        address of the table of constants
+	V30, V31  a constant, an intermediate result`)
 	for _, k := range elementwiseKernels {
-		w.arm64ElementwiseKernel(k, &constants)
-		t.add(k.name + w.name)
+		w.arm64ElementwiseKernel(k)
 	}
 	w.WriteByte('\n')
-	for i, bits := range constants {
+	for i, bits := range w.constants {
 		fmt.Fprintf(w, "DATA constants<>+%d(SB)/8, $0x%08[2]x%08[2]x // %v\n", 16*i, bits, math.Float32frombits(bits))
 		fmt.Fprintf(w, "DATA constants<>+%d(SB)/8, $0x%08[2]x%08[2]x\n", 16*i+8, bits)
 	}
-	fmt.Fprintf(w, "GLOBL constants<>(SB), NOPTR|RODATA, $%d\n", 16*len(constants))
-	w.dispatcher(t)
-	return w.String()
+	fmt.Fprintf(w, "GLOBL constants<>(SB), NOPTR|RODATA, $%d\n", 16*len(w.constants))
+	return w.finish()
 }
 
-// arm64ElementwiseKernel writes a kernel with a loop over vectors and a loop over the last
-// elements, one at a time. The two loops have separate loads and stores but share the computation
-// between them.
-func (w *writer) arm64ElementwiseKernel(k elementwiseKernel, constants *[]uint32) {
+// arm64ElementwiseKernel writes a kernel with a loop over vectors and a loop over the last elements.
+// The loops have separate loads and stores, but the same code computes a vector and an element.
+func (w *writer) arm64ElementwiseKernel(k elementwiseKernel) {
 	w.begin(k.name+w.name, "%s", k.doc)
-	names := k.pointers()
-	for i, name := range names {
-		w.op("MOVD elementwiseArgs_%s(R0), R%d", name, 1+i)
+	operands := k.operands()
+	for i, name := range operands {
+		w.loadArgs(fmt.Sprintf("%c R%d", name, 1+i))
 	}
-	w.op("MOVD elementwiseArgs_n(R0), R6")
+	w.loadArgs("n R6")
 	w.op("MOVD $constants<>(SB), R7")
-	b := &body{writer: w, constants: constants}
+	b := &body{writer: w}
 	b.operations = arm64Operations{b}
 	for _, s := range k.scalars {
 		r := b.register()
@@ -159,30 +153,29 @@ func (w *writer) arm64ElementwiseKernel(k elementwiseKernel, constants *[]uint32
 		w.op("VLD1R (R8), [V%d.S4]", r)
 		b.scalar = append(b.scalar, r)
 	}
-	base := func(name string) int { return 1 + slices.Index(names, name) }
-	store := func(store func(v, base int)) {
-		for i, name := range k.outputs {
-			store(b.out[i], base(name))
-		}
-	}
+	base := func(name rune) int { return 1 + strings.IndexRune(operands, name) }
 	w.op("MOVD $0, R5")
 	w.op("SUBS $4, R6")
 	w.op("BLT partial")
 	w.label("loop")
-	b.loadOperands(k, func(name string, r int) { w.loadQ(r, base(name), 5) })
+	b.loadOperands(k, func(name rune, r int) { w.loadQ(r, base(name), 5) })
 	w.label("compute")
-	b.out = make([]int, len(k.outputs))
-	k.body(b)
+	outputs := k.body(b)
+	store := func(store func(v, base int)) {
+		for i, name := range k.outputs {
+			store(outputs[i], base(name))
+		}
+	}
 	w.op("TBNZ $63, R6, storeElement")
 	store(func(v, base int) { w.storeQ(v, base, 5) })
 	w.op("ADD $16, R5")
 	w.op("SUBS $4, R6")
 	w.op("BGE loop")
-	w.comment("The last elements, at most three: R6 goes from −1 to −4.")
+	w.comment("At most three elements are left, one after the other. R6 is the number of elements left minus 4.")
 	w.label("partial")
 	w.op("CMP $-4, R6")
 	w.op("BEQ done")
-	b.loadOperands(k, func(name string, r int) { w.op("FMOVS (R%d)(R5), F%d", base(name), r) })
+	b.loadOperands(k, func(name rune, r int) { w.op("FMOVS (R%d)(R5), F%d", base(name), r) })
 	w.op("JMP compute")
 	w.label("storeElement")
 	store(func(v, base int) { w.op("FMOVS F%d, (R%d)(R5)", v, base) })

@@ -1,93 +1,63 @@
 package main
 
-// These are the numbers of the general-purpose registers in tile kernels.
-const (
-	tileA, tileB, tileC = 1, 2, 1
-	tileRow             = 8  // and up, without R18: the distances of rows 1, 2, … of A
-	tileVector          = 26 // and down: the distances of vectors 1, 2, … of B, later of C
+import "fmt"
+
+// General-purpose register rowOffsets[i] holds the distance of row i of A from row 0. Register
+// vectorOffsets[v] holds the distance of vector v of B, and later of C, from vector 0. Row 0 and vector
+// 0 need no register. R18 is reserved by the platform.
+var (
+	rowOffsets    = []int{0, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 19, 20, 21, 22, 23}
+	vectorOffsets = []int{0, 26, 25, 24}
 )
 
-// rowOffset returns the number of the register that holds the distance of row i of A from row 0,
-// or 0 for row 0, which needs no register.
-func rowOffset(i int) int {
-	switch {
-	case i == 0:
-		return 0
-	case tileRow+i-1 >= 18: // R18 is reserved by the platform
-		return tileRow + i
-	}
-	return tileRow + i - 1
-}
-
-// vectorOffset returns the number of the register that holds the distance of vector v from vector
-// 0, or 0 for vector 0, which needs no register.
-func vectorOffset(v int) int {
-	if v == 0 {
-		return 0
-	}
-	return tileVector - v + 1
-}
-
-// arm64Tiles returns the source of the tile kernels.
+// arm64Tiles returns the assembly file with the tile kernels.
 func arm64Tiles() string {
-	w := newFile(neon,
-		"These kernels compute the tiles of contractions; see tiles.go and tileArgs. They use these registers:",
-		"",
-		"	R0          address of the arguments",
-		"	R1, R2      addresses of A and B at this step; at the end R1 is the address of a row of C",
-		"	R3, R4, R5  steps left, the next segment, segments left",
-		"	R6, R7      the step strides of A and B",
-		"	R8-R17, …   the distances of rows 1, 2, … of A from row 0",
-		"	R26-…       the distances of vectors 1, 2, … of B from vector 0, later of C",
-		"",
-		"The comment of each tile lists its vector registers. An element of A is the first lane of",
-		"a register; the multiplication broadcasts it.")
-	for _, s := range neon.fullTiles() {
-		w.arm64Tile(s, false)
+	w := newFile(neon, "tile", `These kernels compute the tiles of contractions; see tiles.go and tileArgs. They use these registers:
+
+	R0          address of the arguments
+	R1, R2      addresses of the elements of A and B at a step; R1 is later the address of a row of C
+	R3, R4, R5  number of steps left, address of the next segment, number of segments left
+	R6, R7      distances between steps of A and of B; R6 is later the distance between rows of C
+	R8-R17, …   distances of rows 1, 2, … of A from row 0
+	R26, R25, … distances of vectors 1, 2, … of B, later of C, from vector 0
+
+The comment of each tile lists its vector registers. An element of A is the first lane of a register;
+the instruction multiplies it by all lanes of a vector of B.`)
+	for kind, shapes := range w.tiles {
+		for _, s := range shapes {
+			w.arm64Tile(s, tileKind(kind))
+		}
 	}
-	for _, s := range neon.partialTiles() {
-		w.arm64Tile(s, true)
-	}
-	t, _ := tileTable(arm64)
-	w.dispatcher(t)
-	return w.String()
+	return w.finish()
 }
 
-// arm64Tile writes the kernel of a full tile or, if partial is set, of a partial tile, which has
-// one column.
-func (w *writer) arm64Tile(s shape, partial bool) {
-	kind := "tile"
-	if partial {
-		kind = "partial"
-	}
+// arm64Tile writes the kernel of a full tile or of a partial tile, which has one column.
+func (w *writer) arm64Tile(s shape, kind tileKind) {
 	sums := s.rows * s.vectors
 	b, a := sums, sums+s.vectors
-	name := tileName(kind, s, w.isa)
-	w.begin(name, "%s: C is in %s, with vector v of row i in register %d·i + v; B is in %s; elements of A are in the registers after B.\n"+
-		"// A step has %d multiply-adds, %d loads and 4 other instructions.",
+	name := w.tileName(kind, s)
+	w.begin(name, "%s keeps vector v of row i of C in register %[3]d·i + v (%[2]s) and B in %[4]s. Elements of A are in the registers after B.\n"+
+		"// A step has %[5]d multiply-adds, %[6]d loads and 4 other instructions.",
 		name, w.vs(0, sums), s.vectors, w.vs(b, s.vectors), sums, s.rows+s.vectors)
 	load, store := w.loadQ, w.storeQ
-	if partial { // the other lanes become zero
+	if kind == partial { // a vector with one column; its other lanes are zero
 		load = func(v, base, offset int) { w.op("FMOVS %s, F%d", indexed(base, offset), v) }
 		store = func(v, base, offset int) { w.op("FMOVS F%d, %s", v, indexed(base, offset)) }
 	}
-	multiples := func(field string, n int, register func(int) int) {
+	multiples := func(field string, n int, registers []int) {
 		if n > 1 {
-			w.op("MOVD tileArgs_%s(R0), R%d", field, register(1))
+			w.loadArgs(fmt.Sprintf("%s R%d", field, registers[1]))
 		}
 		for i := 2; i < n; i++ {
-			w.op("ADD R%d, R%d, R%d", register(1), register(i-1), register(i))
+			w.op("ADD R%d, R%d, R%d", registers[1], registers[i-1], registers[i])
 		}
 	}
-	w.section("Load the strides.")
-	multiples("aRow", s.rows, rowOffset)
-	multiples("bVector", s.vectors, vectorOffset)
-	w.op("MOVD tileArgs_aStep(R0), R6")
-	w.op("MOVD tileArgs_bStep(R0), R7")
-	w.op("MOVD tileArgs_segments(R0), R4")
-	w.op("MOVD tileArgs_segmentCount(R0), R5")
+	w.section("Load the distances between rows, vectors and steps.")
+	multiples("aRow", s.rows, rowOffsets)
+	multiples("bVector", s.vectors, vectorOffsets)
+	w.loadArgs("aStep R6", "bStep R7", "segments R4", "segmentCount R5")
 	w.section("Set the sums to the bias.")
-	w.op("MOVD tileArgs_bias(R0), R3")
+	w.loadArgs("bias R3")
 	for i := range s.rows {
 		w.op("VLD1R.P 4(R3), [V%d.S4]", i*s.vectors)
 		for v := 1; v < s.vectors; v++ {
@@ -99,21 +69,22 @@ func (w *writer) arm64Tile(s shape, partial bool) {
 	w.op("MOVD Segment_A(R4), R1")
 	w.op("MOVD Segment_B(R4), R2")
 	w.op("ADD $Segment__size, R4")
-	w.op("MOVD tileArgs_a(R0), R3")
+	w.loadArgs("a R3")
 	w.op("ADD R1<<2, R3, R1")
-	w.op("MOVD tileArgs_b(R0), R3")
+	w.loadArgs("b R3")
 	w.op("ADD R2<<2, R3, R2")
-	w.op("MOVD tileArgs_steps(R0), R3")
-	w.comment("For each step: load vectors of B, and for each row load an element of A and multiply.")
+	w.loadArgs("steps R3")
+	w.comment("For each step: load the vectors of B. For each row, load an element of A and multiply.")
 	w.label("step")
 	for v := range s.vectors {
-		load(b+v, tileB, vectorOffset(v))
+		load(b+v, 2, vectorOffsets[v])
 	}
 	for i := range s.rows {
 		f := a + i%min(w.registers-a, 6)
-		w.op("FMOVS %s, F%d", indexed(tileA, rowOffset(i)), f)
+		w.op("FMOVS %s, F%d", indexed(1, rowOffsets[i]), f)
 		for v := range s.vectors {
-			w.fmaElement(i*s.vectors+v, b+v, f)
+			c := i*s.vectors + v
+			w.word(0x4f801000|uint32(f)<<16|uint32(b+v)<<5|uint32(c), "fmla v%d.4s, v%d.4s, v%d.s[0]", c, b+v, f)
 		}
 	}
 	w.op("ADD R6, R1")
@@ -123,11 +94,9 @@ func (w *writer) arm64Tile(s shape, partial bool) {
 	w.op("SUBS $1, R5")
 	w.op("BNE segment")
 
-	w.section("Add C if the argument add is set, and store the sums.")
-	multiples("cVector", s.vectors, vectorOffset)
-	w.op("MOVD tileArgs_cRow(R0), R6")
-	w.op("MOVD tileArgs_c(R0), R1")
-	w.op("MOVD tileArgs_add(R0), R3")
+	w.section("If the argument add is set, add C to the sums. Store the sums to C.")
+	multiples("cVector", s.vectors, vectorOffsets)
+	w.loadArgs("cRow R6", "c R1", "add R3")
 	w.op("CBZ R3, store")
 	each := func(f func(i, v int)) {
 		for i := range s.rows {
@@ -140,11 +109,11 @@ func (w *writer) arm64Tile(s shape, partial bool) {
 		}
 	}
 	each(func(i, v int) {
-		load(b, tileC, vectorOffset(v))
+		load(b, 1, vectorOffsets[v])
 		w.registers3(0x4e20d400, "fadd", "4s", i, i, b)
 	})
-	w.op("MOVD tileArgs_c(R0), R1")
+	w.loadArgs("c R1")
 	w.label("store")
-	each(func(i, v int) { store(i, tileC, vectorOffset(v)) })
+	each(func(i, v int) { store(i, 1, vectorOffsets[v]) })
 	w.op("RET")
 }

@@ -1,28 +1,32 @@
 package main
 
-// arm64Transpose returns the source of the transpose kernel, which processes bands of four rows,
-// four columns at a time.
+// arm64Transpose returns the assembly file with the transpose kernel, which processes bands of four
+// rows, four columns at a time.
 func arm64Transpose() string {
-	w := newFile(neon, "This kernel transposes matrices; see transpose.go and transposeArgs.")
-	w.begin("transposeNEON", "R1: the band in src; R4-R6: 1, 2 and 3 times its row stride; R2, R7-R9: the same for dst; R10, R11: quads and\n"+
-		"// bands left; R12, R13: the beginning of the band in src and dst.")
-	w.op("MOVD transposeArgs_srcRow(R0), R4")
+	w := newFile(neon, "transpose", `This kernel transposes matrices; see transpose.go and transposeArgs. It uses these registers:
+
+	R0          address of the arguments
+	R1, R4-R6   address of four columns of row 0 of a band in src; 1, 2 and 3 times the distance between rows
+	R2, R7-R9   address of a row of dst; 1, 2 and 3 times the distance between rows
+	R10, R11    numbers of quads and bands left
+	R12, R13    addresses of the band in src and dst`)
+	w.begin("transposeNEON", "The bands have four rows.")
+	w.loadArgs("srcRow R4")
 	w.op("ADD R4, R4, R5")
 	w.op("ADD R4, R5, R6")
-	w.op("MOVD transposeArgs_dstRow(R0), R7")
+	w.loadArgs("dstRow R7")
 	w.op("ADD R7, R7, R8")
 	w.op("ADD R7, R8, R9")
 	w.label("matrix")
-	w.op("MOVD transposeArgs_done(R0), R3")
-	w.op("MOVD transposeArgs_src(R0), R12")
+	w.loadArgs("done R3", "src R12")
 	w.op("ADD R3, R12")
-	w.op("MOVD transposeArgs_dst(R0), R13")
+	w.loadArgs("dst R13")
 	w.op("ADD R3, R13")
-	w.op("MOVD transposeArgs_bands(R0), R11")
+	w.loadArgs("bands R11")
 	w.label("band")
 	w.op("MOVD R12, R1")
 	w.op("MOVD R13, R2")
-	w.op("MOVD transposeArgs_quads(R0), R10")
+	w.loadArgs("quads R10")
 	w.label("quad")
 	w.section("Transpose four columns of four rows.")
 	for i, offset := range []int{0, 4, 5, 6} {
@@ -49,15 +53,13 @@ func arm64Transpose() string {
 	w.op("ADD $16, R13")
 	w.op("SUBS $1, R11")
 	w.op("BNE band")
-	w.op("MOVD transposeArgs_matrix(R0), R1")
+	w.loadArgs("matrix R1")
 	w.op("ADD R1, R3")
-	w.op("MOVD R3, transposeArgs_done(R0)")
-	w.op("MOVD transposeArgs_matrices(R0), R1")
+	w.op("MOVD R3, %s", w.arg("done"))
+	w.loadArgs("matrices R1")
 	w.op("SUBS $1, R1")
-	w.op("MOVD R1, transposeArgs_matrices(R0)")
+	w.op("MOVD R1, %s", w.arg("matrices"))
 	w.op("BNE matrix")
 	w.op("RET")
-	t, _ := transposeTable(arm64)
-	w.dispatcher(t)
-	return w.String()
+	return w.finish()
 }

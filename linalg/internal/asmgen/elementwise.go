@@ -1,8 +1,8 @@
 package main
 
-import "slices"
+import "strings"
 
-// An operation is an instruction that computes each lane of a vector register separately.
+// An operation is an instruction that computes each lane of a vector separately.
 type operation int
 
 const (
@@ -10,8 +10,8 @@ const (
 	sub
 	mul
 	div
-	maximum // the second operand if either is NaN, as on amd64
-	minimum // the second operand if either is NaN
+	maximum // max(a, b), or b if a or b is NaN, as on amd64
+	minimum // min(a, b), or b if a or b is NaN
 	fma     // d + a·b
 	fms     // d − a·b
 	addInt  // of int32
@@ -27,20 +27,20 @@ const (
 	scale   // a·2ᵇ; AVX-512 only
 )
 
-// An implementation of operations writes the instructions for one instruction set. Vector
-// registers are given by their numbers.
+// The methods of operations write the instructions of one architecture. The parameters a, b, d and x
+// are numbers of vector registers.
 type operations interface {
 	binary(op operation, d, a, b int)               // d = a ∘ b
-	binaryBits(op operation, d, a int, bits uint32) // d = a ∘ the constant with these bits
+	binaryBits(op operation, d, a int, bits uint32) // d = a ∘ c for the constant c with these bits
 	horner(c float64, x, d int)                     // d = d·x + c
 	unary(op operation, d, a int)                   // d = op(a)
 	shift(op operation, d, a, n int)                // d = a shifted by n bits
 	setBits(bits uint32, d int)                     // d = the constant with these bits
-	choose(p predicate, x int, c float64, a, d int) // d = a where p holds for x and c
-	chooseNegative(x, a, d int)                     // d = a where the sign bit of x is set
+	choose(p predicate, x int, c float64, a, d int) // d = a in the lanes where p holds for x and c
+	chooseNegative(x, a, d int)                     // d = a in the lanes where the sign bit of x is set
 }
 
-// A predicate is a comparison of two numbers.
+// A predicate is a comparison of two float32.
 type predicate int
 
 const (
@@ -50,19 +50,18 @@ const (
 	notGreaterOrEqual // less than, or NaN
 )
 
-// A body writes the computation of an elementwise kernel, that is, the code between the loads of
-// its inputs and the stores of its outputs.
+// A body writes the code of an elementwise kernel between the loads of the inputs and the stores of
+// the outputs.
 type body struct {
 	*writer
 	operations
-	in, scalar, out []int     // registers of the inputs, scalars and outputs
-	next            int       // next free register
-	constants       *[]uint32 // bits of all constants in the assembly file
+	in, scalar []int // numbers of the vector registers with the inputs and scalars
+	next       int   // number of the next free vector register
 }
 
-// loadOperands allocates a register for each input of kernel k and calls load, which writes the
-// load.
-func (w *body) loadOperands(k elementwiseKernel, load func(operand string, r int)) {
+// loadOperands allocates a register r for each input of kernel k and calls load, which writes the
+// load of r.
+func (w *body) loadOperands(k elementwiseKernel, load func(operand rune, r int)) {
 	w.in, w.next = nil, len(w.scalar)
 	for _, in := range k.inputs {
 		r := w.register()
@@ -71,19 +70,19 @@ func (w *body) loadOperands(k elementwiseKernel, load func(operand string, r int
 	}
 }
 
-// pointers returns the names of all operands of the kernel, each once, outputs first.
-func (k elementwiseKernel) pointers() []string {
-	names := slices.Clone(k.outputs)
+// operands returns the names of the outputs and of the inputs that are not outputs.
+func (k elementwiseKernel) operands() string {
+	operands := k.outputs
 	for _, in := range k.inputs {
-		if !slices.Contains(names, in) {
-			names = append(names, in)
+		if !strings.ContainsRune(operands, in) {
+			operands += string(in)
 		}
 	}
-	return names
+	return operands
 }
 
-// register allocates the next vector register and returns its number. With AVX2, one register is
-// reserved for constants and one for the mask.
+// register allocates a vector register and returns its number. With AVX2, one register is reserved
+// for constants and one for the mask.
 func (w *body) register() int {
 	w.next++
 	if w.isa == avx2 && w.next > avx2Const {
@@ -92,17 +91,8 @@ func (w *body) register() int {
 	return w.next - 1
 }
 
-// release frees all registers from r on.
+// release frees register r and all registers after it.
 func (w *body) release(r int) { w.next = r }
-
-// constant returns the index of the constant with the given bits in the table of constants, and
-// adds it if it is missing.
-func (w *body) constant(bits uint32) int {
-	if !slices.Contains(*w.constants, bits) {
-		*w.constants = append(*w.constants, bits)
-	}
-	return slices.Index(*w.constants, bits)
-}
 
 // binaryConst writes d = a ∘ c for a constant c.
 func (w *body) binaryConst(op operation, d, a int, c float64) { w.binaryBits(op, d, a, bitsOf(c)) }
@@ -110,16 +100,18 @@ func (w *body) binaryConst(op operation, d, a int, c float64) { w.binaryBits(op,
 // set writes d = c for a constant c.
 func (w *body) set(c float64, d int) { w.setBits(bitsOf(c), d) }
 
-// operands writes a kernel body that computes the output with a single operation from two inputs,
-// or from an input and a scalar.
-func (w *body) operands(op operation) {
-	w.binary(op, w.in[0], w.in[0], append(w.in[1:], w.scalar...)[0])
-	w.out[0] = w.in[0]
+// one returns the body of a kernel that performs a single operation on two inputs, or on an input
+// and a scalar.
+func one(op operation) func(w *body) []int {
+	return func(w *body) []int {
+		a, b := w.in[0], append(w.in[1:], w.scalar...)[0]
+		w.binary(op, a, a, b)
+		return []int{a}
+	}
 }
 
-// adamax writes the body of a kernel that performs one step of the optimiser Adamax; see Adamax in
-// package linalg.
-func (w *body) adamax() {
+// adamax is the body of the kernel for a step of the optimiser Adamax; see Adamax in package linalg.
+func (w *body) adamax() []int {
 	p, m, u, g := w.in[0], w.in[1], w.in[2], w.in[3]
 	beta1, rest1, beta2, rate, epsilon := w.scalar[0], w.scalar[1], w.scalar[2], w.scalar[3], w.scalar[4]
 	w.binary(mul, m, m, beta1)
@@ -130,5 +122,5 @@ func (w *body) adamax() {
 	w.binary(add, g, u, epsilon)
 	w.binary(div, g, m, g)
 	w.binary(fma, p, rate, g)
-	copy(w.out, []int{p, m, u})
+	return []int{p, m, u}
 }

@@ -1,30 +1,28 @@
-// Command asmgen generates the SIMD kernels of package linalg/internal/kernel and the tables that
-// the Go code uses to find them. Each kernel is described once and generated for AVX-512, AVX2 and
-// NEON. Run asmgen in the directory of that package or in this directory:
+// Command asmgen generates the SIMD kernels of package linalg/internal/kernel, which are functions in
+// Go assembly, and the Go tables of their numbers. Run it in the directory of package kernel or in
+// this directory:
 //
 //	go generate
 //
 // A test fails if the checked-in files differ from the output.
 //
-// Start with kernels.go, which lists all kernels. The file writer.go defines the instruction sets
-// and writes the text of instructions. The file functions.go computes the exponential, the
-// logarithm and functions derived from them with the operations declared in elementwise.go. The
-// files amd64*.go and arm64*.go generate the kernels of each architecture.
+// Start with kernels.go, which lists all kernels and the instruction sets AVX-512, AVX2 and NEON.
+// The file writer.go formats instructions. The file functions.go contains the exponential, the
+// logarithm and functions derived from them, written in the operations that elementwise.go declares.
+// The files amd64*.go and arm64*.go generate the kernels of each architecture.
 //
-// The generator does not contain the offsets of arguments or the numbers of kernels: the assembly
-// takes them from go_asm.h, which the Go compiler generates from the types and constants of
-// package kernel.
+// Kernels access their arguments by the names of Go fields. The Go compiler writes the offsets of
+// the fields to go_asm.h, which the assembly includes.
 package main
 
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 )
 
 //go:generate go run .
 
-// files returns a map from the name of each generated file in package kernel to its contents.
+// files returns the contents of the generated files of package kernel by file name.
 func files() map[string]string {
 	return map[string]string{
 		"numbers.go": numbers(),
@@ -45,13 +43,12 @@ func files() map[string]string {
 	}
 }
 
-// path returns the path of a generated file, relative to the directory of asmgen or of package
-// kernel.
-func path(name string) string { return filepath.Join("..", "kernel", name) }
+// dir is the directory of package kernel relative to itself and to the directory of this command.
+const dir = "../kernel/"
 
 func main() {
 	for name, text := range files() {
-		if err := os.WriteFile(path(name), []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(dir+name, []byte(text), 0o644); err != nil {
 			fmt.Fprintln(os.Stderr, "asmgen:", err)
 			os.Exit(1)
 		}

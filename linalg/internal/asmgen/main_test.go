@@ -12,40 +12,38 @@ import (
 	"testing"
 )
 
-func TestCheckedInFilesAreTheGeneratorsOutput(t *testing.T) {
+func TestCheckedInFilesAreTheOutputOfTheGenerator(t *testing.T) {
 	for name, want := range files() {
-		got, err := os.ReadFile(path(name))
+		got, err := os.ReadFile(dir + name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if string(got) != want {
-			t.Errorf("%s differs from the generator's output: run 'go generate' in linalg/internal/asmgen", name)
+			t.Errorf("%s differs from the output of the generator; run 'go generate' in linalg/internal/asmgen", name)
 		}
 	}
 }
 
-// TestKernelsChangeNoPointerAmongTheirArguments checks that kernels write only to counters among
-// their arguments. The garbage collector may scan the arguments as soon as a kernel has returned,
-// so kernels must not change the pointers among them.
-func TestKernelsChangeNoPointerAmongTheirArguments(t *testing.T) {
+// TestKernelsChangeNoPointerArgument checks that the only arguments that kernels change are counters.
+// A changed pointer may be invalid, and the garbage collector may scan the arguments when a kernel has
+// returned.
+func TestKernelsChangeNoPointerArgument(t *testing.T) {
 	found := map[string]bool{}
 	for name, text := range files() {
-		// The regular expression matches instructions whose last operand, the destination, is a
-		// kernel argument.
+		// Match instructions whose last operand, the destination, is a kernel argument.
 		for _, m := range regexp.MustCompile(`(?m)^\t([A-Z0-9]+)[^\n]*[ (](\w+Args_\w+)[^,\n]*\(\w+\)$`).FindAllStringSubmatch(text, -1) {
 			if found[m[2]] = true; m[1] != "CMPQ" && m[2] != "transposeArgs_matrices" && m[2] != "transposeArgs_done" && m[2] != "tileArgs_left" {
-				t.Errorf("%s: %s", name, m[0])
+				t.Errorf("%s: the instruction %q changes an argument that is not a counter", name, m[0])
 			}
 		}
 	}
 	if !found["transposeArgs_done"] || !found["tileArgs_left"] {
-		t.Errorf("the counters are not among the destinations found: %v", found)
+		t.Errorf("the destinations found are %v, want transposeArgs_done and tileArgs_left among them", found)
 	}
 }
 
-// TestWordsMatchTheirComments checks the instructions that Go's assembler lacks, which are written
-// as WORD directives with a comment. GNU's disassembler must decode each word to the instruction
-// in its comment.
+// TestWordsMatchTheirComments checks WORD directives, which contain the codes of instructions that Go's
+// assembler lacks. For each code, the output of GNU's disassembler must equal the comment.
 func TestWordsMatchTheirComments(t *testing.T) {
 	var code bytes.Buffer
 	var comments []string
@@ -60,11 +58,11 @@ func TestWordsMatchTheirComments(t *testing.T) {
 		}
 	}
 	if len(comments) < 500 {
-		t.Fatalf("%d words found, want at least 500", len(comments))
+		t.Fatalf("the generated files contain %d words, want at least 500", len(comments))
 	}
 	disassembler, err := exec.LookPath("aarch64-linux-gnu-objdump")
 	if err != nil {
-		t.Skip("aarch64-linux-gnu-objdump is not installed (binutils-aarch64-linux-gnu)")
+		t.Skip("aarch64-linux-gnu-objdump from the package binutils-aarch64-linux-gnu is not installed")
 	}
 	file := filepath.Join(t.TempDir(), "words")
 	if err := os.WriteFile(file, code.Bytes(), 0o666); err != nil {
@@ -76,11 +74,11 @@ func TestWordsMatchTheirComments(t *testing.T) {
 	}
 	lines := regexp.MustCompile(`(?m)^ *[0-9a-f]+:\t[0-9a-f]{8} \t(.*)$`).FindAllStringSubmatch(string(out), -1)
 	if len(lines) != len(comments) {
-		t.Fatalf("%d words, but %d disassembled lines", len(comments), len(lines))
+		t.Fatalf("the output of the disassembler has %d lines, want %d, one for each word", len(lines), len(comments))
 	}
 	for i, m := range lines {
 		if got := strings.ReplaceAll(m[1], "\t", " "); got != comments[i] {
-			t.Errorf("a word is %q, but its comment is %q", got, comments[i])
+			t.Errorf("the disassembler decodes a word as %q, but its comment is %q", got, comments[i])
 		}
 	}
 }

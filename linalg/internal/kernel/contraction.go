@@ -2,19 +2,18 @@ package kernel
 
 import "fmt"
 
-// A Contraction is the loop nest that computes dense layers, convolutions and all their gradients:
-// a sum of products of matrices that are blocks of larger ones,
+// A Contraction describes a sum of products of matrices, which are parts of larger matrices:
 //
-//	C_g [Rows×Cols] = Bias + Σ_s A_s [Rows×Steps] · B_{s,g} [Steps×Cols],
+//	C_g [Rows×Cols] = Bias + Σ_s A_s [Rows×Steps] · B_{s,g} [Steps×Cols]
 //
-// for each group g with 0 ≤ g < Groups, where the index s runs over the segments. A dense layer
-// has one segment and one group. In a convolution, the segments are the kernel rows or taps that
-// contribute to an output pixel, and the groups are neighbouring pixels, which share the weights
-// A.
+// for each group g with 0 ≤ g < Groups, where s runs over the segments. Dense layers, convolutions
+// and their gradients have this form. A dense layer has one segment and one group. In a convolution,
+// the segments are the kernel rows or taps that contribute to an output pixel, and the groups are
+// neighbouring pixels, which share the weights A.
 //
-// Every element of C adds its products in the order of the segments, then of the steps, starting
-// with the bias. Its bits therefore depend neither on the division of groups and columns into
-// tiles nor on the vector width.
+// The terms of each element of C are added in a fixed order: the bias, then the products in the order
+// of the segments and, within a segment, of the steps. The bits of C therefore depend neither on the
+// division of C into tiles nor on the vector width.
 type Contraction[T Float] struct {
 	Rows, Cols, Steps, Groups int
 
@@ -29,11 +28,11 @@ type Contraction[T Float] struct {
 
 	Segments []Segment
 
-	Bias []T  // added to each row, [Rows]; nil for zero
-	Add  bool // add the result to C instead of replacing C
+	Bias []T  // one number for each row of C; nil for zero
+	Add  bool // whether the result is added to C instead of replacing C
 }
 
-// A Segment holds the indices at which A_s and B_{s,0} of a Contraction start in A and B.
+// A Segment of a Contraction holds the indices at which A_s and B_{s,0} start in the slices A and B.
 type Segment struct{ A, B int }
 
 // Run computes the contraction on the calling goroutine. It panics if an operand is too short, an
@@ -50,8 +49,17 @@ func (c *Contraction[T]) Run() {
 	}
 }
 
-// check panics if an operand is too short, an index is negative, or a stride other than CGroup is
-// negative.
+// RowRange returns the contraction that computes rows lo to hi-1 of each C_g.
+func (c *Contraction[T]) RowRange(lo, hi int) Contraction[T] {
+	rows := *c
+	rows.Rows, rows.C, rows.A = hi-lo, c.C[lo*c.CRow:], c.A[lo*c.ARow:]
+	if c.Bias != nil {
+		rows.Bias = c.Bias[lo:hi]
+	}
+	return rows
+}
+
+// check panics as documented for Run.
 func (c *Contraction[T]) check() {
 	lastA, lastB := 0, 0
 	for _, s := range c.Segments {
@@ -72,35 +80,30 @@ func (c *Contraction[T]) check() {
 	}
 }
 
-// chunk is the number of columns that the method plain computes at a time.
-const chunk = 64
-
-// plain computes the contraction in plain Go. It adds rows of B, multiplied by elements of A, to a
-// buffer of sums for part of a row of C.
+// plain computes the contraction in plain Go. The array sums is a buffer for part of a row of C.
 func (c *Contraction[T]) plain() {
-	var sums [chunk]T
+	var sums [64]T
 	for g := range c.Groups {
 		for i := range c.Rows {
-			for lo := 0; lo < c.Cols; lo += chunk {
-				y := sums[:min(chunk, c.Cols-lo)]
-				clear(y)
-				if c.Bias != nil {
-					for j := range y {
-						y[j] = c.Bias[i]
-					}
+			var bias T
+			if c.Bias != nil {
+				bias = c.Bias[i]
+			}
+			for lo := 0; lo < c.Cols; lo += len(sums) {
+				y := sums[:min(len(sums), c.Cols-lo)]
+				for j := range y {
+					y[j] = bias
 				}
 				for _, s := range c.Segments {
 					if c.Steps > 0 {
-						AddScaledRows(y, c.A[s.A+i*c.ARow:], c.AStep, c.B[s.B+g*c.BGroup+lo:], c.BStep, c.Steps)
+						AddMulRows(y, c.A[s.A+i*c.ARow:], c.AStep, 0, c.B[s.B+g*c.BGroup+lo:], c.BStep, c.Steps)
 					}
 				}
 				out := c.C[c.CStart+g*c.CGroup+i*c.CRow+lo:][:len(y)]
-				if !c.Add {
+				if c.Add {
+					Add(out, out, y)
+				} else {
 					copy(out, y)
-					continue
-				}
-				for j := range out {
-					out[j] += y[j]
 				}
 			}
 		}

@@ -2,8 +2,8 @@
 
 package kernel
 
-// Each function below is a dispatcher, implemented in the generated assembly, which runs the
-// kernel with the given number.
+// The functions below are implemented in the generated assembly. Each runs the kernel with the given
+// number.
 
 //go:noescape
 func callElementwise(kernel int, args *elementwiseArgs)

@@ -2,17 +2,11 @@
 
 package kernel
 
-// This file is for architectures other than amd64 and arm64 and for the build tag purego. They
-// have no SIMD kernels, so nothing calls the dispatchers below.
+// On machines without SIMD kernels, nothing calls the functions below.
 
 func available() []int { return []int{levelNone} }
 
-var (
-	elementwiseFirst [levels]int
-	tileSets         [levels]*tileSet
-	transposeKernels [levels][]transposeKernel
-	peakKernels      [levels]peakKernel
-)
+var kernelSets [levels]*kernelSet
 
 func callElementwise(kernel int, args *elementwiseArgs) { panic("kernel: no SIMD") }
 func callRow(kernel int, args *rowArgs)                 { panic("kernel: no SIMD") }

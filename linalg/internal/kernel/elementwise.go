@@ -5,13 +5,12 @@ import (
 	"unsafe"
 )
 
-// The elementwise functions compute the same results as the functions with the same names in
-// package linalg, and their plain loops define these results. The first operand receives the
-// result and may be one of the other operands. Its length is the number of elements computed; a
-// function panics if another operand is shorter.
+// The elementwise functions in this file implement the functions of package linalg with the same
+// names. Their plain loops define the results. The first operand receives the result and may be one
+// of the other operands. A function panics if another operand is shorter than the first.
 
 // elementwiseArgs holds the arguments of an elementwise kernel. The kernel writes its result to y.
-// SoftplusSigmoid writes its second result to b, and Adamax also updates b and c.
+// The kernel of SoftplusSigmoid also writes b, and the kernel of Adamax also writes b and c.
 type elementwiseArgs struct {
 	y, a, b, c                         unsafe.Pointer
 	n                                  int
@@ -20,12 +19,12 @@ type elementwiseArgs struct {
 }
 
 // elementwise runs the SIMD kernel with the given number if T is float32 and SIMD kernels are in
-// use, and reports whether it did. Operands that the kernel does not use are nil.
+// use. It reports whether it ran the kernel. Operands that the kernel does not use are nil.
 func elementwise[T Float](kernel int, y, a, b, c []T, s T) bool {
 	if !SIMD32[T]() {
 		return false
 	}
-	callElementwise(elementwiseFirst[level]+kernel,
+	callElementwise(kernelSets[level].elementwise+kernel,
 		&elementwiseArgs{y: pointer(y), a: pointer(a), b: pointer(b), c: pointer(c), n: len(y), s: float32(s)})
 	return true
 }
@@ -100,23 +99,23 @@ func AddConst[T Float](y, a []T, s T) {
 	}
 }
 
-// A Function is an elementwise function of one operand.
+// A Function is a function of one number, which Apply computes for each element of a slice.
 type Function struct {
 	kernel int // number of the SIMD kernel, or noKernel
-	plain  func(float64) float64
+	plain  func(x float64) float64
 }
 
 const noKernel = -1
 
-// These are the functions of one operand. Their SIMD kernels compute float32 to within 2.5 ulps;
-// without a SIMD kernel they compute in float64 and round the result once. Tanh has no SIMD kernel
-// because only float64 models use it.
+// The SIMD kernels of these functions compute float32 with an error of at most 2.5 units in the last
+// place. Without a SIMD kernel, the functions compute in float64 and round the result once. Tanh has
+// no SIMD kernel because only float64 models use it.
 var (
 	Exp      = Function{opExp, math.Exp}
 	Log      = Function{opLog, math.Log}
 	Tanh     = Function{noKernel, math.Tanh}
-	Softplus = Function{opSoftplus, SoftplusAt}
-	Sigmoid  = Function{opSigmoid, SigmoidAt}
+	Softplus = Function{opSoftplus, func(x float64) float64 { return softplus(x, expOfMinusAbs(x)) }}
+	Sigmoid  = Function{opSigmoid, func(x float64) float64 { return sigmoid(x, expOfMinusAbs(x)) }}
 )
 
 // Apply sets y = f(a), elementwise.
@@ -138,7 +137,7 @@ func SoftplusSigmoid[T Float](y, slope, a []T) {
 	for i := range y {
 		v := float64(a[i])
 		e := expOfMinusAbs(v)
-		y[i], slope[i] = T(softplusFrom(v, e)), T(sigmoidFrom(v, e))
+		y[i], slope[i] = T(softplus(v, e)), T(sigmoid(v, e))
 	}
 }
 
@@ -155,7 +154,7 @@ func SigmoidGradient[T Float](y, a, b []T) {
 func Adamax[T Float](p, m, u, g []T, beta1, beta2, rate, epsilon T) {
 	m, u, g = m[:len(p)], u[:len(p)], g[:len(p)]
 	if SIMD32[T]() {
-		callElementwise(elementwiseFirst[level]+opAdamax, &elementwiseArgs{
+		callElementwise(kernelSets[level].elementwise+opAdamax, &elementwiseArgs{
 			y: pointer(p), a: pointer(g), b: pointer(m), c: pointer(u), n: len(p),
 			beta1: float32(beta1), rest1: float32(1 - beta1), beta2: float32(beta2), rate: float32(rate), epsilon: float32(epsilon)})
 		return
@@ -167,25 +166,21 @@ func Adamax[T Float](p, m, u, g []T, beta1, beta2, rate, epsilon T) {
 	}
 }
 
-// tail is the value of |x| above which softplus and sigmoid treat e^−|x| as zero. Above it, e^−|x|
-// is less than 2⁻⁶³.
+// tail is the value of |x| above which softplus and sigmoid treat e^−|x|, less than 2⁻⁶³, as zero.
 //
-// The reason is speed. The logits of pixels that are never white fall below −87, where e^−|x|
-// leaves the normal range of float32, and gradients would multiply subnormal numbers. Intel
-// processors compute with subnormal numbers in microcode: an epoch with a trained model took twice
-// as long as the first epoch. Even values slightly above the normal minimum become subnormal in
-// the next layer, so the threshold has a large margin. In a training step of
-// mnist/results/vae.safetensors on the first 100 training images, the numbers of subnormal right
-// and left operands of contractions, out of 22.7 and 7.1 million, are
+// The reason is speed. The logits of pixels that are never white fall below −87, where e^−|x| is a
+// subnormal float32. Intel processors compute slowly with subnormal numbers: an epoch of a trained
+// model took twice as long as its first epoch. Slightly larger values become subnormal in the next
+// layer, so the threshold has a large margin. The table counts subnormal operands of contractions in
+// a training step of mnist/results/vae.safetensors on the first 100 training images:
 //
-//	e^−|x| is zero below   right     left
-//	never                 20,848    5,518
-//	2⁻¹²⁶                 14,563    5,342
-//	2⁻¹⁰⁰                  4,793    1,920
-//	e⁻⁴⁴                     107       64
+//	threshold of e^−|x|   left operands, of 7.1 million   right operands, of 22.7 million
+//	none                               5,518                           20,848
+//	2⁻¹²⁶                              5,342                           14,563
+//	2⁻¹⁰⁰                              1,920                            4,793
+//	e⁻⁴⁴                                  64                              107
 //
-// As a consequence, a standard deviation computed as softplus(x) is positive, and has a logarithm,
-// only for x ≥ −44.
+// A standard deviation softplus(x) is therefore positive only for x ≥ −44.
 const tail = 44
 
 // expOfMinusAbs returns e^−|x|, or zero if |x| > tail.
@@ -197,20 +192,13 @@ func expOfMinusAbs(x float64) float64 {
 	return math.Exp(-x)
 }
 
-// SoftplusAt returns log(1 + eˣ) = max(x, 0) + log(1 + e^−|x|). It does not overflow for large x
-// and keeps its relative precision for negative x. It returns zero for x < −44; see tail.
-func SoftplusAt(x float64) float64 { return softplusFrom(x, expOfMinusAbs(x)) }
+// softplus returns log(1 + eˣ) = max(x, 0) + log(1 + e), given e = e^−|x|. It does not overflow for
+// large x and keeps its relative precision for negative x.
+func softplus(x, e float64) float64 { return max(x, 0) + math.Log1p(e) }
 
-// SigmoidAt returns 1/(1 + e^−x), the derivative of SoftplusAt. It is computed from e^−|x|, so
-// that nothing overflows and small results keep their relative precision. It returns zero for x <
-// −44; see tail.
-func SigmoidAt(x float64) float64 { return sigmoidFrom(x, expOfMinusAbs(x)) }
-
-// softplusFrom returns SoftplusAt(x), given e = e^−|x|.
-func softplusFrom(x, e float64) float64 { return max(x, 0) + math.Log1p(e) }
-
-// sigmoidFrom returns SigmoidAt(x), given e = e^−|x|.
-func sigmoidFrom(x, e float64) float64 {
+// sigmoid returns 1/(1 + e^−x), the derivative of softplus, given e = e^−|x|. It does not overflow
+// and keeps the relative precision of small results.
+func sigmoid(x, e float64) float64 {
 	if x < 0 {
 		return e / (1 + e)
 	}

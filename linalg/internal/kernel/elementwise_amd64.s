@@ -7,10 +7,11 @@
 
 // These kernels compute elementwise functions; see elementwise.go and elementwiseArgs. They use these registers:
 //
+// 	DI          address of the arguments
 // 	R8-R11      addresses of the operands
-// 	AX, CX      elements done, elements left after this vector
-// 	K1, Y15     the mask of the last vector
-// 	Y14         a constant, with AVX2
+// 	AX, CX      number of elements done, number of elements left after this vector
+// 	K1, Y15     mask of the last vector (K1 with AVX-512, Y15 with AVX2)
+// 	Y14         a constant (AVX2 only)
 
 // y = a + b
 TEXT opAddAVX512<>(SB), NOSPLIT, $0-16
@@ -32,7 +33,7 @@ compute:
 	ADDQ $16, AX
 	SUBQ $16, CX
 	JGE loop
-	// The last, partial vector.
+	// The last vector is partial.
 partial:
 	ADDQ $16, CX
 	JZ done
@@ -69,7 +70,7 @@ compute:
 	ADDQ $16, AX
 	SUBQ $16, CX
 	JGE loop
-	// The last, partial vector.
+	// The last vector is partial.
 partial:
 	ADDQ $16, CX
 	JZ done
@@ -106,7 +107,7 @@ compute:
 	ADDQ $16, AX
 	SUBQ $16, CX
 	JGE loop
-	// The last, partial vector.
+	// The last vector is partial.
 partial:
 	ADDQ $16, CX
 	JZ done
@@ -143,7 +144,7 @@ compute:
 	ADDQ $16, AX
 	SUBQ $16, CX
 	JGE loop
-	// The last, partial vector.
+	// The last vector is partial.
 partial:
 	ADDQ $16, CX
 	JZ done
@@ -182,7 +183,7 @@ compute:
 	ADDQ $16, AX
 	SUBQ $16, CX
 	JGE loop
-	// The last, partial vector.
+	// The last vector is partial.
 partial:
 	ADDQ $16, CX
 	JZ done
@@ -219,7 +220,7 @@ compute:
 	ADDQ $16, AX
 	SUBQ $16, CX
 	JGE loop
-	// The last, partial vector.
+	// The last vector is partial.
 partial:
 	ADDQ $16, CX
 	JZ done
@@ -254,7 +255,7 @@ compute:
 	ADDQ $16, AX
 	SUBQ $16, CX
 	JGE loop
-	// The last, partial vector.
+	// The last vector is partial.
 partial:
 	ADDQ $16, CX
 	JZ done
@@ -298,7 +299,7 @@ compute:
 	VFMADD213PS.BCST k3efffffe<>+0(SB), Z2, Z1
 	VFMADD213PS.BCST k3f800000<>+0(SB), Z2, Z1
 	VFMADD213PS.BCST k3f800000<>+0(SB), Z2, Z1
-	// times 2ⁿ
+	// eʳ·2ⁿ
 	VSCALEFPS Z3, Z1, Z1
 	TESTQ CX, CX
 	JLT storePartial
@@ -306,7 +307,7 @@ compute:
 	ADDQ $16, AX
 	SUBQ $16, CX
 	JGE loop
-	// The last, partial vector.
+	// The last vector is partial.
 partial:
 	ADDQ $16, CX
 	JZ done
@@ -333,7 +334,7 @@ TEXT opLogAVX512<>(SB), NOSPLIT, $0-16
 loop:
 	VMOVUPS (R9)(AX*4), Z0
 compute:
-	// log x: x = 2ᵏ·(1 + f)
+	// k and f such that x = 2ᵏ·(1 + f)
 	VMULPS.BCST k4b000000<>+0(SB), Z0, Z5
 	VMOVAPS Z0, Z2
 	VCMPPS.BCST $17, k00800000<>+0(SB), Z0, K2
@@ -366,7 +367,7 @@ compute:
 	VFMADD231PS Z5, Z6, Z1
 	VADDPS Z4, Z1, Z1
 	VFMADD231PS.BCST k3f317218<>+0(SB), Z3, Z1
-	// log ∞ = ∞, log 0 = −∞; NaN for negative numbers and NaN
+	// log ∞ = ∞, log 0 = −∞, and the logarithm of a negative number or NaN is NaN.
 	VBROADCASTSS k7f800000<>+0(SB), Z5
 	VCMPPS.BCST $29, k7f800000<>+0(SB), Z0, K2
 	VMOVAPS Z5, K2, Z1
@@ -382,7 +383,7 @@ compute:
 	ADDQ $16, AX
 	SUBQ $16, CX
 	JGE loop
-	// The last, partial vector.
+	// The last vector is partial.
 partial:
 	ADDQ $16, CX
 	JZ done
@@ -425,13 +426,13 @@ compute:
 	VFMADD213PS.BCST k3efffffe<>+0(SB), Z3, Z2
 	VFMADD213PS.BCST k3f800000<>+0(SB), Z3, Z2
 	VFMADD213PS.BCST k3f800000<>+0(SB), Z3, Z2
-	// times 2ⁿ
+	// eʳ·2ⁿ
 	VSCALEFPS Z4, Z2, Z2
 	VPXORD Z3, Z3, Z3
 	VCMPPS.BCST $17, kc2300000<>+0(SB), Z1, K2
 	VMOVAPS Z3, K2, Z2
 	VMOVAPS Z2, Z1
-	// sigmoid x = 1/(1 + e), or e/(1 + e) for negative x
+	// sigmoid x = 1/(1 + e), or e/(1 + e) for negative x, with e = e^−|x|
 	VADDPS.BCST k3f800000<>+0(SB), Z1, Z3
 	VBROADCASTSS k3f800000<>+0(SB), Z2
 	VPMOVD2M Z0, K2
@@ -443,7 +444,7 @@ compute:
 	ADDQ $16, AX
 	SUBQ $16, CX
 	JGE loop
-	// The last, partial vector.
+	// The last vector is partial.
 partial:
 	ADDQ $16, CX
 	JZ done
@@ -486,13 +487,13 @@ compute:
 	VFMADD213PS.BCST k3efffffe<>+0(SB), Z3, Z2
 	VFMADD213PS.BCST k3f800000<>+0(SB), Z3, Z2
 	VFMADD213PS.BCST k3f800000<>+0(SB), Z3, Z2
-	// times 2ⁿ
+	// eʳ·2ⁿ
 	VSCALEFPS Z4, Z2, Z2
 	VPXORD Z3, Z3, Z3
 	VCMPPS.BCST $17, kc2300000<>+0(SB), Z1, K2
 	VMOVAPS Z3, K2, Z2
 	VMOVAPS Z2, Z1
-	// softplus x = max(x, 0) + log(1 + e)
+	// softplus x = max(x, 0) + log(1 + e) with e = e^−|x|
 	VBROADCASTSS kbb549978<>+0(SB), Z3
 	VFMADD213PS.BCST k3ca29f65<>+0(SB), Z1, Z3
 	VFMADD213PS.BCST kbd694e44<>+0(SB), Z1, Z3
@@ -512,7 +513,7 @@ compute:
 	ADDQ $16, AX
 	SUBQ $16, CX
 	JGE loop
-	// The last, partial vector.
+	// The last vector is partial.
 partial:
 	ADDQ $16, CX
 	JZ done
@@ -556,19 +557,19 @@ compute:
 	VFMADD213PS.BCST k3efffffe<>+0(SB), Z3, Z2
 	VFMADD213PS.BCST k3f800000<>+0(SB), Z3, Z2
 	VFMADD213PS.BCST k3f800000<>+0(SB), Z3, Z2
-	// times 2ⁿ
+	// eʳ·2ⁿ
 	VSCALEFPS Z4, Z2, Z2
 	VPXORD Z3, Z3, Z3
 	VCMPPS.BCST $17, kc2300000<>+0(SB), Z1, K2
 	VMOVAPS Z3, K2, Z2
 	VMOVAPS Z2, Z1
-	// sigmoid x = 1/(1 + e), or e/(1 + e) for negative x
+	// sigmoid x = 1/(1 + e), or e/(1 + e) for negative x, with e = e^−|x|
 	VADDPS.BCST k3f800000<>+0(SB), Z1, Z3
 	VBROADCASTSS k3f800000<>+0(SB), Z2
 	VPMOVD2M Z0, K2
 	VMOVAPS Z1, K2, Z2
 	VDIVPS Z3, Z2, Z2
-	// softplus x = max(x, 0) + log(1 + e)
+	// softplus x = max(x, 0) + log(1 + e) with e = e^−|x|
 	VBROADCASTSS kbb549978<>+0(SB), Z4
 	VFMADD213PS.BCST k3ca29f65<>+0(SB), Z1, Z4
 	VFMADD213PS.BCST kbd694e44<>+0(SB), Z1, Z4
@@ -589,7 +590,7 @@ compute:
 	ADDQ $16, AX
 	SUBQ $16, CX
 	JGE loop
-	// The last, partial vector.
+	// The last vector is partial.
 partial:
 	ADDQ $16, CX
 	JZ done
@@ -628,7 +629,7 @@ compute:
 	ADDQ $16, AX
 	SUBQ $16, CX
 	JGE loop
-	// The last, partial vector.
+	// The last vector is partial.
 partial:
 	ADDQ $16, CX
 	JZ done
@@ -645,7 +646,7 @@ done:
 	VZEROUPPER
 	RET
 
-// a step of Adamax with parameters y, gradient a and averages b and c
+// a step of Adamax for parameters y, moving averages b and c and gradient a
 TEXT opAdamaxAVX512<>(SB), NOSPLIT, $0-16
 	MOVQ elementwiseArgs_y(DI), R8
 	MOVQ elementwiseArgs_b(DI), R9
@@ -682,7 +683,7 @@ compute:
 	ADDQ $16, AX
 	SUBQ $16, CX
 	JGE loop
-	// The last, partial vector.
+	// The last vector is partial.
 partial:
 	ADDQ $16, CX
 	JZ done
@@ -723,7 +724,7 @@ compute:
 	ADDQ $8, AX
 	SUBQ $8, CX
 	JGE loop
-	// The last, partial vector.
+	// The last vector is partial.
 partial:
 	ADDQ $8, CX
 	JZ done
@@ -761,7 +762,7 @@ compute:
 	ADDQ $8, AX
 	SUBQ $8, CX
 	JGE loop
-	// The last, partial vector.
+	// The last vector is partial.
 partial:
 	ADDQ $8, CX
 	JZ done
@@ -799,7 +800,7 @@ compute:
 	ADDQ $8, AX
 	SUBQ $8, CX
 	JGE loop
-	// The last, partial vector.
+	// The last vector is partial.
 partial:
 	ADDQ $8, CX
 	JZ done
@@ -837,7 +838,7 @@ compute:
 	ADDQ $8, AX
 	SUBQ $8, CX
 	JGE loop
-	// The last, partial vector.
+	// The last vector is partial.
 partial:
 	ADDQ $8, CX
 	JZ done
@@ -877,7 +878,7 @@ compute:
 	ADDQ $8, AX
 	SUBQ $8, CX
 	JGE loop
-	// The last, partial vector.
+	// The last vector is partial.
 partial:
 	ADDQ $8, CX
 	JZ done
@@ -915,7 +916,7 @@ compute:
 	ADDQ $8, AX
 	SUBQ $8, CX
 	JGE loop
-	// The last, partial vector.
+	// The last vector is partial.
 partial:
 	ADDQ $8, CX
 	JZ done
@@ -951,7 +952,7 @@ compute:
 	ADDQ $8, AX
 	SUBQ $8, CX
 	JGE loop
-	// The last, partial vector.
+	// The last vector is partial.
 partial:
 	ADDQ $8, CX
 	JZ done
@@ -1005,7 +1006,7 @@ compute:
 	VFMADD213PS Y14, Y2, Y1
 	VBROADCASTSS k3f800000<>+0(SB), Y14
 	VFMADD213PS Y14, Y2, Y1
-	// times 2ⁿ
+	// eʳ·2ⁿ
 	VCVTPS2DQ Y3, Y3
 	VPSRAD $1, Y3, Y4
 	VPSUBD Y4, Y3, Y3
@@ -1023,7 +1024,7 @@ compute:
 	ADDQ $8, AX
 	SUBQ $8, CX
 	JGE loop
-	// The last, partial vector.
+	// The last vector is partial.
 partial:
 	ADDQ $8, CX
 	JZ done
@@ -1051,7 +1052,7 @@ TEXT opLogAVX2<>(SB), NOSPLIT, $0-16
 loop:
 	VMOVUPS (R9)(AX*4), Y0
 compute:
-	// log x: x = 2ᵏ·(1 + f)
+	// k and f such that x = 2ᵏ·(1 + f)
 	VBROADCASTSS k4b000000<>+0(SB), Y14
 	VMULPS Y14, Y0, Y5
 	VMOVAPS Y0, Y2
@@ -1102,7 +1103,7 @@ compute:
 	VADDPS Y4, Y1, Y1
 	VBROADCASTSS k3f317218<>+0(SB), Y14
 	VFMADD231PS Y14, Y3, Y1
-	// log ∞ = ∞, log 0 = −∞; NaN for negative numbers and NaN
+	// log ∞ = ∞, log 0 = −∞, and the logarithm of a negative number or NaN is NaN.
 	VBROADCASTSS k7f800000<>+0(SB), Y5
 	VBROADCASTSS k7f800000<>+0(SB), Y14
 	VCMPPS $29, Y14, Y0, Y14
@@ -1121,7 +1122,7 @@ compute:
 	ADDQ $8, AX
 	SUBQ $8, CX
 	JGE loop
-	// The last, partial vector.
+	// The last vector is partial.
 partial:
 	ADDQ $8, CX
 	JZ done
@@ -1175,7 +1176,7 @@ compute:
 	VFMADD213PS Y14, Y3, Y2
 	VBROADCASTSS k3f800000<>+0(SB), Y14
 	VFMADD213PS Y14, Y3, Y2
-	// times 2ⁿ
+	// eʳ·2ⁿ
 	VCVTPS2DQ Y4, Y4
 	VBROADCASTSS k0000007f<>+0(SB), Y14
 	VPADDD Y14, Y4, Y4
@@ -1186,7 +1187,7 @@ compute:
 	VCMPPS $17, Y14, Y1, Y14
 	VBLENDVPS Y14, Y3, Y2, Y2
 	VMOVAPS Y2, Y1
-	// sigmoid x = 1/(1 + e), or e/(1 + e) for negative x
+	// sigmoid x = 1/(1 + e), or e/(1 + e) for negative x, with e = e^−|x|
 	VBROADCASTSS k3f800000<>+0(SB), Y14
 	VADDPS Y14, Y1, Y3
 	VBROADCASTSS k3f800000<>+0(SB), Y2
@@ -1198,7 +1199,7 @@ compute:
 	ADDQ $8, AX
 	SUBQ $8, CX
 	JGE loop
-	// The last, partial vector.
+	// The last vector is partial.
 partial:
 	ADDQ $8, CX
 	JZ done
@@ -1252,7 +1253,7 @@ compute:
 	VFMADD213PS Y14, Y3, Y2
 	VBROADCASTSS k3f800000<>+0(SB), Y14
 	VFMADD213PS Y14, Y3, Y2
-	// times 2ⁿ
+	// eʳ·2ⁿ
 	VCVTPS2DQ Y4, Y4
 	VBROADCASTSS k0000007f<>+0(SB), Y14
 	VPADDD Y14, Y4, Y4
@@ -1263,7 +1264,7 @@ compute:
 	VCMPPS $17, Y14, Y1, Y14
 	VBLENDVPS Y14, Y3, Y2, Y2
 	VMOVAPS Y2, Y1
-	// softplus x = max(x, 0) + log(1 + e)
+	// softplus x = max(x, 0) + log(1 + e) with e = e^−|x|
 	VBROADCASTSS kbb549978<>+0(SB), Y3
 	VBROADCASTSS k3ca29f65<>+0(SB), Y14
 	VFMADD213PS Y14, Y1, Y3
@@ -1292,7 +1293,7 @@ compute:
 	ADDQ $8, AX
 	SUBQ $8, CX
 	JGE loop
-	// The last, partial vector.
+	// The last vector is partial.
 partial:
 	ADDQ $8, CX
 	JZ done
@@ -1347,7 +1348,7 @@ compute:
 	VFMADD213PS Y14, Y3, Y2
 	VBROADCASTSS k3f800000<>+0(SB), Y14
 	VFMADD213PS Y14, Y3, Y2
-	// times 2ⁿ
+	// eʳ·2ⁿ
 	VCVTPS2DQ Y4, Y4
 	VBROADCASTSS k0000007f<>+0(SB), Y14
 	VPADDD Y14, Y4, Y4
@@ -1358,13 +1359,13 @@ compute:
 	VCMPPS $17, Y14, Y1, Y14
 	VBLENDVPS Y14, Y3, Y2, Y2
 	VMOVAPS Y2, Y1
-	// sigmoid x = 1/(1 + e), or e/(1 + e) for negative x
+	// sigmoid x = 1/(1 + e), or e/(1 + e) for negative x, with e = e^−|x|
 	VBROADCASTSS k3f800000<>+0(SB), Y14
 	VADDPS Y14, Y1, Y3
 	VBROADCASTSS k3f800000<>+0(SB), Y2
 	VBLENDVPS Y0, Y1, Y2, Y2
 	VDIVPS Y3, Y2, Y2
-	// softplus x = max(x, 0) + log(1 + e)
+	// softplus x = max(x, 0) + log(1 + e) with e = e^−|x|
 	VBROADCASTSS kbb549978<>+0(SB), Y4
 	VBROADCASTSS k3ca29f65<>+0(SB), Y14
 	VFMADD213PS Y14, Y1, Y4
@@ -1394,7 +1395,7 @@ compute:
 	ADDQ $8, AX
 	SUBQ $8, CX
 	JGE loop
-	// The last, partial vector.
+	// The last vector is partial.
 partial:
 	ADDQ $8, CX
 	JZ done
@@ -1434,7 +1435,7 @@ compute:
 	ADDQ $8, AX
 	SUBQ $8, CX
 	JGE loop
-	// The last, partial vector.
+	// The last vector is partial.
 partial:
 	ADDQ $8, CX
 	JZ done
@@ -1452,7 +1453,7 @@ done:
 	VZEROUPPER
 	RET
 
-// a step of Adamax with parameters y, gradient a and averages b and c
+// a step of Adamax for parameters y, moving averages b and c and gradient a
 TEXT opAdamaxAVX2<>(SB), NOSPLIT, $0-16
 	MOVQ elementwiseArgs_y(DI), R8
 	MOVQ elementwiseArgs_b(DI), R9
@@ -1490,7 +1491,7 @@ compute:
 	ADDQ $8, AX
 	SUBQ $8, CX
 	JGE loop
-	// The last, partial vector.
+	// The last vector is partial.
 partial:
 	ADDQ $8, CX
 	JZ done

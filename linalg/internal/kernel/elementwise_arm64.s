@@ -9,9 +9,9 @@
 //
 // 	R0        address of the arguments
 // 	R1-R4     addresses of the operands
-// 	R5, R6    bytes done, elements left after this vector
-// 	R7        the table of constants
-// 	V30, V31  a constant and an intermediate result
+// 	R5, R6    number of bytes done, number of elements left after this vector
+// 	R7        address of the table of constants
+// 	V30, V31  a constant, an intermediate result
 
 // y = a + b
 TEXT opAddNEON<>(SB), NOSPLIT, $0-16
@@ -33,7 +33,7 @@ compute:
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// The last elements, at most three: R6 goes from −1 to −4.
+	// At most three elements are left, one after the other. R6 is the number of elements left minus 4.
 partial:
 	CMP $-4, R6
 	BEQ done
@@ -68,7 +68,7 @@ compute:
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// The last elements, at most three: R6 goes from −1 to −4.
+	// At most three elements are left, one after the other. R6 is the number of elements left minus 4.
 partial:
 	CMP $-4, R6
 	BEQ done
@@ -103,7 +103,7 @@ compute:
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// The last elements, at most three: R6 goes from −1 to −4.
+	// At most three elements are left, one after the other. R6 is the number of elements left minus 4.
 partial:
 	CMP $-4, R6
 	BEQ done
@@ -138,7 +138,7 @@ compute:
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// The last elements, at most three: R6 goes from −1 to −4.
+	// At most three elements are left, one after the other. R6 is the number of elements left minus 4.
 partial:
 	CMP $-4, R6
 	BEQ done
@@ -175,7 +175,7 @@ compute:
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// The last elements, at most three: R6 goes from −1 to −4.
+	// At most three elements are left, one after the other. R6 is the number of elements left minus 4.
 partial:
 	CMP $-4, R6
 	BEQ done
@@ -211,7 +211,7 @@ compute:
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// The last elements, at most three: R6 goes from −1 to −4.
+	// At most three elements are left, one after the other. R6 is the number of elements left minus 4.
 partial:
 	CMP $-4, R6
 	BEQ done
@@ -245,7 +245,7 @@ compute:
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// The last elements, at most three: R6 goes from −1 to −4.
+	// At most three elements are left, one after the other. R6 is the number of elements left minus 4.
 partial:
 	CMP $-4, R6
 	BEQ done
@@ -306,7 +306,7 @@ compute:
 	FMOVQ 160(R7), F31
 	VFMLA V2.S4, V1.S4, V31.S4
 	VMOV V31.B16, V1.B16
-	// times 2ⁿ
+	// eʳ·2ⁿ
 	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
 	WORD $0x4f3f0464 // sshr v4.4s, v3.4s, #1
 	VSUB V4.S4, V3.S4, V3.S4
@@ -323,7 +323,7 @@ compute:
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// The last elements, at most three: R6 goes from −1 to −4.
+	// At most three elements are left, one after the other. R6 is the number of elements left minus 4.
 partial:
 	CMP $-4, R6
 	BEQ done
@@ -349,7 +349,7 @@ TEXT opLogNEON<>(SB), NOSPLIT, $0-16
 loop:
 	WORD $0x3ce56840 // ldr q0, [x2, x5]
 compute:
-	// log x: x = 2ᵏ·(1 + f)
+	// k and f such that x = 2ᵏ·(1 + f)
 	FMOVQ 192(R7), F30
 	WORD $0x6e3edc05 // fmul v5.4s, v0.4s, v30.4s
 	VMOV V0.B16, V2.B16
@@ -408,7 +408,7 @@ compute:
 	WORD $0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
 	FMOVQ 48(R7), F30
 	VFMLA V30.S4, V3.S4, V1.S4
-	// log ∞ = ∞, log 0 = −∞; NaN for negative numbers and NaN
+	// log ∞ = ∞, log 0 = −∞, and the logarithm of a negative number or NaN is NaN.
 	FMOVQ 448(R7), F5
 	FMOVQ 448(R7), F30
 	WORD $0x6e3ee41f // fcmge v31.4s, v0.4s, v30.4s
@@ -426,7 +426,7 @@ compute:
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// The last elements, at most three: R6 goes from −1 to −4.
+	// At most three elements are left, one after the other. R6 is the number of elements left minus 4.
 partial:
 	CMP $-4, R6
 	BEQ done
@@ -484,7 +484,7 @@ compute:
 	FMOVQ 160(R7), F31
 	VFMLA V3.S4, V2.S4, V31.S4
 	VMOV V31.B16, V2.B16
-	// times 2ⁿ
+	// eʳ·2ⁿ
 	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
 	FMOVQ 176(R7), F30
 	VADD V30.S4, V4.S4, V4.S4
@@ -495,7 +495,7 @@ compute:
 	WORD $0x6ea1e7df // fcmgt v31.4s, v30.4s, v1.4s
 	VBIT V31.B16, V3.B16, V2.B16
 	VMOV V2.B16, V1.B16
-	// sigmoid x = 1/(1 + e), or e/(1 + e) for negative x
+	// sigmoid x = 1/(1 + e), or e/(1 + e) for negative x, with e = e^−|x|
 	FMOVQ 160(R7), F30
 	WORD $0x4e3ed423 // fadd v3.4s, v1.4s, v30.4s
 	FMOVQ 160(R7), F2
@@ -507,7 +507,7 @@ compute:
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// The last elements, at most three: R6 goes from −1 to −4.
+	// At most three elements are left, one after the other. R6 is the number of elements left minus 4.
 partial:
 	CMP $-4, R6
 	BEQ done
@@ -565,7 +565,7 @@ compute:
 	FMOVQ 160(R7), F31
 	VFMLA V3.S4, V2.S4, V31.S4
 	VMOV V31.B16, V2.B16
-	// times 2ⁿ
+	// eʳ·2ⁿ
 	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
 	FMOVQ 176(R7), F30
 	VADD V30.S4, V4.S4, V4.S4
@@ -576,7 +576,7 @@ compute:
 	WORD $0x6ea1e7df // fcmgt v31.4s, v30.4s, v1.4s
 	VBIT V31.B16, V3.B16, V2.B16
 	VMOV V2.B16, V1.B16
-	// softplus x = max(x, 0) + log(1 + e)
+	// softplus x = max(x, 0) + log(1 + e) with e = e^−|x|
 	FMOVQ 544(R7), F3
 	FMOVQ 560(R7), F31
 	VFMLA V1.S4, V3.S4, V31.S4
@@ -614,7 +614,7 @@ compute:
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// The last elements, at most three: R6 goes from −1 to −4.
+	// At most three elements are left, one after the other. R6 is the number of elements left minus 4.
 partial:
 	CMP $-4, R6
 	BEQ done
@@ -673,7 +673,7 @@ compute:
 	FMOVQ 160(R7), F31
 	VFMLA V3.S4, V2.S4, V31.S4
 	VMOV V31.B16, V2.B16
-	// times 2ⁿ
+	// eʳ·2ⁿ
 	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
 	FMOVQ 176(R7), F30
 	VADD V30.S4, V4.S4, V4.S4
@@ -684,14 +684,14 @@ compute:
 	WORD $0x6ea1e7df // fcmgt v31.4s, v30.4s, v1.4s
 	VBIT V31.B16, V3.B16, V2.B16
 	VMOV V2.B16, V1.B16
-	// sigmoid x = 1/(1 + e), or e/(1 + e) for negative x
+	// sigmoid x = 1/(1 + e), or e/(1 + e) for negative x, with e = e^−|x|
 	FMOVQ 160(R7), F30
 	WORD $0x4e3ed423 // fadd v3.4s, v1.4s, v30.4s
 	FMOVQ 160(R7), F2
 	WORD $0x4f21041f // sshr v31.4s, v0.4s, #31
 	VBIT V31.B16, V1.B16, V2.B16
 	WORD $0x6e23fc42 // fdiv v2.4s, v2.4s, v3.4s
-	// softplus x = max(x, 0) + log(1 + e)
+	// softplus x = max(x, 0) + log(1 + e) with e = e^−|x|
 	FMOVQ 544(R7), F4
 	FMOVQ 560(R7), F31
 	VFMLA V1.S4, V4.S4, V31.S4
@@ -730,7 +730,7 @@ compute:
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// The last elements, at most three: R6 goes from −1 to −4.
+	// At most three elements are left, one after the other. R6 is the number of elements left minus 4.
 partial:
 	CMP $-4, R6
 	BEQ done
@@ -767,7 +767,7 @@ compute:
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// The last elements, at most three: R6 goes from −1 to −4.
+	// At most three elements are left, one after the other. R6 is the number of elements left minus 4.
 partial:
 	CMP $-4, R6
 	BEQ done
@@ -782,7 +782,7 @@ storeElement:
 done:
 	RET
 
-// a step of Adamax with parameters y, gradient a and averages b and c
+// a step of Adamax for parameters y, moving averages b and c and gradient a
 TEXT opAdamaxNEON<>(SB), NOSPLIT, $0-16
 	MOVD elementwiseArgs_y(R0), R1
 	MOVD elementwiseArgs_b(R0), R2
@@ -826,7 +826,7 @@ compute:
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// The last elements, at most three: R6 goes from −1 to −4.
+	// At most three elements are left, one after the other. R6 is the number of elements left minus 4.
 partial:
 	CMP $-4, R6
 	BEQ done

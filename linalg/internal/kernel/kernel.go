@@ -1,26 +1,25 @@
-// Package kernel implements the loops of package linalg. Its functions take slices, check bounds,
-// and run on the calling goroutine. No other package uses unsafe.
+// Package kernel implements the loops of package linalg. Its functions operate on slices, check
+// bounds and run on the calling goroutine. No other package uses unsafe.
 //
-// Each kernel is implemented twice: in plain Go, which defines its result and runs on every
-// machine, and with SIMD instructions, which the program in ../asmgen generates. A Go function
-// selects the implementation:
+// Each loop exists twice: in plain Go, which defines its result and runs on every machine, and as a
+// SIMD kernel, an assembly function that the program in ../asmgen generates. A Go function selects
+// one of the two:
 //
 //	func Add[T Float](y, a, b []T) {
-//		a, b = a[:len(y)], b[:len(y)] // the assembly does not check bounds
-//		if SIMD32[T]() {
-//			callElementwise(…)
+//		a, b = a[:len(y)], b[:len(y)] // because the assembly does not check bounds
+//		if elementwise(opAdd, y, a, b, nil, 0) { // runs the SIMD kernel if there is one
 //			return
 //		}
 //		for i := range y { … }
 //	}
 //
 // Start with contraction.go, the matrix products of dense layers and convolutions, and tiles.go,
-// which divides them into tiles that fit into the vector registers. The file elementwise.go
-// contains the elementwise functions and rows.go the loops over the rows of matrices; level.go
-// selects the instruction set.
+// which divides them into tiles that fit into the vector registers. The file elementwise.go contains
+// elementwise functions, rows.go contains loops over the rows of matrices, and level.go selects the
+// instruction set.
 //
 // In float32 all instruction sets give the same bits, because they perform the same operations in
-// the same order and fuse the same multiplications and additions. Plain Go gives other bits,
+// the same order and fuse the same multiplications and additions. Plain Go rounds differently,
 // because it does not fuse them. In float64 plain Go and all instruction sets give the same bits.
 // A Go compiler may fuse x*y + z; the conversion in T(x*y) + z prevents that.
 package kernel
@@ -29,7 +28,7 @@ import "unsafe"
 
 //go:generate go run ../asmgen
 
-// Float is the set of element types.
+// Float is the constraint of element types.
 type Float interface{ float32 | float64 }
 
 // SIMD32 reports whether T is float32 and SIMD kernels are in use.
@@ -38,5 +37,5 @@ func SIMD32[T Float]() bool { return level > levelNone && unsafe.Sizeof(T(0)) ==
 // simd64 reports whether T is float64 and SIMD kernels are in use.
 func simd64[T Float]() bool { return level > levelNone && unsafe.Sizeof(T(0)) == 8 }
 
-// pointer returns the address of the first element of s, to be passed to an assembly kernel.
+// pointer returns the address of the first element of s.
 func pointer[T Float](s []T) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(s)) }

@@ -22,8 +22,7 @@ func onEachLevel(t *testing.T, f func(t *testing.T)) {
 	})
 }
 
-// random is the number of random cases in a test. It is smaller with -short, because short runs
-// may be emulated.
+// random is the number of random cases in a test. It is smaller with -short, for emulators.
 var random = 400
 
 func TestMain(m *testing.M) {
@@ -34,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// withLevel runs f with the kernels of level l.
+// withLevel calls f while level l is in use.
 func withLevel(l int, f func()) {
 	defer func(best int) { level = best }(level)
 	level = l
@@ -50,8 +49,8 @@ func normals(rng *rand.Rand, n int) []float32 {
 	return x
 }
 
-// randomContraction returns a random contraction. Its sizes are close to multiples of tile sizes,
-// its strides leave gaps, its offsets are random, and each option is set in some of the cases.
+// randomContraction returns a random contraction. The sizes are close to multiples of tile sizes, rows
+// and groups may have gaps between them, and options are set at random.
 func randomContraction(rng *rand.Rand) Contraction[float32] {
 	sizes := []int{1, 2, 3, 4, 4, 5, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 20, 23, 24, 25, 31, 32, 33, 36, 47, 48, 49, 52, 63, 64, 65, 100}
 	pick := func() int { return sizes[rng.IntN(len(sizes))] }
@@ -81,7 +80,7 @@ func randomContraction(rng *rand.Rand) Contraction[float32] {
 	return c
 }
 
-// double returns a copy of c in float64, with f applied to each element of its operands.
+// double returns c in float64, with f applied to each element of its operands.
 func double(c Contraction[float32], f func(float64) float64) Contraction[float64] {
 	convert := func(x []float32) []float64 {
 		var y []float64
@@ -103,9 +102,8 @@ func describe(c Contraction[float32]) string {
 	return fmt.Sprintf("[%d×%d], %d steps, %d groups, %d segments, bias %v, add %v", c.Rows, c.Cols, c.Steps, c.Groups, len(c.Segments), c.Bias != nil, c.Add)
 }
 
-// TestTilesOfEverySizeMatchPlainGo uses operands that are small integers. Their sums are exact, so
-// all instruction sets must give the same bits as plain Go, for all sizes close to multiples of
-// the sizes of tiles and vectors.
+// TestTilesOfEverySizeMatchPlainGo checks contractions whose sizes are close to multiples of tile and
+// vector sizes. The elements are small integers, so sums are exact and SIMD gives the bits of plain Go.
 func TestTilesOfEverySizeMatchPlainGo(t *testing.T) {
 	var rows, cols []int
 	for n := range 53 {
@@ -187,25 +185,24 @@ func TestTilesAreWithinRoundingErrorOfFloat64(t *testing.T) {
 			}
 			for i, in := range inside {
 				if !in && c.C[i] != before[i] {
-					t.Fatalf("%s: element %d, outside the result, was changed", describe(c), i)
+					t.Fatalf("%s: element %d, which is not an element of a C_g, has changed", describe(c), i)
 				}
 			}
 		}
 	})
 }
 
-// TestSoftplusAndSigmoidArePositiveFromMinus44 checks both functions at the threshold −44. A model
-// takes the logarithm of a standard deviation computed by softplus, so softplus must not be zero
-// for plausible outputs of a network. Below −44, both functions must be exactly zero, whether they
-// are computed separately or together.
+// TestSoftplusAndSigmoidArePositiveFromMinus44 checks that both functions are positive at −44 and zero
+// below it, whether they are computed separately or together. Models take the logarithm of a standard
+// deviation softplus(x), so softplus must be positive for plausible outputs x of a network.
 func TestSoftplusAndSigmoidArePositiveFromMinus44(t *testing.T) {
 	check := func(t *testing.T, name string, at, below float64) {
 		if at < math.Exp(-44.001) || below != 0 {
-			t.Errorf("%s is %v at −44 and %v just below, want about e⁻⁴⁴ and 0", name, at, below)
+			t.Errorf("%s is %v at −44 and %v at the next number below, want about e⁻⁴⁴ and 0", name, at, below)
 		}
 	}
-	check(t, "SoftplusAt", SoftplusAt(-44), SoftplusAt(math.Nextafter(-44, -50)))
-	check(t, "SigmoidAt", SigmoidAt(-44), SigmoidAt(math.Nextafter(-44, -50)))
+	check(t, "Softplus in plain Go", Softplus.plain(-44), Softplus.plain(math.Nextafter(-44, -50)))
+	check(t, "Sigmoid in plain Go", Sigmoid.plain(-44), Sigmoid.plain(math.Nextafter(-44, -50)))
 	onEachLevel(t, func(t *testing.T) {
 		x, y, slope := []float32{-44, math.Nextafter32(-44, -50)}, make([]float32, 2), make([]float32, 2)
 		Apply(Softplus, y, x)
@@ -213,8 +210,8 @@ func TestSoftplusAndSigmoidArePositiveFromMinus44(t *testing.T) {
 		Apply(Sigmoid, y, x)
 		check(t, "Sigmoid", float64(y[0]), float64(y[1]))
 		SoftplusSigmoid(y, slope, x)
-		check(t, "Softplus with its slope", float64(y[0]), float64(y[1]))
-		check(t, "the slope of Softplus", float64(slope[0]), float64(slope[1]))
+		check(t, "the first result of SoftplusSigmoid", float64(y[0]), float64(y[1]))
+		check(t, "the second result of SoftplusSigmoid", float64(slope[0]), float64(slope[1]))
 	})
 }
 
@@ -227,14 +224,14 @@ func TestSoftplusSigmoidMatchesBothFunctionsInPlainGo(t *testing.T) {
 	y, slope := make([]float64, len(x)), make([]float64, len(x))
 	SoftplusSigmoid(y, slope, x)
 	for i, v := range x {
-		if y[i] != SoftplusAt(v) || slope[i] != SigmoidAt(v) {
-			t.Errorf("softplus and sigmoid of %v are %v and %v together, but %v and %v separately", v, y[i], slope[i], SoftplusAt(v), SigmoidAt(v))
+		if y[i] != Softplus.plain(v) || slope[i] != Sigmoid.plain(v) {
+			t.Errorf("SoftplusSigmoid(%v) = %v, %v, but Softplus and Sigmoid give %v and %v", v, y[i], slope[i], Softplus.plain(v), Sigmoid.plain(v))
 		}
 	}
 }
 
-// TestAllInstructionSetsGiveTheSameBits hashes the results of contractions and elementwise
-// functions. The hash must be the same for all instruction sets on any machine.
+// TestAllInstructionSetsGiveTheSameBits computes a hash of the results of contractions and elementwise
+// functions. The hash is the same for all instruction sets and machines.
 func TestAllInstructionSetsGiveTheSameBits(t *testing.T) {
 	const want = "4d542bd3efb267d3"
 	onEachLevel(t, func(t *testing.T) {
@@ -243,7 +240,7 @@ func TestAllInstructionSetsGiveTheSameBits(t *testing.T) {
 			for _, v := range x {
 				bits := math.Float32bits(v)
 				if v != v {
-					bits = 0x7fc00000 // because processors return different NaNs
+					bits = 0x7fc00000 // processors return different NaNs
 				}
 				h.Write([]byte{byte(bits), byte(bits >> 8), byte(bits >> 16), byte(bits >> 24)})
 			}
@@ -254,7 +251,7 @@ func TestAllInstructionSetsGiveTheSameBits(t *testing.T) {
 			c.Run()
 			add(c.C)
 		}
-		// The operands have every exponent and sign, with random fractions.
+		// The operands x contain each sign and exponent, with random fractions.
 		x := make([]float32, 0, 4*256*8)
 		for bits := range uint32(4 * 256 * 8) {
 			x = append(x, math.Float32frombits(bits<<19|rng.Uint32()>>13))
@@ -269,10 +266,10 @@ func TestAllInstructionSetsGiveTheSameBits(t *testing.T) {
 			elementwiseFunctions[name](u[:n], x[:n], v[:n], y[:n])
 			add(u)
 			add(v)
-			copy(y, z) // because Adamax changes y
+			copy(y, z) // Adamax changes y
 		}
 		if got := fmt.Sprintf("%x", h.Sum64()); got != want {
-			t.Errorf("the hash of results is %s, want %s", got, want)
+			t.Errorf("the hash of the results is %s, want %s", got, want)
 		}
 	})
 }
@@ -298,8 +295,8 @@ func TestTilesPropagateNaNAndInfinity(t *testing.T) {
 	})
 }
 
-// elementwiseFunctions lists the elementwise functions that have SIMD kernels, adapted to a common
-// signature. Each uses only the operands that it needs.
+// elementwiseFunctions contains the elementwise functions that have SIMD kernels, with a common
+// signature.
 var elementwiseFunctions = map[string]func(y, a, b, c []float32){
 	"Add":             func(y, a, b, c []float32) { Add(y, a, b) },
 	"Sub":             func(y, a, b, c []float32) { Sub(y, a, b) },
@@ -320,10 +317,10 @@ var elementwiseFunctions = map[string]func(y, a, b, c []float32){
 func TestElementwiseKernelsMatchPlainGo(t *testing.T) {
 	onEachLevel(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(4, uint64(level)))
-		for _, name := range slices.Sorted(maps.Keys(elementwiseFunctions)) { // sorted, so that each run draws the same inputs
+		for _, name := range slices.Sorted(maps.Keys(elementwiseFunctions)) { // the order and so the random inputs are the same in each run
 			f := elementwiseFunctions[name]
 			for n := range 70 {
-				offset := rng.IntN(17) // so that vectors are not aligned
+				offset := rng.IntN(17) // most vectors are not aligned
 				run := func(l int, x [4][]float32) []float32 {
 					var m [4][]float32
 					for i := range x {
@@ -350,7 +347,7 @@ func TestElementwiseKernelsMatchPlainGo(t *testing.T) {
 	})
 }
 
-// ulps returns |got − want| in units in the last place (ulps) of a float32 of the size of want.
+// ulps returns |got − want| in units in the last place of a float32 with the exponent of want.
 func ulps(got float32, want float64) float64 {
 	w := float32(want)
 	switch {
@@ -360,7 +357,7 @@ func ulps(got float32, want float64) float64 {
 		}
 		return math.Inf(1)
 	case math.IsInf(float64(w), 0) || math.IsInf(float64(got), 0):
-		// An infinity and the largest finite numbers of the same sign count as equal.
+		// An infinity equals the largest finite numbers of the same sign.
 		large := func(x float64) bool { return math.Abs(x) > math.MaxFloat32*(1-0x1p-22) }
 		if got == w || large(want) && large(float64(got)) && (got > 0) == (w > 0) {
 			return 0
@@ -373,7 +370,7 @@ func ulps(got float32, want float64) float64 {
 }
 
 func TestTranscendentalFunctionsAreAccurateEverywhere(t *testing.T) {
-	// Test every 8209th float32, which covers every exponent, and in addition all special values.
+	// x contains every 8209th float32, which includes each exponent, and all special values.
 	step := uint64(8209)
 	if testing.Short() {
 		step = 131101
@@ -400,10 +397,10 @@ func TestTranscendentalFunctionsAreAccurateEverywhere(t *testing.T) {
 		{"Exp", func(y, a []float32) { Apply(Exp, y, a) }, math.Exp, 1.1},
 		{"Log", func(y, a []float32) { Apply(Log, y, a) }, math.Log, 1},
 		{"Tanh", func(y, a []float32) { Apply(Tanh, y, a) }, math.Tanh, 0.51},
-		{"Softplus", func(y, a []float32) { Apply(Softplus, y, a) }, SoftplusAt, 2.5},
-		{"Sigmoid", func(y, a []float32) { Apply(Sigmoid, y, a) }, SigmoidAt, 2.5},
-		{"SoftplusSigmoid, first", func(y, a []float32) { SoftplusSigmoid(y, make([]float32, len(a)), a) }, SoftplusAt, 2.5},
-		{"SoftplusSigmoid, second", func(y, a []float32) { SoftplusSigmoid(make([]float32, len(a)), y, a) }, SigmoidAt, 2.5},
+		{"Softplus", func(y, a []float32) { Apply(Softplus, y, a) }, Softplus.plain, 2.5},
+		{"Sigmoid", func(y, a []float32) { Apply(Sigmoid, y, a) }, Sigmoid.plain, 2.5},
+		{"SoftplusSigmoid, first", func(y, a []float32) { SoftplusSigmoid(y, make([]float32, len(a)), a) }, Softplus.plain, 2.5},
+		{"SoftplusSigmoid, second", func(y, a []float32) { SoftplusSigmoid(make([]float32, len(a)), y, a) }, Sigmoid.plain, 2.5},
 	}
 	results := map[string][]float32{}
 	onEachLevel(t, func(t *testing.T) {
@@ -432,9 +429,9 @@ func TestTranscendentalFunctionsAreAccurateEverywhere(t *testing.T) {
 	})
 }
 
-// TestRowKernelsAreBitIdenticalToPlainGo tests all loops of rows.go, with row lengths around the
-// lengths of vectors and of column blocks, with strides that are zero or leave gaps, and with
-// results that overwrite an operand.
+// TestRowKernelsAreBitIdenticalToPlainGo checks the functions of rows.go. Row lengths are close to
+// multiples of vectors and column blocks, row strides may be zero or larger than a row, and results
+// may overwrite an operand.
 func TestRowKernelsAreBitIdenticalToPlainGo(t *testing.T) {
 	onEachLevel(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(5, 1))
@@ -459,28 +456,35 @@ func TestRowKernelsAreBitIdenticalToPlainGo(t *testing.T) {
 			numberA, numberC, numberY := stride(1), stride(1), stride(1)
 			whole := rows * n
 			for name, f := range map[string]func(y, a, b, c []float64){
-				"ScaleRows":      func(y, a, b, c []float64) { ScaleRows(y[:whole], n, a, numberA, b, rowB) },
-				"MulRows":        func(y, a, b, c []float64) { MulRows(y[:whole], n, a, rowA, b, rowB) },
-				"MulAddRows":     func(y, a, b, c []float64) { MulAddRows(y[:whole], n, a, rowA, b, rowB, c, rowC) },
-				"ScaleAddRows":   func(y, a, b, c []float64) { ScaleAddRows(y[:whole], n, a, numberA, b, rowB, c, rowC) },
-				"in place":       func(y, a, b, c []float64) { ScaleAddRows(y[:whole], n, a, numberA, b, rowB, y, n) },
-				"ScaleShiftRows": func(y, a, b, c []float64) { ScaleShiftRows(y[:whole], n, a, numberA, b, rowB, c, numberC) },
-				"AddDots":        func(y, a, b, c []float64) { AddDots(y, numberY, a, rowA, b, rowB, rows, n) },
-				"AddSums":        func(y, a, b, c []float64) { AddSums(y, numberY, b, rowB, rows, n) },
-				"AddMulRows":     func(y, a, b, c []float64) { AddMulRows(y[:n], a, rowA, b, rowB, rows) },
-				"AddScaledRows":  func(y, a, b, c []float64) { AddScaledRows(y[:n], a, numberA, b, rowB, rows) },
-				"Add":            func(y, a, b, c []float64) { Add(y, a, b) },
-				"Add in place":   func(y, a, b, c []float64) { Add(y, a, y) },
-				"Mul":            func(y, a, b, c []float64) { Mul(y, a, b) },
-				"Scale":          func(y, a, b, c []float64) { Scale(y, c[0], a) },
-				"AddConst":       func(y, a, b, c []float64) { AddConst(y, a, c[0]) },
+				"y_i = a_i·b_i for numbers a_i": func(y, a, b, c []float64) {
+					MulAddRows(y[:whole], n, a, numberA, 0, b, rowB, 1, nil, 0, 0)
+				},
+				"y_i = a_i ⊙ b_i": func(y, a, b, c []float64) {
+					MulAddRows(y[:whole], n, a, rowA, 1, b, rowB, 1, nil, 0, 0)
+				},
+				"y_i = a_i ⊙ b_i + c_i": func(y, a, b, c []float64) {
+					MulAddRows(y[:whole], n, a, rowA, 1, b, rowB, 1, c, rowC, 1)
+				},
+				"y_i = a_i·b_i + c_i for numbers a_i": func(y, a, b, c []float64) {
+					MulAddRows(y[:whole], n, a, numberA, 0, b, rowB, 1, c, rowC, 1)
+				},
+				"y_i = a_i·b_i + y_i for numbers a_i": func(y, a, b, c []float64) {
+					MulAddRows(y[:whole], n, a, numberA, 0, b, rowB, 1, y, n, 1)
+				},
+				"y_i = a_i·b_i + c_i for numbers a_i and c_i": func(y, a, b, c []float64) {
+					MulAddRows(y[:whole], n, a, numberA, 0, b, rowB, 1, c, numberC, 0)
+				},
+				"AddDots":               func(y, a, b, c []float64) { AddDots(y, numberY, a, rowA, b, rowB, rows, n) },
+				"AddSums":               func(y, a, b, c []float64) { AddSums(y, numberY, b, rows, n) },
+				"AddMulRows":            func(y, a, b, c []float64) { AddMulRows(y[:n], a, rowA, 1, b, rowB, rows) },
+				"AddMulRows of numbers": func(y, a, b, c []float64) { AddMulRows(y[:n], a, numberA, 0, b, rowB, rows) },
 			} {
 				got, want := slices.Clone(y), slices.Clone(y)
 				f(got, a, b, c)
 				withLevel(levelNone, func() { f(want, a, b, c) })
 				for i := range want {
 					if math.Float64bits(got[i]) != math.Float64bits(want[i]) && (got[i] == got[i] || want[i] == want[i]) {
-						t.Fatalf("%s, %d rows of %d: element %d is %v, want %v", name, rows, n, i, got[i], want[i])
+						t.Fatalf("%s, %d rows of %d numbers: element %d is %v, want %v", name, rows, n, i, got[i], want[i])
 					}
 				}
 			}
@@ -492,16 +496,16 @@ func TestRowKernelsCheckBounds(t *testing.T) {
 	onEachLevel(t, func(t *testing.T) {
 		defer func() {
 			if recover() == nil {
-				t.Error("no panic although an operand is too short")
+				t.Error("MulAddRows did not panic although an operand is too short")
 			}
 		}()
-		MulRows(make([]float64, 50), 10, make([]float64, 50), 10, make([]float64, 49), 10)
+		MulAddRows(make([]float64, 50), 10, make([]float64, 50), 10, 1, make([]float64, 49), 10, 1, nil, 0, 0)
 	})
 }
 
 func TestAdamaxChecksBounds(t *testing.T) {
 	onEachLevel(t, func(t *testing.T) {
-		for short := 1; short < 4; short++ { // operand 0 determines the number of elements
+		for short := 1; short < 4; short++ { // the length of operand 0 is the number of elements
 			var m [4][]float32
 			for i := range m {
 				m[i] = make([]float32, 20)
@@ -510,7 +514,7 @@ func TestAdamaxChecksBounds(t *testing.T) {
 			func() {
 				defer func() {
 					if recover() == nil {
-						t.Errorf("no panic although operand %d is too short by one element", short)
+						t.Errorf("Adamax did not panic although operand %d is too short by one element", short)
 					}
 				}()
 				Adamax(m[0], m[1], m[2], m[3], 0.9, 0.999, 1, 0)
@@ -519,17 +523,17 @@ func TestAdamaxChecksBounds(t *testing.T) {
 	})
 }
 
-func TestLevelNoneUsesPlainGo(t *testing.T) {
+func TestAllLevelsExceptNoneUseSIMD(t *testing.T) {
 	OnEachLevel(func(name string) {
 		simd := name != "none"
 		if got := SIMD32[float32](); got != simd {
-			t.Errorf("level %s uses SIMD kernels for float32: %v", name, got)
+			t.Errorf("level %s: SIMD32[float32]() = %v, want %v", name, got, simd)
 		}
 		if got := simd64[float64](); got != simd {
-			t.Errorf("level %s uses SIMD kernels for float64: %v", name, got)
+			t.Errorf("level %s: simd64[float64]() = %v, want %v", name, got, simd)
 		}
 		if SIMD32[float64]() || simd64[float32]() {
-			t.Errorf("level %s confuses float32 and float64", name)
+			t.Errorf("level %s: SIMD32[float64]() or simd64[float32]() is true", name)
 		}
 	})
 }
@@ -537,27 +541,27 @@ func TestLevelNoneUsesPlainGo(t *testing.T) {
 func TestHVAESIMDSelectsTheLevel(t *testing.T) {
 	intel, older, arm, other := []int{levelNone, levelAVX2, levelAVX512}, []int{levelNone, levelAVX2}, []int{levelNone, levelNEON}, []int{levelNone}
 	for _, c := range []struct {
-		wish  string
-		there []int
-		want  int
+		name      string
+		available []int
+		want      int
 	}{
 		{"", intel, levelAVX512}, {"none", intel, levelNone}, {"avx2", intel, levelAVX2}, {"avx512", intel, levelAVX512},
 		{"", arm, levelNEON}, {"neon", arm, levelNEON}, {"none", arm, levelNone}, {"", other, levelNone},
 	} {
-		if got, err := chooseLevel(c.wish, c.there); got != c.want || err != nil {
-			t.Errorf("HVAE_SIMD=%s of levels %v: %s, %v, want %s", c.wish, c.there, levelNames[got], err, levelNames[c.want])
+		if got, err := chooseLevel(c.name, c.available); got != c.want || err != nil {
+			t.Errorf("HVAE_SIMD=%s, available levels %v: level %s and error %v, want level %s", c.name, c.available, levelNames[got], err, levelNames[c.want])
 		}
 	}
-	for _, wish := range []string{"bogus", "AVX2", "avx2 ", "1", "avx512", "neon"} {
-		got, err := chooseLevel(wish, older)
-		if got != levelAVX2 || err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", wish)) || !strings.Contains(err.Error(), "can be none, avx2 on this machine") {
-			t.Errorf("HVAE_SIMD=%s: level %s and error %v; want the best, and the levels listed", wish, levelNames[got], err)
+	for _, name := range []string{"bogus", "AVX2", "avx2 ", "1", "avx512", "neon"} {
+		got, err := chooseLevel(name, older)
+		if got != levelAVX2 || err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", name)) || !strings.Contains(err.Error(), "it can be none, avx2, or unset") {
+			t.Errorf("HVAE_SIMD=%s: level %s and error %v, want avx2 and an error that lists the available levels", name, levelNames[got], err)
 		}
 	}
 }
 
 func TestContractionsCheckBounds(t *testing.T) {
-	fits := func() Contraction[float64] { // operands of exactly the required length
+	fits := func() Contraction[float64] { // returns a contraction whose operands have the exact length
 		c := Contraction[float64]{
 			Rows: 3, Cols: 5, Steps: 4, Groups: 2,
 			CStart: 1, CRow: 6, CGroup: 20, ARow: 10, AStep: 2, BStep: 7, BGroup: 30,
@@ -580,14 +584,14 @@ func TestContractionsCheckBounds(t *testing.T) {
 		return false
 	}
 	for what, change := range map[string]func(c *Contraction[float64]){
-		"exact lengths":        func(c *Contraction[float64]) {},
-		"groups in reverse":    func(c *Contraction[float64]) { c.CStart, c.CGroup = 21, -20 },
-		"no segments, A and B": func(c *Contraction[float64]) { c.Segments, c.A, c.B = nil, nil, nil },
-		"no steps, A and B":    func(c *Contraction[float64]) { c.Steps, c.A, c.B = 0, nil, nil },
-		"no rows and no C":     func(c *Contraction[float64]) { c.Rows, c.C = 0, nil },
+		"operands of the exact length": func(c *Contraction[float64]) {},
+		"groups in reverse":            func(c *Contraction[float64]) { c.CStart, c.CGroup = 21, -20 },
+		"no segments, A and B":         func(c *Contraction[float64]) { c.Segments, c.A, c.B = nil, nil, nil },
+		"no steps, A and B":            func(c *Contraction[float64]) { c.Steps, c.A, c.B = 0, nil, nil },
+		"no rows and no C":             func(c *Contraction[float64]) { c.Rows, c.C = 0, nil },
 	} {
 		if panics(change) {
-			t.Errorf("%s: panic", what)
+			t.Errorf("%s: Run panicked", what)
 		}
 	}
 	for what, change := range map[string]func(c *Contraction[float64]){
@@ -608,7 +612,7 @@ func TestContractionsCheckBounds(t *testing.T) {
 		"negative row stride of C":   func(c *Contraction[float64]) { c.CRow = -1 },
 	} {
 		if !panics(change) {
-			t.Errorf("%s: no panic", what)
+			t.Errorf("%s: Run did not panic", what)
 		}
 	}
 }

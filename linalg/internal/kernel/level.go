@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A level is a set of vector kernels for one instruction set.
+// A level is an instruction set with SIMD kernels, or levelNone for plain Go.
 const (
 	levelNone   = iota
 	levelAVX2   // amd64
@@ -17,12 +17,28 @@ const (
 
 var levelNames = []string{"none", "avx2", "avx512", "neon"}
 
-// level is the level of the kernels in use: the level named by the environment variable HVAE_SIMD,
-// or the best one that the processor and the operating system support.
+// A kernelSet describes the SIMD kernels of one level. Each kind of kernel is numbered separately.
+type kernelSet struct {
+	elementwise int // number of the first elementwise kernel
+	peak        int // number of the kernel that measures the peak speed
+	peakSums    int // number of vectors of sums in this kernel
+	transposes  []transposeKernel
+
+	lanes          int        // number of float32 in a vector
+	vectors        int        // number of vectors in the widest tile
+	partialColumns int        // number of columns in the widest partial tile
+	full           tileLookup // tiles of whole vectors
+	partial        tileLookup // tiles narrower than a vector
+	quad           tileLookup // tiles of one vector, which holds four columns of each of several groups
+}
+
+// level is the instruction set in use. The environment variable HVAE_SIMD contains its name. By default,
+// it is the best instruction set that the processor and the operating system support.
 var level, levelError = chooseLevel(os.Getenv("HVAE_SIMD"), available())
 
-// chooseLevel returns the available level with the given name, or the best one, which is the last,
-// if the name is empty. If no available level has that name, it returns the best one and an error.
+// chooseLevel returns the instruction set with the given name from a list of available ones, best last.
+// If the name is empty, it returns the best instruction set. If the list does not contain the name, it
+// returns the best instruction set and an error.
 func chooseLevel(name string, available []int) (l int, err error) {
 	best := available[len(available)-1]
 	if name == "" {
@@ -34,28 +50,33 @@ func chooseLevel(name string, available []int) (l int, err error) {
 			return l, nil
 		}
 	}
-	return best, fmt.Errorf("HVAE_SIMD is %q; it chooses the vector kernels, and can be %s on this machine, or unset for the best",
+	return best, fmt.Errorf("HVAE_SIMD is %q; on this machine it can be %s, or unset for the best SIMD instructions",
 		name, strings.Join(names, ", "))
 }
 
-// Level returns the name of the level in use. If HVAE_SIMD is set but does not name an available
-// level, Level returns the name of the best available level, which is in use, and an error.
+// Level returns the name of the instruction set in use. If HVAE_SIMD is not the name of an available
+// instruction set, the best available instruction set is in use, and Level returns an error too.
 func Level() (name string, err error) { return levelNames[level], levelError }
 
-// Lanes returns the number of float32 in a vector of the kernels in use, or 0 for plain Go.
-func Lanes() int {
-	if s := tileSets[level]; s != nil {
-		return s.lanes
-	}
-	return 0
-}
-
-// OnEachLevel calls f once for each available level, from plain Go to the best, with the kernels
-// of that level in use and its name as the argument. It is for tests only: no other code may use
-// package linalg during the call.
+// OnEachLevel calls f with the name of each available instruction set, while it is in use, from plain Go
+// to the best. It is for tests: no other goroutine may use package linalg during the call.
 func OnEachLevel(f func(name string)) {
 	defer func(l int) { level = l }(level)
 	for _, level = range available() {
 		f(levelNames[level])
 	}
+}
+
+// peakArgs holds the argument of a peak kernel, the number of rounds of its loop.
+type peakArgs struct{ rounds int }
+
+// Peak runs n rounds of a loop of independent multiply-adds in vector registers. It returns the
+// number of float32 operations, two for each multiply-add of a lane, or 0 without SIMD.
+func Peak(n int) int {
+	s := kernelSets[level]
+	if s == nil {
+		return 0
+	}
+	callPeak(s.peak, &peakArgs{n})
+	return 2 * n * s.peakSums * s.lanes
 }

@@ -2,15 +2,15 @@
 
 package kernel
 
-// available returns the available levels in increasing order. It checks that the processor
-// supports the instructions and that the operating system saves the wide registers (Intel 64 and
-// IA-32 Architectures Software Developer's Manual, volume 1, sections 14.3 and 15.2).
+// available returns the available instruction sets, best last. It checks that the processor has the
+// instructions and that the operating system saves the wide registers (Intel 64 and IA-32
+// Architectures Software Developer's Manual, volume 1, sections 14.3 and 15.2).
 func available() []int {
 	const (
 		fma, osxsave, avx = 1 << 12, 1 << 27, 1 << 28 // leaf 1, ecx
 		avx2, bmi2        = 1 << 5, 1 << 8            // leaf 7, ebx
 		f, dq, bw, vl     = 1 << 16, 1 << 17, 1 << 30, 1 << 31
-		ymm, zmm          = 0x6, 0xe6 // register states that xgetbv reports as saved
+		ymm, zmm          = 0x6, 0xe6 // registers that the operating system saves, as reported by xgetbv
 	)
 	if highest, _, _, _ := cpuid(0, 0); highest < 7 {
 		return []int{levelNone}

@@ -2,5 +2,5 @@
 
 package kernel
 
-// available returns the available levels in increasing order.
+// available returns the available instruction sets, best last.
 func available() []int { return []int{levelNone, levelNEON} }

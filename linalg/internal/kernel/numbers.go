@@ -2,33 +2,33 @@
 
 package kernel
 
-// These are the numbers of the elementwise kernels.
+// Numbers of the elementwise kernels.
 const (
-	opAdd             = iota // y = a + b
-	opSub                    // y = a − b
-	opMul                    // y = a·b
-	opDiv                    // y = a/b
-	opMulAdd                 // y = a·b + c
-	opScale                  // y = s·a
-	opAddConst               // y = a + s
-	opExp                    // y = eᵃ
-	opLog                    // y = log a
-	opSigmoid                // y = 1/(1 + e⁻ᵃ)
-	opSoftplus               // y = log(1 + eᵃ)
-	opSoftplusSigmoid        // y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ)
-	opSigmoidGradient        // y = a ⊙ (b − b²)
-	opAdamax                 // a step of Adamax with parameters y, gradient a and averages b and c
+	opAdd             = 0  // y = a + b
+	opSub             = 1  // y = a − b
+	opMul             = 2  // y = a·b
+	opDiv             = 3  // y = a/b
+	opMulAdd          = 4  // y = a·b + c
+	opScale           = 5  // y = s·a
+	opAddConst        = 6  // y = a + s
+	opExp             = 7  // y = eᵃ
+	opLog             = 8  // y = log a
+	opSigmoid         = 9  // y = 1/(1 + e⁻ᵃ)
+	opSoftplus        = 10 // y = log(1 + eᵃ)
+	opSoftplusSigmoid = 11 // y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ)
+	opSigmoidGradient = 12 // y = a ⊙ (b − b²)
+	opAdamax          = 13 // a step of Adamax for parameters y, moving averages b and c and gradient a
 )
 
-// These are the numbers of the row kernels. The index i denotes row i of an operand or, where stated, its number i.
+// Numbers of the row kernels. The index i denotes row i of an operand, or number i of a column.
 const (
-	rowScale      = iota // y_i = a_i·b_i for numbers a_i
-	rowMul               // y_i = a_i ⊙ b_i
-	rowScaleAdd          // y_i = a_i·b_i + c_i for numbers a_i
-	rowScaleShift        // y_i = a_i·b_i + c_i for numbers a_i and c_i
-	rowMulAdd            // y_i = a_i ⊙ b_i + c_i
-	rowAddScaled         // y = y + Σ_i a_i·b_i for numbers a_i
-	rowAddMul            // y = y + Σ_i a_i ⊙ b_i
-	rowAddDots           // y_i = y_i + a_i·b_i (dot product) for numbers y_i and a multiple of four rows
-	rowAddSums           // y_i = y_i + the sum of b_i for numbers y_i and a multiple of four rows
+	rowScale      = 0 // y_i = a_i·b_i for a column a
+	rowMul        = 1 // y_i = a_i ⊙ b_i
+	rowScaleAdd   = 2 // y_i = a_i·b_i + c_i for a column a
+	rowScaleShift = 3 // y_i = a_i·b_i + c_i for columns a and c
+	rowMulAdd     = 4 // y_i = a_i ⊙ b_i + c_i
+	rowAddScaled  = 5 // y = y + Σ_i a_i·b_i for a column a
+	rowAddMul     = 6 // y = y + Σ_i a_i ⊙ b_i
+	rowAddDots    = 7 // y_i = y_i + a_i·b_i (dot product) for a column y; the number of rows is a multiple of four
+	rowAddSums    = 8 // y_i = y_i + the sum of b_i for a column y; the number of rows is a multiple of four
 )

@@ -5,7 +5,7 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// These kernels are loops of independent multiply-adds; see peak.go.
+// These kernels are loops of independent multiply-adds; see the function Peak in level.go.
 
 // CX counts the rounds left.
 TEXT peakAVX512<>(SB), NOSPLIT, $0-16

@@ -5,7 +5,7 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// This kernel is a loop of independent multiply-adds; see peak.go.
+// This kernel is a loop of independent multiply-adds; see the function Peak in level.go.
 
 // R1 counts the rounds left.
 TEXT peakNEON<>(SB), NOSPLIT, $0-16

@@ -2,10 +2,12 @@ package kernel
 
 import "unsafe"
 
-// The functions in this file are the loops of broadcasting operations. The rows of an operand are
-// given as a slice and a row stride; a stride of 0 repeats a single row. SIMD kernels exist for
-// float64. Inlining is disabled: the compiler then keeps the operands in registers, which saves a
-// third of the time for rows of ten samples.
+// The functions in this file are the loops of broadcasting operations. An operand consists of a
+// slice and its strides: element (i, j) of a is a[i·ar + j·ac], where ac is 1 or 0. A stride of 0
+// repeats a row or a number. The column stride is 1 if there is no parameter for it.
+//
+// The SIMD kernels are for float64. The functions are not inlined because the compiler then keeps
+// the operands in registers, which saves a third of the time for rows of ten numbers.
 
 // rowArgs holds the arguments of a row kernel.
 type rowArgs struct {
@@ -13,128 +15,113 @@ type rowArgs struct {
 	rows, cols int
 }
 
-// A rowOperand holds the address of the first row of an operand and its row stride in bytes.
+// A rowOperand describes an operand of a row kernel by the address of its first element and its row
+// stride in bytes.
 type rowOperand struct {
 	first  unsafe.Pointer
 	stride int
 }
 
-// minSIMD is the smallest number of elements worth a SIMD kernel: calling a kernel takes as long
-// as computing about twenty elements in plain Go.
+// minSIMD is the smallest number of elements worth a SIMD kernel. The call of a kernel takes as long
+// as about twenty elements in plain Go.
 const minSIMD = 20
 
-// operand returns a kernel operand whose rows have n numbers each. It panics if s is too short or
-// stride is negative, because the kernels do not check bounds.
-func operand[T Float](s []T, stride, rows, n int) rowOperand {
-	if stride < 0 {
+// operand returns the kernel argument for an operand s of rows × n elements. It panics if s is too
+// short or the row stride is negative, because the kernels do not check bounds.
+func operand[T Float](s []T, row, col, rows, n int) rowOperand {
+	if row < 0 {
 		panic("kernel: negative row stride")
 	}
-	_ = s[(rows-1)*stride+n-1]
-	return rowOperand{pointer(s), 8 * stride}
+	_ = s[(rows-1)*row+(n-1)*col]
+	return rowOperand{pointer(s), 8 * row}
 }
 
-// ScaleRows sets y_i = s_i·q_i for each row y_i of n numbers, where s_i is a single number and q_i
-// is a row. The parameters sr and qr are the row strides of s and q.
+// MulAddRows sets y = a ⊙ b + c for a matrix y whose rows have n elements. A nil c means zero. The
+// function is slow if bc is 0 or, for a c that is not nil, if ac is 1 and cc is 0.
 //
 //go:noinline
-func ScaleRows[T Float](y []T, n int, s []T, sr int, q []T, qr int) {
-	rows := len(y) / n
-	if simd64[T]() && len(y) >= minSIMD {
-		callRow(rowScale, &rowArgs{operand(y, n, rows, n), operand(s, sr, rows, 1), operand(q, qr, rows, n), rowOperand{}, rows, n})
+func MulAddRows[T Float](y []T, n int, a []T, ar, ac int, b []T, br, bc int, c []T, cr, cc int) {
+	if len(y) == 0 {
 		return
 	}
-	for i := range rows {
-		y, s, q := y[i*n:][:n], s[i*sr], q[i*qr:][:n]
-		for j := range y {
-			y[j] = s * q[j]
+	rows, kernel := len(y)/n, noKernel
+	switch {
+	case bc == 0 || ac == 1 && cc == 0 && c != nil:
+	case ac == 0 && c == nil:
+		kernel = rowScale
+	case ac == 1 && c == nil:
+		kernel = rowMul
+	case ac == 0 && cc == 0:
+		kernel = rowScaleShift
+	case ac == 0:
+		kernel = rowScaleAdd
+	default:
+		kernel = rowMulAdd
+	}
+	if simd64[T]() && len(y) >= minSIMD && kernel != noKernel {
+		var r rowOperand
+		if c != nil {
+			r = operand(c, cr, cc, rows, n)
+		}
+		callRow(kernel, &rowArgs{operand(y, n, 1, rows, n), operand(a, ar, ac, rows, n), operand(b, br, bc, rows, n), r, rows, n})
+		return
+	}
+	switch kernel {
+	case rowScale:
+		for i := range rows {
+			y, s, q := y[i*n:][:n], a[i*ar], b[i*br:][:n]
+			for j := range y {
+				y[j] = s * q[j]
+			}
+		}
+	case rowMul:
+		for i := range rows {
+			y, p, q := y[i*n:][:n], a[i*ar:][:n], b[i*br:][:n]
+			for j := range y {
+				y[j] = p[j] * q[j]
+			}
+		}
+	case rowScaleShift:
+		for i := range rows {
+			y, s, q, r := y[i*n:][:n], a[i*ar], b[i*br:][:n], c[i*cr]
+			for j := range y {
+				y[j] = T(s*q[j]) + r
+			}
+		}
+	case rowScaleAdd:
+		for i := range rows {
+			y, s, q, r := y[i*n:][:n], a[i*ar], b[i*br:][:n], c[i*cr:][:n]
+			for j := range y {
+				y[j] = T(s*q[j]) + r[j]
+			}
+		}
+	case rowMulAdd:
+		for i := range rows {
+			y, p, q, r := y[i*n:][:n], a[i*ar:][:n], b[i*br:][:n], c[i*cr:][:n]
+			for j := range y {
+				y[j] = T(p[j]*q[j]) + r[j]
+			}
+		}
+	default:
+		for i := range rows {
+			for j := range n {
+				y[i*n+j] = T(a[i*ar+j*ac]*b[i*br+j*bc]) + c[i*cr+j*cc]
+			}
 		}
 	}
 }
 
-// MulRows sets y_i = p_i ⊙ q_i for each row y_i of n numbers. The parameters pr and qr are the row
-// strides of p and q.
+// AddDots adds the dot product of the rows a_i and b_i, of n elements each, to y[i·yr] for i < rows.
 //
 //go:noinline
-func MulRows[T Float](y []T, n int, p []T, pr int, q []T, qr int) {
-	rows := len(y) / n
-	if simd64[T]() && len(y) >= minSIMD {
-		callRow(rowMul, &rowArgs{operand(y, n, rows, n), operand(p, pr, rows, n), operand(q, qr, rows, n), rowOperand{}, rows, n})
-		return
-	}
-	for i := range rows {
-		y, p, q := y[i*n:][:n], p[i*pr:][:n], q[i*qr:][:n]
-		for j := range y {
-			y[j] = p[j] * q[j]
-		}
-	}
-}
-
-// MulAddRows sets y_i = p_i ⊙ q_i + r_i for each row y_i of n numbers. The parameters pr, qr and
-// rr are the row strides of p, q and r.
-//
-//go:noinline
-func MulAddRows[T Float](y []T, n int, p []T, pr int, q []T, qr int, r []T, rr int) {
-	rows := len(y) / n
-	if simd64[T]() && len(y) >= minSIMD {
-		callRow(rowMulAdd, &rowArgs{operand(y, n, rows, n), operand(p, pr, rows, n), operand(q, qr, rows, n), operand(r, rr, rows, n), rows, n})
-		return
-	}
-	for i := range rows {
-		y, p, q, r := y[i*n:][:n], p[i*pr:][:n], q[i*qr:][:n], r[i*rr:][:n]
-		for j := range y {
-			y[j] = T(p[j]*q[j]) + r[j]
-		}
-	}
-}
-
-// ScaleAddRows sets y_i = s_i·q_i + r_i for each row y_i of n numbers, where s_i is a single
-// number and q_i and r_i are rows. The parameters sr, qr and rr are the row strides.
-//
-//go:noinline
-func ScaleAddRows[T Float](y []T, n int, s []T, sr int, q []T, qr int, r []T, rr int) {
-	rows := len(y) / n
-	if simd64[T]() && len(y) >= minSIMD {
-		callRow(rowScaleAdd, &rowArgs{operand(y, n, rows, n), operand(s, sr, rows, 1), operand(q, qr, rows, n), operand(r, rr, rows, n), rows, n})
-		return
-	}
-	for i := range rows {
-		y, s, q, r := y[i*n:][:n], s[i*sr], q[i*qr:][:n], r[i*rr:][:n]
-		for j := range y {
-			y[j] = T(s*q[j]) + r[j]
-		}
-	}
-}
-
-// ScaleShiftRows sets y_i = s_i·q_i + r_i for each row y_i of n numbers, where s_i and r_i are
-// single numbers and q_i is a row. The parameters sr, qr and rr are the row strides.
-//
-//go:noinline
-func ScaleShiftRows[T Float](y []T, n int, s []T, sr int, q []T, qr int, r []T, rr int) {
-	rows := len(y) / n
-	if simd64[T]() && len(y) >= minSIMD {
-		callRow(rowScaleShift, &rowArgs{operand(y, n, rows, n), operand(s, sr, rows, 1), operand(q, qr, rows, n), operand(r, rr, rows, 1), rows, n})
-		return
-	}
-	for i := range rows {
-		y, s, q, r := y[i*n:][:n], s[i*sr], q[i*qr:][:n], r[i*rr]
-		for j := range y {
-			y[j] = T(s*q[j]) + r
-		}
-	}
-}
-
-// AddDots adds the dot product of the rows p_i and q_i, each of n numbers, to y[i·yr] for each i <
-// rows. The parameters pr and qr are the row strides of p and q.
-//
-//go:noinline
-func AddDots[T Float](y []T, yr int, p []T, pr int, q []T, qr, rows, n int) {
+func AddDots[T Float](y []T, yr int, a []T, ar int, b []T, br, rows, n int) {
+	i := 0
 	if simd64[T]() && rows*n >= minSIMD && rows >= 4 {
-		fours := rows / 4 * 4
-		callRow(rowAddDots, &rowArgs{operand(y, yr, fours, 1), operand(p, pr, fours, n), operand(q, qr, fours, n), rowOperand{}, fours, n})
-		y, p, q, rows = y[fours*yr:], p[fours*pr:], q[fours*qr:], rows-fours
+		i = rows / 4 * 4
+		callRow(rowAddDots, &rowArgs{y: operand(y, yr, 0, i, 1), a: operand(a, ar, 1, i, n), b: operand(b, br, 1, i, n), rows: i, cols: n})
 	}
-	for i := range rows {
-		p, q := p[i*pr:][:n], q[i*qr:][:n]
+	for ; i < rows; i++ {
+		p, q := a[i*ar:][:n], b[i*br:][:n]
 		var s T
 		for j := range p {
 			s += T(p[j] * q[j])
@@ -143,89 +130,82 @@ func AddDots[T Float](y []T, yr int, p []T, pr int, q []T, qr, rows, n int) {
 	}
 }
 
-// AddSums adds the sum of row q_i, of n numbers, to y[i·yr] for each i < rows. The parameter qr is
-// the row stride of q.
+// AddSums adds the sum of row i of x [rows×n] to y[i·yr] for i < rows.
 //
 //go:noinline
-func AddSums[T Float](y []T, yr int, q []T, qr, rows, n int) {
-	if SIMD32[T]() && yr > 0 { // the product with a column of ones
+func AddSums[T Float](y []T, yr int, x []T, rows, n int) {
+	if SIMD32[T]() && yr > 0 { // the product of x with a column of ones
 		one, segment := [1]T{1}, [1]Segment{}
 		c := Contraction[T]{
 			Rows: rows, Cols: 1, Steps: n, Groups: 1,
-			C: y, CRow: yr, A: q, ARow: qr, AStep: 1, B: one[:], Segments: segment[:], Add: true,
+			C: y, CRow: yr, A: x, ARow: n, AStep: 1, B: one[:], Segments: segment[:], Add: true,
 		}
 		c.Run()
 		return
 	}
+	i := 0
 	if simd64[T]() && rows*n >= minSIMD && rows >= 4 {
-		fours := rows / 4 * 4
-		callRow(rowAddSums, &rowArgs{y: operand(y, yr, fours, 1), b: operand(q, qr, fours, n), rows: fours, cols: n})
-		y, q, rows = y[fours*yr:], q[fours*qr:], rows-fours
+		i = rows / 4 * 4
+		callRow(rowAddSums, &rowArgs{y: operand(y, yr, 0, i, 1), b: operand(x, n, 1, i, n), rows: i, cols: n})
 	}
-	for i := range rows {
+	for ; i < rows; i++ {
 		var s T
-		for _, v := range q[i*qr:][:n] {
+		for _, v := range x[i*n:][:n] {
 			s += v
 		}
 		y[i*yr] += s
 	}
 }
 
-// AddMulRows sets y = y + Σ_i p_i ⊙ q_i, where i runs over the given number of rows, each as long
-// as y. The parameters pr and qr are the row strides of p and q.
+// AddMulRows sets y = y + Σ_i a_i ⊙ b_i, where a_i and b_i are rows as long as y and 0 ≤ i < rows.
+// If ac is 0, a_i is a number, and a pass over y adds four products a_i·b_i.
 //
 //go:noinline
-func AddMulRows[T Float](y []T, p []T, pr int, q []T, qr, rows int) {
+func AddMulRows[T Float](y []T, a []T, ar, ac int, b []T, br, rows int) {
 	n := len(y)
 	if simd64[T]() && rows*n >= minSIMD {
-		callRow(rowAddMul, &rowArgs{operand(y, 0, rows, n), operand(p, pr, rows, n), operand(q, qr, rows, n), rowOperand{}, rows, n})
-		return
-	}
-	for i := range rows {
-		p, q := p[i*pr:][:len(y)], q[i*qr:][:len(y)]
-		for j := range y {
-			y[j] += T(p[j] * q[j])
+		kernel := rowAddMul
+		if ac == 0 {
+			kernel = rowAddScaled
 		}
-	}
-}
-
-// AddScaledRows sets y = y + Σ_i s_i·q_i, where i runs over the given number of rows q_i, each as
-// long as y, and s_i is a single number. It adds four rows in each pass over y. The parameters sr
-// and qr are the row strides of s and q.
-//
-//go:noinline
-func AddScaledRows[T Float](y []T, s []T, sr int, q []T, qr, rows int) {
-	if n := len(y); simd64[T]() && rows*n >= minSIMD {
-		callRow(rowAddScaled, &rowArgs{operand(y, 0, rows, n), operand(s, sr, rows, 1), operand(q, qr, rows, n), rowOperand{}, rows, n})
+		callRow(kernel, &rowArgs{y: operand(y, 0, 1, rows, n), a: operand(a, ar, ac, rows, n), b: operand(b, br, 1, rows, n), rows: rows, cols: n})
 		return
 	}
 	i := 0
-	for ; i+4 <= rows; i += 4 {
-		s0, s1, s2, s3 := s[i*sr], s[(i+1)*sr], s[(i+2)*sr], s[(i+3)*sr]
-		q0, q1, q2, q3 := q[i*qr:][:len(y)], q[(i+1)*qr:][:len(y)], q[(i+2)*qr:][:len(y)], q[(i+3)*qr:][:len(y)]
+	for ; ac == 0 && i+4 <= rows; i += 4 {
+		s0, s1, s2, s3 := a[i*ar], a[(i+1)*ar], a[(i+2)*ar], a[(i+3)*ar]
+		q0, q1, q2, q3 := b[i*br:][:n], b[(i+1)*br:][:n], b[(i+2)*br:][:n], b[(i+3)*br:][:n]
 		for j := range y {
 			y[j] = y[j] + T(s0*q0[j]) + T(s1*q1[j]) + T(s2*q2[j]) + T(s3*q3[j])
 		}
 	}
 	for ; i < rows; i++ {
-		s, q := s[i*sr], q[i*qr:][:len(y)]
-		for j := range y {
-			y[j] += T(s * q[j])
+		p, q := a[i*ar:], b[i*br:][:n]
+		if ac == 0 {
+			s := p[0]
+			for j := range y {
+				y[j] += T(s * q[j])
+			}
+		} else {
+			p := p[:n]
+			for j := range y {
+				y[j] += T(p[j] * q[j])
+			}
 		}
 	}
 }
 
-// AddRows adds all rows of x, each as long as y, to y.
-func AddRows[T Float](y, x []T, rows int) {
-	one := [1]T{1}
-	if SIMD32[T]() { // the product of a row of ones with x
+// AddRows sets y = y + s·Σ_i x_i, where the rows x_i of x are as long as y and 0 ≤ i < rows.
+func AddRows[T Float](y []T, s T, x []T, rows int) {
+	number := [1]T{s}
+	if SIMD32[T]() { // the product of a row [1×rows] of equal numbers s with x
 		segment := [1]Segment{}
 		c := Contraction[T]{
 			Rows: 1, Cols: len(y), Steps: rows, Groups: 1,
-			C: y, A: one[:], B: x, BStep: len(y), Segments: segment[:], Add: true,
+			C: y, A: number[:], B: x, BStep: len(y), Segments: segment[:], Add: true,
 		}
 		c.Run()
 		return
 	}
-	AddScaledRows(y, one[:], 0, x, len(y), rows)
+	AddMulRows(y, number[:], 0, 0, x, len(y), rows)
 }

@@ -8,18 +8,20 @@
 // These kernels process rows of float64; see rows.go and rowArgs. They use these registers:
 //
 // 	SI             address of the arguments
-// 	DI, R8-R10     addresses of the operands y, a, b and c at this row
-// 	R11-R13, BX    their strides
-// 	DX, AX, CX     bytes of columns done, columns left, rows left
-// 	Y0, Y1         the numbers a and c of this row
-// 	Y3-Y5, Y8-Y10  products, and sums over rows
+// 	DI, R8-R10     addresses of row i of the operands y, a, b and c
+// 	R11-R13, BX    distances between the rows of y, a, b and c
+// 	DX, AX, CX     number of bytes done in a row, numbers of columns and rows left
+// 	Y0, Y1         the numbers a_i and c_i in all lanes
+// 	Y3-Y5, Y8-Y10  elements of a row, and sums over rows
 //
-// The last two kernels sum four rows in the lanes of Y0. They use some registers differently:
+// The last two kernels, rowAddDots and rowAddSums, compute the sums of four rows in the lanes of Y0.
+// They use some registers differently:
 //
-// 	R11, R12, DX   address of a at these columns, row stride of a, three times the stride
-// 	BX, R13, R10   the same for b
+// 	R11, BX    addresses of a and b in the first of the four rows
+// 	R12, R13   distances between the rows of a and of b
+// 	DX, R10    three times these distances
 
-// y_i = a_i·b_i for numbers a_i
+// y_i = a_i·b_i for a column a
 TEXT rowScale<>(SB), NOSPLIT, $0-16
 	MOVQ DI, SI
 	MOVQ (rowArgs_y+rowOperand_stride)(SI), R11
@@ -29,7 +31,7 @@ TEXT rowScale<>(SB), NOSPLIT, $0-16
 	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
 
-	// All rows of 10 columns, while at least 10 are left.
+	// Compute columns in blocks of 10.
 block0:
 	CMPQ AX, $10
 	JLT block1
@@ -56,7 +58,7 @@ rows0:
 	SUBQ $10, AX
 	JMP block0
 
-	// All rows of 4 columns, while at least 4 are left.
+	// Compute columns in blocks of 4.
 block1:
 	CMPQ AX, $4
 	JLT block2
@@ -79,7 +81,7 @@ rows1:
 	SUBQ $4, AX
 	JMP block1
 
-	// All rows of 2 columns, while at least 2 are left.
+	// Compute columns in blocks of 2.
 block2:
 	CMPQ AX, $2
 	JLT block3
@@ -102,7 +104,7 @@ rows2:
 	SUBQ $2, AX
 	JMP block2
 
-	// All rows of 1 columns, while at least 1 are left.
+	// Compute columns in blocks of 1.
 block3:
 	CMPQ AX, $1
 	JLT block4
@@ -138,7 +140,7 @@ TEXT rowMul<>(SB), NOSPLIT, $0-16
 	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
 
-	// All rows of 10 columns, while at least 10 are left.
+	// Compute columns in blocks of 10.
 block0:
 	CMPQ AX, $10
 	JLT block1
@@ -168,7 +170,7 @@ rows0:
 	SUBQ $10, AX
 	JMP block0
 
-	// All rows of 4 columns, while at least 4 are left.
+	// Compute columns in blocks of 4.
 block1:
 	CMPQ AX, $4
 	JLT block2
@@ -192,7 +194,7 @@ rows1:
 	SUBQ $4, AX
 	JMP block1
 
-	// All rows of 2 columns, while at least 2 are left.
+	// Compute columns in blocks of 2.
 block2:
 	CMPQ AX, $2
 	JLT block3
@@ -216,7 +218,7 @@ rows2:
 	SUBQ $2, AX
 	JMP block2
 
-	// All rows of 1 columns, while at least 1 are left.
+	// Compute columns in blocks of 1.
 block3:
 	CMPQ AX, $1
 	JLT block4
@@ -243,7 +245,7 @@ block4:
 	VZEROUPPER
 	RET
 
-// y_i = a_i·b_i + c_i for numbers a_i
+// y_i = a_i·b_i + c_i for a column a
 TEXT rowScaleAdd<>(SB), NOSPLIT, $0-16
 	MOVQ DI, SI
 	MOVQ (rowArgs_y+rowOperand_stride)(SI), R11
@@ -253,7 +255,7 @@ TEXT rowScaleAdd<>(SB), NOSPLIT, $0-16
 	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
 
-	// All rows of 10 columns, while at least 10 are left.
+	// Compute columns in blocks of 10.
 block0:
 	CMPQ AX, $10
 	JLT block1
@@ -286,7 +288,7 @@ rows0:
 	SUBQ $10, AX
 	JMP block0
 
-	// All rows of 4 columns, while at least 4 are left.
+	// Compute columns in blocks of 4.
 block1:
 	CMPQ AX, $4
 	JLT block2
@@ -313,7 +315,7 @@ rows1:
 	SUBQ $4, AX
 	JMP block1
 
-	// All rows of 2 columns, while at least 2 are left.
+	// Compute columns in blocks of 2.
 block2:
 	CMPQ AX, $2
 	JLT block3
@@ -340,7 +342,7 @@ rows2:
 	SUBQ $2, AX
 	JMP block2
 
-	// All rows of 1 columns, while at least 1 are left.
+	// Compute columns in blocks of 1.
 block3:
 	CMPQ AX, $1
 	JLT block4
@@ -370,7 +372,7 @@ block4:
 	VZEROUPPER
 	RET
 
-// y_i = a_i·b_i + c_i for numbers a_i and c_i
+// y_i = a_i·b_i + c_i for columns a and c
 TEXT rowScaleShift<>(SB), NOSPLIT, $0-16
 	MOVQ DI, SI
 	MOVQ (rowArgs_y+rowOperand_stride)(SI), R11
@@ -380,7 +382,7 @@ TEXT rowScaleShift<>(SB), NOSPLIT, $0-16
 	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
 
-	// All rows of 10 columns, while at least 10 are left.
+	// Compute columns in blocks of 10.
 block0:
 	CMPQ AX, $10
 	JLT block1
@@ -413,7 +415,7 @@ rows0:
 	SUBQ $10, AX
 	JMP block0
 
-	// All rows of 4 columns, while at least 4 are left.
+	// Compute columns in blocks of 4.
 block1:
 	CMPQ AX, $4
 	JLT block2
@@ -440,7 +442,7 @@ rows1:
 	SUBQ $4, AX
 	JMP block1
 
-	// All rows of 2 columns, while at least 2 are left.
+	// Compute columns in blocks of 2.
 block2:
 	CMPQ AX, $2
 	JLT block3
@@ -467,7 +469,7 @@ rows2:
 	SUBQ $2, AX
 	JMP block2
 
-	// All rows of 1 columns, while at least 1 are left.
+	// Compute columns in blocks of 1.
 block3:
 	CMPQ AX, $1
 	JLT block4
@@ -507,7 +509,7 @@ TEXT rowMulAdd<>(SB), NOSPLIT, $0-16
 	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
 
-	// All rows of 10 columns, while at least 10 are left.
+	// Compute columns in blocks of 10.
 block0:
 	CMPQ AX, $10
 	JLT block1
@@ -543,7 +545,7 @@ rows0:
 	SUBQ $10, AX
 	JMP block0
 
-	// All rows of 4 columns, while at least 4 are left.
+	// Compute columns in blocks of 4.
 block1:
 	CMPQ AX, $4
 	JLT block2
@@ -571,7 +573,7 @@ rows1:
 	SUBQ $4, AX
 	JMP block1
 
-	// All rows of 2 columns, while at least 2 are left.
+	// Compute columns in blocks of 2.
 block2:
 	CMPQ AX, $2
 	JLT block3
@@ -599,7 +601,7 @@ rows2:
 	SUBQ $2, AX
 	JMP block2
 
-	// All rows of 1 columns, while at least 1 are left.
+	// Compute columns in blocks of 1.
 block3:
 	CMPQ AX, $1
 	JLT block4
@@ -630,7 +632,7 @@ block4:
 	VZEROUPPER
 	RET
 
-// y = y + Σ_i a_i·b_i for numbers a_i
+// y = y + Σ_i a_i·b_i for a column a
 TEXT rowAddScaled<>(SB), NOSPLIT, $0-16
 	MOVQ DI, SI
 	MOVQ (rowArgs_y+rowOperand_stride)(SI), R11
@@ -640,7 +642,7 @@ TEXT rowAddScaled<>(SB), NOSPLIT, $0-16
 	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
 
-	// All rows of 10 columns, while at least 10 are left.
+	// Compute columns in blocks of 10.
 block0:
 	CMPQ AX, $10
 	JLT block1
@@ -672,7 +674,7 @@ rows0:
 	SUBQ $10, AX
 	JMP block0
 
-	// All rows of 4 columns, while at least 4 are left.
+	// Compute columns in blocks of 4.
 block1:
 	CMPQ AX, $4
 	JLT block2
@@ -696,7 +698,7 @@ rows1:
 	SUBQ $4, AX
 	JMP block1
 
-	// All rows of 2 columns, while at least 2 are left.
+	// Compute columns in blocks of 2.
 block2:
 	CMPQ AX, $2
 	JLT block3
@@ -720,7 +722,7 @@ rows2:
 	SUBQ $2, AX
 	JMP block2
 
-	// All rows of 1 columns, while at least 1 are left.
+	// Compute columns in blocks of 1.
 block3:
 	CMPQ AX, $1
 	JLT block4
@@ -757,7 +759,7 @@ TEXT rowAddMul<>(SB), NOSPLIT, $0-16
 	MOVQ rowArgs_cols(SI), AX
 	XORQ DX, DX
 
-	// All rows of 10 columns, while at least 10 are left.
+	// Compute columns in blocks of 10.
 block0:
 	CMPQ AX, $10
 	JLT block1
@@ -792,7 +794,7 @@ rows0:
 	SUBQ $10, AX
 	JMP block0
 
-	// All rows of 4 columns, while at least 4 are left.
+	// Compute columns in blocks of 4.
 block1:
 	CMPQ AX, $4
 	JLT block2
@@ -817,7 +819,7 @@ rows1:
 	SUBQ $4, AX
 	JMP block1
 
-	// All rows of 2 columns, while at least 2 are left.
+	// Compute columns in blocks of 2.
 block2:
 	CMPQ AX, $2
 	JLT block3
@@ -842,7 +844,7 @@ rows2:
 	SUBQ $2, AX
 	JMP block2
 
-	// All rows of 1 columns, while at least 1 are left.
+	// Compute columns in blocks of 1.
 block3:
 	CMPQ AX, $1
 	JLT block4
@@ -870,7 +872,7 @@ block4:
 	VZEROUPPER
 	RET
 
-// y_i = y_i + a_i·b_i (dot product) for numbers y_i and a multiple of four rows
+// y_i = y_i + a_i·b_i (dot product) for a column y; the number of rows is a multiple of four
 TEXT rowAddDots<>(SB), NOSPLIT, $0-16
 	MOVQ DI, SI
 	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
@@ -887,7 +889,7 @@ rows:
 	MOVQ R9, BX
 	MOVQ rowArgs_cols(SI), AX
 
-	// Four columns of four rows at a time, then two, then one.
+	// Add four columns of four rows at a time, then two, then one.
 columns:
 	SUBQ $4, AX
 	JLT pair
@@ -950,7 +952,7 @@ last:
 	VMULPD Y3, Y1, Y1
 	VADDPD Y1, Y0, Y0
 
-	// Add the sums to y.
+	// Add the sums of the four rows to y.
 store:
 	VEXTRACTF128 $1, Y0, X2
 	VUNPCKHPD X0, X0, X1
@@ -974,7 +976,7 @@ store:
 	VZEROUPPER
 	RET
 
-// y_i = y_i + the sum of b_i for numbers y_i and a multiple of four rows
+// y_i = y_i + the sum of b_i for a column y; the number of rows is a multiple of four
 TEXT rowAddSums<>(SB), NOSPLIT, $0-16
 	MOVQ DI, SI
 	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
@@ -991,7 +993,7 @@ rows:
 	MOVQ R9, BX
 	MOVQ rowArgs_cols(SI), AX
 
-	// Four columns of four rows at a time, then two, then one.
+	// Add four columns of four rows at a time, then two, then one.
 columns:
 	SUBQ $4, AX
 	JLT pair
@@ -1038,7 +1040,7 @@ last:
 	VINSERTF128 $1, X2, Y1, Y1
 	VADDPD Y1, Y0, Y0
 
-	// Add the sums to y.
+	// Add the sums of the four rows to y.
 store:
 	VEXTRACTF128 $1, Y0, X2
 	VUNPCKHPD X0, X0, X1

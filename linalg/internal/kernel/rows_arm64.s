@@ -8,18 +8,19 @@
 // These kernels process rows of float64; see rows.go and rowArgs. They use these registers:
 //
 // 	R0              address of the arguments
-// 	R1-R4           addresses of the operands y, a, b and c at this row
-// 	R5-R8           their strides
-// 	R9-R11          bytes of columns done, columns left, rows left
-// 	V0, V1          the numbers a and c of this row
-// 	V3-V7, V16-V20  products, and sums over rows
+// 	R1-R4           addresses of row i of the operands y, a, b and c
+// 	R5-R8           distances between the rows of y, a, b and c
+// 	R9-R11          number of bytes done in a row, numbers of columns and rows left
+// 	V0, V1          the numbers a_i and c_i in all lanes
+// 	V3-V7, V16-V20  elements of a row, and sums over rows
 //
-// The last two kernels sum two rows each in V0 and V1. They use some registers differently:
+// The last two kernels, rowAddDots and rowAddSums, compute the sums of four rows in the lanes of V0 and V1.
+// They use some registers differently:
 //
-// 	R12, R14   addresses of a and b at these columns of the first row
-// 	R13, R15   addresses of a and b at these columns of each row
+// 	R12, R14   addresses of a and b in the first of the four rows
+// 	R13, R15   addresses of a and b in the current row
 
-// y_i = a_i·b_i for numbers a_i
+// y_i = a_i·b_i for a column a
 TEXT rowScale<>(SB), NOSPLIT, $0-16
 	MOVD (rowArgs_y+rowOperand_stride)(R0), R5
 	MOVD (rowArgs_a+rowOperand_stride)(R0), R6
@@ -28,7 +29,7 @@ TEXT rowScale<>(SB), NOSPLIT, $0-16
 	MOVD $0, R9
 	MOVD rowArgs_cols(R0), R10
 
-	// All rows of 10 columns, while at least 10 are left.
+	// Compute columns in blocks of 10.
 block0:
 	CMP $10, R10
 	BLT block1
@@ -64,7 +65,7 @@ rows0:
 	SUB $10, R10
 	JMP block0
 
-	// All rows of 2 columns, while at least 2 are left.
+	// Compute columns in blocks of 2.
 block1:
 	CMP $2, R10
 	BLT block2
@@ -88,7 +89,7 @@ rows1:
 	SUB $2, R10
 	JMP block1
 
-	// All rows of 1 columns, while at least 1 are left.
+	// Compute columns in blocks of 1.
 block2:
 	CMP $1, R10
 	BLT block3
@@ -123,7 +124,7 @@ TEXT rowMul<>(SB), NOSPLIT, $0-16
 	MOVD $0, R9
 	MOVD rowArgs_cols(R0), R10
 
-	// All rows of 10 columns, while at least 10 are left.
+	// Compute columns in blocks of 10.
 block0:
 	CMP $10, R10
 	BLT block1
@@ -164,7 +165,7 @@ rows0:
 	SUB $10, R10
 	JMP block0
 
-	// All rows of 2 columns, while at least 2 are left.
+	// Compute columns in blocks of 2.
 block1:
 	CMP $2, R10
 	BLT block2
@@ -189,7 +190,7 @@ rows1:
 	SUB $2, R10
 	JMP block1
 
-	// All rows of 1 columns, while at least 1 are left.
+	// Compute columns in blocks of 1.
 block2:
 	CMP $1, R10
 	BLT block3
@@ -216,7 +217,7 @@ rows2:
 block3:
 	RET
 
-// y_i = a_i·b_i + c_i for numbers a_i
+// y_i = a_i·b_i + c_i for a column a
 TEXT rowScaleAdd<>(SB), NOSPLIT, $0-16
 	MOVD (rowArgs_y+rowOperand_stride)(R0), R5
 	MOVD (rowArgs_a+rowOperand_stride)(R0), R6
@@ -225,7 +226,7 @@ TEXT rowScaleAdd<>(SB), NOSPLIT, $0-16
 	MOVD $0, R9
 	MOVD rowArgs_cols(R0), R10
 
-	// All rows of 10 columns, while at least 10 are left.
+	// Compute columns in blocks of 10.
 block0:
 	CMP $10, R10
 	BLT block1
@@ -274,7 +275,7 @@ rows0:
 	SUB $10, R10
 	JMP block0
 
-	// All rows of 2 columns, while at least 2 are left.
+	// Compute columns in blocks of 2.
 block1:
 	CMP $2, R10
 	BLT block2
@@ -303,7 +304,7 @@ rows1:
 	SUB $2, R10
 	JMP block1
 
-	// All rows of 1 columns, while at least 1 are left.
+	// Compute columns in blocks of 1.
 block2:
 	CMP $1, R10
 	BLT block3
@@ -334,7 +335,7 @@ rows2:
 block3:
 	RET
 
-// y_i = a_i·b_i + c_i for numbers a_i and c_i
+// y_i = a_i·b_i + c_i for columns a and c
 TEXT rowScaleShift<>(SB), NOSPLIT, $0-16
 	MOVD (rowArgs_y+rowOperand_stride)(R0), R5
 	MOVD (rowArgs_a+rowOperand_stride)(R0), R6
@@ -343,7 +344,7 @@ TEXT rowScaleShift<>(SB), NOSPLIT, $0-16
 	MOVD $0, R9
 	MOVD rowArgs_cols(R0), R10
 
-	// All rows of 10 columns, while at least 10 are left.
+	// Compute columns in blocks of 10.
 block0:
 	CMP $10, R10
 	BLT block1
@@ -387,7 +388,7 @@ rows0:
 	SUB $10, R10
 	JMP block0
 
-	// All rows of 2 columns, while at least 2 are left.
+	// Compute columns in blocks of 2.
 block1:
 	CMP $2, R10
 	BLT block2
@@ -415,7 +416,7 @@ rows1:
 	SUB $2, R10
 	JMP block1
 
-	// All rows of 1 columns, while at least 1 are left.
+	// Compute columns in blocks of 1.
 block2:
 	CMP $1, R10
 	BLT block3
@@ -454,7 +455,7 @@ TEXT rowMulAdd<>(SB), NOSPLIT, $0-16
 	MOVD $0, R9
 	MOVD rowArgs_cols(R0), R10
 
-	// All rows of 10 columns, while at least 10 are left.
+	// Compute columns in blocks of 10.
 block0:
 	CMP $10, R10
 	BLT block1
@@ -508,7 +509,7 @@ rows0:
 	SUB $10, R10
 	JMP block0
 
-	// All rows of 2 columns, while at least 2 are left.
+	// Compute columns in blocks of 2.
 block1:
 	CMP $2, R10
 	BLT block2
@@ -538,7 +539,7 @@ rows1:
 	SUB $2, R10
 	JMP block1
 
-	// All rows of 1 columns, while at least 1 are left.
+	// Compute columns in blocks of 1.
 block2:
 	CMP $1, R10
 	BLT block3
@@ -570,7 +571,7 @@ rows2:
 block3:
 	RET
 
-// y = y + Σ_i a_i·b_i for numbers a_i
+// y = y + Σ_i a_i·b_i for a column a
 TEXT rowAddScaled<>(SB), NOSPLIT, $0-16
 	MOVD (rowArgs_y+rowOperand_stride)(R0), R5
 	MOVD (rowArgs_a+rowOperand_stride)(R0), R6
@@ -579,7 +580,7 @@ TEXT rowAddScaled<>(SB), NOSPLIT, $0-16
 	MOVD $0, R9
 	MOVD rowArgs_cols(R0), R10
 
-	// All rows of 10 columns, while at least 10 are left.
+	// Compute columns in blocks of 10.
 block0:
 	CMP $10, R10
 	BLT block1
@@ -624,7 +625,7 @@ rows0:
 	SUB $10, R10
 	JMP block0
 
-	// All rows of 2 columns, while at least 2 are left.
+	// Compute columns in blocks of 2.
 block1:
 	CMP $2, R10
 	BLT block2
@@ -649,7 +650,7 @@ rows1:
 	SUB $2, R10
 	JMP block1
 
-	// All rows of 1 columns, while at least 1 are left.
+	// Compute columns in blocks of 1.
 block2:
 	CMP $1, R10
 	BLT block3
@@ -685,7 +686,7 @@ TEXT rowAddMul<>(SB), NOSPLIT, $0-16
 	MOVD $0, R9
 	MOVD rowArgs_cols(R0), R10
 
-	// All rows of 10 columns, while at least 10 are left.
+	// Compute columns in blocks of 10.
 block0:
 	CMP $10, R10
 	BLT block1
@@ -735,7 +736,7 @@ rows0:
 	SUB $10, R10
 	JMP block0
 
-	// All rows of 2 columns, while at least 2 are left.
+	// Compute columns in blocks of 2.
 block1:
 	CMP $2, R10
 	BLT block2
@@ -761,7 +762,7 @@ rows1:
 	SUB $2, R10
 	JMP block1
 
-	// All rows of 1 columns, while at least 1 are left.
+	// Compute columns in blocks of 1.
 block2:
 	CMP $1, R10
 	BLT block3
@@ -789,7 +790,7 @@ rows2:
 block3:
 	RET
 
-// y_i = y_i + a_i·b_i (dot product) for numbers y_i and a multiple of four rows
+// y_i = y_i + a_i·b_i (dot product) for a column y; the number of rows is a multiple of four
 TEXT rowAddDots<>(SB), NOSPLIT, $0-16
 	MOVD (rowArgs_y+rowOperand_first)(R0), R1
 	MOVD (rowArgs_a+rowOperand_first)(R0), R2
@@ -805,7 +806,7 @@ rows:
 	MOVD R3, R14
 	MOVD rowArgs_cols(R0), R10
 
-	// Two columns of four rows at a time, then one.
+	// Add two columns of four rows at a time, then one.
 columns:
 	SUBS $2, R10
 	BLT last
@@ -870,7 +871,7 @@ last:
 	ADD $8, R12
 	ADD $8, R14
 
-	// Add the sums to y.
+	// Add the sums of the four rows to y.
 store:
 	FMOVD (R1), F2
 	FADDD F0, F2
@@ -896,7 +897,7 @@ store:
 	BNE rows
 	RET
 
-// y_i = y_i + the sum of b_i for numbers y_i and a multiple of four rows
+// y_i = y_i + the sum of b_i for a column y; the number of rows is a multiple of four
 TEXT rowAddSums<>(SB), NOSPLIT, $0-16
 	MOVD (rowArgs_y+rowOperand_first)(R0), R1
 	MOVD (rowArgs_a+rowOperand_first)(R0), R2
@@ -912,7 +913,7 @@ rows:
 	MOVD R3, R14
 	MOVD rowArgs_cols(R0), R10
 
-	// Two columns of four rows at a time, then one.
+	// Add two columns of four rows at a time, then one.
 columns:
 	SUBS $2, R10
 	BLT last
@@ -953,7 +954,7 @@ last:
 	ADD $8, R12
 	ADD $8, R14
 
-	// Add the sums to y.
+	// Add the sums of the four rows to y.
 store:
 	FMOVD (R1), F2
 	FADDD F0, F2

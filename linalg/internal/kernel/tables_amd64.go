@@ -4,59 +4,50 @@
 
 package kernel
 
-// tileSets holds the tile kernels of each level, each with its rows, vectors and number.
-var tileSets = [levels]*tileSet{
-	levelAVX512: newTileSet(16, 3, 15,
-		[]tileKernel{ // full
+// kernelSets lists the kernels of each level. A tileKernel is {rows, vectors, number}, and a transposeKernel
+// is {rows, number}.
+var kernelSets = [levels]*kernelSet{
+	levelAVX512: {
+		elementwise: 0, peak: 0, peakSums: 12,
+		transposes: []transposeKernel{{16, 0}, {8, 1}},
+		lanes:      16, vectors: 3, partialColumns: 15,
+		full: newTileLookup([]tileKernel{
 			{1, 1, 0}, {1, 2, 1}, {1, 3, 2},
 			{2, 1, 3}, {2, 2, 4}, {2, 3, 5},
 			{4, 1, 6}, {4, 2, 7}, {4, 3, 8},
 			{5, 1, 9}, {5, 2, 10}, {5, 3, 11},
 			{8, 1, 12}, {8, 2, 13}, {8, 3, 14},
 			{16, 1, 15},
-		},
-		[]tileKernel{ // partial
+		}),
+		partial: newTileLookup([]tileKernel{
 			{1, 1, 16},
 			{4, 1, 17},
 			{8, 1, 18},
 			{16, 1, 19},
-		},
-		[]tileKernel{ // quad
+		}),
+		quad: newTileLookup([]tileKernel{
 			{1, 1, 20},
 			{4, 1, 21},
 			{16, 1, 22},
 		}),
-	levelAVX2: newTileSet(8, 3, 7,
-		[]tileKernel{ // full
+	},
+	levelAVX2: {
+		elementwise: 14, peak: 1, peakSums: 12,
+		transposes: []transposeKernel{{8, 1}},
+		lanes:      8, vectors: 3, partialColumns: 7,
+		full: newTileLookup([]tileKernel{
 			{1, 1, 23}, {1, 2, 24}, {1, 3, 25},
 			{2, 1, 26}, {2, 2, 27}, {2, 3, 28},
 			{4, 1, 29}, {4, 2, 30}, {4, 3, 31},
-		},
-		[]tileKernel{ // partial
+		}),
+		partial: newTileLookup([]tileKernel{
 			{1, 1, 32},
 			{2, 1, 33},
 			{4, 1, 34},
-		},
-		[]tileKernel{ // quad
+		}),
+		quad: newTileLookup([]tileKernel{
 			{1, 1, 35},
 			{4, 1, 36},
 		}),
-}
-
-// transposeKernels holds the transpose kernels of each level, each with its rows and number.
-var transposeKernels = [levels][]transposeKernel{
-	levelAVX512: {{16, 0}, {8, 1}},
-	levelAVX2:   {{8, 1}},
-}
-
-// elementwiseFirst is the number of each level's first elementwise kernel.
-var elementwiseFirst = [levels]int{
-	levelAVX512: 0,
-	levelAVX2:   14,
-}
-
-// peakKernels holds the number of each level's peak kernel and the number of its sums.
-var peakKernels = [levels]peakKernel{
-	levelAVX512: {0, 12},
-	levelAVX2:   {1, 12},
+	},
 }

@@ -4,38 +4,27 @@
 
 package kernel
 
-// tileSets holds the tile kernels of each level, each with its rows, vectors and number.
-var tileSets = [levels]*tileSet{
-	levelNEON: newTileSet(4, 4, 1,
-		[]tileKernel{ // full
+// kernelSets lists the kernels of each level. A tileKernel is {rows, vectors, number}, and a transposeKernel
+// is {rows, number}.
+var kernelSets = [levels]*kernelSet{
+	levelNEON: {
+		elementwise: 0, peak: 0, peakSums: 24,
+		transposes: []transposeKernel{{4, 0}},
+		lanes:      4, vectors: 4, partialColumns: 1,
+		full: newTileLookup([]tileKernel{
 			{1, 1, 0}, {1, 2, 1}, {1, 3, 2}, {1, 4, 3},
 			{2, 1, 4}, {2, 2, 5}, {2, 3, 6}, {2, 4, 7},
 			{4, 1, 8}, {4, 2, 9}, {4, 3, 10}, {4, 4, 11},
 			{6, 4, 12},
 			{8, 1, 13}, {8, 2, 14}, {8, 3, 15},
 			{16, 1, 16},
-		},
-		[]tileKernel{ // partial
+		}),
+		partial: newTileLookup([]tileKernel{
 			{1, 1, 17},
 			{4, 1, 18},
 			{8, 1, 19},
 			{16, 1, 20},
-		},
-		[]tileKernel{ // quad
 		}),
-}
-
-// transposeKernels holds the transpose kernels of each level, each with its rows and number.
-var transposeKernels = [levels][]transposeKernel{
-	levelNEON: {{4, 0}},
-}
-
-// elementwiseFirst is the number of each level's first elementwise kernel.
-var elementwiseFirst = [levels]int{
-	levelNEON: 0,
-}
-
-// peakKernels holds the number of each level's peak kernel and the number of its sums.
-var peakKernels = [levels]peakKernel{
-	levelNEON: {0, 24},
+		quad: newTileLookup([]tileKernel{}),
+	},
 }

@@ -2,7 +2,8 @@ package kernel
 
 import "unsafe"
 
-// tileArgs holds the arguments of a tile kernel. All strides and distances are in bytes.
+// tileArgs holds the arguments of a tile kernel, which computes a tile of C. All strides and
+// distances are in bytes.
 type tileArgs struct {
 	c, a, b, bias  unsafe.Pointer
 	aRow, aStep    int
@@ -15,33 +16,19 @@ type tileArgs struct {
 	segmentCount   int
 	//lint:ignore U1000 a counter of kernels with too few registers
 	left  int // number of segments left
-	lanes int // columns of a partial tile
+	lanes int // number of columns of a partial tile
 	add   int // 1 to add to C, else 0
 }
 
-// A tileKernel holds the size of a tile, in rows and in vectors of columns, and the number of
-// its kernel.
+// A tileKernel holds the size of a tile, in rows and in vectors of columns, and the number of the
+// kernel for this size.
 type tileKernel struct{ rows, vectors, number int }
 
-// A tileSet holds the tile kernels of one level.
-type tileSet struct {
-	lanes          int // number of float32 in a vector
-	vectors        int // number of vectors in the widest tile
-	partialColumns int // number of columns in the widest partial tile
-	full           tileLookup
-	partial        tileLookup // tiles narrower than a vector
-	quad           tileLookup // tiles of one vector that holds four columns of each of several groups
-}
-
-// A tileLookup holds, for each number of remaining rows and each number of vectors, the tallest
-// tile that fits.
+// A tileLookup is a table of kernels. Element [r][v] is the tallest tile of v vectors that has at
+// most r rows.
 type tileLookup [maxRows + 1][maxVectors + 1]tileKernel
 
 const maxRows, maxVectors = 16, 4
-
-func newTileSet(lanes, vectors, partialColumns int, full, partial, quad []tileKernel) *tileSet {
-	return &tileSet{lanes, vectors, partialColumns, newTileLookup(full), newTileLookup(partial), newTileLookup(quad)}
-}
 
 func newTileLookup(tiles []tileKernel) (t tileLookup) {
 	for rows := range t {
@@ -54,56 +41,26 @@ func newTileLookup(tiles []tileKernel) (t tileLookup) {
 	return t
 }
 
-// cacheSize is the largest size, in bytes, of a matrix B that stays in the first-level data cache.
-// Current processors have caches of 32 or 48 KiB.
-const cacheSize = 1 << 15
+// noBias is the bias of a contraction without bias.
+var noBias [maxRows]float32
 
-// noBias is the bias passed to kernels if a contraction has none: zeros for the rows of the
-// tallest tile.
-var noBias [16]float32
-
-// A contraction is divided into strips, and each strip into tiles. The drawings use vectors of
-// 16 lanes and tiles of up to three vectors:
+// tiles computes the contraction with SIMD kernels. It divides C into strips of columns, and strips
+// into tiles, one below the other. The drawing is for vectors of 16 lanes and tiles of up to three
+// vectors:
 //
 //	one group of 100 columns           four groups of 36 columns
 //	┌────48────┬────48────┬4┐          ┌16┬16┬4┐ ┌16┬16┬4┐ ┌16┬16┬4┐ ┌16┬16┬4┐
-//	│  strip   │  strip   │ │          │a │b │c│ │a │b │c│ │a │b │c│ │d │e │c│
+//	│  tile    │  tile    │ │          │a │b │c│ │a │b │c│ │a │b │c│ │d │e │c│
 //	│ 8 rows   │ 8 rows   │ │          │  │  │ │ │  │  │ │ │  │  │ │ │  │  │ │
 //	├ ─ ─ ─ ─ ─┼ ─ ─ ─ ─ ─┤ │          └──┴──┴─┘ └──┴──┴─┘ └──┴──┴─┘ └──┴──┴─┘
-//	│ 8 rows   │ 8 rows   │ │          Strips a and b have a vector of each of three groups,
-//	└──────────┴──────────┴─┘          which share the elements of A; d and e belong to the
-//	The last strip is a partial        last group. Quad tiles c have four columns of each
-//	vector.                            group in one vector.
+//	│ 8 rows   │ 8 rows   │ │          A tile of strip a or b has one vector of each of three
+//	└──────────┴──────────┴─┘          groups, which share the elements of A. Strips d and e
+//	The last strip consists of         have one vector of the last group. A quad tile, in strip
+//	partial tiles.                     c, has one vector, with four columns of each group.
 //
-// A strip consists of tiles below each other, which all read the same columns of B. These stay in
-// the first-level cache.
-
-// tiles computes the contraction tile by tile. Usually it completes one strip after the other. If
-// there is one group, with more than three vectors of columns, and all of B fits into the
-// first-level cache, it instead completes one row of tiles after the other, so that C is accessed
-// once, in memory order. For the 512×450 weight gradient of a dense layer with 16 steps, the
-// second order reduces the time from 78 µs to 58 µs if C is in the third-level cache, but
-// increases it from 48 µs to 54 µs if C is in the second-level cache. In training, linalg.Updates
-// combines products with few steps, such as these.
+// The tiles of a strip read the same columns of B, which stay in the first-level cache.
 func (c *Contraction[T]) tiles() {
-	s := tileSets[level]
-	if c.Groups > 1 || c.Cols <= 3*s.lanes || 4*c.Cols*c.Steps*len(c.Segments) > cacheSize {
-		c.strips(s)
-		return
-	}
-	height := s.full[maxRows][s.vectors].rows
-	for i := 0; i < c.Rows; i += height {
-		rows := *c
-		rows.Rows, rows.C, rows.A = min(height, c.Rows-i), c.C[i*c.CRow:], c.A[i*c.ARow:]
-		if c.Bias != nil {
-			rows.Bias = c.Bias[i:]
-		}
-		rows.strips(s)
-	}
-}
-
-// strips computes the contraction strip by strip.
-func (c *Contraction[T]) strips(s *tileSet) {
+	s := kernelSets[level]
 	args := tileArgs{
 		bias: unsafe.Pointer(&noBias),
 		cRow: 4 * c.CRow, aRow: 4 * c.ARow, aStep: 4 * c.AStep, bStep: 4 * c.BStep,
@@ -112,18 +69,18 @@ func (c *Contraction[T]) strips(s *tileSet) {
 	if c.Add {
 		args.add = 1
 	}
-	// The widest tiles cover the first columns of each group. In the remaining columns, each
+	// The widest tiles compute the first columns of each group. In the remaining columns, each
 	// vector of a tile belongs to a different group, unless there is only one group.
 	wide := s.vectors * s.lanes
 	done := c.Cols / wide * wide
 	args.cVector, args.bVector, args.lanes = 4*s.lanes, 4*s.lanes, s.lanes
 	for g := range c.Groups {
 		for j := 0; j < done; j += wide {
-			c.strip(args, s, g, j, s.vectors)
+			c.strip(args, &s.full, g, j, s.vectors)
 		}
 	}
 	if n := (c.Cols - done) / s.lanes; c.Groups == 1 && n > 0 {
-		c.strip(args, s, 0, done, n)
+		c.strip(args, &s.full, 0, done, n)
 		done += n * s.lanes
 	}
 	args.cVector, args.bVector = 4*c.CGroup, 4*c.BGroup
@@ -132,52 +89,42 @@ func (c *Contraction[T]) strips(s *tileSet) {
 			c.quads(args, s, j)
 			break
 		}
-		most := s.vectors
+		tiles, most := &s.full, s.vectors
 		if j+s.lanes > c.Cols {
 			args.lanes = min(c.Cols-j, s.partialColumns)
-			most = 1
+			tiles, most = &s.partial, 1
 		}
 		for g := 0; g < c.Groups; {
 			left := c.Groups - g
 			strips := (left + most - 1) / most
 			n := (left + strips - 1) / strips // divide the groups evenly among the strips
-			c.strip(args, s, g, j, n)
+			c.strip(args, tiles, g, j, n)
 			g += n
 		}
 	}
 }
 
-// quads computes the last four columns, j to j+3, of all groups. A vector consists of quarters of
-// four lanes, one for each group. If fewer groups than quarters remain, the last group is computed
-// several times; a single remaining group is computed with partial tiles instead.
-func (c *Contraction[T]) quads(args tileArgs, s *tileSet, j int) {
+// quads computes the last four columns, j to j+3, of all groups. Each group has four lanes of a
+// vector. If too few groups remain to fill a vector, the vector holds the last group several times. A
+// single remaining group is computed with partial tiles.
+func (c *Contraction[T]) quads(args tileArgs, s *kernelSet, j int) {
 	for g := 0; g < c.Groups; {
 		n := min(c.Groups-g, s.lanes/4)
 		if n == 1 {
 			args.lanes = 4
-			c.strip(args, s, g, j, 1)
+			c.strip(args, &s.partial, g, j, 1)
 			return
 		}
 		args.bQuad2, args.bQuad3 = min(2, n-1)*args.bVector, min(3, n-1)*args.bVector
 		args.cQuad2, args.cQuad3 = min(2, n-1)*args.cVector, min(3, n-1)*args.cVector
-		c.column(args, &s.quad, g, j, 1)
+		c.strip(args, &s.quad, g, j, 1)
 		g += n
 	}
 }
 
-// strip computes all rows of a strip of n vectors that starts at column j of group g.
-func (c *Contraction[T]) strip(args tileArgs, s *tileSet, g, j, n int) {
-	if args.lanes < s.lanes {
-		c.column(args, &s.partial, g, j, n)
-	} else {
-		c.column(args, &s.full, g, j, n)
-	}
-}
-
-// column runs tiles of n vectors, one below the other, that start at column j of group g. It takes
-// args by value, because storing a pointer through a pointer would move the contraction to the
-// heap.
-func (c *Contraction[T]) column(args tileArgs, tiles *tileLookup, g, j, n int) {
+// strip computes a strip of n vectors that starts at column j of group g. args is not a pointer
+// because storing pointers through it would move the contraction to the heap.
+func (c *Contraction[T]) strip(args tileArgs, tiles *tileLookup, g, j, n int) {
 	args.b = unsafe.Pointer(&c.B[g*c.BGroup+j])
 	for i := 0; i < c.Rows; {
 		k := tiles[min(c.Rows-i, maxRows)][n]

@@ -8,12 +8,12 @@
 // These kernels compute the tiles of contractions; see tiles.go and tileArgs. Most of them use these registers:
 //
 // 	DI          address of the arguments
-// 	SI, BX      addresses of A and B at this step; at the end SI is the address of a row of C
-// 	R8-R11      1, 3, 5 and 7 times the row stride of A, later of C
-// 	DX          the distance between vectors of B, later of C
-// 	R12, R13    the step strides of A and B
-// 	R14, CX     the next segment, steps left
-// 	K1, Y15     the mask
+// 	SI, BX      addresses of the elements of A and B at a step; SI is later the address of a row of C
+// 	R8-R11      1, 3, 5 and 7 times the distance between rows of A; R8 is later the distance between rows of C
+// 	DX          distance between vectors of B, later of C
+// 	R12, R13    distances between steps of A and of B
+// 	R14, CX     address of the next segment, number of steps left
+// 	K1, Y15     mask of a partial tile (K1 with AVX-512, Y15 with AVX2)
 //
 // The comment of each tile lists its vector registers.
 
@@ -27,7 +27,7 @@ DATA ones<>+48(SB)/8, $0
 DATA ones<>+56(SB)/8, $0
 GLOBL ones<>(SB), NOPTR|RODATA, $64
 
-// tile1x1AVX512: C is in Z0, with vector v of row i in register 1·i + v; B is in Z1; elements of A are in the registers after B.
+// tile1x1AVX512 keeps vector v of row i of C in register 1·i + v (Z0) and B in Z1. Elements of A are in the registers after B.
 TEXT tile1x1AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -36,7 +36,7 @@ TEXT tile1x1AVX512<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_c(DI), SI
 	PREFETCHT0 (SI)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
@@ -58,7 +58,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMOVUPS (BX), Z1
 	VBROADCASTSS (SI), Z2
@@ -70,7 +70,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -83,7 +83,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile1x2AVX512: C is in Z0-Z1, with vector v of row i in register 2·i + v; B is in Z2-Z3; elements of A are in the registers after B.
+// tile1x2AVX512 keeps vector v of row i of C in register 2·i + v (Z0-Z1) and B in Z2-Z3. Elements of A are in the registers after B.
 TEXT tile1x2AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -93,7 +93,7 @@ TEXT tile1x2AVX512<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (SI)
 	PREFETCHT0 (SI)(DX*1)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
@@ -116,7 +116,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMOVUPS (BX), Z2
 	VMOVUPS (BX)(DX*1), Z3
@@ -130,7 +130,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -145,7 +145,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile1x3AVX512: C is in Z0-Z2, with vector v of row i in register 3·i + v; B is in Z3-Z5; elements of A are in the registers after B.
+// tile1x3AVX512 keeps vector v of row i of C in register 3·i + v (Z0-Z2) and B in Z3-Z5. Elements of A are in the registers after B.
 TEXT tile1x3AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -156,7 +156,7 @@ TEXT tile1x3AVX512<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (SI)(DX*1)
 	PREFETCHT0 (SI)(DX*2)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
@@ -180,7 +180,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMOVUPS (BX), Z3
 	VMOVUPS (BX)(DX*1), Z4
@@ -196,7 +196,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -213,7 +213,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile2x1AVX512: C is in Z0-Z1, with vector v of row i in register 1·i + v; B is in Z2; elements of A are in the registers after B.
+// tile2x1AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z1) and B in Z2. Elements of A are in the registers after B.
 TEXT tile2x1AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -224,7 +224,7 @@ TEXT tile2x1AVX512<>(SB), NOSPLIT, $0-16
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
@@ -247,7 +247,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMOVUPS (BX), Z2
 	VBROADCASTSS (SI), Z3
@@ -261,7 +261,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -278,7 +278,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile2x2AVX512: C is in Z0-Z3, with vector v of row i in register 2·i + v; B is in Z4-Z5; elements of A are in the registers after B.
+// tile2x2AVX512 keeps vector v of row i of C in register 2·i + v (Z0-Z3) and B in Z4-Z5. Elements of A are in the registers after B.
 TEXT tile2x2AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -291,7 +291,7 @@ TEXT tile2x2AVX512<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (SI)
 	PREFETCHT0 (SI)(DX*1)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
@@ -316,7 +316,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMOVUPS (BX), Z4
 	VMOVUPS (BX)(DX*1), Z5
@@ -333,7 +333,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -354,7 +354,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile2x3AVX512: C is in Z0-Z5, with vector v of row i in register 3·i + v; B is in Z6-Z8; elements of A are in the registers after B.
+// tile2x3AVX512 keeps vector v of row i of C in register 3·i + v (Z0-Z5) and B in Z6-Z8. Elements of A are in the registers after B.
 TEXT tile2x3AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -369,7 +369,7 @@ TEXT tile2x3AVX512<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (SI)(DX*1)
 	PREFETCHT0 (SI)(DX*2)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
@@ -396,7 +396,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMOVUPS (BX), Z6
 	VMOVUPS (BX)(DX*1), Z7
@@ -416,7 +416,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -441,7 +441,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile4x1AVX512: C is in Z0-Z3, with vector v of row i in register 1·i + v; B is in Z4; elements of A are in the registers after B.
+// tile4x1AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z3) and B in Z4. Elements of A are in the registers after B.
 TEXT tile4x1AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -456,7 +456,7 @@ TEXT tile4x1AVX512<>(SB), NOSPLIT, $0-16
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -482,7 +482,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMOVUPS (BX), Z4
 	VBROADCASTSS (SI), Z5
@@ -500,7 +500,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -525,7 +525,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile4x2AVX512: C is in Z0-Z7, with vector v of row i in register 2·i + v; B is in Z8-Z9; elements of A are in the registers after B.
+// tile4x2AVX512 keeps vector v of row i of C in register 2·i + v (Z0-Z7) and B in Z8-Z9. Elements of A are in the registers after B.
 TEXT tile4x2AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -544,7 +544,7 @@ TEXT tile4x2AVX512<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (SI)
 	PREFETCHT0 (SI)(DX*1)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -574,7 +574,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMOVUPS (BX), Z8
 	VMOVUPS (BX)(DX*1), Z9
@@ -597,7 +597,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -630,7 +630,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile4x3AVX512: C is in Z0-Z11, with vector v of row i in register 3·i + v; B is in Z12-Z14; elements of A are in the registers after B.
+// tile4x3AVX512 keeps vector v of row i of C in register 3·i + v (Z0-Z11) and B in Z12-Z14. Elements of A are in the registers after B.
 TEXT tile4x3AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -653,7 +653,7 @@ TEXT tile4x3AVX512<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (SI)(DX*1)
 	PREFETCHT0 (SI)(DX*2)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -687,7 +687,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMOVUPS (BX), Z12
 	VMOVUPS (BX)(DX*1), Z13
@@ -715,7 +715,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -756,7 +756,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile5x1AVX512: C is in Z0-Z4, with vector v of row i in register 1·i + v; B is in Z5; elements of A are in the registers after B.
+// tile5x1AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z4) and B in Z5. Elements of A are in the registers after B.
 TEXT tile5x1AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -773,7 +773,7 @@ TEXT tile5x1AVX512<>(SB), NOSPLIT, $0-16
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -800,7 +800,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMOVUPS (BX), Z5
 	VBROADCASTSS (SI), Z6
@@ -820,7 +820,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -849,7 +849,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile5x2AVX512: C is in Z0-Z9, with vector v of row i in register 2·i + v; B is in Z10-Z11; elements of A are in the registers after B.
+// tile5x2AVX512 keeps vector v of row i of C in register 2·i + v (Z0-Z9) and B in Z10-Z11. Elements of A are in the registers after B.
 TEXT tile5x2AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -871,7 +871,7 @@ TEXT tile5x2AVX512<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (SI)
 	PREFETCHT0 (SI)(DX*1)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -903,7 +903,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMOVUPS (BX), Z10
 	VMOVUPS (BX)(DX*1), Z11
@@ -929,7 +929,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -968,7 +968,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile5x3AVX512: C is in Z0-Z14, with vector v of row i in register 3·i + v; B is in Z15-Z17; elements of A are in the registers after B.
+// tile5x3AVX512 keeps vector v of row i of C in register 3·i + v (Z0-Z14) and B in Z15-Z17. Elements of A are in the registers after B.
 TEXT tile5x3AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -995,7 +995,7 @@ TEXT tile5x3AVX512<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (SI)(DX*1)
 	PREFETCHT0 (SI)(DX*2)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -1032,7 +1032,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMOVUPS (BX), Z15
 	VMOVUPS (BX)(DX*1), Z16
@@ -1064,7 +1064,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -1113,7 +1113,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile8x1AVX512: C is in Z0-Z7, with vector v of row i in register 1·i + v; B is in Z8; elements of A are in the registers after B.
+// tile8x1AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z7) and B in Z8. Elements of A are in the registers after B.
 TEXT tile8x1AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -1136,7 +1136,7 @@ TEXT tile8x1AVX512<>(SB), NOSPLIT, $0-16
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -1168,7 +1168,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMOVUPS (BX), Z8
 	VBROADCASTSS (SI), Z9
@@ -1194,7 +1194,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -1235,7 +1235,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile8x2AVX512: C is in Z0-Z15, with vector v of row i in register 2·i + v; B is in Z16-Z17; elements of A are in the registers after B.
+// tile8x2AVX512 keeps vector v of row i of C in register 2·i + v (Z0-Z15) and B in Z16-Z17. Elements of A are in the registers after B.
 TEXT tile8x2AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -1266,7 +1266,7 @@ TEXT tile8x2AVX512<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (SI)
 	PREFETCHT0 (SI)(DX*1)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -1306,7 +1306,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMOVUPS (BX), Z16
 	VMOVUPS (BX)(DX*1), Z17
@@ -1341,7 +1341,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -1398,7 +1398,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile8x3AVX512: C is in Z0-Z23, with vector v of row i in register 3·i + v; B is in Z24-Z26; elements of A are in the registers after B.
+// tile8x3AVX512 keeps vector v of row i of C in register 3·i + v (Z0-Z23) and B in Z24-Z26. Elements of A are in the registers after B.
 TEXT tile8x3AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -1437,7 +1437,7 @@ TEXT tile8x3AVX512<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (SI)(DX*1)
 	PREFETCHT0 (SI)(DX*2)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -1485,7 +1485,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMOVUPS (BX), Z24
 	VMOVUPS (BX)(DX*1), Z25
@@ -1529,7 +1529,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -1602,7 +1602,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile16x1AVX512: C is in Z0-Z15, with vector v of row i in register 1·i + v; B is in Z16; elements of A are in the registers after B.
+// tile16x1AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z15) and B in Z16. Elements of A are in the registers after B.
 TEXT tile16x1AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -1641,7 +1641,7 @@ TEXT tile16x1AVX512<>(SB), NOSPLIT, $0-16
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -1685,7 +1685,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	PREFETCHT0 (SI)(R15*1)
 	VMOVUPS (BX), Z16
@@ -1729,7 +1729,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -1802,7 +1802,7 @@ store:
 	VZEROUPPER
 	RET
 
-// partial1AVX512: C is in Z0, with vector v of row i in register 1·i + v; B is in Z1; elements of A are in the registers after B.
+// partial1AVX512 keeps vector v of row i of C in register 1·i + v (Z0) and B in Z1. Elements of A are in the registers after B.
 TEXT partial1AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -1811,7 +1811,7 @@ TEXT partial1AVX512<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_c(DI), SI
 	PREFETCHT0 (SI)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
@@ -1837,7 +1837,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMOVUPS.Z (BX), K1, Z1
 	VBROADCASTSS (SI), Z2
@@ -1849,7 +1849,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -1862,7 +1862,7 @@ store:
 	VZEROUPPER
 	RET
 
-// partial4AVX512: C is in Z0-Z3, with vector v of row i in register 1·i + v; B is in Z4; elements of A are in the registers after B.
+// partial4AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z3) and B in Z4. Elements of A are in the registers after B.
 TEXT partial4AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -1877,7 +1877,7 @@ TEXT partial4AVX512<>(SB), NOSPLIT, $0-16
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -1907,7 +1907,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMOVUPS.Z (BX), K1, Z4
 	VBROADCASTSS (SI), Z5
@@ -1925,7 +1925,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -1950,7 +1950,7 @@ store:
 	VZEROUPPER
 	RET
 
-// partial8AVX512: C is in Z0-Z7, with vector v of row i in register 1·i + v; B is in Z8; elements of A are in the registers after B.
+// partial8AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z7) and B in Z8. Elements of A are in the registers after B.
 TEXT partial8AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -1973,7 +1973,7 @@ TEXT partial8AVX512<>(SB), NOSPLIT, $0-16
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -2009,7 +2009,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMOVUPS.Z (BX), K1, Z8
 	VBROADCASTSS (SI), Z9
@@ -2035,7 +2035,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -2076,7 +2076,7 @@ store:
 	VZEROUPPER
 	RET
 
-// partial16AVX512: C is in Z0-Z15, with vector v of row i in register 1·i + v; B is in Z16; elements of A are in the registers after B.
+// partial16AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z15) and B in Z16. Elements of A are in the registers after B.
 TEXT partial16AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -2115,7 +2115,7 @@ TEXT partial16AVX512<>(SB), NOSPLIT, $0-16
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -2163,7 +2163,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	PREFETCHT0 (SI)(R15*1)
 	VMOVUPS.Z (BX), K1, Z16
@@ -2207,7 +2207,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -2280,7 +2280,7 @@ store:
 	VZEROUPPER
 	RET
 
-// quad1AVX512: C is in Z0, with row i in register i; B is in Z1; elements of A are in the registers after B. Each group has four lanes.
+// quad1AVX512 keeps row i of C in register i (Z0) and B in Z1. Elements of A are in the registers after B. Each group has four lanes.
 TEXT quad1AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -2289,7 +2289,7 @@ TEXT quad1AVX512<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_c(DI), SI
 	PREFETCHT0 (SI)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
@@ -2315,7 +2315,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMOVUPS (BX), X1
 	VINSERTF32X4 $1, (BX)(DX*1), Z1, Z1
@@ -2330,7 +2330,7 @@ step:
 	DECQ tileArgs_left(DI)
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_cQuad2(DI), AX
@@ -2352,7 +2352,7 @@ store0:
 	VZEROUPPER
 	RET
 
-// quad4AVX512: C is in Z0-Z3, with row i in register i; B is in Z4; elements of A are in the registers after B. Each group has four lanes.
+// quad4AVX512 keeps row i of C in register i (Z0-Z3) and B in Z4. Elements of A are in the registers after B. Each group has four lanes.
 TEXT quad4AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -2367,7 +2367,7 @@ TEXT quad4AVX512<>(SB), NOSPLIT, $0-16
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -2397,7 +2397,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMOVUPS (BX), X4
 	VINSERTF32X4 $1, (BX)(DX*1), Z4, Z4
@@ -2418,7 +2418,7 @@ step:
 	DECQ tileArgs_left(DI)
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_cQuad2(DI), AX
@@ -2479,7 +2479,7 @@ store3:
 	VZEROUPPER
 	RET
 
-// quad16AVX512: C is in Z0-Z15, with row i in register i; B is in Z16; elements of A are in the registers after B. Each group has four lanes.
+// quad16AVX512 keeps row i of C in register i (Z0-Z15) and B in Z16. Elements of A are in the registers after B. Each group has four lanes.
 TEXT quad16AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -2518,7 +2518,7 @@ TEXT quad16AVX512<>(SB), NOSPLIT, $0-16
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -2566,7 +2566,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMOVUPS (BX), X16
 	VINSERTF32X4 $1, (BX)(DX*1), Z16, Z16
@@ -2612,7 +2612,7 @@ step:
 	DECQ tileArgs_left(DI)
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_cQuad2(DI), AX
@@ -2829,7 +2829,7 @@ store15:
 	VZEROUPPER
 	RET
 
-// tile1x1AVX2: C is in Y0, with vector v of row i in register 1·i + v; B is in Y1; elements of A are in the registers after B.
+// tile1x1AVX2 keeps vector v of row i of C in register 1·i + v (Y0) and B in Y1. Elements of A are in the registers after B.
 TEXT tile1x1AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -2838,7 +2838,7 @@ TEXT tile1x1AVX2<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_c(DI), SI
 	PREFETCHT0 (SI)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
@@ -2860,7 +2860,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMOVUPS (BX), Y1
 	VBROADCASTSS (SI), Y2
@@ -2872,7 +2872,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -2885,7 +2885,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile1x2AVX2: C is in Y0-Y1, with vector v of row i in register 2·i + v; B is in Y2-Y3; elements of A are in the registers after B.
+// tile1x2AVX2 keeps vector v of row i of C in register 2·i + v (Y0-Y1) and B in Y2-Y3. Elements of A are in the registers after B.
 TEXT tile1x2AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -2895,7 +2895,7 @@ TEXT tile1x2AVX2<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (SI)
 	PREFETCHT0 (SI)(DX*1)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
@@ -2918,7 +2918,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMOVUPS (BX), Y2
 	VMOVUPS (BX)(DX*1), Y3
@@ -2932,7 +2932,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -2947,7 +2947,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile1x3AVX2: C is in Y0-Y2, with vector v of row i in register 3·i + v; B is in Y3-Y5; elements of A are in the registers after B.
+// tile1x3AVX2 keeps vector v of row i of C in register 3·i + v (Y0-Y2) and B in Y3-Y5. Elements of A are in the registers after B.
 TEXT tile1x3AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -2958,7 +2958,7 @@ TEXT tile1x3AVX2<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (SI)(DX*1)
 	PREFETCHT0 (SI)(DX*2)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
@@ -2982,7 +2982,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMOVUPS (BX), Y3
 	VMOVUPS (BX)(DX*1), Y4
@@ -2998,7 +2998,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -3015,7 +3015,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile2x1AVX2: C is in Y0-Y1, with vector v of row i in register 1·i + v; B is in Y2; elements of A are in the registers after B.
+// tile2x1AVX2 keeps vector v of row i of C in register 1·i + v (Y0-Y1) and B in Y2. Elements of A are in the registers after B.
 TEXT tile2x1AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -3026,7 +3026,7 @@ TEXT tile2x1AVX2<>(SB), NOSPLIT, $0-16
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
@@ -3049,7 +3049,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMOVUPS (BX), Y2
 	VBROADCASTSS (SI), Y3
@@ -3063,7 +3063,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -3080,7 +3080,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile2x2AVX2: C is in Y0-Y3, with vector v of row i in register 2·i + v; B is in Y4-Y5; elements of A are in the registers after B.
+// tile2x2AVX2 keeps vector v of row i of C in register 2·i + v (Y0-Y3) and B in Y4-Y5. Elements of A are in the registers after B.
 TEXT tile2x2AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -3093,7 +3093,7 @@ TEXT tile2x2AVX2<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (SI)
 	PREFETCHT0 (SI)(DX*1)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
@@ -3118,7 +3118,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMOVUPS (BX), Y4
 	VMOVUPS (BX)(DX*1), Y5
@@ -3135,7 +3135,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -3156,7 +3156,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile2x3AVX2: C is in Y0-Y5, with vector v of row i in register 3·i + v; B is in Y6-Y8; elements of A are in the registers after B.
+// tile2x3AVX2 keeps vector v of row i of C in register 3·i + v (Y0-Y5) and B in Y6-Y8. Elements of A are in the registers after B.
 TEXT tile2x3AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -3171,7 +3171,7 @@ TEXT tile2x3AVX2<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (SI)(DX*1)
 	PREFETCHT0 (SI)(DX*2)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
@@ -3198,7 +3198,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMOVUPS (BX), Y6
 	VMOVUPS (BX)(DX*1), Y7
@@ -3218,7 +3218,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -3243,7 +3243,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile4x1AVX2: C is in Y0-Y3, with vector v of row i in register 1·i + v; B is in Y4; elements of A are in the registers after B.
+// tile4x1AVX2 keeps vector v of row i of C in register 1·i + v (Y0-Y3) and B in Y4. Elements of A are in the registers after B.
 TEXT tile4x1AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -3258,7 +3258,7 @@ TEXT tile4x1AVX2<>(SB), NOSPLIT, $0-16
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -3284,7 +3284,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMOVUPS (BX), Y4
 	VBROADCASTSS (SI), Y5
@@ -3302,7 +3302,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -3327,7 +3327,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile4x2AVX2: C is in Y0-Y7, with vector v of row i in register 2·i + v; B is in Y8-Y9; elements of A are in the registers after B.
+// tile4x2AVX2 keeps vector v of row i of C in register 2·i + v (Y0-Y7) and B in Y8-Y9. Elements of A are in the registers after B.
 TEXT tile4x2AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -3346,7 +3346,7 @@ TEXT tile4x2AVX2<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (SI)
 	PREFETCHT0 (SI)(DX*1)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -3376,7 +3376,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMOVUPS (BX), Y8
 	VMOVUPS (BX)(DX*1), Y9
@@ -3399,7 +3399,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -3432,7 +3432,7 @@ store:
 	VZEROUPPER
 	RET
 
-// tile4x3AVX2: C is in Y0-Y11, with vector v of row i in register 3·i + v; B is in Y12-Y14; elements of A are in the registers after B.
+// tile4x3AVX2 keeps vector v of row i of C in register 3·i + v (Y0-Y11) and B in Y12-Y14. Elements of A are in the registers after B.
 TEXT tile4x3AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -3455,7 +3455,7 @@ TEXT tile4x3AVX2<>(SB), NOSPLIT, $0-16
 	PREFETCHT0 (SI)(DX*1)
 	PREFETCHT0 (SI)(DX*2)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -3489,7 +3489,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMOVUPS (BX), Y12
 	VMOVUPS (BX)(DX*1), Y13
@@ -3517,7 +3517,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -3558,7 +3558,7 @@ store:
 	VZEROUPPER
 	RET
 
-// partial1AVX2: C is in Y0, with vector v of row i in register 1·i + v; B is in Y1; elements of A are in the registers after B.
+// partial1AVX2 keeps vector v of row i of C in register 1·i + v (Y0) and B in Y1. Elements of A are in the registers after B.
 TEXT partial1AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -3567,7 +3567,7 @@ TEXT partial1AVX2<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_c(DI), SI
 	PREFETCHT0 (SI)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
@@ -3594,7 +3594,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMASKMOVPS (BX), Y15, Y1
 	VBROADCASTSS (SI), Y2
@@ -3606,7 +3606,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -3620,7 +3620,7 @@ store:
 	VZEROUPPER
 	RET
 
-// partial2AVX2: C is in Y0-Y1, with vector v of row i in register 1·i + v; B is in Y2; elements of A are in the registers after B.
+// partial2AVX2 keeps vector v of row i of C in register 1·i + v (Y0-Y1) and B in Y2. Elements of A are in the registers after B.
 TEXT partial2AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -3631,7 +3631,7 @@ TEXT partial2AVX2<>(SB), NOSPLIT, $0-16
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
@@ -3659,7 +3659,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMASKMOVPS (BX), Y15, Y2
 	VBROADCASTSS (SI), Y3
@@ -3673,7 +3673,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -3692,7 +3692,7 @@ store:
 	VZEROUPPER
 	RET
 
-// partial4AVX2: C is in Y0-Y3, with vector v of row i in register 1·i + v; B is in Y4; elements of A are in the registers after B.
+// partial4AVX2 keeps vector v of row i of C in register 1·i + v (Y0-Y3) and B in Y4. Elements of A are in the registers after B.
 TEXT partial4AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -3707,7 +3707,7 @@ TEXT partial4AVX2<>(SB), NOSPLIT, $0-16
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -3738,7 +3738,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMASKMOVPS (BX), Y15, Y4
 	VBROADCASTSS (SI), Y5
@@ -3756,7 +3756,7 @@ step:
 	DECQ AX
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -3785,7 +3785,7 @@ store:
 	VZEROUPPER
 	RET
 
-// quad1AVX2: C is in Y0, with row i in register i; B is in Y1; elements of A are in the registers after B. Each group has four lanes.
+// quad1AVX2 keeps row i of C in register i (Y0) and B in Y1. Elements of A are in the registers after B. Each group has four lanes.
 TEXT quad1AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -3794,7 +3794,7 @@ TEXT quad1AVX2<>(SB), NOSPLIT, $0-16
 	MOVQ tileArgs_c(DI), SI
 	PREFETCHT0 (SI)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
@@ -3818,7 +3818,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMOVUPS (BX), X1
 	VINSERTF128 $1, (BX)(DX*1), Y1, Y1
@@ -3831,7 +3831,7 @@ step:
 	DECQ tileArgs_left(DI)
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
@@ -3847,7 +3847,7 @@ store0:
 	VZEROUPPER
 	RET
 
-// quad4AVX2: C is in Y0-Y3, with row i in register i; B is in Y4; elements of A are in the registers after B. Each group has four lanes.
+// quad4AVX2 keeps row i of C in register i (Y0-Y3) and B in Y4. Elements of A are in the registers after B. Each group has four lanes.
 TEXT quad4AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
@@ -3862,7 +3862,7 @@ TEXT quad4AVX2<>(SB), NOSPLIT, $0-16
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -3890,7 +3890,7 @@ segment:
 	SHLQ $2, BX
 	ADDQ tileArgs_b(DI), BX
 	MOVQ tileArgs_steps(DI), CX
-	// For each step: load vectors of B, and for each row broadcast an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
 	VMOVUPS (BX), X4
 	VINSERTF128 $1, (BX)(DX*1), Y4, Y4
@@ -3909,7 +3909,7 @@ step:
 	DECQ tileArgs_left(DI)
 	JNZ segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
 	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI

@@ -8,20 +8,20 @@
 // These kernels compute the tiles of contractions; see tiles.go and tileArgs. They use these registers:
 //
 // 	R0          address of the arguments
-// 	R1, R2      addresses of A and B at this step; at the end R1 is the address of a row of C
-// 	R3, R4, R5  steps left, the next segment, segments left
-// 	R6, R7      the step strides of A and B
-// 	R8-R17, …   the distances of rows 1, 2, … of A from row 0
-// 	R26-…       the distances of vectors 1, 2, … of B from vector 0, later of C
+// 	R1, R2      addresses of the elements of A and B at a step; R1 is later the address of a row of C
+// 	R3, R4, R5  number of steps left, address of the next segment, number of segments left
+// 	R6, R7      distances between steps of A and of B; R6 is later the distance between rows of C
+// 	R8-R17, …   distances of rows 1, 2, … of A from row 0
+// 	R26, R25, … distances of vectors 1, 2, … of B, later of C, from vector 0
 //
-// The comment of each tile lists its vector registers. An element of A is the first lane of
-// a register; the multiplication broadcasts it.
+// The comment of each tile lists its vector registers. An element of A is the first lane of a register;
+// the instruction multiplies it by all lanes of a vector of B.
 
-// tile1x1NEON: C is in V0, with vector v of row i in register 1·i + v; B is in V1; elements of A are in the registers after B.
+// tile1x1NEON keeps vector v of row i of C in register 1·i + v (V0) and B in V1. Elements of A are in the registers after B.
 // A step has 1 multiply-adds, 2 loads and 4 other instructions.
 TEXT tile1x1NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVD tileArgs_aStep(R0), R6
 	MOVD tileArgs_bStep(R0), R7
 	MOVD tileArgs_segments(R0), R4
@@ -41,7 +41,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// For each step: load vectors of B, and for each row load an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
 step:
 	FMOVQ (R2), F1
 	FMOVS (R1), F2
@@ -53,7 +53,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
 	MOVD tileArgs_add(R0), R3
@@ -65,11 +65,11 @@ store:
 	FMOVQ F0, (R1)
 	RET
 
-// tile1x2NEON: C is in V0-V1, with vector v of row i in register 2·i + v; B is in V2-V3; elements of A are in the registers after B.
+// tile1x2NEON keeps vector v of row i of C in register 2·i + v (V0-V1) and B in V2-V3. Elements of A are in the registers after B.
 // A step has 2 multiply-adds, 3 loads and 4 other instructions.
 TEXT tile1x2NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVD tileArgs_bVector(R0), R26
 	MOVD tileArgs_aStep(R0), R6
 	MOVD tileArgs_bStep(R0), R7
@@ -91,7 +91,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// For each step: load vectors of B, and for each row load an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
 step:
 	FMOVQ (R2), F2
 	WORD $0x3cfa6843 // ldr q3, [x2, x26]
@@ -105,7 +105,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVD tileArgs_cVector(R0), R26
 	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
@@ -121,11 +121,11 @@ store:
 	WORD $0x3cba6821 // str q1, [x1, x26]
 	RET
 
-// tile1x3NEON: C is in V0-V2, with vector v of row i in register 3·i + v; B is in V3-V5; elements of A are in the registers after B.
+// tile1x3NEON keeps vector v of row i of C in register 3·i + v (V0-V2) and B in V3-V5. Elements of A are in the registers after B.
 // A step has 3 multiply-adds, 4 loads and 4 other instructions.
 TEXT tile1x3NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVD tileArgs_bVector(R0), R26
 	ADD R26, R26, R25
 	MOVD tileArgs_aStep(R0), R6
@@ -149,7 +149,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// For each step: load vectors of B, and for each row load an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
 step:
 	FMOVQ (R2), F3
 	WORD $0x3cfa6844 // ldr q4, [x2, x26]
@@ -165,7 +165,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVD tileArgs_cVector(R0), R26
 	ADD R26, R26, R25
 	MOVD tileArgs_cRow(R0), R6
@@ -185,11 +185,11 @@ store:
 	WORD $0x3cb96822 // str q2, [x1, x25]
 	RET
 
-// tile1x4NEON: C is in V0-V3, with vector v of row i in register 4·i + v; B is in V4-V7; elements of A are in the registers after B.
+// tile1x4NEON keeps vector v of row i of C in register 4·i + v (V0-V3) and B in V4-V7. Elements of A are in the registers after B.
 // A step has 4 multiply-adds, 5 loads and 4 other instructions.
 TEXT tile1x4NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVD tileArgs_bVector(R0), R26
 	ADD R26, R26, R25
 	ADD R26, R25, R24
@@ -215,7 +215,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// For each step: load vectors of B, and for each row load an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
 step:
 	FMOVQ (R2), F4
 	WORD $0x3cfa6845 // ldr q5, [x2, x26]
@@ -233,7 +233,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVD tileArgs_cVector(R0), R26
 	ADD R26, R26, R25
 	ADD R26, R25, R24
@@ -257,11 +257,11 @@ store:
 	WORD $0x3cb86823 // str q3, [x1, x24]
 	RET
 
-// tile2x1NEON: C is in V0-V1, with vector v of row i in register 1·i + v; B is in V2; elements of A are in the registers after B.
+// tile2x1NEON keeps vector v of row i of C in register 1·i + v (V0-V1) and B in V2. Elements of A are in the registers after B.
 // A step has 2 multiply-adds, 3 loads and 4 other instructions.
 TEXT tile2x1NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVD tileArgs_aRow(R0), R8
 	MOVD tileArgs_aStep(R0), R6
 	MOVD tileArgs_bStep(R0), R7
@@ -283,7 +283,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// For each step: load vectors of B, and for each row load an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
 step:
 	FMOVQ (R2), F2
 	FMOVS (R1), F3
@@ -297,7 +297,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
 	MOVD tileArgs_add(R0), R3
@@ -314,11 +314,11 @@ store:
 	FMOVQ F1, (R1)
 	RET
 
-// tile2x2NEON: C is in V0-V3, with vector v of row i in register 2·i + v; B is in V4-V5; elements of A are in the registers after B.
+// tile2x2NEON keeps vector v of row i of C in register 2·i + v (V0-V3) and B in V4-V5. Elements of A are in the registers after B.
 // A step has 4 multiply-adds, 4 loads and 4 other instructions.
 TEXT tile2x2NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVD tileArgs_aRow(R0), R8
 	MOVD tileArgs_bVector(R0), R26
 	MOVD tileArgs_aStep(R0), R6
@@ -343,7 +343,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// For each step: load vectors of B, and for each row load an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
 step:
 	FMOVQ (R2), F4
 	WORD $0x3cfa6845 // ldr q5, [x2, x26]
@@ -360,7 +360,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVD tileArgs_cVector(R0), R26
 	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
@@ -384,11 +384,11 @@ store:
 	WORD $0x3cba6823 // str q3, [x1, x26]
 	RET
 
-// tile2x3NEON: C is in V0-V5, with vector v of row i in register 3·i + v; B is in V6-V8; elements of A are in the registers after B.
+// tile2x3NEON keeps vector v of row i of C in register 3·i + v (V0-V5) and B in V6-V8. Elements of A are in the registers after B.
 // A step has 6 multiply-adds, 5 loads and 4 other instructions.
 TEXT tile2x3NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVD tileArgs_aRow(R0), R8
 	MOVD tileArgs_bVector(R0), R26
 	ADD R26, R26, R25
@@ -416,7 +416,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// For each step: load vectors of B, and for each row load an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
 step:
 	FMOVQ (R2), F6
 	WORD $0x3cfa6847 // ldr q7, [x2, x26]
@@ -436,7 +436,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVD tileArgs_cVector(R0), R26
 	ADD R26, R26, R25
 	MOVD tileArgs_cRow(R0), R6
@@ -467,11 +467,11 @@ store:
 	WORD $0x3cb96825 // str q5, [x1, x25]
 	RET
 
-// tile2x4NEON: C is in V0-V7, with vector v of row i in register 4·i + v; B is in V8-V11; elements of A are in the registers after B.
+// tile2x4NEON keeps vector v of row i of C in register 4·i + v (V0-V7) and B in V8-V11. Elements of A are in the registers after B.
 // A step has 8 multiply-adds, 6 loads and 4 other instructions.
 TEXT tile2x4NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVD tileArgs_aRow(R0), R8
 	MOVD tileArgs_bVector(R0), R26
 	ADD R26, R26, R25
@@ -502,7 +502,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// For each step: load vectors of B, and for each row load an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
 step:
 	FMOVQ (R2), F8
 	WORD $0x3cfa6849 // ldr q9, [x2, x26]
@@ -525,7 +525,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVD tileArgs_cVector(R0), R26
 	ADD R26, R26, R25
 	ADD R26, R25, R24
@@ -563,11 +563,11 @@ store:
 	WORD $0x3cb86827 // str q7, [x1, x24]
 	RET
 
-// tile4x1NEON: C is in V0-V3, with vector v of row i in register 1·i + v; B is in V4; elements of A are in the registers after B.
+// tile4x1NEON keeps vector v of row i of C in register 1·i + v (V0-V3) and B in V4. Elements of A are in the registers after B.
 // A step has 4 multiply-adds, 5 loads and 4 other instructions.
 TEXT tile4x1NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10
@@ -593,7 +593,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// For each step: load vectors of B, and for each row load an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
 step:
 	FMOVQ (R2), F4
 	FMOVS (R1), F5
@@ -611,7 +611,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
 	MOVD tileArgs_add(R0), R3
@@ -638,11 +638,11 @@ store:
 	FMOVQ F3, (R1)
 	RET
 
-// tile4x2NEON: C is in V0-V7, with vector v of row i in register 2·i + v; B is in V8-V9; elements of A are in the registers after B.
+// tile4x2NEON keeps vector v of row i of C in register 2·i + v (V0-V7) and B in V8-V9. Elements of A are in the registers after B.
 // A step has 8 multiply-adds, 6 loads and 4 other instructions.
 TEXT tile4x2NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10
@@ -673,7 +673,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// For each step: load vectors of B, and for each row load an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
 step:
 	FMOVQ (R2), F8
 	WORD $0x3cfa6849 // ldr q9, [x2, x26]
@@ -696,7 +696,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVD tileArgs_cVector(R0), R26
 	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
@@ -736,11 +736,11 @@ store:
 	WORD $0x3cba6827 // str q7, [x1, x26]
 	RET
 
-// tile4x3NEON: C is in V0-V11, with vector v of row i in register 3·i + v; B is in V12-V14; elements of A are in the registers after B.
+// tile4x3NEON keeps vector v of row i of C in register 3·i + v (V0-V11) and B in V12-V14. Elements of A are in the registers after B.
 // A step has 12 multiply-adds, 7 loads and 4 other instructions.
 TEXT tile4x3NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10
@@ -776,7 +776,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// For each step: load vectors of B, and for each row load an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
 step:
 	FMOVQ (R2), F12
 	WORD $0x3cfa684d // ldr q13, [x2, x26]
@@ -804,7 +804,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVD tileArgs_cVector(R0), R26
 	ADD R26, R26, R25
 	MOVD tileArgs_cRow(R0), R6
@@ -857,11 +857,11 @@ store:
 	WORD $0x3cb9682b // str q11, [x1, x25]
 	RET
 
-// tile4x4NEON: C is in V0-V15, with vector v of row i in register 4·i + v; B is in V16-V19; elements of A are in the registers after B.
+// tile4x4NEON keeps vector v of row i of C in register 4·i + v (V0-V15) and B in V16-V19. Elements of A are in the registers after B.
 // A step has 16 multiply-adds, 8 loads and 4 other instructions.
 TEXT tile4x4NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10
@@ -902,7 +902,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// For each step: load vectors of B, and for each row load an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
 step:
 	FMOVQ (R2), F16
 	WORD $0x3cfa6851 // ldr q17, [x2, x26]
@@ -935,7 +935,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVD tileArgs_cVector(R0), R26
 	ADD R26, R26, R25
 	ADD R26, R25, R24
@@ -1001,11 +1001,11 @@ store:
 	WORD $0x3cb8682f // str q15, [x1, x24]
 	RET
 
-// tile6x4NEON: C is in V0-V23, with vector v of row i in register 4·i + v; B is in V24-V27; elements of A are in the registers after B.
+// tile6x4NEON keeps vector v of row i of C in register 4·i + v (V0-V23) and B in V24-V27. Elements of A are in the registers after B.
 // A step has 24 multiply-adds, 10 loads and 4 other instructions.
 TEXT tile6x4NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10
@@ -1056,7 +1056,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// For each step: load vectors of B, and for each row load an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
 step:
 	FMOVQ (R2), F24
 	WORD $0x3cfa6859 // ldr q25, [x2, x26]
@@ -1099,7 +1099,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVD tileArgs_cVector(R0), R26
 	ADD R26, R26, R25
 	ADD R26, R25, R24
@@ -1193,11 +1193,11 @@ store:
 	WORD $0x3cb86837 // str q23, [x1, x24]
 	RET
 
-// tile8x1NEON: C is in V0-V7, with vector v of row i in register 1·i + v; B is in V8; elements of A are in the registers after B.
+// tile8x1NEON keeps vector v of row i of C in register 1·i + v (V0-V7) and B in V8. Elements of A are in the registers after B.
 // A step has 8 multiply-adds, 9 loads and 4 other instructions.
 TEXT tile8x1NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10
@@ -1231,7 +1231,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// For each step: load vectors of B, and for each row load an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
 step:
 	FMOVQ (R2), F8
 	FMOVS (R1), F9
@@ -1257,7 +1257,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
 	MOVD tileArgs_add(R0), R3
@@ -1304,11 +1304,11 @@ store:
 	FMOVQ F7, (R1)
 	RET
 
-// tile8x2NEON: C is in V0-V15, with vector v of row i in register 2·i + v; B is in V16-V17; elements of A are in the registers after B.
+// tile8x2NEON keeps vector v of row i of C in register 2·i + v (V0-V15) and B in V16-V17. Elements of A are in the registers after B.
 // A step has 16 multiply-adds, 10 loads and 4 other instructions.
 TEXT tile8x2NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10
@@ -1351,7 +1351,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// For each step: load vectors of B, and for each row load an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
 step:
 	FMOVQ (R2), F16
 	WORD $0x3cfa6851 // ldr q17, [x2, x26]
@@ -1386,7 +1386,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVD tileArgs_cVector(R0), R26
 	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
@@ -1458,11 +1458,11 @@ store:
 	WORD $0x3cba682f // str q15, [x1, x26]
 	RET
 
-// tile8x3NEON: C is in V0-V23, with vector v of row i in register 3·i + v; B is in V24-V26; elements of A are in the registers after B.
+// tile8x3NEON keeps vector v of row i of C in register 3·i + v (V0-V23) and B in V24-V26. Elements of A are in the registers after B.
 // A step has 24 multiply-adds, 11 loads and 4 other instructions.
 TEXT tile8x3NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10
@@ -1514,7 +1514,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// For each step: load vectors of B, and for each row load an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
 step:
 	FMOVQ (R2), F24
 	WORD $0x3cfa6859 // ldr q25, [x2, x26]
@@ -1558,7 +1558,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVD tileArgs_cVector(R0), R26
 	ADD R26, R26, R25
 	MOVD tileArgs_cRow(R0), R6
@@ -1655,11 +1655,11 @@ store:
 	WORD $0x3cb96837 // str q23, [x1, x25]
 	RET
 
-// tile16x1NEON: C is in V0-V15, with vector v of row i in register 1·i + v; B is in V16; elements of A are in the registers after B.
+// tile16x1NEON keeps vector v of row i of C in register 1·i + v (V0-V15) and B in V16. Elements of A are in the registers after B.
 // A step has 16 multiply-adds, 17 loads and 4 other instructions.
 TEXT tile16x1NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10
@@ -1709,7 +1709,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// For each step: load vectors of B, and for each row load an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
 step:
 	FMOVQ (R2), F16
 	FMOVS (R1), F17
@@ -1751,7 +1751,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
 	MOVD tileArgs_add(R0), R3
@@ -1838,11 +1838,11 @@ store:
 	FMOVQ F15, (R1)
 	RET
 
-// partial1NEON: C is in V0, with vector v of row i in register 1·i + v; B is in V1; elements of A are in the registers after B.
+// partial1NEON keeps vector v of row i of C in register 1·i + v (V0) and B in V1. Elements of A are in the registers after B.
 // A step has 1 multiply-adds, 2 loads and 4 other instructions.
 TEXT partial1NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVD tileArgs_aStep(R0), R6
 	MOVD tileArgs_bStep(R0), R7
 	MOVD tileArgs_segments(R0), R4
@@ -1862,7 +1862,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// For each step: load vectors of B, and for each row load an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
 step:
 	FMOVS (R2), F1
 	FMOVS (R1), F2
@@ -1874,7 +1874,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
 	MOVD tileArgs_add(R0), R3
@@ -1886,11 +1886,11 @@ store:
 	FMOVS F0, (R1)
 	RET
 
-// partial4NEON: C is in V0-V3, with vector v of row i in register 1·i + v; B is in V4; elements of A are in the registers after B.
+// partial4NEON keeps vector v of row i of C in register 1·i + v (V0-V3) and B in V4. Elements of A are in the registers after B.
 // A step has 4 multiply-adds, 5 loads and 4 other instructions.
 TEXT partial4NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10
@@ -1916,7 +1916,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// For each step: load vectors of B, and for each row load an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
 step:
 	FMOVS (R2), F4
 	FMOVS (R1), F5
@@ -1934,7 +1934,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
 	MOVD tileArgs_add(R0), R3
@@ -1961,11 +1961,11 @@ store:
 	FMOVS F3, (R1)
 	RET
 
-// partial8NEON: C is in V0-V7, with vector v of row i in register 1·i + v; B is in V8; elements of A are in the registers after B.
+// partial8NEON keeps vector v of row i of C in register 1·i + v (V0-V7) and B in V8. Elements of A are in the registers after B.
 // A step has 8 multiply-adds, 9 loads and 4 other instructions.
 TEXT partial8NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10
@@ -1999,7 +1999,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// For each step: load vectors of B, and for each row load an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
 step:
 	FMOVS (R2), F8
 	FMOVS (R1), F9
@@ -2025,7 +2025,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
 	MOVD tileArgs_add(R0), R3
@@ -2072,11 +2072,11 @@ store:
 	FMOVS F7, (R1)
 	RET
 
-// partial16NEON: C is in V0-V15, with vector v of row i in register 1·i + v; B is in V16; elements of A are in the registers after B.
+// partial16NEON keeps vector v of row i of C in register 1·i + v (V0-V15) and B in V16. Elements of A are in the registers after B.
 // A step has 16 multiply-adds, 17 loads and 4 other instructions.
 TEXT partial16NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the strides.
+	// Load the distances between rows, vectors and steps.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10
@@ -2126,7 +2126,7 @@ segment:
 	MOVD tileArgs_b(R0), R3
 	ADD R2<<2, R3, R2
 	MOVD tileArgs_steps(R0), R3
-	// For each step: load vectors of B, and for each row load an element of A and multiply.
+	// For each step: load the vectors of B. For each row, load an element of A and multiply.
 step:
 	FMOVS (R2), F16
 	FMOVS (R1), F17
@@ -2168,7 +2168,7 @@ step:
 	SUBS $1, R5
 	BNE segment
 
-	// Add C if the argument add is set, and store the sums.
+	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVD tileArgs_cRow(R0), R6
 	MOVD tileArgs_c(R0), R1
 	MOVD tileArgs_add(R0), R3

@@ -2,32 +2,30 @@ package kernel
 
 import "unsafe"
 
-// transposeArgs holds the arguments of a transpose kernel. The kernel divides each matrix in src
-// into bands of as many rows as the kernel processes at once, and each band into quads of four
-// columns. It transposes a quad into four rows of dst. All strides and distances are in bytes.
+// transposeArgs holds the arguments of a transpose kernel. A kernel for n rows divides each matrix in
+// src into bands of n rows, and each band into quads [n×4]. It transposes a quad into four rows of
+// dst. All strides and distances are in bytes.
 //
-// The kernel decrements matrices and increments done, but does not change dst and src. Beyond the
-// last matrix they could point into unused memory, and a garbage collector that finds such a
-// pointer in the arguments aborts the program.
+// The kernel changes matrices and done, but not dst and src. Beyond the last matrix they could point
+// to unused memory, and a garbage collector that finds such a pointer aborts the program.
 type transposeArgs struct {
 	dst, src       unsafe.Pointer
-	dstRow, srcRow int // row strides
-	bands, quads   int // numbers of bands in a matrix and of quads in a band
+	dstRow, srcRow int // distances between rows
+	bands, quads   int // number of bands of a matrix, number of quads of a band
 	matrices       int // number of matrices left
 	matrix         int // distance between consecutive matrices, in both dst and src
 	done           int // distance of the current matrix from the first
 }
 
-// A transposeKernel holds the number of rows of a band and the number of the kernel that
-// transposes such bands.
+// A transposeKernel holds the number of rows of a band and the number of the kernel for such bands.
 type transposeKernel struct{ rows, number int }
 
-// Transpose transposes each of the consecutive matrices in a, which are rows × cols, and writes
-// the results to dst one after the other. The length of a must be a multiple of rows·cols.
+// Transpose transposes each of the consecutive matrices [rows×cols] in a and stores the results in
+// dst, one after the other. The length of a must be a multiple of rows·cols.
 func Transpose[T Float](dst, a []T, rows, cols int) {
 	dst = dst[:len(a)]
 	if SIMD32[T]() && cols >= 4 {
-		for _, k := range transposeKernels[level] { // in decreasing order of rows
+		for _, k := range kernelSets[level].transposes { // tallest bands first
 			if rows >= k.rows {
 				transposeSIMD(k, dst, a, rows, cols)
 				return
@@ -43,12 +41,12 @@ func Transpose[T Float](dst, a []T, rows, cols int) {
 	}
 }
 
-// transposeSIMD transposes consecutive matrices with the SIMD kernel k. If the number of rows is
-// not a multiple of the rows of a band, the last band overlaps the band before it; if the number
-// of columns is not a multiple of four, the last quad overlaps the quad before it.
+// transposeSIMD implements Transpose with the SIMD kernel k. If the last rows do not fill a band, the
+// last band overlaps the band before it. If the last columns do not fill a quad, the last quad
+// overlaps the quad before it.
 func transposeSIMD[T Float](k transposeKernel, dst, a []T, rows, cols int) {
 	size := rows * cols
-	chunk := max(1, 4096/size) * size // elements of as many matrices as the first-level cache holds
+	chunk := max(1, 4096/size) * size // elements of the matrices that fit into the first-level cache
 	for lo := 0; lo < len(a); lo += chunk {
 		args := transposeArgs{dstRow: 4 * rows, srcRow: 4 * cols, matrix: 4 * size}
 		for _, r := range [2][2]int{{0, rows / k.rows}, {rows - k.rows, min(1, rows%k.rows)}} {

@@ -5,10 +5,16 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// These kernels transpose matrices; see transpose.go and transposeArgs.
+// These kernels transpose matrices; see transpose.go and transposeArgs. They use these registers:
+//
+// 	DI          address of the arguments
+// 	SI, R15     addresses of four columns of rows 0 and 8 of a band in src
+// 	R8-R11      1, 3, 5 and 7 times the distance between rows of src
+// 	AX, DX      address of a row of dst, distance between rows of dst
+// 	CX, BX      numbers of quads and bands left
+// 	R12, R13    addresses of the band in src and dst
 
-// SI, R15: rows 0 and 8 of the band in src; R8-R11: 1, 3, 5 and 7 times its row stride; AX, DX: dst and its
-// row stride; CX, BX: quads and bands left; R12, R13: the beginning of the band in src and dst.
+// The bands have 16 rows.
 TEXT transposeAVX512<>(SB), NOSPLIT, $0-16
 	MOVQ transposeArgs_dstRow(DI), DX
 	MOVQ transposeArgs_srcRow(DI), R8
@@ -28,7 +34,7 @@ band:
 	MOVQ transposeArgs_quads(DI), CX
 quad:
 
-	// Load four columns: rows i, i + 4, … into register i.
+	// Load four columns of rows i, i + 4, i + 8, … of the band into register i.
 	VMOVUPS (SI), X0
 	VINSERTF32X4 $1, (SI)(R8*4), Z0, Z0
 	VINSERTF32X4 $2, (R15), Z0, Z0
@@ -46,7 +52,7 @@ quad:
 	VINSERTF32X4 $2, (R15)(R9*1), Z3, Z3
 	VINSERTF32X4 $3, (R15)(R11*1), Z3, Z3
 
-	// Transpose 4×4 blocks.
+	// Transpose the 4×4 blocks.
 	VUNPCKLPS Z1, Z0, Z4
 	VUNPCKHPS Z1, Z0, Z5
 	VUNPCKLPS Z3, Z2, Z6
@@ -83,8 +89,7 @@ quad:
 	VZEROUPPER
 	RET
 
-// SI, R15: rows 0 and 8 of the band in src; R8-R11: 1, 3, 5 and 7 times its row stride; AX, DX: dst and its
-// row stride; CX, BX: quads and bands left; R12, R13: the beginning of the band in src and dst.
+// The bands have 8 rows.
 TEXT transposeAVX2<>(SB), NOSPLIT, $0-16
 	MOVQ transposeArgs_dstRow(DI), DX
 	MOVQ transposeArgs_srcRow(DI), R8
@@ -104,7 +109,7 @@ band:
 	MOVQ transposeArgs_quads(DI), CX
 quad:
 
-	// Load four columns: rows i, i + 4, … into register i.
+	// Load four columns of rows i, i + 4, i + 8, … of the band into register i.
 	VMOVUPS (SI), X0
 	VINSERTF128 $1, (SI)(R8*4), Y0, Y0
 	VMOVUPS (SI)(R8*1), X1
@@ -114,7 +119,7 @@ quad:
 	VMOVUPS (SI)(R9*1), X3
 	VINSERTF128 $1, (SI)(R11*1), Y3, Y3
 
-	// Transpose 4×4 blocks.
+	// Transpose the 4×4 blocks.
 	VUNPCKLPS Y1, Y0, Y4
 	VUNPCKHPS Y1, Y0, Y5
 	VUNPCKLPS Y3, Y2, Y6

@@ -5,10 +5,15 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// This kernel transposes matrices; see transpose.go and transposeArgs.
+// This kernel transposes matrices; see transpose.go and transposeArgs. It uses these registers:
+//
+// 	R0          address of the arguments
+// 	R1, R4-R6   address of four columns of row 0 of a band in src; 1, 2 and 3 times the distance between rows
+// 	R2, R7-R9   address of a row of dst; 1, 2 and 3 times the distance between rows
+// 	R10, R11    numbers of quads and bands left
+// 	R12, R13    addresses of the band in src and dst
 
-// R1: the band in src; R4-R6: 1, 2 and 3 times its row stride; R2, R7-R9: the same for dst; R10, R11: quads and
-// bands left; R12, R13: the beginning of the band in src and dst.
+// The bands have four rows.
 TEXT transposeNEON<>(SB), NOSPLIT, $0-16
 	MOVD transposeArgs_srcRow(R0), R4
 	ADD R4, R4, R5
