@@ -262,9 +262,10 @@ var peaks = map[int]float64{} // by GOMAXPROCS
 
 // peak returns the peak rate of float32 multiply-adds in registers on GOMAXPROCS goroutines, in
 // operations per second, with the widest vectors that linalg uses. The peak is the best of five
-// measurements of about 10 ms. It is 0 without SIMD instructions.
+// measurements of about 0.1 s; in shorter ones, goroutines may share a core. It is 0 without SIMD
+// instructions.
 func peak() float64 {
-	const rounds = 1 << 20
+	const rounds = 10 << 20
 	n := runtime.GOMAXPROCS(0)
 	if _, measured := peaks[n]; measured {
 		return peaks[n]
