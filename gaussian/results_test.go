@@ -100,9 +100,9 @@ func TestREADMEMatchesResults(t *testing.T) {
 	sigma := func(method string) float64 { return in(rows, 301, method).SigmaErr }
 	delta := func(method string) float64 { return in(d50, 50, method).DeltaErr }
 	for _, want := range []string{
-		fmt.Sprintf("at d = 51 its error is %s against %s of HVAE with K = 1", sum(51, "vb"), sum(51, "hvae-k1")),
-		fmt.Sprintf("at d = 301 it is %.0f against %.0f", in(rows, 301, "vb").Err, in(rows, 301, "hvae-k1").Err),
-		fmt.Sprintf("at d = 50 it is %.0f for VB and %.0f and %.0f for the planar flows", delta("vb"), delta("nf-k1"), delta("nf-k30")),
+		fmt.Sprintf("at d = 51 its error is %s, compared with %s for HVAE with K = 1", sum(51, "vb"), sum(51, "hvae-k1")),
+		fmt.Sprintf("At d = 301 it is %.0f, compared with %.0f", in(rows, 301, "vb").Err, in(rows, 301, "hvae-k1").Err),
+		fmt.Sprintf("at d = 50 this error is %.0f for VB, and %.0f and %.0f for the planar flows", delta("vb"), delta("nf-k1"), delta("nf-k30")),
 		fmt.Sprintf("At d = 301 the error of σ is %.3f (K = 1) and %.3f (K = 10) with tempering, %.1f and %.0f without", sigma("hvae-k1"), sigma("hvae-k10"), sigma("hvae-notemp-k1"), sigma("hvae-notemp-k10")),
 		fmt.Sprintf("VB has an error of %.0f at d = 51 (HVAE with K = 1: %.0f), %.0f at d = 101 (HVAE: %.0f) and %.0f at d = 301 (HVAE: %.0f)", vb51, hvae51, vb101, hvae101, vb301, hvae301),
 		fmt.Sprintf("larger errors of Δ, %.0f and %.0f at d = 51", in(chained, 51, "nf-k1").DeltaErr, in(chained, 51, "nf-k30").DeltaErr),
