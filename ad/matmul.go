@@ -2,8 +2,8 @@ package ad
 
 import "hvae/linalg"
 
-// This file contains matrix products with at most one transposed operand. Each of the products
-// MatMul, MatMulTA and MatMulTB computes its adjoints with the other two.
+// This file contains matrix products. The adjoints of a matrix product are also matrix products,
+// with at most one transposed factor.
 
 // Affine returns the dense layer y = w·x + b [m×B] for w [m×n], x [n×B] and b [m×1]. The
 // adjoints are w̄ = ȳ·xᵀ, x̄ = wᵀ·ȳ and, for b, the sum of the columns of ȳ.
@@ -25,7 +25,8 @@ func MatMul[T linalg.Float](a, b *Var[T]) *Var[T] {
 
 type matMul[T linalg.Float] struct{}
 
-// Pull is also the rule of Affine, which has a third operand.
+// Pull adds ȳ·bᵀ to the adjoint of a, and aᵀ·ȳ to the adjoint of b. Affine uses the same method. It
+// has a third operand, the bias, to whose adjoint Pull adds the sum of the columns of ȳ.
 func (matMul[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	a, b := y.in[0], y.in[1]
 	s.accumulateMatMulTB(a, ybar, b)
