@@ -54,7 +54,7 @@ func operations() []operation {
 		return operation{name: name, f: func(x []variable) variable { return f(x[0], x[1]) }, shapes: shapes}
 	}
 	positive := func(o operation) operation { o.positive = true; return o }
-	mulSum := func(rows, cols bool) operation { // sums over rows, over columns, over both or over neither
+	mulSum := func(rows, cols bool) operation { // rows and cols select the axes of the sum
 		return binary(fmt.Sprintf("MulSumTo(rows %v, cols %v)", rows, cols), func(a, b variable) variable {
 			s, _ := linalg.Broadcast(a.Value.Shape(), b.Value.Shape())
 			if rows {
@@ -104,8 +104,10 @@ func operations() []operation {
 }
 
 // A problem consists of an operation f and a point x. The tests differentiate the function
-// F(x) = ⟨w, f(x)⟩ + ½⟨w, f(x)²⟩ with fixed random weights w. Its second derivative is nonzero even if
-// f is linear.
+//
+//	F(x) = ⟨w, f(x)⟩ + ½⟨w, f(x)²⟩
+//
+// with fixed random weights w. The second derivative of F is nonzero even if f is linear.
 type problem struct {
 	operation
 	x    []matrix
@@ -185,7 +187,7 @@ func difference(f func(s float64) float64, h float64) float64 {
 
 // convergedDifference approximates the derivative of f at 0 by finite differences. It reduces the
 // step size until two successive results agree to 1e-6, because large steps are inaccurate if f is
-// strongly curved. It sets ok to false if the results never agree, because of rounding errors.
+// strongly curved. If rounding errors prevent agreement, convergedDifference returns ok = false.
 func convergedDifference(f func(s float64) float64) (slope float64, ok bool) {
 	slope = difference(f, 2e-3)
 	for h := 5e-4; h > 1e-7; h /= 4 {
@@ -259,7 +261,8 @@ func TestDerivativesOfEveryOperationAgainstFiniteDifferences(t *testing.T) {
 					t.Errorf("operands %v: relative error of the gradient is %.1e, want ≤ 1e-7", shapes, e)
 				}
 
-				// Compare H·v with finite differences of gradients, and vᵀ·H·v with second differences of F.
+				// Compare H·v with finite differences of gradients, and vᵀ·H·v with second
+				// differences of F.
 				hv := p.hessianVector(v)
 				for i := range numeric {
 					numeric[i] = difference(func(s float64) float64 { return along(p, v, s, p.gradient)[i] }, 2e-3)
@@ -341,8 +344,8 @@ func TestEmptyMatricesCanBeReshaped(t *testing.T) {
 	}
 }
 
-// The gradient of a sum over an empty matrix must be empty. Such matrices occur, for example, if a
-// model with K leapfrog steps has K = 0 parameters for the steps.
+// The gradient of a sum over an empty matrix must be empty. A schedule of K leapfrog steps has an
+// empty parameter matrix if K = 0.
 func TestGradientOfAnEmptySumIsEmpty(t *testing.T) {
 	var tape Tape[float64]
 	a := tape.Leaf(linalg.New[float64](0, 3))
@@ -353,7 +356,7 @@ func TestGradientOfAnEmptySumIsEmpty(t *testing.T) {
 
 func TestValuesOfMeanAndDot(t *testing.T) {
 	// A comparison of derivatives with finite differences cannot detect a wrong factor in Mean or
-	// Dot, because values and derivatives would be wrong by the same factor.
+	// Dot, because the values and the derivatives would contain the same wrong factor.
 	var tape Tape[float64]
 	x, y := tape.Const(linalg.Of(2, 3, []float64{1, 2, 3, 4, 5, 9})), tape.Const(linalg.Of(2, 1, []float64{10, 100}))
 	if got := Mean(x).Scalar(); got != 4 {
@@ -491,8 +494,8 @@ func TestBackwardIntoOverwritesItsDestinations(t *testing.T) {
 }
 
 func TestConstantsOfOtherTapesAreNotDifferentiated(t *testing.T) {
-	// The constant c has the same index on its tape as the leaf x on another tape. An implementation
-	// that compares only indices would confuse c with x.
+	// The constant c has the same index on its tape as the leaf x on another tape. An
+	// implementation that compares only indices would confuse c with x.
 	var tape, other Tape[float64]
 	x, c := tape.Leaf(linalg.Column(2.0, 3)), other.Const(linalg.Column(5.0, 7))
 	for name, y := range map[string]variable{
@@ -597,7 +600,7 @@ func TestInterruptStopsAProgramAndResetRestoresTheTape(t *testing.T) {
 			t.Fatalf("interrupt %d: the panic is %v, want %v", i, p, errInterrupted)
 		}
 		if w.late > 0 {
-			t.Errorf("interrupt %d: %d operations or rules ran after the interrupt", i, w.late)
+			t.Errorf("interrupt %d: %d operations or rules ran after the interrupt, want 0", i, w.late)
 		}
 		w.values, w.adjoints, w.late = 0, 0, 0
 		if got, p := run(); !slices.Equal(got, want) {

@@ -7,8 +7,8 @@ import (
 )
 
 // This file contains elementwise operations. An operation with several operands broadcasts operands
-// with one row or one column. The adjoint of a broadcast operand is then the sum over its copies,
-// which the formulas omit.
+// with one row or one column. The adjoint of a broadcast operand is the sum of the adjoints of its
+// copies. The formulas below omit this sum.
 
 // Add returns y = a + b. The adjoints are ā = ȳ and b̄ = ȳ.
 func Add[T linalg.Float](a, b *Var[T]) *Var[T] {
@@ -46,8 +46,8 @@ func Mul[T linalg.Float](a, b *Var[T]) *Var[T] {
 
 type mul[T linalg.Float] struct{}
 
-// Pull adds ȳ ⊙ b to the adjoint of a, and ȳ ⊙ a to the adjoint of b. MulSumTo and MulAdd use the same
-// method. MulAdd has a third operand c, to whose adjoint Pull adds ȳ.
+// Pull adds ȳ ⊙ b to the adjoint of a, and ȳ ⊙ a to the adjoint of b. MulSumTo and MulAdd use the
+// same method. MulAdd has a third operand c, and Pull adds ȳ to its adjoint.
 func (mul[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.accumulateProduct(y.in[0], ybar, y.in[1])
 	s.accumulateProduct(y.in[1], ybar, y.in[0])
@@ -56,8 +56,8 @@ func (mul[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	}
 }
 
-// MulSumTo returns y = SumTo(a ⊙ b, rows, cols) without storing a ⊙ b. The adjoints are
-// ā = ȳ ⊙ b and b̄ = ȳ ⊙ a, each summed or broadcast to the shape of its operand.
+// MulSumTo returns y = SumTo(a ⊙ b, rows, cols) without storing a ⊙ b. The adjoints are ā = ȳ ⊙ b
+// and b̄ = ȳ ⊙ a, each summed or broadcast to the shape of its operand.
 func MulSumTo[T linalg.Float](a, b *Var[T], rows, cols int) *Var[T] {
 	y := a.tape.Result(rows, cols)
 	linalg.MulSum(y.Value, a.Value, b.Value)
@@ -66,8 +66,8 @@ func MulSumTo[T linalg.Float](a, b *Var[T], rows, cols int) *Var[T] {
 
 type mulSumTo[T linalg.Float] struct{ mul[T] }
 
-// Dot returns the inner product ⟨a, b⟩ = Σ aᵢⱼ bᵢⱼ as a 1×1 matrix. It broadcasts an operand with one
-// row or one column.
+// Dot returns the inner product ⟨a, b⟩ = Σ aᵢⱼ bᵢⱼ as a 1×1 matrix. It broadcasts an operand with
+// one row or one column.
 func Dot[T linalg.Float](a, b *Var[T]) *Var[T] { return MulSumTo(a, b, 1, 1) }
 
 // MulAdd returns y = a ⊙ b + c. The adjoints are ā = ȳ ⊙ b, b̄ = ȳ ⊙ a and c̄ = ȳ.
@@ -176,9 +176,9 @@ func (tanh[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 func Softplus[T linalg.Float](a *Var[T]) *Var[T] { return softplusTo(like(a), a) }
 
 // SoftplusInPlace returns Softplus(a) and overwrites a's value with the result, which saves the
-// memory of one matrix. Any later operation on a panics. SoftplusInPlace panics if a is a leaf,
-// a constant or a view, if a view of a exists, or if the differentiation rule of a recorded
-// operation reads a's value.
+// memory of one matrix. Any later operation on a panics. SoftplusInPlace panics if a is a leaf, a
+// constant or a view, if a view of a exists, or if the differentiation rule of a recorded operation
+// reads a's value.
 func SoftplusInPlace[T linalg.Float](a *Var[T]) *Var[T] {
 	a.tape.mustHave(a)
 	if !a.inPlace {
@@ -218,8 +218,8 @@ func (sigmoid[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.Accumulate(y.in[0], sigmoidGradient(ybar, y))
 }
 
-// sigmoidGradient returns y = g ⊙ (σ − σ²). If σ = Sigmoid(x) and g is the adjoint of σ, then y is the
-// adjoint of x. The adjoints of g and σ are ḡ = ȳ ⊙ (σ − σ²) and σ̄ = ȳ ⊙ g ⊙ (1 − 2σ).
+// sigmoidGradient returns y = g ⊙ (σ − σ²). If σ = Sigmoid(x) and g is the adjoint of σ, then y is
+// the adjoint of x. The adjoints of g and σ are ḡ = ȳ ⊙ (σ − σ²) and σ̄ = ȳ ⊙ g ⊙ (1 − 2σ).
 func sigmoidGradient[T linalg.Float](g, sigma *Var[T]) *Var[T] {
 	y := like(sigma)
 	linalg.SigmoidGradient(y.Value, g.Value, sigma.Value)
@@ -238,8 +238,8 @@ func (slope[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	}
 }
 
-// unary computes y = f(a) and records y with differentiation rule r. The argument reads is the set of
-// values that r reads.
+// unary computes y = f(a) and records y with differentiation rule r. The argument reads is the set
+// of values that r reads.
 func unary[T linalg.Float](a *Var[T], f func(y, a linalg.Matrix[T]), r Rule[T], reads Reads) *Var[T] {
 	y := like(a)
 	f(y.Value, a.Value)
@@ -247,8 +247,8 @@ func unary[T linalg.Float](a *Var[T], f func(y, a linalg.Matrix[T]), r Rule[T], 
 }
 
 // binary computes y = f(a, b) and records y with differentiation rule r. The argument reads is the
-// set of values that r reads. If a and b cannot be broadcast together, binary panics with the given
-// name of the operation.
+// set of values that r reads. If a and b cannot be broadcast together, binary panics. The panic
+// message contains name, the name of the operation.
 func binary[T linalg.Float](name string, a, b *Var[T], f func(y, a, b linalg.Matrix[T]), r Rule[T], reads Reads) *Var[T] {
 	s, ok := linalg.Broadcast(a.shape(), b.shape())
 	if !ok {

@@ -33,9 +33,10 @@ func (a *arena[T]) alloc(n int) []T {
 	return s
 }
 
-// A pool allocates the results of operations during Backward and reuses their memory when their
-// reference count is zero. A variable has one reference for each node of the sweep whose adjoint it
-// is. It has one more reference while the differentiation rule that has created it is running.
+// A pool allocates the results of operations during Backward and counts the references to each
+// result. A node of the sweep holds a reference to its adjoint. A running differentiation rule
+// holds references to the variables that it has created. The pool reuses a variable without
+// references.
 type pool[T linalg.Float] struct {
 	tape    *Tape[T]
 	start   record[T] // copy of the tape's record at the start of the sweep
@@ -44,7 +45,7 @@ type pool[T linalg.Float] struct {
 	created []*Var[T] // variables that the running rule has created
 }
 
-// A freeList holds unused variables with the same number of elements, size.
+// A freeList holds unused variables that all have the same size, in elements.
 type freeList[T linalg.Float] struct {
 	size int
 	vars []*Var[T]
@@ -61,8 +62,8 @@ func (p *pool[T]) begin(t *Tape[T]) {
 	t.unrecorded = p
 }
 
-// endRule releases the variables that the last differentiation rule has created. It also removes the
-// constants and views that the rule has put on the tape.
+// endRule releases the variables that the last differentiation rule has created. It also removes
+// the constants and views that the rule has put on the tape.
 func (p *pool[T]) endRule() {
 	for _, v := range p.created {
 		p.release(v)
@@ -70,14 +71,6 @@ func (p *pool[T]) endRule() {
 	p.created = p.created[:0]
 	t, was := p.tape, &p.start
 	t.n, t.values.next, t.values.free = was.n, was.values.next, was.values.free
-}
-
-// result returns a rows × cols variable with unspecified elements. The variable is released when the
-// running differentiation rule ends.
-func (p *pool[T]) result(rows, cols int) *Var[T] {
-	v := p.alloc(rows, cols)
-	p.created = append(p.created, v)
-	return v
 }
 
 // alloc returns a rows × cols variable with unspecified elements and a reference count of one.
@@ -101,8 +94,8 @@ func (p *pool[T]) wrap(m linalg.Matrix[T]) *Var[T] {
 	return v
 }
 
-// retain adds a reference to g and returns g. If g does not belong to the pool, retain returns a
-// copy of g that does.
+// retain adds a reference to g and returns g. If g does not belong to the pool, retain allocates a
+// copy of g in the pool and returns the copy.
 func (p *pool[T]) retain(g *Var[T]) *Var[T] {
 	if g.refs > 0 && g.tape == p.tape {
 		g.refs++

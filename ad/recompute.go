@@ -6,16 +6,16 @@ import (
 	"hvae/linalg"
 )
 
-// A Program is a part of a computation that can be repeated. Run computes a result from the operands
-// in, using operations on their tape. Equal operands must give equal results.
+// A Program is a part of a computation that can be repeated. Run computes a result from the
+// operands in, using operations on their tape. Equal operands must give equal results.
 type Program[T linalg.Float] interface {
 	Run(in []*Var[T]) *Var[T]
 }
 
 // Recomputed returns p.Run(in) without keeping the intermediate variables (gradient checkpointing:
-// Chen et al., 2016). It resets the tape scratch and runs the program on it. To compute gradients,
-// Backward resets scratch and runs the program again. A chain of programs therefore needs the memory
-// of only one program and runs each program twice.
+// Chen et al., 2016). It resets the tape scratch and runs the program on that tape. To compute
+// gradients, Backward resets scratch and runs the program again. A chain of programs therefore
+// needs the memory of only one program and runs each program twice.
 //
 // Backward returns the same bits with and without Recomputed. Grad cannot differentiate the result
 // and panics. The program must not depend on variables other than in. At least one operand is
@@ -60,8 +60,8 @@ func (r *recomputed[T]) run(in []*Var[T]) *Var[T] {
 }
 
 // Pull runs the program again on the scratch tape and differentiates it with an inner sweep. The
-// inner sweep starts with the current adjoints of the operands in s. It adds to these adjoints in the
-// same order as a sweep without Recomputed, so the bits do not change.
+// inner sweep starts with the current adjoints of the operands in s. It adds to these adjoints in
+// the same order as a sweep without Recomputed, so the bits do not change.
 func (r *recomputed[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	if s.tape.unrecorded == nil {
 		panic("ad: Grad cannot differentiate the result of Recomputed; use Backward")

@@ -8,8 +8,8 @@ import (
 
 // This file contains operations that sum, broadcast, view and stack matrices.
 
-// SumTo returns y [rows×cols], the sum of a along each axis on which y has length 1. On any
-// other axis, a and y must have the same length. The adjoint ā is ȳ broadcast to a's shape.
+// SumTo returns y [rows×cols], the sum of a along each axis on which y has length 1. On any other
+// axis, a and y must have the same length. The adjoint ā is ȳ broadcast to a's shape.
 func SumTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	if a.Rows() == rows && a.Cols() == cols {
 		return a
@@ -44,8 +44,8 @@ func BroadcastTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 
 type broadcastTo[T linalg.Float] struct{ add[T] }
 
-// fit returns g, summed or broadcast to shape s along each axis. Differentiation rules use fit to
-// give an adjoint the shape s of its variable.
+// fit returns g, summed or broadcast to shape s along each axis. Differentiation rules use fit if
+// an operation has broadcast or summed an operand of shape s.
 func fit[T linalg.Float](g *Var[T], s linalg.Shape) *Var[T] {
 	if g.shape() == s {
 		return g
@@ -96,9 +96,9 @@ type rowRange[T linalg.Float] struct{}
 
 func (rowRange[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.accumulateRows(y.in[0], ybar, y.row) }
 
-// Stack returns a matrix y that consists of the rows of a followed by the rows of b. It panics
-// if a and b have different numbers of columns. The adjoint ā consists of the first rows of ȳ, and
-// b̄ consists of the remaining rows.
+// Stack returns a matrix y that consists of the rows of a followed by the rows of b. It panics if a
+// and b have different numbers of columns. The adjoint ā consists of the first rows of ȳ, and b̄
+// consists of the remaining rows.
 func Stack[T linalg.Float](a, b *Var[T]) *Var[T] {
 	if a.Cols() != b.Cols() {
 		panic(fmt.Sprintf("ad: Stack: %v and %v have different numbers of columns", a.shape(), b.shape()))

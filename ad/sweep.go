@@ -7,10 +7,10 @@ import (
 	"hvae/linalg"
 )
 
-// A Sweep is the state of a call of Grad or Backward, which differentiates y with respect to xs. The
-// call first marks the variables that depend on xs. It then calls the differentiation rules of the
-// marked variables in reverse program order, starting at y. It does not compute the adjoints of
-// other variables. For ∇U, for example, it does not compute the adjoints of the weights.
+// A Sweep is the state of a call of Grad or Backward, which differentiates y with respect to xs.
+// The call first marks the variables that depend on xs. It then calls the differentiation rules of
+// the marked variables in reverse program order, starting at y. It does not compute the adjoints of
+// unmarked variables. For ∇U, for example, it does not compute the adjoints of the weights.
 type Sweep[T linalg.Float] struct {
 	tape  *Tape[T]  // nil if no call is running
 	first int       // the smallest tape index of y and xs
@@ -87,8 +87,8 @@ func (s *Sweep[T]) node(v *Var[T]) *node[T] {
 	return nil
 }
 
-// run sets the adjoint of y to ones. It then calls the differentiation rules of the marked variables
-// in reverse program order.
+// run sets the adjoint of y to ones. It then calls the differentiation rules of the marked
+// variables in reverse program order.
 func (s *Sweep[T]) run(y *Var[T]) {
 	if !s.Wants(y) {
 		return
@@ -135,10 +135,10 @@ func (s *Sweep[T]) Accumulate(v, g *Var[T]) {
 	}
 }
 
-// Destination returns the matrix sum in which BackwardInto computes the gradient of leaf v. If add is
-// true, the calling rule must add its contribution to sum. If add is false, the rule must overwrite
-// sum with the contribution. If ok is false, there is no such matrix and the rule must call
-// Accumulate instead.
+// Destination returns the matrix sum in which BackwardInto computes the gradient of leaf v. If add
+// is true, the calling rule must add its contribution to sum. If add is false, the rule must
+// overwrite sum with the contribution. If ok is false, there is no such matrix and the rule must
+// call Accumulate instead.
 func (s *Sweep[T]) Destination(v *Var[T]) (sum linalg.Matrix[T], add, ok bool) {
 	n := s.node(v)
 	if n == nil || n.dst == nil {
@@ -219,11 +219,12 @@ func (v *Var[T]) isColumnOf(g *Var[T]) bool {
 	return v.Cols() == 1 && v.Rows() == g.Rows() && g.Cols() > 1
 }
 
-// writable reports whether the adjoint of n may be overwritten because n holds the only reference
-// to it. Adjoints that Grad records have a reference count of zero and are never overwritten.
+// writable reports whether the adjoint of node n may be overwritten. This requires that n holds the
+// only reference to the adjoint. Adjoints that Grad records have a reference count of zero and are
+// never overwritten.
 func (n *node[T]) writable() bool { return n.bar != nil && n.bar.refs == 1 }
 
-// set makes g the adjoint of n. During Backward, it copies g to n's destination. If n has no
+// set makes g the adjoint of node n. During Backward, it copies g to n's destination. If n has no
 // destination, set retains g in the pool instead. In both cases, it releases the old adjoint.
 func (s *Sweep[T]) set(n *node[T], g *Var[T]) {
 	old := n.bar

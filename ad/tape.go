@@ -1,12 +1,12 @@
 // Package ad implements reverse-mode automatic differentiation of matrix programs.
 //
 // An operation computes its result when it is called and records itself on the tape of its first
-// operand. The adjoint ȳ of a variable y is the derivative of the differentiated sum with respect
-// to y. The differentiation rule of an operation is its vector-Jacobian product: it computes the
-// adjoints of the operands from the adjoint of the result. Rules consist of operations on the same
-// tape, so a gradient is also a recorded program and can be differentiated again, to any order. The
-// leapfrog integrator needs second derivatives, because its steps contain ∇U and training
-// differentiates the steps.
+// operand. Grad and Backward differentiate the sum F of a variable's elements. The adjoint of a
+// variable y is ȳ = ∂F/∂y. The differentiation rule of an operation is its vector-Jacobian product:
+// it computes the adjoints of the operands from the adjoint of the result. Rules consist of
+// operations on the same tape, so a gradient is also a recorded program and can be differentiated
+// again, to any order. The leapfrog integrator needs second derivatives, because its steps contain
+// ∇U and training differentiates the steps.
 //
 // Read tape.go first, then the operations in shapes.go, elementwise.go and matmul.go, then grad.go
 // (Grad and Backward), sweep.go (sums of adjoints), memory.go (reuse of memory) and recompute.go
@@ -31,8 +31,8 @@ import (
 	"hvae/linalg"
 )
 
-// A Var is a variable on a tape: a leaf, a constant or the result of an operation. It is
-// valid until the tape is reset.
+// A Var is a variable on a tape: a leaf, a constant or the result of an operation. It is valid
+// until the tape is reset.
 type Var[T linalg.Float] struct {
 	// Value must not be changed while the tape is in use.
 	Value linalg.Matrix[T]
@@ -52,11 +52,11 @@ type Var[T linalg.Float] struct {
 
 const overwritten = -1 // value of resets for a variable that SoftplusInPlace has overwritten
 
-// A Rule is the vector-Jacobian product of an operation with result y. Pull computes a
-// contribution to the adjoint of each operand of y and passes it to s.Accumulate. It computes the
-// contribution from the operands, y and the adjoint ybar of y, using operations on y's tape. Pull
-// must not keep the variables that it creates, because Backward reuses their memory. It must not
-// call Grad or Backward on y's tape.
+// A Rule is the vector-Jacobian product of an operation with result y. Pull computes a contribution
+// to the adjoint of each operand of y and passes it to s.Accumulate. It computes the contribution
+// from the operands, y and the adjoint ybar of y, using operations on y's tape. Pull must not keep
+// the variables that it creates, because Backward reuses their memory. It must not call Grad or
+// Backward on y's tape.
 type Rule[T linalg.Float] interface {
 	Pull(s *Sweep[T], y, ybar *Var[T])
 }
@@ -71,13 +71,13 @@ const (
 	ReadsOperands Reads = 2 // the operands
 )
 
-// A Tape records operations in the order in which they run. The zero value is an empty tape,
-// ready to use.
+// A Tape records operations in the order in which they run. The zero value is an empty tape, ready
+// to use.
 type Tape[T linalg.Float] struct {
-	// Interrupt, if not nil, is a channel that stops the computation when it is closed, such as
-	// the Done channel of a context. One of the next 16 operations or calls of rules then panics,
-	// including those inside Recomputed. The caller must defer RecoverInterrupt. To use the tape
-	// again, replace Interrupt and call Reset.
+	// Interrupt, if not nil, is a channel that stops the computation when it is closed, such as the
+	// Done channel of a context. One of the next 16 operations or differentiation rules then
+	// panics. Operations inside Recomputed also panic. The caller must defer RecoverInterrupt. To
+	// use the tape again, replace Interrupt and call Reset.
 	Interrupt <-chan struct{}
 	checks    uint // number of calls of checkInterrupt
 
@@ -87,9 +87,9 @@ type Tape[T linalg.Float] struct {
 	scratch  []T
 
 	sweep      Sweep[T] // state of Grad and Backward
-	unrecorded *pool[T] // if not nil, allocates the results of operations, which are not recorded
+	unrecorded *pool[T] // during Backward, the pool that allocates results; operations are not recorded
 
-	recomputed      []*recomputed[T] // rules of the calls of Recomputed, reused after Reset
+	recomputed      []*recomputed[T] // differentiation rules of calls of Recomputed, reused after Reset
 	recomputedInUse int
 }
 
@@ -151,7 +151,7 @@ func (t *Tape[T]) Reset() {
 // Len returns the number of variables on the tape.
 func (t *Tape[T]) Len() int { return t.n }
 
-// All returns an iterator over the variables on the tape, in program order.
+// All returns an iterator over the variables on the tape, in the order in which they were created.
 func (t *Tape[T]) All() iter.Seq[*Var[T]] {
 	return func(yield func(*Var[T]) bool) {
 		for i := 0; i < t.n && yield(t.at(i)); i++ {
@@ -182,8 +182,7 @@ func (t *Tape[T]) Leaf(m linalg.Matrix[T]) *Var[T] {
 	return v
 }
 
-// Const puts m on the tape as a constant and returns the constant. The constant and m share their
-// elements.
+// Const puts m on the tape as a constant and returns the constant, which shares m's elements.
 func (t *Tape[T]) Const(m linalg.Matrix[T]) *Var[T] {
 	v := t.variable(t, false)
 	v.Value = m
@@ -200,8 +199,8 @@ func (t *Tape[T]) Fill(rows, cols int, s T) *Var[T] {
 	return v
 }
 
-// FirstNonFinite describes the first variable on the tape that contains a NaN or an infinity, by its
-// operation, its shape and the element. It returns "" if all variables are finite.
+// FirstNonFinite describes the first variable on the tape that contains a NaN or an infinity: its
+// operation, its shape and the first such element. It returns "" if all elements are finite.
 func (t *Tape[T]) FirstNonFinite() string {
 	for v := range t.All() {
 		for j, x := range v.Value.Data {
@@ -219,7 +218,7 @@ func (t *Tape[T]) FirstNonFinite() string {
 	return ""
 }
 
-// Tape returns the tape that v is on.
+// Tape returns the tape of v.
 func (v *Var[T]) Tape() *Tape[T] { return v.tape }
 
 // Live reports whether v is a leaf or depends on a leaf. Grad and Backward differentiate only with
@@ -237,8 +236,7 @@ func (v *Var[T]) Rows() int { return v.Value.Rows }
 // Cols returns the number of columns of v.
 func (v *Var[T]) Cols() int { return v.Value.Cols }
 
-// Scalar returns the only element of v. It panics if v is not a 1×1 matrix or is no longer
-// valid.
+// Scalar returns the only element of v. It panics if v is not a 1×1 matrix or is no longer valid.
 func (v *Var[T]) Scalar() T {
 	v.tape.mustHave(v)
 	if v.shape() != (linalg.Shape{Rows: 1, Cols: 1}) {
@@ -248,7 +246,7 @@ func (v *Var[T]) Scalar() T {
 }
 
 // variable appends a new constant of tape t to r and returns the constant. The caller must set its
-// Value, which SoftplusInPlace may overwrite if inPlace is true.
+// Value. If inPlace is true, SoftplusInPlace may overwrite the value.
 func (r *record[T]) variable(t *Tape[T], inPlace bool) *Var[T] {
 	if r.n == len(r.slabs)*len(slab[T]{}) {
 		s := new(slab[T])
@@ -263,9 +261,9 @@ func (r *record[T]) variable(t *Tape[T], inPlace bool) *Var[T] {
 	return v
 }
 
-// set makes Value a rows × cols matrix with elements data. When a program is repeated, Value usually
-// stays the same. In this case, set writes nothing, because the next read of Value would have to
-// wait for the write.
+// set makes Value a rows × cols matrix with elements data. When a program is repeated, Value
+// usually stays the same. In this case, set writes nothing, because the next read of Value would
+// have to wait for the write.
 func (v *Var[T]) set(rows, cols int, data []T) {
 	if m := &v.Value; m.Rows != rows || m.Cols != cols || len(data) == 0 || &m.Data[0] != &data[0] {
 		m.Rows, m.Cols, m.Data = rows, cols, data
@@ -276,8 +274,10 @@ func (v *Var[T]) set(rows, cols int, data []T) {
 // elements and then passes the variable to Record.
 func (t *Tape[T]) Result(rows, cols int) *Var[T] {
 	t.checkInterrupt()
-	if t.unrecorded != nil {
-		return t.unrecorded.result(rows, cols)
+	if p := t.unrecorded; p != nil {
+		v := p.alloc(rows, cols)
+		p.created = append(p.created, v)
+		return v
 	}
 	v := t.variable(t, true)
 	v.set(rows, cols, t.values.alloc(rows*cols))
@@ -312,15 +312,15 @@ func (t *Tape[T]) Record(y *Var[T], r Rule[T], reads Reads, operands ...*Var[T])
 	return y
 }
 
-// mustHave panics if v is not a valid operand of operations on t: if v was created before its
-// tape's last Reset, has been overwritten, or depends on a leaf of another tape.
+// mustHave panics if v is not a valid operand of operations on t. An operand is invalid if it was
+// created before its tape's last Reset, has been overwritten, or depends on a leaf of another tape.
 func (t *Tape[T]) mustHave(v *Var[T]) {
 	if v.tape != t || v.resets != t.resets {
 		t.checkOther(v)
 	}
 }
 
-// checkOther is the part of mustHave for variables other than the current variables of t.
+// checkOther implements mustHave for variables of other tapes and for invalid variables.
 func (t *Tape[T]) checkOther(v *Var[T]) {
 	switch {
 	case v.resets == overwritten:

@@ -8,17 +8,17 @@ import (
 	"hvae/linalg"
 )
 
-// layer is a program that computes tanh(W·x + W·(x ⊙ x)) from the operands W and x. Its gradient with
-// respect to W is the sum of two matrix products.
+// layer is a program that computes tanh(W·x + W·(x ⊙ x)) from the operands W and x. Its gradient
+// with respect to W is the sum of two matrix products.
 type layer struct{}
 
 func (layer) Run(in []variable) variable {
 	return Tanh(Add(MatMul(in[0], in[1]), MatMul(in[0], Square(in[1]))))
 }
 
-// The gradient with respect to a weight matrix is a sum of matrix products. Backward adds the products
-// immediately. BackwardInto stores them in a queue and adds several at once, also if Recomputed
-// computes them. The gradient must include every product.
+// The gradient with respect to a weight matrix is a sum of matrix products. Backward adds the
+// products immediately. BackwardInto may store products in a queue and add several at once, even
+// across calls of Recomputed. The gradient must include every product.
 func TestQueuedProductsAreAllAdded(t *testing.T) {
 	const n = 20 // number of columns; the queue has room for three products of this size
 	weight, start := linalg.New[float64](4, 4), linalg.New[float64](4, n)
@@ -76,8 +76,9 @@ func TestQueuedProductsAreAllAdded(t *testing.T) {
 	}
 }
 
-// BackwardInto may delay additions to the adjoint of a leaf. It must not delay additions to the adjoint
-// of an operation's result, because the operation's differentiation rule needs the complete sum.
+// BackwardInto may delay additions to the adjoint of a leaf. It must not delay additions to the
+// adjoint of an operation's result, because the operation's differentiation rule needs the complete
+// sum.
 func TestGradientsWithRespectToResults(t *testing.T) {
 	var tape Tape[float64]
 	w := tape.Leaf(linalg.Column(3.0))

@@ -9,8 +9,8 @@ import (
 )
 
 // A linear is a variable whose elements are linear combinations of the elements of a leaf. The
-// coefficients are integers. Sums of integers are exact, so the gradient computed on the tape must be
-// equal to the gradient computed from the coefficients.
+// coefficients are integers. Sums of integers are exact, so the gradient computed on the tape must
+// be equal to the gradient computed from the coefficients.
 type linear struct {
 	v    variable
 	coef [][]float64 // for each element, in row-major order, the coefficients of the leaf's elements
@@ -40,8 +40,8 @@ func combine(p float64, a [][]float64, q float64, b [][]float64) (c [][]float64)
 }
 
 // views applies random operations to a [4×3] leaf: nested views, stacks, paddings, sums and
-// broadcasts. It returns the leaf and the results of all operations. Many of these variables share an
-// adjoint.
+// broadcasts. It returns the leaf and the results of all operations. Many of these variables share
+// an adjoint.
 func views(rng *rand.Rand, leaf variable) []linear {
 	n := len(leaf.Value.Data)
 	zero := make([]float64, n)
@@ -159,7 +159,8 @@ type rule func(s *Sweep[float64], y, ybar variable)
 
 func (r rule) Pull(s *Sweep[float64], y, ybar variable) { r(s, y, ybar) }
 
-// addWithRule returns a + b and records it with differentiation rule r, which may be wrong.
+// addWithRule returns a + b and records the sum with differentiation rule r. Some tests use wrong
+// rules.
 func addWithRule(r rule, reads Reads, a, b variable) variable {
 	y := like(a)
 	linalg.Add(y.Value, a.Value, b.Value)
@@ -167,9 +168,9 @@ func addWithRule(r rule, reads Reads, a, b variable) variable {
 }
 
 func TestContributionsAreNotOverwritten(t *testing.T) {
-	// A differentiation rule may pass any variable g to Accumulate, even several times. g may be an
-	// operand, a view, a constant or a result. When Accumulate later adds to the same adjoint, it
-	// must not change g.
+	// A differentiation rule may pass an operand, a view, a constant or a result to Accumulate,
+	// even several times. When Accumulate later adds to the same adjoint, it must not change the
+	// variable that the rule has passed.
 	for name, r := range map[string]struct {
 		rule         rule
 		wantA, wantB func(a, b float64) float64 // the gradients of y + a² + b²
@@ -291,9 +292,9 @@ func TestAnOperandOfRecomputedMayOccurTwice(t *testing.T) {
 		x := tape.Leaf(linalg.Column(3.0))
 		u := Scale(x, 1)
 		y := Recomputed(&scratch, sumAndProduct{}, []variable{x, x})
-		// The test calls the differentiation rule of Recomputed twice. In the first call, x does not
-		// have an adjoint yet. In the second call, x already has an adjoint, because a later
-		// operation also depends on x.
+		// In the first iteration, x has no adjoint yet when the differentiation rule of Recomputed
+		// is called. In the second iteration, x already has an adjoint, because a later operation
+		// also depends on x.
 		for range 2 {
 			g := []matrix{linalg.Column(0.0)}
 			if into {
@@ -310,9 +311,9 @@ func TestAnOperandOfRecomputedMayOccurTwice(t *testing.T) {
 }
 
 func TestRecomputedDoesNotOverwriteSharedAdjoints(t *testing.T) {
-	// The differentiation rule of u + w passes the same matrix to both operands. Recomputed then adds
-	// the gradient of its program to the adjoint of u. This addition must not change the adjoint
-	// of w.
+	// The differentiation rule of u + w passes the same matrix to both operands. Recomputed then
+	// adds the gradient of its program to the adjoint of u. This addition must not change the
+	// adjoint of w.
 	var tape, scratch Tape[float64]
 	x, z := tape.Leaf(linalg.Column(3.0)), tape.Leaf(linalg.Column(5.0))
 	u, w := Scale(x, 1), Scale(z, 1)

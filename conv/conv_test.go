@@ -25,8 +25,8 @@ func random[T linalg.Float](rng *rand.Rand, rows, cols int) linalg.Matrix[T] {
 	return m
 }
 
-// randomGeometry returns a random geometry with small sizes. The kernel may be larger than the image,
-// the padding may be asymmetric, and some output pixels may depend only on padding.
+// randomGeometry returns a random geometry with small sizes. The kernel may be larger than the
+// image, the padding may be asymmetric, and some output pixels may depend only on padding.
 func randomGeometry(rng *rand.Rand) Geometry {
 	one := func(n int) int { return 1 + rng.IntN(n) }
 	return Geometry{
@@ -59,8 +59,9 @@ func geometries(rng *rand.Rand, n int) iter.Seq[Geometry] {
 	}
 }
 
-// visit calls f once for each product in the sum that defines the convolution. Element y of the output
-// image is the sum of weight (tap, co) · element x of the input image over all calls with this y.
+// visit calls f once for each product in the sum that defines the convolution. Element y of the
+// output image is the sum of weight (tap, co) · element x of the input image over all calls with
+// this y.
 func visit(g Geometry, f func(y, co, tap, x int)) {
 	for oy := range g.OutH {
 		for ox := range g.OutW {
@@ -181,8 +182,8 @@ func TestSameIsTensorFlowsPadding(t *testing.T) {
 	}
 }
 
-// A form is an operation of the package, such as Conv, with a function that returns the shapes of its
-// operands.
+// A form is an operation of the package, such as Conv, with a function that returns the shapes of
+// its operands.
 type form struct {
 	name   string
 	shapes func(g *Geometry) []linalg.Shape
@@ -251,9 +252,9 @@ func TestDerivativesOfTheOperationsAgainstFiniteDifferences(t *testing.T) {
 	}
 }
 
-// Two convolutions and a transposed convolution share their weights. The gradient with respect to the
-// shared weights must be the sum of the three layers' gradients. The sums of integers are exact, so
-// the two must be equal.
+// Two convolutions and a transposed convolution share their weights. The gradient with respect to
+// the shared weights must be the sum of the three layers' gradients. The sums of integers are
+// exact, so the two must be equal.
 func TestWeightGradientsOfSharedWeightsAreAdded(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 1))
 	integers := func(rows, cols int) matrix {

@@ -7,12 +7,12 @@
 //
 //	⟨δ, W ∗ X⟩
 //
-// with respect to the output gradient δ, the input X and the weights W. Each gradient is bilinear in
-// the other two variables. Derivatives of any order can therefore be computed with the same three
-// functions.
+// with respect to the output gradient δ, the input X and the weights W. Each gradient is bilinear
+// in the other two variables. Derivatives of any order can therefore be computed with the same
+// three functions.
 //
-// Start with Geometry in this file. kernels.go contains the three functions, and ops.go contains the
-// corresponding operations on a tape.
+// Start with Geometry in this file. kernels.go contains the three functions, and ops.go contains
+// the corresponding operations on a tape.
 package conv
 
 import "fmt"
@@ -32,10 +32,10 @@ type Geometry struct {
 	PadTop, PadLeft  int
 }
 
-// Same returns the geometry of a convolution with a square kernel and TensorFlow's SAME padding. The
-// output has ⌈size/stride⌉ pixels along each axis. The padding is split evenly between opposite
-// sides. If the padding is odd, the bottom or right side gets one more pixel. Same panics unless all
-// arguments are positive.
+// Same returns the geometry of a convolution with a square kernel and TensorFlow's SAME padding.
+// The output has ⌈size/stride⌉ pixels along each axis. The padding is split evenly between opposite
+// sides. If the padding is odd, the bottom or right side gets one more pixel. Same panics unless
+// all arguments are positive.
 func Same(inH, inW, inC, outC, kernel, stride int) Geometry {
 	if min(inH, inW, inC, outC, kernel, stride) < 1 {
 		panic(fmt.Sprintf("conv: Same(%d, %d, %d, %d, %d, %d): all arguments must be positive", inH, inW, inC, outC, kernel, stride))
@@ -62,17 +62,17 @@ func (g *Geometry) In() int { return g.InH * g.InW * g.InC }
 // is a matrix [Out×B].
 func (g *Geometry) Out() int { return g.OutH * g.OutW * g.OutC }
 
-// Taps returns the number of weights for each output channel, KernelH·KernelW·InC. The weights are a
-// matrix [Taps×OutC]. Its row (ky·KernelW + kx)·InC + c contains the weights for kernel position
+// Taps returns the number of weights for each output channel, KernelH·KernelW·InC. The weights are
+// a matrix [Taps×OutC]. Its row (ky·KernelW + kx)·InC + c contains the weights for kernel position
 // (ky, kx) and input channel c.
 func (g *Geometry) Taps() int { return g.KernelH * g.KernelW * g.InC }
 
-// MultiplyAdds returns the number of multiply-adds for one sample in Forward, Input or Weight. It
-// includes multiply-adds on padding, which these functions skip.
+// MultiplyAdds returns the number of multiply-adds for one sample in Forward, Input or Weight. The
+// number includes multiply-adds on padding, although these functions skip padding.
 func (g *Geometry) MultiplyAdds() int { return g.OutH * g.OutW * g.OutC * g.Taps() }
 
-// An axis is the vertical or horizontal part of a Geometry. Kernel position k, called a tap, connects
-// output pixel o with input pixel i if o·stride + k = i + pad.
+// An axis is the vertical or horizontal part of a Geometry. Kernel position k, called a tap,
+// connects output pixel o with input pixel i if o·stride + k = i + pad.
 type axis struct{ in, out, kernel, stride, pad int }
 
 func (g *Geometry) vertical() axis   { return axis{g.InH, g.OutH, g.KernelH, g.Stride, g.PadTop} }
@@ -93,27 +93,26 @@ func (a axis) outputs(i int) (first, last int) {
 }
 
 // A run is a sequence of count pixels along an axis that one contraction computes. It starts at the
-// given pixel. In a run of output pixels, the first pixel uses taps first to last−1. In a run of input
-// pixels, output pixels first to last−1 depend on the first pixel.
+// given pixel. In a run of output pixels, the first pixel uses taps first to last−1. In a run of
+// input pixels, output pixels first to last−1 depend on the first pixel.
 type run struct{ pixel, count, first, last int }
 
-// outputRuns divides output pixels lo to hi−1 into runs and appends the runs to list. A run consists
-// of neighbouring pixels with the same taps.
+// outputRuns divides output pixels lo to hi−1 into runs and appends the runs to list. A run
+// consists of neighbouring pixels with the same taps.
 func outputRuns(list []run, a axis, lo, hi int) []run {
 	return runs(list, lo, hi, 1, 0, a.taps)
 }
 
-// inputRuns divides input pixels lo to hi−1 into runs and appends the runs to list. A run consists of
-// pixels i + j·stride for j = 0, 1, 2, …, such that output pixels first + j to last−1 + j depend on
-// pixel i + j·stride.
+// inputRuns divides input pixels lo to hi−1 into runs and appends the runs to list. A run consists
+// of pixels i + j·stride for j = 0, 1, 2, …, such that output pixels first + j to last−1 + j depend
+// on pixel i + j·stride.
 func inputRuns(list []run, a axis, lo, hi int) []run {
 	return runs(list, lo, hi, a.stride, 1, a.outputs)
 }
 
 // runs divides pixels lo to hi−1 into runs and appends the runs to list. A run consists of pixels
-// i + j·distance for j = 0, 1, 2, …, such that
 //
-//	rangeOf(i + j·distance) = (first + j·shift, last + j·shift).
+//	i + j·distance for j = 0, 1, 2, …, such that rangeOf(i + j·distance) = (first + j·shift, last + j·shift).
 func runs(list []run, lo, hi, distance, shift int, rangeOf func(pixel int) (first, last int)) []run {
 	for start := lo; start < min(lo+distance, hi); start++ {
 		n := len(list)

@@ -18,14 +18,14 @@ import (
 //	             [=======]           output 2: all taps; outputs 1, 2 and 3 form a run
 //	                   [=======]     output 3: all taps
 //
-// Runs may also be vertical. Horizontal runs are short near the left and right edges of an image, so
-// contractions compute vertical runs there. Vertical runs save 4 % of the time of a training step that
-// processes 16 samples at a time, and 10 % with 4 samples at a time.
+// Runs may also be vertical. Horizontal runs are short near the left and right edges of an image,
+// so contractions compute vertical runs there. Vertical runs save 4 % of the time of a training
+// step that processes 16 samples at a time, and 10 % with 4 samples at a time.
 //
-// Compared with one contraction for each pixel, runs save 5 to 16 % of the time of Forward, and 9 to
-// 11 % of the time of Input. These and all following times in this file were measured for layers of
-// the paper's encoder and a batch of 100 samples in float32, on one core with AVX-512. Each time is
-// the minimum of at least 40 measurements.
+// Compared with one contraction for each pixel, runs save 5 to 16 % of the time of Forward, and 9
+// to 11 % of the time of Input. These and all following times in this file were measured for layers
+// of the paper's encoder and a batch of 100 samples in float32, on one core with AVX-512. Each time
+// is the minimum of at least 40 measurements.
 
 const (
 	grain       = 1 << 21 // number of multiply-adds that are worth a goroutine, about 50 µs of work
@@ -33,10 +33,10 @@ const (
 	maxRuns     = 16      // number of runs along an axis that are stored without allocation
 )
 
-// Forward sets y to the convolution W ∗ X + bias. The shapes are y [Out×B], w [Taps×OutC],
-// x [In×B] and bias [OutC×1] for a batch of B samples. An empty bias is zero. Forward panics if the
-// shapes do not fit g. It performs g.MultiplyAdds() multiply-adds for each sample, except on
-// padding. It divides the rows of the output image among the cores.
+// Forward sets y to the convolution W ∗ X + bias. The shapes are y [Out×B], w [Taps×OutC], x [In×B]
+// and bias [OutC×1] for a batch of B samples. An empty bias is zero. Forward panics if the shapes
+// do not fit g. It performs g.MultiplyAdds() multiply-adds for each sample, except on padding. It
+// divides the rows of the output image among the cores.
 func Forward[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T]) {
 	g.mustFit("Forward", y.Shape(), w.Shape(), x.Shape(), bias.Shape(), g.OutC)
 	grain := g.grain(g.OutH, x.Cols)
@@ -74,12 +74,12 @@ func forwardRows[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T], lo
 	}
 }
 
-// runPixels computes a rectangle of across × down pixels. Each call of c.Run computes one row of the
-// rectangle, or one column if columns are longer. The argument c is the contraction for the top left
-// pixel. For the pixel i columns to the right and j rows down, the matrices start at the elements
+// runPixels computes a rectangle of across × down pixels. Each call of c.Run computes one row of
+// the rectangle, or one column if columns are longer. The argument c is the contraction for the top
+// left pixel. For the pixel i columns to the right and j rows down, the matrices start at element
 //
-//	c.CStart + i·cAcross + j·cDown   of c.C,
-//	s.B + i·bAcross + j·bDown        of c.B, for each segment s.
+//	c.CStart + i·cAcross + j·cDown   of c.C, and
+//	s.B + i·bAcross + j·bDown        of c.B for each segment s.
 func runPixels[T linalg.Float](c linalg.Contraction[T], across, cAcross, bAcross, down, cDown, bDown int) {
 	if down > across {
 		across, cAcross, bAcross, down, cDown, bDown = down, cDown, bDown, across, cAcross, bAcross
@@ -117,10 +117,10 @@ func Input[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
 	linalg.For(g.InH, grain, func(lo, hi int) { inputRows(g, x, w, delta, bias, lo, hi) })
 }
 
-// inputRows computes rows lo to hi−1 of all input images for Input. Along each axis, kernel position
-// (tap) i + pad − o·stride connects input pixel i with output pixel o. Pixels i, i + stride,
-// i + 2·stride, … therefore use the same taps. With stride 2 and a 5×5 kernel, the pixels a, b, c
-// and d use different taps:
+// inputRows computes rows lo to hi−1 of all input images for Input. Along each axis, kernel
+// position (tap) i + pad − o·stride connects input pixel i with output pixel o. Pixels i,
+// i + stride, i + 2·stride, … therefore use the same taps. With stride 2 and a 5×5 kernel, the
+// pixels a, b, c and d use different taps:
 //
 //	column ix     0  1  2  3  4  5       padding 1: tap column kx = ix + 1 − 2·ox
 //
@@ -129,8 +129,8 @@ func Input[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
 //	        2     a  b  a  b  a  b       c: tap rows 0, 2, 4   tap columns 1, 3
 //	        3     c  d  c  d  c  d       d: tap rows 0, 2, 4   tap columns 0, 2, 4
 //
-// Pixels with the same letter in a row or column form a run, except near the edges of the image. The
-// contributing output pixels shift by one from each pixel of a run to the next.
+// Pixels with the same letter in a row or column form a run, except near the edges of the image.
+// The contributing output pixels shift by one from each pixel of a run to the next.
 func inputRows[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T], lo, hi int) {
 	var room [maxSegments]linalg.Segment
 	var roomX, roomY [maxRuns]run
@@ -208,10 +208,10 @@ func inputOfOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T],
 }
 
 // Weight sets w [Taps×OutC] to the gradient of ⟨δ, W ∗ X⟩ with respect to W for delta [Out×B] and
-// x [In×B]. If add is true, it adds the gradient to w instead. The gradient is a sum over pixels and
-// samples. Weight stores the transpose of each pixel's [OutC×B] matrix in scratch, which must have at
-// least as many elements as delta. It panics if the shapes do not fit g, and takes the same time as
-// Forward. It divides the rows of w among the cores.
+// x [In×B]. If add is true, it adds the gradient to w instead. The gradient is a sum over pixels
+// and samples. Weight stores the transpose of each pixel's [OutC×B] matrix in scratch, which must
+// have at least as many elements as delta. It panics if the shapes do not fit g, and takes the same
+// time as Forward. It divides the rows of w among the cores.
 func Weight[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], scratch []T, add bool) {
 	g.mustFit("Weight", delta.Shape(), w.Shape(), x.Shape(), linalg.Shape{}, 0)
 	transposed := linalg.Of(delta.Rows, delta.Cols, scratch[:len(delta.Data)])
@@ -226,9 +226,9 @@ func Weight[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], scratch [
 }
 
 // weightRows computes rows lo to hi−1 of each kernel row of the weight gradient. If add is true, it
-// adds them to w. A kernel row consists of KernelW·InC rows of w. The argument delta contains the
-// transpose of each pixel's [OutC×B] matrix of δ. A contraction sums over samples (its steps) and
-// pixels (its segments).
+// adds the gradient to w instead. A kernel row consists of KernelW·InC rows of w. The argument
+// delta contains the transpose of each pixel's [OutC×B] matrix of δ. A contraction sums over
+// samples (its steps) and pixels (its segments).
 //
 // Kernel rows ky, ky + stride, ky + 2·stride, … form a class. They connect one input row with
 // successive output rows. They are the groups of a contraction, last kernel row first. With five
@@ -240,10 +240,10 @@ func Weight[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], scratch [
 //	input row 6   kernel row   3   1         groups 0 and 1 of the other class
 //	              output row   2   3
 //
-// A contraction thus loads a row of x once for all kernel rows of a class. These groups save 15 % of
-// the time for the encoder's first layer and nothing for the other layers. Successive input rows with
-// the same groups are segments of one contraction, so that sums stay in registers. These segments
-// save 23 % of the time for the second layer, 7 % for the third and nothing for the first.
+// A contraction thus loads a row of x once for all kernel rows of a class. These groups save 15 %
+// of the time for the encoder's first layer and nothing for the other layers. Successive input rows
+// with the same groups are segments of one contraction, so that sums stay in registers. These
+// segments save 23 % of the time for the second layer, 7 % for the third and nothing for the first.
 func weightRows[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], add bool, lo, hi int) {
 	var room [maxSegments]linalg.Segment
 	var roomX [maxRuns]run
@@ -287,14 +287,14 @@ func weightRows[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], add b
 	}
 }
 
-// grain returns the number of rows whose computation is worth a separate goroutine, if all rows
-// together take g.MultiplyAdds() multiply-adds for each of the samples.
+// grain returns the number of rows that are worth a goroutine. All rows together take
+// g.MultiplyAdds() multiply-adds for each sample.
 func (g *Geometry) grain(rows, samples int) int {
 	return max(1, grain*rows/max(1, g.MultiplyAdds()*samples))
 }
 
-// mustFit panics if g is invalid or the shapes of the operands do not fit g. The messages contain name,
-// the function that calls mustFit. The bias must be empty or [channels×1].
+// mustFit panics if g is invalid or the shapes of the operands do not fit g. The bias must be empty
+// or [channels×1]. The panic message contains name, the name of the calling function.
 func (g *Geometry) mustFit(name string, y, w, x, bias linalg.Shape, channels int) {
 	if min(g.InH, g.InW, g.InC, g.OutH, g.OutW, g.OutC, g.KernelH, g.KernelW, g.Stride, g.PadTop+1, g.PadLeft+1) < 1 {
 		panic(fmt.Sprintf("conv: %s: invalid geometry %+v: sizes and stride must be positive, and padding must not be negative", name, *g))

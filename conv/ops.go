@@ -47,9 +47,9 @@ func (c transpose[T]) Pull(s *ad.Sweep[T], y, ybar *ad.Var[T]) {
 	}
 }
 
-// pullWeights adds WeightGradient(delta, x) to the adjoint of the weights, which are operand 0 of y.
-// It adds the sum of ybar over pixels and samples to the adjoint of the bias [channels×1], which is
-// operand 2 of y.
+// pullWeights adds WeightGradient(delta, x) to the adjoint of the weights, which are operand 0
+// of y. It adds the sum of ybar over pixels and samples to the adjoint of the bias [channels×1],
+// which is operand 2 of y.
 func pullWeights[T linalg.Float](s *ad.Sweep[T], g *Geometry, y, ybar, delta, x *ad.Var[T], channels int) {
 	w, bias := y.Operand(0), y.Operand(2)
 	if sum, add, ok := s.Destination(w); ok {
