@@ -23,7 +23,7 @@ type Sweep[T linalg.Float] struct {
 	reached      []bool
 }
 
-// A node is the state of a variable in a sweep.
+// A node is the state of a variable during a call of Grad or Backward.
 type node[T linalg.Float] struct {
 	bar       *Var[T]         // the adjoint; nil for zero
 	dst       *destination[T] // nil unless BackwardInto computes the gradient of a leaf
@@ -224,8 +224,9 @@ func (v *Var[T]) isColumnOf(g *Var[T]) bool {
 // never overwritten.
 func (n *node[T]) writable() bool { return n.bar != nil && n.bar.refs == 1 }
 
-// set makes g the adjoint of node n. During Backward, it copies g to n's destination. If n has no
-// destination, set retains g in the pool instead. In both cases, it releases the old adjoint.
+// set makes g the adjoint of node n. Grad stores g itself. BackwardInto copies g to the destination
+// of a leaf. Otherwise, Backward and BackwardInto retain g in the pool. Both release the old
+// adjoint.
 func (s *Sweep[T]) set(n *node[T], g *Var[T]) {
 	old := n.bar
 	switch {

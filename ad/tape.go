@@ -38,7 +38,7 @@ type Var[T linalg.Float] struct {
 	Value linalg.Matrix[T]
 
 	tape    *Tape[T]
-	resets  int   // value of tape.resets when the variable was created, or overwritten
+	resets  int   // tape.resets when the variable was created, or the constant overwritten
 	index   int   // position on the tape
 	refs    int32 // reference count in a pool; zero for recorded variables
 	live    bool  // whether the variable is a leaf or depends on one

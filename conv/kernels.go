@@ -225,24 +225,24 @@ func Weight[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], scratch [
 	linalg.For(rows, grain, func(lo, hi int) { weightRows(g, w, transposed, x, add, lo, hi) })
 }
 
-// weightRows computes rows lo to hi−1 of each kernel row of the weight gradient. If add is true, it
-// adds the gradient to w instead. A kernel row consists of KernelW·InC rows of w. The argument
+// weightRows sets rows lo to hi−1 of each kernel row of w to the weight gradient, or adds the
+// gradient to them if add is true. A kernel row consists of KernelW·InC rows of w. The argument
 // delta contains the transpose of each pixel's [OutC×B] matrix of δ. A contraction sums over
 // samples (its steps) and pixels (its segments).
 //
 // Kernel rows ky, ky + stride, ky + 2·stride, … form a class. They connect one input row with
-// successive output rows. They are the groups of a contraction, last kernel row first. With five
-// kernel rows, stride 2 and one row of padding, kernel row ky = iy + 1 − 2·oy connects input row iy
-// with output row oy:
+// successive output rows. A contraction computes them together: its group 0 is the last kernel row
+// of the class, group 1 is the kernel row before, and so on. With five kernel rows, stride 2 and
+// one row of padding, kernel row ky = iy + 1 − 2·oy connects input row iy with output row oy:
 //
 //	input row 5   kernel row   4   2   0     groups 0, 1 and 2 of a contraction
 //	              output row   1   2   3
 //	input row 6   kernel row   3   1         groups 0 and 1 of the other class
 //	              output row   2   3
 //
-// A contraction thus loads a row of x once for all kernel rows of a class. These groups save 15 %
-// of the time for the encoder's first layer and nothing for the other layers. Successive input rows
-// with the same groups are segments of one contraction, so that sums stay in registers. These
+// A contraction thus loads a row of x once for all kernel rows of a class. The groups save 15 % of
+// the time for the encoder's first layer and nothing for the other layers. Successive input rows
+// with the same groups are segments of one contraction, so that sums stay in registers. The
 // segments save 23 % of the time for the second layer, 7 % for the third and nothing for the first.
 func weightRows[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], add bool, lo, hi int) {
 	var room [maxSegments]linalg.Segment
