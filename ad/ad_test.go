@@ -16,8 +16,8 @@ type (
 	variable = *Var[float64]
 )
 
-// An operation is a function to be tested. For each test case, shapes lists the shapes of the
-// function's operands.
+// An operation is a function whose derivatives are tested. Each element of shapes is a test case, a
+// list of the shapes of the operands.
 type operation struct {
 	name     string
 	f        func(x []variable) variable
@@ -35,7 +35,7 @@ func sh(dims ...int) (s []linalg.Shape) {
 // operations returns the test cases for every differentiable operation of the package.
 func operations() []operation {
 	alone := [][]linalg.Shape{sh(1, 1), sh(3, 4), sh(5, 1), sh(1, 6)}
-	var pairs, triples [][]linalg.Shape // every way to broadcast two or three operands
+	var pairs, triples [][]linalg.Shape // all ways to broadcast two or three operands
 	for _, full := range sh(1, 1, 3, 4, 5, 1, 1, 3) {
 		fits := []linalg.Shape{full, {Rows: full.Rows, Cols: 1}, {Rows: 1, Cols: full.Cols}, {Rows: 1, Cols: 1}}
 		for _, a := range fits {
@@ -54,7 +54,7 @@ func operations() []operation {
 		return operation{name: name, f: func(x []variable) variable { return f(x[0], x[1]) }, shapes: shapes}
 	}
 	positive := func(o operation) operation { o.positive = true; return o }
-	mulSum := func(rows, cols bool) operation { // sums over rows, over columns, over both or over neither
+	mulSum := func(rows, cols bool) operation { // rows and cols select the axes of the sum
 		return binary(fmt.Sprintf("MulSumTo(rows %v, cols %v)", rows, cols), func(a, b variable) variable {
 			s, _ := linalg.Broadcast(a.Value.Shape(), b.Value.Shape())
 			if rows {
@@ -103,14 +103,18 @@ func operations() []operation {
 	}
 }
 
-// A problem is the function F(x) = ⟨w, f(x)⟩ + ½⟨w, f(x)²⟩ for an operation f and fixed random
-// weights w, together with a point x. The second derivative of F is nonzero even if f is linear.
+// A problem consists of an operation f and a point x. The tests differentiate the function
+//
+//	F(x) = ⟨w, f(x)⟩ + ½⟨w, f(x)²⟩
+//
+// with fixed random weights w. The second derivative of F is nonzero even if f is linear.
 type problem struct {
 	operation
 	x    []matrix
 	tape Tape[float64]
 }
 
+// value computes F on the tape and returns F and the operands.
 func (p *problem) value() (F variable, x []variable) {
 	t := &p.tape
 	t.Reset()
@@ -126,12 +130,13 @@ func (p *problem) value() (F variable, x []variable) {
 	return Dot(t.Const(w), MulAdd(Scale(y, 0.5), y, y)), x
 }
 
+// at returns F(x).
 func (p *problem) at() float64 {
 	F, _ := p.value()
 	return F.Scalar()
 }
 
-// gradient returns the elements of ∇F(x), one operand after another.
+// gradient returns the elements of ∇F(x), concatenated over the operands.
 func (p *problem) gradient() (g []float64) {
 	F, x := p.value()
 	for _, m := range Backward(F, x...) {
@@ -155,7 +160,7 @@ func (p *problem) hessianVector(v []float64) (h []float64) {
 	return h
 }
 
-// along adds s·v to the operands p.x, calls f, restores the operands and returns f's result.
+// along adds s·v to the point p.x, calls f, restores p.x and returns the result of f.
 func along[R any](p *problem, v []float64, s float64, f func() R) R {
 	var saved []matrix
 	o := 0
@@ -180,10 +185,9 @@ func difference(f func(s float64) float64, h float64) float64 {
 	return (4*central(h/2) - central(h)) / 3
 }
 
-// convergedDifference approximates the derivative of f at 0 by finite differences. It reduces
-// the step size until two successive results agree to 1e-6, and reports whether they did. Large
-// steps are inaccurate where f is strongly curved. If rounding errors dominate, no step size is
-// accurate.
+// convergedDifference approximates the derivative of f at 0 by finite differences. It reduces the
+// step size until two successive results agree to 1e-6, because large steps are inaccurate if f is
+// strongly curved. If rounding errors prevent agreement, convergedDifference returns ok = false.
 func convergedDifference(f func(s float64) float64) (slope float64, ok bool) {
 	slope = difference(f, 2e-3)
 	for h := 5e-4; h > 1e-7; h /= 4 {
@@ -245,7 +249,7 @@ func TestDerivativesOfEveryOperationAgainstFiniteDifferences(t *testing.T) {
 					v[i] /= length
 				}
 
-				// Compare every partial derivative with a finite difference.
+				// Compare each partial derivative with a finite difference.
 				g := p.gradient()
 				numeric := make([]float64, n)
 				for i := range numeric {
@@ -254,16 +258,17 @@ func TestDerivativesOfEveryOperationAgainstFiniteDifferences(t *testing.T) {
 					numeric[i] = difference(func(s float64) float64 { return along(p, e, s, p.at) }, 2e-3)
 				}
 				if e := relativeError(g, numeric); !(e <= 1e-7) {
-					t.Errorf("operands %v: relative error of the gradient is %.1e, want at most 1e-7", shapes, e)
+					t.Errorf("operands %v: relative error of the gradient is %.1e, want ≤ 1e-7", shapes, e)
 				}
 
-				// Compare H·v with differences of gradients, and vᵀ·H·v with second differences of values.
+				// Compare H·v with finite differences of gradients, and vᵀ·H·v with second
+				// differences of F.
 				hv := p.hessianVector(v)
 				for i := range numeric {
 					numeric[i] = difference(func(s float64) float64 { return along(p, v, s, p.gradient)[i] }, 2e-3)
 				}
 				if e := relativeError(hv, numeric); !(e <= 1e-7) {
-					t.Errorf("operands %v: relative error of the Hessian-vector product is %.1e, want at most 1e-7", shapes, e)
+					t.Errorf("operands %v: relative error of the Hessian-vector product is %.1e, want ≤ 1e-7", shapes, e)
 				}
 				vhv := 0.0
 				for i := range v {
@@ -271,7 +276,7 @@ func TestDerivativesOfEveryOperationAgainstFiniteDifferences(t *testing.T) {
 				}
 				second := secondDifference(func(s float64) float64 { return along(p, v, s, p.at) })
 				if e := relativeError([]float64{vhv}, []float64{second}); !(e <= 1e-5) {
-					t.Errorf("operands %v: relative error of the second derivative is %.1e, want at most 1e-5", shapes, e)
+					t.Errorf("operands %v: relative error of the second derivative is %.1e, want ≤ 1e-5", shapes, e)
 				}
 			}
 		})
@@ -283,7 +288,7 @@ func TestConstantsAreNotDifferentiated(t *testing.T) {
 	x := tape.Leaf(linalg.Column(2.0))
 	c := tape.Const(x.Value)
 	if g := Grad(Mul(c, x), x).Scalar(); g != 2 { // the derivative is c, not 2x
-		t.Errorf("d/dx c·x = %v at c = x = 2, want 2", g)
+		t.Errorf("d(c·x)/dx = %v at c = x = 2, want 2", g)
 	}
 }
 
@@ -310,7 +315,7 @@ func TestDerivativesOfAnyOrder(t *testing.T) {
 				y = Grad(y, x)
 			}
 			if got := y.Scalar(); !(math.Abs(got-want) <= 1e-12*max(1, math.Abs(want))) {
-				t.Errorf("derivative %d of %s = %v, want %v", order, c.name, got, want)
+				t.Errorf("derivative of order %d of %s at x = 0.4 is %v, want %v", order, c.name, got, want)
 			}
 		}
 	}
@@ -332,15 +337,15 @@ func TestGradientOfAnUnrelatedVariableIsZero(t *testing.T) {
 func TestEmptyMatricesCanBeReshaped(t *testing.T) {
 	var tape Tape[float64]
 	if y := Reshape(tape.Leaf(linalg.New[float64](0, 3)), 3, 0); y.Rows() != 3 || y.Cols() != 0 {
-		t.Errorf("Reshape of [0×3] to [3×0] returns %v", y.Value.Shape())
+		t.Errorf("Reshape of a [0×3] matrix returns %v, want [3×0]", y.Value.Shape())
 	}
 	if y := Reshape(tape.Leaf(linalg.New[float64](3, 0)), 0, 3); y.Rows() != 0 || y.Cols() != 3 {
-		t.Errorf("Reshape of [3×0] to [0×3] returns %v", y.Value.Shape())
+		t.Errorf("Reshape of a [3×0] matrix returns %v, want [0×3]", y.Value.Shape())
 	}
 }
 
-// The gradient of a sum of no elements is empty, for example with respect to the K parameters of a
-// schedule without steps.
+// The gradient of a sum over an empty matrix must be empty. A schedule of K leapfrog steps has an
+// empty parameter matrix if K = 0.
 func TestGradientOfAnEmptySumIsEmpty(t *testing.T) {
 	var tape Tape[float64]
 	a := tape.Leaf(linalg.New[float64](0, 3))
@@ -350,8 +355,8 @@ func TestGradientOfAnEmptySumIsEmpty(t *testing.T) {
 }
 
 func TestValuesOfMeanAndDot(t *testing.T) {
-	// A wrong factor in Mean or Dot would appear in values as well as derivatives, so the
-	// comparison of derivatives with finite differences cannot detect it.
+	// A comparison of derivatives with finite differences cannot detect a wrong factor in Mean or
+	// Dot, because the values and the derivatives would contain the same wrong factor.
 	var tape Tape[float64]
 	x, y := tape.Const(linalg.Of(2, 3, []float64{1, 2, 3, 4, 5, 9})), tape.Const(linalg.Of(2, 1, []float64{10, 100}))
 	if got := Mean(x).Scalar(); got != 4 {
@@ -363,8 +368,8 @@ func TestValuesOfMeanAndDot(t *testing.T) {
 }
 
 func TestSweepsComputeOnlyTheAdjointsNeeded(t *testing.T) {
-	// In y = ⟨1, tanh(W·z)⟩, a sweep for the gradient with respect to z must not compute the
-	// adjoint of W.
+	// If Grad differentiates y = ⟨1, tanh(W·z)⟩ with respect to z, it must not compute the adjoint
+	// of W.
 	var tape Tape[float64]
 	w := tape.Leaf(linalg.New[float64](6, 5))
 	z := tape.Leaf(linalg.New[float64](5, 2))
@@ -373,18 +378,18 @@ func TestSweepsComputeOnlyTheAdjointsNeeded(t *testing.T) {
 	Grad(y, z)
 	for i := before; i < tape.Len(); i++ {
 		if s := tape.at(i).Value.Shape(); s == w.Value.Shape() {
-			t.Errorf("the sweep for z computed a %v matrix", s)
+			t.Errorf("the gradient with respect to z takes a %v matrix, the shape of the adjoint of W", s)
 		}
 	}
-	// If the requested variable is the result of an operation, the sweep must stop there and not
-	// continue to the operands.
+	// If Grad differentiates with respect to the result of an operation, it must not compute the
+	// adjoints of the operation's operands.
 	u := tape.Leaf(linalg.New[float64](5, 2))
 	z2 := Exp(u)
 	y2 := Sum(Square(z2))
 	before = tape.Len()
 	Grad(y2, z2)
 	if made := tape.Len() - before; made > 4 {
-		t.Errorf("the gradient of Σz² with respect to z = exp(u) takes %d variables, want at most 4, without the adjoint of u", made)
+		t.Errorf("the gradient of Σz² with respect to z = exp(u) takes %d variables, want ≤ 4 without the adjoint of u", made)
 	}
 }
 
@@ -396,15 +401,15 @@ func TestOperationsOnConstantsAreNotRecorded(t *testing.T) {
 		t.Error("an operation on constants was recorded")
 	}
 	defer func() {
-		if msg := fmt.Sprint(recover()); !strings.Contains(msg, "constant [3×3]") {
-			t.Errorf("gradient with respect to a constant: panic %q, want one that names the constant", msg)
+		if msg := fmt.Sprint(recover()); !strings.Contains(msg, "a [3×3] constant") {
+			t.Errorf("Grad with respect to a constant panics with %q, want a message that contains the shape", msg)
 		}
 	}()
 	Grad(y, c)
 }
 
-// program computes a scalar y from two leaves x, using most operations of the package and some
-// variables several times.
+// program computes a scalar y from two leaves x. It uses most operations of the package, and uses
+// some variables several times.
 func program(tape *Tape[float64], a, b matrix) (y variable, x []variable) {
 	x = []variable{tape.Leaf(a), tape.Leaf(b)}
 	h := x[1] // h is [4×1]
@@ -418,8 +423,8 @@ func program(tape *Tape[float64], a, b matrix) (y variable, x []variable) {
 	return Add(Mean(Log(AddConst(Square(h), 1))), Dot(h, Scale(x[1], 0.1))), x
 }
 
-// embed returns a matrix with the given number of rows that contains a, starting at row lo, and
-// zeros elsewhere.
+// embed returns a matrix with the given number of rows. The matrix contains a from row lo on, and
+// zeros in all other rows.
 func embed(a variable, lo, rows int) variable {
 	zeros := func(rows int) variable { return a.tape.Fill(rows, a.Cols(), 0) }
 	return Stack(Stack(zeros(lo), a), zeros(rows-lo-a.Rows()))
@@ -444,14 +449,14 @@ func TestBackwardIsBitIdenticalToGrad(t *testing.T) {
 		ga, gb := Grad(y, x[0]), Grad(y, x[1])
 		g := Backward(y, x...)
 		if !slices.Equal(ga.Value.Data, g[0].Data) || !slices.Equal(gb.Value.Data, g[1].Data) {
-			t.Fatalf("seed %d: Backward and Grad differ", seed)
+			t.Fatalf("seed %d: Backward returns %v, Grad returns %v and %v", seed, g, ga.Value, gb.Value)
 		}
 	}
 }
 
 func TestSharedAdjointsAreNotOverwritten(t *testing.T) {
-	// The rule of u + v passes one adjoint to both operands. The contribution of u² is then added
-	// to the adjoint of u. This must not change the adjoint of v.
+	// The differentiation rule of u + v passes the same matrix to both operands. Backward then adds
+	// the contribution of u² to the adjoint of u. This addition must not change the adjoint of v.
 	var tape Tape[float64]
 	x, z := tape.Leaf(linalg.Column(0.3)), tape.Leaf(linalg.Column(-0.7))
 	u, v := Exp(x), Tanh(z)
@@ -481,16 +486,16 @@ func TestBackwardIntoOverwritesItsDestinations(t *testing.T) {
 	}
 	BackwardInto(dst, F, xs)
 	if !slices.Equal(dst[0].Data, want) || !slices.Equal(dst[3].Data, want) {
-		t.Errorf("gradients with respect to x: %v and %v, want %v", dst[0].Data, dst[3].Data, want)
+		t.Errorf("the gradients with respect to x are %v and %v, want %v", dst[0].Data, dst[3].Data, want)
 	}
 	if !slices.Equal(dst[1].Data, make([]float64, 4)) {
-		t.Errorf("gradient with respect to an unused variable: %v, want zeros", dst[1].Data)
+		t.Errorf("the gradient with respect to an unused variable is %v, want zeros", dst[1].Data)
 	}
 }
 
 func TestConstantsOfOtherTapesAreNotDifferentiated(t *testing.T) {
-	// The constant c has the same index on the tape other as the leaf x has on tape. A sweep that
-	// compared only indices would confuse c with x.
+	// The constant c has the same index on its tape as the leaf x on another tape. An
+	// implementation that compares only indices would confuse c with x.
 	var tape, other Tape[float64]
 	x, c := tape.Leaf(linalg.Column(2.0, 3)), other.Const(linalg.Column(5.0, 7))
 	for name, y := range map[string]variable{
@@ -506,7 +511,7 @@ func TestConstantsOfOtherTapesAreNotDifferentiated(t *testing.T) {
 	var scratch Tape[float64]
 	got, want := Backward(Sum(Recomputed(&scratch, sumAndProduct{}, []variable{x, c})), x)[0], []float64{9, 13}
 	if !slices.Equal(got.Data, want) {
-		t.Errorf("d/dx x(x + c) = %v with Recomputed, want %v", got.Data, want)
+		t.Errorf("Recomputed: the gradient of x(x + c) is %v, want %v", got.Data, want)
 	}
 }
 
@@ -526,19 +531,19 @@ func TestTapeIsReusedWithoutAllocation(t *testing.T) {
 	want := slices.Clone(got[0].Data)
 	step()
 	if !slices.Equal(got[0].Data, want) {
-		t.Error("the second run on a tape returns a different gradient than the first")
+		t.Errorf("the second step on a tape returns the gradient %v, want %v as in the first step", got[0].Data, want)
 	}
 	if n := testing.AllocsPerRun(100, step); n != 0 {
-		t.Errorf("a step on a used tape allocates %v times, want 0", n)
+		t.Errorf("a step on a reset tape allocates %v times, want 0", n)
 	}
 }
 
-// A tripwire is an operation that returns a copy of its operand. It closes stop when the number of
-// computed values, or the number of computed adjoints, reaches a given limit.
+// A tripwire is an operation that returns a copy of its operand. It closes the channel stop after a
+// given number of computed values, or after a given number of computed adjoints.
 type tripwire struct {
 	stop             chan struct{}
-	tapes            [2]*Tape[float64] // read the channel at their next check after stop is closed
-	values, adjoints int               // values and adjoints left until stop is closed
+	tapes            [2]*Tape[float64] // tapes that then read the channel in the next operation or rule
+	values, adjoints int               // numbers of values and adjoints until stop is closed
 	late             int               // number of values and adjoints computed after stop was closed
 }
 
@@ -592,19 +597,19 @@ func TestInterruptStopsAProgramAndResetRestoresTheTape(t *testing.T) {
 			w.values = 0
 		}
 		if _, p := run(); p != errInterrupted {
-			t.Fatalf("interrupt %d: panic %v, want errInterrupted", i, p)
+			t.Fatalf("interrupt %d: the panic is %v, want %v", i, p, errInterrupted)
 		}
 		if w.late > 0 {
-			t.Errorf("interrupt %d: %d operations or rules ran after the interrupt", i, w.late)
+			t.Errorf("interrupt %d: %d operations or rules ran after the interrupt, want 0", i, w.late)
 		}
 		w.values, w.adjoints, w.late = 0, 0, 0
 		if got, p := run(); !slices.Equal(got, want) {
-			t.Errorf("interrupt %d: the gradient after Reset is different; panic %v", i, p)
+			t.Errorf("interrupt %d: after Reset, the gradient is %v with panic %v, want %v", i, got, p, want)
 		}
 	}
 }
 
-func TestMatricesOfTheArenaDoNotOverlap(t *testing.T) {
+func TestMatricesOfATapeDoNotOverlap(t *testing.T) {
 	var tape Tape[float32]
 	small := tape.Matrix(3, 3)
 	large := tape.Matrix(700, 700)
@@ -613,7 +618,7 @@ func TestMatricesOfTheArenaDoNotOverlap(t *testing.T) {
 	large.Fill(2)
 	other.Fill(3)
 	if small.At(2, 2) != 1 || large.At(0, 0) != 2 || large.At(699, 699) != 2 || other.At(0, 0) != 3 {
-		t.Error("matrices of the arena overlap")
+		t.Error("filling one matrix changes the elements of another matrix")
 	}
 }
 
@@ -632,64 +637,66 @@ func TestMisuseOfTheTapePanics(t *testing.T) {
 	addWithRule(func(s *Sweep[float64], y, ybar variable) {}, ReadsOperands, factor, factor)
 	recomputedFrom := Add(x, x)
 	Recomputed(new(Tape[float64]), sumAndProduct{}, []variable{recomputedFrom, recomputedFrom})
-	for want, f := range map[string]func(){
-		"[1×2] variable from before its tape's Reset": func() { Add(now, before) },
-		"variable from before its":                    func() { Exp(before) },
-		"able from before its tape's Reset":           func() { Grad(now, before) },
-		"from before its tape's Reset":                func() { Backward(before, now) },
-		"[2×3] variable of another tape, through":     func() { MulAdd(x, x, y) },
-		"SoftplusInPlace has overwritten":             func() { Scale(used, 2) },
-		"value SoftplusInPlace has":                   func() { SoftplusInPlace(used) },
-		"overwrite a [2×3] leaf, constant or view":    func() { SoftplusInPlace(x) },
-		"overwrite a [3×2] leaf":                      func() { SoftplusInPlace(Reshape(Add(x, x), 3, 2)) },
-		"[2×3] leaf, constant or view, or":            func() { SoftplusInPlace(seen) },
-		"view, or a value that a view":                func() { SoftplusInPlace(Exp(x)) },
-		"or a value that a view or":                   func() { SoftplusInPlace(factor) },
-		"a value that a view or a rule reads":         func() { SoftplusInPlace(recomputedFrom) },
-		"a view or a rule reads": func() {
+	for _, c := range []struct {
+		want string
+		f    func()
+	}{
+		{"[1×2] variable used after its tape was reset", func() { Add(now, before) }},
+		{"[1×2] variable used after its tape was reset", func() { Exp(before) }},
+		{"[1×2] variable used after its tape was reset", func() { Grad(now, before) }},
+		{"[1×2] variable used after its tape was reset", func() { Backward(before, now) }},
+		{"[2×3] variable used on another tape", func() { MulAdd(x, x, y) }},
+		{"[2×3] variable used on another tape", func() { Grad(Sum(x), y) }},
+		{"[2×2] variable used after SoftplusInPlace has overwritten its value", func() { Scale(used, 2) }},
+		{"[2×2] variable used after SoftplusInPlace has overwritten its value", func() { SoftplusInPlace(used) }},
+		{"SoftplusInPlace cannot overwrite a [2×3] variable: it is a leaf, constant or view", func() { SoftplusInPlace(x) }},
+		{"SoftplusInPlace cannot overwrite a [3×2] variable: it is a leaf", func() { SoftplusInPlace(Reshape(Add(x, x), 3, 2)) }},
+		{"or a view or differentiation rule reads its value", func() { SoftplusInPlace(seen) }},
+		{"or a view or differentiation rule reads its value", func() { SoftplusInPlace(Exp(x)) }},
+		{"or a view or differentiation rule reads its value", func() { SoftplusInPlace(factor) }},
+		{"or a view or differentiation rule reads its value", func() { SoftplusInPlace(recomputedFrom) }},
+		{"or a view or differentiation rule reads its value", func() {
 			SoftplusInPlace(addWithRule(func(s *Sweep[float64], y, ybar variable) {}, ReadsResult, x, x))
-		},
-		"a [2×3] variable whose value SoftplusInPlace": func() { // the rule reads y, but declares ReadsNothing
+		}},
+		{"[2×3] variable used after SoftplusInPlace", func() { // the rule reads y, but declares ReadsNothing
 			y := addWithRule(func(s *Sweep[float64], y, ybar variable) { s.Accumulate(x, Mul(ybar, y)) }, ReadsNothing, x, x)
 			Backward(SoftplusInPlace(y), x)
-		},
-		"[1×1] cannot be the adjoint of a [2×3]": func() {
+		}},
+		{"a [1×1] matrix cannot be added to the adjoint of a [2×3] variable", func() {
 			y := addWithRule(func(s *Sweep[float64], y, ybar variable) { s.Accumulate(x, tape.Scalar(1)) }, ReadsNothing, x, x)
 			Backward(y, x)
-		},
-		"[3×3] cannot hold the gradient of a [2×3]": func() {
+		}},
+		{"the gradient of a [2×3] variable does not fit into a [3×3] matrix", func() {
 			BackwardInto([]matrix{linalg.New[float64](3, 3)}, Sum(x), []variable{x})
-		},
-		"a rule called Grad": func() {
+		}},
+		{"a differentiation rule must not call Grad", func() {
 			Grad(addWithRule(func(s *Sweep[float64], y, ybar variable) { Grad(y, x) }, ReadsNothing, x, x), x)
-		},
-		"differentiate the result of Recomputed": func() {
+		}},
+		{"Grad cannot differentiate the result of Recomputed", func() {
 			var scratch Tape[float64]
 			Grad(Recomputed(&scratch, sumAndProduct{}, []variable{x, x}), x)
-		},
-		"another tape":                         func() { Grad(Sum(x), y) },
-		"Scalar of a [2×3]":                    func() { x.Scalar() },
-		"[2×3] and [3×2] do":                   func() { Add(x, tape.Leaf(linalg.New[float64](3, 2))) },
-		"[2×3] and [4×2] have different sizes": func() { Reshape(x, 4, 2) },
-		"and [-2×-3] have":                     func() { Reshape(x, -2, -3) },
-		"ad: Add: shapes":                      func() { Add(x, tape.Leaf(linalg.New[float64](3, 2))) },
-		"[2×3] and [2×1] have different numbers of columns": func() { Stack(x, SumTo(x, 2, 1)) },
-		"[2×3], [2×1] and [4×3] d":                          func() { MulAdd(x, SumTo(x, 2, 1), tape.Fill(4, 3, 0)) },
+		}},
+		{"the variable must be [1×1], not [2×3]", func() { x.Scalar() }},
+		{"Reshape: a [2×3] matrix cannot be reshaped to [4×2]", func() { Reshape(x, 4, 2) }},
+		{"cannot be reshaped to [-2×-3]", func() { Reshape(x, -2, -3) }},
+		{"ad: Add: shapes [2×3] and [3×2] cannot be broadcast", func() { Add(x, tape.Fill(3, 2, 0)) }},
+		{"[2×3] and [2×1] have different numbers of columns", func() { Stack(x, SumTo(x, 2, 1)) }},
+		{"[2×3], [2×1] and [4×3] cannot be broadcast", func() { MulAdd(x, SumTo(x, 2, 1), tape.Fill(4, 3, 0)) }},
 	} {
 		func() {
 			defer func() {
-				if msg := fmt.Sprint(recover()); !strings.Contains(msg, want) {
-					t.Errorf("panic %q does not contain %q", msg, want)
+				if msg := fmt.Sprint(recover()); !strings.Contains(msg, c.want) {
+					t.Errorf("panic %q does not contain %q", msg, c.want)
 				}
 			}()
-			f()
+			c.f()
 		}()
 	}
 }
 
 // FuzzPrograms builds a program from pairs of bytes. The first byte of a pair selects an operation
-// and the second byte selects its operands. Backward and Grad must return bit-identical gradients,
-// which must agree with finite differences if the finite differences converge.
+// and the second byte selects its operands. Backward and Grad must return bit-identical gradients.
+// The gradients must agree with finite differences if the finite differences converge.
 func FuzzPrograms(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 0x10, 4, 0x21, 7, 0x02})
 	f.Add([]byte("leapfrog, temper, leapfrog, temper"))
@@ -732,7 +739,7 @@ func FuzzPrograms(f *testing.F) {
 		ga, gb := Grad(y, x[0]), Grad(y, x[1])
 		g := Backward(y, x...)
 		if !slices.Equal(ga.Value.Data, g[0].Data) || !slices.Equal(gb.Value.Data, g[1].Data) {
-			t.Fatal("Backward and Grad differ")
+			t.Fatalf("Backward returns %v, Grad returns %v and %v", g, ga.Value, gb.Value)
 		}
 		slope := 0.0
 		for _, g := range slices.Concat(ga.Value.Data, gb.Value.Data) {
@@ -751,12 +758,12 @@ func FuzzPrograms(f *testing.F) {
 			t.Skip()
 		}
 		if !(math.Abs(slope-numeric) <= 1e-4*max(1, math.Abs(slope))) {
-			t.Fatalf("slope is %v, but finite differences give %v", slope, numeric)
+			t.Fatalf("the sum of all partial derivatives is %v, but finite differences give %v", slope, numeric)
 		}
 	})
 }
 
-func TestBackwardIntoReportsWhichVariablesAreUsed(t *testing.T) {
+func TestBackwardIntoReportsWhetherTheResultDependsOnEachVariable(t *testing.T) {
 	var tape Tape[float64]
 	used, idle := tape.Leaf(linalg.Column(2.0)), tape.Leaf(linalg.Column(3.0))
 	unread := Exp(idle) // y does not depend on unread
@@ -768,6 +775,6 @@ func TestBackwardIntoReportsWhichVariablesAreUsed(t *testing.T) {
 		}
 	}
 	if reached := BackwardInto(g[:1], Add(y, unread), []variable{idle}); !reached[0] {
-		t.Error("reached is false for a variable on which y depends")
+		t.Error("reached[0] is false for a leaf on which the sum depends")
 	}
 }

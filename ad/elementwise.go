@@ -6,8 +6,9 @@ import (
 	"hvae/linalg"
 )
 
-// This file contains elementwise operations. Operations on several operands broadcast an operand
-// with one row or one column and sum its adjoint over the copies. The formulas omit this sum.
+// This file contains elementwise operations. An operation with several operands broadcasts operands
+// with one row or one column. The adjoint of a broadcast operand is the sum of the adjoints of its
+// copies. The formulas below omit this sum.
 
 // Add returns y = a + b. The adjoints are ā = ȳ and b̄ = ȳ.
 func Add[T linalg.Float](a, b *Var[T]) *Var[T] {
@@ -16,7 +17,8 @@ func Add[T linalg.Float](a, b *Var[T]) *Var[T] {
 
 type add[T linalg.Float] struct{}
 
-// Pull is also the rule of AddConst, SumTo and BroadcastTo, which have only one operand.
+// Pull adds ȳ to the adjoint of each operand. AddConst, SumTo and BroadcastTo, which have only one
+// operand, use the same method.
 func (add[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	for _, v := range y.in {
 		s.accumulateFit(v, ybar)
@@ -44,7 +46,8 @@ func Mul[T linalg.Float](a, b *Var[T]) *Var[T] {
 
 type mul[T linalg.Float] struct{}
 
-// Pull is also the rule of MulAdd, which has a third operand.
+// Pull adds ȳ ⊙ b to the adjoint of a, and ȳ ⊙ a to the adjoint of b. MulSumTo and MulAdd use the
+// same method. MulAdd has a third operand c, and Pull adds ȳ to its adjoint.
 func (mul[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.accumulateProduct(y.in[0], ybar, y.in[1])
 	s.accumulateProduct(y.in[1], ybar, y.in[0])
@@ -53,8 +56,8 @@ func (mul[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	}
 }
 
-// MulSumTo returns y = SumTo(a ⊙ b, rows, cols) without storing a ⊙ b. The adjoints are
-// ā = ȳ ⊙ b and b̄ = ȳ ⊙ a, each summed or broadcast to the shape of its operand.
+// MulSumTo returns y = SumTo(a ⊙ b, rows, cols) without storing a ⊙ b. The adjoints are ā = ȳ ⊙ b
+// and b̄ = ȳ ⊙ a, each summed or broadcast to the shape of its operand.
 func MulSumTo[T linalg.Float](a, b *Var[T], rows, cols int) *Var[T] {
 	y := a.tape.Result(rows, cols)
 	linalg.MulSum(y.Value, a.Value, b.Value)
@@ -63,7 +66,8 @@ func MulSumTo[T linalg.Float](a, b *Var[T], rows, cols int) *Var[T] {
 
 type mulSumTo[T linalg.Float] struct{ mul[T] }
 
-// Dot returns the inner product ⟨a, b⟩ = Σ aᵢⱼ bᵢⱼ as a 1×1 matrix. It broadcasts as Mul does.
+// Dot returns the inner product ⟨a, b⟩ = Σ aᵢⱼ bᵢⱼ as a 1×1 matrix. It broadcasts an operand with
+// one row or one column.
 func Dot[T linalg.Float](a, b *Var[T]) *Var[T] { return MulSumTo(a, b, 1, 1) }
 
 // MulAdd returns y = a ⊙ b + c. The adjoints are ā = ȳ ⊙ b, b̄ = ȳ ⊙ a and c̄ = ȳ.
@@ -71,7 +75,7 @@ func MulAdd[T linalg.Float](a, b, c *Var[T]) *Var[T] {
 	ab, ok := linalg.Broadcast(a.shape(), b.shape())
 	s, fits := linalg.Broadcast(ab, c.shape())
 	if !ok || !fits {
-		panic(fmt.Sprintf("ad: MulAdd: shapes %v, %v and %v do not fit", a.shape(), b.shape(), c.shape()))
+		panic(fmt.Sprintf("ad: MulAdd: shapes %v, %v and %v cannot be broadcast together", a.shape(), b.shape(), c.shape()))
 	}
 	y := a.tape.Result(s.Rows, s.Cols)
 	linalg.MulAdd(y.Value, a.Value, b.Value, c.Value)
@@ -168,22 +172,23 @@ func (tanh[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 }
 
 // Softplus returns y = log(1 + eᵃ). The adjoint is ā = ȳ ⊙ sigmoid(a). If a is live, Softplus
-// also computes sigmoid(a) from the same exponential and records it as a second operand of y.
+// computes sigmoid(a) from the same exponential and records it as a second operand of y.
 func Softplus[T linalg.Float](a *Var[T]) *Var[T] { return softplusTo(like(a), a) }
 
 // SoftplusInPlace returns Softplus(a) and overwrites a's value with the result, which saves the
-// memory of one matrix. Any later use of a as an operand panics. SoftplusInPlace panics if a is a
-// leaf, a constant or a view, if a view of a exists, or if the rule of a recorded operation reads
-// a's value.
+// memory of one matrix. Any later operation on a panics. SoftplusInPlace panics if a is a leaf, a
+// constant or a view, if a view of a exists, or if the differentiation rule of a recorded operation
+// reads a's value.
 func SoftplusInPlace[T linalg.Float](a *Var[T]) *Var[T] {
 	a.tape.mustHave(a)
-	if !a.private {
-		panic(fmt.Sprintf("ad: SoftplusInPlace would overwrite a %v leaf, constant or view, or a value that a view or a rule reads", a.shape()))
+	if !a.inPlace {
+		panic(fmt.Sprintf("ad: SoftplusInPlace cannot overwrite a %v variable: it is a leaf, constant or view, "+
+			"or a view or differentiation rule reads its value", a.shape()))
 	}
 	y := a.tape.variable(a.tape, true)
 	y.Value = a.Value
 	softplusTo(y, a)
-	a.program = overwritten
+	a.resets = overwritten
 	return y
 }
 
@@ -213,8 +218,8 @@ func (sigmoid[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.Accumulate(y.in[0], sigmoidGradient(ybar, y))
 }
 
-// sigmoidGradient returns y = g ⊙ (σ − σ²), the adjoint of x if g is the adjoint of σ = Sigmoid(x).
-// The adjoints are ḡ = ȳ ⊙ (σ − σ²) and σ̄ = ȳ ⊙ g ⊙ (1 − 2σ).
+// sigmoidGradient returns y = g ⊙ (σ − σ²). If σ = Sigmoid(x) and g is the adjoint of σ, then y is
+// the adjoint of x. The adjoints of g and σ are ḡ = ȳ ⊙ (σ − σ²) and σ̄ = ȳ ⊙ g ⊙ (1 − 2σ).
 func sigmoidGradient[T linalg.Float](g, sigma *Var[T]) *Var[T] {
 	y := like(sigma)
 	linalg.SigmoidGradient(y.Value, g.Value, sigma.Value)
@@ -233,19 +238,21 @@ func (slope[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	}
 }
 
-// unary computes y = f(a) and records it with differentiation rule r, which reads the values reads.
+// unary computes y = f(a) and records y with differentiation rule r. The argument reads is the set
+// of values that r reads.
 func unary[T linalg.Float](a *Var[T], f func(y, a linalg.Matrix[T]), r Rule[T], reads Reads) *Var[T] {
 	y := like(a)
 	f(y.Value, a.Value)
 	return a.tape.Record(y, r, reads, a)
 }
 
-// binary computes y = f(a, b) and records it with differentiation rule r, which reads the values
-// reads. It panics with the name of the operation if the shapes of a and b do not fit.
+// binary computes y = f(a, b) and records y with differentiation rule r. The argument reads is the
+// set of values that r reads. If a and b cannot be broadcast together, binary panics. The panic
+// message contains name, the name of the operation.
 func binary[T linalg.Float](name string, a, b *Var[T], f func(y, a, b linalg.Matrix[T]), r Rule[T], reads Reads) *Var[T] {
 	s, ok := linalg.Broadcast(a.shape(), b.shape())
 	if !ok {
-		panic(fmt.Sprintf("ad: %s: shapes %v and %v do not fit", name, a.shape(), b.shape()))
+		panic(fmt.Sprintf("ad: %s: shapes %v and %v cannot be broadcast together", name, a.shape(), b.shape()))
 	}
 	y := a.tape.Result(s.Rows, s.Cols)
 	f(y.Value, a.Value, b.Value)

@@ -6,10 +6,11 @@ import (
 	"hvae/linalg"
 )
 
-// Grad returns the gradient of the sum of y's elements with respect to x. The gradient is
-// recorded and can be differentiated again. It is zero if y does not depend on x. For each
-// operation through which y depends on x, Grad takes about the operation's time for each operand
-// that depends on x. Grad panics if x is a constant, or if x and y are not on the same tape.
+// Grad returns the gradient of the sum of y's elements with respect to x. The gradient is recorded
+// and can be differentiated again. It is zero if y does not depend on x. Grad calls the
+// differentiation rule of each operation through which y depends on x. For each operand that
+// depends on x, the rule takes about as long as the operation. Grad panics if x is a constant, or
+// if x and y are not on the same tape.
 func Grad[T linalg.Float](y, x *Var[T]) *Var[T] {
 	s := &y.tape.sweep
 	s.begin(y, x)
@@ -21,12 +22,12 @@ func Grad[T linalg.Float](y, x *Var[T]) *Var[T] {
 	return s.tape.Fill(x.Rows(), x.Cols(), 0)
 }
 
-// Backward returns the gradients of the sum of y's elements with respect to each of xs. They
-// are bit-identical to the results of Grad, but cannot be differentiated. They are valid
-// until the tape's next Grad, Backward or Reset. Backward records nothing and reuses the
-// memory of adjoints that are no longer needed, so its memory does not grow with the length
-// of the program. It panics if one of xs is a constant, or if y and xs are not on the same
-// tape. The tape remains usable after a panic, including a panic of a rule.
+// Backward returns the gradients of the sum of y's elements with respect to each of xs. They are
+// bit-identical to the results of Grad, but cannot be differentiated. They are valid until the next
+// call of Grad, Backward or Reset for the same tape. Backward records nothing and reuses the memory
+// of adjoints that are no longer needed, so its memory does not grow with the number of recorded
+// operations. It panics if one of xs is a constant, or if y and xs are not on the same tape. The
+// tape remains usable after a panic, even if a differentiation rule has panicked.
 func Backward[T linalg.Float](y *Var[T], xs ...*Var[T]) []linalg.Matrix[T] {
 	s := backward(nil, y, xs)
 	s.gradients = s.gradients[:0]
@@ -41,15 +42,16 @@ func Backward[T linalg.Float](y *Var[T], xs ...*Var[T]) []linalg.Matrix[T] {
 	return s.gradients
 }
 
-// BackwardInto sets dst[i] to the gradient of the sum of y's elements with respect to xs[i].
-// It is like Backward, but adds up the gradients of leaves in fewer passes over dst and in
-// another order, so the bits of these gradients may differ. BackwardInto also panics if dst[i]
-// and xs[i] have different shapes. reached[i] reports whether y depends on xs[i]; if not, the
-// gradient is zero. The slice reached is valid until the tape's next BackwardInto.
+// BackwardInto sets dst[i] to the gradient of the sum of y's elements with respect to xs[i]. It
+// sums the gradients of leaves in fewer passes over memory than Backward. The order of summation is
+// therefore different, and the gradients may differ by rounding errors. BackwardInto panics like
+// Backward, and also if dst[i] and xs[i] have different shapes. The result reached[i] reports
+// whether y depends on xs[i]; if not, the gradient is zero. The slice reached is valid until the
+// next call of BackwardInto for the same tape.
 func BackwardInto[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs []*Var[T]) (reached []bool) {
 	for i, x := range xs {
 		if dst[i].Shape() != x.shape() {
-			panic(fmt.Sprintf("ad: BackwardInto: %v cannot hold the gradient of a %v variable", dst[i].Shape(), x.shape()))
+			panic(fmt.Sprintf("ad: BackwardInto: the gradient of a %v variable does not fit into a %v matrix", x.shape(), dst[i].Shape()))
 		}
 	}
 	s := backward(dst[:len(xs)], y, xs)
@@ -69,8 +71,9 @@ func BackwardInto[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs []*Var[T
 	return s.reached
 }
 
-// backward runs a sweep without recording it and returns the sweep, whose nodes contain the
-// gradients. If dst is not empty, the sweep adds up the gradient with respect to a leaf xs[i] in dst[i].
+// backward differentiates y with respect to xs without recording operations. The nodes of the
+// returned sweep hold the gradients. If dst is not empty, the gradient of each leaf xs[i] is
+// computed in dst[i].
 func backward[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs []*Var[T]) *Sweep[T] {
 	s := &y.tape.sweep
 	s.begin(y, xs...)

@@ -2,11 +2,11 @@ package ad
 
 import "hvae/linalg"
 
-// This file contains matrix products with at most one transposed operand. Each of the products
-// MatMul, MatMulTA and MatMulTB computes its adjoints with the other two.
+// This file contains matrix products. The adjoints of a matrix product are also matrix products,
+// with at most one transposed factor.
 
-// Affine returns the dense layer y = w·x + b [m×B] for w [m×n], x [n×B] and b [m×1]. The
-// adjoints are w̄ = ȳ·xᵀ, x̄ = wᵀ·ȳ and, for b, the sum of the columns of ȳ.
+// Affine returns the dense layer y = w·x + b [m×B] for w [m×n], x [n×B] and b [m×1]. The adjoints
+// are w̄ = ȳ·xᵀ, x̄ = wᵀ·ȳ and, for b, the sum of the columns of ȳ.
 func Affine[T linalg.Float](w, x, b *Var[T]) *Var[T] {
 	y := w.tape.Result(w.Rows(), x.Cols())
 	linalg.Affine(y.Value, w.Value, x.Value, b.Value)
@@ -15,8 +15,7 @@ func Affine[T linalg.Float](w, x, b *Var[T]) *Var[T] {
 
 type affine[T linalg.Float] struct{ matMul[T] }
 
-// MatMul returns y = a·b [m×n] for a [m×k] and b [k×n]. The adjoints are ā = ȳ·bᵀ and
-// b̄ = aᵀ·ȳ.
+// MatMul returns y = a·b [m×n] for a [m×k] and b [k×n]. The adjoints are ā = ȳ·bᵀ and b̄ = aᵀ·ȳ.
 func MatMul[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := a.tape.Result(a.Rows(), b.Cols())
 	linalg.MatMul(y.Value, a.Value, b.Value)
@@ -25,7 +24,8 @@ func MatMul[T linalg.Float](a, b *Var[T]) *Var[T] {
 
 type matMul[T linalg.Float] struct{}
 
-// Pull is also the rule of Affine, which has a third operand.
+// Pull adds ȳ·bᵀ to the adjoint of a, and aᵀ·ȳ to the adjoint of b. Affine uses the same method. It
+// has a third operand, the bias, and Pull adds the sum of the columns of ȳ to its adjoint.
 func (matMul[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	a, b := y.in[0], y.in[1]
 	s.accumulateMatMulTB(a, ybar, b)
@@ -37,8 +37,7 @@ func (matMul[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	}
 }
 
-// MatMulTA returns y = aᵀ·b [m×n] for a [k×m] and b [k×n]. The adjoints are ā = b·ȳᵀ and
-// b̄ = a·ȳ.
+// MatMulTA returns y = aᵀ·b [m×n] for a [k×m] and b [k×n]. The adjoints are ā = b·ȳᵀ and b̄ = a·ȳ.
 func MatMulTA[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := a.tape.Result(a.Cols(), b.Cols())
 	linalg.MatMulTA(y.Value, a.Value, b.Value)
@@ -55,8 +54,7 @@ func (matMulTA[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	}
 }
 
-// MatMulTB returns y = a·bᵀ [m×n] for a [m×k] and b [n×k]. The adjoints are ā = ȳ·b and
-// b̄ = ȳᵀ·a.
+// MatMulTB returns y = a·bᵀ [m×n] for a [m×k] and b [n×k]. The adjoints are ā = ȳ·b and b̄ = ȳᵀ·a.
 func MatMulTB[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := a.tape.Result(a.Rows(), b.Rows())
 	linalg.MatMulTB(y.Value, a.Value, b.Value, a.tape.Scratch(len(b.Value.Data)))

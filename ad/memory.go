@@ -11,7 +11,7 @@ type arena[T linalg.Float] struct {
 
 const (
 	firstChunk = 1 << 10 // elements in the first chunk; each further chunk is twice as large
-	lastChunk  = 1 << 18 // upper limit of this growth, in elements
+	lastChunk  = 1 << 18 // elements at which chunks stop growing
 	line       = 64 / 4  // float32 elements in a cache line; no two slices share a cache line
 )
 
@@ -33,26 +33,27 @@ func (a *arena[T]) alloc(n int) []T {
 	return s
 }
 
-// A pool allocates the results of operations during Backward and reuses their memory. It counts the
-// references to each variable: one for each node of the sweep whose adjoint is the variable, and
-// one if the running rule has created the variable.
+// A pool allocates the results of operations during Backward and counts the references to each
+// result. A node of the sweep holds a reference to its adjoint. A running differentiation rule
+// holds references to the variables that it has created. The pool reuses a variable without
+// references.
 type pool[T linalg.Float] struct {
 	tape    *Tape[T]
-	program record[T] // copy of the tape's record at the call of begin
+	start   record[T] // copy of the tape's record at the start of the sweep
 	vars    record[T]
 	free    []freeList[T]
 	created []*Var[T] // variables that the running rule has created
 }
 
-// A freeList holds the unused variables of a pool that have size elements.
+// A freeList holds unused variables that all have the same size, in elements.
 type freeList[T linalg.Float] struct {
 	size int
 	vars []*Var[T]
 }
 
-// begin empties the pool. Until the end of the sweep, operations on t take their results from it.
+// begin empties the pool. Until the sweep ends, the pool allocates the results of operations on t.
 func (p *pool[T]) begin(t *Tape[T]) {
-	p.tape, p.program = t, t.record
+	p.tape, p.start = t, t.record
 	p.vars.reset()
 	for i := range p.free {
 		p.free[i].vars = p.free[i].vars[:0]
@@ -61,22 +62,15 @@ func (p *pool[T]) begin(t *Tape[T]) {
 	t.unrecorded = p
 }
 
-// endRule releases the variables that the last rule has created. It also removes from the tape the
-// constants and views that the rule has added.
+// endRule releases the variables that the last differentiation rule has created. It also removes
+// the constants and views that the rule has put on the tape.
 func (p *pool[T]) endRule() {
 	for _, v := range p.created {
 		p.release(v)
 	}
 	p.created = p.created[:0]
-	t, was := p.tape, &p.program
+	t, was := p.tape, &p.start
 	t.n, t.values.next, t.values.free = was.n, was.values.next, was.values.free
-}
-
-// result returns a rows × cols variable with unspecified elements for the running rule.
-func (p *pool[T]) result(rows, cols int) *Var[T] {
-	v := p.alloc(rows, cols)
-	p.created = append(p.created, v)
-	return v
 }
 
 // alloc returns a rows × cols variable with unspecified elements and a reference count of one.
@@ -100,8 +94,8 @@ func (p *pool[T]) wrap(m linalg.Matrix[T]) *Var[T] {
 	return v
 }
 
-// retain adds a reference to g and returns g. If g does not belong to the pool, retain returns a
-// copy of g in the pool.
+// retain adds a reference to g and returns g. If g does not belong to the pool, retain allocates a
+// copy of g in the pool and returns the copy.
 func (p *pool[T]) retain(g *Var[T]) *Var[T] {
 	if g.refs > 0 && g.tape == p.tape {
 		g.refs++

@@ -6,19 +6,20 @@ import (
 	"hvae/linalg"
 )
 
-// A Program is a part of a computation that can be repeated. Run computes the result on the tape of
-// the operands in. Equal operands must give equal results.
+// A Program is a part of a computation that can be repeated. Run computes a result from the
+// operands in, using operations on their tape. Equal operands must give equal results.
 type Program[T linalg.Float] interface {
 	Run(in []*Var[T]) *Var[T]
 }
 
 // Recomputed returns p.Run(in) without keeping the intermediate variables (gradient checkpointing:
-// Chen et al., 2016). It resets the tape scratch and runs the program on it. To compute gradients,
-// Backward resets scratch and runs the program again. A chain of programs therefore needs the memory
-// of only one program and runs each program twice.
+// Chen et al., 2016). It resets the tape scratch and runs the program on that tape. To compute
+// gradients, Backward resets scratch and runs the program again. A chain of programs therefore
+// needs the memory of only one program and runs each program twice.
 //
 // Backward returns the same bits with and without Recomputed. Grad cannot differentiate the result
-// and panics. The program must depend on no variables other than in, which must not be empty.
+// and panics. The program must not depend on variables other than in. At least one operand is
+// required.
 func Recomputed[T linalg.Float](scratch *Tape[T], p Program[T], in []*Var[T]) *Var[T] {
 	t := in[0].tape
 	if t.recomputedInUse == len(t.recomputed) {
@@ -59,11 +60,11 @@ func (r *recomputed[T]) run(in []*Var[T]) *Var[T] {
 }
 
 // Pull runs the program again on the scratch tape and differentiates it with an inner sweep. The
-// inner sweep starts with the operands' adjoints in s and adds to them in the same order as a sweep
-// without Recomputed, so the bits do not change.
+// inner sweep starts with the current adjoints of the operands in s. It adds to these adjoints in
+// the same order as a sweep without Recomputed, so the bits do not change.
 func (r *recomputed[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	if s.tape.unrecorded == nil {
-		panic("ad: Grad cannot differentiate the result of Recomputed; Backward can")
+		panic("ad: Grad cannot differentiate the result of Recomputed; use Backward")
 	}
 	out := Dot(r.run(y.in), r.scratch.Const(ybar.Value))
 	r.requests = r.requests[:0]

@@ -8,8 +8,8 @@ import (
 
 // This file contains operations that sum, broadcast, view and stack matrices.
 
-// SumTo returns y [rows×cols], the sum of a along each axis on which y has length 1. On any
-// other axis, a and y must have the same length. The adjoint ā is ȳ broadcast to a's shape.
+// SumTo returns y [rows×cols], the sum of a along each axis on which y has length 1. On any other
+// axis, a and y must have the same length. The adjoint ā is ȳ broadcast to a's shape.
 func SumTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	if a.Rows() == rows && a.Cols() == cols {
 		return a
@@ -24,8 +24,8 @@ type sumTo[T linalg.Float] struct{ add[T] }
 // Sum returns the sum of the elements of a as a 1×1 matrix.
 func Sum[T linalg.Float](a *Var[T]) *Var[T] { return SumTo(a, 1, 1) }
 
-// SumChannels returns y [channels×1], the sum of an image layer a [(pixels·channels)×samples]
-// over pixels and samples. Each element of ā is the element of ȳ for the same channel.
+// SumChannels returns y [channels×1], the sum of a [(pixels·channels)×samples] over pixels and
+// samples. Each element of ā is the element of ȳ for the same channel.
 func SumChannels[T linalg.Float](a *Var[T], channels int) *Var[T] {
 	pixels := Reshape(a, a.Rows()/channels, channels*a.Cols())
 	return SumTo(Reshape(SumTo(pixels, 1, channels*a.Cols()), channels, a.Cols()), channels, 1)
@@ -44,8 +44,8 @@ func BroadcastTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 
 type broadcastTo[T linalg.Float] struct{ add[T] }
 
-// fit returns g summed or broadcast to shape s. Rules use it for the adjoint of an operand of shape
-// s that the operation has broadcast or summed.
+// fit returns g, summed or broadcast to shape s along each axis. Differentiation rules use fit if
+// an operation has broadcast or summed an operand of shape s.
 func fit[T linalg.Float](g *Var[T], s linalg.Shape) *Var[T] {
 	if g.shape() == s {
 		return g
@@ -60,17 +60,17 @@ func fit[T linalg.Float](g *Var[T], s linalg.Shape) *Var[T] {
 	return BroadcastTo(SumTo(g, rows, cols), s.Rows, s.Cols)
 }
 
-// Reshape returns y, a view of a's elements in row-major order as a rows × cols matrix. It
-// panics if a does not have rows·cols elements. The adjoint ā is ȳ reshaped to a's shape.
+// Reshape returns a rows × cols matrix y, which is a view of a's elements in row-major order. It
+// panics if the number of elements is not rows·cols. The adjoint ā is ȳ reshaped to a's shape.
 func Reshape[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	if rows < 0 || cols < 0 || rows*cols != len(a.Value.Data) {
-		panic(fmt.Sprintf("ad: Reshape: %v and [%d×%d] have different sizes", a.shape(), rows, cols))
+		panic(fmt.Sprintf("ad: Reshape: a %v matrix cannot be reshaped to [%d×%d]", a.shape(), rows, cols))
 	}
 	if a.Rows() == rows {
 		return a
 	}
 	y := a.tape.Const(linalg.Of(rows, cols, a.Value.Data))
-	a.private = false
+	a.inPlace = false
 	return a.tape.Record(y, reshape[T]{}, ReadsNothing, a)
 }
 
@@ -81,14 +81,14 @@ func (reshape[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.Accumulate(a, Reshape(ybar, a.Rows(), a.Cols()))
 }
 
-// RowRange returns y, a view of rows lo to hi−1 of a. It panics if a does not have these rows.
-// The adjoint ā contains ȳ in rows lo to hi−1 and zeros in all other rows.
+// RowRange returns a matrix y that is a view of rows lo to hi−1 of a. It panics if a does not
+// contain these rows. The adjoint ā contains ȳ in rows lo to hi−1 and zeros in all other rows.
 func RowRange[T linalg.Float](a *Var[T], lo, hi int) *Var[T] {
 	if lo == 0 && hi == a.Rows() {
 		return a
 	}
 	y := a.tape.Const(a.Value.RowRange(lo, hi))
-	a.private, y.row = false, lo
+	a.inPlace, y.row = false, lo
 	return a.tape.Record(y, rowRange[T]{}, ReadsNothing, a)
 }
 
@@ -96,9 +96,9 @@ type rowRange[T linalg.Float] struct{}
 
 func (rowRange[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.accumulateRows(y.in[0], ybar, y.row) }
 
-// Stack returns a matrix y that consists of the rows of a followed by the rows of b. It panics
-// if a and b have different numbers of columns. The adjoints ā and b̄ are the corresponding rows
-// of ȳ.
+// Stack returns a matrix y that consists of the rows of a followed by the rows of b. It panics if a
+// and b have different numbers of columns. The adjoint ā consists of the first rows of ȳ, and b̄
+// consists of the remaining rows.
 func Stack[T linalg.Float](a, b *Var[T]) *Var[T] {
 	if a.Cols() != b.Cols() {
 		panic(fmt.Sprintf("ad: Stack: %v and %v have different numbers of columns", a.shape(), b.shape()))

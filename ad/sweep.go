@@ -7,10 +7,10 @@ import (
 	"hvae/linalg"
 )
 
-// A Sweep is the state of a call of Grad or Backward. The call first marks the variables that
-// depend on the requested variables xs. It then calls the rules of marked variables in reverse
-// program order, starting with the rule of y. It computes no other adjoints: for ∇U, for example,
-// it computes no adjoints of the weights.
+// A Sweep is the state of a call of Grad or Backward, which differentiates y with respect to xs.
+// The call first marks the variables that depend on xs. It then calls the differentiation rules of
+// the marked variables in reverse program order, starting at y. It does not compute the adjoints of
+// unmarked variables. For ∇U, for example, it does not compute the adjoints of the weights.
 type Sweep[T linalg.Float] struct {
 	tape  *Tape[T]  // nil if no call is running
 	first int       // the smallest tape index of y and xs
@@ -23,7 +23,7 @@ type Sweep[T linalg.Float] struct {
 	reached      []bool
 }
 
-// A node is the state of a variable in a sweep.
+// A node is the state of a variable during a call of Grad or Backward.
 type node[T linalg.Float] struct {
 	bar       *Var[T]         // the adjoint; nil for zero
 	dst       *destination[T] // nil unless BackwardInto computes the gradient of a leaf
@@ -31,24 +31,25 @@ type node[T linalg.Float] struct {
 	passes    bool            // whether the adjoint of an operand of the variable is needed
 }
 
-// A destination is the matrix in which BackwardInto adds up the gradient of a leaf.
+// A destination is the matrix in which BackwardInto computes the gradient of a leaf.
 type destination[T linalg.Float] struct {
 	sum   linalg.Matrix[T]
 	queue linalg.Updates[T] // products to be added to sum
 }
 
-// begin marks the variables that depend on xs.
+// begin starts a sweep that differentiates y with respect to xs. It marks the variables that depend
+// on xs.
 func (s *Sweep[T]) begin(y *Var[T], xs ...*Var[T]) {
 	t := y.tape
 	if s.tape != nil {
-		panic("ad: a rule called Grad or Backward on its own tape")
+		panic("ad: a differentiation rule must not call Grad or Backward on its own tape")
 	}
 	t.mustHave(y)
 	first, last := y.index, y.index
 	for _, x := range xs {
 		t.mustHave(x)
 		if !x.live {
-			panic(fmt.Sprintf("ad: gradient with respect to a constant %v", x.shape()))
+			panic(fmt.Sprintf("ad: cannot differentiate with respect to a %v constant", x.shape()))
 		}
 		first, last = min(first, x.index), max(last, x.index)
 	}
@@ -73,7 +74,7 @@ func (s *Sweep[T]) end() {
 	s.tape = nil
 }
 
-// node returns the node of v, or nil if v is nil or the sweep does not need its adjoint.
+// node returns the node of v. It returns nil if v is nil or the adjoint of v is not needed.
 func (s *Sweep[T]) node(v *Var[T]) *node[T] {
 	if v == nil || !v.live {
 		return nil
@@ -86,7 +87,8 @@ func (s *Sweep[T]) node(v *Var[T]) *node[T] {
 	return nil
 }
 
-// run sets the adjoint of y to ones and calls the rules in reverse program order.
+// run sets the adjoint of y to ones. It then calls the differentiation rules of the marked
+// variables in reverse program order.
 func (s *Sweep[T]) run(y *Var[T]) {
 	if !s.Wants(y) {
 		return
@@ -110,11 +112,11 @@ func (s *Sweep[T]) run(y *Var[T]) {
 	}
 }
 
-// Wants reports whether the adjoint of operand v is needed. It returns false if v is nil.
+// Wants reports whether the adjoint of v is needed. It returns false if v is nil.
 func (s *Sweep[T]) Wants(v *Var[T]) bool { return s.node(v) != nil }
 
-// Accumulate adds g to the adjoint of v and does not change g. It does nothing if the adjoint is not
-// needed. Otherwise it panics if g and v have different shapes.
+// Accumulate adds g to the adjoint of v. It does not change g. If the adjoint of v is not needed,
+// Accumulate does nothing. Otherwise it panics if g and v have different shapes.
 func (s *Sweep[T]) Accumulate(v, g *Var[T]) {
 	n := s.node(v)
 	if n == nil {
@@ -123,7 +125,7 @@ func (s *Sweep[T]) Accumulate(v, g *Var[T]) {
 	s.tape.mustHave(g)
 	switch {
 	case g.shape() != v.shape():
-		panic(fmt.Sprintf("ad: Accumulate: %v cannot be the adjoint of a %v variable", g.shape(), v.shape()))
+		panic(fmt.Sprintf("ad: Accumulate: a %v matrix cannot be added to the adjoint of a %v variable", g.shape(), v.shape()))
 	case n.writable():
 		linalg.Add(n.bar.Value, n.bar.Value, g.Value)
 	case n.bar != nil:
@@ -133,9 +135,10 @@ func (s *Sweep[T]) Accumulate(v, g *Var[T]) {
 	}
 }
 
-// Destination returns the matrix sum in which BackwardInto adds up the gradient of leaf v. The rule
-// must add its contribution to sum if add is true, and set sum to its contribution if add is false.
-// If ok is false, no such matrix exists and the rule must call Accumulate instead.
+// Destination returns the matrix sum in which BackwardInto computes the gradient of leaf v. If add
+// is true, the calling rule must add its contribution to sum. If add is false, the rule must
+// overwrite sum with the contribution. If ok is false, there is no such matrix and the rule must
+// call Accumulate instead.
 func (s *Sweep[T]) Destination(v *Var[T]) (sum linalg.Matrix[T], add, ok bool) {
 	n := s.node(v)
 	if n == nil || n.dst == nil {
@@ -147,8 +150,8 @@ func (s *Sweep[T]) Destination(v *Var[T]) (sum linalg.Matrix[T], add, ok bool) {
 	return n.dst.sum, add, true
 }
 
-// accumulateFit adds g, summed or broadcast to v's shape, to the adjoint of v. Where possible, this
-// method and the following ones do not store the summand in a separate matrix.
+// accumulateFit sums or broadcasts g to v's shape and adds the result to the adjoint of v. Like the
+// following methods, it stores the result in a separate matrix only if necessary.
 func (s *Sweep[T]) accumulateFit(v, g *Var[T]) {
 	switch n := s.node(v); {
 	case n == nil:
@@ -159,7 +162,7 @@ func (s *Sweep[T]) accumulateFit(v, g *Var[T]) {
 	}
 }
 
-// accumulateRows adds g to the rows of v's adjoint that start at row lo.
+// accumulateRows adds row i of g to row lo + i of the adjoint of v, for each i.
 func (s *Sweep[T]) accumulateRows(v, g *Var[T], lo int) {
 	switch n := s.node(v); {
 	case n == nil:
@@ -172,7 +175,7 @@ func (s *Sweep[T]) accumulateRows(v, g *Var[T], lo int) {
 	}
 }
 
-// accumulateProduct adds a ⊙ b, summed or broadcast to v's shape, to the adjoint of v.
+// accumulateProduct sums or broadcasts a ⊙ b to v's shape and adds the result to the adjoint of v.
 func (s *Sweep[T]) accumulateProduct(v, a, b *Var[T]) {
 	n := s.node(v)
 	if n == nil {
@@ -211,17 +214,19 @@ func (s *Sweep[T]) accumulateMatMulTB(v, a, b *Var[T]) {
 	}
 }
 
-// isColumnOf reports whether v is a column with as many rows as g, and g has several columns.
+// isColumnOf reports whether v has one column and g has several columns of the same length.
 func (v *Var[T]) isColumnOf(g *Var[T]) bool {
 	return v.Cols() == 1 && v.Rows() == g.Rows() && g.Cols() > 1
 }
 
-// writable reports whether n holds the only reference to its adjoint, so that the adjoint may be
-// overwritten. Recorded adjoints have a reference count of zero and are never overwritten.
+// writable reports whether the adjoint of node n may be overwritten. This requires that n holds the
+// only reference to the adjoint. Adjoints that Grad records have a reference count of zero and are
+// never overwritten.
 func (n *node[T]) writable() bool { return n.bar != nil && n.bar.refs == 1 }
 
-// set makes g the adjoint of n. During Backward, it also releases the old adjoint, and copies g to
-// n's destination or, if n has none, retains g in the pool.
+// set makes g the adjoint of node n. Grad stores g itself. BackwardInto copies g to the destination
+// of a leaf. Otherwise, Backward and BackwardInto retain g in the pool. Both release the old
+// adjoint.
 func (s *Sweep[T]) set(n *node[T], g *Var[T]) {
 	old := n.bar
 	switch {

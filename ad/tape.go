@@ -1,24 +1,25 @@
 // Package ad implements reverse-mode automatic differentiation of matrix programs.
 //
 // An operation computes its result when it is called and records itself on the tape of its first
-// operand. The adjoint ȳ of a variable y is the derivative of the differentiated sum with respect
-// to y. The differentiation rule of an operation, a vector-Jacobian product, computes the adjoints
-// of the operands from the adjoint of the result. Rules consist of operations on the same tape, so
-// a gradient is also a recorded program and can be differentiated again, to any order. The leapfrog
-// integrator needs second derivatives: its steps contain ∇U, and training differentiates them.
+// operand. Grad and Backward differentiate the sum F of a variable's elements. The adjoint of a
+// variable y is ȳ = ∂F/∂y. The differentiation rule of an operation is its vector-Jacobian product:
+// it computes the adjoints of the operands from the adjoint of the result. Rules consist of
+// operations on the same tape, so a gradient is also a recorded program and can be differentiated
+// again, to any order. The leapfrog integrator needs second derivatives, because its steps contain
+// ∇U and training differentiates the steps.
 //
 // Read tape.go first, then the operations in shapes.go, elementwise.go and matmul.go, then grad.go
-// (Grad and Backward), sweep.go (how they add up adjoints), memory.go (how they reuse memory) and
-// recompute.go.
+// (Grad and Backward), sweep.go (sums of adjoints), memory.go (reuse of memory) and recompute.go
+// (gradient checkpointing).
 //
 // Only one goroutine at a time may use a tape. Reset discards the tape's program and keeps its
 // memory, so a repeated program does not allocate.
 //
 // An operation takes as long as the linalg function that computes its value, plus tens of
-// nanoseconds for recording. Its rule takes about the same time for each operand that depends on a
-// requested variable. Operands may be constants of other tapes. An operation panics and names the
-// shapes if the shapes of its operands do not fit. It also panics if an operand was created before
-// its tape's last Reset, or depends on a leaf of another tape.
+// nanoseconds for recording. Its differentiation rule takes about the same time for each operand
+// whose adjoint is needed. Operands may be constants of other tapes. An operation panics if the
+// shapes of its operands do not fit, and the message contains the shapes. It also panics if an
+// operand was created before its tape's last Reset, or depends on a leaf of another tape.
 package ad
 
 import (
@@ -30,18 +31,18 @@ import (
 	"hvae/linalg"
 )
 
-// A Var is a variable on a tape: a leaf, a constant or the result of an operation. It is
-// valid until the tape is reset.
+// A Var is a variable on a tape: a leaf, a constant or the result of an operation. It is valid
+// until the tape is reset.
 type Var[T linalg.Float] struct {
 	// Value must not be changed while the tape is in use.
 	Value linalg.Matrix[T]
 
 	tape    *Tape[T]
-	program int   // number of the tape's program in which v was created, or overwritten
+	resets  int   // tape.resets when the variable was created, or the constant overwritten
 	index   int   // position on the tape
 	refs    int32 // reference count in a pool; zero for recorded variables
-	live    bool  // whether v is a leaf or depends on one
-	private bool  // whether v owns the elements of Value and no view or recorded rule reads them
+	live    bool  // whether the variable is a leaf or depends on one
+	inPlace bool  // whether SoftplusInPlace may overwrite Value
 
 	rule Rule[T]   // nil for leaves and constants
 	in   []*Var[T] // operands; undefined if rule is nil
@@ -49,19 +50,19 @@ type Var[T linalg.Float] struct {
 	row  int       // the first row of RowRange
 }
 
-const overwritten = -1 // program of a variable whose value SoftplusInPlace has overwritten
+const overwritten = -1 // value of resets for a variable that SoftplusInPlace has overwritten
 
-// A Rule is the vector-Jacobian product of an operation with result y. Pull computes a
-// contribution to the adjoint of each operand of y and passes it to s.Accumulate. It may use the
-// operands, y and the adjoint ybar of y, and must compute with operations on the tape of y. It
-// must not keep the variables that it creates, because Backward reuses them, and must not call
-// Grad or Backward on that tape.
+// A Rule is the vector-Jacobian product of an operation with result y. Pull computes a contribution
+// to the adjoint of each operand of y and passes it to s.Accumulate. It computes the contribution
+// from the operands, y and the adjoint ybar of y, using operations on y's tape. Pull must not keep
+// the variables that it creates, because Backward reuses their memory. It must not call Grad or
+// Backward on y's tape.
 type Rule[T linalg.Float] interface {
 	Pull(s *Sweep[T], y, ybar *Var[T])
 }
 
-// Reads is the set of values that a rule reads. SoftplusInPlace panics if it would overwrite one
-// of them.
+// Reads is the set of values that a differentiation rule reads. SoftplusInPlace panics if it would
+// overwrite one of these values.
 type Reads uint8
 
 const (
@@ -70,25 +71,25 @@ const (
 	ReadsOperands Reads = 2 // the operands
 )
 
-// A Tape records operations in the order in which they run. The zero value is an empty tape,
-// ready to use.
+// A Tape records operations in the order in which they run. The zero value is an empty tape, ready
+// to use.
 type Tape[T linalg.Float] struct {
-	// Interrupt, if not nil, is a channel that stops a program, such as Done of a context. After
-	// it is closed, one of the next 16 operations or calls of rules panics, also inside
-	// Recomputed. The caller defers RecoverInterrupt. To use the tape again, replace Interrupt
-	// and call Reset.
+	// Interrupt, if not nil, is a channel that stops the computation when it is closed, such as the
+	// Done channel of a context. One of the next 16 operations or differentiation rules then
+	// panics. Operations inside Recomputed also panic. The caller must defer RecoverInterrupt. To
+	// use the tape again, replace Interrupt and call Reset.
 	Interrupt <-chan struct{}
 	checks    uint // number of calls of checkInterrupt
 
 	record[T]
-	program  int        // number of the current program
-	previous []*slab[T] // variables of the previous program
+	resets   int        // number of calls of Reset
+	previous []*slab[T] // variables that the last Reset has discarded
 	scratch  []T
 
 	sweep      Sweep[T] // state of Grad and Backward
-	unrecorded *pool[T] // if not nil, allocates the results of operations, which are not recorded
+	unrecorded *pool[T] // during Backward, the pool that allocates results; operations are not recorded
 
-	recomputed      []*recomputed[T] // rules of the calls of Recomputed, reused after Reset
+	recomputed      []*recomputed[T] // differentiation rules of calls of Recomputed, reused after Reset
 	recomputedInUse int
 }
 
@@ -99,7 +100,7 @@ type record[T linalg.Float] struct {
 	values arena[T]
 }
 
-// A slab is an array of 64 variables, which are never moved.
+// A slab is an array of 64 variables. Variables are never moved in memory.
 type slab[T linalg.Float] [64]Var[T]
 
 func (r *record[T]) reset() {
@@ -114,8 +115,8 @@ func (r *record[T]) at(i int) *Var[T] {
 
 var errInterrupted = errors.New("ad: interrupted")
 
-// checkInterrupt panics if the tape is interrupted. Only every 16th call reads the channel, because
-// programs of small operations would otherwise take 8 % longer.
+// checkInterrupt panics if the channel Interrupt is closed. Only every 16th call reads the channel,
+// because reading it in every call would slow programs of small operations by 8 %.
 func (t *Tape[T]) checkInterrupt() {
 	if t.checks++; t.checks%16 == 0 {
 		t.readInterrupt()
@@ -130,19 +131,19 @@ func (t *Tape[T]) readInterrupt() {
 	}
 }
 
-// RecoverInterrupt, in a defer statement, recovers from the panic of an interrupted tape. It
-// repeats other panics.
+// RecoverInterrupt recovers from the panic of an interrupted tape and repeats any other panic. It
+// must be called by a defer statement.
 func RecoverInterrupt() {
 	if p := recover(); p != nil && p != errInterrupted {
 		panic(p)
 	}
 }
 
-// Reset discards all variables of the tape and keeps their memory for reuse. An operation on
-// a discarded variable panics; after a second Reset this is no longer guaranteed.
+// Reset discards all variables of the tape and keeps their memory for reuse. An operation on a
+// discarded variable panics, but after a second Reset this is no longer guaranteed.
 func (t *Tape[T]) Reset() {
-	t.program++
-	t.slabs, t.previous = t.previous, t.slabs // discarded variables keep the old program number
+	t.resets++
+	t.slabs, t.previous = t.previous, t.slabs // discarded variables keep the old value of resets
 	t.record.reset()
 	t.recomputedInUse = 0
 }
@@ -150,7 +151,7 @@ func (t *Tape[T]) Reset() {
 // Len returns the number of variables on the tape.
 func (t *Tape[T]) Len() int { return t.n }
 
-// All returns an iterator over the variables on the tape, in program order.
+// All returns an iterator over the variables on the tape, in the order in which they were created.
 func (t *Tape[T]) All() iter.Seq[*Var[T]] {
 	return func(yield func(*Var[T]) bool) {
 		for i := 0; i < t.n && yield(t.at(i)); i++ {
@@ -158,8 +159,8 @@ func (t *Tape[T]) All() iter.Seq[*Var[T]] {
 	}
 }
 
-// Matrix returns a rows × cols matrix with unspecified elements, for example for random noise
-// that a program draws. The matrix is valid until the tape is reset.
+// Matrix returns a rows × cols matrix with unspecified elements. The caller fills it, for example
+// with random noise. The matrix is valid until the tape is reset.
 func (t *Tape[T]) Matrix(rows, cols int) linalg.Matrix[T] {
 	return linalg.Matrix[T]{Rows: rows, Cols: cols, Data: t.values.alloc(rows * cols)}
 }
@@ -173,8 +174,8 @@ func (t *Tape[T]) Scratch(n int) []T {
 	return t.scratch[:n]
 }
 
-// Leaf puts m on the tape as an independent variable and returns the variable, which shares m's
-// elements.
+// Leaf puts m on the tape as an independent variable and returns the variable. The variable and m
+// share their elements.
 func (t *Tape[T]) Leaf(m linalg.Matrix[T]) *Var[T] {
 	v := t.Const(m)
 	v.live = true
@@ -198,8 +199,8 @@ func (t *Tape[T]) Fill(rows, cols int, s T) *Var[T] {
 	return v
 }
 
-// FirstNonFinite returns the operation, shape and element of the first variable on the tape that
-// contains a NaN or an infinity. It returns "" if all elements are finite.
+// FirstNonFinite describes the first variable on the tape that contains a NaN or an infinity: its
+// operation, its shape and the first such element. It returns "" if all elements are finite.
 func (t *Tape[T]) FirstNonFinite() string {
 	for v := range t.All() {
 		for j, x := range v.Value.Data {
@@ -217,11 +218,11 @@ func (t *Tape[T]) FirstNonFinite() string {
 	return ""
 }
 
-// Tape returns the tape that v is on.
+// Tape returns the tape of v.
 func (v *Var[T]) Tape() *Tape[T] { return v.tape }
 
-// Live reports whether v is a leaf or depends on one. Gradients exist only with respect to live
-// variables.
+// Live reports whether v is a leaf or depends on a leaf. Grad and Backward differentiate only with
+// respect to live variables.
 func (v *Var[T]) Live() bool { return v.live }
 
 // Operand returns operand i of the recorded operation that computed y, counting from 0.
@@ -235,18 +236,18 @@ func (v *Var[T]) Rows() int { return v.Value.Rows }
 // Cols returns the number of columns of v.
 func (v *Var[T]) Cols() int { return v.Value.Cols }
 
-// Scalar returns the only element of v. It panics if v is not a 1×1 matrix or is no longer
-// valid.
+// Scalar returns the only element of v. It panics if v is not a 1×1 matrix or is no longer valid.
 func (v *Var[T]) Scalar() T {
 	v.tape.mustHave(v)
 	if v.shape() != (linalg.Shape{Rows: 1, Cols: 1}) {
-		panic(fmt.Sprintf("ad: Scalar of a %v variable", v.shape()))
+		panic(fmt.Sprintf("ad: Scalar: the variable must be [1×1], not %v", v.shape()))
 	}
 	return v.Value.Data[0]
 }
 
-// variable appends a constant of tape t to r and returns it. The caller must set Value.
-func (r *record[T]) variable(t *Tape[T], private bool) *Var[T] {
+// variable appends a new constant of tape t to r and returns the constant. The caller must set its
+// Value. If inPlace is true, SoftplusInPlace may overwrite the value.
+func (r *record[T]) variable(t *Tape[T], inPlace bool) *Var[T] {
 	if r.n == len(r.slabs)*len(slab[T]{}) {
 		s := new(slab[T])
 		for i := range s {
@@ -256,12 +257,13 @@ func (r *record[T]) variable(t *Tape[T], private bool) *Var[T] {
 	}
 	v := r.at(r.n)
 	r.n++
-	v.program, v.private, v.live, v.rule = t.program, private, false, nil
+	v.resets, v.inPlace, v.live, v.rule = t.resets, inPlace, false, nil
 	return v
 }
 
-// set makes Value a rows × cols matrix with elements data. If Value does not change, as in most
-// repeated programs, set writes nothing, because the next read would have to wait for the write.
+// set makes Value a rows × cols matrix with elements data. When a program is repeated, Value
+// usually stays the same. In this case, set writes nothing, because the next read of Value would
+// have to wait for the write.
 func (v *Var[T]) set(rows, cols int, data []T) {
 	if m := &v.Value; m.Rows != rows || m.Cols != cols || len(data) == 0 || &m.Data[0] != &data[0] {
 		m.Rows, m.Cols, m.Data = rows, cols, data
@@ -272,18 +274,21 @@ func (v *Var[T]) set(rows, cols int, data []T) {
 // elements and then passes the variable to Record.
 func (t *Tape[T]) Result(rows, cols int) *Var[T] {
 	t.checkInterrupt()
-	if t.unrecorded != nil {
-		return t.unrecorded.result(rows, cols)
+	if p := t.unrecorded; p != nil {
+		v := p.alloc(rows, cols)
+		p.created = append(p.created, v)
+		return v
 	}
 	v := t.variable(t, true)
 	v.set(rows, cols, t.values.alloc(rows*cols))
 	return v
 }
 
-// Record records y as the result of an operation with differentiation rule r and returns y. reads
-// is the set of values that r reads. Operands may be nil. If all operands are constants, or if
-// Backward is running, y becomes a constant without operands. Record panics if an operand cannot be
-// used on t.
+// Record records y as the result of an operation with differentiation rule r and returns y. The
+// argument reads is the set of values that r reads. Operands may be nil. If all operands are
+// constants, or if Backward is running, Record does not record the operation and y is a constant.
+// Record panics if an operand was created before its tape's last Reset, or depends on a leaf of
+// another tape.
 func (t *Tape[T]) Record(y *Var[T], r Rule[T], reads Reads, operands ...*Var[T]) *Var[T] {
 	live := false
 	for _, v := range operands {
@@ -297,31 +302,33 @@ func (t *Tape[T]) Record(y *Var[T], r Rule[T], reads Reads, operands ...*Var[T])
 	}
 	y.live, y.rule, y.in = true, r, append(y.in[:0], operands...)
 	if reads&ReadsResult != 0 {
-		y.private = false
+		y.inPlace = false
 	}
 	for _, v := range operands {
 		if v != nil && reads&ReadsOperands != 0 {
-			v.private = false
+			v.inPlace = false
 		}
 	}
 	return y
 }
 
-// mustHave panics if v cannot be an operand on t. refuse lists the reasons.
+// mustHave panics if v is not a valid operand of operations on t. An operand is invalid if it was
+// created before its tape's last Reset, has been overwritten, or depends on a leaf of another tape.
 func (t *Tape[T]) mustHave(v *Var[T]) {
-	if v.tape != t || v.program != t.program {
-		t.refuse(v)
+	if v.tape != t || v.resets != t.resets {
+		t.checkOther(v)
 	}
 }
 
-func (t *Tape[T]) refuse(v *Var[T]) {
+// checkOther implements mustHave for variables of other tapes and for invalid variables.
+func (t *Tape[T]) checkOther(v *Var[T]) {
 	switch {
-	case v.program == overwritten:
-		panic(fmt.Sprintf("ad: use of a %v variable whose value SoftplusInPlace has overwritten", v.shape()))
-	case v.program != v.tape.program:
-		panic(fmt.Sprintf("ad: use of a %v variable from before its tape's Reset", v.shape()))
+	case v.resets == overwritten:
+		panic(fmt.Sprintf("ad: %v variable used after SoftplusInPlace has overwritten its value", v.shape()))
+	case v.resets != v.tape.resets:
+		panic(fmt.Sprintf("ad: %v variable used after its tape was reset", v.shape()))
 	case v.live:
-		panic(fmt.Sprintf("ad: use of a %v variable of another tape, through which no gradient can pass: "+
-			"the result is on the tape of the first operand, so if that operand is a constant, put it on the tape of the others", v.shape()))
+		panic(fmt.Sprintf("ad: %v variable used on another tape, where it cannot be differentiated: operations are recorded on "+
+			"the tape of their first operand; if the first operand is a constant, create it on the tape of the other operands", v.shape()))
 	}
 }

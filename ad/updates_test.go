@@ -8,7 +8,7 @@ import (
 	"hvae/linalg"
 )
 
-// layer is a program that computes tanh(W·x + W·(x ⊙ x)) from the operands W and x. The gradient
+// layer is a program that computes tanh(W·x + W·(x ⊙ x)) from the operands W and x. Its gradient
 // with respect to W is the sum of two matrix products.
 type layer struct{}
 
@@ -16,8 +16,9 @@ func (layer) Run(in []variable) variable {
 	return Tanh(Add(MatMul(in[0], in[1]), MatMul(in[0], Square(in[1]))))
 }
 
-// A weight's gradient is a sum of products, which may be queued by one sweep, queued by several
-// inner sweeps of Recomputed, or added immediately. The gradient must include every product.
+// The gradient with respect to a weight matrix is a sum of matrix products. Backward adds the
+// products immediately. BackwardInto may store products in a queue and add several at once, even
+// across calls of Recomputed. The gradient must include every product.
 func TestQueuedProductsAreAllAdded(t *testing.T) {
 	const n = 20 // number of columns; the queue has room for three products of this size
 	weight, start := linalg.New[float64](4, 4), linalg.New[float64](4, n)
@@ -58,7 +59,7 @@ func TestQueuedProductsAreAllAdded(t *testing.T) {
 		want := gradient(layers, false, true)
 		for i, g := range want {
 			if !(math.Abs(g-exact[i]) <= 1e-13*math.Abs(exact[i])) {
-				t.Errorf("%d layers: element %d is %v, want %v", layers, i, g, exact[i])
+				t.Errorf("%d layers: BackwardInto: element %d of the gradient is %v, want %v", layers, i, g, exact[i])
 			}
 		}
 		if !slices.Equal(gradient(layers, true, true), want) || !slices.Equal(gradient(layers, true, false), exact) {
@@ -70,13 +71,14 @@ func TestQueuedProductsAreAllAdded(t *testing.T) {
 			gradient(layers, true, true)
 		}()
 		if fail = false; !slices.Equal(gradient(layers, true, true), want) {
-			t.Errorf("%d layers: after a panic in a sweep, the gradient is different", layers)
+			t.Errorf("%d layers: the gradient is wrong after a differentiation rule has panicked", layers)
 		}
 	}
 }
 
-// BackwardInto may queue products for the adjoint of a leaf. It must not queue products for the
-// adjoint of an operation's result, because the operation's rule needs the complete adjoint.
+// BackwardInto may delay additions to the adjoint of a leaf. It must not delay additions to the
+// adjoint of an operation's result, because the operation's differentiation rule needs the complete
+// sum.
 func TestGradientsWithRespectToResults(t *testing.T) {
 	var tape Tape[float64]
 	w := tape.Leaf(linalg.Column(3.0))
@@ -88,13 +90,13 @@ func TestGradientsWithRespectToResults(t *testing.T) {
 		BackwardInto(into, F, []variable{u, w})
 		for _, g := range [][]matrix{into, Backward(F, u, w)} {
 			if g[0].Data[0] != 15 || g[1].Data[0] != 90 {
-				t.Errorf("gradients of 3·5u, u = w²: %v and %v at w = 3, want 15 and 90", g[0].Data, g[1].Data)
+				t.Errorf("for F = 3·5u, u = w² and w = 3, dF/du = %v and dF/dw = %v, want 15 and 90", g[0].Data, g[1].Data)
 			}
 		}
 	}
 }
 
-// nested is a program that runs layer with another call of Recomputed, on the tape scratch.
+// nested is a program that calls Recomputed to run the program layer on the tape scratch.
 type nested struct{ scratch *Tape[float64] }
 
 func (n nested) Run(in []variable) variable { return Recomputed(n.scratch, layer{}, in) }
@@ -116,14 +118,14 @@ func TestRecomputedKeepsBits(t *testing.T) {
 			return slices.Concat(g[0].Data, g[1].Data)
 		}
 		if got, want := gradient(recomputed), gradient(plain); !slices.Equal(got, want) {
-			t.Errorf("%s: gradient %v, want %v", name, got, want)
+			t.Errorf("%s: the gradient is %v, want %v", name, got, want)
 		}
 
-		z := outer.Leaf(x.Value) // earlier sweeps on a scratch tape must not affect this one
+		z := outer.Leaf(x.Value) // the calls of Recomputed must not affect a later gradient on their tape
 		dst := []matrix{linalg.New[float64](2, 2)}
 		BackwardInto(dst, Sum(Scale(z, 3)), []variable{z})
 		if !slices.Equal(dst[0].Data, []float64{3, 3, 3, 3}) {
-			t.Errorf("%s: gradient of 3z on the scratch tape is %v, want threes", name, dst[0].Data)
+			t.Errorf("%s: the gradient of 3z on the scratch tape is %v, want threes", name, dst[0].Data)
 		}
 	}
 }

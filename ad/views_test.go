@@ -8,14 +8,15 @@ import (
 	"hvae/linalg"
 )
 
-// A linear is a variable whose elements are linear combinations of the elements of a leaf, with
-// integer coefficients. Sums of integers are exact, so the gradient computed on the tape must be
-// equal to the gradient computed from the coefficients.
+// A linear is a variable whose elements are linear combinations of the elements of a leaf. The
+// coefficients are integers. Sums of integers are exact, so the gradient computed on the tape must
+// be equal to the gradient computed from the coefficients.
 type linear struct {
 	v    variable
 	coef [][]float64 // for each element, in row-major order, the coefficients of the leaf's elements
 }
 
+// values returns the elements of the variable for a leaf with elements x.
 func (l linear) values(x []float64) []float64 {
 	y := make([]float64, len(l.coef))
 	for e, c := range l.coef {
@@ -26,7 +27,7 @@ func (l linear) values(x []float64) []float64 {
 	return y
 }
 
-// combine returns p·a + q·b.
+// combine returns the coefficients p·a + q·b.
 func combine(p float64, a [][]float64, q float64, b [][]float64) (c [][]float64) {
 	for e := range a {
 		row := make([]float64, len(a[e]))
@@ -38,8 +39,9 @@ func combine(p float64, a [][]float64, q float64, b [][]float64) (c [][]float64)
 	return c
 }
 
-// views applies random nested views, stacks, paddings, sums and broadcasts to a leaf [4×3] and
-// returns the leaf and all resulting variables. Many of them share an adjoint.
+// views applies random operations to a [4×3] leaf: nested views, stacks, paddings, sums and
+// broadcasts. It returns the leaf and the results of all operations. Many of these variables share
+// an adjoint.
 func views(rng *rand.Rand, leaf variable) []linear {
 	n := len(leaf.Value.Data)
 	zero := make([]float64, n)
@@ -93,8 +95,8 @@ func views(rng *rand.Rand, leaf variable) []linear {
 }
 
 func TestGradientsOfNestedViews(t *testing.T) {
-	// Let y = A·x be the vector of all elements of all variables that a program computes from x.
-	// For F = Σ w·y² with weights w and for a direction s, Grad, Backward and BackwardInto must
+	// Let y = A·x be the vector of all elements of all variables that views returns for a leaf x.
+	// Let F = Σ w·y² with weights w, and let s be a direction. Grad, Backward and BackwardInto must
 	// return ∇F = 2Aᵀ(w ⊙ y) and ∇⟨∇F, s⟩ = 2Aᵀ(w ⊙ A·s).
 	var tape Tape[float64]
 	for seed := range uint64(300) {
@@ -104,7 +106,7 @@ func TestGradientsOfNestedViews(t *testing.T) {
 			x.Data[i], s.Data[i] = float64(rng.IntN(9)-4), float64(rng.IntN(9)-4)
 		}
 		for _, into := range []bool{false, true} {
-			rng := rand.New(rand.NewPCG(seed, 6)) // the same seed, so the same program, in both iterations
+			rng := rand.New(rand.NewPCG(seed, 6)) // the same seed in both iterations, for the same program
 			tape.Reset()
 			leaf := tape.Leaf(x)
 			F := tape.Scalar(0)
@@ -113,7 +115,7 @@ func TestGradientsOfNestedViews(t *testing.T) {
 				w := tape.Matrix(y.v.Rows(), y.v.Cols())
 				value, moved := y.values(x.Data), y.values(s.Data)
 				if !slices.Equal(y.v.Value.Data, value) {
-					t.Fatalf("seed %d: the value of a variable is %v, want %v", seed, y.v.Value.Data, value)
+					t.Fatalf("seed %d: a variable returned by views is %v, want %v", seed, y.v.Value.Data, value)
 				}
 				for e := range w.Data {
 					w.Data[e] = float64(rng.IntN(3))
@@ -128,36 +130,37 @@ func TestGradientsOfNestedViews(t *testing.T) {
 			slope := Dot(g, tape.Const(s))
 			check := func(name string, got, want []float64) {
 				if !slices.Equal(got, want) {
-					t.Errorf("seed %d: %s: %v, want %v", seed, name, got, want)
+					t.Errorf("seed %d: %s is %v, want %v", seed, name, got, want)
 				}
 			}
-			check("Grad", g.Value.Data, want)
-			check("Grad of Grad", Grad(slope, leaf).Value.Data, wantSecond)
+			check("the result of Grad", g.Value.Data, want)
+			check("the second derivative from Grad", Grad(slope, leaf).Value.Data, wantSecond)
 			for _, c := range []struct {
 				name string
 				y    variable
 				want []float64
-			}{{"Backward", F, want}, {"Backward of Grad", slope, wantSecond}} {
+			}{{"the result of Backward", F, want}, {"the second derivative from Backward", slope, wantSecond}} {
 				if into {
 					got := linalg.New[float64](4, 3)
 					got.Fill(5)
 					BackwardInto([]matrix{got}, c.y, []variable{leaf})
-					check("BackwardInto", got.Data, c.want)
+					check("the result of BackwardInto", got.Data, c.want)
 				} else {
 					check(c.name, Backward(c.y, leaf)[0].Data, c.want)
 				}
 			}
-			check("the leaf", leaf.Value.Data, x.Data)
+			check("the value of the leaf", leaf.Value.Data, x.Data)
 		}
 	}
 }
 
-// rule is a function that implements Rule.
+// A rule is a function that implements the interface Rule.
 type rule func(s *Sweep[float64], y, ybar variable)
 
 func (r rule) Pull(s *Sweep[float64], y, ybar variable) { r(s, y, ybar) }
 
-// addWithRule returns a + b and records the operation with differentiation rule r.
+// addWithRule returns a + b and records the sum with differentiation rule r. Some tests use wrong
+// rules.
 func addWithRule(r rule, reads Reads, a, b variable) variable {
 	y := like(a)
 	linalg.Add(y.Value, a.Value, b.Value)
@@ -165,9 +168,9 @@ func addWithRule(r rule, reads Reads, a, b variable) variable {
 }
 
 func TestContributionsAreNotOverwritten(t *testing.T) {
-	// A rule may pass an operand, a view, a constant or a result to Accumulate, even several
-	// times. Adding later contributions to the same adjoint must not change the variable that
-	// was passed.
+	// A differentiation rule may pass an operand, a view, a constant or a result to Accumulate,
+	// even several times. When Accumulate later adds to the same adjoint, it must not change the
+	// variable that the rule has passed.
 	for name, r := range map[string]struct {
 		rule         rule
 		wantA, wantB func(a, b float64) float64 // the gradients of y + a² + b²
@@ -177,7 +180,7 @@ func TestContributionsAreNotOverwritten(t *testing.T) {
 			s.Accumulate(y.Operand(1), y.Operand(0))
 		},
 			func(a, b float64) float64 { return 2*a + b }, func(a, b float64) float64 { return 2*b + a }},
-		"its own result's value": {func(s *Sweep[float64], y, ybar variable) {
+		"the operation's result": {func(s *Sweep[float64], y, ybar variable) {
 			s.Accumulate(y.Operand(0), y)
 			s.Accumulate(y.Operand(1), y)
 		},
@@ -187,7 +190,7 @@ func TestContributionsAreNotOverwritten(t *testing.T) {
 				s.Accumulate(y.Operand(i), Reshape(Reshape(ybar, 1, 6), 2, 3))
 			}
 		}, func(a, b float64) float64 { return 2*a + 1 }, func(a, b float64) float64 { return 2*b + 1 }},
-		"one result": {func(s *Sweep[float64], y, ybar variable) {
+		"a result of the rule": {func(s *Sweep[float64], y, ybar variable) {
 			g := Scale(ybar, 3)
 			s.Accumulate(y.Operand(0), g)
 			s.Accumulate(y.Operand(0), ybar)
@@ -214,7 +217,7 @@ func TestContributionsAreNotOverwritten(t *testing.T) {
 		}
 		x, z := tape.Leaf(a), tape.Leaf(b)
 		u, v := Scale(x, 1), Scale(z, 1)
-		squares := Add(Square(u), Square(v)) // recorded earlier, so the rules run after r.rule
+		squares := Add(Square(u), Square(v)) // recorded earlier, so its differentiation rules run after r.rule
 		F := Add(squares, addWithRule(r.rule, ReadsResult|ReadsOperands, u, v))
 		values := slices.Concat(u.Value.Data, v.Value.Data)
 		gx, gz := Grad(F, x), Grad(F, z)
@@ -222,14 +225,14 @@ func TestContributionsAreNotOverwritten(t *testing.T) {
 		for i := range a.Data {
 			wantA, wantB := r.wantA(a.Data[i], b.Data[i]), r.wantB(a.Data[i], b.Data[i])
 			if gx.Value.Data[i] != wantA || gz.Value.Data[i] != wantB {
-				t.Errorf("%s: Grad: element %d is %v and %v, want %v and %v", name, i, gx.Value.Data[i], gz.Value.Data[i], wantA, wantB)
+				t.Errorf("%s: Grad: elements %d of the gradients are %v and %v, want %v and %v", name, i, gx.Value.Data[i], gz.Value.Data[i], wantA, wantB)
 			}
 			if p, q := g[0].Data[i], g[1].Data[i]; p != wantA || q != wantB {
-				t.Errorf("%s: Backward: element %d is %v and %v, want %v and %v", name, i, p, q, wantA, wantB)
+				t.Errorf("%s: Backward: elements %d of the gradients are %v and %v, want %v and %v", name, i, p, q, wantA, wantB)
 			}
 		}
 		if !slices.Equal(slices.Concat(u.Value.Data, v.Value.Data), values) {
-			t.Errorf("%s: an operand was overwritten", name)
+			t.Errorf("%s: the value of an operand has changed", name)
 		}
 	}
 }
@@ -265,19 +268,19 @@ func TestATapeWorksAfterARuleHasPanicked(t *testing.T) {
 				return nil
 			}()
 			if panicked != "out of order" {
-				t.Fatalf("%s panics with %v, want the panic of the rule", name, panicked)
+				t.Fatalf("%s panics with %v, want the panic of the differentiation rule", name, panicked)
 			}
 			if reset {
 				tape.Reset()
 			}
 			if got := run(sum); !slices.Equal(got, want) {
-				t.Errorf("after a panic in %s, Reset %v: the gradient is %v, want %v", name, reset, got, want)
+				t.Errorf("after a panic in %s (tape reset: %v), the gradient is %v, want %v", name, reset, got, want)
 			}
 		}
 	}
 }
 
-// sumAndProduct is a program that computes a ⊙ (a + b) from the operands a and b.
+// sumAndProduct is a program for Recomputed that computes a ⊙ (a + b) from the operands a and b.
 type sumAndProduct struct{}
 
 func (sumAndProduct) Run(in []variable) variable { return Mul(in[0], Add(in[0], in[1])) }
@@ -289,8 +292,9 @@ func TestAnOperandOfRecomputedMayOccurTwice(t *testing.T) {
 		x := tape.Leaf(linalg.Column(3.0))
 		u := Scale(x, 1)
 		y := Recomputed(&scratch, sumAndProduct{}, []variable{x, x})
-		// In the first iteration, x has no adjoint when the rule of Recomputed runs. In the second
-		// iteration, the rules of later operations have already added to the adjoint of x.
+		// In the first iteration, x has no adjoint yet when the differentiation rule of Recomputed
+		// is called. In the second iteration, x already has an adjoint, because a later operation
+		// also depends on x.
 		for range 2 {
 			g := []matrix{linalg.Column(0.0)}
 			if into {
@@ -299,7 +303,7 @@ func TestAnOperandOfRecomputedMayOccurTwice(t *testing.T) {
 				g = Backward(Add(y, u), x)
 			}
 			if got := g[0].Data[0]; got != 13 {
-				t.Errorf("d/dx x(x + x) + x = %v at x = 3, want 13", got)
+				t.Errorf("the derivative of x(x + x) + x at x = 3 is %v, want 13", got)
 			}
 			u = Add(Scale(y, 0), x)
 		}
@@ -307,8 +311,9 @@ func TestAnOperandOfRecomputedMayOccurTwice(t *testing.T) {
 }
 
 func TestRecomputedDoesNotOverwriteSharedAdjoints(t *testing.T) {
-	// The variables u and w share the adjoint of u + w. Recomputed then adds the gradient of its
-	// program to the adjoint of u. This must not change the adjoint of w.
+	// The differentiation rule of u + w passes the same matrix to both operands. Recomputed then
+	// adds the gradient of its program to the adjoint of u. This addition must not change the
+	// adjoint of w.
 	var tape, scratch Tape[float64]
 	x, z := tape.Leaf(linalg.Column(3.0)), tape.Leaf(linalg.Column(5.0))
 	u, w := Scale(x, 1), Scale(z, 1)
@@ -317,11 +322,11 @@ func TestRecomputedDoesNotOverwriteSharedAdjoints(t *testing.T) {
 	clear(in) // the caller may modify in after the call
 	g := Backward(Add(y, Add(u, w)), x, z)
 	if gx, gz := g[0].Data[0], g[1].Data[0]; gx != 13 || gz != 1 {
-		t.Errorf("gradient (%v, %v) of x(x + x) + x + z at x = 3, want (13, 1)", gx, gz)
+		t.Errorf("the gradient of x(x + x) + x + z at x = 3 is (%v, %v), want (13, 1)", gx, gz)
 	}
 }
 
-func TestBackwardsMemoryDoesNotGrowWithTheProgram(t *testing.T) {
+func TestMemoryOfBackwardDoesNotGrowWithTheProgram(t *testing.T) {
 	var tape Tape[float64]
 	x := tape.Leaf(linalg.New[float64](4, 4))
 	y := x
@@ -331,6 +336,6 @@ func TestBackwardsMemoryDoesNotGrowWithTheProgram(t *testing.T) {
 	n, slabs := tape.Len(), len(tape.slabs)
 	Backward(y, x)
 	if p := &tape.sweep.pool; p.vars.n > 20 || tape.Len() > n || len(tape.slabs) > slabs+1 {
-		t.Errorf("a sweep over %d variables keeps %d results and %d constants and views, want at most 20 and 0", n, p.vars.n, tape.Len()-n)
+		t.Errorf("Backward over %d variables keeps %d results and %d constants and views, want ≤ 20 and 0", n, p.vars.n, tape.Len()-n)
 	}
 }

@@ -25,8 +25,8 @@ func random[T linalg.Float](rng *rand.Rand, rows, cols int) linalg.Matrix[T] {
 	return m
 }
 
-// randomGeometry returns a small random geometry. The kernel may be larger than the image, the
-// padding may be asymmetric, and some output pixels may depend only on padding.
+// randomGeometry returns a random geometry with small sizes. The kernel may be larger than the
+// image, the padding may be asymmetric, and some output pixels may depend only on padding.
 func randomGeometry(rng *rand.Rand) Geometry {
 	one := func(n int) int { return 1 + rng.IntN(n) }
 	return Geometry{
@@ -35,14 +35,14 @@ func randomGeometry(rng *rand.Rand) Geometry {
 	}
 }
 
-// oblong is a geometry without symmetries. The image, kernel and output are not square, the
-// numbers of input and output channels differ, and all four paddings differ: 1 row at the top,
-// 4 at the bottom, 2 columns on the left and none on the right.
+// oblong is a geometry without symmetries. The image, kernel and output are not square. The numbers
+// of input and output channels differ. All four paddings differ: 1 row at the top, 4 rows at the
+// bottom, 2 columns on the left and no column on the right.
 var oblong = Geometry{
 	InH: 7, InW: 5, InC: 2, OutH: 5, OutW: 3, OutC: 3, KernelH: 4, KernelW: 3, Stride: 2, PadTop: 1, PadLeft: 2,
 }
 
-// geometries yields the geometry oblong, a copy of it with one input channel, and n random
+// geometries yields the geometry oblong, a copy of oblong with one input channel, and n random
 // geometries.
 func geometries(rng *rand.Rand, n int) iter.Seq[Geometry] {
 	return func(yield func(Geometry) bool) {
@@ -59,8 +59,9 @@ func geometries(rng *rand.Rand, n int) iter.Seq[Geometry] {
 	}
 }
 
-// visit calls f for every product in the definition of the convolution. The product of weight
-// (tap, co) and row x of the input layer is a summand of row y of the output layer.
+// visit calls f once for each product in the sum that defines the convolution. Element y of the
+// output image is the sum of weight (tap, co) · element x of the input image over all calls with
+// this y.
 func visit(g Geometry, f func(y, co, tap, x int)) {
 	for oy := range g.OutH {
 		for ox := range g.OutW {
@@ -81,7 +82,8 @@ func visit(g Geometry, f func(y, co, tap, x int)) {
 	}
 }
 
-// far reports whether got and want differ by more than rounding errors can explain.
+// far reports whether got and want differ by more than a relative or absolute error of 1e-12, which
+// exceeds all rounding errors in these tests.
 func far(got, want linalg.Matrix[float64]) bool {
 	for i := range want.Data {
 		if !(math.Abs(got.Data[i]-want.Data[i]) <= 1e-12*max(1, math.Abs(want.Data[i]))) {
@@ -113,20 +115,21 @@ func TestForwardInputAndWeightAgainstNestedLoops(t *testing.T) {
 			})
 		}
 		for _, m := range []matrix{y, in, weight} {
-			m.Fill(math.NaN()) // the results must not depend on the previous elements
+			m.Fill(math.NaN()) // the results must not depend on the old elements
 		}
 		Forward(&g, y, w, x, outBias)
 		Input(&g, in, w, delta, inBias)
 		Weight(&g, weight, delta, x, make([]float64, len(delta.Data)), false)
 		if far(y, wantY) || far(in, wantIn) || far(weight, wantW) {
-			t.Fatalf("%+v: wrong results: Forward %v, Input %v, Weight %v", g, far(y, wantY), far(in, wantIn), far(weight, wantW))
+			t.Fatalf("%+v: the result is wrong: %v for Forward, %v for Input, %v for Weight", g, far(y, wantY), far(in, wantIn), far(weight, wantW))
 		}
 	}
 }
 
 func TestForwardInputAndWeightAreGradientsOfOneTrilinearForm(t *testing.T) {
-	// Forward, Input and Weight must satisfy ⟨δ, W ∗ X⟩ = ⟨Wᵀ ∗ δ, X⟩ = ⟨W, WeightGradient(δ,
-	// X)⟩.
+	// The three functions must satisfy
+	//
+	//	⟨δ, Forward(W, X)⟩ = ⟨Input(W, δ), X⟩ = ⟨W, Weight(δ, X)⟩.
 	dot := func(a, b matrix) float64 {
 		d := linalg.New[float64](1, 1)
 		linalg.MulSum(d, a, b)
@@ -160,7 +163,8 @@ func TestSameIsTensorFlowsPadding(t *testing.T) {
 	} {
 		g := Same(c.in, c.in, 2, 3, c.kernel, c.stride)
 		if g.OutH != c.out || g.OutW != c.out || g.PadTop != c.before || g.PadLeft != c.before {
-			t.Errorf("%d pixels, kernel %d, stride %d: %d pixels after padding %d, want %d after %d", c.in, c.kernel, c.stride, g.OutH, g.PadTop, c.out, c.before)
+			t.Errorf("Same for %d pixels, kernel size %d and stride %d returns output size %d and padding %d before the image, want %d and %d",
+				c.in, c.kernel, c.stride, g.OutH, g.PadTop, c.out, c.before)
 		}
 	}
 	// For an image that is not square, Same pads each axis separately.
@@ -168,17 +172,18 @@ func TestSameIsTensorFlowsPadding(t *testing.T) {
 	if want := (Geometry{InH: 7, InW: 14, InC: 2, OutH: 4, OutW: 7, OutC: 3, KernelH: 5, KernelW: 5, Stride: 2, PadTop: 2, PadLeft: 1}); g != want {
 		t.Errorf("Same(7, 14, 2, 3, 5, 2) = %+v, want %+v", g, want)
 	}
-	// total is the number of multiply-adds of the paper's encoder without its dense layers.
+	// The total is the number of multiply-adds of the paper's encoder without the dense layers.
 	total := 0
 	for _, g := range []Geometry{Same(28, 28, 1, 16, 5, 2), Same(14, 14, 16, 32, 5, 2), Same(7, 7, 32, 32, 5, 2)} {
 		total += g.MultiplyAdds()
 	}
 	if want := 1403200 - 512*450 - 2*450*64; total != want {
-		t.Errorf("the encoder's convolutions take %d multiply-adds per sample, want %d", total, want)
+		t.Errorf("the convolutions of the encoder take %d multiply-adds for each sample, want %d", total, want)
 	}
 }
 
-// A form is one of the operations Conv, Transpose and WeightGradient, with its operands' shapes.
+// A form is an operation of the package, such as Conv, with a function that returns the shapes of
+// its operands.
 type form struct {
 	name   string
 	shapes func(g *Geometry) []linalg.Shape
@@ -198,12 +203,13 @@ var forms = []form{
 }
 
 func TestDerivativesOfTheOperationsAgainstFiniteDifferences(t *testing.T) {
-	// For each operation op, differentiate F = Σ tanh(op/5) along a line in the space of the
-	// operands. F is nonlinear, so its second derivative involves every derivative of op.
+	// For each operation op, the test differentiates F = Σ tanh(op/5) along a line in the space of
+	// the operands. F is nonlinear, so its second derivative depends on the first and second
+	// derivatives of op.
 	rng := rand.New(rand.NewPCG(3, 1))
 	for _, f := range forms {
 		for g := range geometries(rng, 12) {
-			var point, direction []matrix // the line point + h·direction
+			var point, direction []matrix // the line is point + h·direction
 			for _, s := range f.shapes(&g) {
 				point, direction = append(point, random[float64](rng, s.Rows, s.Cols)), append(direction, random[float64](rng, s.Rows, s.Cols))
 			}
@@ -237,17 +243,18 @@ func TestDerivativesOfTheOperationsAgainstFiniteDifferences(t *testing.T) {
 			wantSlope := difference(func(h float64) float64 { F, _, _ := at(h); return F })
 			wantCurvature := difference(func(h float64) float64 { _, s, _ := at(h); return s })
 			if !(math.Abs(slope-wantSlope) <= 1e-7*max(1, math.Abs(wantSlope))) {
-				t.Errorf("%s, %+v: first derivative is %v, but finite differences give %v", f.name, g, slope, wantSlope)
+				t.Errorf("%s, %+v: the first derivative is %v, but finite differences give %v", f.name, g, slope, wantSlope)
 			}
 			if !(math.Abs(curvature-wantCurvature) <= 1e-5*max(1, math.Abs(wantCurvature))) {
-				t.Errorf("%s, %+v: second derivative is %v, but finite differences give %v", f.name, g, curvature, wantCurvature)
+				t.Errorf("%s, %+v: the second derivative is %v, but finite differences give %v", f.name, g, curvature, wantCurvature)
 			}
 		}
 	}
 }
 
-// Two convolutions and a transposed convolution share their weights. All sums of integers are
-// exact, so the weight gradient must be equal to the sum of the gradients of the three layers.
+// Two convolutions and a transposed convolution share their weights. The gradient with respect to
+// the shared weights must be the sum of the three layers' gradients. The sums of integers are
+// exact, so the two must be equal.
 func TestWeightGradientsOfSharedWeightsAreAdded(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 1))
 	integers := func(rows, cols int) matrix {
@@ -270,7 +277,7 @@ func TestWeightGradientsOfSharedWeightsAreAdded(t *testing.T) {
 		ad.BackwardInto([]matrix{sum}, F, []*ad.Var[float64]{w})
 		for i, v := range once.Data {
 			if sum.Data[i] != 6*v {
-				t.Fatalf("%+v: element %d is %v, want %v", g, i, sum.Data[i], 6*v)
+				t.Fatalf("%+v: element %d of the weight gradient is %v, want %v", g, i, sum.Data[i], 6*v)
 			}
 		}
 	}
@@ -281,7 +288,7 @@ func TestBitsDoNotDependOnGOMAXPROCS(t *testing.T) {
 	for _, c := range []struct {
 		g     Geometry
 		batch int
-	}{{Same(14, 14, 16, 32, 5, 2), 7}, {Same(28, 28, 1, 16, 5, 2), 150}} { // Input splits rows in the first case and columns in the second
+	}{{Same(14, 14, 16, 32, 5, 2), 7}, {Same(28, 28, 1, 16, 5, 2), 150}} { // Input divides rows among the cores in the first case, and samples in the second
 		g, batch := c.g, c.batch
 		w, x, delta := random[float32](rng, g.Taps(), g.OutC), random[float32](rng, g.In(), batch), random[float32](rng, g.Out(), batch)
 		bias := random[float32](rng, g.InC, 1)
@@ -296,16 +303,17 @@ func TestBitsDoNotDependOnGOMAXPROCS(t *testing.T) {
 		want := run(1)
 		for _, procs := range []int{2, 3, 8} {
 			if !slices.Equal(run(procs), want) {
-				t.Errorf("%+v: GOMAXPROCS = %d changes the bits of the results", g, procs)
+				t.Errorf("%+v: the results with GOMAXPROCS = %d and 1 are not bit-identical", g, procs)
 			}
 		}
 	}
 }
 
-func TestAColumnDoesNotDependOnItsBatch(t *testing.T) {
-	// When a batch is divided into parts, the columns of the results must be bit-identical,
-	// and the weight gradient must be the sum of the weight gradients of the parts. The batch
-	// size 37 is not a multiple of any kernel's tile width.
+func TestASampleDoesNotDependOnItsBatch(t *testing.T) {
+	// The test divides a batch into parts. The columns of the results, one for each sample, must be
+	// bit-identical for the batch and for its parts. The weight gradient of the batch must be the
+	// sum of the weight gradients of the parts, up to rounding errors. The batch size 37 is not a
+	// multiple of the tile width of any linalg kernel.
 	const batch = 37
 	rng := rand.New(rand.NewPCG(6, 1))
 	for g := range geometries(rng, 20) {
@@ -330,13 +338,13 @@ func TestAColumnDoesNotDependOnItsBatch(t *testing.T) {
 			}
 			py, pin, pweight := all(columns(x), columns(delta))
 			if !slices.Equal(py.Data, columns(y).Data) || !slices.Equal(pin.Data, columns(in).Data) {
-				t.Errorf("%+v: columns %d to %d are different if computed without the other columns", g, part[0], part[1]-1)
+				t.Errorf("%+v: samples %d to %d give different bits without the other samples", g, part[0], part[1]-1)
 			}
 			linalg.Add(sum, sum, pweight)
 		}
 		for i, want := range weight.Data {
 			if !(math.Abs(float64(sum.Data[i]-want)) <= 1e-4*max(1, math.Abs(float64(want)))) {
-				t.Errorf("%+v: the sum of the parts' weight gradients is %v, want %v", g, sum.Data[i], want)
+				t.Errorf("%+v: element %d of the sum of weight gradients is %v, want %v", g, i, sum.Data[i], want)
 			}
 		}
 	}
@@ -345,19 +353,19 @@ func TestAColumnDoesNotDependOnItsBatch(t *testing.T) {
 func TestShapesThatDoNotFitPanic(t *testing.T) {
 	g := Same(4, 4, 1, 2, 3, 2)
 	for want, f := range map[string]func(){
-		"output [8×3], weights [9×2] and input [16×2]": func() {
+		"Forward: output [8×3], weights [9×2] and input [16×2] must be": func() {
 			Forward(&g, linalg.New[float64](8, 3), linalg.New[float64](9, 2), linalg.New[float64](16, 2), matrix{})
 		},
-		"which needs [8×B], [9×2] and [16×B]": func() {
+		"must be [8×B], [9×2] and [16×B] for the geometry": func() {
 			Weight(&g, linalg.New[float64](8, 2), linalg.New[float64](8, 3), linalg.New[float64](16, 3), make([]float64, 24), false)
 		},
-		"Forward: bias [1×1] for 2 channels, which need [2×1]": func() {
+		"Forward: bias [1×1] must be empty or [2×1]": func() {
 			Forward(&g, linalg.New[float64](8, 3), linalg.New[float64](9, 2), linalg.New[float64](16, 3), linalg.New[float64](1, 1))
 		},
-		"Input: bias [2×1] for 1 channels, which need [1×1]": func() {
+		"Input: bias [2×1] must be empty or [1×1]": func() {
 			Input(&g, linalg.New[float64](16, 3), linalg.New[float64](9, 2), linalg.New[float64](8, 3), linalg.New[float64](2, 1))
 		},
-		"SoftplusInPlace would overwrite a [16×1] leaf, constant or view, or a value that a view or a rule reads": func() {
+		"SoftplusInPlace cannot overwrite a [16×1] variable": func() {
 			var tape ad.Tape[float64]
 			w := tape.Leaf(linalg.New[float64](9, 2))
 			x := ad.Scale(tape.Leaf(linalg.New[float64](16, 1)), 1)
@@ -365,8 +373,8 @@ func TestShapesThatDoNotFitPanic(t *testing.T) {
 			ad.SoftplusInPlace(x)
 		},
 		"Same(4, 4, 1, 1, 3, 0): all arguments must be positive": func() { Same(4, 4, 1, 1, 3, 0) },
-		"impossible geometry {InH:0 ":                            func() { Forward(&Geometry{}, matrix{}, matrix{}, matrix{}, matrix{}) },
-		"PadTop:-1 PadLeft:0}": func() {
+		"Forward: invalid geometry {InH:0 ":                      func() { Forward(&Geometry{}, matrix{}, matrix{}, matrix{}, matrix{}) },
+		"PadTop:-1 PadLeft:0}: sizes and stride must be positive, and padding must not be negative": func() {
 			g := g
 			g.PadTop = -1
 			Forward(&g, linalg.New[float64](8, 3), linalg.New[float64](9, 2), linalg.New[float64](16, 3), matrix{})

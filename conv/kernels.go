@@ -6,11 +6,11 @@ import (
 	"hvae/linalg"
 )
 
-// Forward, Input and Weight loop over pixels and compute matrix products with linalg. They skip
-// taps on padding. A run is a sequence of neighbouring pixels with the same taps. One
-// linalg.Contraction computes a run, and each pixel of the run is a group of the contraction. The
-// drawing shows a row of output pixels in Forward, for a kernel with three columns, stride 2 and
-// one column of padding on the left:
+// Forward, Input and Weight loop over pixels and compute matrix products with linalg. A tap is a
+// position in the kernel. Taps on padding are skipped. A run is a sequence of neighbouring pixels
+// with the same taps, and one linalg.Contraction computes all pixels of a run. The drawing shows a
+// row of output pixels in Forward, for a kernel with three columns, stride 2 and one column of
+// padding on the left:
 //
 //	  .  0  1  2  3  4  5  6  7      input columns
 //	 [=======]                       output 0: taps 1 and 2; tap 0 is on padding
@@ -18,25 +18,25 @@ import (
 //	             [=======]           output 2: all taps; outputs 1, 2 and 3 form a run
 //	                   [=======]     output 3: all taps
 //
-// Runs also extend down columns. The runs of a row are short near the left and right edges of an
-// image, and contractions then compute columns of pixels instead. These contractions save 4 % of
-// the time of a training step for blocks of 16 samples, and 10 % for blocks of 4 samples.
+// Runs may also be vertical. Horizontal runs are short near the left and right edges of an image,
+// so contractions compute vertical runs there. Vertical runs save 4 % of the time of a training
+// step that processes 16 samples at a time, and 10 % with 4 samples at a time.
 //
-// All other times in this file are times of one of the three functions, for a layer of the paper's
-// encoder and a batch of 100 samples in float32. Each is the minimum of at least 40 measurements on
-// one core with AVX-512. Runs save 5 to 16 % of the time of Forward and 9 to 11 % of the time of
-// Input, compared with one contraction for each pixel.
+// Compared with one contraction for each pixel, runs save 5 to 16 % of the time of Forward, and 9
+// to 11 % of the time of Input. These and all following times in this file were measured for layers
+// of the paper's encoder and a batch of 100 samples in float32, on one core with AVX-512. Each time
+// is the minimum of at least 40 measurements.
 
 const (
-	grain       = 1 << 21 // multiply-adds that are worth a separate goroutine, about 50 µs of work
-	maxSegments = 64      // number of segments of a contraction that need no allocation
-	maxRuns     = 16      // number of runs along an axis that need no allocation
+	grain       = 1 << 21 // number of multiply-adds that are worth a goroutine, about 50 µs of work
+	maxSegments = 64      // number of segments of a contraction that are stored without allocation
+	maxRuns     = 16      // number of runs along an axis that are stored without allocation
 )
 
-// Forward sets y to the convolution W ∗ X + bias. The shapes are y [Out×B], w [Taps×OutC],
-// x [In×B] and bias [OutC×1] for a batch of B samples. An empty bias is zero. Forward panics and
-// names the shapes if they do not fit g. It performs g.MultiplyAdds() multiply-adds for each
-// sample, except on padding, and splits the rows of the output image among the cores.
+// Forward sets y to the convolution W ∗ X + bias. The shapes are y [Out×B], w [Taps×OutC], x [In×B]
+// and bias [OutC×1] for a batch of B samples. An empty bias is zero. Forward panics if the shapes
+// do not fit g. It performs g.MultiplyAdds() multiply-adds for each sample, except on padding. It
+// divides the rows of the output image among the cores.
 func Forward[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T]) {
 	g.mustFit("Forward", y.Shape(), w.Shape(), x.Shape(), bias.Shape(), g.OutC)
 	grain := g.grain(g.OutH, x.Cols)
@@ -47,7 +47,7 @@ func Forward[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T]) {
 	linalg.For(g.OutH, grain, func(lo, hi int) { forwardRows(g, y, w, x, bias, lo, hi) })
 }
 
-// forwardRows computes rows lo to hi−1 of the output image for Forward.
+// forwardRows computes rows lo to hi−1 of all output images for Forward.
 func forwardRows[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T], lo, hi int) {
 	var room [maxSegments]linalg.Segment
 	var roomX, roomY [maxRuns]run
@@ -55,7 +55,7 @@ func forwardRows[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T], lo
 	columns := outputRuns(roomX[:0], g.horizontal(), 0, g.OutW)
 	for _, d := range outputRuns(roomY[:0], g.vertical(), lo, hi) {
 		for _, r := range columns {
-			segments := room[:0] // one for each kernel row, in which the weights and the pixels are contiguous
+			segments := room[:0] // one for each kernel row, whose weights and pixels are contiguous
 			for ky := d.first; ky < d.last && r.first < r.last; ky++ {
 				iy, ix := d.pixel*g.Stride+ky-g.PadTop, r.pixel*g.Stride+r.first-g.PadLeft
 				segments = append(segments, linalg.Segment{
@@ -74,10 +74,12 @@ func forwardRows[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T], lo
 	}
 }
 
-// runPixels computes a rectangle of across × down pixels. c is the contraction for the top left
-// pixel. The next pixel in a row is cAcross elements further in C and bAcross elements further in
-// B. The next pixel in a column is cDown elements further in C and bDown elements further in B.
-// Each contraction computes a row or a column of the rectangle, whichever is longer.
+// runPixels computes a rectangle of across × down pixels. Each call of c.Run computes one row of
+// the rectangle, or one column if columns are longer. The argument c is the contraction for the top
+// left pixel. For the pixel i columns to the right and j rows down, the matrices start at element
+//
+//	c.CStart + i·cAcross + j·cDown   of c.C, and
+//	s.B + i·bAcross + j·bDown        of c.B for each segment s.
 func runPixels[T linalg.Float](c linalg.Contraction[T], across, cAcross, bAcross, down, cDown, bDown int) {
 	if down > across {
 		across, cAcross, bAcross, down, cDown, bDown = down, cDown, bDown, across, cAcross, bAcross
@@ -94,8 +96,8 @@ func runPixels[T linalg.Float](c linalg.Contraction[T], across, cAcross, bAcross
 // Input sets x to Wᵀ ∗ δ + bias, where Wᵀ ∗ δ is the gradient of ⟨δ, W ∗ X⟩ with respect to X. The
 // shapes are x [In×B], w [Taps×OutC], delta [Out×B] and bias [InC×1] for a batch of B samples. An
 // empty bias is zero. Generative networks use Input to enlarge images. Input panics if the shapes
-// do not fit g, and takes the same time as Forward. It splits the rows of the input image among the
-// cores, or the samples if the image has one channel.
+// do not fit g, and takes the same time as Forward. It divides the rows of the input image among
+// the cores. If the image has one channel, Input divides the samples instead.
 func Input[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
 	g.mustFit("Input", delta.Shape(), w.Shape(), x.Shape(), bias.Shape(), g.InC)
 	if g.InC == 1 {
@@ -115,9 +117,10 @@ func Input[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
 	linalg.For(g.InH, grain, func(lo, hi int) { inputRows(g, x, w, delta, bias, lo, hi) })
 }
 
-// inputRows computes rows lo to hi−1 of the input image for Input. Tap i + pad − o·stride connects
-// input pixel i with output pixel o, so pixels i, i + stride, i + 2·stride, … use the same taps.
-// With stride 2 and a 5×5 kernel, the pixels a, b, c and d use different taps:
+// inputRows computes rows lo to hi−1 of all input images for Input. Along each axis, kernel
+// position (tap) i + pad − o·stride connects input pixel i with output pixel o. Pixels i,
+// i + stride, i + 2·stride, … therefore use the same taps. With stride 2 and a 5×5 kernel, the
+// pixels a, b, c and d use different taps:
 //
 //	column ix     0  1  2  3  4  5       padding 1: tap column kx = ix + 1 − 2·ox
 //
@@ -127,7 +130,7 @@ func Input[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
 //	        3     c  d  c  d  c  d       d: tap rows 0, 2, 4   tap columns 0, 2, 4
 //
 // Pixels with the same letter in a row or column form a run, except near the edges of the image.
-// From one of these pixels to the next, the connected output pixels shift by one.
+// The contributing output pixels shift by one from each pixel of a run to the next.
 func inputRows[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T], lo, hi int) {
 	var room [maxSegments]linalg.Segment
 	var roomX, roomY [maxRuns]run
@@ -156,15 +159,16 @@ func inputRows[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T], 
 	}
 }
 
-// inputOfOne computes columns lo to hi−1 of x for Input if the image has one channel. Contractions
-// in inputRows would then have a single row and use each loaded element of δ only once. Contractions
-// in inputOfOne have one row for each kernel row. They add the contribution of output row oy to x:
+// inputOfOne computes columns lo to hi−1 of x for Input if the image has one channel. In this case,
+// the contractions of inputRows would have a single row and use each loaded element of δ only once.
+// The contractions of inputOfOne have one row for each kernel row, and therefore use each loaded
+// element of δ several times. They add the contribution of output row oy to x:
 //
 //	                kernel row 0 → pixel row top       ⎫
 //	output row oy   kernel row 1 → pixel row top + 1   ⎬ the rows of C; top = oy·Stride − PadTop
 //	                kernel row 2 → pixel row top + 2   ⎭
 //
-// For the first layer of the paper's encoder, inputOfOne takes 0.19 ms and inputRows 0.43 ms.
+// For the first layer of the paper's encoder, inputOfOne takes 0.19 ms and inputRows takes 0.43 ms.
 func inputOfOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T], lo, hi int) {
 	var room [maxSegments]linalg.Segment
 	var roomX [maxRuns]run
@@ -203,11 +207,11 @@ func inputOfOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T],
 	}
 }
 
-// Weight sets w [Taps×OutC] to the gradient of ⟨δ, W ∗ X⟩ with respect to W, a sum over pixels and
-// samples, for delta [Out×B] and x [In×B]. If add is true, it adds the gradient to w instead. It
-// transposes the [OutC×B] matrix of each pixel of δ into scratch, which must have at least as many
-// elements as delta. Weight panics if the shapes do not fit g, and takes the same time as Forward. It
-// splits the rows of w among the cores.
+// Weight sets w [Taps×OutC] to the gradient of ⟨δ, W ∗ X⟩ with respect to W for delta [Out×B] and
+// x [In×B]. If add is true, it adds the gradient to w instead. The gradient is a sum over pixels
+// and samples. Weight stores the transpose of each pixel's [OutC×B] matrix in scratch, which must
+// have at least as many elements as delta. It panics if the shapes do not fit g, and takes the same
+// time as Forward. It divides the rows of w among the cores.
 func Weight[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], scratch []T, add bool) {
 	g.mustFit("Weight", delta.Shape(), w.Shape(), x.Shape(), linalg.Shape{}, 0)
 	transposed := linalg.Of(delta.Rows, delta.Cols, scratch[:len(delta.Data)])
@@ -221,25 +225,25 @@ func Weight[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], scratch [
 	linalg.For(rows, grain, func(lo, hi int) { weightRows(g, w, transposed, x, add, lo, hi) })
 }
 
-// weightRows sets rows lo to hi−1 of each kernel row of the weight gradient, or adds to them if add
-// is true. A kernel row consists of KernelW·InC rows of w. delta contains the transpose of each
-// pixel's [OutC×B] matrix of δ. A contraction sums over samples (its steps) and pixels (its
-// segments).
+// weightRows sets rows lo to hi−1 of each kernel row of w to the weight gradient, or adds the
+// gradient to them if add is true. A kernel row consists of KernelW·InC rows of w. The argument
+// delta contains the transpose of each pixel's [OutC×B] matrix of δ. A contraction sums over
+// samples (its steps) and pixels (its segments).
 //
 // Kernel rows ky, ky + stride, ky + 2·stride, … form a class. They connect one input row with
-// successive output rows and are the groups of a contraction, last kernel row first. With five
-// kernel rows, stride 2 and one row of padding, input row iy and output row oy are connected by
-// kernel row ky = iy + 1 − 2·oy:
+// successive output rows. A contraction computes them together: its group 0 is the last kernel row
+// of the class, group 1 is the kernel row before, and so on. With five kernel rows, stride 2 and
+// one row of padding, kernel row ky = iy + 1 − 2·oy connects input row iy with output row oy:
 //
 //	input row 5   kernel row   4   2   0     groups 0, 1 and 2 of a contraction
 //	              output row   1   2   3
 //	input row 6   kernel row   3   1         groups 0 and 1 of the other class
 //	              output row   2   3
 //
-// A contraction thus loads a row of x once for all kernel rows of a class. This saves 15 % of the
-// time for the encoder's first layer and nothing for its other layers. Successive input rows of a
-// class with the same groups are segments of one contraction, so that sums stay in registers. This
-// saves 23 % for the second layer, 7 % for the third and nothing for the first.
+// A contraction thus loads a row of x once for all kernel rows of a class. The groups save 15 % of
+// the time for the encoder's first layer and nothing for the other layers. Successive input rows
+// with the same groups are segments of one contraction, so that sums stay in registers. The
+// segments save 23 % of the time for the second layer, 7 % for the third and nothing for the first.
 func weightRows[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], add bool, lo, hi int) {
 	var room [maxSegments]linalg.Segment
 	var roomX [maxRuns]run
@@ -283,23 +287,23 @@ func weightRows[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], add b
 	}
 }
 
-// grain returns the number of rows that are worth a separate goroutine, given the total number of
-// rows and the number of samples.
+// grain returns the number of rows that are worth a goroutine. All rows together take
+// g.MultiplyAdds() multiply-adds for each sample.
 func (g *Geometry) grain(rows, samples int) int {
 	return max(1, grain*rows/max(1, g.MultiplyAdds()*samples))
 }
 
-// mustFit panics if the shapes of the operands do not fit g. name is the function that calls mustFit.
-// bias must be empty or have one row for each of the given number of channels.
+// mustFit panics if g is invalid or the shapes of the operands do not fit g. The bias must be empty
+// or [channels×1]. The panic message contains name, the name of the calling function.
 func (g *Geometry) mustFit(name string, y, w, x, bias linalg.Shape, channels int) {
 	if min(g.InH, g.InW, g.InC, g.OutH, g.OutW, g.OutC, g.KernelH, g.KernelW, g.Stride, g.PadTop+1, g.PadLeft+1) < 1 {
-		panic(fmt.Sprintf("conv: impossible geometry %+v", *g))
+		panic(fmt.Sprintf("conv: %s: invalid geometry %+v: sizes and stride must be positive, and padding must not be negative", name, *g))
 	}
 	if y != (linalg.Shape{Rows: g.Out(), Cols: x.Cols}) || w != (linalg.Shape{Rows: g.Taps(), Cols: g.OutC}) || x.Rows != g.In() {
-		panic(fmt.Sprintf("conv: %s: output %v, weights %v and input %v do not fit %+v, which needs [%d×B], [%d×%d] and [%d×B]",
-			name, y, w, x, *g, g.Out(), g.Taps(), g.OutC, g.In()))
+		panic(fmt.Sprintf("conv: %s: output %v, weights %v and input %v must be [%d×B], [%d×%d] and [%d×B] for the geometry %+v",
+			name, y, w, x, g.Out(), g.Taps(), g.OutC, g.In(), *g))
 	}
 	if bias != (linalg.Shape{}) && bias != (linalg.Shape{Rows: channels, Cols: 1}) {
-		panic(fmt.Sprintf("conv: %s: bias %v for %d channels, which need [%d×1]", name, bias, channels, channels))
+		panic(fmt.Sprintf("conv: %s: bias %v must be empty or [%d×1], one element for each channel", name, bias, channels))
 	}
 }

@@ -5,9 +5,9 @@ import (
 	"hvae/linalg"
 )
 
-// This file contains operations on a tape. They keep a pointer to the geometry, which must not be
-// changed while the tape is in use. Like the functions in kernels.go, they panic if shapes do not
-// fit the geometry.
+// This file contains differentiable operations that are recorded on a tape. They store a pointer to
+// the geometry, which must not be changed while the tape is in use. They panic if the shapes of the
+// operands do not fit the geometry.
 
 // Conv returns the convolution y = W ∗ X + b [Out×B] for w [Taps×OutC], x [In×B] and bias
 // b [OutC×1], where bias may be nil. The adjoints are W̄ = WeightGradient(ȳ, X), X̄ = Wᵀ ∗ ȳ and,
@@ -47,9 +47,9 @@ func (c transpose[T]) Pull(s *ad.Sweep[T], y, ybar *ad.Var[T]) {
 	}
 }
 
-// pullWeights adds WeightGradient(delta, x) to the adjoint of the weights, the first operand of y,
-// and the sum of ybar over pixels and samples to the adjoint of the bias, the third operand. The
-// bias has one element for each of the given number of channels.
+// pullWeights adds WeightGradient(delta, x) to the adjoint of the weights, which are operand 0
+// of y. It adds the sum of ybar over pixels and samples to the adjoint of the bias [channels×1],
+// which is operand 2 of y.
 func pullWeights[T linalg.Float](s *ad.Sweep[T], g *Geometry, y, ybar, delta, x *ad.Var[T], channels int) {
 	w, bias := y.Operand(0), y.Operand(2)
 	if sum, add, ok := s.Destination(w); ok {
@@ -62,7 +62,7 @@ func pullWeights[T linalg.Float](s *ad.Sweep[T], g *Geometry, y, ybar, delta, x 
 	}
 }
 
-// WeightGradient returns y [Taps×OutC], the gradient of ⟨Δ, W ∗ X⟩ with respect to W, for
+// WeightGradient returns the gradient y [Taps×OutC] of ⟨Δ, W ∗ X⟩ with respect to W for
 // delta [Out×B] and x [In×B]. The adjoints are Δ̄ = ȳ ∗ X and X̄ = ȳᵀ ∗ Δ.
 func WeightGradient[T linalg.Float](g *Geometry, delta, x *ad.Var[T]) *ad.Var[T] {
 	tape := delta.Tape()
