@@ -53,7 +53,7 @@ type section struct {
 
 // A statement is a claim that the paper makes, or a claim that follows from the paper.
 type statement struct {
-	equation string // number and label; empty for a claim in the text
+	equation string // number and label of the equation; empty for a claim in the text
 	claim    string
 	check    func(t *testing.T)
 }
@@ -61,94 +61,94 @@ type statement struct {
 // paper is the table of contents.
 var paper = []section{
 	{"2.1 Unbiased likelihood and evidence lower bound estimators", []statement{
-		{"eq. 1, eq:unbiased", "the mean of p̂ is p(x)", estimateIsUnbiased},
-		{"eq. 2, eqn:ELBO_single", "the mean of log p̂ is a lower bound of log p(x)", elboIsLowerBound},
-		{"", "the standard framework: p̂ = p(x,z)∕q(z|x)", standardFramework},
-		{"", "IWAE: the variance of p̂ falls with the number of samples", iwaeVariance},
-		{"", "IWAE: the bound is tighter with more samples", iwaeBound},
-		{"", "IWAE: log p̂ from L samples, and its standard error", iwaeEstimate},
-		{"", "IWAE: the standard error is the standard deviation of repeated estimates", iwaeStandardError},
-		{"", "the reparameterised gradient of log p̂ is unbiased for the gradient of the ELBO, K = 0", gradientIsUnbiased},
-		{"", "the reparameterised gradient of log p̂ is unbiased for the gradient of the ELBO, K ≥ 1", flowGradientIsUnbiased},
+		{"eq. 1, eq:unbiased", "the expectation of p̂ is p(x)", estimateIsUnbiased},
+		{"eq. 2, eqn:ELBO_single", "the expectation of log p̂ is a lower bound on log p(x)", elboIsLowerBound},
+		{"", "the standard variational framework: p̂ = p(x,z)∕q(z|x)", standardFramework},
+		{"", "IWAE: the variance of p̂ from L samples is proportional to 1∕L", iwaeVariance},
+		{"", "IWAE: the bound increases with the number of samples", iwaeBound},
+		{"", "IWAE: log p̂ and its standard error for given importance weights", iwaeEstimate},
+		{"", "IWAE: the reported standard error equals the standard deviation of repeated estimates", iwaeStandardError},
+		{"", "the reparameterised gradient of log p̂ is unbiased for K = 0", gradientIsUnbiased},
+		{"", "the reparameterised gradient of log p̂ is unbiased for K ≥ 1", flowGradientIsUnbiased},
 	}},
 	{"2.2 Unbiased likelihood estimator using time-inhomogeneous MCMC", []statement{
-		{"eq. 3, eq:generalizedJarzynski, and eq. 4, eq:optimalestimator", "any reverse kernels are unbiased, r^opt has the least variance", reverseKernels},
-		{"eq. 3, eq:generalizedJarzynski", "in reverse from the posterior, the mean of 1∕p̂ is 1∕p(x), and log p̂ an upper bound", reverseEstimate},
+		{"eq. 3, eq:generalizedJarzynski, and eq. 4, eq:optimalestimator", "p̂ is unbiased for any reverse kernels, and r^opt minimises its variance", reverseKernels},
+		{"eq. 3, eq:generalizedJarzynski", "on the reverse chain from the posterior, E[1∕p̂] = 1∕p(x) and E[log p̂] ≥ log p(x)", reverseEstimate},
 		{"", "annealed importance sampling: the reverse kernels are suboptimal", aisIsSuboptimal},
 		{"", "annealed importance sampling: the kernels leave p^k invariant and are reversible", aisKernels},
-		{"", "annealed importance sampling: unbiased, forward for p(x) and in reverse for 1∕p(x)", aisIsUnbiased},
-		{"", "annealed importance sampling: both bounds enclose log p(x), and their gap closes as K grows", aisBounds},
+		{"", "annealed importance sampling: E[p̂] = p(x) on the forward chain, E[1∕p̂] = 1∕p(x) on the reverse chain", aisIsUnbiased},
+		{"", "annealed importance sampling: two bounds enclose log p(x), and their gap decreases as K increases", aisBounds},
 		{"", "with Metropolis steps the gradient of log p̂ is biased, although p̂ is unbiased", metropolisGradient},
 	}},
 	{"2.3 Using Hamiltonian dynamics", []statement{
-		{"eq. 5, eq:estimatorHMC, left", "q^K is a density", flowDensity},
+		{"eq. 5, eq:estimatorHMC, left", "q^K is a density, so its integral is 1", flowDensity},
 		{"eq. 5, eq:estimatorHMC, right, and eq. 6, eqn:reparameterization", "p̂ = p̄∕q^K", flowEstimate},
-		{"eq. 5, eq:estimatorHMC", "a special case of eq. 3 with the optimal reverse kernels", flowIsChain},
+		{"eq. 5, eq:estimatorHMC", "p̂ is a special case of eq. 3 with the optimal reverse kernels", flowIsChain},
 		{"", "the maps Φ^k are diffeomorphisms", flowIsDiffeomorphism},
-		{"", "a homogeneous flow gives the standard estimate", homogeneousFlow},
-		{"", "a homogeneous flow has a high variance", homogeneousVariance},
-		{"", "leapfrog discretises Hamiltonian dynamics: energy is conserved to second order", energyConservation},
-		{"", "leapfrog discretises Hamiltonian dynamics: reversible under a momentum flip", reversibility},
-		{"", "leapfrog discretises Hamiltonian dynamics: symplectic", symplecticity},
-		{"", "tempering explores isolated modes, and the variance falls", temperingExplores},
-		{"eqs. 7 to 9, eqn:lf1, eqn:lf2, eqn:lf3", "the leapfrog step", leapfrogStep},
-		{"eqs. 7 to 9, eqn:lf1, eqn:lf2, eqn:lf3", "each is a shear, and a step has unit Jacobian", shears},
-		{"", "α_k are in (0,1): 0 < β_0 < … < β_K = 1", inverseTemperatures},
-		{"", "fixed and free tempering coincide where their α_k agree: β_0 = Πα_k²", temperingsCoincide},
-		{"", "Φ^k is a leapfrog step, then cooling", leapfrogThenCooling},
-		{"", "the Jacobians are α_k^ℓ, their product is β_0^(ℓ∕2)", jacobians},
+		{"", "a time-homogeneous flow gives the standard estimate up to O(ε²)", homogeneousFlow},
+		{"", "the estimate of a time-homogeneous flow has a high variance", homogeneousVariance},
+		{"", "leapfrog discretises Hamiltonian dynamics: it conserves energy to second order", energyConservation},
+		{"", "leapfrog discretises Hamiltonian dynamics: it is reversible under a momentum flip", reversibility},
+		{"", "leapfrog discretises Hamiltonian dynamics: it is symplectic", symplecticity},
+		{"", "tempering explores isolated modes and reduces the variance of log p̂", temperingExplores},
+		{"eqs. 7 to 9, eqn:lf1, eqn:lf2, eqn:lf3", "the three equations of the leapfrog step", leapfrogStep},
+		{"eqs. 7 to 9, eqn:lf1, eqn:lf2, eqn:lf3", "each equation is a shear, and a leapfrog step has unit Jacobian", shears},
+		{"", "α_k are in (0,1), so 0 < β_0 < … < β_K = 1", inverseTemperatures},
+		{"", "β_0 = Πα_k²: fixed and free tempering with the same α_k coincide", temperingsCoincide},
+		{"", "Φ^k is a leapfrog step followed by cooling", leapfrogThenCooling},
+		{"", "the Jacobian of Φ^k is α_k^ℓ, and the product over k is β_0^(ℓ∕2)", jacobians},
 		{"", "ρ_0 ~ N(0, β_0⁻¹I), the canonical momentum distribution", canonicalMomentum},
-		{"", "footnote: step sizes per dimension are a mass matrix", massMatrix},
+		{"", "footnote: a step size per dimension has the effect of a mass matrix", massMatrix},
 		{"Algorithm 1, alg:his", "1∕√β_k is quadratic in k", quadraticTempering},
-		{"Algorithm 1, alg:his", "K steps take K+1 gradients", gradientCount},
+		{"Algorithm 1, alg:his", "K steps compute K+1 gradients", gradientCount},
 	}},
 	{"3 Stochastic Variational Inference", []statement{
-		{"eq. 10, eqn:inference_objective, and eq. 11, eqn:ELBO", "the surrogate is at most the objective, and equal for the posterior", surrogateObjective},
-		{"eq. 11, eqn:ELBO", "minibatches estimate the mean over the data and its gradient without bias", minibatches},
-		{"eq. 12, eqn:H_ELBO_simplified", "every gradient is equal to the raw bound's, draw by draw", sameGradient},
-		{"eq. 12, eqn:H_ELBO_simplified", "the same mean as the raw bound", sameMean},
-		{"eq. 12, eqn:H_ELBO_simplified", "no reduction of the variance for quadratic potentials and one ε for all steps", varianceGrows},
-		{"eq. 12, eqn:H_ELBO_simplified", "quadratic potentials and one ε for all steps: momentum adds at least its own energy", momentumEnergy},
-		{"eq. 12, eqn:H_ELBO_simplified", "quadratic potentials and one ε for all steps: the variance grows by at least ℓ∕2", quadraticVariance},
-		{"eq. 12, eqn:H_ELBO_simplified", "the variance falls for a quadratic potential with an ε for each step", quadraticCounterexample},
-		{"eq. 12, eqn:H_ELBO_simplified", "the variance falls where the momentum's term is not cancelled", steepVariance},
-		{"Algorithm 2, alg:vi", "the gradient of the average is its slope in every θ and φ", averageGradient},
+		{"eq. 10, eqn:inference_objective, and eq. 11, eqn:ELBO", "the surrogate is at most the objective, and equals it if q⁰ is the posterior", surrogateObjective},
+		{"eq. 11, eqn:ELBO", "minibatches estimate the ELBO of the data and its gradient without bias", minibatches},
+		{"eq. 12, eqn:H_ELBO_simplified", "both sides have the same gradients for each draw", sameGradient},
+		{"eq. 12, eqn:H_ELBO_simplified", "both sides have the same mean", sameMean},
+		{"eq. 12, eqn:H_ELBO_simplified", "the variance increases for quadratic potentials and one ε for all steps", varianceGrows},
+		{"eq. 12, eqn:H_ELBO_simplified", "quadratic potentials and one ε for all steps: the final energy is at least ½γ₀ᵀγ₀", momentumEnergy},
+		{"eq. 12, eqn:H_ELBO_simplified", "quadratic potentials and one ε for all steps: the variance increases by at least ℓ∕2", quadraticVariance},
+		{"eq. 12, eqn:H_ELBO_simplified", "the variance can decrease for a quadratic potential and a separate ε for each step", quadraticCounterexample},
+		{"eq. 12, eqn:H_ELBO_simplified", "the variance decreases if the final energy does not cancel ½γ₀ᵀγ₀", steepVariance},
+		{"Algorithm 2, alg:vi", "the gradient of the average ELBO equals its numerical derivative in every θ and φ", averageGradient},
 		{"Algorithm 2, alg:vi", "training increases the ELBO", trainingIncreasesELBO},
 	}},
 	{"5.1 Gaussian Model", []statement{
 		{"", "the model: z ~ N(0,I), x_i ~ N(z+Δ,Σ)", gaussianModel},
-		{"", "the mean and the scatter are sufficient statistics", sufficientStatistics},
-		{"", "log p(D) can be calculated exactly, and so can the posterior", exactEvidence},
+		{"", "the sufficient statistics are accurate for data far from zero", sufficientStatistics},
+		{"", "log p(D) and the posterior have closed forms", exactEvidence},
 		{"", "θ* maximises log p(D)", maximumLikelihood},
-		{"", "log p(D,z) is the sum over points", logJointIsSum},
-		{"", "∇U = z + NΣ⁻¹(z+Δ−x̄), and U = −log p(D,z) in spite of the sign in the text", potentialGradient},
+		{"", "log p(D,z) is a sum over the points", logJointIsSum},
+		{"", "∇U = z + NΣ⁻¹(z+Δ−x̄) for U = −log p(D,z); the text lacks the minus sign", potentialGradient},
 		{"", "HVAE: the ELBO is at most log p(D)", hvaeBound},
-		{"", "HVAE: log p(D) − ELBO is the divergence from the posterior", hvaeGap},
-		{"", "φ has d+1 parameters, a planar flow 2d+1: their number and start", parameters},
-		{"", "VB: the ELBO is the mean of its estimate", vbBound},
-		{"", "VB: log p(D) − ELBO is the divergence from the posterior", vbGap},
-		{"", "planar flow: Rezende and Mohamed's eqs. 10 to 12 and appendix A.1, layer by layer", planarLayers},
-		{"", "planar flow: Rezende and Mohamed's eqs. 11 and 12, the log determinant", planarLogDet},
-		{"", "planar flow: Rezende and Mohamed's eq. 13, the density", planarDensity},
-		{"", "planar flow: the bound is the mean of the log of an unbiased estimate", planarBound},
+		{"", "HVAE: log p(D) − ELBO is the divergence of q^K from the posterior", hvaeGap},
+		{"", "φ has d+1 parameters and a planar flow has 2d+1; their initial values", parameters},
+		{"", "VB: the ELBO in closed form is the mean of log p(D,z) − log q(z)", vbBound},
+		{"", "VB: log p(D) − ELBO is the divergence of q from the posterior", vbGap},
+		{"", "planar flow: z_K and the log determinant (Rezende and Mohamed's eqs. 10 to 12 and appendix A.1)", planarLayers},
+		{"", "planar flow: the log determinant of the numerical Jacobian (Rezende and Mohamed's eqs. 11 and 12)", planarLogDet},
+		{"", "planar flow: q_K is a density, so its integral is 1 (Rezende and Mohamed's eq. 13)", planarDensity},
+		{"", "planar flow: p̂ is unbiased, and the bound is the mean of log p̂", planarBound},
 		{"", "the true Δ and σ", trueParameters},
 		{"", "N = 10⁴ points, ten datasets, learning rate 10⁻³, ε in (0, ξ)", gaussianHyperparameters},
-		{"", "RMSProp", rmsProp},
+		{"", "training with RMSProp", rmsProp},
 		{"figure 1a, fig:all_methods", "as the dimension increases, HVAE performs best", figure1a},
-		{"figure 1b, fig:temp_vs_no_temp", "for d = 2 and N = 1000 the tempered methods perform better", figure1b},
+		{"figure 1b, fig:temp_vs_no_temp", "the tempered methods perform better, here for d = 2 and N = 1000", figure1b},
 	}},
 	{"5.2 Generative Model for MNIST", []statement{
-		{"", "x|z are Bernoulli pixels", bernoulliPixels},
-		{"", "the inference and the generative network", networks},
-		{"", "HVAE on top of the VAE: equal for K = 0", vaeWithoutSteps},
-		{"", "z_0 = μ + Σ^½·ε, and the VAE's bound", vaeBound},
-		{"", "gradients in θ and φ", networkGradients},
-		{"", "stochastic binarisation", stochasticBinarisation},
-		{"", "Adamax", adamax},
-		{"", "early stopping", earlyStopping},
+		{"", "the pixels x|z are independent Bernoulli variables", bernoulliPixels},
+		{"", "the layers of the inference network and the generative network", networks},
+		{"", "HVAE on top of the VAE: for K = 0 it is the VAE", vaeWithoutSteps},
+		{"", "z_0 = μ + Σ^½·ε, and the VAE's ELBO", vaeBound},
+		{"", "the gradients in θ and φ equal numerical derivatives", networkGradients},
+		{"", "stochastic binarisation of the images", stochasticBinarisation},
+		{"", "training with Adamax", adamax},
+		{"", "training stops early if the validation loss does not improve", earlyStopping},
 		{"", "ℓ = 64, learning rate 10⁻³, patience 100, 1000 importance samples, three estimates", mnistHyperparameters},
-		{"", "NLL from importance samples", importanceNLL},
-		{"", "bounds of log p(x) by annealed importance sampling, section 2.2", annealedBounds},
+		{"", "importance samples estimate p(x) without bias, and the NLL from above", importanceNLL},
+		{"", "annealed importance sampling (section 2.2) bounds log p(x) from both sides", annealedBounds},
 		{"", "samples from the HVAE's approximate posterior have covariance across dimensions", posteriorCovariance},
 		{"", "the standard deviation over three estimates is no larger than 0.12 nats, as published", publishedDeviations},
 		{"table 1, tab:mnist_nll", "the published values are the means of the supplement's runs", publishedTable},
@@ -255,20 +255,20 @@ func iwaeVariance(t *testing.T) {
 // differences between the bounds have small standard errors. The estimate from all 65,536 draws
 // together must equal log p(x).
 func iwaeBound(t *testing.T) {
-	const most = 64
+	const blockSize = 64
 	logs, logEvidence := iwaeDraws()
 	var last []float64
-	for _, L := range []int{1, 4, 16, most} {
-		estimates := meanEstimates(logs, L, most)
+	for _, L := range []int{1, 4, 16, blockSize} {
+		estimates := meanEstimates(logs, L, blockSize)
 		if last != nil {
-			checkZ(t, hvaetest.Differences(estimates, last), 0, zBound, inf, "the increase of the bound to L = %d", L)
+			checkZ(t, hvaetest.Differences(estimates, last), 0, zBound, inf, "the increase of the bound from the previous L to L = %d", L)
 		}
-		checkZ(t, estimates, logEvidence, -inf, zBound, "L = %d: the mean of log p̂", L)
+		checkZ(t, estimates, logEvidence, -inf, zBound, "L = %d: the bound", L)
 		last = estimates
 	}
 	all := hvae.ImportanceEstimate(logs)
 	if z := (all.Log - logEvidence) / all.StandardError; !(math.Abs(z) <= zBound) || !(all.StandardError <= 0.02) {
-		t.Errorf("the estimate from all draws is %.4f ± %.4f, want log p(x) = %.4f", all.Log, all.StandardError, logEvidence)
+		t.Errorf("the estimate from all draws is %.4f ± %.4f, want log p(x) = %.4f and a standard error of at most 0.02", all.Log, all.StandardError, logEvidence)
 	}
 }
 
@@ -280,14 +280,14 @@ func iwaeBound(t *testing.T) {
 func iwaeEstimate(t *testing.T) {
 	for _, shift := range []float64{0, 1000, -1000} {
 		e := hvae.ImportanceEstimate([]float64{shift, shift + math.Log(3)})
-		checkNear(t, e.Log-shift, math.Log(2), 1e-12, "log p̂, shifted by %v", shift)
-		checkNear(t, e.StandardError, 0.5, 1e-12, "the standard error, shifted by %v", shift)
+		checkNear(t, e.Log-shift, math.Log(2), 1e-12, "log weights shifted by %v: the shift-corrected log p̂", shift)
+		checkNear(t, e.StandardError, 0.5, 1e-12, "log weights shifted by %v: the standard error", shift)
 	}
 	if e := hvae.ImportanceEstimate([]float64{-7}); e.Log != -7 || !math.IsInf(e.StandardError, 1) {
-		t.Errorf("the estimate from one draw is %+v, want −7 ± Inf", e)
+		t.Errorf("the estimate from one log weight is %+v, want −7 ± Inf", e)
 	}
 	if e := hvae.ImportanceEstimate([]float64{5, 5, 5}); e.Log != 5 || e.StandardError != 0 {
-		t.Errorf("the estimate from three equal draws is %+v, want 5 ± 0", e)
+		t.Errorf("the estimate from three equal log weights is %+v, want 5 ± 0", e)
 	}
 }
 
@@ -309,8 +309,8 @@ func iwaeStandardError(t *testing.T) {
 		reported += e.StandardError / repeats
 	}
 	_, se := hvaetest.MeanSE(estimates)
-	// The relative standard error of a standard deviation from n values is 1/√2n.
-	checkNear(t, reported/(se*math.Sqrt(repeats)), 1, zBound/math.Sqrt(2*repeats), "the ratio of the standard errors")
+	// The relative standard error of a standard deviation that is estimated from n values is 1/√(2n).
+	checkNear(t, reported/(se*math.Sqrt(repeats)), 1, zBound/math.Sqrt(2*repeats), "the mean reported standard error, divided by the standard deviation of the estimates,")
 }
 
 // gradientIsUnbiased checks E[∇ log p̂(x)] = ∇ L_ELBO(θ, φ; x) for K = 0. The paper: "we only
@@ -363,7 +363,7 @@ func flowGradientIsUnbiased(t *testing.T) {
 				moved := model.Theta{Delta: v[:1], Sigma: []float64{math.Exp(v[1])}}
 				return affineELBO(data, moved, 0, K, 0.5/(1+math.Exp(-v[2])), 1+math.Exp(v[3]))
 			}, 1e-2)
-			checkMean(t, samples[i], want, 0.03, "K = %d: the gradient in %s", K, p.Name) // most slopes are 0.3 to 2
+			checkMean(t, samples[i], want, 0.03, "K = %d: the gradient in %s", K, p.Name) // most gradients are 0.3 to 2
 		}
 	}
 }
@@ -384,27 +384,27 @@ func flowGradientIsUnbiased(t *testing.T) {
 func reverseKernels(t *testing.T) {
 	const draws, evidence = 100000, 1.7
 	logJoint := func(z float64) float64 { return math.Log(evidence) + logNormal(z, 0.4, 0.5) }
-	var best, bestSquares []float64                // log p̂ and (p̂ − p(x))² for the optimal kernels
-	for _, wrong := range []float64{1, 0.9, 0.7} { // factor of the means and variances of r^k
+	var best, bestSquares []float64                 // log p̂ and (p̂ − p(x))² for the optimal kernels
+	for _, factor := range []float64{1, 0.9, 0.7} { // multiplies the means and variances of r^opt
 		rng := random.Stream(50, "chain")
-		chain, q0, qK := autoregressiveChain(rng, wrong, logJoint)
+		chain, q0, qK := autoregressiveChain(rng, factor, logJoint)
 		logs, optimal := make([]float64, draws), make([]float64, draws)
 		for i := range logs {
 			zK, logEstimate := chain.forward(q0.draw(rng))
 			logs[i], optimal[i] = logEstimate[0], logJoint(zK)-qK.log(zK)
 		}
 		estimates := hvaetest.Apply(logs, math.Exp)
-		checkMean(t, estimates, evidence, 0.02, "reverse kernels times %v: E[p̂]", wrong)
+		checkMean(t, estimates, evidence, 0.02, "reverse kernels multiplied by %v: E[p̂]", factor)
 		squares := hvaetest.Apply(estimates, func(p float64) float64 { return (p - evidence) * (p - evidence) })
-		if wrong == 1 {
-			checkDistance(t, logs, optimal, 1e-12, "with the optimal kernels, log p̂")
-			checkZ(t, logs, math.Log(evidence), -inf, -zBound, "the bound of the optimal kernels")
+		if factor == 1 {
+			checkDistance(t, logs, optimal, 1e-12, "optimal reverse kernels: log p̂")
+			checkZ(t, logs, math.Log(evidence), -inf, -zBound, "optimal reverse kernels: the bound")
 			best, bestSquares = logs, squares
 			continue
 		}
-		// The chains are the same, so the differences have small standard errors.
-		checkZ(t, hvaetest.Differences(squares, bestSquares), 0, zBound, inf, "reverse kernels times %v: the additional variance", wrong)
-		checkZ(t, hvaetest.Differences(best, logs), 0, zBound, inf, "reverse kernels times %v: the decrease of the bound", wrong)
+		// All factors use the same chains, so the differences have small standard errors.
+		checkZ(t, hvaetest.Differences(squares, bestSquares), 0, zBound, inf, "reverse kernels multiplied by %v: the increase of Var(p̂)", factor)
+		checkZ(t, hvaetest.Differences(best, logs), 0, zBound, inf, "reverse kernels multiplied by %v: the decrease of the bound", factor)
 	}
 }
 
@@ -419,17 +419,17 @@ func reverseEstimate(t *testing.T) {
 	const draws, evidence = 50000, 1.7
 	posterior := normal{0.4, 2}
 	logJoint := func(z float64) float64 { return math.Log(evidence) + posterior.log(z) }
-	for _, wrong := range []float64{1, 0.9} {
+	for _, factor := range []float64{1, 0.9} {
 		rng := random.Stream(51, "chain")
-		chain, _, _ := autoregressiveChain(rng, wrong, logJoint)
+		chain, _, _ := autoregressiveChain(rng, factor, logJoint)
 		logs := make([]float64, draws)
 		for i := range logs {
 			_, logEstimate := chain.reverse(posterior.draw(rng))
 			logs[i] = logEstimate[0]
 		}
 		inverse := hvaetest.Apply(logs, func(l float64) float64 { return evidence * math.Exp(-l) })
-		checkMean(t, inverse, 1, 0.01, "reverse kernels times %v: p(x)·E[1/p̂]", wrong)
-		checkZ(t, logs, math.Log(evidence), zBound, inf, "reverse kernels times %v: the upper bound", wrong)
+		checkMean(t, inverse, 1, 0.01, "reverse kernels multiplied by %v: p(x)·E[1/p̂]", factor)
+		checkZ(t, logs, math.Log(evidence), zBound, inf, "reverse kernels multiplied by %v: the upper bound", factor)
 	}
 }
 
@@ -456,22 +456,22 @@ func aisIsSuboptimal(t *testing.T) {
 		precision := (1-beta)/q0.variance + beta/posterior.variance
 		bridge := normal{((1-beta)*q0.mean/q0.variance + beta*posterior.mean/posterior.variance) / precision, 1 / precision}
 		step := func(z float64) normal { return normal{bridge.mean + a*(z-bridge.mean), (1 - a*a) * bridge.variance} }
-		chain.kernels = append(chain.kernels, normalKernel{rng, step, step}) // a reversible kernel
+		chain.kernels = append(chain.kernels, normalKernel{rng, step, step}) // reversible, so each kernel is its own reversal
 		marginal = normal{bridge.mean + a*(marginal.mean-bridge.mean), a*a*marginal.variance + (1-a*a)*bridge.variance}
 	}
-	var reversals, optimal []float64 // p̂/p(x)
+	var reversals, optimal []float64 // draws of p̂/p(x)
 	for range draws {
 		zK, logEstimate := chain.forward(q0.draw(rng))
 		reversals = append(reversals, math.Exp(logEstimate[0])/evidence)
 		optimal = append(optimal, math.Exp(posterior.log(zK)-marginal.log(zK)))
 	}
-	checkMean(t, reversals, 1, inf, "E[p̂]/p(x) with the kernels of AIS")
-	checkMean(t, optimal, 1, inf, "E[p̂]/p(x) with the optimal kernels")
+	checkMean(t, reversals, 1, inf, "reverse kernels of AIS: E[p̂]/p(x)")
+	checkMean(t, optimal, 1, inf, "optimal reverse kernels: E[p̂]/p(x)")
 	square := func(p float64) float64 { return (p - 1) * (p - 1) }
 	more := hvaetest.Differences(hvaetest.Apply(reversals, square), hvaetest.Apply(optimal, square))
-	checkZ(t, more, 0, 2*zBound, inf, "the additional variance of p̂/p(x)")
+	checkZ(t, more, 0, 2*zBound, inf, "the increase of Var(p̂/p(x)) with the reverse kernels of AIS")
 	less := hvaetest.Differences(hvaetest.Apply(optimal, math.Log), hvaetest.Apply(reversals, math.Log))
-	checkZ(t, less, 0, 2*zBound, inf, "the decrease of the bound")
+	checkZ(t, less, 0, 2*zBound, inf, "the decrease of the bound with the reverse kernels of AIS")
 }
 
 // aisKernels checks that kernel k of AIS leaves the bridging density
@@ -499,7 +499,7 @@ func aisKernels(t *testing.T) {
 		rate := a.Move(end, k, streams)
 		moved := hvaetest.Distance(end.Z.Data, z.Data) / math.Sqrt(draws)
 		if rate < 0.4 || rate > 0.9 || moved < 0.5 {
-			t.Errorf("k = %d: the acceptance rate is %.2f and the root mean square distance is %.2f, want 0.4 to 0.9 and at least 0.5", k, rate, moved)
+			t.Errorf("k = %d: the acceptance rate is %.2f, want 0.4 to 0.9; the root mean square of ‖z′ − z‖ is %.2f, want at least 0.5", k, rate, moved)
 		}
 		for i, f := range functions {
 			g := functions[(i+1)%len(functions)]
@@ -509,8 +509,8 @@ func aisKernels(t *testing.T) {
 				invariant[j] = f(x2, y2) - f(x, y)
 				reversible[j] = f(x, y)*g(x2, y2) - f(x2, y2)*g(x, y)
 			}
-			checkMean(t, invariant, 0, inf, "k = %d: the change of function %d", k, i)
-			checkMean(t, reversible, 0, inf, "k = %d: the asymmetry of functions %d and %d", k, i, (i+1)%len(functions))
+			checkMean(t, invariant, 0, inf, "k = %d: E[f(z′)] − E[f(z)] for function %d", k, i)
+			checkMean(t, reversible, 0, inf, "k = %d: E[f(z)g(z′)] − E[f(z′)g(z)] for functions %d and %d", k, i, (i+1)%len(functions))
 		}
 	}
 }
@@ -543,12 +543,12 @@ func aisBounds(t *testing.T) {
 			upper, upperSE := hvaetest.MeanSE(backward)
 			gap, se := upper-lower, math.Hypot(lowerSE, upperSE)
 			if !(gap < last-zBound*math.Hypot(se, lastSE)) {
-				t.Errorf("%s, K = %d: the gap is %.4f ± %.4f, not smaller than %.4f ± %.4f with fewer steps", target.name, K, gap, se, last, lastSE)
+				t.Errorf("%s, K = %d: the gap between the bounds is %.4f ± %.4f, want it smaller than %.4f ± %.4f, the gap for the previous K", target.name, K, gap, se, last, lastSE)
 			}
 			last, lastSE = gap, se
 		}
 		if !(last < 0.35) {
-			t.Errorf("%s: the gap for K = 64 is %.4f, want less than 0.35", target.name, last)
+			t.Errorf("%s: the gap between the bounds for K = 64 is %.4f, want less than 0.35", target.name, last)
 		}
 	}
 }
@@ -577,12 +577,12 @@ func metropolisGradient(t *testing.T) {
 		logEstimates := ad.Add(rejected, ad.Mul(weight, ad.Sub(accepted, rejected)))
 		gradients := ad.Grad(logEstimates, thetas).Value.Data
 		if !metropolis {
-			checkMean(t, gradients, want, inf, "the gradient without rejections")
+			checkMean(t, gradients, want, inf, "without Metropolis steps: the gradient")
 			continue
 		}
-		checkMean(t, hvaetest.Apply(logEstimates.Value.Data, math.Exp), 1, 0.01, "E[p̂]")
+		checkMean(t, hvaetest.Apply(logEstimates.Value.Data, math.Exp), 1, 0.01, "with Metropolis steps: E[p̂]")
 		if z := hvaetest.Z(gradients, want); !(math.Abs(z) > 4*zBound) {
-			t.Errorf("with rejections the z-score of the gradient's bias is %.1f, want more than four times the bound", z)
+			t.Errorf("with Metropolis steps the bias of the gradient is %.1f standard errors, want more than %.0f", z, 4*zBound)
 		}
 	}
 }
@@ -675,10 +675,10 @@ func flowIsChain(t *testing.T) {
 		}
 		end, forward := chain.forward(sample.Start)
 		norm := hvaetest.Norm(forward)
-		checkDistance(t, forward, sample.LogEstimate().Value.Data, 1e-12*norm, "%v: eq. 3 and Algorithm 1", s)
+		checkDistance(t, forward, sample.LogEstimate().Value.Data, 1e-12*norm, "%v: log p̂ of eq. 3 and of Algorithm 1", s)
 		start, backward := chain.reverse(end)
-		checkDistance(t, backward, forward, 1e-11*norm, "%v: eq. 3 in reverse", s)
-		checkDistance(t, start.Z.Value.Data, sample.Start.Z.Value.Data, 1e-11, "%v: the start of the reverse chain", s)
+		checkDistance(t, backward, forward, 1e-11*norm, "%v: log p̂ of the reverse and the forward chain", s)
+		checkDistance(t, start.Z.Value.Data, sample.Start.Z.Value.Data, 1e-11, "%v: z₀ after the forward and the reverse chain", s)
 	}
 }
 
@@ -703,12 +703,12 @@ func flowIsDiffeomorphism(t *testing.T) {
 func homogeneousFlow(t *testing.T) {
 	const n, length = 400, 2.0
 	bimodal := hvaetest.Bimodal{Dims: 2}
-	standard := flowDraws(bimodal, 1, 0, 1, n) // one step of length zero
+	standard := flowDraws(bimodal, 1, 0, 1, n) // one step of size zero does not move z₀
 	var last float64
 	for _, K := range []int{20, 40, 80, 160} {
 		d := hvaetest.Distance(flowDraws(bimodal, K, length/float64(K), 1, n), standard)
 		if ratio := last / d; K > 20 && (ratio < 3.8 || ratio > 4.2) {
-			t.Errorf("K = %d: with half the step size the difference is smaller by a factor of %.2f, want 4", K, ratio)
+			t.Errorf("K = %d: halving ε divides the difference from the standard estimate by %.2f, want 3.8 to 4.2", K, ratio)
 		}
 		last = d
 	}
@@ -730,11 +730,11 @@ func homogeneousVariance(t *testing.T) {
 	for _, K := range []int{10, 40} {
 		v, se := variance(K, epsilon, 1)
 		if !(math.Abs(v-standard) <= zBound*math.Hypot(se, standardSE)) || !(se <= 0.1*v) {
-			t.Errorf("K = %d: Var(p̂/p) = %.3f ± %.3f, want %.3f ± %.3f as for the standard estimate", K, v, se, standard, standardSE)
+			t.Errorf("K = %d: Var(p̂/p) is %.3f ± %.3f without tempering, want %.3f ± %.3f, the variance of the standard estimate, and a standard error of at most 10 %%", K, v, se, standard, standardSE)
 		}
 	}
 	if v, se := variance(K, epsilon, 4); !(1.5*(v+zBound*se) < standard) {
-		t.Errorf("with tempering Var(p̂/p) = %.3f ± %.3f, want it smaller than %.3f without tempering by a factor of 1.5", v, se, standard)
+		t.Errorf("Var(p̂/p) is %.3f ± %.3f with tempering, want it smaller by a factor of 1.5 than %.3f, the variance of the standard estimate", v, se, standard)
 	}
 }
 
@@ -747,7 +747,7 @@ func energyConservation(t *testing.T) {
 		var tp tape
 		return -target.LogJoint(tp.Const(linalg.Column(s[:3]...))).Scalar() + 0.5*math.Pow(hvaetest.Norm(s[3:]), 2)
 	}
-	drift := func(steps int) float64 {
+	energyError := func(steps int) float64 {
 		e := 0.8 / float64(steps)
 		step, s := leapfrog(target, []float64{e, e, e}), phasePoint
 		for range steps {
@@ -755,13 +755,13 @@ func energyConservation(t *testing.T) {
 		}
 		return energy(s) - energy(phasePoint)
 	}
-	last := drift(8)
+	last := energyError(8)
 	if math.Abs(last) < 1e-5 {
-		t.Fatalf("the energy error %.1e is too small to measure", last)
+		t.Fatalf("the energy error with 8 steps is %.1e, want at least 1e-5, so that its order can be measured", last)
 	}
 	for _, steps := range []int{16, 32, 64} {
-		d := drift(steps)
-		checkNear(t, math.Log2(last/d), 2, 0.1, "the order of the energy error %.2e with %d steps", d, steps)
+		d := energyError(steps)
+		checkNear(t, math.Log2(last/d), 2, 0.1, "the order of the energy error (%.2e with %d steps)", d, steps)
 		last = d
 	}
 }
@@ -772,9 +772,9 @@ func reversibility(t *testing.T) {
 	step := leapfrog(hvaetest.Bimodal{Dims: 3}, stepSizes)
 	flip := func(s []float64) []float64 { return []float64{s[0], s[1], s[2], -s[3], -s[4], -s[5]} }
 	back := flip(step(flip(step(phasePoint))))
-	checkDistance(t, back, phasePoint, 1e-14, "step, flip, step, flip")
+	checkDistance(t, back, phasePoint, 1e-14, "(z, ρ) after step, flip, step, flip")
 	if d := hvaetest.Distance(flip(step(phasePoint)), flip(phasePoint)); d < 0.1 {
-		t.Errorf("the step moves the point only by %v, want at least 0.1", d)
+		t.Errorf("a leapfrog step moves (z, ρ) by %v, want at least 0.1", d)
 	}
 }
 
@@ -816,21 +816,21 @@ func temperingExplores(t *testing.T) {
 		r.changedSE = math.Sqrt(r.changed * (1 - r.changed) / draws)
 		return r
 	}
-	fall := func(a, b result) float64 { return (a.variance - b.variance) / math.Hypot(a.varianceSE, b.varianceSE) }
+	decrease := func(a, b result) float64 { return (a.variance - b.variance) / math.Hypot(a.varianceSE, b.varianceSE) }
 	var last, first result
 	for i, K := range []int{4, 8, 16, 32, 64} {
 		with, without := run(K, 3), run(K, 1)
 		if i == 0 {
 			first = without
-		} else if z := fall(last, with); !(z > zBound) {
-			t.Errorf("with tempering, K = %d: the variance of log p̂ changes from %.2f to %.2f, z = %.1f, want a decrease", K, last.variance, with.variance, z)
+		} else if z := decrease(last, with); !(z > zBound) {
+			t.Errorf("with tempering, K = %d: the variance of log p̂ changes from %.2f for the previous K to %.2f, z = %.1f; want a decrease by more than 4.5 standard errors", K, last.variance, with.variance, z)
 		}
-		if z := fall(first, without); !(math.Abs(z) < zBound) || !(without.varianceSE < 0.05*without.variance) {
-			t.Errorf("without tempering, K = %d: the variance of log p̂ changes from %.2f to %.2f, z = %.1f, want a constant", K, first.variance, without.variance, z)
+		if z := decrease(first, without); !(math.Abs(z) < zBound) || !(without.varianceSE < 0.05*without.variance) {
+			t.Errorf("without tempering, K = %d: the variance of log p̂ is %.2f for K = 4 and %.2f for this K, z = %.1f; want the same variance, with a standard error below 5 %%", K, first.variance, without.variance, z)
 		}
 		z := (with.changed - without.changed) / math.Hypot(with.changedSE, without.changedSE)
 		if !(z > zBound) || !(without.changed < 0.04) {
-			t.Errorf("K = %d: %.2f %% of the draws change modes with tempering and %.2f %% without, want more with tempering", K, 100*with.changed, 100*without.changed)
+			t.Errorf("K = %d: %.2f %% of the draws change modes with tempering and %.2f %% without; want more with tempering, and at most 4 %% without", K, 100*with.changed, 100*without.changed)
 		}
 		if with.mean > 0 || without.mean > 0 {
 			t.Errorf("K = %d: the ELBO is %.3f with tempering and %.3f without, want at most log p(x) = 0", K, with.mean, without.mean)
@@ -838,7 +838,7 @@ func temperingExplores(t *testing.T) {
 		last = with
 	}
 	if last.variance > first.variance/5 {
-		t.Errorf("for K = 64 the variance is %.2f with tempering, want at most a fifth of %.2f", last.variance, first.variance)
+		t.Errorf("K = 64: the variance of log p̂ is %.2f with tempering, want at most a fifth of %.2f, the variance without tempering", last.variance, first.variance)
 	}
 }
 
@@ -851,7 +851,7 @@ func temperingExplores(t *testing.T) {
 func leapfrogStep(t *testing.T) {
 	target := hvaetest.Bimodal{Dims: 3}
 	lf1, lf2, lf3 := leapfrogByHand(target, stepSizes)
-	checkDistance(t, leapfrog(target, stepSizes)(phasePoint), lf3(lf2(lf1(phasePoint))), 1e-10, "one step")
+	checkDistance(t, leapfrog(target, stepSizes)(phasePoint), lf3(lf2(lf1(phasePoint))), 1e-10, "(z, ρ) after one step")
 }
 
 // shears checks that a leapfrog step "has unit Jacobian since each equation describes a shear
@@ -865,19 +865,19 @@ func shears(t *testing.T) {
 		J := hvaetest.Jacobian(lf, phasePoint)
 		for r := range 6 {
 			for c := range 6 {
-				shear := (r < 3) != (c < 3) && (r < 3) == (i == 1) // block ∂z/∂ρ of lf2; block ∂ρ/∂z of lf1 and lf3
+				shear := (r < 3) != (c < 3) && (r < 3) == (i == 1) // in block ∂z/∂ρ of lf2, or ∂ρ/∂z of lf1 and lf3
 				want := 0.0
 				if r == c {
 					want = 1
 				}
 				if !shear {
-					checkNear(t, J.At(r, c), want, 1e-6, "equation lf%d: ∂%d/∂%d", i+1, r, c)
+					checkNear(t, J.At(r, c), want, 1e-6, "equation lf%d: element (%d, %d) of the Jacobian", i+1, r, c)
 				}
 			}
 		}
 	}
 	det := hvaetest.Determinant(hvaetest.Jacobian(leapfrog(target, stepSizes), phasePoint))
-	checkNear(t, det, 1, 1e-9, "the Jacobian determinant of a step")
+	checkNear(t, det, 1, 1e-9, "the Jacobian determinant of a leapfrog step")
 }
 
 // inverseTemperatures checks 0 < β₀ < β₁ < … < β_K = 1, where α_k = √(β_{k−1}/β_k). The paper: "we
@@ -889,11 +889,11 @@ func inverseTemperatures(t *testing.T) {
 			var tp tape
 			fixed := hvae.FixedTempering(tp.Scalar(s))
 			invSqrtBeta0, _ := temperingOf(fixed, K)
-			checkNear(t, invSqrtBeta0, s, 1e-15*s, "1/√β₀")
+			checkNear(t, invSqrtBeta0, s, 1e-15*s, "K = %d: 1/√β₀", K)
 			for _, tempering := range []hvae.Tempering[float64]{fixed, hvaetest.Scheme{Tempering: "free", K: K}.Cooling(&tp)} {
 				beta := betas(tempering, K)
 				if len(beta) != K+1 || !(math.Abs(beta[K]-1) <= 1e-12) {
-					t.Fatalf("K = %d: there are %d inverse temperatures and the last is %v, want K + 1 and 1", K, len(beta), beta[len(beta)-1])
+					t.Fatalf("K = %d: %d inverse temperatures, the last of which is %v; want K + 1, the last of which is 1", K, len(beta), beta[len(beta)-1])
 				}
 				for k := 1; k <= K; k++ {
 					if !(0 < beta[k-1] && beta[k-1] < beta[k]) {
@@ -920,7 +920,7 @@ func temperingsCoincide(t *testing.T) {
 			return slices.Concat(s.LogEstimate().Value.Data, s.ELBO().Value.Data)
 		}
 		want := estimates(fixed)
-		checkDistance(t, estimates(free), want, 1e-12*hvaetest.Norm(want), "K = %d: the estimates", K)
+		checkDistance(t, estimates(free), want, 1e-12*hvaetest.Norm(want), "K = %d: the estimates with free and with fixed tempering", K)
 	}
 }
 
@@ -942,7 +942,7 @@ func leapfrogThenCooling(t *testing.T) {
 			}
 		}
 		forward, _ := flowMaps(s, 3)
-		checkDistance(t, forward(phasePoint), want, 1e-9, "%v: the end of the flow", s)
+		checkDistance(t, forward(phasePoint), want, 1e-9, "%v: (z_K, ρ_K)", s)
 	}
 }
 
@@ -964,7 +964,7 @@ func jacobians(t *testing.T) {
 				product *= math.Pow(a, float64(dims))
 			}
 			want := math.Pow(invSqrtBeta0, -float64(dims))
-			checkNear(t, product, want, 1e-12*want, "%v: Π α^ℓ", s)
+			checkNear(t, product, want, 1e-12*want, "%v, ℓ = %d: Π α_k^ℓ", s, dims)
 			forward, _ := flowMaps(s, dims)
 			det := hvaetest.Determinant(hvaetest.Jacobian(forward, s0))
 			checkNear(t, math.Exp(f.LogDet(&tp, dims).Scalar()), det, 1e-7*det, "%v, ℓ = %d: exp(LogDet)", s, dims)
@@ -986,9 +986,9 @@ func canonicalMomentum(t *testing.T) {
 		beta0 := betas(f.Tempering, s.K)[0]
 		for j := range dims {
 			rho := sample.Start.Rho.Value.Row(j)
-			checkMean(t, rho, 0, inf, "%v: E[ρ]", s)
-			checkMean(t, hvaetest.Apply(rho, func(r float64) float64 { return r * r }), 1/beta0, inf, "%v: E[ρ²]", s)
-			checkMean(t, hvaetest.Apply(rho, func(r float64) float64 { return r * r * r * r }), 3/(beta0*beta0), inf, "%v: E[ρ⁴]", s)
+			checkMean(t, rho, 0, inf, "%v: E[ρ₀]", s)
+			checkMean(t, hvaetest.Apply(rho, func(r float64) float64 { return r * r }), 1/beta0, inf, "%v: E[ρ₀²]", s)
+			checkMean(t, hvaetest.Apply(rho, func(r float64) float64 { return r * r * r * r }), 3/(beta0*beta0), inf, "%v: E[ρ₀⁴]", s)
 		}
 	}
 }
@@ -1025,8 +1025,8 @@ func massMatrix(t *testing.T) {
 		kick()
 	}
 	for j, m := range masses {
-		checkNear(t, s[j], z[j], 1e-9, "z_%d", j)
-		checkNear(t, s[3+j], p[j]/math.Sqrt(m), 1e-9, "ρ_%d", j)
+		checkNear(t, s[j], z[j], 1e-9, "component %d of z", j)
+		checkNear(t, s[3+j], p[j]/math.Sqrt(m), 1e-9, "component %d of ρ", j)
 	}
 }
 
@@ -1043,7 +1043,7 @@ func quadraticTempering(t *testing.T) {
 		checkNear(t, r[k], want, 1e-12*want, "1/√β_%d", k)
 		if k >= 2 {
 			want := 2 * (1 - s) / (K * K)
-			checkNear(t, r[k]-2*r[k-1]+r[k-2], want, 1e-10*math.Abs(want), "the second difference at k = %d", k)
+			checkNear(t, r[k]-2*r[k-1]+r[k-2], want, 1e-10*math.Abs(want), "the second difference of 1/√β_k at k = %d", k)
 		}
 	}
 }
@@ -1059,15 +1059,15 @@ func gradientCount(t *testing.T) {
 		c := &hvaetest.Counter{Target: hvaetest.Bimodal{Dims: dims}}
 		sample := hvaetest.HIS(&tp, s.Flow(&tp, c, dims), dims, n, random.Stream(1, "count"))
 		sample.LogEstimate()
-		if want := s.K + 1; c.Evaluations != want { // for K = 0, the density at z₀ without its gradient
-			t.Errorf("%v: the log joint density was evaluated %d times, want %d", s, c.Evaluations, want)
+		if want := s.K + 1; c.Evaluations != want { // for K = 0, only log p(x, z₀)
+			t.Errorf("%v: log p(x, z) was evaluated %d times, want %d", s, c.Evaluations, want)
 		}
 
 		_, data, theta := points(dims, 3)
 		g := &hvaetest.ClosedFormCounter{ClosedForm: gaussian(&tp, data, theta)}
 		hvaetest.HIS(&tp, s.Flow(&tp, g, dims), dims, n, random.Stream(1, "count")).ELBO()
 		if s.K > 0 && g.Gradients != s.K+1 || s.K == 0 && g.Gradients != 0 {
-			t.Errorf("%v: ∇U was evaluated %d times, want K + 1 (0 if K = 0)", s, g.Gradients)
+			t.Errorf("%v: ∇U was evaluated %d times, want K + 1, or 0 if K = 0", s, g.Gradients)
 		}
 	}
 }
@@ -1104,11 +1104,11 @@ func surrogateObjective(t *testing.T) {
 		}
 		w, logS := 1/(1+v), math.Log(v/(1+v))/2
 		elbo := evaluate(x, 0, 2, theta[0], theta[1], w, logS, 0)
-		checkNear(t, elbo, objective, 1e-13, "θ = %v: the ELBO with the posterior as q⁰", theta)
+		checkNear(t, elbo, objective, 1e-13, "θ = %v, q⁰ = posterior: the ELBO", theta)
 		for _, K := range []int{0, 3} {
 			elbo := evaluate(slices.Repeat(x, repeats), K, 700, theta[0], theta[1], w+0.2, logS+0.3, 0)
 			if gap := objective - elbo; !(gap > 0.003 && gap < 1) {
-				t.Errorf("θ = %v, K = %d: the ELBO is %.4f, want it below the objective %.4f by 0.003 to 1", theta, K, elbo, objective)
+				t.Errorf("θ = %v, K = %d, q⁰ ≠ posterior: the ELBO is %.4f, want it below the objective %.4f by 0.003 to 1", theta, K, elbo, objective)
 			}
 		}
 	}
@@ -1125,7 +1125,7 @@ func minibatches(t *testing.T) {
 		x[i] = 1.5 + 2*random.Stream(66, "data", i).NormFloat64()
 	}
 	for _, K := range []int{0, 3} {
-		over := func(size, blockSize int) (elbo float64, mean []float64) {
+		averages := func(size, blockSize int) (elbo float64, mean []float64) {
 			tr, recorder := autoEncoder(x, K, blockSize, 0.4, -0.2, 0.6, -0.3, 0.5)
 			mean = make([]float64, 5)
 			for lo := 0; lo < N; lo += size {
@@ -1144,15 +1144,15 @@ func minibatches(t *testing.T) {
 			}
 			return elbo, mean
 		}
-		elbo, gradient := over(1, 1)
+		elbo, gradient := averages(1, 1)
 		norm := hvaetest.Norm(gradient)
-		for _, cut := range [][2]int{{N, N}, {N, 7}, {10, 4}, {5, 5}, {2, 1}} {
-			e, g := over(cut[0], cut[1])
-			checkNear(t, e, elbo, 1e-12*math.Abs(elbo), "K = %d, batches of %d in blocks of %d: the ELBO", K, cut[0], cut[1])
-			checkDistance(t, g, gradient, 1e-12*norm, "K = %d, batches of %d in blocks of %d: the gradient", K, cut[0], cut[1])
+		for _, sizes := range [][2]int{{N, N}, {N, 7}, {10, 4}, {5, 5}, {2, 1}} {
+			e, g := averages(sizes[0], sizes[1])
+			checkNear(t, e, elbo, 1e-12*math.Abs(elbo), "K = %d, batches of %d in blocks of %d: the ELBO", K, sizes[0], sizes[1])
+			checkDistance(t, g, gradient, 1e-12*norm, "K = %d, batches of %d in blocks of %d: the gradient", K, sizes[0], sizes[1])
 		}
 		if zero := slices.Index(gradient, 0); zero >= 0 && (K > 0 || zero != 4) {
-			t.Errorf("K = %d: the gradient %v is zero in parameter %d", K, gradient, zero)
+			t.Errorf("K = %d: the gradient %v is zero in parameter %d, want it nonzero (parameter 4, the logit of ε, is unused for K = 0)", K, gradient, zero)
 		}
 	}
 }
@@ -1195,13 +1195,13 @@ func sameGradient(t *testing.T) {
 			for j := range dims {
 				want += gamma0.Value.At(j, i) * gamma0.Value.At(j, i) / 2
 			}
-			checkNear(t, logEstimate.Value.Data[i]-simplified.Value.Data[i], want, 1e-11, "%v: the difference of draw %d", s, i)
+			checkNear(t, logEstimate.Value.Data[i]-simplified.Value.Data[i], want, 1e-11, "%v, draw %d: log p̂ minus the simplified estimate", s, i)
 		}
 		a, b := ad.Mean(logEstimate), ad.Mean(simplified)
 		for i, l := range leaves {
 			ga, gb := ad.Grad(a, l).Value.Data, ad.Grad(b, l).Value.Data
 			if d := hvaetest.Distance(ga, gb); !(d <= 1e-11*hvaetest.Norm(gb)) || hvaetest.Norm(gb) == 0 {
-				t.Errorf("%v: the gradients in parameter %d are %v and %v, want them equal and not zero", s, i, ga, gb)
+				t.Errorf("%v: the gradients of log p̂ and of the simplified estimate in parameter %d are %v and %v, want them equal and not zero", s, i, ga, gb)
 			}
 		}
 	}
@@ -1215,7 +1215,7 @@ func sameGradient(t *testing.T) {
 func sameMean(t *testing.T) {
 	for _, s := range hvaetest.Schemes() {
 		logEstimates, simplified := hvaetest.Draws(s, targets()[0].bind, 2, 40000, 3)
-		checkMean(t, hvaetest.Differences(logEstimates, simplified), 0, 0.01, "%v: the difference", s)
+		checkMean(t, hvaetest.Differences(logEstimates, simplified), 0, 0.01, "%v: the mean of log p̂ minus the simplified estimate", s)
 	}
 }
 
@@ -1240,7 +1240,7 @@ func varianceGrows(t *testing.T) {
 		logEstimates, simplified := hvaetest.Draws(s, targets()[1].bind, dims, 40000, 5)
 		excess, se := hvaetest.VarianceExcess(logEstimates, simplified)
 		if z := (excess - dims/2.) / se; !(z >= -zBound) || s.K == 0 && !(z <= zBound) {
-			t.Errorf("%v: Var(rb) − Var(raw) = %.3f ± %.3f, want at least ℓ/2, with equality for K = 0", s, excess, se)
+			t.Errorf("%v: Var(S) − Var(log p̂) is %.3f ± %.3f, want at least ℓ/2 = 1, and ℓ/2 within the error for K = 0", s, excess, se)
 		}
 	}
 }
@@ -1257,7 +1257,7 @@ func momentumEnergy(t *testing.T) {
 			sample := hvae.HIS(s.Flow(&tp, target, 1), fixedPrior{tp.Scalar(0), tp.Scalar(0)}, nil, tp.Scalar(1))
 			energy := 0.5*math.Pow(sample.End.Rho.Scalar(), 2) - target.LogJoint(sample.End.Z).Scalar()
 			if !(energy >= 0.5-1e-12) {
-				t.Errorf("%v, ω = %v: the final energy for γ₀ = 1 is %.4f, want at least ½", s, omega, energy)
+				t.Errorf("%v, ω = %v: the final energy for γ₀ = 1 is %.4f, want at least ½γ₀² = ½", s, omega, energy)
 			}
 		}
 	}
@@ -1273,10 +1273,10 @@ func quadraticVariance(t *testing.T) {
 	for _, omega := range []float64{0.3, 1, 3.9, 20} {
 		for _, K := range []int{1, 2, 3, 10, 30} {
 			for _, invSqrtBeta0 := range []float64{1, 1.5, 4} {
-				for stability := 0.05; stability < 1; stability += 0.05 { // εω/2
+				for stability := 0.05; stability < 1; stability += 0.05 { // εω/2, which must be below 1
 					epsilon := slices.Repeat([]float64{2 * stability / omega}, K)
 					if c, e := quadraticCovariance(t, omega, invSqrtBeta0, epsilon...); !(c <= 1e-12) || !(e >= 0.5-1e-9) {
-						t.Errorf("ω = %v, K = %d, 1/√β₀ = %v, ε = %v: the covariance is %v and Var(rb) − Var(log p̂) = %v, want at most 0 and at least ½", omega, K, invSqrtBeta0, epsilon[0], c, e)
+						t.Errorf("ω = %v, K = %d, 1/√β₀ = %v, ε = %v: Cov(log p̂, ½γ₀²) is %v, want at most 0; Var(S) − Var(log p̂) is %v, want at least ½", omega, K, invSqrtBeta0, epsilon[0], c, e)
 					}
 				}
 			}
@@ -1293,8 +1293,8 @@ func quadraticVariance(t *testing.T) {
 // where S is the simplified estimate on the right side of equation 12.
 func quadraticCounterexample(t *testing.T) {
 	covariance, excess := quadraticCovariance(t, 3.9, 1, 0.275, 0.499)
-	checkNear(t, covariance, 0.37, 0.005, "the covariance")
-	checkNear(t, excess, -0.24, 0.005, "Var(rb) − Var(log p̂)")
+	checkNear(t, covariance, 0.37, 0.005, "Cov(log p̂, ½γ₀²)")
+	checkNear(t, excess, -0.24, 0.005, "Var(S) − Var(log p̂)")
 }
 
 // steepVariance checks that the simplified estimate of equation 12 has a smaller variance than log
@@ -1310,7 +1310,7 @@ func steepVariance(t *testing.T) {
 	sample := hvae.HIS(f, fixedPrior{z0, tp.Fill(1, n, 0)}, nil, hvae.Noise(&tp, rng, dims, n))
 	excess, se := hvaetest.VarianceExcess(sample.LogEstimate().Value.Data, sample.ELBO().Value.Data)
 	if z := excess / se; !(z <= -zBound) {
-		t.Errorf("Var(rb) − Var(raw) = %.3f ± %.3f, want a negative number", excess, se)
+		t.Errorf("Var(S) − Var(log p̂) is %.3f ± %.3f, want it negative by at least 4.5 standard errors", excess, se)
 	}
 }
 
@@ -1321,10 +1321,10 @@ func steepVariance(t *testing.T) {
 // gradient of the ELBO.
 func averageGradient(t *testing.T) {
 	for _, s := range hvaetest.Schemes() {
-		checkNear(t, flowGradientError(s), 0, 1e-7, "%v: the error of the gradient", s)
+		checkNear(t, flowGradientError(s), 0, 1e-7, "%v: the relative error of the gradient", s)
 	}
 	for _, name := range model.MethodNames() {
-		checkNear(t, methodGradientError(t, name), 0, 1e-7, "%s: the error of the gradient", name)
+		checkNear(t, methodGradientError(t, name), 0, 1e-7, "%s: the relative error of the gradient", name)
 	}
 }
 
@@ -1349,7 +1349,7 @@ func trainingIncreasesELBO(t *testing.T) {
 			}
 		}
 		if after, err := trainer.MeanELBO(t.Context(), 1000); err != nil || !(after >= before+30) {
-			t.Errorf("%s: the ELBO changed from %.1f to %.1f in 500 steps, want an increase of at least 30", name, before, after)
+			t.Errorf("%s: the ELBO changed from %.1f to %.1f in 500 steps, want an increase of at least 30 nats", name, before, after)
 		}
 	}
 }
@@ -1385,13 +1385,13 @@ func gaussianModel(t *testing.T) {
 // by 10⁷. The data enter log p(D, z) only through x̄ and S (logJointIsSum). The tolerances allow
 // for the rounding of the shifted points.
 func sufficientStatistics(t *testing.T) {
-	const away = 1e7
+	const shift = 1e7
 	x, base, _ := points(2, 50)
-	linalg.AddConst(x, x, away)
+	linalg.AddConst(x, x, shift)
 	moved := model.Summarise(x)
 	for j := range 2 {
-		checkNear(t, moved.Scatter[j], base.Scatter[j], 1e-8*base.Scatter[j], "the scatter in dimension %d", j)
-		checkNear(t, moved.Mean[j]-away, base.Mean[j], 1e-7, "the mean in dimension %d", j)
+		checkNear(t, moved.Scatter[j], base.Scatter[j], 1e-8*base.Scatter[j], "the scatter S of the shifted points in dimension %d", j)
+		checkNear(t, moved.Mean[j]-shift, base.Mean[j], 1e-7, "the mean x̄ of the shifted points, minus the shift, in dimension %d", j)
 	}
 }
 
@@ -1435,10 +1435,10 @@ func maximumLikelihood(t *testing.T) {
 					p[j] += h * best.Sigma[j]
 					return data.LogEvidence(best)
 				}
-				checkNear(t, hvaetest.Slope(at, 1e-3), 0, 1e-6*float64(n), "N = %d: the slope of log p(D) in dimension %d at its maximum", n, j)
+				checkNear(t, hvaetest.Slope(at, 1e-3), 0, 1e-6*float64(n), "N = %d: the derivative of log p(D) in dimension %d at θ*", n, j)
 				for _, h := range []float64{-0.3, -0.01, 0.01, 0.3} {
 					if at(h) >= top {
-						t.Errorf("N = %d: log p(D) is larger at a distance of %v from its maximum in dimension %d", n, h, j)
+						t.Errorf("N = %d: a change of θ* by %vσ in dimension %d does not decrease log p(D), want θ* to be the maximum", n, h, j)
 					}
 				}
 			}
@@ -1479,15 +1479,15 @@ func potentialGradient(t *testing.T) {
 	closed, _ := hvae.PotentialGradient[float64](g, z)
 	taped, logJoint := hvae.PotentialGradient[float64](hvaetest.LogJointOnly{Target: g}, z)
 	if logJoint == nil || !(hvaetest.Relative(logJoint.Scalar(), g.LogJoint(z).Scalar()) <= 1e-15) {
-		t.Errorf("PotentialGradient returns log p(x, z) = %v, want %v", logJoint, g.LogJoint(z))
+		t.Errorf("PotentialGradient returned log p(D, z) = %v, want %v", logJoint, g.LogJoint(z))
 	}
 	constant := model.NewTarget(data, tp.Const(linalg.Column(theta.Delta...)), ad.Log(tp.Const(linalg.Column(theta.Sigma...))))
 	numeric := hvaetest.PotentialGradient(constant, z.Value.Data)
 	for j := range d {
 		zj := z.Value.At(j, 0)
 		want := zj + n/(theta.Sigma[j]*theta.Sigma[j])*(zj+theta.Delta[j]-data.Mean[j])
-		for name, got := range map[string]float64{"closed form": closed.Value.At(j, 0), "tape": taped.Value.At(j, 0), "differences": numeric[j]} {
-			checkNear(t, got, want, 1e-9, "%s: ∂U/∂z_%d", name, j)
+		for name, got := range map[string]float64{"closed form": closed.Value.At(j, 0), "gradient on the tape": taped.Value.At(j, 0), "numerical derivative": numeric[j]} {
+			checkNear(t, got, want, 1e-9, "%s: component %d of ∇U", name, j)
 		}
 	}
 }
@@ -1509,9 +1509,9 @@ func hvaeBound(t *testing.T) {
 			for j := range 2 {
 				want += affineELBO(data, theta, j, K, 0.5/(1+math.Exp(-logit[j])), invSqrtBeta0)
 			}
-			checkMean(t, elbo, want, 0.2, "tempered %v, K = %d: the ELBO", tempered, K)
+			checkMean(t, elbo, want, 0.2, "tempering %v, K = %d: the ELBO", tempered, K)
 			if mean, _ := hvaetest.MeanSE(elbo); mean > data.LogEvidence(theta) {
-				t.Errorf("tempered %v, K = %d: the ELBO is %.4f, want at most log p(D) = %.4f", tempered, K, mean, data.LogEvidence(theta))
+				t.Errorf("tempering %v, K = %d: the ELBO is %.4f, want at most log p(D) = %.4f", tempered, K, mean, data.LogEvidence(theta))
 			}
 		}
 	}
@@ -1531,11 +1531,11 @@ func hvaeGap(t *testing.T) {
 			elbo, gap := 0.0, 0.0
 			for j := range 2 {
 				z, rho := affineFlow(data, theta, j, K, epsilon, invSqrtBeta0)
-				away := z
-				away[0] -= mean[j]
-				gap += (away.square()/variance[j] + rho.square() - 2 + math.Log(variance[j])) / 2
+				deviation := z
+				deviation[0] -= mean[j]
+				gap += (deviation.square()/variance[j] + rho.square() - 2 + math.Log(variance[j])) / 2
 				elbo += affineELBO(data, theta, j, K, epsilon, invSqrtBeta0)
-				checkNear(t, z[1]*rho[2]-z[2]*rho[1], 1, 1e-11, "1/√β₀ = %v, K = %d: the determinant", invSqrtBeta0, K)
+				checkNear(t, z[1]*rho[2]-z[2]*rho[1], 1, 1e-11, "1/√β₀ = %v, K = %d: the determinant of the covariance of q^K", invSqrtBeta0, K)
 			}
 			checkNear(t, data.LogEvidence(theta)-elbo, gap, 1e-10*gap, "1/√β₀ = %v, K = %d: log p(D) − ELBO", invSqrtBeta0, K)
 		}
@@ -1576,7 +1576,7 @@ func parameters(t *testing.T) {
 		for _, m := range model.NewPlanar(data, 1, random.Stream(25, "start", k)).Params[2:4] {
 			for _, v := range m.Value.Data {
 				if !(math.Abs(v) <= 0.2) {
-					t.Fatalf("an element of u or w starts at %v, want −0.2 to 0.2", v)
+					t.Fatalf("an element of u or w has the initial value %v, want −0.2 to 0.2", v)
 				}
 				squares = append(squares, v*v/0.01)
 			}
@@ -1585,7 +1585,7 @@ func parameters(t *testing.T) {
 	// The variance of N(0, 1) truncated to [−2, 2] is 1 − 4φ(2)/(2Φ(2) − 1), where φ is the density
 	// and Φ the distribution function of N(0, 1).
 	want := 1 - 4*math.Exp(-2)/math.Sqrt(2*math.Pi)/math.Erf(math.Sqrt2)
-	checkMean(t, squares, want, inf, "the variance of the initial u and w, divided by 0.1²")
+	checkMean(t, squares, want, inf, "the variance of the initial elements of u and w, divided by 0.1²")
 	vb := model.NewMeanField(data).Params
 	if len(vb) != 4 || vb[2].Value.At(1, 0) != 0 || vb[3].Value.At(1, 0) != 1 {
 		t.Errorf("mean-field VB has the parameters %v, want Δ, log σ, μ_Z = 0 and log σ_Z = 1", vb)
@@ -1609,7 +1609,7 @@ func vbBound(t *testing.T) {
 			sampled[i] += logJointOfPoints(x.Row(j), theta.Delta[j], theta.Sigma[j], z) - logNormal(z, mean[j], sd[j]*sd[j])
 		}
 	}
-	checkMean(t, sampled, exact, 0.05, "the estimate of the bound")
+	checkMean(t, sampled, exact, 0.05, "the mean of log p(D, z) − log q(z)")
 }
 
 // vbGap checks log p(D) − L_ELBO = KL(q(z) ‖ p(z|D)). The divergence of the two normal densities is
@@ -1618,15 +1618,15 @@ func vbBound(t *testing.T) {
 func vbGap(t *testing.T) {
 	_, data, theta := points(3, 6)
 	mean, variance := posterior(data, theta)
-	for _, q := range []struct{ away, scale float64 }{{0, 1}, {0.2, 1}, {0, 1.7}, {-0.3, 0.4}} {
-		means := hvaetest.Apply(mean, func(m float64) float64 { return m + q.away })
+	for _, q := range []struct{ shift, scale float64 }{{0, 1}, {0.2, 1}, {0, 1.7}, {-0.3, 0.4}} {
+		means := hvaetest.Apply(mean, func(m float64) float64 { return m + q.shift })
 		logSDs := hvaetest.Apply(variance, func(v float64) float64 { return math.Log(q.scale) + math.Log(v)/2 })
 		elbo := elboDraws(model.NewMeanField(data), theta, 1, 0, means, logSDs)[0]
 		gap := 0.0
 		for _, v := range variance {
-			gap += (q.scale*q.scale + q.away*q.away/v - 1 - 2*math.Log(q.scale)) / 2
+			gap += (q.scale*q.scale + q.shift*q.shift/v - 1 - 2*math.Log(q.scale)) / 2
 		}
-		checkNear(t, data.LogEvidence(theta)-elbo, gap, 1e-11, "q shifted by %v and scaled by %v: log p(D) − ELBO", q.away, q.scale)
+		checkNear(t, data.LogEvidence(theta)-elbo, gap, 1e-11, "q shifted by %v and scaled by %v: log p(D) − ELBO", q.shift, q.scale)
 	}
 }
 
@@ -1722,7 +1722,7 @@ func planarBound(t *testing.T) {
 	_, data, theta := points(2, 3)
 	for _, K := range []int{1, 4, 30} {
 		p := model.NewPlanar(data, K, random.Stream(27, "planar"))
-		// A gentle flow, for a small variance: wᵀû = softplus(wᵀu) − 1 = 0.6/K.
+		// Choose wᵀu so that wᵀû = softplus(wᵀu) − 1 = 0.6/K. The small value keeps Var(p̂) small.
 		wu := math.Log(math.Expm1(1 + 0.6/float64(K)))
 		logEstimates := elboDraws(p, theta, 60000, 28, []float64{wu, 0.3 / float64(K)}, []float64{1, 0}, []float64{0.1})
 		checkMean(t, ratios(logEstimates, data.LogEvidence(theta)), 1, 0.03, "K = %d: E[p̂]/p(D)", K)
@@ -1763,7 +1763,7 @@ func gaussianHyperparameters(t *testing.T) {
 		last = epsilon
 	}
 	if !(last > 0.999*xi) {
-		t.Errorf("the largest ε is %v, far from ξ = %v", last, xi)
+		t.Errorf("the step size for the logit 30 is ε = %v, want it close to ξ = %v", last, xi)
 	}
 }
 
@@ -1774,7 +1774,7 @@ func gaussianHyperparameters(t *testing.T) {
 // where g is the gradient, and v = 1 before the first step (Tieleman and Hinton, lecture 6.5).
 func rmsProp(t *testing.T) {
 	v := 1.0
-	gradients := []float64{1e-5, 3, -1, 0, 100} // the first is of the size of √10⁻¹⁰
+	gradients := []float64{1e-5, 3, -1, 0, 100} // 1e-5 = √10⁻¹⁰, so 10⁻¹⁰ matters
 	checkOptimiser(t, model.RMSProp{Rate: 0.01}, []float64{1}, gradients, func(_ int, g float64) float64 {
 		v += (g*g - v) * (1 - 0.9)
 		return 0.01 * g / math.Sqrt(v+1e-10)
@@ -1785,7 +1785,7 @@ func rmsProp(t *testing.T) {
 // all methods for each dimension. The paper: "as the dimension increases, HVAE performs best in
 // parameter estimation".
 func figure1a(t *testing.T) {
-	t.Skip("this takes minutes: go run ./gaussian -d 1,2,3,5,11,25,51,101,201,301")
+	t.Skip("not run because it takes minutes; run it with: go run ./gaussian -d 1,2,3,5,11,25,51,101,201,301")
 }
 
 // figure1b checks "the tempered methods perform better than their non-tempered counterparts" for
@@ -1808,15 +1808,15 @@ func figure1b(t *testing.T) {
 		for _, K := range []string{"k1", "k10"} {
 			with, without := results["hvae-"+K], results["hvae-notemp-"+K]
 			if !(10*with.SigmaErr < without.SigmaErr) {
-				t.Errorf("dataset %d, %s: σ error %.2g with tempering, %.2g without", dataset, K, with.SigmaErr, without.SigmaErr)
+				t.Errorf("dataset %d, %s: the error of σ is %.2g with tempering and %.2g without, want it smaller by a factor of 10 with tempering", dataset, K, with.SigmaErr, without.SigmaErr)
 			}
 			if !(with.ELBO > without.ELBO) {
-				t.Errorf("dataset %d, %s: ELBO %.1f with tempering, %.1f without", dataset, K, with.ELBO, without.ELBO)
+				t.Errorf("dataset %d, %s: the ELBO is %.1f with tempering and %.1f without, want it larger with tempering", dataset, K, with.ELBO, without.ELBO)
 			}
 			checkDistance(t, with.Theta.Delta, best.Delta, 0.1, "dataset %d, %s: Δ̂", dataset, K)
 		}
 		if k1, k10 := results["hvae-notemp-k1"].SigmaErr, results["hvae-notemp-k10"].SigmaErr; !(k1 < k10) {
-			t.Errorf("dataset %d: untempered σ error %.2g for K = 1, %.2g for K = 10", dataset, k1, k10)
+			t.Errorf("dataset %d: without tempering the error of σ is %.2g for K = 1 and %.2g for K = 10, want it larger for K = 10", dataset, k1, k10)
 		}
 	}
 }
@@ -1877,10 +1877,10 @@ func networks(t *testing.T) {
 func vaeWithoutSteps(t *testing.T) {
 	const draws = 100
 	vae := newMNISTModel(mnist.Config{Kind: "vae", Tempering: "none", Latent: 2}, 9)
-	none := newMNISTModel(mnist.Config{Kind: "hvae", Tempering: "none", Latent: 2}, 9)
+	hvaeWithoutSteps := newMNISTModel(mnist.Config{Kind: "hvae", Tempering: "none", Latent: 2}, 9)
 	var tp tape
 	a, _ := mnist.NewNetwork(&tp, vae.config, vae.params, false)
-	b, _ := mnist.NewNetwork(&tp, none.config, none.params, false)
+	b, _ := mnist.NewNetwork(&tp, hvaeWithoutSteps.config, hvaeWithoutSteps.params, false)
 	x := image(&tp, 1, 10)
 	rng := random.Stream(11, "without steps")
 	epsilon, gamma0 := hvae.Noise(&tp, rng, 2, draws), hvae.Noise(&tp, rng, 2, draws)
@@ -1890,7 +1890,7 @@ func vaeWithoutSteps(t *testing.T) {
 	checkDistance(t, got, want, 1e-11*hvaetest.Norm(want), "log p̂")
 	many := ad.BroadcastTo(x, 784, draws)
 	difference := hvaetest.Differences(a.ELBO(many, epsilon, gamma0).Value.Data, b.ELBO(many, epsilon, gamma0).Value.Data)
-	checkMean(t, difference, 0, 0.2, "the difference of the bounds")
+	checkMean(t, difference, 0, 0.2, "the difference between the ELBOs of the VAE and the HVAE")
 }
 
 // vaeBound checks the VAE's ELBO, log p(x|z₀) − KL(N(μ, Σ) ‖ N(0, I)). The paper: "We
@@ -1934,13 +1934,13 @@ func networkGradients(t *testing.T) {
 		}
 		elbo, leaves := value(true)
 		gradients := ad.Backward(elbo, leaves...)
-		slope, dot, directions := 0.0, linalg.New[float64](1, 1), make([]matrix, len(leaves))
+		derivative, dot, directions := 0.0, linalg.New[float64](1, 1), make([]matrix, len(leaves))
 		for i, p := range d.params {
 			v := linalg.New[float64](p.Value.Rows, p.Value.Cols)
 			random.FillNormal(random.Stream(15, p.Name), v)
 			linalg.Scale(v, 1/hvaetest.Norm(v.Data), v)
 			linalg.MulSum(dot, v, gradients[i])
-			slope, directions[i] = slope+dot.Data[0], v
+			derivative, directions[i] = derivative+dot.Data[0], v
 		}
 		start := mnist.CloneParams(d.params)
 		want := hvaetest.Slope(func(h float64) float64 {
@@ -1949,8 +1949,8 @@ func networkGradients(t *testing.T) {
 			}
 			e, _ := value(false)
 			return e.Scalar()
-		}, 1e-2) // a unit vector in a large tensor changes each weight little
-		checkNear(t, slope, want, 2e-9*max(math.Abs(want), 1e-2), "%v: the slope", c)
+		}, 1e-2) // the step can be large, because each weight changes little
+		checkNear(t, derivative, want, 2e-9*max(math.Abs(want), 1e-2), "%v: the directional derivative", c)
 	}
 }
 
@@ -1964,26 +1964,26 @@ func stochasticBinarisation(t *testing.T) {
 	values := []byte{0, 1, 17, 128, 128, 254, 255}
 	copy(image[200:], values)
 	x := linalg.New[float32](784, 2)
-	counts, both := make([]float64, len(values)), 0.0 // both counts pixels 3 and 4
+	counts, both := make([]float64, len(values)), 0.0 // both counts draws in which pixels 203 and 204 are 1
 	var k random.Keyed
 	for n := range draws {
 		data.Binarise(x, 1, image, k.Reset(1, "binarisation", n))
 		for i := range values {
 			v := x.At(200+i, 1)
 			if v != 0 && v != 1 || x.At(200+i, 0) != 0 {
-				t.Fatalf("a pixel is %v, and %v in the other column", v, x.At(200+i, 0))
+				t.Fatalf("a pixel is %v, want 0 or 1; the same pixel of the other column is %v, want 0", v, x.At(200+i, 0))
 			}
 			counts[i] += float64(v)
 		}
 		both += float64(x.At(203, 1) * x.At(204, 1))
 	}
 	check := func(count, p float64, name string) {
-		checkNear(t, count, draws*p, zBound*math.Sqrt(draws*p*(1-p)), "the number of draws with ink, %s", name)
+		checkNear(t, count, draws*p, zBound*math.Sqrt(draws*p*(1-p)), "the number of draws in which the pixel is 1 (%s)", name)
 	}
 	for i, v := range values {
-		check(counts[i], float64(v)/255, fmt.Sprintf("grey %d", v))
+		check(counts[i], float64(v)/255, fmt.Sprintf("grey level %d", v))
 	}
-	check(both, 128./255*128/255, "two pixels of grey 128")
+	check(both, 128./255*128/255, "two pixels of grey level 128, both 1")
 }
 
 // adamax checks algorithm 2 of Kingma and Ba, "Adamax",
@@ -2007,15 +2007,15 @@ func adamax(t *testing.T) {
 // epochs instead of 100, so the run must end 2 epochs after the best epoch. A learning rate of
 // nearly zero makes the best epoch come early.
 func earlyStopping(t *testing.T) {
-	const patience, most = 2, 60
+	const patience, maxEpochs = 2, 60
 	out := t.TempDir()
 	runProgram(t, "./mnist", "train", "-data", "synthetic", "-latent", "1", "-train", "10", "-batch", "10", "-lr", "1e-30",
-		"-patience", fmt.Sprint(patience), "-epochs", fmt.Sprint(most), "-out", out)
+		"-patience", fmt.Sprint(patience), "-epochs", fmt.Sprint(maxEpochs), "-out", out)
 	metrics, err := os.ReadFile(filepath.Join(out, "metrics.jsonl"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	best, want, epochs := -inf, most, 0 // want is the last epoch
+	best, want, epochs := -inf, maxEpochs, 0 // want is the expected last epoch
 	for line := range strings.Lines(string(metrics)) {
 		var epoch struct {
 			ELBO float64 `json:"val_elbo"`
@@ -2027,8 +2027,8 @@ func earlyStopping(t *testing.T) {
 			best, want = epoch.ELBO, epochs+patience
 		}
 	}
-	if epochs != want || epochs == most {
-		t.Errorf("the run ended after epoch %d, want epoch %d", epochs, want)
+	if epochs != want || epochs == maxEpochs {
+		t.Errorf("training ended after epoch %d, want epoch %d, which must be less than the limit of %d epochs", epochs, want, maxEpochs)
 	}
 }
 
@@ -2052,24 +2052,24 @@ func mnistHyperparameters(t *testing.T) {
 // p̂_l(x) must be p(x). The mean of log p̂(x) = log 1/L Σ_l p̂_l(x) must increase with L = 1, 5, 25
 // and be at most log p(x). The draws are computed in float32, as in the commands.
 func importanceNLL(t *testing.T) {
-	const draws, most = 600, 25
+	const draws, blockSize = 600, 25
 	d := newMNISTModel(mnist.Config{Kind: "vae", Tempering: "none", Latent: 1}, 6)
 	var double tape
 	n, _ := mnist.NewNetwork(&double, d.config, d.params, false)
 	logJoint, logEvidence := evidenceByQuadrature(n, image(&double, 1, 7))
 	if spread := logJoint[120] - logJoint[80]; math.Abs(spread) < 0.1 { // at z = ±1.6, where p(z) is equal
-		t.Fatalf("log p(x|z) changes by %.3f only: the latent variable does not matter", spread)
+		t.Fatalf("log p(x|z) changes by %.3f between z = −1.6 and 1.6, want at least 0.1, so that the latent variable matters", spread)
 	}
 	for _, c := range mnistSchemes(1) {
 		logs := networkEstimates(c, draws)
 		checkMean(t, ratios(logs, logEvidence), 1, 0.05, "%v: E[p̂]/p(x)", c)
 		var last []float64
-		for _, L := range []int{1, 5, most} {
-			estimates := meanEstimates(logs, L, most)
+		for _, L := range []int{1, 5, blockSize} {
+			estimates := meanEstimates(logs, L, blockSize)
 			checkZ(t, estimates, logEvidence, -inf, zBound, "%v, L = %d: the mean of log p̂", c, L)
 			if last != nil {
 				if m, _ := hvaetest.MeanSE(hvaetest.Differences(estimates, last)); m <= 0 {
-					t.Errorf("%v: the mean estimate with L = %d is lower than with fewer draws, by %.4f", c, L, -m)
+					t.Errorf("%v: the mean of log p̂ for L = %d is lower than for the previous L by %.4f, want it higher", c, L, -m)
 				}
 			}
 			last = estimates
@@ -2083,7 +2083,7 @@ func importanceNLL(t *testing.T) {
 // posterior. Both bounds must be within 0.25 nats of log p(x). The 64 chains need more than one
 // tape.
 func annealedBounds(t *testing.T) {
-	const images, tight = 4, 0.25 // nats, for the loss of the bounds and for chance
+	const images, tolerance = 4, 0.25 // tolerance in nats, for the gap of the bounds and random error
 	d := newMNISTModel(mnist.Config{Kind: "vae", Tempering: "none", Latent: 1}, 6)
 	params := mnistParams[float32](d.config, 6)
 	stream := func(purpose string) func(image int) *rand.Rand {
@@ -2114,8 +2114,8 @@ func annealedBounds(t *testing.T) {
 			image.Data[j] = float64(x.At(j, i))
 		}
 		_, logEvidence := evidenceByQuadrature(n, tp.Const(image))
-		checkNear(t, lower[i], logEvidence, tight, "image %d: the lower bound", i)
-		checkNear(t, upper[i], logEvidence, tight, "image %d: the upper bound", i)
+		checkNear(t, lower[i], logEvidence, tolerance, "image %d: the lower bound", i)
+		checkNear(t, upper[i], logEvidence, tolerance, "image %d: the upper bound", i)
 	}
 }
 
@@ -2145,10 +2145,10 @@ func posteriorCovariance(t *testing.T) {
 		start, end = append(start, e.Z0), append(end, e.ZK)
 	}
 	chance := mnist.IndependentCorrelation(draws)
-	checkMean(t, start, chance, inf, "|correlation| of z₀")
-	checkZ(t, end, chance, 2*zBound, inf, "|correlation| of z_K")
+	checkMean(t, start, chance, inf, "the mean |correlation| of z₀")
+	checkZ(t, end, chance, 2*zBound, inf, "the mean |correlation| of z_K")
 	if mean, _ := hvaetest.MeanSE(end); !(mean > 1.1*chance) {
-		t.Errorf("|correlation| of z_K is %.4f, of independent dimensions %.4f", mean, chance)
+		t.Errorf("the mean |correlation| is %.4f for z_K, want more than 1.1 times %.4f, the value for independent dimensions", mean, chance)
 	}
 }
 
@@ -2169,7 +2169,7 @@ func publishedDeviations(t *testing.T) {
 	slices.Sort(lines)
 	const paper = "531a12d9f2168001342ad05cef9c2e7974a3c8b60313111fbb8f81148d4ffb96"
 	if sum := fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(lines, "")))); len(lines) != 57 || sum != paper {
-		t.Errorf("%d runs with the hash %s, the paper has 57 with %s", len(lines), sum, paper)
+		t.Errorf("published.csv contains %d runs with the hash %s, want 57 runs with the hash %s", len(lines), sum, paper)
 	}
 }
 
@@ -2178,20 +2178,20 @@ func publishedDeviations(t *testing.T) {
 // "The base VAE achieves an NLL of 83.20". The table has two decimals, so the means may differ by
 // 0.005.
 func publishedTable(t *testing.T) {
-	cells := map[string][]float64{}
+	runs := map[string][]float64{}
 	for _, r := range publishedRuns(t) {
-		cells[r[0]] = append(cells[r[0]], number(t, r[5]))
+		runs[r[0]] = append(runs[r[0]], number(t, r[5]))
 	}
-	check := func(cell string, want float64) {
-		mean, n := 0.0, len(cells[cell])
-		for _, nll := range cells[cell] {
+	check := func(name string, want float64) {
+		mean, n := 0.0, len(runs[name])
+		for _, nll := range runs[name] {
 			mean += nll / float64(n)
 		}
 		if n < 2 || n > 3 {
-			t.Errorf("%s: %d runs, want two or three", cell, n)
+			t.Errorf("%s: %d runs in published.csv, want two or three", name, n)
 		}
-		checkNear(t, mean, want, 0.0051, "%s: the mean NLL", cell) // the table is rounded
-		delete(cells, cell)
+		checkNear(t, mean, want, 0.0051, "%s: the mean NLL", name) // the table has two decimals
+		delete(runs, name)
 	}
 	check("vae", 83.20)
 	for K, row := range table1 {
@@ -2205,8 +2205,8 @@ func publishedTable(t *testing.T) {
 			}
 		}
 	}
-	if len(cells) > 0 {
-		t.Errorf("runs of cells that the table lacks: %v", cells)
+	if len(runs) > 0 {
+		t.Errorf("published.csv contains runs of configurations that table 1 does not contain: %v", runs)
 	}
 }
 
@@ -2216,7 +2216,7 @@ func publishedTable(t *testing.T) {
 // results": this holds for every K and every kind of tempering. Third, "K = 15 provides the best
 // results in free tempering schemes": no other K has a lower NLL.
 func publishedFindings(t *testing.T) {
-	var mean [3]float64 // free, fixed, none
+	var mean [3]float64 // of free, fixed and no tempering
 	wins := 0
 	for K, row := range table1 {
 		if K == 1 {
@@ -2225,7 +2225,7 @@ func publishedFindings(t *testing.T) {
 		for i, nll := range row {
 			mean[i%3] += nll / 8
 			if i < 3 && !(row[i+3] < nll) {
-				t.Errorf("K = %d: NLL %v with varied ε, %v with shared", K, row[i+3], nll)
+				t.Errorf("K = %d: the NLL is %v with a separate ε for each step and %v with one ε for all steps, want it lower with a separate ε", K, row[i+3], nll)
 			}
 		}
 		for _, i := range []int{0, 3} {
@@ -2233,19 +2233,19 @@ func publishedFindings(t *testing.T) {
 				wins++
 			}
 			if row[i] < table1[15][i] {
-				t.Errorf("free tempering has NLL %v with K = %d, %v with K = 15", row[i], K, table1[15][i])
+				t.Errorf("the NLL of free tempering is %v for K = %d and %v for K = 15, want it lowest for K = 15", row[i], K, table1[15][i])
 			}
 		}
 	}
 	if !(mean[0] < mean[1] && mean[1] < mean[2]) || wins != 7 {
-		t.Errorf("free, fixed and no tempering have NLL %.3f, free is better than fixed in %d of 8 cells", mean, wins)
+		t.Errorf("the mean NLL of free, fixed and no tempering is %.3f, want it increasing; free tempering is better than fixed tempering in %d of 8 comparisons, want 7", mean, wins)
 	}
 }
 
 // obtainedTable is skipped, because it takes days. The command in its message trains and evaluates
 // every model of table 1.
 func obtainedTable(t *testing.T) {
-	t.Skip("this takes a thousand epochs for each model: go run ./mnist table -out DIR")
+	t.Skip("not run because it trains each model for about a thousand epochs; run it with: go run ./mnist table -out DIR")
 }
 
 // Assertions
@@ -2278,7 +2278,7 @@ func checkZ(t *testing.T, draws []float64, want, lo, hi float64, format string, 
 	t.Helper()
 	if z := hvaetest.Z(draws, want); !(lo <= z && z <= hi) {
 		mean, se := hvaetest.MeanSE(draws)
-		t.Errorf("%s: %.4f ± %.4f is %.1f standard errors from %.4f, want %.1f to %.1f", fmt.Sprintf(format, args...), mean, se, z, want, lo, hi)
+		t.Errorf("%s: the mean %.4f ± %.4f differs from %.4f by %.1f standard errors, want %.1f to %.1f", fmt.Sprintf(format, args...), mean, se, want, z, lo, hi)
 	}
 }
 
@@ -2288,7 +2288,7 @@ func checkMean(t *testing.T, draws []float64, want, maxSE float64, format string
 	t.Helper()
 	checkZ(t, draws, want, -zBound, zBound, format, args...)
 	if _, se := hvaetest.MeanSE(draws); !(se <= maxSE) {
-		t.Errorf("%s: a standard error of %.3g is too large to detect a mistake", fmt.Sprintf(format, args...), se)
+		t.Errorf("%s: the standard error is %.3g, want at most %.3g, so that the test can detect a mistake", fmt.Sprintf(format, args...), se, maxSE)
 	}
 }
 
@@ -2517,18 +2517,18 @@ func (k normalKernel) Reverse(z float64, logRatio []float64) float64 {
 // autoregressiveChain returns the chain z_k = 0.8 z_{k−1} + 0.8 ξ_k, ξ_k ~ N(0, 1), with three
 // steps, and its marginals q⁰ = N(0, 1.2) and q^K of z₀ and z_K. The means and variances of the
 // reverse kernels are those of the optimal reverse kernels, multiplied by factor.
-func autoregressiveChain(rng *rand.Rand, wrong float64, logJoint func(float64) float64) (c markovChain[float64], q0, qK normal) {
+func autoregressiveChain(rng *rand.Rand, factor float64, logJoint func(float64) float64) (c markovChain[float64], q0, qK normal) {
 	const K, a, s = 3, 0.8, 0.8
 	q0 = normal{0, 1.2}
 	v := q0.variance
 	for range K {
 		next := a*a*v + s*s
 		back := a * v / next
-		reverseVariance := wrong * (v - back*back*next)
+		reverseVariance := factor * (v - back*back*next)
 		c.kernels = append(c.kernels, normalKernel{
 			rng,
 			func(z float64) normal { return normal{a * z, s * s} },
-			func(z float64) normal { return normal{wrong * back * z, reverseVariance} },
+			func(z float64) normal { return normal{factor * back * z, reverseVariance} },
 		})
 		v = next
 	}
@@ -2774,7 +2774,7 @@ func quadraticCovariance(t *testing.T, omega, invSqrtBeta0 float64, epsilon ...f
 		zz, gg = l[1]-l[0], l[2]-l[0]
 		zg = (l[3] - l[0] - zz - gg) / 2
 		if want := l[0] + zz*0.49 - 2*zg*0.91 + gg*1.69; !(math.Abs(l[4]-want) <= 1e-10*math.Abs(want)) {
-			t.Fatalf("ω = %v, ε = %v: the estimate is %v, a quadratic form %v", omega, epsilon, l[4], want)
+			t.Fatalf("ω = %v, ε = %v: the estimate at (0.7, −1.3) is %v, want %v, the value of the quadratic form", omega, epsilon, l[4], want)
 		}
 		return zz, zg, gg
 	}
@@ -2824,7 +2824,7 @@ func autoEncoder(x []float64, K, blockSize int, params ...float64) (tr *hvae.Tra
 		f := &hvae.Flow[float64]{Target: target, K: K, StepSize: hvae.Constrain(p[4], 0, 0.5)}
 		if K > 0 {
 			f.Tempering = hvae.FixedTempering(b.Tape.Scalar(1.4))
-		} else { // a trainer does not accept a parameter without a path to the bound
+		} else { // the trainer requires that the bound depends on each parameter
 			z0 = ad.Add(z0, ad.Scale(p[4], 0))
 		}
 		return hvae.HIS(f, fixedPrior{z0, ad.Sub(hvae.LogNormal(e0), p[3])}, e0, ad.RowRange(epsilon, 1, 2)).LogEstimate()
@@ -2854,14 +2854,14 @@ func (g *gradientRecorder) Ascend(step int, _, gradient []float64, _ [][]float64
 func checkOptimiser(t *testing.T, o hvae.Optimiser[float64], start, gradients []float64, update func(step int, g float64) float64) {
 	t.Helper()
 	if got := o.Start(); !slices.Equal(got, start) {
-		t.Errorf("the averages start at %v, want %v", got, start)
+		t.Errorf("the moving averages start at %v, want %v", got, start)
 	}
 	theta, want := []float64{1}, 1.0
 	averages := slices.Collect(slices.Chunk(slices.Clone(start), 1))
 	for i, g := range gradients {
 		o.Ascend(i+1, theta, []float64{g}, averages)
 		want += update(i+1, g)
-		checkNear(t, theta[0], want, 1e-12, "θ after gradient %d, %v", i+1, g)
+		checkNear(t, theta[0], want, 1e-12, "θ after gradient %d (%v)", i+1, g)
 	}
 }
 
@@ -2877,7 +2877,7 @@ func flowGradientError(s hvaetest.Scheme) float64 {
 	return hvaetest.GradientError([]matrix{mean, logSD, logit, temperature, alpha}, func(t *tape, p []variable) variable {
 		rng := random.Stream(16, "common random numbers")
 		epsilon := hvae.Noise(t, rng, dims, n)
-		z0 := ad.Add(ad.Mul(ad.Exp(p[1]), epsilon), p[0]) // section 5.2's reparameterisation
+		z0 := ad.Add(ad.Mul(ad.Exp(p[1]), epsilon), p[0]) // the reparameterisation of section 5.2
 		logDensity := ad.Sub(hvae.LogNormal(epsilon), ad.Sum(p[1]))
 		f := &hvae.Flow[float64]{Target: hvaetest.Bimodal{Dims: dims}, K: s.K, StepSize: ad.Scale(ad.Sigmoid(p[2]), 0.5)}
 		switch s.Tempering {
@@ -2902,7 +2902,7 @@ func methodGradientError(t *testing.T, name string) float64 {
 	var params []matrix
 	for _, p := range m.Params {
 		if p.Name == "log_sigma" {
-			p.Value.Fill(0.5) // the order of the data, so that every term matters
+			p.Value.Fill(0.5) // σ near the standard deviation of the data, so that every term matters
 		}
 		for i := range p.Value.Data {
 			p.Value.Data[i] += 0.3 * rng.NormFloat64()
@@ -2983,9 +2983,9 @@ func affineFlow(data model.Data, theta model.Theta, j, K int, epsilon, invSqrtBe
 func affineELBO(data model.Data, theta model.Theta, j, K int, epsilon, invSqrtBeta0 float64) float64 {
 	z, rho := affineFlow(data, theta, j, K, epsilon, invSqrtBeta0)
 	n, v := float64(data.N), theta.Sigma[j]*theta.Sigma[j]
-	misfit := z
-	misfit[0] += theta.Delta[j] - data.Mean[j]
-	joint := -n/2*math.Log(2*math.Pi*v) - (data.Scatter[j]+n*misfit.square())/(2*v) - (z.square()+math.Log(2*math.Pi))/2
+	residual := z
+	residual[0] += theta.Delta[j] - data.Mean[j]
+	joint := -n/2*math.Log(2*math.Pi*v) - (data.Scatter[j]+n*residual.square())/(2*v) - (z.square()+math.Log(2*math.Pi))/2
 	prior := -(1 + math.Log(2*math.Pi)) / 2
 	return joint - rho.square()/2 - prior + 0.5
 }
@@ -3046,7 +3046,7 @@ func checkDefaults(t *testing.T, want map[string]string, folder string, args ...
 	}
 	for name, value := range want {
 		if got[name] != value {
-			t.Errorf("the default of -%s in %s %v is %q, want %s", name, folder, args, got[name], value)
+			t.Errorf("the default value of the flag -%s of %s %v is %q, want %s", name, folder, args, got[name], value)
 		}
 	}
 }
@@ -3072,7 +3072,7 @@ func mnistParams[T linalg.Float](c mnist.Config, seed uint64) []mnist.Param[T] {
 		case "decoder.hidden.weight", "decoder.expand.weight", "decoder.deconv1.weight", "decoder.deconv2.weight", "decoder.deconv3.weight":
 			linalg.Scale(p.Value, 4, p.Value)
 		case "encoder.std.bias":
-			p.Value.Fill(0.7) // σ near 1.1: wider than the posterior, for a finite variance
+			p.Value.Fill(0.7) // σ is about 1.1, wider than the posterior, so that Var(p̂) is finite
 		}
 	}
 	return params
