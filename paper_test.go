@@ -238,9 +238,7 @@ func iwaeVariance(t *testing.T) {
 	logs, logEvidence := iwaeDraws()
 	var single float64
 	for _, L := range []int{1, 4, 16, 64} {
-		squares := hvaetest.Apply(meanEstimates(logs, L, L), func(l float64) float64 {
-			return math.Pow(math.Expm1(l-logEvidence), 2) // (p̂/p − 1)²
-		})
+		squares := squaredDeviations(ratios(meanEstimates(logs, L, L), logEvidence), 1)
 		variance, _ := hvaetest.MeanSE(squares)
 		if L == 1 {
 			single = variance
@@ -397,7 +395,7 @@ func reverseKernels(t *testing.T) {
 		}
 		estimates := hvaetest.Apply(logs, math.Exp)
 		checkMean(t, estimates, evidence, 0.02, "reverse kernels multiplied by %v: E[p̂]", factor)
-		squares := hvaetest.Apply(estimates, func(p float64) float64 { return (p - evidence) * (p - evidence) })
+		squares := squaredDeviations(estimates, evidence)
 		if factor == 1 {
 			checkDistance(t, logs, optimal, 1e-12, "optimal reverse kernels: log p̂")
 			checkZ(t, logs, math.Log(evidence), -inf, -zBound, "optimal reverse kernels: the bound")
@@ -469,8 +467,7 @@ func aisIsSuboptimal(t *testing.T) {
 	}
 	checkMean(t, reversals, 1, inf, "reverse kernels of AIS: E[p̂]/p(x)")
 	checkMean(t, optimal, 1, inf, "optimal reverse kernels: E[p̂]/p(x)")
-	square := func(p float64) float64 { return (p - 1) * (p - 1) }
-	more := hvaetest.Differences(hvaetest.Apply(reversals, square), hvaetest.Apply(optimal, square))
+	more := hvaetest.Differences(squaredDeviations(reversals, 1), squaredDeviations(optimal, 1))
 	checkZ(t, more, 0, 2*zBound, inf, "the increase of Var(p̂/p(x)) with the reverse kernels of AIS")
 	less := hvaetest.Differences(hvaetest.Apply(optimal, math.Log), hvaetest.Apply(reversals, math.Log))
 	checkZ(t, less, 0, 2*zBound, inf, "the decrease of the bound with the reverse kernels of AIS")
@@ -729,7 +726,7 @@ func homogeneousVariance(t *testing.T) {
 	narrow := hvaetest.Quadratic{Omega: 4}
 	variance := func(K int, epsilon, invSqrtBeta0 float64) (v, se float64) {
 		logs := flowDraws(narrow, K, epsilon, invSqrtBeta0, n)
-		return hvaetest.MeanSE(hvaetest.Apply(logs, func(l float64) float64 { return math.Pow(math.Expm1(l-narrow.LogEvidence(2)), 2) }))
+		return hvaetest.MeanSE(squaredDeviations(ratios(logs, narrow.LogEvidence(2)), 1))
 	}
 	standard, standardSE := variance(1, 0, 1)
 	for _, K := range []int{10, 40} {
@@ -817,7 +814,7 @@ func temperingExplores(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.mean, _ = hvaetest.MeanSE(l)
-		r.variance, r.varianceSE = hvaetest.MeanSE(hvaetest.Apply(l, func(v float64) float64 { return (v - r.mean) * (v - r.mean) }))
+		r.variance, r.varianceSE = hvaetest.MeanSE(squaredDeviations(l, r.mean))
 		r.changed = float64(changed) / draws
 		r.changedSE = math.Sqrt(r.changed * (1 - r.changed) / draws)
 		return r
@@ -995,8 +992,8 @@ func canonicalMomentum(t *testing.T) {
 		for j := range dims {
 			rho := sample.Start.Rho.Value.Row(j)
 			checkMean(t, rho, 0, inf, "%v: E[ρ₀]", s)
-			checkMean(t, hvaetest.Apply(rho, func(r float64) float64 { return r * r }), 1/beta0, inf, "%v: E[ρ₀²]", s)
-			checkMean(t, hvaetest.Apply(rho, func(r float64) float64 { return r * r * r * r }), 3/(beta0*beta0), inf, "%v: E[ρ₀⁴]", s)
+			checkMean(t, squaredDeviations(rho, 0), 1/beta0, inf, "%v: E[ρ₀²]", s)
+			checkMean(t, squaredDeviations(squaredDeviations(rho, 0), 0), 3/(beta0*beta0), inf, "%v: E[ρ₀⁴]", s)
 		}
 	}
 }
@@ -1381,15 +1378,14 @@ func gaussianModel(t *testing.T) {
 	truth := model.Truth(3)
 	for j := range 3 {
 		delta, variance := truth.Delta[j], truth.Sigma[j]*truth.Sigma[j]
-		var means, squares, scatters []float64
+		var means, scatters []float64
 		for k := range datasets {
 			data := model.Draw(truth, n, random.Stream(22, "distribution", k))
 			means = append(means, data.Mean[j])
-			squares = append(squares, (data.Mean[j]-delta)*(data.Mean[j]-delta))
 			scatters = append(scatters, data.Scatter[j]/variance)
 		}
 		checkMean(t, means, delta, inf, "dimension %d: E[x̄]", j)
-		checkMean(t, squares, 1+variance/n, inf, "dimension %d: Var(x̄)", j)
+		checkMean(t, squaredDeviations(means, delta), 1+variance/n, inf, "dimension %d: Var(x̄)", j)
 		checkMean(t, scatters, n-1, inf, "dimension %d: E[S/σ²]", j)
 	}
 }
@@ -2073,7 +2069,7 @@ func importanceNLL(t *testing.T) {
 	var double tape
 	n, _ := mnist.NewNetwork(&double, d.config, d.params, false)
 	logJoint, logEvidence := evidenceByQuadrature(n, image(&double, 1, 7))
-	if spread := logJoint[120] - logJoint[80]; math.Abs(spread) < 0.1 { // at z = ±1.6, where p(z) is equal
+	if spread := logJoint[120] - logJoint[80]; math.Abs(spread) < 0.1 { // between z = ±1.6, where p(z) is equal
 		t.Fatalf("log p(x|z) changes by %.3f between z = −1.6 and 1.6, want at least 0.1, so that the latent variable matters", spread)
 	}
 	for _, c := range mnistSchemes(1) {
@@ -2419,6 +2415,11 @@ func targets() []target {
 // ratios returns p̂/p(x) for draws of log p̂.
 func ratios(logEstimates []float64, logEvidence float64) []float64 {
 	return hvaetest.Apply(logEstimates, func(l float64) float64 { return math.Exp(l - logEvidence) })
+}
+
+// squaredDeviations returns (x_i − mean)² for each element of x.
+func squaredDeviations(x []float64, mean float64) []float64 {
+	return hvaetest.Apply(x, func(v float64) float64 { return (v - mean) * (v - mean) })
 }
 
 // iwaeDraws returns 65,536 log importance weights log p(x, z)/q(z|x), and log p(x). The weights are
