@@ -205,9 +205,10 @@ func elboIsLowerBound(t *testing.T) {
 }
 
 // standardFramework checks that the "standard variational framework corresponds to U = Z and
-// p̂(x) = p(x, z)/q(z|x)". Algorithm 1 must give this estimate for K = 0 leapfrog steps, and for
-// K > 0 in the limit of small step sizes, ε → 0. The target is hvaetest.Bimodal. The tolerance is
-// proportional to ε and K, because each step changes log p̂ by O(ε).
+// p̂(x) = p(x, z)/q(z|x)". (U is the space of the random variables u, and Z is the space of z.)
+// Algorithm 1 must give this estimate for K = 0 leapfrog steps, and for K > 0 in the limit of small
+// step sizes, ε → 0. The target is hvaetest.Bimodal. The tolerance is proportional to ε and K,
+// because each step changes log p̂ by O(ε).
 func standardFramework(t *testing.T) {
 	const dims = 2
 	for _, s := range hvaetest.Schemes() {
@@ -253,7 +254,7 @@ func iwaeVariance(t *testing.T) {
 //
 // increases with L = 1, 4, 16, 64 and is at most log p(x). All L use the same draws, so the
 // differences between the bounds have small standard errors. The estimate from all 65,536 draws
-// together must equal log p(x).
+// together must equal log p(x) within 4.5 standard errors.
 func iwaeBound(t *testing.T) {
 	const blockSize = 64
 	logs, logEvidence := iwaeDraws()
@@ -376,11 +377,11 @@ func flowGradientIsUnbiased(t *testing.T) {
 //	r^opt(z_k|z_{k+1}) = q^k(z_k) q^{k+1}(z_{k+1}|z_k)/q^{k+1}(z_{k+1}),   p̂(x) = p(x, z_K)/q^K(z_K).
 //
 // The paper: p̂ "is an unbiased estimator of p(x)" for any reverse kernels r^k, and r^opt is "the
-// sequence of reverse kernels minimizing the variance of p̂(x)". The chain is z_k = 0.8
-// z_{k−1} + 0.8 ξ_k with ξ_k ~ N(0, 1) and K = 3. Its marginals q^k are normal, so r^opt is known.
-// The test multiplies the means and variances of r^opt by 1, 0.9 and 0.7. The mean of p̂ must be
-// p(x) in all cases. For the factors 0.9 and 0.7, Var(p̂) must be larger and E[log p̂] smaller than
-// for the factor 1.
+// sequence of reverse kernels minimizing the variance of p̂(x)". The chain is
+// z_k = 0.8 z_{k−1} + 0.8 ξ_k with ξ_k ~ N(0, 1) and K = 3. Its marginals q^k are normal, so r^opt
+// is known. The test multiplies the means and variances of r^opt by 1, 0.9 and 0.7. The mean of p̂
+// must be p(x) in all cases. For the factors 0.9 and 0.7, Var(p̂) must be larger and E[log p̂]
+// smaller than for the factor 1.
 func reverseKernels(t *testing.T) {
 	const draws, evidence = 100000, 1.7
 	logJoint := func(z float64) float64 { return math.Log(evidence) + logNormal(z, 0.4, 0.5) }
@@ -557,7 +558,7 @@ func aisBounds(t *testing.T) {
 // p_θ(x, z) = N(z | θ, ½²). The only kernel is one leapfrog step and its acceptance or rejection.
 // The exact gradient is the numerical derivative of metropolisELBO. The gradient on the tape is
 // biased, because it omits the derivative of the acceptance probability. If every proposal is
-// accepted, it must be unbiased.
+// accepted, the gradient on the tape must be unbiased.
 func metropolisGradient(t *testing.T) {
 	const theta, draws = 1.2, 100000
 	for _, metropolis := range []bool{true, false} {
@@ -800,9 +801,9 @@ func symplecticity(t *testing.T) {
 }
 
 // temperingExplores checks that the tempering step "allows us to explore isolated modes of the
-// target". The target model.TwoModes has two narrow modes, and z₀ starts at the left mode. For
-// K = 4, 8, 16, 32 and 64, more draws must change modes with tempering (1/√β₀ = 3) than without
-// tempering. With tempering, Var(log p̂) must decrease as K increases. Without tempering,
+// target". The target model.TwoModes has two narrow modes, and the mean of z₀ ~ q⁰ is the left
+// mode. For K = 4, 8, 16, 32 and 64, more draws must change modes with tempering (1/√β₀ = 3) than
+// without tempering. With tempering, Var(log p̂) must decrease as K increases. Without tempering,
 // Var(log p̂) must not depend on K.
 func temperingExplores(t *testing.T) {
 	const draws = 20000
@@ -909,7 +910,8 @@ func inverseTemperatures(t *testing.T) {
 }
 
 // temperingsCoincide checks β₀ = Π_k α_k². Free tempering with the α_k of fixed tempering must give
-// the same estimates as fixed tempering, up to rounding.
+// the same log p̂ and the same simplified estimates (Sample.ELBO) as fixed tempering, up to
+// rounding.
 func temperingsCoincide(t *testing.T) {
 	const dims = 2
 	for _, K := range []int{1, 2, 5} {
@@ -1035,9 +1037,9 @@ func massMatrix(t *testing.T) {
 	}
 }
 
-// quadraticTempering checks √β_k = ((1 − 1/√β₀)·k²/K² + 1/√β₀)⁻¹. So 1/√β_k is quadratic in k, and
-// its second differences are 2(1 − 1/√β₀)/K². In the authors' MNIST code, 1/β_k is quadratic in k
-// instead.
+// quadraticTempering checks fixed tempering, √β_k = ((1 − 1/√β₀)·k²/K² + 1/√β₀)⁻¹. So 1/√β_k is
+// quadratic in k, and its second differences are 2(1 − 1/√β₀)/K². In the authors' MNIST code, 1/β_k
+// is quadratic in k instead.
 func quadraticTempering(t *testing.T) {
 	const K, s = 8, 3.0 // s = 1/√β₀
 	var tp tape
@@ -1056,7 +1058,8 @@ func quadraticTempering(t *testing.T) {
 // gradientCount checks that Algorithm 1 with K steps computes K + 1 gradients ∇U(z_k), k = 0 … K,
 // because the gradient at the end of a step is also the gradient at the start of the next step.
 // Without a closed form of ∇U, one evaluation of log p(x, z) must give both ∇U(z_k) and
-// log p(x, z_k). For K = 0 Algorithm 1 needs no gradient. The targets count their evaluations.
+// log p(x, z_k). For K = 0 Algorithm 1 needs no gradient. The target of the test counts the
+// evaluations.
 func gradientCount(t *testing.T) {
 	const dims, n = 2, 5
 	for _, s := range hvaetest.Schemes() {
@@ -1087,7 +1090,7 @@ func gradientCount(t *testing.T) {
 // If q⁰ is the posterior and K = 0, the ELBO must equal the objective for any θ and any noise. If
 // q⁰ is not the posterior, the ELBO must be smaller than the objective, for K = 0 and K = 3.
 func surrogateObjective(t *testing.T) {
-	const repeats = 1000 // copies of each observation, with independent noise
+	const repeats = 1000 // the number of copies of each observation, each with separate noise
 	x := []float64{-1.3, 0.2, 0.5, 0.9, 2.1, 2.2, 3.8}
 	evaluate := func(x []float64, K, blockSize int, params ...float64) float64 {
 		tr, _ := autoEncoder(x, K, blockSize, params...)
@@ -1119,10 +1122,11 @@ func surrogateObjective(t *testing.T) {
 	}
 }
 
-// minibatches checks "approximating the expectation over ν_D using minibatches of observed data".
-// The test partitions 30 observations into minibatches of 30, 10, 5 or 2. The mean of the ELBOs of
-// the minibatches must equal the mean over single observations, for any Trainer.BlockSize. The same
-// must hold for the gradient. The tolerances allow for rounding.
+// minibatches checks the estimate of the ELBO from minibatches. The paper: "approximating the
+// expectation over ν_D using minibatches of observed data". The test partitions 30 observations
+// into minibatches of 30, 10, 5 or 2. The mean of the ELBOs of the minibatches must equal the mean
+// over single observations, for any Trainer.BlockSize. The same must hold for the gradient. The
+// tolerances allow for rounding.
 func minibatches(t *testing.T) {
 	const N = 30
 	x := make([]float64, N)
@@ -1136,7 +1140,7 @@ func minibatches(t *testing.T) {
 			for lo := 0; lo < N; lo += size {
 				var batch []int
 				for i := lo; i < lo+size; i++ {
-					batch = append(batch, 7*i%N) // a permutation of the data
+					batch = append(batch, 7*i%N) // batch is a part of a permutation of the data
 				}
 				e, err := tr.Step(t.Context(), batch)
 				if err != nil {
@@ -1217,8 +1221,9 @@ func sameGradient(t *testing.T) {
 //
 //	E[log(p̄(x, z_K, ρ_K) β₀^{ℓ/2}/q⁰(z₀, ρ₀))] = E[log p(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀)] + ℓ/2.
 //
-// The target is hvaetest.Bimodal in ℓ = 2 dimensions. The test computes the mean of the difference
-// from 40,000 draws, for K = 0, 1, 2 and 5 steps and all kinds of tempering (hvaetest.Schemes).
+// Here p̄(x, z, ρ) = p(x, z) N(ρ|0, I). The target is hvaetest.Bimodal in ℓ = 2 dimensions. The
+// test computes the mean of the difference from 40,000 draws, for K = 0, 1, 2 and 5 steps and all
+// kinds of tempering (hvaetest.Schemes).
 func sameMean(t *testing.T) {
 	for _, s := range hvaetest.Schemes() {
 		logEstimates, simplified := hvaetest.Draws(s, targets()[0].bind, 2, 40000, 3)
@@ -1255,8 +1260,8 @@ func varianceGrows(t *testing.T) {
 // momentumEnergy checks ½ρ_K² + U(z_K) ≥ ½γ₀² for z₀ = 0, U(z) = ½ω²z² and one ε < 2/ω for all
 // steps, where γ₀ = √β₀ρ₀ is the noise of the initial momentum. The leapfrog steps conserve the
 // energy ½ρ² + ½ω²(1 − ε²ω²/4)z², whose initial value is ½γ₀²/β₀. The cooling after step k
-// multiplies this energy by at least α_k², and the product of all α_k² is β₀. The test simulates
-// γ₀ = 1.
+// multiplies this energy by at least α_k², and the product of all α_k² is β₀. So the final energy
+// is at least ½γ₀². The test simulates γ₀ = 1.
 func momentumEnergy(t *testing.T) {
 	for _, s := range sharedSchemes() {
 		for _, omega := range []float64{0.1, 1, 2, 4} {
@@ -1293,9 +1298,9 @@ func quadraticVariance(t *testing.T) {
 	}
 }
 
-// quadraticCounterexample checks that quadraticVariance needs the same ε for all steps. For
-// U = ½ω²z² with ω = 3.9, K = 2, no tempering and step sizes ε₁ = 0.275 and ε₂ = 0.499, both below
-// the stability limit 2/ω,
+// quadraticCounterexample checks that the inequalities of quadraticVariance require the same ε for
+// all steps. For U = ½ω²z² with ω = 3.9, K = 2, no tempering and step sizes ε₁ = 0.275 and
+// ε₂ = 0.499, both below the stability limit 2/ω,
 //
 //	Cov(log p̂, ½γ₀²) = 0.37 > ¼,   Var(S) − Var(log p̂) = −0.24 < 0,
 //
@@ -1325,7 +1330,7 @@ func steepVariance(t *testing.T) {
 	}
 }
 
-// averageGradient checks "the gradients of (12)", which Algorithm 2 follows. For fixed noise, the
+// averageGradient checks the gradients of equation 12, which Algorithm 2 uses. For fixed noise, the
 // average ELBO of a batch is a smooth function of θ and φ. Its gradient on the tape must equal its
 // numerical derivative in every parameter, with a relative error of at most 1e-7. The distribution
 // of the noise does not depend on the parameters, so the expectation of this gradient is the
@@ -1392,8 +1397,8 @@ func gaussianModel(t *testing.T) {
 
 // sufficientStatistics checks that the statistics x̄ and S = Σ_i (x_i − x̄)² are also accurate for
 // data far from zero. The test adds 10⁷ to 50 points. Then S must not change, and x̄ must increase
-// by 10⁷. The data enter log p(D, z) only through x̄ and S (logJointIsSum). The tolerances allow
-// for the rounding of the shifted points.
+// by 10⁷. The data enter log p(D, z) only through x̄ and S (logJointIsSum). The shifted points are
+// rounded to about 10⁻⁹, so the tolerances are 10⁻⁸ and 10⁻⁷.
 func sufficientStatistics(t *testing.T) {
 	const shift = 1e7
 	x, base, _ := points(2, 50)
@@ -1479,8 +1484,8 @@ func logJointIsSum(t *testing.T) {
 
 // potentialGradient checks ∇U(z) = z + NΣ⁻¹(z + Δ − x̄), the gradient of U(z) = −log p(D, z). In
 // the paper, the formula for U lacks the minus sign, and the formula for ∇U contains x instead of
-// x̄. The closed form in code, the gradient on the tape and the numerical derivative must all agree
-// with this formula.
+// x̄. The closed form of model.Target, the gradient on the tape and the numerical derivative must
+// all agree with this formula.
 func potentialGradient(t *testing.T) {
 	const d, n = 3, 7
 	_, data, theta := points(d, n)
@@ -1605,7 +1610,7 @@ func parameters(t *testing.T) {
 
 // vbBound checks L_ELBO(θ, φ_V; D) = E_{z~q}[log p(D, z) − log q(z)] for the "mean-field
 // approximate posterior" q(z) = N(z|μ_Z, Σ_Z). The mean of 40,000 draws must equal the closed form
-// in code.
+// of model.NewMeanField.
 func vbBound(t *testing.T) {
 	const d, n = 2, 40000
 	x, data, theta := points(d, 6)
@@ -1700,8 +1705,9 @@ func planarLogDet(t *testing.T) {
 //
 //	log q_K(z_K) = log q⁰(z₀) − Σ_k log |1 + wᵀû (1 − tanh²(wᵀz_{k−1} + b))|.
 //
-// The integral of q_K over a grid of z_K must be 1. Each layer with the constrained vector û is an
-// increasing function, so the test finds z₀ for each z_K by bisection.
+// Here u, w and b are the parameters, and û is the constrained vector u (planarLayers). The
+// integral of q_K over a grid of z_K must be 1. Each layer is an increasing function, so the test
+// finds z₀ for each z_K by bisection.
 func planarDensity(t *testing.T) {
 	const n, edge, K = 20000, 15.0, 2
 	for seed := range 4 {
@@ -1778,7 +1784,8 @@ func gaussianHyperparameters(t *testing.T) {
 	}
 }
 
-// rmsProp checks "all training was done using RMSProp". RMSProp.Ascend must follow TensorFlow 1,
+// rmsProp checks the optimiser of section 5.1. The paper: "all training was done using RMSProp".
+// The method model.RMSProp.Ascend must follow TensorFlow 1,
 //
 //	v ← v + (1 − 0.9)(g² − v),   θ ← θ + rate·g/√(v + 10⁻¹⁰),
 //
@@ -1799,11 +1806,11 @@ func figure1a(t *testing.T) {
 	t.Skip("not run because it takes minutes; run it with: go run ./gaussian -d 1,2,3,5,11,25,51,101,201,301")
 }
 
-// figure1b checks "the tempered methods perform better than their non-tempered counterparts" for
-// two datasets with d = 2 and N = 1000. Without tempering, the error of σ must be at least ten
-// times as large as with tempering, and larger for K = 10 than for K = 1. With tempering, the ELBO
-// must be larger. The estimate Δ̂ must be within 0.1 of the maximum-likelihood estimate, because
-// the optimiser's steps are noisy.
+// figure1b checks the paper's statement "the tempered methods perform better than their
+// non-tempered counterparts" for two datasets with d = 2 and N = 1000. Without tempering, the error
+// of σ must be at least ten times as large as with tempering, and larger for K = 10 than for K = 1.
+// With tempering, the ELBO must be larger. The estimate Δ̂ must be close to the maximum-likelihood
+// estimate. The tolerance 0.1 allows for the noise of the gradients.
 func figure1b(t *testing.T) {
 	c := model.Config{Points: 1000, Iterations: 6000, Draws: 10, Rate: 2e-3, Seed: 1}
 	for dataset := range 2 {
@@ -1854,13 +1861,13 @@ func bernoulliPixels(t *testing.T) {
 	checkNear(t, mnist.LogBernoulli(x, a).Scalar(), want, 1e-14*math.Abs(want), "log p(x|z)")
 }
 
-// networks checks the inference network, "three convolutional layers, each with filters of size 5 ×
-// 5 and a stride of 2", and the generative network, which "mirrors this structure in reverse". The
-// outputs of the networks for two images and two random z must equal nested loops over the weights
-// in PyTorch's layout (encodeByHand, decodeByHand), with a relative error of at most 1e-12.
+// networks checks the inference network, "three convolutional layers, each with filters of size
+// 5 × 5 and a stride of 2", and the generative network, which "mirrors this structure in reverse".
+// The outputs of the networks for two images and two random z must equal nested loops over the
+// weights in PyTorch's layout (encodeByHand, decodeByHand), with a relative error of at most 1e-12.
 func networks(t *testing.T) {
 	d := newMNISTModel(mnist.Config{Kind: "vae", Tempering: "none", Latent: 3}, 1)
-	for _, p := range d.params { // biases too
+	for _, p := range d.params { // replace the constant initial biases
 		if len(p.Shape) == 1 {
 			random.FillNormal(random.Stream(2, p.Name), p.Value)
 		}
@@ -1966,10 +1973,10 @@ func networkGradients(t *testing.T) {
 	}
 }
 
-// stochasticBinarisation checks "the standard stochastic binarization of MNIST as training data":
-// pixels are independent, x_j ~ Bernoulli(grey_j/255), where grey_j ∈ 0 … 255 is the grey level.
-// The test binarises one image 20,000 times and counts the pixels that are 1, for different grey
-// levels. It also counts how often two pixels are both 1.
+// stochasticBinarisation checks the paper's training data, "the standard stochastic binarization of
+// MNIST". The pixels must be independent, x_j ~ Bernoulli(grey_j/255), where grey_j ∈ 0 … 255 is
+// the grey level. The test binarises one image 20,000 times and counts the pixels that are 1, for
+// different grey levels. It also counts how often two pixels are both 1.
 func stochasticBinarisation(t *testing.T) {
 	const draws = 20000
 	image := make([]byte, 784)
@@ -1998,7 +2005,7 @@ func stochasticBinarisation(t *testing.T) {
 	check(both, 128./255*128/255, "two pixels of grey level 128, both 1")
 }
 
-// adamax checks algorithm 2 of Kingma and Ba, "Adamax",
+// adamax checks that Adamax is algorithm 2 of Kingma and Ba,
 //
 //	m ← β₁m + (1 − β₁)g,   u ← max(β₂u, |g|),   θ ← θ + rate/(1 − β₁ᵗ)·m/u,
 //
@@ -2058,11 +2065,11 @@ func mnistHyperparameters(t *testing.T) {
 	}
 }
 
-// importanceNLL checks "we estimate out-of-sample negative log likelihoods (NLLs) using 1000
-// importance samples from the HVAE approximate posterior". The test draws p̂_l(x) for one image
-// with a VAE and HVAEs of latent dimension ℓ = 1, so log p(x) is known by quadrature. The mean of
-// p̂_l(x) must be p(x). The mean of log p̂(x) = log 1/L Σ_l p̂_l(x) must increase with L = 1, 5, 25
-// and be at most log p(x). The draws are computed in float32, as in the commands.
+// importanceNLL checks the paper's statement "we estimate out-of-sample negative log likelihoods
+// (NLLs) using 1000 importance samples from the HVAE approximate posterior". The test draws p̂_l(x)
+// for one image with a VAE and HVAEs of latent dimension ℓ = 1, so log p(x) is known by quadrature.
+// The mean of p̂_l(x) must be p(x). The mean of log p̂(x) = log 1/L Σ_l p̂_l(x) must increase with
+// L = 1, 5, 25 and be at most log p(x). The draws are computed in float32, as in the commands.
 func importanceNLL(t *testing.T) {
 	const draws, blockSize = 600, 25
 	d := newMNISTModel(mnist.Config{Kind: "vae", Tempering: "none", Latent: 1}, 6)
@@ -2131,12 +2138,12 @@ func annealedBounds(t *testing.T) {
 	}
 }
 
-// posteriorCovariance checks "samples from the HVAE approximate posterior exhibit non-negligible
-// covariance across dimensions". The model is the HVAE that this repository includes (K = 5, free
-// tempering, a separate ε for each step). For each of six simulated images, the test computes the
-// mean absolute correlation between two dimensions from 1000 draws. The dimensions of z₀ are
-// independent, so their correlations must be those of random chance. The correlations of z_K must
-// be larger by more than 10 %.
+// posteriorCovariance checks the paper's statement "samples from the HVAE approximate posterior
+// exhibit non-negligible covariance across dimensions". The model is the HVAE that this repository
+// includes (K = 5, free tempering, a separate ε for each step). For each of six simulated images,
+// the test computes the mean absolute correlation between two dimensions from 1000 draws. The
+// dimensions of z₀ are independent, so the value for z₀ must be mnist.IndependentCorrelation, the
+// expected value for independent variables. The value for z_K must be larger by more than 10 %.
 func posteriorCovariance(t *testing.T) {
 	const images, draws = 6, 1000
 	c, err := mnist.ReadCheckpoint("mnist/results/hvae30.safetensors")
@@ -2164,10 +2171,10 @@ func posteriorCovariance(t *testing.T) {
 	}
 }
 
-// publishedDeviations checks "the standard deviation over these three estimates is no larger than
-// 0.12 nats" for the 57 runs of the supplement. It also checks that published.csv contains the
-// paper's numbers. The expected hash is the SHA-256 of the CSV blocks in the paper's source, with
-// the names of the configurations added and the lines sorted.
+// publishedDeviations checks the paper's statement "the standard deviation over these three
+// estimates is no larger than 0.12 nats" with the 57 runs of the supplement. It also checks that
+// published.csv contains the paper's numbers. The expected hash is the SHA-256 of the CSV blocks in
+// the paper's source, with the names of the configurations added and the lines sorted.
 func publishedDeviations(t *testing.T) {
 	var lines []string
 	largest := 0.0
