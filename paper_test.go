@@ -293,8 +293,9 @@ func iwaeEstimate(t *testing.T) {
 }
 
 // iwaeStandardError checks the standard error that hvae.ImportanceEstimate reports for log p̂. The
-// test repeats the estimate 2000 times, each from 400 log weights drawn from N(−s²/2, s²). The mean
-// of the reported standard errors must equal the standard deviation of the 2000 estimates.
+// test repeats the estimate 2000 times, each from 400 log weights drawn from N(−s²/2, s²) with
+// s = ½. The mean of the reported standard errors must equal the standard deviation of the 2000
+// estimates. The tolerance is 4.5 standard errors of that standard deviation.
 func iwaeStandardError(t *testing.T) {
 	const s, draws, repeats = 0.5, 400, 2000
 	rng := random.Stream(1, "importance")
@@ -2274,8 +2275,9 @@ const zBound = hvaetest.ZBound
 
 var inf = math.Inf(1)
 
-// checkNear reports an error unless |got − want| ≤ tolerance. The format and its arguments name the
-// quantity in the error message, also in checkDistance, checkZ and checkMean.
+// checkNear reports an error unless |got − want| ≤ tolerance. The format and args give the name of
+// the quantity in the error message. The functions checkDistance, checkZ and checkMean use them in
+// the same way.
 func checkNear(t *testing.T, got, want, tolerance float64, format string, args ...any) {
 	t.Helper()
 	if !(math.Abs(got-want) <= tolerance) {
