@@ -18,7 +18,7 @@ type Contraction[T Float] struct {
 	Rows, Cols, Steps, Groups int
 
 	C                    []T // element (i, j) of C_g is C[CStart + g·CGroup + i·CRow + j]
-	CStart, CRow, CGroup int // CGroup is the only stride that may be negative
+	CStart, CRow, CGroup int // only CGroup may be negative
 
 	A           []T // element (i, p) of A_s is A[Segments[s].A + i·ARow + p·AStep]
 	ARow, AStep int
