@@ -109,8 +109,8 @@ type Function struct {
 const noKernel = -1
 
 // The SIMD kernels of these functions compute in float32, with an error of at most 2.5 units in the
-// last place. Without a SIMD kernel, the functions compute in float64 and round the result once. Tanh has
-// no SIMD kernel because only float64 models use it.
+// last place. Without a SIMD kernel, the functions compute in float64 and round the result once.
+// Tanh has no SIMD kernel because only float64 models use it.
 var (
 	Exp      = Function{opExp, math.Exp}
 	Log      = Function{opLog, math.Log}
@@ -170,10 +170,10 @@ func Adamax[T Float](p, m, u, g []T, beta1, beta2, rate, epsilon T) {
 // tail is the value of |x| above which softplus and sigmoid treat e^−|x|, less than 2⁻⁶³, as zero.
 //
 // The reason is speed. The logits of pixels that are never white fall below −87, where e^−|x| is a
-// subnormal float32. Intel processors compute slowly with subnormal numbers. Therefore, an epoch of
-// training took twice as long at the end as at the start. Slightly larger values become subnormal in
-// the next layer, so the threshold has a large margin. The table shows the number of subnormal
-// operands of contractions in a training step of mnist/results/vae.safetensors on the first 100
+// subnormal float32. Intel processors compute slowly with subnormal numbers, so an epoch of a
+// trained model took twice as long as its first epoch. Slightly larger values become subnormal in
+// the next layer, so the threshold has a large margin. The table shows how many operands of
+// contractions are subnormal in a training step of mnist/results/vae.safetensors on the first 100
 // training images:
 //
 //	threshold of e^−|x|   left operands, of 7.1 million   right operands, of 22.7 million
