@@ -13,19 +13,20 @@ import (
 
 // AIS is annealed importance sampling (section 2.2; Neal, 2001) with B parallel chains. Each
 // chain starts with z₀ ~ q⁰. Kernels k = 1, …, K − 1 then draw z_k given z_{k−1}. Kernel k is
-// Hamiltonian Monte Carlo with a Metropolis correction, and leaves the bridge p^k invariant:
+// Hamiltonian Monte Carlo with a Metropolis correction. It leaves the intermediate distribution
+// p^k invariant:
 //
 //	log p^k(z) = (1 − β_k) log q⁰(z) + β_k log p_θ(x, z),   β_k = k/K,
 //	p̂_θ(x)    = Π_k p^(k+1)(z_k) / p^k(z_k),   k = 0, …, K − 1.
 //
-// Each kernel is its own reversal, so p̂_θ(x) is a case of equation 3 (eq:generalizedJarzynski).
+// Each kernel is reversible, so p̂_θ(x) is a special case of equation 3 (eq:generalizedJarzynski).
 // Memory depends neither on K nor on Leapfrogs. An AIS is not safe for concurrent use.
 type AIS[T linalg.Float] struct {
 	Tape      *ad.Tape[T]                   // for densities and gradients; the methods reset it
 	Target    func(t *ad.Tape[T]) Target[T] // returns the target of the B columns on tape t
 	Mean, SD  linalg.Matrix[T]              // of q⁰, a DiagonalNormal: [ℓ×B], or [ℓ×1] for all columns
 	Steps     int                           // K, at least 1; for K = 1, p̂_θ(x) = p_θ(x, z₀)/q⁰(z₀)
-	Leapfrogs int                           // leapfrog steps per kernel, for example 5; each needs one gradient
+	Leapfrogs int                           // leapfrog steps per kernel, for example 5; each step needs one gradient
 	StepSizes []float64                     // leapfrog step size of each kernel [K−1] in units of SD, from Tune
 }
 
@@ -64,8 +65,9 @@ func (a *AIS[T]) Reverse(z linalg.Matrix[T], streams []*rand.Rand) (end *Particl
 }
 
 // Tune returns step sizes for which each kernel accepts about 65 % of its proposals (Neal,
-// 2011, section 4.4). It runs all kernels the given number of times; once is enough for large
-// K. Forward and Reverse must use different streams, or their estimates are biased.
+// 2011, section 4.4). The parameter passes is the number of times that Tune runs all kernels.
+// One pass is enough for large K. Forward and Reverse must use other streams than Tune, because
+// otherwise their estimates are biased.
 func (a *AIS[T]) Tune(streams []*rand.Rand, passes int) (stepSizes []float64) {
 	const first, target = 0.5, 0.65
 	tuned := *a
@@ -89,7 +91,7 @@ type Particles[T linalg.Float] struct {
 
 	logPrior, logJoint []float64        // log q⁰(z) and log p_θ(x, z) [B]
 	gradU              linalg.Matrix[T] // ∇U(z) = −∇ log p_θ(x, z) [ℓ×B]
-	rates              float64          // sum of the acceptance probabilities that Move returned
+	rates              float64          // sum of the results of Move
 	moves              int              // number of calls of Move
 }
 
@@ -101,7 +103,7 @@ func (p *Particles[T]) Acceptance() float64 { return p.rates / float64(p.moves) 
 // a.StepSizes or z has the wrong size.
 func (a *AIS[T]) At(z linalg.Matrix[T]) *Particles[T] {
 	if len(a.StepSizes) != a.Steps-1 {
-		panic(fmt.Sprintf("hvae: AIS with Steps = %d and %d StepSizes; Steps must be at least 1, with Steps − 1 StepSizes from Tune", a.Steps, len(a.StepSizes)))
+		panic(fmt.Sprintf("hvae: AIS with Steps = %d and %d StepSizes; Steps must be at least 1, and StepSizes needs Steps − 1 elements from Tune", a.Steps, len(a.StepSizes)))
 	}
 	if z.Rows != a.Mean.Rows {
 		panic(fmt.Sprintf("hvae: AIS with z %v and Mean %v; both must have the same number of rows", z.Shape(), a.Mean.Shape()))
@@ -130,9 +132,9 @@ func normals[T linalg.Float](streams []*rand.Rand, rows int) linalg.Matrix[T] {
 	return m
 }
 
-// Move applies kernel k to the states p, and returns the mean acceptance probability. The kernel
+// Move applies kernel k to the states p and returns the mean acceptance probability. The kernel
 // draws a momentum ρ ~ N(0, I) and takes leapfrog steps from (z, ρ) to (z′, ρ′). It accepts z′
-// with probability min(1, exp(H − H′)), where H = −log p^k(z) + ½ρᵀρ.
+// with probability min(1, exp(H(z, ρ) − H(z′, ρ′))), where H(z, ρ) = −log p^k(z) + ½ρᵀρ.
 func (a *AIS[T]) Move(p *Particles[T], k int, streams []*rand.Rand) (rate float64) {
 	if len(streams) != p.Z.Cols {
 		panic(fmt.Sprintf("hvae: AIS with %d streams for z %v; there must be %d streams", len(streams), p.Z.Shape(), p.Z.Cols))
@@ -167,7 +169,7 @@ func (a *AIS[T]) Move(p *Particles[T], k int, streams []*rand.Rand) (rate float6
 
 // logDensity returns log p^k(z) for the state z of chain j.
 func (a *AIS[T]) logDensity(p *Particles[T], k, j int) float64 {
-	if k == 0 { // log p_θ(x, z) may be −∞
+	if k == 0 { // because 0·log p_θ(x, z) is NaN if log p_θ(x, z) = −∞
 		return p.logPrior[j]
 	}
 	beta := float64(k) / float64(a.Steps)
@@ -183,8 +185,8 @@ func (a *AIS[T]) energy(p *Particles[T], rho linalg.Matrix[T], k, j int) (energy
 	return energy - a.logDensity(p, k, j)
 }
 
-// leapfrog takes one leapfrog step of kernel k from the states p and momenta rho, and stores the
-// result in p and rho. It resets the tape.
+// leapfrog takes one leapfrog step of kernel k from the states p and momenta rho. It stores the
+// result in p and rho and resets the tape.
 func (a *AIS[T]) leapfrog(p *Particles[T], rho linalg.Matrix[T], k int) {
 	t, b := a.Tape, a.bridge(k)
 	epsilon := ad.Scale(b.prior.SD, T(a.StepSizes[k-1]))
@@ -194,8 +196,8 @@ func (a *AIS[T]) leapfrog(p *Particles[T], rho linalg.Matrix[T], k int) {
 	b.store(s.Z, p)
 }
 
-// A bridge is a ClosedForm for the leapfrog steps of kernel k. Its PotentialGradient returns
-// −∇ log p^k(z), but its LogJoint returns log p_θ(x, z).
+// A bridge is a ClosedForm for the leapfrog steps of kernel k. PotentialGradient returns −∇ log
+// p^k(z), which interpolates between q⁰ and the target, but LogJoint returns log p_θ(x, z).
 type bridge[T linalg.Float] struct {
 	Target[T]
 	prior DiagonalNormal[T]
@@ -222,7 +224,8 @@ func (b *bridge[T]) gradient(z, gradU *ad.Var[T]) *ad.Var[T] {
 	return ad.Add(ad.Scale(prior, 1-b.beta), ad.Scale(gradU, b.beta))
 }
 
-// store copies z, the argument of the last PotentialGradient, and its densities and ∇U(z) to p.
+// store sets p to the state z, with its densities and ∇U(z). The last call of PotentialGradient
+// must have had the argument z.
 func (b *bridge[T]) store(z *ad.Var[T], p *Particles[T]) {
 	if b.logJoint == nil { // the target is a ClosedForm
 		b.logJoint = b.LogJoint(z)
