@@ -30,8 +30,9 @@ type AIS[T linalg.Float] struct {
 	StepSizes []float64                     // leapfrog step size of each kernel [K−1] in units of SD, from Tune
 }
 
-// Forward runs the chains from draws of q⁰. It returns their last states and log p̂_θ(x) [B],
-// whose expectation is at most log p_θ(x). Chain j draws from streams[j].
+// Forward runs the chains, starting from draws from q⁰. It returns their last states and log
+// p̂_θ(x) [B]. The expectation of log p̂_θ(x) is at most log p_θ(x). Chain j uses the random
+// numbers of streams[j].
 func (a *AIS[T]) Forward(streams []*rand.Rand) (end *Particles[T], logEstimates []float64) {
 	p, logEstimates := a.start(streams), make([]float64, len(streams))
 	for k := range a.Steps {
@@ -46,10 +47,10 @@ func (a *AIS[T]) Forward(streams []*rand.Rand) (end *Particles[T], logEstimates 
 	return p, logEstimates
 }
 
-// Reverse runs the chains backwards from exact draws z [ℓ×B] of the posterior p_θ(z|x). It
+// Reverse runs the chains backwards from exact draws z [ℓ×B] from the posterior p_θ(z|x). It
 // returns their last states and log p̂_θ(x) [B]. Because E[1/p̂_θ(x)] = 1/p_θ(x), the expectation
 // of log p̂_θ(x) is at least log p_θ(x) (bidirectional Monte Carlo: Grosse, Ghahramani and Adams,
-// 2015). If z ~ p_θ(z) and x ~ p_θ(x|z) were simulated, z is an exact draw of the posterior.
+// 2015). If z ~ p_θ(z) and x ~ p_θ(x|z) are simulated, z is an exact draw from the posterior.
 func (a *AIS[T]) Reverse(z linalg.Matrix[T], streams []*rand.Rand) (end *Particles[T], logEstimates []float64) {
 	p, logEstimates := a.At(z.Clone()), make([]float64, z.Cols)
 	for k := a.Steps - 1; k >= 0; k-- {
@@ -99,7 +100,7 @@ type Particles[T linalg.Float] struct {
 // kernel was applied.
 func (p *Particles[T]) Acceptance() float64 { return p.rates / float64(p.moves) }
 
-// At returns B chains in the states z [ℓ×B]. The result uses z without a copy. At panics if
+// At returns B chains in the states z [ℓ×B]. The result shares memory with z. At panics if
 // a.StepSizes or z has the wrong size.
 func (a *AIS[T]) At(z linalg.Matrix[T]) *Particles[T] {
 	if len(a.StepSizes) != a.Steps-1 {
@@ -123,7 +124,7 @@ func (a *AIS[T]) start(streams []*rand.Rand) *Particles[T] {
 	return a.At(z)
 }
 
-// normals returns a matrix [rows×B] of draws from N(0, 1), with column j from streams[j].
+// normals returns a matrix [rows×B] of draws from N(0, 1). Column j is drawn from streams[j].
 func normals[T linalg.Float](streams []*rand.Rand, rows int) linalg.Matrix[T] {
 	m := linalg.New[T](rows, len(streams))
 	for j, rng := range streams {
@@ -206,7 +207,7 @@ type bridge[T linalg.Float] struct {
 	logJoint, gradU *ad.Var[T] // log p_θ(x, z) and ∇U(z) from the last PotentialGradient
 }
 
-// bridge resets the tape and returns the bridge of kernel k on it.
+// bridge resets the tape and returns the bridge of kernel k on this tape.
 func (a *AIS[T]) bridge(k int) *bridge[T] {
 	a.Tape.Reset()
 	prior := DiagonalNormal[T]{a.Tape.Const(a.Mean), a.Tape.Const(a.SD)}

@@ -17,7 +17,7 @@ type Flow[T linalg.Float] struct {
 	Recompute *Recompute[T] // reduces memory use; may be nil
 }
 
-// Forward returns (z_K, ρ_K) = H(z₀, ρ₀). It evaluates ∇U K + 1 times, or not at all if K = 0.
+// Forward returns (z_K, ρ_K) = H(z₀, ρ₀). It needs K + 1 evaluations of ∇U, or none if K = 0.
 func (f *Flow[T]) Forward(s Phase[T]) Phase[T] { return f.forward(s, f.Tempering.Schedule(f.K), nil) }
 
 // Path returns the phases (z₀, ρ₀), …, (z_K, ρ_K) that Forward computes.

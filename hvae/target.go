@@ -68,7 +68,7 @@ func logJointOf[T linalg.Float](target Target[T], z *ad.Var[T]) *ad.Var[T] {
 	return l
 }
 
-// mustBe panics unless v is [rows×B] for z [ℓ×B].
+// mustBe panics unless v is [rows×B], where B is the number of columns of z.
 func mustBe[T linalg.Float](name string, v, z *ad.Var[T], rows int) {
 	if want := (linalg.Shape{Rows: rows, Cols: z.Cols()}); v.Value.Shape() != want {
 		panic(fmt.Sprintf("hvae: %s is %v for z %v; it must be %v", name, v.Value.Shape(), z.Value.Shape(), want))

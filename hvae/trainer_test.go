@@ -331,7 +331,7 @@ func TestRestoredRunContinuesBitForBit(t *testing.T) {
 			t.Errorf("%T: the restored run ends with %+v, want %+v", o, got, want)
 		}
 
-		// Restore of a wrong state returns an error and changes nothing.
+		// If the state does not fit the trainer, Restore returns an error and changes nothing.
 		before := restored.State()
 		for name, damage := range map[string]func(s *hvae.State[float32]){
 			"with -1 steps and":       func(s *hvae.State[float32]) { s.Steps = -1 },
@@ -516,7 +516,7 @@ func TestEarlierContextDoesNotInterruptLaterSteps(t *testing.T) {
 	}
 }
 
-// slopeTooLargeAtZero returns x/(x² + 1e-310). It is 0 for x = 0, but its derivative overflows.
+// slopeTooLargeAtZero returns x/(x² + 1e-310), which is 0 at x = 0. Its derivative overflows there.
 func slopeTooLargeAtZero(x *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Div(x, ad.AddConst(ad.Square(x), 1e-310))
 }

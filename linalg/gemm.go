@@ -6,10 +6,11 @@ import (
 	"hvae/linalg/internal/kernel"
 )
 
-// This file implements the products of a dense layer Y = W·X + b. Affine computes the layer,
-// MatMulTA the gradient with respect to X (Wᵀ·δ) and MatMulTB the gradient with respect to W
-// (δ·Xᵀ), where δ is the gradient with respect to Y. The terms of each sum Σ_p A[i,p]·B[p,j] are
-// added in increasing order of p, for any matrix size and number of goroutines.
+// This file implements the matrix products of a dense layer Y = W·X + b. Affine computes the
+// layer. If δ is the gradient with respect to Y, then MatMulTA computes the gradient Wᵀ·δ with
+// respect to X, and MatMulTB computes the gradient δ·Xᵀ with respect to W. The terms of each sum
+// Σ_p A[i,p]·B[p,j] are added in increasing order of p, for any matrix size and number of
+// goroutines.
 
 // gemmGrain is the smallest number of multiply-adds worth a separate goroutine, about 50 µs of work.
 const gemmGrain = 1 << 21

@@ -115,7 +115,7 @@ func TestMulAddAndMulSumMatchTheirFormulas(t *testing.T) {
 }
 
 func TestSumAndCopyAreAdjoint(t *testing.T) {
-	// ⟨Copy(v), a⟩ = ⟨v, Sum(a)⟩ for each shape of v that can be broadcast to the shape of a.
+	// Test ⟨Copy(v), a⟩ = ⟨v, Sum(a)⟩ for each shape of v that can be broadcast to the shape of a.
 	rng := rand.New(rand.NewPCG(3, 1))
 	dot := func(a, b Matrix[float64]) float64 {
 		d := New[float64](1, 1)
@@ -466,7 +466,7 @@ func TestForDividesEveryLoopAmongTheCores(t *testing.T) {
 	}
 }
 
-// fail panics. The stack trace of the panic contains its name.
+// fail panics. The stack trace of the panic contains the name linalg.fail.
 func fail() { panic("the body's value") }
 
 func TestAPanicInAParallelLoopReachesTheCaller(t *testing.T) {
@@ -510,7 +510,7 @@ func TestAPanicInAParallelLoopReachesTheCaller(t *testing.T) {
 			}
 		}
 	}
-	// If the body of a loop inside a loop panics, the *Panic has the stack trace of this body.
+	// If the body of a nested loop panics, the *Panic contains the stack trace of this body.
 	func() {
 		defer func() {
 			if p, ok := recover().(*Panic); !ok || p.Value != "the body's value" || !strings.Contains(string(p.Stack), "linalg.fail(") {

@@ -70,7 +70,7 @@ func (m Matrix[T]) RowRange(lo, hi int) Matrix[T] {
 	return Matrix[T]{hi - lo, m.Cols, m.Data[lo*m.Cols : hi*m.Cols : hi*m.Cols]}
 }
 
-// Clone returns a copy of m with separate elements.
+// Clone returns a deep copy of m.
 func (m Matrix[T]) Clone() Matrix[T] {
 	return Matrix[T]{m.Rows, m.Cols, slices.Clone(m.Data)}
 }
@@ -82,7 +82,7 @@ func (m Matrix[T]) Fill(v T) {
 	}
 }
 
-// A Shape holds the dimensions of a matrix. It is printed as [rows×cols].
+// A Shape holds the dimensions of a matrix. Package fmt prints it as [rows×cols].
 type Shape struct{ Rows, Cols int }
 
 // Shape returns the dimensions of m.

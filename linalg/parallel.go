@@ -31,7 +31,7 @@ type chunk struct {
 	lo, hi int
 }
 
-// A Panic is the value of For's panic if the loop body has panicked on a goroutine other than the
+// A Panic is the value with which For panics if the loop body panics on a goroutine other than the
 // caller's.
 type Panic struct {
 	Value any    // value of the body's panic, or an error if the body called runtime.Goexit

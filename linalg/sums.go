@@ -27,9 +27,10 @@ func Sum[T Float](dst, a Matrix[T]) {
 }
 
 // MulSum sets dst to the sum of a ⊙ b along each axis on which dst has length 1, as in Sum. The
-// operands broadcast as in Mul. MulSum does not store the products. If y = a ⊙ b and g is the
-// gradient with respect to y, then MulSum of g and b, in the shape of a, is the gradient with
-// respect to a. If dst has one element, MulSum computes the dot product.
+// operands broadcast as in Mul. MulSum does not store the products. If dst has one element, MulSum
+// computes the dot product. MulSum also computes gradients: if y = a ⊙ b, g is the gradient with
+// respect to y, and dst has the shape of a, then MulSum(dst, g, b) sets dst to the gradient with
+// respect to a.
 func MulSum[T Float](dst, a, b Matrix[T]) {
 	full, ok := Broadcast(a.shape(), b.shape())
 	if !ok || !dst.shape().broadcastsTo(full) {

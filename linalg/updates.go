@@ -41,7 +41,7 @@ func (u *Updates[T]) AddMatMulTB(c, a, b Matrix[T], scratch []T) {
 	u.n += k
 }
 
-// Flush adds all stored products to c, which must be the argument c of the preceding AddMatMulTB calls.
+// Flush adds all stored products to c. The preceding calls of AddMatMulTB must have had the same c.
 func (u *Updates[T]) Flush(c Matrix[T]) {
 	if u.n > 0 {
 		product(c, u.a, maxPending, 1, u.n, Of(u.n, c.Cols, u.bt[:u.n*c.Cols]), nil, true)

@@ -60,8 +60,8 @@ func Relative(got, want float64) float64 {
 	return math.Abs(got-want) / max(1e-12, math.Abs(want))
 }
 
-// VarianceExcess returns Var(b) − Var(a) and its standard error. The elements of a and b are two
-// estimates from the same draws.
+// VarianceExcess returns Var(b) − Var(a) and its standard error. For each i, a_i and b_i are two
+// estimates from the same draw.
 func VarianceExcess(a, b []float64) (excess, se float64) {
 	squares := func(x []float64) []float64 {
 		mean, _ := MeanSE(x)

@@ -58,8 +58,8 @@ func (w *writer) store(r int, mem string) {
 	}
 }
 
-// fourLanes contains suffixes of instruction names. With the suffix, VINSERT and VEXTRACT insert or
-// extract four lanes of a vector.
+// fourLanes contains the suffixes of the instructions that insert or extract four lanes of a vector,
+// such as VINSERTF128.
 var fourLanes = map[*isa]string{avx2: "F128", avx512: "F32X4"}
 
 // insert emits an instruction that loads lanes 4·part to 4·part + 3 of vector register r from the

@@ -35,8 +35,8 @@ They use some registers differently:
 	return w.finish()
 }
 
-// amd64RowKernel emits a row kernel. The kernel processes one block of columns after the other. Each
-// block consists of all rows of some columns.
+// amd64RowKernel emits a row kernel. The kernel processes one block after the other. A block consists
+// of a few adjacent columns of all rows.
 func (w *writer) amd64RowKernel(k rowKernel) {
 	w.loadArgs("y.stride R11", "a.stride R12", "b.stride R13", "c.stride BX", "cols AX")
 	w.op("XORQ DX, DX")
@@ -131,7 +131,8 @@ func (w *writer) amd64RowBlock(k rowKernel, vectors []int, block int) {
 }
 
 // amd64DotKernel emits a kernel that computes a sum for each row, four rows at a time. Each lane of
-// the register sum contains the sum of one row, whose elements are added from left to right.
+// the vector register sum contains the sum of one row. The elements of a row are added from left to
+// right.
 func (w *writer) amd64DotKernel(k rowKernel) {
 	const sum = 0
 	w.loadArgs("y.first DI", "a.first R8", "b.first R9", "a.stride R12", "b.stride R13")
@@ -211,8 +212,9 @@ func (w *writer) addFourColumns(k rowKernel) {
 	}
 }
 
-// addTwoColumns emits code that adds two columns to the sums of four rows. One vector contains rows 0
-// and 2, and another vector contains rows 1 and 3. Interleaving the two vectors yields the columns.
+// addTwoColumns emits code that adds two columns to the sums of four rows. It loads rows 0 and 2 into
+// one vector, and rows 1 and 3 into another. Interleaving the two vectors gives one vector for each
+// column.
 func (w *writer) addTwoColumns(k rowKernel) {
 	load := func(rows [4]string, i, r int) {
 		w.op("VMOVUPD %s, X%d", rows[i], r)

@@ -199,9 +199,9 @@ func (w *writer) products(s shape, counter string, load func(v, r int)) {
 	w.op("JNZ segment")
 }
 
-// each calls f for each vector of C. The arguments are the number i of the register that holds the
-// vector, and its address mem. After each row, each emits code that sets SI to the address of the
-// next row.
+// each calls f(i, mem) for each vector of C, where i is the number of the register that holds the
+// vector and mem is the address of the vector. After each row, it emits code that sets SI to the
+// address of the next row.
 func (w *writer) each(s shape, f func(i int, mem string)) {
 	for i := range s.rows {
 		for v := range s.vectors {

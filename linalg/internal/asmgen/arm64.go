@@ -12,14 +12,15 @@ func (w *writer) word(code uint32, format string, args ...any) {
 	w.op("WORD $0x%08x // %s", code, fmt.Sprintf(format, args...))
 }
 
-// registers3 emits an instruction d = a ∘ b, where d, a and b are the numbers of vector registers.
-// The parameter lanes is "4s" for four float32 or "2d" for two float64.
+// registers3 emits an instruction d = a ∘ b with the given code and name. The parameters d, a and b
+// are the numbers of vector registers. The parameter lanes is "4s" for four float32 or "2d" for two
+// float64.
 func (w *writer) registers3(code uint32, name, lanes string, d, a, b int) {
 	w.word(code|uint32(b)<<16|uint32(a)<<5|uint32(d), "%s v%d.%[3]s, v%[4]d.%[3]s, v%[5]d.%[3]s", name, d, lanes, a, b)
 }
 
-// loadQ emits an instruction that loads vector register v from the address base + offset, the sum of
-// two registers. The parameters are the numbers of registers. If offset is 0, the address is base.
+// loadQ emits an instruction that loads vector register v. The parameters are the numbers of
+// registers. The address is the sum of registers base and offset, or register base if offset is 0.
 func (w *writer) loadQ(v, base, offset int) {
 	if offset == 0 {
 		w.op("FMOVQ (R%d), F%d", base, v)
@@ -28,8 +29,8 @@ func (w *writer) loadQ(v, base, offset int) {
 	w.word(0x3ce06800|uint32(offset)<<16|uint32(base)<<5|uint32(v), "ldr q%d, [x%d, x%d]", v, base, offset)
 }
 
-// storeQ emits an instruction that stores vector register v at the address base + offset, the sum of
-// two registers. The parameters are the numbers of registers. If offset is 0, the address is base.
+// storeQ emits an instruction that stores vector register v. The parameters are the numbers of
+// registers. The address is the sum of registers base and offset, or register base if offset is 0.
 func (w *writer) storeQ(v, base, offset int) {
 	if offset == 0 {
 		w.op("FMOVQ F%d, (R%d)", v, base)
@@ -38,8 +39,8 @@ func (w *writer) storeQ(v, base, offset int) {
 	w.word(0x3ca06800|uint32(offset)<<16|uint32(base)<<5|uint32(v), "str q%d, [x%d, x%d]", v, base, offset)
 }
 
-// indexed returns the assembly operand for the address base + offset, the sum of two registers. The
-// parameters are the numbers of registers. If offset is 0, the address is base.
+// indexed returns the assembly operand for an address in memory. The parameters are the numbers of
+// registers. The address is the sum of registers base and offset, or register base if offset is 0.
 func indexed(base, offset int) string {
 	if offset == 0 {
 		return fmt.Sprintf("(R%d)", base)

@@ -13,8 +13,8 @@ type arm64Operations struct{ *body }
 
 const neonConst, neonTemp = 30, 31
 
-// arm64Words contains the codes of the instructions that Go's assembler lacks. arm64Instructions
-// contains other instructions.
+// arm64Words contains the codes and names of instructions that Go's assembler lacks.
+// arm64Instructions contains instructions that it supports, as formats for fmt.Sprintf.
 var (
 	arm64Words = map[operation]struct {
 		code uint32

@@ -40,8 +40,8 @@ var arm64RowMoves = map[int]string{1: "FMOVD", 2: "FMOVQ"}
 func (w *writer) mul64(d, a, b int) { w.registers3(0x6e60dc00, "fmul", "2d", d, a, b) }
 func (w *writer) add64(d, a, b int) { w.registers3(0x4e60d400, "fadd", "2d", d, a, b) }
 
-// arm64RowKernel emits a row kernel. The kernel processes one block of columns after the other. Each
-// block consists of all rows of some columns.
+// arm64RowKernel emits a row kernel. The kernel processes one block after the other. A block consists
+// of a few adjacent columns of all rows.
 func (w *writer) arm64RowKernel(k rowKernel) {
 	w.loadArgs("y.stride R5", "a.stride R6", "b.stride R7", "c.stride R8")
 	w.op("MOVD $0, R9")
@@ -124,7 +124,7 @@ func (w *writer) arm64RowBlock(k rowKernel, vectors []int, block int) {
 }
 
 // arm64DotKernel emits a kernel that computes a sum for each row, four rows at a time. Each lane of
-// V0 and V1 contains the sum of one row, whose elements are added from left to right.
+// V0 and V1 contains the sum of one row. The elements of a row are added from left to right.
 func (w *writer) arm64DotKernel(k rowKernel) {
 	w.loadArgs("y.first R1", "a.first R2", "b.first R3", "y.stride R5", "a.stride R6", "b.stride R7", "rows R11")
 	w.label("rows")

@@ -50,8 +50,8 @@ const (
 	notGreaterOrEqual // less than, or NaN
 )
 
-// A body emits the code of an elementwise kernel that computes the outputs from the inputs. Other
-// code loads the inputs and stores the outputs.
+// A body emits the middle part of an elementwise kernel, which computes the outputs from the inputs.
+// Other code loads the inputs and stores the outputs.
 type body struct {
 	*writer
 	operations

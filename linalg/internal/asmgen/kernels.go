@@ -51,9 +51,9 @@ type isa struct {
 }
 
 // Tile sizes are rows × vectors. A full tile has up to 24 vectors of sums if the instruction set has
-// 32 registers, and up to 12 vectors if it has 16. In NEON, four vectors hold 16 columns, because
-// training divides a minibatch into blocks of 16 columns. In a training step of the HVAE (K = 5,
-// minibatches of 100) with AVX-512, the tiles 8×3, 8×2 and 16×1 perform 92 % of the multiply-adds
+// 32 registers, and up to 12 vectors if it has 16. NEON tiles have up to four vectors (16 columns),
+// because training divides a minibatch into blocks of 16 columns. In a training step of the HVAE (K =
+// 5, minibatches of 100) with AVX-512, the tiles 8×3, 8×2 and 16×1 perform 92 % of the multiply-adds
 // (16×1 alone performs a sixth of them). Tiles of five rows perform 4 %, because the last upsampling
 // layer has five kernel rows. The other sizes are for the edges of matrices and for other models.
 // Three or seven rows, for example, are divided among several tiles.
@@ -166,8 +166,9 @@ var elementwiseKernels = []elementwiseKernel{
 //	y   = y + Σ_i a_i ⊙ b_i     if y is a single row
 //	y_i = y_i + Σ_j a_ij·b_ij   if y is a column
 //
-// Here b_i is row i of b. If a or c is a column, a_i or c_i is a number that multiplies or is added
-// to each element of the row. A kernel without a uses a_i = 1, and a kernel without c uses c_i = 0.
+// Here b_i is row i of b. If a is a column, the number a_i multiplies each element of b_i. If c is a
+// column, the number c_i is added to each element. A kernel without a uses a_i = 1, and a kernel
+// without c uses c_i = 0.
 type rowKernel struct {
 	name, doc string
 	y, a, c   operandKind
@@ -203,8 +204,8 @@ var rowKernels = []rowKernel{
 	{"rowAddSums", "y_i = y_i + Σ_j b_ij for a column y; the number of rows must be a multiple of four", column, none, none},
 }
 
-// indices returns the Go file that defines constants for the indices of the elementwise kernels and
-// the row kernels.
+// indices returns the text of the Go file that defines constants for the indices of the elementwise
+// kernels and the row kernels.
 func indices() string {
 	text := "package kernel\n\n// Indices of the elementwise kernels of an instruction set.\nconst (\n"
 	for i, k := range elementwiseKernels {
@@ -217,9 +218,9 @@ func indices() string {
 	return goFile(text + ")\n")
 }
 
-// tables returns the Go file that lists the kernels of each of the given instruction sets. The list
-// of an instruction set includes the transpose kernels of the instruction sets after it, because they
-// transpose matrices with fewer rows.
+// tables returns the text of the Go file that lists the kernels of each of the given instruction
+// sets. Each list also contains the transpose kernels of the later instruction sets, because these
+// kernels transpose matrices with fewer rows.
 func tables(sets []*isa) string {
 	text := "//go:build !purego\n\npackage kernel\n\n// kernelSets lists the kernels of each instruction set. The fields of a tileKernel are {rows, vectors, index}, and\n// the fields of a transposeKernel are {rows, index}.\nvar kernelSets = [levels]*kernelSet{\n"
 	index := 0 // index of the next tile kernel

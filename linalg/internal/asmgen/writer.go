@@ -120,8 +120,8 @@ func (w *writer) finish() string {
 	return w.String()
 }
 
-// constant returns the index of a constant in w.constants. If the constant is missing, it is
-// appended.
+// constant returns the index of a constant in w.constants. It first appends the constant if the list
+// does not contain it.
 func (w *writer) constant(bits uint32) int {
 	if !slices.Contains(w.constants, bits) {
 		w.constants = append(w.constants, bits)

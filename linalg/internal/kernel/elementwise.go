@@ -6,9 +6,9 @@ import (
 )
 
 // The elementwise functions in this file implement the functions of package linalg with the same
-// names. The plain Go loops define the results, which float32 kernels may round differently. The
-// first operand receives the result and may be one of the other operands. A function panics if
-// another operand is shorter than the first.
+// names. The plain Go loops define the results, but SIMD kernels for float32 may round
+// differently. The first operand receives the result and may be one of the other operands. A function
+// panics if another operand is shorter than the first.
 
 // elementwiseArgs holds the arguments of an elementwise kernel. The kernel writes its result to y.
 // The kernel of SoftplusSigmoid also writes b, and the kernel of Adamax also writes b and c.

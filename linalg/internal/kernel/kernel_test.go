@@ -80,7 +80,7 @@ func randomContraction(rng *rand.Rand) Contraction[float32] {
 	return c
 }
 
-// double returns c in float64, with f applied to each element of its operands.
+// double returns a copy of c in float64. It applies f to each element of the operands.
 func double(c Contraction[float32], f func(float64) float64) Contraction[float64] {
 	convert := func(x []float32) []float64 {
 		var y []float64
@@ -371,7 +371,7 @@ func ulps(got float32, want float64) float64 {
 }
 
 func TestTranscendentalFunctionsAreAccurateEverywhere(t *testing.T) {
-	// x contains every 8209th float32, which includes each exponent, and all special values.
+	// x contains all special values and every 8209th float32, so that each exponent occurs.
 	step := uint64(8209)
 	if testing.Short() {
 		step = 131101

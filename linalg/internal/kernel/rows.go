@@ -2,7 +2,7 @@ package kernel
 
 import "unsafe"
 
-// The functions in this file are the loops of broadcasting operations. An operand consists of a
+// The functions in this file implement the loops of broadcasting operations. An operand consists of a
 // slice and its strides: element (i, j) of a is a[i·ar + j·ac], where ac is 1 or 0. If ar is 0, all
 // rows are equal. If ac is 0, all elements of a row are equal. An operand without a parameter for the
 // column stride has column stride 1.
@@ -38,7 +38,7 @@ func operand[T Float](s []T, row, col, rows, n int) rowOperand {
 }
 
 // MulAddRows sets y = a ⊙ b + c for a matrix y with n columns. A nil c means zero. The function is
-// slow in two cases: if bc = 0, and if ac = 1, cc = 0 and c is not nil.
+// slow if bc = 0. It is also slow if ac = 1, cc = 0 and c is not nil.
 //
 //go:noinline
 func MulAddRows[T Float](y []T, n int, a []T, ar, ac int, b []T, br, bc int, c []T, cr, cc int) {
@@ -158,7 +158,7 @@ func AddSums[T Float](y []T, yr int, x []T, rows, n int) {
 	}
 }
 
-// AddMulRows sets y = y + Σ_i a_i ⊙ b_i, where a_i and b_i are rows as long as y and 0 ≤ i < rows.
+// AddMulRows sets y = y + Σ_i a_i ⊙ b_i for 0 ≤ i < rows. The rows a_i and b_i have the length of y.
 // If ac is 0, a_i is a number, and each pass over y adds four products a_i·b_i.
 //
 //go:noinline
@@ -196,7 +196,7 @@ func AddMulRows[T Float](y []T, a []T, ar, ac int, b []T, br, rows int) {
 	}
 }
 
-// AddRows sets y = y + s·Σ_i x_i, where the rows x_i of x are as long as y and 0 ≤ i < rows.
+// AddRows sets y = y + s·Σ_i x_i for 0 ≤ i < rows. The rows x_i of x have the length of y.
 func AddRows[T Float](y []T, s T, x []T, rows int) {
 	number := [1]T{s}
 	if SIMD32[T]() { // the product of a row [1×rows] of equal numbers s with x

@@ -41,7 +41,7 @@ func newTileLookup(tiles []tileKernel) (t tileLookup) {
 	return t
 }
 
-// noBias contains the zeros that tiles of a contraction without bias use as their bias.
+// noBias contains zeros. Tiles use it as their bias if the contraction has no bias.
 var noBias [maxRows]float32
 
 // tiles computes the contraction with SIMD kernels. It divides C into strips of columns, and strips
