@@ -104,10 +104,10 @@ func (p *Particles[T]) Acceptance() float64 { return p.rates / float64(p.moves) 
 // a.StepSizes or z has the wrong size.
 func (a *AIS[T]) At(z linalg.Matrix[T]) *Particles[T] {
 	if len(a.StepSizes) != a.Steps-1 {
-		panic(fmt.Sprintf("hvae: AIS with Steps = %d and %d StepSizes; Steps must be at least 1, and StepSizes needs Steps − 1 elements from Tune", a.Steps, len(a.StepSizes)))
+		panic(fmt.Sprintf("hvae: AIS has Steps = %d but %d StepSizes; Steps must be at least 1, and there must be Steps − 1 StepSizes (from Tune)", a.Steps, len(a.StepSizes)))
 	}
 	if z.Rows != a.Mean.Rows {
-		panic(fmt.Sprintf("hvae: AIS with z %v and Mean %v; both must have the same number of rows", z.Shape(), a.Mean.Shape()))
+		panic(fmt.Sprintf("hvae: AIS has z %v but Mean %v; both must have the same number of rows", z.Shape(), a.Mean.Shape()))
 	}
 	p := &Particles[T]{Z: z, logPrior: make([]float64, z.Cols), logJoint: make([]float64, z.Cols), gradU: linalg.New[T](z.Rows, z.Cols)}
 	b, at := a.bridge(0), a.Tape.Const(z)
@@ -138,7 +138,7 @@ func normals[T linalg.Float](streams []*rand.Rand, rows int) linalg.Matrix[T] {
 // with probability min(1, exp(H(z, ρ) − H(z′, ρ′))), where H(z, ρ) = −log p^k(z) + ½ρᵀρ.
 func (a *AIS[T]) Move(p *Particles[T], k int, streams []*rand.Rand) (rate float64) {
 	if len(streams) != p.Z.Cols {
-		panic(fmt.Sprintf("hvae: AIS with %d streams for z %v; there must be %d streams", len(streams), p.Z.Shape(), p.Z.Cols))
+		panic(fmt.Sprintf("hvae: AIS has %d streams for z %v; it needs %d streams, one for each column", len(streams), p.Z.Shape(), p.Z.Cols))
 	}
 	q := &Particles[T]{Z: p.Z.Clone(), logPrior: slices.Clone(p.logPrior), logJoint: slices.Clone(p.logJoint), gradU: p.gradU.Clone()}
 	rho, before := normals[T](streams, p.Z.Rows), make([]float64, p.Z.Cols)

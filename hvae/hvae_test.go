@@ -84,7 +84,7 @@ func TestAdamaxFindsMaximum(t *testing.T) {
 	}
 }
 
-func TestTailShapeOfParetoWeights(t *testing.T) {
+func TestTailShapeMatchesParetoDistribution(t *testing.T) {
 	// If u is uniform on (0, 1), the weight p̂ = u^−k has the tail P(p̂ > w) = w^(−1/k). The fit k̂ to
 	// n weights in the tail has the standard deviation (1 + k)/√n. The weak prior of tailShape changes
 	// the mean of k̂ from k to (k·n + ½·10)/(n + 10).

@@ -62,7 +62,7 @@ func tailShape(logWeights []float64) float64 {
 	m := 30 + math.Floor(math.Sqrt(float64(n)))
 	var thetas, logLikelihoods []float64
 	for j := 1.0; j <= m; j++ {
-		theta := 1/x[n-1] + (1-math.Sqrt(m/(j-0.5)))/(3*x[(n+2)/4-1]) // the first quartile
+		theta := 1/x[n-1] + (1-math.Sqrt(m/(j-0.5)))/(3*x[(n+2)/4-1]) // x[(n+2)/4-1] is the first quartile
 		k := shape(theta)
 		thetas, logLikelihoods = append(thetas, theta), append(logLikelihoods, float64(n)*(math.Log(-theta/k)-k-1))
 	}

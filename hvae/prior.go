@@ -47,7 +47,7 @@ func (q DiagonalNormal[T]) LogDensity(z *ad.Var[T]) *ad.Var[T] {
 // logDensity returns log q⁰(μ + σ ⊙ ε) [1×B]. It panics unless μ, σ and ε have ℓ rows.
 func (q DiagonalNormal[T]) logDensity(epsilon *ad.Var[T]) *ad.Var[T] {
 	if n := epsilon.Rows(); q.Mean.Rows() != n || q.SD.Rows() != n {
-		panic(fmt.Sprintf("hvae: DiagonalNormal with Mean %v and SD %v for noise or z %v; all must have %d rows",
+		panic(fmt.Sprintf("hvae: DiagonalNormal has Mean %v and SD %v for noise or z %v; all must have %d rows",
 			q.Mean.Value.Shape(), q.SD.Value.Shape(), epsilon.Value.Shape(), n))
 	}
 	return ad.Sub(LogNormal(epsilon), q.logSD())

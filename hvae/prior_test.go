@@ -16,7 +16,7 @@ func density(z, mean, sd float64) float64 {
 	return -(z-mean)*(z-mean)/(2*sd*sd) - math.Log(sd*math.Sqrt(2*math.Pi))
 }
 
-func TestDiagonalNormalDrawsAndDensities(t *testing.T) {
+func TestDiagonalNormalDrawsAndDensitiesMatchTheirFormulas(t *testing.T) {
 	var tape ad.Tape[float64]
 	mean, sd := []float64{0.3, -2}, []float64{0.5, 3}
 	epsilon := linalg.Of(2, 3, []float64{0, 1, -0.7, 0.2, -1, 2})
@@ -86,7 +86,7 @@ func TestEntropyELBOReplacesLogPriorByItsExpectation(t *testing.T) {
 func TestDiagonalNormalPanicsOnShapeMismatch(t *testing.T) {
 	var tape ad.Tape[float64]
 	for want, q := range map[string]hvae.DiagonalNormal[float64]{
-		"DiagonalNormal with Mean [1×1] and SD [2×1] for noise or z [2×3]; all must have 2 rows": {
+		"DiagonalNormal has Mean [1×1] and SD [2×1] for noise or z [2×3]; all must have 2 rows": {
 			Mean: tape.Scalar(0), SD: tape.Fill(2, 1, 1)},
 		"Mean [2×3] and SD [1×1]":       {Mean: tape.Fill(2, 3, 0), SD: tape.Scalar(1)},
 		"shapes [2×2], [2×3] and [2×3]": {Mean: tape.Fill(2, 3, 0), SD: tape.Fill(2, 2, 1)},

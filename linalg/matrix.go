@@ -65,7 +65,7 @@ func (m Matrix[T]) Row(i int) []T { return m.Data[i*m.Cols : (i+1)*m.Cols : (i+1
 // RowRange returns the matrix of rows lo to hi-1 of m. It shares its elements with m.
 func (m Matrix[T]) RowRange(lo, hi int) Matrix[T] {
 	if lo < 0 || hi < lo || hi > m.Rows {
-		panic(fmt.Sprintf("linalg: RowRange(%d, %d) of a %v matrix", lo, hi, m.Shape()))
+		panic(fmt.Sprintf("linalg: RowRange(%d, %d) is out of range for a %v matrix", lo, hi, m.Shape()))
 	}
 	return Matrix[T]{hi - lo, m.Cols, m.Data[lo*m.Cols : hi*m.Cols : hi*m.Cols]}
 }

@@ -170,7 +170,7 @@ func TestCountersCountAndForward(t *testing.T) {
 	}
 }
 
-func TestDerivativesOfKnownFunctions(t *testing.T) {
+func TestDerivativesOfKnownFunctionsAreAccurate(t *testing.T) {
 	x := []float64{0.7, -1.2}
 	f := func(x []float64) []float64 {
 		return []float64{math.Sin(x[0]) * x[1], math.Exp(x[1]), x[0] * x[0] * x[0]}
@@ -178,21 +178,21 @@ func TestDerivativesOfKnownFunctions(t *testing.T) {
 	want := []float64{math.Cos(0.7) * -1.2, math.Sin(0.7), 0, math.Exp(-1.2), 3 * 0.49, 0}
 	J := hvaetest.Jacobian(f, x)
 	if J.Shape() != (linalg.Shape{Rows: 3, Cols: 2}) {
-		t.Fatalf("the Jacobian of a map from 2 to 3 dimensions is %v", J.Shape())
+		t.Fatalf("the Jacobian of a map from 2 to 3 dimensions is %v, want [3×2]", J.Shape())
 	}
 	if d := hvaetest.Distance(J.Data, want); !(d <= 1e-11) {
 		t.Errorf("the Jacobian is %v, want %v", J.Data, want)
 	}
 	// For f(x) = x⁵, the error of the slope is −h⁴/4·f⁽⁵⁾/5! = −h⁴/4.
 	if got := hvaetest.Slope(func(h float64) float64 { return math.Pow(h, 5) }, 0.1); !(math.Abs(got+1e-4/4) <= 1e-15) {
-		t.Errorf("the slope of h⁵ is %v, want the error %v of Richardson extrapolation", got, -1e-4/4)
+		t.Errorf("the slope of h⁵ at 0 is %v, want %v, the error of Richardson extrapolation", got, -1e-4/4)
 	}
 	if x[0] != 0.7 || x[1] != -1.2 {
-		t.Errorf("Jacobian changed the point to %v", x)
+		t.Errorf("Jacobian changed its argument x to %v", x)
 	}
 }
 
-func TestDeterminants(t *testing.T) {
+func TestDeterminantsOfKnownMatricesAreCorrect(t *testing.T) {
 	for _, c := range []struct {
 		m    linalg.Matrix[float64]
 		want float64
@@ -229,7 +229,7 @@ func TestGradientErrorDetectsMissingTerm(t *testing.T) {
 	}
 }
 
-func TestStatisticsOfKnownSamples(t *testing.T) {
+func TestStatisticsOfKnownSamplesAreCorrect(t *testing.T) {
 	x := []float64{1, 2, 3, 6} // mean 3, variance (4+1+0+9)/3
 	mean, se := hvaetest.MeanSE(x)
 	if want := math.Sqrt(14./3) / 2; mean != 3 || !(math.Abs(se-want) <= 1e-15) {
@@ -248,7 +248,7 @@ func TestStatisticsOfKnownSamples(t *testing.T) {
 	}
 }
 
-func TestSchemesAndDraws(t *testing.T) {
+func TestSchemesAreDistinctAndDrawsVary(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range hvaetest.Schemes() {
 		if seen[s.String()] {
