@@ -49,7 +49,7 @@ func Constrain[T linalg.Float](x *ad.Var[T], lo, hi float64) *ad.Var[T] {
 	return y
 }
 
-// Unconstrain returns the x that Constrain maps to v, for example to initialise a parameter. It
+// Unconstrain returns the number x that Constrain maps to v, for example to initialise a parameter. It
 // panics if v is not in (lo, hi).
 func Unconstrain(v, lo, hi float64) float64 {
 	switch {

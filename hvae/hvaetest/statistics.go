@@ -24,7 +24,7 @@ func Z(x []float64, want float64) float64 {
 	return (mean - want) / se
 }
 
-// Apply returns the slice of f(x_i) for all elements x_i of x.
+// Apply returns the slice y with elements y_i = f(x_i).
 func Apply(x []float64, f func(float64) float64) []float64 {
 	y := make([]float64, len(x))
 	for i, v := range x {

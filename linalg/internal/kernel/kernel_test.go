@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// withLevel calls f while level l is in use.
+// withLevel selects level l, calls f and restores the previous level.
 func withLevel(l int, f func()) {
 	defer func(best int) { level = best }(level)
 	level = l
