@@ -13,24 +13,26 @@ import (
 
 // AIS is annealed importance sampling (section 2.2; Neal, 2001) with B parallel chains. Each
 // chain starts with z₀ ~ q⁰. Kernels k = 1, …, K − 1 then draw z_k given z_{k−1}. Kernel k is
-// Hamiltonian Monte Carlo with a Metropolis correction, and leaves the bridge p^k invariant:
+// Hamiltonian Monte Carlo with a Metropolis correction. It leaves the intermediate distribution
+// p^k invariant:
 //
 //	log p^k(z) = (1 − β_k) log q⁰(z) + β_k log p_θ(x, z),   β_k = k/K,
 //	p̂_θ(x)    = Π_k p^(k+1)(z_k) / p^k(z_k),   k = 0, …, K − 1.
 //
-// Each kernel is its own reversal, so p̂_θ(x) is a case of equation 3 (eq:generalizedJarzynski).
+// Each kernel is reversible, so p̂_θ(x) is a special case of equation 3 (eq:generalizedJarzynski).
 // Memory depends neither on K nor on Leapfrogs. An AIS is not safe for concurrent use.
 type AIS[T linalg.Float] struct {
 	Tape      *ad.Tape[T]                   // for densities and gradients; the methods reset it
 	Target    func(t *ad.Tape[T]) Target[T] // returns the target of the B columns on tape t
 	Mean, SD  linalg.Matrix[T]              // of q⁰, a DiagonalNormal: [ℓ×B], or [ℓ×1] for all columns
 	Steps     int                           // K, at least 1; for K = 1, p̂_θ(x) = p_θ(x, z₀)/q⁰(z₀)
-	Leapfrogs int                           // leapfrog steps per kernel, for example 5; each needs one gradient
+	Leapfrogs int                           // leapfrog steps per kernel, for example 5; each step needs one gradient
 	StepSizes []float64                     // leapfrog step size of each kernel [K−1] in units of SD, from Tune
 }
 
-// Forward runs the chains from draws of q⁰. It returns their last states and log p̂_θ(x) [B],
-// whose expectation is at most log p_θ(x). Chain j draws from streams[j].
+// Forward starts the chains at draws from q⁰ and runs them. It returns their last states and
+// log p̂_θ(x) [B]. The expectation of log p̂_θ(x) is at most log p_θ(x). Chain j uses the
+// random numbers of streams[j].
 func (a *AIS[T]) Forward(streams []*rand.Rand) (end *Particles[T], logEstimates []float64) {
 	p, logEstimates := a.start(streams), make([]float64, len(streams))
 	for k := range a.Steps {
@@ -45,10 +47,10 @@ func (a *AIS[T]) Forward(streams []*rand.Rand) (end *Particles[T], logEstimates 
 	return p, logEstimates
 }
 
-// Reverse runs the chains backwards from exact draws z [ℓ×B] of the posterior p_θ(z|x). It
+// Reverse runs the chains backwards from exact draws z [ℓ×B] from the posterior p_θ(z|x). It
 // returns their last states and log p̂_θ(x) [B]. Because E[1/p̂_θ(x)] = 1/p_θ(x), the expectation
 // of log p̂_θ(x) is at least log p_θ(x) (bidirectional Monte Carlo: Grosse, Ghahramani and Adams,
-// 2015). If z ~ p_θ(z) and x ~ p_θ(x|z) were simulated, z is an exact draw of the posterior.
+// 2015). If z ~ p_θ(z) and x ~ p_θ(x|z) are simulated, z is an exact draw from the posterior.
 func (a *AIS[T]) Reverse(z linalg.Matrix[T], streams []*rand.Rand) (end *Particles[T], logEstimates []float64) {
 	p, logEstimates := a.At(z.Clone()), make([]float64, z.Cols)
 	for k := a.Steps - 1; k >= 0; k-- {
@@ -64,8 +66,9 @@ func (a *AIS[T]) Reverse(z linalg.Matrix[T], streams []*rand.Rand) (end *Particl
 }
 
 // Tune returns step sizes for which each kernel accepts about 65 % of its proposals (Neal,
-// 2011, section 4.4). It runs all kernels the given number of times; once is enough for large
-// K. Forward and Reverse must use different streams, or their estimates are biased.
+// 2011, section 4.4). The parameter passes is the number of times that Tune runs all kernels.
+// One pass is enough for large K. Forward and Reverse must use other streams than Tune, because
+// otherwise their estimates are biased.
 func (a *AIS[T]) Tune(streams []*rand.Rand, passes int) (stepSizes []float64) {
 	const first, target = 0.5, 0.65
 	tuned := *a
@@ -89,7 +92,7 @@ type Particles[T linalg.Float] struct {
 
 	logPrior, logJoint []float64        // log q⁰(z) and log p_θ(x, z) [B]
 	gradU              linalg.Matrix[T] // ∇U(z) = −∇ log p_θ(x, z) [ℓ×B]
-	rates              float64          // sum of the acceptance probabilities that Move returned
+	rates              float64          // sum of the results of Move
 	moves              int              // number of calls of Move
 }
 
@@ -97,14 +100,14 @@ type Particles[T linalg.Float] struct {
 // kernel was applied.
 func (p *Particles[T]) Acceptance() float64 { return p.rates / float64(p.moves) }
 
-// At returns B chains in the states z [ℓ×B]. The result uses z without a copy. At panics if
+// At returns B chains in the states z [ℓ×B]. The result shares memory with z. At panics if
 // a.StepSizes or z has the wrong size.
 func (a *AIS[T]) At(z linalg.Matrix[T]) *Particles[T] {
 	if len(a.StepSizes) != a.Steps-1 {
-		panic(fmt.Sprintf("hvae: AIS with Steps = %d and %d StepSizes; Steps must be at least 1, with Steps − 1 StepSizes from Tune", a.Steps, len(a.StepSizes)))
+		panic(fmt.Sprintf("hvae: AIS has Steps = %d but %d StepSizes; Steps must be at least 1, and there must be Steps − 1 StepSizes (from Tune)", a.Steps, len(a.StepSizes)))
 	}
 	if z.Rows != a.Mean.Rows {
-		panic(fmt.Sprintf("hvae: AIS with z %v and Mean %v; both must have the same number of rows", z.Shape(), a.Mean.Shape()))
+		panic(fmt.Sprintf("hvae: AIS has z %v but Mean %v; both must have the same number of rows", z.Shape(), a.Mean.Shape()))
 	}
 	p := &Particles[T]{Z: z, logPrior: make([]float64, z.Cols), logJoint: make([]float64, z.Cols), gradU: linalg.New[T](z.Rows, z.Cols)}
 	b, at := a.bridge(0), a.Tape.Const(z)
@@ -121,7 +124,7 @@ func (a *AIS[T]) start(streams []*rand.Rand) *Particles[T] {
 	return a.At(z)
 }
 
-// normals returns a matrix [rows×B] of draws from N(0, 1), with column j from streams[j].
+// normals returns a matrix [rows×B] of draws from N(0, 1). Column j is drawn from streams[j].
 func normals[T linalg.Float](streams []*rand.Rand, rows int) linalg.Matrix[T] {
 	m := linalg.New[T](rows, len(streams))
 	for j, rng := range streams {
@@ -130,12 +133,12 @@ func normals[T linalg.Float](streams []*rand.Rand, rows int) linalg.Matrix[T] {
 	return m
 }
 
-// Move applies kernel k to the states p, and returns the mean acceptance probability. The kernel
+// Move applies kernel k to the states p and returns the mean acceptance probability. The kernel
 // draws a momentum ρ ~ N(0, I) and takes leapfrog steps from (z, ρ) to (z′, ρ′). It accepts z′
-// with probability min(1, exp(H − H′)), where H = −log p^k(z) + ½ρᵀρ.
+// with probability min(1, exp(H(z, ρ) − H(z′, ρ′))), where H(z, ρ) = −log p^k(z) + ½ρᵀρ.
 func (a *AIS[T]) Move(p *Particles[T], k int, streams []*rand.Rand) (rate float64) {
 	if len(streams) != p.Z.Cols {
-		panic(fmt.Sprintf("hvae: AIS with %d streams for z %v; there must be %d streams", len(streams), p.Z.Shape(), p.Z.Cols))
+		panic(fmt.Sprintf("hvae: AIS has %d streams for z %v; it needs %d streams, one for each column", len(streams), p.Z.Shape(), p.Z.Cols))
 	}
 	q := &Particles[T]{Z: p.Z.Clone(), logPrior: slices.Clone(p.logPrior), logJoint: slices.Clone(p.logJoint), gradU: p.gradU.Clone()}
 	rho, before := normals[T](streams, p.Z.Rows), make([]float64, p.Z.Cols)
@@ -167,7 +170,7 @@ func (a *AIS[T]) Move(p *Particles[T], k int, streams []*rand.Rand) (rate float6
 
 // logDensity returns log p^k(z) for the state z of chain j.
 func (a *AIS[T]) logDensity(p *Particles[T], k, j int) float64 {
-	if k == 0 { // log p_θ(x, z) may be −∞
+	if k == 0 { // because 0·log p_θ(x, z) is NaN if log p_θ(x, z) = −∞
 		return p.logPrior[j]
 	}
 	beta := float64(k) / float64(a.Steps)
@@ -183,8 +186,8 @@ func (a *AIS[T]) energy(p *Particles[T], rho linalg.Matrix[T], k, j int) (energy
 	return energy - a.logDensity(p, k, j)
 }
 
-// leapfrog takes one leapfrog step of kernel k from the states p and momenta rho, and stores the
-// result in p and rho. It resets the tape.
+// leapfrog takes one leapfrog step of kernel k from the states p and momenta rho. It stores the
+// result in p and rho and resets the tape.
 func (a *AIS[T]) leapfrog(p *Particles[T], rho linalg.Matrix[T], k int) {
 	t, b := a.Tape, a.bridge(k)
 	epsilon := ad.Scale(b.prior.SD, T(a.StepSizes[k-1]))
@@ -194,8 +197,8 @@ func (a *AIS[T]) leapfrog(p *Particles[T], rho linalg.Matrix[T], k int) {
 	b.store(s.Z, p)
 }
 
-// A bridge is a ClosedForm for the leapfrog steps of kernel k. Its PotentialGradient returns
-// −∇ log p^k(z), but its LogJoint returns log p_θ(x, z).
+// A bridge is a ClosedForm for the leapfrog steps of kernel k. PotentialGradient returns −∇ log
+// p^k(z), which interpolates between q⁰ and the target, but LogJoint returns log p_θ(x, z).
 type bridge[T linalg.Float] struct {
 	Target[T]
 	prior DiagonalNormal[T]
@@ -204,7 +207,7 @@ type bridge[T linalg.Float] struct {
 	logJoint, gradU *ad.Var[T] // log p_θ(x, z) and ∇U(z) from the last PotentialGradient
 }
 
-// bridge resets the tape and returns the bridge of kernel k on it.
+// bridge resets the tape and returns the bridge of kernel k on this tape.
 func (a *AIS[T]) bridge(k int) *bridge[T] {
 	a.Tape.Reset()
 	prior := DiagonalNormal[T]{a.Tape.Const(a.Mean), a.Tape.Const(a.SD)}
@@ -222,7 +225,8 @@ func (b *bridge[T]) gradient(z, gradU *ad.Var[T]) *ad.Var[T] {
 	return ad.Add(ad.Scale(prior, 1-b.beta), ad.Scale(gradU, b.beta))
 }
 
-// store copies z, the argument of the last PotentialGradient, and its densities and ∇U(z) to p.
+// store sets p to the state z, with its densities and ∇U(z). The last call of PotentialGradient
+// must have had the argument z.
 func (b *bridge[T]) store(z *ad.Var[T], p *Particles[T]) {
 	if b.logJoint == nil { // the target is a ClosedForm
 		b.logJoint = b.LogJoint(z)

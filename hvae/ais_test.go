@@ -13,8 +13,8 @@ import (
 	"hvae/linalg/random"
 )
 
-// Annealed importance sampling estimates a lower and an upper bound of the evidence of a target
-// with two modes. The upper bound needs exact draws of the posterior.
+// Annealed importance sampling estimates a lower and an upper bound on the log evidence of a
+// target with two modes. The upper bound needs exact draws from the posterior.
 func ExampleAIS() {
 	const chains = 200
 	streams := func(purpose string) (s []*rand.Rand) {
@@ -34,8 +34,9 @@ func ExampleAIS() {
 	ais.StepSizes = ais.Tune(streams("tuning"), 3)
 	end, lower := ais.Forward(streams("chains"))
 	mean, se := hvaetest.MeanSE(lower)
-	// The example prints one decimal, because an exponential can differ by one ulp on another
-	// processor. Then another proposal may be accepted, which changes all later digits.
+	// An exponential may differ by one ulp on another processor. A proposal may then be accepted
+	// instead of rejected, which changes the later digits. The example therefore prints only one
+	// decimal of log p(x).
 	fmt.Printf("log p(x) ≥ %.1f, standard error %.2f, acceptance %.1f\n", mean, se, end.Acceptance())
 
 	z := linalg.New[float64](1, chains)
@@ -50,7 +51,7 @@ func ExampleAIS() {
 	// log p(x) ≤ -3.0, standard error 0.01
 }
 
-// annealed returns AIS from N(0, 1) to a target in one dimension.
+// annealed returns an AIS from q⁰ = N(0, 1) to the given target in one dimension. StepSizes is not set.
 func annealed(target hvae.Target[float64], steps int) *hvae.AIS[float64] {
 	return &hvae.AIS[float64]{
 		Tape: new(ad.Tape[float64]), Target: func(*ad.Tape[float64]) hvae.Target[float64] { return target },
@@ -73,7 +74,7 @@ func TestAISEvaluatesOneGradientPerLeapfrogStep(t *testing.T) {
 		a.StepSizes = make([]float64, steps-1)
 		a.Forward(chains(10))
 		if want := 1 + (steps-1)*a.Leapfrogs; c.Evaluations != want {
-			t.Errorf("%d steps evaluated the target %d times, want %d", steps, c.Evaluations, want)
+			t.Errorf("AIS with Steps = %d evaluates the target %d times, want %d", steps, c.Evaluations, want)
 		}
 	}
 }
@@ -90,7 +91,7 @@ func TestEachAISChainDependsOnlyOnItsStream(t *testing.T) {
 	few, many := run(3), run(8)
 	for i, want := range append(few[:3:3], few[3:]...) {
 		if got := append(many[:3:3], many[8:11]...)[i]; got != want {
-			t.Errorf("chain %d: log p̂ = %v with 8 chains, want %v as with 3 chains", i%3, got, want)
+			t.Errorf("chain %d: log p̂ is %v with 8 chains, but %v with 3 chains", i%3, got, want)
 		}
 	}
 }
@@ -108,7 +109,7 @@ func TestAISIsUnbiasedInSixDimensions(t *testing.T) {
 		t.Errorf("E[p̂]/p = %.4f ± %.4f, want 1", mean, se)
 	}
 	if rate := end.Acceptance(); !(rate > 0.3 && rate < 0.9) {
-		t.Errorf("the acceptance is %.2f, want between 0.3 and 0.9", rate)
+		t.Errorf("the acceptance probability is %.2f, want between 0.3 and 0.9", rate)
 	}
 }
 
@@ -123,12 +124,12 @@ func TestTunedKernelsAcceptTwoThirdsOfProposals(t *testing.T) {
 		a.StepSizes = a.Tune(streams, c.passes)
 		end, _ := a.Forward(streams)
 		if rate := end.Acceptance(); !(math.Abs(rate-0.65) <= 0.05) {
-			t.Errorf("after %d passes over %d kernels, the acceptance is %.3f, want 0.65", c.passes, c.steps-1, rate)
+			t.Errorf("after %d passes over %d kernels, the acceptance probability is %.3f, want 0.65 ± 0.05", c.passes, c.steps-1, rate)
 		}
 	}
 }
 
-// cliff is a target with log p(x, z) = log N(z | 0, 1) for z < 1, and a given value for z ≥ 1.
+// cliff is a target with log p(x, z) = log N(z | 0, 1) for z < 1 and log p(x, z) = beyond for z ≥ 1.
 type cliff struct{ beyond float64 }
 
 func (c cliff) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
@@ -145,7 +146,7 @@ func TestAISEstimateIsZeroWhereDensityIsZero(t *testing.T) {
 	end, logEstimates := annealed(cliff{math.Inf(-1)}, 1).Forward(chains(100))
 	for j, l := range logEstimates {
 		if z := end.Z.Data[j]; math.IsNaN(l) || math.IsInf(l, -1) != (z >= 1) {
-			t.Fatalf("for z₀ = %v, log p̂ = %v, want −Inf for z₀ ≥ 1 and a finite number for z₀ < 1", z, l)
+			t.Fatalf("for z₀ = %v, log p̂ is %v, want −Inf for z₀ ≥ 1 and a finite number for z₀ < 1", z, l)
 		}
 	}
 }
@@ -160,11 +161,11 @@ func TestAISRejectsNaN(t *testing.T) {
 	end, logEstimates := a.Forward(chains(100))
 	for j, l := range logEstimates {
 		if z := end.Z.Data[j]; math.IsNaN(l) || !(z < 1) {
-			t.Fatalf("chain %d ends at z = %v with log p̂ = %v, want z < 1 and a number", j, z, l)
+			t.Fatalf("chain %d ends at z = %v with log p̂ = %v, want z < 1 and log p̂ not NaN", j, z, l)
 		}
 	}
 	if rate := end.Acceptance(); !(rate > 0.1) || !(rate < 0.99) {
-		t.Errorf("the acceptance is %v, want between 0.1 and 0.99", rate)
+		t.Errorf("the acceptance probability is %v, want between 0.1 and 0.99", rate)
 	}
 }
 
@@ -175,31 +176,31 @@ func TestAISWithOneStepIsImportanceSampling(t *testing.T) {
 	standard := hvaetest.Apply(end.Z.Data, func(z float64) float64 { return (z - 0.3) / 1.7 })
 	squares := hvaetest.Apply(standard, func(x float64) float64 { return x * x })
 	if m, v := hvaetest.Z(standard, 0), hvaetest.Z(squares, 1); !(math.Abs(m) <= hvaetest.ZBound) || !(math.Abs(v) <= hvaetest.ZBound) {
-		t.Errorf("the mean of z₀ differs from μ by %.1f standard errors, and its variance from σ² by %.1f", m, v)
+		t.Errorf("the mean and the variance of z₀ differ from μ and σ² by %.1f and %.1f standard errors", m, v)
 	}
 	var tape ad.Tape[float64]
 	logJoint := hvaetest.Bimodal{Dims: 1}.LogJoint(tape.Const(end.Z)).Value.Data
 	for j, x := range standard {
 		want := logJoint[j] + x*x/2 + math.Log(1.7*math.Sqrt(2*math.Pi))
 		if !(math.Abs(l[j]-want) <= 1e-12) {
-			t.Fatalf("log p̂ = %v, want log p(x, z₀)/q⁰(z₀) = %v", l[j], want)
+			t.Fatalf("log p̂ is %v, want log p(x, z₀)/q⁰(z₀) = %v", l[j], want)
 		}
 	}
 	if rate := end.Acceptance(); !math.IsNaN(rate) {
-		t.Errorf("without kernels the acceptance is %v, want NaN", rate)
+		t.Errorf("without kernels, the acceptance probability is %v, want NaN", rate)
 	}
 }
 
 func TestMisuseOfAISPanics(t *testing.T) {
 	for want, f := range map[string]func(){
-		"AIS with Steps = 4 and 0 StepSizes": func() { annealed(hvaetest.Bimodal{Dims: 1}, 4).Forward(chains(3)) },
-		"AIS with Steps = 0":                 func() { annealed(hvaetest.Bimodal{Dims: 1}, 0).Forward(chains(3)) },
-		"AIS with 3 streams for z [1×4]; there must be 4": func() {
+		"AIS has Steps = 4 but 0 StepSizes": func() { annealed(hvaetest.Bimodal{Dims: 1}, 4).Forward(chains(3)) },
+		"AIS has Steps = 0":                 func() { annealed(hvaetest.Bimodal{Dims: 1}, 0).Forward(chains(3)) },
+		"AIS has 3 streams for z [1×4]; it needs 4": func() {
 			a := annealed(hvaetest.Bimodal{Dims: 1}, 2)
 			a.StepSizes = []float64{1}
 			a.Reverse(linalg.New[float64](1, 4), chains(3))
 		},
-		"AIS with z [2×3] and Mean [1×1]": func() {
+		"AIS has z [2×3] but Mean [1×1]": func() {
 			annealed(hvaetest.Bimodal{Dims: 1}, 1).Reverse(linalg.New[float64](2, 3), chains(3))
 		},
 	} {

@@ -16,8 +16,8 @@ import (
 	"hvae/linalg/random"
 )
 
-// twoModes is the target p(x, z) = e⁻³·½[N(z | −2, ½²) + N(z | 2, ½²)] in one dimension, whose
-// evidence is log p(x) = −3.
+// twoModes is the target p(x, z) = e⁻³·½[N(z | −2, ½²) + N(z | 2, ½²)] in one dimension. Its
+// log evidence is log p(x) = −3.
 type twoModes struct{}
 
 func (twoModes) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
@@ -62,7 +62,7 @@ func (l logistic) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 }
 
 // Algorithm 2 trains the variational prior, the step sizes and the temperature of a flow. The
-// trained flow then estimates the log evidence of the target, which is −4.104 by quadrature.
+// trained flow then estimates the log evidence of the target. Quadrature gives −4.104.
 func ExampleTrainer() {
 	target := logistic{
 		X: linalg.Of(6, 2, []float64{1, -2, 1, -1, 1, -0.5, 1, 0.5, 1, 1, 1, 2}),
@@ -103,9 +103,10 @@ func (p ppca) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Add(likelihood.LogDensity(p.x), hvae.LogNormal(z))
 }
 
-// A variational auto-encoder with a linear encoder and one leapfrog step trains probabilistic
-// PCA on minibatches. If z has D − 1 dimensions, the maximum-likelihood estimate of the
-// covariance is the sample covariance, so the maximum of the mean log-likelihood is a formula.
+// This example trains probabilistic PCA on minibatches. The variational auto-encoder has a
+// linear encoder and one leapfrog step. If z has D − 1 dimensions, the maximum-likelihood
+// estimate of the covariance is the sample covariance. The maximum of the mean log-likelihood
+// therefore has a closed form.
 func ExampleTrainer_minibatches() {
 	const D, L, N = 3, 2, 200
 	x := linalg.New[float64](D, N) // the data
@@ -147,8 +148,8 @@ func ExampleTrainer_minibatches() {
 	// ELBO -3.77, maximum log-likelihood -3.77
 }
 
-// maximumLogLikelihood returns the maximum over all normal distributions of the mean
-// log-likelihood of x [D×N], which is −½(D log 2π + log det S + D) for the sample covariance S.
+// maximumLogLikelihood returns the largest mean log-likelihood of x [D×N] under a normal
+// distribution. It is −½(D log 2π + log det S + D), where S is the sample covariance.
 func maximumLogLikelihood(x linalg.Matrix[float64]) float64 {
 	mean := linalg.New[float64](x.Rows, 1)
 	linalg.Sum(mean, x)
@@ -206,8 +207,8 @@ func ExampleTrainer_Restore() {
 	// Output: true
 }
 
-// conjugate is the target z ~ N(0, I), x | z ~ N(z, I) for a point x [ℓ×1]. Its potential has the
-// gradient ∇U = 2z − x, and its evidence is p(x) = N(x | 0, 2I).
+// conjugate is the target of the model z ~ N(0, I), x | z ~ N(z, I) for a point x [ℓ×1]. The
+// gradient of its potential is ∇U(z) = 2z − x, and its evidence is p(x) = N(x | 0, 2I).
 type conjugate struct{ x linalg.Matrix[float64] }
 
 func (c conjugate) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
@@ -233,16 +234,16 @@ func ExampleClosedForm() {
 	// log p(x) = -3.825 ± 0.045, exactly -3.781
 }
 
-// around is the target N(z | μ, I) with a parameter μ.
+// around is the target p(x, z) = N(z | μ, I) with the parameter μ.
 type around struct{ mean *ad.Var[float64] }
 
 func (a around) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return hvae.LogNormal(ad.Sub(z, a.mean))
 }
 
-// With Recompute, the tape does not keep the values within leapfrog steps, and the gradient is
-// bit-identical. Recompute needs the target's parameters and a function that returns the target
-// for copies of these parameters.
+// With Recompute, the tape does not keep the intermediate values of leapfrog steps. The
+// gradient is bit-identical. Recompute needs the target's parameters and a function that
+// returns the target for copies of these parameters.
 func ExampleRecompute() {
 	slope := func(recompute bool) (float64, int) {
 		var tape, scratch ad.Tape[float64]

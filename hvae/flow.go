@@ -7,27 +7,27 @@ import (
 	"hvae/linalg"
 )
 
-// A Flow is the deterministic map H = Φ^K ∘ … ∘ Φ¹ of phase space (section 2.3). Φ^k is a
-// leapfrog step, followed by multiplication of the momentum by α_k.
+// A Flow is the deterministic map H = Φ^K ∘ … ∘ Φ¹ of phase space (section 2.3). Φ^k consists
+// of a leapfrog step and the multiplication of the momentum by α_k.
 type Flow[T linalg.Float] struct {
 	Target    Target[T]
 	K         int           // number of steps; for K = 0, H is the identity
 	StepSize  *ad.Var[T]    // ε: [1×ℓ] for all steps, or [K×ℓ] with one row per step; see Constrain
 	Tempering Tempering[T]  // supplies α_k
-	Recompute *Recompute[T] // if not nil, reduces memory
+	Recompute *Recompute[T] // reduces memory use; may be nil
 }
 
-// Forward returns (z_K, ρ_K) = H(z₀, ρ₀) with K + 1 evaluations of ∇U (none if K = 0).
+// Forward returns (z_K, ρ_K) = H(z₀, ρ₀). It needs K + 1 evaluations of ∇U, or none if K = 0.
 func (f *Flow[T]) Forward(s Phase[T]) Phase[T] { return f.forward(s, f.Tempering.Schedule(f.K), nil) }
 
-// Path returns all K + 1 phases (z₀, ρ₀) … (z_K, ρ_K) of Forward.
+// Path returns the phases (z₀, ρ₀), …, (z_K, ρ_K) that Forward computes.
 func (f *Flow[T]) Path(s Phase[T]) (path []Phase[T]) {
 	f.forward(s, f.Tempering.Schedule(f.K), &path)
 	return path
 }
 
-// forward returns the result of Forward, given f.Tempering.Schedule(f.K). If path is not nil, it
-// appends all phases to path.
+// forward returns the result of Forward. The argument schedule must be
+// f.Tempering.Schedule(f.K). If path is not nil, forward appends all phases to path.
 func (f *Flow[T]) forward(s Phase[T], schedule Tempering[T], path *[]Phase[T]) Phase[T] {
 	s = f.begin(s)
 	if path != nil {
@@ -63,7 +63,7 @@ func (f *Flow[T]) LogDet(tape *ad.Tape[T], dims int) *ad.Var[T] {
 	return ad.Scale(ad.Log(invSqrtBeta0), -T(dims))
 }
 
-// stepSize returns ε and −ε/2 of step k, each [ℓ×1].
+// stepSize returns the step size ε of step k and −ε/2, each [ℓ×1].
 func (f *Flow[T]) stepSize(k int) stepSize[T] {
 	row := min(k, f.StepSize.Rows()) - 1
 	epsilon := ad.Reshape(ad.RowRange(f.StepSize, row, row+1), f.StepSize.Cols(), 1)

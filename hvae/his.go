@@ -14,12 +14,13 @@ type Sample[T linalg.Float] struct {
 	flow     *Flow[T]
 	prior    Prior[T]
 	logPrior *ad.Var[T] // log q⁰(z₀), [1×B]
-	heat     *ad.Var[T] // 1/√β₀ [1×1], nil without tempering
+	heat     *ad.Var[T] // 1/√β₀ [1×1], or nil without tempering
 }
 
 // HIS runs Algorithm 1 (alg:his) with noise ε ~ N(0, I) and γ₀ ~ N(0, I), each [ℓ×B]. It computes
 // z₀ ~ q⁰ from ε with prior.Draw, sets ρ₀ = γ₀/√β₀ ~ N(0, β₀⁻¹I), and applies the flow f to
-// (z₀, ρ₀). So p̂_θ(x) is a smooth function of the noise (equation 6, eqn:reparameterization).
+// (z₀, ρ₀). Therefore p̂_θ(x) is a smooth function of the noise (equation 6,
+// eqn:reparameterization).
 func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T]) Sample[T] {
 	z0, logPrior := prior.Draw(epsilon)
 	mustBe("log q⁰(z₀) of the variational prior", logPrior, z0, 1)
@@ -57,9 +58,9 @@ func (s Sample[T]) LogEstimate() *ad.Var[T] {
 // ELBO is LogEstimate with ½γ₀ᵀγ₀ replaced by its expectation ℓ/2. Both have the same mean and
 // the same gradients. The variance of ELBO is
 //
-//	Var(log p̂) + ℓ/2 − 2 Cov(log p̂, ½γ₀ᵀγ₀),
+//	Var(log p̂) + ℓ/2 − 2 Cov(log p̂, ½γ₀ᵀγ₀).
 //
-// which exceeds Var(log p̂) unless the covariance is larger than ℓ/4. If the flow reaches the
+// It exceeds Var(log p̂) unless the covariance is larger than ℓ/4. If the flow reaches the
 // posterior, Var(log p̂) is 0 and the variance of ELBO is ℓ/2. So use ELBO to train, and
 // LogEstimate to report results.
 func (s Sample[T]) ELBO() *ad.Var[T] {
@@ -67,7 +68,7 @@ func (s Sample[T]) ELBO() *ad.Var[T] {
 }
 
 // EntropyELBO returns ELBO [1×B] with −log q⁰(z₀) replaced by its expectation, the entropy of
-// q⁰. It panics if the type of the variational prior, unlike DiagonalNormal, has no Entropy.
+// q⁰. It panics if the variational prior has no method Entropy. DiagonalNormal has this method.
 func (s Sample[T]) EntropyELBO() *ad.Var[T] {
 	q, ok := s.prior.(interface{ Entropy() *ad.Var[T] })
 	if !ok {

@@ -26,8 +26,8 @@ func mustPanic(t *testing.T, want string, f func()) {
 	f()
 }
 
-// climb returns a function that performs a step of o with the given gradient, and theta, which the
-// steps change.
+// climb returns a function that performs a step of the optimiser o with the given gradient. It also
+// returns the slice theta, whose elements the steps change.
 func climb[T linalg.Float](o hvae.Optimiser[T], theta ...T) (ascend func(gradient ...T), moved []T) {
 	var averages [][]T
 	for _, start := range o.Start() {
@@ -50,7 +50,7 @@ func TestAdamaxStepsDoNotDependOnScale(t *testing.T) {
 			ascend(g)
 		}
 		if !(math.Abs(p[0]-0.1) <= 1e-12) {
-			t.Errorf("gradient %v: ten steps with rate 0.01 led from 0 to %v, want 0.1", g, p[0])
+			t.Errorf("with the gradient %v, ten steps with rate 0.01 lead from 0 to %v, want 0.1", g, p[0])
 		}
 	}
 }
@@ -69,7 +69,7 @@ func TestAdamaxKeepsParametersWithZeroGradients(t *testing.T) {
 		ascend(0, 1, 0)
 	}
 	if p[0] != 1 || p[1] <= 2 || p[2] != 3 {
-		t.Errorf("with the gradient [0 1 0], the parameters changed from [1 2 3] to %v", p)
+		t.Errorf("with the gradient [0 1 0], the parameters changed from [1 2 3] to %v; only the second may increase", p)
 	}
 }
 
@@ -80,14 +80,14 @@ func TestAdamaxFindsMaximum(t *testing.T) {
 		ascend(-2*(x[0]-1), -20*(x[1]+2))
 	}
 	if !(math.Abs(x[0]-1) <= 0.02) || !(math.Abs(x[1]+2) <= 0.02) {
-		t.Errorf("the parameters end at %v, want (1, −2)", x)
+		t.Errorf("after 2000 steps, the parameters are %v, want (1, −2)", x)
 	}
 }
 
-func TestTailShapeOfParetoWeights(t *testing.T) {
-	// If u is uniform on (0, 1), p̂ = u^−k has the tail P(p̂ > w) = w^(−1/k). A fit of k to n weights
-	// in the tail has the standard deviation (1 + k)/√n. The prior changes its mean from k to
-	// (k·n + ½·10)/(n + 10).
+func TestTailShapeMatchesParetoDistribution(t *testing.T) {
+	// If u is uniform on (0, 1), the weight p̂ = u^−k has the tail P(p̂ > w) = w^(−1/k). The fit k̂ to
+	// n weights in the tail has the standard deviation (1 + k)/√n. The weak prior of tailShape changes
+	// the mean of k̂ from k to (k·n + ½·10)/(n + 10).
 	rng := rand.New(rand.NewPCG(2, 2))
 	for _, c := range []struct {
 		draws, repeats, n int
@@ -110,7 +110,7 @@ func TestTailShapeOfParetoWeights(t *testing.T) {
 	}
 }
 
-// free is the target with log p(x, z) = 0, so that its potential is zero.
+// free is the target with log p(x, z) = 0, whose potential is zero everywhere.
 type free struct{}
 
 func (free) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
@@ -199,7 +199,7 @@ func TestPathEndsAtResultOfForward(t *testing.T) {
 	start := hvae.Phase[float64]{Z: hvae.Noise(&tape, rng, 2, 5), Rho: hvae.Noise(&tape, rng, 2, 5)}
 	path, end := f.Path(start), f.Forward(start)
 	if len(path) != K+1 || path[0].Z != start.Z || !slices.Equal(path[K].Z.Value.Data, end.Z.Value.Data) || !slices.Equal(path[K].Rho.Value.Data, end.Rho.Value.Data) {
-		t.Errorf("the path with %d phases ends at %v, but Forward returns %v", len(path), path[len(path)-1].Z.Value, end.Z.Value)
+		t.Errorf("Path returns %d phases and ends at z = %v, but Forward returns z = %v", len(path), path[len(path)-1].Z.Value, end.Z.Value)
 	}
 	for k, s := range path {
 		logJoint, H := target.LogJoint(s.Z).Value, s.Energy(target).Value

@@ -10,11 +10,12 @@ import (
 // An Evidence is an estimate of log p_θ(x) from L draws of p̂_θ(x).
 type Evidence struct {
 	Log           float64 // log (1/L) Σ p̂ᵢ
-	StandardError float64 // of Log by the delta method, sd(p̂)/(√L · mean(p̂)); +Inf for L = 1
+	StandardError float64 // of Log, sd(p̂)/(√L · mean(p̂)) by the delta method; +Inf for L = 1
 	// TailShape is the shape k̂ of a generalised Pareto distribution that is fitted to the
-	// largest min(L/5, 3√L) values p̂ᵢ. It is NaN if these are fewer than five or all equal.
-	// For k̂ > ½, p̂ has infinite variance and StandardError is too small. For k̂ > 0.7, no
-	// practical L suffices (Vehtari et al., Pareto smoothed importance sampling, 2024).
+	// largest min(L/5, 3√L) values p̂ᵢ. It is NaN if there are fewer than five such values, or
+	// if all of them are equal. For k̂ > ½, p̂ has infinite variance and StandardError is too
+	// small. For k̂ > 0.7, no practical L suffices (Vehtari et al., Pareto smoothed importance
+	// sampling, 2024).
 	TailShape float64
 }
 
@@ -37,8 +38,9 @@ func ImportanceEstimate(logEstimates []float64) Evidence {
 	return e
 }
 
-// tailShape returns Evidence.TailShape, the empirical Bayes estimate of Zhang and Stephens
-// (2009) with the weak prior of Vehtari et al., which shrinks k̂ towards ½.
+// tailShape returns Evidence.TailShape for the logarithms of the values p̂ᵢ. It computes the
+// empirical Bayes estimate of Zhang and Stephens (2009). The weak prior of Vehtari et al.
+// shrinks this estimate towards ½.
 func tailShape(logWeights []float64) float64 {
 	l := len(logWeights)
 	n := int(math.Ceil(min(float64(l)/5, 3*math.Sqrt(float64(l)))))
@@ -60,7 +62,7 @@ func tailShape(logWeights []float64) float64 {
 	m := 30 + math.Floor(math.Sqrt(float64(n)))
 	var thetas, logLikelihoods []float64
 	for j := 1.0; j <= m; j++ {
-		theta := 1/x[n-1] + (1-math.Sqrt(m/(j-0.5)))/(3*x[(n+2)/4-1]) // the first quartile
+		theta := 1/x[n-1] + (1-math.Sqrt(m/(j-0.5)))/(3*x[(n+2)/4-1]) // x[(n+2)/4-1] is the first quartile
 		k := shape(theta)
 		thetas, logLikelihoods = append(thetas, theta), append(logLikelihoods, float64(n)*(math.Log(-theta/k)-k-1))
 	}

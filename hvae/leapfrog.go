@@ -10,8 +10,9 @@ type Phase[T linalg.Float] struct {
 	Z   *ad.Var[T] // position, [ℓ×B]
 	Rho *ad.Var[T] // momentum, [ℓ×B]
 
-	// ∇U(z) and log p_θ(x, z), or nil if no leapfrog step has computed them. The next step uses
-	// this gradient again, so K steps need K + 1 gradients instead of 2K.
+	// gradU is ∇U(z) and logJoint is log p_θ(x, z). They are nil if no leapfrog step has
+	// computed them. The next step reuses gradU, so K steps need K + 1 gradients instead of
+	// 2K.
 	gradU, logJoint *ad.Var[T]
 }
 
@@ -36,12 +37,12 @@ func (s Phase[T]) Energy(target Target[T]) *ad.Var[T] {
 //	z′ = z + ε ⊙ ρ̃          (equation 8, eqn:lf2)
 //	ρ′ = ρ̃ − ε/2 ⊙ ∇U(z′)   (equation 9, eqn:lf3)
 //
-// Each line is a shear of phase space, so the step has a Jacobian of determinant 1.
+// Each line is a shear of phase space, so the Jacobian of the step has determinant 1.
 func Leapfrog[T linalg.Float](target Target[T], epsilon *ad.Var[T], s Phase[T]) Phase[T] {
 	return (&Flow[T]{Target: target, K: 1, StepSize: epsilon}).Forward(s)
 }
 
-// A stepSize holds ε and −ε/2, each [ℓ×1] or [ℓ×B]. Steps with equal ε share one stepSize.
+// A stepSize holds ε and −ε/2, each [ℓ×1] or [ℓ×B]. Steps with the same ε share a stepSize.
 type stepSize[T linalg.Float] struct{ epsilon, minusHalf *ad.Var[T] }
 
 // leapfrog returns the phase after one leapfrog step from s. s.gradU must be set.
@@ -53,9 +54,9 @@ func leapfrog[T linalg.Float](target Target[T], e stepSize[T], s Phase[T]) Phase
 	return Phase[T]{Z: z, Rho: rho, gradU: gradU, logJoint: logJoint}
 }
 
-// Recompute reduces the memory of a Flow. After each leapfrog step, the tape keeps only z_k, ρ_k,
-// ∇U(z_k) and log p_θ(x, z_k). Backward computes the other values again, in the memory of one
-// step. So ∇U is evaluated twice per step, and all results are bit-identical.
+// Recompute reduces the memory use of a Flow. After each leapfrog step, the tape keeps only
+// z_k, ρ_k, ∇U(z_k) and log p_θ(x, z_k). Backward computes the other values again, with the
+// memory of a single step. Each step evaluates ∇U twice, but all results are bit-identical.
 type Recompute[T linalg.Float] struct {
 	Tape   *ad.Tape[T]                         // for the steps, such as Block.Scratch; nil disables Recompute
 	Params []*ad.Var[T]                        // all variables on the flow's tape that the target depends on

@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// The test writes the go.mod and the program of the README to another folder and runs the
-// program, without network access. Its output must be in the README.
+// TestAnotherModuleImportsThisOne copies the go.mod file and the program from the README to
+// another folder. It runs the program without network access. The README must contain the
+// output.
 func TestAnotherModuleImportsThisOne(t *testing.T) {
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {
@@ -47,6 +48,6 @@ func TestAnotherModuleImportsThisOne(t *testing.T) {
 	command.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off")
 	out, err := command.CombinedOutput()
 	if printed := strings.TrimSpace(string(out)); err != nil || !strings.Contains(string(readme), "`"+printed+"`") {
-		t.Errorf("the program of the README prints %q (error %v), which the README does not contain", printed, err)
+		t.Errorf("the program in the README prints %q (error %v), but the README does not contain this output", printed, err)
 	}
 }

@@ -6,8 +6,9 @@ import (
 	"hvae/linalg"
 )
 
-// An Optimiser is a method of stochastic gradient ascent, the lines UpdateTheta and UpdatePhi
-// of Algorithm 2. The caller stores the state, which is the step number and running averages.
+// An Optimiser is a method of stochastic gradient ascent. It implements the lines UpdateTheta
+// and UpdatePhi of Algorithm 2. The caller stores the state, which consists of the step number
+// and running averages.
 type Optimiser[T linalg.Float] interface {
 	// Start returns the initial value of each running average. All elements of an average
 	// start with this value.
@@ -21,13 +22,13 @@ type Optimiser[T linalg.Float] interface {
 //
 //	m ← β₁m + (1 − β₁)g,   u ← max(β₂u, |g|),   θ ← θ + rate/(1 − β₁ᵗ)·m/(u + ε).
 //
-// Here t is the step number. Without ε, a parameter whose gradients were all zero would become
-// NaN (0/0).
+// Here t is the step number. Without ε, the update would be 0/0 = NaN for a parameter whose
+// gradients are all zero.
 type Adamax[T linalg.Float] struct {
 	Rate, Beta1, Beta2, Epsilon T
 
-	// Arguments of the current call of Ascend, and the body of its loop. The body is created
-	// only once, because a function value for each step would be an allocation.
+	// The fields below are the arguments of the current call of Ascend, and the body of its
+	// loop. The body is created only once, because each new closure would be an allocation.
 	theta, gradient, mean, norm linalg.Matrix[T]
 	rate                        T
 	body                        func(lo, hi int)
@@ -55,5 +56,5 @@ func (o *Adamax[T]) Ascend(step int, theta, gradient []T, averages [][]T) {
 	linalg.For(len(theta), grain, o.body)
 }
 
-// grain is the smallest number of parameter elements that is worth a goroutine.
+// grain is the smallest number of parameter elements that is worth a separate goroutine.
 const grain = 1 << 15

@@ -47,19 +47,21 @@ func (q DiagonalNormal[T]) LogDensity(z *ad.Var[T]) *ad.Var[T] {
 // logDensity returns log q⁰(μ + σ ⊙ ε) [1×B]. It panics unless μ, σ and ε have ℓ rows.
 func (q DiagonalNormal[T]) logDensity(epsilon *ad.Var[T]) *ad.Var[T] {
 	if n := epsilon.Rows(); q.Mean.Rows() != n || q.SD.Rows() != n {
-		panic(fmt.Sprintf("hvae: DiagonalNormal with Mean %v and SD %v for noise or z %v; all must have %d rows",
+		panic(fmt.Sprintf("hvae: DiagonalNormal has Mean %v and SD %v for noise or z %v; all must have %d rows",
 			q.Mean.Value.Shape(), q.SD.Value.Shape(), epsilon.Value.Shape(), n))
 	}
 	return ad.Sub(LogNormal(epsilon), q.logSD())
 }
 
-// Entropy returns E[−log q⁰(z₀)] = Σ_j (log σ_j + ½ log 2πe): [1×B], or [1×1] if σ is [ℓ×1].
+// Entropy returns E[−log q⁰(z₀)] = Σ_j (log σ_j + ½ log 2πe). The result is [1×B], or [1×1] if
+// σ is [ℓ×1].
 func (q DiagonalNormal[T]) Entropy() *ad.Var[T] {
 	return ad.AddConst(q.logSD(), T(q.SD.Rows())*(linalg.Log2Pi+1)/2)
 }
 
 // Divergence returns the Kullback-Leibler divergence
-// KL(q⁰ ‖ N(0, I)) = Σ_j (½(μ_j² + σ_j² − 1) − log σ_j): [1×B], or [1×1] if μ and σ are [ℓ×1].
+// KL(q⁰ ‖ N(0, I)) = Σ_j (½(μ_j² + σ_j² − 1) − log σ_j). The result is [1×B], or [1×1] if μ and σ
+// are [ℓ×1].
 func (q DiagonalNormal[T]) Divergence() *ad.Var[T] {
 	logSD := q.logSD()
 	squares := ad.Add(squaredNorms(q.Mean), squaredNorms(q.SD))

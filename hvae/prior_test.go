@@ -16,11 +16,11 @@ func density(z, mean, sd float64) float64 {
 	return -(z-mean)*(z-mean)/(2*sd*sd) - math.Log(sd*math.Sqrt(2*math.Pi))
 }
 
-func TestDiagonalNormalDrawsAndDensities(t *testing.T) {
+func TestDiagonalNormalDrawsAndDensitiesMatchTheirFormulas(t *testing.T) {
 	var tape ad.Tape[float64]
 	mean, sd := []float64{0.3, -2}, []float64{0.5, 3}
 	epsilon := linalg.Of(2, 3, []float64{0, 1, -0.7, 0.2, -1, 2})
-	// The mean μ and the standard deviation σ are [ℓ×1] or [ℓ×B], in all combinations.
+	// Test all combinations of shapes [ℓ×1] and [ℓ×B] for the mean μ and the standard deviation σ.
 	one := hvae.DiagonalNormal[float64]{Mean: tape.Const(linalg.Column(mean...)), SD: tape.Const(linalg.Column(sd...))}
 	each := hvae.DiagonalNormal[float64]{Mean: ad.BroadcastTo(one.Mean, 2, 3), SD: ad.BroadcastTo(one.SD, 2, 3)}
 	for _, q := range []hvae.DiagonalNormal[float64]{one, each, {Mean: each.Mean, SD: one.SD}, {Mean: one.Mean, SD: each.SD}} {
@@ -62,7 +62,7 @@ func TestDiagonalNormalEntropyAndDivergenceMatchQuadrature(t *testing.T) {
 	}
 	wide := hvae.DiagonalNormal[float64]{Mean: ad.BroadcastTo(q.Mean, 2, 3), SD: q.SD}
 	if d := wide.Divergence(); d.Cols() != 3 || d.Value.Data[2] != q.Divergence().Scalar() {
-		t.Errorf("for a mean with three equal columns, the divergences are %v, want %v three times", d.Value, q.Divergence().Scalar())
+		t.Errorf("for a mean with three equal columns, the divergences are %v, want three times %v", d.Value, q.Divergence().Scalar())
 	}
 	if got := q.Divergence().Scalar(); !(math.Abs(got-divergence) <= 1e-11) {
 		t.Errorf("the divergence from N(0, I) is %v, want %v by quadrature", got, divergence)
@@ -86,7 +86,7 @@ func TestEntropyELBOReplacesLogPriorByItsExpectation(t *testing.T) {
 func TestDiagonalNormalPanicsOnShapeMismatch(t *testing.T) {
 	var tape ad.Tape[float64]
 	for want, q := range map[string]hvae.DiagonalNormal[float64]{
-		"DiagonalNormal with Mean [1×1] and SD [2×1] for noise or z [2×3]; all must have 2 rows": {
+		"DiagonalNormal has Mean [1×1] and SD [2×1] for noise or z [2×3]; all must have 2 rows": {
 			Mean: tape.Scalar(0), SD: tape.Fill(2, 1, 1)},
 		"Mean [2×3] and SD [1×1]":       {Mean: tape.Fill(2, 3, 0), SD: tape.Scalar(1)},
 		"shapes [2×2], [2×3] and [2×3]": {Mean: tape.Fill(2, 3, 0), SD: tape.Fill(2, 2, 1)},
@@ -105,13 +105,13 @@ func TestConstrainStaysInRange(t *testing.T) {
 			"1/√β₀": {hvae.Constrain(v, 1, math.Inf(1)).Scalar(), 1, math.Inf(1)},
 		} {
 			if !(c.value >= c.low && c.value <= c.high) || math.IsInf(c.value, 0) {
-				t.Errorf("%s of %v is %v, not between %v and %v", symbol, x, c.value, c.low, c.high)
+				t.Errorf("Constrain for %s maps %v to %v, want a finite number between %v and %v", symbol, x, c.value, c.low, c.high)
 			}
 		}
 	}
 	for _, c := range []struct{ v, lo, hi float64 }{{0.2, 0, 0.5}, {0.9, 0, 1}, {5, 1, math.Inf(1)}, {-3, -4, 2}} {
 		if got := hvae.Constrain(tape.Scalar(hvae.Unconstrain(c.v, c.lo, c.hi)), c.lo, c.hi).Scalar(); !(math.Abs(got-c.v) <= 1e-14) {
-			t.Errorf("in (%v, %v), Constrain(Unconstrain(v)) = %v, want %v", c.lo, c.hi, got, c.v)
+			t.Errorf("for the interval (%v, %v), Constrain(Unconstrain(v)) is %v, want v = %v", c.lo, c.hi, got, c.v)
 		}
 	}
 }

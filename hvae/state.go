@@ -8,8 +8,8 @@ import (
 )
 
 // A State is the state of a training run, in a form that encoding/json and encoding/gob can
-// write. A run continues bit for bit after Restore if the new trainer has the same parameters,
-// optimiser, bound and BlockSize.
+// encode. After Restore, a run continues bit-identically if the new trainer has the same
+// parameters, optimiser, bound and BlockSize.
 type State[T linalg.Float] struct {
 	Seed   uint64
 	Steps  int        // number of steps taken
@@ -29,11 +29,11 @@ func (t *Trainer[T]) State() State[T] {
 	return s
 }
 
-// Restore sets the trainer's state to a copy of s. If the parameters of s differ from the
-// trainer's in number, name or shape, Restore returns an error and changes nothing.
+// Restore sets the trainer's state to a copy of s. If s and the trainer differ in the number,
+// names or shapes of the parameters, Restore returns an error and changes nothing.
 func (t *Trainer[T]) Restore(s State[T]) error {
 	if got, want := s.layout(), t.State().layout(); got != want || s.Steps < 0 {
-		return fmt.Errorf("cannot restore a state after %d steps with %s into a trainer with %s", s.Steps, got, want)
+		return fmt.Errorf("cannot restore a state with %d steps and %s into a trainer with %s", s.Steps, got, want)
 	}
 	t.Seed, t.steps = s.Seed, s.Steps
 	for i, p := range t.params {
@@ -45,7 +45,7 @@ func (t *Trainer[T]) Restore(s State[T]) error {
 	return nil
 }
 
-// layout returns a text with the names and sizes of all parameters and averages.
+// layout returns a description of the names and sizes of all parameters and averages.
 func (s State[T]) layout() string {
 	d := fmt.Sprintf("%d parameters", len(s.Params))
 	for _, p := range s.Params {

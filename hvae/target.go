@@ -3,13 +3,14 @@
 //	Caterini, Doucet, Sejdinovic: Hamiltonian Variational Auto-Encoder, NeurIPS 2018.
 //
 // Hamiltonian dynamics move draws from a simple distribution towards the posterior of a latent
-// variable z, given data x. This flow gives unbiased estimates of the evidence p_θ(x) and lower
-// bounds of log p_θ(x), which training maximises.
+// variable z, given data x. This flow gives unbiased estimates of the evidence p_θ(x) and a
+// lower bound on log p_θ(x). Training maximises the lower bound.
 //
 // Start with the examples in example_test.go: ExampleHIS estimates an evidence (Algorithm 1),
 // ExampleTrainer trains a flow (Algorithm 2), ExampleTrainer_minibatches trains a variational
 // auto-encoder, and ExampleTrainer_Restore continues an interrupted run. ExampleAIS in
-// ais_test.go computes a lower and an upper bound. Package hvaetest tests targets and flows.
+// ais_test.go computes a lower and an upper bound on log p_θ(x). Package hvaetest helps to test
+// targets and flows.
 //
 // All variables are matrices on a tape (package ad), and their columns are samples. For B
 // samples in ℓ dimensions, z and the momentum ρ are [ℓ×B], densities are [1×B], and step sizes
@@ -27,12 +28,12 @@ import (
 	"hvae/linalg"
 )
 
-// A Target is a joint density p_θ(x, z) as a function of z, the unnormalised posterior of
+// A Target is a joint density p_θ(x, z) as a function of z. It is the unnormalised posterior in
 // Algorithm 1.
 type Target[T linalg.Float] interface {
 	// LogJoint returns log p_θ(x, z) [1×B] for the columns of z [ℓ×B]. Column j of the result
-	// must depend only on column j of z, because the gradient of each column is computed as
-	// the gradient of the sum over all columns.
+	// must depend only on column j of z, because automatic differentiation computes the
+	// gradient of the sum over all columns.
 	LogJoint(z *ad.Var[T]) *ad.Var[T]
 }
 
@@ -67,7 +68,7 @@ func logJointOf[T linalg.Float](target Target[T], z *ad.Var[T]) *ad.Var[T] {
 	return l
 }
 
-// mustBe panics unless v is [rows×B] for z [ℓ×B].
+// mustBe panics unless v is [rows×B], where B is the number of columns of z.
 func mustBe[T linalg.Float](name string, v, z *ad.Var[T], rows int) {
 	if want := (linalg.Shape{Rows: rows, Cols: z.Cols()}); v.Value.Shape() != want {
 		panic(fmt.Sprintf("hvae: %s is %v for z %v; it must be %v", name, v.Value.Shape(), z.Value.Shape(), want))

@@ -7,9 +7,9 @@ import (
 	"hvae/linalg"
 )
 
-// A Tempering multiplies the momentum of a flow by α_k ∈ (0, 1) after leapfrog step k. So the
-// inverse temperature increases from β₀ = Π α_k² < 1 to β_K = 1. The zero value means no
-// tempering, α_k = 1 and β₀ = 1.
+// A Tempering multiplies the momentum of a flow by α_k ∈ (0, 1) after leapfrog step k. The
+// inverse temperature therefore increases from β₀ = Π α_k² < 1 to β_K = 1. The zero value means
+// no tempering, with α_k = 1 and β₀ = 1.
 //
 // Tempering helps if the posterior is far from the variational prior or has several modes.
 // Good initial values are 1/√β₀ between 1.2 and 2, or α_k = 0.9.
@@ -28,11 +28,12 @@ func FixedTempering[T linalg.Float](invSqrtBeta0 *ad.Var[T]) Tempering[T] {
 	return Tempering[T]{InvSqrtBeta0: invSqrtBeta0}
 }
 
-// FreeTempering returns the tempering with α = (α₁, …, α_K) [K×1], so β₀ = Π α_k².
+// FreeTempering returns the tempering with the given α = (α₁, …, α_K) [K×1]. Then β₀ = Π α_k².
 func FreeTempering[T linalg.Float](alpha *ad.Var[T]) Tempering[T] { return Tempering[T]{Alpha: alpha} }
 
-// Schedule returns t for a flow of K steps with both fields set. It returns the zero value if t
-// is the zero value, or if t comes from FixedTempering and K = 0, because then β₀ = β_K = 1.
+// Schedule returns a copy of t for a flow of K steps, with both fields set. It returns the zero
+// value if t is the zero value. It also returns the zero value if t comes from FixedTempering
+// and K = 0, because then β₀ = β_K = 1.
 func (t Tempering[T]) Schedule(K int) Tempering[T] {
 	switch {
 	case t.Alpha != nil:

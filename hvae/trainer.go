@@ -14,18 +14,19 @@ import (
 	"hvae/linalg/random"
 )
 
-// A Bound returns estimates of the ELBO [1×B], such as Sample.ELBO, one for each of the B columns
-// of block b. It must be safe for concurrent use and depend only on b.Params, b.Batch and b.Rng.
+// A Bound returns an estimate of the ELBO, such as Sample.ELBO, for each of the B columns of
+// block b. The result is [1×B]. A Bound must be safe for concurrent use and depend only on
+// b.Params, b.Batch and b.Rng.
 type Bound[T linalg.Float] func(b *Block[T]) *ad.Var[T]
 
-// A Block is a part of a batch, with B columns on one tape.
+// A Block is a part of a batch. Its B columns are computed on one tape.
 type Block[T linalg.Float] struct {
 	Tape    *ad.Tape[T]
 	Params  []*ad.Var[T] // all parameters on Tape, in the order of NewTrainer; see Var
 	Batch   []int        // column numbers [B]
 	Rng     *rand.Rand   // random stream of this block in this step, for noise
 	Scratch *ad.Tape[T]  // for Recompute.Tape; nil if Trainer.Recompute is false
-	State   any          // memory that the bound may reuse: nil at first, one value per goroutine
+	State   any          // memory that the bound may reuse; initially nil, with one value per goroutine
 
 	trainer *Trainer[T]
 	scratch *ad.Tape[T] // the Scratch tape if Trainer.Recompute is true
@@ -46,7 +47,7 @@ func (b *Block[T]) Columns(x linalg.Matrix[T]) *ad.Var[T] {
 	m := b.Tape.Matrix(x.Rows, len(b.Batch))
 	for j, c := range b.Batch {
 		if c < 0 || c >= x.Cols {
-			panic(fmt.Sprintf("hvae: Block.Columns: there is no column %d in data %v", c, x.Shape()))
+			panic(fmt.Sprintf("hvae: Block.Columns: there is no column %d in the data %v", c, x.Shape()))
 		}
 		for i := range x.Rows {
 			m.Data[i*m.Cols+j] = x.Data[i*x.Cols+c]
@@ -70,11 +71,11 @@ func (b *Block[T]) Noise(rows int) *ad.Var[T] { return Noise[T](b.Tape, b.Rng, r
 //	gradient      ∇L₁   +   ∇L₂   +   ∇L₃
 //
 // The sums are added in this order, so results are bit-identical on any number of cores. Steps
-// after the first do not allocate. A Trainer is not safe for concurrent use.
+// after the first do not allocate memory. A Trainer is not safe for concurrent use.
 type Trainer[T linalg.Float] struct {
-	BlockSize int    // columns per block, initially 16. Noise and rounding depend on it.
+	BlockSize int    // columns per block, initially 16; it affects noise and rounding
 	Recompute bool   // whether blocks have a Scratch tape
-	Seed      uint64 // of the noise of steps
+	Seed      uint64 // seed of the noise in steps
 
 	params    []*Param[T]
 	elements  int // number of elements of all parameters
@@ -84,18 +85,19 @@ type Trainer[T linalg.Float] struct {
 
 	now     job[T]
 	next    atomic.Int64     // number of the next block to compute
-	workers []*Block[T]      // one per goroutine, which it uses for one block after another
+	workers []*Block[T]      // one per goroutine; each computes one block after another
 	results []blockResult[T] // of the current batch
 
 	work, add func(lo, hi int) // loop bodies, created once so that steps do not allocate
 }
 
-// A job describes one evaluation of a batch, for its gradient or for the values of its columns.
+// A job describes one evaluation of a bound for a batch. It computes either the gradient of the
+// mean or the value for each column.
 type job[T linalg.Float] struct {
 	batch        []int
 	bound        Bound[T]
-	seed         uint64 // of the random streams
-	purpose      string // of the random streams
+	seed         uint64 // the key of the random stream of a block consists of
+	purpose      string // seed, purpose, step and the position of the block in the batch
 	step         int
 	values       []float64       // receives the bound of each column; nil to compute the gradient
 	size, blocks int             // columns per block, and number of blocks
@@ -105,7 +107,7 @@ type job[T linalg.Float] struct {
 // A blockResult holds the bound of a block and its gradient.
 type blockResult[T linalg.Float] struct {
 	bound     float64            // sum over the columns of the block
-	gradient  linalg.Matrix[T]   // of bound divided by the batch size, [elements×1]
+	gradient  linalg.Matrix[T]   // gradient of bound/(batch size), [elements×1]
 	gradients []linalg.Matrix[T] // the same elements in the shapes of the parameters
 	reached   []bool             // whether bound depends on each parameter
 }
@@ -129,9 +131,10 @@ func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[
 }
 
 // Step estimates the mean bound over a batch and its gradient, and updates the parameters. If
-// ctx ends, it returns ctx's error at once. If the bound or its gradient is not finite, the error
-// names the first operation whose result is not finite. The first step also returns an error if
-// the bound does not depend on a parameter. After an error, the trainer is unchanged.
+// ctx ends, Step returns ctx's error at once. If the bound or its gradient is not finite, the
+// error names the first operation whose result is not finite. The first step also returns an
+// error if there is a parameter on which the bound does not depend. After an error, the trainer
+// is unchanged.
 func (t *Trainer[T]) Step(ctx context.Context, batch []int) (elbo float64, err error) {
 	elbo, err = t.run(ctx, job[T]{batch: batch, bound: t.bound, seed: t.Seed, purpose: "algorithm 2 step", step: t.steps})
 	if err != nil {
@@ -148,7 +151,7 @@ func (t *Trainer[T]) Step(ctx context.Context, batch []int) (elbo float64, err e
 	}
 	for i, p := range t.params {
 		if t.steps == 0 && !slices.ContainsFunc(t.results[:t.now.blocks], func(r blockResult[T]) bool { return r.reached[i] }) {
-			return elbo, fmt.Errorf("the bound does not depend on the parameter %q: use it (Block.Var), or do not pass it to NewTrainer", p.Name)
+			return elbo, fmt.Errorf("the bound does not depend on the parameter %q; use the parameter (Block.Var), or do not pass it to NewTrainer", p.Name)
 		}
 	}
 	t.steps++
@@ -171,7 +174,7 @@ func (t *Trainer[T]) Evaluate(ctx context.Context, batch []int, seed uint64, bou
 		return 0, nil, err
 	}
 	if i := slices.IndexFunc(values, math.IsNaN); i >= 0 {
-		return 0, nil, fmt.Errorf("the value of column %d of %d is NaN: the parameters or the data are damaged, or training has diverged", i+1, len(batch))
+		return 0, nil, fmt.Errorf("the value of column %d of %d is NaN, because the parameters or the data are damaged or training has diverged", i+1, len(batch))
 	}
 	return mean, values, nil
 }
@@ -232,7 +235,7 @@ func (t *Trainer[T]) compute(w *Block[T], i int) {
 	r.reached = append(r.reached[:0], reached...)
 }
 
-// boundOf computes the bound of block i on the tape of w and returns its sum over the columns.
+// boundOf computes the bound for block i on the tape of w. It returns the sum over the columns.
 func (t *Trainer[T]) boundOf(w *Block[T], i int) *ad.Var[T] {
 	lo := i * t.now.size
 	hi := min(lo+t.now.size, len(t.now.batch))
@@ -265,7 +268,7 @@ func (t *Trainer[T]) boundOf(w *Block[T], i int) *ad.Var[T] {
 // addGradients adds elements lo to hi−1 of the gradients of all blocks, in the order of the
 // blocks, to the gradient of the first block.
 func (t *Trainer[T]) addGradients(lo, hi int) {
-	const chunk = 1 << 11 // elements, which stay in the L1 cache
+	const chunk = 1 << 11 // number of elements that fit into the first-level cache
 	for ; lo < hi; lo += chunk {
 		total := t.results[0].gradient.RowRange(lo, min(lo+chunk, hi))
 		for _, r := range t.results[1:t.now.blocks] {
@@ -274,8 +277,8 @@ func (t *Trainer[T]) addGradients(lo, hi int) {
 	}
 }
 
-// findNonFinite computes the blocks again, without a scratch tape, so that the tape keeps all
-// values. It returns a text that describes the first operation whose result is not finite.
+// findNonFinite computes the blocks again and returns a description of the first operation
+// whose result is not finite. It uses no scratch tape, so that the tape keeps all values.
 func (t *Trainer[T]) findNonFinite() string {
 	defer ad.RecoverInterrupt()
 	w := &Block[T]{trainer: t, Tape: new(ad.Tape[T])}

@@ -35,8 +35,8 @@ func (o *gradients[T]) Ascend(step int, theta, gradient []T, _ [][]T) {
 	}
 }
 
-// meanSquares is an optimiser that divides gradients by their running root mean square. The
-// running mean of squares starts at 1.
+// meanSquares is an optimiser that divides gradients by their running root mean square. The running
+// mean of the squares is initially 1.
 type meanSquares struct{}
 
 func (meanSquares) Start() []float32 { return []float32{1} }
@@ -63,14 +63,14 @@ func columns(n int) []int {
 	return batch
 }
 
-// sampled is a bound whose gradient depends on noise: −½(θ − ε)² with ε ~ N(0, 1) for each column.
+// sampled is the bound −½(θ − ε)² with ε ~ N(0, 1) for each column. Its gradient depends on the noise.
 func sampled(b *hvae.Block[float64]) *ad.Var[float64] {
 	return ad.Scale(ad.Square(ad.Sub(b.Params[0], b.Noise(1))), -0.5)
 }
 
 func TestGradientsOfBlocksAreAddedInOrder(t *testing.T) {
-	// The order of a sum in float32 matters, because 1e8 + 1 = 1e8. In the order of the blocks, the
-	// sum of these slopes is 2. In most other orders it is not.
+	// The order of a float32 sum matters, because 1e8 + 1 = 1e8. Added from left to right, the slopes
+	// give the sum 2. Most other orders give another sum.
 	slopes := []float32{1e8, 1, -1e8, 1, 1}
 	for _, procs := range []int{1, 2, 5} {
 		restore := runtime.GOMAXPROCS(procs)
@@ -93,8 +93,9 @@ func TestGradientsOfBlocksAreAddedInOrder(t *testing.T) {
 	}
 }
 
-// The bound of column j is jθ for θ = 2 and j = 1 … 7. So the gradient of a batch is the mean of
-// j over the batch, and the bound is twice that mean. Both are independent of earlier batches.
+// In TestStepAveragesOverBatchesOfAnySize, the bound of column j is jθ for θ = 2 and j = 1, …,
+// 7. The gradient of a batch is therefore the mean of j over the batch, and the bound is twice
+// that mean. Both must be independent of earlier batches.
 func TestStepAveragesOverBatchesOfAnySize(t *testing.T) {
 	o, params := new(gradients[float64]), parameter(2.0)
 	numbers := linalg.Of(1, 7, []float64{1, 2, 3, 4, 5, 6, 7})
@@ -116,10 +117,10 @@ func TestStepAveragesOverBatchesOfAnySize(t *testing.T) {
 		bounds = append(bounds, bound)
 	}
 	if got, want := slices.Concat(o.seen...), []float64{2, 4, 1.5, 1, 3}; !slices.Equal(got, want) {
-		t.Errorf("gradients %v, want %v", got, want)
+		t.Errorf("the gradients are %v, want %v", got, want)
 	}
 	if want := []float64{4, 8, 3, 2, 6}; !slices.Equal(bounds, want) {
-		t.Errorf("bounds %v, want %v", bounds, want)
+		t.Errorf("the bounds are %v, want %v", bounds, want)
 	}
 }
 
@@ -188,9 +189,10 @@ func TestEvaluateReportsColumnWithNaN(t *testing.T) {
 	}
 }
 
-// In step k, the bound of column j is j·wᵀθ, where θ is parameter k mod 3. The gradients of the
-// other two parameters must be zero, although they were not zero in earlier steps. Gradients have
-// 120,000 elements, so several goroutines add them in many chunks.
+// In step k of TestGradientsDoNotDependOnEarlierSteps, the bound of column j is j·wᵀθ, where θ
+// is parameter k mod 3. The gradients of the other two parameters must be zero, although they
+// were not zero in earlier steps. A gradient has 120,000 elements, so several goroutines add it
+// in many chunks.
 func TestGradientsDoNotDependOnEarlierSteps(t *testing.T) {
 	const n = 40_000
 	weight := linalg.New[float64](n, 1)
@@ -256,7 +258,7 @@ func TestFirstStepReportsUnusedParameter(t *testing.T) {
 			if b.Batch[0] == 0 {
 				return sampled(b)
 			}
-			return ad.Add(sampled(b), ad.Scale(b.Params[1], 0)) // depends on it, with a zero gradient
+			return ad.Add(sampled(b), ad.Scale(b.Params[1], 0)) // depends on the parameter, with a zero gradient
 		},
 	} {
 		params := parameter(1.0)
@@ -264,10 +266,10 @@ func TestFirstStepReportsUnusedParameter(t *testing.T) {
 		trainer := hvae.NewTrainer(params, hvae.NewAdamax(0.1), bound)
 		_, err := trainer.Step(t.Context(), columns(17))
 		if used := name == "used by one block"; used != (err == nil) || !used && !strings.Contains(err.Error(), `"idle"`) {
-			t.Errorf("parameter %s: the error is %v", name, err)
+			t.Errorf("with the parameter %s, Step returns the error %v", name, err)
 		}
 		if moved := params[0].Value.Data[0] != 1; moved != (err == nil) || idle.Value.Data[0] != 1 {
-			t.Errorf("parameter %s: after the error %v, the parameters are %v and %v", name, err, params[0].Value.Data, idle.Value.Data)
+			t.Errorf("with the parameter %s, Step returns the error %v and changes the parameters to %v and %v", name, err, params[0].Value.Data, idle.Value.Data)
 		}
 	}
 }
@@ -283,7 +285,7 @@ func TestBlockColumnsSelectsColumnsOfBatch(t *testing.T) {
 	if want := []float64{13, 5, 5, 11, 7}; err != nil || !slices.Equal(values, want) {
 		t.Errorf("the sums of the columns are %v, want %v; error %v", values, want, err)
 	}
-	mustPanic(t, "there is no column 5 in data [2×5]", func() { trainer.Evaluate(t.Context(), []int{5}, 1, nil) })
+	mustPanic(t, "there is no column 5 in the data [2×5]", func() { trainer.Evaluate(t.Context(), []int{5}, 1, nil) })
 }
 
 func TestRestoredRunContinuesBitForBit(t *testing.T) {
@@ -314,7 +316,7 @@ func TestRestoredRunContinuesBitForBit(t *testing.T) {
 		want := plain.State()
 
 		restored := start()
-		steps(restored, 2) // so that every part of the state differs before Restore
+		steps(restored, 2) // so that Restore must change every part of the state
 		var s hvae.State[float32]
 		if err := json.Unmarshal(saved, &s); err != nil {
 			t.Fatal(err)
@@ -329,11 +331,11 @@ func TestRestoredRunContinuesBitForBit(t *testing.T) {
 			t.Errorf("%T: the restored run ends with %+v, want %+v", o, got, want)
 		}
 
-		// Restore of a wrong state returns an error and changes nothing.
+		// If the state does not fit the trainer, Restore returns an error and changes nothing.
 		before := restored.State()
 		for name, damage := range map[string]func(s *hvae.State[float32]){
-			"after -1 steps":          func(s *hvae.State[float32]) { s.Steps = -1 },
-			"with 1 parameters, ":     func(s *hvae.State[float32]) { s.Params = s.Params[:1] },
+			"with -1 steps and":       func(s *hvae.State[float32]) { s.Steps = -1 },
+			"and 1 parameters, ":      func(s *hvae.State[float32]) { s.Params = s.Params[:1] },
 			`"c" [2×1]`:               func(s *hvae.State[float32]) { s.Params[1].Name = "c" },
 			`"a" [1×2]`:               func(s *hvae.State[float32]) { s.Params[0].Value.Rows, s.Params[0].Value.Cols = 1, 2 },
 			`"a" [2×1] of 1 elements`: func(s *hvae.State[float32]) { s.Params[0].Value.Data = []float32{1} },
@@ -343,10 +345,10 @@ func TestRestoredRunContinuesBitForBit(t *testing.T) {
 			s := restored.State()
 			damage(&s)
 			if err := restored.Restore(s); err == nil || !strings.Contains(err.Error(), name) {
-				t.Errorf("%T: the error does not contain %q: %v", o, name, err)
+				t.Errorf("%T: Restore returns the error %[3]v, want an error that contains %[2]q", o, name, err)
 			}
 			if !reflect.DeepEqual(restored.State(), before) {
-				t.Errorf("%T: a state with %s changed the trainer", o, name)
+				t.Errorf("%T: Restore failed as expected (%s), but changed the trainer", o, name)
 			}
 		}
 	}
@@ -403,7 +405,7 @@ func TestNoiseDiffersBetweenStepsAndBlocks(t *testing.T) {
 				}
 			}
 			if i > 0 && !slices.Equal(drawn, evaluation) {
-				t.Errorf("two evaluations with the same seed draw %v and %v", evaluation, drawn)
+				t.Errorf("two evaluations with the same seed draw different noise: %v and %v", evaluation, drawn)
 			}
 			evaluation = slices.Clone(drawn)
 		}
@@ -412,7 +414,7 @@ func TestNoiseDiffersBetweenStepsAndBlocks(t *testing.T) {
 	first := run(1, 1)
 	for i, e := range append(first, run(2, 1)...) {
 		if other, ok := seen[e]; ok {
-			t.Errorf("draws %s and %d are equal", other, i)
+			t.Errorf("the draws with indices %s and %d are equal", other, i)
 		}
 		seen[e] = fmt.Sprint(i)
 	}
@@ -422,8 +424,8 @@ func TestNoiseDiffersBetweenStepsAndBlocks(t *testing.T) {
 }
 
 func TestCancelledStepDoesNotChangeState(t *testing.T) {
-	// In step 3, the bound of block 3 ends the context and continues for ten seconds unless its
-	// tape is interrupted. Before the other steps, the context has already ended.
+	// In step 3, the bound for block 3 cancels the context and then computes for ten seconds, unless its
+	// tape is interrupted. In the other steps, the context is cancelled before the call.
 	var during atomic.Pointer[context.CancelFunc]
 	var calls atomic.Int64
 	make := func() *hvae.Trainer[float64] {
@@ -464,10 +466,10 @@ func TestCancelledStepDoesNotChangeState(t *testing.T) {
 			}
 			called := calls.Load()
 			if err := f(ctx); !errors.Is(err, context.Canceled) {
-				t.Fatalf("the context has ended, but the error is %v", err)
+				t.Fatalf("the context is cancelled, but the error is %v", err)
 			}
 			if i != 2 && calls.Load() != called {
-				t.Error("the trainer called the bound, although the context had ended")
+				t.Error("the trainer called the bound after the context was cancelled")
 			}
 			during.Store(nil)
 			cancel()
@@ -479,7 +481,7 @@ func TestCancelledStepDoesNotChangeState(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, want := state(disturbed), state(plain); !slices.Equal(got, want) {
-			t.Fatalf("after step %d the state is %v, want %v as without cancellation", i+1, got, want)
+			t.Fatalf("after step %d, the state is %v, but %v without cancelled steps", i+1, got, want)
 		}
 	}
 }
@@ -488,13 +490,13 @@ func TestSearchForNonFiniteOperationCanBeCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	calls := 0
 	trainer := hvae.NewTrainer(parameter(-1.0), new(gradients[float64]), func(b *hvae.Block[float64]) *ad.Var[float64] {
-		if calls++; calls == 2 { // the call in which the trainer searches for the operation
+		if calls++; calls == 2 { // in this call, the trainer searches for the operation
 			cancel()
 		}
 		return ad.Log(b.Params[0])
 	})
 	if _, err := trainer.Step(ctx, columns(1)); !errors.Is(err, context.Canceled) || calls != 2 {
-		t.Errorf("after %d calls the error is %v, want context.Canceled after 2", calls, err)
+		t.Errorf("after %d calls of the bound, the error is %v; want context.Canceled after 2 calls", calls, err)
 	}
 }
 
@@ -509,18 +511,18 @@ func TestEarlierContextDoesNotInterruptLaterSteps(t *testing.T) {
 	cancel()
 	for _, ctx := range []context.Context{context.Background(), t.Context()} {
 		if _, err := trainer.Step(ctx, columns(1)); err != nil {
-			t.Errorf("the context has not ended, but Step returns %v", err)
+			t.Errorf("Step returns %v, although its context is not cancelled", err)
 		}
 	}
 }
 
-// slopeTooLargeAtZero returns x/(x² + 1e-310). It is 0 for x = 0, but its derivative overflows.
+// slopeTooLargeAtZero returns x/(x² + 1e-310), which is 0 at x = 0. Its derivative overflows there.
 func slopeTooLargeAtZero(x *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Div(x, ad.AddConst(ad.Square(x), 1e-310))
 }
 
 func TestNonFiniteStepIsReportedAndNotTaken(t *testing.T) {
-	// The bound is f(θ + shift) for column 5 and f(θ + 1) for all other columns, with θ = 0.
+	// The bound is f(θ + shift) for column 5 and f(θ + 1) for all other columns, where θ = 0.
 	for _, c := range []struct {
 		name  string
 		f     func(x *ad.Var[float64]) *ad.Var[float64]
@@ -552,14 +554,14 @@ func TestNonFiniteStepIsReportedAndNotTaken(t *testing.T) {
 		_, err := trainer.Step(t.Context(), columns(8))
 		for _, want := range c.want {
 			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: the error does not contain %q: %v", c.name, want, err)
+				t.Errorf("%s: Step returns the error %[3]v, want an error that contains %[2]q", c.name, want, err)
 			}
 		}
 		if a, b := params[0].Value.Data[0], params[1].Value.Data[0]; len(o.seen) != 0 || a != 3 || b != 0 {
 			t.Errorf("%s: the parameters became %v and %v, want 3 and 0", c.name, a, b)
 		}
 		if n := recomputes.Load(); n != 4 {
-			t.Errorf("%s: %d blocks had a scratch tape, want 4 in the step and 0 in the search for the operation", c.name, n)
+			t.Errorf("%s: %d calls of the bound had a scratch tape, want 4: one for each block in the step, and none in the search for the operation", c.name, n)
 		}
 	}
 }
@@ -599,7 +601,7 @@ func TestStepsDoNotAllocate(t *testing.T) {
 	}
 	step()
 	if n := testing.AllocsPerRun(50, step); n != 0 {
-		t.Errorf("a step allocates %v times", n)
+		t.Errorf("a step allocates memory %v times, want 0", n)
 	}
 }
 

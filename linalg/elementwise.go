@@ -6,9 +6,10 @@ import (
 	"hvae/linalg/internal/kernel"
 )
 
-// Add, Sub, Mul, Div and MulAdd broadcast their operands to the shape of dst: they repeat an operand
-// with one row, one column or one element. The shape of dst must be the shape that Broadcast
-// returns for the operands. dst may share its elements with an operand of the same shape.
+// Add, Sub, Mul, Div and MulAdd broadcast their operands to the shape of dst. They repeat an
+// operand that has one row, one column or one element. The shape of dst must be the shape that
+// Broadcast returns for the operands. The matrix dst may share its elements with an operand of the
+// same shape.
 
 // Add sets dst = a + b, elementwise.
 func Add[T Float](dst, a, b Matrix[T]) {
@@ -18,7 +19,7 @@ func Add[T Float](dst, a, b Matrix[T]) {
 	}
 	check3("Add", dst.shape(), a.shape(), b.shape())
 	if a.Cols == 1 {
-		a, b = b, a // MulAdd computes 1·a + b fast if a is not a column
+		a, b = b, a // MulAdd is slow if its second operand is a column
 	}
 	MulAdd(dst, Matrix[T]{1, 1, []T{1}}, a, b)
 }
@@ -167,14 +168,14 @@ func SigmoidGradient[T Float](dst, g, s Matrix[T]) {
 // Adamax runs on the calling goroutine.
 func Adamax[T Float](p, m, u, g Matrix[T], beta1, beta2, rate, epsilon T) {
 	if p.Shape() != m.Shape() || p.Shape() != u.Shape() || p.Shape() != g.Shape() {
-		panic(fmt.Sprintf("linalg: Adamax: shapes %v, %v, %v and %v differ", p.Shape(), m.Shape(), u.Shape(), g.Shape()))
+		panic(fmt.Sprintf("linalg: Adamax: the shapes %v, %v, %v and %v are not equal", p.Shape(), m.Shape(), u.Shape(), g.Shape()))
 	}
 	kernel.Adamax(p.Data, m.Data, u.Data, g.Data, beta1, beta2, rate, epsilon)
 }
 
 // applyGrain (in plain Go) and simdGrain (with SIMD) are the smallest numbers of elements worth a
-// separate goroutine. Both are about 40 µs of work: a function takes about 10 ns per element in
-// plain Go, and less than a tenth of that with SIMD.
+// separate goroutine, about 40 µs of work. A function takes about 10 ns per element in plain Go,
+// and less than 1 ns with SIMD.
 const applyGrain, simdGrain = 4096, 1 << 16
 
 // apply sets dst = f(a), elementwise, and divides large matrices among goroutines.
@@ -186,7 +187,7 @@ func apply[T Float](name string, dst, a Matrix[T], f kernel.Function) {
 		grain = simdGrain
 	}
 	if Serial(len(y), grain) {
-		kernel.Apply(f, y, x) // unlike the closure below, allocates no memory
+		kernel.Apply(f, y, x) // allocates no memory, unlike the closure below
 		return
 	}
 	For(len(y), grain, func(lo, hi int) { kernel.Apply(f, y[lo:hi], x[lo:hi]) })
@@ -194,7 +195,7 @@ func apply[T Float](name string, dst, a Matrix[T], f kernel.Function) {
 
 func check2(name string, dst, a Shape) {
 	if dst != a {
-		panic(fmt.Sprintf("linalg: %s: destination is %v, operand is %v", name, dst, a))
+		panic(fmt.Sprintf("linalg: %s: the destination is %v, but an operand is %v", name, dst, a))
 	}
 }
 

@@ -6,10 +6,11 @@ import (
 	"hvae/linalg/internal/kernel"
 )
 
-// This file implements the products of a dense layer Y = W·X + b. Affine computes the layer,
-// MatMulTA the gradient with respect to X (Wᵀ·δ) and MatMulTB the gradient with respect to W
-// (δ·Xᵀ), where δ is the gradient with respect to Y. The terms of each sum Σ_p A[i,p]·B[p,j] are
-// added in increasing order of p, for any matrix size and number of goroutines.
+// This file implements the matrix products of a dense layer Y = W·X + b. Affine computes the
+// layer. If δ is the gradient with respect to Y, then MatMulTA computes the gradient Wᵀ·δ with
+// respect to X, and MatMulTB computes the gradient δ·Xᵀ with respect to W. The terms of each sum
+// Σ_p A[i,p]·B[p,j] are added in increasing order of p, for any matrix size and number of
+// goroutines.
 
 // gemmGrain is the smallest number of multiply-adds worth a separate goroutine, about 50 µs of work.
 const gemmGrain = 1 << 21
@@ -70,11 +71,11 @@ func product[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bias []T
 	For(c.Rows, grain, func(lo, hi int) { runBlocks(shared.RowRange(lo, hi)) })
 }
 
-// kBlock is the number of steps p in one block of a sum Σ_p A[i,p]·b[p,j]. It is so small that the
-// elements of A and b in a block stay in the first-level cache and on few memory pages. If A is a
-// transpose, consecutive steps of A are in different cache lines, and a block has kBlockDown steps.
-// The division into blocks affects the bits of a sum. It therefore depends neither on the number of
-// goroutines nor on whether operands are packed.
+// kBlock is the number of steps p in one block of a sum Σ_p A[i,p]·b[p,j]. The elements of A and b
+// in a block of this size stay in the first-level cache and on few memory pages. If A is a
+// transpose, consecutive steps of A are in different cache lines, and a block has only kBlockDown
+// steps. The division into blocks affects the bits of a sum. It therefore depends neither on the
+// number of goroutines nor on whether operands are packed (copied to contiguous memory).
 const kBlock, kBlockDown = 192, 64
 
 // runBlocks computes the product c in blocks of steps. If c.Add is set, all steps form a single
@@ -100,19 +101,20 @@ func runBlocks[T Float](c Contraction[T]) {
 	}
 }
 
-// A large product packs its operands: for each block of steps, it copies groups of rowGroup rows of A
-// and panels of panelCols columns of b to contiguous memory. A group and a panel give a piece of C:
+// A large product packs its operands. For each block of steps, it copies groups of rowGroup = 64
+// rows of A and panels of panelCols = 48 columns of b to contiguous memory. A group and a panel
+// contribute to a piece of C:
 //
 //	C [64×48] += A [64×steps] · b [steps×48]
 //
-// Without packing, the rows of a large matrix are on different pages, and if the distance between
-// rows is a power of two they compete for the same cache lines. A product of 1024×1024 matrices
-// then takes 62 ms instead of 52 ms (one core with AVX-512).
+// Without packing, the rows of a large matrix are on different pages. If the distance between rows
+// is a power of two, the rows also compete for the same cache lines. A product of 1024×1024
+// matrices then takes 62 ms instead of 52 ms (one core with AVX-512).
 const panelCols, rowGroup = 48, 64
 
 // runPacked computes the product c in blocks of the given number of steps. It packs the operands.
 func runPacked[T Float](c Contraction[T], block int) {
-	const aRow = kBlock + 16 // distance of the rows in group, not a power of two
+	const aRow = kBlock + 16 // distance between rows in group, not a power of two
 	var group [rowGroup * aRow]T
 	var segment [1]Segment
 	panels := make([]T, block*c.Cols) // one panel [steps×48] after the other
@@ -154,7 +156,7 @@ func runPacked[T Float](c Contraction[T], block int) {
 // [cols×rows] in dst.Data, one after the other. dst must have the shape of a and must not overlap it.
 func TransposeBlocks[T Float](dst, a Matrix[T], rows int) {
 	if dst.Shape() != a.Shape() || rows < 1 || a.Rows%rows != 0 {
-		panic(fmt.Sprintf("linalg: TransposeBlocks: %v in blocks of %d rows does not fit %v", a.Shape(), rows, dst.Shape()))
+		panic(fmt.Sprintf("linalg: TransposeBlocks: cannot divide %v into blocks of %d rows and store their transposes in %v", a.Shape(), rows, dst.Shape()))
 	}
 	kernel.Transpose(dst.Data, a.Data, rows, a.Cols)
 }

@@ -30,7 +30,7 @@ func near(got, want, tol float64) bool {
 // shapesOf returns the shapes that can be broadcast to [r×c].
 func shapesOf(r, c int) []Shape { return []Shape{{r, c}, {r, 1}, {1, c}, {1, 1}} }
 
-// at returns element (i, j) of a matrix to which m is broadcast.
+// at returns element (i, j) of m after broadcasting.
 func at[T Float](m Matrix[T], i, j int) float64 {
 	return float64(m.At(min(i, m.Rows-1), min(j, m.Cols-1)))
 }
@@ -115,7 +115,7 @@ func TestMulAddAndMulSumMatchTheirFormulas(t *testing.T) {
 }
 
 func TestSumAndCopyAreAdjoint(t *testing.T) {
-	// ⟨Copy(v), a⟩ = ⟨v, Sum(a)⟩ for each shape of v that can be broadcast to the shape of a.
+	// Test ⟨Copy(v), a⟩ = ⟨v, Sum(a)⟩ for each shape of v that can be broadcast to the shape of a.
 	rng := rand.New(rand.NewPCG(3, 1))
 	dot := func(a, b Matrix[float64]) float64 {
 		d := New[float64](1, 1)
@@ -143,7 +143,7 @@ func TestSumAndCopyAreAdjoint(t *testing.T) {
 	}{{Shape{2, 1}, []float64{6, 60}}, {Shape{1, 3}, []float64{11, 22, 33}}, {Shape{1, 1}, []float64{66}}, {Shape{2, 3}, m.Data}} {
 		sum := New[float64](c.s.Rows, c.s.Cols)
 		if Sum(sum, m); !slices.Equal(sum.Data, c.want) {
-			t.Errorf("Sum to %v = %v, want %v", c.s, sum.Data, c.want)
+			t.Errorf("the sum to shape %v is %v, want %v", c.s, sum.Data, c.want)
 		}
 	}
 }
@@ -161,13 +161,13 @@ func testAddedSums[T Float](t *testing.T) {
 		AddSum(sum, a)
 		Sum(want, a)
 		if Add(want, want, start); !slices.Equal(sum.Data, want.Data) {
-			t.Errorf("AddSum of %v = %v, but Sum and Add give %v", s, sum.Data, want.Data)
+			t.Errorf("AddSum of %v gives %v, but Sum and Add give %v", s, sum.Data, want.Data)
 		}
 		dot := start.Clone()
 		AddMulSum(dot, a, b)
 		MulSum(want, a, b)
 		if Add(want, want, start); !slices.Equal(dot.Data, want.Data) {
-			t.Errorf("AddMulSum of %v = %v, but MulSum and Add give %v", s, dot.Data, want.Data)
+			t.Errorf("AddMulSum of %v gives %v, but MulSum and Add give %v", s, dot.Data, want.Data)
 		}
 	}
 }
@@ -206,7 +206,7 @@ func testUnary[T Float](t *testing.T, tol float64) {
 		{"Softplus", Softplus[T], func(x float64) float64 { return math.Log(1 + math.Exp(x)) }},
 		{"Sigmoid", Sigmoid[T], func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }},
 	}
-	for _, n := range []int{0, 1, 5, 2*applyGrain - 1, 3*applyGrain + 17} { // the last two sizes may be divided among goroutines
+	for _, n := range []int{0, 1, 5, 2*applyGrain - 1, 3*applyGrain + 17} { // large matrices may be divided among goroutines
 		a, dst := New[T](1, n), New[T](1, n)
 		for i := range a.Data {
 			a.Data[i] = T(rng.Float64() * 5)
@@ -276,15 +276,15 @@ func TestSoftplusSigmoidAndLogSumExpNeverOverflow(t *testing.T) {
 
 func TestVectorsNamesTheKernelsInUse(t *testing.T) {
 	name, err := Vectors()
-	// In a round of the loop, each lane of each vector performs a multiply-add, which is two operations.
-	// There are 12 vectors on amd64 and 24 on arm64.
+	// In a round of the loop, each lane of each vector performs a multiply-add, which counts as two
+	// operations. The loop uses 12 vectors on amd64 and 24 vectors on arm64.
 	want := map[string]int{"none": 0, "avx2": 2 * 8 * 12, "avx512": 2 * 16 * 12, "neon": 2 * 4 * 24}[name]
 	if n := PeakLoop(3); err != nil || n != 3*want {
-		t.Errorf("Vectors() = %s, %v, but PeakLoop(3) = %d", name, err, n)
+		t.Errorf("Vectors() = %s, %v; PeakLoop(3) = %d, want %d", name, err, n, 3*want)
 	}
 }
 
-// naive returns the product of matrices [m×k] and [k×n] with elements a(i, p) and b(p, j).
+// naive returns the product of a matrix [m×k] with elements a(i, p) and a matrix [k×n] with elements b(p, j).
 func naive(m, n, k int, a, b func(i, j int) float64) []float64 {
 	y := make([]float64, m*n)
 	for i := range m {
@@ -352,7 +352,7 @@ func testProducts[T Float](t *testing.T, tol float64) {
 			}
 		}
 	}
-	product(167, 201, 391) // has packed operands and runs on several goroutines
+	product(167, 201, 391) // packs its operands and runs on several goroutines
 }
 
 func TestResultsDoNotDependOnGOMAXPROCS(t *testing.T) {
@@ -370,20 +370,20 @@ func TestResultsDoNotDependOnGOMAXPROCS(t *testing.T) {
 	want := run(1)
 	for _, procs := range []int{2, 3, 7} {
 		if !slices.Equal(run(procs), want) {
-			t.Errorf("with GOMAXPROCS = %d the results have other bits than with 1", procs)
+			t.Errorf("the results with GOMAXPROCS = %d are not bit-identical to the results with 1", procs)
 		}
 	}
 }
 
-// TestLongSumsHaveTheSameBitsOnEveryPath checks sums with more steps than a block, kBlock. An element
-// of a product must have the same bits if only some rows or columns are computed, on one goroutine or
-// several, and with or without packed operands.
+// TestLongSumsHaveTheSameBitsOnEveryPath checks sums of more than kBlock terms, which are computed in
+// blocks. The bits of an element of a product must not depend on the other rows and columns that are
+// computed, on the number of goroutines, or on whether operands are packed.
 func TestLongSumsHaveTheSameBitsOnEveryPath(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 1))
 	type product struct {
 		name string
 		do   func(dst, a, b Matrix[float32])
-		a, b func(m Matrix[float32], lo, hi int) Matrix[float32] // return the operand a for rows, or b for columns, lo to hi-1 of dst
+		a, b func(m Matrix[float32], lo, hi int) Matrix[float32] // return the parts of operands a and b for rows or columns lo to hi-1 of dst
 	}
 	columns := func(m Matrix[float32], lo, hi int) Matrix[float32] {
 		c := New[float32](m.Rows, hi-lo)
@@ -394,11 +394,11 @@ func TestLongSumsHaveTheSameBitsOnEveryPath(t *testing.T) {
 	}
 	rows := Matrix[float32].RowRange
 	const m, n = 70, 203
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // a single goroutine has enough rows for packed operands
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that the goroutine has enough rows to pack operands
 	bias := random[float32](rng, m, 1)
 	kernel.OnEachLevel(func(level string) {
 		for _, k := range []int{kBlockDown, kBlock + 1, 2*kBlock - 1, 3*kBlock + 5} {
-			if testing.Short() && k < 2*kBlock { // shorter sums do not use packed operands
+			if testing.Short() && k < 2*kBlock { // shorter sums do not pack operands
 				continue
 			}
 			for _, p := range []product{
@@ -429,7 +429,7 @@ func TestLongSumsHaveTheSameBitsOnEveryPath(t *testing.T) {
 				check := func(how string, got Matrix[float32], row, col int) {
 					for i := range got.Rows {
 						if !slices.Equal(got.Row(i), whole.Row(row + i)[col:col+got.Cols]) {
-							t.Fatalf("%s, %s, %d steps: row %d has other bits if computed %s", level, p.name, k, row+i, how)
+							t.Fatalf("%s, %s, %d steps: row %d is not bit-identical if computed %s", level, p.name, k, row+i, how)
 						}
 					}
 				}
@@ -461,12 +461,12 @@ func TestForDividesEveryLoopAmongTheCores(t *testing.T) {
 		var chunks atomic.Int32
 		For(400, 100, func(lo, hi int) { chunks.Add(1) })
 		if n := chunks.Load(); n != 4 {
-			t.Fatalf("loop %d has %d chunks on four cores, want 4", loop, n)
+			t.Fatalf("loop %d is divided into %d chunks on four cores, want 4", loop, n)
 		}
 	}
 }
 
-// fail panics. The stack trace of the panic contains its name.
+// fail panics. The stack trace of the panic contains the name linalg.fail.
 func fail() { panic("the body's value") }
 
 func TestAPanicInAParallelLoopReachesTheCaller(t *testing.T) {
@@ -478,7 +478,7 @@ func TestAPanicInAParallelLoopReachesTheCaller(t *testing.T) {
 		for _, how := range []func(){fail, runtime.Goexit} {
 			var got any
 			done := make(chan bool)
-			go func() { // a goroutine that runtime.Goexit in chunk 0 may end
+			go func() { // runtime.Goexit in chunk 0 ends this goroutine, not the test
 				defer close(done)
 				defer func() { got = recover() }()
 				For(4, 1, func(lo, hi int) {
@@ -497,7 +497,7 @@ func TestAPanicInAParallelLoopReachesTheCaller(t *testing.T) {
 				}
 			case chunk == 0:
 				if got != "the body's value" {
-					t.Errorf("a panic on the calling goroutine has the value %v, want the body's value", got)
+					t.Errorf("a panic on the calling goroutine has the value %v, want the string \"the body's value\"", got)
 				}
 			case !wrapped:
 				t.Errorf("chunk %d: the panic has the value %v, want a *Panic", chunk, got)
@@ -506,15 +506,15 @@ func TestAPanicInAParallelLoopReachesTheCaller(t *testing.T) {
 					t.Errorf("chunk %d: the panic %v does not contain runtime.Goexit", chunk, p)
 				}
 			case p.Value != "the body's value" || !strings.Contains(p.Error(), "linalg.fail("):
-				t.Errorf("chunk %d: the panic has the value %v, and its stack trace does not contain linalg.fail:\n%s", chunk, p.Value, p.Stack)
+				t.Errorf("chunk %d: the panic has the value %v, want the body's value and a stack trace that contains linalg.fail:\n%s", chunk, p.Value, p.Stack)
 			}
 		}
 	}
-	// If the body of a loop inside a loop panics, the *Panic has the stack trace of this body.
+	// If the body of a nested loop panics, the *Panic contains the stack trace of this body.
 	func() {
 		defer func() {
 			if p, ok := recover().(*Panic); !ok || p.Value != "the body's value" || !strings.Contains(string(p.Stack), "linalg.fail(") {
-				t.Errorf("the panic of the inner loop became %v", p)
+				t.Errorf("the panic of the inner loop became %v, want a *Panic with the stack trace of the inner body", p)
 			}
 		}()
 		For(2, 1, func(lo, _ int) {
@@ -525,10 +525,10 @@ func TestAPanicInAParallelLoopReachesTheCaller(t *testing.T) {
 			})
 		})
 	}()
-	// After the panics, loops still have four chunks that run concurrently. Each chunk of the last loop
-	// waits for the other chunks.
+	// After the panics, For still divides a loop into four chunks, which run concurrently. Each chunk of
+	// the loop below waits for the other chunks.
 	if n := chunks(4, 1); n != 4 {
-		t.Fatalf("after panics, a loop has %d chunks, want 4", n)
+		t.Fatalf("after panics, a loop is divided into %d chunks, want 4", n)
 	}
 	var meet sync.WaitGroup
 	meet.Add(4)
@@ -553,7 +553,7 @@ func TestForCoversEachIndexOnce(t *testing.T) {
 			})
 			for i, s := range seen {
 				if s != 1 {
-					t.Fatalf("For(%d, %d): index %d occurs %d times, want once", n, grain, i, s)
+					t.Fatalf("For(%d, %d) visits index %d %d times, want once", n, grain, i, s)
 				}
 			}
 		}
@@ -576,34 +576,34 @@ func TestViewsShareElements(t *testing.T) {
 func TestMismatchedShapesPanicAndNameThem(t *testing.T) {
 	m := func(r, c int) Matrix[float64] { return New[float64](r, c) }
 	for name, f := range map[string]func(){
-		"[2×3] and [3×2]":        func() { Add(m(2, 3), m(2, 3), m(3, 2)) },
-		"Sub: operands [2×3]":    func() { Sub(m(2, 2), m(2, 3), m(2, 1)) },
-		"Div: operands [2×3]":    func() { Div(m(2, 2), m(2, 3), m(2, 1)) },
-		"to [5×5]":               func() { Mul(m(5, 5), m(2, 3), m(2, 3)) },
-		"[2×3], [2×1], [4×3]":    func() { MulAdd(m(2, 3), m(2, 3), m(2, 1), m(4, 3)) },
-		"does not sum to [3×1]":  func() { Sum(m(3, 1), m(2, 3)) },
-		"[2×3] and [2×1] does":   func() { MulSum(m(2, 2), m(2, 3), m(2, 1)) },
-		"[2×3] · [2×3]":          func() { MatMul(m(2, 3), m(2, 3), m(2, 3)) },
-		"[2×3]ᵀ · [3×3]":         func() { MatMulTA(m(3, 3), m(2, 3), m(3, 3)) },
-		"[2×3] · [2×2]ᵀ":         func() { MatMulTB(m(2, 2), m(2, 3), m(2, 2), nil) },
-		"· [3×2] and a bias [3":  func() { Affine(m(2, 2), m(2, 3), m(3, 2), m(3, 1)) },
-		"Affine: [2×3] · [3×2]":  func() { Affine(m(2, 3), m(2, 3), m(3, 2), m(2, 1)) },
-		"do not give [2×3]":      func() { MatMul(m(2, 3), m(2, 3), m(3, 2)) },
-		"MatMulTB: [2×3] · [4×":  func() { AddMatMulTB(m(2, 3), m(2, 3), m(4, 3), make([]float64, 12)) },
-		"blocks of 2 rows":       func() { TransposeBlocks(m(3, 2), m(3, 2), 2) },
-		"blocks of 0 rows":       func() { TransposeBlocks(m(3, 2), m(3, 2), 0) },
-		"does not fit [2×3]":     func() { TransposeBlocks(m(2, 3), m(3, 2), 1) },
-		"[2×2], [2×1], [2×2] a":  func() { Adamax(m(2, 2), m(2, 1), m(2, 2), m(2, 2), 0.9, 0.999, 1, 0) },
-		"[2×2], [2×2], [2×1] a":  func() { Adamax(m(2, 2), m(2, 2), m(2, 1), m(2, 2), 0.9, 0.999, 1, 0) },
-		"[2×2] and [2×1] diffe":  func() { Adamax(m(2, 2), m(2, 2), m(2, 2), m(2, 1), 0.9, 0.999, 1, 0) },
-		"operand is [2×2]":       func() { Exp(m(2, 3), m(2, 2)) },
-		"RowRange(1, 5)":         func() { m(3, 2).RowRange(1, 5) },
-		"viewed as [2×2]":        func() { Of(2, 2, []float64{1, 2, 3}) },
-		"New(-1, 2)":             func() { m(-1, 2) },
-		"Copy: [2×3]":            func() { Copy(m(2, 2), m(2, 3)) },
-		"[2×3] do not sum to [":  func() { AddSum(m(3, 1), m(2, 3)) },
-		"products [2×2]":         func() { AddMulSum(m(2, 2), m(2, 3), m(2, 3)) },
-		"[2×3] and [2×1] have n": func() { AddMulSum(m(2, 1), m(2, 3), m(2, 1)) },
+		"[2×3] and [3×2]":          func() { Add(m(2, 3), m(2, 3), m(3, 2)) },
+		"Sub: operands [2×3]":      func() { Sub(m(2, 2), m(2, 3), m(2, 1)) },
+		"Div: operands [2×3]":      func() { Div(m(2, 2), m(2, 3), m(2, 1)) },
+		"to [5×5]":                 func() { Mul(m(5, 5), m(2, 3), m(2, 3)) },
+		"[2×3], [2×1], [4×3]":      func() { MulAdd(m(2, 3), m(2, 3), m(2, 1), m(4, 3)) },
+		"cannot sum [2×3] to [3":   func() { Sum(m(3, 1), m(2, 3)) },
+		"[2×3] and [2×1] to [2×":   func() { MulSum(m(2, 2), m(2, 3), m(2, 1)) },
+		"[2×3] · [2×3]":            func() { MatMul(m(2, 3), m(2, 3), m(2, 3)) },
+		"[2×3]ᵀ · [3×3]":           func() { MatMulTA(m(3, 3), m(2, 3), m(3, 3)) },
+		"[2×3] · [2×2]ᵀ":           func() { MatMulTB(m(2, 2), m(2, 3), m(2, 2), nil) },
+		"· [3×2] and a bias [3":    func() { Affine(m(2, 2), m(2, 3), m(3, 2), m(3, 1)) },
+		"Affine: [2×3] · [3×2]":    func() { Affine(m(2, 3), m(2, 3), m(3, 2), m(2, 1)) },
+		"do not give [2×3]":        func() { MatMul(m(2, 3), m(2, 3), m(3, 2)) },
+		"MatMulTB: [2×3] · [4×":    func() { AddMatMulTB(m(2, 3), m(2, 3), m(4, 3), make([]float64, 12)) },
+		"blocks of 2 rows":         func() { TransposeBlocks(m(3, 2), m(3, 2), 2) },
+		"blocks of 0 rows":         func() { TransposeBlocks(m(3, 2), m(3, 2), 0) },
+		"transposes in [2×3]":      func() { TransposeBlocks(m(2, 3), m(3, 2), 1) },
+		"[2×2], [2×1], [2×2] a":    func() { Adamax(m(2, 2), m(2, 1), m(2, 2), m(2, 2), 0.9, 0.999, 1, 0) },
+		"[2×2], [2×2], [2×1] a":    func() { Adamax(m(2, 2), m(2, 2), m(2, 1), m(2, 2), 0.9, 0.999, 1, 0) },
+		"[2×2] and [2×1] are n":    func() { Adamax(m(2, 2), m(2, 2), m(2, 2), m(2, 1), 0.9, 0.999, 1, 0) },
+		"operand is [2×2]":         func() { Exp(m(2, 3), m(2, 2)) },
+		"RowRange(1, 5)":           func() { m(3, 2).RowRange(1, 5) },
+		"viewed as [2×2]":          func() { Of(2, 2, []float64{1, 2, 3}) },
+		"New(-1, 2)":               func() { m(-1, 2) },
+		"Copy: [2×3]":              func() { Copy(m(2, 2), m(2, 3)) },
+		"rows of [2×3] to [3×1]":   func() { AddSum(m(3, 1), m(2, 3)) },
+		"[2×3] to [2×2]":           func() { AddMulSum(m(2, 2), m(2, 3), m(2, 3)) },
+		"[2×3] and [2×1] to [2×1]": func() { AddMulSum(m(2, 1), m(2, 3), m(2, 1)) },
 	} {
 		func() {
 			defer func() {
@@ -616,8 +616,8 @@ func TestMismatchedShapesPanicAndNameThem(t *testing.T) {
 	}
 }
 
-// FuzzBroadcasting checks broadcasting operations and sums against their formulas, for shapes and
-// elements from the fuzzer, including NaN, infinities and empty matrices.
+// FuzzBroadcasting checks broadcasting operations and sums against their formulas. The fuzzer
+// chooses the shapes and elements, which include empty matrices, NaN and infinities.
 func FuzzBroadcasting(f *testing.F) {
 	f.Add(byte(3), byte(4), byte(0b0110), []byte{1, 2, 3})
 	f.Add(byte(0), byte(5), byte(0), []byte{255})
@@ -707,7 +707,7 @@ func TestTransposeBlocksTransposesEachBlock(t *testing.T) {
 					block := Of(cols, rows, dst.Data[i/rows*rows*cols:][:rows*cols])
 					for j := range cols {
 						if block.At(j, i%rows) != a.At(i, j) {
-							t.Fatalf("%d blocks [%d×%d]: element (%d, %d) is wrong", blocks, rows, cols, i, j)
+							t.Fatalf("with %d blocks [%d×%d], element (%d, %d) of the operand is not at its transposed position", blocks, rows, cols, i, j)
 						}
 					}
 				}

@@ -5,17 +5,18 @@
 // in memory. A dense layer is the product W·X, and the paper's column vectors z, ρ and ε are columns.
 //
 // Start with Matrix in this file. The file elementwise.go contains the broadcasting operations,
-// sums.go sums along axes, gemm.go matrix products, contraction.go the loop nest behind products
-// and convolutions, and parallel.go parallel loops.
+// sums.go contains sums along axes, and gemm.go contains matrix products. The file contraction.go
+// describes the loop nest behind products and convolutions, and parallel.go contains parallel
+// loops.
 //
 // Package internal/kernel implements the loops, in plain Go and with SIMD instructions. In float32
 // all instruction sets give the same bits, but plain Go rounds differently. In float64 plain Go and
 // all instruction sets give the same bits.
 //
 // Operations write to a destination, their first argument. If the shapes of the arguments do not
-// match, operations panic with a message that contains the shapes. They allocate memory only for
-// large matrices, to start goroutines and to copy operands. The shapes alone determine the order of
-// the terms of every sum, so results do not depend on GOMAXPROCS.
+// match, operations panic with a message that contains the shapes. Operations allocate memory
+// only for large matrices, to start goroutines and to copy operands. The shapes alone determine
+// the order in which the terms of a sum are added, so results do not depend on GOMAXPROCS.
 package linalg
 
 import (
@@ -64,12 +65,12 @@ func (m Matrix[T]) Row(i int) []T { return m.Data[i*m.Cols : (i+1)*m.Cols : (i+1
 // RowRange returns the matrix of rows lo to hi-1 of m. It shares its elements with m.
 func (m Matrix[T]) RowRange(lo, hi int) Matrix[T] {
 	if lo < 0 || hi < lo || hi > m.Rows {
-		panic(fmt.Sprintf("linalg: RowRange(%d, %d) of a %v matrix", lo, hi, m.Shape()))
+		panic(fmt.Sprintf("linalg: RowRange(%d, %d) is out of range for a %v matrix", lo, hi, m.Shape()))
 	}
 	return Matrix[T]{hi - lo, m.Cols, m.Data[lo*m.Cols : hi*m.Cols : hi*m.Cols]}
 }
 
-// Clone returns a copy of m that does not share its elements.
+// Clone returns a deep copy of m.
 func (m Matrix[T]) Clone() Matrix[T] {
 	return Matrix[T]{m.Rows, m.Cols, slices.Clone(m.Data)}
 }
@@ -81,14 +82,14 @@ func (m Matrix[T]) Fill(v T) {
 	}
 }
 
-// A Shape holds the dimensions of a matrix. It is printed as [rows×cols].
+// A Shape holds the dimensions of a matrix. Package fmt prints it as [rows×cols].
 type Shape struct{ Rows, Cols int }
 
 // Shape returns the dimensions of m.
 func (m Matrix[T]) Shape() Shape { return Shape{m.Rows, m.Cols} }
 
-// shape is Shape with a pointer receiver. A value receiver copies the five words of m even when
-// inlined, which takes noticeable time for small matrices.
+// shape is Shape with a pointer receiver. A value receiver would copy the five words of m, even if
+// the call is inlined. The copy takes noticeable time for small matrices.
 func (m *Matrix[T]) shape() Shape { return Shape{m.Rows, m.Cols} }
 
 // String returns the shape as [rows×cols].
@@ -114,7 +115,7 @@ func (s Shape) broadcastsTo(full Shape) bool {
 }
 
 // strides returns the strides of m broadcast to shape full: element (i, j) is m.Data[i*row +
-// j*col]. A stride is 0 along an axis on which m has length 1 and full does not.
+// j*col]. The stride along an axis is 0 if m must be repeated along this axis.
 func (m *Matrix[T]) strides(full Shape) (row, col int) {
 	if m.Rows == full.Rows {
 		row = m.Cols

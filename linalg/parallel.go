@@ -9,11 +9,11 @@ import (
 	"sync/atomic"
 )
 
-// For sends chunks of its loop to helper goroutines. Later calls of For use the same helpers and loops
-// again, so For does not allocate memory in each call.
+// For sends chunks of its loop to helper goroutines through the channel pending. Later calls of For
+// reuse the helpers and the loop values, so that For does not allocate memory in each call.
 var (
 	pending = make(chan chunk)
-	busy    atomic.Int32 // number of chunks that were sent to helpers and belong to unfinished loops
+	busy    atomic.Int32 // number of chunks sent to helpers by unfinished calls of For
 	started atomic.Int32 // number of helpers started
 	loops   = sync.Pool{New: func() any { return new(loop) }}
 )
@@ -31,8 +31,8 @@ type chunk struct {
 	lo, hi int
 }
 
-// A Panic is the value with which For panics after the loop body has panicked on a goroutine other
-// than the caller's.
+// A Panic is the value with which For panics if the loop body panics on a goroutine other than the
+// caller's.
 type Panic struct {
 	Value any    // value of the body's panic, or an error if the body called runtime.Goexit
 	Stack []byte // stack trace of the goroutine that panicked, from debug.Stack
@@ -49,8 +49,8 @@ func help() {
 	}
 }
 
-// run calls the loop body for the chunk. If the body panics, run recovers the panic and stores the
-// first one in the loop.
+// run calls the loop body for the chunk. If the body panics, run recovers the panic. It stores the
+// panic in the loop unless another chunk has panicked before.
 func (c chunk) run() {
 	returned := false
 	defer func() {
@@ -72,8 +72,9 @@ func (c chunk) run() {
 	returned = true
 }
 
-// For divides the indices 0 to n-1 into chunks, calls body(lo, hi) for each chunk of indices lo to
-// hi-1, on up to GOMAXPROCS goroutines, and returns when all calls have returned.
+// For divides the indices 0 to n-1 into chunks and calls body(lo, hi) for each chunk, which
+// consists of the indices lo to hi-1. The calls run on up to GOMAXPROCS goroutines. For returns
+// when all calls have returned.
 //
 // There is a single chunk, which runs on the calling goroutine, if n < 2·grain, if grain is 0, or if
 // other calls of For use all cores. A loop inside a parallel loop is therefore cheap. If there are
@@ -81,8 +82,8 @@ func (c chunk) run() {
 // cores and their load. For reproducible results, the result of an index must not depend on the
 // chunk that contains it.
 //
-// If body panics, For panics after all chunks have ended. The value is a *Panic if body panicked on
-// a goroutine other than the caller's, and otherwise the value of the body's panic.
+// If body panics, For panics after all chunks have ended. If body panicked on the calling
+// goroutine, For panics with the same value. Otherwise, For panics with a *Panic.
 func For(n, grain int, body func(lo, hi int)) {
 	chunks := chunks(n, grain)
 	if chunks <= 1 {

@@ -6,12 +6,13 @@ import (
 	"hvae/linalg/internal/kernel"
 )
 
-// Sum sets dst to the sum of a along each axis on which dst has length 1: dst is a column of the
-// sums of rows, a row of the sums of columns, or the sum of all elements. If the shapes are equal,
-// Sum copies a. It adds the elements of a row from left to right, and rows from top to bottom.
+// Sum sets dst to the sum of a along each axis on which dst has length 1. A column dst [m×1]
+// receives the sums of the rows, a row dst [1×n] receives the sums of the columns, and dst [1×1]
+// receives the sum of all elements. If the shapes are equal, Sum copies a. It adds the elements of
+// a row from left to right, and rows from top to bottom.
 func Sum[T Float](dst, a Matrix[T]) {
 	if !dst.shape().broadcastsTo(a.shape()) {
-		panic(fmt.Sprintf("linalg: Sum: %v does not sum to %v", a.shape(), dst.shape()))
+		panic(fmt.Sprintf("linalg: Sum: cannot sum %v to %v", a.shape(), dst.shape()))
 	}
 	if dst.shape() == a.shape() {
 		copy(dst.Data, a.Data)
@@ -26,13 +27,14 @@ func Sum[T Float](dst, a Matrix[T]) {
 }
 
 // MulSum sets dst to the sum of a ⊙ b along each axis on which dst has length 1, as in Sum. The
-// operands broadcast as in Mul. MulSum does not store the products. If y = a ⊙ b and g is the
-// gradient with respect to y, then MulSum of g and b, in the shape of a, is the gradient with
-// respect to a. If dst has one element, MulSum computes the dot product.
+// operands broadcast as in Mul. MulSum does not store the products. If dst has one element, MulSum
+// computes the dot product. MulSum also computes gradients: if y = a ⊙ b, g is the gradient with
+// respect to y, and dst has the shape of a, then MulSum(dst, g, b) sets dst to the gradient with
+// respect to a.
 func MulSum[T Float](dst, a, b Matrix[T]) {
 	full, ok := Broadcast(a.shape(), b.shape())
 	if !ok || !dst.shape().broadcastsTo(full) {
-		panic(fmt.Sprintf("linalg: MulSum: the product of %v and %v does not sum to %v", a.shape(), b.shape(), dst.shape()))
+		panic(fmt.Sprintf("linalg: MulSum: cannot sum the product of %v and %v to %v", a.shape(), b.shape(), dst.shape()))
 	}
 	if dst.shape() == full {
 		Mul(dst, a, b)
@@ -63,7 +65,7 @@ func MulSum[T Float](dst, a, b Matrix[T]) {
 // result of Sum followed by Add.
 func AddSum[T Float](dst, a Matrix[T]) {
 	if dst.shape() != (Shape{a.Rows, 1}) {
-		panic(fmt.Sprintf("linalg: AddSum: the rows of %v do not sum to %v", a.shape(), dst.shape()))
+		panic(fmt.Sprintf("linalg: AddSum: cannot add the sums of the rows of %v to %v", a.shape(), dst.shape()))
 	}
 	kernel.AddSums(dst.Data, 1, a.Data, a.Rows, a.Cols)
 }
@@ -72,7 +74,7 @@ func AddSum[T Float](dst, a Matrix[T]) {
 // The result is bit-identical to the result of MulSum followed by Add.
 func AddMulSum[T Float](dst, a, b Matrix[T]) {
 	if a.shape() != b.shape() || dst.shape() != (Shape{a.Rows, 1}) {
-		panic(fmt.Sprintf("linalg: AddMulSum: the rows of %v and %v have no dot products %v", a.shape(), b.shape(), dst.shape()))
+		panic(fmt.Sprintf("linalg: AddMulSum: cannot add the dot products of the rows of %v and %v to %v", a.shape(), b.shape(), dst.shape()))
 	}
 	kernel.AddDots(dst.Data, 1, a.Data, a.Cols, b.Data, b.Cols, a.Rows, a.Cols)
 }

@@ -6,14 +6,14 @@ import "hvae/linalg/internal/kernel"
 const maxPending = 64
 
 // An Updates adds products a·bᵀ to a matrix C, for example the contributions of all leapfrog steps
-// to a weight gradient. If a and b have few columns, most of the time of an addition is spent reading
+// to a weight gradient. If a and b have few columns, an addition spends most of its time reading
 // and writing C. An Updates therefore stores the factors and adds several products at once:
 //
 //	C += [ a₁ a₂ a₃ a₄ ] · [ b₁ b₂ b₃ b₄ ]ᵀ
 //
-// For a 512×450 matrix C and factors of 16 columns, this reduces the time per product from 72 to
-// 52 µs (one core with AVX-512). The zero value stores no products. After its first use, an Updates
-// keeps memory for 64 columns of each factor.
+// For a 512×450 matrix C and factors of 16 columns, this method reduces the time per product from
+// 72 to 52 µs (one core with AVX-512). The zero value stores no products. After its first use, an
+// Updates keeps memory for 64 columns of each factor.
 type Updates[T Float] struct {
 	a, bt []T // the stored factors, a [rows of C × maxPending] and bᵀ [n × columns of C]
 	n     int // number of columns stored
@@ -41,7 +41,7 @@ func (u *Updates[T]) AddMatMulTB(c, a, b Matrix[T], scratch []T) {
 	u.n += k
 }
 
-// Flush adds all stored products to c, which must be the c of the calls of AddMatMulTB.
+// Flush adds all stored products to c. The preceding calls of AddMatMulTB must have had the same c.
 func (u *Updates[T]) Flush(c Matrix[T]) {
 	if u.n > 0 {
 		product(c, u.a, maxPending, 1, u.n, Of(u.n, c.Cols, u.bt[:u.n*c.Cols]), nil, true)

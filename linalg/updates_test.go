@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// integers returns a matrix of random integers from −4 to 4, whose products and sums are exact.
+// integers returns a matrix of random integers from −4 to 4. Their products and sums are exact.
 func integers[T Float](rng *rand.Rand, rows, cols int) Matrix[T] {
 	m := New[T](rows, cols)
 	for i := range m.Data {
@@ -33,13 +33,13 @@ func testUpdates[T Float](t *testing.T) {
 				scratch := make([]T, len(b.Data))
 				AddMatMulTB(want, a, b, scratch)
 				u.AddMatMulTB(c, a, b, scratch)
-				a.Fill(T(math.NaN())) // u has copied a and b
+				a.Fill(T(math.NaN())) // must not change the sum, because u has copied a and b
 				b.Fill(T(math.NaN()))
 			}
 			for range 2 {
 				u.Flush(c)
 				if !slices.Equal(c.Data, want.Data) {
-					t.Errorf("the sum of products with %d columns in a matrix %v is wrong", widths, s)
+					t.Errorf("the sum of products with %d columns is wrong for a matrix C %v", widths, s)
 				}
 			}
 		}

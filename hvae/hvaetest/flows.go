@@ -18,8 +18,8 @@ type Scheme struct {
 	PerLayer  bool   // whether each step has separate step sizes
 }
 
-// Schemes returns all kinds of tempering for K = 0, 1, 2 and 5 steps. For K > 1, each kind occurs
-// with the same step sizes for all steps and with separate step sizes.
+// Schemes returns all kinds of tempering for K = 0, 1, 2 and 5 steps. For K > 1, it returns each
+// kind twice: with the same step sizes for all steps, and with separate step sizes for each step.
 func Schemes() (all []Scheme) {
 	for _, K := range []int{0, 1, 2, 5} {
 		for _, tempering := range []string{"none", "fixed", "free"} {
@@ -40,8 +40,8 @@ func (s Scheme) String() string {
 	return fmt.Sprintf("tempering %s, K = %d", s.Tempering, s.K)
 }
 
-// Cooling returns the tempering on tape t. Fixed tempering has 1/√β₀ = 1.4, and free tempering has
-// α_k between 0.84 and 0.96.
+// Cooling returns the tempering of the scheme on tape t. Fixed tempering has 1/√β₀ = 1.4, and free
+// tempering has α_k between 0.84 and 0.96.
 func (s Scheme) Cooling(t *ad.Tape[float64]) hvae.Tempering[float64] {
 	switch s.Tempering {
 	case "fixed":
@@ -56,7 +56,7 @@ func (s Scheme) Cooling(t *ad.Tape[float64]) hvae.Tempering[float64] {
 	return hvae.Tempering[float64]{}
 }
 
-// Flow returns a flow for a target in dims dimensions. Its step sizes are between 0.25 and 0.4.
+// Flow returns the flow of the scheme for a target in dims dimensions. Step sizes are 0.25 to 0.4.
 func (s Scheme) Flow(t *ad.Tape[float64], target hvae.Target[float64], dims int) *hvae.Flow[float64] {
 	rows := 1
 	if s.PerLayer {
@@ -84,8 +84,8 @@ func Inverse(f *hvae.Flow[float64], s hvae.Phase[float64]) hvae.Phase[float64] {
 	return s
 }
 
-// PriorMean and PriorSD define the variational prior N(PriorMean, PriorSD²I) of HIS and Draws,
-// which overlaps both modes of Bimodal.
+// PriorMean and PriorSD define the variational prior N(PriorMean, PriorSD²I) of HIS and Draws. This
+// prior overlaps both modes of Bimodal.
 const PriorMean, PriorSD = 0.2, 1.1
 
 // HIS returns n draws of Algorithm 1 in dims dimensions, with the variational prior
@@ -96,8 +96,9 @@ func HIS(t *ad.Tape[float64], f *hvae.Flow[float64], dims, n int, rng *rand.Rand
 	return hvae.HIS(f, prior, epsilon, hvae.Noise(t, rng, dims, n))
 }
 
-// Draws returns log p̂ and the Rao-Blackwellised ELBO of n draws of HIS in dims dimensions with the
-// flow of s, where n is rounded up to a multiple of 500. bind returns the target on a tape.
+// Draws runs HIS with the flow of scheme s in dims dimensions. It returns log p̂ and the
+// Rao-Blackwellised ELBO for each of n draws, where n is rounded up to a multiple of 500. The
+// function bind returns the target on a tape.
 func Draws(s Scheme, bind func(t *ad.Tape[float64]) hvae.Target[float64], dims, n int, seed uint64) (logEstimates, elbos []float64) {
 	const batch = 500
 	rng := random.Stream(seed, s.String())
@@ -111,8 +112,8 @@ func Draws(s Scheme, bind func(t *ad.Tape[float64]) hvae.Target[float64], dims, 
 	return logEstimates, elbos
 }
 
-// OnTape converts the map f of phases (z, ρ), where z has dims dimensions, to a function of the
-// vector (z, ρ), for use with Jacobian.
+// OnTape converts a map f of phases (z, ρ) to a function of vectors (z, ρ) [2·dims], where z has
+// dims dimensions. The result can be passed to Jacobian.
 func OnTape(dims int, f func(t *ad.Tape[float64], s hvae.Phase[float64]) hvae.Phase[float64]) func(s []float64) []float64 {
 	return func(s []float64) []float64 {
 		var t ad.Tape[float64]

@@ -13,8 +13,8 @@ import (
 	"hvae/linalg/random"
 )
 
-// logistic is logistic regression of y [N×1], with elements 0 and 1, on x [N×ℓ]. The coefficients
-// z have the prior N(0, I).
+// logistic is a logistic regression of labels y [N×1], which are 0 or 1, on covariates x [N×ℓ]. The
+// coefficients z have the prior N(0, I).
 type logistic struct{ x, y *ad.Var[float64] }
 
 func (l logistic) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
@@ -60,7 +60,7 @@ func TestTestFlowReportsWrongFlows(t *testing.T) {
 			t.Errorf("%v: %v", s, err)
 		}
 		if err := flow(changing{new(int)}); s.K > 0 && (err == nil || !strings.Contains(err.Error(), "inverse")) {
-			t.Errorf("%v with a changing target: the error is %v", s, err)
+			t.Errorf("%v with a changing target: TestFlow returns %v, want an error about the inverse", s, err)
 		}
 	}
 }
@@ -94,7 +94,7 @@ func TestTestTargetReportsWrongTargets(t *testing.T) {
 		"sign": "numerical differentiation", "gradient's shape": "∇U is [1×1]",
 	} {
 		if got := fmt.Sprint(hvaetest.TestTarget(hvaetest.Fixed(wrong{mistake}), 2)); !strings.Contains(got, want) {
-			t.Errorf("with mistake %q, TestTarget returns %q, want %q", mistake, got, want)
+			t.Errorf("for a target with the mistake %q, TestTarget returns %q, want %q", mistake, got, want)
 		}
 	}
 }
@@ -113,10 +113,10 @@ func TestEvidenceMatchesQuadrature(t *testing.T) {
 	for _, omega := range []float64{0.8, 1, 3} {
 		q := hvaetest.Quadratic{Omega: omega}
 		if got, want := integral(q), q.LogEvidence(1); !(math.Abs(got-want) <= 1e-12) {
-			t.Errorf("ω = %v: log p(x) = %v, want %v by quadrature", omega, want, got)
+			t.Errorf("ω = %v: log p(x) is %v by quadrature, but LogEvidence(1) is %v", omega, want, got)
 		}
 		if got, want := q.LogEvidence(3), 3*q.LogEvidence(1); !(math.Abs(got-want) <= 1e-12) {
-			t.Errorf("ω = %v: log p(x) = %v in three dimensions, want %v", omega, got, want)
+			t.Errorf("ω = %v: LogEvidence(3) is %v, want 3·LogEvidence(1) = %v", omega, got, want)
 		}
 	}
 }
@@ -143,7 +143,7 @@ func TestPosteriorDrawsHaveMomentsOfTarget(t *testing.T) {
 			t.Errorf("the mean of %s differs from the integral by %.1f standard errors", name, z)
 		}
 	}
-	// Both dimensions of a draw are from the same mode, so E[xy] = 0.35·1² + 0.65·0.8².
+	// Both dimensions of a draw belong to the same mode, so E[xy] = 0.35·1² + 0.65·0.8².
 	if z := hvaetest.Z(moment(func(x, y float64) float64 { return x * y }), 0.35+0.65*0.64); !(math.Abs(z) <= hvaetest.ZBound) {
 		t.Errorf("the mean of xy differs from its expectation by %.1f standard errors", z)
 	}
@@ -163,14 +163,14 @@ func TestCountersCountAndForward(t *testing.T) {
 		}
 	}
 	if c.Evaluations != 3 || closed.Gradients != 3 {
-		t.Errorf("counted %d evaluations and %d gradients, want 3 and 3", c.Evaluations, closed.Gradients)
+		t.Errorf("the counters report %d evaluations and %d gradients, want 3 and 3", c.Evaluations, closed.Gradients)
 	}
 	if _, ok := any(hvaetest.LogJointOnly{Target: wrong{}}).(hvae.ClosedForm[float64]); ok {
 		t.Error("LogJointOnly is a ClosedForm")
 	}
 }
 
-func TestDerivativesOfKnownFunctions(t *testing.T) {
+func TestDerivativesOfKnownFunctionsAreAccurate(t *testing.T) {
 	x := []float64{0.7, -1.2}
 	f := func(x []float64) []float64 {
 		return []float64{math.Sin(x[0]) * x[1], math.Exp(x[1]), x[0] * x[0] * x[0]}
@@ -178,21 +178,21 @@ func TestDerivativesOfKnownFunctions(t *testing.T) {
 	want := []float64{math.Cos(0.7) * -1.2, math.Sin(0.7), 0, math.Exp(-1.2), 3 * 0.49, 0}
 	J := hvaetest.Jacobian(f, x)
 	if J.Shape() != (linalg.Shape{Rows: 3, Cols: 2}) {
-		t.Fatalf("the Jacobian of a map from 2 to 3 dimensions is %v", J.Shape())
+		t.Fatalf("the Jacobian of a map from 2 to 3 dimensions is %v, want [3×2]", J.Shape())
 	}
 	if d := hvaetest.Distance(J.Data, want); !(d <= 1e-11) {
 		t.Errorf("the Jacobian is %v, want %v", J.Data, want)
 	}
 	// For f(x) = x⁵, the error of the slope is −h⁴/4·f⁽⁵⁾/5! = −h⁴/4.
 	if got := hvaetest.Slope(func(h float64) float64 { return math.Pow(h, 5) }, 0.1); !(math.Abs(got+1e-4/4) <= 1e-15) {
-		t.Errorf("the slope of h⁵ is %v, want the error %v of Richardson extrapolation", got, -1e-4/4)
+		t.Errorf("the slope of h⁵ at 0 is %v, want %v, the error of Richardson extrapolation", got, -1e-4/4)
 	}
 	if x[0] != 0.7 || x[1] != -1.2 {
-		t.Errorf("Jacobian changed the point to %v", x)
+		t.Errorf("Jacobian changed its argument x to %v", x)
 	}
 }
 
-func TestDeterminants(t *testing.T) {
+func TestDeterminantsOfKnownMatricesAreCorrect(t *testing.T) {
 	for _, c := range []struct {
 		m    linalg.Matrix[float64]
 		want float64
@@ -207,7 +207,7 @@ func TestDeterminants(t *testing.T) {
 			t.Errorf("det %v = %v, want %v", before.Data, got, c.want)
 		}
 		if hvaetest.Distance(before.Data, c.m.Data) != 0 {
-			t.Errorf("Determinant changed the matrix to %v", c.m.Data)
+			t.Errorf("Determinant changed its argument to %v", c.m.Data)
 		}
 	}
 }
@@ -229,11 +229,11 @@ func TestGradientErrorDetectsMissingTerm(t *testing.T) {
 	}
 }
 
-func TestStatisticsOfKnownSamples(t *testing.T) {
+func TestStatisticsOfKnownSamplesAreCorrect(t *testing.T) {
 	x := []float64{1, 2, 3, 6} // mean 3, variance (4+1+0+9)/3
 	mean, se := hvaetest.MeanSE(x)
 	if want := math.Sqrt(14./3) / 2; mean != 3 || !(math.Abs(se-want) <= 1e-15) {
-		t.Errorf("%v ± %v, want 3 ± %v", mean, se, want)
+		t.Errorf("MeanSE returns %v ± %v, want 3 ± %v", mean, se, want)
 	}
 	if z, want := hvaetest.Z(x, 2), 2/math.Sqrt(14./3); !(math.Abs(z-want) <= 1e-15) {
 		t.Errorf("z = %v, want %v", z, want)
@@ -244,11 +244,11 @@ func TestStatisticsOfKnownSamples(t *testing.T) {
 	doubled := hvaetest.Apply(x, func(v float64) float64 { return 2 * v })
 	excess, se := hvaetest.VarianceExcess(x, doubled)
 	if want := 3 * 14. / 4; !(math.Abs(excess-want) <= 1e-14) || !(se > 0) { // 3Σ(x − x̄)²/n
-		t.Errorf("for b = 2a, the excess is %v ± %v, want %v", excess, se, want)
+		t.Errorf("for b = 2a, VarianceExcess returns %v ± %v, want %v", excess, se, want)
 	}
 }
 
-func TestSchemesAndDraws(t *testing.T) {
+func TestSchemesAreDistinctAndDrawsVary(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range hvaetest.Schemes() {
 		if seen[s.String()] {
@@ -259,14 +259,14 @@ func TestSchemesAndDraws(t *testing.T) {
 		f := s.Flow(&tape, hvaetest.Bimodal{Dims: 3}, 3)
 		hot := f.Tempering.Schedule(s.K).InvSqrtBeta0
 		if got, want := hot != nil && hot.Scalar() > 1, s.Tempering != "none" && s.K > 0; got != want {
-			t.Errorf("%v: 1/√β₀ > 1 is %v, want %v", s, got, want)
+			t.Errorf("%v: the condition 1/√β₀ > 1 is %v, want %v", s, got, want)
 		}
 		if rows := f.StepSize.Rows(); s.PerLayer != (rows > 1) {
-			t.Errorf("the flow %v has %d rows of step sizes", s, rows)
+			t.Errorf("%v: StepSize has %d rows", s, rows)
 		}
 		logs, elbos := hvaetest.Draws(s, hvaetest.Fixed(hvaetest.Bimodal{Dims: 3}), 3, 1000, 1)
 		if len(logs) != 1000 || len(elbos) != 1000 || logs[0] == logs[500] {
-			t.Errorf("%v: %d values of log p̂ and %d ELBOs, want 1000; draws 1 and 501 are %v and %v", s, len(logs), len(elbos), logs[0], logs[500])
+			t.Errorf("%v: Draws returns %d values of log p̂ and %d ELBOs, want 1000; draws 1 and 501 are %v and %v, want different values", s, len(logs), len(elbos), logs[0], logs[500])
 		}
 	}
 }

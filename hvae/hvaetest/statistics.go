@@ -3,9 +3,10 @@ package hvaetest
 import "math"
 
 // ZBound is the largest allowed difference between a mean and its expectation, in standard errors.
-// The mean of many correct draws exceeds ZBound with probability 7e-6. With fixed seeds, a test
-// always has the same result. A test should also bound the standard error, because a large standard
-// error hides mistakes. Write the condition of a failure as !(z <= ZBound), which is true for NaN.
+// If the tested code is correct, the difference exceeds ZBound with probability 7e-6. With fixed
+// seeds, a test always has the same result. A test should also bound the standard error, because a
+// large standard error hides mistakes. Write the condition of a failure as !(z <= ZBound), so that
+// NaN is a failure.
 const ZBound = 4.5
 
 // MeanSE returns the mean of x and its standard error.
@@ -23,7 +24,7 @@ func Z(x []float64, want float64) float64 {
 	return (mean - want) / se
 }
 
-// Apply returns f(x_i) for each element of x.
+// Apply returns the slice y with elements y_i = f(x_i).
 func Apply(x []float64, f func(float64) float64) []float64 {
 	y := make([]float64, len(x))
 	for i, v := range x {
@@ -59,8 +60,8 @@ func Relative(got, want float64) float64 {
 	return math.Abs(got-want) / max(1e-12, math.Abs(want))
 }
 
-// VarianceExcess returns Var(b) − Var(a) and its standard error, for two estimates a and b from the
-// same draws.
+// VarianceExcess returns Var(b) − Var(a) and its standard error. For each i, a_i and b_i are two
+// estimates from the same draw.
 func VarianceExcess(a, b []float64) (excess, se float64) {
 	squares := func(x []float64) []float64 {
 		mean, _ := MeanSE(x)

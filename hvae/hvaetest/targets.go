@@ -81,8 +81,8 @@ func (c *ClosedFormCounter) PotentialGradient(z *ad.Var[float64]) *ad.Var[float6
 	return c.ClosedForm.PotentialGradient(z)
 }
 
-// LogJointOnly hides the method PotentialGradient of a closed-form target, so that the tape
-// computes the gradient.
+// LogJointOnly hides the method PotentialGradient of a closed-form target, so that automatic
+// differentiation computes the gradient.
 type LogJointOnly struct{ hvae.Target[float64] }
 
 // PotentialGradient returns ∇U at z [ℓ] by numerical differentiation of log p(x, z).
@@ -94,16 +94,16 @@ func PotentialGradient(target hvae.Target[float64], z []float64) []float64 {
 	}, z)
 }
 
-// Fixed returns the argument bind of TestTarget and Draws for a target that is the same on any
-// tape.
+// Fixed returns a function that returns the same target for every tape. The result is the
+// argument bind of TestTarget and Draws.
 func Fixed(target hvae.Target[float64]) func(*ad.Tape[float64]) hvae.Target[float64] {
 	return func(*ad.Tape[float64]) hvae.Target[float64] { return target }
 }
 
 // TestTarget checks a target in dims dimensions and returns an error that describes the first
-// fault. bind returns the target on a tape. For three points z near the origin, log p(x, z) must
-// be [1×3], each column must depend only on the same column of z, and ∇U, in closed form or from
-// the tape, must agree with numerical differentiation.
+// fault. The function bind returns the target on a tape. For three points z near the origin, log
+// p(x, z) must be [1×3], and each column must depend only on the same column of z. The gradient
+// ∇U, in closed form or from the tape, must agree with numerical differentiation.
 func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int) error {
 	const columns = 3
 	var t, other ad.Tape[float64]
@@ -131,11 +131,11 @@ func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int) e
 		}
 		alone := -potential(one)
 		if got := logJoint.Data[j]; !(Relative(got, alone) <= 1e-10) {
-			return fmt.Errorf("log p(x, z) is %v for z = %v among other columns, but %v alone", got, one, alone)
+			return fmt.Errorf("for z = %[2]v, log p(x, z) is %[1]v among other columns, but %[3]v alone", got, one, alone)
 		}
 		for i, want := range Gradient(potential, one) {
 			if got := gradU.Value.At(i, j); !(math.Abs(got-want) <= 1e-6*max(1, math.Abs(want))) {
-				return fmt.Errorf("∂U/∂z_%d = %v at z = %v, but numerical differentiation gives %v", i+1, got, one, want)
+				return fmt.Errorf("∂U/∂z_%d is %v at z = %v, but numerical differentiation gives %v", i+1, got, one, want)
 			}
 		}
 	}
@@ -143,15 +143,16 @@ func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int) e
 }
 
 // TestFlow checks a flow in dims dimensions and returns an error that describes the first fault.
-// bind returns the flow on a tape. At a point of phase space near the origin, Inverse must undo
-// Forward, and LogDet must agree with the determinant of the numerical Jacobian.
+// The function bind returns the flow on a tape. At a point of phase space near the origin,
+// Inverse must undo Forward, and LogDet must agree with the determinant of the numerical
+// Jacobian.
 func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int) error {
 	s := linalg.New[float64](2*dims, 1)
 	random.FillNormal(random.Stream(1, "hvaetest flow"), s)
 	forward := OnTape(dims, func(t *ad.Tape[float64], s hvae.Phase[float64]) hvae.Phase[float64] { return bind(t).Forward(s) })
 	inverse := OnTape(dims, func(t *ad.Tape[float64], s hvae.Phase[float64]) hvae.Phase[float64] { return Inverse(bind(t), s) })
 	if back := inverse(forward(s.Data)); !(Distance(back, s.Data) <= 1e-8*Norm(s.Data)) {
-		return fmt.Errorf("the inverse of H(z, ρ) is %v, not (z, ρ) = %v", back, s.Data)
+		return fmt.Errorf("the inverse maps H(z, ρ) to %v, not back to (z, ρ) = %v", back, s.Data)
 	}
 	var t ad.Tape[float64]
 	got, want := bind(&t).LogDet(&t, dims).Scalar(), math.Log(math.Abs(Determinant(Jacobian(forward, s.Data))))

@@ -1,6 +1,6 @@
-// Package random provides random streams. Each stream is determined by a key, which is a seed, a
-// purpose and indices. If each task of a parallel program uses a separate stream, the results do
-// not depend on the order in which tasks run. The package imports linalg.
+// Package random provides random streams. Each stream is determined by a key, which consists of a
+// seed, a purpose and indices. If each task of a parallel program uses a separate stream, the
+// results do not depend on the order in which tasks run. The package imports linalg.
 package random
 
 import (
@@ -16,8 +16,8 @@ import (
 	"hvae/linalg"
 )
 
-// Stream returns the random stream for a key, which is a seed, a purpose and indices. Streams for
-// different keys are independent.
+// Stream returns the random stream for a key, which consists of a seed, a purpose and indices.
+// Streams for different keys are independent.
 func Stream(seed uint64, purpose string, index ...int) *rand.Rand {
 	return new(Keyed).Reset(seed, purpose, index...)
 }
@@ -30,7 +30,7 @@ type Keyed struct {
 	key []byte
 }
 
-// Reset sets k to the start of the stream for a key, as defined by Stream, and returns k.Rand.
+// Reset sets k to the start of the stream that Stream returns for the same key. It returns k.Rand.
 func (k *Keyed) Reset(seed uint64, purpose string, index ...int) *rand.Rand {
 	k.key = binary.LittleEndian.AppendUint64(k.key[:0], seed)
 	k.key = binary.LittleEndian.AppendUint64(k.key, uint64(len(index)))
@@ -39,7 +39,7 @@ func (k *Keyed) Reset(seed uint64, purpose string, index ...int) *rand.Rand {
 	}
 	k.key = append(k.key, purpose...)
 	if record := recorder.Load(); record != nil {
-		(*record)(Key{seed, purpose, slices.Clone(index)}) // a copy, so that index itself does not escape to the heap
+		(*record)(Key{seed, purpose, slices.Clone(index)}) // because of the copy, index itself does not escape to the heap
 	}
 	h := sha256.Sum256(k.key)
 	k.pcg.Seed(binary.LittleEndian.Uint64(h[:8]), binary.LittleEndian.Uint64(h[8:16]))
@@ -64,9 +64,9 @@ func (k Key) String() string {
 // recorder points to the function that Reset calls with each key, or is nil.
 var recorder atomic.Pointer[func(Key)]
 
-// Record calls work and returns the key of each call of Stream or Reset, on any goroutine, until
-// work returns. If several goroutines call them, the order of the keys varies. Record is for
-// tests. It panics if another call of Record is running.
+// Record calls work and returns the keys of all calls of Stream and Reset during this call, on
+// any goroutine. If several goroutines call these functions, the order of the keys varies. Record
+// is for tests. It panics if another call of Record is running.
 func Record(work func()) (keys []Key) {
 	var mu sync.Mutex
 	record := func(k Key) {

@@ -22,12 +22,12 @@ func TestStreamsDependOnTheirKeys(t *testing.T) {
 		"1 noise 3 2": draw(1, "noise", 3, 2), "1 noise 2": draw(1, "noise", 2), "1 noise": draw(1, "noise"),
 		"1 noise 2 3 0": draw(1, "noise", 2, 3, 0), "1 noise 2 3 1": draw(1, "noise", 2, 3, 1),
 		"1 noise 2 3 4 5 6": draw(1, "noise", 2, 3, 4, 5, 6), "1 noise 2 3 4 5 7": draw(1, "noise", 2, 3, 4, 5, 7),
-		// The stream depends on all bits of the seed and the indices, and on all of the purpose.
+		// The stream depends on all bits of the seed and the indices, and on the whole purpose string.
 		"1 + 2³² noise 2 3": draw(1+1<<32, "noise", 2, 3), "1 noise 2 3+2⁸": draw(1, "noise", 2, 3+1<<8), "1 noise 2+2¹⁶ 3": draw(1, "noise", 2+1<<16, 3),
 		"1 a long purpose 1": draw(1, "a long purpose, the first of two"), "1 a long purpose 2": draw(1, "a long purpose, the first of twins"),
 	} {
 		if other, ok := seen[v]; ok {
-			t.Errorf("%s and %s give the same stream", name, other)
+			t.Errorf("the keys %q and %q give the same stream", name, other)
 		}
 		seen[v] = name
 	}

@@ -2,11 +2,13 @@ package main
 
 import "fmt"
 
-// avx2Const and avx2Mask are the numbers of reserved AVX2 registers, for constants of elementwise
-// kernels and for the mask that selects the lanes of a partial vector. With AVX-512 the mask is in K1.
+// avx2Const and avx2Mask are the numbers of two reserved AVX2 registers. The first holds constants in
+// elementwise kernels. The second holds the mask that selects the lanes of a partial vector. With
+// AVX-512, the mask is in K1.
 const avx2Const, avx2Mask = 14, 15
 
-// setMask writes code that makes the mask select the first CX lanes. It overwrites BX and CX.
+// setMask emits code that sets the mask to select the first n lanes, where register CX contains n.
+// The code overwrites BX and CX.
 func (w *writer) setMask() {
 	if w.isa == avx512 {
 		w.op("MOVL $-1, BX")
@@ -20,8 +22,8 @@ func (w *writer) setMask() {
 	w.op("VMOVDQU (BX), %s", w.v(avx2Mask))
 }
 
-// maskData writes the table ones, from which setMask loads masks with AVX2: eight 32-bit words of
-// ones, then eight words of zeros.
+// maskData emits the table ones, from which AVX2 kernels load masks: eight 32-bit words of ones, then
+// eight words of zeros.
 func (w *writer) maskData() {
 	w.WriteByte('\n')
 	for i := range 8 {
@@ -30,8 +32,8 @@ func (w *writer) maskData() {
 	w.WriteString("GLOBL ones<>(SB), NOPTR|RODATA, $64\n")
 }
 
-// load writes a load of vector register r from the address mem. If w.masked is set, lanes outside the
-// mask become zero.
+// load emits an instruction that loads vector register r from the address mem. If w.masked is set,
+// lanes outside the mask become zero.
 func (w *writer) load(mem string, r int) {
 	switch {
 	case !w.masked:
@@ -43,7 +45,7 @@ func (w *writer) load(mem string, r int) {
 	}
 }
 
-// store writes a store of vector register r to the address mem. If w.masked is set, the instruction
+// store emits an instruction that stores vector register r at the address mem. If w.masked is set, it
 // stores only the lanes in the mask.
 func (w *writer) store(r int, mem string) {
 	switch {
@@ -56,34 +58,36 @@ func (w *writer) store(r int, mem string) {
 	}
 }
 
-// quarter holds the ends of the names of instructions that insert or extract four lanes of a vector.
-var quarter = map[*isa]string{avx2: "F128", avx512: "F32X4"}
+// fourLanes contains the suffixes of the instructions that insert or extract four lanes of a vector,
+// such as VINSERTF128.
+var fourLanes = map[*isa]string{avx2: "F128", avx512: "F32X4"}
 
-// insert writes a load of lanes 4·part to 4·part + 3 of vector register r from the address mem. The
-// other lanes keep their values.
+// insert emits an instruction that loads lanes 4·part to 4·part + 3 of vector register r from the
+// address mem. The other lanes keep their values.
 func (w *writer) insert(part int, mem string, r int) {
-	w.op("VINSERT%s $%d, %s, %s, %s", quarter[w.isa], part, mem, w.v(r), w.v(r))
+	w.op("VINSERT%s $%d, %s, %s, %s", fourLanes[w.isa], part, mem, w.v(r), w.v(r))
 }
 
-// extract writes a store of lanes 4·part to 4·part + 3 of vector register r to the address mem.
+// extract emits an instruction that stores lanes 4·part to 4·part + 3 of vector register r at the
+// address mem.
 func (w *writer) extract(part, r int, mem string) {
-	w.op("VEXTRACT%s $%d, %s, %s", quarter[w.isa], part, w.v(r), mem)
+	w.op("VEXTRACT%s $%d, %s, %s", fourLanes[w.isa], part, w.v(r), mem)
 }
 
-// zero writes an instruction that sets vector register r to zero.
+// zero emits an instruction that sets vector register r to zero.
 func (w *writer) zero(r int) {
 	formats := map[*isa]string{avx512: "VPXORD %s, %[1]s, %[1]s", avx2: "VXORPS %s, %[1]s, %[1]s", neon: "VEOR %s.B16, %[1]s.B16, %[1]s.B16"}
 	w.op(formats[w.isa], w.v(r))
 }
 
-// row returns the assembly operand for row i < 8 of a matrix at the address in register base. Registers
-// R8 to R11 hold 1, 3, 5 and 7 times the distance between rows.
+// row returns the assembly operand for row i of a matrix, where i < 8. Register base contains the
+// address of row 0, and registers R8 to R11 contain 1, 3, 5 and 7 times the distance between rows.
 func row(base string, i int) string {
 	return "(" + base + ")" + [...]string{"", "(R8*1)", "(R8*2)", "(R9*1)", "(R8*4)", "(R10*1)", "(R9*2)", "(R11*1)"}[i]
 }
 
-// multiplyDistance writes code that sets R9, R10 and R11 to 3, 5 and 7 times R8, if the function row
-// uses them for any i < n.
+// multiplyDistance emits code that sets R9, R10 and R11 to 3, 5 and 7 times R8. It omits the
+// registers that the function row does not use for rows i < n.
 func (w *writer) multiplyDistance(n int) {
 	if n > 3 {
 		w.op("LEAQ (R8)(R8*2), R9")
@@ -101,7 +105,7 @@ func (w *writer) multiplyDistance(n int) {
 func amd64Peak() string {
 	w := newFile(avx2, "peak", "These kernels are loops of independent multiply-adds; see the function Peak in level.go.")
 	for _, w.isa = range amd64 {
-		w.begin("peak"+w.name, "CX counts the rounds left.")
+		w.begin("peak"+w.name, "CX is the number of rounds left.")
 		w.loadArgs("rounds CX")
 		factor := w.peakSums
 		for i := range factor + 1 {

@@ -9,7 +9,7 @@ import (
 // amd64Operations implements the interface operations for AVX2 and AVX-512.
 type amd64Operations struct{ *body }
 
-// amd64Names contains the instructions of each operation for AVX2 and AVX-512.
+// amd64Names contains the names of the AVX2 and AVX-512 instructions for each operation.
 var amd64Names = [...][2]string{
 	add: {"VADDPS", "VADDPS"}, sub: {"VSUBPS", "VSUBPS"}, mul: {"VMULPS", "VMULPS"}, div: {"VDIVPS", "VDIVPS"},
 	maximum: {"VMAXPS", "VMAXPS"}, minimum: {"VMINPS", "VMINPS"},
@@ -42,8 +42,8 @@ func (w amd64Operations) horner(c float64, x, d int) {
 	w.withConstant("VFMADD213PS", bitsOf(c), x, d)
 }
 
-// withConstant writes an instruction with destination d. Its source operands are the constant with
-// the given bits and a.
+// withConstant emits the given instruction with destination d. The sources are register a and the
+// constant with the given bits.
 func (w amd64Operations) withConstant(instruction string, bits uint32, a, d int) {
 	if w.isa == avx512 {
 		w.op("%s.BCST %s, %s, %s", instruction, w.address(bits), w.v(a), w.v(d))
@@ -65,14 +65,15 @@ func (w amd64Operations) setBits(bits uint32, d int) {
 	w.op("VBROADCASTSS %s, %s", w.address(bits), w.v(d))
 }
 
-// address returns the assembly operand for the constant with the given bits, which is in memory.
+// address returns the assembly operand for the constant with the given bits, which the file stores in
+// memory.
 func (w amd64Operations) address(bits uint32) string {
 	w.constant(bits)
 	return fmt.Sprintf("k%08x<>+0(SB)", bits)
 }
 
-// predicates contains the code of each predicate for VCMPPS. The comparisons are quiet, so NaN does not
-// raise an exception.
+// predicates contains the code of each predicate in the instruction VCMPPS. The comparisons are
+// quiet, so NaN does not raise an exception.
 var predicates = [...]int{lessThan: 0x11, equal: 0x00, greaterOrEqual: 0x1d, notGreaterOrEqual: 0x19}
 
 func (w amd64Operations) choose(p predicate, x int, c float64, a, d int) {
@@ -116,9 +117,9 @@ func amd64Elementwise() string {
 	return w.finish()
 }
 
-// amd64ElementwiseKernel writes a kernel that loops over vectors. The last vector may be partial.
-// Partial and full vectors have separate loads and stores, because a masked store delays later loads,
-// but the same code computes both.
+// amd64ElementwiseKernel emits a kernel that loops over vectors. The last vector may be partial. The
+// same code computes full and partial vectors. Their loads and stores are separate, because masked
+// stores would delay later loads.
 func (w *writer) amd64ElementwiseKernel(k elementwiseKernel) {
 	w.begin(k.name+w.name, "%s", k.doc)
 	operands := k.operands()

@@ -1,6 +1,6 @@
 package main
 
-// amd64RowBlocks lists the blocks of columns into which row kernels divide rows, widest first.
+// amd64RowBlocks lists the blocks of columns into which a row kernel divides a matrix, widest first.
 var amd64RowBlocks = []rowBlock{{10, []int{4, 4, 2}}, {4, []int{4}}, {2, []int{2}}, {1, []int{1}}}
 
 // amd64Rows returns the assembly file with the row kernels.
@@ -35,8 +35,8 @@ They use some registers differently:
 	return w.finish()
 }
 
-// amd64RowKernel writes a row kernel. The kernel processes one block of columns after the other. Each
-// block consists of all rows of some columns.
+// amd64RowKernel emits a row kernel. The kernel processes one block after the other. A block consists
+// of a few adjacent columns of all rows.
 func (w *writer) amd64RowKernel(k rowKernel) {
 	w.loadArgs("y.stride R11", "a.stride R12", "b.stride R13", "c.stride BX", "cols AX")
 	w.op("XORQ DX, DX")
@@ -53,8 +53,8 @@ func (w *writer) amd64RowKernel(k rowKernel) {
 	w.label("block%d", len(amd64RowBlocks))
 }
 
-// amd64RowBlock writes the loop over the rows of a block of columns. vectors[v] is the number of float64
-// in vector v of a row.
+// amd64RowBlock emits the loop over the rows of a block of columns. In each row, vector v contains
+// vectors[v] numbers.
 func (w *writer) amd64RowBlock(k rowKernel, vectors []int, block int) {
 	// Vector v of a row is 32·v bytes after the address in register pointer.
 	moves := map[int]string{1: "VMOVSD", 2: "VMOVUPD", 4: "VMOVUPD"}
@@ -67,7 +67,7 @@ func (w *writer) amd64RowBlock(k rowKernel, vectors []int, block int) {
 		n := vectors[v]
 		w.op("%s %s%d, %d(%s)", moves[n], registers[n], r, 32*v, pointer)
 	}
-	compute := func(name, pointer string, v, x, d int) { // writes d = x ∘ vector v
+	compute := func(name, pointer string, v, x, d int) { // emits d = x ∘ vector v
 		n := vectors[v]
 		w.op("%s%s %d(%s), %s%d, %[5]s%[7]d", name, map[int]string{1: "SD", 2: "PD", 4: "PD"}[n], 32*v, pointer, registers[n], x, d)
 	}
@@ -130,8 +130,9 @@ func (w *writer) amd64RowBlock(k rowKernel, vectors []int, block int) {
 	}
 }
 
-// amd64DotKernel writes a kernel that computes a sum for each row, four rows at a time. Each lane of
-// the register sum adds the columns of one row from left to right.
+// amd64DotKernel emits a kernel that computes a sum for each row, four rows at a time. Each lane of
+// the vector register sum contains the sum of one row. The elements of a row are added from left to
+// right.
 func (w *writer) amd64DotKernel(k rowKernel) {
 	const sum = 0
 	w.loadArgs("y.first DI", "a.first R8", "b.first R9", "a.stride R12", "b.stride R13")
@@ -186,9 +187,9 @@ var (
 	bRows = [4]string{"(BX)", "(BX)(R13*1)", "(BX)(R13*2)", "(BX)(R10*1)"}
 )
 
-// addFourColumns writes code that adds four columns to the sums of four rows. The code multiplies
-// row by row. It then transposes the 4×4 products: it interleaves pairs of rows and combines halves
-// of the resulting vectors.
+// addFourColumns emits code that adds four columns to the sums of four rows. The code first
+// multiplies row by row. It then transposes the 4×4 matrix of products: it interleaves pairs of rows
+// and combines halves of the resulting vectors.
 func (w *writer) addFourColumns(k rowKernel) {
 	for i := range 4 {
 		if k.a == matrix {
@@ -198,7 +199,7 @@ func (w *writer) addFourColumns(k rowKernel) {
 			w.op("VMOVUPD %s, Y%d", bRows[i], 1+i)
 		}
 	}
-	for i := range 2 { // Y5 = columns 0 and 2 of rows 0 and 1, Y6 = columns 1 and 3; Y7, Y8 = the same for rows 2 and 3
+	for i := range 2 { // rows 0 and 1: Y5 = columns 0 and 2, Y6 = columns 1 and 3; rows 2 and 3: Y7 and Y8
 		w.op("VUNPCKLPD Y%d, Y%d, Y%d", 2+2*i, 1+2*i, 5+2*i)
 		w.op("VUNPCKHPD Y%d, Y%d, Y%d", 2+2*i, 1+2*i, 6+2*i)
 	}
@@ -211,8 +212,9 @@ func (w *writer) addFourColumns(k rowKernel) {
 	}
 }
 
-// addTwoColumns writes code that adds two columns to the sums of four rows. One vector holds rows 0
-// and 2, and another vector rows 1 and 3. Interleaving the two vectors yields the columns.
+// addTwoColumns emits code that adds two columns to the sums of four rows. It loads rows 0 and 2 into
+// one vector, and rows 1 and 3 into another. Interleaving the two vectors gives one vector for each
+// column.
 func (w *writer) addTwoColumns(k rowKernel) {
 	load := func(rows [4]string, i, r int) {
 		w.op("VMOVUPD %s, X%d", rows[i], r)
@@ -231,7 +233,7 @@ func (w *writer) addTwoColumns(k rowKernel) {
 	w.op("VADDPD Y4, Y0, Y0")
 }
 
-// addOneColumn writes code that adds one column to the sums of four rows.
+// addOneColumn emits code that adds one column to the sums of four rows.
 func (w *writer) addOneColumn(k rowKernel) {
 	load := func(rows [4]string, r int) {
 		for i := range 2 {

@@ -1,9 +1,10 @@
 package main
 
-// Tiles with more than eight rows prefetch the elements of A 2^prefetchShift = 64 steps before their
-// use. This helps if consecutive steps of A are in different cache lines: with 64 steps, Wᵀ·δ for W of
-// 512×450 and 16 columns takes 60 µs, whether W is in the third-level or in the second-level cache.
-// With eight steps, too few to hide the latency, it takes 64 to 82 µs.
+// In tiles with more than eight rows, the kernel prefetches the elements of A 2^prefetchShift = 64
+// steps before it uses them. Prefetching helps if consecutive steps of A are in different cache
+// lines. For example, consider Wᵀ·δ for a matrix W [512×450] and a matrix δ with 16 columns. With 64
+// steps, the product takes 60 µs, whether W is in the second-level or the third-level cache. With 8
+// steps, which are too few to hide the latency, it takes 64 to 82 µs.
 const prefetchShift = 6
 
 // amd64Tiles returns the assembly file with the tile kernels.
@@ -34,13 +35,13 @@ The comment of each tile lists its vector registers.`)
 	return w.finish()
 }
 
-// vector returns the assembly operand for vector v of a row at the address in register base. Register
-// DX holds the distance between vectors.
+// vector returns the assembly operand for vector v of a row. Register base contains the address of
+// the row, and register DX contains the distance between vectors.
 func vector(base string, v int) string {
 	return "(" + base + ")" + [...]string{"", "(DX*1)", "(DX*2)"}[v]
 }
 
-// amd64Tile writes the kernel of a full tile or of a partial tile.
+// amd64Tile emits the kernel of a full tile or of a partial tile.
 func (w *writer) amd64Tile(s shape, kind tileKind) {
 	w.masked = kind == partial
 	sums := s.rows * s.vectors
@@ -76,8 +77,8 @@ func (w *writer) amd64Tile(s shape, kind tileKind) {
 	w.op("RET")
 }
 
-// beginTile writes code that prefetches C, loads distances between elements and sets the sums to the
-// bias.
+// beginTile emits code that prefetches C, loads the distances between rows, vectors and steps, and
+// sets the sums to the bias.
 func (w *writer) beginTile(s shape) {
 	w.section("Prefetch C.")
 	w.loadArgs("cRow R8", "cVector DX", "c SI")
@@ -103,9 +104,9 @@ func (w *writer) beginTile(s shape) {
 	}
 }
 
-// amd64QuadTile writes the kernel of a quad tile. A vector holds four columns of each of two groups
-// (AVX2) or four groups (AVX-512). DX, AX and R15 hold the distances of the second, third and fourth
-// group from the first.
+// amd64QuadTile emits the kernel of a quad tile. A vector contains four columns of each of two groups
+// (AVX2) or four groups (AVX-512). DX, AX and R15 contain the distances of the second, third and
+// fourth group from the first.
 func (w *writer) amd64QuadTile(s shape) {
 	w.masked = false
 	name := w.tileName(quad, s)
@@ -152,8 +153,9 @@ func (w *writer) amd64QuadTile(s shape) {
 	w.op("RET")
 }
 
-// products writes the loops over segments and steps. The assembly operand counter holds the number of
-// segments left. load writes a load of vector v of B into vector register r.
+// products emits the loops over segments and steps. The assembly operand counter is the number of
+// segments left. The function load emits an instruction that loads vector v of B into vector register
+// r.
 func (w *writer) products(s shape, counter string, load func(v, r int)) {
 	x := s.rows * s.vectors // first register of B
 	factors := x + s.vectors
@@ -197,8 +199,9 @@ func (w *writer) products(s shape, counter string, load func(v, r int)) {
 	w.op("JNZ segment")
 }
 
-// each calls f for each vector of C, with the number i of its register and its address mem. After each
-// row, it writes code that sets SI to the address of the next row.
+// each calls f(i, mem) for each vector of C, where i is the number of the register that holds the
+// vector and mem is the address of the vector. After each row, it emits code that sets SI to the
+// address of the next row.
 func (w *writer) each(s shape, f func(i int, mem string)) {
 	for i := range s.rows {
 		for v := range s.vectors {

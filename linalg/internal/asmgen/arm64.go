@@ -2,23 +2,25 @@ package main
 
 import "fmt"
 
-// Go's assembler lacks some vector instructions of arm64 (golang/go#41092). The generator writes such
-// an instruction as a WORD directive with the instruction code, and with a comment that contains the
-// output of GNU's disassembler for this code. A test compares the code with the comment.
+// Go's assembler lacks some vector instructions of arm64 (golang/go#41092). The generator emits such
+// an instruction as a WORD directive, which contains the instruction code. A comment contains the
+// output of GNU's disassembler for this code, and a test compares the code with the comment.
 
-// word writes an instruction as its code. The comment has the syntax of GNU's disassembler.
+// word emits a WORD directive with the code of an instruction. The comment must equal the output of
+// GNU's disassembler for this code. It is formatted as by fmt.Sprintf.
 func (w *writer) word(code uint32, format string, args ...any) {
 	w.op("WORD $0x%08x // %s", code, fmt.Sprintf(format, args...))
 }
 
-// registers3 writes an instruction d = a ∘ b for vector registers with the numbers d, a and b. lanes
-// is "4s" for four float32 or "2d" for two float64.
+// registers3 emits an instruction d = a ∘ b with the given code and name. The parameters d, a and b
+// are the numbers of vector registers. The parameter lanes is "4s" for four float32 or "2d" for two
+// float64.
 func (w *writer) registers3(code uint32, name, lanes string, d, a, b int) {
 	w.word(code|uint32(b)<<16|uint32(a)<<5|uint32(d), "%s v%d.%[3]s, v%[4]d.%[3]s, v%[5]d.%[3]s", name, d, lanes, a, b)
 }
 
-// loadQ writes a load of vector register v from the address base + offset, the sum of two registers.
-// The parameters are numbers of registers; offset 0 means no offset.
+// loadQ emits an instruction that loads vector register v. The parameters are the numbers of
+// registers. The address is the sum of registers base and offset, or register base if offset is 0.
 func (w *writer) loadQ(v, base, offset int) {
 	if offset == 0 {
 		w.op("FMOVQ (R%d), F%d", base, v)
@@ -27,8 +29,8 @@ func (w *writer) loadQ(v, base, offset int) {
 	w.word(0x3ce06800|uint32(offset)<<16|uint32(base)<<5|uint32(v), "ldr q%d, [x%d, x%d]", v, base, offset)
 }
 
-// storeQ writes a store of vector register v to the address base + offset. The parameters are as in
-// loadQ.
+// storeQ emits an instruction that stores vector register v. The parameters are the numbers of
+// registers. The address is the sum of registers base and offset, or register base if offset is 0.
 func (w *writer) storeQ(v, base, offset int) {
 	if offset == 0 {
 		w.op("FMOVQ F%d, (R%d)", v, base)
@@ -37,7 +39,8 @@ func (w *writer) storeQ(v, base, offset int) {
 	w.word(0x3ca06800|uint32(offset)<<16|uint32(base)<<5|uint32(v), "str q%d, [x%d, x%d]", v, base, offset)
 }
 
-// indexed returns the assembly operand for the address base + offset. The parameters are as in loadQ.
+// indexed returns the assembly operand for an address in memory. The parameters are the numbers of
+// registers. The address is the sum of registers base and offset, or register base if offset is 0.
 func indexed(base, offset int) string {
 	if offset == 0 {
 		return fmt.Sprintf("(R%d)", base)
@@ -49,7 +52,7 @@ func indexed(base, offset int) string {
 // multiply-adds.
 func arm64Peak() string {
 	w := newFile(neon, "peak", "This kernel is a loop of independent multiply-adds; see the function Peak in level.go.")
-	w.begin("peakNEON", "R1 counts the rounds left.")
+	w.begin("peakNEON", "R1 is the number of rounds left.")
 	w.loadArgs("rounds R1")
 	for i := range w.peakSums + 1 {
 		w.zero(i)

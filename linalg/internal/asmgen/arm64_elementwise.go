@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// arm64Operations implements the interface operations for NEON. Its code loads constants from the
-// table at the address in R7 into vector register neonConst. Vector register neonTemp holds
+// arm64Operations implements the interface operations for NEON. The emitted code loads constants into
+// vector register neonConst from a table, whose address is in R7. Vector register neonTemp holds
 // intermediate results.
 type arm64Operations struct{ *body }
 
 const neonConst, neonTemp = 30, 31
 
-// arm64Words contains the operations whose instructions Go's assembler lacks, and arm64Instructions
-// other operations.
+// arm64Words contains the codes and names of instructions that Go's assembler lacks.
+// arm64Instructions contains instructions that it supports, as formats for fmt.Sprintf.
 var (
 	arm64Words = map[operation]struct {
 		code uint32
@@ -35,7 +35,7 @@ func (w arm64Operations) binary(op operation, d, a, b int) {
 		w.registers3(i.code, i.name, "4s", d, a, b)
 		return
 	}
-	if op == maximum || op == minimum { // not fmax and fmin, which return NaN if a is NaN
+	if op == maximum || op == minimum { // the instructions fmax and fmin would return NaN if a is NaN
 		greater, less := a, b
 		if op == minimum {
 			greater, less = b, a
@@ -86,8 +86,9 @@ func (w arm64Operations) setBits(bits uint32, d int) {
 	w.op("FMOVQ %d(R7), F%d", 16*w.constant(bits), d)
 }
 
-// compare writes code that sets all bits of a lane of neonTemp if p holds for x and y in this lane,
-// and clears all bits otherwise. For notGreaterOrEqual the result is the opposite.
+// compare emits code that compares x and y. In each lane of neonTemp, it sets all bits if p holds and
+// clears all bits otherwise. For notGreaterOrEqual, it compares as for greaterOrEqual, so the result
+// is inverted.
 func (w arm64Operations) compare(p predicate, x, y int) {
 	switch p {
 	case lessThan:
@@ -135,8 +136,8 @@ func arm64Elementwise() string {
 	return w.finish()
 }
 
-// arm64ElementwiseKernel writes a kernel with a loop over vectors and a loop over the last elements.
-// The loops have separate loads and stores, but the same code computes a vector and an element.
+// arm64ElementwiseKernel emits a kernel with a loop over vectors and a loop over the last elements.
+// The same code computes a vector and an element, but the loops have separate loads and stores.
 func (w *writer) arm64ElementwiseKernel(k elementwiseKernel) {
 	w.begin(k.name+w.name, "%s", k.doc)
 	operands := k.operands()
@@ -171,7 +172,7 @@ func (w *writer) arm64ElementwiseKernel(k elementwiseKernel) {
 	w.op("ADD $16, R5")
 	w.op("SUBS $4, R6")
 	w.op("BGE loop")
-	w.comment("At most three elements are left, one after the other. R6 is the number of elements left minus 4.")
+	w.comment("Compute the last elements, at most three, one by one. R6 is the number of elements left minus 4.")
 	w.label("partial")
 	w.op("CMP $-4, R6")
 	w.op("BEQ done")

@@ -2,7 +2,7 @@ package main
 
 import "fmt"
 
-// arm64RowBlocks lists the blocks of columns into which row kernels divide rows, widest first.
+// arm64RowBlocks lists the blocks of columns into which a row kernel divides a matrix, widest first.
 var arm64RowBlocks = []rowBlock{{10, []int{2, 2, 2, 2, 2}}, {2, []int{2}}, {1, []int{1}}}
 
 // arm64Rows returns the assembly file with the row kernels.
@@ -36,12 +36,12 @@ They use some registers differently:
 // arm64RowMoves contains the instructions that load or store a vector of one or two float64.
 var arm64RowMoves = map[int]string{1: "FMOVD", 2: "FMOVQ"}
 
-// mul64 and add64 write d = a·b and d = a + b for vectors of two float64.
+// mul64 and add64 emit d = a·b and d = a + b for vectors of two float64.
 func (w *writer) mul64(d, a, b int) { w.registers3(0x6e60dc00, "fmul", "2d", d, a, b) }
 func (w *writer) add64(d, a, b int) { w.registers3(0x4e60d400, "fadd", "2d", d, a, b) }
 
-// arm64RowKernel writes a row kernel. The kernel processes one block of columns after the other. Each
-// block consists of all rows of some columns.
+// arm64RowKernel emits a row kernel. The kernel processes one block after the other. A block consists
+// of a few adjacent columns of all rows.
 func (w *writer) arm64RowKernel(k rowKernel) {
 	w.loadArgs("y.stride R5", "a.stride R6", "b.stride R7", "c.stride R8")
 	w.op("MOVD $0, R9")
@@ -59,8 +59,8 @@ func (w *writer) arm64RowKernel(k rowKernel) {
 	w.label("block%d", len(arm64RowBlocks))
 }
 
-// arm64RowBlock writes the loop over the rows of a block of columns. vectors[v] is the number of float64
-// in vector v of a row.
+// arm64RowBlock emits the loop over the rows of a block of columns. In each row, vector v contains
+// vectors[v] numbers.
 func (w *writer) arm64RowBlock(k rowKernel, vectors []int, block int) {
 	load := func(pointer, v, r int) { w.op("%s %d(R%d), F%d", arm64RowMoves[vectors[v]], 16*v, pointer, r) }
 	store := func(r, pointer, v int) { w.op("%s F%d, %d(R%d)", arm64RowMoves[vectors[v]], r, 16*v, pointer) }
@@ -123,8 +123,8 @@ func (w *writer) arm64RowBlock(k rowKernel, vectors []int, block int) {
 	}
 }
 
-// arm64DotKernel writes a kernel that computes a sum for each row, four rows at a time. Each lane of
-// V0 and V1 adds the columns of one row from left to right.
+// arm64DotKernel emits a kernel that computes a sum for each row, four rows at a time. Each lane of
+// V0 and V1 contains the sum of one row. The elements of a row are added from left to right.
 func (w *writer) arm64DotKernel(k rowKernel) {
 	w.loadArgs("y.first R1", "a.first R2", "b.first R3", "y.stride R5", "a.stride R6", "b.stride R7", "rows R11")
 	w.label("rows")
@@ -163,7 +163,7 @@ func (w *writer) arm64DotKernel(k rowKernel) {
 	w.op("BNE rows")
 }
 
-// arm64AddColumns writes code that adds one or two columns to the sums of four rows.
+// arm64AddColumns emits code that adds one or two columns to the sums of four rows.
 func (w *writer) arm64AddColumns(k rowKernel, columns int) {
 	w.op("MOVD R14, R15")
 	if k.a == matrix {

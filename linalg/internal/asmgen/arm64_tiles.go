@@ -2,9 +2,10 @@ package main
 
 import "fmt"
 
-// General-purpose register rowOffsets[i] holds the distance of row i of A from row 0. Register
-// vectorOffsets[v] holds the distance of vector v of B, and later of C, from vector 0. Row 0 and vector
-// 0 need no register. R18 is reserved by the platform.
+// rowOffsets and vectorOffsets contain the numbers of general-purpose registers. Register
+// rowOffsets[i] holds the distance of row i of A from row 0. Register vectorOffsets[v] holds the
+// distance of vector v of B, and later of C, from vector 0. Row 0 and vector 0 need no register. R18
+// is reserved by the platform.
 var (
 	rowOffsets    = []int{0, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 19, 20, 21, 22, 23}
 	vectorOffsets = []int{0, 26, 25, 24}
@@ -31,7 +32,7 @@ the instruction multiplies it by all lanes of a vector of B.`)
 	return w.finish()
 }
 
-// arm64Tile writes the kernel of a full tile or of a partial tile, which has one column.
+// arm64Tile emits the kernel of a full tile or of a partial tile. A partial tile has one column.
 func (w *writer) arm64Tile(s shape, kind tileKind) {
 	sums := s.rows * s.vectors
 	b, a := sums, sums+s.vectors

@@ -6,7 +6,7 @@ import "strings"
 type operation int
 
 const (
-	add operation = iota // of float32
+	add operation = iota // arithmetic on float32
 	sub
 	mul
 	div
@@ -14,12 +14,12 @@ const (
 	minimum // min(a, b), or b if a or b is NaN
 	fma     // d + a·b
 	fms     // d − a·b
-	addInt  // of int32
+	addInt  // arithmetic on int32
 	subInt
 	and
 	or
 	shiftLeft
-	shiftRight // arithmetic, which keeps the sign
+	shiftRight // keeps the sign
 	move
 	round   // to the nearest integer, ties to even
 	toInt   // round and convert to int32
@@ -27,8 +27,8 @@ const (
 	scale   // a·2ᵇ; AVX-512 only
 )
 
-// The methods of operations write the instructions of one architecture. The parameters a, b, d and x
-// are numbers of vector registers.
+// The methods of operations emit instructions for one architecture. The parameters a, b, d and x are
+// the numbers of vector registers.
 type operations interface {
 	binary(op operation, d, a, b int)               // d = a ∘ b
 	binaryBits(op operation, d, a int, bits uint32) // d = a ∘ c for the constant c with these bits
@@ -50,17 +50,17 @@ const (
 	notGreaterOrEqual // less than, or NaN
 )
 
-// A body writes the code of an elementwise kernel between the loads of the inputs and the stores of
-// the outputs.
+// A body emits the middle part of an elementwise kernel, which computes the outputs from the inputs.
+// Other code loads the inputs and stores the outputs.
 type body struct {
 	*writer
 	operations
-	in, scalar []int // numbers of the vector registers with the inputs and scalars
+	in, scalar []int // numbers of the vector registers that hold the inputs and the scalars
 	next       int   // number of the next free vector register
 }
 
-// loadOperands allocates a register r for each input of kernel k and calls load, which writes the
-// load of r.
+// loadOperands allocates a register r for each input of kernel k. It calls load, which must emit an
+// instruction that loads the input into r.
 func (w *body) loadOperands(k elementwiseKernel, load func(operand rune, r int)) {
 	w.in, w.next = nil, len(w.scalar)
 	for _, in := range k.inputs {
@@ -70,7 +70,8 @@ func (w *body) loadOperands(k elementwiseKernel, load func(operand rune, r int))
 	}
 }
 
-// operands returns the names of the outputs and of the inputs that are not outputs.
+// operands returns the names of all operands of k: first the outputs, then the inputs that are not
+// outputs.
 func (k elementwiseKernel) operands() string {
 	operands := k.outputs
 	for _, in := range k.inputs {
@@ -94,14 +95,13 @@ func (w *body) register() int {
 // release frees register r and all registers after it.
 func (w *body) release(r int) { w.next = r }
 
-// binaryConst writes d = a ∘ c for a constant c.
+// binaryConst emits code that computes d = a ∘ c for a constant c.
 func (w *body) binaryConst(op operation, d, a int, c float64) { w.binaryBits(op, d, a, bitsOf(c)) }
 
-// set writes d = c for a constant c.
+// set emits code that sets register d to the constant c.
 func (w *body) set(c float64, d int) { w.setBits(bitsOf(c), d) }
 
-// one returns the body of a kernel that performs a single operation on two inputs, or on an input
-// and a scalar.
+// one returns a function that emits a single operation on two inputs, or on an input and a scalar.
 func one(op operation) func(w *body) []int {
 	return func(w *body) []int {
 		a, b := w.in[0], append(w.in[1:], w.scalar...)[0]
@@ -110,7 +110,7 @@ func one(op operation) func(w *body) []int {
 	}
 }
 
-// adamax is the body of the kernel for a step of the optimiser Adamax; see Adamax in package linalg.
+// adamax emits the computation of a step of the optimiser Adamax; see Adamax in package linalg.
 func (w *body) adamax() []int {
 	p, m, u, g := w.in[0], w.in[1], w.in[2], w.in[3]
 	beta1, rest1, beta2, rate, epsilon := w.scalar[0], w.scalar[1], w.scalar[2], w.scalar[3], w.scalar[4]

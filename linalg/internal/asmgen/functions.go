@@ -2,8 +2,9 @@ package main
 
 import "math"
 
-// Coefficients of minimax polynomials from the Remez algorithm, rounded to float32, constant term
-// first. The comments state the largest error of the polynomials in exact arithmetic.
+// The slices below contain the coefficients of minimax polynomials, computed with the Remez algorithm
+// and rounded to float32. The constant term is first. The comments state the largest error of each
+// polynomial in exact arithmetic.
 var (
 	// expSeries approximates eʳ for |r| ≤ ½ log 2, with a relative error of at most 4.3e-9.
 	expSeries = []float64{1, 1, 0.4999999403953552, 0.1666651964187622, 0.04166839271783829, 0.008368780836462975, 0.0013814466074109077}
@@ -21,11 +22,10 @@ const (
 )
 
 // tail is the value of |x| above which softplus and sigmoid treat e^−|x| as zero. It must equal the
-// constant tail of package kernel, whose comment states the reason.
+// constant tail of package kernel. The comment there states the reason.
 const tail = 44
 
-// polynomial writes code that sets register d to a polynomial in x. The constant term is the first
-// coefficient.
+// polynomial emits code that sets register d to Σ_i coefficients[i]·xⁱ.
 func (w *body) polynomial(coefficients []float64, x, d int) {
 	last := len(coefficients) - 1
 	w.set(coefficients[last], d)
@@ -34,13 +34,15 @@ func (w *body) polynomial(coefficients []float64, x, d int) {
 	}
 }
 
-// Each of the functions below writes code that computes its result in a new register. It returns the
-// number of this register and frees all other registers that it has allocated.
+// Each of the functions below emits code that stores a result in a new vector register. The function
+// returns the number of the new register and frees the other registers that it has allocated.
 
-// exp computes eˣ = eʳ·2ⁿ, where n is the integer nearest to x/log 2 and r = x − n·log 2. AVX-512
-// multiplies by 2ⁿ with one instruction. If full is set, x may be any number, and the result may
-// overflow or be subnormal. AVX2 and NEON then multiply by two powers of two, of which only the second
-// may round the product. If full is not set, the result is valid only for −44 ≤ x ≤ 44.
+// exp emits code that computes eˣ = eʳ·2ⁿ, where n is the integer nearest to x/log 2 and r = x −
+// n·log 2. If full is set, x may be any number, and the result may overflow or be subnormal. If full
+// is not set, the result is valid only for −44 ≤ x ≤ 44.
+//
+// AVX-512 multiplies by 2ⁿ with one instruction. If full is set, AVX2 and NEON multiply by two powers
+// of two, and only the second product may be rounded.
 func (w *body) exp(x int, full bool) int {
 	y := w.register()
 	r, n, half := w.register(), w.register(), w.register()
@@ -81,7 +83,7 @@ func (w *body) exp(x int, full bool) int {
 	return y
 }
 
-// expOfMinusAbs computes e^−|x|, or zero if |x| > tail.
+// expOfMinusAbs emits code that computes e^−|x|, or zero if |x| > tail.
 func (w *body) expOfMinusAbs(x int) int {
 	minus := w.register()
 	w.comment("e^−|x|")
@@ -95,7 +97,7 @@ func (w *body) expOfMinusAbs(x int) int {
 	return minus
 }
 
-// softplus computes max(x, 0) + log(1 + e), given e = e^−|x|.
+// softplus emits code that computes max(x, 0) + log(1 + e), given e = e^−|x|.
 func (w *body) softplus(x, e int) int {
 	y := w.register()
 	w.comment("softplus x = max(x, 0) + log(1 + e) with e = e^−|x|")
@@ -108,7 +110,7 @@ func (w *body) softplus(x, e int) int {
 	return y
 }
 
-// sigmoid computes 1/(1 + e), or e/(1 + e) for negative x, given e = e^−|x|.
+// sigmoid emits code that computes 1/(1 + e), or e/(1 + e) for negative x, given e = e^−|x|.
 func (w *body) sigmoid(x, e int) int {
 	y := w.register()
 	d := w.register()
@@ -121,7 +123,8 @@ func (w *body) sigmoid(x, e int) int {
 	return y
 }
 
-// log computes log x = k·log 2 + log(1 + f), where x = 2ᵏ·(1 + f) and √½ ≤ 1 + f < √2.
+// log emits code that computes log x = k·log 2 + log(1 + f), where x = 2ᵏ·(1 + f) and √½ ≤ 1 + f <
+// √2.
 func (w *body) log(x int) int {
 	y := w.register()
 	scaled, k, f, m := w.register(), w.register(), w.register(), w.register()
@@ -153,7 +156,7 @@ func (w *body) log(x int) int {
 	w.binary(add, y, y, f)
 	w.binaryConst(fma, y, k, log2High)
 
-	w.comment("log ∞ = ∞, log 0 = −∞, and the logarithm of a negative number or NaN is NaN.")
+	w.comment("log ∞ = ∞, log 0 = −∞, and the logarithm of NaN or of a negative number is NaN.")
 	w.set(math.Inf(1), m)
 	w.choose(greaterOrEqual, x, math.Inf(1), m, y)
 	w.set(math.Inf(-1), m)

@@ -7,9 +7,10 @@ import (
 	"slices"
 )
 
-// A tile kernel computes a tile of a matrix C += A·B; see Contraction in package kernel. The sums of
-// the tile, rows × vectors, stay in registers. A step of the kernel loads the vectors of one row of
-// B, loads one element of each row of A into all lanes of a register, and multiplies:
+// A tile kernel computes a tile, a small part of the matrix C in C += A·B; see Contraction in package
+// kernel. The sums of the tile stay in rows × vectors registers. In each step, the kernel loads the
+// vectors of one row of B. For each row of A, it then loads one element into all lanes of a register
+// and multiplies:
 //
 //	                       row of B:  b0   b1   b2
 //	                                 ┌────┬────┬────┐
@@ -17,56 +18,58 @@ import (
 //	                              a1 │ c3 │ c4 │ c5 │   c += a·b
 //	                                 └────┴────┴────┘
 
-// A tileKind is a kind of tile. Kernels are numbered in the order of their kinds.
+// A tileKind is a kind of tile. In the table of tile kernels, the kernels of an instruction set are
+// sorted by kind.
 type tileKind int
 
 const (
-	full    tileKind = iota // consists of whole vectors
-	partial                 // computes the last columns, which do not fill a vector
-	quad                    // has a single vector, which holds four columns of each of several groups
+	full    tileKind = iota // whole vectors
+	partial                 // the last columns of a matrix, which do not fill a vector
+	quad                    // one vector, which holds four columns of each of several groups
 	kinds                   // number of kinds
 )
 
 func (k tileKind) String() string { return [...]string{"full", "partial", "quad"}[k] }
 
-// A shape is the size of a tile: its number of rows and its number of vectors per row.
+// A shape holds the size of a tile: the number of rows and the number of vectors per row.
 type shape struct{ rows, vectors int }
 
-// tall is a tile with 16 rows of one vector. It is faster than two tiles of eight rows because it
-// loads B half as often. AVX2 has too few registers for it.
+// tall is the shape of a tile with 16 rows of one vector. One such tile is faster than two tiles of
+// eight rows, because it loads B half as often. AVX2 has too few registers for it.
 var tall = shape{16, 1}
 
 // An isa is an instruction set.
 type isa struct {
-	name           string // suffix of the names of kernels, and of the name of the level in Go
-	lanes          int    // number of float32 in a vector register
-	prefix         string // first letter of the names of vector registers
-	registers      int    // number of vector registers
-	vectors        int    // largest number of vectors per row of a tile
-	partialColumns int    // largest number of columns of a partial tile
-	peakSums       int    // number of independent sums in the kernel that measures the peak speed
-	tiles          [kinds][]shape
+	name           string         // suffix of the kernel names and of the level constant in package kernel
+	lanes          int            // number of float32 in a vector register
+	prefix         string         // first letter of the names of vector registers
+	registers      int            // number of vector registers
+	vectors        int            // largest number of vectors per row of a tile
+	partialColumns int            // largest number of columns of a partial tile
+	peakSums       int            // number of vectors of sums in the kernel that measures the peak speed
+	tiles          [kinds][]shape // shapes of the tile kernels of each kind
 }
 
-// Tile sizes are rows × vectors. Full tiles hold up to 24 vectors of sums if the instruction set has 32
-// registers, and up to 12 if it has 16. Four vectors of NEON hold 16 columns, a block of a minibatch.
-// In a training step of the HVAE (K = 5, minibatches of 100) with AVX-512, the tiles 8×3, 8×2 and 16×1
-// perform 92 % of the multiply-adds (16×1 alone performs a sixth of them). Tiles of five rows perform
-// 4 %, because the last upsampling layer has five kernel rows. The other sizes are for the edges of
-// matrices and for other models. Three or seven rows, for example, are divided among several tiles.
+// Tile sizes are rows × vectors. A full tile has up to 24 vectors of sums if the instruction set has
+// 32 registers, and up to 12 vectors if it has 16. NEON tiles have up to four vectors (16 columns),
+// because training divides a minibatch into blocks of 16 columns. In a training step of the HVAE (K =
+// 5, minibatches of 100) with AVX-512, the tiles 8×3, 8×2 and 16×1 perform 92 % of the multiply-adds
+// (16×1 alone performs a sixth of them). Tiles of five rows perform 4 %, because the last upsampling
+// layer has five kernel rows. The other sizes are for the edges of matrices and for other models.
+// Three or seven rows, for example, are divided among several tiles.
 //
-// Partial tiles compute the last columns if their number is not a multiple of the vector length. In
-// the same training step they perform 1 % of the multiply-adds, for the last columns of minibatches.
-// They are separate from full tiles because a masked load needs a second instruction, which competes
-// with multiplications for execution units. NEON has no masks: its partial tiles have one column.
+// If the number of columns is not a multiple of the vector length, partial tiles compute the
+// remaining columns. In the same training step, they perform 1 % of the multiply-adds. They are
+// separate from full tiles because a masked load needs a second instruction, which competes with
+// multiplications for execution units. NEON has no masks, so its partial tiles have one column.
 //
-// Quad tiles serve convolutions. A minibatch of 100 columns consists of six blocks of 16 columns and
-// one block of four. Without quad tiles, the convolutions of the last block would take as long as
-// the convolutions of any other block, a seventh of a training step. With quad tiles they take a
+// Quad tiles are for convolutions. A minibatch of 100 columns consists of six blocks of 16 columns
+// and one block of four. Without quad tiles, the convolutions of the small block would take as long
+// as the convolutions of a block of 16, a seventh of a training step. With quad tiles, they take a
 // quarter of that time. NEON needs no quad tiles because four columns fill a vector.
 //
-// The independent sums of the peak kernel hide the latency of a multiply-add, four cycles, on the
-// two multiply-add units of amd64 or the four units of arm64.
+// The kernel that measures the peak speed has independent sums, which hide the latency of a
+// multiply-add (four cycles). The processors have two (amd64) or four (arm64) multiply-add units.
 var (
 	avx512 = &isa{"AVX512", 16, "Z", 32, 3, 15, 12, [kinds][]shape{
 		full:    append(grid(3, 1, 2, 4, 5, 8), tall),
@@ -90,7 +93,7 @@ var (
 	arm64 = []*isa{neon}
 )
 
-// grid returns all shapes with the given numbers of rows and at most n vectors per row.
+// grid returns the shapes with the given numbers of rows and 1 to n vectors per row.
 func grid(n int, rows ...int) (shapes []shape) {
 	for _, r := range rows {
 		for v := range n {
@@ -101,17 +104,17 @@ func grid(n int, rows ...int) (shapes []shape) {
 }
 
 // An elementwiseKernel describes a kernel that computes a function of each element of its operands.
-// The name of an operand is a letter, the name of a field of elementwiseArgs in package kernel.
+// Each operand is a field of elementwiseArgs in package kernel, and its name is a single letter.
 type elementwiseKernel struct {
-	name    string              // name of the Go constant for its number
+	name    string              // name of the Go constant for the index of the kernel
 	doc     string              // formula
 	outputs string              // operands that the kernel writes
 	inputs  string              // operands that the kernel reads
-	scalars []string            // fields of elementwiseArgs with numbers that the kernel reads
-	body    func(w *body) []int // writes the computation and returns the registers of the outputs
+	scalars []string            // fields of elementwiseArgs that hold the scalars that the kernel reads
+	body    func(w *body) []int // emits the computation and returns the registers of the outputs
 }
 
-// elementwiseKernels lists the elementwise kernels in the order of their numbers.
+// elementwiseKernels lists the elementwise kernels in the order of their indices.
 var elementwiseKernels = []elementwiseKernel{
 	{"opAdd", "y = a + b", "y", "ab", nil, one(add)},
 	{"opSub", "y = a − b", "y", "ab", nil, one(sub)},
@@ -148,17 +151,24 @@ var elementwiseKernels = []elementwiseKernel{
 		[]string{"beta1", "rest1", "beta2", "rate", "epsilon"}, (*body).adamax},
 }
 
-// The row kernels process rows of float64, which may be as short as a minibatch of the Gaussian
-// experiment, ten numbers. Products and sums are rounded separately, so the results are bit-identical
-// to the results of plain Go.
+// The row kernels process rows of float64. In the Gaussian experiment, a row contains a minibatch of
+// only ten numbers. Products and sums are rounded separately, so the results are bit-identical to the
+// results of plain Go.
 //
-// On amd64 all row kernels use AVX2, because most loads of wider vectors would cross a boundary
-// between cache lines. They use no masks: a load that overlaps a preceding masked store waits until
-// the store has completed, and the load of the next row would overlap.
+// On amd64, all row kernels use AVX2, because most loads of wider vectors would cross a boundary
+// between cache lines. Row kernels do not use masks. A load that overlaps a preceding masked store
+// waits until the store has completed, and the load of the next row would overlap the masked store.
 
-// A rowKernel describes a kernel for a matrix b with rows b_i. If y is a matrix, the kernel computes
-// y_i = a_i·b_i + c_i. If y is a single row, it computes y = y + Σ_i a_i·b_i. If y is a column, it
-// adds the dot product of a_i and b_i to the number y_i. Without c, c_i is 0; without a, a_i is 1.
+// A rowKernel describes a kernel that computes a matrix, a row or a column y from a matrix b and the
+// operands a and c:
+//
+//	y_i = a_i ⊙ b_i + c_i       if y is a matrix
+//	y   = y + Σ_i a_i ⊙ b_i     if y is a single row
+//	y_i = y_i + Σ_j a_ij·b_ij   if y is a column
+//
+// Here b_i is row i of b. If a is a column, the number a_i multiplies each element of b_i. If c is a
+// column, the number c_i is added to each element. A kernel without a uses a_i = 1, and a kernel
+// without c uses c_i = 0.
 type rowKernel struct {
 	name, doc string
 	y, a, c   operandKind
@@ -168,20 +178,20 @@ type rowKernel struct {
 type operandKind int
 
 const (
-	none   operandKind = iota
-	matrix             // one row for each row of b
-	single             // one row
-	column             // one number for each row of b
+	none   operandKind = iota // the kernel has no such operand
+	matrix                    // a row for each row of b
+	single                    // a single row
+	column                    // a number for each row of b
 )
 
-// A rowBlock is a block of columns that a row kernel computes at once. In each row, vector v of the
-// block has vectors[v] float64.
+// A rowBlock describes a block of columns that a row kernel processes together. In each row, vector v
+// of the block contains vectors[v] numbers.
 type rowBlock struct {
 	columns int
 	vectors []int
 }
 
-// rowKernels lists the row kernels in the order of their numbers.
+// rowKernels lists the row kernels in the order of their indices.
 var rowKernels = []rowKernel{
 	{"rowScale", "y_i = a_i·b_i for a column a", matrix, column, none},
 	{"rowMul", "y_i = a_i ⊙ b_i", matrix, matrix, none},
@@ -190,29 +200,30 @@ var rowKernels = []rowKernel{
 	{"rowMulAdd", "y_i = a_i ⊙ b_i + c_i", matrix, matrix, matrix},
 	{"rowAddScaled", "y = y + Σ_i a_i·b_i for a column a", single, column, none},
 	{"rowAddMul", "y = y + Σ_i a_i ⊙ b_i", single, matrix, none},
-	{"rowAddDots", "y_i = y_i + a_i·b_i (dot product) for a column y; the number of rows is a multiple of four", column, matrix, none},
-	{"rowAddSums", "y_i = y_i + the sum of b_i for a column y; the number of rows is a multiple of four", column, none, none},
+	{"rowAddDots", "y_i = y_i + Σ_j a_ij·b_ij for a column y; the number of rows must be a multiple of four", column, matrix, none},
+	{"rowAddSums", "y_i = y_i + Σ_j b_ij for a column y; the number of rows must be a multiple of four", column, none, none},
 }
 
-// numbers returns the Go file with the numbers of the elementwise kernels and the row kernels.
-func numbers() string {
-	text := "package kernel\n\n// Numbers of the elementwise kernels.\nconst (\n"
+// indices returns the text of the Go file that defines constants for the indices of the elementwise
+// kernels and the row kernels.
+func indices() string {
+	text := "package kernel\n\n// Indices of the elementwise kernels of an instruction set.\nconst (\n"
 	for i, k := range elementwiseKernels {
 		text += fmt.Sprintf("%s = %d // %s\n", k.name, i, k.doc)
 	}
-	text += ")\n\n// Numbers of the row kernels. The index i denotes row i of an operand, or number i of a column.\nconst (\n"
+	text += ")\n\n// Indices of the row kernels. In the formulas, x_i is row i of the operand x, or element i if x is a column.\nconst (\n"
 	for i, k := range rowKernels {
 		text += fmt.Sprintf("%s = %d // %s\n", k.name, i, k.doc)
 	}
 	return goFile(text + ")\n")
 }
 
-// tables returns the Go file that lists the kernels of each of the given instruction sets. The list
-// of an instruction set includes the transpose kernels of the instruction sets after it, which are
-// for matrices with fewer rows.
+// tables returns the text of the Go file that lists the kernels of each of the given instruction
+// sets. Each list also contains the transpose kernels of the later instruction sets, because these
+// kernels transpose matrices with fewer rows.
 func tables(sets []*isa) string {
-	text := "//go:build !purego\n\npackage kernel\n\n// kernelSets lists the kernels of each level. A tileKernel is {rows, vectors, number}, and a transposeKernel\n// is {rows, number}.\nvar kernelSets = [levels]*kernelSet{\n"
-	number := 0 // number of the next tile kernel
+	text := "//go:build !purego\n\npackage kernel\n\n// kernelSets lists the kernels of each instruction set. The fields of a tileKernel are {rows, vectors, index}, and\n// the fields of a transposeKernel are {rows, index}.\nvar kernelSets = [levels]*kernelSet{\n"
+	index := 0 // index of the next tile kernel
 	for i, a := range sets {
 		text += fmt.Sprintf("level%s: {\nelementwise: %d, peak: %d, peakSums: %d,\n", a.name, i*len(elementwiseKernels), i, a.peakSums)
 		text += "transposes: []transposeKernel{"
@@ -226,8 +237,8 @@ func tables(sets []*isa) string {
 				if n == 0 || shapes[n-1].rows != s.rows {
 					text += "\n"
 				}
-				text += fmt.Sprintf("{%d, %d, %d}, ", s.rows, s.vectors, number)
-				number++
+				text += fmt.Sprintf("{%d, %d, %d}, ", s.rows, s.vectors, index)
+				index++
 			}
 			text += "\n}),\n"
 		}

@@ -1,18 +1,18 @@
 // Command asmgen generates the SIMD kernels of package linalg/internal/kernel, which are functions in
-// Go assembly, and the Go tables of their numbers. Run it in the directory of package kernel or in
-// this directory:
+// Go assembly. It also generates Go files that list the kernels and define their indices. Run it in
+// the directory of package kernel or in this directory:
 //
 //	go generate
 //
 // A test fails if the checked-in files differ from the output.
 //
-// Start with kernels.go, which lists all kernels and the instruction sets AVX-512, AVX2 and NEON.
-// The file writer.go formats instructions. The file functions.go contains the exponential, the
-// logarithm and functions derived from them, written in the operations that elementwise.go declares.
+// Start with kernels.go, which lists all kernels and the instruction sets AVX-512, AVX2 and NEON. The
+// file writer.go formats instructions. The file elementwise.go declares operations on vectors, and
+// functions.go uses these operations to compute the exponential, the logarithm and related functions.
 // The files amd64*.go and arm64*.go generate the kernels of each architecture.
 //
-// Kernels access their arguments by the names of Go fields. The Go compiler writes the offsets of
-// the fields to go_asm.h, which the assembly includes.
+// Assembly code refers to the arguments of a kernel by the names of Go struct fields. The Go compiler
+// writes the offsets of the fields to go_asm.h, which the assembly files include.
 package main
 
 import (
@@ -22,10 +22,10 @@ import (
 
 //go:generate go run .
 
-// files returns the contents of the generated files of package kernel by file name.
+// files returns the contents of the generated files of package kernel, by file name.
 func files() map[string]string {
 	return map[string]string{
-		"numbers.go": numbers(),
+		"indices.go": indices(),
 
 		"tables_amd64.go":     tables(amd64),
 		"tiles_amd64.s":       amd64Tiles(),
@@ -43,7 +43,8 @@ func files() map[string]string {
 	}
 }
 
-// dir is the directory of package kernel relative to itself and to the directory of this command.
+// dir is the path of package kernel, relative to the directory of this command. The path is also
+// valid in the directory of package kernel.
 const dir = "../kernel/"
 
 func main() {

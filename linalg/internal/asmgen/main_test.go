@@ -25,8 +25,8 @@ func TestCheckedInFilesAreTheOutputOfTheGenerator(t *testing.T) {
 }
 
 // TestKernelsChangeNoPointerArgument checks that the only arguments that kernels change are counters.
-// A changed pointer may be invalid, and the garbage collector may scan the arguments when a kernel has
-// returned.
+// The garbage collector may scan the arguments after a kernel has returned, and a changed pointer
+// might be invalid.
 func TestKernelsChangeNoPointerArgument(t *testing.T) {
 	found := map[string]bool{}
 	for name, text := range files() {
@@ -38,12 +38,12 @@ func TestKernelsChangeNoPointerArgument(t *testing.T) {
 		}
 	}
 	if !found["transposeArgs_done"] || !found["tileArgs_left"] {
-		t.Errorf("the destinations found are %v, want transposeArgs_done and tileArgs_left among them", found)
+		t.Errorf("the regular expression finds the arguments %v, but not both transposeArgs_done and tileArgs_left", found)
 	}
 }
 
-// TestWordsMatchTheirComments checks WORD directives, which contain the codes of instructions that Go's
-// assembler lacks. For each code, the output of GNU's disassembler must equal the comment.
+// TestWordsMatchTheirComments checks the WORD directives, which contain the codes of instructions
+// that Go's assembler lacks. For each code, the output of GNU's disassembler must equal the comment.
 func TestWordsMatchTheirComments(t *testing.T) {
 	var code bytes.Buffer
 	var comments []string
@@ -58,7 +58,7 @@ func TestWordsMatchTheirComments(t *testing.T) {
 		}
 	}
 	if len(comments) < 500 {
-		t.Fatalf("the generated files contain %d words, want at least 500", len(comments))
+		t.Fatalf("the generated files contain %d WORD directives, want at least 500", len(comments))
 	}
 	disassembler, err := exec.LookPath("aarch64-linux-gnu-objdump")
 	if err != nil {
@@ -74,11 +74,11 @@ func TestWordsMatchTheirComments(t *testing.T) {
 	}
 	lines := regexp.MustCompile(`(?m)^ *[0-9a-f]+:\t[0-9a-f]{8} \t(.*)$`).FindAllStringSubmatch(string(out), -1)
 	if len(lines) != len(comments) {
-		t.Fatalf("the output of the disassembler has %d lines, want %d, one for each word", len(lines), len(comments))
+		t.Fatalf("the disassembler prints %d lines, want %d (one for each WORD directive)", len(lines), len(comments))
 	}
 	for i, m := range lines {
 		if got := strings.ReplaceAll(m[1], "\t", " "); got != comments[i] {
-			t.Errorf("the disassembler decodes a word as %q, but its comment is %q", got, comments[i])
+			t.Errorf("the disassembler prints %q for a WORD directive, but its comment is %q", got, comments[i])
 		}
 	}
 }

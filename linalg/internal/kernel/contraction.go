@@ -18,7 +18,7 @@ type Contraction[T Float] struct {
 	Rows, Cols, Steps, Groups int
 
 	C                    []T // element (i, j) of C_g is C[CStart + g·CGroup + i·CRow + j]
-	CStart, CRow, CGroup int // CGroup is the only stride that may be negative
+	CStart, CRow, CGroup int // only CGroup may be negative
 
 	A           []T // element (i, p) of A_s is A[Segments[s].A + i·ARow + p·AStep]
 	ARow, AStep int
@@ -75,7 +75,7 @@ func (c *Contraction[T]) check() {
 	empty := c.Steps <= 0 || len(c.Segments) == 0
 	if min(c.CRow, c.ARow, c.AStep, c.BStep, c.BGroup) < 0 || firstC < 0 || lastC >= len(c.C) ||
 		!empty && (lastA >= len(c.A) || lastB >= len(c.B)) || c.Bias != nil && len(c.Bias) < c.Rows {
-		panic(fmt.Sprintf("linalg: Contraction: %d groups of [%d×%d], %d steps, %d segments do not fit C of %d elements, A of %d, B of %d, bias of %d",
+		panic(fmt.Sprintf("linalg: Contraction: an operand is too short or a stride is negative: %d groups [%d×%d], %d steps, %d segments; C has %d elements, A %d, B %d, the bias %d",
 			c.Groups, c.Rows, c.Cols, c.Steps, len(c.Segments), len(c.C), len(c.A), len(c.B), len(c.Bias)))
 	}
 }

@@ -2,8 +2,8 @@
 
 package kernel
 
-// The functions below are implemented in the generated assembly. Each runs the kernel with the given
-// number.
+// The generated assembly implements the functions below. Each function runs the kernel with the given
+// index.
 
 //go:noescape
 func callElementwise(kernel int, args *elementwiseArgs)

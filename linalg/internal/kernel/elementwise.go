@@ -6,8 +6,9 @@ import (
 )
 
 // The elementwise functions in this file implement the functions of package linalg with the same
-// names. Their plain loops define the results. The first operand receives the result and may be one
-// of the other operands. A function panics if another operand is shorter than the first.
+// names. The plain Go loops define the results, but SIMD kernels for float32 may round
+// differently. The first operand receives the result and may be one of the other operands. A function
+// panics if another operand is shorter than the first.
 
 // elementwiseArgs holds the arguments of an elementwise kernel. The kernel writes its result to y.
 // The kernel of SoftplusSigmoid also writes b, and the kernel of Adamax also writes b and c.
@@ -18,7 +19,7 @@ type elementwiseArgs struct {
 	beta1, rest1, beta2, rate, epsilon float32 // used only by Adamax; rest1 = 1 − β₁
 }
 
-// elementwise runs the SIMD kernel with the given number if T is float32 and SIMD kernels are in
+// elementwise runs the SIMD kernel with the given index if T is float32 and SIMD kernels are in
 // use. It reports whether it ran the kernel. Operands that the kernel does not use are nil.
 func elementwise[T Float](kernel int, y, a, b, c []T, s T) bool {
 	if !SIMD32[T]() {
@@ -101,15 +102,15 @@ func AddConst[T Float](y, a []T, s T) {
 
 // A Function is a function of one number, which Apply computes for each element of a slice.
 type Function struct {
-	kernel int // number of the SIMD kernel, or noKernel
+	kernel int // index of the SIMD kernel, or noKernel
 	plain  func(x float64) float64
 }
 
 const noKernel = -1
 
-// The SIMD kernels of these functions compute float32 with an error of at most 2.5 units in the last
-// place. Without a SIMD kernel, the functions compute in float64 and round the result once. Tanh has
-// no SIMD kernel because only float64 models use it.
+// The SIMD kernels of these functions compute in float32, with an error of at most 2.5 units in the
+// last place. Without a SIMD kernel, the functions compute in float64 and round the result once.
+// Tanh has no SIMD kernel because only float64 models use it.
 var (
 	Exp      = Function{opExp, math.Exp}
 	Log      = Function{opLog, math.Log}
@@ -169,10 +170,11 @@ func Adamax[T Float](p, m, u, g []T, beta1, beta2, rate, epsilon T) {
 // tail is the value of |x| above which softplus and sigmoid treat e^−|x|, less than 2⁻⁶³, as zero.
 //
 // The reason is speed. The logits of pixels that are never white fall below −87, where e^−|x| is a
-// subnormal float32. Intel processors compute slowly with subnormal numbers: an epoch of a trained
-// model took twice as long as its first epoch. Slightly larger values become subnormal in the next
-// layer, so the threshold has a large margin. The table counts subnormal operands of contractions in
-// a training step of mnist/results/vae.safetensors on the first 100 training images:
+// subnormal float32. Intel processors compute slowly with subnormal numbers, so an epoch of a
+// trained model took twice as long as its first epoch. Slightly larger values become subnormal in
+// the next layer, so the threshold has a large margin. The table shows how many operands of
+// contractions are subnormal in a training step of mnist/results/vae.safetensors on the first 100
+// training images:
 //
 //	threshold of e^−|x|   left operands, of 7.1 million   right operands, of 22.7 million
 //	none                               5,518                           20,848

@@ -367,7 +367,7 @@ compute:
 	VFMADD231PS Z5, Z6, Z1
 	VADDPS Z4, Z1, Z1
 	VFMADD231PS.BCST k3f317218<>+0(SB), Z3, Z1
-	// log ∞ = ∞, log 0 = −∞, and the logarithm of a negative number or NaN is NaN.
+	// log ∞ = ∞, log 0 = −∞, and the logarithm of NaN or of a negative number is NaN.
 	VBROADCASTSS k7f800000<>+0(SB), Z5
 	VCMPPS.BCST $29, k7f800000<>+0(SB), Z0, K2
 	VMOVAPS Z5, K2, Z1
@@ -1103,7 +1103,7 @@ compute:
 	VADDPS Y4, Y1, Y1
 	VBROADCASTSS k3f317218<>+0(SB), Y14
 	VFMADD231PS Y14, Y3, Y1
-	// log ∞ = ∞, log 0 = −∞, and the logarithm of a negative number or NaN is NaN.
+	// log ∞ = ∞, log 0 = −∞, and the logarithm of NaN or of a negative number is NaN.
 	VBROADCASTSS k7f800000<>+0(SB), Y5
 	VBROADCASTSS k7f800000<>+0(SB), Y14
 	VCMPPS $29, Y14, Y0, Y14

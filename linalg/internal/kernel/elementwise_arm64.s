@@ -33,7 +33,7 @@ compute:
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// At most three elements are left, one after the other. R6 is the number of elements left minus 4.
+	// Compute the last elements, at most three, one by one. R6 is the number of elements left minus 4.
 partial:
 	CMP $-4, R6
 	BEQ done
@@ -68,7 +68,7 @@ compute:
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// At most three elements are left, one after the other. R6 is the number of elements left minus 4.
+	// Compute the last elements, at most three, one by one. R6 is the number of elements left minus 4.
 partial:
 	CMP $-4, R6
 	BEQ done
@@ -103,7 +103,7 @@ compute:
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// At most three elements are left, one after the other. R6 is the number of elements left minus 4.
+	// Compute the last elements, at most three, one by one. R6 is the number of elements left minus 4.
 partial:
 	CMP $-4, R6
 	BEQ done
@@ -138,7 +138,7 @@ compute:
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// At most three elements are left, one after the other. R6 is the number of elements left minus 4.
+	// Compute the last elements, at most three, one by one. R6 is the number of elements left minus 4.
 partial:
 	CMP $-4, R6
 	BEQ done
@@ -175,7 +175,7 @@ compute:
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// At most three elements are left, one after the other. R6 is the number of elements left minus 4.
+	// Compute the last elements, at most three, one by one. R6 is the number of elements left minus 4.
 partial:
 	CMP $-4, R6
 	BEQ done
@@ -211,7 +211,7 @@ compute:
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// At most three elements are left, one after the other. R6 is the number of elements left minus 4.
+	// Compute the last elements, at most three, one by one. R6 is the number of elements left minus 4.
 partial:
 	CMP $-4, R6
 	BEQ done
@@ -245,7 +245,7 @@ compute:
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// At most three elements are left, one after the other. R6 is the number of elements left minus 4.
+	// Compute the last elements, at most three, one by one. R6 is the number of elements left minus 4.
 partial:
 	CMP $-4, R6
 	BEQ done
@@ -323,7 +323,7 @@ compute:
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// At most three elements are left, one after the other. R6 is the number of elements left minus 4.
+	// Compute the last elements, at most three, one by one. R6 is the number of elements left minus 4.
 partial:
 	CMP $-4, R6
 	BEQ done
@@ -408,7 +408,7 @@ compute:
 	WORD $0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
 	FMOVQ 48(R7), F30
 	VFMLA V30.S4, V3.S4, V1.S4
-	// log ∞ = ∞, log 0 = −∞, and the logarithm of a negative number or NaN is NaN.
+	// log ∞ = ∞, log 0 = −∞, and the logarithm of NaN or of a negative number is NaN.
 	FMOVQ 448(R7), F5
 	FMOVQ 448(R7), F30
 	WORD $0x6e3ee41f // fcmge v31.4s, v0.4s, v30.4s
@@ -426,7 +426,7 @@ compute:
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// At most three elements are left, one after the other. R6 is the number of elements left minus 4.
+	// Compute the last elements, at most three, one by one. R6 is the number of elements left minus 4.
 partial:
 	CMP $-4, R6
 	BEQ done
@@ -507,7 +507,7 @@ compute:
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// At most three elements are left, one after the other. R6 is the number of elements left minus 4.
+	// Compute the last elements, at most three, one by one. R6 is the number of elements left minus 4.
 partial:
 	CMP $-4, R6
 	BEQ done
@@ -614,7 +614,7 @@ compute:
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// At most three elements are left, one after the other. R6 is the number of elements left minus 4.
+	// Compute the last elements, at most three, one by one. R6 is the number of elements left minus 4.
 partial:
 	CMP $-4, R6
 	BEQ done
@@ -730,7 +730,7 @@ compute:
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// At most three elements are left, one after the other. R6 is the number of elements left minus 4.
+	// Compute the last elements, at most three, one by one. R6 is the number of elements left minus 4.
 partial:
 	CMP $-4, R6
 	BEQ done
@@ -767,7 +767,7 @@ compute:
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// At most three elements are left, one after the other. R6 is the number of elements left minus 4.
+	// Compute the last elements, at most three, one by one. R6 is the number of elements left minus 4.
 partial:
 	CMP $-4, R6
 	BEQ done
@@ -826,7 +826,7 @@ compute:
 	ADD $16, R5
 	SUBS $4, R6
 	BGE loop
-	// At most three elements are left, one after the other. R6 is the number of elements left minus 4.
+	// Compute the last elements, at most three, one by one. R6 is the number of elements left minus 4.
 partial:
 	CMP $-4, R6
 	BEQ done

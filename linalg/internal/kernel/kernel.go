@@ -1,9 +1,9 @@
 // Package kernel implements the loops of package linalg. Its functions operate on slices, check
 // bounds and run on the calling goroutine. No other package uses unsafe.
 //
-// Each loop exists twice: in plain Go, which defines its result and runs on every machine, and as a
-// SIMD kernel, an assembly function that the program in ../asmgen generates. A Go function selects
-// one of the two:
+// Each loop exists twice. The loop in plain Go defines the result and runs on every machine. The
+// SIMD kernel is an assembly function, which the program in ../asmgen generates. A Go function
+// selects one of the two:
 //
 //	func Add[T Float](y, a, b []T) {
 //		a, b = a[:len(y)], b[:len(y)] // because the assembly does not check bounds
@@ -13,10 +13,10 @@
 //		for i := range y { … }
 //	}
 //
-// Start with contraction.go, the matrix products of dense layers and convolutions, and tiles.go,
-// which divides them into tiles that fit into the vector registers. The file elementwise.go contains
-// elementwise functions, rows.go contains loops over the rows of matrices, and level.go selects the
-// instruction set.
+// Start with contraction.go, which defines the matrix products of dense layers and convolutions.
+// The file tiles.go divides these products into tiles that fit into the vector registers. The
+// file elementwise.go contains elementwise functions, rows.go contains loops over the rows of
+// matrices, and level.go selects the instruction set.
 //
 // In float32 all instruction sets give the same bits, because they perform the same operations in
 // the same order and fuse the same multiplications and additions. Plain Go rounds differently,

@@ -22,7 +22,7 @@ func onEachLevel(t *testing.T, f func(t *testing.T)) {
 	})
 }
 
-// random is the number of random cases in a test. It is smaller with -short, for emulators.
+// random is the number of random cases in a test. Emulators are slow, so -short reduces it.
 var random = 400
 
 func TestMain(m *testing.M) {
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// withLevel calls f while level l is in use.
+// withLevel selects level l, calls f and restores the previous level.
 func withLevel(l int, f func()) {
 	defer func(best int) { level = best }(level)
 	level = l
@@ -49,8 +49,8 @@ func normals(rng *rand.Rand, n int) []float32 {
 	return x
 }
 
-// randomContraction returns a random contraction. The sizes are close to multiples of tile sizes, rows
-// and groups may have gaps between them, and options are set at random.
+// randomContraction returns a random contraction. Its sizes are close to multiples of the tile sizes,
+// and rows and groups may be separated by gaps. Groups, segments, bias and Add are chosen at random.
 func randomContraction(rng *rand.Rand) Contraction[float32] {
 	sizes := []int{1, 2, 3, 4, 4, 5, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 20, 23, 24, 25, 31, 32, 33, 36, 47, 48, 49, 52, 63, 64, 65, 100}
 	pick := func() int { return sizes[rng.IntN(len(sizes))] }
@@ -80,7 +80,7 @@ func randomContraction(rng *rand.Rand) Contraction[float32] {
 	return c
 }
 
-// double returns c in float64, with f applied to each element of its operands.
+// double returns a copy of c in float64. It applies f to each element of the operands.
 func double(c Contraction[float32], f func(float64) float64) Contraction[float64] {
 	convert := func(x []float32) []float64 {
 		var y []float64
@@ -103,7 +103,8 @@ func describe(c Contraction[float32]) string {
 }
 
 // TestTilesOfEverySizeMatchPlainGo checks contractions whose sizes are close to multiples of tile and
-// vector sizes. The elements are small integers, so sums are exact and SIMD gives the bits of plain Go.
+// vector sizes. The elements are small integers, so sums are exact, and SIMD and plain Go give the same
+// bits.
 func TestTilesOfEverySizeMatchPlainGo(t *testing.T) {
 	var rows, cols []int
 	for n := range 53 {
@@ -185,7 +186,7 @@ func TestTilesAreWithinRoundingErrorOfFloat64(t *testing.T) {
 			}
 			for i, in := range inside {
 				if !in && c.C[i] != before[i] {
-					t.Fatalf("%s: element %d, which is not an element of a C_g, has changed", describe(c), i)
+					t.Fatalf("%s: element %d is outside the matrices C_g, but Run changed it", describe(c), i)
 				}
 			}
 		}
@@ -198,7 +199,7 @@ func TestTilesAreWithinRoundingErrorOfFloat64(t *testing.T) {
 func TestSoftplusAndSigmoidArePositiveFromMinus44(t *testing.T) {
 	check := func(t *testing.T, name string, at, below float64) {
 		if at < math.Exp(-44.001) || below != 0 {
-			t.Errorf("%s is %v at −44 and %v at the next number below, want about e⁻⁴⁴ and 0", name, at, below)
+			t.Errorf("%s is %v at −44 and %v at the next smaller number, want about e⁻⁴⁴ and 0", name, at, below)
 		}
 	}
 	check(t, "Softplus in plain Go", Softplus.plain(-44), Softplus.plain(math.Nextafter(-44, -50)))
@@ -230,8 +231,8 @@ func TestSoftplusSigmoidMatchesBothFunctionsInPlainGo(t *testing.T) {
 	}
 }
 
-// TestAllInstructionSetsGiveTheSameBits computes a hash of the results of contractions and elementwise
-// functions. The hash is the same for all instruction sets and machines.
+// TestAllInstructionSetsGiveTheSameBits checks a hash of the results of contractions and elementwise
+// functions. The hash must be the same for all instruction sets and machines.
 func TestAllInstructionSetsGiveTheSameBits(t *testing.T) {
 	const want = "4d542bd3efb267d3"
 	onEachLevel(t, func(t *testing.T) {
@@ -240,7 +241,7 @@ func TestAllInstructionSetsGiveTheSameBits(t *testing.T) {
 			for _, v := range x {
 				bits := math.Float32bits(v)
 				if v != v {
-					bits = 0x7fc00000 // processors return different NaNs
+					bits = 0x7fc00000 // the bits of NaN differ between processors
 				}
 				h.Write([]byte{byte(bits), byte(bits >> 8), byte(bits >> 16), byte(bits >> 24)})
 			}
@@ -251,7 +252,7 @@ func TestAllInstructionSetsGiveTheSameBits(t *testing.T) {
 			c.Run()
 			add(c.C)
 		}
-		// The operands x contain each sign and exponent, with random fractions.
+		// The numbers x contain each sign and exponent, with random fractions.
 		x := make([]float32, 0, 4*256*8)
 		for bits := range uint32(4 * 256 * 8) {
 			x = append(x, math.Float32frombits(bits<<19|rng.Uint32()>>13))
@@ -295,8 +296,8 @@ func TestTilesPropagateNaNAndInfinity(t *testing.T) {
 	})
 }
 
-// elementwiseFunctions contains the elementwise functions that have SIMD kernels, with a common
-// signature.
+// elementwiseFunctions contains the elementwise functions that have SIMD kernels, converted to a
+// common signature.
 var elementwiseFunctions = map[string]func(y, a, b, c []float32){
 	"Add":             func(y, a, b, c []float32) { Add(y, a, b) },
 	"Sub":             func(y, a, b, c []float32) { Sub(y, a, b) },
@@ -317,7 +318,7 @@ var elementwiseFunctions = map[string]func(y, a, b, c []float32){
 func TestElementwiseKernelsMatchPlainGo(t *testing.T) {
 	onEachLevel(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(4, uint64(level)))
-		for _, name := range slices.Sorted(maps.Keys(elementwiseFunctions)) { // the order and so the random inputs are the same in each run
+		for _, name := range slices.Sorted(maps.Keys(elementwiseFunctions)) { // sorted, so that the random inputs are the same in each run
 			f := elementwiseFunctions[name]
 			for n := range 70 {
 				offset := rng.IntN(17) // most vectors are not aligned
@@ -339,7 +340,7 @@ func TestElementwiseKernelsMatchPlainGo(t *testing.T) {
 				got, want := run(level, x), run(levelNone, x)
 				for i := range want {
 					if d := math.Abs(float64(got[i] - want[i])); !(d <= 1e-6*(1+math.Abs(float64(want[i])))) {
-						t.Fatalf("%s of %d elements: element %d is %v, want %v", name, n, i, got[i], want[i])
+						t.Fatalf("%s of %d elements: element %d is %v, want %v as in plain Go", name, n, i, got[i], want[i])
 					}
 				}
 			}
@@ -357,7 +358,7 @@ func ulps(got float32, want float64) float64 {
 		}
 		return math.Inf(1)
 	case math.IsInf(float64(w), 0) || math.IsInf(float64(got), 0):
-		// An infinity equals the largest finite numbers of the same sign.
+		// Treat an infinity and the largest finite numbers of the same sign as equal.
 		large := func(x float64) bool { return math.Abs(x) > math.MaxFloat32*(1-0x1p-22) }
 		if got == w || large(want) && large(float64(got)) && (got > 0) == (w > 0) {
 			return 0
@@ -370,7 +371,7 @@ func ulps(got float32, want float64) float64 {
 }
 
 func TestTranscendentalFunctionsAreAccurateEverywhere(t *testing.T) {
-	// x contains every 8209th float32, which includes each exponent, and all special values.
+	// x contains all special values and every 8209th float32, so that each exponent occurs.
 	step := uint64(8209)
 	if testing.Short() {
 		step = 131101
@@ -414,13 +415,13 @@ func TestTranscendentalFunctionsAreAccurateEverywhere(t *testing.T) {
 				}
 			}
 			if worst > f.ulps {
-				t.Errorf("%s(%v) is off by %.3g units in the last place, want at most %v", f.name, where, worst, f.ulps)
+				t.Errorf("%s(%v) has an error of %.3g units in the last place, want at most %v", f.name, where, worst, f.ulps)
 			}
-			t.Logf("%s: %.3f units in the last place at most", f.name, worst)
+			t.Logf("%s: the largest error is %.3f units in the last place", f.name, worst)
 			if other, ok := results[f.name]; ok {
 				for i := range y {
 					if math.Float32bits(y[i]) != math.Float32bits(other[i]) && y[i] == y[i] {
-						t.Fatalf("%s(%v): AVX2 returns %v, AVX-512 %v", f.name, x[i], other[i], y[i])
+						t.Fatalf("%s(%v): AVX2 returns %v, but AVX-512 returns %v", f.name, x[i], other[i], y[i])
 					}
 				}
 			}
@@ -430,8 +431,8 @@ func TestTranscendentalFunctionsAreAccurateEverywhere(t *testing.T) {
 }
 
 // TestRowKernelsAreBitIdenticalToPlainGo checks the functions of rows.go. Row lengths are close to
-// multiples of vectors and column blocks, row strides may be zero or larger than a row, and results
-// may overwrite an operand.
+// multiples of the sizes of vectors and column blocks. Row strides may be zero or larger than a row,
+// and the result may overwrite an operand.
 func TestRowKernelsAreBitIdenticalToPlainGo(t *testing.T) {
 	onEachLevel(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(5, 1))
@@ -484,7 +485,7 @@ func TestRowKernelsAreBitIdenticalToPlainGo(t *testing.T) {
 				withLevel(levelNone, func() { f(want, a, b, c) })
 				for i := range want {
 					if math.Float64bits(got[i]) != math.Float64bits(want[i]) && (got[i] == got[i] || want[i] == want[i]) {
-						t.Fatalf("%s, %d rows of %d numbers: element %d is %v, want %v", name, rows, n, i, got[i], want[i])
+						t.Fatalf("%s, %d rows of %d numbers: element %d is %v, want %v as in plain Go", name, rows, n, i, got[i], want[i])
 					}
 				}
 			}
@@ -505,7 +506,7 @@ func TestRowKernelsCheckBounds(t *testing.T) {
 
 func TestAdamaxChecksBounds(t *testing.T) {
 	onEachLevel(t, func(t *testing.T) {
-		for short := 1; short < 4; short++ { // the length of operand 0 is the number of elements
+		for short := 1; short < 4; short++ { // operand 0 determines the number of elements
 			var m [4][]float32
 			for i := range m {
 				m[i] = make([]float32, 20)
@@ -549,19 +550,19 @@ func TestHVAESIMDSelectsTheLevel(t *testing.T) {
 		{"", arm, levelNEON}, {"neon", arm, levelNEON}, {"none", arm, levelNone}, {"", other, levelNone},
 	} {
 		if got, err := chooseLevel(c.name, c.available); got != c.want || err != nil {
-			t.Errorf("HVAE_SIMD=%s, available levels %v: level %s and error %v, want level %s", c.name, c.available, levelNames[got], err, levelNames[c.want])
+			t.Errorf("HVAE_SIMD=%s, available levels %v: chooseLevel returns %s and the error %v, want %s", c.name, c.available, levelNames[got], err, levelNames[c.want])
 		}
 	}
 	for _, name := range []string{"bogus", "AVX2", "avx2 ", "1", "avx512", "neon"} {
 		got, err := chooseLevel(name, older)
 		if got != levelAVX2 || err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", name)) || !strings.Contains(err.Error(), "it can be none, avx2, or unset") {
-			t.Errorf("HVAE_SIMD=%s: level %s and error %v, want avx2 and an error that lists the available levels", name, levelNames[got], err)
+			t.Errorf("HVAE_SIMD=%s: chooseLevel returns %s and the error %v, want avx2 and an error that lists the available levels", name, levelNames[got], err)
 		}
 	}
 }
 
 func TestContractionsCheckBounds(t *testing.T) {
-	fits := func() Contraction[float64] { // returns a contraction whose operands have the exact length
+	fits := func() Contraction[float64] { // returns a contraction whose operands have exactly the required length
 		c := Contraction[float64]{
 			Rows: 3, Cols: 5, Steps: 4, Groups: 2,
 			CStart: 1, CRow: 6, CGroup: 20, ARow: 10, AStep: 2, BStep: 7, BGroup: 30,

@@ -17,11 +17,12 @@ const (
 
 var levelNames = []string{"none", "avx2", "avx512", "neon"}
 
-// A kernelSet describes the SIMD kernels of one level. Each kind of kernel is numbered separately.
+// A kernelSet describes the SIMD kernels of one instruction set. The indices of elementwise, peak,
+// transpose and tile kernels refer to separate tables.
 type kernelSet struct {
-	elementwise int // number of the first elementwise kernel
-	peak        int // number of the kernel that measures the peak speed
-	peakSums    int // number of vectors of sums in this kernel
+	elementwise int // index of the first elementwise kernel
+	peak        int // index of the kernel that measures the peak speed
+	peakSums    int // number of vectors of sums in the peak kernel
 	transposes  []transposeKernel
 
 	lanes          int        // number of float32 in a vector
@@ -32,13 +33,14 @@ type kernelSet struct {
 	quad           tileLookup // tiles of one vector, which holds four columns of each of several groups
 }
 
-// level is the instruction set in use. The environment variable HVAE_SIMD contains its name. By default,
-// it is the best instruction set that the processor and the operating system support.
+// level is the instruction set in use. The environment variable HVAE_SIMD selects it by name. By
+// default, it is the best instruction set that the processor and the operating system support.
 var level, levelError = chooseLevel(os.Getenv("HVAE_SIMD"), available())
 
-// chooseLevel returns the instruction set with the given name from a list of available ones, best last.
-// If the name is empty, it returns the best instruction set. If the list does not contain the name, it
-// returns the best instruction set and an error.
+// chooseLevel returns the instruction set with the given name. The parameter available lists the
+// available instruction sets, best last. If the name is empty, chooseLevel returns the best
+// instruction set. If the list does not contain the name, it returns the best instruction set and an
+// error.
 func chooseLevel(name string, available []int) (l int, err error) {
 	best := available[len(available)-1]
 	if name == "" {
@@ -50,16 +52,16 @@ func chooseLevel(name string, available []int) (l int, err error) {
 			return l, nil
 		}
 	}
-	return best, fmt.Errorf("HVAE_SIMD is %q; on this machine it can be %s, or unset for the best SIMD instructions",
+	return best, fmt.Errorf("HVAE_SIMD is %q, but on this machine it can be %s, or unset for the best SIMD instructions",
 		name, strings.Join(names, ", "))
 }
 
 // Level returns the name of the instruction set in use. If HVAE_SIMD is not the name of an available
-// instruction set, the best available instruction set is in use, and Level returns an error too.
+// instruction set, the best available instruction set is in use, and Level also returns an error.
 func Level() (name string, err error) { return levelNames[level], levelError }
 
-// OnEachLevel calls f with the name of each available instruction set, while it is in use, from plain Go
-// to the best. It is for tests: no other goroutine may use package linalg during the call.
+// OnEachLevel selects each available instruction set in turn, from plain Go to the best, and calls f
+// with its name. It is for tests. During the call, no other goroutine may use package linalg.
 func OnEachLevel(f func(name string)) {
 	defer func(l int) { level = l }(level)
 	for _, level = range available() {
@@ -71,7 +73,8 @@ func OnEachLevel(f func(name string)) {
 type peakArgs struct{ rounds int }
 
 // Peak runs n rounds of a loop of independent multiply-adds in vector registers. It returns the
-// number of float32 operations, two for each multiply-add of a lane, or 0 without SIMD.
+// number of float32 operations, where a multiply-add of one lane counts as two. Without SIMD, Peak
+// returns 0.
 func Peak(n int) int {
 	s := kernelSets[level]
 	if s == nil {

@@ -7,7 +7,7 @@
 
 // These kernels are loops of independent multiply-adds; see the function Peak in level.go.
 
-// CX counts the rounds left.
+// CX is the number of rounds left.
 TEXT peakAVX512<>(SB), NOSPLIT, $0-16
 	MOVQ peakArgs_rounds(DI), CX
 	VPXORD Z0, Z0, Z0
@@ -41,7 +41,7 @@ loop:
 	VZEROUPPER
 	RET
 
-// CX counts the rounds left.
+// CX is the number of rounds left.
 TEXT peakAVX2<>(SB), NOSPLIT, $0-16
 	MOVQ peakArgs_rounds(DI), CX
 	VXORPS Y0, Y0, Y0

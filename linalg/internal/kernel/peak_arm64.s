@@ -7,7 +7,7 @@
 
 // This kernel is a loop of independent multiply-adds; see the function Peak in level.go.
 
-// R1 counts the rounds left.
+// R1 is the number of rounds left.
 TEXT peakNEON<>(SB), NOSPLIT, $0-16
 	MOVD peakArgs_rounds(R0), R1
 	VEOR V0.B16, V0.B16, V0.B16

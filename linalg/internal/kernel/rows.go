@@ -2,12 +2,13 @@ package kernel
 
 import "unsafe"
 
-// The functions in this file are the loops of broadcasting operations. An operand consists of a
-// slice and its strides: element (i, j) of a is a[i·ar + j·ac], where ac is 1 or 0. A stride of 0
-// repeats a row or a number. The column stride is 1 if there is no parameter for it.
+// The functions in this file implement the loops of broadcasting operations. An operand consists of a
+// slice and its strides: element (i, j) of a is a[i·ar + j·ac], where ac is 1 or 0. If ar is 0, all
+// rows are equal. If ac is 0, all elements of a row are equal. An operand without a parameter for the
+// column stride has column stride 1.
 //
-// The SIMD kernels are for float64. The functions are not inlined because the compiler then keeps
-// the operands in registers, which saves a third of the time for rows of ten numbers.
+// The SIMD kernels are for float64. The functions are not inlined, so that the compiler keeps the
+// operands in registers. This saves a third of the time for rows of ten numbers.
 
 // rowArgs holds the arguments of a row kernel.
 type rowArgs struct {
@@ -23,11 +24,11 @@ type rowOperand struct {
 }
 
 // minSIMD is the smallest number of elements worth a SIMD kernel. The call of a kernel takes as long
-// as about twenty elements in plain Go.
+// as about 20 elements in plain Go.
 const minSIMD = 20
 
-// operand returns the kernel argument for an operand s of rows × n elements. It panics if s is too
-// short or the row stride is negative, because the kernels do not check bounds.
+// operand returns the kernel argument for an operand [rows×n] with elements s[i·row + j·col]. It
+// panics if s is too short or row is negative, because the kernels do not check bounds.
 func operand[T Float](s []T, row, col, rows, n int) rowOperand {
 	if row < 0 {
 		panic("kernel: negative row stride")
@@ -36,8 +37,8 @@ func operand[T Float](s []T, row, col, rows, n int) rowOperand {
 	return rowOperand{pointer(s), 8 * row}
 }
 
-// MulAddRows sets y = a ⊙ b + c for a matrix y whose rows have n elements. A nil c means zero. The
-// function is slow if bc is 0 or, for a c that is not nil, if ac is 1 and cc is 0.
+// MulAddRows sets y = a ⊙ b + c for a matrix y with n columns. A nil c means zero. The function is
+// slow if bc = 0. It is also slow if ac = 1, cc = 0 and c is not nil.
 //
 //go:noinline
 func MulAddRows[T Float](y []T, n int, a []T, ar, ac int, b []T, br, bc int, c []T, cr, cc int) {
@@ -157,8 +158,8 @@ func AddSums[T Float](y []T, yr int, x []T, rows, n int) {
 	}
 }
 
-// AddMulRows sets y = y + Σ_i a_i ⊙ b_i, where a_i and b_i are rows as long as y and 0 ≤ i < rows.
-// If ac is 0, a_i is a number, and a pass over y adds four products a_i·b_i.
+// AddMulRows sets y = y + Σ_i a_i ⊙ b_i for 0 ≤ i < rows. The rows a_i and b_i have the length of y.
+// If ac is 0, a_i is a number, and each pass over y adds four products a_i·b_i.
 //
 //go:noinline
 func AddMulRows[T Float](y []T, a []T, ar, ac int, b []T, br, rows int) {
@@ -195,7 +196,7 @@ func AddMulRows[T Float](y []T, a []T, ar, ac int, b []T, br, rows int) {
 	}
 }
 
-// AddRows sets y = y + s·Σ_i x_i, where the rows x_i of x are as long as y and 0 ≤ i < rows.
+// AddRows sets y = y + s·Σ_i x_i for 0 ≤ i < rows. The rows x_i of x have the length of y.
 func AddRows[T Float](y []T, s T, x []T, rows int) {
 	number := [1]T{s}
 	if SIMD32[T]() { // the product of a row [1×rows] of equal numbers s with x

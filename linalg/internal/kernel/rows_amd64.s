@@ -872,7 +872,7 @@ block4:
 	VZEROUPPER
 	RET
 
-// y_i = y_i + a_i·b_i (dot product) for a column y; the number of rows is a multiple of four
+// y_i = y_i + Σ_j a_ij·b_ij for a column y; the number of rows must be a multiple of four
 TEXT rowAddDots<>(SB), NOSPLIT, $0-16
 	MOVQ DI, SI
 	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
@@ -976,7 +976,7 @@ store:
 	VZEROUPPER
 	RET
 
-// y_i = y_i + the sum of b_i for a column y; the number of rows is a multiple of four
+// y_i = y_i + Σ_j b_ij for a column y; the number of rows must be a multiple of four
 TEXT rowAddSums<>(SB), NOSPLIT, $0-16
 	MOVQ DI, SI
 	MOVQ (rowArgs_y+rowOperand_first)(SI), DI

@@ -790,7 +790,7 @@ rows2:
 block3:
 	RET
 
-// y_i = y_i + a_i·b_i (dot product) for a column y; the number of rows is a multiple of four
+// y_i = y_i + Σ_j a_ij·b_ij for a column y; the number of rows must be a multiple of four
 TEXT rowAddDots<>(SB), NOSPLIT, $0-16
 	MOVD (rowArgs_y+rowOperand_first)(R0), R1
 	MOVD (rowArgs_a+rowOperand_first)(R0), R2
@@ -897,7 +897,7 @@ store:
 	BNE rows
 	RET
 
-// y_i = y_i + the sum of b_i for a column y; the number of rows is a multiple of four
+// y_i = y_i + Σ_j b_ij for a column y; the number of rows must be a multiple of four
 TEXT rowAddSums<>(SB), NOSPLIT, $0-16
 	MOVD (rowArgs_y+rowOperand_first)(R0), R1
 	MOVD (rowArgs_a+rowOperand_first)(R0), R2

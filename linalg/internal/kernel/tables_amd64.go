@@ -4,8 +4,8 @@
 
 package kernel
 
-// kernelSets lists the kernels of each level. A tileKernel is {rows, vectors, number}, and a transposeKernel
-// is {rows, number}.
+// kernelSets lists the kernels of each instruction set. The fields of a tileKernel are {rows, vectors, index}, and
+// the fields of a transposeKernel are {rows, index}.
 var kernelSets = [levels]*kernelSet{
 	levelAVX512: {
 		elementwise: 0, peak: 0, peakSums: 12,

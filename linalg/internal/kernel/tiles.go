@@ -14,18 +14,18 @@ type tileArgs struct {
 	steps          int
 	segments       unsafe.Pointer
 	segmentCount   int
-	//lint:ignore U1000 a counter of kernels with too few registers
+	//lint:ignore U1000 the counter of quad tiles, which have too few registers
 	left  int // number of segments left
 	lanes int // number of columns of a partial tile
 	add   int // 1 to add to C, else 0
 }
 
-// A tileKernel holds the size of a tile, in rows and in vectors of columns, and the number of the
-// kernel for this size.
-type tileKernel struct{ rows, vectors, number int }
+// A tileKernel describes the kernel for tiles with the given numbers of rows and vectors. Its index
+// refers to the table of all tile kernels.
+type tileKernel struct{ rows, vectors, index int }
 
-// A tileLookup is a table of kernels. Element [r][v] is the tallest tile of v vectors that has at
-// most r rows.
+// A tileLookup is a table of kernels. Element [r][v] is the kernel for the tallest tile with v
+// vectors and at most r rows.
 type tileLookup [maxRows + 1][maxVectors + 1]tileKernel
 
 const maxRows, maxVectors = 16, 4
@@ -41,7 +41,7 @@ func newTileLookup(tiles []tileKernel) (t tileLookup) {
 	return t
 }
 
-// noBias is the bias of a contraction without bias.
+// noBias contains zeros. Tiles use it as their bias if the contraction has no bias.
 var noBias [maxRows]float32
 
 // tiles computes the contraction with SIMD kernels. It divides C into strips of columns, and strips
@@ -122,8 +122,8 @@ func (c *Contraction[T]) quads(args tileArgs, s *kernelSet, j int) {
 	}
 }
 
-// strip computes a strip of n vectors that starts at column j of group g. args is not a pointer
-// because storing pointers through it would move the contraction to the heap.
+// strip computes a strip of n vectors that starts at column j of group g. The parameter args is not
+// a pointer, because pointers stored through it would move the contraction to the heap.
 func (c *Contraction[T]) strip(args tileArgs, tiles *tileLookup, g, j, n int) {
 	args.b = unsafe.Pointer(&c.B[g*c.BGroup+j])
 	for i := 0; i < c.Rows; {
@@ -133,7 +133,7 @@ func (c *Contraction[T]) strip(args tileArgs, tiles *tileLookup, g, j, n int) {
 		if c.Bias != nil {
 			args.bias = unsafe.Pointer(&c.Bias[i])
 		}
-		callTile(k.number, &args)
+		callTile(k.index, &args)
 		i += k.rows
 	}
 }

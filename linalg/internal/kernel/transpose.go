@@ -6,8 +6,9 @@ import "unsafe"
 // src into bands of n rows, and each band into quads [n×4]. It transposes a quad into four rows of
 // dst. All strides and distances are in bytes.
 //
-// The kernel changes matrices and done, but not dst and src. Beyond the last matrix they could point
-// to unused memory, and a garbage collector that finds such a pointer aborts the program.
+// The kernel changes matrices and done, but not dst and src. After the last matrix, a changed pointer
+// could point to unused memory. If the garbage collector found such a pointer, it would abort the
+// program.
 type transposeArgs struct {
 	dst, src       unsafe.Pointer
 	dstRow, srcRow int // distances between rows
@@ -17,8 +18,9 @@ type transposeArgs struct {
 	done           int // distance of the current matrix from the first
 }
 
-// A transposeKernel holds the number of rows of a band and the number of the kernel for such bands.
-type transposeKernel struct{ rows, number int }
+// A transposeKernel describes the kernel that transposes bands with the given number of rows. Its
+// index refers to the table of all transpose kernels.
+type transposeKernel struct{ rows, index int }
 
 // Transpose transposes each of the consecutive matrices [rows×cols] in a and stores the results in
 // dst, one after the other. The length of a must be a multiple of rows·cols.
@@ -56,7 +58,7 @@ func transposeSIMD[T Float](k transposeKernel, dst, a []T, rows, cols int) {
 				}
 				args.dst, args.src = pointer(dst[lo+c[0]*rows+r[0]:]), pointer(a[lo+r[0]*cols+c[0]:])
 				args.bands, args.quads, args.matrices, args.done = r[1], c[1], min(chunk, len(a)-lo)/size, 0
-				callTranspose(k.number, &args)
+				callTranspose(k.index, &args)
 			}
 		}
 	}

@@ -2,7 +2,7 @@
 
 package kernel
 
-// Numbers of the elementwise kernels.
+// Indices of the elementwise kernels of an instruction set.
 const (
 	opAdd             = 0  // y = a + b
 	opSub             = 1  // y = a − b
@@ -20,7 +20,7 @@ const (
 	opAdamax          = 13 // a step of Adamax for parameters y, moving averages b and c and gradient a
 )
 
-// Numbers of the row kernels. The index i denotes row i of an operand, or number i of a column.
+// Indices of the row kernels. In the formulas, x_i is row i of the operand x, or element i if x is a column.
 const (
 	rowScale      = 0 // y_i = a_i·b_i for a column a
 	rowMul        = 1 // y_i = a_i ⊙ b_i
@@ -29,6 +29,6 @@ const (
 	rowMulAdd     = 4 // y_i = a_i ⊙ b_i + c_i
 	rowAddScaled  = 5 // y = y + Σ_i a_i·b_i for a column a
 	rowAddMul     = 6 // y = y + Σ_i a_i ⊙ b_i
-	rowAddDots    = 7 // y_i = y_i + a_i·b_i (dot product) for a column y; the number of rows is a multiple of four
-	rowAddSums    = 8 // y_i = y_i + the sum of b_i for a column y; the number of rows is a multiple of four
+	rowAddDots    = 7 // y_i = y_i + Σ_j a_ij·b_ij for a column y; the number of rows must be a multiple of four
+	rowAddSums    = 8 // y_i = y_i + Σ_j b_ij for a column y; the number of rows must be a multiple of four
 )
