@@ -83,7 +83,7 @@ func TestREADMEMatchesResults(t *testing.T) {
 	for _, r := range readResults[modeRow](t, "two-modes.jsonl") {
 		want := fmt.Sprintf("%6.3g %5d %10.3f %10.2f %12.2f %%\n", r.InvSqrtBeta0, r.K, r.ELBO, r.Variance, 100*r.ChangedMode)
 		if given := strings.Contains(string(b), want); given != slices.Contains([]int{4, 16, 64}, r.K) {
-			t.Errorf("gaussian/README.md must contain the lines for K = 4, 16 and 64; found the line %q: %v", want, given)
+			t.Errorf("gaussian/README.md must contain the lines for K = 4, 16 and 64 and no others; contains the line %q: %v", want, given)
 		}
 	}
 	// The numbers in the text.
@@ -119,12 +119,12 @@ func TestClaimsAboutFigure1aHold(t *testing.T) {
 	for _, d := range []int{1, 2, 3, 5, 11, 25, 51, 101, 201, 301} {
 		hvae, vb := in(rows, d, "hvae-k1"), in(rows, d, "vb")
 		if (vb.Err > hvae.Err) != (d > 51) {
-			t.Errorf("d = %d: the error is %v for VB and %v for HVAE; VB should be worse only if d > 51", d, vb.Err, hvae.Err)
+			t.Errorf("d = %d: the error is %v for VB and %v for HVAE, want a larger error of VB only if d > 51", d, vb.Err, hvae.Err)
 		}
 		for _, flow := range []string{"nf-k1", "nf-k30"} {
 			nf := in(rows, d, flow)
 			if d > 11 && !(nf.DeltaErr > vb.DeltaErr) || d > 1 && !(nf.SigmaErr > 100*max(hvae.SigmaErr, vb.SigmaErr)) {
-				t.Errorf("d = %d: %s has the errors %v of Δ and %v of σ; VB has %v and %v, and HVAE has %v of σ", d, flow, nf.DeltaErr, nf.SigmaErr, vb.DeltaErr, vb.SigmaErr, hvae.SigmaErr)
+				t.Errorf("d = %d: the errors of Δ and σ are %[3]v and %[4]v for %[2]s, and %[5]v and %[6]v for VB; the error of σ is %[7]v for HVAE", d, flow, nf.DeltaErr, nf.SigmaErr, vb.DeltaErr, vb.SigmaErr, hvae.SigmaErr)
 			}
 		}
 	}
