@@ -110,7 +110,7 @@ func CheckName(name string) error {
 	case strings.EqualFold(name, MNIST) || strings.EqualFold(name, Synthetic):
 		return fmt.Errorf("did you mean %s?", strings.ToLower(name))
 	case !validName.MatchString(name):
-		return errors.New("it must consist of 1 to 40 ASCII letters, digits, dots, hyphens and underscores")
+		return errors.New("a name has to consist of 1 to 40 ASCII letters, digits, dots, hyphens and underscores")
 	}
 	return nil
 }

@@ -10,9 +10,9 @@ import (
 	"hvae/linalg/random"
 )
 
-// A Param is a named parameter. A checkpoint stores it as a tensor with this name and Shape in
-// PyTorch's layout, in which images are flattened as (channel, row, column). The matrix Value has
-// the layout that the compute kernels need.
+// A Param is a named parameter. A checkpoint stores it as a tensor with this name and Shape. The
+// tensor has PyTorch's layout, in which images are flattened as (channel, row, column). The matrix
+// Value has the layout that the compute kernels need.
 type Param[T linalg.Float] struct {
 	*hvae.Param[T]
 	Shape []int // of the tensor
