@@ -258,7 +258,7 @@ func (b *browser) eval(expression string) string {
 	return string(r.Result.Value)
 }
 
-// text evaluates a JavaScript expression whose value is a string.
+// text evaluates a JavaScript expression in the page and returns its value, a string.
 func (b *browser) text(expression string) (s string) {
 	b.t.Helper()
 	if err := json.Unmarshal([]byte(b.eval(expression)), &s); err != nil {
@@ -267,7 +267,7 @@ func (b *browser) text(expression string) (s string) {
 	return s
 }
 
-// wait waits until a JavaScript expression is true.
+// wait waits until a JavaScript expression in the page is true.
 func (b *browser) wait(expression string) {
 	b.t.Helper()
 	for b.eval(expression) != "true" { // eval fails when the timeout ends the browser

@@ -71,7 +71,7 @@ func parse(args []string) (options, error) {
 	f.Func("d", "`dimension` d of the model, or several dimensions separated by commas (default 50);\nfigure 1 of the paper uses 1,2,3,5,11,25,51,101,201,301", list(&o.dims, "dimension", func(field string) (int, error) {
 		d, err := strconv.Atoi(field)
 		if err != nil || d < 1 || d > maxDims {
-			return 0, fmt.Errorf("%q is not a valid dimension: give a whole number from 1 to %d, or several separated by commas", field, maxDims)
+			return 0, fmt.Errorf("each dimension must be a whole number from 1 to %d, not %q", maxDims, field)
 		}
 		return d, nil
 	}))
@@ -111,7 +111,7 @@ func parse(args []string) (options, error) {
 		}
 		stray := slices.DeleteFunc(f.Given(), func(name string) bool { return slices.Contains(allowed, name) })
 		if len(stray) > 0 {
-			return options{}, command.UsageError("-two-modes cannot be combined with -%s: it allows only -%s", strings.Join(stray, ", -"), strings.Join(allowed, ", -"))
+			return options{}, command.UsageError("-two-modes cannot be combined with -%s: it allows only -%s", strings.Join(stray, ", -"), strings.Join(allowed[1:], ", -"))
 		}
 	}
 	return o, nil

@@ -102,7 +102,8 @@ func Read(name string, limit int64) ([]byte, error) {
 	return b, nil
 }
 
-// notRegular returns an error that describes what kind of file name is instead of a regular file.
+// notRegular returns the error for a file that is not regular. The error describes the kind of the
+// file.
 func notRegular(name string, mode fs.FileMode) error {
 	kind := map[fs.FileMode]string{fs.ModeDir: "a folder", fs.ModeSymlink: "a symbolic link", fs.ModeNamedPipe: "a pipe", fs.ModeSocket: "a socket"}[mode.Type()]
 	return fmt.Errorf("%s is %s, not a file", name, cmp.Or(kind, "a device"))

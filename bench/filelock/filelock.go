@@ -19,7 +19,7 @@ import (
 // ErrInUse is returned by Take if another process holds the lock.
 var ErrInUse = errors.New("in use by another process")
 
-// A Lock is a lock held by this process until it calls Release or ends.
+// A Lock is a lock held by this process, until Release is called or the process ends.
 type Lock struct{ file *os.File }
 
 // patience is how long Take retries. Another process may hold the lock for a moment, because it calls

@@ -118,8 +118,8 @@ type Outcome struct {
 	MLELogEvidence           float64 // log p(D) for the maximum-likelihood estimate
 }
 
-// Dataset returns the dataset with the given number (from 0) in d dimensions. It depends only on
-// these numbers, Points and Seed, so all methods are trained on the same datasets.
+// Dataset returns the dataset with the given number, from 0, in d dimensions. The result depends only
+// on d, the number, Points and Seed, so all methods are trained on the same datasets.
 func (c Config) Dataset(d, dataset int) Data {
 	return Draw(Truth(d), c.Points, random.Stream(c.Seed, "gaussian data", d, dataset))
 }

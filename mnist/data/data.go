@@ -123,9 +123,9 @@ func checkFolder(folder, name string) error {
 	case err == nil && !s.IsDir():
 		return fmt.Errorf("%s is not a folder: set -data or $HVAE_MNIST to the folder that contains the files", folder)
 	case errors.Is(err, fs.ErrNotExist) && strings.EqualFold(folder, Synthetic):
-		return fmt.Errorf("there is no folder %s: did you mean -data %s for built-in images?", folder, Synthetic)
+		return fmt.Errorf("there is no folder %s: did you mean %s, the name of the built-in images?", folder, Synthetic)
 	case errors.Is(err, fs.ErrNotExist) && name != MNIST:
-		return fmt.Errorf("there is no folder %s with the dataset %s: specify the folder of the original dataset with -data", folder, name)
+		return fmt.Errorf("there is no folder %s with the dataset %s: set -data to the folder that contains its files", folder, name)
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("there is no folder %s, as specified by -data or $HVAE_MNIST: create it to download MNIST into it, or use -data %s for built-in images", folder, Synthetic)
 	case err != nil:

@@ -44,7 +44,8 @@ func compressed(b []byte) []byte {
 	return out.Bytes()
 }
 
-// fileOf returns a file description with a digest, as for a file of MNIST, that matches contents.
+// fileOf returns the description of a file with the given name and contents. Like the description of
+// an MNIST file, it contains a digest.
 func fileOf(name string, contents []byte) file {
 	return file{name, fmt.Sprintf("%x", sha256.Sum256(contents))}
 }
@@ -318,10 +319,10 @@ func TestLoadDoesNotCreateAFolderThatTheUserNames(t *testing.T) {
 	for _, c := range []struct{ folder, variable, name, want string }{
 		{typo, "", "", "there is no folder " + typo},
 		{"", typo, "", "there is no folder " + typo},
-		{typo, "", "own", "there is no folder " + typo + " with the dataset own: specify the folder of the original dataset with -data"},
+		{typo, "", "own", "there is no folder " + typo + " with the dataset own: set -data to the folder that contains its files"},
 		{filepath.Join(file, "x"), "", "", "cannot read the data folder " + filepath.Join(file, "x") + ": "},
 		{file, "", "", file + " is not a folder"},
-		{"Synthetic", "", "", "did you mean -data synthetic"},
+		{"Synthetic", "", "", "did you mean synthetic"},
 	} {
 		t.Setenv("HVAE_MNIST", c.variable)
 		_, err := Load(t.Context(), c.folder, c.name, func(m string) { t.Error(m) })

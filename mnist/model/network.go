@@ -74,7 +74,7 @@ func newNetwork[T linalg.Float](c Config) *Network[T] {
 }
 
 // bind sets the parameters of the network to vars. If scratch is not nil, the backward pass
-// recomputes the leapfrog steps on it (hvae.Recompute).
+// recomputes the leapfrog steps on the tape scratch (hvae.Recompute).
 func (n *Network[T]) bind(vars []*ad.Var[T], scratch *ad.Tape[T]) {
 	if len(vars) != len(n.fields) {
 		panic(fmt.Sprintf("model: got %d parameters, but the model %v has %d", len(vars), n.config, len(n.fields)))
@@ -112,7 +112,8 @@ func (n *Network[T]) Flow(x *ad.Var[T]) *hvae.Flow[T] {
 // Encode returns the mean and the standard deviation [ℓ×B] of the variational prior q(z|x) for
 // images x [784×B]. The encoder has three convolutions with 16, 32 and 32 channels, a dense
 // layer of 450 units, and two dense output layers. Softplus follows every layer except the mean.
-// If its input is below −44, the standard deviation is zero and the ELBO −∞ (linalg.Softplus).
+// The softplus of an input below −44 is zero (linalg.Softplus). If the standard deviation is zero, the
+// ELBO is −∞.
 func (n *Network[T]) Encode(x *ad.Var[T]) (mean, std *ad.Var[T]) {
 	e := &n.encoder
 	h := ad.SoftplusInPlace(e.conv1.conv(&conv1, x))

@@ -22,8 +22,8 @@ const (
 	settingPrefix = "setting."        // settings in the metadata
 )
 
-// A State is the contents of state.safetensors. It contains everything except the data that is
-// needed to resume a training run: the current parameters, the averages of the optimiser, the
+// A State is the contents of state.safetensors. Together with the dataset, a State is sufficient to
+// resume a training run. It contains the current parameters, the averages of the optimiser, the
 // parameters of the best epoch, the settings, and the progress of the run.
 type State struct {
 	Settings map[string]string

@@ -86,8 +86,8 @@ const (
 	pitch = 6 // distance in dots between the left edges of adjacent letters
 )
 
-// write writes s with its top edge at y, centred below or above the digit whose left edge is at x.
-// The font must contain all letters of s.
+// write writes s below or above a digit. The top edge of s is at y, and the left edge of the digit is
+// at x. The text is centred on the digit. The font must contain all letters of s.
 func write(sheet *image.Gray, x, y int, s string) {
 	x += (side*scale - scale*(pitch*len(s)-1)) / 2
 	for row, line := range strings.Split(dots[1:], "\n") {

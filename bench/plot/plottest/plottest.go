@@ -35,7 +35,8 @@ type Series struct {
 // A Point is a position in pixels.
 type Point struct{ X, Y float64 }
 
-// A Bar is an error bar. A bar clipped at the bottom of the frame has no foot.
+// A Bar is an error bar. Foot is true if a short horizontal line marks its lower end, and false if the
+// bar is clipped at the bottom of the frame.
 type Bar struct {
 	X, Low, High float64
 	Foot         bool
