@@ -31,7 +31,7 @@ func explore(ctx context.Context, o options, stdout io.Writer) error {
 	}
 	server := http.Server{Handler: explorer(o.config.Seed), ReadHeaderTimeout: 10 * time.Second}
 	defer context.AfterFunc(ctx, func() { server.Close() })() // Close also ends active requests
-	fmt.Fprintf(stdout, "serving http://%s/ until Ctrl-C\n", l.Addr())
+	fmt.Fprintf(stdout, "serving http://%s/; press Ctrl-C to stop\n", l.Addr())
 	if err := server.Serve(l); ctx.Err() == nil {
 		return fmt.Errorf("cannot serve the page: %w", err)
 	}

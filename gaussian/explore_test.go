@@ -157,7 +157,7 @@ func serve(t *testing.T, address string) (page string, interrupt func() int) {
 		w.Close()
 	}()
 	line, err := bufio.NewReader(r).ReadString('\n')
-	m := regexp.MustCompile(`^serving (http://\S+/) until Ctrl-C\n$`).FindStringSubmatch(line)
+	m := regexp.MustCompile(`^serving (http://\S+/); press Ctrl-C to stop\n$`).FindStringSubmatch(line)
 	if m == nil {
 		t.Fatalf("the program printed %q, error %v", line, err)
 	}

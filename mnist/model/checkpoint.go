@@ -87,7 +87,7 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 		{"val_elbo", &c.ELBO, "a finite number"},
 	} {
 		if json.Unmarshal([]byte(meta[field.key]), field.to) != nil {
-			return c, fmt.Errorf("its metadata contain %s = %.40q, not %s", field.key, meta[field.key], field.want)
+			return c, fmt.Errorf("its metadata value %s = %.40q is not %s", field.key, meta[field.key], field.want)
 		}
 	}
 	if eps != maxEps {
@@ -127,9 +127,9 @@ func (p Param[T]) Checkpoint() []T {
 
 // tensor returns the parameter as a tensor with the name prefix + p.Name.
 func (p Param[T]) tensor(prefix string) safetensors.Tensor {
-	t := safetensors.Tensor{Name: prefix + p.Name, Shape: p.Shape, Data: make([]float32, len(p.Value.Data))}
-	for i, at := range p.order() {
-		t.Data[i] = float32(p.Value.Data[at])
+	t := safetensors.Tensor{Name: prefix + p.Name, Shape: p.Shape}
+	for _, v := range p.Checkpoint() {
+		t.Data = append(t.Data, float32(v))
 	}
 	return t
 }

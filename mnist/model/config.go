@@ -44,7 +44,7 @@ func (c Config) Check() error {
 	case c.K == 0 && (c.Tempering != "none" || c.VaryEps):
 		return fmt.Errorf("tempering and varied step sizes need at least one leapfrog step: set K ≥ 1")
 	case c.Latent < 1 || c.Latent > MaxLatent:
-		return fmt.Errorf("invalid number of latent dimensions, %d: it must be from 1 to %d", c.Latent, MaxLatent)
+		return fmt.Errorf("a model cannot have %d latent dimensions: the number must be from 1 to %d", c.Latent, MaxLatent)
 	}
 	return nil
 }

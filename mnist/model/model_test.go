@@ -547,14 +547,14 @@ func TestInvalidCheckpointsAreRefused(t *testing.T) {
 			f.Tensors = append(f.Tensors, safetensors.Tensor{Name: "extra"})
 			f.Tensors[len(f.Tensors)-1].Shape = []int{0}
 		},
-		"is not finite":           func(f *safetensors.File) { f.Tensors[0].Data[7] = float32(math.NaN()) },
-		`epoch = "-1"`:            func(f *safetensors.File) { f.Metadata["epoch"] = "-1" },
-		`epoch = "0"`:             func(f *safetensors.File) { f.Metadata["epoch"] = "0" },
-		`val_elbo = "NaN"`:        func(f *safetensors.File) { f.Metadata["val_elbo"] = "NaN" },
-		`val_elbo = "-Inf"`:       func(f *safetensors.File) { f.Metadata["val_elbo"] = "-Inf" },
-		"its header has":          func(f *safetensors.File) { f.Metadata["x"] = strings.Repeat("x", 1<<17) },
-		`model "xxx`:              func(f *safetensors.File) { f.Metadata["model"] = strings.Repeat("x", 1<<15) },
-		"latent dimensions, 5000": func(f *safetensors.File) { f.Metadata["latent"] = "5000" },
+		"is not finite":          func(f *safetensors.File) { f.Tensors[0].Data[7] = float32(math.NaN()) },
+		`epoch = "-1"`:           func(f *safetensors.File) { f.Metadata["epoch"] = "-1" },
+		`epoch = "0"`:            func(f *safetensors.File) { f.Metadata["epoch"] = "0" },
+		`val_elbo = "NaN"`:       func(f *safetensors.File) { f.Metadata["val_elbo"] = "NaN" },
+		`val_elbo = "-Inf"`:      func(f *safetensors.File) { f.Metadata["val_elbo"] = "-Inf" },
+		"its header has":         func(f *safetensors.File) { f.Metadata["x"] = strings.Repeat("x", 1<<17) },
+		`model "xxx`:             func(f *safetensors.File) { f.Metadata["model"] = strings.Repeat("x", 1<<15) },
+		"5000 latent dimensions": func(f *safetensors.File) { f.Metadata["latent"] = "5000" },
 	} {
 		f := testCheckpoint().File()
 		change(&f)

@@ -208,7 +208,7 @@ func decodeHeader(header []byte) (entries []entry, meta map[string]string, err e
 			return nil, nil, fmt.Errorf("tensor %.60q has elements of type %.60q, but only F32 can be read", name, e.DType)
 		}
 		if e.Shape == nil || len(e.Offsets) != 2 {
-			return nil, nil, fmt.Errorf("tensor %.60q lacks a shape or two data_offsets", name)
+			return nil, nil, fmt.Errorf("tensor %.60q needs a shape and two data_offsets", name)
 		}
 		entries = append(entries, e)
 	}
