@@ -21,7 +21,7 @@ type Config struct {
 	Latent    int    // ℓ, the number of latent dimensions
 }
 
-// The largest K and ℓ of a configuration.
+// The largest values of K and ℓ in a configuration.
 const (
 	MaxK      = 10_000
 	MaxLatent = 4096

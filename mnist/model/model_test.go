@@ -417,8 +417,8 @@ func TestNonFiniteStepChangesNothingAndNamesTheOperation(t *testing.T) {
 }
 
 func TestNonFiniteGradientNamesTheOperation(t *testing.T) {
-	// The encoder's hidden layer is about e⁻⁴⁰, so μ and the ELBO are finite. Its adjoint is about
-	// 10⁴⁰, the product of the two large weights, which overflows float32.
+	// The encoder's hidden layer is about e⁻⁴⁰, so μ and the ELBO are finite. The adjoint of the
+	// layer is the product of the two large weights, about 10⁴⁰, so it overflows float32.
 	c := Config{Kind: "vae", Tempering: "none", Latent: 2}
 	trainer := NewTrainer(c, NewParams[float32](c, -1, 1), 1e-2)
 	for _, p := range trainer.Params {

@@ -29,7 +29,7 @@ type Batch[T linalg.Float] interface {
 	// Len returns the number of images.
 	Len() int
 	// Fill sets x [784×n] to images lo … lo+n−1 of the batch, and epsilon and gamma0 [ℓ×n] to
-	// their noise. It may use k as its random stream. Several goroutines call Fill
+	// their noise. Fill may use k to draw the noise. Several goroutines call Fill
 	// concurrently, each with a different k.
 	Fill(lo int, x, epsilon, gamma0 linalg.Matrix[T], k *random.Keyed)
 }
