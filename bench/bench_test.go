@@ -55,8 +55,8 @@ func gaussianStep(b *testing.B, name string, d int) {
 	}
 }
 
-// BenchmarkGEMM measures products of float32 matrices on all cores. The shapes m×n×k are those of
-// two layers, and 1024×1024×1024.
+// BenchmarkGEMM measures products of float32 matrices [m×k] and [k×n] on all cores. The sizes m×n×k
+// are the sizes of two layers of the MNIST model and 1024×1024×1024.
 func BenchmarkGEMM(b *testing.B) {
 	for _, s := range []struct{ m, n, k int }{{450, 100, 64}, {512, 100, 450}, {1024, 1024, 1024}} {
 		b.Run(fmt.Sprintf("%dx%dx%d", s.m, s.n, s.k), func(b *testing.B) {
@@ -73,8 +73,8 @@ func BenchmarkGEMM(b *testing.B) {
 	}
 }
 
-// Multiply-adds of the MNIST encoder and generator per sample, including multiplications with
-// padding. A multiply-add counts as two operations.
+// The numbers of multiply-adds of the MNIST encoder and generator per sample, including
+// multiplications with padding. A multiply-add counts as two operations.
 const encoder, generator = 1_403_200, 1_374_400
 
 func vae() mnist.Config { return mnist.Config{Kind: "vae", Tempering: "none", Latent: 64} }
@@ -92,10 +92,10 @@ func BenchmarkTrainStep(b *testing.B) {
 	}
 }
 
-// BenchmarkTrainStepRecompute measures one optimiser step with -recompute, whose memory does not
-// depend on K, on all cores with batch size 100. The rate excludes recomputed operations. Tempering
-// is fixed, because a free schedule with K = 100 starts at a very high temperature. Then all logits
-// exceed 90 in magnitude, which is not typical of training.
+// BenchmarkTrainStepRecompute measures one optimiser step on all cores with batch size 100 and with
+// -recompute, which makes the memory independent of K. The rate excludes recomputed operations.
+// Tempering is fixed, because a free schedule with K = 100 starts at a very high temperature, at
+// which all logits exceed 90 in magnitude. Such logits are not typical of training.
 func BenchmarkTrainStepRecompute(b *testing.B) {
 	for _, K := range []int{1, 5, 10, 20, 100} {
 		c := hvaeOf(K)
@@ -122,8 +122,8 @@ func trainStep(b *testing.B, c mnist.Config, recompute bool) {
 	report(b, 2*100*float64(c.StepCost()))
 }
 
-// BenchmarkLeapfrog measures the first leapfrog step of an evaluation of the MNIST model on all
-// cores with batch size 100. The step computes two gradients of the potential energy.
+// BenchmarkLeapfrog measures the first leapfrog step of an MNIST model on all cores with batch size
+// 100, as in an evaluation. This step computes two gradients of the potential energy.
 func BenchmarkLeapfrog(b *testing.B) {
 	c := hvaeOf(1)
 	params := mnist.NewParams[float32](c, -2, 1)
@@ -192,7 +192,7 @@ func BenchmarkAnnealing(b *testing.B) {
 	report(b, float64(images.Cols*a.Chains*a.Cost())*2*2*generator)
 }
 
-// digits is a batch of 100 images with random pixels, which are identical in all runs.
+// digits is a batch of 100 images with random pixels. The pixels are the same in all runs.
 type digits struct{ images linalg.Matrix[float32] }
 
 func newDigits() digits {
@@ -283,8 +283,8 @@ func peak() float64 {
 	return peaks[n]
 }
 
-// report reports the rate of a benchmark in GFLOP/s and in percent of the peak. flops is the number
-// of operations in one iteration.
+// report reports the rate of a benchmark in GFLOP/s and as a percentage of the peak rate. flops is
+// the number of operations in one iteration.
 func report(b *testing.B, flops float64) {
 	rate := flops * float64(b.N) / b.Elapsed().Seconds()
 	b.ReportMetric(rate/1e9, "GFLOP/s")

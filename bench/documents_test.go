@@ -14,7 +14,8 @@ import (
 	"testing"
 )
 
-// The documents are all README.md files and the comments in paper_test.go.
+// Every test and every file that a document names must exist. The documents are all README.md files
+// and the comments in paper_test.go.
 func TestTestsAndFilesNamedInDocumentsExist(t *testing.T) {
 	t.Chdir("..")
 	paths, tests := repository(t)
@@ -49,7 +50,7 @@ func TestTestsAndFilesNamedInDocumentsExist(t *testing.T) {
 	}
 }
 
-// The documents contain formulas √(a² − b²) with their values.
+// Some documents contain formulas √(a² − b²) with their values. The values must be correct.
 func TestRootsInDocumentsAreCorrect(t *testing.T) {
 	t.Chdir("..")
 	paths, _ := repository(t)
@@ -69,9 +70,9 @@ func TestRootsInDocumentsAreCorrect(t *testing.T) {
 	}
 }
 
-// fileName matches the names of files and folders that must exist: the target of a relative link, a
-// path that begins with a folder of the repository, a Go file, and a folder in code font. It does
-// not match other names, such as the output files of a command.
+// fileName matches the names of files and folders that must exist. These are the target of a relative
+// link, a path that begins with a folder of the repository, a Go file, and a folder in code font. It
+// does not match other names, such as the output files of a command.
 var fileName = regexp.MustCompile(`\]\(([^):#]+)[)#]` +
 	`|(?:^|[^\w./-])((?:\.ci|ad|bench|conv|gaussian|hvae|linalg|mnist)/[\w./-]*\w)` +
 	`|\b(\w+\.go)\b` +
@@ -103,7 +104,7 @@ func repository(t *testing.T) (paths []string, tests map[string]bool) {
 	return paths, tests
 }
 
-// documents returns the text of each document by path.
+// documents maps the path of each document to its text.
 func documents(t *testing.T, paths []string) map[string]string {
 	t.Helper()
 	all := map[string]string{}

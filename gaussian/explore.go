@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"hvae/bench/plot"
@@ -22,7 +23,7 @@ import (
 //go:embed explore.html
 var explorePage []byte
 
-// explore serves an interactive page about the target with two modes until ctx ends.
+// explore serves an interactive web page about the target with two modes until ctx ends.
 func explore(ctx context.Context, o options, stdout io.Writer) error {
 	l, err := net.Listen("tcp", o.http)
 	if err != nil {
@@ -30,15 +31,15 @@ func explore(ctx context.Context, o options, stdout io.Writer) error {
 	}
 	server := http.Server{Handler: explorer(o.config.Seed), ReadHeaderTimeout: 10 * time.Second}
 	defer context.AfterFunc(ctx, func() { server.Close() })() // Close also ends active requests
-	fmt.Fprintf(stdout, "serving http://%s/ until Ctrl-C\n", l.Addr())
+	fmt.Fprintf(stdout, "serving http://%s/; press Ctrl-C to stop\n", l.Addr())
 	if err := server.Serve(l); ctx.Err() == nil {
 		return fmt.Errorf("cannot serve the page: %w", err)
 	}
 	return context.Cause(ctx)
 }
 
-// explorer returns an HTTP handler. It serves the page at /, and at /view the figures and numbers
-// that the page shows for the settings in the query.
+// explorer returns the HTTP handler of the interactive page. The handler serves the page at /. At
+// /view, it serves the figures and numbers for the settings in the query of the URL.
 func explorer(seed uint64) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { w.Write(explorePage) })
@@ -48,7 +49,7 @@ func explorer(seed uint64) http.Handler {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		// All settings use the same noise, so any difference is due to the settings.
+		// Use the same noise for all settings, so that only the settings cause differences.
 		paths := v.flow.Paths(maxPaths, random.Stream(seed, "two modes page paths"))[:v.paths]
 		l, changed, err := v.flow.Draw(r.Context(), v.draws, random.Stream(seed, "two modes page"))
 		if err != nil {
@@ -68,12 +69,13 @@ type view struct {
 	paths, draws int
 }
 
-// parseView parses the settings in a query. A missing setting has the initial value of the page.
+// parseView parses the settings in the query of a URL. A missing setting gets the initial value of
+// the interactive page.
 func parseView(q url.Values) (v view, err error) {
 	number := func(name, kind string, preset, minimum, maximum float64) float64 {
 		x, parseErr := strconv.ParseFloat(cmp.Or(q.Get(name), fmt.Sprint(preset)), 64)
 		if parseErr != nil || !(x >= minimum && x <= maximum) || kind == "whole number" && x != math.Trunc(x) {
-			err = cmp.Or(err, fmt.Errorf("%s is %.40q: give a %s from %v to %v", name, q.Get(name), kind, minimum, maximum))
+			err = cmp.Or(err, fmt.Errorf("invalid value %.40q for %s: it must be a %s from %v to %v", q.Get(name), name, kind, minimum, maximum))
 		}
 		return x
 	}
@@ -86,22 +88,22 @@ func parseView(q url.Values) (v view, err error) {
 	v.paths = int(number("paths", "whole number", 4, 1, maxPaths))
 	v.draws = int(number("draws", "whole number", 2000, 1, 10_000))
 	if kinds := []string{"none", "fixed", "free"}; !slices.Contains(kinds, v.flow.Tempering) {
-		err = cmp.Or(err, fmt.Errorf("tempering is %.40q: give one of %v", v.flow.Tempering, kinds))
+		err = cmp.Or(err, fmt.Errorf("invalid value %.40q for tempering: it must be one of %s", v.flow.Tempering, strings.Join(kinds, ", ")))
 	}
 	return v, err
 }
 
-// writeView writes the numbers and figures of a view as HTML. It ignores write errors, which mean
-// that the browser has disconnected.
+// writeView writes the numbers and figures of the interactive page as HTML. It ignores write
+// errors, which mean that the browser has disconnected.
 func writeView(w io.Writer, paths []model.TwoModesPath, l []float64, r modeRow) {
 	fmt.Fprintf(w, "<p>ELBO <b>%.2f</b>, variance of log p̂ <b>%.1f ± %.1f</b>, <b>%.1f %%</b> of %d draws change mode</p>\n",
 		r.ELBO, r.Variance, r.VarianceSE, 100*r.ChangedMode, len(l))
 	plane, energy, _ := pathCharts(paths, make([]string, len(paths)))
 	plane.Title, energy.Title = "Paths in the plane", "Energy along the paths"
 	captions := []string{
-		"from ○ to ●; contours where U is 2, 6, 10 and 14 nats above its minimum",
-		"H = U + ½ρᵀρ after each step; dashed: the barrier between the modes",
-		"fraction of draws per nat; the first and last bins include all draws beyond; dashed: the ELBO",
+		"paths from ○ to ●; contours of U at 2, 6, 10 and 14 nats above the minimum",
+		"H = U + ½ρᵀρ after each step; dashed line: the barrier between the modes",
+		"fraction of draws in each bin of 1 nat; the first and last bins include all smaller and larger values; dashed line: the ELBO",
 	}
 	for i, c := range []plot.Chart{plane, energy, histogram(l, r.ELBO)} {
 		c.Width = 340
@@ -112,8 +114,9 @@ func writeView(w io.Writer, paths []model.TwoModesPath, l []float64, r modeRow) 
 	}
 }
 
-// histogram returns a chart of the distribution of the draws l of log p̂ from −40 to 10 nats, in bins
-// of one nat. A dashed line shows the ELBO.
+// histogram returns a chart with a histogram of the draws l of log p̂, in bins of one nat from −40 to
+// 10 nats. The first and last bins include all smaller and larger draws. A dashed line shows the
+// ELBO.
 func histogram(l []float64, elbo float64) plot.Chart {
 	const low, high = -40, 10
 	var fractions [high - low]float64

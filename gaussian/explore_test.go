@@ -27,7 +27,7 @@ import (
 	"hvae/linalg/random"
 )
 
-// get returns the response of the explorer's handler to a GET request.
+// get returns the response of explorer to a GET request.
 func get(ctx context.Context, path string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	explorer(5).ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", path, nil))
@@ -50,7 +50,7 @@ func TestViewShowsNumbersAndFiguresForItsSettings(t *testing.T) {
 		var html bytes.Buffer
 		writeView(&html, want.flow.Paths(12, random.Stream(5, "two modes page paths"))[:want.paths], l, r)
 		if diff := cmp.Diff(html.String(), w.Body.String()); diff != "" {
-			t.Errorf("%q: %s", query, diff)
+			t.Errorf("%q: the page differs from the expected page (-want +got):\n%s", query, diff)
 		}
 		if text := fmt.Sprintf("ELBO <b>%.2f</b>, variance of log p̂ <b>%.1f ± %.1f</b>, <b>%.1f %%</b> of %d draws change mode", r.ELBO, r.Variance, r.VarianceSE, 100*float64(changed)/float64(len(l)), want.draws); !strings.Contains(w.Body.String(), text) {
 			t.Errorf("%q: the text does not contain %q", query, text)
@@ -80,30 +80,30 @@ func TestHistogramCountsEveryDraw(t *testing.T) {
 	for i := range 50 {
 		low := float64(i - 40)
 		if a, b := outline[2*i+1], outline[2*i+2]; !p.X.Near(a.X, low) || !p.X.Near(b.X, low+1) || !p.Y.Near(a.Y, want[low]) || !p.Y.Near(b.Y, want[low]) {
-			t.Errorf("the bin [%v, %v] is drawn from %v to %v, want the height %v", low, low+1, a, b, want[low])
+			t.Errorf("the top of the bin [%v, %v] is drawn from pixel %v to pixel %v, want the height %v", low, low+1, a, b, want[low])
 		}
 	}
 	if mean := p.Series[1].Line[0]; !p.X.Near(mean[0].X, -2.5) || mean[0].X != mean[1].X {
-		t.Errorf("the ELBO is drawn at %v, want x = −2.5", mean)
+		t.Errorf("the ELBO is drawn at the pixels %v, want a vertical line at −2.5 nats", mean)
 	}
 }
 
 func TestInvalidSettingsReturnStatus400AndOneLine(t *testing.T) {
 	for query, want := range map[string]string{
-		"K=0":          `K is "0": give a whole number from 1 to 256`,
-		"K=257":        `K is "257": give a whole number from 1 to 256`,
-		"K=1.5":        `K is "1.5": give a whole number from 1 to 256`,
-		"paths=13":     `paths is "13": give a whole number from 1 to 12`,
-		"draws=10001":  `draws is "10001": give a whole number from 1 to 10000`,
-		"eps=NaN":      `eps is "NaN": give a number from 0.01 to 0.5`,
-		"eps=0":        `eps is "0": give a number from 0.01 to 0.5`,
-		"start=0.9":    `start is "0.9": give a number from 1 to 6`,
-		"start=a%0Ab":  `start is "a\nb": give a number from 1 to 6`,
-		"tempering=<b": `tempering is "<b": give one of [none fixed free]`,
+		"K=0":          `invalid value "0" for K: it must be a whole number from 1 to 256`,
+		"K=257":        `invalid value "257" for K: it must be a whole number from 1 to 256`,
+		"K=1.5":        `invalid value "1.5" for K: it must be a whole number from 1 to 256`,
+		"paths=13":     `invalid value "13" for paths: it must be a whole number from 1 to 12`,
+		"draws=10001":  `invalid value "10001" for draws: it must be a whole number from 1 to 10000`,
+		"eps=NaN":      `invalid value "NaN" for eps: it must be a number from 0.01 to 0.5`,
+		"eps=0":        `invalid value "0" for eps: it must be a number from 0.01 to 0.5`,
+		"start=0.9":    `invalid value "0.9" for start: it must be a number from 1 to 6`,
+		"start=a%0Ab":  `invalid value "a\nb" for start: it must be a number from 1 to 6`,
+		"tempering=<b": `invalid value "<b" for tempering: it must be one of none, fixed, free`,
 	} {
 		w := get(t.Context(), "/view?"+query)
 		if got := w.Body.String(); w.Code != http.StatusBadRequest || got != want+"\n" || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain") {
-			t.Errorf("%s: status %d, %q, want %q", query, w.Code, got, want)
+			t.Errorf("%s: status %d and text %q, want status 400 and text %q", query, w.Code, got, want)
 		}
 	}
 	for path, want := range map[string]int{"/": 200, "/view": 200, "/other": 404} {
@@ -117,7 +117,7 @@ func TestComputationEndsWhenBrowserDisconnects(t *testing.T) {
 	ctx, disconnect := context.WithCancel(t.Context())
 	disconnect()
 	if w := get(ctx, "/view"); w.Body.Len() != 0 {
-		t.Errorf("the response to a disconnected browser is %s, want none", w.Body)
+		t.Errorf("the response to a disconnected browser is %q, want an empty response", w.Body)
 	}
 }
 
@@ -131,13 +131,13 @@ func TestPageAndServerAgreeOnDefaultsAndLimits(t *testing.T) {
 	want, _ := parseView(nil)
 	got, err := parseView(first)
 	if len(first) != 5 || err != nil || got != want {
-		t.Errorf("the initial values of the page are %v, parsed as %+v, error %v; want the default %+v", first, got, err, want)
+		t.Errorf("the initial values of the page are %v, which parseView returns as %+v with the error %v; want the default %+v", first, got, err, want)
 	}
 	for _, q := range []url.Values{least, most} {
 		for _, kind := range regexp.MustCompile(`<option value="(.*?)"`).FindAllStringSubmatch(string(explorePage), -1) {
 			q.Set("tempering", kind[1])
 			if _, err := parseView(q); err != nil {
-				t.Errorf("the page allows %v, but the server returns the error %v", q, err)
+				t.Errorf("the page allows the settings %v, but the server returns the error %v", q, err)
 			}
 		}
 	}
@@ -157,7 +157,7 @@ func serve(t *testing.T, address string) (page string, interrupt func() int) {
 		w.Close()
 	}()
 	line, err := bufio.NewReader(r).ReadString('\n')
-	m := regexp.MustCompile(`^serving (http://\S+/) until Ctrl-C\n$`).FindStringSubmatch(line)
+	m := regexp.MustCompile(`^serving (http://\S+/); press Ctrl-C to stop\n$`).FindStringSubmatch(line)
 	if m == nil {
 		t.Fatalf("the program printed %q, error %v", line, err)
 	}
@@ -177,7 +177,7 @@ func TestPageIsServedOnLoopbackUntilInterrupt(t *testing.T) {
 		body, err := io.ReadAll(answer.Body)
 		answer.Body.Close()
 		if !bytes.Equal(body, explorePage) || !strings.HasPrefix(answer.Header.Get("Content-Type"), "text/html") {
-			t.Errorf("the page is not explore.html: header %s, body %s, error %v", answer.Header, body, err)
+			t.Errorf("the served page is not explore.html: header %s, body %s, error %v", answer.Header, body, err)
 		}
 		// A second server cannot use the same address.
 		taken := strings.TrimSuffix(strings.TrimPrefix(page, "http://"), "/")
@@ -258,7 +258,7 @@ func (b *browser) eval(expression string) string {
 	return string(r.Result.Value)
 }
 
-// text evaluates a JavaScript expression whose value is a string.
+// text evaluates a JavaScript expression in the page and returns its value, a string.
 func (b *browser) text(expression string) (s string) {
 	b.t.Helper()
 	if err := json.Unmarshal([]byte(b.eval(expression)), &s); err != nil {
@@ -267,7 +267,7 @@ func (b *browser) text(expression string) (s string) {
 	return s
 }
 
-// wait waits until a JavaScript expression is true.
+// wait waits until a JavaScript expression in the page is true.
 func (b *browser) wait(expression string) {
 	b.t.Helper()
 	for b.eval(expression) != "true" { // eval fails when the timeout ends the browser
@@ -332,7 +332,7 @@ func TestPageInABrowser(t *testing.T) {
 	after := b.text("view.innerHTML")
 	p, q := strings.Split(before, "<figure"), strings.Split(after, "<figure")
 	if len(p) != 4 || len(q) != 4 {
-		t.Fatalf("the view is %s, want numbers and three figures", after)
+		t.Fatalf("the page shows %s, want numbers and three figures", after)
 	}
 	for i, name := range []string{"the text", "the plane", "the energies", "the histogram"} {
 		if p[i] == q[i] {
@@ -356,7 +356,7 @@ func TestPageInABrowser(t *testing.T) {
 		t.Errorf("the browser's console shows %s", b.messages)
 	}
 	b.eval("form.elements.draws.value = '20000'; draw()")
-	b.wait(`error.textContent.startsWith('draws is "20000"') && view.querySelector('svg') != null`)
+	b.wait(`error.textContent.startsWith('invalid value "20000" for draws') && view.querySelector('svg') != null`)
 	interrupt()
 	b.eval("draw()")
 	b.wait("error.textContent == 'The program has ended.'")

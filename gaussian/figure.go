@@ -21,15 +21,15 @@ var labels = map[string]string{
 	"vb":              "mean-field VB",
 }
 
-// A figure shows an error of several methods as a function of the dimension.
+// A figure shows the errors of several methods as functions of the dimension.
 type figure struct {
 	file, title, yLabel string
 	errors              func(row) (mean, standardError, mle float64)
 	methods             []string
 }
 
-// figures lists the two panels of figure 1 of the paper, and a third panel with the error of σ,
-// which the larger error of Δ hides in the second panel.
+// figures lists the two panels of figure 1 of the paper, and a third panel that shows the error of
+// σ alone. In the second panel, the larger error of Δ hides the error of σ.
 var figures = []figure{
 	{"figure1a.svg", "Comparison across all methods", "mean of ‖θ − θ̂‖² ± s.e.", thetaError, []string{"hvae-k1", "hvae-k10", "nf-k1", "nf-k30", "vb"}},
 	{"figure1b.svg", "HVAE with and without tempering", "mean of ‖θ − θ̂‖² ± s.e.", thetaError, []string{"hvae-k1", "hvae-k10", "hvae-notemp-k1", "hvae-notemp-k10"}},
@@ -58,8 +58,8 @@ func writeFigure(o options, file string, svg []byte, stderr io.Writer) error {
 	return nil
 }
 
-// chart returns a chart with a series for each method of f that occurs in rows, and a series for
-// maximum likelihood.
+// chart returns a chart of the rows. It shows a series for each method in f.methods that occurs in
+// rows, and a series for maximum likelihood.
 func (f figure) chart(rows []row) plot.Chart {
 	c := plot.Chart{
 		Title: f.title, XLabel: "dimension d", YLabel: f.yLabel,
@@ -70,7 +70,7 @@ func (f figure) chart(rows []row) plot.Chart {
 	for _, r := range slices.SortedStableFunc(slices.Values(rows), func(a, b row) int { return a.Dims - b.Dims }) {
 		d := float64(r.Dims)
 		mean, standardError, mle := f.errors(r)
-		if r.Method == rows[0].Method { // mle is the same for all methods
+		if r.Method == rows[0].Method { // the errors of maximum likelihood are the same for all methods
 			likelihood.X, likelihood.Y = append(likelihood.X, d), append(likelihood.Y, mle)
 		}
 		s := series[r.Method]

@@ -14,7 +14,8 @@ import (
 	"hvae/gaussian/model"
 )
 
-// readFigure parses a figure that the program wrote to a folder. log selects logarithmic axes.
+// readFigure parses a figure that the program wrote to a folder. log states whether both axes are
+// logarithmic.
 func readFigure(t *testing.T, folder, file string, log bool) []plottest.Panel {
 	t.Helper()
 	svg, err := os.ReadFile(filepath.Join(folder, file))
@@ -61,7 +62,7 @@ func TestFiguresShowRowsWithStandardErrors(t *testing.T) {
 		files := []string{"figure1a.svg", "figure1b.svg", "figure1c.svg"}
 		reported, existing := figuresOf(t, folder, stderr)
 		if !slices.Equal(reported, files) || !slices.Equal(existing, files) {
-			t.Errorf("the program reports %v and writes %v, want %v", reported, existing, files)
+			t.Errorf("the program reports the figures %v and writes %v, want %v", reported, existing, files)
 		}
 		for _, f := range []struct {
 			file, title, y, mean, standardError, mle string
@@ -78,7 +79,7 @@ func TestFiguresShowRowsWithStandardErrors(t *testing.T) {
 				x += " (markers are shifted sideways)"
 			}
 			if diff := cmp.Diff([]string{f.title, x, f.y}, []string{p.Title, p.XLabel, p.YLabel}); diff != "" {
-				t.Errorf("%s: %s", f.file, diff)
+				t.Errorf("%s: title and axis labels (-want +got):\n%s", f.file, diff)
 			}
 			var labels []string
 			for _, s := range p.Series {
@@ -89,24 +90,24 @@ func TestFiguresShowRowsWithStandardErrors(t *testing.T) {
 				want = append(want, legend[m])
 			}
 			if diff := cmp.Diff(append(want, "max. likelihood"), labels); diff != "" {
-				t.Fatalf("%s: legend: %s", f.file, diff)
+				t.Fatalf("%s: labels in the legend (-want +got):\n%s", f.file, diff)
 			}
 			for i, s := range p.Series {
 				if len(s.Line) != 1 || len(s.Line[0]) != 3 {
-					t.Fatalf("%s: %q is drawn as %+v", f.file, s.Label, s)
+					t.Fatalf("%s: the series %q is drawn as %+v, want one line of three points", f.file, s.Label, s)
 				}
 				for j, d := range []int{1, 2, 3} {
 					at := s.Line[0][j]
 					row := rows[slices.IndexFunc(rows, func(r expectedRow) bool { return r.d == d && (i == len(shown) || r.method == shown[i]) })].numbers
 					if i == len(shown) { // maximum likelihood
 						if !p.X.Near(at.X, float64(d)) || !p.Y.Near(at.Y, row[f.mle]) || s.Bars != nil {
-							t.Errorf("%s: maximum likelihood in %d dimensions is drawn at %v, want %v", f.file, d, at, row[f.mle])
+							t.Errorf("%s: maximum likelihood in %d dimensions is drawn at pixel %v, want the value %v without an error bar", f.file, d, at, row[f.mle])
 						}
 						continue
 					}
 					shift := 5 * (float64(i) - float64(len(shown)-1)/2)
 					if m := s.Markers[j]; !p.X.Near(at.X, float64(d)) || !p.Y.Near(at.Y, row[f.mean]) || math.Abs(m.X-at.X-shift) > 0.11 || m.Y != at.Y {
-						t.Errorf("%s: %q in %d dimensions is drawn at %v, want %v at %v", f.file, s.Label, d, at, row[f.mean], p.Y.Pixel(row[f.mean]))
+						t.Errorf("%s: %q in %d dimensions is drawn at pixel %v, want the value %v at height %v", f.file, s.Label, d, at, row[f.mean], p.Y.Pixel(row[f.mean]))
 					}
 					low, high := row[f.mean]-row[f.standardError], row[f.mean]+row[f.standardError]
 					b := s.Bars[j]
@@ -123,6 +124,6 @@ func TestOneDimensionWritesNoFigure(t *testing.T) {
 	folder := t.TempDir()
 	_, stderr, status := gaussianCommand(t.Context(), append(base.args(), "-out", folder)...)
 	if reported, existing := figuresOf(t, folder, stderr); status != 0 || reported != nil || existing != nil {
-		t.Errorf("status %d, the program reports %v and writes %v", status, reported, existing)
+		t.Errorf("status %d, the program reports the figures %v and writes %v; want status 0 and no figures", status, reported, existing)
 	}
 }

@@ -56,11 +56,11 @@ type options struct {
 	out      string
 	json     bool
 	twoModes bool
-	http     string // address at which to serve the interactive page; empty if the flag is not given
+	http     string // address of the interactive page; empty without -http
 }
 
-// maxDims is the largest dimension. A larger number, probably a typing error, would need too much
-// memory.
+// maxDims is the largest dimension that -d allows. A larger number is probably a typing error and
+// would need too much memory.
 const maxDims = 100_000
 
 // parse parses the command line.
@@ -68,10 +68,10 @@ func parse(args []string) (options, error) {
 	all := model.MethodNames()
 	o := options{dims: []int{50}, methods: all}
 	f := command.NewFlags()
-	f.Func("d", "`dimension` of the model, or several separated by commas (default 50);\nfigure 1 of the paper uses 1,2,3,5,11,25,51,101,201,301", list(&o.dims, "dimension", func(field string) (int, error) {
+	f.Func("d", "`dimension` d of the model, or several dimensions separated by commas (default 50);\nfigure 1 of the paper uses 1,2,3,5,11,25,51,101,201,301", list(&o.dims, "dimension", func(field string) (int, error) {
 		d, err := strconv.Atoi(field)
 		if err != nil || d < 1 || d > maxDims {
-			return 0, fmt.Errorf("%q is not a dimension: give a whole number from 1 to %d, or several separated by commas", field, maxDims)
+			return 0, fmt.Errorf("each dimension must be a whole number from 1 to %d, not %q", maxDims, field)
 		}
 		return d, nil
 	}))
@@ -88,9 +88,9 @@ func parse(args []string) (options, error) {
 	f.Rate(&o.config.Rate, 1e-3, "learning `rate` of RMSProp")
 	f.Seed(&o.config.Seed, "seed of all random numbers; the output does not depend on the number of cores")
 	f.String(&o.out, "out", "", "`folder` for the figures: figure1a.svg, figure1b.svg and figure1c.svg if -d lists\nseveral dimensions, or tempering.svg and trajectory.svg with -two-modes\n(default: the current folder)")
-	f.Bool(&o.json, "json", "print a JSON object for each method instead of a table")
-	f.Bool(&o.twoModes, "two-modes", "show the effect of tempering instead of running the experiment: apply Algorithm 1\nto a target with two modes, print a table, and draw tempering.svg and trajectory.svg")
-	f.Func("http", "with -two-modes: serve an interactive page at this `address`, such as localhost:8080,\ninstead of printing the table and drawing the figures (port 0 selects a free port)", func(s string) error {
+	f.Bool(&o.json, "json", "print a JSON object for each row instead of a table")
+	f.Bool(&o.twoModes, "two-modes", "instead of running the experiment, show the effect of tempering: apply Algorithm 1\nto a target with two modes, print a table, and draw tempering.svg and trajectory.svg")
+	f.Func("http", "with -two-modes: instead of the table and the figures, serve an interactive web page\nat this `address`, such as localhost:8080 (port 0 selects a free port)", func(s string) error {
 		host, port, err := net.SplitHostPort(s)
 		if err != nil {
 			return fmt.Errorf("it must be HOST:PORT, such as localhost:8080")
@@ -102,7 +102,7 @@ func parse(args []string) (options, error) {
 		return options{}, err
 	}
 	if o.http != "" && !o.twoModes {
-		return options{}, command.UsageError("-http needs -two-modes")
+		return options{}, command.UsageError("-http can be used only with -two-modes")
 	}
 	if o.twoModes {
 		allowed := []string{"two-modes", "seed", "out", "json"}
@@ -111,14 +111,15 @@ func parse(args []string) (options, error) {
 		}
 		stray := slices.DeleteFunc(f.Given(), func(name string) bool { return slices.Contains(allowed, name) })
 		if len(stray) > 0 {
-			return options{}, command.UsageError("-two-modes does not use -%s; its flags are -%s", strings.Join(stray, ", -"), strings.Join(allowed, ", -"))
+			return options{}, command.UsageError("-two-modes cannot be combined with -%s: it allows only -%s", strings.Join(stray, ", -"), strings.Join(allowed[1:], ", -"))
 		}
 	}
 	return o, nil
 }
 
-// list returns a function that parses items separated by commas and stores them in *p. The function
-// returns an error if an item is listed twice. kind describes the items in the error.
+// list returns a function that parses a list of items separated by commas and stores the items in
+// *p. The function returns an error if an item is listed twice. In the error, kind is the noun for
+// an item.
 func list[T comparable](p *[]T, kind string, parse func(string) (T, error)) func(string) error {
 	return func(s string) error {
 		*p = nil

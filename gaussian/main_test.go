@@ -43,18 +43,18 @@ func TestInvalidFlagsPrintOneLineAndReturnStatus2(t *testing.T) {
 		args []string
 		want string // part of the line
 	}{
-		{[]string{"-d", "0"}, `"0" is not a dimension`},
-		{[]string{"-d", "x"}, `"x" is not a dimension`},
-		{[]string{"-d", "2,,3"}, `"" is not a dimension`},
+		{[]string{"-d", "0"}, `each dimension must be a whole number from 1 to 100000, not "0"`},
+		{[]string{"-d", "x"}, `not "x"`},
+		{[]string{"-d", "2,,3"}, `not ""`},
 		{[]string{"-d", "3,2,3"}, "dimension 3 is listed twice"},
-		{[]string{"-d", "999999999999999999999"}, "is not a dimension"},
+		{[]string{"-d", "999999999999999999999"}, "each dimension must be a whole number"},
 		{[]string{"-d", "100001"}, "from 1 to 100000"},
 		{[]string{"-methods", "foo"}, `unknown method "foo": the methods are hvae-k1, hvae-k10`},
 		{[]string{"-methods", "vb,vb"}, "vb is listed twice"},
-		{[]string{"-two-modes", "-iters", "3", "-d", "2"}, "-two-modes does not use -d, -iters"},
-		{[]string{"-two-modes", "-http", "localhost:0", "-json"}, "-two-modes does not use -json"},
+		{[]string{"-two-modes", "-iters", "3", "-d", "2"}, "-two-modes cannot be combined with -d, -iters"},
+		{[]string{"-two-modes", "-http", "localhost:0", "-json"}, "-two-modes cannot be combined with -json"},
 		{[]string{"-two-modes", "-http", "8080"}, "it must be HOST:PORT, such as localhost:8080"},
-		{[]string{"-http", "localhost:0"}, "-http needs -two-modes"},
+		{[]string{"-http", "localhost:0"}, "-http can be used only with -two-modes"},
 		{[]string{"-datasets", "-1"}, "from 1 to"},
 		{[]string{"-datasets", "0"}, "-datasets"},
 		{[]string{"-n", "1"}, "from 2 to"},
@@ -107,11 +107,11 @@ func TestOutputDoesNotDependOnGOMAXPROCS(t *testing.T) {
 	}
 	want := run(1)
 	if len(want) != 14 {
-		t.Fatalf("%d rows, want 14", len(want))
+		t.Fatalf("the program printed %d rows, want 14", len(want))
 	}
 	for _, procs := range []int{2, 5} {
 		if diff := cmp.Diff(want, run(procs), cmp.AllowUnexported(row{})); diff != "" {
-			t.Errorf("GOMAXPROCS %d: %s", procs, diff)
+			t.Errorf("the rows for GOMAXPROCS = 1 (-) and %d (+) differ:\n%s", procs, diff)
 		}
 	}
 }
@@ -119,7 +119,7 @@ func TestOutputDoesNotDependOnGOMAXPROCS(t *testing.T) {
 func TestDivergenceReturnsStatus1AndPrintsNoNaN(t *testing.T) {
 	stdout, stderr, status := gaussianCommand(t.Context(), append(quick, "-d", "2", "-methods", "vb,hvae-k1", "-lr", "1e5")...)
 	if status != 1 || strings.Contains(stdout, "NaN") || !strings.Contains(stderr, "diverged at iteration") || !strings.Contains(stderr, "log_sigma = [") {
-		t.Errorf("status %d\nstdout %s\nstderr %s", status, stdout, stderr)
+		t.Errorf("status %d, stdout %q, stderr %q; want status 1 and an error with the iteration and the parameters", status, stdout, stderr)
 	}
 }
 
@@ -128,7 +128,7 @@ func TestInterruptReturnsStatus130AndPrintsNumberOfRuns(t *testing.T) {
 	cancel()
 	stdout, stderr, status := gaussianCommand(ctx, "-d", "5")
 	if status != 130 || stdout != "" || !strings.Contains(stderr, "of 70 runs were finished") {
-		t.Errorf("status %d, stdout %q, stderr %q", status, stdout, stderr)
+		t.Errorf("status %d, stdout %q, stderr %q; want status 130 and the number of finished runs", status, stdout, stderr)
 	}
 }
 
@@ -155,7 +155,8 @@ func TestWriteErrorReturnsStatus1AndEndsAllRuns(t *testing.T) {
 	}
 }
 
-// A countingWriter counts writes. Each write calls the function then, if it is set, and returns err.
+// A countingWriter counts writes. Each write calls the function in the field then, unless it is nil,
+// and returns err.
 type countingWriter struct {
 	writes int
 	then   func()
@@ -181,11 +182,11 @@ func FuzzParse(f *testing.F) {
 		}
 		// parse must reject values that are not valid settings.
 		if len(o.dims) == 0 || len(o.methods) == 0 || o.datasets < 1 || o.config.Points < 2 || o.config.Iterations < 1 || o.config.Draws < 1 || !(o.config.Rate > 0) {
-			t.Errorf("%q %q is parsed as %+v", flag, value, o)
+			t.Errorf("parse accepts %q %q and returns the invalid options %+v", flag, value, o)
 		}
 		for _, d := range o.dims {
 			if d < 1 || d > maxDims {
-				t.Errorf("%q %q is parsed as the dimension %d", flag, value, d)
+				t.Errorf("parse accepts %q %q and returns the invalid dimension %d", flag, value, d)
 			}
 		}
 	})

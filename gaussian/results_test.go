@@ -22,8 +22,8 @@ func readResults[T any](t *testing.T, name string) []T {
 	return decode[T](t, string(b))
 }
 
-// in returns the row with the given dimension and method.
-func in(rows []row, d int, method string) row {
+// rowOf returns the row with the given dimension and method.
+func rowOf(rows []row, d int, method string) row {
 	return rows[slices.IndexFunc(rows, func(r row) bool { return r.Dims == d && r.Method == method })]
 }
 
@@ -83,30 +83,30 @@ func TestREADMEMatchesResults(t *testing.T) {
 	for _, r := range readResults[modeRow](t, "two-modes.jsonl") {
 		want := fmt.Sprintf("%6.3g %5d %10.3f %10.2f %12.2f %%\n", r.InvSqrtBeta0, r.K, r.ELBO, r.Variance, 100*r.ChangedMode)
 		if given := strings.Contains(string(b), want); given != slices.Contains([]int{4, 16, 64}, r.K) {
-			t.Errorf("gaussian/README.md must contain the lines for K = 4, 16 and 64; found the line %q: %v", want, given)
+			t.Errorf("gaussian/README.md must contain the lines for K = 4, 16 and 64 and no others; contains the line %q: %v", want, given)
 		}
 	}
 	// The numbers in the text.
 	rows := readResults[row](t, "figure1.jsonl")
 	sum := func(d int, method string) string {
-		r := in(rows, d, method)
+		r := rowOf(rows, d, method)
 		return fmt.Sprintf("%.1f ± %.1f", r.Err, float64(r.ErrSE))
 	}
 	chained := readResults[row](t, "chained.jsonl")
-	pair := func(d int) (vb, hvae float64) { return in(chained, d, "vb").Err, in(chained, d, "hvae-k1").Err }
+	pair := func(d int) (vb, hvae float64) { return rowOf(chained, d, "vb").Err, rowOf(chained, d, "hvae-k1").Err }
 	vb51, hvae51 := pair(51)
 	vb101, hvae101 := pair(101)
 	vb301, hvae301 := pair(301)
-	sigma := func(method string) float64 { return in(rows, 301, method).SigmaErr }
-	delta := func(method string) float64 { return in(d50, 50, method).DeltaErr }
+	sigma := func(method string) float64 { return rowOf(rows, 301, method).SigmaErr }
+	delta := func(method string) float64 { return rowOf(d50, 50, method).DeltaErr }
 	for _, want := range []string{
 		fmt.Sprintf("at d = 51 its error is %s, compared with %s for HVAE with K = 1", sum(51, "vb"), sum(51, "hvae-k1")),
-		fmt.Sprintf("At d = 301 it is %.0f, compared with %.0f", in(rows, 301, "vb").Err, in(rows, 301, "hvae-k1").Err),
+		fmt.Sprintf("At d = 301 it is %.0f, compared with %.0f", rowOf(rows, 301, "vb").Err, rowOf(rows, 301, "hvae-k1").Err),
 		fmt.Sprintf("at d = 50 this error is %.0f for VB, and %.0f and %.0f for the planar flows", delta("vb"), delta("nf-k1"), delta("nf-k30")),
 		fmt.Sprintf("At d = 301 the error of σ is %.3f (K = 1) and %.3f (K = 10) with tempering, %.1f and %.0f without", sigma("hvae-k1"), sigma("hvae-k10"), sigma("hvae-notemp-k1"), sigma("hvae-notemp-k10")),
 		fmt.Sprintf("VB has an error of %.0f at d = 51 (HVAE with K = 1: %.0f), %.0f at d = 101 (HVAE: %.0f) and %.0f at d = 301 (HVAE: %.0f)", vb51, hvae51, vb101, hvae101, vb301, hvae301),
-		fmt.Sprintf("larger errors of Δ, %.0f and %.0f at d = 51", in(chained, 51, "nf-k1").DeltaErr, in(chained, 51, "nf-k30").DeltaErr),
-		fmt.Sprintf("at d = 51 from %.0f to %.0f; HVAE's stays at %.0f", in(rows, 51, "vb").Err, vb51, hvae51),
+		fmt.Sprintf("larger errors of Δ, %.0f and %.0f at d = 51", rowOf(chained, 51, "nf-k1").DeltaErr, rowOf(chained, 51, "nf-k30").DeltaErr),
+		fmt.Sprintf("at d = 51 from %.0f to %.0f; HVAE's stays at %.0f", rowOf(rows, 51, "vb").Err, vb51, hvae51),
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(string(b)), " "), want) {
 			t.Errorf("no README contains %q", want)
@@ -117,14 +117,14 @@ func TestREADMEMatchesResults(t *testing.T) {
 func TestClaimsAboutFigure1aHold(t *testing.T) {
 	rows := readResults[row](t, "figure1.jsonl")
 	for _, d := range []int{1, 2, 3, 5, 11, 25, 51, 101, 201, 301} {
-		hvae, vb := in(rows, d, "hvae-k1"), in(rows, d, "vb")
+		hvae, vb := rowOf(rows, d, "hvae-k1"), rowOf(rows, d, "vb")
 		if (vb.Err > hvae.Err) != (d > 51) {
-			t.Errorf("d = %d: the error is %v for VB and %v for HVAE; VB should be worse only if d > 51", d, vb.Err, hvae.Err)
+			t.Errorf("d = %d: the error is %v for VB and %v for HVAE, want a larger error of VB only if d > 51", d, vb.Err, hvae.Err)
 		}
 		for _, flow := range []string{"nf-k1", "nf-k30"} {
-			nf := in(rows, d, flow)
+			nf := rowOf(rows, d, flow)
 			if d > 11 && !(nf.DeltaErr > vb.DeltaErr) || d > 1 && !(nf.SigmaErr > 100*max(hvae.SigmaErr, vb.SigmaErr)) {
-				t.Errorf("d = %d: %s has the errors %v of Δ and %v of σ; VB has %v and %v, and HVAE has %v of σ", d, flow, nf.DeltaErr, nf.SigmaErr, vb.DeltaErr, vb.SigmaErr, hvae.SigmaErr)
+				t.Errorf("d = %d: the errors of Δ and σ are %[3]v and %[4]v for %[2]s, and %[5]v and %[6]v for VB; the error of σ is %[7]v for HVAE", d, flow, nf.DeltaErr, nf.SigmaErr, vb.DeltaErr, vb.SigmaErr, hvae.SigmaErr)
 			}
 		}
 	}

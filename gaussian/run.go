@@ -21,10 +21,10 @@ import (
 	"hvae/linalg"
 )
 
-// run trains each method on each dataset, concurrently on all cores. It prints the rows of the
-// table in order, each as soon as possible. Except for the seconds, the output does not depend on
-// the number of cores, because each run has separate random streams and averages are computed in
-// the order of the datasets.
+// run trains each method on each dataset, concurrently on all cores. It prints each row of the
+// table as soon as this row and all earlier rows are complete. Except for the seconds, the output
+// does not depend on the number of cores, because each run has separate random streams and averages
+// are computed in the order of the datasets.
 func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	if err := checkFolder(o); err != nil {
 		return err
@@ -52,7 +52,7 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 		return fmt.Sprintf("%d of %d runs  %.0f iterations/s", finished.Load(), len(runs), float64(iterations.Load())/elapsed.Seconds())
 	})
 	var mu sync.Mutex                     // guards results, rows and stdout
-	results := make([]*result, len(runs)) // of the runs; nil for an unfinished run
+	results := make([]*result, len(runs)) // results[i] is nil until runs[i] is finished
 	var rows []row
 	execute := func(i int) error {
 		start := time.Now()
@@ -102,8 +102,8 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// checkFolder creates the folder for the figures if the program will draw any. It returns an error
-// if the folder is not writable, so that the program fails before minutes of work.
+// checkFolder creates the folder for the figures if the program will draw figures. It returns an
+// error if the folder is not writable, so that the program does not fail after minutes of work.
 func checkFolder(o options) error {
 	if o.out == "" && len(o.dims) == 1 && !o.twoModes {
 		return nil
@@ -122,7 +122,7 @@ func checkFolder(o options) error {
 	return nil
 }
 
-// A row holds the numbers of one line of the table, averages over all datasets for one method and
+// A row is one row of the table. Its numbers are averages over all datasets for one method in one
 // dimension.
 type row struct {
 	Method      string  `json:"method"`
@@ -202,8 +202,8 @@ func average(method string, dims int, results []*result) row {
 	}
 }
 
-// print prints the last of the given rows. In the table, a header precedes the first row of each
-// dimension, and a line with the maximum-likelihood estimate follows the last row.
+// print prints the last element of rows. In the table, a header precedes the first row of each
+// dimension, and a line with the maximum-likelihood estimate follows the last row of each dimension.
 func (o options) print(w io.Writer, rows []row) error {
 	n := len(rows)
 	a := rows[n-1]

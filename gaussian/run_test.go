@@ -18,8 +18,8 @@ import (
 	"hvae/linalg/random"
 )
 
-// An experiment holds the values of the flags. Its methods compute the expected output independently
-// of the program, with exported functions of package model.
+// An experiment holds the values of the flags. Its methods compute the expected output from exported
+// functions of package model, independently of the program.
 type experiment struct {
 	dims    []int
 	methods []string
@@ -127,7 +127,7 @@ func (e experiment) estimates(t *testing.T, d int, name string) (all []estimate)
 	return all
 }
 
-// over returns the mean x̄ of a quantity x over n datasets and its standard error,
+// over returns the mean x̄ of a quantity x over n datasets, and the standard error of the mean,
 // √(Σ (x_i − x̄)²/(n − 1)/n).
 func over(all []estimate, quantity func(estimate) float64) (mean, standardError float64) {
 	for _, e := range all {
@@ -139,16 +139,16 @@ func over(all []estimate, quantity func(estimate) float64) (mean, standardError 
 	return mean, math.Sqrt(standardError / float64(len(all)-1) / float64(len(all)))
 }
 
-// An expectedRow maps names to the expected numbers of a row and of maximum likelihood. NaN stands
-// for a missing number.
+// An expectedRow holds the expected numbers of a row of the table, by name, including the numbers
+// for maximum likelihood. NaN stands for a missing number.
 type expectedRow struct {
 	method  string
 	d       int
 	numbers map[string]float64
 }
 
-// rows returns the expected rows in the order of the output, by dimension and then by method, both
-// in the order of the flags.
+// rows returns the expected rows in the order of the output. They are sorted by dimension and then
+// by method, both in the order of the flags.
 func (e experiment) rows(t *testing.T) (rows []expectedRow) {
 	t.Helper()
 	for _, d := range e.dims {
@@ -222,7 +222,7 @@ func (e experiment) table(t *testing.T) (lines [][]string) {
 	return lines
 }
 
-// printed returns the objects that the program prints with -json, without the seconds. It checks
+// printed runs the program with -json and returns the printed objects without the seconds. It checks
 // that the seconds are positive and less than 64 times the elapsed time.
 func printed(t *testing.T, args ...string) (objects []map[string]any) {
 	t.Helper()
@@ -235,19 +235,20 @@ func printed(t *testing.T, args ...string) (objects []map[string]any) {
 	objects = decode[map[string]any](t, stdout)
 	for _, o := range objects {
 		if s, ok := o["seconds"].(float64); !ok || !(s > 0 && s < most) {
-			t.Errorf("%v: the seconds are %v, want a number between 0 and %v", args, o["seconds"], most)
+			t.Errorf("%v: the row contains %v seconds, want a number between 0 and %v", args, o["seconds"], most)
 		}
 		delete(o, "seconds")
 	}
 	return objects
 }
 
-// almost allows rounding errors, because the program may compute sums in another order.
+// almost treats numbers with a relative difference of at most 1e-9 as equal, because the program may
+// compute sums in another order.
 var almost = cmpopts.EquateApprox(1e-9, 0)
 
 func TestSecondsAreTheSumOverDatasets(t *testing.T) {
 	if r := average("vb", 2, []*result{{seconds: 1}, {seconds: 2.5}, {seconds: 4}}); r.Seconds != 7.5 {
-		t.Errorf("the sum of 1, 2.5 and 4 seconds is %v, want 7.5", r.Seconds)
+		t.Errorf("for datasets that take 1, 2.5 and 4 seconds, the row contains %v seconds, want 7.5", r.Seconds)
 	}
 }
 
@@ -268,7 +269,7 @@ func TestEveryNumberIsCorrectForEachFlag(t *testing.T) {
 		e := base
 		change(&e)
 		if diff := cmp.Diff(e.json(t), printed(t, append(e.args(), "-out", t.TempDir())...), almost); diff != "" {
-			t.Errorf("after a change of %s: %s", name, diff)
+			t.Errorf("after a change of %s, the output differs (-want +got):\n%s", name, diff)
 		}
 	}
 }
@@ -294,7 +295,7 @@ func TestFlagsHaveDefaultsOfPaper(t *testing.T) {
 		change(&want)
 		got, err := parse(strings.Fields(args))
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{})); diff != "" || err != nil {
-			t.Errorf("%q: %v %s", args, err, diff)
+			t.Errorf("%q: error %v, options (-want +got):\n%s", args, err, diff)
 		}
 	}
 }
@@ -325,7 +326,7 @@ func TestTableShowsExpectedNumbers(t *testing.T) {
 			got = append(got, fields)
 		}
 		if diff := cmp.Diff(e.table(t), got); diff != "" {
-			t.Error(diff)
+			t.Errorf("the fields of the table differ (-want +got):\n%s", diff)
 		}
 		if len(widths) != 1 {
 			t.Errorf("the lines have the different widths %v:\n%s", slices.Sorted(maps.Keys(widths)), stdout)

@@ -30,7 +30,7 @@ var (
 )
 
 // A modeRow is a row of the table that -two-modes prints. It summarises draws of log p̂ for the
-// target with two modes, for which log p = 0.
+// target with two modes, whose log evidence is 0.
 type modeRow struct {
 	InvSqrtBeta0 float64 `json:"inv_sqrt_beta0"`
 	K            int     `json:"k"`
@@ -51,7 +51,7 @@ func showTwoModes(ctx context.Context, o options, stdout, stderr io.Writer) erro
 		LogX: true, LogY: true, XTicks: modeSteps,
 	}
 	if !o.json {
-		fmt.Fprintf(stdout, "two modes, log p(x) = 0; %d draws of log p̂ from around one of them, seed %d\n", modeDraws, o.config.Seed)
+		fmt.Fprintf(stdout, "target with two modes, log p(x) = 0; %d draws of log p̂ that start near the left mode, seed %d\n", modeDraws, o.config.Seed)
 		fmt.Fprintf(stdout, "%6s %5s %10s %10s %14s\n", "1/√β₀", "K", "ELBO", "variance", "change of mode")
 	}
 	for _, m := range modeFlows {
@@ -81,7 +81,8 @@ func showTwoModes(ctx context.Context, o options, stdout, stderr io.Writer) erro
 	return writeFigure(o, "trajectory.svg", drawPaths(o.config.Seed), stderr)
 }
 
-// summariseModes summarises draws l of log p̂, of which the given number changed mode.
+// summariseModes returns the row for the draws l of log p̂. changed is the number of draws that start
+// and end in different modes.
 func summariseModes(f model.TwoModesFlow, l []float64, changed int) modeRow {
 	n := float64(len(l))
 	r := modeRow{InvSqrtBeta0: f.InvSqrtBeta0, K: f.K, ChangedMode: float64(changed) / n}
@@ -99,9 +100,9 @@ func summariseModes(f model.TwoModesFlow, l []float64, changed int) modeRow {
 }
 
 // drawPaths returns an SVG figure of four paths of Algorithm 1 on the target with two modes, their
-// energies and the temperature. The left column is with tempering. The right column is without
-// tempering, for the same z₀ and γ₀. Paths 1 and 2 are the first two draws that change mode with
-// tempering. Paths 3 and 4 are the first two draws that do not change mode with tempering.
+// energies and the temperature. The left column shows the paths with tempering. The right column
+// shows the paths without tempering for the same z₀ and γ₀. Paths 1 and 2 are the first two draws
+// that change mode with tempering. Paths 3 and 4 are the first two draws that do not.
 func drawPaths(seed uint64) []byte {
 	const K, draws = 64, 500
 	all := make([][]model.TwoModesPath, len(modeFlows))
@@ -109,7 +110,7 @@ func drawPaths(seed uint64) []byte {
 		m.flow.K = K
 		all[i] = m.flow.Paths(draws, random.Stream(seed, "two modes paths", K))
 	}
-	var changing, staying []int // indices of draws that change mode with tempering, and of the others
+	var changing, staying []int // indices of the draws that change mode with tempering, and of all other draws
 	for i, p := range all[0] {
 		if p.ChangesMode() {
 			changing = append(changing, i)
@@ -131,8 +132,8 @@ func drawPaths(seed uint64) []byte {
 	return plot.Panels(len(modeFlows), slices.Concat(planes, energies, temperatures)...)
 }
 
-// pathCharts returns three charts: paths in the plane with contours of the target, the energies
-// along the paths, and the temperature, which is the same for all paths.
+// pathCharts returns three charts: the paths in the plane with contours of the target, the energies
+// along the paths, and the temperature. The temperature is the same for all paths.
 func pathCharts(paths []model.TwoModesPath, labels []string) (plane, energy, temperature plot.Chart) {
 	const width = 380
 	plane = plot.Chart{XLabel: "first coordinate of z", YLabel: "second coordinate of z", Width: width, Equal: true, Series: slices.Clone(contours())}
@@ -162,8 +163,8 @@ func pathCharts(paths []model.TwoModesPath, labels []string) (plane, energy, tem
 	return plane, energy, temperature
 }
 
-// potential returns the potential U(x, y) of the target with two modes, as a function that is not
-// safe for concurrent use.
+// potential returns a function that computes the potential U(x, y) of the target with two modes. The
+// function is not safe for concurrent use.
 func potential() func(x, y float64) float64 {
 	var t ad.Tape[float64]
 	return func(x, y float64) float64 {
@@ -172,7 +173,8 @@ func potential() func(x, y float64) float64 {
 	}
 }
 
-// contours returns the contour lines of the potential U at 2, 6, 10 and 14 nats above its minimum.
+// contours returns the contour lines of the potential U of the target with two modes, at 2, 6, 10 and
+// 14 nats above the minimum of U.
 var contours = sync.OnceValue(func() (lines []plot.Series) {
 	u := potential()
 	for height := 2.0; height <= 14; height += 4 {

@@ -33,7 +33,7 @@ func modes(t *testing.T, K int, start float64, n int, seed uint64) (mean, varian
 	f := model.TwoModesFlow{K: K, StepSize: 0.1, InvSqrtBeta0: start, Tempering: map[float64]string{3: "fixed", 1: "none"}[start]}
 	draws, changed, err := f.Draw(t.Context(), n, random.Stream(seed, "two modes", K))
 	if len(draws) != n {
-		t.Fatalf("%d draws, want %d: %v", len(draws), n, err)
+		t.Fatalf("Draw returned %d draws, want %d (error %v)", len(draws), n, err)
 	}
 	for _, l := range draws {
 		mean += l / float64(n)
@@ -50,11 +50,11 @@ func TestTwoModesTableMatchesResults(t *testing.T) {
 	folder := t.TempDir()
 	stdout, stderr, status := gaussianCommand(t.Context(), "-two-modes", "-out", folder)
 	if reported, existing := figuresOf(t, folder, stderr); status != 0 || !slices.Equal(reported, []string{"tempering.svg", "trajectory.svg"}) || !slices.Equal(reported, existing) {
-		t.Fatalf("status %d, the program reports %v and writes %v", status, reported, existing)
+		t.Fatalf("status %d, the program reports the figures %v and writes %v; want status 0 and tempering.svg and trajectory.svg", status, reported, existing)
 	}
 	lines := strings.Split(stdout, "\n")
-	if len(lines) != 2+2*len(stepNumbers)+1 || lines[0] != "two modes, log p(x) = 0; 50000 draws of log p̂ from around one of them, seed 1" || lines[1] != " 1/√β₀     K       ELBO   variance change of mode" {
-		t.Fatalf("printed\n%s", stdout)
+	if len(lines) != 2+2*len(stepNumbers)+1 || lines[0] != "target with two modes, log p(x) = 0; 50000 draws of log p̂ that start near the left mode, seed 1" || lines[1] != " 1/√β₀     K       ELBO   variance change of mode" {
+		t.Fatalf("the program printed\n%s\nwant two header lines and 12 rows", stdout)
 	}
 	results := readResults[modeRow](t, "two-modes.jsonl") // README.md contains every second row
 	for i, start := range starts {
@@ -66,14 +66,14 @@ func TestTwoModesTableMatchesResults(t *testing.T) {
 			if K <= 4 { // larger K take longer
 				mean, variance, _, share := modes(t, K, start, 50_000, 1)
 				if diff := cmp.Diff(strings.Fields(fmt.Sprintf("%v %d %.3f %.2f %.2f %%", start, K, mean, variance, 100*share)), strings.Fields(line)); diff != "" {
-					t.Error(diff)
+					t.Errorf("1/√β₀ = %v, K = %d: the fields of the line differ (-want +got):\n%s", start, K, diff)
 				}
 			}
 			r := results[i*len(stepNumbers)+j]
 			for n, want := range []float64{r.InvSqrtBeta0, float64(r.K), r.ELBO, r.Variance, 100 * r.ChangedMode} {
 				// The tolerance allows rounding to two decimals and small differences between processors.
 				if v, err := strconv.ParseFloat(strings.Fields(line)[n], 64); err != nil || !(math.Abs(v-want) <= 0.006) {
-					t.Errorf("number %d of the line %q should be %v as in results/two-modes.jsonl (%v)", n+1, line, want, err)
+					t.Errorf("number %d of the line %q differs from %v in results/two-modes.jsonl (error %v)", n+1, line, want, err)
 				}
 			}
 		}
@@ -94,7 +94,7 @@ func TestTwoModesJSONAndFiguresAgree(t *testing.T) {
 	}
 	p := readFigure(t, folder, "tempering.svg", true)[0]
 	if diff := cmp.Diff([]string{"leapfrog steps K", "variance of log p̂ ± s.e."}, []string{p.XLabel, p.YLabel}); diff != "" || len(p.Series) != 2 {
-		t.Fatalf("the figure has %d series; %s", len(p.Series), diff)
+		t.Fatalf("the figure has %d series, want 2; axis labels (-want +got):\n%s", len(p.Series), diff)
 	}
 	dec := json.NewDecoder(strings.NewReader(stdout))
 	for i, start := range starts {
@@ -109,7 +109,7 @@ func TestTwoModesJSONAndFiguresAgree(t *testing.T) {
 			mean, variance, se, share := modes(t, K, start, 1100, seed)
 			want := map[string]float64{"inv_sqrt_beta0": start, "k": float64(K), "elbo": mean, "variance": variance, "variance_se": se, "changed_mode": share}
 			if diff := cmp.Diff(want, row, almost); diff != "" {
-				t.Error(diff)
+				t.Errorf("1/√β₀ = %v, K = %d: the JSON object differs (-want +got):\n%s", start, K, diff)
 			}
 			if at := p.Series[i].Line[0][j]; !p.X.Near(at.X, float64(K)) || !p.Y.Near(at.Y, row["variance"]) || p.Series[i].Markers[j] != at || !p.Y.Near(p.Series[i].Bars[j].High, row["variance"]+se) {
 				t.Errorf("1/√β₀ = %v, K = %d: the figure shows the point %v, want the variance %v", start, K, at, row["variance"])
@@ -127,15 +127,15 @@ func checkPaths(t *testing.T, panels []plottest.Panel, seed uint64) {
 	t.Helper()
 	const K, draws = 64, 500
 	if len(panels) != 6 {
-		t.Fatalf("%d panels, want 6", len(panels))
+		t.Fatalf("the figure has %d panels, want 6", len(panels))
 	}
 	var paths [2][]model.TwoModesPath
 	for i, start := range starts {
 		f := model.TwoModesFlow{K: K, StepSize: 0.1, InvSqrtBeta0: start, Tempering: []string{"fixed", "none"}[i]}
 		paths[i] = f.Paths(draws, random.Stream(seed, "two modes paths", K))
 	}
-	// The figure shows the first two draws that change mode with tempering, and the first two that
-	// do not.
+	// The figure must show the first two draws that change mode with tempering, and the first two
+	// draws that do not.
 	drawn := map[string]int{}
 	for i, p := range paths[0] {
 		label, n := "path 3: stays if tempered", "path 4: stays if tempered"
@@ -156,7 +156,7 @@ func checkPaths(t *testing.T, panels []plottest.Panel, seed uint64) {
 		plane, energy, temperature := panels[i], panels[2+i], panels[4+i]
 		if diff := cmp.Diff([]string{"K = 64, " + label, "first coordinate of z", "second coordinate of z", "step k", "H − min U (nats)", "step k", "temperature 1/β_k"},
 			[]string{plane.Title, plane.XLabel, plane.YLabel, energy.XLabel, energy.YLabel, temperature.XLabel, temperature.YLabel}); diff != "" {
-			t.Error(diff)
+			t.Errorf("title and axis labels (-want +got):\n%s", diff)
 		}
 		if s := plane.X.Pixel(1) - plane.X.Pixel(0); !(math.Abs(s/(plane.Y.Pixel(0)-plane.Y.Pixel(1))-1) <= 0.01) {
 			t.Errorf("one unit is %v pixels in x and %v pixels in y, want the same", s, plane.Y.Pixel(0)-plane.Y.Pixel(1))
@@ -175,7 +175,7 @@ func checkPaths(t *testing.T, panels []plottest.Panel, seed uint64) {
 			}
 			for k := range K + 1 {
 				if at := trail.Line[0][k]; !plane.X.Near(at.X, z.X[k]) || !plane.Y.Near(at.Y, z.Y[k]) || trail.Dots[k] != at {
-					t.Errorf("%s: the point z_%d = (%v, %v) is drawn at pixel %v", label, k, z.X[k], z.Y[k], at)
+					t.Errorf("%s: the point z_%d = (%v, %v) is drawn at the pixels %v", label, k, z.X[k], z.Y[k], at)
 				}
 				if at := line.Line[0][k]; !energy.X.Near(at.X, float64(k)) || !energy.Y.Near(at.Y, z.H[k]-math.Log(math.Pi)) {
 					t.Errorf("%s: H at step %d is drawn at %v, want %v", label, k, at, z.H[k]-math.Log(math.Pi))
@@ -190,13 +190,14 @@ func checkPaths(t *testing.T, panels []plottest.Panel, seed uint64) {
 				}
 			}
 		}
-		// At (0, 0) the density of each component is e^−18 of its maximum. Two components give a
-		// barrier of 18 − log 2 nats.
+		// At (0, 0), the density of each component is e^−18 times its maximum. With two components, the
+		// barrier is 18 − log 2 nats high.
 		if b := series(energy, "barrier, 17.3 nats").Line[0]; !energy.Y.Near(b[0].Y, 18-math.Ln2) || b[0].Y != b[1].Y {
 			t.Errorf("the barrier is drawn at %v, want a horizontal line at 17.3 nats", b)
 		}
-		// At a small distance r from a mode, U is r²/2s² above its minimum. So its contours are circles
-		// with the radii s√(2·2), s√(2·6), s√(2·10) and s√(2·14). The largest contours deviate slightly.
+		// At a small distance r from a mode, U is r²/2s² above its minimum. Therefore, the contours of U
+		// are circles with radii s√(2·2), s√(2·6), s√(2·10) and s√(2·14). The largest contours deviate
+		// slightly from circles.
 		length := map[bool]float64{}
 		scale := plane.X.Pixel(1) - plane.X.Pixel(0)
 		for _, line := range series(plane, "U − min U = 2, 6, 10, 14").Line {
@@ -217,14 +218,14 @@ func checkPaths(t *testing.T, panels []plottest.Panel, seed uint64) {
 		want := 2 * math.Pi * 0.5 * (math.Sqrt(4) + math.Sqrt(12) + math.Sqrt(20) + math.Sqrt(28))
 		for _, side := range []bool{false, true} {
 			if l := length[side]; !(math.Abs(l/want-1) <= 0.03) {
-				t.Errorf("the total length of the contours is %v around one mode (right: %v), want %v", l, side, want)
+				t.Errorf("the total length of the contours around a mode (right mode: %v) is %v, want %v", side, l, want)
 			}
 		}
 	}
 }
 
-// sameFigure compares the SVG file got with the checked-in file want. Coordinates may differ by a
-// tenth of a pixel, because processors round differently.
+// sameFigure compares the SVG files with the names want and got. The file want is checked in.
+// Coordinates may differ by at most a tenth of a pixel, because processors round differently.
 func sameFigure(t *testing.T, want, got string) {
 	t.Helper()
 	number := regexp.MustCompile(`[0-9]+\.[0-9]`)
@@ -245,7 +246,7 @@ func sameFigure(t *testing.T, want, got string) {
 		a, errA := strconv.ParseFloat(numbers[0][i], 64)
 		b, errB := strconv.ParseFloat(numbers[1][i], 64)
 		if errA != nil || errB != nil || !(math.Abs(a-b) <= 0.11) {
-			t.Fatalf("%s contains %s where the checked-in %s contains %s", got, numbers[1][i], want, numbers[0][i])
+			t.Fatalf("number %d is %s in %s, but %s in the checked-in %s", i+1, numbers[1][i], got, numbers[0][i], want)
 		}
 	}
 }

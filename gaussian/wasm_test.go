@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// The WebAssembly program and the native program compute the same numbers up to rounding errors.
+// The WebAssembly program and the native program must print the same numbers, up to rounding errors.
 func TestWebAssemblyPrintsSameNumbers(t *testing.T) {
 	node, err := exec.LookPath("node")
 	if err != nil || testing.Short() {
@@ -40,7 +40,7 @@ func TestWebAssemblyPrintsSameNumbers(t *testing.T) {
 	}
 	want, got := decode[map[string]any](t, native), decode[map[string]any](t, string(output))
 	if len(want) != 7 || len(got) != 7 {
-		t.Fatalf("the outputs contain %d and %d methods, want 7", len(want), len(got))
+		t.Fatalf("the native program prints %d methods and the WebAssembly program prints %d, want 7", len(want), len(got))
 	}
 	for i, method := range want {
 		delete(method, "seconds")
@@ -50,7 +50,7 @@ func TestWebAssemblyPrintsSameNumbers(t *testing.T) {
 			tolerance = 1e-3
 		}
 		if diff := cmp.Diff(method, got[i], cmpopts.EquateApprox(tolerance, 0)); diff != "" {
-			t.Errorf("%s and WebAssembly differ:\n%s", runtime.GOARCH, diff)
+			t.Errorf("the numbers of %s (-) and WebAssembly (+) differ:\n%s", runtime.GOARCH, diff)
 		}
 	}
 }

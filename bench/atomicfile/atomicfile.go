@@ -17,10 +17,10 @@ import (
 	"time"
 )
 
-// Write replaces the contents of a regular file, or creates the file. It writes a temporary
-// file in the same folder, syncs it and renames it. After a crash, the file has either the old or
-// the new contents. The umask applies. Write returns an error if name is a symbolic link, a pipe,
-// a device or a folder.
+// Write replaces the contents of a regular file, or creates the file. It writes a temporary file in
+// the same folder, syncs it and renames it. After a crash, the file has either the old or the new
+// contents. The permissions of the file are 0o666 before umask. Write returns an error if name is a
+// symbolic link, a pipe, a device or a folder.
 func Write(name string, data []byte) error {
 	return WriteIf(func() error { return nil }, name, data)
 }
@@ -48,8 +48,8 @@ func WriteIf(allowed func() error, name string, data []byte) error {
 	return nil
 }
 
-// Clean removes temporary files for name, which remain if a process is killed in Write or WriteIf.
-// No process may write the file concurrently.
+// Clean removes the temporary files that remain if a process is killed while it writes the named
+// file. No process may write the file concurrently.
 func Clean(name string) error {
 	entries, err := os.ReadDir(filepath.Dir(name))
 	temporary := regexp.MustCompile(`^\.` + regexp.QuoteMeta(filepath.Base(name)) + `-\d+\.tmp$`)
@@ -61,8 +61,8 @@ func Clean(name string) error {
 	return err
 }
 
-// Open opens a regular file for reading. It returns an error for a pipe, whose reader may block,
-// for a device, which may never end, and for any other kind of file.
+// Open opens a regular file for reading. It returns an error for any other kind of file, because
+// reading a pipe may block and reading a device may never end.
 func Open(name string) (f *os.File, err error) {
 	s, err := os.Stat(name)
 	if err != nil {
@@ -74,7 +74,7 @@ func Open(name string) (f *os.File, err error) {
 	if err = retry(func() error { f, err = os.Open(name); return err }); err != nil {
 		return nil, Named(name, err)
 	}
-	if s, err = f.Stat(); err == nil && !s.Mode().IsRegular() { // the file may have been replaced
+	if s, err = f.Stat(); err == nil && !s.Mode().IsRegular() { // the file may have been replaced since Stat
 		err = notRegular(name, s.Mode())
 	}
 	if err != nil {
@@ -84,7 +84,8 @@ func Open(name string) (f *os.File, err error) {
 	return f, nil
 }
 
-// Read returns the contents of a regular file. It returns an error if they exceed limit bytes.
+// Read returns the contents of a regular file. It returns an error if the file is longer than limit
+// bytes.
 func Read(name string, limit int64) ([]byte, error) {
 	f, err := Open(name)
 	if err != nil {
@@ -96,19 +97,20 @@ func Read(name string, limit int64) ([]byte, error) {
 		return nil, Named(name, err)
 	}
 	if int64(len(b)) > limit {
-		return nil, fmt.Errorf("%s is longer than %d bytes, the limit for such a file", name, limit)
+		return nil, fmt.Errorf("%s is too long: it has more than %d bytes, the limit for this kind of file", name, limit)
 	}
 	return b, nil
 }
 
-// notRegular returns an error that contains the kind of a file that is not regular.
+// notRegular returns the error for a file that is not regular. The error describes the kind of the
+// file.
 func notRegular(name string, mode fs.FileMode) error {
 	kind := map[fs.FileMode]string{fs.ModeDir: "a folder", fs.ModeSymlink: "a symbolic link", fs.ModeNamedPipe: "a pipe", fs.ModeSocket: "a socket"}[mode.Type()]
 	return fmt.Errorf("%s is %s, not a file", name, cmp.Or(kind, "a device"))
 }
 
-// Named returns an error that begins with name. It removes the operation and the path from a file
-// system error, because the path may belong to a temporary file.
+// Named returns the error with name as its prefix. From a file system error, it removes the operation
+// and the path, because the path may be the path of a temporary file.
 func Named(name string, err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		err = e.Err
@@ -118,8 +120,8 @@ func Named(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// retry calls f, and calls it again while its error is inUse, for about 5 s. The waits between the
-// calls are 1, 2, 4, … ms, but at most 100 ms.
+// retry calls f, and repeats the call for about 5 s while inUse is true for the error. The waits
+// between the calls are 1, 2, 4, … ms, but at most 100 ms.
 func retry(f func() error) error {
 	start := time.Now()
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
@@ -131,7 +133,7 @@ func retry(f func() error) error {
 	}
 }
 
-// Tests change these variables to simulate Windows.
+// Tests set these variables to simulate Windows.
 var (
 	rename  = os.Rename
 	windows = runtime.GOOS == "windows"

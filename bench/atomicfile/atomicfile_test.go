@@ -24,7 +24,7 @@ func TestWriteReplacesTheFileOrKeepsItsContents(t *testing.T) {
 	}
 	missing := filepath.Join(dir, "missing", "figure.svg")
 	if err := Write(missing, nil); !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), missing+": ") {
-		t.Errorf("Write to a missing folder returns %v, want an error with the path", err)
+		t.Errorf("for a missing folder, Write returns the error %v, want os.ErrNotExist with the path", err)
 	}
 	folder, link := filepath.Join(dir, "folder"), filepath.Join(dir, "link")
 	if err := errors.Join(os.Mkdir(folder, 0o755), os.Symlink(name, link)); err != nil {
@@ -32,21 +32,21 @@ func TestWriteReplacesTheFileOrKeepsItsContents(t *testing.T) {
 	}
 	for name, want := range map[string]string{folder: folder + " is a folder, not a file", link: link + " is a symbolic link, not a file"} {
 		if err := Write(name, []byte("x")); err == nil || err.Error() != want {
-			t.Errorf("Write returns %v, want %s", err, want)
+			t.Errorf("Write returns the error %v, want %s", err, want)
 		}
 	}
-	// A failed rename leaves no temporary file, and its error names only the destination.
+	// A failed rename must leave no temporary file, and its error must contain only the destination.
 	defer func() { rename = os.Rename }()
 	rename = func(from, to string) error {
 		return &os.LinkError{Op: "rename", Old: from, New: to, Err: os.ErrPermission}
 	}
 	if err := Write(name, nil); err == nil || err.Error() != name+": permission denied" {
-		t.Errorf("if the rename fails, Write returns %v", err)
+		t.Errorf("after a failed rename, Write returns the error %v, want one with only the destination", err)
 	}
 	rename = os.Rename
 	refusal := errors.New("not allowed now")
 	if err := WriteIf(func() error { return refusal }, name, nil); !errors.Is(err, refusal) {
-		t.Errorf("if allowed returns an error, WriteIf returns %v", err)
+		t.Errorf("if allowed returns the error %v, WriteIf returns %v, want the same error", refusal, err)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 3 {
@@ -83,13 +83,13 @@ func TestCleanRemovesTheTemporaryFilesOfOneFile(t *testing.T) {
 	}
 }
 
-// Windows cannot replace a file that another process has open. The test simulates Windows.
+// Windows cannot replace a file that is open in another process. The test simulates Windows.
 func TestWriteRetriesWhileAFileIsInUse(t *testing.T) {
 	const accessDenied, sharingViolation = syscall.Errno(5), syscall.Errno(32)
 	defer func(w bool) { rename, windows = os.Rename, w }(windows)
 	windows = true
 	for _, c := range []struct {
-		failures int // of os.Rename before it succeeds
+		failures int // failed calls of rename before a successful one
 		err      error
 		want     string // contents of the file
 	}{{3, accessDenied, "new"}, {3, sharingViolation, "new"}, {1 << 30, sharingViolation, "old"}, {1, os.ErrInvalid, "old"}} {
@@ -108,10 +108,10 @@ func TestWriteRetriesWhileAFileIsInUse(t *testing.T) {
 			}
 			err := Write(name, []byte("new"))
 			if got, _ := os.ReadFile(name); string(got) != c.want || (err == nil) != (c.want == "new") || !errors.Is(err, c.err) && c.want == "old" {
-				t.Errorf("after %d failures with %v, the file contains %q and Write returns %v", c.failures, c.err, got, err)
+				t.Errorf("after %d failures with the error %v, the file contains %q and Write returns the error %v, want the contents %q", c.failures, c.err, got, err, c.want)
 			}
 			if c.err == os.ErrInvalid && attempts != 1 || c.err != os.ErrInvalid && attempts < 4 {
-				t.Errorf("Write renames %d times after the error %v", attempts, c.err)
+				t.Errorf("after the error %v, Write calls rename %d times, want retries only if the file is in use", c.err, attempts)
 			}
 			if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
 				t.Errorf("the folder contains %v (error %v), want only the file", entries, err)
@@ -132,7 +132,7 @@ func TestOpenOpensOnlyRegularFiles(t *testing.T) {
 	}
 	f.Close()
 	if _, err := Open(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("Open of a missing file returns %v, want os.ErrNotExist", err)
+		t.Errorf("for a missing file, Open returns the error %v, want os.ErrNotExist", err)
 	}
 	for _, name := range []string{dir, os.DevNull} {
 		if f, err := Open(name); err == nil || err.Error() == "" {
@@ -142,7 +142,7 @@ func TestOpenOpensOnlyRegularFiles(t *testing.T) {
 	}
 	for limit, want := range map[int64]string{1: "x", 0: ""} {
 		if b, err := Read(name, limit); string(b) != want || (err == nil) != (limit == 1) {
-			t.Errorf("Read of at most %d bytes returns %q, %v", limit, b, err)
+			t.Errorf("for a file of one byte and the limit %d, Read returns %q and the error %v", limit, b, err)
 		}
 	}
 }

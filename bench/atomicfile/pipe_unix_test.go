@@ -19,7 +19,7 @@ func TestPipesAreNeitherReadNorReplaced(t *testing.T) {
 	_, errRead := Read(name, 1)
 	for _, err := range []error{err, errRead, Write(name, nil)} {
 		if err == nil || !strings.Contains(err.Error(), name+" is a pipe, not a file") {
-			t.Errorf("the error is %v, want \"is a pipe\"", err)
+			t.Errorf("for a pipe, the error is %v, want \"is a pipe, not a file\"", err)
 		}
 	}
 }
@@ -31,7 +31,7 @@ func TestWriteAppliesTheUmask(t *testing.T) {
 		err := Write(name, nil)
 		syscall.Umask(old)
 		if s, errStat := os.Stat(name); err != nil || errStat != nil || s.Mode() != want {
-			t.Errorf("with the umask %03o the mode is %v (errors %v, %v), want %v", mask, s.Mode(), err, errStat, want)
+			t.Errorf("with the umask %03o, the mode of the file is %v (errors %v and %v), want %v", mask, s.Mode(), err, errStat, want)
 		}
 	}
 }

@@ -28,7 +28,7 @@ import (
 
 // A Program has several commands, or one command without a name.
 type Program struct {
-	Name     string // the first word of each error message
+	Name     string // first word of each error message
 	About    string // one or more sentences for the usage
 	Commands []Command
 }
@@ -38,7 +38,7 @@ type Command struct {
 	Name, About string
 	// Run parses args with Flags and executes the command. It writes results to stdout and
 	// all other output to stderr. When ctx ends, Run saves its state and returns an error that
-	// wraps context.Cause(ctx), which is a Signal.
+	// wraps context.Cause(ctx), a Signal.
 	Run func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 }
 
@@ -121,13 +121,14 @@ func (p Program) help(c Command, f *Flags, w io.Writer) {
 	f.PrintDefaults()
 }
 
-// line returns the start of the command line of c, such as "go run ./mnist train".
+// line returns the beginning of a command line that runs c, such as "go run ./mnist train".
 func line(c Command) string { return strings.TrimSpace(started() + " " + c.Name) }
 
-// built matches the path of a program built by go run, in a temporary folder or in Go's cache.
+// built matches the path of a program built by go run. The path is in a temporary folder or in Go's
+// build cache.
 var built = regexp.MustCompile(`[/\\](?:go-build\d+[/\\]b\d+[/\\]exe|[0-9a-f]{64}-d)[/\\]([^/\\]+?)(?:\.exe)?$`)
 
-// started returns the command that started the program, such as "go run ./mnist" or "./mnist".
+// started returns the shell command that started the program, such as "go run ./mnist" or "./mnist".
 func started() string {
 	if m := built.FindStringSubmatch(os.Args[0]); m != nil {
 		return "go run ./" + m[1]

@@ -9,8 +9,8 @@ import (
 	"strconv"
 )
 
-// Flags is the set of flags of a command. The methods that define a flag set *p to the default
-// value. Parse sets *p to the value on the command line.
+// Flags is the set of flags of a command. Each method that defines a flag stores the default value
+// in *p. Parse then stores the value from the command line in *p.
 type Flags struct {
 	flag.FlagSet
 	version bool
@@ -31,14 +31,14 @@ func (f *Flags) Bool(p *bool, name, usage string) { f.BoolVar(p, name, false, us
 // String defines a flag for any string.
 func (f *Flags) String(p *string, name, preset, usage string) { f.StringVar(p, name, preset, usage) }
 
-// Checked defines a flag for a string, empty by default. If check returns an error for the string
-// on the command line, Parse returns this error.
+// Checked defines a flag for a string. The default is the empty string. If check returns an error for
+// the string on the command line, Parse returns this error.
 func (f *Flags) Checked(p *string, name, usage string, check func(string) error) {
 	define(f, p, name, "", usage, func(s string) (string, error) { return s, check(s) })
 }
 
-// Count defines a flag for a whole number from minimum to 100,000,000. Larger numbers are probably
-// typing errors and would need more memory than computers have.
+// Count defines a flag for a whole number from minimum to 100,000,000. A larger number is probably a
+// typing error and would need more memory than computers have.
 func (f *Flags) Count(p *int, name string, preset, minimum int, usage string) {
 	f.Range(p, name, preset, minimum, 100_000_000, usage)
 }
@@ -54,7 +54,7 @@ func (f *Flags) Range(p *int, name string, preset, minimum, maximum int, usage s
 	})
 }
 
-// Seed defines the flag -seed, 1 by default.
+// Seed defines the flag -seed for a whole number. The default is 1.
 func (f *Flags) Seed(p *uint64, usage string) {
 	define(f, p, "seed", 1, usage, func(s string) (uint64, error) {
 		n, err := strconv.ParseUint(s, 10, 64)
@@ -65,7 +65,7 @@ func (f *Flags) Seed(p *uint64, usage string) {
 	})
 }
 
-// Rate defines the flag -lr.
+// Rate defines the flag -lr for a learning rate, a positive number.
 func (f *Flags) Rate(p *float64, preset float64, usage string) {
 	define(f, p, "lr", preset, usage, func(s string) (float64, error) {
 		r, err := strconv.ParseFloat(s, 64)
@@ -76,7 +76,7 @@ func (f *Flags) Rate(p *float64, preset float64, usage string) {
 	})
 }
 
-// define defines a flag whose value is the result of parse.
+// define defines a flag whose value is the result of parse for the text on the command line.
 func define[T any](f *Flags, p *T, name string, preset T, usage string, parse func(string) (T, error)) {
 	*p = preset
 	f.Var(&value[T]{p, parse}, name, usage)
@@ -102,9 +102,9 @@ func (v *value[T]) String() string {
 	return fmt.Sprint(*v.p)
 }
 
-// Parse parses the arguments. It returns an error if they are invalid, or if they request the help
-// or the version. Command.Run must return this error, so that Program.Run prints the message, the
-// help or the version.
+// Parse parses the arguments. It returns an error if they are invalid, or if they request the help or
+// the version. Command.Run must return this error. Program.Run then prints the message, the help or
+// the version.
 func (f *Flags) Parse(args []string) error {
 	switch err := f.FlagSet.Parse(args); {
 	case err == flag.ErrHelp || f.version:
@@ -123,8 +123,8 @@ func (f *Flags) Given() (names []string) {
 	return names
 }
 
-// Values returns the current values of all flags except -version, by name. A flag defined with
-// Func has an empty value.
+// Values maps the names of all flags except -version to their current values. The value of a flag
+// defined with Func is empty.
 func (f *Flags) Values() map[string]string {
 	values := map[string]string{}
 	f.VisitAll(func(g *flag.Flag) { values[g.Name] = g.Value.String() })
@@ -138,7 +138,7 @@ func UsageError(format string, args ...any) error { return usageError{fmt.Errorf
 
 type usageError struct{ error }
 
-// An infoRequest is the error of Parse if the arguments request the help or the version.
+// An infoRequest is returned by Parse if the arguments request the help or the version.
 type infoRequest struct {
 	error
 	flags *Flags

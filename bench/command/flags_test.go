@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// The experiments store Values in files and restore the flags with Set.
+// Set must accept the results of Values, because the experiments store them in files and restore the
+// flags from these files.
 func TestSetAcceptsValues(t *testing.T) {
 	var n int
 	var seed uint64

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// A Signal is the cause of a context that a signal has cancelled. It matches context.Canceled in
-// errors.Is.
+// A Signal is the cause of a context that was cancelled by a signal. errors.Is(s, context.Canceled) is
+// true for each Signal s.
 type Signal syscall.Signal
 
-// hangup is SIGHUP, which package syscall does not define for WebAssembly.
+// hangup is SIGHUP. Package syscall does not define SIGHUP for WebAssembly.
 const hangup = syscall.Signal(1)
 
 var descriptions = map[syscall.Signal]string{hangup: "hung up", syscall.SIGINT: "interrupted", syscall.SIGTERM: "terminated"}
@@ -26,7 +26,7 @@ func (s Signal) Is(target error) bool { return target == context.Canceled }
 // status returns the exit status that shells use for the signal.
 func (s Signal) status() int { return 128 + int(s) }
 
-// repeatAfter is the time after the first signal in which Main ignores SIGTERM and SIGHUP.
+// repeatAfter is how long Main ignores SIGTERM and SIGHUP after the first signal.
 var repeatAfter = time.Second
 
 // Main runs the program with the process's arguments and exits. The first signal cancels the
@@ -54,9 +54,9 @@ func (p Program) Main() {
 	os.Exit(p.Run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// Wait calls work on another goroutine. It returns nil when work returns, or context.Cause(ctx)
-// as soon as ctx ends. If ctx ends first, the result of work is lost, so work must have nothing to
-// save.
+// Wait calls work on another goroutine. It returns nil when work returns, or context.Cause(ctx) as
+// soon as ctx ends. If ctx ends first, the process may exit before work returns, so work must not
+// save anything.
 func Wait(ctx context.Context, work func()) error {
 	done := make(chan struct{})
 	go func() {

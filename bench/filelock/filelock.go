@@ -1,6 +1,6 @@
-// Package filelock implements locks between processes. A lock is represented by a file, and one
-// process at a time can hold it. The operating system releases a lock when its process ends, so a
-// killed process never blocks another one.
+// Package filelock implements locks between processes. A lock is represented by a file. Only one
+// process at a time can hold a lock. The operating system releases a lock when the process that holds
+// it ends, so a killed process never blocks another one.
 //
 // Between machines that share a folder, locks work if the file system supports flock. NFS 4
 // supports it. NFS 3 needs lockd on client and server, without the mount options nolock and
@@ -16,19 +16,19 @@ import (
 	"hvae/bench/atomicfile"
 )
 
-// ErrInUse is the error of Take if another process holds the lock.
+// ErrInUse is returned by Take if another process holds the lock.
 var ErrInUse = errors.New("in use by another process")
 
-// A Lock is a lock held by this process until it calls Release or ends.
+// A Lock is a lock held by this process, until Release is called or the process ends.
 type Lock struct{ file *os.File }
 
-// patience is the time for which Take retries. Another process may hold the lock for a moment, in
-// a call of Held or because it was killed and has not exited yet.
+// patience is how long Take retries. Another process may hold the lock for a moment, because it calls
+// Held or because it was killed and has not exited yet.
 const patience = 500 * time.Millisecond
 
-// Take acquires the lock on the named file, which it creates if necessary. If another process
-// holds the lock, Take returns ErrInUse. The file is never removed, because a process that has
-// opened it could then hold a lock on a file that no other process can open.
+// Take acquires the lock on the named file. It creates the file if necessary. If another process holds
+// the lock, Take returns ErrInUse. The file is never removed. Otherwise, a process that has opened the
+// file could hold a lock on a file that no other process can open.
 func Take(name string) (*Lock, error) {
 	for end := time.Now().Add(patience); ; time.Sleep(patience / 20) {
 		l, err := try(name)

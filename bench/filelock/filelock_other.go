@@ -4,7 +4,7 @@ package filelock
 
 import "os"
 
-// open opens the file without a lock, because package syscall has no Flock for this system.
+// open opens the file without a lock, because package syscall does not define Flock for this system.
 // Users must not run two processes on the same folder.
 func open(name string) (*os.File, error) {
 	return os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// TestMain holds a lock instead of running tests if FILELOCK_TEST_HOLD names a file.
+// If the environment variable FILELOCK_TEST_HOLD contains the name of a file, TestMain holds the lock
+// on this file instead of running the tests.
 func TestMain(m *testing.M) {
 	if name := os.Getenv("FILELOCK_TEST_HOLD"); name != "" {
 		l, err := Take(name)
@@ -23,8 +24,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// hold starts a process that takes the lock on the named file. It returns the error of Take in that
-// process as a line of text.
+// hold starts a process that calls Take for the named file. It returns a function that kills the
+// process, and the error of Take as a line of text.
 func hold(t *testing.T, name string) (kill func(), takeErr string) {
 	t.Helper()
 	c := exec.Command(os.Args[0])
@@ -64,18 +65,18 @@ func TestOneProcessHoldsALockUntilItEnds(t *testing.T) {
 	}
 	held(true)
 	if _, err := Take(name); !errors.Is(err, ErrInUse) {
-		t.Errorf("Take returns %v while another process holds the lock, want ErrInUse", err)
+		t.Errorf("while another process holds the lock, Take returns the error %v, want ErrInUse", err)
 	}
 	kill()
 
 	held(false)
 	l, err := Take(name)
 	if err != nil {
-		t.Fatalf("Take returns %v after the process that held the lock was killed", err)
+		t.Fatalf("after the process with the lock was killed, Take returns the error %v, want nil", err)
 	}
 	held(true)
 	if _, takeErr := hold(t, name); takeErr != ErrInUse.Error()+"\n" {
-		t.Errorf("Take in a second process returns %s, want ErrInUse", takeErr)
+		t.Errorf("in a second process, Take returns the error %s, want ErrInUse", takeErr)
 	}
 	l.Release()
 	l.Release()
@@ -85,7 +86,7 @@ func TestOneProcessHoldsALockUntilItEnds(t *testing.T) {
 func TestTakeInAMissingFolderReturnsItsError(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "missing", "lock")
 	if _, err := Take(name); !errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrInUse) {
-		t.Errorf("Take in a missing folder returns %v, want os.ErrNotExist", err)
+		t.Errorf("in a missing folder, Take returns the error %v, want os.ErrNotExist", err)
 	}
 }
 

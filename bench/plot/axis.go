@@ -36,8 +36,8 @@ func (a axis) at(v float64) float64 {
 
 func finite(v float64) bool { return math.Abs(v) <= math.MaxFloat64 }
 
-// newAxis returns an axis whose range contains the Y of all series, including error bars, with a
-// small margin. If ticks is nil, the ticks are at round numbers, and at whole numbers if all
+// newAxis returns an axis whose range contains the values Y of all series and their error bars, with a
+// small margin. If ticks is nil, the ticks are at round numbers. They are at whole numbers if all
 // values are whole.
 func newAxis(logarithmic bool, ticks []float64, series []Series) axis {
 	a := axis{log: logarithmic, min: math.Inf(1), max: math.Inf(-1)}
@@ -89,8 +89,8 @@ func newAxis(logarithmic bool, ticks []float64, series []Series) axis {
 	return a
 }
 
-// tickMultiples adds ticks from low to high at multiples of a round number. If whole is true, the
-// number is at least 1.
+// tickMultiples adds ticks from low to high at the multiples of a round number. If whole is true, the
+// round number is at least 1.
 func (a *axis) tickMultiples(low, high float64, whole bool) {
 	step := roundStep((high - low) / 6)
 	if whole {
@@ -101,8 +101,8 @@ func (a *axis) tickMultiples(low, high float64, whole bool) {
 	}
 }
 
-// tickPowers adds ticks to a logarithmic axis: at about ten powers of ten at most, with minor
-// ticks between them. On an axis with fewer than three powers of ten, it adds ticks at 1, 2 and 5
+// tickPowers adds ticks to a logarithmic axis. It adds about ten ticks at most, at powers of ten, with
+// minor ticks between them. On an axis with fewer than three powers of ten, it adds ticks at 1, 2 and 5
 // times each power of ten.
 func (a *axis) tickPowers() {
 	short := math.Floor(a.max)-math.Ceil(a.min) < 2
@@ -134,8 +134,8 @@ func roundStep(s float64) float64 {
 	return 10 * power
 }
 
-// number formats v, a multiple of step, with enough digits to distinguish v from the next
-// multiple. It uses the form m×10ⁿ if |v| < 10⁻⁴ or |v| ≥ 10⁶.
+// number formats v, a multiple of step, with enough digits to distinguish v from the next multiple of
+// step. It uses the form m×10ⁿ if |v| < 10⁻⁴ or |v| ≥ 10⁶.
 func number(v, step float64) string {
 	s := strconv.FormatFloat(v, 'f', max(0, -exponent(step)), 64)
 	if v == 0 {

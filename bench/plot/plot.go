@@ -41,7 +41,7 @@ type Chart struct {
 	LogX, LogY            bool
 	XTicks                []float64 // nil for round numbers
 	Width, Height         float64   // size of the frame in pixels; 0 for the default, 500×366
-	Equal                 bool      // a unit has the same length on both axes; this determines the height
+	Equal                 bool      // a unit has the same length on both axes, which determines the height
 	Dodge                 bool      // shift markers sideways so that no series hides another
 	Series                []Series
 }
@@ -52,28 +52,28 @@ const (
 	plotWidth, plotHeight  = 500, 366   // default size of the frame
 	legendGap, legendGlyph = 18, 34     // gap between frame and legend; length of the legend's lines
 	rowHeight, fontSize    = 24, 13
-	noTitle                = 26 // removed above a row whose first chart has no title
+	noTitle                = 26 // height removed above a row whose first chart has no title
 	dodge                  = 5  // distance between shifted markers of two series
 )
 
 const markersUpTo = 40 // a line with more points has no markers
 
-// colours is based on the palette of Okabe and Ito, whose colours people with colour blindness can
-// distinguish. The shapes of markers distinguish the series without colour.
+// colours is based on the palette of Okabe and Ito. People with colour blindness can distinguish these
+// colours. The shapes of markers distinguish the series without colour.
 var colours = []string{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5230", "#000000"}
 
 // SVG returns the chart as an SVG document.
 func (c Chart) SVG() []byte { return Panels(1, c) }
 
-// Panels returns an SVG document with charts in a grid, row by row. Axes with the same label have
-// the same range. Series with the same label have the same colour and marker, and the legend at
-// the right lists each label once. The first chart determines the width of all charts.
+// Panels returns an SVG document with charts in a grid, row by row. Axes with the same label have the
+// same range. Series with the same label have the same colour and marker. The legend at the right
+// lists each label once. The first chart determines the width of all charts.
 func Panels(columns int, charts ...Chart) []byte {
 	width := cmp.Or(charts[0].Width, plotWidth)
 	xs, ys, heights := make([]axis, len(charts)), make([]axis, len(charts)), make([]float64, len(charts))
 	from := float64(left)
 	for i, c := range charts {
-		var forX, forY []Series // from all charts in which the axis has the same label
+		var forX, forY []Series // the series of all charts that have the same axis label as c
 		for _, d := range charts {
 			for _, s := range d.Series {
 				if d.XLabel == c.XLabel {
@@ -191,7 +191,7 @@ func (c Chart) draw(b *bytes.Buffer, x, y axis, curves []curve) {
 	fmt.Fprintf(b, `<text transform="translate(22 %.1f) rotate(-90)" text-anchor="middle">%s</text>`+"\n", (y.from+y.to)/2, html.EscapeString(c.YLabel))
 }
 
-// drawLegend draws the legend from x to the right. It returns the width of the legend, 0 if no
+// drawLegend draws the legend to the right of x. It returns the width of the legend, which is 0 if no
 // series has a label.
 func drawLegend(b *bytes.Buffer, x float64, curves []curve) (width float64) {
 	fmt.Fprintln(b, `<g>`)
@@ -227,13 +227,14 @@ type curve struct {
 	points []point
 }
 
-// A point is a position in pixels. It is infinite or NaN if the axes cannot show the values.
+// A point is a position in pixels. Its coordinates are infinite or NaN if the axes cannot show the
+// values.
 type point struct{ x, y float64 }
 
 func (p point) shown() bool { return finite(p.x) && finite(p.y) }
 
-// curvesOf returns the curves of each chart, without points. Open and filled markers alternate, so
-// that two markers at the same point are both visible.
+// curvesOf returns the curves of each chart. Their points are not yet set. Open and filled markers
+// alternate, so that two markers at the same point are both visible.
 func curvesOf(charts []Chart) [][]curve {
 	lines, points, labelled, all := 0, 0, map[string]curve{}, make([][]curve, len(charts))
 	for i, c := range charts {
@@ -329,8 +330,8 @@ func (c curve) markers(b *bytes.Buffer) {
 	fmt.Fprintln(b, `</g>`)
 }
 
-// dots draws the dots of a trail, as lines of length 0 with round ends. It also draws arrowheads
-// at some points, in the direction of the line.
+// dots draws the dots of a trail as lines of length 0 with round ends. It also draws arrowheads in the
+// direction of the line at some points.
 func (c curve) dots(b *bytes.Buffer) {
 	fmt.Fprintf(b, `<path fill="none" stroke="%s" stroke-width="2.2" stroke-linecap="round" d="`, c.colour)
 	for _, p := range c.points {

@@ -17,10 +17,11 @@ import (
 
 func near(got, want, tolerance float64) bool { return math.Abs(got-want) <= tolerance }
 
-// almost treats pixels as equal if they differ by 0.1, because the SVG contains tenths of pixels.
+// almost treats pixel positions as equal if they differ by at most 0.11, because the SVG document
+// contains positions rounded to a tenth of a pixel.
 var almost = cmp.Comparer(func(a, b float64) bool { return near(a, b, 0.11) })
 
-// read draws a chart and reads it.
+// read draws a chart and returns its panel.
 func read(t *testing.T, c Chart) plottest.Panel {
 	t.Helper()
 	return plottest.Read(t, c.SVG(), c.LogX, c.LogY)[0]
@@ -44,7 +45,7 @@ func TestChartsShowTheirSeriesAndTexts(t *testing.T) {
 			c.XLabel += " (markers are shifted sideways)"
 		}
 		if p.Title != c.Title || p.XLabel != c.XLabel || p.YLabel != c.YLabel || len(p.Series) != 3 {
-			t.Fatalf("the chart has the title %q, the axis labels %q and %q, and %d series", p.Title, p.XLabel, p.YLabel, len(p.Series))
+			t.Fatalf("the chart has the title %q, the axis labels %q and %q and %d series, want the texts of the Chart and 3 series", p.Title, p.XLabel, p.YLabel, len(p.Series))
 		}
 		if c.XTicks != nil && !slices.EqualFunc(p.X.Ticks, c.XTicks, func(t plottest.Tick, v float64) bool { return t.Value == v }) {
 			t.Errorf("the ticks are %v, want %v", p.X.Ticks, c.XTicks)
@@ -58,7 +59,7 @@ func TestChartsShowTheirSeriesAndTexts(t *testing.T) {
 				return plottest.Point{X: marker.X - shift, Y: marker.Y}
 			}
 			if drawn.Label != s.Label || len(drawn.Line) != 1 || len(drawn.Line[0]) != len(x) || i != 1 && len(drawn.Markers) != len(x) || i == 1 && drawn.Markers != nil {
-				t.Fatalf("series %q is drawn as %+v", s.Label, drawn)
+				t.Fatalf("the series %q is drawn as %+v, want one line with %d points and, unless it is dashed, markers", s.Label, drawn, len(x))
 			}
 			for j, d := range drawn.Line[0] {
 				if !p.X.Near(d.X, x[j]) || !p.Y.Near(d.Y, s.Y[j]) || i != 1 && cmp.Diff(onLine(drawn.Markers[j]), d, almost) != "" {
@@ -133,7 +134,7 @@ func TestTicksAreAtTheirValues(t *testing.T) {
 	for _, a := range []axis{axisOf(false, -3, 0.7), axisOf(false, 1, 40), axisOf(true, 1e-3, 1e3), axisOf(true, 3, 70), axisOf(true, 3, 4)} {
 		for _, tick := range a.ticks {
 			if v := plottest.Value(tick.label); !near(v, tick.value, 1e-12*math.Abs(v)) || a.scale(v) < a.min || a.scale(v) > a.max {
-				t.Errorf("the tick at %v has the label %s on an axis from %v to %v", tick.value, tick.label, a.min, a.max)
+				t.Errorf("the tick at %v has the label %s on an axis from %v to %v, want its value as the label and a tick in the range", tick.value, tick.label, a.min, a.max)
 			}
 		}
 	}
@@ -172,11 +173,11 @@ func TestMinorTicksAreDrawnOnTheirAxis(t *testing.T) {
 		axis, svg := c.axis(read(t, c.chart)), string(c.chart.SVG())
 		drawn := regexp.MustCompile(c.path).FindAllStringSubmatch(svg, -1)
 		if n := strings.Count(svg, `h-3"`) + strings.Count(svg, `v3"`); len(drawn) != len(want) || n != len(want) {
-			t.Fatalf("%d minor ticks on the logarithmic axis, %d on both axes, want %d", len(drawn), n, len(want))
+			t.Fatalf("there are %d minor ticks on the logarithmic axis and %d on both axes, want %d", len(drawn), n, len(want))
 		}
 		for i, m := range want {
 			if pixel, err := strconv.ParseFloat(drawn[i][1], 64); err != nil || !axis.Near(pixel, m.value) {
-				t.Errorf("the minor tick %v is at the pixel %v", m.value, pixel)
+				t.Errorf("the minor tick for %v is at the wrong pixel %v", m.value, pixel)
 			}
 		}
 	}
@@ -189,7 +190,7 @@ func TestTickLabelsDoNotTouch(t *testing.T) {
 	}
 	p := read(t, Chart{XTicks: x, Series: []Series{{X: x, Y: x}}})
 	if n := len(p.X.Ticks); n < 12 || n == len(x) || p.X.Ticks[0].Label != "10" {
-		t.Errorf("%d of %d ticks have a label, and the first is %v; want 12 to 29 labels and the first tick 10", n, len(x), p.X.Ticks[0])
+		t.Errorf("%d of %d ticks have a label, and the first is %v; want 12 to 29 labels, beginning with 10", n, len(x), p.X.Ticks[0])
 	}
 	for i, b := range p.X.Ticks[1:] {
 		if a := p.X.Ticks[i]; b.Pixel-a.Pixel < (textWidth(a.Label)+textWidth(b.Label))/2+3 {
@@ -233,14 +234,14 @@ func TestTheRangeOfAnAxisIsTheDataWithASmallMargin(t *testing.T) {
 				low.Y, high.Y = min(low.Y, b.High), max(high.Y, b.High)
 			}
 		}
-		// within reports whether the outermost positions, low and high, are more than 5 pixels and
-		// less than 10 % of the frame's size away from the frame.
+		// within reports whether low and high, the outermost positions of points, are more than 5
+		// pixels and less than 10 % of the frame's size away from the frame.
 		within := func(low, high, from, to float64) bool {
 			margin := 0.1 * (to - from)
 			return low > from+5 && high < to-5 && (low == high || low < from+margin && high > to-margin)
 		}
 		if !within(low.X, high.X, p.Left, p.Right) || !within(low.Y, high.Y, p.Top, p.Bottom) {
-			t.Errorf("%+v: the points are from %v to %v in the frame %+v", c, low, high, p)
+			t.Errorf("%+v: the points range from %v to %v in the frame %+v, want a small margin", c, low, high, p)
 		}
 	}
 }
@@ -254,13 +255,13 @@ func TestLogarithmicAxesClipErrorBarsBelowZero(t *testing.T) {
 	p := read(t, c)
 	for i, b := range p.Series[0].Bars {
 		if wantFoot := i == 1; b.Foot != wantFoot || !wantFoot && b.Low != p.Bottom || !p.Y.Near(b.High, c.Series[0].Y[i]+c.Series[0].Error[i]) {
-			t.Errorf("error bar %d is %+v", i, b)
+			t.Errorf("error bar %d is %+v, want a foot only if its end is positive", i, b)
 		}
 	}
 	for _, e := range []float64{0, math.NaN()} {
 		c.Series[0].Error = []float64{e, e, e}
 		if p := read(t, c); len(p.Series[0].Bars) != 0 {
-			t.Errorf("an error of %v is drawn as %v, want no error bar", e, p.Series[0].Bars)
+			t.Errorf("a standard error of %v is drawn as %v, want no error bar", e, p.Series[0].Bars)
 		}
 	}
 }
@@ -275,22 +276,22 @@ func TestCoincidingSeriesAreAllVisible(t *testing.T) {
 	for i, want := range []float64{-5, 0, 0, 5} {
 		for j, d := range p.Series[i].Line[0] {
 			if !p.X.Near(d.X, float64(j+1)) || !p.Y.Near(d.Y, float64(j+1)) {
-				t.Errorf("point %d of the line of series %d is at %v", j, i, d)
+				t.Errorf("point %d on the line of series %d is at the wrong pixels %v", j, i, d)
 			}
 			if i == 2 {
 				continue
 			}
 			if m := p.Series[i].Markers[j]; !near(m.X-p.X.Pixel(float64(j+1)), want, 0.3) || m.Y != d.Y {
-				t.Errorf("marker %d of series %d is at %v", j, i, m)
+				t.Errorf("marker %d of series %d is at the wrong pixels %v", j, i, m)
 			}
 		}
 	}
-	// Open and filled markers alternate, and all shapes and colours differ.
+	// Open and filled markers must alternate, and all shapes and colours must differ.
 	seen := map[string]bool{}
 	curves := curvesOf([]Chart{{Series: slices.Repeat([]Series{series("")}, len(shapes))}})[0]
 	for i, p := range curves {
 		if seen[p.shape] || seen[p.colour] || p.open != (i%2 == 1) {
-			t.Errorf("series %d has the colour %s, the shape %s and open = %v", i, p.colour, p.shape, p.open)
+			t.Errorf("series %d has the colour %s, the shape %s and open = %v; want a new colour and shape, and alternating markers", i, p.colour, p.shape, p.open)
 		}
 		seen[p.shape], seen[p.colour] = true, true
 	}
@@ -303,10 +304,10 @@ func TestLinesHaveGapsAtValuesThatAxesCannotShow(t *testing.T) {
 		lengths = append(lengths, len(part))
 	}
 	if diff := cmp.Diff([]int{2, 1, 1}, lengths); diff != "" {
-		t.Error("numbers of points between gaps (-want +got):\n", diff)
+		t.Errorf("the numbers of points between gaps differ (-want +got):\n%s", diff)
 	}
 	if p := read(t, Chart{LogX: true, LogY: true, Series: []Series{{Label: "nothing"}}}); len(p.Series) != 1 || p.Series[0].Line != nil {
-		t.Errorf("a chart without points is drawn as %+v", p)
+		t.Errorf("a series without points is drawn as %+v, want an empty series", p)
 	}
 }
 
@@ -337,7 +338,7 @@ func TestTrailsPointsAndThinLinesAreDrawnAtTheirValues(t *testing.T) {
 		}
 		for i, d := range got {
 			if !p.X.Near(d.X, x[i]) || !p.Y.Near(d.Y, y[i]) {
-				t.Errorf("%s: (%v, %v) is drawn at %v", label, x[i], y[i], d)
+				t.Errorf("%s: (%v, %v) is drawn at the wrong pixels %v", label, x[i], y[i], d)
 			}
 		}
 	}
@@ -354,7 +355,7 @@ func TestTrailsPointsAndThinLinesAreDrawnAtTheirValues(t *testing.T) {
 func TestEqualChartsHaveTheSameScaleOnBothAxes(t *testing.T) {
 	p := read(t, Chart{Equal: true, Series: []Series{{X: []float64{-6, 6}, Y: []float64{-2, 2}}}})
 	if x, y := p.X.Pixel(1)-p.X.Pixel(0), p.Y.Pixel(0)-p.Y.Pixel(1); !near(x/y, 1, 0.01) {
-		t.Errorf("one unit is %v pixels in x and %v in y", x, y)
+		t.Errorf("one unit has %v pixels in x and %v pixels in y, want the same number", x, y)
 	}
 }
 
@@ -367,7 +368,7 @@ func TestPanelsShareRangesByAxisLabelAndOneLegend(t *testing.T) {
 	)
 	panels := plottest.Read(t, svg, false, false)
 	if len(panels) != 3 || panels[0].Title != "one" || panels[1].Title != "two" {
-		t.Fatalf("panels %+v", panels)
+		t.Fatalf("the panels are %+v, want three panels with the titles one, two and none", panels)
 	}
 	if !bytes.Contains(svg, []byte(`role="img" aria-label="one; two"`)) {
 		t.Error("the aria-label lacks the title of a panel")
@@ -384,12 +385,12 @@ func TestPanelsShareRangesByAxisLabelAndOneLegend(t *testing.T) {
 		p := panels[i]
 		for _, s := range p.Series {
 			if (s.Line != nil) != (s.Label == c.label) {
-				t.Errorf("panel %d draws the line %v for the series %q", i, s.Line, s.Label)
+				t.Errorf("panel %d draws the line %v for the series %q, want lines only for its own series", i, s.Line, s.Label)
 			}
 			for j := range s.Line {
 				for k, d := range s.Line[j] {
 					if !p.X.Near(d.X, c.at[k]) || !p.Y.Near(d.Y, c.at[k]) {
-						t.Errorf("panel %d: the value %v is drawn at %v", i, c.at[k], d)
+						t.Errorf("panel %d: the value %v is drawn at the wrong pixels %v", i, c.at[k], d)
 					}
 				}
 			}
@@ -413,7 +414,7 @@ func TestPanelsShareRangesByAxisLabelAndOneLegend(t *testing.T) {
 		positions = append(positions, part[:strings.IndexByte(part, '"')])
 	}
 	if x, y := panels[0].Right, 44+366+60-26; !slices.Equal(positions[1:], []string{"0 0)", fmt.Sprintf("%v 0)", x), fmt.Sprintf("0 %v)", y)}) {
-		t.Errorf("the panels are at %v", positions[1:])
+		t.Errorf("the panels are at the wrong positions %v", positions[1:])
 	}
 	if h := panels[0].Bottom - panels[0].Top; h != 100 {
 		t.Errorf("the frame of the first panel is %v pixels high, want 100", h)
@@ -459,9 +460,9 @@ func TestTheDocumentIsWideEnoughForTheLegend(t *testing.T) {
 	p := Chart{Series: []Series{{Label: "a long label", X: []float64{1}, Y: []float64{1}}, {Label: "b", X: []float64{1}, Y: []float64{1}}}}
 	q := Chart{Series: []Series{p.Series[1], p.Series[0]}}
 	if a, b := bytes.Index(p.SVG(), []byte(" height")), bytes.Index(q.SVG(), []byte(" height")); string(p.SVG()[:a]) != string(q.SVG()[:b]) {
-		t.Errorf("the order of labels changes the width: %s, %s", p.SVG()[:a], q.SVG()[:b])
+		t.Errorf("the order of the labels changes the width of the document: %s, %s", p.SVG()[:a], q.SVG()[:b])
 	}
-	// The widths are sums of Helvetica's advance widths, in thousandths of the font size.
+	// The expected widths are sums of advance widths of Helvetica, in thousandths of the font size.
 	for s, want := range map[string]float64{"no tempering": 5836, "planar flow": 4835, "HVAE, K = 1": 5642, "10": 1112} {
 		want *= fontSize / 1000.0
 		if got := textWidth(s); got < want || got > 1.3*want {
@@ -469,7 +470,7 @@ func TestTheDocumentIsWideEnoughForTheLegend(t *testing.T) {
 		}
 	}
 	if textWidth("θ̂") != textWidth("θ") {
-		t.Error("textWidth adds a width for a combining hat")
+		t.Error("textWidth counts a combining hat as a character")
 	}
 }
 
@@ -484,7 +485,7 @@ func TestContoursAreThePointsWithTheLevel(t *testing.T) {
 			continue
 		}
 		if !near(f(s.X[i], s.Y[i]), 2, 1e-3) {
-			t.Fatalf("f is %v at (%v, %v)", f(s.X[i], s.Y[i]), s.X[i], s.Y[i])
+			t.Fatalf("f is %v at the point (%v, %v) of the contour, want 2", f(s.X[i], s.Y[i]), s.X[i], s.Y[i])
 		}
 		if i > 0 && !math.IsNaN(s.X[i-1]) {
 			l := math.Hypot(s.X[i]-s.X[i-1], s.Y[i]-s.Y[i-1])

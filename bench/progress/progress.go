@@ -23,12 +23,12 @@ type Line struct {
 
 	mu    sync.Mutex
 	first float64   // fraction of the work done before start
-	until float64   // fraction of the work after which it may end early
+	until float64   // fraction of the work after which the computation may end early
 	last  time.Time // time of the last update
 }
 
-// New returns a line that prints to w. Before each update, the line calls status with the time
-// since New and prints the result.
+// New returns a line that prints to w. For each update, the line calls status with the time since New
+// and prints the result.
 func New(w io.Writer, status func(elapsed time.Duration) string) *Line {
 	l := &Line{w: w, interval: 10 * time.Second, start: time.Now(), status: status, until: 1}
 	l.last = l.start
@@ -43,16 +43,16 @@ func New(w io.Writer, status func(elapsed time.Duration) string) *Line {
 	return l
 }
 
-// Begin sets the fraction of the work that was done before New, by a run that this run resumes.
-// The estimate of the remaining time excludes this work.
+// Begin sets the fraction of the work that was already done when New was called, for example by an
+// interrupted run. The estimate of the remaining time excludes this work.
 func (l *Line) Begin(done float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.first = done
 }
 
-// Until sets the fraction of the work after which the run may end early. If the fraction is below
-// 1, the line prints the remaining time as a range.
+// Until sets the fraction of the work after which the computation may end early. If the fraction is
+// below 1, the line prints the remaining time as a range.
 func (l *Line) Until(fraction float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -65,7 +65,7 @@ func TestOnATerminalTheLineReplacesItself(t *testing.T) {
 		}
 		l.Clear()
 		if s := b.String(); strings.Contains(s, "\n") || strings.Count(s, "\r\x1b[K") != 4 || !strings.HasSuffix(s, "\r\x1b[K") {
-			t.Errorf("printed %q, want three updates of one line and its erasure", s)
+			t.Errorf("printed %q, want three updates of one line, then its erasure", s)
 		}
 	})
 }

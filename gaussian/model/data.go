@@ -38,7 +38,7 @@ func Summarise(x linalg.Matrix[float64]) Data {
 }
 
 // Draw draws z ~ N(0, I) and n points x_i ~ N(z + Δ, Σ), and returns the statistics of the points.
-// It processes one dimension after another, so that only n numbers are in memory.
+// It processes one dimension at a time, so that it needs memory for only n numbers.
 func Draw(truth Theta, n int, rng *rand.Rand) Data {
 	data := Data{N: n}
 	x := linalg.New[float64](1, n)

@@ -7,7 +7,7 @@ import (
 	"hvae/hvae"
 )
 
-// NewHVAE returns the method HVAE, which runs Algorithm 1 with K leapfrog steps on the Gaussian
+// NewHVAE returns the HVAE method. It runs Algorithm 1 with K leapfrog steps on the Gaussian
 // model. The variational prior is the prior N(0, I) of the model. Tempering is fixed (quadratic),
 // or absent with β₀ = 1. The bound is the Rao-Blackwellised ELBO (equation 12).
 //

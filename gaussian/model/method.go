@@ -18,11 +18,11 @@ type Method struct {
 	// Params holds the parameters to train, beginning with Δ and log σ. Training changes
 	// their values in place.
 	Params hvae.Params[float64]
-	// NoiseRows is the number of draws from N(0, 1) that one estimate of the bound needs.
+	// NoiseRows is the number of draws from N(0, 1) for one estimate of the bound.
 	NoiseRows int
-	// ELBO returns one estimate of the evidence lower bound for each column of noise
-	// [NoiseRows×n], as a row [1×n], or the exact bound [1×1]. params holds the values of
-	// Params on the tape.
+	// ELBO returns an estimate of the evidence lower bound for each column of noise
+	// [NoiseRows×n]. The result is a row [1×n], or [1×1] if the bound is exact. params holds the
+	// values of Params on the tape.
 	ELBO func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64]
 	// Beta0 returns the current inverse temperature β₀ of HVAE, and NaN for other methods.
 	Beta0 func() float64
@@ -42,7 +42,7 @@ func (m *Method) add(name string, rows, cols int, start float64) {
 	m.Params.Add(name, linalg.New[float64](rows, cols)).Value.Fill(start)
 }
 
-// methods maps the name of a method to its constructor. cost is the relative time of a training
+// methods maps the name of a method to its constructor and to the relative time of a training
 // iteration.
 var methods = map[string]struct {
 	cost float64
@@ -64,8 +64,8 @@ func MethodNames() []string { return slices.Sorted(maps.Keys(methods)) }
 // returns 0 for an unknown method.
 func Cost(name string, d int) float64 { return methods[name].cost * float64(d+25) }
 
-// NewMethod returns the named method for a dataset, with initial parameters. Some of them are
-// drawn from rng.
+// NewMethod returns the method with the given name for a dataset. Its parameters have their initial
+// values, some of which are drawn from rng.
 func NewMethod(name string, data Data, rng *rand.Rand) (*Method, error) {
 	m, ok := methods[name]
 	if !ok {

@@ -59,7 +59,7 @@ func TestOutcomeContainsErrorsAndExactEvidence(t *testing.T) {
 		sigma += math.Pow(o.Theta.Sigma[j]-truth.Sigma[j], 2)
 	}
 	if !(math.Abs(delta-o.DeltaErr) <= 1e-12) || !(math.Abs(sigma-o.SigmaErr) <= 1e-12) {
-		t.Errorf("errors %v and %v, want %v and %v", o.DeltaErr, o.SigmaErr, delta, sigma)
+		t.Errorf("the errors of Δ and σ are %v and %v, want %v and %v", o.DeltaErr, o.SigmaErr, delta, sigma)
 	}
 	if o.LogEvidence != data.LogEvidence(o.Theta) || o.ELBO > o.LogEvidence || o.MLELogEvidence < o.LogEvidence {
 		t.Errorf("the ELBO is %v, log p(D) is %v and its maximum is %v, want them in increasing order", o.ELBO, o.LogEvidence, o.MLELogEvidence)
@@ -97,7 +97,7 @@ func TestDivergenceErrorDescribesRunAndParameters(t *testing.T) {
 			}
 		}
 		if p := err.Error()[strings.Index(err.Error(), "\n"):]; strings.Contains(p, "NaN") {
-			t.Errorf("%s: the failed step changed the parameters: %s", name, p)
+			t.Errorf("%s: the error contains NaN, so the failed step changed the parameters: %s", name, p)
 		}
 	}
 }
@@ -111,7 +111,7 @@ func TestTrainReturnsWhenContextEnds(t *testing.T) {
 		}
 	})
 	if !errors.Is(err, context.Canceled) || n != 2 {
-		t.Errorf("Train returned %v after %d progress reports, want the error of the context after 2", err, n)
+		t.Errorf("Train returned the error %v after %d calls of progress, want context.Canceled after 2 calls", err, n)
 	}
 }
 
@@ -126,7 +126,7 @@ func TestMeanOfExactBoundIsTheBound(t *testing.T) {
 	}
 }
 
-// meanELBO returns the result of trainer.MeanELBO.
+// meanELBO returns the result of trainer.MeanELBO and fails the test after an error.
 func meanELBO(t *testing.T, trainer *Trainer, n int) float64 {
 	t.Helper()
 	elbo, err := trainer.MeanELBO(t.Context(), n)
@@ -139,7 +139,7 @@ func meanELBO(t *testing.T, trainer *Trainer, n int) float64 {
 func TestCostIncreasesWithDimensionAndK(t *testing.T) {
 	for _, m := range MethodNames() {
 		if !(Cost(m, 1) > 0) || !(Cost(m, 100) > Cost(m, 1)) {
-			t.Errorf("the cost of %s is %v for d = 1 and %v for d = 100", m, Cost(m, 1), Cost(m, 100))
+			t.Errorf("the cost of %s is %v for d = 1 and %v for d = 100, want positive and increasing costs", m, Cost(m, 1), Cost(m, 100))
 		}
 	}
 	for _, pair := range [][2]string{{"hvae-k1", "hvae-k10"}, {"hvae-notemp-k1", "hvae-notemp-k10"}, {"nf-k1", "nf-k30"}} {
@@ -155,7 +155,7 @@ func TestCostIncreasesWithDimensionAndK(t *testing.T) {
 func TestUnknownMethodReturnsError(t *testing.T) {
 	_, err := small.Train(t.Context(), Run{Dims: 1, Method: "mcmc"}, func(int) {})
 	if err == nil || !strings.Contains(err.Error(), `"mcmc"`) || !strings.Contains(err.Error(), "hvae-k10") {
-		t.Errorf("error %v, want the unknown name and the list of methods", err)
+		t.Errorf("for an unknown method, Train returns the error %v, want the name and the list of methods", err)
 	}
 }
 
@@ -174,12 +174,12 @@ func TestStepsDoNotAllocate(t *testing.T) {
 		step()
 		step()
 		if n := testing.AllocsPerRun(50, step); n != 0 {
-			t.Errorf("%s: a step after the first two makes %v allocations, want 0", name, n)
+			t.Errorf("%s: after two steps, a further step makes %v allocations, want 0", name, n)
 		}
 	}
 }
 
-// root returns a method with the bound √θ + constant.
+// root returns a method that has one parameter θ and the bound √θ + constant.
 func root(theta, constant float64) *Method {
 	m := &Method{ELBO: func(params []*ad.Var[float64], _ *ad.Var[float64]) *ad.Var[float64] {
 		return ad.AddConst(ad.Exp(ad.Scale(ad.Log(params[0]), 0.5)), constant)
@@ -203,7 +203,7 @@ func TestStepChangesParametersOnlyIfBoundAndGradientAreFinite(t *testing.T) {
 		err := NewTrainer(m, 1, 0.1, nil).Step(t.Context())
 		theta := m.Params[0].Value.Data[0]
 		if (err == nil) != c.finite || (theta != c.theta) != c.finite {
-			t.Errorf("the bound √%v + %v: error %v, θ after the step is %v", c.theta, c.constant, err, theta)
+			t.Errorf("for the bound √%v + %v, Step returns the error %v and sets θ to %v; want an error and no change only if the bound or its gradient is not finite", c.theta, c.constant, err, theta)
 		}
 	}
 }
@@ -226,7 +226,7 @@ func TestEachStepAndEachEvaluationBatchDrawsNewNoise(t *testing.T) {
 	}
 	meanELBO(t, trainer, 250)
 	if want := []int{3, 3, 100, 100, 50}; !slices.Equal(columns, want) {
-		t.Errorf("the calls of ELBO have %v draws, want %v", columns, want)
+		t.Errorf("the calls of ELBO get noise for %v draws, want %v", columns, want)
 	}
 	slices.Sort(drawn)
 	if n := len(slices.Compact(drawn)); n != 2*256 {
@@ -238,13 +238,13 @@ func TestTwoModesReturnsTheRequestedNumberOfDraws(t *testing.T) {
 	f := TwoModesFlow{K: 2, StepSize: 0.1, InvSqrtBeta0: 3, Tempering: "fixed"}
 	for _, draws := range []int{1, 500, 700} { // Draw computes batches of 500
 		if l, changed, err := f.Draw(t.Context(), draws, random.Stream(1, "draws")); err != nil || len(l) != draws || changed > draws {
-			t.Errorf("Draw of %d draws returns %d estimates and %d changes of mode, error %v", draws, len(l), changed, err)
+			t.Errorf("for n = %d, Draw returns %d estimates, %d changes of mode and the error %v; want n estimates and at most n changes", draws, len(l), changed, err)
 		}
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
 	if l, _, err := f.Draw(ended, math.MaxInt, random.Stream(1, "draws")); err != context.Canceled {
-		t.Errorf("Draw with an ended context returns %d draws and the error %v", len(l), err)
+		t.Errorf("after cancellation, Draw returns %d draws and the error %v, want context.Canceled", len(l), err)
 	}
 }
 
@@ -272,7 +272,7 @@ func TestTwoModesPathsFollowLeapfrogScheme(t *testing.T) {
 		}
 		for _, p := range paths {
 			if len(p.X) != K+1 || len(p.Y) != K+1 || len(p.H) != K+1 || len(p.InvBeta) != K+1 {
-				t.Fatalf("the path %+v does not have %d steps", p, K)
+				t.Fatalf("the path %+v does not contain %d + 1 values of each quantity", p, K)
 			}
 			for k := range K + 1 {
 				if want := invSqrtBeta(k) * invSqrtBeta(k); !(math.Abs(p.InvBeta[k]-want) <= 1e-10) {
@@ -302,7 +302,7 @@ func TestTwoModesPathsFollowLeapfrogScheme(t *testing.T) {
 			}
 		}
 		if _, want, _ := f.Draw(t.Context(), n, random.Stream(1, "paths")); changed != want || want == 0 {
-			t.Errorf("%v: %d paths change mode, but Draw counts %d", f, changed, want)
+			t.Errorf("%v: %d paths change mode, but Draw counts %d; want equal positive numbers", f, changed, want)
 		}
 	}
 }

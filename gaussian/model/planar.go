@@ -9,8 +9,8 @@ import (
 	"hvae/hvae"
 )
 
-// NewPlanar returns variational inference with a planar normalizing flow (Rezende and Mohamed,
-// Variational Inference with Normalizing Flows, 2015). The flow maps a draw z₀ from the prior
+// NewPlanar returns the method of variational inference with a planar normalizing flow (Rezende and
+// Mohamed, Variational Inference with Normalizing Flows, 2015). The flow maps a draw z₀ from the prior
 // N(0, I) of the model through K layers
 //
 //	f(z) = z + û tanh(wᵀz + b)    (their equation 10).
@@ -55,7 +55,7 @@ func NewPlanar(data Data, K int, rng *rand.Rand) *Method {
 // Hence wᵀû = m, and the determinant of a layer is 1 + (1 − tanh²)·m = (1 + m) − m·tanh² > 0.
 func PlanarFlow(z, u, w, b *ad.Var[float64], K int) (zK, logDet *ad.Var[float64]) {
 	if K < 1 {
-		panic(fmt.Sprintf("model: a planar flow of K = %d layers", K))
+		panic(fmt.Sprintf("model: a planar flow needs at least one layer, not K = %d", K))
 	}
 	wu := ad.Dot(w, u)
 	m := ad.AddConst(ad.Softplus(wu), -1)

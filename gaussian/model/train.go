@@ -18,11 +18,11 @@ type Trainer struct {
 	method    *Method
 	draws     int
 	rng       *rand.Rand
-	noise     linalg.Matrix[float64] // of the current draws, [NoiseRows×draws]
+	noise     linalg.Matrix[float64] // current noise [NoiseRows×draws]
 	algorithm *hvae.Trainer[float64]
 }
 
-var oneDataset = []int{0} // the batch, a variable so that steps do not allocate it
+var oneDataset = []int{0} // the batch; a variable, so that a step does not allocate it
 
 // NewTrainer returns a trainer that maximises the ELBO with RMSProp. Each step averages the ELBO
 // over the given number of draws.
@@ -73,7 +73,7 @@ func (t *Trainer) MeanELBO(ctx context.Context, n int) (float64, error) {
 //
 //	v ← decay·v + (1 − decay)·g²,   θ ← θ + rate·g/√(v + ε),
 //
-// with decay = 0.9 and ε = 1e-10. As in TensorFlow, v starts at 1, which keeps the first steps
+// with decay = 0.9 and ε = 1e-10. As in TensorFlow, v starts at 1, so that the first steps are
 // short.
 type RMSProp struct{ Rate float64 }
 
@@ -110,22 +110,22 @@ type Run struct {
 type Outcome struct {
 	Theta       Theta   // θ̂
 	Beta0       float64 // inverse temperature β₀, NaN for methods other than HVAE
-	ELBO        float64 // at θ̂, averaged over 10,000 draws
-	LogEvidence float64 // log p_θ̂(D), exactly
+	ELBO        float64 // ELBO at θ̂, averaged over 10,000 draws
+	LogEvidence float64 // exact log p_θ̂(D)
 
 	DeltaErr, SigmaErr       float64 // ‖Δ − Δ̂‖², ‖σ − σ̂‖²
 	MLEDeltaErr, MLESigmaErr float64 // the same errors for the maximum-likelihood estimate
 	MLELogEvidence           float64 // log p(D) for the maximum-likelihood estimate
 }
 
-// Dataset returns the dataset with the given number (from 0) in d dimensions. It depends only on
-// these numbers, Points and Seed, so all methods are trained on the same datasets.
+// Dataset returns the dataset with the given number, from 0, in d dimensions. The result depends only
+// on d, the number, Points and Seed, so all methods are trained on the same datasets.
 func (c Config) Dataset(d, dataset int) Data {
 	return Draw(Truth(d), c.Points, random.Stream(c.Seed, "gaussian data", d, dataset))
 }
 
-// Train trains a method on a dataset. The outcome depends only on c and run. Before each group of
-// up to 100 iterations, Train calls progress with the size of the group. If ctx ends, Train returns
+// Train trains a method on a dataset. The outcome depends only on c and run. Before each group of at
+// most 100 iterations, Train calls progress with the number of iterations in the group. If ctx ends, Train returns
 // ctx.Err(). If a bound or its gradient is not finite, Train returns an error that describes the
 // run, the iteration and the parameters.
 func (c Config) Train(ctx context.Context, run Run, progress func(iterations int)) (Outcome, error) {
@@ -143,7 +143,7 @@ func (c Config) Train(ctx context.Context, run Run, progress func(iterations int
 		for _, p := range method.Params {
 			params += fmt.Sprintf("\n  %s = %.5g", p.Name, p.Value.Data)
 		}
-		return Outcome{}, fmt.Errorf("%s on dataset %d, d = %d, %w; the parameters are%s\ntry a smaller -lr", run.Method, run.Dataset+1, run.Dims, err, params)
+		return Outcome{}, fmt.Errorf("%s on dataset %d (d = %d) diverged %w; try a smaller -lr\nthe parameters are%s", run.Method, run.Dataset+1, run.Dims, err, params)
 	}
 	const stride = 100
 	for i := range c.Iterations {
@@ -151,12 +151,12 @@ func (c Config) Train(ctx context.Context, run Run, progress func(iterations int
 			progress(min(stride, c.Iterations-i))
 		}
 		if err := trainer.Step(ctx); err != nil {
-			return failed(fmt.Errorf("diverged at iteration %d: %w", i+1, err))
+			return failed(fmt.Errorf("at iteration %d: %w", i+1, err))
 		}
 	}
 	elbo, err := trainer.MeanELBO(ctx, 10_000)
 	if err != nil {
-		return failed(fmt.Errorf("ended after %d iterations: %w", c.Iterations, err))
+		return failed(fmt.Errorf("after %d iterations: %w", c.Iterations, err))
 	}
 	sigma := linalg.New[float64](run.Dims, 1)
 	linalg.Exp(sigma, method.Params[1].Value)
@@ -166,7 +166,7 @@ func (c Config) Train(ctx context.Context, run Run, progress func(iterations int
 	o.DeltaErr, o.SigmaErr = truth.SquaredErrors(o.Theta)
 	o.MLEDeltaErr, o.MLESigmaErr = truth.SquaredErrors(best)
 	if bad := o.ELBO + o.LogEvidence + o.DeltaErr + o.SigmaErr; math.IsNaN(bad) || math.IsInf(bad, 0) {
-		return failed(fmt.Errorf("ended after %d iterations with the ELBO %v and log p(D) = %v", c.Iterations, o.ELBO, o.LogEvidence))
+		return failed(fmt.Errorf("after %d iterations: the ELBO is %v and log p(D) is %v", c.Iterations, o.ELBO, o.LogEvidence))
 	}
 	return o, nil
 }

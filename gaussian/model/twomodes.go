@@ -22,7 +22,7 @@ type TwoModes struct{}
 
 const (
 	modeAt, modeWidth = 3.0, 0.5
-	priorWidth        = 1.5 // of the variational prior N(−m, (3/2)²I)
+	priorWidth        = 1.5 // standard deviation of the variational prior N(−m, (3/2)²I)
 )
 
 // LogJoint implements hvae.Target.
@@ -100,7 +100,7 @@ func (f TwoModesFlow) Paths(n int, rng *rand.Rand) []TwoModesPath {
 	return paths
 }
 
-// sample runs Algorithm 1 n times and returns its flow and its n samples.
+// sample runs Algorithm 1 n times. It returns the flow and the n samples.
 func (f TwoModesFlow) sample(t *ad.Tape[float64], n int, rng *rand.Rand) (*hvae.Flow[float64], hvae.Sample[float64]) {
 	epsilon, gamma0 := hvae.Noise(t, rng, 2, n), hvae.Noise(t, rng, 2, n)
 	flow := &hvae.Flow[float64]{Target: TwoModes{}, K: f.K, StepSize: t.Fill(1, 2, f.StepSize)}

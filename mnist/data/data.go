@@ -42,7 +42,7 @@ func (s Images) Image(i int) []byte { return s.Pixels[i*pixels : (i+1)*pixels] }
 
 // A Set is a dataset.
 type Set struct {
-	Name        string // MNIST, Synthetic or a name that the user has chosen
+	Name        string // MNIST, Synthetic or a name chosen by the user
 	Train, Test Images
 }
 
@@ -58,8 +58,7 @@ const (
 	Synthetic = "synthetic" // built-in images; as a folder, this name also selects them
 )
 
-// Load returns the dataset in a folder. Its files may be compressed with gzip; their names then
-// end in .gz.
+// Load returns the dataset in a folder. Files compressed with gzip have names that end in .gz.
 //
 // If name is MNIST or "", Load returns MNIST and verifies the SHA-256 of each file. If folder is
 // "", it uses $HVAE_MNIST or, by default, a folder in the user's cache, which it creates. It
@@ -81,7 +80,7 @@ func Load(ctx context.Context, folder, name string, log func(string)) (Set, erro
 	if name == MNIST && folder == "" {
 		cache, err := os.UserCacheDir()
 		if err != nil {
-			return Set{}, fmt.Errorf("there is no cache folder for the MNIST files: %w; name a folder with -data", err)
+			return Set{}, fmt.Errorf("cannot find the user's cache folder for the MNIST files: %w; specify a folder with -data", err)
 		}
 		folder = filepath.Join(cache, "hvae-mnist")
 	} else if err := checkFolder(folder, name); err != nil {
@@ -103,7 +102,7 @@ func Load(ctx context.Context, folder, name string, log func(string)) (Set, erro
 // validName matches the names of datasets.
 var validName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,40}$`)
 
-// CheckName returns an error if a dataset cannot have the given name.
+// CheckName returns an error if name is not a valid name of a dataset.
 func CheckName(name string) error {
 	switch {
 	case name == MNIST || name == Synthetic:
@@ -111,24 +110,24 @@ func CheckName(name string) error {
 	case strings.EqualFold(name, MNIST) || strings.EqualFold(name, Synthetic):
 		return fmt.Errorf("did you mean %s?", strings.ToLower(name))
 	case !validName.MatchString(name):
-		return errors.New("a name has 1 to 40 characters: ASCII letters, digits, dots, - and _")
+		return errors.New("a name has to consist of 1 to 40 ASCII letters, digits, dots, hyphens and underscores")
 	}
 	return nil
 }
 
-// checkFolder returns an error if the folder of the named dataset does not exist. Load does not
-// create a folder that the user has named, because the name may contain a typing error.
+// checkFolder returns an error if the folder of the dataset does not exist. Load does not create a
+// folder that the user has specified, because its name may contain a typing error.
 func checkFolder(folder, name string) error {
 	s, err := os.Stat(folder)
 	switch {
 	case err == nil && !s.IsDir():
 		return fmt.Errorf("%s is not a folder: set -data or $HVAE_MNIST to the folder that contains the files", folder)
 	case errors.Is(err, fs.ErrNotExist) && strings.EqualFold(folder, Synthetic):
-		return fmt.Errorf("there is no folder %s: did you mean %s, the built-in images?", folder, Synthetic)
+		return fmt.Errorf("there is no folder %s: did you mean %s, the name of the built-in images?", folder, Synthetic)
 	case errors.Is(err, fs.ErrNotExist) && name != MNIST:
-		return fmt.Errorf("there is no folder %s with the data %s: use -data to name the folder of the original data", folder, name)
+		return fmt.Errorf("there is no folder %s with the dataset %s: set -data to the folder that contains its files", folder, name)
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("there is no folder %s, which -data or $HVAE_MNIST names: create it to download MNIST there, or use -data %s for built-in images", folder, Synthetic)
+		return fmt.Errorf("there is no folder %s, as specified by -data or $HVAE_MNIST: create it to download MNIST into it, or use -data %s for built-in images", folder, Synthetic)
 	case err != nil:
 		return fmt.Errorf("cannot read the data folder %w", atomicfile.Named(folder, err))
 	}
@@ -142,17 +141,17 @@ type loader struct {
 	log     func(string)
 }
 
-// read returns the images in a file, which must contain at least the given number of images. If a
-// file of MNIST is missing, read downloads it.
+// read returns the images in a file. It returns an error if there are fewer than least images. If an
+// MNIST file is missing, read downloads it.
 func (l loader) read(ctx context.Context, f file, least int) (Images, error) {
 	images, err := l.readFolder(f)
 	if !errors.Is(err, fs.ErrNotExist) {
 		if err == nil && images.Len() < least {
-			err = fmt.Errorf("%s contains %d images: there must be at least %d", filepath.Join(l.folder, f.name), images.Len(), least)
+			err = fmt.Errorf("%s contains only %d images, but at least %d are needed", filepath.Join(l.folder, f.name), images.Len(), least)
 		}
 		return images, err
 	}
-	advice := fmt.Sprintf("put %s and %s there (with .gz or without)", trainImages.name, testImages.name)
+	advice := fmt.Sprintf("put %s and %s into this folder, either as they are or compressed (.gz)", trainImages.name, testImages.name)
 	if f.digest == "" {
 		return Images{}, fmt.Errorf("%s is not in %s: %s", f.name, l.folder, advice)
 	}
@@ -165,7 +164,7 @@ func (l loader) read(ctx context.Context, f file, least int) (Images, error) {
 	return images, nil
 }
 
-// readFolder returns the images in a file of the folder. The name of the file may also end in .gz.
+// readFolder returns the images in the file f.name of the folder or, if it does not exist, f.name.gz.
 func (l loader) readFolder(f file) (Images, error) {
 	in, err := atomicfile.Open(filepath.Join(l.folder, f.name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -180,7 +179,7 @@ func (l loader) readFolder(f file) (Images, error) {
 	case err != nil && f.digest == "":
 		return Images{}, fmt.Errorf("%s is not a valid image file: %w", in.Name(), err)
 	case err != nil:
-		return Images{}, fmt.Errorf("%s is not the MNIST file of that name: %w; delete it to download it again, name another folder with -data, or give other images a name with -dataset NAME", in.Name(), err)
+		return Images{}, fmt.Errorf("%s is not the original MNIST file: %w; delete it to download it again, specify another folder with -data, or, for other images, name the dataset with -dataset NAME", in.Name(), err)
 	}
 	return images, nil
 }
@@ -189,8 +188,8 @@ func (l loader) readFolder(f file) (Images, error) {
 // 60,000 images of MNIST.
 const validationShare = 6
 
-// Split divides the training images at random into images for training and n/6 images, rounded
-// down, for validation. It returns the indices of both parts.
+// Split divides n training images at random. It returns the indices of the images for training and
+// the indices of ⌊n/6⌋ images for validation.
 func Split(train Images, seed uint64) (training, validation []int) {
 	order := random.Stream(seed, "mnist split").Perm(train.Len())
 	n := train.Len() / validationShare

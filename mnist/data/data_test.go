@@ -44,7 +44,8 @@ func compressed(b []byte) []byte {
 	return out.Bytes()
 }
 
-// fileOf returns a file description with a digest, as for a file of MNIST, that matches contents.
+// fileOf returns the description of a file with the given name and contents. Like the description of
+// an MNIST file, it contains a digest.
 func fileOf(name string, contents []byte) file {
 	return file{name, fmt.Sprintf("%x", sha256.Sum256(contents))}
 }
@@ -53,20 +54,20 @@ func TestDamagedIDXFilesAreRefused(t *testing.T) {
 	good := idx(3)
 	images, err := file{}.parse(bytes.NewReader(good))
 	if err != nil || images.Len() != 3 || !slices.Equal(images.Image(2), good[16+2*pixels:]) {
-		t.Fatalf("got %d images and error %v, want three images", images.Len(), err)
+		t.Fatalf("parse returns %d images and the error %v, want three images", images.Len(), err)
 	}
 	change := func(at int, v byte) []byte { b := slices.Clone(good); b[at] = v; return b }
 	for want, b := range map[string][]byte{
-		"cut off or damaged in its header of 16 bytes": good[:15],
-		"magic number is 2049":                         change(3, 1),
-		"images are 28×29":                             change(15, 29),
-		"2352 of the 3136 pixels of 4 images":          change(7, 4),
-		"more than 2352 pixels":                        append(slices.Clone(good), 0),
-		"2351 of the 2352 pixels":                      good[:len(good)-1],
-		"specifies 4278190083 images, more":            change(4, 255),
+		"16-byte header is truncated or damaged": good[:15],
+		"magic number is 2049":                   change(3, 1),
+		"images have 28×29 pixels":               change(15, 29),
+		"2352 of the 3136 pixels of 4 images":    change(7, 4),
+		"more than the 2352 pixels":              append(slices.Clone(good), 0),
+		"only 2351 of the 2352 pixels":           good[:len(good)-1],
+		"specifies 4278190083 images, more":      change(4, 255),
 	} {
 		if _, err := (file{}).parse(bytes.NewReader(b)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q in it", err, want)
+			t.Errorf("error %v, want an error with %q", err, want)
 		}
 	}
 }
@@ -82,12 +83,12 @@ func FuzzIDX(f *testing.F) {
 		}
 		again, err := file{}.parse(bytes.NewReader(append(idx(images.Len())[:16], images.Pixels...)))
 		if err != nil || !bytes.Equal(images.Pixels, again.Pixels) {
-			t.Fatalf("%d images were written and %d were read, error %v", images.Len(), again.Len(), err)
+			t.Fatalf("parse accepts a file with %d images, but returns %d images and the error %v for the same images", images.Len(), again.Len(), err)
 		}
 	})
 }
 
-// server starts a web server that calls handle for every request, and returns its address.
+// server starts a web server that calls handle for every request, and returns the URL of the server.
 func server(t *testing.T, handle http.HandlerFunc) string {
 	s := httptest.NewServer(handle)
 	t.Cleanup(s.Close)
@@ -109,16 +110,16 @@ func TestDownloadKeepsOnlyVerifiedFiles(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		mirrors []string
-		want    string // text in the error; empty for no error
+		want    string // part of the error; empty for no error
 	}{
 		{"good", []string{good}, ""},
 		{"plain", []string{server(t, serve(contents))}, ""},
 		{"redirect", []string{server(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, good+"x", http.StatusFound) })}, ""},
 		{"first bad, second good", []string{server(t, serve([]byte("garbage"))), good}, ""},
 		{"not found", []string{server(t, http.NotFound)}, "404"},
-		{"garbage", []string{server(t, serve([]byte("<html>")))}, "cut off or damaged in its header"},
+		{"garbage", []string{server(t, serve([]byte("<html>")))}, "header is truncated or damaged"},
 		{"wrong bytes", []string{server(t, serve(compressed(wrong)))}, "SHA-256"},
-		{"too long", []string{server(t, serve(compressed(append(slices.Clone(contents), 1))))}, "more than 3136 pixels"},
+		{"too long", []string{server(t, serve(compressed(append(slices.Clone(contents), 1))))}, "more than the 3136 pixels"},
 		{"endless", []string{server(t, func(w http.ResponseWriter, r *http.Request) {
 			for r.Context().Err() == nil {
 				if _, err := w.Write(make([]byte, 1<<16)); err != nil {
@@ -126,7 +127,7 @@ func TestDownloadKeepsOnlyVerifiedFiles(t *testing.T) {
 				}
 			}
 		})}, "more than 50331648 bytes"},
-		{"cut off", []string{server(t, serve(sent[:len(sent)/2]))}, "cut off"},
+		{"truncated", []string{server(t, serve(sent[:len(sent)/2]))}, "truncated"},
 		{"dropped", []string{server(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", fmt.Sprint(len(sent)))
 			w.Write(sent[:10])
@@ -149,7 +150,7 @@ func TestDownloadKeepsOnlyVerifiedFiles(t *testing.T) {
 		})}, "less than 64 KiB in 100ms"},
 		{"silent", []string{server(t, func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })}, "less than 64 KiB in 100ms"},
 		{"endless redirects", []string{server(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path+"x", http.StatusFound) })}, "redirects"},
-		{"nobody there", []string{"http://127.0.0.1:1/"}, "refused"},
+		{"no server", []string{"http://127.0.0.1:1/"}, "refused"},
 	} {
 		stallTimeout = time.Minute
 		switch c.name { // short timeouts only for the cases that wait for them
@@ -162,7 +163,7 @@ func TestDownloadKeepsOnlyVerifiedFiles(t *testing.T) {
 		files, _ := os.ReadDir(folder)
 		if c.want == "" {
 			if err != nil || !bytes.Equal(images.Pixels, contents[16:]) || len(files) != 1 {
-				t.Errorf("%s: error %v, files %v", c.name, err, files)
+				t.Errorf("%s: error %v, files %v; want the images and one file", c.name, err, files)
 				continue
 			}
 			l.mirrors = nil // the folder contains the file now
@@ -172,10 +173,10 @@ func TestDownloadKeepsOnlyVerifiedFiles(t *testing.T) {
 			continue
 		}
 		if err == nil || !strings.Contains(err.Error(), c.want) || len(files) != 0 {
-			t.Errorf("%s: error %v, want %q in it; files %v", c.name, err, c.want, files)
+			t.Errorf("%s: error %v, files %v; want an error with %q and no files", c.name, err, files, c.want)
 		}
-		if help := "put train-images-idx3-ubyte and t10k-images-idx3-ubyte there (with .gz or without), or use -data synthetic"; err != nil && (!strings.Contains(err.Error(), help) || !strings.Contains(err.Error(), folder)) {
-			t.Errorf("%s: error %v, want %q and %s in it", c.name, err, help, folder)
+		if help := "put train-images-idx3-ubyte and t10k-images-idx3-ubyte into this folder, either as they are or compressed (.gz), or use -data synthetic"; err != nil && (!strings.Contains(err.Error(), help) || !strings.Contains(err.Error(), folder)) {
+			t.Errorf("%s: error %v, want an error with %q and %s", c.name, err, help, folder)
 		}
 	}
 }
@@ -198,7 +199,7 @@ func TestProcessesCanDownloadTheSameFileConcurrently(t *testing.T) {
 		all.Go(func() {
 			images, err := loader{folder, []string{mirror}, func(string) {}}.read(t.Context(), f, 1)
 			if err != nil || !bytes.Equal(images.Pixels, contents[16:]) {
-				t.Errorf("%d images, %v", images.Len(), err)
+				t.Errorf("a concurrent download returns %d images and the error %v, want 40 images", images.Len(), err)
 			}
 		})
 	}
@@ -217,7 +218,7 @@ func TestDownloadEndsWithItsContext(t *testing.T) {
 	slow := server(t, func(w http.ResponseWriter, r *http.Request) { cancel(); <-r.Context().Done() })
 	_, err := loader{t.TempDir(), []string{slow, slow}, func(string) {}}.read(ctx, fileOf("images", idx(1)), 1)
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v, want context.Canceled", err)
+		t.Errorf("a cancelled download returns the error %v, want context.Canceled", err)
 	}
 }
 
@@ -229,7 +230,7 @@ func TestDamagedFileIsNamedAndKept(t *testing.T) {
 	}
 	_, err := loader{folder, nil, func(string) {}}.read(t.Context(), fileOf("images", idx(1)), 1)
 	if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "delete it") {
-		t.Errorf("error %v, want the path and advice to delete the file", err)
+		t.Errorf("error %v, want the path of the file and the advice to delete it", err)
 	}
 	if b, _ := os.ReadFile(path); string(b) != "damaged" {
 		t.Error("the damaged file was changed")
@@ -252,14 +253,14 @@ func TestLoadReadsOtherDatasets(t *testing.T) {
 	folder := write(t, map[string][]byte{"train-images-idx3-ubyte": idx(31), "t10k-images-idx3-ubyte.gz": compressed(idx(2))})
 	set, err := Load(t.Context(), folder, "fashion", nil)
 	if err != nil || set.Name != "fashion" || !bytes.Equal(set.Train.Pixels, idx(31)[16:]) || !bytes.Equal(set.Test.Pixels, idx(2)[16:]) {
-		t.Fatalf("%q, %d and %d images, %v", set.Name, set.Train.Len(), set.Test.Len(), err)
+		t.Fatalf("Load returns the dataset %q with %d and %d images and the error %v, want fashion with 31 and 2 images", set.Name, set.Train.Len(), set.Test.Len(), err)
 	}
 	if want := fmt.Sprintf("%x", sha256.Sum256(append(idx(31), idx(2)...))); set.SHA256() != want {
-		t.Errorf("the digest is %s, want %s", set.SHA256(), want)
+		t.Errorf("the SHA-256 of the dataset is %s, want %s", set.SHA256(), want)
 	}
 	// Without a name, Load expects MNIST.
-	if _, err := Load(t.Context(), folder, "", nil); err == nil || !strings.Contains(err.Error(), "is not the MNIST file of that name") || !strings.Contains(err.Error(), "-dataset NAME") {
-		t.Errorf("read as MNIST, the images give the error %v", err)
+	if _, err := Load(t.Context(), folder, "", nil); err == nil || !strings.Contains(err.Error(), "is not the original MNIST file") || !strings.Contains(err.Error(), "-dataset NAME") {
+		t.Errorf("without a name, Load returns the error %v, want the advice to use -dataset", err)
 	}
 }
 
@@ -267,22 +268,22 @@ func TestInvalidImageFilesAreRefused(t *testing.T) {
 	train, test := "train-images-idx3-ubyte", "t10k-images-idx3-ubyte"
 	// The headers of these two files specify more images than the files contain.
 	impossible, huge := idx(9), idx(9)
-	impossible[4] = 255                 // 4,278,190,089 images
-	copy(huge[4:], []byte{0, 14, 0, 0}) // 917,504 images
+	impossible[4] = 255                 // the header specifies 4,278,190,089 images
+	copy(huge[4:], []byte{0, 14, 0, 0}) // the header specifies 917,504 images
 	for want, files := range map[string]map[string][]byte{
-		train + " is not in":                      {test: idx(2)},
-		test + " is not in":                       {train: idx(9)},
-		"contains 5 images: there must be":        {train: idx(5), test: idx(2)},
-		"contains 0 images: there must be":        {train: idx(9), test: idx(0)},
-		"more than 7056 pixels, the number for 9": {train: append(idx(9), 1), test: idx(2)},
-		"specifies 4278190089 images":             {train: impossible, test: idx(2)},
-		"4278190089 images, more than the limit":  {train: compressed(impossible), test: idx(2)},
-		"contains 7056 of the 719323136 pixels":   {train: huge, test: idx(2)},
-		"7056 of the 719323136 pixels of 917504":  {train: compressed(huge), test: idx(2)},
-		"magic number":                            {train: make([]byte, 9999), test: idx(2)},
-		"damaged in its header":                   {train: {}, test: idx(2)},
-		"gzip header is damaged":                  {train: {0x1f, 0x8b, 0}, test: idx(2)},
-		"cut off or damaged":                      {train: compressed(idx(9))[:40], test: idx(2)},
+		train + " is not in":                     {test: idx(2)},
+		test + " is not in":                      {train: idx(9)},
+		"contains only 5 images, but at least 6": {train: idx(5), test: idx(2)},
+		"contains only 0 images, but at least 1": {train: idx(9), test: idx(0)},
+		"more than the 7056 pixels of 9 images":  {train: append(idx(9), 1), test: idx(2)},
+		"specifies 4278190089 images":            {train: impossible, test: idx(2)},
+		"4278190089 images, more than the limit": {train: compressed(impossible), test: idx(2)},
+		"only 7056 of the 719323136 pixels":      {train: huge, test: idx(2)},
+		"7056 of the 719323136 pixels of 917504": {train: compressed(huge), test: idx(2)},
+		"magic number":                           {train: make([]byte, 9999), test: idx(2)},
+		"16-byte header is truncated":            {train: {}, test: idx(2)},
+		"gzip header is damaged":                 {train: {0x1f, 0x8b, 0}, test: idx(2)},
+		"truncated or damaged: unexpected EOF":   {train: compressed(idx(9))[:40], test: idx(2)},
 	} {
 		folder := write(t, files)
 		var before, after runtime.MemStats
@@ -293,7 +294,7 @@ func TestInvalidImageFilesAreRefused(t *testing.T) {
 			t.Errorf("%q: Load allocates %d bytes for files of a few kilobytes", want, n)
 		}
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), folder) {
-			t.Errorf("error %v, want %q in it", err, want)
+			t.Errorf("error %v, want an error with %q and %s", err, want, folder)
 		}
 	}
 }
@@ -301,12 +302,12 @@ func TestInvalidImageFilesAreRefused(t *testing.T) {
 func TestCheckNameAcceptsShortASCIINames(t *testing.T) {
 	for _, good := range []string{"mnist", "synthetic", "fashion", "K-MNIST_2.0", strings.Repeat("x", 40)} {
 		if err := CheckName(good); err != nil {
-			t.Errorf("%s: %v", good, err)
+			t.Errorf("CheckName(%q) returns the error %v, want nil", good, err)
 		}
 	}
 	for _, bad := range []string{"", "MNIST", "Synthetic", "a b", "a\n", "größe", strings.Repeat("x", 41)} {
 		if CheckName(bad) == nil {
-			t.Errorf("%q is accepted", bad)
+			t.Errorf("CheckName(%q) returns no error", bad)
 		}
 	}
 }
@@ -318,7 +319,7 @@ func TestLoadDoesNotCreateAFolderThatTheUserNames(t *testing.T) {
 	for _, c := range []struct{ folder, variable, name, want string }{
 		{typo, "", "", "there is no folder " + typo},
 		{"", typo, "", "there is no folder " + typo},
-		{typo, "", "own", "there is no folder " + typo + " with the data own: use -data to name the folder of the original data"},
+		{typo, "", "own", "there is no folder " + typo + " with the dataset own: set -data to the folder that contains its files"},
 		{filepath.Join(file, "x"), "", "", "cannot read the data folder " + filepath.Join(file, "x") + ": "},
 		{file, "", "", file + " is not a folder"},
 		{"Synthetic", "", "", "did you mean synthetic"},
@@ -326,7 +327,7 @@ func TestLoadDoesNotCreateAFolderThatTheUserNames(t *testing.T) {
 		t.Setenv("HVAE_MNIST", c.variable)
 		_, err := Load(t.Context(), c.folder, c.name, func(m string) { t.Error(m) })
 		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%+v: error %v, want %q in it", c, err, c.want)
+			t.Errorf("%+v: error %v, want an error with %q", c, err, c.want)
 		}
 		for _, name := range []string{typo, "Synthetic"} {
 			if _, err := os.Stat(name); err == nil {
@@ -342,7 +343,7 @@ func TestLoadDoesNotCreateAFolderThatTheUserNames(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("enough"))
 	if _, err := Load(ctx, "", "", func(string) {}); err == nil || err.Error() != "enough" {
-		t.Errorf("error %v, want the cause of the context's end", err)
+		t.Errorf("after cancellation, Load returns the error %v, want the cause of the cancellation", err)
 	}
 	made := 0
 	filepath.WalkDir(typo, func(path string, _ os.DirEntry, _ error) error {
@@ -357,7 +358,7 @@ func TestLoadDoesNotCreateAFolderThatTheUserNames(t *testing.T) {
 }
 
 // On Windows, a file cannot be replaced while another process has it open. The test simulates this
-// failure with a folder that has the name of the file.
+// failure with a folder at the path of the file.
 func TestDownloadSucceedsIfAnotherProcessWroteTheFile(t *testing.T) {
 	contents := idx(4)
 	f := fileOf("images", contents)
@@ -372,25 +373,25 @@ func TestDownloadSucceedsIfAnotherProcessWroteTheFile(t *testing.T) {
 		w.Write(compressed(contents))
 	})}, func(string) {}}
 	if images, err := l.read(t.Context(), f, 1); err != nil || !bytes.Equal(images.Pixels, contents[16:]) {
-		t.Errorf("%d images, %v", images.Len(), err)
+		t.Errorf("read returns %d images and the error %v, want 4 images", images.Len(), err)
 	}
 }
 
 func TestSyntheticImagesAreReproducible(t *testing.T) {
 	set, err := Load(t.Context(), Synthetic, "", nil)
 	if err != nil || set.Name != Synthetic || set.Train.Len() != 2400 || set.Test.Len() != 400 {
-		t.Fatalf("%q, %d and %d images, %v", set.Name, set.Train.Len(), set.Test.Len(), err)
+		t.Fatalf("Load returns the dataset %q with %d and %d images and the error %v, want synthetic with 2400 and 400 images", set.Name, set.Train.Len(), set.Test.Len(), err)
 	}
 	again := drawSynthetic()
 	if !bytes.Equal(set.Train.Pixels, again.Train.Pixels) || !bytes.Equal(set.Test.Pixels, again.Test.Pixels) {
-		t.Error("the images differ between two calls")
+		t.Error("two calls return different images")
 	}
 	ink := 0
 	for _, v := range set.Train.Pixels {
 		ink += int(v)
 	}
 	if m := float64(ink) / 255 / float64(len(set.Train.Pixels)); m < 0.08 || m > 0.25 { // in MNIST, 0.13
-		t.Errorf("the mean pixel is %.3f of full ink, want 0.08 to 0.25", m)
+		t.Errorf("the mean pixel is %.3f times full ink, want 0.08 to 0.25", m)
 	}
 }
 
@@ -398,12 +399,12 @@ func TestBinariseDoesNotAllocate(t *testing.T) {
 	image, x := make([]byte, pixels), linalg.New[float32](pixels, 2)
 	var k random.Keyed
 	if n := testing.AllocsPerRun(10, func() { Binarise(x, 0, image, k.Reset(1, "test", 5)) }); n != 0 {
-		t.Errorf("Binarise allocates memory %v times", n)
+		t.Errorf("Binarise makes %v allocations, want 0", n)
 	}
 }
 
 func TestMeanLogitIgnoresBlankImages(t *testing.T) {
-	images := Images{make([]byte, 3*pixels)} // with no ink, a quarter ink and three quarters ink
+	images := Images{make([]byte, 3*pixels)} // the fractions of ink are 0, 1/4 and 3/4
 	for i := range pixels {
 		if i%4 == 0 {
 			images.Image(1)[i] = 255
@@ -412,9 +413,9 @@ func TestMeanLogitIgnoresBlankImages(t *testing.T) {
 		}
 	}
 	if got := MeanLogit(images, []int{0, 1}); !(math.Abs(got-math.Log(1./3)) <= 1e-12) {
-		t.Errorf("the mean of a blank image and an image with a quarter ink is %v, want log(1/3)", got)
+		t.Errorf("the mean logit of a blank image and an image with 1/4 ink is %v, want log(1/3)", got)
 	}
 	if got := MeanLogit(images, []int{1, 2}); !(math.Abs(got) <= 1e-12) {
-		t.Errorf("the mean of images with a quarter and three quarters ink is %v, want 0", got)
+		t.Errorf("the mean logit of images with 1/4 and 3/4 ink is %v, want 0", got)
 	}
 }

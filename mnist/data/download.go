@@ -16,21 +16,21 @@ import (
 	"hvae/bench/atomicfile"
 )
 
-// mirrors contains the addresses of folders with the compressed files. download tries them in
-// this order.
+// mirrors contains the URLs of folders with the compressed files. download tries the mirrors in this
+// order.
 var mirrors = []string{
 	"https://ossci-datasets.s3.amazonaws.com/mnist/",
 	"https://storage.googleapis.com/cvdf-datasets/mnist/",
 }
 
-// A download fails if less than stallBytes arrive within stallTimeout. The first timeout includes
-// the time to connect.
+// A download fails if it receives fewer than stallBytes bytes within stallTimeout. The first timeout
+// includes the time to connect.
 const stallBytes = 64 << 10
 
-var stallTimeout = 20 * time.Second // shorter in tests
+var stallTimeout = 20 * time.Second // tests set a shorter time
 
 // download returns the images of a file from the first mirror that sends the correct file. It
-// writes the received bytes, which are usually compressed, to the folder.
+// writes the received bytes to the folder. They are usually compressed.
 func (l loader) download(ctx context.Context, f file) (Images, error) {
 	if err := os.MkdirAll(l.folder, 0o755); err != nil {
 		return Images{}, err
@@ -56,8 +56,8 @@ func (l loader) download(ctx context.Context, f file) (Images, error) {
 			path += ".gz"
 		}
 		if err := atomicfile.Write(path, sent); err != nil {
-			// On Windows, Write fails if another process has just written the same file and still
-			// has it open. The file is then valid.
+			// On Windows, Write fails while another process that has written the same file keeps it
+			// open. Ignore the error if the file is valid.
 			if _, missing := l.readFolder(f); missing != nil {
 				return Images{}, err
 			}
@@ -67,12 +67,12 @@ func (l loader) download(ctx context.Context, f file) (Images, error) {
 	return Images{}, errors.New(strings.Join(failures, "; "))
 }
 
-// fetch returns the contents of a web address.
+// fetch downloads a URL and returns the received bytes.
 func fetch(ctx context.Context, address string) ([]byte, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stalled := time.AfterFunc(stallTimeout, func() {
-		cancel(fmt.Errorf("it sent less than %d KiB in %v", stallBytes>>10, stallTimeout))
+		cancel(fmt.Errorf("the server sent less than %d KiB in %v", stallBytes>>10, stallTimeout))
 	})
 	defer stalled.Stop()
 
@@ -82,16 +82,16 @@ func fetch(ctx context.Context, address string) ([]byte, error) {
 	}
 	response, err := http.DefaultClient.Do(request)
 	if e, ok := errors.AsType[*url.Error](err); ok {
-		return nil, e.Err // without the address, which the caller adds
+		return nil, e.Err // without the URL, which the caller adds
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the server answered %s", response.Status)
+		return nil, fmt.Errorf("the server responded with the status %s", response.Status)
 	}
 	var sent bytes.Buffer
 	for err == nil {
 		if sent.Len() > maxFile {
-			return nil, fmt.Errorf("it sent more than %d bytes", maxFile)
+			return nil, fmt.Errorf("the server sent more than %d bytes, the limit for these files", maxFile)
 		}
 		_, err = io.CopyN(&sent, response.Body, stallBytes)
 		stalled.Reset(stallTimeout)

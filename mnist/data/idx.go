@@ -11,8 +11,9 @@ import (
 	"io"
 )
 
-// A file describes an image file. The digest of a file of MNIST is the SHA-256, in hexadecimal
-// digits, of its decompressed bytes, because compressed copies may differ. For other files, it is empty.
+// A file describes an image file. The digest of an MNIST file is the SHA-256 of its decompressed
+// bytes in hexadecimal digits, because compressed copies may differ. For other files, the digest is
+// empty.
 type file struct{ name, digest string }
 
 var (
@@ -20,22 +21,23 @@ var (
 	testImages  = file{"t10k-images-idx3-ubyte", "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"}
 )
 
-// maxFile is larger than the size in bytes of any file of MNIST, compressed or not.
+// maxFile is larger than the size in bytes of any MNIST file, compressed or not.
 const maxFile = 48 << 20
 
 // gzipMagic contains the first bytes of a gzip file.
 var gzipMagic = []byte{0x1f, 0x8b}
 
-// maxImages is the largest number of images that a file may contain, 784 MB of pixels.
+// maxImages is the largest number of images that a file may contain. Their pixels take 784 MB.
 const maxImages = 1_000_000
 
-// A header is the beginning of an IDX file of images, four big-endian numbers. The pixels follow.
+// A header is the beginning of an IDX file of images. It consists of four big-endian numbers. The
+// pixels follow the header.
 type header struct{ Magic, Images, Rows, Columns uint32 }
 
 const magic = 2051
 
-// parse reads the images of an IDX file, which may be compressed, and verifies the digest, if any.
-// It decompresses at most one byte more than the header specifies.
+// parse reads the images of an IDX file and verifies the digest, unless it is empty. The file may be
+// compressed. parse decompresses at most one byte more than the header specifies.
 func (f file) parse(r io.Reader) (Images, error) {
 	in := bufio.NewReader(r)
 	if start, _ := in.Peek(2); bytes.Equal(start, gzipMagic) {
@@ -47,32 +49,32 @@ func (f file) parse(r io.Reader) (Images, error) {
 	}
 	var h header
 	if err := binary.Read(in, binary.BigEndian, &h); err != nil {
-		return Images{}, fmt.Errorf("it is cut off or damaged in its header of 16 bytes: %w", err)
+		return Images{}, fmt.Errorf("its 16-byte header is truncated or damaged: %w", err)
 	}
 	switch {
 	case h.Magic != magic:
-		return Images{}, fmt.Errorf("its magic number is %d, not %d as in a file of images", h.Magic, magic)
+		return Images{}, fmt.Errorf("its magic number is %d, but the magic number of an image file is %d", h.Magic, magic)
 	case h.Rows != Side || h.Columns != Side:
-		return Images{}, fmt.Errorf("its images are %d×%d, not %d×%d", h.Rows, h.Columns, Side, Side)
+		return Images{}, fmt.Errorf("its images have %d×%d pixels, but %d×%d are needed", h.Rows, h.Columns, Side, Side)
 	case h.Images > maxImages:
 		return Images{}, fmt.Errorf("its header specifies %d images, more than the limit of %d", h.Images, maxImages)
 	}
 	want := pixels * int64(h.Images)
-	// Start with enough memory for MNIST, because a growing buffer takes more. Do not allocate
-	// memory for the number of images in the header, which may be wrong.
+	// Allocate memory for all pixels in advance, because a growing buffer needs more memory. Limit it
+	// to maxFile, which is enough for MNIST, because the number of images in the header may be wrong.
 	b := bytes.NewBuffer(make([]byte, 0, min(want, maxFile)+bytes.MinRead))
 	_, err := b.ReadFrom(io.LimitReader(in, want+1))
 	switch n := int64(b.Len()); {
 	case err != nil:
-		return Images{}, fmt.Errorf("it is cut off or damaged: %w", err)
+		return Images{}, fmt.Errorf("it is truncated or damaged: %w", err)
 	case n > want:
-		return Images{}, fmt.Errorf("it contains more than %d pixels, the number for %d images", want, h.Images)
+		return Images{}, fmt.Errorf("it contains more than the %d pixels of %d images", want, h.Images)
 	case n < want:
-		return Images{}, fmt.Errorf("it is cut off: it contains %d of the %d pixels of %d images", n, want, h.Images)
+		return Images{}, fmt.Errorf("it is truncated: it contains only %d of the %d pixels of %d images", n, want, h.Images)
 	}
 	images := Images{b.Bytes()}
 	if sum := digest(images); f.digest != "" && sum != f.digest {
-		return Images{}, fmt.Errorf("its SHA-256 is %s, not %s", sum, f.digest)
+		return Images{}, fmt.Errorf("its SHA-256 is %s, but should be %s", sum, f.digest)
 	}
 	return images, nil
 }

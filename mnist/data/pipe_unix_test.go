@@ -17,7 +17,7 @@ func TestLoadDoesNotBlockOnAPipe(t *testing.T) {
 			t.Skip(err)
 		}
 		if _, err := Load(t.Context(), folder, name, nil); err == nil || !strings.Contains(err.Error(), pipe+" is a pipe, not a file") {
-			t.Errorf("name %q: error %v", name, err)
+			t.Errorf("dataset %q: Load returns the error %v, want \"is a pipe, not a file\"", name, err)
 		}
 	}
 }

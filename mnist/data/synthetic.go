@@ -54,7 +54,7 @@ func arc(cx, cy, rx, ry, from, to float64) (points []point) {
 	return points
 }
 
-// draw draws a random digit. Its rotation, slant, size, position and thickness are random, too.
+// draw draws a random digit with random rotation, slant, size, position and thickness.
 func draw(image []byte, rng *rand.Rand) {
 	glyph := glyphs[rng.IntN(len(glyphs))]
 	uniform := func(lo, hi float64) float64 { return lo + (hi-lo)*rng.Float64() }
@@ -71,7 +71,7 @@ func draw(image []byte, rng *rand.Rand) {
 			lines = append(lines, [2]point{place(stroke[i-1]), place(stroke[i])})
 		}
 	}
-	reach := thickness + 0.5    // distance from a line at which its ink ends
+	reach := thickness + 0.5    // distance from a line at which the ink ends
 	var nearest [pixels]float64 // squared distance of each pixel from the nearest line
 	for i := range nearest {
 		nearest[i] = math.Inf(1)

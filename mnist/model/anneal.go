@@ -9,13 +9,13 @@ import (
 	"hvae/linalg"
 )
 
-// An Annealing bounds the evidence of images by annealed importance sampling (hvae.AIS) from
-// the encoder's variational prior to the posterior. It does not use the flow, so the flow's
-// estimates can be compared with the bounds.
+// An Annealing computes bounds on the evidence of images by annealed importance sampling (hvae.AIS)
+// from the encoder's variational prior to the posterior. The bounds do not use the flow, so they
+// can serve as a check of the flow's estimates.
 type Annealing struct {
 	Steps     int       // K, the number of steps from the prior to the posterior
 	Chains    int       // number of Markov chains for each image
-	StepSizes []float64 // [K−1], the step sizes of the Markov kernels, which Tune sets
+	StepSizes []float64 // [K−1], the step sizes of the Markov kernels, set by Tune
 }
 
 const (
@@ -26,11 +26,11 @@ const (
 // Cost returns the number of gradients ∇U that a chain evaluates.
 func (a *Annealing) Cost() int { return 1 + (a.Steps-1)*leapfrogs }
 
-// Tune sets StepSizes from one chain for each image of x [784×n]. noise returns the random
-// stream for an image. Bound needs different streams to be unbiased. If ctx ends, Tune returns
-// ctx's error immediately.
+// Tune sets StepSizes from one chain for each image of x [784×n]. noise returns the random stream
+// for an image. Bound must use other streams than Tune, or its estimates are biased. If ctx ends,
+// Tune returns ctx's error immediately.
 func (a *Annealing) Tune(ctx context.Context, c Config, params []Param[float32], x linalg.Matrix[float32], noise func(image int) *rand.Rand) error {
-	const kernels = 50 // the number of kernels to run in all passes, at least
+	const kernels = 50 // minimum number of kernels to run in all passes together
 	return forEach(ctx, 1, func(t *ad.Tape[float32]) func(int) {
 		return func(int) {
 			var streams []*rand.Rand
@@ -42,7 +42,7 @@ func (a *Annealing) Tune(ctx context.Context, c Config, params []Param[float32],
 	})
 }
 
-// Bound returns a stochastic bound of log p_θ(x) for each image of x [784×n]:
+// Bound returns a stochastic bound on log p_θ(x) for each image of x [784×n]:
 //
 //	without z   log mean p̂_θ(x), a lower bound
 //	with z      −log mean 1/p̂_θ(x), an upper bound
@@ -51,9 +51,9 @@ func (a *Annealing) Tune(ctx context.Context, c Config, params []Param[float32],
 // exact draws from the posterior. Bound also returns the mean acceptance rate of the kernels,
 // or NaN if Steps is 1.
 //
-// noise returns the random stream for a chain. Bound calls done with the number of chains that
-// have just ended. Both functions must be safe for concurrent use. Memory does not depend on
-// Steps. If ctx ends, Bound returns ctx's error immediately.
+// noise returns the random stream for a chain. Whenever chains end, Bound calls done with their
+// number. Both functions must be safe for concurrent use. The memory does not depend on Steps. If
+// ctx ends, Bound returns ctx's error immediately.
 func (a *Annealing) Bound(ctx context.Context, c Config, params []Param[float32], x, z linalg.Matrix[float32],
 	noise func(image, chain int) *rand.Rand, done func(chains int)) (bounds []float64, acceptance float64, err error) {
 	n, sign := x.Cols*a.Chains, 1.0
@@ -94,7 +94,7 @@ func (a *Annealing) Bound(ctx context.Context, c Config, params []Param[float32]
 	return bounds, acceptance, nil
 }
 
-// columns returns columns lo … hi−1 of the matrix in which each column of m is repeated n times.
+// columns returns columns lo … hi−1 of a matrix in which each column of m is repeated n times.
 func columns[T linalg.Float](m linalg.Matrix[T], lo, hi, n int) linalg.Matrix[T] {
 	s := linalg.New[T](m.Rows, hi-lo)
 	for i := range m.Rows {

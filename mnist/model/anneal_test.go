@@ -34,7 +34,7 @@ func annealed(t *testing.T, a Annealing) (bounds []float64, acceptance float64) 
 	}
 	upper, _, err := a.Bound(t.Context(), c, params, x, z, stream("reverse"), func(n int) { chains.Add(int64(n)) })
 	if err != nil || chains.Load() != int64(4*a.Chains) {
-		t.Fatalf("%d chains are done, error %v; want %d chains", chains.Load(), err, 4*a.Chains)
+		t.Fatalf("Bound reports %d finished chains and the error %v, want %d chains", chains.Load(), err, 4*a.Chains)
 	}
 	return append(lower, upper...), acceptance
 }
@@ -53,20 +53,21 @@ func TestBoundsDependOnlyOnStreams(t *testing.T) {
 	want, rate := annealed(t, a)
 	runtime.GOMAXPROCS(4)
 	if got, r := annealed(t, a); !slices.Equal(got, want) || r != rate {
-		t.Errorf("the bounds are %v with GOMAXPROCS = 1 and %v with 4, and the acceptance rates %v and %v", want, got, rate, r)
+		t.Errorf("the bounds are %v for GOMAXPROCS = 1 and %v for 4, and the acceptance rates are %v and %v; want equal results", want, got, rate, r)
 	}
 	if want[0] == want[1] || want[0] == want[2] {
 		t.Errorf("the lower and upper bounds of two images are %v, want different values", want)
 	}
 }
 
-// The bound of an image must be log 1/n Σ p̂ or −log 1/n Σ 1/p̂ over its n chains. The expected values
-// of p̂ come from Bound with one image and one chain at a time. A block has 48 chains: with 16 chains
-// per image it ends between images, with 20 within an image.
+// The lower bound of an image must be log 1/n Σ p̂, and the upper bound −log 1/n Σ 1/p̂, where both sums
+// are over its n chains. The expected values of p̂ come from calls of Bound for one image and one
+// chain. A tape has 48 chains. For 16 chains per image, a tape ends between images. For 20 chains, it
+// ends within an image.
 func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
 	c := Config{Kind: "vae", Tempering: "none", Latent: 3}
 	params := NewParams[float32](c, -1, 1)
-	for _, p := range params { // so that the results depend on images and z
+	for _, p := range params { // to make the results depend on x and z
 		linalg.Scale(p.Value, 2, p.Value)
 	}
 	x, z, err := Simulate(t.Context(), c, params, 7, func(image int) *rand.Rand { return random.Stream(1, "image", image) })
@@ -136,15 +137,15 @@ func TestAnnealingReturnsAnErrorAfterCancellation(t *testing.T) {
 	one := func(int) *rand.Rand { return random.Stream(1, "one") }
 	a := Annealing{Steps: 2, Chains: 1}
 	if _, _, err := Simulate(ctx, c, params, 1, one); err == nil {
-		t.Error("Simulate returns no error")
+		t.Error("after cancellation, Simulate returns no error")
 	}
 	x := linalg.New[float32](pixels, 1)
 	if err := a.Tune(ctx, c, params, x, one); err == nil {
-		t.Error("Tune returns no error")
+		t.Error("after cancellation, Tune returns no error")
 	}
 	a.StepSizes = fixedSteps(2)
 	if _, _, err := a.Bound(ctx, c, params, x, linalg.Matrix[float32]{}, nil, nil); err == nil {
-		t.Error("Bound returns no error")
+		t.Error("after cancellation, Bound returns no error")
 	}
 }
 
@@ -174,6 +175,6 @@ func TestSimulatedPixelsHaveTheDecodersProbabilities(t *testing.T) {
 		variance += p * (1 - p) * (p - 0.5) * (p - 0.5)
 	}
 	if score := sum / math.Sqrt(variance); !(score*score <= 4.5*4.5) || variance < 50 {
-		t.Errorf("s is %.1f standard deviations away from 0 (variance %.0f)", score, variance)
+		t.Errorf("s is %.1f standard deviations away from 0, and its variance is %.0f; want at most 4.5 deviations and a variance of at least 50", score, variance)
 	}
 }

@@ -16,12 +16,12 @@ type Checkpoint struct {
 	Params []Param[float32]
 	Seed   uint64  // seed of the training run, which determines the validation images
 	Epoch  int     // number of epochs trained, at least 1
-	ELBO   float64 // of the validation images, in nats
+	ELBO   float64 // ELBO of the validation images, in nats
 
-	// Older files lack the following values, which are then empty.
+	// The following values are empty if an older file lacks them.
 	Data       string // name of the dataset
 	DataSHA256 string // SHA-256 of the dataset (data.Set.SHA256)
-	Digest     string // SHA-256 of the file's contents (safetensors.DigestKey), verified
+	Digest     string // verified SHA-256 of the contents of the file (safetensors.DigestKey)
 }
 
 // File returns the checkpoint as a safetensors file.
@@ -49,8 +49,8 @@ func (c Checkpoint) File() safetensors.File {
 	return f
 }
 
-// ReadCheckpoint reads a checkpoint. It returns an error if the file has another format or a wrong
-// digest, or if a tensor is missing, unknown, of the wrong shape or not finite.
+// ReadCheckpoint reads a checkpoint from a file. It returns an error if the format or the digest is
+// wrong, or if a tensor is missing, unknown, of the wrong shape or not finite.
 func ReadCheckpoint(name string) (Checkpoint, error) {
 	const maxHeader = 1 << 16 // bytes, ten times the size of the largest header
 	f, err := safetensors.ReadFile(name, maxHeader)
@@ -59,7 +59,7 @@ func ReadCheckpoint(name string) (Checkpoint, error) {
 	}
 	c, err := checkpointOf(f)
 	if err != nil {
-		return Checkpoint{}, fmt.Errorf("%s is not a model of this program: %w", name, err)
+		return Checkpoint{}, fmt.Errorf("%s is not a model file for this program: %w", name, err)
 	}
 	return c, nil
 }
@@ -87,17 +87,17 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 		{"val_elbo", &c.ELBO, "a finite number"},
 	} {
 		if json.Unmarshal([]byte(meta[field.key]), field.to) != nil {
-			return c, fmt.Errorf("its metadata contain %s = %.40q, not %s", field.key, meta[field.key], field.want)
+			return c, fmt.Errorf("its metadata value %s = %.40q is not %s", field.key, meta[field.key], field.want)
 		}
 	}
 	if eps != maxEps {
 		return c, fmt.Errorf("its metadata contain max_eps = %.40q, but this program supports only %v", meta["max_eps"], maxEps)
 	}
 	if c.Epoch < 1 {
-		return c, fmt.Errorf("its metadata contain epoch = %.40q, but the first epoch is 1", meta["epoch"])
+		return c, fmt.Errorf("its metadata contain epoch = %.40q, but the number of epochs must be at least 1", meta["epoch"])
 	}
 	if err := c.Config.Check(); err != nil {
-		return c, fmt.Errorf("its metadata describe an impossible model: %w", err)
+		return c, fmt.Errorf("its metadata describe an invalid model: %w", err)
 	}
 	// Damaged metadata may describe a huge model, so check that the file contains the parameters
 	// before allocating memory for them.
@@ -116,8 +116,7 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 	return c, nil
 }
 
-// Checkpoint returns the elements of the parameter in the order in which a checkpoint
-// stores them.
+// Checkpoint returns the elements of the parameter in the order of the tensor in a checkpoint.
 func (p Param[T]) Checkpoint() []T {
 	out := make([]T, len(p.Value.Data))
 	for i, at := range p.order() {
@@ -126,11 +125,11 @@ func (p Param[T]) Checkpoint() []T {
 	return out
 }
 
-// tensor returns the parameter as a tensor of a file. The prefix is added to the name.
+// tensor returns the parameter as a tensor with the name prefix + p.Name.
 func (p Param[T]) tensor(prefix string) safetensors.Tensor {
-	t := safetensors.Tensor{Name: prefix + p.Name, Shape: p.Shape, Data: make([]float32, len(p.Value.Data))}
-	for i, at := range p.order() {
-		t.Data[i] = float32(p.Value.Data[at])
+	t := safetensors.Tensor{Name: prefix + p.Name, Shape: p.Shape}
+	for _, v := range p.Checkpoint() {
+		t.Data = append(t.Data, float32(v))
 	}
 	return t
 }

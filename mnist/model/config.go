@@ -21,7 +21,7 @@ type Config struct {
 	Latent    int    // ℓ, the number of latent dimensions
 }
 
-// The largest K and ℓ of a configuration.
+// The largest values of K and ℓ in a configuration.
 const (
 	MaxK      = 10_000
 	MaxLatent = 4096
@@ -30,21 +30,21 @@ const (
 // maxEps is ξ, the upper bound of the step sizes ε = ξ·sigmoid(·).
 const maxEps = 0.5
 
-// Check returns an error if the configuration is impossible.
+// Check returns an error if the configuration is invalid.
 func (c Config) Check() error {
 	switch {
 	case c.Kind != "vae" && c.Kind != "hvae":
-		return fmt.Errorf("unknown model %.40q: it must be vae or hvae", c.Kind)
+		return fmt.Errorf("unknown model %.40q: the model must be vae or hvae", c.Kind)
 	case c.Tempering != "none" && c.Tempering != "fixed" && c.Tempering != "free":
-		return fmt.Errorf("unknown tempering %.40q: it must be none, fixed or free", c.Tempering)
+		return fmt.Errorf("unknown tempering %.40q: the tempering must be none, fixed or free", c.Tempering)
 	case c.K < 0 || c.K > MaxK:
-		return fmt.Errorf("impossible K = %d leapfrog steps: K must be from 0 to %d", c.K, MaxK)
+		return fmt.Errorf("invalid K = %d: the number of leapfrog steps must be from 0 to %d", c.K, MaxK)
 	case c.Kind == "vae" && (c.K != 0 || c.Tempering != "none" || c.VaryEps):
 		return fmt.Errorf("leapfrog steps, tempering and varied step sizes need the model hvae, not vae")
 	case c.K == 0 && (c.Tempering != "none" || c.VaryEps):
-		return fmt.Errorf("tempering and varied step sizes need at least one leapfrog step, K ≥ 1")
+		return fmt.Errorf("tempering and varied step sizes need at least one leapfrog step: set K ≥ 1")
 	case c.Latent < 1 || c.Latent > MaxLatent:
-		return fmt.Errorf("impossible %d latent dimensions: the number must be from 1 to %d", c.Latent, MaxLatent)
+		return fmt.Errorf("a model cannot have %d latent dimensions: the number must be from 1 to %d", c.Latent, MaxLatent)
 	}
 	return nil
 }
@@ -64,8 +64,8 @@ func (c Config) String() string {
 	return s
 }
 
-// StepCost returns the number of multiply-adds of a training step for one image. It counts
-// every tap of every convolution kernel, also on padding. A backward pass costs twice as much
+// StepCost returns the number of multiply-adds of a training step for one image. It counts every
+// weight of every convolution kernel at every position, also on padding. A backward pass costs twice as much
 // as a forward pass, but the first convolution needs no gradient of its input. With leapfrog
 // steps, ∇U at K + 1 points takes K + 1 forward and backward passes of the decoder, and training
 // differentiates these passes.
@@ -92,6 +92,6 @@ var (
 const (
 	pixels   = 28 * 28
 	channels = 32               // channels of the encoder's last convolution
-	code     = 4 * 4 * channels // size of its output
+	code     = 4 * 4 * channels // size of the output of the last convolution
 	hidden   = 450              // size of the output of each hidden dense layer
 )

@@ -11,7 +11,7 @@ import (
 // p [ℓ×1] is a fixed point near their mean.
 type moments[T linalg.Float] struct{ sum, products linalg.Matrix[T] }
 
-// add adds n draws z [ℓ×n]. It allocates scratch memory on tape t.
+// add adds n draws z [ℓ×n] to the sums. p [ℓ×1] is the fixed point. Tape t provides scratch memory.
 func (m *moments[T]) add(t *ad.Tape[T], z, p linalg.Matrix[T]) {
 	if m.sum.Data == nil {
 		m.sum, m.products = linalg.New[T](z.Rows, 1), linalg.New[T](z.Rows, z.Rows)
@@ -23,9 +23,9 @@ func (m *moments[T]) add(t *ad.Tape[T], z, p linalg.Matrix[T]) {
 	linalg.AddMatMulTB(m.products, near, near, scratch.Data)
 }
 
-// correlation returns the mean absolute correlation over all pairs of dimensions in n draws. It
-// returns NaN for one dimension, or if a dimension does not vary. For independent dimensions, the
-// expected value is IndependentCorrelation(n).
+// correlation returns the absolute sample correlation in n draws, averaged over all pairs of
+// dimensions. It returns NaN for one dimension, or if a dimension does not vary. For independent
+// dimensions, the expected value is IndependentCorrelation(n).
 func (m *moments[T]) correlation(n int) float64 {
 	covariance := func(i, j int) float64 {
 		return float64(m.products.At(i, j)) - float64(m.sum.At(i, 0))*float64(m.sum.At(j, 0))/float64(n)

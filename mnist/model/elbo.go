@@ -30,7 +30,9 @@ func LogBernoulli[T linalg.Float](x, a *ad.Var[T]) *ad.Var[T] {
 // [ℓ×B] must be drawn from N(0, I); a VAE ignores γ₀. For an HVAE, the estimate is
 // hvae.Sample.EntropyELBO. For a VAE, it is
 //
-//	log p(x|z₀) − KL(q(z₀|x) ‖ N(0, I)), with the divergence in closed form.
+//	log p(x|z₀) − KL(q(z₀|x) ‖ N(0, I)),
+//
+// where the divergence is computed in closed form.
 func (n *Network[T]) ELBO(x, epsilon, gamma0 *ad.Var[T]) *ad.Var[T] {
 	mean, std := n.Encode(x)
 	if n.config.Kind == "vae" {

@@ -18,19 +18,19 @@ type Estimate struct {
 	LogEvidence float64 // estimate of log p_θ(x) from the same samples (hvae.ImportanceEstimate)
 	TailShape   float64 // tail shape of the weights (hvae.Evidence)
 
-	// For an HVAE, Z0 is the mean absolute correlation between the dimensions of z₀, and ZK between
-	// the dimensions of z_K.
+	// For an HVAE, Z0 is the mean absolute correlation between the dimensions of z₀. ZK is the mean
+	// absolute correlation between the dimensions of z_K.
 	Z0, ZK float64
 }
 
-// drawsAtOnce is the number of importance samples that share a tape, a multiple of the SIMD
+// drawsAtOnce is the number of importance samples that share a tape. It is a multiple of the SIMD
 // vector length.
 const drawsAtOnce = 48
 
 // Evaluate estimates the evidence of each image of x [784×n] by importance sampling, on all
 // cores. draws is the number of samples for each image. noise returns the random stream for an
-// image, and Evaluate calls done after each image. Both must be safe for concurrent use. Memory
-// does not depend on draws. If ctx ends, Evaluate returns ctx's error immediately.
+// image. Evaluate calls done after each image. Both functions must be safe for concurrent use. The
+// memory does not depend on draws. If ctx ends, Evaluate returns ctx's error immediately.
 func Evaluate[T linalg.Float](ctx context.Context, c Config, params []Param[T], x linalg.Matrix[T], draws int,
 	noise func(image int) *rand.Rand, done func()) ([]Estimate, error) {
 	estimates := make([]Estimate, x.Cols)
@@ -76,8 +76,9 @@ func estimate[T linalg.Float](t *ad.Tape[T], c Config, params []Param[T], x lina
 	return e
 }
 
-// forEach calls newTask on each core, with a separate tape, and calls the tasks with 0 … n−1 in
-// parallel. If ctx ends first, it interrupts the tapes and returns ctx's error.
+// forEach starts a goroutine on each core. Each goroutine calls newTask with a separate tape, and the
+// returned function task with some of the numbers 0 … n−1. Each number is used once. If ctx ends
+// first, forEach interrupts the tapes and returns ctx's error.
 func forEach[T linalg.Float](ctx context.Context, n int, newTask func(t *ad.Tape[T]) (task func(i int))) error {
 	var next atomic.Int64
 	linalg.For(min(n, runtime.GOMAXPROCS(0)), 1, func(int, int) {
@@ -98,7 +99,7 @@ func Generate[T linalg.Float](c Config, params []Param[T], n int, seed uint64) l
 	return ad.Sigmoid(network.Decode(z)).Value
 }
 
-// A Step holds the results at a position z_k of the flow, for each of B images.
+// A Step holds the results at the position z_k of the flow for B images.
 type Step[T linalg.Float] struct {
 	Image    linalg.Matrix[T] // pixel probabilities π_θ(z_k) [784×B]
 	LogJoint linalg.Matrix[T] // log p_θ(x, z_k) [1×B]

@@ -88,12 +88,12 @@ func TestModelAgreesWithPyTorch(t *testing.T) {
 		{Kind: "hvae", K: 3, Tempering: "free", VaryEps: true, Latent: 3},
 	}
 	if len(all) != len(configs) {
-		t.Fatalf("the file contains values of %d models, want %d", len(all), len(configs))
+		t.Fatalf("golden.json contains values for %d models, want %d", len(all), len(configs))
 	}
 	for _, c := range configs {
 		want, ok := all[c.String()]
 		if !ok {
-			t.Fatalf("the file does not contain values of %v", c)
+			t.Fatalf("golden.json does not contain values for %v", c)
 		}
 		near := func(what string, got, want []float64) {
 			t.Helper()
@@ -147,7 +147,7 @@ func TestModelAgreesWithPyTorch(t *testing.T) {
 				near("ρ", s.Rho.Value.Data, point.Rho)
 			}
 			if len(want.Trajectory) != c.K+1 {
-				t.Errorf("%v: the file contains %d points of the trajectory, want %d", c, len(want.Trajectory), c.K+1)
+				t.Errorf("%v: golden.json contains %d points of the trajectory, want %d", c, len(want.Trajectory), c.K+1)
 			}
 		}
 
@@ -155,7 +155,7 @@ func TestModelAgreesWithPyTorch(t *testing.T) {
 		near("the ELBO", elbo.Value.Data, want.ELBO)
 		gradients := ad.Backward(ad.Mean(elbo), leaves...)
 		if len(want.GradientNorms) != len(ps) {
-			t.Errorf("%v: the file contains %d gradients, want %d", c, len(want.GradientNorms), len(ps))
+			t.Errorf("%v: golden.json contains %d gradients, want %d", c, len(want.GradientNorms), len(ps))
 		}
 		for i, p := range ps {
 			sum := 0.0

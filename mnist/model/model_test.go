@@ -29,7 +29,7 @@ import (
 // noise is a Batch of n random binary images.
 type noise[T linalg.Float] struct {
 	n      int
-	poison T // is added to the first pixel of each block
+	poison T // added to the first pixel of each block
 }
 
 func (b noise[T]) Len() int { return b.n }
@@ -46,7 +46,7 @@ func (b noise[T]) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[T], k *random.Ke
 	x.Row(0)[0] += b.poison
 }
 
-// striped returns n equal images [784×n] in which groups of three pixels are 0 and 1 in turn.
+// striped returns n equal images [784×n] whose pixels repeat the pattern 0, 0, 0, 1, 1, 1.
 func striped(n int) linalg.Matrix[float32] {
 	x := linalg.New[float32](pixels, n)
 	for i := range x.Rows {
@@ -124,10 +124,10 @@ func TestInitialParametersHaveTheDocumentedDistribution(t *testing.T) {
 			}
 			n, variance := float64(len(p.Value.Data)), 1/float64(sizes[layer])
 			if z := sum / math.Sqrt(n*variance); !(math.Abs(z) <= 4.5) {
-				t.Errorf("%s: the mean is not 0 (z = %.1f)", p.Name, z)
+				t.Errorf("%s: the mean of the weights differs from 0 (z = %.1f)", p.Name, z)
 			}
 			if z := (squares/n/variance - 1) / math.Sqrt(2/n); !(math.Abs(z) <= 4.5) {
-				t.Errorf("%s: the variance is %.3g, want %.3g (z = %.1f)", p.Name, squares/n, variance, z)
+				t.Errorf("%s: the variance of the weights is %.3g, want %.3g (z = %.1f)", p.Name, squares/n, variance, z)
 			}
 		case p.Name == "decoder.deconv3.bias":
 			if p.Value.Data[0] != -1.5 {
@@ -135,7 +135,7 @@ func TestInitialParametersHaveTheDocumentedDistribution(t *testing.T) {
 			}
 		case what == "bias":
 			if slices.Max(p.Value.Data) != 0 || slices.Min(p.Value.Data) != 0 {
-				t.Errorf("%s is not zero", p.Name)
+				t.Errorf("%s starts at %v, want zeros", p.Name, p.Value.Data)
 			}
 		case what == "step_size_logit":
 			if e := 0.5 / (1 + math.Exp(-p.Value.Data[0])); !(math.Abs(e-0.2) <= 1e-12) {
@@ -198,7 +198,7 @@ func TestStepsDoNotDependOnGOMAXPROCS(t *testing.T) {
 		elbos, weights := run(1)
 		for _, procs := range []int{2, 5} {
 			if e, w := run(procs); !slices.Equal(e, elbos) || !slices.Equal(w, weights) {
-				t.Errorf("%v: the results with GOMAXPROCS = %d differ from the results with 1", c.Config, procs)
+				t.Errorf("%v: the results for GOMAXPROCS = %d differ from the results for GOMAXPROCS = 1", c.Config, procs)
 			}
 		}
 	}
@@ -227,7 +227,7 @@ func TestRecomputeKeepsBitsAndNeedsMemoryForOneLeapfrogStep(t *testing.T) {
 		}
 		elbos, weights := run(false)
 		if e, w := run(true); !slices.Equal(e, elbos) || !slices.Equal(w, weights) {
-			t.Errorf("%v: the results with Recompute differ from the results without", c)
+			t.Errorf("%v: the results with and without Recompute differ", c)
 		}
 	}
 	allocated := func(K int, recompute bool) float64 {
@@ -293,7 +293,7 @@ func TestELBOOfABatchIsTheMeanOverItsImages(t *testing.T) {
 		sum += elboOf(t, trainer, oneOf[float64]{noise[float64]{n: 55}, i})
 	}
 	if !(math.Abs(whole-sum/55) <= 1e-10*math.Abs(whole)) {
-		t.Errorf("the ELBO of the batch is %v, the mean over its images %v", whole, sum/55)
+		t.Errorf("the ELBO of the batch is %v, but the mean over its images is %v", whole, sum/55)
 	}
 }
 
@@ -319,10 +319,10 @@ func TestStepUsesTheGradientOfTheMeanOverTheBatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c.blockSize(b.n) >= b.n {
-			t.Fatal("the batch is a single block")
+			t.Fatal("the batch is a single block, want several")
 		}
 		if !(math.Abs(got-elbo.Scalar()) <= 1e-12*math.Abs(elbo.Scalar())) {
-			t.Errorf("%v: the ELBO is %v, want %v", c, got, elbo.Scalar())
+			t.Errorf("%v: Step returns the ELBO %v, want %v", c, got, elbo.Scalar())
 		}
 		var mean []float64
 		for _, p := range params {
@@ -334,7 +334,7 @@ func TestStepUsesTheGradientOfTheMeanOverTheBatch(t *testing.T) {
 			size = math.Hypot(size, g)
 		}
 		if !(difference <= 1e-12*size) || size == 0 {
-			t.Errorf("%v: the norm of the gradient is %v, and the norm of its error is %v", c, size, difference)
+			t.Errorf("%v: the norm of the gradient is %v, and the norm of its error is %v; want a relative error of at most 1e-12", c, size, difference)
 		}
 	}
 }
@@ -373,7 +373,7 @@ func TestFloat32AgreesWithFloat64(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !(math.Abs(a-b) <= 1e-5*math.Abs(b)) {
-			t.Errorf("step %d: the ELBO is %v in float32 and %v in float64", i+1, a, b)
+			t.Errorf("step %d: the ELBO is %v in float32 and %v in float64, want a relative difference of at most 1e-5", i+1, a, b)
 		}
 	}
 }
@@ -388,7 +388,7 @@ func TestTrainingRaisesTheELBO(t *testing.T) {
 		}
 	}
 	if after := elboOf(t, trainer, noise[float32]{n: 25}); !(after > before) {
-		t.Errorf("the ELBO is %v before training and %v after it", before, after)
+		t.Errorf("the ELBO is %v before training and %v after training, want an increase", before, after)
 	}
 }
 
@@ -400,7 +400,7 @@ func TestNonFiniteStepChangesNothingAndNamesTheOperation(t *testing.T) {
 	before := slices.Clone(trainer.Params[3].Value.Data)
 	_, err := trainer.Step(t.Context(), noise[float32]{n: 30, poison: float32(math.Inf(1))})
 	if err == nil || !strings.Contains(err.Error(), "columns 1 to 16") || !strings.Contains(err.Error(), "a constant or parameter, [784×16]") {
-		t.Errorf("with an infinite pixel, the error is %v", err)
+		t.Errorf("for an infinite pixel, Step returns the error %v, want the columns and the operand", err)
 	}
 	if !slices.Equal(before, trainer.Params[3].Value.Data) {
 		t.Error("the failed step changed the parameters")
@@ -412,13 +412,13 @@ func TestNonFiniteStepChangesNothingAndNamesTheOperation(t *testing.T) {
 	}
 	_, err = trainer.Step(t.Context(), noise[float32]{n: 30})
 	if err == nil || !strings.Contains(err.Error(), "the operation ") {
-		t.Errorf("after an overflow, the error is %v, want it to name the operation", err)
+		t.Errorf("for an overflow, Step returns the error %v, want the name of the operation", err)
 	}
 }
 
 func TestNonFiniteGradientNamesTheOperation(t *testing.T) {
-	// The encoder's hidden layer is about e⁻⁴⁰, so μ and the ELBO are finite. Its adjoint is about
-	// 10⁴⁰, the product of the two large weights, which overflows float32.
+	// The encoder's hidden layer is about e⁻⁴⁰, so μ and the ELBO are finite. The adjoint of the
+	// layer is the product of the two large weights, about 10⁴⁰, so it overflows float32.
 	c := Config{Kind: "vae", Tempering: "none", Latent: 2}
 	trainer := NewTrainer(c, NewParams[float32](c, -1, 1), 1e-2)
 	for _, p := range trainer.Params {
@@ -436,7 +436,7 @@ func TestNonFiniteGradientNamesTheOperation(t *testing.T) {
 		t.Fatalf("the ELBO is %v, want a finite value", elbo)
 	}
 	if err == nil || !strings.Contains(err.Error(), "columns 1 to ") || !strings.Contains(err.Error(), "the operation ") {
-		t.Errorf("error %v, want it to name the images and the operation", err)
+		t.Errorf("for an infinite gradient, Step returns the error %v, want the columns and the operation", err)
 	}
 }
 
@@ -471,7 +471,7 @@ func TestCheckRefusesImpossibleConfigurations(t *testing.T) {
 		{Config{Kind: "hvae", K: -1, Tempering: "none", Latent: 2}, false},
 	} {
 		if err := c.Check(); (err == nil) != c.ok {
-			t.Errorf("%+v: error %v, want an error: %v", c.Config, err, !c.ok)
+			t.Errorf("%+v: Check returns the error %v; valid configuration: %v", c.Config, err, c.ok)
 		}
 	}
 }
@@ -489,7 +489,7 @@ func TestMemoryOfEvaluateDoesNotDependOnDraws(t *testing.T) {
 	}
 	few, many := allocated(2*drawsAtOnce), allocated(10*drawsAtOnce)
 	if many > few+few/10 {
-		t.Errorf("Evaluate allocates %d bytes for %d samples and %d bytes for five times as many, want at most 10 %% more", few, 2*drawsAtOnce, many)
+		t.Errorf("Evaluate allocates %d bytes for %d samples and %d bytes for %d samples, want at most 10 %% more", few, 2*drawsAtOnce, many, 10*drawsAtOnce)
 	}
 }
 
@@ -511,7 +511,7 @@ func TestCheckpointIsUnchangedAfterWritingAndReading(t *testing.T) {
 		return a.Name == b.Name && slices.Equal(a.Shape, b.Shape) && a.layout == b.layout && a.Value.Rows == b.Value.Rows && slices.Equal(a.Value.Data, b.Value.Data)
 	}
 	if !slices.EqualFunc(want.Params, got.Params, same) {
-		t.Error("the parameters differ after writing and reading them")
+		t.Error("writing and reading change the parameters")
 	}
 	want.Params, got.Params = nil, nil
 	if len(got.Digest) != 64 {
@@ -519,7 +519,7 @@ func TestCheckpointIsUnchangedAfterWritingAndReading(t *testing.T) {
 	}
 	want.Digest = got.Digest
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("writing and reading change the checkpoint (-want +got):\n%s", diff)
 	}
 	for _, key := range []string{"format", "model", "K", "tempering", "vary_eps", "latent", "max_eps", "epoch", "val_elbo", "sha256"} {
 		if _, ok := want.File().Metadata[key]; !ok {
@@ -562,7 +562,7 @@ func TestInvalidCheckpointsAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := ReadCheckpoint(name); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name) || len(err.Error()) > 500 {
-			t.Errorf("error %.1000v, want at most 500 bytes with %q and %s", err, want, name)
+			t.Errorf("error %.1000v, want an error of at most 500 bytes with %q and %s", err, want, name)
 		}
 	}
 }
@@ -589,12 +589,12 @@ func TestRestoredTrainerContinuesBitIdentically(t *testing.T) {
 		write(trainer.State(settings, "here", best))
 		state, err := ReadState(name)
 		if err != nil || state.Progress != "here" || state.Steps != 2+i || !maps.Equal(state.Settings, settings) {
-			t.Fatalf("ReadState returns %+v and error %v", state, err)
+			t.Fatalf("ReadState returns the state %+v and the error %v, want the settings, the progress and %d steps", state, err, 2+i)
 		}
 		other := NewTrainer(free, NewParams[float32](free, 0, 99), 1e-2)
 		again, err := other.Restore(state)
 		if err != nil || len(again) != len(best) {
-			t.Fatalf("Restore returns %d best parameters and error %v, want %d parameters", len(again), err, len(best))
+			t.Fatalf("Restore returns %d parameters of the best epoch and the error %v, want %d parameters", len(again), err, len(best))
 		}
 		step(trainer)
 		step(other)
@@ -617,7 +617,7 @@ func TestRestoredTrainerContinuesBitIdentically(t *testing.T) {
 			_, err = NewTrainer(free, NewParams[float32](free, 0, 99), 1e-2).Restore(state)
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q in it", err, want)
+			t.Errorf("error %v, want an error with %q", err, want)
 		}
 	}
 }
@@ -632,7 +632,7 @@ func TestStateCanHoldTheMetricsOf100000Epochs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if state, err := ReadState(name); err != nil || state.Progress != progress {
-		t.Errorf("ReadState returns %d of %d bytes and error %v", len(state.Progress), len(progress), err)
+		t.Errorf("ReadState returns %d of the %d bytes of the progress and the error %v", len(state.Progress), len(progress), err)
 	}
 }
 
@@ -648,36 +648,36 @@ func TestEstimatesDependOnlyOnImageAndStream(t *testing.T) {
 		var done atomic.Int64
 		e, err := Evaluate(t.Context(), free, params, x, 60, noise, func() { done.Add(1) })
 		if err != nil || done.Load() != 5 {
-			t.Fatalf("done was called %d times, error %v; want 5 calls", done.Load(), err)
+			t.Fatalf("Evaluate calls done %d times and returns the error %v, want 5 calls", done.Load(), err)
 		}
 		return e
 	}
 	want := run(1)
 	for i, e := range want {
 		if !(e.ELBO < e.LogEvidence) || i > 0 && e == want[i-1] {
-			t.Errorf("image %d: the estimate %+v equals the previous one or has an ELBO above log p(x)", i, e)
+			t.Errorf("image %d: the estimate %+v has an ELBO above log p(x) or equals the estimate of the previous image", i, e)
 		}
 	}
 	if !slices.Equal(run(4), want) {
 		t.Error("the estimates depend on GOMAXPROCS")
 	}
-	for i, e := range want { // each image alone
+	for i, e := range want { // evaluate each image alone
 		alone, err := Evaluate(t.Context(), free, params, columns(x, i, i+1, 1), 60, func(int) *rand.Rand { return noise(i) }, func() {})
 		if err != nil || alone[0] != e {
-			t.Errorf("image %d: the estimate is %+v among other images and %+v alone, error %v", i, e, alone[0], err)
+			t.Errorf("image %d: the estimate is %+v in a batch of images and %+v alone (error %v)", i, e, alone[0], err)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := Evaluate(ctx, free, params, x, 60, nil, nil); err == nil {
-		t.Error("Evaluate returns no error for a cancelled context")
+		t.Error("after cancellation, Evaluate returns no error")
 	}
 }
 
 func TestEvaluateReturnsWithinAnImageAfterCancellation(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { // takes an hour if it is not interrupted
+	go func() { // without cancellation, Evaluate would take an hour
 		_, err := Evaluate(ctx, free, NewParams[float32](free, -1, 1), linalg.New[float32](pixels, 1), 1<<20, func(int) *rand.Rand {
 			cancel()
 			return sameNoise(0)
@@ -687,10 +687,10 @@ func TestEvaluateReturnsWithinAnImageAfterCancellation(t *testing.T) {
 	select {
 	case err := <-ended:
 		if !errors.Is(err, context.Canceled) {
-			t.Errorf("the error is %v, want context.Canceled", err)
+			t.Errorf("Evaluate returns the error %v, want context.Canceled", err)
 		}
 	case <-time.After(time.Minute):
-		t.Error("Evaluate does not return")
+		t.Error("a minute after cancellation, Evaluate has not returned")
 	}
 }
 
@@ -711,21 +711,21 @@ func TestCancelledStepDoesNotChangeTheTrainer(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := trainer.State(nil, "", nil).Encode()
-	for what, f := range map[string]func(context.Context, Batch[float32]) (float64, error){"step": trainer.Step, "evaluation": trainer.ELBO} {
+	for name, f := range map[string]func(context.Context, Batch[float32]) (float64, error){"step": trainer.Step, "evaluation": trainer.ELBO} {
 		ctx, cancel := context.WithCancel(t.Context())
 		if _, err := f(ctx, interrupted{noise[float32]{n: 20}, cancel}); !errors.Is(err, context.Canceled) {
-			t.Errorf("a cancelled %s returns the error %v, want context.Canceled", what, err)
+			t.Errorf("a cancelled %s returns the error %v, want context.Canceled", name, err)
 		}
 		if !bytes.Equal(trainer.State(nil, "", nil).Encode(), before) {
-			t.Errorf("a cancelled %s changed the trainer", what)
+			t.Errorf("a cancelled %s changed the trainer", name)
 		}
 	}
 }
 
 func TestELBOOfEvaluateIsTheMeanLogEstimate(t *testing.T) {
-	// A z-score compares 20 evaluations of an image with 200 independent estimates. For a VAE, the
-	// estimates contain the divergence in closed form. For the HVAE, α = ½ gives 1/√β₀ = 4, so
-	// that the estimates depend strongly on γ₀.
+	// The test compares 20 evaluations of an image with 200 independent estimates in units of the
+	// standard error. For a VAE, the estimates contain the divergence in closed form. For the HVAE,
+	// α = ½ gives 1/√β₀ = 4, so that the estimates depend strongly on γ₀.
 	for _, c := range []Config{{Kind: "vae", Tempering: "none", Latent: 3}, {Kind: "hvae", K: 2, Tempering: "free", Latent: 3}} {
 		params := NewParams[float32](c, -1, 1)
 		for _, p := range params {
@@ -764,7 +764,7 @@ func TestELBOOfEvaluateIsTheMeanLogEstimate(t *testing.T) {
 		bound, boundSE := hvaetest.MeanSE(logs)
 		se = math.Hypot(se, boundSE)
 		if z := (mean - bound) / se; !(math.Abs(z) < 4.5) || !(se < 0.3) {
-			t.Errorf("%v: the mean ELBO is %v from evaluations and %v from estimates (z = %.2f, standard error %v)", c, mean, bound, z, se)
+			t.Errorf("%v: the mean ELBO is %v for the evaluations and %v for the estimates (z = %.2f, standard error %v)", c, mean, bound, z, se)
 		}
 	}
 }
@@ -794,18 +794,18 @@ func TestFlowCorrelatesDimensions(t *testing.T) {
 	}
 	want := IndependentCorrelation(draws)
 	if z := hvaetest.Z(z0, want); !(math.Abs(z) < 4.5) {
-		t.Errorf("the dimensions of z₀ are correlated (z = %.1f)", z)
+		t.Errorf("the dimensions of z₀ are correlated (z = %.1f), want independence", z)
 	}
 	if z := hvaetest.Z(zK, want); !(z > 8) {
-		t.Errorf("the dimensions of z_K are not correlated (z = %.1f)", z)
+		t.Errorf("the dimensions of z_K are not correlated (z = %.1f), want z > 8", z)
 	}
 	if rough := math.Sqrt(2 / (math.Pi * draws)); !(want > 1.01*rough && want < 1.03*rough) || !(math.Abs(IndependentCorrelation(2)-1) <= 1e-12) {
 		t.Errorf("the expected correlation of independent dimensions is %v for %d draws and %v for 2, want 1.01 to 1.03 times %v and 1", want, draws, IndependentCorrelation(2), rough)
 	}
 }
 
-// FuzzCheckpoint changes two values of a checkpoint's metadata and one tensor. An accepted
-// configuration must be possible. Refusing a checkpoint must take little memory, even if the
+// FuzzCheckpoint changes two values of a checkpoint's metadata and one tensor. checkpointOf must
+// accept only valid configurations. To reject a checkpoint, it must take little memory, even if the
 // metadata describe a huge model.
 func FuzzCheckpoint(f *testing.F) {
 	base := testCheckpoint().File()
@@ -824,10 +824,10 @@ func FuzzCheckpoint(f *testing.F) {
 		c, err := checkpointOf(file)
 		runtime.ReadMemStats(&after)
 		if err == nil && c.Config.Check() != nil {
-			t.Errorf("%q = %q, %q = %q: the impossible configuration %+v is accepted", key1, value1, key2, value2, c.Config)
+			t.Errorf("%q = %q, %q = %q: checkpointOf accepts the invalid configuration %+v", key1, value1, key2, value2, c.Config)
 		}
 		if n := after.TotalAlloc - before.TotalAlloc; err != nil && n > 1<<17 {
-			t.Errorf("%q = %q, %q = %q, tensor %d with %d elements: refusing the checkpoint takes %d bytes", key1, value1, key2, value2, tensor, size, n)
+			t.Errorf("%q = %q, %q = %q, tensor %d with %d elements: checkpointOf allocates %d bytes before it rejects the checkpoint", key1, value1, key2, value2, tensor, size, n)
 		}
 	})
 }
@@ -842,11 +842,11 @@ func TestGeneratedImagesDependOnDrawAndSeed(t *testing.T) {
 	}
 	m := Generate(free, params, 3, 7)
 	if m.Rows != pixels || m.Cols != 3 {
-		t.Fatalf("the shape of three images is %v, want [784×3]", m.Shape())
+		t.Fatalf("the shape of the result for three images is %v, want [784×3]", m.Shape())
 	}
 	for i, p := range m.Data {
 		if !(p > 0 && p < 1) {
-			t.Fatalf("the probability of pixel %d is %v", i, p)
+			t.Fatalf("the probability of pixel %d is %v, want a value between 0 and 1", i, p)
 		}
 	}
 	if slices.Equal(image(m, 0), image(m, 1)) || slices.Equal(image(m, 1), image(m, 2)) {
@@ -877,7 +877,7 @@ func TestReconstructionsAgreeWithoutNoise(t *testing.T) {
 			network, _ := NewNetwork(&tape, c, params, false)
 			mean, _ := network.Encode(tape.Const(x))
 			if want := ad.Sigmoid(network.Decode(mean)).Value.Data; !slices.Equal(fromMean.Data, want) {
-				t.Errorf("%v: the reconstruction from the mean is not the decoder's output for the mean", c)
+				t.Errorf("%v: the reconstruction from the mean differs from the output of the decoder for the mean", c)
 			}
 			fromFlow := path[len(path)-1].Image
 			linalg.Sub(fromFlow, fromFlow, fromMean)
@@ -885,10 +885,10 @@ func TestReconstructionsAgreeWithoutNoise(t *testing.T) {
 			return math.Sqrt(ad.Sum(tape.Const(fromFlow)).Scalar())
 		}
 		if d := apart(); !(d > 1e-5) { // the initial weights are small
-			t.Errorf("%v: the reconstructions from the mean and from a draw differ only by %v", c, d)
+			t.Errorf("%v: the reconstructions from the mean and from a draw differ only by %v, want more than 1e-5", c, d)
 		}
 		set("encoder.std.bias", -60) // σ = softplus(−60 + …), nearly zero
-		if c.Kind == "hvae" {        // now only γ₀ is random
+		if c.Kind == "hvae" {        // only γ₀ is random now
 			_, one := Reconstruct(c, params, x, 7)
 			_, other := Reconstruct(c, params, x, 8)
 			if slices.Equal(one[c.K].Image.Data, other[c.K].Image.Data) {
@@ -897,7 +897,7 @@ func TestReconstructionsAgreeWithoutNoise(t *testing.T) {
 		}
 		set("flow.step_size_logit", -60)
 		if d := apart(); !(d < 1e-12) {
-			t.Errorf("%v: the two reconstructions differ by %v, want 0", c, d)
+			t.Errorf("%v: the two reconstructions differ by %v, want at most 1e-12", c, d)
 		}
 	}
 }

@@ -16,7 +16,7 @@ type Network[T linalg.Float] struct {
 	encoder struct{ conv1, conv2, conv3, hidden, mean, std layer[T] }
 	decoder decoder[T]
 
-	// Unconstrained parameters of the flow; nil if the model does not have the parameter.
+	// Unconstrained parameters of the flow; nil if the model lacks the parameter.
 	stepSizeLogit, alphaLogit, logTemperature *ad.Var[T]
 
 	fields []**ad.Var[T] // pointers to all fields that hold parameters, in the order of NewParams
@@ -34,15 +34,15 @@ type layer[T linalg.Float] struct{ weight, bias *ad.Var[T] }
 // A decoder is the generative network.
 type decoder[T linalg.Float] struct{ hidden, expand, deconv1, deconv2, deconv3 layer[T] }
 
-// NewNetwork records params on a tape, as leaves if train is true, otherwise as constants. It
-// returns the network and the variables in the order of params. Both are valid until the tape's
-// Reset. NewNetwork panics if the number of parameters is wrong for the configuration.
+// NewNetwork records params on a tape, as leaves if train is true and as constants otherwise. It
+// returns the network and the variables in the order of params. Both are valid until the tape is
+// reset. NewNetwork panics if the number of parameters is wrong for the configuration.
 func NewNetwork[T linalg.Float](t *ad.Tape[T], c Config, params []Param[T], train bool) (*Network[T], []*ad.Var[T]) {
 	n := newNetwork[T](c)
 	return n, n.put(t, params, train)
 }
 
-// put records params on a tape as NewNetwork does, and sets the network's parameters.
+// put records params on a tape as described at NewNetwork, and sets the network's parameters.
 func (n *Network[T]) put(t *ad.Tape[T], params []Param[T], train bool) []*ad.Var[T] {
 	put := t.Const
 	if train {
@@ -74,10 +74,10 @@ func newNetwork[T linalg.Float](c Config) *Network[T] {
 }
 
 // bind sets the parameters of the network to vars. If scratch is not nil, the backward pass
-// recomputes the leapfrog steps on it (hvae.Recompute).
+// recomputes the leapfrog steps on the tape scratch (hvae.Recompute).
 func (n *Network[T]) bind(vars []*ad.Var[T], scratch *ad.Tape[T]) {
 	if len(vars) != len(n.fields) {
-		panic(fmt.Sprintf("model: %d parameters for the model %v, which has %d", len(vars), n.config, len(n.fields)))
+		panic(fmt.Sprintf("model: got %d parameters, but the model %v has %d", len(vars), n.config, len(n.fields)))
 	}
 	for i, v := range vars {
 		*n.fields[i] = v
@@ -95,8 +95,8 @@ func (n *Network[T]) bind(vars []*ad.Var[T], scratch *ad.Tape[T]) {
 	}
 }
 
-// Flow returns the Hamiltonian flow for images x [784×B]. The flow is valid until the next call
-// of Flow, ELBO or Draw.
+// Flow returns the Hamiltonian flow for images x [784×B]. The flow is valid until the next call of
+// Flow, ELBO or Draw.
 func (n *Network[T]) Flow(x *ad.Var[T]) *hvae.Flow[T] {
 	n.target = target[T]{&n.decoder, x}
 	n.flow.Target = &n.target
@@ -112,7 +112,8 @@ func (n *Network[T]) Flow(x *ad.Var[T]) *hvae.Flow[T] {
 // Encode returns the mean and the standard deviation [ℓ×B] of the variational prior q(z|x) for
 // images x [784×B]. The encoder has three convolutions with 16, 32 and 32 channels, a dense
 // layer of 450 units, and two dense output layers. Softplus follows every layer except the mean.
-// If its input is below −44, the standard deviation is zero and the ELBO −∞ (linalg.Softplus).
+// The softplus of an input below −44 is zero (linalg.Softplus). If the standard deviation is zero, the
+// ELBO is −∞.
 func (n *Network[T]) Encode(x *ad.Var[T]) (mean, std *ad.Var[T]) {
 	e := &n.encoder
 	h := ad.SoftplusInPlace(e.conv1.conv(&conv1, x))

@@ -10,9 +10,9 @@ import (
 	"hvae/linalg/random"
 )
 
-// A Param is a named parameter. A checkpoint stores it as a tensor with this name and Shape in
-// PyTorch's layout, in which images are flattened as (channel, row, column). The matrix Value has
-// the layout that the compute kernels need.
+// A Param is a named parameter. A checkpoint stores it as a tensor with this name and Shape. The
+// tensor has PyTorch's layout, in which images are flattened as (channel, row, column). The matrix
+// Value has the layout that the compute kernels need.
 type Param[T linalg.Float] struct {
 	*hvae.Param[T]
 	Shape []int // of the tensor
@@ -40,7 +40,7 @@ type spec[T linalg.Float] struct {
 	spread float64 // standard deviation of the elements' initial values
 }
 
-// specs returns the parameters of a model in the order of a checkpoint.
+// specs returns the descriptions of the parameters of a model, in the order of a checkpoint.
 func (n *Network[T]) specs(c Config) (all []spec[T]) {
 	add := func(field **ad.Var[T], name string, l layout, start, spread float64, shape ...int) {
 		all = append(all, spec[T]{field, name, shape, l, start, spread})
@@ -115,12 +115,12 @@ func (s spec[T]) param() Param[T] {
 	return Param[T]{&hvae.Param[T]{Name: s.name, Value: linalg.New[T](rows, cols)}, s.shape, s.layout}
 }
 
-// order returns, for each element of the tensor in row-major order, its index in the elements of
-// the matrix.
+// order returns the index in Value.Data of each element of the tensor. The elements of the tensor are
+// in row-major order.
 func (p Param[T]) order() []int {
 	rows, cols := p.Value.Rows, p.Value.Cols
-	// length holds the sizes of the tensor, seen as an array with three axes. step holds the
-	// distances in the matrix between neighbours along each axis.
+	// Regard the tensor as an array with three axes. length holds the sizes of the axes. step holds
+	// the distances in Value.Data between neighbours along each axis.
 	length, step := [3]int{1, 1, rows * cols}, [3]int{0, 0, 1}
 	switch p.layout {
 	case kernel:

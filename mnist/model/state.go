@@ -16,15 +16,15 @@ const stateFormat = "hvae-mnist-state/2"
 
 // Prefixes of names in a state file. The tensors of the current parameters have no prefix.
 const (
-	meanPrefix    = "optimiser.mean." // tensors of Adamax's first average, the mean of gradients
-	normPrefix    = "optimiser.norm." // tensors of Adamax's second average, the norm of gradients
-	bestPrefix    = "best."           // tensors of the parameters of the best epoch
+	meanPrefix    = "optimiser.mean." // running means of gradients, the first averages of Adamax
+	normPrefix    = "optimiser.norm." // running norms of gradients, the second averages of Adamax
+	bestPrefix    = "best."           // parameters of the best epoch
 	settingPrefix = "setting."        // settings in the metadata
 )
 
-// A State is the contents of state.safetensors. It contains everything that a resumed run needs
-// except the data: the current parameters, the averages of the optimiser, the parameters of the
-// best epoch, the settings, and the progress of the run.
+// A State is the contents of state.safetensors. Together with the dataset, a State is sufficient to
+// resume a training run. It contains the current parameters, the averages of the optimiser, the
+// parameters of the best epoch, the settings, and the progress of the run.
 type State struct {
 	Settings map[string]string
 	Progress string // description of the progress, passed to Trainer.State
@@ -34,8 +34,8 @@ type State struct {
 	file safetensors.File
 }
 
-// State returns the state of the trainer as a file, with the caller's settings and description
-// of the progress. best holds the parameters of the best epoch; nil means that there is none.
+// State returns the state of the trainer as a file that also contains the settings and the
+// description of the progress. best holds the parameters of the best epoch, or is nil.
 func (t *Trainer[T]) State(settings map[string]string, progress string, best []Param[T]) safetensors.File {
 	s := t.algorithm.State()
 	f := safetensors.File{Metadata: map[string]string{
@@ -64,10 +64,10 @@ func ReadState(name string) (s State, err error) {
 	}
 	meta := s.file.Metadata
 	if f := meta["format"]; f != stateFormat {
-		return s, fmt.Errorf("%s is not the state of a run: its format is %.40q, but this program reads only %q", name, f, stateFormat)
+		return s, fmt.Errorf("%s is not a state file for this program: its format is %.40q, but this program reads only %q", name, f, stateFormat)
 	}
 	if s.Steps, err = strconv.Atoi(meta["optimiser.step"]); err != nil || s.Steps < 0 {
-		return s, fmt.Errorf("%s is damaged: its metadata contain optimiser.step = %.40q, not a number of steps", name, meta["optimiser.step"])
+		return s, fmt.Errorf("%s is damaged: its metadata contain optimiser.step = %.40q, but the number of steps must be a whole number ≥ 0", name, meta["optimiser.step"])
 	}
 	s.Progress, s.Digest = meta["progress"], meta[safetensors.DigestKey]
 	s.Settings = map[string]string{}
@@ -79,8 +79,8 @@ func ReadState(name string) (s State, err error) {
 	return s, nil
 }
 
-// Restore sets the parameters, the averages of the optimiser and the number of steps to the
-// state's. It returns the parameters of the best epoch, or nil if the state contains none. If a
+// Restore sets the parameters, the averages of the optimiser and the number of steps of the trainer
+// to the values in the state. It returns the parameters of the best epoch, or nil if the state contains none. If a
 // tensor is missing, unknown, of the wrong shape or not finite, Restore returns an error and
 // changes nothing.
 func (t *Trainer[T]) Restore(s State) (best []Param[T], err error) {
@@ -100,7 +100,7 @@ func (t *Trainer[T]) Restore(s State) (best []Param[T], err error) {
 	}
 	for _, p := range t.Params {
 		if norm, _ := s.file.Tensor(normPrefix + p.Name); slices.ContainsFunc(norm.Data, func(v float32) bool { return v < 0 }) {
-			return nil, fmt.Errorf("tensor %q has a negative element, but it is a running norm of gradients", norm.Name)
+			return nil, fmt.Errorf("tensor %q contains a negative element, but a running norm of gradients cannot be negative", norm.Name)
 		}
 	}
 	to := t.algorithm.State()

@@ -11,8 +11,8 @@ import (
 
 // Arithmetic with subnormal numbers is up to 100 times slower on some processors. Therefore softplus
 // and sigmoid return 0 below a threshold (tail in linalg/internal/kernel). The test counts subnormal
-// values and adjoints in a training step of a trained model. It allows 1/50 of the number without
-// the threshold.
+// values and adjoints in a training step of a trained model. It allows 1/50 of the subnormal numbers
+// that occur without the threshold.
 func TestStepOfATrainedModelHasFewSubnormalNumbers(t *testing.T) {
 	for _, c := range []struct {
 		file    string

@@ -10,7 +10,7 @@ import (
 )
 
 // blockSize returns the number of images that share a tape in a batch of n images. With leapfrog
-// steps, it is 16, the number of float32 values in a SIMD vector: the activations of 16 images
+// steps, it is 16, the number of float32 values in a SIMD vector. The activations of 16 images
 // stay in a core's cache and take little memory per step. Without leapfrog steps, it is at most
 // 64, so that the weights are read from memory less often. The batch is then split into an even
 // number of blocks of about the same size, and idle cores share the loops within a block.
@@ -29,7 +29,7 @@ type Batch[T linalg.Float] interface {
 	// Len returns the number of images.
 	Len() int
 	// Fill sets x [784×n] to images lo … lo+n−1 of the batch, and epsilon and gamma0 [ℓ×n] to
-	// their noise. It may use k as its random stream. Several goroutines call Fill
+	// their noise. Fill may use k to draw the noise. Several goroutines call Fill
 	// concurrently, each with a different k.
 	Fill(lo int, x, epsilon, gamma0 linalg.Matrix[T], k *random.Keyed)
 }
@@ -45,7 +45,7 @@ type Trainer[T linalg.Float] struct {
 
 	algorithm *hvae.Trainer[T]
 	batch     Batch[T] // the current batch
-	columns   []int    // 0, 1, 2, …, the numbers of images in a batch
+	columns   []int    // 0, 1, 2, …, the indices of images in a batch
 }
 
 // NewTrainer returns a trainer that uses Adamax with the given learning rate. It changes the
@@ -74,7 +74,7 @@ func (t *Trainer[T]) ELBO(ctx context.Context, b Batch[T]) (float64, error) {
 	return elbo, err
 }
 
-// begin sets the current batch and returns the numbers of its images.
+// begin sets the current batch and returns the indices of its images.
 func (t *Trainer[T]) begin(b Batch[T]) []int {
 	n := b.Len()
 	t.batch, t.algorithm.Recompute, t.algorithm.BlockSize = b, t.Recompute, t.Config.blockSize(n)

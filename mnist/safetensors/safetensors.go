@@ -4,7 +4,7 @@
 //	8 bytes   little-endian length n of the header
 //	n bytes   JSON: {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, …,
 //	          "__metadata__": {"key": "value"}}
-//	the rest  the arrays' elements, little-endian, at the offsets given
+//	the rest  the elements of the arrays, little-endian, at the offsets in the header
 //
 // Start with File. Decode checks all lengths and offsets, so it is safe for files from untrusted
 // sources. Error messages quote at most 80 characters of a file.
@@ -53,13 +53,13 @@ func (f File) Tensor(name string) (t Tensor, ok bool) {
 
 const metadataKey = "__metadata__"
 
-// DigestKey is the metadata key of the digest, a SHA-256 in hexadecimal digits. It is computed
-// from a line "key=value\n" for each other key of the metadata, in sorted order, followed by the
-// bytes after the header.
+// DigestKey is the metadata key of the digest, a SHA-256 in hexadecimal digits. The hashed bytes are
+// a line "key=value\n" for each other key of the metadata, in sorted order, followed by the bytes
+// after the header.
 const DigestKey = "sha256"
 
-// digest returns a hash to which the metadata have been written. The caller must also write
-// the bytes after the header.
+// digest returns a hash to which it has written the metadata. The caller must then write the bytes
+// after the header.
 func digest(meta map[string]string) hash.Hash {
 	h := sha256.New()
 	for _, key := range slices.Sorted(maps.Keys(meta)) {
@@ -92,7 +92,7 @@ func (f File) Encode() []byte {
 			n *= s
 		}
 		if n != len(t.Data) {
-			panic(fmt.Sprintf("safetensors: tensor %q has shape %v and %d elements", t.Name, t.Shape, len(t.Data)))
+			panic(fmt.Sprintf("safetensors: tensor %q has shape %v but %d elements", t.Name, t.Shape, len(t.Data)))
 		}
 		end += 4 * n
 		shape := text(append([]int{}, t.Shape...)) // [] if Shape is nil
@@ -118,34 +118,34 @@ func (f File) Encode() []byte {
 	return b
 }
 
-// Decode decodes a file. It returns an error unless
+// Decode decodes the bytes of a file. It returns an error unless
 //
 //   - the header has at most maxHeader bytes,
 //   - all tensors are float32 and cover the data without gaps or overlaps, and
 //   - the digest is correct, if the metadata contain a digest.
 //
-// It allocates memory of at most a small multiple of len(b).
+// It allocates at most a small multiple of len(b) bytes.
 func Decode(b []byte, maxHeader int) (File, error) {
 	if len(b) < 8 {
-		return File{}, fmt.Errorf("it is not a safetensors file: it has %d bytes, but the length of the header alone takes 8", len(b))
+		return File{}, fmt.Errorf("it is not a safetensors file: it has only %d bytes, but the length of the header alone takes 8 bytes", len(b))
 	}
 	n, rest := binary.LittleEndian.Uint64(b), b[8:]
 	if n > uint64(len(rest)) {
-		return File{}, fmt.Errorf("it is not a safetensors file, or it is cut off: its header should have %d bytes, but the rest of the file has %d", n, len(rest))
+		return File{}, fmt.Errorf("it is not a safetensors file, or it is truncated: its header should have %d bytes, but only %d bytes follow", n, len(rest))
 	}
 	if n > uint64(maxHeader) {
-		return File{}, fmt.Errorf("it is not a file of this program: its header has %d bytes, more than the limit of %d", n, maxHeader)
+		return File{}, fmt.Errorf("it was not written by this program: its header has %d bytes, more than the limit of %d", n, maxHeader)
 	}
 	data := rest[n:]
 	entries, meta, err := decodeHeader(rest[:n])
 	if err != nil {
-		return File{}, fmt.Errorf("its header is wrong: %w", err)
+		return File{}, fmt.Errorf("its header is invalid: %w", err)
 	}
 	if want, ok := meta[DigestKey]; ok {
 		h := digest(meta)
 		h.Write(data)
 		if got := hex.EncodeToString(h.Sum(nil)); got != want {
-			return File{}, fmt.Errorf("it is damaged: the SHA-256 of its contents is %s, but its metadata contain %.64q", got, want)
+			return File{}, fmt.Errorf("it is damaged: the SHA-256 of its contents is %s, but should be %.64q", got, want)
 		}
 	}
 	f := File{Metadata: meta}
@@ -162,7 +162,7 @@ func Decode(b []byte, maxHeader int) (File, error) {
 		end = e.Offsets[1]
 	}
 	if end != len(data) {
-		return File{}, fmt.Errorf("%d bytes follow the last tensor", len(data)-end)
+		return File{}, fmt.Errorf("%d unexpected bytes follow the last tensor", len(data)-end)
 	}
 	return f, nil
 }
@@ -175,8 +175,7 @@ type entry struct {
 	Offsets []int `json:"data_offsets"`
 }
 
-// decodeHeader returns the descriptions of the tensors, in the order of their names, and the
-// metadata.
+// decodeHeader returns the descriptions of the tensors, sorted by name, and the metadata.
 func decodeHeader(header []byte) (entries []entry, meta map[string]string, err error) {
 	values, err := object(header)
 	if err != nil {
@@ -189,13 +188,13 @@ func decodeHeader(header []byte) (entries []entry, meta map[string]string, err e
 				err = json.Unmarshal(values[name], &meta)
 			}
 			if err != nil {
-				return nil, nil, fmt.Errorf("its metadata are not an object of strings: %.80v", err)
+				return nil, nil, fmt.Errorf("its metadata are not a JSON object with string values: %.80v", err)
 			}
 			continue
 		}
 		for key := range fields { // json.Unmarshal would ignore other keys and accept "DType"
 			if !slices.Contains([]string{"dtype", "shape", "data_offsets"}, key) {
-				err = fmt.Errorf("%.60q is not a field of a tensor", key)
+				err = fmt.Errorf("unknown field %.60q", key)
 			}
 		}
 		e := entry{name: name}
@@ -203,13 +202,13 @@ func decodeHeader(header []byte) (entries []entry, meta map[string]string, err e
 			err = json.Unmarshal(values[name], &e)
 		}
 		if err != nil {
-			return nil, nil, fmt.Errorf("it does not describe tensor %.60q: %.80v", name, err)
+			return nil, nil, fmt.Errorf("the description of tensor %.60q is invalid: %.80v", name, err)
 		}
 		if e.DType != "F32" {
 			return nil, nil, fmt.Errorf("tensor %.60q has elements of type %.60q, but only F32 can be read", name, e.DType)
 		}
 		if e.Shape == nil || len(e.Offsets) != 2 {
-			return nil, nil, fmt.Errorf("it does not give the shape and two data_offsets of tensor %.60q", name)
+			return nil, nil, fmt.Errorf("tensor %.60q needs a shape and two data_offsets", name)
 		}
 		entries = append(entries, e)
 	}
@@ -223,7 +222,7 @@ func object(b []byte) (values map[string]json.RawMessage, err error) {
 		return nil, errors.New("it is not a JSON object")
 	}
 	if err := json.Unmarshal(b, &values); err != nil {
-		return nil, fmt.Errorf("it is not JSON: %.80v", err)
+		return nil, fmt.Errorf("it is not valid JSON: %.80v", err)
 	}
 	dec, seen := json.NewDecoder(bytes.NewReader(b)), map[json.Token]bool{}
 	dec.Token() // the opening brace
@@ -238,7 +237,8 @@ func object(b []byte) (values map[string]json.RawMessage, err error) {
 	return values, nil
 }
 
-// tensor returns the tensor that e describes, which must begin where the previous tensor ends.
+// tensor returns the tensor that e describes. It must begin at previousEnd, the end of the previous
+// tensor.
 func (e entry) tensor(data []byte, previousEnd int) (Tensor, error) {
 	begin, end := e.Offsets[0], e.Offsets[1]
 	switch {
@@ -247,7 +247,7 @@ func (e entry) tensor(data []byte, previousEnd int) (Tensor, error) {
 	case begin > previousEnd:
 		return Tensor{}, fmt.Errorf("its offsets [%d, %d] leave a gap after the previous tensor, which ends at %d", begin, end, previousEnd)
 	case end < begin || end > len(data):
-		return Tensor{}, fmt.Errorf("its offsets [%d, %d] are outside the %d bytes of data: the file is cut off or damaged", begin, end, len(data))
+		return Tensor{}, fmt.Errorf("its offsets [%d, %d] are outside the %d bytes of data: the file is truncated or damaged", begin, end, len(data))
 	}
 	size := 4.0 // bytes; a float, because the product may overflow an int
 	for _, s := range e.Shape {
@@ -263,8 +263,8 @@ func (e entry) tensor(data []byte, previousEnd int) (Tensor, error) {
 	return t, nil
 }
 
-// Check returns an error unless the tensors of f are finite and have the same names and shapes
-// as the wanted tensors, whose Data may be nil.
+// Check returns an error unless the tensors of f are finite and have the same names and shapes as
+// the tensors in want. The Data in want may be nil.
 func Check(f File, want []Tensor) error {
 	for _, w := range want {
 		t, ok := f.Tensor(w.Name)

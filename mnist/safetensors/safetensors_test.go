@@ -31,7 +31,7 @@ func TestEncodeWritesTheFormatByteForByte(t *testing.T) {
 	header += strings.Repeat(" ", (8-len(header)%8)%8)
 	want := file(header, "\x00\x00\x80\x3f\x00\x00\x00\xc0\x00\x00\x00\x3f")
 	if diff := cmp.Diff(string(want), string(f.Encode())); diff != "" {
-		t.Error(diff)
+		t.Errorf("the encoded bytes differ (-want +got):\n%s", diff)
 	}
 }
 
@@ -54,13 +54,13 @@ func TestFileIsUnchangedAfterWritingAndReading(t *testing.T) {
 	}
 	bits := cmp.Transformer("bits", math.Float32bits)
 	if diff := cmp.Diff(f, got, bits); diff != "" {
-		t.Error(diff)
+		t.Errorf("writing and reading change the file (-want +got):\n%s", diff)
 	}
 	if s, ok := got.Tensor("s"); !ok || s.Data[0] != 7 {
 		t.Error(`Tensor("s") does not return the tensor`)
 	}
 	if _, ok := got.Tensor("t"); ok {
-		t.Error(`Tensor("t") reports a tensor, but there is none`)
+		t.Error(`Tensor("t") reports that the file contains the tensor, but it does not`)
 	}
 }
 
@@ -78,27 +78,27 @@ func TestDamagedFilesAreRefused(t *testing.T) {
 	}{
 		{"empty", nil, "not a safetensors file"},
 		{"short", []byte("1234567"), "not a safetensors file"},
-		{"header beyond the end", file("{}", "")[:9], "its header should have 2 bytes, but the rest of the file has 1"},
+		{"header beyond the end", file("{}", "")[:9], "its header should have 2 bytes, but only 1 bytes follow"},
 		{"text", []byte("# Hamiltonian VAE\n"), "not a safetensors file"},
 		{"absurd header length", []byte("\xff\xff\xff\xff\xff\xff\xff\xff{}"), "not a safetensors file"},
 		{"no JSON", file("hello", ""), "not a JSON object"},
 		{"no object", file("[1]", ""), "not a JSON object"},
-		{"JSON cut off", file(`{"w":`, ""), "not JSON"},
-		{"JSON not closed", file(`{"__metadata__":{}`, ""), "not JSON"},
-		{"more than an object", file("{} {}", ""), "not JSON"},
+		{"truncated JSON", file(`{"w":`, ""), "not valid JSON"},
+		{"JSON without the last brace", file(`{"__metadata__":{}`, ""), "not valid JSON"},
+		{"two objects", file("{} {}", ""), "not valid JSON"},
 		{"a name twice", file(`{"__metadata__":{},"__metadata__":{}}`, ""), `"__metadata__" twice`},
 		{"a field twice", file(`{"w":{"dtype":"F32","dtype":"F32","shape":[],"data_offsets":[0,4]}}`, "1234"), `"dtype" twice`},
 		{"metadata twice", file(`{"__metadata__":{"a":"1","b":"2","a":"1"}}`, ""), `"a" twice`},
-		{"nested metadata", file(`{"__metadata__":{"a":{"b":"c"}}}`, ""), "not an object of strings"},
-		{"a field in capitals", file(`{"w":{"DType":"F32","shape":[],"data_offsets":[0,4]}}`, "1234"), `"DType" is not a field`},
-		{"a tensor of null", file(`{"w":null}`, ""), "does not describe"},
-		{"metadata of numbers", file(`{"__metadata__":{"a":1}}`, ""), "not an object of strings"},
+		{"nested metadata", file(`{"__metadata__":{"a":{"b":"c"}}}`, ""), "not a JSON object with string values"},
+		{"a field in capitals", file(`{"w":{"DType":"F32","shape":[],"data_offsets":[0,4]}}`, "1234"), `unknown field "DType"`},
+		{"a null tensor", file(`{"w":null}`, ""), `description of tensor "w" is invalid`},
+		{"a number in the metadata", file(`{"__metadata__":{"a":1}}`, ""), "not a JSON object with string values"},
 		{"another type", file(`{"w":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]}}`, "12"), `type "BF16"`},
-		{"an unknown field", file(`{"w":{"dtype":"F32","shape":[],"data_offsets":[0,4],"x":1}}`, "1234"), "does not describe"},
-		{"no shape", file(`{"w":{"dtype":"F32","data_offsets":[0,4]}}`, "1234"), "does not give the shape"},
-		{"one offset", file(one("[1]", "[0]"), "1234"), "does not give the shape and two data_offsets"},
-		{"a fraction", file(one("[1.5]", "[0,4]"), "1234"), "does not describe"},
-		{"cut off data", file(one("[2]", "[0,8]"), "1234"), "outside the 4 bytes"},
+		{"an unknown field", file(`{"w":{"dtype":"F32","shape":[],"data_offsets":[0,4],"x":1}}`, "1234"), `description of tensor "w" is invalid`},
+		{"no shape", file(`{"w":{"dtype":"F32","data_offsets":[0,4]}}`, "1234"), `tensor "w" needs a shape and two data_offsets`},
+		{"one offset", file(one("[1]", "[0]"), "1234"), `tensor "w" needs a shape and two data_offsets`},
+		{"a fraction", file(one("[1.5]", "[0,4]"), "1234"), `description of tensor "w" is invalid`},
+		{"truncated data", file(one("[2]", "[0,8]"), "1234"), "outside the 4 bytes"},
 		{"offsets backwards", file(one("[0]", "[0,-4]"), ""), "outside"},
 		{"negative offset", file(one("[1]", "[-4,0]"), "1234"), "overlap"},
 		{"shape and offsets disagree", file(one("[3]", "[0,8]"), "12345678"), "shape [3] does not match its offsets [0, 8], which span 8 bytes"},
@@ -108,11 +108,11 @@ func TestDamagedFilesAreRefused(t *testing.T) {
 		{"odd length", file(one("[1]", "[0,5]"), "12345"), "shape [1] does not match its offsets [0, 5]"},
 		{"overlap", file(two("[0,4]", "[0,4]"), "1234"), "overlap"},
 		{"gap", file(two("[0,4]", "[8,12]"), "123412341234"), "leave a gap after the previous tensor, which ends at 4"},
-		{"trailing bytes", file(one("[1]", "[0,4]"), "12345"), "1 bytes follow"},
+		{"trailing bytes", file(one("[1]", "[0,4]"), "12345"), "1 unexpected bytes follow"},
 	} {
 		_, err := Decode(c.b, 1000)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v, want %q in it", c.name, err, c.want)
+			t.Errorf("%s: error %v, want an error with %q", c.name, err, c.want)
 		}
 	}
 	name := filepath.Join(t.TempDir(), "damaged")
@@ -120,14 +120,14 @@ func TestDamagedFilesAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := ReadFile(name, 1000); err == nil || !strings.Contains(err.Error(), name) {
-		t.Errorf("error %v, want the name of the damaged file in it", err)
+		t.Errorf("error %v, want an error with the name of the damaged file", err)
 	}
 }
 
 func TestErrorsAreShort(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	scalar := Tensor{long, []int{}, []float32{1}}
-	for what, err := range map[string]error{
+	for name, err := range map[string]error{
 		"name":     decodeError(file(fmt.Sprintf(`{"%s":{}}`, long), "")),
 		"twice":    decodeError(file(fmt.Sprintf(`{"%s":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},"%[1]s":{}}`, long), "")),
 		"field":    decodeError(file(fmt.Sprintf(`{"w":{"%s":1}}`, long), "")),
@@ -139,18 +139,19 @@ func TestErrorsAreShort(t *testing.T) {
 		"shapes":   Check(File{Tensors: []Tensor{{"w", make([]int, 1<<20), nil}}}, []Tensor{{"w", nil, nil}}),
 	} {
 		if err == nil || len(err.Error()) > 300 {
-			t.Errorf("%s: error %.500v, want at most 300 bytes", what, err)
+			t.Errorf("%s: error %.500v, want an error of at most 300 bytes", name, err)
 		}
 	}
 }
 
-// The comment on DigestKey defines the digest. Decode must detect every flipped bit of a file.
+// The digest must follow its definition in the comment on DigestKey. Decode must detect every flipped
+// bit of a file.
 func TestDigestCoversTensorsAndMetadata(t *testing.T) {
 	f := File{Metadata: map[string]string{"b": "2", DigestKey: "", "a": "1"}, Tensors: []Tensor{{"w", []int{2}, []float32{1, -2}}}}
 	b := f.Encode()
 	want := fmt.Sprintf("%x", sha256.Sum256([]byte("a=1\nb=2\n\x00\x00\x80\x3f\x00\x00\x00\xc0")))
 	if got, err := Decode(b, len(b)); err != nil || got.Metadata[DigestKey] != want {
-		t.Fatalf("the digest is %s, want %s (%v)", got.Metadata[DigestKey], want, err)
+		t.Fatalf("the digest is %s, want %s (error %v)", got.Metadata[DigestKey], want, err)
 	}
 	for bit := range 8 * len(b) {
 		damaged := slices.Clone(b)
@@ -193,7 +194,7 @@ func TestReadFileRefusesHugeAndSpecialFiles(t *testing.T) {
 		os.DevNull: "not a file",
 	} {
 		if _, err := ReadFile(name, 1000); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: error %v, want %q in it", name, err, want)
+			t.Errorf("%s: error %v, want an error with the name of the file and %q", name, err, want)
 		}
 	}
 }
@@ -202,7 +203,7 @@ func TestCheckErrorsNameTheTensor(t *testing.T) {
 	want := []Tensor{{Name: "w", Shape: []int{2}}, {Name: "b", Shape: []int{}}}
 	w, b := Tensor{"w", []int{2}, []float32{1, 2}}, Tensor{"b", []int{}, []float32{3}}
 	if err := Check(File{Tensors: []Tensor{b, w}}, want); err != nil {
-		t.Errorf("Check refuses tensors in another order: %v", err)
+		t.Errorf("for tensors in another order, Check returns the error %v, want nil", err)
 	}
 	for _, c := range []struct {
 		tensors []Tensor
@@ -215,7 +216,7 @@ func TestCheckErrorsNameTheTensor(t *testing.T) {
 		{[]Tensor{w, {"b", []int{}, []float32{float32(math.Inf(1))}}}, "element 0 is +Inf"},
 	} {
 		if err := Check(File{Tensors: c.tensors}, want); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("error %v, want %q in it", err, c.want)
+			t.Errorf("error %v, want an error with %q", err, c.want)
 		}
 	}
 }
@@ -242,12 +243,12 @@ func FuzzDecode(f *testing.F) {
 		encoded := first.Encode()
 		again, err := Decode(encoded, len(encoded))
 		if err != nil {
-			t.Fatalf("Decode refuses the file that Encode returned: %v", err)
+			t.Fatalf("for the result of Encode, Decode returns the error %v, want nil", err)
 		}
 		equal := cmp.Comparer(func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) })
 		sameMap := cmp.Transformer("map", func(m map[string]string) string { return fmt.Sprint(len(m), m) })
 		if diff := cmp.Diff(first, again, equal, sameMap); diff != "" {
-			t.Fatal(diff)
+			t.Fatalf("Encode and Decode change the file (-want +got):\n%s", diff)
 		}
 	})
 }

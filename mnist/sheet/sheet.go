@@ -23,10 +23,10 @@ const (
 	heading = 26 // height of a line of text, with the space below it
 )
 
-// Draw returns a contact sheet as a PNG. Its rows have the given number of digits, which are the
-// columns of x [784×n], with values from 0 (black) to 1 (white). If labels is not nil, labels[i] is
-// written below digit i. If captions are given, the digits of a row form groups of len(captions),
-// and the captions are written above the digits of each group.
+// Draw returns a contact sheet as a PNG. The digits are the columns of x [784×n], with values from 0
+// (black) to 1 (white). Each row of the sheet contains the given number of digits. If labels is not
+// nil, Draw writes labels[i] below digit i. If there are captions, the digits of a row form groups of
+// len(captions), and Draw writes the captions above the digits of each group in the first row.
 func Draw(x linalg.Matrix[float32], labels []string, columns int, captions ...string) []byte {
 	group, top, below := columns, margin, gap
 	if captions != nil {
@@ -86,8 +86,8 @@ const (
 	pitch = 6 // distance in dots between the left edges of adjacent letters
 )
 
-// write writes s with its top edge at y, centred below or above the digit whose left edge is at x.
-// The font must contain all letters of s.
+// write writes s below or above a digit. The top edge of s is at y, and the left edge of the digit is
+// at x. The text is centred on the digit. The font must contain all letters of s.
 func write(sheet *image.Gray, x, y int, s string) {
 	x += (side*scale - scale*(pitch*len(s)-1)) / 2
 	for row, line := range strings.Split(dots[1:], "\n") {

@@ -1,7 +1,6 @@
-// Package plottest reads charts that package plot has drawn, for tests of figures. Like a person
-// with a ruler, it computes the scale of an axis from the labels of the ticks, and it identifies
-// series by the samples in the legend. It relies on the SVG elements and attributes that package
-// plot writes.
+// Package plottest reads charts drawn by package plot, for tests of figures. It computes the scale of
+// an axis from the labels of the ticks, and identifies series by the samples in the legend, like a
+// person with a ruler. It relies on the SVG elements and attributes that package plot writes.
 package plottest
 
 import (
@@ -15,7 +14,7 @@ import (
 	"testing"
 )
 
-// A Panel is one chart of a document. All positions are in pixels, rounded to a tenth.
+// A Panel is one chart of a document. All positions are in pixels, rounded to a tenth of a pixel.
 type Panel struct {
 	Title, XLabel, YLabel    string
 	X, Y                     Axis
@@ -36,7 +35,8 @@ type Series struct {
 // A Point is a position in pixels.
 type Point struct{ X, Y float64 }
 
-// A Bar is an error bar. A bar clipped at the bottom of the frame has no foot.
+// A Bar is an error bar. Foot is true if a short horizontal line marks its lower end, and false if the
+// bar is clipped at the bottom of the frame.
 type Bar struct {
 	X, Low, High float64
 	Foot         bool
@@ -68,7 +68,8 @@ func (a Axis) Pixel(v float64) float64 {
 	return p.Pixel + (q.Pixel-p.Pixel)*(scale(v)-scale(p.Value))/(scale(q.Value)-scale(p.Value))
 }
 
-// Near reports whether a pixel is the position of a value, up to 0.3 pixels of rounding error.
+// Near reports whether a pixel is at most 0.3 pixels away from the position of a value. The tolerance
+// allows rounding errors.
 func (a Axis) Near(pixel, value float64) bool {
 	return math.Abs(a.Pixel(value)-pixel) <= 0.3
 }
@@ -80,11 +81,11 @@ func Read(t testing.TB, svg []byte, logX, logY bool) (panels []Panel) {
 	t.Helper()
 	var document group
 	if err := xml.Unmarshal(svg, &document); err != nil {
-		t.Fatalf("not XML: %v\n%s", err, svg)
+		t.Fatalf("the document is not valid XML: %v\n%s", err, svg)
 	}
-	legend := len(document.Groups) - 1 // index of the last group; each group before it is a panel
+	legend := len(document.Groups) - 1 // the last group is the legend; all other groups are panels
 	if legend < 1 {
-		t.Fatalf("no chart:\n%s", svg)
+		t.Fatalf("the document contains no chart:\n%s", svg)
 	}
 	for _, g := range document.Groups[:legend] {
 		p := Panel{X: Axis{log: logX}, Y: Axis{log: logY}}
@@ -95,7 +96,7 @@ func Read(t testing.TB, svg []byte, logX, logY bool) (panels []Panel) {
 		for _, a := range []Axis{p.X, p.Y} {
 			for _, tick := range a.Ticks {
 				if !a.Near(tick.Pixel, tick.Value) {
-					t.Fatalf("the tick %q is at the pixel %v, but the other ticks imply %v", tick.Label, tick.Pixel, a.Pixel(tick.Value))
+					t.Fatalf("the tick %q is at the pixel %v, but should be at %v according to the other ticks", tick.Label, tick.Pixel, a.Pixel(tick.Value))
 				}
 			}
 		}
@@ -166,8 +167,8 @@ func (p *Panel) readAxes(g group) {
 	}
 }
 
-// readSeries reads the series of a panel. A path in g belongs to the series whose legend entry
-// has a sample in the same style.
+// readSeries reads the series of a panel. A path in g belongs to the series whose sample in the legend
+// has the same style.
 func (p *Panel) readSeries(g, legend group) {
 	index := map[string]int{} // from style to index in p.Series
 	for i, label := range legend.Texts {
@@ -185,8 +186,8 @@ func (p *Panel) readSeries(g, legend group) {
 	}
 }
 
-// style returns a string that identifies the series of a path. The string is the same for the
-// line, the dots, the band and the error bars of a series. For markers it includes their shape.
+// style returns a string that identifies the series of a path. The string is the same for the line,
+// the dots, the band and the error bars of a series. For markers, the string includes their shape.
 func (p path) style() string {
 	switch {
 	case p.Opacity != "":
@@ -198,7 +199,8 @@ func (p path) style() string {
 	return "marker " + p.Stroke + p.Fill + shape
 }
 
-// add appends the points of a path to a field of the series.
+// add appends the points of a path to the field of the series for this kind of path, such as Line or
+// Markers.
 func (s *Series) add(p path) {
 	var b Bar
 	n, _ := fmt.Sscanf(p.D, "M%f %fm-4 0h8m-4 0V%f", &b.X, &b.High, &b.Low)
