@@ -111,7 +111,9 @@ func (t *Table) status(k task) (s status, err error) {
 	if !s.trained && !t.Extend {
 		return s, fmt.Errorf("%s is evaluated after %d epochs: -epochs %d and -patience %d would train it further and discard its evaluations, which needs -extend", folder, len(s.metrics), t.MaxEpochs, t.Patience)
 	}
-	s.evaluation, s.done = e, s.trained && len(e.NLLs) == t.Runs
+	if s.done = s.trained && len(e.NLLs) == t.Runs; s.done {
+		s.evaluation = e
+	}
 	return s, nil
 }
 

@@ -10,15 +10,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
-	"time"
 
 	"hvae/bench/command"
 	"hvae/bench/filelock"
-	"hvae/bench/progress"
 	"hvae/mnist/data"
 	"hvae/mnist/eval"
 	"hvae/mnist/model"
@@ -166,45 +162,27 @@ func (t *Table) do(ctx context.Context, number int, log io.Writer) (did bool, er
 	return true, t.evaluate(ctx, k, r.Best(), folder)
 }
 
-// evaluate evaluates the best weights of a trained run. It saves the results after each evaluation.
+// evaluate evaluates the best weights of a trained run and saves the results.
 func (t *Table) evaluate(ctx context.Context, k task, best []model.Param[float32], folder *run.Folder) error {
 	s, err := t.status(k)
 	if err != nil {
 		return err
 	}
-	e := s.evaluation
-	var done atomic.Int64
-	done.Store(int64(len(e.NLLs) * e.Images))
-	total := t.Runs * e.Images
-	line := progress.New(t.Stderr, func(time.Duration) string {
-		return fmt.Sprintf("evaluating %v: %d of %d images", k, done.Load(), total)
-	})
-	defer line.Clear()
-	line.Begin(float64(done.Load()) / float64(total))
-	for len(e.NLLs) < t.Runs {
-		began := time.Now()
-		indices := eval.First(e.Images)
-		x, noise := eval.Binarise(t.set.Test, indices, e.Seed, len(e.NLLs)), eval.Noise(indices, e.Seed, len(e.NLLs))
-		estimates, err := model.Evaluate(ctx, k.config, best, x, e.Samples, noise, func() {
-			line.Set(float64(done.Add(1)) / float64(total))
-		})
-		if err != nil {
-			line.Clear()
-			return fmt.Errorf("%w: %d of %d evaluations of %v are saved in %s, %s", context.Cause(ctx), len(e.NLLs), t.Runs, k, t.folder(k), advice)
-		}
-		elbo, nll := eval.Means(estimates)
-		if sum := elbo + nll; math.IsNaN(sum) || math.IsInf(sum, 0) {
-			return eval.NotFinite(filepath.Join(t.folder(k), run.ModelFile), elbo, nll)
-		}
-		e.ELBOs, e.NLLs = append(e.ELBOs, elbo), append(e.NLLs, nll)
-		e.Seconds += time.Since(began).Seconds()
-		b, err := json.MarshalIndent(e, "", " ")
-		if err == nil {
-			err = folder.Write(run.EvaluationFile, append(b, '\n'))
-		}
-		if err != nil {
-			return err
-		}
+	images := eval.Split(t.set, "test", k.seed, k.seed)
+	images.Indices = images.Indices[:t.Limit]
+	o := eval.Options{Model: filepath.Join(t.folder(k), run.ModelFile), Samples: t.Samples, Runs: t.Runs}
+	results, err := eval.Evaluate(ctx, model.Checkpoint{Config: k.config, Params: best}, images, o, t.Stderr)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("evaluating %v: %w; %s", k, err, advice)
+	case err != nil:
+		return err
 	}
-	return nil
+	e := s.evaluation
+	e.ELBOs, e.NLLs, e.Seconds = results.ELBOs, results.NLLs, results.Seconds
+	b, err := json.MarshalIndent(e, "", " ")
+	if err != nil {
+		return err
+	}
+	return folder.Write(run.EvaluationFile, append(b, '\n'))
 }
