@@ -173,7 +173,7 @@ func TestAnEvaluationThatIsNotFiniteFails(t *testing.T) {
 	}
 }
 
-// Models that older versions or other tools have written have no SHA-256.
+// Models written by older versions or other tools have no SHA-256.
 func TestAModelWithoutADigestIsEvaluatedWithANote(t *testing.T) {
 	name, c := trained(t, model.Config{Kind: "vae", Tempering: "none", Latent: 2}, 1)
 	args := []string{"eval", "-checkpoint", name, "-data", "synthetic", "-limit", "2", "-samples", "2"}
@@ -185,7 +185,7 @@ func TestAModelWithoutADigestIsEvaluatedWithANote(t *testing.T) {
 	delete(f.Metadata, safetensors.DigestKey)
 	write(t, f.Encode(), name)
 	got, note := mustRun(t, args...)
-	if withoutSeconds(got) != withoutSeconds(want) || note != "note: "+name+" has no SHA-256 of its contents, because an older version or another tool wrote it: damage cannot be detected\n" {
+	if withoutSeconds(got) != withoutSeconds(want) || note != "note: "+name+" has no SHA-256, because an older version or another tool wrote it; damage to the file cannot be detected\n" {
 		t.Errorf("a model without a digest: %s%s, want %s", note, got, want)
 	}
 }

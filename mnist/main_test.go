@@ -53,7 +53,7 @@ func TestInvalidInputIsReportedOnOneLine(t *testing.T) {
 		{tiny(dir, "-model", "hvae", "-K", "-1"), 2, `"-1" for flag -K`},
 		{tiny(dir, "-model", "hvae"), 2, "-model hvae needs -K"},
 		{tiny(dir, "-model", "hvae", "-K", "0"), 2, "-model hvae needs -K"},
-		{[]string{"train", "-data", "synthetic", "-dataset", "own", "-out", dir}, 2, "-data synthetic is not the dataset own"},
+		{[]string{"train", "-data", "synthetic", "-dataset", "own", "-out", dir}, 2, "-data synthetic does not contain the dataset own"},
 		{tiny(dir, "-seed", "-1"), 2, "a seed is a whole number from 0"},
 		{[]string{"train", "-data", "Synthetic", "-out", dir}, 1, "did you mean synthetic"},
 		{[]string{"train", "-data", filepath.Join(dir, "typo"), "-out", dir}, 1, "there is no folder"},
@@ -144,7 +144,7 @@ func TestAnInterruptedRunIsBitIdentical(t *testing.T) {
 		var stderr string
 		if stderr, finished = interrupted(t, after, tiny(parts, "-epochs", "2")...); !finished {
 			_, p := saved(t, parts)
-			want := fmt.Sprintf(" after batch %d of epoch %d; the state is saved in %s, continue with -resume\n", p.Batch, p.Epoch, parts)
+			want := fmt.Sprintf(" after batch %d of epoch %d; the state is saved in %s; continue with -resume\n", p.Batch, p.Epoch, parts)
 			if !strings.HasSuffix(stderr, want) {
 				t.Fatalf("stderr %q, want %q", stderr, want)
 			}

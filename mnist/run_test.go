@@ -19,18 +19,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hvae/bench/filelock"
-	"hvae/linalg"
 	"hvae/mnist/run"
 	"hvae/mnist/safetensors"
 )
-
-// kernels returns the kind of kernels in use, plain or vector.
-func kernels() string {
-	if name, _ := linalg.Vectors(); name == "none" {
-		return "plain"
-	}
-	return "vector"
-}
 
 // waitFor waits until a file exists.
 func waitFor(name string) {
@@ -171,7 +162,7 @@ func TestAResumeKeepsTheSettings(t *testing.T) {
 	state, _ := saved(t, parts)
 	digest := fmt.Sprintf("%x", sha256.Sum256(append(read(t, few, trainFile), read(t, few, testFile)...)))
 	want := map[string]string{"model": "hvae", "K": "1", "tempering": "free", "vary-eps": "true", "latent": "3", "epochs": "4", "patience": "3",
-		"batch": "25", "lr": "0.002", "seed": "5", "train": "75", "data": few, "dataset": "few", "dataset_sha256": digest, "recompute": "false", "kernels": kernels()}
+		"batch": "25", "lr": "0.002", "seed": "5", "train": "75", "data": few, "dataset": "few", "dataset_sha256": digest, "recompute": "false"}
 	if diff := cmp.Diff(want, state.Settings); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
@@ -295,7 +286,7 @@ func TestAContradictoryStateIsRefused(t *testing.T) {
 		{func(_ *safetensors.File, p *position) { p.Validated = 1 }, "batch 0 of 3, 1 of 24"},
 		{func(_ *safetensors.File, p *position) { p.Batch, p.Validated = 3, 25 }, "batch 3 of 3, 25 of 24"},
 		{func(_ *safetensors.File, p *position) { p.Metrics[0].Epoch = 2 }, "metrics of 2 epochs"},
-		{func(f *safetensors.File, _ *position) { f.Metadata["optimiser.step"] = "5" }, "the optimiser has taken 5 steps, the run 6"},
+		{func(f *safetensors.File, _ *position) { f.Metadata["optimiser.step"] = "5" }, "the optimiser has taken 5 steps, but the run has taken 6"},
 	} {
 		one := copyFiles(t, finished, stateFile, modelFile)
 		rewrite(t, one, c.change)
@@ -307,7 +298,7 @@ func TestAContradictoryStateIsRefused(t *testing.T) {
 		}
 		f.Metadata["optimiser.step"] = strconv.Itoa(p.Batch + 1)
 	})
-	refused(t, within, resume(within), fmt.Sprintf("the optimiser has taken %d steps, the run %d", p.Batch+1, p.Batch))
+	refused(t, within, resume(within), fmt.Sprintf("the optimiser has taken %d steps, but the run has taken %d", p.Batch+1, p.Batch))
 }
 
 // States of older versions have no SHA-256.
@@ -392,21 +383,7 @@ func TestAResumeAcceptsTheSameImagesUnderAnotherName(t *testing.T) {
 	sameFiles(t, "resumed with the data under another name", whole, dir)
 	others := ownImages(t, 144, 1)
 	refused(t, dir, resume(dir, "-data", others), "other images called few")
-	refused(t, dir, resume(dir, "-data", others, "-dataset", "another"), "on the data few, not another")
-}
-
-func TestAResumeNotesOtherKernels(t *testing.T) {
-	dir := t.TempDir()
-	mustRun(t, tiny(dir)...)
-	for was, want := range map[string]string{
-		kernels(): "",
-		"other":   "note: the run in " + dir + " was trained with the other kernels and continues with the " + kernels() + " ones (HVAE_SIMD)",
-	} {
-		rewrite(t, dir, func(f *safetensors.File, _ *position) { f.Metadata["setting.kernels"] = was })
-		if _, stderr := mustRun(t, resume(dir)...); !strings.HasPrefix(stderr, want) || (want == "") != (stderr == "") {
-			t.Errorf("after training with the kernels %s, a resume prints %q, want %q", was, stderr, want)
-		}
-	}
+	refused(t, dir, resume(dir, "-data", others, "-dataset", "another"), "on the dataset few, not another")
 }
 
 // Validation images are processed in batches of 1,000. The run is interrupted between two batches.
