@@ -154,7 +154,7 @@ func TestTheTableMatchesIndependentNumbers(t *testing.T) {
 
 	// Check the text after the last run. Numbers such as −0.035 are rounded away from zero.
 	tables := strings.Split(strings.TrimSpace(printed), "\n\n")
-	if len(tables) != 4 || !strings.HasPrefix(tables[3], "NLL and ELBO in nats: published, and obtained on 5 few images, 20 samples, 2 evaluations of each run, 4 of 4 runs\n") {
+	if len(tables) != 4 || !strings.HasPrefix(tables[3], "NLL and ELBO in nats; obtained: 4 of 4 runs, 2 evaluations of each on 5 images of few, with 20 samples per image\n") {
 		t.Fatalf("%d tables, the last is\n%s", len(tables), tables[len(tables)-1])
 	}
 	lines := strings.Split(tables[3], "\n")[3:]
@@ -286,7 +286,7 @@ func TestATableUsesExistingRuns(t *testing.T) {
 	}
 	before := files(t, trained)
 	stdout, stderr := mustRun(t, oneVAE(out, "-epochs", "2")...)
-	if stderr != "" || !strings.Contains(stdout, " 20 samples, one evaluation of each run, 1 of 1 runs\n") {
+	if stderr != "" || !strings.Contains(stdout, "obtained: 1 of 1 runs, one evaluation of each on 5 images of few, with 20 samples per image\n") {
 		t.Errorf("without weights, the table prints %s\n%s", stdout, stderr)
 	}
 	for _, c := range []struct {
@@ -294,11 +294,11 @@ func TestATableUsesExistingRuns(t *testing.T) {
 		want string
 	}{
 		{[]string{"-epochs", "1"}, "was trained for 2 epochs"},
-		{[]string{"-epochs", "3"}, "which needs -extend"},
+		{[]string{"-epochs", "3"}, "add -extend"},
 		{[]string{"-epochs", "3", "-extend"}, "no state to resume from"},
-		{[]string{"-epochs", "2", "-limit", "4"}, "was evaluated by"},
-		{[]string{"-epochs", "2", "-samples", "11"}, "was evaluated by"},
-		{[]string{"-epochs", "2", "-train", "101"}, "was evaluated by"},
+		{[]string{"-epochs", "2", "-limit", "4"}, " contains 1 evaluations on 5 images"},
+		{[]string{"-epochs", "2", "-samples", "11"}, " contains 1 evaluations on 5 images"},
+		{[]string{"-epochs", "2", "-train", "101"}, " contains 1 evaluations on 5 images"},
 	} {
 		mustFail(t, 1, oneVAE(out, c.args...), c.want, "1 of 1 runs failed: vae-1")
 	}
@@ -310,7 +310,7 @@ func TestATableUsesExistingRuns(t *testing.T) {
 		other := filepath.Join(t.TempDir(), "vae-1")
 		mustRun(t, trainVAE(other, "-"+flag, value)...)
 		kept := files(t, other)
-		mustFail(t, 1, oneVAE(filepath.Dir(other)), "vae-1 is not the table's vae-1: it was started with "+flag+" = ")
+		mustFail(t, 1, oneVAE(filepath.Dir(other)), "vae-1 does not match vae-1 of this table: it was started with "+flag+" = ")
 		if diff := cmp.Diff(kept, files(t, other)); diff != "" {
 			t.Errorf("a run with -%s %s was changed", flag, value)
 		}
@@ -373,9 +373,9 @@ func TestExtendTrainsFurtherAndEvaluatesAgain(t *testing.T) {
 	mustRun(t, oneVAE(out)...)
 	before := files(t, out)
 	for _, further := range [][]string{nil, {"-task", "0"}} {
-		mustFail(t, 1, oneVAE(out, append(further, "-epochs", "2")...), "is evaluated after 1 epochs: -epochs 2 ", "which needs -extend\n")
+		mustFail(t, 1, oneVAE(out, append(further, "-epochs", "2")...), "was evaluated after 1 epochs, but -epochs 2 ", "discard the evaluation\n")
 	}
-	if stdout, _ := mustRun(t, oneVAE(out, "-epochs", "2", "-list")...); !strings.Contains(stdout, "which needs -extend\n1 runs: 0 done, 0 running, 0 stopped, 0 missing, 1 refused\n") {
+	if stdout, _ := mustRun(t, oneVAE(out, "-epochs", "2", "-list")...); !strings.Contains(stdout, "discard the evaluation\n1 runs: 0 done, 0 running, 0 stopped, 0 missing, 1 refused\n") {
 		t.Errorf("the list is %s", stdout)
 	}
 	if diff := cmp.Diff(before, files(t, out)); diff != "" {
@@ -400,7 +400,7 @@ func TestExtendTrainsFurtherAndEvaluatesAgain(t *testing.T) {
 	e.Epoch, e.ValELBO = 1, -1
 	writeEvaluation(t, out, e)
 	remove(t, run, stateFile)
-	for patience, want := range map[string]string{"2": "was trained for 4 epochs: with -epochs 9 and -patience 2 training would have ended after 3", "4": "no state to resume from"} {
+	for patience, want := range map[string]string{"2": "was trained for 4 epochs, but with -epochs 9 and -patience 2 training ends after epoch 3", "4": "no state to resume from"} {
 		mustFail(t, 1, oneVAE(out, "-epochs", "9", "-extend", "-patience", patience), want)
 	}
 	mustRun(t, oneVAE(out, "-epochs", "9", "-extend", "-patience", "3")...)
@@ -481,7 +481,7 @@ func TestAStoppedEvaluationStartsAgain(t *testing.T) {
 	if e := object(t, stdout); !isNumber(e["nll"], mean) || !isNumber(e["nll_sd"], sd) {
 		t.Errorf("NLL %v ± %v, the command eval prints %v ± %v", mean, sd, e["nll"], e["nll_sd"])
 	}
-	mustFail(t, 1, oneVAE(out, "-runs", "2"), "was evaluated by 3 runs")
+	mustFail(t, 1, oneVAE(out, "-runs", "2"), " contains 3 evaluations on 5 images")
 	fewer := want
 	fewer.ELBOs, fewer.NLLs = want.ELBOs[:1], want.NLLs[:1]
 	writeEvaluation(t, out, fewer)

@@ -78,7 +78,7 @@ func orZero(x *float64) float64 {
 const leastELBO = -120
 
 // budget draws the validation ELBO of each row against epochs (left) and against work (right). The
-// lines are means over seeds, the bands one standard deviation. The unit of work is the number of
+// lines are means over seeds, and the bands are one standard deviation wide on each side. The unit of work is the number of
 // multiply-adds in an epoch of the VAE, because times depend on the load of the machine. If rows
 // contains no HVAE, budget returns nil.
 func budget(rows []row, results []result) []byte {

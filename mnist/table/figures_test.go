@@ -8,7 +8,7 @@ import (
 	"hvae/bench/plot/plottest"
 )
 
-// Each obtained row has two seeds, whose NLLs are 0.07 and 0.05 above the number in the map.
+// Each obtained row has two seeds. Their NLLs are 0.07 and 0.05 above the number in the map obtained.
 func TestFigureShowsTheMeansOfAllRows(t *testing.T) {
 	tasks := plan([]string{"hvae-k1-none", "hvae-k5-none-shared", "hvae-k5-none-varied", "hvae-k5-fixed-shared", "hvae-k5-fixed-varied", "vae"}, []uint64{85547, 12345})
 	obtained := map[string]float64{ // all rows except hvae-k5-fixed-varied

@@ -24,14 +24,14 @@ import (
 // A Table holds the settings of the command table. Call Prepare before the other methods.
 //
 // The random streams of the split, the order of images, binarisation and noise depend on the seed, but
-// not on the model. So all runs with the same seed share their random numbers, and the difference of
-// two rows usually has a smaller error than each row.
+// not on the model. So all runs with the same seed share their random numbers, and the difference
+// between two rows usually has a smaller error than each of the rows.
 type Table struct {
 	run.Protocol
 	Out          string
 	Rows         []string // nil for the published rows
 	Seeds        []uint64 // nil for the published seeds
-	Limit        int      // number of test images; Prepare replaces 0 by the number of all
+	Limit        int      // number of test images; Prepare replaces 0 by the number of all test images
 	Samples      int      // number of importance samples for each image
 	Runs         int      // number of evaluations of each run
 	Extend, JSON bool
@@ -40,14 +40,14 @@ type Table struct {
 
 	tasks []task
 	set   data.Set
-	kept  bool // whether the note that existing files are kept was printed
+	kept  bool // whether write has printed the note that it keeps existing files
 }
 
 // Prepare makes the tasks and loads the data. It returns an error if Limit is too large, or if there is
 // no task with the given number. The number −1 stands for all tasks.
 func (t *Table) Prepare(ctx context.Context, number int) (err error) {
 	if t.tasks = plan(t.Rows, t.Seeds); number >= len(t.tasks) {
-		return command.UsageError("invalid value %d for flag -task: there are %d runs, from 0", number, len(t.tasks))
+		return command.UsageError("invalid value %d for flag -task: it must be from 0 to %d", number, len(t.tasks)-1)
 	}
 	if t.set, err = t.Source.Load(ctx, t.Stderr); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (t *Table) Prepare(ctx context.Context, number int) (err error) {
 	return nil
 }
 
-// advice is the last part of the error of an interrupted run.
+// advice ends the error message of an interrupted run.
 const advice = "start the same command again to continue"
 
 // DoAll trains and evaluates all runs that are neither finished nor running in another process. It
@@ -115,8 +115,8 @@ func (t *Table) Do(ctx context.Context, number int) error {
 	return t.printResult(t.tasks[number])
 }
 
-// do trains and evaluates the run of a task, unless the run is finished. It reports whether it has
-// changed the run. After each epoch it prints a line on log.
+// do trains and evaluates the run of the task with the given number, unless the run is finished. It
+// reports whether it has changed the run. After each epoch it prints a line to log.
 func (t *Table) do(ctx context.Context, number int, log io.Writer) (did bool, err error) {
 	k := t.tasks[number]
 	note := func(activity string) {
@@ -141,7 +141,7 @@ func (t *Table) do(ctx context.Context, number int, log io.Writer) (did bool, er
 			return false, err
 		}
 		if wrong := run.Differences(t.identity(state.Settings), t.identity(settings.Flags.Values())); wrong != "" {
-			return false, fmt.Errorf("the run in %s is not the table's %v: it was started with %s", settings.Out, k, wrong)
+			return false, fmt.Errorf("the run in %s does not match %v of this table: it was started with %s", settings.Out, k, wrong)
 		}
 	}
 	r, err := run.New(settings, t.set, log, t.Stderr)
@@ -152,7 +152,7 @@ func (t *Table) do(ctx context.Context, number int, log io.Writer) (did bool, er
 		return false, err
 	}
 	if r.RateChanged() {
-		return false, fmt.Errorf("the run in %s is not the table's %v: its learning rate was changed during the run", settings.Out, k)
+		return false, fmt.Errorf("the run in %s does not match %v of this table: its learning rate was changed during the run", settings.Out, k)
 	}
 	note("training")
 	if err := r.Train(ctx, advice); err != nil {
