@@ -30,7 +30,8 @@ func waitFor(name string) {
 	}
 }
 
-// A second process does not disturb the run. When the first process is killed, the run can be resumed.
+// A second process on the same run fails and does not disturb the first. After the first process is
+// killed, the run can be resumed.
 func TestASecondProcessIsRefused(t *testing.T) {
 	t.Parallel()
 	whole, shared := t.TempDir(), t.TempDir()
@@ -52,7 +53,7 @@ func TestASecondProcessIsRefused(t *testing.T) {
 	mustRun(t, tiny(whole, epochs...)...)
 	sameFiles(t, "resumed after the kill", whole, shared)
 
-	// A second process does not even remove temporary files.
+	// A second process does not remove the temporary files of the first.
 	lock, err := filelock.Take(filepath.Join(shared, lockFile))
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +103,7 @@ func TestAFolderIsLockedDuringItsRun(t *testing.T) {
 			t.Errorf("%s trained %d epochs; its folder was locked at %d calls of Err and unlocked at %d", c.name, trained, locked, open)
 		}
 		if held() {
-			t.Errorf("%s has ended, but its folder is locked", c.name)
+			t.Errorf("%s has ended, but its folder is still locked", c.name)
 		}
 	}
 }
@@ -168,7 +169,7 @@ func TestAResumeKeepsTheSettings(t *testing.T) {
 	}
 }
 
-// -data is relative to the first working directory.
+// A relative -data is relative to the working directory in which the run was started.
 func TestAResumeMayHaveAnotherWorkingDirectory(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(filepath.Dir(few))
@@ -248,7 +249,7 @@ func TestTheStateIsSavedWithinAnEpoch(t *testing.T) {
 	}
 }
 
-// The test flips a random bit of the tensors.
+// The test flips a random bit of the tensors in a file.
 func TestADamagedFileIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	mustRun(t, tiny(dir)...)
@@ -313,7 +314,7 @@ func TestAStateWithoutADigestIsResumedWithANote(t *testing.T) {
 	sameFiles(t, "resumed without a digest", whole, old)
 }
 
-// The test moves the folder of a run. In the first case, the folder of another run replaces it.
+// The test moves the folder of a run and, in the first case, replaces it by the folder of another run.
 func TestAMovedFolderEndsTheRun(t *testing.T) {
 	t.Parallel()
 	whole, other, parent := t.TempDir(), t.TempDir(), t.TempDir()
@@ -377,7 +378,7 @@ func TestAResumeAcceptsTheSameImagesUnderAnotherName(t *testing.T) {
 	mustRun(t, tiny(whole, "-epochs", "2")...)
 	renamed := []string{"-data", few, "-dataset", "another"}
 	if _, stderr := mustRun(t, append([]string{"eval", "-checkpoint", filepath.Join(dir, modelFile), "-limit", "1", "-samples", "1"}, renamed...)...); stderr != "" {
-		t.Errorf("eval prints the note %s", stderr)
+		t.Errorf("for the same images, eval prints the note %s", stderr)
 	}
 	mustRun(t, resume(dir, append(renamed, "-epochs", "2")...)...)
 	sameFiles(t, "resumed with the data under another name", whole, dir)
@@ -416,7 +417,7 @@ func TestAResumeWithinAValidationIsBitIdentical(t *testing.T) {
 	}
 }
 
-// The duration of an epoch is the sum of the durations before and after the interruption.
+// The duration of an interrupted epoch is the sum of the durations before and after the interruption.
 func TestSecondsAddUpOverAnInterruption(t *testing.T) {
 	dir := t.TempDir()
 	args := append(strings.Fields("train -latent 2 -train 26 -batch 2 -epochs 1 -out "+dir), own(ownImages(t, 31, 1))...)

@@ -68,7 +68,7 @@ func TestTheTableMatchesIndependentNumbers(t *testing.T) {
 	out := t.TempDir()
 	printed, _ := mustRun(t, tinyTable(out)...)
 
-	// The commands train and eval give the same runs and evaluations.
+	// The command train writes the same files as the command table.
 	alone := t.TempDir()
 	mustRun(t, trainVAE(alone, "-model", "hvae", "-K", "1", "-seed", "12345")...)
 	ours := files(t, filepath.Join(out, "hvae-k1-none-12345"))
@@ -214,8 +214,8 @@ func TestTheTableMatchesIndependentNumbers(t *testing.T) {
 	}
 }
 
-// The files are the same if the process is killed and started again, if two processes make the table at
-// once, and if single tasks make it in reverse order.
+// The files are the same if the process is killed and started again, if two processes make the table
+// concurrently, and if -task makes the runs in reverse order.
 func TestTheTableDoesNotDependOnProcesses(t *testing.T) {
 	t.Parallel()
 	table := func(out string, more ...string) []string {
@@ -534,15 +534,15 @@ func TestAnEvaluationOfOtherWeightsIsReplaced(t *testing.T) {
 	}
 }
 
-// The random streams depend on the seed, but not on the model.
+// The random streams of a run depend on the seed, but not on the model.
 func TestRowsOfASeedShareTheirStreams(t *testing.T) {
 	keys := func(row, seed string) []string {
 		var all []string
 		for _, k := range random.Record(func() {
 			mustRun(t, oneVAE(t.TempDir(), "-limit", "2", "-runs", "2", "-rows", row, "-seeds", seed)...)
 		}) {
-			// Ignore the streams of the initial weights, of which an HVAE has more, and the stream
-			// of the trainer, which is not used.
+			// Ignore the stream of the trainer, which is not used, and the streams of the initial
+			// weights, because an HVAE has more parameters.
 			if strings.HasPrefix(k.Purpose, "mnist ") && !strings.HasPrefix(k.Purpose, "mnist start ") {
 				all = append(all, fmt.Sprint(k))
 			}

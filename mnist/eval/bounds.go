@@ -27,8 +27,8 @@ type Bounds struct {
 	Acceptance *float64 `json:"acceptance"` // null for one step, which has no transitions
 }
 
-// bound adds a lower and, for simulated images, an upper bound on log p(x) of each image to the
-// results of a run. x [784×n] and z [ℓ×n] are the images and their latent variables.
+// bound sets r.lower and, if the images are simulated, r.upper to bounds on log p(x) for the images
+// x [784×n] of a run. z [ℓ×n] holds the latent variables of simulated images.
 func (r *results) bound(ctx context.Context, a *model.Annealing, c model.Checkpoint, d *Dataset, run int, x, z linalg.Matrix[float32], done func(chains int)) (err error) {
 	noise := func(purpose string) func(image, chain int) *rand.Rand {
 		return func(image, chain int) *rand.Rand {

@@ -76,8 +76,8 @@ func (d *Dataset) drawTuning(ctx context.Context, c model.Checkpoint) (x linalg.
 	return binarise(d.others, d.tuning, d.stream("mnist ais tuning pixels")), nil
 }
 
-// stream returns a function that returns the random stream of image i. The stream depends on the
-// seed, the purpose, the run if there is one, and i.
+// stream returns a function from the index i of an image to a random stream. The stream depends on
+// the seed of the dataset, the purpose, the run, if any, and i.
 func (d *Dataset) stream(purpose string, run ...int) func(i int) *rand.Rand {
 	return func(i int) *rand.Rand { return random.Stream(d.seed, purpose, append(run[:len(run):len(run)], i)...) }
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // An Evaluation is the result of the command eval. ELBO and NLL are means over runs, with standard
-// deviations. Each run binarises the images again.
+// deviations over runs. Each run binarises the images again.
 type Evaluation struct {
 	ELBO    float64  `json:"elbo"`    // nats, negative
 	ELBOSD  *float64 `json:"elbo_sd"` // null for one run
@@ -31,12 +31,13 @@ type Evaluation struct {
 	Data    string   `json:"data"`       // name of the images
 	Trained *string  `json:"trained_on"` // name of the training images; null if the checkpoint lacks it
 
-	// Mean tail shape of the importance weights over images and runs, and the fraction of unreliable
-	// estimates, whose tail shape is above 0.7. Both are null for fewer than 21 samples.
+	// TailShape is the mean tail shape of the importance weights over images and runs. HeavyTails is the
+	// fraction of estimates with a tail shape above 0.7, which are unreliable. Both are null for fewer
+	// than 21 samples.
 	TailShape  *float64 `json:"tail_shape"`
 	HeavyTails *float64 `json:"heavy_tails"`
 
-	*Correlation // nil unless the model is an HVAE
+	*Correlation // nil for a VAE, one sample or one latent dimension
 	*Bounds      // nil without Options.Annealing
 
 	Seconds float64 `json:"seconds"`
@@ -54,7 +55,7 @@ type Options struct {
 // results are the results of a run, with an element for each image.
 type results struct {
 	estimates    []model.Estimate // from importance sampling
-	lower, upper []float64        // bounds on log p(x) from annealed importance sampling, or nil
+	lower, upper []float64        // bounds on log p(x) from annealed importance sampling; nil if not computed
 	acceptance   float64          // mean acceptance rate of annealed importance sampling
 }
 
@@ -163,17 +164,17 @@ func (e Evaluation) String() string {
 		if b.Upper != nil {
 			s += fmt.Sprintf("log p(x) ≤ %s, a gap of %s\n", PlusMinus(2, *b.Upper, b.UpperSE), PlusMinus(2, *b.Gap, b.GapSE))
 		}
-		s += fmt.Sprintf("importance sampling says %s less than the lower bound\n", PlusMinus(2, b.Missed, b.MissedSE))
+		s += fmt.Sprintf("importance sampling gives %s less than the lower bound\n", PlusMinus(2, b.Missed, b.MissedSE))
 	}
 	return s
 }
 
-// A tracker counts the images and the chains of annealed importance sampling that are done, and
-// prints the counts on a progress line.
+// A tracker counts the finished images and the finished Markov chains of annealed importance
+// sampling, and prints the counts on a progress line.
 type tracker struct {
 	images, chains           atomic.Int64
 	totalImages, totalChains int
-	imageCost, chainCost     int // number of forward and backward passes of the decoder
+	imageCost, chainCost     int // decoder passes, forward or backward, of an image and of a chain
 	line                     *progress.Line
 }
 

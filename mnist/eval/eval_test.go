@@ -16,7 +16,7 @@ func TestMeanSDOmitsTheDeviationOfASingleValue(t *testing.T) {
 	}
 }
 
-// Two images have the bounds and estimates of three runs.
+// The test averages the results of three runs on two images.
 func TestBoundsAreMeansOverImagesAndRuns(t *testing.T) {
 	estimates := []model.Estimate{{LogEvidence: -11}, {LogEvidence: -22}}
 	c := newBounds(&model.Annealing{}, []results{
