@@ -316,7 +316,7 @@ var hashSeed = maphash.MakeSeed()
 // seconds matches times in JSON, and in JSON inside a JSON string.
 var seconds = regexp.MustCompile(`([Ss]econds\\?"): ?[0-9.e+-]+`)
 
-// digest matches the SHA-256 of a state. It depends on the times in the state.
+// digest matches the SHA-256 of a state, which depends on the times in the state.
 var digest = regexp.MustCompile(`"sha256":"[0-9a-f]{64}"`)
 
 // sameFiles checks that the files of two runs or tables are equal, apart from times.
@@ -359,12 +359,7 @@ type position struct {
 	Validated     int
 	ValidationSum float64
 	Metrics       []run.Metrics
-	Rates         []newRate
-}
-
-type newRate struct {
-	Epoch, Batch int
-	Rate         float64
+	RateChanged   bool
 }
 
 // saved reads the state of a run, and the position in the state.

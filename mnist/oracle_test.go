@@ -81,7 +81,7 @@ type course struct {
 	epoch                int
 }
 
-// newCourse prepares a run on the first n training images.
+// newCourse returns a run that trains on the first n training images.
 func newCourse(images data.Images, config model.Config, n, batch int, rate float64, seed uint64) *course {
 	c := &course{images: images, batch: batch, seed: seed}
 	c.training, c.validation = parts(images.Len(), seed)

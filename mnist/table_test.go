@@ -125,7 +125,7 @@ func TestTheTableMatchesIndependentNumbers(t *testing.T) {
 		Rows, Results []map[string]any
 	}
 	if err := json.Unmarshal(read(t, out, tableFile), &inFile); err != nil || len(inFile.Rows) != 2 || len(inFile.Results) != 4 {
-		t.Fatalf("%d rows, %d runs, %v", len(inFile.Rows), len(inFile.Results), err)
+		t.Fatalf("table.json contains %d rows and %d results, want 2 and 4: %v", len(inFile.Rows), len(inFile.Results), err)
 	}
 	for _, o := range inFile.Rows {
 		check("file", o)
@@ -134,16 +134,16 @@ func TestTheTableMatchesIndependentNumbers(t *testing.T) {
 		m, e := metricsOf(t, filepath.Join(out, tinyRuns[i])), evaluations[tinyRuns[i]]
 		if o["run"] != tinyRuns[i] || !isNumber(o["nll"], e["nll"]) || !isNumber(o["nll_sd"], e["nll_sd"]) || !isNumber(o["elbo"], e["elbo"]) || !isNumber(o["elbo_sd"], e["elbo_sd"]) ||
 			o["epochs"] != 1.0 || !(o["seconds"].(float64) > m[0]["seconds"]) {
-			t.Errorf("result %v, want run %s with %v", o, tinyRuns[i], e)
+			t.Errorf("the result is %v, want the run %s with the evaluation %v", o, tinyRuns[i], e)
 		}
 	}
 
-	// A second call does nothing. With -json it prints the rows.
+	// For a finished table, the command only prints the rows.
 	before := files(t, out)
 	stdout, stderr := mustRun(t, tinyTable(out, "-json")...)
 	rows := jsonLines[map[string]any](t, stdout)
 	if len(rows) != 2 || stderr != "" {
-		t.Errorf("a finished table prints %s %s", stdout, stderr)
+		t.Errorf("a finished table with -json prints %s and on stderr %s, want two objects and nothing", stdout, stderr)
 	}
 	for _, o := range rows {
 		check("JSON", o)
@@ -155,7 +155,7 @@ func TestTheTableMatchesIndependentNumbers(t *testing.T) {
 	// Check the text after the last run. Numbers such as −0.035 are rounded away from zero.
 	tables := strings.Split(strings.TrimSpace(printed), "\n\n")
 	if len(tables) != 4 || !strings.HasPrefix(tables[3], "NLL and ELBO in nats; obtained: 4 of 4 runs, 2 evaluations of each on 5 images of few, with 20 samples per image\n") {
-		t.Fatalf("%d tables, the last is\n%s", len(tables), tables[len(tables)-1])
+		t.Fatalf("the command prints %d tables, want 4; the last is\n%s", len(tables), tables[len(tables)-1])
 	}
 	lines := strings.Split(tables[3], "\n")[3:]
 	for i, name := range []string{"vae", "hvae-k1-none"} {
@@ -191,10 +191,10 @@ func TestTheTableMatchesIndependentNumbers(t *testing.T) {
 		}
 		s, w := p.Series[1], want["hvae-k1-none"][1-i]
 		if s.Label != "no tempering" || len(s.Markers) != 1 || !p.Y.Near(s.Markers[0].Y, w.toVAE) {
-			t.Errorf("%s, %s: %v, want %v", p.Title, s.Label, s.Markers, w.toVAE)
+			t.Errorf("%s, %s: the markers are %v, want one at %v", p.Title, s.Label, s.Markers, w.toVAE)
 		}
 		if high := w.toVAE + w.toVAEError; len(s.Bars) != 1 || !p.Y.Near(s.Bars[0].High, high) && !p.Y.Near(s.Bars[0].Low, high) {
-			t.Errorf("%s, %s: bars %v, want %v ± %v", p.Title, s.Label, s.Bars, w.toVAE, w.toVAEError)
+			t.Errorf("%s, %s: the error bars are %v, want one at %v ± %v", p.Title, s.Label, s.Bars, w.toVAE, w.toVAEError)
 		}
 	}
 
@@ -252,12 +252,12 @@ func TestTheTableDoesNotDependOnProcesses(t *testing.T) {
 	errOne, errTwo := one.Wait(), two.Wait()
 	both := first.String() + second.String()
 	if errOne != nil || errTwo != nil {
-		t.Errorf("%v, %v: %s", errOne, errTwo, both)
+		t.Errorf("two processes end with the errors %v and %v and print %s", errOne, errTwo, both)
 	}
 	for _, name := range tinyRuns[:2] {
 		for _, activity := range []string{"training ", "evaluating "} {
 			if n := strings.Count(both, activity+name+","); n != 1 {
-				t.Errorf("%s%s was done %d times:\n%s", activity, name, n, both)
+				t.Errorf("the processes print %s%s %d times, want once:\n%s", activity, name, n, both)
 			}
 		}
 	}
@@ -287,7 +287,7 @@ func TestATableUsesExistingRuns(t *testing.T) {
 	before := files(t, trained)
 	stdout, stderr := mustRun(t, oneVAE(out, "-epochs", "2")...)
 	if stderr != "" || !strings.Contains(stdout, "obtained: 1 of 1 runs, one evaluation of each on 5 images of few, with 20 samples per image\n") {
-		t.Errorf("without weights, the table prints %s\n%s", stdout, stderr)
+		t.Errorf("without weights, the table prints %s and on stderr %s", stdout, stderr)
 	}
 	for _, c := range []struct {
 		args []string
@@ -303,7 +303,7 @@ func TestATableUsesExistingRuns(t *testing.T) {
 		mustFail(t, 1, oneVAE(out, c.args...), c.want, "1 of 1 runs failed: vae-1")
 	}
 	if diff := cmp.Diff(before, files(t, trained)); diff != "" {
-		t.Errorf("the run was changed: %s", diff)
+		t.Errorf("a refused table changed the run:\n%s", diff)
 	}
 	// A run with other settings is refused.
 	for flag, value := range map[string]string{"batch": "50", "lr": "1e-4", "seed": "2"} {
@@ -312,7 +312,7 @@ func TestATableUsesExistingRuns(t *testing.T) {
 		kept := files(t, other)
 		mustFail(t, 1, oneVAE(filepath.Dir(other)), "vae-1 does not match vae-1 of this table: it was started with "+flag+" = ")
 		if diff := cmp.Diff(kept, files(t, other)); diff != "" {
-			t.Errorf("a run with -%s %s was changed", flag, value)
+			t.Errorf("the table changed a run with -%s %s", flag, value)
 		}
 	}
 }
@@ -327,7 +327,7 @@ func TestATableRefusesARunWhoseLearningRateWasChanged(t *testing.T) {
 }
 
 func TestATableEvaluatesTheBestEpoch(t *testing.T) {
-	// Train two epochs and change the state such that the first epoch is the best.
+	// Train two epochs and change the state so that the first epoch is the best.
 	out := t.TempDir()
 	run := filepath.Join(out, "vae-1")
 	mustRun(t, trainVAE(run)...)
@@ -346,7 +346,7 @@ func TestATableEvaluatesTheBestEpoch(t *testing.T) {
 	mustRun(t, oneVAE(out, "-epochs", "2")...)
 	stdout, _ := mustRun(t, tinyEval(filepath.Join(first, modelFile), "1", "-runs", "1")...)
 	if e, want := readEvaluation(t, out), object(t, stdout)["nll"]; e.Epoch != 1 || !isNumber(want, e.NLLs[0]) {
-		t.Errorf("NLL %v of epoch %d, want %v of the first epoch", e.NLLs, e.Epoch, want)
+		t.Errorf("the table contains the NLL %v of epoch %d, want %v of the first epoch", e.NLLs, e.Epoch, want)
 	}
 }
 
@@ -363,7 +363,7 @@ func TestATableFailsIfResultsAreNotFinite(t *testing.T) {
 	})
 	mustFail(t, 1, oneVAE(out), "model.safetensors is not finite (ELBO ", "the model is damaged or has diverged\n")
 	if exists(run, evaluationFile) {
-		t.Error("an evaluation was written")
+		t.Error("the table wrote an evaluation that is not finite")
 	}
 }
 
@@ -376,22 +376,22 @@ func TestExtendTrainsFurtherAndEvaluatesAgain(t *testing.T) {
 		mustFail(t, 1, oneVAE(out, append(further, "-epochs", "2")...), "was evaluated after 1 epochs, but -epochs 2 ", "discard the evaluation\n")
 	}
 	if stdout, _ := mustRun(t, oneVAE(out, "-epochs", "2", "-list")...); !strings.Contains(stdout, "discard the evaluation\n1 runs: 0 done, 0 running, 0 stopped, 0 missing, 1 refused\n") {
-		t.Errorf("the list is %s", stdout)
+		t.Errorf("-list prints %s", stdout)
 	}
 	if diff := cmp.Diff(before, files(t, out)); diff != "" {
 		t.Errorf("a refused table changed files: %s", diff)
 	}
 	if _, stderr := mustRun(t, oneVAE(out)...); stderr != "" {
-		t.Errorf("the original command prints %s", stderr)
+		t.Errorf("the original command prints %s on stderr, want nothing", stderr)
 	}
 	mustRun(t, oneVAE(out, "-epochs", "2", "-extend")...)
 	stdout, _ := mustRun(t, tinyEval(filepath.Join(run, modelFile), "1", "-runs", "1")...)
 	e := readEvaluation(t, out)
 	if want := object(t, stdout)["nll"]; e.Epoch != 2 || len(e.NLLs) != 1 || !isNumber(want, e.NLLs[0]) {
-		t.Errorf("evaluation %+v, want NLL %v of the second epoch", e, want)
+		t.Errorf("the evaluation is %+v, want the NLL %v of the second epoch", e, want)
 	}
 
-	// Write metrics of four epochs of which the first is the best. They determine whether training ends.
+	// Write metrics of four epochs. The first epoch is the best. The metrics determine whether training ends.
 	var lines string
 	for epoch, elbo := range []float64{-1, -3, -2, -4} {
 		lines += fmt.Sprintf(`{"epoch":%d,"train_elbo":-1,"val_elbo":%v,"seconds":1}`+"\n", epoch+1, elbo)
@@ -410,7 +410,7 @@ func TestListAndTask(t *testing.T) {
 	out := t.TempDir()
 	stdout, stderr := mustRun(t, "table", "-data", "synthetic", "-out", out, "-list", "-json", "-rows", "vae")
 	if all := jsonLines[map[string]any](t, stdout); len(all) != 3 || all[2]["run"] != "vae-98765" || stderr != "" {
-		t.Errorf("the VAE's published seeds: %s", stdout)
+		t.Errorf("-list prints %s, want the three published runs of the VAE", stdout)
 	}
 	list := func(want ...string) {
 		t.Helper()
@@ -418,7 +418,7 @@ func TestListAndTask(t *testing.T) {
 		stdout, _ := mustRun(t, tinyTable(out, "-list", "-json")...)
 		for i, o := range jsonLines[map[string]any](t, stdout) {
 			if o["run"] != tinyRuns[i] || o["task"] != float64(i) {
-				t.Errorf("entry %d is task %v, %v", i, o["task"], o["run"])
+				t.Errorf("entry %d of the list is task %v, run %v", i, o["task"], o["run"])
 			}
 			states = append(states, o["state"].(string))
 		}
@@ -428,19 +428,19 @@ func TestListAndTask(t *testing.T) {
 	}
 	list("missing", "missing", "missing", "missing")
 	if entries, err := os.ReadDir(out); err != nil || len(entries) != 0 {
-		t.Errorf("-list wrote %v", entries)
+		t.Errorf("-list wrote the files %v", entries)
 	}
 
 	stdout, _ = mustRun(t, tinyTable(out, "-task", "1", "-json")...)
 	if all := jsonLines[map[string]any](t, stdout); len(all) != 1 || all[0]["run"] != tinyRuns[1] || !(all[0]["nll"].(float64) > 0) {
-		t.Errorf("a task prints %s", stdout)
+		t.Errorf("-task 1 prints %s", stdout)
 	}
 	if entries, err := os.ReadDir(out); err != nil || len(entries) != 1 || entries[0].Name() != tinyRuns[1] {
-		t.Errorf("a task wrote %v", entries)
+		t.Errorf("-task 1 wrote %v, want one folder", entries)
 	}
 	stdout, _ = mustRun(t, tinyTable(out, "-task", "1")...)
 	if !regexp.MustCompile(`^hvae-k1-none-85547  epochs 1  ELBO -\d+\.\d\d ± \d+\.\d\d  NLL \d+\.\d\d ± \d+\.\d\d\n$`).MatchString(stdout) {
-		t.Errorf("a finished task prints %q", stdout)
+		t.Errorf("-task 1 of a finished run prints %q", stdout)
 	}
 	for _, task := range []string{"4", "-1", "x"} {
 		mustFail(t, 2, tinyTable(out, "-task", task), "for flag -task: ")
@@ -448,7 +448,7 @@ func TestListAndTask(t *testing.T) {
 
 	// Stop one run, lock one, and damage one.
 	if stderr, finished := interrupted(t, 2, tinyTable(out, "-task", "2")...); finished || !strings.Contains(stderr, "start the same command again") {
-		t.Errorf("the interrupted task prints %s", stderr)
+		t.Errorf("the interrupted -task 2 prints %s", stderr)
 	}
 	for _, i := range []int{0, 3} {
 		if err := os.Mkdir(filepath.Join(out, tinyRuns[i]), 0o755); err != nil {
@@ -464,7 +464,7 @@ func TestListAndTask(t *testing.T) {
 	list("running", "done", "stopped", "refused")
 	stdout, _ = mustRun(t, tinyTable(out, "-list")...)
 	if !strings.HasSuffix(stdout, "\n4 runs: 1 done, 1 running, 1 stopped, 0 missing, 1 refused\n") {
-		t.Errorf("the list is %s", stdout)
+		t.Errorf("-list prints %s", stdout)
 	}
 	mustFail(t, 1, tinyTable(out, "-task", "0"), "in use by another process")
 }
@@ -479,7 +479,7 @@ func TestAStoppedEvaluationStartsAgain(t *testing.T) {
 	stdout, _ := mustRun(t, tinyEval(filepath.Join(out, "vae-1", modelFile), "1", "-runs", "3")...)
 	mean, sd := spread(want.NLLs...)
 	if e := object(t, stdout); !isNumber(e["nll"], mean) || !isNumber(e["nll_sd"], sd) {
-		t.Errorf("NLL %v ± %v, the command eval prints %v ± %v", mean, sd, e["nll"], e["nll_sd"])
+		t.Errorf("the table contains the NLL %v ± %v, but the command eval prints %v ± %v", mean, sd, e["nll"], e["nll_sd"])
 	}
 	mustFail(t, 1, oneVAE(out, "-runs", "2"), " contains 3 evaluations on 5 images")
 	fewer := want
@@ -514,7 +514,7 @@ func TestAStoppedEvaluationStartsAgain(t *testing.T) {
 	}
 }
 
-// An evaluation belongs to other weights if its epoch or its validation ELBO differs.
+// An evaluation belongs to other weights if its epoch or its validation ELBO differs from the run's.
 func TestAnEvaluationOfOtherWeightsIsReplaced(t *testing.T) {
 	out := t.TempDir()
 	mustRun(t, oneVAE(out)...)
@@ -552,7 +552,7 @@ func TestRowsOfASeedShareTheirStreams(t *testing.T) {
 	}
 	vae := keys("vae", "3")
 	if len(vae) < 100 {
-		t.Fatalf("%d streams", len(vae))
+		t.Fatalf("the run uses %d streams, want at least 100", len(vae))
 	}
 	if diff := cmp.Diff(vae, keys("hvae-k2-free-varied", "3")); diff != "" {
 		t.Errorf("the VAE and an HVAE use different streams:\n%s", diff)

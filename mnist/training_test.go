@@ -155,7 +155,7 @@ func TestTrainMatchesTheOracle(t *testing.T) {
 }
 
 // The test trains each kind of model for one epoch. The first case uses only defaults. In the last case,
-// the validation batches differ in size.
+// the last batch of validation images is smaller than the others.
 func TestEachModelMatchesTheOracle(t *testing.T) {
 	few := func(n int) ([]string, data.Set) {
 		folder := ownImages(t, n, 1)

@@ -1,12 +1,8 @@
 package eval
 
 import (
-	"context"
 	"math"
-	"math/rand/v2"
 
-	"hvae/linalg"
-	"hvae/linalg/random"
 	"hvae/mnist/model"
 )
 
@@ -27,22 +23,7 @@ type Bounds struct {
 	Acceptance *float64 `json:"acceptance"` // null for one step, which has no transitions
 }
 
-// bound sets r.lower and, if the images are simulated, r.upper to bounds on log p(x) for the images
-// x [784×n] of a run. z [ℓ×n] holds the latent variables of simulated images.
-func (r *results) bound(ctx context.Context, a *model.Annealing, c model.Checkpoint, d *Dataset, run int, x, z linalg.Matrix[float32], done func(chains int)) (err error) {
-	noise := func(purpose string) func(image, chain int) *rand.Rand {
-		return func(image, chain int) *rand.Rand {
-			return random.Stream(d.seed, purpose, run, d.Indices[image], chain)
-		}
-	}
-	r.lower, r.acceptance, err = a.Bound(ctx, c.Config, c.Params, x, linalg.Matrix[float32]{}, noise("mnist ais forward"), done)
-	if err == nil && d.Simulated {
-		r.upper, _, err = a.Bound(ctx, c.Config, c.Params, x, z, noise("mnist ais reverse"), done)
-	}
-	return err
-}
-
-// newBounds returns the bounds in the results of all runs.
+// newBounds returns the Bounds computed from the results of all runs.
 func newBounds(a *model.Annealing, runs []results) *Bounds {
 	b := &Bounds{Method: "ais", Steps: a.Steps, Chains: a.Chains}
 	b.Lower, b.LowerSE = overImages(runs, func(r results, i int) float64 { return r.lower[i] })

@@ -46,7 +46,7 @@ func Simulated(n int, seed uint64) Dataset {
 		seed: seed, tuning: first(tuningImages)}
 }
 
-// tuningImages is the number of images on which step sizes are tuned.
+// tuningImages is the largest number of images on which step sizes are tuned.
 const tuningImages = 16
 
 // first returns the indices 0 … n−1.
@@ -67,7 +67,8 @@ func (d *Dataset) draw(ctx context.Context, c model.Checkpoint, run int) (x, z l
 	return binarise(d.images, d.Indices, d.stream("mnist eval pixels", run)), z, nil
 }
 
-// drawTuning returns random binary images [784×n] on which step sizes are tuned.
+// drawTuning returns random binary images [784×n], on which the step sizes of annealed importance
+// sampling are tuned.
 func (d *Dataset) drawTuning(ctx context.Context, c model.Checkpoint) (x linalg.Matrix[float32], err error) {
 	if d.Simulated {
 		x, _, err = model.Simulate(ctx, c.Config, c.Params, len(d.tuning), d.stream("mnist ais tuning simulated"))
@@ -80,6 +81,12 @@ func (d *Dataset) drawTuning(ctx context.Context, c model.Checkpoint) (x linalg.
 // the seed of the dataset, the purpose, the run, if any, and i.
 func (d *Dataset) stream(purpose string, run ...int) func(i int) *rand.Rand {
 	return func(i int) *rand.Rand { return random.Stream(d.seed, purpose, append(run[:len(run):len(run)], i)...) }
+}
+
+// chainStream returns a function from j and chain to the random stream of a Markov chain for the image
+// with index Indices[j].
+func (d *Dataset) chainStream(purpose string, run int) func(j, chain int) *rand.Rand {
+	return func(j, chain int) *rand.Rand { return random.Stream(d.seed, purpose, run, d.Indices[j], chain) }
 }
 
 // binarise returns random binarisations [784×n] of the images with the given indices.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"hvae/bench/progress"
+	"hvae/linalg"
 	"hvae/mnist/model"
 )
 
@@ -52,7 +53,7 @@ type Options struct {
 	Annealing     *model.Annealing // for bounds from annealed importance sampling; may be nil
 }
 
-// results are the results of a run, with an element for each image.
+// results holds the results of a run. Each slice has an element for each image.
 type results struct {
 	estimates    []model.Estimate // from importance sampling
 	lower, upper []float64        // bounds on log p(x) from annealed importance sampling; nil if not computed
@@ -98,7 +99,8 @@ func Evaluate(ctx context.Context, c model.Checkpoint, images Dataset, o Options
 	return e, nil
 }
 
-// runAll returns the results of all runs. It returns an error only if ctx ends.
+// runAll evaluates the model o.Runs times and returns the results of each run. It returns an error
+// only if ctx ends.
 func runAll(ctx context.Context, c model.Checkpoint, images Dataset, o Options, t *tracker) (all []results, err error) {
 	if o.Annealing != nil {
 		x, err := images.drawTuning(ctx, c)
@@ -115,11 +117,15 @@ func runAll(ctx context.Context, c model.Checkpoint, images Dataset, o Options, 
 			return nil, err
 		}
 		var r results
-		stream := images.stream("mnist eval noise", run)
-		noise := func(image int) *rand.Rand { return stream(images.Indices[image]) }
-		r.estimates, err = model.Evaluate(ctx, c.Config, c.Params, x, o.Samples, noise, func() { t.add(1, 0) })
+		noise := images.stream("mnist eval noise", run)
+		r.estimates, err = model.Evaluate(ctx, c.Config, c.Params, x, o.Samples,
+			func(j int) *rand.Rand { return noise(images.Indices[j]) }, func() { t.add(1, 0) })
 		if err == nil && o.Annealing != nil {
-			err = r.bound(ctx, o.Annealing, c, &images, run, x, z, func(chains int) { t.add(0, chains) })
+			done := func(chains int) { t.add(0, chains) }
+			r.lower, r.acceptance, err = o.Annealing.Bound(ctx, c.Config, c.Params, x, linalg.Matrix[float32]{}, images.chainStream("mnist ais forward", run), done)
+			if err == nil && images.Simulated {
+				r.upper, _, err = o.Annealing.Bound(ctx, c.Config, c.Params, x, z, images.chainStream("mnist ais reverse", run), done)
+			}
 		}
 		if err != nil {
 			return nil, err
@@ -129,8 +135,8 @@ func runAll(ctx context.Context, c model.Checkpoint, images Dataset, o Options, 
 	return all, nil
 }
 
-// tailShapes returns the mean tail shape and the fraction of tail shapes above 0.7. It returns nil
-// if a tail shape is NaN.
+// tailShapes returns the mean tail shape of estimates and the fraction of tail shapes above 0.7. If a
+// tail shape is NaN, both results are nil.
 func tailShapes(estimates []model.Estimate) (mean, heavy *float64) {
 	mean, heavy = new(float64), new(float64)
 	for _, e := range estimates {

@@ -22,7 +22,7 @@ func MeanSD(x []float64) (mean float64, sd *float64) {
 	return mean, sd
 }
 
-// MeanSE returns the mean of x and its standard error, which is nil for a single value.
+// MeanSE returns the mean of x and its standard error. For a single value, se is nil.
 func MeanSE(x []float64) (mean float64, se *float64) {
 	mean, se = MeanSD(x)
 	if se != nil {
@@ -31,8 +31,8 @@ func MeanSE(x []float64) (mean float64, se *float64) {
 	return mean, se
 }
 
-// overImages averages a value over runs for each image i. It returns the mean and the standard
-// error over images.
+// overImages averages value(r, i) over all runs r for each image i. It returns the mean of these
+// averages over images and its standard error.
 func overImages(runs []results, value func(r results, i int) float64) (mean float64, se *float64) {
 	x := make([]float64, len(runs[0].estimates))
 	for i := range x {
@@ -43,7 +43,8 @@ func overImages(runs []results, value func(r results, i int) float64) (mean floa
 	return MeanSE(x)
 }
 
-// PlusMinus formats a number and its error, such as "83.32 ± 0.05". It omits an error that is nil.
+// PlusMinus formats a number and its error, such as "83.32 ± 0.05". If err is nil,
+// PlusMinus formats only the number.
 func PlusMinus(digits int, v float64, err *float64) string {
 	v = HalfAway(v)
 	if err == nil {

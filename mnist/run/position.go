@@ -29,19 +29,12 @@ type position struct {
 	Seconds       float64   // duration of the epoch so far
 	Validated     int       // number of validation images evaluated in the epoch
 	ValidationSum float64   // validation ELBO, summed over these images
-	Metrics       []Metrics // of earlier epochs
-	Rates         []newRate // changes of the learning rate
-}
-
-// A newRate is a learning rate and the first batch that uses it. Epochs are counted from 1, batches
-// from 0.
-type newRate struct {
-	Epoch, Batch int
-	Rate         float64
+	Metrics       []Metrics // metrics of earlier epochs
+	RateChanged   bool      // whether a resume has changed the learning rate
 }
 
 // parsePosition decodes a position. It returns an error if the position is impossible for a run with
-// the given numbers of batches in an epoch and of validation images.
+// the given number of batches in an epoch and the given number of validation images.
 func parsePosition(s string, batches, validation int) (p position, err error) {
 	if err := json.Unmarshal([]byte(s), &p); err != nil {
 		return p, fmt.Errorf("its metadata lacks the position of the run: %w", err)

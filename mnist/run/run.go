@@ -1,5 +1,6 @@
 // Package run trains a model and saves its files in a folder. An interrupted or killed run can be
-// resumed. Its results are then bit-identical to the results of an uninterrupted run.
+// resumed. Its results are then bit-identical to the results of an uninterrupted run, if both runs use
+// vector kernels or both use plain Go kernels.
 //
 // Read run.go (a run and its training loop), then settings.go (settings and dataset), position.go
 // (progress) and folder.go (files and lock).
@@ -31,7 +32,7 @@ import (
 // much training. A save takes about 40 ms.
 var SaveEvery = 2 * time.Minute
 
-// diverged is the advice in the errors of a run that has diverged.
+// diverged ends the error messages of a run that has diverged.
 const diverged = "the last saved state is in %s: continue from it with -resume and a smaller -lr"
 
 // A Run is a training run. It replaces its files atomically, the state last. If the program is
@@ -47,7 +48,7 @@ type Run struct {
 	batches              int   // number of training batches in an epoch
 
 	trainer *model.Trainer[float32]
-	best    []model.Param[float32] // weights after the best epoch, nil in the first epoch
+	Best    []model.Param[float32] // weights after the best epoch, nil in the first epoch
 
 	saved          time.Time // when the state was last saved
 	clock          time.Time // when position.Seconds was last updated
@@ -113,7 +114,7 @@ func (r *Run) resume(state *model.State) (err error) {
 		return fmt.Errorf("the run was started on %s: use -data to name the folder of the original dataset", original)
 	}
 	r.set.Name, r.stored["dataset"] = was["dataset"], was["dataset"]
-	if r.best, err = r.trainer.Restore(*state); err != nil {
+	if r.Best, err = r.trainer.Restore(*state); err != nil {
 		return err
 	}
 	if *p, err = parsePosition(state.Progress, r.batches, len(r.validation)); err != nil {
@@ -122,23 +123,15 @@ func (r *Run) resume(state *model.State) (err error) {
 	if steps := (p.Epoch-1)*r.batches + p.Batch; state.Steps != steps {
 		return fmt.Errorf("its metadata contradicts itself: the optimiser has taken %d steps, but the run has taken %d", state.Steps, steps)
 	}
-	if r.best == nil && p.Epoch > 1 {
+	if r.Best == nil && p.Epoch > 1 {
 		return errors.New("it lacks the weights of the best epoch")
 	}
-	if was["lr"] != r.stored["lr"] {
-		if n := len(p.Rates); n > 0 && p.Rates[n-1].Epoch == p.Epoch && p.Rates[n-1].Batch == p.Batch {
-			p.Rates = p.Rates[:n-1] // no batch was trained with this rate
-		}
-		p.Rates = append(p.Rates, newRate{p.Epoch, p.Batch, r.settings.Rate})
-	}
+	p.RateChanged = p.RateChanged || was["lr"] != r.stored["lr"]
 	return nil
 }
 
-// Best returns the weights after the best epoch.
-func (r *Run) Best() []model.Param[float32] { return r.best }
-
 // RateChanged reports whether a resume has changed the learning rate.
-func (r *Run) RateChanged() bool { return len(r.position.Rates) > 0 }
+func (r *Run) RateChanged() bool { return r.position.RateChanged }
 
 // A batch implements model.Batch with images for the current epoch. In each epoch, training images
 // are binarised again and get new noise. Validation images keep their pixels and get new noise, as in
@@ -240,14 +233,14 @@ func (r *Run) finishEpoch() error {
 	if math.IsNaN(m.ValELBO) || math.IsInf(m.ValELBO, 0) {
 		return fmt.Errorf("epoch %d: the validation ELBO is %v; "+diverged, p.Epoch, m.ValELBO, r.settings.Out)
 	}
-	if r.RateChanged() {
+	if p.RateChanged {
 		m.Rate = r.settings.Rate
 	}
 	p.Metrics = append(p.Metrics, m)
 	note := ""
 	if p.best() == m {
 		note = "  best so far"
-		r.best = model.CloneParams(r.trainer.Params)
+		r.Best = model.CloneParams(r.trainer.Params)
 		if err := r.writeBest(); err != nil {
 			return err
 		}
@@ -307,21 +300,21 @@ func (r *Run) saveState() error {
 	if err != nil {
 		return fmt.Errorf("cannot encode the position of the run: %w", err)
 	}
-	return r.folder.Write(StateFile, r.trainer.State(r.stored, string(p), r.best).Encode())
+	return r.folder.Write(StateFile, r.trainer.State(r.stored, string(p), r.Best).Encode())
 }
 
 // writeBest writes the model after the best epoch and a picture of digits that the model
 // generates. Before the end of the first epoch, writeBest does nothing.
 func (r *Run) writeBest() error {
-	if r.best == nil {
+	if r.Best == nil {
 		return nil
 	}
 	s, best := r.settings, r.position.best()
-	c := model.Checkpoint{Config: s.Config, Params: r.best, Seed: s.Seed, Epoch: best.Epoch, ELBO: best.ValELBO, Data: r.set.Name, DataSHA256: r.stored["dataset_sha256"]}
+	c := model.Checkpoint{Config: s.Config, Params: r.Best, Seed: s.Seed, Epoch: best.Epoch, ELBO: best.ValELBO, Data: r.set.Name, DataSHA256: r.stored["dataset_sha256"]}
 	if err := r.folder.Write(ModelFile, c.File().Encode()); err != nil {
 		return err
 	}
-	return r.folder.Write(SamplesFile, sheet.Draw(model.Generate(s.Config, r.best, 64, s.Seed), nil, 8))
+	return r.folder.Write(SamplesFile, sheet.Draw(model.Generate(s.Config, r.Best, 64, s.Seed), nil, 8))
 }
 
 // writeMetrics writes the metrics and their plot. Before the end of the first epoch, writeMetrics does

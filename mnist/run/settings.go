@@ -93,7 +93,8 @@ func NewSettings() *Settings {
 // mayChange contains the flags that a resume may change. All other flags define the run.
 var mayChange = map[string]bool{"epochs": true, "patience": true, "lr": true, "data": true, "dataset": true, "recompute": true}
 
-// values returns the values of all flags except -out and -resume, by name. A state contains them.
+// values returns the values of all flags except -out and -resume, by flag name. The state of a run
+// contains these values.
 func (s *Settings) values() map[string]string {
 	all := s.Flags.Values()
 	delete(all, "out")

@@ -32,7 +32,7 @@ func TestFigureShowsTheMeansOfAllRows(t *testing.T) {
 		t.Helper()
 		panels := plottest.Read(t, figure(makeRows(tasks, runs)), false, false)
 		if len(panels) != 4 {
-			t.Fatalf("%d panels, want 4", len(panels))
+			t.Fatalf("the figure has %d panels, want 4", len(panels))
 		}
 		for i, p := range panels {
 			eps, of := []string{"shared", "varied"}[i/2], []map[string]float64{obtained, published}[i%2]
@@ -48,7 +48,7 @@ func TestFigureShowsTheMeansOfAllRows(t *testing.T) {
 				rows["no tempering"] = []string{"hvae-k1-none", "hvae-k5-none-shared"}
 			}
 			if len(p.Series) != len(rows) {
-				t.Fatalf("%s: %d series, want %d", p.Title, len(p.Series), len(rows))
+				t.Fatalf("%s: the panel has %d series, want %d", p.Title, len(p.Series), len(rows))
 			}
 			for _, s := range p.Series {
 				rows, points := slices.DeleteFunc(rows[s.Label], func(row string) bool { return of[row] == 0 }), s.Markers
@@ -56,12 +56,12 @@ func TestFigureShowsTheMeansOfAllRows(t *testing.T) {
 					points = s.Line[0][:1]
 				}
 				if len(points) != len(rows) {
-					t.Errorf("%s: %q has %d points, want %v", p.Title, s.Label, len(points), rows)
+					t.Errorf("%s: %q has %d points, want the rows %v", p.Title, s.Label, len(points), rows)
 					continue
 				}
 				for m, row := range rows {
 					if y := of[row] - of["vae"]; !p.Y.Near(points[m].Y, y) {
-						t.Errorf("%s, %s: %v, want %v at pixel %v", p.Title, row, points[m], y, p.Y.Pixel(y))
+						t.Errorf("%s, %s: the point is %v, want the value %v at pixel %v", p.Title, row, points[m], y, p.Y.Pixel(y))
 					}
 				}
 			}
@@ -98,12 +98,12 @@ func TestBudgetShowsMeansAndDeviations(t *testing.T) {
 			}
 			n := len(mean[s.Label])
 			if len(s.Line) != 1 || len(s.Line[0]) != n || len(s.Band) != 2*n {
-				t.Fatalf("%s of %s: line %v, band %v", s.Label, p.Title, s.Line, s.Band)
+				t.Fatalf("%s of %s: the line is %v and the band is %v, want %d points", s.Label, p.Title, s.Line, s.Band, n)
 			}
 			for j, m := range mean[s.Label] {
 				x, up, down, e := s.Line[0][j], s.Band[j], s.Band[2*n-1-j], sd[s.Label][j]
 				if !p.X.Near(x.X, scale*(first[s.Label]+float64(j))) || !p.Y.Near(x.Y, m) || !p.Y.Near(up.Y, m+e) || !p.Y.Near(down.Y, m-e) || up.X != x.X || down.X != x.X {
-					t.Errorf("%s of %s, point %d: %v, band from %v to %v; want ELBO %v ± %v", s.Label, p.Title, j, x, down, up, m, e)
+					t.Errorf("%s of %s: point %d is %v with a band from %v to %v; want the ELBO %v ± %v", s.Label, p.Title, j, x, down, up, m, e)
 				}
 			}
 		}

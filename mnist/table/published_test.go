@@ -74,7 +74,7 @@ func TestStatisticsOfThePublishedRuns(t *testing.T) {
 		}
 	}
 	if len(all) != 57 || len(hvaes) != 54 {
-		t.Fatalf("%d runs, %d of them HVAEs", len(all), len(hvaes))
+		t.Fatalf("published returns %d runs with %d HVAEs, want 57 with 54", len(all), len(hvaes))
 	}
 	// is returns 1 for runs whose row contains the given word, and 0 for the others.
 	is := func(word string) []float64 {

@@ -198,7 +198,7 @@ func TestCheckedInWeightsMatchTheirRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 		if k, s, err := c.table.named(c.run); err != nil || m.Config != k.config || m.Seed != k.seed || m.Epoch != s.best.Epoch || m.ELBO != s.best.ValELBO {
-			t.Errorf("%s contains %+v, seed %d, epoch %d, validation ELBO %v; the run %s is %+v, %+v, %v", name, m.Config, m.Seed, m.Epoch, m.ELBO, c.run, k, s.best, err)
+			t.Errorf("%s contains %+v, seed %d, epoch %d, validation ELBO %v, but the run %s is %+v with the best epoch %+v (error: %v)", name, m.Config, m.Seed, m.Epoch, m.ELBO, c.run, k, s.best, err)
 		}
 	}
 }

@@ -159,7 +159,7 @@ func (t *Table) do(ctx context.Context, number int, log io.Writer) (did bool, er
 		return true, err
 	}
 	note("evaluating")
-	return true, t.evaluate(ctx, k, r.Best(), folder)
+	return true, t.evaluate(ctx, k, r.Best, folder)
 }
 
 // evaluate evaluates the best weights of a trained run and saves the results.
