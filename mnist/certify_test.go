@@ -16,8 +16,8 @@ import (
 	"hvae/mnist/model"
 )
 
-// logEvidence returns log p(x) of a model with one latent variable z, the logarithm of
-// ∫ p(x, z) dz. It sums over n + 1 points from −8 to 8.
+// logEvidence returns log p(x) = log ∫ p(x, z) dz for a model with one latent variable z. It computes
+// the integral as a sum over n + 1 points from −8 to 8.
 func logEvidence(c model.Checkpoint, x linalg.Matrix[float32]) float64 {
 	const n, edge = 800, 8.0
 	z := linalg.New[float32](1, n+1)
@@ -42,7 +42,7 @@ func logEvidence(c model.Checkpoint, x linalg.Matrix[float32]) float64 {
 	return largest + math.Log(sum)
 }
 
-// simulatedImage draws image i of a run, as -simulated does: first z, then each pixel.
+// simulatedImage draws image i of a run in the same way as -simulated: first z, then each pixel.
 func simulatedImage(c model.Checkpoint, seed uint64, run, i int) linalg.Matrix[float32] {
 	var tape ad.Tape[float32]
 	network, _ := model.NewNetwork(&tape, c.Config, c.Params, false)
@@ -60,8 +60,8 @@ func simulatedImage(c model.Checkpoint, seed uint64, run, i int) linalg.Matrix[f
 	return x
 }
 
-// The test checks all numbers that eval -method ais prints: the bounds against log p(x), computed by
-// quadrature for the same images, the others against each other and against -method is.
+// The test compares the bounds that eval -method ais prints with log p(x), computed by quadrature for
+// the same images. It compares the other numbers with each other and with the output of -method is.
 func TestBoundsAgreeWithTheEvidence(t *testing.T) {
 	set := digits(t)
 	_, validation := parts(set.Train.Len(), 4)
@@ -107,7 +107,7 @@ func TestBoundsAgreeWithTheEvidence(t *testing.T) {
 		lower := got["lower"].(float64)
 		const tight = 0.1 // nats; larger than the gap and the random error of the bounds
 		if !(math.Abs(lower-exact) <= tight) {
-			t.Errorf("%s: the lower bound is %.3f, log p(x) is %.3f", flags, lower, exact)
+			t.Errorf("%s: the lower bound is %.3f, but log p(x) is %.3f", flags, lower, exact)
 		}
 		if missed := got["missed"].(float64); !(math.Abs(missed-(lower+got["nll"].(float64))) <= 1e-9) {
 			t.Errorf("%s: missed is %v with lower = %v and nll = %v", flags, missed, lower, got["nll"])
@@ -115,10 +115,10 @@ func TestBoundsAgreeWithTheEvidence(t *testing.T) {
 		if simulated {
 			upper := got["upper"].(float64)
 			if !(math.Abs(upper-exact) <= tight) || !(math.Abs(got["gap"].(float64)-(upper-lower)) <= 1e-9) {
-				t.Errorf("%s: the upper bound is %.3f, log p(x) is %.3f, the gap %v", flags, upper, exact, got["gap"])
+				t.Errorf("%s: the upper bound is %.3f and the gap is %v, but log p(x) is %.3f", flags, upper, got["gap"], exact)
 			}
 		} else if got["upper"] != nil || got["gap"] != nil || got["upper_se"] != nil || got["gap_se"] != nil {
-			t.Errorf("%s: upper bounds for images that were not simulated: %v", flags, got)
+			t.Errorf("%s: the object contains upper bounds, although the images are not simulated: %v", flags, got)
 		}
 		if a := got["acceptance"].(float64); !(a > 0.4 && a < 0.9) {
 			t.Errorf("%s: acceptance %v, want 0.4 to 0.9", flags, a)
@@ -143,7 +143,7 @@ func TestBoundsAgreeWithTheEvidence(t *testing.T) {
 		if simulated {
 			want += fmt.Sprintf("log p(x) ≤ %s, a gap of %s\n", number("upper"), number("gap"))
 		}
-		want += fmt.Sprintf("importance sampling says %s less than the lower bound\n", number("missed"))
+		want += fmt.Sprintf("importance sampling gives %s less than the lower bound\n", number("missed"))
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3)) // the results do not depend on GOMAXPROCS
 		if text := eval(flags); !strings.HasSuffix(text, want) || !regexp.MustCompile(`^.*\nELBO .*\nNLL .*\n`).MatchString(text) {
 			t.Errorf("%s prints\n%swant at the end\n%s", flags, text, want)
@@ -151,7 +151,7 @@ func TestBoundsAgreeWithTheEvidence(t *testing.T) {
 	}
 }
 
-// The value of the first image does not depend on the number of images. The standard error of the mean
+// The bounds for the first image do not depend on the number of images. The standard error of the mean
 // of two values is half their difference.
 func TestStandardErrorsAreOverImages(t *testing.T) {
 	name, _ := trained(t, model.Config{Kind: "vae", Tempering: "none", Latent: 2}, 4)
@@ -161,13 +161,13 @@ func TestStandardErrorsAreOverImages(t *testing.T) {
 	}
 	one, two := at("1"), at("2")
 	if one["acceptance"] != nil || one["lower_se"] != nil || one["gap_se"] != nil {
-		t.Errorf("acceptance or standard errors of one step and one image are not null: %v", one)
+		t.Errorf("with one step and one image, the acceptance or a standard error is not null: %v", one)
 	}
 	for _, key := range []string{"lower", "upper", "gap", "missed"} {
 		first, mean := one[key].(float64), two[key].(float64)
 		second := 2*mean - first
 		if se := two[key+"_se"].(float64); !(math.Abs(se-math.Abs(first-second)/2) <= 1e-9*math.Abs(mean)) || se == 0 {
-			t.Errorf("%s is %v and %v for two images, and its standard error is %v", key, first, second, se)
+			t.Errorf("%s is %v for one image and %v for the other, but its standard error is %v", key, first, second, se)
 		}
 	}
 }

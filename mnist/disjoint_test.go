@@ -7,10 +7,11 @@ import (
 	"testing"
 )
 
-// These tests change images of a dataset. The results of a command must change if and only if the
-// command uses these images.
+// These tests invert some images of a dataset. The results of a command must change if and only if the
+// command should use these images.
 
-// changed returns a copy of a dataset in which the given images of one file are inverted.
+// changed returns the folder of a copy of a dataset. In the copy, the given images of one file are
+// inverted.
 func changed(t *testing.T, folder, file string, images []int) string {
 	t.Helper()
 	other := copyFiles(t, folder, trainFile, testFile)
@@ -102,7 +103,7 @@ func TestEvaluationAndPicturesUseOnlyTheirSplit(t *testing.T) {
 		}
 		want := run(folder)
 		if run(changed(t, folder, c.file, c.unused)) != want || run(changed(t, folder, c.other, upTo(c.images))) != want {
-			t.Errorf("%s uses other images", c.args)
+			t.Errorf("%s uses images that it should not use", c.args)
 		}
 		for _, i := range c.used {
 			if run(changed(t, folder, c.file, []int{i})) == want {

@@ -28,11 +28,11 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	f.String(&split, "split", "test", "`images` to evaluate: test or validation")
 	f.Count(&limit, "limit", 0, 0, "`number` of images to evaluate, from the first; 0 for all 10,000")
 	f.Count(&options.Samples, "samples", 1000, 1, "`number` of importance samples for each image")
-	f.Count(&options.Runs, "runs", 3, 1, "`number` of runs, over which the standard deviation is computed")
-	f.String(&method, "method", "is", "`method`: is (importance sampling) or ais (also annealed importance sampling, which bounds\nlog p(x) more tightly and takes longer)")
+	f.Count(&options.Runs, "runs", 3, 1, "`number` of runs; each binarises the images again, and ± is the standard deviation over runs")
+	f.String(&method, "method", "is", "`method`: is (importance sampling) or ais (also annealed importance sampling, which gives\ntighter bounds on log p(x) and takes longer)")
 	f.Count(&annealing.Steps, "steps", 1000, 1, "`number` of steps from the variational prior to the posterior, for -method ais")
 	f.Count(&annealing.Chains, "chains", 16, 1, "`number` of chains for each image, for -method ais")
-	f.Bool(&simulated, "simulated", "evaluate images drawn from the model, for which -method ais also gives an upper bound of log p(x)")
+	f.Bool(&simulated, "simulated", "evaluate images drawn from the model, for which -method ais also gives an upper bound on log p(x)")
 	f.Seed(&seed, "seed of binarisation and noise")
 	f.Bool(&asJSON, "json", "print a JSON object")
 	if err := f.Parse(args); err != nil {
@@ -62,7 +62,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		if limit == 0 {
 			limit = 10_000
 		}
-		images = eval.Simulated(ctx, c, limit, seed)
+		images = eval.Simulated(limit, seed)
 	} else {
 		set, err := source.Load(ctx, stderr)
 		if err != nil {
@@ -79,6 +79,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 			images.Indices = images.Indices[:limit]
 		}
 	}
+	options.Model = checkpoint
 	if method == "ais" {
 		options.Annealing = &annealing
 	}
@@ -86,29 +87,14 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if err != nil {
 		return err
 	}
-	line, err := json.Marshal(e)
-	if err != nil { // JSON cannot represent NaN and infinities
-		return eval.NotFinite(checkpoint, e.ELBO, e.NLL)
-	}
 	if asJSON {
-		_, err := fmt.Fprintf(stdout, "%s\n", line)
-		return err
+		return json.NewEncoder(stdout).Encode(e)
 	}
 	runs := "one run"
 	if e.Runs > 1 {
 		runs = fmt.Sprintf("%d runs", e.Runs)
 	}
-	text := fmt.Sprintf("%v, epoch %d,%s on %d %s, %d samples each, %s, %.0f s\nELBO %s\nNLL  %s\n", c.Config, c.Epoch, elsewhere,
-		e.Images, images.Description, e.Samples, runs, e.Seconds, eval.PlusMinus(2, e.ELBO, e.ELBOSD), eval.PlusMinus(2, e.NLL, e.NLLSD))
-	if e.TailShape != nil {
-		text += fmt.Sprintf("tail shape of the importance weights %.2f, above 0.7 for %.0f %% of the images\n", *e.TailShape, 100**e.HeavyTails)
-	}
-	if e.Correlation != nil {
-		text += e.Correlation.String()
-	}
-	if e.Bounds != nil {
-		text += e.Bounds.String()
-	}
-	_, err = io.WriteString(stdout, text)
+	_, err = fmt.Fprintf(stdout, "%v, epoch %d,%s on %d %s, %d samples each, %s, %.0f s\n%v", c.Config, c.Epoch, elsewhere,
+		e.Images, images.Description, e.Samples, runs, e.Seconds, e)
 	return err
 }

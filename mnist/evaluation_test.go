@@ -37,7 +37,7 @@ func withoutSeconds(text string) string {
 }
 
 // The test compares all numbers that eval prints with the oracle (oracle_test.go). Each run binarises the
-// images anew. The noise of an image comes from one stream.
+// images again.
 func TestEvalMatchesTheOracle(t *testing.T) {
 	vae, wide := model.Config{Kind: "vae", Tempering: "none", Latent: 3}, model.Config{Kind: "vae", Tempering: "none", Latent: 64}
 	hvae := model.Config{Kind: "hvae", K: 3, Tempering: "free", VaryEps: true, Latent: 5}
@@ -108,11 +108,11 @@ func TestEvalMatchesTheOracle(t *testing.T) {
 			}
 			if math.IsNaN(tail) {
 				if got["tail_shape"] != nil || got["heavy_tails"] != nil {
-					t.Errorf("tail_shape is %v and heavy_tails %v for %d samples", got["tail_shape"], got["heavy_tails"], c.samples)
+					t.Errorf("tail_shape is %v and heavy_tails is %v for %d samples, want null", got["tail_shape"], got["heavy_tails"], c.samples)
 				}
 			} else {
 				if v, w := got["tail_shape"].(float64), got["heavy_tails"].(float64); !(math.Abs(v-tail) <= 1e-3) || !(math.Abs(w-heavy) <= 1e-9) {
-					t.Errorf("tail_shape is %v and heavy_tails %v, want %v and %v", v, w, tail, heavy)
+					t.Errorf("tail_shape is %v and heavy_tails is %v, want %v and %v", v, w, tail, heavy)
 				}
 				line = fmt.Sprintf("tail shape of the importance weights %.2f, above 0.7 for %.0f %% of the images\n", tail, 100*heavy)
 			}
@@ -132,7 +132,7 @@ func TestEvalMatchesTheOracle(t *testing.T) {
 					got["correlation_zk"], got["correlation_zk_se"], got["correlation_z0"], got["correlation_z0_se"], got["correlation_independent"])
 			}
 			if got["data"] != "synthetic" || got["trained_on"] != "synthetic" || len(got) != fields {
-				t.Errorf("the object has other fields: %v", got)
+				t.Errorf("the object contains wrong names of data or other fields than expected: %v", got)
 			}
 			if seconds, ok := got["seconds"].(float64); !ok || !(seconds > 0 && seconds <= time.Since(began).Seconds()) {
 				t.Errorf("seconds is %v", got["seconds"])
@@ -173,20 +173,20 @@ func TestAnEvaluationThatIsNotFiniteFails(t *testing.T) {
 	}
 }
 
-// Models that older versions or other tools have written have no SHA-256.
+// Models written by older versions or other tools have no SHA-256.
 func TestAModelWithoutADigestIsEvaluatedWithANote(t *testing.T) {
 	name, c := trained(t, model.Config{Kind: "vae", Tempering: "none", Latent: 2}, 1)
 	args := []string{"eval", "-checkpoint", name, "-data", "synthetic", "-limit", "2", "-samples", "2"}
 	want, note := mustRun(t, args...)
 	if note != "" {
-		t.Errorf("a model with a digest: %s", note)
+		t.Errorf("a model with a SHA-256: stderr is %s, want nothing", note)
 	}
 	f := c.File()
 	delete(f.Metadata, safetensors.DigestKey)
 	write(t, f.Encode(), name)
 	got, note := mustRun(t, args...)
-	if withoutSeconds(got) != withoutSeconds(want) || note != "note: "+name+" has no SHA-256 of its contents, because an older version or another tool wrote it: damage cannot be detected\n" {
-		t.Errorf("a model without a digest: %s%s, want %s", note, got, want)
+	if withoutSeconds(got) != withoutSeconds(want) || note != "note: "+name+" has no SHA-256, because an older version or another tool wrote it; damage to the file cannot be detected\n" {
+		t.Errorf("a model without a SHA-256: the output is %s%s, want a note and %s", note, got, want)
 	}
 }
 
@@ -194,6 +194,6 @@ func TestEvalSimulates10000ImagesByDefault(t *testing.T) {
 	name, _ := trained(t, model.Config{Kind: "vae", Tempering: "none", Latent: 2}, 1)
 	stderr, _ := interrupted(t, 0, strings.Fields("eval -simulated -method ais -runs 1 -checkpoint "+name)...)
 	if !strings.Contains(stderr, " of 10000 images") {
-		t.Errorf("stderr %q, want a number of 10000 images", stderr)
+		t.Errorf("stderr is %q, want a text such as 0 of 10000 images", stderr)
 	}
 }

@@ -41,8 +41,8 @@ const (
 	testFile       = "t10k-images-idx3-ubyte"
 )
 
-// TestMain runs the program instead of the tests if MNIST_TEST_COMMAND is set. Tests use this to run the
-// program as another process.
+// TestMain runs the program instead of the tests if MNIST_TEST_COMMAND is set. This allows tests to run
+// the program as another process.
 func TestMain(m *testing.M) {
 	if os.Getenv("MNIST_TEST_COMMAND") != "" {
 		if d, err := time.ParseDuration(os.Getenv("MNIST_TEST_SAVE_EVERY")); err == nil {
@@ -61,7 +61,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// few is a folder with synthetic digits: 120 for training, 24 for validation and 6 for testing.
+// few is a folder that contains synthetic digits: 120 for training, 24 for validation and 6 for testing.
 var few string
 
 func makeFew() error {
@@ -89,7 +89,7 @@ func writeImages(folder string, train, test []byte) error {
 	return nil
 }
 
-// ownImages writes a dataset to a new folder. All its images differ.
+// ownImages writes a dataset to a new folder and returns the folder. All images of the dataset differ.
 func ownImages(t *testing.T, train, test int) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
@@ -115,7 +115,7 @@ func mnist(ctx context.Context, args ...string) (stdout, stderr string, status i
 	return out.String(), err.String(), status
 }
 
-// mustRun runs the program, which must exit with status 0.
+// mustRun runs the program, which must exit with status 0, and returns its output.
 func mustRun(t *testing.T, args ...string) (stdout, stderr string) {
 	t.Helper()
 	stdout, stderr, status := mnist(t.Context(), args...)
@@ -316,7 +316,7 @@ var hashSeed = maphash.MakeSeed()
 // seconds matches times in JSON, and in JSON inside a JSON string.
 var seconds = regexp.MustCompile(`([Ss]econds\\?"): ?[0-9.e+-]+`)
 
-// digest matches the SHA-256 of a state. It depends on the times in the state.
+// digest matches the SHA-256 of a state, which depends on the times in the state.
 var digest = regexp.MustCompile(`"sha256":"[0-9a-f]{64}"`)
 
 // sameFiles checks that the files of two runs or tables are equal, apart from times.
@@ -359,15 +359,10 @@ type position struct {
 	Validated     int
 	ValidationSum float64
 	Metrics       []run.Metrics
-	Rates         []newRate
+	RateChanged   bool
 }
 
-type newRate struct {
-	Epoch, Batch int
-	Rate         float64
-}
-
-// saved reads the state of a run and its position.
+// saved reads the state of a run, and the position in the state.
 func saved(t *testing.T, folder string) (state model.State, p position) {
 	t.Helper()
 	state, err := model.ReadState(filepath.Join(folder, stateFile))
@@ -380,7 +375,7 @@ func saved(t *testing.T, folder string) (state model.State, p position) {
 	return state, p
 }
 
-// rewrite changes the state of a run.
+// rewrite applies change to the state of a run and to the position in the state, and writes the state.
 func rewrite(t *testing.T, folder string, change func(f *safetensors.File, p *position)) {
 	t.Helper()
 	f := readTensors(t, folder, stateFile)

@@ -8,7 +8,7 @@
 //	go run ./mnist sample -checkpoint DIR/model.safetensors -o samples.png
 //	go run ./mnist reconstruct -checkpoint DIR/model.safetensors -o digits.png
 //
-// Each command has a file with its flags. The commands use the packages mnist/table (Table 1), mnist/run
+// Each command and its flags are in a file with the command's name. The commands use the packages mnist/table (Table 1), mnist/run
 // (training runs), mnist/eval (evaluations), mnist/sheet (contact sheets of digits), mnist/model,
 // mnist/data and mnist/safetensors (the file format).
 package main
@@ -47,14 +47,14 @@ var program = command.Program{
 	},
 }
 
-// readCheckpoint reads the model in the file that -checkpoint names. If the file has no SHA-256, it
-// prints a note on stderr.
+// readCheckpoint reads the model file that -checkpoint names. If the file contains no SHA-256,
+// readCheckpoint prints a note to stderr.
 func readCheckpoint(name string, stderr io.Writer) (model.Checkpoint, error) {
 	if name == "" {
-		return model.Checkpoint{}, command.UsageError("-checkpoint is missing: name the file of a model, such as DIR/%s", run.ModelFile)
+		return model.Checkpoint{}, command.UsageError("-checkpoint is missing: name a model file, such as DIR/%s", run.ModelFile)
 	}
 	if s, err := os.Stat(name); err == nil && s.IsDir() {
-		return model.Checkpoint{}, command.UsageError("-checkpoint %s is a folder: name the file of a model, such as %s", name, filepath.Join(name, run.ModelFile))
+		return model.Checkpoint{}, command.UsageError("-checkpoint %s is a folder: name a model file, such as %s", name, filepath.Join(name, run.ModelFile))
 	}
 	c, err := model.ReadCheckpoint(name)
 	if err == nil {
@@ -63,7 +63,7 @@ func readCheckpoint(name string, stderr io.Writer) (model.Checkpoint, error) {
 	return c, err
 }
 
-// otherData returns a phrase such as " trained on mnist," if the model was trained on another dataset
+// otherData returns a phrase such as ` trained on "mnist",` if the model was trained on another dataset
 // than set. If the dataset is the same or unknown, otherData returns an empty string.
 func otherData(c model.Checkpoint, set data.Set) string {
 	switch {

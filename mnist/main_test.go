@@ -18,7 +18,7 @@ import (
 	"hvae/linalg"
 )
 
-// The program prints one line on stderr and changes no file of an existing run.
+// For invalid input, the program prints one line to stderr and changes no file of an existing run.
 func TestInvalidInputIsReportedOnOneLine(t *testing.T) {
 	dir := t.TempDir()
 	file, model := filepath.Join(dir, "file"), filepath.Join(dir, "run")
@@ -34,7 +34,7 @@ func TestInvalidInputIsReportedOnOneLine(t *testing.T) {
 			}
 		}
 		if err != nil || len(all) == 0 {
-			t.Fatalf("the run has %d files, %v", len(all), err)
+			t.Fatalf("the folder of the run contains %d files, %v", len(all), err)
 		}
 		return all
 	}
@@ -53,7 +53,7 @@ func TestInvalidInputIsReportedOnOneLine(t *testing.T) {
 		{tiny(dir, "-model", "hvae", "-K", "-1"), 2, `"-1" for flag -K`},
 		{tiny(dir, "-model", "hvae"), 2, "-model hvae needs -K"},
 		{tiny(dir, "-model", "hvae", "-K", "0"), 2, "-model hvae needs -K"},
-		{[]string{"train", "-data", "synthetic", "-dataset", "own", "-out", dir}, 2, "-data synthetic is not the dataset own"},
+		{[]string{"train", "-data", "synthetic", "-dataset", "own", "-out", dir}, 2, "-data synthetic does not contain the dataset own"},
 		{tiny(dir, "-seed", "-1"), 2, "a seed is a whole number from 0"},
 		{[]string{"train", "-data", "Synthetic", "-out", dir}, 1, "did you mean synthetic"},
 		{[]string{"train", "-data", filepath.Join(dir, "typo"), "-out", dir}, 1, "there is no folder"},
@@ -77,7 +77,7 @@ func TestInvalidInputIsReportedOnOneLine(t *testing.T) {
 		{[]string{"eval", "-checkpoint", checkpoint, "-dataset", "own"}, 2, "requires -data"},
 		{[]string{"eval", "-checkpoint", checkpoint, "-dataset", "a b"}, 2, "a name has"},
 		{[]string{"eval", "-checkpoint", checkpoint, "-seed", "-1"}, 2, "a seed is a whole number from 0"},
-		{[]string{"eval", "-checkpoint", model, "-data", "synthetic"}, 2, "name the file of a model, such as " + checkpoint},
+		{[]string{"eval", "-checkpoint", model, "-data", "synthetic"}, 2, "name a model file, such as " + checkpoint},
 		{[]string{"sample", "-checkpoint", checkpoint, "-o", "s.jpg"}, 2, "must end in .png"},
 		{[]string{"sample", "-checkpoint", checkpoint, "-o", "-"}, 2, "cannot be written to standard output"},
 		{[]string{"reconstruct", "-checkpoint", checkpoint, "-data", "synthetic", "-o", "s"}, 2, "must end in .png"},
@@ -144,7 +144,7 @@ func TestAnInterruptedRunIsBitIdentical(t *testing.T) {
 		var stderr string
 		if stderr, finished = interrupted(t, after, tiny(parts, "-epochs", "2")...); !finished {
 			_, p := saved(t, parts)
-			want := fmt.Sprintf(" after batch %d of epoch %d; the state is saved in %s, continue with -resume\n", p.Batch, p.Epoch, parts)
+			want := fmt.Sprintf(" after batch %d of epoch %d; the state is saved in %s; continue with -resume\n", p.Batch, p.Epoch, parts)
 			if !strings.HasSuffix(stderr, want) {
 				t.Fatalf("stderr %q, want %q", stderr, want)
 			}
@@ -213,8 +213,8 @@ func TestFilesDoNotDependOnCoresOrVectorKernels(t *testing.T) {
 	for _, c := range [][2]string{{"3", ""}, {"2", narrower}} {
 		sameFiles(t, fmt.Sprintf("GOMAXPROCS=%s HVAE_SIMD=%s", c[0], c[1]), want, train(c[0], c[1], hvaeFlags...))
 	}
-	// Kernels in plain Go use other polynomials and do not fuse multiplications and additions. So their
-	// ELBOs are equal only up to the float32 rounding of sums over pixels.
+	// Kernels in plain Go use other polynomials and do not fuse multiplications and additions. So the
+	// ELBOs of plain and vector kernels are equal only up to the float32 rounding of sums over pixels.
 	vectors, plain := metricsOf(t, train("2", ""))[0], metricsOf(t, train("2", "none"))[0]
 	for _, key := range []string{"train_elbo", "val_elbo"} {
 		if !near(plain[key], vectors[key]) {
@@ -264,8 +264,8 @@ func TestNoGoroutinesLeak(t *testing.T) {
 	}
 }
 
-// The learning rate is so small that the validation ELBOs of epochs differ only by noise. So two epochs
-// without a better ELBO occur soon.
+// The learning rate is so small that the validation ELBO varies only because of its noise. So the
+// ELBO soon fails to improve in two consecutive epochs.
 func TestTrainingEndsAfterThePatience(t *testing.T) {
 	dir := t.TempDir()
 	stdout, _ := mustRun(t, tiny(dir, "-lr", "1e-30", "-patience", "2", "-epochs", "50")...)

@@ -16,8 +16,8 @@ import (
 )
 
 // The oracle is a second implementation of training and evaluation. It uses the exported functions of
-// package model, but no code of the commands. The random streams determine the bits of a run, so it
-// uses streams with the same names.
+// package model, but no code of the commands. It uses the same random streams as the commands, because
+// the streams determine the results.
 
 // digits returns the images of -data synthetic.
 func digits(t *testing.T) data.Set {
@@ -29,8 +29,8 @@ func digits(t *testing.T) data.Set {
 	return set
 }
 
-// parts splits n images into training and validation images and returns their indices. A sixth of the
-// images is for validation.
+// parts splits n images into training and validation images and returns their indices. n/6 images,
+// rounded down, are for validation.
 func parts(n int, seed uint64) (training, validation []int) {
 	order := random.Stream(seed, "mnist split").Perm(n)
 	return order[n/6:], order[:n/6]
@@ -81,7 +81,7 @@ type course struct {
 	epoch                int
 }
 
-// newCourse prepares a run on the first n training images.
+// newCourse returns a run that trains on the first n training images.
 func newCourse(images data.Images, config model.Config, n, batch int, rate float64, seed uint64) *course {
 	c := &course{images: images, batch: batch, seed: seed}
 	c.training, c.validation = parts(images.Len(), seed)
@@ -98,8 +98,8 @@ func newCourse(images data.Images, config model.Config, n, batch int, rate float
 	return c
 }
 
-// next trains an epoch. It returns the mean training ELBO, which is evaluated before each step, and
-// the mean validation ELBO after the epoch.
+// next trains an epoch. It returns the mean training ELBO over images, computed for each batch
+// before its step, and the mean validation ELBO after the epoch.
 func (c *course) next(t *testing.T) (training, validation float64) {
 	t.Helper()
 	c.epoch++

@@ -77,7 +77,7 @@ func shows(p *image.Gray, x0, y0 int, x linalg.Matrix[float32], n int) bool {
 	return true
 }
 
-// whiteBut reports whether a picture is white outside the rectangles.
+// whiteBut reports whether a picture is white outside the given rectangles.
 func whiteBut(p *image.Gray, drawn []image.Rectangle) bool {
 	for y := range p.Bounds().Dy() {
 	pixel:
@@ -189,7 +189,7 @@ func TestReconstructionsFollowTheFlow(t *testing.T) {
 					}
 					for k, other := range want {
 						if k != j && shows(p, at.X, at.Y, other, i) {
-							t.Errorf("%v: picture %d of digit %d is drawn at %v, too", config, k, i, at)
+							t.Errorf("%v: picture %d of digit %d is also drawn at %v", config, k, i, at)
 						}
 					}
 					if j < 2 || config.Kind == "vae" {
@@ -239,8 +239,9 @@ func spell(s string) (text string) {
 	return text
 }
 
-// letterbox reads a text of n letters that is centred on a column of pixels. It returns a character for
-// each dot of 2×2 pixels: # for black, a space for white, ? otherwise.
+// letterbox reads a text of n letters. The text is centred on the pixel column middle, and its first
+// pixel row is top. letterbox returns a character for each dot of 2×2 pixels: # for black, a space for
+// white, and ? otherwise.
 func letterbox(p *image.Gray, middle, top, n int) string {
 	var b strings.Builder
 	for row := range 8 {

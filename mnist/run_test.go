@@ -19,18 +19,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hvae/bench/filelock"
-	"hvae/linalg"
 	"hvae/mnist/run"
 	"hvae/mnist/safetensors"
 )
-
-// kernels returns the kind of kernels in use, plain or vector.
-func kernels() string {
-	if name, _ := linalg.Vectors(); name == "none" {
-		return "plain"
-	}
-	return "vector"
-}
 
 // waitFor waits until a file exists.
 func waitFor(name string) {
@@ -39,7 +30,8 @@ func waitFor(name string) {
 	}
 }
 
-// A second process does not disturb the run. When the first process is killed, the run can be resumed.
+// A second process on the same run fails and does not disturb the first. After the first process is
+// killed, the run can be resumed.
 func TestASecondProcessIsRefused(t *testing.T) {
 	t.Parallel()
 	whole, shared := t.TempDir(), t.TempDir()
@@ -49,7 +41,7 @@ func TestASecondProcessIsRefused(t *testing.T) {
 	for _, more := range [][]string{{"-resume"}, {"-resume", "-lr", "1e-4"}} {
 		stdout, stderr, status := mnist(t.Context(), tiny(shared, more...)...)
 		if status != 1 || stdout != "" || stderr != "mnist train: the run in "+shared+" is in use by another process\n" {
-			t.Errorf("a second process: status %d, %q, %q", status, stdout, stderr)
+			t.Errorf("a second process: status %d, stdout %q, stderr %q", status, stdout, stderr)
 		}
 	}
 	first.Process.Kill()
@@ -61,7 +53,7 @@ func TestASecondProcessIsRefused(t *testing.T) {
 	mustRun(t, tiny(whole, epochs...)...)
 	sameFiles(t, "resumed after the kill", whole, shared)
 
-	// A second process does not even remove temporary files.
+	// A second process does not remove the temporary files of the first.
 	lock, err := filelock.Take(filepath.Join(shared, lockFile))
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +103,7 @@ func TestAFolderIsLockedDuringItsRun(t *testing.T) {
 			t.Errorf("%s trained %d epochs; its folder was locked at %d calls of Err and unlocked at %d", c.name, trained, locked, open)
 		}
 		if held() {
-			t.Errorf("%s has ended, but its folder is locked", c.name)
+			t.Errorf("%s has ended, but its folder is still locked", c.name)
 		}
 	}
 }
@@ -171,13 +163,13 @@ func TestAResumeKeepsTheSettings(t *testing.T) {
 	state, _ := saved(t, parts)
 	digest := fmt.Sprintf("%x", sha256.Sum256(append(read(t, few, trainFile), read(t, few, testFile)...)))
 	want := map[string]string{"model": "hvae", "K": "1", "tempering": "free", "vary-eps": "true", "latent": "3", "epochs": "4", "patience": "3",
-		"batch": "25", "lr": "0.002", "seed": "5", "train": "75", "data": few, "dataset": "few", "dataset_sha256": digest, "recompute": "false", "kernels": kernels()}
+		"batch": "25", "lr": "0.002", "seed": "5", "train": "75", "data": few, "dataset": "few", "dataset_sha256": digest, "recompute": "false"}
 	if diff := cmp.Diff(want, state.Settings); diff != "" {
-		t.Errorf("settings (-want +got):\n%s", diff)
+		t.Errorf("the state contains other settings (-want +got):\n%s", diff)
 	}
 }
 
-// -data is relative to the first working directory.
+// A relative -data is relative to the working directory in which the run was started.
 func TestAResumeMayHaveAnotherWorkingDirectory(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(filepath.Dir(few))
@@ -186,8 +178,7 @@ func TestAResumeMayHaveAnotherWorkingDirectory(t *testing.T) {
 	mustRun(t, resume(dir, "-epochs", "2")...)
 }
 
-// If a resume changes the learning rate, the metrics contain the new rate, and the state contains the
-// first batch that used it. Rates that no batch used are not recorded.
+// If a resume changes the learning rate, the metrics contain the rate of each later epoch.
 func TestChangedLearningRatesAreRecorded(t *testing.T) {
 	steady, changed := t.TempDir(), t.TempDir()
 	mustRun(t, tiny(steady, "-epochs", "4")...)
@@ -198,25 +189,24 @@ func TestChangedLearningRatesAreRecorded(t *testing.T) {
 	mustRun(t, resume(changed, "-epochs", "9")...)
 	metrics, unchanged := metricsOf(t, changed), metricsOf(t, steady)
 	if len(metrics) != 9 {
-		t.Fatalf("metrics of %d epochs, want 9", len(metrics))
+		t.Fatalf("the run has metrics of %d epochs, want 9", len(metrics))
 	}
 	for i, m := range metrics {
 		if rate := []float64{0, 1e-4, 2e-4, 1e-3}[min(i, 3)]; m["lr"] != rate || i < 4 && (m["train_elbo"] == unchanged[i]["train_elbo"]) != (i == 0) {
 			t.Errorf("metrics %v, want the rate %v; the metrics of a run with a constant rate are %v", m, rate, unchanged[min(i, 3)])
 		}
 	}
-	state, p := saved(t, changed)
-	if diff := cmp.Diff([]newRate{{2, 0, 1e-4}, {3, 0, 2e-4}, {4, 0, 1e-3}}, p.Rates); diff != "" || state.Settings["lr"] != "0.001" {
-		t.Errorf("lr = %s, rates (-want +got):\n%s", state.Settings["lr"], diff)
+	if state, p := saved(t, changed); !p.RateChanged || state.Settings["lr"] != "0.001" {
+		t.Errorf("the state contains lr = %s and RateChanged = %v", state.Settings["lr"], p.RateChanged)
 	}
 
 	// The rate may change within an epoch.
 	within := t.TempDir()
 	interrupted(t, 5, tiny(within)...)
-	_, p = saved(t, within)
+	_, p := saved(t, within)
 	mustRun(t, resume(within, "-lr", "5e-4")...)
-	if _, q := saved(t, within); p.Batch == 0 || !slices.Equal(q.Rates, []newRate{{1, p.Batch, 5e-4}}) {
-		t.Errorf("the rate was changed after batch %d, but the state contains %v", p.Batch, q.Rates)
+	if _, q := saved(t, within); p.Batch == 0 || !q.RateChanged || metricsOf(t, within)[0]["lr"] != 5e-4 {
+		t.Errorf("the rate was changed after batch %d; RateChanged is %v and the metrics are %v", p.Batch, q.RateChanged, metricsOf(t, within))
 	}
 
 	// A run that has diverged can be resumed with a smaller rate.
@@ -257,7 +247,7 @@ func TestTheStateIsSavedWithinAnEpoch(t *testing.T) {
 	}
 }
 
-// The test flips a random bit of the tensors.
+// The test flips a random bit of the tensors in a file.
 func TestADamagedFileIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	mustRun(t, tiny(dir)...)
@@ -295,7 +285,7 @@ func TestAContradictoryStateIsRefused(t *testing.T) {
 		{func(_ *safetensors.File, p *position) { p.Validated = 1 }, "batch 0 of 3, 1 of 24"},
 		{func(_ *safetensors.File, p *position) { p.Batch, p.Validated = 3, 25 }, "batch 3 of 3, 25 of 24"},
 		{func(_ *safetensors.File, p *position) { p.Metrics[0].Epoch = 2 }, "metrics of 2 epochs"},
-		{func(f *safetensors.File, _ *position) { f.Metadata["optimiser.step"] = "5" }, "the optimiser has taken 5 steps, the run 6"},
+		{func(f *safetensors.File, _ *position) { f.Metadata["optimiser.step"] = "5" }, "the optimiser has taken 5 steps, but the run has taken 6"},
 	} {
 		one := copyFiles(t, finished, stateFile, modelFile)
 		rewrite(t, one, c.change)
@@ -303,11 +293,11 @@ func TestAContradictoryStateIsRefused(t *testing.T) {
 	}
 	rewrite(t, within, func(f *safetensors.File, p *position) {
 		if p.Batch == 0 || f.Metadata["optimiser.step"] != strconv.Itoa(p.Batch) {
-			t.Errorf("after batch %d the optimiser has taken %s steps", p.Batch, f.Metadata["optimiser.step"])
+			t.Errorf("after batch %d, the state contains %s steps of the optimiser", p.Batch, f.Metadata["optimiser.step"])
 		}
 		f.Metadata["optimiser.step"] = strconv.Itoa(p.Batch + 1)
 	})
-	refused(t, within, resume(within), fmt.Sprintf("the optimiser has taken %d steps, the run %d", p.Batch+1, p.Batch))
+	refused(t, within, resume(within), fmt.Sprintf("the optimiser has taken %d steps, but the run has taken %d", p.Batch+1, p.Batch))
 }
 
 // States of older versions have no SHA-256.
@@ -322,7 +312,7 @@ func TestAStateWithoutADigestIsResumedWithANote(t *testing.T) {
 	sameFiles(t, "resumed without a digest", whole, old)
 }
 
-// The test moves the folder of a run. In the first case, the folder of another run replaces it.
+// The test moves the folder of a run and, in the first case, replaces it by the folder of another run.
 func TestAMovedFolderEndsTheRun(t *testing.T) {
 	t.Parallel()
 	whole, other, parent := t.TempDir(), t.TempDir(), t.TempDir()
@@ -347,7 +337,7 @@ func TestAMovedFolderEndsTheRun(t *testing.T) {
 			where = old
 		}
 		if got := first.ProcessState.ExitCode(); got != 1 || !strings.HasSuffix(stderr.String(), dir+", or its .lock, was moved, replaced or removed during the run, and nothing more is written to it; the last saved state is in "+where+"\n") {
-			t.Errorf("status %d, %s", got, stderr)
+			t.Errorf("the process of a moved run ends with status %d and prints %s", got, stderr)
 		}
 		if !replaced {
 			break
@@ -376,7 +366,7 @@ func TestAMovedTableIsNotRestarted(t *testing.T) {
 	move(t, out, old)
 	c.Wait()
 	if status := c.ProcessState.ExitCode(); status != 1 || !strings.Contains(stderr.String(), "the folder "+filepath.Join(out, tinyRuns[0])+", or its .lock, was moved") || exists(out) {
-		t.Errorf("status %d, %s; the table was created again: %v", status, stderr, exists(out))
+		t.Errorf("the process of a moved table ends with status %d and prints %s; it has created the table again: %v", status, stderr, exists(out))
 	}
 }
 
@@ -386,27 +376,13 @@ func TestAResumeAcceptsTheSameImagesUnderAnotherName(t *testing.T) {
 	mustRun(t, tiny(whole, "-epochs", "2")...)
 	renamed := []string{"-data", few, "-dataset", "another"}
 	if _, stderr := mustRun(t, append([]string{"eval", "-checkpoint", filepath.Join(dir, modelFile), "-limit", "1", "-samples", "1"}, renamed...)...); stderr != "" {
-		t.Errorf("eval prints the note %s", stderr)
+		t.Errorf("for the same images, eval prints the note %s", stderr)
 	}
 	mustRun(t, resume(dir, append(renamed, "-epochs", "2")...)...)
 	sameFiles(t, "resumed with the data under another name", whole, dir)
 	others := ownImages(t, 144, 1)
 	refused(t, dir, resume(dir, "-data", others), "other images called few")
-	refused(t, dir, resume(dir, "-data", others, "-dataset", "another"), "on the data few, not another")
-}
-
-func TestAResumeNotesOtherKernels(t *testing.T) {
-	dir := t.TempDir()
-	mustRun(t, tiny(dir)...)
-	for was, want := range map[string]string{
-		kernels(): "",
-		"other":   "note: the run in " + dir + " was trained with the other kernels and continues with the " + kernels() + " ones (HVAE_SIMD)",
-	} {
-		rewrite(t, dir, func(f *safetensors.File, _ *position) { f.Metadata["setting.kernels"] = was })
-		if _, stderr := mustRun(t, resume(dir)...); !strings.HasPrefix(stderr, want) || (want == "") != (stderr == "") {
-			t.Errorf("after training with the kernels %s, a resume prints %q, want %q", was, stderr, want)
-		}
-	}
+	refused(t, dir, resume(dir, "-data", others, "-dataset", "another"), "on the dataset few, not another")
 }
 
 // Validation images are processed in batches of 1,000. The run is interrupted between two batches.
@@ -439,7 +415,7 @@ func TestAResumeWithinAValidationIsBitIdentical(t *testing.T) {
 	}
 }
 
-// The duration of an epoch is the sum of the durations before and after the interruption.
+// The duration of an interrupted epoch is the sum of the durations before and after the interruption.
 func TestSecondsAddUpOverAnInterruption(t *testing.T) {
 	dir := t.TempDir()
 	args := append(strings.Fields("train -latent 2 -train 26 -batch 2 -epochs 1 -out "+dir), own(ownImages(t, 31, 1))...)
@@ -447,7 +423,7 @@ func TestSecondsAddUpOverAnInterruption(t *testing.T) {
 	slow := &watcher{&interruption{t.Context(), 12}, func() { time.Sleep(pause) }}
 	began := time.Now()
 	if _, _, status := mnist(slow, args...); status != 130 {
-		t.Fatalf("status %d", status)
+		t.Fatalf("the interrupted run ends with status %d, want 130", status)
 	}
 	_, before := saved(t, dir)
 	least, most := 8*pause.Seconds(), time.Since(began).Seconds() // some calls of Err precede the first batch
@@ -457,6 +433,6 @@ func TestSecondsAddUpOverAnInterruption(t *testing.T) {
 	began = time.Now()
 	mustRun(t, append(args, "-resume")...)
 	if s, most := metricsOf(t, dir)[0]["seconds"], before.Seconds+time.Since(began).Seconds(); !(s > before.Seconds && s <= most) {
-		t.Errorf("the epoch took %v s, want %v to %v", s, before.Seconds, most)
+		t.Errorf("according to the metrics, the epoch took %v s, want %v to %v", s, before.Seconds, most)
 	}
 }

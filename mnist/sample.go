@@ -47,8 +47,8 @@ type pictureFlags struct {
 	seed            uint64
 }
 
-// newPictureFlags defines the flags. The arguments are the default of -n and the usage texts of -n and
-// -seed.
+// newPictureFlags defines the flags. n is the default of -n. count and seed are the usage texts of -n
+// and -seed.
 func newPictureFlags(n int, count, seed string) *pictureFlags {
 	f := &pictureFlags{Flags: command.NewFlags()}
 	f.String(&f.checkpoint, "checkpoint", "", "`file` of the model (required)")

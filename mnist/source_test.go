@@ -10,7 +10,8 @@ import (
 	"hvae/mnist/model"
 )
 
-// evaluated runs eval without and with -json. It returns the text, the notes on stderr and the object.
+// evaluated runs eval without and with -json. It returns the text, the notes on stderr and the JSON
+// object.
 func evaluated(t *testing.T, args ...string) (text, note string, o map[string]any) {
 	t.Helper()
 	args = append([]string{"eval", "-limit", "2", "-samples", "2", "-runs", "1"}, args...)
@@ -40,7 +41,7 @@ func TestEvalNamesItsDataAndNotesOtherTrainingData(t *testing.T) {
 		write(t, c.File().Encode(), name)
 		text, note, object := evaluated(t, slices.Concat(k.args, []string{"-checkpoint", name})...)
 		if !strings.Contains(text, " images of "+k.name+",") || object["data"] != k.name {
-			t.Errorf("%+v: the text %q or the object %v lacks the name of the images", k, text, object)
+			t.Errorf("%+v: the text %q or the JSON object %v lacks the name of the images", k, text, object)
 		}
 		if k.note == "" && (note != "" || strings.Contains(text, "trained on")) || !strings.Contains(note, k.note) || !strings.Contains(text, k.note) {
 			t.Errorf("%+v: stderr %q, stdout %q", k, note, text)
@@ -71,7 +72,7 @@ func TestARunOnOwnImagesContainsTheirName(t *testing.T) {
 		t.Errorf("the state contains %v", state.Settings)
 	}
 	if curve := read(t, out, curveFile); !strings.Contains(string(curve), "on own") {
-		t.Error("the curve does not contain the name")
+		t.Error("the curve does not contain the name of the images")
 	}
 	for _, c := range [][]string{{"sample"}, append([]string{"reconstruct", "-n", "3"}, own(folder)...)} {
 		if _, stderr := mustRun(t, append(c, "-checkpoint", checkpoint, "-o", filepath.Join(out, "x.png"))...); !strings.Contains(stderr, "own") {

@@ -11,8 +11,8 @@ import (
 	"hvae/mnist/model"
 )
 
-// drawnFrom runs a command and counts the uses of each random stream. It ignores the stream that
-// hvae.Trainer passes to a bound, because the bound of the model does not use it.
+// drawnFrom runs a command and returns the number of uses of each random stream, by key. It ignores the
+// stream that hvae.Trainer passes to a bound, because package model does not use it.
 func drawnFrom(t *testing.T, args ...string) (keys map[string]int, stdout string) {
 	t.Helper()
 	keys = map[string]int{}
@@ -35,8 +35,8 @@ func (e expected) add(times int, purpose string, index ...int) {
 	e.keys[random.Key{Seed: e.seed, Purpose: purpose, Index: index}.String()] += times
 }
 
-// The key of a stream contains its purpose, the epoch or run, and the image. A stream is used twice only
-// to repeat the same random numbers.
+// A stream has a key: the seed, the purpose, the epoch or run, and the image. A stream is used twice only
+// where the same random numbers are needed again.
 func TestEveryDrawHasASeparateStream(t *testing.T) {
 	dataset, dir := own(ownImages(t, 31, 6)), t.TempDir()
 	training, validation := parts(31, 3)

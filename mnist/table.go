@@ -44,12 +44,12 @@ func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	t.Protocol.DefineFlags(f)
 	f.Count(&t.Limit, "limit", 0, 0, "`number` of test images to evaluate, from the first; 0 for all 10,000")
 	f.Count(&t.Samples, "samples", 1000, 1, "`number` of importance samples for each image")
-	f.Count(&t.Runs, "runs", 3, 1, "`number` of evaluations of each run, over which the standard deviation is computed")
-	f.Bool(&t.Extend, "extend", "continue the training of finished runs if -epochs or -patience is larger; this discards their evaluations")
-	f.Bool(&list, "list", "only list the runs and their status: done, running, stopped, missing, or refused and the reason")
+	f.Count(&t.Runs, "runs", 3, 1, "`number` of evaluations of each run; each binarises the images again, and ± is the standard\ndeviation over evaluations")
+	f.Bool(&t.Extend, "extend", "continue finished runs if -epochs or -patience is now larger; this discards their evaluations")
+	f.Bool(&list, "list", "only list the runs and their status: done, running, stopped, missing, or refused with the reason")
 	f.Func("task", "train and evaluate only the run with this `number` in the output of -list, and write only its folder", func(s string) (err error) {
 		if number, err = strconv.Atoi(s); err != nil || number < 0 {
-			return errors.New("must be a number in the output of -list")
+			return errors.New("it must be a number in the output of -list")
 		}
 		return nil
 	})
@@ -72,7 +72,7 @@ func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	return t.DoAll(ctx)
 }
 
-// printList prints a line for each run.
+// printList prints a line for each run. As text, it also prints the number of runs in each state.
 func printList(runs []table.Entry, asJSON bool, stdout io.Writer) error {
 	count := map[string]int{}
 	var text strings.Builder

@@ -18,8 +18,9 @@ import (
 )
 
 // The test compares a training run with the oracle (oracle_test.go). The learning rate is so large that
-// the third epoch is worse than the second. Then the patience ends the run, and model.safetensors
-// contains the weights after the second epoch. A resume continues with the weights after the third.
+// the third epoch is worse than the second. So a run with -patience 1 ends after the third epoch, and
+// model.safetensors contains the weights after the second. A resume continues with the weights after
+// the third.
 func TestTrainMatchesTheOracle(t *testing.T) {
 	images := digits(t).Train
 	for _, c := range []struct {
@@ -71,11 +72,11 @@ func TestTrainMatchesTheOracle(t *testing.T) {
 					seconds += m["seconds"]
 				}
 				if most := time.Since(began).Seconds(); seconds > most {
-					t.Errorf("the epochs took %v s, longer than the test with %v s", seconds, most)
+					t.Errorf("the metrics add up to %v s, but the test has taken only %v s", seconds, most)
 				}
 				saved, meta := tensors(t, dir, modelFile)
 				if !sameTensors(weights[best], saved) {
-					t.Errorf("the saved weights are not from epoch %d", best+1)
+					t.Errorf("the weights in the model are not the weights after epoch %d", best+1)
 				}
 				for key, want := range map[string]string{
 					"format": "hvae-mnist/1", "model": c.config.Kind, "K": strconv.Itoa(c.config.K), "tempering": c.config.Tempering,
@@ -90,7 +91,7 @@ func TestTrainMatchesTheOracle(t *testing.T) {
 				state, _ := tensors(t, dir, stateFile)
 				for name, want := range weights[epochs-1] {
 					if !slices.Equal(state[name], want) {
-						t.Errorf("%s in the state is not from epoch %d", name, epochs)
+						t.Errorf("%s in the state is not the value after epoch %d", name, epochs)
 					}
 				}
 				panel := plottest.Read(t, read(t, dir, curveFile), true, false)[0]
@@ -107,7 +108,7 @@ func TestTrainMatchesTheOracle(t *testing.T) {
 					}
 					for j, at := range s.Line[0] {
 						if !panel.X.Near(at.X, float64(j+1)) || !panel.Y.Near(at.Y, want.y[j]) {
-							t.Errorf("the curve %s is at %v in epoch %d, which is not %v", want.label, at, j+1, want.y[j])
+							t.Errorf("the curve %s is at %v in epoch %d, want %v", want.label, at, j+1, want.y[j])
 						}
 					}
 				}
@@ -154,7 +155,7 @@ func TestTrainMatchesTheOracle(t *testing.T) {
 }
 
 // The test trains each kind of model for one epoch. The first case uses only defaults. In the last case,
-// the validation batches differ in size.
+// the last batch of validation images is smaller than the others.
 func TestEachModelMatchesTheOracle(t *testing.T) {
 	few := func(n int) ([]string, data.Set) {
 		folder := ownImages(t, n, 1)
@@ -190,13 +191,14 @@ func TestEachModelMatchesTheOracle(t *testing.T) {
 				t.Errorf("metrics %v, want training %v, validation %v", m, training, validation)
 			}
 			if weights, _ := tensors(t, dir, modelFile); !sameTensors(weights, run.weights()) {
-				t.Error("the model has other weights")
+				t.Error("the weights differ from the oracle's weights")
 			}
 		})
 	}
 }
 
-// The bits do not depend on -recompute, so only the allocated memory shows that it has an effect.
+// The results do not depend on -recompute, so only the allocated memory shows that the flag has an
+// effect.
 func TestRecomputeUsesLessMemory(t *testing.T) {
 	folder := ownImages(t, 31, 1)
 	allocated := func(flags ...string) float64 {

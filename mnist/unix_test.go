@@ -90,7 +90,7 @@ func TestASignalSavesTheRunAndSetsTheExitStatus(t *testing.T) {
 		io.Copy(io.Discard, lines) // a full pipe would block the program
 		cmd.Wait()
 		if got := cmd.ProcessState.ExitCode(); got != c.status || !strings.Contains(stderr.String(), c.word) || !strings.Contains(stderr.String(), "saved in "+parts) {
-			t.Errorf("%v: status %d, %q; want status %d", c.signal, got, stderr.String(), c.status)
+			t.Errorf("%v: status %d, stderr %q; want status %d", c.signal, got, stderr.String(), c.status)
 		}
 		args = resume(parts)
 	}
@@ -100,7 +100,7 @@ func TestASignalSavesTheRunAndSetsTheExitStatus(t *testing.T) {
 	sameFiles(t, "after three signals", whole, parts)
 }
 
-// Reading a pipe to which no process writes would block.
+// Reading a named pipe to which no process writes would block.
 func TestANamedPipeIsRefused(t *testing.T) {
 	t.Parallel()
 	out := t.TempDir()

@@ -11,45 +11,46 @@ import (
 	"hvae/mnist/model"
 )
 
-// A Dataset is a set of images to evaluate a model on.
+// A Dataset is a set of images on which a model is evaluated.
 type Dataset struct {
 	Name        string // value of Evaluation.Data
 	Description string // such as "test images of mnist"
-	Indices     []int  // numbers of the images, which also select their random streams
+	Indices     []int  // indices of the images, which also select their random streams
 	Simulated   bool   // whether the images are drawn from the model
 
-	seed uint64
-	// draw returns binary images x [784×n] for a run. If the images are simulated, it also returns
-	// their latent variables z [ℓ×n].
-	draw func(run int, indices []int) (x, z linalg.Matrix[float32], err error)
-	// tuning returns images [784×n] that are not evaluated. The step sizes of annealed importance
-	// sampling are tuned on them.
-	tuning func() (linalg.Matrix[float32], error)
+	seed   uint64
+	images data.Images // empty if Simulated
+
+	// The step sizes of annealed importance sampling are tuned on images that are not evaluated.
+	others data.Images // empty if Simulated
+	tuning []int       // indices of the images
 }
 
-// Binarise returns random binary images [784×n] of the images with the given indices. Each binary
-// image depends only on the image, its index, the seed and the run.
-func Binarise(images data.Images, indices []int, seed uint64, run int) linalg.Matrix[float32] {
-	return binarise(images, indices, func(i int) *rand.Rand { return random.Stream(seed, "mnist eval pixels", run, i) })
-}
-
-// binarise is like Binarise, but draws from the random streams that noise returns.
-func binarise(images data.Images, indices []int, noise func(index int) *rand.Rand) linalg.Matrix[float32] {
-	x := linalg.New[float32](data.Side*data.Side, len(indices))
-	for j, i := range indices {
-		data.Binarise(x, j, images.Image(i), noise(i))
+// Split returns the test or validation images of a dataset. split is "test" or "validation".
+// trainSeed, the seed of the training run, determines which images are validation images. Step
+// sizes are tuned on images of the other split. seed determines the binarisation and the noise.
+func Split(set data.Set, split string, trainSeed, seed uint64) Dataset {
+	_, validation := data.Split(set.Train, trainSeed)
+	d := Dataset{Name: set.Name, Description: fmt.Sprintf("%s images of %s", split, set.Name), seed: seed,
+		images: set.Test, Indices: first(set.Test.Len()), others: set.Train, tuning: validation}
+	if split == "validation" {
+		d.images, d.Indices, d.others, d.tuning = d.others, d.tuning, d.images, d.Indices
 	}
-	return x
+	d.tuning = d.tuning[:min(tuningImages, len(d.tuning))]
+	return d
 }
 
-// Noise returns a function, for model.Evaluate, that returns the random stream for each of the
-// images with the given indices. A stream depends only on the image's index, the seed and the run.
-func Noise(indices []int, seed uint64, run int) func(image int) *rand.Rand {
-	return func(image int) *rand.Rand { return random.Stream(seed, "mnist eval noise", run, indices[image]) }
+// Simulated returns a dataset of n images drawn from the model. Each run draws new images.
+func Simulated(n int, seed uint64) Dataset {
+	return Dataset{Name: "simulated", Description: "images drawn from the model", Indices: first(n), Simulated: true,
+		seed: seed, tuning: first(tuningImages)}
 }
 
-// First returns the indices 0 … n−1 of the first n images.
-func First(n int) []int {
+// tuningImages is the largest number of images on which step sizes are tuned.
+const tuningImages = 16
+
+// first returns the indices 0 … n−1.
+func first(n int) []int {
 	indices := make([]int, n)
 	for i := range indices {
 		indices[i] = i
@@ -57,46 +58,42 @@ func First(n int) []int {
 	return indices
 }
 
-// tuningImages is the number of images on which step sizes are tuned.
-const tuningImages = 16
-
-// Split returns the test or validation images of a dataset. split is "test" or "validation".
-// trainSeed, the seed of the training run, determines which images are validation images. Step
-// sizes are tuned on the other split.
-func Split(set data.Set, split string, trainSeed, seed uint64) Dataset {
-	_, validation := data.Split(set.Train, trainSeed)
-	images, indices := set.Test, First(set.Test.Len())
-	others, tuning := set.Train, validation
-	if split == "validation" {
-		images, indices, others, tuning = others, tuning, images, indices
+// draw returns random binary images x [784×n] for a run. If the images are simulated, draw also
+// returns their latent variables z [ℓ×n].
+func (d *Dataset) draw(ctx context.Context, c model.Checkpoint, run int) (x, z linalg.Matrix[float32], err error) {
+	if d.Simulated {
+		return model.Simulate(ctx, c.Config, c.Params, len(d.Indices), d.stream("mnist eval simulated", run))
 	}
-	tuning = tuning[:min(tuningImages, len(tuning))]
-	return Dataset{
-		Name: set.Name, Description: fmt.Sprintf("%s images of %s", split, set.Name), Indices: indices, seed: seed,
-		draw: func(run int, indices []int) (x, z linalg.Matrix[float32], err error) {
-			return Binarise(images, indices, seed, run), z, nil
-		},
-		tuning: func() (linalg.Matrix[float32], error) {
-			return binarise(others, tuning, func(i int) *rand.Rand { return random.Stream(seed, "mnist ais tuning pixels", i) }), nil
-		},
-	}
+	return binarise(d.images, d.Indices, d.stream("mnist eval pixels", run)), z, nil
 }
 
-// Simulated returns a dataset of n images drawn from the model. Each run draws new images. Step
-// sizes are tuned on further simulated images.
-func Simulated(ctx context.Context, c model.Checkpoint, n int, seed uint64) Dataset {
-	return Dataset{
-		Name: "simulated", Description: "images drawn from the model", Indices: First(n), Simulated: true, seed: seed,
-		draw: func(run int, indices []int) (x, z linalg.Matrix[float32], err error) {
-			return model.Simulate(ctx, c.Config, c.Params, len(indices), func(image int) *rand.Rand {
-				return random.Stream(seed, "mnist eval simulated", run, image)
-			})
-		},
-		tuning: func() (linalg.Matrix[float32], error) {
-			x, _, err := model.Simulate(ctx, c.Config, c.Params, tuningImages, func(image int) *rand.Rand {
-				return random.Stream(seed, "mnist ais tuning simulated", image)
-			})
-			return x, err
-		},
+// drawTuning returns random binary images [784×n], on which the step sizes of annealed importance
+// sampling are tuned.
+func (d *Dataset) drawTuning(ctx context.Context, c model.Checkpoint) (x linalg.Matrix[float32], err error) {
+	if d.Simulated {
+		x, _, err = model.Simulate(ctx, c.Config, c.Params, len(d.tuning), d.stream("mnist ais tuning simulated"))
+		return x, err
 	}
+	return binarise(d.others, d.tuning, d.stream("mnist ais tuning pixels")), nil
+}
+
+// stream returns a function from the index i of an image to a random stream. The stream depends on
+// the seed of the dataset, the purpose, the run, if any, and i.
+func (d *Dataset) stream(purpose string, run ...int) func(i int) *rand.Rand {
+	return func(i int) *rand.Rand { return random.Stream(d.seed, purpose, append(run[:len(run):len(run)], i)...) }
+}
+
+// chainStream returns a function from j and chain to the random stream of a Markov chain for the image
+// with index Indices[j].
+func (d *Dataset) chainStream(purpose string, run int) func(j, chain int) *rand.Rand {
+	return func(j, chain int) *rand.Rand { return random.Stream(d.seed, purpose, run, d.Indices[j], chain) }
+}
+
+// binarise returns random binarisations [784×n] of the images with the given indices.
+func binarise(images data.Images, indices []int, stream func(i int) *rand.Rand) linalg.Matrix[float32] {
+	x := linalg.New[float32](data.Side*data.Side, len(indices))
+	for j, i := range indices {
+		data.Binarise(x, j, images.Image(i), stream(i))
+	}
+	return x
 }

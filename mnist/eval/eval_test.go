@@ -3,6 +3,8 @@ package eval
 import (
 	"math"
 	"testing"
+
+	"hvae/mnist/model"
 )
 
 func TestMeanSDOmitsTheDeviationOfASingleValue(t *testing.T) {
@@ -14,12 +16,14 @@ func TestMeanSDOmitsTheDeviationOfASingleValue(t *testing.T) {
 	}
 }
 
-// The bounder in this test holds the sums of three runs for two images.
+// The test averages the results of three runs on two images.
 func TestBoundsAreMeansOverImagesAndRuns(t *testing.T) {
-	c := (&bounder{
-		images: Dataset{Simulated: true},
-		lower:  []float64{-30, -60}, upper: []float64{-27, -54}, importance: []float64{-33, -66}, acceptance: []float64{0.5, 0.6, 0.9},
-	}).bounds()
+	estimates := []model.Estimate{{LogEvidence: -11}, {LogEvidence: -22}}
+	c := newBounds(&model.Annealing{}, []results{
+		{estimates, []float64{-9, -18}, []float64{-8, -17}, 0.5},
+		{estimates, []float64{-10, -20}, []float64{-9, -18}, 0.6},
+		{estimates, []float64{-11, -22}, []float64{-10, -19}, 0.9},
+	})
 	for name, v := range map[string][2]float64{
 		"lower": {c.Lower, -15}, "upper": {*c.Upper, -13.5}, "gap": {*c.Gap, 1.5}, "missed": {c.Missed, 1.5}, "acceptance": {*c.Acceptance, 2. / 3},
 		"lower_se": {*c.LowerSE, 5}, "gap_se": {*c.GapSE, 0.5},

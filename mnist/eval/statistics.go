@@ -22,7 +22,7 @@ func MeanSD(x []float64) (mean float64, sd *float64) {
 	return mean, sd
 }
 
-// MeanSE returns the mean of x and its standard error, which is nil for a single value.
+// MeanSE returns the mean of x and its standard error. For a single value, se is nil.
 func MeanSE(x []float64) (mean float64, se *float64) {
 	mean, se = MeanSD(x)
 	if se != nil {
@@ -31,7 +31,20 @@ func MeanSE(x []float64) (mean float64, se *float64) {
 	return mean, se
 }
 
-// PlusMinus formats a number and its error, such as "83.32 ± 0.05". It omits an error that is nil.
+// overImages averages value(r, i) over all runs r for each image i. It returns the mean of these
+// averages over images and its standard error.
+func overImages(runs []results, value func(r results, i int) float64) (mean float64, se *float64) {
+	x := make([]float64, len(runs[0].estimates))
+	for i := range x {
+		for _, r := range runs {
+			x[i] += value(r, i) / float64(len(runs))
+		}
+	}
+	return MeanSE(x)
+}
+
+// PlusMinus formats a number and its error, such as "83.32 ± 0.05". If err is nil,
+// PlusMinus formats only the number.
 func PlusMinus(digits int, v float64, err *float64) string {
 	v = HalfAway(v)
 	if err == nil {
@@ -55,27 +68,14 @@ type Correlation struct {
 	Independent float64  `json:"correlation_independent"` // expected value for independent dimensions
 }
 
-// newCorrelation returns the Correlation of the estimates of each run. It returns nil for one
+// newCorrelation returns the Correlation computed from the results of all runs, or nil for one
 // sample or one latent dimension.
-func newCorrelation(runs [][]model.Estimate, samples int) *Correlation {
-	z0, zK := make([]float64, len(runs[0])), make([]float64, len(runs[0]))
-	for _, estimates := range runs {
-		for i, e := range estimates {
-			z0[i] += e.Z0 / float64(len(runs))
-			zK[i] += e.ZK / float64(len(runs))
-		}
-	}
+func newCorrelation(runs []results, samples int) *Correlation {
 	c := &Correlation{Independent: model.IndependentCorrelation(samples)}
-	c.Z0, c.Z0SE = MeanSE(z0)
-	c.ZK, c.ZKSE = MeanSE(zK)
+	c.Z0, c.Z0SE = overImages(runs, func(r results, i int) float64 { return r.estimates[i].Z0 })
+	c.ZK, c.ZKSE = overImages(runs, func(r results, i int) float64 { return r.estimates[i].ZK })
 	if math.IsNaN(c.ZK) {
 		return nil
 	}
 	return c
-}
-
-// String returns the line that the command eval prints.
-func (c *Correlation) String() string {
-	return fmt.Sprintf("|correlation| of dimensions given x %s of z_K, %s of z_0, %.4f if independent\n",
-		PlusMinus(4, c.ZK, c.ZKSE), PlusMinus(4, c.Z0, c.Z0SE), c.Independent)
 }

@@ -23,14 +23,14 @@ const (
 	MetricsFile    = "metrics.jsonl"     // a JSON object for each epoch
 	CurveFile      = "curve.svg"         // plot of the metrics
 	SamplesFile    = "samples.png"       // digits that the model generates
-	EvaluationFile = "evaluation.json"   // results of the command table
+	EvaluationFile = "evaluation.json"   // evaluation by the command table
 
 	LockFile = ".lock" // empty; locked while a process trains or evaluates the run
 )
 
 var runFiles = []string{ModelFile, StateFile, MetricsFile, CurveFile, SamplesFile, EvaluationFile}
 
-// A Folder is the folder of a run. This process has locked it.
+// A Folder is the folder of a run, locked by this process.
 type Folder struct {
 	*filelock.Lock // Release unlocks the folder
 	path           string
@@ -49,7 +49,7 @@ func Lock(path string) (*Folder, error) {
 	return &Folder{l, path}, err
 }
 
-// ErrMoved is wrapped by the error of Write if the folder is no longer at its path.
+// ErrMoved indicates that the folder of a run is no longer at its path. Errors of Write wrap it.
 var ErrMoved = errors.New("was moved, replaced or removed during the run, and nothing more is written to it")
 
 // inPlace returns an error that wraps ErrMoved if the folder is no longer at its path.
@@ -66,7 +66,7 @@ func (f *Folder) inPlace() error {
 }
 
 // Write replaces a file of the run. If the folder is no longer at its path, the file there may belong
-// to another run. Write keeps this file and returns an error that wraps ErrMoved.
+// to another run. Write then leaves that file unchanged and returns an error that wraps ErrMoved.
 func (f *Folder) Write(file string, b []byte) error {
 	if err := atomicfile.WriteIf(f.inPlace, filepath.Join(f.path, file), b); err != nil {
 		return fmt.Errorf("cannot write %s: %w", file, cmp.Or(f.inPlace(), err))
@@ -95,7 +95,7 @@ func (f *Folder) checkNew() error {
 func (f *Folder) clean() error {
 	for _, file := range runFiles {
 		if err := atomicfile.Clean(filepath.Join(f.path, file)); err != nil {
-			return fmt.Errorf("cannot remove temporary files of the last run: %w", err)
+			return fmt.Errorf("cannot remove temporary files of an earlier process: %w", err)
 		}
 	}
 	return nil
@@ -115,6 +115,6 @@ func (f *Folder) ReadState(stderr io.Writer) (*model.State, error) {
 // NoteDigest prints a note on stderr if the digest of the named file is empty.
 func NoteDigest(stderr io.Writer, name, digest string) {
 	if digest == "" {
-		fmt.Fprintf(stderr, "note: %s has no SHA-256 of its contents, because an older version or another tool wrote it: damage cannot be detected\n", name)
+		fmt.Fprintf(stderr, "note: %s has no SHA-256, because an older version or another tool wrote it; damage to the file cannot be detected\n", name)
 	}
 }

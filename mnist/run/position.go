@@ -10,7 +10,7 @@ import (
 	"hvae/bench/atomicfile"
 )
 
-// Metrics are the results of an epoch. Each line of MetricsFile contains the Metrics of an epoch as
+// Metrics are the results of an epoch. Each line of MetricsFile contains the Metrics of one epoch as
 // JSON.
 type Metrics struct {
 	Epoch     int     `json:"epoch"`
@@ -20,8 +20,8 @@ type Metrics struct {
 	Rate      float64 `json:"lr,omitempty"` // learning rate, 0 unless a resume has changed it
 }
 
-// A position is the progress of a run. The state stores it as JSON, which preserves all bits of
-// floats.
+// A position holds the progress of a run. The state contains the position as JSON, which preserves
+// all bits of float64 numbers.
 type position struct {
 	Epoch         int       // current epoch, from 1
 	Batch         int       // number of batches trained in the epoch
@@ -29,19 +29,12 @@ type position struct {
 	Seconds       float64   // duration of the epoch so far
 	Validated     int       // number of validation images evaluated in the epoch
 	ValidationSum float64   // validation ELBO, summed over these images
-	Metrics       []Metrics // of earlier epochs
-	Rates         []newRate // changes of the learning rate
-}
-
-// A newRate is a learning rate and the first batch that uses it. Epochs are counted from 1, batches
-// from 0.
-type newRate struct {
-	Epoch, Batch int
-	Rate         float64
+	Metrics       []Metrics // metrics of earlier epochs
+	RateChanged   bool      // whether a resume has changed the learning rate
 }
 
 // parsePosition decodes a position. It returns an error if the position is impossible for a run with
-// the given numbers of batches in an epoch and of validation images.
+// the given number of batches in an epoch and the given number of validation images.
 func parsePosition(s string, batches, validation int) (p position, err error) {
 	if err := json.Unmarshal([]byte(s), &p); err != nil {
 		return p, fmt.Errorf("its metadata lacks the position of the run: %w", err)
@@ -57,8 +50,8 @@ func parsePosition(s string, batches, validation int) (p position, err error) {
 	return p, nil
 }
 
-// best returns the metrics of the first epoch with the best validation ELBO. Before the end of the
-// first epoch these are zero.
+// best returns the metrics of the first epoch with the best validation ELBO, or zero
+// Metrics before the end of the first epoch.
 func (p *position) best() (best Metrics) {
 	for _, m := range p.Metrics {
 		if best.Epoch == 0 || m.ValELBO > best.ValELBO {
@@ -78,7 +71,7 @@ func ReadText(name string) ([]byte, error) {
 	return b, err
 }
 
-// ReadMetrics returns the metrics of all epochs, or nil if the file does not exist.
+// ReadMetrics reads the metrics of all epochs from a file. It returns nil if the file does not exist.
 func ReadMetrics(name string) (all []Metrics, err error) {
 	b, err := ReadText(name)
 	if err != nil {

@@ -1,5 +1,6 @@
 // Package run trains a model and saves its files in a folder. An interrupted or killed run can be
-// resumed. Its results are then bit-identical to the results of an uninterrupted run.
+// resumed. Its results are then bit-identical to the results of an uninterrupted run, if both runs use
+// vector kernels or both use plain Go kernels.
 //
 // Read run.go (a run and its training loop), then settings.go (settings and dataset), position.go
 // (progress) and folder.go (files and lock).
@@ -31,11 +32,11 @@ import (
 // much training. A save takes about 40 ms.
 var SaveEvery = 2 * time.Minute
 
-// diverged is the advice in the errors of a run that has diverged.
+// diverged ends the error messages of a run that has diverged.
 const diverged = "the last saved state is in %s: continue from it with -resume and a smaller -lr"
 
 // A Run is a training run. It replaces its files atomically, the state last. If the program is
-// killed, a resume repeats all steps after the saved state with the same bits.
+// killed, a resume repeats all steps after the saved state, with bit-identical results.
 type Run struct {
 	settings *Settings
 	stored   map[string]string // settings in the state, by flag name
@@ -47,14 +48,14 @@ type Run struct {
 	batches              int   // number of training batches in an epoch
 
 	trainer *model.Trainer[float32]
-	best    []model.Param[float32] // weights after the best epoch, nil in the first epoch
+	Best    []model.Param[float32] // weights after the best epoch, nil in the first epoch
 
 	saved          time.Time // when the state was last saved
 	clock          time.Time // when position.Seconds was last updated
 	stdout, stderr io.Writer
 }
 
-// New returns a run on a dataset. The run prints its results on stdout, notes and its progress on
+// New returns a run on a dataset. The run prints its results to stdout, and notes and progress to
 // stderr.
 func New(s *Settings, set data.Set, stdout, stderr io.Writer) (*Run, error) {
 	training, validation := data.Split(set.Train, s.Seed)
@@ -75,14 +76,14 @@ func New(s *Settings, set data.Set, stdout, stderr io.Writer) (*Run, error) {
 	}
 	r := &Run{settings: s, stored: s.values(), set: set, training: training, validation: validation, stdout: stdout, stderr: stderr}
 	r.batches = (len(training) + s.BatchSize - 1) / s.BatchSize
-	r.stored["dataset"], r.stored["dataset_sha256"], r.stored["kernels"] = set.Name, set.SHA256(), kernels()
+	r.stored["dataset"], r.stored["dataset_sha256"] = set.Name, set.SHA256()
 	r.trainer = model.NewTrainer(s.Config, model.NewParams[float32](s.Config, data.MeanLogit(set.Train, training), s.Seed), s.Rate)
 	r.trainer.Recompute = s.Recompute
 	return r, nil
 }
 
-// Open starts a new run in a folder or, if state is not nil, resumes a run from its state. It rewrites
-// all files of a resumed run, because a kill may have left files from different epochs.
+// Open starts a new run in a folder or, if state is not nil, resumes a run from its state. Open
+// rewrites all files of a resumed run, because a killed run may have left files from different epochs.
 func (r *Run) Open(folder *Folder, state *model.State) (err error) {
 	r.folder, r.position.Epoch = folder, 1
 	if state == nil {
@@ -101,50 +102,40 @@ func (r *Run) Open(folder *Folder, state *model.State) (err error) {
 	return err
 }
 
-// resume sets the weights and the position to the values in a state.
+// resume restores the weights and the position from a state. It returns an error if the state does
+// not match the run.
 func (r *Run) resume(state *model.State) (err error) {
 	was, p := state.Settings, &r.position
 	if r.stored["dataset_sha256"] != was["dataset_sha256"] {
-		original := fmt.Sprintf("the data %s, not %s", was["dataset"], r.set.Name)
+		original := fmt.Sprintf("the dataset %s, not %s", was["dataset"], r.set.Name)
 		if r.set.Name == was["dataset"] {
 			original = "other images called " + r.set.Name
 		}
-		return fmt.Errorf("the run was started on %s: use -data to name the folder of the original data", original)
+		return fmt.Errorf("the run was started on %s: use -data to name the folder of the original dataset", original)
 	}
 	r.set.Name, r.stored["dataset"] = was["dataset"], was["dataset"]
-	if old, now := was["kernels"], r.stored["kernels"]; old != now {
-		fmt.Fprintf(r.stderr, "note: the run in %s was trained with the %s kernels and continues with the %s ones (HVAE_SIMD): its bits will differ from an uninterrupted run\n", r.settings.Out, old, now)
-	}
-	if r.best, err = r.trainer.Restore(*state); err != nil {
+	if r.Best, err = r.trainer.Restore(*state); err != nil {
 		return err
 	}
 	if *p, err = parsePosition(state.Progress, r.batches, len(r.validation)); err != nil {
 		return err
 	}
 	if steps := (p.Epoch-1)*r.batches + p.Batch; state.Steps != steps {
-		return fmt.Errorf("its metadata contradicts itself: the optimiser has taken %d steps, the run %d", state.Steps, steps)
+		return fmt.Errorf("its metadata contradicts itself: the optimiser has taken %d steps, but the run has taken %d", state.Steps, steps)
 	}
-	if r.best == nil && p.Epoch > 1 {
+	if r.Best == nil && p.Epoch > 1 {
 		return errors.New("it lacks the weights of the best epoch")
 	}
-	if was["lr"] != r.stored["lr"] {
-		if n := len(p.Rates); n > 0 && p.Rates[n-1].Epoch == p.Epoch && p.Rates[n-1].Batch == p.Batch {
-			p.Rates = p.Rates[:n-1] // no batch was trained with this rate
-		}
-		p.Rates = append(p.Rates, newRate{p.Epoch, p.Batch, r.settings.Rate})
-	}
+	p.RateChanged = p.RateChanged || was["lr"] != r.stored["lr"]
 	return nil
 }
 
-// Best returns the weights after the best epoch.
-func (r *Run) Best() []model.Param[float32] { return r.best }
-
 // RateChanged reports whether a resume has changed the learning rate.
-func (r *Run) RateChanged() bool { return len(r.position.Rates) > 0 }
+func (r *Run) RateChanged() bool { return r.position.RateChanged }
 
-// A batch is a model.Batch of images for the current epoch. Training images have new pixels and new
-// noise in each epoch. Validation images have new noise only, as in the authors' code. This noise
-// affects when early stopping ends a run (results/README.md).
+// A batch implements model.Batch with images for the current epoch. In each epoch, training images
+// are binarised again and get new noise. Validation images keep their pixels and get new noise, as in
+// the authors' code. The noise influences when early stopping ends a run (results/README.md).
 type batch struct {
 	run        *Run
 	indices    []int // of images in set.Train
@@ -171,9 +162,9 @@ func (b *batch) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[float32], k *rando
 	}
 }
 
-// Train trains until the maximum number of epochs is reached, the patience ends or ctx ends. It saves
-// the state every SaveEvery, after each epoch and when ctx ends. If ctx ends, the error contains
-// advice, which should describe how to continue.
+// Train trains until the maximum number of epochs is reached, early stopping ends the run, or ctx
+// ends. It saves the state every SaveEvery, after each epoch and when ctx ends. If ctx ends, Train
+// returns an error that ends with advice, a phrase on how to continue.
 func (r *Run) Train(ctx context.Context, advice string) error {
 	line := progress.New(r.stderr, func(time.Duration) string { return r.status() })
 	defer line.Clear()
@@ -187,7 +178,7 @@ func (r *Run) Train(ctx context.Context, advice string) error {
 			err = r.finishEpoch()
 		} else if ctx.Err() != nil { // a resume will repeat the current batch
 			r.tick()
-			err = fmt.Errorf("%w after batch %d of epoch %d; the state is saved in %s, %s", context.Cause(ctx), r.position.Batch, r.position.Epoch, r.settings.Out, advice)
+			err = fmt.Errorf("%w after batch %d of epoch %d; the state is saved in %s; %s", context.Cause(ctx), r.position.Batch, r.position.Epoch, r.settings.Out, advice)
 			if failed := r.saveState(); failed != nil {
 				err = fmt.Errorf("%w, and %w", context.Cause(ctx), failed)
 			}
@@ -242,14 +233,14 @@ func (r *Run) finishEpoch() error {
 	if math.IsNaN(m.ValELBO) || math.IsInf(m.ValELBO, 0) {
 		return fmt.Errorf("epoch %d: the validation ELBO is %v; "+diverged, p.Epoch, m.ValELBO, r.settings.Out)
 	}
-	if r.RateChanged() {
+	if p.RateChanged {
 		m.Rate = r.settings.Rate
 	}
 	p.Metrics = append(p.Metrics, m)
 	note := ""
 	if p.best() == m {
 		note = "  best so far"
-		r.best = model.CloneParams(r.trainer.Params)
+		r.Best = model.CloneParams(r.trainer.Params)
 		if err := r.writeBest(); err != nil {
 			return err
 		}
@@ -268,26 +259,26 @@ func (r *Run) finishEpoch() error {
 	return nil
 }
 
-// status returns the text of the progress line. It contains the mean training ELBO of the epoch so
-// far.
+// status returns the text of the progress line, which contains the mean training ELBO of the epoch
+// so far.
 func (r *Run) status() string {
 	p := &r.position
 	images := min(p.Batch*r.settings.BatchSize, len(r.training))
 	return fmt.Sprintf("epoch %d, batch %d of %d, ELBO %.2f", p.Epoch, p.Batch, r.batches, p.Sum/float64(images))
 }
 
-// done returns the fraction of the run that is done if it takes the maximum number of epochs.
+// done returns the finished fraction of a run that takes the maximum number of epochs.
 func (r *Run) done() float64 {
 	return (float64(r.position.Epoch-1) + float64(r.position.Batch)/float64(r.batches)) / float64(r.settings.MaxEpochs)
 }
 
-// doneAtLeast returns the value of done at the end of the run if no later epoch is better than the best
+// doneAtLeast returns the value of done when the run ends, if no later epoch is better than the best
 // epoch so far.
 func (r *Run) doneAtLeast() float64 {
 	return min(1, float64(r.position.best().Epoch+r.settings.Patience)/float64(r.settings.MaxEpochs))
 }
 
-// tick adds the time since its last call to the time of the epoch.
+// tick adds the time since its last call to the duration of the epoch.
 func (r *Run) tick() {
 	now := time.Now()
 	r.position.Seconds += now.Sub(r.clock).Seconds()
@@ -309,33 +300,25 @@ func (r *Run) saveState() error {
 	if err != nil {
 		return fmt.Errorf("cannot encode the position of the run: %w", err)
 	}
-	return r.folder.Write(StateFile, r.trainer.State(r.stored, string(p), r.best).Encode())
+	return r.folder.Write(StateFile, r.trainer.State(r.stored, string(p), r.Best).Encode())
 }
 
-// kernels returns the kind of kernels in use: plain (Go) or vector (assembly). All vector kernels give
-// the same bits.
-func kernels() string {
-	if name, _ := linalg.Vectors(); name == "none" {
-		return "plain"
-	}
-	return "vector"
-}
-
-// writeBest writes the model after the best epoch and a picture of digits that it generates. Before
-// the end of the first epoch it does nothing.
+// writeBest writes the model after the best epoch and a picture of digits that the model
+// generates. Before the end of the first epoch, writeBest does nothing.
 func (r *Run) writeBest() error {
-	if r.best == nil {
+	if r.Best == nil {
 		return nil
 	}
 	s, best := r.settings, r.position.best()
-	c := model.Checkpoint{Config: s.Config, Params: r.best, Seed: s.Seed, Epoch: best.Epoch, ELBO: best.ValELBO, Data: r.set.Name, DataSHA256: r.stored["dataset_sha256"]}
+	c := model.Checkpoint{Config: s.Config, Params: r.Best, Seed: s.Seed, Epoch: best.Epoch, ELBO: best.ValELBO, Data: r.set.Name, DataSHA256: r.stored["dataset_sha256"]}
 	if err := r.folder.Write(ModelFile, c.File().Encode()); err != nil {
 		return err
 	}
-	return r.folder.Write(SamplesFile, sheet.Draw(model.Generate(s.Config, r.best, 64, s.Seed), nil, 8))
+	return r.folder.Write(SamplesFile, sheet.Draw(model.Generate(s.Config, r.Best, 64, s.Seed), nil, 8))
 }
 
-// writeMetrics writes the metrics and their plot. Before the end of the first epoch it does nothing.
+// writeMetrics writes the metrics and their plot. Before the end of the first epoch, writeMetrics does
+// nothing.
 func (r *Run) writeMetrics() error {
 	p := r.position
 	if len(p.Metrics) == 0 {

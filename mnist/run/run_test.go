@@ -52,7 +52,7 @@ func FuzzTrainFlags(f *testing.F) {
 
 func FuzzPosition(f *testing.F) {
 	f.Add(`{"Epoch":2,"Batch":3,"Sum":-1.5,"Seconds":2,"Metrics":[{"epoch":1,"train_elbo":-1,"val_elbo":-2,"seconds":3}]}`, 5)
-	f.Add(`{"Epoch":1,"Batch":1,"Validated":3,"Rates":[{"Epoch":1,"Rate":0.5}]}`, 1)
+	f.Add(`{"Epoch":1,"Batch":1,"Validated":3,"RateChanged":true}`, 1)
 	f.Add(`{"Epoch":1,"Batch":1,"Validated":11}`, 1)
 	f.Add(`{"Epoch":9223372036854775807,"Metrics":null}`, 0)
 	f.Fuzz(func(t *testing.T, s string, batches int) {

@@ -23,7 +23,7 @@ type Source struct {
 // DefineFlags defines the flags -data and -dataset.
 func (s *Source) DefineFlags(f *command.Flags) {
 	f.String(&s.Folder, "data", "", "`folder` with the MNIST files, or synthetic for built-in images; missing files are\ndownloaded (default $HVAE_MNIST, else a folder in the user's cache)")
-	f.Checked(&s.Name, "dataset", "`name` of other 28×28 images; their files in the -data folder must have MNIST's file names", data.CheckName)
+	f.Checked(&s.Name, "dataset", "`name` of a dataset of other 28×28 images; its files in the -data folder must have MNIST's file names", data.CheckName)
 }
 
 // Load reads the dataset. It reports downloads on stderr.
@@ -32,15 +32,15 @@ func (s Source) Load(ctx context.Context, stderr io.Writer) (data.Set, error) {
 	case s.Name == data.Synthetic && s.Folder != data.Synthetic:
 		return data.Set{}, command.UsageError("-dataset %s needs -data %[1]s", data.Synthetic)
 	case s.Name != "" && s.Name != data.Synthetic && s.Folder == data.Synthetic:
-		return data.Set{}, command.UsageError("-data %s is not the dataset %s: name its folder", data.Synthetic, s.Name)
+		return data.Set{}, command.UsageError("-data %s does not contain the dataset %s: use -data to name its folder", data.Synthetic, s.Name)
 	case s.Name != "" && s.Name != data.MNIST && s.Folder == "":
 		return data.Set{}, command.UsageError("-dataset %s requires -data, the folder that contains its files", s.Name)
 	}
 	return data.Load(ctx, s.Folder, s.Name, func(m string) { fmt.Fprintln(stderr, m) })
 }
 
-// A Protocol holds the settings that the commands train and table share: the data, and when
-// training ends.
+// A Protocol holds the settings that the commands train and table share: the dataset and the
+// stopping rule.
 type Protocol struct {
 	Source    Source
 	MaxEpochs int
@@ -71,29 +71,30 @@ type Settings struct {
 	Flags *command.Flags // flags of the command train, which set the other fields
 }
 
-// NewSettings returns the default settings and their flags.
+// NewSettings returns the default settings and defines the flags that change them.
 func NewSettings() *Settings {
 	s := &Settings{Flags: command.NewFlags()}
 	f, c := s.Flags, &s.Config
 	s.Protocol.DefineFlags(f)
 	f.String(&c.Kind, "model", "vae", "`model`: vae or hvae")
-	f.Range(&c.K, "K", 0, 0, model.MaxK, "`number` of leapfrog steps of an hvae")
-	f.String(&c.Tempering, "tempering", "none", "tempering `scheme` of an hvae: none, fixed or free")
-	f.Bool(&c.VaryEps, "vary-eps", "learn separate step sizes for each leapfrog step of an hvae")
+	f.Range(&c.K, "K", 0, 0, model.MaxK, "`number` of leapfrog steps of an HVAE")
+	f.String(&c.Tempering, "tempering", "none", "tempering `scheme` of an HVAE: none, fixed or free")
+	f.Bool(&c.VaryEps, "vary-eps", "learn separate step sizes for each leapfrog step of an HVAE")
 	f.Range(&c.Latent, "latent", 64, 1, model.MaxLatent, "`number` of latent dimensions")
 	f.Count(&s.BatchSize, "batch", 100, 1, "`number` of images in a batch")
 	f.Rate(&s.Rate, 1e-3, "learning `rate` of Adamax")
 	f.Seed(&s.Seed, "seed of all random numbers; the same seed gives the same bits on any number of cores")
-	f.Bool(&s.Recompute, "recompute", "recompute the leapfrog steps in the backward pass: the results stay the same, memory does not grow\nwith K, and training is slower")
+	f.Bool(&s.Recompute, "recompute", "recompute the leapfrog steps in the backward pass; memory then does not depend on K, training is\nslower, and the results are the same")
 	f.String(&s.Out, "out", "", "`folder` for the run's files (required)")
 	f.Bool(&s.Resume, "resume", "continue the run in the -out folder with its settings; only -epochs, -patience, -lr, -data,\n-dataset and -recompute may differ")
 	return s
 }
 
-// mayChange contains the flags that a resume may change. All others define the run.
+// mayChange contains the flags that a resume may change. All other flags define the run.
 var mayChange = map[string]bool{"epochs": true, "patience": true, "lr": true, "data": true, "dataset": true, "recompute": true}
 
-// values returns the settings that are saved in a state, by flag name: all except -out and -resume.
+// values returns the values of all flags except -out and -resume, by flag name. The state of a run
+// contains these values.
 func (s *Settings) values() map[string]string {
 	all := s.Flags.Values()
 	delete(all, "out")
@@ -110,35 +111,35 @@ func (s *Settings) Adopt(state *model.State) error {
 			continue
 		}
 		if err := s.Flags.Set(name, state.Settings[name]); err != nil {
-			return fmt.Errorf("cannot resume from %s: its metadata has %s = %q: %w", filepath.Join(s.Out, StateFile), name, state.Settings[name], err)
+			return fmt.Errorf("cannot resume from %s: its metadata contains %s = %q: %w", filepath.Join(s.Out, StateFile), name, state.Settings[name], err)
 		}
 	}
 	values := s.values()
 	maps.DeleteFunc(values, func(name, _ string) bool { return mayChange[name] })
 	if wrong := Differences(state.Settings, values); wrong != "" {
-		return fmt.Errorf("the run in %s was started with %s: resume it without these flags, or start another run with another -out", s.Out, wrong)
+		return fmt.Errorf("the run in %s was started with %s: resume it without these flags, or start a new run in another -out folder", s.Out, wrong)
 	}
 	return nil
 }
 
-// Differences describes the settings whose values in now and in was differ.
-func Differences(was, now map[string]string) string {
+// Differences describes the current settings whose old values differ, such as "seed = 1, not 2".
+func Differences(old, current map[string]string) string {
 	var all []string
-	for _, name := range slices.Sorted(maps.Keys(now)) {
-		if was[name] != now[name] {
-			all = append(all, fmt.Sprintf("%s = %s, not %s", name, was[name], now[name]))
+	for _, name := range slices.Sorted(maps.Keys(current)) {
+		if old[name] != current[name] {
+			all = append(all, fmt.Sprintf("%s = %s, not %s", name, old[name], current[name]))
 		}
 	}
 	return strings.Join(all, "; ")
 }
 
-// Check returns an error if settings contradict each other.
+// Check returns an error if the settings contradict each other.
 func (s *Settings) Check() error {
 	if err := s.Config.Check(); err != nil {
 		return command.UsageError("%v", err)
 	}
 	if s.Config.Kind == "hvae" && s.Config.K == 0 && !s.Resume {
-		return command.UsageError("-model hvae needs -K, the number of leapfrog steps, of at least 1")
+		return command.UsageError("-model hvae needs -K ≥ 1, the number of leapfrog steps")
 	}
 	if s.Recompute && s.Config.Kind != "hvae" {
 		return command.UsageError("-recompute needs -model hvae, because only its leapfrog steps can be recomputed")

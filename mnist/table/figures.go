@@ -9,69 +9,46 @@ import (
 	"hvae/mnist/model"
 )
 
-// figure draws four charts of the NLL against K, with a line for each tempering scheme:
+// figure draws four charts of the NLL minus the NLL of the VAE with the same seed against K, with a
+// line for each tempering scheme:
 //
 //	obtained, shared step sizes    published, shared step sizes
 //	obtained, varied step sizes    published, varied step sizes
 //
-// Models with K = 1 have a single step and occur in the first row only. If rows contains no HVAE,
-// figure returns nil.
-//
-// The number of epochs changes the NLL of all models by much more than the models differ. So the
-// charts show the difference from the VAE with the same seed and its standard error. If an obtained
-// HVAE has no VAE with its seed, they show the NLL and its standard deviation over seeds.
+// The difference is more precise than the NLL, which the number of epochs changes by much more than
+// the models differ. Error bars are standard errors over seeds. Models with K = 1 have a single step and
+// occur in the first row of charts only. If rows contains no HVAE, figure returns nil.
 func figure(rows []row) []byte {
-	var kinds, temperings []string
+	var kinds []string
 	var ks []float64
-	pairs, vae := true, false
 	for _, r := range rows {
-		if r.K == 0 {
-			vae = true
-			continue
+		if r.K > 0 {
+			kinds, ks = append(kinds, r.Eps), append(ks, float64(r.K))
 		}
-		kinds, temperings, ks = include(kinds, r.Eps), include(temperings, r.Tempering), include(ks, float64(r.K))
-		pairs = pairs && (r.Obtained == nil || r.Obtained.ToVAE != nil)
 	}
 	if ks == nil {
 		return nil
 	}
 	slices.Sort(ks)
 	slices.Sort(kinds)
+	ks, kinds = slices.Compact(ks), slices.Compact(kinds)
 	if len(kinds) > 1 && kinds[0] == "" { // K = 1
 		kinds = kinds[1:]
 	}
-	label, value := "NLL ± s.d. over seeds (nats)", func(x *summary) (nll float64, bar *float64) { return x.NLL, x.SeedSD }
-	if vae && pairs {
-		label, value = "NLL minus the VAE's ± s.e. (nats)", func(x *summary) (nll float64, bar *float64) {
-			if x.ToVAE == nil { // the VAE
-				return 0, nil
-			}
-			return *x.ToVAE, x.ToVAEError
-		}
-	}
-	panel := func(title, eps string, of func(row) *summary) plot.Chart {
-		c := plot.Chart{Title: title, XLabel: "K", YLabel: label, XTicks: ks, Dodge: true, Width: 360, Height: 240}
+	chart := func(title, eps string, of func(row) *summary) plot.Chart {
+		c := plot.Chart{Title: title, XLabel: "K", YLabel: "NLL minus the VAE's ± s.e. (nats)", XTicks: ks, Dodge: true, Width: 360, Height: 240}
 		if eps != "" {
 			c.Title += ", ε " + eps
 		}
-		for _, r := range rows {
-			if x := of(r); r.K == 0 && x != nil {
-				y, _ := value(x)
-				c.Series = append(c.Series, plot.Series{Label: "VAE", X: []float64{ks[0] - 0.5, ks[len(ks)-1] + 0.5}, Y: []float64{y, y}, Style: plot.Dashed})
-			}
-		}
-		for _, tempering := range temperings {
+		c.Series = []plot.Series{{Label: "VAE", X: []float64{ks[0] - 0.5, ks[len(ks)-1] + 0.5}, Y: []float64{0, 0}, Style: plot.Dashed}}
+		for _, tempering := range []string{"none", "fixed", "free"} {
 			s := plot.Series{Label: strings.Replace(tempering, "none", "no", 1) + " tempering"}
 			for _, r := range rows {
 				x, drawn := of(r), r.Eps == eps || r.Eps == "" && eps == kinds[0]
-				if x == nil || r.K == 0 || r.Tempering != tempering || !drawn {
+				if !drawn || r.K == 0 || r.Tempering != tempering || x == nil || x.ToVAE == nil {
 					continue
 				}
-				nll, bar := value(x)
-				if bar == nil {
-					bar = new(float64)
-				}
-				s.X, s.Y, s.Error = append(s.X, float64(r.K)), append(s.Y, nll), append(s.Error, *bar)
+				s.X, s.Y, s.Error = append(s.X, float64(r.K)), append(s.Y, *x.ToVAE), append(s.Error, orZero(x.ToVAEError))
 			}
 			if s.X != nil {
 				c.Series = append(c.Series, s)
@@ -79,21 +56,21 @@ func figure(rows []row) []byte {
 		}
 		return c
 	}
-	var panels []plot.Chart
+	var charts []plot.Chart
 	for _, eps := range kinds {
-		panels = append(panels,
-			panel("Obtained", eps, func(r row) *summary { return r.Obtained }),
-			panel("Published", eps, func(r row) *summary { return r.Published }))
+		charts = append(charts,
+			chart("Obtained", eps, func(r row) *summary { return r.Obtained }),
+			chart("Published", eps, func(r row) *summary { return r.Published }))
 	}
-	return plot.Panels(2, panels...)
+	return plot.Panels(2, charts...)
 }
 
-// include appends v to s unless s contains v.
-func include[T comparable](s []T, v T) []T {
-	if slices.Contains(s, v) {
-		return s
+// orZero returns *x, or 0 if x is nil.
+func orZero(x *float64) float64 {
+	if x == nil {
+		return 0
 	}
-	return append(s, v)
+	return *x
 }
 
 // leastELBO is the smallest validation ELBO that budget draws, in nats. The ELBOs of the first epochs
@@ -101,7 +78,7 @@ func include[T comparable](s []T, v T) []T {
 const leastELBO = -120
 
 // budget draws the validation ELBO of each row against epochs (left) and against work (right). The
-// lines are means over seeds, the bands one standard deviation. The unit of work is the number of
+// lines are means over seeds, and the bands are one standard deviation wide on each side. The unit of work is the number of
 // multiply-adds in an epoch of the VAE, because times depend on the load of the machine. If rows
 // contains no HVAE, budget returns nil.
 func budget(rows []row, results []result) []byte {
@@ -110,12 +87,9 @@ func budget(rows []row, results []result) []byte {
 	hvae := false
 	for _, r := range rows {
 		var curves [][]float64
-		shortest := 0
 		for _, x := range results {
 			if x.Row == r.Row {
-				if curves = append(curves, x.curve); len(curves) == 1 || len(x.curve) < shortest {
-					shortest = len(x.curve)
-				}
+				curves = append(curves, x.curve)
 			}
 		}
 		if curves == nil {
@@ -125,6 +99,7 @@ func budget(rows []row, results []result) []byte {
 		cost := float64(r.config.StepCost()) / float64(model.Config{Latent: r.config.Latent}.StepCost())
 		byEpochs := plot.Series{Label: r.Row, Style: plot.Band}
 		byWork := byEpochs
+		shortest := slices.MinFunc(curves, func(a, b []float64) int { return len(a) - len(b) })
 		for i := range shortest {
 			var elbos []float64
 			for _, c := range curves {
@@ -134,11 +109,8 @@ func budget(rows []row, results []result) []byte {
 			if mean < leastELBO {
 				continue
 			}
-			if sd == nil {
-				sd = new(float64)
-			}
 			x := float64(i + 1)
-			byEpochs.X, byEpochs.Y, byEpochs.Error = append(byEpochs.X, x), append(byEpochs.Y, mean), append(byEpochs.Error, *sd)
+			byEpochs.X, byEpochs.Y, byEpochs.Error = append(byEpochs.X, x), append(byEpochs.Y, mean), append(byEpochs.Error, orZero(sd))
 			byWork.X = append(byWork.X, cost*x)
 		}
 		byWork.Y, byWork.Error = byEpochs.Y, byEpochs.Error

@@ -74,7 +74,7 @@ func TestStatisticsOfThePublishedRuns(t *testing.T) {
 		}
 	}
 	if len(all) != 57 || len(hvaes) != 54 {
-		t.Fatalf("%d runs, %d of them HVAEs", len(all), len(hvaes))
+		t.Fatalf("published returns %d runs with %d HVAEs, want 57 with 54", len(all), len(hvaes))
 	}
 	// is returns 1 for runs whose row contains the given word, and 0 for the others.
 	is := func(word string) []float64 {
@@ -117,7 +117,8 @@ func TestStatisticsOfThePublishedRuns(t *testing.T) {
 	}
 	check("largest difference of two seeds of a row", spread, 0.74, 1e-9)
 
-	// Of the 25 numbers of epochs in the table with varied ε, 11 also occur in the other table.
+	// In the paper, varied and shared ε have separate tables. Of the 25 epoch counts in the table with
+	// varied ε, 11 also occur in the table with shared ε.
 	counts := map[bool][]int{}
 	for _, r := range hvaes {
 		varied := strings.HasSuffix(r.Row, "-varied")
@@ -130,6 +131,6 @@ func TestStatisticsOfThePublishedRuns(t *testing.T) {
 		}
 	}
 	if len(counts[true]) != 25 || twice != 11 {
-		t.Errorf("%d of %d numbers of epochs occur in both tables, want 11 of 25", twice, len(counts[true]))
+		t.Errorf("%d of %d epoch counts occur in both tables, want 11 of 25", twice, len(counts[true]))
 	}
 }

@@ -23,7 +23,7 @@ const (
 	budgetFile = "budget.svg"
 )
 
-// A report is the contents of table.json.
+// A report holds the contents of table.json.
 type report struct {
 	Data     string   `json:"data"`
 	Epochs   int      `json:"max_epochs"`
@@ -37,7 +37,7 @@ type report struct {
 	Results  []result `json:"results"`
 }
 
-// report returns a report of all finished runs.
+// report returns a report on all finished runs.
 func (t *Table) report() report {
 	results := t.results()
 	return report{
@@ -55,7 +55,7 @@ func (r report) files() (map[string][]byte, error) {
 }
 
 // write replaces the table's files. If table.json contains results that are not in r, write keeps the
-// files and prints a note.
+// existing files and, once, prints a note.
 func (t *Table) write(r report) error {
 	name := filepath.Join(t.Out, tableFile)
 	b, err := run.ReadText(name)
@@ -71,7 +71,7 @@ func (t *Table) write(r report) error {
 			continue
 		}
 		if !t.kept {
-			fmt.Fprintf(t.Stderr, "note: %s, %s and %s are not replaced, because they contain the results of %s, which this table lacks\n", name, figureFile, budgetFile, x.Run)
+			fmt.Fprintf(t.Stderr, "note: %s, %s and %s are not replaced, because they contain the results of %s, a run that this table lacks\n", name, figureFile, budgetFile, x.Run)
 		}
 		t.kept = true
 		return nil
@@ -89,7 +89,7 @@ func (t *Table) write(r report) error {
 	return nil
 }
 
-// update writes the table's files. If print is true, update also prints the table, or its rows as JSON.
+// update writes the table's files. If print is true, update also prints the table or, with -json, its rows.
 func (t *Table) update(print bool) error {
 	// Wait up to a minute if another process is writing the table.
 	name, end := filepath.Join(t.Out, run.LockFile), time.Now().Add(time.Minute)
@@ -152,8 +152,8 @@ func printTable(b *bytes.Buffer, r report) {
 	if r.Runs > 1 {
 		evaluations = fmt.Sprintf("%d evaluations", r.Runs)
 	}
-	fmt.Fprintf(b, "\nNLL and ELBO in nats: published, and obtained on %d %s images, %d samples, %s of each run, %d of %d runs\n",
-		r.Images, r.Data, r.Samples, evaluations, len(r.Results), r.Tasks)
+	fmt.Fprintf(b, "\nNLL and ELBO in nats; obtained: %d of %d runs, %s of each on %d images of %s, with %d samples per image\n",
+		len(r.Results), r.Tasks, evaluations, r.Images, r.Data, r.Samples)
 	fmt.Fprintf(b, "%-22s %-58s %s\n", "", "published", "  obtained")
 	head := []any{"NLL", "± eval", "± seed", "minus VAE", "ELBO", "epochs", "seeds"}
 	line("", head, head)

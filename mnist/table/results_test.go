@@ -36,8 +36,8 @@ func fullProtocol() *Table {
 	return checkedIn(Table{Out: "../results/full", Rows: []string{"vae"}, Seeds: []uint64{85547}, Protocol: run.Protocol{MaxEpochs: 2000}, Limit: 10000, Runs: 3})
 }
 
-// checkedIn sets the fields that are equal in both tables. Of the dataset, the tables use only the name
-// and the number of training images.
+// checkedIn sets the fields that the two tables in ../results have in common. The tables use only the
+// name and the number of training images of the dataset.
 func checkedIn(t Table) *Table {
 	t.Patience, t.Samples = 100, 1000
 	t.set = data.Set{Name: "mnist", Train: data.Images{Pixels: make([]byte, 60000*784)}}
@@ -89,7 +89,7 @@ func TestCheckedInTablesMatchTheirRuns(t *testing.T) {
 		for name, content := range want {
 			got, err := os.ReadFile(filepath.Join(table.Out, name))
 			if err != nil || !alike(string(got), string(content)) {
-				t.Errorf("%s in %s disagrees with the runs (%v): write it again with the command table", name, table.Out, err)
+				t.Errorf("%s in %s disagrees with the runs (%v): run the command table to write it again", name, table.Out, err)
 			}
 		}
 		if runs, err := filepath.Glob(filepath.Join(table.Out, "*", run.MetricsFile)); err != nil || len(runs) != len(table.tasks) {
@@ -198,7 +198,7 @@ func TestCheckedInWeightsMatchTheirRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 		if k, s, err := c.table.named(c.run); err != nil || m.Config != k.config || m.Seed != k.seed || m.Epoch != s.best.Epoch || m.ELBO != s.best.ValELBO {
-			t.Errorf("%s contains %+v, seed %d, epoch %d, validation ELBO %v; the run %s is %+v, %+v, %v", name, m.Config, m.Seed, m.Epoch, m.ELBO, c.run, k, s.best, err)
+			t.Errorf("%s contains %+v, seed %d, epoch %d, validation ELBO %v, but the run %s is %+v with the best epoch %+v (error: %v)", name, m.Config, m.Seed, m.Epoch, m.ELBO, c.run, k, s.best, err)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // publishedCSV contains the 57 runs of Table 1: means and standard deviations over three evaluations. The
-// file comes from the source of the paper's appendix.
+// numbers come from the source of the paper's appendix.
 //
 //go:embed published.csv
 var publishedCSV string
@@ -35,7 +35,7 @@ type result struct {
 	curve []float64 // validation ELBO of each epoch; nil for a published run
 }
 
-// published returns the published runs: the VAEs, then the HVAEs, ordered by K, tempering and ε.
+// published returns the published results: the VAEs, then the HVAEs, ordered by K, tempering and ε.
 var published = sync.OnceValue(func() (runs []result) {
 	for line := range strings.Lines(publishedCSV) {
 		r := result{ELBOSD: new(float64), NLLSD: new(float64)}
@@ -66,7 +66,7 @@ func ParseRow(name string) (c model.Config, err error) {
 			return c, nil
 		}
 	}
-	return c, fmt.Errorf("there is no row %.40q: rows are vae, hvae-k1-TEMPERING, and hvae-kK-TEMPERING-EPS with K > 1, TEMPERING none, fixed or free, and EPS shared or varied", name)
+	return c, fmt.Errorf("there is no row %.40q: rows are vae, hvae-k1-TEMPERING, and hvae-kK-TEMPERING-EPS, where K > 1, TEMPERING is none, fixed or free, and EPS is shared or varied", name)
 }
 
 // A task is a row of the table and a seed. Together they determine a run.
@@ -124,8 +124,8 @@ type summary struct {
 	ELBO   float64 `json:"elbo"`   // mean over seeds, nats
 	NLL    float64 `json:"nll"`    // mean over seeds, nats
 	// Standard deviations of the NLL. EvaluationSD² is the variance over the evaluations of a
-	// run, averaged over seeds; null for a single evaluation. SeedSD is over seeds; null for a
-	// single seed.
+	// run, averaged over seeds. SeedSD is the standard deviation over seeds. They are null for a
+	// single evaluation or seed.
 	EvaluationSD *float64 `json:"nll_sd_evaluations"`
 	SeedSD       *float64 `json:"nll_sd_seeds"`
 	// NLL minus the NLL of the VAE with the same seed: the mean over common seeds, its standard
@@ -136,9 +136,9 @@ type summary struct {
 	Pairs      int      `json:"pairs"`
 }
 
-// summarise returns the summary of a row, or nil if all contains no run of the row.
-func summarise(row string, all []result) *summary {
-	runs := slices.DeleteFunc(slices.Clone(all), func(r result) bool { return r.Row != row })
+// summarise returns the summary of a row, or nil if results contains no run of the row.
+func summarise(row string, results []result) *summary {
+	runs := slices.DeleteFunc(slices.Clone(results), func(r result) bool { return r.Row != row })
 	if len(runs) == 0 {
 		return nil
 	}
@@ -155,7 +155,7 @@ func summarise(row string, all []result) *summary {
 		} else {
 			variance += *r.NLLSD * *r.NLLSD / n
 		}
-		for _, v := range all {
+		for _, v := range results {
 			if v.Row == "vae" && row != "vae" && v.Seed == r.Seed {
 				differences = append(differences, r.NLL-v.NLL)
 			}
@@ -172,7 +172,7 @@ func summarise(row string, all []result) *summary {
 	return s
 }
 
-// makeRows returns the rows of the tasks, in the order of the tasks.
+// makeRows returns the rows that occur in the tasks, in the order of the tasks.
 func makeRows(tasks []task, obtained []result) (rows []row) {
 	for _, k := range tasks {
 		if slices.ContainsFunc(rows, func(r row) bool { return r.Row == k.row }) {

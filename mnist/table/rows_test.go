@@ -23,7 +23,7 @@ func TestRowsMatchTheirNames(t *testing.T) {
 			eps = strings.Join(parts[3:], "")
 		}
 		if r.config.Kind != kind || r.K != K || r.Tempering != tempering || r.Eps != eps || r.config.VaryEps != (eps == "varied") || (K > 1) != (eps != "") {
-			t.Errorf("%s: K = %d, tempering %s, ε %q, %+v", r.Row, r.K, r.Tempering, r.Eps, r.config)
+			t.Errorf("the row %s has K = %d, tempering %s, ε %q and the model %+v", r.Row, r.K, r.Tempering, r.Eps, r.config)
 		}
 	}
 }
@@ -50,11 +50,11 @@ func TestTheDefaultTasksAreThePublishedRuns(t *testing.T) {
 	}
 	slices.Sort(want)
 	if diff := cmp.Diff(want, names(plan(nil, nil))); diff != "" {
-		t.Errorf("default tasks (-want +got):\n%s", diff)
+		t.Errorf("the default tasks differ from the published runs (-want +got):\n%s", diff)
 	}
 	// A row that was not published has the seeds of most published rows.
 	want = []string{"hvae-k2-none-shared-12345", "hvae-k2-none-shared-85547"}
 	if diff := cmp.Diff(want, names(plan([]string{"hvae-k2-none-shared"}, nil))); diff != "" {
-		t.Errorf("tasks of a row that was not published (-want +got):\n%s", diff)
+		t.Errorf("the tasks of a row that was not published differ (-want +got):\n%s", diff)
 	}
 }

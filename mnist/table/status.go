@@ -14,13 +14,13 @@ import (
 	"hvae/mnist/run"
 )
 
-// An evaluation is the contents of run.EvaluationFile: the results of the finished evaluations of a
-// run. The command eval computes the same results from the same images, samples and seed.
+// An evaluation holds the contents of run.EvaluationFile. The command eval computes the same results
+// for the same images, number of samples and seed.
 type evaluation struct {
 	Run      string            `json:"run"`
 	Settings map[string]string `json:"settings"` // of the training
 	Data     string            `json:"data"`
-	Epoch    int               `json:"epoch"` // best epoch
+	Epoch    int               `json:"epoch"` // best epoch, whose weights were evaluated
 	ValELBO  float64           `json:"val_elbo"`
 	Images   int               `json:"images"`
 	Samples  int               `json:"samples"`
@@ -34,11 +34,11 @@ type evaluation struct {
 type status struct {
 	begun      bool          // whether there is a state to resume
 	running    bool          // whether a process has locked the folder
-	metrics    []run.Metrics // of all epochs
-	best       run.Metrics   // of the best epoch
+	metrics    []run.Metrics // metrics of all epochs
+	best       run.Metrics   // metrics of the best epoch
 	trained    bool          // whether training has ended
-	evaluation *evaluation   // of the weights after the best epoch
-	done       bool          // whether training and all evaluations have ended; the weights may be missing
+	done       bool          // whether training and evaluation have ended; the weights may be missing
+	evaluation *evaluation   // evaluation of the best epoch, without results unless done
 }
 
 // folder returns the folder of a task's run.
@@ -51,8 +51,8 @@ func (t *Table) settings(k task) *run.Settings {
 	return s
 }
 
-// identity returns those settings of a run that determine its results. The number of training images
-// replaces -train 0.
+// identity returns the settings that determine the results of a run. It replaces -train 0 by the number
+// of all training images.
 func (t *Table) identity(settings map[string]string) map[string]string {
 	id := map[string]string{}
 	for _, name := range []string{"model", "K", "tempering", "vary-eps", "latent", "batch", "lr", "seed", "train"} {
@@ -67,7 +67,7 @@ func (t *Table) identity(settings map[string]string) map[string]string {
 
 // status reads the status of a task's run. It returns an error if the run has more epochs than the
 // table allows, or if the run was evaluated with other settings. Without Extend, it also returns an
-// error if the run is evaluated and the table would train it further.
+// error if the run has been evaluated and the table would train it further.
 func (t *Table) status(k task) (s status, err error) {
 	folder := t.folder(k)
 	_, err = os.Stat(filepath.Join(folder, run.StateFile))
@@ -80,7 +80,7 @@ func (t *Table) status(k task) (s status, err error) {
 	}
 	for _, m := range s.metrics {
 		if s.trained {
-			return s, fmt.Errorf("%s was trained for %d epochs: with -epochs %d and -patience %d training would have ended after %d", folder, len(s.metrics), t.MaxEpochs, t.Patience, m.Epoch-1)
+			return s, fmt.Errorf("%s was trained for %d epochs, but with -epochs %d and -patience %d training ends after epoch %d", folder, len(s.metrics), t.MaxEpochs, t.Patience, m.Epoch-1)
 		}
 		if m.Epoch == 1 || m.ValELBO > s.best.ValELBO {
 			s.best = m
@@ -105,18 +105,20 @@ func (t *Table) status(k task) (s status, err error) {
 	}
 	if e.Run != want.Run || !maps.Equal(e.Settings, want.Settings) || e.Data != want.Data || e.Images != want.Images ||
 		e.Samples != want.Samples || e.Seed != want.Seed || len(e.NLLs) > t.Runs {
-		return s, fmt.Errorf("%s was evaluated by %d runs on %d images of %s with %d samples each, seed %d, of %v: the table needs %d runs on %d images of %s with %d samples, seed %d, of %v",
+		return s, fmt.Errorf("%s contains %d evaluations on %d images of %s with %d samples, seed %d and the training settings %v, but the table needs %d evaluations on %d images of %s with %d samples, seed %d and the settings %v",
 			name, len(e.NLLs), e.Images, e.Data, e.Samples, e.Seed, e.Settings, t.Runs, want.Images, want.Data, want.Samples, want.Seed, want.Settings)
 	}
 	if !s.trained && !t.Extend {
-		return s, fmt.Errorf("%s is evaluated after %d epochs: -epochs %d and -patience %d would train it further and discard its evaluations, which needs -extend", folder, len(s.metrics), t.MaxEpochs, t.Patience)
+		return s, fmt.Errorf("%s was evaluated after %d epochs, but -epochs %d and -patience %d allow more: add -extend to train further and discard the evaluation", folder, len(s.metrics), t.MaxEpochs, t.Patience)
 	}
-	s.evaluation, s.done = e, s.trained && len(e.NLLs) == t.Runs
+	if s.done = s.trained && len(e.NLLs) == t.Runs; s.done {
+		s.evaluation = e
+	}
 	return s, nil
 }
 
-// results returns the results of all finished runs. It ignores runs whose status is an error, because
-// DoAll reports these errors.
+// results returns the results of all finished runs. It skips a run if reading its status
+// fails, because DoAll reports the error.
 func (t *Table) results() (all []result) {
 	for _, k := range t.tasks {
 		if s, err := t.status(k); err == nil && s.done {
@@ -139,7 +141,7 @@ func (s status) result(k task) result {
 	return r
 }
 
-// An Entry is a line of the output of -list. It describes a run.
+// An Entry describes a run in the output of -list.
 type Entry struct {
 	Task   int    `json:"task"`
 	Run    string `json:"run"`

@@ -10,15 +10,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
-	"time"
 
 	"hvae/bench/command"
 	"hvae/bench/filelock"
-	"hvae/bench/progress"
 	"hvae/mnist/data"
 	"hvae/mnist/eval"
 	"hvae/mnist/model"
@@ -28,14 +24,14 @@ import (
 // A Table holds the settings of the command table. Call Prepare before the other methods.
 //
 // The random streams of the split, the order of images, binarisation and noise depend on the seed, but
-// not on the model. So all runs with the same seed share their random numbers, and the difference of
-// two rows usually has a smaller error than each row.
+// not on the model. So all runs with the same seed share their random numbers, and the difference
+// between two rows usually has a smaller error than each of the rows.
 type Table struct {
 	run.Protocol
 	Out          string
 	Rows         []string // nil for the published rows
 	Seeds        []uint64 // nil for the published seeds
-	Limit        int      // number of test images; Prepare replaces 0 by the number of all
+	Limit        int      // number of test images; Prepare replaces 0 by the number of all test images
 	Samples      int      // number of importance samples for each image
 	Runs         int      // number of evaluations of each run
 	Extend, JSON bool
@@ -44,14 +40,14 @@ type Table struct {
 
 	tasks []task
 	set   data.Set
-	kept  bool // whether the note that existing files are kept was printed
+	kept  bool // whether write has printed the note that it keeps existing files
 }
 
 // Prepare makes the tasks and loads the data. It returns an error if Limit is too large, or if there is
 // no task with the given number. The number −1 stands for all tasks.
 func (t *Table) Prepare(ctx context.Context, number int) (err error) {
 	if t.tasks = plan(t.Rows, t.Seeds); number >= len(t.tasks) {
-		return command.UsageError("invalid value %d for flag -task: there are %d runs, from 0", number, len(t.tasks))
+		return command.UsageError("invalid value %d for flag -task: it must be from 0 to %d", number, len(t.tasks)-1)
 	}
 	if t.set, err = t.Source.Load(ctx, t.Stderr); err != nil {
 		return err
@@ -64,7 +60,7 @@ func (t *Table) Prepare(ctx context.Context, number int) (err error) {
 	return nil
 }
 
-// advice is the last part of the error of an interrupted run.
+// advice ends the error message of an interrupted run.
 const advice = "start the same command again to continue"
 
 // DoAll trains and evaluates all runs that are neither finished nor running in another process. It
@@ -119,8 +115,8 @@ func (t *Table) Do(ctx context.Context, number int) error {
 	return t.printResult(t.tasks[number])
 }
 
-// do trains and evaluates the run of a task, unless the run is finished. It reports whether it has
-// changed the run. After each epoch it prints a line on log.
+// do trains and evaluates the run of the task with the given number, unless the run is finished. It
+// reports whether it has changed the run. After each epoch it prints a line to log.
 func (t *Table) do(ctx context.Context, number int, log io.Writer) (did bool, err error) {
 	k := t.tasks[number]
 	note := func(activity string) {
@@ -145,7 +141,7 @@ func (t *Table) do(ctx context.Context, number int, log io.Writer) (did bool, er
 			return false, err
 		}
 		if wrong := run.Differences(t.identity(state.Settings), t.identity(settings.Flags.Values())); wrong != "" {
-			return false, fmt.Errorf("the run in %s is not the table's %v: it was started with %s", settings.Out, k, wrong)
+			return false, fmt.Errorf("the run in %s does not match %v of this table: it was started with %s", settings.Out, k, wrong)
 		}
 	}
 	r, err := run.New(settings, t.set, log, t.Stderr)
@@ -156,55 +152,37 @@ func (t *Table) do(ctx context.Context, number int, log io.Writer) (did bool, er
 		return false, err
 	}
 	if r.RateChanged() {
-		return false, fmt.Errorf("the run in %s is not the table's %v: its learning rate was changed during the run", settings.Out, k)
+		return false, fmt.Errorf("the run in %s does not match %v of this table: its learning rate was changed during the run", settings.Out, k)
 	}
 	note("training")
 	if err := r.Train(ctx, advice); err != nil {
 		return true, err
 	}
 	note("evaluating")
-	return true, t.evaluate(ctx, k, r.Best(), folder)
+	return true, t.evaluate(ctx, k, r.Best, folder)
 }
 
-// evaluate evaluates the best weights of a trained run. It saves the results after each evaluation.
+// evaluate evaluates the best weights of a trained run and saves the results.
 func (t *Table) evaluate(ctx context.Context, k task, best []model.Param[float32], folder *run.Folder) error {
 	s, err := t.status(k)
 	if err != nil {
 		return err
 	}
-	e := s.evaluation
-	var done atomic.Int64
-	done.Store(int64(len(e.NLLs) * e.Images))
-	total := t.Runs * e.Images
-	line := progress.New(t.Stderr, func(time.Duration) string {
-		return fmt.Sprintf("evaluating %v: %d of %d images", k, done.Load(), total)
-	})
-	defer line.Clear()
-	line.Begin(float64(done.Load()) / float64(total))
-	for len(e.NLLs) < t.Runs {
-		began := time.Now()
-		indices := eval.First(e.Images)
-		x, noise := eval.Binarise(t.set.Test, indices, e.Seed, len(e.NLLs)), eval.Noise(indices, e.Seed, len(e.NLLs))
-		estimates, err := model.Evaluate(ctx, k.config, best, x, e.Samples, noise, func() {
-			line.Set(float64(done.Add(1)) / float64(total))
-		})
-		if err != nil {
-			line.Clear()
-			return fmt.Errorf("%w: %d of %d evaluations of %v are saved in %s, %s", context.Cause(ctx), len(e.NLLs), t.Runs, k, t.folder(k), advice)
-		}
-		elbo, nll := eval.Means(estimates)
-		if sum := elbo + nll; math.IsNaN(sum) || math.IsInf(sum, 0) {
-			return eval.NotFinite(filepath.Join(t.folder(k), run.ModelFile), elbo, nll)
-		}
-		e.ELBOs, e.NLLs = append(e.ELBOs, elbo), append(e.NLLs, nll)
-		e.Seconds += time.Since(began).Seconds()
-		b, err := json.MarshalIndent(e, "", " ")
-		if err == nil {
-			err = folder.Write(run.EvaluationFile, append(b, '\n'))
-		}
-		if err != nil {
-			return err
-		}
+	images := eval.Split(t.set, "test", k.seed, k.seed)
+	images.Indices = images.Indices[:t.Limit]
+	o := eval.Options{Model: filepath.Join(t.folder(k), run.ModelFile), Samples: t.Samples, Runs: t.Runs}
+	results, err := eval.Evaluate(ctx, model.Checkpoint{Config: k.config, Params: best}, images, o, t.Stderr)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("evaluating %v: %w; %s", k, err, advice)
+	case err != nil:
+		return err
 	}
-	return nil
+	e := s.evaluation
+	e.ELBOs, e.NLLs, e.Seconds = results.ELBOs, results.NLLs, results.Seconds
+	b, err := json.MarshalIndent(e, "", " ")
+	if err != nil {
+		return err
+	}
+	return folder.Write(run.EvaluationFile, append(b, '\n'))
 }
