@@ -1,0 +1,96 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"testing"
+
+	"hvae/mnist/eval"
+	"hvae/mnist/run"
+)
+
+// results/examples.jsonl holds evaluations whose results are quoted in README.md and in
+// results/README.md: a command on each line, and the JSON object that it printed.
+func TestDocumentsMatchTheExamples(t *testing.T) {
+	b, err := os.ReadFile("results/examples.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples := map[string]eval.Evaluation{}
+	for line := range strings.Lines(string(b)) {
+		var e struct {
+			Command string
+			Result  eval.Evaluation
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		examples[e.Command] = e.Result
+	}
+	example := func(checkpoint, flags string) eval.Evaluation {
+		t.Helper()
+		e, ok := examples["eval -checkpoint "+checkpoint+".safetensors"+flags]
+		if !ok {
+			t.Fatalf("results/examples.jsonl does not contain the evaluation of %s with%s", checkpoint, flags)
+		}
+		return e
+	}
+	const annealing = " -method ais -steps 300 -chains 8 -limit 100 -runs 1"
+	vae, hvae := example("runs/vae/model", " -limit 1000 -runs 1"), example("runs/hvae/model", " -limit 1000 -runs 1")
+	hvae30 := example("mnist/results/hvae30", " -limit 1000 -runs 1")
+	simulated := example("mnist/results/vae", annealing+" -simulated")
+	simulated30 := example("mnist/results/hvae30", annealing+" -simulated")
+
+	readme, results := prose(t, "README.md"), prose(t, "results/README.md")
+	contains := func(document, text string) {
+		t.Helper()
+		if text = strings.Join(strings.Fields(text), " "); !strings.Contains(document, text) {
+			t.Errorf("no document contains %q", text)
+		}
+	}
+	signed := func(v float64, err *float64) string { // with the sign − of the documents
+		return strings.Replace(eval.PlusMinus(2, v, err), "-", "−", 1)
+	}
+	metrics, err := run.ReadMetrics("results/examples.metrics.jsonl")
+	if err != nil || len(metrics) != 10 {
+		t.Fatalf("results/examples.metrics.jsonl: %d epochs, want 10 (%v)", len(metrics), err)
+	}
+	for _, m := range metrics {
+		if m.Epoch <= 5 || m.Epoch == 10 {
+			contains(readme, fmt.Sprintf("epoch %d train %.2f validation %.2f %.1f s best so far", m.Epoch, m.TrainELBO, m.ValELBO, m.Seconds))
+		}
+	}
+	contains(readme, fmt.Sprintf("vae, epoch 10, on 1000 test images of mnist, 1000 samples each, one run, %.0f s %v", vae.Seconds, vae))
+	contains(readme, fmt.Sprintf("hvae, K = 5, free tempering, ε varied, epoch 10, on 1000 test images of mnist, 1000 samples each, one run, %.0f s %v", hvae.Seconds, hvae))
+	contains(readme, fmt.Sprintf("vae, epoch 1950, on 100 images drawn from the model, 1000 samples each, one run, %.0f s %v", simulated.Seconds, simulated))
+	contains(readme, root(hvae)+" after 10 epochs")
+	contains(readme, fmt.Sprintf("as in the paper's table, is %s too high", signed(simulated.Missed, simulated.MissedSE)))
+	contains(readme, fmt.Sprintf("the gap is %s, and the NLL is %s too high", signed(*simulated30.Gap, simulated30.GapSE), signed(simulated30.Missed, simulated30.MissedSE)))
+	test, test30 := example("mnist/results/vae", annealing), example("mnist/results/hvae30", annealing)
+	contains(readme, fmt.Sprintf("at least %s too high for the VAE and %s too high for the HVAE", signed(test.Missed, test.MissedSE), signed(test30.Missed, test30.MissedSE)))
+	samples20 := example("mnist/results/vae", " -samples 20")
+	contains(readme, "ELBO "+eval.PlusMinus(2, samples20.ELBO, samples20.ELBOSD)+" NLL "+eval.PlusMinus(2, samples20.NLL, samples20.NLLSD))
+
+	first, all := example("mnist/results/vae", " -samples 60 -limit 2000"), example("mnist/results/vae", " -samples 60")
+	contains(results, fmt.Sprintf("NLL %s on the first 2,000 and %s on all", signed(first.NLL, first.NLLSD), signed(all.NLL, all.NLLSD)))
+	contains(results, fmt.Sprintf("%s for z_K in `hvae30`, %s for z₀, and %.4f for", eval.PlusMinus(4, hvae30.ZK, hvae30.ZKSE), eval.PlusMinus(4, hvae30.Z0, hvae30.Z0SE), hvae30.Independent))
+	contains(results, root(hvae30))
+}
+
+// root returns the formula for the correlation that the flow adds.
+func root(e eval.Evaluation) string {
+	return fmt.Sprintf("√(%.4f² − %.4f²) = %.2f", e.ZK, e.Independent, math.Sqrt(e.ZK*e.ZK-e.Independent*e.Independent))
+}
+
+// prose returns a file's text with single spaces instead of line breaks.
+func prose(t *testing.T, file string) string {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(strings.Fields(string(b)), " ")
+}
