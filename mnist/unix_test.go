@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -29,6 +30,19 @@ func init() {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(3)
 		}
+	}
+}
+
+// README.md says that 4 GiB of address space are enough on up to 16 cores.
+func TestTrainingRunsIn4GiBOfAddressSpace(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only tested on Linux, where the shell limits the address space")
+	}
+	limited := []string{"-c", `ulimit -v 4194304 && exec "$0" "$@"`, os.Args[0]}
+	c := exec.Command("sh", append(limited, tiny(t.TempDir(), hvaeFlags...)...)...)
+	c.Env = append(os.Environ(), "MNIST_TEST_COMMAND=1", "GOMAXPROCS=16")
+	if output, err := c.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, output)
 	}
 }
 
