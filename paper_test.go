@@ -2918,8 +2918,8 @@ func flowGradientError(s hvaetest.Scheme) float64 {
 	})
 }
 
-// methodGradientError returns hvaetest.GradientError, the relative error of the gradient on the
-// tape, for the ELBO of a method of section 5.1 in all its parameters.
+// methodGradientError returns the relative error (hvaetest.GradientError) of the tape's gradient of
+// an ELBO with respect to all parameters, for a method of section 5.1.
 func methodGradientError(t *testing.T, name string) float64 {
 	_, data, _ := points(3, 20)
 	m, err := model.NewMethod(name, data, random.Stream(13, name))

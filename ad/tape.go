@@ -261,9 +261,9 @@ func (r *record[T]) variable(t *Tape[T], inPlace bool) *Var[T] {
 	return v
 }
 
-// set makes Value a rows × cols matrix with elements data. When a program is repeated, Value
-// usually stays the same. In this case, set writes nothing, because the next read of Value would
-// have to wait for the write.
+// set makes Value a rows × cols matrix with elements data. If Value already has this shape and
+// these elements' address, set writes nothing, because a write would delay the next read of Value.
+// This is usual when a computation is recorded again.
 func (v *Var[T]) set(rows, cols int, data []T) {
 	if m := &v.Value; m.Rows != rows || m.Cols != cols || len(data) == 0 || &m.Data[0] != &data[0] {
 		m.Rows, m.Cols, m.Data = rows, cols, data

@@ -23,7 +23,7 @@ import (
 //go:embed explore.html
 var explorePage []byte
 
-// explore serves an interactive web page about the target with two modes until ctx ends.
+// explore serves an interactive web page about the target with two modes until ctx is done.
 func explore(ctx context.Context, o options, stdout io.Writer) error {
 	l, err := net.Listen("tcp", o.http)
 	if err != nil {

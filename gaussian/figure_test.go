@@ -14,7 +14,7 @@ import (
 	"hvae/gaussian/model"
 )
 
-// readFigure parses a figure that the program wrote to a folder. log states whether both axes are
+// readFigure parses a figure that the program wrote to a folder. log specifies whether both axes are
 // logarithmic.
 func readFigure(t *testing.T, folder, file string, log bool) []plottest.Panel {
 	t.Helper()

@@ -86,7 +86,7 @@ func parse(args []string) (options, error) {
 	f.Count(&o.config.Iterations, "iters", 30_000, 1, "`number` of optimiser iterations")
 	f.Count(&o.config.Draws, "batch", 10, 1, "`number` of draws over which each iteration averages the ELBO")
 	f.Rate(&o.config.Rate, 1e-3, "learning `rate` of RMSProp")
-	f.Seed(&o.config.Seed, "seed of all random numbers; the output does not depend on the number of cores")
+	f.Seed(&o.config.Seed, "seed for all random numbers; the output does not depend on the number of cores")
 	f.String(&o.out, "out", "", "`folder` for the figures: figure1a.svg, figure1b.svg and figure1c.svg if -d lists\nseveral dimensions, or tempering.svg and trajectory.svg with -two-modes\n(default: the current folder)")
 	f.Bool(&o.json, "json", "print a JSON object for each row instead of a table")
 	f.Bool(&o.twoModes, "two-modes", "instead of running the experiment, show the effect of tempering: apply Algorithm 1\nto a target with two modes, print a table, and draw tempering.svg and trajectory.svg")

@@ -71,7 +71,7 @@ func TestTwoModesTableMatchesResults(t *testing.T) {
 			}
 			r := results[i*len(stepNumbers)+j]
 			for n, want := range []float64{r.InvSqrtBeta0, float64(r.K), r.ELBO, r.Variance, 100 * r.ChangedMode} {
-				// The tolerance allows rounding to two decimals and small differences between processors.
+				// The tolerance allows for rounding to two decimals and small differences between processors.
 				if v, err := strconv.ParseFloat(strings.Fields(line)[n], 64); err != nil || !(math.Abs(v-want) <= 0.006) {
 					t.Errorf("number %d of the line %q differs from %v in results/two-modes.jsonl (error %v)", n+1, line, want, err)
 				}

@@ -101,7 +101,7 @@ type job[T linalg.Float] struct {
 	step         int
 	values       []float64       // receives the bound of each column; nil to compute the gradient
 	size, blocks int             // columns per block, and number of blocks
-	interrupt    <-chan struct{} // stops the tapes when the context ends
+	interrupt    <-chan struct{} // stops the tapes when the context is done
 }
 
 // A blockResult holds the bound of a block and its gradient.
@@ -131,7 +131,7 @@ func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[
 }
 
 // Step estimates the mean bound over a batch and its gradient, and updates the parameters. If
-// ctx ends, Step returns ctx's error at once. If the bound or its gradient is not finite, the
+// ctx is done, Step returns ctx's error at once. If the bound or its gradient is not finite, the
 // error names the first operation whose result is not finite. The first step also returns an
 // error if there is a parameter on which the bound does not depend. After an error, the trainer
 // is unchanged.
@@ -163,7 +163,7 @@ func (t *Trainer[T]) Step(ctx context.Context, batch []int) (elbo float64, err e
 
 // Evaluate returns the values [len(batch)] of a bound, such as Sample.LogEstimate, and their
 // mean, with noise from the given seed. If bound is nil, Evaluate uses the bound of NewTrainer.
-// It returns an error if ctx ends first or if a value is NaN.
+// It returns an error if ctx is done first or if a value is NaN.
 func (t *Trainer[T]) Evaluate(ctx context.Context, batch []int, seed uint64, bound Bound[T]) (mean float64, values []float64, err error) {
 	if bound == nil {
 		bound = t.bound

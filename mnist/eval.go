@@ -13,7 +13,7 @@ import (
 	"hvae/mnist/run"
 )
 
-// evaluate runs the command eval.
+// evaluate runs the eval command.
 func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := command.NewFlags()
 	var checkpoint, split, method string
@@ -33,7 +33,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	f.Count(&annealing.Steps, "steps", 1000, 1, "`number` of steps from the variational prior to the posterior, for -method ais")
 	f.Count(&annealing.Chains, "chains", 16, 1, "`number` of chains for each image, for -method ais")
 	f.Bool(&simulated, "simulated", "evaluate images drawn from the model, for which -method ais also gives an upper bound on log p(x)")
-	f.Seed(&seed, "seed of binarisation and noise")
+	f.Seed(&seed, "seed for binarisation and noise")
 	f.Bool(&asJSON, "json", "print a JSON object")
 	if err := f.Parse(args); err != nil {
 		return err

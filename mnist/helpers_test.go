@@ -375,7 +375,8 @@ func saved(t *testing.T, folder string) (state model.State, p position) {
 	return state, p
 }
 
-// rewrite applies change to the state of a run and to the position in the state, and writes the state.
+// rewrite applies change to the saved state of a run and to the position that the state contains,
+// and writes the result.
 func rewrite(t *testing.T, folder string, change func(f *safetensors.File, p *position)) {
 	t.Helper()
 	f := readTensors(t, folder, stateFile)

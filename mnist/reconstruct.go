@@ -14,9 +14,9 @@ import (
 	"hvae/mnist/sheet"
 )
 
-// reconstruct runs the command reconstruct.
+// reconstruct runs the reconstruct command.
 func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := newPictureFlags(24, "`number` of test digits", "seed of binarisation and noise")
+	f := newPictureFlags(24, "`number` of test digits", "seed for binarisation and noise")
 	var source run.Source
 	source.DefineFlags(f.Flags)
 	c, err := f.readModel(args, stderr)

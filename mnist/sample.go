@@ -16,9 +16,9 @@ import (
 	"hvae/mnist/sheet"
 )
 
-// sample runs the command sample.
+// sample runs the sample command.
 func sample(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := newPictureFlags(64, "`number` of digits", "seed of the latent variables")
+	f := newPictureFlags(64, "`number` of digits", "seed for the latent variables")
 	c, err := f.readModel(args, stderr)
 	if err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"hvae/mnist/table"
 )
 
-// makeTable runs the command table.
+// makeTable runs the table command.
 func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	t := &table.Table{Stdout: stdout, Stderr: stderr}
 	f := command.NewFlags()

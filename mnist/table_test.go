@@ -68,7 +68,7 @@ func TestTheTableMatchesIndependentNumbers(t *testing.T) {
 	out := t.TempDir()
 	printed, _ := mustRun(t, tinyTable(out)...)
 
-	// The command train writes the same files as the command table.
+	// The train command writes the same files as the command table.
 	alone := t.TempDir()
 	mustRun(t, trainVAE(alone, "-model", "hvae", "-K", "1", "-seed", "12345")...)
 	ours := files(t, filepath.Join(out, "hvae-k1-none-12345"))
@@ -278,7 +278,7 @@ func TestATableUsesExistingRuns(t *testing.T) {
 	model := read(t, trained, modelFile)
 	mustRun(t, oneVAE(out, "-epochs", "2")...)
 	if !slices.Equal(read(t, trained, modelFile), model) {
-		t.Error("the table changed the model that the command train wrote")
+		t.Error("the table changed the model that the train command wrote")
 	}
 	// A finished run does not need its weights.
 	for _, name := range []string{modelFile, stateFile, samplesFile, curveFile, lockFile} {
@@ -470,7 +470,7 @@ func TestListAndTask(t *testing.T) {
 }
 
 // An interrupted evaluation starts again, and so does an evaluation with fewer runs than -runs. The results
-// equal the results of the command eval.
+// equal the results of the eval command.
 func TestAStoppedEvaluationStartsAgain(t *testing.T) {
 	out := t.TempDir()
 	table := func(out string) []string { return oneVAE(out, "-runs", "3") }
@@ -479,7 +479,7 @@ func TestAStoppedEvaluationStartsAgain(t *testing.T) {
 	stdout, _ := mustRun(t, tinyEval(filepath.Join(out, "vae-1", modelFile), "1", "-runs", "3")...)
 	mean, sd := spread(want.NLLs...)
 	if e := object(t, stdout); !isNumber(e["nll"], mean) || !isNumber(e["nll_sd"], sd) {
-		t.Errorf("the table contains the NLL %v ± %v, but the command eval prints %v ± %v", mean, sd, e["nll"], e["nll_sd"])
+		t.Errorf("the table contains the NLL %v ± %v, but the eval command prints %v ± %v", mean, sd, e["nll"], e["nll_sd"])
 	}
 	mustFail(t, 1, oneVAE(out, "-runs", "2"), " contains 3 evaluations on 5 images")
 	fewer := want

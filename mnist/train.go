@@ -13,7 +13,7 @@ import (
 	"hvae/mnist/run"
 )
 
-// train runs the command train.
+// train runs the train command.
 func train(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	s := run.NewSettings()
 	if err := s.Flags.Parse(args); err != nil {

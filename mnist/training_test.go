@@ -119,7 +119,7 @@ func TestTrainMatchesTheOracle(t *testing.T) {
 				drawn := filepath.Join(t.TempDir(), "drawn.png")
 				mustRun(t, "sample", "-checkpoint", filepath.Join(dir, modelFile), "-seed", meta["seed"], "-o", drawn)
 				if !slices.Equal(read(t, drawn), read(t, dir, samplesFile)) {
-					t.Error("samples.png differs from the picture that the command sample draws")
+					t.Error("samples.png differs from the picture that the sample command draws")
 				}
 			}
 			// printed returns the expected output of epochs from+1 … epochs.

@@ -50,7 +50,7 @@ func bake(_ context.Context, args []string, stdout, _ io.Writer) error {
 	return err
 }
 
-// wait prints "waiting", and "saving" when ctx ends. With an argument, it then waits for the end of
+// wait prints "waiting", and "saving" when ctx is done. With an argument, it then waits for the end of
 // the standard input.
 func wait(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	fmt.Fprintln(stdout, "waiting")

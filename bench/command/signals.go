@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A Signal is the cause of a context that was cancelled by a signal. errors.Is(s, context.Canceled) is
-// true for each Signal s.
+// A Signal is the cancellation cause (context.Cause) of a context that a signal has cancelled.
+// errors.Is(s, context.Canceled) is true for each Signal s.
 type Signal syscall.Signal
 
 // hangup is SIGHUP. Package syscall does not define SIGHUP for WebAssembly.
@@ -55,7 +55,7 @@ func (p Program) Main() {
 }
 
 // Wait calls work on another goroutine. It returns nil when work returns, or context.Cause(ctx) as
-// soon as ctx ends. If ctx ends first, the process may exit before work returns, so work must not
+// soon as ctx is done. If ctx is done first, the process may exit before work returns, so work must not
 // save anything.
 func Wait(ctx context.Context, work func()) error {
 	done := make(chan struct{})

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// start starts a process that runs the command wait. It returns when the process prints "waiting".
+// start starts a process that runs the wait command. It returns when the process prints "waiting".
 func start(t *testing.T, c *exec.Cmd) (stdout *bufio.Reader, stderr *bytes.Buffer) {
 	t.Helper()
 	stderr = new(bytes.Buffer)

@@ -34,7 +34,7 @@ func NewTrainer(m *Method, draws int, rate float64, rng *rand.Rand) *Trainer {
 	return t
 }
 
-// Step estimates the ELBO and its gradient, and updates the parameters. If ctx ends, or if the
+// Step estimates the ELBO and its gradient, and updates the parameters. If ctx is done, or if the
 // ELBO or its gradient is not finite, it returns the error of hvae.Trainer.Step and does not change
 // the parameters.
 func (t *Trainer) Step(ctx context.Context) error {
@@ -52,7 +52,7 @@ func (t *Trainer) draw(n int) {
 }
 
 // MeanELBO returns the ELBO for the current parameters, averaged over n draws. It returns an error
-// if ctx ends or if an estimate is NaN.
+// if ctx is done or if an estimate is NaN.
 func (t *Trainer) MeanELBO(ctx context.Context, n int) (float64, error) {
 	const batch = 100
 	sum := 0.0
@@ -125,7 +125,7 @@ func (c Config) Dataset(d, dataset int) Data {
 }
 
 // Train trains a method on a dataset. The outcome depends only on c and run. Before each group of at
-// most 100 iterations, Train calls progress with the number of iterations in the group. If ctx ends, Train returns
+// most 100 iterations, Train calls progress with the number of iterations in the group. If ctx is done, Train returns
 // ctx.Err(). If a bound or its gradient is not finite, Train returns an error that describes the
 // run, the iteration and the parameters.
 func (c Config) Train(ctx context.Context, run Run, progress func(iterations int)) (Outcome, error) {

@@ -48,7 +48,7 @@ type TwoModesFlow struct {
 }
 
 // Draw returns n draws of log p̂, and the number of draws that start and end in different modes. It
-// returns ctx.Err() if ctx ends first.
+// returns ctx.Err() if ctx is done first.
 func (f TwoModesFlow) Draw(ctx context.Context, n int, rng *rand.Rand) (logEstimates []float64, changed int, err error) {
 	const batch = 500
 	var t ad.Tape[float64]

@@ -141,8 +141,8 @@ type loader struct {
 	log     func(string)
 }
 
-// read returns the images in a file. It returns an error if there are fewer than least images. If an
-// MNIST file is missing, read downloads it.
+// read returns the images in a file. It returns an error if the file contains fewer than the
+// minimum number of images, least. If an MNIST file is missing, read downloads it.
 func (l loader) read(ctx context.Context, f file, least int) (Images, error) {
 	images, err := l.readFolder(f)
 	if !errors.Is(err, fs.ErrNotExist) {

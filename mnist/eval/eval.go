@@ -19,7 +19,7 @@ import (
 	"hvae/mnist/model"
 )
 
-// An Evaluation is the result of the command eval. ELBO and NLL are means over runs, with standard
+// An Evaluation is the result of the eval command. ELBO and NLL are means over runs, with standard
 // deviations over runs. Each run binarises the images again.
 type Evaluation struct {
 	ELBO    float64  `json:"elbo"`    // nats, negative
@@ -61,7 +61,7 @@ type results struct {
 }
 
 // Evaluate evaluates a model on images and prints its progress on stderr. It returns an error if
-// ctx ends, or if the ELBO or the NLL is not finite.
+// ctx is done, or if the ELBO or the NLL is not finite.
 func Evaluate(ctx context.Context, c model.Checkpoint, images Dataset, o Options, stderr io.Writer) (Evaluation, error) {
 	began := time.Now()
 	t := newTracker(stderr, c.Config, images, o)
@@ -100,7 +100,7 @@ func Evaluate(ctx context.Context, c model.Checkpoint, images Dataset, o Options
 }
 
 // runAll evaluates the model o.Runs times and returns the results of each run. It returns an error
-// only if ctx ends.
+// only if ctx is done.
 func runAll(ctx context.Context, c model.Checkpoint, images Dataset, o Options, t *tracker) (all []results, err error) {
 	if o.Annealing != nil {
 		x, err := images.drawTuning(ctx, c)
@@ -151,7 +151,7 @@ func tailShapes(estimates []model.Estimate) (mean, heavy *float64) {
 	return mean, heavy
 }
 
-// String returns the lines that the command eval prints after its first line.
+// String returns the lines that the eval command prints after its first line.
 func (e Evaluation) String() string {
 	s := fmt.Sprintf("ELBO %s\nNLL  %s\n", PlusMinus(2, e.ELBO, e.ELBOSD), PlusMinus(2, e.NLL, e.NLLSD))
 	if e.TailShape != nil {

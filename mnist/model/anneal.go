@@ -27,7 +27,7 @@ const (
 func (a *Annealing) Cost() int { return 1 + (a.Steps-1)*leapfrogs }
 
 // Tune sets StepSizes from one chain for each image of x [784×n]. noise returns the random stream
-// for an image. Bound must use other streams than Tune, or its estimates are biased. If ctx ends,
+// for an image. Bound must use other streams than Tune, or its estimates are biased. If ctx is done,
 // Tune returns ctx's error immediately.
 func (a *Annealing) Tune(ctx context.Context, c Config, params []Param[float32], x linalg.Matrix[float32], noise func(image int) *rand.Rand) error {
 	const kernels = 50 // minimum number of kernels to run in all passes together
@@ -53,7 +53,7 @@ func (a *Annealing) Tune(ctx context.Context, c Config, params []Param[float32],
 //
 // noise returns the random stream for a chain. Whenever chains end, Bound calls done with their
 // number. Both functions must be safe for concurrent use. The memory does not depend on Steps. If
-// ctx ends, Bound returns ctx's error immediately.
+// ctx is done, Bound returns ctx's error immediately.
 func (a *Annealing) Bound(ctx context.Context, c Config, params []Param[float32], x, z linalg.Matrix[float32],
 	noise func(image, chain int) *rand.Rand, done func(chains int)) (bounds []float64, acceptance float64, err error) {
 	n, sign := x.Cols*a.Chains, 1.0
@@ -124,7 +124,7 @@ func (a *Annealing) sampler(t *ad.Tape[float32], c Config, params []Param[float3
 
 // Simulate draws z ~ N(0, I) [ℓ×n] and then images x ~ p_θ(x|z) [784×n]. Each z is therefore
 // an exact draw from the posterior p_θ(z|x) of its image. noise returns the random stream for an
-// image. If ctx ends, Simulate returns ctx's error.
+// image. If ctx is done, Simulate returns ctx's error.
 func Simulate(ctx context.Context, c Config, params []Param[float32], n int, noise func(image int) *rand.Rand) (x, z linalg.Matrix[float32], err error) {
 	x, z = linalg.New[float32](pixels, n), linalg.New[float32](c.Latent, n)
 	err = forEach(ctx, n, func(t *ad.Tape[float32]) func(int) {

@@ -30,7 +30,7 @@ const drawsAtOnce = 48
 // Evaluate estimates the evidence of each image of x [784×n] by importance sampling, on all
 // cores. draws is the number of samples for each image. noise returns the random stream for an
 // image. Evaluate calls done after each image. Both functions must be safe for concurrent use. The
-// memory does not depend on draws. If ctx ends, Evaluate returns ctx's error immediately.
+// memory does not depend on draws. If ctx is done, Evaluate returns ctx's error immediately.
 func Evaluate[T linalg.Float](ctx context.Context, c Config, params []Param[T], x linalg.Matrix[T], draws int,
 	noise func(image int) *rand.Rand, done func()) ([]Estimate, error) {
 	estimates := make([]Estimate, x.Cols)
@@ -77,7 +77,7 @@ func estimate[T linalg.Float](t *ad.Tape[T], c Config, params []Param[T], x lina
 }
 
 // forEach starts a goroutine on each core. Each goroutine calls newTask with a separate tape, and the
-// returned function task with some of the numbers 0 … n−1. Each number is used once. If ctx ends
+// returned function task with some of the numbers 0 … n−1. Each number is used once. If ctx is done
 // first, forEach interrupts the tapes and returns ctx's error.
 func forEach[T linalg.Float](ctx context.Context, n int, newTask func(t *ad.Tape[T]) (task func(i int))) error {
 	var next atomic.Int64

@@ -62,13 +62,13 @@ func NewTrainer[T linalg.Float](c Config, params []Param[T], rate float64) *Trai
 
 // Step estimates the mean ELBO of a batch and its gradient, and updates the parameters. If the
 // ELBO or its gradient is not finite, Step returns an error that names the first operation with
-// such a result. If ctx ends, Step returns ctx's error immediately. After an error, the trainer is
+// such a result. If ctx is done, Step returns ctx's error immediately. After an error, the trainer is
 // unchanged.
 func (t *Trainer[T]) Step(ctx context.Context, b Batch[T]) (elbo float64, err error) {
 	return t.algorithm.Step(ctx, t.begin(b))
 }
 
-// ELBO returns an estimate of the mean ELBO of a batch. If ctx ends, it returns ctx's error.
+// ELBO returns an estimate of the mean ELBO of a batch. If ctx is done, it returns ctx's error.
 func (t *Trainer[T]) ELBO(ctx context.Context, b Batch[T]) (float64, error) {
 	elbo, _, err := t.algorithm.Evaluate(ctx, t.begin(b), 0, nil)
 	return elbo, err

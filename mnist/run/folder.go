@@ -23,7 +23,7 @@ const (
 	MetricsFile    = "metrics.jsonl"     // a JSON object for each epoch
 	CurveFile      = "curve.svg"         // plot of the metrics
 	SamplesFile    = "samples.png"       // digits that the model generates
-	EvaluationFile = "evaluation.json"   // evaluation by the command table
+	EvaluationFile = "evaluation.json"   // evaluation by the table command
 
 	LockFile = ".lock" // empty; locked while a process trains or evaluates the run
 )

@@ -163,7 +163,7 @@ func (b *batch) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[float32], k *rando
 }
 
 // Train trains until the maximum number of epochs is reached, early stopping ends the run, or ctx
-// ends. It saves the state every SaveEvery, after each epoch and when ctx ends. If ctx ends, Train
+// ends. It saves the state every SaveEvery, after each epoch and when ctx is done. If ctx is done, Train
 // returns an error that ends with advice, a phrase on how to continue.
 func (r *Run) Train(ctx context.Context, advice string) error {
 	line := progress.New(r.stderr, func(time.Duration) string { return r.status() })
@@ -267,7 +267,7 @@ func (r *Run) status() string {
 	return fmt.Sprintf("epoch %d, batch %d of %d, ELBO %.2f", p.Epoch, p.Batch, r.batches, p.Sum/float64(images))
 }
 
-// done returns the finished fraction of a run that takes the maximum number of epochs.
+// done returns the fraction of the run that is finished, if it takes the maximum number of epochs.
 func (r *Run) done() float64 {
 	return (float64(r.position.Epoch-1) + float64(r.position.Batch)/float64(r.batches)) / float64(r.settings.MaxEpochs)
 }

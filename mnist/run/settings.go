@@ -68,7 +68,7 @@ type Settings struct {
 	Out    string
 	Resume bool
 
-	Flags *command.Flags // flags of the command train, which set the other fields
+	Flags *command.Flags // flags of the train command, which set the other fields
 }
 
 // NewSettings returns the default settings and defines the flags that change them.
@@ -83,7 +83,7 @@ func NewSettings() *Settings {
 	f.Range(&c.Latent, "latent", 64, 1, model.MaxLatent, "`number` of latent dimensions")
 	f.Count(&s.BatchSize, "batch", 100, 1, "`number` of images in a batch")
 	f.Rate(&s.Rate, 1e-3, "learning `rate` of Adamax")
-	f.Seed(&s.Seed, "seed of all random numbers; the same seed gives the same bits on any number of cores")
+	f.Seed(&s.Seed, "seed for all random numbers; the results are bit-identical on any number of cores")
 	f.Bool(&s.Recompute, "recompute", "recompute the leapfrog steps in the backward pass; memory then does not depend on K, training is\nslower, and the results are the same")
 	f.String(&s.Out, "out", "", "`folder` for the run's files (required)")
 	f.Bool(&s.Resume, "resume", "continue the run in the -out folder with its settings; only -epochs, -patience, -lr, -data,\n-dataset and -recompute may differ")

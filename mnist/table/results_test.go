@@ -89,7 +89,7 @@ func TestCheckedInTablesMatchTheirRuns(t *testing.T) {
 		for name, content := range want {
 			got, err := os.ReadFile(filepath.Join(table.Out, name))
 			if err != nil || !alike(string(got), string(content)) {
-				t.Errorf("%s in %s disagrees with the runs (%v): run the command table to write it again", name, table.Out, err)
+				t.Errorf("%s in %s disagrees with the runs (%v): run the table command to write it again", name, table.Out, err)
 			}
 		}
 		if runs, err := filepath.Glob(filepath.Join(table.Out, "*", run.MetricsFile)); err != nil || len(runs) != len(table.tasks) {

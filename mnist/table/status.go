@@ -14,7 +14,7 @@ import (
 	"hvae/mnist/run"
 )
 
-// An evaluation holds the contents of run.EvaluationFile. The command eval computes the same results
+// An evaluation holds the contents of run.EvaluationFile. The eval command computes the same results
 // for the same images, number of samples and seed.
 type evaluation struct {
 	Run      string            `json:"run"`

@@ -21,7 +21,7 @@ import (
 	"hvae/mnist/run"
 )
 
-// A Table holds the settings of the command table. Call Prepare before the other methods.
+// A Table holds the settings of the table command. Call Prepare before the other methods.
 //
 // The random streams of the split, the order of images, binarisation and noise depend on the seed, but
 // not on the model. So all runs with the same seed share their random numbers, and the difference

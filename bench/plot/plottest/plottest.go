@@ -69,12 +69,12 @@ func (a Axis) Pixel(v float64) float64 {
 }
 
 // Near reports whether a pixel is at most 0.3 pixels away from the position of a value. The tolerance
-// allows rounding errors.
+// allows for rounding errors.
 func (a Axis) Near(pixel, value float64) bool {
 	return math.Abs(a.Pixel(value)-pixel) <= 0.3
 }
 
-// Read returns the panels of an SVG document. logX and logY state whether the x axes and the y axes
+// Read returns the panels of an SVG document. logX and logY specify whether the x axes and the y axes
 // are logarithmic. Read fails the test if the document is malformed, or if a tick is not at the
 // position of its value.
 func Read(t testing.TB, svg []byte, logX, logY bool) (panels []Panel) {
