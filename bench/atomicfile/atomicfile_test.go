@@ -2,6 +2,7 @@ package atomicfile
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -47,6 +48,20 @@ func TestWriteReplacesTheFileOrKeepsItsContents(t *testing.T) {
 	refusal := errors.New("not allowed now")
 	if err := WriteIf(func() error { return refusal }, name, nil); !errors.Is(err, refusal) {
 		t.Errorf("if allowed returns an error, WriteIf returns %v", err)
+	}
+	// WriteIf calls allowed when the temporary file is complete, so that only the rename follows.
+	complete := func() error {
+		names, err := filepath.Glob(filepath.Join(dir, ".figure.svg-*.tmp"))
+		if err != nil || len(names) != 1 {
+			return fmt.Errorf("the temporary files are %v (error %v)", names, err)
+		}
+		if got, err := os.ReadFile(names[0]); err != nil || string(got) != "second" {
+			return fmt.Errorf("the temporary file contains %q (error %v)", got, err)
+		}
+		return nil
+	}
+	if err := WriteIf(complete, name, []byte("second")); err != nil {
+		t.Errorf("when WriteIf calls allowed: %v", err)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 3 {
