@@ -84,6 +84,26 @@ func TestAdamaxFindsMaximum(t *testing.T) {
 	}
 }
 
+// The standard deviation of 1 and 3 is √2, so that of their mean is 1, half of the mean.
+func TestStandardErrorOfTwoDraws(t *testing.T) {
+	e := hvae.ImportanceEstimate([]float64{-900, -900 + math.Log(3)})
+	if !(math.Abs(e.Log-(-900+math.Log(2))) <= 1e-12) || !(math.Abs(e.StandardError-0.5) <= 1e-12) {
+		t.Errorf("the estimate from 1 and 3 has the logarithm %v and the standard error %v, want log 2 and ½", e.Log+900, e.StandardError)
+	}
+}
+
+// The wanted value was computed by a separate program, with the formulas of the function gpdfit of the
+// R package loo, by the authors of Pareto smoothed importance sampling.
+func TestTailShapeAgreesWithAnotherImplementation(t *testing.T) {
+	logs := make([]float64, 200)
+	for i := range logs {
+		logs[i] = -0.7*math.Log((float64(i)+0.5)/200) + 0.3*math.Sin(float64(i))
+	}
+	if got, want := hvae.ImportanceEstimate(logs).TailShape, 0.6563716089575686; !(math.Abs(got-want) <= 1e-9) {
+		t.Errorf("k̂ = %v, want %v", got, want)
+	}
+}
+
 func TestTailShapeOfParetoWeights(t *testing.T) {
 	// If u is uniform on (0, 1), p̂ = u^−k has the tail P(p̂ > w) = w^(−1/k). A fit of k to n weights
 	// in the tail has the standard deviation (1 + k)/√n. The prior changes its mean from k to
