@@ -519,7 +519,18 @@ func TestAStoppedEvaluationContinues(t *testing.T) {
 		if want := fmt.Sprintf("%d of 3 evaluations of vae-1 are saved in", saved); saved > 0 && !strings.Contains(stderr, want) {
 			t.Errorf("stderr %q does not contain %q", stderr, want)
 		}
+		name := filepath.Join(parts, "vae-1", evaluationFile)
+		if saved > 0 { // pretend that the saved evaluations took 1000 s
+			b := regexp.MustCompile(`"seconds": [^\n]*`).ReplaceAll(read(t, name), []byte(`"seconds": 1000`))
+			if err := os.WriteFile(name, b, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
 		mustRun(t, table(parts)...)
+		var all struct{ Seconds float64 }
+		if err := json.Unmarshal(read(t, name), &all); err != nil || saved > 0 && !(all.Seconds > 1000) {
+			t.Errorf("stopped after %d evaluations of 1000 s, all evaluations took %v s (error %v)", saved, all.Seconds, err)
+		}
 		if diff := cmp.Diff(want, readEvaluation(t, parts)); diff != "" {
 			t.Errorf("stopped after %d evaluations, the results differ:\n%s", saved, diff)
 		}
