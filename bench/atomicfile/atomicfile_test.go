@@ -72,18 +72,20 @@ func TestWriteReplacesTheFileOrKeepsItsContents(t *testing.T) {
 	}
 }
 
-func TestCleanRemovesTheTemporaryFilesOfOneFile(t *testing.T) {
+func TestCleanRemovesOnlyTheTemporaryFilesOfAFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "odd [name")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"a", "b", ".a-123.tmp", ".a-9.tmp", ".b-1.tmp", ".ab", ".a-backup", ".a-2.tmp.tmp", ".a-1"} {
+	for _, name := range []string{"a", "b", ".a-123.tmp", ".a-9.tmp", ".b-1.tmp", ".ab", ".a-backup", ".a-2.tmp.tmp", ".a-1", ".c.d-1.tmp", ".cxd-1.tmp"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := Clean(filepath.Join(dir, "a")); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"a", "c.d"} {
+		if err := Clean(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -93,7 +95,7 @@ func TestCleanRemovesTheTemporaryFilesOfOneFile(t *testing.T) {
 	for _, e := range entries {
 		left = append(left, e.Name())
 	}
-	if want := []string{".a-1", ".a-2.tmp.tmp", ".a-backup", ".ab", ".b-1.tmp", "a", "b"}; !slices.Equal(left, want) {
+	if want := []string{".a-1", ".a-2.tmp.tmp", ".a-backup", ".ab", ".b-1.tmp", ".cxd-1.tmp", "a", "b"}; !slices.Equal(left, want) {
 		t.Errorf("after Clean, the folder contains %v, want %v", left, want)
 	}
 }
