@@ -515,3 +515,11 @@ func TestContoursAreThePointsWithTheLevel(t *testing.T) {
 		t.Errorf("the contours have the length %v, of which %v is at the right, and the style %v; want 8π, 4π and Thin", length, right, s.Style)
 	}
 }
+
+// The corners of the only square have alternating signs, so two lines cross the square.
+func TestContoursHaveTwoLinesAtASaddlePoint(t *testing.T) {
+	s := Contour(func(x, y float64) float64 { return x * y }, 0, -1, -1, 1, 1, 1)
+	if len(s.X) != 6 || len(s.Y) != 6 {
+		t.Errorf("the contour has %d points and gaps, want two lines of two points and a gap", len(s.X))
+	}
+}
