@@ -3191,9 +3191,9 @@ func denseByHand(d mnistModel, name string, x []float64) []float64 {
 
 // convByHand returns the output of the convolutional layer with the given name, which has 5×5
 // filters and stride 2. The input has `in` channels of inSize×inSize pixels, and the output has
-// `out` channels of outSize×outSize pixels. The input is padded with the given number of pixels
-// before the first row and column. If transpose is set, the layer is the transposed convolution,
-// whose output is cropped by the same number of pixels.
+// `out` channels of outSize×outSize pixels. If transpose is false, the input is padded with the
+// given number of pixels before the first row and column. If transpose is true, the layer is a
+// transposed convolution, and its output is cropped by the same number of pixels.
 //
 // Pixel (iy, ix) of the larger image and pixel (oy, ox) of the smaller image are connected by
 // element (ky, kx) of the filter, where iy = 2·oy + ky − before and ix = 2·ox + kx − before.

@@ -325,8 +325,11 @@ func TestGradientOfAnUnrelatedVariableIsZero(t *testing.T) {
 	var tape Tape[float64]
 	x, z := tape.Leaf(linalg.New[float64](2, 3)), tape.Leaf(linalg.New[float64](4, 1))
 	y := Sum(Exp(x))
-	if g := Grad(y, z); !slices.Equal(g.Value.Data, make([]float64, 4)) {
-		t.Errorf("Grad returns %v, want zeros", g.Value.Data)
+	later := tape.Leaf(linalg.New[float64](4, 1)) // on the tape after y
+	for _, v := range []variable{z, later} {
+		if g := Grad(y, v); !slices.Equal(g.Value.Data, make([]float64, 4)) {
+			t.Errorf("Grad returns %v, want zeros", g.Value.Data)
+		}
 	}
 	g := Backward(y, z, x)
 	if !slices.Equal(g[0].Data, make([]float64, 4)) || g[0].Shape() != z.Value.Shape() || g[1].Data[0] != 1 {
@@ -517,13 +520,13 @@ func TestConstantsOfOtherTapesAreNotDifferentiated(t *testing.T) {
 
 func TestTapeIsReusedWithoutAllocation(t *testing.T) {
 	a, b := inputs(1)
-	var tape Tape[float64]
+	var tape, scratch Tape[float64]
 	var got []linalg.Matrix[float64]
 	xs := make([]variable, 2)
 	step := func() {
 		tape.Reset()
 		xs[0], xs[1] = tape.Leaf(a), tape.Leaf(b)
-		h := MulAdd(xs[0], xs[1], Tanh(xs[0]))
+		h := MulAdd(xs[0], xs[1], Recomputed(&scratch, sumAndProduct{}, xs))
 		g := Grad(Sum(Softplus(MatMul(h, h))), h) // an inner gradient, as in a leapfrog step
 		got = Backward(Sum(Square(MulAdd(g, xs[1], h))), xs...)
 	}
@@ -609,6 +612,37 @@ func TestInterruptStopsAProgramAndResetRestoresTheTape(t *testing.T) {
 	}
 }
 
+// A variable that Reset has discarded is used again for a constant. Reset keeps the discarded
+// variables of one program, so the third program uses the variables of the first.
+func TestConstantsOfALaterProgramAreNotLive(t *testing.T) {
+	var tape Tape[float64]
+	Exp(tape.Leaf(linalg.Column(1.0)))
+	tape.Reset()
+	tape.Reset()
+	c := tape.Const(linalg.Column(2.0))
+	if e := Exp(c); c.Live() || e.Live() {
+		t.Errorf("a constant is live: %v; its exponential is live: %v", c.Live(), e.Live())
+	}
+}
+
+func TestFirstNonFiniteNamesOperationAndElement(t *testing.T) {
+	for _, c := range []struct {
+		program func(x variable) variable
+		want    string
+	}{
+		{func(x variable) variable { return AddConst(x, math.NaN()) }, "the operation ad.addConst, [2×3], whose element (0, 0) is NaN"},
+		{Log[float64], "the operation ad.log, [2×3], whose element (1, 0) is -Inf"},
+		{func(x variable) variable { return x.Tape().Const(linalg.Of(1, 2, []float64{0, math.Inf(1)})) }, "a constant or parameter, [1×2], whose element (0, 1) is +Inf"},
+		{Exp[float64], ""},
+	} {
+		var tape Tape[float64]
+		Exp(c.program(tape.Leaf(linalg.Of(2, 3, []float64{1, 2, 3, 0, 5, 6}))))
+		if got := tape.FirstNonFinite(); got != c.want {
+			t.Errorf("FirstNonFinite returns %q, want %q", got, c.want)
+		}
+	}
+}
+
 func TestMatricesOfATapeDoNotOverlap(t *testing.T) {
 	var tape Tape[float32]
 	small := tape.Matrix(3, 3)
@@ -631,6 +665,8 @@ func TestMisuseOfTheTapePanics(t *testing.T) {
 	now := again.Leaf(linalg.New[float64](1, 2))
 	used := MatMul(x, tape.Fill(3, 2, 1))
 	SoftplusInPlace(used)
+	withRowRange := Stack(x, x)
+	RowRange(withRowRange, 1, 3)
 	seen := Add(x, x)
 	Reshape(seen, 3, 2)
 	factor := Add(x, x)
@@ -652,6 +688,7 @@ func TestMisuseOfTheTapePanics(t *testing.T) {
 		{"SoftplusInPlace cannot overwrite a [2×3] variable: it is a leaf, constant or view", func() { SoftplusInPlace(x) }},
 		{"SoftplusInPlace cannot overwrite a [3×2] variable: it is a leaf", func() { SoftplusInPlace(Reshape(Add(x, x), 3, 2)) }},
 		{"or a view or differentiation rule reads its value", func() { SoftplusInPlace(seen) }},
+		{"or a view or differentiation rule reads its value", func() { SoftplusInPlace(withRowRange) }},
 		{"or a view or differentiation rule reads its value", func() { SoftplusInPlace(Exp(x)) }},
 		{"or a view or differentiation rule reads its value", func() { SoftplusInPlace(factor) }},
 		{"or a view or differentiation rule reads its value", func() { SoftplusInPlace(recomputedFrom) }},

@@ -45,7 +45,7 @@ type pool[T linalg.Float] struct {
 	created []*Var[T] // variables that the running rule has created
 }
 
-// A freeList holds unused variables that all have the same size, in elements.
+// A freeList holds unused variables that all have the same number of elements.
 type freeList[T linalg.Float] struct {
 	size int
 	vars []*Var[T]

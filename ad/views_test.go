@@ -259,14 +259,20 @@ func TestATapeWorksAfterARuleHasPanicked(t *testing.T) {
 				Grad(addWithRule(r, ReadsNothing, Sum(x[0]), y), x[0])
 			},
 		} {
+			before := 0
 			panicked := func() (p any) {
 				defer func() { p = recover() }()
 				sweep(func(s *Sweep[float64], y, ybar variable) {
 					s.Accumulate(y.Operand(0), Scale(ybar, 2))
+					before = tape.Len()
+					tape.Const(y.Value)
 					panic("out of order")
 				})
 				return nil
 			}()
+			if name == "Backward" && tape.Len() != before {
+				t.Errorf("after a panic in Backward, the tape has %d variables instead of %d", tape.Len(), before)
+			}
 			if panicked != "out of order" {
 				t.Fatalf("%s panics with %v, want the panic of the differentiation rule", name, panicked)
 			}
@@ -327,14 +333,23 @@ func TestRecomputedDoesNotOverwriteSharedAdjoints(t *testing.T) {
 }
 
 func TestMemoryOfBackwardDoesNotGrowWithTheProgram(t *testing.T) {
-	var tape Tape[float64]
+	var tape, scratch Tape[float64]
 	x := tape.Leaf(linalg.New[float64](4, 4))
 	y := x
 	for range 300 {
 		y = Add(Reshape(Mul(y, y), 4, 4), Sub(Stack(RowRange(y, 0, 2), RowRange(y, 2, 4)), Tanh(y)))
+		y = Add(Square(y), y) // both operands of Add share an adjoint
+		y = Recomputed(&scratch, sumAndProduct{}, []variable{y, y})
+		y = addWithRule(func(s *Sweep[float64], y, ybar variable) {
+			tape.Matrix(64, 64) // memory for a result that the rule does not keep
+			s.Accumulate(y.Operand(0), ybar)
+		}, ReadsNothing, y, tape.Const(x.Value))
 	}
-	n, slabs := tape.Len(), len(tape.slabs)
+	n, slabs, chunks := tape.Len(), len(tape.slabs), len(tape.values.chunks)
 	Backward(y, x)
+	if got := len(tape.values.chunks); got > chunks+1 {
+		t.Errorf("a sweep over %d variables keeps %d chunks of memory that rules allocated, want at most 1", n, got-chunks)
+	}
 	if p := &tape.sweep.pool; p.vars.n > 20 || tape.Len() > n || len(tape.slabs) > slabs+1 {
 		t.Errorf("Backward over %d variables keeps %d results and %d constants and views, want ≤ 20 and 0", n, p.vars.n, tape.Len()-n)
 	}

@@ -176,8 +176,8 @@ func BenchmarkEvaluate(b *testing.B) {
 }
 
 // BenchmarkAnnealing measures annealed importance sampling of the evidence of n images on n cores,
-// with 48 chains of ten steps for each image. A leapfrog step computes one gradient of the
-// potential energy.
+// with 48 chains for each image and ten temperatures for each chain. Each transition is one
+// leapfrog step, which computes one gradient of the potential energy.
 func BenchmarkAnnealing(b *testing.B) {
 	c := vae()
 	params := mnist.NewParams[float32](c, -2, 1)
@@ -262,8 +262,8 @@ var peaks = map[int]float64{} // by GOMAXPROCS
 
 // peak returns the peak rate of float32 multiply-adds in registers on GOMAXPROCS goroutines, in
 // operations per second, with the widest vectors that linalg uses. The peak is the best of five
-// measurements of about 0.1 s; in shorter ones, goroutines may share a core. It is 0 without SIMD
-// instructions.
+// measurements of about 0.1 s; in shorter measurements, the operating system may run several
+// goroutines on one core. Without SIMD instructions, peak returns 0.
 func peak() float64 {
 	const rounds = 10 << 20
 	n := runtime.GOMAXPROCS(0)

@@ -157,8 +157,9 @@ func TestSameIsTensorFlowsPadding(t *testing.T) {
 		{14, 5, 2, 7, 1},
 		{7, 5, 2, 4, 2}, // pads 2 before and 2 after
 		{10, 3, 1, 10, 1},
-		{10, 1, 3, 4, 0}, // a kernel smaller than the stride needs no padding
-		{4, 5, 4, 1, 0},  // pads 0 before and 1 after
+		{10, 1, 3, 4, 0},
+		{9, 1, 3, 3, 0}, // the kernel does not reach the last two pixels, so there is no padding
+		{4, 5, 4, 1, 0}, // pads 0 before and 1 after
 		{1, 3, 2, 1, 1},
 	} {
 		g := Same(c.in, c.in, 2, 3, c.kernel, c.stride)

@@ -110,7 +110,9 @@ func inputRuns(list []run, a axis, lo, hi int) []run {
 	return runs(list, lo, hi, a.stride, 1, a.outputs)
 }
 
-// runs divides pixels lo to hi−1 into runs and appends the runs to list. A run consists of pixels
+// runs divides pixels lo to hi−1 into runs and appends the runs to list. Each pixel has a range,
+// rangeOf(pixel). In a run, the ranges move by a constant number of elements, shift, from each
+// pixel to the next. A run with the first pixel i and its range (first, last) consists of pixels
 //
 //	i + j·distance for j = 0, 1, 2, …, such that rangeOf(i + j·distance) = (first + j·shift, last + j·shift).
 func runs(list []run, lo, hi, distance, shift int, rangeOf func(pixel int) (first, last int)) []run {

@@ -74,9 +74,10 @@ func forwardRows[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T], lo
 	}
 }
 
-// runPixels computes a rectangle of across × down pixels. Each call of c.Run computes one row of
-// the rectangle, or one column if columns are longer. The argument c is the contraction for the top
-// left pixel. For the pixel i columns to the right and j rows down, the matrices start at element
+// runPixels computes one contraction for each pixel of a rectangle of across × down pixels. The
+// argument c is the contraction for the top left pixel. One call of Run computes a row of the
+// rectangle, or a column if columns are longer. For the pixel i columns to the right and j rows
+// down, the matrices start at element
 //
 //	c.CStart + i·cAcross + j·cDown   of c.C, and
 //	s.B + i·bAcross + j·bDown        of c.B for each segment s.

@@ -117,7 +117,7 @@ func TestTunedKernelsAcceptTwoThirdsOfProposals(t *testing.T) {
 	for _, c := range []struct {
 		steps, passes int
 		omega         float64
-	}{{2, 20, 2}, {300, 1, 20}} {
+	}{{2, 20, 2}, {10, 60, 3}, {300, 1, 20}} {
 		a, streams := annealed(hvaetest.Quadratic{Omega: c.omega}, c.steps), chains(200)
 		a.Mean, a.SD = linalg.New[float64](30, 1), linalg.New[float64](30, 1)
 		a.SD.Fill(1)
@@ -125,6 +125,27 @@ func TestTunedKernelsAcceptTwoThirdsOfProposals(t *testing.T) {
 		end, _ := a.Forward(streams)
 		if rate := end.Acceptance(); !(math.Abs(rate-0.65) <= 0.05) {
 			t.Errorf("after %d passes over %d kernels, the acceptance probability is %.3f, want 0.65 ± 0.05", c.passes, c.steps-1, rate)
+		}
+	}
+}
+
+// closed is a Quadratic target with ω = 2 that computes its gradient itself.
+type closed struct{ hvaetest.Quadratic }
+
+func (closed) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] { return ad.Scale(z, 4) }
+
+func TestAISAgreesForATargetWithAClosedFormGradient(t *testing.T) {
+	target := hvaetest.Quadratic{Omega: 2}
+	run := func(target hvae.Target[float64]) []float64 {
+		a := annealed(target, 4)
+		a.StepSizes = []float64{0.5, 0.5, 0.5}
+		_, logs := a.Forward(chains(20))
+		return logs
+	}
+	want, got := run(target), run(closed{target})
+	for j := range want {
+		if !(math.Abs(got[j]-want[j]) <= 1e-9) {
+			t.Errorf("chain %d: log p̂ = %v with the gradient in closed form and %v without", j, got[j], want[j])
 		}
 	}
 }

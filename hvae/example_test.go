@@ -103,10 +103,9 @@ func (p ppca) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Add(likelihood.LogDensity(p.x), hvae.LogNormal(z))
 }
 
-// This example trains probabilistic PCA on minibatches. The variational auto-encoder has a
-// linear encoder and one leapfrog step. If z has D − 1 dimensions, the maximum-likelihood
-// estimate of the covariance is the sample covariance. The maximum of the mean log-likelihood
-// therefore has a closed form.
+// This example trains probabilistic PCA on minibatches, as an HVAE with a linear encoder and one
+// leapfrog step. If z has D − 1 dimensions, the maximum-likelihood estimate of the covariance is
+// the sample covariance. The maximum of the mean log-likelihood therefore has a closed form.
 func ExampleTrainer_minibatches() {
 	const D, L, N = 3, 2, 200
 	x := linalg.New[float64](D, N) // the data

@@ -55,6 +55,18 @@ func TestAdamaxStepsDoNotDependOnScale(t *testing.T) {
 	}
 }
 
+func TestAdamaxCorrectsTheBiasOfEachStep(t *testing.T) {
+	for _, step := range []int{1, 2, 10, 100, 200} {
+		theta, averages := []float64{0}, [][]float64{{0}, {0}}
+		o := hvae.NewAdamax(1.0)
+		o.Epsilon = 0
+		o.Ascend(step, theta, []float64{3}, averages)
+		if want := 0.1 / (1 - math.Pow(0.9, float64(step))); !(math.Abs(theta[0]-want) <= 1e-12) {
+			t.Errorf("step %d with averages of zero has the length %v, want %v", step, theta[0], want)
+		}
+	}
+}
+
 func TestAdamaxStepIsHalvedForGradientEpsilon(t *testing.T) {
 	ascend, p := climb(hvae.NewAdamax(0.01), 0)
 	ascend(1e-8) // equal to ε, so that g/(|g| + ε) = ½, as in TensorFlow
@@ -81,6 +93,26 @@ func TestAdamaxFindsMaximum(t *testing.T) {
 	}
 	if !(math.Abs(x[0]-1) <= 0.02) || !(math.Abs(x[1]+2) <= 0.02) {
 		t.Errorf("after 2000 steps, the parameters are %v, want (1, −2)", x)
+	}
+}
+
+// The standard deviation of 1 and 3 is √2, so that of their mean is 1, half of the mean.
+func TestStandardErrorOfTwoDraws(t *testing.T) {
+	e := hvae.ImportanceEstimate([]float64{-900, -900 + math.Log(3)})
+	if !(math.Abs(e.Log-(-900+math.Log(2))) <= 1e-12) || !(math.Abs(e.StandardError-0.5) <= 1e-12) {
+		t.Errorf("the estimate from 1 and 3 has the logarithm %v and the standard error %v, want log 2 and ½", e.Log+900, e.StandardError)
+	}
+}
+
+// The wanted value was computed by a separate program, with the formulas of the function gpdfit of the
+// R package loo, by the authors of Pareto smoothed importance sampling.
+func TestTailShapeAgreesWithAnotherImplementation(t *testing.T) {
+	logs := make([]float64, 200)
+	for i := range logs {
+		logs[i] = -0.7*math.Log((float64(i)+0.5)/200) + 0.3*math.Sin(float64(i))
+	}
+	if got, want := hvae.ImportanceEstimate(logs).TailShape, 0.6563716089575686; !(math.Abs(got-want) <= 1e-9) {
+		t.Errorf("k̂ = %v, want %v", got, want)
 	}
 }
 

@@ -356,12 +356,27 @@ func TestRestoredRunContinuesBitForBit(t *testing.T) {
 
 func TestDuplicateAndUnknownParametersPanic(t *testing.T) {
 	mustPanic(t, `two parameters are named "theta"`, func() {
-		hvae.NewTrainer(append(parameter(1.0), parameter(1.0)...), new(gradients[float64]), sampled)
+		between := &hvae.Param[float64]{Name: "between", Value: linalg.Column(1.0)}
+		hvae.NewTrainer(append(append(parameter(1.0), between), parameter(1.0)...), new(gradients[float64]), sampled)
 	})
 	trainer := hvae.NewTrainer(parameter(1.0), new(gradients[float64]), func(b *hvae.Block[float64]) *ad.Var[float64] {
 		return b.Var(&hvae.Param[float64]{Name: "strange"})
 	})
 	mustPanic(t, `the parameter "strange" was not passed to NewTrainer`, func() { trainer.Step(t.Context(), columns(1)) })
+}
+
+func TestBlocksHaveAScratchTapeOnlyWithRecompute(t *testing.T) {
+	scratch := false
+	trainer := hvae.NewTrainer(parameter(1.0), new(gradients[float64]), func(b *hvae.Block[float64]) *ad.Var[float64] {
+		scratch = b.Scratch != nil
+		return ad.Mul(b.Params[0], b.Noise(1))
+	})
+	for _, recompute := range []bool{false, true, false} {
+		trainer.Recompute = recompute
+		if _, err := trainer.Step(t.Context(), columns(1)); err != nil || scratch != recompute {
+			t.Errorf("Recompute %v: the block has a scratch tape: %v, error %v", recompute, scratch, err)
+		}
+	}
 }
 
 func TestPanicInBoundReachesCaller(t *testing.T) {

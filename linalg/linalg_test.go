@@ -357,10 +357,13 @@ func testProducts[T Float](t *testing.T, tol float64) {
 
 func TestResultsDoNotDependOnGOMAXPROCS(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 1))
-	a, b, big := random[float32](rng, 197, 203), random[float32](rng, 203, 151), random[float32](rng, 100, 301)
+	a, b, big := random[float32](rng, 197, 203), random[float32](rng, 203, 151), random[float32](rng, 500, 301)
+	if len(big.Data) < 2*simdGrain {
+		t.Fatalf("Softplus of %d elements runs on a single goroutine", len(big.Data))
+	}
 	run := func(procs int) []float32 {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
-		y, bt, ta, u := New[float32](197, 151), New[float32](203, 151), New[float32](197, 203), New[float32](100, 301)
+		y, bt, ta, u := New[float32](197, 151), New[float32](203, 151), New[float32](197, 203), New[float32](500, 301)
 		MatMul(y, a, b)
 		MatMulTA(bt, a, y)
 		MatMulTB(ta, y, b, make([]float32, len(b.Data)))
@@ -372,6 +375,20 @@ func TestResultsDoNotDependOnGOMAXPROCS(t *testing.T) {
 		if !slices.Equal(run(procs), want) {
 			t.Errorf("the results with GOMAXPROCS = %d are not bit-identical to the results with 1", procs)
 		}
+	}
+}
+
+// AddMatMulTB adds the complete sum to dst, also if MatMulTB would divide the sum into blocks. Next to
+// 2⁵³, float64 numbers have a distance of 2, so a block of 192 terms 1/256 would be rounded away.
+func TestAddMatMulTBAddsTheCompleteSum(t *testing.T) {
+	const terms = 2*kBlock + 16
+	dst, a, b := New[float64](1, 1), New[float64](1, terms), New[float64](1, terms)
+	dst.Fill(1 << 53)
+	a.Fill(1)
+	b.Fill(1. / 256)
+	AddMatMulTB(dst, a, b, make([]float64, terms))
+	if want := float64(1<<53 + 2); dst.Data[0] != want {
+		t.Errorf("2⁵³ + %d/256 = %.0f, want %.0f", terms, dst.Data[0], want)
 	}
 }
 
@@ -468,6 +485,19 @@ func TestForDividesEveryLoopAmongTheCores(t *testing.T) {
 
 // fail panics. The stack trace of the panic contains the name linalg.fail.
 func fail() { panic("the body's value") }
+
+// A loop inside a parallel loop runs as a single chunk while the outer loop uses all cores.
+func TestALoopInsideAParallelLoopIsSerial(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	if runtime.GOMAXPROCS(0) == 1 {
+		t.Skip("loops are serial because there is a single core, as in WebAssembly")
+	}
+	For(4, 1, func(lo, hi int) {
+		if !Serial(400, 100) {
+			t.Error("a loop inside a loop with four chunks on four cores has several chunks")
+		}
+	})
+}
 
 func TestAPanicInAParallelLoopReachesTheCaller(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))

@@ -12,8 +12,8 @@ import (
 	"hvae/mnist/run"
 )
 
-// results/examples.jsonl holds evaluations whose results are quoted in README.md and in
-// results/README.md: a command on each line, and the JSON object that it printed.
+// Each line of results/examples.jsonl holds a command and the JSON object that it printed.
+// README.md and results/README.md quote these results.
 func TestDocumentsMatchTheExamples(t *testing.T) {
 	b, err := os.ReadFile("results/examples.jsonl")
 	if err != nil {

@@ -109,8 +109,8 @@ func notRegular(name string, mode fs.FileMode) error {
 	return fmt.Errorf("%s is %s, not a file", name, cmp.Or(kind, "a device"))
 }
 
-// Named returns the error with name as its prefix. From a file system error, it removes the operation
-// and the path, because the path may be the path of a temporary file.
+// Named returns the error with name as its prefix. If err is a file system error, Named first
+// removes the operation and the path from it, because the path may belong to a temporary file.
 func Named(name string, err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		err = e.Err
@@ -120,8 +120,8 @@ func Named(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// retry calls f, and repeats the call for about 5 s while inUse is true for the error. The waits
-// between the calls are 1, 2, 4, … ms, but at most 100 ms.
+// retry calls f until it returns nil or an error for which inUse is false, for at most about 5 s.
+// The waits between the calls are 1, 2, 4, … ms, but at most 100 ms.
 func retry(f func() error) error {
 	start := time.Now()
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {

@@ -2,6 +2,7 @@ package atomicfile
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,6 +49,20 @@ func TestWriteReplacesTheFileOrKeepsItsContents(t *testing.T) {
 	if err := WriteIf(func() error { return refusal }, name, nil); !errors.Is(err, refusal) {
 		t.Errorf("if allowed returns the error %v, WriteIf returns %v, want the same error", refusal, err)
 	}
+	// WriteIf calls allowed when the temporary file is complete, so that only the rename follows.
+	complete := func() error {
+		names, err := filepath.Glob(filepath.Join(dir, ".figure.svg-*.tmp"))
+		if err != nil || len(names) != 1 {
+			return fmt.Errorf("the temporary files are %v (error %v)", names, err)
+		}
+		if got, err := os.ReadFile(names[0]); err != nil || string(got) != "second" {
+			return fmt.Errorf("the temporary file contains %q (error %v)", got, err)
+		}
+		return nil
+	}
+	if err := WriteIf(complete, name, []byte("second")); err != nil {
+		t.Errorf("when WriteIf calls allowed: %v", err)
+	}
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 3 {
 		t.Errorf("the folder contains %v (error %v), want only figure.svg, folder and link", entries, err)
@@ -57,18 +72,20 @@ func TestWriteReplacesTheFileOrKeepsItsContents(t *testing.T) {
 	}
 }
 
-func TestCleanRemovesTheTemporaryFilesOfOneFile(t *testing.T) {
+func TestCleanRemovesOnlyTheTemporaryFilesOfAFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "odd [name")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"a", "b", ".a-123.tmp", ".a-9.tmp", ".b-1.tmp", ".ab", ".a-backup", ".a-2.tmp.tmp", ".a-1"} {
+	for _, name := range []string{"a", "b", ".a-123.tmp", ".a-9.tmp", ".b-1.tmp", ".ab", ".a-backup", ".a-2.tmp.tmp", ".a-1", ".c.d-1.tmp", ".cxd-1.tmp"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := Clean(filepath.Join(dir, "a")); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"a", "c.d"} {
+		if err := Clean(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -78,7 +95,7 @@ func TestCleanRemovesTheTemporaryFilesOfOneFile(t *testing.T) {
 	for _, e := range entries {
 		left = append(left, e.Name())
 	}
-	if want := []string{".a-1", ".a-2.tmp.tmp", ".a-backup", ".ab", ".b-1.tmp", "a", "b"}; !slices.Equal(left, want) {
+	if want := []string{".a-1", ".a-2.tmp.tmp", ".a-backup", ".ab", ".b-1.tmp", ".cxd-1.tmp", "a", "b"}; !slices.Equal(left, want) {
 		t.Errorf("after Clean, the folder contains %v, want %v", left, want)
 	}
 }

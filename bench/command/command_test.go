@@ -163,7 +163,7 @@ func TestVersionPrintsRevisionGoVersionAndInstructionSet(t *testing.T) {
 	for _, c := range []struct {
 		p    Program
 		args []string
-	}{{program, []string{"-version"}}, {program, []string{"bake", "-version"}}, {single, []string{"-version"}}} {
+	}{{program, []string{"-version"}}, {program, []string{"bake", "-version"}}, {program, []string{"bake", "-version", "-loaves", "3"}}, {single, []string{"-version"}}} {
 		if stdout, stderr, status := run(c.p, c.args...); status != 0 || stderr != "" || !want.MatchString(stdout) {
 			t.Errorf("%v: status %d, stderr %q, stdout %q", c.args, status, stderr, stdout)
 		}

@@ -83,6 +83,24 @@ func TestOneProcessHoldsALockUntilItEnds(t *testing.T) {
 	held(false)
 }
 
+// Held takes the lock for a moment. Take in another process waits for this moment.
+func TestTakeWaitsForALockThatIsHeldForAMoment(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "lock")
+	first, err := Take(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		time.Sleep(patience / 5)
+		first.Release()
+	}()
+	second, err := Take(name)
+	if err != nil {
+		t.Fatalf("Take returns %v although the lock was released within its patience", err)
+	}
+	second.Release()
+}
+
 func TestTakeInAMissingFolderReturnsItsError(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "missing", "lock")
 	if _, err := Take(name); !errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrInUse) {

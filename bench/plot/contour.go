@@ -2,10 +2,10 @@ package plot
 
 import "math"
 
-// Contour returns the lines f(x, y) = level in the rectangle from (x0, y0) to (x1, y1). The result is
-// one series with gaps between line segments. The algorithm is marching squares. It evaluates f at the
-// corners of n×n squares. A line crosses each edge of a square that has f < level at exactly one end.
-// The position of the crossing is interpolated linearly.
+// Contour returns the lines f(x, y) = level in the rectangle from (x0, y0) to (x1, y1). The result
+// is one series with gaps between line segments. The algorithm is marching squares. It evaluates f
+// at the corners of n×n squares. A line crosses an edge of a square if f < level at exactly one end
+// of the edge. The position of the crossing is interpolated linearly.
 func Contour(f func(x, y float64) float64, level, x0, y0, x1, y1 float64, n int) Series {
 	type corner struct{ x, y, v float64 } // v = f(x, y) − level
 	var grid []corner

@@ -234,8 +234,8 @@ func TestTheRangeOfAnAxisIsTheDataWithASmallMargin(t *testing.T) {
 				low.Y, high.Y = min(low.Y, b.High), max(high.Y, b.High)
 			}
 		}
-		// within reports whether low and high, the outermost positions of points, are more than 5
-		// pixels and less than 10 % of the frame's size away from the frame.
+		// within reports whether the outermost positions of points, low and high, lie inside the
+		// frame, at distances from its edges between 5 pixels and 10 % of its size.
 		within := func(low, high, from, to float64) bool {
 			margin := 0.1 * (to - from)
 			return low > from+5 && high < to-5 && (low == high || low < from+margin && high > to-margin)
@@ -294,6 +294,23 @@ func TestCoincidingSeriesAreAllVisible(t *testing.T) {
 			t.Errorf("series %d has the colour %s, the shape %s and open = %v; want a new colour and shape, and alternating markers", i, p.colour, p.shape, p.open)
 		}
 		seen[p.shape], seen[p.colour] = true, true
+	}
+	points := Series{Style: Points}
+	type marker struct {
+		shape string
+		open  bool
+	}
+	markers := map[marker]bool{}
+	for _, p := range curvesOf([]Chart{{Series: slices.Repeat([]Series{points}, 2*len(shapes))}})[0] {
+		markers[marker{p.shape, p.open}] = true
+	}
+	if len(markers) != 2*len(shapes) {
+		t.Errorf("%d series of points have %d different markers", 2*len(shapes), len(markers))
+	}
+	// Nine lines have more colours than there are shapes. The first line and the ninth have the same colour, but
+	// different shapes.
+	if nine := curvesOf([]Chart{{Series: slices.Repeat([]Series{series("")}, 9)}})[0]; nine[8].colour != nine[0].colour || nine[8].shape == nine[0].shape {
+		t.Errorf("lines 1 and 9 have the colours %s and %s, and the shapes %s and %s", nine[0].colour, nine[8].colour, nine[0].shape, nine[8].shape)
 	}
 }
 
@@ -362,13 +379,14 @@ func TestEqualChartsHaveTheSameScaleOnBothAxes(t *testing.T) {
 func TestPanelsShareRangesByAxisLabelAndOneLegend(t *testing.T) {
 	series := func(label string, v ...float64) []Series { return []Series{{Label: label, X: v, Y: v}} }
 	svg := Panels(2,
-		Chart{Title: "one", XLabel: "x", YLabel: "y", Height: 100, Series: series("s", 0, 1)},
-		Chart{Title: "two", XLabel: "x", YLabel: "z", Series: series("r", 5, 10)},
+		Chart{Title: "one", XLabel: "x", YLabel: "y", Series: series("s", 0, 1)},
+		Chart{Title: "two", XLabel: "x", YLabel: "z", Height: 100, Series: series("r", 5, 10)},
 		Chart{XLabel: "k", YLabel: "y", Series: append(series("s", 2, 3), series("", 0, 1)...)},
+		Chart{XLabel: "m", YLabel: "w", Series: series("r", 5, 10)},
 	)
 	panels := plottest.Read(t, svg, false, false)
-	if len(panels) != 3 || panels[0].Title != "one" || panels[1].Title != "two" {
-		t.Fatalf("the panels are %+v, want three panels with the titles one, two and none", panels)
+	if len(panels) != 4 || panels[0].Title != "one" || panels[1].Title != "two" {
+		t.Fatalf("the panels are %+v, want four panels, of which the first two have the titles one and two", panels)
 	}
 	if !bytes.Contains(svg, []byte(`role="img" aria-label="one; two"`)) {
 		t.Error("the aria-label lacks the title of a panel")
@@ -413,11 +431,11 @@ func TestPanelsShareRangesByAxisLabelAndOneLegend(t *testing.T) {
 	for part := range strings.SplitSeq(string(svg), `<g transform="translate(`) {
 		positions = append(positions, part[:strings.IndexByte(part, '"')])
 	}
-	if x, y := panels[0].Right, 44+366+60-26; !slices.Equal(positions[1:], []string{"0 0)", fmt.Sprintf("%v 0)", x), fmt.Sprintf("0 %v)", y)}) {
+	if x, y := panels[0].Right, 44+366+60-26; !slices.Equal(positions[1:], []string{"0 0)", fmt.Sprintf("%v 0)", x), fmt.Sprintf("0 %v)", y), fmt.Sprintf("%v %v)", x, y)}) {
 		t.Errorf("the panels are at the wrong positions %v", positions[1:])
 	}
-	if h := panels[0].Bottom - panels[0].Top; h != 100 {
-		t.Errorf("the frame of the first panel is %v pixels high, want 100", h)
+	if h := panels[1].Bottom - panels[1].Top; h != 100 {
+		t.Errorf("the frame of the second panel is %v pixels high, want 100", h)
 	}
 }
 
@@ -496,5 +514,13 @@ func TestContoursAreThePointsWithTheLevel(t *testing.T) {
 	}
 	if !near(length, 2*2*math.Pi*2, 0.01) || !near(right, length/2, 0.01) || s.Style != Thin {
 		t.Errorf("the contours have the length %v, of which %v is at the right, and the style %v; want 8π, 4π and Thin", length, right, s.Style)
+	}
+}
+
+// The corners of the only square have alternating signs, so two lines cross the square.
+func TestContoursHaveTwoLinesAtASaddlePoint(t *testing.T) {
+	s := Contour(func(x, y float64) float64 { return x * y }, 0, -1, -1, 1, 1, 1)
+	if len(s.X) != 6 || len(s.Y) != 6 {
+		t.Errorf("the contour has %d points and gaps, want two lines of two points and a gap", len(s.X))
 	}
 }

@@ -32,6 +32,9 @@ func TestTheRemainingTimeExcludesEarlierWork(t *testing.T) {
 		l := New(&b, status)
 		l.Begin(0.5)
 		time.Sleep(10 * time.Second)
+		if l.Set(0.5); b.Len() > 0 {
+			t.Errorf("printed %q although no work is done since Begin", b.String())
+		}
 		l.Set(0.6) // 0.1 of the work took 10 s, so 0.4 will take 40 s
 		if !strings.HasSuffix(b.String(), "40s left\n") {
 			t.Errorf("printed %q, want 40s left", b.String())
@@ -44,7 +47,8 @@ func TestTheRemainingTimeIsARangeIfTheWorkMayEndEarly(t *testing.T) {
 		for until, want := range map[float64]string{0.5: "30s to 1m20s left\n", 1: " 1m20s left\n", 0.1: " 0s to 1m20s left\n"} {
 			var b bytes.Buffer
 			l := New(&b, status)
-			l.Until(until)
+			l.Until(0.9)
+			l.Until(until) // replaces the earlier fraction
 			time.Sleep(20 * time.Second)
 			l.Set(0.2)
 			if !strings.HasSuffix(b.String(), want) {

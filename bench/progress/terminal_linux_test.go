@@ -49,6 +49,7 @@ func TestTheLineFitsTheTerminal(t *testing.T) {
 		{500, "40", "xterm", "", 499},
 		{0, "50", "xterm", "", 49}, // the terminal reports no width
 		{0, "wide", "xterm", "", 79},
+		{0, "-5", "xterm", "", 79},
 		{40, "", "dumb", "", 0},
 		{40, "", "xterm", "1", 0},
 	} {

@@ -19,7 +19,8 @@ type Bimodal struct{ Dims int }
 // BimodalLogEvidence is log p(x) of the target Bimodal in any number of dimensions.
 const BimodalLogEvidence = -1.3
 
-// LogJoint implements hvae.Target. It computes log(eᵃ + eᵇ) as b + softplus(a − b).
+// LogJoint implements hvae.Target. It computes log(eᵘ + eᵛ) for the log densities u and v of the
+// modes as v + softplus(u − v).
 func (b Bimodal) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	component := func(mean, sd float64) *ad.Var[float64] {
 		r := ad.Scale(ad.AddConst(z, -mean), 1/sd)

@@ -24,6 +24,7 @@ func TestStreamsDependOnTheirKeys(t *testing.T) {
 		"1 noise 2 3 4 5 6": draw(1, "noise", 2, 3, 4, 5, 6), "1 noise 2 3 4 5 7": draw(1, "noise", 2, 3, 4, 5, 7),
 		// The stream depends on all bits of the seed and the indices, and on the whole purpose string.
 		"1 + 2³² noise 2 3": draw(1+1<<32, "noise", 2, 3), "1 noise 2 3+2⁸": draw(1, "noise", 2, 3+1<<8), "1 noise 2+2¹⁶ 3": draw(1, "noise", 2+1<<16, 3),
+		"1 12345678noise": draw(1, "12345678noise"), "1 noise with these bytes as index": draw(1, "noise", 0x3837363534333231),
 		"1 a long purpose 1": draw(1, "a long purpose, the first of two"), "1 a long purpose 2": draw(1, "a long purpose, the first of twins"),
 	} {
 		if other, ok := seen[v]; ok {
@@ -55,8 +56,10 @@ func TestFillNormalHasNormalMoments(t *testing.T) {
 func ExampleRecord() {
 	keys := random.Record(func() {
 		var k random.Keyed
+		index := []int{2, 7}
 		random.Stream(3, "split")
-		k.Reset(1, "noise", 2, 7)
+		k.Reset(1, "noise", index...)
+		index[1] = 8 // does not change the key of an earlier call
 	})
 	random.Stream(4, "not recorded")
 	fmt.Println(keys)

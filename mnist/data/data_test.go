@@ -99,6 +99,24 @@ func serve(b []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.Write(b) }
 }
 
+// The timeout is for each 64 KiB, not for the whole file.
+func TestDownloadMayTakeLongerThanTheTimeout(t *testing.T) {
+	defer func(s time.Duration) { stallTimeout = s }(stallTimeout)
+	stallTimeout = time.Second
+	contents := idx(340)
+	slow := server(t, func(w http.ResponseWriter, _ *http.Request) {
+		for part := range slices.Chunk(contents, stallBytes) {
+			w.Write(part)
+			w.(http.Flusher).Flush()
+			time.Sleep(300 * time.Millisecond)
+		}
+	})
+	l := loader{t.TempDir(), []string{slow}, func(string) {}}
+	if images, err := l.read(t.Context(), fileOf("images", contents), 1); err != nil || images.Len() != 340 {
+		t.Errorf("a download with pauses of 300 ms and a timeout of %v returns %d images, error %v", stallTimeout, images.Len(), err)
+	}
+}
+
 func TestDownloadKeepsOnlyVerifiedFiles(t *testing.T) {
 	defer func(s time.Duration) { stallTimeout = s }(stallTimeout)
 	contents := idx(4)

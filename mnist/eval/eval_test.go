@@ -1,11 +1,32 @@
 package eval
 
 import (
+	"bytes"
 	"math"
 	"testing"
 
+	"hvae/mnist/data"
 	"hvae/mnist/model"
 )
+
+// Training images are white and test images black, so a binary image shows where it comes from.
+func TestStepSizesAreTunedOnTheOtherSplit(t *testing.T) {
+	const n = 120
+	set := data.Set{
+		Train: data.Images{Pixels: bytes.Repeat([]byte{255}, n*data.Side*data.Side)},
+		Test:  data.Images{Pixels: make([]byte, n*data.Side*data.Side)},
+	}
+	for split, want := range map[string]float32{"test": 1, "validation": 0} {
+		d := Split(set, split, 1, 1)
+		x, err := d.drawTuning(t.Context(), model.Checkpoint{})
+		if err != nil || x.Cols != tuningImages || x.Data[0] != want {
+			t.Errorf("for the %s images, step sizes are tuned on %d images with pixels %v (error %v), want %d images of the other split", split, x.Cols, x.Data[0], err, tuningImages)
+		}
+		if y, _, err := d.draw(t.Context(), model.Checkpoint{}, 0); err != nil || y.Data[0] != 1-want {
+			t.Errorf("the %s images have pixels %v (error %v), want %v", split, y.Data[0], err, 1-want)
+		}
+	}
+}
 
 func TestMeanSDOmitsTheDeviationOfASingleValue(t *testing.T) {
 	if mean, sd := MeanSD([]float64{1, 2, 3, 6}); mean != 3 || !(math.Abs(*sd**sd-14.0/3) <= 1e-14) {

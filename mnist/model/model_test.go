@@ -722,10 +722,45 @@ func TestCancelledStepDoesNotChangeTheTrainer(t *testing.T) {
 	}
 }
 
+// Evaluate draws at most drawsAtOnce samples at once. Three evaluations that continue one random stream
+// draw the same samples as one evaluation with three times as many samples.
+func TestEstimatesOfManySamplesContinueTheStream(t *testing.T) {
+	c := Config{Kind: "hvae", K: 1, Tempering: "none", Latent: 64}
+	params, x := NewParams[float32](c, -1, 1), striped(1)
+	evaluate := func(draws int, rng *rand.Rand) Estimate {
+		e, err := Evaluate(t.Context(), c, params, x, draws, func(int) *rand.Rand { return rng }, func() {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e[0]
+	}
+	const parts = 3
+	rng, elbo, logs := random.Stream(6, "noise"), 0.0, []float64{}
+	for range parts {
+		e := evaluate(drawsAtOnce, rng)
+		elbo += e.ELBO / parts
+		logs = append(logs, e.LogEvidence-math.Log(parts))
+	}
+	whole := evaluate(parts*drawsAtOnce, random.Stream(6, "noise"))
+	if want := linalg.LogSumExp(logs); !(math.Abs(whole.ELBO-elbo) <= 1e-3) || !(math.Abs(whole.LogEvidence-want) <= 1e-3) {
+		t.Errorf("%d samples give the ELBO %v and log p(x) = %v, and %d parts give %v and %v", parts*drawsAtOnce, whole.ELBO, whole.LogEvidence, parts, elbo, want)
+	}
+}
+
+func TestBlocksOfImagesFitIntoTheCache(t *testing.T) {
+	vae, hvae := Config{Kind: "vae"}, Config{Kind: "hvae", K: 1}
+	for n := 1; n <= 2000; n++ {
+		if size := vae.blockSize(n); size < 4 || size > 64 || size%4 != 0 || hvae.blockSize(n) != 16 {
+			t.Errorf("a batch of %d images has blocks of %d images for a VAE and of %d for an HVAE, want a multiple of 4 up to 64, and 16", n, size, hvae.blockSize(n))
+		}
+	}
+}
+
 func TestELBOOfEvaluateIsTheMeanLogEstimate(t *testing.T) {
-	// The test compares 20 evaluations of an image with 200 independent estimates in units of the
-	// standard error. For a VAE, the estimates contain the divergence in closed form. For the HVAE,
-	// α = ½ gives 1/√β₀ = 4, so that the estimates depend strongly on γ₀.
+	// The test compares the mean of 20 evaluations of an image with the mean of 200 independent
+	// estimates, in units of the standard error. For a VAE, the independent estimates use the closed
+	// form of the Kullback–Leibler divergence. For the HVAE, α = ½ gives 1/√β₀ = 4, so that the
+	// estimates depend strongly on γ₀.
 	for _, c := range []Config{{Kind: "vae", Tempering: "none", Latent: 3}, {Kind: "hvae", K: 2, Tempering: "free", Latent: 3}} {
 		params := NewParams[float32](c, -1, 1)
 		for _, p := range params {
@@ -766,6 +801,24 @@ func TestELBOOfEvaluateIsTheMeanLogEstimate(t *testing.T) {
 		if z := (mean - bound) / se; !(math.Abs(z) < 4.5) || !(se < 0.3) {
 			t.Errorf("%v: the mean ELBO is %v for the evaluations and %v for the estimates (z = %.2f, standard error %v)", c, mean, bound, z, se)
 		}
+	}
+}
+
+// The point p is far from the mean of the draws, so the correlation depends on all sums.
+func TestCorrelationsOfSeveralPartsAreThoseOfAllDraws(t *testing.T) {
+	const n = 60
+	z, p := linalg.New[float64](3, n), linalg.Column(2.0, -3, 4)
+	rng := random.Stream(1, "draws")
+	random.FillNormal(rng, z)
+	linalg.Add(z.RowRange(1, 2), z.RowRange(0, 1), z.RowRange(1, 2))
+	var tape ad.Tape[float64]
+	var whole, parts moments[float64]
+	whole.add(&tape, z, p)
+	for _, ends := range [][2]int{{0, 20}, {20, 50}, {50, n}} {
+		parts.add(&tape, columns(z, ends[0], ends[1], 1), p)
+	}
+	if got, want := parts.correlation(n), whole.correlation(n); !(math.Abs(got-want) <= 1e-12) || !(want > 0.2) {
+		t.Errorf("the mean absolute correlation is %v from three parts and %v from all draws", got, want)
 	}
 }
 

@@ -147,9 +147,9 @@ func TestErrorsAreShort(t *testing.T) {
 // The digest must follow its definition in the comment on DigestKey. Decode must detect every flipped
 // bit of a file.
 func TestDigestCoversTensorsAndMetadata(t *testing.T) {
-	f := File{Metadata: map[string]string{"b": "2", DigestKey: "", "a": "1"}, Tensors: []Tensor{{"w", []int{2}, []float32{1, -2}}}}
+	f := File{Metadata: map[string]string{"b": "2", "d": "4", DigestKey: "", "a": "1", "c": "3"}, Tensors: []Tensor{{"w", []int{2}, []float32{1, -2}}}}
 	b := f.Encode()
-	want := fmt.Sprintf("%x", sha256.Sum256([]byte("a=1\nb=2\n\x00\x00\x80\x3f\x00\x00\x00\xc0")))
+	want := fmt.Sprintf("%x", sha256.Sum256([]byte("a=1\nb=2\nc=3\nd=4\n\x00\x00\x80\x3f\x00\x00\x00\xc0")))
 	if got, err := Decode(b, len(b)); err != nil || got.Metadata[DigestKey] != want {
 		t.Fatalf("the digest is %s, want %s (error %v)", got.Metadata[DigestKey], want, err)
 	}

@@ -36,8 +36,8 @@ func fullProtocol() *Table {
 	return checkedIn(Table{Out: "../results/full", Rows: []string{"vae"}, Seeds: []uint64{85547}, Protocol: run.Protocol{MaxEpochs: 2000}, Limit: 10000, Runs: 3})
 }
 
-// checkedIn sets the fields that the two tables in ../results have in common. The tables use only the
-// name and the number of training images of the dataset.
+// checkedIn sets the fields that all tables in ../results have in common. It sets only the name and
+// the number of training images of the dataset, because the tables use nothing else of it.
 func checkedIn(t Table) *Table {
 	t.Patience, t.Samples = 100, 1000
 	t.set = data.Set{Name: "mnist", Train: data.Images{Pixels: make([]byte, 60000*784)}}

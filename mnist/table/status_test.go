@@ -9,7 +9,8 @@ import (
 	"hvae/mnist/run"
 )
 
-// The validation ELBO increases until the best epoch and then stays at −10, which is lower.
+// The validation ELBO increases until the best epoch. It then reaches the same value once more, which does
+// not make a later epoch the best, and stays at −10, which is lower.
 func TestTrainingEndsWithThePatienceAfterTheBestEpoch(t *testing.T) {
 	const patience = 2
 	table := Table{Out: t.TempDir(), Protocol: run.Protocol{MaxEpochs: 100, Patience: patience}, Rows: []string{"vae"}, Seeds: []uint64{1}}
@@ -22,7 +23,9 @@ func TestTrainingEndsWithThePatienceAfterTheBestEpoch(t *testing.T) {
 		var lines string
 		for epoch := 1; epoch <= best+patience; epoch++ {
 			elbo := -10.0 + float64(epoch)
-			if epoch > best {
+			if epoch == best+1 {
+				elbo = -10.0 + float64(best)
+			} else if epoch > best {
 				elbo = -10
 			}
 			lines += fmt.Sprintf(`{"epoch":%d,"train_elbo":-1,"val_elbo":%v,"seconds":1}`+"\n", epoch, elbo)

@@ -539,6 +539,15 @@ func TestAllLevelsExceptNoneUseSIMD(t *testing.T) {
 	})
 }
 
+func TestOnEachLevelRestoresTheLevel(t *testing.T) {
+	defer func(l int) { level = l }(level)
+	level = levelNone
+	OnEachLevel(func(string) {})
+	if level != levelNone {
+		t.Errorf("after OnEachLevel the level is %s, want none as before", levelNames[level])
+	}
+}
+
 func TestHVAESIMDSelectsTheLevel(t *testing.T) {
 	intel, older, arm, other := []int{levelNone, levelAVX2, levelAVX512}, []int{levelNone, levelAVX2}, []int{levelNone, levelNEON}, []int{levelNone}
 	for _, c := range []struct {
@@ -553,7 +562,7 @@ func TestHVAESIMDSelectsTheLevel(t *testing.T) {
 			t.Errorf("HVAE_SIMD=%s, available levels %v: chooseLevel returns %s and the error %v, want %s", c.name, c.available, levelNames[got], err, levelNames[c.want])
 		}
 	}
-	for _, name := range []string{"bogus", "AVX2", "avx2 ", "1", "avx512", "neon"} {
+	for _, name := range []string{"bogus", "AVX2", "avx2 ", "avx", "1", "avx512", "neon"} {
 		got, err := chooseLevel(name, older)
 		if got != levelAVX2 || err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", name)) || !strings.Contains(err.Error(), "it can be none, avx2, or unset") {
 			t.Errorf("HVAE_SIMD=%s: chooseLevel returns %s and the error %v, want avx2 and an error that lists the available levels", name, levelNames[got], err)

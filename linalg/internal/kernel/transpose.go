@@ -18,8 +18,8 @@ type transposeArgs struct {
 	done           int // distance of the current matrix from the first
 }
 
-// A transposeKernel describes the kernel that transposes bands with the given number of rows. Its
-// index refers to the table of all transpose kernels.
+// A transposeKernel describes a kernel that transposes matrices with the given number of rows. Its
+// index is the position in the table of all transpose kernels.
 type transposeKernel struct{ rows, index int }
 
 // Transpose transposes each of the consecutive matrices [rows×cols] in a and stores the results in
