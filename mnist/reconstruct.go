@@ -68,7 +68,7 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	if err := f.write(sheet.Draw(digits, labels, group*min(max(1, 12/group), n), captions...)); err != nil {
 		return err
 	}
-	fmt.Fprintf(stderr, "wrote %s: test images of %s and their reconstructions from %s, by %v,%s epoch %d\n",
+	fmt.Fprintf(stderr, "wrote %s: test images of %s and their reconstructions from %s; the model is %v,%s epoch %d\n",
 		f.out, set.Name, shown, c.Config, otherData(c, set), c.Epoch)
 	return nil
 }

@@ -154,7 +154,7 @@ func TestTheTableMatchesIndependentNumbers(t *testing.T) {
 
 	// Check the text after the last run. Numbers such as −0.035 are rounded away from zero.
 	tables := strings.Split(strings.TrimSpace(printed), "\n\n")
-	if len(tables) != 4 || !strings.HasPrefix(tables[3], "NLL and ELBO in nats; obtained: 4 of 4 runs, 2 evaluations of each on 5 images of few, with 20 samples per image\n") {
+	if len(tables) != 4 || !strings.HasPrefix(tables[3], "NLL and ELBO in nats, published and obtained. 4 of 4 runs are finished. Each has 2 evaluations on 5 images of few with 20 samples per image.\n") {
 		t.Fatalf("the command prints %d tables, want 4; the last is\n%s", len(tables), tables[len(tables)-1])
 	}
 	lines := strings.Split(tables[3], "\n")[3:]
@@ -286,7 +286,7 @@ func TestATableUsesExistingRuns(t *testing.T) {
 	}
 	before := files(t, trained)
 	stdout, stderr := mustRun(t, oneVAE(out, "-epochs", "2")...)
-	if stderr != "" || !strings.Contains(stdout, "obtained: 1 of 1 runs, one evaluation of each on 5 images of few, with 20 samples per image\n") {
+	if stderr != "" || !strings.Contains(stdout, "1 of 1 runs are finished. Each has one evaluation on 5 images of few with 20 samples per image.\n") {
 		t.Errorf("without weights, the table prints %s and on stderr %s", stdout, stderr)
 	}
 	for _, c := range []struct {

@@ -188,7 +188,7 @@ func decodeHeader(header []byte) (entries []entry, meta map[string]string, err e
 				err = json.Unmarshal(values[name], &meta)
 			}
 			if err != nil {
-				return nil, nil, fmt.Errorf("its metadata are not a JSON object with string values: %.80v", err)
+				return nil, nil, fmt.Errorf("its metadata is not a JSON object with string values: %.80v", err)
 			}
 			continue
 		}

@@ -152,7 +152,7 @@ func printTable(b *bytes.Buffer, r report) {
 	if r.Runs > 1 {
 		evaluations = fmt.Sprintf("%d evaluations", r.Runs)
 	}
-	fmt.Fprintf(b, "\nNLL and ELBO in nats; obtained: %d of %d runs, %s of each on %d images of %s, with %d samples per image\n",
+	fmt.Fprintf(b, "\nNLL and ELBO in nats, published and obtained. %d of %d runs are finished. Each has %s on %d images of %s with %d samples per image.\n",
 		len(r.Results), r.Tasks, evaluations, r.Images, r.Data, r.Samples)
 	fmt.Fprintf(b, "%-22s %-58s %s\n", "", "published", "  obtained")
 	head := []any{"NLL", "± eval", "± seed", "minus VAE", "ELBO", "epochs", "seeds"}
