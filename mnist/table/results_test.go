@@ -202,3 +202,97 @@ func TestCheckedInWeightsMatchTheirRuns(t *testing.T) {
 		}
 	}
 }
+
+// The text of ../results/README.md and of the main README contains these numbers, too.
+func TestNumbersInTheTextMatchTheResults(t *testing.T) {
+	text := func(name string) string {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(strings.Fields(string(b)), " ")
+	}
+	results, project := text("../results/README.md"), text("../../README.md")
+	contains := func(document, format string, args ...any) {
+		t.Helper()
+		if want := fmt.Sprintf(format, args...); !strings.Contains(document, want) {
+			t.Errorf("no document contains %q", want)
+		}
+	}
+	cost := func(row string) float64 {
+		c, err := ParseRow(row)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return float64(c.StepCost())
+	}
+	work := cost("hvae-k5-free-varied") / cost("vae")
+	contains(results, "costs as many multiply-adds as %.1f epochs of the VAE", work)
+	contains(project, "costs %.1f times as many multiply-adds", work)
+
+	// elbo returns the validation ELBO of a run after an epoch.
+	elbo := func(folder string, epoch int) float64 {
+		all, err := run.ReadMetrics(filepath.Join("../results", folder, run.MetricsFile))
+		if err != nil || len(all) < epoch {
+			t.Fatalf("%s has %d epochs, want %d (%v)", folder, len(all), epoch, err)
+		}
+		return all[epoch-1].ValELBO
+	}
+	r := equalBudgets().report()
+	var gains, elbos, slopes, excess []float64
+	for _, row := range r.Rows {
+		last, slope := 0.0, 0.0
+		for _, seed := range []int{85547, 12345, 98765} {
+			folder := fmt.Sprintf("table/%s-%d", row.Row, seed)
+			last += elbo(folder, 30) / 3
+			slope += (elbo(folder, 30) - elbo(folder, 25)) / 5 / 3
+		}
+		slopes, excess = append(slopes, slope), append(excess, row.Obtained.NLL-row.Published.NLL)
+		if strings.HasPrefix(row.Row, "hvae-k5-f") { // fixed and free tempering
+			gains, elbos = append(gains, -*row.Obtained.ToVAE), append(elbos, -last)
+		}
+	}
+	contains(project, "are %.1f to %.1f nats better than the VAE", slices.Min(gains), slices.Max(gains))
+	contains(results, "has a validation ELBO of −%.1f, and the HVAEs with K = 5 and tempering have −%.1f to −%.1f", -elbo("full/vae-85547", int(math.Round(30*work))), slices.Min(elbos), slices.Max(elbos))
+	contains(results, "still improves by %.1f to %.1f nats per epoch", slices.Min(slopes), slices.Max(slopes))
+	contains(results, "the NLL is %.1f to %.1f nats above the published values", slices.Min(excess), slices.Max(excess))
+
+	// Probabilities of a difference of at least t standard errors, by Student's t distribution.
+	two := func(t float64) float64 { return 1 - t/math.Sqrt(2+t*t) }
+	one := func(t float64) float64 { return 1 - 2/math.Pi*math.Atan(t) }
+	for _, c := range []struct {
+		a, b   string
+		t      float64
+		chance float64 // the text says 1 in chance
+	}{
+		{"hvae-k5-fixed-varied", "hvae-k5-none-varied", 12, 150},
+		{"hvae-k5-free-varied", "hvae-k5-none-varied", 6.9, 45},
+		{"hvae-k5-fixed-shared", "hvae-k1-fixed", 6.4, 45},
+		{"hvae-k1-none", "vae", 4.4, 21},
+		{"hvae-k5-fixed-varied", "hvae-k5-fixed-shared", 1.8, 5},
+	} {
+		var d []float64
+		for _, seed := range []uint64{85547, 12345, 98765} {
+			d = append(d, nll(t, r.Results, c.a, seed)-nll(t, r.Results, c.b, seed))
+		}
+		mean, se := eval.MeanSE(d)
+		if got := math.Abs(mean / *se); !(math.Abs(got-c.t) <= 0.03*c.t) || !(math.Abs(1/two(c.t)-c.chance) <= 0.1*c.chance) {
+			t.Errorf("%s minus %s is %.2f standard errors, by chance 1 in %.0f; the text says %v and 1 in %v", c.a, c.b, got, 1/two(got), c.t, c.chance)
+		}
+	}
+	if !(math.Abs(1/one(5)-8) <= 0.1) {
+		t.Errorf("five standard errors with one degree of freedom occur 1 in %.2f times, want 8", 1/one(5))
+	}
+}
+
+// nll returns the NLL of the run of a row with a seed.
+func nll(t *testing.T, runs []result, row string, seed uint64) float64 {
+	t.Helper()
+	for _, r := range runs {
+		if r.Row == row && r.Seed == seed {
+			return r.NLL
+		}
+	}
+	t.Fatalf("no run of %s with the seed %d", row, seed)
+	return 0
+}
