@@ -2728,7 +2728,7 @@ func leapfrogByHand(target hvae.Target[float64], epsilon []float64) (lf1, lf2, l
 	return kick, drift, kick
 }
 
-// leapfrog returns hvae.Leapfrog as a function of the vector (z, ρ).
+// leapfrog returns a function that applies one step of hvae.Leapfrog to the vector (z, ρ).
 func leapfrog(target hvae.Target[float64], epsilon []float64) func([]float64) []float64 {
 	return hvaetest.OnTape(len(epsilon), func(t *tape, s hvae.Phase[float64]) hvae.Phase[float64] {
 		return hvae.Leapfrog(target, t.Const(linalg.Of(1, len(epsilon), epsilon)), s)

@@ -35,8 +35,8 @@ func (a *arena[T]) alloc(n int) []T {
 
 // A pool allocates the results of operations during Backward and counts the references to each
 // result. A node of the sweep holds a reference to its adjoint. A running differentiation rule
-// holds references to the variables that it has created. The pool reuses a variable without
-// references.
+// holds references to the variables that it has created. If no references to a result remain, the
+// pool reuses its memory.
 type pool[T linalg.Float] struct {
 	tape    *Tape[T]
 	start   record[T] // copy of the tape's record at the start of the sweep

@@ -245,8 +245,8 @@ func (v *Var[T]) Scalar() T {
 	return v.Value.Data[0]
 }
 
-// variable appends a new constant of tape t to r and returns the constant. The caller must set its
-// Value. If inPlace is true, SoftplusInPlace may overwrite the value.
+// variable adds a new Var of tape t to r and returns the Var, which is a constant at first. The
+// caller must set its Value. If inPlace is true, SoftplusInPlace may overwrite the value.
 func (r *record[T]) variable(t *Tape[T], inPlace bool) *Var[T] {
 	if r.n == len(r.slabs)*len(slab[T]{}) {
 		s := new(slab[T])

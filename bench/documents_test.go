@@ -50,7 +50,7 @@ func TestTestsAndFilesNamedInDocumentsExist(t *testing.T) {
 	}
 }
 
-// Some documents contain formulas √(a² − b²) with their values. The values must be correct.
+// Some documents state the values of formulas √(a² − b²). The values must be correct.
 func TestRootsInDocumentsAreCorrect(t *testing.T) {
 	t.Chdir("..")
 	paths, _ := repository(t)

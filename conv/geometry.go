@@ -48,7 +48,8 @@ func Same(inH, inW, inC, outC, kernel, stride int) Geometry {
 	}
 }
 
-// same returns the output size along an axis and the padding before the first pixel.
+// same returns, for padding SAME, the output size along an axis, ⌈size/stride⌉, and the padding
+// before the first pixel.
 func same(size, kernel, stride int) (out, before int) {
 	out = (size + stride - 1) / stride
 	return out, max(0, (out-1)*stride+kernel-size) / 2

@@ -34,9 +34,9 @@ const (
 )
 
 // Forward sets y to the convolution W ∗ X + bias. The shapes are y [Out×B], w [Taps×OutC], x [In×B]
-// and bias [OutC×1] for a batch of B samples. An empty bias is zero. Forward panics if the shapes
-// do not fit g. It performs g.MultiplyAdds() multiply-adds for each sample, except on padding. It
-// divides the rows of the output image among the cores.
+// and bias [OutC×1] for a batch of B samples. If bias is empty, no bias is added. Forward panics if
+// the shapes do not fit g. It performs g.MultiplyAdds() multiply-adds for each sample, minus those
+// on padding, which it skips. It divides the rows of the output image among the cores.
 func Forward[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T]) {
 	g.mustFit("Forward", y.Shape(), w.Shape(), x.Shape(), bias.Shape(), g.OutC)
 	grain := g.grain(g.OutH, x.Cols)
@@ -76,8 +76,8 @@ func forwardRows[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T], lo
 
 // runPixels computes one contraction for each pixel of a rectangle of across × down pixels. The
 // argument c is the contraction for the top left pixel. One call of Run computes a row of the
-// rectangle, or a column if columns are longer. For the pixel i columns to the right and j rows
-// down, the matrices start at element
+// rectangle, or a column if the rectangle is taller than wide. For the pixel i columns to the right
+// and j rows down, the matrices start at element
 //
 //	c.CStart + i·cAcross + j·cDown   of c.C, and
 //	s.B + i·bAcross + j·bDown        of c.B for each segment s.
@@ -95,10 +95,10 @@ func runPixels[T linalg.Float](c linalg.Contraction[T], across, cAcross, bAcross
 }
 
 // Input sets x to Wᵀ ∗ δ + bias, where Wᵀ ∗ δ is the gradient of ⟨δ, W ∗ X⟩ with respect to X. The
-// shapes are x [In×B], w [Taps×OutC], delta [Out×B] and bias [InC×1] for a batch of B samples. An
-// empty bias is zero. Generative networks use Input to enlarge images. Input panics if the shapes
-// do not fit g, and takes the same time as Forward. It divides the rows of the input image among
-// the cores. If the image has one channel, Input divides the samples instead.
+// shapes are x [In×B], w [Taps×OutC], delta [Out×B] and bias [InC×1] for a batch of B samples. If
+// bias is empty, no bias is added. Generative networks use Input to enlarge images. Input panics if
+// the shapes do not fit g. It takes about as long as Forward. It divides the rows of the input
+// image among the cores. If the image has one channel, Input divides the samples instead.
 func Input[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
 	g.mustFit("Input", delta.Shape(), w.Shape(), x.Shape(), bias.Shape(), g.InC)
 	if g.InC == 1 {
@@ -208,11 +208,11 @@ func inputOfOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T],
 	}
 }
 
-// Weight sets w [Taps×OutC] to the gradient of ⟨δ, W ∗ X⟩ with respect to W for delta [Out×B] and
-// x [In×B]. If add is true, it adds the gradient to w instead. The gradient is a sum over pixels
-// and samples. Weight stores the transpose of each pixel's [OutC×B] matrix in scratch, which must
-// have at least as many elements as delta. It panics if the shapes do not fit g, and takes the same
-// time as Forward. It divides the rows of w among the cores.
+// Weight sets w [Taps×OutC] to the gradient of ⟨δ, W ∗ X⟩ with respect to W for delta [Out×B] and x
+// [In×B]. If add is true, it adds the gradient to w instead. The gradient is a sum over pixels and
+// samples. For each pixel of the output, Weight stores the transpose of the pixel's [OutC×B] rows
+// of delta in scratch, which must have at least as many elements as delta. It panics if the shapes
+// do not fit g. It takes about as long as Forward. It divides the rows of w among the cores.
 func Weight[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], scratch []T, add bool) {
 	g.mustFit("Weight", delta.Shape(), w.Shape(), x.Shape(), linalg.Shape{}, 0)
 	transposed := linalg.Of(delta.Rows, delta.Cols, scratch[:len(delta.Data)])

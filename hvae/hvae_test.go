@@ -163,7 +163,8 @@ func (summed) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.SumTo(z, 1, z.Cols())
 }
 
-// flat is a wrong variational prior, whose Draw returns one density for all columns.
+// flat is an invalid variational prior, whose Draw returns a single density instead of one for each
+// column.
 type flat struct{}
 
 func (flat) Draw(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) {

@@ -439,8 +439,9 @@ func TestNoiseDiffersBetweenStepsAndBlocks(t *testing.T) {
 }
 
 func TestCancelledStepDoesNotChangeState(t *testing.T) {
-	// In step 3, the bound for block 3 cancels the context and then computes for ten seconds, unless its
-	// tape is interrupted. In the other steps, the context is cancelled before the call.
+	// In step 3, the function that computes the bound of block 3 cancels the context. It then
+	// continues for ten seconds, unless its tape is interrupted. In the other steps, the context is
+	// cancelled before the call.
 	var during atomic.Pointer[context.CancelFunc]
 	var calls atomic.Int64
 	make := func() *hvae.Trainer[float64] {

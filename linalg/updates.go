@@ -2,7 +2,7 @@ package linalg
 
 import "hvae/linalg/internal/kernel"
 
-// maxPending is the largest number of columns that an Updates stores.
+// maxPending is the maximum number of columns stored in a value of type Updates.
 const maxPending = 64
 
 // An Updates adds products a·bᵀ to a matrix C, for example the contributions of all leapfrog steps

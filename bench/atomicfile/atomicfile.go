@@ -25,8 +25,8 @@ func Write(name string, data []byte) error {
 	return WriteIf(func() error { return nil }, name, data)
 }
 
-// WriteIf is like Write, but calls allowed just before it replaces the file. If allowed returns an
-// error, WriteIf keeps the old contents and returns the error.
+// WriteIf is like Write, but calls the function allowed just before it replaces the file. If
+// allowed returns an error, WriteIf keeps the old contents and returns the error.
 func WriteIf(allowed func() error, name string, data []byte) error {
 	if s, err := os.Lstat(name); err == nil && !s.Mode().IsRegular() {
 		return notRegular(name, s.Mode())

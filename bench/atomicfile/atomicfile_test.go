@@ -49,7 +49,8 @@ func TestWriteReplacesTheFileOrKeepsItsContents(t *testing.T) {
 	if err := WriteIf(func() error { return refusal }, name, nil); !errors.Is(err, refusal) {
 		t.Errorf("if allowed returns the error %v, WriteIf returns %v, want the same error", refusal, err)
 	}
-	// WriteIf calls allowed when the temporary file is complete, so that only the rename follows.
+	// WriteIf calls the function allowed when the temporary file is complete and only the rename
+	// remains.
 	complete := func() error {
 		names, err := filepath.Glob(filepath.Join(dir, ".figure.svg-*.tmp"))
 		if err != nil || len(names) != 1 {

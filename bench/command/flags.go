@@ -138,7 +138,7 @@ func UsageError(format string, args ...any) error { return usageError{fmt.Errorf
 
 type usageError struct{ error }
 
-// An infoRequest is returned by Parse if the arguments request the help or the version.
+// An infoRequest is the error that Parse returns if the arguments ask for help or for the version.
 type infoRequest struct {
 	error
 	flags *Flags

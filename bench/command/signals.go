@@ -54,9 +54,9 @@ func (p Program) Main() {
 	os.Exit(p.Run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// Wait calls work on another goroutine. It returns nil when work returns, or context.Cause(ctx) as
-// soon as ctx is done. If ctx is done first, the process may exit before work returns, so work must not
-// save anything.
+// Wait calls the function work in another goroutine. It returns nil when work returns, or
+// context.Cause(ctx) as soon as ctx is done. If ctx is done first, the process may exit before work
+// returns, so work must not save anything.
 func Wait(ctx context.Context, work func()) error {
 	done := make(chan struct{})
 	go func() {

@@ -83,7 +83,8 @@ func TestOneProcessHoldsALockUntilItEnds(t *testing.T) {
 	held(false)
 }
 
-// Held takes the lock for a moment. Take in another process waits for this moment.
+// Held takes the lock for a moment. Take in another process must wait until Held has released the
+// lock.
 func TestTakeWaitsForALockThatIsHeldForAMoment(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "lock")
 	first, err := Take(name)

@@ -493,8 +493,8 @@ func TestTheDocumentIsWideEnoughForTheLegend(t *testing.T) {
 }
 
 func TestContoursAreThePointsWithTheLevel(t *testing.T) {
-	// The contours f = 2 are circles of radius 2 around (−3, 0) and (3, 0). Together they have the
-	// length 8π.
+	// The contours f = 2 are circles of radius 2 around (−3, 0) and (3, 0). Their total length is
+	// 8π.
 	f := func(x, y float64) float64 { return min(math.Hypot(x-3, y), math.Hypot(x+3, y)) }
 	s := Contour(f, 2, -6, -3, 6, 3, 150)
 	length, right := 0.0, 0.0
@@ -517,7 +517,8 @@ func TestContoursAreThePointsWithTheLevel(t *testing.T) {
 	}
 }
 
-// The corners of the only square have alternating signs, so two lines cross the square.
+// The values at the corners of the only square have alternating signs, so two lines cross the
+// square.
 func TestContoursHaveTwoLinesAtASaddlePoint(t *testing.T) {
 	s := Contour(func(x, y float64) float64 { return x * y }, 0, -1, -1, 1, 1, 1)
 	if len(s.X) != 6 || len(s.Y) != 6 {

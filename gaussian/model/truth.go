@@ -1,5 +1,6 @@
 // Package model implements the Gaussian experiment of section 5.1. It contains variational methods
-// that estimate θ = {Δ, Σ} from one dataset D = {x_1, …, x_N}, and a model with a known evidence,
+// that estimate θ = {Δ, Σ} from one dataset D = {x_1, …, x_N}, and a model whose evidence is known
+// in closed form,
 //
 //	z ~ N(0, I_d),   x_i | z ~ N(z + Δ, Σ),   Σ = diag(σ_1², …, σ_d²).
 //

@@ -64,9 +64,9 @@ func (k Key) String() string {
 // recorder points to the function that Reset calls with each key, or is nil.
 var recorder atomic.Pointer[func(Key)]
 
-// Record calls work and returns the keys of all calls of Stream and Reset during this call, on
-// any goroutine. If several goroutines call these functions, the order of the keys varies. Record
-// is for tests. It panics if another call of Record is running.
+// Record calls work and returns the keys that were passed to Stream and Reset meanwhile, on any
+// goroutine. If several goroutines call these functions, the order of the keys varies. Record is
+// for tests. It panics if another call of Record is running.
 func Record(work func()) (keys []Key) {
 	var mu sync.Mutex
 	record := func(k Key) {

@@ -184,8 +184,8 @@ func (l loader) readFolder(f file) (Images, error) {
 	return images, nil
 }
 
-// One in validationShare training images is a validation image, as in the paper: 10,000 of the
-// 60,000 images of MNIST.
+// validationShare is the number of training images for each validation image. As in the paper, one
+// in six is used for validation, which is 10,000 of the 60,000 images of MNIST.
 const validationShare = 6
 
 // Split divides n training images at random. It returns the indices of the images for training and

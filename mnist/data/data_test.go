@@ -99,7 +99,7 @@ func serve(b []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.Write(b) }
 }
 
-// The timeout is for each 64 KiB, not for the whole file.
+// The timeout applies to each part of 64 KiB, not to the whole file.
 func TestDownloadMayTakeLongerThanTheTimeout(t *testing.T) {
 	defer func(s time.Duration) { stallTimeout = s }(stallTimeout)
 	stallTimeout = time.Second

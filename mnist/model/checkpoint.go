@@ -116,7 +116,7 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 	return c, nil
 }
 
-// Checkpoint returns the elements of the parameter in the order of the tensor in a checkpoint.
+// Checkpoint returns the elements of the parameter in the order in which a checkpoint stores them.
 func (p Param[T]) Checkpoint() []T {
 	out := make([]T, len(p.Value.Data))
 	for i, at := range p.order() {

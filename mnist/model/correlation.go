@@ -11,7 +11,7 @@ import (
 // p [ℓ×1] is a fixed point near their mean.
 type moments[T linalg.Float] struct{ sum, products linalg.Matrix[T] }
 
-// add adds n draws z [ℓ×n] to the sums, after it has subtracted the constant p [ℓ×1] from each.
+// add subtracts the constant p [ℓ×1] from each of n draws z [ℓ×n] and adds the results to the sums.
 // Tape t provides scratch memory.
 func (m *moments[T]) add(t *ad.Tape[T], z, p linalg.Matrix[T]) {
 	if m.sum.Data == nil {

@@ -42,7 +42,8 @@ func NewNetwork[T linalg.Float](t *ad.Tape[T], c Config, params []Param[T], trai
 	return n, n.put(t, params, train)
 }
 
-// put records params on a tape as described at NewNetwork, and sets the network's parameters.
+// put records params on a tape, as the documentation of NewNetwork describes, and sets the
+// network's parameters.
 func (n *Network[T]) put(t *ad.Tape[T], params []Param[T], train bool) []*ad.Var[T] {
 	put := t.Const
 	if train {

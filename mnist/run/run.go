@@ -267,7 +267,7 @@ func (r *Run) status() string {
 	return fmt.Sprintf("epoch %d, batch %d of %d, ELBO %.2f", p.Epoch, p.Batch, r.batches, p.Sum/float64(images))
 }
 
-// done returns the fraction of the run that is finished, if it takes the maximum number of epochs.
+// done returns the fraction of the run that is finished, assuming that the run does not stop early.
 func (r *Run) done() float64 {
 	return (float64(r.position.Epoch-1) + float64(r.position.Batch)/float64(r.batches)) / float64(r.settings.MaxEpochs)
 }

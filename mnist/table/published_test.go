@@ -76,7 +76,7 @@ func TestStatisticsOfThePublishedRuns(t *testing.T) {
 	if len(all) != 57 || len(hvaes) != 54 {
 		t.Fatalf("published returns %d runs with %d HVAEs, want 57 with 54", len(all), len(hvaes))
 	}
-	// is returns 1 for runs whose row contains the given word, and 0 for the others.
+	// is returns 1 for each run whose row name contains the given word, and 0 for each other run.
 	is := func(word string) []float64 {
 		return column(hvaes, func(r result) float64 {
 			if strings.Contains(r.Row+"-", "-"+word+"-") {

@@ -36,7 +36,7 @@ func fullProtocol() *Table {
 	return checkedIn(Table{Out: "../results/full", Rows: []string{"vae"}, Seeds: []uint64{85547}, Protocol: run.Protocol{MaxEpochs: 2000}, Limit: 10000, Runs: 3})
 }
 
-// epochs150 returns the table in ../results/150, in which VAEs have 150 epochs.
+// epochs150 returns the table in ../results/150, for which VAEs were trained for 150 epochs.
 func epochs150() *Table {
 	return checkedIn(Table{Out: "../results/150", Rows: []string{"vae"}, Seeds: []uint64{85547, 12345, 98765}, Protocol: run.Protocol{MaxEpochs: 150}, Limit: 10000, Runs: 3})
 }
@@ -214,7 +214,8 @@ func TestCheckedInWeightsMatchTheirRuns(t *testing.T) {
 	}
 }
 
-// The text of ../results/README.md and of the main README contains these numbers, too.
+// The numbers that this test checks appear in the text of ../results/README.md and of the main
+// README.
 func TestNumbersInTheTextMatchTheResults(t *testing.T) {
 	text := func(name string) string {
 		b, err := os.ReadFile(name)

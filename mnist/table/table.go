@@ -115,8 +115,8 @@ func (t *Table) Do(ctx context.Context, number int) error {
 	return t.printResult(t.tasks[number])
 }
 
-// do trains and evaluates the run of the task with the given number, unless the run is finished. It
-// reports whether it has changed the run. After each epoch it prints a line to log.
+// do trains and evaluates the model of the task with the given number, unless the task is finished.
+// did is true if do has changed the files of the task. After each epoch it prints a line to log.
 func (t *Table) do(ctx context.Context, number int, log io.Writer) (did bool, err error) {
 	k := t.tasks[number]
 	note := func(activity string) {

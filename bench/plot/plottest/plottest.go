@@ -54,8 +54,8 @@ type Tick struct {
 	Value, Pixel float64
 }
 
-// Pixel returns the pixel of a value, computed from the first and the last tick. If the axis has
-// only one tick, Pixel returns NaN for all values except the value of the tick.
+// Pixel returns the pixel position of a value, computed from the first and the last tick. If the
+// axis has only one tick, Pixel returns NaN for all values except the value of the tick.
 func (a Axis) Pixel(v float64) float64 {
 	scale := func(v float64) float64 { return v }
 	if a.log {

@@ -43,9 +43,9 @@ func Transpose[T Float](dst, a []T, rows, cols int) {
 	}
 }
 
-// transposeSIMD implements Transpose with the SIMD kernel k. If the last rows do not fill a band, the
-// last band overlaps the band before it. If the last columns do not fill a quad, the last quad
-// overlaps the quad before it.
+// transposeSIMD implements Transpose with the SIMD kernel k, which transposes bands of k.rows rows,
+// four columns (a quad) at a time. If the number of rows is not a multiple of k.rows, the last two
+// bands overlap. If the number of columns is not a multiple of four, the last two quads overlap.
 func transposeSIMD[T Float](k transposeKernel, dst, a []T, rows, cols int) {
 	size := rows * cols
 	chunk := max(1, 4096/size) * size // elements of the matrices that fit into the first-level cache
