@@ -1559,10 +1559,10 @@ func hvaeGap(t *testing.T) {
 	}
 }
 
-// parameters checks the parameters of the three methods: "φ ∈ R^{d+1}" for the HVAE (ε and β₀),
-// φ_N = {u, v, b} "∈ R^{2d+1}" for the planar flow, "with the same flow parameters across
-// iterations", and φ_V = {μ_Z, Σ_Z} for VB. The vector w in the code is the paper's v. The initial
-// values must be those of the authors' code. The initial elements of u and w are drawn from
+// parameters checks the parameters of the three methods: "φ ∈ R^{d+1}" for the HVAE (ε and β₀), φ_N
+// = {u, v, b} "∈ R^{2d+1}" for the planar flow, "with the same flow parameters across iterations",
+// and φ_V = {μ_Z, Σ_Z} for VB. The vector w in the code is the paper's v. The initial values must
+// equal the initial values in the authors' code. The initial elements of u and w are drawn from
 // N(0, 0.1²) truncated at two standard deviations.
 func parameters(t *testing.T) {
 	data := model.Draw(model.Truth(3), 100, random.Stream(23, "start"))
@@ -1761,11 +1761,11 @@ func trueParameters(t *testing.T) {
 	}
 }
 
-// gaussianHyperparameters checks the default values of the flags of the command gaussian:
-// "N = 10,000", "we train each method ten times on different datasets", and "a learning rate of
-// 10⁻³". The 30,000 iterations of 10 draws are those of the authors' code. The test also checks
-// ε_j = ξ·sigmoid(logit) with ξ = ½, which increases with the logit from 0 to ξ. The paper: "We
-// constrain each of the leapfrog step sizes such that ε_j ∈ (0, ξ)".
+// gaussianHyperparameters checks the default values of the flags of the command gaussian: "N =
+// 10,000", "we train each method ten times on different datasets", and "a learning rate of 10⁻³".
+// The authors' code has 30,000 iterations of 10 draws. The test also checks ε_j = ξ·sigmoid(logit)
+// with ξ = ½, which increases with the logit from 0 to ξ. The paper: "We constrain each of the
+// leapfrog step sizes such that ε_j ∈ (0, ξ)".
 func gaussianHyperparameters(t *testing.T) {
 	checkDefaults(t, map[string]string{"n": "10000", "datasets": "10", "lr": "0.001", "iters": "30000", "batch": "10"}, "./gaussian")
 	var tp tape
@@ -2542,8 +2542,8 @@ func (k normalKernel) Reverse(z float64, logRatio []float64) float64 {
 }
 
 // autoregressiveChain returns the chain z_k = 0.8 z_{k−1} + 0.8 ξ_k, ξ_k ~ N(0, 1), with three
-// steps, and its marginals q⁰ = N(0, 1.2) and q^K of z₀ and z_K. The means and variances of the
-// reverse kernels are those of the optimal reverse kernels, multiplied by factor.
+// steps, and its marginals q⁰ = N(0, 1.2) and q^K of z₀ and z_K. The reverse kernels have the means
+// and variances of the optimal reverse kernels, multiplied by factor.
 func autoregressiveChain(rng *rand.Rand, factor float64, logJoint func(float64) float64) (c markovChain[float64], q0, qK normal) {
 	const K, a, s = 3, 0.8, 0.8
 	q0 = normal{0, 1.2}

@@ -96,7 +96,8 @@ func TestAdamaxFindsMaximum(t *testing.T) {
 	}
 }
 
-// The standard deviation of 1 and 3 is √2, so that of their mean is 1, half of the mean.
+// The standard deviation of 1 and 3 is √2, and the standard error of their mean is √2/√2 = 1. This
+// is half of the mean, 2.
 func TestStandardErrorOfTwoDraws(t *testing.T) {
 	e := hvae.ImportanceEstimate([]float64{-900, -900 + math.Log(3)})
 	if !(math.Abs(e.Log-(-900+math.Log(2))) <= 1e-12) || !(math.Abs(e.StandardError-0.5) <= 1e-12) {

@@ -163,8 +163,8 @@ func (b *batch) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[float32], k *rando
 }
 
 // Train trains until the maximum number of epochs is reached, early stopping ends the run, or ctx
-// ends. It saves the state every SaveEvery, after each epoch and when ctx is done. If ctx is done, Train
-// returns an error that ends with advice, a phrase on how to continue.
+// is done. It saves the state every SaveEvery, after each epoch and when ctx is done. If ctx is
+// done, Train returns an error that ends with advice, a phrase on how to continue.
 func (r *Run) Train(ctx context.Context, advice string) error {
 	line := progress.New(r.stderr, func(time.Duration) string { return r.status() })
 	defer line.Clear()

@@ -20,7 +20,7 @@ func (w *writer) registers3(code uint32, name, lanes string, d, a, b int) {
 }
 
 // loadQ emits an instruction that loads vector register v. The parameters are the numbers of
-// registers. The address is the sum of registers base and offset, or register base if offset is 0.
+// registers. The address is the sum of both registers. If offset is 0, it is register base alone.
 func (w *writer) loadQ(v, base, offset int) {
 	if offset == 0 {
 		w.op("FMOVQ (R%d), F%d", base, v)
@@ -30,7 +30,7 @@ func (w *writer) loadQ(v, base, offset int) {
 }
 
 // storeQ emits an instruction that stores vector register v. The parameters are the numbers of
-// registers. The address is the sum of registers base and offset, or register base if offset is 0.
+// registers. The address is the sum of both registers. If offset is 0, it is register base alone.
 func (w *writer) storeQ(v, base, offset int) {
 	if offset == 0 {
 		w.op("FMOVQ F%d, (R%d)", v, base)
@@ -40,7 +40,7 @@ func (w *writer) storeQ(v, base, offset int) {
 }
 
 // indexed returns the assembly operand for an address in memory. The parameters are the numbers of
-// registers. The address is the sum of registers base and offset, or register base if offset is 0.
+// registers. The address is the sum of both registers. If offset is 0, it is register base alone.
 func indexed(base, offset int) string {
 	if offset == 0 {
 		return fmt.Sprintf("(R%d)", base)
