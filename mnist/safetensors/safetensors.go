@@ -12,16 +12,13 @@ package safetensors
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash"
 	"maps"
-	"math"
 	"os"
 	"slices"
 
@@ -58,50 +55,40 @@ const metadataKey = "__metadata__"
 // after the header.
 const DigestKey = "sha256"
 
-// digest returns a hash to which it has written the metadata. The caller must then write the bytes
-// after the header.
-func digest(meta map[string]string) hash.Hash {
+// digest returns the digest of a file with the given metadata and the given bytes after the header.
+func digest(meta map[string]string, data []byte) string {
 	h := sha256.New()
 	for _, key := range slices.Sorted(maps.Keys(meta)) {
 		if key != DigestKey {
 			fmt.Fprintf(h, "%s=%s\n", key, meta[key])
 		}
 	}
-	return h
-}
-
-// appendTo appends the encoded elements to b.
-func (t Tensor) appendTo(b []byte) []byte {
-	for _, v := range t.Data {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
-	}
-	return b
+	h.Write(data)
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // Encode returns the bytes of the file, which depend only on its contents. If the metadata
 // contain DigestKey, Encode writes the digest as its value. Encode panics if the shape and the
 // number of elements of a tensor do not match.
 func (f File) Encode() []byte {
-	var header, entries, elements []byte
+	var header, entries, data []byte
 	text := func(v any) []byte { b, _ := json.Marshal(v); return b } // cannot fail for these types
-	meta, end := maps.Clone(f.Metadata), 0
-	h := digest(meta)
 	for _, t := range f.Tensors {
-		begin, n := end, 1
+		n := 1
 		for _, s := range t.Shape {
 			n *= s
 		}
 		if n != len(t.Data) {
 			panic(fmt.Sprintf("safetensors: tensor %q has shape %v but %d elements", t.Name, t.Shape, len(t.Data)))
 		}
-		end += 4 * n
-		shape := text(append([]int{}, t.Shape...)) // [] if Shape is nil
-		entries = fmt.Appendf(entries, `,%s:{"dtype":"F32","shape":%s,"data_offsets":[%d,%d]}`, text(t.Name), shape, begin, end)
-		elements = t.appendTo(elements[:0])
-		h.Write(elements)
+		begin := len(data)
+		data, _ = binary.Append(data, binary.LittleEndian, t.Data) // cannot fail for []float32
+		shape := text(append([]int{}, t.Shape...))                 // [] if Shape is nil
+		entries = fmt.Appendf(entries, `,%s:{"dtype":"F32","shape":%s,"data_offsets":[%d,%d]}`, text(t.Name), shape, begin, len(data))
 	}
+	meta := maps.Clone(f.Metadata)
 	if _, ok := meta[DigestKey]; ok {
-		meta[DigestKey] = hex.EncodeToString(h.Sum(nil))
+		meta[DigestKey] = digest(meta, data)
 	}
 	if len(meta) > 0 {
 		header = fmt.Appendf(nil, ",%q:%s", metadataKey, text(meta))
@@ -110,12 +97,7 @@ func (f File) Encode() []byte {
 	for len(header)%8 != 0 { // align the elements for readers that map the file into memory
 		header = append(header, ' ')
 	}
-	b := make([]byte, 0, 8+len(header)+end)
-	b = append(binary.LittleEndian.AppendUint64(b, uint64(len(header))), header...)
-	for _, t := range f.Tensors {
-		b = t.appendTo(b)
-	}
-	return b
+	return slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header, data)
 }
 
 // Decode decodes the bytes of a file. It returns an error unless
@@ -142,16 +124,12 @@ func Decode(b []byte, maxHeader int) (File, error) {
 		return File{}, fmt.Errorf("its header is invalid: %w", err)
 	}
 	if want, ok := meta[DigestKey]; ok {
-		h := digest(meta)
-		h.Write(data)
-		if got := hex.EncodeToString(h.Sum(nil)); got != want {
+		if got := digest(meta, data); got != want {
 			return File{}, fmt.Errorf("it is damaged: the SHA-256 of its contents is %s, but should be %.64q", got, want)
 		}
 	}
 	f := File{Metadata: meta}
-	slices.SortFunc(entries, func(a, b entry) int {
-		return cmp.Or(slices.Compare(a.Offsets, b.Offsets), cmp.Compare(a.name, b.name))
-	})
+	slices.SortStableFunc(entries, func(a, b entry) int { return slices.Compare(a.Offsets, b.Offsets) })
 	end := 0
 	for _, e := range entries {
 		t, err := e.tensor(data, end)
@@ -215,24 +193,13 @@ func decodeHeader(header []byte) (entries []entry, meta map[string]string, err e
 	return entries, meta, nil
 }
 
-// object returns the values of a JSON object by key. Unlike json.Unmarshal, it returns an error if
-// a key is repeated.
+// object returns the values of a JSON object by key. If a key is repeated, it returns the last value.
 func object(b []byte) (values map[string]json.RawMessage, err error) {
 	if !bytes.HasPrefix(b, []byte("{")) {
 		return nil, errors.New("it is not a JSON object")
 	}
 	if err := json.Unmarshal(b, &values); err != nil {
 		return nil, fmt.Errorf("it is not valid JSON: %.80v", err)
-	}
-	dec, seen := json.NewDecoder(bytes.NewReader(b)), map[json.Token]bool{}
-	dec.Token() // the opening brace
-	for dec.More() {
-		key, _ := dec.Token()
-		if seen[key] {
-			return nil, fmt.Errorf("it contains the key %.60q twice", key)
-		}
-		seen[key] = true
-		dec.Decode(new(json.RawMessage)) // skip the value
 	}
 	return values, nil
 }
@@ -242,10 +209,8 @@ func object(b []byte) (values map[string]json.RawMessage, err error) {
 func (e entry) tensor(data []byte, previousEnd int) (Tensor, error) {
 	begin, end := e.Offsets[0], e.Offsets[1]
 	switch {
-	case begin < previousEnd:
-		return Tensor{}, fmt.Errorf("its offsets [%d, %d] overlap the previous tensor, which ends at %d", begin, end, previousEnd)
-	case begin > previousEnd:
-		return Tensor{}, fmt.Errorf("its offsets [%d, %d] leave a gap after the previous tensor, which ends at %d", begin, end, previousEnd)
+	case begin != previousEnd:
+		return Tensor{}, fmt.Errorf("its offsets [%d, %d] do not begin at %d, the end of the previous tensor", begin, end, previousEnd)
 	case end < begin || end > len(data):
 		return Tensor{}, fmt.Errorf("its offsets [%d, %d] are outside the %d bytes of data: the file is truncated or damaged", begin, end, len(data))
 	}
@@ -257,9 +222,7 @@ func (e entry) tensor(data []byte, previousEnd int) (Tensor, error) {
 		return Tensor{}, fmt.Errorf("its shape %.80s does not match its offsets [%d, %d], which span %d bytes", fmt.Sprint(e.Shape), begin, end, end-begin)
 	}
 	t := Tensor{Name: e.name, Shape: e.Shape, Data: make([]float32, (end-begin)/4)}
-	for i := range t.Data {
-		t.Data[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[begin+4*i:]))
-	}
+	binary.Decode(data[begin:end], binary.LittleEndian, t.Data) // cannot fail for []float32
 	return t, nil
 }
 

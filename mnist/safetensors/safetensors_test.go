@@ -86,9 +86,6 @@ func TestDamagedFilesAreRefused(t *testing.T) {
 		{"truncated JSON", file(`{"w":`, ""), "not valid JSON"},
 		{"JSON without the last brace", file(`{"__metadata__":{}`, ""), "not valid JSON"},
 		{"two objects", file("{} {}", ""), "not valid JSON"},
-		{"a name twice", file(`{"__metadata__":{},"__metadata__":{}}`, ""), `"__metadata__" twice`},
-		{"a field twice", file(`{"w":{"dtype":"F32","dtype":"F32","shape":[],"data_offsets":[0,4]}}`, "1234"), `"dtype" twice`},
-		{"metadata twice", file(`{"__metadata__":{"a":"1","b":"2","a":"1"}}`, ""), `"a" twice`},
 		{"nested metadata", file(`{"__metadata__":{"a":{"b":"c"}}}`, ""), "not a JSON object with string values"},
 		{"a field in capitals", file(`{"w":{"DType":"F32","shape":[],"data_offsets":[0,4]}}`, "1234"), `unknown field "DType"`},
 		{"a null tensor", file(`{"w":null}`, ""), `description of tensor "w" is invalid`},
@@ -100,14 +97,14 @@ func TestDamagedFilesAreRefused(t *testing.T) {
 		{"a fraction", file(one("[1.5]", "[0,4]"), "1234"), `description of tensor "w" is invalid`},
 		{"truncated data", file(one("[2]", "[0,8]"), "1234"), "outside the 4 bytes"},
 		{"offsets backwards", file(one("[0]", "[0,-4]"), ""), "outside"},
-		{"negative offset", file(one("[1]", "[-4,0]"), "1234"), "overlap"},
+		{"negative offset", file(one("[1]", "[-4,0]"), "1234"), "its offsets [-4, 0] do not begin at 0"},
 		{"shape and offsets disagree", file(one("[3]", "[0,8]"), "12345678"), "shape [3] does not match its offsets [0, 8], which span 8 bytes"},
 		{"negative shape", file(one("[-1,-1]", "[0,4]"), "1234"), "shape [-1 -1] does not match"},
 		{"overflowing shape", file(one("[4294967296,4294967296]", "[0,0]"), ""), "does not match"},
 		{"overflowing product", file(one("[8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8]", "[0,8]"), "12345678"), "does not match"},
 		{"odd length", file(one("[1]", "[0,5]"), "12345"), "shape [1] does not match its offsets [0, 5]"},
-		{"overlap", file(two("[0,4]", "[0,4]"), "1234"), "overlap"},
-		{"gap", file(two("[0,4]", "[8,12]"), "123412341234"), "leave a gap after the previous tensor, which ends at 4"},
+		{"overlap", file(two("[0,4]", "[0,4]"), "1234"), "do not begin at 4, the end of the previous tensor"},
+		{"gap", file(two("[0,4]", "[8,12]"), "123412341234"), "do not begin at 4, the end of the previous tensor"},
 		{"trailing bytes", file(one("[1]", "[0,4]"), "12345"), "1 unexpected bytes follow"},
 	} {
 		_, err := Decode(c.b, 1000)
@@ -129,7 +126,6 @@ func TestErrorsAreShort(t *testing.T) {
 	scalar := Tensor{long, []int{}, []float32{1}}
 	for name, err := range map[string]error{
 		"name":     decodeError(file(fmt.Sprintf(`{"%s":{}}`, long), "")),
-		"twice":    decodeError(file(fmt.Sprintf(`{"%s":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},"%[1]s":{}}`, long), "")),
 		"field":    decodeError(file(fmt.Sprintf(`{"w":{"%s":1}}`, long), "")),
 		"type":     decodeError(file(fmt.Sprintf(`{"w":{"dtype":"%s"}}`, long), "")),
 		"number":   decodeError(file(fmt.Sprintf(`{"w":{"shape":[%s]}}`, strings.Repeat("7", 1<<20)), "")),
