@@ -18,7 +18,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 
 	"hvae/bench/atomicfile"
 	"hvae/linalg"
@@ -68,68 +67,44 @@ const (
 // With any other valid name (see CheckName), Load returns other images from files with the same
 // file names as MNIST. It neither verifies nor downloads these files.
 func Load(ctx context.Context, folder, name string, log func(string)) (Set, error) {
-	if name == "" || name == Synthetic {
-		name = MNIST
+	train, test := trainImages, testImages
+	switch {
+	case name != "" && name != MNIST && name != Synthetic:
+		train.digest, test.digest = "", ""
+	case folder == Synthetic:
+		return synthetic(), nil
+	default:
+		name, folder = MNIST, cmp.Or(folder, os.Getenv("HVAE_MNIST"))
 	}
-	if name == MNIST {
-		if folder == Synthetic {
-			return synthetic(), nil
-		}
-		folder = cmp.Or(folder, os.Getenv("HVAE_MNIST"))
-	}
-	if name == MNIST && folder == "" {
+	if folder == "" {
 		cache, err := os.UserCacheDir()
 		if err != nil {
 			return Set{}, fmt.Errorf("cannot find the user's cache folder for the MNIST files: %w; specify a folder with -data", err)
 		}
 		folder = filepath.Join(cache, "hvae-mnist")
-	} else if err := checkFolder(folder, name); err != nil {
-		return Set{}, err
+	} else if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
+		// Do not create the folder, because its name may contain a typing error.
+		return Set{}, fmt.Errorf("there is no folder %s: set -data or $HVAE_MNIST to the folder of the image files, create it to download MNIST into it, or use -data %s for built-in images", folder, Synthetic)
 	}
 	l := loader{folder, mirrors, log}
-	train, test := trainImages, testImages
-	if name != MNIST {
-		train.digest, test.digest = "", ""
-	}
 	set := Set{Name: name}
 	var err error
-	if set.Train, err = l.read(ctx, train, validationShare); err == nil {
-		set.Test, err = l.read(ctx, test, 1)
+	if set.Train, err = l.read(ctx, train); err == nil {
+		set.Test, err = l.read(ctx, test)
+	}
+	if err == nil && (set.Train.Len() < validationShare || set.Test.Len() < 1) {
+		err = fmt.Errorf("%s contains only %d training images and %d test images, but at least %d and 1 are needed", folder, set.Train.Len(), set.Test.Len(), validationShare)
 	}
 	return set, err
 }
 
 // validName matches the names of datasets.
-var validName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,40}$`)
+var validName = regexp.MustCompile(`^[a-z0-9._-]{1,40}$`)
 
 // CheckName returns an error if name is not a valid name of a dataset.
 func CheckName(name string) error {
-	switch {
-	case name == MNIST || name == Synthetic:
-		return nil
-	case strings.EqualFold(name, MNIST) || strings.EqualFold(name, Synthetic):
-		return fmt.Errorf("did you mean %s?", strings.ToLower(name))
-	case !validName.MatchString(name):
-		return errors.New("a name has to consist of 1 to 40 ASCII letters, digits, dots, hyphens and underscores")
-	}
-	return nil
-}
-
-// checkFolder returns an error if the folder of the dataset does not exist. Load does not create a
-// folder that the user has specified, because its name may contain a typing error.
-func checkFolder(folder, name string) error {
-	s, err := os.Stat(folder)
-	switch {
-	case err == nil && !s.IsDir():
-		return fmt.Errorf("%s is not a folder: set -data or $HVAE_MNIST to the folder that contains the files", folder)
-	case errors.Is(err, fs.ErrNotExist) && strings.EqualFold(folder, Synthetic):
-		return fmt.Errorf("there is no folder %s: did you mean %s, the name of the built-in images?", folder, Synthetic)
-	case errors.Is(err, fs.ErrNotExist) && name != MNIST:
-		return fmt.Errorf("there is no folder %s with the dataset %s: set -data to the folder that contains its files", folder, name)
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("there is no folder %s, as specified by -data or $HVAE_MNIST: create it to download MNIST into it, or use -data %s for built-in images", folder, Synthetic)
-	case err != nil:
-		return fmt.Errorf("cannot read the data folder %w", atomicfile.Named(folder, err))
+	if !validName.MatchString(name) {
+		return errors.New("a name has 1 to 40 characters: lower-case letters from a to z, digits, dots, hyphens and underscores")
 	}
 	return nil
 }
@@ -141,34 +116,15 @@ type loader struct {
 	log     func(string)
 }
 
-// read returns the images in a file. It returns an error if the file contains fewer than the
-// minimum number of images, least. If an MNIST file is missing, read downloads it.
-func (l loader) read(ctx context.Context, f file, least int) (Images, error) {
-	images, err := l.readFolder(f)
-	if !errors.Is(err, fs.ErrNotExist) {
-		if err == nil && images.Len() < least {
-			err = fmt.Errorf("%s contains only %d images, but at least %d are needed", filepath.Join(l.folder, f.name), images.Len(), least)
-		}
-		return images, err
-	}
-	advice := fmt.Sprintf("put %s and %s into this folder, either as they are or compressed (.gz)", trainImages.name, testImages.name)
-	if f.digest == "" {
-		return Images{}, fmt.Errorf("%s is not in %s: %s", f.name, l.folder, advice)
-	}
-	if images, err = l.download(ctx, f); err != nil {
-		if ctx.Err() != nil {
-			return Images{}, context.Cause(ctx)
-		}
-		return Images{}, fmt.Errorf("%s is not in %s and cannot be downloaded: %w; %s, or use -data %s for built-in images", f.name, l.folder, err, advice, Synthetic)
-	}
-	return images, nil
-}
-
-// readFolder returns the images in the file f.name of the folder or, if it does not exist, f.name.gz.
-func (l loader) readFolder(f file) (Images, error) {
+// read returns the images in the file f.name of the folder or, if it does not exist, in f.name.gz. If
+// both are missing, read downloads an MNIST file.
+func (l loader) read(ctx context.Context, f file) (Images, error) {
 	in, err := atomicfile.Open(filepath.Join(l.folder, f.name))
 	if errors.Is(err, fs.ErrNotExist) {
 		in, err = atomicfile.Open(filepath.Join(l.folder, f.name+".gz"))
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return l.download(ctx, f)
 	}
 	if err != nil {
 		return Images{}, err
@@ -188,8 +144,8 @@ func (l loader) readFolder(f file) (Images, error) {
 // in six is used for validation, which is 10,000 of the 60,000 images of MNIST.
 const validationShare = 6
 
-// Split divides n training images at random. It returns the indices of the images for training and
-// the indices of ⌊n/6⌋ images for validation.
+// Split divides the n images of train at random. It returns the indices of the images for training
+// and the indices of ⌊n/6⌋ images for validation.
 func Split(train Images, seed uint64) (training, validation []int) {
 	order := random.Stream(seed, "mnist split").Perm(train.Len())
 	n := train.Len() / validationShare

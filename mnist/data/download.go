@@ -29,9 +29,16 @@ const stallBytes = 64 << 10
 
 var stallTimeout = 20 * time.Second // tests set a shorter time
 
-// download returns the images of a file from the first mirror that sends the correct file. It
-// writes the received bytes to the folder. They are usually compressed.
+// maxFile is larger than the size in bytes of any MNIST file, compressed or not.
+const maxFile = 48 << 20
+
+// download returns the images of an MNIST file from the first mirror that sends the correct file. It
+// writes the received bytes, which are usually compressed, to the folder.
 func (l loader) download(ctx context.Context, f file) (Images, error) {
+	advice := fmt.Sprintf("put %s and %s into this folder, either as they are or compressed (.gz)", trainImages.name, testImages.name)
+	if f.digest == "" {
+		return Images{}, fmt.Errorf("%s is not in %s: %s", f.name, l.folder, advice)
+	}
 	if err := os.MkdirAll(l.folder, 0o755); err != nil {
 		return Images{}, err
 	}
@@ -44,27 +51,19 @@ func (l loader) download(ctx context.Context, f file) (Images, error) {
 		if err == nil {
 			images, err = f.parse(bytes.NewReader(sent))
 		}
-		if err != nil {
-			failures = append(failures, fmt.Sprintf("%s: %v", address, err))
-			if ctx.Err() != nil {
-				break
+		if err == nil {
+			path := filepath.Join(l.folder, f.name)
+			if bytes.HasPrefix(sent, gzipMagic) {
+				path += ".gz"
 			}
-			continue
+			return images, atomicfile.Write(path, sent)
 		}
-		path := filepath.Join(l.folder, f.name)
-		if bytes.HasPrefix(sent, gzipMagic) {
-			path += ".gz"
+		if ctx.Err() != nil {
+			return Images{}, context.Cause(ctx)
 		}
-		if err := atomicfile.Write(path, sent); err != nil {
-			// On Windows, Write fails while another process that has written the same file keeps it
-			// open. Ignore the error if the file is valid.
-			if _, missing := l.readFolder(f); missing != nil {
-				return Images{}, err
-			}
-		}
-		return images, nil
+		failures = append(failures, fmt.Sprintf("%s: %v", address, err))
 	}
-	return Images{}, errors.New(strings.Join(failures, "; "))
+	return Images{}, fmt.Errorf("%s is not in %s and cannot be downloaded: %s; %s, or use -data %s for built-in images", f.name, l.folder, strings.Join(failures, "; "), advice, Synthetic)
 }
 
 // fetch downloads a URL and returns the received bytes.

@@ -21,9 +21,6 @@ var (
 	testImages  = file{"t10k-images-idx3-ubyte", "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"}
 )
 
-// maxFile is larger than the size in bytes of any MNIST file, compressed or not.
-const maxFile = 48 << 20
-
 // gzipMagic contains the first bytes of a gzip file.
 var gzipMagic = []byte{0x1f, 0x8b}
 

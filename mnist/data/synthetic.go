@@ -11,9 +11,7 @@ import (
 
 // synthetic returns 2,400 training images and 400 test images of digit-like strokes. The images
 // are always the same.
-var synthetic = sync.OnceValue(drawSynthetic)
-
-func drawSynthetic() Set {
+var synthetic = sync.OnceValue(func() Set {
 	set := Set{Name: Synthetic, Train: Images{make([]byte, 2400*pixels)}, Test: Images{make([]byte, 400*pixels)}}
 	for purpose, images := range map[string]Images{"synthetic train": set.Train, "synthetic test": set.Test} {
 		linalg.For(images.Len(), 100, func(lo, hi int) {
@@ -24,7 +22,7 @@ func drawSynthetic() Set {
 		})
 	}
 	return set
-}
+})
 
 type point struct{ x, y float64 }
 
@@ -65,41 +63,33 @@ func draw(image []byte, rng *rand.Rand) {
 		x, y := width*(p.x+slant*p.y), height*p.y
 		return point{cx + x*math.Cos(turn) - y*math.Sin(turn), cy + x*math.Sin(turn) + y*math.Cos(turn)}
 	}
-	var lines [][2]point
+	reach := thickness + 0.5 // distance from a line at which the ink ends
+	var ink [pixels]float64
 	for _, stroke := range glyph {
-		for i := 1; i < len(stroke); i++ {
-			lines = append(lines, [2]point{place(stroke[i-1]), place(stroke[i])})
-		}
-	}
-	reach := thickness + 0.5    // distance from a line at which the ink ends
-	var nearest [pixels]float64 // squared distance of each pixel from the nearest line
-	for i := range nearest {
-		nearest[i] = math.Inf(1)
-	}
-	for _, l := range lines {
-		a, b := l[0], l[1]
-		first := func(u, v float64) int { return max(0, int(math.Floor(min(u, v)-reach))) }
-		last := func(u, v float64) int { return min(Side-1, int(math.Ceil(max(u, v)+reach))) }
-		for py := first(a.y, b.y); py <= last(a.y, b.y); py++ {
-			for px := first(a.x, b.x); px <= last(a.x, b.x); px++ {
-				n := &nearest[py*Side+px]
-				*n = min(*n, distance2(point{float64(px), float64(py)}, a, b))
+		for i := range stroke[1:] {
+			a, b := place(stroke[i]), place(stroke[i+1])
+			first := func(u, v float64) int { return max(0, int(math.Floor(min(u, v)-reach))) }
+			last := func(u, v float64) int { return min(Side-1, int(math.Ceil(max(u, v)+reach))) }
+			for y := first(a.y, b.y); y <= last(a.y, b.y); y++ {
+				for x := first(a.x, b.x); x <= last(a.x, b.x); x++ {
+					v := &ink[y*Side+x]
+					*v = max(*v, reach-distance(point{float64(x), float64(y)}, a, b))
+				}
 			}
 		}
 	}
-	for i, n := range nearest {
-		ink := min(1, max(0, reach-math.Sqrt(n))) // the edge is one pixel wide
-		image[i] = byte(math.Round(255 * ink))
+	for i, v := range ink {
+		image[i] = byte(math.Round(255 * min(1, v))) // the edge of a line is one pixel wide
 	}
 }
 
-// distance2 returns the squared distance between p and the line segment from a to b.
-func distance2(p, a, b point) float64 {
+// distance returns the distance between p and the line segment from a to b.
+func distance(p, a, b point) float64 {
 	dx, dy := b.x-a.x, b.y-a.y
 	t := 0.0
 	if l := dx*dx + dy*dy; l > 0 {
 		t = min(1, max(0, ((p.x-a.x)*dx+(p.y-a.y)*dy)/l))
 	}
 	ex, ey := p.x-a.x-t*dx, p.y-a.y-t*dy
-	return ex*ex + ey*ey
+	return math.Sqrt(ex*ex + ey*ey)
 }
