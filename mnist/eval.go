@@ -57,7 +57,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		return err
 	}
 	var images eval.Dataset
-	elsewhere := ""
+	elsewhere, description := "", "images drawn from the model"
 	if simulated {
 		if limit == 0 {
 			limit = 10_000
@@ -71,7 +71,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		if elsewhere = otherData(c, set); elsewhere != "" {
 			fmt.Fprintf(stderr, "note: the model was%s not on these images\n", elsewhere)
 		}
-		images = eval.Split(set, split, c.Seed, seed)
+		images, description = eval.Split(set, split, c.Seed, seed), fmt.Sprintf("%s images of %s", split, set.Name)
 		if n := len(images.Indices); limit > n {
 			return command.UsageError("invalid value %d for flag -limit: the %s split has %d images", limit, split, n)
 		}
@@ -95,6 +95,6 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		runs = fmt.Sprintf("%d runs", e.Runs)
 	}
 	_, err = fmt.Fprintf(stdout, "%v, epoch %d,%s on %d %s, %d samples each, %s, %.0f s\n%v", c.Config, c.Epoch, elsewhere,
-		e.Images, images.Description, e.Samples, runs, e.Seconds, e)
+		e.Images, description, e.Samples, runs, e.Seconds, e)
 	return err
 }

@@ -1,8 +1,8 @@
 // Package eval estimates the ELBO and the negative log-likelihood of a model by importance
 // sampling, and bounds log p(x) by annealed importance sampling.
 //
-// Read eval.go, then dataset.go (the images), bounds.go (annealed importance sampling) and
-// statistics.go (means, standard errors and correlations).
+// Read eval.go, then dataset.go (the images) and statistics.go (means, standard errors, correlations,
+// and bounds).
 package eval
 
 import (
@@ -16,6 +16,7 @@ import (
 
 	"hvae/bench/progress"
 	"hvae/linalg"
+	"hvae/linalg/random"
 	"hvae/mnist/model"
 )
 
@@ -74,21 +75,27 @@ func Evaluate(ctx context.Context, c model.Checkpoint, images Dataset, o Options
 	if err != nil {
 		return e, fmt.Errorf("%w after %v; the evaluation is not saved", context.Cause(ctx), t)
 	}
-	var all []model.Estimate
+	tailShape, heavyTails, n := 0.0, 0.0, float64(o.Runs*e.Images)
 	for _, r := range runs {
 		elbo, nll := 0.0, 0.0
 		for _, estimate := range r.estimates {
 			elbo += estimate.ELBO / float64(e.Images)
 			nll -= estimate.LogEvidence / float64(e.Images)
+			tailShape += estimate.TailShape / n
+			if estimate.TailShape > 0.7 {
+				heavyTails += 1 / n
+			}
 		}
-		e.ELBOs, e.NLLs, all = append(e.ELBOs, elbo), append(e.NLLs, nll), append(all, r.estimates...)
+		e.ELBOs, e.NLLs = append(e.ELBOs, elbo), append(e.NLLs, nll)
 	}
 	e.ELBO, e.ELBOSD = MeanSD(e.ELBOs)
 	e.NLL, e.NLLSD = MeanSD(e.NLLs)
 	if sum := e.ELBO + e.NLL; math.IsNaN(sum) || math.IsInf(sum, 0) {
 		return e, fmt.Errorf("the evaluation of %s is not finite (ELBO %v, NLL %v): the model is damaged or has diverged", o.Model, e.ELBO, e.NLL)
 	}
-	e.TailShape, e.HeavyTails = tailShapes(all)
+	if !math.IsNaN(tailShape) {
+		e.TailShape, e.HeavyTails = &tailShape, &heavyTails
+	}
 	if c.Config.K > 0 {
 		e.Correlation = newCorrelation(runs, o.Samples)
 	}
@@ -103,7 +110,7 @@ func Evaluate(ctx context.Context, c model.Checkpoint, images Dataset, o Options
 // only if ctx is done.
 func runAll(ctx context.Context, c model.Checkpoint, images Dataset, o Options, t *tracker) (all []results, err error) {
 	if o.Annealing != nil {
-		x, err := images.drawTuning(ctx, c)
+		x, _, err := images.tuning.draw(ctx, c, "mnist ais tuning")
 		if err == nil {
 			err = o.Annealing.Tune(ctx, c.Config, c.Params, x, images.stream("mnist ais tuning"))
 		}
@@ -112,20 +119,25 @@ func runAll(ctx context.Context, c model.Checkpoint, images Dataset, o Options, 
 		}
 	}
 	for run := range o.Runs {
-		x, z, err := images.draw(ctx, c, run)
+		x, z, err := images.draw(ctx, c, "mnist eval", run)
 		if err != nil {
 			return nil, err
 		}
 		var r results
 		noise := images.stream("mnist eval noise", run)
 		r.estimates, err = model.Evaluate(ctx, c.Config, c.Params, x, o.Samples,
-			func(j int) *rand.Rand { return noise(images.Indices[j]) }, func() { t.add(1, 0) })
-		if err == nil && o.Annealing != nil {
-			done := func(chains int) { t.add(0, chains) }
-			r.lower, r.acceptance, err = o.Annealing.Bound(ctx, c.Config, c.Params, x, linalg.Matrix[float32]{}, images.chainStream("mnist ais forward", run), done)
-			if err == nil && images.Simulated {
-				r.upper, _, err = o.Annealing.Bound(ctx, c.Config, c.Params, x, z, images.chainStream("mnist ais reverse", run), done)
+			func(j int) *rand.Rand { return noise(images.Indices[j]) }, func() { t.add(t.sampling) })
+		bound := func(purpose string, z linalg.Matrix[float32]) (bounds []float64, acceptance float64, err error) {
+			stream := func(j, chain int) *rand.Rand {
+				return random.Stream(images.seed, purpose, run, images.Indices[j], chain)
 			}
+			return o.Annealing.Bound(ctx, c.Config, c.Params, x, z, stream, func(chains int) { t.add(chains * t.chain) })
+		}
+		if err == nil && o.Annealing != nil {
+			r.lower, r.acceptance, err = bound("mnist ais forward", linalg.Matrix[float32]{})
+		}
+		if err == nil && o.Annealing != nil && images.Simulated {
+			r.upper, _, err = bound("mnist ais reverse", z)
 		}
 		if err != nil {
 			return nil, err
@@ -133,22 +145,6 @@ func runAll(ctx context.Context, c model.Checkpoint, images Dataset, o Options, 
 		all = append(all, r)
 	}
 	return all, nil
-}
-
-// tailShapes returns the mean tail shape of estimates and the fraction of tail shapes above 0.7. If a
-// tail shape is NaN, both results are nil.
-func tailShapes(estimates []model.Estimate) (mean, heavy *float64) {
-	mean, heavy = new(float64), new(float64)
-	for _, e := range estimates {
-		*mean += e.TailShape / float64(len(estimates))
-		if e.TailShape > 0.7 {
-			*heavy += 1 / float64(len(estimates))
-		}
-	}
-	if math.IsNaN(*mean) {
-		return nil, nil
-	}
-	return mean, heavy
 }
 
 // String returns the lines that the eval command prints after its first line.
@@ -175,42 +171,38 @@ func (e Evaluation) String() string {
 	return s
 }
 
-// A tracker counts the finished images and the finished Markov chains of annealed importance
-// sampling, and prints the counts on a progress line.
+// A tracker prints the progress of an evaluation. It measures work in passes through the decoder,
+// forward or backward, because importance sampling and Markov chains need different numbers of passes.
 type tracker struct {
-	images, chains           atomic.Int64
-	totalImages, totalChains int
-	imageCost, chainCost     int // decoder passes, forward or backward, of an image and of a chain
-	line                     *progress.Line
+	images          int // number of images in all runs
+	sampling, chain int // number of passes for importance sampling of an image, and for a chain
+	perImage        int // number of all passes for an image
+	finished        atomic.Int64
+	line            *progress.Line
 }
 
 func newTracker(stderr io.Writer, c model.Config, images Dataset, o Options) *tracker {
-	t := &tracker{totalImages: o.Runs * len(images.Indices), imageCost: o.Samples * (1 + 2*c.K)}
+	t := &tracker{images: o.Runs * len(images.Indices), sampling: o.Samples * (1 + 2*c.K)}
+	t.perImage = t.sampling
 	if o.Annealing != nil {
-		t.totalChains, t.chainCost = t.totalImages*o.Annealing.Chains, 2*o.Annealing.Cost()
-		if images.Simulated {
-			t.totalChains *= 2 // forward and reverse
+		t.chain = 2 * o.Annealing.Cost()
+		t.perImage += t.chain * o.Annealing.Chains
+		if images.Simulated { // reverse chains
+			t.perImage += t.chain * o.Annealing.Chains
 		}
 	}
 	t.line = progress.New(stderr, func(elapsed time.Duration) string {
-		n, unit := t.images.Load(), "images"
-		if chains := t.chains.Load(); chains > 0 {
-			n, unit = chains, "chains"
-		}
-		return fmt.Sprintf("%v  %.1f %s/s", t, float64(n)/elapsed.Seconds(), unit)
+		return fmt.Sprintf("%v  %.1f images/s", t, t.done()/elapsed.Seconds())
 	})
 	return t
 }
 
-func (t *tracker) add(images, chains int) {
-	i, c := int(t.images.Add(int64(images))), int(t.chains.Add(int64(chains)))
-	t.line.Set(float64(i*t.imageCost+c*t.chainCost) / float64(t.totalImages*t.imageCost+t.totalChains*t.chainCost))
+// done returns the number of finished images, including fractions of images.
+func (t *tracker) done() float64 { return float64(t.finished.Load()) / float64(t.perImage) }
+
+func (t *tracker) add(passes int) {
+	t.finished.Add(int64(passes))
+	t.line.Set(t.done() / float64(t.images))
 }
 
-func (t *tracker) String() string {
-	s := fmt.Sprintf("%d of %d images", t.images.Load(), t.totalImages)
-	if t.totalChains > 0 {
-		s += fmt.Sprintf(", %d of %d chains", t.chains.Load(), t.totalChains)
-	}
-	return s
-}
+func (t *tracker) String() string { return fmt.Sprintf("%d of %d images", int(t.done()), t.images) }

@@ -18,11 +18,11 @@ func TestStepSizesAreTunedOnTheOtherSplit(t *testing.T) {
 	}
 	for split, want := range map[string]float32{"test": 1, "validation": 0} {
 		d := Split(set, split, 1, 1)
-		x, err := d.drawTuning(t.Context(), model.Checkpoint{})
+		x, _, err := d.tuning.draw(t.Context(), model.Checkpoint{}, "test")
 		if err != nil || x.Cols != tuningImages || x.Data[0] != want {
 			t.Errorf("for the %s images, step sizes are tuned on %d images with pixels %v (error %v), want %d images of the other split", split, x.Cols, x.Data[0], err, tuningImages)
 		}
-		if y, _, err := d.draw(t.Context(), model.Checkpoint{}, 0); err != nil || y.Data[0] != 1-want {
+		if y, _, err := d.draw(t.Context(), model.Checkpoint{}, "test"); err != nil || y.Data[0] != 1-want {
 			t.Errorf("the %s images have pixels %v (error %v), want %v", split, y.Data[0], err, 1-want)
 		}
 	}
@@ -40,7 +40,7 @@ func TestMeanSDOmitsTheDeviationOfASingleValue(t *testing.T) {
 // The test averages the results of three runs on two images.
 func TestBoundsAreMeansOverImagesAndRuns(t *testing.T) {
 	estimates := []model.Estimate{{LogEvidence: -11}, {LogEvidence: -22}}
-	c := newBounds(&model.Annealing{}, []results{
+	c := newBounds(&model.Annealing{Steps: 2}, []results{
 		{estimates, []float64{-9, -18}, []float64{-8, -17}, 0.5},
 		{estimates, []float64{-10, -20}, []float64{-9, -18}, 0.6},
 		{estimates, []float64{-11, -22}, []float64{-10, -19}, 0.9},
