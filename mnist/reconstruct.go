@@ -35,11 +35,7 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	for i := range n {
 		data.Binarise(x, i, set.Test.Image(i), random.Stream(f.seed, "mnist reconstruct pixels", i))
 	}
-	var fromMean linalg.Matrix[float32]
-	var path []model.Step[float32]
-	if err := command.Wait(ctx, func() { fromMean, path = model.Reconstruct(c.Config, c.Params, x, f.seed) }); err != nil {
-		return err
-	}
+	fromMean, path := model.Reconstruct(c.Config, c.Params, x, f.seed)
 	// For each digit, the picture contains a group of images: the input and its reconstructions.
 	images, captions := []linalg.Matrix[float32]{x, fromMean}, []string{"input", "mean"}
 	for k, s := range path {
@@ -65,7 +61,7 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 			digits.Row(r)[i] = images[i%group].At(r, i/group)
 		}
 	}
-	if err := f.write(sheet.Draw(digits, labels, group*min(max(1, 12/group), n), captions...)); err != nil {
+	if err := f.write(ctx, sheet.Draw(digits, labels, group*min(max(1, 12/group), n), captions...)); err != nil {
 		return err
 	}
 	fmt.Fprintf(stderr, "wrote %s: test images of %s and their reconstructions from %s; the model is %v,%s epoch %d\n",

@@ -11,7 +11,6 @@ import (
 
 	"hvae/bench/atomicfile"
 	"hvae/bench/command"
-	"hvae/linalg"
 	"hvae/mnist/model"
 	"hvae/mnist/sheet"
 )
@@ -23,12 +22,8 @@ func sample(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if err != nil {
 		return err
 	}
-	var digits linalg.Matrix[float32]
-	if err := command.Wait(ctx, func() { digits = model.Generate(c.Config, c.Params, f.n, f.seed) }); err != nil {
-		return err
-	}
 	columns := int(math.Ceil(math.Sqrt(float64(f.n))))
-	if err := f.write(sheet.Draw(digits, nil, columns)); err != nil {
+	if err := f.write(ctx, sheet.Draw(model.Generate(c.Config, c.Params, f.n, f.seed), nil, columns)); err != nil {
 		return err
 	}
 	on := ""
@@ -53,13 +48,11 @@ func newPictureFlags(n int, count, seed string) *pictureFlags {
 	f := &pictureFlags{Flags: command.NewFlags()}
 	f.String(&f.checkpoint, "checkpoint", "", "`file` of the model (required)")
 	f.Range(&f.n, "n", n, 1, 10_000, count)
-	f.Checked(&f.out, "o", "`file` for the picture, a PNG (required)", func(s string) error {
-		switch {
-		case s == "-":
-			return errors.New("a picture cannot be written to standard output")
-		case !strings.EqualFold(filepath.Ext(s), ".png"):
+	f.Func("o", "`file` for the picture, a PNG (required)", func(name string) error {
+		if !strings.EqualFold(filepath.Ext(name), ".png") {
 			return errors.New("the picture is a PNG, so its name must end in .png")
 		}
+		f.out = name
 		return nil
 	})
 	f.Seed(&f.seed, seed)
@@ -77,10 +70,10 @@ func (f *pictureFlags) readModel(args []string, stderr io.Writer) (c model.Check
 	return readCheckpoint(f.checkpoint, stderr)
 }
 
-// write writes the picture to the file that -o names.
-func (f *pictureFlags) write(b []byte) error {
-	if err := atomicfile.Write(f.out, b); err != nil {
-		return fmt.Errorf("cannot write the picture %w", err)
+// write writes the picture to the file that -o names, unless ctx is done.
+func (f *pictureFlags) write(ctx context.Context, b []byte) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
-	return nil
+	return atomicfile.Write(f.out, b)
 }

@@ -16,8 +16,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -28,7 +26,7 @@ import (
 
 // A Program has several commands, or one command without a name.
 type Program struct {
-	Name     string // first word of each error message
+	Name     string // first word of each error message and of the usage
 	About    string // one or more sentences for the usage
 	Commands []Command
 }
@@ -92,12 +90,11 @@ func (p Program) run(ctx context.Context, c Command, args []string, stdout, stde
 		}
 		return 0
 	}
-	name := strings.TrimSpace(p.Name + " " + c.Name)
 	if _, ok := errors.AsType[usageError](err); ok {
-		fmt.Fprintf(stderr, "%s: %v (%s -h lists the flags)\n", name, err, line(c))
+		fmt.Fprintf(stderr, "%s: %v (%[1]s -h lists the flags)\n", p.line(c), err)
 		return 2
 	}
-	fmt.Fprintf(stderr, "%s: %v\n", name, err)
+	fmt.Fprintf(stderr, "%s: %v\n", p.line(c), err)
 	if errors.Is(err, context.Canceled) {
 		s, _ := errors.AsType[Signal](context.Cause(ctx))
 		return cmp.Or(s, Signal(syscall.SIGINT)).status()
@@ -107,7 +104,7 @@ func (p Program) run(ctx context.Context, c Command, args []string, stdout, stde
 
 // usage prints the list of commands.
 func (p Program) usage(w io.Writer) {
-	fmt.Fprintf(w, "Usage: %s COMMAND [flags]\n\n%s The commands:\n\n", started(), p.About)
+	fmt.Fprintf(w, "Usage: %s COMMAND [flags]\n\n%s The commands:\n\n", p.Name, p.About)
 	for _, c := range p.Commands {
 		fmt.Fprintf(w, "  %-12s %s\n", c.Name, c.About)
 	}
@@ -116,25 +113,13 @@ func (p Program) usage(w io.Writer) {
 
 // help prints the flags of a command.
 func (p Program) help(c Command, f *Flags, w io.Writer) {
-	fmt.Fprintf(w, "Usage: %s [flags]\n\n%s\n\n", line(c), cmp.Or(c.About, p.About))
+	fmt.Fprintf(w, "Usage: %s [flags]\n\n%s\n\n", p.line(c), cmp.Or(c.About, p.About))
 	f.SetOutput(w)
 	f.PrintDefaults()
 }
 
-// line returns the beginning of a command line that runs c, such as "go run ./mnist train".
-func line(c Command) string { return strings.TrimSpace(started() + " " + c.Name) }
-
-// built matches the path of a program built by go run. The path is in a temporary folder or in Go's
-// build cache.
-var built = regexp.MustCompile(`[/\\](?:go-build\d+[/\\]b\d+[/\\]exe|[0-9a-f]{64}-d)[/\\]([^/\\]+?)(?:\.exe)?$`)
-
-// started returns the shell command that started the program, such as "go run ./mnist" or "./mnist".
-func started() string {
-	if m := built.FindStringSubmatch(os.Args[0]); m != nil {
-		return "go run ./" + m[1]
-	}
-	return os.Args[0]
-}
+// line returns the beginning of a command line, such as "mnist train".
+func (p Program) line(c Command) string { return strings.TrimSpace(p.Name + " " + c.Name) }
 
 // version prints the revision, the Go version and the instruction set.
 func (p Program) version(w io.Writer) {

@@ -31,12 +31,6 @@ func (f *Flags) Bool(p *bool, name, usage string) { f.BoolVar(p, name, false, us
 // String defines a flag for any string.
 func (f *Flags) String(p *string, name, preset, usage string) { f.StringVar(p, name, preset, usage) }
 
-// Checked defines a flag for a string. The default is the empty string. If check returns an error for
-// the string on the command line, Parse returns this error.
-func (f *Flags) Checked(p *string, name, usage string, check func(string) error) {
-	define(f, p, name, "", usage, func(s string) (string, error) { return s, check(s) })
-}
-
 // Count defines a flag for a whole number from minimum to 100,000,000. A larger number is probably a
 // typing error and would need more memory than computers have.
 func (f *Flags) Count(p *int, name string, preset, minimum int, usage string) {

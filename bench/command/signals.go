@@ -53,20 +53,3 @@ func (p Program) Main() {
 	}()
 	os.Exit(p.Run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
-
-// Wait calls the function work in another goroutine. It returns nil when work returns, or
-// context.Cause(ctx) as soon as ctx is done. If ctx is done first, the process may exit before work
-// returns, so work must not save anything.
-func Wait(ctx context.Context, work func()) error {
-	done := make(chan struct{})
-	go func() {
-		work()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}

@@ -5,7 +5,6 @@ package command
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"os/exec"
 	"os/signal"
 	"syscall"
@@ -51,7 +50,7 @@ func words() map[syscall.Signal]string {
 
 func TestASignalDeterminesTheErrorAndTheExitStatus(t *testing.T) {
 	for s, word := range words() {
-		c := process("bakery", "wait")
+		c := process("wait")
 		stdout, stderr := start(t, c)
 		c.Process.Signal(s)
 		expect(t, stdout, "saving\n")
@@ -78,7 +77,7 @@ func TestARepeatedSignalForcesTheExit(t *testing.T) {
 		if !ok {
 			continue
 		}
-		p := process("bakery", "wait", "slow")
+		p := process("wait", "slow")
 		p.Env = append(p.Env, "COMMAND_TEST_REPEAT_AFTER="+c.repeatAfter)
 		stdin, err := p.StdinPipe()
 		if err != nil {
@@ -108,7 +107,7 @@ func TestProgramsStartedByNohupIgnoreSIGHUP(t *testing.T) {
 	if err != nil {
 		t.Skip("nohup is not installed")
 	}
-	c := process("nohup", "wait")
+	c := process("wait")
 	c.Args = append([]string{"nohup", c.Path}, c.Args[1:]...)
 	c.Path = nohup
 	stdout, _ := start(t, c)
@@ -118,18 +117,5 @@ func TestProgramsStartedByNohupIgnoreSIGHUP(t *testing.T) {
 	c.Wait()
 	if got := c.ProcessState.ExitCode(); got != 143 {
 		t.Errorf("status %d after SIGHUP and SIGTERM, want 143", got)
-	}
-}
-
-func TestWaitReturnsWhenItsContextEnds(t *testing.T) {
-	ctx, cancel := context.WithCancelCause(t.Context())
-	if err := Wait(ctx, func() {}); err != nil {
-		t.Errorf("Wait returns %v for finished work, want nil", err)
-	}
-	time.AfterFunc(time.Millisecond, func() { cancel(Signal(syscall.SIGHUP)) })
-	stop := make(chan struct{})
-	defer close(stop)
-	if err := Wait(ctx, func() { <-stop }); err != Signal(syscall.SIGHUP) {
-		t.Errorf("Wait returns %v for unfinished work, want the cause SIGHUP", err)
 	}
 }

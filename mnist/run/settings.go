@@ -23,7 +23,10 @@ type Source struct {
 // DefineFlags defines the flags -data and -dataset.
 func (s *Source) DefineFlags(f *command.Flags) {
 	f.String(&s.Folder, "data", "", "`folder` with the MNIST files, or synthetic for built-in images; missing files are\ndownloaded (default $HVAE_MNIST, else a folder in the user's cache)")
-	f.Checked(&s.Name, "dataset", "`name` of a dataset of other 28×28 images; its files in the -data folder must have MNIST's file names", data.CheckName)
+	f.Func("dataset", "`name` of a dataset of other 28×28 images; its files in the -data folder must have MNIST's file names", func(name string) error {
+		s.Name = name
+		return data.CheckName(name)
+	})
 }
 
 // Load reads the dataset. It reports downloads on stderr.
