@@ -121,18 +121,13 @@ func (p Program) help(c Command, f *Flags, w io.Writer) {
 // line returns the beginning of a command line, such as "mnist train".
 func (p Program) line(c Command) string { return strings.TrimSpace(p.Name + " " + c.Name) }
 
-// version prints the revision, the Go version and the instruction set.
+// version prints the version, which contains the commit if go build recorded it, the Go version and
+// the instruction set.
 func (p Program) version(w io.Writer) {
-	settings := map[string]string{}
+	version := "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			settings[s.Key] = s.Value
-		}
-	}
-	revision := cmp.Or(settings["vcs.revision"], "unknown (recorded by go build, not by go run)")
-	if settings["vcs.modified"] == "true" {
-		revision += ", with changes"
+		version = info.Main.Version
 	}
 	vectors, _ := linalg.Vectors()
-	fmt.Fprintf(w, "%s: revision %s; %s %s/%s; SIMD %s\n", p.Name, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH, vectors)
+	fmt.Fprintf(w, "%s: version %s; %s %s/%s; SIMD %s\n", p.Name, version, runtime.Version(), runtime.GOOS, runtime.GOARCH, vectors)
 }

@@ -158,8 +158,8 @@ func TestHelpListsCommandsAndFlags(t *testing.T) {
 	}
 }
 
-func TestVersionPrintsRevisionGoVersionAndInstructionSet(t *testing.T) {
-	want := regexp.MustCompile(`^(bakery|oven): revision \S.*; go1\.\S+ \w+/\w+; SIMD (none|neon|avx2|avx512)\n$`)
+func TestVersionPrintsVersionGoVersionAndInstructionSet(t *testing.T) {
+	want := regexp.MustCompile(`^(bakery|oven): version \S+; go1\.\S+ \w+/\w+; SIMD (none|neon|avx2|avx512)\n$`)
 	for _, c := range []struct {
 		p    Program
 		args []string

@@ -21,7 +21,7 @@ func NewFlags() *Flags {
 	f := new(Flags)
 	f.Init("", flag.ContinueOnError)
 	f.SetOutput(io.Discard) // Program.Run prints the error
-	f.Bool(&f.version, "version", "print the revision, the Go version and the instruction set")
+	f.Bool(&f.version, "version", "print the version, the Go version and the instruction set")
 	return f
 }
 
