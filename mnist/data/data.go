@@ -54,7 +54,7 @@ func (s Set) SHA256() string { return digest(s.Train, s.Test) }
 // The names of the predefined datasets.
 const (
 	MNIST     = "mnist"
-	Synthetic = "synthetic" // built-in images; as a folder, this name also selects them
+	Synthetic = "synthetic" // built-in images; Load also accepts this name instead of a folder
 )
 
 // Load returns the dataset in a folder. Files compressed with gzip have names that end in .gz.
@@ -62,7 +62,7 @@ const (
 // If name is MNIST or "", Load returns MNIST and verifies the SHA-256 of each file. If folder is
 // "", it uses $HVAE_MNIST or, by default, a folder in the user's cache, which it creates. It
 // downloads missing files into the folder and calls log with a message for each download. If
-// folder is Synthetic, it returns the built-in images.
+// folder is Synthetic, it returns the built-in images. The name Synthetic has the same meaning as "".
 //
 // With any other valid name (see CheckName), Load returns other images from files with the same
 // file names as MNIST. It neither verifies nor downloads these files.
@@ -140,8 +140,8 @@ func (l loader) read(ctx context.Context, f file) (Images, error) {
 	return images, nil
 }
 
-// validationShare is the number of training images for each validation image. As in the paper, one
-// in six is used for validation, which is 10,000 of the 60,000 images of MNIST.
+// As in the paper, one in validationShare training images is used for validation. For MNIST, this is
+// 10,000 of 60,000 images.
 const validationShare = 6
 
 // Split divides the n images of train at random. It returns the indices of the images for training

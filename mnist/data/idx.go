@@ -76,7 +76,7 @@ func (f file) parse(r io.Reader) (Images, error) {
 	return images, nil
 }
 
-// digest returns the SHA-256, in hexadecimal digits, of the concatenation of IDX files.
+// digest returns the SHA-256, in hexadecimal digits, of concatenated IDX files with the given images.
 func digest(files ...Images) string {
 	h := sha256.New()
 	for _, images := range files {

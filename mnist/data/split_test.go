@@ -13,7 +13,7 @@ func TestSyntheticImagesAreDistinct(t *testing.T) {
 		for i := range images.Len() {
 			digit := string(images.Image(i))
 			if other, ok := seen[digit]; ok {
-				t.Fatalf("images %d and %d are equal, where test images follow training images", other, n*set.Train.Len()+i)
+				t.Fatalf("images %d and %d are equal (the test images are numbered after the training images)", other, n*set.Train.Len()+i)
 			}
 			seen[digit] = n*set.Train.Len() + i
 		}

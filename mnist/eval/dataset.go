@@ -30,9 +30,9 @@ const tuningImages = 16
 func Split(set data.Set, split string, trainSeed, seed uint64) Dataset {
 	_, validation := data.Split(set.Train, trainSeed)
 	d := Dataset{Name: set.Name, Indices: first(set.Test.Len()), images: set.Test, seed: seed}
-	other := Dataset{Indices: validation, images: set.Train, seed: seed}
+	other := Dataset{Name: set.Name, Indices: validation, images: set.Train, seed: seed}
 	if split == "validation" {
-		d.Indices, d.images, other.Indices, other.images = other.Indices, other.images, d.Indices, d.images
+		d, other = other, d
 	}
 	other.Indices = other.Indices[:min(tuningImages, len(other.Indices))]
 	d.tuning = &other

@@ -44,14 +44,14 @@ type Evaluation struct {
 
 	Seconds float64 `json:"seconds"`
 
-	ELBOs, NLLs []float64 `json:"-"` // of each run: means over images
+	ELBOs, NLLs []float64 `json:"-"` // for each run, the mean over images
 }
 
 // Options are the settings of an evaluation.
 type Options struct {
-	Model         string // name of the model's file, for error messages
-	Samples, Runs int
-	Annealing     *model.Annealing // for bounds from annealed importance sampling; may be nil
+	Model         string           // name of the model's file, for error messages
+	Samples, Runs int              // number of importance samples for each image, number of runs
+	Annealing     *model.Annealing // settings of annealed importance sampling; nil for no bounds
 }
 
 // results holds the results of a run. Each slice has an element for each image.
@@ -174,10 +174,10 @@ func (e Evaluation) String() string {
 // A tracker prints the progress of an evaluation. It measures work in passes through the decoder,
 // forward or backward, because importance sampling and Markov chains need different numbers of passes.
 type tracker struct {
-	images          int // number of images in all runs
-	sampling, chain int // number of passes for importance sampling of an image, and for a chain
-	perImage        int // number of all passes for an image
-	finished        atomic.Int64
+	images          int          // number of images in all runs
+	sampling, chain int          // number of passes for importance sampling of an image, and for a chain
+	perImage        int          // number of all passes for an image
+	finished        atomic.Int64 // number of finished passes
 	line            *progress.Line
 }
 

@@ -9,7 +9,7 @@ import (
 	"hvae/mnist/model"
 )
 
-// Training images are white and test images black, so a binary image shows where it comes from.
+// All training images are white and all test images black, so each pixel shows the split of its image.
 func TestStepSizesAreTunedOnTheOtherSplit(t *testing.T) {
 	const n = 120
 	set := data.Set{
