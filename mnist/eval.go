@@ -23,18 +23,18 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	var annealing model.Annealing
 	var simulated, asJSON bool
 	var seed uint64
-	f.String(&checkpoint, "checkpoint", "", "`file` of the model (required)")
+	f.StringVar(&checkpoint, "checkpoint", "", "`file` of the model (required)")
 	source.DefineFlags(f)
-	f.String(&split, "split", "test", "`images` to evaluate: test or validation")
+	f.StringVar(&split, "split", "test", "`images` to evaluate: test or validation")
 	f.Count(&limit, "limit", 0, 0, "`number` of images to evaluate, from the first; 0 for all 10,000")
 	f.Count(&options.Samples, "samples", 1000, 1, "`number` of importance samples for each image")
 	f.Count(&options.Runs, "runs", 3, 1, "`number` of runs; each binarises the images again, and ± is the standard deviation over runs")
-	f.String(&method, "method", "is", "`method`: is (importance sampling) or ais (also annealed importance sampling, which gives\ntighter bounds on log p(x) and takes longer)")
+	f.StringVar(&method, "method", "is", "`method`: is (importance sampling) or ais (also annealed importance sampling, which gives\ntighter bounds on log p(x) and takes longer)")
 	f.Count(&annealing.Steps, "steps", 1000, 1, "`number` of steps from the variational prior to the posterior, for -method ais")
 	f.Count(&annealing.Chains, "chains", 16, 1, "`number` of chains for each image, for -method ais")
-	f.Bool(&simulated, "simulated", "evaluate images drawn from the model, for which -method ais also gives an upper bound on log p(x)")
+	f.BoolVar(&simulated, "simulated", false, "evaluate images drawn from the model, for which -method ais also gives an upper bound on log p(x)")
 	f.Seed(&seed, "seed for binarisation and noise")
-	f.Bool(&asJSON, "json", "print a JSON object")
+	f.BoolVar(&asJSON, "json", false, "print a JSON object")
 	if err := f.Parse(args); err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ type pictureFlags struct {
 // and -seed.
 func newPictureFlags(n int, count, seed string) *pictureFlags {
 	f := &pictureFlags{Flags: command.NewFlags()}
-	f.String(&f.checkpoint, "checkpoint", "", "`file` of the model (required)")
+	f.StringVar(&f.checkpoint, "checkpoint", "", "`file` of the model (required)")
 	f.Range(&f.n, "n", n, 1, 10_000, count)
 	f.Func("o", "`file` for the picture, a PNG (required)", func(name string) error {
 		if !strings.EqualFold(filepath.Ext(name), ".png") {

@@ -19,7 +19,7 @@ func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	f := command.NewFlags()
 	var list bool
 	number := -1
-	f.String(&t.Out, "out", "", "`folder` for the table and the folders of its runs (required)")
+	f.StringVar(&t.Out, "out", "", "`folder` for the table and the folders of its runs (required)")
 	f.Func("rows", "`rows` of the table, separated by commas, such as vae,hvae-k1-none,hvae-k5-free-varied\n(default the paper's 27 rows)", func(s string) error {
 		t.Rows = strings.Split(s, ",")
 		for i, row := range t.Rows {
@@ -45,15 +45,15 @@ func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	f.Count(&t.Limit, "limit", 0, 0, "`number` of test images to evaluate, from the first; 0 for all 10,000")
 	f.Count(&t.Samples, "samples", 1000, 1, "`number` of importance samples for each image")
 	f.Count(&t.Runs, "runs", 3, 1, "`number` of evaluations of each run; each binarises the images again, and ± is the standard\ndeviation over evaluations")
-	f.Bool(&t.Extend, "extend", "continue finished runs if -epochs or -patience is now larger; this discards their evaluations")
-	f.Bool(&list, "list", "only list the runs and their status: done, running, stopped, missing, or refused with the reason")
+	f.BoolVar(&t.Extend, "extend", false, "continue finished runs if -epochs or -patience is now larger; this discards their evaluations")
+	f.BoolVar(&list, "list", false, "only list the runs and their status: done, running, stopped, missing, or refused with the reason")
 	f.Func("task", "train and evaluate only the run with this `number` in the output of -list, and write only its folder", func(s string) (err error) {
 		if number, err = strconv.Atoi(s); err != nil || number < 0 {
 			return errors.New("it must be a number in the output of -list")
 		}
 		return nil
 	})
-	f.Bool(&t.JSON, "json", "print JSON objects, one per line: each finished run, then the rows")
+	f.BoolVar(&t.JSON, "json", false, "print JSON objects, one per line: each finished run, then the rows")
 	if err := f.Parse(args); err != nil {
 		return err
 	}

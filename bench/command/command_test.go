@@ -38,8 +38,8 @@ func bake(_ context.Context, args []string, stdout, _ io.Writer) error {
 	f.Count(&loaves, "loaves", 3, 1, "`number` of loaves")
 	f.Seed(&seed, "seed of the dough")
 	f.Rate(&rate, 0.5, "`rate` of rising")
-	f.String(&kind, "kind", "rye", "`kind` of bread")
-	f.Bool(&burn, "burn", "burn them")
+	f.StringVar(&kind, "kind", "rye", "`kind` of bread")
+	f.BoolVar(&burn, "burn", false, "burn them")
 	if err := f.Parse(args); err != nil {
 		return err
 	}

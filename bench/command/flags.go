@@ -9,8 +9,8 @@ import (
 	"strconv"
 )
 
-// Flags is the set of flags of a command. Each method that defines a flag stores the default value
-// in *p. Parse then stores the value from the command line in *p.
+// Flags is the set of flags of a command. Like the methods of flag.FlagSet, each method that defines a
+// flag stores the default value in *p. Parse then stores the value from the command line in *p.
 type Flags struct {
 	flag.FlagSet
 	version bool
@@ -21,15 +21,9 @@ func NewFlags() *Flags {
 	f := new(Flags)
 	f.Init("", flag.ContinueOnError)
 	f.SetOutput(io.Discard) // Program.Run prints the error
-	f.Bool(&f.version, "version", "print the version, the Go version and the instruction set")
+	f.BoolVar(&f.version, "version", false, "print the version, the Go version and the instruction set")
 	return f
 }
-
-// Bool defines a flag that is false by default and takes no value.
-func (f *Flags) Bool(p *bool, name, usage string) { f.BoolVar(p, name, false, usage) }
-
-// String defines a flag for any string.
-func (f *Flags) String(p *string, name, preset, usage string) { f.StringVar(p, name, preset, usage) }
 
 // Count defines a flag for a whole number from minimum to 100,000,000. A larger number is probably a
 // typing error and would need more memory than computers have.
@@ -117,8 +111,8 @@ func (f *Flags) Given() (names []string) {
 	return names
 }
 
-// Values maps the names of all flags except -version to their current values. The value of a flag
-// defined with Func is empty.
+// Values returns the current values of all flags except -version, by name. The value of a flag
+// defined with Func is an empty string.
 func (f *Flags) Values() map[string]string {
 	values := map[string]string{}
 	f.VisitAll(func(g *flag.Flag) { values[g.Name] = g.Value.String() })

@@ -17,8 +17,8 @@ func TestSetAcceptsValues(t *testing.T) {
 	f.Count(&n, "n", 3, 1, "")
 	f.Seed(&seed, "")
 	f.Rate(&rate, 0.5, "")
-	f.String(&text, "text", "a", "")
-	f.Bool(&on, "on", "")
+	f.StringVar(&text, "text", "a", "")
+	f.BoolVar(&on, "on", false, "")
 	if want := map[string]string{"n": "3", "seed": "1", "lr": "0.5", "text": "a", "on": "false"}; !maps.Equal(f.Values(), want) {
 		t.Errorf("the default values are %v, want %v", f.Values(), want)
 	}

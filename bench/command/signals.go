@@ -26,7 +26,7 @@ func (s Signal) Is(target error) bool { return target == context.Canceled }
 // status returns the exit status that shells use for the signal.
 func (s Signal) status() int { return 128 + int(s) }
 
-// repeatAfter is how long Main ignores SIGTERM and SIGHUP after the first signal.
+// repeatAfter is the time after the first signal in which Main ignores SIGTERM and SIGHUP.
 var repeatAfter = time.Second
 
 // Main runs the program with the process's arguments and exits. The first signal cancels the

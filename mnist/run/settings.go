@@ -22,7 +22,7 @@ type Source struct {
 
 // DefineFlags defines the flags -data and -dataset.
 func (s *Source) DefineFlags(f *command.Flags) {
-	f.String(&s.Folder, "data", "", "`folder` with the MNIST files, or synthetic for built-in images; missing files are\ndownloaded (default $HVAE_MNIST, else a folder in the user's cache)")
+	f.StringVar(&s.Folder, "data", "", "`folder` with the MNIST files, or synthetic for built-in images; missing files are\ndownloaded (default $HVAE_MNIST, else a folder in the user's cache)")
 	f.Func("dataset", "`name` of a dataset of other 28×28 images; its files in the -data folder must have MNIST's file names", func(name string) error {
 		s.Name = name
 		return data.CheckName(name)
@@ -79,17 +79,17 @@ func NewSettings() *Settings {
 	s := &Settings{Flags: command.NewFlags()}
 	f, c := s.Flags, &s.Config
 	s.Protocol.DefineFlags(f)
-	f.String(&c.Kind, "model", "vae", "`model`: vae or hvae")
+	f.StringVar(&c.Kind, "model", "vae", "`model`: vae or hvae")
 	f.Range(&c.K, "K", 0, 0, model.MaxK, "`number` of leapfrog steps of an HVAE")
-	f.String(&c.Tempering, "tempering", "none", "tempering `scheme` of an HVAE: none, fixed or free")
-	f.Bool(&c.VaryEps, "vary-eps", "learn separate step sizes for each leapfrog step of an HVAE")
+	f.StringVar(&c.Tempering, "tempering", "none", "tempering `scheme` of an HVAE: none, fixed or free")
+	f.BoolVar(&c.VaryEps, "vary-eps", false, "learn separate step sizes for each leapfrog step of an HVAE")
 	f.Range(&c.Latent, "latent", 64, 1, model.MaxLatent, "`number` of latent dimensions")
 	f.Count(&s.BatchSize, "batch", 100, 1, "`number` of images in a batch")
 	f.Rate(&s.Rate, 1e-3, "learning `rate` of Adamax")
 	f.Seed(&s.Seed, "seed for all random numbers; the results are bit-identical on any number of cores")
-	f.Bool(&s.Recompute, "recompute", "recompute the leapfrog steps in the backward pass; memory then does not depend on K, training is\nslower, and the results are the same")
-	f.String(&s.Out, "out", "", "`folder` for the run's files (required)")
-	f.Bool(&s.Resume, "resume", "continue the run in the -out folder with its settings; only -epochs, -patience, -lr, -data,\n-dataset and -recompute may differ")
+	f.BoolVar(&s.Recompute, "recompute", false, "recompute the leapfrog steps in the backward pass; memory then does not depend on K, training is\nslower, and the results are the same")
+	f.StringVar(&s.Out, "out", "", "`folder` for the run's files (required)")
+	f.BoolVar(&s.Resume, "resume", false, "continue the run in the -out folder with its settings; only -epochs, -patience, -lr, -data,\n-dataset and -recompute may differ")
 	return s
 }
 
