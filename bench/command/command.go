@@ -97,7 +97,7 @@ func (p Program) run(ctx context.Context, c Command, args []string, stdout, stde
 	fmt.Fprintf(stderr, "%s: %v\n", p.line(c), err)
 	if errors.Is(err, context.Canceled) {
 		s, _ := errors.AsType[Signal](context.Cause(ctx))
-		return cmp.Or(s, Signal(syscall.SIGINT)).status()
+		return 128 + int(cmp.Or(s, Signal(syscall.SIGINT))) // as in shells
 	}
 	return 1
 }

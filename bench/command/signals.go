@@ -23,9 +23,6 @@ func (s Signal) Error() string { return descriptions[syscall.Signal(s)] }
 
 func (s Signal) Is(target error) bool { return target == context.Canceled }
 
-// status returns the exit status that shells use for the signal.
-func (s Signal) status() int { return 128 + int(s) }
-
 // repeatAfter is the time after the first signal in which Main ignores SIGTERM and SIGHUP.
 var repeatAfter = time.Second
 
@@ -47,7 +44,7 @@ func (p Program) Main() {
 			if again == os.Interrupt || time.Since(first) >= repeatAfter {
 				s := Signal(again.(syscall.Signal))
 				fmt.Fprintf(os.Stderr, "%s: %v again: exiting at once\n", p.Name, s)
-				os.Exit(s.status())
+				os.Exit(128 + int(s))
 			}
 		}
 	}()

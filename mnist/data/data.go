@@ -98,12 +98,9 @@ func Load(ctx context.Context, folder, name string, log func(string)) (Set, erro
 	return set, err
 }
 
-// validName matches the names of datasets.
-var validName = regexp.MustCompile(`^[a-z0-9._-]{1,40}$`)
-
 // CheckName returns an error if name is not a valid name of a dataset.
 func CheckName(name string) error {
-	if !validName.MatchString(name) {
+	if ok, _ := regexp.MatchString(`^[a-z0-9._-]{1,40}$`, name); !ok {
 		return errors.New("a name has 1 to 40 characters: lower-case letters from a to z, digits, dots, hyphens and underscores")
 	}
 	return nil
