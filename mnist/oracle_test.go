@@ -61,16 +61,6 @@ func drawBatch(images data.Images, which []int, latent int, pixels, noise func(i
 	return b
 }
 
-func (b minibatch) Len() int { return b.x.Cols }
-
-func (b minibatch) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[float32], _ *random.Keyed) {
-	for _, c := range [][2]linalg.Matrix[float32]{{x, b.x}, {epsilon, b.epsilon}, {gamma0, b.gamma0}} {
-		for row := range c[0].Rows {
-			copy(c[0].Row(row), c[1].Row(row)[lo:])
-		}
-	}
-}
-
 // A course is a training run of the oracle.
 type course struct {
 	images               data.Images
@@ -109,8 +99,14 @@ func (c *course) next(t *testing.T) (training, validation float64) {
 	order := slices.Clone(c.training)
 	random.Stream(c.seed, "mnist shuffle", c.epoch).Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	latent := c.trainer.Config.Latent
+	fill := func(which []int, x, epsilon, gamma0 linalg.Matrix[float32], _ *random.Keyed) {
+		b := drawBatch(c.images, which, latent, stream("mnist train pixels", c.epoch), stream("mnist train noise", c.epoch))
+		linalg.Copy(x, b.x)
+		linalg.Copy(epsilon, b.epsilon)
+		linalg.Copy(gamma0, b.gamma0)
+	}
 	for which := range slices.Chunk(order, c.batch) {
-		elbo, err := c.trainer.Step(t.Context(), drawBatch(c.images, which, latent, stream("mnist train pixels", c.epoch), stream("mnist train noise", c.epoch)))
+		elbo, err := c.trainer.Step(t.Context(), which, fill)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,16 +23,11 @@ func (c Config) blockSize(n int) int {
 	return ((n+blocks-1)/blocks + 3) / 4 * 4 // a multiple of a quarter of a vector
 }
 
-// A Batch supplies images and noise. The noise of each image must come from a separate random
-// stream, so that it does not depend on how the batch is split.
-type Batch[T linalg.Float] interface {
-	// Len returns the number of images.
-	Len() int
-	// Fill sets x [784×n] to images lo … lo+n−1 of the batch, and epsilon and gamma0 [ℓ×n] to
-	// their noise. Fill may use k to draw the noise. Several goroutines call Fill
-	// concurrently, each with a different k.
-	Fill(lo int, x, epsilon, gamma0 linalg.Matrix[T], k *random.Keyed)
-}
+// A Fill sets the columns of x [784×n] to the images with the given n indices, and the columns of
+// epsilon and gamma0 [ℓ×n] to their noise. Each image must have a separate random stream, so that its
+// noise does not depend on how a batch is split into blocks. Several goroutines call a Fill
+// concurrently, each with a different k, which the Fill may use to draw the noise.
+type Fill[T linalg.Float] func(indices []int, x, epsilon, gamma0 linalg.Matrix[T], k *random.Keyed)
 
 // A Trainer trains a model with Algorithm 2.
 type Trainer[T linalg.Float] struct {
@@ -44,8 +39,7 @@ type Trainer[T linalg.Float] struct {
 	Recompute bool
 
 	algorithm *hvae.Trainer[T]
-	batch     Batch[T] // the current batch
-	columns   []int    // 0, 1, 2, …, the indices of images in a batch
+	fill      Fill[T] // for the current batch
 }
 
 // NewTrainer returns a trainer that uses Adamax with the given learning rate. It changes the
@@ -60,28 +54,26 @@ func NewTrainer[T linalg.Float](c Config, params []Param[T], rate float64) *Trai
 	return t
 }
 
-// Step estimates the mean ELBO of a batch and its gradient, and updates the parameters. If the
-// ELBO or its gradient is not finite, Step returns an error that names the first operation with
+// Step estimates the mean ELBO of a batch of images and its gradient, and updates the parameters. If
+// the ELBO or its gradient is not finite, Step returns an error that names the first operation with
 // such a result. If ctx is done, Step returns ctx's error immediately. After an error, the trainer is
 // unchanged.
-func (t *Trainer[T]) Step(ctx context.Context, b Batch[T]) (elbo float64, err error) {
-	return t.algorithm.Step(ctx, t.begin(b))
+func (t *Trainer[T]) Step(ctx context.Context, indices []int, fill Fill[T]) (elbo float64, err error) {
+	t.begin(len(indices), fill)
+	return t.algorithm.Step(ctx, indices)
 }
 
-// ELBO returns an estimate of the mean ELBO of a batch. If ctx is done, it returns ctx's error.
-func (t *Trainer[T]) ELBO(ctx context.Context, b Batch[T]) (float64, error) {
-	elbo, _, err := t.algorithm.Evaluate(ctx, t.begin(b), 0, nil)
+// ELBO returns an estimate of the mean ELBO of a batch of images. If ctx is done, ELBO returns ctx's
+// error.
+func (t *Trainer[T]) ELBO(ctx context.Context, indices []int, fill Fill[T]) (float64, error) {
+	t.begin(len(indices), fill)
+	elbo, _, err := t.algorithm.Evaluate(ctx, indices, 0, nil)
 	return elbo, err
 }
 
-// begin sets the current batch and returns the indices of its images.
-func (t *Trainer[T]) begin(b Batch[T]) []int {
-	n := b.Len()
-	t.batch, t.algorithm.Recompute, t.algorithm.BlockSize = b, t.Recompute, t.Config.blockSize(n)
-	for len(t.columns) < n {
-		t.columns = append(t.columns, len(t.columns))
-	}
-	return t.columns[:n]
+// begin prepares t.algorithm for a batch of n images.
+func (t *Trainer[T]) begin(n int, fill Fill[T]) {
+	t.fill, t.algorithm.Recompute, t.algorithm.BlockSize = fill, t.Recompute, t.Config.blockSize(n)
 }
 
 // A worker holds memory that a goroutine reuses for each block of images.
@@ -101,6 +93,6 @@ func (t *Trainer[T]) bound(b *hvae.Block[T]) *ad.Var[T] {
 	n := len(b.Batch)
 	x := b.Tape.Matrix(pixels, n)
 	epsilon, gamma0 := b.Tape.Matrix(t.Config.Latent, n), b.Tape.Matrix(t.Config.Latent, n)
-	t.batch.Fill(b.Batch[0], x, epsilon, gamma0, &w.stream)
+	t.fill(b.Batch, x, epsilon, gamma0, &w.stream)
 	return w.network.ELBO(b.Tape.Const(x), b.Tape.Const(epsilon), b.Tape.Const(gamma0))
 }
