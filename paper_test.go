@@ -3169,10 +3169,13 @@ func networkEstimates(c mnist.Config, n int) (logs []float64) {
 
 // checkpoint returns the elements of the tensor with the given name in PyTorch's layout, as a
 // checkpoint file stores them.
-func (d mnistModel) checkpoint(name string) []float64 {
+func (d mnistModel) checkpoint(name string) (elements []float64) {
 	for _, p := range d.params {
 		if p.Name == name {
-			return p.Checkpoint()
+			for _, at := range p.Order() {
+				elements = append(elements, p.Value.Data[at])
+			}
+			return elements
 		}
 	}
 	panic(name)

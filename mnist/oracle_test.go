@@ -128,7 +128,9 @@ func (c *course) next(t *testing.T) (training, validation float64) {
 func (c *course) weights() map[string][]float32 {
 	all := map[string][]float32{}
 	for _, p := range c.trainer.Params {
-		all[p.Name] = p.Checkpoint()
+		for _, at := range p.Order() {
+			all[p.Name] = append(all[p.Name], p.Value.Data[at])
+		}
 	}
 	return all
 }

@@ -31,14 +31,12 @@ func (a *Annealing) Cost() int { return 1 + (a.Steps-1)*leapfrogs }
 // Tune returns ctx's error immediately.
 func (a *Annealing) Tune(ctx context.Context, c Config, params []Param[float32], x linalg.Matrix[float32], noise func(image int) *rand.Rand) error {
 	const kernels = 50 // minimum number of kernels to run in all passes together
-	return forEach(ctx, 1, func(t *ad.Tape[float32]) func(int) {
-		return func(int) {
-			var streams []*rand.Rand
-			for i := range x.Cols {
-				streams = append(streams, noise(i))
-			}
-			a.StepSizes = a.sampler(t, c, params, x).Tune(streams, 1+kernels/a.Steps)
+	return forEach(ctx, 1, func(t *ad.Tape[float32], _ int) {
+		var streams []*rand.Rand
+		for i := range x.Cols {
+			streams = append(streams, noise(i))
 		}
+		a.StepSizes = a.sampler(t, c, params, x).Tune(streams, 1+kernels/a.Steps)
 	})
 }
 
@@ -61,26 +59,24 @@ func (a *Annealing) Bound(ctx context.Context, c Config, params []Param[float32]
 		sign = -1
 	}
 	logs, rates := make([]float64, n), make([]float64, n)
-	err = forEach(ctx, (n+chainsAtOnce-1)/chainsAtOnce, func(t *ad.Tape[float32]) func(int) {
-		return func(block int) {
-			lo, hi := block*chainsAtOnce, min(n, (block+1)*chainsAtOnce)
-			ais := a.sampler(t, c, params, columns(x, lo, hi, a.Chains))
-			var streams []*rand.Rand
-			for i := lo; i < hi; i++ {
-				streams = append(streams, noise(i/a.Chains, i%a.Chains))
-			}
-			var end *hvae.Particles[float32]
-			var l []float64
-			if z.Cols == 0 {
-				end, l = ais.Forward(streams)
-			} else {
-				end, l = ais.Reverse(columns(z, lo, hi, a.Chains), streams)
-			}
-			for i := range l {
-				logs[lo+i], rates[lo+i] = sign*l[i], end.Acceptance()
-			}
-			done(hi - lo)
+	err = forEach(ctx, (n+chainsAtOnce-1)/chainsAtOnce, func(t *ad.Tape[float32], block int) {
+		lo, hi := block*chainsAtOnce, min(n, (block+1)*chainsAtOnce)
+		ais := a.sampler(t, c, params, columns(x, lo, hi, a.Chains))
+		var streams []*rand.Rand
+		for i := lo; i < hi; i++ {
+			streams = append(streams, noise(i/a.Chains, i%a.Chains))
 		}
+		var end *hvae.Particles[float32]
+		var l []float64
+		if z.Cols == 0 {
+			end, l = ais.Forward(streams)
+		} else {
+			end, l = ais.Reverse(columns(z, lo, hi, a.Chains), streams)
+		}
+		for i := range l {
+			logs[lo+i], rates[lo+i] = sign*l[i], end.Acceptance()
+		}
+		done(hi - lo)
 	})
 	if err != nil {
 		return nil, 0, err
@@ -127,19 +123,17 @@ func (a *Annealing) sampler(t *ad.Tape[float32], c Config, params []Param[float3
 // image. If ctx is done, Simulate returns ctx's error.
 func Simulate(ctx context.Context, c Config, params []Param[float32], n int, noise func(image int) *rand.Rand) (x, z linalg.Matrix[float32], err error) {
 	x, z = linalg.New[float32](pixels, n), linalg.New[float32](c.Latent, n)
-	err = forEach(ctx, n, func(t *ad.Tape[float32]) func(int) {
-		return func(j int) {
-			t.Reset()
-			network, _ := NewNetwork(t, c, params, false)
-			rng := noise(j)
-			one := hvae.Noise(t, rng, c.Latent, 1)
-			for i, v := range one.Value.Data {
-				z.Row(i)[j] = v
-			}
-			for i, p := range ad.Sigmoid(network.Decode(one)).Value.Data {
-				if rng.Float32() < p {
-					x.Row(i)[j] = 1
-				}
+	err = forEach(ctx, n, func(t *ad.Tape[float32], j int) {
+		t.Reset()
+		network, _ := NewNetwork(t, c, params, false)
+		rng := noise(j)
+		one := hvae.Noise(t, rng, c.Latent, 1)
+		for i, v := range one.Value.Data {
+			z.Row(i)[j] = v
+		}
+		for i, p := range ad.Sigmoid(network.Decode(one)).Value.Data {
+			if rng.Float32() < p {
+				x.Row(i)[j] = 1
 			}
 		}
 	})

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"hvae/linalg"
 	"hvae/mnist/safetensors"
 )
 
@@ -44,7 +43,7 @@ func (c Checkpoint) File() safetensors.File {
 		f.Metadata["data"], f.Metadata["data_sha256"] = c.Data, c.DataSHA256
 	}
 	for _, p := range c.Params {
-		f.Tensors = append(f.Tensors, p.tensor(""))
+		f.Tensors = append(f.Tensors, p.tensor("", p.Value.Data))
 	}
 	return f
 }
@@ -110,37 +109,27 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 		return c, err
 	}
 	for _, s := range specs {
-		c.Params = append(c.Params, s.param())
+		p := s.param()
+		p.restore(f, "", p.Value.Data)
+		c.Params = append(c.Params, p)
 	}
-	restore(f, "", c.Params)
 	return c, nil
 }
 
-// Checkpoint returns the elements of the parameter in the order in which a checkpoint stores them.
-func (p Param[T]) Checkpoint() []T {
-	out := make([]T, len(p.Value.Data))
-	for i, at := range p.order() {
-		out[i] = p.Value.Data[at]
-	}
-	return out
-}
-
-// tensor returns the parameter as a tensor with the name prefix + p.Name.
-func (p Param[T]) tensor(prefix string) safetensors.Tensor {
+// tensor returns the tensor with the name prefix + p.Name for data, the elements of p.Value or their running
+// averages.
+func (p Param[T]) tensor(prefix string, data []T) safetensors.Tensor {
 	t := safetensors.Tensor{Name: prefix + p.Name, Shape: p.Shape}
-	for _, v := range p.Checkpoint() {
-		t.Data = append(t.Data, float32(v))
+	for _, at := range p.Order() {
+		t.Data = append(t.Data, float32(data[at]))
 	}
 	return t
 }
 
-// restore sets each parameter to the tensor of f with the name prefix + p.Name. The shapes must
-// match.
-func restore[T linalg.Float](f safetensors.File, prefix string, params []Param[T]) {
-	for _, p := range params {
-		t, _ := f.Tensor(prefix + p.Name)
-		for i, at := range p.order() {
-			p.Value.Data[at] = T(t.Data[i])
-		}
+// restore is the inverse of tensor. It sets data to the values of the tensor in f.
+func (p Param[T]) restore(f safetensors.File, prefix string, data []T) {
+	t, _ := f.Tensor(prefix + p.Name)
+	for i, at := range p.Order() {
+		data[at] = T(t.Data[i])
 	}
 }

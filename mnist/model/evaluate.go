@@ -34,11 +34,9 @@ const drawsAtOnce = 48
 func Evaluate[T linalg.Float](ctx context.Context, c Config, params []Param[T], x linalg.Matrix[T], draws int,
 	noise func(image int) *rand.Rand, done func()) ([]Estimate, error) {
 	estimates := make([]Estimate, x.Cols)
-	err := forEach(ctx, x.Cols, func(t *ad.Tape[T]) func(i int) {
-		return func(i int) {
-			estimates[i] = estimate(t, c, params, columns(x, i, i+1, 1), draws, noise(i))
-			done()
-		}
+	err := forEach(ctx, x.Cols, func(t *ad.Tape[T], i int) {
+		estimates[i] = estimate(t, c, params, columns(x, i, i+1, 1), draws, noise(i))
+		done()
 	})
 	return estimates, err
 }
@@ -76,16 +74,15 @@ func estimate[T linalg.Float](t *ad.Tape[T], c Config, params []Param[T], x lina
 	return e
 }
 
-// forEach starts a goroutine on each core. Each goroutine calls newTask with a separate tape, and the
-// returned function task with some of the numbers 0 … n−1. Each number is used once. If ctx is done
-// first, forEach interrupts the tapes and returns ctx's error.
-func forEach[T linalg.Float](ctx context.Context, n int, newTask func(t *ad.Tape[T]) (task func(i int))) error {
+// forEach calls task once with each of the numbers 0 … n−1, on all cores. Concurrent calls get separate
+// tapes. If ctx is done first, forEach interrupts the tapes and returns ctx's error.
+func forEach[T linalg.Float](ctx context.Context, n int, task func(t *ad.Tape[T], i int)) error {
 	var next atomic.Int64
 	linalg.For(min(n, runtime.GOMAXPROCS(0)), 1, func(int, int) {
 		defer ad.RecoverInterrupt()
-		task := newTask(&ad.Tape[T]{Interrupt: ctx.Done()})
+		t := &ad.Tape[T]{Interrupt: ctx.Done()}
 		for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-			task(i)
+			task(t, i)
 		}
 	})
 	return ctx.Err()

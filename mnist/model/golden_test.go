@@ -65,7 +65,7 @@ func goldenParams(c Config) []Param[float64] {
 		default:
 			scale = 0.2
 		}
-		for i, at := range p.order() {
+		for i, at := range p.Order() {
 			p.Value.Data[at] = scale*goldenValue(t, i) + shift
 		}
 	}

@@ -115,9 +115,9 @@ func (s spec[T]) param() Param[T] {
 	return Param[T]{&hvae.Param[T]{Name: s.name, Value: linalg.New[T](rows, cols)}, s.shape, s.layout}
 }
 
-// order returns the index in Value.Data of each element of the tensor. The elements of the tensor are
-// in row-major order.
-func (p Param[T]) order() []int {
+// Order returns the index in Value.Data of each element of the tensor, whose elements are in row-major
+// order.
+func (p Param[T]) Order() []int {
 	rows, cols := p.Value.Rows, p.Value.Cols
 	// Regard the tensor as an array with three axes. length holds the sizes of the axes. step holds
 	// the distances in Value.Data between neighbours along each axis.
