@@ -1874,7 +1874,7 @@ func networks(t *testing.T) {
 		}
 	}
 	var tp tape
-	n, _ := mnist.NewNetwork(&tp, d.config, d.params, false)
+	n := mnist.NewNetwork(d.config, mnist.Vars(tp.Const, d.params))
 	x := image(&tp, 2, 3)
 	z := hvae.Noise(&tp, random.Stream(3, "z"), 3, 2)
 	mean, std := n.Encode(x)
@@ -1898,8 +1898,8 @@ func vaeWithoutSteps(t *testing.T) {
 	vae := newMNISTModel(mnist.Config{Kind: "vae", Tempering: "none", Latent: 2}, 9)
 	hvaeWithoutSteps := newMNISTModel(mnist.Config{Kind: "hvae", Tempering: "none", Latent: 2}, 9)
 	var tp tape
-	a, _ := mnist.NewNetwork(&tp, vae.config, vae.params, false)
-	b, _ := mnist.NewNetwork(&tp, hvaeWithoutSteps.config, hvaeWithoutSteps.params, false)
+	a := mnist.NewNetwork(vae.config, mnist.Vars(tp.Const, vae.params))
+	b := mnist.NewNetwork(hvaeWithoutSteps.config, mnist.Vars(tp.Const, hvaeWithoutSteps.params))
 	x := image(&tp, 1, 10)
 	rng := random.Stream(11, "without steps")
 	epsilon, gamma0 := hvae.Noise(&tp, rng, 2, draws), hvae.Noise(&tp, rng, 2, draws)
@@ -1919,7 +1919,7 @@ func vaeWithoutSteps(t *testing.T) {
 func vaeBound(t *testing.T) {
 	d := newMNISTModel(mnist.Config{Kind: "vae", Tempering: "none", Latent: 2}, 4)
 	var tp tape
-	n, _ := mnist.NewNetwork(&tp, d.config, d.params, false)
+	n := mnist.NewNetwork(d.config, mnist.Vars(tp.Const, d.params))
 	x, epsilon := image(&tp, 1, 5), tp.Const(linalg.Column(0.7, -1.1))
 	got := n.ELBO(x, epsilon, epsilon).Scalar()
 	mean, std := d.encodeByHand(x.Value.Data)
@@ -1946,13 +1946,14 @@ func networkGradients(t *testing.T) {
 	for _, c := range mnistSchemes(2) {
 		d := newMNISTModel(c, 12)
 		var tp tape
-		value := func(train bool) (variable, []variable) {
+		value := func() (variable, []variable) {
 			tp.Reset()
-			n, leaves := mnist.NewNetwork(&tp, d.config, d.params, train)
+			leaves := mnist.Vars(tp.Leaf, d.params)
+			n := mnist.NewNetwork(d.config, leaves)
 			rng := random.Stream(13, "common random numbers")
 			return n.ELBO(image(&tp, 1, 14), hvae.Noise(&tp, rng, 2, 1), hvae.Noise(&tp, rng, 2, 1)), leaves
 		}
-		elbo, leaves := value(true)
+		elbo, leaves := value()
 		gradients := ad.Backward(elbo, leaves...)
 		derivative, dot, directions := 0.0, linalg.New[float64](1, 1), make([]matrix, len(leaves))
 		for i, p := range d.params {
@@ -1967,7 +1968,7 @@ func networkGradients(t *testing.T) {
 			for i, p := range d.params {
 				linalg.MulAdd(p.Value, linalg.Column(h), directions[i], start[i].Value)
 			}
-			e, _ := value(false)
+			e, _ := value()
 			return e.Scalar()
 		}, 1e-2) // the step can be large, because each weight changes little
 		checkNear(t, derivative, want, 2e-9*max(math.Abs(want), 1e-2), "%v: the directional derivative", c)
@@ -2075,7 +2076,7 @@ func importanceNLL(t *testing.T) {
 	const draws, blockSize = 600, 25
 	d := newMNISTModel(mnist.Config{Kind: "vae", Tempering: "none", Latent: 1}, 6)
 	var double tape
-	n, _ := mnist.NewNetwork(&double, d.config, d.params, false)
+	n := mnist.NewNetwork(d.config, mnist.Vars(double.Const, d.params))
 	logJoint, logEvidence := evidenceByQuadrature(n, image(&double, 1, 7))
 	if spread := logJoint[120] - logJoint[80]; math.Abs(spread) < 0.1 { // between z = ±1.6, where p(z) is equal
 		t.Fatalf("log p(x|z) changes by %.3f between z = −1.6 and 1.6, want at least 0.1, so that the latent variable matters", spread)
@@ -2127,7 +2128,7 @@ func annealedBounds(t *testing.T) {
 	}
 	lower, upper := bound(linalg.Matrix[float32]{}), bound(z)
 	var tp tape
-	n, _ := mnist.NewNetwork(&tp, d.config, d.params, false)
+	n := mnist.NewNetwork(d.config, mnist.Vars(tp.Const, d.params))
 	for i := range images {
 		image := tp.Matrix(784, 1)
 		for j := range image.Data {
@@ -3157,7 +3158,7 @@ func networkEstimates(c mnist.Config, n int) (logs []float64) {
 	rng := random.Stream(8, c.String())
 	for len(logs) < n {
 		tp.Reset()
-		network, _ := mnist.NewNetwork(&tp, c, params, false)
+		network := mnist.NewNetwork(c, mnist.Vars(tp.Const, params))
 		x := image(&tp, 1, 7)
 		mean, std := network.Encode(x)
 		for _, l := range network.Draw(x, mean, std, hvae.Noise(&tp, rng, 1, block), hvae.Noise(&tp, rng, 1, block)).LogEstimate().Value.Data {

@@ -148,7 +148,7 @@ func BenchmarkLeapfrog(b *testing.B) {
 	var tape ad.Tape[float32]
 	step := func() {
 		tape.Reset()
-		n, _ := mnist.NewNetwork(&tape, c, params, false)
+		n := mnist.NewNetwork(c, mnist.Vars(tape.Const, params))
 		n.Flow(tape.Const(images)).Forward(hvae.Phase[float32]{Z: tape.Const(z), Rho: tape.Const(rho)})
 	}
 	step()

@@ -115,7 +115,7 @@ func (c *course) next(t *testing.T) (training, validation float64) {
 	var tape ad.Tape[float32]
 	for which := range slices.Chunk(c.validation, 64) {
 		tape.Reset()
-		network, _ := model.NewNetwork(&tape, c.trainer.Config, c.trainer.Params, false)
+		network := model.NewNetwork(c.trainer.Config, model.Vars(tape.Const, c.trainer.Params))
 		b := drawBatch(c.images, which, latent, stream("mnist validation pixels"), stream("mnist validation noise", c.epoch))
 		for _, elbo := range network.ELBO(tape.Const(b.x), tape.Const(b.epsilon), tape.Const(b.gamma0)).Value.Data {
 			validation += float64(elbo) / float64(len(c.validation))
@@ -143,7 +143,7 @@ func estimated(c model.Checkpoint, images data.Images, which []int, seed uint64,
 	var tape ad.Tape[float32]
 	for _, i := range which {
 		tape.Reset()
-		network, _ := model.NewNetwork(&tape, c.Config, c.Params, false)
+		network := model.NewNetwork(c.Config, model.Vars(tape.Const, c.Params))
 		pixels := func(i int) *rand.Rand { return random.Stream(seed, "mnist eval pixels", run, i) }
 		x := tape.Const(drawBatch(images, []int{i}, 0, pixels, pixels).x)
 		rng := random.Stream(seed, "mnist eval noise", run, i)

@@ -17,7 +17,7 @@ type Checkpoint struct {
 	Epoch  int     // number of epochs trained, at least 1
 	ELBO   float64 // ELBO of the validation images, in nats
 
-	// The following values are empty if an older file lacks them.
+	// In older files, the following values may be empty.
 	Data       string // name of the dataset
 	DataSHA256 string // SHA-256 of the dataset (data.Set.SHA256)
 	Digest     string // verified SHA-256 of the contents of the file (safetensors.DigestKey)
@@ -103,21 +103,21 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 	specs := new(Network[float32]).specs(c.Config)
 	var want []safetensors.Tensor
 	for _, s := range specs {
-		want = append(want, safetensors.Tensor{Name: s.name, Shape: s.shape})
+		want = append(want, safetensors.Tensor{Name: s.Name, Shape: s.Shape})
 	}
 	if err := safetensors.Check(f, want); err != nil {
 		return c, err
 	}
 	for _, s := range specs {
-		p := s.param()
-		p.restore(f, "", p.Value.Data)
-		c.Params = append(c.Params, p)
+		s.allocate()
+		s.restore(f, "", s.Value.Data)
+		c.Params = append(c.Params, s.Param)
 	}
 	return c, nil
 }
 
-// tensor returns the tensor with the name prefix + p.Name for data, the elements of p.Value or their running
-// averages.
+// tensor returns the tensor with the name prefix + p.Name. data contains its elements in the order of
+// p.Value.Data.
 func (p Param[T]) tensor(prefix string, data []T) safetensors.Tensor {
 	t := safetensors.Tensor{Name: prefix + p.Name, Shape: p.Shape}
 	for _, at := range p.Order() {
@@ -126,7 +126,7 @@ func (p Param[T]) tensor(prefix string, data []T) safetensors.Tensor {
 	return t
 }
 
-// restore is the inverse of tensor. It sets data to the values of the tensor in f.
+// restore is the inverse of tensor. It reads the tensor from f and sets data.
 func (p Param[T]) restore(f safetensors.File, prefix string, data []T) {
 	t, _ := f.Tensor(prefix + p.Name)
 	for i, at := range p.Order() {

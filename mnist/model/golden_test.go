@@ -118,7 +118,8 @@ func TestModelAgreesWithPyTorch(t *testing.T) {
 		}
 		var tape ad.Tape[float64]
 		ps := goldenParams(c)
-		n, leaves := NewNetwork(&tape, c, ps, true)
+		leaves := Vars(tape.Leaf, ps)
+		n := NewNetwork(c, leaves)
 		x := tape.Const(input(100, pixels, func(v float64) float64 {
 			if v > 0.1 {
 				return 1

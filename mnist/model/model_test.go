@@ -301,7 +301,8 @@ func TestStepUsesTheGradientOfTheMeanOverTheBatch(t *testing.T) {
 		params := NewParams[float64](c, -1, 1)
 		const n = 18
 		var tape ad.Tape[float64]
-		network, leaves := NewNetwork(&tape, c, params, true)
+		leaves := Vars(tape.Leaf, params)
+		network := NewNetwork(c, leaves)
 		x, epsilon, gamma0 := tape.Matrix(pixels, n), tape.Matrix(c.Latent, n), tape.Matrix(c.Latent, n)
 		noise(first(n), x, epsilon, gamma0, new(random.Keyed))
 		elbo := ad.Mean(network.ELBO(tape.Const(x), tape.Const(epsilon), tape.Const(gamma0)))
@@ -475,9 +476,9 @@ func TestMemoryOfEvaluateDoesNotDependOnDraws(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		return after.TotalAlloc - before.TotalAlloc
 	}
-	few, many := allocated(2*drawsAtOnce), allocated(10*drawsAtOnce)
+	few, many := allocated(2*samplesAtOnce), allocated(10*samplesAtOnce)
 	if many > few+few/10 {
-		t.Errorf("Evaluate allocates %d bytes for %d samples and %d bytes for %d samples, want at most 10 %% more", few, 2*drawsAtOnce, many, 10*drawsAtOnce)
+		t.Errorf("Evaluate allocates %d bytes for %d samples and %d bytes for %d samples, want at most 10 %% more", few, 2*samplesAtOnce, many, 10*samplesAtOnce)
 	}
 }
 
@@ -703,7 +704,7 @@ func TestCancelledStepDoesNotChangeTheTrainer(t *testing.T) {
 	}
 }
 
-// Evaluate draws at most drawsAtOnce samples at once. Three evaluations that continue one random stream
+// Evaluate draws at most samplesAtOnce samples at once. Three evaluations that continue one random stream
 // draw the same samples as one evaluation with three times as many samples.
 func TestEstimatesOfManySamplesContinueTheStream(t *testing.T) {
 	c := Config{Kind: "hvae", K: 1, Tempering: "none", Latent: 64}
@@ -718,13 +719,13 @@ func TestEstimatesOfManySamplesContinueTheStream(t *testing.T) {
 	const parts = 3
 	rng, elbo, logs := random.Stream(6, "noise"), 0.0, []float64{}
 	for range parts {
-		e := evaluate(drawsAtOnce, rng)
+		e := evaluate(samplesAtOnce, rng)
 		elbo += e.ELBO / parts
 		logs = append(logs, e.LogEvidence-math.Log(parts))
 	}
-	whole := evaluate(parts*drawsAtOnce, random.Stream(6, "noise"))
+	whole := evaluate(parts*samplesAtOnce, random.Stream(6, "noise"))
 	if want := linalg.LogSumExp(logs); !(math.Abs(whole.ELBO-elbo) <= 1e-3) || !(math.Abs(whole.LogEvidence-want) <= 1e-3) {
-		t.Errorf("%d samples give the ELBO %v and log p(x) = %v, and %d parts give %v and %v", parts*drawsAtOnce, whole.ELBO, whole.LogEvidence, parts, elbo, want)
+		t.Errorf("%d samples give the ELBO %v and log p(x) = %v, and %d parts give %v and %v", parts*samplesAtOnce, whole.ELBO, whole.LogEvidence, parts, elbo, want)
 	}
 }
 
@@ -762,7 +763,7 @@ func TestELBOOfEvaluateIsTheMeanLogEstimate(t *testing.T) {
 
 		const draws = 200
 		var tape ad.Tape[float32]
-		network, _ := NewNetwork(&tape, c, params, false)
+		network := NewNetwork(c, Vars(tape.Const, params))
 		epsilon, gamma0 := tape.Matrix(c.Latent, draws), tape.Matrix(c.Latent, draws)
 		rng := random.Stream(5, "estimates")
 		random.FillNormal(rng, epsilon)
@@ -908,7 +909,7 @@ func TestReconstructionsAgreeWithoutNoise(t *testing.T) {
 		apart := func() float64 {
 			fromMean, path := Reconstruct(c, params, x, 7)
 			var tape ad.Tape[float64]
-			network, _ := NewNetwork(&tape, c, params, false)
+			network := NewNetwork(c, Vars(tape.Const, params))
 			mean, _ := network.Encode(tape.Const(x))
 			if want := ad.Sigmoid(network.Decode(mean)).Value.Data; !slices.Equal(fromMean.Data, want) {
 				t.Errorf("%v: the reconstruction from the mean differs from the output of the decoder for the mean", c)

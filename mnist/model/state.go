@@ -22,9 +22,9 @@ const (
 	settingPrefix = "setting."        // settings in the metadata
 )
 
-// A State is the contents of state.safetensors. Together with the dataset, a State is sufficient to
-// resume a training run. It contains the current parameters, the averages of the optimiser, the
-// parameters of the best epoch, the settings, and the progress of the run.
+// A State is the contents of state.safetensors, from which a training run can be resumed. It contains the
+// current parameters, the averages of the optimiser, the parameters of the best epoch, the settings, and
+// the progress of the run. It does not contain the dataset.
 type State struct {
 	Settings map[string]string
 	Progress string // description of the progress, passed to Trainer.State
@@ -34,8 +34,8 @@ type State struct {
 	file safetensors.File
 }
 
-// State returns the state of the trainer as a file that also contains the settings and the
-// description of the progress. best holds the parameters of the best epoch, or is nil.
+// State returns the state of the trainer as a safetensors file, together with the settings, a description
+// of the progress, and the parameters of the best epoch. best may be nil.
 func (t *Trainer[T]) State(settings map[string]string, progress string, best []Param[T]) safetensors.File {
 	f := safetensors.File{Metadata: map[string]string{
 		"format": stateFormat, "progress": progress, "optimiser.step": strconv.Itoa(t.algorithm.State().Steps),
@@ -53,8 +53,8 @@ func (t *Trainer[T]) State(settings map[string]string, progress string, best []P
 	return f
 }
 
-// ReadState reads a state file and verifies its digest. It does not check the tensors, which
-// depend on the settings; Restore does.
+// ReadState reads a state file and verifies its digest. It does not check the tensors, because their
+// shapes depend on the settings. Restore checks them.
 func ReadState(name string) (s State, err error) {
 	const maxHeader = 1 << 24 // bytes, enough for the metrics of 100,000 epochs
 	if s.file, err = safetensors.ReadFile(name, maxHeader); err != nil {
@@ -77,10 +77,10 @@ func ReadState(name string) (s State, err error) {
 	return s, nil
 }
 
-// Restore sets the parameters, the averages of the optimiser and the number of steps of the trainer
-// to the values in the state. It returns the parameters of the best epoch, or nil if the state contains none. If a
-// tensor is missing, unknown, of the wrong shape or not finite, Restore returns an error and
-// changes nothing.
+// Restore sets the parameters, the averages of the optimiser and the number of steps of the trainer to
+// the values in the state. It returns the parameters of the best epoch, or nil if the state contains
+// none. If a tensor is missing or unknown, or has a wrong shape or an invalid element, Restore returns an
+// error and changes nothing.
 func (t *Trainer[T]) Restore(s State) (best []Param[T], err error) {
 	if _, ok := s.file.Tensor(bestPrefix + t.Params[0].Name); ok {
 		best = CloneParams(t.Params)
@@ -93,9 +93,9 @@ func (t *Trainer[T]) Restore(s State) (best []Param[T], err error) {
 			return nil, fmt.Errorf("tensor %q contains a negative element, but a running norm of gradients cannot be negative", norm.Name)
 		}
 	}
-	same := t.algorithm.State()
-	same.Steps = s.Steps
-	if err := t.algorithm.Restore(same); err != nil {
+	counted := t.algorithm.State() // the current state, except for the number of steps
+	counted.Steps = s.Steps
+	if err := t.algorithm.Restore(counted); err != nil {
 		return nil, err
 	}
 	for _, p := range t.Params {

@@ -10,10 +10,10 @@ import (
 )
 
 // blockSize returns the number of images that share a tape in a batch of n images. With leapfrog
-// steps, it is 16, the number of float32 values in a SIMD vector. The activations of 16 images
-// stay in a core's cache and take little memory per step. Without leapfrog steps, it is at most
-// 64, so that the weights are read from memory less often. The batch is then split into an even
-// number of blocks of about the same size, and idle cores share the loops within a block.
+// steps, it is 16, the number of float32 values in a SIMD vector, because the activations of 16 images
+// fit into a core's cache. Without leapfrog steps, it is larger, up to 64, so that the weights are read
+// from memory less often. The batch is then split into an even number of blocks of about the same size,
+// and idle cores share the loops within a block.
 func (c Config) blockSize(n int) int {
 	const vector, largest = 16, 64
 	if c.K > 0 {
@@ -34,8 +34,8 @@ type Trainer[T linalg.Float] struct {
 	Config Config
 	Params []Param[T]
 
-	// If Recompute is true, the backward pass recomputes each leapfrog step. Training is then
-	// slower, and its memory does not depend on K. The results are bit-identical.
+	// If Recompute is true, the backward pass recomputes each leapfrog step. The memory then does not
+	// depend on K, but training is slower. The results are bit-identical.
 	Recompute bool
 
 	algorithm *hvae.Trainer[T]
@@ -82,7 +82,7 @@ type worker[T linalg.Float] struct {
 	stream  random.Keyed
 }
 
-// bound is an hvae.Bound. It returns the ELBO [1×n] of the n images in a block.
+// bound is an hvae.Bound. It returns the ELBO of each image in a block.
 func (t *Trainer[T]) bound(b *hvae.Block[T]) *ad.Var[T] {
 	w, ok := b.State.(*worker[T])
 	if !ok {
