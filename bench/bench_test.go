@@ -37,10 +37,7 @@ func BenchmarkGaussianMethod(b *testing.B) {
 
 func gaussianStep(b *testing.B, name string, d int) {
 	data := model.Draw(model.Truth(d), 10000, random.Stream(1, "data"))
-	m, err := model.NewMethod(name, data, random.Stream(1, "start"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	m := model.NewMethod(name, data, random.Stream(1, "start"))
 	t := model.NewTrainer(m, 10, 1e-3, random.Stream(1, "noise"))
 	step := func() {
 		if err := t.Step(b.Context()); err != nil {

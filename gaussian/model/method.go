@@ -1,12 +1,10 @@
 package model
 
 import (
-	"fmt"
 	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 
 	"hvae/ad"
 	"hvae/hvae"
@@ -60,16 +58,9 @@ var methods = map[string]struct {
 // MethodNames returns the names of all methods, sorted.
 func MethodNames() []string { return slices.Sorted(maps.Keys(methods)) }
 
-// Cost returns the approximate time of a training iteration in d dimensions, in arbitrary units. It
-// returns 0 for an unknown method.
+// Cost returns the approximate time of a training iteration in d dimensions, in arbitrary units.
 func Cost(name string, d int) float64 { return methods[name].cost * float64(d+25) }
 
 // NewMethod returns the method with the given name for a dataset. Its parameters have their initial
-// values, some of which are drawn from rng.
-func NewMethod(name string, data Data, rng *rand.Rand) (*Method, error) {
-	m, ok := methods[name]
-	if !ok {
-		return nil, fmt.Errorf("unknown method %q: the methods are %s", name, strings.Join(MethodNames(), ", "))
-	}
-	return m.make(data, rng), nil
-}
+// values, some of which are drawn from rng. NewMethod panics if the method is unknown.
+func NewMethod(name string, data Data, rng *rand.Rand) *Method { return methods[name].make(data, rng) }

@@ -130,10 +130,7 @@ func (c Config) Dataset(d, dataset int) Data {
 // run, the iteration and the parameters.
 func (c Config) Train(ctx context.Context, run Run, progress func(iterations int)) (Outcome, error) {
 	data := c.Dataset(run.Dims, run.Dataset)
-	method, err := NewMethod(run.Method, data, random.Stream(c.Seed, "gaussian start "+run.Method, run.Dims, run.Dataset))
-	if err != nil {
-		return Outcome{}, err
-	}
+	method := NewMethod(run.Method, data, random.Stream(c.Seed, "gaussian start "+run.Method, run.Dims, run.Dataset))
 	trainer := NewTrainer(method, c.Draws, c.Rate, random.Stream(c.Seed, "gaussian noise "+run.Method, run.Dims, run.Dataset))
 	failed := func(err error) (Outcome, error) {
 		if ctx.Err() != nil {
