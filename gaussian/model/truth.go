@@ -7,8 +7,6 @@
 // Read truth.go (parameters), data.go (datasets, evidence, maximum likelihood), target.go
 // (log p_θ(D, z) on the tape), hvae.go, planar.go and vb.go (methods), then train.go.
 // A separate target in twomodes.go shows the effect of tempering.
-//
-// The package imports hvae, ad and linalg.
 package model
 
 import "hvae/linalg"

@@ -663,7 +663,7 @@ func TestEstimatesDependOnlyOnImageAndStream(t *testing.T) {
 	}
 }
 
-func TestEvaluateReturnsWithinAnImageAfterCancellation(t *testing.T) {
+func TestCancellationInterruptsTheEvaluationOfAnImage(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { // without cancellation, Evaluate would take an hour
@@ -786,8 +786,9 @@ func TestELBOOfEvaluateIsTheMeanLogEstimate(t *testing.T) {
 	}
 }
 
-// The point p is far from the mean of the draws, so the correlation depends on all sums.
-func TestCorrelationsOfSeveralPartsAreThoseOfAllDraws(t *testing.T) {
+// The point p is far from the mean of the draws, so that an error in any of the sums changes the
+// correlation.
+func TestCorrelationFromPartsEqualsCorrelationFromAllDraws(t *testing.T) {
 	const n = 60
 	z, p := linalg.New[float64](3, n), linalg.Column(2.0, -3, 4)
 	rng := random.Stream(1, "draws")
