@@ -104,10 +104,11 @@ func summariseModes(f model.TwoModesFlow, l []float64, changed int) modeRow {
 // the paths without tempering for the same z₀ and γ₀. With tempering, paths 1 and 2 are the first two
 // draws that change mode, and paths 3 and 4 are the first two draws that do not.
 func drawPaths(seed uint64) []byte {
-	const K, draws, columns = 64, 500, 2
+	const K, draws = 64, 500
 	labels := []string{"path 1: changes mode if tempered", "path 2: changes mode if tempered", "path 3: stays if tempered", "path 4: stays if tempered"}
-	var charts [3 * columns]plot.Chart
-	var shown []int // indices of the paths
+	columns := len(modeFlows)
+	charts := make([]plot.Chart, 3*columns)
+	var shown []int // indices of paths 1 to 4
 	for i, m := range modeFlows {
 		m.flow.K = K
 		all := m.flow.Paths(draws, random.Stream(seed, "two modes paths", K))
@@ -125,7 +126,7 @@ func drawPaths(seed uint64) []byte {
 		charts[i], charts[columns+i], charts[2*columns+i] = pathCharts(paths, labels)
 		charts[i].Title = fmt.Sprintf("K = %d, %s", K, m.label)
 	}
-	return plot.Panels(columns, charts[:]...)
+	return plot.Panels(columns, charts...)
 }
 
 // pathCharts returns three charts: the paths in the plane with contours of the target, the energies

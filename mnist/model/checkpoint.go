@@ -71,7 +71,6 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 	}
 	c.Config.Kind, c.Config.Tempering = meta["model"], meta["tempering"]
 	c.Data, c.DataSHA256, c.Digest = meta["data"], meta["data_sha256"], meta[safetensors.DigestKey]
-	var eps float64
 	for _, field := range []struct {
 		key  string
 		to   any
@@ -80,7 +79,6 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 		{"K", &c.Config.K, "a whole number"},
 		{"latent", &c.Config.Latent, "a whole number"},
 		{"vary_eps", &c.Config.VaryEps, "true or false"},
-		{"max_eps", &eps, "a number"},
 		{"seed", &c.Seed, "a whole number"},
 		{"epoch", &c.Epoch, "a whole number"},
 		{"val_elbo", &c.ELBO, "a finite number"},
@@ -89,7 +87,7 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 			return c, fmt.Errorf("its metadata value %s = %.40q is not %s", field.key, meta[field.key], field.want)
 		}
 	}
-	if eps != maxEps {
+	if meta["max_eps"] != fmt.Sprint(maxEps) {
 		return c, fmt.Errorf("its metadata contain max_eps = %.40q, but this program supports only %v", meta["max_eps"], maxEps)
 	}
 	if c.Epoch < 1 {

@@ -34,8 +34,8 @@ type layer[T linalg.Float] struct{ weight, bias *ad.Var[T] }
 // A decoder is the generative network.
 type decoder[T linalg.Float] struct{ hidden, expand, deconv1, deconv2, deconv3 layer[T] }
 
-// NewNetwork returns a network with the given parameters, variables on a tape in the order of NewParams.
-// It is valid until the tape is reset. NewNetwork panics if the number of parameters is wrong for the
+// NewNetwork returns a network with the parameters vars, which are in the order of NewParams. The network
+// is valid until their tape is reset. NewNetwork panics if the number of parameters is wrong for the
 // configuration.
 func NewNetwork[T linalg.Float](c Config, vars []*ad.Var[T]) *Network[T] {
 	n := newNetwork[T](c)
