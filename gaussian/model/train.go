@@ -159,8 +159,8 @@ func (c Config) Train(ctx context.Context, run Run, progress func(iterations int
 	o := Outcome{Theta: Theta{method.Params[0].Value.Data, sigma.Data}, Beta0: method.Beta0(), ELBO: elbo}
 	truth, best := Truth(run.Dims), data.MaximumLikelihood()
 	o.LogEvidence, o.MLELogEvidence = data.LogEvidence(o.Theta), data.LogEvidence(best)
-	o.DeltaErr, o.SigmaErr = truth.SquaredErrors(o.Theta)
-	o.MLEDeltaErr, o.MLESigmaErr = truth.SquaredErrors(best)
+	o.DeltaErr, o.SigmaErr = squaredDistance(truth.Delta, o.Theta.Delta), squaredDistance(truth.Sigma, o.Theta.Sigma)
+	o.MLEDeltaErr, o.MLESigmaErr = squaredDistance(truth.Delta, best.Delta), squaredDistance(truth.Sigma, best.Sigma)
 	if bad := o.ELBO + o.LogEvidence + o.DeltaErr + o.SigmaErr; math.IsNaN(bad) || math.IsInf(bad, 0) {
 		return failed(fmt.Errorf("after %d iterations: the ELBO is %v and log p(D) is %v", c.Iterations, o.ELBO, o.LogEvidence))
 	}

@@ -32,11 +32,7 @@ func Truth(d int) Theta {
 	return t
 }
 
-// SquaredErrors returns ‖Δ − Δ̂‖² and ‖σ − σ̂‖².
-func (t Theta) SquaredErrors(estimate Theta) (delta, sigma float64) {
-	return squaredDistance(t.Delta, estimate.Delta), squaredDistance(t.Sigma, estimate.Sigma)
-}
-
+// squaredDistance returns ‖a − b‖².
 func squaredDistance(a, b []float64) float64 {
 	d, s := linalg.New[float64](len(a), 1), linalg.New[float64](1, 1)
 	linalg.Sub(d, linalg.Column(a...), linalg.Column(b...))
