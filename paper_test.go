@@ -1351,10 +1351,7 @@ func averageGradient(t *testing.T) {
 func trainingIncreasesELBO(t *testing.T) {
 	for _, name := range model.MethodNames() {
 		_, data, _ := points(2, 30)
-		m, err := model.NewMethod(name, data, random.Stream(18, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := model.NewMethod(name, data, random.Stream(18, name))
 		trainer := model.NewTrainer(m, 10, 1e-2, random.Stream(19, name))
 		before, err := trainer.MeanELBO(t.Context(), 1000)
 		if err != nil {
@@ -1874,7 +1871,7 @@ func networks(t *testing.T) {
 		}
 	}
 	var tp tape
-	n, _ := mnist.NewNetwork(&tp, d.config, d.params, false)
+	n := mnist.NewNetwork(d.config, mnist.Vars(tp.Const, d.params))
 	x := image(&tp, 2, 3)
 	z := hvae.Noise(&tp, random.Stream(3, "z"), 3, 2)
 	mean, std := n.Encode(x)
@@ -1898,8 +1895,8 @@ func vaeWithoutSteps(t *testing.T) {
 	vae := newMNISTModel(mnist.Config{Kind: "vae", Tempering: "none", Latent: 2}, 9)
 	hvaeWithoutSteps := newMNISTModel(mnist.Config{Kind: "hvae", Tempering: "none", Latent: 2}, 9)
 	var tp tape
-	a, _ := mnist.NewNetwork(&tp, vae.config, vae.params, false)
-	b, _ := mnist.NewNetwork(&tp, hvaeWithoutSteps.config, hvaeWithoutSteps.params, false)
+	a := mnist.NewNetwork(vae.config, mnist.Vars(tp.Const, vae.params))
+	b := mnist.NewNetwork(hvaeWithoutSteps.config, mnist.Vars(tp.Const, hvaeWithoutSteps.params))
 	x := image(&tp, 1, 10)
 	rng := random.Stream(11, "without steps")
 	epsilon, gamma0 := hvae.Noise(&tp, rng, 2, draws), hvae.Noise(&tp, rng, 2, draws)
@@ -1919,7 +1916,7 @@ func vaeWithoutSteps(t *testing.T) {
 func vaeBound(t *testing.T) {
 	d := newMNISTModel(mnist.Config{Kind: "vae", Tempering: "none", Latent: 2}, 4)
 	var tp tape
-	n, _ := mnist.NewNetwork(&tp, d.config, d.params, false)
+	n := mnist.NewNetwork(d.config, mnist.Vars(tp.Const, d.params))
 	x, epsilon := image(&tp, 1, 5), tp.Const(linalg.Column(0.7, -1.1))
 	got := n.ELBO(x, epsilon, epsilon).Scalar()
 	mean, std := d.encodeByHand(x.Value.Data)
@@ -1946,13 +1943,14 @@ func networkGradients(t *testing.T) {
 	for _, c := range mnistSchemes(2) {
 		d := newMNISTModel(c, 12)
 		var tp tape
-		value := func(train bool) (variable, []variable) {
+		value := func() (variable, []variable) {
 			tp.Reset()
-			n, leaves := mnist.NewNetwork(&tp, d.config, d.params, train)
+			leaves := mnist.Vars(tp.Leaf, d.params)
+			n := mnist.NewNetwork(d.config, leaves)
 			rng := random.Stream(13, "common random numbers")
 			return n.ELBO(image(&tp, 1, 14), hvae.Noise(&tp, rng, 2, 1), hvae.Noise(&tp, rng, 2, 1)), leaves
 		}
-		elbo, leaves := value(true)
+		elbo, leaves := value()
 		gradients := ad.Backward(elbo, leaves...)
 		derivative, dot, directions := 0.0, linalg.New[float64](1, 1), make([]matrix, len(leaves))
 		for i, p := range d.params {
@@ -1967,7 +1965,7 @@ func networkGradients(t *testing.T) {
 			for i, p := range d.params {
 				linalg.MulAdd(p.Value, linalg.Column(h), directions[i], start[i].Value)
 			}
-			e, _ := value(false)
+			e, _ := value()
 			return e.Scalar()
 		}, 1e-2) // the step can be large, because each weight changes little
 		checkNear(t, derivative, want, 2e-9*max(math.Abs(want), 1e-2), "%v: the directional derivative", c)
@@ -2075,7 +2073,7 @@ func importanceNLL(t *testing.T) {
 	const draws, blockSize = 600, 25
 	d := newMNISTModel(mnist.Config{Kind: "vae", Tempering: "none", Latent: 1}, 6)
 	var double tape
-	n, _ := mnist.NewNetwork(&double, d.config, d.params, false)
+	n := mnist.NewNetwork(d.config, mnist.Vars(double.Const, d.params))
 	logJoint, logEvidence := evidenceByQuadrature(n, image(&double, 1, 7))
 	if spread := logJoint[120] - logJoint[80]; math.Abs(spread) < 0.1 { // between z = ±1.6, where p(z) is equal
 		t.Fatalf("log p(x|z) changes by %.3f between z = −1.6 and 1.6, want at least 0.1, so that the latent variable matters", spread)
@@ -2127,7 +2125,7 @@ func annealedBounds(t *testing.T) {
 	}
 	lower, upper := bound(linalg.Matrix[float32]{}), bound(z)
 	var tp tape
-	n, _ := mnist.NewNetwork(&tp, d.config, d.params, false)
+	n := mnist.NewNetwork(d.config, mnist.Vars(tp.Const, d.params))
 	for i := range images {
 		image := tp.Matrix(784, 1)
 		for j := range image.Data {
@@ -2922,10 +2920,7 @@ func flowGradientError(s hvaetest.Scheme) float64 {
 // an ELBO with respect to all parameters, for a method of section 5.1.
 func methodGradientError(t *testing.T, name string) float64 {
 	_, data, _ := points(3, 20)
-	m, err := model.NewMethod(name, data, random.Stream(13, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := model.NewMethod(name, data, random.Stream(13, name))
 	rng := random.Stream(14, name)
 	var params []matrix
 	for _, p := range m.Params {
@@ -3157,7 +3152,7 @@ func networkEstimates(c mnist.Config, n int) (logs []float64) {
 	rng := random.Stream(8, c.String())
 	for len(logs) < n {
 		tp.Reset()
-		network, _ := mnist.NewNetwork(&tp, c, params, false)
+		network := mnist.NewNetwork(c, mnist.Vars(tp.Const, params))
 		x := image(&tp, 1, 7)
 		mean, std := network.Encode(x)
 		for _, l := range network.Draw(x, mean, std, hvae.Noise(&tp, rng, 1, block), hvae.Noise(&tp, rng, 1, block)).LogEstimate().Value.Data {
@@ -3169,10 +3164,13 @@ func networkEstimates(c mnist.Config, n int) (logs []float64) {
 
 // checkpoint returns the elements of the tensor with the given name in PyTorch's layout, as a
 // checkpoint file stores them.
-func (d mnistModel) checkpoint(name string) []float64 {
+func (d mnistModel) checkpoint(name string) (elements []float64) {
 	for _, p := range d.params {
 		if p.Name == name {
-			return p.Checkpoint()
+			for _, at := range p.Order() {
+				elements = append(elements, p.Value.Data[at])
+			}
+			return elements
 		}
 	}
 	panic(name)

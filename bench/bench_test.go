@@ -37,10 +37,7 @@ func BenchmarkGaussianMethod(b *testing.B) {
 
 func gaussianStep(b *testing.B, name string, d int) {
 	data := model.Draw(model.Truth(d), 10000, random.Stream(1, "data"))
-	m, err := model.NewMethod(name, data, random.Stream(1, "start"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	m := model.NewMethod(name, data, random.Stream(1, "start"))
 	t := model.NewTrainer(m, 10, 1e-3, random.Stream(1, "noise"))
 	step := func() {
 		if err := t.Step(b.Context()); err != nil {
@@ -107,9 +104,22 @@ func BenchmarkTrainStepRecompute(b *testing.B) {
 func trainStep(b *testing.B, c mnist.Config, recompute bool) {
 	t := mnist.NewTrainer(c, mnist.NewParams[float32](c, -2, 1), 1e-3)
 	t.Recompute = recompute
-	var batch mnist.Batch[float32] = newDigits()
+	images, indices := newDigits(), make([]int, 100)
+	for i := range indices {
+		indices[i] = i
+	}
+	fill := func(block []int, x, epsilon, gamma0 linalg.Matrix[float32], k *random.Keyed) {
+		for i := range x.Rows {
+			copy(x.Row(i), images.Row(i)[block[0]:])
+		}
+		for j, image := range block {
+			rng := k.Reset(1, "noise", image)
+			random.FillNormalColumn(rng, epsilon, j)
+			random.FillNormalColumn(rng, gamma0, j)
+		}
+	}
 	step := func() {
-		if _, err := t.Step(b.Context(), batch); err != nil {
+		if _, err := t.Step(b.Context(), indices, fill); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -127,7 +137,7 @@ func trainStep(b *testing.B, c mnist.Config, recompute bool) {
 func BenchmarkLeapfrog(b *testing.B) {
 	c := hvaeOf(1)
 	params := mnist.NewParams[float32](c, -2, 1)
-	images := newDigits().images
+	images := newDigits()
 	z, rho := linalg.New[float32](64, 100), linalg.New[float32](64, 100)
 	rng := random.Stream(1, "phase")
 	random.FillNormal(rng, z)
@@ -135,7 +145,7 @@ func BenchmarkLeapfrog(b *testing.B) {
 	var tape ad.Tape[float32]
 	step := func() {
 		tape.Reset()
-		n, _ := mnist.NewNetwork(&tape, c, params, false)
+		n := mnist.NewNetwork(c, mnist.Vars(tape.Const, params))
 		n.Flow(tape.Const(images)).Forward(hvae.Phase[float32]{Z: tape.Const(z), Rho: tape.Const(rho)})
 	}
 	step()
@@ -149,7 +159,7 @@ func BenchmarkLeapfrog(b *testing.B) {
 // BenchmarkEvaluate measures importance sampling of the evidence of n images on n cores, with 1,000
 // samples for each image.
 func BenchmarkEvaluate(b *testing.B) {
-	images := newDigits().images
+	images := newDigits()
 	for _, m := range []struct {
 		name  string
 		c     mnist.Config
@@ -192,29 +202,13 @@ func BenchmarkAnnealing(b *testing.B) {
 	report(b, float64(images.Cols*a.Chains*a.Cost())*2*2*generator)
 }
 
-// digits is a batch of 100 images with random pixels. The pixels are the same in all runs.
-type digits struct{ images linalg.Matrix[float32] }
-
-func newDigits() digits {
-	d := digits{linalg.New[float32](784, 100)}
-	rng := random.Stream(1, "digits")
-	for i := range d.images.Data {
-		d.images.Data[i] = float32(rng.IntN(8) / 7)
+// newDigits returns 100 images [784×100] with random pixels. The pixels are the same in all runs.
+func newDigits() linalg.Matrix[float32] {
+	images, rng := linalg.New[float32](784, 100), random.Stream(1, "digits")
+	for i := range images.Data {
+		images.Data[i] = float32(rng.IntN(8) / 7)
 	}
-	return d
-}
-
-func (digits) Len() int { return 100 }
-
-func (d digits) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[float32], k *random.Keyed) {
-	for i := range x.Rows {
-		copy(x.Row(i), d.images.Row(i)[lo:])
-	}
-	for j := range x.Cols {
-		rng := k.Reset(1, "noise", lo+j)
-		random.FillNormalColumn(rng, epsilon, j)
-		random.FillNormalColumn(rng, gamma0, j)
-	}
+	return images
 }
 
 // BenchmarkConv measures the forward pass, the input gradient and the weight gradient of each

@@ -114,9 +114,8 @@ func writeView(w io.Writer, paths []model.TwoModesPath, l []float64, r modeRow) 
 	}
 }
 
-// histogram returns a chart with a histogram of the draws l of log p̂, in bins of one nat from −40 to
-// 10 nats. The first and last bins include all smaller and larger draws. A dashed line shows the
-// ELBO.
+// histogram returns a histogram of the draws l of log p̂. The bins are one nat wide, from −40 to 10 nats.
+// The first and last bins include all smaller and larger draws. A dashed line shows the ELBO.
 func histogram(l []float64, elbo float64) plot.Chart {
 	const low, high = -40, 10
 	var fractions [high - low]float64

@@ -24,28 +24,16 @@ var labels = map[string]string{
 // A figure shows the errors of several methods as functions of the dimension.
 type figure struct {
 	file, title, yLabel string
-	errors              func(row) (mean, standardError, mle float64)
+	sigma               bool // whether the figure shows ‖σ − σ̂‖² instead of ‖θ − θ̂‖²
 	methods             []string
 }
 
 // figures lists the two panels of figure 1 of the paper, and a third panel that shows the error of
 // σ alone. In the second panel, the larger error of Δ hides the error of σ.
 var figures = []figure{
-	{"figure1a.svg", "Comparison across all methods", "mean of ‖θ − θ̂‖² ± s.e.", thetaError, []string{"hvae-k1", "hvae-k10", "nf-k1", "nf-k30", "vb"}},
-	{"figure1b.svg", "HVAE with and without tempering", "mean of ‖θ − θ̂‖² ± s.e.", thetaError, []string{"hvae-k1", "hvae-k10", "hvae-notemp-k1", "hvae-notemp-k10"}},
-	{"figure1c.svg", "HVAE with and without tempering: σ alone", "mean of ‖σ − σ̂‖² ± s.e.", sigmaError, []string{"hvae-k1", "hvae-k10", "hvae-notemp-k1", "hvae-notemp-k10"}},
-}
-
-// thetaError returns the mean of ‖θ − θ̂‖², its standard error, and the mean for the
-// maximum-likelihood estimate.
-func thetaError(r row) (mean, standardError, mle float64) {
-	return r.Err, float64(r.ErrSE), r.MLEDeltaErr + r.MLESigmaErr
-}
-
-// sigmaError returns the mean of ‖σ − σ̂‖², its standard error, and the mean for the
-// maximum-likelihood estimate.
-func sigmaError(r row) (mean, standardError, mle float64) {
-	return r.SigmaErr, float64(r.SigmaErrSE), r.MLESigmaErr
+	{"figure1a.svg", "Comparison across all methods", "mean of ‖θ − θ̂‖² ± s.e.", false, []string{"hvae-k1", "hvae-k10", "nf-k1", "nf-k30", "vb"}},
+	{"figure1b.svg", "HVAE with and without tempering", "mean of ‖θ − θ̂‖² ± s.e.", false, []string{"hvae-k1", "hvae-k10", "hvae-notemp-k1", "hvae-notemp-k10"}},
+	{"figure1c.svg", "HVAE with and without tempering: σ alone", "mean of ‖σ − σ̂‖² ± s.e.", true, []string{"hvae-k1", "hvae-k10", "hvae-notemp-k1", "hvae-notemp-k10"}},
 }
 
 // writeFigure writes an SVG file to the folder o.out and prints its name to stderr.
@@ -58,8 +46,8 @@ func writeFigure(o options, file string, svg []byte, stderr io.Writer) error {
 	return nil
 }
 
-// chart returns a chart of the rows. It shows a series for each method in f.methods that occurs in
-// rows, and a series for maximum likelihood.
+// chart returns a chart of the errors in rows. It contains a series for each method of the figure that
+// rows contain, and a series for maximum likelihood.
 func (f figure) chart(rows []row) plot.Chart {
 	c := plot.Chart{
 		Title: f.title, XLabel: "dimension d", YLabel: f.yLabel,
@@ -69,12 +57,15 @@ func (f figure) chart(rows []row) plot.Chart {
 	series := map[string]plot.Series{} // by method
 	for _, r := range slices.SortedStableFunc(slices.Values(rows), func(a, b row) int { return a.Dims - b.Dims }) {
 		d := float64(r.Dims)
-		mean, standardError, mle := f.errors(r)
+		mean, standardError, mle := r.Err, r.ErrSE, r.MLEDeltaErr+r.MLESigmaErr
+		if f.sigma {
+			mean, standardError, mle = r.SigmaErr, r.SigmaErrSE, r.MLESigmaErr
+		}
 		if r.Method == rows[0].Method { // the errors of maximum likelihood are the same for all methods
 			likelihood.X, likelihood.Y = append(likelihood.X, d), append(likelihood.Y, mle)
 		}
 		s := series[r.Method]
-		series[r.Method] = plot.Series{Label: labels[r.Method], X: append(s.X, d), Y: append(s.Y, mean), Error: append(s.Error, standardError)}
+		series[r.Method] = plot.Series{Label: labels[r.Method], X: append(s.X, d), Y: append(s.Y, mean), Error: append(s.Error, float64(standardError))}
 	}
 	for _, m := range f.methods {
 		if s, ok := series[m]; ok {

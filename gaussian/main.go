@@ -117,9 +117,8 @@ func parse(args []string) (options, error) {
 	return o, nil
 }
 
-// list returns a function that parses a list of items separated by commas and stores the items in
-// *p. The function returns an error if an item is listed twice. In the error, kind is the noun for
-// an item.
+// list returns a function that parses items separated by commas and stores them in *p. The function
+// returns an error if an item is listed twice. The error uses the noun kind for an item.
 func list[T comparable](p *[]T, kind string, parse func(string) (T, error)) func(string) error {
 	return func(s string) error {
 		*p = nil

@@ -39,15 +39,9 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 			}
 		}
 	}
-	queue := make(chan int, len(runs))
-	for i := range runs {
-		queue <- i
-	}
-	close(queue)
-
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var finished, iterations, cost atomic.Int64
+	var next, finished, iterations, cost atomic.Int64
 	line := progress.New(stderr, func(elapsed time.Duration) string {
 		return fmt.Sprintf("%d of %d runs  %.0f iterations/s", finished.Load(), len(runs), float64(iterations.Load())/elapsed.Seconds())
 	})
@@ -78,10 +72,9 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 		return nil
 	}
 	linalg.For(min(runtime.GOMAXPROCS(0), len(runs)), 1, func(int, int) {
-		for i := range queue {
+		for i := int(next.Add(1)) - 1; i < len(runs) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
 			if err := execute(i); err != nil {
 				cancel(err) // ends all runs
-				return
 			}
 		}
 	})
@@ -103,18 +96,18 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 }
 
 // checkFolder creates the folder for the figures if the program will draw figures. It returns an
-// error if the folder is not writable, so that the program does not fail after minutes of work.
+// error if the folder is not writable, so that the program fails before the training, not after it.
 func checkFolder(o options) error {
 	if o.out == "" && len(o.dims) == 1 && !o.twoModes {
 		return nil
 	}
-	folder := filepath.Clean(o.out)
+	folder, probe := filepath.Clean(o.out), ""
 	err := os.MkdirAll(folder, 0o755)
 	if err == nil {
-		var probe string
-		if probe, err = os.MkdirTemp(folder, ".figure-*"); err == nil {
-			err = os.Remove(probe)
-		}
+		probe, err = os.MkdirTemp(folder, ".figure-*")
+	}
+	if err == nil {
+		err = os.Remove(probe)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot write figures to the folder %s: %w; select another folder with -out", folder, err)
@@ -144,7 +137,7 @@ type row struct {
 	Seconds     float64 `json:"seconds"`          // total training and evaluation time
 }
 
-// A number is a float64. A NaN is printed as null in JSON and as a dash in the table.
+// A number is a float64. JSON shows a NaN as null, and the table shows it as a dash.
 type number float64
 
 func (n number) MarshalJSON() ([]byte, error) {

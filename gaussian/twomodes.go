@@ -41,7 +41,7 @@ type modeRow struct {
 }
 
 // showTwoModes prints and plots the variance of log p̂ as a function of K, with and without
-// tempering. It also draws some paths. It takes a few seconds.
+// tempering. It also draws some paths.
 func showTwoModes(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	if err := checkFolder(o); err != nil {
 		return err
@@ -100,36 +100,33 @@ func summariseModes(f model.TwoModesFlow, l []float64, changed int) modeRow {
 }
 
 // drawPaths returns an SVG figure of four paths of Algorithm 1 on the target with two modes, their
-// energies and the temperature. The left column shows the paths with tempering. The right column
-// shows the paths without tempering for the same z₀ and γ₀. Paths 1 and 2 are the first two draws
-// that change mode with tempering. Paths 3 and 4 are the first two draws that do not.
+// energies and the temperature. The left column shows the paths with tempering, and the right column
+// the paths without tempering for the same z₀ and γ₀. With tempering, paths 1 and 2 are the first two
+// draws that change mode, and paths 3 and 4 are the first two draws that do not.
 func drawPaths(seed uint64) []byte {
 	const K, draws = 64, 500
-	all := make([][]model.TwoModesPath, len(modeFlows))
+	labels := []string{"path 1: changes mode if tempered", "path 2: changes mode if tempered", "path 3: stays if tempered", "path 4: stays if tempered"}
+	columns := len(modeFlows)
+	charts := make([]plot.Chart, 3*columns)
+	var shown []int // indices of paths 1 to 4
 	for i, m := range modeFlows {
 		m.flow.K = K
-		all[i] = m.flow.Paths(draws, random.Stream(seed, "two modes paths", K))
-	}
-	var changing, staying []int // indices of the draws that change mode with tempering, and of all other draws
-	for i, p := range all[0] {
-		if p.ChangesMode() {
-			changing = append(changing, i)
-		} else {
-			staying = append(staying, i)
+		all := m.flow.Paths(draws, random.Stream(seed, "two modes paths", K))
+		if i == 0 { // with tempering
+			indices := map[bool][]int{} // by whether the path changes mode
+			for j, p := range all {
+				indices[p.ChangesMode()] = append(indices[p.ChangesMode()], j)
+			}
+			shown = slices.Concat(indices[true][:2], indices[false][:2])
 		}
-	}
-	labels := []string{"path 1: changes mode if tempered", "path 2: changes mode if tempered", "path 3: stays if tempered", "path 4: stays if tempered"}
-	var planes, energies, temperatures []plot.Chart
-	for i, m := range modeFlows {
 		var paths []model.TwoModesPath
-		for _, j := range slices.Concat(changing[:2], staying[:2]) {
-			paths = append(paths, all[i][j])
+		for _, j := range shown {
+			paths = append(paths, all[j])
 		}
-		plane, energy, temperature := pathCharts(paths, labels)
-		plane.Title = fmt.Sprintf("K = %d, %s", K, m.label)
-		planes, energies, temperatures = append(planes, plane), append(energies, energy), append(temperatures, temperature)
+		charts[i], charts[columns+i], charts[2*columns+i] = pathCharts(paths, labels)
+		charts[i].Title = fmt.Sprintf("K = %d, %s", K, m.label)
 	}
-	return plot.Panels(len(modeFlows), slices.Concat(planes, energies, temperatures)...)
+	return plot.Panels(columns, charts...)
 }
 
 // pathCharts returns three charts: the paths in the plane with contours of the target, the energies
@@ -163,8 +160,8 @@ func pathCharts(paths []model.TwoModesPath, labels []string) (plane, energy, tem
 	return plane, energy, temperature
 }
 
-// potential returns a function that computes the potential U(x, y) of the target with two modes. The
-// function is not safe for concurrent use.
+// potential returns a function that returns the potential U of the target with two modes at (x, y).
+// The function is not safe for concurrent use.
 func potential() func(x, y float64) float64 {
 	var t ad.Tape[float64]
 	return func(x, y float64) float64 {

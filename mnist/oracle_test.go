@@ -61,16 +61,6 @@ func drawBatch(images data.Images, which []int, latent int, pixels, noise func(i
 	return b
 }
 
-func (b minibatch) Len() int { return b.x.Cols }
-
-func (b minibatch) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[float32], _ *random.Keyed) {
-	for _, c := range [][2]linalg.Matrix[float32]{{x, b.x}, {epsilon, b.epsilon}, {gamma0, b.gamma0}} {
-		for row := range c[0].Rows {
-			copy(c[0].Row(row), c[1].Row(row)[lo:])
-		}
-	}
-}
-
 // A course is a training run of the oracle.
 type course struct {
 	images               data.Images
@@ -109,8 +99,14 @@ func (c *course) next(t *testing.T) (training, validation float64) {
 	order := slices.Clone(c.training)
 	random.Stream(c.seed, "mnist shuffle", c.epoch).Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	latent := c.trainer.Config.Latent
+	fill := func(which []int, x, epsilon, gamma0 linalg.Matrix[float32], _ *random.Keyed) {
+		b := drawBatch(c.images, which, latent, stream("mnist train pixels", c.epoch), stream("mnist train noise", c.epoch))
+		linalg.Copy(x, b.x)
+		linalg.Copy(epsilon, b.epsilon)
+		linalg.Copy(gamma0, b.gamma0)
+	}
 	for which := range slices.Chunk(order, c.batch) {
-		elbo, err := c.trainer.Step(t.Context(), drawBatch(c.images, which, latent, stream("mnist train pixels", c.epoch), stream("mnist train noise", c.epoch)))
+		elbo, err := c.trainer.Step(t.Context(), which, fill)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +115,7 @@ func (c *course) next(t *testing.T) (training, validation float64) {
 	var tape ad.Tape[float32]
 	for which := range slices.Chunk(c.validation, 64) {
 		tape.Reset()
-		network, _ := model.NewNetwork(&tape, c.trainer.Config, c.trainer.Params, false)
+		network := model.NewNetwork(c.trainer.Config, model.Vars(tape.Const, c.trainer.Params))
 		b := drawBatch(c.images, which, latent, stream("mnist validation pixels"), stream("mnist validation noise", c.epoch))
 		for _, elbo := range network.ELBO(tape.Const(b.x), tape.Const(b.epsilon), tape.Const(b.gamma0)).Value.Data {
 			validation += float64(elbo) / float64(len(c.validation))
@@ -132,7 +128,9 @@ func (c *course) next(t *testing.T) (training, validation float64) {
 func (c *course) weights() map[string][]float32 {
 	all := map[string][]float32{}
 	for _, p := range c.trainer.Params {
-		all[p.Name] = p.Checkpoint()
+		for _, at := range p.Order() {
+			all[p.Name] = append(all[p.Name], p.Value.Data[at])
+		}
 	}
 	return all
 }
@@ -145,7 +143,7 @@ func estimated(c model.Checkpoint, images data.Images, which []int, seed uint64,
 	var tape ad.Tape[float32]
 	for _, i := range which {
 		tape.Reset()
-		network, _ := model.NewNetwork(&tape, c.Config, c.Params, false)
+		network := model.NewNetwork(c.Config, model.Vars(tape.Const, c.Params))
 		pixels := func(i int) *rand.Rand { return random.Stream(seed, "mnist eval pixels", run, i) }
 		x := tape.Const(drawBatch(images, []int{i}, 0, pixels, pixels).x)
 		rng := random.Stream(seed, "mnist eval noise", run, i)

@@ -98,7 +98,7 @@ func whiteBut(p *image.Gray, drawn []image.Rectangle) bool {
 // decode returns the pixel probabilities [784×n] of latent variables z [ℓ×n].
 func decode(c model.Checkpoint, z linalg.Matrix[float32]) linalg.Matrix[float32] {
 	var t ad.Tape[float32]
-	network, _ := model.NewNetwork(&t, c.Config, c.Params, false)
+	network := model.NewNetwork(c.Config, model.Vars(t.Const, c.Params))
 	return ad.Sigmoid(network.Decode(t.Const(z))).Value.Clone()
 }
 
@@ -158,7 +158,7 @@ func TestReconstructionsFollowTheFlow(t *testing.T) {
 				data.Binarise(input, i, test.Image(i), random.Stream(s.seed, "mnist reconstruct pixels", i))
 			}
 			var tape ad.Tape[float32]
-			network, _ := model.NewNetwork(&tape, c.Config, c.Params, false)
+			network := model.NewNetwork(c.Config, model.Vars(tape.Const, c.Params))
 			x := tape.Const(input)
 			mean, std := network.Encode(x)
 			epsilon, gamma0 := tape.Matrix(3, s.n), tape.Matrix(3, s.n)

@@ -1,12 +1,10 @@
 package model
 
 import (
-	"fmt"
 	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 
 	"hvae/ad"
 	"hvae/hvae"
@@ -15,21 +13,19 @@ import (
 
 // A Method is a variational method for one dataset. It is not safe for concurrent use.
 type Method struct {
-	// Params holds the parameters to train, beginning with Δ and log σ. Training changes
-	// their values in place.
+	// Params holds the parameters to train. The first two are Δ and log σ.
 	Params hvae.Params[float64]
 	// NoiseRows is the number of draws from N(0, 1) for one estimate of the bound.
 	NoiseRows int
-	// ELBO returns an estimate of the evidence lower bound for each column of noise
-	// [NoiseRows×n]. The result is a row [1×n], or [1×1] if the bound is exact. params holds the
-	// values of Params on the tape.
+	// ELBO returns an estimate [1×n] of the evidence lower bound for each column of noise
+	// [NoiseRows×n]. If the bound is exact, the result is [1×1]. params are the Params on a tape.
 	ELBO func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64]
-	// Beta0 returns the current inverse temperature β₀ of HVAE, and NaN for other methods.
+	// Beta0 returns the current inverse temperature β₀ of HVAE. For other methods, it returns NaN.
 	Beta0 func() float64
 }
 
-// newMethod returns a method with two parameters, Δ [d×1] and log σ [d×1], whose elements start at
-// 0 and 3.
+// newMethod returns a method with the parameters Δ [d×1] and log σ [d×1]. All elements of Δ start at 0,
+// and all elements of log σ start at 3.
 func newMethod(d, noiseRows int) *Method {
 	m := &Method{NoiseRows: noiseRows, Beta0: math.NaN}
 	m.add("delta", d, 1, 0)
@@ -42,8 +38,7 @@ func (m *Method) add(name string, rows, cols int, start float64) {
 	m.Params.Add(name, linalg.New[float64](rows, cols)).Value.Fill(start)
 }
 
-// methods maps the name of a method to its constructor and to the relative time of a training
-// iteration.
+// methods maps the name of a method to its constructor and the relative time of a training iteration.
 var methods = map[string]struct {
 	cost float64
 	make func(Data, *rand.Rand) *Method
@@ -60,16 +55,9 @@ var methods = map[string]struct {
 // MethodNames returns the names of all methods, sorted.
 func MethodNames() []string { return slices.Sorted(maps.Keys(methods)) }
 
-// Cost returns the approximate time of a training iteration in d dimensions, in arbitrary units. It
-// returns 0 for an unknown method.
+// Cost returns the approximate time of a training iteration in d dimensions, in arbitrary units.
 func Cost(name string, d int) float64 { return methods[name].cost * float64(d+25) }
 
 // NewMethod returns the method with the given name for a dataset. Its parameters have their initial
-// values, some of which are drawn from rng.
-func NewMethod(name string, data Data, rng *rand.Rand) (*Method, error) {
-	m, ok := methods[name]
-	if !ok {
-		return nil, fmt.Errorf("unknown method %q: the methods are %s", name, strings.Join(MethodNames(), ", "))
-	}
-	return m.make(data, rng), nil
-}
+// values, some of which are drawn from rng. NewMethod panics if the method is unknown.
+func NewMethod(name string, data Data, rng *rand.Rand) *Method { return methods[name].make(data, rng) }

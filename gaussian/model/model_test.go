@@ -147,24 +147,11 @@ func TestCostIncreasesWithDimensionAndK(t *testing.T) {
 			t.Errorf("the cost of %s is %v, not less than the cost of %s, %v", pair[0], Cost(pair[0], 50), pair[1], Cost(pair[1], 50))
 		}
 	}
-	if c := Cost("no such method", 3); c != 0 {
-		t.Errorf("the cost of an unknown method is %v, want 0", c)
-	}
-}
-
-func TestUnknownMethodReturnsError(t *testing.T) {
-	_, err := small.Train(t.Context(), Run{Dims: 1, Method: "mcmc"}, func(int) {})
-	if err == nil || !strings.Contains(err.Error(), `"mcmc"`) || !strings.Contains(err.Error(), "hvae-k10") {
-		t.Errorf("for an unknown method, Train returns the error %v, want the name and the list of methods", err)
-	}
 }
 
 func TestStepsDoNotAllocate(t *testing.T) {
 	for _, name := range MethodNames() {
-		m, err := NewMethod(name, small.Dataset(5, 0), random.Stream(5, "steps"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := NewMethod(name, small.Dataset(5, 0), random.Stream(5, "steps"))
 		trainer := NewTrainer(m, 10, 1e-3, random.Stream(5, "steps"))
 		step := func() {
 			if err := trainer.Step(t.Context()); err != nil {

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 
@@ -46,7 +45,7 @@ func NewPlanar(data Data, K int, rng *rand.Rand) *Method {
 
 // PlanarFlow applies K planar layers with parameters u, w [d×1] and b [1×1] to the columns of
 // z [d×n]. It returns z_K [d×n] and the log determinants of the Jacobian matrices ∂z_K/∂z [1×n].
-// It panics if K < 1.
+// K must be at least 1.
 //
 // A layer is invertible if wᵀû ≥ −1. The appendix of Rezende and Mohamed therefore replaces u with
 //
@@ -54,9 +53,6 @@ func NewPlanar(data Data, K int, rng *rand.Rand) *Method {
 //
 // Hence wᵀû = m, and the determinant of a layer is 1 + (1 − tanh²)·m = (1 + m) − m·tanh² > 0.
 func PlanarFlow(z, u, w, b *ad.Var[float64], K int) (zK, logDet *ad.Var[float64]) {
-	if K < 1 {
-		panic(fmt.Sprintf("model: a planar flow needs at least one layer, not K = %d", K))
-	}
 	wu := ad.Dot(w, u)
 	m := ad.AddConst(ad.Softplus(wu), -1)
 	uHat := ad.MulAdd(ad.Div(ad.Sub(m, wu), ad.Dot(w, w)), w, u)

@@ -12,8 +12,8 @@ import (
 	"hvae/linalg/random"
 )
 
-// A Trainer trains the parameters of a method by Algorithm 2. The batch contains only one element,
-// the dataset. Its ELBO is averaged over several draws of the noise.
+// A Trainer trains the parameters of a method by Algorithm 2. The batch has a single element, the
+// dataset, whose ELBO is averaged over several draws of the noise.
 type Trainer struct {
 	method    *Method
 	draws     int
@@ -34,9 +34,8 @@ func NewTrainer(m *Method, draws int, rate float64, rng *rand.Rand) *Trainer {
 	return t
 }
 
-// Step estimates the ELBO and its gradient, and updates the parameters. If ctx is done, or if the
-// ELBO or its gradient is not finite, it returns the error of hvae.Trainer.Step and does not change
-// the parameters.
+// Step estimates the ELBO and its gradient, and updates the parameters. If ctx is done, or if the ELBO
+// or its gradient is not finite, Step returns an error and does not change the parameters.
 func (t *Trainer) Step(ctx context.Context) error {
 	t.draw(t.draws)
 	_, err := t.algorithm.Step(ctx, oneDataset)
@@ -125,15 +124,12 @@ func (c Config) Dataset(d, dataset int) Data {
 }
 
 // Train trains a method on a dataset. The outcome depends only on c and run. Before each group of at
-// most 100 iterations, Train calls progress with the number of iterations in the group. If ctx is done, Train returns
-// ctx.Err(). If a bound or its gradient is not finite, Train returns an error that describes the
-// run, the iteration and the parameters.
+// most 100 iterations, Train calls progress with the number of iterations in the group. If ctx is done,
+// Train returns ctx.Err(). If training diverges, Train returns an error that describes the run, the
+// iteration and the parameters.
 func (c Config) Train(ctx context.Context, run Run, progress func(iterations int)) (Outcome, error) {
 	data := c.Dataset(run.Dims, run.Dataset)
-	method, err := NewMethod(run.Method, data, random.Stream(c.Seed, "gaussian start "+run.Method, run.Dims, run.Dataset))
-	if err != nil {
-		return Outcome{}, err
-	}
+	method := NewMethod(run.Method, data, random.Stream(c.Seed, "gaussian start "+run.Method, run.Dims, run.Dataset))
 	trainer := NewTrainer(method, c.Draws, c.Rate, random.Stream(c.Seed, "gaussian noise "+run.Method, run.Dims, run.Dataset))
 	failed := func(err error) (Outcome, error) {
 		if ctx.Err() != nil {
@@ -163,8 +159,8 @@ func (c Config) Train(ctx context.Context, run Run, progress func(iterations int
 	o := Outcome{Theta: Theta{method.Params[0].Value.Data, sigma.Data}, Beta0: method.Beta0(), ELBO: elbo}
 	truth, best := Truth(run.Dims), data.MaximumLikelihood()
 	o.LogEvidence, o.MLELogEvidence = data.LogEvidence(o.Theta), data.LogEvidence(best)
-	o.DeltaErr, o.SigmaErr = truth.SquaredErrors(o.Theta)
-	o.MLEDeltaErr, o.MLESigmaErr = truth.SquaredErrors(best)
+	o.DeltaErr, o.SigmaErr = squaredDistance(truth.Delta, o.Theta.Delta), squaredDistance(truth.Sigma, o.Theta.Sigma)
+	o.MLEDeltaErr, o.MLESigmaErr = squaredDistance(truth.Delta, best.Delta), squaredDistance(truth.Sigma, best.Sigma)
 	if bad := o.ELBO + o.LogEvidence + o.DeltaErr + o.SigmaErr; math.IsNaN(bad) || math.IsInf(bad, 0) {
 		return failed(fmt.Errorf("after %d iterations: the ELBO is %v and log p(D) is %v", c.Iterations, o.ELBO, o.LogEvidence))
 	}

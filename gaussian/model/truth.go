@@ -7,8 +7,6 @@
 // Read truth.go (parameters), data.go (datasets, evidence, maximum likelihood), target.go
 // (log p_θ(D, z) on the tape), hvae.go, planar.go and vb.go (methods), then train.go.
 // A separate target in twomodes.go shows the effect of tempering.
-//
-// The package imports hvae, ad and linalg.
 package model
 
 import "hvae/linalg"
@@ -34,11 +32,7 @@ func Truth(d int) Theta {
 	return t
 }
 
-// SquaredErrors returns ‖Δ − Δ̂‖² and ‖σ − σ̂‖².
-func (t Theta) SquaredErrors(estimate Theta) (delta, sigma float64) {
-	return squaredDistance(t.Delta, estimate.Delta), squaredDistance(t.Sigma, estimate.Sigma)
-}
-
+// squaredDistance returns ‖a − b‖².
 func squaredDistance(a, b []float64) float64 {
 	d, s := linalg.New[float64](len(a), 1), linalg.New[float64](1, 1)
 	linalg.Sub(d, linalg.Column(a...), linalg.Column(b...))

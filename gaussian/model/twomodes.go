@@ -17,25 +17,25 @@ import (
 //	p(x, z) = ½ N(z | −m, s²I) + ½ N(z | m, s²I),   m = (3, 0),   s = ½.
 //
 // Its integral over z is p(x) = 1. The potential barrier between the modes is 17 nats high. At
-// temperature 1 the mean kinetic energy is only 1 nat, so paths rarely cross the barrier.
+// temperature 1, the mean kinetic energy is only 1 nat, so paths rarely cross the barrier.
 type TwoModes struct{}
 
 const (
 	modeAt, modeWidth = 3.0, 0.5
-	priorWidth        = 1.5 // standard deviation of the variational prior N(−m, (3/2)²I)
+	priorWidth        = 1.5 // of the variational prior N(−m, (3/2)²I)
 )
 
 // LogJoint implements hvae.Target.
 func (TwoModes) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
-	left, right := logNormalAt(z, -modeAt, modeWidth), logNormalAt(z, modeAt, modeWidth)
+	left, right := logNormalAt(z, -modeAt), logNormalAt(z, modeAt)
 	mixture := ad.Add(left, ad.Softplus(ad.Sub(right, left))) // log(eˡ + eʳ) = l + softplus(r − l)
 	return ad.AddConst(mixture, -math.Ln2)
 }
 
-// logNormalAt returns log N(z | (at, 0), width²I) [1×B] for the columns of z [2×B].
-func logNormalAt(z *ad.Var[float64], at, width float64) *ad.Var[float64] {
+// logNormalAt returns log N(z | (at, 0), s²I) [1×B] for the columns of z [2×B].
+func logNormalAt(z *ad.Var[float64], at float64) *ad.Var[float64] {
 	from := ad.Sub(z, z.Tape().Const(linalg.Column(at, 0)))
-	return ad.AddConst(hvae.LogNormal(ad.Scale(from, 1/width)), -2*math.Log(width))
+	return ad.AddConst(hvae.LogNormal(ad.Scale(from, 1/modeWidth)), -2*math.Log(modeWidth))
 }
 
 // A TwoModesFlow holds the settings of Algorithm 1 for the target TwoModes. The mean of the
@@ -110,14 +110,6 @@ func (f TwoModesFlow) sample(t *ad.Tape[float64], n int, rng *rand.Rand) (*hvae.
 	case "free":
 		flow.Tempering = hvae.FreeTempering(t.Fill(f.K, 1, math.Pow(f.InvSqrtBeta0, -1/float64(f.K))))
 	}
-	return flow, hvae.HIS(flow, leftPrior{}, epsilon, gamma0)
-}
-
-// leftPrior is the variational prior N(−m, (3/2)²I).
-type leftPrior struct{}
-
-// Draw implements hvae.Prior.
-func (leftPrior) Draw(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) {
-	z0 = ad.Add(ad.Scale(epsilon, priorWidth), epsilon.Tape().Const(linalg.Column(-modeAt, 0)))
-	return z0, logNormalAt(z0, -modeAt, priorWidth)
+	prior := hvae.DiagonalNormal[float64]{Mean: t.Const(linalg.Column(-modeAt, 0)), SD: t.Fill(2, 1, priorWidth)}
+	return flow, hvae.HIS(flow, prior, epsilon, gamma0)
 }

@@ -9,36 +9,31 @@ import (
 	"hvae/linalg"
 )
 
-// An Annealing computes bounds on the evidence of images by annealed importance sampling (hvae.AIS)
-// from the encoder's variational prior to the posterior. The bounds do not use the flow, so they
-// can serve as a check of the flow's estimates.
+// An Annealing holds the settings of annealed importance sampling (hvae.AIS) from the encoder's
+// variational prior to the posterior. The method computes bounds on the evidence of images without the
+// flow, so the bounds can serve as a check of the flow's estimates.
 type Annealing struct {
 	Steps     int       // K, the number of steps from the prior to the posterior
 	Chains    int       // number of Markov chains for each image
-	StepSizes []float64 // [K−1], the step sizes of the Markov kernels, set by Tune
+	StepSizes []float64 // step sizes of the K − 1 Markov kernels, set by Tune
 }
 
-const (
-	leapfrogs    = 5  // leapfrog steps of a Markov kernel
-	chainsAtOnce = 48 // chains that share a tape, a multiple of the SIMD vector length
-)
+const leapfrogs = 5 // number of leapfrog steps of a Markov kernel
 
 // Cost returns the number of gradients ∇U that a chain evaluates.
 func (a *Annealing) Cost() int { return 1 + (a.Steps-1)*leapfrogs }
 
-// Tune sets StepSizes from one chain for each image of x [784×n]. noise returns the random stream
-// for an image. Bound must use other streams than Tune, or its estimates are biased. If ctx is done,
-// Tune returns ctx's error immediately.
+// Tune sets StepSizes with one chain for each image of x [784×n]. The function noise returns the random
+// stream for an image. Bound must not use the same streams, because its estimates would be biased. If
+// ctx is done, Tune returns ctx's error immediately.
 func (a *Annealing) Tune(ctx context.Context, c Config, params []Param[float32], x linalg.Matrix[float32], noise func(image int) *rand.Rand) error {
-	const kernels = 50 // minimum number of kernels to run in all passes together
-	return forEach(ctx, 1, func(t *ad.Tape[float32]) func(int) {
-		return func(int) {
-			var streams []*rand.Rand
-			for i := range x.Cols {
-				streams = append(streams, noise(i))
-			}
-			a.StepSizes = a.sampler(t, c, params, x).Tune(streams, 1+kernels/a.Steps)
+	const kernels = 50 // approximate number of kernels that a chain applies in several passes if K is small
+	return forEach(ctx, 1, func(t *ad.Tape[float32], _ int) {
+		var streams []*rand.Rand
+		for i := range x.Cols {
+			streams = append(streams, noise(i))
 		}
+		a.StepSizes = a.sampler(t, c, params, x).Tune(streams, 1+kernels/a.Steps)
 	})
 }
 
@@ -47,13 +42,14 @@ func (a *Annealing) Tune(ctx context.Context, c Config, params []Param[float32],
 //	without z   log mean p̂_θ(x), a lower bound
 //	with z      −log mean 1/p̂_θ(x), an upper bound
 //
-// The means are over the chains of an image. The chains of the upper bound start at z [ℓ×n],
-// exact draws from the posterior. Bound also returns the mean acceptance rate of the kernels,
-// or NaN if Steps is 1.
+// The means are over the chains of an image. For the upper bound, the columns of z [ℓ×n] must be exact
+// draws from the posterior, and the chains start at them. Bound also returns the mean acceptance rate of
+// the kernels, or NaN if Steps is 1.
 //
-// noise returns the random stream for a chain. Whenever chains end, Bound calls done with their
-// number. Both functions must be safe for concurrent use. The memory does not depend on Steps. If
-// ctx is done, Bound returns ctx's error immediately.
+// The function noise returns the random stream for a chain. Bound computes blocks of chains, and calls
+// the function done with the number of chains in each finished block. Both functions must be safe for
+// concurrent use. The memory does not depend on Steps. If ctx is done, Bound returns ctx's error
+// immediately.
 func (a *Annealing) Bound(ctx context.Context, c Config, params []Param[float32], x, z linalg.Matrix[float32],
 	noise func(image, chain int) *rand.Rand, done func(chains int)) (bounds []float64, acceptance float64, err error) {
 	n, sign := x.Cols*a.Chains, 1.0
@@ -61,26 +57,24 @@ func (a *Annealing) Bound(ctx context.Context, c Config, params []Param[float32]
 		sign = -1
 	}
 	logs, rates := make([]float64, n), make([]float64, n)
-	err = forEach(ctx, (n+chainsAtOnce-1)/chainsAtOnce, func(t *ad.Tape[float32]) func(int) {
-		return func(block int) {
-			lo, hi := block*chainsAtOnce, min(n, (block+1)*chainsAtOnce)
-			ais := a.sampler(t, c, params, columns(x, lo, hi, a.Chains))
-			var streams []*rand.Rand
-			for i := lo; i < hi; i++ {
-				streams = append(streams, noise(i/a.Chains, i%a.Chains))
-			}
-			var end *hvae.Particles[float32]
-			var l []float64
-			if z.Cols == 0 {
-				end, l = ais.Forward(streams)
-			} else {
-				end, l = ais.Reverse(columns(z, lo, hi, a.Chains), streams)
-			}
-			for i := range l {
-				logs[lo+i], rates[lo+i] = sign*l[i], end.Acceptance()
-			}
-			done(hi - lo)
+	err = forEach(ctx, (n+samplesAtOnce-1)/samplesAtOnce, func(t *ad.Tape[float32], block int) {
+		lo, hi := block*samplesAtOnce, min(n, (block+1)*samplesAtOnce)
+		ais := a.sampler(t, c, params, columns(x, lo, hi, a.Chains))
+		var streams []*rand.Rand
+		for i := lo; i < hi; i++ {
+			streams = append(streams, noise(i/a.Chains, i%a.Chains))
 		}
+		var end *hvae.Particles[float32]
+		var l []float64
+		if z.Cols == 0 {
+			end, l = ais.Forward(streams)
+		} else {
+			end, l = ais.Reverse(columns(z, lo, hi, a.Chains), streams)
+		}
+		for i := range l {
+			logs[lo+i], rates[lo+i] = sign*l[i], end.Acceptance()
+		}
+		done(hi - lo)
 	})
 	if err != nil {
 		return nil, 0, err
@@ -94,7 +88,7 @@ func (a *Annealing) Bound(ctx context.Context, c Config, params []Param[float32]
 	return bounds, acceptance, nil
 }
 
-// columns returns columns lo … hi−1 of a matrix in which each column of m is repeated n times.
+// columns returns columns lo … hi−1 of the matrix that contains each column of m n times in succession.
 func columns[T linalg.Float](m linalg.Matrix[T], lo, hi, n int) linalg.Matrix[T] {
 	s := linalg.New[T](m.Rows, hi-lo)
 	for i := range m.Rows {
@@ -109,12 +103,12 @@ func columns[T linalg.Float](m linalg.Matrix[T], lo, hi, n int) linalg.Matrix[T]
 func (a *Annealing) sampler(t *ad.Tape[float32], c Config, params []Param[float32], x linalg.Matrix[float32]) *hvae.AIS[float32] {
 	network := newNetwork[float32](c)
 	t.Reset()
-	network.put(t, params, false)
+	network.bind(Vars(t.Const, params), nil)
 	mean, std := network.Encode(t.Const(x))
 	return &hvae.AIS[float32]{
 		Tape: t,
 		Target: func(t *ad.Tape[float32]) hvae.Target[float32] {
-			network.put(t, params, false)
+			network.bind(Vars(t.Const, params), nil)
 			return network.Flow(t.Const(x)).Target
 		},
 		Mean: mean.Value.Clone(), SD: std.Value.Clone(),
@@ -122,24 +116,22 @@ func (a *Annealing) sampler(t *ad.Tape[float32], c Config, params []Param[float3
 	}
 }
 
-// Simulate draws z ~ N(0, I) [ℓ×n] and then images x ~ p_θ(x|z) [784×n]. Each z is therefore
-// an exact draw from the posterior p_θ(z|x) of its image. noise returns the random stream for an
-// image. If ctx is done, Simulate returns ctx's error.
+// Simulate draws z ~ N(0, I) [ℓ×n] and then images x ~ p_θ(x|z) [784×n]. Therefore, each column of z is
+// an exact draw from the posterior p_θ(z|x) of its image. The function noise returns the random stream
+// for an image. If ctx is done, Simulate returns ctx's error.
 func Simulate(ctx context.Context, c Config, params []Param[float32], n int, noise func(image int) *rand.Rand) (x, z linalg.Matrix[float32], err error) {
 	x, z = linalg.New[float32](pixels, n), linalg.New[float32](c.Latent, n)
-	err = forEach(ctx, n, func(t *ad.Tape[float32]) func(int) {
-		return func(j int) {
-			t.Reset()
-			network, _ := NewNetwork(t, c, params, false)
-			rng := noise(j)
-			one := hvae.Noise(t, rng, c.Latent, 1)
-			for i, v := range one.Value.Data {
-				z.Row(i)[j] = v
-			}
-			for i, p := range ad.Sigmoid(network.Decode(one)).Value.Data {
-				if rng.Float32() < p {
-					x.Row(i)[j] = 1
-				}
+	err = forEach(ctx, n, func(t *ad.Tape[float32], j int) {
+		t.Reset()
+		network := NewNetwork(c, Vars(t.Const, params))
+		rng := noise(j)
+		one := hvae.Noise(t, rng, c.Latent, 1)
+		for i, v := range one.Value.Data {
+			z.Row(i)[j] = v
+		}
+		for i, p := range ad.Sigmoid(network.Decode(one)).Value.Data {
+			if rng.Float32() < p {
+				x.Row(i)[j] = 1
 			}
 		}
 	})

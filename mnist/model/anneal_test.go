@@ -163,7 +163,7 @@ func TestSimulatedPixelsHaveTheDecodersProbabilities(t *testing.T) {
 		t.Fatal(err)
 	}
 	var tape ad.Tape[float32]
-	network, _ := NewNetwork(&tape, c, params, false)
+	network := NewNetwork(c, Vars(tape.Const, params))
 	probability := ad.Sigmoid(network.Decode(tape.Const(z))).Value
 	sum, variance := 0.0, 0.0
 	for i, p := range probability.Data {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"hvae/linalg"
 	"hvae/mnist/safetensors"
 )
 
@@ -18,7 +17,7 @@ type Checkpoint struct {
 	Epoch  int     // number of epochs trained, at least 1
 	ELBO   float64 // ELBO of the validation images, in nats
 
-	// The following values are empty if an older file lacks them.
+	// In older files, the following values may be empty.
 	Data       string // name of the dataset
 	DataSHA256 string // SHA-256 of the dataset (data.Set.SHA256)
 	Digest     string // verified SHA-256 of the contents of the file (safetensors.DigestKey)
@@ -44,7 +43,7 @@ func (c Checkpoint) File() safetensors.File {
 		f.Metadata["data"], f.Metadata["data_sha256"] = c.Data, c.DataSHA256
 	}
 	for _, p := range c.Params {
-		f.Tensors = append(f.Tensors, p.tensor(""))
+		f.Tensors = append(f.Tensors, p.tensor("", p.Value.Data))
 	}
 	return f
 }
@@ -72,7 +71,6 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 	}
 	c.Config.Kind, c.Config.Tempering = meta["model"], meta["tempering"]
 	c.Data, c.DataSHA256, c.Digest = meta["data"], meta["data_sha256"], meta[safetensors.DigestKey]
-	var eps float64
 	for _, field := range []struct {
 		key  string
 		to   any
@@ -81,7 +79,6 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 		{"K", &c.Config.K, "a whole number"},
 		{"latent", &c.Config.Latent, "a whole number"},
 		{"vary_eps", &c.Config.VaryEps, "true or false"},
-		{"max_eps", &eps, "a number"},
 		{"seed", &c.Seed, "a whole number"},
 		{"epoch", &c.Epoch, "a whole number"},
 		{"val_elbo", &c.ELBO, "a finite number"},
@@ -90,7 +87,7 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 			return c, fmt.Errorf("its metadata value %s = %.40q is not %s", field.key, meta[field.key], field.want)
 		}
 	}
-	if eps != maxEps {
+	if meta["max_eps"] != fmt.Sprint(maxEps) {
 		return c, fmt.Errorf("its metadata contain max_eps = %.40q, but this program supports only %v", meta["max_eps"], maxEps)
 	}
 	if c.Epoch < 1 {
@@ -104,43 +101,33 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 	specs := new(Network[float32]).specs(c.Config)
 	var want []safetensors.Tensor
 	for _, s := range specs {
-		want = append(want, safetensors.Tensor{Name: s.name, Shape: s.shape})
+		want = append(want, safetensors.Tensor{Name: s.Name, Shape: s.Shape})
 	}
 	if err := safetensors.Check(f, want); err != nil {
 		return c, err
 	}
 	for _, s := range specs {
-		c.Params = append(c.Params, s.param())
+		s.allocate()
+		s.restore(f, "", s.Value.Data)
+		c.Params = append(c.Params, s.Param)
 	}
-	restore(f, "", c.Params)
 	return c, nil
 }
 
-// Checkpoint returns the elements of the parameter in the order in which a checkpoint stores them.
-func (p Param[T]) Checkpoint() []T {
-	out := make([]T, len(p.Value.Data))
-	for i, at := range p.order() {
-		out[i] = p.Value.Data[at]
-	}
-	return out
-}
-
-// tensor returns the parameter as a tensor with the name prefix + p.Name.
-func (p Param[T]) tensor(prefix string) safetensors.Tensor {
+// tensor returns the tensor with the name prefix + p.Name. data contains its elements in the order of
+// p.Value.Data.
+func (p Param[T]) tensor(prefix string, data []T) safetensors.Tensor {
 	t := safetensors.Tensor{Name: prefix + p.Name, Shape: p.Shape}
-	for _, v := range p.Checkpoint() {
-		t.Data = append(t.Data, float32(v))
+	for _, at := range p.Order() {
+		t.Data = append(t.Data, float32(data[at]))
 	}
 	return t
 }
 
-// restore sets each parameter to the tensor of f with the name prefix + p.Name. The shapes must
-// match.
-func restore[T linalg.Float](f safetensors.File, prefix string, params []Param[T]) {
-	for _, p := range params {
-		t, _ := f.Tensor(prefix + p.Name)
-		for i, at := range p.order() {
-			p.Value.Data[at] = T(t.Data[i])
-		}
+// restore is the inverse of tensor. It reads the tensor from f and sets data.
+func (p Param[T]) restore(f safetensors.File, prefix string, data []T) {
+	t, _ := f.Tensor(prefix + p.Name)
+	for i, at := range p.Order() {
+		data[at] = T(t.Data[i])
 	}
 }

@@ -64,11 +64,10 @@ func (c Config) String() string {
 	return s
 }
 
-// StepCost returns the number of multiply-adds of a training step for one image. It counts every
-// weight of every convolution kernel at every position, also on padding. A backward pass costs twice as much
-// as a forward pass, but the first convolution needs no gradient of its input. With leapfrog
-// steps, ∇U at K + 1 points takes K + 1 forward and backward passes of the decoder, and training
-// differentiates these passes.
+// StepCost returns the number of multiply-adds of a training step for one image, including
+// multiplications with padding. A backward pass costs twice as much as a forward pass, but the first
+// convolution needs no gradient of its input. With leapfrog steps, ∇U at K + 1 points takes K + 1
+// forward and backward passes of the decoder, and training differentiates these passes.
 func (c Config) StepCost() int {
 	dense := hidden * (code + c.Latent)
 	convolutions := conv1.MultiplyAdds() + conv2.MultiplyAdds() + conv3.MultiplyAdds()
@@ -80,9 +79,9 @@ func (c Config) StepCost() int {
 	return cost + (c.K+1)*6*decoder
 }
 
-// The convolutions of the encoder. The decoder applies their transposes in reverse order. The
-// images have 28, 14, 7 and 4 pixels along each edge. The padding is TensorFlow's SAME: 1 pixel
-// before and 2 after the image in conv1 and conv2, 2 and 2 in conv3.
+// The convolutions of the encoder. They map 28×28 pixels to 14×14, 7×7 and 4×4 pixels. The decoder
+// applies their transposes in reverse order. The padding is TensorFlow's SAME: 1 pixel before and 2
+// pixels after each row and column in conv1 and conv2, and 2 pixels on all sides in conv3.
 var (
 	conv1 = conv.Same(28, 28, 1, 16, 5, 2)
 	conv2 = conv.Same(14, 14, 16, 32, 5, 2)

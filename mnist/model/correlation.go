@@ -11,8 +11,8 @@ import (
 // p [ℓ×1] is a fixed point near their mean.
 type moments[T linalg.Float] struct{ sum, products linalg.Matrix[T] }
 
-// add subtracts the constant p [ℓ×1] from each of n draws z [ℓ×n] and adds the results to the sums.
-// Tape t provides scratch memory.
+// add adds n draws z [ℓ×n] to the sums. p [ℓ×1] must be the same in all calls. The tape provides scratch
+// memory.
 func (m *moments[T]) add(t *ad.Tape[T], z, p linalg.Matrix[T]) {
 	if m.sum.Data == nil {
 		m.sum, m.products = linalg.New[T](z.Rows, 1), linalg.New[T](z.Rows, z.Rows)

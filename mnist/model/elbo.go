@@ -6,17 +6,17 @@ import (
 	"hvae/linalg"
 )
 
-// A target is the log density log p_θ(x, z) as a function of z, for images x.
+// A target is the log density log p_θ(x, z) as a function of z.
 type target[T linalg.Float] struct {
 	decoder *decoder[T]
-	x       *ad.Var[T] // [784×B], or [784×1] if all columns of z belong to one image
+	x       *ad.Var[T] // images [784×B], or one image [784×1] for all columns of z
 }
 
 // LogJoint implements hvae.Target:
 //
 //	log p_θ(x, z) = Σ_j log Bernoulli(x_j | π_θ(z)_j) + log N(z | 0, I).
 func (t *target[T]) LogJoint(z *ad.Var[T]) *ad.Var[T] {
-	return ad.Add(LogBernoulli(t.x, t.decoder.decode(z)), hvae.LogNormal(z))
+	return ad.Add(LogBernoulli(t.x, t.decoder.Decode(z)), hvae.LogNormal(z))
 }
 
 // LogBernoulli returns Σ_j log Bernoulli(x_j | sigmoid(a_j)) = Σ_j x_j a_j − softplus(a_j)
@@ -44,8 +44,8 @@ func (n *Network[T]) ELBO(x, epsilon, gamma0 *ad.Var[T]) *ad.Var[T] {
 	return n.Draw(x, mean, std, epsilon, gamma0).EntropyELBO()
 }
 
-// Draw runs Algorithm 1 for images x [784×B], their mean and std [ℓ×B] from Encode, and noise ε
-// and γ₀ [ℓ×B]. If x, mean and std have a single column, all columns of the noise use it. The
+// Draw runs Algorithm 1 for images x [784×B], the results mean and std [ℓ×B] of Encode, and noise ε and
+// γ₀ [ℓ×B]. If x, mean and std have a single column, Draw uses it for all columns of the noise. The
 // LogEstimate of the result is log p̂_θ(x). For a VAE, it is log (p_θ(x, z₀)/q(z₀|x)).
 func (n *Network[T]) Draw(x, mean, std, epsilon, gamma0 *ad.Var[T]) hvae.Sample[T] {
 	n.prior = hvae.DiagonalNormal[T]{Mean: mean, SD: std}

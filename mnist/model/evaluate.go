@@ -16,42 +16,37 @@ import (
 type Estimate struct {
 	ELBO        float64 // mean of log p̂_θ(x) over the samples
 	LogEvidence float64 // estimate of log p_θ(x) from the same samples (hvae.ImportanceEstimate)
-	TailShape   float64 // tail shape of the weights (hvae.Evidence)
-
-	// For an HVAE, Z0 is the mean absolute correlation between the dimensions of z₀. ZK is the mean
-	// absolute correlation between the dimensions of z_K.
-	Z0, ZK float64
+	TailShape   float64 // tail shape of the importance weights (hvae.Evidence)
+	Z0, ZK      float64 // for K > 0: mean absolute correlations between the dimensions of z₀ and of z_K
 }
 
-// drawsAtOnce is the number of importance samples that share a tape. It is a multiple of the SIMD
-// vector length.
-const drawsAtOnce = 48
+// samplesAtOnce is the number of importance samples or Markov chains that share a tape. It is a multiple
+// of the SIMD vector length.
+const samplesAtOnce = 48
 
-// Evaluate estimates the evidence of each image of x [784×n] by importance sampling, on all
-// cores. draws is the number of samples for each image. noise returns the random stream for an
-// image. Evaluate calls done after each image. Both functions must be safe for concurrent use. The
-// memory does not depend on draws. If ctx is done, Evaluate returns ctx's error immediately.
-func Evaluate[T linalg.Float](ctx context.Context, c Config, params []Param[T], x linalg.Matrix[T], draws int,
+// Evaluate estimates the evidence of each image, a column of x [784×n], from the given number of
+// importance samples. The function noise returns the random stream for an image. Evaluate calls the
+// function done after each image. Both functions must be safe for concurrent use. The memory does not
+// depend on the number of samples. If ctx is done, Evaluate returns ctx's error immediately.
+func Evaluate[T linalg.Float](ctx context.Context, c Config, params []Param[T], x linalg.Matrix[T], samples int,
 	noise func(image int) *rand.Rand, done func()) ([]Estimate, error) {
 	estimates := make([]Estimate, x.Cols)
-	err := forEach(ctx, x.Cols, func(t *ad.Tape[T]) func(i int) {
-		return func(i int) {
-			estimates[i] = estimate(t, c, params, columns(x, i, i+1, 1), draws, noise(i))
-			done()
-		}
+	err := forEach(ctx, x.Cols, func(t *ad.Tape[T], i int) {
+		estimates[i] = estimate(t, c, params, columns(x, i, i+1, 1), samples, noise(i))
+		done()
 	})
 	return estimates, err
 }
 
-// estimate returns the Estimate of an image x [784×1]. It draws noise from rng.
-func estimate[T linalg.Float](t *ad.Tape[T], c Config, params []Param[T], x linalg.Matrix[T], draws int, rng *rand.Rand) (e Estimate) {
+// estimate returns the Estimate for an image x [784×1] with noise from rng.
+func estimate[T linalg.Float](t *ad.Tape[T], c Config, params []Param[T], x linalg.Matrix[T], samples int, rng *rand.Rand) (e Estimate) {
 	var logs []float64
 	var mean, std linalg.Matrix[T]
 	var z0, zK moments[T]
-	for len(logs) < draws {
-		n := min(drawsAtOnce, draws-len(logs))
+	for len(logs) < samples {
+		n := min(samplesAtOnce, samples-len(logs))
 		t.Reset()
-		network, _ := NewNetwork(t, c, params, false)
+		network := NewNetwork(c, Vars(t.Const, params))
 		image := t.Const(x)
 		if len(logs) == 0 {
 			m, s := network.Encode(image)
@@ -69,23 +64,22 @@ func estimate[T linalg.Float](t *ad.Tape[T], c Config, params []Param[T], x lina
 		}
 	}
 	evidence := hvae.ImportanceEstimate(logs)
-	e.ELBO, e.LogEvidence, e.TailShape = e.ELBO/float64(draws), evidence.Log, evidence.TailShape
+	e.ELBO, e.LogEvidence, e.TailShape = e.ELBO/float64(samples), evidence.Log, evidence.TailShape
 	if c.K > 0 {
-		e.Z0, e.ZK = z0.correlation(draws), zK.correlation(draws)
+		e.Z0, e.ZK = z0.correlation(samples), zK.correlation(samples)
 	}
 	return e
 }
 
-// forEach starts a goroutine on each core. Each goroutine calls newTask with a separate tape, and the
-// returned function task with some of the numbers 0 … n−1. Each number is used once. If ctx is done
-// first, forEach interrupts the tapes and returns ctx's error.
-func forEach[T linalg.Float](ctx context.Context, n int, newTask func(t *ad.Tape[T]) (task func(i int))) error {
+// forEach calls task once with each of the numbers 0 … n−1, on all cores. Concurrent calls get separate
+// tapes. If ctx is done first, forEach interrupts the tapes and returns ctx's error.
+func forEach[T linalg.Float](ctx context.Context, n int, task func(t *ad.Tape[T], i int)) error {
 	var next atomic.Int64
 	linalg.For(min(n, runtime.GOMAXPROCS(0)), 1, func(int, int) {
 		defer ad.RecoverInterrupt()
-		task := newTask(&ad.Tape[T]{Interrupt: ctx.Done()})
+		t := &ad.Tape[T]{Interrupt: ctx.Done()}
 		for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-			task(i)
+			task(t, i)
 		}
 	})
 	return ctx.Err()
@@ -94,23 +88,23 @@ func forEach[T linalg.Float](ctx context.Context, n int, newTask func(t *ad.Tape
 // Generate returns the pixel probabilities [784×n] of n images drawn from the model.
 func Generate[T linalg.Float](c Config, params []Param[T], n int, seed uint64) linalg.Matrix[T] {
 	var t ad.Tape[T]
-	network, _ := NewNetwork(&t, c, params, false)
+	network := NewNetwork(c, Vars(t.Const, params))
 	z := hvae.Noise(&t, random.Stream(seed, "mnist sample"), c.Latent, n)
 	return ad.Sigmoid(network.Decode(z)).Value
 }
 
-// A Step holds the results at the position z_k of the flow for B images.
+// A Step describes a position z_k of the flow for each of B images.
 type Step[T linalg.Float] struct {
 	Image    linalg.Matrix[T] // pixel probabilities π_θ(z_k) [784×B]
 	LogJoint linalg.Matrix[T] // log p_θ(x, z_k) [1×B]
 }
 
-// Reconstruct returns two kinds of reconstructions of images x [784×B]: the pixel probabilities
-// [784×B] at the mean of the variational prior, and a Step for each position z_0 … z_K of the
-// flow, where z_0 is a draw from the prior. For a VAE, K = 0.
+// Reconstruct returns two kinds of reconstructions of images x [784×B]. fromMean holds the pixel
+// probabilities [784×B] at the mean of the variational prior. path contains a Step for each position
+// z_0 … z_K of the flow, where z_0 is a draw from the variational prior. For a VAE, K = 0.
 func Reconstruct[T linalg.Float](c Config, params []Param[T], x linalg.Matrix[T], seed uint64) (fromMean linalg.Matrix[T], path []Step[T]) {
 	var t ad.Tape[T]
-	network, _ := NewNetwork(&t, c, params, false)
+	network := NewNetwork(c, Vars(t.Const, params))
 	images := t.Const(x)
 	mean, std := network.Encode(images)
 	rng := random.Stream(seed, "mnist reconstruct")

@@ -65,7 +65,7 @@ func goldenParams(c Config) []Param[float64] {
 		default:
 			scale = 0.2
 		}
-		for i, at := range p.order() {
+		for i, at := range p.Order() {
 			p.Value.Data[at] = scale*goldenValue(t, i) + shift
 		}
 	}
@@ -118,7 +118,8 @@ func TestModelAgreesWithPyTorch(t *testing.T) {
 		}
 		var tape ad.Tape[float64]
 		ps := goldenParams(c)
-		n, leaves := NewNetwork(&tape, c, ps, true)
+		leaves := Vars(tape.Leaf, ps)
+		n := NewNetwork(c, leaves)
 		x := tape.Const(input(100, pixels, func(v float64) float64 {
 			if v > 0.1 {
 				return 1

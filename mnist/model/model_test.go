@@ -26,24 +26,24 @@ import (
 	"hvae/mnist/safetensors"
 )
 
-// noise is a Batch of n random binary images.
-type noise[T linalg.Float] struct {
-	n      int
-	poison T // added to the first pixel of each block
-}
-
-func (b noise[T]) Len() int { return b.n }
-
-func (b noise[T]) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[T], k *random.Keyed) {
-	for j := range x.Cols {
-		rng := k.Reset(1, "batch", lo+j)
+// noise is a Fill with random binary images.
+func noise[T linalg.Float](indices []int, x, epsilon, gamma0 linalg.Matrix[T], k *random.Keyed) {
+	for j, image := range indices {
+		rng := k.Reset(1, "batch", image)
 		for i := range x.Rows {
 			x.Row(i)[j] = T(rng.IntN(2))
 		}
 		random.FillNormalColumn(rng, epsilon, j)
 		random.FillNormalColumn(rng, gamma0, j)
 	}
-	x.Row(0)[0] += b.poison
+}
+
+// first returns the indices 0 … n−1 of images.
+func first(n int) (indices []int) {
+	for i := range n {
+		indices = append(indices, i)
+	}
+	return indices
 }
 
 // striped returns n equal images [784×n] whose pixels repeat the pattern 0, 0, 0, 1, 1, 1.
@@ -159,14 +159,11 @@ func TestInitialParametersHaveTheDocumentedDistribution(t *testing.T) {
 func TestCheckpointOrderIsAPermutation(t *testing.T) {
 	for _, p := range NewParams[float32](free, 0, 1) {
 		seen := make([]bool, len(p.Value.Data))
-		for i := range p.Value.Data {
-			p.Value.Data[i] = float32(i)
-		}
-		for _, at := range p.Checkpoint() {
-			if seen[int(at)] {
+		for _, at := range p.Order() {
+			if seen[at] {
 				t.Fatalf("%s: element %v appears twice", p.Name, at)
 			}
-			seen[int(at)] = true
+			seen[at] = true
 		}
 	}
 }
@@ -183,13 +180,13 @@ func TestStepsDoNotDependOnGOMAXPROCS(t *testing.T) {
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
 			trainer := NewTrainer(c.Config, NewParams[float32](c.Config, -1, 1), 1e-2)
 			for range 2 {
-				e, err := trainer.Step(t.Context(), noise[float32]{n: c.images})
+				e, err := trainer.Step(t.Context(), first(c.images), noise)
 				if err != nil {
 					t.Fatal(err)
 				}
 				elbos = append(elbos, e)
 			}
-			elbos = append(elbos, elboOf(t, trainer, noise[float32]{n: c.images / 2}))
+			elbos = append(elbos, elboOf(t, trainer, first(c.images/2)))
 			for _, p := range trainer.Params {
 				weights = append(weights, p.Value.Data...)
 			}
@@ -214,7 +211,7 @@ func TestRecomputeKeepsBitsAndNeedsMemoryForOneLeapfrogStep(t *testing.T) {
 			trainer := NewTrainer(c, NewParams[float32](c, -1, 1), 1e-2)
 			trainer.Recompute = recompute
 			for range 3 {
-				e, err := trainer.Step(t.Context(), noise[float32]{n: 20})
+				e, err := trainer.Step(t.Context(), first(20), noise)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -223,7 +220,7 @@ func TestRecomputeKeepsBitsAndNeedsMemoryForOneLeapfrogStep(t *testing.T) {
 			for _, p := range trainer.Params {
 				weights = append(weights, p.Value.Data...)
 			}
-			return append(elbos, elboOf(t, trainer, noise[float32]{n: 20})), weights
+			return append(elbos, elboOf(t, trainer, first(20))), weights
 		}
 		elbos, weights := run(false)
 		if e, w := run(true); !slices.Equal(e, elbos) || !slices.Equal(w, weights) {
@@ -236,7 +233,7 @@ func TestRecomputeKeepsBitsAndNeedsMemoryForOneLeapfrogStep(t *testing.T) {
 		trainer.Recompute = recompute
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if _, err := trainer.Step(t.Context(), noise[float32]{n: 16}); err != nil {
+		if _, err := trainer.Step(t.Context(), first(16), noise); err != nil {
 			t.Fatal(err)
 		}
 		runtime.ReadMemStats(&after)
@@ -255,10 +252,10 @@ func TestStepDoesNotAllocate(t *testing.T) {
 		c := Config{Kind: "hvae", K: 1, Tempering: "free", Latent: 2}
 		trainer := NewTrainer(c, NewParams[float32](c, -1, 1), 1e-4)
 		trainer.Recompute = recompute
-		var b Batch[float32] = noise[float32]{n: 2}
+		pair := first(2)
 		steps := func(n int) {
 			for range n {
-				if _, err := trainer.Step(t.Context(), b); err != nil {
+				if _, err := trainer.Step(t.Context(), pair, noise); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -287,10 +284,10 @@ func TestStepDoesNotAllocate(t *testing.T) {
 func TestELBOOfABatchIsTheMeanOverItsImages(t *testing.T) {
 	c := Config{Kind: "vae", Tempering: "none", Latent: 3}
 	trainer := NewTrainer(c, NewParams[float64](c, -1, 1), 1e-2)
-	whole := elboOf(t, trainer, noise[float64]{n: 55}) // in several blocks
+	whole := elboOf(t, trainer, first(55)) // in several blocks
 	sum := 0.0
 	for i := range 55 {
-		sum += elboOf(t, trainer, oneOf[float64]{noise[float64]{n: 55}, i})
+		sum += elboOf(t, trainer, []int{i})
 	}
 	if !(math.Abs(whole-sum/55) <= 1e-10*math.Abs(whole)) {
 		t.Errorf("the ELBO of the batch is %v, but the mean over its images is %v", whole, sum/55)
@@ -302,11 +299,12 @@ func TestStepUsesTheGradientOfTheMeanOverTheBatch(t *testing.T) {
 	// whole batch. After the first step, Adamax's first average is (1 − β₁)g with β₁ = 0.9.
 	for _, c := range []Config{{Kind: "vae", Tempering: "none", Latent: 3}, free} {
 		params := NewParams[float64](c, -1, 1)
-		b := noise[float64]{n: 18}
+		const n = 18
 		var tape ad.Tape[float64]
-		network, leaves := NewNetwork(&tape, c, params, true)
-		x, epsilon, gamma0 := tape.Matrix(pixels, b.n), tape.Matrix(c.Latent, b.n), tape.Matrix(c.Latent, b.n)
-		b.Fill(0, x, epsilon, gamma0, new(random.Keyed))
+		leaves := Vars(tape.Leaf, params)
+		network := NewNetwork(c, leaves)
+		x, epsilon, gamma0 := tape.Matrix(pixels, n), tape.Matrix(c.Latent, n), tape.Matrix(c.Latent, n)
+		noise(first(n), x, epsilon, gamma0, new(random.Keyed))
 		elbo := ad.Mean(network.ELBO(tape.Const(x), tape.Const(epsilon), tape.Const(gamma0)))
 		var want []float64
 		for _, g := range ad.Backward(elbo, leaves...) {
@@ -314,11 +312,11 @@ func TestStepUsesTheGradientOfTheMeanOverTheBatch(t *testing.T) {
 		}
 
 		trainer := NewTrainer(c, params, 1e-2)
-		got, err := trainer.Step(t.Context(), b)
+		got, err := trainer.Step(t.Context(), first(n), noise)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.blockSize(b.n) >= b.n {
+		if c.blockSize(n) >= n {
 			t.Fatal("the batch is a single block, want several")
 		}
 		if !(math.Abs(got-elbo.Scalar()) <= 1e-12*math.Abs(elbo.Scalar())) {
@@ -339,36 +337,24 @@ func TestStepUsesTheGradientOfTheMeanOverTheBatch(t *testing.T) {
 	}
 }
 
-func elboOf[T linalg.Float](t *testing.T, trainer *Trainer[T], b Batch[T]) float64 {
+func elboOf[T linalg.Float](t *testing.T, trainer *Trainer[T], indices []int) float64 {
 	t.Helper()
-	elbo, err := trainer.ELBO(t.Context(), b)
+	elbo, err := trainer.ELBO(t.Context(), indices, noise)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return elbo
 }
 
-// oneOf is a Batch that contains only image i of another batch.
-type oneOf[T linalg.Float] struct {
-	b Batch[T]
-	i int
-}
-
-func (o oneOf[T]) Len() int { return 1 }
-
-func (o oneOf[T]) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[T], k *random.Keyed) {
-	o.b.Fill(lo+o.i, x, epsilon, gamma0, k)
-}
-
 func TestFloat32AgreesWithFloat64(t *testing.T) {
 	single := NewTrainer(free, NewParams[float32](free, -1, 1), 1e-3)
 	double := NewTrainer(free, NewParams[float64](free, -1, 1), 1e-3)
 	for i := range 3 {
-		a, err := single.Step(t.Context(), noise[float32]{n: 4})
+		a, err := single.Step(t.Context(), first(4), noise)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := double.Step(t.Context(), noise[float64]{n: 4})
+		b, err := double.Step(t.Context(), first(4), noise)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -381,24 +367,27 @@ func TestFloat32AgreesWithFloat64(t *testing.T) {
 func TestTrainingRaisesTheELBO(t *testing.T) {
 	c := Config{Kind: "vae", Tempering: "none", Latent: 3}
 	trainer := NewTrainer(c, NewParams[float32](c, 0, 1), 1e-3)
-	before := elboOf(t, trainer, noise[float32]{n: 25})
+	before := elboOf(t, trainer, first(25))
 	for range 10 {
-		if _, err := trainer.Step(t.Context(), noise[float32]{n: 25}); err != nil {
+		if _, err := trainer.Step(t.Context(), first(25), noise); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if after := elboOf(t, trainer, noise[float32]{n: 25}); !(after > before) {
+	if after := elboOf(t, trainer, first(25)); !(after > before) {
 		t.Errorf("the ELBO is %v before training and %v after training, want an increase", before, after)
 	}
 }
 
 func TestNonFiniteStepChangesNothingAndNamesTheOperation(t *testing.T) {
 	trainer := NewTrainer(free, NewParams[float32](free, -1, 1), 1e-2)
-	if _, err := trainer.Step(t.Context(), noise[float32]{n: 30}); err != nil {
+	if _, err := trainer.Step(t.Context(), first(30), noise); err != nil {
 		t.Fatal(err)
 	}
 	before := slices.Clone(trainer.Params[3].Value.Data)
-	_, err := trainer.Step(t.Context(), noise[float32]{n: 30, poison: float32(math.Inf(1))})
+	_, err := trainer.Step(t.Context(), first(30), func(indices []int, x, epsilon, gamma0 linalg.Matrix[float32], k *random.Keyed) {
+		noise(indices, x, epsilon, gamma0, k)
+		x.Data[0] = float32(math.Inf(1))
+	})
 	if err == nil || !strings.Contains(err.Error(), "columns 1 to 16") || !strings.Contains(err.Error(), "a constant or parameter, [784×16]") {
 		t.Errorf("for an infinite pixel, Step returns the error %v, want the columns and the operand", err)
 	}
@@ -410,7 +399,7 @@ func TestNonFiniteStepChangesNothingAndNamesTheOperation(t *testing.T) {
 			p.Value.Fill(1e30)
 		}
 	}
-	_, err = trainer.Step(t.Context(), noise[float32]{n: 30})
+	_, err = trainer.Step(t.Context(), first(30), noise)
 	if err == nil || !strings.Contains(err.Error(), "the operation ") {
 		t.Errorf("for an overflow, Step returns the error %v, want the name of the operation", err)
 	}
@@ -431,7 +420,7 @@ func TestNonFiniteGradientNamesTheOperation(t *testing.T) {
 			p.Value.Fill(1e22)
 		}
 	}
-	elbo, err := trainer.Step(t.Context(), noise[float32]{n: 10})
+	elbo, err := trainer.Step(t.Context(), first(10), noise)
 	if math.IsNaN(elbo) || math.IsInf(elbo, 0) {
 		t.Fatalf("the ELBO is %v, want a finite value", elbo)
 	}
@@ -487,9 +476,9 @@ func TestMemoryOfEvaluateDoesNotDependOnDraws(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		return after.TotalAlloc - before.TotalAlloc
 	}
-	few, many := allocated(2*drawsAtOnce), allocated(10*drawsAtOnce)
+	few, many := allocated(2*samplesAtOnce), allocated(10*samplesAtOnce)
 	if many > few+few/10 {
-		t.Errorf("Evaluate allocates %d bytes for %d samples and %d bytes for %d samples, want at most 10 %% more", few, 2*drawsAtOnce, many, 10*drawsAtOnce)
+		t.Errorf("Evaluate allocates %d bytes for %d samples and %d bytes for %d samples, want at most 10 %% more", few, 2*samplesAtOnce, many, 10*samplesAtOnce)
 	}
 }
 
@@ -571,7 +560,7 @@ func TestRestoredTrainerContinuesBitIdentically(t *testing.T) {
 	settings := map[string]string{"seed": "1", "lr": "0.01"}
 	trainer := NewTrainer(free, NewParams[float32](free, -1, 1), 1e-2)
 	step := func(tr *Trainer[float32]) {
-		if _, err := tr.Step(t.Context(), noise[float32]{n: 10}); err != nil {
+		if _, err := tr.Step(t.Context(), first(10), noise); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -674,7 +663,7 @@ func TestEstimatesDependOnlyOnImageAndStream(t *testing.T) {
 	}
 }
 
-func TestEvaluateReturnsWithinAnImageAfterCancellation(t *testing.T) {
+func TestCancellationInterruptsTheEvaluationOfAnImage(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { // without cancellation, Evaluate would take an hour
@@ -694,26 +683,19 @@ func TestEvaluateReturnsWithinAnImageAfterCancellation(t *testing.T) {
 	}
 }
 
-// interrupted is a Batch whose Fill cancels a context.
-type interrupted struct {
-	noise[float32]
-	cancel func()
-}
-
-func (b interrupted) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[float32], k *random.Keyed) {
-	b.noise.Fill(lo, x, epsilon, gamma0, k)
-	b.cancel()
-}
-
 func TestCancelledStepDoesNotChangeTheTrainer(t *testing.T) {
 	trainer := NewTrainer(free, NewParams[float32](free, -1, 1), 1e-2)
-	if _, err := trainer.Step(t.Context(), noise[float32]{n: 20}); err != nil {
+	if _, err := trainer.Step(t.Context(), first(20), noise); err != nil {
 		t.Fatal(err)
 	}
 	before := trainer.State(nil, "", nil).Encode()
-	for name, f := range map[string]func(context.Context, Batch[float32]) (float64, error){"step": trainer.Step, "evaluation": trainer.ELBO} {
+	for name, f := range map[string]func(context.Context, []int, Fill[float32]) (float64, error){"step": trainer.Step, "evaluation": trainer.ELBO} {
 		ctx, cancel := context.WithCancel(t.Context())
-		if _, err := f(ctx, interrupted{noise[float32]{n: 20}, cancel}); !errors.Is(err, context.Canceled) {
+		interrupted := func(indices []int, x, epsilon, gamma0 linalg.Matrix[float32], k *random.Keyed) {
+			noise(indices, x, epsilon, gamma0, k)
+			cancel()
+		}
+		if _, err := f(ctx, first(20), interrupted); !errors.Is(err, context.Canceled) {
 			t.Errorf("a cancelled %s returns the error %v, want context.Canceled", name, err)
 		}
 		if !bytes.Equal(trainer.State(nil, "", nil).Encode(), before) {
@@ -722,7 +704,7 @@ func TestCancelledStepDoesNotChangeTheTrainer(t *testing.T) {
 	}
 }
 
-// Evaluate draws at most drawsAtOnce samples at once. Three evaluations that continue one random stream
+// Evaluate draws at most samplesAtOnce samples at once. Three evaluations that continue one random stream
 // draw the same samples as one evaluation with three times as many samples.
 func TestEstimatesOfManySamplesContinueTheStream(t *testing.T) {
 	c := Config{Kind: "hvae", K: 1, Tempering: "none", Latent: 64}
@@ -737,13 +719,13 @@ func TestEstimatesOfManySamplesContinueTheStream(t *testing.T) {
 	const parts = 3
 	rng, elbo, logs := random.Stream(6, "noise"), 0.0, []float64{}
 	for range parts {
-		e := evaluate(drawsAtOnce, rng)
+		e := evaluate(samplesAtOnce, rng)
 		elbo += e.ELBO / parts
 		logs = append(logs, e.LogEvidence-math.Log(parts))
 	}
-	whole := evaluate(parts*drawsAtOnce, random.Stream(6, "noise"))
+	whole := evaluate(parts*samplesAtOnce, random.Stream(6, "noise"))
 	if want := linalg.LogSumExp(logs); !(math.Abs(whole.ELBO-elbo) <= 1e-3) || !(math.Abs(whole.LogEvidence-want) <= 1e-3) {
-		t.Errorf("%d samples give the ELBO %v and log p(x) = %v, and %d parts give %v and %v", parts*drawsAtOnce, whole.ELBO, whole.LogEvidence, parts, elbo, want)
+		t.Errorf("%d samples give the ELBO %v and log p(x) = %v, and %d parts give %v and %v", parts*samplesAtOnce, whole.ELBO, whole.LogEvidence, parts, elbo, want)
 	}
 }
 
@@ -781,7 +763,7 @@ func TestELBOOfEvaluateIsTheMeanLogEstimate(t *testing.T) {
 
 		const draws = 200
 		var tape ad.Tape[float32]
-		network, _ := NewNetwork(&tape, c, params, false)
+		network := NewNetwork(c, Vars(tape.Const, params))
 		epsilon, gamma0 := tape.Matrix(c.Latent, draws), tape.Matrix(c.Latent, draws)
 		rng := random.Stream(5, "estimates")
 		random.FillNormal(rng, epsilon)
@@ -804,8 +786,9 @@ func TestELBOOfEvaluateIsTheMeanLogEstimate(t *testing.T) {
 	}
 }
 
-// The point p is far from the mean of the draws, so the correlation depends on all sums.
-func TestCorrelationsOfSeveralPartsAreThoseOfAllDraws(t *testing.T) {
+// The point p is far from the mean of the draws, so that an error in any of the sums changes the
+// correlation.
+func TestCorrelationFromPartsEqualsCorrelationFromAllDraws(t *testing.T) {
 	const n = 60
 	z, p := linalg.New[float64](3, n), linalg.Column(2.0, -3, 4)
 	rng := random.Stream(1, "draws")
@@ -927,7 +910,7 @@ func TestReconstructionsAgreeWithoutNoise(t *testing.T) {
 		apart := func() float64 {
 			fromMean, path := Reconstruct(c, params, x, 7)
 			var tape ad.Tape[float64]
-			network, _ := NewNetwork(&tape, c, params, false)
+			network := NewNetwork(c, Vars(tape.Const, params))
 			mean, _ := network.Encode(tape.Const(x))
 			if want := ad.Sigmoid(network.Decode(mean)).Value.Data; !slices.Equal(fromMean.Data, want) {
 				t.Errorf("%v: the reconstruction from the mean differs from the output of the decoder for the mean", c)

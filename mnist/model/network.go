@@ -14,12 +14,12 @@ import (
 type Network[T linalg.Float] struct {
 	config  Config
 	encoder struct{ conv1, conv2, conv3, hidden, mean, std layer[T] }
-	decoder decoder[T]
+	decoder[T]
 
-	// Unconstrained parameters of the flow; nil if the model lacks the parameter.
+	// Unconstrained parameters of the flow. A parameter that the model lacks is nil.
 	stepSizeLogit, alphaLogit, logTemperature *ad.Var[T]
 
-	fields []**ad.Var[T] // pointers to all fields that hold parameters, in the order of NewParams
+	fields []**ad.Var[T] // all fields that hold parameters, in the order of NewParams
 
 	// Memory that ELBO, Draw and Flow reuse, so that a training step does not allocate memory.
 	flow      hvae.Flow[T]
@@ -34,30 +34,24 @@ type layer[T linalg.Float] struct{ weight, bias *ad.Var[T] }
 // A decoder is the generative network.
 type decoder[T linalg.Float] struct{ hidden, expand, deconv1, deconv2, deconv3 layer[T] }
 
-// NewNetwork records params on a tape, as leaves if train is true and as constants otherwise. It
-// returns the network and the variables in the order of params. Both are valid until the tape is
-// reset. NewNetwork panics if the number of parameters is wrong for the configuration.
-func NewNetwork[T linalg.Float](t *ad.Tape[T], c Config, params []Param[T], train bool) (*Network[T], []*ad.Var[T]) {
+// NewNetwork returns a network with the parameters vars, which are in the order of NewParams. The network
+// is valid until their tape is reset. NewNetwork panics if the number of parameters is wrong for the
+// configuration.
+func NewNetwork[T linalg.Float](c Config, vars []*ad.Var[T]) *Network[T] {
 	n := newNetwork[T](c)
-	return n, n.put(t, params, train)
+	n.bind(vars, nil)
+	return n
 }
 
-// put records params on a tape, as the documentation of NewNetwork describes, and sets the
-// network's parameters.
-func (n *Network[T]) put(t *ad.Tape[T], params []Param[T], train bool) []*ad.Var[T] {
-	put := t.Const
-	if train {
-		put = t.Leaf
+// Vars returns params as variables. record is the method Const or Leaf of a tape.
+func Vars[T linalg.Float](record func(linalg.Matrix[T]) *ad.Var[T], params []Param[T]) (vars []*ad.Var[T]) {
+	for _, p := range params {
+		vars = append(vars, record(p.Value))
 	}
-	vars := make([]*ad.Var[T], len(params))
-	for i, p := range params {
-		vars[i] = put(p.Value)
-	}
-	n.bind(vars, nil)
 	return vars
 }
 
-// newNetwork returns a network without parameters, which put or bind must set.
+// newNetwork returns a network without parameters, which bind must set.
 func newNetwork[T linalg.Float](c Config) *Network[T] {
 	n := &Network[T]{config: c}
 	for _, s := range n.specs(c) {
@@ -111,10 +105,10 @@ func (n *Network[T]) Flow(x *ad.Var[T]) *hvae.Flow[T] {
 }
 
 // Encode returns the mean and the standard deviation [ℓ×B] of the variational prior q(z|x) for
-// images x [784×B]. The encoder has three convolutions with 16, 32 and 32 channels, a dense
-// layer of 450 units, and two dense output layers. Softplus follows every layer except the mean.
-// The softplus of an input below −44 is zero (linalg.Softplus). If the standard deviation is zero, the
-// ELBO is −∞.
+// images x [784×B]. The encoder has three convolutions with 16, 32 and 32 channels, a dense layer of
+// 450 units, and a dense output layer for each result. Softplus follows every layer except the layer of
+// the mean. The softplus of an input below −44 is zero (linalg.Softplus). If a standard deviation is
+// zero, the ELBO is −∞.
 func (n *Network[T]) Encode(x *ad.Var[T]) (mean, std *ad.Var[T]) {
 	e := &n.encoder
 	h := ad.SoftplusInPlace(e.conv1.conv(&conv1, x))
@@ -124,12 +118,10 @@ func (n *Network[T]) Encode(x *ad.Var[T]) (mean, std *ad.Var[T]) {
 	return e.mean.dense(h), ad.SoftplusInPlace(e.std.dense(h))
 }
 
-// Decode returns the logits [784×B] of the pixel probabilities π_θ(z) for z [ℓ×B].
-func (n *Network[T]) Decode(z *ad.Var[T]) *ad.Var[T] { return n.decoder.decode(z) }
-
-// decode applies two dense layers and then the transposes of the encoder's convolutions in
-// reverse order. Softplus follows every layer except the last.
-func (d *decoder[T]) decode(z *ad.Var[T]) *ad.Var[T] {
+// Decode returns the logits [784×B] of the pixel probabilities π_θ(z) for z [ℓ×B]. The decoder has two
+// dense layers, followed by the transposes of the encoder's convolutions in reverse order. Softplus
+// follows every layer except the last.
+func (d *decoder[T]) Decode(z *ad.Var[T]) *ad.Var[T] {
 	h := ad.SoftplusInPlace(d.hidden.dense(z))
 	h = ad.SoftplusInPlace(d.expand.dense(h))
 	h = ad.SoftplusInPlace(d.deconv1.transpose(&conv3, h))

@@ -25,25 +25,22 @@ type layout int
 
 const (
 	plain    layout = iota // the same elements in row-major order
-	kernel                 // matrix [(ky, kx, b) × a], tensor (a, b, ky, kx)
+	kernel                 // matrix [(ky, kx, b) × a], tensor (a, b, ky, kx), where a and b are channels
 	codeRows               // matrix [(pixel, channel) × n], tensor ((channel, pixel), n)
 	codeCols               // matrix [n × (pixel, channel)], tensor (n, (channel, pixel))
 )
 
-// A spec describes a parameter.
+// A spec describes a parameter. The parameter has no Value before allocate is called.
 type spec[T linalg.Float] struct {
-	field  **ad.Var[T] // field of the network that holds the parameter
-	name   string
-	shape  []int // of the tensor in a checkpoint
-	layout layout
-	start  float64 // mean of the elements' initial values
-	spread float64 // standard deviation of the elements' initial values
+	Param[T]
+	field        **ad.Var[T] // field of the network that holds the parameter
+	mean, spread float64     // mean and standard deviation of the initial elements
 }
 
 // specs returns the descriptions of the parameters of a model, in the order of a checkpoint.
 func (n *Network[T]) specs(c Config) (all []spec[T]) {
-	add := func(field **ad.Var[T], name string, l layout, start, spread float64, shape ...int) {
-		all = append(all, spec[T]{field, name, shape, l, start, spread})
+	add := func(field **ad.Var[T], name string, l layout, mean, spread float64, shape ...int) {
+		all = append(all, spec[T]{Param[T]{&hvae.Param[T]{Name: name}, shape, l}, field, mean, spread})
 	}
 	spread := func(in, out int) float64 { return 1 / math.Sqrt(float64(in+out)) }
 	dense := func(name string, l *layer[T], weights, biases layout, out, in int) {
@@ -91,33 +88,34 @@ func (n *Network[T]) specs(c Config) (all []spec[T]) {
 // are zero. The flow starts with ε = 0.2, α_k = 0.9 and 1/β₀ = 1.5.
 func NewParams[T linalg.Float](c Config, outputBias float64, seed uint64) (ps []Param[T]) {
 	for _, s := range new(Network[T]).specs(c) {
-		if s.name == "decoder.deconv3.bias" {
-			s.start = outputBias
+		if s.Name == "decoder.deconv3.bias" {
+			s.mean = outputBias
 		}
-		p, rng := s.param(), random.Stream(seed, "mnist start "+s.name)
-		for i := range p.Value.Data {
-			p.Value.Data[i] = T(s.start + s.spread*rng.NormFloat64())
+		s.allocate()
+		rng := random.Stream(seed, "mnist start "+s.Name)
+		for i := range s.Value.Data {
+			s.Value.Data[i] = T(s.mean + s.spread*rng.NormFloat64())
 		}
-		ps = append(ps, p)
+		ps = append(ps, s.Param)
 	}
 	return ps
 }
 
-// param returns the parameter that s describes, with all elements zero.
-func (s spec[T]) param() Param[T] {
-	rows, cols := s.shape[0], 1
-	for _, n := range s.shape[1:] {
+// allocate sets the Value of the parameter to a matrix of zeros.
+func (p Param[T]) allocate() {
+	rows, cols := p.Shape[0], 1
+	for _, n := range p.Shape[1:] {
 		cols *= n
 	}
-	if s.layout == kernel {
+	if p.layout == kernel {
 		rows, cols = cols, rows
 	}
-	return Param[T]{&hvae.Param[T]{Name: s.name, Value: linalg.New[T](rows, cols)}, s.shape, s.layout}
+	p.Value = linalg.New[T](rows, cols)
 }
 
-// order returns the index in Value.Data of each element of the tensor. The elements of the tensor are
-// in row-major order.
-func (p Param[T]) order() []int {
+// Order returns the index in Value.Data of each element of the tensor, whose elements are in row-major
+// order.
+func (p Param[T]) Order() []int {
 	rows, cols := p.Value.Rows, p.Value.Cols
 	// Regard the tensor as an array with three axes. length holds the sizes of the axes. step holds
 	// the distances in Value.Data between neighbours along each axis.

@@ -22,41 +22,39 @@ const (
 	settingPrefix = "setting."        // settings in the metadata
 )
 
-// A State is the contents of state.safetensors. Together with the dataset, a State is sufficient to
-// resume a training run. It contains the current parameters, the averages of the optimiser, the
-// parameters of the best epoch, the settings, and the progress of the run.
+// A State is the contents of state.safetensors, from which a training run can be resumed. It contains the
+// current parameters, the averages of the optimiser, the parameters of the best epoch, the settings, and
+// the progress of the run. It does not contain the dataset.
 type State struct {
 	Settings map[string]string
-	Progress string // description of the progress, passed to Trainer.State
+	Progress string // description of the progress, an argument of Trainer.State
 	Steps    int    // number of optimiser steps taken
 	Digest   string // verified SHA-256 of the contents; empty if an older file lacks it
 
 	file safetensors.File
 }
 
-// State returns the state of the trainer as a file that also contains the settings and the
-// description of the progress. best holds the parameters of the best epoch, or is nil.
+// State returns the state of the trainer as a safetensors file, together with the settings, a description
+// of the progress, and the parameters of the best epoch. best may be nil.
 func (t *Trainer[T]) State(settings map[string]string, progress string, best []Param[T]) safetensors.File {
-	s := t.algorithm.State()
 	f := safetensors.File{Metadata: map[string]string{
-		"format": stateFormat, "progress": progress, "optimiser.step": strconv.Itoa(s.Steps),
+		"format": stateFormat, "progress": progress, "optimiser.step": strconv.Itoa(t.algorithm.State().Steps),
 		safetensors.DigestKey: "", // Encode sets the digest
 	}}
 	for k, v := range settings {
 		f.Metadata[settingPrefix+k] = v
 	}
-	means, norms := averages(t.Params, s, 0), averages(t.Params, s, 1)
-	for i, p := range t.Params {
-		f.Tensors = append(f.Tensors, p.tensor(""), means[i].tensor(meanPrefix), norms[i].tensor(normPrefix))
+	for _, p := range t.Params {
+		f.Tensors = append(f.Tensors, p.tensor("", p.Value.Data), p.tensor(meanPrefix, p.Averages[0]), p.tensor(normPrefix, p.Averages[1]))
 	}
 	for _, p := range best {
-		f.Tensors = append(f.Tensors, p.tensor(bestPrefix))
+		f.Tensors = append(f.Tensors, p.tensor(bestPrefix, p.Value.Data))
 	}
 	return f
 }
 
-// ReadState reads a state file and verifies its digest. It does not check the tensors, which
-// depend on the settings; Restore does.
+// ReadState reads a state file and verifies its digest. It does not check the tensors, because their
+// shapes depend on the settings. Restore checks them.
 func ReadState(name string) (s State, err error) {
 	const maxHeader = 1 << 24 // bytes, enough for the metrics of 100,000 epochs
 	if s.file, err = safetensors.ReadFile(name, maxHeader); err != nil {
@@ -79,23 +77,15 @@ func ReadState(name string) (s State, err error) {
 	return s, nil
 }
 
-// Restore sets the parameters, the averages of the optimiser and the number of steps of the trainer
-// to the values in the state. It returns the parameters of the best epoch, or nil if the state contains none. If a
-// tensor is missing, unknown, of the wrong shape or not finite, Restore returns an error and
-// changes nothing.
+// Restore sets the parameters, the averages of the optimiser and the number of steps of the trainer to
+// the values in the state. It returns the parameters of the best epoch, or nil if the state contains
+// none. If a tensor is missing or unknown, or has a wrong shape or an invalid element, Restore returns an
+// error and changes nothing.
 func (t *Trainer[T]) Restore(s State) (best []Param[T], err error) {
-	var want []safetensors.Tensor
-	prefixes := []string{"", meanPrefix, normPrefix}
-	_, hasBest := s.file.Tensor(bestPrefix + t.Params[0].Name)
-	if hasBest {
-		prefixes = append(prefixes, bestPrefix)
+	if _, ok := s.file.Tensor(bestPrefix + t.Params[0].Name); ok {
+		best = CloneParams(t.Params)
 	}
-	for _, p := range t.Params {
-		for _, prefix := range prefixes {
-			want = append(want, safetensors.Tensor{Name: prefix + p.Name, Shape: p.Shape})
-		}
-	}
-	if err := safetensors.Check(s.file, want); err != nil {
+	if err := safetensors.Check(s.file, t.State(nil, "", best).Tensors); err != nil {
 		return nil, err
 	}
 	for _, p := range t.Params {
@@ -103,17 +93,18 @@ func (t *Trainer[T]) Restore(s State) (best []Param[T], err error) {
 			return nil, fmt.Errorf("tensor %q contains a negative element, but a running norm of gradients cannot be negative", norm.Name)
 		}
 	}
-	to := t.algorithm.State()
-	to.Steps = s.Steps
-	restore(s.file, meanPrefix, averages(t.Params, to, 0))
-	restore(s.file, normPrefix, averages(t.Params, to, 1))
-	if err := t.algorithm.Restore(to); err != nil {
+	counted := t.algorithm.State() // the current state, except for the number of steps
+	counted.Steps = s.Steps
+	if err := t.algorithm.Restore(counted); err != nil {
 		return nil, err
 	}
-	restore(s.file, "", t.Params)
-	if hasBest {
-		best = CloneParams(t.Params)
-		restore(s.file, bestPrefix, best)
+	for _, p := range t.Params {
+		p.restore(s.file, "", p.Value.Data)
+		p.restore(s.file, meanPrefix, p.Averages[0])
+		p.restore(s.file, normPrefix, p.Averages[1])
+	}
+	for _, p := range best {
+		p.restore(s.file, bestPrefix, p.Value.Data)
 	}
 	return best, nil
 }
@@ -123,17 +114,6 @@ func CloneParams[T linalg.Float](params []Param[T]) []Param[T] {
 	out := slices.Clone(params)
 	for i, p := range params {
 		out[i].Param = &hvae.Param[T]{Name: p.Name, Value: p.Value.Clone()}
-	}
-	return out
-}
-
-// averages returns copies of params whose values are running averages of the optimiser. They share
-// memory with s. Average 0 is the mean and average 1 is the norm.
-func averages[T linalg.Float](params []Param[T], s hvae.State[T], average int) []Param[T] {
-	out := slices.Clone(params)
-	for i, p := range params {
-		data := s.Params[i].Averages[average]
-		out[i].Param = &hvae.Param[T]{Name: p.Name, Value: linalg.Of(p.Value.Rows, p.Value.Cols, data)}
 	}
 	return out
 }

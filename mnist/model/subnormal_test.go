@@ -33,7 +33,8 @@ func TestStepOfATrainedModelHasFewSubnormalNumbers(t *testing.T) {
 		// Unlike Backward, Grad records the adjoints on the tape. The gradient of the first parameter
 		// needs all other adjoints.
 		var tape ad.Tape[float32]
-		network, params := NewNetwork(&tape, checkpoint.Config, checkpoint.Params, true)
+		params := Vars(tape.Leaf, checkpoint.Params)
+		network := NewNetwork(checkpoint.Config, params)
 		noise := func(purpose string) *ad.Var[float32] {
 			m := linalg.New[float32](checkpoint.Config.Latent, c.images)
 			random.FillNormal(random.Stream(1, purpose), m)

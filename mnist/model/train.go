@@ -10,10 +10,10 @@ import (
 )
 
 // blockSize returns the number of images that share a tape in a batch of n images. With leapfrog
-// steps, it is 16, the number of float32 values in a SIMD vector. The activations of 16 images
-// stay in a core's cache and take little memory per step. Without leapfrog steps, it is at most
-// 64, so that the weights are read from memory less often. The batch is then split into an even
-// number of blocks of about the same size, and idle cores share the loops within a block.
+// steps, it is 16, the number of float32 values in a SIMD vector, because the activations of 16 images
+// fit into a core's cache. Without leapfrog steps, it is larger, up to 64, so that the weights are read
+// from memory less often. The batch is then split into an even number of blocks of about the same size,
+// and idle cores share the loops within a block.
 func (c Config) blockSize(n int) int {
 	const vector, largest = 16, 64
 	if c.K > 0 {
@@ -23,29 +23,23 @@ func (c Config) blockSize(n int) int {
 	return ((n+blocks-1)/blocks + 3) / 4 * 4 // a multiple of a quarter of a vector
 }
 
-// A Batch supplies images and noise. The noise of each image must come from a separate random
-// stream, so that it does not depend on how the batch is split.
-type Batch[T linalg.Float] interface {
-	// Len returns the number of images.
-	Len() int
-	// Fill sets x [784×n] to images lo … lo+n−1 of the batch, and epsilon and gamma0 [ℓ×n] to
-	// their noise. Fill may use k to draw the noise. Several goroutines call Fill
-	// concurrently, each with a different k.
-	Fill(lo int, x, epsilon, gamma0 linalg.Matrix[T], k *random.Keyed)
-}
+// A Fill sets the columns of x [784×n] to the images with the given n indices, and the columns of
+// epsilon and gamma0 [ℓ×n] to their noise. Each image must have a separate random stream, so that its
+// noise does not depend on how a batch is split into blocks. Several goroutines call a Fill
+// concurrently, each with a different k, which the Fill may use to draw the noise.
+type Fill[T linalg.Float] func(indices []int, x, epsilon, gamma0 linalg.Matrix[T], k *random.Keyed)
 
 // A Trainer trains a model with Algorithm 2.
 type Trainer[T linalg.Float] struct {
 	Config Config
 	Params []Param[T]
 
-	// If Recompute is true, the backward pass recomputes each leapfrog step. Training is then
-	// slower, and its memory does not depend on K. The results are bit-identical.
+	// If Recompute is true, the backward pass recomputes each leapfrog step. The memory then does not
+	// depend on K, but training is slower. The results are bit-identical.
 	Recompute bool
 
 	algorithm *hvae.Trainer[T]
-	batch     Batch[T] // the current batch
-	columns   []int    // 0, 1, 2, …, the indices of images in a batch
+	fill      Fill[T] // for the current batch
 }
 
 // NewTrainer returns a trainer that uses Adamax with the given learning rate. It changes the
@@ -60,28 +54,26 @@ func NewTrainer[T linalg.Float](c Config, params []Param[T], rate float64) *Trai
 	return t
 }
 
-// Step estimates the mean ELBO of a batch and its gradient, and updates the parameters. If the
-// ELBO or its gradient is not finite, Step returns an error that names the first operation with
+// Step estimates the mean ELBO of a batch of images and its gradient, and updates the parameters. If
+// the ELBO or its gradient is not finite, Step returns an error that names the first operation with
 // such a result. If ctx is done, Step returns ctx's error immediately. After an error, the trainer is
 // unchanged.
-func (t *Trainer[T]) Step(ctx context.Context, b Batch[T]) (elbo float64, err error) {
-	return t.algorithm.Step(ctx, t.begin(b))
+func (t *Trainer[T]) Step(ctx context.Context, indices []int, fill Fill[T]) (elbo float64, err error) {
+	t.begin(len(indices), fill)
+	return t.algorithm.Step(ctx, indices)
 }
 
-// ELBO returns an estimate of the mean ELBO of a batch. If ctx is done, it returns ctx's error.
-func (t *Trainer[T]) ELBO(ctx context.Context, b Batch[T]) (float64, error) {
-	elbo, _, err := t.algorithm.Evaluate(ctx, t.begin(b), 0, nil)
+// ELBO returns an estimate of the mean ELBO of a batch of images. If ctx is done, ELBO returns ctx's
+// error.
+func (t *Trainer[T]) ELBO(ctx context.Context, indices []int, fill Fill[T]) (float64, error) {
+	t.begin(len(indices), fill)
+	elbo, _, err := t.algorithm.Evaluate(ctx, indices, 0, nil)
 	return elbo, err
 }
 
-// begin sets the current batch and returns the indices of its images.
-func (t *Trainer[T]) begin(b Batch[T]) []int {
-	n := b.Len()
-	t.batch, t.algorithm.Recompute, t.algorithm.BlockSize = b, t.Recompute, t.Config.blockSize(n)
-	for len(t.columns) < n {
-		t.columns = append(t.columns, len(t.columns))
-	}
-	return t.columns[:n]
+// begin prepares t.algorithm for a batch of n images.
+func (t *Trainer[T]) begin(n int, fill Fill[T]) {
+	t.fill, t.algorithm.Recompute, t.algorithm.BlockSize = fill, t.Recompute, t.Config.blockSize(n)
 }
 
 // A worker holds memory that a goroutine reuses for each block of images.
@@ -90,7 +82,7 @@ type worker[T linalg.Float] struct {
 	stream  random.Keyed
 }
 
-// bound is an hvae.Bound. It returns the ELBO [1×n] of the n images in a block.
+// bound is an hvae.Bound. It returns the ELBO of each image in a block.
 func (t *Trainer[T]) bound(b *hvae.Block[T]) *ad.Var[T] {
 	w, ok := b.State.(*worker[T])
 	if !ok {
@@ -101,6 +93,6 @@ func (t *Trainer[T]) bound(b *hvae.Block[T]) *ad.Var[T] {
 	n := len(b.Batch)
 	x := b.Tape.Matrix(pixels, n)
 	epsilon, gamma0 := b.Tape.Matrix(t.Config.Latent, n), b.Tape.Matrix(t.Config.Latent, n)
-	t.batch.Fill(b.Batch[0], x, epsilon, gamma0, &w.stream)
+	t.fill(b.Batch, x, epsilon, gamma0, &w.stream)
 	return w.network.ELBO(b.Tape.Const(x), b.Tape.Const(epsilon), b.Tape.Const(gamma0))
 }

@@ -35,8 +35,7 @@ func TestValidationNoise(t *testing.T) {
 		var elbo [2]float64
 		for epoch := range elbo {
 			r.position.Epoch = epoch
-			b := &batch{run: r, indices: indices[lo : lo+size], validation: true}
-			if elbo[epoch], err = trainer.ELBO(t.Context(), b); err != nil {
+			if elbo[epoch], err = trainer.ELBO(t.Context(), indices[lo:lo+size], r.fill(true)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -133,32 +133,26 @@ func (r *Run) resume(state *model.State) (err error) {
 // RateChanged reports whether a resume has changed the learning rate.
 func (r *Run) RateChanged() bool { return r.position.RateChanged }
 
-// A batch implements model.Batch with images for the current epoch. In each epoch, training images
-// are binarised again and get new noise. Validation images keep their pixels and get new noise, as in
-// the authors' code. The noise influences when early stopping ends a run (results/README.md).
-type batch struct {
-	run        *Run
-	indices    []int // of images in set.Train
-	validation bool
-}
-
-func (b *batch) Len() int { return len(b.indices) }
-
-func (b *batch) Fill(lo int, x, epsilon, gamma0 linalg.Matrix[float32], k *random.Keyed) {
-	seed, epoch := b.run.settings.Seed, b.run.position.Epoch
-	for j := range x.Cols {
-		i := b.indices[lo+j]
-		image := b.run.set.Train.Image(i)
-		noise := "mnist train noise"
-		if b.validation {
-			data.Binarise(x, j, image, k.Reset(seed, "mnist validation pixels", i))
-			noise = "mnist validation noise"
-		} else {
-			data.Binarise(x, j, image, k.Reset(seed, "mnist train pixels", epoch, i))
+// fill returns a function that supplies images of set.Train and noise for the current epoch. In each
+// epoch, training images are binarised again and get new noise. Validation images keep their pixels and
+// get new noise, as in the authors' code. The noise influences when early stopping ends a run
+// (results/README.md).
+func (r *Run) fill(validation bool) model.Fill[float32] {
+	return func(indices []int, x, epsilon, gamma0 linalg.Matrix[float32], k *random.Keyed) {
+		seed, epoch := r.settings.Seed, r.position.Epoch
+		for j, i := range indices {
+			image := r.set.Train.Image(i)
+			noise := "mnist train noise"
+			if validation {
+				data.Binarise(x, j, image, k.Reset(seed, "mnist validation pixels", i))
+				noise = "mnist validation noise"
+			} else {
+				data.Binarise(x, j, image, k.Reset(seed, "mnist train pixels", epoch, i))
+			}
+			rng := k.Reset(seed, noise, epoch, i)
+			random.FillNormalColumn(rng, epsilon, j)
+			random.FillNormalColumn(rng, gamma0, j)
 		}
-		rng := k.Reset(seed, noise, epoch, i)
-		random.FillNormalColumn(rng, epsilon, j)
-		random.FillNormalColumn(rng, gamma0, j)
 	}
 }
 
@@ -198,12 +192,12 @@ func (r *Run) trainEpoch(ctx context.Context, line *progress.Line) error {
 	p, size, order := &r.position, r.settings.BatchSize, slices.Clone(r.training)
 	random.Stream(r.settings.Seed, "mnist shuffle", p.Epoch).Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	for p.Batch < r.batches {
-		b := &batch{run: r, indices: order[p.Batch*size : min((p.Batch+1)*size, len(order))]}
-		elbo, err := r.trainer.Step(ctx, b)
+		batch := order[p.Batch*size : min((p.Batch+1)*size, len(order))]
+		elbo, err := r.trainer.Step(ctx, batch, r.fill(false))
 		if err != nil {
 			return fmt.Errorf("epoch %d, batch %d: %w; "+diverged, p.Epoch, p.Batch+1, err, r.settings.Out)
 		}
-		p.Sum += elbo * float64(b.Len())
+		p.Sum += elbo * float64(len(batch))
 		p.Batch++
 		if err := r.saveInTime(); err != nil {
 			return err
@@ -211,13 +205,13 @@ func (r *Run) trainEpoch(ctx context.Context, line *progress.Line) error {
 		line.Set(r.done())
 	}
 	for p.Validated < len(r.validation) {
-		b := &batch{run: r, indices: r.validation[p.Validated:min(p.Validated+1000, len(r.validation))], validation: true}
-		elbo, err := r.trainer.ELBO(ctx, b)
+		batch := r.validation[p.Validated:min(p.Validated+1000, len(r.validation))]
+		elbo, err := r.trainer.ELBO(ctx, batch, r.fill(true))
 		if err != nil {
 			return err
 		}
-		p.ValidationSum += elbo * float64(b.Len())
-		p.Validated += b.Len()
+		p.ValidationSum += elbo * float64(len(batch))
+		p.Validated += len(batch)
 		if err := r.saveInTime(); err != nil {
 			return err
 		}
