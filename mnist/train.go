@@ -33,7 +33,7 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) (err er
 			return err
 		}
 		defer folder.Release()
-		if state, err = folder.ReadState(stderr); err != nil {
+		if state, err = folder.ReadState(); err != nil {
 			return fmt.Errorf("cannot resume: %w", err)
 		}
 		if err := s.Adopt(state); err != nil {

@@ -8,9 +8,9 @@ package run
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -50,8 +50,7 @@ type Run struct {
 	trainer *model.Trainer[float32]
 	Best    []model.Param[float32] // weights after the best epoch, nil in the first epoch
 
-	saved          time.Time // when the state was last saved
-	clock          time.Time // when position.Seconds was last updated
+	clock          time.Time // when position.Seconds was last updated; each save of the state updates it
 	stdout, stderr io.Writer
 }
 
@@ -85,16 +84,17 @@ func New(s *Settings, set data.Set, stdout, stderr io.Writer) (*Run, error) {
 // Open starts a new run in a folder or, if state is not nil, resumes a run from its state. Open
 // rewrites all files of a resumed run, because a killed run may have left files from different epochs.
 func (r *Run) Open(folder *Folder, state *model.State) (err error) {
-	r.folder, r.position.Epoch = folder, 1
+	r.folder, r.position.Epoch, r.clock = folder, 1, time.Now()
 	if state == nil {
 		err = folder.checkNew()
 	} else if err = r.resume(state); err != nil {
 		err = fmt.Errorf("cannot resume from %s: %w", filepath.Join(folder.path, StateFile), err)
 	}
-	for _, step := range []func() error{folder.clean, r.writeMetrics, r.writeBest, r.saveState} {
-		if err == nil {
-			err = step()
-		}
+	if err == nil && r.Best != nil {
+		err = cmp.Or(r.writeMetrics(), r.writeBest())
+	}
+	if err == nil {
+		err = r.saveState()
 	}
 	if err != nil && state == nil {
 		return fmt.Errorf("%w; choose another folder with -out", err)
@@ -107,24 +107,14 @@ func (r *Run) Open(folder *Folder, state *model.State) (err error) {
 func (r *Run) resume(state *model.State) (err error) {
 	was, p := state.Settings, &r.position
 	if r.stored["dataset_sha256"] != was["dataset_sha256"] {
-		original := fmt.Sprintf("the dataset %s, not %s", was["dataset"], r.set.Name)
-		if r.set.Name == was["dataset"] {
-			original = "other images called " + r.set.Name
-		}
-		return fmt.Errorf("the run was started on %s: use -data to name the folder of the original dataset", original)
+		return fmt.Errorf("the run was started on other images, the dataset %s: use -data to name their folder", was["dataset"])
 	}
 	r.set.Name, r.stored["dataset"] = was["dataset"], was["dataset"]
 	if r.Best, err = r.trainer.Restore(*state); err != nil {
 		return err
 	}
-	if *p, err = parsePosition(state.Progress, r.batches, len(r.validation)); err != nil {
-		return err
-	}
-	if steps := (p.Epoch-1)*r.batches + p.Batch; state.Steps != steps {
-		return fmt.Errorf("its metadata contradicts itself: the optimiser has taken %d steps, but the run has taken %d", state.Steps, steps)
-	}
-	if r.Best == nil && p.Epoch > 1 {
-		return errors.New("it lacks the weights of the best epoch")
+	if err := json.Unmarshal([]byte(state.Progress), p); err != nil {
+		return fmt.Errorf("its metadata lacks the position of the run: %w", err)
 	}
 	p.RateChanged = p.RateChanged || was["lr"] != r.stored["lr"]
 	return nil
@@ -169,15 +159,12 @@ func (r *Run) Train(ctx context.Context, advice string) error {
 	line := progress.New(r.stderr, func(time.Duration) string { return r.status() })
 	defer line.Clear()
 	line.Begin(r.done())
-	r.clock = time.Now()
 	for r.position.Epoch <= r.settings.MaxEpochs && r.position.Epoch-r.position.best().Epoch <= r.settings.Patience {
-		line.Until(r.doneAtLeast())
 		err := r.trainEpoch(ctx, line)
 		line.Clear()
 		if err == nil {
 			err = r.finishEpoch()
 		} else if ctx.Err() != nil { // a resume will repeat the current batch
-			r.tick()
 			err = fmt.Errorf("%w after batch %d of epoch %d; the state is saved in %s; %s", context.Cause(ctx), r.position.Batch, r.position.Epoch, r.settings.Out, advice)
 			if failed := r.saveState(); failed != nil {
 				err = fmt.Errorf("%w, and %w", context.Cause(ctx), failed)
@@ -272,12 +259,6 @@ func (r *Run) done() float64 {
 	return (float64(r.position.Epoch-1) + float64(r.position.Batch)/float64(r.batches)) / float64(r.settings.MaxEpochs)
 }
 
-// doneAtLeast returns the value of done when the run ends, if no later epoch is better than the best
-// epoch so far.
-func (r *Run) doneAtLeast() float64 {
-	return min(1, float64(r.position.best().Epoch+r.settings.Patience)/float64(r.settings.MaxEpochs))
-}
-
 // tick adds the time since its last call to the duration of the epoch.
 func (r *Run) tick() {
 	now := time.Now()
@@ -287,15 +268,14 @@ func (r *Run) tick() {
 
 // saveInTime saves the state if the last save was at least SaveEvery ago.
 func (r *Run) saveInTime() error {
-	if time.Since(r.saved) < SaveEvery {
+	if time.Since(r.clock) < SaveEvery {
 		return nil
 	}
-	r.tick()
 	return r.saveState()
 }
 
 func (r *Run) saveState() error {
-	r.saved = time.Now()
+	r.tick()
 	p, err := json.Marshal(r.position)
 	if err != nil {
 		return fmt.Errorf("cannot encode the position of the run: %w", err)
@@ -304,11 +284,8 @@ func (r *Run) saveState() error {
 }
 
 // writeBest writes the model after the best epoch and a picture of digits that the model
-// generates. Before the end of the first epoch, writeBest does nothing.
+// generates.
 func (r *Run) writeBest() error {
-	if r.Best == nil {
-		return nil
-	}
 	s, best := r.settings, r.position.best()
 	c := model.Checkpoint{Config: s.Config, Params: r.Best, Seed: s.Seed, Epoch: best.Epoch, ELBO: best.ValELBO, Data: r.set.Name, DataSHA256: r.stored["dataset_sha256"]}
 	if err := r.folder.Write(ModelFile, c.File().Encode()); err != nil {
@@ -317,13 +294,9 @@ func (r *Run) writeBest() error {
 	return r.folder.Write(SamplesFile, sheet.Draw(model.Generate(s.Config, r.Best, 64, s.Seed), nil, 8))
 }
 
-// writeMetrics writes the metrics and their plot. Before the end of the first epoch, writeMetrics does
-// nothing.
+// writeMetrics writes the metrics and their plot.
 func (r *Run) writeMetrics() error {
 	p := r.position
-	if len(p.Metrics) == 0 {
-		return nil
-	}
 	var lines bytes.Buffer
 	encoder := json.NewEncoder(&lines)
 	train, validation := plot.Series{Label: "training"}, plot.Series{Label: "validation"}
@@ -338,13 +311,11 @@ func (r *Run) writeMetrics() error {
 		return err
 	}
 	var ticks []float64
-	for last, power := float64(len(p.Metrics)), 1.0; power <= last; power *= 10 {
-		for _, tick := range []float64{power, 2 * power, 5 * power} {
-			if tick <= last {
-				ticks = append(ticks, tick)
-			}
-		}
+	last := float64(len(p.Metrics))
+	for power := 1.0; power <= last; power *= 10 {
+		ticks = append(ticks, power, 2*power, 5*power)
 	}
+	ticks = slices.DeleteFunc(ticks, func(tick float64) bool { return tick > last })
 	epoch := p.best().Epoch
 	best := plot.Series{Label: fmt.Sprintf("best epoch, %d", epoch), X: train.X[epoch-1 : epoch], Y: validation.Y[epoch-1 : epoch], Style: plot.Points}
 	curve := plot.Chart{

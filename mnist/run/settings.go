@@ -28,13 +28,11 @@ func (s *Source) DefineFlags(f *command.Flags) {
 
 // Load reads the dataset. It reports downloads on stderr.
 func (s Source) Load(ctx context.Context, stderr io.Writer) (data.Set, error) {
-	switch {
-	case s.Name == data.Synthetic && s.Folder != data.Synthetic:
-		return data.Set{}, command.UsageError("-dataset %s needs -data %[1]s", data.Synthetic)
-	case s.Name != "" && s.Name != data.Synthetic && s.Folder == data.Synthetic:
-		return data.Set{}, command.UsageError("-data %s does not contain the dataset %s: use -data to name its folder", data.Synthetic, s.Name)
-	case s.Name != "" && s.Name != data.MNIST && s.Folder == "":
+	if s.Name != "" && s.Name != data.MNIST && s.Folder == "" {
 		return data.Set{}, command.UsageError("-dataset %s requires -data, the folder that contains its files", s.Name)
+	}
+	if s.Name != "" && (s.Name == data.Synthetic) != (s.Folder == data.Synthetic) {
+		return data.Set{}, command.UsageError("-data %s does not contain the dataset %s: use -data to name its folder", s.Folder, s.Name)
 	}
 	return data.Load(ctx, s.Folder, s.Name, func(m string) { fmt.Fprintln(stderr, m) })
 }
@@ -90,8 +88,14 @@ func NewSettings() *Settings {
 	return s
 }
 
-// mayChange contains the flags that a resume may change. All other flags define the run.
-var mayChange = map[string]bool{"epochs": true, "patience": true, "lr": true, "data": true, "dataset": true, "recompute": true}
+// Identity returns the settings that determine the results of a run. A resume may change only lr.
+func Identity(settings map[string]string) map[string]string {
+	id := map[string]string{}
+	for _, name := range []string{"model", "K", "tempering", "vary-eps", "latent", "batch", "lr", "seed", "train"} {
+		id[name] = settings[name]
+	}
+	return id
+}
 
 // values returns the values of all flags except -out and -resume, by flag name. The state of a run
 // contains these values.
@@ -114,9 +118,9 @@ func (s *Settings) Adopt(state *model.State) error {
 			return fmt.Errorf("cannot resume from %s: its metadata contains %s = %q: %w", filepath.Join(s.Out, StateFile), name, state.Settings[name], err)
 		}
 	}
-	values := s.values()
-	maps.DeleteFunc(values, func(name, _ string) bool { return mayChange[name] })
-	if wrong := Differences(state.Settings, values); wrong != "" {
+	fixed := Identity(s.values())
+	delete(fixed, "lr")
+	if wrong := Differences(state.Settings, fixed); wrong != "" {
 		return fmt.Errorf("the run in %s was started with %s: resume it without these flags, or start a new run in another -out folder", s.Out, wrong)
 	}
 	return nil

@@ -137,7 +137,7 @@ func (t *Table) do(ctx context.Context, number int, log io.Writer) (did bool, er
 	}
 	var state *model.State
 	if s.begun {
-		if state, err = folder.ReadState(t.Stderr); err != nil {
+		if state, err = folder.ReadState(); err != nil {
 			return false, err
 		}
 		if wrong := run.Differences(t.identity(state.Settings), t.identity(settings.Flags.Values())); wrong != "" {
