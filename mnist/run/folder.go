@@ -45,19 +45,14 @@ func Lock(path string) (*Folder, error) {
 }
 
 // ErrMoved indicates that the folder of a run is no longer at its path. Errors of Write wrap it.
-var ErrMoved = errors.New("was moved, replaced or removed during the run, and nothing more is written to it")
+var ErrMoved = errors.New("was moved, replaced or removed during the run, and nothing more is written to it; resume the run in the original folder")
 
 // inPlace returns an error that wraps ErrMoved if the folder is no longer at its path.
 func (f *Folder) inPlace() error {
-	now, moved := f.Moved()
-	if !moved {
-		return nil
+	if _, moved := f.Moved(); moved {
+		return fmt.Errorf("the folder %s, or its %s, %w", f.path, LockFile, ErrMoved)
 	}
-	where := "wherever that folder is now"
-	if now != "" {
-		where = filepath.Dir(now)
-	}
-	return fmt.Errorf("the folder %s, or its %s, %w; the last saved state is in %s", f.path, LockFile, ErrMoved, where)
+	return nil
 }
 
 // Write replaces a file of the run and removes temporary files that remain from a killed process. If the

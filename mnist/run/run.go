@@ -184,30 +184,30 @@ func (r *Run) Train(ctx context.Context, advice string) error {
 func (r *Run) trainEpoch(ctx context.Context, line *progress.Line) error {
 	p, size, order := &r.position, r.settings.BatchSize, slices.Clone(r.training)
 	random.Stream(r.settings.Seed, "mnist shuffle", p.Epoch).Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
-	for p.Batch < r.batches {
-		b := &batch{run: r, indices: order[p.Batch*size : min((p.Batch+1)*size, len(order))]}
-		elbo, err := r.trainer.Step(ctx, b)
-		if err != nil {
-			return fmt.Errorf("epoch %d, batch %d: %w; "+diverged, p.Epoch, p.Batch+1, err, r.settings.Out)
+	for p.Batch < r.batches || p.Validated < len(r.validation) {
+		if p.Batch < r.batches {
+			b := &batch{run: r, indices: order[p.Batch*size : min((p.Batch+1)*size, len(order))]}
+			elbo, err := r.trainer.Step(ctx, b)
+			if err != nil {
+				return fmt.Errorf("epoch %d, batch %d: %w; "+diverged, p.Epoch, p.Batch+1, err, r.settings.Out)
+			}
+			p.Sum += elbo * float64(b.Len())
+			p.Batch++
+		} else {
+			b := &batch{run: r, indices: r.validation[p.Validated:min(p.Validated+1000, len(r.validation))], validation: true}
+			elbo, err := r.trainer.ELBO(ctx, b)
+			if err != nil {
+				return err
+			}
+			p.ValidationSum += elbo * float64(b.Len())
+			p.Validated += b.Len()
 		}
-		p.Sum += elbo * float64(b.Len())
-		p.Batch++
-		if err := r.saveInTime(); err != nil {
-			return err
+		if time.Since(r.clock) >= SaveEvery {
+			if err := r.saveState(); err != nil {
+				return err
+			}
 		}
 		line.Set(r.done())
-	}
-	for p.Validated < len(r.validation) {
-		b := &batch{run: r, indices: r.validation[p.Validated:min(p.Validated+1000, len(r.validation))], validation: true}
-		elbo, err := r.trainer.ELBO(ctx, b)
-		if err != nil {
-			return err
-		}
-		p.ValidationSum += elbo * float64(b.Len())
-		p.Validated += b.Len()
-		if err := r.saveInTime(); err != nil {
-			return err
-		}
 	}
 	return nil
 }
@@ -240,10 +240,8 @@ func (r *Run) finishEpoch() error {
 	if err := r.saveState(); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(r.stdout, "epoch %d  train %.2f  validation %.2f  %.1f s%s\n", m.Epoch, m.TrainELBO, m.ValELBO, m.Seconds, note); err != nil {
-		return fmt.Errorf("cannot write results: %w", err)
-	}
-	return nil
+	_, err := fmt.Fprintf(r.stdout, "epoch %d  train %.2f  validation %.2f  %.1f s%s\n", m.Epoch, m.TrainELBO, m.ValELBO, m.Seconds, note)
+	return err
 }
 
 // status returns the text of the progress line, which contains the mean training ELBO of the epoch
@@ -266,14 +264,6 @@ func (r *Run) tick() {
 	r.clock = now
 }
 
-// saveInTime saves the state if the last save was at least SaveEvery ago.
-func (r *Run) saveInTime() error {
-	if time.Since(r.clock) < SaveEvery {
-		return nil
-	}
-	return r.saveState()
-}
-
 func (r *Run) saveState() error {
 	r.tick()
 	p, err := json.Marshal(r.position)
@@ -288,10 +278,8 @@ func (r *Run) saveState() error {
 func (r *Run) writeBest() error {
 	s, best := r.settings, r.position.best()
 	c := model.Checkpoint{Config: s.Config, Params: r.Best, Seed: s.Seed, Epoch: best.Epoch, ELBO: best.ValELBO, Data: r.set.Name, DataSHA256: r.stored["dataset_sha256"]}
-	if err := r.folder.Write(ModelFile, c.File().Encode()); err != nil {
-		return err
-	}
-	return r.folder.Write(SamplesFile, sheet.Draw(model.Generate(s.Config, r.Best, 64, s.Seed), nil, 8))
+	digits := sheet.Draw(model.Generate(s.Config, r.Best, 64, s.Seed), nil, 8)
+	return cmp.Or(r.folder.Write(ModelFile, c.File().Encode()), r.folder.Write(SamplesFile, digits))
 }
 
 // writeMetrics writes the metrics and their plot.
@@ -301,14 +289,9 @@ func (r *Run) writeMetrics() error {
 	encoder := json.NewEncoder(&lines)
 	train, validation := plot.Series{Label: "training"}, plot.Series{Label: "validation"}
 	for _, m := range p.Metrics {
-		if err := encoder.Encode(m); err != nil {
-			return fmt.Errorf("cannot encode the metrics of epoch %d: %w", m.Epoch, err)
-		}
+		encoder.Encode(m) // cannot fail, because all numbers are finite
 		train.X, train.Y = append(train.X, float64(m.Epoch)), append(train.Y, m.TrainELBO)
 		validation.X, validation.Y = append(validation.X, float64(m.Epoch)), append(validation.Y, m.ValELBO)
-	}
-	if err := r.folder.Write(MetricsFile, lines.Bytes()); err != nil {
-		return err
 	}
 	var ticks []float64
 	last := float64(len(p.Metrics))
@@ -322,5 +305,5 @@ func (r *Run) writeMetrics() error {
 		Title: fmt.Sprintf("Training: %v, on %s", r.settings.Config, r.set.Name), XLabel: "epoch", YLabel: "ELBO (nats)",
 		LogX: true, XTicks: ticks, Series: []plot.Series{train, validation, best},
 	}
-	return r.folder.Write(CurveFile, curve.SVG())
+	return cmp.Or(r.folder.Write(MetricsFile, lines.Bytes()), r.folder.Write(CurveFile, curve.SVG()))
 }

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -19,22 +20,19 @@ import (
 // the models differ. Error bars are standard errors over seeds. Models with K = 1 have a single step and
 // occur in the first row of charts only. If rows contains no HVAE, figure returns nil.
 func figure(rows []row) []byte {
-	var kinds []string
-	var ks []float64
+	allK, allEps := map[float64]bool{}, map[string]bool{}
 	for _, r := range rows {
 		if r.K > 0 {
-			kinds, ks = append(kinds, r.Eps), append(ks, float64(r.K))
+			allK[float64(r.K)], allEps[r.Eps] = true, true
 		}
 	}
-	if ks == nil {
+	if len(allK) == 0 {
 		return nil
 	}
-	slices.Sort(ks)
-	slices.Sort(kinds)
-	ks, kinds = slices.Compact(ks), slices.Compact(kinds)
-	if len(kinds) > 1 && kinds[0] == "" { // K = 1
-		kinds = kinds[1:]
+	if len(allEps) > 1 {
+		delete(allEps, "") // K = 1
 	}
+	ks, kinds := slices.Sorted(maps.Keys(allK)), slices.Sorted(maps.Keys(allEps))
 	chart := func(title, eps string, of func(row) *summary) plot.Chart {
 		c := plot.Chart{Title: title, XLabel: "K", YLabel: "NLL minus the VAE's ± s.e. (nats)", XTicks: ks, Dodge: true, Width: 360, Height: 240}
 		if eps != "" {

@@ -15,7 +15,7 @@ func TestTrainingEndsWithThePatienceAfterTheBestEpoch(t *testing.T) {
 	const patience = 2
 	table := Table{Out: t.TempDir(), Protocol: run.Protocol{MaxEpochs: 100, Patience: patience}, Rows: []string{"vae"}, Seeds: []uint64{1}}
 	k := plan(table.Rows, table.Seeds)[0]
-	name := filepath.Join(table.Out, k.String(), run.MetricsFile)
+	name := filepath.Join(table.Out, k.Run, run.MetricsFile)
 	if err := os.Mkdir(filepath.Dir(name), 0o755); err != nil {
 		t.Fatal(err)
 	}

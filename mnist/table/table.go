@@ -40,7 +40,6 @@ type Table struct {
 
 	tasks []task
 	set   data.Set
-	kept  bool // whether write has printed the note that it keeps existing files
 }
 
 // Prepare makes the tasks and loads the data. It returns an error if Limit is too large, or if there is
@@ -72,12 +71,12 @@ func (t *Table) DoAll(ctx context.Context) error {
 		did, err := t.do(ctx, i, io.Discard)
 		switch {
 		case errors.Is(err, filelock.ErrInUse):
-			elsewhere = append(elsewhere, k.String())
+			elsewhere = append(elsewhere, k.Run)
 		case err != nil && ctx.Err() != nil, errors.Is(err, run.ErrMoved):
 			return err
 		case err != nil:
-			fmt.Fprintf(t.Stderr, "%v: %v\n", k, err)
-			failed = append(failed, k.String())
+			fmt.Fprintf(t.Stderr, "%s: %v\n", k.Run, err)
+			failed = append(failed, k.Run)
 		case did:
 			err := t.update(!t.JSON)
 			if err == nil && t.JSON {
@@ -119,20 +118,14 @@ func (t *Table) Do(ctx context.Context, number int) error {
 // did is true if do has changed the files of the task. After each epoch it prints a line to log.
 func (t *Table) do(ctx context.Context, number int, log io.Writer) (did bool, err error) {
 	k := t.tasks[number]
-	note := func(activity string) {
-		fmt.Fprintf(t.Stderr, "%s %v, %d of %d\n", activity, k, number+1, len(t.tasks))
-	}
-	if s, err := t.status(k); err != nil || s.done {
-		return false, err
-	}
 	settings := t.settings(k)
 	folder, err := run.Lock(settings.Out)
 	if err != nil {
 		return false, err
 	}
 	defer folder.Release()
-	s, err := t.status(k) // another process may have finished the run
-	if err != nil || s.done {
+	s, err := t.status(k)
+	if err != nil || s.result != nil {
 		return false, err
 	}
 	var state *model.State
@@ -140,8 +133,8 @@ func (t *Table) do(ctx context.Context, number int, log io.Writer) (did bool, er
 		if state, err = folder.ReadState(); err != nil {
 			return false, err
 		}
-		if wrong := run.Differences(t.identity(state.Settings), t.identity(settings.Flags.Values())); wrong != "" {
-			return false, fmt.Errorf("the run in %s does not match %v of this table: it was started with %s", settings.Out, k, wrong)
+		if wrong := run.Differences(t.identity(state.Settings), s.needed.Settings); wrong != "" {
+			return false, fmt.Errorf("the run in %s does not match %s of this table: it was started with %s", settings.Out, k.Run, wrong)
 		}
 	}
 	r, err := run.New(settings, t.set, log, t.Stderr)
@@ -152,13 +145,13 @@ func (t *Table) do(ctx context.Context, number int, log io.Writer) (did bool, er
 		return false, err
 	}
 	if r.RateChanged() {
-		return false, fmt.Errorf("the run in %s does not match %v of this table: its learning rate was changed during the run", settings.Out, k)
+		return false, fmt.Errorf("the run in %s does not match %s of this table: its learning rate was changed during the run", settings.Out, k.Run)
 	}
-	note("training")
+	fmt.Fprintf(t.Stderr, "training %s, %d of %d\n", k.Run, number+1, len(t.tasks))
 	if err := r.Train(ctx, advice); err != nil {
 		return true, err
 	}
-	note("evaluating")
+	fmt.Fprintf(t.Stderr, "evaluating %s, %d of %d\n", k.Run, number+1, len(t.tasks))
 	return true, t.evaluate(ctx, k, r.Best, folder)
 }
 
@@ -168,19 +161,17 @@ func (t *Table) evaluate(ctx context.Context, k task, best []model.Param[float32
 	if err != nil {
 		return err
 	}
-	images := eval.Split(t.set, "test", k.seed, k.seed)
+	images := eval.Split(t.set, "test", k.Seed, k.Seed)
 	images.Indices = images.Indices[:t.Limit]
-	o := eval.Options{Model: filepath.Join(t.folder(k), run.ModelFile), Samples: t.Samples, Runs: t.Runs}
+	o := eval.Options{Model: filepath.Join(t.Out, k.Run, run.ModelFile), Samples: t.Samples, Runs: t.Runs}
 	results, err := eval.Evaluate(ctx, model.Checkpoint{Config: k.config, Params: best}, images, o, t.Stderr)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return fmt.Errorf("evaluating %v: %w; %s", k, err, advice)
+		return fmt.Errorf("evaluating %s: %w; %s", k.Run, err, advice)
 	case err != nil:
 		return err
 	}
-	e := s.evaluation
-	e.ELBOs, e.NLLs, e.Seconds = results.ELBOs, results.NLLs, results.Seconds
-	b, err := json.MarshalIndent(e, "", " ")
+	b, err := json.MarshalIndent(evaluation{s.needed, results.ELBOs, results.NLLs, results.Seconds}, "", " ")
 	if err != nil {
 		return err
 	}
