@@ -496,7 +496,7 @@ func TestAStoppedEvaluationStartsAgain(t *testing.T) {
 		if finished {
 			break
 		}
-		if exists(parts, "vae-1", evaluationFile) || !strings.Contains(stderr, "; start the same command again to continue") {
+		if exists(parts, "vae-1", evaluationFile) || !strings.Contains(stderr, "; the evaluation is not saved") {
 			continue
 		}
 		stopped = true

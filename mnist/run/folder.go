@@ -55,9 +55,9 @@ func (f *Folder) inPlace() error {
 	return nil
 }
 
-// Write replaces a file of the run and removes temporary files that remain from a killed process. If the
-// folder is no longer at its path, the file there may belong to another run. Write then leaves that file
-// unchanged and returns an error that wraps ErrMoved.
+// Write replaces a file of the run and removes its temporary files, which a killed process may have left.
+// If the folder is no longer at its path, the file there may belong to another run. Write then leaves that
+// file unchanged and returns an error that wraps ErrMoved.
 func (f *Folder) Write(file string, b []byte) error {
 	name := filepath.Join(f.path, file)
 	err := atomicfile.WriteIf(f.inPlace, name, b)
@@ -84,7 +84,7 @@ func (f *Folder) checkNew() error {
 	return nil
 }
 
-// ReadState reads the state of the run.
+// ReadState reads the state of the run. It returns an error if the state has no SHA-256.
 func (f *Folder) ReadState() (*model.State, error) {
 	name := filepath.Join(f.path, StateFile)
 	state, err := model.ReadState(name)

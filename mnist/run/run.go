@@ -39,7 +39,7 @@ const diverged = "the last saved state is in %s: continue from it with -resume a
 // killed, a resume repeats all steps after the saved state, with bit-identical results.
 type Run struct {
 	settings *Settings
-	stored   map[string]string // settings in the state, by flag name
+	stored   map[string]string // settings to save in the state, by flag name
 	folder   *Folder
 	position position
 
@@ -50,7 +50,7 @@ type Run struct {
 	trainer *model.Trainer[float32]
 	Best    []model.Param[float32] // weights after the best epoch, nil in the first epoch
 
-	clock          time.Time // when position.Seconds was last updated; each save of the state updates it
+	clock          time.Time // when position.Seconds was last updated, at the latest when the state was saved
 	stdout, stderr io.Writer
 }
 

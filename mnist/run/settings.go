@@ -88,7 +88,7 @@ func NewSettings() *Settings {
 	return s
 }
 
-// Identity returns the settings that determine the results of a run. A resume may change only lr.
+// Identity returns the settings that determine the results of a run. Of these, a resume may change only lr.
 func Identity(settings map[string]string) map[string]string {
 	id := map[string]string{}
 	for _, name := range []string{"model", "K", "tempering", "vary-eps", "latent", "batch", "lr", "seed", "train"} {
@@ -126,7 +126,8 @@ func (s *Settings) Adopt(state *model.State) error {
 	return nil
 }
 
-// Differences describes the current settings whose old values differ, such as "seed = 1, not 2".
+// Differences describes each current setting that has another old value. An example is "seed = 1, not 2",
+// where 1 is the old value.
 func Differences(old, current map[string]string) string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(current)) {

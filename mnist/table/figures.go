@@ -10,15 +10,15 @@ import (
 	"hvae/mnist/model"
 )
 
-// figure draws four charts of the NLL minus the NLL of the VAE with the same seed against K, with a
-// line for each tempering scheme:
+// figure draws four charts with K on the horizontal axis. On the vertical axis is the NLL minus the NLL of
+// the VAE with the same seed. Each tempering scheme has a line.
 //
 //	obtained, shared step sizes    published, shared step sizes
 //	obtained, varied step sizes    published, varied step sizes
 //
-// The difference is more precise than the NLL, which the number of epochs changes by much more than
-// the models differ. Error bars are standard errors over seeds. Models with K = 1 have a single step and
-// occur in the first row of charts only. If rows contains no HVAE, figure returns nil.
+// The difference is more precise than the NLL itself, which depends more on the number of epochs than on
+// the model. Error bars are standard errors over seeds. A model with K = 1 has only one step, so it appears
+// only in the first row of charts. If rows contains no HVAE, figure returns nil.
 func figure(rows []row) []byte {
 	allK, allEps := map[float64]bool{}, map[string]bool{}
 	for _, r := range rows {
@@ -75,10 +75,10 @@ func orZero(x *float64) float64 {
 // are far below and would compress the rest of the figure.
 const leastELBO = -120
 
-// budget draws the validation ELBO of each row against epochs (left) and against work (right). The
-// lines are means over seeds, and the bands are one standard deviation wide on each side. The unit of work is the number of
-// multiply-adds in an epoch of the VAE, because times depend on the load of the machine. If rows
-// contains no HVAE, budget returns nil.
+// budget draws the validation ELBO of each row against epochs (left) and against work (right). Lines are
+// means over seeds, and bands extend one standard deviation on each side. The unit of work is the number of
+// multiply-adds in an epoch of the VAE, because times depend on the load of the machine. If rows contains
+// no HVAE, budget returns nil.
 func budget(rows []row, results []result) []byte {
 	epochs := plot.Chart{Title: "At equal epochs", XLabel: "epoch", YLabel: "validation ELBO ± s.d. over seeds (nats)", LogX: true}
 	work := plot.Chart{Title: "At equal work", XLabel: "work (epochs of a VAE)", YLabel: epochs.YLabel, LogX: true}

@@ -17,13 +17,6 @@ import (
 	"hvae/mnist/run"
 )
 
-// The files of a table.
-const (
-	tableFile  = "table.json"
-	figureFile = "table1.svg"
-	budgetFile = "budget.svg"
-)
-
 // A report holds the contents of table.json.
 type report struct {
 	Data     string   `json:"data"`
@@ -40,8 +33,8 @@ type report struct {
 	refused bool // whether reading the status of a run failed
 }
 
-// report returns a report on all finished runs. It does not return errors of status, because DoAll prints
-// them.
+// report returns a report on all finished runs. It returns no error, because DoAll prints the errors of
+// status.
 func (t *Table) report() report {
 	r := report{
 		Data: t.set.Name, Epochs: t.MaxEpochs, Patience: t.Patience, Train: t.Train,
@@ -61,13 +54,13 @@ func (t *Table) report() report {
 // files returns the contents of the table's files by name.
 func (r report) files() (map[string][]byte, error) {
 	b, err := json.MarshalIndent(r, "", " ")
-	files := map[string][]byte{tableFile: append(b, '\n'), figureFile: figure(r.Rows), budgetFile: budget(r.Rows, r.Results)}
+	files := map[string][]byte{"table.json": append(b, '\n'), "table1.svg": figure(r.Rows), "budget.svg": budget(r.Rows, r.Results)}
 	maps.DeleteFunc(files, func(_ string, content []byte) bool { return content == nil })
 	return files, err
 }
 
-// update writes the table's files, unless a run does not match the table. If print is true, update also
-// prints the table or, with -json, its rows.
+// update writes the table's files. If reading the status of a run fails, it keeps the existing files. If
+// print is true, update also prints the table or, if JSON is true, its rows.
 func (t *Table) update(print bool) error {
 	// Wait up to a minute if another process is writing the table.
 	name, end := filepath.Join(t.Out, run.LockFile), time.Now().Add(time.Minute)
@@ -142,16 +135,11 @@ func printTable(b *bytes.Buffer, r report) {
 	}
 }
 
-// printResult prints the result of a finished task as one line.
-func (t *Table) printResult(k task) error {
-	s, err := t.status(k)
-	if err != nil {
-		return err
-	}
-	r := s.result
+// printResult prints the result of a task as one line.
+func (t *Table) printResult(r *result) error {
 	if t.JSON {
 		return json.NewEncoder(t.Stdout).Encode(r)
 	}
-	_, err = fmt.Fprintf(t.Stdout, "%s  epochs %d  ELBO %s  NLL %s\n", r.Run, r.Epochs, eval.PlusMinus(2, r.ELBO, r.ELBOSD), eval.PlusMinus(2, r.NLL, r.NLLSD))
+	_, err := fmt.Fprintf(t.Stdout, "%s  epochs %d  ELBO %s  NLL %s\n", r.Run, r.Epochs, eval.PlusMinus(2, r.ELBO, r.ELBOSD), eval.PlusMinus(2, r.NLL, r.NLLSD))
 	return err
 }

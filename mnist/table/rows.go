@@ -20,7 +20,7 @@ import (
 //go:embed published.csv
 var publishedCSV string
 
-// A task is a row of the table and a seed. Together they determine a run.
+// A task is a run of the table. The row and the seed determine the run.
 type task struct {
 	Run  string `json:"run"` // name of the run, ROW-SEED
 	Row  string `json:"row"`
@@ -29,7 +29,7 @@ type task struct {
 	config model.Config
 }
 
-// newTask returns a task. The name of the row must be valid.
+// newTask returns the task for a row and a seed. The name of the row must be valid.
 func newTask(row string, seed uint64) task {
 	c, _ := ParseRow(row)
 	return task{fmt.Sprintf("%s-%d", row, seed), row, seed, c}
@@ -48,12 +48,12 @@ type result struct {
 	curve []float64 // validation ELBO of each epoch; nil for a published run
 }
 
-// published returns the published results: the VAEs, then the HVAEs, ordered by K, tempering and ε.
+// published returns the results of Table 1: first the VAEs, then the HVAEs, ordered by K, tempering and ε.
 var published = sync.OnceValue(func() (runs []result) {
 	for line := range strings.Lines(publishedCSV) {
 		r := result{ELBOSD: new(float64), NLLSD: new(float64)}
 		n, _ := fmt.Sscanf(strings.ReplaceAll(line, ",", " "), "%s %d %d %f %f %f %f", &r.Row, &r.Seed, &r.Epochs, &r.ELBO, r.ELBOSD, &r.NLL, r.NLLSD)
-		if n == 7 { // not the names of the columns
+		if n == 7 { // skip the header
 			r.task, r.ELBO = newTask(r.Row, r.Seed), -r.ELBO
 			runs = append(runs, r)
 		}
@@ -64,7 +64,7 @@ var published = sync.OnceValue(func() (runs []result) {
 // rowName matches the names of HVAE rows.
 var rowName = regexp.MustCompile(`^hvae-k([1-9]\d*)-(none|fixed|free)(-shared|-varied)?$`)
 
-// ParseRow returns the model of a row from the row's name, such as vae, hvae-k1-none or
+// ParseRow returns the model of a row. The row has a name such as vae, hvae-k1-none or
 // hvae-k10-free-varied. If K > 1, the name ends in shared (all steps have the same step sizes) or
 // varied (each step has separate step sizes).
 func ParseRow(name string) (c model.Config, err error) {
@@ -82,8 +82,8 @@ func ParseRow(name string) (c model.Config, err error) {
 	return c, fmt.Errorf("there is no row %.40q: rows are vae, hvae-k1-TEMPERING, and hvae-kK-TEMPERING-EPS, where K > 1, TEMPERING is none, fixed or free, and EPS is shared or varied", name)
 }
 
-// plan returns a task for each row and seed, ordered by seed so that rows can be compared early. If
-// rows or seeds is nil, plan uses the published rows or seeds.
+// plan returns a task for each row and seed. All rows of a seed precede the next seed, so that rows can
+// be compared early. If rows or seeds is nil, plan uses the published rows or seeds.
 func plan(rows []string, seeds []uint64) (tasks []task) {
 	const third = 98765 // the third seed, which only some published rows have
 	all := seeds
@@ -92,7 +92,7 @@ func plan(rows []string, seeds []uint64) (tasks []task) {
 	}
 	if rows == nil {
 		for _, r := range published() {
-			rows = append(rows, r.Row) // with repetitions
+			rows = append(rows, r.Row) // the loop below skips repeated rows
 		}
 	}
 	for _, seed := range all {
@@ -125,14 +125,14 @@ type summary struct {
 	Epochs float64 `json:"epochs"` // mean over seeds
 	ELBO   float64 `json:"elbo"`   // mean over seeds, nats
 	NLL    float64 `json:"nll"`    // mean over seeds, nats
-	// Standard deviations of the NLL. EvaluationSD² is the variance over the evaluations of a
-	// run, averaged over seeds. SeedSD is the standard deviation over seeds. They are null for a
-	// single evaluation or seed.
+	// EvaluationSD² is the variance of the NLL over the evaluations of a run, averaged over
+	// seeds. SeedSD is the standard deviation over seeds. They are null for a single evaluation
+	// or seed.
 	EvaluationSD *float64 `json:"nll_sd_evaluations"`
 	SeedSD       *float64 `json:"nll_sd_seeds"`
-	// NLL minus the NLL of the VAE with the same seed: the mean over common seeds, its standard
-	// error and the number of common seeds. Mean and error are null for the VAE and if there
-	// are no common seeds.
+	// ToVAE is the NLL minus the NLL of the VAE with the same seed, averaged over the seeds that
+	// both rows have, and ToVAEError is its standard error. Pairs is the number of these seeds.
+	// ToVAE is null for the VAE and if there are no such seeds.
 	ToVAE      *float64 `json:"to_vae"`
 	ToVAEError *float64 `json:"to_vae_se"`
 	Pairs      int      `json:"pairs"`
@@ -173,7 +173,7 @@ func summarise(row string, results []result) *summary {
 	return s
 }
 
-// makeRows returns the rows that occur in the tasks, in the order of the tasks.
+// makeRows returns the rows of the tasks, in the order of the tasks.
 func makeRows(tasks []task, obtained []result) (rows []row) {
 	for _, k := range tasks {
 		if slices.ContainsFunc(rows, func(r row) bool { return r.Row == k.Row }) {

@@ -25,7 +25,7 @@ type evaluation struct {
 	Seconds float64   `json:"seconds"`
 }
 
-// The conditions of an evaluation describe the model and the images.
+// The conditions of an evaluation are everything that determines its results, except their number.
 type conditions struct {
 	Run      string            `json:"run"`
 	Settings map[string]string `json:"settings"` // of the training
@@ -44,7 +44,7 @@ type status struct {
 	metrics []run.Metrics // metrics of all epochs
 	best    run.Metrics   // metrics of the best epoch
 	trained bool          // whether training has ended
-	needed  conditions    // conditions of an evaluation of the best epoch
+	needed  conditions    // conditions of the evaluation that the table needs
 	result  *result       // nil unless training and evaluation have ended; the weights may be missing
 }
 
@@ -55,7 +55,7 @@ func (t *Table) settings(k task) *run.Settings {
 	return s
 }
 
-// identity returns the settings that determine the results of a run. It replaces -train 0 by the number
+// identity returns the settings that determine the results of a run. It replaces train = 0 by the number
 // of all training images.
 func (t *Table) identity(settings map[string]string) map[string]string {
 	id := run.Identity(settings)
@@ -129,7 +129,7 @@ func (e evaluation) result(k task, metrics []run.Metrics) *result {
 	return r
 }
 
-// List prints a line for each run. As text, it also prints the number of runs in each state.
+// List prints a line for each run. Unless JSON is true, it also prints the number of runs in each state.
 func (t *Table) List() error {
 	var out bytes.Buffer
 	count := map[string]int{}
