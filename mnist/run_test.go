@@ -298,7 +298,7 @@ func TestAMovedFolderEndsTheRun(t *testing.T) {
 			move(t, replacement, dir)
 		}
 		first.Wait()
-		if got := first.ProcessState.ExitCode(); got != 1 || !strings.HasSuffix(stderr.String(), dir+", or its .lock, was moved, replaced or removed during the run, and nothing more is written to it; resume the run in the original folder\n") {
+		if got := first.ProcessState.ExitCode(); got != 1 || !strings.HasSuffix(stderr.String(), dir+", or its .lock, was moved, replaced or removed during the run, and nothing more is written to it; resume the run at the folder's new path\n") {
 			t.Errorf("the process of a moved run ends with status %d and prints %s", got, stderr)
 		}
 		if !replaced {

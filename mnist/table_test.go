@@ -68,7 +68,7 @@ func TestTheTableMatchesIndependentNumbers(t *testing.T) {
 	out := t.TempDir()
 	printed, _ := mustRun(t, tinyTable(out)...)
 
-	// The train command writes the same files as the command table.
+	// The train command writes the same files as the table command.
 	alone := t.TempDir()
 	mustRun(t, trainVAE(alone, "-model", "hvae", "-K", "1", "-seed", "12345")...)
 	ours := files(t, filepath.Join(out, "hvae-k1-none-12345"))
@@ -510,7 +510,8 @@ func TestAStoppedEvaluationStartsAgain(t *testing.T) {
 	}
 }
 
-// An evaluation belongs to other weights if its epoch or its validation ELBO differs from the run's.
+// An evaluation belongs to other weights if its epoch or its validation ELBO differs from the best epoch of
+// the run.
 func TestAnEvaluationOfOtherWeightsIsReplaced(t *testing.T) {
 	out := t.TempDir()
 	mustRun(t, oneVAE(out)...)

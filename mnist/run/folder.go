@@ -45,7 +45,7 @@ func Lock(path string) (*Folder, error) {
 }
 
 // ErrMoved indicates that the folder of a run is no longer at its path. Errors of Write wrap it.
-var ErrMoved = errors.New("was moved, replaced or removed during the run, and nothing more is written to it; resume the run in the original folder")
+var ErrMoved = errors.New("was moved, replaced or removed during the run, and nothing more is written to it; resume the run at the folder's new path")
 
 // inPlace returns an error that wraps ErrMoved if the folder is no longer at its path.
 func (f *Folder) inPlace() error {
@@ -77,9 +77,9 @@ func (f *Folder) checkNew() error {
 			continue
 		}
 		if file == StateFile {
-			return fmt.Errorf("%s already contains a run: continue it with -resume", f.path)
+			return fmt.Errorf("%s already contains a run: continue it with -resume, or choose another folder with -out", f.path)
 		}
-		return fmt.Errorf("%s already contains %s of a run, but no state to resume from", f.path, file)
+		return fmt.Errorf("%s already contains %s of a run, but no state to resume from: choose another folder with -out", f.path, file)
 	}
 	return nil
 }

@@ -54,9 +54,10 @@ type Run struct {
 	stdout, stderr io.Writer
 }
 
-// New returns a run on a dataset. The run prints its results to stdout, and notes and progress to
-// stderr.
-func New(s *Settings, set data.Set, stdout, stderr io.Writer) (*Run, error) {
+// New starts a run in a folder or, if state is not nil, resumes the run with this state. It rewrites all
+// files of a resumed run, because a killed run may have left files from different epochs. The run prints
+// its results to stdout, and its progress to stderr.
+func New(s *Settings, set data.Set, folder *Folder, state *model.State, stdout, stderr io.Writer) (*Run, error) {
 	training, validation := data.Split(set.Train, s.Seed)
 	if s.Train > len(training) {
 		return nil, command.UsageError("invalid value %d for flag -train: there are %d training images", s.Train, len(training))
@@ -64,27 +65,20 @@ func New(s *Settings, set data.Set, stdout, stderr io.Writer) (*Run, error) {
 	if s.Train > 0 {
 		training = training[:s.Train]
 	}
-	if s.BatchSize > len(training) {
-		return nil, command.UsageError("invalid value %d for flag -batch: there are only %d training images", s.BatchSize, len(training))
-	}
-	if folder := &s.Source.Folder; *folder != "" && *folder != data.Synthetic {
-		var err error
-		if *folder, err = filepath.Abs(*folder); err != nil { // a resume may have another working directory
+	var err error
+	if f := &s.Source.Folder; *f != "" && *f != data.Synthetic {
+		if *f, err = filepath.Abs(*f); err != nil { // a resume may have another working directory
 			return nil, err
 		}
 	}
-	r := &Run{settings: s, stored: s.values(), set: set, training: training, validation: validation, stdout: stdout, stderr: stderr}
-	r.batches = (len(training) + s.BatchSize - 1) / s.BatchSize
+	r := &Run{
+		settings: s, stored: s.values(), folder: folder, position: position{Epoch: 1}, clock: time.Now(),
+		set: set, training: training, validation: validation, batches: (len(training) + s.BatchSize - 1) / s.BatchSize,
+		stdout: stdout, stderr: stderr,
+	}
 	r.stored["dataset"], r.stored["dataset_sha256"] = set.Name, set.SHA256()
 	r.trainer = model.NewTrainer(s.Config, model.NewParams[float32](s.Config, data.MeanLogit(set.Train, training), s.Seed), s.Rate)
 	r.trainer.Recompute = s.Recompute
-	return r, nil
-}
-
-// Open starts a new run in a folder or, if state is not nil, resumes a run from its state. Open
-// rewrites all files of a resumed run, because a killed run may have left files from different epochs.
-func (r *Run) Open(folder *Folder, state *model.State) (err error) {
-	r.folder, r.position.Epoch, r.clock = folder, 1, time.Now()
 	if state == nil {
 		err = folder.checkNew()
 	} else if err = r.resume(state); err != nil {
@@ -96,10 +90,7 @@ func (r *Run) Open(folder *Folder, state *model.State) (err error) {
 	if err == nil {
 		err = r.saveState()
 	}
-	if err != nil && state == nil {
-		return fmt.Errorf("%w; choose another folder with -out", err)
-	}
-	return err
+	return r, err
 }
 
 // resume restores the weights and the position from a state. It returns an error if the state does

@@ -107,7 +107,7 @@ func (s *Settings) values() map[string]string {
 }
 
 // Adopt sets all flags that are not on the command line to their values in a state. It returns an
-// error if the flags on the command line contradict the state.
+// error if the flags on the command line contradict the state or each other.
 func (s *Settings) Adopt(state *model.State) error {
 	given := s.Flags.Given()
 	for _, name := range slices.Sorted(maps.Keys(s.values())) {
@@ -123,7 +123,7 @@ func (s *Settings) Adopt(state *model.State) error {
 	if wrong := Differences(state.Settings, fixed); wrong != "" {
 		return fmt.Errorf("the run in %s was started with %s: resume it without these flags, or start a new run in another -out folder", s.Out, wrong)
 	}
-	return nil
+	return s.Check()
 }
 
 // Differences describes each current setting that has another old value. An example is "seed = 1, not 2",
@@ -143,7 +143,7 @@ func (s *Settings) Check() error {
 	if err := s.Config.Check(); err != nil {
 		return command.UsageError("%v", err)
 	}
-	if s.Config.Kind == "hvae" && s.Config.K == 0 && !s.Resume {
+	if s.Config.Kind == "hvae" && s.Config.K == 0 {
 		return command.UsageError("-model hvae needs -K ≥ 1, the number of leapfrog steps")
 	}
 	if s.Recompute && s.Config.Kind != "hvae" {

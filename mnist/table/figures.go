@@ -18,16 +18,13 @@ import (
 //
 // The difference is more precise than the NLL itself, which depends more on the number of epochs than on
 // the model. Error bars are standard errors over seeds. A model with K = 1 has only one step, so it appears
-// only in the first row of charts. If rows contains no HVAE, figure returns nil.
+// only in the first row of charts. The rows must contain an HVAE.
 func figure(rows []row) []byte {
 	allK, allEps := map[float64]bool{}, map[string]bool{}
 	for _, r := range rows {
 		if r.K > 0 {
 			allK[float64(r.K)], allEps[r.Eps] = true, true
 		}
-	}
-	if len(allK) == 0 {
-		return nil
 	}
 	if len(allEps) > 1 {
 		delete(allEps, "") // K = 1
@@ -77,12 +74,10 @@ const leastELBO = -120
 
 // budget draws the validation ELBO of each row against epochs (left) and against work (right). Lines are
 // means over seeds, and bands extend one standard deviation on each side. The unit of work is the number of
-// multiply-adds in an epoch of the VAE, because times depend on the load of the machine. If rows contains
-// no HVAE, budget returns nil.
+// multiply-adds in an epoch of the VAE, because times depend on the load of the machine.
 func budget(rows []row, results []result) []byte {
 	epochs := plot.Chart{Title: "At equal epochs", XLabel: "epoch", YLabel: "validation ELBO ± s.d. over seeds (nats)", LogX: true}
 	work := plot.Chart{Title: "At equal work", XLabel: "work (epochs of a VAE)", YLabel: epochs.YLabel, LogX: true}
-	hvae := false
 	for _, r := range rows {
 		var curves [][]float64
 		for _, x := range results {
@@ -93,7 +88,6 @@ func budget(rows []row, results []result) []byte {
 		if curves == nil {
 			continue
 		}
-		hvae = hvae || r.K > 0
 		cost := float64(r.config.StepCost()) / float64(model.Config{Latent: r.config.Latent}.StepCost())
 		byEpochs := plot.Series{Label: r.Row, Style: plot.Band}
 		byWork := byEpochs
@@ -113,9 +107,6 @@ func budget(rows []row, results []result) []byte {
 		}
 		byWork.Y, byWork.Error = byEpochs.Y, byEpochs.Error
 		epochs.Series, work.Series = append(epochs.Series, byEpochs), append(work.Series, byWork)
-	}
-	if !hvae {
-		return nil
 	}
 	return plot.Panels(2, epochs, work)
 }

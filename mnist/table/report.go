@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
 	"time"
@@ -51,11 +50,13 @@ func (t *Table) report() report {
 	return r
 }
 
-// files returns the contents of the table's files by name.
+// files returns the contents of the table's files by name. A table without HVAEs has no figures.
 func (r report) files() (map[string][]byte, error) {
 	b, err := json.MarshalIndent(r, "", " ")
-	files := map[string][]byte{"table.json": append(b, '\n'), "table1.svg": figure(r.Rows), "budget.svg": budget(r.Rows, r.Results)}
-	maps.DeleteFunc(files, func(_ string, content []byte) bool { return content == nil })
+	files := map[string][]byte{"table.json": append(b, '\n')}
+	if slices.ContainsFunc(r.Rows, func(x row) bool { return x.K > 0 }) {
+		files["table1.svg"], files["budget.svg"] = figure(r.Rows), budget(r.Rows, r.Results)
+	}
 	return files, err
 }
 

@@ -131,10 +131,7 @@ func (t *Table) do(ctx context.Context, number int) (r *result, evaluated bool, 
 			return nil, false, fmt.Errorf("the run in %s does not match %s of this table: it was started with %s", settings.Out, k.Run, wrong)
 		}
 	}
-	training, err := run.New(settings, t.set, io.Discard, t.Stderr)
-	if err == nil {
-		err = training.Open(folder, state)
-	}
+	training, err := run.New(settings, t.set, folder, state, io.Discard, t.Stderr)
 	if err != nil {
 		return nil, false, err
 	}
