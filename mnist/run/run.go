@@ -111,9 +111,6 @@ func (r *Run) resume(state *model.State) (err error) {
 	return nil
 }
 
-// RateChanged reports whether a resume has changed the learning rate.
-func (r *Run) RateChanged() bool { return r.position.RateChanged }
-
 // A batch implements model.Batch with images for the current epoch. In each epoch, training images
 // are binarised again and get new noise. Validation images keep their pixels and get new noise, as in
 // the authors' code. The noise influences when early stopping ends a run (results/README.md).

@@ -66,9 +66,9 @@ func (t *Table) identity(settings map[string]string) map[string]string {
 	return id
 }
 
-// status reads the status of a task's run. It returns an error if the run has more epochs than the
-// table allows, or if the run was evaluated with other settings. Without Extend, it also returns an
-// error if the run has been evaluated and the table would train it further.
+// status reads the status of a task's run. It returns an error if the run has more epochs than the table
+// allows, if its learning rate was changed, or if it was evaluated with other settings. Unless Extend is
+// true, it also returns an error if the run has been evaluated and the table would train it further.
 func (t *Table) status(k task) (s status, err error) {
 	settings := t.settings(k)
 	folder := settings.Out
@@ -83,6 +83,9 @@ func (t *Table) status(k task) (s status, err error) {
 	for _, m := range s.metrics {
 		if s.trained {
 			return s, fmt.Errorf("%s was trained for %d epochs, but with -epochs %d and -patience %d training ends after epoch %d", folder, len(s.metrics), t.MaxEpochs, t.Patience, m.Epoch-1)
+		}
+		if m.Rate != 0 {
+			return s, fmt.Errorf("%s does not match this table: its learning rate was changed during the run", folder)
 		}
 		if m.Epoch == 1 || m.ValELBO > s.best.ValELBO {
 			s.best = m

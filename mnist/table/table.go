@@ -135,9 +135,6 @@ func (t *Table) do(ctx context.Context, number int) (r *result, evaluated bool, 
 	if err != nil {
 		return nil, false, err
 	}
-	if training.RateChanged() {
-		return nil, false, fmt.Errorf("the run in %s does not match %s of this table: its learning rate was changed during the run", settings.Out, k.Run)
-	}
 	fmt.Fprintf(t.Stderr, "training %s, %d of %d\n", k.Run, number+1, len(t.tasks))
 	if err := training.Train(ctx, "start the same command again to continue"); err != nil {
 		return nil, false, err
