@@ -53,8 +53,8 @@ func readCheckpoint(name string, stderr io.Writer) (model.Checkpoint, error) {
 		return model.Checkpoint{}, command.UsageError("-checkpoint is missing: name a model file, such as DIR/%s", run.ModelFile)
 	}
 	c, err := model.ReadCheckpoint(name)
-	if err == nil {
-		run.NoteDigest(stderr, name, c.Digest)
+	if err == nil && c.Digest == "" {
+		fmt.Fprintf(stderr, "note: %s has no SHA-256, because an older version or another tool wrote it; damage to the file cannot be detected\n", name)
 	}
 	return c, err
 }

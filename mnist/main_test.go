@@ -60,7 +60,6 @@ func TestInvalidInputIsReportedOnOneLine(t *testing.T) {
 		{[]string{"train", "-data", dir, "-dataset", "MNIST", "-out", dir}, 2, "a name has"},
 		{tiny(dir, "-K", "3"), 2, "need the model hvae"},
 		{tiny(dir, "-tempering", "free"), 2, "need the model hvae"},
-		{tiny(dir, "-batch", "76"), 2, "only 75 training images"},
 		{tiny(dir, "-train", "121"), 2, "there are 120 training images"},
 		{tiny(dir, "-K", "1.5"), 2, "from 0 to 10000 "},
 		{tiny(dir, "-lr", "-1"), 2, "positive"},

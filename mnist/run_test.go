@@ -270,46 +270,12 @@ func TestADamagedFileIsRefused(t *testing.T) {
 	mustRun(t, resume(dir, "-epochs", "2")...)
 }
 
-// The test changes the state of a finished run and the state of an interrupted run.
-func TestAContradictoryStateIsRefused(t *testing.T) {
-	finished, within := t.TempDir(), t.TempDir()
-	mustRun(t, tiny(finished, "-epochs", "2")...)
-	interrupted(t, 5, tiny(within)...)
-	_, p := saved(t, within)
-	for _, c := range []struct {
-		change func(f *safetensors.File, p *position)
-		want   string
-	}{
-		{func(_ *safetensors.File, p *position) { p.Epoch++ }, "epoch 4, batch 0 of 3, 0 of 24 validation images, metrics of 2 epochs"},
-		{func(_ *safetensors.File, p *position) { p.Batch = 4 }, "epoch 3, batch 4 of 3"},
-		{func(_ *safetensors.File, p *position) { p.Validated = 1 }, "batch 0 of 3, 1 of 24"},
-		{func(_ *safetensors.File, p *position) { p.Batch, p.Validated = 3, 25 }, "batch 3 of 3, 25 of 24"},
-		{func(_ *safetensors.File, p *position) { p.Metrics[0].Epoch = 2 }, "metrics of 2 epochs"},
-		{func(f *safetensors.File, _ *position) { f.Metadata["optimiser.step"] = "5" }, "the optimiser has taken 5 steps, but the run has taken 6"},
-	} {
-		one := copyFiles(t, finished, stateFile, modelFile)
-		rewrite(t, one, c.change)
-		refused(t, one, resume(one, "-epochs", "3"), "state.safetensors: its metadata contradicts itself: ", c.want)
-	}
-	rewrite(t, within, func(f *safetensors.File, p *position) {
-		if p.Batch == 0 || f.Metadata["optimiser.step"] != strconv.Itoa(p.Batch) {
-			t.Errorf("after batch %d, the state contains %s steps of the optimiser", p.Batch, f.Metadata["optimiser.step"])
-		}
-		f.Metadata["optimiser.step"] = strconv.Itoa(p.Batch + 1)
-	})
-	refused(t, within, resume(within), fmt.Sprintf("the optimiser has taken %d steps, but the run has taken %d", p.Batch+1, p.Batch))
-}
-
 // States of older versions have no SHA-256.
-func TestAStateWithoutADigestIsResumedWithANote(t *testing.T) {
-	whole, old := t.TempDir(), t.TempDir()
-	mustRun(t, tiny(whole, "-epochs", "2")...)
-	mustRun(t, tiny(old)...)
-	rewrite(t, old, func(f *safetensors.File, _ *position) { delete(f.Metadata, safetensors.DigestKey) })
-	if _, stderr := mustRun(t, resume(old, "-epochs", "2")...); !strings.HasPrefix(stderr, "note: "+filepath.Join(old, stateFile)+" has no SHA-256") {
-		t.Errorf("the resumed run prints %s", stderr)
-	}
-	sameFiles(t, "resumed without a digest", whole, old)
+func TestAStateWithoutADigestIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	mustRun(t, tiny(dir)...)
+	rewrite(t, dir, func(f *safetensors.File, _ *position) { delete(f.Metadata, safetensors.DigestKey) })
+	refused(t, dir, resume(dir, "-epochs", "2"), filepath.Join(dir, stateFile)+" has no SHA-256")
 }
 
 // The test moves the folder of a run and, in the first case, replaces it by the folder of another run.
@@ -332,11 +298,7 @@ func TestAMovedFolderEndsTheRun(t *testing.T) {
 			move(t, replacement, dir)
 		}
 		first.Wait()
-		where := "wherever that folder is now"
-		if runtime.GOOS == "linux" {
-			where = old
-		}
-		if got := first.ProcessState.ExitCode(); got != 1 || !strings.HasSuffix(stderr.String(), dir+", or its .lock, was moved, replaced or removed during the run, and nothing more is written to it; the last saved state is in "+where+"\n") {
+		if got := first.ProcessState.ExitCode(); got != 1 || !strings.HasSuffix(stderr.String(), dir+", or its .lock, was moved, replaced or removed during the run, and nothing more is written to it; resume the run at the folder's new path\n") {
 			t.Errorf("the process of a moved run ends with status %d and prints %s", got, stderr)
 		}
 		if !replaced {
@@ -381,8 +343,8 @@ func TestAResumeAcceptsTheSameImagesUnderAnotherName(t *testing.T) {
 	mustRun(t, resume(dir, append(renamed, "-epochs", "2")...)...)
 	sameFiles(t, "resumed with the data under another name", whole, dir)
 	others := ownImages(t, 144, 1)
-	refused(t, dir, resume(dir, "-data", others), "other images called few")
-	refused(t, dir, resume(dir, "-data", others, "-dataset", "another"), "on the dataset few, not another")
+	refused(t, dir, resume(dir, "-data", others), "on other images, the dataset few")
+	refused(t, dir, resume(dir, "-data", others, "-dataset", "another"), "on other images, the dataset few")
 }
 
 // Validation images are processed in batches of 1,000. The run is interrupted between two batches.

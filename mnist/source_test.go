@@ -90,7 +90,7 @@ func TestARunOnOwnImagesContainsTheirName(t *testing.T) {
 	b := read(t, folder, testFile)
 	b[100] ^= 1
 	write(t, b, folder, testFile)
-	mustFail(t, 1, resume(out, "-epochs", "3"), "other images called own")
+	mustFail(t, 1, resume(out, "-epochs", "3"), "on other images, the dataset own")
 }
 
 // syntheticDigest is the output of sha256sum for IDX files with the synthetic images.

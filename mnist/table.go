@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -65,32 +63,9 @@ func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	}
 	switch {
 	case list:
-		return printList(t.List(), t.JSON, stdout)
+		return t.List()
 	case number >= 0:
 		return t.Do(ctx, number)
 	}
 	return t.DoAll(ctx)
-}
-
-// printList prints a line for each run. As text, it also prints the number of runs in each state.
-func printList(runs []table.Entry, asJSON bool, stdout io.Writer) error {
-	count := map[string]int{}
-	var text strings.Builder
-	for _, r := range runs {
-		count[r.State]++
-		if asJSON {
-			if err := json.NewEncoder(&text).Encode(r); err != nil {
-				return err
-			}
-		} else {
-			line := fmt.Sprintf("%3d  %-30s %-8s %5d epochs  %s", r.Task, r.Run, r.State, r.Epochs, r.Why)
-			fmt.Fprintln(&text, strings.TrimRight(line, " "))
-		}
-	}
-	if !asJSON {
-		fmt.Fprintf(&text, "%d runs: %d done, %d running, %d stopped, %d missing, %d refused\n",
-			len(runs), count["done"], count["running"], count["stopped"], count["missing"], count["refused"])
-	}
-	_, err := io.WriteString(stdout, text.String())
-	return err
 }

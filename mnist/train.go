@@ -14,7 +14,7 @@ import (
 )
 
 // train runs the train command.
-func train(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
+func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	s := run.NewSettings()
 	if err := s.Flags.Parse(args); err != nil {
 		return err
@@ -22,42 +22,34 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) (err er
 	if s.Out == "" {
 		return command.UsageError("-out is missing: name a folder for the run's files")
 	}
-	var folder *run.Folder
-	var state *model.State
 	if s.Resume {
 		name := filepath.Join(s.Out, run.StateFile)
 		if _, err := os.Stat(name); err != nil {
 			return fmt.Errorf("there is nothing to resume: %w", atomicfile.Named(name, err))
 		}
-		if folder, err = run.Lock(s.Out); err != nil {
-			return err
-		}
-		defer folder.Release()
-		if state, err = folder.ReadState(stderr); err != nil {
+	} else if err := s.Check(); err != nil {
+		return err
+	}
+	folder, err := run.Lock(s.Out)
+	if err != nil {
+		return err
+	}
+	defer folder.Release()
+	var state *model.State
+	if s.Resume {
+		if state, err = folder.ReadState(); err != nil {
 			return fmt.Errorf("cannot resume: %w", err)
 		}
 		if err := s.Adopt(state); err != nil {
 			return err
 		}
 	}
-	if err := s.Check(); err != nil {
-		return err
-	}
 	set, err := s.Source.Load(ctx, stderr)
 	if err != nil {
 		return err
 	}
-	r, err := run.New(s, set, stdout, stderr)
+	r, err := run.New(s, set, folder, state, stdout, stderr)
 	if err != nil {
-		return err
-	}
-	if !s.Resume {
-		if folder, err = run.Lock(s.Out); err != nil {
-			return err
-		}
-		defer folder.Release()
-	}
-	if err := r.Open(folder, state); err != nil {
 		return err
 	}
 	return r.Train(ctx, "continue with -resume")

@@ -23,14 +23,13 @@ type Line struct {
 
 	mu    sync.Mutex
 	first float64   // fraction of the work done before start
-	until float64   // fraction of the work after which the computation may end early
 	last  time.Time // time of the last update
 }
 
 // New returns a line that prints to w. For each update, the line calls status with the time since New
 // and prints the result.
 func New(w io.Writer, status func(elapsed time.Duration) string) *Line {
-	l := &Line{w: w, interval: 10 * time.Second, start: time.Now(), status: status, until: 1}
+	l := &Line{w: w, interval: 10 * time.Second, start: time.Now(), status: status}
 	l.last = l.start
 	if f, ok := w.(*os.File); ok && os.Getenv("TERM") != "dumb" && os.Getenv("NO_COLOR") == "" {
 		if s, err := f.Stat(); err == nil && s.Mode()&os.ModeCharDevice != 0 {
@@ -51,14 +50,6 @@ func (l *Line) Begin(done float64) {
 	l.first = done
 }
 
-// Until sets the fraction of the work after which the computation may end early. If the fraction is
-// below 1, the line prints the remaining time as a range.
-func (l *Line) Until(fraction float64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.until = fraction
-}
-
 // Set sets the fraction of the work that is done, from 0 to 1. It prints the line, unless the last
 // update was less than 0.2 s ago on a terminal, or less than 10 s ago elsewhere.
 func (l *Line) Set(fraction float64) {
@@ -70,13 +61,8 @@ func (l *Line) Set(fraction float64) {
 	}
 	l.last = now
 	elapsed := now.Sub(l.start)
-	timeTo := func(end float64) time.Duration {
-		return time.Duration(float64(elapsed) * max(0, end-fraction) / (fraction - l.first)).Round(time.Second)
-	}
-	left := fmt.Sprintf("%v left", timeTo(1))
-	if least := timeTo(l.until); least < timeTo(1) {
-		left = fmt.Sprintf("%v to %s", least, left)
-	}
+	remaining := time.Duration(float64(elapsed) * (1 - fraction) / (fraction - l.first)).Round(time.Second)
+	left := fmt.Sprintf("%v left", remaining)
 	done, status := fmt.Sprintf("%3.0f %%", 100*fraction), l.status(elapsed)
 	if l.width == nil {
 		fmt.Fprintf(l.w, "%s  %s  %s\n", done, status, left)

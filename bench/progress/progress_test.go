@@ -42,22 +42,6 @@ func TestTheRemainingTimeExcludesEarlierWork(t *testing.T) {
 	})
 }
 
-func TestTheRemainingTimeIsARangeIfTheWorkMayEndEarly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for until, want := range map[float64]string{0.5: "30s to 1m20s left\n", 1: " 1m20s left\n", 0.1: " 0s to 1m20s left\n"} {
-			var b bytes.Buffer
-			l := New(&b, status)
-			l.Until(0.9)
-			l.Until(until) // replaces the earlier fraction
-			time.Sleep(20 * time.Second)
-			l.Set(0.2)
-			if !strings.HasSuffix(b.String(), want) {
-				t.Errorf("Until(%v): printed %q, want %q", until, b.String(), want)
-			}
-		}
-	})
-}
-
 func TestOnATerminalTheLineReplacesItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer

@@ -4,12 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"hvae/bench/atomicfile"
 	"hvae/bench/filelock"
@@ -27,8 +24,6 @@ const (
 
 	LockFile = ".lock" // empty; locked while a process trains or evaluates the run
 )
-
-var runFiles = []string{ModelFile, StateFile, MetricsFile, CurveFile, SamplesFile, EvaluationFile}
 
 // A Folder is the folder of a run, locked by this process.
 type Folder struct {
@@ -50,25 +45,26 @@ func Lock(path string) (*Folder, error) {
 }
 
 // ErrMoved indicates that the folder of a run is no longer at its path. Errors of Write wrap it.
-var ErrMoved = errors.New("was moved, replaced or removed during the run, and nothing more is written to it")
+var ErrMoved = errors.New("was moved, replaced or removed during the run, and nothing more is written to it; resume the run at the folder's new path")
 
 // inPlace returns an error that wraps ErrMoved if the folder is no longer at its path.
 func (f *Folder) inPlace() error {
-	now, moved := f.Moved()
-	if !moved {
-		return nil
+	if _, moved := f.Moved(); moved {
+		return fmt.Errorf("the folder %s, or its %s, %w", f.path, LockFile, ErrMoved)
 	}
-	where := "wherever that folder is now"
-	if now != "" {
-		where = filepath.Dir(now)
-	}
-	return fmt.Errorf("the folder %s, or its %s, %w; the last saved state is in %s", f.path, LockFile, ErrMoved, where)
+	return nil
 }
 
-// Write replaces a file of the run. If the folder is no longer at its path, the file there may belong
-// to another run. Write then leaves that file unchanged and returns an error that wraps ErrMoved.
+// Write replaces a file of the run and removes its temporary files, which a killed process may have left.
+// If the folder is no longer at its path, the file there may belong to another run. Write then leaves that
+// file unchanged and returns an error that wraps ErrMoved.
 func (f *Folder) Write(file string, b []byte) error {
-	if err := atomicfile.WriteIf(f.inPlace, filepath.Join(f.path, file), b); err != nil {
+	name := filepath.Join(f.path, file)
+	err := atomicfile.WriteIf(f.inPlace, name, b)
+	if err == nil {
+		err = atomicfile.Clean(name)
+	}
+	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", file, cmp.Or(f.inPlace(), err))
 	}
 	return nil
@@ -76,45 +72,24 @@ func (f *Folder) Write(file string, b []byte) error {
 
 // checkNew returns an error if the folder contains files of a run.
 func (f *Folder) checkNew() error {
-	var found []string
-	for _, file := range runFiles {
-		if _, err := os.Lstat(filepath.Join(f.path, file)); !errors.Is(err, fs.ErrNotExist) {
-			found = append(found, file)
+	for _, file := range []string{StateFile, ModelFile, MetricsFile, CurveFile, SamplesFile, EvaluationFile} {
+		if _, err := os.Lstat(filepath.Join(f.path, file)); errors.Is(err, fs.ErrNotExist) {
+			continue
 		}
-	}
-	switch {
-	case slices.Contains(found, StateFile):
-		return fmt.Errorf("%s already contains a run: continue it with -resume", f.path)
-	case found != nil:
-		return fmt.Errorf("%s already contains files of a run, %s, but no state to resume from", f.path, strings.Join(found, ", "))
+		if file == StateFile {
+			return fmt.Errorf("%s already contains a run: continue it with -resume, or choose another folder with -out", f.path)
+		}
+		return fmt.Errorf("%s already contains %s of a run, but no state to resume from: choose another folder with -out", f.path, file)
 	}
 	return nil
 }
 
-// clean removes the temporary files of killed processes.
-func (f *Folder) clean() error {
-	for _, file := range runFiles {
-		if err := atomicfile.Clean(filepath.Join(f.path, file)); err != nil {
-			return fmt.Errorf("cannot remove temporary files of an earlier process: %w", err)
-		}
-	}
-	return nil
-}
-
-// ReadState reads the state of the run. If the state has no SHA-256, it prints a note on stderr.
-func (f *Folder) ReadState(stderr io.Writer) (*model.State, error) {
+// ReadState reads the state of the run. It returns an error if the state has no SHA-256.
+func (f *Folder) ReadState() (*model.State, error) {
 	name := filepath.Join(f.path, StateFile)
 	state, err := model.ReadState(name)
-	if err != nil {
-		return nil, err
+	if err == nil && state.Digest == "" {
+		err = fmt.Errorf("%s has no SHA-256: an older version or another program wrote it, and damage to it cannot be detected", name)
 	}
-	NoteDigest(stderr, name, state.Digest)
-	return &state, nil
-}
-
-// NoteDigest prints a note on stderr if the digest of the named file is empty.
-func NoteDigest(stderr io.Writer, name, digest string) {
-	if digest == "" {
-		fmt.Fprintf(stderr, "note: %s has no SHA-256, because an older version or another tool wrote it; damage to the file cannot be detected\n", name)
-	}
+	return &state, err
 }

@@ -11,8 +11,8 @@ import (
 
 // With fixed weights, the validation ELBO varies between epochs only because of its noise. According
 // to results/README.md, its standard deviation is 0.044 nats for the trained VAE. The ELBO is the mean
-// over 1,000 batches of ten images. The test estimates the variance of a batch's ELBO from its values a and b in two
-// epochs, as (a − b)²/2. The relative standard error of the result is about 2 %.
+// over 1,000 batches of ten images. The test estimates the variance of the ELBO of a batch as (a − b)²/2,
+// where a and b are its values in two epochs. The relative standard error of the result is about 2 %.
 func TestValidationNoise(t *testing.T) {
 	folder := os.Getenv("HVAE_MNIST")
 	if folder == "" {

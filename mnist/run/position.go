@@ -33,23 +33,6 @@ type position struct {
 	RateChanged   bool      // whether a resume has changed the learning rate
 }
 
-// parsePosition decodes a position. It returns an error if the position is impossible for a run with
-// the given number of batches in an epoch and the given number of validation images.
-func parsePosition(s string, batches, validation int) (p position, err error) {
-	if err := json.Unmarshal([]byte(s), &p); err != nil {
-		return p, fmt.Errorf("its metadata lacks the position of the run: %w", err)
-	}
-	ok := len(p.Metrics) == p.Epoch-1 && p.Batch >= 0 && p.Batch <= batches && p.Validated >= 0 && p.Validated <= validation && (p.Validated == 0 || p.Batch == batches)
-	for i, m := range p.Metrics {
-		ok = ok && m.Epoch == i+1
-	}
-	if !ok {
-		return p, fmt.Errorf("its metadata contradicts itself: epoch %d, batch %d of %d, %d of %d validation images, metrics of %d epochs",
-			p.Epoch, p.Batch, batches, p.Validated, validation, len(p.Metrics))
-	}
-	return p, nil
-}
-
 // best returns the metrics of the first epoch with the best validation ELBO, or zero
 // Metrics before the end of the first epoch.
 func (p *position) best() (best Metrics) {

@@ -8,9 +8,9 @@ package run
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -39,7 +39,7 @@ const diverged = "the last saved state is in %s: continue from it with -resume a
 // killed, a resume repeats all steps after the saved state, with bit-identical results.
 type Run struct {
 	settings *Settings
-	stored   map[string]string // settings in the state, by flag name
+	stored   map[string]string // settings to save in the state, by flag name
 	folder   *Folder
 	position position
 
@@ -50,14 +50,14 @@ type Run struct {
 	trainer *model.Trainer[float32]
 	Best    []model.Param[float32] // weights after the best epoch, nil in the first epoch
 
-	saved          time.Time // when the state was last saved
-	clock          time.Time // when position.Seconds was last updated
+	clock          time.Time // when position.Seconds was last updated, at the latest when the state was saved
 	stdout, stderr io.Writer
 }
 
-// New returns a run on a dataset. The run prints its results to stdout, and notes and progress to
-// stderr.
-func New(s *Settings, set data.Set, stdout, stderr io.Writer) (*Run, error) {
+// New starts a run in a folder or, if state is not nil, resumes the run with this state. It rewrites all
+// files of a resumed run, because a killed run may have left files from different epochs. The run prints
+// its results to stdout, and its progress to stderr.
+func New(s *Settings, set data.Set, folder *Folder, state *model.State, stdout, stderr io.Writer) (*Run, error) {
 	training, validation := data.Split(set.Train, s.Seed)
 	if s.Train > len(training) {
 		return nil, command.UsageError("invalid value %d for flag -train: there are %d training images", s.Train, len(training))
@@ -65,41 +65,32 @@ func New(s *Settings, set data.Set, stdout, stderr io.Writer) (*Run, error) {
 	if s.Train > 0 {
 		training = training[:s.Train]
 	}
-	if s.BatchSize > len(training) {
-		return nil, command.UsageError("invalid value %d for flag -batch: there are only %d training images", s.BatchSize, len(training))
-	}
-	if folder := &s.Source.Folder; *folder != "" && *folder != data.Synthetic {
-		var err error
-		if *folder, err = filepath.Abs(*folder); err != nil { // a resume may have another working directory
+	var err error
+	if f := &s.Source.Folder; *f != "" && *f != data.Synthetic {
+		if *f, err = filepath.Abs(*f); err != nil { // a resume may have another working directory
 			return nil, err
 		}
 	}
-	r := &Run{settings: s, stored: s.values(), set: set, training: training, validation: validation, stdout: stdout, stderr: stderr}
-	r.batches = (len(training) + s.BatchSize - 1) / s.BatchSize
+	r := &Run{
+		settings: s, stored: s.values(), folder: folder, position: position{Epoch: 1}, clock: time.Now(),
+		set: set, training: training, validation: validation, batches: (len(training) + s.BatchSize - 1) / s.BatchSize,
+		stdout: stdout, stderr: stderr,
+	}
 	r.stored["dataset"], r.stored["dataset_sha256"] = set.Name, set.SHA256()
 	r.trainer = model.NewTrainer(s.Config, model.NewParams[float32](s.Config, data.MeanLogit(set.Train, training), s.Seed), s.Rate)
 	r.trainer.Recompute = s.Recompute
-	return r, nil
-}
-
-// Open starts a new run in a folder or, if state is not nil, resumes a run from its state. Open
-// rewrites all files of a resumed run, because a killed run may have left files from different epochs.
-func (r *Run) Open(folder *Folder, state *model.State) (err error) {
-	r.folder, r.position.Epoch = folder, 1
 	if state == nil {
 		err = folder.checkNew()
 	} else if err = r.resume(state); err != nil {
 		err = fmt.Errorf("cannot resume from %s: %w", filepath.Join(folder.path, StateFile), err)
 	}
-	for _, step := range []func() error{folder.clean, r.writeMetrics, r.writeBest, r.saveState} {
-		if err == nil {
-			err = step()
-		}
+	if err == nil && r.Best != nil {
+		err = cmp.Or(r.writeMetrics(), r.writeBest())
 	}
-	if err != nil && state == nil {
-		return fmt.Errorf("%w; choose another folder with -out", err)
+	if err == nil {
+		err = r.saveState()
 	}
-	return err
+	return r, err
 }
 
 // resume restores the weights and the position from a state. It returns an error if the state does
@@ -107,31 +98,18 @@ func (r *Run) Open(folder *Folder, state *model.State) (err error) {
 func (r *Run) resume(state *model.State) (err error) {
 	was, p := state.Settings, &r.position
 	if r.stored["dataset_sha256"] != was["dataset_sha256"] {
-		original := fmt.Sprintf("the dataset %s, not %s", was["dataset"], r.set.Name)
-		if r.set.Name == was["dataset"] {
-			original = "other images called " + r.set.Name
-		}
-		return fmt.Errorf("the run was started on %s: use -data to name the folder of the original dataset", original)
+		return fmt.Errorf("the run was started on other images, the dataset %s: use -data to name their folder", was["dataset"])
 	}
 	r.set.Name, r.stored["dataset"] = was["dataset"], was["dataset"]
 	if r.Best, err = r.trainer.Restore(*state); err != nil {
 		return err
 	}
-	if *p, err = parsePosition(state.Progress, r.batches, len(r.validation)); err != nil {
-		return err
-	}
-	if steps := (p.Epoch-1)*r.batches + p.Batch; state.Steps != steps {
-		return fmt.Errorf("its metadata contradicts itself: the optimiser has taken %d steps, but the run has taken %d", state.Steps, steps)
-	}
-	if r.Best == nil && p.Epoch > 1 {
-		return errors.New("it lacks the weights of the best epoch")
+	if err := json.Unmarshal([]byte(state.Progress), p); err != nil {
+		return fmt.Errorf("its metadata lacks the position of the run: %w", err)
 	}
 	p.RateChanged = p.RateChanged || was["lr"] != r.stored["lr"]
 	return nil
 }
-
-// RateChanged reports whether a resume has changed the learning rate.
-func (r *Run) RateChanged() bool { return r.position.RateChanged }
 
 // fill returns a function that supplies images of set.Train and noise for the current epoch. In each
 // epoch, training images are binarised again and get new noise. Validation images keep their pixels and
@@ -163,15 +141,12 @@ func (r *Run) Train(ctx context.Context, advice string) error {
 	line := progress.New(r.stderr, func(time.Duration) string { return r.status() })
 	defer line.Clear()
 	line.Begin(r.done())
-	r.clock = time.Now()
 	for r.position.Epoch <= r.settings.MaxEpochs && r.position.Epoch-r.position.best().Epoch <= r.settings.Patience {
-		line.Until(r.doneAtLeast())
 		err := r.trainEpoch(ctx, line)
 		line.Clear()
 		if err == nil {
 			err = r.finishEpoch()
 		} else if ctx.Err() != nil { // a resume will repeat the current batch
-			r.tick()
 			err = fmt.Errorf("%w after batch %d of epoch %d; the state is saved in %s; %s", context.Cause(ctx), r.position.Batch, r.position.Epoch, r.settings.Out, advice)
 			if failed := r.saveState(); failed != nil {
 				err = fmt.Errorf("%w, and %w", context.Cause(ctx), failed)
@@ -191,30 +166,30 @@ func (r *Run) Train(ctx context.Context, advice string) error {
 func (r *Run) trainEpoch(ctx context.Context, line *progress.Line) error {
 	p, size, order := &r.position, r.settings.BatchSize, slices.Clone(r.training)
 	random.Stream(r.settings.Seed, "mnist shuffle", p.Epoch).Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
-	for p.Batch < r.batches {
-		batch := order[p.Batch*size : min((p.Batch+1)*size, len(order))]
-		elbo, err := r.trainer.Step(ctx, batch, r.fill(false))
-		if err != nil {
-			return fmt.Errorf("epoch %d, batch %d: %w; "+diverged, p.Epoch, p.Batch+1, err, r.settings.Out)
+	for p.Batch < r.batches || p.Validated < len(r.validation) {
+		if p.Batch < r.batches {
+			batch := order[p.Batch*size : min((p.Batch+1)*size, len(order))]
+			elbo, err := r.trainer.Step(ctx, batch, r.fill(false))
+			if err != nil {
+				return fmt.Errorf("epoch %d, batch %d: %w; "+diverged, p.Epoch, p.Batch+1, err, r.settings.Out)
+			}
+			p.Sum += elbo * float64(len(batch))
+			p.Batch++
+		} else {
+			batch := r.validation[p.Validated:min(p.Validated+1000, len(r.validation))]
+			elbo, err := r.trainer.ELBO(ctx, batch, r.fill(true))
+			if err != nil {
+				return err
+			}
+			p.ValidationSum += elbo * float64(len(batch))
+			p.Validated += len(batch)
 		}
-		p.Sum += elbo * float64(len(batch))
-		p.Batch++
-		if err := r.saveInTime(); err != nil {
-			return err
+		if time.Since(r.clock) >= SaveEvery {
+			if err := r.saveState(); err != nil {
+				return err
+			}
 		}
 		line.Set(r.done())
-	}
-	for p.Validated < len(r.validation) {
-		batch := r.validation[p.Validated:min(p.Validated+1000, len(r.validation))]
-		elbo, err := r.trainer.ELBO(ctx, batch, r.fill(true))
-		if err != nil {
-			return err
-		}
-		p.ValidationSum += elbo * float64(len(batch))
-		p.Validated += len(batch)
-		if err := r.saveInTime(); err != nil {
-			return err
-		}
 	}
 	return nil
 }
@@ -247,10 +222,8 @@ func (r *Run) finishEpoch() error {
 	if err := r.saveState(); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(r.stdout, "epoch %d  train %.2f  validation %.2f  %.1f s%s\n", m.Epoch, m.TrainELBO, m.ValELBO, m.Seconds, note); err != nil {
-		return fmt.Errorf("cannot write results: %w", err)
-	}
-	return nil
+	_, err := fmt.Fprintf(r.stdout, "epoch %d  train %.2f  validation %.2f  %.1f s%s\n", m.Epoch, m.TrainELBO, m.ValELBO, m.Seconds, note)
+	return err
 }
 
 // status returns the text of the progress line, which contains the mean training ELBO of the epoch
@@ -266,12 +239,6 @@ func (r *Run) done() float64 {
 	return (float64(r.position.Epoch-1) + float64(r.position.Batch)/float64(r.batches)) / float64(r.settings.MaxEpochs)
 }
 
-// doneAtLeast returns the value of done when the run ends, if no later epoch is better than the best
-// epoch so far.
-func (r *Run) doneAtLeast() float64 {
-	return min(1, float64(r.position.best().Epoch+r.settings.Patience)/float64(r.settings.MaxEpochs))
-}
-
 // tick adds the time since its last call to the duration of the epoch.
 func (r *Run) tick() {
 	now := time.Now()
@@ -279,17 +246,8 @@ func (r *Run) tick() {
 	r.clock = now
 }
 
-// saveInTime saves the state if the last save was at least SaveEvery ago.
-func (r *Run) saveInTime() error {
-	if time.Since(r.saved) < SaveEvery {
-		return nil
-	}
-	r.tick()
-	return r.saveState()
-}
-
 func (r *Run) saveState() error {
-	r.saved = time.Now()
+	r.tick()
 	p, err := json.Marshal(r.position)
 	if err != nil {
 		return fmt.Errorf("cannot encode the position of the run: %w", err)
@@ -298,52 +256,36 @@ func (r *Run) saveState() error {
 }
 
 // writeBest writes the model after the best epoch and a picture of digits that the model
-// generates. Before the end of the first epoch, writeBest does nothing.
+// generates.
 func (r *Run) writeBest() error {
-	if r.Best == nil {
-		return nil
-	}
 	s, best := r.settings, r.position.best()
 	c := model.Checkpoint{Config: s.Config, Params: r.Best, Seed: s.Seed, Epoch: best.Epoch, ELBO: best.ValELBO, Data: r.set.Name, DataSHA256: r.stored["dataset_sha256"]}
-	if err := r.folder.Write(ModelFile, c.File().Encode()); err != nil {
-		return err
-	}
-	return r.folder.Write(SamplesFile, sheet.Draw(model.Generate(s.Config, r.Best, 64, s.Seed), nil, 8))
+	digits := sheet.Draw(model.Generate(s.Config, r.Best, 64, s.Seed), nil, 8)
+	return cmp.Or(r.folder.Write(ModelFile, c.File().Encode()), r.folder.Write(SamplesFile, digits))
 }
 
-// writeMetrics writes the metrics and their plot. Before the end of the first epoch, writeMetrics does
-// nothing.
+// writeMetrics writes the metrics and their plot.
 func (r *Run) writeMetrics() error {
 	p := r.position
-	if len(p.Metrics) == 0 {
-		return nil
-	}
 	var lines bytes.Buffer
 	encoder := json.NewEncoder(&lines)
 	train, validation := plot.Series{Label: "training"}, plot.Series{Label: "validation"}
 	for _, m := range p.Metrics {
-		if err := encoder.Encode(m); err != nil {
-			return fmt.Errorf("cannot encode the metrics of epoch %d: %w", m.Epoch, err)
-		}
+		encoder.Encode(m) // cannot fail, because all numbers are finite
 		train.X, train.Y = append(train.X, float64(m.Epoch)), append(train.Y, m.TrainELBO)
 		validation.X, validation.Y = append(validation.X, float64(m.Epoch)), append(validation.Y, m.ValELBO)
 	}
-	if err := r.folder.Write(MetricsFile, lines.Bytes()); err != nil {
-		return err
-	}
 	var ticks []float64
-	for last, power := float64(len(p.Metrics)), 1.0; power <= last; power *= 10 {
-		for _, tick := range []float64{power, 2 * power, 5 * power} {
-			if tick <= last {
-				ticks = append(ticks, tick)
-			}
-		}
+	last := float64(len(p.Metrics))
+	for power := 1.0; power <= last; power *= 10 {
+		ticks = append(ticks, power, 2*power, 5*power)
 	}
+	ticks = slices.DeleteFunc(ticks, func(tick float64) bool { return tick > last })
 	epoch := p.best().Epoch
 	best := plot.Series{Label: fmt.Sprintf("best epoch, %d", epoch), X: train.X[epoch-1 : epoch], Y: validation.Y[epoch-1 : epoch], Style: plot.Points}
 	curve := plot.Chart{
 		Title: fmt.Sprintf("Training: %v, on %s", r.settings.Config, r.set.Name), XLabel: "epoch", YLabel: "ELBO (nats)",
 		LogX: true, XTicks: ticks, Series: []plot.Series{train, validation, best},
 	}
-	return r.folder.Write(CurveFile, curve.SVG())
+	return cmp.Or(r.folder.Write(MetricsFile, lines.Bytes()), r.folder.Write(CurveFile, curve.SVG()))
 }

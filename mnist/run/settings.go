@@ -31,13 +31,11 @@ func (s *Source) DefineFlags(f *command.Flags) {
 
 // Load reads the dataset. It reports downloads on stderr.
 func (s Source) Load(ctx context.Context, stderr io.Writer) (data.Set, error) {
-	switch {
-	case s.Name == data.Synthetic && s.Folder != data.Synthetic:
-		return data.Set{}, command.UsageError("-dataset %s needs -data %[1]s", data.Synthetic)
-	case s.Name != "" && s.Name != data.Synthetic && s.Folder == data.Synthetic:
-		return data.Set{}, command.UsageError("-data %s does not contain the dataset %s: use -data to name its folder", data.Synthetic, s.Name)
-	case s.Name != "" && s.Name != data.MNIST && s.Folder == "":
+	if s.Name != "" && s.Name != data.MNIST && s.Folder == "" {
 		return data.Set{}, command.UsageError("-dataset %s requires -data, the folder that contains its files", s.Name)
+	}
+	if s.Name != "" && (s.Name == data.Synthetic) != (s.Folder == data.Synthetic) {
+		return data.Set{}, command.UsageError("-data %s does not contain the dataset %s: use -data to name its folder", s.Folder, s.Name)
 	}
 	return data.Load(ctx, s.Folder, s.Name, func(m string) { fmt.Fprintln(stderr, m) })
 }
@@ -93,8 +91,14 @@ func NewSettings() *Settings {
 	return s
 }
 
-// mayChange contains the flags that a resume may change. All other flags define the run.
-var mayChange = map[string]bool{"epochs": true, "patience": true, "lr": true, "data": true, "dataset": true, "recompute": true}
+// Identity returns the settings that determine the results of a run. Of these, a resume may change only lr.
+func Identity(settings map[string]string) map[string]string {
+	id := map[string]string{}
+	for _, name := range []string{"model", "K", "tempering", "vary-eps", "latent", "batch", "lr", "seed", "train"} {
+		id[name] = settings[name]
+	}
+	return id
+}
 
 // values returns the values of all flags except -out and -resume, by flag name. The state of a run
 // contains these values.
@@ -106,7 +110,7 @@ func (s *Settings) values() map[string]string {
 }
 
 // Adopt sets all flags that are not on the command line to their values in a state. It returns an
-// error if the flags on the command line contradict the state.
+// error if the flags on the command line contradict the state or each other.
 func (s *Settings) Adopt(state *model.State) error {
 	given := s.Flags.Given()
 	for _, name := range slices.Sorted(maps.Keys(s.values())) {
@@ -117,15 +121,16 @@ func (s *Settings) Adopt(state *model.State) error {
 			return fmt.Errorf("cannot resume from %s: its metadata contains %s = %q: %w", filepath.Join(s.Out, StateFile), name, state.Settings[name], err)
 		}
 	}
-	values := s.values()
-	maps.DeleteFunc(values, func(name, _ string) bool { return mayChange[name] })
-	if wrong := Differences(state.Settings, values); wrong != "" {
+	fixed := Identity(s.values())
+	delete(fixed, "lr")
+	if wrong := Differences(state.Settings, fixed); wrong != "" {
 		return fmt.Errorf("the run in %s was started with %s: resume it without these flags, or start a new run in another -out folder", s.Out, wrong)
 	}
-	return nil
+	return s.Check()
 }
 
-// Differences describes the current settings whose old values differ, such as "seed = 1, not 2".
+// Differences describes each current setting that has another old value. An example is "seed = 1, not 2",
+// where 1 is the old value.
 func Differences(old, current map[string]string) string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(current)) {
@@ -141,7 +146,7 @@ func (s *Settings) Check() error {
 	if err := s.Config.Check(); err != nil {
 		return command.UsageError("%v", err)
 	}
-	if s.Config.Kind == "hvae" && s.Config.K == 0 && !s.Resume {
+	if s.Config.Kind == "hvae" && s.Config.K == 0 {
 		return command.UsageError("-model hvae needs -K ≥ 1, the number of leapfrog steps")
 	}
 	if s.Recompute && s.Config.Kind != "hvae" {

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -9,32 +10,26 @@ import (
 	"hvae/mnist/model"
 )
 
-// figure draws four charts of the NLL minus the NLL of the VAE with the same seed against K, with a
-// line for each tempering scheme:
+// figure draws four charts with K on the horizontal axis. On the vertical axis is the NLL minus the NLL of
+// the VAE with the same seed. Each tempering scheme has a line.
 //
 //	obtained, shared step sizes    published, shared step sizes
 //	obtained, varied step sizes    published, varied step sizes
 //
-// The difference is more precise than the NLL, which the number of epochs changes by much more than
-// the models differ. Error bars are standard errors over seeds. Models with K = 1 have a single step and
-// occur in the first row of charts only. If rows contains no HVAE, figure returns nil.
+// The difference is more precise than the NLL itself, which depends more on the number of epochs than on
+// the model. Error bars are standard errors over seeds. A model with K = 1 has only one step, so it appears
+// only in the first row of charts. The rows must contain an HVAE.
 func figure(rows []row) []byte {
-	var kinds []string
-	var ks []float64
+	allK, allEps := map[float64]bool{}, map[string]bool{}
 	for _, r := range rows {
 		if r.K > 0 {
-			kinds, ks = append(kinds, r.Eps), append(ks, float64(r.K))
+			allK[float64(r.K)], allEps[r.Eps] = true, true
 		}
 	}
-	if ks == nil {
-		return nil
+	if len(allEps) > 1 {
+		delete(allEps, "") // K = 1
 	}
-	slices.Sort(ks)
-	slices.Sort(kinds)
-	ks, kinds = slices.Compact(ks), slices.Compact(kinds)
-	if len(kinds) > 1 && kinds[0] == "" { // K = 1
-		kinds = kinds[1:]
-	}
+	ks, kinds := slices.Sorted(maps.Keys(allK)), slices.Sorted(maps.Keys(allEps))
 	chart := func(title, eps string, of func(row) *summary) plot.Chart {
 		c := plot.Chart{Title: title, XLabel: "K", YLabel: "NLL minus the VAE's ± s.e. (nats)", XTicks: ks, Dodge: true, Width: 360, Height: 240}
 		if eps != "" {
@@ -77,14 +72,12 @@ func orZero(x *float64) float64 {
 // are far below and would compress the rest of the figure.
 const leastELBO = -120
 
-// budget draws the validation ELBO of each row against epochs (left) and against work (right). The
-// lines are means over seeds, and the bands are one standard deviation wide on each side. The unit of work is the number of
-// multiply-adds in an epoch of the VAE, because times depend on the load of the machine. If rows
-// contains no HVAE, budget returns nil.
+// budget draws the validation ELBO of each row against epochs (left) and against work (right). Lines are
+// means over seeds, and bands extend one standard deviation on each side. The unit of work is the number of
+// multiply-adds in an epoch of the VAE, because times depend on the load of the machine.
 func budget(rows []row, results []result) []byte {
 	epochs := plot.Chart{Title: "At equal epochs", XLabel: "epoch", YLabel: "validation ELBO ± s.d. over seeds (nats)", LogX: true}
 	work := plot.Chart{Title: "At equal work", XLabel: "work (epochs of a VAE)", YLabel: epochs.YLabel, LogX: true}
-	hvae := false
 	for _, r := range rows {
 		var curves [][]float64
 		for _, x := range results {
@@ -95,7 +88,6 @@ func budget(rows []row, results []result) []byte {
 		if curves == nil {
 			continue
 		}
-		hvae = hvae || r.K > 0
 		cost := float64(r.config.StepCost()) / float64(model.Config{Latent: r.config.Latent}.StepCost())
 		byEpochs := plot.Series{Label: r.Row, Style: plot.Band}
 		byWork := byEpochs
@@ -115,9 +107,6 @@ func budget(rows []row, results []result) []byte {
 		}
 		byWork.Y, byWork.Error = byEpochs.Y, byEpochs.Error
 		epochs.Series, work.Series = append(epochs.Series, byEpochs), append(work.Series, byWork)
-	}
-	if !hvae {
-		return nil
 	}
 	return plot.Panels(2, epochs, work)
 }

@@ -20,8 +20,8 @@ func TestFigureShowsTheMeansOfAllRows(t *testing.T) {
 	}
 	var runs []result
 	for _, k := range tasks {
-		if nll, ok := obtained[k.row]; ok {
-			runs = append(runs, result{Row: k.row, Seed: k.seed, NLL: nll + float64(k.seed%10)/100})
+		if nll, ok := obtained[k.Row]; ok {
+			runs = append(runs, result{task: k, NLL: nll + float64(k.Seed%10)/100})
 		}
 	}
 	for row := range obtained {
@@ -88,7 +88,7 @@ func TestBudgetShowsMeansAndDeviations(t *testing.T) {
 	first := map[string]float64{"vae": 2, "hvae-k1-none": 1}
 	var runs []result
 	for _, k := range tasks {
-		runs = append(runs, result{Row: k.row, Seed: k.seed, curve: curves[k.row][k.seed-1]})
+		runs = append(runs, result{task: k, curve: curves[k.Row][k.Seed-1]})
 	}
 	for i, p := range plottest.Read(t, budget(makeRows(tasks, runs), runs), true, false) {
 		for _, s := range p.Series {
@@ -107,8 +107,5 @@ func TestBudgetShowsMeansAndDeviations(t *testing.T) {
 				}
 			}
 		}
-	}
-	if budget(makeRows(tasks, runs[:1]), runs[:1]) != nil {
-		t.Error("budget draws a figure without an HVAE")
 	}
 }

@@ -2,10 +2,10 @@ package table
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
 	"time"
@@ -14,13 +14,6 @@ import (
 	"hvae/bench/filelock"
 	"hvae/mnist/eval"
 	"hvae/mnist/run"
-)
-
-// The files of a table.
-const (
-	tableFile  = "table.json"
-	figureFile = "table1.svg"
-	budgetFile = "budget.svg"
 )
 
 // A report holds the contents of table.json.
@@ -35,61 +28,40 @@ type report struct {
 	Tasks    int      `json:"tasks"` // number of planned runs
 	Rows     []row    `json:"rows"`
 	Results  []result `json:"results"`
+
+	refused bool // whether reading the status of a run failed
 }
 
-// report returns a report on all finished runs.
+// report returns a report on all finished runs. It returns no error, because DoAll prints the errors of
+// status.
 func (t *Table) report() report {
-	results := t.results()
-	return report{
-		Data: t.set.Name, Epochs: t.MaxEpochs, Patience: t.Patience, Train: t.Train, Images: t.Limit, Samples: t.Samples, Runs: t.Runs,
-		Tasks: len(t.tasks), Rows: makeRows(t.tasks, results), Results: results,
+	r := report{
+		Data: t.set.Name, Epochs: t.MaxEpochs, Patience: t.Patience, Train: t.Train,
+		Images: t.Limit, Samples: t.Samples, Runs: t.Runs, Tasks: len(t.tasks),
 	}
+	for _, k := range t.tasks {
+		s, err := t.status(k)
+		r.refused = r.refused || err != nil
+		if err == nil && s.result != nil {
+			r.Results = append(r.Results, *s.result)
+		}
+	}
+	r.Rows = makeRows(t.tasks, r.Results)
+	return r
 }
 
-// files returns the contents of the table's files by name.
+// files returns the contents of the table's files by name. A table without HVAEs has no figures.
 func (r report) files() (map[string][]byte, error) {
 	b, err := json.MarshalIndent(r, "", " ")
-	files := map[string][]byte{tableFile: append(b, '\n'), figureFile: figure(r.Rows), budgetFile: budget(r.Rows, r.Results)}
-	maps.DeleteFunc(files, func(_ string, content []byte) bool { return content == nil })
+	files := map[string][]byte{"table.json": append(b, '\n')}
+	if slices.ContainsFunc(r.Rows, func(x row) bool { return x.K > 0 }) {
+		files["table1.svg"], files["budget.svg"] = figure(r.Rows), budget(r.Rows, r.Results)
+	}
 	return files, err
 }
 
-// write replaces the table's files. If table.json contains results that are not in r, write keeps the
-// existing files and, once, prints a note.
-func (t *Table) write(r report) error {
-	name := filepath.Join(t.Out, tableFile)
-	b, err := run.ReadText(name)
-	if err != nil {
-		return err
-	}
-	var old report
-	if b != nil && json.Unmarshal(b, &old) != nil {
-		return fmt.Errorf("%s is damaged, or another program wrote it: move it away", name)
-	}
-	for _, x := range old.Results {
-		if slices.ContainsFunc(r.Results, func(y result) bool { return y.Run == x.Run }) {
-			continue
-		}
-		if !t.kept {
-			fmt.Fprintf(t.Stderr, "note: %s, %s and %s are not replaced, because they contain the results of %s, a run that this table lacks\n", name, figureFile, budgetFile, x.Run)
-		}
-		t.kept = true
-		return nil
-	}
-	files, err := r.files()
-	if err != nil {
-		return err
-	}
-	for file, content := range files {
-		name := filepath.Join(t.Out, file)
-		if err := errors.Join(atomicfile.Clean(name), atomicfile.Write(name, content)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// update writes the table's files. If print is true, update also prints the table or, with -json, its rows.
+// update writes the table's files. If reading the status of a run fails, it keeps the existing files. If
+// print is true, update also prints the table or, if JSON is true, its rows.
 func (t *Table) update(print bool) error {
 	// Wait up to a minute if another process is writing the table.
 	name, end := filepath.Join(t.Out, run.LockFile), time.Now().Add(time.Minute)
@@ -102,7 +74,13 @@ func (t *Table) update(print bool) error {
 	}
 	defer lock.Release()
 	r := t.report()
-	if err := t.write(r); err != nil {
+	files, err := r.files()
+	for file, content := range files {
+		if name := filepath.Join(t.Out, file); err == nil && !r.refused {
+			err = cmp.Or(atomicfile.Clean(name), atomicfile.Write(name, content))
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("cannot write the table: %w", err)
 	}
 	var out bytes.Buffer
@@ -110,15 +88,11 @@ func (t *Table) update(print bool) error {
 		printTable(&out, r)
 	} else if print {
 		for _, x := range r.Rows {
-			if err := json.NewEncoder(&out).Encode(x); err != nil {
-				return err
-			}
+			json.NewEncoder(&out).Encode(x) // cannot fail, because table.json contains x
 		}
 	}
-	if _, err := t.Stdout.Write(out.Bytes()); err != nil {
-		return fmt.Errorf("cannot write results: %w", err)
-	}
-	return nil
+	_, err = t.Stdout.Write(out.Bytes())
+	return err
 }
 
 // printTable prints the rows. Missing values are printed as dashes.
@@ -162,16 +136,11 @@ func printTable(b *bytes.Buffer, r report) {
 	}
 }
 
-// printResult prints the result of a finished run as one line.
-func (t *Table) printResult(k task) error {
-	s, err := t.status(k)
-	if err != nil {
-		return err
-	}
-	r := s.result(k)
+// printResult prints the result of a task as one line.
+func (t *Table) printResult(r *result) error {
 	if t.JSON {
 		return json.NewEncoder(t.Stdout).Encode(r)
 	}
-	_, err = fmt.Fprintf(t.Stdout, "%v  epochs %d  ELBO %s  NLL %s\n", k, r.Epochs, eval.PlusMinus(2, r.ELBO, r.ELBOSD), eval.PlusMinus(2, r.NLL, r.NLLSD))
+	_, err := fmt.Fprintf(t.Stdout, "%s  epochs %d  ELBO %s  NLL %s\n", r.Run, r.Epochs, eval.PlusMinus(2, r.ELBO, r.ELBOSD), eval.PlusMinus(2, r.NLL, r.NLLSD))
 	return err
 }

@@ -53,7 +53,7 @@ func checkedIn(t Table) *Table {
 // named returns the task with the given name, and its status.
 func (t *Table) named(name string) (k task, s status, err error) {
 	for _, k := range t.tasks {
-		if k.String() == name {
+		if k.Run == name {
 			s, err := t.status(k)
 			return k, s, err
 		}
@@ -101,8 +101,8 @@ func TestCheckedInTablesMatchTheirRuns(t *testing.T) {
 			t.Errorf("%s contains %d runs, want %d (%v)", table.Out, len(runs), len(table.tasks), err)
 		}
 		for _, k := range table.tasks {
-			if s, err := table.status(k); err != nil || !s.done {
-				t.Errorf("%v in %s is not finished: %v", k, table.Out, err)
+			if s, err := table.status(k); err != nil || s.result == nil {
+				t.Errorf("%s in %s is not finished: %v", k.Run, table.Out, err)
 			}
 		}
 	}
@@ -145,7 +145,7 @@ func TestREADMEMatchesTheResults(t *testing.T) {
 		}
 	}
 	minus := func(v float64) string { return strings.Replace(fmt.Sprintf("%.2f", v), "-", "−", 1) }
-	for source, runs := range map[string][]result{"published": published(), "obtained": fullProtocol().results()} {
+	for source, runs := range map[string][]result{"published": published(), "obtained": fullProtocol().report().Results} {
 		for _, r := range runs {
 			if r.Run == "vae-85547" {
 				contains(fmt.Sprintf("| %s | %d | %s ± %.2f | %s |", source, r.Epochs, minus(r.ELBO), *r.ELBOSD, eval.PlusMinus(2, r.NLL, r.NLLSD)))
@@ -208,7 +208,7 @@ func TestCheckedInWeightsMatchTheirRuns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if k, s, err := c.table.named(c.run); err != nil || m.Config != k.config || m.Seed != k.seed || m.Epoch != s.best.Epoch || m.ELBO != s.best.ValELBO {
+		if k, s, err := c.table.named(c.run); err != nil || m.Config != k.config || m.Seed != k.Seed || m.Epoch != s.best.Epoch || m.ELBO != s.best.ValELBO {
 			t.Errorf("%s contains %+v, seed %d, epoch %d, validation ELBO %v, but the run %s is %+v with the best epoch %+v (error: %v)", name, m.Config, m.Seed, m.Epoch, m.ELBO, c.run, k, s.best, err)
 		}
 	}

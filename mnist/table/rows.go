@@ -20,11 +20,24 @@ import (
 //go:embed published.csv
 var publishedCSV string
 
-// A result is the published or obtained result of a run.
+// A task is a run of the table. The row and the seed determine the run.
+type task struct {
+	Run  string `json:"run"` // name of the run, ROW-SEED
+	Row  string `json:"row"`
+	Seed uint64 `json:"seed"`
+
+	config model.Config
+}
+
+// newTask returns the task for a row and a seed. The name of the row must be valid.
+func newTask(row string, seed uint64) task {
+	c, _ := ParseRow(row)
+	return task{fmt.Sprintf("%s-%d", row, seed), row, seed, c}
+}
+
+// A result is the published or obtained result of a task.
 type result struct {
-	Run     string   `json:"run"` // ROW-SEED
-	Row     string   `json:"row"`
-	Seed    uint64   `json:"seed"`
+	task
 	Epochs  int      `json:"epochs"`
 	ELBO    float64  `json:"elbo"`    // nats, negative
 	ELBOSD  *float64 `json:"elbo_sd"` // standard deviation over evaluations; null for a single evaluation
@@ -35,13 +48,13 @@ type result struct {
 	curve []float64 // validation ELBO of each epoch; nil for a published run
 }
 
-// published returns the published results: the VAEs, then the HVAEs, ordered by K, tempering and ε.
+// published returns the results of Table 1: first the VAEs, then the HVAEs, ordered by K, tempering and ε.
 var published = sync.OnceValue(func() (runs []result) {
 	for line := range strings.Lines(publishedCSV) {
 		r := result{ELBOSD: new(float64), NLLSD: new(float64)}
 		n, _ := fmt.Sscanf(strings.ReplaceAll(line, ",", " "), "%s %d %d %f %f %f %f", &r.Row, &r.Seed, &r.Epochs, &r.ELBO, r.ELBOSD, &r.NLL, r.NLLSD)
-		if n == 7 { // not the names of the columns
-			r.Run, r.ELBO = fmt.Sprintf("%s-%d", r.Row, r.Seed), -r.ELBO
+		if n == 7 { // skip the header
+			r.task, r.ELBO = newTask(r.Row, r.Seed), -r.ELBO
 			runs = append(runs, r)
 		}
 	}
@@ -51,7 +64,7 @@ var published = sync.OnceValue(func() (runs []result) {
 // rowName matches the names of HVAE rows.
 var rowName = regexp.MustCompile(`^hvae-k([1-9]\d*)-(none|fixed|free)(-shared|-varied)?$`)
 
-// ParseRow returns the model of a row from the row's name, such as vae, hvae-k1-none or
+// ParseRow returns the model of a row. The row has a name such as vae, hvae-k1-none or
 // hvae-k10-free-varied. If K > 1, the name ends in shared (all steps have the same step sizes) or
 // varied (each step has separate step sizes).
 func ParseRow(name string) (c model.Config, err error) {
@@ -69,18 +82,8 @@ func ParseRow(name string) (c model.Config, err error) {
 	return c, fmt.Errorf("there is no row %.40q: rows are vae, hvae-k1-TEMPERING, and hvae-kK-TEMPERING-EPS, where K > 1, TEMPERING is none, fixed or free, and EPS is shared or varied", name)
 }
 
-// A task is a row of the table and a seed. Together they determine a run.
-type task struct {
-	row    string
-	config model.Config
-	seed   uint64
-}
-
-// String returns the name of the run.
-func (t task) String() string { return fmt.Sprintf("%s-%d", t.row, t.seed) }
-
-// plan returns a task for each row and seed, ordered by seed so that rows can be compared early. If
-// rows or seeds is nil, plan uses the published rows or seeds.
+// plan returns a task for each row and seed. All rows of a seed precede the next seed, so that rows can
+// be compared early. If rows or seeds is nil, plan uses the published rows or seeds.
 func plan(rows []string, seeds []uint64) (tasks []task) {
 	const third = 98765 // the third seed, which only some published rows have
 	all := seeds
@@ -89,14 +92,13 @@ func plan(rows []string, seeds []uint64) (tasks []task) {
 	}
 	if rows == nil {
 		for _, r := range published() {
-			rows = append(rows, r.Row) // with repetitions
+			rows = append(rows, r.Row) // the loop below skips repeated rows
 		}
 	}
 	for _, seed := range all {
 		for _, row := range rows {
-			c, _ := ParseRow(row) // valid, because the flag -rows has checked it
-			k := task{row, c, seed}
-			isPublished := slices.ContainsFunc(published(), func(r result) bool { return r.Run == k.String() })
+			k := newTask(row, seed)
+			isPublished := slices.ContainsFunc(published(), func(r result) bool { return r.task == k })
 			if !slices.Contains(tasks, k) && (seeds != nil || seed != third || isPublished) {
 				tasks = append(tasks, k)
 			}
@@ -123,14 +125,14 @@ type summary struct {
 	Epochs float64 `json:"epochs"` // mean over seeds
 	ELBO   float64 `json:"elbo"`   // mean over seeds, nats
 	NLL    float64 `json:"nll"`    // mean over seeds, nats
-	// Standard deviations of the NLL. EvaluationSD² is the variance over the evaluations of a
-	// run, averaged over seeds. SeedSD is the standard deviation over seeds. They are null for a
-	// single evaluation or seed.
+	// EvaluationSD² is the variance of the NLL over the evaluations of a run, averaged over
+	// seeds. SeedSD is the standard deviation over seeds. They are null for a single evaluation
+	// or seed.
 	EvaluationSD *float64 `json:"nll_sd_evaluations"`
 	SeedSD       *float64 `json:"nll_sd_seeds"`
-	// NLL minus the NLL of the VAE with the same seed: the mean over common seeds, its standard
-	// error and the number of common seeds. Mean and error are null for the VAE and if there
-	// are no common seeds.
+	// ToVAE is the NLL minus the NLL of the VAE with the same seed, averaged over the seeds that
+	// both rows have, and ToVAEError is its standard error. Pairs is the number of these seeds.
+	// ToVAE is null for the VAE and if there are no such seeds.
 	ToVAE      *float64 `json:"to_vae"`
 	ToVAEError *float64 `json:"to_vae_se"`
 	Pairs      int      `json:"pairs"`
@@ -138,22 +140,14 @@ type summary struct {
 
 // summarise returns the summary of a row, or nil if results contains no run of the row.
 func summarise(row string, results []result) *summary {
-	runs := slices.DeleteFunc(slices.Clone(results), func(r result) bool { return r.Row != row })
-	if len(runs) == 0 {
-		return nil
-	}
-	s := &summary{Seeds: len(runs)}
-	n := float64(len(runs))
-	var nlls, differences []float64
-	variance := 0.0 // over the evaluations of a run, averaged over runs
-	for _, r := range runs {
-		s.Epochs += float64(r.Epochs) / n
-		s.ELBO += r.ELBO / n
-		nlls = append(nlls, r.NLL)
-		if r.NLLSD == nil {
-			variance = math.NaN()
-		} else {
-			variance += *r.NLLSD * *r.NLLSD / n
+	var epochs, elbos, nlls, variances, differences []float64
+	for _, r := range results {
+		if r.Row != row {
+			continue
+		}
+		epochs, elbos, nlls = append(epochs, float64(r.Epochs)), append(elbos, r.ELBO), append(nlls, r.NLL)
+		if r.NLLSD != nil {
+			variances = append(variances, *r.NLLSD**r.NLLSD)
 		}
 		for _, v := range results {
 			if v.Row == "vae" && row != "vae" && v.Seed == r.Seed {
@@ -161,28 +155,35 @@ func summarise(row string, results []result) *summary {
 			}
 		}
 	}
-	s.NLL, s.SeedSD = eval.MeanSD(nlls)
-	if sd := math.Sqrt(variance); !math.IsNaN(sd) {
-		s.EvaluationSD = &sd
+	if nlls == nil {
+		return nil
 	}
-	if s.Pairs = len(differences); s.Pairs > 0 {
+	s := &summary{Seeds: len(nlls), Pairs: len(differences)}
+	s.Epochs, _ = eval.MeanSD(epochs)
+	s.ELBO, _ = eval.MeanSD(elbos)
+	s.NLL, s.SeedSD = eval.MeanSD(nlls)
+	if len(variances) == len(nlls) { // each run has several evaluations
+		variance, _ := eval.MeanSD(variances)
+		s.EvaluationSD = new(math.Sqrt(variance))
+	}
+	if s.Pairs > 0 {
 		mean, se := eval.MeanSE(differences)
 		s.ToVAE, s.ToVAEError = &mean, se
 	}
 	return s
 }
 
-// makeRows returns the rows that occur in the tasks, in the order of the tasks.
+// makeRows returns the rows of the tasks, in the order of the tasks.
 func makeRows(tasks []task, obtained []result) (rows []row) {
 	for _, k := range tasks {
-		if slices.ContainsFunc(rows, func(r row) bool { return r.Row == k.row }) {
+		if slices.ContainsFunc(rows, func(r row) bool { return r.Row == k.Row }) {
 			continue
 		}
-		r := row{Row: k.row, K: k.config.K, Tempering: k.config.Tempering, config: k.config}
+		r := row{Row: k.Row, K: k.config.K, Tempering: k.config.Tempering, config: k.config}
 		if r.K > 1 {
 			r.Eps = map[bool]string{false: "shared", true: "varied"}[k.config.VaryEps]
 		}
-		r.Published, r.Obtained = summarise(k.row, published()), summarise(k.row, obtained)
+		r.Published, r.Obtained = summarise(k.Row, published()), summarise(k.Row, obtained)
 		rows = append(rows, r)
 	}
 	return rows

@@ -39,7 +39,7 @@ func TestParseRowRefusesOtherNames(t *testing.T) {
 func TestTheDefaultTasksAreThePublishedRuns(t *testing.T) {
 	names := func(tasks []task) (all []string) {
 		for _, k := range tasks {
-			all = append(all, k.String())
+			all = append(all, k.Run)
 		}
 		slices.Sort(all)
 		return all

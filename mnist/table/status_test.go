@@ -9,13 +9,13 @@ import (
 	"hvae/mnist/run"
 )
 
-// The validation ELBO increases until the best epoch. It then reaches the same value again, which
-// does not make a later epoch the best, and stays at −10, which is lower.
+// The validation ELBO increases until the best epoch, has the same value in the next epoch, and is −10,
+// which is lower, in all later epochs. The epoch with the same value must not become the best.
 func TestTrainingEndsWithThePatienceAfterTheBestEpoch(t *testing.T) {
 	const patience = 2
 	table := Table{Out: t.TempDir(), Protocol: run.Protocol{MaxEpochs: 100, Patience: patience}, Rows: []string{"vae"}, Seeds: []uint64{1}}
 	k := plan(table.Rows, table.Seeds)[0]
-	name := filepath.Join(table.Out, k.String(), run.MetricsFile)
+	name := filepath.Join(table.Out, k.Run, run.MetricsFile)
 	if err := os.Mkdir(filepath.Dir(name), 0o755); err != nil {
 		t.Fatal(err)
 	}

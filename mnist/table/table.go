@@ -23,9 +23,9 @@ import (
 
 // A Table holds the settings of the table command. Call Prepare before the other methods.
 //
-// The random streams of the split, the order of images, binarisation and noise depend on the seed, but
-// not on the model. So all runs with the same seed share their random numbers, and the difference
-// between two rows usually has a smaller error than each of the rows.
+// The split, the order of images, binarisation and noise depend on the seed, but not on the model. So all
+// runs with the same seed use the same random numbers, and the difference between two rows usually has a
+// smaller standard error than each of the rows.
 type Table struct {
 	run.Protocol
 	Out          string
@@ -40,10 +40,9 @@ type Table struct {
 
 	tasks []task
 	set   data.Set
-	kept  bool // whether write has printed the note that it keeps existing files
 }
 
-// Prepare makes the tasks and loads the data. It returns an error if Limit is too large, or if there is
+// Prepare plans the tasks and loads the data. It returns an error if Limit is too large, or if there is
 // no task with the given number. The number −1 stands for all tasks.
 func (t *Table) Prepare(ctx context.Context, number int) (err error) {
 	if t.tasks = plan(t.Rows, t.Seeds); number >= len(t.tasks) {
@@ -60,28 +59,25 @@ func (t *Table) Prepare(ctx context.Context, number int) (err error) {
 	return nil
 }
 
-// advice ends the error message of an interrupted run.
-const advice = "start the same command again to continue"
-
-// DoAll trains and evaluates all runs that are neither finished nor running in another process. It
-// prints the table after each run.
+// DoAll trains and evaluates all runs that are neither finished nor running in another process. After
+// each run, it writes the table and prints the table or, if JSON is true, the result of the run.
 func (t *Table) DoAll(ctx context.Context) error {
 	var failed, elsewhere []string
 	printed := false
 	for i, k := range t.tasks {
-		did, err := t.do(ctx, i, io.Discard)
+		r, evaluated, err := t.do(ctx, i)
 		switch {
 		case errors.Is(err, filelock.ErrInUse):
-			elsewhere = append(elsewhere, k.String())
+			elsewhere = append(elsewhere, k.Run)
 		case err != nil && ctx.Err() != nil, errors.Is(err, run.ErrMoved):
 			return err
 		case err != nil:
-			fmt.Fprintf(t.Stderr, "%v: %v\n", k, err)
-			failed = append(failed, k.String())
-		case did:
+			fmt.Fprintf(t.Stderr, "%s: %v\n", k.Run, err)
+			failed = append(failed, k.Run)
+		case evaluated:
 			err := t.update(!t.JSON)
 			if err == nil && t.JSON {
-				err = t.printResult(k)
+				err = t.printResult(r)
 			}
 			if err != nil {
 				return err
@@ -105,84 +101,63 @@ func (t *Table) DoAll(ctx context.Context) error {
 
 // Do trains and evaluates the run of the task with the given number, and prints the result.
 func (t *Table) Do(ctx context.Context, number int) error {
-	log := t.Stdout
-	if t.JSON {
-		log = io.Discard
-	}
-	if _, err := t.do(ctx, number, log); err != nil {
+	r, _, err := t.do(ctx, number)
+	if err != nil {
 		return err
 	}
-	return t.printResult(t.tasks[number])
+	return t.printResult(r)
 }
 
-// do trains and evaluates the model of the task with the given number, unless the task is finished.
-// did is true if do has changed the files of the task. After each epoch it prints a line to log.
-func (t *Table) do(ctx context.Context, number int, log io.Writer) (did bool, err error) {
+// do trains and evaluates the model of the task with the given number, unless the task is finished. It
+// returns the result and reports whether it has evaluated the model.
+func (t *Table) do(ctx context.Context, number int) (r *result, evaluated bool, err error) {
 	k := t.tasks[number]
-	note := func(activity string) {
-		fmt.Fprintf(t.Stderr, "%s %v, %d of %d\n", activity, k, number+1, len(t.tasks))
-	}
-	if s, err := t.status(k); err != nil || s.done {
-		return false, err
-	}
 	settings := t.settings(k)
 	folder, err := run.Lock(settings.Out)
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
 	defer folder.Release()
-	s, err := t.status(k) // another process may have finished the run
-	if err != nil || s.done {
-		return false, err
+	s, err := t.status(k)
+	if err != nil || s.result != nil {
+		return s.result, false, err
 	}
 	var state *model.State
 	if s.begun {
-		if state, err = folder.ReadState(t.Stderr); err != nil {
-			return false, err
+		if state, err = folder.ReadState(); err != nil {
+			return nil, false, err
 		}
-		if wrong := run.Differences(t.identity(state.Settings), t.identity(settings.Flags.Values())); wrong != "" {
-			return false, fmt.Errorf("the run in %s does not match %v of this table: it was started with %s", settings.Out, k, wrong)
+		if wrong := run.Differences(t.identity(state.Settings), s.needed.Settings); wrong != "" {
+			return nil, false, fmt.Errorf("the run in %s does not match %s of this table: it was started with %s", settings.Out, k.Run, wrong)
 		}
 	}
-	r, err := run.New(settings, t.set, log, t.Stderr)
-	if err == nil {
-		err = r.Open(folder, state)
-	}
+	training, err := run.New(settings, t.set, folder, state, io.Discard, t.Stderr)
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
-	if r.RateChanged() {
-		return false, fmt.Errorf("the run in %s does not match %v of this table: its learning rate was changed during the run", settings.Out, k)
+	fmt.Fprintf(t.Stderr, "training %s, %d of %d\n", k.Run, number+1, len(t.tasks))
+	if err := training.Train(ctx, "start the same command again to continue"); err != nil {
+		return nil, false, err
 	}
-	note("training")
-	if err := r.Train(ctx, advice); err != nil {
-		return true, err
-	}
-	note("evaluating")
-	return true, t.evaluate(ctx, k, r.Best, folder)
+	fmt.Fprintf(t.Stderr, "evaluating %s, %d of %d\n", k.Run, number+1, len(t.tasks))
+	r, err = t.evaluate(ctx, k, training.Best, folder)
+	return r, true, err
 }
 
 // evaluate evaluates the best weights of a trained run and saves the results.
-func (t *Table) evaluate(ctx context.Context, k task, best []model.Param[float32], folder *run.Folder) error {
+func (t *Table) evaluate(ctx context.Context, k task, best []model.Param[float32], folder *run.Folder) (*result, error) {
 	s, err := t.status(k)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	images := eval.Split(t.set, "test", k.seed, k.seed)
+	images := eval.Split(t.set, "test", k.Seed, k.Seed)
 	images.Indices = images.Indices[:t.Limit]
-	o := eval.Options{Model: filepath.Join(t.folder(k), run.ModelFile), Samples: t.Samples, Runs: t.Runs}
+	o := eval.Options{Model: filepath.Join(t.Out, k.Run, run.ModelFile), Samples: t.Samples, Runs: t.Runs}
 	results, err := eval.Evaluate(ctx, model.Checkpoint{Config: k.config, Params: best}, images, o, t.Stderr)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return fmt.Errorf("evaluating %v: %w; %s", k, err, advice)
-	case err != nil:
-		return err
-	}
-	e := s.evaluation
-	e.ELBOs, e.NLLs, e.Seconds = results.ELBOs, results.NLLs, results.Seconds
-	b, err := json.MarshalIndent(e, "", " ")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return folder.Write(run.EvaluationFile, append(b, '\n'))
+	e := evaluation{s.needed, results.ELBOs, results.NLLs, results.Seconds}
+	b, _ := json.MarshalIndent(e, "", " ") // cannot fail, because Evaluate returns finite numbers
+	return e.result(k, s.metrics), folder.Write(run.EvaluationFile, append(b, '\n'))
 }
