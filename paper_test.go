@@ -12,6 +12,9 @@
 // Two checks take minutes or days, so they are skipped. Their messages contain the commands that
 // run them. Quotations from the paper omit the subscripts θ and φ.
 //
+// Most checks of Algorithm 1 use the flows of hvaetest.Schemes, which have K = 0, 1, 2 and 5 steps and
+// all kinds of tempering. If a comment names no target, the target is hvaetest.Bimodal.
+//
 // A statistical test draws thousands of samples with a fixed seed and computes a z-score,
 // (mean − expectation)/(standard error). The z-score may be at most hvaetest.ZBound = 4.5. A bound
 // on the standard error ensures that the test can detect a mistake. Failure conditions have the
@@ -173,11 +176,10 @@ func TestPaper(t *testing.T) {
 //
 //	∫ p̂(x) q(u|x) du = p(x).
 //
-// The paper requires "a strictly positive unbiased estimate of p(x), denoted p̂(x)". The targets
-// are two densities in two dimensions with known p(x). For each target, the test draws p̂(x) 40,000
-// times with Algorithm 1, for K = 0, 1, 2 and 5 steps and all kinds of tempering
-// (hvaetest.Schemes). The mean of p̂(x)/p(x) must be 1. The standard error must be at most 0.03, so
-// the mean may differ from 1 by at most 0.14.
+// The paper requires "a strictly positive unbiased estimate of p(x), denoted p̂(x)". For two targets
+// with known p(x) and each flow of hvaetest.Schemes, the test draws p̂(x) 40,000 times. The mean of
+// p̂(x)/p(x) must be 1. The standard error must be at most 0.03, so the mean may differ from 1 by at
+// most 0.14.
 func estimateIsUnbiased(t *testing.T) {
 	for _, target := range targets() {
 		for _, s := range hvaetest.Schemes() {
@@ -191,10 +193,9 @@ func estimateIsUnbiased(t *testing.T) {
 //
 //	L_ELBO(θ, φ; x) = ∫ log p̂(x) q(u|x) du ≤ log p(x) = L(θ; x).
 //
-// The targets are two densities in two dimensions with known log p(x). For each target, the test
-// draws log p̂(x) 20,000 times with Algorithm 1, for K = 0, 1, 2 and 5 steps and all kinds of
-// tempering (hvaetest.Schemes). The mean must be below log p(x) by more than 4.5 standard errors.
-// The inequality is strict here, because the variational prior differs from the posterior.
+// For two targets with known log p(x) and each flow of hvaetest.Schemes, the test draws log p̂(x)
+// 20,000 times. The mean must be below log p(x) by more than 4.5 standard errors. The inequality is
+// strict here, because the variational prior differs from the posterior.
 func elboIsLowerBound(t *testing.T) {
 	for _, target := range targets() {
 		for _, s := range hvaetest.Schemes() {
@@ -206,9 +207,8 @@ func elboIsLowerBound(t *testing.T) {
 
 // standardFramework checks that the "standard variational framework corresponds to U = Z and
 // p̂(x) = p(x, z)/q(z|x)". (U is the space of the random variables u, and Z is the space of z.)
-// Algorithm 1 must give this estimate for K = 0 leapfrog steps, and for K > 0 in the limit of small
-// step sizes, ε → 0. The target is hvaetest.Bimodal. The tolerance is proportional to ε and K,
-// because each step changes log p̂ by O(ε).
+// Algorithm 1 must give this estimate for K = 0 leapfrog steps, and for K > 0 in the limit ε → 0 of
+// small step sizes.
 func standardFramework(t *testing.T) {
 	const dims = 2
 	for _, s := range hvaetest.Schemes() {
@@ -231,10 +231,9 @@ func standardFramework(t *testing.T) {
 //
 //	p̂(x) = 1/L Σᵢ p(x, zᵢ)/q(zᵢ|x),   Var p̂ = Var(p/q)/L.
 //
-// The paper: "|L_ELBO(θ, φ; x) − L(θ; x)| decreases as the variance of p̂(x) decreases". The terms
-// p/q are the draws of p̂(x) by Algorithm 1 with K = 2 (iwaeDraws). For L = 4, 16 and 64, the
-// variance must be the variance for L = 1, divided by L. Its standard error must be at most 15 % of
-// the variance.
+// The paper: "|L_ELBO(θ, φ; x) − L(θ; x)| decreases as the variance of p̂(x) decreases". For L = 4,
+// 16 and 64, the variance must be the variance for L = 1, divided by L. Its standard error must be at
+// most 15 % of the variance.
 func iwaeVariance(t *testing.T) {
 	logs, logEvidence := iwaeDraws()
 	var single float64
@@ -340,11 +339,9 @@ func gradientIsUnbiased(t *testing.T) {
 }
 
 // flowGradientIsUnbiased checks E[∇ log p̂(x)] = ∇ E[log p̂(x)] for K = 1, 2 and 5 leapfrog steps,
-// in the parameters Δ, log σ, ε and β₀. The paper: "we only require an unbiased estimator" of the
-// gradient, "given by ∇ log p̂(x) if the reparameterization trick is used". The target is the
-// Gaussian model with 8 points in one dimension. Its (z_K, ρ_K) is an affine function of the noise,
-// so E[log p̂(x)] has a closed form (affineELBO). The mean of 3000 gradients must equal the
-// numerical derivative of the closed form.
+// in the parameters Δ, log σ, ε and β₀. The target is the Gaussian model with 8 points in one
+// dimension. Its (z_K, ρ_K) is an affine function of the noise, so E[log p̂(x)] has a closed form
+// (affineELBO). The mean of 3000 gradients must equal the numerical derivative of the closed form.
 func flowGradientIsUnbiased(t *testing.T) {
 	_, data, theta := points(1, 8)
 	start := [4]float64{theta.Delta[0], math.Log(theta.Sigma[0]), 0.8, math.Log(0.6)}
@@ -415,8 +412,8 @@ func reverseKernels(t *testing.T) {
 //
 //	E[1/p̂(x)] = 1/p(x),   E[log p̂(x)] ≥ log p(x).
 //
-// The forward chain is z_k = 0.8 z_{k−1} + 0.8 ξ_k with ξ_k ~ N(0, 1) and K = 3. The reverse
-// kernels are optimal, or have means and variances that are multiplied by 0.9.
+// The chain is the chain of reverseKernels. The reverse kernels are optimal, or have means and
+// variances that are multiplied by 0.9.
 func reverseEstimate(t *testing.T) {
 	const draws, evidence = 50000, 1.7
 	posterior := normal{0.4, 2}
@@ -458,7 +455,7 @@ func aisIsSuboptimal(t *testing.T) {
 		precision := (1-beta)/q0.variance + beta/posterior.variance
 		bridge := normal{((1-beta)*q0.mean/q0.variance + beta*posterior.mean/posterior.variance) / precision, 1 / precision}
 		step := func(z float64) normal { return normal{bridge.mean + a*(z-bridge.mean), (1 - a*a) * bridge.variance} }
-		chain.kernels = append(chain.kernels, normalKernel{rng, step, step}) // reversible, so each kernel is its own reversal
+		chain.kernels = append(chain.kernels, normalKernel(rng, step, step)) // reversible, so each kernel is its own reversal
 		marginal = normal{bridge.mean + a*(marginal.mean-bridge.mean), a*a*marginal.variance + (1-a*a)*bridge.variance}
 	}
 	var reversals, optimal []float64 // draws of p̂/p(x)
@@ -594,10 +591,9 @@ func metropolisGradient(t *testing.T) {
 //
 //	q^K(z_K, ρ_K) = q⁰(z₀, ρ₀) Π_k |det ∇Φ^k|⁻¹,   (z₀, ρ₀) = H⁻¹(z_K, ρ_K),
 //
-// where H = Φ^K ∘ … ∘ Φ¹ is the flow. In one dimension, with q⁰ = N(0, 1)·N(0, β₀⁻¹) and the target
-// hvaetest.Bimodal, q^K must integrate to 1. The test sums q^K over a grid of 401×401 points
-// (z_K, ρ_K), for K = 0, 1, 2 and 5 steps and all kinds of tempering (hvaetest.Schemes). The error
-// of the sum is at most 2e-6.
+// where H = Φ^K ∘ … ∘ Φ¹ is a flow of hvaetest.Schemes and q⁰ = N(0, 1)·N(0, β₀⁻¹). In one
+// dimension, q^K must integrate to 1. The test sums q^K over a grid of 401×401 points (z_K, ρ_K). The
+// error of the sum is at most 2e-6.
 func flowDensity(t *testing.T) {
 	const n, edge = 400, 10.0
 	const h = 2 * edge / n
@@ -625,9 +621,8 @@ func flowDensity(t *testing.T) {
 //	p̂(x) = p̄(x, z_K, ρ_K)/q^K(z_K, ρ_K) = p̄(x, H(z₀, ρ₀))/q⁰(z₀, ρ₀) · Π_k |det ∇Φ^k|,
 //	p̄(x, z, ρ) = p(x, z) N(ρ|0, I).
 //
-// For 20 draws of Algorithm 1 in five dimensions, log p̂ must equal a sum of scalar log densities
-// and of log |det ∇Φ^k| = ℓ log α_k. The test draws for K = 0, 1, 2 and 5 steps and all kinds of
-// tempering (hvaetest.Schemes). The tolerance allows for rounding.
+// For 20 draws with each flow of hvaetest.Schemes in five dimensions, log p̂ must equal a sum of
+// scalar log densities and of log |det ∇Φ^k| = ℓ log α_k, up to rounding.
 func flowEstimate(t *testing.T) {
 	const dims, n = 5, 20
 	for _, s := range hvaetest.Schemes() {
@@ -650,10 +645,9 @@ func flowEstimate(t *testing.T) {
 }
 
 // flowIsChain checks that equation 5 "is nothing but a special case of (3) (on the extended
-// position-momentum space) using the optimal reverse kernels". The test draws for K = 0, 1, 2 and 5
-// steps and all kinds of tempering (hvaetest.Schemes). The forward kernels are the maps Φ^k, and
-// the reverse kernels are their inverses. Equation 3 must equal the estimate of Algorithm 1, on the
-// forward chain and on the reverse chain from its end. The tolerances allow for rounding.
+// position-momentum space) using the optimal reverse kernels". The forward kernels are the maps Φ^k
+// of a flow of hvaetest.Schemes, and the reverse kernels are their inverses. Equation 3 must equal the
+// estimate of Algorithm 1 up to rounding, on the forward chain and on the reverse chain from its end.
 func flowIsChain(t *testing.T) {
 	const dims, n = 2, 50
 	for _, s := range hvaetest.Schemes() {
@@ -671,11 +665,11 @@ func flowIsChain(t *testing.T) {
 			},
 		}
 		for k := range s.K {
-			phi := flowKernel{f.Target, tp.Const(linalg.Of(1, dims, stepSizesOf(f, k))), 1}
+			cooling := 1.0
 			if alpha != nil {
-				phi.alpha = alpha[k]
+				cooling = alpha[k]
 			}
-			chain.kernels = append(chain.kernels, phi)
+			chain.kernels = append(chain.kernels, flowKernel(f.Target, tp.Const(linalg.Of(1, dims, stepSizesOf(f, k))), cooling))
 		}
 		end, forward := chain.forward(sample.Start)
 		norm := hvaetest.Norm(forward)
@@ -686,9 +680,9 @@ func flowIsChain(t *testing.T) {
 	}
 }
 
-// flowIsDiffeomorphism checks that the maps (Φ^k)_{k≥1} "define diffeomorphisms". For the flow
-// H = Φ^K ∘ … ∘ Φ¹ and a point s = (z, ρ), the test computes H⁻¹(H(s)) and H(H⁻¹(s)), for K = 0, 1,
-// 2 and 5 steps and all kinds of tempering (hvaetest.Schemes). Both must equal s up to rounding.
+// flowIsDiffeomorphism checks that the maps (Φ^k)_{k≥1} "define diffeomorphisms". For each flow
+// H = Φ^K ∘ … ∘ Φ¹ of hvaetest.Schemes and a point s = (z, ρ), H⁻¹(H(s)) and H(H⁻¹(s)) must equal s
+// up to rounding.
 func flowIsDiffeomorphism(t *testing.T) {
 	for _, s := range hvaetest.Schemes() {
 		forward, inverse := flowMaps(s, 3)
@@ -932,9 +926,8 @@ func temperingsCoincide(t *testing.T) {
 
 // leapfrogThenCooling checks that Φ^k is equations 7 to 9 followed by the cooling ρ_k = α_k ρ′. The
 // paper: "We obtain Φ^k by composing the leapfrog integrator with the cooling operation". The test
-// compares the flow with these equations at one point in three dimensions, for K = 0, 1, 2 and 5
-// steps and all kinds of tempering (hvaetest.Schemes). The expected values use numerical
-// derivatives of U, so the tolerance is 1e-9.
+// compares each flow of hvaetest.Schemes with these equations at one point in three dimensions. The
+// expected values use numerical derivatives of U, so the tolerance is 1e-9.
 func leapfrogThenCooling(t *testing.T) {
 	for _, s := range hvaetest.Schemes() {
 		var tp tape
@@ -957,9 +950,9 @@ func leapfrogThenCooling(t *testing.T) {
 //
 //	|det ∇Φ^k| = α_k^ℓ = (β_{k−1}/β_k)^{ℓ/2},   Π_k |det ∇Φ^k| = β₀^{ℓ/2}.
 //
-// The test uses K = 0, 1, 2 and 5 steps and all kinds of tempering (hvaetest.Schemes). The product
-// Π_k α_k^ℓ must equal β₀^{ℓ/2} up to rounding. It must equal the determinant of the flow's
-// numerical Jacobian, and exp(Flow.LogDet), with a relative error of at most 1e-7.
+// For each flow of hvaetest.Schemes, the product Π_k α_k^ℓ must equal β₀^{ℓ/2} up to rounding. It
+// must equal the determinant of the flow's numerical Jacobian, and exp(Flow.LogDet), with a relative
+// error of at most 1e-7.
 func jacobians(t *testing.T) {
 	for _, dims := range []int{1, 2, 3} {
 		s0 := slices.Concat(phasePoint[:dims], phasePoint[3:3+dims])
@@ -1220,11 +1213,10 @@ func sameGradient(t *testing.T) {
 
 // sameMean checks that both sides of equation 12 have the same mean,
 //
-//	E[log(p̄(x, z_K, ρ_K) β₀^{ℓ/2}/q⁰(z₀, ρ₀))] = E[log p(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀)] + ℓ/2.
+//	E[log(p̄(x, z_K, ρ_K) β₀^{ℓ/2}/q⁰(z₀, ρ₀))] = E[log p(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀)] + ℓ/2,
 //
-// Here p̄(x, z, ρ) = p(x, z) N(ρ|0, I). The target is hvaetest.Bimodal in ℓ = 2 dimensions. The
-// test computes the mean of the difference from 40,000 draws, for K = 0, 1, 2 and 5 steps and all
-// kinds of tempering (hvaetest.Schemes).
+// where p̄(x, z, ρ) = p(x, z) N(ρ|0, I). For each flow of hvaetest.Schemes in ℓ = 2 dimensions, the
+// test computes the mean of the difference from 40,000 draws.
 func sameMean(t *testing.T) {
 	for _, s := range hvaetest.Schemes() {
 		logEstimates, simplified := hvaetest.Draws(s, targets()[0].bind, 2, 40000, 3)
@@ -1323,7 +1315,10 @@ func steepVariance(t *testing.T) {
 	var tp tape
 	rng := random.Stream(6, "steep")
 	z0 := ad.Scale(hvae.Noise(&tp, rng, dims, n), 0.01)
-	f := &hvae.Flow[float64]{Target: steepPotential{}, K: 1, StepSize: tp.Fill(1, dims, 1)}
+	target := targetFunc(func(z variable) variable {
+		return ad.Scale(ad.Square(ad.Square(ad.MulSumTo(z, z, 1, z.Cols()))), -1.34e-8)
+	})
+	f := &hvae.Flow[float64]{Target: target, K: 1, StepSize: tp.Fill(1, dims, 1)}
 	sample := hvae.HIS(f, fixedPrior{z0, tp.Fill(1, n, 0)}, nil, hvae.Noise(&tp, rng, dims, n))
 	excess, se := hvaetest.VarianceExcess(sample.LogEstimate().Value.Data, sample.ELBO().Value.Data)
 	if z := excess / se; !(z <= -zBound) {
@@ -2362,6 +2357,11 @@ func logPrior(z variable) variable {
 	return ad.AddConst(l, -float64(z.Rows())*math.Log(hvaetest.PriorSD))
 }
 
+// targetFunc is a target that is given by its log density.
+type targetFunc func(z variable) variable
+
+func (f targetFunc) LogJoint(z variable) variable { return f(z) }
+
 // fixedPrior is a variational prior that always returns the given z₀ and its log density. It
 // ignores the noise ε.
 type fixedPrior struct{ z0, logDensity variable }
@@ -2474,16 +2474,15 @@ func sampledGradients(params []matrix, n int, elbo func(t *tape, params []variab
 // Chains of section 2.2
 
 // A markovKernel draws step k of the Markov chain of section 2.2. A value of type S holds the
-// states of B parallel chains. Forward draws z_k from q^k(z_k|z_{k−1}), and Reverse draws z_{k−1}
-// from r^{k−1}(z_{k−1}|z_k). Both add
+// states of B parallel chains. The function forward draws z_k from q^k(z_k|z_{k−1}), and reverse
+// draws z_{k−1} from r^{k−1}(z_{k−1}|z_k). Both add
 //
 //	log r^{k−1}(z_{k−1}|z_k) − log q^k(z_k|z_{k−1})
 //
 // to logRatio [B]. If the step is a deterministic map z_k = Φ(z_{k−1}), and the reverse step is
 // Φ⁻¹, this term is log |det ∇Φ|.
-type markovKernel[S any] interface {
-	Forward(z S, logRatio []float64) S
-	Reverse(z S, logRatio []float64) S
+type markovKernel[S any] struct {
+	forward, reverse func(z S, logRatio []float64) S
 }
 
 // A markovChain estimates the evidence by importance sampling of whole Markov chains (equation 3,
@@ -2501,7 +2500,7 @@ func (c markovChain[S]) forward(z S) (zK S, logEstimates []float64) {
 		logEstimates = append(logEstimates, -l)
 	}
 	for _, k := range c.kernels {
-		z = k.Forward(z, logEstimates)
+		z = k.forward(z, logEstimates)
 	}
 	for j, l := range c.logJoint(z) {
 		logEstimates[j] += l
@@ -2514,7 +2513,7 @@ func (c markovChain[S]) forward(z S) (zK S, logEstimates []float64) {
 func (c markovChain[S]) reverse(z S) (z0 S, logEstimates []float64) {
 	logEstimates = slices.Clone(c.logJoint(z))
 	for _, k := range slices.Backward(c.kernels) {
-		z = k.Reverse(z, logEstimates)
+		z = k.reverse(z, logEstimates)
 	}
 	for j, l := range c.logPrior(z) {
 		logEstimates[j] -= l
@@ -2522,23 +2521,22 @@ func (c markovChain[S]) reverse(z S) (z0 S, logEstimates []float64) {
 	return z, logEstimates
 }
 
-// normalKernel is a markovKernel of one chain in one dimension whose kernels are normal:
-// z_k ~ forward(z_{k−1}), and z_{k−1} ~ reverse(z_k).
-type normalKernel struct {
-	rng              *rand.Rand
-	forward, reverse func(z float64) normal
-}
-
-func (k normalKernel) Forward(z float64, logRatio []float64) float64 {
-	next := k.forward(z).draw(k.rng)
-	logRatio[0] += k.reverse(next).log(z) - k.forward(z).log(next)
-	return next
-}
-
-func (k normalKernel) Reverse(z float64, logRatio []float64) float64 {
-	last := k.reverse(z).draw(k.rng)
-	logRatio[0] += k.reverse(z).log(last) - k.forward(last).log(z)
-	return last
+// normalKernel returns a kernel of one chain in one dimension with the normal densities
+// z_k ~ forward(z_{k−1}) and z_{k−1} ~ reverse(z_k).
+func normalKernel(rng *rand.Rand, forward, reverse func(z float64) normal) markovKernel[float64] {
+	logRatio := func(last, next float64) float64 { return reverse(next).log(last) - forward(last).log(next) }
+	return markovKernel[float64]{
+		func(z float64, sum []float64) float64 {
+			next := forward(z).draw(rng)
+			sum[0] += logRatio(z, next)
+			return next
+		},
+		func(z float64, sum []float64) float64 {
+			last := reverse(z).draw(rng)
+			sum[0] += logRatio(last, z)
+			return last
+		},
+	}
 }
 
 // autoregressiveChain returns the chain z_k = 0.8 z_{k−1} + 0.8 ξ_k, ξ_k ~ N(0, 1), with three
@@ -2552,11 +2550,9 @@ func autoregressiveChain(rng *rand.Rand, factor float64, logJoint func(float64) 
 		next := a*a*v + s*s
 		back := a * v / next
 		reverseVariance := factor * (v - back*back*next)
-		c.kernels = append(c.kernels, normalKernel{
-			rng,
+		c.kernels = append(c.kernels, normalKernel(rng,
 			func(z float64) normal { return normal{a * z, s * s} },
-			func(z float64) normal { return normal{factor * back * z, reverseVariance} },
-		})
+			func(z float64) normal { return normal{factor * back * z, reverseVariance} }))
 		v = next
 	}
 	c.logPrior = func(z float64) []float64 { return []float64{q0.log(z)} }
@@ -2619,13 +2615,6 @@ func bridgeDraws(rng *rand.Rand, target target, beta float64, n int) matrix {
 	return draws
 }
 
-// halfwayBridge is the bridging density √(q⁰(z) p(x, z)) of AIS with two steps, where q⁰ = N(0, 1).
-type halfwayBridge struct{ logJoint func(z variable) variable }
-
-func (b halfwayBridge) LogJoint(z variable) variable {
-	return ad.Scale(ad.Add(hvae.LogNormal(z), b.logJoint(z)), 0.5)
-}
-
 // metropolisEstimates returns draws of log p̂ of AIS with two steps from z₀ to p_θ(x, z) = N(z | θ,
 // ½²). Each draw has two values: accepted is log p̂ if the kernel accepts its proposal, and
 // rejected is log p̂ if the kernel rejects the proposal. The result rate is the probability of
@@ -2635,7 +2624,9 @@ func metropolisEstimates(t *tape, theta, z0, rho variable) (accepted, rejected v
 	joint := func(z variable) variable {
 		return ad.AddConst(hvae.LogNormal(ad.Scale(ad.Sub(z, theta), 2)), math.Log(2))
 	}
-	bridge := halfwayBridge{joint}
+	bridge := targetFunc(func(z variable) variable { // the bridging density √(q⁰(z) p(x, z)), where q⁰ = N(0, 1)
+		return ad.Scale(ad.Add(hvae.LogNormal(z), joint(z)), 0.5)
+	})
 	s := hvae.Leapfrog(bridge, t.Scalar(epsilon), hvae.Phase[float64]{Z: z0, Rho: rho})
 	ratio := ad.Sub(bridge.LogJoint(z0), hvae.LogNormal(z0)) // p¹(z₀)/q⁰(z₀)
 	estimate := func(z1 variable) variable { return ad.Add(ad.Sub(ratio, bridge.LogJoint(z1)), joint(z1)) }
@@ -2735,30 +2726,25 @@ func leapfrog(target hvae.Target[float64], epsilon []float64) func([]float64) []
 	})
 }
 
-// flowKernel is the map Φ^k, a leapfrog step followed by cooling by α, as a markovKernel of
-// equation 3.
-type flowKernel struct {
-	target  hvae.Target[float64]
-	epsilon variable
-	alpha   float64
-}
-
-func (k flowKernel) Forward(s hvae.Phase[float64], logRatio []float64) hvae.Phase[float64] {
-	k.addLogDet(logRatio)
-	s = hvae.Leapfrog(k.target, k.epsilon, s)
-	return hvae.Phase[float64]{Z: s.Z, Rho: ad.Scale(s.Rho, k.alpha)}
-}
-
-func (k flowKernel) Reverse(s hvae.Phase[float64], logRatio []float64) hvae.Phase[float64] {
-	k.addLogDet(logRatio)
-	step := hvae.Flow[float64]{Target: k.target, K: 1, StepSize: k.epsilon}
-	return hvaetest.Inverse(&step, hvae.Phase[float64]{Z: s.Z, Rho: ad.Scale(s.Rho, 1/k.alpha)})
-}
-
-// addLogDet adds log |det ∇Φ^k| = ℓ log α to logRatio.
-func (k flowKernel) addLogDet(logRatio []float64) {
-	for i := range logRatio {
-		logRatio[i] += float64(k.epsilon.Cols()) * math.Log(k.alpha)
+// flowKernel returns the map Φ^k, a leapfrog step followed by cooling by α, as a kernel of equation 3
+// with log |det ∇Φ^k| = ℓ log α.
+func flowKernel(target hvae.Target[float64], epsilon variable, alpha float64) markovKernel[hvae.Phase[float64]] {
+	step := &hvae.Flow[float64]{Target: target, K: 1, StepSize: epsilon}
+	addLogDet := func(logRatio []float64) {
+		for i := range logRatio {
+			logRatio[i] += float64(epsilon.Cols()) * math.Log(alpha)
+		}
+	}
+	return markovKernel[hvae.Phase[float64]]{
+		func(s hvae.Phase[float64], logRatio []float64) hvae.Phase[float64] {
+			addLogDet(logRatio)
+			s = hvae.Leapfrog(target, epsilon, s)
+			return hvae.Phase[float64]{Z: s.Z, Rho: ad.Scale(s.Rho, alpha)}
+		},
+		func(s hvae.Phase[float64], logRatio []float64) hvae.Phase[float64] {
+			addLogDet(logRatio)
+			return hvaetest.Inverse(step, hvae.Phase[float64]{Z: s.Z, Rho: ad.Scale(s.Rho, 1/alpha)})
+		},
 	}
 }
 
@@ -2812,28 +2798,12 @@ func quadraticCovariance(t *testing.T, omega, invSqrtBeta0 float64, epsilon ...f
 	return covariance, variance(form(simplified)) - variance(form(logEstimates))
 }
 
-// steepPotential is the target with the potential U(z) = 1.34e-8·(zᵀz)⁴.
-type steepPotential struct{}
-
-func (steepPotential) LogJoint(z variable) variable {
-	return ad.Scale(ad.Square(ad.Square(ad.MulSumTo(z, z, 1, z.Cols()))), -1.34e-8)
-}
-
-// observations is the target of autoEncoder. Each observation x ~ N(z + Δ, σ²) has a separate
-// latent variable z ~ N(0, 1), so p(x) = N(x | Δ, 1 + σ²) and p(z|x) = N((x − Δ)/(1 + σ²),
-// σ²/(1 + σ²)).
-type observations struct{ x, delta, logSigma variable }
-
-func (o observations) LogJoint(z variable) variable {
-	r := ad.Div(ad.Sub(ad.Sub(o.x, z), o.delta), ad.Exp(o.logSigma))
-	return ad.Add(ad.Sub(hvae.LogNormal(r), o.logSigma), hvae.LogNormal(z))
-}
-
 // autoEncoder returns a trainer of a small HVAE for the data x, and an optimiser that stores the
-// gradients. The target is observations, and the variational prior is q⁰(z|x) = N(w(x − Δ), s²).
-// The arguments params are Δ, log σ, w, log s and the logit of ε. The flow has K steps and fixed
-// tempering with 1/√β₀ = 1.4. The noise of an observation depends only on its index, not on the
-// rest of the batch.
+// gradients. Each observation x ~ N(z + Δ, σ²) has a separate latent variable z ~ N(0, 1), so
+// p(x) = N(x | Δ, 1 + σ²) and p(z|x) = N((x − Δ)/(1 + σ²), σ²/(1 + σ²)). The variational prior is
+// q⁰(z|x) = N(w(x − Δ), s²). The arguments params are Δ, log σ, w, log s and the logit of ε. The flow
+// has K steps and fixed tempering with 1/√β₀ = 1.4. The noise of an observation depends only on its
+// index, not on the rest of the batch.
 func autoEncoder(x []float64, K, blockSize int, params ...float64) (tr *hvae.Trainer[float64], recorder *gradientRecorder) {
 	var all hvae.Params[float64]
 	for i, name := range []string{"delta", "log_sigma", "w", "log_s", "step_size_logit"} {
@@ -2846,9 +2816,13 @@ func autoEncoder(x []float64, K, blockSize int, params ...float64) (tr *hvae.Tra
 			random.FillNormalColumn(random.Stream(65, "observation", i), noise, j)
 		}
 		p, epsilon := b.Params, b.Tape.Const(noise)
-		target := observations{b.Columns(linalg.Of(1, len(x), x)), p[0], p[1]}
+		centred := ad.Sub(b.Columns(linalg.Of(1, len(x), x)), p[0]) // x − Δ
+		target := targetFunc(func(z variable) variable {
+			r := ad.Div(ad.Sub(centred, z), ad.Exp(p[1]))
+			return ad.Add(ad.Sub(hvae.LogNormal(r), p[1]), hvae.LogNormal(z))
+		})
 		e0 := ad.RowRange(epsilon, 0, 1)
-		z0 := ad.Add(ad.Mul(ad.Exp(p[3]), e0), ad.Mul(p[2], ad.Sub(target.x, p[0])))
+		z0 := ad.Add(ad.Mul(ad.Exp(p[3]), e0), ad.Mul(p[2], centred))
 		f := &hvae.Flow[float64]{Target: target, K: K, StepSize: hvae.Constrain(p[4], 0, 0.5)}
 		if K > 0 {
 			f.Tempering = hvae.FixedTempering(b.Tape.Scalar(1.4))
