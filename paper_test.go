@@ -543,10 +543,10 @@ func aisBounds(t *testing.T) {
 
 // metropolisGradient checks that with Metropolis steps "∇ log p̂(x) is not an unbiased estimator of
 // ∇L_ELBO", although p̂ is unbiased. The test uses AIS with K = 2 steps from z₀ ~ N(0, 1) to
-// p_θ(x, z) = N(z | θ, ½²). The only kernel is one leapfrog step and its acceptance or rejection.
-// The exact gradient is the numerical derivative of metropolisELBO. The gradient on the tape is
-// biased, because it omits the derivative of the acceptance probability. If every proposal is
-// accepted, the gradient on the tape must be unbiased.
+// p_θ(x, z) = N(z | θ, ½²). The only kernel proposes one leapfrog step, and accepts or rejects it. The
+// exact gradient is the numerical derivative of metropolisELBO. The gradient on the tape is biased,
+// because it omits the derivative of the acceptance probability. If every proposal is accepted, the
+// gradient on the tape must be unbiased.
 func metropolisGradient(t *testing.T) {
 	const theta, draws = 1.2, 100000
 	for _, metropolis := range []bool{true, false} {
@@ -792,42 +792,41 @@ func symplecticity(t *testing.T) {
 // Var(log p̂) must not depend on K.
 func temperingExplores(t *testing.T) {
 	const draws = 20000
-	type result struct{ mean, variance, varianceSE, changed, changedSE float64 }
-	run := func(K int, invSqrtBeta0 float64) (r result) {
+	type estimate struct{ value, se float64 }
+	zScore := func(a, b estimate) float64 { return (a.value - b.value) / math.Hypot(a.se, b.se) } // of a − b
+	run := func(K int, invSqrtBeta0 float64) (variance, changed estimate) {
 		f := model.TwoModesFlow{K: K, StepSize: 0.1, InvSqrtBeta0: invSqrtBeta0, Tempering: "fixed"}
-		l, changed, err := f.Draw(t.Context(), draws, random.Stream(41, "two modes", K))
+		l, n, err := f.Draw(t.Context(), draws, random.Stream(41, "two modes", K))
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.mean, _ = hvaetest.MeanSE(l)
-		r.variance, r.varianceSE = hvaetest.MeanSE(squaredDeviations(l, r.mean))
-		r.changed = float64(changed) / draws
-		r.changedSE = math.Sqrt(r.changed * (1 - r.changed) / draws)
-		return r
+		elbo, _ := hvaetest.MeanSE(l)
+		if elbo > 0 {
+			t.Errorf("K = %d, 1/√β₀ = %v: the ELBO is %.3f, want at most log p(x) = 0", K, invSqrtBeta0, elbo)
+		}
+		variance.value, variance.se = hvaetest.MeanSE(squaredDeviations(l, elbo))
+		p := float64(n) / draws
+		return variance, estimate{p, math.Sqrt(p * (1 - p) / draws)}
 	}
-	decrease := func(a, b result) float64 { return (a.variance - b.variance) / math.Hypot(a.varianceSE, b.varianceSE) }
-	var last, first result
+	var last, first estimate // variance with tempering for the last K, and without tempering for K = 4
 	for i, K := range []int{4, 8, 16, 32, 64} {
-		with, without := run(K, 3), run(K, 1)
+		with, changedWith := run(K, 3)
+		without, changedWithout := run(K, 1)
 		if i == 0 {
 			first = without
-		} else if z := decrease(last, with); !(z > zBound) {
-			t.Errorf("with tempering, K = %d: the variance of log p̂ changes from %.2f for the previous K to %.2f, z = %.1f; want a decrease by more than 4.5 standard errors", K, last.variance, with.variance, z)
+		} else if z := zScore(last, with); !(z > zBound) {
+			t.Errorf("with tempering, K = %d: the variance of log p̂ changes from %.2f for the previous K to %.2f, z = %.1f; want a decrease by more than 4.5 standard errors", K, last.value, with.value, z)
 		}
-		if z := decrease(first, without); !(math.Abs(z) < zBound) || !(without.varianceSE < 0.05*without.variance) {
-			t.Errorf("without tempering, K = %d: the variance of log p̂ is %.2f for K = 4 and %.2f for this K, z = %.1f; want the same variance, with a standard error below 5 %%", K, first.variance, without.variance, z)
+		if z := zScore(first, without); !(math.Abs(z) < zBound) || !(without.se < 0.05*without.value) {
+			t.Errorf("without tempering, K = %d: the variance of log p̂ is %.2f for K = 4 and %.2f for this K, z = %.1f; want the same variance, with a standard error below 5 %%", K, first.value, without.value, z)
 		}
-		z := (with.changed - without.changed) / math.Hypot(with.changedSE, without.changedSE)
-		if !(z > zBound) || !(without.changed < 0.04) {
-			t.Errorf("K = %d: %.2f %% of the draws change modes with tempering and %.2f %% without; want more with tempering, and at most 4 %% without", K, 100*with.changed, 100*without.changed)
-		}
-		if with.mean > 0 || without.mean > 0 {
-			t.Errorf("K = %d: the ELBO is %.3f with tempering and %.3f without, want at most log p(x) = 0", K, with.mean, without.mean)
+		if z := zScore(changedWith, changedWithout); !(z > zBound) || !(changedWithout.value < 0.04) {
+			t.Errorf("K = %d: %.2f %% of the draws change modes with tempering and %.2f %% without; want more with tempering, and at most 4 %% without", K, 100*changedWith.value, 100*changedWithout.value)
 		}
 		last = with
 	}
-	if last.variance > first.variance/5 {
-		t.Errorf("K = 64: the variance of log p̂ is %.2f with tempering, want at most a fifth of %.2f, the variance without tempering", last.variance, first.variance)
+	if last.value > first.value/5 {
+		t.Errorf("K = 64: the variance of log p̂ is %.2f with tempering, want at most a fifth of %.2f, the variance without tempering", last.value, first.value)
 	}
 }
 
@@ -1785,9 +1784,9 @@ func rmsProp(t *testing.T) {
 	})
 }
 
-// figure1a is skipped, because it takes minutes. The command in its message computes ‖θ − θ̂‖² of
-// all methods for each dimension. The paper: "as the dimension increases, HVAE performs best in
-// parameter estimation".
+// figure1a is skipped, because it takes minutes. Its message contains the command that computes
+// ‖θ − θ̂‖² of all methods for each dimension. The paper: "as the dimension increases, HVAE performs
+// best in parameter estimation".
 func figure1a(t *testing.T) {
 	t.Skip("not run because it takes minutes; run it with: go run ./gaussian -d 1,2,3,5,11,25,51,101,201,301")
 }
@@ -2237,8 +2236,8 @@ func publishedFindings(t *testing.T) {
 	}
 }
 
-// obtainedTable is skipped, because it takes days. The command in its message trains and evaluates
-// every model of table 1.
+// obtainedTable is skipped, because it takes days. Its message contains the command that trains and
+// evaluates every model of table 1.
 func obtainedTable(t *testing.T) {
 	t.Skip("not run because it trains each model for about a thousand epochs; run it with: go run ./mnist table -out DIR")
 }
@@ -2433,16 +2432,16 @@ func meanEstimates(logs []float64, L, n int) (means []float64) {
 	return means
 }
 
-// checkBounds reports an error unless the mean of log p̂(x) for L samples, the bound, is at most
-// log p(x) and increases with L. The z-score of each increase must be at least increase.
-func checkBounds(t *testing.T, logs []float64, logEvidence, increase float64, name string, samples ...int) {
+// checkBounds reports an error unless the importance-weighted bound is at most log p(x) and increases
+// with the number of samples L. The z-score of each increase must be at least minZ.
+func checkBounds(t *testing.T, logs []float64, logEvidence, minZ float64, name string, samples ...int) {
 	t.Helper()
 	var last []float64
 	for _, L := range samples {
 		estimates := meanEstimates(logs, L, slices.Max(samples))
 		checkZ(t, estimates, logEvidence, -inf, zBound, "%s, L = %d: the bound", name, L)
 		if last != nil {
-			checkZ(t, hvaetest.Differences(estimates, last), 0, increase, inf, "%s, L = %d: the increase of the bound from the previous L", name, L)
+			checkZ(t, hvaetest.Differences(estimates, last), 0, minZ, inf, "%s, L = %d: the increase of the bound from the previous L", name, L)
 		}
 		last = estimates
 	}
@@ -2612,8 +2611,8 @@ func bridgeDraws(rng *rand.Rand, target target, beta float64, n int) matrix {
 
 // metropolisEstimates returns draws of log p̂ of AIS with two steps from z₀ to p_θ(x, z) = N(z | θ,
 // ½²). Each draw has two values: accepted is log p̂ if the kernel accepts its proposal, and
-// rejected is log p̂ if the kernel rejects the proposal. The result rate is the probability of
-// acceptance.
+// rejected is log p̂ if the kernel rejects the proposal. The third result contains the probabilities
+// of acceptance.
 func metropolisEstimates(t *tape, theta, z0, rho variable) (accepted, rejected variable, rate []float64) {
 	const epsilon = 1.5
 	joint := func(z variable) variable {
@@ -2933,8 +2932,8 @@ func logJointOfPoints(x []float64, delta, sigma, z float64) float64 {
 	return sum
 }
 
-// elboDraws sets the parameters of a method to θ and the values of others, and returns n draws of
-// its ELBO.
+// elboDraws sets the parameters of a method to Δ, log σ and the given values of the other
+// parameters, and returns n draws of its ELBO.
 func elboDraws(m *model.Method, theta model.Theta, n int, seed uint64, others ...[]float64) []float64 {
 	var t tape
 	var leaves []variable
@@ -3220,9 +3219,9 @@ var table1 = map[int][6]float64{
 	20: {82.93, 83.18, 83.33, 82.83, 82.85, 82.93},
 }
 
-// A publishedRun is a line of mnist/table/published.csv. The fields of a line are the name of the
-// configuration, seed, number of epochs, −ELBO and its standard deviation over three estimates, NLL
-// and its standard deviation.
+// A publishedRun is a line of mnist/table/published.csv, which contains the name of the configuration,
+// seed, number of epochs, −ELBO and its standard deviation over three estimates, NLL and its standard
+// deviation.
 type publishedRun struct {
 	line, name string
 	nll, nllSD float64
