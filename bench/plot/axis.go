@@ -41,7 +41,7 @@ func finite(v float64) bool { return math.Abs(v) <= math.MaxFloat64 }
 // values are whole.
 func newAxis(logarithmic bool, ticks []float64, series []Series) axis {
 	a := axis{log: logarithmic, min: math.Inf(1), max: math.Inf(-1)}
-	whole := true
+	leastStep := 1.0 // between ticks
 	include := func(v float64) {
 		if v := a.scale(v); finite(v) {
 			a.min, a.max = min(a.min, v), max(a.max, v)
@@ -50,7 +50,9 @@ func newAxis(logarithmic bool, ticks []float64, series []Series) axis {
 	for _, s := range series {
 		for _, v := range s.Y {
 			include(v)
-			whole = whole && (v == math.Trunc(v) || !finite(v))
+			if finite(v) && v != math.Trunc(v) {
+				leastStep = 0
+			}
 		}
 		for i, e := range s.Error {
 			include(s.Y[i] + e)
@@ -79,10 +81,8 @@ func newAxis(logarithmic bool, ticks []float64, series []Series) axis {
 		a.tickPowers()
 	case a.log:
 		a.tickMultiples(math.Pow(10, a.min), math.Pow(10, a.max), 0)
-	case whole:
-		a.tickMultiples(a.min, a.max, 1)
 	default:
-		a.tickMultiples(a.min, a.max, 0)
+		a.tickMultiples(a.min, a.max, leastStep)
 	}
 	return a
 }
