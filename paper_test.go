@@ -317,10 +317,8 @@ func gradientIsUnbiased(t *testing.T) {
 	rng := random.Stream(17, "unbiased")
 	samples := sampledGradients(params, 4000, func(t *tape, p []variable) variable {
 		epsilon, gamma0 := hvae.Noise(t, rng, 1, 10), hvae.Noise(t, rng, 1, 10)
-		z0 := ad.Add(ad.Mul(ad.Exp(p[3]), epsilon), p[2])
-		logDensity := ad.Sub(hvae.LogNormal(epsilon), p[3])
 		f := &hvae.Flow[float64]{Target: model.NewTarget(data, p[0], p[1])}
-		return hvae.HIS(f, fixedPrior{z0, logDensity}, epsilon, gamma0).ELBO()
+		return hvae.HIS(f, hvae.DiagonalNormal[float64]{Mean: p[2], SD: ad.Exp(p[3])}, epsilon, gamma0).ELBO()
 	})
 	for i, name := range []string{"Δ", "log σ", "μ", "log s"} {
 		want := exact[i][0]
@@ -1249,7 +1247,7 @@ func momentumEnergy(t *testing.T) {
 		for _, omega := range []float64{0.1, 1, 2, 4} {
 			var tp tape
 			target := hvaetest.Quadratic{Omega: omega}
-			sample := hvae.HIS(s.Flow(&tp, target, 1), fixedPrior{tp.Scalar(0), tp.Scalar(0)}, nil, tp.Scalar(1))
+			sample := hvae.HIS(s.Flow(&tp, target, 1), hvae.StandardNormal[float64]{}, tp.Scalar(0), tp.Scalar(1))
 			energy := 0.5*math.Pow(sample.End.Rho.Scalar(), 2) - target.LogJoint(sample.End.Z).Scalar()
 			if !(energy >= 0.5-1e-12) {
 				t.Errorf("%v, ω = %v: the final energy for γ₀ = 1 is %.4f, want at least ½γ₀² = ½", s, omega, energy)
@@ -1303,12 +1301,12 @@ func steepVariance(t *testing.T) {
 	const dims, n = 200, 4000
 	var tp tape
 	rng := random.Stream(6, "steep")
-	z0 := ad.Scale(hvae.Noise(&tp, rng, dims, n), 0.01)
+	epsilon, gamma0 := hvae.Noise(&tp, rng, dims, n), hvae.Noise(&tp, rng, dims, n)
 	target := targetFunc(func(z variable) variable {
 		return ad.Scale(ad.Square(ad.Square(ad.MulSumTo(z, z, 1, z.Cols()))), -1.34e-8)
 	})
 	f := &hvae.Flow[float64]{Target: target, K: 1, StepSize: tp.Fill(1, dims, 1)}
-	sample := hvae.HIS(f, fixedPrior{z0, tp.Fill(1, n, 0)}, nil, hvae.Noise(&tp, rng, dims, n))
+	sample := hvae.HIS(f, hvae.DiagonalNormal[float64]{Mean: tp.Fill(dims, 1, 0), SD: tp.Fill(dims, 1, 0.01)}, epsilon, gamma0)
 	excess, se := hvaetest.VarianceExcess(sample.LogEstimate().Value.Data, sample.ELBO().Value.Data)
 	if z := excess / se; !(z <= -zBound) {
 		t.Errorf("Var(S) − Var(log p̂) is %.3f ± %.3f, want it negative by at least 4.5 standard errors", excess, se)
@@ -2341,12 +2339,6 @@ type targetFunc func(z variable) variable
 
 func (f targetFunc) LogJoint(z variable) variable { return f(z) }
 
-// fixedPrior is a variational prior that always returns the given z₀ and its log density. It
-// ignores the noise ε.
-type fixedPrior struct{ z0, logDensity variable }
-
-func (p fixedPrior) Draw(variable) (z0, logDensity variable) { return p.z0, p.logDensity }
-
 // points returns N simulated points x [d×N] of the Gaussian model, their sufficient statistics, and
 // the parameters Δ and σ that generated them.
 func points(d, n int) (x matrix, data model.Data, t model.Theta) {
@@ -2809,21 +2801,21 @@ func autoEncoder(x []float64, K, blockSize int, params ...float64) (tr *hvae.Tra
 		for j, i := range b.Batch {
 			random.FillNormalColumn(random.Stream(65, "observation", i), noise, j)
 		}
-		p, epsilon := b.Params, b.Tape.Const(noise)
+		p, epsilon := b.Params, b.Tape.Const(noise)                 // ε, then γ₀
 		centred := ad.Sub(b.Columns(linalg.Of(1, len(x), x)), p[0]) // x − Δ
 		target := targetFunc(func(z variable) variable {
 			r := ad.Div(ad.Sub(centred, z), ad.Exp(p[1]))
 			return ad.Add(ad.Sub(hvae.LogNormal(r), p[1]), hvae.LogNormal(z))
 		})
-		e0 := ad.RowRange(epsilon, 0, 1)
-		z0 := ad.Add(ad.Mul(ad.Exp(p[3]), e0), ad.Mul(p[2], centred))
+		mean := ad.Mul(p[2], centred)
 		f := &hvae.Flow[float64]{Target: target, K: K, StepSize: hvae.Constrain(p[4], 0, 0.5)}
 		if K > 0 {
 			f.Tempering = hvae.FixedTempering(b.Tape.Scalar(1.4))
 		} else { // the trainer requires that the bound depends on each parameter
-			z0 = ad.Add(z0, ad.Scale(p[4], 0))
+			mean = ad.Add(mean, ad.Scale(p[4], 0))
 		}
-		return hvae.HIS(f, fixedPrior{z0, ad.Sub(hvae.LogNormal(e0), p[3])}, e0, ad.RowRange(epsilon, 1, 2)).LogEstimate()
+		prior := hvae.DiagonalNormal[float64]{Mean: mean, SD: ad.Exp(p[3])}
+		return hvae.HIS(f, prior, ad.RowRange(epsilon, 0, 1), ad.RowRange(epsilon, 1, 2)).LogEstimate()
 	})
 	tr.BlockSize = blockSize
 	return tr, recorder
@@ -2872,9 +2864,7 @@ func flowGradientError(s hvaetest.Scheme) float64 {
 	temperature, alpha := linalg.Column(math.Log(0.6)), filled(s.K, 1, 1.5)
 	return hvaetest.GradientError([]matrix{mean, logSD, logit, temperature, alpha}, func(t *tape, p []variable) variable {
 		rng := random.Stream(16, "common random numbers")
-		epsilon := hvae.Noise(t, rng, dims, n)
-		z0 := ad.Add(ad.Mul(ad.Exp(p[1]), epsilon), p[0]) // the reparameterisation of section 5.2
-		logDensity := ad.Sub(hvae.LogNormal(epsilon), ad.Sum(p[1]))
+		epsilon, gamma0 := hvae.Noise(t, rng, dims, n), hvae.Noise(t, rng, dims, n)
 		f := &hvae.Flow[float64]{Target: hvaetest.Bimodal{Dims: dims}, K: s.K, StepSize: ad.Scale(ad.Sigmoid(p[2]), 0.5)}
 		switch s.Tempering {
 		case "fixed":
@@ -2882,7 +2872,7 @@ func flowGradientError(s hvaetest.Scheme) float64 {
 		case "free":
 			f.Tempering = hvae.FreeTempering(ad.Sigmoid(p[4]))
 		}
-		return hvae.HIS(f, fixedPrior{z0, logDensity}, epsilon, hvae.Noise(t, rng, dims, n)).ELBO()
+		return hvae.HIS(f, hvae.DiagonalNormal[float64]{Mean: p[0], SD: ad.Exp(p[1])}, epsilon, gamma0).ELBO()
 	})
 }
 
