@@ -13,7 +13,7 @@
 // run them. Quotations from the paper omit the subscripts θ and φ.
 //
 // Most checks of Algorithm 1 use the flows of hvaetest.Schemes, which have K = 0, 1, 2 and 5 steps and
-// all kinds of tempering. If a comment names no target, the target is hvaetest.Bimodal.
+// all kinds of tempering. If the comment of such a check names no target, it is hvaetest.Bimodal.
 //
 // A statistical test draws thousands of samples with a fixed seed and computes a z-score,
 // (mean − expectation)/(standard error). The z-score may be at most hvaetest.ZBound = 4.5. A bound
