@@ -25,8 +25,8 @@ func Write(name string, data []byte) error {
 	return WriteIf(func() error { return nil }, name, data)
 }
 
-// WriteIf is like Write, but calls the function allowed just before it replaces the file. If
-// allowed returns an error, WriteIf keeps the old contents and returns the error.
+// WriteIf is like Write, but calls the function allowed just before it replaces the file. If the
+// function returns an error, WriteIf keeps the old contents and returns the error.
 func WriteIf(allowed func() error, name string, data []byte) error {
 	if s, err := os.Lstat(name); err == nil && !s.Mode().IsRegular() {
 		return notRegular(name, s.Mode())
@@ -71,15 +71,8 @@ func Open(name string) (f *os.File, err error) {
 	if !s.Mode().IsRegular() {
 		return nil, notRegular(name, s.Mode())
 	}
-	if err = retry(func() error { f, err = os.Open(name); return err }); err != nil {
+	if err := retry(func() error { f, err = os.Open(name); return err }); err != nil {
 		return nil, Named(name, err)
-	}
-	if s, err = f.Stat(); err == nil && !s.Mode().IsRegular() { // the file may have been replaced since Stat
-		err = notRegular(name, s.Mode())
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
 	}
 	return f, nil
 }
@@ -102,11 +95,11 @@ func Read(name string, limit int64) ([]byte, error) {
 	return b, nil
 }
 
-// notRegular returns the error for a file that is not regular. The error describes the kind of the
-// file.
+// notRegular returns an error that describes a file that is not regular, such as "x is a folder, not a
+// file".
 func notRegular(name string, mode fs.FileMode) error {
-	kind := map[fs.FileMode]string{fs.ModeDir: "a folder", fs.ModeSymlink: "a symbolic link", fs.ModeNamedPipe: "a pipe", fs.ModeSocket: "a socket"}[mode.Type()]
-	return fmt.Errorf("%s is %s, not a file", name, cmp.Or(kind, "a device"))
+	kinds := map[fs.FileMode]string{fs.ModeDir: "a folder", fs.ModeSymlink: "a symbolic link", fs.ModeNamedPipe: "a pipe", fs.ModeSocket: "a socket"}
+	return fmt.Errorf("%s is %s, not a file", name, cmp.Or(kinds[mode.Type()], "a device"))
 }
 
 // Named returns the error with name as its prefix. If err is a file system error, Named first
@@ -120,8 +113,8 @@ func Named(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// retry calls f until it returns nil or an error for which inUse is false, for at most about 5 s.
-// The waits between the calls are 1, 2, 4, … ms, but at most 100 ms.
+// retry calls f again while another process uses the file (inUse), for about 5 s. It waits 1, 2, 4, …
+// ms between the calls, but at most 100 ms.
 func retry(f func() error) error {
 	start := time.Now()
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
@@ -139,8 +132,8 @@ var (
 	windows = runtime.GOOS == "windows"
 )
 
-// inUse reports whether err is ERROR_ACCESS_DENIED (5) or ERROR_SHARING_VIOLATION (32), which
-// Windows returns if another process has the file open. Other systems can replace an open file.
+// inUse reports whether err means that another process has the file open. Windows then returns
+// ERROR_ACCESS_DENIED (5) or ERROR_SHARING_VIOLATION (32). Other systems can replace an open file.
 func inUse(err error) bool {
 	return windows && (errors.Is(err, syscall.Errno(5)) || errors.Is(err, syscall.Errno(32)))
 }

@@ -22,13 +22,13 @@ var ErrInUse = errors.New("in use by another process")
 // A Lock is a lock held by this process, until Release is called or the process ends.
 type Lock struct{ file *os.File }
 
-// patience is how long Take retries. Another process may hold the lock for a moment, because it calls
-// Held or because it was killed and has not exited yet.
+// patience is the time during which Take retries. Another process may hold the lock for a moment,
+// because it calls Held, or because it was killed and has not exited yet.
 const patience = 500 * time.Millisecond
 
 // Take acquires the lock on the named file. It creates the file if necessary. If another process holds
-// the lock, Take returns ErrInUse. The file is never removed. Otherwise, a process that has opened the
-// file could hold a lock on a file that no other process can open.
+// the lock, Take returns ErrInUse. The file is never removed. If it were removed, one process could hold
+// a lock on the removed file, and another process a lock on a new file with the same name.
 func Take(name string) (*Lock, error) {
 	for end := time.Now().Add(patience); ; time.Sleep(patience / 20) {
 		l, err := try(name)
@@ -43,14 +43,15 @@ func Held(name string) (bool, error) {
 	if _, err := os.Stat(name); errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
-	l, err := try(name)
-	if err == nil {
+	switch l, err := try(name); err {
+	case nil:
 		l.Release()
-	}
-	if err == ErrInUse {
+		return false, nil
+	case ErrInUse:
 		return true, nil
+	default:
+		return false, err
 	}
-	return false, err
 }
 
 // try acquires the lock like Take, but without retries.

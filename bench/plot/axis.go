@@ -20,8 +20,8 @@ type tick struct {
 	label string
 }
 
-// scale returns v, or the base-10 logarithm of v on a logarithmic axis. The result is infinite or
-// NaN if the axis cannot show v.
+// scale returns v, or log₁₀ v on a logarithmic axis. The result is infinite or NaN if the axis cannot
+// show v.
 func (a axis) scale(v float64) float64 {
 	if a.log {
 		return math.Log10(v)
@@ -41,7 +41,7 @@ func finite(v float64) bool { return math.Abs(v) <= math.MaxFloat64 }
 // values are whole.
 func newAxis(logarithmic bool, ticks []float64, series []Series) axis {
 	a := axis{log: logarithmic, min: math.Inf(1), max: math.Inf(-1)}
-	whole := true
+	leastStep := 1.0 // between ticks
 	include := func(v float64) {
 		if v := a.scale(v); finite(v) {
 			a.min, a.max = min(a.min, v), max(a.max, v)
@@ -50,7 +50,9 @@ func newAxis(logarithmic bool, ticks []float64, series []Series) axis {
 	for _, s := range series {
 		for _, v := range s.Y {
 			include(v)
-			whole = whole && (v == math.Trunc(v) || !finite(v))
+			if finite(v) && v != math.Trunc(v) {
+				leastStep = 0
+			}
 		}
 		for i, e := range s.Error {
 			include(s.Y[i] + e)
@@ -65,12 +67,8 @@ func newAxis(logarithmic bool, ticks []float64, series []Series) axis {
 		a.min, a.max = 0, 1
 	}
 	margin := 0.045 * (a.max - a.min)
-	switch {
-	case margin > 0:
-	case a.log || whole:
-		margin = 0.5
-	default:
-		margin = math.Abs(a.min) / 10
+	if margin == 0 { // one value
+		margin = max(0.5, math.Abs(a.min)/10)
 	}
 	a.min, a.max = a.min-margin, a.max+margin
 
@@ -82,19 +80,23 @@ func newAxis(logarithmic bool, ticks []float64, series []Series) axis {
 	case a.log && a.max-a.min >= 0.5:
 		a.tickPowers()
 	case a.log:
-		a.tickMultiples(math.Pow(10, a.min), math.Pow(10, a.max), false)
+		a.tickMultiples(math.Pow(10, a.min), math.Pow(10, a.max), 0)
 	default:
-		a.tickMultiples(a.min, a.max, whole)
+		a.tickMultiples(a.min, a.max, leastStep)
 	}
 	return a
 }
 
-// tickMultiples adds ticks from low to high at the multiples of a round number. If whole is true, the
-// round number is at least 1.
-func (a *axis) tickMultiples(low, high float64, whole bool) {
-	step := roundStep((high - low) / 6)
-	if whole {
-		step = max(step, 1)
+// tickMultiples adds at most seven ticks from low to high. The ticks are at the multiples of a number ≥
+// leastStep that is 1, 2 or 5 times a power of ten.
+func (a *axis) tickMultiples(low, high, leastStep float64) {
+	leastStep = max(leastStep, (high-low)/6)
+	power := math.Pow(10, math.Floor(math.Log10(leastStep)))
+	step := 10 * power
+	for _, m := range []float64{5, 2, 1} {
+		if m*power >= leastStep {
+			step = m * power
+		}
 	}
 	for i := math.Ceil(low / step); i <= math.Floor(high/step); i++ {
 		a.ticks = append(a.ticks, tick{i * step, number(i*step, step)})
@@ -123,35 +125,13 @@ func (a *axis) tickPowers() {
 	}
 }
 
-// roundStep returns the smallest number ≥ s that is 1, 2 or 5 times a power of ten.
-func roundStep(s float64) float64 {
-	power := math.Pow(10, math.Floor(math.Log10(s)))
-	for _, m := range []float64{1, 2, 5} {
-		if m*power >= s {
-			return m * power
-		}
-	}
-	return 10 * power
-}
-
-// number formats v, a multiple of step, with enough digits to distinguish v from the next multiple of
-// step. It uses the form m×10ⁿ if |v| < 10⁻⁴ or |v| ≥ 10⁶.
+// number formats v, a multiple of step, with the decimals of step.
 func number(v, step float64) string {
-	s := strconv.FormatFloat(v, 'f', max(0, -exponent(step)), 64)
 	if v == 0 {
-		s = "0"
-	} else if size := math.Abs(v); size < 1e-4 || size >= 1e6 {
-		mantissa, _, _ := strings.Cut(strconv.FormatFloat(v, 'e', max(0, exponent(v)-exponent(step)), 64), "e")
-		s = mantissa + "×10" + superscript(exponent(v))
+		return "0"
 	}
-	return strings.Replace(s, "-", "−", 1)
-}
-
-// exponent returns n for v = m·10ⁿ with 1 ≤ |m| < 10. It avoids the rounding of math.Log10.
-func exponent(v float64) int {
-	_, e, _ := strings.Cut(strconv.FormatFloat(v, 'e', -1, 64), "e")
-	n, _ := strconv.Atoi(e) // cannot fail
-	return n
+	decimals := max(0, -int(math.Floor(math.Log10(step)+1e-9))) // add 1e-9 because the logarithm is rounded
+	return strings.Replace(strconv.FormatFloat(v, 'f', decimals, 64), "-", "−", 1)
 }
 
 // superscript formats n in superscript digits.

@@ -20,17 +20,14 @@ func Contour(f func(x, y float64) float64, level, x0, y0, x1, y1 float64, n int)
 		for i := range n {
 			k := j*(n+1) + i
 			square := [...]corner{grid[k], grid[k+1], grid[k+n+2], grid[k+n+1]} // counterclockwise
-			var xs, ys []float64
+			crossings := 0                                                      // on the edges of the square: 0, 2 or, at a saddle point, 4 in total
 			for c, a := range square {
 				if b := square[(c+1)%4]; (a.v < 0) != (b.v < 0) {
-					xs = append(xs, a.x+(b.x-a.x)*a.v/(a.v-b.v))
-					ys = append(ys, a.y+(b.y-a.y)*a.v/(a.v-b.v))
+					s.X, s.Y = append(s.X, a.x+(b.x-a.x)*a.v/(a.v-b.v)), append(s.Y, a.y+(b.y-a.y)*a.v/(a.v-b.v))
+					if crossings++; crossings%2 == 0 {
+						s.X, s.Y = append(s.X, math.NaN()), append(s.Y, math.NaN())
+					}
 				}
-			}
-			// The edges of a square have 0, 2 or, at a saddle point, 4 crossings.
-			for k := 0; k < len(xs); k += 2 {
-				s.X = append(s.X, xs[k], xs[k+1], math.NaN())
-				s.Y = append(s.Y, ys[k], ys[k+1], math.NaN())
 			}
 		}
 	}

@@ -62,6 +62,8 @@ const markersUpTo = 40 // a line with more points has no markers
 // colours. The shapes of markers distinguish the series without colour.
 var colours = []string{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5230", "#000000"}
 
+var greys = map[Style]string{Thin: "#b0b0b0", Dashed: "#404040", Points: "#404040"}
+
 // SVG returns the chart as an SVG document.
 func (c Chart) SVG() []byte { return Panels(1, c) }
 
@@ -71,20 +73,15 @@ func (c Chart) SVG() []byte { return Panels(1, c) }
 func Panels(columns int, charts ...Chart) []byte {
 	width := cmp.Or(charts[0].Width, plotWidth)
 	xs, ys, heights := make([]axis, len(charts)), make([]axis, len(charts)), make([]float64, len(charts))
+	forX, forY := map[string][]Series{}, map[string][]Series{} // the series of all charts, by axis label
+	for _, c := range charts {
+		for _, s := range c.Series {
+			forX[c.XLabel], forY[c.YLabel] = append(forX[c.XLabel], Series{Y: s.X}), append(forY[c.YLabel], s)
+		}
+	}
 	from := float64(left)
 	for i, c := range charts {
-		var forX, forY []Series // the series of all charts that have the same axis label as c
-		for _, d := range charts {
-			for _, s := range d.Series {
-				if d.XLabel == c.XLabel {
-					forX = append(forX, Series{Y: s.X})
-				}
-				if d.YLabel == c.YLabel {
-					forY = append(forY, s)
-				}
-			}
-		}
-		xs[i], ys[i] = newAxis(c.LogX, c.XTicks, forX), newAxis(c.LogY, nil, forY)
+		xs[i], ys[i] = newAxis(c.LogX, c.XTicks, forX[c.XLabel]), newAxis(c.LogY, nil, forY[c.YLabel])
 		heights[i] = cmp.Or(c.Height, plotHeight)
 		if c.Equal {
 			heights[i] = math.Round(width * (ys[i].max - ys[i].min) / (xs[i].max - xs[i].min))
@@ -127,19 +124,16 @@ func Panels(columns int, charts ...Chart) []byte {
 
 // draw draws the chart without the legend.
 func (c Chart) draw(b *bytes.Buffer, x, y axis, curves []curve) {
-	alongX := func(ticks []tick, stroke string) {
+	alongX := func(v float64) point { return point{x.at(v), y.from} }
+	alongY := func(v float64) point { return point{x.from, y.at(v)} }
+	marks := func(ticks []tick, along func(float64) point, line string) {
 		for _, t := range ticks {
-			fmt.Fprintf(b, `<path d="M%.1f %.1f%s"/>`+"\n", x.at(t.value), y.from, stroke)
-		}
-	}
-	alongY := func(ticks []tick, stroke string) {
-		for _, t := range ticks {
-			fmt.Fprintf(b, `<path d="M%.1f %.1f%s"/>`+"\n", x.from, y.at(t.value), stroke)
+			fmt.Fprintf(b, `<path d="M%.1f %.1f%s"/>`+"\n", along(t.value).x, along(t.value).y, line)
 		}
 	}
 	fmt.Fprintln(b, `<g stroke="#e2e2e2">`) // the grid
-	alongY(y.ticks, fmt.Sprintf("H%.1f", x.to))
-	alongX(x.ticks, fmt.Sprintf("V%.1f", y.to))
+	marks(y.ticks, alongY, fmt.Sprintf("H%.1f", x.to))
+	marks(x.ticks, alongX, fmt.Sprintf("V%.1f", y.to))
 	fmt.Fprintln(b, `</g>`)
 
 	var dodging []int // indices of the series with shifted markers
@@ -168,10 +162,10 @@ func (c Chart) draw(b *bytes.Buffer, x, y axis, curves []curve) {
 
 	fmt.Fprintln(b, `<g stroke="#404040">`) // the frame and the ticks
 	fmt.Fprintf(b, `<path fill="none" d="M%.1f %.1fH%.1fV%.1fH%.1fz"/>`+"\n", x.from, y.to, x.to, y.from, x.from)
-	alongY(y.ticks, "h-5")
-	alongY(y.minor, "h-3")
-	alongX(x.ticks, "v5")
-	alongX(x.minor, "v3")
+	marks(y.ticks, alongY, "h-5")
+	marks(y.minor, alongY, "h-3")
+	marks(x.ticks, alongX, "v5")
+	marks(x.minor, alongX, "v3")
 	fmt.Fprintln(b, `</g>`)
 	for _, t := range y.ticks {
 		text(b, x.from-9, y.at(t.value)+4.5, `text-anchor="end"`, t.label)
@@ -241,13 +235,10 @@ func curvesOf(charts []Chart) [][]curve {
 		for _, s := range c.Series {
 			p, known := labelled[s.Label]
 			if !known {
+				p.colour = greys[s.Style]
 				switch s.Style {
-				case Thin:
-					p.colour = "#b0b0b0"
-				case Dashed:
-					p.colour = "#404040"
 				case Points:
-					p.colour, p.shape, p.open = "#404040", shapes[points/2%len(shapes)], points%2 == 0
+					p.shape, p.open = shapes[points/2%len(shapes)], points%2 == 0
 					points++
 				case Line, Band, Trail:
 					p.colour, p.shape, p.open = colours[lines%len(colours)], shapes[lines%len(shapes)], lines%2 == 1
@@ -310,11 +301,10 @@ func (c curve) errors(b *bytes.Buffer, y axis) {
 
 // markers draws the markers of a series, or the dots and arrowheads of a trail.
 func (c curve) markers(b *bytes.Buffer) {
-	switch {
-	case c.Style == Trail:
+	if c.Style == Trail {
 		c.dots(b)
-		return
-	case c.Style == Dashed || c.Style == Thin || c.Style == Band || c.Style == Line && len(c.X) > markersUpTo:
+	}
+	if c.Style != Points && (c.Style != Line || len(c.X) > markersUpTo) {
 		return
 	}
 	fill := c.colour

@@ -1,14 +1,12 @@
 // Package progress prints the progress and the remaining time of a computation. On a terminal it
-// updates one line, which it cuts to the width of the terminal. Elsewhere, and on terminals if
-// TERM=dumb or NO_COLOR is set, it prints a line every ten seconds.
+// updates one line, which the terminal cuts at its right edge. Elsewhere, and on terminals if TERM=dumb
+// or NO_COLOR is set, it prints a line every ten seconds.
 package progress
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"sync"
 	"time"
 )
@@ -16,7 +14,7 @@ import (
 // A Line prints the progress of a computation. Its methods may be called concurrently.
 type Line struct {
 	w        io.Writer
-	width    func() int    // returns the columns of the terminal; nil if w is no terminal
+	terminal bool          // whether w is a terminal, on which each update replaces the line
 	interval time.Duration // minimum time between updates
 	start    time.Time
 	status   func(elapsed time.Duration) string
@@ -33,10 +31,7 @@ func New(w io.Writer, status func(elapsed time.Duration) string) *Line {
 	l.last = l.start
 	if f, ok := w.(*os.File); ok && os.Getenv("TERM") != "dumb" && os.Getenv("NO_COLOR") == "" {
 		if s, err := f.Stat(); err == nil && s.Mode()&os.ModeCharDevice != 0 {
-			l.interval, l.width = 200*time.Millisecond, func() int {
-				columns, _ := strconv.Atoi(os.Getenv("COLUMNS"))
-				return cmp.Or(widthOf(f), max(0, columns), 80)
-			}
+			l.interval, l.terminal = 200*time.Millisecond, true
 		}
 	}
 	return l
@@ -64,20 +59,19 @@ func (l *Line) Set(fraction float64) {
 	remaining := time.Duration(float64(elapsed) * (1 - fraction) / (fraction - l.first)).Round(time.Second)
 	left := fmt.Sprintf("%v left", remaining)
 	done, status := fmt.Sprintf("%3.0f %%", 100*fraction), l.status(elapsed)
-	if l.width == nil {
+	if l.terminal {
+		// Disable line wrapping, so that the terminal cuts a long status.
+		fmt.Fprintf(l.w, "\r\x1b[K\x1b[?7l%s  %s  %s\x1b[?7h", done, left, status)
+	} else {
 		fmt.Fprintf(l.w, "%s  %s  %s\n", done, status, left)
-		return
 	}
-	room := max(0, l.width()-1) // some terminals start a new line after the last column
-	line := fmt.Sprintf("%s  %.*s  %s", done, max(0, room-len(done)-len(left)-4), status, left)
-	fmt.Fprintf(l.w, "\r\x1b[K%.*s", room, line)
 }
 
 // Clear erases the line on a terminal, so that other output can follow.
 func (l *Line) Clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.width != nil {
+	if l.terminal {
 		fmt.Fprint(l.w, "\r\x1b[K")
 	}
 }

@@ -46,7 +46,7 @@ func TestOnATerminalTheLineReplacesItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
 		l := New(&b, status)
-		l.width = func() int { return 80 }
+		l.terminal = true
 		for range 3 {
 			time.Sleep(10 * time.Second)
 			l.Set(0.5)

@@ -1,6 +1,6 @@
-// Package plottest reads charts drawn by package plot, for tests of figures. It computes the scale of
-// an axis from the labels of the ticks, and identifies series by the samples in the legend, like a
-// person with a ruler. It relies on the SVG elements and attributes that package plot writes.
+// Package plottest reads charts drawn by package plot, for tests of figures. Like a reader of the
+// figure, it computes the scale of an axis from the labels of the ticks, and it identifies a series by
+// its sample in the legend. It relies on the SVG elements and attributes that package plot writes.
 package plottest
 
 import (
@@ -80,12 +80,10 @@ func (a Axis) Near(pixel, value float64) bool {
 func Read(t testing.TB, svg []byte, logX, logY bool) (panels []Panel) {
 	t.Helper()
 	var document group
-	if err := xml.Unmarshal(svg, &document); err != nil {
-		t.Fatalf("the document is not valid XML: %v\n%s", err, svg)
-	}
+	err := xml.Unmarshal(svg, &document)
 	legend := len(document.Groups) - 1 // the last group is the legend; all other groups are panels
-	if legend < 1 {
-		t.Fatalf("the document contains no chart:\n%s", svg)
+	if err != nil || legend < 1 {
+		t.Fatalf("the document contains no chart (XML error %v):\n%s", err, svg)
 	}
 	for _, g := range document.Groups[:legend] {
 		p := Panel{X: Axis{log: logX}, Y: Axis{log: logY}}
@@ -189,14 +187,11 @@ func (p *Panel) readSeries(g, legend group) {
 // style returns a string that identifies the series of a path. The string is the same for the line,
 // the dots, the band and the error bars of a series. For markers, the string includes their shape.
 func (p path) style() string {
-	switch {
-	case p.Opacity != "":
-		return "line " + p.Fill
-	case p.Join != "" || p.Cap != "" || strings.Contains(p.D, "m-4 0V"): // a line, dots or an error bar
-		return "line " + p.Stroke + p.Dashes
-	}
 	_, shape, _ := strings.Cut(p.D, "m")
-	return "marker " + p.Stroke + p.Fill + shape
+	if p.Join+p.Cap+p.Opacity == "" && !strings.Contains(shape, "m-4 0V") { // not a line, dots, a band or an error bar
+		return "marker " + p.Stroke + p.Fill + shape
+	}
+	return "line " + cmp.Or(p.Stroke, p.Fill) + p.Dashes
 }
 
 // add appends the points of a path to the field of the series for this kind of path, such as Line or
@@ -237,14 +232,12 @@ func (p path) points() (parts [][]Point) {
 var superscripts = strings.NewReplacer("⁻", "-", "⁰", "0", "¹", "1", "²", "2", "³", "3", "⁴", "4",
 	"⁵", "5", "⁶", "6", "⁷", "7", "⁸", "8", "⁹", "9")
 
-// Value returns the number in a label such as 12, −0.5, 10⁻³ or 2×10⁶. It returns NaN for other
-// labels.
+// Value returns the number in a label such as 12, −0.5 or 10⁻³. It returns NaN for other labels.
 func Value(label string) float64 {
-	s := strings.Replace(label, "−", "-", 1)
-	if strings.HasPrefix(s, "10") && s != superscripts.Replace(s) {
-		s = "1×" + s
+	if power, ok := strings.CutPrefix(label, "10"); ok && power != superscripts.Replace(power) {
+		label = "1e" + superscripts.Replace(power)
 	}
-	v, err := strconv.ParseFloat(superscripts.Replace(strings.Replace(s, "×10", "e", 1)), 64)
+	v, err := strconv.ParseFloat(strings.Replace(label, "−", "-", 1), 64)
 	if err != nil {
 		return math.NaN()
 	}

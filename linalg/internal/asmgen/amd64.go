@@ -11,9 +11,7 @@ const avx2Const, avx2Mask = 14, 15
 // The code overwrites BX and CX.
 func (w *writer) setMask() {
 	if w.isa == avx512 {
-		w.op("MOVL $-1, BX")
-		w.op("BZHIL CX, BX, BX")
-		w.op("KMOVW BX, K1")
+		w.op("MOVL $-1, BX; BZHIL CX, BX, BX; KMOVW BX, K1")
 		return
 	}
 	w.op("SHLQ $2, CX")
@@ -115,10 +113,8 @@ func amd64Peak() string {
 		for i := range factor {
 			w.op("VFMADD231PS %s, %s, %s", w.v(factor), w.v(factor), w.v(i))
 		}
-		w.op("DECQ CX")
-		w.op("JNZ loop")
-		w.op("VZEROUPPER")
-		w.op("RET")
+		w.op("DECQ CX; JNZ loop")
+		w.op("VZEROUPPER; RET")
 	}
 	return w.finish()
 }

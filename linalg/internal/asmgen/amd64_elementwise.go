@@ -9,22 +9,23 @@ import (
 // amd64Operations implements the interface operations for AVX2 and AVX-512.
 type amd64Operations struct{ *body }
 
-// amd64Names contains the names of the AVX2 and AVX-512 instructions for each operation.
-var amd64Names = [...][2]string{
-	add: {"VADDPS", "VADDPS"}, sub: {"VSUBPS", "VSUBPS"}, mul: {"VMULPS", "VMULPS"}, div: {"VDIVPS", "VDIVPS"},
-	maximum: {"VMAXPS", "VMAXPS"}, minimum: {"VMINPS", "VMINPS"},
-	fma: {"VFMADD231PS", "VFMADD231PS"}, fms: {"VFNMADD231PS", "VFNMADD231PS"},
-	addInt: {"VPADDD", "VPADDD"}, subInt: {"VPSUBD", "VPSUBD"}, and: {"VPAND", "VPANDD"}, or: {"VPOR", "VPORD"},
-	shiftLeft: {"VPSLLD", "VPSLLD"}, shiftRight: {"VPSRAD", "VPSRAD"}, move: {"VMOVAPS", "VMOVAPS"},
-	round: {"VROUNDPS $8,", "VRNDSCALEPS $8,"}, toInt: {"VCVTPS2DQ", "VCVTPS2DQ"}, toFloat: {"VCVTDQ2PS", "VCVTDQ2PS"},
-	scale: {"", "VSCALEFPS"},
-}
+// amd64Names contains the names of the AVX2 instructions. avx512Names contains the names of the AVX-512
+// instructions that differ.
+var (
+	amd64Names = map[operation]string{
+		add: "VADDPS", sub: "VSUBPS", mul: "VMULPS", div: "VDIVPS", maximum: "VMAXPS", minimum: "VMINPS",
+		fma: "VFMADD231PS", fms: "VFNMADD231PS", addInt: "VPADDD", subInt: "VPSUBD", and: "VPAND", or: "VPOR",
+		shiftLeft: "VPSLLD", shiftRight: "VPSRAD", move: "VMOVAPS",
+		round: "VROUNDPS $8,", toInt: "VCVTPS2DQ", toFloat: "VCVTDQ2PS",
+	}
+	avx512Names = map[operation]string{and: "VPANDD", or: "VPORD", round: "VRNDSCALEPS $8,", scale: "VSCALEFPS"}
+)
 
 func (w amd64Operations) instruction(op operation) string {
-	if w.isa == avx512 {
-		return amd64Names[op][1]
+	if name, ok := avx512Names[op]; ok && w.isa == avx512 {
+		return name
 	}
-	return amd64Names[op][0]
+	return amd64Names[op]
 }
 
 func (w amd64Operations) binary(op operation, d, a, b int) {
@@ -137,8 +138,7 @@ func (w *writer) amd64ElementwiseKernel(k elementwiseKernel) {
 	address := func(name rune) string { return fmt.Sprintf("(R%d)(AX*4)", 8+strings.IndexRune(operands, name)) }
 	load := func(name rune, r int) { w.load(address(name), r) }
 	w.op("XORQ AX, AX")
-	w.op("SUBQ $%d, CX", w.lanes)
-	w.op("JLT partial")
+	w.op("SUBQ $%d, CX; JLT partial", w.lanes)
 	w.label("loop")
 	b.loadOperands(k, load)
 	w.label("compute")
@@ -148,26 +148,21 @@ func (w *writer) amd64ElementwiseKernel(k elementwiseKernel) {
 			w.store(outputs[i], address(name))
 		}
 	}
-	w.op("TESTQ CX, CX")
-	w.op("JLT storePartial")
+	w.op("TESTQ CX, CX; JLT storePartial")
 	store()
 	w.op("ADDQ $%d, AX", w.lanes)
-	w.op("SUBQ $%d, CX", w.lanes)
-	w.op("JGE loop")
+	w.op("SUBQ $%d, CX; JGE loop", w.lanes)
 
 	w.comment("The last vector is partial.")
 	w.label("partial")
-	w.op("ADDQ $%d, CX", w.lanes)
-	w.op("JZ done")
+	w.op("ADDQ $%d, CX; JZ done", w.lanes)
 	w.setMask()
 	w.masked = true
 	b.loadOperands(k, load)
-	w.op("MOVQ $-1, CX")
-	w.op("JMP compute")
+	w.op("MOVQ $-1, CX; JMP compute")
 	w.label("storePartial")
 	store()
 	w.masked = false
 	w.label("done")
-	w.op("VZEROUPPER")
-	w.op("RET")
+	w.op("VZEROUPPER; RET")
 }

@@ -29,8 +29,7 @@ They use some registers differently:
 		} else {
 			w.amd64RowKernel(k)
 		}
-		w.op("VZEROUPPER")
-		w.op("RET")
+		w.op("VZEROUPPER; RET")
 	}
 	return w.finish()
 }
@@ -43,12 +42,9 @@ func (w *writer) amd64RowKernel(k rowKernel) {
 	for i, b := range amd64RowBlocks {
 		w.section("Compute columns in blocks of %d.", b.columns)
 		w.label("block%d", i)
-		w.op("CMPQ AX, $%d", b.columns)
-		w.op("JLT block%d", i+1)
+		w.op("CMPQ AX, $%d; JLT block%d", b.columns, i+1)
 		w.amd64RowBlock(k, b.vectors, i)
-		w.op("ADDQ $%d, DX", 8*b.columns)
-		w.op("SUBQ $%d, AX", b.columns)
-		w.op("JMP block%d", i)
+		w.op("ADDQ $%d, DX; SUBQ $%d, AX; JMP block%d", 8*b.columns, b.columns, i)
 	}
 	w.label("block%d", len(amd64RowBlocks))
 }
@@ -121,8 +117,7 @@ func (w *writer) amd64RowBlock(k rowKernel, vectors []int, block int) {
 			w.op("ADDQ %s, %s", strides[i], pointers[i])
 		}
 	}
-	w.op("DECQ CX")
-	w.op("JNZ rows%d", block)
+	w.op("DECQ CX; JNZ rows%d", block)
 	if k.y == single {
 		for v := range vectors {
 			store(sum+v, "DI", v)
@@ -136,49 +131,36 @@ func (w *writer) amd64RowBlock(k rowKernel, vectors []int, block int) {
 func (w *writer) amd64DotKernel(k rowKernel) {
 	const sum = 0
 	w.loadArgs("y.first DI", "a.first R8", "b.first R9", "a.stride R12", "b.stride R13")
-	w.op("LEAQ (R12)(R12*2), DX")
-	w.op("LEAQ (R13)(R13*2), R10")
+	w.op("LEAQ (R12)(R12*2), DX; LEAQ (R13)(R13*2), R10")
 	w.loadArgs("rows CX")
 
 	w.label("rows")
 	w.op("VXORPD %s, %s, %s", w.v(sum), w.v(sum), w.v(sum))
-	w.op("MOVQ R8, R11")
-	w.op("MOVQ R9, BX")
+	w.op("MOVQ R8, R11; MOVQ R9, BX")
 	w.loadArgs("cols AX")
 	w.section("Add four columns of four rows at a time, then two, then one.")
 	w.label("columns")
-	w.op("SUBQ $4, AX")
-	w.op("JLT pair")
+	w.op("SUBQ $4, AX; JLT pair")
 	w.addFourColumns(k)
-	w.op("ADDQ $32, R11")
-	w.op("ADDQ $32, BX")
-	w.op("JMP columns")
+	w.op("ADDQ $32, R11; ADDQ $32, BX; JMP columns")
 	w.label("pair")
-	w.op("ADDQ $2, AX")
-	w.op("JLT last")
+	w.op("ADDQ $2, AX; JLT last")
 	w.addTwoColumns(k)
-	w.op("ADDQ $16, R11")
-	w.op("ADDQ $16, BX")
-	w.op("SUBQ $2, AX")
+	w.op("ADDQ $16, R11; ADDQ $16, BX; SUBQ $2, AX")
 	w.label("last")
-	w.op("CMPQ AX, $-1")
-	w.op("JNE store")
+	w.op("CMPQ AX, $-1; JNE store")
 	w.addOneColumn(k)
 
 	w.section("Add the sums of the four rows to y.")
 	w.label("store")
 	w.op("VEXTRACTF128 $1, %s, X2", w.v(sum))
-	w.op("VUNPCKHPD X0, X0, X1")
-	w.op("VUNPCKHPD X2, X2, X3")
+	w.op("VUNPCKHPD X0, X0, X1; VUNPCKHPD X2, X2, X3")
 	for i := range 4 {
-		w.op("VADDSD (DI), X%d, X%d", i, i)
-		w.op("VMOVSD X%d, (DI)", i)
+		w.op("VADDSD (DI), X%d, X%d; VMOVSD X%d, (DI)", i, i, i)
 		w.op("ADDQ %s, DI", w.arg("y.stride"))
 	}
-	w.op("LEAQ (R8)(R12*4), R8")
-	w.op("LEAQ (R9)(R13*4), R9")
-	w.op("SUBQ $4, CX")
-	w.op("JNZ rows")
+	w.op("LEAQ (R8)(R12*4), R8; LEAQ (R9)(R13*4), R9")
+	w.op("SUBQ $4, CX; JNZ rows")
 }
 
 // aRows and bRows contain the assembly operands for four rows of the operands a and b.
@@ -227,10 +209,8 @@ func (w *writer) addTwoColumns(k rowKernel) {
 			w.op("VMULPD Y3, Y%d, Y%d", 1+i, 1+i)
 		}
 	}
-	w.op("VUNPCKLPD Y2, Y1, Y3")
-	w.op("VUNPCKHPD Y2, Y1, Y4")
-	w.op("VADDPD Y3, Y0, Y0")
-	w.op("VADDPD Y4, Y0, Y0")
+	w.op("VUNPCKLPD Y2, Y1, Y3; VUNPCKHPD Y2, Y1, Y4")
+	w.op("VADDPD Y3, Y0, Y0; VADDPD Y4, Y0, Y0")
 }
 
 // addOneColumn emits code that adds one column to the sums of four rows.

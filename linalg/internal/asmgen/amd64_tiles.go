@@ -57,8 +57,7 @@ func (w *writer) amd64Tile(s shape, kind tileKind) {
 
 	w.section("If the argument add is set, add C to the sums. Store the sums to C.")
 	w.loadArgs("cRow R8", "cVector DX", "c SI")
-	w.op("CMPQ %s, $0", w.arg("add"))
-	w.op("JEQ store")
+	w.op("CMPQ %s, $0; JEQ store", w.arg("add"))
 	w.each(s, func(i int, mem string) {
 		switch {
 		case !w.masked:
@@ -73,8 +72,7 @@ func (w *writer) amd64Tile(s shape, kind tileKind) {
 	w.loadArgs("c SI")
 	w.label("store")
 	w.each(s, func(i int, mem string) { w.store(i, mem) })
-	w.op("VZEROUPPER")
-	w.op("RET")
+	w.op("VZEROUPPER; RET")
 }
 
 // beginTile emits code that prefetches C, loads the distances between rows, vectors and steps, and
@@ -88,10 +86,8 @@ func (w *writer) beginTile(s shape) {
 	w.multiplyDistance(s.rows)
 	w.loadArgs("aStep R12")
 	if s.rows > 8 { // at the end of a step SI is the address of row 8, so subtract 8 rows
-		w.op("MOVQ R12, R15")
-		w.op("SHLQ $%d, R15", prefetchShift)
-		w.op("LEAQ (R8*8), AX")
-		w.op("SUBQ AX, R12")
+		w.op("MOVQ R12, R15; SHLQ $%d, R15", prefetchShift)
+		w.op("LEAQ (R8*8), AX; SUBQ AX, R12")
 	}
 	w.loadArgs("bStep R13", "segments R14")
 	w.section("Set the sums to the bias.")
@@ -136,8 +132,7 @@ func (w *writer) amd64QuadTile(s shape) {
 	set("c")
 	w.loadArgs("c SI", "add CX")
 	for i := range s.rows {
-		w.op("TESTQ CX, CX")
-		w.op("JEQ store%d", i)
+		w.op("TESTQ CX, CX; JEQ store%d", i)
 		load("SI", x)
 		w.op("VADDPS %s, %s, %s", w.v(x), w.v(i), w.v(i))
 		w.label("store%d", i)
@@ -149,8 +144,7 @@ func (w *writer) amd64QuadTile(s shape) {
 			w.op("ADDQ R8, SI")
 		}
 	}
-	w.op("VZEROUPPER")
-	w.op("RET")
+	w.op("VZEROUPPER; RET")
 }
 
 // products emits the loops over segments and steps. The assembly operand counter is the number of
@@ -165,13 +159,9 @@ func (w *writer) products(s shape, counter string, load func(v, r int)) {
 	}
 	w.section("For each segment:")
 	w.label("segment")
-	w.op("MOVQ Segment_A(R14), SI")
-	w.op("MOVQ Segment_B(R14), BX")
-	w.op("ADDQ $Segment__size, R14")
-	w.op("SHLQ $2, SI")
-	w.op("ADDQ %s, SI", w.arg("a"))
-	w.op("SHLQ $2, BX")
-	w.op("ADDQ %s, BX", w.arg("b"))
+	w.op("MOVQ Segment_A(R14), SI; MOVQ Segment_B(R14), BX; ADDQ $Segment__size, R14")
+	w.op("SHLQ $2, SI; ADDQ %s, SI", w.arg("a"))
+	w.op("SHLQ $2, BX; ADDQ %s, BX", w.arg("b"))
 	w.loadArgs("steps CX")
 	w.comment("For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.")
 	w.label("step")
@@ -191,12 +181,9 @@ func (w *writer) products(s shape, counter string, load func(v, r int)) {
 			w.op("VFMADD231PS %s, %s, %s", w.v(f), w.v(x+v), w.v(i*s.vectors+v))
 		}
 	}
-	w.op("ADDQ R12, SI")
-	w.op("ADDQ R13, BX")
-	w.op("DECQ CX")
-	w.op("JNZ step")
-	w.op("DECQ %s", counter)
-	w.op("JNZ segment")
+	w.op("ADDQ R12, SI; ADDQ R13, BX")
+	w.op("DECQ CX; JNZ step")
+	w.op("DECQ %s; JNZ segment", counter)
 }
 
 // each calls f(i, mem) for each vector of C, where i is the number of the register that holds the

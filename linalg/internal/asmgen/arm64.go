@@ -19,24 +19,23 @@ func (w *writer) registers3(code uint32, name, lanes string, d, a, b int) {
 	w.word(code|uint32(b)<<16|uint32(a)<<5|uint32(d), "%s v%d.%[3]s, v%[4]d.%[3]s, v%[5]d.%[3]s", name, d, lanes, a, b)
 }
 
-// loadQ emits an instruction that loads vector register v. The parameters are the numbers of
-// registers. The address is the sum of both registers. If offset is 0, it is register base alone.
+// loadQ and storeQ emit an instruction that loads or stores vector register v. The parameters are the
+// numbers of registers. The address is the sum of both other registers. If offset is 0, it is register
+// base alone.
 func (w *writer) loadQ(v, base, offset int) {
-	if offset == 0 {
-		w.op("FMOVQ (R%d), F%d", base, v)
-		return
-	}
-	w.word(0x3ce06800|uint32(offset)<<16|uint32(base)<<5|uint32(v), "ldr q%d, [x%d, x%d]", v, base, offset)
+	w.moveQ("FMOVQ (R%[2]d), F%[1]d", 0x3ce06800, "ldr", v, base, offset)
 }
 
-// storeQ emits an instruction that stores vector register v. The parameters are the numbers of
-// registers. The address is the sum of both registers. If offset is 0, it is register base alone.
 func (w *writer) storeQ(v, base, offset int) {
+	w.moveQ("FMOVQ F%d, (R%d)", 0x3ca06800, "str", v, base, offset)
+}
+
+func (w *writer) moveQ(withoutOffset string, code uint32, name string, v, base, offset int) {
 	if offset == 0 {
-		w.op("FMOVQ F%d, (R%d)", v, base)
+		w.op(withoutOffset, v, base)
 		return
 	}
-	w.word(0x3ca06800|uint32(offset)<<16|uint32(base)<<5|uint32(v), "str q%d, [x%d, x%d]", v, base, offset)
+	w.word(code|uint32(offset)<<16|uint32(base)<<5|uint32(v), "%s q%d, [x%d, x%d]", name, v, base, offset)
 }
 
 // indexed returns the assembly operand for an address in memory. The parameters are the numbers of
@@ -61,8 +60,7 @@ func arm64Peak() string {
 	for i := range w.peakSums {
 		w.op("VFMLA V%d.S4, V%[1]d.S4, V%d.S4", w.peakSums, i)
 	}
-	w.op("SUBS $1, R1")
-	w.op("BNE loop")
+	w.op("SUBS $1, R1; BNE loop")
 	w.op("RET")
 	return w.finish()
 }

@@ -49,12 +49,9 @@ func (w *writer) arm64RowKernel(k rowKernel) {
 	for i, b := range arm64RowBlocks {
 		w.section("Compute columns in blocks of %d.", b.columns)
 		w.label("block%d", i)
-		w.op("CMP $%d, R10", b.columns)
-		w.op("BLT block%d", i+1)
+		w.op("CMP $%d, R10; BLT block%d", b.columns, i+1)
 		w.arm64RowBlock(k, b.vectors, i)
-		w.op("ADD $%d, R9", 8*b.columns)
-		w.op("SUB $%d, R10", b.columns)
-		w.op("JMP block%d", i)
+		w.op("ADD $%d, R9; SUB $%d, R10; JMP block%d", 8*b.columns, b.columns, i)
 	}
 	w.label("block%d", len(arm64RowBlocks))
 }
@@ -114,8 +111,7 @@ func (w *writer) arm64RowBlock(k rowKernel, vectors []int, block int) {
 			w.op("ADD R%d, R%d", 5+i, 1+i)
 		}
 	}
-	w.op("SUBS $1, R11")
-	w.op("BNE rows%d", block)
+	w.op("SUBS $1, R11; BNE rows%d", block)
 	if k.y == single {
 		for v := range vectors {
 			store(sum+v, 1, v)
@@ -130,37 +126,28 @@ func (w *writer) arm64DotKernel(k rowKernel) {
 	w.label("rows")
 	w.zero(0)
 	w.zero(1)
-	w.op("MOVD R2, R12")
-	w.op("MOVD R3, R14")
+	w.op("MOVD R2, R12; MOVD R3, R14")
 	w.loadArgs("cols R10")
 	w.section("Add two columns of four rows at a time, then one.")
 	w.label("columns")
-	w.op("SUBS $2, R10")
-	w.op("BLT last")
+	w.op("SUBS $2, R10; BLT last")
 	w.arm64AddColumns(k, 2)
 	w.op("JMP columns")
 	w.label("last")
-	w.op("CMP $-1, R10")
-	w.op("BNE store")
+	w.op("CMP $-1, R10; BNE store")
 	w.arm64AddColumns(k, 1)
 	w.section("Add the sums of the four rows to y.")
 	w.label("store")
 	for i := range 4 {
-		if i%2 == 0 {
-			w.op("FMOVD (R1), F2")
-			w.op("FADDD F%d, F2", i/2)
-		} else {
-			w.op("VZIP2 V%d.D2, V%d.D2, V3.D2", i/2, i/2)
-			w.op("FMOVD (R1), F2")
-			w.op("FADDD F3, F2")
+		sum := i / 2
+		if i%2 == 1 {
+			w.op("VZIP2 V%d.D2, V%d.D2, V3.D2", sum, sum)
+			sum = 3
 		}
-		w.op("FMOVD F2, (R1)")
-		w.op("ADD R5, R1")
+		w.op("FMOVD (R1), F2; FADDD F%d, F2; FMOVD F2, (R1); ADD R5, R1", sum)
 	}
-	w.op("ADD R6<<2, R2")
-	w.op("ADD R7<<2, R3")
-	w.op("SUBS $4, R11")
-	w.op("BNE rows")
+	w.op("ADD R6<<2, R2; ADD R7<<2, R3")
+	w.op("SUBS $4, R11; BNE rows")
 }
 
 // arm64AddColumns emits code that adds one or two columns to the sums of four rows.
@@ -188,6 +175,5 @@ func (w *writer) arm64AddColumns(k rowKernel, columns int) {
 			w.add64(i, i, 7)
 		}
 	}
-	w.op("ADD $%d, R12", 8*columns)
-	w.op("ADD $%d, R14", 8*columns)
+	w.op("ADD $%d, R12; ADD $%d, R14", 8*columns, 8*columns)
 }

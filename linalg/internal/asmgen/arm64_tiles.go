@@ -67,9 +67,7 @@ func (w *writer) arm64Tile(s shape, kind tileKind) {
 	}
 	w.section("For each segment:")
 	w.label("segment")
-	w.op("MOVD Segment_A(R4), R1")
-	w.op("MOVD Segment_B(R4), R2")
-	w.op("ADD $Segment__size, R4")
+	w.op("MOVD Segment_A(R4), R1; MOVD Segment_B(R4), R2; ADD $Segment__size, R4")
 	w.loadArgs("a R3")
 	w.op("ADD R1<<2, R3, R1")
 	w.loadArgs("b R3")
@@ -88,12 +86,8 @@ func (w *writer) arm64Tile(s shape, kind tileKind) {
 			w.word(0x4f801000|uint32(f)<<16|uint32(b+v)<<5|uint32(c), "fmla v%d.4s, v%d.4s, v%d.s[0]", c, b+v, f)
 		}
 	}
-	w.op("ADD R6, R1")
-	w.op("ADD R7, R2")
-	w.op("SUBS $1, R3")
-	w.op("BNE step")
-	w.op("SUBS $1, R5")
-	w.op("BNE segment")
+	w.op("ADD R6, R1; ADD R7, R2; SUBS $1, R3; BNE step")
+	w.op("SUBS $1, R5; BNE segment")
 
 	w.section("If the argument add is set, add C to the sums. Store the sums to C.")
 	multiples("cVector", s.vectors, vectorOffsets)

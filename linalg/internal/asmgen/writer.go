@@ -43,9 +43,9 @@ func (w *writer) tileName(kind tileKind, s shape) string {
 	return fmt.Sprintf("%v%d%s", kind, s.rows, w.name)
 }
 
-// op emits an instruction, formatted as by fmt.Sprintf.
+// op emits one or more instructions, separated by semicolons and formatted as by fmt.Sprintf.
 func (w *writer) op(format string, args ...any) {
-	w.WriteString("\t" + fmt.Sprintf(format, args...) + "\n")
+	w.WriteString("\t" + strings.ReplaceAll(fmt.Sprintf(format, args...), "; ", "\n\t") + "\n")
 }
 
 // arg returns the assembly operand for the kernel argument with the given name. The name "a.stride"
