@@ -66,23 +66,12 @@ func try(name string) (*Lock, error) {
 	}
 }
 
-// Moved reports whether the path given to Take no longer names the locked file, because the file
-// or a folder above it was moved, replaced or removed. On Linux, Moved also returns the current
-// path of the locked file, unless the file was removed.
-func (l *Lock) Moved() (now string, moved bool) {
-	locked, _ := l.file.Stat()
-	isAt := func(path string) bool {
-		found, err := os.Stat(path)
-		return err == nil && os.SameFile(locked, found)
-	}
-	if isAt(l.file.Name()) {
-		return "", false
-	}
-	now, _ = os.Readlink(fmt.Sprintf("/proc/self/fd/%d", l.file.Fd()))
-	if !isAt(now) {
-		now = ""
-	}
-	return now, true
+// Moved reports whether the path given to Take no longer names the locked file, because the file or a
+// folder above it was moved, replaced or removed.
+func (l *Lock) Moved() bool {
+	locked, err := l.file.Stat()
+	found, notFound := os.Stat(l.file.Name())
+	return err != nil || notFound != nil || !os.SameFile(locked, found)
 }
 
 // Release releases the lock. Further calls do nothing.

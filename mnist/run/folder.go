@@ -49,7 +49,7 @@ var ErrMoved = errors.New("was moved, replaced or removed during the run, and no
 
 // inPlace returns an error that wraps ErrMoved if the folder is no longer at its path.
 func (f *Folder) inPlace() error {
-	if _, moved := f.Moved(); moved {
+	if f.Moved() {
 		return fmt.Errorf("the folder %s, or its %s, %w", f.path, LockFile, ErrMoved)
 	}
 	return nil

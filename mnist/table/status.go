@@ -108,13 +108,15 @@ func (t *Table) status(k task) (s status, err error) {
 	if e.Epoch != s.best.Epoch || e.ValELBO != s.best.ValELBO { // an evaluation of other weights
 		return s, nil
 	}
-	if !reflect.DeepEqual(e.conditions, s.needed) || len(e.NLLs) > t.Runs {
-		return s, fmt.Errorf("%s contains %d evaluations with the conditions %+v, but the table needs %d with %+v", name, len(e.NLLs), e.conditions, t.Runs, s.needed)
+	if !reflect.DeepEqual(e.conditions, s.needed) {
+		return s, fmt.Errorf("%s is an evaluation with the conditions %+v, but the table needs %+v", name, e.conditions, s.needed)
 	}
 	if !s.trained && !t.Extend {
 		return s, fmt.Errorf("%s was evaluated after %d epochs, but -epochs %d and -patience %d allow more: add -extend to train further and discard the evaluation", folder, len(s.metrics), t.MaxEpochs, t.Patience)
 	}
-	if s.trained && len(e.NLLs) == t.Runs {
+	if s.trained && len(e.NLLs) >= t.Runs {
+		// The results of an evaluation do not depend on the number of evaluations.
+		e.ELBOs, e.NLLs = e.ELBOs[:t.Runs], e.NLLs[:t.Runs]
 		s.result = e.result(k, s.metrics)
 	}
 	return s, nil
