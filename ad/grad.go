@@ -12,7 +12,7 @@ import (
 // depends on x, the rule takes about as long as the operation. Grad panics if x is a constant, or
 // if x and y are not on the same tape.
 func Grad[T linalg.Float](y, x *Var[T]) *Var[T] {
-	s := &y.tape.sweep
+	s := &y.tape.grad
 	s.begin(y, x)
 	defer s.end()
 	s.run(y)
@@ -75,7 +75,7 @@ func BackwardInto[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs []*Var[T
 // returned sweep hold the gradients. If dst is not empty, the gradient of each leaf xs[i] is
 // computed in dst[i].
 func backward[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs []*Var[T]) *Sweep[T] {
-	s := &y.tape.sweep
+	s := &y.tape.backward
 	s.begin(y, xs...)
 	s.pool.begin(y.tape)
 	defer s.end()

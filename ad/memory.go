@@ -10,8 +10,8 @@ type arena[T linalg.Float] struct {
 }
 
 const (
-	firstChunk = 1 << 10 // elements in the first chunk; each further chunk is twice as large
-	lastChunk  = 1 << 18 // elements at which chunks stop growing
+	firstChunk = 1 << 10 // elements in the first chunk
+	doublings  = 8       // the number of further chunks that are twice as large as the previous chunk
 	line       = 64 / 4  // float32 elements in a cache line; no two slices share a cache line
 )
 
@@ -23,7 +23,7 @@ func (a *arena[T]) alloc(n int) []T {
 	size := (n + line - 1) &^ (line - 1)
 	for size > len(a.free) {
 		if a.next == len(a.chunks) {
-			a.chunks = append(a.chunks, make([]T, max(size, min(firstChunk<<len(a.chunks), lastChunk))))
+			a.chunks = append(a.chunks, make([]T, max(size, firstChunk<<min(len(a.chunks), doublings))))
 		}
 		a.free = a.chunks[a.next]
 		a.next++
@@ -69,8 +69,7 @@ func (p *pool[T]) endRule() {
 		p.release(v)
 	}
 	p.created = p.created[:0]
-	t, was := p.tape, &p.start
-	t.n, t.values.next, t.values.free = was.n, was.values.next, was.values.free
+	p.tape.rewind(&p.start)
 }
 
 // alloc returns a rows × cols variable with unspecified elements and a reference count of one.

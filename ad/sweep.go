@@ -41,7 +41,7 @@ type destination[T linalg.Float] struct {
 // on xs.
 func (s *Sweep[T]) begin(y *Var[T], xs ...*Var[T]) {
 	t := y.tape
-	if s.tape != nil {
+	if s.tape != nil || t.grad.tape != nil || t.unrecorded != nil {
 		panic("ad: a differentiation rule must not call Grad or Backward on its own tape")
 	}
 	t.mustHave(y)
@@ -53,16 +53,18 @@ func (s *Sweep[T]) begin(y *Var[T], xs ...*Var[T]) {
 		}
 		first, last = min(first, x.index), max(last, x.index)
 	}
-	n := last - first + 1
-	s.tape, s.first = t, first
-	s.nodes = slices.Grow(s.nodes[:0], n)[:n]
-	clear(s.nodes)
+	s.tape, s.first, s.nodes = t, first, append(s.nodes[:0], make([]node[T], last-first+1)...)
 	for _, x := range xs {
 		s.nodes[x.index-first].requested = true
 	}
-	for i := first; i <= y.index; i++ {
-		v := t.at(i)
-		s.nodes[i-first].passes = v.rule != nil && slices.ContainsFunc(v.in, s.Wants)
+	s.mark(first, y.index)
+}
+
+// mark marks those variables from first to last on the tape that depend on the requested variables.
+func (s *Sweep[T]) mark(first, last int) {
+	for i := first; i <= last; i++ {
+		v := s.tape.at(i)
+		s.nodes[i-s.first].passes = v.rule != nil && slices.ContainsFunc(v.in, s.Wants)
 	}
 }
 
@@ -87,15 +89,19 @@ func (s *Sweep[T]) node(v *Var[T]) *node[T] {
 	return nil
 }
 
-// run sets the adjoint of y to ones. It then calls the differentiation rules of the marked
-// variables in reverse program order.
+// run sets the adjoint of y to ones and propagates it.
 func (s *Sweep[T]) run(y *Var[T]) {
-	if !s.Wants(y) {
-		return
+	if s.Wants(y) {
+		s.Accumulate(y, s.tape.Fill(y.Rows(), y.Cols(), 1))
+		s.propagate(s.first, y.index)
 	}
-	s.Accumulate(y, s.tape.Fill(y.Rows(), y.Cols(), 1))
-	for i := y.index; i >= s.first; i-- {
-		n := &s.nodes[i-s.first]
+}
+
+// propagate calls the differentiation rules of the marked variables from first to last on the tape,
+// in reverse order.
+func (s *Sweep[T]) propagate(first, last int) {
+	for i := last; i >= first; i-- {
+		n := s.nodes[i-s.first]
 		if n.bar == nil || !n.passes {
 			continue
 		}
@@ -105,7 +111,7 @@ func (s *Sweep[T]) run(y *Var[T]) {
 		if s.tape.unrecorded != nil {
 			if !n.requested {
 				s.pool.release(n.bar)
-				n.bar = nil
+				s.nodes[i-s.first].bar = nil
 			}
 			s.pool.endRule()
 		}

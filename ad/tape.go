@@ -47,7 +47,7 @@ type Var[T linalg.Float] struct {
 	rule Rule[T]   // nil for leaves and constants
 	in   []*Var[T] // operands; undefined if rule is nil
 	aux  T         // the factor of Scale
-	row  int       // the first row of RowRange
+	n    int       // the first row of RowRange, or the number of arguments of a Program
 }
 
 const overwritten = -1 // value of resets for a variable that SoftplusInPlace has overwritten
@@ -76,21 +76,22 @@ const (
 type Tape[T linalg.Float] struct {
 	// Interrupt, if not nil, is a channel that stops the computation when it is closed, such as the
 	// Done channel of a context. One of the next 16 operations or differentiation rules then
-	// panics. Operations inside Recomputed also panic. The caller must defer RecoverInterrupt. To
-	// use the tape again, replace Interrupt and call Reset.
+	// panics. The caller must defer RecoverInterrupt. To use the tape again, replace Interrupt and
+	// call Reset.
 	Interrupt <-chan struct{}
 	checks    uint // number of calls of checkInterrupt
+
+	// KeepAll makes Recomputed keep the intermediate variables, so that FirstNonFinite finds them.
+	KeepAll bool
 
 	record[T]
 	resets   int        // number of calls of Reset
 	previous []*slab[T] // variables that the last Reset has discarded
 	scratch  []T
 
-	sweep      Sweep[T] // state of Grad and Backward
-	unrecorded *pool[T] // during Backward, the pool that allocates results; operations are not recorded
-
-	recomputed      []*recomputed[T] // differentiation rules of calls of Recomputed, reused after Reset
-	recomputedInUse int
+	grad, backward Sweep[T]  // state of Grad and Backward
+	unrecorded     *pool[T]  // during Backward, the pool that allocates results; operations are not recorded
+	operands       []*Var[T] // operands of the running calls of Recomputed
 }
 
 // A record is a list of variables, together with the memory for their values.
@@ -106,6 +107,11 @@ type slab[T linalg.Float] [64]Var[T]
 func (r *record[T]) reset() {
 	r.n = 0
 	r.values.reset()
+}
+
+// rewind removes the variables and frees the memory that were added to r after start, a copy of r.
+func (r *record[T]) rewind(start *record[T]) {
+	r.n, r.values.next, r.values.free = start.n, start.values.next, start.values.free
 }
 
 func (r *record[T]) at(i int) *Var[T] {
@@ -145,7 +151,6 @@ func (t *Tape[T]) Reset() {
 	t.resets++
 	t.slabs, t.previous = t.previous, t.slabs // discarded variables keep the old value of resets
 	t.record.reset()
-	t.recomputedInUse = 0
 }
 
 // Len returns the number of variables on the tape.

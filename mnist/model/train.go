@@ -77,7 +77,7 @@ func (t *Trainer[T]) ELBO(ctx context.Context, b Batch[T]) (float64, error) {
 // begin sets the current batch and returns the indices of its images.
 func (t *Trainer[T]) begin(b Batch[T]) []int {
 	n := b.Len()
-	t.batch, t.algorithm.Recompute, t.algorithm.BlockSize = b, t.Recompute, t.Config.blockSize(n)
+	t.batch, t.algorithm.BlockSize = b, t.Config.blockSize(n)
 	for len(t.columns) < n {
 		t.columns = append(t.columns, len(t.columns))
 	}
@@ -97,7 +97,8 @@ func (t *Trainer[T]) bound(b *hvae.Block[T]) *ad.Var[T] {
 		w = &worker[T]{network: newNetwork[T](t.Config)}
 		b.State = w
 	}
-	w.network.bind(b.Params, b.Scratch)
+	w.network.bind(b.Params)
+	w.network.flow.Recompute = t.Recompute
 	n := len(b.Batch)
 	x := b.Tape.Matrix(pixels, n)
 	epsilon, gamma0 := b.Tape.Matrix(t.Config.Latent, n), b.Tape.Matrix(t.Config.Latent, n)
