@@ -380,7 +380,7 @@ func TestSweepsComputeOnlyTheAdjointsNeeded(t *testing.T) {
 	before := tape.Len()
 	Grad(y, z)
 	for i := before; i < tape.Len(); i++ {
-		if s := tape.at(i).Value.Shape(); s == w.Value.Shape() {
+		if s := tape.vars[i].Value.Shape(); s == w.Value.Shape() {
 			t.Errorf("the gradient with respect to z takes a %v matrix, the shape of the adjoint of W", s)
 		}
 	}

@@ -31,8 +31,7 @@ func Recomputed[T linalg.Float](p Program[T], args ...*Var[T]) *Var[T] {
 	}
 	start := t.record
 	result := p(t.operands[first:]).Value
-	for i := start.n; i < t.n; i++ { // find the other operands
-		v := t.at(i)
+	for _, v := range t.vars[start.n:t.n] { // find the other operands
 		for _, operand := range v.in {
 			if v.rule != nil && operand != nil && operand.live && operand.index < start.n && !slices.Contains(t.operands[first:], operand) {
 				t.operands = append(t.operands, operand)

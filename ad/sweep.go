@@ -62,9 +62,8 @@ func (s *Sweep[T]) begin(y *Var[T], xs ...*Var[T]) {
 
 // mark marks those variables from first to last on the tape that depend on the requested variables.
 func (s *Sweep[T]) mark(first, last int) {
-	for i := first; i <= last; i++ {
-		v := s.tape.at(i)
-		s.nodes[i-s.first].passes = v.rule != nil && slices.ContainsFunc(v.in, s.Wants)
+	for _, v := range s.tape.vars[first : last+1] {
+		s.nodes[v.index-s.first].passes = v.rule != nil && slices.ContainsFunc(v.in, s.Wants)
 	}
 }
 
@@ -106,7 +105,7 @@ func (s *Sweep[T]) propagate(first, last int) {
 			continue
 		}
 		s.tape.checkInterrupt()
-		v := s.tape.at(i)
+		v := s.tape.vars[i]
 		v.rule.Pull(s, v, n.bar)
 		if s.tape.unrecorded != nil {
 			if !n.requested {
@@ -213,8 +212,6 @@ func (s *Sweep[T]) accumulateMatMulTB(v, a, b *Var[T]) {
 		n.dst.queue.AddMatMulTB(sum, a.Value, b.Value, scratch)
 	case ok:
 		linalg.MatMulTB(sum, a.Value, b.Value, scratch)
-	case n.writable():
-		linalg.AddMatMulTB(n.bar.Value, a.Value, b.Value, scratch)
 	default:
 		s.Accumulate(v, MatMulTB(a, b))
 	}

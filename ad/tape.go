@@ -85,8 +85,8 @@ type Tape[T linalg.Float] struct {
 	KeepAll bool
 
 	record[T]
-	resets   int        // number of calls of Reset
-	previous []*slab[T] // variables that the last Reset has discarded
+	resets   int       // number of calls of Reset
+	previous []*Var[T] // variables that the last Reset has discarded
 	scratch  []T
 
 	grad, backward Sweep[T]  // state of Grad and Backward
@@ -96,13 +96,10 @@ type Tape[T linalg.Float] struct {
 
 // A record is a list of variables, together with the memory for their values.
 type record[T linalg.Float] struct {
-	slabs  []*slab[T]
-	n      int // number of variables
+	vars   []*Var[T] // vars[:n] are in use
+	n      int
 	values arena[T]
 }
-
-// A slab is an array of 64 variables. Variables are never moved in memory.
-type slab[T linalg.Float] [64]Var[T]
 
 func (r *record[T]) reset() {
 	r.n = 0
@@ -112,11 +109,6 @@ func (r *record[T]) reset() {
 // rewind removes the variables and frees the memory that were added to r after start, a copy of r.
 func (r *record[T]) rewind(start *record[T]) {
 	r.n, r.values.next, r.values.free = start.n, start.values.next, start.values.free
-}
-
-func (r *record[T]) at(i int) *Var[T] {
-	const n = uint(len(slab[T]{}))
-	return &r.slabs[uint(i)/n][uint(i)%n]
 }
 
 var errInterrupted = errors.New("ad: interrupted")
@@ -149,7 +141,7 @@ func RecoverInterrupt() {
 // discarded variable panics, but after a second Reset this is no longer guaranteed.
 func (t *Tape[T]) Reset() {
 	t.resets++
-	t.slabs, t.previous = t.previous, t.slabs // discarded variables keep the old value of resets
+	t.vars, t.previous = t.previous, t.vars // discarded variables keep the old value of resets
 	t.record.reset()
 }
 
@@ -159,7 +151,7 @@ func (t *Tape[T]) Len() int { return t.n }
 // All returns an iterator over the variables on the tape, in the order in which they were created.
 func (t *Tape[T]) All() iter.Seq[*Var[T]] {
 	return func(yield func(*Var[T]) bool) {
-		for i := 0; i < t.n && yield(t.at(i)); i++ {
+		for i := 0; i < t.n && yield(t.vars[i]); i++ {
 		}
 	}
 }
@@ -253,14 +245,10 @@ func (v *Var[T]) Scalar() T {
 // variable adds a new Var of tape t to r and returns the Var, which is a constant at first. The
 // caller must set its Value. If inPlace is true, SoftplusInPlace may overwrite the value.
 func (r *record[T]) variable(t *Tape[T], inPlace bool) *Var[T] {
-	if r.n == len(r.slabs)*len(slab[T]{}) {
-		s := new(slab[T])
-		for i := range s {
-			s[i].tape, s[i].index = t, r.n+i
-		}
-		r.slabs = append(r.slabs, s)
+	if r.n == len(r.vars) {
+		r.vars = append(r.vars, &Var[T]{tape: t, index: r.n})
 	}
-	v := r.at(r.n)
+	v := r.vars[r.n]
 	r.n++
 	v.resets, v.inPlace, v.live, v.rule = t.resets, inPlace, false, nil
 	return v
