@@ -116,12 +116,9 @@ var errInterrupted = errors.New("ad: interrupted")
 // checkInterrupt panics if the channel Interrupt is closed. Only every 16th call reads the channel,
 // because reading it in every call would slow programs of small operations by 8 %.
 func (t *Tape[T]) checkInterrupt() {
-	if t.checks++; t.checks%16 == 0 {
-		t.readInterrupt()
+	if t.checks++; t.checks%16 != 0 {
+		return
 	}
-}
-
-func (t *Tape[T]) readInterrupt() {
 	select {
 	case <-t.Interrupt:
 		panic(errInterrupted)
