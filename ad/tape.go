@@ -94,23 +94,6 @@ type Tape[T linalg.Float] struct {
 	operands       []*Var[T] // operands of the running calls of Recomputed
 }
 
-// A record is a list of variables, together with the memory for their values.
-type record[T linalg.Float] struct {
-	vars   []*Var[T] // vars[:n] are in use
-	n      int
-	values arena[T]
-}
-
-func (r *record[T]) reset() {
-	r.n = 0
-	r.values.reset()
-}
-
-// rewind removes the variables and frees the memory that were added to r after start, a copy of r.
-func (r *record[T]) rewind(start *record[T]) {
-	r.n, r.values.next, r.values.free = start.n, start.values.next, start.values.free
-}
-
 var errInterrupted = errors.New("ad: interrupted")
 
 // checkInterrupt panics if the channel Interrupt is closed. Only every 16th call reads the channel,
@@ -139,7 +122,7 @@ func RecoverInterrupt() {
 func (t *Tape[T]) Reset() {
 	t.resets++
 	t.vars, t.previous = t.previous, t.vars // discarded variables keep the old value of resets
-	t.record.reset()
+	t.rewind(record[T]{})
 }
 
 // Len returns the number of variables on the tape.
@@ -156,7 +139,7 @@ func (t *Tape[T]) All() iter.Seq[*Var[T]] {
 // Matrix returns a rows × cols matrix with unspecified elements. The caller fills it, for example
 // with random noise. The matrix is valid until the tape is reset.
 func (t *Tape[T]) Matrix(rows, cols int) linalg.Matrix[T] {
-	return linalg.Matrix[T]{Rows: rows, Cols: cols, Data: t.values.alloc(rows * cols)}
+	return linalg.Matrix[T]{Rows: rows, Cols: cols, Data: t.alloc(rows * cols)}
 }
 
 // Scratch returns a slice of n unspecified elements, which the calling operation or rule may use
@@ -178,8 +161,8 @@ func (t *Tape[T]) Leaf(m linalg.Matrix[T]) *Var[T] {
 
 // Const puts m on the tape as a constant and returns the constant, which shares m's elements.
 func (t *Tape[T]) Const(m linalg.Matrix[T]) *Var[T] {
-	v := t.variable(t, false)
-	v.Value = m
+	v := t.variable(t)
+	v.Value, v.inPlace = m, false
 	return v
 }
 
@@ -239,18 +222,6 @@ func (v *Var[T]) Scalar() T {
 	return v.Value.Data[0]
 }
 
-// variable adds a new Var of tape t to r and returns the Var, which is a constant at first. The
-// caller must set its Value. If inPlace is true, SoftplusInPlace may overwrite the value.
-func (r *record[T]) variable(t *Tape[T], inPlace bool) *Var[T] {
-	if r.n == len(r.vars) {
-		r.vars = append(r.vars, &Var[T]{tape: t, index: r.n})
-	}
-	v := r.vars[r.n]
-	r.n++
-	v.resets, v.inPlace, v.live, v.rule = t.resets, inPlace, false, nil
-	return v
-}
-
 // set makes Value a rows × cols matrix with elements data. If Value already has this shape and
 // these elements' address, set writes nothing, because a write would delay the next read of Value.
 // This is usual when a computation is recorded again.
@@ -269,8 +240,8 @@ func (t *Tape[T]) Result(rows, cols int) *Var[T] {
 		p.created = append(p.created, v)
 		return v
 	}
-	v := t.variable(t, true)
-	v.set(rows, cols, t.values.alloc(rows*cols))
+	v := t.variable(t)
+	v.set(rows, cols, t.alloc(rows*cols))
 	return v
 }
 

@@ -343,9 +343,9 @@ func TestMemoryOfBackwardDoesNotGrowWithTheProgram(t *testing.T) {
 			s.Accumulate(y.Operand(0), ybar)
 		}, ReadsNothing, y, tape.Const(x.Value))
 	}
-	n, chunks := tape.Len(), len(tape.values.chunks)
+	n, chunks := tape.Len(), len(tape.chunks)
 	Backward(y, x)
-	if got := len(tape.values.chunks); got > chunks+1 {
+	if got := len(tape.chunks); got > chunks+1 {
 		t.Errorf("a sweep over %d variables keeps %d chunks of memory that rules allocated, want at most 1", n, got-chunks)
 	}
 	if p := &tape.backward.pool; p.vars.n > 20 || tape.Len() > n || len(tape.vars) > n+20 {
