@@ -6,9 +6,9 @@ import (
 	"hvae/linalg"
 )
 
-// A Program is a part of a computation that can be repeated. It returns the same result for the
-// same arguments. Its operations must be recorded on the tape of the arguments. It must not keep
-// the variables that it creates.
+// A Program is a part of a computation that can be repeated. It computes the same result in each
+// call, using operations on the tape of its arguments. It may call Grad, but not Backward. It must
+// not keep the variables that it creates.
 type Program[T linalg.Float] func(args []*Var[T]) *Var[T]
 
 // Recomputed returns p(args) without keeping the intermediate variables (gradient checkpointing:
@@ -16,8 +16,8 @@ type Program[T linalg.Float] func(args []*Var[T]) *Var[T]
 // therefore needs the memory of only one program and runs each program twice.
 //
 // Backward returns the same bits with and without Recomputed. Grad cannot differentiate the result
-// and panics. The program may also use variables other than args, which must not change until
-// Backward has returned. At least one argument is required.
+// and panics. At least one argument is required. The program may use other variables too, but in
+// both calls it must use the same variables.
 func Recomputed[T linalg.Float](p Program[T], args ...*Var[T]) *Var[T] {
 	t := args[0].tape
 	first := len(t.operands)
@@ -31,7 +31,7 @@ func Recomputed[T linalg.Float](p Program[T], args ...*Var[T]) *Var[T] {
 	}
 	start := t.record
 	result := p(t.operands[first:]).Value
-	for _, v := range t.vars[start.n:t.n] { // find the other operands
+	for _, v := range t.vars[start.n:t.n] { // find the other variables that the program uses
 		for _, operand := range v.in {
 			if v.rule != nil && operand != nil && operand.live && operand.index < start.n && !slices.Contains(t.operands[first:], operand) {
 				t.operands = append(t.operands, operand)
@@ -46,7 +46,8 @@ func Recomputed[T linalg.Float](p Program[T], args ...*Var[T]) *Var[T] {
 }
 
 // Pull records the program again at the end of the tape. It adds the recorded variables to the
-// sweep and calls their differentiation rules.
+// sweep and calls their differentiation rules. The rules accumulate adjoints in the same order as
+// without Recomputed, so the bits do not change.
 func (p Program[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	t, start, nodes := s.tape, s.pool.start, len(s.nodes)
 	if t.unrecorded == nil {

@@ -9,8 +9,7 @@
 // ∇U and training differentiates the steps.
 //
 // Read tape.go first, then the operations in shapes.go, elementwise.go and matmul.go, then grad.go
-// (Grad and Backward), sweep.go (sums of adjoints), memory.go (reuse of memory) and recompute.go
-// (gradient checkpointing).
+// (Grad and Backward), memory.go (reuse of memory) and recompute.go (gradient checkpointing).
 //
 // Only one goroutine at a time may use a tape. Reset discards the tape's program and keeps its
 // memory, so a repeated program does not allocate.
@@ -90,7 +89,7 @@ type Tape[T linalg.Float] struct {
 	scratch  []T
 
 	grad, backward Sweep[T]  // state of Grad and Backward
-	unrecorded     *pool[T]  // during Backward, the pool that allocates results; operations are not recorded
+	unrecorded     *pool[T]  // the pool for results of operations in Backward, which are not recorded; else nil
 	operands       []*Var[T] // operands of the running calls of Recomputed
 }
 
