@@ -93,12 +93,14 @@ type Trainer[T linalg.Float] struct {
 type job[T linalg.Float] struct {
 	batch        []int
 	bound        Bound[T]
-	seed         uint64 // the key of the random stream of a block consists of
-	purpose      string // seed, purpose, step and the position of the block in the batch
-	step         int
 	values       []float64       // receives the bound of each column; nil to compute the gradient
 	size, blocks int             // columns per block, and number of blocks
 	interrupt    <-chan struct{} // stops the tapes when the context is done
+
+	// These fields and the position of a block in the batch are the key of the block's random stream.
+	seed    uint64
+	purpose string
+	step    int
 }
 
 // A blockResult holds the bound of a block and its gradient.

@@ -31,7 +31,7 @@ func Sub[T Float](dst, a, b Matrix[T]) {
 		return
 	}
 	check3("Sub", dst.Shape(), a.Shape(), b.Shape())
-	MulAdd(dst, Matrix[T]{1, 1, []T{-1}}, b, a) // (−1)·b + a has the bits of a − b
+	MulAdd(dst, Matrix[T]{1, 1, []T{-1}}, b, a) // (−1)·b + a is bit-identical to a − b
 }
 
 // Div sets dst = a / b, elementwise.

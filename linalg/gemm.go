@@ -13,9 +13,7 @@ import (
 // goroutines.
 
 // A Contraction is a sum of products of matrices. Dense layers, convolutions and their gradients are
-// contractions. The fields are documented in internal/kernel/contraction.go. The method Run computes
-// the contraction on the calling goroutine. It panics if an operand is too short, an index is negative,
-// or a stride other than CGroup is negative.
+// contractions. The fields and methods are documented in internal/kernel/contraction.go.
 type Contraction[T Float] = kernel.Contraction[T]
 
 // A Segment describes a term A_s·B_s of a Contraction. It holds the indices at which the matrices A_s
