@@ -54,7 +54,7 @@ func (r *record[T]) alloc(n int) []T {
 // pool reuses its memory.
 type pool[T linalg.Float] struct {
 	tape    *Tape[T]
-	start   record[T] // copy of the tape's record at the start of the sweep
+	start   record[T] // copy of the tape's record before the running differentiation rule
 	vars    record[T]
 	free    []freeList[T]
 	created []*Var[T] // variables that the running rule has created

@@ -34,7 +34,7 @@ const (
 // g.MultiplyAdds() multiply-adds for each image, except multiply-adds on padding. It divides the
 // rows of the output image among the cores.
 func Forward[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T]) {
-	g.mustFit("Forward", y.Shape(), w.Shape(), x.Shape(), bias.Shape(), g.OutC)
+	mustFit(g, "Forward", y, w, x, bias, g.OutC)
 	if grain := g.grain(g.OutH, x.Cols); linalg.Serial(g.OutH, grain) {
 		forwardRows(g, y, w, x, bias, 0, g.OutH)
 	} else {
@@ -92,7 +92,7 @@ func runPixels[T linalg.Float](c linalg.Contraction[T], across, cAcross, bAcross
 // about as long as Forward. It divides the rows of the input image among the cores, or the images
 // of the batch if they have only one channel.
 func Input[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
-	g.mustFit("Input", delta.Shape(), w.Shape(), x.Shape(), bias.Shape(), g.InC)
+	mustFit(g, "Input", delta, w, x, bias, g.InC)
 	rowGrain, imageGrain := g.grain(g.InH, x.Cols), max(16, g.grain(x.Cols, x.Cols))
 	switch one := g.InC == 1; {
 	case one && linalg.Serial(x.Cols, imageGrain):
@@ -200,7 +200,7 @@ func inputOfOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T],
 // elements as delta. Weight panics if the shapes do not fit g. It takes about as long as Forward. It
 // divides the rows of w among the cores.
 func Weight[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], scratch []T, add bool) {
-	g.mustFit("Weight", delta.Shape(), w.Shape(), x.Shape(), linalg.Shape{}, 0)
+	mustFit(g, "Weight", delta, w, x, linalg.Matrix[T]{}, 0)
 	transposed := linalg.Of(delta.Rows, delta.Cols, scratch[:len(delta.Data)])
 	linalg.TransposeBlocks(transposed, delta, g.OutC)
 	rows := g.KernelW * g.InC
@@ -278,15 +278,15 @@ func (g *Geometry) grain(rows, samples int) int {
 
 // mustFit panics if g is invalid or the shapes of the operands of function name do not fit g. The
 // bias must be empty or [channels×1].
-func (g *Geometry) mustFit(name string, y, w, x, bias linalg.Shape, channels int) {
+func mustFit[T linalg.Float](g *Geometry, name string, y, w, x, bias linalg.Matrix[T], channels int) {
 	if min(g.InH, g.InW, g.InC, g.OutH, g.OutW, g.OutC, g.KernelH, g.KernelW, g.Stride, g.PadTop+1, g.PadLeft+1) < 1 {
 		panic(fmt.Sprintf("conv: %s: invalid geometry %+v: sizes and stride must be positive, and padding must not be negative", name, *g))
 	}
-	if y != (linalg.Shape{Rows: g.Out(), Cols: x.Cols}) || w != (linalg.Shape{Rows: g.Taps(), Cols: g.OutC}) || x.Rows != g.In() {
+	if y.Rows != g.Out() || y.Cols != x.Cols || w.Rows != g.Taps() || w.Cols != g.OutC || x.Rows != g.In() {
 		panic(fmt.Sprintf("conv: %s: output %v, weights %v and input %v must be [%d×B], [%d×%d] and [%d×B] for the geometry %+v",
-			name, y, w, x, g.Out(), g.Taps(), g.OutC, g.In(), *g))
+			name, y.Shape(), w.Shape(), x.Shape(), g.Out(), g.Taps(), g.OutC, g.In(), *g))
 	}
-	if bias != (linalg.Shape{}) && bias != (linalg.Shape{Rows: channels, Cols: 1}) {
-		panic(fmt.Sprintf("conv: %s: bias %v must be empty or [%d×1], one element for each channel", name, bias, channels))
+	if b := bias.Shape(); b != (linalg.Shape{}) && b != (linalg.Shape{Rows: channels, Cols: 1}) {
+		panic(fmt.Sprintf("conv: %s: bias %v must be empty or [%d×1], one element for each channel", name, b, channels))
 	}
 }
