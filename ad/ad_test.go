@@ -380,7 +380,7 @@ func TestSweepsComputeOnlyTheAdjointsNeeded(t *testing.T) {
 	before := tape.Len()
 	Grad(y, z)
 	for i := before; i < tape.Len(); i++ {
-		if s := tape.at(i).Value.Shape(); s == w.Value.Shape() {
+		if s := tape.vars[i].Value.Shape(); s == w.Value.Shape() {
 			t.Errorf("the gradient with respect to z takes a %v matrix, the shape of the adjoint of W", s)
 		}
 	}
@@ -511,8 +511,7 @@ func TestConstantsOfOtherTapesAreNotDifferentiated(t *testing.T) {
 			t.Errorf("%s: Grad returns %v and Backward %v, want %v", name, g.Value.Data, b.Data, want)
 		}
 	}
-	var scratch Tape[float64]
-	got, want := Backward(Sum(Recomputed(&scratch, sumAndProduct{}, []variable{x, c})), x)[0], []float64{9, 13}
+	got, want := Backward(Sum(Recomputed(sumAndProduct, x, c)), x)[0], []float64{9, 13}
 	if !slices.Equal(got.Data, want) {
 		t.Errorf("Recomputed: the gradient of x(x + c) is %v, want %v", got.Data, want)
 	}
@@ -520,13 +519,13 @@ func TestConstantsOfOtherTapesAreNotDifferentiated(t *testing.T) {
 
 func TestTapeIsReusedWithoutAllocation(t *testing.T) {
 	a, b := inputs(1)
-	var tape, scratch Tape[float64]
+	var tape Tape[float64]
 	var got []linalg.Matrix[float64]
 	xs := make([]variable, 2)
 	step := func() {
 		tape.Reset()
 		xs[0], xs[1] = tape.Leaf(a), tape.Leaf(b)
-		h := MulAdd(xs[0], xs[1], Recomputed(&scratch, sumAndProduct{}, xs))
+		h := MulAdd(xs[0], xs[1], Recomputed(sumAndProduct, xs...))
 		g := Grad(Sum(Softplus(MatMul(h, h))), h) // an inner gradient, as in a leapfrog step
 		got = Backward(Sum(Square(MulAdd(g, xs[1], h))), xs...)
 	}
@@ -545,12 +544,12 @@ func TestTapeIsReusedWithoutAllocation(t *testing.T) {
 // given number of computed values, or after a given number of computed adjoints.
 type tripwire struct {
 	stop             chan struct{}
-	tapes            [2]*Tape[float64] // tapes that then read the channel in the next operation or rule
-	values, adjoints int               // numbers of values and adjoints until stop is closed
-	late             int               // number of values and adjoints computed after stop was closed
+	tape             *Tape[float64] // the tape that then reads the channel in the next operation or rule
+	values, adjoints int            // numbers of values and adjoints until stop is closed
+	late             int            // number of values and adjoints computed after stop was closed
 }
 
-func (w *tripwire) Run(in []variable) variable { return Tanh(w.on(w.on(Mul(in[0], in[0])))) }
+func (w *tripwire) program(in []variable) variable { return Tanh(w.on(w.on(Mul(in[0], in[0])))) }
 
 func (w *tripwire) on(a variable) variable {
 	y := like(a)
@@ -572,23 +571,21 @@ func (w *tripwire) pass(n *int) {
 	}
 	if *n--; *n == 0 {
 		close(w.stop)
-		for _, t := range w.tapes {
-			t.checks = 15
-		}
+		w.tape.checks = 15
 	}
 }
 
 func TestInterruptStopsAProgramAndResetRestoresTheTape(t *testing.T) {
 	a, _ := inputs(5)
-	var tape, scratch Tape[float64]
-	w := tripwire{tapes: [2]*Tape[float64]{&tape, &scratch}}
+	var tape Tape[float64]
+	w := tripwire{tape: &tape}
 	run := func() (g []float64, panicked any) {
 		defer func() { panicked = recover() }()
 		w.stop = make(chan struct{})
 		tape.Interrupt = w.stop
 		tape.Reset()
 		x := tape.Leaf(a)
-		h := Recomputed(&scratch, &w, []variable{w.on(Exp(x))})
+		h := Recomputed(w.program, w.on(Exp(x)))
 		y := w.on(w.on(h))
 		return slices.Clone(Backward(Dot(y, Grad(Sum(w.on(Square(y))), y)), x)[0].Data), nil
 	}
@@ -672,7 +669,7 @@ func TestMisuseOfTheTapePanics(t *testing.T) {
 	factor := Add(x, x)
 	addWithRule(func(s *Sweep[float64], y, ybar variable) {}, ReadsOperands, factor, factor)
 	recomputedFrom := Add(x, x)
-	Recomputed(new(Tape[float64]), sumAndProduct{}, []variable{recomputedFrom, recomputedFrom})
+	Recomputed(sumAndProduct, recomputedFrom, recomputedFrom)
 	for _, c := range []struct {
 		want string
 		f    func()
@@ -710,8 +707,7 @@ func TestMisuseOfTheTapePanics(t *testing.T) {
 			Grad(addWithRule(func(s *Sweep[float64], y, ybar variable) { Grad(y, x) }, ReadsNothing, x, x), x)
 		}},
 		{"Grad cannot differentiate the result of Recomputed", func() {
-			var scratch Tape[float64]
-			Grad(Recomputed(&scratch, sumAndProduct{}, []variable{x, x}), x)
+			Grad(Recomputed(sumAndProduct, x, x), x)
 		}},
 		{"the variable must be [1×1], not [2×3]", func() { x.Scalar() }},
 		{"Reshape: a [2×3] matrix cannot be reshaped to [4×2]", func() { Reshape(x, 4, 2) }},

@@ -185,7 +185,7 @@ func SoftplusInPlace[T linalg.Float](a *Var[T]) *Var[T] {
 		panic(fmt.Sprintf("ad: SoftplusInPlace cannot overwrite a %v variable: it is a leaf, constant or view, "+
 			"or a view or differentiation rule reads its value", a.shape()))
 	}
-	y := a.tape.variable(a.tape, true)
+	y := a.tape.variable(a.tape)
 	y.Value = a.Value
 	softplusTo(y, a)
 	a.resets = overwritten

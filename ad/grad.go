@@ -2,6 +2,7 @@ package ad
 
 import (
 	"fmt"
+	"slices"
 
 	"hvae/linalg"
 )
@@ -12,7 +13,7 @@ import (
 // depends on x, the rule takes about as long as the operation. Grad panics if x is a constant, or
 // if x and y are not on the same tape.
 func Grad[T linalg.Float](y, x *Var[T]) *Var[T] {
-	s := &y.tape.sweep
+	s := &y.tape.grad
 	s.begin(y, x)
 	defer s.end()
 	s.run(y)
@@ -75,7 +76,7 @@ func BackwardInto[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs []*Var[T
 // returned sweep hold the gradients. If dst is not empty, the gradient of each leaf xs[i] is
 // computed in dst[i].
 func backward[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs []*Var[T]) *Sweep[T] {
-	s := &y.tape.sweep
+	s := &y.tape.backward
 	s.begin(y, xs...)
 	s.pool.begin(y.tape)
 	defer s.end()
@@ -91,4 +92,244 @@ func backward[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs []*Var[T]) *
 	}
 	s.run(y)
 	return s
+}
+
+// A Sweep is the state of a call of Grad or Backward, which differentiates y with respect to xs.
+// The call first marks the variables that depend on xs. It then calls the differentiation rules of
+// the marked variables in reverse program order, starting at y. It does not compute the adjoints of
+// unmarked variables. For ∇U, for example, it does not compute the adjoints of the weights.
+type Sweep[T linalg.Float] struct {
+	tape  *Tape[T]  // nil if no call is running
+	first int       // the smallest tape index of y and xs
+	nodes []node[T] // nodes of the variables from first to the largest tape index of y and xs, or further
+
+	// Only Backward and BackwardInto use the following fields.
+	pool         pool[T]
+	destinations []*destination[T]
+	gradients    []linalg.Matrix[T]
+	reached      []bool
+}
+
+// A node is the state of a variable during a call of Grad or Backward.
+type node[T linalg.Float] struct {
+	bar       *Var[T]         // the adjoint; nil for zero
+	dst       *destination[T] // nil unless BackwardInto computes the gradient of a leaf
+	requested bool            // whether the variable is one of xs
+	passes    bool            // whether the adjoint of an operand of the variable is needed
+}
+
+// A destination is the matrix in which BackwardInto computes the gradient of a leaf.
+type destination[T linalg.Float] struct {
+	sum   linalg.Matrix[T]
+	queue linalg.Updates[T] // products to be added to sum
+}
+
+// begin starts a sweep that differentiates y with respect to xs. It marks the variables that depend
+// on xs.
+func (s *Sweep[T]) begin(y *Var[T], xs ...*Var[T]) {
+	t := y.tape
+	if s.tape != nil || t.grad.tape != nil || t.unrecorded != nil {
+		panic("ad: a differentiation rule must not call Grad or Backward on its own tape")
+	}
+	t.mustHave(y)
+	first, last := y.index, y.index
+	for _, x := range xs {
+		t.mustHave(x)
+		if !x.live {
+			panic(fmt.Sprintf("ad: cannot differentiate with respect to a %v constant", x.shape()))
+		}
+		first, last = min(first, x.index), max(last, x.index)
+	}
+	s.tape, s.first, s.nodes = t, first, append(s.nodes[:0], make([]node[T], last-first+1)...)
+	for _, x := range xs {
+		s.nodes[x.index-first].requested = true
+	}
+	s.mark(first, y.index)
+}
+
+// mark marks those variables from first to last on the tape that depend on the requested variables.
+func (s *Sweep[T]) mark(first, last int) {
+	for _, v := range s.tape.vars[first : last+1] {
+		s.nodes[v.index-s.first].passes = v.rule != nil && slices.ContainsFunc(v.in, s.Wants)
+	}
+}
+
+func (s *Sweep[T]) end() {
+	if s.tape.unrecorded != nil {
+		s.pool.endRule()
+		s.tape.unrecorded = nil
+	}
+	s.tape = nil
+}
+
+// node returns the node of v. It returns nil if v is nil or the adjoint of v is not needed.
+func (s *Sweep[T]) node(v *Var[T]) *node[T] {
+	if v == nil || !v.live {
+		return nil
+	}
+	if i := v.index - s.first; uint(i) < uint(len(s.nodes)) {
+		if n := &s.nodes[i]; n.requested || n.passes {
+			return n
+		}
+	}
+	return nil
+}
+
+// run sets the adjoint of y to ones and propagates it.
+func (s *Sweep[T]) run(y *Var[T]) {
+	if s.Wants(y) {
+		s.Accumulate(y, s.tape.Fill(y.Rows(), y.Cols(), 1))
+		s.propagate(s.first, y.index)
+	}
+}
+
+// propagate calls the differentiation rules of the marked variables from first to last on the tape,
+// in reverse order.
+func (s *Sweep[T]) propagate(first, last int) {
+	for i := last; i >= first; i-- {
+		n := s.nodes[i-s.first]
+		if n.bar == nil || !n.passes {
+			continue
+		}
+		s.tape.checkInterrupt()
+		v := s.tape.vars[i]
+		v.rule.Pull(s, v, n.bar)
+		if s.tape.unrecorded != nil {
+			if !n.requested {
+				s.pool.release(n.bar)
+				s.nodes[i-s.first].bar = nil
+			}
+			s.pool.endRule()
+		}
+	}
+}
+
+// Wants reports whether the adjoint of v is needed. It returns false if v is nil.
+func (s *Sweep[T]) Wants(v *Var[T]) bool { return s.node(v) != nil }
+
+// Accumulate adds g to the adjoint of v. It does not change g. If the adjoint of v is not needed,
+// Accumulate does nothing. Otherwise it panics if g and v have different shapes.
+func (s *Sweep[T]) Accumulate(v, g *Var[T]) {
+	n := s.node(v)
+	if n == nil {
+		return
+	}
+	s.tape.mustHave(g)
+	switch {
+	case g.shape() != v.shape():
+		panic(fmt.Sprintf("ad: Accumulate: a %v matrix cannot be added to the adjoint of a %v variable", g.shape(), v.shape()))
+	case n.writable():
+		linalg.Add(n.bar.Value, n.bar.Value, g.Value)
+	case n.bar != nil:
+		s.set(n, Add(n.bar, g))
+	default:
+		s.set(n, g)
+	}
+}
+
+// Destination returns the matrix sum in which BackwardInto computes the gradient of leaf v. If add
+// is true, the calling rule must add its contribution to sum. If add is false, the rule must
+// overwrite sum with the contribution. If ok is false, there is no such matrix and the rule must
+// call Accumulate instead.
+func (s *Sweep[T]) Destination(v *Var[T]) (sum linalg.Matrix[T], add, ok bool) {
+	n := s.node(v)
+	if n == nil || n.dst == nil {
+		return sum, false, false
+	}
+	if add = n.bar != nil; !add {
+		n.bar = s.pool.wrap(n.dst.sum)
+	}
+	return n.dst.sum, add, true
+}
+
+// accumulateFit sums or broadcasts g to v's shape and adds the result to the adjoint of v. Like the
+// following methods, it stores the result in a separate matrix only if necessary.
+func (s *Sweep[T]) accumulateFit(v, g *Var[T]) {
+	switch n := s.node(v); {
+	case n == nil:
+	case n.writable() && v.isColumnOf(g):
+		linalg.AddSum(n.bar.Value, g.Value)
+	default:
+		s.Accumulate(v, fit(g, v.shape()))
+	}
+}
+
+// accumulateRows adds row i of g to row lo + i of the adjoint of v, for each i.
+func (s *Sweep[T]) accumulateRows(v, g *Var[T], lo int) {
+	switch n := s.node(v); {
+	case n == nil:
+	case n.writable():
+		rows := n.bar.Value.RowRange(lo, lo+g.Rows())
+		linalg.Add(rows, rows, g.Value)
+	default:
+		above, below := s.tape.Fill(lo, g.Cols(), 0), s.tape.Fill(v.Rows()-lo-g.Rows(), g.Cols(), 0)
+		s.Accumulate(v, Stack(Stack(above, g), below))
+	}
+}
+
+// accumulateProduct sums or broadcasts a ⊙ b to v's shape and adds the result to the adjoint of v.
+func (s *Sweep[T]) accumulateProduct(v, a, b *Var[T]) {
+	n := s.node(v)
+	if n == nil {
+		return
+	}
+	shape := v.shape()
+	full, _ := linalg.Broadcast(a.shape(), b.shape())
+	switch {
+	case full == shape && n.writable():
+		linalg.MulAdd(n.bar.Value, a.Value, b.Value, n.bar.Value)
+	case full == shape && n.bar != nil:
+		s.set(n, MulAdd(a, b, n.bar))
+	case v.isColumnOf(a) && v.isColumnOf(b) && n.writable():
+		linalg.AddMulSum(n.bar.Value, a.Value, b.Value)
+	default:
+		s.Accumulate(v, fit(MulSumTo(a, b, min(full.Rows, shape.Rows), min(full.Cols, shape.Cols)), shape))
+	}
+}
+
+// accumulateMatMulTB adds a·bᵀ to the adjoint of v.
+func (s *Sweep[T]) accumulateMatMulTB(v, a, b *Var[T]) {
+	n := s.node(v)
+	if n == nil {
+		return
+	}
+	scratch := s.tape.Scratch(len(b.Value.Data))
+	switch sum, add, ok := s.Destination(v); {
+	case ok && add:
+		n.dst.queue.AddMatMulTB(sum, a.Value, b.Value, scratch)
+	case ok:
+		linalg.MatMulTB(sum, a.Value, b.Value, scratch)
+	default:
+		s.Accumulate(v, MatMulTB(a, b))
+	}
+}
+
+// isColumnOf reports whether v has one column and g has several columns of the same length.
+func (v *Var[T]) isColumnOf(g *Var[T]) bool {
+	return v.Cols() == 1 && v.Rows() == g.Rows() && g.Cols() > 1
+}
+
+// writable reports whether the adjoint of node n may be overwritten. This requires that n holds the
+// only reference to the adjoint. Adjoints that Grad records have a reference count of zero and are
+// never overwritten.
+func (n *node[T]) writable() bool { return n.bar != nil && n.bar.refs == 1 }
+
+// set makes g the adjoint of node n. Grad stores g itself. BackwardInto copies g to the destination
+// of a leaf. Otherwise, Backward and BackwardInto retain g in the pool. Both release the old
+// adjoint.
+func (s *Sweep[T]) set(n *node[T], g *Var[T]) {
+	old := n.bar
+	switch {
+	case s.tape.unrecorded == nil:
+		n.bar = g
+		return
+	case n.dst != nil:
+		n.bar = s.pool.wrap(n.dst.sum)
+		linalg.Copy(n.bar.Value, g.Value)
+	default:
+		n.bar = s.pool.retain(g)
+	}
+	if old != nil {
+		s.pool.release(old)
+	}
 }

@@ -2,34 +2,49 @@ package ad
 
 import "hvae/linalg"
 
-// An arena allocates slices from large chunks of memory and frees all slices together.
-type arena[T linalg.Float] struct {
+// A record is a list of variables, together with the memory for their values. The memory consists of
+// large chunks, which are reused but never freed.
+type record[T linalg.Float] struct {
+	vars []*Var[T] // the first n are in use
+	n    int
+
 	chunks [][]T
 	next   int // index of the first unused chunk
 	free   []T // unused elements of chunk next-1
 }
 
 const (
-	firstChunk = 1 << 10 // elements in the first chunk; each further chunk is twice as large
-	lastChunk  = 1 << 18 // elements at which chunks stop growing
-	line       = 64 / 4  // float32 elements in a cache line; no two slices share a cache line
+	firstChunk = 1 << 10 // elements in the first chunk
+	doublings  = 8       // number of further chunks that are twice as large as the previous chunk
+	line       = 64 / 4  // float32 elements in a cache line; no two values share a cache line
 )
 
-// reset frees all slices and keeps the chunks.
-func (a *arena[T]) reset() { a.next, a.free = 0, nil }
+// rewind removes the variables that were added to r after start, a copy of r, was made.
+func (r *record[T]) rewind(start record[T]) { r.n, r.next, r.free = start.n, start.next, start.free }
+
+// variable adds a constant of tape t to r and returns it. The caller must set its Value.
+func (r *record[T]) variable(t *Tape[T]) *Var[T] {
+	if r.n == len(r.vars) {
+		r.vars = append(r.vars, &Var[T]{tape: t, index: r.n})
+	}
+	v := r.vars[r.n]
+	r.n++
+	v.resets, v.inPlace, v.live, v.rule = t.resets, true, false, nil
+	return v
+}
 
 // alloc returns a slice of n unspecified elements.
-func (a *arena[T]) alloc(n int) []T {
+func (r *record[T]) alloc(n int) []T {
 	size := (n + line - 1) &^ (line - 1)
-	for size > len(a.free) {
-		if a.next == len(a.chunks) {
-			a.chunks = append(a.chunks, make([]T, max(size, min(firstChunk<<len(a.chunks), lastChunk))))
+	for size > len(r.free) {
+		if r.next == len(r.chunks) {
+			r.chunks = append(r.chunks, make([]T, max(size, firstChunk<<min(r.next, doublings))))
 		}
-		a.free = a.chunks[a.next]
-		a.next++
+		r.free = r.chunks[r.next]
+		r.next++
 	}
-	s := a.free[:n:n]
-	a.free = a.free[size:]
+	s := r.free[:n:n]
+	r.free = r.free[size:]
 	return s
 }
 
@@ -39,7 +54,7 @@ func (a *arena[T]) alloc(n int) []T {
 // pool reuses its memory.
 type pool[T linalg.Float] struct {
 	tape    *Tape[T]
-	start   record[T] // copy of the tape's record at the start of the sweep
+	start   record[T] // copy of the tape's record before the running differentiation rule
 	vars    record[T]
 	free    []freeList[T]
 	created []*Var[T] // variables that the running rule has created
@@ -54,7 +69,7 @@ type freeList[T linalg.Float] struct {
 // begin empties the pool. Until the sweep ends, the pool allocates the results of operations on t.
 func (p *pool[T]) begin(t *Tape[T]) {
 	p.tape, p.start = t, t.record
-	p.vars.reset()
+	p.vars.rewind(record[T]{})
 	for i := range p.free {
 		p.free[i].vars = p.free[i].vars[:0]
 	}
@@ -69,8 +84,7 @@ func (p *pool[T]) endRule() {
 		p.release(v)
 	}
 	p.created = p.created[:0]
-	t, was := p.tape, &p.start
-	t.n, t.values.next, t.values.free = was.n, was.values.next, was.values.free
+	p.tape.rewind(p.start)
 }
 
 // alloc returns a rows × cols variable with unspecified elements and a reference count of one.
@@ -80,8 +94,8 @@ func (p *pool[T]) alloc(rows, cols int) (v *Var[T]) {
 		v, f.vars = f.vars[n-1], f.vars[:n-1]
 		v.set(rows, cols, v.Value.Data)
 	} else {
-		v = p.vars.variable(p.tape, true)
-		v.set(rows, cols, p.vars.values.alloc(rows*cols))
+		v = p.vars.variable(p.tape)
+		v.set(rows, cols, p.vars.alloc(rows*cols))
 	}
 	v.refs = 1
 	return v
@@ -89,7 +103,7 @@ func (p *pool[T]) alloc(rows, cols int) (v *Var[T]) {
 
 // wrap returns a variable with value m and a reference count of one.
 func (p *pool[T]) wrap(m linalg.Matrix[T]) *Var[T] {
-	v := p.vars.variable(p.tape, true)
+	v := p.vars.variable(p.tape)
 	v.Value, v.refs = m, 1
 	return v
 }

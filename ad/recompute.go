@@ -6,93 +6,60 @@ import (
 	"hvae/linalg"
 )
 
-// A Program is a part of a computation that can be repeated. Run computes a result from the
-// operands in, using operations on their tape. Equal operands must give equal results.
-type Program[T linalg.Float] interface {
-	Run(in []*Var[T]) *Var[T]
-}
+// A Program is a part of a computation that can be repeated. It computes the same result in each
+// call, using operations on the tape of its arguments. It may call Grad, but not Backward. It must
+// not keep the variables that it creates.
+type Program[T linalg.Float] func(args []*Var[T]) *Var[T]
 
-// Recomputed returns p.Run(in) without keeping the intermediate variables (gradient checkpointing:
-// Chen et al., 2016). It resets the tape scratch and runs the program on that tape. To compute
-// gradients, Backward resets scratch and runs the program again. A chain of programs therefore
-// needs the memory of only one program and runs each program twice.
+// Recomputed returns p(args) without keeping the intermediate variables (gradient checkpointing:
+// Chen et al., 2016). To compute gradients, Backward runs the program again. A chain of programs
+// therefore needs the memory of only one program and runs each program twice.
 //
 // Backward returns the same bits with and without Recomputed. Grad cannot differentiate the result
-// and panics. The program must not depend on variables other than in. At least one operand is
-// required.
-func Recomputed[T linalg.Float](scratch *Tape[T], p Program[T], in []*Var[T]) *Var[T] {
-	t := in[0].tape
-	if t.recomputedInUse == len(t.recomputed) {
-		t.recomputed = append(t.recomputed, new(recomputed[T]))
+// and panics. At least one argument is required. The program may use other variables too, but in
+// both calls it must use the same variables.
+func Recomputed[T linalg.Float](p Program[T], args ...*Var[T]) *Var[T] {
+	t := args[0].tape
+	first := len(t.operands)
+	t.operands = append(t.operands, args...)
+	defer func() { t.operands = t.operands[:first] }()
+	if t.KeepAll {
+		return p(t.operands[first:])
 	}
-	r := t.recomputed[t.recomputedInUse]
-	t.recomputedInUse++
-	r.scratch, r.program = scratch, p
-	out := r.run(in)
-	y := t.Result(out.Rows(), out.Cols())
-	linalg.Copy(y.Value, out.Value)
-	return t.Record(y, r, ReadsOperands, in...)
-}
-
-// recomputed is the differentiation rule of Recomputed.
-type recomputed[T linalg.Float] struct {
-	scratch  *Tape[T]
-	program  Program[T]
-	leaves   []*Var[T] // copies of the operands on scratch
-	requests []*Var[T] // the leaves whose adjoints are needed
-}
-
-// run resets the scratch tape, runs the program on it and returns the program's result.
-func (r *recomputed[T]) run(in []*Var[T]) *Var[T] {
-	r.scratch.Reset()
-	r.scratch.Interrupt = in[0].tape.Interrupt
-	r.leaves = r.leaves[:0]
-	for i, v := range in {
-		if j := slices.Index(in[:i], v); j >= 0 {
-			r.leaves = append(r.leaves, r.leaves[j])
-			continue
+	for _, v := range args {
+		v.inPlace = false
+	}
+	start := t.record
+	result := p(t.operands[first:]).Value
+	for _, v := range t.vars[start.n:t.n] { // find the other variables that the program uses
+		for _, operand := range v.in {
+			if v.rule != nil && operand != nil && operand.live && operand.index < start.n && !slices.Contains(t.operands[first:], operand) {
+				t.operands = append(t.operands, operand)
+			}
 		}
-		leaf := r.scratch.Const(v.Value)
-		leaf.live = v.live
-		r.leaves = append(r.leaves, leaf)
 	}
-	return r.program.Run(r.leaves)
+	t.rewind(start)
+	y := t.Result(result.Rows, result.Cols)
+	copy(y.Value.Data, result.Data) // these slices may overlap
+	y.n = len(args)
+	return t.Record(y, p, ReadsOperands, t.operands[first:]...)
 }
 
-// Pull runs the program again on the scratch tape and differentiates it with an inner sweep. The
-// inner sweep starts with the current adjoints of the operands in s. It adds to these adjoints in
-// the same order as a sweep without Recomputed, so the bits do not change.
-func (r *recomputed[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
-	if s.tape.unrecorded == nil {
+// Pull records the program again at the end of the tape. It adds the recorded variables to the
+// sweep and calls their differentiation rules. The rules accumulate adjoints in the same order as
+// without Recomputed, so the bits do not change.
+func (p Program[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
+	t, start, nodes := s.tape, s.pool.start, len(s.nodes)
+	if t.unrecorded == nil {
 		panic("ad: Grad cannot differentiate the result of Recomputed; use Backward")
 	}
-	out := Dot(r.run(y.in), r.scratch.Const(ybar.Value))
-	r.requests = r.requests[:0]
-	for i, v := range y.in {
-		if s.Wants(v) {
-			r.requests = append(r.requests, r.leaves[i])
-		}
-	}
-	inner := &r.scratch.sweep
-	inner.begin(out, r.requests...)
-	inner.pool.begin(r.scratch)
-	defer inner.end()
-	for i, v := range y.in {
-		if n := s.node(v); n != nil {
-			m := inner.node(r.leaves[i])
-			m.bar, m.dst = n.bar, n.dst
-		}
-	}
-	inner.run(out)
-	for i, v := range y.in {
-		n := s.node(v)
-		if n == nil {
-			continue
-		}
-		if m := inner.node(r.leaves[i]); m.bar != n.bar {
-			n.bar = nil // the inner sweep has released the old adjoint
-			s.set(n, m.bar)
-			m.bar = n.bar // in case v occurs again
-		}
-	}
+	defer func() { t.unrecorded, s.pool.start, s.nodes = &s.pool, start, s.nodes[:nodes] }()
+	t.unrecorded = nil
+	out := p(y.in[:y.n])
+	t.unrecorded, s.pool.start = &s.pool, t.record
+	last := t.n - 1
+	s.nodes = append(s.nodes, make([]node[T], last+1-s.first-nodes)...)
+	s.mark(start.n, last)
+	s.Accumulate(out, ybar)
+	s.propagate(start.n, last)
 }

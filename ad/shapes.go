@@ -88,13 +88,13 @@ func RowRange[T linalg.Float](a *Var[T], lo, hi int) *Var[T] {
 		return a
 	}
 	y := a.tape.Const(a.Value.RowRange(lo, hi))
-	a.inPlace, y.row = false, lo
+	a.inPlace, y.n = false, lo
 	return a.tape.Record(y, rowRange[T]{}, ReadsNothing, a)
 }
 
 type rowRange[T linalg.Float] struct{}
 
-func (rowRange[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.accumulateRows(y.in[0], ybar, y.row) }
+func (rowRange[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.accumulateRows(y.in[0], ybar, y.n) }
 
 // Stack returns a matrix y that consists of the rows of a followed by the rows of b. It panics if a
 // and b have different numbers of columns. The adjoint ā consists of the first rows of ȳ, and b̄

@@ -286,18 +286,16 @@ func TestATapeWorksAfterARuleHasPanicked(t *testing.T) {
 	}
 }
 
-// sumAndProduct is a program for Recomputed that computes a ⊙ (a + b) from the operands a and b.
-type sumAndProduct struct{}
-
-func (sumAndProduct) Run(in []variable) variable { return Mul(in[0], Add(in[0], in[1])) }
+// sumAndProduct is a program for Recomputed that computes a ⊙ (a + b) from the arguments a and b.
+func sumAndProduct(in []variable) variable { return Mul(in[0], Add(in[0], in[1])) }
 
 func TestAnOperandOfRecomputedMayOccurTwice(t *testing.T) {
-	var tape, scratch Tape[float64]
+	var tape Tape[float64]
 	for _, into := range []bool{false, true} {
 		tape.Reset()
 		x := tape.Leaf(linalg.Column(3.0))
 		u := Scale(x, 1)
-		y := Recomputed(&scratch, sumAndProduct{}, []variable{x, x})
+		y := Recomputed(sumAndProduct, x, x)
 		// In the first iteration, x has no adjoint yet when the differentiation rule of Recomputed
 		// is called. In the second iteration, x already has an adjoint, because a later operation
 		// also depends on x.
@@ -320,11 +318,11 @@ func TestRecomputedDoesNotOverwriteSharedAdjoints(t *testing.T) {
 	// The differentiation rule of u + w passes the same matrix to both operands. Recomputed then
 	// adds the gradient of its program to the adjoint of u. This addition must not change the
 	// adjoint of w.
-	var tape, scratch Tape[float64]
+	var tape Tape[float64]
 	x, z := tape.Leaf(linalg.Column(3.0)), tape.Leaf(linalg.Column(5.0))
 	u, w := Scale(x, 1), Scale(z, 1)
 	in := []variable{u, u}
-	y := Recomputed(&scratch, sumAndProduct{}, in)
+	y := Recomputed(sumAndProduct, in...)
 	clear(in) // the caller may modify in after the call
 	g := Backward(Add(y, Add(u, w)), x, z)
 	if gx, gz := g[0].Data[0], g[1].Data[0]; gx != 13 || gz != 1 {
@@ -333,24 +331,24 @@ func TestRecomputedDoesNotOverwriteSharedAdjoints(t *testing.T) {
 }
 
 func TestMemoryOfBackwardDoesNotGrowWithTheProgram(t *testing.T) {
-	var tape, scratch Tape[float64]
+	var tape Tape[float64]
 	x := tape.Leaf(linalg.New[float64](4, 4))
 	y := x
 	for range 300 {
 		y = Add(Reshape(Mul(y, y), 4, 4), Sub(Stack(RowRange(y, 0, 2), RowRange(y, 2, 4)), Tanh(y)))
 		y = Add(Square(y), y) // both operands of Add share an adjoint
-		y = Recomputed(&scratch, sumAndProduct{}, []variable{y, y})
+		y = Recomputed(sumAndProduct, y, y)
 		y = addWithRule(func(s *Sweep[float64], y, ybar variable) {
 			tape.Matrix(64, 64) // memory for a result that the rule does not keep
 			s.Accumulate(y.Operand(0), ybar)
 		}, ReadsNothing, y, tape.Const(x.Value))
 	}
-	n, slabs, chunks := tape.Len(), len(tape.slabs), len(tape.values.chunks)
+	n, chunks := tape.Len(), len(tape.chunks)
 	Backward(y, x)
-	if got := len(tape.values.chunks); got > chunks+1 {
+	if got := len(tape.chunks); got > chunks+1 {
 		t.Errorf("a sweep over %d variables keeps %d chunks of memory that rules allocated, want at most 1", n, got-chunks)
 	}
-	if p := &tape.sweep.pool; p.vars.n > 20 || tape.Len() > n || len(tape.slabs) > slabs+1 {
+	if p := &tape.backward.pool; p.vars.n > 20 || tape.Len() > n || len(tape.vars) > n+20 {
 		t.Errorf("Backward over %d variables keeps %d results and %d constants and views, want ≤ 20 and 0", n, p.vars.n, tape.Len()-n)
 	}
 }

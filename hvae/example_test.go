@@ -241,20 +241,12 @@ func (a around) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 }
 
 // With Recompute, the tape does not keep the intermediate values of leapfrog steps. The
-// gradient is bit-identical. Recompute needs the target's parameters and a function that
-// returns the target for copies of these parameters.
-func ExampleRecompute() {
+// gradient is bit-identical.
+func ExampleFlow_recompute() {
 	slope := func(recompute bool) (float64, int) {
-		var tape, scratch ad.Tape[float64]
+		var tape ad.Tape[float64]
 		mean := tape.Leaf(linalg.Column(1.0, -2))
-		flow := &hvae.Flow[float64]{Target: around{mean}, K: 100, StepSize: tape.Fill(1, 2, 0.05)}
-		if recompute {
-			flow.Recompute = &hvae.Recompute[float64]{
-				Tape:   &scratch,
-				Params: []*ad.Var[float64]{mean},
-				Target: func(params []*ad.Var[float64]) hvae.Target[float64] { return around{params[0]} },
-			}
-		}
+		flow := &hvae.Flow[float64]{Target: around{mean}, K: 100, StepSize: tape.Fill(1, 2, 0.05), Recompute: recompute}
 		rng := random.Stream(1, "example")
 		epsilon, gamma0 := hvae.Noise(&tape, rng, 2, 10), hvae.Noise(&tape, rng, 2, 10)
 		elbo := hvae.HIS(flow, hvae.StandardNormal[float64]{}, epsilon, gamma0).ELBO()

@@ -11,10 +11,17 @@ import (
 // of a leapfrog step and the multiplication of the momentum by α_k.
 type Flow[T linalg.Float] struct {
 	Target    Target[T]
-	K         int           // number of steps; for K = 0, H is the identity
-	StepSize  *ad.Var[T]    // ε: [1×ℓ] for all steps, or [K×ℓ] with one row per step; see Constrain
-	Tempering Tempering[T]  // supplies α_k
-	Recompute *Recompute[T] // reduces memory use; may be nil
+	K         int          // number of steps; for K = 0, H is the identity
+	StepSize  *ad.Var[T]   // ε: [1×ℓ] for all steps, or [K×ℓ] with one row per step; see Constrain
+	Tempering Tempering[T] // supplies α_k
+
+	// If Recompute is true, the tape keeps only z_k, ρ_k, ∇U(z_k) and log p_θ(x, z_k) after each
+	// leapfrog step. Backward computes the other values again, with the memory of a single step.
+	// Each step then evaluates ∇U twice, but all results are bit-identical. The target must not
+	// keep variables that it creates, and the flow must not change until Backward has returned.
+	Recompute bool
+
+	program ad.Program[T] // runLeapfrog, created once so that steps do not allocate
 }
 
 // Forward returns (z_K, ρ_K) = H(z₀, ρ₀). It needs K + 1 evaluations of ∇U, or none if K = 0.
@@ -38,8 +45,8 @@ func (f *Flow[T]) forward(s Phase[T], schedule Tempering[T], path *[]Phase[T]) P
 		if k == 1 || f.StepSize.Rows() > 1 {
 			e = f.stepSize(k)
 		}
-		if r := f.Recompute; r != nil && r.Tape != nil {
-			s = r.leapfrog(e, s)
+		if f.Recompute {
+			s = f.recomputedLeapfrog(e, s)
 		} else {
 			s = leapfrog(f.Target, e, s)
 		}

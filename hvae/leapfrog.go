@@ -54,31 +54,18 @@ func leapfrog[T linalg.Float](target Target[T], e stepSize[T], s Phase[T]) Phase
 	return Phase[T]{Z: z, Rho: rho, gradU: gradU, logJoint: logJoint}
 }
 
-// Recompute reduces the memory use of a Flow. After each leapfrog step, the tape keeps only
-// z_k, ρ_k, ∇U(z_k) and log p_θ(x, z_k). Backward computes the other values again, with the
-// memory of a single step. Each step evaluates ∇U twice, but all results are bit-identical.
-type Recompute[T linalg.Float] struct {
-	Tape   *ad.Tape[T]                         // for the steps, such as Block.Scratch; nil disables Recompute
-	Params []*ad.Var[T]                        // all variables on the flow's tape that the target depends on
-	Target func(params []*ad.Var[T]) Target[T] // returns the target for copies of Params on Tape
-
-	in []*ad.Var[T] // inputs of the current step
-}
-
-// leapfrog returns the phase after one leapfrog step from s, computed by ad.Recomputed.
-func (r *Recompute[T]) leapfrog(e stepSize[T], s Phase[T]) Phase[T] {
-	n := s.Z.Rows()
-	r.in = append(append(r.in[:0], s.Z, s.Rho, s.gradU, e.epsilon, e.minusHalf), r.Params...)
-	y := ad.Recomputed(r.Tape, (*leapfrogProgram[T])(r), r.in)
+// recomputedLeapfrog returns leapfrog(f.Target, e, s) and keeps only the result on the tape.
+func (f *Flow[T]) recomputedLeapfrog(e stepSize[T], s Phase[T]) Phase[T] {
+	if f.program == nil {
+		f.program = f.runLeapfrog
+	}
+	y, n := ad.Recomputed(f.program, s.Z, s.Rho, s.gradU, e.epsilon, e.minusHalf), s.Z.Rows()
 	return Phase[T]{Z: ad.RowRange(y, 0, n), Rho: ad.RowRange(y, n, 2*n), gradU: ad.RowRange(y, 2*n, 3*n), logJoint: ad.RowRange(y, 3*n, 3*n+1)}
 }
 
-// A leapfrogProgram is a leapfrog step as an ad.Program. Its result [(3ℓ+1)×B] contains the rows
-// of z, ρ, ∇U(z) and log p_θ(x, z) after the step.
-type leapfrogProgram[T linalg.Float] Recompute[T]
-
-func (r *leapfrogProgram[T]) Run(in []*ad.Var[T]) *ad.Var[T] {
-	target := r.Target(in[5:])
-	s := leapfrog(target, stepSize[T]{in[3], in[4]}, Phase[T]{Z: in[0], Rho: in[1], gradU: in[2]})
-	return ad.Stack(ad.Stack(s.Z, s.Rho), ad.Stack(s.gradU, s.LogJoint(target)))
+// runLeapfrog is the ad.Program of recomputedLeapfrog. Its result [(3ℓ+1)×B] contains the rows of z,
+// ρ, ∇U(z) and log p_θ(x, z) after the step.
+func (f *Flow[T]) runLeapfrog(args []*ad.Var[T]) *ad.Var[T] {
+	s := leapfrog(f.Target, stepSize[T]{args[3], args[4]}, Phase[T]{Z: args[0], Rho: args[1], gradU: args[2]})
+	return ad.Stack(ad.Stack(s.Z, s.Rho), ad.Stack(s.gradU, s.LogJoint(f.Target)))
 }

@@ -21,15 +21,13 @@ type Bound[T linalg.Float] func(b *Block[T]) *ad.Var[T]
 
 // A Block is a part of a batch. Its B columns are computed on one tape.
 type Block[T linalg.Float] struct {
-	Tape    *ad.Tape[T]
-	Params  []*ad.Var[T] // all parameters on Tape, in the order of NewTrainer; see Var
-	Batch   []int        // column numbers [B]
-	Rng     *rand.Rand   // random stream of this block in this step, for noise
-	Scratch *ad.Tape[T]  // for Recompute.Tape; nil if Trainer.Recompute is false
-	State   any          // memory that the bound may reuse; initially nil, with one value per goroutine
+	Tape   *ad.Tape[T]
+	Params []*ad.Var[T] // all parameters on Tape, in the order of NewTrainer; see Var
+	Batch  []int        // column numbers [B]
+	Rng    *rand.Rand   // random stream of this block in this step, for noise
+	State  any          // memory that the bound may reuse; initially nil, with one value per goroutine
 
 	trainer *Trainer[T]
-	scratch *ad.Tape[T] // the Scratch tape if Trainer.Recompute is true
 	stream  random.Keyed
 }
 
@@ -74,7 +72,6 @@ func (b *Block[T]) Noise(rows int) *ad.Var[T] { return Noise[T](b.Tape, b.Rng, r
 // after the first do not allocate memory. A Trainer is not safe for concurrent use.
 type Trainer[T linalg.Float] struct {
 	BlockSize int    // columns per block, initially 16; it affects noise and rounding
-	Recompute bool   // whether blocks have a Scratch tape
 	Seed      uint64 // seed of the noise in steps
 
 	params    []*Param[T]
@@ -96,12 +93,14 @@ type Trainer[T linalg.Float] struct {
 type job[T linalg.Float] struct {
 	batch        []int
 	bound        Bound[T]
-	seed         uint64 // the key of the random stream of a block consists of
-	purpose      string // seed, purpose, step and the position of the block in the batch
-	step         int
 	values       []float64       // receives the bound of each column; nil to compute the gradient
 	size, blocks int             // columns per block, and number of blocks
 	interrupt    <-chan struct{} // stops the tapes when the context is done
+
+	// These fields and the position of a block in the batch are the key of the block's random stream.
+	seed    uint64
+	purpose string
+	step    int
 }
 
 // A blockResult holds the bound of a block and its gradient.
@@ -194,7 +193,7 @@ func (t *Trainer[T]) run(ctx context.Context, j job[T]) (mean float64, err error
 	t.results = append(t.results, make([]blockResult[T], max(0, j.blocks-len(t.results)))...)
 	goroutines := min(j.blocks, runtime.GOMAXPROCS(0))
 	for len(t.workers) < goroutines {
-		t.workers = append(t.workers, &Block[T]{trainer: t, Tape: new(ad.Tape[T]), scratch: new(ad.Tape[T])})
+		t.workers = append(t.workers, &Block[T]{trainer: t, Tape: new(ad.Tape[T])})
 	}
 	linalg.For(goroutines, 1, t.work)
 	for _, r := range t.results[:j.blocks] {
@@ -242,10 +241,7 @@ func (t *Trainer[T]) boundOf(w *Block[T], i int) *ad.Var[T] {
 	w.Tape.Reset()
 	w.Tape.Interrupt = t.now.interrupt
 	w.Batch, w.Rng = t.now.batch[lo:hi:hi], w.stream.Reset(t.now.seed, t.now.purpose, t.now.step, lo)
-	w.Params, w.Scratch = w.Params[:0], nil
-	if t.Recompute {
-		w.Scratch = w.scratch
-	}
+	w.Params = w.Params[:0]
 	put := w.Tape.Const
 	if t.now.values == nil {
 		put = w.Tape.Leaf
@@ -278,10 +274,10 @@ func (t *Trainer[T]) addGradients(lo, hi int) {
 }
 
 // findNonFinite computes the blocks again and returns a description of the first operation
-// whose result is not finite. It uses no scratch tape, so that the tape keeps all values.
+// whose result is not finite.
 func (t *Trainer[T]) findNonFinite() string {
 	defer ad.RecoverInterrupt()
-	w := &Block[T]{trainer: t, Tape: new(ad.Tape[T])}
+	w := &Block[T]{trainer: t, Tape: &ad.Tape[T]{KeepAll: true}}
 	for i := range t.now.blocks {
 		sum := t.boundOf(w, i)
 		operation, where := w.Tape.FirstNonFinite(), ""

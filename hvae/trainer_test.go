@@ -365,20 +365,6 @@ func TestDuplicateAndUnknownParametersPanic(t *testing.T) {
 	mustPanic(t, `the parameter "strange" was not passed to NewTrainer`, func() { trainer.Step(t.Context(), columns(1)) })
 }
 
-func TestBlocksHaveAScratchTapeOnlyWithRecompute(t *testing.T) {
-	scratch := false
-	trainer := hvae.NewTrainer(parameter(1.0), new(gradients[float64]), func(b *hvae.Block[float64]) *ad.Var[float64] {
-		scratch = b.Scratch != nil
-		return ad.Mul(b.Params[0], b.Noise(1))
-	})
-	for _, recompute := range []bool{false, true, false} {
-		trainer.Recompute = recompute
-		if _, err := trainer.Step(t.Context(), columns(1)); err != nil || scratch != recompute {
-			t.Errorf("Recompute %v: the block has a scratch tape: %v, error %v", recompute, scratch, err)
-		}
-	}
-}
-
 func TestPanicInBoundReachesCaller(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	for column := range 2 {
@@ -552,21 +538,18 @@ func TestNonFiniteStepIsReportedAndNotTaken(t *testing.T) {
 		{"sum", func(x *ad.Var[float64]) *ad.Var[float64] { return ad.Scale(x, 0.5e308) }, 0, []string{"in the sum over blocks, but finite in each block"}},
 	} {
 		o := new(gradients[float64])
-		var recomputes atomic.Int64
 		params := parameter(3.0)
 		params[0].Name = "other"
 		params = append(params, parameter(0.0)...)
 		trainer := hvae.NewTrainer(params, o, func(b *hvae.Block[float64]) *ad.Var[float64] {
-			if b.Scratch != nil {
-				recomputes.Add(1)
-			}
 			x := b.Tape.Fill(1, len(b.Batch), 1)
 			if b.Batch[0] == 4 {
 				x.Value.Data[0] = c.shift
 			}
-			return c.f(ad.Add(b.Params[1], x))
+			// The error must name an operation inside the program of Recomputed.
+			return ad.Recomputed(func(args []*ad.Var[float64]) *ad.Var[float64] { return c.f(args[0]) }, ad.Add(b.Params[1], x))
 		})
-		trainer.BlockSize, trainer.Recompute = 2, true
+		trainer.BlockSize = 2
 		_, err := trainer.Step(t.Context(), columns(8))
 		for _, want := range c.want {
 			if err == nil || !strings.Contains(err.Error(), want) {
@@ -575,9 +558,6 @@ func TestNonFiniteStepIsReportedAndNotTaken(t *testing.T) {
 		}
 		if a, b := params[0].Value.Data[0], params[1].Value.Data[0]; len(o.seen) != 0 || a != 3 || b != 0 {
 			t.Errorf("%s: the parameters became %v and %v, want 3 and 0", c.name, a, b)
-		}
-		if n := recomputes.Load(); n != 4 {
-			t.Errorf("%s: %d calls of the bound had a scratch tape, want 4: one for each block in the step, and none in the search for the operation", c.name, n)
 		}
 	}
 }
@@ -588,9 +568,6 @@ func TestBlockKeepsState(t *testing.T) {
 	trainer := hvae.NewTrainer(parameter(1.0), new(gradients[float64]), func(b *hvae.Block[float64]) *ad.Var[float64] {
 		if calls == 0 && b.State != nil || calls > 0 && b.State != calls {
 			t.Errorf("in call %d of the bound, Block.State is %v", calls, b.State)
-		}
-		if b.Scratch != nil {
-			t.Error("the block has a scratch tape, but Recompute is false")
 		}
 		calls++
 		b.State = calls

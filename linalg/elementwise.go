@@ -13,11 +13,11 @@ import (
 
 // Add sets dst = a + b, elementwise.
 func Add[T Float](dst, a, b Matrix[T]) {
-	if full := dst.shape(); a.shape() == full && b.shape() == full {
+	if full := dst.Shape(); a.Shape() == full && b.Shape() == full {
 		kernel.Add(dst.Data, a.Data, b.Data)
 		return
 	}
-	check3("Add", dst.shape(), a.shape(), b.shape())
+	check3("Add", dst.Shape(), a.Shape(), b.Shape())
 	if a.Cols == 1 {
 		a, b = b, a // MulAdd is slow if its second operand is a column
 	}
@@ -26,22 +26,22 @@ func Add[T Float](dst, a, b Matrix[T]) {
 
 // Sub sets dst = a − b, elementwise.
 func Sub[T Float](dst, a, b Matrix[T]) {
-	if full := dst.shape(); a.shape() == full && b.shape() == full {
+	if full := dst.Shape(); a.Shape() == full && b.Shape() == full {
 		kernel.Sub(dst.Data, a.Data, b.Data)
 		return
 	}
-	check3("Sub", dst.shape(), a.shape(), b.shape())
-	MulAdd(dst, Matrix[T]{1, 1, []T{-1}}, b, a) // (−1)·b + a has the bits of a − b
+	check3("Sub", dst.Shape(), a.Shape(), b.Shape())
+	MulAdd(dst, Matrix[T]{1, 1, []T{-1}}, b, a) // (−1)·b + a is bit-identical to a − b
 }
 
 // Div sets dst = a / b, elementwise.
 func Div[T Float](dst, a, b Matrix[T]) {
-	full := dst.shape()
-	if a.shape() == full && b.shape() == full {
+	full := dst.Shape()
+	if a.Shape() == full && b.Shape() == full {
 		kernel.Div(dst.Data, a.Data, b.Data)
 		return
 	}
-	check3("Div", full, a.shape(), b.shape())
+	check3("Div", full, a.Shape(), b.Shape())
 	ar, ac := a.strides(full)
 	br, bc := b.strides(full)
 	for i := range dst.Rows {
@@ -54,12 +54,12 @@ func Div[T Float](dst, a, b Matrix[T]) {
 
 // Mul sets dst = a ⊙ b, the elementwise product.
 func Mul[T Float](dst, a, b Matrix[T]) {
-	full := dst.shape()
-	if a.shape() == full && b.shape() == full {
+	full := dst.Shape()
+	if a.Shape() == full && b.Shape() == full {
 		kernel.Mul(dst.Data, a.Data, b.Data)
 		return
 	}
-	check3("Mul", full, a.shape(), b.shape())
+	check3("Mul", full, a.Shape(), b.Shape())
 	if b.Cols != full.Cols {
 		a, b = b, a // only a may be constant along each row
 	}
@@ -71,12 +71,12 @@ func Mul[T Float](dst, a, b Matrix[T]) {
 // MulAdd sets dst = a ⊙ b + c, elementwise. Leapfrog steps, planar layers and most sums of gradients
 // have this form.
 func MulAdd[T Float](dst, a, b, c Matrix[T]) {
-	full := dst.shape()
-	ab, ok := Broadcast(a.shape(), b.shape())
-	if all, fits := Broadcast(ab, c.shape()); !ok || !fits || all != full {
-		panic(fmt.Sprintf("linalg: MulAdd: operands %v, %v, %v do not broadcast to %v", a.shape(), b.shape(), c.shape(), full))
+	full := dst.Shape()
+	ab, ok := Broadcast(a.Shape(), b.Shape())
+	if all, fits := Broadcast(ab, c.Shape()); !ok || !fits || all != full {
+		panic(fmt.Sprintf("linalg: MulAdd: operands %v, %v, %v do not broadcast to %v", a.Shape(), b.Shape(), c.Shape(), full))
 	}
-	if a.shape() == full && b.shape() == full && c.shape() == full {
+	if a.Shape() == full && b.Shape() == full && c.Shape() == full {
 		kernel.MulAdd(dst.Data, a.Data, b.Data, c.Data)
 		return
 	}
@@ -91,23 +91,23 @@ func MulAdd[T Float](dst, a, b, c Matrix[T]) {
 
 // Scale sets dst = s·a.
 func Scale[T Float](dst Matrix[T], s T, a Matrix[T]) {
-	check2("Scale", dst.shape(), a.shape())
+	check2("Scale", dst.Shape(), a.Shape())
 	kernel.Scale(dst.Data, s, a.Data)
 }
 
 // AddConst sets dst = a + s, elementwise.
 func AddConst[T Float](dst, a Matrix[T], s T) {
-	check2("AddConst", dst.shape(), a.shape())
+	check2("AddConst", dst.Shape(), a.Shape())
 	kernel.AddConst(dst.Data, a.Data, s)
 }
 
 // Copy sets dst to a, broadcast to the shape of dst.
 func Copy[T Float](dst, a Matrix[T]) {
-	full := dst.shape()
-	if !a.shape().broadcastsTo(full) {
-		panic(fmt.Sprintf("linalg: Copy: %v does not broadcast to %v", a.shape(), full))
+	full := dst.Shape()
+	if !a.Shape().broadcastsTo(full) {
+		panic(fmt.Sprintf("linalg: Copy: %v does not broadcast to %v", a.Shape(), full))
 	}
-	if a.shape() == full {
+	if a.Shape() == full {
 		copy(dst.Data, a.Data)
 		return
 	}
@@ -147,16 +147,16 @@ func Sigmoid[T Float](dst, a Matrix[T]) { apply("Sigmoid", dst, a, kernel.Sigmoi
 // SoftplusSigmoid sets dst = log(1 + eᵃ) and slope = 1/(1 + e⁻ᵃ), the derivative of dst with
 // respect to a. It computes one exponential for both results of an element.
 func SoftplusSigmoid[T Float](dst, slope, a Matrix[T]) {
-	check2("SoftplusSigmoid", dst.shape(), a.shape())
-	check2("SoftplusSigmoid", slope.shape(), a.shape())
+	check2("SoftplusSigmoid", dst.Shape(), a.Shape())
+	check2("SoftplusSigmoid", slope.Shape(), a.Shape())
 	kernel.SoftplusSigmoid(dst.Data, slope.Data, a.Data)
 }
 
 // SigmoidGradient sets dst = g ⊙ (s − s²). If s = Sigmoid(a) and g is the gradient with respect to
 // s, then dst is the gradient with respect to a.
 func SigmoidGradient[T Float](dst, g, s Matrix[T]) {
-	check2("SigmoidGradient", dst.shape(), g.shape())
-	check2("SigmoidGradient", dst.shape(), s.shape())
+	check2("SigmoidGradient", dst.Shape(), g.Shape())
+	check2("SigmoidGradient", dst.Shape(), s.Shape())
 	kernel.SigmoidGradient(dst.Data, g.Data, s.Data)
 }
 
@@ -180,7 +180,7 @@ const applyGrain, simdGrain = 4096, 1 << 16
 
 // apply sets dst = f(a), elementwise, and divides large matrices among goroutines.
 func apply[T Float](name string, dst, a Matrix[T], f kernel.Function) {
-	check2(name, dst.shape(), a.shape())
+	check2(name, dst.Shape(), a.Shape())
 	y, x := dst.Data, a.Data
 	grain := applyGrain
 	if kernel.SIMD32[T]() {

@@ -12,6 +12,14 @@ import (
 // Σ_p A[i,p]·B[p,j] are added in increasing order of p, for any matrix size and number of
 // goroutines.
 
+// A Contraction is a sum of products of matrices. Dense layers, convolutions and their gradients are
+// contractions. The fields and methods are documented in internal/kernel/contraction.go.
+type Contraction[T Float] = kernel.Contraction[T]
+
+// A Segment describes a term A_s·B_s of a Contraction. It holds the indices at which the matrices A_s
+// and B_s start in the slices A and B.
+type Segment = kernel.Segment
+
 // gemmGrain is the smallest number of multiply-adds worth a separate goroutine, about 50 µs of work.
 const gemmGrain = 1 << 21
 

@@ -5,9 +5,8 @@
 // in memory. A dense layer is the product W·X, and the paper's column vectors z, ρ and ε are columns.
 //
 // Start with Matrix in this file. The file elementwise.go contains the broadcasting operations,
-// sums.go contains sums along axes, and gemm.go contains matrix products. The file contraction.go
-// describes the loop nest behind products and convolutions, and parallel.go contains parallel
-// loops.
+// sums.go contains sums along axes, gemm.go contains matrix products, and parallel.go contains
+// parallel loops.
 //
 // Package internal/kernel implements the loops, in plain Go and with SIMD instructions. In float32
 // all instruction sets give the same bits, but plain Go rounds differently. In float64 plain Go and
@@ -85,12 +84,9 @@ func (m Matrix[T]) Fill(v T) {
 // A Shape holds the dimensions of a matrix. Package fmt prints it as [rows×cols].
 type Shape struct{ Rows, Cols int }
 
-// Shape returns the dimensions of m.
-func (m Matrix[T]) Shape() Shape { return Shape{m.Rows, m.Cols} }
-
-// shape is Shape with a pointer receiver. A value receiver would copy the five words of m, even if
-// the call is inlined. The copy takes noticeable time for small matrices.
-func (m *Matrix[T]) shape() Shape { return Shape{m.Rows, m.Cols} }
+// Shape returns the dimensions of m. A value receiver would copy m, which takes noticeable time for
+// small matrices.
+func (m *Matrix[T]) Shape() Shape { return Shape{m.Rows, m.Cols} }
 
 // String returns the shape as [rows×cols].
 func (s Shape) String() string { return fmt.Sprintf("[%d×%d]", s.Rows, s.Cols) }

@@ -11,15 +11,15 @@ import (
 // receives the sum of all elements. If the shapes are equal, Sum copies a. It adds the elements of
 // a row from left to right, and rows from top to bottom.
 func Sum[T Float](dst, a Matrix[T]) {
-	if !dst.shape().broadcastsTo(a.shape()) {
-		panic(fmt.Sprintf("linalg: Sum: cannot sum %v to %v", a.shape(), dst.shape()))
+	if !dst.Shape().broadcastsTo(a.Shape()) {
+		panic(fmt.Sprintf("linalg: Sum: cannot sum %v to %v", a.Shape(), dst.Shape()))
 	}
-	if dst.shape() == a.shape() {
+	if dst.Shape() == a.Shape() {
 		copy(dst.Data, a.Data)
 		return
 	}
 	clear(dst.Data)
-	if dr, dc := dst.strides(a.shape()); dc == 0 {
+	if dr, dc := dst.strides(a.Shape()); dc == 0 {
 		kernel.AddSums(dst.Data, dr, a.Data, a.Rows, a.Cols)
 	} else {
 		kernel.AddRows(dst.Data, 1, a.Data, a.Rows)
@@ -32,11 +32,11 @@ func Sum[T Float](dst, a Matrix[T]) {
 // respect to y, and dst has the shape of a, then MulSum(dst, g, b) sets dst to the gradient with
 // respect to a.
 func MulSum[T Float](dst, a, b Matrix[T]) {
-	full, ok := Broadcast(a.shape(), b.shape())
-	if !ok || !dst.shape().broadcastsTo(full) {
-		panic(fmt.Sprintf("linalg: MulSum: cannot sum the product of %v and %v to %v", a.shape(), b.shape(), dst.shape()))
+	full, ok := Broadcast(a.Shape(), b.Shape())
+	if !ok || !dst.Shape().broadcastsTo(full) {
+		panic(fmt.Sprintf("linalg: MulSum: cannot sum the product of %v and %v to %v", a.Shape(), b.Shape(), dst.Shape()))
 	}
-	if dst.shape() == full {
+	if dst.Shape() == full {
 		Mul(dst, a, b)
 		return
 	}
@@ -64,8 +64,8 @@ func MulSum[T Float](dst, a, b Matrix[T]) {
 // AddSum adds the sum of each row of a [m×n] to dst [m×1]. The result is bit-identical to the
 // result of Sum followed by Add.
 func AddSum[T Float](dst, a Matrix[T]) {
-	if dst.shape() != (Shape{a.Rows, 1}) {
-		panic(fmt.Sprintf("linalg: AddSum: cannot add the sums of the rows of %v to %v", a.shape(), dst.shape()))
+	if dst.Shape() != (Shape{a.Rows, 1}) {
+		panic(fmt.Sprintf("linalg: AddSum: cannot add the sums of the rows of %v to %v", a.Shape(), dst.Shape()))
 	}
 	kernel.AddSums(dst.Data, 1, a.Data, a.Rows, a.Cols)
 }
@@ -73,8 +73,8 @@ func AddSum[T Float](dst, a Matrix[T]) {
 // AddMulSum adds the dot product of each row of a [m×n] with the same row of b [m×n] to dst [m×1].
 // The result is bit-identical to the result of MulSum followed by Add.
 func AddMulSum[T Float](dst, a, b Matrix[T]) {
-	if a.shape() != b.shape() || dst.shape() != (Shape{a.Rows, 1}) {
-		panic(fmt.Sprintf("linalg: AddMulSum: cannot add the dot products of the rows of %v and %v to %v", a.shape(), b.shape(), dst.shape()))
+	if a.Shape() != b.Shape() || dst.Shape() != (Shape{a.Rows, 1}) {
+		panic(fmt.Sprintf("linalg: AddMulSum: cannot add the dot products of the rows of %v and %v to %v", a.Shape(), b.Shape(), dst.Shape()))
 	}
 	kernel.AddDots(dst.Data, 1, a.Data, a.Cols, b.Data, b.Cols, a.Rows, a.Cols)
 }

@@ -64,10 +64,10 @@ func (k Key) String() string {
 // recorder points to the function that Reset calls with each key, or is nil.
 var recorder atomic.Pointer[func(Key)]
 
-// Record calls work and returns the keys that were passed to Stream and Reset meanwhile, on any
-// goroutine. If several goroutines call these functions, the order of the keys varies. Record is
-// for tests. It panics if another call of Record is running.
-func Record(work func()) (keys []Key) {
+// Record calls f and returns the keys of all streams that any goroutine starts during this call. If
+// several goroutines start streams, the order of the keys varies. Record is for tests. It panics if
+// another call of Record is running.
+func Record(f func()) (keys []Key) {
 	var mu sync.Mutex
 	record := func(k Key) {
 		mu.Lock()
@@ -78,7 +78,7 @@ func Record(work func()) (keys []Key) {
 		panic("random: another Record is running")
 	}
 	defer recorder.Store(nil)
-	work()
+	f()
 	return keys
 }
 

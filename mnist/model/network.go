@@ -22,10 +22,9 @@ type Network[T linalg.Float] struct {
 	fields []**ad.Var[T] // all fields that hold parameters, in the order of NewParams
 
 	// Memory that ELBO, Draw and Flow reuse, so that a training step does not allocate memory.
-	flow      hvae.Flow[T]
-	prior     hvae.DiagonalNormal[T]
-	target    target[T]
-	recompute hvae.Recompute[T]
+	flow   hvae.Flow[T]
+	prior  hvae.DiagonalNormal[T]
+	target target[T]
 }
 
 // A layer is a dense layer, a convolution or a transposed convolution.
@@ -39,7 +38,7 @@ type decoder[T linalg.Float] struct{ hidden, expand, deconv1, deconv2, deconv3 l
 // configuration.
 func NewNetwork[T linalg.Float](c Config, vars []*ad.Var[T]) *Network[T] {
 	n := newNetwork[T](c)
-	n.bind(vars, nil)
+	n.bind(vars)
 	return n
 }
 
@@ -57,20 +56,11 @@ func newNetwork[T linalg.Float](c Config) *Network[T] {
 	for _, s := range n.specs(c) {
 		n.fields = append(n.fields, s.field)
 	}
-	inner := &target[T]{decoder: new(decoder[T])}
-	n.recompute.Target = func(params []*ad.Var[T]) hvae.Target[T] {
-		for i, l := range inner.decoder.layers() {
-			*l = layer[T]{params[2*i], params[2*i+1]}
-		}
-		inner.x = params[len(params)-1]
-		return inner
-	}
 	return n
 }
 
-// bind sets the parameters of the network to vars. If scratch is not nil, the backward pass
-// recomputes the leapfrog steps on the tape scratch (hvae.Recompute).
-func (n *Network[T]) bind(vars []*ad.Var[T], scratch *ad.Tape[T]) {
+// bind sets the parameters of the network to vars.
+func (n *Network[T]) bind(vars []*ad.Var[T]) {
 	if len(vars) != len(n.fields) {
 		panic(fmt.Sprintf("model: got %d parameters, but the model %v has %d", len(vars), n.config, len(n.fields)))
 	}
@@ -78,7 +68,6 @@ func (n *Network[T]) bind(vars []*ad.Var[T], scratch *ad.Tape[T]) {
 		*n.fields[i] = v
 	}
 	n.flow.K = n.config.K
-	n.recompute.Tape = scratch
 	if n.stepSizeLogit != nil {
 		n.flow.StepSize = hvae.Constrain(n.stepSizeLogit, 0, maxEps)
 	}
@@ -95,12 +84,6 @@ func (n *Network[T]) bind(vars []*ad.Var[T], scratch *ad.Tape[T]) {
 func (n *Network[T]) Flow(x *ad.Var[T]) *hvae.Flow[T] {
 	n.target = target[T]{&n.decoder, x}
 	n.flow.Target = &n.target
-	n.flow.Recompute = &n.recompute
-	n.recompute.Params = n.recompute.Params[:0]
-	for _, l := range n.decoder.layers() {
-		n.recompute.Params = append(n.recompute.Params, l.weight, l.bias)
-	}
-	n.recompute.Params = append(n.recompute.Params, x)
 	return &n.flow
 }
 
@@ -127,10 +110,6 @@ func (d *decoder[T]) Decode(z *ad.Var[T]) *ad.Var[T] {
 	h = ad.SoftplusInPlace(d.deconv1.transpose(&conv3, h))
 	h = ad.SoftplusInPlace(d.deconv2.transpose(&conv2, h))
 	return d.deconv3.transpose(&conv1, h)
-}
-
-func (d *decoder[T]) layers() [5]*layer[T] {
-	return [...]*layer[T]{&d.hidden, &d.expand, &d.deconv1, &d.deconv2, &d.deconv3}
 }
 
 func (l *layer[T]) dense(x *ad.Var[T]) *ad.Var[T] { return ad.Affine(l.weight, x, l.bias) }

@@ -73,7 +73,7 @@ func (t *Trainer[T]) ELBO(ctx context.Context, indices []int, fill Fill[T]) (flo
 
 // begin prepares t.algorithm for a batch of n images.
 func (t *Trainer[T]) begin(n int, fill Fill[T]) {
-	t.fill, t.algorithm.Recompute, t.algorithm.BlockSize = fill, t.Recompute, t.Config.blockSize(n)
+	t.fill, t.algorithm.BlockSize = fill, t.Config.blockSize(n)
 }
 
 // A worker holds memory that a goroutine reuses for each block of images.
@@ -89,7 +89,8 @@ func (t *Trainer[T]) bound(b *hvae.Block[T]) *ad.Var[T] {
 		w = &worker[T]{network: newNetwork[T](t.Config)}
 		b.State = w
 	}
-	w.network.bind(b.Params, b.Scratch)
+	w.network.bind(b.Params)
+	w.network.flow.Recompute = t.Recompute
 	n := len(b.Batch)
 	x := b.Tape.Matrix(pixels, n)
 	epsilon, gamma0 := b.Tape.Matrix(t.Config.Latent, n), b.Tape.Matrix(t.Config.Latent, n)

@@ -14,7 +14,7 @@ type tileArgs struct {
 	steps          int
 	segments       unsafe.Pointer
 	segmentCount   int
-	//lint:ignore U1000 the counter of quad tiles, which have too few registers
+	//lint:ignore U1000 only the assembly of quad tiles uses this counter, for lack of a register
 	left  int // number of segments left
 	lanes int // number of columns of a partial tile
 	add   int // 1 to add to C, else 0
