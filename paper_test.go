@@ -13,7 +13,7 @@
 // run them. Quotations from the paper omit the subscripts θ and φ.
 //
 // Most checks of Algorithm 1 use the flows of hvaetest.Schemes, which have K = 0, 1, 2 and 5 steps and
-// all kinds of tempering. If the comment of such a check names no target, it is hvaetest.Bimodal.
+// all kinds of tempering. Their target is hvaetest.Bimodal unless the comment names another target.
 //
 // A statistical test draws thousands of samples with a fixed seed and computes a z-score,
 // (mean − expectation)/(standard error). The z-score may be at most hvaetest.ZBound = 4.5. A bound
@@ -47,7 +47,6 @@ import (
 	mnist "hvae/mnist/model"
 )
 
-// A section is a section of the paper with its statements.
 type section struct {
 	title      string
 	statements []statement
@@ -60,7 +59,7 @@ type statement struct {
 	check    func(t *testing.T)
 }
 
-// paper is the table of contents.
+// paper lists the sections of the paper, their statements and the checks.
 var paper = []section{
 	{"2.1 Unbiased likelihood and evidence lower bound estimators", []statement{
 		{"eq. 1, eq:unbiased", "the expectation of p̂ is p(x)", estimateIsUnbiased},
@@ -230,9 +229,8 @@ func standardFramework(t *testing.T) {
 //
 //	p̂(x) = 1/L Σᵢ p(x, zᵢ)/q(zᵢ|x),   Var p̂ = Var(p/q)/L.
 //
-// The paper: "|L_ELBO(θ, φ; x) − L(θ; x)| decreases as the variance of p̂(x) decreases". For L = 4,
-// 16 and 64, the variance must be the variance for L = 1, divided by L. Its standard error must be at
-// most 15 % of the variance.
+// The paper: "|L_ELBO(θ, φ; x) − L(θ; x)| decreases as the variance of p̂(x) decreases". For L = 4, 16 and
+// 64, Var p̂ must equal 1/L times the variance for L = 1, with a standard error of at most 15 %.
 func iwaeVariance(t *testing.T) {
 	logs, logEvidence := iwaeDraws()
 	var single float64
@@ -304,12 +302,11 @@ func iwaeStandardError(t *testing.T) {
 	checkNear(t, reported/(se*math.Sqrt(repeats)), 1, zBound/math.Sqrt(2*repeats), "the mean reported standard error, divided by the standard deviation of the estimates,")
 }
 
-// gradientIsUnbiased checks E[∇ log p̂(x)] = ∇ L_ELBO(θ, φ; x) for K = 0. The paper: "we only
-// require an unbiased estimator" of the gradient, "given by ∇ log p̂(x) if the reparameterization
-// trick is used". The target is the Gaussian model with 20 points in one dimension, and
-// z₀ ~ N(μ, s²). The mean of 4000 gradients in Δ, log σ, μ and log s must equal the gradient of
-// mean-field VB, which has the bound E[log p(D, z₀) − log q⁰(z₀)] in closed form. The standard
-// error must be at most 3 % of the gradient.
+// gradientIsUnbiased checks E[∇ log p̂(x)] = ∇ L_ELBO(θ, φ; x) for K = 0. The paper: "we only require an
+// unbiased estimator" of the gradient, "given by ∇ log p̂(x) if the reparameterization trick is used". The
+// target is the Gaussian model with 20 points in one dimension, and z₀ ~ N(μ, s²). The mean of 4000
+// gradients in Δ, log σ, μ and log s must equal the gradient of the closed form of the same ELBO
+// (model.NewMeanField). The standard error must be at most 3 % of the gradient.
 func gradientIsUnbiased(t *testing.T) {
 	_, data, theta := points(1, 20)
 	params := []matrix{linalg.Column(theta.Delta...), linalg.Column(math.Log(theta.Sigma[0])), linalg.Column(0.4), linalg.Column(-0.6)}
@@ -326,10 +323,10 @@ func gradientIsUnbiased(t *testing.T) {
 	}
 }
 
-// flowGradientIsUnbiased checks E[∇ log p̂(x)] = ∇ E[log p̂(x)] for K = 1, 2 and 5 leapfrog steps,
-// in the parameters Δ, log σ, ε and β₀. The target is the Gaussian model with 8 points in one
-// dimension. Its (z_K, ρ_K) is an affine function of the noise, so E[log p̂(x)] has a closed form
-// (affineELBO). The mean of 3000 gradients must equal the numerical derivative of the closed form.
+// flowGradientIsUnbiased checks E[∇ log p̂(x)] = ∇ E[log p̂(x)] for K = 1, 2 and 5 leapfrog steps. The
+// gradient is taken in Δ, log σ, ε and β₀. The target is the Gaussian model with 8 points in one
+// dimension. For this target, (z_K, ρ_K) is an affine function of the noise, so E[log p̂(x)] has a closed
+// form (affineELBO). The mean of 3000 gradients must equal the numerical derivative of the closed form.
 func flowGradientIsUnbiased(t *testing.T) {
 	_, data, theta := points(1, 8)
 	start := [4]float64{theta.Delta[0], math.Log(theta.Sigma[0]), 0.8, math.Log(0.6)}
@@ -395,13 +392,13 @@ func reverseKernels(t *testing.T) {
 	}
 }
 
-// reverseEstimate checks equation 3 for the reverse chain, which starts at z_K ~ p(z|x) and draws
-// z_k from the reverse kernel r^k(z_k|z_{k+1}). On this chain
+// reverseEstimate checks equation 3 for the reverse chain, which starts at z_K ~ p(z|x) and draws z_k from
+// the reverse kernel r^k(z_k|z_{k+1}). On this chain
 //
 //	E[1/p̂(x)] = 1/p(x),   E[log p̂(x)] ≥ log p(x).
 //
-// The chain is the chain of reverseKernels. The reverse kernels are optimal, or have means and
-// variances that are multiplied by 0.9.
+// The test uses the chain of reverseKernels, first with the optimal reverse kernels, then with their means
+// and variances multiplied by 0.9.
 func reverseEstimate(t *testing.T) {
 	const draws, evidence = 50000, 1.7
 	posterior := normal{0.4, 2}
@@ -515,9 +512,10 @@ func aisIsUnbiased(t *testing.T) {
 	}
 }
 
-// aisBounds checks E[log p̂(x)] < log p(x) on the forward chain of AIS, and E[log p̂(x)] > log p(x)
-// on the reverse chain. The gap between the two bounds must decrease for K = 1, 4, 16, 64, to less
-// than 0.35 nats. The paper: "AIS provides state-of-the-art estimators of the marginal likelihood".
+// aisBounds checks E[log p̂(x)] < log p(x) on the forward chain of AIS, and E[log p̂(x)] > log p(x) on the
+// reverse chain. The paper: "AIS provides state-of-the-art estimators of the marginal likelihood". The gap
+// between the two bounds must decrease as K = 1, 4, 16, 64 increases, and be less than 0.35 nats for
+// K = 64.
 func aisBounds(t *testing.T) {
 	for _, target := range targets() {
 		last, lastSE := inf, 0.0
@@ -540,11 +538,11 @@ func aisBounds(t *testing.T) {
 }
 
 // metropolisGradient checks that with Metropolis steps "∇ log p̂(x) is not an unbiased estimator of
-// ∇L_ELBO", although p̂ is unbiased. The test uses AIS with K = 2 steps from z₀ ~ N(0, 1) to
-// p_θ(x, z) = N(z | θ, ½²). The only kernel proposes one leapfrog step, and accepts or rejects it. The
-// exact gradient is the numerical derivative of metropolisELBO. The gradient on the tape is biased,
-// because it omits the derivative of the acceptance probability. If every proposal is accepted, the
-// gradient on the tape must be unbiased.
+// ∇L_ELBO", although p̂ is unbiased. The test uses AIS with K = 2 from z₀ ~ N(0, 1) to
+// p_θ(x, z) = N(z | θ, ½²). For K = 2 there is one kernel, which proposes one leapfrog step and accepts or
+// rejects it. The exact gradient is the numerical derivative of metropolisELBO. The gradient on the tape
+// is biased, because it omits the derivative of the acceptance probability. If every proposal is accepted,
+// the gradient on the tape must be unbiased.
 func metropolisGradient(t *testing.T) {
 	const theta, draws = 1.2, 100000
 	for _, metropolis := range []bool{true, false} {
@@ -609,8 +607,8 @@ func flowDensity(t *testing.T) {
 //	p̂(x) = p̄(x, z_K, ρ_K)/q^K(z_K, ρ_K) = p̄(x, H(z₀, ρ₀))/q⁰(z₀, ρ₀) · Π_k |det ∇Φ^k|,
 //	p̄(x, z, ρ) = p(x, z) N(ρ|0, I).
 //
-// For 20 draws with each flow of hvaetest.Schemes in five dimensions, log p̂ must equal a sum of
-// scalar log densities and of log |det ∇Φ^k| = ℓ log α_k, up to rounding.
+// For each flow of hvaetest.Schemes in five dimensions, 20 draws of p̂ must equal the right side up to
+// rounding. The test computes the right side from scalar log densities and log |det ∇Φ^k| = ℓ log α_k.
 func flowEstimate(t *testing.T) {
 	const dims, n = 5, 20
 	for _, s := range hvaetest.Schemes() {
@@ -633,9 +631,10 @@ func flowEstimate(t *testing.T) {
 }
 
 // flowIsChain checks that equation 5 "is nothing but a special case of (3) (on the extended
-// position-momentum space) using the optimal reverse kernels". The forward kernels are the maps Φ^k
-// of a flow of hvaetest.Schemes, and the reverse kernels are their inverses. Equation 3 must equal the
-// estimate of Algorithm 1 up to rounding, on the forward chain and on the reverse chain from its end.
+// position-momentum space) using the optimal reverse kernels". The forward kernels are the maps Φ^k of a
+// flow of hvaetest.Schemes, and the reverse kernels are their inverses. On the forward chain, equation 3
+// must equal the estimate of Algorithm 1 up to rounding. The reverse chain from z_K must return to z₀ and
+// give the same estimate.
 func flowIsChain(t *testing.T) {
 	const dims, n = 2, 50
 	for _, s := range hvaetest.Schemes() {
@@ -724,10 +723,9 @@ func homogeneousVariance(t *testing.T) {
 	}
 }
 
-// energyConservation checks that the leapfrog step "discretizes the Hamiltonian dynamics", which
-// conserve the energy U(z) + ½ρᵀρ with U(z) = −log p(x, z). At time 0.8 of the trajectory, the
-// error of the energy must be O(ε²). The test estimates the order 2 from the errors for ε = 0.1,
-// 0.05, 0.025 and 0.0125.
+// energyConservation checks that the leapfrog step "discretizes the Hamiltonian dynamics", which conserve
+// the energy U(z) + ½ρᵀρ with U(z) = −log p(x, z). At time 0.8 of the trajectory, the error of the energy
+// must be O(ε²). The order estimated from the errors for ε = 0.1, 0.05, 0.025 and 0.0125 must be 2.
 func energyConservation(t *testing.T) {
 	target := hvaetest.Bimodal{Dims: 3}
 	energy := func(s []float64) float64 {
@@ -841,9 +839,9 @@ func leapfrogStep(t *testing.T) {
 }
 
 // shears checks that a leapfrog step "has unit Jacobian since each equation describes a shear
-// transformation". Each of equations 7 to 9 changes z by a function of ρ, or ρ by a function of z.
-// So its numerical Jacobian must be the identity except for one off-diagonal block. The determinant
-// of the whole step must be 1.
+// transformation". Each of equations 7 to 9 changes z by a function of ρ, or ρ by a function of z. So the
+// numerical Jacobian of each equation must be the identity except for one off-diagonal block. The
+// determinant of the whole step must be 1.
 func shears(t *testing.T) {
 	target := hvaetest.Bimodal{Dims: 3}
 	lf1, lf2, lf3 := leapfrogByHand(target, stepSizes)
@@ -937,9 +935,9 @@ func leapfrogThenCooling(t *testing.T) {
 //
 //	|det ∇Φ^k| = α_k^ℓ = (β_{k−1}/β_k)^{ℓ/2},   Π_k |det ∇Φ^k| = β₀^{ℓ/2}.
 //
-// For each flow of hvaetest.Schemes, the product Π_k α_k^ℓ must equal β₀^{ℓ/2} up to rounding. It
-// must equal the determinant of the flow's numerical Jacobian, and exp(Flow.LogDet), with a relative
-// error of at most 1e-7.
+// For each flow of hvaetest.Schemes, Π_k α_k^ℓ must equal β₀^{ℓ/2} up to rounding. The determinant of the
+// flow's numerical Jacobian must equal Π_k α_k^ℓ and exp(Flow.LogDet) with a relative error of at most
+// 1e-7.
 func jacobians(t *testing.T) {
 	for _, dims := range []int{1, 2, 3} {
 		s0 := slices.Concat(phasePoint[:dims], phasePoint[3:3+dims])
@@ -1067,9 +1065,9 @@ func gradientCount(t *testing.T) {
 //
 //	θ* = argmax E_{x~ν_D}[log p_θ(x)],   L_ELBO(θ, φ) = E_{x~ν_D}[L_ELBO(θ, φ; x)] ≤ E_{x~ν_D}[log p_θ(x)],
 //
-// where ν_D is the empirical measure of the data. The model is autoEncoder with seven observations.
-// If q⁰ is the posterior and K = 0, the ELBO must equal the objective for any θ and any noise. If
-// q⁰ is not the posterior, the ELBO must be smaller than the objective, for K = 0 and K = 3.
+// where ν_D is the empirical measure of the data. The test uses the model of autoEncoder with seven
+// observations. If q⁰ is the posterior and K = 0, the ELBO must equal the objective for any θ and any
+// noise. If q⁰ is not the posterior, the ELBO must be smaller than the objective, for K = 0 and K = 3.
 func surrogateObjective(t *testing.T) {
 	const repeats = 1000 // the number of copies of each observation, each with separate noise
 	x := []float64{-1.3, 0.2, 0.5, 0.9, 2.1, 2.2, 3.8}
@@ -1202,8 +1200,8 @@ func sameGradient(t *testing.T) {
 //
 //	E[log(p̄(x, z_K, ρ_K) β₀^{ℓ/2}/q⁰(z₀, ρ₀))] = E[log p(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀)] + ℓ/2,
 //
-// where p̄(x, z, ρ) = p(x, z) N(ρ|0, I). For each flow of hvaetest.Schemes in ℓ = 2 dimensions, the
-// test computes the mean of the difference from 40,000 draws.
+// where p̄(x, z, ρ) = p(x, z) N(ρ|0, I). For each flow of hvaetest.Schemes in ℓ = 2 dimensions, the mean
+// difference between the two sides in 40,000 draws must be zero.
 func sameMean(t *testing.T) {
 	for _, s := range hvaetest.Schemes() {
 		logEstimates, simplified := hvaetest.Draws(s, targets()[0].bind, 2, 40000, 3)
@@ -1211,21 +1209,19 @@ func sameMean(t *testing.T) {
 	}
 }
 
-// varianceGrows checks the opposite of "we can reduce the variance of the ELBO calculation by
-// analytically evaluating some terms in the expectation (i.e. Rao-Blackwellization)" for a
-// quadratic potential and one ε for all steps.
+// varianceGrows checks that equation 12 increases the variance for a quadratic potential and one ε for all
+// steps. The paper states the opposite: "we can reduce the variance of the ELBO calculation by
+// analytically evaluating some terms in the expectation (i.e. Rao-Blackwellization)". Let S be the
+// simplified estimate on the right side, and let γ₀ ~ N(0, I) be the noise of the initial momentum. Then
 //
-// Rao-Blackwellisation replaces an estimate with its conditional expectation. Equation 12 instead
-// replaces one term of log p̂, ½γ₀ᵀγ₀, with its expectation ℓ/2, although this term is correlated
-// with the other terms. Here γ₀ ~ N(0, I) is the noise of the initial momentum. Let S be the
-// simplified estimate, so log p̂ − S = ½γ₀ᵀγ₀ − ℓ/2. The variance of ½γ₀ᵀγ₀ is ℓ/2, so
+//	log p̂ − S = ½γ₀ᵀγ₀ − ℓ/2,
+//	Var(S) = Var(log p̂) + ℓ/2 − 2 Cov(log p̂, ½γ₀ᵀγ₀) ≥ Var(log p̂) + ℓ/2.
 //
-//	Var(S) = Var(log p̂) + ℓ/2 − 2 Cov(log p̂, ½γ₀ᵀγ₀).
-//
-// This is smaller than Var(log p̂) only if the covariance exceeds ℓ/4. For the quadratic potential
-// of the Gaussian model, the covariance is at most zero, because log p̂ contains ½γ₀ᵀγ₀ minus the
-// final energy, and γ₀ increases the final energy by at least ½γ₀ᵀγ₀ (momentumEnergy). Training is
-// not affected, because both estimates have the same gradients (sameGradient).
+// The covariance is at most zero, because log p̂ contains ½γ₀ᵀγ₀ minus the final energy, and γ₀ increases
+// the final energy by at least ½γ₀ᵀγ₀ (momentumEnergy). A smaller variance would require a covariance
+// above ℓ/4. Rao-Blackwellisation replaces an estimate with its conditional expectation, but equation 12
+// replaces only the term ½γ₀ᵀγ₀, which is correlated with the other terms. Training is not affected,
+// because both estimates have the same gradients (sameGradient).
 func varianceGrows(t *testing.T) {
 	const dims = 2
 	for _, s := range sharedSchemes() {
@@ -1292,11 +1288,10 @@ func quadraticCounterexample(t *testing.T) {
 	checkNear(t, excess, -0.24, 0.005, "Var(S) − Var(log p̂)")
 }
 
-// steepVariance checks that the simplified estimate of equation 12 has a smaller variance than
-// log p̂ for one leapfrog step in the potential U(z) = 1.34e-8·(zᵀz)⁴ in 200 dimensions. Let
-// γ₀ ~ N(0, I) be the noise of the initial momentum. In this steep potential the final energy
-// decreases as ½γ₀ᵀγ₀ increases. (The slope of a linear regression is about −0.3.) So the final
-// energy does not cancel the term ½γ₀ᵀγ₀ of log p̂.
+// steepVariance checks that the simplified estimate of equation 12 has a smaller variance than log p̂ for
+// one leapfrog step in the potential U(z) = 1.34e-8·(zᵀz)⁴ in 200 dimensions. Let γ₀ ~ N(0, I) be the
+// noise of the initial momentum. In this steep potential the final energy decreases as ½γ₀ᵀγ₀ increases
+// (regression slope about −0.3), so the final energy does not cancel the term ½γ₀ᵀγ₀ of log p̂.
 func steepVariance(t *testing.T) {
 	const dims, n = 200, 4000
 	var tp tape
@@ -1327,9 +1322,9 @@ func averageGradient(t *testing.T) {
 	}
 }
 
-// trainingIncreasesELBO checks Algorithm 2, θ ← UpdateTheta(∇_θ L̂, θ) and φ ← UpdatePhi(∇_φ L̂,
-// φ), where L̂ is the average estimate of the ELBO over a batch. For each method of section 5.1,
-// 500 steps with 30 points in two dimensions must increase the ELBO by at least 30 nats.
+// trainingIncreasesELBO checks Algorithm 2, θ ← UpdateTheta(∇_θ L̂, θ) and φ ← UpdatePhi(∇_φ L̂, φ), where
+// L̂ is the average estimate of the ELBO over a batch. For each method of section 5.1, 500 steps with 30
+// points in two dimensions must increase the ELBO by at least 30 nats.
 func trainingIncreasesELBO(t *testing.T) {
 	for _, name := range model.MethodNames() {
 		_, data, _ := points(2, 30)
@@ -1375,10 +1370,10 @@ func gaussianModel(t *testing.T) {
 	}
 }
 
-// sufficientStatistics checks that the statistics x̄ and S = Σ_i (x_i − x̄)² are also accurate for
-// data far from zero. The test adds 10⁷ to 50 points. Then S must not change, and x̄ must increase
-// by 10⁷. The data enter log p(D, z) only through x̄ and S (logJointIsSum). The shifted points are
-// rounded to about 10⁻⁹, so the tolerances are 10⁻⁸ and 10⁻⁷.
+// sufficientStatistics checks that x̄ and S = Σ_i (x_i − x̄)², the statistics of the data in log p(D, z),
+// are accurate for data far from zero. The test adds 10⁷ to 50 points. Then S must not change, and x̄ must
+// increase by 10⁷. The shifted points are rounded to about 10⁻⁹, so the tolerance is 10⁻⁸ for S (relative)
+// and 10⁻⁷ for x̄.
 func sufficientStatistics(t *testing.T) {
 	const shift = 1e7
 	x, base, _ := points(2, 50)
@@ -1513,11 +1508,10 @@ func hvaeBound(t *testing.T) {
 	}
 }
 
-// hvaeGap checks log p(D) − L_ELBO = KL(q^K(z, ρ) ‖ p(z|D) N(ρ|0, I)). Both densities are normal
-// and independent in each dimension, so the divergence has a closed form. The covariance of
-// (z₀, γ₀) is I. The map from (z₀, γ₀) to (z_K, ρ_K) preserves volumes, because cooling compensates
-// for the factor 1/√β₀ in ρ₀ = γ₀/√β₀. So the covariance of q^K must have determinant 1. The
-// tolerances allow for rounding.
+// hvaeGap checks log p(D) − L_ELBO = KL(q^K(z, ρ) ‖ p(z|D) N(ρ|0, I)). Both densities are normal, and
+// their dimensions are independent, so the divergence has a closed form. The covariance of (z₀, γ₀) is I.
+// The map from (z₀, γ₀) to (z_K, ρ_K) preserves volumes, because cooling compensates for the factor 1/√β₀
+// in ρ₀ = γ₀/√β₀. So the covariance of q^K must have determinant 1. The tolerances allow for rounding.
 func hvaeGap(t *testing.T) {
 	const epsilon = 0.3
 	_, data, theta := points(2, 3)
@@ -1538,11 +1532,11 @@ func hvaeGap(t *testing.T) {
 	}
 }
 
-// parameters checks the parameters of the three methods: "φ ∈ R^{d+1}" for the HVAE (ε and β₀), φ_N
-// = {u, v, b} "∈ R^{2d+1}" for the planar flow, "with the same flow parameters across iterations",
-// and φ_V = {μ_Z, Σ_Z} for VB. The vector w in the code is the paper's v. The initial values must
-// equal the initial values in the authors' code. The initial elements of u and w are drawn from
-// N(0, 0.1²) truncated at two standard deviations.
+// parameters checks the parameters of the three methods: "φ ∈ R^{d+1}" for the HVAE (ε and β₀),
+// φ_N = {u, v, b} "∈ R^{2d+1}" for the planar flow, "with the same flow parameters across iterations", and
+// φ_V = {μ_Z, Σ_Z} for VB. The vector w in the code is the paper's v. The initial values must equal the
+// initial values in the authors' code. The initial elements of u and w are drawn from N(0, 0.1²) truncated
+// at two standard deviations.
 func parameters(t *testing.T) {
 	data := model.Draw(model.Truth(3), 100, random.Stream(23, "start"))
 	for _, tempered := range []bool{true, false} {
@@ -1608,9 +1602,8 @@ func vbBound(t *testing.T) {
 	checkMean(t, sampled, exact, 0.05, "the mean of log p(D, z) − log q(z)")
 }
 
-// vbGap checks log p(D) − L_ELBO = KL(q(z) ‖ p(z|D)). In the test, q is the posterior after a shift
-// and a scaling, so the divergence of the two normal densities has a closed form. It is zero if q
-// is the posterior.
+// vbGap checks log p(D) − L_ELBO = KL(q(z) ‖ p(z|D)). In the test, q is the posterior, shifted and scaled,
+// so the divergence of the two normal densities has a closed form. It is zero if q is the posterior.
 func vbGap(t *testing.T) {
 	_, data, theta := points(3, 6)
 	mean, variance := posterior(data, theta)
@@ -1740,11 +1733,11 @@ func trueParameters(t *testing.T) {
 	}
 }
 
-// gaussianHyperparameters checks the default values of the flags of the command gaussian: "N =
-// 10,000", "we train each method ten times on different datasets", and "a learning rate of 10⁻³".
-// The authors' code has 30,000 iterations of 10 draws. The test also checks ε_j = ξ·sigmoid(logit)
-// with ξ = ½, which increases with the logit from 0 to ξ. The paper: "We constrain each of the
-// leapfrog step sizes such that ε_j ∈ (0, ξ)".
+// gaussianHyperparameters checks the default values of the flags of the command gaussian: "N = 10,000",
+// "we train each method ten times on different datasets", and "a learning rate of 10⁻³". The 30,000
+// iterations of 10 draws are taken from the authors' code. The paper: "We constrain each of the leapfrog
+// step sizes such that ε_j ∈ (0, ξ)". So ε_j = ξ·sigmoid(logit) with ξ = ½ must increase with the logit
+// from 0 to ξ.
 func gaussianHyperparameters(t *testing.T) {
 	checkDefaults(t, map[string]string{"n": "10000", "datasets": "10", "lr": "0.001", "iters": "30000", "batch": "10"}, "./gaussian")
 	var tp tape
@@ -1841,10 +1834,10 @@ func bernoulliPixels(t *testing.T) {
 	checkNear(t, mnist.LogBernoulli(x, a).Scalar(), want, 1e-14*math.Abs(want), "log p(x|z)")
 }
 
-// networks checks the inference network, "three convolutional layers, each with filters of size
-// 5 × 5 and a stride of 2", and the generative network, which "mirrors this structure in reverse".
-// The outputs of the networks for two images and two random z must equal nested loops over the
-// weights in PyTorch's layout (encodeByHand, decodeByHand), with a relative error of at most 1e-12.
+// networks checks the inference network, "three convolutional layers, each with filters of size 5 × 5 and
+// a stride of 2", and the generative network, which "mirrors this structure in reverse". For two images
+// and two random z, the outputs of the networks must equal the outputs of nested loops over the weights in
+// PyTorch's layout (encodeByHand, decodeByHand), with a relative error of at most 1e-12.
 func networks(t *testing.T) {
 	d := newMNISTModel(mnist.Config{Kind: "vae", Tempering: "none", Latent: 3}, 1)
 	for _, p := range d.params { // replace the constant initial biases
@@ -1869,9 +1862,9 @@ func networks(t *testing.T) {
 	}
 }
 
-// vaeWithoutSteps checks that "HVAE on top of the base convolutional VAE" with K = 0 is the VAE.
-// For the same noise, log p̂ must equal log p(x, z₀) − log q⁰(z₀) of the VAE. The ELBOs of the two
-// models replace different terms by their expectations, so only their means must be equal.
+// vaeWithoutSteps checks that "HVAE on top of the base convolutional VAE" with K = 0 is the VAE. For the
+// same noise, log p̂ must equal log p(x, z₀) − log q⁰(z₀) of the VAE. The ELBO estimates of the two models
+// replace different terms by their expectations, so only their means must be equal.
 func vaeWithoutSteps(t *testing.T) {
 	const draws = 100
 	vae := newMNISTModel(mnist.Config{Kind: "vae", Tempering: "none", Latent: 2}, 9)
@@ -1917,10 +1910,9 @@ func vaeBound(t *testing.T) {
 	checkNear(t, got, want, 1e-12*math.Abs(want), "the ELBO")
 }
 
-// networkGradients checks that the gradients of the ELBO in θ and φ on the tape equal numerical
-// derivatives for fixed noise. So they are "unbiased gradients of the ELBO". The test moves all
-// tensors at once along a random direction and compares the directional derivatives of a VAE and of
-// HVAEs with each kind of tempering.
+// networkGradients checks that the tape returns "unbiased gradients of the ELBO" in θ and φ. For fixed
+// noise, the gradient must equal the numerical derivative along a random direction in the space of all
+// weights. The test uses a VAE and HVAEs with each kind of tempering.
 func networkGradients(t *testing.T) {
 	for _, c := range mnistSchemes(2) {
 		d := newMNISTModel(c, 12)
@@ -2067,11 +2059,11 @@ func importanceNLL(t *testing.T) {
 	}
 }
 
-// annealedBounds checks E[log p̂(x)] ≤ log p(x) for the forward chains of AIS and
-// log p(x) ≤ E[log p̂(x)] for the reverse chains. The model is a VAE with ℓ = 1, so log p(x) is
-// known by quadrature. The four images are simulated from the model, so the z of each image is an
-// exact draw of its posterior. Both bounds must be within 0.25 nats of log p(x). The 64 chains need
-// more than one tape.
+// annealedBounds checks the lower bound E[log p̂(x)] on log p(x) from the forward chains of AIS, and the
+// upper bound E[log p̂(x)] from the reverse chains. Both bounds must be within 0.25 nats of log p(x). The
+// model is a VAE with ℓ = 1, so log p(x) is known by quadrature. The four images are simulated from the
+// model, so the z of each image is an exact draw of its posterior. The 64 chains need two tapes, because a
+// tape has at most 48 chains.
 func annealedBounds(t *testing.T) {
 	const images, tolerance = 4, 0.25 // tolerance in nats, for the gap of the bounds and random error
 	d := newMNISTModel(mnist.Config{Kind: "vae", Tempering: "none", Latent: 1}, 6)
@@ -2109,12 +2101,12 @@ func annealedBounds(t *testing.T) {
 	}
 }
 
-// posteriorCovariance checks the paper's statement "samples from the HVAE approximate posterior
-// exhibit non-negligible covariance across dimensions". The model is the HVAE that this repository
-// includes (K = 5, free tempering, a separate ε for each step). For each of six simulated images,
-// the test computes the mean absolute correlation between two dimensions from 1000 draws. The
-// dimensions of z₀ are independent, so the value for z₀ must be mnist.IndependentCorrelation, the
-// expected value for independent variables. The value for z_K must be larger by more than 10 %.
+// posteriorCovariance checks the paper's statement "samples from the HVAE approximate posterior exhibit
+// non-negligible covariance across dimensions". The model is the HVAE that this repository includes
+// (K = 5, free tempering, a separate ε for each step). For each of six simulated images, the test computes
+// the absolute correlation in 1000 draws, averaged over all pairs of dimensions. For z₀, whose dimensions
+// are independent, this mean must equal the expected value for independent variables
+// (mnist.IndependentCorrelation). For z_K, it must be larger by more than 10 %.
 func posteriorCovariance(t *testing.T) {
 	const images, draws = 6, 1000
 	c, err := mnist.ReadCheckpoint("mnist/results/hvae30.safetensors")
@@ -2332,7 +2324,7 @@ func logPrior(z variable) variable {
 	return ad.AddConst(l, -float64(z.Rows())*math.Log(hvaetest.PriorSD))
 }
 
-// targetFunc is a target that is given by its log density.
+// A targetFunc is a function of z that returns log p(x, z). It implements hvae.Target.
 type targetFunc func(z variable) variable
 
 func (f targetFunc) LogJoint(z variable) variable { return f(z) }
@@ -2360,7 +2352,7 @@ func gaussian(t *tape, data model.Data, theta model.Theta) model.Target {
 	return model.NewTarget(data, t.Leaf(linalg.Column(theta.Delta...)), t.Leaf(linalg.Column(logSigma...)))
 }
 
-// A target is a density p(x, z) with known evidence p(x) and a posterior that can be drawn exactly.
+// A target is a density p(x, z) with known evidence p(x) and a posterior that can be sampled exactly.
 type target struct {
 	name        string
 	bind        func(t *tape) hvae.Target[float64]
@@ -2400,8 +2392,8 @@ func squaredDeviations(x []float64, mean float64) []float64 {
 	return hvaetest.Apply(x, func(v float64) float64 { return (v - mean) * (v - mean) })
 }
 
-// iwaeDraws returns 65,536 log importance weights log p(x, z)/q(z|x), and log p(x). The weights are
-// the draws of p̂(x) by Algorithm 1 with K = 2 and fixed tempering for hvaetest.Bimodal.
+// iwaeDraws returns 65,536 draws of log p̂(x) by Algorithm 1 with K = 2 and fixed tempering for
+// hvaetest.Bimodal, and the exact log p(x). The tests use the draws as log importance weights.
 func iwaeDraws() (logs []float64, logEvidence float64) {
 	bimodal := targets()[0]
 	logs, _ = hvaetest.Draws(hvaetest.Scheme{Tempering: "fixed", K: 2}, bimodal.bind, 2, 1<<16, 7)
@@ -2437,8 +2429,8 @@ func checkBounds(t *testing.T, logs []float64, logEvidence, minZ float64, name s
 	}
 }
 
-// sampledGradients returns n gradients of the mean of elbo with respect to each of the parameters
-// [1×1]. Element [i][j] of the result is gradient j with respect to parameter i.
+// sampledGradients calls elbo n times. Element [i][j] of the result is the gradient of the mean ELBO of
+// call j with respect to parameter i [1×1].
 func sampledGradients(params []matrix, n int, elbo func(t *tape, params []variable) variable) [][]float64 {
 	samples := make([][]float64, len(params))
 	var tp tape
@@ -2505,8 +2497,8 @@ func (c markovChain[S]) reverse(z S) (z0 S, logEstimates []float64) {
 	return z, logEstimates
 }
 
-// normalKernel returns a kernel of one chain in one dimension with the normal densities
-// z_k ~ forward(z_{k−1}) and z_{k−1} ~ reverse(z_k).
+// normalKernel returns the kernel of a single chain in one dimension. The kernel draws z_k from the normal
+// distribution forward(z_{k−1}), and z_{k−1} from the normal distribution reverse(z_k).
 func normalKernel(rng *rand.Rand, forward, reverse func(z float64) normal) markovKernel[float64] {
 	logRatio := func(last, next float64) float64 { return reverse(next).log(last) - forward(last).log(next) }
 	return markovKernel[float64]{
@@ -2523,9 +2515,9 @@ func normalKernel(rng *rand.Rand, forward, reverse func(z float64) normal) marko
 	}
 }
 
-// autoregressiveChain returns the chain z_k = 0.8 z_{k−1} + 0.8 ξ_k, ξ_k ~ N(0, 1), with three
-// steps, and its marginals q⁰ = N(0, 1.2) and q^K of z₀ and z_K. The reverse kernels have the means
-// and variances of the optimal reverse kernels, multiplied by factor.
+// autoregressiveChain returns the chain z_k = 0.8 z_{k−1} + 0.8 ξ_k with z₀ ~ N(0, 1.2), ξ_k ~ N(0, 1) and
+// K = 3, and the marginals q⁰ of z₀ and q^K of z_K. The means and variances of the optimal reverse kernels
+// are multiplied by factor.
 func autoregressiveChain(rng *rand.Rand, factor float64, logJoint func(float64) float64) (c markovChain[float64], q0, qK normal) {
 	const K, a, s = 3, 0.8, 0.8
 	q0 = normal{0, 1.2}
@@ -2544,8 +2536,8 @@ func autoregressiveChain(rng *rand.Rand, factor float64, logJoint func(float64) 
 	return c, q0, normal{0, v}
 }
 
-// annealing returns annealed importance sampling (AIS) with K steps from the variational prior of
-// hvaetest.HIS, and a random stream for each chain. The step sizes are tuned with other streams.
+// annealing returns an AIS sampler (annealed importance sampling) with K steps from the variational prior
+// of hvaetest.HIS, and a random stream for each chain. The step sizes are tuned with other streams.
 func annealing(target target, K, chains int, seed uint64) (a *hvae.AIS[float64], streams []*rand.Rand) {
 	a = &hvae.AIS[float64]{
 		Tape: new(tape), Target: target.bind,
@@ -2599,10 +2591,8 @@ func bridgeDraws(rng *rand.Rand, target target, beta float64, n int) matrix {
 	return draws
 }
 
-// metropolisEstimates returns draws of log p̂ of AIS with two steps from z₀ to p_θ(x, z) = N(z | θ,
-// ½²). Each draw has two values: accepted is log p̂ if the kernel accepts its proposal, and
-// rejected is log p̂ if the kernel rejects the proposal. The third result contains the probabilities
-// of acceptance.
+// metropolisEstimates simulates the AIS of metropolisGradient for each start (z₀, ρ). It returns log p̂ if
+// the proposal is accepted, log p̂ if it is rejected, and the probability of acceptance.
 func metropolisEstimates(t *tape, theta, z0, rho variable) (accepted, rejected variable, rate []float64) {
 	const epsilon = 1.5
 	joint := func(z variable) variable {
@@ -2619,8 +2609,8 @@ func metropolisEstimates(t *tape, theta, z0, rho variable) (accepted, rejected v
 	return estimate(s.Z), estimate(z0), rate
 }
 
-// metropolisELBO returns E[log p̂] of metropolisEstimates as an integral over a grid of z₀ and ρ.
-// If metropolis is false, every proposal is accepted.
+// metropolisELBO integrates log p̂ of metropolisEstimates over z₀ and ρ by quadrature and returns
+// E[log p̂]. If metropolis is false, every proposal is accepted.
 func metropolisELBO(theta float64, metropolis bool) float64 {
 	const n, edge = 300, 7.0
 	z := grid(edge, n-1)
@@ -2660,7 +2650,7 @@ func flowMaps(s hvaetest.Scheme, dims int) (forward, inverse func([]float64) []f
 	return onTape((*hvae.Flow[float64]).Forward), onTape(hvaetest.Inverse)
 }
 
-// stepSizesOf returns the step sizes of leapfrog step k+1.
+// stepSizesOf returns the step sizes of leapfrog step k, counted from 0.
 func stepSizesOf(f *hvae.Flow[float64], k int) []float64 {
 	return f.StepSize.Value.Row(min(k, f.StepSize.Rows()-1))
 }
@@ -2671,8 +2661,7 @@ func sharedSchemes() []hvaetest.Scheme {
 }
 
 // flowDraws returns n draws of log p̂ in two dimensions from a flow with K steps of size epsilon.
-// Tempering is fixed with the given 1/√β₀, or absent if it is 1. The noise is the same in every
-// call.
+// Tempering is fixed with the given 1/√β₀, or absent if 1/√β₀ = 1. The noise is the same in every call.
 func flowDraws(target hvae.Target[float64], K int, epsilon, invSqrtBeta0 float64, n int) []float64 {
 	var tp tape
 	f := &hvae.Flow[float64]{Target: target, K: K, StepSize: tp.Fill(1, 2, epsilon)}
@@ -2710,8 +2699,8 @@ func leapfrog(target hvae.Target[float64], epsilon []float64) func([]float64) []
 	})
 }
 
-// flowKernel returns the map Φ^k, a leapfrog step followed by cooling by α, as a kernel of equation 3
-// with log |det ∇Φ^k| = ℓ log α.
+// flowKernel returns the kernel of equation 3 for the map Φ^k, which is a leapfrog step followed by the
+// cooling ρ_k = αρ′. The log Jacobian determinant of Φ^k is ℓ log α.
 func flowKernel(target hvae.Target[float64], epsilon variable, alpha float64) markovKernel[hvae.Phase[float64]] {
 	step := &hvae.Flow[float64]{Target: target, K: 1, StepSize: epsilon}
 	addLogDet := func(logRatio []float64) {
@@ -2783,11 +2772,13 @@ func quadraticCovariance(t *testing.T, omega, invSqrtBeta0 float64, epsilon ...f
 }
 
 // autoEncoder returns a trainer of a small HVAE for the data x, and an optimiser that stores the
-// gradients. Each observation x ~ N(z + Δ, σ²) has a separate latent variable z ~ N(0, 1), so
-// p(x) = N(x | Δ, 1 + σ²) and p(z|x) = N((x − Δ)/(1 + σ²), σ²/(1 + σ²)). The variational prior is
-// q⁰(z|x) = N(w(x − Δ), s²). The arguments params are Δ, log σ, w, log s and the logit of ε. The flow
-// has K steps and fixed tempering with 1/√β₀ = 1.4. The noise of an observation depends only on its
-// index, not on the rest of the batch.
+// gradients. Each observation x has a separate latent variable z:
+//
+//	z ~ N(0, 1),   x|z ~ N(z + Δ, σ²),   q⁰(z|x) = N(w(x − Δ), s²),
+//	p(x) = N(x | Δ, 1 + σ²),   p(z|x) = N((x − Δ)/(1 + σ²), σ²/(1 + σ²)).
+//
+// The flow has K steps and fixed tempering with 1/√β₀ = 1.4. The elements of params are Δ, log σ, w, log s
+// and the logit of ε. The noise of an observation depends only on its index, not on the rest of the batch.
 func autoEncoder(x []float64, K, blockSize int, params ...float64) (tr *hvae.Trainer[float64], recorder *gradientRecorder) {
 	var all hvae.Params[float64]
 	for i, name := range []string{"delta", "log_sigma", "w", "log_s", "step_size_logit"} {
@@ -2835,8 +2826,8 @@ func (g *gradientRecorder) Ascend(step int, _, gradient []float64, _ [][]float64
 	g.last = append(g.last, gradient...)
 }
 
-// checkOptimiser reports an error unless the moving averages of the optimiser start with the values
-// start, and each gradient increases θ by the value that update returns.
+// checkOptimiser reports an error unless o.Start returns start, and the step with gradient g increases θ
+// by update(step, g).
 func checkOptimiser(t *testing.T, o hvae.Optimiser[float64], start, gradients []float64, update func(step int, g float64) float64) {
 	t.Helper()
 	if got := o.Start(); !slices.Equal(got, start) {
@@ -2874,8 +2865,8 @@ func flowGradientError(s hvaetest.Scheme) float64 {
 	})
 }
 
-// methodGradientError returns the relative error (hvaetest.GradientError) of the tape's gradient of
-// an ELBO with respect to all parameters, for a method of section 5.1.
+// methodGradientError returns hvaetest.GradientError, the relative error of the gradient on the tape, for
+// the ELBO of a method of section 5.1 and all its parameters.
 func methodGradientError(t *testing.T, name string) float64 {
 	_, data, _ := points(3, 20)
 	m := model.NewMethod(name, data, random.Stream(13, name))
@@ -2930,7 +2921,7 @@ func elboDraws(m *model.Method, theta model.Theta, n int, seed uint64, others ..
 	return m.ELBO(leaves, hvae.Noise(&t, random.Stream(seed, "elbo"), m.NoiseRows, n)).Value.Data
 }
 
-// affine is the affine function a[0] + a[1]·z₀ + a[2]·γ₀ of the noise (z₀, γ₀).
+// An affine value a is the function a[0] + a[1]·z₀ + a[2]·γ₀ of the noise (z₀, γ₀).
 type affine [3]float64
 
 // plus returns a + s·b.
@@ -3067,8 +3058,8 @@ func image[T linalg.Float](t *ad.Tape[T], n int, seed uint64) *ad.Var[T] {
 	return t.Const(m)
 }
 
-// mnistSchemes returns the configurations of a VAE, and of HVAEs with K = 2 and no, fixed or free
-// tempering. Each kind of HVAE has the same ε for all steps, or a separate ε for each step.
+// mnistSchemes returns the configurations of a VAE and of six HVAEs with K = 2. The HVAEs have no, fixed
+// or free tempering, and one ε for all steps or a separate ε for each step.
 func mnistSchemes(latent int) (all []mnist.Config) {
 	all = append(all, mnist.Config{Kind: "vae", Tempering: "none", Latent: latent})
 	for _, tempering := range []string{"none", "fixed", "free"} {
@@ -3139,11 +3130,11 @@ func denseByHand(d mnistModel, name string, x []float64) []float64 {
 	return y
 }
 
-// convByHand returns the output of the convolutional layer with the given name, which has 5×5
-// filters and stride 2. The input has `in` channels of inSize×inSize pixels, and the output has
-// `out` channels of outSize×outSize pixels. The layer is a transposed convolution if the output is
-// larger than the input. Element (ky, kx) of the filter connects pixel (2y + ky − before,
-// 2x + kx − before) of the larger image to pixel (y, x) of the smaller image.
+// convByHand returns the output of the convolutional layer with the given name, which has 5×5 filters and
+// stride 2. The input has `in` channels of inSize×inSize pixels, and the output has `out` channels of
+// outSize×outSize pixels. The layer is a transposed convolution if the output is larger than the input.
+// The larger image is padded with `before` pixels at the top and left, so element (ky, kx) of the filter
+// connects pixel (2y + ky − before, 2x + kx − before) of this image to pixel (y, x) of the smaller image.
 func convByHand(d mnistModel, name string, x []float64, in, inSize, out, outSize, before int) []float64 {
 	w, bias := d.checkpoint(name+".weight"), d.checkpoint(name+".bias")
 	y := make([]float64, out*outSize*outSize)
@@ -3185,7 +3176,7 @@ func (d mnistModel) encodeByHand(x []float64) (mean, std []float64) {
 	return denseByHand(d, "encoder.mean", h), softplus(denseByHand(d, "encoder.std", h))
 }
 
-// decodeByHand returns the logits of the pixels that the generative network computes for one z.
+// decodeByHand returns the pixel logits that the generative network computes for one z.
 func (d mnistModel) decodeByHand(z []float64) []float64 {
 	h := softplus(denseByHand(d, "decoder.hidden", z))
 	h = softplus(denseByHand(d, "decoder.expand", h))
@@ -3196,9 +3187,8 @@ func (d mnistModel) decodeByHand(z []float64) []float64 {
 
 // Published numbers
 
-// table1 is the paper's table 1: NLL in nats by K. The columns are free, fixed and no tempering,
-// first with the same ε for all steps, then with a separate ε for each step. 0 marks a missing
-// value.
+// table1 is the paper's table 1, the NLL in nats for each K. The columns are free, fixed and no tempering,
+// first with the same ε for all steps, then with a separate ε for each step. 0 marks a missing value.
 var table1 = map[int][6]float64{
 	1:  {0, 83.32, 83.17, 0, 0, 0},
 	5:  {83.09, 83.26, 83.68, 83.01, 82.94, 83.35},

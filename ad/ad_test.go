@@ -16,8 +16,8 @@ type (
 	variable = *Var[float64]
 )
 
-// An operation is a function whose derivatives are tested. Each element of shapes is a test case, a
-// list of the shapes of the operands.
+// An operation is a function whose derivatives are tested. Each element of shapes contains the
+// shapes of the operands in one test case.
 type operation struct {
 	name     string
 	f        func(x []variable) variable
@@ -160,7 +160,7 @@ func (p *problem) hessianVector(v []float64) (h []float64) {
 	return h
 }
 
-// along adds s·v to the point p.x, calls f, restores p.x and returns the result of f.
+// along returns the result of f at the point p.x + s·v. It restores p.x afterwards.
 func along[R any](p *problem, v []float64, s float64, f func() R) R {
 	var saved []matrix
 	o := 0
@@ -358,8 +358,8 @@ func TestGradientOfAnEmptySumIsEmpty(t *testing.T) {
 }
 
 func TestValuesOfMeanAndDot(t *testing.T) {
-	// A comparison of derivatives with finite differences cannot detect a wrong factor in Mean or
-	// Dot, because the values and the derivatives would contain the same wrong factor.
+	// A wrong factor in Mean or Dot would change values and derivatives alike, so a comparison of
+	// derivatives with finite differences would not detect it.
 	var tape Tape[float64]
 	x, y := tape.Const(linalg.Of(2, 3, []float64{1, 2, 3, 4, 5, 9})), tape.Const(linalg.Of(2, 1, []float64{10, 100}))
 	if got := Mean(x).Scalar(); got != 4 {
@@ -411,8 +411,8 @@ func TestOperationsOnConstantsAreNotRecorded(t *testing.T) {
 	Grad(y, c)
 }
 
-// program computes a scalar y from two leaves x. It uses most operations of the package, and uses
-// some variables several times.
+// program computes a scalar y from two leaves x. It uses most operations of the package, and some
+// variables several times.
 func program(tape *Tape[float64], a, b matrix) (y variable, x []variable) {
 	x = []variable{tape.Leaf(a), tape.Leaf(b)}
 	h := x[1] // h is [4×1]
@@ -426,8 +426,7 @@ func program(tape *Tape[float64], a, b matrix) (y variable, x []variable) {
 	return Add(Mean(Log(AddConst(Square(h), 1))), Dot(h, Scale(x[1], 0.1))), x
 }
 
-// embed returns a matrix with the given number of rows. The matrix contains a from row lo on, and
-// zeros in all other rows.
+// embed pads matrix a with rows of zeros above and below. Row 0 of a becomes row lo of the result.
 func embed(a variable, lo, rows int) variable {
 	zeros := func(rows int) variable { return a.tape.Fill(rows, a.Cols(), 0) }
 	return Stack(Stack(zeros(lo), a), zeros(rows-lo-a.Rows()))
@@ -458,8 +457,8 @@ func TestBackwardIsBitIdenticalToGrad(t *testing.T) {
 }
 
 func TestSharedAdjointsAreNotOverwritten(t *testing.T) {
-	// The differentiation rule of u + v passes the same matrix to both operands. Backward then adds
-	// the contribution of u² to the adjoint of u. This addition must not change the adjoint of v.
+	// The differentiation rule of u + v uses one matrix for the adjoints of u and v. Adding the
+	// contribution of u² to the adjoint of u must not change the adjoint of v.
 	var tape Tape[float64]
 	x, z := tape.Leaf(linalg.Column(0.3)), tape.Leaf(linalg.Column(-0.7))
 	u, v := Exp(x), Tanh(z)
@@ -540,8 +539,8 @@ func TestTapeIsReusedWithoutAllocation(t *testing.T) {
 	}
 }
 
-// A tripwire is an operation that returns a copy of its operand. It closes the channel stop after a
-// given number of computed values, or after a given number of computed adjoints.
+// A tripwire is an operation that copies its operand. To test interrupts, it closes the channel
+// stop after a given number of computed values or adjoints.
 type tripwire struct {
 	stop             chan struct{}
 	tape             *Tape[float64] // the tape that then reads the channel in the next operation or rule
@@ -609,8 +608,8 @@ func TestInterruptStopsAProgramAndResetRestoresTheTape(t *testing.T) {
 	}
 }
 
-// A variable that Reset has discarded is used again for a constant. Reset keeps the discarded
-// variables of one program, so the third program uses the variables of the first.
+// The third program on a tape reuses the variables of the first program. Constants must not be
+// live, even if they reuse leaves.
 func TestConstantsOfALaterProgramAreNotLive(t *testing.T) {
 	var tape Tape[float64]
 	Exp(tape.Leaf(linalg.Column(1.0)))

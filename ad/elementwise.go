@@ -17,8 +17,7 @@ func Add[T linalg.Float](a, b *Var[T]) *Var[T] {
 
 type add[T linalg.Float] struct{}
 
-// Pull adds ȳ to the adjoint of each operand. AddConst, SumTo and BroadcastTo, which have only one
-// operand, use the same method.
+// Pull adds ȳ to the adjoint of each operand, for Add, AddConst, SumTo and BroadcastTo.
 func (add[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	for _, v := range y.in {
 		s.accumulateFit(v, ybar)
@@ -46,8 +45,8 @@ func Mul[T linalg.Float](a, b *Var[T]) *Var[T] {
 
 type mul[T linalg.Float] struct{}
 
-// Pull adds ȳ ⊙ b to the adjoint of a, and ȳ ⊙ a to the adjoint of b. MulSumTo and MulAdd use the
-// same method. MulAdd has a third operand c, and Pull adds ȳ to its adjoint.
+// Pull implements the rule for Mul, MulSumTo and MulAdd (y = a ⊙ b + c). It adds ȳ ⊙ b to ā, ȳ ⊙ a
+// to b̄ and, for MulAdd, ȳ to c̄.
 func (mul[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.accumulateProduct(y.in[0], ybar, y.in[1])
 	s.accumulateProduct(y.in[1], ybar, y.in[0])
@@ -176,9 +175,9 @@ func (tanh[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 func Softplus[T linalg.Float](a *Var[T]) *Var[T] { return softplusTo(like(a), a) }
 
 // SoftplusInPlace returns Softplus(a) and overwrites a's value with the result, which saves the
-// memory of one matrix. Any later operation on a panics. SoftplusInPlace panics if a is a leaf, a
-// constant or a view, if a view of a exists, or if the differentiation rule of a recorded operation
-// reads a's value.
+// memory of one matrix. Afterwards, a must not be used as an operand: the operation would panic.
+// SoftplusInPlace panics if a is a leaf, a constant or a view, if a view of a exists, or if the
+// differentiation rule of a recorded operation reads a's value.
 func SoftplusInPlace[T linalg.Float](a *Var[T]) *Var[T] {
 	a.tape.mustHave(a)
 	if !a.inPlace {
@@ -247,8 +246,8 @@ func unary[T linalg.Float](a *Var[T], f func(y, a linalg.Matrix[T]), r Rule[T], 
 }
 
 // binary computes y = f(a, b) and records y with differentiation rule r. The argument reads is the
-// set of values that r reads. If a and b cannot be broadcast together, binary panics. The panic
-// message contains name, the name of the operation.
+// set of values that r reads. If a and b cannot be broadcast together, binary panics with a message
+// that contains name, the name of the operation.
 func binary[T linalg.Float](name string, a, b *Var[T], f func(y, a, b linalg.Matrix[T]), r Rule[T], reads Reads) *Var[T] {
 	s, ok := linalg.Broadcast(a.shape(), b.shape())
 	if !ok {

@@ -94,10 +94,10 @@ func backward[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs []*Var[T]) *
 	return s
 }
 
-// A Sweep is the state of a call of Grad or Backward, which differentiates y with respect to xs.
-// The call first marks the variables that depend on xs. It then calls the differentiation rules of
-// the marked variables in reverse program order, starting at y. It does not compute the adjoints of
-// unmarked variables. For ∇U, for example, it does not compute the adjoints of the weights.
+// A Sweep is the state of Grad or Backward while it differentiates y with respect to xs. The
+// function first marks the variables that depend on xs. It then calls the differentiation rules of
+// the marked variables in reverse program order, starting at y. The adjoints of unmarked variables
+// are not computed: for ∇U, for example, the adjoints of the weights.
 type Sweep[T linalg.Float] struct {
 	tape  *Tape[T]  // nil if no call is running
 	first int       // the smallest tape index of y and xs
@@ -147,7 +147,7 @@ func (s *Sweep[T]) begin(y *Var[T], xs ...*Var[T]) {
 	s.mark(first, y.index)
 }
 
-// mark marks those variables from first to last on the tape that depend on the requested variables.
+// mark marks the variables with indices first to last that depend on a requested variable.
 func (s *Sweep[T]) mark(first, last int) {
 	for _, v := range s.tape.vars[first : last+1] {
 		s.nodes[v.index-s.first].passes = v.rule != nil && slices.ContainsFunc(v.in, s.Wants)
@@ -175,7 +175,7 @@ func (s *Sweep[T]) node(v *Var[T]) *node[T] {
 	return nil
 }
 
-// run sets the adjoint of y to ones and propagates it.
+// run sets the adjoint of y to ones and propagates it backwards through the tape.
 func (s *Sweep[T]) run(y *Var[T]) {
 	if s.Wants(y) {
 		s.Accumulate(y, s.tape.Fill(y.Rows(), y.Cols(), 1))
@@ -183,8 +183,7 @@ func (s *Sweep[T]) run(y *Var[T]) {
 	}
 }
 
-// propagate calls the differentiation rules of the marked variables from first to last on the tape,
-// in reverse order.
+// propagate calls the differentiation rules of the marked variables from index last down to first.
 func (s *Sweep[T]) propagate(first, last int) {
 	for i := last; i >= first; i-- {
 		n := s.nodes[i-s.first]
@@ -227,10 +226,10 @@ func (s *Sweep[T]) Accumulate(v, g *Var[T]) {
 	}
 }
 
-// Destination returns the matrix sum in which BackwardInto computes the gradient of leaf v. If add
+// Destination returns sum, the matrix in which BackwardInto computes the gradient of leaf v. If add
 // is true, the calling rule must add its contribution to sum. If add is false, the rule must
-// overwrite sum with the contribution. If ok is false, there is no such matrix and the rule must
-// call Accumulate instead.
+// overwrite sum with the contribution. If ok is false, v has no such matrix and the rule must call
+// Accumulate instead.
 func (s *Sweep[T]) Destination(v *Var[T]) (sum linalg.Matrix[T], add, ok bool) {
 	n := s.node(v)
 	if n == nil || n.dst == nil {
@@ -243,7 +242,7 @@ func (s *Sweep[T]) Destination(v *Var[T]) (sum linalg.Matrix[T], add, ok bool) {
 }
 
 // accumulateFit sums or broadcasts g to v's shape and adds the result to the adjoint of v. Like the
-// following methods, it stores the result in a separate matrix only if necessary.
+// methods below, it avoids a temporary matrix if possible.
 func (s *Sweep[T]) accumulateFit(v, g *Var[T]) {
 	switch n := s.node(v); {
 	case n == nil:
@@ -309,14 +308,13 @@ func (v *Var[T]) isColumnOf(g *Var[T]) bool {
 	return v.Cols() == 1 && v.Rows() == g.Rows() && g.Cols() > 1
 }
 
-// writable reports whether the adjoint of node n may be overwritten. This requires that n holds the
-// only reference to the adjoint. Adjoints that Grad records have a reference count of zero and are
-// never overwritten.
+// writable reports whether the adjoint of node n may be overwritten, that is, whether its reference
+// count is one. Adjoints that Grad records have a reference count of zero.
 func (n *node[T]) writable() bool { return n.bar != nil && n.bar.refs == 1 }
 
-// set makes g the adjoint of node n. Grad stores g itself. BackwardInto copies g to the destination
-// of a leaf. Otherwise, Backward and BackwardInto retain g in the pool. Both release the old
-// adjoint.
+// set makes g the adjoint of node n. In Grad, it stores g itself. In Backward and BackwardInto, it
+// copies g to n's destination, or retains g in the pool if n has no destination. It then releases
+// the old adjoint.
 func (s *Sweep[T]) set(n *node[T], g *Var[T]) {
 	old := n.bar
 	switch {

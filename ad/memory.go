@@ -19,7 +19,7 @@ const (
 	line       = 64 / 4  // float32 elements in a cache line; no two values share a cache line
 )
 
-// rewind removes the variables that were added to r after start, a copy of r, was made.
+// rewind restores the earlier state start of r. Variables added since then are discarded.
 func (r *record[T]) rewind(start record[T]) { r.n, r.next, r.free = start.n, start.next, start.free }
 
 // variable adds a constant of tape t to r and returns it. The caller must set its Value.

@@ -6,9 +6,9 @@ import (
 	"hvae/linalg"
 )
 
-// A Program is a part of a computation that can be repeated. It computes the same result in each
-// call, using operations on the tape of its arguments. It may call Grad, but not Backward. It must
-// not keep the variables that it creates.
+// A Program is a part of a computation that can be repeated. It must use operations on the tape of
+// its arguments and compute the same result in each call. It may call Grad, but not Backward. It
+// must not keep the variables that it creates.
 type Program[T linalg.Float] func(args []*Var[T]) *Var[T]
 
 // Recomputed returns p(args) without keeping the intermediate variables (gradient checkpointing:
@@ -16,8 +16,8 @@ type Program[T linalg.Float] func(args []*Var[T]) *Var[T]
 // therefore needs the memory of only one program and runs each program twice.
 //
 // Backward returns the same bits with and without Recomputed. Grad cannot differentiate the result
-// and panics. At least one argument is required. The program may use other variables too, but in
-// both calls it must use the same variables.
+// and panics. At least one argument is required. The program may also use variables that are not in
+// args, but both runs must use the same variables.
 func Recomputed[T linalg.Float](p Program[T], args ...*Var[T]) *Var[T] {
 	t := args[0].tape
 	first := len(t.operands)

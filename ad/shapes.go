@@ -6,7 +6,7 @@ import (
 	"hvae/linalg"
 )
 
-// This file contains operations that sum, broadcast, view and stack matrices.
+// This file contains sums, broadcasts, views and stacks of matrices.
 
 // SumTo returns y [rows×cols], the sum of a along each axis on which y has length 1. On any other
 // axis, a and y must have the same length. The adjoint ā is ȳ broadcast to a's shape.

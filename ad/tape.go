@@ -1,12 +1,12 @@
 // Package ad implements reverse-mode automatic differentiation of matrix programs.
 //
-// An operation computes its result when it is called and records itself on the tape of its first
-// operand. Grad and Backward differentiate the sum F of a variable's elements. The adjoint of a
-// variable y is ȳ = ∂F/∂y. The differentiation rule of an operation is its vector-Jacobian product:
-// it computes the adjoints of the operands from the adjoint of the result. Rules consist of
-// operations on the same tape, so a gradient is also a recorded program and can be differentiated
-// again, to any order. The leapfrog integrator needs second derivatives, because its steps contain
-// ∇U and training differentiates the steps.
+// An operation computes its result immediately and is recorded on the tape of its first operand.
+// Grad and Backward differentiate the sum F of a variable's elements. The adjoint of a variable y
+// is ȳ = ∂F/∂y. The differentiation rule of an operation is its vector-Jacobian product: it
+// computes the adjoints of the operands from the adjoint of the result. Rules consist of operations
+// on the same tape, so a gradient is also a recorded program and can be differentiated again, to
+// any order. The leapfrog integrator needs second derivatives, because its steps contain ∇U and
+// training differentiates the steps.
 //
 // Read tape.go first, then the operations in shapes.go, elementwise.go and matmul.go, then grad.go
 // (Grad and Backward), memory.go (reuse of memory) and recompute.go (gradient checkpointing).
@@ -51,11 +51,11 @@ type Var[T linalg.Float] struct {
 
 const overwritten = -1 // value of resets for a variable that SoftplusInPlace has overwritten
 
-// A Rule is the vector-Jacobian product of an operation with result y. Pull computes a contribution
-// to the adjoint of each operand of y and passes it to s.Accumulate. It computes the contribution
-// from the operands, y and the adjoint ybar of y, using operations on y's tape. Pull must not keep
-// the variables that it creates, because Backward reuses their memory. It must not call Grad or
-// Backward on y's tape.
+// A Rule computes the vector-Jacobian product of an operation with result y. Pull reads the
+// operands, y and the adjoint ybar of y. For each operand, it computes a contribution to the
+// adjoint, using operations on y's tape, and passes the contribution to s.Accumulate. Pull must not
+// keep the variables that it creates, because Backward reuses their memory. It must not call Grad
+// or Backward on y's tape.
 type Rule[T linalg.Float] interface {
 	Pull(s *Sweep[T], y, ybar *Var[T])
 }
@@ -73,10 +73,10 @@ const (
 // A Tape records operations in the order in which they run. The zero value is an empty tape, ready
 // to use.
 type Tape[T linalg.Float] struct {
-	// Interrupt, if not nil, is a channel that stops the computation when it is closed, such as the
-	// Done channel of a context. One of the next 16 operations or differentiation rules then
-	// panics. The caller must defer RecoverInterrupt. To use the tape again, replace Interrupt and
-	// call Reset.
+	// Interrupt is nil or a channel, such as the Done channel of a context. When the channel is
+	// closed, the computation stops: one of the next 16 operations or differentiation rules panics.
+	// The caller must defer RecoverInterrupt. To use the tape again, replace Interrupt and call
+	// Reset.
 	Interrupt <-chan struct{}
 	checks    uint // number of calls of checkInterrupt
 
@@ -116,8 +116,8 @@ func RecoverInterrupt() {
 	}
 }
 
-// Reset discards all variables of the tape and keeps their memory for reuse. An operation on a
-// discarded variable panics, but after a second Reset this is no longer guaranteed.
+// Reset discards all variables of the tape and keeps their memory for reuse. Until the next Reset,
+// operations on these variables panic; after it, they may return wrong results.
 func (t *Tape[T]) Reset() {
 	t.resets++
 	t.vars, t.previous = t.previous, t.vars // discarded variables keep the old value of resets
@@ -221,10 +221,9 @@ func (v *Var[T]) Scalar() T {
 	return v.Value.Data[0]
 }
 
-// set makes Value a rows × cols matrix with elements data. If Value already has this shape and
-// these elements' address, set writes nothing, because a write would delay the next read of Value.
-// This is usual when a computation is recorded again, and saves 7 to 10 % of the time of a training
-// step with small matrices.
+// set makes Value a rows × cols matrix with elements data. If nothing would change, set skips the
+// write, because a write would delay the next read of Value. This saves 7 to 10 % of the time of a
+// training step with small matrices, where the tape records the same program again.
 func (v *Var[T]) set(rows, cols int, data []T) {
 	if m := &v.Value; m.Rows != rows || m.Cols != cols || len(data) == 0 || &m.Data[0] != &data[0] {
 		m.Rows, m.Cols, m.Data = rows, cols, data
@@ -248,8 +247,7 @@ func (t *Tape[T]) Result(rows, cols int) *Var[T] {
 // Record records y as the result of an operation with differentiation rule r and returns y. The
 // argument reads is the set of values that r reads. Operands may be nil. If all operands are
 // constants, or if Backward is running, Record does not record the operation and y is a constant.
-// Record panics if an operand was created before its tape's last Reset, or depends on a leaf of
-// another tape.
+// Record panics if an operand is no longer valid, or depends on a leaf of another tape.
 func (t *Tape[T]) Record(y *Var[T], r Rule[T], reads Reads, operands ...*Var[T]) *Var[T] {
 	live := false
 	for _, v := range operands {
@@ -274,7 +272,8 @@ func (t *Tape[T]) Record(y *Var[T], r Rule[T], reads Reads, operands ...*Var[T])
 }
 
 // mustHave panics if v is not a valid operand of operations on t. An operand is invalid if it was
-// created before its tape's last Reset, has been overwritten, or depends on a leaf of another tape.
+// created before its tape's last Reset, was overwritten by SoftplusInPlace, or depends on a leaf of
+// another tape.
 func (t *Tape[T]) mustHave(v *Var[T]) {
 	if v.tape != t || v.resets != t.resets {
 		t.checkOther(v)

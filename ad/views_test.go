@@ -16,7 +16,7 @@ type linear struct {
 	coef [][]float64 // for each element, in row-major order, the coefficients of the leaf's elements
 }
 
-// values returns the elements of the variable for a leaf with elements x.
+// values returns the elements of l.v if the leaf has elements x.
 func (l linear) values(x []float64) []float64 {
 	y := make([]float64, len(l.coef))
 	for e, c := range l.coef {
@@ -95,9 +95,9 @@ func views(rng *rand.Rand, leaf variable) []linear {
 }
 
 func TestGradientsOfNestedViews(t *testing.T) {
-	// Let y = A·x be the vector of all elements of all variables that views returns for a leaf x.
-	// Let F = Σ w·y² with weights w, and let s be a direction. Grad, Backward and BackwardInto must
-	// return ∇F = 2Aᵀ(w ⊙ y) and ∇⟨∇F, s⟩ = 2Aᵀ(w ⊙ A·s).
+	// The elements of all variables that views returns for a leaf x form a vector y = A·x. For
+	// F = Σ w·y² with weights w and a direction s, Grad, Backward and BackwardInto must return
+	// ∇F = 2Aᵀ(w ⊙ y) and ∇⟨∇F, s⟩ = 2Aᵀ(w ⊙ A·s).
 	var tape Tape[float64]
 	for seed := range uint64(300) {
 		x, s := linalg.New[float64](4, 3), linalg.New[float64](4, 3)
@@ -159,8 +159,7 @@ type rule func(s *Sweep[float64], y, ybar variable)
 
 func (r rule) Pull(s *Sweep[float64], y, ybar variable) { r(s, y, ybar) }
 
-// addWithRule returns a + b and records the sum with differentiation rule r. Some tests use wrong
-// rules.
+// addWithRule returns a + b and records the sum with rule r, which may be wrong on purpose.
 func addWithRule(r rule, reads Reads, a, b variable) variable {
 	y := like(a)
 	linalg.Add(y.Value, a.Value, b.Value)
@@ -169,8 +168,7 @@ func addWithRule(r rule, reads Reads, a, b variable) variable {
 
 func TestContributionsAreNotOverwritten(t *testing.T) {
 	// A differentiation rule may pass an operand, a view, a constant or a result to Accumulate,
-	// even several times. When Accumulate later adds to the same adjoint, it must not change the
-	// variable that the rule has passed.
+	// even several times. Later additions to the same adjoint must not change the passed variable.
 	for name, r := range map[string]struct {
 		rule         rule
 		wantA, wantB func(a, b float64) float64 // the gradients of y + a² + b²
@@ -296,9 +294,8 @@ func TestAnOperandOfRecomputedMayOccurTwice(t *testing.T) {
 		x := tape.Leaf(linalg.Column(3.0))
 		u := Scale(x, 1)
 		y := Recomputed(sumAndProduct, x, x)
-		// In the first iteration, x has no adjoint yet when the differentiation rule of Recomputed
-		// is called. In the second iteration, x already has an adjoint, because a later operation
-		// also depends on x.
+		// The differentiation rule of Recomputed must work whether x has no adjoint yet (first
+		// iteration) or already has one from a later operation (second iteration).
 		for range 2 {
 			g := []matrix{linalg.Column(0.0)}
 			if into {
@@ -315,9 +312,8 @@ func TestAnOperandOfRecomputedMayOccurTwice(t *testing.T) {
 }
 
 func TestRecomputedDoesNotOverwriteSharedAdjoints(t *testing.T) {
-	// The differentiation rule of u + w passes the same matrix to both operands. Recomputed then
-	// adds the gradient of its program to the adjoint of u. This addition must not change the
-	// adjoint of w.
+	// The differentiation rule of u + w uses one matrix for the adjoints of u and w. If Recomputed
+	// adds the gradient of its program to the adjoint of u, the adjoint of w must not change.
 	var tape Tape[float64]
 	x, z := tape.Leaf(linalg.Column(3.0)), tape.Leaf(linalg.Column(5.0))
 	u, w := Scale(x, 1), Scale(z, 1)

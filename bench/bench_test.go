@@ -70,8 +70,8 @@ func BenchmarkGEMM(b *testing.B) {
 	}
 }
 
-// The numbers of multiply-adds of the MNIST encoder and generator per sample, including
-// multiplications with padding. A multiply-add counts as two operations.
+// encoder and generator are the numbers of multiply-adds per sample in the networks of the MNIST model,
+// including multiplications with padding. A multiply-add counts as two operations.
 const encoder, generator = 1_403_200, 1_374_400
 
 func vae() mnist.Config { return mnist.Config{Kind: "vae", Tempering: "none", Latent: 64} }

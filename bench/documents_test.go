@@ -50,7 +50,7 @@ func TestTestsAndFilesNamedInDocumentsExist(t *testing.T) {
 	}
 }
 
-// Some documents state the values of formulas √(a² − b²). The values must be correct.
+// Every equation √(a² − b²) = c in a document must be correct to two decimals.
 func TestRootsInDocumentsAreCorrect(t *testing.T) {
 	t.Chdir("..")
 	paths, _ := repository(t)
@@ -70,9 +70,8 @@ func TestRootsInDocumentsAreCorrect(t *testing.T) {
 	}
 }
 
-// fileName matches the names of files and folders that must exist. These are the target of a relative
-// link, a path that begins with a folder of the repository, a Go file, and a folder in code font. It
-// does not match other names, such as the output files of a command.
+// fileName matches the target of a relative link, a path that begins with a folder of the repository, a Go
+// file, and a folder in code font. Other names, such as the output files of a command, need not exist.
 var fileName = regexp.MustCompile(`\]\(([^):#]+)[)#]` +
 	`|(?:^|[^\w./-])((?:\.ci|ad|bench|conv|gaussian|hvae|linalg|mnist)/[\w./-]*\w)` +
 	`|\b(\w+\.go)\b` +

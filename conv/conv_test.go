@@ -59,9 +59,8 @@ func geometries(rng *rand.Rand, n int) iter.Seq[Geometry] {
 	}
 }
 
-// visit calls f once for each product in the sum that defines the convolution. Element y of the
-// output image is the sum of weight (tap, co) · element x of the input image over all calls with
-// this y.
+// visit calls f for each product in the sums that define the convolution: weight (tap, co) times
+// element x of the input image is a term of element y of the output image.
 func visit(g Geometry, f func(y, co, tap, x int)) {
 	for oy := range g.OutH {
 		for ox := range g.OutW {
@@ -82,7 +81,7 @@ func visit(g Geometry, f func(y, co, tap, x int)) {
 	}
 }
 
-// far reports whether got and want differ by more than a relative or absolute error of 1e-12, which
+// far reports whether an element of got differs from want by more than 1e-12·max(1, |want|), which
 // exceeds all rounding errors in these tests.
 func far(got, want linalg.Matrix[float64]) bool {
 	for i := range want.Data {
@@ -168,7 +167,7 @@ func TestSameIsTensorFlowsPadding(t *testing.T) {
 				c.in, c.kernel, c.stride, g.OutH, g.PadTop, c.out, c.before)
 		}
 	}
-	// For an image that is not square, Same pads each axis separately.
+	// If the image is not square, Same must pad each axis separately.
 	g := Same(7, 14, 2, 3, 5, 2)
 	if want := (Geometry{InH: 7, InW: 14, InC: 2, OutH: 4, OutW: 7, OutC: 3, KernelH: 5, KernelW: 5, Stride: 2, PadTop: 2, PadLeft: 1}); g != want {
 		t.Errorf("Same(7, 14, 2, 3, 5, 2) = %+v, want %+v", g, want)
@@ -183,8 +182,7 @@ func TestSameIsTensorFlowsPadding(t *testing.T) {
 	}
 }
 
-// A form is an operation of the package, such as Conv, with a function that returns the shapes of
-// its operands.
+// A form is an operation of the package, such as Conv, with the shapes of its operands.
 type form struct {
 	name   string
 	shapes func(g *Geometry) []linalg.Shape
@@ -215,7 +213,7 @@ func TestDerivativesOfTheOperationsAgainstFiniteDifferences(t *testing.T) {
 				point, direction = append(point, random[float64](rng, s.Rows, s.Cols)), append(direction, random[float64](rng, s.Rows, s.Cols))
 			}
 			var tape ad.Tape[float64]
-			// at returns F and its first and second derivatives at the point point + h·direction.
+			// at returns F at point + h·direction and its first two derivatives with respect to h.
 			at := func(h float64) (F, slope, curvature float64) {
 				tape.Reset()
 				var x []*ad.Var[float64]
@@ -253,9 +251,8 @@ func TestDerivativesOfTheOperationsAgainstFiniteDifferences(t *testing.T) {
 	}
 }
 
-// Two convolutions and a transposed convolution share their weights. The gradient with respect to
-// the shared weights must be the sum of the three layers' gradients. The sums of integers are
-// exact, so the two must be equal.
+// If two convolutions and a transposed convolution share their weights, the weight gradient must be
+// exactly the sum of the three layers' gradients. All elements are integers, so sums are exact.
 func TestWeightGradientsOfSharedWeightsAreAdded(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 1))
 	integers := func(rows, cols int) matrix {
@@ -311,10 +308,10 @@ func TestBitsDoNotDependOnGOMAXPROCS(t *testing.T) {
 }
 
 func TestASampleDoesNotDependOnItsBatch(t *testing.T) {
-	// The test divides a batch into parts. The columns of the results, one for each sample, must be
-	// bit-identical for the batch and for its parts. The weight gradient of the batch must be the
-	// sum of the weight gradients of the parts, up to rounding errors. The batch size 37 is not a
-	// multiple of the tile width of any linalg kernel.
+	// Forward and Input must compute bit-identical columns, one for each sample, for a batch and for
+	// its parts. The weight gradient of the batch must be the sum of the weight gradients of the
+	// parts, up to rounding errors. The batch size 37 is not a multiple of the tile width of any
+	// linalg kernel.
 	const batch = 37
 	rng := rand.New(rand.NewPCG(6, 1))
 	for g := range geometries(rng, 20) {

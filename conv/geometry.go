@@ -34,8 +34,8 @@ type Geometry struct {
 }
 
 // Same returns the geometry of a convolution with a square kernel and TensorFlow's SAME padding.
-// The output has ⌈size/stride⌉ pixels along each axis. Opposite sides get the same padding, or the
-// bottom or right side gets one more pixel. Same panics unless all arguments are positive.
+// The output has ⌈size/stride⌉ pixels along each axis. If the padding along an axis is odd, the
+// bottom or right side gets the extra pixel. Same panics unless all arguments are positive.
 func Same(inH, inW, inC, outC, kernel, stride int) Geometry {
 	if min(inH, inW, inC, outC, kernel, stride) < 1 {
 		panic(fmt.Sprintf("conv: Same(%d, %d, %d, %d, %d, %d): all arguments must be positive", inH, inW, inC, outC, kernel, stride))
@@ -77,22 +77,21 @@ type axis struct{ in, out, kernel, stride, pad int }
 func (g *Geometry) vertical() axis   { return axis{g.InH, g.OutH, g.KernelH, g.Stride, g.PadTop} }
 func (g *Geometry) horizontal() axis { return axis{g.InW, g.OutW, g.KernelW, g.Stride, g.PadLeft} }
 
-// taps returns the taps of output pixel o that are not on padding, first to last−1.
+// taps returns the range [first, last) of the taps of output pixel o that are not on padding.
 func (a axis) taps(o int) (first, last int) {
 	start := o*a.stride - a.pad
 	return max(0, -start), min(a.kernel, a.in-start)
 }
 
-// outputs returns the output pixels that depend on input pixel i, first to last−1.
+// outputs returns the range [first, last) of the output pixels that depend on input pixel i.
 func (a axis) outputs(i int) (first, last int) {
 	d := i + a.pad
 	first = max(0, (d-a.kernel+a.stride)/a.stride) // the smallest o with d − o·stride < kernel
 	return first, max(first, min(a.out, d/a.stride+1))
 }
 
-// A run is a sequence of pixels along an axis that one contraction computes. It has count pixels and
-// starts at the given pixel. In a run of output pixels, first and last are the taps of the first
-// pixel. In a run of input pixels, they are the outputs of the first pixel.
+// A run is a sequence of count pixels along an axis that one contraction computes. It starts at the
+// given pixel, whose taps (for output pixels) or outputs (for input pixels) are [first, last).
 type run struct{ pixel, count, first, last int }
 
 // outputRuns divides output pixels lo to hi−1 into runs and appends the runs to list. A run consists
@@ -101,14 +100,14 @@ func outputRuns(list []run, a axis, lo, hi int) []run {
 	return runs(list, lo, hi, 1, 0, a.taps)
 }
 
-// inputRuns divides input pixels lo to hi−1 into runs and appends the runs to list. A run consists
-// of pixels at a distance of stride. From each pixel to the next, the outputs shift by one.
+// inputRuns divides input pixels lo to hi−1 into runs and appends the runs to list. Successive
+// pixels of a run are a.stride pixels apart, and their ranges of outputs are shifted by one.
 func inputRuns(list []run, a axis, lo, hi int) []run {
 	return runs(list, lo, hi, a.stride, 1, a.outputs)
 }
 
-// runs implements outputRuns and inputRuns. A run consists of pixels i, i + distance, i + 2·distance
-// and so on. From each pixel to the next, the two results of rangeOf increase by shift.
+// runs implements outputRuns and inputRuns. A run consists of pixels i, i + distance,
+// i + 2·distance and so on. Both results of rangeOf increase by shift from pixel to pixel.
 func runs(list []run, lo, hi, distance, shift int, rangeOf func(pixel int) (first, last int)) []run {
 	for start := lo; start < min(lo+distance, hi); start++ {
 		begin := len(list)

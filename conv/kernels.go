@@ -8,7 +8,7 @@ import (
 
 // Forward, Input and Weight skip taps on padding. A run is a sequence of pixels with the same taps.
 // One linalg.Contraction computes all pixels of a run, because they share the weights. The drawing
-// shows the runs in a row of output pixels, for a kernel with three columns and stride 2:
+// shows a row of output pixels, for a kernel with three columns and stride 2:
 //
 //	 pad 0  1  2  3  4  5  6  7      input columns
 //	 [=======]                       output 0: taps 1 and 2, because tap 0 is on padding
@@ -30,9 +30,9 @@ const (
 )
 
 // Forward sets y [Out×B] to the convolution W ∗ X + bias for w [Taps×OutC], x [In×B] and bias
-// [OutC×1]. An empty bias means zero. Forward panics if the shapes do not fit g. It performs
-// g.MultiplyAdds() multiply-adds for each image, except multiply-adds on padding. It divides the
-// rows of the output image among the cores.
+// [OutC×1]. An empty bias means zero. Forward panics if the shapes do not fit g. It performs at most
+// g.MultiplyAdds() multiply-adds for each image, because it skips padding. It divides the rows of
+// the output image among the cores.
 func Forward[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T]) {
 	mustFit(g, "Forward", y, w, x, bias, g.OutC)
 	if grain := g.grain(g.OutH, x.Cols); linalg.Serial(g.OutH, grain) {
@@ -71,7 +71,7 @@ func forwardRows[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T], lo
 
 // runPixels computes a rectangle of across × down pixels, given the contraction c of its top left
 // pixel. One call of Run computes a row of the rectangle, or a column if the rectangle is taller
-// than wide. For the pixel i columns to the right and j rows down, C starts at element
+// than wide. For the pixel in column i and row j of the rectangle, C starts at element
 // c.CStart + i·cAcross + j·cDown, and segment s of B starts at element s.B + i·bAcross + j·bDown.
 func runPixels[T linalg.Float](c linalg.Contraction[T], across, cAcross, bAcross, down, cDown, bDown int) {
 	if down > across {
@@ -147,10 +147,10 @@ func inputRows[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T], 
 	}
 }
 
-// inputOfOne computes columns lo to hi−1 of x for Input if the image has one channel. The
-// contractions of inputRows would have a single row and use each loaded element of δ only once. The
-// contractions of inputOfOne have a row for each kernel row. They add the contribution of output
-// row oy to several rows of the image, where top = oy·Stride − PadTop:
+// inputOfOne computes columns lo to hi−1 of x for Input if the images have one channel. A
+// contraction in inputRows has one row for each channel. With one channel, it would use each loaded
+// element of δ only once. A contraction in inputOfOne has one row for each kernel row instead. It
+// adds the contribution of output row oy to several image rows, where top = oy·Stride − PadTop:
 //
 //	                kernel row 0 → image row top
 //	output row oy   kernel row 1 → image row top + 1
@@ -195,10 +195,10 @@ func inputOfOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T],
 	}
 }
 
-// Weight sets w [Taps×OutC] to the gradient of ⟨δ, W ∗ X⟩ with respect to W for delta [Out×B] and x
-// [In×B], or adds the gradient to w if add is true. The argument scratch must have at least as many
-// elements as delta. Weight panics if the shapes do not fit g. It takes about as long as Forward. It
-// divides the rows of w among the cores.
+// Weight computes the gradient of ⟨δ, W ∗ X⟩ with respect to W for delta [Out×B] and x [In×B]. It
+// adds the gradient to w [Taps×OutC] if add is true, and overwrites w otherwise. The argument
+// scratch must have at least as many elements as delta. Weight panics if the shapes do not fit g. It
+// takes about as long as Forward. It divides the rows of w among the cores.
 func Weight[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], scratch []T, add bool) {
 	mustFit(g, "Weight", delta, w, x, linalg.Matrix[T]{}, 0)
 	transposed := linalg.Of(delta.Rows, delta.Cols, scratch[:len(delta.Data)])
@@ -211,18 +211,18 @@ func Weight[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], scratch [
 	}
 }
 
-// weightRows computes rows lo to hi−1 of each kernel row of w for Weight. A kernel row consists of
-// KernelW·InC rows of w. The argument delta contains the transposed rows [B×OutC] of each output
-// pixel. A contraction sums over images (its steps) and pixels (its segments).
+// weightRows computes part of w for Weight. The matrix w consists of blocks of KernelW·InC rows, one
+// for each kernel row. In each block, weightRows computes rows lo to hi−1. For each output pixel,
+// delta contains the transpose [B×OutC] of the pixel's rows. A contraction sums over images (its
+// steps) and pixels (its segments).
 //
-// An input row contributes to every Stride-th kernel row. These kernel rows form a class and are the
-// groups of a contraction, which loads the input row once for all of them. With five kernel rows,
-// stride 2 and padding 1, the classes are 4, 2, 0 and 3, 1:
+// Input row iy and output row oy contribute to kernel row iy + PadTop − oy·Stride. Kernel rows with
+// the same remainder modulo Stride form a class. They are the groups of a contraction, which loads
+// each input row once for all of them. With five kernel rows, stride 2 and padding 1, the classes
+// are 4, 2, 0 and 3, 1:
 //
-//	input row 5 · output row   1   2   3     contributes to
-//	              kernel row   4   2   0
-//	input row 6 · output row   2   3         contributes to
-//	              kernel row   3   1
+//	input row 5 with output rows 1, 2, 3 contributes to kernel rows 4, 2, 0
+//	input row 6 with output rows 2, 3    contributes to kernel rows 3, 1
 //
 // The groups save 15 % of the time for the encoder's first layer and nothing for the other layers.
 // Input rows with the same groups are segments of one contraction, so that sums stay in registers.
@@ -270,14 +270,14 @@ func weightRows[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], add b
 	}
 }
 
-// grain returns the number of rows that are worth a goroutine, where all rows together take
-// samples·g.MultiplyAdds() multiply-adds.
+// grain returns the smallest number of rows that is worth a separate goroutine. All rows together
+// take samples·g.MultiplyAdds() multiply-adds.
 func (g *Geometry) grain(rows, samples int) int {
 	return max(1, grain*rows/max(1, g.MultiplyAdds()*samples))
 }
 
-// mustFit panics if g is invalid or the shapes of the operands of function name do not fit g. The
-// bias must be empty or [channels×1].
+// mustFit panics if g or the shapes of the operands are invalid. The bias must be empty or
+// [channels×1]. The argument name is the name of the calling function in the panic message.
 func mustFit[T linalg.Float](g *Geometry, name string, y, w, x, bias linalg.Matrix[T], channels int) {
 	if min(g.InH, g.InW, g.InC, g.OutH, g.OutW, g.OutC, g.KernelH, g.KernelW, g.Stride, g.PadTop+1, g.PadLeft+1) < 1 {
 		panic(fmt.Sprintf("conv: %s: invalid geometry %+v: sizes and stride must be positive, and padding must not be negative", name, *g))

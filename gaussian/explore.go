@@ -49,7 +49,7 @@ func explorer(seed uint64) http.Handler {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		// Use the same noise for all settings, so that only the settings cause differences.
+		// All settings use the same noise, so that two views differ only because of their settings.
 		paths := v.flow.Paths(maxPaths, random.Stream(seed, "two modes page paths"))[:v.paths]
 		l, changed, err := v.flow.Draw(r.Context(), v.draws, random.Stream(seed, "two modes page"))
 		if err != nil {

@@ -46,8 +46,8 @@ func writeFigure(o options, file string, svg []byte, stderr io.Writer) error {
 	return nil
 }
 
-// chart returns a chart of the errors in rows. It contains a series for each method of the figure that
-// rows contain, and a series for maximum likelihood.
+// chart returns a chart with a series for each method in f.methods that has rows, and a series for
+// maximum likelihood.
 func (f figure) chart(rows []row) plot.Chart {
 	c := plot.Chart{
 		Title: f.title, XLabel: "dimension d", YLabel: f.yLabel,

@@ -107,18 +107,18 @@ func parse(args []string) (options, error) {
 	if o.twoModes {
 		allowed := []string{"two-modes", "seed", "out", "json"}
 		if o.http != "" {
-			allowed = []string{"two-modes", "seed", "http"}
+			allowed = []string{"http", "two-modes", "seed"}
 		}
 		stray := slices.DeleteFunc(f.Given(), func(name string) bool { return slices.Contains(allowed, name) })
 		if len(stray) > 0 {
-			return options{}, command.UsageError("-two-modes cannot be combined with -%s: it allows only -%s", strings.Join(stray, ", -"), strings.Join(allowed[1:], ", -"))
+			return options{}, command.UsageError("-%s cannot be combined with -%s: it allows only -%s", allowed[0], strings.Join(stray, ", -"), strings.Join(allowed[1:], ", -"))
 		}
 	}
 	return o, nil
 }
 
-// list returns a function that parses items separated by commas and stores them in *p. The function
-// returns an error if an item is listed twice. The error uses the noun kind for an item.
+// list returns a function that parses distinct items separated by commas and stores them in *p. kind is
+// the word for an item in error messages, such as "method".
 func list[T comparable](p *[]T, kind string, parse func(string) (T, error)) func(string) error {
 	return func(s string) error {
 		*p = nil

@@ -21,7 +21,7 @@ func gaussianCommand(ctx context.Context, args ...string) (stdout, stderr string
 	return out.String(), err.String(), status
 }
 
-// decode returns the values of consecutive JSON objects.
+// decode returns the JSON objects in a text.
 func decode[T any](t *testing.T, text string) (values []T) {
 	t.Helper()
 	for dec := json.NewDecoder(strings.NewReader(text)); dec.More(); {
@@ -52,7 +52,7 @@ func TestInvalidFlagsPrintOneLineAndReturnStatus2(t *testing.T) {
 		{[]string{"-methods", "foo"}, `unknown method "foo": the methods are hvae-k1, hvae-k10`},
 		{[]string{"-methods", "vb,vb"}, "vb is listed twice"},
 		{[]string{"-two-modes", "-iters", "3", "-d", "2"}, "-two-modes cannot be combined with -d, -iters"},
-		{[]string{"-two-modes", "-http", "localhost:0", "-json"}, "-two-modes cannot be combined with -json"},
+		{[]string{"-two-modes", "-http", "localhost:0", "-json"}, "-http cannot be combined with -json: it allows only -two-modes, -seed"},
 		{[]string{"-two-modes", "-http", "8080"}, "it must be HOST:PORT, such as localhost:8080"},
 		{[]string{"-http", "localhost:0"}, "-http can be used only with -two-modes"},
 		{[]string{"-datasets", "-1"}, "from 1 to"},
@@ -65,7 +65,7 @@ func TestInvalidFlagsPrintOneLineAndReturnStatus2(t *testing.T) {
 		{[]string{"-lr", "+Inf"}, "-lr"},
 		{[]string{"-seed", "-1"}, "-seed"},
 		{[]string{"-foo"}, "-foo"},
-		{[]string{"50"}, `stray argument "50"`},
+		{[]string{"50"}, `unexpected argument "50"`},
 	} {
 		stdout, stderr, status := gaussianCommand(ended, c.args...)
 		if status != 2 || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "gaussian: ") || !strings.Contains(stderr, c.want) {
@@ -155,8 +155,7 @@ func TestWriteErrorReturnsStatus1AndEndsAllRuns(t *testing.T) {
 	}
 }
 
-// A countingWriter counts writes. Each write calls the function in the field then, unless it is nil,
-// and returns err.
+// A countingWriter counts writes. Each Write calls w.then, unless it is nil, and returns w.err.
 type countingWriter struct {
 	writes int
 	then   func()
@@ -180,7 +179,6 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// parse must reject values that are not valid settings.
 		if len(o.dims) == 0 || len(o.methods) == 0 || o.datasets < 1 || o.config.Points < 2 || o.config.Iterations < 1 || o.config.Draws < 1 || !(o.config.Rate > 0) {
 			t.Errorf("parse accepts %q %q and returns the invalid options %+v", flag, value, o)
 		}

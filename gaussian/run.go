@@ -22,9 +22,9 @@ import (
 )
 
 // run trains each method on each dataset, concurrently on all cores. It prints each row of the
-// table as soon as this row and all earlier rows are complete. Except for the seconds, the output
-// does not depend on the number of cores, because each run has separate random streams and averages
-// are computed in the order of the datasets.
+// table as soon as this row and all earlier rows are complete. The number of cores changes only the
+// printed seconds, because each run has separate random streams and averages add the datasets in a
+// fixed order.
 func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	if err := checkFolder(o); err != nil {
 		return err
@@ -195,8 +195,8 @@ func average(method string, dims int, results []*result) row {
 	}
 }
 
-// print prints the last element of rows. In the table, a header precedes the first row of each
-// dimension, and a line with the maximum-likelihood estimate follows the last row of each dimension.
+// print prints the last element of rows. In the table, it also prints a header before the first row of
+// each dimension, and the maximum-likelihood estimate after the last row.
 func (o options) print(w io.Writer, rows []row) error {
 	n := len(rows)
 	a := rows[n-1]

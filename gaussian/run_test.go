@@ -139,16 +139,16 @@ func over(all []estimate, quantity func(estimate) float64) (mean, standardError 
 	return mean, math.Sqrt(standardError / float64(len(all)-1) / float64(len(all)))
 }
 
-// An expectedRow holds the expected numbers of a row of the table, by name, including the numbers
-// for maximum likelihood. NaN stands for a missing number.
+// An expectedRow holds the expected results of one method in one dimension, and of maximum likelihood,
+// by name. A missing number is NaN.
 type expectedRow struct {
 	method  string
 	d       int
 	numbers map[string]float64
 }
 
-// rows returns the expected rows in the order of the output. They are sorted by dimension and then
-// by method, both in the order of the flags.
+// rows returns the rows that the program should print: for each dimension in e.dims, a row for each
+// method in e.methods.
 func (e experiment) rows(t *testing.T) (rows []expectedRow) {
 	t.Helper()
 	for _, d := range e.dims {
@@ -223,7 +223,7 @@ func (e experiment) table(t *testing.T) (lines [][]string) {
 }
 
 // printed runs the program with -json and returns the printed objects without the seconds. It checks
-// that the seconds are positive and less than 64 times the elapsed time.
+// that the seconds, a sum over up to 64 cores, are positive and less than 64 times the elapsed time.
 func printed(t *testing.T, args ...string) (objects []map[string]any) {
 	t.Helper()
 	start := time.Now()
@@ -231,7 +231,7 @@ func printed(t *testing.T, args ...string) (objects []map[string]any) {
 	if status != 0 {
 		t.Fatalf("%v: status %d, stderr %q", args, status, stderr)
 	}
-	most := time.Since(start).Seconds() * 64 // the test may run on up to 64 cores
+	most := time.Since(start).Seconds() * 64
 	objects = decode[map[string]any](t, stdout)
 	for _, o := range objects {
 		if s, ok := o["seconds"].(float64); !ok || !(s > 0 && s < most) {
@@ -243,7 +243,7 @@ func printed(t *testing.T, args ...string) (objects []map[string]any) {
 }
 
 // almost treats numbers with a relative difference of at most 1e-9 as equal, because the program may
-// compute sums in another order.
+// add numbers in another order.
 var almost = cmpopts.EquateApprox(1e-9, 0)
 
 func TestSecondsAreTheSumOverDatasets(t *testing.T) {

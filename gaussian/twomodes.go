@@ -47,7 +47,7 @@ func showTwoModes(ctx context.Context, o options, stdout, stderr io.Writer) erro
 		return err
 	}
 	c := plot.Chart{
-		Title: "A target with two modes: what tempering is for", XLabel: "leapfrog steps K", YLabel: "variance of log p̂ ± s.e.",
+		Title: "Effect of tempering on a target with two modes", XLabel: "leapfrog steps K", YLabel: "variance of log p̂ ± s.e.",
 		LogX: true, LogY: true, XTicks: modeSteps,
 	}
 	if !o.json {
@@ -100,9 +100,9 @@ func summariseModes(f model.TwoModesFlow, l []float64, changed int) modeRow {
 }
 
 // drawPaths returns an SVG figure of four paths of Algorithm 1 on the target with two modes, their
-// energies and the temperature. The left column shows the paths with tempering, and the right column
-// the paths without tempering for the same z₀ and γ₀. With tempering, paths 1 and 2 are the first two
-// draws that change mode, and paths 3 and 4 are the first two draws that do not.
+// energies and the temperature. The paths in the left column are tempered. The paths in the right column
+// start from the same z₀ and γ₀ without tempering. Tempered paths 1 and 2 are the first two draws that
+// change mode, and tempered paths 3 and 4 are the first two draws that do not.
 func drawPaths(seed uint64) []byte {
 	const K, draws = 64, 500
 	labels := []string{"path 1: changes mode if tempered", "path 2: changes mode if tempered", "path 3: stays if tempered", "path 4: stays if tempered"}
@@ -160,8 +160,8 @@ func pathCharts(paths []model.TwoModesPath, labels []string) (plane, energy, tem
 	return plane, energy, temperature
 }
 
-// potential returns a function that returns the potential U of the target with two modes at (x, y).
-// The function is not safe for concurrent use.
+// potential returns the potential U(x, y) of the target with two modes as a function. The function is not
+// safe for concurrent use.
 func potential() func(x, y float64) float64 {
 	var t ad.Tape[float64]
 	return func(x, y float64) float64 {

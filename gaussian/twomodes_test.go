@@ -134,8 +134,8 @@ func checkPaths(t *testing.T, panels []plottest.Panel, seed uint64) {
 		f := model.TwoModesFlow{K: K, StepSize: 0.1, InvSqrtBeta0: start, Tempering: []string{"fixed", "none"}[i]}
 		paths[i] = f.Paths(draws, random.Stream(seed, "two modes paths", K))
 	}
-	// The figure must show the first two draws that change mode with tempering, and the first two
-	// draws that do not.
+	// With tempering, paths 1 and 2 must be the first two draws that change mode, and paths 3 and 4 the
+	// first two draws that do not.
 	drawn := map[string]int{}
 	for i, p := range paths[0] {
 		label, n := "path 3: stays if tempered", "path 4: stays if tempered"
@@ -195,9 +195,8 @@ func checkPaths(t *testing.T, panels []plottest.Panel, seed uint64) {
 		if b := series(energy, "barrier, 17.3 nats").Line[0]; !energy.Y.Near(b[0].Y, 18-math.Ln2) || b[0].Y != b[1].Y {
 			t.Errorf("the barrier is drawn at %v, want a horizontal line at 17.3 nats", b)
 		}
-		// At a small distance r from a mode, U is r²/2s² above its minimum. Therefore, the contours of U
-		// are circles with radii s√(2·2), s√(2·6), s√(2·10) and s√(2·14). The largest contours deviate
-		// slightly from circles.
+		// Near a mode with standard deviation s, U is about r²/2s² above its minimum at distance r. So the
+		// contours are almost circles, with radii s√(2·2), s√(2·6), s√(2·10) and s√(2·14).
 		length := map[bool]float64{}
 		scale := plane.X.Pixel(1) - plane.X.Pixel(0)
 		for _, line := range series(plane, "U − min U = 2, 6, 10, 14").Line {

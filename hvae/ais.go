@@ -11,16 +11,15 @@ import (
 	"hvae/linalg/random"
 )
 
-// AIS is annealed importance sampling (section 2.2; Neal, 2001) with B parallel chains. Each
-// chain starts with z₀ ~ q⁰. Kernels k = 1, …, K − 1 then draw z_k given z_{k−1}. Kernel k is
-// Hamiltonian Monte Carlo with a Metropolis correction. It leaves the intermediate distribution
-// p^k invariant:
+// An AIS runs annealed importance sampling (section 2.2; Neal, 2001) with B parallel chains. Each chain
+// starts with z₀ ~ q⁰. Kernels k = 1, …, K − 1 then draw z_k given z_{k−1}. Kernel k is Hamiltonian Monte
+// Carlo with a Metropolis correction. It leaves the intermediate distribution p^k invariant:
 //
 //	log p^k(z) = (1 − β_k) log q⁰(z) + β_k log p_θ(x, z),   β_k = k/K,
 //	p̂_θ(x)    = Π_k p^(k+1)(z_k) / p^k(z_k),   k = 0, …, K − 1.
 //
 // Each kernel is reversible, so p̂_θ(x) is a special case of equation 3 (eq:generalizedJarzynski).
-// Memory depends neither on K nor on Leapfrogs. An AIS is not safe for concurrent use.
+// The memory use is the same for all K and Leapfrogs. An AIS is not safe for concurrent use.
 type AIS[T linalg.Float] struct {
 	Tape      *ad.Tape[T]                   // for densities and gradients; the methods reset it
 	Target    func(t *ad.Tape[T]) Target[T] // returns the target of the B columns on tape t
@@ -65,10 +64,9 @@ func (a *AIS[T]) Reverse(z linalg.Matrix[T], streams []*rand.Rand) (end *Particl
 	return p, logEstimates
 }
 
-// Tune returns step sizes for which each kernel accepts about 65 % of its proposals (Neal,
-// 2011, section 4.4). The parameter passes is the number of times that Tune runs all kernels.
-// One pass is enough for large K. Forward and Reverse must use other streams than Tune, because
-// otherwise their estimates are biased.
+// Tune returns step sizes for which each kernel accepts about 65 % of its proposals (Neal, 2011,
+// section 4.4). It runs all kernels once per pass, and one pass is enough for large K. Do not use the
+// same streams in Forward or Reverse, because their estimates would be biased.
 func (a *AIS[T]) Tune(streams []*rand.Rand, passes int) (stepSizes []float64) {
 	const first, target = 0.5, 0.65
 	tuned := *a
@@ -186,8 +184,7 @@ func (a *AIS[T]) energy(p *Particles[T], rho linalg.Matrix[T], k, j int) (energy
 	return energy - a.logDensity(p, k, j)
 }
 
-// leapfrog takes one leapfrog step of kernel k from the states p and momenta rho. It stores the
-// result in p and rho and resets the tape.
+// leapfrog updates the states p and the momenta rho by one leapfrog step of kernel k. It resets the tape.
 func (a *AIS[T]) leapfrog(p *Particles[T], rho linalg.Matrix[T], k int) {
 	t, b := a.Tape, a.bridge(k)
 	epsilon := ad.Scale(b.prior.SD, T(a.StepSizes[k-1]))
@@ -197,8 +194,8 @@ func (a *AIS[T]) leapfrog(p *Particles[T], rho linalg.Matrix[T], k int) {
 	b.store(s.Z, p)
 }
 
-// A bridge is a ClosedForm for the leapfrog steps of kernel k. PotentialGradient returns −∇ log
-// p^k(z), which interpolates between q⁰ and the target, but LogJoint returns log p_θ(x, z).
+// A bridge is a ClosedForm for the leapfrog steps of kernel k. Its PotentialGradient returns the gradient
+// −∇ log p^k(z) of the intermediate distribution, but its LogJoint returns log p_θ(x, z) of the target.
 type bridge[T linalg.Float] struct {
 	Target[T]
 	prior DiagonalNormal[T]
@@ -225,8 +222,8 @@ func (b *bridge[T]) gradient(z, gradU *ad.Var[T]) *ad.Var[T] {
 	return ad.Add(ad.Scale(prior, 1-b.beta), ad.Scale(gradU, b.beta))
 }
 
-// store sets p to the state z, with its densities and ∇U(z). The last call of PotentialGradient
-// must have had the argument z.
+// store copies z, log q⁰(z), log p_θ(x, z) and ∇U(z) to p. The preceding call of PotentialGradient, which
+// computed ∇U(z), must have had the same argument z.
 func (b *bridge[T]) store(z *ad.Var[T], p *Particles[T]) {
 	if b.logJoint == nil { // the target is a ClosedForm
 		b.logJoint = b.LogJoint(z)

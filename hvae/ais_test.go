@@ -51,7 +51,7 @@ func ExampleAIS() {
 	// log p(x) ≤ -3.0, standard error 0.01
 }
 
-// annealed returns an AIS from q⁰ = N(0, 1) to the given target in one dimension. StepSizes is not set.
+// annealed returns an AIS from q⁰ = N(0, 1) to the given target in one dimension. The caller sets StepSizes.
 func annealed(target hvae.Target[float64], steps int) *hvae.AIS[float64] {
 	return &hvae.AIS[float64]{
 		Tape: new(ad.Tape[float64]), Target: func(*ad.Tape[float64]) hvae.Target[float64] { return target },
@@ -129,7 +129,7 @@ func TestTunedKernelsAcceptTwoThirdsOfProposals(t *testing.T) {
 	}
 }
 
-// closed is a Quadratic target with ω = 2 that computes its gradient itself.
+// closed is the target Quadratic for ω = 2, as a ClosedForm with ∇U(z) = 4z.
 type closed struct{ hvaetest.Quadratic }
 
 func (closed) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] { return ad.Scale(z, 4) }
@@ -150,7 +150,7 @@ func TestAISAgreesForATargetWithAClosedFormGradient(t *testing.T) {
 	}
 }
 
-// cliff is a target with log p(x, z) = log N(z | 0, 1) for z < 1 and log p(x, z) = beyond for z ≥ 1.
+// cliff is a target with p(x, z) = N(z | 0, 1) for z < 1. The field beyond is log p(x, z) for z ≥ 1.
 type cliff struct{ beyond float64 }
 
 func (c cliff) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {

@@ -28,7 +28,7 @@ func (twoModes) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.AddConst(ad.Add(b, ad.Softplus(ad.Sub(a, b))), -math.Ln2-3)
 }
 
-// Algorithm 1 estimates the evidence of a target with two modes from 10,000 draws from N(0, 1).
+// Algorithm 1 estimates the evidence of a target with two modes. It uses 10,000 draws from N(0, 1).
 // With tempering, the flow reaches both modes.
 func ExampleHIS() {
 	const n = 10000
@@ -62,7 +62,7 @@ func (l logistic) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 }
 
 // Algorithm 2 trains the variational prior, the step sizes and the temperature of a flow. The
-// trained flow then estimates the log evidence of the target. Quadrature gives −4.104.
+// trained flow then estimates the log evidence of the target, which is −4.104 by quadrature.
 func ExampleTrainer() {
 	target := logistic{
 		X: linalg.Of(6, 2, []float64{1, -2, 1, -1, 1, -0.5, 1, 0.5, 1, 1, 1, 2}),
@@ -103,9 +103,9 @@ func (p ppca) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Add(likelihood.LogDensity(p.x), hvae.LogNormal(z))
 }
 
-// This example trains probabilistic PCA on minibatches, as an HVAE with a linear encoder and one
-// leapfrog step. If z has D − 1 dimensions, the maximum-likelihood estimate of the covariance is
-// the sample covariance. The maximum of the mean log-likelihood therefore has a closed form.
+// This example trains probabilistic PCA on minibatches, as an HVAE with a linear encoder and one leapfrog
+// step. With D − 1 latent dimensions, the model can represent any covariance matrix, so the maximum of the
+// mean log-likelihood has a closed form. The ELBO reaches this maximum.
 func ExampleTrainer_minibatches() {
 	const D, L, N = 3, 2, 200
 	x := linalg.New[float64](D, N) // the data
@@ -147,7 +147,7 @@ func ExampleTrainer_minibatches() {
 	// ELBO -3.77, maximum log-likelihood -3.77
 }
 
-// maximumLogLikelihood returns the largest mean log-likelihood of x [D×N] under a normal
+// maximumLogLikelihood returns the largest mean log-likelihood of the columns of x [D×N] under any normal
 // distribution. It is −½(D log 2π + log det S + D), where S is the sample covariance.
 func maximumLogLikelihood(x linalg.Matrix[float64]) float64 {
 	mean := linalg.New[float64](x.Rows, 1)

@@ -7,8 +7,8 @@ import (
 	"hvae/linalg"
 )
 
-// A Flow is the deterministic map H = Φ^K ∘ … ∘ Φ¹ of phase space (section 2.3). Φ^k consists
-// of a leapfrog step and the multiplication of the momentum by α_k.
+// A Flow is the deterministic map H = Φ^K ∘ … ∘ Φ¹ of phase space (section 2.3). Φ^k takes one
+// leapfrog step and then multiplies the momentum by α_k.
 type Flow[T linalg.Float] struct {
 	Target    Target[T]
 	K         int          // number of steps; for K = 0, H is the identity
@@ -16,9 +16,9 @@ type Flow[T linalg.Float] struct {
 	Tempering Tempering[T] // supplies α_k
 
 	// If Recompute is true, the tape keeps only z_k, ρ_k, ∇U(z_k) and log p_θ(x, z_k) after each
-	// leapfrog step. Backward computes the other values again, with the memory of a single step.
-	// Each step then evaluates ∇U twice, but all results are bit-identical. The target must not
-	// keep variables that it creates, and the flow must not change until Backward has returned.
+	// leapfrog step. Backward recomputes the other values, one step at a time. Each step then
+	// evaluates ∇U twice, but all results are bit-identical. The target must not keep variables
+	// that it creates, and the flow must not change until Backward has returned.
 	Recompute bool
 
 	program ad.Program[T] // runLeapfrog, created once so that steps do not allocate
@@ -77,7 +77,7 @@ func (f *Flow[T]) stepSize(k int) stepSize[T] {
 	return stepSize[T]{epsilon, ad.Scale(epsilon, -0.5)}
 }
 
-// begin returns s with gradU set if K > 0. It panics if s or f.StepSize has a wrong shape.
+// begin sets s.gradU if K > 0, and returns s. It panics if s or f.StepSize has a wrong shape.
 func (f *Flow[T]) begin(s Phase[T]) Phase[T] {
 	z, rho := s.Z.Value.Shape(), s.Rho.Value.Shape()
 	if z != rho {

@@ -53,16 +53,14 @@ func (s Sample[T]) LogEstimate() *ad.Var[T] {
 // ELBO returns the Rao-Blackwellised estimate [1×B] of the evidence lower bound (equation 12,
 // eqn:H_ELBO_simplified),
 //
-//	log p_θ(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀) + ℓ/2.
+//	log p_θ(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀) + ℓ/2 = log p̂_θ(x) − ½γ₀ᵀγ₀ + ℓ/2.
 //
-// ELBO is LogEstimate with ½γ₀ᵀγ₀ replaced by its expectation ℓ/2. Both have the same mean and
-// the same gradients. The variance of ELBO is
+// Because E[½γ₀ᵀγ₀] = ℓ/2, ELBO and LogEstimate have the same mean and the same gradients, but
 //
-//	Var(log p̂) + ℓ/2 − 2 Cov(log p̂, ½γ₀ᵀγ₀).
+//	Var(ELBO) = Var(log p̂) + ℓ/2 − 2 Cov(log p̂, ½γ₀ᵀγ₀).
 //
-// It exceeds Var(log p̂) unless the covariance is larger than ℓ/4. If the flow reaches the
-// posterior, Var(log p̂) is 0 and the variance of ELBO is ℓ/2. So use ELBO to train, and
-// LogEstimate to report results.
+// Var(ELBO) is larger than Var(log p̂) if the covariance is less than ℓ/4. If the flow reaches the
+// posterior, Var(log p̂) = 0 but Var(ELBO) = ℓ/2. So use ELBO to train, and LogEstimate to report results.
 func (s Sample[T]) ELBO() *ad.Var[T] {
 	return s.elbo(ad.Sub(s.End.LogJoint(s.flow.Target), s.logPrior))
 }

@@ -26,8 +26,7 @@ func mustPanic(t *testing.T, want string, f func()) {
 	f()
 }
 
-// climb returns a function that performs a step of the optimiser o with the given gradient. It also
-// returns the slice theta, whose elements the steps change.
+// climb returns a function that updates theta by one step of the optimiser o. It also returns theta.
 func climb[T linalg.Float](o hvae.Optimiser[T], theta ...T) (ascend func(gradient ...T), moved []T) {
 	var averages [][]T
 	for _, start := range o.Start() {
@@ -41,7 +40,7 @@ func climb[T linalg.Float](o hvae.Optimiser[T], theta ...T) (ascend func(gradien
 }
 
 func TestAdamaxStepsDoNotDependOnScale(t *testing.T) {
-	// For a constant gradient of any size, each step adds the rate to a parameter.
+	// For any constant gradient g > 0, each step must increase the parameter by the rate.
 	for _, g := range []float64{1e-6, 1, 1e6} {
 		o := hvae.NewAdamax(0.01)
 		o.Epsilon = 0
@@ -86,7 +85,7 @@ func TestAdamaxKeepsParametersWithZeroGradients(t *testing.T) {
 }
 
 func TestAdamaxFindsMaximum(t *testing.T) {
-	// The steps start at the origin and maximise f(x) = −(x₁ − 1)² − 10(x₂ + 2)².
+	// From the origin, the steps must reach the maximum (1, −2) of f(x) = −(x₁ − 1)² − 10(x₂ + 2)².
 	ascend, x := climb(hvae.NewAdamax(0.05), 0, 0)
 	for range 2000 {
 		ascend(-2*(x[0]-1), -20*(x[1]+2))
@@ -96,8 +95,8 @@ func TestAdamaxFindsMaximum(t *testing.T) {
 	}
 }
 
-// The standard deviation of 1 and 3 is √2, and the standard error of their mean is √2/√2 = 1. This
-// is half of the mean, 2.
+// The draws 1 and 3 have the mean 2 and the standard deviation √2, so the standard error of the mean is
+// √2/√2 = 1. By the delta method, the standard error of log 2 is ½.
 func TestStandardErrorOfTwoDraws(t *testing.T) {
 	e := hvae.ImportanceEstimate([]float64{-900, -900 + math.Log(3)})
 	if !(math.Abs(e.Log-(-900+math.Log(2))) <= 1e-12) || !(math.Abs(e.StandardError-0.5) <= 1e-12) {
@@ -105,8 +104,8 @@ func TestStandardErrorOfTwoDraws(t *testing.T) {
 	}
 }
 
-// The wanted value was computed by a separate program, with the formulas of the function gpdfit of the
-// R package loo, by the authors of Pareto smoothed importance sampling.
+// The expected k̂ comes from a separate program. It uses the formulas of the function gpdfit in loo, the
+// R package by the authors of Pareto smoothed importance sampling.
 func TestTailShapeAgreesWithAnotherImplementation(t *testing.T) {
 	logs := make([]float64, 200)
 	for i := range logs {
@@ -118,9 +117,9 @@ func TestTailShapeAgreesWithAnotherImplementation(t *testing.T) {
 }
 
 func TestTailShapeMatchesParetoDistribution(t *testing.T) {
-	// If u is uniform on (0, 1), the weight p̂ = u^−k has the tail P(p̂ > w) = w^(−1/k). The fit k̂ to
-	// n weights in the tail has the standard deviation (1 + k)/√n. The weak prior of tailShape changes
-	// the mean of k̂ from k to (k·n + ½·10)/(n + 10).
+	// If u is uniform on (0, 1), the weight p̂ = u^−k has the tail P(p̂ > w) = w^(−1/k). The fit k̂ to n
+	// weights in the tail has the standard deviation (1 + k)/√n. Its mean must be (k·n + ½·10)/(n + 10),
+	// because the weak prior of tailShape shifts the mean from k towards ½.
 	rng := rand.New(rand.NewPCG(2, 2))
 	for _, c := range []struct {
 		draws, repeats, n int
@@ -143,29 +142,28 @@ func TestTailShapeMatchesParetoDistribution(t *testing.T) {
 	}
 }
 
-// free is the target with log p(x, z) = 0, whose potential is zero everywhere.
+// free is the target with log p(x, z) = 0 for all z.
 type free struct{}
 
 func (free) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Scale(ad.SumTo(z, 1, z.Cols()), 0)
 }
 
-// unsummed is a wrong target, whose LogJoint does not sum over dimensions.
+// unsummed is an invalid target. Its LogJoint returns a matrix [ℓ×B] instead of [1×B].
 type unsummed struct{}
 
 func (unsummed) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Scale(ad.Square(z), -0.5)
 }
 
-// summed is a wrong target, whose PotentialGradient sums over dimensions.
+// summed is an invalid target. Its PotentialGradient returns a matrix [1×B] instead of [ℓ×B].
 type summed struct{ free }
 
 func (summed) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.SumTo(z, 1, z.Cols())
 }
 
-// flat is an invalid variational prior, whose Draw returns a single density instead of one for each
-// column.
+// flat is an invalid variational prior. Its Draw returns a log density [1×1] instead of [1×B].
 type flat struct{}
 
 func (flat) Draw(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) {
@@ -219,7 +217,7 @@ func TestShapeMismatchPanicsWithBothShapes(t *testing.T) {
 	}
 }
 
-// The phases of Path start at the argument and end at the result of Forward. Their energies are
+// Path must start at its argument and end at the result of Forward. The Energy of each phase must be
 // H(z, ρ) = ½ρᵀρ − log p(x, z).
 func TestPathEndsAtResultOfForward(t *testing.T) {
 	var tape ad.Tape[float64]

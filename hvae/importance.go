@@ -38,9 +38,8 @@ func ImportanceEstimate(logEstimates []float64) Evidence {
 	return e
 }
 
-// tailShape returns Evidence.TailShape for the logarithms of the values p̂ᵢ. It computes the
-// empirical Bayes estimate of Zhang and Stephens (2009). The weak prior of Vehtari et al.
-// shrinks this estimate towards ½.
+// tailShape returns Evidence.TailShape, given the logarithms of the values p̂ᵢ. It computes the empirical
+// Bayes estimate of Zhang and Stephens (2009) and shrinks it towards ½ by the weak prior of Vehtari et al.
 func tailShape(logWeights []float64) float64 {
 	l := len(logWeights)
 	n := int(math.Ceil(min(float64(l)/5, 3*math.Sqrt(float64(l)))))

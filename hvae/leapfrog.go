@@ -10,9 +10,8 @@ type Phase[T linalg.Float] struct {
 	Z   *ad.Var[T] // position, [ℓ×B]
 	Rho *ad.Var[T] // momentum, [ℓ×B]
 
-	// gradU is ∇U(z) and logJoint is log p_θ(x, z). They are nil if no leapfrog step has
-	// computed them. The next step reuses gradU, so K steps need K + 1 gradients instead of
-	// 2K.
+	// gradU is ∇U(z), and logJoint is log p_θ(x, z). Each is nil until it is computed. The next
+	// leapfrog step reuses gradU, so K steps need K + 1 gradients instead of 2K.
 	gradU, logJoint *ad.Var[T]
 }
 
@@ -63,8 +62,8 @@ func (f *Flow[T]) recomputedLeapfrog(e stepSize[T], s Phase[T]) Phase[T] {
 	return Phase[T]{Z: ad.RowRange(y, 0, n), Rho: ad.RowRange(y, n, 2*n), gradU: ad.RowRange(y, 2*n, 3*n), logJoint: ad.RowRange(y, 3*n, 3*n+1)}
 }
 
-// runLeapfrog is the ad.Program of recomputedLeapfrog. Its result [(3ℓ+1)×B] contains the rows of z,
-// ρ, ∇U(z) and log p_θ(x, z) after the step.
+// runLeapfrog takes one leapfrog step. It is the ad.Program that recomputedLeapfrog runs. The result
+// [(3ℓ+1)×B] is the stack of z, ρ, ∇U(z) and log p_θ(x, z).
 func (f *Flow[T]) runLeapfrog(args []*ad.Var[T]) *ad.Var[T] {
 	s := leapfrog(f.Target, stepSize[T]{args[3], args[4]}, Phase[T]{Z: args[0], Rho: args[1], gradU: args[2]})
 	return ad.Stack(ad.Stack(s.Z, s.Rho), ad.Stack(s.gradU, s.LogJoint(f.Target)))

@@ -10,11 +10,10 @@ import (
 // and UpdatePhi of Algorithm 2. The caller stores the state, which consists of the step number
 // and running averages.
 type Optimiser[T linalg.Float] interface {
-	// Start returns the initial value of each running average. All elements of an average
-	// start with this value.
+	// Start returns, for each running average, the initial value of all its elements.
 	Start() []T
-	// Ascend updates the elements theta of one parameter and their running averages, given the
-	// gradient. All slices of elements have the same length. The first step is number 1.
+	// Ascend updates the elements theta of one parameter and their running averages. The slices
+	// theta, gradient and averages[i] have the same length. Steps are numbered from 1.
 	Ascend(step int, theta, gradient []T, averages [][]T)
 }
 
@@ -27,8 +26,8 @@ type Optimiser[T linalg.Float] interface {
 type Adamax[T linalg.Float] struct {
 	Rate, Beta1, Beta2, Epsilon T
 
-	// The fields below are the arguments of the current call of Ascend, and the body of its
-	// loop. The body is created only once, because each new closure would be an allocation.
+	// The loop body of Ascend is created only once, because each new closure allocates memory. Ascend
+	// passes its arguments to the body in the other fields.
 	theta, gradient, mean, norm linalg.Matrix[T]
 	rate                        T
 	body                        func(lo, hi int)

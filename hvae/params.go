@@ -31,11 +31,10 @@ func (ps *Params[T]) Add(name string, start linalg.Matrix[T]) *Param[T] {
 //
 //	lo + (hi − lo)·sigmoid(x),   or   lo + exp(x) if hi is +Inf.
 //
-// Use (0, ξ) for step sizes ε, (0, 1) for α_k, (1, ∞) for 1/√β₀ and (0, ∞) for standard
-// deviations. Leapfrog steps diverge if ε > 2/ω, where ω² is the largest curvature of the
-// potential. The ELBO is then a number such as −1e15, but no function returns an error. If all
-// standard deviations of the posterior are about 1, use ξ = 0.5 and an initial ε of at most 0.2.
-// Otherwise, multiply both by the smallest standard deviation.
+// Use (0, 1) for α_k, (1, ∞) for 1/√β₀ and (0, ∞) for standard deviations. For step sizes ε, use
+// (0, s/2) and initial values of at most s/5, where s is the smallest standard deviation of the posterior.
+// Leapfrog steps diverge if ε > 2/ω, where ω² is the largest curvature of the potential. The ELBO is then
+// a number such as −1e15, without an error.
 func Constrain[T linalg.Float](x *ad.Var[T], lo, hi float64) *ad.Var[T] {
 	var y *ad.Var[T]
 	if math.IsInf(hi, 1) {
@@ -49,7 +48,7 @@ func Constrain[T linalg.Float](x *ad.Var[T], lo, hi float64) *ad.Var[T] {
 	return y
 }
 
-// Unconstrain returns the number x that Constrain maps to v, for example to initialise a parameter. It
+// Unconstrain returns the number x that Constrain maps to v. Use it to initialise a parameter. It
 // panics if v is not in (lo, hi).
 func Unconstrain(v, lo, hi float64) float64 {
 	switch {

@@ -11,8 +11,8 @@ import (
 	"hvae/linalg/random"
 )
 
-// density returns log N(z | mean, sd²).
-func density(z, mean, sd float64) float64 {
+// logNormal returns log N(z | mean, sd²).
+func logNormal(z, mean, sd float64) float64 {
 	return -(z-mean)*(z-mean)/(2*sd*sd) - math.Log(sd*math.Sqrt(2*math.Pi))
 }
 
@@ -33,7 +33,7 @@ func TestDiagonalNormalDrawsAndDensitiesMatchTheirFormulas(t *testing.T) {
 				if got := z.Value.At(i, j); !(math.Abs(got-draw) <= 1e-14) {
 					t.Errorf("z₀ is %v, want %v", got, draw)
 				}
-				want += density(draw, mean[i], sd[i])
+				want += logNormal(draw, mean[i], sd[i])
 			}
 			for _, got := range []float64{logPrior.Value.At(0, j), again.Value.At(0, j)} {
 				if !(math.Abs(got-want) <= 1e-14) {
@@ -51,11 +51,11 @@ func TestDiagonalNormalEntropyAndDivergenceMatchQuadrature(t *testing.T) {
 	entropy, divergence := 0.0, 0.0
 	for i := range mean {
 		expectation := func(f func(z float64) float64) float64 {
-			return hvaetest.Integrate(func(z float64) float64 { return math.Exp(density(z, mean[i], sd[i])) * f(z) },
+			return hvaetest.Integrate(func(z float64) float64 { return math.Exp(logNormal(z, mean[i], sd[i])) * f(z) },
 				mean[i]-12*sd[i], mean[i]+12*sd[i], 2000)
 		}
-		entropy -= expectation(func(z float64) float64 { return density(z, mean[i], sd[i]) })
-		divergence += expectation(func(z float64) float64 { return density(z, mean[i], sd[i]) - density(z, 0, 1) })
+		entropy -= expectation(func(z float64) float64 { return logNormal(z, mean[i], sd[i]) })
+		divergence += expectation(func(z float64) float64 { return logNormal(z, mean[i], sd[i]) - logNormal(z, 0, 1) })
 	}
 	if got := q.Entropy().Scalar(); !(math.Abs(got-entropy) <= 1e-11) {
 		t.Errorf("the entropy is %v, want %v by quadrature", got, entropy)

@@ -31,9 +31,8 @@ func FixedTempering[T linalg.Float](invSqrtBeta0 *ad.Var[T]) Tempering[T] {
 // FreeTempering returns the tempering with the given α = (α₁, …, α_K) [K×1]. Then β₀ = Π α_k².
 func FreeTempering[T linalg.Float](alpha *ad.Var[T]) Tempering[T] { return Tempering[T]{Alpha: alpha} }
 
-// Schedule returns a copy of t for a flow of K steps, with both fields set. It returns the zero
-// value if t is the zero value. It also returns the zero value if t comes from FixedTempering
-// and K = 0, because then β₀ = β_K = 1.
+// Schedule returns a copy of t for a flow of K steps, with both fields set. It returns the zero value if t
+// is the zero value. For K = 0, FixedTempering also gives the zero value, because β₀ = β_K = 1.
 func (t Tempering[T]) Schedule(K int) Tempering[T] {
 	switch {
 	case t.Alpha != nil:

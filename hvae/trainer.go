@@ -40,7 +40,7 @@ func (b *Block[T]) Var(p *Param[T]) *ad.Var[T] {
 	return b.Params[i]
 }
 
-// Columns returns the columns of x [d×N] whose numbers are in Batch, as a constant [d×B].
+// Columns returns the columns of x [d×N] that b.Batch selects, as a constant [d×B].
 func (b *Block[T]) Columns(x linalg.Matrix[T]) *ad.Var[T] {
 	m := b.Tape.Matrix(x.Rows, len(b.Batch))
 	for j, c := range b.Batch {
@@ -60,15 +60,15 @@ func (b *Block[T]) Noise(rows int) *ad.Var[T] { return Noise[T](b.Tape, b.Rng, r
 // A Trainer maximises the mean of a bound over batches of data by stochastic gradient ascent
 // (Algorithm 2, alg:vi, and equation 11, eqn:ELBO).
 //
-// A batch is a list of column numbers, for example of a matrix of observations. A repeated
-// column gets separate noise each time. Goroutines, one per core, compute blocks of the batch
+// A batch is a list of column numbers, for example of a matrix of observations. A column that
+// occurs twice gets separate noise each time. Goroutines, one per core, compute blocks of the batch
 // concurrently, each block on a separate tape:
 //
 //	batch      | 1 … 16 | 17 … 32 | 33 … 40 |
 //	bound          L₁   +    L₂   +    L₃
 //	gradient      ∇L₁   +   ∇L₂   +   ∇L₃
 //
-// The sums are added in this order, so results are bit-identical on any number of cores. Steps
+// The terms are added from left to right, so results are bit-identical on any number of cores. Steps
 // after the first do not allocate memory. A Trainer is not safe for concurrent use.
 type Trainer[T linalg.Float] struct {
 	BlockSize int    // columns per block, initially 16; it affects noise and rounding
@@ -88,8 +88,8 @@ type Trainer[T linalg.Float] struct {
 	work, add func(lo, hi int) // loop bodies, created once so that steps do not allocate
 }
 
-// A job describes one evaluation of a bound for a batch. It computes either the gradient of the
-// mean or the value for each column.
+// A job describes one evaluation of a bound for a batch, to compute either the gradient of the mean or
+// the value for each column.
 type job[T linalg.Float] struct {
 	batch        []int
 	bound        Bound[T]
@@ -97,7 +97,7 @@ type job[T linalg.Float] struct {
 	size, blocks int             // columns per block, and number of blocks
 	interrupt    <-chan struct{} // stops the tapes when the context is done
 
-	// These fields and the position of a block in the batch are the key of the block's random stream.
+	// The key of a block's random stream consists of these fields and the block's position in the batch.
 	seed    uint64
 	purpose string
 	step    int
@@ -111,8 +111,8 @@ type blockResult[T linalg.Float] struct {
 	reached   []bool             // whether bound depends on each parameter
 }
 
-// NewTrainer returns a trainer of params. Its steps change the elements of params in place. It
-// panics if two parameters have the same name.
+// NewTrainer returns a trainer that updates params in place. It panics if two parameters have the same
+// name.
 func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[T]) *Trainer[T] {
 	t := &Trainer[T]{BlockSize: 16, params: slices.Clone(params), optimiser: o, bound: bound}
 	for i, p := range t.params {
@@ -129,11 +129,11 @@ func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[
 	return t
 }
 
-// Step estimates the mean bound over a batch and its gradient, and updates the parameters. If
-// ctx is done, Step returns ctx's error at once. If the bound or its gradient is not finite, the
-// error names the first operation whose result is not finite. The first step also returns an
-// error if there is a parameter on which the bound does not depend. After an error, the trainer
-// is unchanged.
+// Step estimates the mean bound over a batch and its gradient, and updates the parameters. It returns an
+// error and does not change the trainer if
+//   - ctx is done (Step then returns at once),
+//   - the bound or its gradient is not finite (the error names the first operation with a non-finite result),
+//   - or, in the first step, the bound does not depend on one of the parameters.
 func (t *Trainer[T]) Step(ctx context.Context, batch []int) (elbo float64, err error) {
 	elbo, err = t.run(ctx, job[T]{batch: batch, bound: t.bound, seed: t.Seed, purpose: "algorithm 2 step", step: t.steps})
 	if err != nil {
@@ -160,9 +160,9 @@ func (t *Trainer[T]) Step(ctx context.Context, batch []int) (elbo float64, err e
 	return elbo, nil
 }
 
-// Evaluate returns the values [len(batch)] of a bound, such as Sample.LogEstimate, and their
-// mean, with noise from the given seed. If bound is nil, Evaluate uses the bound of NewTrainer.
-// It returns an error if ctx is done first or if a value is NaN.
+// Evaluate returns the value of a bound, such as Sample.LogEstimate, for each column of the batch, and the
+// mean of these values. The seed determines the noise. If bound is nil, Evaluate uses the bound of
+// NewTrainer. It returns an error if ctx is done before the end, or if a value is NaN.
 func (t *Trainer[T]) Evaluate(ctx context.Context, batch []int, seed uint64, bound Bound[T]) (mean float64, values []float64, err error) {
 	if bound == nil {
 		bound = t.bound
@@ -178,7 +178,7 @@ func (t *Trainer[T]) Evaluate(ctx context.Context, batch []int, seed uint64, bou
 	return mean, values, nil
 }
 
-// run executes job j. It sets t.results and returns the mean bound of the columns.
+// run executes job j. It stores the result of each block in t.results and returns the mean bound.
 func (t *Trainer[T]) run(ctx context.Context, j job[T]) (mean float64, err error) {
 	n := len(j.batch)
 	if n == 0 {
@@ -202,8 +202,7 @@ func (t *Trainer[T]) run(ctx context.Context, j job[T]) (mean float64, err error
 	return mean / float64(n), ctx.Err()
 }
 
-// computeBlocks computes the next blocks with t.workers[lo:hi], one after another, until all
-// blocks are computed or the tapes are interrupted.
+// computeBlocks computes blocks with t.workers[lo:hi] until no block is left or the tapes are interrupted.
 func (t *Trainer[T]) computeBlocks(lo, hi int) {
 	defer ad.RecoverInterrupt()
 	for _, w := range t.workers[lo:hi] {
@@ -213,7 +212,7 @@ func (t *Trainer[T]) computeBlocks(lo, hi int) {
 	}
 }
 
-// compute sets t.results[i] to the result of block i. It uses the tape of w.
+// compute evaluates block i on the tape of w and stores the result in t.results[i].
 func (t *Trainer[T]) compute(w *Block[T], i int) {
 	sum := t.boundOf(w, i)
 	r := &t.results[i]
@@ -261,8 +260,8 @@ func (t *Trainer[T]) boundOf(w *Block[T], i int) *ad.Var[T] {
 	return ad.Sum(bound)
 }
 
-// addGradients adds elements lo to hi−1 of the gradients of all blocks, in the order of the
-// blocks, to the gradient of the first block.
+// addGradients adds elements lo to hi−1 of the gradients of blocks 2, 3, …, in this order, to the gradient
+// of block 1.
 func (t *Trainer[T]) addGradients(lo, hi int) {
 	const chunk = 1 << 11 // number of elements that fit into the first-level cache
 	for ; lo < hi; lo += chunk {

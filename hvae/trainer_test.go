@@ -35,8 +35,8 @@ func (o *gradients[T]) Ascend(step int, theta, gradient []T, _ [][]T) {
 	}
 }
 
-// meanSquares is an optimiser that divides gradients by their running root mean square. The running
-// mean of the squares is initially 1.
+// meanSquares is an optimiser that divides gradients by their running root mean square. Its running
+// average starts at 1, unlike the averages of Adamax, which start at 0.
 type meanSquares struct{}
 
 func (meanSquares) Start() []float32 { return []float32{1} }
@@ -54,7 +54,7 @@ func parameter[T linalg.Float](values ...T) (ps hvae.Params[T]) {
 	return ps
 }
 
-// columns returns the batch 0 … n−1.
+// columns returns a batch of the columns 0, …, n − 1.
 func columns(n int) []int {
 	batch := make([]int, n)
 	for j := range batch {
@@ -69,8 +69,8 @@ func sampled(b *hvae.Block[float64]) *ad.Var[float64] {
 }
 
 func TestGradientsOfBlocksAreAddedInOrder(t *testing.T) {
-	// The order of a float32 sum matters, because 1e8 + 1 = 1e8. Added from left to right, the slopes
-	// give the sum 2. Most other orders give another sum.
+	// In float32, 1e8 + 1 = 1e8. The sum from left to right is therefore 2, and most other orders give
+	// another sum.
 	slopes := []float32{1e8, 1, -1e8, 1, 1}
 	for _, procs := range []int{1, 2, 5} {
 		restore := runtime.GOMAXPROCS(procs)
@@ -93,9 +93,8 @@ func TestGradientsOfBlocksAreAddedInOrder(t *testing.T) {
 	}
 }
 
-// In TestStepAveragesOverBatchesOfAnySize, the bound of column j is jθ for θ = 2 and j = 1, …,
-// 7. The gradient of a batch is therefore the mean of j over the batch, and the bound is twice
-// that mean. Both must be independent of earlier batches.
+// The bound of column j is jθ, where θ = 2. For each batch, the gradient must therefore be the mean of j,
+// and the bound must be twice the mean of j. Earlier batches must not affect either.
 func TestStepAveragesOverBatchesOfAnySize(t *testing.T) {
 	o, params := new(gradients[float64]), parameter(2.0)
 	numbers := linalg.Of(1, 7, []float64{1, 2, 3, 4, 5, 6, 7})
@@ -133,7 +132,8 @@ func ramp(lo, hi int) (r []float64) {
 }
 
 func TestBlockSizeDoesNotChangeGradients(t *testing.T) {
-	// The bound of column j is a_j(θ₁ + θ₂) − jθ₃², where a_j = sin j.
+	// The bound of column j is a_j(θ₁ + θ₂) − jθ₃², where a_j = sin j. Its mean and its gradient
+	// must not depend on the block size.
 	j := linalg.Of(1, 37, ramp(0, 37))
 	a := linalg.Of(1, 37, hvaetest.Apply(j.Data, math.Sin))
 	run := func(size int) ([]float64, float64) {
@@ -189,10 +189,9 @@ func TestEvaluateReportsColumnWithNaN(t *testing.T) {
 	}
 }
 
-// In step k of TestGradientsDoNotDependOnEarlierSteps, the bound of column j is j·wᵀθ, where θ
-// is parameter k mod 3. The gradients of the other two parameters must be zero, although they
-// were not zero in earlier steps. A gradient has 120,000 elements, so several goroutines add it
-// in many chunks.
+// In step k, the bound varies only with parameter k mod 3. The gradients of the other two parameters must
+// be zero, even if they were not zero in earlier steps. The gradient has 120,000 elements, so several
+// goroutines add it in many chunks.
 func TestGradientsDoNotDependOnEarlierSteps(t *testing.T) {
 	const n = 40_000
 	weight := linalg.New[float64](n, 1)
@@ -331,7 +330,7 @@ func TestRestoredRunContinuesBitForBit(t *testing.T) {
 			t.Errorf("%T: the restored run ends with %+v, want %+v", o, got, want)
 		}
 
-		// If the state does not fit the trainer, Restore returns an error and changes nothing.
+		// Restore must reject a state that does not fit the trainer, and change nothing.
 		before := restored.State()
 		for name, damage := range map[string]func(s *hvae.State[float32]){
 			"with -1 steps and":       func(s *hvae.State[float32]) { s.Steps = -1 },
@@ -425,9 +424,9 @@ func TestNoiseDiffersBetweenStepsAndBlocks(t *testing.T) {
 }
 
 func TestCancelledStepDoesNotChangeState(t *testing.T) {
-	// In step 3, the function that computes the bound of block 3 cancels the context. It then
-	// continues for ten seconds, unless its tape is interrupted. In the other steps, the context is
-	// cancelled before the call.
+	// A cancelled call must not change the trainer. In step 3, the bound cancels the context and then runs
+	// for ten seconds, unless its tape is interrupted. In the other steps, the context is cancelled before
+	// the call.
 	var during atomic.Pointer[context.CancelFunc]
 	var calls atomic.Int64
 	make := func() *hvae.Trainer[float64] {
@@ -518,13 +517,14 @@ func TestEarlierContextDoesNotInterruptLaterSteps(t *testing.T) {
 	}
 }
 
-// slopeTooLargeAtZero returns x/(x² + 1e-310), which is 0 at x = 0. Its derivative overflows there.
+// slopeTooLargeAtZero returns x/(x² + 1e-310). At x = 0, the value is 0 but the derivative overflows.
 func slopeTooLargeAtZero(x *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Div(x, ad.AddConst(ad.Square(x), 1e-310))
 }
 
 func TestNonFiniteStepIsReportedAndNotTaken(t *testing.T) {
-	// The bound is f(θ + shift) for column 5 and f(θ + 1) for all other columns, where θ = 0.
+	// Each case describes a bound at θ = 0: f(θ + shift) for column 5, and f(θ + 1) for other columns. The
+	// error of Step must contain all strings in want.
 	for _, c := range []struct {
 		name  string
 		f     func(x *ad.Var[float64]) *ad.Var[float64]
@@ -546,7 +546,7 @@ func TestNonFiniteStepIsReportedAndNotTaken(t *testing.T) {
 			if b.Batch[0] == 4 {
 				x.Value.Data[0] = c.shift
 			}
-			// The error must name an operation inside the program of Recomputed.
+			// The error must name the operation, even if it is inside Recomputed.
 			return ad.Recomputed(func(args []*ad.Var[float64]) *ad.Var[float64] { return c.f(args[0]) }, ad.Add(b.Params[1], x))
 		})
 		trainer.BlockSize = 2

@@ -6,10 +6,9 @@ import (
 	"hvae/linalg/internal/kernel"
 )
 
-// Add, Sub, Mul, Div and MulAdd broadcast their operands to the shape of dst. They repeat an
-// operand that has one row, one column or one element. The shape of dst must be the shape that
-// Broadcast returns for the operands. The matrix dst may share its elements with an operand of the
-// same shape.
+// Add, Sub, Mul, Div and MulAdd broadcast their operands: an operand with one row, one column or one
+// element is repeated. dst must have the shape that Broadcast returns for the operands, and may share
+// its elements with an operand of the same shape.
 
 // Add sets dst = a + b, elementwise.
 func Add[T Float](dst, a, b Matrix[T]) {
@@ -121,10 +120,10 @@ func Copy[T Float](dst, a Matrix[T]) {
 	}
 }
 
-// Exp, Log, Tanh, Softplus, Sigmoid and SoftplusSigmoid compute each element in float64 and round
-// the result once. In float32 with SIMD, all of them except Tanh instead compute in float32, with
-// an error of at most 2.5 units in the last place. Functions with one result divide large matrices
-// among goroutines.
+// Exp, Log, Tanh, Softplus, Sigmoid and SoftplusSigmoid compute each element in float64 and round the
+// result once. In float32 with SIMD, all of them except Tanh compute in float32, with an error of at
+// most 2.5 units in the last place. All of them except SoftplusSigmoid divide large matrices among
+// goroutines.
 
 // Exp sets dst = eᵃ, elementwise.
 func Exp[T Float](dst, a Matrix[T]) { apply("Exp", dst, a, kernel.Exp) }
@@ -144,8 +143,8 @@ func Softplus[T Float](dst, a Matrix[T]) { apply("Softplus", dst, a, kernel.Soft
 // is zero.
 func Sigmoid[T Float](dst, a Matrix[T]) { apply("Sigmoid", dst, a, kernel.Sigmoid) }
 
-// SoftplusSigmoid sets dst = log(1 + eᵃ) and slope = 1/(1 + e⁻ᵃ), the derivative of dst with
-// respect to a. It computes one exponential for both results of an element.
+// SoftplusSigmoid sets dst = log(1 + eᵃ) and slope = 1/(1 + e⁻ᵃ), the derivative of dst with respect to
+// a. It computes one exponential per element.
 func SoftplusSigmoid[T Float](dst, slope, a Matrix[T]) {
 	check2("SoftplusSigmoid", dst.Shape(), a.Shape())
 	check2("SoftplusSigmoid", slope.Shape(), a.Shape())
@@ -160,12 +159,12 @@ func SigmoidGradient[T Float](dst, g, s Matrix[T]) {
 	kernel.SigmoidGradient(dst.Data, g.Data, s.Data)
 }
 
-// Adamax performs one step of the optimiser Adamax (Kingma and Ba, 2014, algorithm 2). It updates
-// the parameters p and their moving averages m and u, given the gradient g, all of the same shape:
+// Adamax performs one step of the optimiser Adamax (Kingma and Ba, 2014, algorithm 2) on the calling
+// goroutine. Given the gradient g, it updates the parameters p and the moving averages m and u:
 //
 //	m ← β₁m + (1 − β₁)g,   u ← max(β₂u, |g|),   p ← p + rate·m/(u + ε).
 //
-// Adamax runs on the calling goroutine.
+// All four matrices must have the same shape.
 func Adamax[T Float](p, m, u, g Matrix[T], beta1, beta2, rate, epsilon T) {
 	if p.Shape() != m.Shape() || p.Shape() != u.Shape() || p.Shape() != g.Shape() {
 		panic(fmt.Sprintf("linalg: Adamax: the shapes %v, %v, %v and %v are not equal", p.Shape(), m.Shape(), u.Shape(), g.Shape()))
@@ -173,9 +172,9 @@ func Adamax[T Float](p, m, u, g Matrix[T], beta1, beta2, rate, epsilon T) {
 	kernel.Adamax(p.Data, m.Data, u.Data, g.Data, beta1, beta2, rate, epsilon)
 }
 
-// applyGrain (in plain Go) and simdGrain (with SIMD) are the smallest numbers of elements worth a
-// separate goroutine, about 40 µs of work. A function takes about 10 ns per element in plain Go,
-// and less than 1 ns with SIMD.
+// apply gives each separate goroutine at least applyGrain elements in plain Go, or simdGrain elements
+// with SIMD, about 40 µs of work. A function takes about 10 ns per element in plain Go, and less than 1
+// ns with SIMD.
 const applyGrain, simdGrain = 4096, 1 << 16
 
 // apply sets dst = f(a), elementwise, and divides large matrices among goroutines.

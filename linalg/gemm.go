@@ -6,11 +6,9 @@ import (
 	"hvae/linalg/internal/kernel"
 )
 
-// This file implements the matrix products of a dense layer Y = W·X + b. Affine computes the
-// layer. If δ is the gradient with respect to Y, then MatMulTA computes the gradient Wᵀ·δ with
-// respect to X, and MatMulTB computes the gradient δ·Xᵀ with respect to W. The terms of each sum
-// Σ_p A[i,p]·B[p,j] are added in increasing order of p, for any matrix size and number of
-// goroutines.
+// This file implements the matrix products of a dense layer Y = W·X + b. Affine computes the layer. If
+// δ is the gradient with respect to Y, then MatMulTA computes the gradient Wᵀ·δ with respect to X, and
+// MatMulTB computes the gradient δ·Xᵀ with respect to W.
 
 // A Contraction is a sum of products of matrices. Dense layers, convolutions and their gradients are
 // contractions. The fields and methods are documented in internal/kernel/contraction.go.
@@ -20,7 +18,7 @@ type Contraction[T Float] = kernel.Contraction[T]
 // and B_s start in the slices A and B.
 type Segment = kernel.Segment
 
-// gemmGrain is the smallest number of multiply-adds worth a separate goroutine, about 50 µs of work.
+// gemmGrain is the minimum number of multiply-adds for a separate goroutine, about 50 µs of work.
 const gemmGrain = 1 << 21
 
 // MatMul sets dst [m×n] = a [m×k] · b [k×n]. dst must not overlap a or b.
@@ -59,9 +57,9 @@ func matMulTB[T Float](dst, a, b Matrix[T], scratch []T, add bool) {
 	product(dst, a.Data, a.Cols, 1, a.Cols, bt, nil, add)
 }
 
-// product sets dst[i,j] = bias[i] + Σ_p A[i,p]·b[p,j] with 0 ≤ p < k, or adds this sum to dst[i,j]
-// if add is set. The strides ai and ap describe A: A[i,p] = a[i·ai + p·ap]. With ai = 1, the slice a
-// contains Aᵀ. A nil bias means zero.
+// product sets dst[i,j] = bias[i] + Σ_p A[i,p]·b[p,j], where 0 ≤ p < k and a nil bias means zero. If
+// add is set, it adds this value to dst[i,j] instead. The element A[i,p] is a[i·ai + p·ap]. If ap = 1,
+// the slice a contains A; if ai = 1, it contains Aᵀ.
 func product[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bias []T, add bool) {
 	c := Contraction[T]{
 		Rows: dst.Rows, Cols: dst.Cols, Steps: k, Groups: 1,
@@ -79,15 +77,15 @@ func product[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bias []T
 	For(c.Rows, grain, func(lo, hi int) { runBlocks(shared.RowRange(lo, hi)) })
 }
 
-// kBlock is the number of steps p in one block of a sum Σ_p A[i,p]·b[p,j]. The elements of A and b
-// in a block of this size stay in the first-level cache and on few memory pages. If A is a
-// transpose, consecutive steps of A are in different cache lines, and a block has only kBlockDown
-// steps. The division into blocks affects the bits of a sum. It therefore depends neither on the
-// number of goroutines nor on whether operands are packed (copied to contiguous memory).
+// A sum Σ_p A[i,p]·b[p,j] is computed in blocks of kBlock terms, so that the elements of A and b stay
+// in the first-level cache and on few memory pages. If A is a transpose, the elements of a row of A are
+// in different cache lines, so a block has only kBlockDown terms. The division into blocks affects
+// rounding. For reproducible results, it depends neither on the number of goroutines nor on whether the
+// operands are packed (copied to contiguous memory).
 const kBlock, kBlockDown = 192, 64
 
-// runBlocks computes the product c in blocks of steps. If c.Add is set, all steps form a single
-// block, because the complete sum is added to C.
+// runBlocks computes the contraction c in blocks of kBlock or kBlockDown steps. If c.Add is set, all
+// steps form one block, so that the complete sum is added to C at once.
 func runBlocks[T Float](c Contraction[T]) {
 	k, block := c.Steps, kBlock
 	switch {
@@ -109,18 +107,18 @@ func runBlocks[T Float](c Contraction[T]) {
 	}
 }
 
-// A large product packs its operands. For each block of steps, it copies groups of rowGroup = 64
-// rows of A and panels of panelCols = 48 columns of b to contiguous memory. A group and a panel
-// contribute to a piece of C:
+// A large product packs its operands. For each block of steps, it copies groups of rowGroup = 64 rows
+// of A and panels of panelCols = 48 columns of b to contiguous memory. The product of a group and a
+// panel is added to a part of C:
 //
 //	C [64×48] += A [64×steps] · b [steps×48]
 //
-// Without packing, the rows of a large matrix are on different pages. If the distance between rows
-// is a power of two, the rows also compete for the same cache lines. A product of 1024×1024
-// matrices then takes 62 ms instead of 52 ms (one core with AVX-512).
+// Without packing, the rows of a large matrix are on different memory pages. They also compete for the
+// same cache lines if the distance between them is a power of two. Packing reduces the time of a
+// product of 1024×1024 matrices from 62 to 52 ms (one core with AVX-512).
 const panelCols, rowGroup = 48, 64
 
-// runPacked computes the product c in blocks of the given number of steps. It packs the operands.
+// runPacked packs the operands of c and computes c in blocks of the given number of steps.
 func runPacked[T Float](c Contraction[T], block int) {
 	const aRow = kBlock + 16 // distance between rows in group, not a power of two
 	var group [rowGroup * aRow]T

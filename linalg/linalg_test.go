@@ -276,8 +276,8 @@ func TestSoftplusSigmoidAndLogSumExpNeverOverflow(t *testing.T) {
 
 func TestVectorsNamesTheKernelsInUse(t *testing.T) {
 	name, err := Vectors()
-	// In a round of the loop, each lane of each vector performs a multiply-add, which counts as two
-	// operations. The loop uses 12 vectors on amd64 and 24 vectors on arm64.
+	// Each iteration performs a multiply-add, which counts as two operations, in every lane of 12
+	// vectors on amd64 or 24 vectors on arm64.
 	want := map[string]int{"none": 0, "avx2": 2 * 8 * 12, "avx512": 2 * 16 * 12, "neon": 2 * 4 * 24}[name]
 	if n := PeakLoop(3); err != nil || n != 3*want {
 		t.Errorf("Vectors() = %s, %v; PeakLoop(3) = %d, want %d", name, err, n, 3*want)
@@ -378,8 +378,9 @@ func TestResultsDoNotDependOnGOMAXPROCS(t *testing.T) {
 	}
 }
 
-// AddMatMulTB adds the complete sum to dst, also if MatMulTB would divide the sum into blocks. Next to
-// 2⁵³, float64 numbers have a distance of 2, so a block of 192 terms 1/256 would be rounded away.
+// AddMatMulTB must add the complete sum to dst at once. Above 2⁵³, consecutive float64 numbers differ
+// by 2, so 2⁵³ + 400/256 is rounded to 2⁵³ + 2. If blocks of 192 terms 1/256 were added separately, dst
+// would stay 2⁵³.
 func TestAddMatMulTBAddsTheCompleteSum(t *testing.T) {
 	const terms = 2*kBlock + 16
 	dst, a, b := New[float64](1, 1), New[float64](1, terms), New[float64](1, terms)
@@ -392,9 +393,9 @@ func TestAddMatMulTBAddsTheCompleteSum(t *testing.T) {
 	}
 }
 
-// TestLongSumsHaveTheSameBitsOnEveryPath checks sums of more than kBlock terms, which are computed in
-// blocks. The bits of an element of a product must not depend on the other rows and columns that are
-// computed, on the number of goroutines, or on whether operands are packed.
+// TestLongSumsHaveTheSameBitsOnEveryPath checks products whose sums are computed in blocks. The bits of
+// an element must not depend on the number of goroutines, on packing, or on which other elements are
+// computed.
 func TestLongSumsHaveTheSameBitsOnEveryPath(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 1))
 	type product struct {
@@ -483,10 +484,10 @@ func TestForDividesEveryLoopAmongTheCores(t *testing.T) {
 	}
 }
 
-// fail panics. The stack trace of the panic contains the name linalg.fail.
+// fail panics. Tests search stack traces for its name.
 func fail() { panic("the body's value") }
 
-// A loop inside a parallel loop runs as a single chunk while the outer loop uses all cores.
+// While a loop uses all cores, a nested loop must run as a single chunk.
 func TestALoopInsideAParallelLoopIsSerial(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	if runtime.GOMAXPROCS(0) == 1 {
@@ -540,7 +541,7 @@ func TestAPanicInAParallelLoopReachesTheCaller(t *testing.T) {
 			}
 		}
 	}
-	// If the body of a nested loop panics, the *Panic contains the stack trace of this body.
+	// The *Panic of a nested loop must contain the stack trace of the inner body.
 	func() {
 		defer func() {
 			if p, ok := recover().(*Panic); !ok || p.Value != "the body's value" || !strings.Contains(string(p.Stack), "linalg.fail(") {
@@ -555,8 +556,7 @@ func TestAPanicInAParallelLoopReachesTheCaller(t *testing.T) {
 			})
 		})
 	}()
-	// After the panics, For still divides a loop into four chunks, which run concurrently. Each chunk of
-	// the loop below waits for the other chunks.
+	// After the panics, the four chunks of a loop must still run concurrently. Each waits for the others.
 	if n := chunks(4, 1); n != 4 {
 		t.Fatalf("after panics, a loop is divided into %d chunks, want 4", n)
 	}

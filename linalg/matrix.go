@@ -1,21 +1,20 @@
-// Package linalg implements dense matrices over float32 and float64 and the operations on them that
-// neural networks, flows and their gradients need.
+// Package linalg implements dense matrices of float32 or float64 numbers and the matrix operations of
+// neural networks, flows and their gradients.
 //
-// A batch is a row-major matrix [features × samples], so the samples of one feature are contiguous
-// in memory. A dense layer is the product W·X, and the paper's column vectors z, ρ and ε are columns.
+// A batch is a row-major matrix [features × samples], so the samples of one feature are contiguous in
+// memory. A dense layer is the product W·X, and the paper's column vectors z, ρ and ε are columns.
 //
-// Start with Matrix in this file. The file elementwise.go contains the broadcasting operations,
-// sums.go contains sums along axes, gemm.go contains matrix products, and parallel.go contains
-// parallel loops.
+// Start with Matrix in this file. The file elementwise.go contains the broadcasting operations, sums.go
+// contains sums along axes, gemm.go contains matrix products, and parallel.go contains parallel loops.
 //
-// Package internal/kernel implements the loops, in plain Go and with SIMD instructions. In float32
-// all instruction sets give the same bits, but plain Go rounds differently. In float64 plain Go and
-// all instruction sets give the same bits.
+// Package internal/kernel implements the inner loops of these operations, in plain Go and with SIMD
+// instructions. In float32, all instruction sets give the same bits, but plain Go rounds differently.
+// In float64, plain Go and all instruction sets give the same bits.
 //
-// Operations write to a destination, their first argument. If the shapes of the arguments do not
-// match, operations panic with a message that contains the shapes. Operations allocate memory
-// only for large matrices, to start goroutines and to copy operands. The shapes alone determine
-// the order in which the terms of a sum are added, so results do not depend on GOMAXPROCS.
+// Operations write to a destination, their first argument. If the shapes of the arguments do not match,
+// operations panic with a message that contains the shapes. Operations allocate memory only for large
+// matrices, to start goroutines and to copy operands. The shapes alone determine the order in which the
+// terms of a sum are added, so results do not depend on GOMAXPROCS.
 package linalg
 
 import (
@@ -25,7 +24,7 @@ import (
 	"hvae/linalg/internal/kernel"
 )
 
-// Float is the constraint of element types.
+// Float is the type constraint for matrix elements.
 type Float = kernel.Float
 
 // A Matrix is a dense matrix in row-major order: element (i, j) is Data[i*Cols+j], and len(Data)
@@ -43,7 +42,7 @@ func New[T Float](rows, cols int) Matrix[T] {
 	return Matrix[T]{rows, cols, make([]T, rows*cols)}
 }
 
-// Of returns a rows × cols matrix whose elements are data, without copying them. It panics if
+// Of returns a rows × cols matrix that stores its elements in data, without copying. It panics if
 // len(data) is not rows*cols.
 func Of[T Float](rows, cols int, data []T) Matrix[T] {
 	if rows < 0 || cols < 0 || len(data) != rows*cols {
@@ -52,7 +51,7 @@ func Of[T Float](rows, cols int, data []T) Matrix[T] {
 	return Matrix[T]{rows, cols, data}
 }
 
-// Column returns a column vector whose elements are data, without copying them.
+// Column returns a column vector that stores its elements in data, without copying.
 func Column[T Float](data ...T) Matrix[T] { return Matrix[T]{len(data), 1, data} }
 
 // At returns element (i, j).
@@ -84,8 +83,8 @@ func (m Matrix[T]) Fill(v T) {
 // A Shape holds the dimensions of a matrix. Package fmt prints it as [rows×cols].
 type Shape struct{ Rows, Cols int }
 
-// Shape returns the dimensions of m. A value receiver would copy m, which takes noticeable time for
-// small matrices.
+// Shape returns the dimensions of m. Its receiver is a pointer, because copying m would take noticeable
+// time for small matrices.
 func (m *Matrix[T]) Shape() Shape { return Shape{m.Rows, m.Cols} }
 
 // String returns the shape as [rows×cols].

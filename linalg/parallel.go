@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 )
 
-// For sends chunks of its loop to helper goroutines through the channel pending. Later calls of For
-// reuse the helpers and the loop values, so that For does not allocate memory in each call.
+// For sends chunks of its loop to helper goroutines through the channel pending. Calls of For reuse the
+// helpers and the loop values, so that most calls allocate no memory.
 var (
 	pending = make(chan chunk)
 	busy    atomic.Int32 // number of chunks sent to helpers by unfinished calls of For
@@ -31,8 +31,7 @@ type chunk struct {
 	lo, hi int
 }
 
-// A Panic is the value with which For panics if the loop body panics on a goroutine other than the
-// caller's.
+// A Panic describes a panic of a loop body on a goroutine other than the caller's.
 type Panic struct {
 	Value any    // value of the body's panic, or an error if the body called runtime.Goexit
 	Stack []byte // stack trace of the goroutine that panicked, from debug.Stack
@@ -49,8 +48,8 @@ func help() {
 	}
 }
 
-// run calls the loop body for the chunk. If the body panics, run recovers the panic. It stores the
-// panic in the loop unless another chunk has panicked before.
+// run calls the loop body for the chunk. If the body panics, run recovers the panic and stores it in
+// the loop, unless another chunk has panicked before.
 func (c chunk) run() {
 	returned := false
 	defer func() {
@@ -72,18 +71,17 @@ func (c chunk) run() {
 	returned = true
 }
 
-// For divides the indices 0 to n-1 into chunks and calls body(lo, hi) for each chunk, which
-// consists of the indices lo to hi-1. The calls run on up to GOMAXPROCS goroutines. For returns
-// when all calls have returned.
+// For divides the indices 0 to n-1 into chunks and calls body(lo, hi) for each chunk, which consists of
+// the indices lo to hi-1. The calls run on up to GOMAXPROCS goroutines. For returns when all calls have
+// returned.
 //
-// There is a single chunk, which runs on the calling goroutine, if n < 2·grain, if grain is 0, or if
-// other calls of For use all cores. A loop inside a parallel loop is therefore cheap. If there are
-// several chunks, each has at least grain indices. The bounds of the chunks depend on the number of
-// cores and their load. For reproducible results, the result of an index must not depend on the
-// chunk that contains it.
+// If n < 2·grain, if grain is 0, or if other calls of For use all cores, there is a single chunk, which
+// runs on the calling goroutine. A nested loop is therefore cheap. Otherwise, each chunk has at least
+// grain indices. The bounds of the chunks depend on the number of cores and their load. For
+// reproducible results, the computation for an index must not depend on the bounds of its chunk.
 //
-// If body panics, For panics after all chunks have ended. If body panicked on the calling
-// goroutine, For panics with the same value. Otherwise, For panics with a *Panic.
+// If body panics, For waits for all chunks. It then panics with the value of body's panic, or with a
+// *Panic if body panicked on a goroutine other than the caller's.
 func For(n, grain int, body func(lo, hi int)) {
 	chunks := chunks(n, grain)
 	if chunks <= 1 {
@@ -115,8 +113,8 @@ func For(n, grain int, body func(lo, hi int)) {
 	body(0, n/chunks)
 }
 
-// Serial reports whether For(n, grain, body) would run the loop as a single chunk. Callers can then
-// run the loop without For, which saves the allocation of a closure.
+// Serial reports whether For(n, grain, body) would run the loop as a single chunk. Callers can then run
+// the loop without For, to avoid allocating a closure.
 func Serial(n, grain int) bool { return chunks(n, grain) <= 1 }
 
 // chunks returns the number of chunks into which For divides a loop. A result below 1 means one chunk.

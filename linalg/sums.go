@@ -26,11 +26,11 @@ func Sum[T Float](dst, a Matrix[T]) {
 	}
 }
 
-// MulSum sets dst to the sum of a ⊙ b along each axis on which dst has length 1, as in Sum. The
-// operands broadcast as in Mul. MulSum does not store the products. If dst has one element, MulSum
-// computes the dot product. MulSum also computes gradients: if y = a ⊙ b, g is the gradient with
-// respect to y, and dst has the shape of a, then MulSum(dst, g, b) sets dst to the gradient with
-// respect to a.
+// MulSum sets dst to the sum of a ⊙ b along each axis on which dst has length 1, as in Sum, but does not store
+// the product. The operands broadcast as in Mul. If dst has one element, it receives the dot product.
+//
+// If y = a ⊙ b and g is the gradient with respect to y, then MulSum(da, g, b) sets da, which has the shape of
+// a, to the gradient with respect to a.
 func MulSum[T Float](dst, a, b Matrix[T]) {
 	full, ok := Broadcast(a.Shape(), b.Shape())
 	if !ok || !dst.Shape().broadcastsTo(full) {
@@ -81,8 +81,8 @@ func AddMulSum[T Float](dst, a, b Matrix[T]) {
 
 // Finite reports whether every element of m is finite.
 func Finite[T Float](m Matrix[T]) bool {
-	// Sum 0·x over rows of 128 elements. The product 0·x is NaN if x is NaN or infinite, and
-	// otherwise zero, so the sums are zero only if all elements are finite.
+	// Compute 128 sums of products 0·x. A product is NaN if x is NaN or infinite, and otherwise zero,
+	// so the sums are zero only if all elements are finite.
 	const columns = 128
 	var sums [columns]T
 	rows := len(m.Data) / columns

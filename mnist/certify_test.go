@@ -60,8 +60,8 @@ func simulatedImage(c model.Checkpoint, seed uint64, run, i int) linalg.Matrix[f
 	return x
 }
 
-// The test compares the bounds that eval -method ais prints with log p(x), computed by quadrature for
-// the same images. It compares the other numbers with each other and with the output of -method is.
+// The bounds that eval -method ais prints must agree with log p(x), computed by quadrature for the same
+// images. The other numbers must agree with each other and with the output of -method is.
 func TestBoundsAgreeWithTheEvidence(t *testing.T) {
 	set := digits(t)
 	_, validation := parts(set.Train.Len(), 4)
@@ -135,7 +135,7 @@ func TestBoundsAgreeWithTheEvidence(t *testing.T) {
 			}
 		}
 
-		// The text contains the same numbers as the JSON object. A few steps suffice.
+		// The text must contain the same numbers as the JSON object. A few steps suffice for this check.
 		flags = strings.Replace(flags, "-steps 24 -chains 6", "-steps 3 -chains 2", 1)
 		got = asJSON(flags)
 		number := func(key string) string { return fmt.Sprintf("%.2f ± %.2f", got[key], got[key+"_se"]) }
@@ -143,7 +143,7 @@ func TestBoundsAgreeWithTheEvidence(t *testing.T) {
 		if simulated {
 			want += fmt.Sprintf("log p(x) ≤ %s, a gap of %s\n", number("upper"), number("gap"))
 		}
-		want += fmt.Sprintf("importance sampling gives %s less than the lower bound\n", number("missed"))
+		want += fmt.Sprintf("the importance-sampling estimate is %s below the lower bound\n", number("missed"))
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3)) // the results do not depend on GOMAXPROCS
 		if text := eval(flags); !strings.HasSuffix(text, want) || !regexp.MustCompile(`^.*\nELBO .*\nNLL .*\n`).MatchString(text) {
 			t.Errorf("%s prints\n%swant at the end\n%s", flags, text, want)
@@ -151,8 +151,8 @@ func TestBoundsAgreeWithTheEvidence(t *testing.T) {
 	}
 }
 
-// The bounds for the first image do not depend on the number of images. The standard error of the mean
-// of two values is half their difference.
+// With two images, the standard error must be half the difference of their values. The evaluation of one
+// image yields the value for the first.
 func TestStandardErrorsAreOverImages(t *testing.T) {
 	name, _ := trained(t, model.Config{Kind: "vae", Tempering: "none", Latent: 2}, 4)
 	at := func(limit string) map[string]any {

@@ -36,8 +36,7 @@ func withoutSeconds(text string) string {
 	return regexp.MustCompile(`, \d+ s\n`).ReplaceAllString(text, "\n")
 }
 
-// The test compares all numbers that eval prints with the oracle (oracle_test.go). Each run binarises the
-// images again.
+// All numbers that eval prints must match the oracle (oracle_test.go). Each run binarises the images again.
 func TestEvalMatchesTheOracle(t *testing.T) {
 	vae, wide := model.Config{Kind: "vae", Tempering: "none", Latent: 3}, model.Config{Kind: "vae", Tempering: "none", Latent: 64}
 	hvae := model.Config{Kind: "hvae", K: 3, Tempering: "free", VaryEps: true, Latent: 5}
@@ -128,7 +127,7 @@ func TestEvalMatchesTheOracle(t *testing.T) {
 					t.Errorf("correlation_independent for %d samples is %v", c.samples, v)
 				}
 				fields += 5
-				line += fmt.Sprintf("|correlation| of dimensions given x %.4f ± %.4f of z_K, %.4f ± %.4f of z_0, %.4f if independent\n",
+				line += fmt.Sprintf("mean |correlation| of two dimensions given x: z_K %.4f ± %.4f, z_0 %.4f ± %.4f, independent %.4f\n",
 					got["correlation_zk"], got["correlation_zk_se"], got["correlation_z0"], got["correlation_z0_se"], got["correlation_independent"])
 			}
 			if got["data"] != "synthetic" || got["trained_on"] != "synthetic" || len(got) != fields {

@@ -13,7 +13,7 @@ import (
 )
 
 // Each line of results/examples.jsonl holds a command and the JSON object that it printed.
-// README.md and results/README.md quote these results.
+// README.md and results/README.md must quote these results.
 func TestDocumentsMatchTheExamples(t *testing.T) {
 	b, err := os.ReadFile("results/examples.jsonl")
 	if err != nil {
@@ -80,7 +80,8 @@ func TestDocumentsMatchTheExamples(t *testing.T) {
 	contains(results, root(hvae30))
 }
 
-// root returns the formula for the correlation that the flow adds.
+// root returns the formula √(r² − s²) and its value, as quoted in the READMEs. Here r is the correlation of
+// z_K, and s is the expected correlation of independent dimensions.
 func root(e eval.Evaluation) string {
 	return fmt.Sprintf("√(%.4f² − %.4f²) = %.2f", e.ZK, e.Independent, math.Sqrt(e.ZK*e.ZK-e.Independent*e.Independent))
 }

@@ -61,7 +61,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// few is a folder that contains synthetic digits: 120 for training, 24 for validation and 6 for testing.
+// few is the folder of a dataset of synthetic digits: 120 for training, 24 for validation and 6 for testing.
 var few string
 
 func makeFew() error {
@@ -105,7 +105,7 @@ func ownImages(t *testing.T, train, test int) (folder string) {
 	return folder
 }
 
-// own returns the flags that select a dataset of ownImages.
+// own returns flags that select the dataset that ownImages wrote to folder.
 func own(folder string) []string { return []string{"-data", folder, "-dataset", "own"} }
 
 // mnist runs the program and returns its output and its exit status.
@@ -136,8 +136,8 @@ func mustFail(t *testing.T, status int, args []string, want ...string) {
 	}
 }
 
-// refused runs the program, which must exit with status 1, print a single line besides notes, and not
-// change the files in the folder. The line must contain all of want.
+// refused checks that the program exits with status 1, changes no file in the folder, and prints one line
+// that contains all of want. Before this line, it may print notes.
 func refused(t *testing.T, folder string, args []string, want ...string) {
 	t.Helper()
 	before := files(t, folder)
@@ -205,12 +205,12 @@ func tinyTable(out string, more ...string) []string {
 
 var tinyRuns = []string{"vae-85547", "hvae-k1-none-85547", "vae-12345", "hvae-k1-none-12345"}
 
-// tinyEval returns the arguments of an evaluation like the evaluations of tinyTable.
+// tinyEval returns the arguments of eval with the same settings as tinyTable.
 func tinyEval(checkpoint, seed string, more ...string) []string {
 	return append([]string{"eval", "-checkpoint", checkpoint, "-data", few, "-dataset", "few", "-limit", "5", "-samples", "20", "-runs", "2", "-seed", seed, "-json"}, more...)
 }
 
-// An interruption is a context that ends after the given number of calls of Err.
+// An interruption is a context that is cancelled after the given number of calls of Err.
 type interruption struct {
 	context.Context
 	after int
@@ -223,8 +223,8 @@ func (i *interruption) Err() error {
 	return nil
 }
 
-// interrupted runs the program with an interruption. It reports whether the program finished before
-// the context ended. Otherwise the program must exit with status 130.
+// interrupted runs the program and cancels its context after the given number of calls of Err. It reports
+// whether the program finished first. If not, the program must exit with status 130.
 func interrupted(t *testing.T, after int, args ...string) (stderr string, finished bool) {
 	t.Helper()
 	_, stderr, status := mnist(&interruption{t.Context(), after}, args...)
@@ -234,7 +234,7 @@ func interrupted(t *testing.T, after int, args ...string) (stderr string, finish
 	return stderr, status == 0
 }
 
-// A watcher is a context whose method Err calls look first.
+// A watcher is a context that calls the function look whenever Err is called.
 type watcher struct {
 	context.Context
 	look func()
@@ -283,8 +283,8 @@ func copyFiles(t *testing.T, from string, names ...string) (to string) {
 	return to
 }
 
-// files returns the contents of all files below a folder except locks, by relative path. In the
-// contents, times are 0 and tensors are replaced by a hash.
+// files returns the contents of all files below a folder, except locks, by relative path. It replaces
+// times by 0 and tensors by a hash.
 func files(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -313,7 +313,7 @@ func files(t *testing.T, folder string) map[string]string {
 
 var hashSeed = maphash.MakeSeed()
 
-// seconds matches times in JSON, and in JSON inside a JSON string.
+// seconds matches durations in JSON, also in JSON that is encoded as a string.
 var seconds = regexp.MustCompile(`([Ss]econds\\?"): ?[0-9.e+-]+`)
 
 // digest matches the SHA-256 of a state, which depends on the times in the state.
@@ -352,7 +352,7 @@ func object(t *testing.T, stdout string) map[string]any {
 	return jsonLines[map[string]any](t, stdout)[0]
 }
 
-// A position is the progress of a run, which its state contains as JSON.
+// A position is the progress of a run. The state of the run contains it as JSON.
 type position struct {
 	Epoch, Batch  int
 	Sum, Seconds  float64
@@ -375,8 +375,7 @@ func saved(t *testing.T, folder string) (state model.State, p position) {
 	return state, p
 }
 
-// rewrite applies change to the saved state of a run and to the position that the state contains,
-// and writes the result.
+// rewrite reads the state of a run, applies change to its file and position, and writes it back.
 func rewrite(t *testing.T, folder string, change func(f *safetensors.File, p *position)) {
 	t.Helper()
 	f := readTensors(t, folder, stateFile)
@@ -399,7 +398,7 @@ func readTensors(t *testing.T, elem ...string) safetensors.File {
 	return f
 }
 
-// spread returns the mean and the sample standard deviation.
+// spread returns the mean and the sample standard deviation of x.
 func spread(x ...float64) (mean, sd float64) {
 	n := float64(len(x))
 	for _, v := range x {

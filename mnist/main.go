@@ -27,8 +27,8 @@ import (
 
 func main() {
 	if os.Getenv("GOGC") == "" {
-		// Frequent garbage collection keeps the process small when it reads images or finishes an
-		// epoch. Training steps do not allocate memory, so it does not slow them down.
+		// Frequent garbage collection saves memory while images are read and when an epoch ends. It
+		// does not slow down training steps, because they allocate no memory.
 		debug.SetGCPercent(10)
 	}
 	program.Main()
@@ -42,7 +42,7 @@ var program = command.Program{
 		{Name: "eval", About: "Estimates a model's ELBO and negative log-likelihood.", Run: evaluate},
 		{Name: "table", About: "Trains and evaluates the models of Table 1 and prints the table.", Run: makeTable},
 		{Name: "sample", About: "Draws digits that a model generates.", Run: sample},
-		{Name: "reconstruct", About: "Draws test digits and their reconstructions, for an HVAE along its flow.", Run: reconstruct},
+		{Name: "reconstruct", About: "Draws test digits and their reconstructions; for an HVAE, also along its flow.", Run: reconstruct},
 	},
 }
 
@@ -50,7 +50,7 @@ var program = command.Program{
 // readCheckpoint prints a note to stderr.
 func readCheckpoint(name string, stderr io.Writer) (model.Checkpoint, error) {
 	if name == "" {
-		return model.Checkpoint{}, command.UsageError("-checkpoint is missing: name a model file, such as DIR/%s", run.ModelFile)
+		return model.Checkpoint{}, command.UsageError("-checkpoint is missing: specify a model file, such as DIR/%s", run.ModelFile)
 	}
 	c, err := model.ReadCheckpoint(name)
 	if err == nil && c.Digest == "" {
@@ -59,8 +59,8 @@ func readCheckpoint(name string, stderr io.Writer) (model.Checkpoint, error) {
 	return c, err
 }
 
-// otherData returns a phrase such as ` trained on "mnist",` if the model was trained on another dataset
-// than set. If the dataset is the same or unknown, otherData returns an empty string.
+// otherData returns a phrase such as ` trained on "mnist",` if the model was trained on a dataset other than
+// set. If the dataset is the same or unknown, otherData returns an empty string.
 func otherData(c model.Checkpoint, set data.Set) string {
 	switch {
 	case c.Data == "" || c.DataSHA256 == set.SHA256():

@@ -47,7 +47,7 @@ func TestInvalidInputIsReportedOnOneLine(t *testing.T) {
 		{[]string{"tain"}, 2, `unknown command "tain"`},
 		{[]string{"train"}, 2, "-out is missing"},
 		{[]string{"train", "-foo"}, 2, "-foo"},
-		{[]string{"train", "now", "-out", dir}, 2, `stray argument "now"`},
+		{[]string{"train", "now", "-out", dir}, 2, `unexpected argument "now"`},
 		{tiny(dir, "-model", "gan"), 2, `unknown model "gan"`},
 		{tiny(dir, "-model", "hvae", "-K", "2", "-tempering", "hot"), 2, `unknown tempering "hot"`},
 		{tiny(dir, "-model", "hvae", "-K", "-1"), 2, `"-1" for flag -K`},

@@ -39,14 +39,14 @@ func parts(n int, seed uint64) (training, validation []int) {
 // A minibatch holds binary images [784×B] and their noise [ℓ×B].
 type minibatch struct{ x, epsilon, gamma0 linalg.Matrix[float32] }
 
-// drawBatch returns a minibatch of the given images. pixels and noise return the streams of image i.
+// drawBatch returns a minibatch of the given images. pixels(i) and noise(i) are the streams of image i.
 func drawBatch(images data.Images, which []int, latent int, pixels, noise func(i int) *rand.Rand) (b minibatch) {
 	b.x = linalg.New[float32](784, len(which))
 	b.epsilon, b.gamma0 = linalg.New[float32](latent, len(which)), linalg.New[float32](latent, len(which))
 	for j, i := range which {
 		rng := pixels(i)
 		for pixel, grey := range images.Pixels[784*i : 784*(i+1)] {
-			// A pixel is 1 with probability grey/255. Pixels of 0 and 255 need no random number.
+			// A pixel is 1 with probability grey/255. A probability of 0 or 1 needs no random number.
 			if grey == 255 || grey > 0 && rng.Uint32N(255) < uint32(grey) {
 				b.x.Row(pixel)[j] = 1
 			}
@@ -71,7 +71,7 @@ type course struct {
 	epoch                int
 }
 
-// newCourse returns a run that trains on the first n training images.
+// newCourse returns a course that trains on the first n training images.
 func newCourse(images data.Images, config model.Config, n, batch int, rate float64, seed uint64) *course {
 	c := &course{images: images, batch: batch, seed: seed}
 	c.training, c.validation = parts(images.Len(), seed)
@@ -88,8 +88,8 @@ func newCourse(images data.Images, config model.Config, n, batch int, rate float
 	return c
 }
 
-// next trains an epoch. It returns the mean training ELBO over images, computed for each batch
-// before its step, and the mean validation ELBO after the epoch.
+// next trains an epoch. It returns two means over images: the training ELBO, computed in each batch before
+// its step, and the validation ELBO after the epoch.
 func (c *course) next(t *testing.T) (training, validation float64) {
 	t.Helper()
 	c.epoch++

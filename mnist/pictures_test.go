@@ -60,9 +60,8 @@ func picture(t *testing.T, args ...string) *image.Gray {
 	return gray
 }
 
-// shows reports whether image n of x is drawn upright with its top left corner at (x0, y0). Each pixel
-// of the image is a square of 2×2 pixels, black for 0 and white for 1, rounded by at most half a grey
-// level.
+// shows reports whether p shows image n of x upright with its top left corner at (x0, y0). Each pixel of the
+// image must be a square of 2×2 pixels, from black for 0 to white for 1, rounded to a grey level.
 func shows(p *image.Gray, x0, y0 int, x linalg.Matrix[float32], n int) bool {
 	for row := range 28 {
 		for column := range 28 {
@@ -196,7 +195,7 @@ func TestReconstructionsFollowTheFlow(t *testing.T) {
 						continue
 					}
 					label := fmt.Sprintf("%.0f", logJoints[j-2].At(0, i))
-					if got, want := letterbox(p, at.X+28, at.Y+60, len(label)), spell(label); got != want {
+					if got, want := dots(p, at.X+28, at.Y+60, len(label)), spell(label); got != want {
 						t.Errorf("the label below picture %d of digit %d is\n%s\nwant %s:%s", j, i, got, label, want)
 					}
 					drawn = append(drawn, image.Rect(at.X, at.Y+60, at.X+56, at.Y+76))
@@ -208,7 +207,7 @@ func TestReconstructionsFollowTheFlow(t *testing.T) {
 			for i := range groups {
 				for j, caption := range captions {
 					want := spell(caption)
-					if got := letterbox(p, 8+i*(group+20)+j*60+28, 8, len(caption)); got != want {
+					if got := dots(p, 8+i*(group+20)+j*60+28, 8, len(caption)); got != want {
 						t.Fatalf("the caption above column %d of group %d is\n%s\nwant %q:\n%s", j, i, got, caption, want)
 					}
 				}
@@ -217,7 +216,7 @@ func TestReconstructionsFollowTheFlow(t *testing.T) {
 	}
 }
 
-// spell returns the expected result of letterbox for a text.
+// spell returns the dots of a correctly drawn text.
 func spell(s string) (text string) {
 	const glyphs = `
        ###    #    ###   ###     #  #####   ##  #####  ###   ###                  #         #                                            
@@ -239,10 +238,9 @@ func spell(s string) (text string) {
 	return text
 }
 
-// letterbox reads a text of n letters. The text is centred on the pixel column middle, and its first
-// pixel row is top. letterbox returns a character for each dot of 2×2 pixels: # for black, a space for
-// white, and ? otherwise.
-func letterbox(p *image.Gray, middle, top, n int) string {
+// dots returns a character for each dot (2×2 pixels) of a drawn text of n letters: # for black, a space for
+// white, and ? otherwise. The text is centred on the pixel column middle, and its first pixel row is top.
+func dots(p *image.Gray, middle, top, n int) string {
 	var b strings.Builder
 	for row := range 8 {
 		b.WriteByte('\n')

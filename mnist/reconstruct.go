@@ -42,11 +42,11 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 		images, captions = append(images, s.Image), append(captions, fmt.Sprintf("z%d", k))
 	}
 	var labels []string // the values of log p(x, z_k) below the images of an HVAE
-	shown := "the encoder's mean and from a draw"
+	shown := "the encoder's mean and from a draw of z"
 	if c.Config.Kind == "vae" {
 		captions[2] = "draw"
 	} else {
-		shown = "the encoder's mean and from z_0 to z_K along the Hamiltonian flow of a draw, with log p(x, z_k) in nats"
+		shown = "the encoder's mean and from the points z_0 to z_K of a Hamiltonian flow, with log p(x, z_k) in nats"
 		for i := range n {
 			labels = append(labels, "", "")
 			for _, s := range path {

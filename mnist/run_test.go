@@ -53,7 +53,7 @@ func TestASecondProcessIsRefused(t *testing.T) {
 	mustRun(t, tiny(whole, epochs...)...)
 	sameFiles(t, "resumed after the kill", whole, shared)
 
-	// A second process does not remove the temporary files of the first.
+	// A second process must not remove the temporary files of the first.
 	lock, err := filelock.Take(filepath.Join(shared, lockFile))
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func TestASecondProcessIsRefused(t *testing.T) {
 	refused(t, shared, tiny(shared, "-resume", "-lr", "1e-4"), "in use by another process")
 }
 
-// The commands train and table lock the folder of a run while they train and evaluate it.
+// The commands train and table must lock the folder of a run while they train and evaluate it.
 func TestAFolderIsLockedDuringItsRun(t *testing.T) {
 	out := t.TempDir()
 	run, table := filepath.Join(out, "run"), filepath.Join(out, "table")
@@ -98,7 +98,7 @@ func TestAFolderIsLockedDuringItsRun(t *testing.T) {
 		if _, stderr, status := mnist(watch, c.args...); status != 0 {
 			t.Fatalf("%s: status %d, %s", c.name, status, stderr)
 		}
-		// Each epoch has three batches, which call Err at least twice.
+		// An epoch has three batches, and the program calls Err at least twice in each batch.
 		if trained := epochs() - before; trained < 1 || locked < 6*trained || open > 1 {
 			t.Errorf("%s trained %d epochs; its folder was locked at %d calls of Err and unlocked at %d", c.name, trained, locked, open)
 		}
@@ -157,7 +157,7 @@ func TestAResumeKeepsTheSettings(t *testing.T) {
 	refused(t, parts, resume(parts, "-latent", "4", "-seed", "5", "-K", "2", "-model", "hvae", "-batch", "24", "-lr", "1e-4"),
 		"was started with K = 1, not 2; batch = 25, not 24; latent = 3, not 4: resume it without these flags")
 
-	// A resume may change other settings. The state contains the new values.
+	// A resume may change other settings. The state must contain the new values.
 	mustRun(t, resume(parts, "-epochs", "4", "-patience", "3", "-recompute=false")...)
 	mustRun(t, resume(parts)...)
 	state, _ := saved(t, parts)
@@ -169,7 +169,7 @@ func TestAResumeKeepsTheSettings(t *testing.T) {
 	}
 }
 
-// A relative -data is relative to the working directory in which the run was started.
+// A relative path in -data refers to the working directory in which the run was started.
 func TestAResumeMayHaveAnotherWorkingDirectory(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(filepath.Dir(few))
@@ -178,7 +178,7 @@ func TestAResumeMayHaveAnotherWorkingDirectory(t *testing.T) {
 	mustRun(t, resume(dir, "-epochs", "2")...)
 }
 
-// If a resume changes the learning rate, the metrics contain the rate of each later epoch.
+// If a resume changes the learning rate, the metrics must contain the rate of each later epoch.
 func TestChangedLearningRatesAreRecorded(t *testing.T) {
 	steady, changed := t.TempDir(), t.TempDir()
 	mustRun(t, tiny(steady, "-epochs", "4")...)
@@ -200,7 +200,7 @@ func TestChangedLearningRatesAreRecorded(t *testing.T) {
 		t.Errorf("the state contains lr = %s and RateChanged = %v", state.Settings["lr"], p.RateChanged)
 	}
 
-	// The rate may change within an epoch.
+	// A resume may change the rate within an epoch. The metrics must then contain the new rate.
 	within := t.TempDir()
 	interrupted(t, 5, tiny(within)...)
 	_, p := saved(t, within)
@@ -247,7 +247,7 @@ func TestTheStateIsSavedWithinAnEpoch(t *testing.T) {
 	}
 }
 
-// The test flips a random bit of the tensors in a file.
+// A file must be refused after a random bit of its tensors is flipped.
 func TestADamagedFileIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	mustRun(t, tiny(dir)...)
@@ -278,7 +278,8 @@ func TestAStateWithoutADigestIsRefused(t *testing.T) {
 	refused(t, dir, resume(dir, "-epochs", "2"), filepath.Join(dir, stateFile)+" has no SHA-256")
 }
 
-// The test moves the folder of a run and, in the first case, replaces it by the folder of another run.
+// A process must stop when the folder of its run is moved. In the first case, the folder of another run takes
+// its place and must not change.
 func TestAMovedFolderEndsTheRun(t *testing.T) {
 	t.Parallel()
 	whole, other, parent := t.TempDir(), t.TempDir(), t.TempDir()
@@ -343,8 +344,8 @@ func TestAResumeAcceptsTheSameImagesUnderAnotherName(t *testing.T) {
 	mustRun(t, resume(dir, append(renamed, "-epochs", "2")...)...)
 	sameFiles(t, "resumed with the data under another name", whole, dir)
 	others := ownImages(t, 144, 1)
-	refused(t, dir, resume(dir, "-data", others), "on other images, the dataset few")
-	refused(t, dir, resume(dir, "-data", others, "-dataset", "another"), "on other images, the dataset few")
+	refused(t, dir, resume(dir, "-data", others), "with other images, the dataset few")
+	refused(t, dir, resume(dir, "-data", others, "-dataset", "another"), "with other images, the dataset few")
 }
 
 // Validation images are processed in batches of 1,000. The run is interrupted between two batches.

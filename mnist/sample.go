@@ -65,7 +65,7 @@ func (f *pictureFlags) readModel(args []string, stderr io.Writer) (c model.Check
 		return c, err
 	}
 	if f.out == "" {
-		return c, command.UsageError("-o is missing: name a PNG file to write")
+		return c, command.UsageError("-o is missing: specify a PNG file to write")
 	}
 	return readCheckpoint(f.checkpoint, stderr)
 }

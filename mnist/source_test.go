@@ -79,19 +79,19 @@ func TestARunOnOwnImagesContainsTheirName(t *testing.T) {
 			t.Errorf("%s prints %s", c[0], stderr)
 		}
 	}
-	// A sixth of the images is used for validation.
+	// A sixth of the images must be used for validation.
 	validation := append(own(folder), "-checkpoint", checkpoint, "-split", "validation")
 	if text, note, _ := evaluated(t, validation...); note != "" || !strings.Contains(text, "validation images of own") {
 		t.Errorf("stdout %s, stderr %s", text, note)
 	}
 	mustFail(t, 2, append([]string{"eval", "-limit", "16"}, validation...), "has 15 images")
-	// The run resumes with the same images, but not with other images of the same name.
+	// A resume must accept the same images, but not other images of the same name.
 	mustRun(t, resume(out, "-epochs", "2")...)
 	b := read(t, folder, testFile)
 	b[100] ^= 1
 	write(t, b, folder, testFile)
-	mustFail(t, 1, resume(out, "-epochs", "3"), "on other images, the dataset own")
+	mustFail(t, 1, resume(out, "-epochs", "3"), "with other images, the dataset own")
 }
 
-// syntheticDigest is the output of sha256sum for IDX files with the synthetic images.
+// syntheticDigest is the output of sha256sum for the two concatenated IDX files of the synthetic images.
 const syntheticDigest = "8ec5338b6d3b60442563c18bcf9f2252f3bdd685179cd75ef510779db5291181"

@@ -12,7 +12,7 @@ import (
 )
 
 // drawnFrom runs a command and returns the number of uses of each random stream, by key. It ignores the
-// stream that hvae.Trainer passes to a bound, because package model does not use it.
+// stream of hvae.Trainer, which package model does not use.
 func drawnFrom(t *testing.T, args ...string) (keys map[string]int, stdout string) {
 	t.Helper()
 	keys = map[string]int{}
@@ -30,13 +30,13 @@ type expected struct {
 	keys map[string]int
 }
 
-// add adds uses of a stream with e's seed.
+// add increases the expected number of uses of a stream by times. The stream has the seed e.seed.
 func (e expected) add(times int, purpose string, index ...int) {
 	e.keys[random.Key{Seed: e.seed, Purpose: purpose, Index: index}.String()] += times
 }
 
-// A stream has a key: the seed, the purpose, the epoch or run, and the image. A stream is used twice only
-// where the same random numbers are needed again.
+// Each draw must use a separate stream. Its key consists of the seed, the purpose, the epoch or run, and the
+// image. Only draws that need the same random numbers share a stream.
 func TestEveryDrawHasASeparateStream(t *testing.T) {
 	dataset, dir := own(ownImages(t, 31, 6)), t.TempDir()
 	training, validation := parts(31, 3)
@@ -146,7 +146,7 @@ func TestEveryDrawHasASeparateStream(t *testing.T) {
 	}
 }
 
-// The ELBO of the validation images is computed in batches of 1,000 images.
+// Validation images are processed in batches of 1,000, so the test uses 1,100 images.
 func TestEachValidationImageIsEvaluatedOnce(t *testing.T) {
 	const validation = 1100
 	keys, _ := drawnFrom(t, append(strings.Fields("train -latent 1 -train 10 -batch 10 -epochs 1 -out "+t.TempDir()), own(ownImages(t, 6*validation, 1))...)...)

@@ -40,23 +40,23 @@ func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) err
 		return nil
 	})
 	t.Protocol.DefineFlags(f)
-	f.Count(&t.Limit, "limit", 0, 0, "`number` of test images to evaluate, from the first; 0 for all 10,000")
+	f.Count(&t.Limit, "limit", 0, 0, "`number` of test images to evaluate, starting with the first; 0 for all 10,000")
 	f.Count(&t.Samples, "samples", 1000, 1, "`number` of importance samples for each image")
 	f.Count(&t.Runs, "runs", 3, 1, "`number` of evaluations of each run; each binarises the images again, and ± is the standard\ndeviation over evaluations")
 	f.BoolVar(&t.Extend, "extend", false, "continue finished runs if -epochs or -patience is now larger; this discards their evaluations")
-	f.BoolVar(&list, "list", false, "only list the runs and their status: done, running, stopped, missing, or refused with the reason")
+	f.BoolVar(&list, "list", false, "only list the runs and their status: done, running, stopped, missing, or refused (not usable in this\ntable, with the reason)")
 	f.Func("task", "train and evaluate only the run with this `number` in the output of -list, and write only its folder", func(s string) (err error) {
 		if number, err = strconv.Atoi(s); err != nil || number < 0 {
 			return errors.New("it must be a number in the output of -list")
 		}
 		return nil
 	})
-	f.BoolVar(&t.JSON, "json", false, "print JSON objects, one per line: each finished run, then the rows")
+	f.BoolVar(&t.JSON, "json", false, "print a JSON object on each line: one for each run when it finishes, then one for each row")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
 	if t.Out == "" {
-		return command.UsageError("-out is missing: name a folder for the runs")
+		return command.UsageError("-out is missing: specify a folder for the runs")
 	}
 	if err := t.Prepare(ctx, number); err != nil {
 		return err

@@ -20,7 +20,7 @@ import (
 	"hvae/mnist/safetensors"
 )
 
-// An evaluation is the contents of evaluation.json except the time.
+// An evaluation holds the contents of evaluation.json except the time.
 type evaluation struct {
 	Run      string            `json:"run"`
 	Settings map[string]string `json:"settings"`
@@ -58,17 +58,17 @@ func oneVAE(out string, more ...string) []string {
 	return tinyTable(out, append([]string{"-rows", "vae", "-seeds", "1", "-runs", "1"}, more...)...)
 }
 
-// trainVAE returns the arguments of train for the same run.
+// trainVAE returns the arguments of train for the run that oneVAE trains.
 func trainVAE(folder string, more ...string) []string {
 	return append([]string{"train", "-data", few, "-dataset", "few", "-train", "100", "-seed", "1", "-epochs", "1", "-out", folder}, more...)
 }
 
-// The test computes all numbers of the table from the output of eval and from the paper's numbers.
+// All numbers of the table must follow from the output of eval and from the paper's numbers.
 func TestTheTableMatchesIndependentNumbers(t *testing.T) {
 	out := t.TempDir()
 	printed, _ := mustRun(t, tinyTable(out)...)
 
-	// The train command writes the same files as the table command.
+	// The train command must write the same files as the table command.
 	alone := t.TempDir()
 	mustRun(t, trainVAE(alone, "-model", "hvae", "-K", "1", "-seed", "12345")...)
 	ours := files(t, filepath.Join(out, "hvae-k1-none-12345"))
@@ -138,7 +138,7 @@ func TestTheTableMatchesIndependentNumbers(t *testing.T) {
 		}
 	}
 
-	// For a finished table, the command only prints the rows.
+	// For a finished table, the command must only print the rows.
 	before := files(t, out)
 	stdout, stderr := mustRun(t, tinyTable(out, "-json")...)
 	rows := jsonLines[map[string]any](t, stdout)
@@ -152,7 +152,7 @@ func TestTheTableMatchesIndependentNumbers(t *testing.T) {
 		t.Errorf("a second call changed the finished table: %s", diff)
 	}
 
-	// Check the text after the last run. Numbers such as −0.035 are rounded away from zero.
+	// Check the table printed after the last run. It rounds half away from zero: −0.035 to −0.04.
 	tables := strings.Split(strings.TrimSpace(printed), "\n\n")
 	if len(tables) != 4 || !strings.HasPrefix(tables[3], "NLL and ELBO in nats, published and obtained. 4 of 4 runs are finished. Each has 2 evaluations on 5 images of few with 20 samples per image.\n") {
 		t.Fatalf("the command prints %d tables, want 4; the last is\n%s", len(tables), tables[len(tables)-1])
@@ -176,7 +176,7 @@ func TestTheTableMatchesIndependentNumbers(t *testing.T) {
 		}
 	}
 
-	// The figure shows the difference in NLL from the VAE.
+	// The figure must show the NLL minus the NLL of the VAE.
 	panels := plottest.Read(t, read(t, out, figureFile), false, false)
 	if len(panels) != 2 {
 		t.Fatalf("the figure has %d panels, want 2", len(panels))
@@ -210,8 +210,8 @@ func TestTheTableMatchesIndependentNumbers(t *testing.T) {
 	}
 }
 
-// The files are the same if the process is killed and started again, if two processes make the table
-// concurrently, and if -task makes the runs in reverse order.
+// The table's files must not depend on how it is made: by a process that is killed and started again, by
+// two concurrent processes, or by -task in reverse order.
 func TestTheTableDoesNotDependOnProcesses(t *testing.T) {
 	t.Parallel()
 	table := func(out string, more ...string) []string {
@@ -292,16 +292,16 @@ func TestATableUsesExistingRuns(t *testing.T) {
 		{[]string{"-epochs", "1"}, "was trained for 2 epochs"},
 		{[]string{"-epochs", "3"}, "add -extend"},
 		{[]string{"-epochs", "3", "-extend"}, "no state to resume from"},
-		{[]string{"-epochs", "2", "-limit", "4"}, " is an evaluation with the conditions "},
-		{[]string{"-epochs", "2", "-samples", "11"}, " is an evaluation with the conditions "},
-		{[]string{"-epochs", "2", "-train", "101"}, " is an evaluation with the conditions "},
+		{[]string{"-epochs", "2", "-limit", "4"}, " was made with other settings: it has "},
+		{[]string{"-epochs", "2", "-samples", "11"}, " was made with other settings: it has "},
+		{[]string{"-epochs", "2", "-train", "101"}, " was made with other settings: it has "},
 	} {
 		mustFail(t, 1, oneVAE(out, c.args...), c.want, "1 of 1 runs failed: vae-1")
 	}
 	if diff := cmp.Diff(before, files(t, trained)); diff != "" {
 		t.Errorf("a refused table changed the run:\n%s", diff)
 	}
-	// A run with other settings is refused.
+	// A run with other settings must be refused.
 	for flag, value := range map[string]string{"batch": "50", "lr": "1e-4", "seed": "2"} {
 		other := filepath.Join(t.TempDir(), "vae-1")
 		mustRun(t, trainVAE(other, "-"+flag, value)...)
@@ -387,7 +387,8 @@ func TestExtendTrainsFurtherAndEvaluatesAgain(t *testing.T) {
 		t.Errorf("the evaluation is %+v, want the NLL %v of the second epoch", e, want)
 	}
 
-	// Write metrics of four epochs. The first epoch is the best. The metrics determine whether training ends.
+	// Write metrics of four epochs, of which the first is the best. So training ends after epoch 3 with
+	// -patience 2, after epoch 4 with -patience 3, and later with -patience 4.
 	var lines string
 	for epoch, elbo := range []float64{-1, -3, -2, -4} {
 		lines += fmt.Sprintf(`{"epoch":%d,"train_elbo":-1,"val_elbo":%v,"seconds":1}`+"\n", epoch+1, elbo)
@@ -442,7 +443,7 @@ func TestListAndTask(t *testing.T) {
 		mustFail(t, 2, tinyTable(out, "-task", task), "for flag -task: ")
 	}
 
-	// Stop one run, lock one, and damage one.
+	// Lock run 0, interrupt run 2 and damage the evaluation of run 3. Run 1 is done.
 	if stderr, finished := interrupted(t, 2, tinyTable(out, "-task", "2")...); finished || !strings.Contains(stderr, "start the same command again") {
 		t.Errorf("the interrupted -task 2 prints %s", stderr)
 	}
@@ -465,8 +466,8 @@ func TestListAndTask(t *testing.T) {
 	mustFail(t, 1, tinyTable(out, "-task", "0"), "in use by another process")
 }
 
-// An interrupted evaluation starts again, and so does an evaluation with fewer runs than -runs. If it has
-// more runs, the table uses the first of them. The results equal the results of the eval command.
+// A table must repeat an evaluation that was interrupted or has fewer runs than -runs. If an evaluation has
+// more runs, the table must use the first ones. The results must equal the output of eval.
 func TestAStoppedEvaluationStartsAgain(t *testing.T) {
 	out := t.TempDir()
 	table := func(out string) []string { return oneVAE(out, "-runs", "3") }
@@ -514,8 +515,7 @@ func TestAStoppedEvaluationStartsAgain(t *testing.T) {
 	}
 }
 
-// An evaluation belongs to other weights if its epoch or its validation ELBO differs from the best epoch of
-// the run.
+// A table must replace an evaluation whose epoch or validation ELBO differs from the best epoch of the run.
 func TestAnEvaluationOfOtherWeightsIsReplaced(t *testing.T) {
 	out := t.TempDir()
 	mustRun(t, oneVAE(out)...)
@@ -535,15 +535,15 @@ func TestAnEvaluationOfOtherWeightsIsReplaced(t *testing.T) {
 	}
 }
 
-// The random streams of a run depend on the seed, but not on the model.
+// The random streams of a run must depend on the seed, but not on the model.
 func TestRowsOfASeedShareTheirStreams(t *testing.T) {
 	keys := func(row, seed string) []string {
 		var all []string
 		for _, k := range random.Record(func() {
 			mustRun(t, oneVAE(t.TempDir(), "-limit", "2", "-runs", "2", "-rows", row, "-seeds", seed)...)
 		}) {
-			// Ignore the stream of the trainer, which is not used, and the streams of the initial
-			// weights, because an HVAE has more parameters.
+			// Ignore the streams of the initial weights, because an HVAE has more parameters, and the
+			// stream of hvae.Trainer, because package model does not use it.
 			if strings.HasPrefix(k.Purpose, "mnist ") && !strings.HasPrefix(k.Purpose, "mnist start ") {
 				all = append(all, fmt.Sprint(k))
 			}

@@ -20,7 +20,7 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	if s.Out == "" {
-		return command.UsageError("-out is missing: name a folder for the run's files")
+		return command.UsageError("-out is missing: specify a folder for the run's files")
 	}
 	if s.Resume {
 		name := filepath.Join(s.Out, run.StateFile)

@@ -17,10 +17,9 @@ import (
 	"hvae/mnist/model"
 )
 
-// The test compares a training run with the oracle (oracle_test.go). The learning rate is so large that
-// the third epoch is worse than the second. So a run with -patience 1 ends after the third epoch, and
-// model.safetensors contains the weights after the second. A resume continues with the weights after
-// the third.
+// A training run must match the oracle (oracle_test.go). The learning rate is so large that the third epoch
+// is worse than the second. So with -patience 1, the run ends after the third epoch, model.safetensors
+// contains the weights after the second, and a resume continues with the weights after the third.
 func TestTrainMatchesTheOracle(t *testing.T) {
 	images := digits(t).Train
 	for _, c := range []struct {
@@ -122,10 +121,10 @@ func TestTrainMatchesTheOracle(t *testing.T) {
 					t.Error("samples.png differs from the picture that the sample command draws")
 				}
 			}
-			// printed returns the expected output of epochs from+1 … epochs.
-			printed := func(from, epochs, best int) (text string) {
+			// printed returns the expected output of a run that trains the epochs from+1 to last.
+			printed := func(from, last, best int) (text string) {
 				top := 0
-				for i, m := range metricsOf(t, dir)[:epochs] {
+				for i, m := range metricsOf(t, dir)[:last] {
 					note := ""
 					if i == 0 || validation[i] > validation[top] {
 						top, note = i, "  best so far"
@@ -154,8 +153,8 @@ func TestTrainMatchesTheOracle(t *testing.T) {
 	}
 }
 
-// The test trains each kind of model for one epoch. The first case uses only defaults. In the last case,
-// the last batch of validation images is smaller than the others.
+// One epoch of each kind of model must match the oracle. The first case uses only defaults. In the last
+// case, the last batch of validation images is smaller than the others.
 func TestEachModelMatchesTheOracle(t *testing.T) {
 	few := func(n int) ([]string, data.Set) {
 		folder := ownImages(t, n, 1)

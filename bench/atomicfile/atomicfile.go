@@ -25,9 +25,9 @@ func Write(name string, data []byte) error {
 	return WriteIf(func() error { return nil }, name, data)
 }
 
-// WriteIf is like Write, but calls the function allowed just before it replaces the file. If the
-// function returns an error, WriteIf keeps the old contents and returns the error.
-func WriteIf(allowed func() error, name string, data []byte) error {
+// WriteIf is like Write, but calls check just before it replaces the file. If check returns an error,
+// WriteIf keeps the old contents and returns the error.
+func WriteIf(check func() error, name string, data []byte) error {
 	if s, err := os.Lstat(name); err == nil && !s.Mode().IsRegular() {
 		return notRegular(name, s.Mode())
 	}
@@ -38,7 +38,7 @@ func WriteIf(allowed func() error, name string, data []byte) error {
 	}
 	write := func() error { _, err := f.Write(data); return err }
 	replace := func() error { return retry(func() error { return rename(temporary, name) }) }
-	for _, step := range []func() error{write, f.Sync, f.Close, allowed, replace} {
+	for _, step := range []func() error{write, f.Sync, f.Close, check, replace} {
 		if err := step(); err != nil {
 			f.Close()
 			os.Remove(temporary)
@@ -48,8 +48,8 @@ func WriteIf(allowed func() error, name string, data []byte) error {
 	return nil
 }
 
-// Clean removes the temporary files that remain if a process is killed while it writes the named
-// file. No process may write the file concurrently.
+// Clean removes the temporary files of processes that were killed while they wrote the named file. No
+// process may write the file concurrently.
 func Clean(name string) error {
 	entries, err := os.ReadDir(filepath.Dir(name))
 	temporary := regexp.MustCompile(`^\.` + regexp.QuoteMeta(filepath.Base(name)) + `-\d+\.tmp$`)
@@ -95,15 +95,14 @@ func Read(name string, limit int64) ([]byte, error) {
 	return b, nil
 }
 
-// notRegular returns an error that describes a file that is not regular, such as "x is a folder, not a
-// file".
+// notRegular returns an error such as "x is a folder, not a file".
 func notRegular(name string, mode fs.FileMode) error {
 	kinds := map[fs.FileMode]string{fs.ModeDir: "a folder", fs.ModeSymlink: "a symbolic link", fs.ModeNamedPipe: "a pipe", fs.ModeSocket: "a socket"}
 	return fmt.Errorf("%s is %s, not a file", name, cmp.Or(kinds[mode.Type()], "a device"))
 }
 
-// Named returns the error with name as its prefix. If err is a file system error, Named first
-// removes the operation and the path from it, because the path may belong to a temporary file.
+// Named returns an error that consists of name and err. If err is a file system error, Named removes its
+// operation and path, because the path may belong to a temporary file.
 func Named(name string, err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		err = e.Err
@@ -113,8 +112,8 @@ func Named(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// retry calls f again while another process uses the file (inUse), for about 5 s. It waits 1, 2, 4, …
-// ms between the calls, but at most 100 ms.
+// retry repeats the call of f for about 5 s if another process has the file open; see inUse. The pauses
+// between the calls are 1, 2, 4, …, 64, 100, 100, … ms.
 func retry(f func() error) error {
 	start := time.Now()
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
@@ -132,7 +131,7 @@ var (
 	windows = runtime.GOOS == "windows"
 )
 
-// inUse reports whether err means that another process has the file open. Windows then returns
+// inUse reports whether err means that another process has the file open. In this case, Windows returns
 // ERROR_ACCESS_DENIED (5) or ERROR_SHARING_VIOLATION (32). Other systems can replace an open file.
 func inUse(err error) bool {
 	return windows && (errors.Is(err, syscall.Errno(5)) || errors.Is(err, syscall.Errno(32)))

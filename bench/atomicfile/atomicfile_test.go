@@ -36,7 +36,8 @@ func TestWriteReplacesTheFileOrKeepsItsContents(t *testing.T) {
 			t.Errorf("Write returns the error %v, want %s", err, want)
 		}
 	}
-	// A failed rename must leave no temporary file, and its error must contain only the destination.
+	// If the rename fails, Write must remove the temporary file and must not mention it in the
+	// error.
 	defer func() { rename = os.Rename }()
 	rename = func(from, to string) error {
 		return &os.LinkError{Op: "rename", Old: from, New: to, Err: os.ErrPermission}
@@ -47,10 +48,9 @@ func TestWriteReplacesTheFileOrKeepsItsContents(t *testing.T) {
 	rename = os.Rename
 	refusal := errors.New("not allowed now")
 	if err := WriteIf(func() error { return refusal }, name, nil); !errors.Is(err, refusal) {
-		t.Errorf("if allowed returns the error %v, WriteIf returns %v, want the same error", refusal, err)
+		t.Errorf("if check returns the error %v, WriteIf returns %v, want the same error", refusal, err)
 	}
-	// WriteIf calls the function allowed when the temporary file is complete and only the rename
-	// remains.
+	// The temporary file must be complete when WriteIf calls check.
 	complete := func() error {
 		names, err := filepath.Glob(filepath.Join(dir, ".figure.svg-*.tmp"))
 		if err != nil || len(names) != 1 {
@@ -62,7 +62,7 @@ func TestWriteReplacesTheFileOrKeepsItsContents(t *testing.T) {
 		return nil
 	}
 	if err := WriteIf(complete, name, []byte("second")); err != nil {
-		t.Errorf("when WriteIf calls allowed: %v", err)
+		t.Errorf("when WriteIf calls check: %v", err)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 3 {

@@ -102,7 +102,7 @@ func (p Program) run(ctx context.Context, c Command, args []string, stdout, stde
 	return 1
 }
 
-// usage prints the list of commands.
+// usage prints the description and the commands of the program.
 func (p Program) usage(w io.Writer) {
 	fmt.Fprintf(w, "Usage: %s COMMAND [flags]\n\n%s The commands:\n\n", p.Name, p.About)
 	for _, c := range p.Commands {
@@ -111,18 +111,18 @@ func (p Program) usage(w io.Writer) {
 	fmt.Fprintf(w, "\nCOMMAND -h or help COMMAND lists the flags of a command; -version prints the version.\n")
 }
 
-// help prints the flags of a command.
+// help prints the description and the flags of a command.
 func (p Program) help(c Command, f *Flags, w io.Writer) {
 	fmt.Fprintf(w, "Usage: %s [flags]\n\n%s\n\n", p.line(c), cmp.Or(c.About, p.About))
 	f.SetOutput(w)
 	f.PrintDefaults()
 }
 
-// line returns the beginning of a command line, such as "mnist train".
+// line returns the name of the program and the command, such as "mnist train".
 func (p Program) line(c Command) string { return strings.TrimSpace(p.Name + " " + c.Name) }
 
-// version prints the version, which contains the commit if go build recorded it, the Go version and
-// the instruction set.
+// version prints the version of the program, the version of Go and the instruction set. The version of
+// the program contains the commit if go build recorded it.
 func (p Program) version(w io.Writer) {
 	version := "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// program has two commands. The test binary runs it if the environment variable COMMAND_TEST is set.
-var program = Program{
+// bakery has two commands. If the environment variable COMMAND_TEST is set, the test binary is this program.
+var bakery = Program{
 	Name:  "bakery",
 	About: "Bakes bread.",
 	Commands: []Command{
@@ -25,8 +25,8 @@ var program = Program{
 	},
 }
 
-// single has one command without a name.
-var single = Program{Name: "oven", About: "Bakes one loaf.", Commands: []Command{{Run: bake}}}
+// oven has one command without a name.
+var oven = Program{Name: "oven", About: "Bakes one loaf.", Commands: []Command{{Run: bake}}}
 
 func bake(_ context.Context, args []string, stdout, _ io.Writer) error {
 	f := NewFlags()
@@ -50,8 +50,8 @@ func bake(_ context.Context, args []string, stdout, _ io.Writer) error {
 	return err
 }
 
-// wait prints "waiting", and "saving" when ctx is done. With an argument, it then waits for the end of
-// the standard input.
+// wait prints "waiting", waits until ctx is done and prints "saving". If args is not empty, it also
+// waits for the end of the standard input.
 func wait(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	fmt.Fprintln(stdout, "waiting")
 	<-ctx.Done()
@@ -67,12 +67,12 @@ func TestMain(m *testing.M) {
 		if d, err := time.ParseDuration(os.Getenv("COMMAND_TEST_REPEAT_AFTER")); err == nil {
 			repeatAfter = d
 		}
-		program.Main()
+		bakery.Main()
 	}
 	os.Exit(m.Run())
 }
 
-// run runs a program in this process.
+// run runs p in this process and returns its output and exit status.
 func run(p Program, args ...string) (stdout, stderr string, status int) {
 	var out, err bytes.Buffer
 	status = p.Run(context.Background(), args, &out, &err)
@@ -86,24 +86,24 @@ func TestErrorsAreOneLineOnStderr(t *testing.T) {
 		status int
 		want   string
 	}{
-		{program, "bake -loaves 0", 2, `bakery bake: invalid value "0" for flag -loaves: it must be a whole number from 1 to 100000000 (`},
-		{program, "bake -loaves 100000001", 2, "from 1 to 100000000"},
-		{program, "bake -loaves 1.5", 2, "whole number"},
-		{program, "bake -seed -1", 2, `invalid value "-1" for flag -seed: a seed is a whole number from 0 to 18446744073709551615`},
-		{program, "bake -seed 18446744073709551616", 2, "a seed is"},
-		{program, "bake -lr 0", 2, "a learning rate is a positive number"},
-		{program, "bake -lr NaN", 2, "a learning rate is a positive number"},
-		{program, "bake -lr Inf", 2, "a learning rate is a positive number"},
-		{program, "bake -lr fast", 2, "a learning rate is a positive number"},
-		{program, "bake bread", 2, `bakery bake: stray argument "bread": all arguments are flags (bakery bake -h lists the flags)`},
-		{program, "bake -bread", 2, "-bread"},
-		{program, "bake -burn", 1, "bakery bake: the loaves are coal\n"},
-		{program, "brew", 2, `bakery: unknown command "brew": the commands are bake, wait`},
-		{program, "help brew", 2, `unknown command "brew"`},
-		{program, "-loaves 3", 2, `unknown command "-loaves"`},
-		{single, "-loaves 0", 2, `oven: invalid value "0"`},
-		{single, "bread", 2, `oven: stray argument "bread"`},
-		{single, "-burn", 1, "oven: the loaves are coal\n"},
+		{bakery, "bake -loaves 0", 2, `bakery bake: invalid value "0" for flag -loaves: it must be a whole number from 1 to 100000000 (`},
+		{bakery, "bake -loaves 100000001", 2, "from 1 to 100000000"},
+		{bakery, "bake -loaves 1.5", 2, "whole number"},
+		{bakery, "bake -seed -1", 2, `invalid value "-1" for flag -seed: a seed is a whole number from 0 to 18446744073709551615`},
+		{bakery, "bake -seed 18446744073709551616", 2, "a seed is"},
+		{bakery, "bake -lr 0", 2, "a learning rate is a positive number"},
+		{bakery, "bake -lr NaN", 2, "a learning rate is a positive number"},
+		{bakery, "bake -lr Inf", 2, "a learning rate is a positive number"},
+		{bakery, "bake -lr fast", 2, "a learning rate is a positive number"},
+		{bakery, "bake bread", 2, `bakery bake: unexpected argument "bread": only flags are allowed (bakery bake -h lists the flags)`},
+		{bakery, "bake -bread", 2, "-bread"},
+		{bakery, "bake -burn", 1, "bakery bake: the loaves are coal\n"},
+		{bakery, "brew", 2, `bakery: unknown command "brew": the commands are bake, wait`},
+		{bakery, "help brew", 2, `unknown command "brew"`},
+		{bakery, "-loaves 3", 2, `unknown command "-loaves"`},
+		{oven, "-loaves 0", 2, `oven: invalid value "0"`},
+		{oven, "bread", 2, `oven: unexpected argument "bread"`},
+		{oven, "-burn", 1, "oven: the loaves are coal\n"},
 	} {
 		stdout, stderr, status := run(c.p, strings.Fields(c.args)...)
 		if status != c.status || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, c.p.Name) || !strings.Contains(stderr, c.want) {
@@ -117,7 +117,7 @@ func TestFlagsSetValuesAndGivenReturnsTheirNames(t *testing.T) {
 		"": "3 rye 0.5 1 []\n",
 		"-loaves 7 -lr 1e-3 -seed 18446744073709551615 -kind=wheat": "7 wheat 0.001 18446744073709551615 [kind loaves lr seed]\n",
 	} {
-		for _, p := range []Program{program, single} {
+		for _, p := range []Program{bakery, oven} {
 			all := strings.Fields(args)
 			if p.Name == "bakery" {
 				all = append([]string{"bake"}, all...)
@@ -136,12 +136,12 @@ func TestHelpListsCommandsAndFlags(t *testing.T) {
 		args string
 		want []string
 	}{
-		{program, "-h", []string{"Bakes bread.", "bake ", "Bakes loaves.", "wait "}},
-		{program, "help", []string{"bake ", "wait "}},
-		{program, "bake -h", append(flags, "Bakes loaves.")},
-		{program, "help bake", flags},
-		{single, "-help", append(flags, "Bakes one loaf.")},
-		{single, "help", flags},
+		{bakery, "-h", []string{"Bakes bread.", "bake ", "Bakes loaves.", "wait "}},
+		{bakery, "help", []string{"bake ", "wait "}},
+		{bakery, "bake -h", append(flags, "Bakes loaves.")},
+		{bakery, "help bake", flags},
+		{oven, "-help", append(flags, "Bakes one loaf.")},
+		{oven, "help", flags},
 	} {
 		stdout, stderr, status := run(c.p, strings.Fields(c.args)...)
 		if status != 0 || stderr != "" || !strings.HasPrefix(stdout, "Usage: "+c.p.Name+" ") {
@@ -153,7 +153,7 @@ func TestHelpListsCommandsAndFlags(t *testing.T) {
 			}
 		}
 	}
-	if stdout, stderr, status := run(program); status != 2 || stdout != "" || !strings.HasPrefix(stderr, "Usage: ") {
+	if stdout, stderr, status := run(bakery); status != 2 || stdout != "" || !strings.HasPrefix(stderr, "Usage: ") {
 		t.Errorf("no command: status %d, stdout %q, stderr %q; want the usage on stderr and status 2", status, stdout, stderr)
 	}
 }
@@ -163,14 +163,14 @@ func TestVersionPrintsVersionGoVersionAndInstructionSet(t *testing.T) {
 	for _, c := range []struct {
 		p    Program
 		args []string
-	}{{program, []string{"-version"}}, {program, []string{"bake", "-version"}}, {program, []string{"bake", "-version", "-loaves", "3"}}, {single, []string{"-version"}}} {
+	}{{bakery, []string{"-version"}}, {bakery, []string{"bake", "-version"}}, {bakery, []string{"bake", "-version", "-loaves", "3"}}, {oven, []string{"-version"}}} {
 		if stdout, stderr, status := run(c.p, c.args...); status != 0 || stderr != "" || !want.MatchString(stdout) {
 			t.Errorf("%v: status %d, stderr %q, stdout %q", c.args, status, stderr, stdout)
 		}
 	}
 }
 
-// process returns a command that runs program in another process.
+// process returns a command that runs the program bakery in another process.
 func process(args ...string) *exec.Cmd {
 	c := exec.Command(os.Args[0], args...)
 	c.Env = append(os.Environ(), "COMMAND_TEST=1")

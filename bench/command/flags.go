@@ -9,8 +9,9 @@ import (
 	"strconv"
 )
 
-// Flags is the set of flags of a command. Like the methods of flag.FlagSet, each method that defines a
-// flag stores the default value in *p. Parse then stores the value from the command line in *p.
+// Flags is the set of flags of a command. As in flag.FlagSet, a method that defines a flag takes a
+// pointer p to a variable and sets the variable to the default value. Parse sets it to the value on the
+// command line.
 type Flags struct {
 	flag.FlagSet
 	version bool
@@ -25,8 +26,8 @@ func NewFlags() *Flags {
 	return f
 }
 
-// Count defines a flag for a whole number from minimum to 100,000,000. A larger number is probably a
-// typing error and would need more memory than computers have.
+// Count defines a flag for a whole number from minimum to 100,000,000. The limit catches typing errors
+// that would exhaust the memory.
 func (f *Flags) Count(p *int, name string, preset, minimum int, usage string) {
 	f.Range(p, name, preset, minimum, 100_000_000, usage)
 }
@@ -64,7 +65,7 @@ func (f *Flags) Rate(p *float64, preset float64, usage string) {
 	})
 }
 
-// define defines a flag whose value is the result of parse for the text on the command line.
+// define defines a flag. The function parse converts text on the command line to the value of the flag.
 func define[T any](f *Flags, p *T, name string, preset T, usage string, parse func(string) (T, error)) {
 	*p = preset
 	f.Var(&value[T]{p, parse}, name, usage)
@@ -90,9 +91,9 @@ func (v *value[T]) String() string {
 	return fmt.Sprint(*v.p)
 }
 
-// Parse parses the arguments. It returns an error if they are invalid, or if they request the help or
-// the version. Command.Run must return this error. Program.Run then prints the message, the help or
-// the version.
+// Parse parses the arguments. It returns an error if they are invalid, or if they request help or the
+// version. Command.Run must return this error, so that Program.Run prints the error message, help or
+// version.
 func (f *Flags) Parse(args []string) error {
 	switch err := f.FlagSet.Parse(args); {
 	case err == flag.ErrHelp || f.version:
@@ -100,7 +101,7 @@ func (f *Flags) Parse(args []string) error {
 	case err != nil:
 		return UsageError("%v", err)
 	case f.NArg() > 0:
-		return UsageError("stray argument %q: all arguments are flags", f.Arg(0))
+		return UsageError("unexpected argument %q: only flags are allowed", f.Arg(0))
 	}
 	return nil
 }
@@ -111,8 +112,8 @@ func (f *Flags) Given() (names []string) {
 	return names
 }
 
-// Values returns the current values of all flags except -version, by name. The value of a flag
-// defined with Func is an empty string.
+// Values returns a map from the name of each flag to its current value. The map omits -version. A flag
+// that was defined with the method Func has an empty value.
 func (f *Flags) Values() map[string]string {
 	values := map[string]string{}
 	f.VisitAll(func(g *flag.Flag) { values[g.Name] = g.Value.String() })
@@ -120,13 +121,13 @@ func (f *Flags) Values() map[string]string {
 	return values
 }
 
-// UsageError returns an error about the command line. If Command.Run returns this error, the
-// program points the user to -h and exits with status 2.
+// UsageError returns an error about the command line. If Command.Run returns this error, the program
+// refers the user to -h and exits with status 2.
 func UsageError(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 type usageError struct{ error }
 
-// An infoRequest is the error that Parse returns if the arguments ask for help or for the version.
+// An infoRequest is the error that Parse returns if the arguments request help or the version.
 type infoRequest struct {
 	error
 	flags *Flags

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// start starts a process that runs the wait command. It returns when the process prints "waiting".
+// start starts a process that runs the wait command, and waits until the process prints "waiting".
 func start(t *testing.T, c *exec.Cmd) (stdout *bufio.Reader, stderr *bytes.Buffer) {
 	t.Helper()
 	stderr = new(bytes.Buffer)
@@ -38,8 +38,8 @@ func expect(t *testing.T, stdout *bufio.Reader, want string) {
 	}
 }
 
-// words returns the descriptions of signals in error messages. It omits SIGHUP if nohup started the
-// tests, because child processes then ignore SIGHUP, too.
+// words maps each signal to its description in error messages. It omits SIGHUP if nohup started the
+// tests, because child processes then ignore SIGHUP.
 func words() map[syscall.Signal]string {
 	all := map[syscall.Signal]string{syscall.SIGINT: "interrupted", syscall.SIGTERM: "terminated", syscall.SIGHUP: "hung up"}
 	if signal.Ignored(syscall.SIGHUP) {

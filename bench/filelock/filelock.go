@@ -16,19 +16,19 @@ import (
 	"hvae/bench/atomicfile"
 )
 
-// ErrInUse is returned by Take if another process holds the lock.
+// ErrInUse is the error that Take returns if another process holds the lock.
 var ErrInUse = errors.New("in use by another process")
 
-// A Lock is a lock held by this process, until Release is called or the process ends.
+// A Lock is a lock that this process holds until it calls Release or ends.
 type Lock struct{ file *os.File }
 
-// patience is the time during which Take retries. Another process may hold the lock for a moment,
-// because it calls Held, or because it was killed and has not exited yet.
+// patience is the time during which Take retries. Another process may hold the lock for a moment because
+// it calls Held, or because it was killed and has not exited yet.
 const patience = 500 * time.Millisecond
 
 // Take acquires the lock on the named file. It creates the file if necessary. If another process holds
-// the lock, Take returns ErrInUse. The file is never removed. If it were removed, one process could hold
-// a lock on the removed file, and another process a lock on a new file with the same name.
+// the lock, Take returns ErrInUse. The file is never removed, because otherwise one process could hold a
+// lock on the removed file, and another process a lock on a new file with the same name.
 func Take(name string) (*Lock, error) {
 	for end := time.Now().Add(patience); ; time.Sleep(patience / 20) {
 		l, err := try(name)
@@ -66,7 +66,7 @@ func try(name string) (*Lock, error) {
 	}
 }
 
-// Moved reports whether the path given to Take no longer names the locked file, because the file or a
+// Moved reports whether the locked file is no longer at the path given to Take, because the file or a
 // folder above it was moved, replaced or removed.
 func (l *Lock) Moved() bool {
 	locked, err := l.file.Stat()

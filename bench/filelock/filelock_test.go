@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 }
 
 // hold starts a process that calls Take for the named file. It returns a function that kills the
-// process, and the error of Take as a line of text.
+// process, and a line of text with the error that Take returned.
 func hold(t *testing.T, name string) (kill func(), takeErr string) {
 	t.Helper()
 	c := exec.Command(os.Args[0])
@@ -82,8 +82,8 @@ func TestOneProcessHoldsALockUntilItEnds(t *testing.T) {
 	held(false)
 }
 
-// Held takes the lock for a moment. Take in another process must wait until Held has released the
-// lock.
+// Held takes the lock for a moment. If another process calls Take at that moment, Take must wait instead
+// of returning ErrInUse.
 func TestTakeWaitsForALockThatIsHeldForAMoment(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "lock")
 	first, err := Take(name)

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// open opens the file and locks it, or returns ErrInUse. Closing the file releases the lock. NFS
-// requires write access for an exclusive lock.
+// open opens and locks the file, or returns ErrInUse if the file is locked. Closing the file releases
+// the lock. On NFS, an exclusive lock requires a file that is open for writing.
 func open(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {

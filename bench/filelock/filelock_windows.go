@@ -6,8 +6,7 @@ import (
 	"syscall"
 )
 
-// open opens the file for exclusive access, or returns ErrInUse. No other process can open the
-// file until it is closed.
+// open opens the file for exclusive access, or returns ErrInUse if the file is open in another process.
 func open(name string) (*os.File, error) {
 	path, err := syscall.UTF16PtrFromString(name)
 	if err != nil {

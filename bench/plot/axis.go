@@ -37,8 +37,8 @@ func (a axis) at(v float64) float64 {
 func finite(v float64) bool { return math.Abs(v) <= math.MaxFloat64 }
 
 // newAxis returns an axis whose range contains the values Y of all series and their error bars, with a
-// small margin. If ticks is nil, the ticks are at round numbers. They are at whole numbers if all
-// values are whole.
+// small margin. If ticks is nil, the ticks are at whole numbers if all values are whole, and otherwise
+// at round numbers.
 func newAxis(logarithmic bool, ticks []float64, series []Series) axis {
 	a := axis{log: logarithmic, min: math.Inf(1), max: math.Inf(-1)}
 	leastStep := 1.0 // between ticks
@@ -56,8 +56,8 @@ func newAxis(logarithmic bool, ticks []float64, series []Series) axis {
 		}
 		for i, e := range s.Error {
 			include(s.Y[i] + e)
-			// On a logarithmic axis, ignore the lower end of an error bar if the end is below
-			// a tenth of the value.
+			// On a logarithmic axis, ignore the lower end of an error bar if the end is below a
+			// tenth of the value.
 			if low := s.Y[i] - e; !a.log || low > s.Y[i]/10 {
 				include(low)
 			}
@@ -87,8 +87,8 @@ func newAxis(logarithmic bool, ticks []float64, series []Series) axis {
 	return a
 }
 
-// tickMultiples adds at most seven ticks from low to high. The ticks are at the multiples of a number ≥
-// leastStep that is 1, 2 or 5 times a power of ten.
+// tickMultiples adds at most seven ticks from low to high, at multiples of a step. The step is at least
+// leastStep, and it is 1, 2 or 5 times a power of ten.
 func (a *axis) tickMultiples(low, high, leastStep float64) {
 	leastStep = max(leastStep, (high-low)/6)
 	power := math.Pow(10, math.Floor(math.Log10(leastStep)))
@@ -103,9 +103,9 @@ func (a *axis) tickMultiples(low, high, leastStep float64) {
 	}
 }
 
-// tickPowers adds ticks to a logarithmic axis. It adds about ten ticks at most, at powers of ten, with
-// minor ticks between them. On an axis with fewer than three powers of ten, it adds ticks at 1, 2 and 5
-// times each power of ten.
+// tickPowers adds ticks to a logarithmic axis, and minor ticks between them. If the axis contains at
+// most two powers of ten, the ticks are at 1, 2 and 5 times the powers of ten. Otherwise, the ticks are
+// at powers of ten, and there are about ten at most.
 func (a *axis) tickPowers() {
 	short := math.Floor(a.max)-math.Ceil(a.min) < 2
 	step := math.Ceil((a.max - a.min) / 10)
@@ -125,7 +125,7 @@ func (a *axis) tickPowers() {
 	}
 }
 
-// number formats v, a multiple of step, with the decimals of step.
+// number formats v, a multiple of step, with the same number of decimals as step.
 func number(v, step float64) string {
 	if v == 0 {
 		return "0"

@@ -1,5 +1,5 @@
-// Package plot draws line charts as SVG, for the figures of both experiments. The types and the
-// drawing are in plot.go, ranges and ticks of axes in axis.go, and contour lines in contour.go.
+// Package plot draws line charts as SVG, for the figures of both experiments. The file plot.go contains
+// the types and the drawing, axis.go the ranges and ticks of axes, and contour.go the contour lines.
 package plot
 
 import (
@@ -34,8 +34,8 @@ type Series struct {
 	Style Style
 }
 
-// A Chart is a figure with two axes. It shows only finite values, and only positive values on a
-// logarithmic axis.
+// A Chart is a figure with two axes. It omits values that are infinite or NaN and, on a logarithmic
+// axis, values that are not positive.
 type Chart struct {
 	Title, XLabel, YLabel string
 	LogX, LogY            bool
@@ -227,8 +227,8 @@ type point struct{ x, y float64 }
 
 func (p point) shown() bool { return finite(p.x) && finite(p.y) }
 
-// curvesOf returns the curves of each chart. Their points are not yet set. Open and filled markers
-// alternate, so that two markers at the same point are both visible.
+// curvesOf returns the curves of each chart, without points. Open and filled markers alternate, so that
+// two markers at the same position are both visible.
 func curvesOf(charts []Chart) [][]curve {
 	lines, points, labelled, all := 0, 0, map[string]curve{}, make([][]curve, len(charts))
 	for i, c := range charts {
@@ -320,8 +320,8 @@ func (c curve) markers(b *bytes.Buffer) {
 	fmt.Fprintln(b, `</g>`)
 }
 
-// dots draws the dots of a trail as lines of length 0 with round ends. It also draws arrowheads in the
-// direction of the line at some points.
+// dots draws the dots of a trail as lines of length 0 with round ends. It also draws some arrowheads,
+// which point along the trail.
 func (c curve) dots(b *bytes.Buffer) {
 	fmt.Fprintf(b, `<path fill="none" stroke="%s" stroke-width="2.2" stroke-linecap="round" d="`, c.colour)
 	for _, p := range c.points {

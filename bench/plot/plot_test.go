@@ -21,7 +21,7 @@ func near(got, want, tolerance float64) bool { return math.Abs(got-want) <= tole
 // contains positions rounded to a tenth of a pixel.
 var almost = cmp.Comparer(func(a, b float64) bool { return near(a, b, 0.11) })
 
-// read draws a chart and returns its panel.
+// read draws a chart and reads it with package plottest.
 func read(t *testing.T, c Chart) plottest.Panel {
 	t.Helper()
 	return plottest.Read(t, c.SVG(), c.LogX, c.LogY)[0]
@@ -86,7 +86,7 @@ func labels(a axis) (list []string) {
 	return list
 }
 
-// axisOf returns an axis for the values.
+// axisOf returns an axis for the values v.
 func axisOf(log bool, v ...float64) axis {
 	return newAxis(log, nil, []Series{{Y: v}})
 }
@@ -234,13 +234,13 @@ func TestTheRangeOfAnAxisIsTheDataWithASmallMargin(t *testing.T) {
 				low.Y, high.Y = min(low.Y, b.High), max(high.Y, b.High)
 			}
 		}
-		// within reports whether the outermost positions of points, low and high, lie inside the
-		// frame, at distances from its edges between 5 pixels and 10 % of its size.
-		within := func(low, high, from, to float64) bool {
+		// fits reports whether the margins between points and frame are more than 5 pixels and less
+		// than 10 % of the frame. If all points are equal, the margins may be greater.
+		fits := func(low, high, from, to float64) bool {
 			margin := 0.1 * (to - from)
 			return low > from+5 && high < to-5 && (low == high || low < from+margin && high > to-margin)
 		}
-		if !within(low.X, high.X, p.Left, p.Right) || !within(low.Y, high.Y, p.Top, p.Bottom) {
+		if !fits(low.X, high.X, p.Left, p.Right) || !fits(low.Y, high.Y, p.Top, p.Bottom) {
 			t.Errorf("%+v: the points range from %v to %v in the frame %+v, want a small margin", c, low, high, p)
 		}
 	}
@@ -307,8 +307,7 @@ func TestCoincidingSeriesAreAllVisible(t *testing.T) {
 	if len(markers) != 2*len(shapes) {
 		t.Errorf("%d series of points have %d different markers", 2*len(shapes), len(markers))
 	}
-	// Nine lines have more colours than there are shapes. The first line and the ninth have the same colour, but
-	// different shapes.
+	// With eight colours and seven shapes, lines 1 and 9 have the same colour, but different shapes.
 	if nine := curvesOf([]Chart{{Series: slices.Repeat([]Series{series("")}, 9)}})[0]; nine[8].colour != nine[0].colour || nine[8].shape == nine[0].shape {
 		t.Errorf("lines 1 and 9 have the colours %s and %s, and the shapes %s and %s", nine[0].colour, nine[8].colour, nine[0].shape, nine[8].shape)
 	}
@@ -517,8 +516,7 @@ func TestContoursAreThePointsWithTheLevel(t *testing.T) {
 	}
 }
 
-// The values at the corners of the only square have alternating signs, so two lines cross the
-// square.
+// The signs of f alternate at the corners of the only square, so two lines must cross the square.
 func TestContoursHaveTwoLinesAtASaddlePoint(t *testing.T) {
 	s := Contour(func(x, y float64) float64 { return x * y }, 0, -1, -1, 1, 1, 1)
 	if len(s.X) != 6 || len(s.Y) != 6 {

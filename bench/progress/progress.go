@@ -1,6 +1,6 @@
-// Package progress prints the progress and the remaining time of a computation. On a terminal it
-// updates one line, which the terminal cuts at its right edge. Elsewhere, and on terminals if TERM=dumb
-// or NO_COLOR is set, it prints a line every ten seconds.
+// Package progress prints the progress and the remaining time of a computation. On a terminal, it
+// updates one line and never wraps it. Elsewhere, and on terminals if TERM=dumb or NO_COLOR is set, it
+// prints a line every ten seconds.
 package progress
 
 import (
@@ -24,8 +24,8 @@ type Line struct {
 	last  time.Time // time of the last update
 }
 
-// New returns a line that prints to w. For each update, the line calls status with the time since New
-// and prints the result.
+// New returns a line that prints to w. Each update calls status with the time since New and prints the
+// result.
 func New(w io.Writer, status func(elapsed time.Duration) string) *Line {
 	l := &Line{w: w, interval: 10 * time.Second, start: time.Now(), status: status}
 	l.last = l.start
@@ -45,8 +45,8 @@ func (l *Line) Begin(done float64) {
 	l.first = done
 }
 
-// Set sets the fraction of the work that is done, from 0 to 1. It prints the line, unless the last
-// update was less than 0.2 s ago on a terminal, or less than 10 s ago elsewhere.
+// Set sets the fraction of the work that is done, from 0 to 1. It prints the line at most every 0.2 s on
+// a terminal, and at most every 10 s elsewhere.
 func (l *Line) Set(fraction float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -60,7 +60,7 @@ func (l *Line) Set(fraction float64) {
 	left := fmt.Sprintf("%v left", remaining)
 	done, status := fmt.Sprintf("%3.0f %%", 100*fraction), l.status(elapsed)
 	if l.terminal {
-		// Disable line wrapping, so that the terminal cuts a long status.
+		// Disable line wrapping, so that the terminal cuts off a long status.
 		fmt.Fprintf(l.w, "\r\x1b[K\x1b[?7l%s  %s  %s\x1b[?7h", done, left, status)
 	} else {
 		fmt.Fprintf(l.w, "%s  %s  %s\n", done, status, left)

@@ -54,11 +54,11 @@ func Draw(truth Theta, n int, rng *rand.Rand) Data {
 	return data
 }
 
-// LogEvidence returns the log density of D after integration over z,
+// LogEvidence returns the log evidence, which is the log density of D with z integrated out,
 //
 //	log p_θ(D) = Σ_j −(N/2) log 2πv_j − S_j/2v_j − ½ log(1 + N/v_j) − ½ (x̄_j − Δ_j)²/(1 + v_j/N),
 //
-// where v_j = σ_j², and x̄_j and S_j are the statistics in d.
+// where v_j = σ_j².
 func (d Data) LogEvidence(t Theta) float64 {
 	n, sum := float64(d.N), 0.0
 	for j := range d.Mean {
@@ -75,7 +75,7 @@ func (d Data) LogEvidence(t Theta) float64 {
 //
 //	N v² + (N(N−1) − S) v − N S = 0.
 //
-// The root is computed without cancellation. D must contain N ≥ 2 points that are not all equal.
+// The root is computed without cancellation. N must be at least 2, and every S_j must be positive.
 func (d Data) MaximumLikelihood() Theta {
 	t := Theta{make([]float64, d.Dims()), make([]float64, d.Dims())}
 	n := float64(d.N)

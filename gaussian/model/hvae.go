@@ -7,11 +7,11 @@ import (
 	"hvae/hvae"
 )
 
-// NewHVAE returns the HVAE method. It runs Algorithm 1 with K leapfrog steps on the Gaussian
-// model. The variational prior is the prior N(0, I) of the model. Tempering is fixed (quadratic),
-// or absent with β₀ = 1. The bound is the Rao-Blackwellised ELBO (equation 12).
+// NewHVAE returns the method that uses Algorithm 1 with K leapfrog steps. The variational prior is
+// the prior N(0, I) of the model. If tempered is true, tempering is fixed (quadratic). Otherwise,
+// β₀ = 1. The bound is the Rao-Blackwellised ELBO (equation 12).
 //
-// The parameters are Δ, log σ, the logit of the step size in each dimension, and, with tempering,
+// The parameters are Δ, log σ, a step-size logit for each dimension, and, with tempering,
 // log(1/√β₀ − 1). The step sizes start at 0.005, and 1/√β₀ starts at 5.
 func NewHVAE(data Data, K int, tempered bool) *Method {
 	const maxStepSize = 0.5 // ξ in the step size ε = ξ·sigmoid(logit)

@@ -17,8 +17,8 @@ type Method struct {
 	Params hvae.Params[float64]
 	// NoiseRows is the number of draws from N(0, 1) for one estimate of the bound.
 	NoiseRows int
-	// ELBO returns an estimate [1×n] of the evidence lower bound for each column of noise
-	// [NoiseRows×n]. If the bound is exact, the result is [1×1]. params are the Params on a tape.
+	// ELBO returns an estimate [1×n] of the evidence lower bound for each column of noise [NoiseRows×n]. A
+	// bound in closed form has the shape [1×1]. The slice params contains Params as variables on a tape.
 	ELBO func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64]
 	// Beta0 returns the current inverse temperature β₀ of HVAE. For other methods, it returns NaN.
 	Beta0 func() float64

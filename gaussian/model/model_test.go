@@ -126,7 +126,6 @@ func TestMeanOfExactBoundIsTheBound(t *testing.T) {
 	}
 }
 
-// meanELBO returns the result of trainer.MeanELBO and fails the test after an error.
 func meanELBO(t *testing.T, trainer *Trainer, n int) float64 {
 	t.Helper()
 	elbo, err := trainer.MeanELBO(t.Context(), n)
@@ -236,7 +235,7 @@ func TestTwoModesReturnsTheRequestedNumberOfDraws(t *testing.T) {
 }
 
 func TestTwoModesPathsFollowLeapfrogScheme(t *testing.T) {
-	// Without the momenta, the leapfrog steps are
+	// With the momenta eliminated, the leapfrog steps must be
 	//	z_{k+1} − z_k = α_k (z_k − z_{k−1}) − ½ε²(1 + α_k) ∇U(z_k).
 	const K, n = 30, 60
 	gradU := func(x, y float64) [2]float64 { // the gradient of U = −log p, where s² = ¼

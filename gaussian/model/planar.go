@@ -9,14 +9,14 @@ import (
 )
 
 // NewPlanar returns the method of variational inference with a planar normalizing flow (Rezende and
-// Mohamed, Variational Inference with Normalizing Flows, 2015). The flow maps a draw z₀ from the prior
-// N(0, I) of the model through K layers
+// Mohamed, Variational Inference with Normalizing Flows, 2015). The flow maps a draw z₀ from the
+// prior N(0, I) of the model through K layers
 //
 //	f(z) = z + û tanh(wᵀz + b)    (their equation 10).
 //
-// The parameters are Δ, log σ, and u, w and b, which all layers share. The initial elements of u
-// and w are drawn from N(0, 0.1²) truncated at two standard deviations, and b starts at 0.1. The
-// bound is log p_θ(D, z_K) − log q_K(z_K), where
+// The parameters are Δ, log σ, u, w and b. All layers share u, w and b. PlanarFlow computes û from u.
+// Initially, b is 0.1, and the elements of u and w are drawn from N(0, 0.1²) truncated at two
+// standard deviations. The bound is log p_θ(D, z_K) − log q_K(z_K), where
 //
 //	log q_K(z_K) = log q⁰(z₀) − Σ_k log |det ∂f/∂z_{k−1}|    (their equation 13).
 func NewPlanar(data Data, K int, rng *rand.Rand) *Method {

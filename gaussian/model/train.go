@@ -12,8 +12,8 @@ import (
 	"hvae/linalg/random"
 )
 
-// A Trainer trains the parameters of a method by Algorithm 2. The batch has a single element, the
-// dataset, whose ELBO is averaged over several draws of the noise.
+// A Trainer trains the parameters of a method with Algorithm 2. The batch has a single element, the
+// dataset. Each ELBO is averaged over several draws of the noise.
 type Trainer struct {
 	method    *Method
 	draws     int
@@ -72,8 +72,7 @@ func (t *Trainer) MeanELBO(ctx context.Context, n int) (float64, error) {
 //
 //	v ← decay·v + (1 − decay)·g²,   θ ← θ + rate·g/√(v + ε),
 //
-// with decay = 0.9 and ε = 1e-10. As in TensorFlow, v starts at 1, so that the first steps are
-// short.
+// with decay = 0.9 and ε = 1e-10. As in TensorFlow, v starts at 1.
 type RMSProp struct{ Rate float64 }
 
 // Start implements hvae.Optimiser.
@@ -117,8 +116,8 @@ type Outcome struct {
 	MLELogEvidence           float64 // log p(D) for the maximum-likelihood estimate
 }
 
-// Dataset returns the dataset with the given number, from 0, in d dimensions. The result depends only
-// on d, the number, Points and Seed, so all methods are trained on the same datasets.
+// Dataset returns one of the datasets in d dimensions, which are numbered from 0. The result depends only
+// on d, dataset, c.Points and c.Seed, so all methods are trained on the same datasets.
 func (c Config) Dataset(d, dataset int) Data {
 	return Draw(Truth(d), c.Points, random.Stream(c.Seed, "gaussian data", d, dataset))
 }

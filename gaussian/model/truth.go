@@ -1,12 +1,13 @@
-// Package model implements the Gaussian experiment of section 5.1. It contains variational methods
-// that estimate θ = {Δ, Σ} from one dataset D = {x_1, …, x_N}, and a model whose evidence is known
-// in closed form,
+// Package model implements the Gaussian experiment of section 5.1. Variational methods estimate the
+// parameters θ = {Δ, Σ} of the model
 //
-//	z ~ N(0, I_d),   x_i | z ~ N(z + Δ, Σ),   Σ = diag(σ_1², …, σ_d²).
+//	z ~ N(0, I_d),   x_i | z ~ N(z + Δ, Σ),   Σ = diag(σ_1², …, σ_d²),
+//
+// from one dataset D = {x_1, …, x_N}. The evidence of this model is known in closed form.
 //
 // Read truth.go (parameters), data.go (datasets, evidence, maximum likelihood), target.go
-// (log p_θ(D, z) on the tape), hvae.go, planar.go and vb.go (methods), then train.go.
-// A separate target in twomodes.go shows the effect of tempering.
+// (log p_θ(D, z) on the tape), hvae.go, planar.go and vb.go (methods), then train.go. A separate
+// target in twomodes.go shows the effect of tempering.
 package model
 
 import "hvae/linalg"
@@ -18,7 +19,7 @@ type Theta struct{ Delta, Sigma []float64 }
 //
 //	Δ_j = r_j/5,   σ_j = 36 r_j²/(10 (d−1)²) + 0.1,   where r_j = j − (d−1)/2 and j = 0 … d−1.
 //
-// If d = 1, σ is 1. As j increases, σ_j decreases from 1 to 0.1 and then increases to 1 again.
+// If d = 1, σ is 1. If d is large, σ_j decreases from 1 to about 0.1 and then increases to 1 again.
 func Truth(d int) Theta {
 	t := Theta{make([]float64, d), make([]float64, d)}
 	for j := range d {

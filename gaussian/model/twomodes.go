@@ -47,8 +47,8 @@ type TwoModesFlow struct {
 	Tempering    string  // "none", "fixed", or "free", which has equal α_k
 }
 
-// Draw returns n draws of log p̂, and the number of draws that start and end in different modes. It
-// returns ctx.Err() if ctx is done first.
+// Draw returns n draws of log p̂, and the number of draws that start and end in different modes. If
+// ctx is done, Draw returns ctx.Err().
 func (f TwoModesFlow) Draw(ctx context.Context, n int, rng *rand.Rand) (logEstimates []float64, changed int, err error) {
 	const batch = 500
 	var t ad.Tape[float64]
@@ -68,8 +68,7 @@ func (f TwoModesFlow) Draw(ctx context.Context, n int, rng *rand.Rand) (logEstim
 	return logEstimates, changed, nil
 }
 
-// A TwoModesPath is the path of one draw. Its slices contain K + 1 elements, for the steps
-// k = 0 … K.
+// A TwoModesPath is the path of one draw. Each slice has one element for each of k = 0 … K.
 type TwoModesPath struct {
 	X, Y    []float64 // z_k
 	H       []float64 // energy U(z_k) + ½‖ρ_k‖² in nats

@@ -23,7 +23,7 @@ func (l logistic) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Add(logLikelihood, hvae.LogNormal(z))
 }
 
-// newLogistic returns the target for four observations on tape t.
+// newLogistic returns, on tape t, a logistic regression of four observations.
 func newLogistic(t *ad.Tape[float64]) hvae.Target[float64] {
 	return logistic{
 		x: t.Const(linalg.Of(4, 2, []float64{1, 0.5, 1, -1.5, 1, 2, 1, 0.1})),
@@ -65,7 +65,7 @@ func TestTestFlowReportsWrongFlows(t *testing.T) {
 	}
 }
 
-// wrong is the target with the potential ½zᵀz and a given mistake.
+// wrong is the target with the potential ½zᵀz, except for a deliberate mistake.
 type wrong struct{ mistake string }
 
 func (w wrong) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {

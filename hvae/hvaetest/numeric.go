@@ -25,7 +25,7 @@ func Slope(f func(float64) float64, h float64) float64 {
 	return (4*central(h/2) - central(h)) / 3
 }
 
-// step is the argument h of Slope for functions whose higher derivatives are about 1.
+// step is the distance h for Slope. It suits functions whose higher derivatives are about 1.
 const step = 1e-3
 
 // Gradient returns the derivatives ∂f/∂x_j at x by numerical differentiation with Slope.

@@ -3,10 +3,9 @@ package hvaetest
 import "math"
 
 // ZBound is the largest allowed difference between a mean and its expectation, in standard errors.
-// If the tested code is correct, the difference exceeds ZBound with probability 7e-6. With fixed
-// seeds, a test always has the same result. A test should also bound the standard error, because a
-// large standard error hides mistakes. Write the condition of a failure as !(z <= ZBound), so that
-// NaN is a failure.
+// If the tested code is correct, the difference exceeds ZBound with probability 7e-6. A test should
+// also bound the standard error, because a large standard error hides mistakes. Use the condition
+// !(z <= ZBound) for a failure, so that the test also fails for NaN.
 const ZBound = 4.5
 
 // MeanSE returns the mean of x and its standard error.
@@ -60,8 +59,8 @@ func Relative(got, want float64) float64 {
 	return math.Abs(got-want) / max(1e-12, math.Abs(want))
 }
 
-// VarianceExcess returns Var(b) − Var(a) and its standard error. For each i, a_i and b_i are two
-// estimates from the same draw.
+// VarianceExcess returns Var(b) − Var(a) and its standard error. The estimates a_i and b_i must come from
+// the same draw.
 func VarianceExcess(a, b []float64) (excess, se float64) {
 	squares := func(x []float64) []float64 {
 		mean, _ := MeanSE(x)

@@ -19,8 +19,8 @@ type Bimodal struct{ Dims int }
 // BimodalLogEvidence is log p(x) of the target Bimodal in any number of dimensions.
 const BimodalLogEvidence = -1.3
 
-// LogJoint implements hvae.Target. It computes log(eᵘ + eᵛ) for the log densities u and v of the
-// modes as v + softplus(u − v).
+// LogJoint implements hvae.Target. If u and v are the log densities of the two modes, it computes
+// log(eᵘ + eᵛ) as v + softplus(u − v).
 func (b Bimodal) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	component := func(mean, sd float64) *ad.Var[float64] {
 		r := ad.Scale(ad.AddConst(z, -mean), 1/sd)
@@ -95,8 +95,8 @@ func PotentialGradient(target hvae.Target[float64], z []float64) []float64 {
 	}, z)
 }
 
-// Fixed returns a function that returns the same target for every tape. The result is the
-// argument bind of TestTarget and Draws.
+// Fixed returns a function that returns the given target for every tape. Pass this function to TestTarget
+// or Draws.
 func Fixed(target hvae.Target[float64]) func(*ad.Tape[float64]) hvae.Target[float64] {
 	return func(*ad.Tape[float64]) hvae.Target[float64] { return target }
 }

@@ -1,6 +1,6 @@
-// Package random provides random streams. Each stream is determined by a key, which consists of a
-// seed, a purpose and indices. If each task of a parallel program uses a separate stream, the
-// results do not depend on the order in which tasks run. The package imports linalg.
+// Package random provides random streams. Each stream is determined by a key, which consists of a seed,
+// a purpose and indices. If each task of a parallel program uses a separate stream, the results do not
+// depend on the order in which tasks run.
 package random
 
 import (
@@ -22,8 +22,8 @@ func Stream(seed uint64, purpose string, index ...int) *rand.Rand {
 	return new(Keyed).Reset(seed, purpose, index...)
 }
 
-// Keyed is a random stream whose key can change without allocation. Rand is nil before the first
-// Reset. A Keyed is not safe for concurrent use.
+// Keyed is a random stream that Reset restarts with another key, without allocating memory. Rand is nil
+// before the first Reset. A Keyed is not safe for concurrent use.
 type Keyed struct {
 	*rand.Rand
 	pcg rand.PCG

@@ -22,7 +22,7 @@ func TestStreamsDependOnTheirKeys(t *testing.T) {
 		"1 noise 3 2": draw(1, "noise", 3, 2), "1 noise 2": draw(1, "noise", 2), "1 noise": draw(1, "noise"),
 		"1 noise 2 3 0": draw(1, "noise", 2, 3, 0), "1 noise 2 3 1": draw(1, "noise", 2, 3, 1),
 		"1 noise 2 3 4 5 6": draw(1, "noise", 2, 3, 4, 5, 6), "1 noise 2 3 4 5 7": draw(1, "noise", 2, 3, 4, 5, 7),
-		// The stream depends on all bits of the seed and the indices, and on the whole purpose string.
+		// The stream must depend on all bits of the seed and the indices, and on the whole purpose string.
 		"1 + 2³² noise 2 3": draw(1+1<<32, "noise", 2, 3), "1 noise 2 3+2⁸": draw(1, "noise", 2, 3+1<<8), "1 noise 2+2¹⁶ 3": draw(1, "noise", 2+1<<16, 3),
 		"1 12345678noise": draw(1, "12345678noise"), "1 noise with these bytes as index": draw(1, "noise", 0x3837363534333231),
 		"1 a long purpose 1": draw(1, "a long purpose, the first of two"), "1 a long purpose 2": draw(1, "a long purpose, the first of twins"),

@@ -24,7 +24,7 @@ import (
 	"hvae/linalg/random"
 )
 
-// Side is the number of pixels of an image along each edge.
+// Side is the width and the height of an image in pixels.
 const Side = 28
 
 const pixels = Side * Side
@@ -57,15 +57,15 @@ const (
 	Synthetic = "synthetic" // built-in images; Load also accepts this name instead of a folder
 )
 
-// Load returns the dataset in a folder. Files compressed with gzip have names that end in .gz.
+// Load returns a dataset. If name is "", MNIST or Synthetic, Load returns the built-in images if
+// folder is Synthetic, and MNIST otherwise. The files may be compressed (.gz).
 //
-// If name is MNIST or "", Load returns MNIST and verifies the SHA-256 of each file. If folder is
-// "", it uses $HVAE_MNIST or, by default, a folder in the user's cache, which it creates. It
-// downloads missing files into the folder and calls log with a message for each download. If
-// folder is Synthetic, it returns the built-in images. The name Synthetic has the same meaning as "".
+// For MNIST, Load verifies the SHA-256 of each file. It downloads missing files into the folder and
+// calls log with a message for each download. If folder is "", it uses $HVAE_MNIST or, if that is
+// not set, a folder in the user's cache, which it creates.
 //
-// With any other valid name (see CheckName), Load returns other images from files with the same
-// file names as MNIST. It neither verifies nor downloads these files.
+// With any other valid name (see CheckName), Load reads other images from files with the same names
+// as the MNIST files. It neither verifies nor downloads these files.
 func Load(ctx context.Context, folder, name string, log func(string)) (Set, error) {
 	train, test := trainImages, testImages
 	switch {
@@ -83,7 +83,7 @@ func Load(ctx context.Context, folder, name string, log func(string)) (Set, erro
 		}
 		folder = filepath.Join(cache, "hvae-mnist")
 	} else if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
-		// Do not create the folder, because its name may contain a typing error.
+		// Do not create the folder, because its name may be misspelt.
 		return Set{}, fmt.Errorf("there is no folder %s: set -data or $HVAE_MNIST to the folder of the image files, create it to download MNIST into it, or use -data %s for built-in images", folder, Synthetic)
 	}
 	l := loader{folder, mirrors, log}
@@ -93,7 +93,7 @@ func Load(ctx context.Context, folder, name string, log func(string)) (Set, erro
 		set.Test, err = l.read(ctx, test)
 	}
 	if err == nil && (set.Train.Len() < validationShare || set.Test.Len() < 1) {
-		err = fmt.Errorf("%s contains only %d training images and %d test images, but at least %d and 1 are needed", folder, set.Train.Len(), set.Test.Len(), validationShare)
+		err = fmt.Errorf("%s contains only %d training images and %d test images, but at least %d training images and one test image are needed", folder, set.Train.Len(), set.Test.Len(), validationShare)
 	}
 	return set, err
 }
@@ -113,8 +113,8 @@ type loader struct {
 	log     func(string)
 }
 
-// read returns the images in the file f.name of the folder or, if it does not exist, in f.name.gz. If
-// both are missing, read downloads an MNIST file.
+// read returns the images in the file f.name or, if it does not exist, in f.name.gz. If neither file
+// exists, read calls download.
 func (l loader) read(ctx context.Context, f file) (Images, error) {
 	in, err := atomicfile.Open(filepath.Join(l.folder, f.name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -137,8 +137,8 @@ func (l loader) read(ctx context.Context, f file) (Images, error) {
 	return images, nil
 }
 
-// As in the paper, one in validationShare training images is used for validation. For MNIST, this is
-// 10,000 of 60,000 images.
+// As in the paper, 1/validationShare of the training images are used for validation, which is 10,000 of the
+// 60,000 images of MNIST.
 const validationShare = 6
 
 // Split divides the n images of train at random. It returns the indices of the images for training
@@ -161,9 +161,9 @@ func Binarise[T linalg.Float](x linalg.Matrix[T], j int, image []byte, rng *rand
 	}
 }
 
-// MeanLogit returns the mean of log(m/(1 − m)) over the images with the given indices, where m is
-// the mean of an image's pixels, scaled to 0 … 1. It ignores images with m = 0 or m = 1, and
-// returns 0 if there are no other images. The result initialises the decoder's last bias.
+// MeanLogit returns the mean of log(m/(1 − m)) over the images with the given indices, where
+// m ∈ [0, 1] is the mean of an image's pixels divided by 255. It ignores images with m = 0 or m = 1,
+// and returns 0 if there are no other images. The result initialises the decoder's last bias.
 func MeanLogit(images Images, indices []int) float64 {
 	sum, n := 0.0, 0
 	for _, i := range indices {

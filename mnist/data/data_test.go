@@ -44,8 +44,7 @@ func compressed(b []byte) []byte {
 	return out.Bytes()
 }
 
-// fileOf returns the description of a file with the given name and contents. Like the description of
-// an MNIST file, it contains a digest.
+// fileOf returns a file with the given name and the digest of contents.
 func fileOf(name string, contents []byte) file {
 	return file{name, fmt.Sprintf("%x", sha256.Sum256(contents))}
 }
@@ -276,7 +275,7 @@ func TestLoadReadsOtherDatasets(t *testing.T) {
 	if want := fmt.Sprintf("%x", sha256.Sum256(append(idx(31), idx(2)...))); set.SHA256() != want {
 		t.Errorf("the SHA-256 of the dataset is %s, want %s", set.SHA256(), want)
 	}
-	// Without a name, Load expects MNIST.
+	// Without a name, Load must accept only MNIST.
 	if _, err := Load(t.Context(), folder, "", nil); err == nil || !strings.Contains(err.Error(), "is not the original MNIST file") || !strings.Contains(err.Error(), "-dataset NAME") {
 		t.Errorf("without a name, Load returns the error %v, want the advice to use -dataset", err)
 	}
@@ -291,17 +290,17 @@ func TestInvalidImageFilesAreRefused(t *testing.T) {
 	for want, files := range map[string]map[string][]byte{
 		train + " is not in": {test: idx(2)},
 		test + " is not in":  {train: idx(9)},
-		"contains only 5 training images and 2 test images, but at least 6 and 1": {train: idx(5), test: idx(2)},
-		"contains only 9 training images and 0 test images":                       {train: idx(9), test: idx(0)},
-		"more than the 7056 pixels of 9 images":                                   {train: append(idx(9), 1), test: idx(2)},
-		"specifies 4278190089 images":                                             {train: impossible, test: idx(2)},
-		"4278190089 images, more than the limit":                                  {train: compressed(impossible), test: idx(2)},
-		"only 7056 of the 719323136 pixels":                                       {train: huge, test: idx(2)},
-		"7056 of the 719323136 pixels of 917504":                                  {train: compressed(huge), test: idx(2)},
-		"magic number":                                                            {train: make([]byte, 9999), test: idx(2)},
-		"16-byte header is truncated":                                             {train: {}, test: idx(2)},
-		"gzip header is damaged":                                                  {train: {0x1f, 0x8b, 0}, test: idx(2)},
-		"truncated or damaged: unexpected EOF":                                    {train: compressed(idx(9))[:40], test: idx(2)},
+		"contains only 5 training images and 2 test images, but at least 6 training images and one test image": {train: idx(5), test: idx(2)},
+		"contains only 9 training images and 0 test images":                                                    {train: idx(9), test: idx(0)},
+		"more than the 7056 pixels of 9 images":                                                                {train: append(idx(9), 1), test: idx(2)},
+		"specifies 4278190089 images":                                                                          {train: impossible, test: idx(2)},
+		"4278190089 images, more than the limit":                                                               {train: compressed(impossible), test: idx(2)},
+		"only 7056 of the 719323136 pixels":                                                                    {train: huge, test: idx(2)},
+		"7056 of the 719323136 pixels of 917504":                                                               {train: compressed(huge), test: idx(2)},
+		"magic number":                                                                                         {train: make([]byte, 9999), test: idx(2)},
+		"16-byte header is truncated":                                                                          {train: {}, test: idx(2)},
+		"gzip header is damaged":                                                                               {train: {0x1f, 0x8b, 0}, test: idx(2)},
+		"truncated or damaged: unexpected EOF":                                                                 {train: compressed(idx(9))[:40], test: idx(2)},
 	} {
 		folder := write(t, files)
 		var before, after runtime.MemStats
@@ -353,7 +352,7 @@ func TestLoadDoesNotCreateAFolderThatTheUserNames(t *testing.T) {
 			}
 		}
 	}
-	// Load creates the default folder.
+	// Load must create the default folder.
 	t.Setenv("HVAE_MNIST", "")
 	for _, v := range []string{"HOME", "XDG_CACHE_HOME", "LocalAppData"} {
 		t.Setenv(v, filepath.Join(typo, "new"))

@@ -23,8 +23,8 @@ var mirrors = []string{
 	"https://storage.googleapis.com/cvdf-datasets/mnist/",
 }
 
-// A download fails if it receives fewer than stallBytes bytes within stallTimeout. The first timeout
-// includes the time to connect.
+// A download fails if any part of stallBytes bytes takes longer than stallTimeout. The time for the first
+// part includes the time to connect.
 const stallBytes = 64 << 10
 
 var stallTimeout = 20 * time.Second // tests set a shorter time

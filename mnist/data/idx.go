@@ -33,8 +33,8 @@ type header struct{ Magic, Images, Rows, Columns uint32 }
 
 const magic = 2051
 
-// parse reads the images of an IDX file and verifies the digest, unless it is empty. The file may be
-// compressed. parse decompresses at most one byte more than the header specifies.
+// parse reads the images of an IDX file, which may be compressed. It verifies the digest unless f.digest is
+// empty. If a file is longer than its header specifies, parse stops after one excess byte.
 func (f file) parse(r io.Reader) (Images, error) {
 	in := bufio.NewReader(r)
 	if start, _ := in.Peek(2); bytes.Equal(start, gzipMagic) {
@@ -57,8 +57,8 @@ func (f file) parse(r io.Reader) (Images, error) {
 		return Images{}, fmt.Errorf("its header specifies %d images, more than the limit of %d", h.Images, maxImages)
 	}
 	want := pixels * int64(h.Images)
-	// Allocate memory for all pixels in advance, because a growing buffer needs more memory. Limit it
-	// to maxFile, which is enough for MNIST, because the number of images in the header may be wrong.
+	// Allocate the buffer in advance, because growing it takes more memory. The header may specify too many
+	// images, so limit the buffer to maxFile bytes, which is enough for MNIST.
 	b := bytes.NewBuffer(make([]byte, 0, min(want, maxFile)+bytes.MinRead))
 	_, err := b.ReadFrom(io.LimitReader(in, want+1))
 	switch n := int64(b.Len()); {
@@ -76,7 +76,7 @@ func (f file) parse(r io.Reader) (Images, error) {
 	return images, nil
 }
 
-// digest returns the SHA-256, in hexadecimal digits, of concatenated IDX files with the given images.
+// digest encodes each argument as an IDX file and returns the hexadecimal SHA-256 of the concatenated files.
 func digest(files ...Images) string {
 	h := sha256.New()
 	for _, images := range files {

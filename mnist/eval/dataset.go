@@ -24,9 +24,9 @@ type Dataset struct {
 // tuningImages is the largest number of images on which step sizes are tuned.
 const tuningImages = 16
 
-// Split returns the test or validation images of a dataset. split is "test" or "validation".
-// trainSeed, the seed of the training run, determines which images are validation images. Step
-// sizes are tuned on images of the other split. seed determines the binarisation and the noise.
+// Split returns the test images (split = "test") or the validation images (split = "validation") of a
+// dataset. trainSeed is the seed of the training run, which determines the validation images. seed
+// determines the binarisation and the noise. Step sizes are tuned on images of the other split.
 func Split(set data.Set, split string, trainSeed, seed uint64) Dataset {
 	_, validation := data.Split(set.Train, trainSeed)
 	d := Dataset{Name: set.Name, Indices: first(set.Test.Len()), images: set.Test, seed: seed}
@@ -66,8 +66,8 @@ func (d *Dataset) draw(ctx context.Context, c model.Checkpoint, purpose string, 
 	return x, z, nil
 }
 
-// stream returns a function from the index i of an image to a random stream. The stream depends on
-// the seed of the dataset, the purpose, the run, if any, and i.
+// stream returns a function that returns the random stream of image i. The stream depends on d.seed,
+// purpose, run and i.
 func (d *Dataset) stream(purpose string, run ...int) func(i int) *rand.Rand {
 	return func(i int) *rand.Rand { return random.Stream(d.seed, purpose, append(run[:len(run):len(run)], i)...) }
 }

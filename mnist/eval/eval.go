@@ -20,8 +20,8 @@ import (
 	"hvae/mnist/model"
 )
 
-// An Evaluation is the result of the eval command. ELBO and NLL are means over runs, with standard
-// deviations over runs. Each run binarises the images again.
+// An Evaluation is the result of the eval command, which evaluates a model in one or more runs. Each run
+// binarises the images again. ELBO and NLL are means over runs, ELBOSD and NLLSD standard deviations.
 type Evaluation struct {
 	ELBO    float64  `json:"elbo"`    // nats, negative
 	ELBOSD  *float64 `json:"elbo_sd"` // null for one run
@@ -33,9 +33,9 @@ type Evaluation struct {
 	Data    string   `json:"data"`       // name of the images
 	Trained *string  `json:"trained_on"` // name of the training images; null if the checkpoint lacks it
 
-	// TailShape is the mean tail shape of the importance weights over images and runs. HeavyTails is the
-	// fraction of estimates with a tail shape above 0.7, which are unreliable. Both are null for fewer
-	// than 21 samples.
+	// TailShape is the tail shape of the importance weights (hvae.Evidence), averaged over images and runs.
+	// HeavyTails is the fraction of tail shapes above 0.7, which indicate unreliable estimates. Both are
+	// null for fewer than 21 samples.
 	TailShape  *float64 `json:"tail_shape"`
 	HeavyTails *float64 `json:"heavy_tails"`
 
@@ -147,14 +147,14 @@ func runAll(ctx context.Context, c model.Checkpoint, images Dataset, o Options, 
 	return all, nil
 }
 
-// String returns the lines that the eval command prints after its first line.
+// String returns the results as lines of text: ELBO, NLL, tail shape, correlations and bounds.
 func (e Evaluation) String() string {
 	s := fmt.Sprintf("ELBO %s\nNLL  %s\n", PlusMinus(2, e.ELBO, e.ELBOSD), PlusMinus(2, e.NLL, e.NLLSD))
 	if e.TailShape != nil {
 		s += fmt.Sprintf("tail shape of the importance weights %.2f, above 0.7 for %.0f %% of the images\n", *e.TailShape, 100**e.HeavyTails)
 	}
 	if c := e.Correlation; c != nil {
-		s += fmt.Sprintf("|correlation| of dimensions given x %s of z_K, %s of z_0, %.4f if independent\n",
+		s += fmt.Sprintf("mean |correlation| of two dimensions given x: z_K %s, z_0 %s, independent %.4f\n",
 			PlusMinus(4, c.ZK, c.ZKSE), PlusMinus(4, c.Z0, c.Z0SE), c.Independent)
 	}
 	if b := e.Bounds; b != nil {
@@ -166,7 +166,7 @@ func (e Evaluation) String() string {
 		if b.Upper != nil {
 			s += fmt.Sprintf("log p(x) ≤ %s, a gap of %s\n", PlusMinus(2, *b.Upper, b.UpperSE), PlusMinus(2, *b.Gap, b.GapSE))
 		}
-		s += fmt.Sprintf("importance sampling gives %s less than the lower bound\n", PlusMinus(2, b.Missed, b.MissedSE))
+		s += fmt.Sprintf("the importance-sampling estimate is %s below the lower bound\n", PlusMinus(2, b.Missed, b.MissedSE))
 	}
 	return s
 }
@@ -197,7 +197,7 @@ func newTracker(stderr io.Writer, c model.Config, images Dataset, o Options) *tr
 	return t
 }
 
-// done returns the number of finished images, including fractions of images.
+// done returns the number of finished images, which need not be an integer.
 func (t *tracker) done() float64 { return float64(t.finished.Load()) / float64(t.perImage) }
 
 func (t *tracker) add(passes int) {

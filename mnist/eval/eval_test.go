@@ -9,7 +9,8 @@ import (
 	"hvae/mnist/model"
 )
 
-// All training images are white and all test images black, so each pixel shows the split of its image.
+// Step sizes for test images must be tuned on validation images, and vice versa. Here, validation images
+// are white and test images are black.
 func TestStepSizesAreTunedOnTheOtherSplit(t *testing.T) {
 	const n = 120
 	set := data.Set{
@@ -37,7 +38,6 @@ func TestMeanSDOmitsTheDeviationOfASingleValue(t *testing.T) {
 	}
 }
 
-// The test averages the results of three runs on two images.
 func TestBoundsAreMeansOverImagesAndRuns(t *testing.T) {
 	estimates := []model.Estimate{{LogEvidence: -11}, {LogEvidence: -22}}
 	c := newBounds(&model.Annealing{Steps: 2}, []results{

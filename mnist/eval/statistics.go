@@ -31,8 +31,8 @@ func MeanSE(x []float64) (mean float64, se *float64) {
 	return mean, se
 }
 
-// overImages averages value(r, i) over all runs r for each image i. It returns the mean of these
-// averages over images and its standard error.
+// overImages computes vᵢ, the mean of value(r, i) over all runs r, for each image i. It returns the mean of
+// all vᵢ and the standard error of this mean.
 func overImages(runs []results, value func(r results, i int) float64) (mean float64, se *float64) {
 	x := make([]float64, len(runs[0].estimates))
 	for i := range x {
@@ -57,9 +57,9 @@ func PlusMinus(digits int, v float64, err *float64) string {
 // representation, is then printed as 83.32, as in the paper.
 func HalfAway(v float64) float64 { return v + math.Copysign(1e-9, v) }
 
-// A Correlation holds mean absolute correlations between the dimensions of an image's latent
-// samples, at the start of the flow (z₀) and at its end (z_K). The values are means over images and
-// runs. Their standard errors are computed over images and are null for one image.
+// A Correlation holds the mean absolute correlation between two latent dimensions of an image's samples, at
+// the start (z₀) and at the end (z_K) of the flow. Means are over pairs of dimensions, images and runs.
+// Standard errors are over images, and null for one image.
 type Correlation struct {
 	Z0          float64  `json:"correlation_z0"`
 	Z0SE        *float64 `json:"correlation_z0_se"`
@@ -68,8 +68,8 @@ type Correlation struct {
 	Independent float64  `json:"correlation_independent"` // expected value for independent dimensions
 }
 
-// newCorrelation returns the Correlation computed from the results of all runs, or nil for one
-// sample or one latent dimension.
+// newCorrelation returns the Correlation of the results of all runs. It returns nil if there is only one
+// sample or only one latent dimension.
 func newCorrelation(runs []results, samples int) *Correlation {
 	c := &Correlation{Independent: model.IndependentCorrelation(samples)}
 	c.Z0, c.Z0SE = overImages(runs, func(r results, i int) float64 { return r.estimates[i].Z0 })
@@ -80,8 +80,8 @@ func newCorrelation(runs []results, samples int) *Correlation {
 	return c
 }
 
-// Bounds holds bounds on log p(x) from annealed importance sampling. The values are means over
-// images and runs. Their standard errors are computed over images and are null for one image.
+// Bounds holds bounds on log p(x) from annealed importance sampling, averaged over images and runs.
+// Standard errors are over images, and null for one image.
 type Bounds struct {
 	Method     string   `json:"method"`
 	Steps      int      `json:"steps"`

@@ -9,9 +9,9 @@ import (
 	"hvae/linalg"
 )
 
-// An Annealing holds the settings of annealed importance sampling (hvae.AIS) from the encoder's
-// variational prior to the posterior. The method computes bounds on the evidence of images without the
-// flow, so the bounds can serve as a check of the flow's estimates.
+// An Annealing holds the settings of annealed importance sampling (hvae.AIS) from the encoder's variational
+// prior to the posterior. Its bounds on the evidence do not use the flow, so they are an independent check
+// of the flow's estimates.
 type Annealing struct {
 	Steps     int       // K, the number of steps from the prior to the posterior
 	Chains    int       // number of Markov chains for each image
@@ -23,9 +23,9 @@ const leapfrogs = 5 // number of leapfrog steps of a Markov kernel
 // Cost returns the number of gradients ∇U that a chain evaluates.
 func (a *Annealing) Cost() int { return 1 + (a.Steps-1)*leapfrogs }
 
-// Tune sets StepSizes with one chain for each image of x [784×n]. The function noise returns the random
-// stream for an image. Bound must not use the same streams, because its estimates would be biased. If
-// ctx is done, Tune returns ctx's error immediately.
+// Tune sets StepSizes. It runs one chain for each image of x [784×n]. The function noise returns the random
+// stream for an image. The bounds are biased if Bound uses the same streams. If ctx is done, Tune returns
+// ctx's error immediately.
 func (a *Annealing) Tune(ctx context.Context, c Config, params []Param[float32], x linalg.Matrix[float32], noise func(image int) *rand.Rand) error {
 	const kernels = 50 // approximate number of kernels that a chain applies in several passes if K is small
 	return forEach(ctx, 1, func(t *ad.Tape[float32], _ int) {
@@ -39,16 +39,15 @@ func (a *Annealing) Tune(ctx context.Context, c Config, params []Param[float32],
 
 // Bound returns a stochastic bound on log p_θ(x) for each image of x [784×n]:
 //
-//	without z   log mean p̂_θ(x), a lower bound
-//	with z      −log mean 1/p̂_θ(x), an upper bound
+//	z empty   log mean p̂_θ(x), a lower bound
+//	z given   −log mean 1/p̂_θ(x), an upper bound
 //
-// The means are over the chains of an image. For the upper bound, the columns of z [ℓ×n] must be exact
-// draws from the posterior, and the chains start at them. Bound also returns the mean acceptance rate of
-// the kernels, or NaN if Steps is 1.
+// The means are over the chains of an image. If given, z [ℓ×n] must contain exact draws from the posterior,
+// where the chains start. Bound also returns the mean acceptance rate of the kernels, or NaN if Steps is 1.
 //
-// The function noise returns the random stream for a chain. Bound computes blocks of chains, and calls
-// the function done with the number of chains in each finished block. Both functions must be safe for
-// concurrent use. The memory does not depend on Steps. If ctx is done, Bound returns ctx's error
+// The function noise returns the random stream for a chain. Bound processes the chains in blocks. After
+// each block, it calls the function done with the number of chains in the block. Both functions must be
+// safe for concurrent use. The memory does not depend on Steps. If ctx is done, Bound returns ctx's error
 // immediately.
 func (a *Annealing) Bound(ctx context.Context, c Config, params []Param[float32], x, z linalg.Matrix[float32],
 	noise func(image, chain int) *rand.Rand, done func(chains int)) (bounds []float64, acceptance float64, err error) {
@@ -88,7 +87,7 @@ func (a *Annealing) Bound(ctx context.Context, c Config, params []Param[float32]
 	return bounds, acceptance, nil
 }
 
-// columns returns columns lo … hi−1 of the matrix that contains each column of m n times in succession.
+// columns returns the matrix with columns ⌊j/n⌋ of m for j = lo … hi−1. Each column of m is used n times.
 func columns[T linalg.Float](m linalg.Matrix[T], lo, hi, n int) linalg.Matrix[T] {
 	s := linalg.New[T](m.Rows, hi-lo)
 	for i := range m.Rows {

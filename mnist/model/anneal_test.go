@@ -14,7 +14,7 @@ import (
 	"hvae/linalg/random"
 )
 
-// annealed returns the lower bounds of two images of a model, then their upper bounds, and the
+// annealed simulates two images. It returns their lower bounds followed by their upper bounds, and the
 // acceptance rate.
 func annealed(t *testing.T, a Annealing) (bounds []float64, acceptance float64) {
 	t.Helper()
@@ -60,10 +60,9 @@ func TestBoundsDependOnlyOnStreams(t *testing.T) {
 	}
 }
 
-// The lower bound of an image must be log 1/n Σ p̂, and the upper bound −log 1/n Σ 1/p̂, where both sums
-// are over its n chains. The expected values of p̂ come from calls of Bound for one image and one
-// chain. A tape has 48 chains. For 16 chains per image, a tape ends between images. For 20 chains, it
-// ends within an image.
+// The lower bound of an image must be log 1/n Σ p̂, and the upper bound −log 1/n Σ 1/p̂, where both sums are
+// over its n chains. The expected values of p̂ come from calls of Bound for one image and one chain. A tape
+// holds 48 chains, so the chains of an image share a tape for n = 16, but not always for n = 20.
 func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
 	c := Config{Kind: "vae", Tempering: "none", Latent: 3}
 	params := NewParams[float32](c, -1, 1)
@@ -150,8 +149,7 @@ func TestAnnealingReturnsAnErrorAfterCancellation(t *testing.T) {
 }
 
 func TestSimulatedPixelsHaveTheDecodersProbabilities(t *testing.T) {
-	// Let s = Σ (x − p)(p − ½) over all pixels x with probabilities p. Its expectation is 0 and its
-	// variance Σ p(1 − p)(p − ½)².
+	// For pixels x with probabilities p, s = Σ (x − p)(p − ½) must have mean 0 and variance Σ p(1 − p)(p − ½)².
 	c := Config{Kind: "vae", Tempering: "none", Latent: 3}
 	params := NewParams[float32](c, 0, 1)
 	for _, p := range params {

@@ -17,7 +17,7 @@ type Checkpoint struct {
 	Epoch  int     // number of epochs trained, at least 1
 	ELBO   float64 // ELBO of the validation images, in nats
 
-	// In older files, the following values may be empty.
+	// Older files may lack the following values, which are then empty.
 	Data       string // name of the dataset
 	DataSHA256 string // SHA-256 of the dataset (data.Set.SHA256)
 	Digest     string // verified SHA-256 of the contents of the file (safetensors.DigestKey)
@@ -114,8 +114,7 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 	return c, nil
 }
 
-// tensor returns the tensor with the name prefix + p.Name. data contains its elements in the order of
-// p.Value.Data.
+// tensor returns data, which is in the order of p.Value.Data, as the tensor with the name prefix + p.Name.
 func (p Param[T]) tensor(prefix string, data []T) safetensors.Tensor {
 	t := safetensors.Tensor{Name: prefix + p.Name, Shape: p.Shape}
 	for _, at := range p.Order() {
@@ -124,7 +123,7 @@ func (p Param[T]) tensor(prefix string, data []T) safetensors.Tensor {
 	return t
 }
 
-// restore is the inverse of tensor. It reads the tensor from f and sets data.
+// restore is the inverse of tensor. It sets data to the elements of the tensor prefix + p.Name of f.
 func (p Param[T]) restore(f safetensors.File, prefix string, data []T) {
 	t, _ := f.Tensor(prefix + p.Name)
 	for i, at := range p.Order() {

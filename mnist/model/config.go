@@ -64,10 +64,10 @@ func (c Config) String() string {
 	return s
 }
 
-// StepCost returns the number of multiply-adds of a training step for one image, including
-// multiplications with padding. A backward pass costs twice as much as a forward pass, but the first
-// convolution needs no gradient of its input. With leapfrog steps, ∇U at K + 1 points takes K + 1
-// forward and backward passes of the decoder, and training differentiates these passes.
+// StepCost returns the number of multiply-adds of a training step for one image, including multiplications
+// with padding. A forward pass takes e in the encoder, d in the decoder and c in conv1. For K = 0, the step
+// takes 3e − c + 3d, because conv1 needs no gradient of its input. For K > 0, it takes 3e − c + 6(K + 1)d,
+// because ∇U takes 2d at each of K + 1 points, and its derivative takes 4d.
 func (c Config) StepCost() int {
 	dense := hidden * (code + c.Latent)
 	convolutions := conv1.MultiplyAdds() + conv2.MultiplyAdds() + conv3.MultiplyAdds()

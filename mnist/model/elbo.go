@@ -44,9 +44,9 @@ func (n *Network[T]) ELBO(x, epsilon, gamma0 *ad.Var[T]) *ad.Var[T] {
 	return n.Draw(x, mean, std, epsilon, gamma0).EntropyELBO()
 }
 
-// Draw runs Algorithm 1 for images x [784×B], the results mean and std [ℓ×B] of Encode, and noise ε and
-// γ₀ [ℓ×B]. If x, mean and std have a single column, Draw uses it for all columns of the noise. The
-// LogEstimate of the result is log p̂_θ(x). For a VAE, it is log (p_θ(x, z₀)/q(z₀|x)).
+// Draw runs Algorithm 1 for images x [784×B], the results mean and std [ℓ×B] of Encode, and noise ε and γ₀
+// [ℓ×B]. If x, mean and std have a single column, Draw uses it for all columns of the noise. The
+// LogEstimate of the result is log p̂_θ(x), where p̂_θ(x) = p_θ(x, z₀)/q(z₀|x) for a VAE.
 func (n *Network[T]) Draw(x, mean, std, epsilon, gamma0 *ad.Var[T]) hvae.Sample[T] {
 	n.prior = hvae.DiagonalNormal[T]{Mean: mean, SD: std}
 	return hvae.HIS(n.Flow(x), &n.prior, epsilon, gamma0)

@@ -24,10 +24,10 @@ type Estimate struct {
 // of the SIMD vector length.
 const samplesAtOnce = 48
 
-// Evaluate estimates the evidence of each image, a column of x [784×n], from the given number of
-// importance samples. The function noise returns the random stream for an image. Evaluate calls the
-// function done after each image. Both functions must be safe for concurrent use. The memory does not
-// depend on the number of samples. If ctx is done, Evaluate returns ctx's error immediately.
+// Evaluate estimates the evidence of each image (column of x [784×n]) by importance sampling with the given
+// number of samples. The function noise returns the random stream for an image. Evaluate calls the function
+// done after each image. Both functions must be safe for concurrent use. The memory does not depend on the
+// number of samples. If ctx is done, Evaluate returns ctx's error immediately.
 func Evaluate[T linalg.Float](ctx context.Context, c Config, params []Param[T], x linalg.Matrix[T], samples int,
 	noise func(image int) *rand.Rand, done func()) ([]Estimate, error) {
 	estimates := make([]Estimate, x.Cols)
@@ -71,8 +71,8 @@ func estimate[T linalg.Float](t *ad.Tape[T], c Config, params []Param[T], x lina
 	return e
 }
 
-// forEach calls task once with each of the numbers 0 … n−1, on all cores. Concurrent calls get separate
-// tapes. If ctx is done first, forEach interrupts the tapes and returns ctx's error.
+// forEach calls task(t, i) once for each i = 0 … n−1, on all cores. Concurrent calls have separate tapes.
+// If ctx is done, forEach interrupts the tapes and returns ctx's error.
 func forEach[T linalg.Float](ctx context.Context, n int, task func(t *ad.Tape[T], i int)) error {
 	var next atomic.Int64
 	linalg.For(min(n, runtime.GOMAXPROCS(0)), 1, func(int, int) {

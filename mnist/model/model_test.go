@@ -38,7 +38,7 @@ func noise[T linalg.Float](indices []int, x, epsilon, gamma0 linalg.Matrix[T], k
 	}
 }
 
-// first returns the indices 0 … n−1 of images.
+// first returns the image indices 0 … n−1.
 func first(n int) (indices []int) {
 	for i := range n {
 		indices = append(indices, i)
@@ -106,7 +106,7 @@ decoder.deconv3.bias [1]
 }
 
 func TestInitialParametersHaveTheDocumentedDistribution(t *testing.T) {
-	// sizes holds n_in + n_out for each layer. The variance of its weights is 1/(n_in + n_out).
+	// sizes holds n_in + n_out for each layer. The weights must have the variance 1/(n_in + n_out).
 	sizes := map[string]int{
 		"encoder.conv1": 784 + 3136, "encoder.conv2": 3136 + 1568, "encoder.conv3": 1568 + 512,
 		"encoder.hidden": 512 + 450, "encoder.mean": 450 + 64, "encoder.std": 450 + 64,
@@ -261,8 +261,7 @@ func TestStepDoesNotAllocate(t *testing.T) {
 			}
 		}
 		steps(3)
-		// The runtime sometimes allocates memory, for example when it starts a thread. Therefore
-		// try again.
+		// The runtime sometimes allocates memory, for example to start a thread, so try several times.
 		const many = 20
 		for attempt := 1; ; attempt++ {
 			var before, after runtime.MemStats
@@ -295,8 +294,8 @@ func TestELBOOfABatchIsTheMeanOverItsImages(t *testing.T) {
 }
 
 func TestStepUsesTheGradientOfTheMeanOverTheBatch(t *testing.T) {
-	// The step splits the batch into blocks. The expected gradient g comes from one tape for the
-	// whole batch. After the first step, Adamax's first average is (1 − β₁)g with β₁ = 0.9.
+	// Step splits the batch into blocks, but must use the gradient g for the whole batch, computed here on
+	// one tape. After the first step, Adamax's first average is (1 − β₁)g with β₁ = 0.9.
 	for _, c := range []Config{{Kind: "vae", Tempering: "none", Latent: 3}, free} {
 		params := NewParams[float64](c, -1, 1)
 		const n = 18
@@ -704,8 +703,8 @@ func TestCancelledStepDoesNotChangeTheTrainer(t *testing.T) {
 	}
 }
 
-// Evaluate draws at most samplesAtOnce samples at once. Three evaluations that continue one random stream
-// draw the same samples as one evaluation with three times as many samples.
+// Evaluate processes samplesAtOnce samples at a time. One evaluation with 3·samplesAtOnce samples must
+// agree with three evaluations that draw the same samples from one random stream.
 func TestEstimatesOfManySamplesContinueTheStream(t *testing.T) {
 	c := Config{Kind: "hvae", K: 1, Tempering: "none", Latent: 64}
 	params, x := NewParams[float32](c, -1, 1), striped(1)
@@ -739,10 +738,9 @@ func TestBlocksOfImagesFitIntoTheCache(t *testing.T) {
 }
 
 func TestELBOOfEvaluateIsTheMeanLogEstimate(t *testing.T) {
-	// The test compares the mean of 20 evaluations of an image with the mean of 200 independent
-	// estimates, in units of the standard error. For a VAE, the independent estimates use the closed
-	// form of the Kullback–Leibler divergence. For the HVAE, α = ½ gives 1/√β₀ = 4, so that the
-	// estimates depend strongly on γ₀.
+	// The mean of 20 evaluations of an image must agree with the mean of 200 independent estimates within
+	// 4.5 standard errors. For a VAE, the independent estimates use the closed form of the Kullback–Leibler
+	// divergence. For the HVAE, α = ½ gives 1/√β₀ = 4, which makes the estimates depend strongly on γ₀.
 	for _, c := range []Config{{Kind: "vae", Tempering: "none", Latent: 3}, {Kind: "hvae", K: 2, Tempering: "free", Latent: 3}} {
 		params := NewParams[float32](c, -1, 1)
 		for _, p := range params {
@@ -806,8 +804,8 @@ func TestCorrelationFromPartsEqualsCorrelationFromAllDraws(t *testing.T) {
 }
 
 func TestFlowCorrelatesDimensions(t *testing.T) {
-	// Given x, the dimensions of z₀ are independent, and their sample correlation is due to chance.
-	// The dimensions of z_K are dependent because the large weights make images depend on z.
+	// For a fixed image, the dimensions of z₀ are independent. The dimensions of z_K must be correlated,
+	// because large decoder weights make the image depend strongly on z.
 	const images, draws = 40, 40
 	c := Config{Kind: "hvae", K: 2, Tempering: "none", Latent: 3}
 	params := NewParams[float32](c, -1, 1)
@@ -841,8 +839,8 @@ func TestFlowCorrelatesDimensions(t *testing.T) {
 }
 
 // FuzzCheckpoint changes two values of a checkpoint's metadata and one tensor. checkpointOf must
-// accept only valid configurations. To reject a checkpoint, it must take little memory, even if the
-// metadata describe a huge model.
+// reject invalid configurations, and must not allocate much memory before it rejects a checkpoint,
+// even if the metadata describe a huge model.
 func FuzzCheckpoint(f *testing.F) {
 	base := testCheckpoint().File()
 	f.Add("K", "2", "latent", "3", 1, 16)

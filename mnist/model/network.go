@@ -33,9 +33,8 @@ type layer[T linalg.Float] struct{ weight, bias *ad.Var[T] }
 // A decoder is the generative network.
 type decoder[T linalg.Float] struct{ hidden, expand, deconv1, deconv2, deconv3 layer[T] }
 
-// NewNetwork returns a network with the parameters vars, which are in the order of NewParams. The network
-// is valid until their tape is reset. NewNetwork panics if the number of parameters is wrong for the
-// configuration.
+// NewNetwork returns a network whose parameters are vars, in the order of NewParams. The network is valid
+// until the tape of vars is reset. NewNetwork panics if len(vars) is wrong for the configuration.
 func NewNetwork[T linalg.Float](c Config, vars []*ad.Var[T]) *Network[T] {
 	n := newNetwork[T](c)
 	n.bind(vars)
@@ -87,11 +86,10 @@ func (n *Network[T]) Flow(x *ad.Var[T]) *hvae.Flow[T] {
 	return &n.flow
 }
 
-// Encode returns the mean and the standard deviation [ℓ×B] of the variational prior q(z|x) for
-// images x [784×B]. The encoder has three convolutions with 16, 32 and 32 channels, a dense layer of
-// 450 units, and a dense output layer for each result. Softplus follows every layer except the layer of
-// the mean. The softplus of an input below −44 is zero (linalg.Softplus). If a standard deviation is
-// zero, the ELBO is −∞.
+// Encode returns the mean and the standard deviation [ℓ×B] of the variational prior q(z|x) for images x
+// [784×B]. The encoder has three convolutions with 16, 32 and 32 channels, a dense layer of 450 units, and
+// two dense output layers. Softplus follows every layer except the output layer of the mean. If the input
+// of the last softplus is below −44, the standard deviation is zero (linalg.Softplus) and the ELBO is −∞.
 func (n *Network[T]) Encode(x *ad.Var[T]) (mean, std *ad.Var[T]) {
 	e := &n.encoder
 	h := ad.SoftplusInPlace(e.conv1.conv(&conv1, x))

@@ -47,8 +47,8 @@ func (n *Network[T]) specs(c Config) (all []spec[T]) {
 		add(&l.weight, name+".weight", weights, 0, spread(in, out), out, in)
 		add(&l.bias, name+".bias", biases, 0, 0, out)
 	}
-	// PyTorch's shapes are (out, in, 5, 5) for a convolution and (in, out, 5, 5) for a transposed
-	// convolution, so a convolution g and its transpose have the same shape.
+	// PyTorch's weights have the shape (out, in, 5, 5) for a convolution and (in, out, 5, 5) for a
+	// transposed convolution, so the shape is the same for a convolution g and its transpose.
 	convolution := func(name string, l *layer[T], g conv.Geometry, channels int) {
 		add(&l.weight, name+".weight", kernel, 0, spread(g.In(), g.Out()), g.OutC, g.InC, g.KernelH, g.KernelW)
 		add(&l.bias, name+".bias", plain, 0, 0, channels)
@@ -113,12 +113,11 @@ func (p Param[T]) allocate() {
 	p.Value = linalg.New[T](rows, cols)
 }
 
-// Order returns the index in Value.Data of each element of the tensor, whose elements are in row-major
-// order.
+// Order returns the index in Value.Data of each element of the tensor, in the tensor's row-major order.
 func (p Param[T]) Order() []int {
 	rows, cols := p.Value.Rows, p.Value.Cols
-	// Regard the tensor as an array with three axes. length holds the sizes of the axes. step holds
-	// the distances in Value.Data between neighbours along each axis.
+	// View the tensor as an array with three axes. Axis a has length[a] elements, and neighbours along it
+	// are step[a] elements apart in Value.Data.
 	length, step := [3]int{1, 1, rows * cols}, [3]int{0, 0, 1}
 	switch p.layout {
 	case kernel:

@@ -34,8 +34,8 @@ type State struct {
 	file safetensors.File
 }
 
-// State returns the state of the trainer as a safetensors file, together with the settings, a description
-// of the progress, and the parameters of the best epoch. best may be nil.
+// State returns a safetensors file with the state of the trainer, the settings, a description of the
+// progress, and the parameters of the best epoch. best may be nil.
 func (t *Trainer[T]) State(settings map[string]string, progress string, best []Param[T]) safetensors.File {
 	f := safetensors.File{Metadata: map[string]string{
 		"format": stateFormat, "progress": progress, "optimiser.step": strconv.Itoa(t.algorithm.State().Steps),

@@ -9,10 +9,9 @@ import (
 	"hvae/linalg/random"
 )
 
-// Arithmetic with subnormal numbers is up to 100 times slower on some processors. Therefore softplus
-// and sigmoid return 0 below a threshold (tail in linalg/internal/kernel). The test counts subnormal
-// values and adjoints in a training step of a trained model. It allows 1/50 of the subnormal numbers
-// that occur without the threshold.
+// Arithmetic with subnormal numbers is up to 100 times slower on some processors. Therefore softplus and
+// sigmoid return 0 below a threshold (tail in linalg/internal/kernel). A training step of a trained model
+// must contain at most 1/50 of the subnormal values and adjoints that occur without the threshold.
 func TestStepOfATrainedModelHasFewSubnormalNumbers(t *testing.T) {
 	for _, c := range []struct {
 		file    string
@@ -30,8 +29,8 @@ func TestStepOfATrainedModelHasFewSubnormalNumbers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Unlike Backward, Grad records the adjoints on the tape. The gradient of the first parameter
-		// needs all other adjoints.
+		// Grad, unlike Backward, records the adjoints on the tape. The gradient of the first parameter
+		// depends on the adjoints of all activations.
 		var tape ad.Tape[float32]
 		params := Vars(tape.Leaf, checkpoint.Params)
 		network := NewNetwork(checkpoint.Config, params)

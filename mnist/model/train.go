@@ -9,11 +9,10 @@ import (
 	"hvae/linalg/random"
 )
 
-// blockSize returns the number of images that share a tape in a batch of n images. With leapfrog
-// steps, it is 16, the number of float32 values in a SIMD vector, because the activations of 16 images
-// fit into a core's cache. Without leapfrog steps, it is larger, up to 64, so that the weights are read
-// from memory less often. The batch is then split into an even number of blocks of about the same size,
-// and idle cores share the loops within a block.
+// blockSize returns the number of images that share a tape in a batch of n images. With leapfrog steps, it
+// is 16 (one SIMD vector of float32), because the activations of 16 images fit into a core's cache. Without
+// leapfrog steps, it is at most 64, so that the weights are read from memory less often. The batch is then
+// split into an even number of blocks of similar size, and idle cores share the loops in a block.
 func (c Config) blockSize(n int) int {
 	const vector, largest = 16, 64
 	if c.K > 0 {
@@ -23,10 +22,10 @@ func (c Config) blockSize(n int) int {
 	return ((n+blocks-1)/blocks + 3) / 4 * 4 // a multiple of a quarter of a vector
 }
 
-// A Fill sets the columns of x [784×n] to the images with the given n indices, and the columns of
-// epsilon and gamma0 [ℓ×n] to their noise. Each image must have a separate random stream, so that its
-// noise does not depend on how a batch is split into blocks. Several goroutines call a Fill
-// concurrently, each with a different k, which the Fill may use to draw the noise.
+// A Fill sets column j of x [784×n] to image indices[j], and column j of epsilon and gamma0 [ℓ×n] to noise.
+// The noise must come from a separate random stream for each image, so that it does not depend on how a
+// batch is split into blocks. A Fill must be safe for concurrent use. It may draw the noise from k, which
+// concurrent calls do not share.
 type Fill[T linalg.Float] func(indices []int, x, epsilon, gamma0 linalg.Matrix[T], k *random.Keyed)
 
 // A Trainer trains a model with Algorithm 2.
@@ -42,8 +41,7 @@ type Trainer[T linalg.Float] struct {
 	fill      Fill[T] // for the current batch
 }
 
-// NewTrainer returns a trainer that uses Adamax with the given learning rate. It changes the
-// parameters in place.
+// NewTrainer returns a trainer that uses Adamax with the given learning rate and changes params in place.
 func NewTrainer[T linalg.Float](c Config, params []Param[T], rate float64) *Trainer[T] {
 	t := &Trainer[T]{Config: c, Params: params}
 	var all hvae.Params[T]

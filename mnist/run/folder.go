@@ -44,7 +44,7 @@ func Lock(path string) (*Folder, error) {
 	return &Folder{l, path}, err
 }
 
-// ErrMoved indicates that the folder of a run is no longer at its path. Errors of Write wrap it.
+// ErrMoved indicates that the folder of a run is no longer at its path.
 var ErrMoved = errors.New("was moved, replaced or removed during the run, and nothing more is written to it; resume the run at the folder's new path")
 
 // inPlace returns an error that wraps ErrMoved if the folder is no longer at its path.
@@ -55,9 +55,9 @@ func (f *Folder) inPlace() error {
 	return nil
 }
 
-// Write replaces a file of the run and removes its temporary files, which a killed process may have left.
-// If the folder is no longer at its path, the file there may belong to another run. Write then leaves that
-// file unchanged and returns an error that wraps ErrMoved.
+// Write replaces a file of the run and removes temporary files that a killed process may have left. If the
+// folder is no longer at its path, Write writes nothing, because the files there may belong to another run,
+// and returns an error that wraps ErrMoved.
 func (f *Folder) Write(file string, b []byte) error {
 	name := filepath.Join(f.path, file)
 	err := atomicfile.WriteIf(f.inPlace, name, b)

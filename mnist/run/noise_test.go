@@ -9,10 +9,10 @@ import (
 	"hvae/mnist/model"
 )
 
-// With fixed weights, the validation ELBO varies between epochs only because of its noise. According
-// to results/README.md, its standard deviation is 0.044 nats for the trained VAE. The ELBO is the mean
-// over 1,000 batches of ten images. The test estimates the variance of the ELBO of a batch as (a − b)²/2,
-// where a and b are its values in two epochs. The relative standard error of the result is about 2 %.
+// With fixed weights, only noise changes the validation ELBO from epoch to epoch. The standard deviation of
+// this noise must be 0.044 nats for the trained VAE, as in results/README.md. With n = 1,000 batches, the
+// test estimates it as √(Σ (a − b)²/2) / n, where a and b are the ELBOs of a batch in two epochs. The
+// relative standard error of the estimate is about 2 %.
 func TestValidationNoise(t *testing.T) {
 	folder := os.Getenv("HVAE_MNIST")
 	if folder == "" {

@@ -33,8 +33,8 @@ type position struct {
 	RateChanged   bool      // whether a resume has changed the learning rate
 }
 
-// best returns the metrics of the first epoch with the best validation ELBO, or zero
-// Metrics before the end of the first epoch.
+// best returns the metrics of the epoch with the best validation ELBO, the earliest if several are equal.
+// If no epoch is finished, it returns zero Metrics.
 func (p *position) best() (best Metrics) {
 	for _, m := range p.Metrics {
 		if best.Epoch == 0 || m.ValELBO > best.ValELBO {

@@ -1,6 +1,5 @@
-// Package run trains a model and saves its files in a folder. An interrupted or killed run can be
-// resumed. Its results are then bit-identical to the results of an uninterrupted run, if both runs use
-// vector kernels or both use plain Go kernels.
+// Package run trains a model and saves its files in a folder. An interrupted or killed run can be resumed.
+// Its results are then bit-identical to an uninterrupted run with the same kernels (vector or plain Go).
 //
 // Read run.go (a run and its training loop), then settings.go (settings and dataset), position.go
 // (progress) and folder.go (files and lock).
@@ -28,14 +27,14 @@ import (
 	"hvae/mnist/sheet"
 )
 
-// SaveEvery is the time between two saves of the state within an epoch. A kill loses at most this
+// SaveEvery is the time between two saves of the state within an epoch. A killed run loses at most this
 // much training. A save takes about 40 ms.
 var SaveEvery = 2 * time.Minute
 
-// diverged ends the error messages of a run that has diverged.
+// diverged is the advice at the end of the error messages about divergence.
 const diverged = "the last saved state is in %s: continue from it with -resume and a smaller -lr"
 
-// A Run is a training run. It replaces its files atomically, the state last. If the program is
+// A Run is a training run. It replaces each file atomically and writes the state last. If the program is
 // killed, a resume repeats all steps after the saved state, with bit-identical results.
 type Run struct {
 	settings *Settings
@@ -93,28 +92,27 @@ func New(s *Settings, set data.Set, folder *Folder, state *model.State, stdout, 
 	return r, err
 }
 
-// resume restores the weights and the position from a state. It returns an error if the state does
-// not match the run.
+// resume restores weights and progress from a state, or returns an error if the state does not match the
+// run.
 func (r *Run) resume(state *model.State) (err error) {
 	was, p := state.Settings, &r.position
 	if r.stored["dataset_sha256"] != was["dataset_sha256"] {
-		return fmt.Errorf("the run was started on other images, the dataset %s: use -data to name their folder", was["dataset"])
+		return fmt.Errorf("the run was started with other images, the dataset %s: specify their folder with -data", was["dataset"])
 	}
 	r.set.Name, r.stored["dataset"] = was["dataset"], was["dataset"]
 	if r.Best, err = r.trainer.Restore(*state); err != nil {
 		return err
 	}
 	if err := json.Unmarshal([]byte(state.Progress), p); err != nil {
-		return fmt.Errorf("its metadata lacks the position of the run: %w", err)
+		return fmt.Errorf("the key progress in its metadata is damaged: %w", err)
 	}
 	p.RateChanged = p.RateChanged || was["lr"] != r.stored["lr"]
 	return nil
 }
 
-// fill returns a function that supplies images of set.Train and noise for the current epoch. In each
-// epoch, training images are binarised again and get new noise. Validation images keep their pixels and
-// get new noise, as in the authors' code. The noise influences when early stopping ends a run
-// (results/README.md).
+// fill returns a function that fills a batch with images and noise for the current epoch. Each epoch has
+// new noise, and training images are binarised again. Validation images keep their pixels, as in the
+// authors' code. Their noise influences when early stopping ends a run (results/README.md).
 func (r *Run) fill(validation bool) model.Fill[float32] {
 	return func(indices []int, x, epsilon, gamma0 linalg.Matrix[float32], k *random.Keyed) {
 		seed, epoch := r.settings.Seed, r.position.Epoch
@@ -134,9 +132,9 @@ func (r *Run) fill(validation bool) model.Fill[float32] {
 	}
 }
 
-// Train trains until the maximum number of epochs is reached, early stopping ends the run, or ctx
-// is done. It saves the state every SaveEvery, after each epoch and when ctx is done. If ctx is
-// done, Train returns an error that ends with advice, a phrase on how to continue.
+// Train trains until the maximum number of epochs is reached, early stopping ends the run, or ctx is done.
+// It saves the state every SaveEvery, after each epoch and when ctx is done. If ctx is done, Train returns
+// an error. Its message ends with advice, which explains how to continue.
 func (r *Run) Train(ctx context.Context, advice string) error {
 	line := progress.New(r.stderr, func(time.Duration) string { return r.status() })
 	defer line.Clear()
@@ -171,7 +169,7 @@ func (r *Run) trainEpoch(ctx context.Context, line *progress.Line) error {
 			batch := order[p.Batch*size : min((p.Batch+1)*size, len(order))]
 			elbo, err := r.trainer.Step(ctx, batch, r.fill(false))
 			if err != nil {
-				return fmt.Errorf("epoch %d, batch %d: %w; "+diverged, p.Epoch, p.Batch+1, err, r.settings.Out)
+				return fmt.Errorf("training diverged in epoch %d, batch %d: %w; "+diverged, p.Epoch, p.Batch+1, err, r.settings.Out)
 			}
 			p.Sum += elbo * float64(len(batch))
 			p.Batch++
@@ -200,7 +198,7 @@ func (r *Run) finishEpoch() error {
 	p := &r.position
 	m := Metrics{Epoch: p.Epoch, TrainELBO: p.Sum / float64(len(r.training)), ValELBO: p.ValidationSum / float64(p.Validated), Seconds: p.Seconds}
 	if math.IsNaN(m.ValELBO) || math.IsInf(m.ValELBO, 0) {
-		return fmt.Errorf("epoch %d: the validation ELBO is %v; "+diverged, p.Epoch, m.ValELBO, r.settings.Out)
+		return fmt.Errorf("training diverged in epoch %d: the validation ELBO is %v; "+diverged, p.Epoch, m.ValELBO, r.settings.Out)
 	}
 	if p.RateChanged {
 		m.Rate = r.settings.Rate
@@ -234,7 +232,7 @@ func (r *Run) status() string {
 	return fmt.Sprintf("epoch %d, batch %d of %d, ELBO %.2f", p.Epoch, p.Batch, r.batches, p.Sum/float64(images))
 }
 
-// done returns the fraction of the run that is finished, assuming that the run does not stop early.
+// done returns the finished fraction of the run, assuming no early stopping.
 func (r *Run) done() float64 {
 	return (float64(r.position.Epoch-1) + float64(r.position.Batch)/float64(r.batches)) / float64(r.settings.MaxEpochs)
 }

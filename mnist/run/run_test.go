@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Epochs have 50 images in batches of 20, 20 and 10.
+// The progress line must contain the mean ELBO of the epoch so far. Its batches have 20, 20 and 10 images.
 func TestProgressOfARun(t *testing.T) {
 	r := &Run{settings: &Settings{BatchSize: 20, Protocol: Protocol{MaxEpochs: 10}}, training: make([]int, 50), batches: 3}
 	for _, c := range []struct {

@@ -35,7 +35,7 @@ func (s Source) Load(ctx context.Context, stderr io.Writer) (data.Set, error) {
 		return data.Set{}, command.UsageError("-dataset %s requires -data, the folder that contains its files", s.Name)
 	}
 	if s.Name != "" && (s.Name == data.Synthetic) != (s.Folder == data.Synthetic) {
-		return data.Set{}, command.UsageError("-data %s does not contain the dataset %s: use -data to name its folder", s.Folder, s.Name)
+		return data.Set{}, command.UsageError("-data %s does not contain the dataset %s: specify its folder with -data", s.Folder, s.Name)
 	}
 	return data.Load(ctx, s.Folder, s.Name, func(m string) { fmt.Fprintln(stderr, m) })
 }
@@ -91,7 +91,7 @@ func NewSettings() *Settings {
 	return s
 }
 
-// Identity returns the settings that determine the results of a run. Of these, a resume may change only lr.
+// Identity returns the settings that determine a run's results. A resume may change lr, but not the others.
 func Identity(settings map[string]string) map[string]string {
 	id := map[string]string{}
 	for _, name := range []string{"model", "K", "tempering", "vary-eps", "latent", "batch", "lr", "seed", "train"} {
@@ -129,8 +129,7 @@ func (s *Settings) Adopt(state *model.State) error {
 	return s.Check()
 }
 
-// Differences describes each current setting that has another old value. An example is "seed = 1, not 2",
-// where 1 is the old value.
+// Differences lists the current settings whose old values differ. In "seed = 1, not 2", the old value is 1.
 func Differences(old, current map[string]string) string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(current)) {

@@ -50,9 +50,8 @@ func (f File) Tensor(name string) (t Tensor, ok bool) {
 
 const metadataKey = "__metadata__"
 
-// DigestKey is the metadata key of the digest, a SHA-256 in hexadecimal digits. The hashed bytes are
-// a line "key=value\n" for each other key of the metadata, in sorted order, followed by the bytes
-// after the header.
+// DigestKey is the metadata key of the digest, a SHA-256 in hexadecimal digits. The digest covers the lines
+// "key=value\n" of all other metadata, sorted by key, followed by the bytes after the header.
 const DigestKey = "sha256"
 
 // digest returns the digest of a file with the given metadata and the given bytes after the header.
@@ -67,9 +66,9 @@ func digest(meta map[string]string, data []byte) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Encode returns the bytes of the file, which depend only on its contents. If the metadata
-// contain DigestKey, Encode writes the digest as its value. Encode panics if the shape and the
-// number of elements of a tensor do not match.
+// Encode returns the bytes of the file. Equal Files have equal bytes. If the metadata contain DigestKey,
+// Encode replaces its value with the digest. Encode panics if the shape and the number of elements of a
+// tensor do not match.
 func (f File) Encode() []byte {
 	var header, entries, data []byte
 	text := func(v any) []byte { b, _ := json.Marshal(v); return b } // cannot fail for these types
@@ -204,7 +203,7 @@ func object(b []byte) (values map[string]json.RawMessage, err error) {
 	return values, nil
 }
 
-// tensor returns the tensor that e describes. It must begin at previousEnd, the end of the previous
+// tensor returns the tensor that e describes. The tensor must begin at previousEnd, the end of the previous
 // tensor.
 func (e entry) tensor(data []byte, previousEnd int) (Tensor, error) {
 	begin, end := e.Offsets[0], e.Offsets[1]

@@ -140,8 +140,8 @@ func TestErrorsAreShort(t *testing.T) {
 	}
 }
 
-// The digest must follow its definition in the comment on DigestKey. Decode must detect every flipped
-// bit of a file.
+// The digest must follow its definition in the comment on DigestKey. Decode must detect every flipped bit
+// of a file, except in the name of a tensor and in DigestKey.
 func TestDigestCoversTensorsAndMetadata(t *testing.T) {
 	f := File{Metadata: map[string]string{"b": "2", "d": "4", DigestKey: "", "a": "1", "c": "3"}, Tensors: []Tensor{{"w", []int{2}, []float32{1, -2}}}}
 	b := f.Encode()

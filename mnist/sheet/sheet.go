@@ -24,9 +24,9 @@ const (
 )
 
 // Draw returns a contact sheet as a PNG. The digits are the columns of x [784×n], with values from 0
-// (black) to 1 (white). Each row of the sheet contains the given number of digits. If labels is not
-// nil, Draw writes labels[i] below digit i. If there are captions, the digits of a row form groups of
-// len(captions), and Draw writes the captions above the digits of each group in the first row.
+// (black) to 1 (white). The sheet has the given number of columns. If labels is not nil, labels[i] is
+// written below digit i. Captions, if any, divide each row into groups of len(captions) digits. They are
+// written above the digits of each group in the first row.
 func Draw(x linalg.Matrix[float32], labels []string, columns int, captions ...string) []byte {
 	group, top, below := columns, margin, gap
 	if captions != nil {
@@ -82,8 +82,8 @@ const (
 	pitch = 6 // distance in dots between the left edges of adjacent letters
 )
 
-// write writes s below or above a digit. The top edge of s is at y, and the left edge of the digit is
-// at x. The text is centred on the digit. The font must contain all letters of s.
+// write draws the text s with its top edge at y, centred on a digit whose left edge is at x. The font must
+// contain all letters of s.
 func write(sheet *image.Gray, x, y int, s string) {
 	x += (side*scale - scale*(pitch*len(s)-1)) / 2
 	for row, line := range strings.Split(dots[1:], "\n") {

@@ -10,15 +10,15 @@ import (
 	"hvae/mnist/model"
 )
 
-// figure draws four charts with K on the horizontal axis. On the vertical axis is the NLL minus the NLL of
-// the VAE with the same seed. Each tempering scheme has a line.
+// figure plots the NLL of each HVAE minus the NLL of the VAE with the same seed, as a function of K, with a
+// line for each tempering scheme:
 //
 //	obtained, shared step sizes    published, shared step sizes
 //	obtained, varied step sizes    published, varied step sizes
 //
-// The difference is more precise than the NLL itself, which depends more on the number of epochs than on
-// the model. Error bars are standard errors over seeds. A model with K = 1 has only one step, so it appears
-// only in the first row of charts. The rows must contain an HVAE.
+// Error bars are standard errors over seeds. The difference is more precise than the NLL, which depends
+// more on the number of epochs than on the model. HVAEs with one step (K = 1) appear only in the first row
+// of charts. The rows must contain an HVAE.
 func figure(rows []row) []byte {
 	allK, allEps := map[float64]bool{}, map[string]bool{}
 	for _, r := range rows {
@@ -60,7 +60,6 @@ func figure(rows []row) []byte {
 	return plot.Panels(2, charts...)
 }
 
-// orZero returns *x, or 0 if x is nil.
 func orZero(x *float64) float64 {
 	if x == nil {
 		return 0
@@ -72,9 +71,9 @@ func orZero(x *float64) float64 {
 // are far below and would compress the rest of the figure.
 const leastELBO = -120
 
-// budget draws the validation ELBO of each row against epochs (left) and against work (right). Lines are
-// means over seeds, and bands extend one standard deviation on each side. The unit of work is the number of
-// multiply-adds in an epoch of the VAE, because times depend on the load of the machine.
+// budget plots the validation ELBO of each row against epochs (left) and against work (right). Lines are
+// means over seeds, and bands are ± one standard deviation. Work is the number of multiply-adds, in units
+// of an epoch of the VAE. Unlike time, it does not depend on the load of the machine.
 func budget(rows []row, results []result) []byte {
 	epochs := plot.Chart{Title: "At equal epochs", XLabel: "epoch", YLabel: "validation ELBO ± s.d. over seeds (nats)", LogX: true}
 	work := plot.Chart{Title: "At equal work", XLabel: "work (epochs of a VAE)", YLabel: epochs.YLabel, LogX: true}

@@ -8,7 +8,7 @@ import (
 	"hvae/bench/plot/plottest"
 )
 
-// Each obtained row has two seeds. Their NLLs are 0.07 and 0.05 above the number in the map obtained.
+// Points must be means over two seeds. Their NLLs are 0.07 and 0.05 above the value in the map obtained.
 func TestFigureShowsTheMeansOfAllRows(t *testing.T) {
 	tasks := plan([]string{"hvae-k1-none", "hvae-k5-none-shared", "hvae-k5-none-varied", "hvae-k5-fixed-shared", "hvae-k5-fixed-varied", "vae"}, []uint64{85547, 12345})
 	obtained := map[string]float64{ // all rows except hvae-k5-fixed-varied
@@ -69,14 +69,14 @@ func TestFigureShowsTheMeansOfAllRows(t *testing.T) {
 	}
 	check(runs)
 
-	// Without a run of the VAE with the same seed, the figure omits an obtained HVAE.
+	// The figure must omit an obtained HVAE if the VAE has no run with the same seed.
 	runs = slices.DeleteFunc(runs, func(r result) bool { return r.Row == "vae" })
 	obtained = map[string]float64{"vae": 91}
 	check(runs)
 }
 
-// The VAE and an HVAE with K = 1 have two seeds each. A training step costs 8,254,400 multiply-adds per
-// image for the VAE and 20,624,000 for the HVAE.
+// Lines must be means over two seeds, and bands standard deviations. A training step costs 8,254,400
+// multiply-adds per image for the VAE and 20,624,000 for the HVAE.
 func TestBudgetShowsMeansAndDeviations(t *testing.T) {
 	tasks := plan([]string{"vae", "hvae-k1-none"}, []uint64{1, 2})
 	curves := map[string][2][]float64{

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// column returns the values of a function for all runs.
+// column returns of(r) for each run r.
 func column(runs []result, of func(result) float64) []float64 {
 	var x []float64
 	for _, r := range runs {
@@ -63,8 +63,8 @@ func leastSquares(y []float64, x ...[]float64) (b []float64, explained float64) 
 	return b, 1 - residual/total
 }
 
-// The test checks the statistics of the 54 published HVAEs in ../results/README.md. They result from
-// linear fits of the NLL to log(epochs), tempering and ε.
+// The statistics of the 54 published HVAEs in ../results/README.md must agree with linear fits of the NLL
+// to log(epochs), tempering and ε.
 func TestStatisticsOfThePublishedRuns(t *testing.T) {
 	all := published()
 	var hvaes []result
@@ -76,8 +76,8 @@ func TestStatisticsOfThePublishedRuns(t *testing.T) {
 	if len(all) != 57 || len(hvaes) != 54 {
 		t.Fatalf("published returns %d runs with %d HVAEs, want 57 with 54", len(all), len(hvaes))
 	}
-	// is returns 1 for each run whose row name contains the given word, and 0 for each other run.
-	is := func(word string) []float64 {
+	// indicator returns a column with 1 for each run whose row name contains word, and 0 for the others.
+	indicator := func(word string) []float64 {
 		return column(hvaes, func(r result) float64 {
 			if strings.Contains(r.Row+"-", "-"+word+"-") {
 				return 1
@@ -87,7 +87,7 @@ func TestStatisticsOfThePublishedRuns(t *testing.T) {
 	}
 	nll := column(hvaes, func(r result) float64 { return r.NLL })
 	epochs := column(hvaes, func(r result) float64 { return math.Log(float64(r.Epochs)) })
-	scheme := [][]float64{is("none"), is("free"), is("varied")} // differences from fixed tempering and shared ε
+	scheme := [][]float64{indicator("none"), indicator("free"), indicator("varied")} // differences from fixed tempering and shared ε
 
 	check := func(what string, got, want, tolerance float64) {
 		t.Helper()
@@ -117,8 +117,7 @@ func TestStatisticsOfThePublishedRuns(t *testing.T) {
 	}
 	check("largest difference of two seeds of a row", spread, 0.74, 1e-9)
 
-	// In the paper, varied and shared ε have separate tables. Of the 25 epoch counts in the table with
-	// varied ε, 11 also occur in the table with shared ε.
+	// As ../results/README.md states, 11 of the 25 epoch counts for varied ε also occur for shared ε.
 	counts := map[bool][]int{}
 	for _, r := range hvaes {
 		varied := strings.HasSuffix(r.Row, "-varied")

@@ -32,8 +32,7 @@ type report struct {
 	refused bool // whether reading the status of a run failed
 }
 
-// report returns a report on all finished runs. It returns no error, because DoAll prints the errors of
-// status.
+// report returns a report on all finished runs. It omits runs whose status cannot be read.
 func (t *Table) report() report {
 	r := report{
 		Data: t.set.Name, Epochs: t.MaxEpochs, Patience: t.Patience, Train: t.Train,
@@ -60,8 +59,8 @@ func (r report) files() (map[string][]byte, error) {
 	return files, err
 }
 
-// update writes the table's files. If reading the status of a run fails, it keeps the existing files. If
-// print is true, update also prints the table or, if JSON is true, its rows.
+// update writes the table's files, unless the status of a run cannot be read. If print is true, update also
+// prints the table, or its rows if JSON is true.
 func (t *Table) update(print bool) error {
 	// Wait up to a minute if another process is writing the table.
 	name, end := filepath.Join(t.Out, run.LockFile), time.Now().Add(time.Minute)
@@ -95,7 +94,7 @@ func (t *Table) update(print bool) error {
 	return err
 }
 
-// printTable prints the rows. Missing values are printed as dashes.
+// printTable prints the rows, with dashes for missing values.
 func printTable(b *bytes.Buffer, r report) {
 	const dash = "–"
 	sd := func(x *float64) string {

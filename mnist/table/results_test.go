@@ -41,8 +41,8 @@ func epochs150() *Table {
 	return checkedIn(Table{Out: "../results/150", Rows: []string{"vae"}, Seeds: []uint64{85547, 12345, 98765}, Protocol: run.Protocol{MaxEpochs: 150}, Limit: 10000, Runs: 3})
 }
 
-// checkedIn sets the fields that all tables in ../results have in common. It sets only the name and
-// the number of training images of the dataset, because the tables use nothing else of it.
+// checkedIn sets the fields that all tables in ../results have in common. The dataset needs only its name
+// and the right number of training images, which may be blank.
 func checkedIn(t Table) *Table {
 	t.Patience, t.Samples = 100, 1000
 	t.set = data.Set{Name: "mnist", Train: data.Images{Pixels: make([]byte, 60000*784)}}
@@ -63,9 +63,9 @@ func (t *Table) named(name string) (k task, s status, err error) {
 
 var decimal = regexp.MustCompile(`\d+\.\d+`)
 
-// alike reports whether two files are equal up to the last digits of numbers, which differ on machines
-// that fuse multiplications and additions. Coordinates in SVG files have one decimal and may differ by
-// 0.1.
+// alike reports whether two files are equal up to rounding errors, which differ on machines that fuse
+// multiplications and additions. The tolerance for decimal numbers is 0.1 in SVG files and a relative 10⁻⁹
+// in other files.
 func alike(a, b string) bool {
 	x, y := decimal.FindAllString(a, -1), decimal.FindAllString(b, -1)
 	if len(x) != len(y) || decimal.ReplaceAllString(a, "") != decimal.ReplaceAllString(b, "") {
@@ -108,8 +108,7 @@ func TestCheckedInTablesMatchTheirRuns(t *testing.T) {
 	}
 }
 
-// signed formats a difference and its error, if not nil, with a sign. The minus sign is − as in
-// README.md.
+// signed formats a difference with its sign (+ or −), and with its error if this is not nil.
 func signed(v float64, err *float64) string {
 	sign := "+"
 	if v < 0 {
@@ -214,8 +213,7 @@ func TestCheckedInWeightsMatchTheirRuns(t *testing.T) {
 	}
 }
 
-// The numbers that this test checks appear in the text of ../results/README.md and of the main
-// README.
+// Numbers in the text of ../results/README.md and of the main README must follow from the results.
 func TestNumbersInTheTextMatchTheResults(t *testing.T) {
 	text := func(name string) string {
 		b, err := os.ReadFile(name)
@@ -269,7 +267,7 @@ func TestNumbersInTheTextMatchTheResults(t *testing.T) {
 	contains(results, "still improves by %.1f to %.1f nats per epoch", slices.Min(slopes), slices.Max(slopes))
 	contains(results, "the NLL is %.1f to %.1f nats above the published values", slices.Min(excess), slices.Max(excess))
 
-	// Probabilities of a difference of at least t standard errors, by Student's t distribution.
+	// two and one return P(|T| ≥ t) for Student's t distribution with two degrees of freedom and with one.
 	two := func(t float64) float64 { return 1 - t/math.Sqrt(2+t*t) }
 	one := func(t float64) float64 { return 1 - 2/math.Pi*math.Atan(t) }
 	for _, c := range []struct {
@@ -297,7 +295,7 @@ func TestNumbersInTheTextMatchTheResults(t *testing.T) {
 	}
 }
 
-// nll returns the NLL of the run of a row with a seed.
+// nll returns the NLL of the run with the given row and seed.
 func nll(t *testing.T, runs []result, row string, seed uint64) float64 {
 	t.Helper()
 	for _, r := range runs {

@@ -20,7 +20,7 @@ import (
 //go:embed published.csv
 var publishedCSV string
 
-// A task is a run of the table. The row and the seed determine the run.
+// A task is a run of the table, determined by its row and seed.
 type task struct {
 	Run  string `json:"run"` // name of the run, ROW-SEED
 	Row  string `json:"row"`
@@ -64,9 +64,8 @@ var published = sync.OnceValue(func() (runs []result) {
 // rowName matches the names of HVAE rows.
 var rowName = regexp.MustCompile(`^hvae-k([1-9]\d*)-(none|fixed|free)(-shared|-varied)?$`)
 
-// ParseRow returns the model of a row. The row has a name such as vae, hvae-k1-none or
-// hvae-k10-free-varied. If K > 1, the name ends in shared (all steps have the same step sizes) or
-// varied (each step has separate step sizes).
+// ParseRow returns the model of a row from its name, such as vae, hvae-k1-none or hvae-k10-free-varied. If
+// K > 1, the name ends in shared (all steps have the same step sizes) or varied (separate step sizes).
 func ParseRow(name string) (c model.Config, err error) {
 	c = model.Config{Kind: "vae", Tempering: "none", Latent: 64}
 	if name == "vae" {
@@ -82,8 +81,8 @@ func ParseRow(name string) (c model.Config, err error) {
 	return c, fmt.Errorf("there is no row %.40q: rows are vae, hvae-k1-TEMPERING, and hvae-kK-TEMPERING-EPS, where K > 1, TEMPERING is none, fixed or free, and EPS is shared or varied", name)
 }
 
-// plan returns a task for each row and seed. All rows of a seed precede the next seed, so that rows can
-// be compared early. If rows or seeds is nil, plan uses the published rows or seeds.
+// plan returns a task for each row and seed. Tasks with the same seed are adjacent, so that rows can be
+// compared early. If rows or seeds is nil, plan uses the published rows or seeds.
 func plan(rows []string, seeds []uint64) (tasks []task) {
 	const third = 98765 // the third seed, which only some published rows have
 	all := seeds
@@ -125,14 +124,14 @@ type summary struct {
 	Epochs float64 `json:"epochs"` // mean over seeds
 	ELBO   float64 `json:"elbo"`   // mean over seeds, nats
 	NLL    float64 `json:"nll"`    // mean over seeds, nats
-	// EvaluationSD² is the variance of the NLL over the evaluations of a run, averaged over
-	// seeds. SeedSD is the standard deviation over seeds. They are null for a single evaluation
-	// or seed.
+	// EvaluationSD² is the variance of the NLL over the evaluations of a run, averaged over seeds.
+	// EvaluationSD is null for a single evaluation. SeedSD is the standard deviation over seeds, null for a
+	// single seed.
 	EvaluationSD *float64 `json:"nll_sd_evaluations"`
 	SeedSD       *float64 `json:"nll_sd_seeds"`
-	// ToVAE is the NLL minus the NLL of the VAE with the same seed, averaged over the seeds that
-	// both rows have, and ToVAEError is its standard error. Pairs is the number of these seeds.
-	// ToVAE is null for the VAE and if there are no such seeds.
+	// ToVAE is the NLL minus the NLL of the VAE with the same seed, averaged over the seeds that both rows
+	// have. ToVAEError is its standard error. Pairs is the number of these seeds. If Pairs is 0, as for the
+	// VAE itself, ToVAE is null.
 	ToVAE      *float64 `json:"to_vae"`
 	ToVAEError *float64 `json:"to_vae_se"`
 	Pairs      int      `json:"pairs"`
@@ -173,7 +172,7 @@ func summarise(row string, results []result) *summary {
 	return s
 }
 
-// makeRows returns the rows of the tasks, in the order of the tasks.
+// makeRows returns each row of the tasks once, ordered by first appearance.
 func makeRows(tasks []task, obtained []result) (rows []row) {
 	for _, k := range tasks {
 		if slices.ContainsFunc(rows, func(r row) bool { return r.Row == k.Row }) {

@@ -25,7 +25,7 @@ type evaluation struct {
 	Seconds float64   `json:"seconds"`
 }
 
-// The conditions of an evaluation are everything that determines its results, except their number.
+// conditions identifies the weights and the settings of an evaluation, which determine each of its results.
 type conditions struct {
 	Run      string            `json:"run"`
 	Settings map[string]string `json:"settings"` // of the training
@@ -55,8 +55,8 @@ func (t *Table) settings(k task) *run.Settings {
 	return s
 }
 
-// identity returns the settings that determine the results of a run. It replaces train = 0 by the number
-// of all training images.
+// identity returns the settings that determine the results of a run. It replaces train = 0, which stands
+// for all training images, with their number.
 func (t *Table) identity(settings map[string]string) map[string]string {
 	id := run.Identity(settings)
 	if id["train"] == "0" {
@@ -67,8 +67,8 @@ func (t *Table) identity(settings map[string]string) map[string]string {
 }
 
 // status reads the status of a task's run. It returns an error if the run has more epochs than the table
-// allows, if its learning rate was changed, or if it was evaluated with other settings. Unless Extend is
-// true, it also returns an error if the run has been evaluated and the table would train it further.
+// allows, if its learning rate was changed, or if it was evaluated with other settings. If Extend is false,
+// it also returns an error if the run was evaluated, but the table would train it further.
 func (t *Table) status(k task) (s status, err error) {
 	settings := t.settings(k)
 	folder := settings.Out
@@ -109,13 +109,13 @@ func (t *Table) status(k task) (s status, err error) {
 		return s, nil
 	}
 	if !reflect.DeepEqual(e.conditions, s.needed) {
-		return s, fmt.Errorf("%s is an evaluation with the conditions %+v, but the table needs %+v", name, e.conditions, s.needed)
+		return s, fmt.Errorf("%s was made with other settings: it has %+v, but the table needs %+v; use another -out folder, or move or delete the file to evaluate again", name, e.conditions, s.needed)
 	}
 	if !s.trained && !t.Extend {
-		return s, fmt.Errorf("%s was evaluated after %d epochs, but -epochs %d and -patience %d allow more: add -extend to train further and discard the evaluation", folder, len(s.metrics), t.MaxEpochs, t.Patience)
+		return s, fmt.Errorf("%s was evaluated after %d epochs, but -epochs %d and -patience %d allow more epochs: add -extend to train further and discard the evaluation", folder, len(s.metrics), t.MaxEpochs, t.Patience)
 	}
 	if s.trained && len(e.NLLs) >= t.Runs {
-		// The results of an evaluation do not depend on the number of evaluations.
+		// The first t.Runs results do not depend on the number of further results.
 		e.ELBOs, e.NLLs = e.ELBOs[:t.Runs], e.NLLs[:t.Runs]
 		s.result = e.result(k, s.metrics)
 	}
@@ -134,7 +134,7 @@ func (e evaluation) result(k task, metrics []run.Metrics) *result {
 	return r
 }
 
-// List prints a line for each run. Unless JSON is true, it also prints the number of runs in each state.
+// List prints a line for each run. If JSON is false, it also prints the number of runs in each state.
 func (t *Table) List() error {
 	var out bytes.Buffer
 	count := map[string]int{}

@@ -9,9 +9,9 @@ import (
 	"hvae/mnist/run"
 )
 
-// The validation ELBO increases until the best epoch, has the same value in the next epoch, and is −10,
-// which is lower, in all later epochs. The epoch with the same value must not become the best.
-func TestTrainingEndsWithThePatienceAfterTheBestEpoch(t *testing.T) {
+// The validation ELBO increases until the best epoch, stays the same for one epoch, and then drops to −10.
+// The epoch after the best must not become the best, although it has the same ELBO.
+func TestTrainingEndsPatienceEpochsAfterTheBest(t *testing.T) {
 	const patience = 2
 	table := Table{Out: t.TempDir(), Protocol: run.Protocol{MaxEpochs: 100, Patience: patience}, Rows: []string{"vae"}, Seeds: []uint64{1}}
 	k := plan(table.Rows, table.Seeds)[0]

@@ -23,9 +23,8 @@ import (
 
 // A Table holds the settings of the table command. Call Prepare before the other methods.
 //
-// The split, the order of images, binarisation and noise depend on the seed, but not on the model. So all
-// runs with the same seed use the same random numbers, and the difference between two rows usually has a
-// smaller standard error than each of the rows.
+// All runs with the same seed use the same random numbers for split, order of images, binarisation and
+// noise. The difference between two rows therefore usually has a smaller standard error than either row.
 type Table struct {
 	run.Protocol
 	Out          string
@@ -42,8 +41,8 @@ type Table struct {
 	set   data.Set
 }
 
-// Prepare plans the tasks and loads the data. It returns an error if Limit is too large, or if there is
-// no task with the given number. The number −1 stands for all tasks.
+// Prepare plans the tasks and loads the data. number is the number of a task, or −1 for all tasks. Prepare
+// returns an error if there is no such task, or if Limit exceeds the number of test images.
 func (t *Table) Prepare(ctx context.Context, number int) (err error) {
 	if t.tasks = plan(t.Rows, t.Seeds); number >= len(t.tasks) {
 		return command.UsageError("invalid value %d for flag -task: it must be from 0 to %d", number, len(t.tasks)-1)
@@ -59,8 +58,9 @@ func (t *Table) Prepare(ctx context.Context, number int) (err error) {
 	return nil
 }
 
-// DoAll trains and evaluates all runs that are neither finished nor running in another process. After
-// each run, it writes the table and prints the table or, if JSON is true, the result of the run.
+// DoAll trains and evaluates all runs that are neither finished nor running in another process. After each
+// run, it writes the table and prints it. If JSON is true, it prints the result of each run instead, and
+// all rows at the end.
 func (t *Table) DoAll(ctx context.Context) error {
 	var failed, elsewhere []string
 	printed := false
@@ -108,8 +108,8 @@ func (t *Table) Do(ctx context.Context, number int) error {
 	return t.printResult(r)
 }
 
-// do trains and evaluates the model of the task with the given number, unless the task is finished. It
-// returns the result and reports whether it has evaluated the model.
+// do trains and evaluates the run of the task with the given number, and returns evaluated = true. If the
+// run is already finished, do only reads its result, and evaluated is false.
 func (t *Table) do(ctx context.Context, number int) (r *result, evaluated bool, err error) {
 	k := t.tasks[number]
 	settings := t.settings(k)

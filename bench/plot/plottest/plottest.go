@@ -104,7 +104,7 @@ func Read(t testing.TB, svg []byte, logX, logY bool) (panels []Panel) {
 	return panels
 }
 
-// A group is an SVG element g, or the document.
+// A group is a <g> element of SVG, or the document.
 type group struct {
 	Stroke string  `xml:"stroke,attr"`
 	Fill   string  `xml:"fill,attr"`
@@ -113,7 +113,7 @@ type group struct {
 	Texts  []text  `xml:"text"`
 }
 
-// A path is an SVG element path.
+// A path is a <path> element of SVG.
 type path struct {
 	D       string `xml:"d,attr"`
 	Stroke  string `xml:"stroke,attr"`
@@ -124,7 +124,7 @@ type path struct {
 	Opacity string `xml:"fill-opacity,attr"`    // set for a band
 }
 
-// A text is an SVG element text.
+// A text is a <text> element of SVG.
 type text struct {
 	X    float64 `xml:"x,attr"`
 	Y    float64 `xml:"y,attr"`
@@ -165,8 +165,8 @@ func (p *Panel) readAxes(g group) {
 	}
 }
 
-// readSeries reads the series of a panel. A path in g belongs to the series whose sample in the legend
-// has the same style.
+// readSeries reads the series of a panel. A path in g belongs to a series if its style is the style of
+// the sample in the legend.
 func (p *Panel) readSeries(g, legend group) {
 	index := map[string]int{} // from style to index in p.Series
 	for i, label := range legend.Texts {
@@ -194,8 +194,7 @@ func (p path) style() string {
 	return "line " + cmp.Or(p.Stroke, p.Fill) + p.Dashes
 }
 
-// add appends the points of a path to the field of the series for this kind of path, such as Line or
-// Markers.
+// add adds a path to the field of s that contains paths of this kind, such as Line or Markers.
 func (s *Series) add(p path) {
 	var b Bar
 	n, _ := fmt.Sscanf(p.D, "M%f %fm-4 0h8m-4 0V%f", &b.X, &b.High, &b.Low)
@@ -215,7 +214,7 @@ func (s *Series) add(p path) {
 	}
 }
 
-// points returns the arguments of the commands M and L in a path. Each M begins a new slice.
+// points returns the arguments of the SVG commands M and L in a path. Each M begins a new slice.
 func (p path) points() (parts [][]Point) {
 	for _, part := range strings.Split(p.D, "M")[1:] {
 		var points []Point

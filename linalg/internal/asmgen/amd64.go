@@ -7,8 +7,8 @@ import "fmt"
 // AVX-512, the mask is in K1.
 const avx2Const, avx2Mask = 14, 15
 
-// setMask emits code that sets the mask to select the first n lanes, where register CX contains n.
-// The code overwrites BX and CX.
+// setMask emits code that sets the mask to the first n lanes, where n is the value of register CX. The
+// code overwrites BX and CX.
 func (w *writer) setMask() {
 	if w.isa == avx512 {
 		w.op("MOVL $-1, BX; BZHIL CX, BX, BX; KMOVW BX, K1")
@@ -20,8 +20,8 @@ func (w *writer) setMask() {
 	w.op("VMOVDQU (BX), %s", w.v(avx2Mask))
 }
 
-// maskData emits the table ones, from which AVX2 kernels load masks: eight 32-bit words of ones, then
-// eight words of zeros.
+// maskData emits a table from which AVX2 kernels load masks. The table contains eight 32-bit words whose
+// bits are all 1, then eight words of zeros.
 func (w *writer) maskData() {
 	w.WriteByte('\n')
 	for i := range 8 {
@@ -57,7 +57,7 @@ func (w *writer) store(r int, mem string) {
 }
 
 // fourLanes contains the suffixes of the instructions that insert or extract four lanes of a vector,
-// such as VINSERTF128.
+// such as F128 in VINSERTF128.
 var fourLanes = map[*isa]string{avx2: "F128", avx512: "F32X4"}
 
 // insert emits an instruction that loads lanes 4·part to 4·part + 3 of vector register r from the
@@ -84,8 +84,8 @@ func row(base string, i int) string {
 	return "(" + base + ")" + [...]string{"", "(R8*1)", "(R8*2)", "(R9*1)", "(R8*4)", "(R10*1)", "(R9*2)", "(R11*1)"}[i]
 }
 
-// multiplyDistance emits code that sets R9, R10 and R11 to 3, 5 and 7 times R8. It omits the
-// registers that the function row does not use for rows i < n.
+// multiplyDistance emits code that sets R9, R10 and R11 to 3, 5 and 7 times R8. It sets only the
+// registers that the function row uses for rows i < n.
 func (w *writer) multiplyDistance(n int) {
 	if n > 3 {
 		w.op("LEAQ (R8)(R8*2), R9")

@@ -66,15 +66,15 @@ func (w amd64Operations) setBits(bits uint32, d int) {
 	w.op("VBROADCASTSS %s, %s", w.address(bits), w.v(d))
 }
 
-// address returns the assembly operand for the constant with the given bits, which the file stores in
-// memory.
+// address returns the assembly operand for the constant with the given bits. It adds the constant to
+// w.constants.
 func (w amd64Operations) address(bits uint32) string {
 	w.constant(bits)
 	return fmt.Sprintf("k%08x<>+0(SB)", bits)
 }
 
-// predicates contains the code of each predicate in the instruction VCMPPS. The comparisons are
-// quiet, so NaN does not raise an exception.
+// predicates contains the immediate operand of VCMPPS for each predicate. The comparisons are quiet, so
+// NaN does not raise an exception.
 var predicates = [...]int{lessThan: 0x11, equal: 0x00, greaterOrEqual: 0x1d, notGreaterOrEqual: 0x19}
 
 func (w amd64Operations) choose(p predicate, x int, c float64, a, d int) {
@@ -118,9 +118,9 @@ func amd64Elementwise() string {
 	return w.finish()
 }
 
-// amd64ElementwiseKernel emits a kernel that loops over vectors. The last vector may be partial. The
-// same code computes full and partial vectors. Their loads and stores are separate, because masked
-// stores would delay later loads.
+// amd64ElementwiseKernel emits a kernel that loops over vectors. The last vector may be partial. Full
+// and partial vectors share the code of the computation, but have separate loads and stores, because
+// masked stores would delay later loads.
 func (w *writer) amd64ElementwiseKernel(k elementwiseKernel) {
 	w.begin(k.name+w.name, "%s", k.doc)
 	operands := k.operands()

@@ -34,8 +34,7 @@ They use some registers differently:
 	return w.finish()
 }
 
-// amd64RowKernel emits a row kernel. The kernel processes one block after the other. A block consists
-// of a few adjacent columns of all rows.
+// amd64RowKernel emits a row kernel, which processes one block of columns after the other.
 func (w *writer) amd64RowKernel(k rowKernel) {
 	w.loadArgs("y.stride R11", "a.stride R12", "b.stride R13", "c.stride BX", "cols AX")
 	w.op("XORQ DX, DX")
@@ -49,10 +48,10 @@ func (w *writer) amd64RowKernel(k rowKernel) {
 	w.label("block%d", len(amd64RowBlocks))
 }
 
-// amd64RowBlock emits the loop over the rows of a block of columns. In each row, vector v contains
-// vectors[v] numbers.
+// amd64RowBlock emits the loop over the rows of a block of columns; see rowBlock.
 func (w *writer) amd64RowBlock(k rowKernel, vectors []int, block int) {
-	// Vector v of a row is 32·v bytes after the address in register pointer.
+	// Register pointer contains the address of vector 0 of a row. Vector v is 32·v bytes after
+	// vector 0.
 	moves := map[int]string{1: "VMOVSD", 2: "VMOVUPD", 4: "VMOVUPD"}
 	registers := map[int]string{1: "X", 2: "X", 4: "Y"}
 	load := func(pointer string, v, r int) {
@@ -125,9 +124,8 @@ func (w *writer) amd64RowBlock(k rowKernel, vectors []int, block int) {
 	}
 }
 
-// amd64DotKernel emits a kernel that computes a sum for each row, four rows at a time. Each lane of
-// the vector register sum contains the sum of one row. The elements of a row are added from left to
-// right.
+// amd64DotKernel emits a kernel that computes a sum for each row, four rows at a time. Each lane of Y0
+// contains the sum of one row. The elements of a row are added from left to right.
 func (w *writer) amd64DotKernel(k rowKernel) {
 	const sum = 0
 	w.loadArgs("y.first DI", "a.first R8", "b.first R9", "a.stride R12", "b.stride R13")
@@ -163,15 +161,15 @@ func (w *writer) amd64DotKernel(k rowKernel) {
 	w.op("SUBQ $4, CX; JNZ rows")
 }
 
-// aRows and bRows contain the assembly operands for four rows of the operands a and b.
+// aRows and bRows contain the assembly operands for the addresses of four rows of a and of b.
 var (
 	aRows = [4]string{"(R11)", "(R11)(R12*1)", "(R11)(R12*2)", "(R11)(DX*1)"}
 	bRows = [4]string{"(BX)", "(BX)(R13*1)", "(BX)(R13*2)", "(BX)(R10*1)"}
 )
 
-// addFourColumns emits code that adds four columns to the sums of four rows. The code first
-// multiplies row by row. It then transposes the 4×4 matrix of products: it interleaves pairs of rows
-// and combines halves of the resulting vectors.
+// addFourColumns emits code that adds four columns to the sums of four rows. The code multiplies the
+// rows, transposes the 4×4 matrix of products and adds the resulting vectors. To transpose, it
+// interleaves pairs of rows and combines halves of the results.
 func (w *writer) addFourColumns(k rowKernel) {
 	for i := range 4 {
 		if k.a == matrix {
@@ -194,8 +192,8 @@ func (w *writer) addFourColumns(k rowKernel) {
 	}
 }
 
-// addTwoColumns emits code that adds two columns to the sums of four rows. It loads rows 0 and 2 into
-// one vector, and rows 1 and 3 into another. Interleaving the two vectors gives one vector for each
+// addTwoColumns emits code that adds two columns to the sums of four rows. The code loads rows 0 and 2
+// into one vector, and rows 1 and 3 into another. Interleaving the two vectors gives one vector for each
 // column.
 func (w *writer) addTwoColumns(k rowKernel) {
 	load := func(rows [4]string, i, r int) {

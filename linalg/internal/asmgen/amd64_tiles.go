@@ -1,10 +1,10 @@
 package main
 
-// In tiles with more than eight rows, the kernel prefetches the elements of A 2^prefetchShift = 64
-// steps before it uses them. Prefetching helps if consecutive steps of A are in different cache
-// lines. For example, consider Wᵀ·δ for a matrix W [512×450] and a matrix δ with 16 columns. With 64
-// steps, the product takes 60 µs, whether W is in the second-level or the third-level cache. With 8
-// steps, which are too few to hide the latency, it takes 64 to 82 µs.
+// In tiles with more than eight rows, the kernel prefetches each element of A 2^prefetchShift = 64 steps
+// before it uses the element. Prefetching helps if consecutive steps of A are in different cache lines,
+// as in Wᵀ·δ for a matrix W [512×450] and a matrix δ with 16 columns. With 64 steps, this product takes
+// 60 µs, whether W is in the second-level or the third-level cache. With 8 steps, which are too few to
+// hide the latency, it takes 64 to 82 µs.
 const prefetchShift = 6
 
 // amd64Tiles returns the assembly file with the tile kernels.
@@ -101,8 +101,7 @@ func (w *writer) beginTile(s shape) {
 }
 
 // amd64QuadTile emits the kernel of a quad tile. A vector contains four columns of each of two groups
-// (AVX2) or four groups (AVX-512). DX, AX and R15 contain the distances of the second, third and
-// fourth group from the first.
+// (AVX2) or four groups (AVX-512). DX, AX and R15 contain the distances of groups 1, 2 and 3 from group 0.
 func (w *writer) amd64QuadTile(s shape) {
 	w.masked = false
 	name := w.tileName(quad, s)
@@ -147,9 +146,9 @@ func (w *writer) amd64QuadTile(s shape) {
 	w.op("VZEROUPPER; RET")
 }
 
-// products emits the loops over segments and steps. The assembly operand counter is the number of
-// segments left. The function load emits an instruction that loads vector v of B into vector register
-// r.
+// products emits the loops over segments and steps. The parameter counter is the assembly operand for
+// the number of segments left. The function load emits an instruction that loads vector v of B into
+// register r.
 func (w *writer) products(s shape, counter string, load func(v, r int)) {
 	x := s.rows * s.vectors // first register of B
 	factors := x + s.vectors

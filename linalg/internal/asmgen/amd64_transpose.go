@@ -16,10 +16,10 @@ func amd64Transpose() string {
 	return w.finish()
 }
 
-// amd64TransposeKernel emits a kernel that transposes bands of n rows, where n is the number of lanes
-// of a vector. The kernel processes four columns at a time. It loads these columns of the rows i, i +
-// 4, i + 8, … of the band into register i, for i < 4. It then transposes the 4×4 blocks of the four
-// registers. Then each register contains n elements of one row of dst.
+// amd64TransposeKernel emits a kernel that transposes bands of n rows, where n is the number of
+// lanes of a vector. The kernel processes four columns at a time. For i < 4, it loads these columns
+// of rows i, i + 4, i + 8, … of the band into register i. After it has transposed the 4×4 blocks of
+// the four registers, each register contains n elements of one row of dst.
 func (w *writer) amd64TransposeKernel() {
 	w.begin("transpose"+w.name, "The bands have %d rows.", w.lanes)
 	w.loadArgs("dstRow DX", "srcRow R8")

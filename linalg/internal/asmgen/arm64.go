@@ -6,8 +6,8 @@ import "fmt"
 // an instruction as a WORD directive, which contains the instruction code. A comment contains the
 // output of GNU's disassembler for this code, and a test compares the code with the comment.
 
-// word emits a WORD directive with the code of an instruction. The comment must equal the output of
-// GNU's disassembler for this code. It is formatted as by fmt.Sprintf.
+// word emits a WORD directive with the code of an instruction and a comment, formatted as by
+// fmt.Sprintf. The comment must equal the output of GNU's disassembler for this code.
 func (w *writer) word(code uint32, format string, args ...any) {
 	w.op("WORD $0x%08x // %s", code, fmt.Sprintf(format, args...))
 }
@@ -19,9 +19,8 @@ func (w *writer) registers3(code uint32, name, lanes string, d, a, b int) {
 	w.word(code|uint32(b)<<16|uint32(a)<<5|uint32(d), "%s v%d.%[3]s, v%[4]d.%[3]s, v%[5]d.%[3]s", name, d, lanes, a, b)
 }
 
-// loadQ and storeQ emit an instruction that loads or stores vector register v. The parameters are the
-// numbers of registers. The address is the sum of both other registers. If offset is 0, it is register
-// base alone.
+// loadQ and storeQ emit an instruction that loads or stores vector register v. The address is the sum of
+// general-purpose registers base and offset, or register base alone if offset is 0.
 func (w *writer) loadQ(v, base, offset int) {
 	w.moveQ("FMOVQ (R%[2]d), F%[1]d", 0x3ce06800, "ldr", v, base, offset)
 }
@@ -38,8 +37,8 @@ func (w *writer) moveQ(withoutOffset string, code uint32, name string, v, base, 
 	w.word(code|uint32(offset)<<16|uint32(base)<<5|uint32(v), "%s q%d, [x%d, x%d]", name, v, base, offset)
 }
 
-// indexed returns the assembly operand for an address in memory. The parameters are the numbers of
-// registers. The address is the sum of both registers. If offset is 0, it is register base alone.
+// indexed returns the assembly operand for an address in memory. The address is the sum of
+// general-purpose registers base and offset, or register base alone if offset is 0.
 func indexed(base, offset int) string {
 	if offset == 0 {
 		return fmt.Sprintf("(R%d)", base)

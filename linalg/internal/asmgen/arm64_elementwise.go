@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// arm64Operations implements the interface operations for NEON. The emitted code loads constants into
-// vector register neonConst from a table, whose address is in R7. Vector register neonTemp holds
+// arm64Operations implements the interface operations for NEON. The emitted code loads constants from a
+// table, whose address is in R7, into vector register neonConst. Vector register neonTemp holds
 // intermediate results.
 type arm64Operations struct{ *body }
 
 const neonConst, neonTemp = 30, 31
 
-// arm64Words contains the codes and names of instructions that Go's assembler lacks.
-// arm64Instructions contains instructions that it supports, as formats for fmt.Sprintf.
+// arm64Words contains the codes and names of instructions that Go's assembler lacks. arm64Instructions
+// contains supported instructions, as formats for fmt.Sprintf.
 var (
 	arm64Words = map[operation]struct {
 		code uint32
@@ -86,9 +86,8 @@ func (w arm64Operations) setBits(bits uint32, d int) {
 	w.op("FMOVQ %d(R7), F%d", 16*w.constant(bits), d)
 }
 
-// compare emits code that compares x and y. In each lane of neonTemp, it sets all bits if p holds and
-// clears all bits otherwise. For notGreaterOrEqual, it compares as for greaterOrEqual, so the result
-// is inverted.
+// compare emits code that compares x and y. In each lane of neonTemp, the code sets all bits if p holds
+// and clears all bits otherwise. If p is notGreaterOrEqual, neonTemp contains the inverse.
 func (w arm64Operations) compare(p predicate, x, y int) {
 	switch p {
 	case lessThan:
@@ -136,8 +135,8 @@ func arm64Elementwise() string {
 	return w.finish()
 }
 
-// arm64ElementwiseKernel emits a kernel with a loop over vectors and a loop over the last elements.
-// The same code computes a vector and an element, but the loops have separate loads and stores.
+// arm64ElementwiseKernel emits a kernel with a loop over vectors and a loop over the last elements. Both
+// loops share the code of the computation, but have separate loads and stores.
 func (w *writer) arm64ElementwiseKernel(k elementwiseKernel) {
 	w.begin(k.name+w.name, "%s", k.doc)
 	operands := k.operands()

@@ -33,15 +33,14 @@ They use some registers differently:
 	return w.finish()
 }
 
-// arm64RowMoves contains the instructions that load or store a vector of one or two float64.
+// arm64RowMoves[n] is the instruction that loads or stores a vector of n float64.
 var arm64RowMoves = map[int]string{1: "FMOVD", 2: "FMOVQ"}
 
 // mul64 and add64 emit d = a·b and d = a + b for vectors of two float64.
 func (w *writer) mul64(d, a, b int) { w.registers3(0x6e60dc00, "fmul", "2d", d, a, b) }
 func (w *writer) add64(d, a, b int) { w.registers3(0x4e60d400, "fadd", "2d", d, a, b) }
 
-// arm64RowKernel emits a row kernel. The kernel processes one block after the other. A block consists
-// of a few adjacent columns of all rows.
+// arm64RowKernel emits a row kernel, which processes one block of columns after the other.
 func (w *writer) arm64RowKernel(k rowKernel) {
 	w.loadArgs("y.stride R5", "a.stride R6", "b.stride R7", "c.stride R8")
 	w.op("MOVD $0, R9")
@@ -56,8 +55,7 @@ func (w *writer) arm64RowKernel(k rowKernel) {
 	w.label("block%d", len(arm64RowBlocks))
 }
 
-// arm64RowBlock emits the loop over the rows of a block of columns. In each row, vector v contains
-// vectors[v] numbers.
+// arm64RowBlock emits the loop over the rows of a block of columns; see rowBlock.
 func (w *writer) arm64RowBlock(k rowKernel, vectors []int, block int) {
 	load := func(pointer, v, r int) { w.op("%s %d(R%d), F%d", arm64RowMoves[vectors[v]], 16*v, pointer, r) }
 	store := func(r, pointer, v int) { w.op("%s F%d, %d(R%d)", arm64RowMoves[vectors[v]], r, 16*v, pointer) }

@@ -2,9 +2,8 @@ package main
 
 import "fmt"
 
-// rowOffsets and vectorOffsets contain the numbers of general-purpose registers. Register
-// rowOffsets[i] holds the distance of row i of A from row 0. Register vectorOffsets[v] holds the
-// distance of vector v of B, and later of C, from vector 0. Row 0 and vector 0 need no register. R18
+// Register rowOffsets[i] holds the distance of row i of A from row 0. Register vectorOffsets[v] holds
+// the distance of vector v of B, and later of C, from vector 0. Row 0 and vector 0 need no register. R18
 // is reserved by the platform.
 var (
 	rowOffsets    = []int{0, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 19, 20, 21, 22, 23}

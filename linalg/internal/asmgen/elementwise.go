@@ -27,8 +27,8 @@ const (
 	scale   // a·2ᵇ; AVX-512 only
 )
 
-// The methods of operations emit instructions for one architecture. The parameters a, b, d and x are
-// the numbers of vector registers.
+// The methods of the interface operations emit instructions for one architecture. The parameters a, b, d
+// and x are the numbers of vector registers.
 type operations interface {
 	binary(op operation, d, a, b int)               // d = a ∘ b
 	binaryBits(op operation, d, a int, bits uint32) // d = a ∘ c for the constant c with these bits
@@ -59,7 +59,7 @@ type body struct {
 	next       int   // number of the next free vector register
 }
 
-// loadOperands allocates a register r for each input of kernel k. It calls load, which must emit an
+// loadOperands allocates a vector register r for each input of kernel k. It calls load to emit an
 // instruction that loads the input into r.
 func (w *body) loadOperands(k elementwiseKernel, load func(operand rune, r int)) {
 	w.in, w.next = nil, len(w.scalar)
@@ -70,7 +70,7 @@ func (w *body) loadOperands(k elementwiseKernel, load func(operand rune, r int))
 	}
 }
 
-// operands returns the names of all operands of k: first the outputs, then the inputs that are not
+// operands returns the names of all operands of k: the outputs, followed by the inputs that are not also
 // outputs.
 func (k elementwiseKernel) operands() string {
 	operands := k.outputs
@@ -95,13 +95,13 @@ func (w *body) register() int {
 // release frees register r and all registers after it.
 func (w *body) release(r int) { w.next = r }
 
-// binaryConst emits code that computes d = a ∘ c for a constant c.
+// binaryConst emits code that computes d = a ∘ c, where ∘ is op and c is a constant.
 func (w *body) binaryConst(op operation, d, a int, c float64) { w.binaryBits(op, d, a, bitsOf(c)) }
 
 // set emits code that sets register d to the constant c.
 func (w *body) set(c float64, d int) { w.setBits(bitsOf(c), d) }
 
-// one returns a function that emits a single operation on two inputs, or on an input and a scalar.
+// one returns a function that emits one operation on two inputs, or on an input and a scalar.
 func one(op operation) func(w *body) []int {
 	return func(w *body) []int {
 		a, b := w.in[0], append(w.in[1:], w.scalar...)[0]

@@ -34,15 +34,15 @@ func (w *body) polynomial(coefficients []float64, x, d int) {
 	}
 }
 
-// Each of the functions below emits code that stores a result in a new vector register. The function
-// returns the number of the new register and frees the other registers that it has allocated.
+// The functions below emit code that stores a result in a new vector register. They return the number of
+// this register and free all other registers that they have allocated.
 
-// exp emits code that computes eˣ = eʳ·2ⁿ, where n is the integer nearest to x/log 2 and r = x −
-// n·log 2. If full is set, x may be any number, and the result may overflow or be subnormal. If full
-// is not set, the result is valid only for −44 ≤ x ≤ 44.
+// exp emits code that computes eˣ = eʳ·2ⁿ, where n is the integer nearest to x/log 2 and r = x − n·log 2.
+// If full is set, x may be any number, and the result may overflow or be subnormal. Otherwise, the result
+// is valid only for −44 ≤ x ≤ 44.
 //
-// AVX-512 multiplies by 2ⁿ with one instruction. If full is set, AVX2 and NEON multiply by two powers
-// of two, and only the second product may be rounded.
+// AVX-512 multiplies by 2ⁿ with one instruction. If full is set, 2ⁿ may be outside the range of float32, so
+// AVX2 and NEON multiply by two powers of two. Only the second product may be rounded.
 func (w *body) exp(x int, full bool) int {
 	y := w.register()
 	r, n, half := w.register(), w.register(), w.register()
@@ -123,8 +123,7 @@ func (w *body) sigmoid(x, e int) int {
 	return y
 }
 
-// log emits code that computes log x = k·log 2 + log(1 + f), where x = 2ᵏ·(1 + f) and √½ ≤ 1 + f <
-// √2.
+// log emits code that computes log x = k·log 2 + log(1 + f), where x = 2ᵏ·(1 + f) and √½ ≤ 1 + f < √2.
 func (w *body) log(x int) int {
 	y := w.register()
 	scaled, k, f, m := w.register(), w.register(), w.register(), w.register()

@@ -23,10 +23,19 @@ import (
 type tileKind int
 
 const (
-	full    tileKind = iota // whole vectors
-	partial                 // the last columns of a matrix, which do not fill a vector
-	quad                    // one vector, which holds four columns of each of several groups
-	kinds                   // number of kinds
+	full tileKind = iota // whole vectors
+	// A partial tile consists of the last columns of a matrix, which do not fill a vector. A masked
+	// load needs a second instruction, which competes with multiplications for execution units, so
+	// full tiles do not use masks. NEON has no masks, so its partial tiles have one column. Partial
+	// tiles perform 1 % of the multiply-adds of a training step.
+	partial
+	// A quad tile consists of one vector per row, which holds four columns of each of several groups of
+	// a convolution. Training divides a minibatch of 100 columns into six blocks of 16 and one block of
+	// four. Without quad tiles, the convolutions of the block of four would take as long as the
+	// convolutions of a block of 16, a seventh of a training step. With quad tiles, they take a quarter
+	// of that time. NEON needs no quad tiles because four columns fill a vector.
+	quad
+	kinds // number of kinds
 )
 
 func (k tileKind) String() string { return [...]string{"full", "partial", "quad"}[k] }
@@ -40,36 +49,33 @@ var tall = shape{16, 1}
 
 // An isa is an instruction set.
 type isa struct {
-	name           string         // suffix of the kernel names and of the level constant in package kernel
-	lanes          int            // number of float32 in a vector register
-	prefix         string         // first letter of the names of vector registers
-	registers      int            // number of vector registers
-	vectors        int            // largest number of vectors per row of a tile
-	partialColumns int            // largest number of columns of a partial tile
-	peakSums       int            // number of vectors of sums in the kernel that measures the peak speed
-	tiles          [kinds][]shape // shapes of the tile kernels of each kind
+	name           string // suffix of the kernel names and of the level constant in package kernel
+	lanes          int    // number of float32 in a vector register
+	prefix         string // first letter of the names of vector registers
+	registers      int    // number of vector registers
+	vectors        int    // largest number of vectors per row of a tile
+	partialColumns int    // largest number of columns of a partial tile
+
+	// peakSums is the number of vectors of sums in the kernel that measures the peak speed. Independent
+	// sums hide the latency of a multiply-add (four cycles) on processors with two (amd64) or four
+	// (arm64) multiply-add units.
+	peakSums int
+
+	tiles [kinds][]shape // shapes of the tile kernels of each kind
 }
 
-// Tile sizes are rows × vectors. A full tile has up to 24 vectors of sums if the instruction set has
-// 32 registers, and up to 12 vectors if it has 16. NEON tiles have up to four vectors (16 columns),
-// because training divides a minibatch into blocks of 16 columns. In a training step of the HVAE (K =
-// 5, minibatches of 100) with AVX-512, the tiles 8×3, 8×2 and 16×1 perform 92 % of the multiply-adds
-// (16×1 alone performs a sixth of them). Tiles of five rows perform 4 %, because the last upsampling
-// layer has five kernel rows. The other sizes are for the edges of matrices and for other models.
-// Three or seven rows, for example, are divided among several tiles.
+// Tile sizes are rows × vectors. A full tile has up to 24 vectors of sums if the instruction set has 32
+// registers, and up to 12 vectors if it has 16. NEON tiles have up to four vectors (16 columns), because
+// training divides a minibatch into blocks of 16 columns.
 //
-// If the number of columns is not a multiple of the vector length, partial tiles compute the
-// remaining columns. In the same training step, they perform 1 % of the multiply-adds. They are
-// separate from full tiles because a masked load needs a second instruction, which competes with
-// multiplications for execution units. NEON has no masks, so its partial tiles have one column.
+// In a training step of the HVAE (K = 5, minibatches of 100) with AVX-512, the tiles perform these
+// fractions of the multiply-adds:
 //
-// Quad tiles are for convolutions. A minibatch of 100 columns consists of six blocks of 16 columns
-// and one block of four. Without quad tiles, the convolutions of the small block would take as long
-// as the convolutions of a block of 16, a seventh of a training step. With quad tiles, they take a
-// quarter of that time. NEON needs no quad tiles because four columns fill a vector.
+//	8×3, 8×2, 16×1   92 % (16×1: a sixth of all)
+//	five rows         4 %, because the last upsampling layer has five kernel rows
 //
-// The kernel that measures the peak speed has independent sums, which hide the latency of a
-// multiply-add (four cycles). The processors have two (amd64) or four (arm64) multiply-add units.
+// The other sizes are for the edges of matrices and for other models. Three or seven rows, for example,
+// are divided among several tiles.
 var (
 	avx512 = &isa{"AVX512", 16, "Z", 32, 3, 15, 12, [kinds][]shape{
 		full:    append(grid(3, 1, 2, 4, 5, 8), tall),
@@ -114,7 +120,7 @@ type elementwiseKernel struct {
 	body    func(w *body) []int // emits the computation and returns the registers of the outputs
 }
 
-// elementwiseKernels lists the elementwise kernels in the order of their indices.
+// elementwiseKernels[i] is the elementwise kernel with index i.
 var elementwiseKernels = []elementwiseKernel{
 	{"opAdd", "y = a + b", "y", "ab", nil, one(add)},
 	{"opSub", "y = a − b", "y", "ab", nil, one(sub)},
@@ -155,9 +161,9 @@ var elementwiseKernels = []elementwiseKernel{
 // only ten numbers. Products and sums are rounded separately, so the results are bit-identical to the
 // results of plain Go.
 //
-// On amd64, all row kernels use AVX2, because most loads of wider vectors would cross a boundary
-// between cache lines. Row kernels do not use masks. A load that overlaps a preceding masked store
-// waits until the store has completed, and the load of the next row would overlap the masked store.
+// On amd64, all row kernels use AVX2, because most loads of wider vectors would cross a boundary between
+// cache lines. They do not use masks, because the load of a row would overlap the masked store of the
+// preceding row, and would have to wait until the store has completed.
 
 // A rowKernel describes a kernel that computes a matrix, a row or a column y from a matrix b and the
 // operands a and c:
@@ -184,14 +190,14 @@ const (
 	column                    // a number for each row of b
 )
 
-// A rowBlock describes a block of columns that a row kernel processes together. In each row, vector v
-// of the block contains vectors[v] numbers.
+// A rowBlock describes a block of adjacent columns that a row kernel processes together. In each row,
+// the block consists of len(vectors) vectors. Vector v holds vectors[v] numbers.
 type rowBlock struct {
 	columns int
 	vectors []int
 }
 
-// rowKernels lists the row kernels in the order of their indices.
+// rowKernels[i] is the row kernel with index i.
 var rowKernels = []rowKernel{
 	{"rowScale", "y_i = a_i·b_i for a column a", matrix, column, none},
 	{"rowMul", "y_i = a_i ⊙ b_i", matrix, matrix, none},
@@ -218,9 +224,8 @@ func indices() string {
 	return goFile(text + ")\n")
 }
 
-// tables returns the text of the Go file that lists the kernels of each of the given instruction
-// sets. Each list also contains the transpose kernels of the later instruction sets, because these
-// kernels transpose matrices with fewer rows.
+// tables returns the text of the Go file that lists the kernels of each instruction set. Each list also
+// contains the transpose kernels of narrower instruction sets, which process bands with fewer rows.
 func tables(sets []*isa) string {
 	text := "//go:build !purego\n\npackage kernel\n\n// kernelSets lists the kernels of each instruction set. The fields of a tileKernel are {rows, vectors, index}, and\n// the fields of a transposeKernel are {rows, index}.\nvar kernelSets = [levels]*kernelSet{\n"
 	index := 0 // index of the next tile kernel
@@ -247,7 +252,7 @@ func tables(sets []*isa) string {
 	return goFile(text + "}\n")
 }
 
-// goFile returns the formatted text of a generated Go file.
+// goFile returns the formatted contents of a generated Go file.
 func goFile(text string) string {
 	formatted, err := format.Source([]byte(generated + text))
 	if err != nil {

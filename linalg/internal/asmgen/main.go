@@ -43,8 +43,7 @@ func files() map[string]string {
 	}
 }
 
-// dir is the path of package kernel, relative to the directory of this command. The path is also
-// valid in the directory of package kernel.
+// dir is the path of package kernel, relative to the directory of this command or of package kernel.
 const dir = "../kernel/"
 
 func main() {

@@ -59,7 +59,7 @@ func (c *Contraction[T]) RowRange(lo, hi int) Contraction[T] {
 	return rows
 }
 
-// check panics as documented for Run.
+// check panics if an operand, index or stride is invalid, as documented for Run.
 func (c *Contraction[T]) check() {
 	lastA, lastB := 0, 0
 	for _, s := range c.Segments {

@@ -2,7 +2,7 @@
 
 package kernel
 
-// On machines without SIMD kernels, nothing calls the functions below.
+// Without SIMD kernels, callElementwise to callPeak are never called.
 
 func available() []int { return []int{levelNone} }
 

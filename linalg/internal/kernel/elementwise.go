@@ -5,10 +5,10 @@ import (
 	"unsafe"
 )
 
-// The elementwise functions in this file implement the functions of package linalg with the same
-// names. The plain Go loops define the results, but SIMD kernels for float32 may round
-// differently. The first operand receives the result and may be one of the other operands. A function
-// panics if another operand is shorter than the first.
+// The elementwise functions in this file implement the functions of package linalg with the same names.
+// The plain Go loops define the results, but SIMD kernels for float32 may round differently. The first
+// argument receives the result and may be the same slice as an operand. A function panics if an operand
+// is shorter than the result.
 
 // elementwiseArgs holds the arguments of an elementwise kernel. The kernel writes its result to y.
 // The kernel of SoftplusSigmoid also writes b, and the kernel of Adamax also writes b and c.
@@ -167,14 +167,13 @@ func Adamax[T Float](p, m, u, g []T, beta1, beta2, rate, epsilon T) {
 	}
 }
 
-// tail is the value of |x| above which softplus and sigmoid treat e^−|x|, less than 2⁻⁶³, as zero.
+// For |x| > tail, softplus and sigmoid replace e^−|x|, which is less than 2⁻⁶³, by zero.
 //
-// The reason is speed. The logits of pixels that are never white fall below −87, where e^−|x| is a
-// subnormal float32. Intel processors compute slowly with subnormal numbers, so an epoch of a
-// trained model took twice as long as its first epoch. Slightly larger values become subnormal in
-// the next layer, so the threshold has a large margin. The table shows how many operands of
-// contractions are subnormal in a training step of mnist/results/vae.safetensors on the first 100
-// training images:
+// The reason is speed: Intel processors compute slowly with subnormal numbers. The logits of pixels
+// that are never white fall below −87, where e^−|x| is a subnormal float32, so an epoch of a trained
+// model took twice as long as its first epoch. Slightly larger values become subnormal in the next
+// layer, so the threshold has a large margin. The table shows how many operands of contractions are
+// subnormal in a training step of mnist/results/vae.safetensors on the first 100 training images:
 //
 //	threshold of e^−|x|   left operands, of 7.1 million   right operands, of 22.7 million
 //	none                               5,518                           20,848

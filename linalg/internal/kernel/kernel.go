@@ -28,7 +28,7 @@ import "unsafe"
 
 //go:generate go run ../asmgen
 
-// Float is the constraint of element types.
+// Float is the type constraint for matrix elements.
 type Float interface{ float32 | float64 }
 
 // SIMD32 reports whether T is float32 and SIMD kernels are in use.

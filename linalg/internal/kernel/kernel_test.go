@@ -49,8 +49,8 @@ func normals(rng *rand.Rand, n int) []float32 {
 	return x
 }
 
-// randomContraction returns a random contraction. Its sizes are close to multiples of the tile sizes,
-// and rows and groups may be separated by gaps. Groups, segments, bias and Add are chosen at random.
+// randomContraction returns a random contraction whose sizes are close to multiples of the tile sizes.
+// The rows and groups may be separated by gaps in memory.
 func randomContraction(rng *rand.Rand) Contraction[float32] {
 	sizes := []int{1, 2, 3, 4, 4, 5, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 20, 23, 24, 25, 31, 32, 33, 36, 47, 48, 49, 52, 63, 64, 65, 100}
 	pick := func() int { return sizes[rng.IntN(len(sizes))] }
@@ -80,7 +80,7 @@ func randomContraction(rng *rand.Rand) Contraction[float32] {
 	return c
 }
 
-// double returns a copy of c in float64. It applies f to each element of the operands.
+// double returns a copy of c in float64, with f applied to each element of the operands.
 func double(c Contraction[float32], f func(float64) float64) Contraction[float64] {
 	convert := func(x []float32) []float64 {
 		var y []float64
@@ -103,8 +103,8 @@ func describe(c Contraction[float32]) string {
 }
 
 // TestTilesOfEverySizeMatchPlainGo checks contractions whose sizes are close to multiples of tile and
-// vector sizes. The elements are small integers, so sums are exact, and SIMD and plain Go give the same
-// bits.
+// vector sizes. The elements are small integers, so sums are exact, and SIMD must give the same bits as
+// plain Go.
 func TestTilesOfEverySizeMatchPlainGo(t *testing.T) {
 	var rows, cols []int
 	for n := range 53 {
@@ -252,7 +252,8 @@ func TestAllInstructionSetsGiveTheSameBits(t *testing.T) {
 			c.Run()
 			add(c.C)
 		}
-		// The numbers x contain each sign and exponent, with random fractions.
+		// x contains each combination of a sign, an exponent and the first four bits of a fraction. The
+		// other bits are random.
 		x := make([]float32, 0, 4*256*8)
 		for bits := range uint32(4 * 256 * 8) {
 			x = append(x, math.Float32frombits(bits<<19|rng.Uint32()>>13))
@@ -348,7 +349,7 @@ func TestElementwiseKernelsMatchPlainGo(t *testing.T) {
 	})
 }
 
-// ulps returns |got − want| in units in the last place of a float32 with the exponent of want.
+// ulps returns the error |got − want| in float32 units in the last place of want.
 func ulps(got float32, want float64) float64 {
 	w := float32(want)
 	switch {
@@ -430,9 +431,8 @@ func TestTranscendentalFunctionsAreAccurateEverywhere(t *testing.T) {
 	})
 }
 
-// TestRowKernelsAreBitIdenticalToPlainGo checks the functions of rows.go. Row lengths are close to
-// multiples of the sizes of vectors and column blocks. Row strides may be zero or larger than a row,
-// and the result may overwrite an operand.
+// TestRowKernelsAreBitIdenticalToPlainGo checks the functions of rows.go for random matrices. Row
+// strides may be zero or larger than a row, and the result may overwrite an operand.
 func TestRowKernelsAreBitIdenticalToPlainGo(t *testing.T) {
 	onEachLevel(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(5, 1))

@@ -17,8 +17,8 @@ const (
 
 var levelNames = []string{"none", "avx2", "avx512", "neon"}
 
-// A kernelSet describes the SIMD kernels of one instruction set. The indices of elementwise, peak,
-// transpose and tile kernels refer to separate tables.
+// A kernelSet describes the SIMD kernels of one instruction set. Elementwise, peak, transpose and tile
+// kernels are numbered separately.
 type kernelSet struct {
 	elementwise int // index of the first elementwise kernel
 	peak        int // index of the kernel that measures the peak speed
@@ -37,10 +37,9 @@ type kernelSet struct {
 // default, it is the best instruction set that the processor and the operating system support.
 var level, levelError = chooseLevel(os.Getenv("HVAE_SIMD"), available())
 
-// chooseLevel returns the instruction set with the given name. The parameter available lists the
-// available instruction sets, best last. If the name is empty, chooseLevel returns the best
-// instruction set. If the list does not contain the name, it returns the best instruction set and an
-// error.
+// chooseLevel returns the instruction set with the given name. The list available contains the
+// available instruction sets, best last. If the name is empty or not in the list, chooseLevel returns
+// the best instruction set, in the second case with an error.
 func chooseLevel(name string, available []int) (l int, err error) {
 	best := available[len(available)-1]
 	if name == "" {
@@ -56,8 +55,8 @@ func chooseLevel(name string, available []int) (l int, err error) {
 		name, strings.Join(names, ", "))
 }
 
-// Level returns the name of the instruction set in use. If HVAE_SIMD is not the name of an available
-// instruction set, the best available instruction set is in use, and Level also returns an error.
+// Level returns the name of the instruction set in use. It also returns an error if HVAE_SIMD is set
+// but does not name an available instruction set.
 func Level() (name string, err error) { return levelNames[level], levelError }
 
 // OnEachLevel selects each available instruction set in turn, from plain Go to the best, and calls f
@@ -69,12 +68,11 @@ func OnEachLevel(f func(name string)) {
 	}
 }
 
-// peakArgs holds the argument of a peak kernel, the number of rounds of its loop.
+// peakArgs holds the number of iterations of the loop in a peak kernel.
 type peakArgs struct{ rounds int }
 
-// Peak runs n rounds of a loop of independent multiply-adds in vector registers. It returns the
-// number of float32 operations, where a multiply-add of one lane counts as two. Without SIMD, Peak
-// returns 0.
+// Peak runs n iterations of a loop of independent multiply-adds in vector registers. It returns the
+// number of float32 operations, two for each lane of a multiply-add, or 0 without SIMD.
 func Peak(n int) int {
 	s := kernelSets[level]
 	if s == nil {

@@ -23,12 +23,12 @@ type rowOperand struct {
 	stride int
 }
 
-// minSIMD is the smallest number of elements worth a SIMD kernel. The call of a kernel takes as long
-// as about 20 elements in plain Go.
+// minSIMD is the minimum number of elements for a SIMD kernel. Calling a kernel takes about as long as
+// computing 20 elements in plain Go.
 const minSIMD = 20
 
-// operand returns the kernel argument for an operand [rows×n] with elements s[i·row + j·col]. It
-// panics if s is too short or row is negative, because the kernels do not check bounds.
+// operand returns the kernel argument for an operand [rows×n] with elements s[i·row + j·col]. It panics
+// if s is too short or the row stride is negative, because the kernels do not check bounds.
 func operand[T Float](s []T, row, col, rows, n int) rowOperand {
 	if row < 0 {
 		panic("kernel: negative row stride")
@@ -37,8 +37,8 @@ func operand[T Float](s []T, row, col, rows, n int) rowOperand {
 	return rowOperand{pointer(s), 8 * row}
 }
 
-// MulAddRows sets y = a ⊙ b + c for a matrix y with n columns. A nil c means zero. The function is
-// slow if bc = 0. It is also slow if ac = 1, cc = 0 and c is not nil.
+// MulAddRows sets y = a ⊙ b + c for a matrix y with n columns. A nil c means zero. There is no fast loop for
+// bc = 0 (each row of b is constant), or for ac = 1, cc = 0 and a non-nil c.
 //
 //go:noinline
 func MulAddRows[T Float](y []T, n int, a []T, ar, ac int, b []T, br, bc int, c []T, cr, cc int) {
@@ -112,7 +112,7 @@ func MulAddRows[T Float](y []T, n int, a []T, ar, ac int, b []T, br, bc int, c [
 	}
 }
 
-// AddDots adds the dot product of the rows a_i and b_i, of n elements each, to y[i·yr] for i < rows.
+// AddDots adds the dot product of row i of a [rows×n] and row i of b [rows×n] to y[i·yr] for i < rows.
 //
 //go:noinline
 func AddDots[T Float](y []T, yr int, a []T, ar int, b []T, br, rows, n int) {
@@ -158,8 +158,8 @@ func AddSums[T Float](y []T, yr int, x []T, rows, n int) {
 	}
 }
 
-// AddMulRows sets y = y + Σ_i a_i ⊙ b_i for 0 ≤ i < rows. The rows a_i and b_i have the length of y.
-// If ac is 0, a_i is a number, and each pass over y adds four products a_i·b_i.
+// AddMulRows adds Σ_i a_i ⊙ b_i to y, where a_i and b_i are row i of a and b, for i < rows. If ac is 0,
+// a_i is a number, and each pass over y adds four products.
 //
 //go:noinline
 func AddMulRows[T Float](y []T, a []T, ar, ac int, b []T, br, rows int) {
@@ -196,7 +196,7 @@ func AddMulRows[T Float](y []T, a []T, ar, ac int, b []T, br, rows int) {
 	}
 }
 
-// AddRows sets y = y + s·Σ_i x_i for 0 ≤ i < rows. The rows x_i of x have the length of y.
+// AddRows adds s·Σ_i x_i to y, where x_i is row i of x [rows×len(y)].
 func AddRows[T Float](y []T, s T, x []T, rows int) {
 	number := [1]T{s}
 	if SIMD32[T]() { // the product of a row [1×rows] of equal numbers s with x

@@ -41,24 +41,23 @@ func newTileLookup(tiles []tileKernel) (t tileLookup) {
 	return t
 }
 
-// noBias contains zeros. Tiles use it as their bias if the contraction has no bias.
+// noBias contains the zeros that replace a nil bias.
 var noBias [maxRows]float32
 
-// tiles computes the contraction with SIMD kernels. It divides C into strips of columns, and strips
-// into tiles, one below the other. The drawing is for vectors of 16 lanes and tiles of up to three
-// vectors:
+// tiles computes the contraction with SIMD kernels. It divides C into strips of columns, and each strip into
+// tiles of a few rows. The drawing is for vectors of 16 lanes and tiles of up to three vectors:
 //
 //	one group of 100 columns           four groups of 36 columns
 //	┌────48────┬────48────┬4┐          ┌16┬16┬4┐ ┌16┬16┬4┐ ┌16┬16┬4┐ ┌16┬16┬4┐
-//	│  tile    │  tile    │ │          │a │b │c│ │a │b │c│ │a │b │c│ │d │e │c│
+//	│  tile    │  tile    │p│          │a │b │q│ │a │b │q│ │c │d │q│ │c │d │q│
 //	│ 8 rows   │ 8 rows   │ │          │  │  │ │ │  │  │ │ │  │  │ │ │  │  │ │
 //	├ ─ ─ ─ ─ ─┼ ─ ─ ─ ─ ─┤ │          └──┴──┴─┘ └──┴──┴─┘ └──┴──┴─┘ └──┴──┴─┘
-//	│ 8 rows   │ 8 rows   │ │          A tile of strip a or b has one vector of each of three
-//	└──────────┴──────────┴─┘          groups, which share the elements of A. Strips d and e
-//	The last strip consists of         have one vector of the last group. A quad tile, in strip
-//	partial tiles.                     c, has one vector, with four columns of each group.
+//	│ 8 rows   │ 8 rows   │ │
+//	└──────────┴──────────┴─┘
 //
-// The tiles of a strip read the same columns of B, which stay in the first-level cache.
+// The partial tiles of strip p are narrower than a vector. A tile of strip a, b, c or d has one vector of
+// each of two groups, which share the elements of A. A quad tile, in strip q, is one vector with four columns
+// of each group. The tiles of a strip read the same columns of B, which stay in the first-level cache.
 func (c *Contraction[T]) tiles() {
 	s := kernelSets[level]
 	args := tileArgs{
@@ -104,9 +103,9 @@ func (c *Contraction[T]) tiles() {
 	}
 }
 
-// quads computes the last four columns, j to j+3, of all groups. Each group has four lanes of a
-// vector. If too few groups remain to fill a vector, the vector holds the last group several times. A
-// single remaining group is computed with partial tiles.
+// quads computes the last four columns, j to j+3, of all groups. Each group has four lanes of a vector.
+// If too few groups remain to fill a vector, the last group is repeated. A single remaining group is
+// computed with partial tiles.
 func (c *Contraction[T]) quads(args tileArgs, s *kernelSet, j int) {
 	for g := 0; g < c.Groups; {
 		n := min(c.Groups-g, s.lanes/4)
@@ -122,8 +121,8 @@ func (c *Contraction[T]) quads(args tileArgs, s *kernelSet, j int) {
 	}
 }
 
-// strip computes a strip of n vectors that starts at column j of group g. The parameter args is not
-// a pointer, because pointers stored through it would move the contraction to the heap.
+// strip computes a strip of n vectors that starts at column j of group g. The struct args is passed by
+// value, because pointers stored through a *tileArgs would move the contraction to the heap.
 func (c *Contraction[T]) strip(args tileArgs, tiles *tileLookup, g, j, n int) {
 	args.b = unsafe.Pointer(&c.B[g*c.BGroup+j])
 	for i := 0; i < c.Rows; {

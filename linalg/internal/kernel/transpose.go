@@ -3,12 +3,12 @@ package kernel
 import "unsafe"
 
 // transposeArgs holds the arguments of a transpose kernel. A kernel for n rows divides each matrix in
-// src into bands of n rows, and each band into quads [n×4]. It transposes a quad into four rows of
-// dst. All strides and distances are in bytes.
+// src into bands of n rows, and each band into quads [n×4]. It transposes a quad into four rows of dst.
+// All strides and distances are in bytes.
 //
-// The kernel changes matrices and done, but not dst and src. After the last matrix, a changed pointer
-// could point to unused memory. If the garbage collector found such a pointer, it would abort the
-// program.
+// The kernel updates the fields matrices and done, but not the pointers dst and src. After the last
+// matrix, an updated pointer could point to unused memory, and the garbage collector aborts the program
+// if it finds such a pointer.
 type transposeArgs struct {
 	dst, src       unsafe.Pointer
 	dstRow, srcRow int // distances between rows
@@ -18,8 +18,8 @@ type transposeArgs struct {
 	done           int // distance of the current matrix from the first
 }
 
-// A transposeKernel describes a kernel that transposes matrices with the given number of rows. Its
-// index is the position in the table of all transpose kernels.
+// A transposeKernel describes a kernel that transposes bands of the given number of rows. Its index
+// refers to the table of all transpose kernels.
 type transposeKernel struct{ rows, index int }
 
 // Transpose transposes each of the consecutive matrices [rows×cols] in a and stores the results in
