@@ -20,7 +20,7 @@ const (
 )
 
 // rewind restores the earlier state start of r. Variables added since then are discarded.
-func (r *record[T]) rewind(start record[T]) { r.n, r.next, r.free = start.n, start.next, start.free }
+func (r *record[T]) rewind(start *record[T]) { r.n, r.next, r.free = start.n, start.next, start.free }
 
 // variable adds a constant of tape t to r and returns it. The caller must set its Value.
 func (r *record[T]) variable(t *Tape[T]) *Var[T] {
@@ -69,7 +69,7 @@ type freeList[T linalg.Float] struct {
 // begin empties the pool. Until the sweep ends, the pool allocates the results of operations on t.
 func (p *pool[T]) begin(t *Tape[T]) {
 	p.tape, p.start = t, t.record
-	p.vars.rewind(record[T]{})
+	p.vars.rewind(&record[T]{})
 	for i := range p.free {
 		p.free[i].vars = p.free[i].vars[:0]
 	}
@@ -84,7 +84,7 @@ func (p *pool[T]) endRule() {
 		p.release(v)
 	}
 	p.created = p.created[:0]
-	p.tape.rewind(p.start)
+	p.tape.rewind(&p.start)
 }
 
 // alloc returns a rows × cols variable with unspecified elements and a reference count of one.

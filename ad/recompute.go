@@ -38,7 +38,7 @@ func Recomputed[T linalg.Float](p Program[T], args ...*Var[T]) *Var[T] {
 			}
 		}
 	}
-	t.rewind(start)
+	t.rewind(&start)
 	y := t.Result(result.Rows, result.Cols)
 	copy(y.Value.Data, result.Data) // these slices may overlap
 	y.n = len(args)

@@ -98,9 +98,12 @@ var errInterrupted = errors.New("ad: interrupted")
 // checkInterrupt panics if the channel Interrupt is closed. Only every 16th call reads the channel,
 // because reading it in every call would slow programs of small operations by 8 %.
 func (t *Tape[T]) checkInterrupt() {
-	if t.checks++; t.checks%16 != 0 {
-		return
+	if t.checks++; t.checks%16 == 0 {
+		t.readInterrupt()
 	}
+}
+
+func (t *Tape[T]) readInterrupt() {
 	select {
 	case <-t.Interrupt:
 		panic(errInterrupted)
@@ -121,7 +124,7 @@ func RecoverInterrupt() {
 func (t *Tape[T]) Reset() {
 	t.resets++
 	t.vars, t.previous = t.previous, t.vars // discarded variables keep the old value of resets
-	t.rewind(record[T]{})
+	t.rewind(&record[T]{})
 }
 
 // Len returns the number of variables on the tape.

@@ -68,19 +68,19 @@ func parse(args []string) (options, error) {
 	all := model.MethodNames()
 	o := options{dims: []int{50}, methods: all}
 	f := command.NewFlags()
-	f.Func("d", "`dimension` d of the model, or several dimensions separated by commas (default 50);\nfigure 1 of the paper uses 1,2,3,5,11,25,51,101,201,301", list(&o.dims, "dimension", func(field string) (int, error) {
+	command.List(f, &o.dims, "d", "`dimension` d of the model, or several dimensions separated by commas (default 50);\nfigure 1 of the paper uses 1,2,3,5,11,25,51,101,201,301", func(field string) (int, error) {
 		d, err := strconv.Atoi(field)
 		if err != nil || d < 1 || d > maxDims {
 			return 0, fmt.Errorf("each dimension must be a whole number from 1 to %d, not %q", maxDims, field)
 		}
 		return d, nil
-	}))
-	f.Func("methods", "`methods` to run, separated by commas; the default is all methods:\n"+strings.Join(all, ", "), list(&o.methods, "method", func(name string) (string, error) {
+	})
+	command.List(f, &o.methods, "methods", "`methods` to run, separated by commas; the default is all methods:\n"+strings.Join(all, ", "), func(name string) (string, error) {
 		if !slices.Contains(all, name) {
 			return "", fmt.Errorf("unknown method %q: the methods are %s", name, strings.Join(all, ", "))
 		}
 		return name, nil
-	}))
+	})
 	f.Count(&o.datasets, "datasets", 10, 1, "`number` of datasets for each dimension")
 	f.Count(&o.config.Points, "n", 10_000, 2, "`number` N of points in a dataset")
 	f.Count(&o.config.Iterations, "iters", 30_000, 1, "`number` of optimiser iterations")
@@ -115,23 +115,4 @@ func parse(args []string) (options, error) {
 		}
 	}
 	return o, nil
-}
-
-// list returns a function that parses distinct items separated by commas and stores them in *p. kind is
-// the word for an item in error messages, such as "method".
-func list[T comparable](p *[]T, kind string, parse func(string) (T, error)) func(string) error {
-	return func(s string) error {
-		*p = nil
-		for field := range strings.SplitSeq(s, ",") {
-			item, err := parse(strings.TrimSpace(field))
-			if err != nil {
-				return err
-			}
-			if slices.Contains(*p, item) {
-				return fmt.Errorf("%s %v is listed twice", kind, item)
-			}
-			*p = append(*p, item)
-		}
-		return nil
-	}
 }

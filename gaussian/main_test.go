@@ -46,7 +46,7 @@ func TestInvalidFlagsPrintOneLineAndReturnStatus2(t *testing.T) {
 		{[]string{"-d", "0"}, `each dimension must be a whole number from 1 to 100000, not "0"`},
 		{[]string{"-d", "x"}, `not "x"`},
 		{[]string{"-d", "2,,3"}, `not ""`},
-		{[]string{"-d", "3,2,3"}, "dimension 3 is listed twice"},
+		{[]string{"-d", "3,2,3"}, "3 is listed twice"},
 		{[]string{"-d", "999999999999999999999"}, "each dimension must be a whole number"},
 		{[]string{"-d", "100001"}, "from 1 to 100000"},
 		{[]string{"-methods", "foo"}, `unknown method "foo": the methods are hvae-k1, hvae-k10`},

@@ -42,7 +42,7 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var next, finished, iterations, cost atomic.Int64
-	line := progress.New(stderr, func(elapsed time.Duration) string {
+	line := progress.New(stderr, 0, func(elapsed time.Duration) string {
 		return fmt.Sprintf("%d of %d runs  %.0f iterations/s", finished.Load(), len(runs), float64(iterations.Load())/elapsed.Seconds())
 	})
 	var mu sync.Mutex                     // guards results, rows and stdout

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"strconv"
-	"strings"
 
 	"hvae/bench/command"
 	"hvae/mnist/table"
@@ -18,27 +17,11 @@ func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	var list bool
 	number := -1
 	f.StringVar(&t.Out, "out", "", "`folder` for the table and the folders of its runs (required)")
-	f.Func("rows", "`rows` of the table, separated by commas, such as vae,hvae-k1-none,hvae-k5-free-varied\n(default the paper's 27 rows)", func(s string) error {
-		t.Rows = strings.Split(s, ",")
-		for i, row := range t.Rows {
-			t.Rows[i] = strings.TrimSpace(row)
-			if _, err := table.ParseRow(t.Rows[i]); err != nil {
-				return err
-			}
-		}
-		return nil
+	command.List(f, &t.Rows, "rows", "`rows` of the table, separated by commas, such as vae,hvae-k1-none,hvae-k5-free-varied\n(default the paper's 27 rows)", func(row string) (string, error) {
+		_, err := table.ParseRow(row)
+		return row, err
 	})
-	f.Func("seeds", "`seeds` of each row, separated by commas (default the paper's: 85547 and 12345, and 98765 for some rows)", func(s string) error {
-		t.Seeds = nil
-		for item := range strings.SplitSeq(s, ",") {
-			seed, err := strconv.ParseUint(strings.TrimSpace(item), 10, 64)
-			if err != nil {
-				return errors.New("a seed is a whole number")
-			}
-			t.Seeds = append(t.Seeds, seed)
-		}
-		return nil
-	})
+	command.List(f, &t.Seeds, "seeds", "`seeds` of each row, separated by commas (default the paper's: 85547 and 12345, and 98765 for some rows)", command.ParseSeed)
 	t.Protocol.DefineFlags(f)
 	f.Count(&t.Limit, "limit", 0, 0, "`number` of test images to evaluate, starting with the first; 0 for all 10,000")
 	f.Count(&t.Samples, "samples", 1000, 1, "`number` of importance samples for each image")

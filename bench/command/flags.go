@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // Flags is the set of flags of a command. As in flag.FlagSet, a method that defines a flag takes a
@@ -45,13 +47,16 @@ func (f *Flags) Range(p *int, name string, preset, minimum, maximum int, usage s
 
 // Seed defines the flag -seed for a whole number. The default is 1.
 func (f *Flags) Seed(p *uint64, usage string) {
-	define(f, p, "seed", 1, usage, func(s string) (uint64, error) {
-		n, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("a seed is a whole number from 0 to %d", uint64(math.MaxUint64))
-		}
-		return n, nil
-	})
+	define(f, p, "seed", 1, usage, ParseSeed)
+}
+
+// ParseSeed returns the seed that s contains.
+func ParseSeed(s string) (uint64, error) {
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("a seed is a whole number from 0 to %d", uint64(math.MaxUint64))
+	}
+	return n, nil
 }
 
 // Rate defines the flag -lr for a learning rate, a positive number.
@@ -62,6 +67,25 @@ func (f *Flags) Rate(p *float64, preset float64, usage string) {
 			return 0, errors.New("a learning rate is a positive number")
 		}
 		return r, nil
+	})
+}
+
+// List defines a flag for items separated by commas and stores them in *p. The function parse returns the
+// item for a text. Parse returns an error if an item is listed twice.
+func List[T comparable](f *Flags, p *[]T, name, usage string, parse func(string) (T, error)) {
+	f.Func(name, usage, func(s string) error {
+		*p = nil
+		for field := range strings.SplitSeq(s, ",") {
+			item, err := parse(strings.TrimSpace(field))
+			if err != nil {
+				return err
+			}
+			if slices.Contains(*p, item) {
+				return fmt.Errorf("%v is listed twice", item)
+			}
+			*p = append(*p, item)
+		}
+		return nil
 	})
 }
 

@@ -17,17 +17,18 @@ type Line struct {
 	terminal bool          // whether w is a terminal, on which each update replaces the line
 	interval time.Duration // minimum time between updates
 	start    time.Time
+	first    float64 // fraction of the work done before start
 	status   func(elapsed time.Duration) string
 
-	mu    sync.Mutex
-	first float64   // fraction of the work done before start
-	last  time.Time // time of the last update
+	mu   sync.Mutex
+	last time.Time // time of the last update
 }
 
-// New returns a line that prints to w. Each update calls status with the time since New and prints the
-// result.
-func New(w io.Writer, status func(elapsed time.Duration) string) *Line {
-	l := &Line{w: w, interval: 10 * time.Second, start: time.Now(), status: status}
+// New returns a line that prints to w. A fraction of the work, done, was finished earlier, for example by
+// an interrupted run, and does not count in the estimate of the remaining time. Each update calls status
+// with the time since New and prints the result.
+func New(w io.Writer, done float64, status func(elapsed time.Duration) string) *Line {
+	l := &Line{w: w, interval: 10 * time.Second, start: time.Now(), first: done, status: status}
 	l.last = l.start
 	if f, ok := w.(*os.File); ok && os.Getenv("TERM") != "dumb" && os.Getenv("NO_COLOR") == "" {
 		if s, err := f.Stat(); err == nil && s.Mode()&os.ModeCharDevice != 0 {
@@ -35,14 +36,6 @@ func New(w io.Writer, status func(elapsed time.Duration) string) *Line {
 		}
 	}
 	return l
-}
-
-// Begin sets the fraction of the work that was already done when New was called, for example by an
-// interrupted run. The estimate of the remaining time excludes this work.
-func (l *Line) Begin(done float64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.first = done
 }
 
 // Set sets the fraction of the work that is done, from 0 to 1. It prints the line at most every 0.2 s on

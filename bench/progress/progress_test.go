@@ -13,7 +13,7 @@ func status(time.Duration) string { return "3 of 7 runs" }
 func TestALineAppearsEveryTenSecondsWithTheRemainingTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
-		l := New(&b, status)
+		l := New(&b, 0, status)
 		for second := 1; second <= 25; second++ {
 			time.Sleep(time.Second)
 			l.Set(float64(second) / 100)
@@ -29,11 +29,10 @@ func TestALineAppearsEveryTenSecondsWithTheRemainingTime(t *testing.T) {
 func TestTheRemainingTimeExcludesEarlierWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
-		l := New(&b, status)
-		l.Begin(0.5)
+		l := New(&b, 0.5, status)
 		time.Sleep(10 * time.Second)
 		if l.Set(0.5); b.Len() > 0 {
-			t.Errorf("printed %q although no work is done since Begin", b.String())
+			t.Errorf("printed %q although no work was done after New", b.String())
 		}
 		l.Set(0.6) // 0.1 of the work took 10 s, so 0.4 will take 40 s
 		if !strings.HasSuffix(b.String(), "40s left\n") {
@@ -45,7 +44,7 @@ func TestTheRemainingTimeExcludesEarlierWork(t *testing.T) {
 func TestOnATerminalTheLineReplacesItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
-		l := New(&b, status)
+		l := New(&b, 0, status)
 		l.terminal = true
 		for range 3 {
 			time.Sleep(10 * time.Second)

@@ -47,7 +47,7 @@ func TestATerminalCutsTheLineUnlessItIsDumbOrHasNoColor(t *testing.T) {
 		t.Setenv("TERM", variables[0])
 		t.Setenv("NO_COLOR", variables[1])
 		user, program := pseudoterminal(t)
-		l := New(program, func(time.Duration) string { return status })
+		l := New(program, 0, func(time.Duration) string { return status })
 		l.last = l.last.Add(-time.Minute)
 		l.start = l.start.Add(-10 * time.Second)
 		l.Set(0.5)

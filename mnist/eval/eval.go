@@ -191,7 +191,7 @@ func newTracker(stderr io.Writer, c model.Config, images Dataset, o Options) *tr
 			t.perImage += t.chain * o.Annealing.Chains
 		}
 	}
-	t.line = progress.New(stderr, func(elapsed time.Duration) string {
+	t.line = progress.New(stderr, 0, func(elapsed time.Duration) string {
 		return fmt.Sprintf("%v  %.1f images/s", t, t.done()/elapsed.Seconds())
 	})
 	return t

@@ -136,9 +136,8 @@ func (r *Run) fill(validation bool) model.Fill[float32] {
 // It saves the state every SaveEvery, after each epoch and when ctx is done. If ctx is done, Train returns
 // an error. Its message ends with advice, which explains how to continue.
 func (r *Run) Train(ctx context.Context, advice string) error {
-	line := progress.New(r.stderr, func(time.Duration) string { return r.status() })
+	line := progress.New(r.stderr, r.done(), func(time.Duration) string { return r.status() })
 	defer line.Clear()
-	line.Begin(r.done())
 	for r.position.Epoch <= r.settings.MaxEpochs && r.position.Epoch-r.position.best().Epoch <= r.settings.Patience {
 		err := r.trainEpoch(ctx, line)
 		line.Clear()
