@@ -701,9 +701,9 @@ func homogeneousFlow(t *testing.T) {
 
 // homogeneousVariance checks that a time-homogeneous flow "yields a high-variance estimator of the
 // normalizing constants even if r^opt is used". The target is N(0, I/16) in two dimensions, much
-// narrower than q⁰. Without tempering, the variance of p̂(x)/p(x) must equal the variance of plain
-// importance sampling from q⁰, p̂ = p(x, z₀)/q⁰(z₀), for K = 10 and 40. With tempering and K = 40
-// the variance is smaller by a factor of 1.8. The test requires a factor of 1.5.
+// narrower than q⁰. Without tempering, the variance of p̂(x)/p(x) for K = 10 and 40 must equal the
+// variance for plain importance sampling from q⁰, p̂ = p(x, z₀)/q⁰(z₀). Tempering with K = 40 reduces
+// this variance by a factor of 1.8. The test requires a factor of at least 1.5.
 func homogeneousVariance(t *testing.T) {
 	const n, K, epsilon = 20000, 40, 0.05
 	narrow := hvaetest.Quadratic{Omega: 4}
@@ -782,10 +782,10 @@ func symplecticity(t *testing.T) {
 }
 
 // temperingExplores checks that the tempering step "allows us to explore isolated modes of the
-// target". The target model.TwoModes has two narrow modes, and the mean of z₀ ~ q⁰ is the left
-// mode. For K = 4, 8, 16, 32 and 64, more draws must change modes with tempering (1/√β₀ = 3) than
-// without tempering. With tempering, Var(log p̂) must decrease as K increases. Without tempering,
-// Var(log p̂) must not depend on K.
+// target". The target model.TwoModes has two narrow modes, and q⁰ is centred on the left mode. For
+// K = 4, 8, 16, 32 and 64, tempering (1/√β₀ = 3) must increase the number of draws for which z₀ and
+// z_K are in different modes. With tempering, Var(log p̂) must decrease as K increases. Without
+// tempering, Var(log p̂) must not depend on K.
 func temperingExplores(t *testing.T) {
 	const draws = 20000
 	type estimate struct{ value, se float64 }
@@ -2730,7 +2730,8 @@ func temperingOf(t hvae.Tempering[float64], K int) (invSqrtBeta0 float64, alpha 
 	return 1, nil
 }
 
-// betas returns the inverse temperatures β_0 … β_K, computed from β₀ and α_k = √(β_{k−1}/β_k).
+// betas returns the inverse temperatures β₀ … β_K of a flow of K steps. It computes them from β₀ and
+// α_1 … α_K with the recursion β_k = β_{k−1}/α_k².
 func betas(t hvae.Tempering[float64], K int) []float64 {
 	invSqrtBeta0, alpha := temperingOf(t, K)
 	beta := []float64{math.Pow(invSqrtBeta0, -2)}
@@ -2908,8 +2909,8 @@ func logJointOfPoints(x []float64, delta, sigma, z float64) float64 {
 	return sum
 }
 
-// elboDraws sets the parameters of a method to Δ, log σ and the given values of the other
-// parameters, and returns n draws of its ELBO.
+// elboDraws sets the parameters Δ and log σ of a method from theta, and its remaining parameters
+// from others. It returns n draws of the method's ELBO.
 func elboDraws(m *model.Method, theta model.Theta, n int, seed uint64, others ...[]float64) []float64 {
 	var t tape
 	var leaves []variable
@@ -2929,7 +2930,8 @@ func (a affine) plus(s float64, b affine) affine {
 	return affine{a[0] + s*b[0], a[1] + s*b[1], a[2] + s*b[2]}
 }
 
-// square returns E[a²] for independent standard normal z₀ and γ₀.
+// square returns the expectation of (a[0] + a[1]·z₀ + a[2]·γ₀)² for independent standard normal z₀
+// and γ₀.
 func (a affine) square() float64 { return a[0]*a[0] + a[1]*a[1] + a[2]*a[2] }
 
 // affineFlow returns z_K and ρ_K in dimension j of the Gaussian model as affine functions of
@@ -2972,7 +2974,7 @@ func planarFlow(z, u, w, b matrix, K int) (zK, logDet []float64) {
 }
 
 // planarParams returns random parameters u, w and b of a planar flow with ‖w‖ = 1.5 and wᵀu = −1.5.
-// For this wᵀu < −1, the map z + u tanh(wᵀz + b) is not invertible, so the flow must replace u by
+// Because wᵀu < −1, the map z + u tanh(wᵀz + b) is not invertible, and the flow must replace u with
 // the constrained vector û.
 func planarParams(d int, seed int) (u, w, b matrix) {
 	rng := random.Stream(31, "planar", d, seed)

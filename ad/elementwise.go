@@ -17,7 +17,8 @@ func Add[T linalg.Float](a, b *Var[T]) *Var[T] {
 
 type add[T linalg.Float] struct{}
 
-// Pull adds ȳ to the adjoint of each operand, for Add, AddConst, SumTo and BroadcastTo.
+// Pull implements the differentiation rule of Add, AddConst, SumTo and BroadcastTo. It sums or
+// broadcasts ȳ to the shape of each operand and adds the result to the operand's adjoint.
 func (add[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	for _, v := range y.in {
 		s.accumulateFit(v, ybar)
@@ -45,8 +46,9 @@ func Mul[T linalg.Float](a, b *Var[T]) *Var[T] {
 
 type mul[T linalg.Float] struct{}
 
-// Pull implements the rule for Mul, MulSumTo and MulAdd (y = a ⊙ b + c). It adds ȳ ⊙ b to ā, ȳ ⊙ a
-// to b̄ and, for MulAdd, ȳ to c̄.
+// Pull implements the differentiation rule of Mul, MulSumTo and MulAdd (y = a ⊙ b + c). It adds
+// ȳ ⊙ b to ā, ȳ ⊙ a to b̄ and, for MulAdd, ȳ to c̄. It sums or broadcasts each term to the shape of
+// the operand.
 func (mul[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.accumulateProduct(y.in[0], ybar, y.in[1])
 	s.accumulateProduct(y.in[1], ybar, y.in[0])
@@ -258,5 +260,5 @@ func binary[T linalg.Float](name string, a, b *Var[T], f func(y, a, b linalg.Mat
 	return a.tape.Record(y, r, reads, a, b)
 }
 
-// like returns a variable with a's shape and unspecified elements.
+// like returns a variable with a's shape and unspecified values.
 func like[T linalg.Float](a *Var[T]) *Var[T] { return a.tape.Result(a.Rows(), a.Cols()) }

@@ -25,8 +25,8 @@ func Grad[T linalg.Float](y, x *Var[T]) *Var[T] {
 
 // Backward returns the gradients of the sum of y's elements with respect to each of xs. They are
 // bit-identical to the results of Grad, but cannot be differentiated. They are valid until the next
-// call of Grad, Backward or Reset for the same tape. Backward records nothing and reuses the memory
-// of adjoints that are no longer needed, so its memory does not grow with the number of recorded
+// call to Grad, Backward or Reset for the same tape. Backward records nothing and reuses the memory
+// of adjoints that are no longer needed, so its memory use does not grow with the number of recorded
 // operations. It panics if one of xs is a constant, or if y and xs are not on the same tape. The
 // tape remains usable after a panic, even if a differentiation rule has panicked.
 func Backward[T linalg.Float](y *Var[T], xs ...*Var[T]) []linalg.Matrix[T] {
@@ -48,7 +48,7 @@ func Backward[T linalg.Float](y *Var[T], xs ...*Var[T]) []linalg.Matrix[T] {
 // therefore different, and the gradients may differ by rounding errors. BackwardInto panics like
 // Backward, and also if dst[i] and xs[i] have different shapes. The result reached[i] reports
 // whether y depends on xs[i]; if not, the gradient is zero. The slice reached is valid until the
-// next call of BackwardInto for the same tape.
+// next call to BackwardInto for the same tape.
 func BackwardInto[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs []*Var[T]) (reached []bool) {
 	for i, x := range xs {
 		if dst[i].Shape() != x.shape() {
@@ -110,7 +110,7 @@ type Sweep[T linalg.Float] struct {
 	reached      []bool
 }
 
-// A node is the state of a variable during a call of Grad or Backward.
+// A node is the state of a variable during a call to Grad or Backward.
 type node[T linalg.Float] struct {
 	bar       *Var[T]         // the adjoint; nil for zero
 	dst       *destination[T] // nil unless BackwardInto computes the gradient of a leaf

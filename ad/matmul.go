@@ -24,8 +24,8 @@ func MatMul[T linalg.Float](a, b *Var[T]) *Var[T] {
 
 type matMul[T linalg.Float] struct{}
 
-// Pull implements the rule for MatMul (y = a·b) and Affine (y = a·b + c). It adds ȳ·bᵀ to ā, aᵀ·ȳ
-// to b̄ and, for Affine, the sum of the columns of ȳ to c̄.
+// Pull implements the differentiation rule of MatMul (y = a·b) and Affine (y = a·b + c). It adds
+// ȳ·bᵀ to ā, aᵀ·ȳ to b̄ and, for Affine, the sum of the columns of ȳ to c̄.
 func (matMul[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	a, b := y.in[0], y.in[1]
 	s.accumulateMatMulTB(a, ybar, b)

@@ -33,7 +33,7 @@ func (r *record[T]) variable(t *Tape[T]) *Var[T] {
 	return v
 }
 
-// alloc returns a slice of n unspecified elements.
+// alloc returns a slice of n elements with unspecified values.
 func (r *record[T]) alloc(n int) []T {
 	size := (n + line - 1) &^ (line - 1)
 	for size > len(r.free) {
@@ -87,7 +87,7 @@ func (p *pool[T]) endRule() {
 	p.tape.rewind(&p.start)
 }
 
-// alloc returns a rows × cols variable with unspecified elements and a reference count of one.
+// alloc returns a rows × cols variable with unspecified values and a reference count of one.
 func (p *pool[T]) alloc(rows, cols int) (v *Var[T]) {
 	f := p.freeList(rows * cols)
 	if n := len(f.vars); n > 0 {

@@ -78,19 +78,19 @@ type Tape[T linalg.Float] struct {
 	// The caller must defer RecoverInterrupt. To use the tape again, replace Interrupt and call
 	// Reset.
 	Interrupt <-chan struct{}
-	checks    uint // number of calls of checkInterrupt
+	checks    uint // number of calls to checkInterrupt
 
 	// KeepAll makes Recomputed keep the intermediate variables, so that FirstNonFinite finds them.
 	KeepAll bool
 
 	record[T]
-	resets   int       // number of calls of Reset
+	resets   int       // number of calls to Reset
 	previous []*Var[T] // variables that the last Reset has discarded
 	scratch  []T
 
 	grad, backward Sweep[T]  // state of Grad and Backward
 	unrecorded     *pool[T]  // the pool for results of operations in Backward, which are not recorded; else nil
-	operands       []*Var[T] // operands of the running calls of Recomputed
+	operands       []*Var[T] // operands of the running calls to Recomputed
 }
 
 var errInterrupted = errors.New("ad: interrupted")
@@ -138,14 +138,15 @@ func (t *Tape[T]) All() iter.Seq[*Var[T]] {
 	}
 }
 
-// Matrix returns a rows × cols matrix with unspecified elements. The caller fills it, for example
-// with random noise. The matrix is valid until the tape is reset.
+// Matrix returns a rows × cols matrix with unspecified values. The caller fills it, for example with
+// random noise. The matrix is valid until the tape is reset.
 func (t *Tape[T]) Matrix(rows, cols int) linalg.Matrix[T] {
 	return linalg.Matrix[T]{Rows: rows, Cols: cols, Data: t.alloc(rows * cols)}
 }
 
-// Scratch returns a slice of n unspecified elements, which the calling operation or rule may use
-// until it returns. The next call of Scratch may return the same memory.
+// Scratch returns a slice of n elements with unspecified values. The slice is valid until the
+// calling operation or differentiation rule returns. The next call to Scratch may return the same
+// memory.
 func (t *Tape[T]) Scratch(n int) []T {
 	if len(t.scratch) < n {
 		t.scratch = make([]T, n)
@@ -233,8 +234,8 @@ func (v *Var[T]) set(rows, cols int, data []T) {
 	}
 }
 
-// Result returns a rows × cols variable with unspecified elements. An operation computes the
-// elements and then passes the variable to Record.
+// Result returns a rows × cols variable with unspecified values. An operation computes the values
+// and then passes the variable to Record.
 func (t *Tape[T]) Result(rows, cols int) *Var[T] {
 	t.checkInterrupt()
 	if p := t.unrecorded; p != nil {

@@ -16,7 +16,7 @@ func layer(in []variable) variable {
 
 // The gradient with respect to a weight matrix is a sum of matrix products. Backward adds the
 // products immediately. BackwardInto may store products in a queue and add several at once, even
-// across calls of Recomputed. The gradient must include every product.
+// across calls to Recomputed. The gradient must include every product.
 func TestQueuedProductsAreAllAdded(t *testing.T) {
 	const n = 20 // number of columns; the queue has room for three products of this size
 	weight, start := linalg.New[float64](4, 4), linalg.New[float64](4, n)

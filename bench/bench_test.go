@@ -90,9 +90,10 @@ func BenchmarkTrainStep(b *testing.B) {
 }
 
 // BenchmarkTrainStepRecompute measures one optimiser step on all cores with batch size 100 and with
-// -recompute, which makes the memory independent of K. The rate excludes recomputed operations.
-// Tempering is fixed, because a free schedule with K = 100 starts at a very high temperature, at
-// which all logits exceed 90 in magnitude. Such logits are not typical of training.
+// -recompute, which makes memory use independent of K. The reported rate in GFLOP/s excludes
+// recomputed operations. Tempering is fixed, because a free schedule with K = 100 starts at a very
+// high temperature, at which all logits exceed 90 in magnitude. Such logits are not typical of
+// training.
 func BenchmarkTrainStepRecompute(b *testing.B) {
 	for _, K := range []int{1, 5, 10, 20, 100} {
 		c := hvaeOf(K)
@@ -156,8 +157,8 @@ func BenchmarkLeapfrog(b *testing.B) {
 	report(b, 2*100*2*2*generator)
 }
 
-// BenchmarkEvaluate measures importance sampling of the evidence of n images on n cores, with 1,000
-// samples for each image.
+// BenchmarkEvaluate measures importance sampling, which estimates the evidence of n images on n
+// cores, with 1,000 samples for each image.
 func BenchmarkEvaluate(b *testing.B) {
 	images := newDigits()
 	for _, m := range []struct {
@@ -185,9 +186,9 @@ func BenchmarkEvaluate(b *testing.B) {
 	}
 }
 
-// BenchmarkAnnealing measures annealed importance sampling of the evidence of n images on n cores,
-// with 48 chains for each image and ten temperatures for each chain. Each transition is one
-// leapfrog step, which computes one gradient of the potential energy.
+// BenchmarkAnnealing measures annealed importance sampling, which estimates the evidence of n images
+// on n cores, with 48 chains for each image and ten temperatures for each chain. Each transition is
+// one leapfrog step, which computes one gradient of the potential energy.
 func BenchmarkAnnealing(b *testing.B) {
 	c := vae()
 	params := mnist.NewParams[float32](c, -2, 1)

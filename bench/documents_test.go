@@ -103,7 +103,8 @@ func repository(t *testing.T) (paths []string, tests map[string]bool) {
 	return paths, tests
 }
 
-// documents maps the path of each document to its text.
+// documents returns the texts of the README.md files in paths and the comments of paper_test.go,
+// keyed by path.
 func documents(t *testing.T, paths []string) map[string]string {
 	t.Helper()
 	all := map[string]string{}

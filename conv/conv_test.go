@@ -286,7 +286,7 @@ func TestBitsDoNotDependOnGOMAXPROCS(t *testing.T) {
 	for _, c := range []struct {
 		g     Geometry
 		batch int
-	}{{Same(14, 14, 16, 32, 5, 2), 7}, {Same(28, 28, 1, 16, 5, 2), 150}} { // Input divides rows among the cores in the first case, and samples in the second
+	}{{Same(14, 14, 16, 32, 5, 2), 7}, {Same(28, 28, 1, 16, 5, 2), 150}} { // Input divides rows among the cores for the first geometry, and samples for the second
 		g, batch := c.g, c.batch
 		w, x, delta := random[float32](rng, g.Taps(), g.OutC), random[float32](rng, g.In(), batch), random[float32](rng, g.Out(), batch)
 		bias := random[float32](rng, g.InC, 1)
@@ -308,10 +308,9 @@ func TestBitsDoNotDependOnGOMAXPROCS(t *testing.T) {
 }
 
 func TestASampleDoesNotDependOnItsBatch(t *testing.T) {
-	// Forward and Input must compute bit-identical columns, one for each sample, for a batch and for
-	// its parts. The weight gradient of the batch must be the sum of the weight gradients of the
-	// parts, up to rounding errors. The batch size 37 is not a multiple of the tile width of any
-	// linalg kernel.
+	// Forward and Input must compute the same bits for a sample in a batch and in a part of the batch.
+	// The weight gradient of the batch must be the sum of the weight gradients of the parts, up to
+	// rounding errors. The batch size 37 is not a multiple of the tile width of any linalg kernel.
 	const batch = 37
 	rng := rand.New(rand.NewPCG(6, 1))
 	for g := range geometries(rng, 20) {

@@ -48,7 +48,8 @@ func Same(inH, inW, inC, outC, kernel, stride int) Geometry {
 	}
 }
 
-// same returns the output size along an axis and the padding before the first pixel.
+// same computes SAME padding along one axis. It returns the output size ⌈size/stride⌉ and the
+// padding before the first pixel.
 func same(size, kernel, stride int) (out, before int) {
 	out = (size + stride - 1) / stride
 	return out, max(0, (out-1)*stride+kernel-size) / 2
@@ -107,7 +108,8 @@ func inputRuns(list []run, a axis, lo, hi int) []run {
 }
 
 // runs implements outputRuns and inputRuns. A run consists of pixels i, i + distance,
-// i + 2·distance and so on. Both results of rangeOf increase by shift from pixel to pixel.
+// i + 2·distance and so on, as long as both results of rangeOf increase by shift from each pixel
+// of the run to the next.
 func runs(list []run, lo, hi, distance, shift int, rangeOf func(pixel int) (first, last int)) []run {
 	for start := lo; start < min(lo+distance, hi); start++ {
 		begin := len(list)

@@ -69,10 +69,11 @@ func forwardRows[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T], lo
 	}
 }
 
-// runPixels computes a rectangle of across × down pixels, given the contraction c of its top left
-// pixel. One call of Run computes a row of the rectangle, or a column if the rectangle is taller
-// than wide. For the pixel in column i and row j of the rectangle, C starts at element
-// c.CStart + i·cAcross + j·cDown, and segment s of B starts at element s.B + i·bAcross + j·bDown.
+// runPixels computes a rectangle of across × down pixels. The contraction c computes its top left
+// pixel as a sum of products A_s·B_s, one for each segment s. For the pixel in column i and row j,
+// the result starts at element c.CStart + i·cAcross + j·cDown of the slice c.C, and B_s starts at
+// element s.B + i·bAcross + j·bDown of the slice c.B. One call to Run computes a row of the
+// rectangle, or a column if the rectangle is taller than wide.
 func runPixels[T linalg.Float](c linalg.Contraction[T], across, cAcross, bAcross, down, cDown, bDown int) {
 	if down > across {
 		across, cAcross, bAcross, down, cDown, bDown = down, cDown, bDown, across, cAcross, bAcross
@@ -107,9 +108,9 @@ func Input[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
 }
 
 // inputRows computes rows lo to hi−1 of all input images for Input. Along an axis, input pixel i
-// uses the taps k = i + pad − o·stride, where o is an output pixel. Pixels whose distance is a
-// multiple of the stride therefore use the same taps. With a 5×5 kernel, stride 2 and padding 1,
-// there are four kinds of pixels:
+// uses the taps k = i + pad − o·stride, where o is an output pixel. Pixels that are a multiple of
+// the stride apart therefore use the same taps. With a 5×5 kernel, stride 2 and padding 1, there
+// are four kinds of pixels:
 //
 //	column ix     0  1  2  3  4  5
 //

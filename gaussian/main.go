@@ -105,13 +105,13 @@ func parse(args []string) (options, error) {
 		return options{}, command.UsageError("-http can be used only with -two-modes")
 	}
 	if o.twoModes {
-		allowed := []string{"two-modes", "seed", "out", "json"}
+		allowed := []string{"two-modes", "seed", "out", "json", "http"}
 		if o.http != "" {
 			allowed = []string{"http", "two-modes", "seed"}
 		}
 		stray := slices.DeleteFunc(f.Given(), func(name string) bool { return slices.Contains(allowed, name) })
 		if len(stray) > 0 {
-			return options{}, command.UsageError("-%s cannot be combined with -%s: it allows only -%s", allowed[0], strings.Join(stray, ", -"), strings.Join(allowed[1:], ", -"))
+			return options{}, command.UsageError("-%s cannot be combined with -%s: the only flags allowed with -%[1]s are -%[3]s", allowed[0], strings.Join(stray, ", -"), strings.Join(allowed[1:], ", -"))
 		}
 	}
 	return o, nil

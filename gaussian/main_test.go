@@ -52,7 +52,7 @@ func TestInvalidFlagsPrintOneLineAndReturnStatus2(t *testing.T) {
 		{[]string{"-methods", "foo"}, `unknown method "foo": the methods are hvae-k1, hvae-k10`},
 		{[]string{"-methods", "vb,vb"}, "vb is listed twice"},
 		{[]string{"-two-modes", "-iters", "3", "-d", "2"}, "-two-modes cannot be combined with -d, -iters"},
-		{[]string{"-two-modes", "-http", "localhost:0", "-json"}, "-http cannot be combined with -json: it allows only -two-modes, -seed"},
+		{[]string{"-two-modes", "-http", "localhost:0", "-json"}, "-http cannot be combined with -json: the only flags allowed with -http are -two-modes, -seed"},
 		{[]string{"-two-modes", "-http", "8080"}, "it must be HOST:PORT, such as localhost:8080"},
 		{[]string{"-http", "localhost:0"}, "-http can be used only with -two-modes"},
 		{[]string{"-datasets", "-1"}, "from 1 to"},
@@ -139,7 +139,7 @@ func TestInterruptAfterFirstRowWritesNoFigures(t *testing.T) {
 	stdout := &countingWriter{then: cancel} // cancel after the first row
 	status := program.Run(ctx, []string{"-methods", "vb", "-d", "1,100000", "-n", "2", "-datasets", "1", "-iters", "3000", "-json", "-out", folder}, stdout, &stderr)
 	reported, existing := figuresOf(t, folder, stderr.String())
-	if status != 130 || !strings.Contains(stderr.String(), "1 of 2 runs were finished; complete rows have been printed") || stdout.writes != 1 || reported != nil || existing != nil {
+	if status != 130 || !strings.Contains(stderr.String(), "1 of 2 runs were finished; the completed rows were printed") || stdout.writes != 1 || reported != nil || existing != nil {
 		t.Errorf("status %d, %d rows, stderr %q, figures %v", status, stdout.writes, stderr.String(), existing)
 	}
 }

@@ -22,7 +22,7 @@ func readResults[T any](t *testing.T, name string) []T {
 	return decode[T](t, string(b))
 }
 
-// rowOf returns the row with the given dimension and method.
+// rowOf returns the row of a method in d dimensions.
 func rowOf(rows []row, d int, method string) row {
 	return rows[slices.IndexFunc(rows, func(r row) bool { return r.Dims == d && r.Method == method })]
 }
@@ -103,9 +103,9 @@ func TestREADMEMatchesResults(t *testing.T) {
 		fmt.Sprintf("at d = 51 its error is %s, compared with %s for HVAE with K = 1", sum(51, "vb"), sum(51, "hvae-k1")),
 		fmt.Sprintf("At d = 301 it is %.0f, compared with %.0f", rowOf(rows, 301, "vb").Err, rowOf(rows, 301, "hvae-k1").Err),
 		fmt.Sprintf("at d = 50 this error is %.0f for VB, and %.0f and %.0f for the planar flows", delta("vb"), delta("nf-k1"), delta("nf-k30")),
-		fmt.Sprintf("At d = 301 the error of σ is %.3f (K = 1) and %.3f (K = 10) with tempering, %.1f and %.0f without", sigma("hvae-k1"), sigma("hvae-k10"), sigma("hvae-notemp-k1"), sigma("hvae-notemp-k10")),
+		fmt.Sprintf("At d = 301 the error in σ is %.3f (K = 1) and %.3f (K = 10) with tempering, but %.1f and %.0f without", sigma("hvae-k1"), sigma("hvae-k10"), sigma("hvae-notemp-k1"), sigma("hvae-notemp-k10")),
 		fmt.Sprintf("VB has an error of %.0f at d = 51 (HVAE with K = 1: %.0f), %.0f at d = 101 (HVAE: %.0f) and %.0f at d = 301 (HVAE: %.0f)", vb51, hvae51, vb101, hvae101, vb301, hvae301),
-		fmt.Sprintf("larger errors of Δ, %.0f and %.0f at d = 51", rowOf(chained, 51, "nf-k1").DeltaErr, rowOf(chained, 51, "nf-k30").DeltaErr),
+		fmt.Sprintf("larger errors in Δ: %.0f and %.0f at d = 51", rowOf(chained, 51, "nf-k1").DeltaErr, rowOf(chained, 51, "nf-k30").DeltaErr),
 		fmt.Sprintf("at d = 51 from %.0f to %.0f; HVAE's stays at %.0f", rowOf(rows, 51, "vb").Err, vb51, hvae51),
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(string(b)), " "), want) {

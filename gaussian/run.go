@@ -81,7 +81,7 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	line.Clear()
 	switch err := context.Cause(ctx); {
 	case errors.Is(err, context.Canceled): // an interrupt
-		return fmt.Errorf("%w: %d of %d runs were finished; complete rows have been printed; nothing else was saved", err, finished.Load(), len(runs))
+		return fmt.Errorf("%w: %d of %d runs were finished; the completed rows were printed; no files were written", err, finished.Load(), len(runs))
 	case err != nil:
 		return err
 	}

@@ -139,8 +139,8 @@ func over(all []estimate, quantity func(estimate) float64) (mean, standardError 
 	return mean, math.Sqrt(standardError / float64(len(all)-1) / float64(len(all)))
 }
 
-// An expectedRow holds the expected results of one method in one dimension, and of maximum likelihood,
-// by name. A missing number is NaN.
+// An expectedRow holds the expected results of a method and of maximum likelihood in d dimensions. The
+// keys of numbers are the names of the results. A missing result is NaN.
 type expectedRow struct {
 	method  string
 	d       int

@@ -60,7 +60,7 @@ func showTwoModes(ctx context.Context, o options, stdout, stderr io.Writer) erro
 			m.flow.K = int(K)
 			l, changed, err := m.flow.Draw(ctx, modeDraws, random.Stream(o.config.Seed, "two modes", m.flow.K))
 			if err != nil {
-				return fmt.Errorf("%w: complete rows have been printed; nothing else was saved", context.Cause(ctx))
+				return fmt.Errorf("%w: the completed rows were printed; no files were written", context.Cause(ctx))
 			}
 			r := summariseModes(m.flow, l, changed)
 			if o.json {
@@ -160,8 +160,8 @@ func pathCharts(paths []model.TwoModesPath, labels []string) (plane, energy, tem
 	return plane, energy, temperature
 }
 
-// potential returns the potential U(x, y) of the target with two modes as a function. The function is not
-// safe for concurrent use.
+// potential returns a function that computes the potential U(x, y) of the target with two modes. The
+// function is not safe for concurrent use.
 func potential() func(x, y float64) float64 {
 	var t ad.Tape[float64]
 	return func(x, y float64) float64 {

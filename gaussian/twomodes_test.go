@@ -195,8 +195,8 @@ func checkPaths(t *testing.T, panels []plottest.Panel, seed uint64) {
 		if b := series(energy, "barrier, 17.3 nats").Line[0]; !energy.Y.Near(b[0].Y, 18-math.Ln2) || b[0].Y != b[1].Y {
 			t.Errorf("the barrier is drawn at %v, want a horizontal line at 17.3 nats", b)
 		}
-		// Near a mode with standard deviation s, U is about r²/2s² above its minimum at distance r. So the
-		// contours are almost circles, with radii s√(2·2), s√(2·6), s√(2·10) and s√(2·14).
+		// At distance r from a mode with standard deviation s, U is about r²/2s² above its minimum. The
+		// contours are therefore almost circles, with radii s√(2·2), s√(2·6), s√(2·10) and s√(2·14).
 		length := map[bool]float64{}
 		scale := plane.X.Pixel(1) - plane.X.Pixel(0)
 		for _, line := range series(plane, "U − min U = 2, 6, 10, 14").Line {

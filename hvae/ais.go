@@ -19,7 +19,7 @@ import (
 //	p̂_θ(x)    = Π_k p^(k+1)(z_k) / p^k(z_k),   k = 0, …, K − 1.
 //
 // Each kernel is reversible, so p̂_θ(x) is a special case of equation 3 (eq:generalizedJarzynski).
-// The memory use is the same for all K and Leapfrogs. An AIS is not safe for concurrent use.
+// The memory use does not depend on K or Leapfrogs. An AIS is not safe for concurrent use.
 type AIS[T linalg.Float] struct {
 	Tape      *ad.Tape[T]                   // for densities and gradients; the methods reset it
 	Target    func(t *ad.Tape[T]) Target[T] // returns the target of the B columns on tape t

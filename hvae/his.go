@@ -60,7 +60,7 @@ func (s Sample[T]) LogEstimate() *ad.Var[T] {
 //	Var(ELBO) = Var(log p̂) + ℓ/2 − 2 Cov(log p̂, ½γ₀ᵀγ₀).
 //
 // Var(ELBO) is larger than Var(log p̂) if the covariance is less than ℓ/4. If the flow reaches the
-// posterior, Var(log p̂) = 0 but Var(ELBO) = ℓ/2. So use ELBO to train, and LogEstimate to report results.
+// posterior, Var(log p̂) = 0 but Var(ELBO) = ℓ/2. Use ELBO to train, and LogEstimate to report results.
 func (s Sample[T]) ELBO() *ad.Var[T] {
 	return s.elbo(ad.Sub(s.End.LogJoint(s.flow.Target), s.logPrior))
 }

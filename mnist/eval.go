@@ -28,7 +28,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	f.StringVar(&split, "split", "test", "`images` to evaluate: test or validation")
 	f.Count(&limit, "limit", 0, 0, "`number` of images to evaluate, starting with the first; 0 for all 10,000")
 	f.Count(&options.Samples, "samples", 1000, 1, "`number` of importance samples for each image")
-	f.Count(&options.Runs, "runs", 3, 1, "`number` of runs; each binarises the images again, and ± is the standard deviation over runs")
+	f.Count(&options.Runs, "runs", 3, 1, "`number` of runs, each with freshly binarised images; ± is the standard deviation over runs")
 	f.StringVar(&method, "method", "is", "`method`: is (importance sampling) or ais (also annealed importance sampling, which gives\ntighter bounds on log p(x) and takes longer)")
 	f.Count(&annealing.Steps, "steps", 1000, 1, "`number` of steps from the variational prior to the posterior, for -method ais")
 	f.Count(&annealing.Chains, "chains", 16, 1, "`number` of chains for each image, for -method ais")

@@ -184,7 +184,7 @@ func TestAModelWithoutADigestIsEvaluatedWithANote(t *testing.T) {
 	delete(f.Metadata, safetensors.DigestKey)
 	write(t, f.Encode(), name)
 	got, note := mustRun(t, args...)
-	if withoutSeconds(got) != withoutSeconds(want) || note != "note: "+name+" has no SHA-256, because an older version or another tool wrote it; damage to the file cannot be detected\n" {
+	if withoutSeconds(got) != withoutSeconds(want) || note != "note: "+name+" has no SHA-256, because it was written by an older version or another tool; damage to the file cannot be detected\n" {
 		t.Errorf("a model without a SHA-256: the output is %s%s, want a note and %s", note, got, want)
 	}
 }

@@ -75,7 +75,7 @@ func TestDocumentsMatchTheExamples(t *testing.T) {
 	contains(readme, "ELBO "+eval.PlusMinus(2, samples20.ELBO, samples20.ELBOSD)+" NLL "+eval.PlusMinus(2, samples20.NLL, samples20.NLLSD))
 
 	first, all := example("mnist/results/vae", " -samples 60 -limit 2000"), example("mnist/results/vae", " -samples 60")
-	contains(results, fmt.Sprintf("NLL %s on the first 2,000 and %s on all", signed(first.NLL, first.NLLSD), signed(all.NLL, all.NLLSD)))
+	contains(results, fmt.Sprintf("an NLL of %s on the first 2,000 and %s on all", signed(first.NLL, first.NLLSD), signed(all.NLL, all.NLLSD)))
 	contains(results, fmt.Sprintf("%s for z_K in `hvae30`, %s for z₀, and %.4f for", eval.PlusMinus(4, hvae30.ZK, hvae30.ZKSE), eval.PlusMinus(4, hvae30.Z0, hvae30.Z0SE), hvae30.Independent))
 	contains(results, root(hvae30))
 }

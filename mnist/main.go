@@ -54,7 +54,7 @@ func readCheckpoint(name string, stderr io.Writer) (model.Checkpoint, error) {
 	}
 	c, err := model.ReadCheckpoint(name)
 	if err == nil && c.Digest == "" {
-		fmt.Fprintf(stderr, "note: %s has no SHA-256, because an older version or another tool wrote it; damage to the file cannot be detected\n", name)
+		fmt.Fprintf(stderr, "note: %s has no SHA-256, because it was written by an older version or another tool; damage to the file cannot be detected\n", name)
 	}
 	return c, err
 }

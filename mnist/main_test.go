@@ -53,7 +53,7 @@ func TestInvalidInputIsReportedOnOneLine(t *testing.T) {
 		{tiny(dir, "-model", "hvae", "-K", "-1"), 2, `"-1" for flag -K`},
 		{tiny(dir, "-model", "hvae"), 2, "-model hvae needs -K"},
 		{tiny(dir, "-model", "hvae", "-K", "0"), 2, "-model hvae needs -K"},
-		{[]string{"train", "-data", "synthetic", "-dataset", "own", "-out", dir}, 2, "-data synthetic does not contain the dataset own"},
+		{[]string{"train", "-data", "synthetic", "-dataset", "own", "-out", dir}, 2, "-data synthetic does not select the dataset own"},
 		{tiny(dir, "-seed", "-1"), 2, "a seed is a whole number from 0"},
 		{[]string{"train", "-data", "Synthetic", "-out", dir}, 1, "use -data synthetic"},
 		{[]string{"train", "-data", filepath.Join(dir, "typo"), "-out", dir}, 1, "there is no folder"},
@@ -212,8 +212,9 @@ func TestFilesDoNotDependOnCoresOrVectorKernels(t *testing.T) {
 	for _, c := range [][2]string{{"3", ""}, {"2", narrower}} {
 		sameFiles(t, fmt.Sprintf("GOMAXPROCS=%s HVAE_SIMD=%s", c[0], c[1]), want, train(c[0], c[1], hvaeFlags...))
 	}
-	// Kernels in plain Go use other polynomials and do not fuse multiplications and additions. So the
-	// ELBOs of plain and vector kernels are equal only up to the float32 rounding of sums over pixels.
+	// Plain Go kernels use package math instead of float32 polynomials and do not fuse multiplications and
+	// additions. The ELBOs of plain and vector kernels therefore agree only up to the float32 rounding of
+	// sums over pixels.
 	vectors, plain := metricsOf(t, train("2", ""))[0], metricsOf(t, train("2", "none"))[0]
 	for _, key := range []string{"train_elbo", "val_elbo"} {
 		if !near(plain[key], vectors[key]) {
@@ -263,8 +264,8 @@ func TestNoGoroutinesLeak(t *testing.T) {
 	}
 }
 
-// The learning rate is so small that the validation ELBO varies only because of its noise. So the
-// ELBO soon fails to improve in two consecutive epochs.
+// The learning rate is so small that the validation ELBO varies only because of its noise. The ELBO
+// therefore soon fails to improve in two consecutive epochs.
 func TestTrainingEndsAfterThePatience(t *testing.T) {
 	dir := t.TempDir()
 	stdout, _ := mustRun(t, tiny(dir, "-lr", "1e-30", "-patience", "2", "-epochs", "50")...)

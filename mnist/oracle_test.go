@@ -124,7 +124,7 @@ func (c *course) next(t *testing.T) (training, validation float64) {
 	return training, validation
 }
 
-// weights returns a copy of the parameters by name, in the layout of a checkpoint.
+// weights returns a map from parameter names to copies of the values, in the layout of a checkpoint.
 func (c *course) weights() map[string][]float32 {
 	all := map[string][]float32{}
 	for _, p := range c.trainer.Params {
@@ -208,7 +208,7 @@ func correlated(z linalg.Matrix[float32]) float64 {
 	return sum / pairs
 }
 
-// tensors returns the tensors of a file by name, and its metadata.
+// tensors returns a map from the names of a file's tensors to their elements, and the file's metadata.
 func tensors(t *testing.T, elem ...string) (map[string][]float32, map[string]string) {
 	t.Helper()
 	f, all := readTensors(t, elem...), map[string][]float32{}

@@ -63,7 +63,7 @@ func TestASecondProcessIsRefused(t *testing.T) {
 	refused(t, shared, tiny(shared, "-resume", "-lr", "1e-4"), "in use by another process")
 }
 
-// The commands train and table must lock the folder of a run while they train and evaluate it.
+// The commands train and table must lock a run's folder during training and evaluation.
 func TestAFolderIsLockedDuringItsRun(t *testing.T) {
 	out := t.TempDir()
 	run, table := filepath.Join(out, "run"), filepath.Join(out, "table")
@@ -130,7 +130,7 @@ func TestANewRunKeepsExistingFiles(t *testing.T) {
 
 func TestTheStateSufficesForAResume(t *testing.T) {
 	dir := t.TempDir()
-	// With a large learning rate, later epochs are worse. So the best and the last weights differ.
+	// With a large learning rate, later epochs are worse, so the best and the last weights differ.
 	mustRun(t, tiny(dir)...)
 	mustRun(t, tiny(dir, "-epochs", "4", "-resume", "-lr", "0.03")...)
 	moved := copyFiles(t, dir, stateFile)
@@ -157,7 +157,7 @@ func TestAResumeKeepsTheSettings(t *testing.T) {
 	refused(t, parts, resume(parts, "-latent", "4", "-seed", "5", "-K", "2", "-model", "hvae", "-batch", "24", "-lr", "1e-4"),
 		"was started with K = 1, not 2; batch = 25, not 24; latent = 3, not 4: resume it without these flags")
 
-	// A resume may change other settings. The state must contain the new values.
+	// A resumed run may change the other settings. The state must contain the new values.
 	mustRun(t, resume(parts, "-epochs", "4", "-patience", "3", "-recompute=false")...)
 	mustRun(t, resume(parts)...)
 	state, _ := saved(t, parts)
@@ -178,7 +178,7 @@ func TestAResumeMayHaveAnotherWorkingDirectory(t *testing.T) {
 	mustRun(t, resume(dir, "-epochs", "2")...)
 }
 
-// If a resume changes the learning rate, the metrics must contain the rate of each later epoch.
+// If a resumed run changes the learning rate, the metrics must contain the rate of each later epoch.
 func TestChangedLearningRatesAreRecorded(t *testing.T) {
 	steady, changed := t.TempDir(), t.TempDir()
 	mustRun(t, tiny(steady, "-epochs", "4")...)
@@ -200,7 +200,7 @@ func TestChangedLearningRatesAreRecorded(t *testing.T) {
 		t.Errorf("the state contains lr = %s and RateChanged = %v", state.Settings["lr"], p.RateChanged)
 	}
 
-	// A resume may change the rate within an epoch. The metrics must then contain the new rate.
+	// A resumed run may change the rate within an epoch. The metrics must then contain the new rate.
 	within := t.TempDir()
 	interrupted(t, 5, tiny(within)...)
 	_, p := saved(t, within)
@@ -299,7 +299,7 @@ func TestAMovedFolderEndsTheRun(t *testing.T) {
 			move(t, replacement, dir)
 		}
 		first.Wait()
-		if got := first.ProcessState.ExitCode(); got != 1 || !strings.HasSuffix(stderr.String(), dir+", or its .lock, was moved, replaced or removed during the run, and nothing more is written to it; resume the run at the folder's new path\n") {
+		if got := first.ProcessState.ExitCode(); got != 1 || !strings.HasSuffix(stderr.String(), dir+" or its file .lock was moved, replaced or removed during the run, and nothing more is written to it; resume the run at the folder's new path\n") {
 			t.Errorf("the process of a moved run ends with status %d and prints %s", got, stderr)
 		}
 		if !replaced {
@@ -328,7 +328,7 @@ func TestAMovedTableIsNotRestarted(t *testing.T) {
 	waitFor(filepath.Join(out, tinyRuns[0], metricsFile))
 	move(t, out, old)
 	c.Wait()
-	if status := c.ProcessState.ExitCode(); status != 1 || !strings.Contains(stderr.String(), "the folder "+filepath.Join(out, tinyRuns[0])+", or its .lock, was moved") || exists(out) {
+	if status := c.ProcessState.ExitCode(); status != 1 || !strings.Contains(stderr.String(), "the folder "+filepath.Join(out, tinyRuns[0])+" or its file .lock was moved") || exists(out) {
 		t.Errorf("the process of a moved table ends with status %d and prints %s; it has created the table again: %v", status, stderr, exists(out))
 	}
 }
@@ -344,8 +344,8 @@ func TestAResumeAcceptsTheSameImagesUnderAnotherName(t *testing.T) {
 	mustRun(t, resume(dir, append(renamed, "-epochs", "2")...)...)
 	sameFiles(t, "resumed with the data under another name", whole, dir)
 	others := ownImages(t, 144, 1)
-	refused(t, dir, resume(dir, "-data", others), "with other images, the dataset few")
-	refused(t, dir, resume(dir, "-data", others, "-dataset", "another"), "with other images, the dataset few")
+	refused(t, dir, resume(dir, "-data", others), "with different images, the dataset few")
+	refused(t, dir, resume(dir, "-data", others, "-dataset", "another"), "with different images, the dataset few")
 }
 
 // Validation images are processed in batches of 1,000. The run is interrupted between two batches.

@@ -85,12 +85,12 @@ func TestARunOnOwnImagesContainsTheirName(t *testing.T) {
 		t.Errorf("stdout %s, stderr %s", text, note)
 	}
 	mustFail(t, 2, append([]string{"eval", "-limit", "16"}, validation...), "has 15 images")
-	// A resume must accept the same images, but not other images of the same name.
+	// A resumed run must accept the same images, but not different images with the same name.
 	mustRun(t, resume(out, "-epochs", "2")...)
 	b := read(t, folder, testFile)
 	b[100] ^= 1
 	write(t, b, folder, testFile)
-	mustFail(t, 1, resume(out, "-epochs", "3"), "with other images, the dataset own")
+	mustFail(t, 1, resume(out, "-epochs", "3"), "with different images, the dataset own")
 }
 
 // syntheticDigest is the output of sha256sum for the two concatenated IDX files of the synthetic images.

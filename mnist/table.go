@@ -16,7 +16,7 @@ func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	f := command.NewFlags()
 	var list bool
 	number := -1
-	f.StringVar(&t.Out, "out", "", "`folder` for the table and the folders of its runs (required)")
+	f.StringVar(&t.Out, "out", "", "`folder` for the table and its run folders (required)")
 	command.List(f, &t.Rows, "rows", "`rows` of the table, separated by commas, such as vae,hvae-k1-none,hvae-k5-free-varied\n(default the paper's 27 rows)", func(row string) (string, error) {
 		_, err := table.ParseRow(row)
 		return row, err
@@ -25,9 +25,9 @@ func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	t.Protocol.DefineFlags(f)
 	f.Count(&t.Limit, "limit", 0, 0, "`number` of test images to evaluate, starting with the first; 0 for all 10,000")
 	f.Count(&t.Samples, "samples", 1000, 1, "`number` of importance samples for each image")
-	f.Count(&t.Runs, "runs", 3, 1, "`number` of evaluations of each run; each binarises the images again, and ± is the standard\ndeviation over evaluations")
+	f.Count(&t.Runs, "runs", 3, 1, "`number` of evaluations of each run, each with freshly binarised images; ± is the standard\ndeviation over evaluations")
 	f.BoolVar(&t.Extend, "extend", false, "continue finished runs if -epochs or -patience is now larger; this discards their evaluations")
-	f.BoolVar(&list, "list", false, "only list the runs and their status: done, running, stopped, missing, or refused (not usable in this\ntable, with the reason)")
+	f.BoolVar(&list, "list", false, "only list the runs and their status: done, running, stopped, missing, or refused (with the reason why\nthis table cannot use the run)")
 	f.Func("task", "train and evaluate only the run with this `number` in the output of -list, and write only its folder", func(s string) (err error) {
 		if number, err = strconv.Atoi(s); err != nil || number < 0 {
 			return errors.New("it must be a number in the output of -list")

@@ -292,9 +292,9 @@ func TestATableUsesExistingRuns(t *testing.T) {
 		{[]string{"-epochs", "1"}, "was trained for 2 epochs"},
 		{[]string{"-epochs", "3"}, "add -extend"},
 		{[]string{"-epochs", "3", "-extend"}, "no state to resume from"},
-		{[]string{"-epochs", "2", "-limit", "4"}, " was made with other settings: it has "},
-		{[]string{"-epochs", "2", "-samples", "11"}, " was made with other settings: it has "},
-		{[]string{"-epochs", "2", "-train", "101"}, " was made with other settings: it has "},
+		{[]string{"-epochs", "2", "-limit", "4"}, " was made with different settings: it has "},
+		{[]string{"-epochs", "2", "-samples", "11"}, " was made with different settings: it has "},
+		{[]string{"-epochs", "2", "-train", "101"}, " was made with different settings: it has "},
 	} {
 		mustFail(t, 1, oneVAE(out, c.args...), c.want, "1 of 1 runs failed: vae-1")
 	}
@@ -387,7 +387,7 @@ func TestExtendTrainsFurtherAndEvaluatesAgain(t *testing.T) {
 		t.Errorf("the evaluation is %+v, want the NLL %v of the second epoch", e, want)
 	}
 
-	// Write metrics of four epochs, of which the first is the best. So training ends after epoch 3 with
+	// Write metrics of four epochs, of which the first is the best. Training then ends after epoch 3 with
 	// -patience 2, after epoch 4 with -patience 3, and later with -patience 4.
 	var lines string
 	for epoch, elbo := range []float64{-1, -3, -2, -4} {

@@ -18,8 +18,9 @@ import (
 )
 
 // A training run must match the oracle (oracle_test.go). The learning rate is so large that the third epoch
-// is worse than the second. So with -patience 1, the run ends after the third epoch, model.safetensors
-// contains the weights after the second, and a resume continues with the weights after the third.
+// is worse than the second. With -patience 1, the run therefore ends after the third epoch.
+// model.safetensors contains the weights after the second epoch, and a resumed run continues with the
+// weights after the third.
 func TestTrainMatchesTheOracle(t *testing.T) {
 	images := digits(t).Train
 	for _, c := range []struct {

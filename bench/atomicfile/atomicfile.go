@@ -90,7 +90,7 @@ func Read(name string, limit int64) ([]byte, error) {
 		return nil, Named(name, err)
 	}
 	if int64(len(b)) > limit {
-		return nil, fmt.Errorf("%s is too long: it has more than %d bytes, the limit for this kind of file", name, limit)
+		return nil, fmt.Errorf("%s is too large: it has more than %d bytes, the limit for this kind of file", name, limit)
 	}
 	return b, nil
 }
@@ -112,8 +112,8 @@ func Named(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// retry repeats the call of f for about 5 s if another process has the file open; see inUse. The pauses
-// between the calls are 1, 2, 4, …, 64, 100, 100, … ms.
+// retry calls f and returns its error. While another process has the file open (see inUse), retry calls
+// f again, for up to about 5 s. The pauses between the calls are 1, 2, 4, …, 64, 100, 100, … ms.
 func retry(f func() error) error {
 	start := time.Now()
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {

@@ -101,13 +101,14 @@ func TestCleanRemovesOnlyTheTemporaryFilesOfAFile(t *testing.T) {
 	}
 }
 
-// Windows cannot replace a file that is open in another process. The test simulates Windows.
+// Windows cannot replace a file that is open in another process. The test simulates the errors that
+// os.Rename then returns.
 func TestWriteRetriesWhileAFileIsInUse(t *testing.T) {
 	const accessDenied, sharingViolation = syscall.Errno(5), syscall.Errno(32)
 	defer func(w bool) { rename, windows = os.Rename, w }(windows)
 	windows = true
 	for _, c := range []struct {
-		failures int // failed calls of rename before a successful one
+		failures int // failed calls to rename before a successful one
 		err      error
 		want     string // contents of the file
 	}{{3, accessDenied, "new"}, {3, sharingViolation, "new"}, {1 << 30, sharingViolation, "old"}, {1, os.ErrInvalid, "old"}} {

@@ -28,8 +28,8 @@ func NewFlags() *Flags {
 	return f
 }
 
-// Count defines a flag for a whole number from minimum to 100,000,000. The limit catches typing errors
-// that would exhaust the memory.
+// Count defines a flag for a whole number from minimum to 100,000,000. The limit catches typos that
+// would exhaust memory.
 func (f *Flags) Count(p *int, name string, preset, minimum int, usage string) {
 	f.Range(p, name, preset, minimum, 100_000_000, usage)
 }
@@ -71,7 +71,7 @@ func (f *Flags) Rate(p *float64, preset float64, usage string) {
 }
 
 // List defines a flag for items separated by commas and stores them in *p. The function parse returns the
-// item for a text. Parse returns an error if an item is listed twice.
+// item for a text. Flags.Parse returns an error if an item is listed twice.
 func List[T comparable](f *Flags, p *[]T, name, usage string, parse func(string) (T, error)) {
 	f.Func(name, usage, func(s string) error {
 		*p = nil

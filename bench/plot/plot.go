@@ -68,7 +68,7 @@ var greys = map[Style]string{Thin: "#b0b0b0", Dashed: "#404040", Points: "#40404
 func (c Chart) SVG() []byte { return Panels(1, c) }
 
 // Panels returns an SVG document with charts in a grid, row by row. Axes with the same label have the
-// same range. Series with the same label have the same colour and marker. The legend at the right
+// same range. Series with the same label have the same colour and marker. The legend on the right
 // lists each label once. The first chart determines the width of all charts.
 func Panels(columns int, charts ...Chart) []byte {
 	width := cmp.Or(charts[0].Width, plotWidth)

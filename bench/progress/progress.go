@@ -24,9 +24,9 @@ type Line struct {
 	last time.Time // time of the last update
 }
 
-// New returns a line that prints to w. A fraction of the work, done, was finished earlier, for example by
-// an interrupted run, and does not count in the estimate of the remaining time. Each update calls status
-// with the time since New and prints the result.
+// New returns a line that prints to w. The argument done is the fraction of the work that was finished
+// earlier, for example by an interrupted run. The estimate of the remaining time ignores this work. Each
+// update calls status with the time since the call to New and prints the result.
 func New(w io.Writer, done float64, status func(elapsed time.Duration) string) *Line {
 	l := &Line{w: w, interval: 10 * time.Second, start: time.Now(), first: done, status: status}
 	l.last = l.start
@@ -38,8 +38,8 @@ func New(w io.Writer, done float64, status func(elapsed time.Duration) string) *
 	return l
 }
 
-// Set sets the fraction of the work that is done, from 0 to 1. It prints the line at most every 0.2 s on
-// a terminal, and at most every 10 s elsewhere.
+// Set sets the fraction of the work that is done, from 0 to 1. It prints the line at most once every
+// 0.2 s on a terminal, and at most once every 10 s elsewhere.
 func (l *Line) Set(fraction float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -18,14 +18,14 @@ func Integrate(f func(float64) float64, lo, hi float64, n int) float64 {
 	return sum * h
 }
 
-// Slope returns f′(0) by Richardson extrapolation of central differences with distances h and h/2.
+// Slope returns f′(0) by Richardson extrapolation of central differences with step sizes h and h/2.
 // The error is −h⁴/4·f⁽⁵⁾(0)/5! to leading order.
 func Slope(f func(float64) float64, h float64) float64 {
 	central := func(h float64) float64 { return (f(h) - f(-h)) / (2 * h) }
 	return (4*central(h/2) - central(h)) / 3
 }
 
-// step is the distance h for Slope. It suits functions whose higher derivatives are about 1.
+// step is the step size h for Slope. It suits functions whose higher derivatives are of order 1.
 const step = 1e-3
 
 // Gradient returns the derivatives ∂f/∂x_j at x by numerical differentiation with Slope.

@@ -137,8 +137,8 @@ func (l loader) read(ctx context.Context, f file) (Images, error) {
 	return images, nil
 }
 
-// As in the paper, 1/validationShare of the training images are used for validation, which is 10,000 of the
-// 60,000 images of MNIST.
+// As in the paper, 1/validationShare of the training images are used for validation: 10,000 of the 60,000
+// images of MNIST.
 const validationShare = 6
 
 // Split divides the n images of train at random. It returns the indices of the images for training

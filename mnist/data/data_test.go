@@ -61,7 +61,7 @@ func TestDamagedIDXFilesAreRefused(t *testing.T) {
 		"magic number is 2049":                   change(3, 1),
 		"images have 28×29 pixels":               change(15, 29),
 		"2352 of the 3136 pixels of 4 images":    change(7, 4),
-		"more than the 2352 pixels":              append(slices.Clone(good), 0),
+		"extra data after the 2352 pixels":       append(slices.Clone(good), 0),
 		"only 2351 of the 2352 pixels":           good[:len(good)-1],
 		"specifies 4278190083 images, more":      change(4, 255),
 	} {
@@ -136,7 +136,7 @@ func TestDownloadKeepsOnlyVerifiedFiles(t *testing.T) {
 		{"not found", []string{server(t, http.NotFound)}, "404"},
 		{"garbage", []string{server(t, serve([]byte("<html>")))}, "header is truncated or damaged"},
 		{"wrong bytes", []string{server(t, serve(compressed(wrong)))}, "SHA-256"},
-		{"too long", []string{server(t, serve(compressed(append(slices.Clone(contents), 1))))}, "more than the 3136 pixels"},
+		{"too long", []string{server(t, serve(compressed(append(slices.Clone(contents), 1))))}, "extra data after the 3136 pixels"},
 		{"endless", []string{server(t, func(w http.ResponseWriter, r *http.Request) {
 			for r.Context().Err() == nil {
 				if _, err := w.Write(make([]byte, 1<<16)); err != nil {
@@ -292,7 +292,7 @@ func TestInvalidImageFilesAreRefused(t *testing.T) {
 		test + " is not in":  {train: idx(9)},
 		"contains only 5 training images and 2 test images, but at least 6 training images and one test image": {train: idx(5), test: idx(2)},
 		"contains only 9 training images and 0 test images":                                                    {train: idx(9), test: idx(0)},
-		"more than the 7056 pixels of 9 images":                                                                {train: append(idx(9), 1), test: idx(2)},
+		"extra data after the 7056 pixels of its 9 images":                                                     {train: append(idx(9), 1), test: idx(2)},
 		"specifies 4278190089 images":                                                                          {train: impossible, test: idx(2)},
 		"4278190089 images, more than the limit":                                                               {train: compressed(impossible), test: idx(2)},
 		"only 7056 of the 719323136 pixels":                                                                    {train: huge, test: idx(2)},

@@ -63,7 +63,7 @@ func (l loader) download(ctx context.Context, f file) (Images, error) {
 		}
 		failures = append(failures, fmt.Sprintf("%s: %v", address, err))
 	}
-	return Images{}, fmt.Errorf("%s is not in %s and cannot be downloaded: %s; %s, or use -data %s for built-in images", f.name, l.folder, strings.Join(failures, "; "), advice, Synthetic)
+	return Images{}, fmt.Errorf("%s is not in %s and cannot be downloaded (%s); %s, or use -data %s for built-in images", f.name, l.folder, strings.Join(failures, "; "), advice, Synthetic)
 }
 
 // fetch downloads a URL and returns the received bytes.

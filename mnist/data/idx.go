@@ -52,7 +52,7 @@ func (f file) parse(r io.Reader) (Images, error) {
 	case h.Magic != magic:
 		return Images{}, fmt.Errorf("its magic number is %d, but the magic number of an image file is %d", h.Magic, magic)
 	case h.Rows != Side || h.Columns != Side:
-		return Images{}, fmt.Errorf("its images have %d×%d pixels, but %d×%d are needed", h.Rows, h.Columns, Side, Side)
+		return Images{}, fmt.Errorf("its images have %d×%d pixels, but must have %d×%d", h.Rows, h.Columns, Side, Side)
 	case h.Images > maxImages:
 		return Images{}, fmt.Errorf("its header specifies %d images, more than the limit of %d", h.Images, maxImages)
 	}
@@ -65,7 +65,7 @@ func (f file) parse(r io.Reader) (Images, error) {
 	case err != nil:
 		return Images{}, fmt.Errorf("it is truncated or damaged: %w", err)
 	case n > want:
-		return Images{}, fmt.Errorf("it contains more than the %d pixels of %d images", want, h.Images)
+		return Images{}, fmt.Errorf("it contains extra data after the %d pixels of its %d images", want, h.Images)
 	case n < want:
 		return Images{}, fmt.Errorf("it is truncated: it contains only %d of the %d pixels of %d images", n, want, h.Images)
 	}

@@ -24,7 +24,7 @@ import (
 // binarises the images again. ELBO and NLL are means over runs, ELBOSD and NLLSD standard deviations.
 type Evaluation struct {
 	ELBO    float64  `json:"elbo"`    // nats, negative
-	ELBOSD  *float64 `json:"elbo_sd"` // null for one run
+	ELBOSD  *float64 `json:"elbo_sd"` // null if there is only one run
 	NLL     float64  `json:"nll"`     // nats, positive
 	NLLSD   *float64 `json:"nll_sd"`
 	Images  int      `json:"images"`
@@ -35,11 +35,11 @@ type Evaluation struct {
 
 	// TailShape is the tail shape of the importance weights (hvae.Evidence), averaged over images and runs.
 	// HeavyTails is the fraction of tail shapes above 0.7, which indicate unreliable estimates. Both are
-	// null for fewer than 21 samples.
+	// null if there are fewer than 21 samples.
 	TailShape  *float64 `json:"tail_shape"`
 	HeavyTails *float64 `json:"heavy_tails"`
 
-	*Correlation // nil for a VAE, one sample or one latent dimension
+	*Correlation // nil for a VAE, and if there is only one sample or one latent dimension
 	*Bounds      // nil without Options.Annealing
 
 	Seconds float64 `json:"seconds"`
@@ -51,7 +51,7 @@ type Evaluation struct {
 type Options struct {
 	Model         string           // name of the model's file, for error messages
 	Samples, Runs int              // number of importance samples for each image, number of runs
-	Annealing     *model.Annealing // settings of annealed importance sampling; nil for no bounds
+	Annealing     *model.Annealing // settings of annealed importance sampling; if nil, no bounds are computed
 }
 
 // results holds the results of a run. Each slice has an element for each image.

@@ -59,7 +59,7 @@ func HalfAway(v float64) float64 { return v + math.Copysign(1e-9, v) }
 
 // A Correlation holds the mean absolute correlation between two latent dimensions of an image's samples, at
 // the start (z₀) and at the end (z_K) of the flow. Means are over pairs of dimensions, images and runs.
-// Standard errors are over images, and null for one image.
+// Standard errors are computed over images. They are null if there is only one image.
 type Correlation struct {
 	Z0          float64  `json:"correlation_z0"`
 	Z0SE        *float64 `json:"correlation_z0_se"`
@@ -81,7 +81,7 @@ func newCorrelation(runs []results, samples int) *Correlation {
 }
 
 // Bounds holds bounds on log p(x) from annealed importance sampling, averaged over images and runs.
-// Standard errors are over images, and null for one image.
+// Standard errors are computed over images. They are null if there is only one image.
 type Bounds struct {
 	Method     string   `json:"method"`
 	Steps      int      `json:"steps"`
@@ -94,7 +94,7 @@ type Bounds struct {
 	GapSE      *float64 `json:"gap_se"`
 	Missed     float64  `json:"missed"` // lower − the estimate from importance sampling
 	MissedSE   *float64 `json:"missed_se"`
-	Acceptance *float64 `json:"acceptance"` // null for one step, which has no transitions
+	Acceptance *float64 `json:"acceptance"` // null if Steps is 1, because there are no transitions
 }
 
 // newBounds returns the Bounds computed from the results of all runs.

@@ -88,13 +88,13 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 		}
 	}
 	if meta["max_eps"] != fmt.Sprint(maxEps) {
-		return c, fmt.Errorf("its metadata contain max_eps = %.40q, but this program supports only %v", meta["max_eps"], maxEps)
+		return c, fmt.Errorf("its metadata contains max_eps = %.40q, but this program supports only %v", meta["max_eps"], maxEps)
 	}
 	if c.Epoch < 1 {
-		return c, fmt.Errorf("its metadata contain epoch = %.40q, but the number of epochs must be at least 1", meta["epoch"])
+		return c, fmt.Errorf("its metadata contains epoch = %.40q, but the epoch must be at least 1", meta["epoch"])
 	}
 	if err := c.Config.Check(); err != nil {
-		return c, fmt.Errorf("its metadata describe an invalid model: %w", err)
+		return c, fmt.Errorf("its metadata describes an invalid model: %w", err)
 	}
 	// Damaged metadata may describe a huge model, so check that the file contains the parameters
 	// before allocating memory for them.

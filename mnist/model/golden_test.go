@@ -22,7 +22,7 @@ import (
 //
 // With ℓ = 3, element i of tensor t, in the order and layout of a checkpoint, is
 //
-//	weights               v(t, i)·√(12/n), where n is the product of the shape except its first entry
+//	weights               v(t, i)·√(12/n), where n is the product of all entries of the shape except the first
 //	biases                v(t, i)/5
 //	flow.step_size_logit  v(t, i)
 //	flow.alpha_logit      v(t, i) + 2

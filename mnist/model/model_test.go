@@ -611,9 +611,9 @@ func TestRestoredTrainerContinuesBitIdentically(t *testing.T) {
 }
 
 func TestStateCanHoldTheMetricsOf100000Epochs(t *testing.T) {
-	// The metrics of an epoch take about 100 bytes.
 	c := Config{Kind: "vae", Tempering: "none", Latent: 1}
 	trainer := NewTrainer(c, NewParams[float32](c, 0, 1), 1e-2)
+	// The progress holds 100,000 JSON objects of about 100 bytes, one for each epoch.
 	progress := strings.Repeat(`{"epoch":600,"train_elbo":-86.123456789012345,"val_elbo":-87.12345678901234,"seconds":1234.5678}`, 100_000)
 	name := filepath.Join(t.TempDir(), "state")
 	if err := os.WriteFile(name, trainer.State(nil, progress, nil).Encode(), 0o644); err != nil {

@@ -65,7 +65,7 @@ func ReadState(name string) (s State, err error) {
 		return s, fmt.Errorf("%s is not a state file for this program: its format is %.40q, but this program reads only %q", name, f, stateFormat)
 	}
 	if s.Steps, err = strconv.Atoi(meta["optimiser.step"]); err != nil || s.Steps < 0 {
-		return s, fmt.Errorf("%s is damaged: its metadata contain optimiser.step = %.40q, but the number of steps must be a whole number ≥ 0", name, meta["optimiser.step"])
+		return s, fmt.Errorf("%s is damaged: its metadata contains optimiser.step = %.40q, but the number of steps must be a whole number ≥ 0", name, meta["optimiser.step"])
 	}
 	s.Progress, s.Digest = meta["progress"], meta[safetensors.DigestKey]
 	s.Settings = map[string]string{}
@@ -90,7 +90,7 @@ func (t *Trainer[T]) Restore(s State) (best []Param[T], err error) {
 	}
 	for _, p := range t.Params {
 		if norm, _ := s.file.Tensor(normPrefix + p.Name); slices.ContainsFunc(norm.Data, func(v float32) bool { return v < 0 }) {
-			return nil, fmt.Errorf("tensor %q contains a negative element, but a running norm of gradients cannot be negative", norm.Name)
+			return nil, fmt.Errorf("tensor %q contains a negative element, but a running gradient norm cannot be negative", norm.Name)
 		}
 	}
 	counted := t.algorithm.State() // the current state, except for the number of steps

@@ -16,13 +16,13 @@ import (
 // The files of a run.
 const (
 	ModelFile      = "model.safetensors" // weights after the best epoch
-	StateFile      = "state.safetensors" // everything that a resume needs
+	StateFile      = "state.safetensors" // all data for resuming the run
 	MetricsFile    = "metrics.jsonl"     // a JSON object for each epoch
 	CurveFile      = "curve.svg"         // plot of the metrics
 	SamplesFile    = "samples.png"       // digits that the model generates
 	EvaluationFile = "evaluation.json"   // evaluation by the table command
 
-	LockFile = ".lock" // empty; locked while a process trains or evaluates the run
+	LockFile = ".lock" // empty; locked while a process trains or evaluates the model
 )
 
 // A Folder is the folder of a run, locked by this process.
@@ -50,7 +50,7 @@ var ErrMoved = errors.New("was moved, replaced or removed during the run, and no
 // inPlace returns an error that wraps ErrMoved if the folder is no longer at its path.
 func (f *Folder) inPlace() error {
 	if f.Moved() {
-		return fmt.Errorf("the folder %s, or its %s, %w", f.path, LockFile, ErrMoved)
+		return fmt.Errorf("the folder %s or its file %s %w", f.path, LockFile, ErrMoved)
 	}
 	return nil
 }
@@ -79,7 +79,7 @@ func (f *Folder) checkNew() error {
 		if file == StateFile {
 			return fmt.Errorf("%s already contains a run: continue it with -resume, or choose another folder with -out", f.path)
 		}
-		return fmt.Errorf("%s already contains %s of a run, but no state to resume from: choose another folder with -out", f.path, file)
+		return fmt.Errorf("%s already contains %s from an earlier run, but no state to resume from: choose another folder with -out", f.path, file)
 	}
 	return nil
 }
@@ -89,7 +89,7 @@ func (f *Folder) ReadState() (*model.State, error) {
 	name := filepath.Join(f.path, StateFile)
 	state, err := model.ReadState(name)
 	if err == nil && state.Digest == "" {
-		err = fmt.Errorf("%s has no SHA-256: an older version or another program wrote it, and damage to it cannot be detected", name)
+		err = fmt.Errorf("%s has no SHA-256: it was written by an older version or another program, so damage to it cannot be detected", name)
 	}
 	return &state, err
 }

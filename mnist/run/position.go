@@ -17,7 +17,7 @@ type Metrics struct {
 	TrainELBO float64 `json:"train_elbo"`
 	ValELBO   float64 `json:"val_elbo"`
 	Seconds   float64 `json:"seconds"`
-	Rate      float64 `json:"lr,omitempty"` // learning rate, 0 unless a resume has changed it
+	Rate      float64 `json:"lr,omitempty"` // learning rate; 0 until a resumed run changes it
 }
 
 // A position holds the progress of a run. The state contains the position as JSON, which preserves
@@ -30,7 +30,7 @@ type position struct {
 	Validated     int       // number of validation images evaluated in the epoch
 	ValidationSum float64   // validation ELBO, summed over these images
 	Metrics       []Metrics // metrics of earlier epochs
-	RateChanged   bool      // whether a resume has changed the learning rate
+	RateChanged   bool      // whether a resumed run has changed the learning rate
 }
 
 // best returns the metrics of the epoch with the best validation ELBO, the earliest if several are equal.

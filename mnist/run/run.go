@@ -1,5 +1,6 @@
 // Package run trains a model and saves its files in a folder. An interrupted or killed run can be resumed.
-// Its results are then bit-identical to an uninterrupted run with the same kernels (vector or plain Go).
+// Its results are bit-identical to the results of an uninterrupted run with the same kernels (vector or
+// plain Go).
 //
 // Read run.go (a run and its training loop), then settings.go (settings and dataset), position.go
 // (progress) and folder.go (files and lock).
@@ -35,10 +36,10 @@ var SaveEvery = 2 * time.Minute
 const diverged = "the last saved state is in %s: continue from it with -resume and a smaller -lr"
 
 // A Run is a training run. It replaces each file atomically and writes the state last. If the program is
-// killed, a resume repeats all steps after the saved state, with bit-identical results.
+// killed, a resumed run repeats all steps after the saved state, with bit-identical results.
 type Run struct {
 	settings *Settings
-	stored   map[string]string // settings to save in the state, by flag name
+	stored   map[string]string // settings to save in the state; the keys are flag names
 	folder   *Folder
 	position position
 
@@ -66,7 +67,7 @@ func New(s *Settings, set data.Set, folder *Folder, state *model.State, stdout, 
 	}
 	var err error
 	if f := &s.Source.Folder; *f != "" && *f != data.Synthetic {
-		if *f, err = filepath.Abs(*f); err != nil { // a resume may have another working directory
+		if *f, err = filepath.Abs(*f); err != nil { // the run may be resumed in another working directory
 			return nil, err
 		}
 	}
@@ -97,7 +98,7 @@ func New(s *Settings, set data.Set, folder *Folder, state *model.State, stdout, 
 func (r *Run) resume(state *model.State) (err error) {
 	was, p := state.Settings, &r.position
 	if r.stored["dataset_sha256"] != was["dataset_sha256"] {
-		return fmt.Errorf("the run was started with other images, the dataset %s: specify their folder with -data", was["dataset"])
+		return fmt.Errorf("the run was started with different images, the dataset %s: specify their folder with -data", was["dataset"])
 	}
 	r.set.Name, r.stored["dataset"] = was["dataset"], was["dataset"]
 	if r.Best, err = r.trainer.Restore(*state); err != nil {
@@ -143,7 +144,7 @@ func (r *Run) Train(ctx context.Context, advice string) error {
 		line.Clear()
 		if err == nil {
 			err = r.finishEpoch()
-		} else if ctx.Err() != nil { // a resume will repeat the current batch
+		} else if ctx.Err() != nil { // a resumed run will repeat the current batch
 			err = fmt.Errorf("%w after batch %d of epoch %d; the state is saved in %s; %s", context.Cause(ctx), r.position.Batch, r.position.Epoch, r.settings.Out, advice)
 			if failed := r.saveState(); failed != nil {
 				err = fmt.Errorf("%w, and %w", context.Cause(ctx), failed)

@@ -35,7 +35,7 @@ func (s Source) Load(ctx context.Context, stderr io.Writer) (data.Set, error) {
 		return data.Set{}, command.UsageError("-dataset %s requires -data, the folder that contains its files", s.Name)
 	}
 	if s.Name != "" && (s.Name == data.Synthetic) != (s.Folder == data.Synthetic) {
-		return data.Set{}, command.UsageError("-data %s does not contain the dataset %s: specify its folder with -data", s.Folder, s.Name)
+		return data.Set{}, command.UsageError("-data %s does not select the dataset %s: set -data to the folder that contains this dataset", s.Folder, s.Name)
 	}
 	return data.Load(ctx, s.Folder, s.Name, func(m string) { fmt.Fprintln(stderr, m) })
 }
@@ -85,13 +85,14 @@ func NewSettings() *Settings {
 	f.Count(&s.BatchSize, "batch", 100, 1, "`number` of images in a batch")
 	f.Rate(&s.Rate, 1e-3, "learning `rate` of Adamax")
 	f.Seed(&s.Seed, "seed for all random numbers; the results are bit-identical on any number of cores")
-	f.BoolVar(&s.Recompute, "recompute", false, "recompute the leapfrog steps in the backward pass; memory then does not depend on K, training is\nslower, and the results are the same")
+	f.BoolVar(&s.Recompute, "recompute", false, "recompute the leapfrog steps in the backward pass; this makes memory use independent of K and\ntraining slower, and does not change the results")
 	f.StringVar(&s.Out, "out", "", "`folder` for the run's files (required)")
 	f.BoolVar(&s.Resume, "resume", false, "continue the run in the -out folder with its settings; only -epochs, -patience, -lr, -data,\n-dataset and -recompute may differ")
 	return s
 }
 
-// Identity returns the settings that determine a run's results. A resume may change lr, but not the others.
+// Identity returns the settings that determine a run's results. Of these settings, only lr may change when
+// a run is resumed.
 func Identity(settings map[string]string) map[string]string {
 	id := map[string]string{}
 	for _, name := range []string{"model", "K", "tempering", "vary-eps", "latent", "batch", "lr", "seed", "train"} {
@@ -100,8 +101,8 @@ func Identity(settings map[string]string) map[string]string {
 	return id
 }
 
-// values returns the values of all flags except -out and -resume, by flag name. The state of a run
-// contains these values.
+// values returns a map from the names of all flags except -out and -resume to their values. The state
+// of a run contains these values.
 func (s *Settings) values() map[string]string {
 	all := s.Flags.Values()
 	delete(all, "out")

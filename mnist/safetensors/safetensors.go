@@ -108,7 +108,7 @@ func (f File) Encode() []byte {
 // It allocates at most a small multiple of len(b) bytes.
 func Decode(b []byte, maxHeader int) (File, error) {
 	if len(b) < 8 {
-		return File{}, fmt.Errorf("it is not a safetensors file: it has only %d bytes, but the length of the header alone takes 8 bytes", len(b))
+		return File{}, fmt.Errorf("it is not a safetensors file: it has only %d bytes, but its first 8 bytes should contain the length of the header", len(b))
 	}
 	n, rest := binary.LittleEndian.Uint64(b), b[8:]
 	if n > uint64(len(rest)) {

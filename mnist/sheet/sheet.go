@@ -25,8 +25,8 @@ const (
 
 // Draw returns a contact sheet as a PNG. The digits are the columns of x [784×n], with values from 0
 // (black) to 1 (white). The sheet has the given number of columns. If labels is not nil, labels[i] is
-// written below digit i. Captions, if any, divide each row into groups of len(captions) digits. They are
-// written above the digits of each group in the first row.
+// written below digit i. If there are captions, each row is divided into groups of len(captions) digits,
+// and captions[i] is written above digit i of each group in the first row.
 func Draw(x linalg.Matrix[float32], labels []string, columns int, captions ...string) []byte {
 	group, top, below := columns, margin, gap
 	if captions != nil {

@@ -13,8 +13,8 @@ import (
 // figure plots the NLL of each HVAE minus the NLL of the VAE with the same seed, as a function of K, with a
 // line for each tempering scheme:
 //
-//	obtained, shared step sizes    published, shared step sizes
-//	obtained, varied step sizes    published, varied step sizes
+//	our results, shared step sizes    published results, shared step sizes
+//	our results, varied step sizes    published results, varied step sizes
 //
 // Error bars are standard errors over seeds. The difference is more precise than the NLL, which depends
 // more on the number of epochs than on the model. HVAEs with one step (K = 1) appear only in the first row

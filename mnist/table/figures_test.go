@@ -8,7 +8,7 @@ import (
 	"hvae/bench/plot/plottest"
 )
 
-// Points must be means over two seeds. Their NLLs are 0.07 and 0.05 above the value in the map obtained.
+// Points must be means over two seeds, whose NLLs are 0.07 and 0.05 above the values in the map obtained.
 func TestFigureShowsTheMeansOfAllRows(t *testing.T) {
 	tasks := plan([]string{"hvae-k1-none", "hvae-k5-none-shared", "hvae-k5-none-varied", "hvae-k5-fixed-shared", "hvae-k5-fixed-varied", "vae"}, []uint64{85547, 12345})
 	obtained := map[string]float64{ // all rows except hvae-k5-fixed-varied
@@ -69,7 +69,7 @@ func TestFigureShowsTheMeansOfAllRows(t *testing.T) {
 	}
 	check(runs)
 
-	// The figure must omit an obtained HVAE if the VAE has no run with the same seed.
+	// The figure must omit our result for an HVAE if there is no VAE run with the same seed.
 	runs = slices.DeleteFunc(runs, func(r result) bool { return r.Row == "vae" })
 	obtained = map[string]float64{"vae": 91}
 	check(runs)

@@ -49,7 +49,8 @@ func (t *Table) report() report {
 	return r
 }
 
-// files returns the contents of the table's files by name. A table without HVAEs has no figures.
+// files returns a map from the names of the table's files to their contents. A table without HVAEs has no
+// figures.
 func (r report) files() (map[string][]byte, error) {
 	b, err := json.MarshalIndent(r, "", " ")
 	files := map[string][]byte{"table.json": append(b, '\n')}

@@ -20,7 +20,7 @@ import (
 // These tests check that the tables in ../results agree with the files of their runs, and that
 // ../results/README.md agrees with the tables.
 
-// equalBudgets returns the table in ../results/table, in which each model has 30 epochs.
+// equalBudgets returns the table in ../results/table, in which each model was trained for 30 epochs.
 func equalBudgets() *Table {
 	return checkedIn(Table{
 		Out:      "../results/table",
@@ -183,9 +183,9 @@ func TestREADMEMatchesTheResults(t *testing.T) {
 	}
 	prose := strings.Join(strings.Fields(string(b)), " ")
 	for text, rows := range map[string][2]string{
-		"if K = 5: by %s nats with the fixed scheme":                                        {"hvae-k5-fixed-varied", "hvae-k5-none-varied"},
-		"With the fixed scheme and one ε for all steps, K = 5 is %s nats better than K = 1": {"hvae-k5-fixed-shared", "hvae-k1-fixed"},
-		"Separate step sizes** for each step are associated with an NLL lower by %s nats":   {"hvae-k5-fixed-varied", "hvae-k5-fixed-shared"},
+		"if K = 5: by %s nats with the fixed scheme":                                           {"hvae-k5-fixed-varied", "hvae-k5-none-varied"},
+		"With the fixed scheme and one ε for all steps, K = 5 is %s nats better than K = 1":    {"hvae-k5-fixed-shared", "hvae-k1-fixed"},
+		"Separate step sizes** for each step are associated with an NLL that is %s nats lower": {"hvae-k5-fixed-varied", "hvae-k5-fixed-shared"},
 	} {
 		text = fmt.Sprintf(text, strings.TrimPrefix(difference(r.Results, rows[0], rows[1]), "−"))
 		if !strings.Contains(prose, text) {

@@ -35,12 +35,12 @@ func newTask(row string, seed uint64) task {
 	return task{fmt.Sprintf("%s-%d", row, seed), row, seed, c}
 }
 
-// A result is the published or obtained result of a task.
+// A result holds the result of a task, either published in the paper or computed by this program.
 type result struct {
 	task
 	Epochs  int      `json:"epochs"`
 	ELBO    float64  `json:"elbo"`    // nats, negative
-	ELBOSD  *float64 `json:"elbo_sd"` // standard deviation over evaluations; null for a single evaluation
+	ELBOSD  *float64 `json:"elbo_sd"` // standard deviation over evaluations; null if there is only one evaluation
 	NLL     float64  `json:"nll"`     // nats, positive
 	NLLSD   *float64 `json:"nll_sd"`
 	Seconds float64  `json:"seconds,omitempty"` // duration of training and evaluation
@@ -106,7 +106,7 @@ func plan(rows []string, seeds []uint64) (tasks []task) {
 	return tasks
 }
 
-// A row contains the published and the obtained results of a model of Table 1.
+// A row summarises the results of a model of Table 1: published in the paper, and obtained by this program.
 type row struct {
 	Row       string   `json:"row"`
 	K         int      `json:"K"`
@@ -125,8 +125,8 @@ type summary struct {
 	ELBO   float64 `json:"elbo"`   // mean over seeds, nats
 	NLL    float64 `json:"nll"`    // mean over seeds, nats
 	// EvaluationSD² is the variance of the NLL over the evaluations of a run, averaged over seeds.
-	// EvaluationSD is null for a single evaluation. SeedSD is the standard deviation over seeds, null for a
-	// single seed.
+	// EvaluationSD is null if there is only one evaluation. SeedSD is the standard deviation over seeds. It
+	// is null if there is only one seed.
 	EvaluationSD *float64 `json:"nll_sd_evaluations"`
 	SeedSD       *float64 `json:"nll_sd_seeds"`
 	// ToVAE is the NLL minus the NLL of the VAE with the same seed, averaged over the seeds that both rows

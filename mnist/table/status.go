@@ -109,7 +109,7 @@ func (t *Table) status(k task) (s status, err error) {
 		return s, nil
 	}
 	if !reflect.DeepEqual(e.conditions, s.needed) {
-		return s, fmt.Errorf("%s was made with other settings: it has %+v, but the table needs %+v; use another -out folder, or move or delete the file to evaluate again", name, e.conditions, s.needed)
+		return s, fmt.Errorf("%s was made with different settings: it has %+v, but the table needs %+v; use another -out folder, or move or delete the file to evaluate again", name, e.conditions, s.needed)
 	}
 	if !s.trained && !t.Extend {
 		return s, fmt.Errorf("%s was evaluated after %d epochs, but -epochs %d and -patience %d allow more epochs: add -extend to train further and discard the evaluation", folder, len(s.metrics), t.MaxEpochs, t.Patience)

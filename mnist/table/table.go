@@ -58,9 +58,9 @@ func (t *Table) Prepare(ctx context.Context, number int) (err error) {
 	return nil
 }
 
-// DoAll trains and evaluates all runs that are neither finished nor running in another process. After each
-// run, it writes the table and prints it. If JSON is true, it prints the result of each run instead, and
-// all rows at the end.
+// DoAll trains and evaluates all models whose runs are neither finished nor running in another process.
+// After each run, it writes the table and prints it. If JSON is true, it prints the result of each run
+// instead, and all rows at the end.
 func (t *Table) DoAll(ctx context.Context) error {
 	var failed, elsewhere []string
 	printed := false
@@ -99,7 +99,7 @@ func (t *Table) DoAll(ctx context.Context) error {
 	return nil
 }
 
-// Do trains and evaluates the run of the task with the given number, and prints the result.
+// Do trains and evaluates the model of the task with the given number, and prints the result.
 func (t *Table) Do(ctx context.Context, number int) error {
 	r, _, err := t.do(ctx, number)
 	if err != nil {
@@ -108,8 +108,8 @@ func (t *Table) Do(ctx context.Context, number int) error {
 	return t.printResult(r)
 }
 
-// do trains and evaluates the run of the task with the given number, and returns evaluated = true. If the
-// run is already finished, do only reads its result, and evaluated is false.
+// do trains and evaluates the model of the task with the given number, and returns evaluated = true. If the
+// run is already finished, the method only reads its result and returns evaluated = false.
 func (t *Table) do(ctx context.Context, number int) (r *result, evaluated bool, err error) {
 	k := t.tasks[number]
 	settings := t.settings(k)
@@ -144,7 +144,7 @@ func (t *Table) do(ctx context.Context, number int) (r *result, evaluated bool, 
 	return r, true, err
 }
 
-// evaluate evaluates the best weights of a trained run and saves the results.
+// evaluate evaluates the best weights of a training run and saves the results.
 func (t *Table) evaluate(ctx context.Context, k task, best []model.Param[float32], folder *run.Folder) (*result, error) {
 	s, err := t.status(k)
 	if err != nil {

@@ -104,7 +104,7 @@ func Read(t testing.TB, svg []byte, logX, logY bool) (panels []Panel) {
 	return panels
 }
 
-// A group is a <g> element of SVG, or the document.
+// A group is an SVG <g> element, or the document.
 type group struct {
 	Stroke string  `xml:"stroke,attr"`
 	Fill   string  `xml:"fill,attr"`
@@ -113,7 +113,7 @@ type group struct {
 	Texts  []text  `xml:"text"`
 }
 
-// A path is a <path> element of SVG.
+// A path is an SVG <path> element.
 type path struct {
 	D       string `xml:"d,attr"`
 	Stroke  string `xml:"stroke,attr"`
@@ -124,7 +124,7 @@ type path struct {
 	Opacity string `xml:"fill-opacity,attr"`    // set for a band
 }
 
-// A text is a <text> element of SVG.
+// A text is an SVG <text> element.
 type text struct {
 	X    float64 `xml:"x,attr"`
 	Y    float64 `xml:"y,attr"`

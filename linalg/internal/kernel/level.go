@@ -37,9 +37,9 @@ type kernelSet struct {
 // default, it is the best instruction set that the processor and the operating system support.
 var level, levelError = chooseLevel(os.Getenv("HVAE_SIMD"), available())
 
-// chooseLevel returns the instruction set with the given name. The list available contains the
-// available instruction sets, best last. If the name is empty or not in the list, chooseLevel returns
-// the best instruction set, in the second case with an error.
+// chooseLevel returns the instruction set with the given name. The argument available lists the
+// available instruction sets, from worst to best. If the name is empty, chooseLevel returns the best
+// instruction set. If the name is not in the list, it returns the best instruction set and an error.
 func chooseLevel(name string, available []int) (l int, err error) {
 	best := available[len(available)-1]
 	if name == "" {

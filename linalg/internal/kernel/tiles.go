@@ -20,8 +20,8 @@ type tileArgs struct {
 	add   int // 1 to add to C, else 0
 }
 
-// A tileKernel describes the kernel for tiles with the given numbers of rows and vectors. Its index
-// refers to the table of all tile kernels.
+// A tileKernel describes the kernel for tiles of rows × vectors. The field index is its position in the
+// table of all tile kernels.
 type tileKernel struct{ rows, vectors, index int }
 
 // A tileLookup is a table of kernels. Element [r][v] is the kernel for the tallest tile with v
@@ -68,8 +68,9 @@ func (c *Contraction[T]) tiles() {
 	if c.Add {
 		args.add = 1
 	}
-	// The widest tiles compute the first columns of each group. In the remaining columns, each
-	// vector of a tile belongs to a different group, unless there is only one group.
+	// The widest tiles compute the first columns of each group of the contraction. A tile of the
+	// remaining columns has one vector of each of several groups. If there is only one group, narrower
+	// tiles compute its remaining columns.
 	wide := s.vectors * s.lanes
 	done := c.Cols / wide * wide
 	args.cVector, args.bVector, args.lanes = 4*s.lanes, 4*s.lanes, s.lanes
