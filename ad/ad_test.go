@@ -626,7 +626,7 @@ func TestFirstNonFiniteNamesOperationAndElement(t *testing.T) {
 		program func(x variable) variable
 		want    string
 	}{
-		{func(x variable) variable { return AddConst(x, math.NaN()) }, "the operation ad.addConst, [2×3], whose element (0, 0) is NaN"},
+		{func(x variable) variable { return AddConst(x, math.NaN()) }, "the operation ad.add, [2×3], whose element (0, 0) is NaN"},
 		{Log[float64], "the operation ad.log, [2×3], whose element (1, 0) is -Inf"},
 		{func(x variable) variable { return x.Tape().Const(linalg.Of(1, 2, []float64{0, math.Inf(1)})) }, "a constant or parameter, [1×2], whose element (0, 1) is +Inf"},
 		{Exp[float64], ""},

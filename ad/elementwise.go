@@ -62,10 +62,8 @@ func (mul[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 func MulSumTo[T linalg.Float](a, b *Var[T], rows, cols int) *Var[T] {
 	y := a.tape.Result(rows, cols)
 	linalg.MulSum(y.Value, a.Value, b.Value)
-	return a.tape.Record(y, mulSumTo[T]{}, ReadsOperands, a, b)
+	return a.tape.Record(y, mul[T]{}, ReadsOperands, a, b)
 }
-
-type mulSumTo[T linalg.Float] struct{ mul[T] }
 
 // Dot returns the inner product ⟨a, b⟩ = Σ aᵢⱼ bᵢⱼ as a 1×1 matrix. It broadcasts an operand with
 // one row or one column.
@@ -80,10 +78,8 @@ func MulAdd[T linalg.Float](a, b, c *Var[T]) *Var[T] {
 	}
 	y := a.tape.Result(s.Rows, s.Cols)
 	linalg.MulAdd(y.Value, a.Value, b.Value, c.Value)
-	return a.tape.Record(y, mulAdd[T]{}, ReadsOperands, a, b, c)
+	return a.tape.Record(y, mul[T]{}, ReadsOperands, a, b, c)
 }
-
-type mulAdd[T linalg.Float] struct{ mul[T] }
 
 // Div returns y = a / b. The adjoints are ā = ȳ / b and b̄ = −(ȳ / b) ⊙ y.
 func Div[T linalg.Float](a, b *Var[T]) *Var[T] {
@@ -125,10 +121,8 @@ func Mean[T linalg.Float](a *Var[T]) *Var[T] {
 func AddConst[T linalg.Float](a *Var[T], c T) *Var[T] {
 	y := like(a)
 	linalg.AddConst(y.Value, a.Value, c)
-	return a.tape.Record(y, addConst[T]{}, ReadsNothing, a)
+	return a.tape.Record(y, add[T]{}, ReadsNothing, a)
 }
-
-type addConst[T linalg.Float] struct{ add[T] }
 
 // Exp returns y = eᵃ. The adjoint is ā = ȳ ⊙ y.
 func Exp[T linalg.Float](a *Var[T]) *Var[T] {

@@ -10,10 +10,8 @@ import "hvae/linalg"
 func Affine[T linalg.Float](w, x, b *Var[T]) *Var[T] {
 	y := w.tape.Result(w.Rows(), x.Cols())
 	linalg.Affine(y.Value, w.Value, x.Value, b.Value)
-	return w.tape.Record(y, affine[T]{}, ReadsOperands, w, x, b)
+	return w.tape.Record(y, matMul[T]{}, ReadsOperands, w, x, b)
 }
-
-type affine[T linalg.Float] struct{ matMul[T] }
 
 // MatMul returns y = a·b [m×n] for a [m×k] and b [k×n]. The adjoints are ā = ȳ·bᵀ and b̄ = aᵀ·ȳ.
 func MatMul[T linalg.Float](a, b *Var[T]) *Var[T] {

@@ -16,10 +16,8 @@ func SumTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	}
 	y := a.tape.Result(rows, cols)
 	linalg.Sum(y.Value, a.Value)
-	return a.tape.Record(y, sumTo[T]{}, ReadsNothing, a)
+	return a.tape.Record(y, add[T]{}, ReadsNothing, a)
 }
-
-type sumTo[T linalg.Float] struct{ add[T] }
 
 // Sum returns the sum of the elements of a as a 1×1 matrix.
 func Sum[T linalg.Float](a *Var[T]) *Var[T] { return SumTo(a, 1, 1) }
@@ -39,10 +37,8 @@ func BroadcastTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	}
 	y := a.tape.Result(rows, cols)
 	linalg.Copy(y.Value, a.Value)
-	return a.tape.Record(y, broadcastTo[T]{}, ReadsNothing, a)
+	return a.tape.Record(y, add[T]{}, ReadsNothing, a)
 }
-
-type broadcastTo[T linalg.Float] struct{ add[T] }
 
 // fit returns g, summed or broadcast to shape s along each axis. Differentiation rules use fit if
 // an operation has broadcast or summed an operand of shape s.

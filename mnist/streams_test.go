@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,7 +19,7 @@ func drawnFrom(t *testing.T, args ...string) (keys map[string]int, stdout string
 	keys = map[string]int{}
 	for _, k := range random.Record(func() { stdout, _ = mustRun(t, args...) }) {
 		if strings.HasPrefix(k.Purpose, "mnist ") {
-			keys[k.String()]++
+			keys[fmt.Sprint(k)]++
 		}
 	}
 	return keys, stdout
@@ -32,7 +33,7 @@ type expected struct {
 
 // add increases the expected number of uses of a stream by times. The stream has the seed e.seed.
 func (e expected) add(times int, purpose string, index ...int) {
-	e.keys[random.Key{Seed: e.seed, Purpose: purpose, Index: index}.String()] += times
+	e.keys[fmt.Sprint(random.Key{Seed: e.seed, Purpose: purpose, Index: index})] += times
 }
 
 // Each draw must use a separate stream. Its key consists of the seed, the purpose, the epoch or run, and the

@@ -43,27 +43,23 @@ func Held(name string) (bool, error) {
 	if _, err := os.Stat(name); errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
-	switch l, err := try(name); err {
-	case nil:
+	l, err := try(name)
+	if err == nil {
 		l.Release()
-		return false, nil
-	case ErrInUse:
-		return true, nil
-	default:
-		return false, err
 	}
+	if err == ErrInUse {
+		return true, nil
+	}
+	return false, err
 }
 
 // try acquires the lock like Take, but without retries.
 func try(name string) (*Lock, error) {
-	switch f, err := open(name); err {
-	case nil:
-		return &Lock{f}, nil
-	case ErrInUse:
-		return nil, ErrInUse
-	default:
-		return nil, fmt.Errorf("cannot lock %w", atomicfile.Named(name, err))
+	f, err := open(name)
+	if err != nil && err != ErrInUse {
+		err = fmt.Errorf("cannot lock %w", atomicfile.Named(name, err))
 	}
+	return &Lock{f}, err
 }
 
 // Moved reports whether the locked file is no longer at the path given to Take, because the file or a

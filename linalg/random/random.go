@@ -6,10 +6,8 @@ package random
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -54,11 +52,6 @@ type Key struct {
 	Seed    uint64
 	Purpose string
 	Index   []int
-}
-
-// String returns a description such as "purpose 1 2, seed 3".
-func (k Key) String() string {
-	return fmt.Sprintf("%s, seed %d", strings.TrimSpace(k.Purpose+" "+strings.Trim(fmt.Sprint(k.Index), "[]")), k.Seed)
 }
 
 // recorder points to the function that Reset calls with each key, or is nil.

@@ -65,6 +65,6 @@ func ExampleRecord() {
 	fmt.Println(keys)
 	fmt.Println(len(random.Record(func() {})))
 	// Output:
-	// [split, seed 3 noise 2 7, seed 1]
+	// [{3 split []} {1 noise [2 7]}]
 	// 0
 }

@@ -273,17 +273,11 @@ func (r *Run) writeMetrics() error {
 		train.X, train.Y = append(train.X, float64(m.Epoch)), append(train.Y, m.TrainELBO)
 		validation.X, validation.Y = append(validation.X, float64(m.Epoch)), append(validation.Y, m.ValELBO)
 	}
-	var ticks []float64
-	last := float64(len(p.Metrics))
-	for power := 1.0; power <= last; power *= 10 {
-		ticks = append(ticks, power, 2*power, 5*power)
-	}
-	ticks = slices.DeleteFunc(ticks, func(tick float64) bool { return tick > last })
 	epoch := p.best().Epoch
 	best := plot.Series{Label: fmt.Sprintf("best epoch, %d", epoch), X: train.X[epoch-1 : epoch], Y: validation.Y[epoch-1 : epoch], Style: plot.Points}
 	curve := plot.Chart{
 		Title: fmt.Sprintf("Training: %v, on %s", r.settings.Config, r.set.Name), XLabel: "epoch", YLabel: "ELBO (nats)",
-		LogX: true, XTicks: ticks, Series: []plot.Series{train, validation, best},
+		LogX: true, Series: []plot.Series{train, validation, best},
 	}
 	return cmp.Or(r.folder.Write(MetricsFile, lines.Bytes()), r.folder.Write(CurveFile, curve.SVG()))
 }
