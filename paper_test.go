@@ -174,10 +174,9 @@ func TestPaper(t *testing.T) {
 //
 //	∫ p̂(x) q(u|x) du = p(x).
 //
-// The paper requires "a strictly positive unbiased estimate of p(x), denoted p̂(x)". For two targets
-// with known p(x) and each flow of hvaetest.Schemes, the test draws p̂(x) 40,000 times. The mean of
-// p̂(x)/p(x) must be 1. The standard error must be at most 0.03, so the mean may differ from 1 by at
-// most 0.14.
+// The paper requires "a strictly positive unbiased estimate of p(x), denoted p̂(x)". For two targets with
+// known p(x) and each flow of hvaetest.Schemes, the test draws p̂(x) 40,000 times. The mean of p̂(x)/p(x)
+// must be 1. The standard error must be at most 0.03, so the mean may differ from 1 by at most 0.14.
 func estimateIsUnbiased(t *testing.T) {
 	for _, target := range targets() {
 		for _, s := range hvaetest.Schemes() {
@@ -203,10 +202,9 @@ func elboIsLowerBound(t *testing.T) {
 	}
 }
 
-// standardFramework checks that the "standard variational framework corresponds to U = Z and
-// p̂(x) = p(x, z)/q(z|x)". (U is the space of the random variables u, and Z is the space of z.)
-// Algorithm 1 must give this estimate for K = 0 leapfrog steps, and for K > 0 in the limit ε → 0 of
-// small step sizes.
+// standardFramework checks that the "standard variational framework corresponds to U = Z and p̂(x) = p(x,
+// z)/q(z|x)". (U is the space of the random variables u, and Z is the space of z.) Algorithm 1 must give
+// this estimate for K = 0 leapfrog steps, and for K > 0 in the limit ε → 0 of small step sizes.
 func standardFramework(t *testing.T) {
 	const dims = 2
 	for _, s := range hvaetest.Schemes() {
@@ -260,11 +258,10 @@ func iwaeBound(t *testing.T) {
 	}
 }
 
-// iwaeEstimate checks hvae.ImportanceEstimate, which returns log p̂ = log 1/L Σᵢ wᵢ and its
-// standard error, for given log weights log wᵢ. The weights 1 and 3 have the mean 2. Their standard
-// deviation is √2, so the standard error of the mean is √2/√2 = 1, and the standard error of log p̂
-// is 1/2. If all weights are multiplied by exp(±1000), log p̂ must shift by ±1000, and the standard
-// error must not change.
+// iwaeEstimate checks hvae.ImportanceEstimate, which returns log p̂ = log 1/L Σᵢ wᵢ and its standard error,
+// for given log weights log wᵢ. The weights 1 and 3 have the mean 2. Their standard deviation is √2, so the
+// standard error of the mean is √2/√2 = 1, and the standard error of log p̂ is 1/2. If all weights are
+// multiplied by exp(±1000), log p̂ must shift by ±1000, and the standard error must not change.
 func iwaeEstimate(t *testing.T) {
 	for _, shift := range []float64{0, 1000, -1000} {
 		e := hvae.ImportanceEstimate([]float64{shift, shift + math.Log(3)})
@@ -359,12 +356,11 @@ func flowGradientIsUnbiased(t *testing.T) {
 //	p̂(x) = p(x, z_K) Π r^k(z_k|z_{k+1}) / (q⁰(z₀) Π q^k(z_k|z_{k−1})),
 //	r^opt(z_k|z_{k+1}) = q^k(z_k) q^{k+1}(z_{k+1}|z_k)/q^{k+1}(z_{k+1}),   p̂(x) = p(x, z_K)/q^K(z_K).
 //
-// The paper: p̂ "is an unbiased estimator of p(x)" for any reverse kernels r^k, and r^opt is "the
-// sequence of reverse kernels minimizing the variance of p̂(x)". The chain is
-// z_k = 0.8 z_{k−1} + 0.8 ξ_k with ξ_k ~ N(0, 1) and K = 3. Its marginals q^k are normal, so r^opt
-// is known. The test multiplies the means and variances of r^opt by 1, 0.9 and 0.7. The mean of p̂
-// must be p(x) in all cases. For the factors 0.9 and 0.7, Var(p̂) must be larger and E[log p̂]
-// smaller than for the factor 1.
+// The paper: p̂ "is an unbiased estimator of p(x)" for any reverse kernels r^k, and r^opt is "the sequence
+// of reverse kernels minimizing the variance of p̂(x)". The chain is z_k = 0.8 z_{k−1} + 0.8 ξ_k with ξ_k ~
+// N(0, 1) and K = 3. Its marginals q^k are normal, so r^opt is known. The test multiplies the means and
+// variances of r^opt by 1, 0.9 and 0.7. The mean of p̂ must be p(x) in all cases. For the factors 0.9 and
+// 0.7, Var(p̂) must be larger and E[log p̂] smaller than for the factor 1.
 func reverseKernels(t *testing.T) {
 	const draws, evidence = 100000, 1.7
 	logJoint := func(z float64) float64 { return math.Log(evidence) + logNormal(z, 0.4, 0.5) }
@@ -667,9 +663,8 @@ func flowIsChain(t *testing.T) {
 	}
 }
 
-// flowIsDiffeomorphism checks that the maps (Φ^k)_{k≥1} "define diffeomorphisms". For each flow
-// H = Φ^K ∘ … ∘ Φ¹ of hvaetest.Schemes and a point s = (z, ρ), H⁻¹(H(s)) and H(H⁻¹(s)) must equal s
-// up to rounding.
+// flowIsDiffeomorphism checks that the maps (Φ^k)_{k≥1} "define diffeomorphisms". For each flow H = Φ^K ∘ …
+// ∘ Φ¹ of hvaetest.Schemes and a point s = (z, ρ), H⁻¹(H(s)) and H(H⁻¹(s)) must equal s up to rounding.
 func flowIsDiffeomorphism(t *testing.T) {
 	for _, s := range hvaetest.Schemes() {
 		forward, inverse := flowMaps(s, 3)
@@ -889,9 +884,8 @@ func inverseTemperatures(t *testing.T) {
 	}
 }
 
-// temperingsCoincide checks β₀ = Π_k α_k². Free tempering with the α_k of fixed tempering must give
-// the same log p̂ and the same simplified estimates (Sample.ELBO) as fixed tempering, up to
-// rounding.
+// temperingsCoincide checks β₀ = Π_k α_k². Free tempering with the α_k of fixed tempering must give the
+// same log p̂ and the same simplified estimates (Sample.ELBO) as fixed tempering, up to rounding.
 func temperingsCoincide(t *testing.T) {
 	const dims = 2
 	for _, K := range []int{1, 2, 5} {
@@ -979,11 +973,10 @@ func canonicalMomentum(t *testing.T) {
 	}
 }
 
-// massMatrix checks the footnote "We avoid reference to a mass matrix M throughout this formulation
-// because we can capture the same effect by optimizing individual leapfrog step sizes per
-// dimension". The test simulates five leapfrog steps with one step size η, masses m_j and momenta
-// p_j, so each step moves z_j by η p_j/m_j. The result must equal five leapfrog steps without
-// masses for ε_j = η/√m_j and ρ_j = p_j/√m_j.
+// massMatrix checks the footnote "We avoid reference to a mass matrix M throughout this formulation because
+// we can capture the same effect by optimizing individual leapfrog step sizes per dimension". The test
+// simulates five leapfrog steps with one step size η, masses m_j and momenta p_j, so each step moves z_j by
+// η p_j/m_j. The result must equal five leapfrog steps without masses for ε_j = η/√m_j and ρ_j = p_j/√m_j.
 func massMatrix(t *testing.T) {
 	const eta = 0.35
 	masses := []float64{0.5, 2, 1.3}
@@ -1034,11 +1027,10 @@ func quadraticTempering(t *testing.T) {
 	}
 }
 
-// gradientCount checks that Algorithm 1 with K steps computes K + 1 gradients ∇U(z_k), k = 0 … K,
-// because the gradient at the end of a step is also the gradient at the start of the next step.
-// Without a closed form of ∇U, one evaluation of log p(x, z) must give both ∇U(z_k) and
-// log p(x, z_k). For K = 0 Algorithm 1 needs no gradient. The target of the test counts the
-// evaluations.
+// gradientCount checks that Algorithm 1 with K steps computes K + 1 gradients ∇U(z_k), k = 0 … K, because
+// the gradient at the end of a step is also the gradient at the start of the next step. Without a closed
+// form of ∇U, one evaluation of log p(x, z) must give both ∇U(z_k) and log p(x, z_k). For K = 0 Algorithm 1
+// needs no gradient. The target of the test counts the evaluations.
 func gradientCount(t *testing.T) {
 	const dims, n = 2, 5
 	for _, s := range hvaetest.Schemes() {
@@ -1101,11 +1093,10 @@ func surrogateObjective(t *testing.T) {
 	}
 }
 
-// minibatches checks the estimate of the ELBO from minibatches. The paper: "approximating the
-// expectation over ν_D using minibatches of observed data". The test partitions 30 observations
-// into minibatches of 30, 10, 5 or 2. The mean of the ELBOs of the minibatches must equal the mean
-// over single observations, for any Trainer.BlockSize. The same must hold for the gradient. The
-// tolerances allow for rounding.
+// minibatches checks the estimate of the ELBO from minibatches. The paper: "approximating the expectation
+// over ν_D using minibatches of observed data". The test partitions 30 observations into minibatches of 30,
+// 10, 5 or 2. The mean of the ELBOs of the minibatches must equal the mean over single observations, for
+// any Trainer.BlockSize. The same must hold for the gradient. The tolerances allow for rounding.
 func minibatches(t *testing.T) {
 	const N = 30
 	x := make([]float64, N)
@@ -1233,11 +1224,10 @@ func varianceGrows(t *testing.T) {
 	}
 }
 
-// momentumEnergy checks ½ρ_K² + U(z_K) ≥ ½γ₀² for z₀ = 0, U(z) = ½ω²z² and one ε < 2/ω for all
-// steps, where γ₀ = √β₀ρ₀ is the noise of the initial momentum. The leapfrog steps conserve the
-// energy ½ρ² + ½ω²(1 − ε²ω²/4)z², whose initial value is ½γ₀²/β₀. The cooling after step k
-// multiplies this energy by at least α_k², and the product of all α_k² is β₀. So the final energy
-// is at least ½γ₀². The test simulates γ₀ = 1.
+// momentumEnergy checks ½ρ_K² + U(z_K) ≥ ½γ₀² for z₀ = 0, U(z) = ½ω²z² and one ε < 2/ω for all steps, where
+// γ₀ = √β₀ρ₀ is the noise of the initial momentum. The leapfrog steps conserve the energy ½ρ² + ½ω²(1 −
+// ε²ω²/4)z², whose initial value is ½γ₀²/β₀. The cooling after step k multiplies this energy by at least
+// α_k², and the product of all α_k² is β₀. So the final energy is at least ½γ₀². The test simulates γ₀ = 1.
 func momentumEnergy(t *testing.T) {
 	for _, s := range sharedSchemes() {
 		for _, omega := range []float64{0.1, 1, 2, 4} {
@@ -1308,11 +1298,10 @@ func steepVariance(t *testing.T) {
 	}
 }
 
-// averageGradient checks the gradients of equation 12, which Algorithm 2 uses. For fixed noise, the
-// average ELBO of a batch is a smooth function of θ and φ. Its gradient on the tape must equal its
-// numerical derivative in every parameter, with a relative error of at most 1e-7. The distribution
-// of the noise does not depend on the parameters, so the expectation of this gradient is the
-// gradient of the ELBO.
+// averageGradient checks the gradients of equation 12, which Algorithm 2 uses. For fixed noise, the average
+// ELBO of a batch is a smooth function of θ and φ. Its gradient on the tape must equal its numerical
+// derivative in every parameter, with a relative error of at most 1e-7. The distribution of the noise does
+// not depend on the parameters, so the expectation of this gradient is the gradient of the ELBO.
 func averageGradient(t *testing.T) {
 	for _, s := range hvaetest.Schemes() {
 		checkNear(t, flowGradientError(s), 0, 1e-7, "%v: the relative error of the gradient", s)
@@ -1347,8 +1336,7 @@ func trainingIncreasesELBO(t *testing.T) {
 
 // Section 5.1
 
-// gaussianModel checks that simulated data with z ~ N(0, I) and independent x_i|z ~ N(z + Δ, Σ)
-// satisfy
+// gaussianModel checks that simulated data with z ~ N(0, I) and independent x_i|z ~ N(z + Δ, Σ) satisfy
 //
 //	E[x̄] = Δ,   Var(x̄) = 1 + σ²/N,   E[S/σ²] = N − 1,   S = Σ_i (x_i − x̄)²
 //
@@ -1385,11 +1373,10 @@ func sufficientStatistics(t *testing.T) {
 	}
 }
 
-// exactEvidence checks log p(D) = log ∫ p(D, z) dz. The paper: "we can calculate the log-likelihood
-// log p(D) exactly in this case". In each of three dimensions, the test integrates p(D, z),
-// z·p(D, z) and (z − m)²·p(D, z) numerically, where m is the posterior mean. The first integral
-// gives p(D), and the others give the mean and variance of p(z|D). Quadrature and closed forms must
-// agree up to rounding.
+// exactEvidence checks log p(D) = log ∫ p(D, z) dz. The paper: "we can calculate the log-likelihood log
+// p(D) exactly in this case". In each of three dimensions, the test integrates p(D, z), z·p(D, z) and (z −
+// m)²·p(D, z) numerically, where m is the posterior mean. The first integral gives p(D), and the others
+// give the mean and variance of p(z|D). Quadrature and closed forms must agree up to rounding.
 func exactEvidence(t *testing.T) {
 	const d, n = 3, 7
 	integrate := func(f func(float64) float64) float64 { return hvaetest.Integrate(f, -12, 12, 4000) }
@@ -1410,10 +1397,9 @@ func exactEvidence(t *testing.T) {
 	checkNear(t, data.LogEvidence(theta), logEvidence, 1e-12*math.Abs(logEvidence), "log p(D)")
 }
 
-// maximumLikelihood checks θ* = argmax log p(D). The numerical derivatives of log p(D) in Δ_j and
-// σ_j must be zero at θ*, and log p(D) must be smaller at other θ near θ*. The test uses simulated
-// datasets of N = 2, 3, 20 and 10,000 points. The tolerance is proportional to N, because log p(D)
-// is a sum over N points.
+// maximumLikelihood checks θ* = argmax log p(D). The numerical derivatives of log p(D) in Δ_j and σ_j must
+// be zero at θ*, and log p(D) must be smaller at other θ near θ*. The test uses simulated datasets of N =
+// 2, 3, 20 and 10,000 points. The tolerance is proportional to N, because log p(D) is a sum over N points.
 func maximumLikelihood(t *testing.T) {
 	for _, n := range []int{2, 3, 20, 10000} {
 		data := model.Draw(model.Truth(3), n, random.Stream(21, "ml", n))
@@ -1457,10 +1443,9 @@ func logJointIsSum(t *testing.T) {
 	}
 }
 
-// potentialGradient checks ∇U(z) = z + NΣ⁻¹(z + Δ − x̄), the gradient of U(z) = −log p(D, z). In
-// the paper, the formula for U lacks the minus sign, and the formula for ∇U contains x instead of
-// x̄. The closed form of model.Target, the gradient on the tape and the numerical derivative must
-// all agree with this formula.
+// potentialGradient checks ∇U(z) = z + NΣ⁻¹(z + Δ − x̄), the gradient of U(z) = −log p(D, z). In the paper,
+// the formula for U lacks the minus sign, and the formula for ∇U contains x instead of x̄. The closed form
+// of model.Target, the gradient on the tape and the numerical derivative must all agree with this formula.
 func potentialGradient(t *testing.T) {
 	const d, n = 3, 7
 	_, data, theta := points(d, n)
@@ -1654,9 +1639,8 @@ func planarLayers(t *testing.T) {
 	}
 }
 
-// planarLogDet checks that the log determinant log |det ∂z_K/∂z₀| of a planar flow equals the
-// log determinant of the numerical Jacobian. The tolerance 1e-6 is the accuracy of the numerical
-// Jacobian.
+// planarLogDet checks that the log determinant log |det ∂z_K/∂z₀| of a planar flow equals the log
+// determinant of the numerical Jacobian. The tolerance 1e-6 is the accuracy of the numerical Jacobian.
 func planarLogDet(t *testing.T) {
 	for _, d := range []int{1, 2, 4} {
 		for _, K := range []int{1, 3} {
@@ -1733,11 +1717,10 @@ func trueParameters(t *testing.T) {
 	}
 }
 
-// gaussianHyperparameters checks the default values of the flags of the command gaussian: "N = 10,000",
-// "we train each method ten times on different datasets", and "a learning rate of 10⁻³". The 30,000
-// iterations of 10 draws are taken from the authors' code. The paper: "We constrain each of the leapfrog
-// step sizes such that ε_j ∈ (0, ξ)". So ε_j = ξ·sigmoid(logit) with ξ = ½ must increase with the logit
-// from 0 to ξ.
+// gaussianHyperparameters checks the default values of the flags of the command gaussian: "N = 10,000", "we
+// train each method ten times on different datasets", and "a learning rate of 10⁻³". The 30,000 iterations
+// of 10 draws are taken from the authors' code. The paper: "We constrain each of the leapfrog step sizes
+// such that ε_j ∈ (0, ξ)". So ε_j = ξ·sigmoid(logit) with ξ = ½ must increase with the logit from 0 to ξ.
 func gaussianHyperparameters(t *testing.T) {
 	checkDefaults(t, map[string]string{"n": "10000", "datasets": "10", "lr": "0.001", "iters": "30000", "batch": "10"}, "./gaussian")
 	var tp tape
@@ -1884,10 +1867,9 @@ func vaeWithoutSteps(t *testing.T) {
 	checkMean(t, difference, 0, 0.2, "the difference between the ELBOs of the VAE and the HVAE")
 }
 
-// vaeBound checks the VAE's ELBO, log p(x|z₀) − KL(N(μ, Σ) ‖ N(0, I)). The paper: "We
-// reparameterize z_0|x ~ N(μ(x), Σ(x)) as z_0 = μ(x) + Σ^½(x)·ϵ". The test computes the outputs of
-// the networks with nested loops (encodeByHand, decodeByHand), and the divergence by quadrature.
-// The tolerance allows for rounding.
+// vaeBound checks the VAE's ELBO, log p(x|z₀) − KL(N(μ, Σ) ‖ N(0, I)). The paper: "We reparameterize z_0|x
+// ~ N(μ(x), Σ(x)) as z_0 = μ(x) + Σ^½(x)·ϵ". The test computes the outputs of the networks with nested
+// loops (encodeByHand, decodeByHand), and the divergence by quadrature. The tolerance allows for rounding.
 func vaeBound(t *testing.T) {
 	d := newMNISTModel(mnist.Config{Kind: "vae", Tempering: "none", Latent: 2}, 4)
 	var tp tape
@@ -2155,10 +2137,9 @@ func publishedDeviations(t *testing.T) {
 	}
 }
 
-// publishedTable checks that the values of table 1 are means of the runs in published.csv. The
-// paper: "We report the average NLL values over either two or three different initializations", and
-// "The base VAE achieves an NLL of 83.20". The table has two decimals, so the means may differ by
-// 0.005.
+// publishedTable checks that the values of table 1 are means of the runs in published.csv. The paper: "We
+// report the average NLL values over either two or three different initializations", and "The base VAE
+// achieves an NLL of 83.20". The table has two decimals, so the means may differ by 0.005.
 func publishedTable(t *testing.T) {
 	runs := map[string][]float64{}
 	for _, r := range publishedRuns(t) {
@@ -2360,9 +2341,8 @@ type target struct {
 	posterior   func(rng *rand.Rand, z matrix)
 }
 
-// targets returns two targets in two dimensions: hvaetest.Bimodal, which has two modes, and the
-// Gaussian model for a dataset of three points. The dataset is small so that the posterior overlaps
-// the prior.
+// targets returns two targets in two dimensions: hvaetest.Bimodal, which has two modes, and the Gaussian
+// model for a dataset of three points. The dataset is small so that the posterior overlaps the prior.
 func targets() []target {
 	_, data, theta := points(2, 3)
 	mean, variance := posterior(data, theta)
@@ -2721,8 +2701,7 @@ func flowKernel(target hvae.Target[float64], epsilon variable, alpha float64) ma
 	}
 }
 
-// temperingOf returns 1/√β₀ and α_1 … α_K of a flow of K steps. Without tempering it returns 1 and
-// nil.
+// temperingOf returns 1/√β₀ and α_1 … α_K of a flow of K steps. Without tempering it returns 1 and nil.
 func temperingOf(t hvae.Tempering[float64], K int) (invSqrtBeta0 float64, alpha []float64) {
 	if s := t.Schedule(K); s.Alpha != nil {
 		return s.InvSqrtBeta0.Scalar(), s.Alpha.Value.Data
@@ -2843,10 +2822,9 @@ func checkOptimiser(t *testing.T, o hvae.Optimiser[float64], start, gradients []
 	}
 }
 
-// flowGradientError returns hvaetest.GradientError, the relative error of the gradient on the tape,
-// for the ELBO of a flow. The parameters are the mean and log standard deviation of the variational
-// prior, the step sizes, and the tempering. The target hvaetest.Bimodal has no closed-form
-// gradient.
+// flowGradientError returns hvaetest.GradientError, the relative error of the gradient on the tape, for the
+// ELBO of a flow. The parameters are the mean and log standard deviation of the variational prior, the step
+// sizes, and the tempering. The target hvaetest.Bimodal has no closed-form gradient.
 func flowGradientError(s hvaetest.Scheme) float64 {
 	const dims, n = 2, 30
 	mean, logSD := linalg.Column(0.2, -0.1), linalg.Column(0.1, -0.2)
@@ -2930,13 +2908,11 @@ func (a affine) plus(s float64, b affine) affine {
 	return affine{a[0] + s*b[0], a[1] + s*b[1], a[2] + s*b[2]}
 }
 
-// square returns the expectation of (a[0] + a[1]·z₀ + a[2]·γ₀)² for independent standard normal z₀
-// and γ₀.
+// square returns the expectation of (a[0] + a[1]·z₀ + a[2]·γ₀)² for independent standard normal z₀ and γ₀.
 func (a affine) square() float64 { return a[0]*a[0] + a[1]*a[1] + a[2]*a[2] }
 
-// affineFlow returns z_K and ρ_K in dimension j of the Gaussian model as affine functions of
-// (z₀, γ₀). It computes them independently of package hvae, with step size epsilon and fixed
-// tempering.
+// affineFlow returns z_K and ρ_K in dimension j of the Gaussian model as affine functions of (z₀, γ₀). It
+// computes them independently of package hvae, with step size epsilon and fixed tempering.
 func affineFlow(data model.Data, theta model.Theta, j, K int, epsilon, invSqrtBeta0 float64) (z, rho affine) {
 	r := func(k int) float64 { return (1-invSqrtBeta0)*float64(k*k)/float64(K*K) + invSqrtBeta0 } // 1/√β_k
 	w := float64(data.N) / (theta.Sigma[j] * theta.Sigma[j])
@@ -3168,8 +3144,7 @@ func softplus(x []float64) []float64 { return hvaetest.Apply(x, softplusAt) }
 
 func softplusAt(x float64) float64 { return math.Log1p(math.Exp(x)) }
 
-// encodeByHand returns the mean and standard deviation that the inference network computes for one
-// image.
+// encodeByHand returns the mean and standard deviation that the inference network computes for one image.
 func (d mnistModel) encodeByHand(x []float64) (mean, std []float64) {
 	h := softplus(convByHand(d, "encoder.conv1", x, 1, 28, 16, 14, 1))
 	h = softplus(convByHand(d, "encoder.conv2", h, 16, 14, 32, 7, 1))

@@ -46,9 +46,8 @@ func Mul[T linalg.Float](a, b *Var[T]) *Var[T] {
 
 type mul[T linalg.Float] struct{}
 
-// Pull implements the differentiation rule of Mul, MulSumTo and MulAdd (y = a ⊙ b + c). It adds
-// ȳ ⊙ b to ā, ȳ ⊙ a to b̄ and, for MulAdd, ȳ to c̄. It sums or broadcasts each term to the shape of
-// the operand.
+// Pull implements the differentiation rule of Mul, MulSumTo and MulAdd (y = a ⊙ b + c). It adds ȳ ⊙ b to ā,
+// ȳ ⊙ a to b̄ and, for MulAdd, ȳ to c̄. It sums or broadcasts each term to the shape of the operand.
 func (mul[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	s.accumulateProduct(y.in[0], ybar, y.in[1])
 	s.accumulateProduct(y.in[1], ybar, y.in[0])

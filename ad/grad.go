@@ -7,11 +7,10 @@ import (
 	"hvae/linalg"
 )
 
-// Grad returns the gradient of the sum of y's elements with respect to x. The gradient is recorded
-// and can be differentiated again. It is zero if y does not depend on x. Grad calls the
-// differentiation rule of each operation through which y depends on x. For each operand that
-// depends on x, the rule takes about as long as the operation. Grad panics if x is a constant, or
-// if x and y are not on the same tape.
+// Grad returns the gradient of the sum of y's elements with respect to x. The gradient is recorded and can
+// be differentiated again. It is zero if y does not depend on x. Grad calls the differentiation rule of
+// each operation through which y depends on x. For each operand that depends on x, the rule takes about as
+// long as the operation. Grad panics if x is a constant, or if x and y are not on the same tape.
 func Grad[T linalg.Float](y, x *Var[T]) *Var[T] {
 	s := &y.tape.grad
 	s.begin(y, x)
@@ -72,9 +71,8 @@ func BackwardInto[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs []*Var[T
 	return s.reached
 }
 
-// backward differentiates y with respect to xs without recording operations. The nodes of the
-// returned sweep hold the gradients. If dst is not empty, the gradient of each leaf xs[i] is
-// computed in dst[i].
+// backward differentiates y with respect to xs without recording operations. The nodes of the returned
+// sweep hold the gradients. If dst is not empty, the gradient of each leaf xs[i] is computed in dst[i].
 func backward[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs []*Var[T]) *Sweep[T] {
 	s := &y.tape.backward
 	s.begin(y, xs...)
@@ -124,8 +122,7 @@ type destination[T linalg.Float] struct {
 	queue linalg.Updates[T] // products to be added to sum
 }
 
-// begin starts a sweep that differentiates y with respect to xs. It marks the variables that depend
-// on xs.
+// begin starts a sweep that differentiates y with respect to xs. It marks the variables that depend on xs.
 func (s *Sweep[T]) begin(y *Var[T], xs ...*Var[T]) {
 	t := y.tape
 	if s.tape != nil || t.grad.tape != nil || t.unrecorded != nil {
@@ -226,10 +223,9 @@ func (s *Sweep[T]) Accumulate(v, g *Var[T]) {
 	}
 }
 
-// Destination returns sum, the matrix in which BackwardInto computes the gradient of leaf v. If add
-// is true, the calling rule must add its contribution to sum. If add is false, the rule must
-// overwrite sum with the contribution. If ok is false, v has no such matrix and the rule must call
-// Accumulate instead.
+// Destination returns sum, the matrix in which BackwardInto computes the gradient of leaf v. If add is
+// true, the calling rule must add its contribution to sum. If add is false, the rule must overwrite sum
+// with the contribution. If ok is false, v has no such matrix and the rule must call Accumulate instead.
 func (s *Sweep[T]) Destination(v *Var[T]) (sum linalg.Matrix[T], add, ok bool) {
 	n := s.node(v)
 	if n == nil || n.dst == nil {
@@ -312,9 +308,8 @@ func (v *Var[T]) isColumnOf(g *Var[T]) bool {
 // count is one. Adjoints that Grad records have a reference count of zero.
 func (n *node[T]) writable() bool { return n.bar != nil && n.bar.refs == 1 }
 
-// set makes g the adjoint of node n. In Grad, it stores g itself. In Backward and BackwardInto, it
-// copies g to n's destination, or retains g in the pool if n has no destination. It then releases
-// the old adjoint.
+// set makes g the adjoint of node n. In Grad, it stores g itself. In Backward and BackwardInto, it copies g
+// to n's destination, or retains g in the pool if n has no destination. It then releases the old adjoint.
 func (s *Sweep[T]) set(n *node[T], g *Var[T]) {
 	old := n.bar
 	switch {

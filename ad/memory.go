@@ -48,10 +48,9 @@ func (r *record[T]) alloc(n int) []T {
 	return s
 }
 
-// A pool allocates the results of operations during Backward and counts the references to each
-// result. A node of the sweep holds a reference to its adjoint. A running differentiation rule
-// holds references to the variables that it has created. If no references to a result remain, the
-// pool reuses its memory.
+// A pool allocates the results of operations during Backward and counts the references to each result. A
+// node of the sweep holds a reference to its adjoint. A running differentiation rule holds references to
+// the variables that it has created. If no references to a result remain, the pool reuses its memory.
 type pool[T linalg.Float] struct {
 	tape    *Tape[T]
 	start   record[T] // copy of the tape's record before the running differentiation rule

@@ -1,12 +1,11 @@
 // Package ad implements reverse-mode automatic differentiation of matrix programs.
 //
-// An operation computes its result immediately and is recorded on the tape of its first operand.
-// Grad and Backward differentiate the sum F of a variable's elements. The adjoint of a variable y
-// is ȳ = ∂F/∂y. The differentiation rule of an operation is its vector-Jacobian product: it
-// computes the adjoints of the operands from the adjoint of the result. Rules consist of operations
-// on the same tape, so a gradient is also a recorded program and can be differentiated again, to
-// any order. The leapfrog integrator needs second derivatives, because its steps contain ∇U and
-// training differentiates the steps.
+// An operation computes its result immediately and is recorded on the tape of its first operand. Grad and
+// Backward differentiate the sum F of a variable's elements. The adjoint of a variable y is ȳ = ∂F/∂y. The
+// differentiation rule of an operation is its vector-Jacobian product: it computes the adjoints of the
+// operands from the adjoint of the result. Rules consist of operations on the same tape, so a gradient is
+// also a recorded program and can be differentiated again, to any order. The leapfrog integrator needs
+// second derivatives, because its steps contain ∇U and training differentiates the steps.
 //
 // Read tape.go first, then the operations in shapes.go, elementwise.go and matmul.go, then grad.go
 // (Grad and Backward), memory.go (reuse of memory) and recompute.go (gradient checkpointing).
@@ -51,11 +50,10 @@ type Var[T linalg.Float] struct {
 
 const overwritten = -1 // value of resets for a variable that SoftplusInPlace has overwritten
 
-// A Rule computes the vector-Jacobian product of an operation with result y. Pull reads the
-// operands, y and the adjoint ybar of y. For each operand, it computes a contribution to the
-// adjoint, using operations on y's tape, and passes the contribution to s.Accumulate. Pull must not
-// keep the variables that it creates, because Backward reuses their memory. It must not call Grad
-// or Backward on y's tape.
+// A Rule computes the vector-Jacobian product of an operation with result y. Pull reads the operands, y and
+// the adjoint ybar of y. For each operand, it computes a contribution to the adjoint, using operations on
+// y's tape, and passes the contribution to s.Accumulate. Pull must not keep the variables that it creates,
+// because Backward reuses their memory. It must not call Grad or Backward on y's tape.
 type Rule[T linalg.Float] interface {
 	Pull(s *Sweep[T], y, ybar *Var[T])
 }
@@ -70,8 +68,7 @@ const (
 	ReadsOperands Reads = 2 // the operands
 )
 
-// A Tape records operations in the order in which they run. The zero value is an empty tape, ready
-// to use.
+// A Tape records operations in the order in which they run. The zero value is an empty tape, ready to use.
 type Tape[T linalg.Float] struct {
 	// Interrupt is nil or a channel, such as the Done channel of a context. When the channel is
 	// closed, the computation stops: one of the next 16 operations or differentiation rules panics.
@@ -144,9 +141,8 @@ func (t *Tape[T]) Matrix(rows, cols int) linalg.Matrix[T] {
 	return linalg.Matrix[T]{Rows: rows, Cols: cols, Data: t.alloc(rows * cols)}
 }
 
-// Scratch returns a slice of n elements with unspecified values. The slice is valid until the
-// calling operation or differentiation rule returns. The next call to Scratch may return the same
-// memory.
+// Scratch returns a slice of n elements with unspecified values. The slice is valid until the calling
+// operation or differentiation rule returns. The next call to Scratch may return the same memory.
 func (t *Tape[T]) Scratch(n int) []T {
 	if len(t.scratch) < n {
 		t.scratch = make([]T, n)
@@ -275,9 +271,8 @@ func (t *Tape[T]) Record(y *Var[T], r Rule[T], reads Reads, operands ...*Var[T])
 	return y
 }
 
-// mustHave panics if v is not a valid operand of operations on t. An operand is invalid if it was
-// created before its tape's last Reset, was overwritten by SoftplusInPlace, or depends on a leaf of
-// another tape.
+// mustHave panics if v is not a valid operand of operations on t. An operand is invalid if it was created
+// before its tape's last Reset, was overwritten by SoftplusInPlace, or depends on a leaf of another tape.
 func (t *Tape[T]) mustHave(v *Var[T]) {
 	if v.tape != t || v.resets != t.resets {
 		t.checkOther(v)

@@ -74,9 +74,8 @@ func TestQueuedProductsAreAllAdded(t *testing.T) {
 	}
 }
 
-// BackwardInto may delay additions to the adjoint of a leaf. It must not delay additions to the
-// adjoint of an operation's result, because the operation's differentiation rule needs the complete
-// sum.
+// BackwardInto may delay additions to the adjoint of a leaf. It must not delay additions to the adjoint of
+// an operation's result, because the operation's differentiation rule needs the complete sum.
 func TestGradientsWithRespectToResults(t *testing.T) {
 	var tape Tape[float64]
 	w := tape.Leaf(linalg.Column(3.0))

@@ -39,9 +39,8 @@ func combine(p float64, a [][]float64, q float64, b [][]float64) (c [][]float64)
 	return c
 }
 
-// views applies random operations to a [4×3] leaf: nested views, stacks, paddings, sums and
-// broadcasts. It returns the leaf and the results of all operations. Many of these variables share
-// an adjoint.
+// views applies random operations to a [4×3] leaf: nested views, stacks, paddings, sums and broadcasts. It
+// returns the leaf and the results of all operations. Many of these variables share an adjoint.
 func views(rng *rand.Rand, leaf variable) []linear {
 	n := len(leaf.Value.Data)
 	zero := make([]float64, n)

@@ -42,8 +42,7 @@ var oblong = Geometry{
 	InH: 7, InW: 5, InC: 2, OutH: 5, OutW: 3, OutC: 3, KernelH: 4, KernelW: 3, Stride: 2, PadTop: 1, PadLeft: 2,
 }
 
-// geometries yields the geometry oblong, a copy of oblong with one input channel, and n random
-// geometries.
+// geometries yields the geometry oblong, a copy of oblong with one input channel, and n random geometries.
 func geometries(rng *rand.Rand, n int) iter.Seq[Geometry] {
 	return func(yield func(Geometry) bool) {
 		one := oblong

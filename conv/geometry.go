@@ -58,13 +58,11 @@ func same(size, kernel, stride int) (out, before int) {
 // In returns InH·InW·InC, the number of elements of an input image. A batch of B images is [In×B].
 func (g *Geometry) In() int { return g.InH * g.InW * g.InC }
 
-// Out returns OutH·OutW·OutC, the number of elements of an output image. A batch of B images is
-// [Out×B].
+// Out returns OutH·OutW·OutC, the number of elements of an output image. A batch of B images is [Out×B].
 func (g *Geometry) Out() int { return g.OutH * g.OutW * g.OutC }
 
-// Taps returns KernelH·KernelW·InC, the number of weights for each output channel. The weights are
-// a matrix [Taps×OutC]. Row (ky·KernelW + kx)·InC + c holds the weights of tap (ky, kx) for input
-// channel c.
+// Taps returns KernelH·KernelW·InC, the number of weights for each output channel. The weights are a matrix
+// [Taps×OutC]. Row (ky·KernelW + kx)·InC + c holds the weights of tap (ky, kx) for input channel c.
 func (g *Geometry) Taps() int { return g.KernelH * g.KernelW * g.InC }
 
 // MultiplyAdds returns the number of multiply-adds for one image in Forward, Input or Weight. It
@@ -107,9 +105,8 @@ func inputRuns(list []run, a axis, lo, hi int) []run {
 	return runs(list, lo, hi, a.stride, 1, a.outputs)
 }
 
-// runs implements outputRuns and inputRuns. A run consists of pixels i, i + distance,
-// i + 2·distance and so on, as long as both results of rangeOf increase by shift from each pixel
-// of the run to the next.
+// runs implements outputRuns and inputRuns. A run consists of pixels i, i + distance, i + 2·distance and so
+// on, as long as both results of rangeOf increase by shift from each pixel of the run to the next.
 func runs(list []run, lo, hi, distance, shift int, rangeOf func(pixel int) (first, last int)) []run {
 	for start := lo; start < min(lo+distance, hi); start++ {
 		begin := len(list)

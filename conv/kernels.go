@@ -107,10 +107,9 @@ func Input[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
 	}
 }
 
-// inputRows computes rows lo to hi−1 of all input images for Input. Along an axis, input pixel i
-// uses the taps k = i + pad − o·stride, where o is an output pixel. Pixels that are a multiple of
-// the stride apart therefore use the same taps. With a 5×5 kernel, stride 2 and padding 1, there
-// are four kinds of pixels:
+// inputRows computes rows lo to hi−1 of all input images for Input. Along an axis, input pixel i uses the
+// taps k = i + pad − o·stride, where o is an output pixel. Pixels that are a multiple of the stride apart
+// therefore use the same taps. With a 5×5 kernel, stride 2 and padding 1, there are four kinds of pixels:
 //
 //	column ix     0  1  2  3  4  5
 //

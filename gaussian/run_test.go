@@ -29,8 +29,7 @@ type experiment struct {
 	seed uint64
 }
 
-// base is a small experiment with three methods. Only hvae-k1 learns an inverse
-// temperature β₀.
+// base is a small experiment with three methods. Only hvae-k1 learns an inverse temperature β₀.
 var base = experiment{dims: []int{2}, methods: []string{"hvae-k1", "nf-k1", "vb"}, datasets: 3, points: 50, iterations: 20, draws: 3, rate: 0.01, seed: 3}
 
 // args returns the experiment's flags as command-line arguments.

@@ -29,9 +29,8 @@ type AIS[T linalg.Float] struct {
 	StepSizes []float64                     // leapfrog step size of each kernel [K−1] in units of SD, from Tune
 }
 
-// Forward starts the chains at draws from q⁰ and runs them. It returns their last states and
-// log p̂_θ(x) [B]. The expectation of log p̂_θ(x) is at most log p_θ(x). Chain j uses the
-// random numbers of streams[j].
+// Forward starts the chains at draws from q⁰ and runs them. It returns their last states and log p̂_θ(x)
+// [B]. The expectation of log p̂_θ(x) is at most log p_θ(x). Chain j uses the random numbers of streams[j].
 func (a *AIS[T]) Forward(streams []*rand.Rand) (end *Particles[T], logEstimates []float64) {
 	p, logEstimates := a.start(streams), make([]float64, len(streams))
 	for k := range a.Steps {

@@ -10,9 +10,8 @@ import (
 	"testing"
 )
 
-// TestAnotherModuleImportsThisOne copies the go.mod file and the program from the README to
-// another folder. It runs the program without network access. The README must contain the
-// output.
+// TestAnotherModuleImportsThisOne copies the go.mod file and the program from the README to another folder.
+// It runs the program without network access. The README must contain the output.
 func TestAnotherModuleImportsThisOne(t *testing.T) {
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {

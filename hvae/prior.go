@@ -53,8 +53,7 @@ func (q DiagonalNormal[T]) logDensity(epsilon *ad.Var[T]) *ad.Var[T] {
 	return ad.Sub(LogNormal(epsilon), q.logSD())
 }
 
-// Entropy returns E[−log q⁰(z₀)] = Σ_j (log σ_j + ½ log 2πe). The result is [1×B], or [1×1] if
-// σ is [ℓ×1].
+// Entropy returns E[−log q⁰(z₀)] = Σ_j (log σ_j + ½ log 2πe). The result is [1×B], or [1×1] if σ is [ℓ×1].
 func (q DiagonalNormal[T]) Entropy() *ad.Var[T] {
 	return ad.AddConst(q.logSD(), T(q.SD.Rows())*(linalg.Log2Pi+1)/2)
 }

@@ -6,11 +6,10 @@
 // variable z, given data x. This flow gives unbiased estimates of the evidence p_θ(x) and a
 // lower bound on log p_θ(x). Training maximises the lower bound.
 //
-// Start with the examples in example_test.go: ExampleHIS estimates p_θ(x) (Algorithm 1),
-// ExampleTrainer trains a flow (Algorithm 2), ExampleTrainer_minibatches trains a variational
-// auto-encoder, and ExampleTrainer_Restore continues an interrupted run. ExampleAIS in
-// ais_test.go computes a lower and an upper bound on log p_θ(x). Package hvaetest helps to test
-// targets and flows.
+// Start with the examples in example_test.go: ExampleHIS estimates p_θ(x) (Algorithm 1), ExampleTrainer
+// trains a flow (Algorithm 2), ExampleTrainer_minibatches trains a variational auto-encoder, and
+// ExampleTrainer_Restore continues an interrupted run. ExampleAIS in ais_test.go computes a lower and an
+// upper bound on log p_θ(x). Package hvaetest helps to test targets and flows.
 //
 // All variables are matrices on a tape (package ad), and their columns are samples. For B
 // samples in ℓ dimensions, z and the momentum ρ are [ℓ×B], densities are [1×B], and step sizes

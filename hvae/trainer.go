@@ -14,9 +14,8 @@ import (
 	"hvae/linalg/random"
 )
 
-// A Bound returns an estimate of the ELBO, such as Sample.ELBO, for each of the B columns of
-// block b. The result is [1×B]. A Bound must be safe for concurrent use and depend only on
-// b.Params, b.Batch and b.Rng.
+// A Bound returns an estimate of the ELBO, such as Sample.ELBO, for each of the B columns of block b. The
+// result is [1×B]. A Bound must be safe for concurrent use and depend only on b.Params, b.Batch and b.Rng.
 type Bound[T linalg.Float] func(b *Block[T]) *ad.Var[T]
 
 // A Block is a part of a batch. Its B columns are computed on one tape.

@@ -121,9 +121,8 @@ func Copy[T Float](dst, a Matrix[T]) {
 }
 
 // Exp, Log, Tanh, Softplus, Sigmoid and SoftplusSigmoid compute each element in float64 and round the
-// result once. In float32 with SIMD, all of them except Tanh compute in float32, with an error of at
-// most 2.5 units in the last place. All of them except SoftplusSigmoid divide large matrices among
-// goroutines.
+// result once. In float32 with SIMD, all of them except Tanh compute in float32, with an error of at most
+// 2.5 units in the last place. All of them except SoftplusSigmoid divide large matrices among goroutines.
 
 // Exp sets dst = eᵃ, elementwise.
 func Exp[T Float](dst, a Matrix[T]) { apply("Exp", dst, a, kernel.Exp) }
@@ -139,8 +138,7 @@ func Tanh[T Float](dst, a Matrix[T]) { apply("Tanh", dst, a, kernel.Tanh) }
 // subnormal numbers; see the constant tail in internal/kernel/elementwise.go.
 func Softplus[T Float](dst, a Matrix[T]) { apply("Softplus", dst, a, kernel.Softplus) }
 
-// Sigmoid sets dst = 1/(1 + e⁻ᵃ), the derivative of Softplus, elementwise. For a < −44 the result
-// is zero.
+// Sigmoid sets dst = 1/(1 + e⁻ᵃ), the derivative of Softplus, elementwise. For a < −44 the result is zero.
 func Sigmoid[T Float](dst, a Matrix[T]) { apply("Sigmoid", dst, a, kernel.Sigmoid) }
 
 // SoftplusSigmoid sets dst = log(1 + eᵃ) and slope = 1/(1 + e⁻ᵃ), the derivative of dst with respect to

@@ -393,9 +393,8 @@ func TestAddMatMulTBAddsTheCompleteSum(t *testing.T) {
 	}
 }
 
-// TestLongSumsHaveTheSameBitsOnEveryPath checks products whose sums are computed in blocks. The bits of
-// an element must not depend on the number of goroutines, on packing, or on which other elements are
-// computed.
+// TestLongSumsHaveTheSameBitsOnEveryPath checks products whose sums are computed in blocks. The bits of an
+// element must not depend on the number of goroutines, on packing, or on which other elements are computed.
 func TestLongSumsHaveTheSameBitsOnEveryPath(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 1))
 	type product struct {

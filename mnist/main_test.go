@@ -110,8 +110,7 @@ func TestHelpIsPrintedOnStdout(t *testing.T) {
 	}
 }
 
-// The test reads the defaults from the help, because runs with defaults such as 2,000 epochs take too
-// long.
+// The test reads the defaults from the help, because runs with defaults such as 2,000 epochs take too long.
 func TestFlagsHaveTheirDefaults(t *testing.T) {
 	for command, want := range map[string]map[string]string{
 		"train":  {"model": `"vae"`, "K": "0", "tempering": `"none"`, "latent": "64", "epochs": "2000", "patience": "100", "batch": "100", "lr": "0.001", "seed": "1", "train": "0"},

@@ -197,8 +197,7 @@ func TestEachModelMatchesTheOracle(t *testing.T) {
 	}
 }
 
-// The results do not depend on -recompute, so only the allocated memory shows that the flag has an
-// effect.
+// The results do not depend on -recompute, so only the allocated memory shows that the flag has an effect.
 func TestRecomputeUsesLessMemory(t *testing.T) {
 	folder := ownImages(t, 31, 1)
 	allocated := func(flags ...string) float64 {

@@ -77,8 +77,7 @@ func Open(name string) (f *os.File, err error) {
 	return f, nil
 }
 
-// Read returns the contents of a regular file. It returns an error if the file is longer than limit
-// bytes.
+// Read returns the contents of a regular file. It returns an error if the file is longer than limit bytes.
 func Read(name string, limit int64) ([]byte, error) {
 	f, err := Open(name)
 	if err != nil {

@@ -40,8 +40,7 @@ type Command struct {
 	Run func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 }
 
-// Run executes the program with the arguments that follow the program's name. It returns the exit
-// status.
+// Run executes the program with the arguments that follow the program's name. It returns the exit status.
 func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if _, err := linalg.Vectors(); err != nil { // HVAE_SIMD names an unavailable instruction set
 		fmt.Fprintf(stderr, "%s: %v\n", p.Name, err)

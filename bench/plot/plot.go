@@ -221,8 +221,7 @@ type curve struct {
 	points []point
 }
 
-// A point is a position in pixels. Its coordinates are infinite or NaN if the axes cannot show the
-// values.
+// A point is a position in pixels. Its coordinates are infinite or NaN if the axes cannot show the values.
 type point struct{ x, y float64 }
 
 func (p point) shown() bool { return finite(p.x) && finite(p.y) }

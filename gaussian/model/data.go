@@ -69,9 +69,8 @@ func (d Data) LogEvidence(t Theta) float64 {
 	return sum
 }
 
-// MaximumLikelihood returns the θ that maximises log p_θ(D). With Δ̂_j = x̄_j the last term of
-// LogEvidence is 0. For v = σ̂_j² and S = S_j, the derivative of the other terms is 0 at the
-// positive root of
+// MaximumLikelihood returns the θ that maximises log p_θ(D). With Δ̂_j = x̄_j the last term of LogEvidence
+// is 0. For v = σ̂_j² and S = S_j, the derivative of the other terms is 0 at the positive root of
 //
 //	N v² + (N(N−1) − S) v − N S = 0.
 //

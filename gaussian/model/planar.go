@@ -43,9 +43,8 @@ func NewPlanar(data Data, K int, rng *rand.Rand) *Method {
 	return m
 }
 
-// PlanarFlow applies K planar layers with parameters u, w [d×1] and b [1×1] to the columns of
-// z [d×n]. It returns z_K [d×n] and the log determinants of the Jacobian matrices ∂z_K/∂z [1×n].
-// K must be at least 1.
+// PlanarFlow applies K planar layers with parameters u, w [d×1] and b [1×1] to the columns of z [d×n]. It
+// returns z_K [d×n] and the log determinants of the Jacobian matrices ∂z_K/∂z [1×n]. K must be at least 1.
 //
 // A layer is invertible if wᵀû ≥ −1. The appendix of Rezende and Mohamed therefore replaces u with
 //

@@ -66,9 +66,8 @@ func (t *Trainer) MeanELBO(ctx context.Context, n int) (float64, error) {
 	return sum / float64(n), nil
 }
 
-// RMSProp is gradient ascent that divides the gradient by its running root mean square (Tieleman
-// and Hinton, lecture 6.5, 2012). It computes the same steps as ApplyRMSProp of TensorFlow 1
-// without momentum,
+// RMSProp is gradient ascent that divides the gradient by its running root mean square (Tieleman and
+// Hinton, lecture 6.5, 2012). It computes the same steps as ApplyRMSProp of TensorFlow 1 without momentum,
 //
 //	v ← decay·v + (1 − decay)·g²,   θ ← θ + rate·g/√(v + ε),
 //

@@ -5,10 +5,9 @@ import (
 	"hvae/linalg"
 )
 
-// NewMeanField returns the method of mean-field variational Bayes. The approximate posterior is
-// q(z) = N(μ_Z, Σ_Z) with a diagonal Σ_Z. The parameters are Δ, log σ, μ_Z (initially 0) and log σ_Z
-// (initially 1). The bound E_q[log p_θ(D, z)] + H(q) needs no noise, because log p_θ(D, z) is
-// quadratic in z:
+// NewMeanField returns the method of mean-field variational Bayes. The approximate posterior is q(z) =
+// N(μ_Z, Σ_Z) with a diagonal Σ_Z. The parameters are Δ, log σ, μ_Z (initially 0) and log σ_Z (initially
+// 1). The bound E_q[log p_θ(D, z)] + H(q) needs no noise, because log p_θ(D, z) is quadratic in z:
 //
 //	E_q[log p_θ(D, z)] = log p_θ(D, μ_Z) − ½ Σ_j (1 + N/σ_j²) σ_Zj²,
 //	H(q) = Σ_j (log σ_Zj + ½ log 2πe).

@@ -41,8 +41,7 @@ func Gradient(f func(x []float64) float64, x []float64) []float64 {
 	return g
 }
 
-// Jacobian returns the matrix of derivatives ∂f_i/∂x_j at x by numerical differentiation with
-// Slope.
+// Jacobian returns the matrix of derivatives ∂f_i/∂x_j at x by numerical differentiation with Slope.
 func Jacobian(f func(x []float64) []float64, x []float64) linalg.Matrix[float64] {
 	J := linalg.New[float64](len(f(x)), len(x))
 	for i := range J.Rows {

@@ -143,10 +143,9 @@ func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int) e
 	return nil
 }
 
-// TestFlow checks a flow in dims dimensions and returns an error that describes the first fault.
-// The function bind returns the flow on a tape. At a point of phase space near the origin,
-// Inverse must undo Forward, and LogDet must agree with the determinant of the numerical
-// Jacobian.
+// TestFlow checks a flow in dims dimensions and returns an error that describes the first fault. The
+// function bind returns the flow on a tape. At a point of phase space near the origin, Inverse must undo
+// Forward, and LogDet must agree with the determinant of the numerical Jacobian.
 func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int) error {
 	s := linalg.New[float64](2*dims, 1)
 	random.FillNormal(random.Stream(1, "hvaetest flow"), s)

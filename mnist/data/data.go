@@ -1,7 +1,6 @@
-// Package data provides the images of section 5.2, the MNIST handwritten digits (LeCun, Cortes
-// and Burges). It downloads and reads the original files, splits off validation images, and
-// binarises images at random. It also reads other images of 28 × 28 pixels in the same format,
-// such as Fashion-MNIST.
+// Package data provides the images of section 5.2, the MNIST handwritten digits (LeCun, Cortes and Burges).
+// It downloads and reads the original files, splits off validation images, and binarises images at random.
+// It also reads other images of 28 × 28 pixels in the same format, such as Fashion-MNIST.
 //
 // Read data.go, then idx.go (the file format), download.go and synthetic.go (built-in images
 // that need no network).

@@ -16,8 +16,7 @@ import (
 	"hvae/bench/atomicfile"
 )
 
-// mirrors contains the URLs of folders with the compressed files. download tries the mirrors in this
-// order.
+// mirrors contains the URLs of folders with the compressed files. download tries the mirrors in this order.
 var mirrors = []string{
 	"https://ossci-datasets.s3.amazonaws.com/mnist/",
 	"https://storage.googleapis.com/cvdf-datasets/mnist/",

@@ -11,9 +11,8 @@ import (
 	"io"
 )
 
-// A file describes an image file. The digest of an MNIST file is the SHA-256 of its decompressed
-// bytes in hexadecimal digits, because compressed copies may differ. For other files, the digest is
-// empty.
+// A file describes an image file. The digest of an MNIST file is the SHA-256 of its decompressed bytes in
+// hexadecimal digits, because compressed copies may differ. For other files, the digest is empty.
 type file struct{ name, digest string }
 
 var (

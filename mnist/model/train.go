@@ -52,17 +52,15 @@ func NewTrainer[T linalg.Float](c Config, params []Param[T], rate float64) *Trai
 	return t
 }
 
-// Step estimates the mean ELBO of a batch of images and its gradient, and updates the parameters. If
-// the ELBO or its gradient is not finite, Step returns an error that names the first operation with
-// such a result. If ctx is done, Step returns ctx's error immediately. After an error, the trainer is
-// unchanged.
+// Step estimates the mean ELBO of a batch of images and its gradient, and updates the parameters. If the
+// ELBO or its gradient is not finite, Step returns an error that names the first operation with such a
+// result. If ctx is done, Step returns ctx's error immediately. After an error, the trainer is unchanged.
 func (t *Trainer[T]) Step(ctx context.Context, indices []int, fill Fill[T]) (elbo float64, err error) {
 	t.begin(len(indices), fill)
 	return t.algorithm.Step(ctx, indices)
 }
 
-// ELBO returns an estimate of the mean ELBO of a batch of images. If ctx is done, ELBO returns ctx's
-// error.
+// ELBO returns an estimate of the mean ELBO of a batch of images. If ctx is done, ELBO returns ctx's error.
 func (t *Trainer[T]) ELBO(ctx context.Context, indices []int, fill Fill[T]) (float64, error) {
 	t.begin(len(indices), fill)
 	elbo, _, err := t.algorithm.Evaluate(ctx, indices, 0, nil)

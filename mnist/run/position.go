@@ -10,8 +10,7 @@ import (
 	"hvae/bench/atomicfile"
 )
 
-// Metrics are the results of an epoch. Each line of MetricsFile contains the Metrics of one epoch as
-// JSON.
+// Metrics are the results of an epoch. Each line of MetricsFile contains the Metrics of one epoch as JSON.
 type Metrics struct {
 	Epoch     int     `json:"epoch"`
 	TrainELBO float64 `json:"train_elbo"`

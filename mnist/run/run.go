@@ -224,8 +224,7 @@ func (r *Run) finishEpoch() error {
 	return err
 }
 
-// status returns the text of the progress line, which contains the mean training ELBO of the epoch
-// so far.
+// status returns the text of the progress line, which contains the mean training ELBO of the epoch so far.
 func (r *Run) status() string {
 	p := &r.position
 	images := min(p.Batch*r.settings.BatchSize, len(r.training))
@@ -253,8 +252,7 @@ func (r *Run) saveState() error {
 	return r.folder.Write(StateFile, r.trainer.State(r.stored, string(p), r.Best).Encode())
 }
 
-// writeBest writes the model after the best epoch and a picture of digits that the model
-// generates.
+// writeBest writes the model after the best epoch and a picture of digits that the model generates.
 func (r *Run) writeBest() error {
 	s, best := r.settings, r.position.best()
 	c := model.Checkpoint{Config: s.Config, Params: r.Best, Seed: s.Seed, Epoch: best.Epoch, ELBO: best.ValELBO, Data: r.set.Name, DataSHA256: r.stored["dataset_sha256"]}

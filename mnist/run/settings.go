@@ -40,8 +40,7 @@ func (s Source) Load(ctx context.Context, stderr io.Writer) (data.Set, error) {
 	return data.Load(ctx, s.Folder, s.Name, func(m string) { fmt.Fprintln(stderr, m) })
 }
 
-// A Protocol holds the settings that the commands train and table share: the dataset and the
-// stopping rule.
+// A Protocol holds the settings that the commands train and table share: the dataset and the stopping rule.
 type Protocol struct {
 	Source    Source
 	MaxEpochs int

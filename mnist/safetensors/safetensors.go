@@ -31,8 +31,7 @@ type File struct {
 	Tensors  []Tensor // in the order of their data
 }
 
-// A Tensor is a named array. Data holds the elements in row-major order. The Shape of a scalar
-// is empty.
+// A Tensor is a named array. Data holds the elements in row-major order. The Shape of a scalar is empty.
 type Tensor struct {
 	Name  string
 	Shape []int

@@ -128,8 +128,7 @@ func signed(v float64, err *float64) string {
 	return sign + eval.PlusMinus(2, math.Abs(v), err)
 }
 
-// difference formats the NLL of row a minus the NLL of row b: the mean over seeds and its standard
-// error.
+// difference formats the NLL of row a minus the NLL of row b: the mean over seeds and its standard error.
 func difference(runs []result, a, b string) string {
 	var d []float64
 	for _, x := range runs {

@@ -98,8 +98,7 @@ func (w *writer) multiplyDistance(n int) {
 	}
 }
 
-// amd64Peak returns the assembly file with the peak kernels, which measure the peak speed of
-// multiply-adds.
+// amd64Peak returns the assembly file with the peak kernels, which measure the peak speed of multiply-adds.
 func amd64Peak() string {
 	w := newFile(avx2, "peak", "These kernels are loops of independent multiply-adds; see the function Peak in level.go.")
 	for _, w.isa = range amd64 {

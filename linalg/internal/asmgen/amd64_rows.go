@@ -192,9 +192,8 @@ func (w *writer) addFourColumns(k rowKernel) {
 	}
 }
 
-// addTwoColumns emits code that adds two columns to the sums of four rows. The code loads rows 0 and 2
-// into one vector, and rows 1 and 3 into another. Interleaving the two vectors gives one vector for each
-// column.
+// addTwoColumns emits code that adds two columns to the sums of four rows. The code loads rows 0 and 2 into
+// one vector, and rows 1 and 3 into another. Interleaving the two vectors gives one vector for each column.
 func (w *writer) addTwoColumns(k rowKernel) {
 	load := func(rows [4]string, i, r int) {
 		w.op("VMOVUPD %s, X%d", rows[i], r)

@@ -146,9 +146,8 @@ func (w *writer) amd64QuadTile(s shape) {
 	w.op("VZEROUPPER; RET")
 }
 
-// products emits the loops over segments and steps. The parameter counter is the assembly operand for
-// the number of segments left. The function load emits an instruction that loads vector v of B into
-// register r.
+// products emits the loops over segments and steps. The parameter counter is the assembly operand for the
+// number of segments left. The function load emits an instruction that loads vector v of B into register r.
 func (w *writer) products(s shape, counter string, load func(v, r int)) {
 	x := s.rows * s.vectors // first register of B
 	factors := x + s.vectors

@@ -12,9 +12,8 @@ func (w *writer) word(code uint32, format string, args ...any) {
 	w.op("WORD $0x%08x // %s", code, fmt.Sprintf(format, args...))
 }
 
-// registers3 emits an instruction d = a ∘ b with the given code and name. The parameters d, a and b
-// are the numbers of vector registers. The parameter lanes is "4s" for four float32 or "2d" for two
-// float64.
+// registers3 emits an instruction d = a ∘ b with the given code and name. The parameters d, a and b are the
+// numbers of vector registers. The parameter lanes is "4s" for four float32 or "2d" for two float64.
 func (w *writer) registers3(code uint32, name, lanes string, d, a, b int) {
 	w.word(code|uint32(b)<<16|uint32(a)<<5|uint32(d), "%s v%d.%[3]s, v%[4]d.%[3]s, v%[5]d.%[3]s", name, d, lanes, a, b)
 }
@@ -46,8 +45,7 @@ func indexed(base, offset int) string {
 	return fmt.Sprintf("(R%d)(R%d)", base, offset)
 }
 
-// arm64Peak returns the assembly file with the peak kernel, which measures the peak speed of
-// multiply-adds.
+// arm64Peak returns the assembly file with the peak kernel, which measures the peak speed of multiply-adds.
 func arm64Peak() string {
 	w := newFile(neon, "peak", "This kernel is a loop of independent multiply-adds; see the function Peak in level.go.")
 	w.begin("peakNEON", "R1 is the number of rounds left.")

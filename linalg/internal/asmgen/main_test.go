@@ -24,9 +24,8 @@ func TestCheckedInFilesAreTheOutputOfTheGenerator(t *testing.T) {
 	}
 }
 
-// TestKernelsChangeNoPointerArgument checks that kernels change no arguments except counters. The
-// garbage collector may scan the arguments after a kernel has returned, and a changed pointer might be
-// invalid.
+// TestKernelsChangeNoPointerArgument checks that kernels change no arguments except counters. The garbage
+// collector may scan the arguments after a kernel has returned, and a changed pointer might be invalid.
 func TestKernelsChangeNoPointerArgument(t *testing.T) {
 	found := map[string]bool{}
 	for name, text := range files() {
