@@ -539,11 +539,11 @@ func TestTapeIsReusedWithoutAllocation(t *testing.T) {
 	}
 }
 
-// A tripwire is an operation that copies its operand. To test interrupts, it closes the channel
-// stop after a given number of computed values or adjoints.
+// A tripwire is an operation that copies its operand. To test interruption, it closes the channel stop
+// after a given number of computed values or adjoints.
 type tripwire struct {
 	stop             chan struct{}
-	tape             *Tape[float64] // the tape that then reads the channel in the next operation or rule
+	tape             *Tape[float64] // the tape whose next operation or rule reads the closed channel
 	values, adjoints int            // numbers of values and adjoints until stop is closed
 	late             int            // number of values and adjoints computed after stop was closed
 }

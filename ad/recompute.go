@@ -15,8 +15,8 @@ type Program[T linalg.Float] func(args []*Var[T]) *Var[T]
 // Chen et al., 2016). To compute gradients, Backward runs the program again. A chain of programs
 // therefore needs the memory of only one program and runs each program twice.
 //
-// Backward returns the same bits with and without Recomputed. Grad cannot differentiate the result
-// and panics. At least one argument is required. The program may also use variables that are not in
+// Backward returns bit-identical gradients with and without Recomputed. Grad cannot differentiate the
+// result and panics. At least one argument is required. The program may also use variables that are not in
 // args, but both runs must use the same variables.
 func Recomputed[T linalg.Float](p Program[T], args ...*Var[T]) *Var[T] {
 	t := args[0].tape

@@ -52,8 +52,8 @@ func gaussianStep(b *testing.B, name string, d int) {
 	}
 }
 
-// BenchmarkGEMM measures products of float32 matrices [m×k] and [k×n] on all cores. The sizes m×n×k
-// are the sizes of two layers of the MNIST model and 1024×1024×1024.
+// BenchmarkGEMM measures products of float32 matrices [m×k] and [k×n] on all cores. It uses m×n×k =
+// 1024×1024×1024 and the sizes of two layers of the MNIST model.
 func BenchmarkGEMM(b *testing.B) {
 	for _, s := range []struct{ m, n, k int }{{450, 100, 64}, {512, 100, 450}, {1024, 1024, 1024}} {
 		b.Run(fmt.Sprintf("%dx%dx%d", s.m, s.n, s.k), func(b *testing.B) {
@@ -185,9 +185,9 @@ func BenchmarkEvaluate(b *testing.B) {
 	}
 }
 
-// BenchmarkAnnealing measures annealed importance sampling, which estimates the evidence of n images
-// on n cores, with 48 chains for each image and ten temperatures for each chain. Each transition is
-// one leapfrog step, which computes one gradient of the potential energy.
+// BenchmarkAnnealing measures annealed importance sampling, which estimates the evidence of one image per
+// core, with 48 chains per image and ten temperatures per chain. Each transition is one leapfrog step,
+// which computes one gradient of the potential energy.
 func BenchmarkAnnealing(b *testing.B) {
 	c := vae()
 	params := mnist.NewParams[float32](c, -2, 1)
@@ -254,10 +254,10 @@ func BenchmarkPeak(b *testing.B) {
 
 var peaks = map[int]float64{} // by GOMAXPROCS
 
-// peak returns the peak rate of float32 multiply-adds in registers on GOMAXPROCS goroutines, in
-// operations per second, with the widest vectors that linalg uses. The peak is the best of five
-// measurements of about 0.1 s; in shorter measurements, the operating system may run several
-// goroutines on one core. Without SIMD instructions, peak returns 0.
+// peak returns the peak rate of float32 multiply-adds in registers on GOMAXPROCS goroutines, in FLOP/s (two
+// per multiply-add), with the widest vectors that linalg uses. The peak is the best of five measurements of
+// about 0.1 s. Shorter measurements may end before the operating system has spread the goroutines over the
+// cores. Without SIMD instructions, peak returns 0.
 func peak() float64 {
 	const rounds = 10 << 20
 	n := runtime.GOMAXPROCS(0)

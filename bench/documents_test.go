@@ -70,14 +70,14 @@ func TestRootsInDocumentsAreCorrect(t *testing.T) {
 	}
 }
 
-// fileName matches the target of a relative link, a path that begins with a folder of the repository, a Go
-// file, and a folder in code font. Other names, such as the output files of a command, need not exist.
+// fileName matches names that must exist: targets of relative links, paths that begin with a folder of the
+// repository, names of Go files, and folders in code font. Output files, for example, need not exist.
 var fileName = regexp.MustCompile(`\]\(([^):#]+)[)#]` +
 	`|(?:^|[^\w./-])((?:\.ci|ad|bench|conv|gaussian|hvae|linalg|mnist)/[\w./-]*\w)` +
 	`|\b(\w+\.go)\b` +
 	"|`([a-z]\\w*/)`")
 
-// repository returns the paths of all files and folders in the current folder, and the names of all
+// repository returns the paths of all files and folders below the current folder, and the names of all
 // tests, examples, benchmarks and fuzz targets.
 func repository(t *testing.T) (paths []string, tests map[string]bool) {
 	t.Helper()
@@ -103,8 +103,8 @@ func repository(t *testing.T) (paths []string, tests map[string]bool) {
 	return paths, tests
 }
 
-// documents returns the texts of the README.md files in paths and the comments of paper_test.go,
-// keyed by path.
+// documents returns the contents of the README.md files in paths and the comments of paper_test.go, keyed
+// by path.
 func documents(t *testing.T, paths []string) map[string]string {
 	t.Helper()
 	all := map[string]string{}

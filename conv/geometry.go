@@ -55,10 +55,10 @@ func same(size, kernel, stride int) (out, before int) {
 	return out, max(0, (out-1)*stride+kernel-size) / 2
 }
 
-// In returns InH·InW·InC, the number of elements of an input image. A batch of B images is [In×B].
+// In returns InH·InW·InC, the number of elements of an input image. B images form a matrix [In×B].
 func (g *Geometry) In() int { return g.InH * g.InW * g.InC }
 
-// Out returns OutH·OutW·OutC, the number of elements of an output image. A batch of B images is [Out×B].
+// Out returns OutH·OutW·OutC, the number of elements of an output image. B images form a matrix [Out×B].
 func (g *Geometry) Out() int { return g.OutH * g.OutW * g.OutC }
 
 // Taps returns KernelH·KernelW·InC, the number of weights for each output channel. The weights are a matrix
@@ -105,8 +105,8 @@ func inputRuns(list []run, a axis, lo, hi int) []run {
 	return runs(list, lo, hi, a.stride, 1, a.outputs)
 }
 
-// runs implements outputRuns and inputRuns. A run consists of pixels i, i + distance, i + 2·distance and so
-// on, as long as both results of rangeOf increase by shift from each pixel of the run to the next.
+// runs implements outputRuns and inputRuns. A run is a maximal sequence of pixels i, i + distance, i +
+// 2·distance, … from lo to hi−1 along which both results of rangeOf increase by shift per pixel.
 func runs(list []run, lo, hi, distance, shift int, rangeOf func(pixel int) (first, last int)) []run {
 	for start := lo; start < min(lo+distance, hi); start++ {
 		begin := len(list)

@@ -69,11 +69,10 @@ func forwardRows[T linalg.Float](g *Geometry, y, w, x, bias linalg.Matrix[T], lo
 	}
 }
 
-// runPixels computes a rectangle of across × down pixels. The contraction c computes its top left
-// pixel as a sum of products A_s·B_s, one for each segment s. For the pixel in column i and row j,
-// the result starts at element c.CStart + i·cAcross + j·cDown of the slice c.C, and B_s starts at
-// element s.B + i·bAcross + j·bDown of the slice c.B. One call to Run computes a row of the
-// rectangle, or a column if the rectangle is taller than wide.
+// runPixels computes a rectangle of across × down pixels. The contraction c describes the top left pixel, a
+// sum of products A_s·B_s over the segments s. For the pixel in column i and row j, the result starts at
+// element c.CStart + i·cAcross + j·cDown of the slice c.C, and B_s starts at element s.B + i·bAcross +
+// j·bDown of the slice c.B. One call to Run computes a row of the rectangle, or a column if down > across.
 func runPixels[T linalg.Float](c linalg.Contraction[T], across, cAcross, bAcross, down, cDown, bDown int) {
 	if down > across {
 		across, cAcross, bAcross, down, cDown, bDown = down, cDown, bDown, across, cAcross, bAcross
@@ -87,11 +86,10 @@ func runPixels[T linalg.Float](c linalg.Contraction[T], across, cAcross, bAcross
 	}
 }
 
-// Input sets x [In×B] to the transposed convolution Wᵀ ∗ δ + bias for w [Taps×OutC], delta [Out×B]
-// and bias [InC×1]. An empty bias means zero. Wᵀ ∗ δ is the gradient of ⟨δ, W ∗ X⟩ with respect to X.
-// Generative networks use it to enlarge images. Input panics if the shapes do not fit g. It takes
-// about as long as Forward. It divides the rows of the input image among the cores, or the images
-// of the batch if they have only one channel.
+// Input sets x [In×B] to the transposed convolution Wᵀ ∗ δ + bias for w [Taps×OutC], delta [Out×B] and bias
+// [InC×1]. An empty bias means zero. Wᵀ ∗ δ is the gradient of ⟨δ, W ∗ X⟩ with respect to X. Generative
+// networks use it to enlarge images. Input panics if the shapes do not fit g. It takes about as long as
+// Forward. It divides the rows of the input image among the cores, or the images if InC is 1.
 func Input[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T]) {
 	mustFit(g, "Input", delta, w, x, bias, g.InC)
 	rowGrain, imageGrain := g.grain(g.InH, x.Cols), max(16, g.grain(x.Cols, x.Cols))

@@ -21,7 +21,7 @@ func gaussianCommand(ctx context.Context, args ...string) (stdout, stderr string
 	return out.String(), err.String(), status
 }
 
-// decode returns the JSON objects in a text.
+// decode returns the JSON objects in text.
 func decode[T any](t *testing.T, text string) (values []T) {
 	t.Helper()
 	for dec := json.NewDecoder(strings.NewReader(text)); dec.More(); {

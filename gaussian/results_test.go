@@ -54,7 +54,7 @@ func TestREADMEMatchesResults(t *testing.T) {
 	for line := range strings.Lines(string(b)) {
 		lines = append(lines, strings.Fields(line))
 	}
-	// A README must contain each line of the table for d = 50. The seconds may differ.
+	// Each line of the table for d = 50 must be in one of the READMEs. The running times may differ.
 	o, err := parse(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +86,7 @@ func TestREADMEMatchesResults(t *testing.T) {
 			t.Errorf("gaussian/README.md must contain the lines for K = 4, 16 and 64 and no others; contains the line %q: %v", want, given)
 		}
 	}
-	// The sentences of the READMEs must quote the numbers of the results.
+	// The text of the READMEs must quote the numbers in the results files.
 	rows := readResults[row](t, "figure1.jsonl")
 	sum := func(d int, method string) string {
 		r := rowOf(rows, d, method)

@@ -22,8 +22,8 @@ import (
 )
 
 // run trains each method on each dataset, concurrently on all cores. It prints each row of the table as
-// soon as this row and all earlier rows are complete. The number of cores changes only the printed seconds,
-// because each run has separate random streams and averages add the datasets in a fixed order.
+// soon as this row and all earlier rows are complete. The number of cores affects only the running times,
+// because each run has separate random streams and averages sum over datasets in a fixed order.
 func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	if err := checkFolder(o); err != nil {
 		return err

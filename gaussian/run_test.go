@@ -139,7 +139,7 @@ func over(all []estimate, quantity func(estimate) float64) (mean, standardError 
 }
 
 // An expectedRow holds the expected results of a method and of maximum likelihood in d dimensions. The
-// keys of numbers are the names of the results. A missing result is NaN.
+// field numbers maps the name of each result to its value, or NaN if it is missing.
 type expectedRow struct {
 	method  string
 	d       int
@@ -171,7 +171,7 @@ func (e experiment) rows(t *testing.T) (rows []expectedRow) {
 	return rows
 }
 
-// json returns the JSON objects that the flag -json should print, without the seconds.
+// json returns the JSON objects that the flag -json should print, without running times.
 func (e experiment) json(t *testing.T) (objects []map[string]any) {
 	for _, r := range e.rows(t) {
 		o := map[string]any{"method": r.method, "d": float64(r.d)}
@@ -189,7 +189,7 @@ func (e experiment) json(t *testing.T) (objects []map[string]any) {
 	return objects
 }
 
-// table returns the expected fields of each line of the table, without the seconds.
+// table returns the expected fields of each line of the table, without running times.
 func (e experiment) table(t *testing.T) (lines [][]string) {
 	four := func(v float64) string {
 		if math.IsNaN(v) {
@@ -221,8 +221,8 @@ func (e experiment) table(t *testing.T) (lines [][]string) {
 	return lines
 }
 
-// printed runs the program with -json and returns the printed objects without the seconds. It checks
-// that the seconds, a sum over up to 64 cores, are positive and less than 64 times the elapsed time.
+// printed runs the program with -json and returns the printed objects without running times. It checks that
+// each running time, a sum over at most 64 cores, is positive and less than 64 times the elapsed time.
 func printed(t *testing.T, args ...string) (objects []map[string]any) {
 	t.Helper()
 	start := time.Now()
@@ -320,7 +320,7 @@ func TestTableShowsExpectedNumbers(t *testing.T) {
 				widths[len([]rune(line))] = true
 			}
 			if len(fields) > 0 && slices.Contains(e.methods, fields[0]) {
-				fields = fields[:len(fields)-1] // remove the seconds
+				fields = fields[:len(fields)-1] // remove the running time
 			}
 			got = append(got, fields)
 		}

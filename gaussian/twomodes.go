@@ -40,8 +40,8 @@ type modeRow struct {
 	ChangedMode  float64 `json:"changed_mode"` // fraction of the draws that change mode
 }
 
-// showTwoModes prints and plots the variance of log p̂ as a function of K, with and without
-// tempering. It also draws some paths.
+// showTwoModes prints and plots the variance of log p̂ as a function of K, with and without tempering. It
+// also plots four paths of each kind.
 func showTwoModes(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	if err := checkFolder(o); err != nil {
 		return err
@@ -99,10 +99,10 @@ func summariseModes(f model.TwoModesFlow, l []float64, changed int) modeRow {
 	return r
 }
 
-// drawPaths returns an SVG figure of four paths of Algorithm 1 on the target with two modes, their
-// energies and the temperature. The paths in the left column are tempered. The paths in the right column
-// start from the same z₀ and γ₀ without tempering. Tempered paths 1 and 2 are the first two draws that
-// change mode, and tempered paths 3 and 4 are the first two draws that do not.
+// drawPaths returns an SVG figure of paths of Algorithm 1 on the target with two modes, their energies and
+// the temperature. The left column shows four tempered paths. The right column shows four paths from the
+// same z₀ and γ₀ without tempering. Tempered paths 1 and 2 are the first two draws that change mode, and
+// tempered paths 3 and 4 are the first two that do not.
 func drawPaths(seed uint64) []byte {
 	const K, draws = 64, 500
 	labels := []string{"path 1: changes mode if tempered", "path 2: changes mode if tempered", "path 3: stays if tempered", "path 4: stays if tempered"}

@@ -90,7 +90,7 @@ type Particles[T linalg.Float] struct {
 	logPrior, logJoint []float64        // log q⁰(z) and log p_θ(x, z) [B]
 	gradU              linalg.Matrix[T] // ∇U(z) = −∇ log p_θ(x, z) [ℓ×B]
 	rates              float64          // sum of the results of Move
-	moves              int              // number of calls of Move
+	moves              int              // number of calls to Move
 }
 
 // Acceptance returns the mean acceptance probability of all kernels applied to p, or NaN if no
@@ -221,7 +221,7 @@ func (b *bridge[T]) gradient(z, gradU *ad.Var[T]) *ad.Var[T] {
 	return ad.Add(ad.Scale(prior, 1-b.beta), ad.Scale(gradU, b.beta))
 }
 
-// store copies z, log q⁰(z), log p_θ(x, z) and ∇U(z) to p. The preceding call of PotentialGradient, which
+// store copies z, log q⁰(z), log p_θ(x, z) and ∇U(z) to p. The preceding call to PotentialGradient, which
 // computed ∇U(z), must have had the same argument z.
 func (b *bridge[T]) store(z *ad.Var[T], p *Particles[T]) {
 	if b.logJoint == nil { // the target is a ClosedForm

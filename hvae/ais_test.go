@@ -150,7 +150,7 @@ func TestAISAgreesForATargetWithAClosedFormGradient(t *testing.T) {
 	}
 }
 
-// cliff is a target with p(x, z) = N(z | 0, 1) for z < 1. The field beyond is log p(x, z) for z ≥ 1.
+// cliff is a target with p(x, z) = N(z | 0, 1) for z < 1. For z ≥ 1, log p(x, z) = beyond.
 type cliff struct{ beyond float64 }
 
 func (c cliff) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {

@@ -95,8 +95,8 @@ func TestAdamaxFindsMaximum(t *testing.T) {
 	}
 }
 
-// The draws 1 and 3 have the mean 2 and the standard deviation √2, so the standard error of the mean is
-// √2/√2 = 1. By the delta method, the standard error of log 2 is ½.
+// The draws 1 and 3 have mean 2 and standard deviation √2, so the standard error of the mean is √2/√2 = 1.
+// By the delta method, the standard error of log 2 is ½.
 func TestStandardErrorOfTwoDraws(t *testing.T) {
 	e := hvae.ImportanceEstimate([]float64{-900, -900 + math.Log(3)})
 	if !(math.Abs(e.Log-(-900+math.Log(2))) <= 1e-12) || !(math.Abs(e.StandardError-0.5) <= 1e-12) {
@@ -118,7 +118,7 @@ func TestTailShapeAgreesWithAnotherImplementation(t *testing.T) {
 
 func TestTailShapeMatchesParetoDistribution(t *testing.T) {
 	// If u is uniform on (0, 1), the weight p̂ = u^−k has the tail P(p̂ > w) = w^(−1/k). The fit k̂ to n
-	// weights in the tail has the standard deviation (1 + k)/√n. Its mean must be (k·n + ½·10)/(n + 10),
+	// weights in the tail has standard deviation (1 + k)/√n. Its mean must be (k·n + ½·10)/(n + 10),
 	// because the weak prior of tailShape shifts the mean from k towards ½.
 	rng := rand.New(rand.NewPCG(2, 2))
 	for _, c := range []struct {

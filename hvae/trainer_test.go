@@ -132,8 +132,8 @@ func ramp(lo, hi int) (r []float64) {
 }
 
 func TestBlockSizeDoesNotChangeGradients(t *testing.T) {
-	// The bound of column j is a_j(θ₁ + θ₂) − jθ₃², where a_j = sin j. Its mean and its gradient
-	// must not depend on the block size.
+	// The bound of column j is a_j(θ₁ + θ₂) − jθ₃², where a_j = sin j. The mean bound and its
+	// gradient must not depend on the block size.
 	j := linalg.Of(1, 37, ramp(0, 37))
 	a := linalg.Of(1, 37, hvaetest.Apply(j.Data, math.Sin))
 	run := func(size int) ([]float64, float64) {

@@ -9,16 +9,16 @@ import (
 	"sync/atomic"
 )
 
-// For sends chunks of its loop to helper goroutines through the channel pending. Calls of For reuse the
+// For sends chunks of its loop to helper goroutines through the channel pending. Calls to For reuse the
 // helpers and the loop values, so that most calls allocate no memory.
 var (
 	pending = make(chan chunk)
-	busy    atomic.Int32 // number of chunks sent to helpers by unfinished calls of For
+	busy    atomic.Int32 // number of chunks sent to helpers by unfinished calls to For
 	started atomic.Int32 // number of helpers started
 	loops   = sync.Pool{New: func() any { return new(loop) }}
 )
 
-// A loop is the state of a running call of For.
+// A loop is the state of a running call to For.
 type loop struct {
 	body    func(lo, hi int)
 	helpers sync.WaitGroup        // counts the unfinished chunks of helpers
@@ -75,13 +75,13 @@ func (c chunk) run() {
 // the indices lo to hi-1. The calls run on up to GOMAXPROCS goroutines. For returns when all calls have
 // returned.
 //
-// If n < 2·grain, if grain is 0, or if other calls of For use all cores, there is a single chunk, which
+// If n < 2·grain, if grain is 0, or if other calls to For use all cores, there is a single chunk, which
 // runs on the calling goroutine. A nested loop is therefore cheap. Otherwise, each chunk has at least
-// grain indices. The bounds of the chunks depend on the number of cores and their load. For
-// reproducible results, the computation for an index must not depend on the bounds of its chunk.
+// grain indices. The chunk bounds depend on the number of cores and their load. For reproducible
+// results, the computation for an index must not depend on the chunk bounds.
 //
-// If body panics, For waits for all chunks. It then panics with the value of body's panic, or with a
-// *Panic if body panicked on a goroutine other than the caller's.
+// If body panics, For waits for all chunks. It then panics with the same value, or with a *Panic if
+// body panicked on a goroutine other than the caller's.
 func For(n, grain int, body func(lo, hi int)) {
 	chunks := chunks(n, grain)
 	if chunks <= 1 {

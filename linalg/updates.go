@@ -20,7 +20,7 @@ type Updates[T Float] struct {
 }
 
 // AddMatMulTB adds a · bᵀ to c [m×n] for a [m×k] and b [n×k], either immediately or in a later
-// call of AddMatMulTB or Flush. All calls before the next Flush must have the same c. scratch must
+// call to AddMatMulTB or Flush. All calls before the next Flush must have the same c. scratch must
 // have at least k·n elements, as in the function AddMatMulTB.
 func (u *Updates[T]) AddMatMulTB(c, a, b Matrix[T], scratch []T) {
 	k := a.Cols
@@ -41,7 +41,7 @@ func (u *Updates[T]) AddMatMulTB(c, a, b Matrix[T], scratch []T) {
 	u.n += k
 }
 
-// Flush adds all stored products to c. The preceding calls of AddMatMulTB must have had the same c.
+// Flush adds all stored products to c. The preceding calls to AddMatMulTB must have had the same c.
 func (u *Updates[T]) Flush(c Matrix[T]) {
 	if u.n > 0 {
 		product(c, u.a, maxPending, 1, u.n, Of(u.n, c.Cols, u.bt[:u.n*c.Cols]), nil, true)

@@ -210,7 +210,7 @@ func tinyEval(checkpoint, seed string, more ...string) []string {
 	return append([]string{"eval", "-checkpoint", checkpoint, "-data", few, "-dataset", "few", "-limit", "5", "-samples", "20", "-runs", "2", "-seed", seed, "-json"}, more...)
 }
 
-// An interruption is a context that is cancelled after the given number of calls of Err.
+// An interruption is a context that is cancelled after the given number of calls to Err.
 type interruption struct {
 	context.Context
 	after int
@@ -223,7 +223,7 @@ func (i *interruption) Err() error {
 	return nil
 }
 
-// interrupted runs the program and cancels its context after the given number of calls of Err. It reports
+// interrupted runs the program and cancels its context after the given number of calls to Err. It reports
 // whether the program finished first. If not, the program must exit with status 130.
 func interrupted(t *testing.T, after int, args ...string) (stderr string, finished bool) {
 	t.Helper()

@@ -136,7 +136,7 @@ func TestAnInterruptedRunIsBitIdentical(t *testing.T) {
 	t.Parallel()
 	whole := t.TempDir()
 	mustRun(t, tiny(whole, "-epochs", "2")...)
-	after, finished := 0, false // the context ends after this number of calls of Err; each batch calls Err at least twice
+	after, finished := 0, false // the context ends after this number of calls to Err; each batch calls Err at least twice
 	for ; !finished; after += 3 {
 		parts := t.TempDir()
 		var stderr string

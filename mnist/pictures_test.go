@@ -216,7 +216,7 @@ func TestReconstructionsFollowTheFlow(t *testing.T) {
 	}
 }
 
-// spell returns the dots of a correctly drawn text.
+// spell returns the expected result of dots for the text s.
 func spell(s string) (text string) {
 	const glyphs = `
        ###    #    ###   ###     #  #####   ##  #####  ###   ###                  #         #                                            

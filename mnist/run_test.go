@@ -389,7 +389,7 @@ func TestSecondsAddUpOverAnInterruption(t *testing.T) {
 		t.Fatalf("the interrupted run ends with status %d, want 130", status)
 	}
 	_, before := saved(t, dir)
-	least, most := 8*pause.Seconds(), time.Since(began).Seconds() // some calls of Err precede the first batch
+	least, most := 8*pause.Seconds(), time.Since(began).Seconds() // some calls to Err precede the first batch
 	if !(before.Seconds >= least && before.Seconds <= most) {
 		t.Errorf("the interrupted epoch has taken %v s, want %v to %v", before.Seconds, least, most)
 	}

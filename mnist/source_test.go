@@ -10,7 +10,7 @@ import (
 	"hvae/mnist/model"
 )
 
-// evaluated runs eval without and with -json. It returns the text, the notes on stderr and the JSON object.
+// evaluated runs eval with and without -json. It returns the text, the notes on stderr and the JSON object.
 func evaluated(t *testing.T, args ...string) (text, note string, o map[string]any) {
 	t.Helper()
 	args = append([]string{"eval", "-limit", "2", "-samples", "2", "-runs", "1"}, args...)

@@ -31,7 +31,7 @@ type expected struct {
 	keys map[string]int
 }
 
-// add increases the expected number of uses of a stream by times. The stream has the seed e.seed.
+// add adds the argument times to the expected number of uses of a stream with the seed e.seed.
 func (e expected) add(times int, purpose string, index ...int) {
 	e.keys[fmt.Sprint(random.Key{Seed: e.seed, Purpose: purpose, Index: index})] += times
 }

@@ -210,8 +210,8 @@ func TestTheTableMatchesIndependentNumbers(t *testing.T) {
 	}
 }
 
-// The table's files must not depend on how it is made: by a process that is killed and started again, by
-// two concurrent processes, or by -task in reverse order.
+// The files must be the same for a table computed by a process that is killed and restarted, by two
+// concurrent processes, or by one command per task (-task), in reverse order.
 func TestTheTableDoesNotDependOnProcesses(t *testing.T) {
 	t.Parallel()
 	table := func(out string, more ...string) []string {

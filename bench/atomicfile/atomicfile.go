@@ -100,8 +100,8 @@ func notRegular(name string, mode fs.FileMode) error {
 	return fmt.Errorf("%s is %s, not a file", name, cmp.Or(kinds[mode.Type()], "a device"))
 }
 
-// Named returns an error that consists of name and err. If err is a file system error, Named removes its
-// operation and path, because the path may belong to a temporary file.
+// Named returns err prefixed with name. It omits the operation and path of a file system error, because the
+// path may belong to a temporary file.
 func Named(name string, err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		err = e.Err

@@ -102,7 +102,7 @@ func TestCleanRemovesOnlyTheTemporaryFilesOfAFile(t *testing.T) {
 }
 
 // Windows cannot replace a file that is open in another process. The test simulates the errors that
-// os.Rename then returns.
+// os.Rename returns in this case.
 func TestWriteRetriesWhileAFileIsInUse(t *testing.T) {
 	const accessDenied, sharingViolation = syscall.Errno(5), syscall.Errno(32)
 	defer func(w bool) { rename, windows = os.Rename, w }(windows)

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// bakery has two commands. If the environment variable COMMAND_TEST is set, the test binary is this program.
+// bakery has two commands. If $COMMAND_TEST is set, the test binary runs bakery instead of the tests.
 var bakery = Program{
 	Name:  "bakery",
 	About: "Bakes bread.",

@@ -70,8 +70,8 @@ func (f *Flags) Rate(p *float64, preset float64, usage string) {
 	})
 }
 
-// List defines a flag for items separated by commas and stores them in *p. The function parse returns the
-// item for a text. Flags.Parse returns an error if an item is listed twice.
+// List defines a flag for a comma-separated list and stores its items in *p. The function parse converts a
+// string to an item. Flags.Parse returns an error if an item is listed twice.
 func List[T comparable](f *Flags, p *[]T, name, usage string, parse func(string) (T, error)) {
 	f.Func(name, usage, func(s string) error {
 		*p = nil
@@ -89,7 +89,7 @@ func List[T comparable](f *Flags, p *[]T, name, usage string, parse func(string)
 	})
 }
 
-// define defines a flag. The function parse converts text on the command line to the value of the flag.
+// define defines a flag. The function parse converts a command-line string to the value of the flag.
 func define[T any](f *Flags, p *T, name string, preset T, usage string, parse func(string) (T, error)) {
 	*p = preset
 	f.Var(&value[T]{p, parse}, name, usage)

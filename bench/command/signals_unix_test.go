@@ -38,8 +38,8 @@ func expect(t *testing.T, stdout *bufio.Reader, want string) {
 	}
 }
 
-// words returns the descriptions of signals in error messages, keyed by signal. It omits SIGHUP if
-// nohup started the tests, because child processes then ignore SIGHUP.
+// words returns the word that error messages use for each signal. It omits SIGHUP if nohup started the
+// tests, because child processes then ignore SIGHUP.
 func words() map[syscall.Signal]string {
 	all := map[syscall.Signal]string{syscall.SIGINT: "interrupted", syscall.SIGTERM: "terminated", syscall.SIGHUP: "hung up"}
 	if signal.Ignored(syscall.SIGHUP) {

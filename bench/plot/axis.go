@@ -103,9 +103,9 @@ func (a *axis) tickMultiples(low, high, leastStep float64) {
 	}
 }
 
-// tickPowers adds ticks to a logarithmic axis, and minor ticks between them. If the axis contains at
-// most two powers of ten, the ticks are at 1, 2 and 5 times the powers of ten. Otherwise, the ticks are
-// at powers of ten, and there are about ten at most.
+// tickPowers adds ticks to a logarithmic axis, and minor ticks between them. If the axis contains at most
+// two powers of ten, the ticks are at 1, 2 and 5 times the powers of ten. Otherwise, at most eleven powers
+// of ten have a tick.
 func (a *axis) tickPowers() {
 	short := math.Floor(a.max)-math.Ceil(a.min) < 2
 	step := math.Ceil((a.max - a.min) / 10)

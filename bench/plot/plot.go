@@ -21,7 +21,7 @@ const (
 	Band                // a line without markers in the middle of a coloured band
 	Dashed              // a dashed line for reference
 	Thin                // a thin grey line, such as a contour
-	Trail               // a thin line with a dot at every point and some arrowheads
+	Trail               // a thin line with a dot at every point and arrowheads
 	Points              // markers without a line
 )
 
@@ -319,8 +319,8 @@ func (c curve) markers(b *bytes.Buffer) {
 	fmt.Fprintln(b, `</g>`)
 }
 
-// dots draws the dots of a trail as lines of length 0 with round ends. It also draws some arrowheads,
-// which point along the trail.
+// dots draws the dots of a trail as lines of length 0 with round ends. It also draws at most nine
+// arrowheads, which point along the trail.
 func (c curve) dots(b *bytes.Buffer) {
 	fmt.Fprintf(b, `<path fill="none" stroke="%s" stroke-width="2.2" stroke-linecap="round" d="`, c.colour)
 	for _, p := range c.points {
@@ -353,7 +353,7 @@ func text(b *bytes.Buffer, x, y float64, attributes, s string) {
 	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" %s>%s</text>`+"\n", x, y, attributes, html.EscapeString(s))
 }
 
-// textWidth returns an upper bound on the width of a text in pixels.
+// textWidth returns an upper bound on the width of s in pixels.
 func textWidth(s string) float64 {
 	width := 0.0
 	for _, r := range s {

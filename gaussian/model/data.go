@@ -69,10 +69,10 @@ func (d Data) LogEvidence(t Theta) float64 {
 	return sum
 }
 
-// MaximumLikelihood returns the θ that maximises log p_θ(D). With Δ̂_j = x̄_j the last term of LogEvidence
-// is 0. For v = σ̂_j² and S = S_j, the derivative of the other terms is 0 at the positive root of
+// MaximumLikelihood returns the θ that maximises log p_θ(D). With Δ̂_j = x̄_j, the last term of LogEvidence
+// is 0. The derivative of the other terms with respect to v = σ_j² is 0 at the positive root v = σ̂_j² of
 //
-//	N v² + (N(N−1) − S) v − N S = 0.
+//	N v² + (N(N−1) − S_j) v − N S_j = 0.
 //
 // The root is computed without cancellation. N must be at least 2, and every S_j must be positive.
 func (d Data) MaximumLikelihood() Theta {

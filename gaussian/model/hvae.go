@@ -27,7 +27,7 @@ func NewHVAE(data Data, K int, tempered bool) *Method {
 			return 1 / (s * s)
 		}
 	}
-	var target Target // shared by all calls of ELBO, so that training steps do not allocate
+	var target Target // shared by all calls to ELBO, so that training steps do not allocate
 	flow := hvae.Flow[float64]{Target: &target, K: K}
 	m.ELBO = func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64] {
 		target = NewTarget(data, params[0], params[1])

@@ -112,8 +112,8 @@ func Draws(s Scheme, bind func(t *ad.Tape[float64]) hvae.Target[float64], dims, 
 	return logEstimates, elbos
 }
 
-// OnTape converts a map f of phases in dims dimensions to a function of vectors (z, ρ) [2·dims]. The
-// result can be passed to Jacobian.
+// OnTape adapts f, which maps phases in dims dimensions to phases, for Jacobian. The returned function
+// maps vectors (z, ρ) [2·dims] to vectors (z, ρ).
 func OnTape(dims int, f func(t *ad.Tape[float64], s hvae.Phase[float64]) hvae.Phase[float64]) func(s []float64) []float64 {
 	return func(s []float64) []float64 {
 		var t ad.Tape[float64]

@@ -23,7 +23,7 @@ func (l logistic) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Add(logLikelihood, hvae.LogNormal(z))
 }
 
-// newLogistic returns, on tape t, a logistic regression of four observations.
+// newLogistic returns a logistic regression with four observations, recorded on tape t.
 func newLogistic(t *ad.Tape[float64]) hvae.Target[float64] {
 	return logistic{
 		x: t.Const(linalg.Of(4, 2, []float64{1, 0.5, 1, -1.5, 1, 2, 1, 0.1})),

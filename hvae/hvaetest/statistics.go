@@ -33,7 +33,7 @@ func Apply(x []float64, f func(float64) float64) []float64 {
 }
 
 // Differences returns a − b, element by element. If a and b are two estimates from the same noise,
-// their difference often has a smaller variance than each estimate.
+// their difference often has a smaller variance than either estimate.
 func Differences(a, b []float64) []float64 {
 	d := make([]float64, len(a))
 	for i := range a {

@@ -59,7 +59,7 @@ var recorder atomic.Pointer[func(Key)]
 
 // Record calls f and returns the keys of all streams that any goroutine starts during this call. If
 // several goroutines start streams, the order of the keys varies. Record is for tests. It panics if
-// another call of Record is running.
+// another call to Record is in progress.
 func Record(f func()) (keys []Key) {
 	var mu sync.Mutex
 	record := func(k Key) {

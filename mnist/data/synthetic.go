@@ -41,7 +41,7 @@ var glyphs = [10][][]point{
 	{append(arc(0, -0.4, 0.45, 0.4, 0, 360), point{0.35, 0.8})},
 }
 
-// arc returns 17 points of the ellipse with centre (cx, cy) and radii rx and ry, between two
+// arc returns 17 points on the ellipse with centre (cx, cy) and radii rx and ry, between two
 // angles in degrees.
 func arc(cx, cy, rx, ry, from, to float64) (points []point) {
 	const n = 16

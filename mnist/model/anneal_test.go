@@ -61,7 +61,7 @@ func TestBoundsDependOnlyOnStreams(t *testing.T) {
 }
 
 // The lower bound of an image must be log 1/n Σ p̂, and the upper bound −log 1/n Σ 1/p̂, where both sums are
-// over its n chains. The expected values of p̂ come from calls of Bound for one image and one chain. A tape
+// over its n chains. The expected values of p̂ come from calls to Bound for one image and one chain. A tape
 // holds 48 chains, so the chains of an image share a tape for n = 16, but not always for n = 20.
 func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
 	c := Config{Kind: "vae", Tempering: "none", Latent: 3}

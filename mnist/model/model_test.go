@@ -405,8 +405,8 @@ func TestNonFiniteStepChangesNothingAndNamesTheOperation(t *testing.T) {
 }
 
 func TestNonFiniteGradientNamesTheOperation(t *testing.T) {
-	// The encoder's hidden layer is about e⁻⁴⁰, so μ and the ELBO are finite. The adjoint of the
-	// layer is the product of the two large weights, about 10⁴⁰, so it overflows float32.
+	// The encoder's hidden activations are about e⁻⁴⁰, so μ and the ELBO are finite. The adjoints of
+	// the activations contain the product of the large weights, about 10⁴⁰, and overflow float32.
 	c := Config{Kind: "vae", Tempering: "none", Latent: 2}
 	trainer := NewTrainer(c, NewParams[float32](c, -1, 1), 1e-2)
 	for _, p := range trainer.Params {
@@ -613,7 +613,7 @@ func TestRestoredTrainerContinuesBitIdentically(t *testing.T) {
 func TestStateCanHoldTheMetricsOf100000Epochs(t *testing.T) {
 	c := Config{Kind: "vae", Tempering: "none", Latent: 1}
 	trainer := NewTrainer(c, NewParams[float32](c, 0, 1), 1e-2)
-	// The progress holds 100,000 JSON objects of about 100 bytes, one for each epoch.
+	// The string progress contains 100,000 JSON objects of about 100 bytes, one per epoch.
 	progress := strings.Repeat(`{"epoch":600,"train_elbo":-86.123456789012345,"val_elbo":-87.12345678901234,"seconds":1234.5678}`, 100_000)
 	name := filepath.Join(t.TempDir(), "state")
 	if err := os.WriteFile(name, trainer.State(nil, progress, nil).Encode(), 0o644); err != nil {

@@ -78,7 +78,7 @@ func (n *Network[T]) bind(vars []*ad.Var[T]) {
 	}
 }
 
-// Flow returns the Hamiltonian flow for images x [784×B]. The flow is valid until the next call of
+// Flow returns the Hamiltonian flow for images x [784×B]. The flow is valid until the next call to
 // Flow, ELBO or Draw.
 func (n *Network[T]) Flow(x *ad.Var[T]) *hvae.Flow[T] {
 	n.target = target[T]{&n.decoder, x}

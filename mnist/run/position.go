@@ -32,8 +32,8 @@ type position struct {
 	RateChanged   bool      // whether a resumed run has changed the learning rate
 }
 
-// best returns the metrics of the epoch with the best validation ELBO, the earliest if several are equal.
-// If no epoch is finished, it returns zero Metrics.
+// best returns the metrics of the first epoch with the best validation ELBO. If no epoch is finished, it
+// returns zero Metrics.
 func (p *position) best() (best Metrics) {
 	for _, m := range p.Metrics {
 		if best.Epoch == 0 || m.ValELBO > best.ValELBO {
@@ -43,8 +43,8 @@ func (p *position) best() (best Metrics) {
 	return best
 }
 
-// ReadText returns the contents of a text file, or nil if the file does not exist. The file may have at
-// most 64 MiB, enough for the metrics of half a million epochs.
+// ReadText returns the contents of a text file, or nil if the file does not exist. The file may be at
+// most 64 MiB long, enough for the metrics of half a million epochs.
 func ReadText(name string) ([]byte, error) {
 	b, err := atomicfile.Read(name, 64<<20)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -113,7 +113,7 @@ func (r *Run) resume(state *model.State) (err error) {
 
 // fill returns a function that fills a batch with images and noise for the current epoch. Each epoch has
 // new noise, and training images are binarised again. Validation images keep their pixels, as in the
-// authors' code. Their noise influences when early stopping ends a run (results/README.md).
+// authors' code. Validation noise affects when early stopping ends a run (results/README.md).
 func (r *Run) fill(validation bool) model.Fill[float32] {
 	return func(indices []int, x, epsilon, gamma0 linalg.Matrix[float32], k *random.Keyed) {
 		seed, epoch := r.settings.Seed, r.position.Epoch

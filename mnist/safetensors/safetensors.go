@@ -65,9 +65,9 @@ func digest(meta map[string]string, data []byte) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Encode returns the bytes of the file. Equal Files have equal bytes. If the metadata contain DigestKey,
-// Encode replaces its value with the digest. Encode panics if the shape and the number of elements of a
-// tensor do not match.
+// Encode returns the bytes of the file, which are the same for equal Files. If the metadata contain
+// DigestKey, Encode replaces its value with the digest. Encode panics if the shape and the number of
+// elements of a tensor do not match.
 func (f File) Encode() []byte {
 	var header, entries, data []byte
 	text := func(v any) []byte { b, _ := json.Marshal(v); return b } // cannot fail for these types

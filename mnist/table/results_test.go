@@ -282,7 +282,7 @@ func TestNumbersInTheTextMatchTheResults(t *testing.T) {
 	contains(results, "still improves by %.1f to %.1f nats per epoch", slices.Min(slopes), slices.Max(slopes))
 	contains(results, "the NLL is %.1f to %.1f nats above the published values", slices.Min(excess), slices.Max(excess))
 
-	// two and one return P(|T| ≥ t) for Student's t distribution with two degrees of freedom and with one.
+	// two and one return P(|T| ≥ t) for Student's t with two and one degrees of freedom, respectively.
 	two := func(t float64) float64 { return 1 - t/math.Sqrt(2+t*t) }
 	one := func(t float64) float64 { return 1 - 2/math.Pi*math.Atan(t) }
 	for _, c := range []struct {

@@ -106,7 +106,7 @@ func plan(rows []string, seeds []uint64) (tasks []task) {
 	return tasks
 }
 
-// A row summarises the results of a model of Table 1: published in the paper, and obtained by this program.
+// A row summarises the results for one model, both from Table 1 of the paper and from this program.
 type row struct {
 	Row       string   `json:"row"`
 	K         int      `json:"K"`
@@ -172,7 +172,7 @@ func summarise(row string, results []result) *summary {
 	return s
 }
 
-// makeRows returns each row of the tasks once, ordered by first appearance.
+// makeRows returns the distinct rows to which the tasks belong, in order of first appearance.
 func makeRows(tasks []task, obtained []result) (rows []row) {
 	for _, k := range tasks {
 		if slices.ContainsFunc(rows, func(r row) bool { return r.Row == k.Row }) {

@@ -52,7 +52,7 @@ func TestTheDefaultTasksAreThePublishedRuns(t *testing.T) {
 	if diff := cmp.Diff(want, names(plan(nil, nil))); diff != "" {
 		t.Errorf("the default tasks differ from the published runs (-want +got):\n%s", diff)
 	}
-	// By default, a row that was not published must have the first two published seeds.
+	// By default, a row that is not in the paper must have tasks for the first two published seeds.
 	want = []string{"hvae-k2-none-shared-12345", "hvae-k2-none-shared-85547"}
 	if diff := cmp.Diff(want, names(plan([]string{"hvae-k2-none-shared"}, nil))); diff != "" {
 		t.Errorf("the tasks of a row that was not published differ (-want +got):\n%s", diff)

@@ -122,7 +122,7 @@ func (t *Table) status(k task) (s status, err error) {
 	return s, nil
 }
 
-// result returns the result of a task from its evaluation and the metrics of all epochs.
+// result combines the evaluation e and the metrics of all epochs into the result of task k.
 func (e evaluation) result(k task, metrics []run.Metrics) *result {
 	r := &result{task: k, Epochs: len(metrics), Seconds: e.Seconds}
 	for _, m := range metrics {

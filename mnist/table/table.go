@@ -23,8 +23,8 @@ import (
 
 // A Table holds the settings of the table command. Call Prepare before the other methods.
 //
-// All runs with the same seed use the same random numbers for split, order of images, binarisation and
-// noise. The difference between two rows therefore usually has a smaller standard error than either row.
+// Runs with the same seed share the random numbers for the split, the image order, the binarisation and
+// the noise. Differences between rows therefore usually have smaller standard errors than the rows.
 type Table struct {
 	run.Protocol
 	Out          string

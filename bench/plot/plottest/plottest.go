@@ -68,7 +68,7 @@ func (a Axis) Pixel(v float64) float64 {
 	return p.Pixel + (q.Pixel-p.Pixel)*(scale(v)-scale(p.Value))/(scale(q.Value)-scale(p.Value))
 }
 
-// Near reports whether a pixel is at most 0.3 pixels away from the position of a value. The tolerance
+// Near reports whether a pixel coordinate is within 0.3 pixels of the position of a value. The tolerance
 // allows for rounding errors.
 func (a Axis) Near(pixel, value float64) bool {
 	return math.Abs(a.Pixel(value)-pixel) <= 0.3
@@ -165,8 +165,8 @@ func (p *Panel) readAxes(g group) {
 	}
 }
 
-// readSeries reads the series of a panel. A path in g belongs to a series if its style is the style of
-// the sample in the legend.
+// readSeries reads the series of a panel. A path in g belongs to the series whose sample in the legend has
+// the same style.
 func (p *Panel) readSeries(g, legend group) {
 	index := map[string]int{} // from style to index in p.Series
 	for i, label := range legend.Texts {

@@ -119,8 +119,8 @@ func amd64Elementwise() string {
 }
 
 // amd64ElementwiseKernel emits a kernel that loops over vectors. The last vector may be partial. Full
-// and partial vectors share the code of the computation, but have separate loads and stores, because
-// masked stores would delay later loads.
+// and partial vectors share the arithmetic code but have separate loads and stores, because masked
+// stores would delay later loads.
 func (w *writer) amd64ElementwiseKernel(k elementwiseKernel) {
 	w.begin(k.name+w.name, "%s", k.doc)
 	operands := k.operands()

@@ -100,8 +100,8 @@ func (w *writer) beginTile(s shape) {
 	}
 }
 
-// amd64QuadTile emits the kernel of a quad tile. A vector contains four columns of each of two groups
-// (AVX2) or four groups (AVX-512). DX, AX and R15 contain the distances of groups 1, 2 and 3 from group 0.
+// amd64QuadTile emits the kernel of a quad tile. A vector contains four columns from each of 2 (AVX2) or
+// 4 (AVX-512) groups. DX, AX and R15 contain the distances of groups 1, 2 and 3 from group 0.
 func (w *writer) amd64QuadTile(s shape) {
 	w.masked = false
 	name := w.tileName(quad, s)

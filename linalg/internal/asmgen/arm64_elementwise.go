@@ -136,7 +136,7 @@ func arm64Elementwise() string {
 }
 
 // arm64ElementwiseKernel emits a kernel with a loop over vectors and a loop over the last elements. Both
-// loops share the code of the computation, but have separate loads and stores.
+// loops share the arithmetic code but have separate loads and stores.
 func (w *writer) arm64ElementwiseKernel(k elementwiseKernel) {
 	w.begin(k.name+w.name, "%s", k.doc)
 	operands := k.operands()

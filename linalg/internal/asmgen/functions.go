@@ -97,7 +97,7 @@ func (w *body) expOfMinusAbs(x int) int {
 	return minus
 }
 
-// softplus emits code that computes max(x, 0) + log(1 + e), given e = e^−|x|.
+// softplus emits code that computes max(x, 0) + log(1 + e) for e = exp(−|x|).
 func (w *body) softplus(x, e int) int {
 	y := w.register()
 	w.comment("softplus x = max(x, 0) + log(1 + e) with e = e^−|x|")
@@ -110,7 +110,7 @@ func (w *body) softplus(x, e int) int {
 	return y
 }
 
-// sigmoid emits code that computes 1/(1 + e), or e/(1 + e) for negative x, given e = e^−|x|.
+// sigmoid emits code that computes 1/(1 + e), or e/(1 + e) for negative x, given e = exp(−|x|).
 func (w *body) sigmoid(x, e int) int {
 	y := w.register()
 	d := w.register()

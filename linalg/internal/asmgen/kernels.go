@@ -29,12 +29,11 @@ const (
 	// full tiles do not use masks. NEON has no masks, so its partial tiles have one column. Partial
 	// tiles perform 1 % of the multiply-adds of a training step.
 	partial
-	// In a quad tile, each row is one vector, which holds four columns of each of several groups of a
-	// Contraction (in a convolution, neighbouring pixels). Training divides a minibatch of 100 columns
-	// into six blocks of 16 and one block of four. Without quad tiles, convolutions of the block of four
-	// would take as long as convolutions of a block of 16, which is a seventh of a training step. With
-	// quad tiles, they take a quarter of that time. NEON needs no quad tiles because four columns fill a
-	// vector.
+	// Each row of a quad tile is one vector with four columns from each of several groups of a
+	// Contraction. In a convolution, the groups are neighbouring pixels. Training divides a minibatch of
+	// 100 columns into six blocks of 16 and one block of four. Without quad tiles, the convolutions of
+	// each block would take the same time, a seventh of a training step. With quad tiles, the block of
+	// four takes a quarter of that time. NEON needs no quad tiles because four columns fill a vector.
 	quad
 	kinds // number of kinds
 )

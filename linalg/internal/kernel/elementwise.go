@@ -193,12 +193,12 @@ func expOfMinusAbs(x float64) float64 {
 	return math.Exp(-x)
 }
 
-// softplus returns log(1 + eˣ) = max(x, 0) + log(1 + e), given e = e^−|x|. It does not overflow for
-// large x and keeps its relative precision for negative x.
+// softplus returns log(1 + exp(x)) = max(x, 0) + log(1 + e), given e = exp(−|x|). It does not overflow
+// for large x and keeps its relative precision for negative x.
 func softplus(x, e float64) float64 { return max(x, 0) + math.Log1p(e) }
 
-// sigmoid returns 1/(1 + e^−x), the derivative of softplus, given e = e^−|x|. It does not overflow
-// and keeps the relative precision of small results.
+// sigmoid returns 1/(1 + exp(−x)), the derivative of softplus, given e = exp(−|x|). It does not
+// overflow and keeps the relative precision of small results.
 func sigmoid(x, e float64) float64 {
 	if x < 0 {
 		return e / (1 + e)

@@ -432,7 +432,7 @@ func TestTranscendentalFunctionsAreAccurateEverywhere(t *testing.T) {
 }
 
 // TestRowKernelsAreBitIdenticalToPlainGo checks the functions of rows.go for random matrices. Row
-// strides may be zero or larger than a row, and the result may overwrite an operand.
+// strides may be zero or exceed the row length, and the result may overwrite an operand.
 func TestRowKernelsAreBitIdenticalToPlainGo(t *testing.T) {
 	onEachLevel(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(5, 1))

@@ -30,7 +30,7 @@ type kernelSet struct {
 	partialColumns int        // number of columns in the widest partial tile
 	full           tileLookup // tiles of whole vectors
 	partial        tileLookup // tiles narrower than a vector
-	quad           tileLookup // tiles of one vector, which holds four columns of each of several groups
+	quad           tileLookup // tiles of one vector with four columns from each of several groups
 }
 
 // level is the instruction set in use. The environment variable HVAE_SIMD selects it by name. By

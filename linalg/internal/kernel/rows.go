@@ -158,8 +158,8 @@ func AddSums[T Float](y []T, yr int, x []T, rows, n int) {
 	}
 }
 
-// AddMulRows adds Σ_i a_i ⊙ b_i to y, where a_i and b_i are row i of a and b, for i < rows. If ac is 0,
-// a_i is a number, and each pass over y adds four products.
+// AddMulRows adds Σ_i a_i ⊙ b_i to y, where a_i and b_i are rows i of a and b, for i < rows. If the
+// column stride ac is 0, a_i is a number.
 //
 //go:noinline
 func AddMulRows[T Float](y []T, a []T, ar, ac int, b []T, br, rows int) {

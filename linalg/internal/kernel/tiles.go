@@ -55,9 +55,9 @@ var noBias [maxRows]float32
 //	│ 8 rows   │ 8 rows   │ │
 //	└──────────┴──────────┴─┘
 //
-// The partial tiles of strip p are narrower than a vector. A tile of strip a, b, c or d has one vector of
-// each of two groups, which share the elements of A. A quad tile, in strip q, is one vector with four columns
-// of each group. The tiles of a strip read the same columns of B, which stay in the first-level cache.
+// The partial tiles of strip p are narrower than a vector. A tile of strip a, b, c or d has one vector
+// from each of two groups, which share A. A row of a quad tile, in strip q, is one vector with four columns
+// from each group. The tiles of a strip read the same columns of B, which stay in the first-level cache.
 func (c *Contraction[T]) tiles() {
 	s := kernelSets[level]
 	args := tileArgs{
@@ -68,9 +68,9 @@ func (c *Contraction[T]) tiles() {
 	if c.Add {
 		args.add = 1
 	}
-	// The widest tiles compute the first columns of each group of the contraction. A tile of the
-	// remaining columns has one vector of each of several groups. If there is only one group, narrower
-	// tiles compute its remaining columns.
+	// The widest tiles compute the first columns of each group of the contraction. If there is only one
+	// group, narrower tiles compute its remaining columns. Otherwise, a tile of remaining columns has
+	// one vector from each of several groups.
 	wide := s.vectors * s.lanes
 	done := c.Cols / wide * wide
 	args.cVector, args.bVector, args.lanes = 4*s.lanes, 4*s.lanes, s.lanes
