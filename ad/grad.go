@@ -137,11 +137,19 @@ func (s *Sweep[T]) begin(y *Var[T], xs ...*Var[T]) {
 		}
 		first, last = min(first, x.index), max(last, x.index)
 	}
-	s.tape, s.first, s.nodes = t, first, append(s.nodes[:0], make([]node[T], last-first+1)...)
+	s.tape, s.first, s.nodes = t, first, s.nodes[:0]
+	s.extend(last)
 	for _, x := range xs {
 		s.nodes[x.index-first].requested = true
 	}
 	s.mark(first, y.index)
+}
+
+// extend adds empty nodes for the variables up to last on the tape.
+func (s *Sweep[T]) extend(last int) {
+	n, old := last-s.first+1, len(s.nodes)
+	s.nodes = slices.Grow(s.nodes, n-old)[:n]
+	clear(s.nodes[old:])
 }
 
 // mark marks the variables with indices first to last that depend on a requested variable.

@@ -58,7 +58,7 @@ func (p Program[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	out := p(y.in[:y.n])
 	t.unrecorded, s.pool.start = &s.pool, t.record
 	last := t.n - 1
-	s.nodes = append(s.nodes, make([]node[T], last+1-s.first-nodes)...)
+	s.extend(last)
 	s.mark(start.n, last)
 	s.Accumulate(out, ybar)
 	s.propagate(start.n, last)
