@@ -9,8 +9,8 @@
 //	go test -v -run Paper .        prints the statements
 //	go test -run 'Paper/2.3' .     checks section 2.3 (section 3: 'Paper/^3')
 //
-// Two checks take minutes or days, so they are skipped. Their messages contain the commands that
-// run them. Quotations from the paper omit the subscripts θ and φ.
+// Two checks are skipped, because they take minutes or days. Each skip message contains the command
+// that runs the check. Quotations from the paper omit the subscripts θ and φ.
 //
 // Most checks of Algorithm 1 use the flows of hvaetest.Schemes, which have K = 0, 1, 2 and 5 steps and
 // all kinds of tempering. Their target is hvaetest.Bimodal unless the comment names another target.
@@ -536,9 +536,9 @@ func aisBounds(t *testing.T) {
 // metropolisGradient checks that with Metropolis steps "∇ log p̂(x) is not an unbiased estimator of
 // ∇L_ELBO", although p̂ is unbiased. The test uses AIS with K = 2 from z₀ ~ N(0, 1) to
 // p_θ(x, z) = N(z | θ, ½²). For K = 2 there is one kernel, which proposes one leapfrog step and accepts or
-// rejects it. The exact gradient is the numerical derivative of metropolisELBO. The gradient on the tape
-// is biased, because it omits the derivative of the acceptance probability. If every proposal is accepted,
-// the gradient on the tape must be unbiased.
+// rejects it. The exact gradient is the numerical derivative of metropolisELBO. The gradient computed by
+// automatic differentiation is biased, because it omits the derivative of the acceptance probability. If
+// every proposal is accepted, this gradient must be unbiased.
 func metropolisGradient(t *testing.T) {
 	const theta, draws = 1.2, 100000
 	for _, metropolis := range []bool{true, false} {
@@ -1299,7 +1299,7 @@ func steepVariance(t *testing.T) {
 }
 
 // averageGradient checks the gradients of equation 12, which Algorithm 2 uses. For fixed noise, the average
-// ELBO of a batch is a smooth function of θ and φ. Its gradient on the tape must equal its numerical
+// ELBO of a batch is a smooth function of θ and φ. Automatic differentiation must agree with its numerical
 // derivative in every parameter, with a relative error of at most 1e-7. The distribution of the noise does
 // not depend on the parameters, so the expectation of this gradient is the gradient of the ELBO.
 func averageGradient(t *testing.T) {
@@ -1444,7 +1444,7 @@ func logJointIsSum(t *testing.T) {
 }
 
 // potentialGradient checks ∇U(z) = z + NΣ⁻¹(z + Δ − x̄), the gradient of U(z) = −log p(D, z). The closed
-// form of model.Target, the gradient on the tape and the numerical derivative must all agree with this
+// form of model.Target, automatic differentiation and the numerical derivative must all agree with this
 // formula. The paper's formula for U lacks the minus sign, and its formula for ∇U contains x instead of x̄.
 func potentialGradient(t *testing.T) {
 	const d, n = 3, 7
@@ -2571,8 +2571,8 @@ func bridgeDraws(rng *rand.Rand, target target, beta float64, n int) matrix {
 	return draws
 }
 
-// metropolisEstimates simulates the AIS of metropolisGradient for each start (z₀, ρ). It returns log p̂ if
-// the proposal is accepted, log p̂ if it is rejected, and the probability of acceptance.
+// metropolisEstimates simulates the AIS of metropolisGradient for each start (z₀, ρ). It returns log p̂ for
+// an accepted and for a rejected proposal, and the probability of acceptance.
 func metropolisEstimates(t *tape, theta, z0, rho variable) (accepted, rejected variable, rate []float64) {
 	const epsilon = 1.5
 	joint := func(z variable) variable {
@@ -2806,8 +2806,8 @@ func (g *gradientRecorder) Ascend(step int, _, gradient []float64, _ [][]float64
 	g.last = append(g.last, gradient...)
 }
 
-// checkOptimiser reports an error unless o.Start returns start, and the step with gradient g increases θ
-// by update(step, g).
+// checkOptimiser reports an error unless o.Start returns start, and step i = 1, 2, … adds update(i, g) to
+// θ, where g is the i-th gradient.
 func checkOptimiser(t *testing.T, o hvae.Optimiser[float64], start, gradients []float64, update func(step int, g float64) float64) {
 	t.Helper()
 	if got := o.Start(); !slices.Equal(got, start) {
@@ -2822,9 +2822,9 @@ func checkOptimiser(t *testing.T, o hvae.Optimiser[float64], start, gradients []
 	}
 }
 
-// flowGradientError returns hvaetest.GradientError, the relative error of the gradient on the tape, for the
-// ELBO of a flow. The parameters are the mean and log standard deviation of the variational prior, the step
-// sizes, and the tempering. The target hvaetest.Bimodal has no closed-form gradient.
+// flowGradientError returns hvaetest.GradientError, the relative error of automatic differentiation, for
+// the ELBO of a flow. The parameters are the mean and log standard deviation of the variational prior, the
+// step sizes, and the tempering. The target hvaetest.Bimodal has no closed-form gradient.
 func flowGradientError(s hvaetest.Scheme) float64 {
 	const dims, n = 2, 30
 	mean, logSD := linalg.Column(0.2, -0.1), linalg.Column(0.1, -0.2)
@@ -2844,8 +2844,8 @@ func flowGradientError(s hvaetest.Scheme) float64 {
 	})
 }
 
-// methodGradientError returns hvaetest.GradientError for the ELBO of a method of section 5.1, the relative
-// error of the gradient on the tape with respect to all parameters.
+// methodGradientError returns hvaetest.GradientError for the ELBO of a method of section 5.1 with respect
+// to all parameters.
 func methodGradientError(t *testing.T, name string) float64 {
 	_, data, _ := points(3, 20)
 	m := model.NewMethod(name, data, random.Stream(13, name))
@@ -3057,8 +3057,8 @@ func evidenceByQuadrature(network *mnist.Network[float64], x variable) (logJoint
 	return logJoint, linalg.LogSumExp(logJoint) + math.Log(2*edge/float64(n))
 }
 
-// networkEstimates returns n draws of log p̂ for one image, computed in float32. If each step of
-// the flow has a separate step size, the step sizes increase from step to step.
+// networkEstimates returns n draws of log p̂ for one image, computed in float32. It uses step sizes that
+// increase along the flow if each step has a separate one.
 func networkEstimates(c mnist.Config, n int) (logs []float64) {
 	const block = 50
 	params := mnistParams[float32](c, 6)
@@ -3164,8 +3164,8 @@ func (d mnistModel) decodeByHand(z []float64) []float64 {
 
 // Published numbers
 
-// table1 is the paper's table 1, the NLL in nats for each K. Columns 1 to 3 use one ε for all steps,
-// columns 4 to 6 one ε per step, each for free, fixed and no tempering. 0 marks a missing value.
+// table1 is the paper's table 1, the NLL in nats for each K: free, fixed and no tempering with one ε for
+// all steps (columns 1 to 3), and the same with one ε per step (columns 4 to 6). 0 marks a missing value.
 var table1 = map[int][6]float64{
 	1:  {0, 83.32, 83.17, 0, 0, 0},
 	5:  {83.09, 83.26, 83.68, 83.01, 82.94, 83.35},

@@ -540,7 +540,7 @@ func TestTapeIsReusedWithoutAllocation(t *testing.T) {
 }
 
 // A tripwire is an operation that copies its operand. To test interruption, it closes the channel stop
-// after a given number of computed values or adjoints.
+// after computing a given number of values or adjoints.
 type tripwire struct {
 	stop             chan struct{}
 	tape             *Tape[float64] // the tape whose next operation or rule reads the closed channel

@@ -42,12 +42,12 @@ func Backward[T linalg.Float](y *Var[T], xs ...*Var[T]) []linalg.Matrix[T] {
 	return s.gradients
 }
 
-// BackwardInto sets dst[i] to the gradient of the sum of y's elements with respect to xs[i]. It
-// sums the gradients of leaves in fewer passes over memory than Backward. The order of summation is
-// therefore different, and the gradients may differ by rounding errors. BackwardInto panics like
-// Backward, and also if dst[i] and xs[i] have different shapes. The result reached[i] reports
-// whether y depends on xs[i]; if not, the gradient is zero. The slice reached is valid until the
-// next call to BackwardInto for the same tape.
+// BackwardInto sets dst[i] to the gradient of the sum of y's elements with respect to xs[i]. It sums the
+// gradients of leaves in fewer passes over memory than Backward. The order of summation is therefore
+// different, and the gradients may differ by rounding errors. BackwardInto panics in the same cases as
+// Backward, and also if dst[i] and xs[i] have different shapes. The result reached[i] reports whether y
+// depends on xs[i]; if not, the gradient is zero. The slice reached is valid until the next call to
+// BackwardInto for the same tape.
 func BackwardInto[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs []*Var[T]) (reached []bool) {
 	for i, x := range xs {
 		if dst[i].Shape() != x.shape() {

@@ -40,8 +40,8 @@ func BroadcastTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	return a.tape.Record(y, add[T]{}, ReadsNothing, a)
 }
 
-// fit returns g, summed or broadcast to shape s along each axis. Differentiation rules use fit if
-// an operation has broadcast or summed an operand of shape s.
+// fit returns g, summed or broadcast to shape s along the axes where the shapes differ. Differentiation
+// rules use fit if an operation has broadcast or summed an operand of shape s.
 func fit[T linalg.Float](g *Var[T], s linalg.Shape) *Var[T] {
 	if g.shape() == s {
 		return g

@@ -311,8 +311,8 @@ func TestAnOperandOfRecomputedMayOccurTwice(t *testing.T) {
 }
 
 func TestRecomputedDoesNotOverwriteSharedAdjoints(t *testing.T) {
-	// The differentiation rule of u + w uses one matrix for the adjoints of u and w. If Recomputed
-	// adds the gradient of its program to the adjoint of u, the adjoint of w must not change.
+	// The differentiation rule of u + w uses one matrix for the adjoints of u and w. When Backward adds
+	// the gradient of the recomputed function to the adjoint of u, the adjoint of w must not change.
 	var tape Tape[float64]
 	x, z := tape.Leaf(linalg.Column(3.0)), tape.Leaf(linalg.Column(5.0))
 	u, w := Scale(x, 1), Scale(z, 1)

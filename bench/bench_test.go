@@ -20,7 +20,7 @@ import (
 )
 
 // BenchmarkGaussian measures one optimiser step of the tempered HVAE with K = 10 in the Gaussian
-// experiment, in several dimensions.
+// experiment, in 1 to 301 dimensions.
 func BenchmarkGaussian(b *testing.B) {
 	for _, d := range []int{1, 11, 50, 101, 301} {
 		b.Run(strconv.Itoa(d), func(b *testing.B) { gaussianStep(b, "hvae-k10", d) })

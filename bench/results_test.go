@@ -20,7 +20,7 @@ func TestREADMEMatchesTheMeasurements(t *testing.T) {
 	if !ok {
 		t.Fatal("results/zen4.txt contains no measurements of plain Go")
 	}
-	// median returns the median, over all matches of pattern in text, of the number in the group.
+	// median returns the median of the numbers that the group in pattern matches in text.
 	median := func(text, pattern string) float64 {
 		t.Helper()
 		var all []float64

@@ -307,9 +307,9 @@ func TestBitsDoNotDependOnGOMAXPROCS(t *testing.T) {
 }
 
 func TestASampleDoesNotDependOnItsBatch(t *testing.T) {
-	// For each sample, the results of Forward and Input must be bit-identical in the batch and in a part of
-	// the batch. The weight gradient of the batch must be the sum of the weight gradients of the parts, up
-	// to rounding errors. The batch size 37 is not a multiple of the tile width of any linalg kernel.
+	// For each sample, Forward and Input must compute bit-identical results from the whole batch and from a
+	// part. The weight gradient of the batch must be the sum of the weight gradients of the parts, up to
+	// rounding errors. The batch size 37 is not a multiple of the tile width of any linalg kernel.
 	const batch = 37
 	rng := rand.New(rand.NewPCG(6, 1))
 	for g := range geometries(rng, 20) {

@@ -106,7 +106,7 @@ func inputRuns(list []run, a axis, lo, hi int) []run {
 }
 
 // runs implements outputRuns and inputRuns. A run is a maximal sequence of pixels i, i + distance, i +
-// 2·distance, … from lo to hi−1 along which both results of rangeOf increase by shift per pixel.
+// 2·distance, … from lo to hi−1 in which both results of rangeOf increase by shift from pixel to pixel.
 func runs(list []run, lo, hi, distance, shift int, rangeOf func(pixel int) (first, last int)) []run {
 	for start := lo; start < min(lo+distance, hi); start++ {
 		begin := len(list)

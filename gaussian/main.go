@@ -77,7 +77,7 @@ func parse(args []string) (options, error) {
 	})
 	command.List(f, &o.methods, "methods", "`methods` to run, separated by commas; the default is all methods:\n"+strings.Join(all, ", "), func(name string) (string, error) {
 		if !slices.Contains(all, name) {
-			return "", fmt.Errorf("unknown method %q: the methods are %s", name, strings.Join(all, ", "))
+			return "", fmt.Errorf("unknown method %q: a method must be one of %s", name, strings.Join(all, ", "))
 		}
 		return name, nil
 	})
@@ -87,7 +87,7 @@ func parse(args []string) (options, error) {
 	f.Count(&o.config.Draws, "batch", 10, 1, "`number` of draws over which each iteration averages the ELBO")
 	f.Rate(&o.config.Rate, 1e-3, "learning `rate` of RMSProp")
 	f.Seed(&o.config.Seed, "seed for all random numbers; the output does not depend on the number of cores")
-	f.StringVar(&o.out, "out", "", "`folder` for the figures: figure1a.svg, figure1b.svg and figure1c.svg if -d lists\nseveral dimensions, or tempering.svg and trajectory.svg with -two-modes\n(default: the current folder)")
+	f.StringVar(&o.out, "out", "", "`folder` for the figures. With several dimensions in -d: figure1a.svg, figure1b.svg and\nfigure1c.svg; with -two-modes: tempering.svg and trajectory.svg (default: the current folder)")
 	f.BoolVar(&o.json, "json", false, "print a JSON object for each row instead of a table")
 	f.BoolVar(&o.twoModes, "two-modes", false, "instead of running the experiment, show the effect of tempering: apply Algorithm 1\nto a target with two modes, print a table, and draw tempering.svg and trajectory.svg")
 	f.Func("http", "with -two-modes: instead of the table and the figures, serve an interactive web page\nat this `address`, such as localhost:8080 (port 0 selects a free port)", func(s string) error {

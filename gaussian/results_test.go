@@ -12,7 +12,7 @@ import (
 	"hvae/gaussian/model"
 )
 
-// readResults returns the objects in a file of the folder results.
+// readResults returns the JSON objects in results/name.
 func readResults[T any](t *testing.T, name string) []T {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("results", name))

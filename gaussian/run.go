@@ -95,7 +95,7 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 }
 
 // checkFolder creates the folder for the figures if the program will draw figures. It returns an
-// error if the folder is not writable, so that the program fails before the training, not after it.
+// error if the folder is not writable, so that the program fails before training rather than after it.
 func checkFolder(o options) error {
 	if o.out == "" && len(o.dims) == 1 && !o.twoModes {
 		return nil
@@ -114,8 +114,7 @@ func checkFolder(o options) error {
 	return nil
 }
 
-// A row is one row of the table. Its numbers are averages over all datasets for one method in one
-// dimension.
+// A row of the table holds averages over all datasets for one method and one number of dimensions.
 type row struct {
 	Method      string  `json:"method"`
 	Dims        int     `json:"d"`

@@ -16,7 +16,7 @@ import (
 	"hvae/linalg/random"
 )
 
-// The flag -two-modes compares these settings of Algorithm 1.
+// With -two-modes, the program compares these settings of Algorithm 1.
 var (
 	modeSteps = []float64{4, 8, 16, 32, 64, 128} // K
 	modeFlows = []struct {

@@ -19,7 +19,7 @@ import (
 	"hvae/linalg/random"
 )
 
-// The flag -two-modes prints one row for each pair of an initial 1/√β₀ and a number of steps K.
+// With -two-modes, the program prints a row for each combination of initial 1/√β₀ and K.
 var (
 	stepNumbers = []int{4, 8, 16, 32, 64, 128}
 	starts      = []float64{3, 1}

@@ -203,7 +203,7 @@ type bridge[T linalg.Float] struct {
 	logJoint, gradU *ad.Var[T] // log p_θ(x, z) and ∇U(z) from the last PotentialGradient
 }
 
-// bridge resets the tape and returns the bridge of kernel k on this tape.
+// bridge resets the tape and returns a bridge on it for the leapfrog steps of kernel k.
 func (a *AIS[T]) bridge(k int) *bridge[T] {
 	a.Tape.Reset()
 	prior := DiagonalNormal[T]{a.Tape.Const(a.Mean), a.Tape.Const(a.SD)}

@@ -75,7 +75,7 @@ func (s Sample[T]) EntropyELBO() *ad.Var[T] {
 	return s.elbo(ad.Add(s.End.LogJoint(s.flow.Target), q.Entropy()))
 }
 
-// elbo returns e − ½ρ_Kᵀρ_K + ℓ/2 [1×B].
+// elbo returns the ELBO estimate e − ½ρ_Kᵀρ_K + ℓ/2 [1×B], where E[e] = E[log p_θ(x, z_K) − log q⁰(z₀)].
 func (s Sample[T]) elbo(e *ad.Var[T]) *ad.Var[T] {
 	kinetic := ad.Scale(squaredNorms(s.End.Rho), -0.5)
 	return ad.AddConst(ad.Add(e, kinetic), T(s.End.Rho.Rows())/2)

@@ -84,8 +84,8 @@ func product[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bias []T
 // operands are packed (copied to contiguous memory).
 const kBlock, kBlockDown = 192, 64
 
-// runBlocks computes the contraction c in blocks of kBlock or kBlockDown steps. If c.Add is set, all
-// steps form one block, so that the complete sum is added to C at once.
+// runBlocks computes the contraction c in blocks of kBlock or kBlockDown terms. If c.Add is set, all
+// terms form one block, so that the complete sum is added to C at once.
 func runBlocks[T Float](c Contraction[T]) {
 	k, block := c.Steps, kBlock
 	switch {
@@ -107,18 +107,18 @@ func runBlocks[T Float](c Contraction[T]) {
 	}
 }
 
-// A large product packs its operands. For each block of steps, it copies groups of rowGroup = 64 rows
+// A large product packs its operands. For each block of n terms, it copies groups of rowGroup = 64 rows
 // of A and panels of panelCols = 48 columns of b to contiguous memory. The product of a group and a
 // panel is added to a part of C:
 //
-//	C [64×48] += A [64×steps] · b [steps×48]
+//	C [64×48] += A [64×n] · b [n×48]
 //
 // Without packing, the rows of a large matrix are on different memory pages. They also compete for the
 // same cache lines if the distance between them is a power of two. Packing reduces the time of a
 // product of 1024×1024 matrices from 62 to 52 ms (one core with AVX-512).
 const panelCols, rowGroup = 48, 64
 
-// runPacked packs the operands of c and computes c in blocks of the given number of steps.
+// runPacked packs the operands of c and computes the sums in blocks of at most block terms.
 func runPacked[T Float](c Contraction[T], block int) {
 	const aRow = kBlock + 16 // distance between rows in group, not a power of two
 	var group [rowGroup * aRow]T

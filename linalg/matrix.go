@@ -83,8 +83,8 @@ func (m Matrix[T]) Fill(v T) {
 // A Shape holds the dimensions of a matrix. Package fmt prints it as [rows×cols].
 type Shape struct{ Rows, Cols int }
 
-// Shape returns the dimensions of m. Its receiver is a pointer, because copying m would take noticeable
-// time for small matrices.
+// Shape returns the dimensions of m. Its receiver is a pointer, because copying m would slow down
+// operations on small matrices.
 func (m *Matrix[T]) Shape() Shape { return Shape{m.Rows, m.Cols} }
 
 // String returns the shape as [rows×cols].

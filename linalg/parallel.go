@@ -10,7 +10,7 @@ import (
 )
 
 // For sends chunks of its loop to helper goroutines through the channel pending. Calls to For reuse the
-// helpers and the loop values, so that most calls allocate no memory.
+// helpers and the loop structs, so most calls allocate no memory.
 var (
 	pending = make(chan chunk)
 	busy    atomic.Int32 // number of chunks sent to helpers by unfinished calls to For
@@ -117,7 +117,7 @@ func For(n, grain int, body func(lo, hi int)) {
 // the loop without For, to avoid allocating a closure.
 func Serial(n, grain int) bool { return chunks(n, grain) <= 1 }
 
-// chunks returns the number of chunks into which For divides a loop. A result below 1 means one chunk.
+// chunks returns the number of chunks into which For divides a loop. If it is below 1, For uses one chunk.
 func chunks(n, grain int) int {
 	if grain <= 0 || n < 2*grain {
 		return 1

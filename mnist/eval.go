@@ -29,7 +29,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	f.Count(&limit, "limit", 0, 0, "`number` of images to evaluate, starting with the first; 0 for all 10,000")
 	f.Count(&options.Samples, "samples", 1000, 1, "`number` of importance samples for each image")
 	f.Count(&options.Runs, "runs", 3, 1, "`number` of runs, each with freshly binarised images; ± is the standard deviation over runs")
-	f.StringVar(&method, "method", "is", "`method`: is (importance sampling) or ais (also annealed importance sampling, which gives\ntighter bounds on log p(x) and takes longer)")
+	f.StringVar(&method, "method", "is", "`method`: 'is' (importance sampling only) or 'ais' (annealed importance sampling as well, which\ngives tighter bounds on log p(x) and takes longer)")
 	f.Count(&annealing.Steps, "steps", 1000, 1, "`number` of steps from the variational prior to the posterior, for -method ais")
 	f.Count(&annealing.Chains, "chains", 16, 1, "`number` of chains for each image, for -method ais")
 	f.BoolVar(&simulated, "simulated", false, "evaluate images drawn from the model, for which -method ais also gives an upper bound on log p(x)")
@@ -39,18 +39,18 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		return err
 	}
 	if method != "is" && method != "ais" {
-		return command.UsageError("invalid value %q for flag -method: must be is or ais", method)
+		return command.UsageError("invalid value %q for flag -method: it must be 'is' or 'ais'", method)
 	}
 	for _, flag := range f.Given() {
 		if method == "is" && slices.Contains([]string{"steps", "chains", "simulated"}, flag) {
-			return command.UsageError("-%s needs -method ais", flag)
+			return command.UsageError("-%s requires -method ais", flag)
 		}
 		if simulated && slices.Contains([]string{"data", "dataset", "split"}, flag) {
 			return command.UsageError("-%s has no effect with -simulated, which draws images from the model", flag)
 		}
 	}
 	if split != "test" && split != "validation" {
-		return command.UsageError("invalid value %q for flag -split: must be test or validation", split)
+		return command.UsageError("invalid value %q for flag -split: it must be test or validation", split)
 	}
 	c, err := readCheckpoint(checkpoint, stderr)
 	if err != nil {

@@ -155,7 +155,7 @@ func TestAResumeKeepsTheSettings(t *testing.T) {
 	sameFiles(t, "resumed without other flags", whole, parts)
 
 	refused(t, parts, resume(parts, "-latent", "4", "-seed", "5", "-K", "2", "-model", "hvae", "-batch", "24", "-lr", "1e-4"),
-		"was started with K = 1, not 2; batch = 25, not 24; latent = 3, not 4: resume it without these flags")
+		"was started with K = 1, not 2; batch = 25, not 24; latent = 3, not 4, and these settings cannot be changed: resume it without these flags")
 
 	// A resumed run may change the other settings. The state must contain the new values.
 	mustRun(t, resume(parts, "-epochs", "4", "-patience", "3", "-recompute=false")...)
@@ -247,7 +247,7 @@ func TestTheStateIsSavedWithinAnEpoch(t *testing.T) {
 	}
 }
 
-// A file must be refused after a random bit of its tensors is flipped.
+// The program must refuse a file if any bit of its tensors is flipped.
 func TestADamagedFileIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	mustRun(t, tiny(dir)...)
@@ -344,8 +344,8 @@ func TestAResumeAcceptsTheSameImagesUnderAnotherName(t *testing.T) {
 	mustRun(t, resume(dir, append(renamed, "-epochs", "2")...)...)
 	sameFiles(t, "resumed with the data under another name", whole, dir)
 	others := ownImages(t, 144, 1)
-	refused(t, dir, resume(dir, "-data", others), "with different images, the dataset few")
-	refused(t, dir, resume(dir, "-data", others, "-dataset", "another"), "with different images, the dataset few")
+	refused(t, dir, resume(dir, "-data", others), "the images differ from those of the dataset few")
+	refused(t, dir, resume(dir, "-data", others, "-dataset", "another"), "the images differ from those of the dataset few")
 }
 
 // Validation images are processed in batches of 1,000. The run is interrupted between two batches.

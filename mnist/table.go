@@ -28,7 +28,7 @@ func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	f.Count(&t.Runs, "runs", 3, 1, "`number` of evaluations of each run, each with freshly binarised images; ± is the standard\ndeviation over evaluations")
 	f.BoolVar(&t.Extend, "extend", false, "continue finished runs if -epochs or -patience is now larger; this discards their evaluations")
 	f.BoolVar(&list, "list", false, "only list the runs and their status: done, running, stopped, missing, or refused (with the reason why\nthis table cannot use the run)")
-	f.Func("task", "train and evaluate only the run with this `number` in the output of -list, and write only its folder", func(s string) (err error) {
+	f.Func("task", "train and evaluate only the run with this `number` in the output of -list, and write only to its folder", func(s string) (err error) {
 		if number, err = strconv.Atoi(s); err != nil || number < 0 {
 			return errors.New("it must be a number in the output of -list")
 		}

@@ -210,8 +210,8 @@ func TestTheTableMatchesIndependentNumbers(t *testing.T) {
 	}
 }
 
-// The files must be the same for a table computed by a process that is killed and restarted, by two
-// concurrent processes, or by one command per task (-task), in reverse order.
+// The files of a table must be the same whether it is computed by one process, by a process that is killed
+// and restarted, by two concurrent processes, or by one command per task (-task) in reverse order.
 func TestTheTableDoesNotDependOnProcesses(t *testing.T) {
 	t.Parallel()
 	table := func(out string, more ...string) []string {
@@ -276,7 +276,7 @@ func TestATableUsesExistingRuns(t *testing.T) {
 	if !slices.Equal(read(t, trained, modelFile), model) {
 		t.Error("the table changed the model that the train command wrote")
 	}
-	// A finished run does not need its weights.
+	// The table must not need these files of a finished run.
 	for _, name := range []string{modelFile, stateFile, samplesFile, curveFile, lockFile} {
 		remove(t, trained, name)
 	}
@@ -301,7 +301,7 @@ func TestATableUsesExistingRuns(t *testing.T) {
 	if diff := cmp.Diff(before, files(t, trained)); diff != "" {
 		t.Errorf("a refused table changed the run:\n%s", diff)
 	}
-	// A run with other settings must be refused.
+	// The table must refuse a run with other settings.
 	for flag, value := range map[string]string{"batch": "50", "lr": "1e-4", "seed": "2"} {
 		other := filepath.Join(t.TempDir(), "vae-1")
 		mustRun(t, trainVAE(other, "-"+flag, value)...)
@@ -515,7 +515,7 @@ func TestAStoppedEvaluationStartsAgain(t *testing.T) {
 	}
 }
 
-// A table must replace an evaluation whose epoch or validation ELBO differs from the best epoch of the run.
+// A table must replace an evaluation whose epoch or validation ELBO does not match the run's best epoch.
 func TestAnEvaluationOfOtherWeightsIsReplaced(t *testing.T) {
 	out := t.TempDir()
 	mustRun(t, oneVAE(out)...)

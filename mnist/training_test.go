@@ -122,7 +122,7 @@ func TestTrainMatchesTheOracle(t *testing.T) {
 					t.Error("samples.png differs from the picture that the sample command draws")
 				}
 			}
-			// printed returns the expected output of a run that trains the epochs i with from < i ≤ last.
+			// printed returns the expected output of a run that trains epochs from+1 to last.
 			printed := func(from, last, best int) (text string) {
 				top := 0
 				for i, m := range metricsOf(t, dir)[:last] {

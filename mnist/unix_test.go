@@ -33,7 +33,7 @@ func init() {
 	}
 }
 
-// README.md says that 4 GiB of address space are enough on up to 16 cores.
+// As README.md states, 4 GiB of address space is enough for up to 16 cores.
 func TestTrainingRunsIn4GiBOfAddressSpace(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only tested on Linux, where the shell limits the address space")

@@ -48,8 +48,8 @@ func WriteIf(check func() error, name string, data []byte) error {
 	return nil
 }
 
-// Clean removes the temporary files of processes that were killed while they wrote the named file. No
-// process may write the file concurrently.
+// Clean removes the temporary files of processes that were killed while writing the named file. No process
+// may write the file concurrently.
 func Clean(name string) error {
 	entries, err := os.ReadDir(filepath.Dir(name))
 	temporary := regexp.MustCompile(`^\.` + regexp.QuoteMeta(filepath.Base(name)) + `-\d+\.tmp$`)

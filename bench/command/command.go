@@ -36,7 +36,7 @@ type Command struct {
 	Name, About string
 	// Run parses args with Flags and executes the command. It writes results to stdout and
 	// all other output to stderr. When ctx is done, Run saves its state and returns an error that
-	// wraps context.Cause(ctx), a Signal.
+	// wraps context.Cause(ctx), which is a Signal.
 	Run func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 }
 

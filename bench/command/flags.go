@@ -54,17 +54,17 @@ func (f *Flags) Seed(p *uint64, usage string) {
 func ParseSeed(s string) (uint64, error) {
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("a seed is a whole number from 0 to %d", uint64(math.MaxUint64))
+		return 0, fmt.Errorf("a seed must be a whole number from 0 to %d", uint64(math.MaxUint64))
 	}
 	return n, nil
 }
 
-// Rate defines the flag -lr for a learning rate, a positive number.
+// Rate defines the flag -lr for a positive learning rate.
 func (f *Flags) Rate(p *float64, preset float64, usage string) {
 	define(f, p, "lr", preset, usage, func(s string) (float64, error) {
 		r, err := strconv.ParseFloat(s, 64)
 		if err != nil || !(r > 0) || math.IsInf(r, 0) {
-			return 0, errors.New("a learning rate is a positive number")
+			return 0, errors.New("the learning rate must be a positive finite number")
 		}
 		return r, nil
 	})

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A Signal is an operating system signal that has cancelled a context. It is the cause of the
-// cancellation, which context.Cause returns. errors.Is(s, context.Canceled) is true for each Signal s.
+// A Signal is an operating system signal that has cancelled a context. context.Cause returns the Signal
+// as the cause of the cancellation. errors.Is(s, context.Canceled) is true for each Signal s.
 type Signal syscall.Signal
 
 // hangup is SIGHUP. Package syscall does not define SIGHUP for WebAssembly.
@@ -26,10 +26,10 @@ func (s Signal) Is(target error) bool { return target == context.Canceled }
 // repeatAfter is how long Main ignores SIGTERM and SIGHUP after the first signal.
 var repeatAfter = time.Second
 
-// Main runs the program with the process's arguments and exits. The first signal cancels the context,
-// and a later signal ends the process at once. For one second after the first signal, however, Main
-// ignores SIGTERM and SIGHUP, because the command timeout of the GNU core utilities sends each signal
-// twice. If nohup started the process, Main always ignores SIGHUP.
+// Main runs the program with the process's arguments and exits. The first signal cancels the context, and a
+// later signal ends the process at once. For one second after the first signal, however, Main ignores
+// SIGTERM and SIGHUP, because timeout(1) from GNU coreutils sends each signal twice. If nohup started the
+// process, Main always ignores SIGHUP.
 func (p Program) Main() {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

@@ -22,8 +22,8 @@ var ErrInUse = errors.New("in use by another process")
 // A Lock is a lock that this process holds until it calls Release or ends.
 type Lock struct{ file *os.File }
 
-// patience is the time during which Take retries. Another process may hold the lock for a moment because
-// it calls Held, or because it was killed and has not exited yet.
+// patience is the maximum time for which Take retries. Another process may hold the lock for a moment
+// because it calls Held, or because it was killed and has not exited yet.
 const patience = 500 * time.Millisecond
 
 // Take acquires the lock on the named file. It creates the file if necessary. If another process holds

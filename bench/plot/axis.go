@@ -10,7 +10,7 @@ import (
 type axis struct {
 	log      bool
 	min, max float64 // the range; its base-10 logarithms on a logarithmic axis
-	from, to float64 // the pixels of min and max
+	from, to float64 // pixel coordinates of min and max
 	ticks    []tick
 	minor    []tick // short ticks without labels
 }
@@ -29,7 +29,7 @@ func (a axis) scale(v float64) float64 {
 	return v
 }
 
-// at returns the pixel of a value. The pixel is infinite or NaN if the axis cannot show the value.
+// at returns the pixel coordinate of v. The result is infinite or NaN if the axis cannot show v.
 func (a axis) at(v float64) float64 {
 	return a.from + (a.scale(v)-a.min)/(a.max-a.min)*(a.to-a.from)
 }

@@ -1,5 +1,5 @@
-// Package plot draws line charts as SVG, for the figures of both experiments. The file plot.go contains
-// the types and the drawing, axis.go the ranges and ticks of axes, and contour.go the contour lines.
+// Package plot draws line charts as SVG, for the figures of both experiments. plot.go contains the types
+// and the drawing code, axis.go the ranges and ticks of axes, and contour.go the contour lines.
 package plot
 
 import (
@@ -59,7 +59,7 @@ const (
 const markersUpTo = 40 // a line with more points has no markers
 
 // colours is based on the palette of Okabe and Ito. People with colour blindness can distinguish these
-// colours. The shapes of markers distinguish the series without colour.
+// colours. Without colour, the marker shapes distinguish the series.
 var colours = []string{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5230", "#000000"}
 
 var greys = map[Style]string{Thin: "#b0b0b0", Dashed: "#404040", Points: "#404040"}

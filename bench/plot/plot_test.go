@@ -234,7 +234,7 @@ func TestTheRangeOfAnAxisIsTheDataWithASmallMargin(t *testing.T) {
 				low.Y, high.Y = min(low.Y, b.High), max(high.Y, b.High)
 			}
 		}
-		// fits reports whether the margins between points and frame are more than 5 pixels and less
+		// fits reports whether the margins between the points and the frame are more than 5 pixels and less
 		// than 10 % of the frame. If all points are equal, the margins may be greater.
 		fits := func(low, high, from, to float64) bool {
 			margin := 0.1 * (to - from)
@@ -516,7 +516,7 @@ func TestContoursAreThePointsWithTheLevel(t *testing.T) {
 	}
 }
 
-// The signs of f alternate at the corners of the only square, so two lines must cross the square.
+// The sign of f alternates around the corners of the grid's only square, so two lines must cross it.
 func TestContoursHaveTwoLinesAtASaddlePoint(t *testing.T) {
 	s := Contour(func(x, y float64) float64 { return x * y }, 0, -1, -1, 1, 1, 1)
 	if len(s.X) != 6 || len(s.Y) != 6 {

@@ -235,7 +235,7 @@ func TestTwoModesReturnsTheRequestedNumberOfDraws(t *testing.T) {
 }
 
 func TestTwoModesPathsFollowLeapfrogScheme(t *testing.T) {
-	// With the momenta eliminated, the leapfrog steps must be
+	// The positions z_k of the leapfrog steps must satisfy
 	//	z_{k+1} − z_k = α_k (z_k − z_{k−1}) − ½ε²(1 + α_k) ∇U(z_k).
 	const K, n = 30, 60
 	gradU := func(x, y float64) [2]float64 { // the gradient of U = −log p, where s² = ¼

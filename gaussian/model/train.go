@@ -115,7 +115,7 @@ type Outcome struct {
 	MLELogEvidence           float64 // log p(D) for the maximum-likelihood estimate
 }
 
-// Dataset returns one of the datasets in d dimensions, which are numbered from 0. The result depends only
+// Dataset returns the d-dimensional dataset with the given number, counted from 0. The result depends only
 // on d, dataset, c.Points and c.Seed, so all methods are trained on the same datasets.
 func (c Config) Dataset(d, dataset int) Data {
 	return Draw(Truth(d), c.Points, random.Stream(c.Seed, "gaussian data", d, dataset))

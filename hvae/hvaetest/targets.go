@@ -19,8 +19,8 @@ type Bimodal struct{ Dims int }
 // BimodalLogEvidence is log p(x) of the target Bimodal in any number of dimensions.
 const BimodalLogEvidence = -1.3
 
-// LogJoint implements hvae.Target. It adds the weighted densities eᵘ and eᵛ of the two modes with
-// log(eᵘ + eᵛ) = v + softplus(u − v).
+// LogJoint implements hvae.Target. It adds the weighted densities eᵘ and eᵛ of the modes in the log
+// domain: log(eᵘ + eᵛ) = v + softplus(u − v).
 func (b Bimodal) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	component := func(mean, sd float64) *ad.Var[float64] {
 		r := ad.Scale(ad.AddConst(z, -mean), 1/sd)

@@ -44,8 +44,8 @@ type Set struct {
 	Train, Test Images
 }
 
-// SHA256 returns the SHA-256, in hexadecimal digits, of the decompressed training file followed
-// by the decompressed test file. This command prints the same digits:
+// SHA256 returns the SHA-256 hash, in hexadecimal, of the decompressed training file followed by the
+// decompressed test file. This command prints the same digits:
 //
 //	zcat train-images-idx3-ubyte.gz t10k-images-idx3-ubyte.gz | sha256sum
 func (s Set) SHA256() string { return digest(s.Train, s.Test) }
@@ -100,7 +100,7 @@ func Load(ctx context.Context, folder, name string, log func(string)) (Set, erro
 // CheckName returns an error if name is not a valid name of a dataset.
 func CheckName(name string) error {
 	if ok, _ := regexp.MatchString(`^[a-z0-9._-]{1,40}$`, name); !ok {
-		return errors.New("a name has 1 to 40 characters: lower-case letters from a to z, digits, dots, hyphens and underscores")
+		return errors.New("a name must consist of 1 to 40 characters: lower-case letters a to z, digits, dots, hyphens and underscores")
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func TestDamagedIDXFilesAreRefused(t *testing.T) {
 	for want, b := range map[string][]byte{
 		"16-byte header is truncated or damaged": good[:15],
 		"magic number is 2049":                   change(3, 1),
-		"images have 28×29 pixels":               change(15, 29),
+		"images are 28×29 pixels":                change(15, 29),
 		"2352 of the 3136 pixels of 4 images":    change(7, 4),
 		"extra data after the 2352 pixels":       append(slices.Clone(good), 0),
 		"only 2351 of the 2352 pixels":           good[:len(good)-1],
@@ -275,7 +275,7 @@ func TestLoadReadsOtherDatasets(t *testing.T) {
 	if want := fmt.Sprintf("%x", sha256.Sum256(append(idx(31), idx(2)...))); set.SHA256() != want {
 		t.Errorf("the SHA-256 of the dataset is %s, want %s", set.SHA256(), want)
 	}
-	// Without a name, Load must accept only MNIST.
+	// If name is empty, Load must accept only the original MNIST files.
 	if _, err := Load(t.Context(), folder, "", nil); err == nil || !strings.Contains(err.Error(), "is not the original MNIST file") || !strings.Contains(err.Error(), "-dataset NAME") {
 		t.Errorf("without a name, Load returns the error %v, want the advice to use -dataset", err)
 	}

@@ -49,9 +49,9 @@ func (f file) parse(r io.Reader) (Images, error) {
 	}
 	switch {
 	case h.Magic != magic:
-		return Images{}, fmt.Errorf("its magic number is %d, but the magic number of an image file is %d", h.Magic, magic)
+		return Images{}, fmt.Errorf("its magic number is %d, but must be %d", h.Magic, magic)
 	case h.Rows != Side || h.Columns != Side:
-		return Images{}, fmt.Errorf("its images have %d×%d pixels, but must have %d×%d", h.Rows, h.Columns, Side, Side)
+		return Images{}, fmt.Errorf("its images are %d×%d pixels, but must be %d×%d", h.Rows, h.Columns, Side, Side)
 	case h.Images > maxImages:
 		return Images{}, fmt.Errorf("its header specifies %d images, more than the limit of %d", h.Images, maxImages)
 	}

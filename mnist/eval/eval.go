@@ -21,7 +21,7 @@ import (
 )
 
 // An Evaluation is the result of the eval command, which evaluates a model in one or more runs. Each run
-// binarises the images again. ELBO and NLL are means over runs, ELBOSD and NLLSD standard deviations.
+// binarises the images again. ELBO and NLL are means over runs. ELBOSD and NLLSD are standard deviations.
 type Evaluation struct {
 	ELBO    float64  `json:"elbo"`    // nats, negative
 	ELBOSD  *float64 `json:"elbo_sd"` // null if there is only one run
@@ -197,7 +197,7 @@ func newTracker(stderr io.Writer, c model.Config, images Dataset, o Options) *tr
 	return t
 }
 
-// done returns the number of finished images, which need not be an integer.
+// done returns the number of finished images, which may be fractional.
 func (t *tracker) done() float64 { return float64(t.finished.Load()) / float64(t.perImage) }
 
 func (t *tracker) add(passes int) {

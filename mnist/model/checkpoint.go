@@ -84,7 +84,7 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 		{"val_elbo", &c.ELBO, "a finite number"},
 	} {
 		if json.Unmarshal([]byte(meta[field.key]), field.to) != nil {
-			return c, fmt.Errorf("its metadata value %s = %.40q is not %s", field.key, meta[field.key], field.want)
+			return c, fmt.Errorf("its metadata contains %s = %.40q, but this value must be %s", field.key, meta[field.key], field.want)
 		}
 	}
 	if meta["max_eps"] != fmt.Sprint(maxEps) {

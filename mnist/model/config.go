@@ -40,9 +40,9 @@ func (c Config) Check() error {
 	case c.K < 0 || c.K > MaxK:
 		return fmt.Errorf("invalid K = %d: the number of leapfrog steps must be from 0 to %d", c.K, MaxK)
 	case c.Kind == "vae" && (c.K != 0 || c.Tempering != "none" || c.VaryEps):
-		return fmt.Errorf("leapfrog steps, tempering and varied step sizes need the model hvae, not vae")
+		return fmt.Errorf("for leapfrog steps, tempering and varied step sizes, the model must be hvae, not vae")
 	case c.K == 0 && (c.Tempering != "none" || c.VaryEps):
-		return fmt.Errorf("tempering and varied step sizes need at least one leapfrog step: set K ≥ 1")
+		return fmt.Errorf("tempering and varied step sizes require at least one leapfrog step: set K ≥ 1")
 	case c.Latent < 1 || c.Latent > MaxLatent:
 		return fmt.Errorf("a model cannot have %d latent dimensions: the number must be from 1 to %d", c.Latent, MaxLatent)
 	}

@@ -98,7 +98,7 @@ func New(s *Settings, set data.Set, folder *Folder, state *model.State, stdout, 
 func (r *Run) resume(state *model.State) (err error) {
 	was, p := state.Settings, &r.position
 	if r.stored["dataset_sha256"] != was["dataset_sha256"] {
-		return fmt.Errorf("the run was started with different images, the dataset %s: specify their folder with -data", was["dataset"])
+		return fmt.Errorf("the images differ from those of the dataset %s, with which the run was started: specify that dataset's folder with -data", was["dataset"])
 	}
 	r.set.Name, r.stored["dataset"] = was["dataset"], was["dataset"]
 	if r.Best, err = r.trainer.Restore(*state); err != nil {
@@ -247,7 +247,7 @@ func (r *Run) saveState() error {
 	r.tick()
 	p, err := json.Marshal(r.position)
 	if err != nil {
-		return fmt.Errorf("cannot encode the position of the run: %w", err)
+		return fmt.Errorf("cannot encode the run's progress: %w", err)
 	}
 	return r.folder.Write(StateFile, r.trainer.State(r.stored, string(p), r.Best).Encode())
 }

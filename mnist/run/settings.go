@@ -23,7 +23,7 @@ type Source struct {
 // DefineFlags defines the flags -data and -dataset.
 func (s *Source) DefineFlags(f *command.Flags) {
 	f.StringVar(&s.Folder, "data", "", "`folder` with the MNIST files, or synthetic for built-in images; missing files are\ndownloaded (default $HVAE_MNIST, else a folder in the user's cache)")
-	f.Func("dataset", "`name` of a dataset of other 28×28 images; its files in the -data folder must have MNIST's file names", func(name string) error {
+	f.Func("dataset", "`name` of a dataset other than MNIST, with 28×28 images; its files in the -data folder must have\nthe same names as MNIST's", func(name string) error {
 		s.Name = name
 		return data.CheckName(name)
 	})
@@ -124,7 +124,7 @@ func (s *Settings) Adopt(state *model.State) error {
 	fixed := Identity(s.values())
 	delete(fixed, "lr")
 	if wrong := Differences(state.Settings, fixed); wrong != "" {
-		return fmt.Errorf("the run in %s was started with %s: resume it without these flags, or start a new run in another -out folder", s.Out, wrong)
+		return fmt.Errorf("the run in %s was started with %s, and these settings cannot be changed: resume it without these flags, or start a new run in another -out folder", s.Out, wrong)
 	}
 	return s.Check()
 }
@@ -146,10 +146,10 @@ func (s *Settings) Check() error {
 		return command.UsageError("%v", err)
 	}
 	if s.Config.Kind == "hvae" && s.Config.K == 0 {
-		return command.UsageError("-model hvae needs -K ≥ 1, the number of leapfrog steps")
+		return command.UsageError("-model hvae requires at least one leapfrog step (-K ≥ 1)")
 	}
 	if s.Recompute && s.Config.Kind != "hvae" {
-		return command.UsageError("-recompute needs -model hvae, because only its leapfrog steps can be recomputed")
+		return command.UsageError("-recompute requires -model hvae, because only its leapfrog steps can be recomputed")
 	}
 	return nil
 }

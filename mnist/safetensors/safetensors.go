@@ -49,7 +49,7 @@ func (f File) Tensor(name string) (t Tensor, ok bool) {
 
 const metadataKey = "__metadata__"
 
-// DigestKey is the metadata key of the digest, a SHA-256 in hexadecimal digits. The digest covers the lines
+// DigestKey is the metadata key of the digest, a SHA-256 hash in hexadecimal. The digest covers the lines
 // "key=value\n" of all other metadata, sorted by key, followed by the bytes after the header.
 const DigestKey = "sha256"
 

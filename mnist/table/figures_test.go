@@ -8,7 +8,7 @@ import (
 	"hvae/bench/plot/plottest"
 )
 
-// Points must be means over two seeds, whose NLLs are 0.07 and 0.05 above the values in the map obtained.
+// Points must show means over two seeds, whose NLLs are 0.07 and 0.05 above the values in the map obtained.
 func TestFigureShowsTheMeansOfAllRows(t *testing.T) {
 	tasks := plan([]string{"hvae-k1-none", "hvae-k5-none-shared", "hvae-k5-none-varied", "hvae-k5-fixed-shared", "hvae-k5-fixed-varied", "vae"}, []uint64{85547, 12345})
 	obtained := map[string]float64{ // all rows except hvae-k5-fixed-varied
@@ -75,7 +75,7 @@ func TestFigureShowsTheMeansOfAllRows(t *testing.T) {
 	check(runs)
 }
 
-// Lines must be means over two seeds, and bands standard deviations. A training step costs 8,254,400
+// Lines must show means over two seeds, and bands ± one standard deviation. A training step costs 8,254,400
 // multiply-adds per image for the VAE and 20,624,000 for the HVAE.
 func TestBudgetShowsMeansAndDeviations(t *testing.T) {
 	tasks := plan([]string{"vae", "hvae-k1-none"}, []uint64{1, 2})

@@ -61,7 +61,7 @@ func (r report) files() (map[string][]byte, error) {
 }
 
 // update writes the table's files, unless the status of a run cannot be read. If print is true, update also
-// prints the table, or its rows if JSON is true.
+// prints the table, or its rows as JSON if t.JSON is true.
 func (t *Table) update(print bool) error {
 	// Wait up to a minute if another process is writing the table.
 	name, end := filepath.Join(t.Out, run.LockFile), time.Now().Add(time.Minute)

@@ -20,7 +20,7 @@ import (
 // These tests check that the tables in ../results agree with the files of their runs, and that
 // ../results/README.md agrees with the tables.
 
-// equalBudgets returns the table in ../results/table, in which each model was trained for 30 epochs.
+// equalBudgets returns the table in ../results/table, with 30 training epochs for each model.
 func equalBudgets() *Table {
 	return checkedIn(Table{
 		Out:      "../results/table",
@@ -36,7 +36,7 @@ func fullProtocol() *Table {
 	return checkedIn(Table{Out: "../results/full", Rows: []string{"vae"}, Seeds: []uint64{85547}, Protocol: run.Protocol{MaxEpochs: 2000}, Limit: 10000, Runs: 3})
 }
 
-// epochs150 returns the table in ../results/150, in which each model has 150 epochs.
+// epochs150 returns the table in ../results/150, with 150 training epochs for each model.
 func epochs150() *Table {
 	return checkedIn(Table{
 		Out: "../results/150", Rows: []string{"vae", "hvae-k5-free-varied"}, Seeds: []uint64{85547, 12345, 98765},
@@ -119,7 +119,7 @@ func TestCheckedInTablesMatchTheirRuns(t *testing.T) {
 	}
 }
 
-// signed formats a difference with its sign (+ or −), and with its error if this is not nil.
+// signed formats a difference with its sign (+ or −), followed by ± err unless err is nil.
 func signed(v float64, err *float64) string {
 	sign := "+"
 	if v < 0 {

@@ -14,8 +14,8 @@ import (
 	"hvae/mnist/model"
 )
 
-// publishedCSV contains the 57 runs of Table 1: means and standard deviations over three evaluations. The
-// numbers come from the source of the paper's appendix.
+// publishedCSV contains the 57 runs of Table 1: means and standard deviations over three evaluations, from
+// the LaTeX source of the paper's appendix.
 //
 //go:embed published.csv
 var publishedCSV string
@@ -64,7 +64,7 @@ var published = sync.OnceValue(func() (runs []result) {
 // rowName matches the names of HVAE rows.
 var rowName = regexp.MustCompile(`^hvae-k([1-9]\d*)-(none|fixed|free)(-shared|-varied)?$`)
 
-// ParseRow returns the model of a row from its name, such as vae, hvae-k1-none or hvae-k10-free-varied. If
+// ParseRow returns the model of the named row, such as vae, hvae-k1-none or hvae-k10-free-varied. If
 // K > 1, the name ends in shared (all steps have the same step sizes) or varied (separate step sizes).
 func ParseRow(name string) (c model.Config, err error) {
 	c = model.Config{Kind: "vae", Tempering: "none", Latent: 64}
@@ -78,7 +78,7 @@ func ParseRow(name string) (c model.Config, err error) {
 			return c, nil
 		}
 	}
-	return c, fmt.Errorf("there is no row %.40q: rows are vae, hvae-k1-TEMPERING, and hvae-kK-TEMPERING-EPS, where K > 1, TEMPERING is none, fixed or free, and EPS is shared or varied", name)
+	return c, fmt.Errorf("there is no row %.40q: a row must be vae, hvae-k1-TEMPERING or hvae-kK-TEMPERING-EPS, where K > 1, TEMPERING is none, fixed or free, and EPS is shared or varied", name)
 }
 
 // plan returns a task for each row and seed. Tasks with the same seed are adjacent, so that rows can be

@@ -23,8 +23,8 @@ import (
 
 // A Table holds the settings of the table command. Call Prepare before the other methods.
 //
-// Runs with the same seed share the random numbers for the split, the image order, the binarisation and
-// the noise. Differences between rows therefore usually have smaller standard errors than the rows.
+// Runs with the same seed share the random numbers for the split, the image order, the binarisation and the
+// noise. Differences between rows therefore usually have smaller standard errors than the rows themselves.
 type Table struct {
 	run.Protocol
 	Out          string

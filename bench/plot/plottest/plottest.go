@@ -194,7 +194,7 @@ func (p path) style() string {
 	return "line " + cmp.Or(p.Stroke, p.Fill) + p.Dashes
 }
 
-// add adds a path to the field of s that contains paths of this kind, such as Line or Markers.
+// add appends a path to the field of s for its kind: Line, Dots, Markers, Bars or Band.
 func (s *Series) add(p path) {
 	var b Bar
 	n, _ := fmt.Sscanf(p.D, "M%f %fm-4 0h8m-4 0V%f", &b.X, &b.High, &b.Low)

@@ -9,8 +9,7 @@ import (
 // amd64Operations implements the interface operations for AVX2 and AVX-512.
 type amd64Operations struct{ *body }
 
-// amd64Names contains the names of the AVX2 instructions. avx512Names contains the names of the AVX-512
-// instructions that differ.
+// amd64Names contains the names of instructions. For AVX-512, the names in avx512Names take precedence.
 var (
 	amd64Names = map[operation]string{
 		add: "VADDPS", sub: "VSUBPS", mul: "VMULPS", div: "VDIVPS", maximum: "VMAXPS", minimum: "VMINPS",

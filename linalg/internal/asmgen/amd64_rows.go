@@ -161,7 +161,7 @@ func (w *writer) amd64DotKernel(k rowKernel) {
 	w.op("SUBQ $4, CX; JNZ rows")
 }
 
-// aRows and bRows contain the assembly operands for the addresses of four rows of a and of b.
+// aRows and bRows contain the memory operands for four rows of a and four rows of b.
 var (
 	aRows = [4]string{"(R11)", "(R11)(R12*1)", "(R11)(R12*2)", "(R11)(DX*1)"}
 	bRows = [4]string{"(BX)", "(BX)(R13*1)", "(BX)(R13*2)", "(BX)(R10*1)"}

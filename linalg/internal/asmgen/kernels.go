@@ -29,11 +29,11 @@ const (
 	// full tiles do not use masks. NEON has no masks, so its partial tiles have one column. Partial
 	// tiles perform 1 % of the multiply-adds of a training step.
 	partial
-	// Each row of a quad tile is one vector with four columns from each of several groups of a
-	// Contraction. In a convolution, the groups are neighbouring pixels. Training divides a minibatch of
-	// 100 columns into six blocks of 16 and one block of four. Without quad tiles, the convolutions of
-	// each block would take the same time, a seventh of a training step. With quad tiles, the block of
-	// four takes a quarter of that time. NEON needs no quad tiles because four columns fill a vector.
+	// Each row of a quad tile is one vector with four columns from each of several groups of a Contraction.
+	// In a convolution, the groups are neighbouring pixels. Training divides a minibatch of 100 columns
+	// into six blocks of 16 and one of four. Without quad tiles, the convolutions of the block of
+	// four would take as long as for a block of 16, a seventh of a training step. With quad tiles, they
+	// take a quarter of that time. NEON needs no quad tiles because four columns fill a vector.
 	quad
 	kinds // number of kinds
 )
@@ -157,8 +157,8 @@ var elementwiseKernels = []elementwiseKernel{
 		[]string{"beta1", "rest1", "beta2", "rate", "epsilon"}, (*body).adamax},
 }
 
-// The row kernels process rows of float64. In the Gaussian experiment, a row contains a minibatch of
-// only ten numbers. Products and sums are rounded separately, so the results are bit-identical to the
+// The row kernels process rows of float64. In the Gaussian experiment, a row has only ten numbers, one per
+// draw of a minibatch. Products and sums are rounded separately, so the results are bit-identical to the
 // results of plain Go.
 //
 // On amd64, all row kernels use AVX2, because most loads of wider vectors would cross a boundary between

@@ -37,8 +37,9 @@ func operand[T Float](s []T, row, col, rows, n int) rowOperand {
 	return rowOperand{pointer(s), 8 * row}
 }
 
-// MulAddRows sets y = a ⊙ b + c for a matrix y with n columns. A nil c means zero. There is no fast loop for
-// bc = 0 (each row of b is constant), or for ac = 1, cc = 0 and a non-nil c.
+// MulAddRows sets y = a ⊙ b + c for a matrix y with n columns. A nil c means zero. The row and
+// column strides of a are ar and ac; likewise for b and c. There is no fast loop if bc = 0 (each row of
+// b is constant), or if ac = 1, cc = 0 and c is not nil.
 //
 //go:noinline
 func MulAddRows[T Float](y []T, n int, a []T, ar, ac int, b []T, br, bc int, c []T, cr, cc int) {

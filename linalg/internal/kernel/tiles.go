@@ -69,8 +69,8 @@ func (c *Contraction[T]) tiles() {
 		args.add = 1
 	}
 	// The widest tiles compute the first columns of each group of the contraction. If there is only one
-	// group, narrower tiles compute its remaining columns. Otherwise, a tile of remaining columns has
-	// one vector from each of several groups.
+	// group, narrower tiles compute its remaining columns. Otherwise, each vector of a tile holds remaining
+	// columns of a different group.
 	wide := s.vectors * s.lanes
 	done := c.Cols / wide * wide
 	args.cVector, args.bVector, args.lanes = 4*s.lanes, 4*s.lanes, s.lanes
