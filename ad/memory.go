@@ -22,7 +22,7 @@ const (
 // rewind restores the earlier state start of r. Variables added since then are discarded.
 func (r *record[T]) rewind(start *record[T]) { r.n, r.next, r.free = start.n, start.next, start.free }
 
-// variable adds a constant of tape t to r and returns it. The caller must set its Value.
+// variable returns a new constant that belongs to tape t and is stored in r. The caller must set its Value.
 func (r *record[T]) variable(t *Tape[T]) *Var[T] {
 	if r.n == len(r.vars) {
 		r.vars = append(r.vars, &Var[T]{tape: t, index: r.n})

@@ -116,8 +116,8 @@ func RecoverInterrupt() {
 	}
 }
 
-// Reset discards all variables of the tape and keeps their memory for reuse. Until the next Reset,
-// operations on these variables panic; after it, they may return wrong results.
+// Reset discards all variables of the tape and keeps their memory for reuse. Operations on
+// a discarded variable panic. After a second Reset, they may return wrong results instead.
 func (t *Tape[T]) Reset() {
 	t.resets++
 	t.vars, t.previous = t.previous, t.vars // discarded variables keep the old value of resets

@@ -23,7 +23,7 @@ import (
 
 // run trains each method on each dataset, concurrently on all cores. It prints each row of the table as
 // soon as this row and all earlier rows are complete. The number of cores affects only the running times,
-// because each run has separate random streams and averages sum over datasets in a fixed order.
+// because each run has separate random streams, and the datasets are averaged in a fixed order.
 func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	if err := checkFolder(o); err != nil {
 		return err

@@ -216,7 +216,7 @@ func TestReconstructionsFollowTheFlow(t *testing.T) {
 	}
 }
 
-// spell returns the expected result of dots for the text s.
+// spell returns the pattern of dots that spells the text s. The function dots must return the same pattern.
 func spell(s string) (text string) {
 	const glyphs = `
        ###    #    ###   ###     #  #####   ##  #####  ###   ###                  #         #                                            

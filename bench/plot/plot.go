@@ -226,8 +226,8 @@ type point struct{ x, y float64 }
 
 func (p point) shown() bool { return finite(p.x) && finite(p.y) }
 
-// curvesOf returns the curves of each chart, without points. Open and filled markers alternate, so that
-// two markers at the same position are both visible.
+// curvesOf returns the curves of each chart. The caller must add their points. Open and filled markers
+// alternate, so that two markers at the same position are both visible.
 func curvesOf(charts []Chart) [][]curve {
 	lines, points, labelled, all := 0, 0, map[string]curve{}, make([][]curve, len(charts))
 	for i, c := range charts {

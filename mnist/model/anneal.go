@@ -87,7 +87,7 @@ func (a *Annealing) Bound(ctx context.Context, c Config, params []Param[float32]
 	return bounds, acceptance, nil
 }
 
-// columns repeats each column of m n times and returns columns j = lo … hi−1, which are columns ⌊j/n⌋ of m.
+// columns returns a matrix that consists of the columns ⌊j/n⌋ of m, for j = lo … hi−1.
 func columns[T linalg.Float](m linalg.Matrix[T], lo, hi, n int) linalg.Matrix[T] {
 	s := linalg.New[T](m.Rows, hi-lo)
 	for i := range m.Rows {
