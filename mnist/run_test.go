@@ -344,8 +344,8 @@ func TestAResumeAcceptsTheSameImagesUnderAnotherName(t *testing.T) {
 	mustRun(t, resume(dir, append(renamed, "-epochs", "2")...)...)
 	sameFiles(t, "resumed with the data under another name", whole, dir)
 	others := ownImages(t, 144, 1)
-	refused(t, dir, resume(dir, "-data", others), "the images differ from those of the dataset few")
-	refused(t, dir, resume(dir, "-data", others, "-dataset", "another"), "the images differ from those of the dataset few")
+	refused(t, dir, resume(dir, "-data", others), "the images differ from the dataset few")
+	refused(t, dir, resume(dir, "-data", others, "-dataset", "another"), "the images differ from the dataset few")
 }
 
 // Validation images are processed in batches of 1,000. The run is interrupted between two batches.

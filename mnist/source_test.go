@@ -89,7 +89,7 @@ func TestARunOnOwnImagesContainsTheirName(t *testing.T) {
 	b := read(t, folder, testFile)
 	b[100] ^= 1
 	write(t, b, folder, testFile)
-	mustFail(t, 1, resume(out, "-epochs", "3"), "the images differ from those of the dataset own")
+	mustFail(t, 1, resume(out, "-epochs", "3"), "the images differ from the dataset own")
 }
 
 // syntheticDigest is the output of sha256sum for the two concatenated IDX files of the synthetic images.

@@ -98,7 +98,7 @@ func New(s *Settings, set data.Set, folder *Folder, state *model.State, stdout, 
 func (r *Run) resume(state *model.State) (err error) {
 	was, p := state.Settings, &r.position
 	if r.stored["dataset_sha256"] != was["dataset_sha256"] {
-		return fmt.Errorf("the images differ from those of the dataset %s, with which the run was started: specify that dataset's folder with -data", was["dataset"])
+		return fmt.Errorf("the images differ from the dataset %s, with which the run was started: specify the folder of this dataset with -data", was["dataset"])
 	}
 	r.set.Name, r.stored["dataset"] = was["dataset"], was["dataset"]
 	if r.Best, err = r.trainer.Restore(*state); err != nil {
