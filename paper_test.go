@@ -3057,8 +3057,8 @@ func evidenceByQuadrature(network *mnist.Network[float64], x variable) (logJoint
 	return logJoint, linalg.LogSumExp(logJoint) + math.Log(2*edge/float64(n))
 }
 
-// networkEstimates returns n draws of log p̂ for one image, computed in float32. It uses step sizes that
-// increase along the flow if each step has a separate one.
+// networkEstimates returns n draws of log p̂ for one image, computed in float32. If each step has its own
+// step size, the step sizes increase along the flow.
 func networkEstimates(c mnist.Config, n int) (logs []float64) {
 	const block = 50
 	params := mnistParams[float32](c, 6)

@@ -24,7 +24,7 @@ import (
 // A Table holds the settings of the table command. Call Prepare before the other methods.
 //
 // Runs with the same seed share the random numbers for the split, the image order, the binarisation and the
-// noise. Differences between rows therefore usually have smaller standard errors than the rows themselves.
+// noise. Therefore the difference of two rows usually has a smaller standard error than either row.
 type Table struct {
 	run.Protocol
 	Out          string
