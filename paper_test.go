@@ -2085,13 +2085,13 @@ func annealedBounds(t *testing.T) {
 
 // posteriorCovariance checks the paper's statement "samples from the HVAE approximate posterior exhibit
 // non-negligible covariance across dimensions". The model is the HVAE that this repository includes
-// (K = 5, free tempering, a separate ε for each step). For each of six simulated images, the test computes
+// (K = 5, free tempering, a separate ε for each step). For each of eight simulated images, the test computes
 // the absolute correlation in 1000 draws, averaged over all pairs of dimensions. For z₀, whose dimensions
 // are independent, this mean must equal the expected value for independent variables
 // (mnist.IndependentCorrelation). For z_K, it must be larger by more than 10 %.
 func posteriorCovariance(t *testing.T) {
-	const images, draws = 6, 1000
-	c, err := mnist.ReadCheckpoint("mnist/results/hvae30.safetensors")
+	const images, draws = 8, 1000
+	c, err := mnist.ReadCheckpoint("mnist/results/hvae150.safetensors")
 	if err != nil {
 		t.Fatal(err)
 	}

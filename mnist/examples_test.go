@@ -40,9 +40,9 @@ func TestDocumentsMatchTheExamples(t *testing.T) {
 	}
 	const annealing = " -method ais -steps 300 -chains 8 -limit 100 -runs 1"
 	vae, hvae := example("runs/vae/model", " -limit 1000 -runs 1"), example("runs/hvae/model", " -limit 1000 -runs 1")
-	hvae30 := example("mnist/results/hvae30", " -limit 1000 -runs 1")
+	hvae150 := example("mnist/results/hvae150", " -limit 1000 -runs 1")
 	simulated := example("mnist/results/vae", annealing+" -simulated")
-	simulated30 := example("mnist/results/hvae30", annealing+" -simulated")
+	simulated150 := example("mnist/results/hvae150", annealing+" -simulated")
 
 	readme, results := prose(t, "README.md"), prose(t, "results/README.md")
 	contains := func(document, text string) {
@@ -68,16 +68,16 @@ func TestDocumentsMatchTheExamples(t *testing.T) {
 	contains(readme, fmt.Sprintf("vae, epoch 1950, on 100 images drawn from the model, 1000 samples each, one run, %.0f s %v", simulated.Seconds, simulated))
 	contains(readme, root(hvae)+" after 10 epochs")
 	contains(readme, fmt.Sprintf("as in the paper's table, is %s too high", signed(simulated.Missed, simulated.MissedSE)))
-	contains(readme, fmt.Sprintf("the gap is %s, and the NLL is %s too high", signed(*simulated30.Gap, simulated30.GapSE), signed(simulated30.Missed, simulated30.MissedSE)))
-	test, test30 := example("mnist/results/vae", annealing), example("mnist/results/hvae30", annealing)
-	contains(readme, fmt.Sprintf("at least %s too high for the VAE and %s too high for the HVAE", signed(test.Missed, test.MissedSE), signed(test30.Missed, test30.MissedSE)))
+	contains(readme, fmt.Sprintf("the gap is %s, and the NLL is %s too high", signed(*simulated150.Gap, simulated150.GapSE), signed(simulated150.Missed, simulated150.MissedSE)))
+	test, test150 := example("mnist/results/vae", annealing), example("mnist/results/hvae150", annealing)
+	contains(readme, fmt.Sprintf("at least %s too high for the VAE and %s too high for the HVAE", signed(test.Missed, test.MissedSE), signed(test150.Missed, test150.MissedSE)))
 	samples20 := example("mnist/results/vae", " -samples 20")
 	contains(readme, "ELBO "+eval.PlusMinus(2, samples20.ELBO, samples20.ELBOSD)+" NLL "+eval.PlusMinus(2, samples20.NLL, samples20.NLLSD))
 
 	first, all := example("mnist/results/vae", " -samples 60 -limit 2000"), example("mnist/results/vae", " -samples 60")
 	contains(results, fmt.Sprintf("an NLL of %s on the first 2,000 and %s on all", signed(first.NLL, first.NLLSD), signed(all.NLL, all.NLLSD)))
-	contains(results, fmt.Sprintf("%s for z_K in `hvae30`, %s for z₀, and %.4f for", eval.PlusMinus(4, hvae30.ZK, hvae30.ZKSE), eval.PlusMinus(4, hvae30.Z0, hvae30.Z0SE), hvae30.Independent))
-	contains(results, root(hvae30))
+	contains(results, fmt.Sprintf("%s for z_K in `hvae150`, %s for z₀, and %.4f for", eval.PlusMinus(4, hvae150.ZK, hvae150.ZKSE), eval.PlusMinus(4, hvae150.Z0, hvae150.Z0SE), hvae150.Independent))
+	contains(results, root(hvae150))
 }
 
 // root returns the formula √(r² − s²) and its value, as quoted in the READMEs. Here r is the correlation of

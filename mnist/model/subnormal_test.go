@@ -19,7 +19,7 @@ func TestStepOfATrainedModelHasFewSubnormalNumbers(t *testing.T) {
 		without int // subnormal numbers without the threshold
 	}{
 		{"../results/vae.safetensors", 100, 5009},
-		{"../results/hvae30.safetensors", 16, 21},
+		{"../results/hvae150.safetensors", 16, 46},
 	} {
 		checkpoint, err := ReadCheckpoint(c.file)
 		if err != nil {
