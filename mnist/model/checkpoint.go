@@ -116,9 +116,9 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 
 // tensor returns data, which is in the order of p.Value.Data, as the tensor with the name prefix + p.Name.
 func (p Param[T]) tensor(prefix string, data []T) safetensors.Tensor {
-	t := safetensors.Tensor{Name: prefix + p.Name, Shape: p.Shape}
-	for _, at := range p.Order() {
-		t.Data = append(t.Data, float32(data[at]))
+	t := safetensors.Tensor{Name: prefix + p.Name, Shape: p.Shape, Data: make([]float32, len(data))}
+	for i, at := range p.Order() {
+		t.Data[i] = float32(data[at])
 	}
 	return t
 }

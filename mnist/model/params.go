@@ -1,6 +1,7 @@
 package model
 
 import (
+	"iter"
 	"math"
 
 	"hvae/ad"
@@ -113,8 +114,8 @@ func (p Param[T]) allocate() {
 	p.Value = linalg.New[T](rows, cols)
 }
 
-// Order returns the index in Value.Data of each element of the tensor, in the tensor's row-major order.
-func (p Param[T]) Order() []int {
+// Order yields the position of each element in the tensor, in row-major order, and its index in Value.Data.
+func (p Param[T]) Order() iter.Seq2[int, int] {
 	rows, cols := p.Value.Rows, p.Value.Cols
 	// View the tensor as an array with three axes. Axis a has length[a] elements, and neighbours along it
 	// are step[a] elements apart in Value.Data.
@@ -128,13 +129,17 @@ func (p Param[T]) Order() []int {
 	case codeCols:
 		length, step = [3]int{rows, channels, code / channels}, [3]int{cols, 1, channels}
 	}
-	order := make([]int, 0, rows*cols)
-	for a := range length[0] {
-		for b := range length[1] {
-			for c := range length[2] {
-				order = append(order, a*step[0]+b*step[1]+c*step[2])
+	return func(yield func(int, int) bool) {
+		i := 0
+		for a := range length[0] {
+			for b := range length[1] {
+				for c := range length[2] {
+					if !yield(i, a*step[0]+b*step[1]+c*step[2]) {
+						return
+					}
+					i++
+				}
 			}
 		}
 	}
-	return order
 }

@@ -69,7 +69,12 @@ func digest(meta map[string]string, data []byte) string {
 // DigestKey, Encode replaces its value with the digest. Encode panics if the shape and the number of
 // elements of a tensor do not match.
 func (f File) Encode() []byte {
-	var header, entries, data []byte
+	elements := 0
+	for _, t := range f.Tensors {
+		elements += len(t.Data)
+	}
+	var header, entries []byte
+	data := make([]byte, 0, 4*elements)
 	text := func(v any) []byte { b, _ := json.Marshal(v); return b } // cannot fail for these types
 	for _, t := range f.Tensors {
 		n := 1
