@@ -37,10 +37,7 @@ func (a *AIS[T]) Forward(streams []*rand.Rand) (end *Particles[T], logEstimates 
 		if k > 0 {
 			a.Move(p, k, streams)
 		}
-		for j := range logEstimates {
-			logEstimates[j] -= a.logDensity(p, k, j)
-			logEstimates[j] += a.logDensity(p, k+1, j)
-		}
+		a.addRatios(logEstimates, p)
 	}
 	return p, logEstimates
 }
@@ -52,15 +49,19 @@ func (a *AIS[T]) Forward(streams []*rand.Rand) (end *Particles[T], logEstimates 
 func (a *AIS[T]) Reverse(z linalg.Matrix[T], streams []*rand.Rand) (end *Particles[T], logEstimates []float64) {
 	p, logEstimates := a.At(z.Clone()), make([]float64, z.Cols)
 	for k := a.Steps - 1; k >= 0; k-- {
-		for j := range logEstimates {
-			logEstimates[j] += a.logDensity(p, k+1, j)
-			logEstimates[j] -= a.logDensity(p, k, j)
-		}
+		a.addRatios(logEstimates, p)
 		if k > 0 {
 			a.Move(p, k, streams)
 		}
 	}
 	return p, logEstimates
+}
+
+// addRatios adds log p^(k+1)(z)/p^k(z) = (log p_θ(x, z) − log q⁰(z))/K, which is the same for all k.
+func (a *AIS[T]) addRatios(logEstimates []float64, p *Particles[T]) {
+	for j := range logEstimates {
+		logEstimates[j] += (p.logJoint[j] - p.logPrior[j]) / float64(a.Steps)
+	}
 }
 
 // Tune returns step sizes for which each kernel accepts about 65 % of its proposals (Neal, 2011,
@@ -165,22 +166,14 @@ func (a *AIS[T]) Move(p *Particles[T], k int, streams []*rand.Rand) (rate float6
 	return rate
 }
 
-// logDensity returns log p^k(z) for the state z of chain j.
-func (a *AIS[T]) logDensity(p *Particles[T], k, j int) float64 {
-	if k == 0 { // because 0·log p_θ(x, z) is NaN if log p_θ(x, z) = −∞
-		return p.logPrior[j]
-	}
-	beta := float64(k) / float64(a.Steps)
-	return (1-beta)*p.logPrior[j] + beta*p.logJoint[j]
-}
-
 // energy returns H = −log p^k(z) + ½ρᵀρ for chain j.
 func (a *AIS[T]) energy(p *Particles[T], rho linalg.Matrix[T], k, j int) (energy float64) {
 	for i := range rho.Rows {
 		r := float64(rho.At(i, j))
 		energy += 0.5 * r * r
 	}
-	return energy - a.logDensity(p, k, j)
+	beta := float64(k) / float64(a.Steps)
+	return energy - ((1-beta)*p.logPrior[j] + beta*p.logJoint[j])
 }
 
 // leapfrog updates the states p and the momenta rho by one leapfrog step of kernel k. It resets the tape.
