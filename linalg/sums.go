@@ -55,7 +55,7 @@ func MulSum[T Float](dst, a, b Matrix[T]) {
 	default: // sums of rows, where a is constant along each row
 		for i := range full.Rows {
 			for j := range full.Cols {
-				dst.Data[i*dr] += a.Data[i*ar] * b.Data[i*br+j]
+				dst.Data[i*dr] += T(a.Data[i*ar] * b.Data[i*br+j])
 			}
 		}
 	}

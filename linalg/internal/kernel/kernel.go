@@ -1,5 +1,5 @@
 // Package kernel implements the loops of package linalg. Its functions operate on slices, check
-// bounds and run on the calling goroutine. No other package uses unsafe.
+// bounds and run on the calling goroutine. Outside tests, no other package uses unsafe.
 //
 // Each loop exists twice. The loop in plain Go defines the result and runs on every machine. The
 // SIMD kernel is an assembly function, which the program in ../asmgen generates. A Go function
