@@ -201,6 +201,7 @@ func TestDeterminantsOfKnownMatricesAreCorrect(t *testing.T) {
 		{linalg.Of(2, 2, []float64{0, 1, 1, 0}), -1}, // needs an exchange of rows
 		{linalg.Of(3, 3, []float64{2, 0, 0, 5, 3, 0, 1, 1, -4}), -24},
 		{linalg.Of(3, 3, []float64{0, 0, 2, 3, 0, 0, 0, 4, 0}), 24}, // needs two exchanges
+		{linalg.Of(3, 3, []float64{0, 1, 2, 0, 3, 4, 0, 5, 6}), 0},
 	} {
 		before := c.m.Clone()
 		if got := hvaetest.Determinant(c.m); !(math.Abs(got-c.want) <= 1e-13) {

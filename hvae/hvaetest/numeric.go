@@ -66,6 +66,9 @@ func Determinant(m linalg.Matrix[float64]) float64 {
 				a.Row(k)[j], a.Row(pivot)[j] = a.At(pivot, j), a.At(k, j)
 			}
 		}
+		if a.At(k, k) == 0 {
+			return 0
+		}
 		det *= a.At(k, k)
 		for i := k + 1; i < a.Rows; i++ {
 			f := a.At(i, k) / a.At(k, k)
