@@ -95,15 +95,6 @@ func TestAdamaxFindsMaximum(t *testing.T) {
 	}
 }
 
-// The draws 1 and 3 have mean 2 and standard deviation √2, so the standard error of the mean is √2/√2 = 1.
-// By the delta method, the standard error of log 2 is ½.
-func TestStandardErrorOfTwoDraws(t *testing.T) {
-	e := hvae.ImportanceEstimate([]float64{-900, -900 + math.Log(3)})
-	if !(math.Abs(e.Log-(-900+math.Log(2))) <= 1e-12) || !(math.Abs(e.StandardError-0.5) <= 1e-12) {
-		t.Errorf("the estimate from 1 and 3 has the logarithm %v and the standard error %v, want log 2 and ½", e.Log+900, e.StandardError)
-	}
-}
-
 // The expected k̂ comes from a separate program. It uses the formulas of the function gpdfit in loo, the
 // R package by the authors of Pareto smoothed importance sampling.
 func TestTailShapeAgreesWithAnotherImplementation(t *testing.T) {
