@@ -62,7 +62,7 @@ func Reshape[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	if rows < 0 || cols < 0 || rows*cols != len(a.Value.Data) {
 		panic(fmt.Sprintf("ad: Reshape: a %v matrix cannot be reshaped to [%d×%d]", a.shape(), rows, cols))
 	}
-	if a.Rows() == rows {
+	if a.shape() == (linalg.Shape{Rows: rows, Cols: cols}) {
 		return a
 	}
 	y := a.tape.Const(linalg.Of(rows, cols, a.Value.Data))

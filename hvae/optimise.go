@@ -21,7 +21,7 @@ type Optimiser[T linalg.Float] interface {
 //	m ← β₁m + (1 − β₁)g,   u ← max(β₂u, |g|),   θ ← θ + rate/(1 − β₁ᵗ)·m/(u + ε).
 //
 // Here t is the step number. Without ε, the update would be 0/0 = NaN for a parameter whose
-// gradients are all zero.
+// gradients are all zero. An Adamax is not safe for concurrent use.
 type Adamax[T linalg.Float] struct {
 	Rate, Beta1, Beta2, Epsilon T
 

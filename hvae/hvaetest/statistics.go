@@ -54,7 +54,7 @@ func Norm(x []float64) float64 {
 	return math.Sqrt(s)
 }
 
-// Relative returns the relative error |got − want|/|want|.
+// Relative returns the relative error |got − want|/max(|want|, 10⁻¹²).
 func Relative(got, want float64) float64 {
 	return math.Abs(got-want) / max(1e-12, math.Abs(want))
 }
