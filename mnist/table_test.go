@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -464,6 +465,25 @@ func TestListAndTask(t *testing.T) {
 		t.Errorf("-list prints %s", stdout)
 	}
 	mustFail(t, 1, tinyTable(out, "-task", "0"), "in use by another process")
+}
+
+func TestATableWhoseRunsAreLockedCanBeInterrupted(t *testing.T) {
+	out := t.TempDir()
+	for _, name := range tinyRuns {
+		if err := os.Mkdir(filepath.Join(out, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		lock, err := filelock.Take(filepath.Join(out, name, lockFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lock.Release()
+	}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, context.Canceled) // the first run is locked for longer
+	defer cancel()
+	if stdout, stderr, status := mnist(ctx, tinyTable(out)...); status != 130 || stdout != "" {
+		t.Errorf("status %d, stdout %q, stderr %q; want status 130 and no table", status, stdout, stderr)
+	}
 }
 
 // A table must repeat an evaluation that was interrupted or has fewer runs than -runs. If an evaluation has

@@ -65,6 +65,9 @@ func (t *Table) DoAll(ctx context.Context) error {
 	var failed, elsewhere []string
 	printed := false
 	for i, k := range t.tasks {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
 		r, evaluated, err := t.do(ctx, i)
 		switch {
 		case errors.Is(err, filelock.ErrInUse):
