@@ -216,6 +216,18 @@ func TestReconstructionsFollowTheFlow(t *testing.T) {
 	}
 }
 
+func TestReconstructionsByAModelThatHasDivergedFail(t *testing.T) {
+	name, c := savedModel(t, drawnModels[1])
+	for _, p := range c.Params {
+		if p.Name == "decoder.deconv3.bias" {
+			huge(p.Value.Data)
+		}
+	}
+	write(t, c.File().Encode(), name)
+	refused(t, filepath.Dir(name), []string{"reconstruct", "-data", "synthetic", "-checkpoint", name, "-n", "1", "-o", filepath.Join(t.TempDir(), "picture.png")},
+		"log p(x, z_0) is not finite: the model "+name+" is damaged or has diverged")
+}
+
 // spell returns the pattern of dots that spells the text s. The function dots must return the same pattern.
 func spell(s string) (text string) {
 	const glyphs = `

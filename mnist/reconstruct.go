@@ -49,7 +49,10 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 		shown = "the encoder's mean and from the points z_0 to z_K of a Hamiltonian flow, with log p(x, z_k) in nats"
 		for i := range n {
 			labels = append(labels, "", "")
-			for _, s := range path {
+			for k, s := range path {
+				if !linalg.Finite(s.LogJoint) {
+					return fmt.Errorf("log p(x, z_%d) is not finite: the model %s is damaged or has diverged", k, f.checkpoint)
+				}
 				labels = append(labels, fmt.Sprintf("%.0f", s.LogJoint.At(0, i)))
 			}
 		}
