@@ -212,6 +212,7 @@ func TestChangedLearningRatesAreRecorded(t *testing.T) {
 	// A run that has diverged can be resumed with a smaller rate.
 	lost := t.TempDir()
 	mustFail(t, 1, tiny(lost, "-lr", "1e20", "-epochs", "2"), "epoch 1, batch ", "operation ", "-resume and a smaller -lr")
+	mustFail(t, 1, tiny(t.TempDir(), "-lr", "1e20", "-batch", "75"), "epoch 1: validation: the value of column ", "-resume and a smaller -lr")
 	mustRun(t, resume(lost, "-lr", "1e-3")...)
 	for i, m := range metricsOf(t, lost) {
 		if m["lr"] != 1e-3 || m["train_elbo"] != unchanged[i]["train_elbo"] {

@@ -18,8 +18,8 @@ const (
 	ModelFile      = "model.safetensors" // weights after the best epoch
 	StateFile      = "state.safetensors" // all data for resuming the run
 	MetricsFile    = "metrics.jsonl"     // a JSON object for each epoch
-	CurveFile      = "curve.svg"         // plot of the metrics
-	SamplesFile    = "samples.png"       // digits that the model generates
+	curveFile      = "curve.svg"         // plot of the metrics
+	samplesFile    = "samples.png"       // digits that the model generates
 	EvaluationFile = "evaluation.json"   // evaluation by the table command
 
 	LockFile = ".lock" // empty; locked while a process trains or evaluates the model
@@ -72,7 +72,7 @@ func (f *Folder) Write(file string, b []byte) error {
 
 // checkNew returns an error if the folder contains files of a run.
 func (f *Folder) checkNew() error {
-	for _, file := range []string{StateFile, ModelFile, MetricsFile, CurveFile, SamplesFile, EvaluationFile} {
+	for _, file := range []string{StateFile, ModelFile, MetricsFile, curveFile, samplesFile, EvaluationFile} {
 		if _, err := os.Lstat(filepath.Join(f.path, file)); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -50,7 +50,7 @@ type Run struct {
 	trainer *model.Trainer[float32]
 	Best    []model.Param[float32] // weights after the best epoch, nil in the first epoch
 
-	clock          time.Time // when position.Seconds was last updated, at the latest when the state was saved
+	clock          time.Time // time of the last call to tick, or of New
 	stdout, stderr io.Writer
 }
 
@@ -177,7 +177,7 @@ func (r *Run) trainEpoch(ctx context.Context, line *progress.Line) error {
 			batch := r.validation[p.Validated:min(p.Validated+1000, len(r.validation))]
 			elbo, err := r.trainer.ELBO(ctx, batch, r.fill(true))
 			if err != nil {
-				return err
+				return fmt.Errorf("training diverged in epoch %d: validation: %w; "+diverged, p.Epoch, err, r.settings.Out)
 			}
 			p.ValidationSum += elbo * float64(len(batch))
 			p.Validated += len(batch)
@@ -257,7 +257,7 @@ func (r *Run) writeBest() error {
 	s, best := r.settings, r.position.best()
 	c := model.Checkpoint{Config: s.Config, Params: r.Best, Seed: s.Seed, Epoch: best.Epoch, ELBO: best.ValELBO, Data: r.set.Name, DataSHA256: r.stored["dataset_sha256"]}
 	digits := sheet.Draw(model.Generate(s.Config, r.Best, 64, s.Seed), nil, 8)
-	return cmp.Or(r.folder.Write(ModelFile, c.File().Encode()), r.folder.Write(SamplesFile, digits))
+	return cmp.Or(r.folder.Write(ModelFile, c.File().Encode()), r.folder.Write(samplesFile, digits))
 }
 
 // writeMetrics writes the metrics and their plot.
@@ -277,5 +277,5 @@ func (r *Run) writeMetrics() error {
 		Title: fmt.Sprintf("Training: %v, on %s", r.settings.Config, r.set.Name), XLabel: "epoch", YLabel: "ELBO (nats)",
 		LogX: true, Series: []plot.Series{train, validation, best},
 	}
-	return cmp.Or(r.folder.Write(MetricsFile, lines.Bytes()), r.folder.Write(CurveFile, curve.SVG()))
+	return cmp.Or(r.folder.Write(MetricsFile, lines.Bytes()), r.folder.Write(curveFile, curve.SVG()))
 }
