@@ -168,6 +168,11 @@ func TestVersionPrintsVersionGoVersionAndInstructionSet(t *testing.T) {
 			t.Errorf("%v: status %d, stderr %q, stdout %q", c.args, status, stderr, stdout)
 		}
 	}
+	for _, invalid := range []string{"-bogus", "stray"} {
+		if stdout, stderr, status := run(oven, "-version", invalid); status != 2 || stdout != "" || !strings.Contains(stderr, strings.Trim(invalid, "-")) {
+			t.Errorf("-version %s: status %d, stdout %q, stderr %q; want status 2", invalid, status, stdout, stderr)
+		}
+	}
 }
 
 // process returns a command that runs the program bakery in another process.

@@ -120,12 +120,12 @@ func (v *value[T]) String() string {
 // version.
 func (f *Flags) Parse(args []string) error {
 	switch err := f.FlagSet.Parse(args); {
-	case err == flag.ErrHelp || f.version:
-		return infoRequest{flag.ErrHelp, f}
-	case err != nil:
+	case err != nil && err != flag.ErrHelp:
 		return UsageError("%v", err)
-	case f.NArg() > 0:
+	case err == nil && f.NArg() > 0:
 		return UsageError("unexpected argument %q: only flags are allowed", f.Arg(0))
+	case err != nil || f.version:
+		return infoRequest{flag.ErrHelp, f}
 	}
 	return nil
 }
