@@ -84,12 +84,16 @@ func Read(name string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	s, err := f.Stat()
 	if err != nil {
 		return nil, Named(name, err)
 	}
-	if int64(len(b)) > limit {
-		return nil, fmt.Errorf("%s is too large: it has more than %d bytes, the limit for this kind of file", name, limit)
+	if s.Size() > limit {
+		return nil, fmt.Errorf("%s cannot be read: it has %d bytes, more than the limit of %d", name, s.Size(), limit)
+	}
+	b := make([]byte, s.Size())
+	if _, err := io.ReadFull(f, b); err != nil {
+		return nil, Named(name, err)
 	}
 	return b, nil
 }
