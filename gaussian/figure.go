@@ -29,7 +29,7 @@ type figure struct {
 }
 
 // figures lists the two panels of figure 1 of the paper, and a third panel that shows the error of
-// σ alone. In the second panel, the larger error of Δ hides the error of σ.
+// σ alone. In the second panel, the larger error of Δ hides the error of σ with tempering.
 var figures = []figure{
 	{"figure1a.svg", "Comparison across all methods", "mean of ‖θ − θ̂‖² ± s.e.", false, []string{"hvae-k1", "hvae-k10", "nf-k1", "nf-k30", "vb"}},
 	{"figure1b.svg", "HVAE with and without tempering", "mean of ‖θ − θ̂‖² ± s.e.", false, []string{"hvae-k1", "hvae-k10", "hvae-notemp-k1", "hvae-notemp-k10"}},
@@ -40,7 +40,7 @@ var figures = []figure{
 func writeFigure(o options, file string, svg []byte, stderr io.Writer) error {
 	name := filepath.Join(o.out, file)
 	if err := atomicfile.Write(name, svg); err != nil {
-		return fmt.Errorf("cannot write %s: %w", name, err)
+		return err
 	}
 	fmt.Fprintf(stderr, "wrote %s\n", name)
 	return nil
