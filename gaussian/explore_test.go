@@ -55,7 +55,11 @@ func TestViewShowsNumbersAndFiguresForItsSettings(t *testing.T) {
 		if text := fmt.Sprintf("ELBO <b>%.2f</b>, variance of log p̂ <b>%.1f ± %.1f</b>, <b>%.1f %%</b> of %d draws change mode", r.ELBO, r.Variance, r.VarianceSE, 100*float64(changed)/float64(len(l)), want.draws); !strings.Contains(w.Body.String(), text) {
 			t.Errorf("%q: the text does not contain %q", query, text)
 		}
-		for i, svg := range regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(w.Body.String(), -1) {
+		figures := regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(w.Body.String(), -1)
+		if len(figures) != 3 {
+			t.Fatalf("%q: the page has %d figures, want 3", query, len(figures))
+		}
+		for i, svg := range figures {
 			if p := plottest.Read(t, []byte(svg), false, false)[0]; p.Title != []string{"Paths in the plane", "Energy along the paths", "Estimates of log p(x) = 0"}[i] {
 				t.Errorf("%q: the title of figure %d is %q", query, i, p.Title)
 			}

@@ -90,7 +90,11 @@ func TestBudgetShowsMeansAndDeviations(t *testing.T) {
 	for _, k := range tasks {
 		runs = append(runs, result{task: k, curve: curves[k.Row][k.Seed-1]})
 	}
-	for i, p := range plottest.Read(t, budget(makeRows(tasks, runs), runs), true, false) {
+	panels := plottest.Read(t, budget(makeRows(tasks, runs), runs), true, false)
+	if len(panels) != 2 || len(panels[0].Series) != 2 || len(panels[1].Series) != 2 {
+		t.Fatalf("the panels are %+v, want two panels with two series each", panels)
+	}
+	for i, p := range panels {
 		for _, s := range p.Series {
 			scale := 1.0
 			if i == 1 && s.Label != "vae" {
