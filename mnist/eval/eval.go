@@ -35,7 +35,7 @@ type Evaluation struct {
 
 	// TailShape is the tail shape of the importance weights (hvae.Evidence), averaged over images and runs.
 	// HeavyTails is the fraction of tail shapes above 0.7, which indicate unreliable estimates. Both are
-	// null if there are fewer than 21 samples.
+	// null if there are fewer than 21 samples, or if any tail shape is NaN.
 	TailShape  *float64 `json:"tail_shape"`
 	HeavyTails *float64 `json:"heavy_tails"`
 
@@ -182,7 +182,10 @@ type tracker struct {
 }
 
 func newTracker(stderr io.Writer, c model.Config, images Dataset, o Options) *tracker {
-	t := &tracker{images: o.Runs * len(images.Indices), sampling: o.Samples * (1 + 2*c.K)}
+	t := &tracker{images: o.Runs * len(images.Indices), sampling: o.Samples}
+	if c.K > 0 { // the flow evaluates ∇U at K + 1 points
+		t.sampling *= 2 * (c.K + 1)
+	}
 	t.perImage = t.sampling
 	if o.Annealing != nil {
 		t.chain = 2 * o.Annealing.Cost()
