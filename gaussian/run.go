@@ -94,7 +94,7 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// checkFolder creates the folder for the figures if the program will draw figures. It returns an
+// checkFolder creates the folder of -out if the flag is set or the program will draw figures. It returns an
 // error if the folder is not writable, so that the program fails before training rather than after it.
 func checkFolder(o options) error {
 	if o.out == "" && len(o.dims) == 1 && !o.twoModes {

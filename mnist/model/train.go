@@ -33,8 +33,8 @@ type Trainer[T linalg.Float] struct {
 	Config Config
 	Params []Param[T]
 
-	// If Recompute is true, the backward pass recomputes each leapfrog step. The memory then does not
-	// depend on K, but training is slower. The results are bit-identical.
+	// If Recompute is true, the backward pass recomputes each leapfrog step. The memory then hardly
+	// depends on K, but training is slower. The results are bit-identical.
 	Recompute bool
 
 	algorithm *hvae.Trainer[T]
