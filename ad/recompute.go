@@ -13,7 +13,7 @@ type Program[T linalg.Float] func(args []*Var[T]) *Var[T]
 
 // Recomputed returns p(args) without keeping the intermediate variables (gradient checkpointing:
 // Chen et al., 2016). To compute gradients, Backward runs the program again. A chain of programs
-// therefore needs the memory of only one program and runs each program twice.
+// therefore needs memory for the results of all programs, but for the intermediate variables of only one.
 //
 // Backward returns bit-identical gradients with and without Recomputed. Grad cannot differentiate the
 // result and panics. At least one argument is required. The program may also use variables that are not in

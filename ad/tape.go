@@ -11,7 +11,7 @@
 // (Grad and Backward), memory.go (reuse of memory) and recompute.go (gradient checkpointing).
 //
 // Only one goroutine at a time may use a tape. Reset discards the tape's program and keeps its
-// memory, so a repeated program does not allocate.
+// memory, so a program that is repeated allocates only in its first two runs.
 //
 // An operation takes as long as the linalg function that computes its value, plus tens of
 // nanoseconds for recording. Its differentiation rule takes about the same time for each operand
@@ -36,7 +36,7 @@ type Var[T linalg.Float] struct {
 	Value linalg.Matrix[T]
 
 	tape    *Tape[T]
-	resets  int   // tape.resets when the variable was created, or the constant overwritten
+	resets  int   // tape.resets when the variable was created, or -1 after SoftplusInPlace
 	index   int   // position on the tape
 	refs    int32 // reference count in a pool; zero for recorded variables
 	live    bool  // whether the variable is a leaf or depends on one

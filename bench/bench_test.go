@@ -90,7 +90,7 @@ func BenchmarkTrainStep(b *testing.B) {
 }
 
 // BenchmarkTrainStepRecompute measures one optimiser step on all cores with batch size 100 and with
-// -recompute, which makes memory use independent of K. The reported rate in GFLOP/s excludes
+// -recompute, which makes memory use nearly independent of K. The reported rate in GFLOP/s excludes
 // recomputed operations. Tempering is fixed, because a free schedule with K = 100 starts at a very high
 // temperature, at which all logits exceed 90 in magnitude. Such logits are not typical of training.
 func BenchmarkTrainStepRecompute(b *testing.B) {
@@ -186,8 +186,8 @@ func BenchmarkEvaluate(b *testing.B) {
 }
 
 // BenchmarkAnnealing measures annealed importance sampling, which estimates the evidence of one image per
-// core, with 48 chains per image and ten temperatures per chain. Each transition is one leapfrog step,
-// which computes one gradient of the potential energy.
+// core, with 48 chains per image and nine transitions per chain. Each transition computes five gradients of
+// the potential energy.
 func BenchmarkAnnealing(b *testing.B) {
 	c := vae()
 	params := mnist.NewParams[float32](c, -2, 1)

@@ -61,7 +61,7 @@ func (g *Geometry) In() int { return g.InH * g.InW * g.InC }
 // Out returns OutH·OutW·OutC, the number of elements of an output image. B images form a matrix [Out×B].
 func (g *Geometry) Out() int { return g.OutH * g.OutW * g.OutC }
 
-// Taps returns KernelH·KernelW·InC, the number of weights for each output channel. The weights are a matrix
+// Taps returns KernelH·KernelW·InC, the number of taps times input channels. The weights are a matrix
 // [Taps×OutC]. Row (ky·KernelW + kx)·InC + c holds the weights of tap (ky, kx) for input channel c.
 func (g *Geometry) Taps() int { return g.KernelH * g.KernelW * g.InC }
 

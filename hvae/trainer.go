@@ -68,7 +68,7 @@ func (b *Block[T]) Noise(rows int) *ad.Var[T] { return Noise[T](b.Tape, b.Rng, r
 //	gradient      ∇L₁   +   ∇L₂   +   ∇L₃
 //
 // The terms are added from left to right, so results are bit-identical on any number of cores. Steps
-// after the first do not allocate memory. A Trainer is not safe for concurrent use.
+// after the second do not allocate memory. A Trainer is not safe for concurrent use.
 type Trainer[T linalg.Float] struct {
 	BlockSize int    // columns per block, initially 16; it affects noise and rounding
 	Seed      uint64 // seed of the noise in steps

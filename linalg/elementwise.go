@@ -120,9 +120,9 @@ func Copy[T Float](dst, a Matrix[T]) {
 	}
 }
 
-// Exp, Log, Tanh, Softplus, Sigmoid and SoftplusSigmoid compute each element in float64 and round the
-// result once. In float32 with SIMD, all of them except Tanh compute in float32, with an error of at most
-// 2.5 units in the last place. All of them except SoftplusSigmoid divide large matrices among goroutines.
+// In float32 with SIMD, Exp, Log, Softplus, Sigmoid and SoftplusSigmoid compute in float32, with an error of
+// at most 2.5 units in the last place. Otherwise, they and Tanh compute in float64 and round the result once.
+// All of them except SoftplusSigmoid divide large matrices among goroutines.
 
 // Exp sets dst = eᵃ, elementwise.
 func Exp[T Float](dst, a Matrix[T]) { apply("Exp", dst, a, kernel.Exp) }
@@ -134,7 +134,7 @@ func Log[T Float](dst, a Matrix[T]) { apply("Log", dst, a, kernel.Log) }
 func Tanh[T Float](dst, a Matrix[T]) { apply("Tanh", dst, a, kernel.Tanh) }
 
 // Softplus sets dst = log(1 + eᵃ), elementwise. It does not overflow for large a and keeps its
-// relative precision for negative a. For a < −44 the result is zero, so that gradients contain no
+// relative precision for negative a. For a < −44 the result is zero, so that gradients contain few
 // subnormal numbers; see the constant tail in internal/kernel/elementwise.go.
 func Softplus[T Float](dst, a Matrix[T]) { apply("Softplus", dst, a, kernel.Softplus) }
 

@@ -2,14 +2,14 @@
 // neural networks, flows and their gradients.
 //
 // A batch is a row-major matrix [features × samples], so the samples of one feature are contiguous in
-// memory. A dense layer is the product W·X, and the paper's column vectors z, ρ and ε are columns.
+// memory. A dense layer is the product W·X, and the paper's column vectors z and ρ are columns.
 //
 // Start with Matrix in this file. The file elementwise.go contains the broadcasting operations, sums.go
 // contains sums along axes, gemm.go contains matrix products, and parallel.go contains parallel loops.
 //
 // Package internal/kernel implements the inner loops of these operations, in plain Go and with SIMD
 // instructions. In float32, all instruction sets give the same bits, but plain Go rounds differently.
-// In float64, plain Go and all instruction sets give the same bits.
+// In float64, plain Go and SIMD give the same bits on the same machine.
 //
 // Operations write to a destination, their first argument. If the shapes of the arguments do not match,
 // operations panic with a message that contains the shapes. Operations allocate memory only for large

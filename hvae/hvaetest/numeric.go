@@ -8,8 +8,9 @@ import (
 	"hvae/linalg"
 )
 
-// Integrate returns the integral of f from lo to hi by the trapezoidal rule with n intervals.
-// If f is smooth and vanishes at both ends, the error decreases faster than any power of 1/n.
+// Integrate returns an approximate integral of f from lo to hi, h·Σ_i f(lo + ih) for i = 0, …, n and
+// h = (hi − lo)/n. If f is smooth and vanishes near both ends, the error decreases faster than any power
+// of 1/n.
 func Integrate(f func(float64) float64, lo, hi float64, n int) float64 {
 	h, sum := (hi-lo)/float64(n), 0.0
 	for i := range n + 1 {

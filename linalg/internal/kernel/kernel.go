@@ -1,9 +1,9 @@
 // Package kernel implements the loops of package linalg. Its functions operate on slices, check
 // bounds and run on the calling goroutine. Outside tests, no other package uses unsafe.
 //
-// Each loop exists twice. The loop in plain Go defines the result and runs on every machine. The
-// SIMD kernel is an assembly function, which the program in ../asmgen generates. A Go function
-// selects one of the two:
+// A loop in plain Go defines the result and runs on every machine. Most loops also have a SIMD kernel for
+// float32 or float64, an assembly function that the program in ../asmgen generates. A Go function selects
+// one of the two:
 //
 //	func Add[T Float](y, a, b []T) {
 //		a, b = a[:len(y)], b[:len(y)] // because the assembly does not check bounds
@@ -20,7 +20,7 @@
 //
 // In float32 all instruction sets give the same bits, because they perform the same operations in
 // the same order and fuse the same multiplications and additions. Plain Go rounds differently,
-// because it does not fuse them. In float64 plain Go and all instruction sets give the same bits.
+// because it does not fuse them. In float64, plain Go and SIMD give the same bits on the same machine.
 // A Go compiler may fuse x*y + z; the conversion in T(x*y) + z prevents that.
 package kernel
 

@@ -37,7 +37,7 @@ func operand[T Float](s []T, row, col, rows, n int) rowOperand {
 	return rowOperand{pointer(s), 8 * row}
 }
 
-// MulAddRows sets y = a ⊙ b + c for a matrix y with n columns. A nil c means zero. The row and
+// MulAddRows sets y = a ⊙ b + c for a matrix y with n columns. If bc = 1, a nil c means zero. The row and
 // column strides of a are ar and ac; likewise for b and c. There is no fast loop if bc = 0 (each row of
 // b is constant), or if ac = 1, cc = 0 and c is not nil.
 //
