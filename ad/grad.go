@@ -25,8 +25,8 @@ func Grad[T linalg.Float](y, x *Var[T]) *Var[T] {
 // Backward returns the gradients of the sum of y's elements with respect to each of xs. They are
 // bit-identical to the results of Grad, but cannot be differentiated. They are valid until the next call
 // to Grad, Backward, BackwardInto or Reset for the same tape. Backward records nothing and reuses the memory
-// of adjoints that are no longer needed. It panics if one of xs is a constant, or if y and xs are not on the same tape. The
-// tape remains usable after a panic, even if a differentiation rule has panicked.
+// of adjoints that are no longer needed. It panics if one of xs is a constant, or if y and xs are not on the
+// same tape. The tape remains usable after a panic, even if a differentiation rule has panicked.
 func Backward[T linalg.Float](y *Var[T], xs ...*Var[T]) []linalg.Matrix[T] {
 	s := backward(nil, y, xs)
 	s.gradients = s.gradients[:0]
