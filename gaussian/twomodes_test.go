@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -89,23 +88,20 @@ func TestTwoModesJSONAndFiguresAgree(t *testing.T) {
 	const seed = 6 // not the default
 	folder := t.TempDir()
 	stdout, stderr, status := gaussianCommand(t.Context(), "-two-modes", "-json", "-seed", fmt.Sprint(seed), "-out", folder)
-	if status != 0 {
-		t.Fatalf("status %d, stderr %q", status, stderr)
+	rows := decode[map[string]float64](t, stdout)
+	if status != 0 || len(rows) != 12 {
+		t.Fatalf("status %d, %d rows, stderr %q; want status 0 and 12 rows", status, len(rows), stderr)
 	}
 	p := readFigure(t, folder, "tempering.svg", true)[0]
 	if diff := cmp.Diff([]string{"leapfrog steps K", "variance of log p̂ ± s.e."}, []string{p.XLabel, p.YLabel}); diff != "" || len(p.Series) != 2 {
 		t.Fatalf("the figure has %d series, want 2; axis labels (-want +got):\n%s", len(p.Series), diff)
 	}
-	dec := json.NewDecoder(strings.NewReader(stdout))
 	for i, start := range starts {
 		if want := startLabels[i]; p.Series[i].Label != want {
 			t.Errorf("the label in the figure is %q, want %q", p.Series[i].Label, want)
 		}
 		for j, K := range stepNumbers {
-			var row map[string]float64
-			if err := dec.Decode(&row); err != nil {
-				t.Fatal(err)
-			}
+			row := rows[i*len(stepNumbers)+j]
 			mean, variance, se, share := modes(t, K, start, 1100, seed)
 			want := map[string]float64{"inv_sqrt_beta0": start, "k": float64(K), "elbo": mean, "variance": variance, "variance_se": se, "changed_mode": share}
 			if diff := cmp.Diff(want, row, almost); diff != "" {
@@ -115,9 +111,6 @@ func TestTwoModesJSONAndFiguresAgree(t *testing.T) {
 				t.Errorf("1/√β₀ = %v, K = %d: the figure shows the point %v, want the variance %v", start, K, at, row["variance"])
 			}
 		}
-	}
-	if dec.More() {
-		t.Error("the program printed more than 12 rows")
 	}
 	checkPaths(t, readFigure(t, folder, "trajectory.svg", false), seed)
 }

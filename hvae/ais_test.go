@@ -181,10 +181,7 @@ func TestAISEstimateIsZeroIfTheChainStartsWhereDensityIsZero(t *testing.T) {
 func TestAISRejectsNaN(t *testing.T) {
 	a := annealed(cliff{math.NaN()}, 50)
 	a.SD = linalg.Column(0.1) // so that all chains start at z < 1
-	a.StepSizes = make([]float64, 49)
-	for i := range a.StepSizes {
-		a.StepSizes[i] = 4
-	}
+	a.StepSizes = slices.Repeat([]float64{4}, 49)
 	end, logEstimates := a.Forward(chains(100))
 	for j, l := range logEstimates {
 		if z := end.Z.Data[j]; math.IsNaN(l) || !(z < 1) {

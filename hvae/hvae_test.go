@@ -84,17 +84,6 @@ func TestAdamaxKeepsParametersWithZeroGradients(t *testing.T) {
 	}
 }
 
-func TestAdamaxFindsMaximum(t *testing.T) {
-	// From the origin, the steps must reach the maximum (1, −2) of f(x) = −(x₁ − 1)² − 10(x₂ + 2)².
-	ascend, x := climb(hvae.NewAdamax(0.05), 0, 0)
-	for range 2000 {
-		ascend(-2*(x[0]-1), -20*(x[1]+2))
-	}
-	if !(math.Abs(x[0]-1) <= 0.02) || !(math.Abs(x[1]+2) <= 0.02) {
-		t.Errorf("after 2000 steps, the parameters are %v, want (1, −2)", x)
-	}
-}
-
 // The expected k̂ comes from a separate program. It uses the formulas of the function gpdfit in loo, the
 // R package by the authors of Pareto smoothed importance sampling.
 func TestTailShapeAgreesWithAnotherImplementation(t *testing.T) {

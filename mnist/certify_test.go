@@ -5,7 +5,6 @@ import (
 	"math"
 	"regexp"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 
@@ -35,11 +34,7 @@ func logEvidence(c model.Checkpoint, x linalg.Matrix[float32]) float64 {
 			terms[j] += float64(pixel)*a - math.Log1p(math.Exp(-math.Abs(a))) - max(a, 0)
 		}
 	}
-	largest, sum := slices.Max(terms), 0.0
-	for _, t := range terms {
-		sum += math.Exp(t - largest)
-	}
-	return largest + math.Log(sum)
+	return linalg.LogSumExp(terms)
 }
 
 // simulatedImage draws image i of a run in the same way as -simulated: first z, then each pixel.

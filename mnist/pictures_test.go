@@ -160,11 +160,9 @@ func TestReconstructionsFollowTheFlow(t *testing.T) {
 			network := model.NewNetwork(c.Config, model.Vars(tape.Const, c.Params))
 			x := tape.Const(input)
 			mean, std := network.Encode(x)
-			epsilon, gamma0 := tape.Matrix(3, s.n), tape.Matrix(3, s.n)
 			rng := random.Stream(s.seed, "mnist reconstruct")
-			random.FillNormal(rng, epsilon)
-			random.FillNormal(rng, gamma0)
-			phase := hvae.Phase[float32]{Z: ad.Add(mean, ad.Mul(std, tape.Const(epsilon))), Rho: tape.Const(gamma0)}
+			epsilon, gamma0 := hvae.Noise(&tape, rng, 3, s.n), hvae.Noise(&tape, rng, 3, s.n)
+			phase := hvae.Phase[float32]{Z: ad.Add(mean, ad.Mul(std, epsilon)), Rho: gamma0}
 			want := []linalg.Matrix[float32]{input, decode(c, mean.Value), decode(c, phase.Z.Value)}
 			var logJoints []linalg.Matrix[float32]
 			if config.Kind == "hvae" {

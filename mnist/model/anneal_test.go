@@ -39,12 +39,7 @@ func annealed(t *testing.T, a Annealing) (bounds []float64, acceptance float64) 
 	return append(lower, upper...), acceptance
 }
 
-func fixedSteps(steps int) (sizes []float64) {
-	for range steps - 1 {
-		sizes = append(sizes, 0.6)
-	}
-	return sizes
-}
+func fixedSteps(steps int) []float64 { return slices.Repeat([]float64{0.6}, steps-1) }
 
 func TestBoundsDependOnlyOnStreams(t *testing.T) {
 	const steps = 4

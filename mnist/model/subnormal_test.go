@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"hvae/ad"
-	"hvae/linalg"
+	"hvae/hvae"
 	"hvae/linalg/random"
 )
 
@@ -35,9 +35,7 @@ func TestStepOfATrainedModelHasFewSubnormalNumbers(t *testing.T) {
 		params := Vars(tape.Leaf, checkpoint.Params)
 		network := NewNetwork(checkpoint.Config, params)
 		noise := func(purpose string) *ad.Var[float32] {
-			m := linalg.New[float32](checkpoint.Config.Latent, c.images)
-			random.FillNormal(random.Stream(1, purpose), m)
-			return tape.Const(m)
+			return hvae.Noise(&tape, random.Stream(1, purpose), checkpoint.Config.Latent, c.images)
 		}
 		ad.Grad(ad.Sum(network.ELBO(tape.Const(x), noise("epsilon"), noise("gamma0"))), params[0])
 		subnormal, all := 0, 0

@@ -53,17 +53,6 @@ func checkedIn(t Table) *Table {
 	return &t
 }
 
-// named returns the task with the given name, and its status.
-func (t *Table) named(name string) (k task, s status, err error) {
-	for _, k := range t.tasks {
-		if k.Run == name {
-			s, err := t.status(k)
-			return k, s, err
-		}
-	}
-	return k, s, fmt.Errorf("the table has no run %s", name)
-}
-
 var decimal = regexp.MustCompile(`\d+\.\d+`)
 
 // alike reports whether two files are equal up to rounding errors, which differ on machines that fuse
@@ -199,19 +188,20 @@ func TestREADMEMatchesTheResults(t *testing.T) {
 
 func TestCheckedInWeightsMatchTheirRuns(t *testing.T) {
 	for _, c := range []struct {
-		file, run string
-		table     *Table
+		file  string
+		run   task
+		table *Table
 	}{
-		{"vae.safetensors", "vae-85547", fullProtocol()},
-		{"hvae150.safetensors", "hvae-k5-free-varied-98765", epochs150()},
+		{"vae.safetensors", newTask("vae", 85547), fullProtocol()},
+		{"hvae150.safetensors", newTask("hvae-k5-free-varied", 98765), epochs150()},
 	} {
 		name := filepath.Join("..", "results", c.file)
 		m, err := model.ReadCheckpoint(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if k, s, err := c.table.named(c.run); err != nil || m.Config != k.config || m.Seed != k.Seed || m.Epoch != s.best.Epoch || m.ELBO != s.best.ValELBO {
-			t.Errorf("%s contains %+v, seed %d, epoch %d, validation ELBO %v, but the run %s is %+v with the best epoch %+v (error: %v)", name, m.Config, m.Seed, m.Epoch, m.ELBO, c.run, k, s.best, err)
+		if s, err := c.table.status(c.run); err != nil || m.Config != c.run.config || m.Seed != c.run.Seed || m.Epoch != s.best.Epoch || m.ELBO != s.best.ValELBO {
+			t.Errorf("%s contains %+v, seed %d, epoch %d, validation ELBO %v, but the run is %+v with the best epoch %+v (error: %v)", name, m.Config, m.Seed, m.Epoch, m.ELBO, c.run, s.best, err)
 		}
 	}
 }
