@@ -1,4 +1,4 @@
-// Package paper_test is an executable specification of sections 2 to 5.2 of the paper
+// Package paper_test is an executable specification of sections 2 to 4.2 of the paper
 //
 //	Caterini, Doucet, Sejdinovic: Hamiltonian Variational Auto-Encoder, NeurIPS 2018.
 //
@@ -116,7 +116,7 @@ var paper = []section{
 		{"Algorithm 2, alg:vi", "the gradient of the average ELBO equals its numerical derivative in every θ and φ", averageGradient},
 		{"Algorithm 2, alg:vi", "training increases the ELBO", trainingIncreasesELBO},
 	}},
-	{"5.1 Gaussian Model", []statement{
+	{"4.1 Gaussian Model", []statement{
 		{"", "the model: z ~ N(0,I), x_i ~ N(z+Δ,Σ)", gaussianModel},
 		{"", "the sufficient statistics are accurate for data far from zero", sufficientStatistics},
 		{"", "log p(D) and the posterior have closed forms", exactEvidence},
@@ -138,7 +138,7 @@ var paper = []section{
 		{"figure 1a, fig:all_methods", "as the dimension increases, HVAE performs best", figure1a},
 		{"figure 1b, fig:temp_vs_no_temp", "the tempered methods perform better, here for d = 2 and N = 1000", figure1b},
 	}},
-	{"5.2 Generative Model for MNIST", []statement{
+	{"4.2 Generative Model for MNIST", []statement{
 		{"", "the pixels x|z are independent Bernoulli variables", bernoulliPixels},
 		{"", "the layers of the inference network and the generative network", networks},
 		{"", "HVAE on top of the VAE: for K = 0 it is the VAE", vaeWithoutSteps},
@@ -1312,7 +1312,7 @@ func averageGradient(t *testing.T) {
 }
 
 // trainingIncreasesELBO checks Algorithm 2, θ ← UpdateTheta(∇_θ L̂, θ) and φ ← UpdatePhi(∇_φ L̂, φ), where
-// L̂ is the average estimate of the ELBO over a batch. For each method of section 5.1, 500 steps with 30
+// L̂ is the average estimate of the ELBO over a batch. For each method of section 4.1, 500 steps with 30
 // points in two dimensions must increase the ELBO by at least 30 nats.
 func trainingIncreasesELBO(t *testing.T) {
 	for _, name := range model.MethodNames() {
@@ -1334,7 +1334,7 @@ func trainingIncreasesELBO(t *testing.T) {
 	}
 }
 
-// Section 5.1
+// Section 4.1
 
 // gaussianModel checks that simulated data with z ~ N(0, I) and independent x_i|z ~ N(z + Δ, Σ) satisfy
 //
@@ -1749,7 +1749,7 @@ func gaussianHyperparameters(t *testing.T) {
 	}
 }
 
-// rmsProp checks the optimiser of section 5.1. The paper: "all training was done using RMSProp".
+// rmsProp checks the optimiser of section 4.1. The paper: "all training was done using RMSProp".
 // The method model.RMSProp.Ascend must follow TensorFlow 1,
 //
 //	v ← v + (1 − 0.9)(g² − v),   θ ← θ + rate·g/√(v + 10⁻¹⁰),
@@ -1807,7 +1807,7 @@ func figure1b(t *testing.T) {
 	}
 }
 
-// Section 5.2
+// Section 4.2
 
 // bernoulliPixels checks
 //
@@ -2898,7 +2898,7 @@ func flowGradientError(s hvaetest.Scheme) float64 {
 	})
 }
 
-// methodGradientError returns hvaetest.GradientError for the ELBO of a method of section 5.1 with respect
+// methodGradientError returns hvaetest.GradientError for the ELBO of a method of section 4.1 with respect
 // to all parameters.
 func methodGradientError(t *testing.T, name string) float64 {
 	_, data, _ := points(3, 20)
@@ -3050,7 +3050,7 @@ func checkDefaults(t *testing.T, want map[string]string, folder string, args ...
 	}
 }
 
-// The networks of section 5.2
+// The networks of section 4.2
 
 // mnistModel holds the configuration and the weights of a model for MNIST in float64.
 type mnistModel struct {

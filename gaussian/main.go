@@ -1,4 +1,4 @@
-// Gaussian runs the experiment of section 5.1 of the paper. It generates datasets from a Gaussian
+// Gaussian runs the experiment of section 4.1 of the paper. It generates datasets from a Gaussian
 // model and estimates the parameters with several variational methods. For each method it prints
 // the errors of the estimates and the gap between the bound and the exact evidence.
 //
@@ -27,7 +27,7 @@ func main() { program.Main() }
 
 var program = command.Program{
 	Name: "gaussian",
-	About: `Runs the Gaussian experiment of the HVAE paper (section 5.1). Prints for each method
+	About: `Runs the Gaussian experiment of the HVAE paper (section 4.1). Prints for each method
 the errors of the estimated parameters and the gap between its bound and the exact
 evidence.`,
 	Commands: []command.Command{{Run: start}},

@@ -1,4 +1,4 @@
-// Mnist runs the experiment of section 5.2. It trains variational auto-encoders with and without
+// Mnist runs the experiment of section 4.2. It trains variational auto-encoders with and without
 // Hamiltonian dynamics on binarised MNIST digits, estimates their evidence, and draws digits that they
 // generate.
 //
@@ -36,7 +36,7 @@ func main() {
 
 var program = command.Program{
 	Name:  "mnist",
-	About: "The MNIST experiment of the HVAE paper (section 5.2).",
+	About: "The MNIST experiment of the HVAE paper (section 4.2).",
 	Commands: []command.Command{
 		{Name: "train", About: "Trains a model.", Run: train},
 		{Name: "eval", About: "Estimates a model's ELBO and negative log-likelihood.", Run: evaluate},

@@ -1,4 +1,4 @@
-// Package model implements the Gaussian experiment of section 5.1. Variational methods estimate the
+// Package model implements the Gaussian experiment of section 4.1. Variational methods estimate the
 // parameters θ = (Δ, σ) of the model
 //
 //	z ~ N(0, I_d),   x_i | z ~ N(z + Δ, Σ),   Σ = diag(σ_1², …, σ_d²),

@@ -1,4 +1,4 @@
-// Package data provides the images of section 5.2, the MNIST handwritten digits (LeCun, Cortes and Burges).
+// Package data provides the images of section 4.2, the MNIST handwritten digits (LeCun, Cortes and Burges).
 // It downloads and reads the original files, splits off validation images, and binarises images at random.
 // It also reads other images of 28 × 28 pixels in the same format, such as Fashion-MNIST.
 //

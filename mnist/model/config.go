@@ -1,4 +1,4 @@
-// Package model implements the model of section 5.2: a convolutional variational
+// Package model implements the model of section 4.2: a convolutional variational
 // auto-encoder for binarised MNIST digits, with or without a Hamiltonian flow.
 //
 // Read config.go, params.go (the parameters and their names in a checkpoint), network.go
