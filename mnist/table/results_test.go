@@ -33,7 +33,7 @@ func equalBudgets() *Table {
 // fullProtocol returns the table in ../results/full, for which VAEs were trained and evaluated as in the
 // paper.
 func fullProtocol() *Table {
-	return checkedIn(Table{Out: "../results/full", Rows: []string{"vae"}, Seeds: []uint64{85547, 12345}, Protocol: run.Protocol{MaxEpochs: 2000}, Limit: 10000, Runs: 3})
+	return checkedIn(Table{Out: "../results/full", Rows: []string{"vae"}, Seeds: []uint64{85547, 12345, 98765}, Protocol: run.Protocol{MaxEpochs: 2000}, Limit: 10000, Runs: 3})
 }
 
 // epochs150 returns the table in ../results/150, with 150 training epochs for each model.
