@@ -39,6 +39,9 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	// For each digit, the picture contains a group of images: the input and its reconstructions.
 	images, captions := []linalg.Matrix[float32]{x, fromMean}, []string{"input", "mean"}
 	for k, s := range path {
+		if !linalg.Finite(s.LogJoint) {
+			return fmt.Errorf("log p(x, z_%d) is not finite: the model %s is damaged or has diverged", k, f.checkpoint)
+		}
 		images, captions = append(images, s.Image), append(captions, fmt.Sprintf("z%d", k))
 	}
 	var labels []string // the values of log p(x, z_k) below the images of an HVAE
@@ -49,10 +52,7 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 		shown = "the encoder's mean and from the points z_0 to z_K of a Hamiltonian flow, with log p(x, z_k) in nats"
 		for i := range n {
 			labels = append(labels, "", "")
-			for k, s := range path {
-				if !linalg.Finite(s.LogJoint) {
-					return fmt.Errorf("log p(x, z_%d) is not finite: the model %s is damaged or has diverged", k, f.checkpoint)
-				}
+			for _, s := range path {
 				labels = append(labels, fmt.Sprintf("%.0f", s.LogJoint.At(0, i)))
 			}
 		}

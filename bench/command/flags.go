@@ -120,11 +120,13 @@ func (v *value[T]) String() string {
 // version.
 func (f *Flags) Parse(args []string) error {
 	switch err := f.FlagSet.Parse(args); {
-	case err != nil && err != flag.ErrHelp:
+	case err == flag.ErrHelp:
+		return infoRequest{err, f}
+	case err != nil:
 		return UsageError("%v", err)
-	case err == nil && f.NArg() > 0:
+	case f.NArg() > 0:
 		return UsageError("unexpected argument %q: only flags are allowed", f.Arg(0))
-	case err != nil || f.version:
+	case f.version:
 		return infoRequest{flag.ErrHelp, f}
 	}
 	return nil
