@@ -66,12 +66,6 @@ func (w *writer) insert(part int, mem string, r int) {
 	w.op("VINSERT%s $%d, %s, %s, %s", fourLanes[w.isa], part, mem, w.v(r), w.v(r))
 }
 
-// extract emits an instruction that stores lanes 4·part to 4·part + 3 of vector register r at the
-// address mem.
-func (w *writer) extract(part, r int, mem string) {
-	w.op("VEXTRACT%s $%d, %s, %s", fourLanes[w.isa], part, w.v(r), mem)
-}
-
 // zero emits an instruction that sets vector register r to zero.
 func (w *writer) zero(r int) {
 	formats := map[*isa]string{avx512: "VPXORD %s, %[1]s, %[1]s", avx2: "VXORPS %s, %[1]s, %[1]s", neon: "VEOR %s.B16, %[1]s.B16, %[1]s.B16"}

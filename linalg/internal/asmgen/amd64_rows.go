@@ -7,8 +7,8 @@ var amd64RowBlocks = []rowBlock{{10, []int{4, 4, 2}}, {4, []int{4}}, {2, []int{2
 func amd64Rows() string {
 	w := newFile(avx2, "row", `These kernels process rows of float64; see rows.go and rowArgs. They use these registers:
 
-	SI             address of the arguments
-	DI, R8-R10     addresses of row i of the operands y, a, b and c
+	DI             address of the arguments
+	SI, R8-R10     addresses of row i of the operands y, a, b and c
 	R11-R13, BX    distances between the rows of y, a, b and c
 	DX, AX, CX     number of bytes done in a row, numbers of columns and rows left
 	Y0, Y1         the numbers a_i and c_i in all lanes
@@ -20,10 +20,8 @@ They use some registers differently:
 	R11, BX    addresses of a and b in the first of the four rows
 	R12, R13   distances between the rows of a and of b
 	DX, R10    three times these distances`)
-	w.args = "SI"
 	for _, k := range rowKernels {
 		w.begin(k.name, "%s", k.doc)
-		w.op("MOVQ DI, SI")
 		if k.y == column {
 			w.amd64DotKernel(k)
 		} else {
@@ -66,7 +64,7 @@ func (w *writer) amd64RowBlock(k rowKernel, vectors []int, block int) {
 		n := vectors[v]
 		w.op("%s%s %d(%s), %s%d, %[5]s%[7]d", name, map[int]string{1: "SD", 2: "PD", 4: "PD"}[n], 32*v, pointer, registers[n], x, d)
 	}
-	pointers, strides := []string{"DI", "R8", "R9", "R10"}, []string{"R11", "R12", "R13", "BX"}
+	pointers, strides := []string{"SI", "R8", "R9", "R10"}, []string{"R11", "R12", "R13", "BX"}
 	operands := []operandKind{k.y, k.a, matrix, k.c}
 	for i, o := range operands {
 		if o != none {
@@ -79,7 +77,7 @@ func (w *writer) amd64RowBlock(k rowKernel, vectors []int, block int) {
 	const a, c, product, sum = 0, 1, 3, 8
 	if k.y == single {
 		for v := range vectors {
-			load("DI", v, sum+v)
+			load("SI", v, sum+v)
 		}
 	}
 	w.loadArgs("rows CX")
@@ -108,7 +106,7 @@ func (w *writer) amd64RowBlock(k rowKernel, vectors []int, block int) {
 		if k.y == single {
 			w.op("VADDPD %s, %s, %s", w.v(y), w.v(sum+v), w.v(sum+v))
 		} else {
-			store(y, "DI", v)
+			store(y, "SI", v)
 		}
 	}
 	for i, o := range operands {
@@ -119,7 +117,7 @@ func (w *writer) amd64RowBlock(k rowKernel, vectors []int, block int) {
 	w.op("DECQ CX; JNZ rows%d", block)
 	if k.y == single {
 		for v := range vectors {
-			store(sum+v, "DI", v)
+			store(sum+v, "SI", v)
 		}
 	}
 }
@@ -128,7 +126,7 @@ func (w *writer) amd64RowBlock(k rowKernel, vectors []int, block int) {
 // contains the sum of one row. The elements of a row are added from left to right.
 func (w *writer) amd64DotKernel(k rowKernel) {
 	const sum = 0
-	w.loadArgs("y.first DI", "a.first R8", "b.first R9", "a.stride R12", "b.stride R13")
+	w.loadArgs("y.first SI", "a.first R8", "b.first R9", "a.stride R12", "b.stride R13")
 	w.op("LEAQ (R12)(R12*2), DX; LEAQ (R13)(R13*2), R10")
 	w.loadArgs("rows CX")
 
@@ -154,8 +152,8 @@ func (w *writer) amd64DotKernel(k rowKernel) {
 	w.op("VEXTRACTF128 $1, %s, X2", w.v(sum))
 	w.op("VUNPCKHPD X0, X0, X1; VUNPCKHPD X2, X2, X3")
 	for i := range 4 {
-		w.op("VADDSD (DI), X%d, X%d; VMOVSD X%d, (DI)", i, i, i)
-		w.op("ADDQ %s, DI", w.arg("y.stride"))
+		w.op("VADDSD (SI), X%d, X%d; VMOVSD X%d, (SI)", i, i, i)
+		w.op("ADDQ %s, SI", w.arg("y.stride"))
 	}
 	w.op("LEAQ (R8)(R12*4), R8; LEAQ (R9)(R13*4), R9")
 	w.op("SUBQ $4, CX; JNZ rows")

@@ -1,10 +1,11 @@
 package main
 
-// In tiles with more than eight rows, the kernel prefetches each element of A 2^prefetchShift = 64 steps
-// before it uses the element. Prefetching helps if consecutive steps of A are in different cache lines,
-// as in Wᵀ·δ for a matrix W [512×450] and a matrix δ with 16 columns. With 64 steps, this product takes
-// 60 µs, whether W is in the second-level or the third-level cache. With 8 steps, which are too few to
-// hide the latency, it takes 64 to 82 µs.
+// In tiles with more than eight rows that are not quad tiles, each step prefetches the element in row 0 of A
+// that is used 2^prefetchShift = 64 steps later. If A is a transpose, most elements of the other rows are in
+// the same cache line. Prefetching helps if consecutive steps of A are in different cache lines, as in Wᵀ·δ
+// for a matrix W [512×450] and a matrix δ with 16 columns. With 64 steps, this product takes 60 µs, whether W
+// is in the second-level or the third-level cache. With 8 steps, which are too few to hide the latency, it
+// takes 64 to 82 µs.
 const prefetchShift = 6
 
 // amd64Tiles returns the assembly file with the tile kernels.
@@ -16,7 +17,8 @@ func amd64Tiles() string {
 	R8-R11      1, 3, 5 and 7 times the distance between rows of A; R8 is later the distance between rows of C
 	DX          distance between vectors of B, later of C
 	R12, R13    distances between steps of A and of B
-	R14, CX     address of the next segment, number of steps left
+	R14, AX, CX address of the next segment, numbers of segments and steps left
+	R15         distance of the prefetched element (tiles with more than eight rows)
 	K1, Y15     mask of a partial tile (K1 with AVX-512, Y15 with AVX2)
 
 The comment of each tile lists its vector registers.`)
@@ -137,7 +139,7 @@ func (w *writer) amd64QuadTile(s shape) {
 		w.label("store%d", i)
 		w.op("VMOVUPS X%d, (SI)", i)
 		for g, d := range distances[1:] {
-			w.extract(g+1, i, "(SI)"+d)
+			w.op("VEXTRACT%s $%d, %s, (SI)%s", fourLanes[w.isa], g+1, w.v(i), d)
 		}
 		if i < s.rows-1 {
 			w.op("ADDQ R8, SI")

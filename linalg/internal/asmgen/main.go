@@ -1,6 +1,6 @@
 // Command asmgen generates the SIMD kernels of package linalg/internal/kernel, which are functions in
 // Go assembly. It also generates Go files that list the kernels and define their indices. Run it in
-// the directory of package kernel or in this directory:
+// this directory:
 //
 //	go generate
 //
@@ -43,7 +43,7 @@ func files() map[string]string {
 	}
 }
 
-// dir is the path of package kernel, relative to the directory of this command or of package kernel.
+// dir is the path of package kernel, relative to this directory.
 const dir = "../kernel/"
 
 func main() {

@@ -16,7 +16,7 @@
 // Start with contraction.go, which defines the matrix products of dense layers and convolutions.
 // The file tiles.go divides these products into tiles that fit into the vector registers. The
 // file elementwise.go contains elementwise functions, rows.go contains loops over the rows of
-// matrices, and level.go selects the instruction set.
+// matrices, transpose.go contains transposes, and level.go selects the instruction set.
 //
 // In float32 all instruction sets give the same bits, because they perform the same operations in
 // the same order and fuse the same multiplications and additions. Plain Go rounds differently,
@@ -25,8 +25,6 @@
 package kernel
 
 import "unsafe"
-
-//go:generate go run ../asmgen
 
 // Float is the type constraint for matrix elements.
 type Float interface{ float32 | float64 }

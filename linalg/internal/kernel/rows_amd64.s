@@ -7,8 +7,8 @@
 
 // These kernels process rows of float64; see rows.go and rowArgs. They use these registers:
 //
-// 	SI             address of the arguments
-// 	DI, R8-R10     addresses of row i of the operands y, a, b and c
+// 	DI             address of the arguments
+// 	SI, R8-R10     addresses of row i of the operands y, a, b and c
 // 	R11-R13, BX    distances between the rows of y, a, b and c
 // 	DX, AX, CX     number of bytes done in a row, numbers of columns and rows left
 // 	Y0, Y1         the numbers a_i and c_i in all lanes
@@ -23,33 +23,32 @@
 
 // y_i = a_i·b_i for a column a
 TEXT rowScale<>(SB), NOSPLIT, $0-16
-	MOVQ DI, SI
-	MOVQ (rowArgs_y+rowOperand_stride)(SI), R11
-	MOVQ (rowArgs_a+rowOperand_stride)(SI), R12
-	MOVQ (rowArgs_b+rowOperand_stride)(SI), R13
-	MOVQ (rowArgs_c+rowOperand_stride)(SI), BX
-	MOVQ rowArgs_cols(SI), AX
+	MOVQ (rowArgs_y+rowOperand_stride)(DI), R11
+	MOVQ (rowArgs_a+rowOperand_stride)(DI), R12
+	MOVQ (rowArgs_b+rowOperand_stride)(DI), R13
+	MOVQ (rowArgs_c+rowOperand_stride)(DI), BX
+	MOVQ rowArgs_cols(DI), AX
 	XORQ DX, DX
 
 	// Compute columns in blocks of 10.
 block0:
 	CMPQ AX, $10
 	JLT block1
-	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
-	ADDQ DX, DI
-	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
-	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
+	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
+	ADDQ DX, SI
+	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
-	MOVQ rowArgs_rows(SI), CX
+	MOVQ rowArgs_rows(DI), CX
 rows0:
 	VBROADCASTSD (R8), Y0
 	VMULPD 0(R9), Y0, Y3
-	VMOVUPD Y3, 0(DI)
+	VMOVUPD Y3, 0(SI)
 	VMULPD 32(R9), Y0, Y4
-	VMOVUPD Y4, 32(DI)
+	VMOVUPD Y4, 32(SI)
 	VMULPD 64(R9), X0, X5
-	VMOVUPD X5, 64(DI)
-	ADDQ R11, DI
+	VMOVUPD X5, 64(SI)
+	ADDQ R11, SI
 	ADDQ R12, R8
 	ADDQ R13, R9
 	DECQ CX
@@ -62,17 +61,17 @@ rows0:
 block1:
 	CMPQ AX, $4
 	JLT block2
-	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
-	ADDQ DX, DI
-	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
-	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
+	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
+	ADDQ DX, SI
+	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
-	MOVQ rowArgs_rows(SI), CX
+	MOVQ rowArgs_rows(DI), CX
 rows1:
 	VBROADCASTSD (R8), Y0
 	VMULPD 0(R9), Y0, Y3
-	VMOVUPD Y3, 0(DI)
-	ADDQ R11, DI
+	VMOVUPD Y3, 0(SI)
+	ADDQ R11, SI
 	ADDQ R12, R8
 	ADDQ R13, R9
 	DECQ CX
@@ -85,17 +84,17 @@ rows1:
 block2:
 	CMPQ AX, $2
 	JLT block3
-	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
-	ADDQ DX, DI
-	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
-	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
+	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
+	ADDQ DX, SI
+	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
-	MOVQ rowArgs_rows(SI), CX
+	MOVQ rowArgs_rows(DI), CX
 rows2:
 	VBROADCASTSD (R8), Y0
 	VMULPD 0(R9), X0, X3
-	VMOVUPD X3, 0(DI)
-	ADDQ R11, DI
+	VMOVUPD X3, 0(SI)
+	ADDQ R11, SI
 	ADDQ R12, R8
 	ADDQ R13, R9
 	DECQ CX
@@ -108,17 +107,17 @@ rows2:
 block3:
 	CMPQ AX, $1
 	JLT block4
-	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
-	ADDQ DX, DI
-	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
-	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
+	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
+	ADDQ DX, SI
+	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
-	MOVQ rowArgs_rows(SI), CX
+	MOVQ rowArgs_rows(DI), CX
 rows3:
 	VBROADCASTSD (R8), Y0
 	VMULSD 0(R9), X0, X3
-	VMOVSD X3, 0(DI)
-	ADDQ R11, DI
+	VMOVSD X3, 0(SI)
+	ADDQ R11, SI
 	ADDQ R12, R8
 	ADDQ R13, R9
 	DECQ CX
@@ -132,36 +131,35 @@ block4:
 
 // y_i = a_i ⊙ b_i
 TEXT rowMul<>(SB), NOSPLIT, $0-16
-	MOVQ DI, SI
-	MOVQ (rowArgs_y+rowOperand_stride)(SI), R11
-	MOVQ (rowArgs_a+rowOperand_stride)(SI), R12
-	MOVQ (rowArgs_b+rowOperand_stride)(SI), R13
-	MOVQ (rowArgs_c+rowOperand_stride)(SI), BX
-	MOVQ rowArgs_cols(SI), AX
+	MOVQ (rowArgs_y+rowOperand_stride)(DI), R11
+	MOVQ (rowArgs_a+rowOperand_stride)(DI), R12
+	MOVQ (rowArgs_b+rowOperand_stride)(DI), R13
+	MOVQ (rowArgs_c+rowOperand_stride)(DI), BX
+	MOVQ rowArgs_cols(DI), AX
 	XORQ DX, DX
 
 	// Compute columns in blocks of 10.
 block0:
 	CMPQ AX, $10
 	JLT block1
-	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
-	ADDQ DX, DI
-	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
+	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
+	ADDQ DX, SI
+	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
 	ADDQ DX, R8
-	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
+	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
-	MOVQ rowArgs_rows(SI), CX
+	MOVQ rowArgs_rows(DI), CX
 rows0:
 	VMOVUPD 0(R8), Y3
 	VMULPD 0(R9), Y3, Y3
-	VMOVUPD Y3, 0(DI)
+	VMOVUPD Y3, 0(SI)
 	VMOVUPD 32(R8), Y4
 	VMULPD 32(R9), Y4, Y4
-	VMOVUPD Y4, 32(DI)
+	VMOVUPD Y4, 32(SI)
 	VMOVUPD 64(R8), X5
 	VMULPD 64(R9), X5, X5
-	VMOVUPD X5, 64(DI)
-	ADDQ R11, DI
+	VMOVUPD X5, 64(SI)
+	ADDQ R11, SI
 	ADDQ R12, R8
 	ADDQ R13, R9
 	DECQ CX
@@ -174,18 +172,18 @@ rows0:
 block1:
 	CMPQ AX, $4
 	JLT block2
-	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
-	ADDQ DX, DI
-	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
+	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
+	ADDQ DX, SI
+	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
 	ADDQ DX, R8
-	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
+	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
-	MOVQ rowArgs_rows(SI), CX
+	MOVQ rowArgs_rows(DI), CX
 rows1:
 	VMOVUPD 0(R8), Y3
 	VMULPD 0(R9), Y3, Y3
-	VMOVUPD Y3, 0(DI)
-	ADDQ R11, DI
+	VMOVUPD Y3, 0(SI)
+	ADDQ R11, SI
 	ADDQ R12, R8
 	ADDQ R13, R9
 	DECQ CX
@@ -198,18 +196,18 @@ rows1:
 block2:
 	CMPQ AX, $2
 	JLT block3
-	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
-	ADDQ DX, DI
-	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
+	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
+	ADDQ DX, SI
+	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
 	ADDQ DX, R8
-	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
+	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
-	MOVQ rowArgs_rows(SI), CX
+	MOVQ rowArgs_rows(DI), CX
 rows2:
 	VMOVUPD 0(R8), X3
 	VMULPD 0(R9), X3, X3
-	VMOVUPD X3, 0(DI)
-	ADDQ R11, DI
+	VMOVUPD X3, 0(SI)
+	ADDQ R11, SI
 	ADDQ R12, R8
 	ADDQ R13, R9
 	DECQ CX
@@ -222,18 +220,18 @@ rows2:
 block3:
 	CMPQ AX, $1
 	JLT block4
-	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
-	ADDQ DX, DI
-	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
+	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
+	ADDQ DX, SI
+	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
 	ADDQ DX, R8
-	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
+	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
-	MOVQ rowArgs_rows(SI), CX
+	MOVQ rowArgs_rows(DI), CX
 rows3:
 	VMOVSD 0(R8), X3
 	VMULSD 0(R9), X3, X3
-	VMOVSD X3, 0(DI)
-	ADDQ R11, DI
+	VMOVSD X3, 0(SI)
+	ADDQ R11, SI
 	ADDQ R12, R8
 	ADDQ R13, R9
 	DECQ CX
@@ -247,38 +245,37 @@ block4:
 
 // y_i = a_i·b_i + c_i for a column a
 TEXT rowScaleAdd<>(SB), NOSPLIT, $0-16
-	MOVQ DI, SI
-	MOVQ (rowArgs_y+rowOperand_stride)(SI), R11
-	MOVQ (rowArgs_a+rowOperand_stride)(SI), R12
-	MOVQ (rowArgs_b+rowOperand_stride)(SI), R13
-	MOVQ (rowArgs_c+rowOperand_stride)(SI), BX
-	MOVQ rowArgs_cols(SI), AX
+	MOVQ (rowArgs_y+rowOperand_stride)(DI), R11
+	MOVQ (rowArgs_a+rowOperand_stride)(DI), R12
+	MOVQ (rowArgs_b+rowOperand_stride)(DI), R13
+	MOVQ (rowArgs_c+rowOperand_stride)(DI), BX
+	MOVQ rowArgs_cols(DI), AX
 	XORQ DX, DX
 
 	// Compute columns in blocks of 10.
 block0:
 	CMPQ AX, $10
 	JLT block1
-	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
-	ADDQ DX, DI
-	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
-	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
+	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
+	ADDQ DX, SI
+	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
-	MOVQ (rowArgs_c+rowOperand_first)(SI), R10
+	MOVQ (rowArgs_c+rowOperand_first)(DI), R10
 	ADDQ DX, R10
-	MOVQ rowArgs_rows(SI), CX
+	MOVQ rowArgs_rows(DI), CX
 rows0:
 	VBROADCASTSD (R8), Y0
 	VMULPD 0(R9), Y0, Y3
 	VADDPD 0(R10), Y3, Y3
-	VMOVUPD Y3, 0(DI)
+	VMOVUPD Y3, 0(SI)
 	VMULPD 32(R9), Y0, Y4
 	VADDPD 32(R10), Y4, Y4
-	VMOVUPD Y4, 32(DI)
+	VMOVUPD Y4, 32(SI)
 	VMULPD 64(R9), X0, X5
 	VADDPD 64(R10), X5, X5
-	VMOVUPD X5, 64(DI)
-	ADDQ R11, DI
+	VMOVUPD X5, 64(SI)
+	ADDQ R11, SI
 	ADDQ R12, R8
 	ADDQ R13, R9
 	ADDQ BX, R10
@@ -292,20 +289,20 @@ rows0:
 block1:
 	CMPQ AX, $4
 	JLT block2
-	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
-	ADDQ DX, DI
-	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
-	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
+	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
+	ADDQ DX, SI
+	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
-	MOVQ (rowArgs_c+rowOperand_first)(SI), R10
+	MOVQ (rowArgs_c+rowOperand_first)(DI), R10
 	ADDQ DX, R10
-	MOVQ rowArgs_rows(SI), CX
+	MOVQ rowArgs_rows(DI), CX
 rows1:
 	VBROADCASTSD (R8), Y0
 	VMULPD 0(R9), Y0, Y3
 	VADDPD 0(R10), Y3, Y3
-	VMOVUPD Y3, 0(DI)
-	ADDQ R11, DI
+	VMOVUPD Y3, 0(SI)
+	ADDQ R11, SI
 	ADDQ R12, R8
 	ADDQ R13, R9
 	ADDQ BX, R10
@@ -319,20 +316,20 @@ rows1:
 block2:
 	CMPQ AX, $2
 	JLT block3
-	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
-	ADDQ DX, DI
-	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
-	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
+	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
+	ADDQ DX, SI
+	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
-	MOVQ (rowArgs_c+rowOperand_first)(SI), R10
+	MOVQ (rowArgs_c+rowOperand_first)(DI), R10
 	ADDQ DX, R10
-	MOVQ rowArgs_rows(SI), CX
+	MOVQ rowArgs_rows(DI), CX
 rows2:
 	VBROADCASTSD (R8), Y0
 	VMULPD 0(R9), X0, X3
 	VADDPD 0(R10), X3, X3
-	VMOVUPD X3, 0(DI)
-	ADDQ R11, DI
+	VMOVUPD X3, 0(SI)
+	ADDQ R11, SI
 	ADDQ R12, R8
 	ADDQ R13, R9
 	ADDQ BX, R10
@@ -346,20 +343,20 @@ rows2:
 block3:
 	CMPQ AX, $1
 	JLT block4
-	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
-	ADDQ DX, DI
-	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
-	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
+	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
+	ADDQ DX, SI
+	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
-	MOVQ (rowArgs_c+rowOperand_first)(SI), R10
+	MOVQ (rowArgs_c+rowOperand_first)(DI), R10
 	ADDQ DX, R10
-	MOVQ rowArgs_rows(SI), CX
+	MOVQ rowArgs_rows(DI), CX
 rows3:
 	VBROADCASTSD (R8), Y0
 	VMULSD 0(R9), X0, X3
 	VADDSD 0(R10), X3, X3
-	VMOVSD X3, 0(DI)
-	ADDQ R11, DI
+	VMOVSD X3, 0(SI)
+	ADDQ R11, SI
 	ADDQ R12, R8
 	ADDQ R13, R9
 	ADDQ BX, R10
@@ -374,38 +371,37 @@ block4:
 
 // y_i = a_i·b_i + c_i for columns a and c
 TEXT rowScaleShift<>(SB), NOSPLIT, $0-16
-	MOVQ DI, SI
-	MOVQ (rowArgs_y+rowOperand_stride)(SI), R11
-	MOVQ (rowArgs_a+rowOperand_stride)(SI), R12
-	MOVQ (rowArgs_b+rowOperand_stride)(SI), R13
-	MOVQ (rowArgs_c+rowOperand_stride)(SI), BX
-	MOVQ rowArgs_cols(SI), AX
+	MOVQ (rowArgs_y+rowOperand_stride)(DI), R11
+	MOVQ (rowArgs_a+rowOperand_stride)(DI), R12
+	MOVQ (rowArgs_b+rowOperand_stride)(DI), R13
+	MOVQ (rowArgs_c+rowOperand_stride)(DI), BX
+	MOVQ rowArgs_cols(DI), AX
 	XORQ DX, DX
 
 	// Compute columns in blocks of 10.
 block0:
 	CMPQ AX, $10
 	JLT block1
-	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
-	ADDQ DX, DI
-	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
-	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
+	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
+	ADDQ DX, SI
+	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
-	MOVQ (rowArgs_c+rowOperand_first)(SI), R10
-	MOVQ rowArgs_rows(SI), CX
+	MOVQ (rowArgs_c+rowOperand_first)(DI), R10
+	MOVQ rowArgs_rows(DI), CX
 rows0:
 	VBROADCASTSD (R8), Y0
 	VBROADCASTSD (R10), Y1
 	VMULPD 0(R9), Y0, Y3
 	VADDPD Y1, Y3, Y3
-	VMOVUPD Y3, 0(DI)
+	VMOVUPD Y3, 0(SI)
 	VMULPD 32(R9), Y0, Y4
 	VADDPD Y1, Y4, Y4
-	VMOVUPD Y4, 32(DI)
+	VMOVUPD Y4, 32(SI)
 	VMULPD 64(R9), X0, X5
 	VADDPD Y1, Y5, Y5
-	VMOVUPD X5, 64(DI)
-	ADDQ R11, DI
+	VMOVUPD X5, 64(SI)
+	ADDQ R11, SI
 	ADDQ R12, R8
 	ADDQ R13, R9
 	ADDQ BX, R10
@@ -419,20 +415,20 @@ rows0:
 block1:
 	CMPQ AX, $4
 	JLT block2
-	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
-	ADDQ DX, DI
-	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
-	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
+	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
+	ADDQ DX, SI
+	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
-	MOVQ (rowArgs_c+rowOperand_first)(SI), R10
-	MOVQ rowArgs_rows(SI), CX
+	MOVQ (rowArgs_c+rowOperand_first)(DI), R10
+	MOVQ rowArgs_rows(DI), CX
 rows1:
 	VBROADCASTSD (R8), Y0
 	VBROADCASTSD (R10), Y1
 	VMULPD 0(R9), Y0, Y3
 	VADDPD Y1, Y3, Y3
-	VMOVUPD Y3, 0(DI)
-	ADDQ R11, DI
+	VMOVUPD Y3, 0(SI)
+	ADDQ R11, SI
 	ADDQ R12, R8
 	ADDQ R13, R9
 	ADDQ BX, R10
@@ -446,20 +442,20 @@ rows1:
 block2:
 	CMPQ AX, $2
 	JLT block3
-	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
-	ADDQ DX, DI
-	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
-	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
+	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
+	ADDQ DX, SI
+	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
-	MOVQ (rowArgs_c+rowOperand_first)(SI), R10
-	MOVQ rowArgs_rows(SI), CX
+	MOVQ (rowArgs_c+rowOperand_first)(DI), R10
+	MOVQ rowArgs_rows(DI), CX
 rows2:
 	VBROADCASTSD (R8), Y0
 	VBROADCASTSD (R10), Y1
 	VMULPD 0(R9), X0, X3
 	VADDPD Y1, Y3, Y3
-	VMOVUPD X3, 0(DI)
-	ADDQ R11, DI
+	VMOVUPD X3, 0(SI)
+	ADDQ R11, SI
 	ADDQ R12, R8
 	ADDQ R13, R9
 	ADDQ BX, R10
@@ -473,20 +469,20 @@ rows2:
 block3:
 	CMPQ AX, $1
 	JLT block4
-	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
-	ADDQ DX, DI
-	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
-	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
+	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
+	ADDQ DX, SI
+	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
-	MOVQ (rowArgs_c+rowOperand_first)(SI), R10
-	MOVQ rowArgs_rows(SI), CX
+	MOVQ (rowArgs_c+rowOperand_first)(DI), R10
+	MOVQ rowArgs_rows(DI), CX
 rows3:
 	VBROADCASTSD (R8), Y0
 	VBROADCASTSD (R10), Y1
 	VMULSD 0(R9), X0, X3
 	VADDPD Y1, Y3, Y3
-	VMOVSD X3, 0(DI)
-	ADDQ R11, DI
+	VMOVSD X3, 0(SI)
+	ADDQ R11, SI
 	ADDQ R12, R8
 	ADDQ R13, R9
 	ADDQ BX, R10
@@ -501,41 +497,40 @@ block4:
 
 // y_i = a_i ⊙ b_i + c_i
 TEXT rowMulAdd<>(SB), NOSPLIT, $0-16
-	MOVQ DI, SI
-	MOVQ (rowArgs_y+rowOperand_stride)(SI), R11
-	MOVQ (rowArgs_a+rowOperand_stride)(SI), R12
-	MOVQ (rowArgs_b+rowOperand_stride)(SI), R13
-	MOVQ (rowArgs_c+rowOperand_stride)(SI), BX
-	MOVQ rowArgs_cols(SI), AX
+	MOVQ (rowArgs_y+rowOperand_stride)(DI), R11
+	MOVQ (rowArgs_a+rowOperand_stride)(DI), R12
+	MOVQ (rowArgs_b+rowOperand_stride)(DI), R13
+	MOVQ (rowArgs_c+rowOperand_stride)(DI), BX
+	MOVQ rowArgs_cols(DI), AX
 	XORQ DX, DX
 
 	// Compute columns in blocks of 10.
 block0:
 	CMPQ AX, $10
 	JLT block1
-	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
-	ADDQ DX, DI
-	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
+	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
+	ADDQ DX, SI
+	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
 	ADDQ DX, R8
-	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
+	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
-	MOVQ (rowArgs_c+rowOperand_first)(SI), R10
+	MOVQ (rowArgs_c+rowOperand_first)(DI), R10
 	ADDQ DX, R10
-	MOVQ rowArgs_rows(SI), CX
+	MOVQ rowArgs_rows(DI), CX
 rows0:
 	VMOVUPD 0(R8), Y3
 	VMULPD 0(R9), Y3, Y3
 	VADDPD 0(R10), Y3, Y3
-	VMOVUPD Y3, 0(DI)
+	VMOVUPD Y3, 0(SI)
 	VMOVUPD 32(R8), Y4
 	VMULPD 32(R9), Y4, Y4
 	VADDPD 32(R10), Y4, Y4
-	VMOVUPD Y4, 32(DI)
+	VMOVUPD Y4, 32(SI)
 	VMOVUPD 64(R8), X5
 	VMULPD 64(R9), X5, X5
 	VADDPD 64(R10), X5, X5
-	VMOVUPD X5, 64(DI)
-	ADDQ R11, DI
+	VMOVUPD X5, 64(SI)
+	ADDQ R11, SI
 	ADDQ R12, R8
 	ADDQ R13, R9
 	ADDQ BX, R10
@@ -549,21 +544,21 @@ rows0:
 block1:
 	CMPQ AX, $4
 	JLT block2
-	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
-	ADDQ DX, DI
-	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
+	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
+	ADDQ DX, SI
+	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
 	ADDQ DX, R8
-	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
+	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
-	MOVQ (rowArgs_c+rowOperand_first)(SI), R10
+	MOVQ (rowArgs_c+rowOperand_first)(DI), R10
 	ADDQ DX, R10
-	MOVQ rowArgs_rows(SI), CX
+	MOVQ rowArgs_rows(DI), CX
 rows1:
 	VMOVUPD 0(R8), Y3
 	VMULPD 0(R9), Y3, Y3
 	VADDPD 0(R10), Y3, Y3
-	VMOVUPD Y3, 0(DI)
-	ADDQ R11, DI
+	VMOVUPD Y3, 0(SI)
+	ADDQ R11, SI
 	ADDQ R12, R8
 	ADDQ R13, R9
 	ADDQ BX, R10
@@ -577,21 +572,21 @@ rows1:
 block2:
 	CMPQ AX, $2
 	JLT block3
-	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
-	ADDQ DX, DI
-	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
+	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
+	ADDQ DX, SI
+	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
 	ADDQ DX, R8
-	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
+	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
-	MOVQ (rowArgs_c+rowOperand_first)(SI), R10
+	MOVQ (rowArgs_c+rowOperand_first)(DI), R10
 	ADDQ DX, R10
-	MOVQ rowArgs_rows(SI), CX
+	MOVQ rowArgs_rows(DI), CX
 rows2:
 	VMOVUPD 0(R8), X3
 	VMULPD 0(R9), X3, X3
 	VADDPD 0(R10), X3, X3
-	VMOVUPD X3, 0(DI)
-	ADDQ R11, DI
+	VMOVUPD X3, 0(SI)
+	ADDQ R11, SI
 	ADDQ R12, R8
 	ADDQ R13, R9
 	ADDQ BX, R10
@@ -605,21 +600,21 @@ rows2:
 block3:
 	CMPQ AX, $1
 	JLT block4
-	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
-	ADDQ DX, DI
-	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
+	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
+	ADDQ DX, SI
+	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
 	ADDQ DX, R8
-	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
+	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
-	MOVQ (rowArgs_c+rowOperand_first)(SI), R10
+	MOVQ (rowArgs_c+rowOperand_first)(DI), R10
 	ADDQ DX, R10
-	MOVQ rowArgs_rows(SI), CX
+	MOVQ rowArgs_rows(DI), CX
 rows3:
 	VMOVSD 0(R8), X3
 	VMULSD 0(R9), X3, X3
 	VADDSD 0(R10), X3, X3
-	VMOVSD X3, 0(DI)
-	ADDQ R11, DI
+	VMOVSD X3, 0(SI)
+	ADDQ R11, SI
 	ADDQ R12, R8
 	ADDQ R13, R9
 	ADDQ BX, R10
@@ -634,27 +629,26 @@ block4:
 
 // y = y + Σ_i a_i·b_i for a column a
 TEXT rowAddScaled<>(SB), NOSPLIT, $0-16
-	MOVQ DI, SI
-	MOVQ (rowArgs_y+rowOperand_stride)(SI), R11
-	MOVQ (rowArgs_a+rowOperand_stride)(SI), R12
-	MOVQ (rowArgs_b+rowOperand_stride)(SI), R13
-	MOVQ (rowArgs_c+rowOperand_stride)(SI), BX
-	MOVQ rowArgs_cols(SI), AX
+	MOVQ (rowArgs_y+rowOperand_stride)(DI), R11
+	MOVQ (rowArgs_a+rowOperand_stride)(DI), R12
+	MOVQ (rowArgs_b+rowOperand_stride)(DI), R13
+	MOVQ (rowArgs_c+rowOperand_stride)(DI), BX
+	MOVQ rowArgs_cols(DI), AX
 	XORQ DX, DX
 
 	// Compute columns in blocks of 10.
 block0:
 	CMPQ AX, $10
 	JLT block1
-	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
-	ADDQ DX, DI
-	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
-	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
+	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
+	ADDQ DX, SI
+	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
-	VMOVUPD 0(DI), Y8
-	VMOVUPD 32(DI), Y9
-	VMOVUPD 64(DI), X10
-	MOVQ rowArgs_rows(SI), CX
+	VMOVUPD 0(SI), Y8
+	VMOVUPD 32(SI), Y9
+	VMOVUPD 64(SI), X10
+	MOVQ rowArgs_rows(DI), CX
 rows0:
 	VBROADCASTSD (R8), Y0
 	VMULPD 0(R9), Y0, Y3
@@ -667,9 +661,9 @@ rows0:
 	ADDQ R13, R9
 	DECQ CX
 	JNZ rows0
-	VMOVUPD Y8, 0(DI)
-	VMOVUPD Y9, 32(DI)
-	VMOVUPD X10, 64(DI)
+	VMOVUPD Y8, 0(SI)
+	VMOVUPD Y9, 32(SI)
+	VMOVUPD X10, 64(SI)
 	ADDQ $80, DX
 	SUBQ $10, AX
 	JMP block0
@@ -678,13 +672,13 @@ rows0:
 block1:
 	CMPQ AX, $4
 	JLT block2
-	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
-	ADDQ DX, DI
-	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
-	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
+	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
+	ADDQ DX, SI
+	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
-	VMOVUPD 0(DI), Y8
-	MOVQ rowArgs_rows(SI), CX
+	VMOVUPD 0(SI), Y8
+	MOVQ rowArgs_rows(DI), CX
 rows1:
 	VBROADCASTSD (R8), Y0
 	VMULPD 0(R9), Y0, Y3
@@ -693,7 +687,7 @@ rows1:
 	ADDQ R13, R9
 	DECQ CX
 	JNZ rows1
-	VMOVUPD Y8, 0(DI)
+	VMOVUPD Y8, 0(SI)
 	ADDQ $32, DX
 	SUBQ $4, AX
 	JMP block1
@@ -702,13 +696,13 @@ rows1:
 block2:
 	CMPQ AX, $2
 	JLT block3
-	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
-	ADDQ DX, DI
-	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
-	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
+	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
+	ADDQ DX, SI
+	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
-	VMOVUPD 0(DI), X8
-	MOVQ rowArgs_rows(SI), CX
+	VMOVUPD 0(SI), X8
+	MOVQ rowArgs_rows(DI), CX
 rows2:
 	VBROADCASTSD (R8), Y0
 	VMULPD 0(R9), X0, X3
@@ -717,7 +711,7 @@ rows2:
 	ADDQ R13, R9
 	DECQ CX
 	JNZ rows2
-	VMOVUPD X8, 0(DI)
+	VMOVUPD X8, 0(SI)
 	ADDQ $16, DX
 	SUBQ $2, AX
 	JMP block2
@@ -726,13 +720,13 @@ rows2:
 block3:
 	CMPQ AX, $1
 	JLT block4
-	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
-	ADDQ DX, DI
-	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
-	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
+	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
+	ADDQ DX, SI
+	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
-	VMOVSD 0(DI), X8
-	MOVQ rowArgs_rows(SI), CX
+	VMOVSD 0(SI), X8
+	MOVQ rowArgs_rows(DI), CX
 rows3:
 	VBROADCASTSD (R8), Y0
 	VMULSD 0(R9), X0, X3
@@ -741,7 +735,7 @@ rows3:
 	ADDQ R13, R9
 	DECQ CX
 	JNZ rows3
-	VMOVSD X8, 0(DI)
+	VMOVSD X8, 0(SI)
 	ADDQ $8, DX
 	SUBQ $1, AX
 	JMP block3
@@ -751,28 +745,27 @@ block4:
 
 // y = y + Σ_i a_i ⊙ b_i
 TEXT rowAddMul<>(SB), NOSPLIT, $0-16
-	MOVQ DI, SI
-	MOVQ (rowArgs_y+rowOperand_stride)(SI), R11
-	MOVQ (rowArgs_a+rowOperand_stride)(SI), R12
-	MOVQ (rowArgs_b+rowOperand_stride)(SI), R13
-	MOVQ (rowArgs_c+rowOperand_stride)(SI), BX
-	MOVQ rowArgs_cols(SI), AX
+	MOVQ (rowArgs_y+rowOperand_stride)(DI), R11
+	MOVQ (rowArgs_a+rowOperand_stride)(DI), R12
+	MOVQ (rowArgs_b+rowOperand_stride)(DI), R13
+	MOVQ (rowArgs_c+rowOperand_stride)(DI), BX
+	MOVQ rowArgs_cols(DI), AX
 	XORQ DX, DX
 
 	// Compute columns in blocks of 10.
 block0:
 	CMPQ AX, $10
 	JLT block1
-	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
-	ADDQ DX, DI
-	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
+	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
+	ADDQ DX, SI
+	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
 	ADDQ DX, R8
-	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
+	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
-	VMOVUPD 0(DI), Y8
-	VMOVUPD 32(DI), Y9
-	VMOVUPD 64(DI), X10
-	MOVQ rowArgs_rows(SI), CX
+	VMOVUPD 0(SI), Y8
+	VMOVUPD 32(SI), Y9
+	VMOVUPD 64(SI), X10
+	MOVQ rowArgs_rows(DI), CX
 rows0:
 	VMOVUPD 0(R8), Y3
 	VMULPD 0(R9), Y3, Y3
@@ -787,9 +780,9 @@ rows0:
 	ADDQ R13, R9
 	DECQ CX
 	JNZ rows0
-	VMOVUPD Y8, 0(DI)
-	VMOVUPD Y9, 32(DI)
-	VMOVUPD X10, 64(DI)
+	VMOVUPD Y8, 0(SI)
+	VMOVUPD Y9, 32(SI)
+	VMOVUPD X10, 64(SI)
 	ADDQ $80, DX
 	SUBQ $10, AX
 	JMP block0
@@ -798,14 +791,14 @@ rows0:
 block1:
 	CMPQ AX, $4
 	JLT block2
-	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
-	ADDQ DX, DI
-	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
+	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
+	ADDQ DX, SI
+	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
 	ADDQ DX, R8
-	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
+	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
-	VMOVUPD 0(DI), Y8
-	MOVQ rowArgs_rows(SI), CX
+	VMOVUPD 0(SI), Y8
+	MOVQ rowArgs_rows(DI), CX
 rows1:
 	VMOVUPD 0(R8), Y3
 	VMULPD 0(R9), Y3, Y3
@@ -814,7 +807,7 @@ rows1:
 	ADDQ R13, R9
 	DECQ CX
 	JNZ rows1
-	VMOVUPD Y8, 0(DI)
+	VMOVUPD Y8, 0(SI)
 	ADDQ $32, DX
 	SUBQ $4, AX
 	JMP block1
@@ -823,14 +816,14 @@ rows1:
 block2:
 	CMPQ AX, $2
 	JLT block3
-	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
-	ADDQ DX, DI
-	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
+	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
+	ADDQ DX, SI
+	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
 	ADDQ DX, R8
-	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
+	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
-	VMOVUPD 0(DI), X8
-	MOVQ rowArgs_rows(SI), CX
+	VMOVUPD 0(SI), X8
+	MOVQ rowArgs_rows(DI), CX
 rows2:
 	VMOVUPD 0(R8), X3
 	VMULPD 0(R9), X3, X3
@@ -839,7 +832,7 @@ rows2:
 	ADDQ R13, R9
 	DECQ CX
 	JNZ rows2
-	VMOVUPD X8, 0(DI)
+	VMOVUPD X8, 0(SI)
 	ADDQ $16, DX
 	SUBQ $2, AX
 	JMP block2
@@ -848,14 +841,14 @@ rows2:
 block3:
 	CMPQ AX, $1
 	JLT block4
-	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
-	ADDQ DX, DI
-	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
+	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
+	ADDQ DX, SI
+	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
 	ADDQ DX, R8
-	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
+	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
-	VMOVSD 0(DI), X8
-	MOVQ rowArgs_rows(SI), CX
+	VMOVSD 0(SI), X8
+	MOVQ rowArgs_rows(DI), CX
 rows3:
 	VMOVSD 0(R8), X3
 	VMULSD 0(R9), X3, X3
@@ -864,7 +857,7 @@ rows3:
 	ADDQ R13, R9
 	DECQ CX
 	JNZ rows3
-	VMOVSD X8, 0(DI)
+	VMOVSD X8, 0(SI)
 	ADDQ $8, DX
 	SUBQ $1, AX
 	JMP block3
@@ -874,20 +867,19 @@ block4:
 
 // y_i = y_i + Σ_j a_ij·b_ij for a column y; the number of rows must be a multiple of four
 TEXT rowAddDots<>(SB), NOSPLIT, $0-16
-	MOVQ DI, SI
-	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
-	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
-	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
-	MOVQ (rowArgs_a+rowOperand_stride)(SI), R12
-	MOVQ (rowArgs_b+rowOperand_stride)(SI), R13
+	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
+	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
+	MOVQ (rowArgs_a+rowOperand_stride)(DI), R12
+	MOVQ (rowArgs_b+rowOperand_stride)(DI), R13
 	LEAQ (R12)(R12*2), DX
 	LEAQ (R13)(R13*2), R10
-	MOVQ rowArgs_rows(SI), CX
+	MOVQ rowArgs_rows(DI), CX
 rows:
 	VXORPD Y0, Y0, Y0
 	MOVQ R8, R11
 	MOVQ R9, BX
-	MOVQ rowArgs_cols(SI), AX
+	MOVQ rowArgs_cols(DI), AX
 
 	// Add four columns of four rows at a time, then two, then one.
 columns:
@@ -957,18 +949,18 @@ store:
 	VEXTRACTF128 $1, Y0, X2
 	VUNPCKHPD X0, X0, X1
 	VUNPCKHPD X2, X2, X3
-	VADDSD (DI), X0, X0
-	VMOVSD X0, (DI)
-	ADDQ (rowArgs_y+rowOperand_stride)(SI), DI
-	VADDSD (DI), X1, X1
-	VMOVSD X1, (DI)
-	ADDQ (rowArgs_y+rowOperand_stride)(SI), DI
-	VADDSD (DI), X2, X2
-	VMOVSD X2, (DI)
-	ADDQ (rowArgs_y+rowOperand_stride)(SI), DI
-	VADDSD (DI), X3, X3
-	VMOVSD X3, (DI)
-	ADDQ (rowArgs_y+rowOperand_stride)(SI), DI
+	VADDSD (SI), X0, X0
+	VMOVSD X0, (SI)
+	ADDQ (rowArgs_y+rowOperand_stride)(DI), SI
+	VADDSD (SI), X1, X1
+	VMOVSD X1, (SI)
+	ADDQ (rowArgs_y+rowOperand_stride)(DI), SI
+	VADDSD (SI), X2, X2
+	VMOVSD X2, (SI)
+	ADDQ (rowArgs_y+rowOperand_stride)(DI), SI
+	VADDSD (SI), X3, X3
+	VMOVSD X3, (SI)
+	ADDQ (rowArgs_y+rowOperand_stride)(DI), SI
 	LEAQ (R8)(R12*4), R8
 	LEAQ (R9)(R13*4), R9
 	SUBQ $4, CX
@@ -978,20 +970,19 @@ store:
 
 // y_i = y_i + Σ_j b_ij for a column y; the number of rows must be a multiple of four
 TEXT rowAddSums<>(SB), NOSPLIT, $0-16
-	MOVQ DI, SI
-	MOVQ (rowArgs_y+rowOperand_first)(SI), DI
-	MOVQ (rowArgs_a+rowOperand_first)(SI), R8
-	MOVQ (rowArgs_b+rowOperand_first)(SI), R9
-	MOVQ (rowArgs_a+rowOperand_stride)(SI), R12
-	MOVQ (rowArgs_b+rowOperand_stride)(SI), R13
+	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
+	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
+	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
+	MOVQ (rowArgs_a+rowOperand_stride)(DI), R12
+	MOVQ (rowArgs_b+rowOperand_stride)(DI), R13
 	LEAQ (R12)(R12*2), DX
 	LEAQ (R13)(R13*2), R10
-	MOVQ rowArgs_rows(SI), CX
+	MOVQ rowArgs_rows(DI), CX
 rows:
 	VXORPD Y0, Y0, Y0
 	MOVQ R8, R11
 	MOVQ R9, BX
-	MOVQ rowArgs_cols(SI), AX
+	MOVQ rowArgs_cols(DI), AX
 
 	// Add four columns of four rows at a time, then two, then one.
 columns:
@@ -1045,18 +1036,18 @@ store:
 	VEXTRACTF128 $1, Y0, X2
 	VUNPCKHPD X0, X0, X1
 	VUNPCKHPD X2, X2, X3
-	VADDSD (DI), X0, X0
-	VMOVSD X0, (DI)
-	ADDQ (rowArgs_y+rowOperand_stride)(SI), DI
-	VADDSD (DI), X1, X1
-	VMOVSD X1, (DI)
-	ADDQ (rowArgs_y+rowOperand_stride)(SI), DI
-	VADDSD (DI), X2, X2
-	VMOVSD X2, (DI)
-	ADDQ (rowArgs_y+rowOperand_stride)(SI), DI
-	VADDSD (DI), X3, X3
-	VMOVSD X3, (DI)
-	ADDQ (rowArgs_y+rowOperand_stride)(SI), DI
+	VADDSD (SI), X0, X0
+	VMOVSD X0, (SI)
+	ADDQ (rowArgs_y+rowOperand_stride)(DI), SI
+	VADDSD (SI), X1, X1
+	VMOVSD X1, (SI)
+	ADDQ (rowArgs_y+rowOperand_stride)(DI), SI
+	VADDSD (SI), X2, X2
+	VMOVSD X2, (SI)
+	ADDQ (rowArgs_y+rowOperand_stride)(DI), SI
+	VADDSD (SI), X3, X3
+	VMOVSD X3, (SI)
+	ADDQ (rowArgs_y+rowOperand_stride)(DI), SI
 	LEAQ (R8)(R12*4), R8
 	LEAQ (R9)(R13*4), R9
 	SUBQ $4, CX

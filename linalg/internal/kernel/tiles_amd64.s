@@ -12,7 +12,8 @@
 // 	R8-R11      1, 3, 5 and 7 times the distance between rows of A; R8 is later the distance between rows of C
 // 	DX          distance between vectors of B, later of C
 // 	R12, R13    distances between steps of A and of B
-// 	R14, CX     address of the next segment, number of steps left
+// 	R14, AX, CX address of the next segment, numbers of segments and steps left
+// 	R15         distance of the prefetched element (tiles with more than eight rows)
 // 	K1, Y15     mask of a partial tile (K1 with AVX-512, Y15 with AVX2)
 //
 // The comment of each tile lists its vector registers.
