@@ -95,7 +95,6 @@ func operations() []operation {
 		binary("MatMulTA", MatMulTA[float64], [][]linalg.Shape{sh(1, 1, 1, 1), sh(3, 2, 3, 4), sh(5, 1, 5, 1), sh(1, 4, 1, 3)}),
 		binary("MatMulTB", MatMulTB[float64], [][]linalg.Shape{sh(1, 1, 1, 1), sh(2, 3, 4, 3), sh(1, 5, 1, 5), sh(4, 1, 3, 1)}),
 		{name: "Affine", f: func(x []variable) variable { return Affine(x[0], x[1], x[2]) }, shapes: [][]linalg.Shape{sh(1, 1, 1, 1, 1, 1), sh(2, 3, 3, 4, 2, 1), sh(1, 5, 5, 1, 1, 1)}},
-		{name: "SumChannels", f: func(x []variable) variable { return SumChannels(x[0], 3) }, shapes: [][]linalg.Shape{sh(3, 1), sh(6, 4), sh(9, 1)}},
 		unary("Reshape", func(a variable) variable { return Reshape(a, a.Cols(), a.Rows()) }),
 		unary("RowRange", func(a variable) variable { return RowRange(a, a.Rows()/2, a.Rows()) }),
 		binary("Stack", Stack[float64], [][]linalg.Shape{sh(1, 1, 1, 1), sh(2, 3, 4, 3), sh(3, 1, 1, 1)}),

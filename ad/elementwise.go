@@ -143,7 +143,7 @@ func (log[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.Accumulate(y.in[0], Div(yba
 
 // Square returns y = a ⊙ a. The adjoint is ā = 2ȳ ⊙ a.
 func Square[T linalg.Float](a *Var[T]) *Var[T] {
-	y := a.tape.Result(a.Rows(), a.Cols())
+	y := like(a)
 	linalg.Mul(y.Value, a.Value, a.Value)
 	return a.tape.Record(y, square[T]{}, ReadsOperands, a)
 }

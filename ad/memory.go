@@ -72,7 +72,6 @@ func (p *pool[T]) begin(t *Tape[T]) {
 	for i := range p.free {
 		p.free[i].vars = p.free[i].vars[:0]
 	}
-	p.created = p.created[:0]
 	t.unrecorded = p
 }
 

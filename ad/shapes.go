@@ -22,13 +22,6 @@ func SumTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 // Sum returns the sum of the elements of a as a 1×1 matrix.
 func Sum[T linalg.Float](a *Var[T]) *Var[T] { return SumTo(a, 1, 1) }
 
-// SumChannels returns y [channels×1], the sum of a [(pixels·channels)×samples] over pixels and
-// samples. Each element of ā is the element of ȳ for the same channel.
-func SumChannels[T linalg.Float](a *Var[T], channels int) *Var[T] {
-	pixels := Reshape(a, a.Rows()/channels, channels*a.Cols())
-	return SumTo(Reshape(SumTo(pixels, 1, channels*a.Cols()), channels, a.Cols()), channels, 1)
-}
-
 // BroadcastTo returns a rows × cols matrix y that repeats a along each axis on which a has
 // length 1. The adjoint ā is ȳ summed to a's shape.
 func BroadcastTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {

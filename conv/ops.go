@@ -58,7 +58,9 @@ func pullWeights[T linalg.Float](s *ad.Sweep[T], g *Geometry, y, ybar, delta, x 
 		s.Accumulate(w, WeightGradient(g, delta, x))
 	}
 	if s.Wants(bias) {
-		s.Accumulate(bias, ad.SumChannels(ybar, channels))
+		pixels := ad.Reshape(ybar, ybar.Rows()/channels, channels*ybar.Cols())
+		sums := ad.Reshape(ad.SumTo(pixels, 1, pixels.Cols()), channels, ybar.Cols())
+		s.Accumulate(bias, ad.SumTo(sums, channels, 1))
 	}
 }
 

@@ -11,12 +11,11 @@ import (
 type Evidence struct {
 	Log           float64 // log (1/L) Σ p̂ᵢ
 	StandardError float64 // of Log, sd(p̂)/(√L · mean(p̂)) by the delta method; +Inf for L = 1
-	// TailShape is the shape k̂ of a generalised Pareto distribution that is fitted to the
-	// largest min(L/5, 3√L) values p̂ᵢ. It is NaN if there are fewer than five such values, or if at
-	// least a quarter of them equal the largest of the other values, up to rounding relative to the
-	// maximum. For k̂ > ½, p̂ has infinite variance and StandardError is too
+	// TailShape is the shape k̂ of a generalised Pareto distribution that is fitted to the tail, the
+	// largest min(L/5, 3√L) values p̂ᵢ. For k̂ > ½, p̂ has infinite variance and StandardError is too
 	// small. For k̂ > 0.7, no practical L suffices (Vehtari et al., Pareto smoothed importance
-	// sampling, 2024).
+	// sampling, 2024). TailShape is NaN if the tail has fewer than five values, or if at least a
+	// quarter of them equal the largest value below the tail, up to rounding relative to the maximum.
 	TailShape float64
 }
 

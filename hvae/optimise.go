@@ -27,7 +27,7 @@ type Adamax[T linalg.Float] struct {
 
 	// The loop body of Ascend is created only once, because each new closure allocates memory. Ascend
 	// passes its arguments to the body in the other fields.
-	theta, gradient, mean, norm linalg.Matrix[T]
+	theta, gradient, mean, norm []T
 	rate                        T
 	body                        func(lo, hi int)
 }
@@ -42,13 +42,11 @@ func (*Adamax[T]) Start() []T { return []T{0, 0} }
 
 // Ascend implements Optimiser.
 func (o *Adamax[T]) Ascend(step int, theta, gradient []T, averages [][]T) {
-	o.theta, o.gradient = linalg.Column(theta...), linalg.Column(gradient...)
-	o.mean, o.norm = linalg.Column(averages[0]...), linalg.Column(averages[1]...)
+	o.theta, o.gradient, o.mean, o.norm = theta, gradient, averages[0], averages[1]
 	o.rate = o.Rate / T(1-math.Pow(float64(o.Beta1), float64(step)))
 	if o.body == nil {
 		o.body = func(lo, hi int) {
-			linalg.Adamax(o.theta.RowRange(lo, hi), o.mean.RowRange(lo, hi), o.norm.RowRange(lo, hi), o.gradient.RowRange(lo, hi),
-				o.Beta1, o.Beta2, o.rate, o.Epsilon)
+			linalg.Adamax(o.theta[lo:hi], o.mean[lo:hi], o.norm[lo:hi], o.gradient[lo:hi], o.Beta1, o.Beta2, o.rate, o.Epsilon)
 		}
 	}
 	linalg.For(len(theta), grain, o.body)

@@ -57,5 +57,6 @@ func Unconstrain(v, lo, hi float64) float64 {
 	case math.IsInf(hi, 1):
 		return math.Log(v - lo)
 	}
-	return linalg.Logit((v - lo) / (hi - lo))
+	p := (v - lo) / (hi - lo)
+	return math.Log(p) - math.Log1p(-p) // the inverse of the sigmoid function
 }

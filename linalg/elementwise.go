@@ -162,12 +162,12 @@ func SigmoidGradient[T Float](dst, g, s Matrix[T]) {
 //
 //	m ← β₁m + (1 − β₁)g,   u ← max(β₂u, |g|),   p ← p + rate·m/(u + ε).
 //
-// All four matrices must have the same shape.
-func Adamax[T Float](p, m, u, g Matrix[T], beta1, beta2, rate, epsilon T) {
-	if p.Shape() != m.Shape() || p.Shape() != u.Shape() || p.Shape() != g.Shape() {
-		panic(fmt.Sprintf("linalg: Adamax: the shapes %v, %v, %v and %v are not equal", p.Shape(), m.Shape(), u.Shape(), g.Shape()))
+// All four slices must have the same length.
+func Adamax[T Float](p, m, u, g []T, beta1, beta2, rate, epsilon T) {
+	if n := len(p); len(m) != n || len(u) != n || len(g) != n {
+		panic(fmt.Sprintf("linalg: Adamax: the lengths %d, %d, %d and %d are not equal", n, len(m), len(u), len(g)))
 	}
-	kernel.Adamax(p.Data, m.Data, u.Data, g.Data, beta1, beta2, rate, epsilon)
+	kernel.Adamax(p, m, u, g, beta1, beta2, rate, epsilon)
 }
 
 // apply gives each separate goroutine at least applyGrain elements in plain Go, or simdGrain elements

@@ -54,11 +54,6 @@ func Norm(x []float64) float64 {
 	return math.Sqrt(s)
 }
 
-// Relative returns the relative error |got − want|/max(|want|, 10⁻¹²).
-func Relative(got, want float64) float64 {
-	return math.Abs(got-want) / max(1e-12, math.Abs(want))
-}
-
 // VarianceExcess returns Var(b) − Var(a) and its standard error. The estimates a_i and b_i must come from
 // the same draw.
 func VarianceExcess(a, b []float64) (excess, se float64) {

@@ -710,7 +710,7 @@ func TestFlowCorrelatesDimensions(t *testing.T) {
 	params := NewParams[float32](c, -1, 1)
 	for _, p := range params {
 		if p.Name == "flow.step_size_logit" {
-			p.Value.Fill(float32(linalg.Logit(0.8)))
+			p.Value.Fill(float32(hvae.Unconstrain(0.8, 0, 1)))
 		}
 		if strings.HasPrefix(p.Name, "decoder.") && strings.HasSuffix(p.Name, ".weight") {
 			linalg.Scale(p.Value, 6, p.Value)

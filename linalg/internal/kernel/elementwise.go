@@ -108,8 +108,6 @@ type Function struct {
 
 const noKernel = -1
 
-// The SIMD kernels of these functions compute in float32, with an error of at most 2.5 units in the
-// last place. Without a SIMD kernel, the functions compute in float64 and round the result once.
 // Tanh has no SIMD kernel because only float64 models use it.
 var (
 	Exp      = Function{opExp, math.Exp}

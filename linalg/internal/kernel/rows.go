@@ -136,7 +136,7 @@ func AddDots[T Float](y []T, yr int, a []T, ar int, b []T, br, rows, n int) {
 //
 //go:noinline
 func AddSums[T Float](y []T, yr int, x []T, rows, n int) {
-	if SIMD32[T]() && yr > 0 { // the product of x with a column of ones
+	if SIMD32[T]() && yr > 0 { // the product of x with a column of ones; rows of C must not overlap
 		one, segment := [1]T{1}, [1]Segment{}
 		c := Contraction[T]{
 			Rows: rows, Cols: 1, Steps: n, Groups: 1,
