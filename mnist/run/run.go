@@ -33,7 +33,7 @@ import (
 var SaveEvery = 2 * time.Minute
 
 // diverged is the advice at the end of the error messages about divergence.
-const diverged = "the last saved state is in %s: continue from it with -resume and a smaller -lr"
+const diverged = "the last saved state is in %s: the train command can continue from it with -resume and a smaller -lr"
 
 // A Run is a training run. It replaces each file atomically and writes the state last. If the program is
 // killed, a resumed run repeats all steps after the saved state, with bit-identical results.
@@ -176,6 +176,9 @@ func (r *Run) trainEpoch(ctx context.Context, line *progress.Line) error {
 		} else {
 			batch := r.validation[p.Validated:min(p.Validated+1000, len(r.validation))]
 			elbo, err := r.trainer.ELBO(ctx, batch, r.fill(true))
+			if err == nil && math.IsInf(elbo, 0) {
+				err = fmt.Errorf("the ELBO is %v", elbo)
+			}
 			if err != nil {
 				return fmt.Errorf("training diverged in epoch %d: validation: %w; "+diverged, p.Epoch, err, r.settings.Out)
 			}
@@ -197,9 +200,6 @@ func (r *Run) finishEpoch() error {
 	r.tick()
 	p := &r.position
 	m := Metrics{Epoch: p.Epoch, TrainELBO: p.Sum / float64(len(r.training)), ValELBO: p.ValidationSum / float64(p.Validated), Seconds: p.Seconds}
-	if math.IsNaN(m.ValELBO) || math.IsInf(m.ValELBO, 0) {
-		return fmt.Errorf("training diverged in epoch %d: the validation ELBO is %v; "+diverged, p.Epoch, m.ValELBO, r.settings.Out)
-	}
 	if p.RateChanged {
 		m.Rate = r.settings.Rate
 	}
@@ -245,10 +245,7 @@ func (r *Run) tick() {
 
 func (r *Run) saveState() error {
 	r.tick()
-	p, err := json.Marshal(r.position)
-	if err != nil {
-		return fmt.Errorf("cannot encode the run's progress: %w", err)
-	}
+	p, _ := json.Marshal(r.position) // cannot fail, because all numbers are finite
 	return r.folder.Write(StateFile, r.trainer.State(r.stored, string(p), r.Best).Encode())
 }
 

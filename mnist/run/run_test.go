@@ -1,8 +1,15 @@
 package run
 
 import (
+	"io"
 	"math"
+	"strings"
 	"testing"
+	"time"
+
+	"hvae/bench/progress"
+	"hvae/mnist/data"
+	"hvae/mnist/model"
 )
 
 // The progress line must contain the mean ELBO of the epoch so far. Its batches have 20, 20 and 10 images.
@@ -21,6 +28,26 @@ func TestProgressOfARun(t *testing.T) {
 		if got := r.status(); got != c.status || !(math.Abs(r.done()-c.done) <= 1e-6) {
 			t.Errorf("status %q, done %v; want %q, %v", got, r.done(), c.status, c.done)
 		}
+	}
+}
+
+// The mean 10²⁰ of z makes log p(z) = −∞ in float32.
+func TestAnInfiniteValidationELBOEndsTheRun(t *testing.T) {
+	set, err := data.Load(t.Context(), data.Synthetic, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := model.Config{Kind: "vae", Tempering: "none", Latent: 1}
+	r := &Run{settings: &Settings{Out: "DIR"}, set: set, validation: []int{0}}
+	r.trainer = model.NewTrainer(c, model.NewParams[float32](c, 0, 1), 1e-3)
+	for _, p := range r.trainer.Params {
+		if p.Name == "encoder.mean.bias" {
+			p.Value.Fill(1e20)
+		}
+	}
+	err = r.trainEpoch(t.Context(), progress.New(io.Discard, 0, func(time.Duration) string { return "" }))
+	if err == nil || !strings.Contains(err.Error(), "validation: the ELBO is -Inf; the last saved state is in DIR") {
+		t.Errorf("the error is %v, want an error that names the ELBO -Inf", err)
 	}
 }
 
