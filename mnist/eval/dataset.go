@@ -12,13 +12,13 @@ import (
 
 // A Dataset is a set of images on which a model is evaluated.
 type Dataset struct {
-	Name      string // value of Evaluation.Data
-	Indices   []int  // indices of the images, which also select their random streams
-	Simulated bool   // whether the images are drawn from the model
+	Indices []int // indices of the images, which also select their random streams
 
-	images data.Images // empty if Simulated
-	seed   uint64
-	tuning *Dataset // other images, on which the step sizes of annealed importance sampling are tuned
+	name      string      // value of Evaluation.Data
+	simulated bool        // whether the images are drawn from the model
+	images    data.Images // empty if simulated
+	seed      uint64
+	tuning    *Dataset // other images, on which the step sizes of annealed importance sampling are tuned
 }
 
 // tuningImages is the largest number of images on which step sizes are tuned.
@@ -29,8 +29,8 @@ const tuningImages = 16
 // determines the binarisation and the noise. Step sizes are tuned on images of the other split.
 func Split(set data.Set, split string, trainSeed, seed uint64) Dataset {
 	_, validation := data.Split(set.Train, trainSeed)
-	d := Dataset{Name: set.Name, Indices: first(set.Test.Len()), images: set.Test, seed: seed}
-	other := Dataset{Name: set.Name, Indices: validation, images: set.Train, seed: seed}
+	d := Dataset{name: set.Name, Indices: first(set.Test.Len()), images: set.Test, seed: seed}
+	other := Dataset{name: set.Name, Indices: validation, images: set.Train, seed: seed}
 	if split == "validation" {
 		d, other = other, d
 	}
@@ -41,8 +41,8 @@ func Split(set data.Set, split string, trainSeed, seed uint64) Dataset {
 
 // Simulated returns a dataset of n images drawn from the model. Each run draws new images.
 func Simulated(n int, seed uint64) Dataset {
-	other := Dataset{Indices: first(tuningImages), Simulated: true, seed: seed}
-	return Dataset{Name: "simulated", Indices: first(n), Simulated: true, seed: seed, tuning: &other}
+	other := Dataset{Indices: first(tuningImages), simulated: true, seed: seed}
+	return Dataset{name: "simulated", Indices: first(n), simulated: true, seed: seed, tuning: &other}
 }
 
 // first returns the indices 0 … n−1.
@@ -56,7 +56,7 @@ func first(n int) (indices []int) {
 // draw returns random binary images x [784×n]. If the images are simulated, draw also returns their
 // latent variables z [ℓ×n]. purpose and run select the random streams.
 func (d *Dataset) draw(ctx context.Context, c model.Checkpoint, purpose string, run ...int) (x, z linalg.Matrix[float32], err error) {
-	if d.Simulated {
+	if d.simulated {
 		return model.Simulate(ctx, c.Config, c.Params, len(d.Indices), d.stream(purpose+" simulated", run...))
 	}
 	x, stream := linalg.New[float32](data.Side*data.Side, len(d.Indices)), d.stream(purpose+" pixels", run...)

@@ -39,7 +39,7 @@ type Evaluation struct {
 	TailShape  *float64 `json:"tail_shape"`
 	HeavyTails *float64 `json:"heavy_tails"`
 
-	*Correlation // nil for a VAE, and if there is only one sample or one latent dimension
+	*Correlation // nil for a VAE, and if a correlation is undefined
 	*Bounds      // nil without Options.Annealing
 
 	Seconds float64 `json:"seconds"`
@@ -67,7 +67,7 @@ func Evaluate(ctx context.Context, c model.Checkpoint, images Dataset, o Options
 	began := time.Now()
 	t := newTracker(stderr, c.Config, images, o)
 	defer t.line.Clear()
-	e := Evaluation{Images: len(images.Indices), Samples: o.Samples, Runs: o.Runs, Data: images.Name}
+	e := Evaluation{Images: len(images.Indices), Samples: o.Samples, Runs: o.Runs, Data: images.name}
 	if c.Data != "" {
 		e.Trained = &c.Data
 	}
@@ -136,7 +136,7 @@ func runAll(ctx context.Context, c model.Checkpoint, images Dataset, o Options, 
 		if err == nil && o.Annealing != nil {
 			r.lower, r.acceptance, err = bound("mnist ais forward", linalg.Matrix[float32]{})
 		}
-		if err == nil && o.Annealing != nil && images.Simulated {
+		if err == nil && o.Annealing != nil && images.simulated {
 			r.upper, _, err = bound("mnist ais reverse", z)
 		}
 		if err != nil {
@@ -190,7 +190,7 @@ func newTracker(stderr io.Writer, c model.Config, images Dataset, o Options) *tr
 	if o.Annealing != nil {
 		t.chain = 2 * o.Annealing.Cost()
 		t.perImage += t.chain * o.Annealing.Chains
-		if images.Simulated { // reverse chains
+		if images.simulated { // reverse chains
 			t.perImage += t.chain * o.Annealing.Chains
 		}
 	}

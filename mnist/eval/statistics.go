@@ -68,13 +68,13 @@ type Correlation struct {
 	Independent float64  `json:"correlation_independent"` // expected value for independent dimensions
 }
 
-// newCorrelation returns the Correlation of the results of all runs. It returns nil if there is only one
-// sample or only one latent dimension.
+// newCorrelation returns the Correlation of the results of all runs. It returns nil if a correlation is
+// undefined: for one sample, for one latent dimension, or if a dimension does not vary.
 func newCorrelation(runs []results, samples int) *Correlation {
 	c := &Correlation{Independent: model.IndependentCorrelation(samples)}
 	c.Z0, c.Z0SE = overImages(runs, func(r results, i int) float64 { return r.estimates[i].Z0 })
 	c.ZK, c.ZKSE = overImages(runs, func(r results, i int) float64 { return r.estimates[i].ZK })
-	if math.IsNaN(c.ZK) {
+	if math.IsNaN(c.Z0 + c.ZK) {
 		return nil
 	}
 	return c
