@@ -51,7 +51,7 @@ func explorer(seed uint64) http.Handler {
 		}
 		// All settings use the same noise, so that two views differ only because of their settings.
 		paths := v.flow.Paths(maxPaths, random.Stream(seed, "two modes page paths"))[:v.paths]
-		l, changed, err := v.flow.Draw(r.Context(), v.draws, random.Stream(seed, "two modes page"))
+		l, changed, err := v.flow.Draw(r.Context(), pageDraws, random.Stream(seed, "two modes page"))
 		if err != nil {
 			return // the browser has disconnected
 		}
@@ -61,12 +61,15 @@ func explorer(seed uint64) http.Handler {
 	return mux
 }
 
-const maxPaths = 12 // the largest number of paths on the page
+const (
+	maxPaths  = 12   // the largest number of paths on the page
+	pageDraws = 2000 // the number of draws of log p̂ for each view
+)
 
 // A view holds the settings of the interactive page.
 type view struct {
-	flow         model.TwoModesFlow
-	paths, draws int
+	flow  model.TwoModesFlow
+	paths int
 }
 
 // parseView parses the settings in the query of a URL. A missing setting gets the initial value of
@@ -86,7 +89,6 @@ func parseView(q url.Values) (v view, err error) {
 		Tempering:    cmp.Or(q.Get("tempering"), "fixed"),
 	}
 	v.paths = int(number("paths", "whole number", 4, 1, maxPaths))
-	v.draws = int(number("draws", "whole number", 2000, 1, 10_000))
 	if kinds := []string{"none", "fixed", "free"}; !slices.Contains(kinds, v.flow.Tempering) {
 		err = cmp.Or(err, fmt.Errorf("invalid value %.40q for tempering: it must be one of %s", v.flow.Tempering, strings.Join(kinds, ", ")))
 	}
@@ -127,6 +129,7 @@ func histogram(l []float64, elbo float64) plot.Chart {
 		outline.X, outline.Y = append(outline.X, low+float64(i), low+float64(i+1)), append(outline.Y, f, f)
 	}
 	outline.X, outline.Y = append(outline.X, high), append(outline.Y, 0)
-	mean := plot.Series{X: []float64{math.Max(elbo, low), math.Max(elbo, low)}, Y: []float64{0, slices.Max(fractions[:])}, Style: plot.Dashed}
+	at := max(elbo, low)
+	mean := plot.Series{X: []float64{at, at}, Y: []float64{0, slices.Max(fractions[:])}, Style: plot.Dashed}
 	return plot.Chart{Title: "Estimates of log p(x) = 0", XLabel: "log p̂ (nats)", YLabel: "fraction of draws", Height: 160, Series: []plot.Series{outline, mean}}
 }

@@ -36,23 +36,23 @@ func get(ctx context.Context, path string) *httptest.ResponseRecorder {
 
 func TestViewShowsNumbersAndFiguresForItsSettings(t *testing.T) {
 	for query, want := range map[string]view{
-		"":             {model.TwoModesFlow{K: 64, StepSize: 0.1, InvSqrtBeta0: 3, Tempering: "fixed"}, 4, 2000},
-		"K=10&start=2": {model.TwoModesFlow{K: 10, StepSize: 0.1, InvSqrtBeta0: 2, Tempering: "fixed"}, 4, 2000},
-		"K=256&eps=0.01&tempering=free&paths=12&draws=10": {model.TwoModesFlow{K: 256, StepSize: 0.01, InvSqrtBeta0: 3, Tempering: "free"}, 12, 10},
-		"K=1&eps=0.5&start=6&tempering=none&paths=1":      {model.TwoModesFlow{K: 1, StepSize: 0.5, InvSqrtBeta0: 6, Tempering: "none"}, 1, 2000},
+		"":                                       {model.TwoModesFlow{K: 64, StepSize: 0.1, InvSqrtBeta0: 3, Tempering: "fixed"}, 4},
+		"K=10&start=2":                           {model.TwoModesFlow{K: 10, StepSize: 0.1, InvSqrtBeta0: 2, Tempering: "fixed"}, 4},
+		"K=256&eps=0.01&tempering=free&paths=12": {model.TwoModesFlow{K: 256, StepSize: 0.01, InvSqrtBeta0: 3, Tempering: "free"}, 12},
+		"K=1&eps=0.5&start=6&tempering=none&paths=1": {model.TwoModesFlow{K: 1, StepSize: 0.5, InvSqrtBeta0: 6, Tempering: "none"}, 1},
 	} {
 		w := get(t.Context(), "/view?"+query)
 		if w.Code != http.StatusOK {
 			t.Fatalf("%q: status %d, %s", query, w.Code, w.Body)
 		}
-		l, changed, _ := want.flow.Draw(t.Context(), want.draws, random.Stream(5, "two modes page"))
+		l, changed, _ := want.flow.Draw(t.Context(), pageDraws, random.Stream(5, "two modes page"))
 		r := summariseModes(want.flow, l, changed)
 		var html bytes.Buffer
 		writeView(&html, want.flow.Paths(12, random.Stream(5, "two modes page paths"))[:want.paths], l, r)
 		if diff := cmp.Diff(html.String(), w.Body.String()); diff != "" {
 			t.Errorf("%q: the page differs from the expected page (-want +got):\n%s", query, diff)
 		}
-		if text := fmt.Sprintf("ELBO <b>%.2f</b>, variance of log p̂ <b>%.1f ± %.1f</b>, <b>%.1f %%</b> of %d draws change mode", r.ELBO, r.Variance, r.VarianceSE, 100*float64(changed)/float64(len(l)), want.draws); !strings.Contains(w.Body.String(), text) {
+		if text := fmt.Sprintf("ELBO <b>%.2f</b>, variance of log p̂ <b>%.1f ± %.1f</b>, <b>%.1f %%</b> of %d draws change mode", r.ELBO, r.Variance, r.VarianceSE, 100*float64(changed)/float64(len(l)), pageDraws); !strings.Contains(w.Body.String(), text) {
 			t.Errorf("%q: the text does not contain %q", query, text)
 		}
 		figures := regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(w.Body.String(), -1)
@@ -98,7 +98,6 @@ func TestInvalidSettingsReturnStatus400AndOneLine(t *testing.T) {
 		"K=257":        `invalid value "257" for K: it must be a whole number from 1 to 256`,
 		"K=1.5":        `invalid value "1.5" for K: it must be a whole number from 1 to 256`,
 		"paths=13":     `invalid value "13" for paths: it must be a whole number from 1 to 12`,
-		"draws=10001":  `invalid value "10001" for draws: it must be a whole number from 1 to 10000`,
 		"eps=NaN":      `invalid value "NaN" for eps: it must be a number from 0.01 to 0.5`,
 		"eps=0":        `invalid value "0" for eps: it must be a number from 0.01 to 0.5`,
 		"start=0.9":    `invalid value "0.9" for start: it must be a number from 1 to 6`,
@@ -134,7 +133,7 @@ func TestPageAndServerAgreeOnDefaultsAndLimits(t *testing.T) {
 	}
 	want, _ := parseView(nil)
 	got, err := parseView(first)
-	if len(first) != 5 || err != nil || got != want {
+	if len(first) != 4 || err != nil || got != want {
 		t.Errorf("the initial values of the page are %v, which parseView returns as %+v with the error %v; want the default %+v", first, got, err, want)
 	}
 	for _, q := range []url.Values{least, most} {
@@ -359,8 +358,8 @@ func TestPageInABrowser(t *testing.T) {
 	if b.messages != nil {
 		t.Errorf("the browser's console shows %s", b.messages)
 	}
-	b.eval("form.elements.draws.value = '20000'; draw()")
-	b.wait(`error.textContent.startsWith('invalid value "20000" for draws') && view.querySelector('svg') != null`)
+	b.eval("form.elements.tempering.options[0].value = 'x'; draw()")
+	b.wait(`error.textContent.startsWith('invalid value "x" for tempering') && view.querySelector('svg') != null`)
 	interrupt()
 	b.eval("draw()")
 	b.wait("error.textContent == 'The program has ended.'")
