@@ -292,7 +292,7 @@ func (c curve) errors(b *bytes.Buffer, y axis) {
 			fmt.Fprintf(b, `<path fill="none" stroke="%s" stroke-width="1.2" d="M%.1f %.1fm-4 0h8m-4 0V%.1f%s"/>`+"\n", c.colour, p.x+c.shift, max(y.to, high), low, foot)
 		}
 	}
-	if c.Style == Band {
+	if upper != nil { // a band with points in the frame
 		slices.Reverse(lower)
 		fmt.Fprintf(b, `<path fill="%s" fill-opacity="0.18" d="M%sz"/>`+"\n", c.colour, strings.Join(append(upper, lower...), "L"))
 	}

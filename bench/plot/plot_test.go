@@ -325,6 +325,10 @@ func TestLinesHaveGapsAtValuesThatAxesCannotShow(t *testing.T) {
 	if p := read(t, Chart{LogX: true, LogY: true, Series: []Series{{Label: "nothing"}}}); len(p.Series) != 1 || p.Series[0].Line != nil {
 		t.Errorf("a series without points is drawn as %+v, want an empty series", p)
 	}
+	nothing := Series{Label: "nothing", Style: Band, X: []float64{1}, Y: []float64{math.NaN()}, Error: []float64{1}}
+	if svg := string(Chart{Series: []Series{nothing}}.SVG()); strings.Contains(svg, `d="Mz"`) {
+		t.Errorf("a band without points is drawn as an empty path: %s", svg)
+	}
 }
 
 func TestALongLineHasNoMarkers(t *testing.T) {

@@ -1,6 +1,6 @@
 // Package progress prints the progress and the remaining time of a computation. On a terminal, it
-// updates one line and never wraps it. Elsewhere, and on terminals if TERM=dumb or NO_COLOR is set, it
-// prints a line every ten seconds.
+// updates one line and never wraps it. Elsewhere, and on terminals with TERM=dumb, it prints a line
+// every ten seconds.
 package progress
 
 import (
@@ -30,7 +30,7 @@ type Line struct {
 func New(w io.Writer, done float64, status func(elapsed time.Duration) string) *Line {
 	l := &Line{w: w, interval: 10 * time.Second, start: time.Now(), first: done, status: status}
 	l.last = l.start
-	if f, ok := w.(*os.File); ok && os.Getenv("TERM") != "dumb" && os.Getenv("NO_COLOR") == "" {
+	if f, ok := w.(*os.File); ok && os.Getenv("TERM") != "dumb" {
 		if s, err := f.Stat(); err == nil && s.Mode()&os.ModeCharDevice != 0 {
 			l.interval, l.terminal = 200*time.Millisecond, true
 		}
