@@ -8,9 +8,10 @@
 //	go run ./mnist sample -checkpoint DIR/model.safetensors -o samples.png
 //	go run ./mnist reconstruct -checkpoint DIR/model.safetensors -o digits.png
 //
-// Each command and its flags are in a file with the command's name. The commands use the packages
-// mnist/table (Table 1), mnist/run (training runs), mnist/eval (evaluations), mnist/sheet (contact
-// sheets of digits), mnist/model, mnist/data and mnist/safetensors (the file format).
+// Each command is in a file with the command's name; the flags of train are in run/settings.go. The
+// commands use the packages mnist/table (Table 1), mnist/run (training runs), mnist/eval
+// (evaluations), mnist/sheet (contact sheets of digits), mnist/model, mnist/data and
+// mnist/safetensors (the file format).
 package main
 
 import (

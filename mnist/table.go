@@ -23,7 +23,7 @@ func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	})
 	command.List(f, &t.Seeds, "seeds", "`seeds` of each row, separated by commas (default the paper's: 85547 and 12345, and 98765 for some rows)", command.ParseSeed)
 	t.Protocol.DefineFlags(f)
-	f.Count(&t.Limit, "limit", 0, 0, "`number` of test images to evaluate, starting with the first; 0 for all 10,000")
+	f.Count(&t.Limit, "limit", 0, 0, "`number` of test images to evaluate, starting with the first; 0 for all")
 	f.Count(&t.Samples, "samples", 1000, 1, "`number` of importance samples for each image")
 	f.Count(&t.Runs, "runs", 3, 1, "`number` of evaluations of each run, each with freshly binarised images; ± is the standard\ndeviation over evaluations")
 	f.BoolVar(&t.Extend, "extend", false, "continue finished runs if -epochs or -patience is now larger; this discards their evaluations")

@@ -23,7 +23,7 @@ func (s Signal) Error() string { return descriptions[syscall.Signal(s)] }
 
 func (s Signal) Is(target error) bool { return target == context.Canceled }
 
-// repeatAfter is how long Main ignores SIGTERM and SIGHUP after the first signal.
+// repeatAfter is the time after the first signal during which Main ignores SIGTERM and SIGHUP.
 var repeatAfter = time.Second
 
 // Main runs the program with the process's arguments and exits. The first signal cancels the context, and a

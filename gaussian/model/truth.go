@@ -6,7 +6,7 @@
 // from one dataset D = {x_1, …, x_N}. The evidence of this model is known in closed form.
 //
 // Read truth.go (parameters), data.go (datasets, evidence, maximum likelihood), target.go
-// (log p_θ(D, z) on the tape), hvae.go, planar.go and vb.go (methods), then train.go. A separate
+// (log p_θ(D, z) on the tape), method.go, hvae.go, planar.go and vb.go (methods), then train.go. A separate
 // target in twomodes.go shows the effect of tempering.
 package model
 

@@ -51,7 +51,7 @@ func (c Checkpoint) File() safetensors.File {
 // ReadCheckpoint reads a checkpoint from a file. It returns an error if the format or the digest is
 // wrong, or if a tensor is missing, unknown, of the wrong shape or not finite.
 func ReadCheckpoint(name string) (Checkpoint, error) {
-	const maxHeader = 1 << 16 // bytes, ten times the size of the largest header
+	const maxHeader = 1 << 16 // bytes, over twenty times the size of the largest header
 	f, err := safetensors.ReadFile(name, maxHeader)
 	if err != nil {
 		return Checkpoint{}, err

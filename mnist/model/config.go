@@ -3,7 +3,7 @@
 //
 // Read config.go, params.go (the parameters and their names in a checkpoint), network.go
 // (encoder and decoder) and elbo.go (the bound and the estimator), then train.go (a training
-// step on all cores), evaluate.go, anneal.go, checkpoint.go and state.go.
+// step on all cores), evaluate.go, correlation.go, anneal.go, checkpoint.go and state.go.
 package model
 
 import (

@@ -35,7 +35,7 @@ func (s Source) Load(ctx context.Context, stderr io.Writer) (data.Set, error) {
 		return data.Set{}, command.UsageError("-dataset %s requires -data, the folder that contains its files", s.Name)
 	}
 	if s.Name != "" && (s.Name == data.Synthetic) != (s.Folder == data.Synthetic) {
-		return data.Set{}, command.UsageError("-data %s does not select the dataset %s: set -data to the folder that contains this dataset", s.Folder, s.Name)
+		return data.Set{}, command.UsageError("-data %s does not select the dataset %s: set -data to synthetic for the dataset synthetic, otherwise to the folder of the dataset", s.Folder, s.Name)
 	}
 	return data.Load(ctx, s.Folder, s.Name, func(m string) { fmt.Fprintln(stderr, m) })
 }
@@ -53,7 +53,7 @@ func (p *Protocol) DefineFlags(f *command.Flags) {
 	p.Source.DefineFlags(f)
 	f.Count(&p.MaxEpochs, "epochs", 2000, 1, "maximum `number` of epochs")
 	f.Count(&p.Patience, "patience", 100, 1, "stop after this `number` of epochs without a better validation ELBO")
-	f.Count(&p.Train, "train", 0, 0, "`number` of training images; 0 for all 50,000")
+	f.Count(&p.Train, "train", 0, 0, "`number` of training images; 0 for all")
 }
 
 // Settings are the settings of a training run.
@@ -129,7 +129,8 @@ func (s *Settings) Adopt(state *model.State) error {
 	return s.Check()
 }
 
-// Differences lists the current settings whose old values differ. In "seed = 1, not 2", the old value is 1.
+// Differences lists the settings in current that have another value in old, such as "seed = 1, not 2" if the
+// old seed is 1.
 func Differences(old, current map[string]string) string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(current)) {
