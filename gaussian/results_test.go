@@ -93,10 +93,10 @@ func TestREADMEMatchesResults(t *testing.T) {
 		return fmt.Sprintf("%.1f ± %.1f", r.Err, float64(r.ErrSE))
 	}
 	chained := readResults[row](t, "chained.jsonl")
-	pair := func(d int) (vb, hvae float64) { return rowOf(chained, d, "vb").Err, rowOf(chained, d, "hvae-k1").Err }
-	vb51, hvae51 := pair(51)
-	vb101, hvae101 := pair(101)
-	vb301, hvae301 := pair(301)
+	chain := func(d int, method string) string {
+		r := rowOf(chained, d, method)
+		return fmt.Sprintf("%.0f ± %.0f", r.Err, float64(r.ErrSE))
+	}
 	sigma := func(method string) float64 { return rowOf(rows, 301, method).SigmaErr }
 	delta := func(method string) float64 { return rowOf(d50, 50, method).DeltaErr }
 	for _, want := range []string{
@@ -104,9 +104,10 @@ func TestREADMEMatchesResults(t *testing.T) {
 		fmt.Sprintf("At d = 301 it is %.0f, compared with %.0f", rowOf(rows, 301, "vb").Err, rowOf(rows, 301, "hvae-k1").Err),
 		fmt.Sprintf("at d = 50 this error is %.0f for VB, and %.0f and %.0f for the planar flows", delta("vb"), delta("nf-k1"), delta("nf-k30")),
 		fmt.Sprintf("At d = 301 the error in σ is %.3f (K = 1) and %.3f (K = 10) with tempering, but %.1f and %.0f without", sigma("hvae-k1"), sigma("hvae-k10"), sigma("hvae-notemp-k1"), sigma("hvae-notemp-k10")),
-		fmt.Sprintf("VB has an error of %.0f at d = 51 (HVAE with K = 1: %.0f), %.0f at d = 101 (HVAE: %.0f) and %.0f at d = 301 (HVAE: %.0f)", vb51, hvae51, vb101, hvae101, vb301, hvae301),
+		fmt.Sprintf("VB has an error of %s at d = 51 (HVAE with K = 1: %s), %s at d = 101 (HVAE: %s) and %s at d = 301 (HVAE: %s)",
+			chain(51, "vb"), chain(51, "hvae-k1"), chain(101, "vb"), chain(101, "hvae-k1"), chain(301, "vb"), chain(301, "hvae-k1")),
 		fmt.Sprintf("larger errors in Δ: %.0f and %.0f at d = 51", rowOf(chained, 51, "nf-k1").DeltaErr, rowOf(chained, 51, "nf-k30").DeltaErr),
-		fmt.Sprintf("at d = 51 from %.0f to %.0f; HVAE's stays at %.0f", rowOf(rows, 51, "vb").Err, vb51, hvae51),
+		fmt.Sprintf("at d = 51 from %.0f to %.0f; HVAE's stays at %.0f", rowOf(rows, 51, "vb").Err, rowOf(chained, 51, "vb").Err, rowOf(chained, 51, "hvae-k1").Err),
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(string(b)), " "), want) {
 			t.Errorf("no README contains %q", want)
