@@ -16,8 +16,8 @@
 // all kinds of tempering. Their target is hvaetest.Bimodal unless the comment names another target.
 //
 // A statistical test draws thousands of samples with a fixed seed and computes a z-score,
-// (mean − expectation)/(standard error). The z-score may be at most hvaetest.ZBound = 4.5. A bound
-// on the standard error ensures that the test can detect a mistake. Failure conditions have the
+// (mean − expectation)/(standard error). The z-score may be at most hvaetest.ZBound = 4.5. If the
+// standard error could hide a mistake, the test bounds it, too. Failure conditions have the
 // form !(error <= bound), which is also true if the error is NaN.
 package paper_test
 
@@ -107,9 +107,7 @@ var paper = []section{
 	{"3 Stochastic Variational Inference", []statement{
 		{"eq. 10, eqn:inference_objective, and eq. 11, eqn:ELBO", "the surrogate is at most the objective, and equals it if q⁰ is the posterior", surrogateObjective},
 		{"eq. 11, eqn:ELBO", "minibatches estimate the ELBO of the data and its gradient without bias", minibatches},
-		{"eq. 12, eqn:H_ELBO_simplified", "both sides have the same gradients for each draw", sameGradient},
-		{"eq. 12, eqn:H_ELBO_simplified", "both sides have the same mean", sameMean},
-		{"eq. 12, eqn:H_ELBO_simplified", "the variance increases for quadratic potentials and one ε for all steps", varianceGrows},
+		{"eq. 12, eqn:H_ELBO_simplified", "both sides differ by ½γ₀ᵀγ₀ − ℓ∕2 in each draw, so they have the same mean and gradients", sameGradient},
 		{"eq. 12, eqn:H_ELBO_simplified", "quadratic potentials and one ε for all steps: the final energy is at least ½γ₀ᵀγ₀", momentumEnergy},
 		{"eq. 12, eqn:H_ELBO_simplified", "quadratic potentials and one ε for all steps: the variance increases by at least ℓ∕2", quadraticVariance},
 		{"eq. 12, eqn:H_ELBO_simplified", "the variance can decrease for a quadratic potential and a separate ε for each step", quadraticCounterexample},
@@ -252,7 +250,15 @@ func iwaeVariance(t *testing.T) {
 // together must equal log p(x) within 4.5 standard errors.
 func iwaeBound(t *testing.T) {
 	logs, logEvidence := iwaeDraws()
-	checkBounds(t, logs, logEvidence, zBound, "IWAE", 1, 4, 16, 64)
+	var last []float64
+	for _, L := range []int{1, 4, 16, 64} {
+		estimates := meanEstimates(logs, L, 64)
+		checkZ(t, estimates, logEvidence, -inf, zBound, "L = %d: the bound", L)
+		if last != nil {
+			checkZ(t, hvaetest.Differences(estimates, last), 0, zBound, inf, "L = %d: the increase of the bound from the previous L", L)
+		}
+		last = estimates
+	}
 	all := hvae.ImportanceEstimate(logs)
 	if z := (all.Log - logEvidence) / all.StandardError; !(math.Abs(z) <= zBound) || !(all.StandardError <= 0.02) {
 		t.Errorf("the estimate from all draws is %.4f ± %.4f, want log p(x) = %.4f and a standard error of at most 0.02", all.Log, all.StandardError, logEvidence)
@@ -353,8 +359,8 @@ func gradientIsUnbiased(t *testing.T) {
 // gradient is taken in Δ, log σ, ε and β₀. The target is the Gaussian model with 8 points in one
 // dimension. For this target, (z_K, ρ_K) is an affine function of the noise, so E[log p̂(x)] has a closed
 // form (affineELBO). The mean of 3000 gradients must equal the numerical derivative of the closed form. The
-// standard error must be at most 0.03, which finds errors in the gradients of 0.3 to 2; averageGradient checks
-// the smaller ones.
+// standard error must be at most 0.03. Six of the twelve gradients are 0.3 to 2 in magnitude; for the smaller
+// ones, averageGradient is the sharper test.
 func flowGradientIsUnbiased(t *testing.T) {
 	_, data, theta := points(1, 8)
 	start := [4]float64{theta.Delta[0], math.Log(theta.Sigma[0]), 0.8, math.Log(0.6)}
@@ -1173,8 +1179,8 @@ func minibatches(t *testing.T) {
 //
 //	log p̂(x) − [log p(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀) + ℓ/2] = ½γ₀ᵀγ₀ − ℓ/2
 //
-// depends only on the noise γ₀ ~ N(0, I) of the initial momentum, not on the parameters. The
-// parameters are θ = (Δ, σ) of the Gaussian model, μ and σ of the variational prior, ε, and the
+// depends only on the noise γ₀ ~ N(0, I) of the initial momentum, not on the parameters. Its mean is zero,
+// so both sides have the same mean. The parameters are θ = (Δ, σ) of the Gaussian model, μ and σ of the variational prior, ε, and the
 // parameters of tempering. The tolerances allow for rounding.
 func sameGradient(t *testing.T) {
 	const dims, n = 5, 50
@@ -1218,43 +1224,6 @@ func sameGradient(t *testing.T) {
 	}
 }
 
-// sameMean checks that both sides of equation 12 have the same mean,
-//
-//	E[log(p̄(x, z_K, ρ_K) β₀^{ℓ/2}/q⁰(z₀, ρ₀))] = E[log p(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀)] + ℓ/2,
-//
-// where p̄(x, z, ρ) = p(x, z) N(ρ|0, I). For each flow of hvaetest.Schemes in ℓ = 2 dimensions, the mean
-// difference between the two sides in 40,000 draws must be zero.
-func sameMean(t *testing.T) {
-	for _, s := range hvaetest.Schemes() {
-		logEstimates, simplified := hvaetest.Draws(s, targets()[0].bind, 2, 40000, 3)
-		checkMean(t, hvaetest.Differences(logEstimates, simplified), 0, 0.01, "%v: the mean of log p̂ minus the simplified estimate", s)
-	}
-}
-
-// varianceGrows checks that equation 12 increases the variance for a quadratic potential and one ε for all
-// steps. The paper states the opposite: "we can reduce the variance of the ELBO calculation by
-// analytically evaluating some terms in the expectation (i.e. Rao-Blackwellization)". Let S be the
-// simplified estimate on the right side, and let γ₀ ~ N(0, I) be the noise of the initial momentum. Then
-//
-//	log p̂ − S = ½γ₀ᵀγ₀ − ℓ/2,
-//	Var(S) = Var(log p̂) + ℓ/2 − 2 Cov(log p̂, ½γ₀ᵀγ₀) ≥ Var(log p̂) + ℓ/2.
-//
-// The covariance is at most zero, because log p̂ contains ½γ₀ᵀγ₀ minus the final energy, and γ₀ increases
-// the final energy by at least ½γ₀ᵀγ₀ (momentumEnergy). A smaller variance would require a covariance
-// above ℓ/4. Rao-Blackwellisation replaces an estimate with its conditional expectation, but equation 12
-// replaces only the term ½γ₀ᵀγ₀, which is correlated with the other terms. Training is not affected,
-// because both estimates have the same gradients (sameGradient).
-func varianceGrows(t *testing.T) {
-	const dims = 2
-	for _, s := range sharedSchemes() {
-		logEstimates, simplified := hvaetest.Draws(s, targets()[1].bind, dims, 40000, 5)
-		excess, se := hvaetest.VarianceExcess(logEstimates, simplified)
-		if z := (excess - dims/2.) / se; !(z >= -zBound) || s.K == 0 && !(z <= zBound) {
-			t.Errorf("%v: Var(S) − Var(log p̂) is %.3f ± %.3f, want at least ℓ/2 = 1, and ℓ/2 within the error for K = 0", s, excess, se)
-		}
-	}
-}
-
 // momentumEnergy checks ½ρ_K² + U(z_K) ≥ ½γ₀² for z₀ = 0, U(z) = ½ω²z² and one ε < 2/ω for all steps, where
 // γ₀ = √β₀ρ₀ is the noise of the initial momentum. The leapfrog steps conserve the energy ½ρ² + ½ω²(1 −
 // ε²ω²/4)z², whose initial value is ½γ₀²/β₀. The cooling after step k multiplies this energy by at least
@@ -1273,13 +1242,21 @@ func momentumEnergy(t *testing.T) {
 	}
 }
 
-// quadraticVariance checks, for U = ½ω²z² in one dimension and one ε < 2/ω for all steps,
+// quadraticVariance checks that equation 12 increases the variance for a quadratic potential and one ε for all
+// steps. The paper states the opposite: "we can reduce the variance of the ELBO calculation by
+// analytically evaluating some terms in the expectation (i.e. Rao-Blackwellization)". Let S be the
+// simplified estimate on the right side, and let γ₀ ~ N(0, I) be the noise of the initial momentum. Then
 //
-//	Cov(log p̂, ½γ₀²) ≤ 0,   Var(S) ≥ Var(log p̂) + ½,
+//	log p̂ − S = ½γ₀ᵀγ₀ − ℓ/2,
+//	Var(S) = Var(log p̂) + ℓ/2 − 2 Cov(log p̂, ½γ₀ᵀγ₀) ≥ Var(log p̂) + ℓ/2.
 //
-// where S is the simplified estimate on the right side of equation 12, and γ₀ ~ N(0, 1) is the
-// noise of the initial momentum. The covariance and the variances are exact (quadraticCovariance),
-// so the tolerances allow only for rounding.
+// The covariance is at most zero, because log p̂ contains ½γ₀ᵀγ₀ minus the final energy, and γ₀ increases
+// the final energy by at least ½γ₀ᵀγ₀ (momentumEnergy). A smaller variance would require a covariance
+// above ℓ/4. Rao-Blackwellisation replaces an estimate with its conditional expectation, but equation 12
+// replaces only the term ½γ₀ᵀγ₀, which is correlated with the other terms. Training is not affected,
+// because both estimates have the same gradients (sameGradient). The test computes the covariance and the
+// variances exactly (quadraticCovariance) for U = ½ω²z² in one dimension and ε < 2/ω, so the tolerances
+// allow only for rounding.
 func quadraticVariance(t *testing.T) {
 	for _, omega := range []float64{0.3, 1, 3.9, 20} {
 		for _, K := range []int{1, 2, 3, 10, 30} {
@@ -2083,9 +2060,8 @@ func mnistHyperparameters(t *testing.T) {
 // importanceNLL checks the paper's statement "we estimate out-of-sample negative log likelihoods (NLLs)
 // using 1000 importance samples from the HVAE approximate posterior". The test draws p̂_l(x) for one image
 // with a VAE and HVAEs of latent dimension ℓ = 1, so log p(x) is known by quadrature. The mean of p̂_l(x)
-// must be p(x). The mean of log p̂(x) = log((1/L) Σ_l p̂_l(x)) must increase with L = 1, 5, 25 and be at
-// most log p(x). The draws are computed in float32, as in the commands. The ELBO and the NLL of mnist.Evaluate
-// must follow from the draws.
+// must be p(x), so the mean of log p̂(x) = log((1/L) Σ_l p̂_l(x)) is at most log p(x). The draws are computed in
+// float32, as in the commands. The ELBO and the NLL of mnist.Evaluate must follow from the draws.
 func importanceNLL(t *testing.T) {
 	const draws = 1200
 	d := newMNISTModel(mnist.Config{Kind: "vae", Tempering: "none", Latent: 1}, 6)
@@ -2101,7 +2077,6 @@ func importanceNLL(t *testing.T) {
 		checkNear(t, e.LogEvidence, hvae.ImportanceEstimate(logs).Log, 1e-9, "%v: −NLL of mnist.Evaluate", c)
 		checkNear(t, e.ELBO, elbo, 1e-9, "%v: the ELBO of mnist.Evaluate", c)
 		checkMean(t, ratios(logs, logEvidence), 1, 0.05, "%v: E[p̂]/p(x)", c)
-		checkBounds(t, logs, logEvidence, math.SmallestNonzeroFloat64, c.String(), 1, 5, 25)
 	}
 }
 
@@ -2477,21 +2452,6 @@ func meanEstimates(logs []float64, L, n int) (means []float64) {
 		means = append(means, mean)
 	}
 	return means
-}
-
-// checkBounds reports an error unless the importance-weighted bound is at most log p(x) and increases
-// with the number of samples L. The z-score of each increase must be at least minZ.
-func checkBounds(t *testing.T, logs []float64, logEvidence, minZ float64, name string, samples ...int) {
-	t.Helper()
-	var last []float64
-	for _, L := range samples {
-		estimates := meanEstimates(logs, L, slices.Max(samples))
-		checkZ(t, estimates, logEvidence, -inf, zBound, "%s, L = %d: the bound", name, L)
-		if last != nil {
-			checkZ(t, hvaetest.Differences(estimates, last), 0, minZ, inf, "%s, L = %d: the increase of the bound from the previous L", name, L)
-		}
-		last = estimates
-	}
 }
 
 // sampledGradients calls elbo n times. Element [i][j] of the result is the gradient of the mean ELBO of

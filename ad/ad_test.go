@@ -199,13 +199,6 @@ func convergedDifference(f func(s float64) float64) (slope float64, ok bool) {
 	return slope, false
 }
 
-// secondDifference approximates the second derivative of f at 0 by Richardson extrapolation.
-func secondDifference(f func(s float64) float64) float64 {
-	const h = 1e-2
-	central := func(h float64) float64 { return (f(h) - 2*f(0) + f(-h)) / (h * h) }
-	return (4*central(h/2) - central(h)) / 3
-}
-
 func norm(x []float64) float64 {
 	s := 0.0
 	for _, v := range x {
@@ -260,22 +253,13 @@ func TestDerivativesOfEveryOperationAgainstFiniteDifferences(t *testing.T) {
 					t.Errorf("operands %v: relative error of the gradient is %.1e, want ≤ 1e-7", shapes, e)
 				}
 
-				// Compare H·v with finite differences of gradients, and vᵀ·H·v with second
-				// differences of F.
+				// Compare H·v with finite differences of gradients.
 				hv := p.hessianVector(v)
 				for i := range numeric {
 					numeric[i] = difference(func(s float64) float64 { return along(p, v, s, p.gradient)[i] }, 2e-3)
 				}
 				if e := relativeError(hv, numeric); !(e <= 1e-7) {
 					t.Errorf("operands %v: relative error of the Hessian-vector product is %.1e, want ≤ 1e-7", shapes, e)
-				}
-				vhv := 0.0
-				for i := range v {
-					vhv += v[i] * hv[i]
-				}
-				second := secondDifference(func(s float64) float64 { return along(p, v, s, p.at) })
-				if e := relativeError([]float64{vhv}, []float64{second}); !(e <= 1e-5) {
-					t.Errorf("operands %v: relative error of the second derivative is %.1e, want ≤ 1e-5", shapes, e)
 				}
 			}
 		})
@@ -764,9 +748,6 @@ func FuzzPrograms(f *testing.F) {
 		}
 		var tape Tape[float64]
 		y, x := run(&tape)
-		if !y.live {
-			t.Skip()
-		}
 		ga, gb := Grad(y, x[0]), Grad(y, x[1])
 		g := Backward(y, x...)
 		if !slices.Equal(ga.Value.Data, g[0].Data) || !slices.Equal(gb.Value.Data, g[1].Data) {

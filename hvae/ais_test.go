@@ -97,23 +97,6 @@ func TestEachAISChainDependsOnlyOnItsStream(t *testing.T) {
 	}
 }
 
-func TestAISIsUnbiasedInSixDimensions(t *testing.T) {
-	const dims = 6
-	target := hvaetest.Quadratic{Omega: 1.3}
-	a := annealed(target, 6)
-	a.Mean, a.SD = linalg.New[float64](dims, 1), linalg.New[float64](dims, 1)
-	a.SD.Fill(1)
-	a.StepSizes = []float64{1.2, 1.2, 1.2, 1.2, 1.2}
-	end, logs := a.Forward(chains(4000))
-	ratio := hvaetest.Apply(logs, func(l float64) float64 { return math.Exp(l - target.LogEvidence(dims)) })
-	if mean, se := hvaetest.MeanSE(ratio); !(math.Abs(mean-1) <= hvaetest.ZBound*se) || !(se <= 0.03) {
-		t.Errorf("E[p̂]/p = %.4f ± %.4f, want 1", mean, se)
-	}
-	if rate := end.Acceptance(); !(rate > 0.3 && rate < 0.9) {
-		t.Errorf("the acceptance probability is %.2f, want between 0.3 and 0.9", rate)
-	}
-}
-
 func TestTunedKernelsAcceptTwoThirdsOfProposals(t *testing.T) {
 	for _, c := range []struct {
 		steps, passes int

@@ -95,20 +95,8 @@ func TestDiagonalNormalPanicsOnShapeMismatch(t *testing.T) {
 	}
 }
 
-func TestConstrainStaysInRange(t *testing.T) {
+func TestUnconstrainInvertsConstrain(t *testing.T) {
 	var tape ad.Tape[float64]
-	for _, x := range []float64{-700, -3, 0, 2, 700} {
-		v := tape.Scalar(x)
-		for symbol, c := range map[string]struct{ value, low, high float64 }{
-			"ε":     {hvae.Constrain(v, 0, 0.5).Scalar(), 0, 0.5},
-			"α":     {hvae.Constrain(v, 0, 1).Scalar(), 0, 1},
-			"1/√β₀": {hvae.Constrain(v, 1, math.Inf(1)).Scalar(), 1, math.Inf(1)},
-		} {
-			if !(c.value >= c.low && c.value <= c.high) || math.IsInf(c.value, 0) {
-				t.Errorf("Constrain for %s maps %v to %v, want a finite number between %v and %v", symbol, x, c.value, c.low, c.high)
-			}
-		}
-	}
 	for _, c := range []struct{ v, lo, hi float64 }{{0.2, 0, 0.5}, {0.9, 0, 1}, {5, 1, math.Inf(1)}, {-3, -4, 2}} {
 		if got := hvae.Constrain(tape.Scalar(hvae.Unconstrain(c.v, c.lo, c.hi)), c.lo, c.hi).Scalar(); !(math.Abs(got-c.v) <= 1e-14) {
 			t.Errorf("for the interval (%v, %v), Constrain(Unconstrain(v)) is %v, want v = %v", c.lo, c.hi, got, c.v)

@@ -231,24 +231,6 @@ func TestGradientsDoNotDependOnEarlierSteps(t *testing.T) {
 	}
 }
 
-func TestStepUpdatesEveryParameter(t *testing.T) {
-	params := parameter(1.0, 2)
-	second := params.Add("second", linalg.Of(1, 2, []float64{3, 4}))
-	o := new(gradients[float64])
-	trainer := hvae.NewTrainer(params, o, func(b *hvae.Block[float64]) *ad.Var[float64] {
-		return ad.Add(ad.Sum(b.Var(params[0])), ad.Scale(ad.Sum(b.Var(second)), 10))
-	})
-	if _, err := trainer.Step(t.Context(), columns(1)); err != nil {
-		t.Fatal(err)
-	}
-	if want := []float64{1, 1, 10, 10}; !slices.Equal(o.seen[0], want) {
-		t.Errorf("the optimiser received the gradient %v, want %v", o.seen[0], want)
-	}
-	if want := []float64{13, 14}; !slices.Equal(second.Value.Data, want) || second.Value.Rows != 1 {
-		t.Errorf("the second parameter is %v, want the row %v", second.Value, want)
-	}
-}
-
 func TestFirstStepReportsUnusedParameter(t *testing.T) {
 	for name, bound := range map[string]hvae.Bound[float64]{
 		"not bound": sampled,

@@ -763,7 +763,7 @@ func TestFloat32SumsAreWithinRoundingError(t *testing.T) {
 					}
 				}
 				for k, w := range want.Data { // the rounding error of n terms is at most n·2⁻²⁴·Σ|aᵢ|
-					if d := math.Abs(float64(got.Data[k]) - w); !(d <= float64(len(a.Data))*0x1p-24*size.Data[k]) {
+					if d := math.Abs(float64(got.Data[k]) - w); !(d <= float64(len(a.Data)/len(want.Data))*0x1p-24*size.Data[k]) {
 						t.Fatalf("%s: Sum of %v to %v: element %d is %v, want %v", name, a.Shape(), s, k, got.Data[k], w)
 					}
 				}

@@ -101,14 +101,6 @@ func TestInvalidInputIsReportedOnOneLine(t *testing.T) {
 	}
 }
 
-func TestHelpIsPrintedOnStdout(t *testing.T) {
-	for _, args := range [][]string{{"-h"}, {"help"}, {"help", "eval"}, {"train", "-h"}, {"eval", "-h"}, {"sample", "-h"}, {"reconstruct", "-h"}} {
-		if stdout, stderr := mustRun(t, args...); stderr != "" || !strings.HasPrefix(stdout, "Usage: ") {
-			t.Errorf("%v: stderr %q, stdout %q", args, stderr, stdout)
-		}
-	}
-}
-
 // The test reads the defaults from the help, because runs with defaults such as 2,000 epochs take too long.
 func TestFlagsHaveTheirDefaults(t *testing.T) {
 	for command, want := range map[string]map[string]string{

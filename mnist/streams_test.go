@@ -146,21 +146,3 @@ func TestEveryDrawHasASeparateStream(t *testing.T) {
 		}
 	}
 }
-
-// Validation images are processed in batches of 1,000, so the test uses 1,100 images.
-func TestEachValidationImageIsEvaluatedOnce(t *testing.T) {
-	const validation = 1100
-	keys, _ := drawnFrom(t, append(strings.Fields("train -latent 1 -train 10 -batch 10 -epochs 1 -out "+t.TempDir()), own(ownImages(t, 6*validation, 1))...)...)
-	images := 0
-	for key, uses := range keys {
-		if strings.Contains(key, " mnist validation noise ") {
-			images++
-			if uses != 1 {
-				t.Errorf("the stream %q is used %d times", key, uses)
-			}
-		}
-	}
-	if images != validation {
-		t.Errorf("an epoch evaluates %d of %d validation images", images, validation)
-	}
-}

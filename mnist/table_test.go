@@ -17,7 +17,6 @@ import (
 
 	"hvae/bench/filelock"
 	"hvae/bench/plot/plottest"
-	"hvae/linalg/random"
 	"hvae/mnist/safetensors"
 )
 
@@ -551,36 +550,6 @@ func TestAnEvaluationOfOtherWeightsIsReplaced(t *testing.T) {
 		mustRun(t, oneVAE(out)...)
 		if diff := cmp.Diff(want, readEvaluation(t, out)); diff != "" {
 			t.Errorf("an evaluation of other weights was kept:\n%s", diff)
-		}
-	}
-}
-
-// The random streams of a run must depend on the seed, but not on the model.
-func TestRowsOfASeedShareTheirStreams(t *testing.T) {
-	keys := func(row, seed string) []string {
-		var all []string
-		for _, k := range random.Record(func() {
-			mustRun(t, oneVAE(t.TempDir(), "-limit", "2", "-runs", "2", "-rows", row, "-seeds", seed)...)
-		}) {
-			// Ignore the streams of the initial weights, because an HVAE has more parameters, and the
-			// stream of hvae.Trainer, because package model does not use it.
-			if strings.HasPrefix(k.Purpose, "mnist ") && !strings.HasPrefix(k.Purpose, "mnist start ") {
-				all = append(all, fmt.Sprint(k))
-			}
-		}
-		slices.Sort(all)
-		return all
-	}
-	vae := keys("vae", "3")
-	if len(vae) < 100 {
-		t.Fatalf("the run uses %d streams, want at least 100", len(vae))
-	}
-	if diff := cmp.Diff(vae, keys("hvae-k2-free-varied", "3")); diff != "" {
-		t.Errorf("the VAE and an HVAE use different streams:\n%s", diff)
-	}
-	for _, k := range keys("vae", "4") {
-		if _, shared := slices.BinarySearch(vae, k); shared {
-			t.Errorf("two seeds share the stream %v", k)
 		}
 	}
 }

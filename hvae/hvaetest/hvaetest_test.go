@@ -63,6 +63,17 @@ func TestTestFlowReportsWrongFlows(t *testing.T) {
 			t.Errorf("%v with a changing target: TestFlow returns %v, want an error about the inverse", s, err)
 		}
 	}
+	calls := 0
+	err := hvaetest.TestFlow(func(t *ad.Tape[float64]) *hvae.Flow[float64] {
+		f := hvaetest.Scheme{Tempering: "fixed", K: 2}.Flow(t, hvaetest.Bimodal{Dims: 2}, 2)
+		if calls++; calls == 3 { // the call for LogDet, after Forward and Inverse
+			f.Tempering = hvae.FixedTempering(t.Scalar(1.5))
+		}
+		return f
+	}, 2)
+	if err == nil || !strings.Contains(err.Error(), "det ∇H") {
+		t.Errorf("with a wrong determinant, TestFlow returns %v, want an error about the determinant", err)
+	}
 }
 
 // wrong is the target with the potential ½zᵀz, except for a deliberate mistake.
@@ -113,7 +124,7 @@ func TestEvidenceMatchesQuadrature(t *testing.T) {
 	for _, omega := range []float64{0.8, 1, 3} {
 		q := hvaetest.Quadratic{Omega: omega}
 		if got, want := integral(q), q.LogEvidence(1); !(math.Abs(got-want) <= 1e-12) {
-			t.Errorf("ω = %v: log p(x) is %v by quadrature, but LogEvidence(1) is %v", omega, want, got)
+			t.Errorf("ω = %v: log p(x) is %v by quadrature, but LogEvidence(1) is %v", omega, got, want)
 		}
 		if got, want := q.LogEvidence(3), 3*q.LogEvidence(1); !(math.Abs(got-want) <= 1e-12) {
 			t.Errorf("ω = %v: LogEvidence(3) is %v, want 3·LogEvidence(1) = %v", omega, got, want)
@@ -241,8 +252,8 @@ func TestStatisticsOfKnownSamplesAreCorrect(t *testing.T) {
 	}
 	doubled := hvaetest.Apply(x, func(v float64) float64 { return 2 * v })
 	excess, se := hvaetest.VarianceExcess(x, doubled)
-	if want := 3 * 14. / 4; !(math.Abs(excess-want) <= 1e-14) || !(se > 0) { // 3Σ(x − x̄)²/n
-		t.Errorf("for b = 2a, VarianceExcess returns %v ± %v, want %v", excess, se, want)
+	if want := 3 * 14. / 4; !(math.Abs(excess-want) <= 1e-14) || !(math.Abs(se-21/math.Sqrt(12)) <= 1e-14) { // 3Σ(x − x̄)²/n; the differences are 12, 3, 0 and 27
+		t.Errorf("for b = 2a, VarianceExcess returns %v ± %v, want %v ± 21/√12", excess, se, want)
 	}
 }
 

@@ -6,20 +6,6 @@ import (
 	"testing"
 )
 
-func TestSyntheticImagesAreDistinct(t *testing.T) {
-	set := synthetic()
-	seen := map[string]int{}
-	for n, images := range []Images{set.Train, set.Test} {
-		for i := range images.Len() {
-			digit := string(images.Image(i))
-			if other, ok := seen[digit]; ok {
-				t.Fatalf("images %d and %d are equal (the test images are numbered after the training images)", other, n*set.Train.Len()+i)
-			}
-			seen[digit] = n*set.Train.Len() + i
-		}
-	}
-}
-
 func TestSplitIsAPartition(t *testing.T) {
 	for _, n := range []int{6, 11, 60, 2400} {
 		images := Images{make([]byte, n*pixels)}
