@@ -171,8 +171,8 @@ func Softplus[T linalg.Float](a *Var[T]) *Var[T] { return softplusTo(like(a), a)
 
 // SoftplusInPlace returns Softplus(a) and overwrites a's value with the result, which saves the
 // memory of one matrix. Afterwards, a must not be used as an operand: the operation would panic.
-// SoftplusInPlace panics if a is a leaf, a constant or a view, if a view of a exists, or if the
-// differentiation rule of a recorded operation reads a's value.
+// SoftplusInPlace panics if a was created by Leaf or Const or is a view, if a view of a exists, or if
+// the differentiation rule of a recorded operation reads a's value.
 func SoftplusInPlace[T linalg.Float](a *Var[T]) *Var[T] {
 	a.tape.mustHave(a)
 	if !a.inPlace {

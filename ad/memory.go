@@ -16,7 +16,7 @@ type record[T linalg.Float] struct {
 const (
 	firstChunk = 1 << 10 // elements in the first chunk
 	doublings  = 8       // number of further chunks that are twice as large as the previous chunk
-	line       = 64 / 4  // float32 elements in a cache line; no two values share a cache line
+	line       = 64 / 4  // float32 elements in a cache line; each matrix starts on a new cache line
 )
 
 // rewind restores the earlier state start of r. Variables added since then are discarded.

@@ -31,7 +31,7 @@ func Recomputed[T linalg.Float](p Program[T], args ...*Var[T]) *Var[T] {
 	}
 	start := t.record
 	result := p(t.operands[first:]).Value
-	for _, v := range t.vars[start.n:t.n] { // find the other variables that the program uses
+	for _, v := range t.vars[start.n:t.n] { // add the other live variables of the program as operands
 		for _, operand := range v.in {
 			if v.rule != nil && operand != nil && operand.live && operand.index < start.n && !slices.Contains(t.operands[first:], operand) {
 				t.operands = append(t.operands, operand)
@@ -40,7 +40,7 @@ func Recomputed[T linalg.Float](p Program[T], args ...*Var[T]) *Var[T] {
 	}
 	t.rewind(&start)
 	y := t.Result(result.Rows, result.Cols)
-	copy(y.Value.Data, result.Data) // these slices may overlap
+	copy(y.Value.Data, result.Data) // they may overlap: rewind has freed the memory of result
 	y.n = len(args)
 	return t.Record(y, p, ReadsOperands, t.operands[first:]...)
 }

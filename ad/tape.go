@@ -5,7 +5,8 @@
 // differentiation rule of an operation is its vector-Jacobian product: it computes the adjoints of the
 // operands from the adjoint of the result. Rules consist of operations on the same tape, so a gradient is
 // also a recorded program and can be differentiated again, to any order. The leapfrog integrator needs
-// second derivatives, because its steps contain ∇U and training differentiates the steps.
+// second derivatives, because its steps contain the gradient of the potential energy U, and training
+// differentiates the steps.
 //
 // Read tape.go first, then the operations in shapes.go, elementwise.go and matmul.go, then grad.go
 // (Grad and Backward), memory.go (reuse of memory) and recompute.go (gradient checkpointing).
@@ -16,8 +17,8 @@
 // An operation takes as long as the linalg function that computes its value, plus tens of
 // nanoseconds for recording. Its differentiation rule takes about the same time for each operand
 // whose adjoint is needed. Operands may be constants of other tapes. An operation panics if the
-// shapes of its operands do not fit, and the message contains the shapes. It also panics if an
-// operand was created before its tape's last Reset, or depends on a leaf of another tape.
+// shapes of its operands do not fit, and the message contains the shapes. An operation that is recorded
+// also panics if an operand was created before its tape's last Reset, or depends on a leaf of another tape.
 package ad
 
 import (
@@ -51,9 +52,10 @@ type Var[T linalg.Float] struct {
 const overwritten = -1 // value of resets for a variable that SoftplusInPlace has overwritten
 
 // A Rule computes the vector-Jacobian product of an operation with result y. Pull reads the operands, y and
-// the adjoint ybar of y. For each operand, it computes a contribution to the adjoint, using operations on
-// y's tape, and passes the contribution to s.Accumulate. Pull must not keep the variables that it creates,
-// because Backward reuses their memory. It must not call Grad or Backward on y's tape.
+// the adjoint ybar of y. For each operand that s.Wants, it computes a contribution to the operand's adjoint,
+// using operations on y's tape, and passes it to s.Accumulate or adds it to s.Destination. Pull must not
+// keep the variables that it creates, because Backward reuses their memory. It must not call Grad or
+// Backward on y's tape.
 type Rule[T linalg.Float] interface {
 	Pull(s *Sweep[T], y, ybar *Var[T])
 }
@@ -141,8 +143,8 @@ func (t *Tape[T]) Matrix(rows, cols int) linalg.Matrix[T] {
 	return linalg.Matrix[T]{Rows: rows, Cols: cols, Data: t.alloc(rows * cols)}
 }
 
-// Scratch returns a slice of n elements with unspecified values. The slice is valid until the calling
-// operation or differentiation rule returns. The next call to Scratch may return the same memory.
+// Scratch returns a slice of n elements with unspecified values. The slice is valid until the next
+// call to Scratch. Operations such as MatMulTB also call Scratch.
 func (t *Tape[T]) Scratch(n int) []T {
 	if len(t.scratch) < n {
 		t.scratch = make([]T, n)
@@ -222,9 +224,9 @@ func (v *Var[T]) Scalar() T {
 	return v.Value.Data[0]
 }
 
-// set makes Value a rows × cols matrix with elements data. If nothing would change, set skips the
-// write, because a write would delay the next read of Value. This saves 7 to 10 % of the time of a
-// training step with small matrices, where the tape records the same program again.
+// set makes Value a rows × cols matrix with elements data. It writes nothing if nothing would
+// change, as when the tape records the same program again. This saves 7 to 10 % of the time of a training
+// step with small matrices.
 func (v *Var[T]) set(rows, cols int, data []T) {
 	if m := &v.Value; m.Rows != rows || m.Cols != cols || len(data) == 0 || &m.Data[0] != &data[0] {
 		m.Rows, m.Cols, m.Data = rows, cols, data

@@ -1,9 +1,9 @@
 // Package conv implements strided convolutions of images, transposed convolutions and the gradient
 // with respect to the weights.
 //
-// A batch of B images is a matrix with B columns. In an image of width W with C channels, channel c
-// of pixel (y, x) is row (y·W + x)·C + c. Three functions compute the gradients of the inner product
-// ⟨δ, W ∗ X⟩:
+// A batch of B images is a matrix with B columns. Channel c of pixel (y, x) is row
+// (y·width + x)·channels + c. For weights W, input images X and a matrix δ with the shape of the output,
+// three functions compute the gradients of the inner product ⟨δ, W ∗ X⟩:
 //
 //	Forward    W ∗ X     the gradient with respect to δ
 //	Input      Wᵀ ∗ δ    the gradient with respect to X

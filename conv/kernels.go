@@ -174,7 +174,7 @@ func inputOfOne[T linalg.Float](g *Geometry, x, w, delta, bias linalg.Matrix[T],
 		top := oy*g.Stride - g.PadTop
 		first, last := g.vertical().taps(oy)
 		for _, r := range columns {
-			segments := room[:0] // one for each tap of kernel row first
+			segments := room[:0] // one for each output column; A is its tap in the first kernel row
 			for ox := r.first; ox < r.last; ox++ {
 				segments = append(segments, linalg.Segment{
 					A: (first*g.KernelW + r.pixel + g.PadLeft - ox*g.Stride) * g.OutC,
@@ -268,8 +268,8 @@ func weightRows[T linalg.Float](g *Geometry, w, delta, x linalg.Matrix[T], add b
 	}
 }
 
-// grain returns the smallest number of rows that is worth a separate goroutine. All rows together
-// take samples·g.MultiplyAdds() multiply-adds.
+// grain returns the smallest number of rows (or images) that is worth a separate goroutine, if all of them
+// together take samples·g.MultiplyAdds() multiply-adds.
 func (g *Geometry) grain(rows, samples int) int {
 	return max(1, grain*rows/max(1, g.MultiplyAdds()*samples))
 }

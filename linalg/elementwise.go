@@ -80,7 +80,7 @@ func MulAdd[T Float](dst, a, b, c Matrix[T]) {
 		return
 	}
 	if b.Cols != full.Cols {
-		a, b = b, a // only a may be constant along each row
+		a, b = b, a // MulAddRows is slow if b is constant along each row
 	}
 	ar, ac := a.strides(full)
 	br, bc := b.strides(full)

@@ -14,8 +14,8 @@ import (
 // contractions. The fields and methods are documented in internal/kernel/contraction.go.
 type Contraction[T Float] = kernel.Contraction[T]
 
-// A Segment describes a term A_s·B_s of a Contraction. It holds the indices at which the matrices A_s
-// and B_s start in the slices A and B.
+// A Segment of a Contraction holds the indices at which the matrices A_s and B_{s,0} start in the slices
+// A and B.
 type Segment = kernel.Segment
 
 // gemmGrain is the minimum number of multiply-adds for a separate goroutine, about 50 µs of work.
@@ -107,9 +107,10 @@ func runBlocks[T Float](c Contraction[T]) {
 	}
 }
 
-// A large product packs its operands. For each block of n terms, it copies groups of rowGroup = 64 rows
-// of A and panels of panelCols = 48 columns of b to contiguous memory. The product of a group and a
-// panel is added to a part of C:
+// A product with at least 64 rows, 192 columns and 384 terms packs its operands, unless it is added to C.
+// For each block of n terms, it copies groups of rowGroup = 64 rows of A and panels of panelCols = 48
+// columns of b to contiguous memory. After the first block, the product of a group and a panel is added to
+// a part of C:
 //
 //	C [64×48] += A [64×n] · b [n×48]
 //

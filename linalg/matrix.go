@@ -2,7 +2,7 @@
 // neural networks, flows and their gradients.
 //
 // A batch is a row-major matrix [features × samples], so the samples of one feature are contiguous in
-// memory. A dense layer is the product W·X, and the paper's column vectors z and ρ are columns.
+// memory. Each sample is a column, as in the HVAE paper, and a dense layer is the product W·X.
 //
 // Start with Matrix in this file. The file elementwise.go contains the broadcasting operations, sums.go
 // contains sums along axes, gemm.go contains matrix products, and parallel.go contains parallel loops.

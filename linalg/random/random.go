@@ -1,6 +1,6 @@
 // Package random provides random streams. Each stream is determined by a key, which consists of a seed,
-// a purpose and indices. If each task of a parallel program uses a separate stream, the results do not
-// depend on the order in which tasks run.
+// a purpose (such as "mnist shuffle") and indices. If each task of a parallel program uses a separate stream,
+// the results do not depend on the order in which tasks run.
 package random
 
 import (
@@ -14,8 +14,7 @@ import (
 	"hvae/linalg"
 )
 
-// Stream returns the random stream for a key, which consists of a seed, a purpose and indices.
-// Streams for different keys are independent.
+// Stream returns the random stream for a key. Streams for different keys are independent.
 func Stream(seed uint64, purpose string, index ...int) *rand.Rand {
 	return new(Keyed).Reset(seed, purpose, index...)
 }

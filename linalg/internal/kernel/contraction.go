@@ -8,12 +8,14 @@ import "fmt"
 //
 // for each group g with 0 ≤ g < Groups, where s runs over the segments. Dense layers, convolutions
 // and their gradients have this form. A dense layer has one segment and one group. In a convolution,
-// the segments are the kernel rows or taps that contribute to an output pixel, and the groups are
-// neighbouring pixels, which share the weights A.
+// the groups are neighbouring pixels of the result, which share the weights A, and the segments are parts
+// of the convolution kernel. In the gradient of its weights, the groups are rows of the convolution kernel,
+// and the segments are pixels.
 //
 // The terms of each element of C are added in a fixed order: the bias, then the products in the order
-// of the segments and, within a segment, of the steps. The bits of C therefore depend neither on the
-// division of C into tiles nor on the vector width.
+// of the segments and, within a segment, of the steps. If Add is set, the complete sum is then added to the
+// old element. The bits of C therefore depend neither on the division of C into tiles nor on the vector
+// width.
 type Contraction[T Float] struct {
 	Rows, Cols, Steps, Groups int
 

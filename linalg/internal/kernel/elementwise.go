@@ -7,8 +7,8 @@ import (
 
 // The elementwise functions in this file implement the functions of package linalg with the same names.
 // The plain Go loops define the results, but SIMD kernels for float32 may round differently. The first
-// argument receives the result and may be the same slice as an operand. A function panics if an operand
-// is shorter than the result.
+// argument receives the result and may be the same slice as an operand. All slices must have the
+// same length; a function panics if the capacity of an operand is too small.
 
 // elementwiseArgs holds the arguments of an elementwise kernel. The kernel writes its result to y.
 // The kernel of SoftplusSigmoid also writes b, and the kernel of Adamax also writes b and c.

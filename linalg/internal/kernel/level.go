@@ -18,7 +18,7 @@ const (
 var levelNames = []string{"none", "avx2", "avx512", "neon"}
 
 // A kernelSet describes the SIMD kernels of one instruction set. Elementwise, peak, transpose and tile
-// kernels are numbered separately.
+// kernels are numbered separately. Row kernels are not listed, because AVX2 and AVX-512 share them.
 type kernelSet struct {
 	elementwise int // index of the first elementwise kernel
 	peak        int // index of the kernel that measures the peak speed

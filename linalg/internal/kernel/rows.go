@@ -7,8 +7,9 @@ import "unsafe"
 // rows are equal. If ac is 0, all elements of a row are equal. An operand without a parameter for the
 // column stride has column stride 1.
 //
-// The SIMD kernels are for float64. The functions are not inlined, so that the compiler keeps the
-// operands in registers. This saves a third of the time for rows of ten numbers.
+// The row kernels are for float64. In float32 with SIMD, AddSums and AddRows run a contraction. Most
+// functions are not inlined, so that the compiler keeps the operands in registers. This saves a third of
+// the time for rows of ten numbers.
 
 // rowArgs holds the arguments of a row kernel.
 type rowArgs struct {
@@ -37,9 +38,9 @@ func operand[T Float](s []T, row, col, rows, n int) rowOperand {
 	return rowOperand{pointer(s), 8 * row}
 }
 
-// MulAddRows sets y = a ⊙ b + c for a matrix y with n columns. If bc = 1, a nil c means zero. The row and
-// column strides of a are ar and ac; likewise for b and c. There is no fast loop if bc = 0 (each row of
-// b is constant), or if ac = 1, cc = 0 and c is not nil.
+// MulAddRows sets y = a ⊙ b + c for a matrix y with n columns. The row and column strides of a are ar and
+// ac; likewise for b and c. If bc = 1, c may be nil, which means zero. There is no fast loop if bc = 0
+// (each row of b is constant), or if ac = 1, cc = 0 and c is not nil.
 //
 //go:noinline
 func MulAddRows[T Float](y []T, n int, a []T, ar, ac int, b []T, br, bc int, c []T, cr, cc int) {
@@ -136,7 +137,7 @@ func AddDots[T Float](y []T, yr int, a []T, ar int, b []T, br, rows, n int) {
 //
 //go:noinline
 func AddSums[T Float](y []T, yr int, x []T, rows, n int) {
-	if SIMD32[T]() && yr > 0 { // the product of x with a column of ones; rows of C must not overlap
+	if SIMD32[T]() && yr > 0 { // add x times a column of ones; if yr = 0, all rows of C are one element
 		one, segment := [1]T{1}, [1]Segment{}
 		c := Contraction[T]{
 			Rows: rows, Cols: 1, Steps: n, Groups: 1,

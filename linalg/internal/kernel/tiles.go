@@ -55,9 +55,10 @@ var noBias [maxRows]float32
 //	│ 8 rows   │ 8 rows   │ │
 //	└──────────┴──────────┴─┘
 //
-// The partial tiles of strip p are narrower than a vector. A tile of strip a, b, c or d has one vector
-// from each of two groups, which share A. A row of a quad tile, in strip q, is one vector with four columns
-// from each group. The tiles of a strip read the same columns of B, which stay in the first-level cache.
+// The partial tiles of strip p are narrower than a vector. A row of a tile in strip a, b, c or d has
+// one vector from each of two groups, so each loaded element of A is used twice. A row of a quad tile, in
+// strip q, is one vector with four columns from each group. The tiles of a strip read the same columns of
+// B, which stay in the first-level cache.
 func (c *Contraction[T]) tiles() {
 	s := kernelSets[level]
 	args := tileArgs{
@@ -69,8 +70,9 @@ func (c *Contraction[T]) tiles() {
 		args.add = 1
 	}
 	// The widest tiles compute the first columns of each group of the contraction. If there is only one
-	// group, narrower tiles compute its remaining columns. Otherwise, each vector of a tile holds remaining
-	// columns of a different group.
+	// group, narrower tiles and then partial tiles compute its remaining columns. Otherwise, a tile combines
+	// remaining columns of several groups: each vector belongs to a different group, or a quad tile computes
+	// the last four columns.
 	wide := s.vectors * s.lanes
 	done := c.Cols / wide * wide
 	args.cVector, args.bVector, args.lanes = 4*s.lanes, 4*s.lanes, s.lanes

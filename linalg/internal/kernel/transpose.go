@@ -3,7 +3,7 @@ package kernel
 import "unsafe"
 
 // transposeArgs holds the arguments of a transpose kernel. A kernel for n rows divides each matrix in
-// src into bands of n rows, and each band into quads [n×4]. It transposes a quad into four rows of dst.
+// src into bands of n rows, and each band into quads [n×4]. The transpose of a quad is a block [4×n] of dst.
 // All strides and distances are in bytes.
 //
 // The kernel updates the fields matrices and done, but not the pointers dst and src. After the last
@@ -48,7 +48,7 @@ func Transpose[T Float](dst, a []T, rows, cols int) {
 // bands overlap. If the number of columns is not a multiple of four, the last two quads overlap.
 func transposeSIMD[T Float](k transposeKernel, dst, a []T, rows, cols int) {
 	size := rows * cols
-	chunk := max(1, 4096/size) * size // elements of the matrices that fit into the first-level cache
+	chunk := max(1, 4096/size) * size // elements of as many matrices as fit into the first-level cache, at least one
 	for lo := 0; lo < len(a); lo += chunk {
 		args := transposeArgs{dstRow: 4 * rows, srcRow: 4 * cols, matrix: 4 * size}
 		for _, r := range [2][2]int{{0, rows / k.rows}, {rows - k.rows, min(1, rows%k.rows)}} {
