@@ -1,6 +1,6 @@
-// Gaussian runs the experiment of section 4.1 of the paper. It generates datasets from a Gaussian
+// Gaussian runs the experiment of section 4.1 of the HVAE paper. It generates datasets from a Gaussian
 // model and estimates the parameters with several variational methods. For each method it prints
-// the errors of the estimates and the gap between the bound and the exact evidence.
+// the errors of the estimates and the gap between the bound and the exact log evidence.
 //
 //	go run ./gaussian -d 50
 //
@@ -29,7 +29,7 @@ var program = command.Program{
 	Name: "gaussian",
 	About: `Runs the Gaussian experiment of the HVAE paper (section 4.1). Prints for each method
 the errors of the estimated parameters and the gap between its bound and the exact
-evidence.`,
+log evidence.`,
 	Commands: []command.Command{{Run: start}},
 }
 

@@ -1,5 +1,5 @@
-// Mnist runs the experiment of section 4.2. It trains variational auto-encoders with and without
-// Hamiltonian dynamics on binarised MNIST digits, estimates their evidence, and draws digits that they
+// Mnist runs the experiment of section 4.2 of the HVAE paper. It trains variational auto-encoders with
+// and without Hamiltonian dynamics on binarised MNIST digits, estimates their evidence, and draws digits that they
 // generate.
 //
 //	go run ./mnist train -model hvae -K 5 -tempering free -vary-eps -out DIR

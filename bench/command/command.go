@@ -1,5 +1,5 @@
 // Package command implements the command line of the two experiments: commands and flags,
-// one-line errors, exit statuses, signals, usage and version. The main function of a program
+// errors, exit statuses, signals, usage and version. The main function of a program
 // calls Program.Main. The exit statuses are
 //
 //	0     success
@@ -26,7 +26,7 @@ import (
 
 // A Program has several commands, or one command without a name.
 type Program struct {
-	Name     string // first word of each error message and of the usage
+	Name     string // name of the program in error messages and in the usage
 	About    string // one or more sentences for the usage
 	Commands []Command
 }

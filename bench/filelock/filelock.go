@@ -26,9 +26,9 @@ type Lock struct{ file *os.File }
 // because it calls Held, or because it was killed and has not exited yet.
 const patience = 500 * time.Millisecond
 
-// Take acquires the lock on the named file. It creates the file if necessary. If another process holds
-// the lock, Take returns ErrInUse. The file is never removed, because otherwise one process could hold a
-// lock on the removed file, and another process a lock on a new file with the same name.
+// Take acquires the lock on the named file. It creates the file if necessary. If another process still holds
+// the lock after half a second, Take returns ErrInUse. The file is never removed, because otherwise one
+// process could hold a lock on the removed file, and another process a lock on a new file with the same name.
 func Take(name string) (*Lock, error) {
 	for end := time.Now().Add(patience); ; time.Sleep(patience / 20) {
 		l, err := try(name)

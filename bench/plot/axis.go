@@ -37,8 +37,8 @@ func (a axis) at(v float64) float64 {
 func finite(v float64) bool { return math.Abs(v) <= math.MaxFloat64 }
 
 // newAxis returns an axis whose range contains the values Y of all series and their error bars, with a
-// small margin. If ticks is nil, the ticks are at whole numbers if all values are whole, and otherwise
-// at round numbers.
+// small margin. For an x axis, Y contains the X values. If ticks is nil, the ticks are at whole numbers if
+// all values are whole, and otherwise at round numbers.
 func newAxis(logarithmic bool, ticks []float64, series []Series) axis {
 	a := axis{log: logarithmic, min: math.Inf(1), max: math.Inf(-1)}
 	leastStep := 1.0 // between ticks

@@ -58,8 +58,8 @@ const (
 
 const markersUpTo = 40 // a line with more points has no markers
 
-// colours is based on the palette of Okabe and Ito. People with colour blindness can distinguish these
-// colours. Without colour, the marker shapes distinguish the series.
+// colours is based on the palette of Okabe and Ito, for readers with colour blindness. Series with markers
+// also differ in the shape of the marker.
 var colours = []string{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5230", "#000000"}
 
 var greys = map[Style]string{Thin: "#b0b0b0", Dashed: "#404040", Points: "#404040"}

@@ -17,7 +17,7 @@ func NewHVAE(data Data, K int, tempered bool) *Method {
 	const maxStepSize = 0.5 // ξ in the step size ε = ξ·sigmoid(logit)
 	inf := math.Inf(1)
 	d := data.Dims()
-	m := newMethod(d, 2*d) // the noise consists of ε [d] and γ₀ [d]
+	m := newMethod(d, 2*d) // the noise consists of z₀ [d] and γ₀ [d]
 	m.add("step_size_logit", 1, d, hvae.Unconstrain(0.005, 0, maxStepSize))
 	m.Beta0 = func() float64 { return 1 }
 	if tempered {

@@ -1,5 +1,5 @@
-// Package model implements the Gaussian experiment of section 4.1. Variational methods estimate the
-// parameters θ = (Δ, σ) of the model
+// Package model implements the Gaussian experiment of section 4.1 of the HVAE paper. Variational methods
+// estimate the parameters θ = (Δ, σ) of the model
 //
 //	z ~ N(0, I_d),   x_i | z ~ N(z + Δ, Σ),   Σ = diag(σ_1², …, σ_d²),
 //

@@ -56,8 +56,8 @@ const (
 	Synthetic = "synthetic" // built-in images; Load also accepts this name instead of a folder
 )
 
-// Load returns a dataset. If name is "", MNIST or Synthetic, Load ignores it: if folder is Synthetic,
-// it returns the built-in images, otherwise MNIST. Image files may be compressed (.gz).
+// Load returns a dataset. If name is "", MNIST or Synthetic, only folder selects the dataset:
+// the built-in images if folder is Synthetic, otherwise MNIST. Image files may be compressed (.gz).
 //
 // For MNIST, Load verifies the SHA-256 of each file. It downloads missing files into the folder and
 // calls log with a message for each download. If folder is "", it uses $HVAE_MNIST or, if that is

@@ -57,7 +57,7 @@ func (f file) parse(r io.Reader) (Images, error) {
 	}
 	want := pixels * int64(h.Images)
 	// Allocate the buffer in advance, because growing it takes more memory. The header may specify too many
-	// images, so limit the buffer to maxFile bytes, which is enough for MNIST.
+	// images, so allocate at most maxFile bytes in advance, which is enough for MNIST.
 	b := bytes.NewBuffer(make([]byte, 0, min(want, maxFile)+bytes.MinRead))
 	_, err := b.ReadFrom(io.LimitReader(in, want+1))
 	switch n := int64(b.Len()); {

@@ -27,7 +27,7 @@ func (a *Annealing) Cost() int { return 1 + (a.Steps-1)*leapfrogs }
 // stream for an image. The bounds are biased if Bound uses the same streams. If ctx is done, Tune returns
 // ctx's error immediately.
 func (a *Annealing) Tune(ctx context.Context, c Config, params []Param[float32], x linalg.Matrix[float32], noise func(image int) *rand.Rand) error {
-	const kernels = 50 // approximate number of kernels that a chain applies in several passes if K is small
+	const kernels = 50 // if Steps is small, repeat the kernels until a chain has applied about this many
 	return forEach(ctx, 1, func(t *ad.Tape[float32], _ int) {
 		var streams []*rand.Rand
 		for i := range x.Cols {

@@ -1,4 +1,4 @@
-// Package model implements the model of section 4.2: a convolutional variational
+// Package model implements the model of section 4.2 of the HVAE paper: a convolutional variational
 // auto-encoder for binarised MNIST digits, with or without a Hamiltonian flow.
 //
 // Read config.go, params.go (the parameters and their names in a checkpoint), network.go
@@ -65,7 +65,7 @@ func (c Config) String() string {
 }
 
 // StepCost returns the number of multiply-adds of a training step for one image, including multiplications
-// with padding. A forward pass takes e in the encoder, d in the decoder and c in conv1. For K = 0, the step
+// with padding. A forward pass takes e in the encoder (c of them in conv1) and d in the decoder. For K = 0, the step
 // takes 3e − c + 3d, because conv1 needs no gradient of its input. For K > 0, it takes 3e − c + 6(K + 1)d,
 // because ∇U takes 2d at each of K + 1 points, and its derivative takes 4d.
 func (c Config) StepCost() int {
@@ -90,7 +90,7 @@ var (
 
 const (
 	pixels   = 28 * 28
-	channels = 32               // channels of the encoder's last convolution
+	channels = 32               // output channels of conv3
 	code     = 4 * 4 * channels // size of the output of the last convolution
-	hidden   = 450              // size of the output of each hidden dense layer
+	hidden   = 450              // size of the output of encoder.hidden and of decoder.hidden
 )

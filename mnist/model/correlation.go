@@ -41,8 +41,9 @@ func (m *moments[T]) correlation(n int) float64 {
 	return total / pairs
 }
 
-// IndependentCorrelation returns E|r| ≈ √(2/πn), where r is the sample correlation of two
-// independent normal variables in n ≥ 2 draws. The distribution of r² is Beta(½, n/2 − 1).
+// IndependentCorrelation returns E|r| = Γ((n−1)/2)/(√π Γ(n/2)) ≈ √(2/(πn)), where r is the sample
+// correlation of two independent normal variables in n ≥ 2 draws. For n > 2, the distribution of r² is
+// Beta(½, n/2 − 1).
 func IndependentCorrelation(n int) float64 {
 	a, _ := math.Lgamma(float64(n-1) / 2)
 	b, _ := math.Lgamma(float64(n) / 2)

@@ -17,7 +17,7 @@ type Estimate struct {
 	ELBO        float64 // mean of log p̂_θ(x) over the samples
 	LogEvidence float64 // estimate of log p_θ(x) from the same samples (hvae.ImportanceEstimate)
 	TailShape   float64 // tail shape of the importance weights (hvae.Evidence)
-	Z0, ZK      float64 // for K > 0: mean absolute correlations between the dimensions of z₀ and of z_K
+	Z0, ZK      float64 // for K > 0: mean |correlation| of two dimensions of z₀, and of two dimensions of z_K
 }
 
 // samplesAtOnce is the number of importance samples or Markov chains that share a tape. It is a multiple
@@ -26,8 +26,9 @@ const samplesAtOnce = 48
 
 // Evaluate estimates the evidence of each image (column of x [784×n]) by importance sampling with the given
 // number of samples. The function noise returns the random stream for an image. Evaluate calls the function
-// done after each image. Both functions must be safe for concurrent use. The memory does not depend on the
-// number of samples. If ctx is done, Evaluate returns ctx's error immediately.
+// done after each image. Both functions must be safe for concurrent use. Apart from a few
+// numbers for each sample, the memory does not depend on the number of samples. If ctx is done, Evaluate
+// returns ctx's error immediately.
 func Evaluate[T linalg.Float](ctx context.Context, c Config, params []Param[T], x linalg.Matrix[T], samples int,
 	noise func(image int) *rand.Rand, done func()) ([]Estimate, error) {
 	estimates := make([]Estimate, x.Cols)

@@ -83,10 +83,10 @@ func (n *Network[T]) specs(c Config) (all []spec[T]) {
 	return all
 }
 
-// NewParams returns the initial parameters of a model. Weights are drawn from a normal
-// distribution with standard deviation 1/√(n_in + n_out), where n_in and n_out are the numbers of
-// inputs and outputs of the layer. The decoder's last bias is outputBias, and all other biases
-// are zero. The flow starts with ε = 0.2, α_k = 0.9 and 1/β₀ = 1.5.
+// NewParams returns the initial parameters of a model. Weights are drawn from N(0, 1/(n_in + n_out)), where
+// n_in and n_out are the numbers of elements of the layer's input and output image or vector, for example
+// 28·28 and 14·14·16 in conv1. The decoder's last bias is outputBias, and all other biases are zero. The
+// flow starts with ε = 0.2 and, depending on the tempering, α_k = 0.9 (free) or 1/β₀ = 1.5 (fixed).
 func NewParams[T linalg.Float](c Config, outputBias float64, seed uint64) (ps []Param[T]) {
 	for _, s := range new(Network[T]).specs(c) {
 		if s.Name == "decoder.deconv3.bias" {

@@ -27,7 +27,7 @@ const (
 // the progress of the run. It does not contain the dataset.
 type State struct {
 	Settings map[string]string
-	Progress string // description of the progress, an argument of Trainer.State
+	Progress string // progress of the run, as the caller of Trainer.State encoded it
 	Steps    int    // number of optimiser steps taken
 	Digest   string // verified SHA-256 of the contents; empty if an older file lacks it
 

@@ -11,8 +11,9 @@ import (
 
 // blockSize returns the number of images that share a tape in a batch of n images. With leapfrog steps, it
 // is 16 (one SIMD vector of float32), because the activations of 16 images fit into a core's cache. Without
-// leapfrog steps, it is at most 64, so that the weights are read from memory less often. The batch is then
-// split into an even number of blocks of similar size, and idle cores share the loops in a block.
+// leapfrog steps, larger blocks are faster, because each block reads all weights from memory. The batch is
+// then split into blocks of similar size, with at most 64 images each, and idle cores share the loops in a
+// block.
 func (c Config) blockSize(n int) int {
 	const vector, largest = 16, 64
 	if c.K > 0 {
@@ -22,7 +23,8 @@ func (c Config) blockSize(n int) int {
 	return ((n+blocks-1)/blocks + 3) / 4 * 4 // a multiple of a quarter of a vector
 }
 
-// A Fill sets column j of x [784×n] to image indices[j], and column j of epsilon and gamma0 [ℓ×n] to noise.
+// A Fill sets column j of x [784×n] to a binarisation of the image with index indices[j], and column j of
+// epsilon and gamma0 [ℓ×n] to noise from N(0, I).
 // The noise must come from a separate random stream for each image, so that it does not depend on how a
 // batch is split into blocks. A Fill must be safe for concurrent use. It may draw the noise from k, which
 // concurrent calls do not share.
@@ -60,7 +62,8 @@ func (t *Trainer[T]) Step(ctx context.Context, indices []int, fill Fill[T]) (elb
 	return t.algorithm.Step(ctx, indices)
 }
 
-// ELBO returns an estimate of the mean ELBO of a batch of images. If ctx is done, ELBO returns ctx's error.
+// ELBO returns an estimate of the mean ELBO of a batch of images. It returns an error if ctx is done or if
+// the ELBO of an image is NaN.
 func (t *Trainer[T]) ELBO(ctx context.Context, indices []int, fill Fill[T]) (float64, error) {
 	t.begin(len(indices), fill)
 	elbo, _, err := t.algorithm.Evaluate(ctx, indices, 0, nil)

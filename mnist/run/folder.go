@@ -22,7 +22,7 @@ const (
 	samplesFile    = "samples.png"       // digits that the model generates
 	EvaluationFile = "evaluation.json"   // evaluation by the table command
 
-	LockFile = ".lock" // empty; locked while a process trains or evaluates the model
+	LockFile = ".lock" // empty; locked while the train or table command uses the folder
 )
 
 // A Folder is the folder of a run, locked by this process.

@@ -1,6 +1,6 @@
 // Package run trains a model and saves its files in a folder. An interrupted or killed run can be resumed.
-// Its results are bit-identical to the results of an uninterrupted run with the same kernels (vector or
-// plain Go).
+// Except for times, the results are then bit-identical to those of an uninterrupted run with the same
+// kernels (vector or plain Go).
 //
 // Read run.go (a run and its training loop), then settings.go (settings and dataset), position.go
 // (progress) and folder.go (files and lock).
@@ -39,7 +39,7 @@ const diverged = "the last saved state is in %s: the train command can continue 
 // killed, a resumed run repeats all steps after the saved state, with bit-identical results.
 type Run struct {
 	settings *Settings
-	stored   map[string]string // settings to save in the state; the keys are flag names
+	stored   map[string]string // settings to save in the state, by flag name, and dataset_sha256
 	folder   *Folder
 	position position
 
@@ -113,7 +113,7 @@ func (r *Run) resume(state *model.State) (err error) {
 
 // fill returns a function that fills a batch with images and noise for the current epoch. Each epoch has
 // new noise, and training images are binarised again. Validation images keep their pixels, as in the
-// authors' code. Validation noise affects when early stopping ends a run (results/README.md).
+// authors' code. Validation noise affects when early stopping ends a run (mnist/results/README.md).
 func (r *Run) fill(validation bool) model.Fill[float32] {
 	return func(indices []int, x, epsilon, gamma0 linalg.Matrix[float32], k *random.Keyed) {
 		seed, epoch := r.settings.Seed, r.position.Epoch

@@ -32,7 +32,7 @@ func (s *Source) DefineFlags(f *command.Flags) {
 // Load reads the dataset. It reports downloads on stderr.
 func (s Source) Load(ctx context.Context, stderr io.Writer) (data.Set, error) {
 	if s.Name != "" && s.Name != data.MNIST && s.Folder == "" {
-		return data.Set{}, command.UsageError("-dataset %s requires -data, the folder that contains its files", s.Name)
+		return data.Set{}, command.UsageError("-dataset %s requires -data: the folder with its files, or synthetic for the built-in images", s.Name)
 	}
 	if s.Name != "" && (s.Name == data.Synthetic) != (s.Folder == data.Synthetic) {
 		return data.Set{}, command.UsageError("-data %s does not select the dataset %s: set -data to synthetic for the dataset synthetic, otherwise to the folder of the dataset", s.Folder, s.Name)
@@ -90,8 +90,8 @@ func NewSettings() *Settings {
 	return s
 }
 
-// Identity returns the settings that determine a run's results. Of these settings, only lr may change when
-// a run is resumed.
+// Identity returns the settings, except for the dataset and the stopping rule, that determine a run's
+// results. Of these settings, only lr may change when a run is resumed.
 func Identity(settings map[string]string) map[string]string {
 	id := map[string]string{}
 	for _, name := range []string{"model", "K", "tempering", "vary-eps", "latent", "batch", "lr", "seed", "train"} {

@@ -7,7 +7,7 @@
 //	the rest  the elements of the arrays, little-endian, at the offsets in the header
 //
 // Start with File. Decode checks all lengths and offsets, so it is safe for files from untrusted
-// sources. Error messages quote at most 80 characters of a file.
+// sources. Each quotation of a file in an error message has at most 80 characters.
 package safetensors
 
 import (

@@ -10,15 +10,16 @@ import (
 	"hvae/mnist/model"
 )
 
-// figure plots the NLL of each HVAE minus the NLL of the VAE with the same seed, as a function of K.
-// Each chart has a line for each kind of tempering:
+// figure plots the NLL of each HVAE minus the NLL of the VAE with the same seed, as a function of K, in
+// these charts:
 //
 //	our results, shared step sizes    published results, shared step sizes
 //	our results, varied step sizes    published results, varied step sizes
 //
-// Error bars are standard errors over seeds. The difference is more precise than the NLL, which depends
-// more on the number of epochs than on the model. HVAEs with one step (K = 1) appear only in the first row
-// of charts. The argument rows must contain at least one HVAE.
+// Each chart has a line for each kind of tempering. Error bars are standard errors over seeds. The
+// difference is more precise than the NLL, which depends more on the number of epochs than on the model.
+// HVAEs with one step (K = 1) appear only in the first row of charts. The argument rows must contain at
+// least one HVAE.
 func figure(rows []row) []byte {
 	allK, allEps := map[float64]bool{}, map[string]bool{}
 	for _, r := range rows {

@@ -29,10 +29,10 @@ type report struct {
 	Rows     []row    `json:"rows"`
 	Results  []result `json:"results"`
 
-	refused bool // whether reading the status of a run failed
+	refused bool // whether status returned an error for a run
 }
 
-// report returns a report on all finished runs. It omits runs whose status cannot be read.
+// report returns a report on all finished runs. It omits runs for which status returns an error.
 func (t *Table) report() report {
 	r := report{
 		Data: t.set.Name, Epochs: t.MaxEpochs, Patience: t.Patience, Train: t.Train,
@@ -60,7 +60,7 @@ func (r report) files() (map[string][]byte, error) {
 	return files, err
 }
 
-// update writes the table's files, unless the status of a run cannot be read. If print is true, update also
+// update writes the table's files, unless status returns an error for a run. If print is true, update also
 // prints the table, or its rows as JSON if t.JSON is true.
 func (t *Table) update(print bool) error {
 	// Wait up to a minute if another process is writing the table.

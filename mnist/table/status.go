@@ -45,7 +45,7 @@ type status struct {
 	best    run.Metrics   // metrics of the best epoch
 	trained bool          // whether training has ended
 	needed  conditions    // conditions of the evaluation that the table needs
-	result  *result       // nil unless training and evaluation have ended; the weights may be missing
+	result  *result       // nil unless training and evaluation have ended; does not require the model file
 }
 
 // settings returns the training settings of a task.
@@ -55,8 +55,8 @@ func (t *Table) settings(k task) *run.Settings {
 	return s
 }
 
-// identity returns the settings that determine the results of a run. It replaces train = 0, which stands
-// for all training images, with their number.
+// identity returns run.Identity(settings) with train = 0, which stands for all training images, replaced by
+// their number.
 func (t *Table) identity(settings map[string]string) map[string]string {
 	id := run.Identity(settings)
 	if id["train"] == "0" {

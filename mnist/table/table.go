@@ -1,4 +1,4 @@
-// Package table trains and evaluates the models of Table 1 and writes the table.
+// Package table trains and evaluates the models of Table 1 of the HVAE paper and writes the table.
 //
 // Read table.go (training and evaluation), rows.go (rows, tasks and published results), status.go (the
 // progress of a run), report.go (the files of the table) and figures.go.
