@@ -13,7 +13,7 @@ import (
 
 // An AIS runs annealed importance sampling (section 2.2; Neal, 2001) with B parallel chains. Each chain
 // starts with z₀ ~ q⁰. Kernels k = 1, …, K − 1 then draw z_k given z_{k−1}. Kernel k is Hamiltonian Monte
-// Carlo with a Metropolis correction. It leaves the intermediate distribution p^k invariant:
+// Carlo with a Metropolis correction. It leaves the unnormalised bridging density p^k invariant:
 //
 //	log p^k(z) = (1 − β_k) log q⁰(z) + β_k log p_θ(x, z),   β_k = k/K,
 //	p̂_θ(x)    = Π_k p^(k+1)(z_k) / p^k(z_k),   k = 0, …, K − 1.
@@ -65,8 +65,8 @@ func (a *AIS[T]) addRatios(logEstimates []float64, p *Particles[T]) {
 }
 
 // Tune returns step sizes for which each kernel accepts about 65 % of its proposals (Neal, 2011,
-// section 4.4). It runs all kernels once per pass, and one pass is enough for large K. Do not use the
-// same streams in Forward or Reverse, because their estimates would be biased.
+// section 4.4). Each pass runs all kernels once and adjusts their step sizes. One pass is enough for large
+// K. Use other streams in Forward and Reverse; with the same streams, their estimates would be biased.
 func (a *AIS[T]) Tune(streams []*rand.Rand, passes int) (stepSizes []float64) {
 	const first, target = 0.5, 0.65
 	tuned := *a
@@ -187,7 +187,7 @@ func (a *AIS[T]) leapfrog(p *Particles[T], rho linalg.Matrix[T], k int) {
 }
 
 // A bridge is a ClosedForm for the leapfrog steps of kernel k. Its PotentialGradient returns the gradient
-// −∇ log p^k(z) of the intermediate distribution, but its LogJoint returns log p_θ(x, z) of the target.
+// −∇ log p^k(z) of the bridging density, but its LogJoint returns log p_θ(x, z) of the target.
 type bridge[T linalg.Float] struct {
 	Target[T]
 	prior DiagonalNormal[T]

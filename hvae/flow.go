@@ -16,9 +16,10 @@ type Flow[T linalg.Float] struct {
 	Tempering Tempering[T] // supplies α_k
 
 	// If Recompute is true, the tape keeps only z_k, ρ_k, ∇U(z_k) and log p_θ(x, z_k) after each
-	// leapfrog step. Backward recomputes the other values, one step at a time. Each step then
-	// evaluates ∇U twice, but all results are bit-identical. The target must not keep variables
-	// that it creates, and the flow must not change until Backward has returned.
+	// leapfrog step. ad.Backward recomputes the other values, one step at a time, so each step
+	// evaluates ∇U twice. The results are bit-identical with and without Recompute. ad.Grad cannot
+	// differentiate them and panics. The target must not keep variables that it creates, and the flow
+	// must not change until ad.Backward has returned.
 	Recompute bool
 
 	program ad.Program[T] // runLeapfrog, created once so that steps do not allocate

@@ -50,7 +50,7 @@ func (s Sample[T]) LogEstimate() *ad.Var[T] {
 	return ad.Sub(logP, ad.Sub(ad.Add(s.logPrior, logMomentum), logDet))
 }
 
-// ELBO returns the Rao-Blackwellised estimate [1×B] of the evidence lower bound (equation 12,
+// ELBO returns the simplified estimate [1×B] of the evidence lower bound (equation 12,
 // eqn:H_ELBO_simplified),
 //
 //	log p_θ(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀) + ℓ/2 = log p̂_θ(x) − ½γ₀ᵀγ₀ + ℓ/2.
@@ -60,7 +60,8 @@ func (s Sample[T]) LogEstimate() *ad.Var[T] {
 //	Var(ELBO) = Var(log p̂) + ℓ/2 − 2 Cov(log p̂, ½γ₀ᵀγ₀).
 //
 // Var(ELBO) is larger than Var(log p̂) if the covariance is less than ℓ/4. If the flow reaches the
-// posterior, Var(log p̂) = 0 but Var(ELBO) = ℓ/2. Use ELBO to train, and LogEstimate to report results.
+// posterior, Var(log p̂) = 0 but Var(ELBO) = ℓ/2. Use ELBO to train, because it needs fewer operations for
+// the same gradients, and LogEstimate to report results.
 func (s Sample[T]) ELBO() *ad.Var[T] {
 	return s.elbo(ad.Sub(s.End.LogJoint(s.flow.Target), s.logPrior))
 }

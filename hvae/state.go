@@ -8,8 +8,8 @@ import (
 )
 
 // A State is the state of a training run, in a form that encoding/json and encoding/gob can
-// encode. After Restore, a run continues bit-identically if the new trainer has the same
-// parameters, optimiser, bound and BlockSize.
+// encode. After Restore, a run continues bit-identically if the new trainer has the same parameters,
+// optimiser, bound and BlockSize, and Step gets the same batches.
 type State[T linalg.Float] struct {
 	Seed   uint64
 	Steps  int        // number of steps taken
@@ -29,8 +29,9 @@ func (t *Trainer[T]) State() State[T] {
 	return s
 }
 
-// Restore sets the trainer's state to a copy of s. If s and the trainer differ in the number,
-// names or shapes of the parameters, Restore returns an error and changes nothing.
+// Restore sets the trainer's state to a copy of s. It returns an error and changes nothing if s and the
+// trainer differ in the number, order, names or shapes of the parameters, if their running averages differ
+// in number or length (another optimiser), or if s.Steps is negative.
 func (t *Trainer[T]) Restore(s State[T]) error {
 	if got, want := s.layout(), t.State().layout(); got != want || s.Steps < 0 {
 		return fmt.Errorf("cannot restore a state with %d steps and %s into a trainer with %s", s.Steps, got, want)

@@ -8,7 +8,8 @@ import (
 )
 
 // A Tempering multiplies the momentum of a flow by α_k ∈ (0, 1) after leapfrog step k. The
-// inverse temperature therefore increases from β₀ = Π α_k² < 1 to β_K = 1. The zero value means
+// inverse temperature therefore increases from β₀ = Π α_k² < 1 to β_K = 1. FixedTempering sets only
+// InvSqrtBeta0, FreeTempering sets only Alpha, and Schedule computes the other field. The zero value means
 // no tempering, with α_k = 1 and β₀ = 1.
 //
 // Tempering helps if the posterior is far from the variational prior or has several modes.

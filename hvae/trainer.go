@@ -67,8 +67,9 @@ func (b *Block[T]) Noise(rows int) *ad.Var[T] { return Noise[T](b.Tape, b.Rng, r
 //	bound          L₁   +    L₂   +    L₃
 //	gradient      ∇L₁   +   ∇L₂   +   ∇L₃
 //
-// The terms are added from left to right, so results are bit-identical on any number of cores. Steps
-// after the second do not allocate memory. A Trainer is not safe for concurrent use.
+// The terms are added from left to right, so results are bit-identical on any number of cores. After two
+// steps with a given batch size, steps do not allocate memory unless the bound or the optimiser does. A
+// Trainer is not safe for concurrent use.
 type Trainer[T linalg.Float] struct {
 	BlockSize int    // columns per block, initially 16; it affects noise and rounding
 	Seed      uint64 // seed of the noise in steps
@@ -110,8 +111,8 @@ type blockResult[T linalg.Float] struct {
 	reached   []bool             // whether bound depends on each parameter
 }
 
-// NewTrainer returns a trainer that updates params in place. It panics if two parameters have the same
-// name.
+// NewTrainer returns a trainer that updates params in place. It resets the running averages of all params.
+// It panics if two parameters have the same name.
 func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[T]) *Trainer[T] {
 	t := &Trainer[T]{BlockSize: 16, params: slices.Clone(params), optimiser: o, bound: bound}
 	for i, p := range t.params {

@@ -96,8 +96,8 @@ func HIS(t *ad.Tape[float64], f *hvae.Flow[float64], dims, n int, rng *rand.Rand
 	return hvae.HIS(f, prior, epsilon, hvae.Noise(t, rng, dims, n))
 }
 
-// Draws runs HIS with the flow of scheme s in dims dimensions. It returns log p̂ and the
-// Rao-Blackwellised ELBO for each of n draws, where n is rounded up to a multiple of 500. The
+// Draws runs HIS with the flow of scheme s in dims dimensions. It returns log p̂ and the simplified
+// estimate (Sample.ELBO) for each of n draws, where n is rounded up to a multiple of 500. The
 // function bind returns the target on a tape.
 func Draws(s Scheme, bind func(t *ad.Tape[float64]) hvae.Target[float64], dims, n int, seed uint64) (logEstimates, elbos []float64) {
 	const batch = 500

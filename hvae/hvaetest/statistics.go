@@ -54,8 +54,8 @@ func Norm(x []float64) float64 {
 	return math.Sqrt(s)
 }
 
-// VarianceExcess returns Var(b) − Var(a) and its standard error. The estimates a_i and b_i must come from
-// the same draw.
+// VarianceExcess returns Var(b) − Var(a) and its standard error, which is smaller if a_i and b_i are
+// computed from the same noise. The slices must have the same length.
 func VarianceExcess(a, b []float64) (excess, se float64) {
 	squares := func(x []float64) []float64 {
 		mean, _ := MeanSE(x)
