@@ -18,7 +18,8 @@
 // A statistical test draws thousands of samples with a fixed seed and computes a z-score,
 // (mean − expectation)/(standard error). To check an equation, |z| must be at most hvaetest.ZBound = 4.5. To
 // check an inequality, z must have the right sign, usually with |z| ≥ 4.5. If the standard error could hide
-// a mistake, the test bounds it, too. Failure conditions have the form !(error <= bound), which is also true if the error is NaN.
+// a mistake, the test bounds it, too. Failure conditions have the form !(error <= bound), which is also
+// true if the error is NaN.
 package paper_test
 
 import (
