@@ -78,6 +78,7 @@ func TestDocumentsMatchTheExamples(t *testing.T) {
 	contains(results, fmt.Sprintf("an NLL of %s on the first 2,000 and %s on all", signed(first.NLL, first.NLLSD), signed(all.NLL, all.NLLSD)))
 	contains(results, fmt.Sprintf("%s for z_K in `hvae150`, %s for z₀, and %.4f for", eval.PlusMinus(4, hvae150.ZK, hvae150.ZKSE), eval.PlusMinus(4, hvae150.Z0, hvae150.Z0SE), hvae150.Independent))
 	contains(results, root(hvae150))
+	contains(results, fmt.Sprintf("at least %s nats too high for `vae.safetensors` and %s too high for `hvae150.safetensors`", signed(test.Missed, test.MissedSE), signed(test150.Missed, test150.MissedSE)))
 }
 
 // root returns the formula √(r² − s²) and its value, as quoted in the READMEs. Here r is the correlation of

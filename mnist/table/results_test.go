@@ -36,6 +36,14 @@ func fullProtocol() *Table {
 	return checkedIn(Table{Out: "../results/full", Rows: []string{"vae"}, Seeds: []uint64{85547, 12345, 98765}, Protocol: run.Protocol{MaxEpochs: 2000}, Limit: 10000, Runs: 3})
 }
 
+// epochs2000 returns the table of the run in ../results/2000, which did not stop early.
+func epochs2000() *Table {
+	t := fullProtocol()
+	t.Out, t.Seeds = "../results/2000", t.Seeds[:1]
+	t.tasks = t.tasks[:1]
+	return t
+}
+
 // epochs150 returns the table in ../results/150, with 150 training epochs for each model.
 func epochs150() *Table {
 	return checkedIn(Table{
@@ -154,6 +162,8 @@ func TestREADMEMatchesTheResults(t *testing.T) {
 		mean += fmt.Sprintf(" %.0f | %s | %s |", s.Epochs, minus(s.ELBO), eval.PlusMinus(2, s.NLL, s.SeedSD))
 	}
 	contains(mean)
+	long := epochs2000().report().Results[0]
+	contains(fmt.Sprintf("| 85547, in `2000/` | | | | %d | %s ± %.2f | %s |", long.Epochs, minus(long.ELBO), *long.ELBOSD, eval.PlusMinus(2, long.NLL, long.NLLSD)))
 	// columns returns the columns of a table that show a row's ELBO, its NLL and its difference from the VAE.
 	columns := func(s *summary) string {
 		less := ""
@@ -200,7 +210,7 @@ func TestCheckedInWeightsMatchTheirRuns(t *testing.T) {
 		run   task
 		table *Table
 	}{
-		{"vae.safetensors", newTask("vae", 85547), fullProtocol()},
+		{"vae.safetensors", newTask("vae", 85547), epochs2000()},
 		{"hvae150.safetensors", newTask("hvae-k5-free-varied", 98765), epochs150()},
 	} {
 		name := filepath.Join("..", "results", c.file)
@@ -241,14 +251,15 @@ func TestNumbersInTheTextMatchTheResults(t *testing.T) {
 	contains(results, "costs as many multiply-adds as %.1f epochs of the VAE", work)
 	contains(project, "costs %.1f times as many multiply-adds", work)
 
-	// elbo returns the validation ELBO of a run after an epoch.
-	elbo := func(folder string, epoch int) float64 {
+	metrics := func(folder string, epochs int) []run.Metrics {
 		all, err := run.ReadMetrics(filepath.Join("../results", folder, run.MetricsFile))
-		if err != nil || len(all) < epoch {
-			t.Fatalf("%s has %d epochs, want %d (%v)", folder, len(all), epoch, err)
+		if err != nil || len(all) < epochs {
+			t.Fatalf("%s has %d epochs, want %d (%v)", folder, len(all), epochs, err)
 		}
-		return all[epoch-1].ValELBO
+		return all
 	}
+	// elbo returns the validation ELBO of a run after an epoch.
+	elbo := func(folder string, epoch int) float64 { return metrics(folder, epoch)[epoch-1].ValELBO }
 	// best returns the best validation ELBO of a run up to an epoch.
 	best := func(folder string, epoch int) float64 {
 		b := math.Inf(-1)
@@ -285,6 +296,20 @@ func TestNumbersInTheTextMatchTheResults(t *testing.T) {
 	}
 	contains(results, "the VAEs in `full/` have a validation ELBO of −%.1f, and the HVAEs with K = 5 and tempering have −%.1f to −%.1f", -sameWork, slices.Min(elbos), slices.Max(elbos))
 	contains(results, "the best validation ELBO of the VAEs in `full/` was −%.1f, and the best of the HVAEs was −%.1f (means over seeds)", -bestVAE, -bestHVAE)
+	// The VAE in 2000/ was validated with the same noise in each epoch, but trained like the VAE in full/.
+	stopped := metrics("full/vae-85547", 1)
+	longer := metrics("2000/vae-85547", len(stopped))
+	var noise []float64
+	for i, m := range stopped {
+		if d := m.TrainELBO - longer[i].TrainELBO; !(math.Abs(d) < 1e-5) {
+			t.Errorf("epoch %d: the training ELBOs of vae-85547 in full/ and in 2000/ differ by %v", m.Epoch, d)
+		}
+		noise = append(noise, m.ValELBO-longer[i].ValELBO)
+	}
+	_, sd := eval.MeanSD(noise[500:])
+	contains(results, "difference between their validation ELBOs has a standard deviation of %.3f nats", *sd)
+	early, late := fullProtocol().report().Results[0], epochs2000().report().Results[0] // seed 85547
+	contains(results, "Its ELBO is %.2f nats higher, and its NLL %.2f nats lower", late.ELBO-early.ELBO, early.NLL-late.NLL)
 	contains(results, "still improves by %.1f to %.1f nats per epoch", slices.Min(slopes), slices.Max(slopes))
 	contains(results, "the NLL is %.1f to %.1f nats above the published values", slices.Min(excess), slices.Max(excess))
 
