@@ -1,6 +1,5 @@
-// Package command implements the command line of the two experiments: commands and flags,
-// errors, exit statuses, signals, usage and version. The main function of a program
-// calls Program.Main. The exit statuses are
+// Package command implements the command line of the two experiments: commands and flags, errors, exit
+// statuses, signals, usage and version. The main function of a program calls Program.Main. The exit statuses are
 //
 //	0     success
 //	1     the command failed
