@@ -1178,15 +1178,15 @@ func minibatches(t *testing.T) {
 	}
 }
 
-// sameGradient checks that both sides of equation 12 have the same gradient. The left side is the mean of
+// sameGradient checks that both sides of equation 12 have the same mean and gradients. The left side is the mean of
 // log p̂(x). The right side is the mean of the simplified estimate (Sample.ELBO). In each draw, the difference
 //
 //	log p̂(x) − [log p(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀) + ℓ/2] = ½γ₀ᵀγ₀ − ℓ/2
 //
 // depends only on the noise γ₀ ~ N(0, I) of the initial momentum, not on the parameters. Its mean is zero,
-// so both sides have the same mean. The test compares the gradients of the means of 50 draws in Δ and log σ
-// of the Gaussian model, the mean and standard deviation of the variational prior, ε, and the parameters of
-// tempering. The tolerances allow for rounding.
+// so both sides have the same mean. The test checks the difference in each of 50 draws. It also compares the
+// gradients of the means of these draws in Δ and log σ of the Gaussian model, the mean and standard deviation
+// of the variational prior, ε, and the parameters of tempering. The tolerances allow for rounding.
 func sameGradient(t *testing.T) {
 	const dims, n = 5, 50
 	_, data, _ := points(dims, 3)

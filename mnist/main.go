@@ -1,6 +1,6 @@
 // Mnist runs the experiment of section 4.2 of the HVAE paper. It trains variational auto-encoders with
-// and without Hamiltonian dynamics on binarised MNIST digits, estimates their evidence, and draws digits that they
-// generate.
+// and without Hamiltonian dynamics on binarised MNIST digits, estimates the evidence, and draws digits
+// from the trained models.
 //
 //	go run ./mnist train -model hvae -K 5 -tempering free -vary-eps -out DIR
 //	go run ./mnist eval -checkpoint DIR/model.safetensors

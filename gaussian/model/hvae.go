@@ -9,7 +9,7 @@ import (
 
 // NewHVAE returns the method that uses Algorithm 1 with K leapfrog steps. The variational prior is
 // the prior N(0, I) of the model. If tempered is true, tempering is fixed (quadratic). Otherwise,
-// β₀ = 1. The bound is the Rao-Blackwellised ELBO (equation 12).
+// β₀ = 1. The bound is the simplified estimate of equation 12 (Sample.ELBO).
 //
 // The parameters are Δ, log σ, a step-size logit for each dimension, and, with tempering,
 // log(1/√β₀ − 1). The step sizes start at 0.005, and 1/√β₀ starts at 5.

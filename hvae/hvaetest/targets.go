@@ -97,8 +97,9 @@ func PotentialGradient(target hvae.Target[float64], z []float64) []float64 {
 
 // TestTarget checks a target in dims dimensions and returns an error that describes the first
 // fault. The function bind returns the target on a tape. For three points z near the origin, log
-// p(x, z) must be [1×3], and each column must depend only on the same column of z. The gradient
-// ∇U, in closed form or from the tape, must agree with numerical differentiation.
+// p(x, z) must be [1×3], and each column must depend only on the same column of z, up to an error of
+// 10⁻¹⁰·max(1, |log p(x, z)|). The gradient ∇U, in closed form or from the tape, must agree with
+// numerical differentiation.
 func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int) error {
 	const columns = 3
 	var t, other ad.Tape[float64]

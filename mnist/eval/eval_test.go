@@ -38,6 +38,15 @@ func TestMeanSDOmitsTheDeviationOfASingleValue(t *testing.T) {
 	}
 }
 
+// JSON has no NaN, so there is no correlation if one of the two is undefined.
+func TestAnUndefinedCorrelationIsOmitted(t *testing.T) {
+	for _, e := range []model.Estimate{{Z0: math.NaN(), ZK: 0.1}, {Z0: 0.1, ZK: math.NaN()}} {
+		if c := newCorrelation([]results{{estimates: []model.Estimate{e}}}, 10); c != nil {
+			t.Errorf("the correlation of %+v is %+v, want nil", e, c)
+		}
+	}
+}
+
 func TestBoundsAreMeansOverImagesAndRuns(t *testing.T) {
 	estimates := []model.Estimate{{LogEvidence: -11}, {LogEvidence: -22}}
 	c := newBounds(&model.Annealing{Steps: 2}, []results{

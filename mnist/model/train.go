@@ -12,8 +12,8 @@ import (
 // blockSize returns the number of images that share a tape in a batch of n images. With leapfrog steps, it
 // is 16 (one SIMD vector of float32), because the activations of 16 images fit into a core's cache. Without
 // leapfrog steps, larger blocks are faster, because each block reads all weights from memory. The batch is
-// then split into blocks of similar size, with at most 64 images each, and idle cores share the loops in a
-// block.
+// then split into blocks of similar size, with at most 64 images each. Their number is even for most n. Idle
+// cores share the loops in a block.
 func (c Config) blockSize(n int) int {
 	const vector, largest = 16, 64
 	if c.K > 0 {
@@ -24,10 +24,9 @@ func (c Config) blockSize(n int) int {
 }
 
 // A Fill sets column j of x [784×n] to a binarisation of the image with index indices[j], and column j of
-// epsilon and gamma0 [ℓ×n] to noise from N(0, I).
-// The noise must come from a separate random stream for each image, so that it does not depend on how a
-// batch is split into blocks. A Fill must be safe for concurrent use. It may draw the noise from k, which
-// concurrent calls do not share.
+// epsilon and gamma0 [ℓ×n] to noise from N(0, I). The noise must come from a separate random stream for each
+// image, so that it does not depend on how a batch is split into blocks. A Fill must be safe for concurrent
+// use. It may draw the noise from k, which concurrent calls do not share.
 type Fill[T linalg.Float] func(indices []int, x, epsilon, gamma0 linalg.Matrix[T], k *random.Keyed)
 
 // A Trainer trains a model with Algorithm 2.

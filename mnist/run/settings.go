@@ -90,8 +90,8 @@ func NewSettings() *Settings {
 	return s
 }
 
-// Identity returns the settings, except for the dataset and the stopping rule, that determine a run's
-// results. Of these settings, only lr may change when a run is resumed.
+// Identity returns the settings that determine a run's results, without the dataset and the stopping rule. Of
+// the returned settings, only lr may change when a run is resumed.
 func Identity(settings map[string]string) map[string]string {
 	id := map[string]string{}
 	for _, name := range []string{"model", "K", "tempering", "vary-eps", "latent", "batch", "lr", "seed", "train"} {
