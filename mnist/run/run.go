@@ -1,6 +1,6 @@
 // Package run trains a model and saves its files in a folder. An interrupted or killed run can be resumed.
-// Except for times, the results are then bit-identical to those of an uninterrupted run with the same
-// kernels (vector or plain Go).
+// The resumed run and an uninterrupted run with the same kernels (vector or plain Go) give bit-identical
+// results, except for times.
 //
 // Read run.go (a run and its training loop), then settings.go (settings and dataset), position.go
 // (progress) and folder.go (files and lock).
