@@ -1178,8 +1178,9 @@ func minibatches(t *testing.T) {
 	}
 }
 
-// sameGradient checks that both sides of equation 12 have the same mean and gradients. The left side is the mean of
-// log p̂(x). The right side is the mean of the simplified estimate (Sample.ELBO). In each draw, the difference
+// sameGradient checks that both sides of equation 12 have the same mean and gradients. The left side is the
+// mean of log p̂(x). The right side is the mean of the simplified estimate (Sample.ELBO). In each draw, the
+// difference
 //
 //	log p̂(x) − [log p(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀) + ℓ/2] = ½γ₀ᵀγ₀ − ℓ/2
 //
@@ -1788,8 +1789,8 @@ func figure1a(t *testing.T) {
 // figure1b checks the paper's statement "the tempered methods perform better than their
 // non-tempered counterparts" for two datasets with d = 2 and N = 1000, for K = 1 and 10. Without tempering,
 // ‖σ − σ̂‖² must be more than ten times as large as with tempering, and larger for K = 10 than for K = 1.
-// With tempering, ‖θ − θ̂‖² must be smaller, the ELBO larger, and Δ̂ close to the
-// maximum-likelihood estimate. The tolerance 0.1 allows for the noise of the gradients.
+// With tempering, ‖θ − θ̂‖² must be smaller, the ELBO larger, and Δ̂ close to the maximum-likelihood estimate.
+// The tolerance 0.1 allows for the noise of the gradients.
 func figure1b(t *testing.T) {
 	c := model.Config{Points: 1000, Iterations: 6000, Draws: 10, Rate: 2e-3, Seed: 1}
 	for dataset := range 2 {
@@ -2088,12 +2089,11 @@ func importanceNLL(t *testing.T) {
 
 // annealedBounds checks two bounds on log p(x) from AIS with 16 chains for each image: the lower bound
 // log(mean of p̂) from forward chains, and the upper bound −log(mean of 1/p̂) from reverse chains. Both
-// bounds must be within 0.25 nats of log p(x). The
-// model is a VAE with ℓ = 1, so log p(x) is known by quadrature. The four images are simulated from the
-// model, so the z of each image is an exact draw of its posterior. The 64 chains need two tapes, because a
-// tape has at most 48 chains. With only two steps and one chain for each of 400 images, the gap between the
-// bounds must be significant. The mean of the quotient of a forward and a reverse p̂ must be 1, because
-// E[p̂] = p(x) and E[1/p̂] = 1/p(x).
+// bounds must be within 0.25 nats of log p(x). The model is a VAE with ℓ = 1, so log p(x) is known by
+// quadrature. The four images are simulated from the model, so the z of each image is an exact draw of its
+// posterior. The 64 chains need two tapes, because a tape has at most 48 chains. With only two steps and one
+// chain for each of 400 images, the gap between the bounds must be significant. The mean of the quotient of
+// a forward and a reverse p̂ must be 1, because E[p̂] = p(x) and E[1/p̂] = 1/p(x).
 func annealedBounds(t *testing.T) {
 	const images, tolerance = 4, 0.25 // tolerance in nats, for the gap of the bounds and random error
 	d := newMNISTModel(mnist.Config{Kind: "vae", Tempering: "none", Latent: 1}, 6)

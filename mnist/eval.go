@@ -26,7 +26,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	f.StringVar(&checkpoint, "checkpoint", "", "`file` of the model (required)")
 	source.DefineFlags(f)
 	f.StringVar(&split, "split", "test", "`images` to evaluate: test or validation")
-	f.Count(&limit, "limit", 0, 0, "`number` of images to evaluate, starting with the first; 0 for all, or for 10,000 with -simulated")
+	f.Count(&limit, "limit", 0, 0, "`number` of images to evaluate, starting with the first; 0 for all, or 10,000 with -simulated")
 	f.Count(&options.Samples, "samples", 1000, 1, "`number` of importance samples for each image")
 	f.Count(&options.Runs, "runs", 3, 1, "`number` of runs, each with freshly binarised images; ± is the standard deviation over runs")
 	f.StringVar(&method, "method", "is", "`method`: 'is' (importance sampling only) or 'ais' (annealed importance sampling as well, which\ngives tighter bounds on log p(x) and takes longer)")

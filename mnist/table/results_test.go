@@ -39,8 +39,7 @@ func fullProtocol() *Table {
 // epochs2000 returns the table of the run in ../results/2000, which did not stop early.
 func epochs2000() *Table {
 	t := fullProtocol()
-	t.Out, t.Seeds = "../results/2000", t.Seeds[:1]
-	t.tasks = t.tasks[:1]
+	t.Out, t.Seeds, t.tasks = "../results/2000", t.Seeds[:1], t.tasks[:1]
 	return t
 }
 
