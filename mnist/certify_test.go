@@ -170,13 +170,14 @@ func TestStandardErrorsAreOverImages(t *testing.T) {
 func TestEvalRefusesContradictoryFlags(t *testing.T) {
 	name, _ := trained(t, model.Config{Kind: "vae", Tempering: "none", Latent: 1}, 4)
 	for flags, want := range map[string]string{
-		"-method hmc":                                `"hmc" for flag -method: it must be 'is' or 'ais'`,
-		"-steps 5":                                   "-steps requires -method ais",
-		"-chains 5":                                  "-chains requires -method ais",
-		"-simulated":                                 "-simulated requires -method ais",
-		"-method ais -steps 0":                       "-steps",
-		"-method ais -simulated -data synthetic":     "-data has no effect with -simulated",
-		"-method ais -simulated -split test":         "-split has no effect with -simulated",
+		"-method hmc":                            `"hmc" for flag -method: it must be 'is' or 'ais'`,
+		"-K 3":                                   "can only be replaced by 0",
+		"-steps 5":                               "-steps requires -method ais",
+		"-chains 5":                              "-chains requires -method ais",
+		"-simulated":                             "-simulated requires -method ais",
+		"-method ais -steps 0":                   "-steps",
+		"-method ais -simulated -data synthetic": "-data has no effect with -simulated",
+		"-method ais -simulated -split test":     "-split has no effect with -simulated",
 		"-method ais -simulated -dataset fashion":    "-dataset has no effect with -simulated",
 		"-method ais -data synthetic -limit 1000000": "has 400 images",
 	} {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -21,13 +22,19 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	var limit int
 	var options eval.Options
 	var annealing model.Annealing
-	var simulated, asJSON bool
+	var simulated, withoutFlow, asJSON bool
 	var seed uint64
 	f.StringVar(&checkpoint, "checkpoint", "", "`file` of the model (required)")
 	source.DefineFlags(f)
 	f.StringVar(&split, "split", "test", "`images` to evaluate: test or validation")
 	f.Count(&limit, "limit", 0, 0, "`number` of images to evaluate, starting with the first; 0 for all, or 10,000 with -simulated")
 	f.Count(&options.Samples, "samples", 1000, 1, "`number` of importance samples for each image")
+	f.Func("K", "evaluate an HVAE with this `number` of leapfrog steps: only 0, for the estimate p(x, z_0)/q(z_0|x) without the flow\n(default the model's K)", func(k string) error {
+		if withoutFlow = k == "0"; !withoutFlow {
+			return errors.New("the model's K can only be replaced by 0")
+		}
+		return nil
+	})
 	f.Count(&options.Runs, "runs", 3, 1, "`number` of runs, each with freshly binarised images; ± is the standard deviation over runs")
 	f.StringVar(&method, "method", "is", "`method`: 'is' (importance sampling only) or 'ais' (annealed importance sampling as well, which\ngives tighter bounds on log p(x) and takes longer)")
 	f.Count(&annealing.Steps, "steps", 1000, 1, "`number` of steps from the variational prior to the posterior, for -method ais")
@@ -55,6 +62,9 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	c, err := readCheckpoint(checkpoint, stderr)
 	if err != nil {
 		return err
+	}
+	if withoutFlow {
+		c = c.WithoutFlow()
 	}
 	var images eval.Dataset
 	elsewhere, description := "", "images drawn from the model"

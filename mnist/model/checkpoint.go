@@ -48,6 +48,14 @@ func (c Checkpoint) File() safetensors.File {
 	return f
 }
 
+// WithoutFlow returns the same encoder and decoder without the flow. Its estimate of the evidence is
+// p̂_θ(x) = p_θ(x, z₀)/q(z₀|x).
+func (c Checkpoint) WithoutFlow() Checkpoint {
+	c.Config = Config{Kind: c.Config.Kind, Tempering: "none", Latent: c.Config.Latent}
+	c.Params = c.Params[:len(new(Network[float32]).specs(c.Config))] // the flow's parameters are the last
+	return c
+}
+
 // ReadCheckpoint reads a checkpoint from a file. It returns an error if the format or the digest is
 // wrong, or if a tensor is missing, unknown, of the wrong shape or not finite.
 func ReadCheckpoint(name string) (Checkpoint, error) {
