@@ -23,6 +23,7 @@
 package paper_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -2584,7 +2585,7 @@ func annealing(target target, K, chains int, seed uint64) (a *hvae.AIS[float64],
 		}
 		return streams
 	}
-	a.StepSizes = a.Tune(of("tuning", 100), 10)
+	a.StepSizes, _ = a.Tune(context.Background(), of("tuning", 100), 10)
 	return a, of("chain", chains)
 }
 
@@ -2592,10 +2593,10 @@ func annealing(target target, K, chains int, seed uint64) (a *hvae.AIS[float64],
 // The reverse chains start at exact draws of the posterior.
 func aisEstimates(target target, K, n int, seed, posteriorSeed uint64) (forward, backward []float64) {
 	a, streams := annealing(target, K, n, seed)
-	_, forward = a.Forward(streams)
+	_, forward, _ = a.Forward(context.Background(), streams)
 	z := linalg.New[float64](2, n)
 	target.posterior(random.Stream(posteriorSeed, "posterior"), z)
-	_, backward = a.Reverse(z, streams)
+	_, backward, _ = a.Reverse(context.Background(), z, streams)
 	return forward, backward
 }
 

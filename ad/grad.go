@@ -194,7 +194,6 @@ func (s *Sweep[T]) propagate(first, last int) {
 		if n.bar == nil || !n.passes {
 			continue
 		}
-		s.tape.checkInterrupt()
 		v := s.tape.vars[i]
 		v.rule.Pull(s, v, n.bar)
 		if s.tape.unrecorded != nil {

@@ -22,7 +22,6 @@
 package ad
 
 import (
-	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -72,13 +71,6 @@ const (
 
 // A Tape records operations in the order in which they run. The zero value is an empty tape, ready to use.
 type Tape[T linalg.Float] struct {
-	// Interrupt is nil or a channel, such as the Done channel of a context. When the channel is
-	// closed, the computation stops: one of the next 16 operations or differentiation rules panics.
-	// The caller must defer RecoverInterrupt. To use the tape again, replace Interrupt and call
-	// Reset.
-	Interrupt <-chan struct{}
-	checks    uint // number of calls to checkInterrupt
-
 	// KeepAll makes Recomputed keep the intermediate variables, so that FirstNonFinite finds them.
 	KeepAll bool
 
@@ -90,32 +82,6 @@ type Tape[T linalg.Float] struct {
 	grad, backward Sweep[T]  // state of Grad and Backward
 	unrecorded     *pool[T]  // the pool for results of operations in Backward, which are not recorded; else nil
 	operands       []*Var[T] // operands of the running calls to Recomputed
-}
-
-var errInterrupted = errors.New("ad: interrupted")
-
-// checkInterrupt panics if the channel Interrupt is closed. Only every 16th call reads the channel,
-// because reading it in every call would slow programs of small operations by 8 %.
-func (t *Tape[T]) checkInterrupt() {
-	if t.checks++; t.checks%16 == 0 {
-		t.readInterrupt()
-	}
-}
-
-func (t *Tape[T]) readInterrupt() {
-	select {
-	case <-t.Interrupt:
-		panic(errInterrupted)
-	default:
-	}
-}
-
-// RecoverInterrupt recovers from the panic of an interrupted tape and repeats any other panic. It
-// must be called by a defer statement.
-func RecoverInterrupt() {
-	if p := recover(); p != nil && p != errInterrupted {
-		panic(p)
-	}
 }
 
 // Reset discards all variables of the tape and keeps their memory for reuse. Operations on
@@ -236,7 +202,6 @@ func (v *Var[T]) set(rows, cols int, data []T) {
 // Result returns a rows × cols variable with unspecified values. An operation computes the values
 // and then passes the variable to Record.
 func (t *Tape[T]) Result(rows, cols int) *Var[T] {
-	t.checkInterrupt()
 	if p := t.unrecorded; p != nil {
 		v := p.alloc(rows, cols)
 		p.created = append(p.created, v)

@@ -1,6 +1,7 @@
 package hvae
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -31,30 +32,38 @@ type AIS[T linalg.Float] struct {
 
 // Forward starts the chains at draws from q⁰ and runs them. It returns their last states and log p̂_θ(x)
 // [B]. The expectation of log p̂_θ(x) is at most log p_θ(x). Chain j uses the random numbers of streams[j].
-func (a *AIS[T]) Forward(streams []*rand.Rand) (end *Particles[T], logEstimates []float64) {
+// Forward tests ctx before each kernel and returns its error if it is done.
+func (a *AIS[T]) Forward(ctx context.Context, streams []*rand.Rand) (end *Particles[T], logEstimates []float64, err error) {
 	p, logEstimates := a.start(streams), make([]float64, len(streams))
 	for k := range a.Steps {
+		if err := ctx.Err(); err != nil {
+			return nil, nil, err
+		}
 		if k > 0 {
 			a.Move(p, k, streams)
 		}
 		a.addRatios(logEstimates, p)
 	}
-	return p, logEstimates
+	return p, logEstimates, nil
 }
 
 // Reverse runs the chains backwards from exact draws z [ℓ×B] from the posterior p_θ(z|x). It
 // returns their last states and log p̂_θ(x) [B]. Because E[1/p̂_θ(x)] = 1/p_θ(x), the expectation
 // of log p̂_θ(x) is at least log p_θ(x) (bidirectional Monte Carlo: Grosse, Ghahramani and Adams,
-// 2015). If z ~ p_θ(z) and x ~ p_θ(x|z) are simulated, z is an exact draw from the posterior.
-func (a *AIS[T]) Reverse(z linalg.Matrix[T], streams []*rand.Rand) (end *Particles[T], logEstimates []float64) {
+// 2015). If z ~ p_θ(z) and x ~ p_θ(x|z) are simulated, z is an exact draw from the posterior. Reverse
+// tests ctx before each kernel and returns its error if it is done.
+func (a *AIS[T]) Reverse(ctx context.Context, z linalg.Matrix[T], streams []*rand.Rand) (end *Particles[T], logEstimates []float64, err error) {
 	p, logEstimates := a.At(z.Clone()), make([]float64, z.Cols)
 	for k := a.Steps - 1; k >= 0; k-- {
+		if err := ctx.Err(); err != nil {
+			return nil, nil, err
+		}
 		a.addRatios(logEstimates, p)
 		if k > 0 {
 			a.Move(p, k, streams)
 		}
 	}
-	return p, logEstimates
+	return p, logEstimates, nil
 }
 
 // addRatios adds log p^(k+1)(z)/p^k(z) = (log p_θ(x, z) − log q⁰(z))/K, which is the same for all k.
@@ -67,13 +76,17 @@ func (a *AIS[T]) addRatios(logEstimates []float64, p *Particles[T]) {
 // Tune returns step sizes for which each kernel accepts about 65 % of its proposals (Neal, 2011,
 // section 4.4). Each pass runs all kernels once and adjusts their step sizes. One pass is enough for large
 // K. Use other streams in Forward and Reverse; with the same streams, their estimates would be biased.
-func (a *AIS[T]) Tune(streams []*rand.Rand, passes int) (stepSizes []float64) {
+// Tune tests ctx before each kernel and returns its error if it is done.
+func (a *AIS[T]) Tune(ctx context.Context, streams []*rand.Rand, passes int) (stepSizes []float64, err error) {
 	const first, target = 0.5, 0.65
 	tuned := *a
 	tuned.StepSizes = slices.Repeat([]float64{first}, max(0, a.Steps-1))
 	for pass := 1; pass <= passes; pass++ {
 		p := tuned.start(streams)
 		for i := range tuned.StepSizes {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
 			if pass == 1 && i > 0 {
 				tuned.StepSizes[i] = tuned.StepSizes[i-1]
 			}
@@ -81,7 +94,7 @@ func (a *AIS[T]) Tune(streams []*rand.Rand, passes int) (stepSizes []float64) {
 			tuned.StepSizes[i] *= math.Exp((rate - target) / math.Sqrt(float64(pass)))
 		}
 	}
-	return tuned.StepSizes
+	return tuned.StepSizes, nil
 }
 
 // Particles holds the current states of B chains.

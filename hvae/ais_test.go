@@ -1,6 +1,8 @@
 package hvae_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -32,8 +34,9 @@ func ExampleAIS() {
 		Steps:     400,
 		Leapfrogs: 5,
 	}
-	ais.StepSizes = ais.Tune(streams("tuning"), 3)
-	end, lower := ais.Forward(streams("chains"))
+	ctx := context.Background() // if it is done, the methods return its error
+	ais.StepSizes, _ = ais.Tune(ctx, streams("tuning"), 3)
+	end, lower, _ := ais.Forward(ctx, streams("chains"))
 	mean, se := hvaetest.MeanSE(lower)
 	// An exponential may differ by one ulp on another processor. A proposal may then be accepted
 	// instead of rejected, which changes the later digits. The example therefore prints only one
@@ -44,7 +47,7 @@ func ExampleAIS() {
 	for j, rng := range streams("posterior") {
 		z.Data[j] = 4*float64(rng.IntN(2)) - 2 + 0.5*rng.NormFloat64()
 	}
-	_, upper := ais.Reverse(z, streams("reverse chains"))
+	_, upper, _ := ais.Reverse(ctx, z, streams("reverse chains"))
 	mean, se = hvaetest.MeanSE(upper)
 	fmt.Printf("log p(x) ≤ %.1f, standard error %.2f\n", mean, se)
 	// Output:
@@ -73,7 +76,7 @@ func TestAISEvaluatesOneGradientPerLeapfrogStep(t *testing.T) {
 		c := &hvaetest.Counter{Target: hvaetest.Bimodal{Dims: 1}}
 		a := annealed(c, steps)
 		a.StepSizes = make([]float64, steps-1)
-		a.Forward(chains(10))
+		a.Forward(t.Context(), chains(10))
 		if want := 1 + (steps-1)*a.Leapfrogs; c.Evaluations != want {
 			t.Errorf("AIS with Steps = %d evaluates the target %d times, want %d", steps, c.Evaluations, want)
 		}
@@ -85,8 +88,8 @@ func TestEachAISChainDependsOnlyOnItsStream(t *testing.T) {
 	run := func(n int) []float64 {
 		a, streams := annealed(hvaetest.Bimodal{Dims: 1}, steps), chains(n)
 		a.StepSizes = []float64{0.9, 0.8, 0.7, 0.6}
-		_, forward := a.Forward(streams)
-		_, backward := a.Reverse(linalg.New[float64](1, n), streams)
+		_, forward, _ := a.Forward(context.Background(), streams)
+		_, backward, _ := a.Reverse(context.Background(), linalg.New[float64](1, n), streams)
 		return append(forward, backward...)
 	}
 	few, many := run(3), run(8)
@@ -105,8 +108,8 @@ func TestTunedKernelsAcceptTwoThirdsOfProposals(t *testing.T) {
 		a, streams := annealed(hvaetest.Quadratic{Omega: c.omega}, c.steps), chains(200)
 		a.Mean, a.SD = linalg.New[float64](30, 1), linalg.New[float64](30, 1)
 		a.SD.Fill(1)
-		a.StepSizes = a.Tune(streams, c.passes)
-		end, _ := a.Forward(streams)
+		a.StepSizes, _ = a.Tune(t.Context(), streams, c.passes)
+		end, _, _ := a.Forward(t.Context(), streams)
 		if rate := end.Acceptance(); !(math.Abs(rate-0.65) <= 0.05) {
 			t.Errorf("after %d passes over %d kernels, the acceptance probability is %.3f, want 0.65 ± 0.05", c.passes, c.steps-1, rate)
 		}
@@ -123,7 +126,7 @@ func TestAISAgreesForATargetWithAClosedFormGradient(t *testing.T) {
 	run := func(target hvae.Target[float64]) []float64 {
 		a := annealed(target, 4)
 		a.StepSizes = []float64{0.5, 0.5, 0.5}
-		_, logs := a.Forward(chains(20))
+		_, logs, _ := a.Forward(t.Context(), chains(20))
 		return logs
 	}
 	want, got := run(target), run(closed{target})
@@ -151,8 +154,8 @@ func TestAISEstimateIsZeroIfTheChainStartsWhereDensityIsZero(t *testing.T) {
 	for _, steps := range []int{1, 2, 5} {
 		a, start := annealed(cliff{math.Inf(-1)}, steps), annealed(cliff{math.Inf(-1)}, 1)
 		a.StepSizes = slices.Repeat([]float64{0.1}, steps-1)
-		_, logEstimates := a.Forward(chains(100))
-		first, _ := start.Forward(chains(100))
+		_, logEstimates, _ := a.Forward(t.Context(), chains(100))
+		first, _, _ := start.Forward(t.Context(), chains(100))
 		for j, l := range logEstimates {
 			if z := first.Z.Data[j]; math.IsNaN(l) || math.IsInf(l, -1) != (z >= 1) {
 				t.Fatalf("Steps = %d, z₀ = %v: log p̂ is %v, want −Inf for z₀ ≥ 1 and a finite number for z₀ < 1", steps, z, l)
@@ -165,7 +168,7 @@ func TestAISRejectsNaN(t *testing.T) {
 	a := annealed(cliff{math.NaN()}, 50)
 	a.SD = linalg.Column(0.1) // so that all chains start at z < 1
 	a.StepSizes = slices.Repeat([]float64{4}, 49)
-	end, logEstimates := a.Forward(chains(100))
+	end, logEstimates, _ := a.Forward(t.Context(), chains(100))
 	for j, l := range logEstimates {
 		if z := end.Z.Data[j]; math.IsNaN(l) || !(z < 1) {
 			t.Fatalf("chain %d ends at z = %v with log p̂ = %v, want z < 1 and log p̂ not NaN", j, z, l)
@@ -179,7 +182,7 @@ func TestAISRejectsNaN(t *testing.T) {
 func TestAISWithOneStepIsImportanceSampling(t *testing.T) {
 	a := annealed(hvaetest.Bimodal{Dims: 1}, 1)
 	a.Mean, a.SD = linalg.Column(0.3), linalg.Column(1.7)
-	end, l := a.Forward(chains(20000))
+	end, l, _ := a.Forward(t.Context(), chains(20000))
 	standard := hvaetest.Apply(end.Z.Data, func(z float64) float64 { return (z - 0.3) / 1.7 })
 	squares := hvaetest.Apply(standard, func(x float64) float64 { return x * x })
 	if m, v := hvaetest.Z(standard, 0), hvaetest.Z(squares, 1); !(math.Abs(m) <= hvaetest.ZBound) || !(math.Abs(v) <= hvaetest.ZBound) {
@@ -198,17 +201,48 @@ func TestAISWithOneStepIsImportanceSampling(t *testing.T) {
 	}
 }
 
+func TestCancelledAISReturnsAnError(t *testing.T) {
+	const steps = 10
+	for name, run := range map[string]func(ctx context.Context, a *hvae.AIS[float64]) error{
+		"Forward": func(ctx context.Context, a *hvae.AIS[float64]) error {
+			_, _, err := a.Forward(ctx, chains(2))
+			return err
+		},
+		"Reverse": func(ctx context.Context, a *hvae.AIS[float64]) error {
+			_, _, err := a.Reverse(ctx, linalg.New[float64](1, 2), chains(2))
+			return err
+		},
+		"Tune": func(ctx context.Context, a *hvae.AIS[float64]) error { _, err := a.Tune(ctx, chains(2), 2); return err },
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		evaluations := 0
+		a := annealed(hvaetest.Bimodal{Dims: 1}, steps)
+		a.StepSizes = make([]float64, steps-1)
+		a.Target = func(*ad.Tape[float64]) hvae.Target[float64] {
+			if evaluations++; evaluations == 5 {
+				cancel()
+			}
+			return hvaetest.Bimodal{Dims: 1}
+		}
+		// Without cancellation, the methods evaluate the target 28 or 56 times. The kernel that is running
+		// when the context is cancelled takes three leapfrog steps and must be the last.
+		if err := run(ctx, a); !errors.Is(err, context.Canceled) || evaluations > 7 {
+			t.Errorf("after cancellation, %s evaluates the target %d times and returns the error %v; want at most 7 and context.Canceled", name, evaluations, err)
+		}
+	}
+}
+
 func TestMisuseOfAISPanics(t *testing.T) {
 	for want, f := range map[string]func(){
-		"AIS has Steps = 4 but 0 StepSizes": func() { annealed(hvaetest.Bimodal{Dims: 1}, 4).Forward(chains(3)) },
-		"AIS has Steps = 0":                 func() { annealed(hvaetest.Bimodal{Dims: 1}, 0).Forward(chains(3)) },
+		"AIS has Steps = 4 but 0 StepSizes": func() { annealed(hvaetest.Bimodal{Dims: 1}, 4).Forward(t.Context(), chains(3)) },
+		"AIS has Steps = 0":                 func() { annealed(hvaetest.Bimodal{Dims: 1}, 0).Forward(t.Context(), chains(3)) },
 		"AIS has 3 streams for z [1×4]; it needs 4": func() {
 			a := annealed(hvaetest.Bimodal{Dims: 1}, 2)
 			a.StepSizes = []float64{1}
-			a.Reverse(linalg.New[float64](1, 4), chains(3))
+			a.Reverse(t.Context(), linalg.New[float64](1, 4), chains(3))
 		},
 		"AIS has z [2×3] but Mean [1×1]": func() {
-			annealed(hvaetest.Bimodal{Dims: 1}, 1).Reverse(linalg.New[float64](2, 3), chains(3))
+			annealed(hvaetest.Bimodal{Dims: 1}, 1).Reverse(t.Context(), linalg.New[float64](2, 3), chains(3))
 		},
 	} {
 		mustPanic(t, want, f)

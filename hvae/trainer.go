@@ -95,7 +95,7 @@ type job[T linalg.Float] struct {
 	bound        Bound[T]
 	values       []float64       // receives the bound of each column; nil to compute the gradient
 	size, blocks int             // columns per block, and number of blocks
-	interrupt    <-chan struct{} // stops the tapes when the context is done
+	ctx          context.Context // if it is done, no further block is computed
 
 	// The key of a block's random stream consists of these fields and the block's position in the batch.
 	seed    uint64
@@ -131,7 +131,7 @@ func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[
 
 // Step estimates the mean bound over a batch and its gradient, and updates the parameters. It returns an
 // error and does not change the trainer if
-//   - ctx is done (Step then returns at once),
+//   - ctx is done (Step tests it before each block),
 //   - the bound or its gradient is not finite (the error names the first operation with a non-finite result),
 //   - or, in the first step, the bound does not depend on one of the parameters.
 func (t *Trainer[T]) Step(ctx context.Context, batch []int) (elbo float64, err error) {
@@ -187,7 +187,7 @@ func (t *Trainer[T]) run(ctx context.Context, j job[T]) (mean float64, err error
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	j.interrupt, j.size, j.blocks = ctx.Done(), t.BlockSize, (n+t.BlockSize-1)/t.BlockSize
+	j.ctx, j.size, j.blocks = ctx, t.BlockSize, (n+t.BlockSize-1)/t.BlockSize
 	t.now = j
 	t.next.Store(0)
 	t.results = append(t.results, make([]blockResult[T], max(0, j.blocks-len(t.results)))...)
@@ -202,11 +202,10 @@ func (t *Trainer[T]) run(ctx context.Context, j job[T]) (mean float64, err error
 	return mean / float64(n), ctx.Err()
 }
 
-// computeBlocks computes blocks with t.workers[lo:hi] until no block is left or the tapes are interrupted.
+// computeBlocks computes blocks with t.workers[lo:hi] until no block is left or the context is done.
 func (t *Trainer[T]) computeBlocks(lo, hi int) {
-	defer ad.RecoverInterrupt()
 	for _, w := range t.workers[lo:hi] {
-		for i := int(t.next.Add(1)) - 1; i < t.now.blocks; i = int(t.next.Add(1)) - 1 {
+		for i := int(t.next.Add(1)) - 1; i < t.now.blocks && t.now.ctx.Err() == nil; i = int(t.next.Add(1)) - 1 {
 			t.compute(w, i)
 		}
 	}
@@ -238,7 +237,6 @@ func (t *Trainer[T]) boundOf(w *Block[T], i int) *ad.Var[T] {
 	lo := i * t.now.size
 	hi := min(lo+t.now.size, len(t.now.batch))
 	w.Tape.Reset()
-	w.Tape.Interrupt = t.now.interrupt
 	w.Batch, w.Rng = t.now.batch[lo:hi:hi], w.stream.Reset(t.now.seed, t.now.purpose, t.now.step, lo)
 	w.Params = w.Params[:0]
 	put := w.Tape.Const
@@ -275,9 +273,11 @@ func (t *Trainer[T]) addGradients(lo, hi int) {
 // findNonFinite computes the blocks again and returns a description of the first operation
 // whose result is not finite.
 func (t *Trainer[T]) findNonFinite() string {
-	defer ad.RecoverInterrupt()
 	w := &Block[T]{trainer: t, Tape: &ad.Tape[T]{KeepAll: true}}
 	for i := range t.now.blocks {
+		if t.now.ctx.Err() != nil {
+			break
+		}
 		sum := t.boundOf(w, i)
 		operation, where := w.Tape.FirstNonFinite(), ""
 		j := slices.IndexFunc(t.results[i].gradients, func(g linalg.Matrix[T]) bool { return !linalg.Finite(g) })

@@ -24,8 +24,8 @@ const leapfrogs = 5 // number of leapfrog steps of a Markov kernel
 func (a *Annealing) Cost() int { return 1 + (a.Steps-1)*leapfrogs }
 
 // Tune sets StepSizes. It runs one chain for each image of x [784×n]. The function noise returns the random
-// stream for an image. The bounds are biased if Bound uses the same streams. If ctx is done, Tune returns
-// ctx's error immediately.
+// stream for an image. The bounds are biased if Bound uses the same streams. Tune tests ctx before each
+// kernel and returns ctx's error if ctx is done.
 func (a *Annealing) Tune(ctx context.Context, c Config, params []Param[float32], x linalg.Matrix[float32], noise func(image int) *rand.Rand) error {
 	const kernels = 50 // if Steps is small, repeat the kernels until a chain has applied about this many
 	return forEach(ctx, 1, func(t *ad.Tape[float32], _ int) {
@@ -33,7 +33,9 @@ func (a *Annealing) Tune(ctx context.Context, c Config, params []Param[float32],
 		for i := range x.Cols {
 			streams = append(streams, noise(i))
 		}
-		a.StepSizes = a.sampler(t, c, params, x).Tune(streams, 1+kernels/a.Steps)
+		if s, err := a.sampler(t, c, params, x).Tune(ctx, streams, 1+kernels/a.Steps); err == nil {
+			a.StepSizes = s
+		}
 	})
 }
 
@@ -47,8 +49,8 @@ func (a *Annealing) Tune(ctx context.Context, c Config, params []Param[float32],
 //
 // The function noise returns the random stream for a chain. Bound processes the chains in blocks. After
 // each block, it calls the function done with the number of chains in the block. Both functions must be
-// safe for concurrent use. The memory does not depend on Steps. If ctx is done, Bound returns ctx's error
-// immediately.
+// safe for concurrent use. The memory does not depend on Steps. Bound tests ctx before each kernel and
+// returns ctx's error if ctx is done.
 func (a *Annealing) Bound(ctx context.Context, c Config, params []Param[float32], x, z linalg.Matrix[float32],
 	noise func(image, chain int) *rand.Rand, done func(chains int)) (bounds []float64, acceptance float64, err error) {
 	n, sign := x.Cols*a.Chains, 1.0
@@ -65,10 +67,14 @@ func (a *Annealing) Bound(ctx context.Context, c Config, params []Param[float32]
 		}
 		var end *hvae.Particles[float32]
 		var l []float64
+		var err error
 		if z.Cols == 0 {
-			end, l = ais.Forward(streams)
+			end, l, err = ais.Forward(ctx, streams)
 		} else {
-			end, l = ais.Reverse(columns(z, lo, hi, a.Chains), streams)
+			end, l, err = ais.Reverse(ctx, columns(z, lo, hi, a.Chains), streams)
+		}
+		if err != nil { // forEach returns the error
+			return
 		}
 		for i := range l {
 			logs[lo+i], rates[lo+i] = sign*l[i], end.Acceptance()

@@ -27,24 +27,28 @@ const samplesAtOnce = 48
 // Evaluate estimates the evidence of each image (column of x [784×n]) by importance sampling with the given
 // number of samples. The function noise returns the random stream for an image. Evaluate calls the function
 // done after each image. Both functions must be safe for concurrent use. Apart from a few
-// numbers for each sample, the memory does not depend on the number of samples. If ctx is done, Evaluate
-// returns ctx's error immediately.
+// numbers for each sample, the memory does not depend on the number of samples. Evaluate tests ctx before
+// every 48 samples and returns ctx's error if ctx is done.
 func Evaluate[T linalg.Float](ctx context.Context, c Config, params []Param[T], x linalg.Matrix[T], samples int,
 	noise func(image int) *rand.Rand, done func()) ([]Estimate, error) {
 	estimates := make([]Estimate, x.Cols)
 	err := forEach(ctx, x.Cols, func(t *ad.Tape[T], i int) {
-		estimates[i] = estimate(t, c, params, columns(x, i, i+1, 1), samples, noise(i))
+		estimates[i] = estimate(ctx, t, c, params, columns(x, i, i+1, 1), samples, noise(i))
 		done()
 	})
 	return estimates, err
 }
 
-// estimate returns the Estimate for an image x [784×1] with noise from rng.
-func estimate[T linalg.Float](t *ad.Tape[T], c Config, params []Param[T], x linalg.Matrix[T], samples int, rng *rand.Rand) (e Estimate) {
+// estimate returns the Estimate for an image x [784×1] with noise from rng. If ctx is done, the result is
+// incomplete.
+func estimate[T linalg.Float](ctx context.Context, t *ad.Tape[T], c Config, params []Param[T], x linalg.Matrix[T], samples int, rng *rand.Rand) (e Estimate) {
 	var logs []float64
 	var mean, std linalg.Matrix[T]
 	var z0, zK moments[T]
 	for len(logs) < samples {
+		if ctx.Err() != nil {
+			return e
+		}
 		n := min(samplesAtOnce, samples-len(logs))
 		t.Reset()
 		network := NewNetwork(c, Vars(t.Const, params))
@@ -73,14 +77,13 @@ func estimate[T linalg.Float](t *ad.Tape[T], c Config, params []Param[T], x lina
 }
 
 // forEach calls task(t, i) once for each i = 0 … n−1, on all cores. Concurrent calls have separate tapes.
-// If ctx is done, forEach interrupts the tapes and returns ctx's error.
+// If ctx is done, forEach makes no further calls and returns ctx's error.
 func forEach[T linalg.Float](ctx context.Context, n int, task func(t *ad.Tape[T], i int)) error {
 	var next atomic.Int64
 	linalg.For(min(n, runtime.GOMAXPROCS(0)), 1, func(int, int) {
-		defer ad.RecoverInterrupt()
-		t := &ad.Tape[T]{Interrupt: ctx.Done()}
+		var t ad.Tape[T]
 		for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-			task(t, i)
+			task(&t, i)
 		}
 	})
 	return ctx.Err()
