@@ -27,10 +27,9 @@ func main() { program.Main() }
 
 var program = command.Program{
 	Name: "gaussian",
-	About: `Runs the Gaussian experiment of the HVAE paper (section 4.1). Prints for each method
+	Commands: map[string]command.Command{"": {About: `Runs the Gaussian experiment of the HVAE paper (section 4.1). Prints for each method
 the errors of the estimated parameters and the gap between its bound and the exact
-log evidence.`,
-	Commands: []command.Command{{Run: start}},
+log evidence.`, Run: start}},
 }
 
 func start(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -86,7 +85,7 @@ func parse(args []string) (options, error) {
 	f.Count(&o.config.Iterations, "iters", 30_000, 1, "`number` of optimiser iterations")
 	f.Count(&o.config.Draws, "batch", 10, 1, "`number` of draws over which each iteration averages the ELBO")
 	f.Rate(&o.config.Rate, 1e-3, "learning `rate` of RMSProp")
-	f.Seed(&o.config.Seed, "seed for all random numbers; the output does not depend on the number of cores")
+	f.Uint64Var(&o.config.Seed, "seed", 1, "seed for all random numbers; the output does not depend on the number of cores")
 	f.StringVar(&o.out, "out", "", "`folder` for the figures. With several dimensions in -d: figure1a.svg, figure1b.svg and\nfigure1c.svg; with -two-modes: tempering.svg and trajectory.svg (default: the current folder)")
 	f.BoolVar(&o.json, "json", false, "print a JSON object for each row instead of a table")
 	f.BoolVar(&o.twoModes, "two-modes", false, "instead of running the experiment, show the effect of tempering: apply Algorithm 1\nto a target with two modes, print a table, and draw tempering.svg and trajectory.svg")

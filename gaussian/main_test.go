@@ -60,7 +60,7 @@ func TestInvalidFlagsPrintOneLineAndReturnStatus2(t *testing.T) {
 		{[]string{"-n", "1"}, "from 2 to"},
 		{[]string{"-iters", "-5"}, "-iters"},
 		{[]string{"-batch", "many"}, "-batch"},
-		{[]string{"-lr", "0"}, "the learning rate must be a positive finite number"},
+		{[]string{"-lr", "0"}, "-lr: it must be a positive finite number"},
 		{[]string{"-lr", "NaN"}, "-lr"},
 		{[]string{"-lr", "+Inf"}, "-lr"},
 		{[]string{"-seed", "-1"}, "-seed"},

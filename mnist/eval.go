@@ -40,7 +40,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	f.Count(&annealing.Steps, "steps", 1000, 1, "`number` of steps from the variational prior to the posterior, for -method ais")
 	f.Count(&annealing.Chains, "chains", 16, 1, "`number` of chains for each image, for -method ais")
 	f.BoolVar(&simulated, "simulated", false, "for -method ais: evaluate images drawn from the model, which also gives an upper bound on log p(x)")
-	f.Seed(&seed, "seed for binarisation and noise")
+	f.Uint64Var(&seed, "seed", 1, "seed for binarisation and noise")
 	f.BoolVar(&asJSON, "json", false, "print a JSON object")
 	if err := f.Parse(args); err != nil {
 		return err

@@ -38,12 +38,12 @@ func main() {
 var program = command.Program{
 	Name:  "mnist",
 	About: "The MNIST experiment of the HVAE paper (section 4.2).",
-	Commands: []command.Command{
-		{Name: "train", About: "Trains a model.", Run: train},
-		{Name: "eval", About: "Estimates a model's ELBO and negative log-likelihood.", Run: evaluate},
-		{Name: "table", About: "Trains and evaluates the models of Table 1 and prints the table.", Run: makeTable},
-		{Name: "sample", About: "Draws digits that a model generates.", Run: sample},
-		{Name: "reconstruct", About: "Draws test digits and their reconstructions; for an HVAE, also along its flow.", Run: reconstruct},
+	Commands: map[string]command.Command{
+		"train":       {About: "Trains a model.", Run: train},
+		"eval":        {About: "Estimates a model's ELBO and negative log-likelihood.", Run: evaluate},
+		"table":       {About: "Trains and evaluates the models of Table 1 and prints the table.", Run: makeTable},
+		"sample":      {About: "Draws digits that a model generates.", Run: sample},
+		"reconstruct": {About: "Draws test digits and their reconstructions; for an HVAE, also along its flow.", Run: reconstruct},
 	},
 }
 

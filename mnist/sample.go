@@ -55,7 +55,7 @@ func newPictureFlags(n int, count, seed string) *pictureFlags {
 		f.out = name
 		return nil
 	})
-	f.Seed(&f.seed, seed)
+	f.Uint64Var(&f.seed, "seed", 1, seed)
 	return f
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
 
@@ -21,7 +22,13 @@ func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) err
 		_, err := table.ParseRow(row)
 		return row, err
 	})
-	command.List(f, &t.Seeds, "seeds", "`seeds` of each row, separated by commas (default the paper's: 85547 and 12345, and 98765 for some rows)", command.ParseSeed)
+	command.List(f, &t.Seeds, "seeds", "`seeds` of each row, separated by commas (default the paper's: 85547 and 12345, and 98765 for some rows)", func(s string) (uint64, error) {
+		seed, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("a seed must be a whole number, not %q", s)
+		}
+		return seed, nil
+	})
 	t.Protocol.DefineFlags(f)
 	f.Count(&t.Limit, "limit", 0, 0, "`number` of test images to evaluate, starting with the first; 0 for all")
 	f.Count(&t.Samples, "samples", 1000, 1, "`number` of importance samples for each image")

@@ -8,45 +8,47 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"regexp"
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 )
 
 // bakery has two commands. If $COMMAND_TEST is set, the test binary runs bakery instead of the tests.
 var bakery = Program{
 	Name:  "bakery",
 	About: "Bakes bread.",
-	Commands: []Command{
-		{Name: "bake", About: "Bakes loaves.", Run: bake},
-		{Name: "wait", About: "Waits for a signal.", Run: wait},
+	Commands: map[string]Command{
+		"bake": {About: "Bakes loaves.\nExample: bakery bake -loaves 2", Common: []string{"loaves", "burn"}, Run: bake},
+		"wait": {About: "Waits for a signal.", Run: wait},
 	},
 }
 
 // oven has one command without a name.
-var oven = Program{Name: "oven", About: "Bakes one loaf.", Commands: []Command{{Run: bake}}}
+var oven = Program{Name: "oven", Commands: map[string]Command{"": {About: "Bakes one loaf.", Run: bake}}}
 
 func bake(_ context.Context, args []string, stdout, _ io.Writer) error {
 	f := NewFlags()
-	var loaves int
-	var seed uint64
+	var loaves, rooms int
 	var rate float64
-	var kind string
 	var burn bool
+	var kinds []string
 	f.Count(&loaves, "loaves", 3, 1, "`number` of loaves")
-	f.Seed(&seed, "seed of the dough")
+	f.Range(&rooms, "rooms", 1, 1, 4, "`number` of rooms")
 	f.Rate(&rate, 0.5, "`rate` of rising")
-	f.StringVar(&kind, "kind", "rye", "`kind` of bread")
 	f.BoolVar(&burn, "burn", false, "burn them")
+	List(f, &kinds, "kinds", "`kinds` of bread", func(s string) (string, error) {
+		if s != "rye" && s != "wheat" {
+			return "", fmt.Errorf("unknown bread %q", s)
+		}
+		return s, nil
+	})
 	if err := f.Parse(args); err != nil {
 		return err
 	}
 	if burn {
 		return errors.New("the loaves are coal")
 	}
-	_, err := fmt.Fprintf(stdout, "%d %s %v %d %v\n", loaves, kind, rate, seed, f.Given())
+	_, err := fmt.Fprintln(stdout, loaves, rooms, rate, kinds, f.Given())
 	return err
 }
 
@@ -64,114 +66,70 @@ func wait(ctx context.Context, args []string, stdout, _ io.Writer) error {
 
 func TestMain(m *testing.M) {
 	if os.Getenv("COMMAND_TEST") != "" {
-		if d, err := time.ParseDuration(os.Getenv("COMMAND_TEST_REPEAT_AFTER")); err == nil {
-			repeatAfter = d
-		}
 		bakery.Main()
 	}
 	os.Exit(m.Run())
 }
 
-// run runs p in this process and returns its output and exit status.
-func run(p Program, args ...string) (stdout, stderr string, status int) {
-	var out, err bytes.Buffer
-	status = p.Run(context.Background(), args, &out, &err)
-	return out.String(), err.String(), status
-}
-
-func TestErrorsAreOneLineOnStderr(t *testing.T) {
+func TestOutputAndExitStatus(t *testing.T) {
 	for _, c := range []struct {
-		p      Program
-		args   string
-		status int
-		want   string
+		p              Program
+		args           string
+		status         int
+		stdout, stderr string // a part of the output, or "" for no output
 	}{
-		{bakery, "bake -loaves 0", 2, `bakery bake: invalid value "0" for flag -loaves: it must be a whole number from 1 to 100000000 (`},
-		{bakery, "bake -loaves 100000001", 2, "from 1 to 100000000"},
-		{bakery, "bake -loaves 1.5", 2, "whole number"},
-		{bakery, "bake -seed -1", 2, `invalid value "-1" for flag -seed: a seed must be a whole number from 0 to 18446744073709551615`},
-		{bakery, "bake -seed 18446744073709551616", 2, "a seed must be"},
-		{bakery, "bake -lr 0", 2, "the learning rate must be a positive finite number"},
-		{bakery, "bake -lr NaN", 2, "the learning rate must be a positive finite number"},
-		{bakery, "bake -lr Inf", 2, "the learning rate must be a positive finite number"},
-		{bakery, "bake -lr fast", 2, "the learning rate must be a positive finite number"},
-		{bakery, "bake bread", 2, `bakery bake: unexpected argument "bread": only flags are allowed (bakery bake -h lists the flags)`},
-		{bakery, "bake -bread", 2, "-bread"},
-		{bakery, "bake -burn", 1, "bakery bake: the loaves are coal\n"},
-		{bakery, "brew", 2, `bakery: unknown command "brew": the commands are bake, wait`},
-		{bakery, "help brew", 2, `unknown command "brew"`},
-		{bakery, "-loaves 3", 2, `unknown command "-loaves"`},
-		{oven, "-loaves 0", 2, `oven: invalid value "0"`},
-		{oven, "bread", 2, `oven: unexpected argument "bread"`},
-		{oven, "-burn", 1, "oven: the loaves are coal\n"},
+		{bakery, "bake", 0, "3 1 0.5 [] []\n", ""},
+		{bakery, "bake -loaves 7 -rooms=4 -lr 1e-3 -kinds rye,wheat", 0, "7 4 0.001 [rye wheat] [kinds loaves lr rooms]\n", ""},
+		{oven, "-loaves 7", 0, "7 1 0.5 [] [loaves]\n", ""},
+		{bakery, "bake -loaves 0", 2, "", `bakery bake: invalid value "0" for flag -loaves: it must be a whole number from 1 to 100000000 (bakery bake -h lists the flags)`},
+		{bakery, "bake -loaves 100000001", 2, "", "from 1 to 100000000"},
+		{bakery, "bake -loaves 1.5", 2, "", `invalid value "1.5" for flag -loaves: parse error`},
+		{bakery, "bake -rooms 5", 2, "", "from 1 to 4"},
+		{bakery, "bake -lr 0", 2, "", "a positive finite number"},
+		{bakery, "bake -lr NaN", 2, "", "a positive finite number"},
+		{bakery, "bake -lr Inf", 2, "", "a positive finite number"},
+		{bakery, "bake -kinds rye,oats", 2, "", `unknown bread "oats"`},
+		{bakery, "bake -kinds rye,rye", 2, "", "rye is listed twice"},
+		{bakery, "bake bread", 2, "", `unexpected argument "bread"`},
+		{bakery, "bake -bread", 2, "", "-bread"},
+		{bakery, "bake -burn", 1, "", "bakery bake: the loaves are coal\n"},
+		{bakery, "brew", 2, "", `bakery: unknown command "brew": the commands are bake, wait`},
+		{oven, "bread", 2, "", `oven: unexpected argument "bread"`},
 	} {
-		stdout, stderr, status := run(c.p, strings.Fields(c.args)...)
-		if status != c.status || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, c.p.Name) || !strings.Contains(stderr, c.want) {
-			t.Errorf("%s %s: status %d, stdout %q, stderr %q; want status %d and one line on stderr with %q", c.p.Name, c.args, status, stdout, stderr, c.status, c.want)
+		var stdout, stderr bytes.Buffer
+		status := c.p.Run(t.Context(), strings.Fields(c.args), &stdout, &stderr)
+		if status != c.status || stdout.String() != c.stdout || (stderr.Len() == 0) != (c.stderr == "") || !strings.Contains(stderr.String(), c.stderr) || strings.Count(stderr.String(), "\n") > 1 {
+			t.Errorf("%s %s: status %d, stdout %q, stderr %q; want %+v and at most one line on stderr", c.p.Name, c.args, status, stdout.String(), stderr.String(), c)
 		}
 	}
 }
 
-func TestFlagsSetValuesAndGivenReturnsTheirNames(t *testing.T) {
-	for args, want := range map[string]string{
-		"": "3 rye 0.5 1 []\n",
-		"-loaves 7 -lr 1e-3 -seed 18446744073709551615 -kind=wheat": "7 wheat 0.001 18446744073709551615 [kind loaves lr seed]\n",
-	} {
-		for _, p := range []Program{bakery, oven} {
-			all := strings.Fields(args)
-			if p.Name == "bakery" {
-				all = append([]string{"bake"}, all...)
-			}
-			if stdout, stderr, status := run(p, all...); stdout != want || stderr != "" || status != 0 {
-				t.Errorf("%q: status %d, stdout %q, stderr %q; want %q", args, status, stdout, stderr, want)
-			}
-		}
-	}
-}
-
-func TestHelpListsCommandsAndFlags(t *testing.T) {
-	flags := []string{"-loaves number", "number of loaves (default 3)", "-seed", "(default 1)", "-lr rate", "(default 0.5)", "-kind kind", `(default "rye")`, "-burn", "-version"}
+func TestHelpListsCommandsAndCommonFlagsFirst(t *testing.T) {
 	for _, c := range []struct {
 		p    Program
 		args string
-		want []string
+		want []string // in this order
 	}{
-		{bakery, "-h", []string{"Bakes bread.", "bake ", "Bakes loaves.", "wait "}},
-		{bakery, "help", []string{"bake ", "wait "}},
-		{bakery, "bake -h", append(flags, "Bakes loaves.")},
-		{bakery, "help bake", flags},
-		{oven, "-help", append(flags, "Bakes one loaf.")},
-		{oven, "help", flags},
+		{bakery, "-h", []string{"Bakes bread.", "bake  ", "Bakes loaves.\n", "wait  "}},
+		{bakery, "bake -loaves 9 -h", []string{"Usage: bakery bake [flags]", "Example: bakery", "-burn", "-loaves number", "number of loaves (default 3)", "-kinds", "-lr rate", "(default 0.5)", "-rooms"}},
+		{oven, "-help", []string{"Usage: oven [flags]", "Bakes one loaf.", "-burn", "-kinds", "-loaves", "-lr"}},
 	} {
-		stdout, stderr, status := run(c.p, strings.Fields(c.args)...)
-		if status != 0 || stderr != "" || !strings.HasPrefix(stdout, "Usage: "+c.p.Name+" ") {
-			t.Errorf("%s %s: status %d, stderr %q, stdout %q; want the usage on stdout and status 0", c.p.Name, c.args, status, stderr, stdout)
-		}
+		var stdout, stderr bytes.Buffer
+		status := c.p.Run(t.Context(), strings.Fields(c.args), &stdout, &stderr)
+		rest, found := stdout.String(), true
 		for _, w := range c.want {
-			if !strings.Contains(stdout, w) {
-				t.Errorf("%s %s does not print %q:\n%s", c.p.Name, c.args, w, stdout)
+			if _, rest, found = strings.Cut(rest, w); !found {
+				t.Errorf("%s %s does not print %q after the previous text:\n%s", c.p.Name, c.args, w, stdout.String())
+				break
 			}
 		}
-	}
-	if stdout, stderr, status := run(bakery); status != 2 || stdout != "" || !strings.HasPrefix(stderr, "Usage: ") {
-		t.Errorf("no command: status %d, stdout %q, stderr %q; want the usage on stderr and status 2", status, stdout, stderr)
-	}
-}
-
-func TestVersionPrintsVersionGoVersionAndInstructionSet(t *testing.T) {
-	want := regexp.MustCompile(`^(bakery|oven): version \S+; go1\.\S+ \w+/\w+; SIMD (none|neon|avx2|avx512)\n$`)
-	for _, c := range []struct {
-		p    Program
-		args []string
-	}{{bakery, []string{"-version"}}, {bakery, []string{"bake", "-version"}}, {bakery, []string{"bake", "-version", "-loaves", "3"}}, {oven, []string{"-version"}}} {
-		if stdout, stderr, status := run(c.p, c.args...); status != 0 || stderr != "" || !want.MatchString(stdout) {
-			t.Errorf("%v: status %d, stderr %q, stdout %q", c.args, status, stderr, stdout)
+		if status != 0 || stderr.Len() > 0 {
+			t.Errorf("%s %s: status %d, stderr %q; want the usage on stdout and status 0", c.p.Name, c.args, status, stderr.String())
 		}
 	}
-	for _, invalid := range []string{"-bogus", "stray"} {
-		if stdout, stderr, status := run(oven, "-version", invalid); status != 2 || stdout != "" || !strings.Contains(stderr, strings.Trim(invalid, "-")) {
-			t.Errorf("-version %s: status %d, stdout %q, stderr %q; want status 2", invalid, status, stdout, stderr)
-		}
+	var stdout, stderr bytes.Buffer
+	if status := bakery.Run(t.Context(), nil, &stdout, &stderr); status != 2 || stdout.Len() > 0 || !strings.HasPrefix(stderr.String(), "Usage: ") {
+		t.Errorf("no command: status %d, stdout %q, stderr %q; want the usage on stderr and status 2", status, stdout.String(), stderr.String())
 	}
 }
 
@@ -184,12 +142,10 @@ func process(args ...string) *exec.Cmd {
 
 func TestAnUnavailableInstructionSetIsAOneLineError(t *testing.T) {
 	other := map[bool]string{false: "neon", true: "avx2"}[runtime.GOARCH == "arm64"]
-	for _, args := range [][]string{{"bake"}, {"-version"}, {"-h"}} {
-		c := process(args...)
-		c.Env = append(c.Env, "HVAE_SIMD="+other)
-		out, _ := c.CombinedOutput()
-		if c.ProcessState.ExitCode() != 2 || strings.Count(string(out), "\n") != 1 || !strings.HasPrefix(string(out), "bakery: ") || !strings.Contains(string(out), "can be none") {
-			t.Errorf("%v: status %d, %s", args, c.ProcessState.ExitCode(), out)
-		}
+	c := process("bake")
+	c.Env = append(c.Env, "HVAE_SIMD="+other)
+	out, _ := c.CombinedOutput()
+	if c.ProcessState.ExitCode() != 2 || strings.Count(string(out), "\n") != 1 || !strings.HasPrefix(string(out), "bakery: ") || !strings.Contains(string(out), "can be none") {
+		t.Errorf("status %d, %s", c.ProcessState.ExitCode(), out)
 	}
 }

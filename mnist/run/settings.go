@@ -83,7 +83,7 @@ func NewSettings() *Settings {
 	f.Range(&c.Latent, "latent", 64, 1, model.MaxLatent, "`number` of latent dimensions")
 	f.Count(&s.BatchSize, "batch", 100, 1, "`number` of images in a batch")
 	f.Rate(&s.Rate, 1e-3, "learning `rate` of Adamax")
-	f.Seed(&s.Seed, "seed for all random numbers; the results are bit-identical on any number of cores")
+	f.Uint64Var(&s.Seed, "seed", 1, "seed for all random numbers; the results are bit-identical on any number of cores")
 	f.BoolVar(&s.Recompute, "recompute", false, "recompute the leapfrog steps in the backward pass; this makes memory use nearly independent of K\nand training slower, and does not change the results")
 	f.StringVar(&s.Out, "out", "", "`folder` for the run's files (required)")
 	f.BoolVar(&s.Resume, "resume", false, "continue the run in the -out folder with its settings; only -epochs, -patience, -lr, -data,\n-dataset and -recompute may differ")
