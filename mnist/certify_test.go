@@ -178,7 +178,6 @@ func TestEvalRefusesContradictoryFlags(t *testing.T) {
 		"-method ais -steps 0":                   "-steps",
 		"-method ais -simulated -data synthetic": "-data has no effect with -simulated",
 		"-method ais -simulated -split test":     "-split has no effect with -simulated",
-		"-method ais -simulated -dataset fashion":    "-dataset has no effect with -simulated",
 		"-method ais -data synthetic -limit 1000000": "has 400 images",
 	} {
 		stdout, stderr, status := mnist(t.Context(), append([]string{"eval", "-checkpoint", name}, strings.Fields(flags)...)...)

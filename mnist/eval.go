@@ -52,7 +52,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		if method == "is" && slices.Contains([]string{"steps", "chains", "simulated"}, flag) {
 			return command.UsageError("-%s requires -method ais", flag)
 		}
-		if simulated && slices.Contains([]string{"data", "dataset", "split"}, flag) {
+		if simulated && slices.Contains([]string{"data", "split"}, flag) {
 			return command.UsageError("-%s has no effect with -simulated, which draws images from the model", flag)
 		}
 	}

@@ -64,8 +64,18 @@ func TestMain(m *testing.M) {
 // few is the folder of a dataset of synthetic digits: 120 for training, 24 for validation and 6 for testing.
 var few string
 
+// fewName returns the name of the dataset few.
+func fewName(t *testing.T) string {
+	t.Helper()
+	set, err := data.Load(t.Context(), few, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set.Name
+}
+
 func makeFew() error {
-	set, err := data.Load(context.Background(), data.Synthetic, "", nil)
+	set, err := data.Load(context.Background(), data.Synthetic, nil)
 	if err == nil {
 		few, err = os.MkdirTemp("", "mnist")
 	}
@@ -104,9 +114,6 @@ func ownImages(t *testing.T, train, test int) (folder string) {
 	}
 	return folder
 }
-
-// own returns flags that select the dataset that ownImages wrote to folder.
-func own(folder string) []string { return []string{"-data", folder, "-dataset", "own"} }
 
 // mnist runs the program and returns its output and its exit status.
 func mnist(ctx context.Context, args ...string) (stdout, stderr string, status int) {
@@ -185,7 +192,7 @@ func move(t *testing.T, from, to string) {
 
 // tiny returns the arguments of a short training run, with three batches in an epoch.
 func tiny(out string, more ...string) []string {
-	return append([]string{"train", "-data", few, "-dataset", "few", "-latent", "3", "-train", "75", "-batch", "25", "-epochs", "1", "-out", out}, more...)
+	return append([]string{"train", "-data", few, "-latent", "3", "-train", "75", "-batch", "25", "-epochs", "1", "-out", out}, more...)
 }
 
 // forever contains flags for a run that does not end.
@@ -200,14 +207,14 @@ func resume(out string, more ...string) []string {
 
 // tinyTable returns the arguments of a table with the runs in tinyRuns.
 func tinyTable(out string, more ...string) []string {
-	return append([]string{"table", "-data", few, "-dataset", "few", "-train", "100", "-epochs", "1", "-limit", "5", "-samples", "20", "-runs", "2", "-rows", "vae,hvae-k1-none", "-seeds", "85547,12345", "-out", out}, more...)
+	return append([]string{"table", "-data", few, "-train", "100", "-epochs", "1", "-limit", "5", "-samples", "20", "-runs", "2", "-rows", "vae,hvae-k1-none", "-seeds", "85547,12345", "-out", out}, more...)
 }
 
 var tinyRuns = []string{"vae-85547", "hvae-k1-none-85547", "vae-12345", "hvae-k1-none-12345"}
 
 // tinyEval returns the arguments of eval with the same settings as tinyTable.
 func tinyEval(checkpoint, seed string, more ...string) []string {
-	return append([]string{"eval", "-checkpoint", checkpoint, "-data", few, "-dataset", "few", "-limit", "5", "-samples", "20", "-runs", "2", "-seed", seed, "-json"}, more...)
+	return append([]string{"eval", "-checkpoint", checkpoint, "-data", few, "-limit", "5", "-samples", "20", "-runs", "2", "-seed", seed, "-json"}, more...)
 }
 
 // An interruption is a context that is cancelled after the given number of calls to Err.

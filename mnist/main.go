@@ -63,11 +63,8 @@ func readCheckpoint(name string, stderr io.Writer) (model.Checkpoint, error) {
 // otherData returns a phrase such as ` trained on "mnist",` if the model was trained on a dataset other than
 // set. If the dataset is the same or unknown, otherData returns an empty string.
 func otherData(c model.Checkpoint, set data.Set) string {
-	switch {
-	case c.Data == "" || c.DataSHA256 == set.SHA256():
+	if c.Data == "" || c.DataSHA256 == set.SHA256() {
 		return ""
-	case c.Data == set.Name:
-		return fmt.Sprintf(" trained on other images called %.40q,", c.Data)
 	}
 	return fmt.Sprintf(" trained on %.40q,", c.Data)
 }

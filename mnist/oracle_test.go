@@ -22,7 +22,7 @@ import (
 // digits returns the images of -data synthetic.
 func digits(t *testing.T) data.Set {
 	t.Helper()
-	set, err := data.Load(t.Context(), "synthetic", "", nil)
+	set, err := data.Load(t.Context(), "synthetic", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

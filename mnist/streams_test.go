@@ -39,7 +39,7 @@ func (e expected) add(times int, purpose string, index ...int) {
 // Each draw must use a separate stream. Its key consists of the seed, the purpose, the epoch or run, and the
 // image. Only draws that need the same random numbers share a stream.
 func TestEveryDrawHasASeparateStream(t *testing.T) {
-	dataset, dir := own(ownImages(t, 31, 6)), t.TempDir()
+	dataset, dir := []string{"-data", ownImages(t, 31, 6)}, t.TempDir()
 	training, validation := parts(31, 3)
 
 	want := expected{3, map[string]int{}}

@@ -60,7 +60,7 @@ func oneVAE(out string, more ...string) []string {
 
 // trainVAE returns the arguments of train for the run that oneVAE trains.
 func trainVAE(folder string, more ...string) []string {
-	return append([]string{"train", "-data", few, "-dataset", "few", "-train", "100", "-seed", "1", "-epochs", "1", "-out", folder}, more...)
+	return append([]string{"train", "-data", few, "-train", "100", "-seed", "1", "-epochs", "1", "-out", folder}, more...)
 }
 
 // All numbers of the table must follow from the output of eval and from the paper's numbers.
@@ -154,7 +154,7 @@ func TestTheTableMatchesIndependentNumbers(t *testing.T) {
 
 	// Check the table printed after the last run. It rounds half away from zero: −0.035 to −0.04.
 	tables := strings.Split(strings.TrimSpace(printed), "\n\n")
-	if len(tables) != 4 || !strings.HasPrefix(tables[3], "NLL and ELBO in nats, published and obtained. 4 of 4 runs are finished. Each has 2 evaluations on 5 images of few with 20 samples per image.\n") {
+	if len(tables) != 4 || !strings.HasPrefix(tables[3], "NLL and ELBO in nats, published and obtained. 4 of 4 runs are finished. Each has 2 evaluations on 5 images of "+fewName(t)+" with 20 samples per image.\n") {
 		t.Fatalf("the command prints %d tables, want 4; the last is\n%s", len(tables), tables[len(tables)-1])
 	}
 	lines := strings.Split(tables[3], "\n")[3:]
@@ -282,7 +282,7 @@ func TestATableUsesExistingRuns(t *testing.T) {
 	}
 	before := files(t, trained)
 	stdout, stderr := mustRun(t, oneVAE(out, "-epochs", "2")...)
-	if stderr != "" || !strings.Contains(stdout, "1 of 1 runs are finished. Each has one evaluation on 5 images of few with 20 samples per image.\n") {
+	if stderr != "" || !strings.Contains(stdout, "1 of 1 runs are finished. Each has one evaluation on 5 images of "+fewName(t)+" with 20 samples per image.\n") {
 		t.Errorf("without weights, the table prints %s and on stderr %s", stdout, stderr)
 	}
 	for _, c := range []struct {

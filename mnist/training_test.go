@@ -159,11 +159,11 @@ func TestTrainMatchesTheOracle(t *testing.T) {
 func TestEachModelMatchesTheOracle(t *testing.T) {
 	few := func(n int) ([]string, data.Set) {
 		folder := ownImages(t, n, 1)
-		set, err := data.Load(t.Context(), folder, "own", nil)
+		set, err := data.Load(t.Context(), folder, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return append(own(folder), "-latent", "2", "-train", "26", "-batch", "10"), set
+		return append([]string{"-data", folder}, "-latent", "2", "-train", "26", "-batch", "10"), set
 	}
 	small, smallSet := few(31)
 	large, largeSet := few(6*1100 + 5)
@@ -203,7 +203,7 @@ func TestRecomputeUsesLessMemory(t *testing.T) {
 	allocated := func(flags ...string) float64 {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		mustRun(t, slices.Concat(strings.Fields("train -model hvae -K 40 -latent 2 -train 16 -batch 16 -epochs 1 -out "+t.TempDir()), own(folder), flags)...)
+		mustRun(t, slices.Concat(strings.Fields("train -model hvae -K 40 -latent 2 -train 16 -batch 16 -epochs 1 -out "+t.TempDir()), []string{"-data", folder}, flags)...)
 		runtime.ReadMemStats(&after)
 		return float64(after.TotalAlloc - before.TotalAlloc)
 	}

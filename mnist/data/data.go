@@ -1,6 +1,6 @@
 // Package data provides the images of section 4.2, the MNIST handwritten digits (LeCun, Cortes and Burges).
 // It downloads and reads the original files, splits off validation images, and binarises images at random.
-// It also reads other images of 28 × 28 pixels in the same format, such as Fashion-MNIST.
+// It also reads other images of 28 × 28 pixels from files with the same names and format.
 //
 // Read data.go, then idx.go (the file format), download.go and synthetic.go (built-in images
 // that need no network).
@@ -16,9 +16,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"regexp"
 
-	"hvae/bench/atomicfile"
 	"hvae/linalg"
 	"hvae/linalg/random"
 )
@@ -40,7 +38,7 @@ func (s Images) Image(i int) []byte { return s.Pixels[i*pixels : (i+1)*pixels] }
 
 // A Set is a dataset.
 type Set struct {
-	Name        string // MNIST, Synthetic or a name chosen by the user
+	Name        string // MNIST, Synthetic or, for other images, "images-" and the first digits of their SHA-256
 	Train, Test Images
 }
 
@@ -56,26 +54,15 @@ const (
 	Synthetic = "synthetic" // built-in images; Load also accepts this name instead of a folder
 )
 
-// Load returns a dataset. If name is "", MNIST or Synthetic, only folder selects the dataset:
-// the built-in images if folder is Synthetic, otherwise MNIST. Image files may be compressed (.gz).
-//
-// For MNIST, Load verifies the SHA-256 of each file. It downloads missing files into the folder and
-// calls log with a message for each download. If folder is "", it uses $HVAE_MNIST or, if that is
-// not set, a folder in the user's cache, which it creates.
-//
-// With any other valid name (see CheckName), Load reads other images from files with the same names
-// as the MNIST files. It neither verifies nor downloads these files.
-func Load(ctx context.Context, folder, name string, log func(string)) (Set, error) {
-	train, test := trainImages, testImages
-	switch {
-	case name != "" && name != MNIST && name != Synthetic:
-		train.digest, test.digest = "", ""
-	case folder == Synthetic:
+// Load returns the built-in images if folder is Synthetic, otherwise the images in the folder. If folder is
+// "", Load uses $HVAE_MNIST or, if that is not set, a folder in the user's cache. The files of a dataset
+// have the names of the MNIST files and may be compressed (.gz). Load downloads missing MNIST files into the
+// folder. It calls log with a message for each download.
+func Load(ctx context.Context, folder string, log func(string)) (Set, error) {
+	if folder == Synthetic {
 		return synthetic(), nil
-	default:
-		name, folder = MNIST, cmp.Or(folder, os.Getenv("HVAE_MNIST"))
 	}
-	if folder == "" {
+	if folder = cmp.Or(folder, os.Getenv("HVAE_MNIST")); folder == "" {
 		cache, err := os.UserCacheDir()
 		if err != nil {
 			return Set{}, fmt.Errorf("cannot find the user's cache folder for the MNIST files: %w; specify a folder with -data", err)
@@ -85,55 +72,37 @@ func Load(ctx context.Context, folder, name string, log func(string)) (Set, erro
 		// Do not create the folder, because its name may be misspelt.
 		return Set{}, fmt.Errorf("there is no folder %s: set -data or $HVAE_MNIST to the folder of the image files, create it to download MNIST into it, or use -data %s for built-in images", folder, Synthetic)
 	}
-	l := loader{folder, mirrors, log}
-	set := Set{Name: name}
-	var err error
-	if set.Train, err = l.read(ctx, train); err == nil {
-		set.Test, err = l.read(ctx, test)
+	return load(ctx, folder, mnistFiles, log)
+}
+
+// load returns the images in a folder. The arguments files describe the MNIST files.
+func load(ctx context.Context, folder string, files [2]file, log func(string)) (set Set, err error) {
+	parts, missing, others := [2]*Images{&set.Train, &set.Test}, [2]bool{}, false
+	for i, f := range files {
+		*parts[i], err = f.read(folder)
+		if missing[i] = errors.Is(err, fs.ErrNotExist); err != nil && !missing[i] {
+			return Set{}, err
+		}
+		others = others || err == nil && digest(*parts[i]) != f.digest
 	}
-	if err == nil && (set.Train.Len() < validationShare || set.Test.Len() < 1) {
+	for i, f := range files {
+		if !missing[i] {
+			continue
+		}
+		if others {
+			return Set{}, fmt.Errorf("%s is not in %s, and the other file in this folder is not from MNIST", f.name, folder)
+		}
+		if *parts[i], err = f.download(ctx, folder, log); err != nil {
+			return Set{}, err
+		}
+	}
+	if set.Name = MNIST; others {
+		set.Name = "images-" + set.SHA256()[:8]
+	}
+	if set.Train.Len() < validationShare || set.Test.Len() < 1 {
 		err = fmt.Errorf("%s contains only %d training images and %d test images, but at least %d training images and one test image are needed", folder, set.Train.Len(), set.Test.Len(), validationShare)
 	}
 	return set, err
-}
-
-// CheckName returns an error if name is not a valid name of a dataset.
-func CheckName(name string) error {
-	if ok, _ := regexp.MatchString(`^[a-z0-9._-]{1,40}$`, name); !ok {
-		return errors.New("a name must consist of 1 to 40 characters: lower-case letters a to z, digits, dots, hyphens and underscores")
-	}
-	return nil
-}
-
-// A loader reads the files in a folder and downloads missing files.
-type loader struct {
-	folder  string
-	mirrors []string
-	log     func(string)
-}
-
-// read returns the images in the file f.name or, if it does not exist, in f.name.gz. If neither file
-// exists, read calls download.
-func (l loader) read(ctx context.Context, f file) (Images, error) {
-	in, err := atomicfile.Open(filepath.Join(l.folder, f.name))
-	if errors.Is(err, fs.ErrNotExist) {
-		in, err = atomicfile.Open(filepath.Join(l.folder, f.name+".gz"))
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return l.download(ctx, f)
-	}
-	if err != nil {
-		return Images{}, err
-	}
-	defer in.Close()
-	images, err := f.parse(in)
-	switch {
-	case err != nil && f.digest == "":
-		return Images{}, fmt.Errorf("%s is not a valid image file: %w", in.Name(), err)
-	case err != nil:
-		return Images{}, fmt.Errorf("%s is not the original MNIST file: %w; delete it to download it again, specify another folder with -data, or, for other images, name the dataset with -dataset NAME", in.Name(), err)
-	}
-	return images, nil
 }
 
 // As in the paper, 1/validationShare of the training images are used for validation: 10,000 of the 60,000

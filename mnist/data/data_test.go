@@ -16,13 +16,11 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	"hvae/linalg"
-	"hvae/linalg/random"
 )
+
+const train, test = "train-images-idx3-ubyte", "t10k-images-idx3-ubyte"
 
 // idx returns an IDX file with n images of arbitrary pixels.
 func idx(n int) []byte {
@@ -44,331 +42,255 @@ func compressed(b []byte) []byte {
 	return out.Bytes()
 }
 
-// fileOf returns a file with the given name and the digest of contents.
-func fileOf(name string, contents []byte) file {
-	return file{name, fmt.Sprintf("%x", sha256.Sum256(contents))}
+// folder writes files to a new folder.
+func folder(t *testing.T, files map[string][]byte) (path string) {
+	t.Helper()
+	path = t.TempDir()
+	for name, b := range files {
+		if err := os.WriteFile(filepath.Join(path, name), b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return path
+}
+
+// tinyMNIST plays the part of MNIST: nine training images and two test images.
+var tinyMNIST = [2]file{{train, digestOf(idx(9))}, {test, digestOf(idx(2))}}
+
+func digestOf(b []byte) string { return fmt.Sprintf("%x", sha256.Sum256(b)) }
+
+func TestLoadReadsPlainAndCompressedFiles(t *testing.T) {
+	for _, c := range []struct {
+		files map[string][]byte
+		train int
+		name  string
+	}{
+		{map[string][]byte{train: idx(9), test: idx(2)}, 9, "mnist"},
+		{map[string][]byte{train + ".gz": compressed(idx(9)), test: compressed(idx(2))}, 9, "mnist"},
+		{map[string][]byte{train: idx(8), test + ".gz": compressed(idx(2))}, 8, "images-" + digestOf(append(idx(8), idx(2)...))[:8]},
+	} {
+		set, err := load(t.Context(), folder(t, c.files), tinyMNIST, nil)
+		if err != nil || set.Name != c.name || !bytes.Equal(set.Train.Pixels, idx(c.train)[16:]) || !bytes.Equal(set.Test.Pixels, idx(2)[16:]) {
+			t.Errorf("the dataset %q has %d and %d images (error %v), want %q with %d and 2", set.Name, set.Train.Len(), set.Test.Len(), err, c.name, c.train)
+		}
+		if want := digestOf(append(idx(c.train), idx(2)...)); set.SHA256() != want {
+			t.Errorf("the SHA-256 of the dataset is %s, want %s", set.SHA256(), want)
+		}
+	}
+}
+
+func TestInvalidFilesAreRefused(t *testing.T) {
+	wide, impossible, huge := idx(9), idx(9), idx(9)
+	wide[15] = 29                       // the header specifies images of 28×29 pixels
+	impossible[4] = 255                 // the header specifies 4,278,190,089 images
+	copy(huge[4:], []byte{0, 14, 0, 0}) // the header specifies 917,504 images
+	for want, files := range map[string]map[string][]byte{
+		train + " is not in":                       {test: idx(3)},
+		test + " is not in":                        {train: idx(8)},
+		"only 5 training images and 2 test images": {train: idx(5), test: idx(2)},
+		"only 9 training images and 0 test images": {train: idx(9), test: idx(0)},
+		"more than the 7056 pixels":                {train: append(idx(9), 1), test: idx(2)},
+		"has only 7055 of the 7056 pixels":         {train: idx(9)[:7071], test: idx(2)},
+		"4278190089 images":                        {train: compressed(impossible), test: idx(2)},
+		"only 7056 of the 719323136 pixels":        {train: compressed(huge), test: idx(2)},
+		"magic number 0":                           {train: make([]byte, 9999), test: idx(2)},
+		"images of 28×29 pixels":                   {train: wide, test: idx(2)},
+		"of images: EOF":                           {train: {}, test: idx(2)},
+		"of images: unexpected EOF":                {train: compressed(idx(9))[:40], test: idx(2)},
+		"of images: gzip":                          {train: {0x1f, 0x8b, 0, 0, 0, 0, 0, 0, 0, 0}, test: idx(2)},
+	} {
+		path := folder(t, files)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := load(t.Context(), path, tinyMNIST, func(string) {})
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; n > 2*maxFile {
+			t.Errorf("%q: load allocates %d bytes for files of a few kilobytes", want, n)
+		}
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+			t.Errorf("error %v, want an error with %q and %s", err, want, path)
+		}
+	}
 }
 
 func FuzzIDX(f *testing.F) {
 	f.Add(idx(1))
 	f.Add(compressed(idx(2)))
+	f.Add(idx(2)[:900])
 	f.Add([]byte{0x1f, 0x8b})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		images, err := file{}.parse(bytes.NewReader(b))
+		images, err := parse(bytes.NewReader(b))
 		if err != nil {
 			return
 		}
-		again, err := file{}.parse(bytes.NewReader(append(idx(images.Len())[:16], images.Pixels...)))
+		again, err := parse(bytes.NewReader(append(idx(images.Len())[:16], images.Pixels...)))
 		if err != nil || !bytes.Equal(images.Pixels, again.Pixels) {
 			t.Fatalf("parse accepts a file with %d images, but returns %d images and the error %v for the same images", images.Len(), again.Len(), err)
 		}
 	})
 }
 
-// server starts a web server that calls handle for every request, and returns the URL of the server.
-func server(t *testing.T, handle http.HandlerFunc) string {
-	s := httptest.NewServer(handle)
-	t.Cleanup(s.Close)
-	return s.URL + "/"
+// serve makes mirrors a list of servers with the given handlers.
+func serve(t *testing.T, handlers ...http.HandlerFunc) {
+	t.Helper()
+	old := mirrors
+	mirrors = nil
+	for _, h := range handlers {
+		s := httptest.NewServer(h)
+		t.Cleanup(s.Close)
+		mirrors = append(mirrors, s.URL+"/")
+	}
+	t.Cleanup(func() { mirrors = old })
 }
 
-func serve(b []byte) http.HandlerFunc {
+func sends(b []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.Write(b) }
 }
 
-// The timeout applies to each part of 64 KiB, not to the whole file.
-func TestDownloadMayTakeLongerThanTheTimeout(t *testing.T) {
-	defer func(s time.Duration) { stallTimeout = s }(stallTimeout)
-	stallTimeout = time.Second
-	contents := idx(340)
-	slow := server(t, func(w http.ResponseWriter, _ *http.Request) {
-		for part := range slices.Chunk(contents, stallBytes) {
-			w.Write(part)
-			w.(http.Flusher).Flush()
-			time.Sleep(300 * time.Millisecond)
-		}
-	})
-	l := loader{t.TempDir(), []string{slow}, func(string) {}}
-	if images, err := l.read(t.Context(), fileOf("images", contents)); err != nil || images.Len() != 340 {
-		t.Errorf("a download with pauses of 300 ms and a timeout of %v returns %d images, error %v", stallTimeout, images.Len(), err)
-	}
-}
-
+// A download must write either the original file or nothing, and no folder for nothing.
 func TestDownloadKeepsOnlyVerifiedFiles(t *testing.T) {
-	defer func(s time.Duration) { stallTimeout = s }(stallTimeout)
-	contents := idx(4)
-	f := fileOf("images", contents)
-	sent := compressed(contents)
-	good := server(t, serve(sent))
-	wrong := slices.Clone(contents)
+	contents := idx(9)
+	sent, wrong := compressed(contents), slices.Clone(contents)
 	wrong[100]++
-	for _, c := range []struct {
-		name    string
-		mirrors []string
+	hangs := func(w http.ResponseWriter, r *http.Request) {
+		w.Write(sent[:10])
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}
+	endless := func(w http.ResponseWriter, _ *http.Request) {
+		for {
+			if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+				return
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		mirrors []http.HandlerFunc
 		want    string // part of the error; empty for no error
 	}{
-		{"good", []string{good}, ""},
-		{"plain", []string{server(t, serve(contents))}, ""},
-		{"redirect", []string{server(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, good+"x", http.StatusFound) })}, ""},
-		{"first bad, second good", []string{server(t, serve([]byte("garbage"))), good}, ""},
-		{"not found", []string{server(t, http.NotFound)}, "404"},
-		{"garbage", []string{server(t, serve([]byte("<html>")))}, "header is truncated or damaged"},
-		{"wrong bytes", []string{server(t, serve(compressed(wrong)))}, "SHA-256"},
-		{"too long", []string{server(t, serve(compressed(append(slices.Clone(contents), 1))))}, "extra data after the 3136 pixels"},
-		{"endless", []string{server(t, func(w http.ResponseWriter, r *http.Request) {
-			for r.Context().Err() == nil {
-				if _, err := w.Write(make([]byte, 1<<16)); err != nil {
-					return
-				}
-			}
-		})}, "more than 50331648 bytes"},
-		{"truncated", []string{server(t, serve(sent[:len(sent)/2]))}, "truncated"},
-		{"dropped", []string{server(t, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Length", fmt.Sprint(len(sent)))
-			w.Write(sent[:10])
-		})}, "EOF"},
-		{"stalled", []string{server(t, func(w http.ResponseWriter, r *http.Request) {
-			w.Write(sent[:10])
-			w.(http.Flusher).Flush()
-			<-r.Context().Done()
-		})}, "less than 64 KiB in 100ms"},
-		{"trickling", []string{server(t, func(w http.ResponseWriter, r *http.Request) {
-			for _, b := range sent {
-				w.Write([]byte{b})
-				w.(http.Flusher).Flush()
-				select {
-				case <-r.Context().Done():
-					return
-				case <-time.After(20 * time.Millisecond):
-				}
-			}
-		})}, "less than 64 KiB in 100ms"},
-		{"silent", []string{server(t, func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })}, "less than 64 KiB in 100ms"},
-		{"endless redirects", []string{server(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path+"x", http.StatusFound) })}, "redirects"},
-		{"no server", []string{"http://127.0.0.1:1/"}, "refused"},
+		"compressed":        {[]http.HandlerFunc{sends(sent)}, ""},
+		"plain":             {[]http.HandlerFunc{sends(contents)}, ""},
+		"second mirror":     {[]http.HandlerFunc{sends([]byte("garbage")), sends(sent)}, ""},
+		"not found":         {[]http.HandlerFunc{http.NotFound}, "404"},
+		"wrong pixel":       {[]http.HandlerFunc{sends(compressed(wrong))}, "not the original file"},
+		"truncated":         {[]http.HandlerFunc{sends(sent[:len(sent)/2])}, "not the original file"},
+		"endless":           {[]http.HandlerFunc{endless}, "not the original file"},
+		"slower than limit": {[]http.HandlerFunc{hangs}, "deadline exceeded"},
 	} {
-		stallTimeout = time.Minute
-		switch c.name { // short timeouts only for the cases that wait for them
-		case "silent", "stalled", "trickling":
-			stallTimeout = 100 * time.Millisecond
+		serve(t, c.mirrors...)
+		defer func(d time.Duration) { timeout = d }(timeout)
+		if name == "slower than limit" {
+			timeout = 100 * time.Millisecond
 		}
-		folder := filepath.Join(t.TempDir(), "new")
-		l := loader{folder, c.mirrors, func(string) {}}
-		images, err := l.read(t.Context(), f)
-		files, _ := os.ReadDir(folder)
-		if c.want == "" {
-			if err != nil || !bytes.Equal(images.Pixels, contents[16:]) || len(files) != 1 {
-				t.Errorf("%s: error %v, files %v; want the images and one file", c.name, err, files)
-				continue
-			}
-			l.mirrors = nil // the folder contains the file now
-			if images, err := l.read(t.Context(), f); err != nil || !bytes.Equal(images.Pixels, contents[16:]) {
-				t.Errorf("%s: the downloaded file cannot be read again: %v", c.name, err)
+		path := filepath.Join(t.TempDir(), "new")
+		images, err := tinyMNIST[0].download(t.Context(), path, func(string) {})
+		if c.want != "" {
+			_, missing := os.Stat(path)
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "use -data synthetic") || missing == nil {
+				t.Errorf("%s: error %v, folder created: %v; want an error with %q and no folder", name, err, missing == nil, c.want)
 			}
 			continue
 		}
-		if err == nil || !strings.Contains(err.Error(), c.want) || len(files) != 0 {
-			t.Errorf("%s: error %v, files %v; want an error with %q and no files", c.name, err, files, c.want)
-		}
-		if help := "put train-images-idx3-ubyte and t10k-images-idx3-ubyte into this folder, either as they are or compressed (.gz), or use -data synthetic"; err != nil && (!strings.Contains(err.Error(), help) || !strings.Contains(err.Error(), folder)) {
-			t.Errorf("%s: error %v, want an error with %q and %s", c.name, err, help, folder)
+		again, reread := tinyMNIST[0].read(path)
+		if err != nil || reread != nil || !bytes.Equal(images.Pixels, contents[16:]) || !bytes.Equal(again.Pixels, contents[16:]) {
+			t.Errorf("%s: %d images, read again %d images; errors %v, %v", name, images.Len(), again.Len(), err, reread)
 		}
 	}
 }
 
-func TestProcessesCanDownloadTheSameFileConcurrently(t *testing.T) {
-	contents := idx(40)
-	f := fileOf("images", contents)
-	sent := compressed(contents)
-	const processes = 8
-	var together sync.WaitGroup
-	together.Add(processes)
-	mirror := server(t, func(w http.ResponseWriter, _ *http.Request) {
-		together.Done()
-		together.Wait()
-		w.Write(sent)
+// Only missing MNIST files are downloaded. A second MNIST file is downloaded if the first download succeeded.
+func TestLoadDownloadsWhatIsMissing(t *testing.T) {
+	serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.Path, train) {
+			t.Error("the file that exists is downloaded")
+		}
+		w.Write(idx(2))
 	})
-	folder := t.TempDir()
-	var all sync.WaitGroup
-	for range processes {
-		all.Go(func() {
-			images, err := loader{folder, []string{mirror}, func(string) {}}.read(t.Context(), f)
-			if err != nil || !bytes.Equal(images.Pixels, contents[16:]) {
-				t.Errorf("a concurrent download returns %d images and the error %v, want 40 images", images.Len(), err)
-			}
-		})
-	}
-	all.Wait()
-	files, err := os.ReadDir(folder)
-	if err != nil || len(files) != 1 {
-		t.Errorf("the folder contains %v (error %v), want one file", files, err)
-	}
-	if images, err := (loader{folder, nil, func(string) {}}).read(t.Context(), f); err != nil || !bytes.Equal(images.Pixels, contents[16:]) {
-		t.Errorf("the downloaded file cannot be read again: %v", err)
+	set, err := load(t.Context(), folder(t, map[string][]byte{train: idx(9)}), tinyMNIST, func(string) {})
+	if err != nil || set.Name != MNIST || set.Train.Len() != 9 || set.Test.Len() != 2 {
+		t.Errorf("the dataset is %q with %d and %d images (error %v)", set.Name, set.Train.Len(), set.Test.Len(), err)
 	}
 }
 
-func TestDownloadEndsWithItsContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	slow := server(t, func(w http.ResponseWriter, r *http.Request) { cancel(); <-r.Context().Done() })
-	_, err := loader{t.TempDir(), []string{slow, slow}, func(string) {}}.read(ctx, fileOf("images", idx(1)))
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("a cancelled download returns the error %v, want context.Canceled", err)
-	}
-}
-
-func TestDamagedFileIsNamedAndKept(t *testing.T) {
-	folder := t.TempDir()
-	path := filepath.Join(folder, "images.gz")
-	if err := os.WriteFile(path, []byte("damaged"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	_, err := loader{folder, nil, func(string) {}}.read(t.Context(), fileOf("images", idx(1)))
-	if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "delete it") {
-		t.Errorf("error %v, want the path of the file and the advice to delete it", err)
-	}
-	if b, _ := os.ReadFile(path); string(b) != "damaged" {
-		t.Error("the damaged file was changed")
-	}
-}
-
-// write writes files to a new folder and returns its path.
-func write(t *testing.T, files map[string][]byte) (folder string) {
-	t.Helper()
-	folder = t.TempDir()
-	for name, b := range files {
-		if err := os.WriteFile(filepath.Join(folder, name), b, 0o644); err != nil {
-			t.Fatal(err)
+func TestCancellationEndsADownload(t *testing.T) {
+	defer func(d time.Duration) { timeout = d }(timeout)
+	timeout = time.Hour
+	ctx, cancel := context.WithCancelCause(t.Context())
+	serve(t, func(_ http.ResponseWriter, r *http.Request) { cancel(errors.New("enough")); <-r.Context().Done() })
+	ended := make(chan error, 1)
+	go func() {
+		_, err := tinyMNIST[0].download(ctx, t.TempDir(), func(string) {})
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if err == nil || err.Error() != "enough" {
+			t.Errorf("a cancelled download returns the error %v, want the cause of the cancellation", err)
 		}
-	}
-	return folder
-}
-
-func TestLoadReadsOtherDatasets(t *testing.T) {
-	folder := write(t, map[string][]byte{"train-images-idx3-ubyte": idx(31), "t10k-images-idx3-ubyte.gz": compressed(idx(2))})
-	set, err := Load(t.Context(), folder, "fashion", nil)
-	if err != nil || set.Name != "fashion" || !bytes.Equal(set.Train.Pixels, idx(31)[16:]) || !bytes.Equal(set.Test.Pixels, idx(2)[16:]) {
-		t.Fatalf("Load returns the dataset %q with %d and %d images and the error %v, want fashion with 31 and 2 images", set.Name, set.Train.Len(), set.Test.Len(), err)
-	}
-	if want := fmt.Sprintf("%x", sha256.Sum256(append(idx(31), idx(2)...))); set.SHA256() != want {
-		t.Errorf("the SHA-256 of the dataset is %s, want %s", set.SHA256(), want)
-	}
-	// If name is empty, Load must accept only the original MNIST files.
-	if _, err := Load(t.Context(), folder, "", nil); err == nil || !strings.Contains(err.Error(), "is not the original MNIST file") || !strings.Contains(err.Error(), "-dataset NAME") {
-		t.Errorf("without a name, Load returns the error %v, want the advice to use -dataset", err)
+	case <-time.After(time.Minute):
+		t.Fatal("a minute after its cancellation, the download has not ended")
 	}
 }
 
-func TestInvalidImageFilesAreRefused(t *testing.T) {
-	train, test := "train-images-idx3-ubyte", "t10k-images-idx3-ubyte"
-	// The headers of these three files do not match their contents.
-	wide, impossible, huge := idx(9), idx(9), idx(9)
-	wide[15] = 29                       // the header specifies images of 28×29 pixels
-	impossible[4] = 255                 // the header specifies 4,278,190,089 images
-	copy(huge[4:], []byte{0, 14, 0, 0}) // the header specifies 917,504 images
-	for want, files := range map[string]map[string][]byte{
-		train + " is not in": {test: idx(2)},
-		test + " is not in":  {train: idx(9)},
-		"contains only 5 training images and 2 test images, but at least 6 training images and one test image": {train: idx(5), test: idx(2)},
-		"contains only 9 training images and 0 test images":                                                    {train: idx(9), test: idx(0)},
-		"extra data after the 7056 pixels of its 9 images":                                                     {train: append(idx(9), 1), test: idx(2)},
-		"specifies 4278190089 images":                                                                          {train: impossible, test: idx(2)},
-		"4278190089 images, more than the limit":                                                               {train: compressed(impossible), test: idx(2)},
-		"only 7056 of the 719323136 pixels":                                                                    {train: huge, test: idx(2)},
-		"7056 of the 719323136 pixels of 917504":                                                               {train: compressed(huge), test: idx(2)},
-		"magic number":                                                                                         {train: make([]byte, 9999), test: idx(2)},
-		"images are 28×29 pixels":                                                                              {train: wide, test: idx(2)},
-		"16-byte header is truncated":                                                                          {train: {}, test: idx(2)},
-		"gzip header is damaged":                                                                               {train: {0x1f, 0x8b, 0}, test: idx(2)},
-		"truncated or damaged: unexpected EOF":                                                                 {train: compressed(idx(9))[:40], test: idx(2)},
-	} {
-		folder := write(t, files)
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		_, err := Load(t.Context(), folder, "own", nil)
-		runtime.ReadMemStats(&after)
-		if n := after.TotalAlloc - before.TotalAlloc; n > 2*maxFile {
-			t.Errorf("%q: Load allocates %d bytes for files of a few kilobytes", want, n)
-		}
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), folder) {
-			t.Errorf("error %v, want an error with %q and %s", err, want, folder)
-		}
-	}
-}
-
-func TestCheckNameAcceptsShortASCIINames(t *testing.T) {
-	for _, good := range []string{"mnist", "synthetic", "fashion", "k-mnist_2.0", strings.Repeat("x", 40)} {
-		if err := CheckName(good); err != nil {
-			t.Errorf("CheckName(%q) returns the error %v, want nil", good, err)
-		}
-	}
-	for _, bad := range []string{"", "MNIST", "Synthetic", "K-MNIST", "a b", "a\n", "größe", strings.Repeat("x", 41)} {
-		if CheckName(bad) == nil {
-			t.Errorf("CheckName(%q) returns no error", bad)
-		}
-	}
-}
-
-func TestLoadDoesNotCreateAFolderThatTheUserNames(t *testing.T) {
-	typo := filepath.Join(t.TempDir(), "typo")
-	file := filepath.Join(write(t, map[string][]byte{"file": nil}), "file")
-	t.Chdir(t.TempDir())
-	for _, c := range []struct{ folder, variable, name, want string }{
-		{typo, "", "", "there is no folder " + typo},
-		{"", typo, "", "there is no folder " + typo},
-		{typo, "", "own", "there is no folder " + typo + ": set -data or $HVAE_MNIST to the folder of the image files"},
-		{filepath.Join(file, "x"), "", "", filepath.Join(file, "x")},
-		{file, "", "", file},
-		{"Synthetic", "", "", "use -data synthetic for built-in images"},
+// The option -data has priority over $HVAE_MNIST. A folder that the user names is not created.
+func TestLoadFindsTheFolder(t *testing.T) {
+	own, typo := folder(t, map[string][]byte{train: idx(9), test: idx(2)}), filepath.Join(t.TempDir(), "typo")
+	file := filepath.Join(own, train)
+	for _, c := range []struct{ option, variable, want string }{ // want is part of the error; empty for no error
+		{own, "", ""}, {"", own, ""}, {own, typo, ""}, {Synthetic, typo, ""},
+		{typo, own, "there is no folder " + typo},
+		{"", typo, "there is no folder " + typo},
+		{file, own, file + "/" + train},
 	} {
 		t.Setenv("HVAE_MNIST", c.variable)
-		_, err := Load(t.Context(), c.folder, c.name, func(m string) { t.Error(m) })
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%+v: error %v, want an error with %q", c, err, c.want)
+		set, err := Load(t.Context(), c.option, func(string) {})
+		if c.want == "" && (err != nil || set.Test.Len() == 0) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("-data %q with $HVAE_MNIST=%q: %d images, error %v; want an error with %q", c.option, c.variable, set.Test.Len(), err, c.want)
 		}
-		for _, name := range []string{typo, "Synthetic"} {
-			if _, err := os.Stat(name); err == nil {
-				t.Fatalf("%s was created", name)
-			}
+		if _, err := os.Stat(typo); err == nil {
+			t.Fatalf("%s was created", typo)
 		}
 	}
-	// Load must create the default folder.
+	// By default, files are downloaded to the user's cache.
 	t.Setenv("HVAE_MNIST", "")
 	for _, v := range []string{"HOME", "XDG_CACHE_HOME", "LocalAppData"} {
-		t.Setenv(v, filepath.Join(typo, "new"))
+		t.Setenv(v, typo)
 	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errors.New("enough"))
-	if _, err := Load(ctx, "", "", func(string) {}); err == nil || err.Error() != "enough" {
-		t.Errorf("after cancellation, Load returns the error %v, want the cause of the cancellation", err)
-	}
-	made := 0
-	filepath.WalkDir(typo, func(path string, _ os.DirEntry, _ error) error {
-		if filepath.Base(path) == "hvae-mnist" {
-			made++
-		}
-		return nil
-	})
-	if made != 1 {
-		t.Error("the default folder was not created")
+	serve(t, http.NotFound)
+	if _, err := Load(t.Context(), "", func(string) {}); err == nil || !strings.Contains(err.Error(), typo) || !strings.Contains(err.Error(), "hvae-mnist") {
+		t.Errorf("error %v, want an error that names the folder hvae-mnist in %s", err, typo)
 	}
 }
 
 func TestSyntheticImagesAreReproducible(t *testing.T) {
-	set, err := Load(t.Context(), Synthetic, "", nil)
+	set, err := Load(t.Context(), Synthetic, nil)
 	if err != nil || set.Name != Synthetic || set.Train.Len() != 2400 || set.Test.Len() != 400 {
-		t.Fatalf("Load returns the dataset %q with %d and %d images and the error %v, want synthetic with 2400 and 400 images", set.Name, set.Train.Len(), set.Test.Len(), err)
+		t.Fatalf("the dataset is %q with %d and %d images (error %v), want synthetic with 2400 and 400 images", set.Name, set.Train.Len(), set.Test.Len(), err)
 	}
 	if want := "8ec5338b6d3b60442563c18bcf9f2252f3bdd685179cd75ef510779db5291181"; set.SHA256() != want {
 		t.Errorf("the SHA-256 of the images is %s, want %s", set.SHA256(), want)
 	}
 }
 
-func TestBinariseDoesNotAllocate(t *testing.T) {
-	image, x := make([]byte, pixels), linalg.New[float32](pixels, 2)
-	var k random.Keyed
-	if n := testing.AllocsPerRun(10, func() { Binarise(x, 0, image, k.Reset(1, "test", 5)) }); n != 0 {
-		t.Errorf("Binarise makes %v allocations, want 0", n)
+func TestSplitIsAUniformPartition(t *testing.T) {
+	const n, seeds = 35, 3000
+	images := Images{make([]byte, n*pixels)}
+	var count [n]int
+	for seed := range uint64(seeds) {
+		training, validation := Split(images, seed)
+		all := slices.Sorted(slices.Values(slices.Concat(training, validation)))
+		if len(validation) != n/6 || len(all) != n || slices.Compact(all)[n-1] != n-1 {
+			t.Fatalf("seed %d: the parts %v and %v are not a partition with a sixth for validation", seed, training, validation)
+		}
+		for _, i := range validation {
+			count[i]++
+		}
+	}
+	const p = 5. / n
+	for i, c := range count {
+		if z := (float64(c) - seeds*p) / math.Sqrt(seeds*p*(1-p)); !(math.Abs(z) < 4.5) {
+			t.Errorf("image %d is a validation image for %d of %d seeds (z = %.1f)", i, c, seeds, z)
+		}
 	}
 }
 

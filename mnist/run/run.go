@@ -100,7 +100,6 @@ func (r *Run) resume(state *model.State) (err error) {
 	if r.stored["dataset_sha256"] != was["dataset_sha256"] {
 		return fmt.Errorf("the images differ from the dataset %s, with which the run was started: specify the folder of this dataset with -data", was["dataset"])
 	}
-	r.set.Name, r.stored["dataset"] = was["dataset"], was["dataset"]
 	if r.Best, err = r.trainer.Restore(*state); err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func TestProgressOfARun(t *testing.T) {
 
 // The mean 10²⁰ of z makes log p(z) = −∞ in float32.
 func TestAnInfiniteValidationELBOEndsTheRun(t *testing.T) {
-	set, err := data.Load(t.Context(), data.Synthetic, "", nil)
+	set, err := data.Load(t.Context(), data.Synthetic, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

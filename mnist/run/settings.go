@@ -17,27 +17,16 @@ import (
 // A Source names a dataset.
 type Source struct {
 	Folder string // folder of the files, or data.Synthetic; empty for the default folder
-	Name   string // empty for MNIST and for synthetic images
 }
 
-// DefineFlags defines the flags -data and -dataset.
+// DefineFlags defines the flag -data.
 func (s *Source) DefineFlags(f *command.Flags) {
-	f.StringVar(&s.Folder, "data", "", "`folder` with the MNIST files, or synthetic for built-in images; missing files are\ndownloaded (default $HVAE_MNIST, else a folder in the user's cache)")
-	f.Func("dataset", "`name` of a dataset other than MNIST, with 28×28 images; its files in the -data folder must have\nthe same names as MNIST's", func(name string) error {
-		s.Name = name
-		return data.CheckName(name)
-	})
+	f.StringVar(&s.Folder, "data", "", "`folder` with 28×28 images in files named as MNIST's, or synthetic for built-in images; missing MNIST\nfiles are downloaded (default $HVAE_MNIST, else a folder in the user's cache)")
 }
 
 // Load reads the dataset. It reports downloads on stderr.
 func (s Source) Load(ctx context.Context, stderr io.Writer) (data.Set, error) {
-	if s.Name != "" && s.Name != data.MNIST && s.Folder == "" {
-		return data.Set{}, command.UsageError("-dataset %s requires -data: the folder with its files, or synthetic for the built-in images", s.Name)
-	}
-	if s.Name != "" && (s.Name == data.Synthetic) != (s.Folder == data.Synthetic) {
-		return data.Set{}, command.UsageError("-data %s does not select the dataset %s: set -data to synthetic for the dataset synthetic, otherwise to the folder of the dataset", s.Folder, s.Name)
-	}
-	return data.Load(ctx, s.Folder, s.Name, func(m string) { fmt.Fprintln(stderr, m) })
+	return data.Load(ctx, s.Folder, func(m string) { fmt.Fprintln(stderr, m) })
 }
 
 // A Protocol holds the settings that the commands train and table share: the dataset and the stopping rule.
@@ -86,7 +75,7 @@ func NewSettings() *Settings {
 	f.Uint64Var(&s.Seed, "seed", 1, "seed for all random numbers; the results are bit-identical on any number of cores")
 	f.BoolVar(&s.Recompute, "recompute", false, "recompute the leapfrog steps in the backward pass; this makes memory use nearly independent of K\nand training slower, and does not change the results")
 	f.StringVar(&s.Out, "out", "", "`folder` for the run's files (required)")
-	f.BoolVar(&s.Resume, "resume", false, "continue the run in the -out folder with its settings; only -epochs, -patience, -lr, -data,\n-dataset and -recompute may differ")
+	f.BoolVar(&s.Resume, "resume", false, "continue the run in the -out folder with its settings; only -epochs, -patience, -lr, -data\nand -recompute may differ")
 	return s
 }
 
