@@ -39,11 +39,17 @@ func climb[T linalg.Float](o hvae.Optimiser[T], theta ...T) (ascend func(gradien
 	}, theta
 }
 
-func TestAdamaxStepIsHalvedForGradientEpsilon(t *testing.T) {
-	ascend, p := climb(hvae.NewAdamax(0.01), 0)
-	ascend(1e-8) // equal to ε, so that g/(|g| + ε) = ½, as in TensorFlow
-	if !(math.Abs(p[0]-0.005) <= 1e-15) {
-		t.Errorf("the step is %v, want 0.005", p[0])
+func TestAdamaxMatchesItsFormula(t *testing.T) {
+	const rate = 0.01
+	ascend, p := climb(hvae.NewAdamax(rate), 1)
+	theta, m, u := 1.0, 0.0, 0.0
+	for i, g := range []float64{1e-8, 3, -1, 0.5, 0, -7} { // the first gradient equals ε, as in g/(|g| + ε) = ½
+		ascend(g)
+		m, u = 0.9*m+0.1*g, math.Max(0.999*u, math.Abs(g))
+		theta += rate / (1 - math.Pow(0.9, float64(i+1))) * m / (u + 1e-8)
+		if !(math.Abs(p[0]-theta) <= 1e-14) {
+			t.Errorf("θ is %v after gradient %d, want %v", p[0], i+1, theta)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"hvae/ad"
+	"hvae/linalg"
 	"hvae/linalg/random"
 )
 
@@ -267,6 +268,71 @@ func TestBothModesHaveProbabilityOneHalf(t *testing.T) {
 	}
 	if !(math.Abs(left-0.5) <= 1e-6) || !(math.Abs(right-0.5) <= 1e-6) {
 		t.Errorf("the probabilities of the modes are %.9f and %.9f, want 0.5", left, right)
+	}
+}
+
+func TestSummariseAvoidsCancellation(t *testing.T) {
+	x := linalg.New[float64](1, 50)
+	random.FillNormal(random.Stream(11, "points"), x)
+	base := Summarise(x)
+	linalg.AddConst(x, x, 1e7)
+	moved := Summarise(x) // the shifted points are rounded to about 10⁻⁹
+	if !(math.Abs(moved.Scatter[0]/base.Scatter[0]-1) <= 1e-8) || !(math.Abs(moved.Mean[0]-1e7-base.Mean[0]) <= 1e-7) {
+		t.Errorf("after a shift by 10⁷, the scatter changes from %v to %v, and the mean from %v to %v", base.Scatter, moved.Scatter, base.Mean, moved.Mean)
+	}
+}
+
+// RMSProp must follow TensorFlow 1: v ← v + (1 − 0.9)(g² − v), θ ← θ + rate·g/√(v + 10⁻¹⁰), where v = 1 at the start.
+func TestRMSPropMatchesItsFormula(t *testing.T) {
+	o := RMSProp{Rate: 0.01}
+	theta, averages, want, v := []float64{1}, [][]float64{o.Start()}, 1.0, 1.0
+	gradients := append([]float64{3, -1, 0, 100}, make([]float64, 300)...) // the zeros reduce v below 10⁻¹⁰,
+	for i, g := range append(gradients, 1e-5) {                            // so 10⁻¹⁰ matters in the last step
+		o.Ascend(i+1, theta, []float64{g}, averages)
+		v += (g*g - v) * (1 - 0.9)
+		want += 0.01 * g / math.Sqrt(v+1e-10)
+		if !(math.Abs(theta[0]-want) <= 1e-12) {
+			t.Fatalf("θ is %v after step %d, want %v", theta[0], i+1, want)
+		}
+	}
+}
+
+// The parameters must start at the values of the authors' code. The elements of u and w are drawn from N(0, 0.1²)
+// truncated at two standard deviations, whose variance is 0.1²·(1 − 4φ(2)/(2Φ(2) − 1)) = 0.1²·0.7737.
+func TestParametersStartAtTheAuthorsValues(t *testing.T) {
+	data := Draw(Truth(3), 100, random.Stream(23, "start"))
+	check := func(m *Method, starts ...float64) {
+		t.Helper()
+		for i, want := range append([]float64{0, 3}, starts...) { // Δ and log σ come first
+			for _, v := range m.Params[i].Value.Data {
+				if !(math.Abs(v-want) < 1e-12) {
+					t.Errorf("the parameter %s starts at %v, want %v", m.Params[i].Name, v, want)
+				}
+			}
+		}
+	}
+	tempered := NewHVAE(data, 10, true)
+	check(tempered, math.Log(0.01/0.99), math.Log(4)) // ε = 0.5·0.01 and 1/√β₀ = 1 + 4
+	check(NewHVAE(data, 10, false), math.Log(0.01/0.99))
+	check(NewMeanField(data), 0, 1)
+	if b, one := tempered.Beta0(), NewHVAE(data, 10, false).Beta0(); !(math.Abs(b-1./25) <= 1e-14) || one != 1 {
+		t.Errorf("β₀ starts at %v with tempering and %v without, want 1/25 and 1", b, one)
+	}
+	sum, n := 0.0, 0.0
+	for k := range 500 {
+		p := NewPlanar(data, 1, random.Stream(25, "start", k)).Params
+		if b := p[4].Value.Data[0]; b != 0.1 {
+			t.Fatalf("b starts at %v, want 0.1", b)
+		}
+		for _, v := range append(slices.Clone(p[2].Value.Data), p[3].Value.Data...) {
+			if !(math.Abs(v) <= 0.2) {
+				t.Fatalf("an element of u or w starts at %v, want −0.2 to 0.2", v)
+			}
+			sum, n = sum+v*v/0.01, n+1
+		}
+	}
+	if se := 0.90 / math.Sqrt(n); !(math.Abs(sum/n-0.7737) <= 4.5*se) { // 0.90 is the standard deviation of v²/0.1²
+		t.Errorf("the variance of the elements of u and w is %.4f·0.1², want 0.7737·0.1²", sum/n)
 	}
 }
 
