@@ -2,7 +2,6 @@ package hvae
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -111,20 +110,29 @@ type Particles[T linalg.Float] struct {
 // kernel was applied.
 func (p *Particles[T]) Acceptance() float64 { return p.rates / float64(p.moves) }
 
-// At returns B chains in the states z [ℓ×B]. The result shares memory with z. At panics if
-// a.StepSizes or z has the wrong size.
+// At returns B chains in the states z [ℓ×B]. The result shares memory with z. At panics if a field of a is
+// missing or has an impossible value, or if z has the wrong number of rows.
 func (a *AIS[T]) At(z linalg.Matrix[T]) *Particles[T] {
-	if len(a.StepSizes) != a.Steps-1 {
-		panic(fmt.Sprintf("hvae: AIS has Steps = %d but %d StepSizes; Steps must be at least 1, and there must be Steps − 1 StepSizes (from Tune)", a.Steps, len(a.StepSizes)))
-	}
-	if z.Rows != a.Mean.Rows {
-		panic(fmt.Sprintf("hvae: AIS has z %v but Mean %v; both must have the same number of rows", z.Shape(), a.Mean.Shape()))
-	}
+	require(a.Tape != nil, "AIS.Tape is nil")
+	require(a.Target != nil, "AIS.Target is nil")
+	require(len(a.StepSizes) == a.Steps-1, "AIS has Steps = %d but %d StepSizes; Steps must be at least 1, and there must be Steps − 1 StepSizes (from Tune)", a.Steps, len(a.StepSizes))
+	require(a.Leapfrogs > 0 || a.Steps == 1, "AIS.Leapfrogs is %d; it must be at least 1, so that the chains move", a.Leapfrogs)
+	require(z.Rows == a.Mean.Rows, "AIS has z %v but Mean %v; both must have the same number of rows", z.Shape(), a.Mean.Shape())
 	p := &Particles[T]{Z: z, logPrior: make([]float64, z.Cols), logJoint: make([]float64, z.Cols), gradU: linalg.New[T](z.Rows, z.Cols)}
-	b, at := a.bridge(0), a.Tape.Const(z)
-	b.PotentialGradient(at)
-	b.store(at, p)
+	a.Tape.Reset()
+	a.evaluate(p)
 	return p
+}
+
+// evaluate computes log q⁰(z), log p_θ(x, z) and ∇U(z) for the states p.
+func (a *AIS[T]) evaluate(p *Particles[T]) {
+	z, target := a.Tape.Const(p.Z), a.Target(a.Tape)
+	logPrior := DiagonalNormal[T]{a.Tape.Const(a.Mean), a.Tape.Const(a.SD)}.LogDensity(z).Value.Data
+	s := evaluate(target, Phase[T]{Z: z})
+	for j, l := range s.logJointOf(target).Value.Data {
+		p.logPrior[j], p.logJoint[j] = float64(logPrior[j]), float64(l)
+	}
+	linalg.Copy(p.gradU, s.gradU.Value)
 }
 
 // start returns B chains whose states are draws from q⁰.
@@ -148,9 +156,7 @@ func normals[T linalg.Float](streams []*rand.Rand, rows int) linalg.Matrix[T] {
 // draws a momentum ρ ~ N(0, I) and takes leapfrog steps from (z, ρ) to (z′, ρ′). It accepts z′
 // with probability min(1, exp(H(z, ρ) − H(z′, ρ′))), where H(z, ρ) = −log p^k(z) + ½ρᵀρ.
 func (a *AIS[T]) Move(p *Particles[T], k int, streams []*rand.Rand) (rate float64) {
-	if len(streams) != p.Z.Cols {
-		panic(fmt.Sprintf("hvae: AIS has %d streams for z %v; it needs %d streams, one for each column", len(streams), p.Z.Shape(), p.Z.Cols))
-	}
+	require(len(streams) == p.Z.Cols, "AIS has %d streams for z %v; it needs %d streams, one for each column", len(streams), p.Z.Shape(), p.Z.Cols)
 	q := &Particles[T]{Z: p.Z.Clone(), logPrior: slices.Clone(p.logPrior), logJoint: slices.Clone(p.logJoint), gradU: p.gradU.Clone()}
 	rho, before := normals[T](streams, p.Z.Rows), make([]float64, p.Z.Cols)
 	for j := range before {
@@ -189,53 +195,24 @@ func (a *AIS[T]) energy(p *Particles[T], rho linalg.Matrix[T], k, j int) (energy
 	return energy - ((1-beta)*p.logPrior[j] + beta*p.logJoint[j])
 }
 
-// leapfrog updates the states p and the momenta rho by one leapfrog step of kernel k. It resets the tape.
+// leapfrog takes one leapfrog step of kernel k from the states p and the momenta rho, and updates both.
 func (a *AIS[T]) leapfrog(p *Particles[T], rho linalg.Matrix[T], k int) {
-	t, b := a.Tape, a.bridge(k)
-	epsilon := ad.Scale(b.prior.SD, T(a.StepSizes[k-1]))
-	z := t.Const(p.Z)
-	s := leapfrog(b, stepSize[T]{epsilon, ad.Scale(epsilon, -0.5)}, Phase[T]{Z: z, Rho: t.Const(rho), gradU: b.gradient(z, t.Const(p.gradU))})
-	linalg.Copy(rho, s.Rho.Value)
-	b.store(s.Z, p)
-}
-
-// A bridge is a ClosedForm for the leapfrog steps of kernel k. Its PotentialGradient returns the gradient
-// −∇ log p^k(z) of the bridging density, but its LogJoint returns log p_θ(x, z) of the target.
-type bridge[T linalg.Float] struct {
-	Target[T]
-	prior DiagonalNormal[T]
-	beta  T // β_k
-
-	logJoint, gradU *ad.Var[T] // log p_θ(x, z) and ∇U(z) from the last PotentialGradient
-}
-
-// bridge resets the tape and returns a bridge on it for the leapfrog steps of kernel k.
-func (a *AIS[T]) bridge(k int) *bridge[T] {
 	a.Tape.Reset()
-	prior := DiagonalNormal[T]{a.Tape.Const(a.Mean), a.Tape.Const(a.SD)}
-	return &bridge[T]{Target: a.Target(a.Tape), prior: prior, beta: T(float64(k) / float64(a.Steps))}
+	a.kick(p, rho, k)
+	epsilon := ad.Scale(a.Tape.Const(a.SD), T(a.StepSizes[k-1]))
+	linalg.MulAdd(p.Z, epsilon.Value, rho, p.Z)
+	a.evaluate(p)
+	a.kick(p, rho, k)
 }
 
-func (b *bridge[T]) PotentialGradient(z *ad.Var[T]) *ad.Var[T] {
-	b.gradU, b.logJoint = PotentialGradient(b.Target, z)
-	return b.gradient(z, b.gradU)
-}
-
-// gradient returns −∇ log p^k(z), given z and ∇U(z).
-func (b *bridge[T]) gradient(z, gradU *ad.Var[T]) *ad.Var[T] {
-	prior := ad.Div(ad.Sub(z, b.prior.Mean), ad.Square(b.prior.SD))
-	return ad.Add(ad.Scale(prior, 1-b.beta), ad.Scale(gradU, b.beta))
-}
-
-// store copies z, log q⁰(z), log p_θ(x, z) and ∇U(z) to p. The preceding call to PotentialGradient, which
-// computed ∇U(z), must have had the same argument z.
-func (b *bridge[T]) store(z *ad.Var[T], p *Particles[T]) {
-	if b.logJoint == nil { // the target is a ClosedForm
-		b.logJoint = b.LogJoint(z)
-	}
-	for j, l := range b.prior.LogDensity(z).Value.Data {
-		p.logPrior[j], p.logJoint[j] = float64(l), float64(b.logJoint.Value.Data[j])
-	}
-	linalg.Copy(p.Z, z.Value)
-	linalg.Copy(p.gradU, b.gradU.Value)
+// kick adds −ε/2 ⊙ ∇Uᵏ(z) to the momenta rho, where Uᵏ = −log p^k is the potential of kernel k:
+//
+//	∇Uᵏ(z) = (1 − β_k)(z − μ)/σ² + β_k ∇U(z).
+func (a *AIS[T]) kick(p *Particles[T], rho linalg.Matrix[T], k int) {
+	t, beta := a.Tape, T(float64(k)/float64(a.Steps))
+	sd := t.Const(a.SD)
+	prior := ad.Div(ad.Sub(t.Const(p.Z), t.Const(a.Mean)), ad.Square(sd))
+	gradU := ad.Add(ad.Scale(prior, 1-beta), ad.Scale(t.Const(p.gradU), beta))
+	minusHalf := ad.Scale(ad.Scale(sd, T(a.StepSizes[k-1])), -0.5)
+	linalg.MulAdd(rho, minusHalf.Value, gradU.Value, rho)
 }

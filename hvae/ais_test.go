@@ -231,20 +231,3 @@ func TestCancelledAISReturnsAnError(t *testing.T) {
 		}
 	}
 }
-
-func TestMisuseOfAISPanics(t *testing.T) {
-	for want, f := range map[string]func(){
-		"AIS has Steps = 4 but 0 StepSizes": func() { annealed(hvaetest.Bimodal{Dims: 1}, 4).Forward(t.Context(), chains(3)) },
-		"AIS has Steps = 0":                 func() { annealed(hvaetest.Bimodal{Dims: 1}, 0).Forward(t.Context(), chains(3)) },
-		"AIS has 3 streams for z [1×4]; it needs 4": func() {
-			a := annealed(hvaetest.Bimodal{Dims: 1}, 2)
-			a.StepSizes = []float64{1}
-			a.Reverse(t.Context(), linalg.New[float64](1, 4), chains(3))
-		},
-		"AIS has z [2×3] but Mean [1×1]": func() {
-			annealed(hvaetest.Bimodal{Dims: 1}, 1).Reverse(t.Context(), linalg.New[float64](2, 3), chains(3))
-		},
-	} {
-		mustPanic(t, want, f)
-	}
-}

@@ -1,8 +1,6 @@
 package hvae
 
 import (
-	"fmt"
-
 	"hvae/ad"
 	"hvae/linalg"
 )
@@ -18,45 +16,46 @@ type Flow[T linalg.Float] struct {
 	// If Recompute is true, the tape keeps only z_k, ρ_k, ∇U(z_k) and log p_θ(x, z_k) after each
 	// leapfrog step. ad.Backward recomputes the other values, one step at a time, so each step
 	// evaluates ∇U twice. The results are bit-identical with and without Recompute. ad.Grad cannot
-	// differentiate them and panics. The target must not keep variables that it creates, and the flow
-	// must not change until ad.Backward has returned.
+	// differentiate them and panics. The target must not keep variables that it creates.
 	Recompute bool
-
-	program ad.Program[T] // runLeapfrog, created once so that steps do not allocate
 }
 
 // Forward returns (z_K, ρ_K) = H(z₀, ρ₀). It needs K + 1 evaluations of ∇U, or none if K = 0.
-func (f *Flow[T]) Forward(s Phase[T]) Phase[T] { return f.forward(s, f.Tempering.Schedule(f.K), nil) }
+func (f *Flow[T]) Forward(s Phase[T]) Phase[T] {
+	return f.forward(s, f.Tempering.Schedule(f.K), func(Phase[T]) {}).Phase
+}
 
 // Path returns the phases (z₀, ρ₀), …, (z_K, ρ_K) that Forward computes.
 func (f *Flow[T]) Path(s Phase[T]) (path []Phase[T]) {
-	f.forward(s, f.Tempering.Schedule(f.K), &path)
+	f.forward(s, f.Tempering.Schedule(f.K), func(s Phase[T]) { path = append(path, s) })
 	return path
 }
 
-// forward returns the result of Forward. The argument schedule must be
-// f.Tempering.Schedule(f.K). If path is not nil, forward appends all phases to path.
-func (f *Flow[T]) forward(s Phase[T], schedule Tempering[T], path *[]Phase[T]) Phase[T] {
-	s = f.begin(s)
-	if path != nil {
-		*path = append(*path, s)
+// forward applies H to s and calls visit with each phase. The argument schedule must be
+// f.Tempering.Schedule(f.K). For K = 0, only the phase of the result is set.
+func (f *Flow[T]) forward(start Phase[T], schedule Tempering[T], visit func(Phase[T])) (s state[T]) {
+	require(f.Target != nil, "Flow.Target is nil")
+	require(f.K >= 0, "Flow.K is %d; it must be at least 0", f.K)
+	mustBe("the momentum", start.Rho, start.Z, start.Z.Rows())
+	visit(start)
+	if f.K == 0 {
+		return state[T]{Phase: start}
+	}
+	s = evaluate(f.Target, start)
+	step := leapfrog[T]
+	if f.Recompute {
+		step = recomputed[T]
 	}
 	var e stepSize[T]
 	for k := 1; k <= f.K; k++ {
-		if k == 1 || f.StepSize.Rows() > 1 {
-			e = f.stepSize(k)
+		if k == 1 || f.StepSize.Rows() > 1 { // otherwise, all steps have the same ε
+			e = stepSizeOf(f.StepSize, k, f.K, s.Z)
 		}
-		if f.Recompute {
-			s = f.recomputedLeapfrog(e, s)
-		} else {
-			s = leapfrog(f.Target, e, s)
-		}
+		s = step(f.Target, e, s)
 		if schedule.Alpha != nil {
 			s.Rho = ad.Mul(ad.RowRange(schedule.Alpha, k-1, k), s.Rho)
 		}
-		if path != nil {
-			*path = append(*path, s)
-		}
+		visit(s.Phase)
 	}
 	return s
 }
@@ -69,32 +68,4 @@ func (f *Flow[T]) LogDet(tape *ad.Tape[T], dims int) *ad.Var[T] {
 		return tape.Scalar(0)
 	}
 	return ad.Scale(ad.Log(invSqrtBeta0), -T(dims))
-}
-
-// stepSize returns the step size ε of step k and −ε/2, each [ℓ×1].
-func (f *Flow[T]) stepSize(k int) stepSize[T] {
-	row := min(k, f.StepSize.Rows()) - 1
-	epsilon := ad.Reshape(ad.RowRange(f.StepSize, row, row+1), f.StepSize.Cols(), 1)
-	return stepSize[T]{epsilon, ad.Scale(epsilon, -0.5)}
-}
-
-// begin sets s.gradU if K > 0, and returns s. It panics if s or f.StepSize has a wrong shape.
-func (f *Flow[T]) begin(s Phase[T]) Phase[T] {
-	z, rho := s.Z.Value.Shape(), s.Rho.Value.Shape()
-	if z != rho {
-		panic(fmt.Sprintf("hvae: position %v and momentum %v must have the same shape", z, rho))
-	}
-	if f.K == 0 {
-		return s
-	}
-	if f.StepSize == nil {
-		panic(fmt.Sprintf("hvae: Flow.StepSize is nil for K = %d steps; it must be [1×%d]", f.K, z.Rows))
-	}
-	if e := f.StepSize.Value.Shape(); e.Cols != z.Rows || e.Rows != 1 && e.Rows != f.K {
-		panic(fmt.Sprintf("hvae: Flow.StepSize is %v for z %v; it must be [1×%d], or [%d×%d] with one row per step", e, z, z.Rows, f.K, z.Rows))
-	}
-	if s.gradU == nil {
-		s.gradU, _ = PotentialGradient(f.Target, s.Z)
-	}
-	return s
 }

@@ -14,6 +14,7 @@ type Sample[T linalg.Float] struct {
 	flow     *Flow[T]
 	prior    Prior[T]
 	logPrior *ad.Var[T] // log q⁰(z₀), [1×B]
+	logJoint *ad.Var[T] // log p_θ(x, z_K), [1×B]
 	heat     *ad.Var[T] // 1/√β₀ [1×1], or nil without tempering
 }
 
@@ -30,7 +31,8 @@ func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T])
 		rho0 = ad.Mul(heat, gamma0)
 	}
 	start := Phase[T]{Z: z0, Rho: rho0}
-	return Sample[T]{start, f.forward(start, schedule, nil), f, prior, logPrior, schedule.InvSqrtBeta0}
+	end := f.forward(start, schedule, func(Phase[T]) {})
+	return Sample[T]{start, end.Phase, f, prior, logPrior, end.logJointOf(f.Target), schedule.InvSqrtBeta0}
 }
 
 // LogEstimate returns log p̂_θ(x) = log p̄ − log q̄ [1×B], where p̂_θ(x) is the unbiased estimate
@@ -40,7 +42,7 @@ func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T])
 func (s Sample[T]) LogEstimate() *ad.Var[T] {
 	dims := s.Start.Z.Rows()
 	logDet := s.flow.LogDet(s.Start.Z.Tape(), dims)
-	logP := ad.Add(s.End.LogJoint(s.flow.Target), LogNormal(s.End.Rho))
+	logP := ad.Add(s.logJoint, LogNormal(s.End.Rho))
 	var logMomentum *ad.Var[T] // log N(ρ₀ | 0, β₀⁻¹I)
 	if r := s.heat; r == nil {
 		logMomentum = LogNormal(s.Start.Rho)
@@ -63,7 +65,7 @@ func (s Sample[T]) LogEstimate() *ad.Var[T] {
 // posterior, Var(log p̂) = 0 but Var(ELBO) = ℓ/2. Use ELBO to train, because it needs fewer operations for
 // the same gradients, and LogEstimate to report results.
 func (s Sample[T]) ELBO() *ad.Var[T] {
-	return s.elbo(ad.Sub(s.End.LogJoint(s.flow.Target), s.logPrior))
+	return s.elbo(ad.Sub(s.logJoint, s.logPrior))
 }
 
 // EntropyELBO returns ELBO [1×B] with −log q⁰(z₀) replaced by its expectation, the entropy of
@@ -73,7 +75,7 @@ func (s Sample[T]) EntropyELBO() *ad.Var[T] {
 	if !ok {
 		panic(fmt.Sprintf("hvae: EntropyELBO: the variational prior %T has no method Entropy", s.prior))
 	}
-	return s.elbo(ad.Add(s.End.LogJoint(s.flow.Target), q.Entropy()))
+	return s.elbo(ad.Add(s.logJoint, q.Entropy()))
 }
 
 // elbo returns the ELBO estimate e − ½ρ_Kᵀρ_K + ℓ/2 [1×B], where E[e] = E[log p_θ(x, z_K) − log q⁰(z₀)].

@@ -75,6 +75,19 @@ func TestTailShapeAgreesWithAnotherImplementation(t *testing.T) {
 	}
 }
 
+// If the largest weight dwarfs the tail, k̂ must be +Inf, not NaN. Equal weights have no tail.
+func TestTailShapeOfDegenerateWeights(t *testing.T) {
+	for scale, want := range map[float64]float64{1e3: math.Inf(1), math.Inf(1): math.Inf(1), 0: math.NaN()} {
+		logs := make([]float64, 100)
+		for i := range logs[1:] {
+			logs[i+1] = -scale * (1 + float64(i%7))
+		}
+		if got := hvae.ImportanceEstimate(logs).TailShape; got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
+			t.Errorf("one weight 1 and 99 weights of at most exp(-%v): k̂ = %v, want %v", scale, got, want)
+		}
+	}
+}
+
 func TestTailShapeMatchesParetoDistribution(t *testing.T) {
 	// If u is uniform on (0, 1), the weight p̂ = u^−k has the tail P(p̂ > w) = w^(−1/k). The fit k̂ to n
 	// weights in the tail has standard deviation (1 + k)/√n. Its mean must be (k·n + ½·10)/(n + 10),
@@ -98,81 +111,6 @@ func TestTailShapeMatchesParetoDistribution(t *testing.T) {
 				t.Errorf("%d weights with tail shape %v: the mean of k̂ is %.3f, want %.3f", c.draws, k, mean, want)
 			}
 		}
-	}
-}
-
-// free is the target with log p(x, z) = 0 for all z.
-type free struct{}
-
-func (free) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
-	return ad.Scale(ad.SumTo(z, 1, z.Cols()), 0)
-}
-
-// unsummed is an invalid target. Its LogJoint returns a matrix [ℓ×B] instead of [1×B].
-type unsummed struct{}
-
-func (unsummed) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
-	return ad.Scale(ad.Square(z), -0.5)
-}
-
-// summed is an invalid target. Its PotentialGradient returns a matrix [1×B] instead of [ℓ×B].
-type summed struct{ free }
-
-func (summed) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] {
-	return ad.SumTo(z, 1, z.Cols())
-}
-
-// flat is an invalid variational prior. Its Draw returns a log density [1×1] instead of [1×B].
-type flat struct{}
-
-func (flat) Draw(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) {
-	return epsilon, epsilon.Tape().Scalar(0)
-}
-
-func TestShapeMismatchPanicsWithBothShapes(t *testing.T) {
-	var tp ad.Tape[float64]
-	state := hvae.Phase[float64]{Z: tp.Fill(2, 3, 0), Rho: tp.Fill(2, 3, 0)}
-	his := func(f *hvae.Flow[float64]) hvae.Sample[float64] {
-		return hvae.HIS(f, hvae.StandardNormal[float64]{}, state.Z, state.Rho)
-	}
-	for want, f := range map[string]func(){
-		"position [2×3] and momentum [3×2]": func() {
-			(&hvae.Flow[float64]{}).Forward(hvae.Phase[float64]{Z: tp.Fill(2, 3, 0), Rho: tp.Fill(3, 2, 0)})
-		},
-		"Flow.StepSize is [1×3] for z [2×3]; it must be [1×2], or [1×2] with one row per step": func() {
-			(&hvae.Flow[float64]{Target: free{}, K: 1, StepSize: tp.Fill(1, 3, 0.1)}).Forward(state)
-		},
-		"Flow.StepSize is [2×2] for z [2×3]; it must be [1×2], or [3×2] with one row per step": func() {
-			(&hvae.Flow[float64]{Target: free{}, K: 3, StepSize: tp.Fill(2, 2, 0.1)}).Forward(state)
-		},
-		"Flow.StepSize is nil for K = 3 steps; it must be [1×2]": func() {
-			(&hvae.Flow[float64]{Target: free{}, K: 3}).Forward(state)
-		},
-		"FreeTempering: α is [4×1] for a flow of K = 3 steps; it must be [3×1]": func() {
-			(&hvae.Flow[float64]{Target: free{}, K: 3, StepSize: tp.Fill(1, 2, 0.1), Tempering: hvae.FreeTempering(tp.Fill(4, 1, 0.9))}).Forward(state)
-		},
-		"1/√β₀ is [2×1]; it must be [1×1]":                 func() { hvae.FixedTempering(tp.Fill(2, 1, 1.5)) },
-		"Unconstrain: 0.6 is not in the interval (0, 0.5)": func() { hvae.Unconstrain(0.6, 0, 0.5) },
-		"EntropyELBO: the variational prior hvae.StandardNormal[float64] has no method Entropy": func() {
-			his(&hvae.Flow[float64]{Target: free{}}).EntropyELBO()
-		},
-		"log joint density is [2×3] for z [2×3]; it must be [1×3]": func() {
-			his(&hvae.Flow[float64]{Target: unsummed{}}).LogEstimate()
-		},
-		"density is [2×3] for z [2×3]": func() {
-			his(&hvae.Flow[float64]{Target: unsummed{}}).ELBO()
-		},
-		"the target's log joint density is [2×3]": func() {
-			(&hvae.Flow[float64]{Target: unsummed{}, K: 1, StepSize: tp.Fill(1, 2, 0.1)}).Forward(state)
-		},
-		"potential gradient is [1×3] for z [2×3]; it must be [2×3]": func() {
-			(&hvae.Flow[float64]{Target: summed{}, K: 1, StepSize: tp.Fill(1, 2, 0.1)}).Forward(state)
-		},
-		"log q⁰(z₀) of the variational prior is [1×1] for z [2×3]; it must be [1×3]": func() {
-			hvae.HIS(&hvae.Flow[float64]{Target: free{}}, flat{}, state.Z, state.Rho)
-		},
-	} {
-		mustPanic(t, want, f)
 	}
 }
 

@@ -14,8 +14,9 @@ type Evidence struct {
 	// TailShape is the shape k̂ of a generalised Pareto distribution that is fitted to the tail, the
 	// largest min(L/5, 3√L) values p̂ᵢ. For k̂ > ½, p̂ has infinite variance and StandardError is too
 	// small. For k̂ > 0.7, no practical L suffices (Vehtari et al., Pareto smoothed importance
-	// sampling, 2024). TailShape is NaN if the tail has fewer than five values, or if at least a
-	// quarter of them equal the largest value below the tail, up to rounding relative to the maximum.
+	// sampling, 2024). TailShape is +Inf if more than a quarter of the tail is smaller than the largest p̂ᵢ
+	// by a factor of e⁷⁰⁰. It is NaN if the tail has fewer than five values, or if at least a quarter of
+	// them equal the largest value below the tail, up to rounding relative to the maximum.
 	TailShape float64
 }
 
@@ -49,6 +50,10 @@ func tailShape(logWeights []float64) float64 {
 	x := slices.Sorted(slices.Values(logWeights))
 	largest, cutoff := x[l-1], x[l-n-1]
 	x = x[l-n:]
+	quartile := (n+2)/4 - 1 // index of the first quartile
+	if x[quartile]-largest < -700 {
+		return math.Inf(1)
+	}
 	for i, w := range x {
 		x[i] = math.Exp(w-largest) - math.Exp(cutoff-largest) // excess of p̂ over the cutoff, relative to the largest p̂
 	}
@@ -61,7 +66,7 @@ func tailShape(logWeights []float64) float64 {
 	m := 30 + math.Floor(math.Sqrt(float64(n)))
 	var thetas, logLikelihoods []float64
 	for j := 1.0; j <= m; j++ {
-		theta := 1/x[n-1] + (1-math.Sqrt(m/(j-0.5)))/(3*x[(n+2)/4-1]) // x[(n+2)/4-1] is the first quartile
+		theta := 1/x[n-1] + (1-math.Sqrt(m/(j-0.5)))/(3*x[quartile])
 		k := shape(theta)
 		thetas, logLikelihoods = append(thetas, theta), append(logLikelihoods, float64(n)*(math.Log(-theta/k)-k-1))
 	}

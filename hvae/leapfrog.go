@@ -1,6 +1,8 @@
 package hvae
 
 import (
+	"fmt"
+
 	"hvae/ad"
 	"hvae/linalg"
 )
@@ -9,24 +11,11 @@ import (
 type Phase[T linalg.Float] struct {
 	Z   *ad.Var[T] // position, [ℓ×B]
 	Rho *ad.Var[T] // momentum, [ℓ×B]
-
-	// gradU is ∇U(z), and logJoint is log p_θ(x, z). Each is nil until it is computed. The next
-	// leapfrog step reuses gradU, so K steps need K + 1 gradients instead of 2K.
-	gradU, logJoint *ad.Var[T]
-}
-
-// LogJoint returns log p_θ(x, z) [1×B]. It evaluates the target unless a leapfrog step has
-// already computed the value.
-func (s Phase[T]) LogJoint(target Target[T]) *ad.Var[T] {
-	if s.logJoint != nil {
-		return s.logJoint
-	}
-	return logJointOf(target, s.Z)
 }
 
 // Energy returns the Hamiltonian H(z, ρ) = −log p_θ(x, z) + ½ρᵀρ [1×B].
 func (s Phase[T]) Energy(target Target[T]) *ad.Var[T] {
-	return ad.Sub(ad.Scale(squaredNorms(s.Rho), 0.5), s.LogJoint(target))
+	return ad.Sub(ad.Scale(squaredNorms(s.Rho), 0.5), logJointOf(target, s.Z))
 }
 
 // Leapfrog returns the phase (z′, ρ′) after one leapfrog step from s = (z, ρ). The step size
@@ -36,35 +25,66 @@ func (s Phase[T]) Energy(target Target[T]) *ad.Var[T] {
 //	z′ = z + ε ⊙ ρ̃          (equation 8, eqn:lf2)
 //	ρ′ = ρ̃ − ε/2 ⊙ ∇U(z′)   (equation 9, eqn:lf3)
 //
-// Each line is a shear of phase space, so the Jacobian of the step has determinant 1.
+// Each line is a shear of phase space, so the Jacobian of the step has determinant 1. A call evaluates two
+// gradients. A Flow of K steps needs only K + 1, because a step begins where the previous step ended.
 func Leapfrog[T linalg.Float](target Target[T], epsilon *ad.Var[T], s Phase[T]) Phase[T] {
-	return (&Flow[T]{Target: target, K: 1, StepSize: epsilon}).Forward(s)
+	mustBe("the momentum", s.Rho, s.Z, s.Z.Rows())
+	return leapfrog(target, stepSizeOf(epsilon, 1, 1, s.Z), evaluate(target, s)).Phase
 }
 
-// A stepSize holds ε and −ε/2, each [ℓ×1] or [ℓ×B]. Steps with the same ε share a stepSize.
-type stepSize[T linalg.Float] struct{ epsilon, minusHalf *ad.Var[T] }
+// A state is a phase and the results of the target at z.
+type state[T linalg.Float] struct {
+	Phase[T]
+	gradU    *ad.Var[T] // ∇U(z) [ℓ×B]
+	logJoint *ad.Var[T] // log p_θ(x, z) [1×B], or nil if the target is a ClosedForm
+}
 
-// leapfrog returns the phase after one leapfrog step from s. s.gradU must be set.
-func leapfrog[T linalg.Float](target Target[T], e stepSize[T], s Phase[T]) Phase[T] {
+// evaluate returns the state with phase s.
+func evaluate[T linalg.Float](target Target[T], s Phase[T]) state[T] {
+	gradU, logJoint := PotentialGradient(target, s.Z)
+	return state[T]{s, gradU, logJoint}
+}
+
+// leapfrog returns the state after one leapfrog step from s. It evaluates one gradient.
+func leapfrog[T linalg.Float](target Target[T], e stepSize[T], s state[T]) state[T] {
 	rho := ad.MulAdd(e.minusHalf, s.gradU, s.Rho)
 	z := ad.MulAdd(e.epsilon, rho, s.Z)
 	gradU, logJoint := PotentialGradient(target, z)
-	rho = ad.MulAdd(e.minusHalf, gradU, rho)
-	return Phase[T]{Z: z, Rho: rho, gradU: gradU, logJoint: logJoint}
+	return state[T]{Phase[T]{z, ad.MulAdd(e.minusHalf, gradU, rho)}, gradU, logJoint}
 }
 
-// recomputedLeapfrog returns leapfrog(f.Target, e, s) and keeps only the result on the tape.
-func (f *Flow[T]) recomputedLeapfrog(e stepSize[T], s Phase[T]) Phase[T] {
-	if f.program == nil {
-		f.program = f.runLeapfrog
+// recomputed returns leapfrog(target, e, s) and keeps only the result on the tape. In the recorded matrix,
+// z, ρ, ∇U(z) and log p_θ(x, z) lie below each other.
+func recomputed[T linalg.Float](target Target[T], e stepSize[T], s state[T]) state[T] {
+	y, n := ad.Recomputed(func(v []*ad.Var[T]) *ad.Var[T] {
+		s := leapfrog(target, stepSize[T]{v[3], v[4]}, state[T]{Phase[T]{v[0], v[1]}, v[2], nil})
+		return ad.Stack(ad.Stack(s.Z, s.Rho), ad.Stack(s.gradU, s.logJointOf(target)))
+	}, s.Z, s.Rho, s.gradU, e.epsilon, e.minusHalf), s.Z.Rows()
+	part := func(i int) *ad.Var[T] { return ad.RowRange(y, i*n, min((i+1)*n, y.Rows())) }
+	return state[T]{Phase[T]{part(0), part(1)}, part(2), part(3)}
+}
+
+// logJointOf returns s.logJoint if it is known, or else evaluates log p_θ(x, z).
+func (s state[T]) logJointOf(target Target[T]) *ad.Var[T] {
+	if s.logJoint != nil {
+		return s.logJoint
 	}
-	y, n := ad.Recomputed(f.program, s.Z, s.Rho, s.gradU, e.epsilon, e.minusHalf), s.Z.Rows()
-	return Phase[T]{Z: ad.RowRange(y, 0, n), Rho: ad.RowRange(y, n, 2*n), gradU: ad.RowRange(y, 2*n, 3*n), logJoint: ad.RowRange(y, 3*n, 3*n+1)}
+	return logJointOf(target, s.Z)
 }
 
-// runLeapfrog takes one leapfrog step. It is the ad.Program that recomputedLeapfrog runs. The result
-// [(3ℓ+1)×B] is the stack of z, ρ, ∇U(z) and log p_θ(x, z).
-func (f *Flow[T]) runLeapfrog(args []*ad.Var[T]) *ad.Var[T] {
-	s := leapfrog(f.Target, stepSize[T]{args[3], args[4]}, Phase[T]{Z: args[0], Rho: args[1], gradU: args[2]})
-	return ad.Stack(ad.Stack(s.Z, s.Rho), ad.Stack(s.gradU, s.LogJoint(f.Target)))
+// A stepSize holds ε and −ε/2, each [ℓ×1] or [ℓ×B].
+type stepSize[T linalg.Float] struct{ epsilon, minusHalf *ad.Var[T] }
+
+// stepSizeOf returns the step size of step k of K. It panics unless epsilon is [1×ℓ] or [K×ℓ] for z [ℓ×B].
+func stepSizeOf[T linalg.Float](epsilon *ad.Var[T], k, K int, z *ad.Var[T]) stepSize[T] {
+	if epsilon == nil {
+		panic(fmt.Sprintf("hvae: the step size is nil for K = %d steps; it must be [1×%d]", K, z.Rows()))
+	}
+	rows := epsilon.Rows()
+	if epsilon.Cols() != z.Rows() || rows != 1 && rows != K {
+		panic(fmt.Sprintf("hvae: the step size is %v for z %v; it must be [1×%d], or [%d×%d] with one row per step", epsilon.Value.Shape(), z.Value.Shape(), z.Rows(), K, z.Rows()))
+	}
+	row := min(k, rows) - 1
+	e := ad.Reshape(ad.RowRange(epsilon, row, row+1), z.Rows(), 1)
+	return stepSize[T]{e, ad.Scale(e, -0.5)}
 }

@@ -1,7 +1,6 @@
 package hvae
 
 import (
-	"fmt"
 	"math"
 
 	"hvae/ad"
@@ -31,11 +30,12 @@ func (ps *Params[T]) Add(name string, start linalg.Matrix[T]) *Param[T] {
 //
 //	lo + (hi − lo)·sigmoid(x),   or   lo + exp(x) if hi is +Inf.
 //
-// Use (0, 1) for α_k, (1, ∞) for 1/√β₀ and (0, ∞) for standard deviations. For step sizes ε, use
+// It panics unless lo is finite and lo < hi. Use (0, 1) for α_k, (1, ∞) for 1/√β₀ and (0, ∞) for standard deviations. For step sizes ε, use
 // (0, s/2) and initial values of at most s/5, where s is the smallest standard deviation of the posterior.
 // Leapfrog steps diverge if ε > 2/ω, where ω² is the largest curvature of the potential. The ELBO is then
 // a number such as −1e15, without an error.
 func Constrain[T linalg.Float](x *ad.Var[T], lo, hi float64) *ad.Var[T] {
+	require(lo < hi && !math.IsInf(lo, -1), "Constrain: the interval is (%v, %v); lo must be finite and less than hi", lo, hi)
 	var y *ad.Var[T]
 	if math.IsInf(hi, 1) {
 		y = ad.Exp(x)
@@ -51,10 +51,8 @@ func Constrain[T linalg.Float](x *ad.Var[T], lo, hi float64) *ad.Var[T] {
 // Unconstrain returns the number x that Constrain maps to v. Use it to initialise a parameter. It
 // panics if v is not in (lo, hi).
 func Unconstrain(v, lo, hi float64) float64 {
-	switch {
-	case !(lo < v && v < hi):
-		panic(fmt.Sprintf("hvae: Unconstrain: %v is not in the interval (%v, %v)", v, lo, hi))
-	case math.IsInf(hi, 1):
+	require(lo < v && v < hi && !math.IsInf(lo, -1), "Unconstrain: %v is not in the interval (%v, %v), or the interval has no lower end", v, lo, hi)
+	if math.IsInf(hi, 1) {
 		return math.Log(v - lo)
 	}
 	p := (v - lo) / (hi - lo)

@@ -17,6 +17,7 @@ type Prior[T linalg.Float] interface {
 
 // Noise returns a constant [rows×cols] of independent draws from N(0, 1).
 func Noise[T linalg.Float](t *ad.Tape[T], rng *rand.Rand, rows, cols int) *ad.Var[T] {
+	require(rows >= 0 && cols >= 0, "Noise of shape [%d×%d]", rows, cols)
 	m := t.Matrix(rows, cols)
 	random.FillNormal(rng, m)
 	return t.Const(m)
@@ -36,36 +37,33 @@ type DiagonalNormal[T linalg.Float] struct{ Mean, SD *ad.Var[T] }
 
 // Draw returns z₀ = μ + σ ⊙ ε [ℓ×B] and log q⁰(z₀) [1×B].
 func (q DiagonalNormal[T]) Draw(epsilon *ad.Var[T]) (z0, logDensity *ad.Var[T]) {
-	return ad.MulAdd(q.SD, epsilon, q.Mean), q.logDensity(epsilon)
+	return ad.MulAdd(q.SD, epsilon, q.Mean), ad.Sub(LogNormal(epsilon), q.logSD(epsilon))
 }
 
 // LogDensity returns log q⁰(z) [1×B] for the columns of z [ℓ×B].
 func (q DiagonalNormal[T]) LogDensity(z *ad.Var[T]) *ad.Var[T] {
-	return q.logDensity(ad.Div(ad.Sub(z, q.Mean), q.SD))
-}
-
-// logDensity returns log q⁰(μ + σ ⊙ ε) [1×B]. It panics unless μ, σ and ε have ℓ rows.
-func (q DiagonalNormal[T]) logDensity(epsilon *ad.Var[T]) *ad.Var[T] {
-	if n := epsilon.Rows(); q.Mean.Rows() != n || q.SD.Rows() != n {
-		panic(fmt.Sprintf("hvae: DiagonalNormal has Mean %v and SD %v for noise or z %v; all must have %d rows",
-			q.Mean.Value.Shape(), q.SD.Value.Shape(), epsilon.Value.Shape(), n))
-	}
-	return ad.Sub(LogNormal(epsilon), q.logSD())
+	return ad.Sub(LogNormal(ad.Div(ad.Sub(z, q.Mean), q.SD)), q.logSD(z))
 }
 
 // Entropy returns E[−log q⁰(z₀)] = Σ_j (log σ_j + ½ log 2πe). The result is [1×B], or [1×1] if σ is [ℓ×1].
 func (q DiagonalNormal[T]) Entropy() *ad.Var[T] {
-	return ad.AddConst(q.logSD(), T(q.SD.Rows())*(linalg.Log2Pi+1)/2)
+	return ad.AddConst(q.logSD(q.Mean), T(q.SD.Rows())*(linalg.Log2Pi+1)/2)
 }
 
 // Divergence returns the Kullback-Leibler divergence
 // KL(q⁰ ‖ N(0, I)) = Σ_j (½(μ_j² + σ_j² − 1) − log σ_j). The result is [1×B], or [1×1] if μ and σ
 // are [ℓ×1].
 func (q DiagonalNormal[T]) Divergence() *ad.Var[T] {
-	logSD := q.logSD()
+	logSD := q.logSD(q.Mean)
 	squares := ad.Add(squaredNorms(q.Mean), squaredNorms(q.SD))
 	return ad.Sub(ad.Scale(ad.AddConst(squares, -T(q.SD.Rows())), 0.5), logSD)
 }
 
-// logSD returns Σ_j log σ_j.
-func (q DiagonalNormal[T]) logSD() *ad.Var[T] { return ad.SumTo(ad.Log(q.SD), 1, q.SD.Cols()) }
+// logSD returns Σ_j log σ_j. It panics unless μ, σ and z have the same number ℓ of rows.
+func (q DiagonalNormal[T]) logSD(z *ad.Var[T]) *ad.Var[T] {
+	if n := z.Rows(); q.Mean.Rows() != n || q.SD.Rows() != n {
+		panic(fmt.Sprintf("hvae: DiagonalNormal has Mean %v and SD %v for noise or z %v; all must have the same number of rows",
+			q.Mean.Value.Shape(), q.SD.Value.Shape(), z.Value.Shape()))
+	}
+	return ad.SumTo(ad.Log(q.SD), 1, q.SD.Cols())
+}

@@ -83,18 +83,6 @@ func TestEntropyELBOReplacesLogPriorByItsExpectation(t *testing.T) {
 	}
 }
 
-func TestDiagonalNormalPanicsOnShapeMismatch(t *testing.T) {
-	var tape ad.Tape[float64]
-	for want, q := range map[string]hvae.DiagonalNormal[float64]{
-		"DiagonalNormal has Mean [1×1] and SD [2×1] for noise or z [2×3]; all must have 2 rows": {
-			Mean: tape.Scalar(0), SD: tape.Fill(2, 1, 1)},
-		"Mean [2×3] and SD [1×1]":       {Mean: tape.Fill(2, 3, 0), SD: tape.Scalar(1)},
-		"shapes [2×2], [2×3] and [2×3]": {Mean: tape.Fill(2, 3, 0), SD: tape.Fill(2, 2, 1)},
-	} {
-		mustPanic(t, want, func() { q.Draw(tape.Fill(2, 3, 1)) })
-	}
-}
-
 func TestUnconstrainInvertsConstrain(t *testing.T) {
 	var tape ad.Tape[float64]
 	for _, c := range []struct{ v, lo, hi float64 }{{0.2, 0, 0.5}, {0.9, 0, 1}, {5, 1, math.Inf(1)}, {-3, -4, 2}} {

@@ -74,6 +74,13 @@ func mustBe[T linalg.Float](name string, v, z *ad.Var[T], rows int) {
 	}
 }
 
+// require panics with the formatted message unless ok is true.
+func require(ok bool, format string, args ...any) {
+	if !ok {
+		panic("hvae: " + fmt.Sprintf(format, args...))
+	}
+}
+
 // LogNormal returns log N(x | 0, I) [1×B] for the columns of x [ℓ×B].
 func LogNormal[T linalg.Float](x *ad.Var[T]) *ad.Var[T] {
 	return ad.AddConst(ad.Scale(squaredNorms(x), -0.5), -T(x.Rows())*linalg.Log2Pi/2)

@@ -265,7 +265,6 @@ func TestBlockColumnsSelectsColumnsOfBatch(t *testing.T) {
 	if want := []float64{13, 5, 5, 11, 7}; err != nil || !slices.Equal(values, want) {
 		t.Errorf("the sums of the columns are %v, want %v; error %v", values, want, err)
 	}
-	mustPanic(t, "there is no column 5 in the data [2×5]", func() { trainer.Evaluate(t.Context(), []int{5}, 1, nil) })
 }
 
 func TestRestoredRunContinuesBitForBit(t *testing.T) {
@@ -332,17 +331,6 @@ func TestRestoredRunContinuesBitForBit(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestDuplicateAndUnknownParametersPanic(t *testing.T) {
-	mustPanic(t, `two parameters are named "theta"`, func() {
-		between := &hvae.Param[float64]{Name: "between", Value: linalg.Column(1.0)}
-		hvae.NewTrainer(append(append(parameter(1.0), between), parameter(1.0)...), new(gradients[float64]), sampled)
-	})
-	trainer := hvae.NewTrainer(parameter(1.0), new(gradients[float64]), func(b *hvae.Block[float64]) *ad.Var[float64] {
-		return b.Var(&hvae.Param[float64]{Name: "strange"})
-	})
-	mustPanic(t, `the parameter "strange" was not passed to NewTrainer`, func() { trainer.Step(t.Context(), columns(1)) })
 }
 
 func TestPanicInBoundReachesCaller(t *testing.T) {
@@ -556,21 +544,5 @@ func TestStepsDoNotAllocate(t *testing.T) {
 	step()
 	if n := testing.AllocsPerRun(50, step); n != 0 {
 		t.Errorf("a step allocates memory %v times, want 0", n)
-	}
-}
-
-func TestEmptyBatchAndWrongBoundPanic(t *testing.T) {
-	for want, f := range map[string]func(){
-		"the batch of a Trainer is empty": func() {
-			hvae.NewTrainer(parameter(1.0), new(gradients[float64]), sampled).Step(t.Context(), nil)
-		},
-		"the bound is [1×1] for a block of 3 columns; it must be [1×3]": func() {
-			trainer := hvae.NewTrainer(parameter(1.0), new(gradients[float64]), func(b *hvae.Block[float64]) *ad.Var[float64] {
-				return ad.Mean(sampled(b))
-			})
-			trainer.Step(t.Context(), columns(3))
-		},
-	} {
-		mustPanic(t, want, f)
 	}
 }

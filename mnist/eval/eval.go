@@ -35,7 +35,7 @@ type Evaluation struct {
 
 	// TailShape is the tail shape of the importance weights (hvae.Evidence), averaged over images and runs.
 	// HeavyTails is the fraction of tail shapes above 0.7, which indicate unreliable estimates. Both are
-	// null if there are fewer than 21 samples, or if any tail shape is NaN.
+	// null if there are fewer than 21 samples, or if any tail shape is NaN or infinite.
 	TailShape  *float64 `json:"tail_shape"`
 	HeavyTails *float64 `json:"heavy_tails"`
 
@@ -93,7 +93,7 @@ func Evaluate(ctx context.Context, c model.Checkpoint, images Dataset, o Options
 	if sum := e.ELBO + e.NLL; math.IsNaN(sum) || math.IsInf(sum, 0) {
 		return e, fmt.Errorf("the evaluation of %s is not finite (ELBO %v, NLL %v): the model is damaged or has diverged", o.Model, e.ELBO, e.NLL)
 	}
-	if !math.IsNaN(tailShape) {
+	if !math.IsNaN(tailShape) && !math.IsInf(tailShape, 0) {
 		e.TailShape, e.HeavyTails = &tailShape, &heavyTails
 	}
 	if c.Config.K > 0 {

@@ -116,7 +116,7 @@ func Reconstruct[T linalg.Float](c Config, params []Param[T], x linalg.Matrix[T]
 	start := network.Draw(images, mean, std, epsilon, gamma0).Start
 	flow := network.Flow(images)
 	for _, s := range flow.Path(start) {
-		path = append(path, Step[T]{ad.Sigmoid(network.Decode(s.Z)).Value, s.LogJoint(flow.Target).Value})
+		path = append(path, Step[T]{ad.Sigmoid(network.Decode(s.Z)).Value, flow.Target.LogJoint(s.Z).Value})
 	}
 	return ad.Sigmoid(network.Decode(mean)).Value, path
 }

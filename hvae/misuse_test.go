@@ -1,0 +1,103 @@
+package hvae_test
+
+import (
+	"math"
+	"testing"
+
+	"hvae/ad"
+	"hvae/hvae"
+	"hvae/hvae/hvaetest"
+	"hvae/linalg"
+)
+
+// free is the target with log p(x, z) = 0 for all z.
+type free struct{}
+
+func (free) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
+	return ad.Scale(ad.SumTo(z, 1, z.Cols()), 0)
+}
+
+// unsummed is an invalid target. Its LogJoint returns a matrix [ℓ×B] instead of [1×B].
+type unsummed struct{}
+
+func (unsummed) LogJoint(z *ad.Var[float64]) *ad.Var[float64] { return ad.Square(z) }
+
+// summed is an invalid target. Its PotentialGradient returns a matrix [1×B] instead of [ℓ×B].
+type summed struct{ free }
+
+func (summed) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] { return ad.SumTo(z, 1, z.Cols()) }
+
+// flat is an invalid variational prior. Its Draw returns a log density [1×1] instead of [1×B].
+type flat struct{}
+
+func (flat) Draw(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) {
+	return epsilon, epsilon.Tape().Scalar(0)
+}
+
+// Each mistake must panic with a message that contains the given text.
+func TestMisuseOfFlowsAndPriorsPanics(t *testing.T) {
+	var tp ad.Tape[float64]
+	z := tp.Fill(2, 3, 0)
+	forward := func(target hvae.Target[float64], K int, epsilon *ad.Var[float64], tempering hvae.Tempering[float64]) func() {
+		return func() {
+			f := &hvae.Flow[float64]{Target: target, K: K, StepSize: epsilon, Tempering: tempering}
+			f.Forward(hvae.Phase[float64]{Z: z, Rho: z})
+		}
+	}
+	his := func(target hvae.Target[float64], prior hvae.Prior[float64]) hvae.Sample[float64] {
+		return hvae.HIS(&hvae.Flow[float64]{Target: target}, prior, z, z)
+	}
+	normal := func(meanRows, meanCols, sdRows, sdCols int) hvae.DiagonalNormal[float64] {
+		return hvae.DiagonalNormal[float64]{Mean: tp.Fill(meanRows, meanCols, 0), SD: tp.Fill(sdRows, sdCols, 1)}
+	}
+	standard, untempered := hvae.StandardNormal[float64]{}, hvae.Tempering[float64]{}
+	for want, f := range map[string]func(){
+		"Flow.Target is nil": forward(nil, 0, nil, untempered),
+		"Flow.K is -1":       forward(free{}, -1, nil, untempered),
+		"the momentum is [3×2] for z [2×3]; it must be [2×3]": func() {
+			(&hvae.Flow[float64]{Target: free{}}).Forward(hvae.Phase[float64]{Z: z, Rho: tp.Fill(3, 2, 0)})
+		},
+		"the momentum is [1×3] for z [2×3]": func() {
+			hvae.Leapfrog(free{}, tp.Fill(1, 2, 0.1), hvae.Phase[float64]{Z: z, Rho: tp.Fill(1, 3, 0)})
+		},
+		"the step size is [1×3] for z [2×3]; it must be [1×2], or [1×2] with one row per step": forward(free{}, 1, tp.Fill(1, 3, 0.1), untempered),
+		"the step size is [2×2] for z [2×3]; it must be [1×2], or [3×2] with one row per step": forward(free{}, 3, tp.Fill(2, 2, 0.1), untempered),
+		"the step size is nil for K = 3 steps; it must be [1×2]":                               forward(free{}, 3, nil, untempered),
+		"FreeTempering: α is [4×1] for a flow of K = 3 steps; it must be [3×1]":                forward(free{}, 3, tp.Fill(1, 2, 0.1), hvae.FreeTempering(tp.Fill(4, 1, 0.9))),
+		"1/√β₀ is [2×1]; it must be [1×1]":                                                     func() { hvae.FixedTempering(tp.Fill(2, 1, 1.5)) },
+		"log joint density is [2×3] for z [2×3]; it must be [1×3]":                             func() { his(unsummed{}, standard) },
+		"the target's log joint density is [2×3]":                                              forward(unsummed{}, 1, tp.Fill(1, 2, 0.1), untempered),
+		"potential gradient is [1×3] for z [2×3]; it must be [2×3]":                            forward(summed{}, 1, tp.Fill(1, 2, 0.1), untempered),
+		"log q⁰(z₀) of the variational prior is [1×1] for z [2×3]; it must be [1×3]":           func() { his(free{}, flat{}) },
+		"the variational prior hvae.StandardNormal[float64] has no method Entropy":             func() { his(free{}, standard).EntropyELBO() },
+		"DiagonalNormal has Mean [1×1] and SD [2×1] for noise or z [2×3]":                      func() { his(free{}, normal(1, 1, 2, 1)) },
+		"Mean [2×3] and SD [1×1]":                                                              func() { his(free{}, normal(2, 3, 1, 1)) },
+		"shapes [2×2], [2×3] and [2×3]":                                                        func() { his(free{}, normal(2, 3, 2, 2)) },
+		"Mean [3×1] and SD [1×1]":                                                              func() { normal(3, 1, 1, 1).Entropy() },
+		"Mean [3×2] and SD [1×2]":                                                              func() { normal(3, 2, 1, 2).Divergence() },
+		"Noise of shape [-1×3]":                                                                func() { hvae.Noise(&tp, nil, -1, 3) },
+		"Unconstrain: 0.6 is not in the interval (0, 0.5)":                                     func() { hvae.Unconstrain(0.6, 0, 0.5) },
+		"Constrain: the interval is (1, 1)":                                                    func() { hvae.Constrain(z, 1, 1) },
+		"Constrain: the interval is (0, NaN)":                                                  func() { hvae.Constrain(z, 0, math.NaN()) },
+		"Constrain: the interval is (-Inf, 0)":                                                 func() { hvae.Constrain(z, math.Inf(-1), 0) },
+	} {
+		mustPanic(t, want, f)
+	}
+}
+
+func TestMisuseOfAISPanics(t *testing.T) {
+	for want, change := range map[string]func(a *hvae.AIS[float64]){
+		"AIS.Tape is nil":                                   func(a *hvae.AIS[float64]) { a.Tape = nil },
+		"AIS.Target is nil":                                 func(a *hvae.AIS[float64]) { a.Target = nil },
+		"AIS has Steps = 2 but 0 StepSizes":                 func(a *hvae.AIS[float64]) { a.StepSizes = nil },
+		"AIS has Steps = 0":                                 func(a *hvae.AIS[float64]) { a.Steps = 0 },
+		"AIS.Leapfrogs is 0; it must be at least 1":         func(a *hvae.AIS[float64]) { a.Leapfrogs = 0 },
+		"AIS has 3 streams for z [1×4]; it needs 4 streams": func(a *hvae.AIS[float64]) {},
+		"AIS has z [1×4] but Mean [2×1]; both must have":    func(a *hvae.AIS[float64]) { a.Mean = linalg.Column(0.0, 0) },
+	} {
+		a := annealed(hvaetest.Bimodal{Dims: 1}, 2)
+		a.StepSizes = []float64{1}
+		change(a)
+		mustPanic(t, want, func() { a.Reverse(t.Context(), linalg.New[float64](1, 4), chains(3)) })
+	}
+}
