@@ -29,52 +29,49 @@ func Slope(f func(float64) float64, h float64) float64 {
 // step is the step size h for Slope. It suits functions whose higher derivatives are of order 1.
 const step = 1e-3
 
-// Gradient returns the derivatives ∂f/∂x_j at x by numerical differentiation with Slope.
-func Gradient(f func(x []float64) float64, x []float64) []float64 {
-	g, moved := make([]float64, len(x)), slices.Clone(x)
-	for j := range x {
-		g[j] = Slope(func(h float64) float64 {
-			moved[j] = x[j] + h
-			return f(moved)
-		}, step)
-		moved[j] = x[j]
-	}
-	return g
-}
-
 // Jacobian returns the matrix of derivatives ∂f_i/∂x_j at x by numerical differentiation with Slope.
 func Jacobian(f func(x []float64) []float64, x []float64) linalg.Matrix[float64] {
-	J := linalg.New[float64](len(f(x)), len(x))
-	for i := range J.Rows {
-		copy(J.Row(i), Gradient(func(x []float64) float64 { return f(x)[i] }, x))
+	return jacobian(f, x, step)
+}
+
+// jacobian returns the matrix of derivatives ∂f_i/∂x_j at x from Slope with step size h.
+func jacobian(f func(x []float64) []float64, x []float64, h float64) linalg.Matrix[float64] {
+	J, moved := linalg.New[float64](len(f(x)), len(x)), slices.Clone(x)
+	for i := range J.Data {
+		row, j := i/J.Cols, i%J.Cols
+		J.Data[i] = Slope(func(h float64) float64 {
+			moved[j] = x[j] + h
+			return f(moved)[row]
+		}, h)
+		moved[j] = x[j]
 	}
 	return J
 }
 
 // Determinant returns det m by Gaussian elimination with partial pivoting.
 func Determinant(m linalg.Matrix[float64]) float64 {
-	a, det := m.Clone(), 1.0
-	for k := range a.Rows {
+	var rows [][]float64
+	for i := range m.Rows {
+		rows = append(rows, slices.Clone(m.Row(i)))
+	}
+	det := 1.0
+	for k := range rows {
 		pivot := k
-		for i := k + 1; i < a.Rows; i++ {
-			if math.Abs(a.At(i, k)) > math.Abs(a.At(pivot, k)) {
-				pivot = i
+		for i, row := range rows[k:] {
+			if math.Abs(row[k]) > math.Abs(rows[pivot][k]) {
+				pivot = k + i
 			}
 		}
 		if pivot != k {
-			det = -det
-			for j := range a.Cols {
-				a.Row(k)[j], a.Row(pivot)[j] = a.At(pivot, j), a.At(k, j)
-			}
+			rows[k], rows[pivot], det = rows[pivot], rows[k], -det
 		}
-		if a.At(k, k) == 0 {
+		if det *= rows[k][k]; det == 0 {
 			return 0
 		}
-		det *= a.At(k, k)
-		for i := k + 1; i < a.Rows; i++ {
-			f := a.At(i, k) / a.At(k, k)
-			for j := k; j < a.Cols; j++ {
-				a.Row(i)[j] -= f * a.At(k, j)
+		for _, row := range rows[k+1:] {
+			factor := row[k] / rows[k][k]
+			for j := k; j < m.Cols; j++ {
+				row[j] -= factor * rows[k][j]
 			}
 		}
 	}
@@ -100,14 +97,13 @@ func GradientError(params []linalg.Matrix[float64], f func(t *ad.Tape[float64], 
 		got = append(got, g.Data...)
 	}
 	for _, p := range params {
-		for j, v := range p.Data {
-			want = append(want, Slope(func(h float64) float64 {
-				p.Data[j] = v + h
-				y, _ := mean()
-				return y.Scalar()
-			}, step))
-			p.Data[j] = v
-		}
+		start := slices.Clone(p.Data)
+		want = append(want, Jacobian(func(x []float64) []float64 {
+			copy(p.Data, x)
+			y, _ := mean()
+			return []float64{y.Scalar()}
+		}, start).Data...)
+		copy(p.Data, start)
 	}
 	return Distance(got, want) / Norm(want)
 }

@@ -1,0 +1,118 @@
+package hvaetest
+
+import (
+	"fmt"
+	"math"
+
+	"hvae/ad"
+	"hvae/hvae"
+	"hvae/linalg"
+	"hvae/linalg/random"
+)
+
+// TestTarget checks a target at points z [ℓ], by default at three points near the origin for ℓ = dims. The
+// function bind returns the target on a tape. TestTarget returns an error that describes the first fault:
+//
+//   - log p(x, z) must be [1×B], and each column must depend only on the same column of z.
+//   - The gradient of U, in closed form or from the tape, must agree with numerical differentiation.
+//   - The gradient of vᵀ∇U from the tape, where v is a random vector, must agree with numerical
+//     differentiation. Training needs it, so a ClosedForm must compute ∇U with operations on the tape.
+//
+// TestTarget also returns an error if numerical differentiation is too inaccurate. Then choose other points.
+func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int, points ...[]float64) error {
+	points = orNormal(points, 3, dims)
+	v := linalg.Column(orNormal(nil, 4, dims)[3]...)
+	derivatives := func(z []float64) (values [2]float64, gradients [2][]float64) { // of U and vᵀ∇U
+		var t ad.Tape[float64]
+		target, at := bind(&t), t.Leaf(linalg.Column(z...))
+		gradU, _ := hvae.PotentialGradient(target, at)
+		slope := ad.Dot(gradU, t.Const(v))
+		values = [2]float64{-target.LogJoint(at).Value.Data[0], slope.Scalar()}
+		return values, [2][]float64{gradU.Value.Data, ad.Grad(slope, at).Value.Data}
+	}
+	var t ad.Tape[float64]
+	all := linalg.New[float64](dims, len(points))
+	for i := range all.Data {
+		all.Data[i] = points[i%all.Cols][i/all.Cols]
+	}
+	logJoint := bind(&t).LogJoint(t.Const(all)).Value
+	if want := (linalg.Shape{Rows: 1, Cols: all.Cols}); logJoint.Shape() != want {
+		return fmt.Errorf("for z %v, log p(x, z) is %v, not %v", all.Shape(), logJoint.Shape(), want)
+	}
+	for j, z := range points {
+		values, gradients := derivatives(z)
+		if u := values[0]; !(math.Abs(logJoint.Data[j]+u) <= 1e-10*max(1, math.Abs(u))) {
+			return fmt.Errorf("for z = %v, log p(x, z) is %v among other columns, but %v alone", z, logJoint.Data[j], -u)
+		}
+		for i, name := range []string{"U", "vᵀ∇U"} {
+			if err := compare("the gradient of "+name, z, gradients[i], func(h float64) []float64 {
+				return jacobian(func(z []float64) []float64 { values, _ := derivatives(z); return values[i : i+1] }, z, h).Data
+			}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// TestFlow checks a flow at points (z, ρ) [2ℓ], by default at one point near the origin for ℓ = dims. The
+// function bind returns the flow on a tape. TestFlow returns an error that describes the first fault: Inverse
+// must undo Forward, and LogDet must agree with the determinant of the numerical Jacobian. It also returns an
+// error if rounding or numerical differentiation is too inaccurate, for example because the step sizes are so
+// large that the flow is unstable.
+func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int, points ...[]float64) error {
+	forward := OnTape(dims, func(t *ad.Tape[float64], s hvae.Phase[float64]) hvae.Phase[float64] { return bind(t).Forward(s) })
+	inverse := OnTape(dims, func(t *ad.Tape[float64], s hvae.Phase[float64]) hvae.Phase[float64] { return Inverse(bind(t), s) })
+	for _, s := range orNormal(points, 1, 2*dims) {
+		end := forward(s)
+		if err := compare("H⁻¹(H(z, ρ))", s, s, func(h float64) []float64 { // h = step/8 moves H(z, ρ) by more than rounding
+			return inverse(Apply(end, func(v float64) float64 { return v * (1 + 1e-9*h) }))
+		}); err != nil {
+			return err
+		}
+		var t ad.Tape[float64]
+		logDet := bind(&t).LogDet(&t, dims).Value.Data
+		if err := compare("log |det ∇H|", s, logDet, func(h float64) []float64 {
+			return []float64{math.Log(math.Abs(Determinant(jacobian(forward, s, h))))}
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compare returns an error unless got agrees with numerical(step/8), up to ten times its error and a relative
+// difference of 10⁻⁶. The error is the difference between numerical(step) and numerical(step/8).
+func compare(quantity string, at, got []float64, numerical func(h float64) []float64) error {
+	coarse, fine := numerical(step), numerical(step/8)
+	for i, want := range fine {
+		size, e := max(1, math.Abs(want)), 10*math.Abs(want-coarse[i])
+		if !(e <= 1e-3*size) {
+			return fmt.Errorf("cannot check element %d of %s at %v: its numerical value %v has an error of about %.0e; choose other points, or smaller step sizes of a flow", i+1, quantity, at, want, e)
+		}
+		if !(math.Abs(got[i]-want) <= e+1e-6*size) {
+			return fmt.Errorf("element %d of %s at %v is %v, but its numerical value is %v ± %.0e", i+1, quantity, at, got[i], want, e)
+		}
+	}
+	return nil
+}
+
+// orNormal returns points, or n draws from N(0, I) if there are no points. It panics if a point has the wrong
+// number of elements.
+func orNormal(points [][]float64, n, dims int) (all [][]float64) {
+	rng := random.Stream(1, "hvaetest points")
+	for range n {
+		z := linalg.New[float64](dims, 1)
+		random.FillNormal(rng, z)
+		all = append(all, z.Data)
+	}
+	if points != nil {
+		all = points
+	}
+	for _, z := range all {
+		if len(z) != dims {
+			panic(fmt.Sprintf("hvaetest: the point %v has %d elements; it must have %d", z, len(z), dims))
+		}
+	}
+	return all
+}
