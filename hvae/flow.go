@@ -22,40 +22,44 @@ type Flow[T linalg.Float] struct {
 
 // Forward returns (z_K, ρ_K) = H(z₀, ρ₀). It needs K + 1 evaluations of ∇U, or none if K = 0.
 func (f *Flow[T]) Forward(s Phase[T]) Phase[T] {
-	return f.forward(s, f.Tempering.Schedule(f.K), func(Phase[T]) {}).Phase
+	return f.forward(s, f.Tempering.Schedule(f.K), nil).Phase
 }
 
 // Path returns the phases (z₀, ρ₀), …, (z_K, ρ_K) that Forward computes.
 func (f *Flow[T]) Path(s Phase[T]) (path []Phase[T]) {
-	f.forward(s, f.Tempering.Schedule(f.K), func(s Phase[T]) { path = append(path, s) })
+	f.forward(s, f.Tempering.Schedule(f.K), &path)
 	return path
 }
 
-// forward applies H to s and calls visit with each phase. The argument schedule must be
-// f.Tempering.Schedule(f.K). For K = 0, only the phase of the result is set.
-func (f *Flow[T]) forward(start Phase[T], schedule Tempering[T], visit func(Phase[T])) (s state[T]) {
+// forward applies H to start. The argument schedule must be f.Tempering.Schedule(f.K). If path is not nil, forward
+// appends all phases to path. For K = 0, only the phase of the result is set.
+func (f *Flow[T]) forward(start Phase[T], schedule Tempering[T], path *[]Phase[T]) (s state[T]) {
 	require(f.Target != nil, "Flow.Target is nil")
-	require(f.K >= 0, "Flow.K is %d; it must be at least 0", f.K)
+	require(f.K >= 0, "Flow.K is negative")
 	mustBe("the momentum", start.Rho, start.Z, start.Z.Rows())
-	visit(start)
+	if path != nil {
+		*path = append(*path, start)
+	}
 	if f.K == 0 {
 		return state[T]{Phase: start}
 	}
 	s = evaluate(f.Target, start)
-	step := leapfrog[T]
-	if f.Recompute {
-		step = recomputed[T]
-	}
 	var e stepSize[T]
 	for k := 1; k <= f.K; k++ {
 		if k == 1 || f.StepSize.Rows() > 1 { // otherwise, all steps have the same ε
 			e = stepSizeOf(f.StepSize, k, f.K, s.Z)
 		}
-		s = step(f.Target, e, s)
+		if f.Recompute {
+			s = recomputed(f.Target, e, s)
+		} else {
+			s = leapfrog(f.Target, e, s)
+		}
 		if schedule.Alpha != nil {
 			s.Rho = ad.Mul(ad.RowRange(schedule.Alpha, k-1, k), s.Rho)
 		}
-		visit(s.Phase)
+		if path != nil {
+			*path = append(*path, s.Phase)
+		}
 	}
 	return s
 }

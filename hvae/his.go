@@ -31,7 +31,7 @@ func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T])
 		rho0 = ad.Mul(heat, gamma0)
 	}
 	start := Phase[T]{Z: z0, Rho: rho0}
-	end := f.forward(start, schedule, func(Phase[T]) {})
+	end := f.forward(start, schedule, nil)
 	return Sample[T]{start, end.Phase, f, prior, logPrior, end.logJointOf(f.Target), schedule.InvSqrtBeta0}
 }
 

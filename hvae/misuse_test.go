@@ -53,7 +53,7 @@ func TestMisuseOfFlowsAndPriorsPanics(t *testing.T) {
 	standard, untempered := hvae.StandardNormal[float64]{}, hvae.Tempering[float64]{}
 	for want, f := range map[string]func(){
 		"Flow.Target is nil": forward(nil, 0, nil, untempered),
-		"Flow.K is -1":       forward(free{}, -1, nil, untempered),
+		"Flow.K is negative": forward(free{}, -1, nil, untempered),
 		"the momentum is [3×2] for z [2×3]; it must be [2×3]": func() {
 			(&hvae.Flow[float64]{Target: free{}}).Forward(hvae.Phase[float64]{Z: z, Rho: tp.Fill(3, 2, 0)})
 		},

@@ -1,6 +1,7 @@
 package hvae
 
 import (
+	"fmt"
 	"math"
 
 	"hvae/ad"
@@ -35,7 +36,9 @@ func (ps *Params[T]) Add(name string, start linalg.Matrix[T]) *Param[T] {
 // Leapfrog steps diverge if ε > 2/ω, where ω² is the largest curvature of the potential. The ELBO is then
 // a number such as −1e15, without an error.
 func Constrain[T linalg.Float](x *ad.Var[T], lo, hi float64) *ad.Var[T] {
-	require(lo < hi && !math.IsInf(lo, -1), "Constrain: the interval is (%v, %v); lo must be finite and less than hi", lo, hi)
+	if !(lo < hi) || math.IsInf(lo, -1) {
+		panic(fmt.Sprintf("hvae: Constrain: the interval is (%v, %v); lo must be finite and less than hi", lo, hi))
+	}
 	var y *ad.Var[T]
 	if math.IsInf(hi, 1) {
 		y = ad.Exp(x)

@@ -245,7 +245,7 @@ func TestStepDoesNotAllocate(t *testing.T) {
 			steps(many)
 			runtime.ReadMemStats(&after)
 			n, bytes := after.Mallocs-before.Mallocs, after.TotalAlloc-before.TotalAlloc
-			if n < many && bytes < 1<<12 {
+			if n < 2*many && bytes < 1<<12 { // with Recompute, each step allocates a function
 				break
 			}
 			if attempt == 5 {
