@@ -29,21 +29,31 @@ func Slope(f func(float64) float64, h float64) float64 {
 // step is the step size h for Slope. It suits functions whose higher derivatives are of order 1.
 const step = 1e-3
 
+// Gradient returns the derivatives ∂f/∂x_j at x by numerical differentiation with Slope.
+func Gradient(f func(x []float64) float64, x []float64) []float64 { return gradient(f, x, step) }
+
+// gradient returns the derivatives ∂f/∂x_j at x from Slope with step size h.
+func gradient(f func(x []float64) float64, x []float64, h float64) []float64 {
+	g, moved := make([]float64, len(x)), slices.Clone(x)
+	for j := range x {
+		g[j] = Slope(func(h float64) float64 {
+			moved[j] = x[j] + h
+			return f(moved)
+		}, h)
+		moved[j] = x[j]
+	}
+	return g
+}
+
 // Jacobian returns the matrix of derivatives ∂f_i/∂x_j at x by numerical differentiation with Slope.
 func Jacobian(f func(x []float64) []float64, x []float64) linalg.Matrix[float64] {
 	return jacobian(f, x, step)
 }
 
-// jacobian returns the matrix of derivatives ∂f_i/∂x_j at x from Slope with step size h.
 func jacobian(f func(x []float64) []float64, x []float64, h float64) linalg.Matrix[float64] {
-	J, moved := linalg.New[float64](len(f(x)), len(x)), slices.Clone(x)
-	for i := range J.Data {
-		row, j := i/J.Cols, i%J.Cols
-		J.Data[i] = Slope(func(h float64) float64 {
-			moved[j] = x[j] + h
-			return f(moved)[row]
-		}, h)
-		moved[j] = x[j]
+	J := linalg.New[float64](len(f(x)), len(x))
+	for i := range J.Rows {
+		copy(J.Row(i), gradient(func(x []float64) float64 { return f(x)[i] }, x, h))
 	}
 	return J
 }
@@ -98,11 +108,11 @@ func GradientError(params []linalg.Matrix[float64], f func(t *ad.Tape[float64], 
 	}
 	for _, p := range params {
 		start := slices.Clone(p.Data)
-		want = append(want, Jacobian(func(x []float64) []float64 {
+		want = append(want, Gradient(func(x []float64) float64 {
 			copy(p.Data, x)
 			y, _ := mean()
-			return []float64{y.Scalar()}
-		}, start).Data...)
+			return y.Scalar()
+		}, start)...)
 		copy(p.Data, start)
 	}
 	return Distance(got, want) / Norm(want)

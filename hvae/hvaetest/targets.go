@@ -86,8 +86,9 @@ type LogJointOnly struct{ hvae.Target[float64] }
 
 // PotentialGradient returns ∇U at z [ℓ] by numerical differentiation of log p(x, z).
 func PotentialGradient(target hvae.Target[float64], z []float64) []float64 {
-	return Jacobian(func(z []float64) []float64 {
-		var t ad.Tape[float64]
-		return []float64{-target.LogJoint(t.Const(linalg.Column(z...))).Scalar()}
-	}, z).Data
+	var t ad.Tape[float64]
+	return Gradient(func(z []float64) float64 {
+		t.Reset()
+		return -target.LogJoint(t.Const(linalg.Column(z...))).Scalar()
+	}, z)
 }
