@@ -38,9 +38,10 @@ func BenchmarkGaussianMethod(b *testing.B) {
 func gaussianStep(b *testing.B, name string, d int) {
 	data := model.Draw(model.Truth(d), 10000, random.Stream(1, "data"))
 	m := model.NewMethod(name, data, random.Stream(1, "start"))
-	t := model.NewTrainer(m, 10, 1e-3, random.Stream(1, "noise"))
+	t := model.NewTrainer(m, 1e-3, 1)
+	draws := make([]int, 10)
 	step := func() {
-		if err := t.Step(b.Context()); err != nil {
+		if _, err := t.Step(b.Context(), draws); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -102,24 +103,19 @@ func BenchmarkTrainStepRecompute(b *testing.B) {
 }
 
 func trainStep(b *testing.B, c mnist.Config, recompute bool) {
-	t := mnist.NewTrainer(c, mnist.NewParams[float32](c, -2, 1), 1e-3)
+	t := mnist.NewTrainer(c, mnist.NewParams[float32](c, -2, 1), 1e-3, 1)
 	t.Recompute = recompute
 	images, indices := newDigits(), make([]int, 100)
 	for i := range indices {
 		indices[i] = i
 	}
-	fill := func(block []int, x, epsilon, gamma0 linalg.Matrix[float32], k *random.Keyed) {
+	pixels := func(x linalg.Matrix[float32], j, image int, _ *rand.Rand) {
 		for i := range x.Rows {
-			copy(x.Row(i), images.Row(i)[block[0]:])
-		}
-		for j, image := range block {
-			rng := k.Reset(1, "noise", image)
-			random.FillNormalColumn(rng, epsilon, j)
-			random.FillNormalColumn(rng, gamma0, j)
+			x.Data[i*x.Cols+j] = images.At(i, image)
 		}
 	}
 	step := func() {
-		if _, err := t.Step(b.Context(), indices, fill); err != nil {
+		if _, err := t.Step(b.Context(), indices, pixels); err != nil {
 			b.Fatal(err)
 		}
 	}

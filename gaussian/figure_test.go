@@ -52,7 +52,7 @@ func TestFiguresShowRowsWithStandardErrors(t *testing.T) {
 	}
 	for _, methods := range [][]string{model.MethodNames(), {"vb", "hvae-notemp-k1"}} {
 		e := base // few points and iterations, for large error bars
-		e.dims, e.methods, e.points, e.iterations, e.rate = []int{3, 1, 2}, methods, 10, 60, 0.1
+		e.dims, e.methods, e.points, e.iterations, e.rate, e.seed = []int{3, 1, 2}, methods, 10, 60, 0.1, 5
 		folder := filepath.Join(t.TempDir(), "new", "folder")
 		_, stderr, status := gaussianCommand(t.Context(), append(e.args(), "-json", "-out", folder)...)
 		if status != 0 {

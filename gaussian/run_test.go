@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"hvae/ad"
 	"hvae/gaussian/model"
+	"hvae/hvae"
 	"hvae/linalg"
 	"hvae/linalg/random"
 )
@@ -79,10 +81,14 @@ func (e experiment) estimates(t *testing.T, d int, name string) (all []estimate)
 		}[name]()
 		var tape ad.Tape[float64]
 		var leaves []*ad.Var[float64]
-		rng := random.Stream(e.seed, "gaussian noise "+name, d, k)
-		bound := func(draws int) *ad.Var[float64] {
+		seed := random.Stream(e.seed, "gaussian noise "+name, d, k).Uint64()
+		bound := func(batch random.Batch, lo, draws int) *ad.Var[float64] {
 			noise := linalg.New[float64](method.NoiseRows, draws)
-			random.FillNormal(rng, noise)
+			for j := range draws {
+				var pcg rand.PCG
+				batch.Start(&pcg, lo+j)
+				random.FillNormalColumn(rand.New(&pcg), noise, j)
+			}
 			tape.Reset()
 			leaves = nil
 			for _, p := range method.Params {
@@ -90,20 +96,20 @@ func (e experiment) estimates(t *testing.T, d int, name string) (all []estimate)
 			}
 			return ad.Mean(method.ELBO(leaves, tape.Const(noise)))
 		}
-		optimiser := model.RMSProp{Rate: e.rate}
+		optimiser := hvae.RMSProp[float64]{Rate: e.rate}
 		var averages [][][]float64 // the running averages of the optimiser for each parameter
 		for _, p := range method.Params {
 			averages = append(averages, [][]float64{slices.Repeat(optimiser.Start(), len(p.Value.Data))})
 		}
 		for i := range e.iterations {
-			gradients := ad.Backward(bound(e.draws), leaves...)
+			gradients := ad.Backward(bound(random.NewBatch(seed, "algorithm 2 step", i), 0, e.draws), leaves...)
 			for j, p := range method.Params {
 				optimiser.Ascend(i+1, p.Value.Data, gradients[j].Data, averages[j])
 			}
 		}
 		var s estimate
-		for range 100 { // batches of 100 draws
-			s.elbo += bound(100).Scalar() / 100
+		for i := range 100 { // blocks of 100 draws
+			s.elbo += bound(random.NewBatch(seed, "algorithm 2 evaluation"), 100*i, 100).Scalar() / 100
 		}
 		params := method.Params
 		learned := model.Theta{Delta: params[0].Value.Data}

@@ -21,22 +21,21 @@ type Flow[T linalg.Float] struct {
 }
 
 // Forward returns (z_K, ρ_K) = H(z₀, ρ₀). It needs K + 1 evaluations of ∇U, or none if K = 0.
-func (f *Flow[T]) Forward(s Phase[T]) Phase[T] {
-	return f.forward(s, f.Tempering.Schedule(f.K), nil).Phase
-}
+func (f *Flow[T]) Forward(s Phase[T]) Phase[T] { return f.forward(s, nil).Phase }
 
 // Path returns the phases (z₀, ρ₀), …, (z_K, ρ_K) that Forward computes.
 func (f *Flow[T]) Path(s Phase[T]) (path []Phase[T]) {
-	f.forward(s, f.Tempering.Schedule(f.K), &path)
+	f.forward(s, &path)
 	return path
 }
 
-// forward applies H to start. The argument schedule must be f.Tempering.Schedule(f.K). If path is not nil, forward
-// appends all phases to path. For K = 0, only the phase of the result is set.
-func (f *Flow[T]) forward(start Phase[T], schedule Tempering[T], path *[]Phase[T]) (s state[T]) {
+// forward applies H to start. If path is not nil, forward appends all phases to path. For K = 0, only the phase of
+// the result is set.
+func (f *Flow[T]) forward(start Phase[T], path *[]Phase[T]) (s state[T]) {
 	require(f.Target != nil, "Flow.Target is nil")
 	require(f.K >= 0, "Flow.K is negative")
 	mustBe("the momentum", start.Rho, start.Z, start.Z.Rows())
+	f.Tempering.check(f.K, start.Z.Rows())
 	if path != nil {
 		*path = append(*path, start)
 	}
@@ -54,8 +53,8 @@ func (f *Flow[T]) forward(start Phase[T], schedule Tempering[T], path *[]Phase[T
 		} else {
 			s = leapfrog(f.Target, e, s)
 		}
-		if schedule.Alpha != nil {
-			s.Rho = ad.Mul(ad.RowRange(schedule.Alpha, k-1, k), s.Rho)
+		if f.Tempering.alpha != nil {
+			s.Rho = ad.Mul(row(f.Tempering.alpha, k-1), s.Rho)
 		}
 		if path != nil {
 			*path = append(*path, s.Phase)
@@ -64,12 +63,8 @@ func (f *Flow[T]) forward(start Phase[T], schedule Tempering[T], path *[]Phase[T
 	return s
 }
 
-// LogDet returns log |det ∇H| = log Π α_k^ℓ = (ℓ/2) log β₀ [1×1] for ℓ = dims. Leapfrog steps do
-// not contribute, because their Jacobians have determinant 1.
+// LogDet returns log |det ∇H| = log Π α_k^ℓ [1×1] for ℓ = dims, which is (ℓ/2) log β₀ if the tempering is tied.
+// Leapfrog steps do not contribute, because their Jacobians have determinant 1.
 func (f *Flow[T]) LogDet(tape *ad.Tape[T], dims int) *ad.Var[T] {
-	invSqrtBeta0 := f.Tempering.Schedule(f.K).InvSqrtBeta0
-	if invSqrtBeta0 == nil {
-		return tape.Scalar(0)
-	}
-	return ad.Scale(ad.Log(invSqrtBeta0), -T(dims))
+	return f.Tempering.logDet(tape, dims)
 }

@@ -15,47 +15,47 @@ type Sample[T linalg.Float] struct {
 	prior    Prior[T]
 	logPrior *ad.Var[T] // log q⁰(z₀), [1×B]
 	logJoint *ad.Var[T] // log p_θ(x, z_K), [1×B]
-	heat     *ad.Var[T] // 1/√β₀ [1×1], or nil without tempering
 }
 
 // HIS runs Algorithm 1 (alg:his) with noise ε ~ N(0, I) and γ₀ ~ N(0, I), each [ℓ×B]. It computes
-// z₀ ~ q⁰ from ε with prior.Draw, sets ρ₀ = γ₀/√β₀ ~ N(0, β₀⁻¹I), and applies the flow f to
-// (z₀, ρ₀). Therefore p̂_θ(x) is a smooth function of the noise (equation 6,
+// z₀ ~ q⁰ from ε with prior.Draw, sets ρ₀ = s·γ₀ ~ N(0, s²I), where s = 1/√β₀ unless the tempering is untied,
+// and applies the flow f to (z₀, ρ₀). Therefore p̂_θ(x) is a smooth function of the noise (equation 6,
 // eqn:reparameterization).
 func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T]) Sample[T] {
 	z0, logPrior := prior.Draw(epsilon)
 	mustBe("log q⁰(z₀) of the variational prior", logPrior, z0, 1)
-	schedule := f.Tempering.Schedule(f.K)
+	f.Tempering.check(f.K, z0.Rows())
 	rho0 := gamma0
-	if heat := schedule.InvSqrtBeta0; heat != nil {
-		rho0 = ad.Mul(heat, gamma0)
+	if s := f.Tempering.momentumSD; s != nil {
+		rho0 = ad.Mul(row(s, 0), gamma0)
 	}
 	start := Phase[T]{Z: z0, Rho: rho0}
-	end := f.forward(start, schedule, nil)
-	return Sample[T]{start, end.Phase, f, prior, logPrior, end.logJointOf(f.Target), schedule.InvSqrtBeta0}
+	end := f.forward(start, nil)
+	return Sample[T]{start, end.Phase, f, prior, logPrior, end.logJointOf(f.Target)}
 }
 
 // LogEstimate returns log p̂_θ(x) = log p̄ − log q̄ [1×B], where p̂_θ(x) is the unbiased estimate
 // of the evidence p_θ(x) (equation 5, eq:estimatorHMC), and
 //
-//	p̄ = p_θ(x, z_K) N(ρ_K | 0, I),   q̄ = q⁰(z₀) N(ρ₀ | 0, β₀⁻¹I) β₀^(−ℓ/2).
+//	p̄ = p_θ(x, z_K) N(ρ_K | 0, I),   q̄ = q⁰(z₀) N(ρ₀ | 0, s²I) / |det ∇H|.
 func (s Sample[T]) LogEstimate() *ad.Var[T] {
-	dims := s.Start.Z.Rows()
-	logDet := s.flow.LogDet(s.Start.Z.Tape(), dims)
-	logP := ad.Add(s.logJoint, LogNormal(s.End.Rho))
-	var logMomentum *ad.Var[T] // log N(ρ₀ | 0, β₀⁻¹I)
-	if r := s.heat; r == nil {
-		logMomentum = LogNormal(s.Start.Rho)
-	} else { // N(ρ | 0, r²I) = N(ρ/r | 0, I)·r^−ℓ
-		logMomentum = ad.Sub(LogNormal(ad.Div(s.Start.Rho, r)), ad.Scale(ad.Log(r), T(dims)))
+	dims, tempering := s.Start.Z.Rows(), s.flow.Tempering
+	gamma0 := s.Start.Rho
+	if sd := tempering.momentumSD; sd != nil {
+		gamma0 = ad.Div(gamma0, row(sd, 0))
 	}
-	return ad.Sub(logP, ad.Sub(ad.Add(s.logPrior, logMomentum), logDet))
+	tape := s.Start.Z.Tape()
+	logMomentum := ad.Sub(LogNormal(gamma0), tempering.logScale(tape, dims)) // N(ρ | 0, s²I) = N(ρ/s | 0, I)·s^−ℓ
+	logP := ad.Add(s.logJoint, LogNormal(s.End.Rho))
+	return ad.Sub(logP, ad.Sub(ad.Add(s.logPrior, logMomentum), s.flow.LogDet(tape, dims)))
 }
 
 // ELBO returns the simplified estimate [1×B] of the evidence lower bound (equation 12,
 // eqn:H_ELBO_simplified),
 //
-//	log p_θ(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀) + ℓ/2 = log p̂_θ(x) − ½γ₀ᵀγ₀ + ℓ/2.
+//	log p_θ(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀) + ℓ/2 + log(s^ℓ Π α_k^ℓ) = log p̂_θ(x) − ½γ₀ᵀγ₀ + ℓ/2.
+//
+// The logarithm is zero, and missing in the paper, if the tempering is tied: s·Π α_k = 1.
 //
 // Because E[½γ₀ᵀγ₀] = ℓ/2, ELBO and LogEstimate have the same mean and the same gradients, but
 //
@@ -80,6 +80,11 @@ func (s Sample[T]) EntropyELBO() *ad.Var[T] {
 
 // elbo returns the ELBO estimate e − ½ρ_Kᵀρ_K + ℓ/2 [1×B], where E[e] = E[log p_θ(x, z_K) − log q⁰(z₀)].
 func (s Sample[T]) elbo(e *ad.Var[T]) *ad.Var[T] {
+	dims := s.End.Rho.Rows()
+	if t := s.flow.Tempering; t.untied {
+		tape := s.End.Z.Tape()
+		e = ad.Add(e, ad.Add(t.logScale(tape, dims), t.logDet(tape, dims)))
+	}
 	kinetic := ad.Scale(squaredNorms(s.End.Rho), -0.5)
-	return ad.AddConst(ad.Add(e, kinetic), T(s.End.Rho.Rows())/2)
+	return ad.AddConst(ad.Add(e, kinetic), T(dims)/2)
 }

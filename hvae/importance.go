@@ -1,9 +1,11 @@
 package hvae
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
+	"hvae/ad"
 	"hvae/linalg"
 )
 
@@ -37,6 +39,31 @@ func ImportanceEstimate(logEstimates []float64) Evidence {
 	}
 	e.StandardError = math.Sqrt(sum / (n - 1) / n)
 	return e
+}
+
+// ImportanceBound returns log (1/L) Σ p̂ᵢ over the L adjacent draws of each column. The argument log p̂ is
+// [1×(B·L)], and the result is [1×B]. For every L, its expectation is a lower bound of log p_θ(x), which does not
+// become smaller for larger L (Burda, Grosse and Salakhutdinov, 2016). The result for L = 1 is log p̂. Its
+// gradient weights each draw by p̂ᵢ/Σ p̂. The signal-to-noise ratio of the gradient with respect to the encoder
+// falls as 1/√L (Rainforth et al., Tighter variational bounds are not necessarily better, 2018).
+func ImportanceBound[T linalg.Float](logEstimates *ad.Var[T], L int) *ad.Var[T] {
+	if logEstimates.Rows() != 1 || L < 1 || logEstimates.Cols()%L != 0 {
+		panic(fmt.Sprintf("hvae: ImportanceBound: log p̂ is %v for L = %d; it must be [1×(B·L)]", logEstimates.Value.Shape(), L))
+	}
+	if L == 1 {
+		return logEstimates
+	}
+	B, t := logEstimates.Cols()/L, logEstimates.Tape()
+	l, largest := ad.Reshape(logEstimates, B, L), t.Matrix(B, 1)
+	for j := range B {
+		largest.Data[j] = slices.Max(l.Value.Row(j))
+		if math.IsInf(float64(largest.Data[j]), 0) {
+			largest.Data[j] = 0 // −∞ − (−∞) would be NaN
+		}
+	}
+	shift := t.Const(largest)
+	mean := ad.Scale(ad.SumTo(ad.Exp(ad.Sub(l, shift)), B, 1), 1/T(L))
+	return ad.Reshape(ad.Add(ad.Log(mean), shift), 1, B)
 }
 
 // tailShape returns Evidence.TailShape, given the logarithms of the values p̂ᵢ. It computes the empirical

@@ -21,15 +21,9 @@ type Optimiser[T linalg.Float] interface {
 //	m ← β₁m + (1 − β₁)g,   u ← max(β₂u, |g|),   θ ← θ + rate/(1 − β₁ᵗ)·m/(u + ε).
 //
 // Here t is the step number. Without ε, the update would be 0/0 = NaN for a parameter whose
-// gradients are all zero. An Adamax is not safe for concurrent use.
+// gradients are all zero.
 type Adamax[T linalg.Float] struct {
 	Rate, Beta1, Beta2, Epsilon T
-
-	// The loop body of Ascend is created only once, because each new closure allocates memory. Ascend
-	// passes its arguments to the body in the other fields.
-	theta, gradient, mean, norm []T
-	rate                        T
-	body                        func(lo, hi int)
 }
 
 // NewAdamax returns Adamax with β₁ = 0.9, β₂ = 0.999 (Kingma and Ba, 2014) and ε = 1e-8.
@@ -42,15 +36,32 @@ func (*Adamax[T]) Start() []T { return []T{0, 0} }
 
 // Ascend implements Optimiser.
 func (o *Adamax[T]) Ascend(step int, theta, gradient []T, averages [][]T) {
-	o.theta, o.gradient, o.mean, o.norm = theta, gradient, averages[0], averages[1]
-	o.rate = o.Rate / T(1-math.Pow(float64(o.Beta1), float64(step)))
-	if o.body == nil {
-		o.body = func(lo, hi int) {
-			linalg.Adamax(o.theta[lo:hi], o.mean[lo:hi], o.norm[lo:hi], o.gradient[lo:hi], o.Beta1, o.Beta2, o.rate, o.Epsilon)
-		}
-	}
-	linalg.For(len(theta), grain, o.body)
+	rate := o.Rate / T(1-math.Pow(float64(o.Beta1), float64(step)))
+	linalg.For(len(theta), grain, func(lo, hi int) {
+		linalg.Adamax(theta[lo:hi], averages[0][lo:hi], averages[1][lo:hi], gradient[lo:hi], o.Beta1, o.Beta2, rate, o.Epsilon)
+	})
 }
 
 // grain is the smallest number of parameter elements that is worth a separate goroutine.
 const grain = 1 << 15
+
+// RMSProp is gradient ascent that divides the gradient by its running root mean square (Tieleman and
+// Hinton, lecture 6.5, 2012). It computes the same steps as ApplyRMSProp of TensorFlow 1 without momentum,
+//
+//	v ← decay·v + (1 − decay)·g²,   θ ← θ + rate·g/√(v + ε),
+//
+// with decay = 0.9 and ε = 1e-10. As in TensorFlow, v starts at 1.
+type RMSProp[T linalg.Float] struct{ Rate T }
+
+// Start implements Optimiser.
+func (RMSProp[T]) Start() []T { return []T{1} }
+
+// Ascend implements Optimiser.
+func (o RMSProp[T]) Ascend(_ int, theta, gradient []T, averages [][]T) {
+	decay, epsilon := T(0.9), T(1e-10) // not constants, so that 1 − decay is rounded to T
+	v := averages[0]
+	for j, g := range gradient {
+		v[j] = decay*v[j] + (1-decay)*g*g
+		theta[j] += o.Rate * g / T(math.Sqrt(float64(v[j]+epsilon)))
+	}
+}

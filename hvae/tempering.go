@@ -2,54 +2,129 @@ package hvae
 
 import (
 	"fmt"
+	"math"
 
 	"hvae/ad"
 	"hvae/linalg"
 )
 
-// A Tempering multiplies the momentum of a flow by α_k ∈ (0, 1) after leapfrog step k. The
-// inverse temperature therefore increases from β₀ = Π α_k² < 1 to β_K = 1. FixedTempering sets only
-// InvSqrtBeta0, FreeTempering sets only Alpha, and Schedule computes the other field. The zero value means
-// no tempering, with α_k = 1 and β₀ = 1.
+// A Tempering holds the factors α_k by which a flow multiplies the momentum after each leapfrog step, and the
+// standard deviation s of the initial momentum ρ₀ = s·γ₀. The zero value means no tempering: α_k = 1, s = 1.
+//
+// The paper ties the two, s = 1/√β₀ and Π α_k = √β₀ < 1, so that the inverse temperature increases from β₀ to
+// β_K = 1 (FixedTempering, FreeTempering). Tying them has a price. The flow multiplies volumes by Π α_k^ℓ, which
+// cancels the factor s^ℓ of the momentum, so for every target, K, ε and α the entropy H is constant:
+//
+//	H(z_K, ρ_K) = H(q⁰) + H(N(0, I)).
+//
+// Let ΔH = H(q⁰) − H(p_θ(z|x)). A tied flow can therefore not narrow q⁰ without widening ρ_K, and if the
+// posterior is normal, no tied flow of any length K has a bound closer to log p_θ(x) than
+//
+//	log p_θ(x) − ELBO ≥ ℓ(exp(ΔH/ℓ) − 1) − ΔH,
+//
+// because among all densities of one entropy, a copy of the target N that is scaled by r = exp(ΔH/2ℓ) has the
+// smallest Kullback-Leibler divergence from N. UntiedTempering frees s, and the limit disappears.
 //
 // Tempering helps if the posterior is far from the variational prior or has several modes.
 // Good initial values are 1/√β₀ between 1.2 and 2, or α_k = 0.9.
 type Tempering[T linalg.Float] struct {
-	Alpha        *ad.Var[T] // α₁ … α_K, [K×1]
-	InvSqrtBeta0 *ad.Var[T] // 1/√β₀, the standard deviation of ρ₀, [1×1]
+	alpha      *ad.Var[T] // α₁ … α_K, [K×1], or [K×ℓ] with one element per dimension; nil if α_k = 1
+	momentumSD *ad.Var[T] // s, [1×1], or [1×ℓ] with one element per dimension; nil if s = 1
+	untied     bool       // whether s·Π α_k may differ from 1
 }
 
-// FixedTempering returns the quadratic tempering of Algorithm 1 with the given 1/√β₀ [1×1]:
+// FixedTempering returns the quadratic tempering of Algorithm 1 for K steps with the given 1/√β₀ ≥ 1 [1×1]:
 //
 //	1/√β_k = (1 − 1/√β₀)·k²/K² + 1/√β₀,   α_k = √(β_{k−1}/β_k).
-func FixedTempering[T linalg.Float](invSqrtBeta0 *ad.Var[T]) Tempering[T] {
+//
+// For K = 0, it returns no tempering, because β₀ = β_K = 1.
+func FixedTempering[T linalg.Float](K int, invSqrtBeta0 *ad.Var[T]) Tempering[T] {
 	if s := invSqrtBeta0.Value.Shape(); s != (linalg.Shape{Rows: 1, Cols: 1}) {
 		panic(fmt.Sprintf("hvae: FixedTempering: 1/√β₀ is %v; it must be [1×1]", s))
 	}
-	return Tempering[T]{InvSqrtBeta0: invSqrtBeta0}
-}
-
-// FreeTempering returns the tempering with the given α = (α₁, …, α_K) [K×1]. Then β₀ = Π α_k².
-func FreeTempering[T linalg.Float](alpha *ad.Var[T]) Tempering[T] { return Tempering[T]{Alpha: alpha} }
-
-// Schedule returns a copy of t for a flow of K steps, with both fields set. It returns the zero value if t
-// is the zero value. For K = 0, FixedTempering also gives the zero value, because β₀ = β_K = 1.
-func (t Tempering[T]) Schedule(K int) Tempering[T] {
-	switch {
-	case t.Alpha != nil:
-		if s, want := t.Alpha.Value.Shape(), (linalg.Shape{Rows: K, Cols: 1}); s != want {
-			panic(fmt.Sprintf("hvae: FreeTempering: α is %v for a flow of K = %d steps; it must be %v", s, K, want))
-		}
-		return Tempering[T]{t.Alpha, ad.Exp(ad.Neg(ad.Sum(ad.Log(t.Alpha))))}
-	case t.InvSqrtBeta0 == nil || K == 0:
+	if v := invSqrtBeta0.Value.Data[0]; v < 1 {
+		panic(fmt.Sprintf("hvae: FixedTempering: 1/√β₀ is %v; it must be at least 1 (the argument is the momentum's standard deviation, not β₀)", v))
+	}
+	if K == 0 {
 		return Tempering[T]{}
 	}
-	tape := t.InvSqrtBeta0.Tape()
+	tape := invSqrtBeta0.Tape()
 	rest, done := tape.Matrix(K+1, 1), tape.Matrix(K+1, 1) // 1 − k²/K² and k²/K²
 	for k := range K + 1 {
 		done.Data[k] = T(k*k) / T(K*K)
 		rest.Data[k] = 1 - done.Data[k]
 	}
-	invSqrtBeta := ad.MulAdd(tape.Const(rest), t.InvSqrtBeta0, tape.Const(done))
-	return Tempering[T]{ad.Div(ad.RowRange(invSqrtBeta, 1, K+1), ad.RowRange(invSqrtBeta, 0, K)), t.InvSqrtBeta0}
+	invSqrtBeta := ad.MulAdd(tape.Const(rest), invSqrtBeta0, tape.Const(done))
+	return Tempering[T]{alpha: ad.Div(ad.RowRange(invSqrtBeta, 1, K+1), ad.RowRange(invSqrtBeta, 0, K)), momentumSD: invSqrtBeta0}
+}
+
+// FreeTempering returns the tempering with the given α_k ∈ (0, 1], which is [K×1], or [K×ℓ] with one element
+// per dimension. Then s = 1/√β₀ = Π 1/α_k.
+func FreeTempering[T linalg.Float](alpha *ad.Var[T]) Tempering[T] {
+	mustBeFactors("FreeTempering", "α", alpha, 1)
+	return Tempering[T]{alpha: alpha, momentumSD: ad.Exp(ad.Neg(ad.SumTo(ad.Log(alpha), 1, alpha.Cols())))}
+}
+
+// UntiedTempering returns the tempering with the given α_k > 0 and s > 0, which do not depend on each other. The
+// shape of alpha is [K×1] or [K×ℓ], and the shape of momentumSD is [1×1] or [1×ℓ].
+func UntiedTempering[T linalg.Float](alpha, momentumSD *ad.Var[T]) Tempering[T] {
+	inf := T(math.Inf(1))
+	mustBeFactors("UntiedTempering", "α", alpha, inf)
+	mustBeFactors("UntiedTempering", "s", momentumSD, inf)
+	if momentumSD.Rows() != 1 {
+		panic(fmt.Sprintf("hvae: UntiedTempering: s is %v; it must have one row", momentumSD.Value.Shape()))
+	}
+	return Tempering[T]{alpha, momentumSD, true}
+}
+
+// mustBeFactors panics if an element of v is not in (0, largest]. It accepts NaN, which Trainer.Step reports.
+func mustBeFactors[T linalg.Float](function, name string, v *ad.Var[T], largest T) {
+	for _, x := range v.Value.Data {
+		if x <= 0 || x > largest {
+			panic(fmt.Sprintf("hvae: %s: %s contains %v; all elements must be in (0, %v]", function, name, x, largest))
+		}
+	}
+}
+
+// Alpha returns α₁ … α_K, or nil without tempering.
+func (t Tempering[T]) Alpha() *ad.Var[T] { return t.alpha }
+
+// MomentumSD returns the standard deviation s of ρ₀, or nil without tempering.
+func (t Tempering[T]) MomentumSD() *ad.Var[T] { return t.momentumSD }
+
+// check panics if t does not fit to a flow of K steps in the given number of dimensions.
+func (t Tempering[T]) check(K, dims int) {
+	if t.alpha == nil {
+		return
+	}
+	if a := t.alpha.Value.Shape(); a.Rows != K || a.Cols != 1 && a.Cols != dims {
+		panic(fmt.Sprintf("hvae: α is %v for a flow of K = %d steps and ℓ = %d dimensions; it must be [%d×1] or [%d×%d]", a, K, dims, K, K, dims))
+	}
+	if s := t.momentumSD.Cols(); s != 1 && s != dims {
+		panic(fmt.Sprintf("hvae: s is %v for ℓ = %d dimensions; it must be [1×1] or [1×%d]", t.momentumSD.Value.Shape(), dims, dims))
+	}
+}
+
+// logDet returns log Π α_k^ℓ [1×1].
+func (t Tempering[T]) logDet(tape *ad.Tape[T], dims int) *ad.Var[T] {
+	return sumOfLogs(tape, t.alpha, dims)
+}
+
+// logScale returns log s^ℓ [1×1].
+func (t Tempering[T]) logScale(tape *ad.Tape[T], dims int) *ad.Var[T] {
+	return sumOfLogs(tape, t.momentumSD, dims)
+}
+
+// sumOfLogs returns the sum of log v over rows and dimensions [1×1]. If v has one column, it holds for each
+// dimension.
+func sumOfLogs[T linalg.Float](tape *ad.Tape[T], v *ad.Var[T], dims int) *ad.Var[T] {
+	if v == nil {
+		return tape.Scalar(0)
+	}
+	return ad.Scale(ad.Sum(ad.Log(v)), T(dims)/T(v.Cols()))
+}
+
+// row returns row k of v, [n×1] for n columns, which is broadcast to the columns of a position.
+func row[T linalg.Float](v *ad.Var[T], k int) *ad.Var[T] {
+	return ad.Reshape(ad.RowRange(v, k, k+1), v.Cols(), 1)
 }

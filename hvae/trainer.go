@@ -15,7 +15,7 @@ import (
 )
 
 // A Bound returns an estimate of the ELBO, such as Sample.ELBO, for each of the B columns of block b. The
-// result is [1×B]. A Bound must be safe for concurrent use and depend only on b.Params, b.Batch and b.Rng.
+// result is [1×B]. A Bound must be safe for concurrent use and depend only on b.Params, b.Batch and the streams b.Rng.
 type Bound[T linalg.Float] func(b *Block[T]) *ad.Var[T]
 
 // A Block is a part of a batch. Its B columns are computed on one tape.
@@ -23,11 +23,44 @@ type Block[T linalg.Float] struct {
 	Tape   *ad.Tape[T]
 	Params []*ad.Var[T] // all parameters on Tape, in the order of NewTrainer; see Var
 	Batch  []int        // column numbers [B]
-	Rng    *rand.Rand   // random stream of this block in this step, for noise
-	State  any          // memory that the bound may reuse; initially nil, with one value per goroutine
 
 	trainer *Trainer[T]
-	stream  random.Keyed
+	streams []*columnStream
+}
+
+// A columnStream is the random stream of a column of a batch.
+type columnStream struct {
+	pcg rand.PCG
+	rng *rand.Rand // draws from pcg
+}
+
+// Rng returns the random stream of column j of the block. It depends only on the trainer's seed, the number of
+// the step and the position of the column in the batch, not on the division of the batch into blocks.
+func (b *Block[T]) Rng(j int) *rand.Rand { return b.streams[j].rng }
+
+// Noise returns a constant [rows×B] of independent draws from N(0, 1). Column j is drawn from Rng(j).
+func (b *Block[T]) Noise(rows int) *ad.Var[T] { return b.Draws(rows, 1) }
+
+// Draws returns the noise for L draws per column, a constant [rows×(B·L)] from N(0, 1). Its columns j·L to
+// j·L + L − 1 are drawn from Rng(j).
+func (b *Block[T]) Draws(rows, L int) *ad.Var[T] {
+	m := b.Tape.Matrix(rows, len(b.Batch)*L)
+	for c := range m.Cols {
+		random.FillNormalColumn(b.Rng(c/L), m, c)
+	}
+	return b.Tape.Const(m)
+}
+
+// startStreams starts the stream of each column. The first column has the given position in the batch.
+func (b *Block[T]) startStreams(batch random.Batch, position int) {
+	for len(b.streams) < len(b.Batch) {
+		s := new(columnStream)
+		s.rng = rand.New(&s.pcg)
+		b.streams = append(b.streams, s)
+	}
+	for j := range b.Batch {
+		batch.Start(&b.streams[j].pcg, position+j)
+	}
 }
 
 // Var returns parameter p on the tape of the block. It panics if the trainer does not train p.
@@ -53,9 +86,6 @@ func (b *Block[T]) Columns(x linalg.Matrix[T]) *ad.Var[T] {
 	return b.Tape.Const(m)
 }
 
-// Noise returns a constant [rows×B] of independent draws from N(0, 1).
-func (b *Block[T]) Noise(rows int) *ad.Var[T] { return Noise[T](b.Tape, b.Rng, rows, len(b.Batch)) }
-
 // A Trainer maximises the mean of a bound over batches of data by stochastic gradient ascent
 // (Algorithm 2, alg:vi, and equation 11, eqn:ELBO).
 //
@@ -71,7 +101,7 @@ func (b *Block[T]) Noise(rows int) *ad.Var[T] { return Noise[T](b.Tape, b.Rng, r
 // steps with a given batch size, steps do not allocate memory unless the bound or the optimiser does. A
 // Trainer is not safe for concurrent use.
 type Trainer[T linalg.Float] struct {
-	BlockSize int    // columns per block, initially 16; it affects noise and rounding
+	BlockSize int    // columns per block, initially 16; it affects only rounding
 	Seed      uint64 // seed of the noise in steps
 
 	params    []*Param[T]
@@ -96,11 +126,7 @@ type job[T linalg.Float] struct {
 	values       []float64       // receives the bound of each column; nil to compute the gradient
 	size, blocks int             // columns per block, and number of blocks
 	ctx          context.Context // if it is done, no further block is computed
-
-	// The key of a block's random stream consists of these fields and the block's position in the batch.
-	seed    uint64
-	purpose string
-	step    int
+	noise        random.Batch    // random streams of the columns
 }
 
 // A blockResult holds the bound of a block and its gradient.
@@ -135,7 +161,7 @@ func NewTrainer[T linalg.Float](params []*Param[T], o Optimiser[T], bound Bound[
 //   - the bound or its gradient is not finite (the error names the first operation with a non-finite result),
 //   - or, in the first step, the bound does not depend on one of the parameters.
 func (t *Trainer[T]) Step(ctx context.Context, batch []int) (elbo float64, err error) {
-	elbo, err = t.run(ctx, job[T]{batch: batch, bound: t.bound, seed: t.Seed, purpose: "algorithm 2 step", step: t.steps})
+	elbo, err = t.run(ctx, job[T]{batch: batch, bound: t.bound, noise: random.NewBatch(t.Seed, "algorithm 2 step", t.steps)})
 	if err != nil {
 		return 0, err
 	}
@@ -168,7 +194,7 @@ func (t *Trainer[T]) Evaluate(ctx context.Context, batch []int, seed uint64, bou
 		bound = t.bound
 	}
 	values = make([]float64, len(batch))
-	mean, err = t.run(ctx, job[T]{batch: batch, bound: bound, seed: seed, purpose: "algorithm 2 evaluation", values: values})
+	mean, err = t.run(ctx, job[T]{batch: batch, bound: bound, noise: random.NewBatch(seed, "algorithm 2 evaluation"), values: values})
 	if err != nil {
 		return 0, nil, err
 	}
@@ -237,7 +263,8 @@ func (t *Trainer[T]) boundOf(w *Block[T], i int) *ad.Var[T] {
 	lo := i * t.now.size
 	hi := min(lo+t.now.size, len(t.now.batch))
 	w.Tape.Reset()
-	w.Batch, w.Rng = t.now.batch[lo:hi:hi], w.stream.Reset(t.now.seed, t.now.purpose, t.now.step, lo)
+	w.Batch = t.now.batch[lo:hi:hi]
+	w.startStreams(t.now.noise, lo)
 	w.Params = w.Params[:0]
 	put := w.Tape.Const
 	if t.now.values == nil {

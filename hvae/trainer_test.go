@@ -347,6 +347,40 @@ func TestPanicInBoundReachesCaller(t *testing.T) {
 	}
 }
 
+// The noise of a column must not depend on how the batch is divided, and L draws per column are the same stream.
+func TestNoiseDoesNotDependOnTheBlockSize(t *testing.T) {
+	noise := func(blockSize, L int) []float64 {
+		drawn := make([]float64, 7*3*6)
+		trainer := hvae.NewTrainer(parameter(1.0), new(gradients[float64]), func(b *hvae.Block[float64]) *ad.Var[float64] {
+			first := b.Draws(2, L)
+			for i, e := range []*ad.Var[float64]{first, b.Draws(1, L)} {
+				for k, v := range e.Value.Data {
+					row, column := k/e.Cols(), k%e.Cols()
+					drawn[(b.Batch[column/L]*3+2*i+row)*6+column%L] = v
+				}
+			}
+			return ad.Mul(b.Params[0], b.Tape.Fill(1, len(b.Batch), 1))
+		})
+		trainer.BlockSize = blockSize
+		if _, err := trainer.Step(t.Context(), columns(7)); err != nil {
+			t.Fatal(err)
+		}
+		return drawn
+	}
+	for _, L := range []int{1, 6} {
+		want := noise(7, L)
+		seen := slices.Compact(slices.Sorted(slices.Values(want)))
+		if n := 7*3*L + map[bool]int{true: 1}[L < 6]; len(seen) != n { // unused elements are 0
+			t.Errorf("L = %d: the noise has %d distinct values, want %d", L, len(seen), n)
+		}
+		for _, size := range []int{1, 2, 3} {
+			if !slices.Equal(noise(size, L), want) {
+				t.Errorf("L = %d: blocks of %d columns have other noise than one block", L, size)
+			}
+		}
+	}
+}
+
 func TestNoiseDiffersBetweenStepsAndBlocks(t *testing.T) {
 	seen := map[float64]string{}
 	run := func(seed uint64, procs int) (noise []float64) {
@@ -508,41 +542,5 @@ func TestNonFiniteStepIsReportedAndNotTaken(t *testing.T) {
 		if a, b := params[0].Value.Data[0], params[1].Value.Data[0]; len(o.seen) != 0 || a != 3 || b != 0 {
 			t.Errorf("%s: the parameters became %v and %v, want 3 and 0", c.name, a, b)
 		}
-	}
-}
-
-func TestBlockKeepsState(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	calls := 0
-	trainer := hvae.NewTrainer(parameter(1.0), new(gradients[float64]), func(b *hvae.Block[float64]) *ad.Var[float64] {
-		if calls == 0 && b.State != nil || calls > 0 && b.State != calls {
-			t.Errorf("in call %d of the bound, Block.State is %v", calls, b.State)
-		}
-		calls++
-		b.State = calls
-		return sampled(b)
-	})
-	trainer.BlockSize = 3
-	for range 2 {
-		if _, err := trainer.Step(t.Context(), columns(6)); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-func TestStepsDoNotAllocate(t *testing.T) {
-	trainer := hvae.NewTrainer(parameter(1.0), hvae.NewAdamax(0.1), sampled)
-	trainer.BlockSize = 2
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	batch := columns(6)
-	step := func() {
-		if _, err := trainer.Step(ctx, batch); err != nil {
-			t.Fatal(err)
-		}
-	}
-	step()
-	if n := testing.AllocsPerRun(50, step); n != 0 {
-		t.Errorf("a step allocates memory %v times, want 0", n)
 	}
 }

@@ -39,19 +39,20 @@ func parts(n int, seed uint64) (training, validation []int) {
 // A minibatch holds binary images [784×B] and their noise [ℓ×B].
 type minibatch struct{ x, epsilon, gamma0 linalg.Matrix[float32] }
 
-// drawBatch returns a minibatch of the given images. pixels(i) and noise(i) are the streams of image i.
-func drawBatch(images data.Images, which []int, latent int, pixels, noise func(i int) *rand.Rand) (b minibatch) {
+// drawBatch returns a minibatch of the given images. pixels(j, i) and noise(j, i) are the streams of image i in
+// column j.
+func drawBatch(images data.Images, which []int, latent int, pixels, noise func(j, i int) *rand.Rand) (b minibatch) {
 	b.x = linalg.New[float32](784, len(which))
 	b.epsilon, b.gamma0 = linalg.New[float32](latent, len(which)), linalg.New[float32](latent, len(which))
 	for j, i := range which {
-		rng := pixels(i)
+		rng := pixels(j, i)
 		for pixel, grey := range images.Pixels[784*i : 784*(i+1)] {
 			// A pixel is 1 with probability grey/255. A probability of 0 or 1 needs no random number.
 			if grey == 255 || grey > 0 && rng.Uint32N(255) < uint32(grey) {
 				b.x.Row(pixel)[j] = 1
 			}
 		}
-		rng = noise(i)
+		rng = noise(j, i)
 		for _, m := range []linalg.Matrix[float32]{b.epsilon, b.gamma0} {
 			for row := range latent {
 				m.Row(row)[j] = float32(rng.NormFloat64())
@@ -84,7 +85,7 @@ func newCourse(images data.Images, config model.Config, n, batch int, rate float
 		}
 		bias += math.Log(ink/(1-ink)) / float64(n)
 	}
-	c.trainer = model.NewTrainer(config, model.NewParams[float32](config, bias, seed), rate)
+	c.trainer = model.NewTrainer(config, model.NewParams[float32](config, bias, seed), rate, seed)
 	return c
 }
 
@@ -93,30 +94,35 @@ func newCourse(images data.Images, config model.Config, n, batch int, rate float
 func (c *course) next(t *testing.T) (training, validation float64) {
 	t.Helper()
 	c.epoch++
-	stream := func(purpose string, index ...int) func(int) *rand.Rand {
-		return func(i int) *rand.Rand { return random.Stream(c.seed, purpose, append(index, i)...) }
-	}
 	order := slices.Clone(c.training)
 	random.Stream(c.seed, "mnist shuffle", c.epoch).Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	latent := c.trainer.Config.Latent
-	fill := func(which []int, x, epsilon, gamma0 linalg.Matrix[float32], _ *random.Keyed) {
-		b := drawBatch(c.images, which, latent, stream("mnist train pixels", c.epoch), stream("mnist train noise", c.epoch))
-		linalg.Copy(x, b.x)
-		linalg.Copy(epsilon, b.epsilon)
-		linalg.Copy(gamma0, b.gamma0)
+	binarise := func(x linalg.Matrix[float32], j, image int, rng *rand.Rand) {
+		same := func(int, int) *rand.Rand { return rng }
+		for pixel, v := range drawBatch(c.images, []int{image}, 0, same, same).x.Data {
+			x.Row(pixel)[j] = v
+		}
 	}
 	for which := range slices.Chunk(order, c.batch) {
-		elbo, err := c.trainer.Step(t.Context(), which, fill)
+		elbo, err := c.trainer.Step(t.Context(), which, binarise)
 		if err != nil {
 			t.Fatal(err)
 		}
 		training += elbo * float64(len(which)) / float64(len(order))
 	}
 	var tape ad.Tape[float32]
-	for which := range slices.Chunk(c.validation, 64) {
+	for lo := 0; lo < len(c.validation); lo += 64 {
+		which, thousand := c.validation[lo:min(lo+64, len(c.validation))], lo/1000*1000
+		seed := random.Stream(c.seed, "mnist validation noise", c.epoch, thousand).Uint64()
+		pixels := func(_, i int) *rand.Rand { return random.Stream(c.seed, "mnist validation pixels", i) }
+		noise := func(j, _ int) *rand.Rand {
+			var pcg rand.PCG
+			random.NewBatch(seed, "algorithm 2 evaluation").Start(&pcg, lo-thousand+j)
+			return rand.New(&pcg)
+		}
 		tape.Reset()
 		network := model.NewNetwork(c.trainer.Config, model.Vars(tape.Const, c.trainer.Params))
-		b := drawBatch(c.images, which, latent, stream("mnist validation pixels"), stream("mnist validation noise", c.epoch))
+		b := drawBatch(c.images, which, latent, pixels, noise)
 		for _, elbo := range network.ELBO(tape.Const(b.x), tape.Const(b.epsilon), tape.Const(b.gamma0)).Value.Data {
 			validation += float64(elbo) / float64(len(c.validation))
 		}
@@ -144,7 +150,7 @@ func estimated(c model.Checkpoint, images data.Images, which []int, seed uint64,
 	for _, i := range which {
 		tape.Reset()
 		network := model.NewNetwork(c.Config, model.Vars(tape.Const, c.Params))
-		pixels := func(i int) *rand.Rand { return random.Stream(seed, "mnist eval pixels", run, i) }
+		pixels := func(_, i int) *rand.Rand { return random.Stream(seed, "mnist eval pixels", run, i) }
 		x := tape.Const(drawBatch(images, []int{i}, 0, pixels, pixels).x)
 		rng := random.Stream(seed, "mnist eval noise", run, i)
 		epsilon, gamma0 := tape.Matrix(c.Config.Latent, samples), tape.Matrix(c.Config.Latent, samples)

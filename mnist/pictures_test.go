@@ -168,9 +168,8 @@ func TestReconstructionsFollowTheFlow(t *testing.T) {
 			if config.Kind == "hvae" {
 				flow := network.Flow(x)
 				logJoints = append(logJoints, flow.Target.LogJoint(phase.Z).Value)
-				schedule := flow.Tempering.Schedule(flow.K)
-				phase.Rho = ad.Mul(schedule.InvSqrtBeta0, phase.Rho)
-				for _, alpha := range schedule.Alpha.Value.Data {
+				phase.Rho = ad.Mul(flow.Tempering.MomentumSD(), phase.Rho)
+				for _, alpha := range flow.Tempering.Alpha().Value.Data {
 					phase = hvae.Leapfrog(flow.Target, flow.StepSize, phase)
 					phase.Rho = ad.Scale(phase.Rho, alpha)
 					want, logJoints = append(want, decode(c, phase.Z.Value)), append(logJoints, flow.Target.LogJoint(phase.Z).Value)

@@ -163,7 +163,8 @@ func TestAResumeKeepsTheSettings(t *testing.T) {
 	state, _ := saved(t, parts)
 	digest := fmt.Sprintf("%x", sha256.Sum256(append(read(t, few, trainFile), read(t, few, testFile)...)))
 	want := map[string]string{"model": "hvae", "K": "1", "tempering": "free", "vary-eps": "true", "latent": "3", "epochs": "4", "patience": "3",
-		"batch": "25", "lr": "0.002", "seed": "5", "train": "75", "data": few, "dataset": fewName(t), "dataset_sha256": digest, "recompute": "false"}
+		"batch": "25", "lr": "0.002", "seed": "5", "train": "75", "data": few, "dataset": fewName(t), "dataset_sha256": digest, "recompute": "false",
+		"draws": "0", "importance": "false", "start": "", "eps": "0", "alpha": "0"}
 	if diff := cmp.Diff(want, state.Settings); diff != "" {
 		t.Errorf("the state contains other settings (-want +got):\n%s", diff)
 	}

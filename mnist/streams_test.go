@@ -12,13 +12,12 @@ import (
 	"hvae/mnist/model"
 )
 
-// drawnFrom runs a command and returns the number of uses of each random stream, by key. It ignores the
-// stream of hvae.Trainer, which package model does not use.
+// drawnFrom runs a command and returns the number of uses of each random stream, by key.
 func drawnFrom(t *testing.T, args ...string) (keys map[string]int, stdout string) {
 	t.Helper()
 	keys = map[string]int{}
 	for _, k := range random.Record(func() { stdout, _ = mustRun(t, args...) }) {
-		if strings.HasPrefix(k.Purpose, "mnist ") {
+		if !strings.HasPrefix(k.Purpose, "synthetic") {
 			keys[fmt.Sprint(k)]++
 		}
 	}
@@ -40,7 +39,7 @@ func (e expected) add(times int, purpose string, index ...int) {
 // image. Only draws that need the same random numbers share a stream.
 func TestEveryDrawHasASeparateStream(t *testing.T) {
 	dataset, dir := []string{"-data", ownImages(t, 31, 6)}, t.TempDir()
-	training, validation := parts(31, 3)
+	_, validation := parts(31, 3)
 
 	want := expected{3, map[string]int{}}
 	got, stdout := drawnFrom(t, append(strings.Fields("train -model hvae -K 1 -tempering free -latent 2 -train 23 -batch 9 -epochs 3 -seed 3 -out "+dir), dataset...)...)
@@ -51,15 +50,18 @@ func TestEveryDrawHasASeparateStream(t *testing.T) {
 	const epochs = 3
 	for epoch := 1; epoch <= epochs; epoch++ {
 		want.add(1, "mnist shuffle", epoch)
-		for _, i := range training[:23] {
-			want.add(1, "mnist train pixels", epoch, i)
-			want.add(1, "mnist train noise", epoch, i)
+		for j := range 23 { // three batches: a step has a stream for the pixels and the noise of each column
+			want.add(1, "algorithm 2 step", 3*(epoch-1)+j/9, j%9)
 		}
 	}
 	for _, i := range validation {
 		want.add(epochs, "mnist validation pixels", i) // the same pixels in each epoch
-		for epoch := 1; epoch <= epochs; epoch++ {
-			want.add(1, "mnist validation noise", epoch, i)
+	}
+	for epoch := 1; epoch <= epochs; epoch++ {
+		want.add(1, "mnist validation noise", epoch, 0)
+		noise := expected{random.Stream(3, "mnist validation noise", epoch, 0).Uint64(), want.keys}
+		for j := range validation {
+			noise.add(1, "algorithm 2 evaluation", j)
 		}
 	}
 	want.add(strings.Count(stdout, "best so far"), "mnist sample") // the same latent variables in each picture

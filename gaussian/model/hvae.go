@@ -27,13 +27,11 @@ func NewHVAE(data Data, K int, tempered bool) *Method {
 			return 1 / (s * s)
 		}
 	}
-	var target Target // shared by all calls to ELBO, so that training steps do not allocate
-	flow := hvae.Flow[float64]{Target: &target, K: K}
 	m.ELBO = func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64] {
-		target = NewTarget(data, params[0], params[1])
-		flow.StepSize = hvae.Constrain(params[2], 0, maxStepSize)
+		target := NewTarget(data, params[0], params[1])
+		flow := hvae.Flow[float64]{Target: target, K: K, StepSize: hvae.Constrain(params[2], 0, maxStepSize)}
 		if tempered {
-			flow.Tempering = hvae.FixedTempering(hvae.Constrain(params[3], 1, inf))
+			flow.Tempering = hvae.FixedTempering(K, hvae.Constrain(params[3], 1, inf))
 		}
 		epsilon, gamma0 := ad.RowRange(noise, 0, d), ad.RowRange(noise, d, 2*d)
 		return hvae.HIS(&flow, hvae.StandardNormal[float64]{}, epsilon, gamma0).ELBO()

@@ -11,14 +11,15 @@ import (
 	"hvae/linalg"
 )
 
-// A Method is a variational method for one dataset. It is not safe for concurrent use.
+// A Method is a variational method for one dataset.
 type Method struct {
 	// Params holds the parameters to train. The first two are Δ and log σ.
 	Params hvae.Params[float64]
 	// NoiseRows is the number of draws from N(0, 1) for one estimate of the bound.
 	NoiseRows int
 	// ELBO returns an estimate [1×n] of the evidence lower bound for each column of noise [NoiseRows×n]. A
-	// bound in closed form has the shape [1×1]. The slice params contains Params as variables on a tape.
+	// bound in closed form has the shape [1×1]. The slice params contains Params as variables on a tape. ELBO is
+	// safe for concurrent use.
 	ELBO func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64]
 	// Beta0 returns the current inverse temperature β₀ of HVAE. For other methods, it returns NaN.
 	Beta0 func() float64

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"math/rand/v2"
 
 	"hvae/ad"
 	"hvae/hvae"
@@ -12,79 +11,14 @@ import (
 	"hvae/linalg/random"
 )
 
-// A Trainer trains the parameters of a method with Algorithm 2. The batch has a single element, the
-// dataset. Each ELBO is averaged over several draws of the noise.
-type Trainer struct {
-	method    *Method
-	draws     int
-	rng       *rand.Rand
-	noise     linalg.Matrix[float64] // current noise [NoiseRows×draws]
-	algorithm *hvae.Trainer[float64]
-}
-
-var oneDataset = []int{0} // the batch; a variable, so that a step does not allocate it
-
-// NewTrainer returns a trainer that maximises the ELBO with RMSProp. Each step averages the ELBO
-// over the given number of draws.
-func NewTrainer(m *Method, draws int, rate float64, rng *rand.Rand) *Trainer {
-	t := &Trainer{method: m, draws: draws, rng: rng}
-	t.algorithm = hvae.NewTrainer(m.Params, RMSProp{rate}, func(b *hvae.Block[float64]) *ad.Var[float64] {
-		return ad.Mean(m.ELBO(b.Params, b.Tape.Const(t.noise)))
+// NewTrainer returns a trainer that maximises the ELBO with RMSProp. Each column of a batch, whose elements
+// are 0, is a draw of the noise for the dataset. The seed determines the noise.
+func NewTrainer(m *Method, rate float64, seed uint64) *hvae.Trainer[float64] {
+	t := hvae.NewTrainer(m.Params, hvae.RMSProp[float64]{Rate: rate}, func(b *hvae.Block[float64]) *ad.Var[float64] {
+		return ad.BroadcastTo(m.ELBO(b.Params, b.Noise(m.NoiseRows)), 1, len(b.Batch))
 	})
+	t.BlockSize, t.Seed = 100, seed
 	return t
-}
-
-// Step estimates the ELBO and its gradient, and updates the parameters. If ctx is done, or if the ELBO
-// or its gradient is not finite, Step returns an error and does not change the parameters.
-func (t *Trainer) Step(ctx context.Context) error {
-	t.draw(t.draws)
-	_, err := t.algorithm.Step(ctx, oneDataset)
-	return err
-}
-
-// draw replaces the noise with n new columns of draws from N(0, 1).
-func (t *Trainer) draw(n int) {
-	if t.noise.Cols != n {
-		t.noise = linalg.New[float64](t.method.NoiseRows, n)
-	}
-	random.FillNormal(t.rng, t.noise)
-}
-
-// MeanELBO returns the ELBO for the current parameters, averaged over n draws. It returns an error
-// if ctx is done or if an estimate is NaN.
-func (t *Trainer) MeanELBO(ctx context.Context, n int) (float64, error) {
-	const batch = 100
-	sum := 0.0
-	for done := 0; done < n; done += t.noise.Cols {
-		t.draw(min(batch, n-done))
-		elbo, _, err := t.algorithm.Evaluate(ctx, oneDataset, 0, nil)
-		if err != nil {
-			return 0, err
-		}
-		sum += elbo * float64(t.noise.Cols)
-	}
-	return sum / float64(n), nil
-}
-
-// RMSProp is gradient ascent that divides the gradient by its running root mean square (Tieleman and
-// Hinton, lecture 6.5, 2012). It computes the same steps as ApplyRMSProp of TensorFlow 1 without momentum,
-//
-//	v ← decay·v + (1 − decay)·g²,   θ ← θ + rate·g/√(v + ε),
-//
-// with decay = 0.9 and ε = 1e-10. As in TensorFlow, v starts at 1.
-type RMSProp struct{ Rate float64 }
-
-// Start implements hvae.Optimiser.
-func (RMSProp) Start() []float64 { return []float64{1} }
-
-// Ascend implements hvae.Optimiser.
-func (o RMSProp) Ascend(_ int, theta, gradient []float64, averages [][]float64) {
-	decay, epsilon := 0.9, 1e-10 // not constants, so that 1 − decay is computed in float64
-	v := averages[0]
-	for j, g := range gradient {
-		v[j] = decay*v[j] + (1-decay)*g*g
-		theta[j] += o.Rate * g / math.Sqrt(v[j]+epsilon)
-	}
 }
 
 // Config holds the settings of an experiment.
@@ -128,7 +62,8 @@ func (c Config) Dataset(d, dataset int) Data {
 func (c Config) Train(ctx context.Context, run Run, progress func(iterations int)) (Outcome, error) {
 	data := c.Dataset(run.Dims, run.Dataset)
 	method := NewMethod(run.Method, data, random.Stream(c.Seed, "gaussian start "+run.Method, run.Dims, run.Dataset))
-	trainer := NewTrainer(method, c.Draws, c.Rate, random.Stream(c.Seed, "gaussian noise "+run.Method, run.Dims, run.Dataset))
+	seed := random.Stream(c.Seed, "gaussian noise "+run.Method, run.Dims, run.Dataset).Uint64()
+	trainer, draws := NewTrainer(method, c.Rate, seed), make([]int, c.Draws)
 	failed := func(err error) (Outcome, error) {
 		if ctx.Err() != nil {
 			return Outcome{}, ctx.Err()
@@ -144,11 +79,11 @@ func (c Config) Train(ctx context.Context, run Run, progress func(iterations int
 		if i%stride == 0 {
 			progress(min(stride, c.Iterations-i))
 		}
-		if err := trainer.Step(ctx); err != nil {
+		if _, err := trainer.Step(ctx, draws); err != nil {
 			return failed(fmt.Errorf("at iteration %d: %w", i+1, err))
 		}
 	}
-	elbo, err := trainer.MeanELBO(ctx, 10_000)
+	elbo, _, err := trainer.Evaluate(ctx, make([]int, 10_000), seed, nil)
 	if err != nil {
 		return failed(fmt.Errorf("after %d iterations: %w", c.Iterations, err))
 	}

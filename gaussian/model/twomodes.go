@@ -83,8 +83,8 @@ func (f TwoModesFlow) Paths(n int, rng *rand.Rand) []TwoModesPath {
 	var t ad.Tape[float64]
 	flow, sample := f.sample(&t, n, rng)
 	factors := slices.Repeat([]float64{1}, f.K+1) // 1/√β₀ and α₁ … α_K
-	if s := flow.Tempering.Schedule(f.K); s.Alpha != nil {
-		factors = append([]float64{s.InvSqrtBeta0.Scalar()}, s.Alpha.Value.Data...)
+	if alpha := flow.Tempering.Alpha(); alpha != nil {
+		factors = append([]float64{flow.Tempering.MomentumSD().Scalar()}, alpha.Value.Data...)
 	}
 	paths, invSqrtBeta := make([]TwoModesPath, n), 1.0
 	for k, s := range flow.Path(sample.Start) {
@@ -105,7 +105,7 @@ func (f TwoModesFlow) sample(t *ad.Tape[float64], n int, rng *rand.Rand) (*hvae.
 	flow := &hvae.Flow[float64]{Target: TwoModes{}, K: f.K, StepSize: t.Fill(1, 2, f.StepSize)}
 	switch f.Tempering {
 	case "fixed":
-		flow.Tempering = hvae.FixedTempering(t.Scalar(f.InvSqrtBeta0))
+		flow.Tempering = hvae.FixedTempering(f.K, t.Scalar(f.InvSqrtBeta0))
 	case "free":
 		flow.Tempering = hvae.FreeTempering(t.Fill(f.K, 1, math.Pow(f.InvSqrtBeta0, -1/float64(f.K))))
 	}

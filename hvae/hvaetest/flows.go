@@ -45,7 +45,7 @@ func (s Scheme) String() string {
 func (s Scheme) Cooling(t *ad.Tape[float64]) hvae.Tempering[float64] {
 	switch s.Tempering {
 	case "fixed":
-		return hvae.FixedTempering(t.Scalar(1.4))
+		return hvae.FixedTempering(s.K, t.Scalar(1.4))
 	case "free":
 		alpha := t.Matrix(s.K, 1)
 		for k := range s.K {
@@ -72,7 +72,7 @@ func (s Scheme) Flow(t *ad.Tape[float64], target hvae.Target[float64], dims int)
 // Inverse returns (z₀, ρ₀) = H⁻¹(z_K, ρ_K) for the flow H = f and s = (z_K, ρ_K). The inverse of a
 // leapfrog step is a leapfrog step with the opposite momentum: ρ ← −ρ, leapfrog, ρ ← −ρ.
 func Inverse(f *hvae.Flow[float64], s hvae.Phase[float64]) hvae.Phase[float64] {
-	alpha := f.Tempering.Schedule(f.K).Alpha
+	alpha := f.Tempering.Alpha()
 	for k := f.K - 1; k >= 0; k-- {
 		if alpha != nil {
 			s.Rho = ad.Div(s.Rho, ad.RowRange(alpha, k, k+1))

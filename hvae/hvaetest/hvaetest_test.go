@@ -36,7 +36,7 @@ func newLogistic(t *ad.Tape[float64]) hvae.Target[float64] {
 func ExampleTestTarget() {
 	fmt.Println(hvaetest.TestTarget(newLogistic, 2))
 	fmt.Println(hvaetest.TestFlow(func(t *ad.Tape[float64]) *hvae.Flow[float64] {
-		return &hvae.Flow[float64]{Target: newLogistic(t), K: 3, StepSize: t.Fill(1, 2, 0.3), Tempering: hvae.FixedTempering(t.Scalar(1.4))}
+		return &hvae.Flow[float64]{Target: newLogistic(t), K: 3, StepSize: t.Fill(1, 2, 0.3), Tempering: hvae.FixedTempering(3, t.Scalar(1.4))}
 	}, 2))
 	// Output:
 	// <nil>
@@ -119,7 +119,7 @@ func TestTestFlowAcceptsRightAndReportsWrongFlows(t *testing.T) {
 		},
 		"of log |det ∇H| at": func(call int, tape *ad.Tape[float64], f *hvae.Flow[float64]) { // the fourth call is for LogDet
 			if call == 3 {
-				f.Tempering = hvae.FixedTempering(tape.Scalar(1.5))
+				f.Tempering = hvae.FixedTempering(2, tape.Scalar(1.5))
 			}
 		},
 		"cannot check": func(_ int, tape *ad.Tape[float64], f *hvae.Flow[float64]) { f.StepSize = tape.Fill(1, 2, 6) },
@@ -284,7 +284,7 @@ func TestSchemesAreDistinctAndDrawsVary(t *testing.T) {
 		seen[s.String()] = true
 		var tape ad.Tape[float64]
 		f := s.Flow(&tape, hvaetest.Bimodal{Dims: 3}, 3)
-		hot := f.Tempering.Schedule(s.K).InvSqrtBeta0
+		hot := f.Tempering.MomentumSD()
 		if got, want := hot != nil && hot.Scalar() > 1, s.Tempering != "none" && s.K > 0; got != want {
 			t.Errorf("%v: the condition 1/√β₀ > 1 is %v, want %v", s, got, want)
 		}

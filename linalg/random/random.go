@@ -16,34 +16,48 @@ import (
 
 // Stream returns the random stream for a key. Streams for different keys are independent.
 func Stream(seed uint64, purpose string, index ...int) *rand.Rand {
-	return new(Keyed).Reset(seed, purpose, index...)
+	record(Key{seed, purpose, index})
+	return rand.New(rand.NewPCG(hash(seed, purpose, index)))
 }
 
-// Keyed is a random stream that Reset restarts with another key, without allocating memory. Rand is nil
-// before the first Reset. A Keyed is not safe for concurrent use.
-type Keyed struct {
-	*rand.Rand
-	pcg rand.PCG
-	key []byte
-}
-
-// Reset sets k to the start of the stream that Stream returns for the same key. It returns k.Rand.
-func (k *Keyed) Reset(seed uint64, purpose string, index ...int) *rand.Rand {
-	k.key = binary.LittleEndian.AppendUint64(k.key[:0], seed)
-	k.key = binary.LittleEndian.AppendUint64(k.key, uint64(len(index)))
+// hash returns 128 bits of the SHA-256 of a key.
+func hash(seed uint64, purpose string, index []int) (a, b uint64) {
+	key := binary.LittleEndian.AppendUint64(nil, seed)
+	key = binary.LittleEndian.AppendUint64(key, uint64(len(index)))
 	for _, i := range index {
-		k.key = binary.LittleEndian.AppendUint64(k.key, uint64(i))
+		key = binary.LittleEndian.AppendUint64(key, uint64(i))
 	}
-	k.key = append(k.key, purpose...)
-	if record := recorder.Load(); record != nil {
-		(*record)(Key{seed, purpose, slices.Clone(index)}) // because of the copy, index itself does not escape to the heap
-	}
-	h := sha256.Sum256(k.key)
-	k.pcg.Seed(binary.LittleEndian.Uint64(h[:8]), binary.LittleEndian.Uint64(h[8:16]))
-	if k.Rand == nil {
-		k.Rand = rand.New(&k.pcg)
-	}
-	return k.Rand
+	h := sha256.Sum256(append(key, purpose...))
+	return binary.LittleEndian.Uint64(h[:8]), binary.LittleEndian.Uint64(h[8:16])
+}
+
+// A Batch is a key with which each column of a batch has a random stream. Only NewBatch computes a hash, so
+// starting the stream of a column takes a few integer operations.
+type Batch struct {
+	a, b uint64 // hash of the key
+	key  Key
+}
+
+// NewBatch returns the batch for a key.
+func NewBatch(seed uint64, purpose string, index ...int) Batch {
+	a, b := hash(seed, purpose, index)
+	return Batch{a, b, Key{seed, purpose, index}}
+}
+
+// Start sets pcg to the start of the stream of a column, counted from 0. Streams of different columns are
+// independent.
+func (b Batch) Start(pcg *rand.PCG, column int) {
+	record(b.key, column)
+	const gamma = 0x9e3779b97f4a7c15
+	pcg.Seed(mix(b.a+gamma*uint64(column+1)), mix(b.b+gamma*uint64(column+1)))
+}
+
+// mix is the output function of SplitMix64, and gamma in Start is its increment (Steele, Lea and Flood, Fast
+// splittable pseudorandom number generators, 2014).
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
 }
 
 // A Key identifies a random stream.
@@ -53,20 +67,27 @@ type Key struct {
 	Index   []int
 }
 
-// recorder points to the function that Reset calls with each key, or is nil.
+// recorder points to the function that receives the key of each stream, or is nil.
 var recorder atomic.Pointer[func(Key)]
+
+// record passes a copy of k, with index appended to its index, to the recorder.
+func record(k Key, index ...int) {
+	if r := recorder.Load(); r != nil {
+		(*r)(Key{k.Seed, k.Purpose, slices.Concat(k.Index, index)})
+	}
+}
 
 // Record calls f and returns the keys of all streams that any goroutine starts during this call. If
 // several goroutines start streams, the order of the keys varies. Record is for tests. It panics if
 // another call to Record is in progress.
 func Record(f func()) (keys []Key) {
 	var mu sync.Mutex
-	record := func(k Key) {
+	collect := func(k Key) {
 		mu.Lock()
 		defer mu.Unlock()
 		keys = append(keys, k)
 	}
-	if !recorder.CompareAndSwap(nil, &record) {
+	if !recorder.CompareAndSwap(nil, &collect) {
 		panic("random: another Record is running")
 	}
 	defer recorder.Store(nil)

@@ -3,6 +3,7 @@ package random_test
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"hvae/linalg"
@@ -34,6 +35,41 @@ func TestStreamsDependOnTheirKeys(t *testing.T) {
 	}
 }
 
+// The columns of a batch and of other batches have uncorrelated noise.
+func TestColumnsOfABatchHaveSeparateStreams(t *testing.T) {
+	const columns, n = 40, 5000
+	var noise [][]float64
+	for _, b := range []random.Batch{random.NewBatch(1, "noise", 2), random.NewBatch(1, "noise", 3), random.NewBatch(2, "noise", 2), random.NewBatch(1, "data", 2)} {
+		for j := range columns {
+			var pcg rand.PCG
+			b.Start(&pcg, j)
+			rng, x := rand.New(&pcg), make([]float64, n)
+			for i := range x {
+				x[i] = rng.NormFloat64()
+			}
+			noise = append(noise, x)
+		}
+	}
+	for i, x := range noise {
+		for j, y := range noise[:i] {
+			// 12,720 pairs: a false alarm has probability 12,720·6e-10 = 1e-5.
+			z := 0.0
+			for k := range x {
+				z += x[k] * y[k] / math.Sqrt(n)
+			}
+			if !(math.Abs(z) < 6.2) {
+				t.Errorf("streams %d and %d have correlated noise (z = %.1f)", i, j, z)
+			}
+		}
+	}
+	var a, b rand.PCG
+	random.NewBatch(1, "noise", 2).Start(&a, 7)
+	random.NewBatch(1, "noise", 2).Start(&b, 7)
+	if a.Uint64() != b.Uint64() {
+		t.Error("two streams with the same key and column differ")
+	}
+}
+
 func TestFillNormalHasNormalMoments(t *testing.T) {
 	const n = 200000
 	m := linalg.New[float64](2, n/2)
@@ -55,16 +91,16 @@ func TestFillNormalHasNormalMoments(t *testing.T) {
 
 func ExampleRecord() {
 	keys := random.Record(func() {
-		var k random.Keyed
 		index := []int{2, 7}
 		random.Stream(3, "split")
-		k.Reset(1, "noise", index...)
+		random.Stream(1, "noise", index...)
+		random.NewBatch(1, "step", 5).Start(new(rand.PCG), 9)
 		index[1] = 8 // does not change the key of an earlier call
 	})
 	random.Stream(4, "not recorded")
 	fmt.Println(keys)
 	fmt.Println(len(random.Record(func() {})))
 	// Output:
-	// [{3 split []} {1 noise [2 7]}]
+	// [{3 split []} {1 noise [2 7]} {1 step [5 9]}]
 	// 0
 }

@@ -15,9 +15,8 @@ var synthetic = sync.OnceValue(func() Set {
 	set := Set{Name: Synthetic, Train: Images{make([]byte, 2400*pixels)}, Test: Images{make([]byte, 400*pixels)}}
 	for purpose, images := range map[string]Images{"synthetic train": set.Train, "synthetic test": set.Test} {
 		linalg.For(images.Len(), 100, func(lo, hi int) {
-			var k random.Keyed
 			for i := lo; i < hi; i++ {
-				draw(images.Image(i), k.Reset(1, purpose, i))
+				draw(images.Image(i), random.Stream(1, purpose, i))
 			}
 		})
 	}

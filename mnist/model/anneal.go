@@ -106,15 +106,13 @@ func columns[T linalg.Float](m linalg.Matrix[T], lo, hi, n int) linalg.Matrix[T]
 
 // sampler returns an AIS sampler with one chain for each column of x.
 func (a *Annealing) sampler(t *ad.Tape[float32], c Config, params []Param[float32], x linalg.Matrix[float32]) *hvae.AIS[float32] {
-	network := newNetwork[float32](c)
 	t.Reset()
-	network.bind(Vars(t.Const, params))
+	network := NewNetwork(c, Vars(t.Const, params))
 	mean, std := network.Encode(t.Const(x))
 	return &hvae.AIS[float32]{
 		Tape: t,
 		Target: func(t *ad.Tape[float32]) hvae.Target[float32] {
-			network.bind(Vars(t.Const, params))
-			return network.Flow(t.Const(x)).Target
+			return NewNetwork(c, Vars(t.Const, params)).Flow(t.Const(x)).Target
 		},
 		Mean: mean.Value.Clone(), SD: std.Value.Clone(),
 		Steps: a.Steps, Leapfrogs: leapfrogs, StepSizes: a.StepSizes,

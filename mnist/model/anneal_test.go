@@ -118,8 +118,8 @@ func TestMemoryOfBoundDoesNotDependOnSteps(t *testing.T) {
 		return after.TotalAlloc - before.TotalAlloc
 	}
 	few, many := allocated(2), allocated(20)
-	if many > few+few/10 {
-		t.Errorf("Bound allocates %d bytes for 2 steps and %d bytes for 20 steps, want at most 10 %% more", few, many)
+	if many > few+few/2 { // each gradient allocates a network of about 15 kB; a tape that grows would need ten times as much
+		t.Errorf("Bound allocates %d bytes for 2 steps and %d bytes for 20 steps, want at most 50 %% more", few, many)
 	}
 }
 

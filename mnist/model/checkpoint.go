@@ -39,6 +39,9 @@ func (c Checkpoint) File() safetensors.File {
 
 		safetensors.DigestKey: "", // Encode sets the digest
 	}}
+	if c.Config.Draws > 0 {
+		f.Metadata["draws"], f.Metadata["importance"] = fmt.Sprint(c.Config.Draws), fmt.Sprint(c.Config.Importance)
+	}
 	if c.Data != "" {
 		f.Metadata["data"], f.Metadata["data_sha256"] = c.Data, c.DataSHA256
 	}
@@ -93,6 +96,11 @@ func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 	} {
 		if json.Unmarshal([]byte(meta[field.key]), field.to) != nil {
 			return c, fmt.Errorf("its metadata contains %s = %.40q, but this value must be %s", field.key, meta[field.key], field.want)
+		}
+	}
+	if draws := meta["draws"]; draws != "" {
+		if json.Unmarshal([]byte(draws), &c.Config.Draws) != nil || json.Unmarshal([]byte(meta["importance"]), &c.Config.Importance) != nil {
+			return c, fmt.Errorf("its metadata contains draws = %.40q and importance = %.40q, but they must be a whole number and true or false", draws, meta["importance"])
 		}
 	}
 	if meta["max_eps"] != fmt.Sprint(maxEps) {

@@ -8,6 +8,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 
 	"hvae/conv"
 )
@@ -16,15 +17,24 @@ import (
 type Config struct {
 	Kind      string // "vae" or "hvae"
 	K         int    // number of leapfrog steps; 0 for a VAE
-	Tempering string // "none", "fixed" or "free"
+	Tempering string // "none", "fixed", "free" or "untied"
 	VaryEps   bool   // whether each leapfrog step has separate step sizes ε
 	Latent    int    // ℓ, the number of latent dimensions
+
+	// The training bound uses the mean of log p̂ over Draws draws per image or, if Importance is true, the
+	// logarithm of the mean of p̂. If Draws is 0, it uses a single draw with a closed form of the entropy or
+	// divergence (Network.ELBO).
+	Draws      int
+	Importance bool
+
+	Eps, Alpha float64 // initial ε and α_k of the flow; 0 for the default values
 }
 
 // The largest values of K and ℓ in a configuration.
 const (
 	MaxK      = 10_000
 	MaxLatent = 4096
+	MaxDraws  = 1000
 )
 
 // maxEps is ξ, the upper bound of the step sizes ε = ξ·sigmoid(·).
@@ -35,14 +45,20 @@ func (c Config) Check() error {
 	switch {
 	case c.Kind != "vae" && c.Kind != "hvae":
 		return fmt.Errorf("unknown model %.40q: the model must be vae or hvae", c.Kind)
-	case c.Tempering != "none" && c.Tempering != "fixed" && c.Tempering != "free":
-		return fmt.Errorf("unknown tempering %.40q: the tempering must be none, fixed or free", c.Tempering)
+	case !slices.Contains([]string{"none", "fixed", "free", "untied"}, c.Tempering):
+		return fmt.Errorf("unknown tempering %.40q: the tempering must be none, fixed, free or untied", c.Tempering)
 	case c.K < 0 || c.K > MaxK:
 		return fmt.Errorf("invalid K = %d: the number of leapfrog steps must be from 0 to %d", c.K, MaxK)
 	case c.Kind == "vae" && (c.K != 0 || c.Tempering != "none" || c.VaryEps):
 		return fmt.Errorf("for leapfrog steps, tempering and varied step sizes, the model must be hvae, not vae")
 	case c.K == 0 && (c.Tempering != "none" || c.VaryEps):
 		return fmt.Errorf("tempering and varied step sizes require at least one leapfrog step: set K ≥ 1")
+	case c.Draws < 0 || c.Draws > MaxDraws:
+		return fmt.Errorf("invalid number %d of draws per image: it must be from 1 to %d", c.Draws, MaxDraws)
+	case c.Importance && c.Draws == 0:
+		return fmt.Errorf("an importance-weighted bound requires at least two draws per image")
+	case !(c.Eps >= 0 && c.Eps < maxEps && c.Alpha >= 0 && c.Alpha < 1):
+		return fmt.Errorf("invalid initial values ε = %v and α = %v: they must be in (0, %v) and (0, 1)", c.Eps, c.Alpha, maxEps)
 	case c.Latent < 1 || c.Latent > MaxLatent:
 		return fmt.Errorf("a model cannot have %d latent dimensions: the number must be from 1 to %d", c.Latent, MaxLatent)
 	}
@@ -51,15 +67,20 @@ func (c Config) Check() error {
 
 // String returns a short name such as "hvae, K = 5, free tempering, ε varied".
 func (c Config) String() string {
-	if c.Kind == "vae" {
-		return "vae"
+	s := c.Kind
+	if c.Kind == "hvae" {
+		s += fmt.Sprintf(", K = %d", c.K)
 	}
-	s := fmt.Sprintf("hvae, K = %d", c.K)
 	if c.Tempering != "none" {
 		s += ", " + c.Tempering + " tempering"
 	}
 	if c.VaryEps {
 		s += ", ε varied"
+	}
+	if c.Importance {
+		s += fmt.Sprintf(", %d importance samples", c.Draws)
+	} else if c.Draws > 0 {
+		s += fmt.Sprintf(", mean of %d draws", c.Draws)
 	}
 	return s
 }
@@ -67,16 +88,18 @@ func (c Config) String() string {
 // StepCost returns the number of multiply-adds of a training step for one image, including multiplications
 // with padding. A forward pass takes e in the encoder (c of them in conv1) and d in the decoder. For K = 0, the step
 // takes 3e − c + 3d, because conv1 needs no gradient of its input. For K > 0, it takes 3e − c + 6(K + 1)d,
-// because ∇U takes 2d at each of K + 1 points, and its derivative takes 4d.
+// because ∇U takes 2d at each of K + 1 points, and its derivative takes 4d. With L draws per image, each takes the
+// decoder's part.
 func (c Config) StepCost() int {
 	dense := hidden * (code + c.Latent)
 	convolutions := conv1.MultiplyAdds() + conv2.MultiplyAdds() + conv3.MultiplyAdds()
 	encoder, decoder := convolutions+dense+hidden*c.Latent, convolutions+dense
 	cost := 3*encoder - conv1.MultiplyAdds()
-	if c.K == 0 {
-		return cost + 3*decoder
+	passes := 3
+	if c.K > 0 {
+		passes = (c.K + 1) * 6
 	}
-	return cost + (c.K+1)*6*decoder
+	return cost + max(1, c.Draws)*passes*decoder
 }
 
 // The convolutions of the encoder. They map 28×28 pixels to 14×14, 7×7 and 4×4 pixels. The decoder

@@ -135,12 +135,11 @@ func TestModelAgreesWithPyTorch(t *testing.T) {
 		if c.K > 0 {
 			flow := n.Flow(x)
 			s := hvae.HIS(flow, hvae.DiagonalNormal[float64]{Mean: mean, SD: std}, epsilon, gamma0).Start
-			schedule := flow.Tempering.Schedule(flow.K)
 			for k, point := range want.Trajectory {
 				if k > 0 {
 					row := min(k, flow.StepSize.Rows()) - 1
 					s = hvae.Leapfrog(flow.Target, ad.RowRange(flow.StepSize, row, row+1), s)
-					if alpha := schedule.Alpha; alpha != nil {
+					if alpha := flow.Tempering.Alpha(); alpha != nil {
 						s.Rho = ad.Scale(s.Rho, alpha.Value.Data[k-1])
 					}
 				}

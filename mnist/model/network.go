@@ -17,14 +17,9 @@ type Network[T linalg.Float] struct {
 	decoder[T]
 
 	// Unconstrained parameters of the flow. A parameter that the model lacks is nil.
-	stepSizeLogit, alphaLogit, logTemperature *ad.Var[T]
+	stepSizeLogit, alphaLogit, logMomentumSD, logTemperature *ad.Var[T]
 
-	fields []**ad.Var[T] // all fields that hold parameters, in the order of NewParams
-
-	// Memory that ELBO, Draw and Flow reuse, so that a training step does not allocate memory.
-	flow   hvae.Flow[T]
-	prior  hvae.DiagonalNormal[T]
-	target target[T]
+	flow hvae.Flow[T] // without a target
 }
 
 // A layer is a dense layer, a convolution or a transposed convolution.
@@ -36,8 +31,27 @@ type decoder[T linalg.Float] struct{ hidden, expand, deconv1, deconv2, deconv3 l
 // NewNetwork returns a network whose parameters are vars, in the order of NewParams. The network is valid
 // until the tape of vars is reset. NewNetwork panics if len(vars) is wrong for the configuration.
 func NewNetwork[T linalg.Float](c Config, vars []*ad.Var[T]) *Network[T] {
-	n := newNetwork[T](c)
-	n.bind(vars)
+	n := &Network[T]{config: c}
+	specs := n.specs(c)
+	if len(vars) != len(specs) {
+		panic(fmt.Sprintf("model: got %d parameters, but the model %v has %d", len(vars), c, len(specs)))
+	}
+	for i, v := range vars {
+		*specs[i].field = v
+	}
+	n.flow.K = c.K
+	if n.stepSizeLogit != nil {
+		n.flow.StepSize = hvae.Constrain(n.stepSizeLogit, 0, maxEps)
+	}
+	if n.logTemperature != nil {
+		n.flow.Tempering = hvae.FixedTempering(c.K, hvae.Constrain(n.logTemperature, 1, math.Inf(1)))
+	}
+	if n.alphaLogit != nil {
+		alpha := hvae.Constrain(n.alphaLogit, 0, 1)
+		if n.flow.Tempering = hvae.FreeTempering(alpha); n.logMomentumSD != nil {
+			n.flow.Tempering = hvae.UntiedTempering(alpha, hvae.Constrain(n.logMomentumSD, 0, math.Inf(1)))
+		}
+	}
 	return n
 }
 
@@ -49,41 +63,11 @@ func Vars[T linalg.Float](record func(linalg.Matrix[T]) *ad.Var[T], params []Par
 	return vars
 }
 
-// newNetwork returns a network without parameters, which bind must set.
-func newNetwork[T linalg.Float](c Config) *Network[T] {
-	n := &Network[T]{config: c}
-	for _, s := range n.specs(c) {
-		n.fields = append(n.fields, s.field)
-	}
-	return n
-}
-
-// bind sets the parameters of the network to vars.
-func (n *Network[T]) bind(vars []*ad.Var[T]) {
-	if len(vars) != len(n.fields) {
-		panic(fmt.Sprintf("model: got %d parameters, but the model %v has %d", len(vars), n.config, len(n.fields)))
-	}
-	for i, v := range vars {
-		*n.fields[i] = v
-	}
-	n.flow.K = n.config.K
-	if n.stepSizeLogit != nil {
-		n.flow.StepSize = hvae.Constrain(n.stepSizeLogit, 0, maxEps)
-	}
-	if n.logTemperature != nil {
-		n.flow.Tempering = hvae.FixedTempering(hvae.Constrain(n.logTemperature, 1, math.Inf(1)))
-	}
-	if n.alphaLogit != nil {
-		n.flow.Tempering = hvae.FreeTempering(hvae.Constrain(n.alphaLogit, 0, 1))
-	}
-}
-
-// Flow returns the Hamiltonian flow for images x [784×B]. The flow is valid until the next call to
-// Flow, ELBO or Draw.
+// Flow returns the Hamiltonian flow for images x [784×B].
 func (n *Network[T]) Flow(x *ad.Var[T]) *hvae.Flow[T] {
-	n.target = target[T]{&n.decoder, x}
-	n.flow.Target = &n.target
-	return &n.flow
+	flow := n.flow
+	flow.Target = &target[T]{&n.decoder, x}
+	return &flow
 }
 
 // Encode returns the mean and the standard deviation [ℓ×B] of the variational prior q(z|x) for images x

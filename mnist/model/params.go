@@ -1,8 +1,12 @@
 package model
 
 import (
+	"cmp"
+	"fmt"
 	"iter"
 	"math"
+	"slices"
+	"strings"
 
 	"hvae/ad"
 	"hvae/conv"
@@ -73,10 +77,14 @@ func (n *Network[T]) specs(c Config) (all []spec[T]) {
 	if c.VaryEps {
 		rows = c.K
 	}
-	add(&n.stepSizeLogit, "flow.step_size_logit", plain, hvae.Unconstrain(0.2, 0, maxEps), 0, rows, c.Latent)
+	eps, alpha := cmp.Or(c.Eps, 0.2), cmp.Or(c.Alpha, 0.9)
+	add(&n.stepSizeLogit, "flow.step_size_logit", plain, hvae.Unconstrain(eps, 0, maxEps), 0, rows, c.Latent)
 	switch c.Tempering {
-	case "free":
-		add(&n.alphaLogit, "flow.alpha_logit", plain, hvae.Unconstrain(0.9, 0, 1), 0, c.K)
+	case "free", "untied":
+		add(&n.alphaLogit, "flow.alpha_logit", plain, hvae.Unconstrain(alpha, 0, 1), 0, c.K)
+		if c.Tempering == "untied" {
+			add(&n.logMomentumSD, "flow.log_momentum_sd", plain, -float64(c.K)*math.Log(alpha), 0, 1)
+		}
 	case "fixed":
 		add(&n.logTemperature, "flow.log_temperature", plain, hvae.Unconstrain(math.Sqrt(1.5), 1, math.Inf(1)), 0, 1)
 	}
@@ -86,7 +94,8 @@ func (n *Network[T]) specs(c Config) (all []spec[T]) {
 // NewParams returns the initial parameters of a model. Weights are drawn from N(0, 1/(n_in + n_out)), where
 // n_in and n_out are the numbers of elements of the layer's input and output image or vector, for example
 // 28·28 and 14·14·16 in conv1. The decoder's last bias is outputBias, and all other biases are zero. The
-// flow starts with ε = 0.2 and, depending on the tempering, α_k = 0.9 (free) or 1/β₀ = 1.5 (fixed).
+// flow starts with ε = 0.2 and, depending on the tempering, 1/β₀ = 1.5 (fixed), or α_k = 0.9 (free and untied) with
+// the momentum's standard deviation s = Π 1/α_k (untied). Config.Eps and Config.Alpha change ε and α_k.
 func NewParams[T linalg.Float](c Config, outputBias float64, seed uint64) (ps []Param[T]) {
 	for _, s := range new(Network[T]).specs(c) {
 		if s.Name == "decoder.deconv3.bias" {
@@ -100,6 +109,55 @@ func NewParams[T linalg.Float](c Config, outputBias float64, seed uint64) (ps []
 		ps = append(ps, s.Param)
 	}
 	return ps
+}
+
+// CopyWeights sets the parameters of the encoder and decoder to the values in a checkpoint file.
+func CopyWeights(params []Param[float32], name string) error {
+	c, err := ReadCheckpoint(name)
+	if err != nil {
+		return err
+	}
+	for _, p := range params {
+		if strings.HasPrefix(p.Name, "flow.") {
+			continue
+		}
+		i := slices.IndexFunc(c.Params, func(q Param[float32]) bool { return q.Name == p.Name && q.Value.Shape() == p.Value.Shape() })
+		if i < 0 {
+			return fmt.Errorf("%s has no parameter %s of shape %v: train a model with its number of latent dimensions, %d", name, p.Name, p.Value.Shape(), c.Config.Latent)
+		}
+		linalg.Copy(p.Value, c.Params[i].Value)
+	}
+	return nil
+}
+
+// A Flow summarises the parameters of a flow. Fields that the model lacks are 0.
+type Flow struct {
+	Eps        float64 `json:"eps,omitempty"`         // median of the step sizes ε
+	Alpha      float64 `json:"alpha,omitempty"`       // Π α_k
+	MomentumSD float64 `json:"momentum_sd,omitempty"` // s, the standard deviation of ρ₀
+}
+
+// FlowOf returns the summary of the parameters of a flow.
+func FlowOf(params []Param[float32]) (f Flow) {
+	sigmoid := func(x float32) float64 { return 1 / (1 + math.Exp(-float64(x))) }
+	for _, p := range params {
+		switch data := p.Value.Data; p.Name {
+		case "flow.step_size_logit":
+			f.Eps = maxEps * sigmoid(slices.Sorted(slices.Values(data))[len(data)/2])
+		case "flow.alpha_logit":
+			f.Alpha = 1
+			for _, x := range data {
+				f.Alpha *= sigmoid(x)
+			}
+			f.MomentumSD = 1 / f.Alpha
+		case "flow.log_momentum_sd":
+			f.MomentumSD = math.Exp(float64(data[0]))
+		case "flow.log_temperature":
+			f.MomentumSD = 1 + math.Exp(float64(data[0]))
+			f.Alpha = 1 / f.MomentumSD
+		}
+	}
+	return f
 }
 
 // allocate sets the Value of the parameter to a matrix of zeros.

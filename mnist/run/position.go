@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"hvae/bench/atomicfile"
+	"hvae/mnist/model"
 )
 
 // Metrics are the results of an epoch. Each line of MetricsFile contains the Metrics of one epoch as JSON.
@@ -17,6 +18,7 @@ type Metrics struct {
 	ValELBO   float64 `json:"val_elbo"`
 	Seconds   float64 `json:"seconds"`
 	Rate      float64 `json:"lr,omitempty"` // learning rate; 0 until a resumed run changes it
+	model.Flow
 }
 
 // A position holds the progress of a run. The state contains the position as JSON, which preserves

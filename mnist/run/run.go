@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"time"
@@ -77,7 +78,13 @@ func New(s *Settings, set data.Set, folder *Folder, state *model.State, stdout, 
 		stdout: stdout, stderr: stderr,
 	}
 	r.stored["dataset"], r.stored["dataset_sha256"] = set.Name, set.SHA256()
-	r.trainer = model.NewTrainer(s.Config, model.NewParams[float32](s.Config, data.MeanLogit(set.Train, training), s.Seed), s.Rate)
+	params := model.NewParams[float32](s.Config, data.MeanLogit(set.Train, training), s.Seed)
+	if s.Start != "" && state == nil {
+		if err := model.CopyWeights(params, s.Start); err != nil {
+			return nil, err
+		}
+	}
+	r.trainer = model.NewTrainer(s.Config, params, s.Rate, s.Seed)
 	r.trainer.Recompute = s.Recompute
 	if state == nil {
 		err = folder.checkNew()
@@ -110,26 +117,15 @@ func (r *Run) resume(state *model.State) (err error) {
 	return nil
 }
 
-// fill returns a function that fills a batch with images and noise for the current epoch. Each epoch has
-// new noise, and training images are binarised again. Validation images keep their pixels, as in the
-// authors' code. Validation noise affects when early stopping ends a run (mnist/results/README.md).
-func (r *Run) fill(validation bool) model.Fill[float32] {
-	return func(indices []int, x, epsilon, gamma0 linalg.Matrix[float32], k *random.Keyed) {
-		seed, epoch := r.settings.Seed, r.position.Epoch
-		for j, i := range indices {
-			image := r.set.Train.Image(i)
-			noise := "mnist train noise"
-			if validation {
-				data.Binarise(x, j, image, k.Reset(seed, "mnist validation pixels", i))
-				noise = "mnist validation noise"
-			} else {
-				data.Binarise(x, j, image, k.Reset(seed, "mnist train pixels", epoch, i))
-			}
-			rng := k.Reset(seed, noise, epoch, i)
-			random.FillNormalColumn(rng, epsilon, j)
-			random.FillNormalColumn(rng, gamma0, j)
-		}
-	}
+// binarise binarises a training image. Each use of an image has new pixels.
+func (r *Run) binarise(x linalg.Matrix[float32], j, image int, rng *rand.Rand) {
+	data.Binarise(x, j, r.set.Train.Image(image), rng)
+}
+
+// binariseOnce binarises a validation image. Its pixels are the same in each epoch, as in the authors' code, but
+// the noise is new. This noise affects when early stopping ends a run (mnist/results/README.md).
+func (r *Run) binariseOnce(x linalg.Matrix[float32], j, image int, _ *rand.Rand) {
+	data.Binarise(x, j, r.set.Train.Image(image), random.Stream(r.settings.Seed, "mnist validation pixels", image))
 }
 
 // Train trains until the maximum number of epochs is reached, early stopping ends the run, or ctx is done.
@@ -166,7 +162,7 @@ func (r *Run) trainEpoch(ctx context.Context, line *progress.Line) error {
 	for p.Batch < r.batches || p.Validated < len(r.validation) {
 		if p.Batch < r.batches {
 			batch := order[p.Batch*size : min((p.Batch+1)*size, len(order))]
-			elbo, err := r.trainer.Step(ctx, batch, r.fill(false))
+			elbo, err := r.trainer.Step(ctx, batch, r.binarise)
 			if err != nil {
 				return fmt.Errorf("training diverged in epoch %d, batch %d: %w; "+diverged, p.Epoch, p.Batch+1, err, r.settings.Out)
 			}
@@ -174,7 +170,8 @@ func (r *Run) trainEpoch(ctx context.Context, line *progress.Line) error {
 			p.Batch++
 		} else {
 			batch := r.validation[p.Validated:min(p.Validated+1000, len(r.validation))]
-			elbo, err := r.trainer.ELBO(ctx, batch, r.fill(true))
+			noise := random.Stream(r.settings.Seed, "mnist validation noise", p.Epoch, p.Validated).Uint64()
+			elbo, err := r.trainer.ELBO(ctx, batch, r.binariseOnce, noise)
 			if err == nil && math.IsInf(elbo, 0) {
 				err = fmt.Errorf("the ELBO is %v", elbo)
 			}
@@ -202,6 +199,7 @@ func (r *Run) finishEpoch() error {
 	if p.RateChanged {
 		m.Rate = r.settings.Rate
 	}
+	m.Flow = model.FlowOf(r.trainer.Params)
 	p.Metrics = append(p.Metrics, m)
 	note := ""
 	if p.best() == m {

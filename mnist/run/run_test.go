@@ -39,7 +39,7 @@ func TestAnInfiniteValidationELBOEndsTheRun(t *testing.T) {
 	}
 	c := model.Config{Kind: "vae", Tempering: "none", Latent: 1}
 	r := &Run{settings: &Settings{Out: "DIR"}, set: set, validation: []int{0}}
-	r.trainer = model.NewTrainer(c, model.NewParams[float32](c, 0, 1), 1e-3)
+	r.trainer = model.NewTrainer(c, model.NewParams[float32](c, 0, 1), 1e-3, 1)
 	for _, p := range r.trainer.Params {
 		if p.Name == "encoder.mean.bias" {
 			p.Value.Fill(1e20)

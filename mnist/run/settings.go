@@ -53,6 +53,7 @@ type Settings struct {
 	Rate      float64
 	Seed      uint64
 	Recompute bool
+	Start     string // checkpoint with the initial weights of the encoder and decoder; empty for random weights
 
 	Out    string
 	Resume bool
@@ -67,12 +68,17 @@ func NewSettings() *Settings {
 	s.Protocol.DefineFlags(f)
 	f.StringVar(&c.Kind, "model", "vae", "`model`: vae or hvae")
 	f.Range(&c.K, "K", 0, 0, model.MaxK, "`number` of leapfrog steps of an HVAE")
-	f.StringVar(&c.Tempering, "tempering", "none", "tempering `scheme` of an HVAE: none, fixed or free")
+	f.StringVar(&c.Tempering, "tempering", "none", "tempering `scheme` of an HVAE: none, fixed, free or untied")
 	f.BoolVar(&c.VaryEps, "vary-eps", false, "learn separate step sizes for each leapfrog step of an HVAE")
 	f.Range(&c.Latent, "latent", 64, 1, model.MaxLatent, "`number` of latent dimensions")
 	f.Count(&s.BatchSize, "batch", 100, 1, "`number` of images in a batch")
 	f.Rate(&s.Rate, 1e-3, "learning `rate` of Adamax")
 	f.Uint64Var(&s.Seed, "seed", 1, "seed for all random numbers; the results are bit-identical on any number of cores")
+	f.Range(&c.Draws, "draws", 1, 0, model.MaxDraws, "`number` of draws of log p̂ per image, whose mean is the training bound")
+	f.BoolVar(&c.Importance, "importance", false, "train with the logarithm of the mean of p̂ over the draws")
+	f.StringVar(&s.Start, "start", "", "start from the encoder and decoder of a model `file`")
+	f.Float64Var(&c.Eps, "eps", 0, "initial step `size` of the flow; 0 for 0.2")
+	f.Float64Var(&c.Alpha, "alpha", 0, "initial tempering `factor` α of the flow; 0 for 0.9")
 	f.BoolVar(&s.Recompute, "recompute", false, "recompute the leapfrog steps in the backward pass; this makes memory use nearly independent of K\nand training slower, and does not change the results")
 	f.StringVar(&s.Out, "out", "", "`folder` for the run's files (required)")
 	f.BoolVar(&s.Resume, "resume", false, "continue the run in the -out folder with its settings; only -epochs, -patience, -lr, -data\nand -recompute may differ")
@@ -85,6 +91,11 @@ func Identity(settings map[string]string) map[string]string {
 	id := map[string]string{}
 	for _, name := range []string{"model", "K", "tempering", "vary-eps", "latent", "batch", "lr", "seed", "train"} {
 		id[name] = settings[name]
+	}
+	for _, name := range []string{"draws", "importance", "start", "eps", "alpha"} { // which older runs lack
+		if v := settings[name]; v != "" && v != "0" && v != "false" {
+			id[name] = v
+		}
 	}
 	return id
 }
@@ -132,11 +143,11 @@ func Differences(old, current map[string]string) string {
 
 // Check returns an error if the settings contradict each other.
 func (s *Settings) Check() error {
+	if s.Config.Draws == 1 && !s.Config.Importance {
+		s.Config.Draws = 0
+	}
 	if err := s.Config.Check(); err != nil {
 		return command.UsageError("%v", err)
-	}
-	if s.Config.Kind == "hvae" && s.Config.K == 0 {
-		return command.UsageError("-model hvae requires at least one leapfrog step (-K ≥ 1)")
 	}
 	if s.Recompute && s.Config.Kind != "hvae" {
 		return command.UsageError("-recompute requires -model hvae, because only its leapfrog steps can be recomputed")

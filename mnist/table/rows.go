@@ -62,7 +62,10 @@ var published = sync.OnceValue(func() (runs []result) {
 })
 
 // rowName matches the names of HVAE rows.
-var rowName = regexp.MustCompile(`^hvae-k([1-9]\d*)-(none|fixed|free)(-shared|-varied)?$`)
+var rowName = regexp.MustCompile(`^hvae-k([1-9]\d*)-(none|fixed|free|untied)(-shared|-varied)?$`)
+
+// drawsName matches the names of VAE rows with several draws per image.
+var drawsName = regexp.MustCompile(`^vae-([lm])([1-9]\d{0,2})$`)
 
 // ParseRow returns the model of the named row, such as vae, hvae-k1-none or hvae-k10-free-varied. If
 // K > 1, the name ends in shared (all steps have the same step sizes) or varied (separate step sizes).
@@ -71,6 +74,11 @@ func ParseRow(name string) (c model.Config, err error) {
 	if name == "vae" {
 		return c, nil
 	}
+	if m := drawsName.FindStringSubmatch(name); m != nil {
+		c.Importance = m[1] == "l"
+		c.Draws, err = strconv.Atoi(m[2])
+		return c, err
+	}
 	if m := rowName.FindStringSubmatch(name); m != nil {
 		c.Kind, c.Tempering, c.VaryEps = "hvae", m[2], m[3] == "-varied"
 		c.K, err = strconv.Atoi(m[1])
@@ -78,7 +86,7 @@ func ParseRow(name string) (c model.Config, err error) {
 			return c, nil
 		}
 	}
-	return c, fmt.Errorf("there is no row %.40q: a row must be vae, hvae-k1-TEMPERING or hvae-kK-TEMPERING-EPS, where K > 1, TEMPERING is none, fixed or free, and EPS is shared or varied", name)
+	return c, fmt.Errorf("there is no row %.40q: a row must be vae, vae-lL (L importance samples), vae-mL (mean of L draws), hvae-k1-TEMPERING or hvae-kK-TEMPERING-EPS, where K > 1, TEMPERING is none, fixed, free or untied, and EPS is shared or varied", name)
 }
 
 // plan returns a task for each row and seed. Tasks with the same seed are adjacent, so that rows can be
