@@ -135,7 +135,7 @@ func standardFramework(t *report) {
 	for _, s := range hvaetest.Schemes() {
 		for _, epsilon := range []float64{1e-5, 1e-6} {
 			var tp tape
-			f := s.Flow(&tp, hvaetest.Bimodal{Dims: dims}, dims)
+			f := s.Flow(&tp, hvaetest.Bimodal, dims)
 			if s.K > 0 {
 				f.StepSize = tp.Fill(f.StepSize.Rows(), dims, epsilon)
 			}
@@ -591,7 +591,7 @@ func flowDensity(t *report) {
 		total := 0.0
 		for _, rho := range z.Data {
 			tp.Reset()
-			f := s.Flow(&tp, hvaetest.Bimodal{Dims: 1}, 1)
+			f := s.Flow(&tp, hvaetest.Bimodal, 1)
 			start := hvaetest.Inverse(f, hvae.Phase[float64]{Z: tp.Const(z), Rho: tp.Fill(1, n+1, rho)})
 			invSqrtBeta0, _ := temperingOf(f.Tempering, s.K)
 			logQ := ad.Add(hvae.LogNormal(start.Z), hvae.LogNormal(ad.Scale(start.Rho, 1/invSqrtBeta0)))
@@ -616,7 +616,7 @@ func flowEstimate(t *report) {
 	const dims, n = 5, 20
 	for _, s := range hvaetest.Schemes() {
 		var tp tape
-		f := s.Flow(&tp, hvaetest.Bimodal{Dims: dims}, dims)
+		f := s.Flow(&tp, hvaetest.Bimodal, dims)
 		sample := hvaetest.HIS(&tp, f, dims, n, random.Stream(10, "density"))
 		invSqrtBeta0, alpha := temperingOf(f.Tempering, s.K)
 		want := f.Target.LogJoint(sample.End.Z).Value.Data
@@ -653,7 +653,7 @@ func flowIsDiffeomorphism(t *report) {
 // posterior N(0, I/16) in two dimensions, which is much narrower than q⁰. Tempering must divide the variance by at least 1.5.
 func homogeneousFlow(t *report) {
 	const n, length = 400, 2.0
-	bimodal := hvaetest.Bimodal{Dims: 2}
+	bimodal := hvaetest.Bimodal
 	standard := flowDraws(bimodal, 1, 0, 1, n) // one step of size zero does not move z₀
 	var last float64
 	for _, K := range []int{20, 40, 80, 160} {
@@ -685,7 +685,7 @@ func homogeneousFlow(t *report) {
 //     form Σ_j dz_j ∧ dρ_j. If they differ, Ω is Σ_j ε_j⁻¹ dz_j ∧ dρ_j, the form of a system with masses (massMatrix).
 //   - Second order: at time 0.8, the error of the energy U(z) + ½ρᵀρ is O(ε²).
 func leapfrogIsHamiltonian(t *report) {
-	target := hvaetest.Bimodal{Dims: 3}
+	target := hvaetest.Bimodal
 	step := leapfrog(target, stepSizes)
 	flip := func(s []float64) []float64 { return []float64{s[0], s[1], s[2], -s[3], -s[4], -s[5]} }
 	t.vectors(flip(step(flip(step(phasePoint)))), phasePoint, 1e-14, "(z, ρ) after step, flip, step, flip")
@@ -766,7 +766,7 @@ func temperingExplores(t *report) {
 // each equation describes a shear transformation": it changes z by a function of ρ, or ρ by a function of z. So the Jacobian of
 // each equation must be the identity except for one off-diagonal block.
 func leapfrogStep(t *report) {
-	target := hvaetest.Bimodal{Dims: 3}
+	target := hvaetest.Bimodal
 	lf1, lf2, lf3 := leapfrogByHand(target, stepSizes)
 	step := leapfrog(target, stepSizes)
 	t.vectors(step(phasePoint), lf3(lf2(lf1(phasePoint))), 1e-11, "(z, ρ) after one step")
@@ -829,7 +829,7 @@ func leapfrogThenCooling(t *report) {
 	for _, s := range hvaetest.Schemes() {
 		for dims := 1; dims <= 3; dims++ {
 			var tp tape
-			f := s.Flow(&tp, hvaetest.Bimodal{Dims: dims}, dims)
+			f := s.Flow(&tp, hvaetest.Bimodal, dims)
 			invSqrtBeta0, alpha := temperingOf(f.Tempering, s.K)
 			start := slices.Concat(phasePoint[:dims], phasePoint[3:3+dims])
 			want, product := slices.Clone(start), 1.0
@@ -857,7 +857,7 @@ func canonicalMomentum(t *report) {
 	var tp tape
 	for _, s := range hvaetest.Schemes() {
 		tp.Reset()
-		f := s.Flow(&tp, hvaetest.Bimodal{Dims: dims}, dims)
+		f := s.Flow(&tp, hvaetest.Bimodal, dims)
 		sample := hvaetest.HIS(&tp, f, dims, n, random.Stream(9, "momentum"))
 		scale := math.Sqrt(betas(f.Tempering, s.K)[0])
 		for j := range dims {
@@ -877,7 +877,7 @@ func canonicalMomentum(t *report) {
 func massMatrix(t *report) {
 	const eta = 0.35
 	masses := []float64{0.5, 2, 1.3}
-	target := hvaetest.Bimodal{Dims: 3}
+	target := hvaetest.Bimodal
 	epsilon, s := make([]float64, 3), slices.Clone(phasePoint)
 	z, p := slices.Clone(phasePoint[:3]), slices.Clone(phasePoint[3:])
 	for j, m := range masses {
@@ -911,7 +911,7 @@ func gradientCount(t *report) {
 	const dims, n = 2, 5
 	for _, s := range hvaetest.Schemes() {
 		var tp tape
-		c := &hvaetest.Counter{Target: hvaetest.Bimodal{Dims: dims}}
+		c := &hvaetest.Counter{Target: hvaetest.Bimodal}
 		hvaetest.HIS(&tp, s.Flow(&tp, c, dims), dims, n, random.Stream(1, "count")).LogEstimate()
 		t.near(float64(c.Evaluations), float64(s.K+1), 0, "%v: evaluations of log p(x, z)", s)
 
@@ -937,7 +937,7 @@ var stepSizes = []float64{0.3, 0.15, 0.4}
 func flowMaps(s hvaetest.Scheme, dims int) (forward, inverse func([]float64) []float64) {
 	onTape := func(h func(*hvae.Flow[float64], hvae.Phase[float64]) hvae.Phase[float64]) func([]float64) []float64 {
 		return hvaetest.OnTape(dims, func(t *tape, p hvae.Phase[float64]) hvae.Phase[float64] {
-			return h(s.Flow(t, hvaetest.Bimodal{Dims: dims}, dims), p)
+			return h(s.Flow(t, hvaetest.Bimodal, dims), p)
 		})
 	}
 	return onTape((*hvae.Flow[float64]).Forward), onTape(hvaetest.Inverse)
@@ -1200,7 +1200,7 @@ func averageGradient(t *report) {
 		err := hvaetest.GradientError(params, func(t *tape, p []variable) variable {
 			rng := random.Stream(16, "common random numbers")
 			epsilon, gamma0 := hvae.Noise(t, rng, dims, n), hvae.Noise(t, rng, dims, n)
-			f := &hvae.Flow[float64]{Target: hvaetest.Bimodal{Dims: dims}, K: s.K, StepSize: hvae.Constrain(p[2], 0, 0.5)}
+			f := &hvae.Flow[float64]{Target: hvaetest.Bimodal, K: s.K, StepSize: hvae.Constrain(p[2], 0, 0.5)}
 			switch s.Tempering {
 			case "fixed":
 				f.Tempering = hvae.FixedTempering(s.K, hvae.Constrain(p[3], 1, inf))
@@ -2232,8 +2232,8 @@ func targets() []target {
 	mean, variance := posterior(data, theta)
 	return []target{
 		{
-			"bimodal", func(*tape) hvae.Target[float64] { return hvaetest.Bimodal{Dims: 2} }, hvaetest.BimodalLogEvidence,
-			hvaetest.Bimodal{Dims: 2}.FillPosterior,
+			"bimodal", func(*tape) hvae.Target[float64] { return hvaetest.Bimodal }, hvaetest.Bimodal.LogEvidence,
+			hvaetest.Bimodal.FillPosterior,
 		},
 		{
 			"gaussian", func(t *tape) hvae.Target[float64] { return gaussian(t, data, theta) }, data.LogEvidence(theta),

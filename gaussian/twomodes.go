@@ -166,7 +166,7 @@ func potential() func(x, y float64) float64 {
 	var t ad.Tape[float64]
 	return func(x, y float64) float64 {
 		t.Reset()
-		return -model.TwoModes{}.LogJoint(t.Const(linalg.Column(x, y))).Scalar()
+		return -model.TwoModes.LogJoint(t.Const(linalg.Column(x, y))).Scalar()
 	}
 }
 

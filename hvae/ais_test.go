@@ -28,7 +28,7 @@ func ExampleAIS() {
 	}
 	ais := &hvae.AIS[float64]{
 		Tape:      new(ad.Tape[float64]),
-		Target:    func(*ad.Tape[float64]) hvae.Target[float64] { return twoModes{} },
+		Target:    func(*ad.Tape[float64]) hvae.Target[float64] { return twoModes },
 		Mean:      linalg.Column(0.0), // q⁰ = N(0, 2²)
 		SD:        linalg.Column(2.0),
 		Steps:     400,
@@ -44,9 +44,7 @@ func ExampleAIS() {
 	fmt.Printf("log p(x) ≥ %.1f, standard error %.2f, acceptance %.1f\n", mean, se, end.Acceptance())
 
 	z := linalg.New[float64](1, chains)
-	for j, rng := range streams("posterior") {
-		z.Data[j] = 4*float64(rng.IntN(2)) - 2 + 0.5*rng.NormFloat64()
-	}
+	twoModes.FillPosterior(random.Stream(1, "posterior"), z)
 	_, upper, _ := ais.Reverse(ctx, z, streams("reverse chains"))
 	mean, se = hvaetest.MeanSE(upper)
 	fmt.Printf("log p(x) ≤ %.1f, standard error %.2f\n", mean, se)
@@ -73,7 +71,7 @@ func chains(n int) (streams []*rand.Rand) {
 
 func TestAISEvaluatesOneGradientPerLeapfrogStep(t *testing.T) {
 	for _, steps := range []int{1, 2, 7} {
-		c := &hvaetest.Counter{Target: hvaetest.Bimodal{Dims: 1}}
+		c := &hvaetest.Counter{Target: hvaetest.Bimodal}
 		a := annealed(c, steps)
 		a.StepSizes = make([]float64, steps-1)
 		a.Forward(t.Context(), chains(10))
@@ -86,7 +84,7 @@ func TestAISEvaluatesOneGradientPerLeapfrogStep(t *testing.T) {
 func TestEachAISChainDependsOnlyOnItsStream(t *testing.T) {
 	const steps = 5
 	run := func(n int) []float64 {
-		a, streams := annealed(hvaetest.Bimodal{Dims: 1}, steps), chains(n)
+		a, streams := annealed(hvaetest.Bimodal, steps), chains(n)
 		a.StepSizes = []float64{0.9, 0.8, 0.7, 0.6}
 		_, forward, _ := a.Forward(context.Background(), streams)
 		_, backward, _ := a.Reverse(context.Background(), linalg.New[float64](1, n), streams)
@@ -180,7 +178,7 @@ func TestAISRejectsNaN(t *testing.T) {
 }
 
 func TestAISWithOneStepIsImportanceSampling(t *testing.T) {
-	a := annealed(hvaetest.Bimodal{Dims: 1}, 1)
+	a := annealed(hvaetest.Bimodal, 1)
 	a.Mean, a.SD = linalg.Column(0.3), linalg.Column(1.7)
 	end, l, _ := a.Forward(t.Context(), chains(20000))
 	standard := hvaetest.Apply(end.Z.Data, func(z float64) float64 { return (z - 0.3) / 1.7 })
@@ -189,7 +187,7 @@ func TestAISWithOneStepIsImportanceSampling(t *testing.T) {
 		t.Errorf("the mean and the variance of z₀ differ from μ and σ² by %.1f and %.1f standard errors", m, v)
 	}
 	var tape ad.Tape[float64]
-	logJoint := hvaetest.Bimodal{Dims: 1}.LogJoint(tape.Const(end.Z)).Value.Data
+	logJoint := hvaetest.Bimodal.LogJoint(tape.Const(end.Z)).Value.Data
 	for j, x := range standard {
 		want := logJoint[j] + x*x/2 + math.Log(1.7*math.Sqrt(2*math.Pi))
 		if !(math.Abs(l[j]-want) <= 1e-12) {
@@ -216,13 +214,13 @@ func TestCancelledAISReturnsAnError(t *testing.T) {
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		evaluations := 0
-		a := annealed(hvaetest.Bimodal{Dims: 1}, steps)
+		a := annealed(hvaetest.Bimodal, steps)
 		a.StepSizes = make([]float64, steps-1)
 		a.Target = func(*ad.Tape[float64]) hvae.Target[float64] {
 			if evaluations++; evaluations == 5 {
 				cancel()
 			}
-			return hvaetest.Bimodal{Dims: 1}
+			return hvaetest.Bimodal
 		}
 		// Without cancellation, the methods evaluate the target 28 or 56 times. The kernel that is running
 		// when the context is cancelled takes three leapfrog steps and must be the last.

@@ -18,15 +18,10 @@ import (
 
 // twoModes is the target p(x, z) = e⁻³·½[N(z | −2, ½²) + N(z | 2, ½²)] in one dimension. Its
 // log evidence is log p(x) = −3.
-type twoModes struct{}
-
-func (twoModes) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
-	mode := func(mean float64) *ad.Var[float64] {
-		return ad.AddConst(hvae.LogNormal(ad.Scale(ad.AddConst(z, -mean), 2)), math.Log(2))
-	}
-	a, b := mode(-2), mode(2)
-	return ad.AddConst(ad.Add(b, ad.Softplus(ad.Sub(a, b))), -math.Ln2-3)
-}
+var twoModes = hvaetest.TwoModes{LogEvidence: -3, Modes: [2]hvaetest.Mode{
+	{Weight: 0.5, Mean: linalg.Column(-2.0), SD: 0.5},
+	{Weight: 0.5, Mean: linalg.Column(2.0), SD: 0.5},
+}}
 
 // Algorithm 1 estimates the evidence of a target with two modes. It uses 10,000 draws from N(0, 1).
 // With tempering, the flow reaches both modes.
@@ -35,7 +30,7 @@ func ExampleHIS() {
 	var tape ad.Tape[float64]
 	rng := random.Stream(1, "example")
 	flow := &hvae.Flow[float64]{
-		Target:    twoModes{},
+		Target:    twoModes,
 		K:         10,
 		StepSize:  tape.Fill(1, 1, 0.2),
 		Tempering: hvae.FixedTempering(10, tape.Scalar(2.5)), // 1/√β₀ = 2.5

@@ -119,7 +119,7 @@ func TestTailShapeMatchesParetoDistribution(t *testing.T) {
 func TestPathEndsAtResultOfForward(t *testing.T) {
 	var tape ad.Tape[float64]
 	const K = 3
-	target := hvaetest.Bimodal{Dims: 2}
+	target := hvaetest.Bimodal
 	f := hvae.Flow[float64]{
 		Target: target, K: K, Tempering: hvae.FreeTempering(tape.Const(linalg.Column(0.9, 0.7, 0.8))),
 		StepSize: tape.Const(linalg.Of(K, 2, []float64{0.1, 0.2, 0.3, 0.15, 0.25, 0.05})),

@@ -100,7 +100,7 @@ func TestMisuseOfAISPanics(t *testing.T) {
 		"AIS has 3 streams for z [1×4]; it needs 4 streams": func(a *hvae.AIS[float64]) {},
 		"AIS has z [1×4] but Mean [2×1]; both must have":    func(a *hvae.AIS[float64]) { a.Mean = linalg.Column(0.0, 0) },
 	} {
-		a := annealed(hvaetest.Bimodal{Dims: 1}, 2)
+		a := annealed(hvaetest.Bimodal, 2)
 		a.StepSizes = []float64{1}
 		change(a)
 		mustPanic(t, want, func() { a.Reverse(t.Context(), linalg.New[float64](1, 4), chains(3)) })

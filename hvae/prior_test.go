@@ -72,7 +72,7 @@ func TestDiagonalNormalEntropyAndDivergenceMatchQuadrature(t *testing.T) {
 func TestEntropyELBOReplacesLogPriorByItsExpectation(t *testing.T) {
 	var tape ad.Tape[float64]
 	q := hvae.DiagonalNormal[float64]{Mean: tape.Const(linalg.Column(0.3, -2)), SD: tape.Const(linalg.Column(0.5, 3))}
-	flow := &hvae.Flow[float64]{Target: hvaetest.Bimodal{Dims: 2}, K: 2, StepSize: tape.Fill(1, 2, 0.1)}
+	flow := &hvae.Flow[float64]{Target: hvaetest.Bimodal, K: 2, StepSize: tape.Fill(1, 2, 0.1)}
 	rng := random.Stream(1, "entropy")
 	s := hvae.HIS(flow, q, hvae.Noise(&tape, rng, 2, 3), hvae.Noise(&tape, rng, 2, 3))
 	logPrior, elbo := q.LogDensity(s.Start.Z).Value.Data, s.ELBO().Value.Data

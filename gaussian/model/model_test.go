@@ -213,7 +213,7 @@ func TestBothModesHaveProbabilityOneHalf(t *testing.T) {
 		}
 	}
 	left, right := 0.0, 0.0
-	for i, l := range (TwoModes{}).LogJoint(tape.Const(z)).Value.Data {
+	for i, l := range TwoModes.LogJoint(tape.Const(z)).Value.Data {
 		p := math.Exp(l) * width / n * height / n
 		switch x := z.Data[i]; {
 		case x < 0:

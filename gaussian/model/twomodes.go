@@ -8,6 +8,7 @@ import (
 
 	"hvae/ad"
 	"hvae/hvae"
+	"hvae/hvae/hvaetest"
 	"hvae/linalg"
 )
 
@@ -18,25 +19,15 @@ import (
 //
 // Its integral over z is p(x) = 1. The potential barrier between the modes is 17 nats high. At
 // temperature 1, the mean kinetic energy is only 1 nat, so paths rarely cross the barrier.
-type TwoModes struct{}
+var TwoModes = hvaetest.TwoModes{Modes: [2]hvaetest.Mode{
+	{Weight: 0.5, Mean: linalg.Column(modeAt, 0), SD: 0.5},
+	{Weight: 0.5, Mean: linalg.Column(-modeAt, 0), SD: 0.5},
+}}
 
 const (
-	modeAt, modeWidth = 3.0, 0.5
-	priorWidth        = 1.5 // of the variational prior N(−m, (3/2)²I)
+	modeAt     = 3.0
+	priorWidth = 1.5 // of the variational prior N(−m, (3/2)²I)
 )
-
-// LogJoint implements hvae.Target.
-func (TwoModes) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
-	left, right := logNormalAt(z, -modeAt), logNormalAt(z, modeAt)
-	mixture := ad.Add(left, ad.Softplus(ad.Sub(right, left))) // log(eˡ + eʳ) = l + softplus(r − l)
-	return ad.AddConst(mixture, -math.Ln2)
-}
-
-// logNormalAt returns log N(z | (at, 0), s²I) [1×B] for the columns of z [2×B].
-func logNormalAt(z *ad.Var[float64], at float64) *ad.Var[float64] {
-	from := ad.Sub(z, z.Tape().Const(linalg.Column(at, 0)))
-	return ad.AddConst(hvae.LogNormal(ad.Scale(from, 1/modeWidth)), -2*math.Log(modeWidth))
-}
 
 // A TwoModesFlow holds the settings of Algorithm 1 for the target TwoModes. The mean of the
 // variational prior is the left mode (−3, 0).
@@ -102,7 +93,7 @@ func (f TwoModesFlow) Paths(n int, rng *rand.Rand) []TwoModesPath {
 // sample runs Algorithm 1 n times. It returns the flow and the n samples.
 func (f TwoModesFlow) sample(t *ad.Tape[float64], n int, rng *rand.Rand) (*hvae.Flow[float64], hvae.Sample[float64]) {
 	epsilon, gamma0 := hvae.Noise(t, rng, 2, n), hvae.Noise(t, rng, 2, n)
-	flow := &hvae.Flow[float64]{Target: TwoModes{}, K: f.K, StepSize: t.Fill(1, 2, f.StepSize)}
+	flow := &hvae.Flow[float64]{Target: TwoModes, K: f.K, StepSize: t.Fill(1, 2, f.StepSize)}
 	switch f.Tempering {
 	case "fixed":
 		flow.Tempering = hvae.FixedTempering(f.K, t.Scalar(f.InvSqrtBeta0))

@@ -81,7 +81,7 @@ func TestTestTargetAcceptsRightAndReportsWrongTargets(t *testing.T) {
 		want   string
 		points [][]float64
 	}{
-		{wrong{"none"}, "<nil>", nil}, {hvaetest.Bimodal{Dims: 2}, "<nil>", nil}, {hvaetest.Quadratic{Omega: 1000}, "<nil>", nil},
+		{wrong{"none"}, "<nil>", nil}, {hvaetest.Bimodal, "<nil>", nil}, {hvaetest.Quadratic{Omega: 1000}, "<nil>", nil},
 		{studentT{1}, "<nil>", nil}, {studentT{0.01}, "<nil>", [][]float64{{0.003, 0.01}}},
 		{studentT{1e-5}, "cannot check", [][]float64{{1e-5, 1e-5}}},
 		{wrong{"shape"}, "log p(x, z) is [1×1], not [1×3]", nil}, {wrong{"columns"}, "among other columns", nil},
@@ -99,7 +99,7 @@ func TestTestFlowAcceptsRightAndReportsWrongFlows(t *testing.T) {
 	check := func(s hvaetest.Scheme, change func(call int, tape *ad.Tape[float64], f *hvae.Flow[float64])) string {
 		calls := 0
 		return fmt.Sprint(hvaetest.TestFlow(func(t *ad.Tape[float64]) *hvae.Flow[float64] {
-			f := s.Flow(t, hvaetest.Bimodal{Dims: 2}, 2)
+			f := s.Flow(t, hvaetest.Bimodal, 2)
 			change(calls, t, f)
 			calls++
 			return f
@@ -138,8 +138,8 @@ func TestEvidenceMatchesQuadrature(t *testing.T) {
 			return math.Exp(target.LogJoint(tape.Scalar(z)).Scalar())
 		}, -12, 12, 2000))
 	}
-	if got := integral(hvaetest.Bimodal{Dims: 1}); !(math.Abs(got-hvaetest.BimodalLogEvidence) <= 1e-12) {
-		t.Errorf("Bimodal: log p(x) = %v by quadrature, want %v", got, hvaetest.BimodalLogEvidence)
+	if got := integral(hvaetest.Bimodal); !(math.Abs(got-hvaetest.Bimodal.LogEvidence) <= 1e-12) {
+		t.Errorf("Bimodal: log p(x) = %v by quadrature, want %v", got, hvaetest.Bimodal.LogEvidence)
 	}
 	for _, omega := range []float64{0.8, 1, 3} {
 		q := hvaetest.Quadratic{Omega: omega}
@@ -154,7 +154,7 @@ func TestEvidenceMatchesQuadrature(t *testing.T) {
 
 func TestPosteriorDrawsHaveMomentsOfTarget(t *testing.T) {
 	z := linalg.New[float64](2, 50000)
-	hvaetest.Bimodal{Dims: 2}.FillPosterior(random.Stream(1, "posterior"), z)
+	hvaetest.Bimodal.FillPosterior(random.Stream(1, "posterior"), z)
 	moment := func(f func(x, y float64) float64) []float64 {
 		m := make([]float64, z.Cols)
 		for j := range m {
@@ -164,7 +164,7 @@ func TestPosteriorDrawsHaveMomentsOfTarget(t *testing.T) {
 	}
 	density := func(z float64) float64 {
 		var tape ad.Tape[float64]
-		return math.Exp(hvaetest.Bimodal{Dims: 1}.LogJoint(tape.Scalar(z)).Scalar() - hvaetest.BimodalLogEvidence)
+		return math.Exp(hvaetest.Bimodal.LogJoint(tape.Scalar(z)).Scalar() - hvaetest.Bimodal.LogEvidence)
 	}
 	for name, f := range map[string]func(float64) float64{
 		"z": func(z float64) float64 { return z }, "z²": func(z float64) float64 { return z * z }, "cos 3z": func(z float64) float64 { return math.Cos(3 * z) },
@@ -283,7 +283,7 @@ func TestSchemesAreDistinctAndDrawsVary(t *testing.T) {
 		}
 		seen[s.String()] = true
 		var tape ad.Tape[float64]
-		f := s.Flow(&tape, hvaetest.Bimodal{Dims: 3}, 3)
+		f := s.Flow(&tape, hvaetest.Bimodal, 3)
 		hot := f.Tempering.MomentumSD()
 		if got, want := hot != nil && hot.Scalar() > 1, s.Tempering != "none" && s.K > 0; got != want {
 			t.Errorf("%v: the condition 1/√β₀ > 1 is %v, want %v", s, got, want)
@@ -291,7 +291,7 @@ func TestSchemesAreDistinctAndDrawsVary(t *testing.T) {
 		if rows := f.StepSize.Rows(); s.PerLayer != (rows > 1) {
 			t.Errorf("%v: StepSize has %d rows", s, rows)
 		}
-		bind := func(*ad.Tape[float64]) hvae.Target[float64] { return hvaetest.Bimodal{Dims: 3} }
+		bind := func(*ad.Tape[float64]) hvae.Target[float64] { return hvaetest.Bimodal }
 		logs, elbos := hvaetest.Draws(s, bind, 3, 1000, 1)
 		if len(logs) != 1000 || len(elbos) != 1000 || logs[0] == logs[500] {
 			t.Errorf("%v: Draws returns %d values of log p̂ and %d ELBOs, want 1000; draws 1 and 501 are %v and %v, want different values", s, len(logs), len(elbos), logs[0], logs[500])

@@ -9,35 +9,45 @@ import (
 	"hvae/linalg"
 )
 
-// Bimodal is a target with two modes in Dims dimensions:
+// TwoModes is a target with two modes in any number ℓ of dimensions. Its evidence is known:
 //
-//	p(x, z) = exp(BimodalLogEvidence)·(0.35 N(z | 1, 0.7²I) + 0.65 N(z | −0.8, 0.5²I)).
-type Bimodal struct{ Dims int }
-
-// BimodalLogEvidence is log p(x) of the target Bimodal in any number of dimensions.
-const BimodalLogEvidence = -1.3
-
-// LogJoint implements hvae.Target. It adds the weighted densities eᵘ and eᵛ of the modes in the log
-// domain: log(eᵘ + eᵛ) = v + softplus(u − v).
-func (b Bimodal) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
-	component := func(mean, sd float64) *ad.Var[float64] {
-		r := ad.Scale(ad.AddConst(z, -mean), 1/sd)
-		return ad.AddConst(hvae.LogNormal(r), -float64(b.Dims)*math.Log(sd))
-	}
-	one := ad.AddConst(component(1, 0.7), math.Log(0.35))
-	two := ad.AddConst(component(-0.8, 0.5), math.Log(0.65))
-	return ad.AddConst(ad.Add(two, ad.Softplus(ad.Sub(one, two))), BimodalLogEvidence)
+//	p(x, z) = exp(LogEvidence)·(w₁ N(z | m₁, s₁²I) + w₂ N(z | m₂, s₂²I)),   w₁ + w₂ = 1.
+type TwoModes struct {
+	LogEvidence float64 // log p(x)
+	Modes       [2]Mode
 }
 
-// FillPosterior fills each column of z [Dims×B] with an exact draw from the posterior.
-func (b Bimodal) FillPosterior(rng *rand.Rand, z linalg.Matrix[float64]) {
+// A Mode is a weighted normal density w·N(z | m, s²I).
+type Mode struct {
+	Weight float64                // w
+	Mean   linalg.Matrix[float64] // m: [ℓ×1], or [1×1] if its elements are equal
+	SD     float64                // s
+}
+
+// Bimodal is the target of most tests.
+var Bimodal = TwoModes{-1.3, [2]Mode{{0.35, linalg.Column(1.0), 0.7}, {0.65, linalg.Column(-0.8), 0.5}}}
+
+// LogJoint implements hvae.Target. It adds weighted densities in the log domain:
+// log(w₁eᵘ + w₂eᵛ) = v + softplus(u − v + log w₁/w₂) + log w₂.
+func (m TwoModes) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
+	component := func(c Mode) *ad.Var[float64] {
+		r := ad.Scale(ad.Sub(z, z.Tape().Const(c.Mean)), 1/c.SD)
+		return ad.AddConst(hvae.LogNormal(r), -float64(z.Rows())*math.Log(c.SD))
+	}
+	one, two := component(m.Modes[0]), component(m.Modes[1])
+	odds := ad.AddConst(ad.Sub(one, two), math.Log(m.Modes[0].Weight/m.Modes[1].Weight))
+	return ad.AddConst(ad.Add(two, ad.Softplus(odds)), math.Log(m.Modes[1].Weight)+m.LogEvidence)
+}
+
+// FillPosterior fills each column of z [ℓ×B] with an exact draw from the posterior.
+func (m TwoModes) FillPosterior(rng *rand.Rand, z linalg.Matrix[float64]) {
 	for j := range z.Cols {
-		mean, sd := -0.8, 0.5
-		if rng.Float64() < 0.35 {
-			mean, sd = 1, 0.7
+		c := m.Modes[1]
+		if rng.Float64() < m.Modes[0].Weight {
+			c = m.Modes[0]
 		}
 		for i := range z.Rows {
-			z.Row(i)[j] = mean + sd*rng.NormFloat64()
+			z.Row(i)[j] = c.Mean.At(min(i, c.Mean.Rows-1), 0) + c.SD*rng.NormFloat64()
 		}
 	}
 }
