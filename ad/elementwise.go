@@ -12,7 +12,7 @@ import (
 
 // Add returns y = a + b. The adjoints are ā = ȳ and b̄ = ȳ.
 func Add[T linalg.Float](a, b *Var[T]) *Var[T] {
-	return binary("Add", a, b, linalg.Add[T], add[T]{}, ReadsNothing)
+	return binary("Add", a, b, linalg.Add[T], add[T]{})
 }
 
 type add[T linalg.Float] struct{}
@@ -27,7 +27,7 @@ func (add[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 
 // Sub returns y = a − b. The adjoints are ā = ȳ and b̄ = −ȳ.
 func Sub[T linalg.Float](a, b *Var[T]) *Var[T] {
-	return binary("Sub", a, b, linalg.Sub[T], sub[T]{}, ReadsNothing)
+	return binary("Sub", a, b, linalg.Sub[T], sub[T]{})
 }
 
 type sub[T linalg.Float] struct{}
@@ -41,7 +41,7 @@ func (sub[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 
 // Mul returns y = a ⊙ b. The adjoints are ā = ȳ ⊙ b and b̄ = ȳ ⊙ a.
 func Mul[T linalg.Float](a, b *Var[T]) *Var[T] {
-	return binary("Mul", a, b, linalg.Mul[T], mul[T]{}, ReadsOperands)
+	return binary("Mul", a, b, linalg.Mul[T], mul[T]{})
 }
 
 type mul[T linalg.Float] struct{}
@@ -61,7 +61,7 @@ func (mul[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 func MulSumTo[T linalg.Float](a, b *Var[T], rows, cols int) *Var[T] {
 	y := a.tape.Result(rows, cols)
 	linalg.MulSum(y.Value, a.Value, b.Value)
-	return a.tape.Record(y, mul[T]{}, ReadsOperands, a, b)
+	return a.tape.Record(y, mul[T]{}, a, b)
 }
 
 // Dot returns the inner product ⟨a, b⟩ = Σ aᵢⱼ bᵢⱼ as a 1×1 matrix. It broadcasts an operand with
@@ -77,12 +77,12 @@ func MulAdd[T linalg.Float](a, b, c *Var[T]) *Var[T] {
 	}
 	y := a.tape.Result(s.Rows, s.Cols)
 	linalg.MulAdd(y.Value, a.Value, b.Value, c.Value)
-	return a.tape.Record(y, mul[T]{}, ReadsOperands, a, b, c)
+	return a.tape.Record(y, mul[T]{}, a, b, c)
 }
 
 // Div returns y = a / b. The adjoints are ā = ȳ / b and b̄ = −(ȳ / b) ⊙ y.
 func Div[T linalg.Float](a, b *Var[T]) *Var[T] {
-	return binary("Div", a, b, linalg.Div[T], div[T]{}, ReadsResult|ReadsOperands)
+	return binary("Div", a, b, linalg.Div[T], div[T]{})
 }
 
 type div[T linalg.Float] struct{}
@@ -101,7 +101,7 @@ func Scale[T linalg.Float](a *Var[T], c T) *Var[T] {
 	y := like(a)
 	linalg.Scale(y.Value, c, a.Value)
 	y.aux = c
-	return a.tape.Record(y, scale[T]{}, ReadsNothing, a)
+	return a.tape.Record(y, scale[T]{}, a)
 }
 
 type scale[T linalg.Float] struct{}
@@ -120,12 +120,12 @@ func Mean[T linalg.Float](a *Var[T]) *Var[T] {
 func AddConst[T linalg.Float](a *Var[T], c T) *Var[T] {
 	y := like(a)
 	linalg.AddConst(y.Value, a.Value, c)
-	return a.tape.Record(y, add[T]{}, ReadsNothing, a)
+	return a.tape.Record(y, add[T]{}, a)
 }
 
 // Exp returns y = eᵃ. The adjoint is ā = ȳ ⊙ y.
 func Exp[T linalg.Float](a *Var[T]) *Var[T] {
-	return unary(a, linalg.Exp[T], exp[T]{}, ReadsResult)
+	return unary(a, linalg.Exp[T], exp[T]{})
 }
 
 type exp[T linalg.Float] struct{}
@@ -134,7 +134,7 @@ func (exp[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.accumulateProduct(y.in[0], 
 
 // Log returns the natural logarithm y = log a. The adjoint is ā = ȳ / a.
 func Log[T linalg.Float](a *Var[T]) *Var[T] {
-	return unary(a, linalg.Log[T], log[T]{}, ReadsOperands)
+	return unary(a, linalg.Log[T], log[T]{})
 }
 
 type log[T linalg.Float] struct{}
@@ -145,7 +145,7 @@ func (log[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.Accumulate(y.in[0], Div(yba
 func Square[T linalg.Float](a *Var[T]) *Var[T] {
 	y := like(a)
 	linalg.Mul(y.Value, a.Value, a.Value)
-	return a.tape.Record(y, square[T]{}, ReadsOperands, a)
+	return a.tape.Record(y, square[T]{}, a)
 }
 
 type square[T linalg.Float] struct{}
@@ -156,7 +156,7 @@ func (square[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 
 // Tanh returns y = tanh a. The adjoint is ā = ȳ ⊙ (1 − y²).
 func Tanh[T linalg.Float](a *Var[T]) *Var[T] {
-	return unary(a, linalg.Tanh[T], tanh[T]{}, ReadsResult)
+	return unary(a, linalg.Tanh[T], tanh[T]{})
 }
 
 type tanh[T linalg.Float] struct{}
@@ -167,34 +167,16 @@ func (tanh[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 
 // Softplus returns y = log(1 + eᵃ). The adjoint is ā = ȳ ⊙ sigmoid(a). If a is live, Softplus
 // computes sigmoid(a) from the same exponential and records it as a second operand of y.
-func Softplus[T linalg.Float](a *Var[T]) *Var[T] { return softplusTo(like(a), a) }
-
-// SoftplusInPlace returns Softplus(a) and overwrites a's value with the result, which saves the
-// memory of one matrix. Afterwards, a must not be used as an operand: the operation would panic.
-// SoftplusInPlace panics if a was created by Leaf or Const or is a view, if a view of a exists, or if
-// the differentiation rule of a recorded operation reads a's value.
-func SoftplusInPlace[T linalg.Float](a *Var[T]) *Var[T] {
-	a.tape.mustHave(a)
-	if !a.inPlace {
-		panic(fmt.Sprintf("ad: SoftplusInPlace cannot overwrite a %v variable: it is a leaf, constant or view, "+
-			"or a view or differentiation rule reads its value", a.shape()))
-	}
-	y := a.tape.variable(a.tape)
-	y.Value = a.Value
-	softplusTo(y, a)
-	a.resets = overwritten
-	return y
-}
-
-func softplusTo[T linalg.Float](y, a *Var[T]) *Var[T] {
+func Softplus[T linalg.Float](a *Var[T]) *Var[T] {
+	y := like(a)
 	if !a.live {
 		linalg.Softplus(y.Value, a.Value)
 		return y
 	}
 	slope := like(a)
 	linalg.SoftplusSigmoid(y.Value, slope.Value, a.Value)
-	a.tape.Record(slope, sigmoid[T]{}, ReadsResult, a)
-	return a.tape.Record(y, softplus[T]{}, ReadsOperands, a, slope)
+	a.tape.Record(slope, sigmoid[T]{}, a)
+	return a.tape.Record(y, softplus[T]{}, a, slope)
 }
 
 type softplus[T linalg.Float] struct{}
@@ -203,7 +185,7 @@ func (softplus[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.accumulateProduct(y.in
 
 // Sigmoid returns y = 1/(1 + e⁻ᵃ). The adjoint is ā = ȳ ⊙ (y − y²).
 func Sigmoid[T linalg.Float](a *Var[T]) *Var[T] {
-	return unary(a, linalg.Sigmoid[T], sigmoid[T]{}, ReadsResult)
+	return unary(a, linalg.Sigmoid[T], sigmoid[T]{})
 }
 
 type sigmoid[T linalg.Float] struct{}
@@ -217,7 +199,7 @@ func (sigmoid[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 func sigmoidGradient[T linalg.Float](g, sigma *Var[T]) *Var[T] {
 	y := like(sigma)
 	linalg.SigmoidGradient(y.Value, g.Value, sigma.Value)
-	return sigma.tape.Record(y, slope[T]{}, ReadsOperands, g, sigma)
+	return sigma.tape.Record(y, slope[T]{}, g, sigma)
 }
 
 type slope[T linalg.Float] struct{}
@@ -232,25 +214,23 @@ func (slope[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	}
 }
 
-// unary computes y = f(a) and records y with differentiation rule r. The argument reads is the set
-// of values that r reads.
-func unary[T linalg.Float](a *Var[T], f func(y, a linalg.Matrix[T]), r Rule[T], reads Reads) *Var[T] {
+// unary computes y = f(a) and records y with differentiation rule r.
+func unary[T linalg.Float](a *Var[T], f func(y, a linalg.Matrix[T]), r Rule[T]) *Var[T] {
 	y := like(a)
 	f(y.Value, a.Value)
-	return a.tape.Record(y, r, reads, a)
+	return a.tape.Record(y, r, a)
 }
 
-// binary computes y = f(a, b) and records y with differentiation rule r. The argument reads is the
-// set of values that r reads. If a and b cannot be broadcast together, binary panics with a message
-// that contains name, the name of the operation.
-func binary[T linalg.Float](name string, a, b *Var[T], f func(y, a, b linalg.Matrix[T]), r Rule[T], reads Reads) *Var[T] {
+// binary computes y = f(a, b) and records y with differentiation rule r. If a and b cannot be broadcast
+// together, binary panics with a message that contains name, the name of the operation.
+func binary[T linalg.Float](name string, a, b *Var[T], f func(y, a, b linalg.Matrix[T]), r Rule[T]) *Var[T] {
 	s, ok := linalg.Broadcast(a.shape(), b.shape())
 	if !ok {
 		panic(fmt.Sprintf("ad: %s: shapes %v and %v cannot be broadcast together", name, a.shape(), b.shape()))
 	}
 	y := a.tape.Result(s.Rows, s.Cols)
 	f(y.Value, a.Value, b.Value)
-	return a.tape.Record(y, r, reads, a, b)
+	return a.tape.Record(y, r, a, b)
 }
 
 // like returns a variable with a's shape and unspecified values.

@@ -10,14 +10,14 @@ import "hvae/linalg"
 func Affine[T linalg.Float](w, x, b *Var[T]) *Var[T] {
 	y := w.tape.Result(w.Rows(), x.Cols())
 	linalg.Affine(y.Value, w.Value, x.Value, b.Value)
-	return w.tape.Record(y, matMul[T]{}, ReadsOperands, w, x, b)
+	return w.tape.Record(y, matMul[T]{}, w, x, b)
 }
 
 // MatMul returns y = a·b [m×n] for a [m×k] and b [k×n]. The adjoints are ā = ȳ·bᵀ and b̄ = aᵀ·ȳ.
 func MatMul[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := a.tape.Result(a.Rows(), b.Cols())
 	linalg.MatMul(y.Value, a.Value, b.Value)
-	return a.tape.Record(y, matMul[T]{}, ReadsOperands, a, b)
+	return a.tape.Record(y, matMul[T]{}, a, b)
 }
 
 type matMul[T linalg.Float] struct{}
@@ -39,7 +39,7 @@ func (matMul[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 func MatMulTA[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := a.tape.Result(a.Cols(), b.Cols())
 	linalg.MatMulTA(y.Value, a.Value, b.Value)
-	return a.tape.Record(y, matMulTA[T]{}, ReadsOperands, a, b)
+	return a.tape.Record(y, matMulTA[T]{}, a, b)
 }
 
 type matMulTA[T linalg.Float] struct{}
@@ -56,7 +56,7 @@ func (matMulTA[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 func MatMulTB[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := a.tape.Result(a.Rows(), b.Rows())
 	linalg.MatMulTB(y.Value, a.Value, b.Value, a.tape.Scratch(len(b.Value.Data)))
-	return a.tape.Record(y, matMulTB[T]{}, ReadsOperands, a, b)
+	return a.tape.Record(y, matMulTB[T]{}, a, b)
 }
 
 type matMulTB[T linalg.Float] struct{}

@@ -29,7 +29,7 @@ func (r *record[T]) variable(t *Tape[T]) *Var[T] {
 	}
 	v := r.vars[r.n]
 	r.n++
-	v.resets, v.inPlace, v.live, v.rule = t.resets, true, false, nil
+	v.resets, v.live, v.rule = t.resets, false, nil
 	return v
 }
 

@@ -26,9 +26,6 @@ func Recomputed[T linalg.Float](p Program[T], args ...*Var[T]) *Var[T] {
 	if t.KeepAll {
 		return p(t.operands[first:])
 	}
-	for _, v := range args {
-		v.inPlace = false
-	}
 	start := t.record
 	result := p(t.operands[first:]).Value
 	for _, v := range t.vars[start.n:t.n] { // add the other live variables of the program as operands
@@ -42,7 +39,7 @@ func Recomputed[T linalg.Float](p Program[T], args ...*Var[T]) *Var[T] {
 	y := t.Result(result.Rows, result.Cols)
 	copy(y.Value.Data, result.Data) // they may overlap: rewind has freed the memory of result
 	y.n = len(args)
-	return t.Record(y, p, ReadsOperands, t.operands[first:]...)
+	return t.Record(y, p, t.operands[first:]...)
 }
 
 // Pull records the program again at the end of the tape. It adds the recorded variables to the

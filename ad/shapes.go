@@ -16,7 +16,7 @@ func SumTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	}
 	y := a.tape.Result(rows, cols)
 	linalg.Sum(y.Value, a.Value)
-	return a.tape.Record(y, add[T]{}, ReadsNothing, a)
+	return a.tape.Record(y, add[T]{}, a)
 }
 
 // Sum returns the sum of the elements of a as a 1×1 matrix.
@@ -30,7 +30,7 @@ func BroadcastTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 	}
 	y := a.tape.Result(rows, cols)
 	linalg.Copy(y.Value, a.Value)
-	return a.tape.Record(y, add[T]{}, ReadsNothing, a)
+	return a.tape.Record(y, add[T]{}, a)
 }
 
 // fit returns g, summed or broadcast to shape s along the axes where the shapes differ. Differentiation
@@ -59,8 +59,7 @@ func Reshape[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {
 		return a
 	}
 	y := a.tape.Const(linalg.Of(rows, cols, a.Value.Data))
-	a.inPlace = false
-	return a.tape.Record(y, reshape[T]{}, ReadsNothing, a)
+	return a.tape.Record(y, reshape[T]{}, a)
 }
 
 type reshape[T linalg.Float] struct{}
@@ -77,8 +76,8 @@ func RowRange[T linalg.Float](a *Var[T], lo, hi int) *Var[T] {
 		return a
 	}
 	y := a.tape.Const(a.Value.RowRange(lo, hi))
-	a.inPlace, y.n = false, lo
-	return a.tape.Record(y, rowRange[T]{}, ReadsNothing, a)
+	y.n = lo
+	return a.tape.Record(y, rowRange[T]{}, a)
 }
 
 type rowRange[T linalg.Float] struct{}
@@ -96,7 +95,7 @@ func Stack[T linalg.Float](a, b *Var[T]) *Var[T] {
 	y := a.tape.Result(rows, a.Cols())
 	linalg.Copy(y.Value.RowRange(0, a.Rows()), a.Value)
 	linalg.Copy(y.Value.RowRange(a.Rows(), rows), b.Value)
-	return a.tape.Record(y, stack[T]{}, ReadsNothing, a, b)
+	return a.tape.Record(y, stack[T]{}, a, b)
 }
 
 type stack[T linalg.Float] struct{}

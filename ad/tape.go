@@ -35,20 +35,17 @@ type Var[T linalg.Float] struct {
 	// Value must not be changed while the tape is in use.
 	Value linalg.Matrix[T]
 
-	tape    *Tape[T]
-	resets  int   // tape.resets when the variable was created, or -1 after SoftplusInPlace
-	index   int   // position on the tape
-	refs    int32 // reference count in a pool; zero for recorded variables
-	live    bool  // whether the variable is a leaf or depends on one
-	inPlace bool  // whether SoftplusInPlace may overwrite Value
+	tape   *Tape[T]
+	resets int   // tape.resets when the variable was created
+	index  int   // position on the tape
+	refs   int32 // reference count in a pool; zero for recorded variables
+	live   bool  // whether the variable is a leaf or depends on one
 
 	rule Rule[T]   // nil for leaves and constants
 	in   []*Var[T] // operands; undefined if rule is nil
 	aux  T         // the factor of Scale
 	n    int       // the first row of RowRange, or the number of arguments of a Program
 }
-
-const overwritten = -1 // value of resets for a variable that SoftplusInPlace has overwritten
 
 // A Rule computes the vector-Jacobian product of an operation with result y. Pull reads the operands, y and
 // the adjoint ybar of y. For each operand that s.Wants, it computes a contribution to the operand's adjoint,
@@ -58,16 +55,6 @@ const overwritten = -1 // value of resets for a variable that SoftplusInPlace ha
 type Rule[T linalg.Float] interface {
 	Pull(s *Sweep[T], y, ybar *Var[T])
 }
-
-// Reads is the set of values that a differentiation rule reads. SoftplusInPlace panics if it would
-// overwrite one of these values.
-type Reads uint8
-
-const (
-	ReadsNothing  Reads = 0
-	ReadsResult   Reads = 1 // the result of the operation
-	ReadsOperands Reads = 2 // the operands
-)
 
 // A Tape records operations in the order in which they run. The zero value is an empty tape, ready to use.
 type Tape[T linalg.Float] struct {
@@ -129,7 +116,7 @@ func (t *Tape[T]) Leaf(m linalg.Matrix[T]) *Var[T] {
 // Const puts m on the tape as a constant and returns the constant, which shares m's elements.
 func (t *Tape[T]) Const(m linalg.Matrix[T]) *Var[T] {
 	v := t.variable(t)
-	v.Value, v.inPlace = m, false
+	v.Value = m
 	return v
 }
 
@@ -212,11 +199,10 @@ func (t *Tape[T]) Result(rows, cols int) *Var[T] {
 	return v
 }
 
-// Record records y as the result of an operation with differentiation rule r and returns y. The
-// argument reads is the set of values that r reads. Operands may be nil. If all operands are
-// constants, or if Backward is running, Record does not record the operation and y is a constant.
-// Record panics if an operand is no longer valid, or depends on a leaf of another tape.
-func (t *Tape[T]) Record(y *Var[T], r Rule[T], reads Reads, operands ...*Var[T]) *Var[T] {
+// Record records y as the result of an operation with differentiation rule r and returns y. Operands may
+// be nil. If all operands are constants, or if Backward is running, Record does not record the operation
+// and y is a constant. Record panics if an operand is no longer valid, or depends on a leaf of another tape.
+func (t *Tape[T]) Record(y *Var[T], r Rule[T], operands ...*Var[T]) *Var[T] {
 	live := false
 	for _, v := range operands {
 		if v != nil {
@@ -228,19 +214,11 @@ func (t *Tape[T]) Record(y *Var[T], r Rule[T], reads Reads, operands ...*Var[T])
 		return y
 	}
 	y.live, y.rule, y.in = true, r, append(y.in[:0], operands...)
-	if reads&ReadsResult != 0 {
-		y.inPlace = false
-	}
-	for _, v := range operands {
-		if v != nil && reads&ReadsOperands != 0 {
-			v.inPlace = false
-		}
-	}
 	return y
 }
 
 // mustHave panics if v is not a valid operand of operations on t. An operand is invalid if it was created
-// before its tape's last Reset, was overwritten by SoftplusInPlace, or depends on a leaf of another tape.
+// before its tape's last Reset, or depends on a leaf of another tape.
 func (t *Tape[T]) mustHave(v *Var[T]) {
 	if v.tape != t || v.resets != t.resets {
 		t.checkOther(v)
@@ -250,8 +228,6 @@ func (t *Tape[T]) mustHave(v *Var[T]) {
 // checkOther implements mustHave for variables of other tapes and for invalid variables.
 func (t *Tape[T]) checkOther(v *Var[T]) {
 	switch {
-	case v.resets == overwritten:
-		panic(fmt.Sprintf("ad: %v variable used after SoftplusInPlace has overwritten its value", v.shape()))
 	case v.resets != v.tape.resets:
 		panic(fmt.Sprintf("ad: %v variable used after its tape was reset", v.shape()))
 	case v.live:

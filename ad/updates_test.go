@@ -36,7 +36,7 @@ func TestQueuedProductsAreAllAdded(t *testing.T) {
 				panic("a rule failed")
 			}
 			s.Accumulate(y.Operand(0), ybar)
-		}, ReadsNothing, MatMul(w, x), tape.Fill(4, n, 0))
+		}, MatMul(w, x), tape.Fill(4, n, 0))
 		for range layers {
 			if recomputed {
 				x = Recomputed(layer, w, x)

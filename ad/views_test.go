@@ -159,10 +159,10 @@ type rule func(s *Sweep[float64], y, ybar variable)
 func (r rule) Pull(s *Sweep[float64], y, ybar variable) { r(s, y, ybar) }
 
 // addWithRule returns a + b and records the sum with rule r, which may be wrong on purpose.
-func addWithRule(r rule, reads Reads, a, b variable) variable {
+func addWithRule(r rule, a, b variable) variable {
 	y := like(a)
 	linalg.Add(y.Value, a.Value, b.Value)
-	return a.tape.Record(y, r, reads, a, b)
+	return a.tape.Record(y, r, a, b)
 }
 
 func TestContributionsAreNotOverwritten(t *testing.T) {
@@ -215,7 +215,7 @@ func TestContributionsAreNotOverwritten(t *testing.T) {
 		x, z := tape.Leaf(a), tape.Leaf(b)
 		u, v := Scale(x, 1), Scale(z, 1)
 		squares := Add(Square(u), Square(v)) // recorded earlier, so its differentiation rules run after r.rule
-		F := Add(squares, addWithRule(r.rule, ReadsResult|ReadsOperands, u, v))
+		F := Add(squares, addWithRule(r.rule, u, v))
 		values := slices.Concat(u.Value.Data, v.Value.Data)
 		gx, gz := Grad(F, x), Grad(F, z)
 		g := Backward(F, x, z)
@@ -239,7 +239,7 @@ func TestATapeWorksAfterARuleHasPanicked(t *testing.T) {
 	var tape Tape[float64]
 	run := func(r rule) []float64 {
 		y, x := program(&tape, a, b)
-		z := addWithRule(r, ReadsNothing, Sum(x[0]), y)
+		z := addWithRule(r, Sum(x[0]), y)
 		g := Backward(Add(Square(z), Sum(MatMul(x[0], x[0]))), x...)
 		return slices.Concat(g[0].Data, g[1].Data)
 	}
@@ -253,7 +253,7 @@ func TestATapeWorksAfterARuleHasPanicked(t *testing.T) {
 			"Backward": func(r rule) { run(r) },
 			"Grad": func(r rule) {
 				y, x := program(&tape, a, b)
-				Grad(addWithRule(r, ReadsNothing, Sum(x[0]), y), x[0])
+				Grad(addWithRule(r, Sum(x[0]), y), x[0])
 			},
 		} {
 			before := 0
@@ -336,7 +336,7 @@ func TestMemoryOfBackwardDoesNotGrowWithTheProgram(t *testing.T) {
 		y = addWithRule(func(s *Sweep[float64], y, ybar variable) {
 			tape.Matrix(64, 64) // memory for a result that the rule does not keep
 			s.Accumulate(y.Operand(0), ybar)
-		}, ReadsNothing, y, tape.Const(x.Value))
+		}, y, tape.Const(x.Value))
 	}
 	n, chunks := tape.Len(), len(tape.chunks)
 	Backward(y, x)

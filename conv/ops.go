@@ -15,7 +15,7 @@ import (
 func Conv[T linalg.Float](g *Geometry, w, x, bias *ad.Var[T]) *ad.Var[T] {
 	y := w.Tape().Result(g.Out(), x.Cols())
 	Forward(g, y.Value, w.Value, x.Value, value(bias))
-	return w.Tape().Record(y, conv[T]{g}, ad.ReadsOperands, w, x, bias)
+	return w.Tape().Record(y, conv[T]{g}, w, x, bias)
 }
 
 type conv[T linalg.Float] struct{ g *Geometry }
@@ -34,7 +34,7 @@ func (c conv[T]) Pull(s *ad.Sweep[T], y, ybar *ad.Var[T]) {
 func Transpose[T linalg.Float](g *Geometry, w, delta, bias *ad.Var[T]) *ad.Var[T] {
 	y := w.Tape().Result(g.In(), delta.Cols())
 	Input(g, y.Value, w.Value, delta.Value, value(bias))
-	return w.Tape().Record(y, transpose[T]{g}, ad.ReadsOperands, w, delta, bias)
+	return w.Tape().Record(y, transpose[T]{g}, w, delta, bias)
 }
 
 type transpose[T linalg.Float] struct{ g *Geometry }
@@ -70,7 +70,7 @@ func WeightGradient[T linalg.Float](g *Geometry, delta, x *ad.Var[T]) *ad.Var[T]
 	tape := delta.Tape()
 	y := tape.Result(g.Taps(), g.OutC)
 	Weight(g, y.Value, delta.Value, x.Value, tape.Scratch(len(delta.Value.Data)), false)
-	return tape.Record(y, weightGradient[T]{g}, ad.ReadsOperands, delta, x)
+	return tape.Record(y, weightGradient[T]{g}, delta, x)
 }
 
 type weightGradient[T linalg.Float] struct{ g *Geometry }

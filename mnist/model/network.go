@@ -76,21 +76,21 @@ func (n *Network[T]) Flow(x *ad.Var[T]) *hvae.Flow[T] {
 // of the last softplus is below −44, the standard deviation is zero (linalg.Softplus) and the ELBO is −∞.
 func (n *Network[T]) Encode(x *ad.Var[T]) (mean, std *ad.Var[T]) {
 	e := &n.encoder
-	h := ad.SoftplusInPlace(e.conv1.conv(&conv1, x))
-	h = ad.SoftplusInPlace(e.conv2.conv(&conv2, h))
-	h = ad.SoftplusInPlace(e.conv3.conv(&conv3, h))
-	h = ad.SoftplusInPlace(e.hidden.dense(h))
-	return e.mean.dense(h), ad.SoftplusInPlace(e.std.dense(h))
+	h := ad.Softplus(e.conv1.conv(&conv1, x))
+	h = ad.Softplus(e.conv2.conv(&conv2, h))
+	h = ad.Softplus(e.conv3.conv(&conv3, h))
+	h = ad.Softplus(e.hidden.dense(h))
+	return e.mean.dense(h), ad.Softplus(e.std.dense(h))
 }
 
 // Decode returns the logits [784×B] of the pixel probabilities π_θ(z) for z [ℓ×B]. The decoder has two
 // dense layers, followed by the transposes of the encoder's convolutions in reverse order. Softplus
 // follows every layer except the last.
 func (d *decoder[T]) Decode(z *ad.Var[T]) *ad.Var[T] {
-	h := ad.SoftplusInPlace(d.hidden.dense(z))
-	h = ad.SoftplusInPlace(d.expand.dense(h))
-	h = ad.SoftplusInPlace(d.deconv1.transpose(&conv3, h))
-	h = ad.SoftplusInPlace(d.deconv2.transpose(&conv2, h))
+	h := ad.Softplus(d.hidden.dense(z))
+	h = ad.Softplus(d.expand.dense(h))
+	h = ad.Softplus(d.deconv1.transpose(&conv3, h))
+	h = ad.Softplus(d.deconv2.transpose(&conv2, h))
 	return d.deconv3.transpose(&conv1, h)
 }
 
