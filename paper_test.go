@@ -1805,7 +1805,7 @@ func networkGradients(t *report) {
 		}
 		elbo, leaves := value()
 		derivative, directions := 0.0, make([]matrix, len(leaves))
-		for i, g := range ad.Backward(elbo, leaves...) {
+		for i, g := range ad.Backward(nil, elbo, leaves...) {
 			v := linalg.New[float64](g.Rows, g.Cols)
 			random.FillNormal(random.Stream(15, params[i].Name), v)
 			linalg.Scale(v, 1/hvaetest.Norm(v.Data), v)
@@ -2267,7 +2267,7 @@ func sampledGradients(params []matrix, n int, elbo func(t *tape, params []variab
 		for _, p := range params {
 			leaves = append(leaves, tp.Leaf(p))
 		}
-		for i, g := range ad.Backward(ad.Mean(elbo(&tp, leaves)), leaves...) {
+		for i, g := range ad.Backward(nil, ad.Mean(elbo(&tp, leaves)), leaves...) {
 			samples[i] = append(samples[i], g.Data[0])
 		}
 	}

@@ -138,7 +138,7 @@ func (p *problem) at() float64 {
 // gradient returns the elements of ∇F(x), concatenated over the operands.
 func (p *problem) gradient() (g []float64) {
 	F, x := p.value()
-	for _, m := range Backward(F, x...) {
+	for _, m := range Backward(nil, F, x...) {
 		g = append(g, m.Data...)
 	}
 	return g
@@ -314,7 +314,7 @@ func TestGradientOfAnUnrelatedVariableIsZero(t *testing.T) {
 			t.Errorf("Grad returns %v, want zeros", g.Value.Data)
 		}
 	}
-	g := Backward(y, z, x)
+	g := Backward(nil, y, z, x)
 	if !slices.Equal(g[0].Data, make([]float64, 4)) || g[0].Shape() != z.Value.Shape() || g[1].Data[0] != 1 {
 		t.Errorf("Backward returns %v, want zeros and ones", g)
 	}
@@ -432,7 +432,7 @@ func TestBackwardIsBitIdenticalToGrad(t *testing.T) {
 		a, b := inputs(seed)
 		y, x := program(&tape, a, b)
 		ga, gb := Grad(y, x[0]), Grad(y, x[1])
-		g := Backward(y, x...)
+		g := Backward(nil, y, x...)
 		if !slices.Equal(ga.Value.Data, g[0].Data) || !slices.Equal(gb.Value.Data, g[1].Data) {
 			t.Fatalf("seed %d: Backward returns %v, Grad returns %v and %v", seed, g, ga.Value, gb.Value)
 		}
@@ -446,7 +446,7 @@ func TestSharedAdjointsAreNotOverwritten(t *testing.T) {
 	x, z := tape.Leaf(linalg.Column(0.3)), tape.Leaf(linalg.Column(-0.7))
 	u, v := Exp(x), Tanh(z)
 	squares := Square(u)
-	g := Backward(Add(squares, Add(u, v)), x, z)
+	g := Backward(nil, Add(squares, Add(u, v)), x, z)
 	th, e := math.Tanh(-0.7), math.Exp(0.3)
 	if got, want := g[1].Data[0], 1-th*th; !(math.Abs(got-want) <= 1e-15) {
 		t.Errorf("∂/∂z = %v, want %v", got, want)
@@ -456,12 +456,12 @@ func TestSharedAdjointsAreNotOverwritten(t *testing.T) {
 	}
 }
 
-func TestBackwardIntoOverwritesItsDestinations(t *testing.T) {
+func TestBackwardOverwritesItsDestinations(t *testing.T) {
 	a, b := inputs(1)
 	var tape Tape[float64]
 	x, y, z := tape.Leaf(a), tape.Leaf(b), tape.Leaf(b)
 	F := Add(Sum(Square(MatMul(x, y))), Sum(MulAdd(x, y, x)))
-	want := slices.Clone(Backward(F, x)[0].Data)
+	want := slices.Clone(Backward(nil, F, x)[0].Data)
 	xs := []variable{x, z, y, x}
 	var dst []matrix
 	for _, v := range xs {
@@ -469,7 +469,7 @@ func TestBackwardIntoOverwritesItsDestinations(t *testing.T) {
 		m.Fill(math.NaN())
 		dst = append(dst, m)
 	}
-	BackwardInto(dst, F, xs)
+	Backward(dst, F, xs...)
 	if !slices.Equal(dst[0].Data, want) || !slices.Equal(dst[3].Data, want) {
 		t.Errorf("the gradients with respect to x are %v and %v, want %v", dst[0].Data, dst[3].Data, want)
 	}
@@ -488,37 +488,40 @@ func TestConstantsOfOtherTapesAreNotDifferentiated(t *testing.T) {
 		"MulAdd": MulAdd(x, c, c), "MatMulTA": MatMulTA(x, c), "Stack": Mul(RowRange(Stack(x, c), 0, 2), c),
 	} {
 		g := Grad(Sum(y), x)
-		b := Backward(Sum(y), x)[0]
+		b := Backward(nil, Sum(y), x)[0]
 		if want := []float64{5, 7}; !slices.Equal(g.Value.Data, want) || !slices.Equal(b.Data, want) {
 			t.Errorf("%s: Grad returns %v and Backward %v, want %v", name, g.Value.Data, b.Data, want)
 		}
 	}
-	got, want := Backward(Sum(Recomputed(sumAndProduct, x, c)), x)[0], []float64{9, 13}
+	got, want := Backward(nil, Sum(Recomputed(sumAndProduct, x, c)), x)[0], []float64{9, 13}
 	if !slices.Equal(got.Data, want) {
 		t.Errorf("Recomputed: the gradient of x(x + c) is %v, want %v", got.Data, want)
 	}
 }
 
-func TestTapeIsReusedWithoutAllocation(t *testing.T) {
+func TestRepeatedProgramReusesTheMemoryOfTheTape(t *testing.T) {
 	a, b := inputs(1)
 	var tape Tape[float64]
-	var got []linalg.Matrix[float64]
-	xs := make([]variable, 2)
-	step := func() {
+	var got []matrix
+	step := func() (variables, chunks int) {
 		tape.Reset()
-		xs[0], xs[1] = tape.Leaf(a), tape.Leaf(b)
-		h := MulAdd(xs[0], xs[1], Recomputed(sumAndProduct, xs...))
+		x := []variable{tape.Leaf(a), tape.Leaf(b)}
+		h := MulAdd(x[0], x[1], Recomputed(sumAndProduct, x...))
 		g := Grad(Sum(Softplus(MatMul(h, h))), h) // an inner gradient, as in a leapfrog step
-		got = Backward(Sum(Square(MulAdd(g, xs[1], h))), xs...)
+		got = Backward(got, Sum(Square(MulAdd(g, x[1], h))), x...)
+		pool := &tape.backward.pool.vars
+		return len(tape.vars) + len(tape.previous) + len(pool.vars), len(tape.chunks) + len(pool.chunks)
 	}
 	step()
 	want := slices.Clone(got[0].Data)
-	step()
-	if !slices.Equal(got[0].Data, want) {
-		t.Errorf("the second step on a tape returns the gradient %v, want %v as in the first step", got[0].Data, want)
-	}
-	if n := testing.AllocsPerRun(100, step); n != 0 {
-		t.Errorf("a step on a reset tape allocates %v times, want 0", n)
+	variables, chunks := step()
+	for range 3 {
+		if v, c := step(); v != variables || c != chunks {
+			t.Errorf("a repeated program has %d variables and %d chunks of memory, want %d and %d as before", v, c, variables, chunks)
+		}
+		if !slices.Equal(got[0].Data, want) {
+			t.Errorf("a repeated program returns the gradient %v, want %v as before", got[0].Data, want)
+		}
 	}
 }
 
@@ -580,15 +583,15 @@ func TestMisuseOfTheTapePanics(t *testing.T) {
 		{"[1×2] variable used after its tape was reset", func() { Add(now, before) }},
 		{"[1×2] variable used after its tape was reset", func() { Exp(before) }},
 		{"[1×2] variable used after its tape was reset", func() { Grad(now, before) }},
-		{"[1×2] variable used after its tape was reset", func() { Backward(before, now) }},
+		{"[1×2] variable used after its tape was reset", func() { Backward(nil, before, now) }},
 		{"[2×3] variable used on another tape", func() { MulAdd(x, x, y) }},
 		{"[2×3] variable used on another tape", func() { Grad(Sum(x), y) }},
 		{"a [1×1] matrix cannot be added to the adjoint of a [2×3] variable", func() {
 			y := addWithRule(func(s *Sweep[float64], y, ybar variable) { s.Accumulate(x, tape.Scalar(1)) }, x, x)
-			Backward(y, x)
+			Backward(nil, y, x)
 		}},
 		{"the gradient of a [2×3] variable does not fit into a [3×3] matrix", func() {
-			BackwardInto([]matrix{linalg.New[float64](3, 3)}, Sum(x), []variable{x})
+			Backward([]matrix{linalg.New[float64](3, 3)}, Sum(x), x)
 		}},
 		{"a differentiation rule must not call Grad", func() {
 			Grad(addWithRule(func(s *Sweep[float64], y, ybar variable) { Grad(y, x) }, x, x), x)
@@ -654,7 +657,7 @@ func FuzzPrograms(f *testing.F) {
 		var tape Tape[float64]
 		y, x := run(&tape)
 		ga, gb := Grad(y, x[0]), Grad(y, x[1])
-		g := Backward(y, x...)
+		g := Backward(nil, y, x...)
 		if !slices.Equal(ga.Value.Data, g[0].Data) || !slices.Equal(gb.Value.Data, g[1].Data) {
 			t.Fatalf("Backward returns %v, Grad returns %v and %v", g, ga.Value, gb.Value)
 		}
@@ -680,18 +683,12 @@ func FuzzPrograms(f *testing.F) {
 	})
 }
 
-func TestBackwardIntoReportsWhetherTheResultDependsOnEachVariable(t *testing.T) {
+func TestDependsReportsWhetherAVariableReachesTheResult(t *testing.T) {
 	var tape Tape[float64]
 	used, idle := tape.Leaf(linalg.Column(2.0)), tape.Leaf(linalg.Column(3.0))
 	unread := Exp(idle) // y does not depend on unread
 	y := Add(Scale(used, 0), tape.Scalar(1))
-	g := []matrix{linalg.Column(0.0), linalg.Column(0.0), linalg.Column(0.0)}
-	for range 2 {
-		if reached := BackwardInto(g, y, []variable{used, idle, unread}); !slices.Equal(reached, []bool{true, false, false}) {
-			t.Errorf("reached = %v, want [true false false]", reached)
-		}
-	}
-	if reached := BackwardInto(g[:1], Add(y, unread), []variable{idle}); !reached[0] {
-		t.Error("reached[0] is false for a leaf on which the sum depends")
+	if !Depends(y, used) || Depends(y, idle) || Depends(y, unread) || !Depends(Add(y, unread), idle) {
+		t.Error("Depends is wrong for a leaf or a result")
 	}
 }

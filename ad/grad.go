@@ -22,73 +22,42 @@ func Grad[T linalg.Float](y, x *Var[T]) *Var[T] {
 	return s.tape.Fill(x.Rows(), x.Cols(), 0)
 }
 
-// Backward returns the gradients of the sum of y's elements with respect to each of xs. They are
-// bit-identical to the results of Grad, but cannot be differentiated. They are valid until the next call
-// to Grad, Backward, BackwardInto or Reset for the same tape. Backward records nothing and reuses the memory
-// of adjoints that are no longer needed. It panics if one of xs is a constant, or if y and xs are not on the
-// same tape. The tape remains usable after a panic, even if a differentiation rule has panicked.
-func Backward[T linalg.Float](y *Var[T], xs ...*Var[T]) []linalg.Matrix[T] {
-	s := backward(nil, y, xs)
-	s.gradients = s.gradients[:0]
-	for _, x := range xs {
-		n := s.node(x)
-		if n.bar == nil {
-			n.bar = s.pool.alloc(x.Rows(), x.Cols())
-			n.bar.Value.Fill(0)
-		}
-		s.gradients = append(s.gradients, n.bar.Value)
-	}
-	return s.gradients
-}
-
-// BackwardInto sets dst[i] to the gradient of the sum of y's elements with respect to xs[i]. It sums the
-// gradients of leaves in fewer passes over memory than Backward. The order of summation is therefore
-// different, and the gradients may differ by rounding errors. BackwardInto panics in the same cases as
-// Backward, and also if dst[i] and xs[i] have different shapes. The result reached[i] reports whether y
-// depends on xs[i]; if not, the gradient is zero. The slice reached is valid until the next call to
-// BackwardInto for the same tape.
-func BackwardInto[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs []*Var[T]) (reached []bool) {
-	for i, x := range xs {
-		if dst[i].Shape() != x.shape() {
-			panic(fmt.Sprintf("ad: BackwardInto: the gradient of a %v variable does not fit into a %v matrix", x.shape(), dst[i].Shape()))
-		}
-	}
-	s := backward(dst[:len(xs)], y, xs)
-	s.reached = s.reached[:0]
-	for i, x := range xs {
-		n := s.node(x)
-		s.reached = append(s.reached, n.bar != nil)
-		switch {
-		case n.bar == nil:
-			dst[i].Fill(0)
-		case n.dst == s.destinations[i]:
-			n.dst.queue.Flush(dst[i])
-		default: // x is not a leaf, or xs contains x at an earlier index
-			linalg.Copy(dst[i], n.bar.Value)
-		}
-	}
-	return s.reached
-}
-
-// backward differentiates y with respect to xs without recording operations. The nodes of the returned
-// sweep hold the gradients. If dst is not empty, the gradient of each leaf xs[i] is computed in dst[i].
-func backward[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs []*Var[T]) *Sweep[T] {
+// Backward sets dst[i] to the gradient of the sum of y's elements with respect to xs[i], and returns dst. If
+// dst is nil, Backward allocates it. The gradients are bit-identical to the results of Grad, but cannot be
+// differentiated. Backward records nothing and reuses the memory of adjoints that are no longer needed. It
+// panics if one of xs is a constant, if y and xs are not on the same tape, or if dst[i] and xs[i] have
+// different shapes. The matrices in dst must not overlap with variables on the tape. The tape remains usable after a panic, even if a differentiation rule has panicked.
+func Backward[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs ...*Var[T]) []linalg.Matrix[T] {
 	s := &y.tape.backward
 	s.begin(y, xs...)
-	s.pool.begin(y.tape)
 	defer s.end()
-	for i, m := range dst {
-		if i == len(s.destinations) {
-			s.destinations = append(s.destinations, new(destination[T]))
+	s.pool.begin(y.tape)
+	for i, x := range xs {
+		if len(dst) == i {
+			dst = append(dst, linalg.New[T](x.Rows(), x.Cols()))
 		}
-		if n := s.node(xs[i]); xs[i].rule == nil && n.dst == nil {
-			n.dst = s.destinations[i]
-			n.dst.sum = m
-			n.dst.queue.Forget() // discard the products of a sweep that panicked
+		if dst[i].Shape() != x.shape() {
+			panic(fmt.Sprintf("ad: Backward: the gradient of a %v variable does not fit into a %v matrix", x.shape(), dst[i].Shape()))
 		}
+		s.node(x).dst = &dst[i]
 	}
 	s.run(y)
-	return s
+	for i, x := range xs {
+		if g := s.node(x).bar; g == nil {
+			dst[i].Fill(0)
+		} else {
+			linalg.Copy(dst[i], g.Value) // copies only if xs contains x twice; otherwise, g is in dst[i]
+		}
+	}
+	return dst
+}
+
+// Depends reports whether y depends on x. It panics if x is a constant, or if x and y are not on the same tape.
+func Depends[T linalg.Float](y, x *Var[T]) bool {
+	s := &y.tape.grad
+	s.begin(y, x)
+	defer s.end()
+	return s.Wants(y)
 }
 
 // A Sweep is the state of Grad or Backward while it differentiates y with respect to xs. Both functions
@@ -100,25 +69,15 @@ type Sweep[T linalg.Float] struct {
 	first int       // the smallest tape index of y and xs
 	nodes []node[T] // nodes of the variables from first to the largest tape index of y and xs, or further
 
-	// Only Backward and BackwardInto use the following fields.
-	pool         pool[T]
-	destinations []*destination[T]
-	gradients    []linalg.Matrix[T]
-	reached      []bool
+	pool pool[T] // used only by Backward
 }
 
 // A node is the state of a variable during a call to Grad or Backward.
 type node[T linalg.Float] struct {
-	bar       *Var[T]         // the adjoint; nil for zero
-	dst       *destination[T] // nil unless BackwardInto computes the gradient of a leaf
-	requested bool            // whether the variable is one of xs
-	passes    bool            // whether the adjoint of an operand of the variable is needed
-}
-
-// A destination is the matrix in which BackwardInto computes the gradient of a leaf.
-type destination[T linalg.Float] struct {
-	sum   linalg.Matrix[T]
-	queue linalg.Updates[T] // products to be added to sum
+	bar       *Var[T]           // the adjoint; nil for zero
+	requested bool              // whether the variable is one of xs
+	passes    bool              // whether the adjoint of an operand of the variable is needed
+	dst       *linalg.Matrix[T] // where Backward computes the adjoint of one of xs; otherwise nil
 }
 
 // begin starts a sweep that differentiates y with respect to xs. It marks the variables that depend on xs.
@@ -229,20 +188,6 @@ func (s *Sweep[T]) Accumulate(v, g *Var[T]) {
 	}
 }
 
-// Destination returns sum, the matrix in which BackwardInto computes the gradient of leaf v. If add is
-// true, the calling rule must add its contribution to sum. If add is false, the rule must overwrite sum
-// with the contribution. If ok is false, v has no such matrix and the rule must call Accumulate instead.
-func (s *Sweep[T]) Destination(v *Var[T]) (sum linalg.Matrix[T], add, ok bool) {
-	n := s.node(v)
-	if n == nil || n.dst == nil {
-		return sum, false, false
-	}
-	if add = n.bar != nil; !add {
-		n.bar = s.pool.wrap(n.dst.sum)
-	}
-	return n.dst.sum, add, true
-}
-
 // accumulateFit sums or broadcasts g to v's shape and adds the result to the adjoint of v. Like the
 // methods below, it avoids a temporary matrix if possible.
 func (s *Sweep[T]) accumulateFit(v, g *Var[T]) {
@@ -290,16 +235,13 @@ func (s *Sweep[T]) accumulateProduct(v, a, b *Var[T]) {
 
 // accumulateMatMulTB adds a·bᵀ to the adjoint of v.
 func (s *Sweep[T]) accumulateMatMulTB(v, a, b *Var[T]) {
-	n := s.node(v)
-	if n == nil {
-		return
-	}
-	scratch := s.tape.Scratch(len(b.Value.Data))
-	switch sum, add, ok := s.Destination(v); {
-	case ok && add:
-		n.dst.queue.AddMatMulTB(sum, a.Value, b.Value, scratch)
-	case ok:
-		linalg.MatMulTB(sum, a.Value, b.Value, scratch)
+	switch n := s.node(v); {
+	case n == nil:
+	case n.writable():
+		linalg.AddMatMulTB(n.bar.Value, a.Value, b.Value, s.tape.Scratch(len(b.Value.Data)))
+	case n.dst != nil:
+		n.bar = s.pool.wrap(*n.dst)
+		linalg.MatMulTB(n.bar.Value, a.Value, b.Value, s.tape.Scratch(len(b.Value.Data)))
 	default:
 		s.Accumulate(v, MatMulTB(a, b))
 	}
@@ -314,8 +256,8 @@ func (v *Var[T]) isColumnOf(g *Var[T]) bool {
 // count is one. Adjoints that Grad records have a reference count of zero.
 func (n *node[T]) writable() bool { return n.bar != nil && n.bar.refs == 1 }
 
-// set makes g the adjoint of node n. In Grad, it stores g itself. In Backward and BackwardInto, it copies g
-// to n's destination, or retains g in the pool if n has no destination. It then releases the old adjoint.
+// set makes g the adjoint of node n. In Backward, it copies g to n's destination, or retains g in the pool
+// if n has no destination, and releases the old adjoint.
 func (s *Sweep[T]) set(n *node[T], g *Var[T]) {
 	old := n.bar
 	switch {
@@ -323,7 +265,7 @@ func (s *Sweep[T]) set(n *node[T], g *Var[T]) {
 		n.bar = g
 		return
 	case n.dst != nil:
-		n.bar = s.pool.wrap(n.dst.sum)
+		n.bar = s.pool.wrap(*n.dst)
 		linalg.Copy(n.bar.Value, g.Value)
 	default:
 		n.bar = s.pool.retain(g)

@@ -49,7 +49,7 @@ type Var[T linalg.Float] struct {
 
 // A Rule computes the vector-Jacobian product of an operation with result y. Pull reads the operands, y and
 // the adjoint ybar of y. For each operand that s.Wants, it computes a contribution to the operand's adjoint,
-// using operations on y's tape, and passes it to s.Accumulate or adds it to s.Destination. Pull must not
+// using operations on y's tape, and passes it to s.Accumulate. Pull must not
 // keep the variables that it creates, because Backward reuses their memory. It must not call Grad or
 // Backward on y's tape.
 type Rule[T linalg.Float] interface {

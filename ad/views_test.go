@@ -95,8 +95,8 @@ func views(rng *rand.Rand, leaf variable) []linear {
 
 func TestGradientsOfNestedViews(t *testing.T) {
 	// The elements of all variables that views returns for a leaf x form a vector y = A·x. For
-	// F = Σ w·y² with weights w and a direction s, Grad, Backward and BackwardInto must return
-	// ∇F = 2Aᵀ(w ⊙ y) and ∇⟨∇F, s⟩ = 2Aᵀ(w ⊙ A·s).
+	// F = Σ w·y² with weights w and a direction s, Grad and Backward must return ∇F = 2Aᵀ(w ⊙ y) and
+	// ∇⟨∇F, s⟩ = 2Aᵀ(w ⊙ A·s).
 	var tape Tape[float64]
 	for seed := range uint64(300) {
 		x, s := linalg.New[float64](4, 3), linalg.New[float64](4, 3)
@@ -104,52 +104,42 @@ func TestGradientsOfNestedViews(t *testing.T) {
 		for i := range x.Data {
 			x.Data[i], s.Data[i] = float64(rng.IntN(9)-4), float64(rng.IntN(9)-4)
 		}
-		for _, into := range []bool{false, true} {
-			rng := rand.New(rand.NewPCG(seed, 6)) // the same seed in both iterations, for the same program
-			tape.Reset()
-			leaf := tape.Leaf(x)
-			F := tape.Scalar(0)
-			want, wantSecond := make([]float64, 12), make([]float64, 12)
-			for _, y := range views(rng, leaf) {
-				w := tape.Matrix(y.v.Rows(), y.v.Cols())
-				value, moved := y.values(x.Data), y.values(s.Data)
-				if !slices.Equal(y.v.Value.Data, value) {
-					t.Fatalf("seed %d: a variable returned by views is %v, want %v", seed, y.v.Value.Data, value)
-				}
-				for e := range w.Data {
-					w.Data[e] = float64(rng.IntN(3))
-					for i, c := range y.coef[e] {
-						want[i] += 2 * w.Data[e] * value[e] * c
-						wantSecond[i] += 2 * w.Data[e] * moved[e] * c
-					}
-				}
-				F = Add(F, Dot(tape.Const(w), Square(y.v)))
+		tape.Reset()
+		leaf := tape.Leaf(x)
+		F := tape.Scalar(0)
+		want, wantSecond := make([]float64, 12), make([]float64, 12)
+		for _, y := range views(rng, leaf) {
+			w := tape.Matrix(y.v.Rows(), y.v.Cols())
+			value, moved := y.values(x.Data), y.values(s.Data)
+			if !slices.Equal(y.v.Value.Data, value) {
+				t.Fatalf("seed %d: a variable returned by views is %v, want %v", seed, y.v.Value.Data, value)
 			}
-			g := Grad(F, leaf)
-			slope := Dot(g, tape.Const(s))
-			check := func(name string, got, want []float64) {
-				if !slices.Equal(got, want) {
-					t.Errorf("seed %d: %s is %v, want %v", seed, name, got, want)
+			for e := range w.Data {
+				w.Data[e] = float64(rng.IntN(3))
+				for i, c := range y.coef[e] {
+					want[i] += 2 * w.Data[e] * value[e] * c
+					wantSecond[i] += 2 * w.Data[e] * moved[e] * c
 				}
 			}
-			check("the result of Grad", g.Value.Data, want)
-			check("the second derivative from Grad", Grad(slope, leaf).Value.Data, wantSecond)
-			for _, c := range []struct {
-				name string
-				y    variable
-				want []float64
-			}{{"the result of Backward", F, want}, {"the second derivative from Backward", slope, wantSecond}} {
-				if into {
-					got := linalg.New[float64](4, 3)
-					got.Fill(5)
-					BackwardInto([]matrix{got}, c.y, []variable{leaf})
-					check("the result of BackwardInto", got.Data, c.want)
-				} else {
-					check(c.name, Backward(c.y, leaf)[0].Data, c.want)
-				}
-			}
-			check("the value of the leaf", leaf.Value.Data, x.Data)
+			F = Add(F, Dot(tape.Const(w), Square(y.v)))
 		}
+		g := Grad(F, leaf)
+		slope := Dot(g, tape.Const(s))
+		check := func(name string, got, want []float64) {
+			if !slices.Equal(got, want) {
+				t.Errorf("seed %d: %s is %v, want %v", seed, name, got, want)
+			}
+		}
+		check("the result of Grad", g.Value.Data, want)
+		check("the second derivative from Grad", Grad(slope, leaf).Value.Data, wantSecond)
+		for _, c := range []struct {
+			name string
+			y    variable
+			want []float64
+		}{{"the result of Backward", F, want}, {"the second derivative from Backward", slope, wantSecond}} {
+			check(c.name, Backward(nil, c.y, leaf)[0].Data, c.want)
+		}
+		check("the value of the leaf", leaf.Value.Data, x.Data)
 	}
 }
 
@@ -218,7 +208,7 @@ func TestContributionsAreNotOverwritten(t *testing.T) {
 		F := Add(squares, addWithRule(r.rule, u, v))
 		values := slices.Concat(u.Value.Data, v.Value.Data)
 		gx, gz := Grad(F, x), Grad(F, z)
-		g := Backward(F, x, z)
+		g := Backward(nil, F, x, z)
 		for i := range a.Data {
 			wantA, wantB := r.wantA(a.Data[i], b.Data[i]), r.wantB(a.Data[i], b.Data[i])
 			if gx.Value.Data[i] != wantA || gz.Value.Data[i] != wantB {
@@ -240,7 +230,7 @@ func TestATapeWorksAfterARuleHasPanicked(t *testing.T) {
 	run := func(r rule) []float64 {
 		y, x := program(&tape, a, b)
 		z := addWithRule(r, Sum(x[0]), y)
-		g := Backward(Add(Square(z), Sum(MatMul(x[0], x[0]))), x...)
+		g := Backward(nil, Add(Square(z), Sum(MatMul(x[0], x[0]))), x...)
 		return slices.Concat(g[0].Data, g[1].Data)
 	}
 	sum := func(s *Sweep[float64], y, ybar variable) {
@@ -288,25 +278,16 @@ func sumAndProduct(in []variable) variable { return Mul(in[0], Add(in[0], in[1])
 
 func TestAnOperandOfRecomputedMayOccurTwice(t *testing.T) {
 	var tape Tape[float64]
-	for _, into := range []bool{false, true} {
-		tape.Reset()
-		x := tape.Leaf(linalg.Column(3.0))
-		u := Scale(x, 1)
-		y := Recomputed(sumAndProduct, x, x)
-		// The differentiation rule of Recomputed must work whether x has no adjoint yet (first
-		// iteration) or already has one from a later operation (second iteration).
-		for range 2 {
-			g := []matrix{linalg.Column(0.0)}
-			if into {
-				BackwardInto(g, Add(y, u), []variable{x})
-			} else {
-				g = Backward(Add(y, u), x)
-			}
-			if got := g[0].Data[0]; got != 13 {
-				t.Errorf("the derivative of x(x + x) + x at x = 3 is %v, want 13", got)
-			}
-			u = Add(Scale(y, 0), x)
+	x := tape.Leaf(linalg.Column(3.0))
+	u := Scale(x, 1)
+	y := Recomputed(sumAndProduct, x, x)
+	// The differentiation rule of Recomputed must work whether x has no adjoint yet (first iteration) or
+	// already has one from a later operation (second iteration).
+	for range 2 {
+		if got := Backward(nil, Add(y, u), x)[0].Data[0]; got != 13 {
+			t.Errorf("the derivative of x(x + x) + x at x = 3 is %v, want 13", got)
 		}
+		u = Add(Scale(y, 0), x)
 	}
 }
 
@@ -319,7 +300,7 @@ func TestRecomputedDoesNotOverwriteSharedAdjoints(t *testing.T) {
 	in := []variable{u, u}
 	y := Recomputed(sumAndProduct, in...)
 	clear(in) // the caller may modify in after the call
-	g := Backward(Add(y, Add(u, w)), x, z)
+	g := Backward(nil, Add(y, Add(u, w)), x, z)
 	if gx, gz := g[0].Data[0], g[1].Data[0]; gx != 13 || gz != 1 {
 		t.Errorf("the gradient of x(x + x) + x + z at x = 3 is (%v, %v), want (13, 1)", gx, gz)
 	}
@@ -339,7 +320,7 @@ func TestMemoryOfBackwardDoesNotGrowWithTheProgram(t *testing.T) {
 		}, y, tape.Const(x.Value))
 	}
 	n, chunks := tape.Len(), len(tape.chunks)
-	Backward(y, x)
+	Backward(nil, y, x)
 	if got := len(tape.chunks); got > chunks+1 {
 		t.Errorf("a sweep over %d variables keeps %d chunks of memory that rules allocated, want at most 1", n, got-chunks)
 	}

@@ -245,7 +245,7 @@ func TestWeightGradientsOfSharedWeightsAreAdded(t *testing.T) {
 		Weight(&g, once, delta.Value, x.Value, make([]float64, len(delta.Value.Data)), false)
 		sum := linalg.New[float64](g.Taps(), g.OutC)
 		sum.Fill(math.NaN())
-		ad.BackwardInto([]matrix{sum}, F, []*ad.Var[float64]{w})
+		ad.Backward([]matrix{sum}, F, w)
 		for i, v := range once.Data {
 			if sum.Data[i] != 6*v {
 				t.Fatalf("%+v: element %d of the weight gradient is %v, want %v", g, i, sum.Data[i], 6*v)

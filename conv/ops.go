@@ -52,9 +52,7 @@ func (c transpose[T]) Pull(s *ad.Sweep[T], y, ybar *ad.Var[T]) {
 // which is operand 2 of y.
 func pullWeights[T linalg.Float](s *ad.Sweep[T], g *Geometry, y, ybar, delta, x *ad.Var[T], channels int) {
 	w, bias := y.Operand(0), y.Operand(2)
-	if sum, add, ok := s.Destination(w); ok {
-		Weight(g, sum, delta.Value, x.Value, y.Tape().Scratch(len(delta.Value.Data)), add)
-	} else if s.Wants(w) {
+	if s.Wants(w) {
 		s.Accumulate(w, WeightGradient(g, delta, x))
 	}
 	if s.Wants(bias) {

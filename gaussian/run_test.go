@@ -102,7 +102,7 @@ func (e experiment) estimates(t *testing.T, d int, name string) (all []estimate)
 			averages = append(averages, [][]float64{slices.Repeat(optimiser.Start(), len(p.Value.Data))})
 		}
 		for i := range e.iterations {
-			gradients := ad.Backward(bound(random.NewBatch(seed, "algorithm 2 step", i), 0, e.draws), leaves...)
+			gradients := ad.Backward(nil, bound(random.NewBatch(seed, "algorithm 2 step", i), 0, e.draws), leaves...)
 			for j, p := range method.Params {
 				optimiser.Ascend(i+1, p.Value.Data, gradients[j].Data, averages[j])
 			}

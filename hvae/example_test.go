@@ -246,7 +246,7 @@ func ExampleFlow_recompute() {
 		epsilon, gamma0 := hvae.Noise(&tape, rng, 2, 10), hvae.Noise(&tape, rng, 2, 10)
 		elbo := hvae.HIS(flow, hvae.StandardNormal[float64]{}, epsilon, gamma0).ELBO()
 		kept := tape.Len()
-		return ad.Backward(elbo, mean)[0].Data[0], kept
+		return ad.Backward(nil, elbo, mean)[0].Data[0], kept
 	}
 	all, n := slope(false)
 	again, m := slope(true)

@@ -134,7 +134,7 @@ type blockResult[T linalg.Float] struct {
 	bound     float64            // sum over the columns of the block
 	gradient  linalg.Matrix[T]   // gradient of bound/(batch size), [elements×1]
 	gradients []linalg.Matrix[T] // the same elements in the shapes of the parameters
-	reached   []bool             // whether bound depends on each parameter
+	reached   []bool             // whether bound depends on each parameter; set in the first step
 }
 
 // NewTrainer returns a trainer that updates params in place. It resets the running averages of all params.
@@ -254,8 +254,13 @@ func (t *Trainer[T]) compute(w *Block[T], i int) {
 			rest = rest[n:]
 		}
 	}
-	reached := ad.BackwardInto(r.gradients, ad.Scale(sum, 1/T(len(t.now.batch))), w.Params)
-	r.reached = append(r.reached[:0], reached...)
+	ad.Backward(r.gradients, ad.Scale(sum, 1/T(len(t.now.batch))), w.Params...)
+	if t.steps == 0 {
+		r.reached = r.reached[:0]
+		for _, p := range w.Params {
+			r.reached = append(r.reached, ad.Depends(sum, p))
+		}
+	}
 }
 
 // boundOf computes the bound for block i on the tape of w. It returns the sum over the columns.

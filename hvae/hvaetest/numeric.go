@@ -103,7 +103,7 @@ func GradientError(params []linalg.Matrix[float64], f func(t *ad.Tape[float64], 
 	}
 	y, leaves := mean()
 	var got, want []float64
-	for _, g := range ad.Backward(y, leaves...) {
+	for _, g := range ad.Backward(nil, y, leaves...) {
 		got = append(got, g.Data...)
 	}
 	for _, p := range params {

@@ -153,7 +153,7 @@ func TestModelAgreesWithPyTorch(t *testing.T) {
 
 		elbo := n.ELBO(x, epsilon, gamma0)
 		near("the ELBO", elbo.Value.Data, want.ELBO)
-		gradients := ad.Backward(ad.Mean(elbo), leaves...)
+		gradients := ad.Backward(nil, ad.Mean(elbo), leaves...)
 		if len(want.GradientNorms) != len(ps) {
 			t.Errorf("%v: golden.json contains %d gradients, want %d", c, len(want.GradientNorms), len(ps))
 		}

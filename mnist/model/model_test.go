@@ -238,7 +238,7 @@ func TestStepUsesTheGradientOfTheMeanOverTheBatch(t *testing.T) {
 		}
 		elbo := ad.Mean(network.ELBO(tape.Const(x), tape.Const(epsilon), tape.Const(gamma0)))
 		var want []float64
-		for _, g := range ad.Backward(elbo, leaves...) {
+		for _, g := range ad.Backward(nil, elbo, leaves...) {
 			want = append(want, g.Data...)
 		}
 
