@@ -20,39 +20,43 @@ type Program[T linalg.Float] func(args []*Var[T]) *Var[T]
 // args, but both runs must use the same variables.
 func Recomputed[T linalg.Float](p Program[T], args ...*Var[T]) *Var[T] {
 	t := args[0].tape
-	first := len(t.operands)
-	t.operands = append(t.operands, args...)
-	defer func() { t.operands = t.operands[:first] }()
 	if t.KeepAll {
-		return p(t.operands[first:])
+		return p(args)
 	}
 	start := t.record
-	result := p(t.operands[first:]).Value
+	result := p(args).Value
+	operands := slices.Clone(args)
 	for _, v := range t.vars[start.n:t.n] { // add the other live variables of the program as operands
-		for _, operand := range v.in {
-			if v.rule != nil && operand != nil && operand.live && operand.index < start.n && !slices.Contains(t.operands[first:], operand) {
-				t.operands = append(t.operands, operand)
+		for _, x := range v.in {
+			if v.rule != nil && x != nil && x.live && x.index < start.n && !slices.Contains(operands, x) {
+				operands = append(operands, x)
 			}
 		}
 	}
 	t.rewind(&start)
 	y := t.Result(result.Rows, result.Cols)
 	copy(y.Value.Data, result.Data) // they may overlap: rewind has freed the memory of result
-	y.n = len(args)
-	return t.Record(y, p, t.operands[first:]...)
+	return t.Record(y, recomputed[T]{p, len(args)}, operands...)
+}
+
+// recomputed is the differentiation rule of Recomputed. The operands are the arguments of the program,
+// followed by the other live variables that it uses.
+type recomputed[T linalg.Float] struct {
+	program Program[T]
+	args    int // number of arguments
 }
 
 // Pull records the program again at the end of the tape. It adds the recorded variables to the
 // sweep and calls their differentiation rules. The rules accumulate adjoints in the same order as
 // without Recomputed, so the bits do not change.
-func (p Program[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
+func (r recomputed[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
 	t, start, nodes := s.tape, s.pool.start, len(s.nodes)
 	if t.unrecorded == nil {
 		panic("ad: Grad cannot differentiate the result of Recomputed; use Backward")
 	}
 	defer func() { t.unrecorded, s.pool.start, s.nodes = &s.pool, start, s.nodes[:nodes] }()
 	t.unrecorded = nil
-	out := p(y.in[:y.n])
+	out := r.program(y.in[:r.args])
 	t.unrecorded, s.pool.start = &s.pool, t.record
 	last := t.n - 1
 	s.extend(last)

@@ -76,13 +76,12 @@ func RowRange[T linalg.Float](a *Var[T], lo, hi int) *Var[T] {
 		return a
 	}
 	y := a.tape.Const(a.Value.RowRange(lo, hi))
-	y.n = lo
-	return a.tape.Record(y, rowRange[T]{}, a)
+	return a.tape.Record(y, rowRange[T]{lo}, a)
 }
 
-type rowRange[T linalg.Float] struct{}
+type rowRange[T linalg.Float] struct{ lo int }
 
-func (rowRange[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.accumulateRows(y.in[0], ybar, y.n) }
+func (r rowRange[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.accumulateRows(y.in[0], ybar, r.lo) }
 
 // Stack returns a matrix y that consists of the rows of a followed by the rows of b. It panics if a
 // and b have different numbers of columns. The adjoint ā consists of the first rows of ȳ, and b̄

@@ -43,8 +43,6 @@ type Var[T linalg.Float] struct {
 
 	rule Rule[T]   // nil for leaves and constants
 	in   []*Var[T] // operands; undefined if rule is nil
-	aux  T         // the factor of Scale
-	n    int       // the first row of RowRange, or the number of arguments of a Program
 }
 
 // A Rule computes the vector-Jacobian product of an operation with result y. Pull reads the operands, y and
@@ -66,9 +64,8 @@ type Tape[T linalg.Float] struct {
 	previous []*Var[T] // variables that the last Reset has discarded
 	scratch  []T
 
-	grad, backward Sweep[T]  // state of Grad and Backward
-	unrecorded     *pool[T]  // the pool for results of operations in Backward, which are not recorded; else nil
-	operands       []*Var[T] // operands of the running calls to Recomputed
+	grad, backward Sweep[T] // state of Grad and Backward
+	unrecorded     *pool[T] // the pool for results of operations in Backward, which are not recorded; else nil
 }
 
 // Reset discards all variables of the tape and keeps their memory for reuse. Operations on
