@@ -40,6 +40,7 @@ import (
 	"hvae/linalg"
 	"hvae/linalg/random"
 	"hvae/mnist/data"
+	"hvae/mnist/eval"
 	mnist "hvae/mnist/model"
 )
 
@@ -1902,7 +1903,7 @@ func posteriorCovariance(t *report) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, _, err := mnist.Simulate(t.Context(), c.Config, c.Params, images, func(image int) *rand.Rand { return random.Stream(62, "images", image) })
+	x, _, err := eval.Simulate(t.Context(), c, images, func(image ...int) *rand.Rand { return random.Stream(62, "images", image...) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,8 @@
 package bench
 
 import (
-	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"runtime"
 	"strconv"
@@ -16,6 +16,7 @@ import (
 	"hvae/hvae"
 	"hvae/linalg"
 	"hvae/linalg/random"
+	"hvae/mnist/eval"
 	mnist "hvae/mnist/model"
 )
 
@@ -152,10 +153,9 @@ func BenchmarkLeapfrog(b *testing.B) {
 	report(b, 2*100*2*2*generator)
 }
 
-// BenchmarkEvaluate measures importance sampling, which estimates the evidence of n images on n
+// BenchmarkEvaluate measures importance sampling, which estimates the evidence of n simulated images on n
 // cores, with 1,000 samples for each image.
 func BenchmarkEvaluate(b *testing.B) {
-	images := newDigits()
 	for _, m := range []struct {
 		name  string
 		c     mnist.Config
@@ -165,18 +165,13 @@ func BenchmarkEvaluate(b *testing.B) {
 		{"HVAE-K5", hvaeOf(5), 2 * (encoder + 1000*6*2*generator)},
 	} {
 		b.Run(m.name, func(b *testing.B) {
-			params := mnist.NewParams[float32](m.c, -2, 1)
-			x := linalg.New[float32](784, runtime.GOMAXPROCS(0))
-			for i := range x.Rows {
-				copy(x.Row(i), images.Row(i))
-			}
-			noise := func(image int) *rand.Rand { return random.Stream(1, "draws", image) }
+			c, n := mnist.Checkpoint{Config: m.c, Params: mnist.NewParams[float32](m.c, -2, 1)}, runtime.GOMAXPROCS(0)
 			for b.Loop() {
-				if _, err := mnist.Evaluate(context.Background(), m.c, params, x, 1000, noise, func() {}); err != nil {
+				if _, err := eval.Evaluate(b.Context(), c, eval.Simulated(n, 1), eval.Options{Samples: 1000, Runs: 1}, io.Discard); err != nil {
 					b.Fatal(err)
 				}
 			}
-			report(b, float64(x.Cols)*m.flops)
+			report(b, float64(n)*m.flops)
 		})
 	}
 }
@@ -185,17 +180,16 @@ func BenchmarkEvaluate(b *testing.B) {
 // core, with 48 chains per image and nine transitions per chain. Each transition computes five gradients of
 // the potential energy.
 func BenchmarkAnnealing(b *testing.B) {
-	c := vae()
-	params := mnist.NewParams[float32](c, -2, 1)
-	a := mnist.Annealing{Steps: 10, Chains: 48, StepSizes: []float64{.5, .5, .5, .5, .5, .5, .5, .5, .5}}
+	c := mnist.Checkpoint{Config: vae(), Params: mnist.NewParams[float32](vae(), -2, 1)}
+	a, stepSizes := eval.Annealing{Steps: 10, Chains: 48}, []float64{.5, .5, .5, .5, .5, .5, .5, .5, .5}
 	images := linalg.New[float32](784, runtime.GOMAXPROCS(0))
-	noise := func(image, chain int) *rand.Rand { return random.Stream(1, "annealing", image, chain) }
+	noise := func(chain ...int) *rand.Rand { return random.Stream(1, "annealing", chain...) }
 	for b.Loop() {
-		if _, _, err := a.Bound(b.Context(), c, params, images, linalg.Matrix[float32]{}, noise, func(int) {}); err != nil {
+		if _, _, err := a.Bound(b.Context(), c, stepSizes, images, linalg.Matrix[float32]{}, noise, func(int) {}); err != nil {
 			b.Fatal(err)
 		}
 	}
-	report(b, float64(images.Cols*a.Chains*a.Cost())*2*2*generator)
+	report(b, float64(images.Cols*a.Chains*(1+9*5))*2*2*generator)
 }
 
 // newDigits returns 100 images [784×100] with random pixels. The pixels are the same in all runs.

@@ -15,6 +15,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -45,6 +46,16 @@ var program = command.Program{
 		"sample":      {About: "Draws digits that a model generates.", Run: sample},
 		"reconstruct": {About: "Draws test digits and their reconstructions; for an HVAE, also along its flow.", Run: reconstruct},
 	},
+}
+
+// dataFlag defines the flag -data.
+func dataFlag(f *command.Flags, folder *string) {
+	f.StringVar(folder, "data", "", "`folder` with 28×28 images in files named as MNIST's, or synthetic for built-in images; missing MNIST\nfiles are downloaded (default $HVAE_MNIST, else a folder in the user's cache)")
+}
+
+// loadData loads the images in a folder and reports downloads on stderr.
+func loadData(ctx context.Context, folder string, stderr io.Writer) (data.Set, error) {
+	return data.Load(ctx, folder, func(m string) { fmt.Fprintln(stderr, m) })
 }
 
 // readCheckpoint reads the model file that -checkpoint names. If the file contains no SHA-256,

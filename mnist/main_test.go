@@ -77,8 +77,7 @@ func TestInvalidInputIsReportedOnOneLine(t *testing.T) {
 		{[]string{"eval", "-checkpoint", file, "-data", "synthetic"}, 1, file + " cannot be read: it is not a safetensors file"},
 		{[]string{"eval", "-checkpoint", "nofile"}, 1, "mnist eval: nofile: no such file or directory"},
 		{[]string{"eval", "-checkpoint", filepath.Join(model, stateFile), "-data", "synthetic"}, 1, `format is "hvae-mnist-state/2"`},
-		{[]string{"eval", "-checkpoint", checkpoint, "-data", few, "-limit", "7"}, 2, "has 6 images"},
-		{[]string{"eval", "-checkpoint", checkpoint, "-data", "synthetic", "-split", "train"}, 2, `"train"`},
+		{[]string{"eval", "-checkpoint", checkpoint, "-data", few, "-limit", "7"}, 2, "there are 6 test images"},
 		{[]string{"eval", "-checkpoint", checkpoint, "-samples", "0"}, 2, "-samples"},
 		{[]string{"sample", "-checkpoint", checkpoint}, 2, "-o is missing"},
 		{[]string{"sample", "-checkpoint", checkpoint, "-o", filepath.Join(file, "x.png")}, 1, filepath.Join(file, "x.png") + ": "},
@@ -99,7 +98,7 @@ func TestInvalidInputIsReportedOnOneLine(t *testing.T) {
 func TestFlagsHaveTheirDefaults(t *testing.T) {
 	for command, want := range map[string]map[string]string{
 		"train":  {"model": `"vae"`, "tempering": `"none"`, "latent": "64", "epochs": "2000", "patience": "100", "batch": "100", "lr": "0.001", "seed": "1"},
-		"eval":   {"split": `"test"`, "samples": "1000", "runs": "3", "seed": "1"},
+		"eval":   {"samples": "1000", "runs": "3", "seed": "1"},
 		"sample": {"n": "64", "seed": "1"}, "reconstruct": {"n": "24", "seed": "1"},
 	} {
 		help, _, _ := mnist(t.Context(), command, "-h")

@@ -142,9 +142,8 @@ func (c *course) weights() map[string][]float32 {
 }
 
 // estimated returns the results of one run of an evaluation: the mean ELBO, the mean negative
-// log-likelihood and, for each image, the tail shape of the importance weights and the correlations
-// between the dimensions of z₀ and of z_K.
-func estimated(c model.Checkpoint, images data.Images, which []int, seed uint64, run, samples int) (elbo, nll float64, tails, z0, zK []float64) {
+// log-likelihood and, for each image, the tail shape of the importance weights.
+func estimated(c model.Checkpoint, images data.Images, which []int, seed uint64, run, samples int) (elbo, nll float64, tails []float64) {
 	const together = 48 // number of samples for which all ε are drawn before all γ₀
 	var tape ad.Tape[float32]
 	for _, i := range which {
@@ -176,42 +175,8 @@ func estimated(c model.Checkpoint, images data.Images, which []int, seed uint64,
 		nll -= (largest + math.Log(total/float64(samples))) / float64(len(which))
 
 		tails = append(tails, hvae.ImportanceEstimate(weights).TailShape)
-
-		prior := hvae.DiagonalNormal[float32]{Mean: mean, SD: std}
-		s := hvae.HIS(network.Flow(x), prior, tape.Const(epsilon), tape.Const(gamma0))
-		z0, zK = append(z0, correlated(s.Start.Z.Value)), append(zK, correlated(s.End.Z.Value))
 	}
-	return elbo, nll, tails, z0, zK
-}
-
-// correlated returns the absolute correlation of two rows of z, averaged over all pairs of rows.
-func correlated(z linalg.Matrix[float32]) float64 {
-	standard := make([][]float64, z.Rows) // mean 0 and length 1
-	for i := range standard {
-		mean, squares := 0.0, 0.0
-		for _, v := range z.Row(i) {
-			mean += float64(v) / float64(z.Cols)
-		}
-		for _, v := range z.Row(i) {
-			squares += (float64(v) - mean) * (float64(v) - mean)
-			standard[i] = append(standard[i], float64(v)-mean)
-		}
-		for j := range standard[i] {
-			standard[i][j] /= math.Sqrt(squares)
-		}
-	}
-	sum, pairs := 0.0, 0.0
-	for i := range standard {
-		for _, other := range standard[:i] {
-			r := 0.0
-			for j := range other {
-				r += standard[i][j] * other[j]
-			}
-			sum += math.Abs(r)
-			pairs++
-		}
-	}
-	return sum / pairs
+	return elbo, nll, tails
 }
 
 // tensors returns a map from the names of a file's tensors to their elements, and the file's metadata.

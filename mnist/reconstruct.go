@@ -10,20 +10,19 @@ import (
 	"hvae/linalg/random"
 	"hvae/mnist/data"
 	"hvae/mnist/model"
-	"hvae/mnist/run"
 	"hvae/mnist/sheet"
 )
 
 // reconstruct runs the reconstruct command.
 func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := newPictureFlags(24, "`number` of test digits", "seed for binarisation and noise")
-	var source run.Source
-	source.DefineFlags(f.Flags)
+	var folder string
+	dataFlag(f.Flags, &folder)
 	c, err := f.readModel(args, stderr)
 	if err != nil {
 		return err
 	}
-	set, err := source.Load(ctx, stderr)
+	set, err := loadData(ctx, folder, stderr)
 	if err != nil {
 		return err
 	}

@@ -1,8 +1,7 @@
 // Package eval estimates the ELBO and the negative log-likelihood of a model by importance
 // sampling, and bounds log p(x) by annealed importance sampling.
 //
-// Read eval.go, then dataset.go (the images) and statistics.go (means, standard errors, correlations,
-// and bounds).
+// Read eval.go, then images.go, importance.go, anneal.go and statistics.go (means, standard errors and bounds).
 package eval
 
 import (
@@ -11,12 +10,14 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"sync/atomic"
 	"time"
 
+	"hvae/ad"
 	"hvae/bench/progress"
 	"hvae/linalg"
-	"hvae/linalg/random"
+	"hvae/mnist/data"
 	"hvae/mnist/model"
 )
 
@@ -39,8 +40,7 @@ type Evaluation struct {
 	TailShape  *float64 `json:"tail_shape"`
 	HeavyTails *float64 `json:"heavy_tails"`
 
-	*Correlation // nil for a VAE, and if a correlation is undefined
-	*Bounds      // nil without Options.Annealing
+	*Bounds // nil without Options.Annealing
 
 	Seconds float64 `json:"seconds"`
 
@@ -49,41 +49,45 @@ type Evaluation struct {
 
 // Options are the settings of an evaluation.
 type Options struct {
-	Model         string           // name of the model's file, for error messages
-	Samples, Runs int              // number of importance samples for each image, number of runs
-	Annealing     *model.Annealing // settings of annealed importance sampling; if nil, no bounds are computed
+	Model         string     // name of the model's file, for error messages
+	Samples, Runs int        // number of importance samples for each image, number of runs
+	Annealing     *Annealing // settings of annealed importance sampling; if nil, no bounds are computed
 }
 
-// results holds the results of a run. Each slice has an element for each image.
+// results holds the results of a run.
 type results struct {
-	estimates    []model.Estimate // from importance sampling
-	lower, upper []float64        // bounds on log p(x) from annealed importance sampling; nil if not computed
-	acceptance   float64          // mean acceptance rate of annealed importance sampling
+	estimates    []estimate // from importance sampling, for each image
+	lower, upper []float64  // bounds on log p(x) for each image; nil if not computed
+	acceptance   float64    // mean acceptance rate of annealed importance sampling
 }
 
 // Evaluate evaluates a model on images and prints its progress on stderr. It returns an error if
 // ctx is done, or if the ELBO or the NLL is not finite.
-func Evaluate(ctx context.Context, c model.Checkpoint, images Dataset, o Options, stderr io.Writer) (Evaluation, error) {
+func Evaluate(ctx context.Context, c model.Checkpoint, images Images, o Options, stderr io.Writer) (Evaluation, error) {
 	began := time.Now()
-	t := newTracker(stderr, c.Config, images, o)
-	defer t.line.Clear()
-	e := Evaluation{Images: len(images.Indices), Samples: o.Samples, Runs: o.Runs, Data: images.name}
+	e := Evaluation{Images: images.n, Samples: o.Samples, Runs: o.Runs, Data: images.name}
 	if c.Data != "" {
 		e.Trained = &c.Data
 	}
-	runs, err := runAll(ctx, c, images, o, t)
+	w := newWork(c.Config, images, o)
+	w.announce(ctx, c, stderr)
+	w.line = progress.New(stderr, 0, func(elapsed time.Duration) string {
+		return fmt.Sprintf("%v  %.1f images/s", w, w.done()/elapsed.Seconds())
+	})
+	defer w.line.Clear()
+	runs, err := runAll(ctx, c, images, o, w)
 	if err != nil {
-		return e, fmt.Errorf("%w after %v; the evaluation is not saved", context.Cause(ctx), t)
+		return e, fmt.Errorf("%w after %v; the evaluation is not saved", context.Cause(ctx), w)
 	}
-	tailShape, heavyTails, n := 0.0, 0.0, float64(o.Runs*e.Images)
+	var tails []float64
+	heavy := 0.0
 	for _, r := range runs {
 		elbo, nll := 0.0, 0.0
-		for _, estimate := range r.estimates {
-			elbo += estimate.ELBO / float64(e.Images)
-			nll -= estimate.LogEvidence / float64(e.Images)
-			tailShape += estimate.TailShape / n
-			if estimate.TailShape > 0.7 {
-				heavyTails += 1 / n
+		for _, x := range r.estimates {
+			elbo += x.elbo / float64(images.n)
+			nll -= x.logEvidence / float64(images.n)
+			if tails = append(tails, x.tailShape); x.tailShape > 0.7 {
+				heavy++
 			}
 		}
 		e.ELBOs, e.NLLs = append(e.ELBOs, elbo), append(e.NLLs, nll)
@@ -93,14 +97,11 @@ func Evaluate(ctx context.Context, c model.Checkpoint, images Dataset, o Options
 	if sum := e.ELBO + e.NLL; math.IsNaN(sum) || math.IsInf(sum, 0) {
 		return e, fmt.Errorf("the evaluation of %s is not finite (ELBO %v, NLL %v): the model is damaged or has diverged", o.Model, e.ELBO, e.NLL)
 	}
-	if !math.IsNaN(tailShape) && !math.IsInf(tailShape, 0) {
-		e.TailShape, e.HeavyTails = &tailShape, &heavyTails
-	}
-	if c.Config.K > 0 {
-		e.Correlation = newCorrelation(runs, o.Samples)
+	if mean, _ := MeanSD(tails); !math.IsNaN(mean) && !math.IsInf(mean, 0) {
+		e.TailShape, e.HeavyTails = &mean, new(heavy/float64(len(tails)))
 	}
 	if o.Annealing != nil {
-		e.Bounds = newBounds(o.Annealing, runs)
+		e.Bounds = newBounds(*o.Annealing, runs)
 	}
 	e.Seconds = time.Since(began).Seconds()
 	return e, nil
@@ -108,36 +109,32 @@ func Evaluate(ctx context.Context, c model.Checkpoint, images Dataset, o Options
 
 // runAll evaluates the model o.Runs times and returns the results of each run. It returns an error
 // only if ctx is done.
-func runAll(ctx context.Context, c model.Checkpoint, images Dataset, o Options, t *tracker) (all []results, err error) {
+func runAll(ctx context.Context, c model.Checkpoint, images Images, o Options, w *work) (all []results, err error) {
+	var stepSizes []float64
 	if o.Annealing != nil {
-		x, _, err := images.tuning.draw(ctx, c, "mnist ais tuning")
+		x, err := images.drawForTuning(ctx, c)
 		if err == nil {
-			err = o.Annealing.Tune(ctx, c.Config, c.Params, x, images.stream("mnist ais tuning"))
+			stepSizes, err = o.Annealing.tune(ctx, c, x, images.stream("mnist ais tuning"))
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
 	for run := range o.Runs {
-		x, z, err := images.draw(ctx, c, "mnist eval", run)
-		if err != nil {
-			return nil, err
+		x, z, err := images.draw(ctx, c, run)
+		r, noise := results{estimates: make([]estimate, images.n)}, images.stream("mnist eval noise", run)
+		if err == nil {
+			err = forEach(ctx, images.n, func(t *ad.Tape[float32], i int) {
+				r.estimates[i] = importance(ctx, t, c, columns(x, i, i+1, 1), o.Samples, noise(i))
+				w.add(w.sampling)
+			})
 		}
-		var r results
-		noise := images.stream("mnist eval noise", run)
-		r.estimates, err = model.Evaluate(ctx, c.Config, c.Params, x, o.Samples,
-			func(j int) *rand.Rand { return noise(images.Indices[j]) }, func() { t.add(t.sampling) })
-		bound := func(purpose string, z linalg.Matrix[float32]) (bounds []float64, acceptance float64, err error) {
-			stream := func(j, chain int) *rand.Rand {
-				return random.Stream(images.seed, purpose, run, images.Indices[j], chain)
-			}
-			return o.Annealing.Bound(ctx, c.Config, c.Params, x, z, stream, func(chains int) { t.add(chains * t.chain) })
-		}
+		done := func(chains int) { w.add(chains * w.chain) }
 		if err == nil && o.Annealing != nil {
-			r.lower, r.acceptance, err = bound("mnist ais forward", linalg.Matrix[float32]{})
+			r.lower, r.acceptance, err = o.Annealing.Bound(ctx, c, stepSizes, x, linalg.Matrix[float32]{}, images.stream("mnist ais forward", run), done)
 		}
-		if err == nil && o.Annealing != nil && images.simulated {
-			r.upper, _, err = bound("mnist ais reverse", z)
+		if err == nil && o.Annealing != nil && images.simulated() {
+			r.upper, _, err = o.Annealing.Bound(ctx, c, stepSizes, x, z, images.stream("mnist ais reverse", run), done)
 		}
 		if err != nil {
 			return nil, err
@@ -147,65 +144,80 @@ func runAll(ctx context.Context, c model.Checkpoint, images Dataset, o Options, 
 	return all, nil
 }
 
-// String returns the results as lines of text: ELBO, NLL, tail shape, correlations and bounds.
+// String returns the results as lines of text: ELBO, NLL, tail shape and bounds.
 func (e Evaluation) String() string {
 	s := fmt.Sprintf("ELBO %s\nNLL  %s\n", PlusMinus(2, e.ELBO, e.ELBOSD), PlusMinus(2, e.NLL, e.NLLSD))
 	if e.TailShape != nil {
 		s += fmt.Sprintf("tail shape of the importance weights %.2f, above 0.7 for %.0f %% of the images\n", *e.TailShape, 100**e.HeavyTails)
 	}
-	if c := e.Correlation; c != nil {
-		s += fmt.Sprintf("mean |correlation| of two dimensions given x: z_K %s, z_0 %s, independent %.4f\n",
-			PlusMinus(4, c.ZK, c.ZKSE), PlusMinus(4, c.Z0, c.Z0SE), c.Independent)
+	b := e.Bounds
+	if b == nil {
+		return s
 	}
-	if b := e.Bounds; b != nil {
-		s += fmt.Sprintf("annealed importance sampling, %d steps, %d chains", b.Steps, b.Chains)
-		if b.Acceptance != nil {
-			s += fmt.Sprintf(", acceptance %.2f", *b.Acceptance)
-		}
-		s += fmt.Sprintf(" (± standard errors over images)\nlog p(x) ≥ %s\n", PlusMinus(2, b.Lower, b.LowerSE))
-		if b.Upper != nil {
-			s += fmt.Sprintf("log p(x) ≤ %s, a gap of %s\n", PlusMinus(2, *b.Upper, b.UpperSE), PlusMinus(2, *b.Gap, b.GapSE))
-		}
-		s += fmt.Sprintf("the importance-sampling estimate is %s below the lower bound\n", PlusMinus(2, b.Missed, b.MissedSE))
+	s += fmt.Sprintf("annealed importance sampling, %d steps, %d chains", b.Steps, b.Chains)
+	if b.Acceptance != nil {
+		s += fmt.Sprintf(", acceptance %.2f", *b.Acceptance)
 	}
-	return s
+	s += fmt.Sprintf(" (± standard errors over images)\nlog p(x) ≥ %s\n", PlusMinus(2, b.Lower, b.LowerSE))
+	if b.Upper != nil {
+		s += fmt.Sprintf("log p(x) ≤ %s, a gap of %s\n", PlusMinus(2, *b.Upper, b.UpperSE), PlusMinus(2, *b.Gap, b.GapSE))
+	}
+	return s + fmt.Sprintf("the importance-sampling estimate is %s below the lower bound\n", PlusMinus(2, b.Missed, b.MissedSE))
 }
 
-// A tracker prints the progress of an evaluation. It measures work in passes through the decoder,
-// forward or backward, because importance sampling and Markov chains need different numbers of passes.
-type tracker struct {
-	images          int          // number of images in all runs
+// work measures the work of an evaluation in passes through the decoder, forward or backward, because
+// importance sampling and Markov chains need different numbers of passes.
+type work struct {
+	images          int // number of images in all runs
+	runs            int
 	sampling, chain int          // number of passes for importance sampling of an image, and for a chain
 	perImage        int          // number of all passes for an image
 	finished        atomic.Int64 // number of finished passes
 	line            *progress.Line
 }
 
-func newTracker(stderr io.Writer, c model.Config, images Dataset, o Options) *tracker {
-	t := &tracker{images: o.Runs * len(images.Indices), sampling: o.Samples}
-	if c.K > 0 { // the flow evaluates ∇U at K + 1 points
-		t.sampling *= 2 * (c.K + 1)
-	}
-	t.perImage = t.sampling
+func newWork(c model.Config, images Images, o Options) *work {
+	w := &work{images: o.Runs * images.n, runs: o.Runs, sampling: o.Samples * passes(c)}
+	w.perImage = w.sampling
 	if o.Annealing != nil {
-		t.chain = 2 * o.Annealing.Cost()
-		t.perImage += t.chain * o.Annealing.Chains
-		if images.simulated { // reverse chains
-			t.perImage += t.chain * o.Annealing.Chains
+		w.chain = 2 * o.Annealing.gradients()
+		w.perImage += w.chain * o.Annealing.Chains
+		if images.simulated() { // reverse chains
+			w.perImage += w.chain * o.Annealing.Chains
 		}
 	}
-	t.line = progress.New(stderr, 0, func(elapsed time.Duration) string {
-		return fmt.Sprintf("%v  %.1f images/s", t, t.done()/elapsed.Seconds())
-	})
-	return t
+	return w
+}
+
+// passes returns the number of passes for an importance sample. The flow evaluates ∇U at K + 1 points.
+func passes(c model.Config) int {
+	if c.K == 0 {
+		return 1
+	}
+	return 2 * (c.K + 1)
+}
+
+// announce prints about how long the evaluation will take if this is more than a minute. It measures the time
+// of a few samples.
+func (w *work) announce(ctx context.Context, c model.Checkpoint, stderr io.Writer) {
+	const samples = 3 * samplesAtOnce
+	factor := float64(w.images) * float64(w.perImage) / float64(samples*passes(c.Config)) / float64(min(w.images, runtime.GOMAXPROCS(0)))
+	if factor < 300 {
+		return // the evaluation takes seconds
+	}
+	began := time.Now()
+	importance(ctx, new(ad.Tape[float32]), c, linalg.New[float32](data.Side*data.Side, 1), samples, rand.New(rand.NewPCG(1, 1)))
+	if minutes := factor * time.Since(began).Minutes(); minutes > 1 {
+		fmt.Fprintf(stderr, "evaluating %d images %d times will take about %.0f minutes\n", w.images/w.runs, w.runs, minutes)
+	}
 }
 
 // done returns the number of finished images, which may be fractional.
-func (t *tracker) done() float64 { return float64(t.finished.Load()) / float64(t.perImage) }
+func (w *work) done() float64 { return float64(w.finished.Load()) / float64(w.perImage) }
 
-func (t *tracker) add(passes int) {
-	t.finished.Add(int64(passes))
-	t.line.Set(t.done() / float64(t.images))
+func (w *work) add(passes int) {
+	w.finished.Add(int64(passes))
+	w.line.Set(w.done() / float64(w.images))
 }
 
-func (t *tracker) String() string { return fmt.Sprintf("%d of %d images", int(t.done()), t.images) }
+func (w *work) String() string { return fmt.Sprintf("%d of %d images", int(w.done()), w.images) }

@@ -2,54 +2,123 @@ package eval
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"io"
 	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
 	"testing"
+	"time"
 
+	"hvae/ad"
+	"hvae/linalg"
+	"hvae/linalg/random"
 	"hvae/mnist/data"
 	"hvae/mnist/model"
 )
 
-// Step sizes for test images must be tuned on validation images, and vice versa. Here, validation images
-// are white and test images are black.
-func TestStepSizesAreTunedOnTheOtherSplit(t *testing.T) {
-	const n = 120
+// checkpoint returns a model with large weights, so that its results depend strongly on x and z.
+func checkpoint(config model.Config) model.Checkpoint {
+	c := model.Checkpoint{Config: config, Params: model.NewParams[float32](config, -1, 1)}
+	for _, p := range c.Params {
+		linalg.Scale(p.Value, 2, p.Value)
+	}
+	return c
+}
+
+var vae = model.Config{Kind: "vae", Tempering: "none", Latent: 3}
+
+func streams(purpose string) func(index ...int) *rand.Rand {
+	return func(index ...int) *rand.Rand { return random.Stream(1, purpose, index...) }
+}
+
+// The bounds are biased if step sizes are tuned on the evaluated images. Here, validation images are white and
+// test images are black.
+func TestStepSizesAreTunedOnValidationImages(t *testing.T) {
 	set := data.Set{
-		Train: data.Images{Pixels: bytes.Repeat([]byte{255}, n*data.Side*data.Side)},
-		Test:  data.Images{Pixels: make([]byte, n*data.Side*data.Side)},
+		Name:  "test",
+		Train: data.Images{Pixels: bytes.Repeat([]byte{255}, 120*data.Side*data.Side)},
+		Test:  data.Images{Pixels: make([]byte, 120*data.Side*data.Side)},
 	}
-	for split, want := range map[string]float32{"test": 1, "validation": 0} {
-		d := Split(set, split, 1, 1)
-		x, _, err := d.tuning.draw(t.Context(), model.Checkpoint{}, "test")
-		if err != nil || x.Cols != tuningImages || x.Data[0] != want {
-			t.Errorf("for the %s images, step sizes are tuned on %d images with pixels %v (error %v), want %d images of the other split", split, x.Cols, x.Data[0], err, tuningImages)
-		}
-		if y, _, err := d.draw(t.Context(), model.Checkpoint{}, "test"); err != nil || y.Data[0] != 1-want {
-			t.Errorf("the %s images have pixels %v (error %v), want %v", split, y.Data[0], err, 1-want)
-		}
+	m := Test(set, 2, 1, 1)
+	tuning, err := m.drawForTuning(t.Context(), model.Checkpoint{})
+	evaluated, _, err2 := m.draw(t.Context(), model.Checkpoint{}, 0)
+	if err != nil || err2 != nil || tuning.Cols != 16 || slices.Min(tuning.Data) != 1 || evaluated.Cols != 2 || slices.Max(evaluated.Data) != 0 {
+		t.Errorf("%d images for tuning and %d for the evaluation (errors %v, %v), want 16 white and 2 black images", tuning.Cols, evaluated.Cols, err, err2)
 	}
 }
 
-func TestMeanSDOmitsTheDeviationOfASingleValue(t *testing.T) {
-	if mean, sd := MeanSD([]float64{1, 2, 3, 6}); mean != 3 || !(math.Abs(*sd**sd-14.0/3) <= 1e-14) {
-		t.Errorf("1, 2, 3 and 6 have the mean %v and the variance %v, want 3 and 14/3", mean, *sd**sd)
+// For pixels x with probabilities p, s = Σ (x − p)(p − ½) must have mean 0 and variance Σ p(1 − p)(p − ½)².
+func TestSimulatedPixelsHaveTheDecodersProbabilities(t *testing.T) {
+	c := checkpoint(vae)
+	x, z, err := Simulate(t.Context(), c, 40, streams("image"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if mean, sd := MeanSD([]float64{5}); mean != 5 || sd != nil {
-		t.Errorf("a single 5 has the mean %v and the standard deviation %v, want 5 and nil", mean, sd)
+	var tape ad.Tape[float32]
+	network := model.NewNetwork(c.Config, model.Vars(tape.Const, c.Params))
+	sum, variance := 0.0, 0.0
+	for i, p := range ad.Sigmoid(network.Decode(tape.Const(z))).Value.Data {
+		p, pixel := float64(p), float64(x.Data[i])
+		if pixel != 0 && pixel != 1 {
+			t.Fatalf("a pixel is %v, want 0 or 1", pixel)
+		}
+		sum += (pixel - p) * (p - 0.5)
+		variance += p * (1 - p) * (p - 0.5) * (p - 0.5)
+	}
+	if score := sum / math.Sqrt(variance); !(math.Abs(score) <= 4.5) || variance < 50 {
+		t.Errorf("s is %.1f standard deviations away from 0, and its variance is %.0f; want at most 4.5 deviations and a variance of at least 50", score, variance)
 	}
 }
 
-// JSON has no NaN, so there is no correlation if one of the two is undefined.
-func TestAnUndefinedCorrelationIsOmitted(t *testing.T) {
-	for _, e := range []model.Estimate{{Z0: math.NaN(), ZK: 0.1}, {Z0: 0.1, ZK: math.NaN()}} {
-		if c := newCorrelation([]results{{estimates: []model.Estimate{e}}}, 10); c != nil {
-			t.Errorf("the correlation of %+v is %+v, want nil", e, c)
+// The lower bound of an image must be log 1/n Σ p̂, and the upper bound −log 1/n Σ 1/p̂, where both sums are
+// over its n chains. The expected values of p̂ come from calls to Bound for one image and one chain. A tape
+// holds 48 chains, so the chains of an image share a tape for n = 16, but not always for n = 20.
+func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
+	c, stepSizes := checkpoint(vae), []float64{0.6}
+	x, z, err := Simulate(t.Context(), c, 7, streams("image"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for chains, images := range map[int]int{16: 7, 20: 3} {
+		for sign, z := range map[float64]linalg.Matrix[float32]{1: {}, -1: z} {
+			bound := func(chains, lo, hi, chain int) ([]float64, float64) {
+				start := z
+				if z.Cols > 0 {
+					start = columns(z, lo, hi, 1)
+				}
+				stream := func(i ...int) *rand.Rand { return random.Stream(2, "chain", i[0]+lo, i[1]+chain) }
+				bounds, rate, err := Annealing{2, chains}.Bound(t.Context(), c, stepSizes, columns(x, lo, hi, 1), start, stream, func(int) {})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return bounds, rate
+			}
+			bounds, rate := bound(chains, 0, images, 0)
+			rates := 0.0
+			for i, got := range bounds {
+				var logs []float64 // log p̂ or −log p̂
+				for chain := range chains {
+					one, r := bound(1, i, i+1, chain)
+					logs = append(logs, sign*one[0])
+					rates += r / float64(images*chains)
+				}
+				if want := sign * (linalg.LogSumExp(logs) - math.Log(float64(chains))); !(math.Abs(got-want) <= 1e-3) {
+					t.Errorf("%d chains, sign %v: the bound of image %d is %.4f, want %.4f", chains, sign, i, got, want)
+				}
+			}
+			if !(math.Abs(rate-rates) <= 1e-3) || !(rate > 0.1 && rate < 0.98) {
+				t.Errorf("%d chains, sign %v: the acceptance rate is %.4f, want %.4f, between 0.1 and 0.98", chains, sign, rate, rates)
+			}
 		}
 	}
 }
 
 func TestBoundsAreMeansOverImagesAndRuns(t *testing.T) {
-	estimates := []model.Estimate{{LogEvidence: -11}, {LogEvidence: -22}}
-	c := newBounds(&model.Annealing{Steps: 2}, []results{
+	estimates := []estimate{{logEvidence: -11}, {logEvidence: -22}}
+	c := newBounds(Annealing{Steps: 2}, []results{
 		{estimates, []float64{-9, -18}, []float64{-8, -17}, 0.5},
 		{estimates, []float64{-10, -20}, []float64{-9, -18}, 0.6},
 		{estimates, []float64{-11, -22}, []float64{-10, -19}, 0.9},
@@ -61,5 +130,60 @@ func TestBoundsAreMeansOverImagesAndRuns(t *testing.T) {
 		if !(math.Abs(v[0]-v[1]) <= 1e-12) {
 			t.Errorf("%s is %v, want %v", name, v[0], v[1])
 		}
+	}
+	if one := newBounds(Annealing{Steps: 1}, []results{{estimates[:1], []float64{-9}, nil, math.NaN()}}); one.LowerSE != nil || one.Acceptance != nil || one.Upper != nil {
+		t.Errorf("for one image, one step and no upper bound, the bounds are %+v, want nil for undefined values", one)
+	}
+}
+
+// evaluate evaluates an HVAE on one simulated image.
+func evaluate(ctx context.Context, samples, steps int) error {
+	c := checkpoint(model.Config{Kind: "hvae", K: 2, Tempering: "free", VaryEps: true, Latent: 3})
+	_, err := Evaluate(ctx, c, Simulated(1, 1), Options{Samples: samples, Runs: 1, Annealing: &Annealing{steps, 8}}, io.Discard)
+	return err
+}
+
+func TestMemoryDoesNotDependOnSamplesOrSteps(t *testing.T) {
+	allocated := func(samples, steps int) float64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if err := evaluate(t.Context(), samples, steps); err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		return float64(after.TotalAlloc - before.TotalAlloc)
+	}
+	few := allocated(96, 4)
+	for _, n := range [][2]int{{960, 4}, {96, 40}} {
+		if many := allocated(n[0], n[1]); many > 1.5*few {
+			t.Errorf("an evaluation with 96 samples and 4 steps allocates %.3g bytes, and %.3g with %d samples and %d steps, want at most 50 %% more", few, many, n[0], n[1])
+		}
+	}
+}
+
+// Without cancellation, each evaluation would take hours.
+func TestCancellationInterruptsTheEvaluationOfAnImage(t *testing.T) {
+	for _, n := range [][2]int{{1 << 22, 1}, {1, 1 << 22}} {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		ended := make(chan error, 1)
+		go func() { ended <- evaluate(ctx, n[0], n[1]) }()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Evaluate returns the error %v, want context.DeadlineExceeded", err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("a minute after cancellation, the evaluation with %d samples and %d steps has not ended", n[0], n[1])
+		}
+		cancel()
+	}
+}
+
+func TestMeanSDOmitsTheDeviationOfASingleValue(t *testing.T) {
+	if mean, sd := MeanSD([]float64{1, 2, 3, 6}); mean != 3 || !(math.Abs(*sd**sd-14.0/3) <= 1e-14) {
+		t.Errorf("1, 2, 3 and 6 have the mean %v and the variance %v, want 3 and 14/3", mean, *sd**sd)
+	}
+	if mean, sd := MeanSD([]float64{5}); mean != 5 || sd != nil {
+		t.Errorf("a single 5 has the mean %v and the standard deviation %v, want 5 and nil", mean, sd)
 	}
 }

@@ -3,8 +3,6 @@ package eval
 import (
 	"fmt"
 	"math"
-
-	"hvae/mnist/model"
 )
 
 // MeanSD returns the mean and the standard deviation of x. For a single value, sd is nil.
@@ -57,29 +55,6 @@ func PlusMinus(digits int, v float64, err *float64) string {
 // representation, is then printed as 83.32, as in the paper.
 func HalfAway(v float64) float64 { return v + math.Copysign(1e-9, v) }
 
-// A Correlation holds the mean absolute correlation between two latent dimensions of an image's samples, at
-// the start (z₀) and at the end (z_K) of the flow. Means are over pairs of dimensions, images and runs.
-// Standard errors are computed over images. They are null if there is only one image.
-type Correlation struct {
-	Z0          float64  `json:"correlation_z0"`
-	Z0SE        *float64 `json:"correlation_z0_se"`
-	ZK          float64  `json:"correlation_zk"`
-	ZKSE        *float64 `json:"correlation_zk_se"`
-	Independent float64  `json:"correlation_independent"` // expected value for independent dimensions
-}
-
-// newCorrelation returns the Correlation of the results of all runs. It returns nil if a correlation is
-// undefined: for one sample, for one latent dimension, or if a dimension does not vary.
-func newCorrelation(runs []results, samples int) *Correlation {
-	c := &Correlation{Independent: model.IndependentCorrelation(samples)}
-	c.Z0, c.Z0SE = overImages(runs, func(r results, i int) float64 { return r.estimates[i].Z0 })
-	c.ZK, c.ZKSE = overImages(runs, func(r results, i int) float64 { return r.estimates[i].ZK })
-	if math.IsNaN(c.Z0 + c.ZK) {
-		return nil
-	}
-	return c
-}
-
 // Bounds holds bounds on log p(x) from annealed importance sampling, averaged over images and runs.
 // Standard errors are computed over images. They are null if there is only one image.
 type Bounds struct {
@@ -98,10 +73,10 @@ type Bounds struct {
 }
 
 // newBounds returns the Bounds computed from the results of all runs.
-func newBounds(a *model.Annealing, runs []results) *Bounds {
+func newBounds(a Annealing, runs []results) *Bounds {
 	b := &Bounds{Method: "ais", Steps: a.Steps, Chains: a.Chains}
 	b.Lower, b.LowerSE = overImages(runs, func(r results, i int) float64 { return r.lower[i] })
-	b.Missed, b.MissedSE = overImages(runs, func(r results, i int) float64 { return r.lower[i] - r.estimates[i].LogEvidence })
+	b.Missed, b.MissedSE = overImages(runs, func(r results, i int) float64 { return r.lower[i] - r.estimates[i].logEvidence })
 	if runs[0].upper != nil {
 		upper, upperSE := overImages(runs, func(r results, i int) float64 { return r.upper[i] })
 		gap, gapSE := overImages(runs, func(r results, i int) float64 { return r.upper[i] - r.lower[i] })

@@ -2,8 +2,6 @@ package model
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -13,9 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -39,9 +35,6 @@ func first(n int) (indices []int) {
 	}
 	return indices
 }
-
-// sameNoise returns the same random stream for every image.
-func sameNoise(int) *rand.Rand { return random.Stream(3, "image") }
 
 var free = Config{Kind: "hvae", K: 2, Tempering: "free", VaryEps: true, Latent: 3}
 
@@ -331,23 +324,6 @@ func TestCheckRefusesImpossibleConfigurations(t *testing.T) {
 	}
 }
 
-func TestMemoryOfEvaluateDoesNotDependOnDraws(t *testing.T) {
-	params := NewParams[float32](free, -1, 1)
-	allocated := func(draws int) uint64 {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		if _, err := Evaluate(t.Context(), free, params, linalg.New[float32](pixels, 1), draws, sameNoise, func() {}); err != nil {
-			t.Fatal(err)
-		}
-		runtime.ReadMemStats(&after)
-		return after.TotalAlloc - before.TotalAlloc
-	}
-	few, many := allocated(2*samplesAtOnce), allocated(10*samplesAtOnce)
-	if many > few+few/10 {
-		t.Errorf("Evaluate allocates %d bytes for %d samples and %d bytes for %d samples, want at most 10 %% more", few, 2*samplesAtOnce, many, 10*samplesAtOnce)
-	}
-}
-
 func testCheckpoint() Checkpoint {
 	return Checkpoint{Config: free, Params: NewParams[float32](free, -1, 5), Seed: 5, Epoch: 3, ELBO: -101.25}
 }
@@ -491,97 +467,11 @@ func TestStateCanHoldTheMetricsOf100000Epochs(t *testing.T) {
 	}
 }
 
-func TestEstimatesDependOnlyOnImageAndStream(t *testing.T) {
-	params := NewParams[float32](free, -1, 1)
-	x, rng := linalg.New[float32](pixels, 5), random.Stream(3, "images")
-	for i := range x.Data {
-		x.Data[i] = float32(rng.IntN(2))
-	}
-	noise := func(image int) *rand.Rand { return random.Stream(3, "noise", image) }
-	run := func(procs int) []Estimate {
-		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
-		var done atomic.Int64
-		e, err := Evaluate(t.Context(), free, params, x, 60, noise, func() { done.Add(1) })
-		if err != nil || done.Load() != 5 {
-			t.Fatalf("Evaluate calls done %d times and returns the error %v, want 5 calls", done.Load(), err)
-		}
-		return e
-	}
-	want := run(1)
-	for i, e := range want {
-		if !(e.ELBO < e.LogEvidence) || i > 0 && e == want[i-1] {
-			t.Errorf("image %d: the estimate %+v has an ELBO above log p(x) or equals the estimate of the previous image", i, e)
-		}
-	}
-	if !slices.Equal(run(4), want) {
-		t.Error("the estimates depend on GOMAXPROCS")
-	}
-	for i, e := range want { // evaluate each image alone
-		alone, err := Evaluate(t.Context(), free, params, columns(x, i, i+1, 1), 60, func(int) *rand.Rand { return noise(i) }, func() {})
-		if err != nil || alone[0] != e {
-			t.Errorf("image %d: the estimate is %+v in a batch of images and %+v alone (error %v)", i, e, alone[0], err)
-		}
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := Evaluate(ctx, free, params, x, 60, nil, nil); err == nil {
-		t.Error("after cancellation, Evaluate returns no error")
-	}
-}
-
-func TestCancellationInterruptsTheEvaluationOfAnImage(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { // without cancellation, Evaluate would take an hour
-		_, err := Evaluate(ctx, free, NewParams[float32](free, -1, 1), linalg.New[float32](pixels, 1), 1<<20, func(int) *rand.Rand {
-			cancel()
-			return sameNoise(0)
-		}, func() {})
-		ended <- err
-	}()
-	select {
-	case err := <-ended:
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("Evaluate returns the error %v, want context.Canceled", err)
-		}
-	case <-time.After(time.Minute):
-		t.Error("a minute after cancellation, Evaluate has not returned")
-	}
-}
-
 func TestBlocksOfImagesFitIntoTheCache(t *testing.T) {
 	vae, hvae := Config{Kind: "vae"}, Config{Kind: "hvae", K: 1}
 	for n := 1; n <= 2000; n++ {
 		if size := vae.blockSize(n); size < 4 || size > 64 || size%4 != 0 || hvae.blockSize(n) != 16 {
 			t.Errorf("a batch of %d images has blocks of %d images for a VAE and of %d for an HVAE, want a multiple of 4 up to 64, and 16", n, size, hvae.blockSize(n))
-		}
-	}
-}
-
-// The point p is far from the mean of the draws, so that an error in any of the sums changes the
-// correlation.
-func TestCorrelationFromPartsEqualsCorrelationFromAllDraws(t *testing.T) {
-	const n = 60
-	z, p := linalg.New[float64](3, n), linalg.Column(2.0, -3, 4)
-	rng := random.Stream(1, "draws")
-	random.FillNormal(rng, z)
-	linalg.Add(z.RowRange(1, 2), z.RowRange(0, 1), z.RowRange(1, 2))
-	var tape ad.Tape[float64]
-	var whole, parts moments[float64]
-	whole.add(&tape, z, p)
-	for _, ends := range [][2]int{{0, 20}, {20, 50}, {50, n}} {
-		parts.add(&tape, columns(z, ends[0], ends[1], 1), p)
-	}
-	if got, want := parts.correlation(n), whole.correlation(n); !(math.Abs(got-want) <= 1e-12) || !(want > 0.2) {
-		t.Errorf("the mean absolute correlation is %v from three parts and %v from all draws", got, want)
-	}
-}
-
-func TestIndependentCorrelationIsExactForFewDraws(t *testing.T) {
-	// |r| is 1 for n = 2, |sin φ| with a uniform angle φ for n = 3, and uniform on [0, 1] for n = 4.
-	for n, want := range map[int]float64{2: 1, 3: 2 / math.Pi, 4: 0.5} {
-		if got := IndependentCorrelation(n); !(math.Abs(got-want) <= 1e-12) {
-			t.Errorf("the expected |correlation| of %d draws is %v, want %v", n, got, want)
 		}
 	}
 }

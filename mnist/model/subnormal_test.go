@@ -1,4 +1,4 @@
-package model
+package model_test
 
 import (
 	"math/rand/v2"
@@ -7,6 +7,8 @@ import (
 	"hvae/ad"
 	"hvae/hvae"
 	"hvae/linalg/random"
+	"hvae/mnist/eval"
+	"hvae/mnist/model"
 )
 
 // Arithmetic with subnormal numbers is up to 100 times slower on some processors. Therefore softplus and
@@ -21,19 +23,19 @@ func TestStepOfATrainedModelHasFewSubnormalNumbers(t *testing.T) {
 		{"../results/vae.safetensors", 100, 5009},
 		{"../results/hvae150.safetensors", 16, 46},
 	} {
-		checkpoint, err := ReadCheckpoint(c.file)
+		checkpoint, err := model.ReadCheckpoint(c.file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		x, _, err := Simulate(t.Context(), checkpoint.Config, checkpoint.Params, c.images, func(image int) *rand.Rand { return random.Stream(1, "test", image) })
+		x, _, err := eval.Simulate(t.Context(), checkpoint, c.images, func(image ...int) *rand.Rand { return random.Stream(1, "test", image...) })
 		if err != nil {
 			t.Fatal(err)
 		}
 		// Grad, unlike Backward, records the adjoints on the tape. The gradient of the first parameter
 		// depends on the adjoints of all activations.
 		var tape ad.Tape[float32]
-		params := Vars(tape.Leaf, checkpoint.Params)
-		network := NewNetwork(checkpoint.Config, params)
+		params := model.Vars(tape.Leaf, checkpoint.Params)
+		network := model.NewNetwork(checkpoint.Config, params)
 		noise := func(purpose string) *ad.Var[float32] {
 			return hvae.Noise(&tape, random.Stream(1, purpose), checkpoint.Config.Latent, c.images)
 		}

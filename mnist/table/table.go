@@ -153,8 +153,7 @@ func (t *Table) evaluate(ctx context.Context, k task, best []model.Param[float32
 	if err != nil {
 		return nil, err
 	}
-	images := eval.Split(t.set, "test", k.Seed, k.Seed)
-	images.Indices = images.Indices[:t.Limit]
+	images := eval.Test(t.set, t.Limit, k.Seed, k.Seed)
 	o := eval.Options{Model: filepath.Join(t.Out, k.Run, run.ModelFile), Samples: t.Samples, Runs: t.Runs}
 	results, err := eval.Evaluate(ctx, model.Checkpoint{Config: k.config, Params: best}, images, o, t.Stderr)
 	if err != nil {

@@ -1,0 +1,94 @@
+package eval
+
+import (
+	"context"
+	"math/rand/v2"
+
+	"hvae/ad"
+	"hvae/linalg"
+	"hvae/linalg/random"
+	"hvae/mnist/data"
+	"hvae/mnist/model"
+)
+
+// Images describes the images on which a model is evaluated. Each run binarises or draws them again.
+type Images struct {
+	name      string // value of Evaluation.Data
+	n         int
+	seed      uint64
+	set       data.Set // empty if the images are drawn from the model
+	trainSeed uint64
+}
+
+// tuningImages is the largest number of images on which step sizes are tuned.
+const tuningImages = 16
+
+// Test returns the first n test images of a dataset. The argument seed determines the binarisation and the
+// noise. trainSeed is the seed of the training run, which determines the validation images. The step sizes of
+// annealed importance sampling are tuned on validation images.
+func Test(set data.Set, n int, trainSeed, seed uint64) Images {
+	return Images{set.Name, n, seed, set, trainSeed}
+}
+
+// Simulated returns n images drawn from the model.
+func Simulated(n int, seed uint64) Images { return Images{name: "simulated", n: n, seed: seed} }
+
+func (m *Images) simulated() bool { return m.set.Name == "" }
+
+// draw returns the binary images x [784×n] of a run. If the images are simulated, draw also returns their
+// latent variables z [ℓ×n].
+func (m *Images) draw(ctx context.Context, c model.Checkpoint, run int) (x, z linalg.Matrix[float32], err error) {
+	if m.simulated() {
+		return Simulate(ctx, c, m.n, m.stream("mnist eval simulated", run))
+	}
+	all := make([]int, m.n)
+	for i := range all {
+		all[i] = i
+	}
+	return binarise(m.set.Test, all, m.stream("mnist eval pixels", run)), z, nil
+}
+
+// drawForTuning returns other binary images, on which step sizes are tuned.
+func (m *Images) drawForTuning(ctx context.Context, c model.Checkpoint) (x linalg.Matrix[float32], err error) {
+	if m.simulated() {
+		x, _, err = Simulate(ctx, c, tuningImages, m.stream("mnist ais tuning simulated"))
+		return x, err
+	}
+	_, validation := data.Split(m.set.Train, m.trainSeed)
+	return binarise(m.set.Train, validation[:min(tuningImages, len(validation))], m.stream("mnist ais tuning pixels")), nil
+}
+
+// stream returns a function that returns the random stream for an index, such as an image. The stream also
+// depends on the seed and on all arguments of the method.
+func (m *Images) stream(purpose string, prefix ...int) func(index ...int) *rand.Rand {
+	return func(index ...int) *rand.Rand {
+		return random.Stream(m.seed, purpose, append(prefix[:len(prefix):len(prefix)], index...)...)
+	}
+}
+
+// binarise returns binary images [784×n] of the images with the given indices.
+func binarise(images data.Images, indices []int, stream func(image ...int) *rand.Rand) linalg.Matrix[float32] {
+	x := linalg.New[float32](data.Side*data.Side, len(indices))
+	for j, i := range indices {
+		data.Binarise(x, j, images.Image(i), stream(i))
+	}
+	return x
+}
+
+// Simulate draws z ~ N(0, I) [ℓ×n] and then images x ~ p_θ(x|z) [784×n]. Therefore, each column of z is
+// an exact draw from the posterior p_θ(z|x) of its image. If ctx is done, Simulate returns ctx's error.
+func Simulate(ctx context.Context, c model.Checkpoint, n int, stream func(image ...int) *rand.Rand) (x, z linalg.Matrix[float32], err error) {
+	x, z = linalg.New[float32](data.Side*data.Side, n), linalg.New[float32](c.Config.Latent, n)
+	err = forEach(ctx, n, func(t *ad.Tape[float32], j int) {
+		t.Reset()
+		rng := stream(j)
+		random.FillNormalColumn(rng, z, j)
+		logits := model.NewNetwork(c.Config, model.Vars(t.Const, c.Params)).Decode(t.Const(columns(z, j, j+1, 1)))
+		for i, p := range ad.Sigmoid(logits).Value.Data {
+			if rng.Float32() < p {
+				x.Row(i)[j] = 1
+			}
+		}
+	})
+	return x, z, err
+}
