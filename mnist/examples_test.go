@@ -52,7 +52,7 @@ func TestDocumentsMatchTheExamples(t *testing.T) {
 	signed := func(v float64, err *float64) string { // with the sign − of the documents
 		return strings.Replace(eval.PlusMinus(2, v, err), "-", "−", 1)
 	}
-	metrics, err := run.ReadMetrics("results/examples.metrics.jsonl")
+	metrics, err := run.ParseMetrics(read(t, "results/examples.metrics.jsonl"))
 	if err != nil || len(metrics) != 10 {
 		t.Fatalf("results/examples.metrics.jsonl: %d epochs, want 10 (%v)", len(metrics), err)
 	}

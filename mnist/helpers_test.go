@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -16,7 +17,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -45,9 +45,6 @@ const (
 // the program as another process.
 func TestMain(m *testing.M) {
 	if os.Getenv("MNIST_TEST_COMMAND") != "" {
-		if d, err := time.ParseDuration(os.Getenv("MNIST_TEST_SAVE_EVERY")); err == nil {
-			run.SaveEvery = d
-		}
 		main()
 	}
 	status, err := 1, makeFew()
@@ -147,7 +144,7 @@ func mustFail(t *testing.T, status int, args []string, want ...string) {
 // that contains all of want. Before this line, it may print notes.
 func refused(t *testing.T, folder string, args []string, want ...string) {
 	t.Helper()
-	before := files(t, folder)
+	before := contents(t, folder)
 	stdout, stderr, status := mnist(t.Context(), args...)
 	line := regexp.MustCompile(`(?m)^note: .*\n`).ReplaceAllString(stderr, "")
 	if status != 1 || stdout != "" || strings.Count(line, "\n") != 1 {
@@ -158,8 +155,8 @@ func refused(t *testing.T, folder string, args []string, want ...string) {
 			t.Errorf("%v: stderr %q does not contain %q", args, stderr, w)
 		}
 	}
-	if diff := cmp.Diff(before, files(t, folder)); diff != "" {
-		t.Errorf("%v changed the files in %s:\n%s", args, folder, diff)
+	if !maps.Equal(before, contents(t, folder)) {
+		t.Errorf("%v changed the files in %s", args, folder)
 	}
 }
 
@@ -170,33 +167,10 @@ func process(args ...string) *exec.Cmd {
 	return c
 }
 
-// start starts a process and returns its stderr. It kills the process at the end of the test.
-func start(t *testing.T, c *exec.Cmd) *strings.Builder {
-	t.Helper()
-	stderr := new(strings.Builder)
-	c.Stderr = stderr
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Process.Kill() })
-	return stderr
-}
-
-// move renames a folder that a process uses.
-func move(t *testing.T, from, to string) {
-	t.Helper()
-	if err := os.Rename(from, to); err != nil {
-		t.Skip("a folder with an open file cannot be moved here: ", err)
-	}
-}
-
 // tiny returns the arguments of a short training run, with three batches in an epoch.
 func tiny(out string, more ...string) []string {
 	return append([]string{"train", "-data", few, "-latent", "3", "-train", "75", "-batch", "25", "-epochs", "1", "-out", out}, more...)
 }
-
-// forever contains flags for a run that does not end.
-var forever = []string{"-patience", "1000000", "-epochs", "1000000"}
 
 var hvaeFlags = []string{"-model", "hvae", "-K", "1", "-tempering", "free", "-vary-eps"}
 
@@ -241,17 +215,6 @@ func interrupted(t *testing.T, after int, args ...string) (stderr string, finish
 	return stderr, status == 0
 }
 
-// A watcher is a context that calls the function look whenever Err is called.
-type watcher struct {
-	context.Context
-	look func()
-}
-
-func (w *watcher) Err() error {
-	w.look()
-	return w.Context.Err()
-}
-
 func read(t *testing.T, elem ...string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(elem...))
@@ -290,30 +253,39 @@ func copyFiles(t *testing.T, from string, names ...string) (to string) {
 	return to
 }
 
-// files returns the contents of all files below a folder, except locks, by relative path. It replaces
-// times by 0 and tensors by a hash.
-func files(t *testing.T, folder string) map[string]string {
+// contents returns the contents of all files below a folder, except locks, by relative path.
+func contents(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	err := filepath.WalkDir(folder, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() || e.Name() == lockFile {
 			return err
 		}
-		b, tensors := read(t, path), ""
-		if filepath.Ext(path) == ".safetensors" { // the length of the header depends on the times
-			n := 8 + binary.LittleEndian.Uint64(b)
-			tensors = fmt.Sprintf("%x", maphash.Bytes(hashSeed, b[n:]))
-			b = bytes.TrimRight(b[8:n], " ")
-			if e.Name() == stateFile {
-				b = digest.ReplaceAll(b, nil)
-			}
-		}
 		name, err := filepath.Rel(folder, path)
-		all[name] = seconds.ReplaceAllString(string(b), "$1:0") + tensors
+		all[name] = string(read(t, path))
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	return all
+}
+
+// files is like contents, but replaces times by 0 and tensors by a hash.
+func files(t *testing.T, folder string) map[string]string {
+	t.Helper()
+	all := contents(t, folder)
+	for name, text := range all {
+		tensors := ""
+		if filepath.Ext(name) == ".safetensors" && len(text) > 8 { // the length of the header depends on the times
+			n := 8 + int(binary.LittleEndian.Uint64([]byte(text)))
+			tensors = fmt.Sprintf("%x", maphash.String(hashSeed, text[n:]))
+			text = strings.TrimRight(text[8:n], " ")
+			if filepath.Base(name) == stateFile {
+				text = digest.ReplaceAllString(text, "")
+			}
+		}
+		all[name] = seconds.ReplaceAllString(text, "$1:0") + tensors
 	}
 	return all
 }
@@ -359,46 +331,22 @@ func object(t *testing.T, stdout string) map[string]any {
 	return jsonLines[map[string]any](t, stdout)[0]
 }
 
-// A position is the progress of a run. The state of the run contains it as JSON.
-type position struct {
-	Epoch, Batch  int
-	Sum, Seconds  float64
-	Validated     int
-	ValidationSum float64
-	Metrics       []run.Metrics
-	RateChanged   bool
-}
-
-// saved reads the state of a run, and the position in the state.
-func saved(t *testing.T, folder string) (state model.State, p position) {
+// saved returns the progress in the state of a run.
+func saved(t *testing.T, folder string) (s run.State) {
 	t.Helper()
-	state, err := model.ReadState(filepath.Join(folder, stateFile))
+	state, err := model.DecodeState(read(t, folder, stateFile))
 	if err == nil {
-		err = json.Unmarshal([]byte(state.Progress), &p)
+		err = json.Unmarshal([]byte(state.Progress), &s)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return state, p
-}
-
-// rewrite reads the state of a run, applies change to its file and position, and writes it back.
-func rewrite(t *testing.T, folder string, change func(f *safetensors.File, p *position)) {
-	t.Helper()
-	f := readTensors(t, folder, stateFile)
-	_, p := saved(t, folder)
-	change(&f, &p)
-	b, err := json.Marshal(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.Metadata["progress"] = string(b)
-	write(t, f.Encode(), folder, stateFile)
+	return s
 }
 
 func readTensors(t *testing.T, elem ...string) safetensors.File {
 	t.Helper()
-	f, err := safetensors.ReadFile(filepath.Join(elem...), 1<<20)
+	f, err := safetensors.Decode(read(t, elem...), 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,13 +3,13 @@
 // from the trained models.
 //
 //	go run ./mnist train -model hvae -K 5 -tempering free -vary-eps -out DIR
-//	go run ./mnist eval -checkpoint DIR/model.safetensors
+//	go run ./mnist eval -checkpoint DIR
 //	go run ./mnist table -out DIR
-//	go run ./mnist sample -checkpoint DIR/model.safetensors -o samples.png
-//	go run ./mnist reconstruct -checkpoint DIR/model.safetensors -o digits.png
+//	go run ./mnist sample -checkpoint DIR -o samples.png
+//	go run ./mnist reconstruct -checkpoint DIR -o digits.png
 //
-// Each command is in a file with the command's name; the flags of train are in run/settings.go. The
-// commands use the packages mnist/table (Table 1), mnist/run (training runs), mnist/eval
+// Each command is in a file with the command's name; output.go is for output
+// that must not end a run. The commands use the packages mnist/table (Table 1), mnist/run (training runs), mnist/eval
 // (evaluations), mnist/sheet (contact sheets of digits), mnist/model, mnist/data and
 // mnist/safetensors (the file format).
 package main
@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 
 	"hvae/bench/command"
@@ -40,7 +41,7 @@ var program = command.Program{
 	Name:  "mnist",
 	About: "The MNIST experiment of the HVAE paper (section 4.2).",
 	Commands: map[string]command.Command{
-		"train":       {About: "Trains a model.", Run: train},
+		"train":       trainCommand,
 		"eval":        {About: "Estimates a model's ELBO and negative log-likelihood.", Run: evaluate},
 		"table":       {About: "Trains and evaluates the models of Table 1 and prints the table.", Run: makeTable},
 		"sample":      {About: "Draws digits that a model generates.", Run: sample},
@@ -58,11 +59,14 @@ func loadData(ctx context.Context, folder string, stderr io.Writer) (data.Set, e
 	return data.Load(ctx, folder, func(m string) { fmt.Fprintln(stderr, m) })
 }
 
-// readCheckpoint reads the model file that -checkpoint names. If the file contains no SHA-256,
-// readCheckpoint prints a note to stderr.
+// readCheckpoint reads the model that -checkpoint names: a file, or the folder of a run. If the file contains
+// no SHA-256, readCheckpoint prints a note to stderr.
 func readCheckpoint(name string, stderr io.Writer) (model.Checkpoint, error) {
 	if name == "" {
-		return model.Checkpoint{}, command.UsageError("-checkpoint is missing: specify a model file, such as DIR/%s", run.ModelFile)
+		return model.Checkpoint{}, command.UsageError("-checkpoint is missing: specify a model file or the folder of a run")
+	}
+	if s, err := os.Stat(name); err == nil && s.IsDir() {
+		name = filepath.Join(name, run.ModelFile)
 	}
 	c, err := model.ReadCheckpoint(name)
 	if err == nil && c.Digest == "" {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -9,48 +10,119 @@ import (
 
 	"hvae/bench/atomicfile"
 	"hvae/bench/command"
-	"hvae/mnist/model"
+	"hvae/mnist/data"
 	"hvae/mnist/run"
 )
 
+var trainCommand = command.Command{
+	About: `Trains a model.
+For example, these commands train an HVAE for ten epochs, and continue for ten more:
+
+  mnist train -model hvae -K 5 -tempering free -vary-eps -epochs 10 -out runs/hvae
+  mnist train -resume -epochs 20 -out runs/hvae`,
+	Common: []string{"model", "K", "tempering", "vary-eps", "epochs", "data", "out", "resume"},
+	Run:    train,
+}
+
+// trainFlags defines the flags of the train command, which set s, out and resume.
+func trainFlags(s *run.Settings, out *string, resume *bool) *command.Flags {
+	f := command.NewFlags()
+	f.StringVar(&s.Kind, "model", s.Kind, "`model`: vae or hvae")
+	f.IntVar(&s.K, "K", s.K, "`number` of leapfrog steps of an HVAE")
+	f.StringVar(&s.Tempering, "tempering", s.Tempering, "tempering `scheme` of an HVAE: none, fixed, free or untied")
+	f.BoolVar(&s.VaryEps, "vary-eps", s.VaryEps, "learn separate step sizes for each leapfrog step of an HVAE")
+	f.IntVar(&s.Latent, "latent", s.Latent, "`number` of latent dimensions")
+	f.Float64Var(&s.Eps, "eps", s.Eps, "initial step `size` of the flow; 0 for 0.2")
+	f.Float64Var(&s.Alpha, "alpha", s.Alpha, "initial tempering `factor` α of the flow; 0 for 0.9")
+	f.IntVar(&s.Draws, "draws", s.Draws, "`number` of draws of log p̂ per image, whose mean is the training bound; 0 for one")
+	f.BoolVar(&s.Importance, "importance", s.Importance, "train with the logarithm of the mean of p̂ over the draws")
+	f.StringVar(&s.Start, "start", s.Start, "start from the encoder and decoder of a model `file`")
+	f.IntVar(&s.Epochs, "epochs", s.Epochs, "maximum `number` of epochs")
+	f.IntVar(&s.Patience, "patience", s.Patience, "stop after this `number` of epochs without a better validation ELBO")
+	f.IntVar(&s.Train, "train", s.Train, "`number` of training images; 0 for all")
+	f.IntVar(&s.Batch, "batch", s.Batch, "`number` of images in a batch")
+	f.Float64Var(&s.Rate, "lr", s.Rate, "learning `rate` of Adamax")
+	f.Uint64Var(&s.Seed, "seed", s.Seed, "seed for all random numbers; the results are bit-identical on any number of cores")
+	f.BoolVar(&s.Recompute, "recompute", s.Recompute, "recompute the leapfrog steps in the backward pass; this makes memory use nearly independent of K\nand training slower, and does not change the results")
+	dataFlag(f, &s.Data)
+	f.StringVar(out, "out", "", "`folder` for the run's files (required)")
+	f.BoolVar(resume, "resume", false, "continue the run in the -out folder with its settings; only -epochs, -patience, -lr, -data\nand -recompute may differ")
+	return f
+}
+
 // train runs the train command.
 func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	s := run.NewSettings()
-	if err := s.Flags.Parse(args); err != nil {
+	s, out, resume := run.Defaults(), "", false
+	f := trainFlags(&s, &out, &resume)
+	if err := f.Parse(args); err != nil {
 		return err
 	}
-	if s.Out == "" {
+	if out == "" {
 		return command.UsageError("-out is missing: specify a folder for the run's files")
 	}
-	if s.Resume {
-		name := filepath.Join(s.Out, run.StateFile)
+	var folder *run.Folder
+	var state *run.State
+	var err error
+	if resume {
+		name := filepath.Join(out, run.StateFile)
 		if _, err := os.Stat(name); err != nil {
 			return fmt.Errorf("there is nothing to resume: %w", atomicfile.Named(name, err))
 		}
-	} else if err := s.Check(); err != nil {
-		return err
-	}
-	folder, err := run.Lock(s.Out)
-	if err != nil {
-		return err
-	}
-	defer folder.Release()
-	var state *model.State
-	if s.Resume {
+		if folder, err = lock(out); err != nil {
+			return err
+		}
+		defer folder.Unlock()
 		if state, err = folder.ReadState(); err != nil {
 			return fmt.Errorf("cannot resume: %w", err)
 		}
-		if err := s.Adopt(state); err != nil {
+		s = state.Settings
+		if err := f.Parse(args); err != nil { // replace the stored settings by the flags on the command line
 			return err
 		}
 	}
-	set, err := s.Source.Load(ctx, stderr)
+	if s.Draws == 1 && !s.Importance {
+		s.Draws = 0 // the same bound, but with a closed form of the divergence
+	}
+	if err := s.Check(); err != nil {
+		return err
+	}
+	if s.Data, err = dataFolder(s.Data); err != nil {
+		return err
+	}
+	set, err := loadData(ctx, s.Data, stderr)
 	if err != nil {
 		return err
 	}
-	r, err := run.New(s, set, folder, state, stdout, stderr)
+	r, err := run.New(s, set, state)
 	if err != nil {
 		return err
 	}
-	return r.Train(ctx, "continue with -resume")
+	if !resume { // the settings and the data are valid, so create the folder now
+		if err := os.MkdirAll(out, 0o755); err != nil {
+			return fmt.Errorf("cannot create the folder %w; choose another with -out", atomicfile.Named(out, err))
+		}
+		if folder, err = lock(out); err != nil {
+			return err
+		}
+		defer folder.Unlock()
+	}
+	return r.Train(ctx, folder, newOutput(stdout, stderr), stderr, "continue with -resume")
+}
+
+// lock opens and locks the folder of a run.
+func lock(folder string) (*run.Folder, error) {
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return nil, atomicfile.Named(folder, err)
+	}
+	return run.Lock(root)
+}
+
+// dataFolder returns the value of -data in a form that a resumed run can use with another working directory
+// and another $HVAE_MNIST.
+func dataFolder(folder string) (string, error) {
+	if folder = cmp.Or(folder, os.Getenv("HVAE_MNIST")); folder == "" || folder == data.Synthetic {
+		return folder, nil
+	}
+	return filepath.Abs(folder)
 }

@@ -1,16 +1,18 @@
-// Package filelock implements locks between processes. A lock is represented by a file. Only one
-// process at a time can hold a lock. The operating system releases a lock when the process that holds
-// it ends, so a killed process never blocks another one.
+// Package filelock implements locks between processes. A lock is represented by a file. Only one process at
+// a time can hold a lock. The operating system releases a lock when the process that holds it ends, so a
+// killed process never blocks another one.
 //
-// Between machines that share a folder, locks work if the file system supports flock. NFS 4
-// supports it. NFS 3 needs lockd on client and server, without the mount options nolock and
-// local_lock. Lustre needs the mount option flock.
+// Between machines that share a folder, locks work if the file system supports flock. NFS 4 supports it. NFS
+// 3 needs lockd on client and server, without the mount options nolock and local_lock. Lustre needs the
+// mount option flock. On systems other than Unix and Windows, there are no locks.
 package filelock
 
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"hvae/bench/atomicfile"
@@ -19,56 +21,38 @@ import (
 // ErrInUse is the error that Take returns if another process holds the lock.
 var ErrInUse = errors.New("in use by another process")
 
-// A Lock is a lock that this process holds until it calls Release or ends.
-type Lock struct{ file *os.File }
+// Take locks the named file in a folder, until the returned file is closed or the process ends. It creates
+// the file if necessary. The file is never removed, because otherwise one process could lock the removed
+// file, and another process a new file with the same name.
+func Take(root *os.Root, name string) (*os.File, error) {
+	f, err := take(root, name, os.O_RDWR|os.O_CREATE) // on NFS, an exclusive lock requires a writable file
+	if errors.Is(err, ErrInUse) {                     // Held may hold the lock for a moment
+		time.Sleep(20 * time.Millisecond)
+		f, err = take(root, name, os.O_RDWR)
+	}
+	return f, err
+}
 
-// patience is the maximum time for which Take retries. Another process may hold the lock for a moment
-// because it calls Held, or because it was killed and has not exited yet.
-const patience = 500 * time.Millisecond
+// Held reports whether a process holds the lock. It does not create the file, and works in a folder without
+// write permission.
+func Held(root *os.Root, name string) bool {
+	f, err := take(root, name, os.O_RDWR)
+	if errors.Is(err, fs.ErrPermission) {
+		f, err = take(root, name, os.O_RDONLY) // works except on NFS
+	}
+	f.Close()
+	return errors.Is(err, ErrInUse)
+}
 
-// Take acquires the lock on the named file. It creates the file if necessary. If another process still holds
-// the lock after half a second, Take returns ErrInUse. The file is never removed, because otherwise one
-// process could hold a lock on the removed file, and another process a lock on a new file with the same name.
-func Take(name string) (*Lock, error) {
-	for end := time.Now().Add(patience); ; time.Sleep(patience / 20) {
-		l, err := try(name)
-		if err != ErrInUse || time.Now().After(end) {
-			return l, err
+func take(root *os.Root, name string, flag int) (*os.File, error) {
+	f, err := root.OpenFile(name, flag, 0o644)
+	if err == nil {
+		if err = lock(f); err != nil {
+			f.Close()
 		}
 	}
-}
-
-// Held reports whether a process holds the lock on the named file. It does not create the file.
-func Held(name string) (bool, error) {
-	if _, err := os.Stat(name); errors.Is(err, os.ErrNotExist) {
-		return false, nil
+	if err != nil && !errors.Is(err, ErrInUse) {
+		err = fmt.Errorf("cannot lock %w", atomicfile.Named(filepath.Join(root.Name(), name), err))
 	}
-	l, err := try(name)
-	if err == nil {
-		l.Release()
-	}
-	if err == ErrInUse {
-		return true, nil
-	}
-	return false, err
+	return f, err
 }
-
-// try acquires the lock like Take, but without retries.
-func try(name string) (*Lock, error) {
-	f, err := open(name)
-	if err != nil && err != ErrInUse {
-		err = fmt.Errorf("cannot lock %w", atomicfile.Named(name, err))
-	}
-	return &Lock{f}, err
-}
-
-// Moved reports whether the locked file is no longer at the path given to Take, because the file or a
-// folder above it was moved, replaced or removed.
-func (l *Lock) Moved() bool {
-	locked, err := l.file.Stat()
-	found, notFound := os.Stat(l.file.Name())
-	return err != nil || notFound != nil || !os.SameFile(locked, found)
-}
-
-// Release releases the lock. Further calls do nothing.
-func (l *Lock) Release() { l.file.Close() }

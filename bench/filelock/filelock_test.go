@@ -11,141 +11,117 @@ import (
 	"time"
 )
 
-// If the environment variable FILELOCK_TEST_HOLD contains the name of a file, TestMain holds the lock
-// on this file instead of running the tests.
+// If the environment variable FILELOCK_TEST_HOLD contains the name of a folder, TestMain holds a lock in
+// this folder instead of running the tests.
 func TestMain(m *testing.M) {
-	if name := os.Getenv("FILELOCK_TEST_HOLD"); name != "" {
-		l, err := Take(name)
+	if folder := os.Getenv("FILELOCK_TEST_HOLD"); folder != "" {
+		root, err := os.OpenRoot(folder)
+		if err == nil {
+			_, err = Take(root, "lock")
+		}
 		fmt.Println(err)
 		time.Sleep(time.Hour)
-		l.Release()
 	}
 	os.Exit(m.Run())
 }
 
-// hold starts a process that calls Take for the named file. It returns a function that kills the
-// process, and a line of text with the error that Take returned.
-func hold(t *testing.T, name string) (kill func(), takeErr string) {
+// hold starts a process that locks root. It returns a function that kills the process.
+func hold(t *testing.T, root *os.Root) (kill func()) {
 	t.Helper()
 	c := exec.Command(os.Args[0])
-	c.Env = append(os.Environ(), "FILELOCK_TEST_HOLD="+name)
+	c.Env = append(os.Environ(), "FILELOCK_TEST_HOLD="+root.Name())
 	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
+	if err == nil {
+		err = c.Start()
 	}
-	if err := c.Start(); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
 	kill = func() { c.Process.Kill(); c.Wait() }
 	t.Cleanup(kill)
-	takeErr, err = bufio.NewReader(out).ReadString('\n')
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "<nil>\n" || err != nil {
+		t.Fatalf("in another process, Take returns the error %s (%v)", line, err)
+	}
+	return kill
+}
+
+func folder(t *testing.T) *os.Root {
+	root, err := os.OpenRoot(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return kill, takeErr
+	t.Cleanup(func() { root.Close() })
+	return root
 }
 
 func TestOneProcessHoldsALockUntilItEnds(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "lock")
-	held := func(want bool) {
-		t.Helper()
-		if got, err := Held(name); got != want || err != nil {
-			t.Errorf("Held returns %v (error %v), want %v", got, err, want)
-		}
+	root := folder(t)
+	if Held(root, "lock") {
+		t.Error("a lock is held before the first call of Take")
 	}
-	held(false)
-	if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
+	if _, err := root.Stat("lock"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("Held created the file (error %v)", err)
 	}
-
-	kill, takeErr := hold(t, name)
-	if takeErr != "<nil>\n" {
-		t.Fatalf("the first process could not take the lock: %s", takeErr)
+	kill := hold(t, root)
+	if !Held(root, "lock") {
+		t.Error("Held returns false, although another process holds the lock")
 	}
-	held(true)
-	if _, err := Take(name); !errors.Is(err, ErrInUse) {
+	if _, err := Take(root, "lock"); !errors.Is(err, ErrInUse) {
 		t.Errorf("while another process holds the lock, Take returns the error %v, want ErrInUse", err)
 	}
 	kill()
-
-	held(false)
-	l, err := Take(name)
-	if err != nil {
-		t.Fatalf("after the process with the lock was killed, Take returns the error %v, want nil", err)
+	f, err := Take(root, "lock")
+	if err != nil || !Held(root, "lock") {
+		t.Fatalf("after the process was killed, Take returns the error %v and Held %v", err, Held(root, "lock"))
 	}
-	held(true)
-	if _, takeErr := hold(t, name); takeErr != ErrInUse.Error()+"\n" {
-		t.Errorf("in a second process, Take returns the error %s, want ErrInUse", takeErr)
+	f.Close()
+	if Held(root, "lock") {
+		t.Error("the lock is held after its file was closed")
 	}
-	l.Release()
-	l.Release()
-	held(false)
-}
-
-// Held takes the lock for a moment. If another process calls Take at that moment, Take must wait instead
-// of returning ErrInUse.
-func TestTakeWaitsForALockThatIsHeldForAMoment(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "lock")
-	first, err := Take(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		time.Sleep(patience / 5)
-		first.Release()
-	}()
-	second, err := Take(name)
-	if err != nil {
-		t.Fatalf("Take returns %v although the lock was released within its patience", err)
-	}
-	second.Release()
-}
-
-func TestTakeInAMissingFolderReturnsItsError(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "missing", "lock")
-	if _, err := Take(name); !errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrInUse) {
+	missing := filepath.Join("missing", "lock")
+	if _, err := Take(root, missing); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("in a missing folder, Take returns the error %v, want os.ErrNotExist", err)
 	}
 }
 
-func TestMovedReportsWhetherTheFileIsStillAtItsPath(t *testing.T) {
-	parent := t.TempDir()
-	dir, old := filepath.Join(parent, "dir"), filepath.Join(parent, "old")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	first, err := Take(filepath.Join(dir, "lock"))
+func TestHeldNeedsNoWritePermission(t *testing.T) {
+	root := folder(t)
+	f, err := Take(root, "lock")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer first.Release()
-	want := func(l *Lock, want bool) {
-		t.Helper()
-		if moved := l.Moved(); moved != want {
-			t.Errorf("Moved returns %v, want %v", moved, want)
+	if err := errors.Join(os.Chmod(f.Name(), 0o400), os.Chmod(root.Name(), 0o500)); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Chmod(root.Name(), 0o700)
+	if held := Held(root, "lock"); !held {
+		t.Error("Held returns false for a locked file that cannot be written")
+	}
+	if f.Close(); Held(root, "lock") {
+		t.Error("Held returns true for an unlocked file that cannot be written")
+	}
+}
+
+func TestFailedAttemptsCloseTheFile(t *testing.T) {
+	open := func() int {
+		entries, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Skip("this system does not list open files: ", err)
 		}
+		return len(entries)
 	}
-	want(first, false)
-	if err := os.Rename(dir, old); err != nil {
-		t.Skip("this system cannot move a folder with an open file: ", err)
-	}
-	want(first, true)
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	second, err := Take(filepath.Join(dir, "lock"))
+	root := folder(t)
+	f, err := Take(root, "lock")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer second.Release()
-	want(first, true)
-	want(second, false)
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
+	defer f.Close()
+	before := open()
+	for range 5 {
+		Take(root, "lock")
+		Held(root, "lock")
 	}
-	want(second, true)
-	if err := os.Rename(old, dir); err != nil {
-		t.Fatal(err)
+	if after := open(); after >= before+5 {
+		t.Errorf("after 10 failed attempts, %d files are open instead of %d", after, before)
 	}
-	want(first, false)
 }

@@ -1,26 +1,22 @@
 package filelock
 
 import (
-	"errors"
 	"os"
 	"syscall"
+	"unsafe"
 )
 
-// open opens the file for exclusive access, or returns ErrInUse if the file is open in another process.
-func open(name string) (*os.File, error) {
-	path, err := syscall.UTF16PtrFromString(name)
-	if err != nil {
-		return nil, err
+var lockFileEx = syscall.NewLazyDLL("kernel32.dll").NewProc("LockFileEx")
+
+// lock locks a file, or returns ErrInUse if the file is locked. Closing the file releases the lock.
+func lock(f *os.File) error {
+	const exclusive, failImmediately, violation syscall.Errno = 2, 1, 33
+	locked, _, err := lockFileEx.Call(f.Fd(), uintptr(exclusive|failImmediately), 0, 1, 0, uintptr(unsafe.Pointer(new(syscall.Overlapped))))
+	switch {
+	case locked != 0:
+		return nil
+	case err == violation:
+		return ErrInUse
 	}
-	const shareNothing = 0
-	h, err := syscall.CreateFile(path, syscall.GENERIC_READ|syscall.GENERIC_WRITE, shareNothing, nil,
-		syscall.OPEN_ALWAYS, syscall.FILE_ATTRIBUTE_NORMAL, 0)
-	const sharingViolation syscall.Errno = 32 // ERROR_SHARING_VIOLATION, which package syscall does not define
-	if errors.Is(err, sharingViolation) {
-		return nil, ErrInUse
-	}
-	if err != nil {
-		return nil, os.NewSyscallError("CreateFile", err)
-	}
-	return os.NewFile(uintptr(h), name), nil
+	return os.NewSyscallError("LockFileEx", err)
 }

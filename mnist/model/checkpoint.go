@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"hvae/bench/atomicfile"
 	"hvae/mnist/safetensors"
 )
 
@@ -59,19 +60,28 @@ func (c Checkpoint) WithoutFlow() Checkpoint {
 	return c
 }
 
-// ReadCheckpoint reads a checkpoint from a file. It returns an error if the format or the digest is
-// wrong, or if a tensor is missing, unknown, of the wrong shape or not finite.
+// ReadCheckpoint reads a checkpoint from a file, as DecodeCheckpoint does.
 func ReadCheckpoint(name string) (Checkpoint, error) {
-	const maxHeader = 1 << 16 // bytes, over twenty times the size of the largest header
-	f, err := safetensors.ReadFile(name, maxHeader)
+	b, err := atomicfile.Read(name, 1<<30)
 	if err != nil {
 		return Checkpoint{}, err
 	}
-	c, err := checkpointOf(f)
+	c, err := DecodeCheckpoint(b)
 	if err != nil {
-		return Checkpoint{}, fmt.Errorf("%s is not a model file for this program: %w", name, err)
+		return c, fmt.Errorf("%s is not a model file for this program: %w", name, err)
 	}
 	return c, nil
+}
+
+// DecodeCheckpoint decodes the contents of model.safetensors. It returns an error if the format or the digest
+// is wrong, or if a tensor is missing, unknown, of the wrong shape or not finite.
+func DecodeCheckpoint(b []byte) (Checkpoint, error) {
+	const maxHeader = 1 << 16 // bytes, over twenty times the size of the largest header
+	f, err := safetensors.Decode(b, maxHeader)
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	return checkpointOf(f)
 }
 
 // checkpointOf returns the checkpoint that f contains.

@@ -15,19 +15,20 @@ import (
 
 // A Config describes the architecture of a model.
 type Config struct {
-	Kind      string // "vae" or "hvae"
-	K         int    // number of leapfrog steps; 0 for a VAE
-	Tempering string // "none", "fixed", "free" or "untied"
-	VaryEps   bool   // whether each leapfrog step has separate step sizes ε
-	Latent    int    // ℓ, the number of latent dimensions
+	Kind      string `json:"model"`     // "vae" or "hvae"
+	K         int    `json:"K"`         // number of leapfrog steps; 0 for a VAE
+	Tempering string `json:"tempering"` // "none", "fixed", "free" or "untied"
+	VaryEps   bool   `json:"vary-eps"`  // whether each leapfrog step has separate step sizes ε
+	Latent    int    `json:"latent"`    // ℓ, the number of latent dimensions
 
 	// The training bound uses the mean of log p̂ over Draws draws per image or, if Importance is true, the
 	// logarithm of the mean of p̂. If Draws is 0, it uses a single draw with a closed form of the entropy or
 	// divergence (Network.ELBO).
-	Draws      int
-	Importance bool
+	Draws      int  `json:"draws"`
+	Importance bool `json:"importance"`
 
-	Eps, Alpha float64 // initial ε and α_k of the flow; 0 for the default values
+	Eps   float64 `json:"eps"`   // initial ε of the flow; 0 for the default value
+	Alpha float64 `json:"alpha"` // initial α_k of the flow; 0 for the default value
 }
 
 // The largest values of K and ℓ in a configuration.

@@ -399,7 +399,6 @@ func TestInvalidCheckpointsAreRefused(t *testing.T) {
 }
 
 func TestRestoredTrainerContinuesBitIdentically(t *testing.T) {
-	settings := map[string]string{"seed": "1", "lr": "0.01"}
 	trainer := NewTrainer(free, NewParams[float32](free, -1, 1), 1e-3, 1)
 	step := func(tr *Trainer[float32]) {
 		if _, err := tr.Step(t.Context(), first(10), binary); err != nil {
@@ -409,61 +408,37 @@ func TestRestoredTrainerContinuesBitIdentically(t *testing.T) {
 	step(trainer)
 	best := CloneParams(trainer.Params)
 	step(trainer)
-	name := filepath.Join(t.TempDir(), "state")
-	write := func(f safetensors.File) {
-		t.Helper()
-		if err := os.WriteFile(name, f.Encode(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
 	for i, best := range [][]Param[float32]{nil, best} {
-		write(trainer.State(settings, "here", best))
-		state, err := ReadState(name)
-		if err != nil || state.Progress != "here" || state.Steps != 2+i || !maps.Equal(state.Settings, settings) {
-			t.Fatalf("ReadState returns the state %+v and the error %v, want the settings, the progress and %d steps", state, err, 2+i)
+		state, err := DecodeState(trainer.State("here", best).Encode())
+		if err != nil || state.Progress != "here" {
+			t.Fatalf("DecodeState returns the progress %q and the error %v", state.Progress, err)
 		}
 		other := NewTrainer(free, NewParams[float32](free, 0, 99), 1e-3, 1)
-		again, err := other.Restore(state)
+		again, err := other.Restore(state, 2+i)
 		if err != nil || len(again) != len(best) {
 			t.Fatalf("Restore returns %d parameters of the best epoch and the error %v, want %d parameters", len(again), err, len(best))
 		}
 		step(trainer)
 		step(other)
-		if !bytes.Equal(trainer.State(nil, "", best).Encode(), other.State(nil, "", again).Encode()) {
+		if !bytes.Equal(trainer.State("", best).Encode(), other.State("", again).Encode()) {
 			t.Error("after one more step, the states of the restored and the original trainer differ")
 		}
 	}
 	for want, change := range map[string]func(f *safetensors.File){
-		"optimiser.step = \"-1\"":         func(f *safetensors.File) { f.Metadata["optimiser.step"] = "-1" },
-		"optimiser.step = \"many\"":       func(f *safetensors.File) { f.Metadata["optimiser.step"] = "many" },
+		"it has no SHA-256":               func(f *safetensors.File) { delete(f.Metadata, safetensors.DigestKey) },
 		"this program reads only \"hvae-": func(f *safetensors.File) { f.Metadata["format"] = checkpointFormat },
 		"is missing":                      func(f *safetensors.File) { f.Tensors = f.Tensors[:len(f.Tensors)-1] },
 		"negative element":                func(f *safetensors.File) { f.Tensors[2].Data[5] = -1 },
 	} {
-		f := trainer.State(settings, "here", best)
+		f := trainer.State("here", best)
 		change(&f)
-		write(f)
-		state, err := ReadState(name)
+		state, err := DecodeState(f.Encode())
 		if err == nil {
-			_, err = NewTrainer(free, NewParams[float32](free, 0, 99), 1e-3, 1).Restore(state)
+			_, err = NewTrainer(free, NewParams[float32](free, 0, 99), 1e-3, 1).Restore(state, 1)
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want an error with %q", err, want)
 		}
-	}
-}
-
-func TestStateCanHoldTheMetricsOf100000Epochs(t *testing.T) {
-	c := Config{Kind: "vae", Tempering: "none", Latent: 1}
-	trainer := NewTrainer(c, NewParams[float32](c, 0, 1), 1e-2, 1)
-	// The string progress contains 100,000 JSON objects of about 100 bytes, one per epoch.
-	progress := strings.Repeat(`{"epoch":600,"train_elbo":-86.123456789012345,"val_elbo":-87.12345678901234,"seconds":1234.5678}`, 100_000)
-	name := filepath.Join(t.TempDir(), "state")
-	if err := os.WriteFile(name, trainer.State(nil, progress, nil).Encode(), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if state, err := ReadState(name); err != nil || state.Progress != progress {
-		t.Errorf("ReadState returns %d of the %d bytes of the progress and the error %v", len(state.Progress), len(progress), err)
 	}
 }
 

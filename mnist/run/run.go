@@ -1,21 +1,19 @@
-// Package run trains a model and saves its files in a folder. An interrupted or killed run can be resumed.
-// The resumed run and an uninterrupted run with the same kernels (vector or plain Go) give bit-identical
-// results, except for times.
+// Package run trains a model and saves its files in a folder. An interrupted or killed run can be resumed
+// after its last finished epoch. All random numbers are keyed by the epoch, so the resumed run and an
+// uninterrupted run with the same kernels (vector or plain Go) write the same bytes, except for times.
 //
-// Read run.go (a run and its training loop), then settings.go (settings and dataset), position.go
-// (progress) and folder.go (files and lock).
+// Read run.go (a run and its training loop), then settings.go, state.go (metrics and state) and folder.go
+// (files and lock).
 package run
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -29,56 +27,36 @@ import (
 	"hvae/mnist/sheet"
 )
 
-// SaveEvery is the time between two saves of the state within an epoch. A killed run loses at most this
-// much training. A save takes about 40 ms.
-var SaveEvery = 2 * time.Minute
-
-// diverged is the advice at the end of the error messages about divergence.
-const diverged = "the last saved state is in %s: the train command can continue from it with -resume and a smaller -lr"
-
-// A Run is a training run. It replaces each file atomically and writes the state last. If the program is
-// killed, a resumed run repeats all steps after the saved state, with bit-identical results.
+// A Run is a training run.
 type Run struct {
-	settings *Settings
-	stored   map[string]string // settings to save in the state, by flag name, and dataset_sha256
-	folder   *Folder
-	position position
+	State
+	Best []model.Param[float32] // weights after the best epoch, nil in the first epoch
 
+	resumed              bool
 	set                  data.Set
 	training, validation []int // indices of images in set.Train
-	batches              int   // number of training batches in an epoch
+	trainer              *model.Trainer[float32]
 
-	trainer *model.Trainer[float32]
-	Best    []model.Param[float32] // weights after the best epoch, nil in the first epoch
-
-	clock          time.Time // time of the last call to tick, or of New
-	stdout, stderr io.Writer
+	images int     // number of images trained in the current epoch
+	sum    float64 // training ELBO, summed over these images
 }
 
-// New starts a run in a folder or, if state is not nil, resumes the run with this state. It rewrites all
-// files of a resumed run, because a killed run may have left files from different epochs. The run prints
-// its results to stdout, and its progress to stderr.
-func New(s *Settings, set data.Set, folder *Folder, state *model.State, stdout, stderr io.Writer) (*Run, error) {
-	training, validation := data.Split(set.Train, s.Seed)
-	if s.Train > len(training) {
-		return nil, command.UsageError("invalid value %d for flag -train: there are %d training images", s.Train, len(training))
+// New returns a new run or, if state is not nil, the run with this state. It returns an error if the settings
+// do not fit the dataset, or if the state has other images or other settings. The number of epochs, the
+// patience, the learning rate, the folder of the images and Recompute may differ from the state.
+func New(s Settings, set data.Set, state *State) (*Run, error) {
+	if err := s.Check(); err != nil {
+		return nil, err
+	}
+	r := &Run{State: State{Settings: s, Data: set.Name, DataSHA256: set.SHA256()}, set: set}
+	r.training, r.validation = data.Split(set.Train, s.Seed)
+	if s.Train > len(r.training) {
+		return nil, command.UsageError("invalid value %d for flag -train: there are %d training images", s.Train, len(r.training))
 	}
 	if s.Train > 0 {
-		training = training[:s.Train]
+		r.training = r.training[:s.Train]
 	}
-	var err error
-	if f := &s.Source.Folder; *f != "" && *f != data.Synthetic {
-		if *f, err = filepath.Abs(*f); err != nil { // the run may be resumed in another working directory
-			return nil, err
-		}
-	}
-	r := &Run{
-		settings: s, stored: s.values(), folder: folder, position: position{Epoch: 1}, clock: time.Now(),
-		set: set, training: training, validation: validation, batches: (len(training) + s.BatchSize - 1) / s.BatchSize,
-		stdout: stdout, stderr: stderr,
-	}
-	r.stored["dataset"], r.stored["dataset_sha256"] = set.Name, set.SHA256()
-	params := model.NewParams[float32](s.Config, data.MeanLogit(set.Train, training), s.Seed)
+	params := model.NewParams[float32](s.Config, data.MeanLogit(set.Train, r.training), s.Seed)
 	if s.Start != "" && state == nil {
 		if err := model.CopyWeights(params, s.Start); err != nil {
 			return nil, err
@@ -87,34 +65,123 @@ func New(s *Settings, set data.Set, folder *Folder, state *model.State, stdout, 
 	r.trainer = model.NewTrainer(s.Config, params, s.Rate, s.Seed)
 	r.trainer.Recompute = s.Recompute
 	if state == nil {
-		err = folder.checkNew()
-	} else if err = r.resume(state); err != nil {
-		err = fmt.Errorf("cannot resume from %s: %w", filepath.Join(folder.path, StateFile), err)
+		return r, nil
 	}
-	if err == nil && r.Best != nil {
-		err = cmp.Or(r.writeMetrics(), r.writeBest())
+	if err := r.resume(state); err != nil {
+		return nil, fmt.Errorf("cannot resume from %s: %w", StateFile, err)
 	}
-	if err == nil {
-		err = r.saveState()
-	}
-	return r, err
+	return r, nil
 }
 
-// resume restores weights and progress from a state, or returns an error if the state does not match the
-// run.
-func (r *Run) resume(state *model.State) (err error) {
-	was, p := state.Settings, &r.position
-	if r.stored["dataset_sha256"] != was["dataset_sha256"] {
-		return fmt.Errorf("the images differ from the dataset %s, with which the run was started: specify the folder of this dataset with -data", was["dataset"])
+// resume restores progress and weights from a state, or returns an error if the state does not match the run.
+func (r *Run) resume(state *State) (err error) {
+	s := r.Settings
+	s.Epochs, s.Patience, s.Rate, s.Data, s.Recompute = state.Settings.Epochs, state.Settings.Patience, state.Settings.Rate, state.Settings.Data, state.Settings.Recompute
+	if wrong := Differences(state.Settings, s); wrong != "" {
+		return fmt.Errorf("the run was started with %s, and these settings cannot be changed", wrong)
 	}
-	if r.Best, err = r.trainer.Restore(*state); err != nil {
+	if r.DataSHA256 != state.DataSHA256 {
+		return fmt.Errorf("the images differ from the dataset %.40q, with which the run was started: specify the folder of this dataset with -data", state.Data)
+	}
+	r.resumed, r.Metrics, r.RateChanged = true, state.Metrics, state.RateChanged || state.Settings.Rate != r.Settings.Rate
+	batches := (len(r.training) + s.Batch - 1) / s.Batch
+	r.Best, err = r.trainer.Restore(state.weights, len(r.Metrics)*batches)
+	if err == nil && (r.Best == nil) != (len(r.Metrics) == 0) {
+		err = fmt.Errorf("it has metrics of %d epochs, but the weights of the best epoch do not fit", len(r.Metrics))
+	}
+	return err
+}
+
+// Train trains until training has ended (see Ended) or ctx is done. After each epoch, it writes the state and
+// then the other files. If the folder does not match the run, it returns an error and writes nothing. It
+// prints its results to stdout, and its progress to stderr. If ctx is done, it returns an error that ends
+// with advice, which explains how to continue.
+func (r *Run) Train(ctx context.Context, folder *Folder, stdout, stderr io.Writer, advice string) error {
+	check := folder.checkNew
+	if r.resumed {
+		check = func() error { return folder.checkOwn(&r.State) }
+	}
+	err := check()
+	if err == nil {
+		err = r.save(folder, true)
+	}
+	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal([]byte(state.Progress), p); err != nil {
-		return fmt.Errorf("the key progress in its metadata is damaged: %w", err)
+	line := progress.New(stderr, r.done(), func(time.Duration) string { return r.status() })
+	defer line.Clear()
+	for {
+		best := Best(r.Metrics)
+		if why := Ended(r.Metrics, r.Settings.Epochs, r.Settings.Patience); why != "" {
+			fmt.Fprintf(stdout, "training has ended: %s\nbest validation ELBO %.2f on %s after epoch %d; the model is %s\n",
+				why, best.ValELBO, r.Data, best.Epoch, folder.path(ModelFile))
+			return nil
+		}
+		m, err := r.trainEpoch(ctx, line)
+		line.Clear()
+		if err != nil && ctx.Err() != nil {
+			return fmt.Errorf("%w in epoch %d, which will start again; the state is saved in %s; %s", context.Cause(ctx), len(r.Metrics)+1, folder.root.Name(), advice)
+		}
+		if err != nil {
+			return fmt.Errorf("training diverged in epoch %d: %w; the state after epoch %d is saved in %s: the train command can continue from it with -resume and a smaller -lr",
+				len(r.Metrics)+1, err, len(r.Metrics), folder.root.Name())
+		}
+		r.Metrics = append(r.Metrics, m)
+		improved, note := Best(r.Metrics) == m, ""
+		if improved {
+			note = "  best so far"
+			r.Best = model.CloneParams(r.trainer.Params)
+		}
+		if err := r.save(folder, improved); err != nil {
+			return err
+		}
+		fmt.Fprintf(stdout, "epoch %d  train %.2f  validation %.2f  %.1f s%s\n", m.Epoch, m.TrainELBO, m.ValELBO, m.Seconds, note)
 	}
-	p.RateChanged = p.RateChanged || was["lr"] != r.stored["lr"]
-	return nil
+}
+
+// trainEpoch trains an epoch and returns its metrics. The validation ELBO is computed in batches of 1,000
+// images.
+func (r *Run) trainEpoch(ctx context.Context, line *progress.Line) (m Metrics, err error) {
+	began, epoch, order := time.Now(), len(r.Metrics)+1, slices.Clone(r.training)
+	random.Stream(r.Settings.Seed, "mnist shuffle", epoch).Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	r.images, r.sum = 0, 0
+	for batch := range slices.Chunk(order, r.Settings.Batch) {
+		elbo, err := r.trainer.Step(ctx, batch, r.binarise)
+		if err != nil {
+			return m, fmt.Errorf("after %d of %d images: %w", r.images, len(order), err)
+		}
+		r.sum += elbo * float64(len(batch))
+		r.images += len(batch)
+		line.Set(r.done())
+	}
+	validation, validated := 0.0, 0
+	for batch := range slices.Chunk(r.validation, 1000) {
+		noise := random.Stream(r.Settings.Seed, "mnist validation noise", epoch, validated).Uint64()
+		elbo, err := r.trainer.ELBO(ctx, batch, r.binariseOnce, noise)
+		if err == nil && math.IsInf(elbo, 0) {
+			err = fmt.Errorf("the ELBO is %v", elbo)
+		}
+		if err != nil {
+			return m, fmt.Errorf("validation: %w", err)
+		}
+		validation += elbo * float64(len(batch))
+		validated += len(batch)
+	}
+	m = Metrics{Epoch: epoch, TrainELBO: r.sum / float64(len(order)), ValELBO: validation / float64(validated), Seconds: time.Since(began).Seconds(), Flow: model.FlowOf(r.trainer.Params)}
+	if r.RateChanged {
+		m.Rate = r.Settings.Rate
+	}
+	return m, nil
+}
+
+// status returns the text of the progress line, which contains the mean training ELBO of the epoch so far.
+func (r *Run) status() string {
+	return fmt.Sprintf("epoch %d, image %d of %d, ELBO %.2f", len(r.Metrics)+1, r.images, len(r.training), r.sum/float64(r.images))
+}
+
+// done returns the finished fraction of the run, assuming no early stopping.
+func (r *Run) done() float64 {
+	return (float64(len(r.Metrics)) + float64(r.images)/float64(len(r.training))) / float64(r.Settings.Epochs)
 }
 
 // binarise binarises a training image. Each use of an image has new pixels.
@@ -125,151 +192,50 @@ func (r *Run) binarise(x linalg.Matrix[float32], j, image int, rng *rand.Rand) {
 // binariseOnce binarises a validation image. Its pixels are the same in each epoch, as in the authors' code, but
 // the noise is new. This noise affects when early stopping ends a run (mnist/results/README.md).
 func (r *Run) binariseOnce(x linalg.Matrix[float32], j, image int, _ *rand.Rand) {
-	data.Binarise(x, j, r.set.Train.Image(image), random.Stream(r.settings.Seed, "mnist validation pixels", image))
+	data.Binarise(x, j, r.set.Train.Image(image), random.Stream(r.Settings.Seed, "mnist validation pixels", image))
 }
 
-// Train trains until the maximum number of epochs is reached, early stopping ends the run, or ctx is done.
-// It saves the state every SaveEvery, after each epoch and when ctx is done. If ctx is done, Train returns
-// an error. Its message ends with advice, which explains how to continue.
-func (r *Run) Train(ctx context.Context, advice string) error {
-	line := progress.New(r.stderr, r.done(), func(time.Duration) string { return r.status() })
-	defer line.Clear()
-	for r.position.Epoch <= r.settings.MaxEpochs && r.position.Epoch-r.position.best().Epoch <= r.settings.Patience {
-		err := r.trainEpoch(ctx, line)
-		line.Clear()
-		if err == nil {
-			err = r.finishEpoch()
-		} else if ctx.Err() != nil { // a resumed run will repeat the current batch
-			err = fmt.Errorf("%w after batch %d of epoch %d; the state is saved in %s; %s", context.Cause(ctx), r.position.Batch, r.position.Epoch, r.settings.Out, advice)
-			if failed := r.saveState(); failed != nil {
-				err = fmt.Errorf("%w, and %w", context.Cause(ctx), failed)
-			}
-		}
-		if err != nil {
-			return err
-		}
-	}
-	best := r.position.best()
-	_, err := fmt.Fprintf(r.stdout, "best validation ELBO %.2f on %s after epoch %d; the model is %s\n", best.ValELBO, r.set.Name, best.Epoch, filepath.Join(r.settings.Out, ModelFile))
-	return err
-}
-
-// trainEpoch trains on the remaining batches of the epoch. Then it sums the ELBO over the remaining
-// validation images, in batches of 1,000.
-func (r *Run) trainEpoch(ctx context.Context, line *progress.Line) error {
-	p, size, order := &r.position, r.settings.BatchSize, slices.Clone(r.training)
-	random.Stream(r.settings.Seed, "mnist shuffle", p.Epoch).Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
-	for p.Batch < r.batches || p.Validated < len(r.validation) {
-		if p.Batch < r.batches {
-			batch := order[p.Batch*size : min((p.Batch+1)*size, len(order))]
-			elbo, err := r.trainer.Step(ctx, batch, r.binarise)
-			if err != nil {
-				return fmt.Errorf("training diverged in epoch %d, batch %d: %w; "+diverged, p.Epoch, p.Batch+1, err, r.settings.Out)
-			}
-			p.Sum += elbo * float64(len(batch))
-			p.Batch++
-		} else {
-			batch := r.validation[p.Validated:min(p.Validated+1000, len(r.validation))]
-			noise := random.Stream(r.settings.Seed, "mnist validation noise", p.Epoch, p.Validated).Uint64()
-			elbo, err := r.trainer.ELBO(ctx, batch, r.binariseOnce, noise)
-			if err == nil && math.IsInf(elbo, 0) {
-				err = fmt.Errorf("the ELBO is %v", elbo)
-			}
-			if err != nil {
-				return fmt.Errorf("training diverged in epoch %d: validation: %w; "+diverged, p.Epoch, err, r.settings.Out)
-			}
-			p.ValidationSum += elbo * float64(len(batch))
-			p.Validated += len(batch)
-		}
-		if time.Since(r.clock) >= SaveEvery {
-			if err := r.saveState(); err != nil {
-				return err
-			}
-		}
-		line.Set(r.done())
-	}
-	return nil
-}
-
-// finishEpoch writes the files of a finished epoch, begins the next epoch and prints the metrics.
-func (r *Run) finishEpoch() error {
-	r.tick()
-	p := &r.position
-	m := Metrics{Epoch: p.Epoch, TrainELBO: p.Sum / float64(len(r.training)), ValELBO: p.ValidationSum / float64(p.Validated), Seconds: p.Seconds}
-	if p.RateChanged {
-		m.Rate = r.settings.Rate
-	}
-	m.Flow = model.FlowOf(r.trainer.Params)
-	p.Metrics = append(p.Metrics, m)
-	note := ""
-	if p.best() == m {
-		note = "  best so far"
-		r.Best = model.CloneParams(r.trainer.Params)
-		if err := r.writeBest(); err != nil {
-			return err
-		}
-	}
-	if err := r.writeMetrics(); err != nil {
+// save writes the state and then the other files from it. It writes the best model only if best is true.
+func (r *Run) save(folder *Folder, best bool) error {
+	b, _ := json.Marshal(r.State) // cannot fail, because all numbers are finite
+	if err := folder.Write(StateFile, r.trainer.State(string(b), r.Best).Encode()); err != nil || r.Best == nil {
 		return err
 	}
-	p.Epoch++
-	p.Batch, p.Sum, p.Seconds, p.Validated, p.ValidationSum = 0, 0, 0, 0, 0
-	if err := r.saveState(); err != nil {
+	if err := folder.Write(MetricsFile, r.metrics()); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(r.stdout, "epoch %d  train %.2f  validation %.2f  %.1f s%s\n", m.Epoch, m.TrainELBO, m.ValELBO, m.Seconds, note)
-	return err
+	if err := folder.Write(curveFile, r.curve()); err != nil || !best {
+		return err
+	}
+	s, m := r.Settings, Best(r.Metrics)
+	c := model.Checkpoint{Config: s.Config, Params: r.Best, Seed: s.Seed, Epoch: m.Epoch, ELBO: m.ValELBO, Data: r.Data, DataSHA256: r.DataSHA256}
+	if err := folder.Write(ModelFile, c.File().Encode()); err != nil {
+		return err
+	}
+	return folder.Write(samplesFile, sheet.Draw(model.Generate(s.Config, r.Best, 64, s.Seed), nil, 8))
 }
 
-// status returns the text of the progress line, which contains the mean training ELBO of the epoch so far.
-func (r *Run) status() string {
-	p := &r.position
-	images := min(p.Batch*r.settings.BatchSize, len(r.training))
-	return fmt.Sprintf("epoch %d, batch %d of %d, ELBO %.2f", p.Epoch, p.Batch, r.batches, p.Sum/float64(images))
-}
-
-// done returns the finished fraction of the run, assuming no early stopping.
-func (r *Run) done() float64 {
-	return (float64(r.position.Epoch-1) + float64(r.position.Batch)/float64(r.batches)) / float64(r.settings.MaxEpochs)
-}
-
-// tick adds the time since its last call to the duration of the epoch.
-func (r *Run) tick() {
-	now := time.Now()
-	r.position.Seconds += now.Sub(r.clock).Seconds()
-	r.clock = now
-}
-
-func (r *Run) saveState() error {
-	r.tick()
-	p, _ := json.Marshal(r.position) // cannot fail, because all numbers are finite
-	return r.folder.Write(StateFile, r.trainer.State(r.stored, string(p), r.Best).Encode())
-}
-
-// writeBest writes the model after the best epoch and a picture of digits that the model generates.
-func (r *Run) writeBest() error {
-	s, best := r.settings, r.position.best()
-	c := model.Checkpoint{Config: s.Config, Params: r.Best, Seed: s.Seed, Epoch: best.Epoch, ELBO: best.ValELBO, Data: r.set.Name, DataSHA256: r.stored["dataset_sha256"]}
-	digits := sheet.Draw(model.Generate(s.Config, r.Best, 64, s.Seed), nil, 8)
-	return cmp.Or(r.folder.Write(ModelFile, c.File().Encode()), r.folder.Write(samplesFile, digits))
-}
-
-// writeMetrics writes the metrics and their plot.
-func (r *Run) writeMetrics() error {
-	p := r.position
+// metrics returns the contents of MetricsFile.
+func (r *Run) metrics() []byte {
 	var lines bytes.Buffer
 	encoder := json.NewEncoder(&lines)
-	train, validation := plot.Series{Label: "training"}, plot.Series{Label: "validation"}
-	for _, m := range p.Metrics {
+	for _, m := range r.Metrics {
 		encoder.Encode(m) // cannot fail, because all numbers are finite
+	}
+	return lines.Bytes()
+}
+
+// curve returns a plot of the metrics as SVG.
+func (r *Run) curve() []byte {
+	train, validation := plot.Series{Label: "training"}, plot.Series{Label: "validation"}
+	for _, m := range r.Metrics {
 		train.X, train.Y = append(train.X, float64(m.Epoch)), append(train.Y, m.TrainELBO)
 		validation.X, validation.Y = append(validation.X, float64(m.Epoch)), append(validation.Y, m.ValELBO)
 	}
-	epoch := p.best().Epoch
+	epoch := Best(r.Metrics).Epoch
 	best := plot.Series{Label: fmt.Sprintf("best epoch, %d", epoch), X: train.X[epoch-1 : epoch], Y: validation.Y[epoch-1 : epoch], Style: plot.Points}
-	curve := plot.Chart{
-		Title: fmt.Sprintf("Training: %v, on %s", r.settings.Config, r.set.Name), XLabel: "epoch", YLabel: "ELBO (nats)",
+	return plot.Chart{
+		Title: fmt.Sprintf("Training: %v, on %s", r.Settings.Config, r.Data), XLabel: "epoch", YLabel: "ELBO (nats)",
 		LogX: true, Series: []plot.Series{train, validation, best},
-	}
-	return cmp.Or(r.folder.Write(MetricsFile, lines.Bytes()), r.folder.Write(curveFile, curve.SVG()))
+	}.SVG()
 }

@@ -20,8 +20,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-
-	"hvae/bench/atomicfile"
 )
 
 // A File is the contents of a safetensors file.
@@ -249,17 +247,4 @@ func Check(f File, want []Tensor) error {
 		}
 	}
 	return nil
-}
-
-// ReadFile reads a regular file of at most 1 GiB and decodes it. Its errors contain the file name.
-func ReadFile(name string, maxHeader int) (File, error) {
-	b, err := atomicfile.Read(name, 1<<30)
-	if err != nil {
-		return File{}, err
-	}
-	f, err := Decode(b, maxHeader)
-	if err != nil {
-		return File{}, fmt.Errorf("%s cannot be read: %w", name, err)
-	}
-	return f, nil
 }

@@ -2,47 +2,34 @@ package table
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
+	"io/fs"
 	"slices"
-	"time"
 
 	"hvae/bench/atomicfile"
-	"hvae/bench/filelock"
 	"hvae/mnist/eval"
-	"hvae/mnist/run"
 )
 
 // A report holds the contents of table.json.
 type report struct {
-	Data     string   `json:"data"`
-	Epochs   int      `json:"max_epochs"`
-	Patience int      `json:"patience"`
-	Train    int      `json:"train"` // 0 for all images
-	Images   int      `json:"images"`
-	Samples  int      `json:"samples"`
-	Runs     int      `json:"runs"`  // number of evaluations of each run
-	Tasks    int      `json:"tasks"` // number of planned runs
-	Rows     []row    `json:"rows"`
-	Results  []result `json:"results"`
+	Protocol
+	Tasks   int      `json:"tasks"` // number of planned runs
+	Rows    []row    `json:"rows"`
+	Results []result `json:"results"`
 
-	refused bool // whether status returned an error for a run
+	damaged bool // whether the result of a run cannot be used
 }
 
-// report returns a report on all finished runs. It omits runs for which status returns an error.
+// report returns a report on all finished runs.
 func (t *Table) report() report {
-	r := report{
-		Data: t.set.Name, Epochs: t.MaxEpochs, Patience: t.Patience, Train: t.Train,
-		Images: t.Limit, Samples: t.Samples, Runs: t.Runs, Tasks: len(t.tasks),
-	}
+	r := report{Protocol: t.Protocol, Tasks: len(t.tasks)}
 	for _, k := range t.tasks {
-		s, err := t.status(k)
-		r.refused = r.refused || err != nil
-		if err == nil && s.result != nil {
-			r.Results = append(r.Results, *s.result)
+		x, _, err := t.result(k)
+		r.damaged = r.damaged || err != nil
+		if x != nil {
+			r.Results = append(r.Results, *x)
 		}
 	}
 	r.Rows = makeRows(t.tasks, r.Results)
@@ -50,38 +37,43 @@ func (t *Table) report() report {
 }
 
 // files returns a map from the names of the table's files to their contents. A table without HVAEs has no
-// figures.
-func (r report) files() (map[string][]byte, error) {
-	b, err := json.MarshalIndent(r, "", " ")
-	files := map[string][]byte{"table.json": append(b, '\n')}
+// figures, so their contents are nil.
+func (r report) files() map[string][]byte {
+	b, _ := json.MarshalIndent(r, "", " ") // cannot fail, because all numbers are finite
+	files := map[string][]byte{tableFile: append(b, '\n'), "table1.svg": nil, "budget.svg": nil}
 	if slices.ContainsFunc(r.Rows, func(x row) bool { return x.K > 0 }) {
 		files["table1.svg"], files["budget.svg"] = figure(r.Rows), budget(r.Rows, r.Results)
 	}
-	return files, err
+	return files
 }
 
-// update writes the table's files, unless status returns an error for a run. If print is true, update also
-// prints the table, or its rows as JSON if t.JSON is true.
-func (t *Table) update(print bool) error {
-	// Wait up to a minute if another process is writing the table.
-	name, end := filepath.Join(t.Out, run.LockFile), time.Now().Add(time.Minute)
-	lock, err := filelock.Take(name)
-	for errors.Is(err, filelock.ErrInUse) && time.Now().Before(end) {
-		lock, err = filelock.Take(name)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot write the table in %s: %w", t.Out, err)
-	}
-	defer lock.Release()
-	r := t.report()
-	files, err := r.files()
-	for file, content := range files {
-		if name := filepath.Join(t.Out, file); err == nil && !r.refused {
-			err = cmp.Or(atomicfile.Clean(name), atomicfile.Write(name, content))
+// write writes the files of the table and removes figures of earlier rows. If two processes write at the same
+// time, the table may lack the last result; the next command writes it again.
+func (t *Table) write(r report) error {
+	for name, content := range r.files() {
+		var err error
+		if content == nil {
+			if err = t.root.Remove(name); errors.Is(err, fs.ErrNotExist) {
+				err = nil
+			}
+		} else {
+			err = atomicfile.WriteIn(t.root, "", name, content)
+		}
+		if err != nil {
+			return fmt.Errorf("cannot write the table: %w", err)
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("cannot write the table: %w", err)
+	return nil
+}
+
+// update writes the table's files, unless the result of a run cannot be used. If print is true, update also
+// prints the table, or its rows as JSON if t.JSON is true.
+func (t *Table) update(print bool) error {
+	r := t.report()
+	if !r.damaged {
+		if err := t.write(r); err != nil {
+			return err
+		}
 	}
 	var out bytes.Buffer
 	if print && !t.JSON {
@@ -91,8 +83,8 @@ func (t *Table) update(print bool) error {
 			json.NewEncoder(&out).Encode(x) // cannot fail, because table.json contains x
 		}
 	}
-	_, err = t.Stdout.Write(out.Bytes())
-	return err
+	t.Stdout.Write(out.Bytes()) // table.json contains the results if this fails
+	return nil
 }
 
 // printTable prints the rows, with dashes for missing values.
@@ -137,10 +129,10 @@ func printTable(b *bytes.Buffer, r report) {
 }
 
 // printResult prints the result of a task as one line.
-func (t *Table) printResult(r *result) error {
+func (t *Table) printResult(r *result) {
 	if t.JSON {
-		return json.NewEncoder(t.Stdout).Encode(r)
+		json.NewEncoder(t.Stdout).Encode(r)
+		return
 	}
-	_, err := fmt.Fprintf(t.Stdout, "%s  epochs %d  ELBO %s  NLL %s\n", r.Run, r.Epochs, eval.PlusMinus(2, r.ELBO, r.ELBOSD), eval.PlusMinus(2, r.NLL, r.NLLSD))
-	return err
+	fmt.Fprintf(t.Stdout, "%s  epochs %d  ELBO %s  NLL %s\n", r.Run, r.Epochs, eval.PlusMinus(2, r.ELBO, r.ELBOSD), eval.PlusMinus(2, r.NLL, r.NLLSD))
 }

@@ -1,7 +1,7 @@
 // Package table trains and evaluates the models of Table 1 of the HVAE paper and writes the table.
 //
-// Read table.go (training and evaluation), rows.go (rows, tasks and published results), status.go (the
-// progress of a run), report.go (the files of the table) and figures.go.
+// Read table.go (training and evaluation), rows.go (rows, tasks and published results), result.go (the
+// results of runs), report.go (the files of the table) and figures.go.
 package table
 
 import (
@@ -10,9 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
+	"hvae/bench/atomicfile"
 	"hvae/bench/command"
 	"hvae/bench/filelock"
 	"hvae/mnist/data"
@@ -21,39 +24,79 @@ import (
 	"hvae/mnist/run"
 )
 
-// A Table holds the settings of the table command. Call Prepare before the other methods.
+// A Table holds the settings of the table command. Call Open before the other methods.
 //
 // Runs with the same seed share the random numbers for the split, the image order, the binarisation and the
 // noise. Therefore the difference of two rows usually has a smaller standard error than either row.
 type Table struct {
-	run.Protocol
-	Out          string
-	Rows         []string // nil for the published rows
-	Seeds        []uint64 // nil for the published seeds
-	Limit        int      // number of test images; Prepare replaces 0 by the number of all test images
-	Samples      int      // number of importance samples for each image
-	Runs         int      // number of evaluations of each run
-	Extend, JSON bool
+	Protocol
+	Out    string   // folder of the table
+	Rows   []string // nil for the published rows
+	Seeds  []uint64 // nil for the published seeds
+	Folder string   // folder of the images, for run.Settings
+	Set    data.Set
+	JSON   bool // whether to print JSON
 
 	Stdout, Stderr io.Writer
 
 	tasks []task
-	set   data.Set
+	root  *os.Root // of Out; nil if List lists a table whose folder does not exist
 }
 
-// Prepare plans the tasks and loads the data. number is the number of a task, or −1 for all tasks. Prepare
-// returns an error if there is no such task, or if Limit exceeds the number of test images.
-func (t *Table) Prepare(ctx context.Context, number int) (err error) {
-	if t.tasks = plan(t.Rows, t.Seeds); number >= len(t.tasks) {
-		return command.UsageError("invalid value %d for flag -task: it must be from 0 to %d", number, len(t.tasks)-1)
+// A Protocol holds the settings that all results of a table share. The file table.json stores them.
+type Protocol struct {
+	Data     string `json:"data"`       // name of the dataset; Open sets it
+	Epochs   int    `json:"max_epochs"` // maximum number of epochs
+	Patience int    `json:"patience"`   // training ends after this number of epochs without a better validation ELBO
+	Train    int    `json:"train"`      // number of training images; 0 for all
+	Images   int    `json:"images"`     // number of test images; Open replaces 0 by the number of all test images
+	Samples  int    `json:"samples"`    // number of importance samples for each image
+	Runs     int    `json:"runs"`       // number of evaluations of each run
+}
+
+// tableFile holds the table, including its protocol.
+const tableFile = "table.json"
+
+// maxFile is larger than any text file of a table, in bytes.
+const maxFile = 64 << 20
+
+// Open plans the tasks, opens the folder of the table and compares the stored protocol with t.Protocol. If
+// create is true, it creates the folder and stores the protocol in a new table.
+func (t *Table) Open(create bool) (err error) {
+	t.tasks, t.Data = plan(t.Rows, t.Seeds), t.Set.Name
+	if n := t.Set.Test.Len(); t.Images > n {
+		return command.UsageError("invalid value %d for flag -limit: there are %d test images", t.Images, n)
+	} else if t.Images == 0 {
+		t.Images = n
 	}
-	if t.set, err = t.Source.Load(ctx, t.Stderr); err != nil {
+	if create {
+		if err := os.MkdirAll(t.Out, 0o755); err != nil {
+			return fmt.Errorf("cannot create the folder %w; choose another with -out", atomicfile.Named(t.Out, err))
+		}
+	}
+	t.root, err = os.OpenRoot(t.Out)
+	if errors.Is(err, fs.ErrNotExist) && !create {
+		return nil
+	}
+	if err != nil {
+		return atomicfile.Named(t.Out, err)
+	}
+	b, err := atomicfile.ReadIn(t.root, tableFile, maxFile)
+	if errors.Is(err, fs.ErrNotExist) && create {
+		return t.write(t.report())
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var stored struct{ Protocol }
+	if err == nil && json.Unmarshal(b, &stored) != nil {
+		err = fmt.Errorf("%s is damaged: move it away, and the program writes it again from the results of the runs", filepath.Join(t.Out, tableFile))
+	}
+	if err != nil {
 		return err
 	}
-	if n := t.set.Test.Len(); t.Limit > n {
-		return command.UsageError("invalid value %d for flag -limit: there are %d test images", t.Limit, n)
-	} else if t.Limit == 0 {
-		t.Limit = n
+	if wrong := run.Differences(stored.Protocol, t.Protocol); wrong != "" {
+		return fmt.Errorf("the table in %s was made with %s: use the same settings, or another folder with -out", t.Out, wrong)
 	}
 	return nil
 }
@@ -72,17 +115,16 @@ func (t *Table) DoAll(ctx context.Context) error {
 		switch {
 		case errors.Is(err, filelock.ErrInUse):
 			elsewhere = append(elsewhere, k.Run)
-		case err != nil && ctx.Err() != nil, errors.Is(err, run.ErrMoved):
+		case err != nil && ctx.Err() != nil:
 			return err
 		case err != nil:
 			fmt.Fprintf(t.Stderr, "%s: %v\n", k.Run, err)
 			failed = append(failed, k.Run)
 		case evaluated:
-			err := t.update(!t.JSON)
-			if err == nil && t.JSON {
-				err = t.printResult(r)
+			if t.JSON {
+				t.printResult(r)
 			}
-			if err != nil {
+			if err := t.update(!t.JSON); err != nil {
 				return err
 			}
 			printed = !t.JSON
@@ -104,62 +146,81 @@ func (t *Table) DoAll(ctx context.Context) error {
 
 // Do trains and evaluates the model of the task with the given number, and prints the result.
 func (t *Table) Do(ctx context.Context, number int) error {
-	r, _, err := t.do(ctx, number)
-	if err != nil {
-		return err
+	if number >= len(t.tasks) {
+		return command.UsageError("invalid value %d for flag -task: it must be from 0 to %d", number, len(t.tasks)-1)
 	}
-	return t.printResult(r)
+	r, _, err := t.do(ctx, number)
+	if err == nil {
+		t.printResult(r)
+	}
+	return err
 }
 
 // do trains and evaluates the model of the task with the given number, and returns evaluated = true. If the
 // run is already finished, the method only reads its result and returns evaluated = false.
 func (t *Table) do(ctx context.Context, number int) (r *result, evaluated bool, err error) {
 	k := t.tasks[number]
-	settings := t.settings(k)
-	folder, err := run.Lock(settings.Out)
+	if r, _, err := t.result(k); r != nil || err != nil {
+		return r, false, err
+	}
+	if err := t.root.MkdirAll(k.Run, 0o755); err != nil {
+		return nil, false, err
+	}
+	root, err := t.root.OpenRoot(k.Run)
 	if err != nil {
 		return nil, false, err
 	}
-	defer folder.Release()
-	s, err := t.status(k)
-	if err != nil || s.result != nil {
-		return s.result, false, err
+	defer root.Close()
+	folder, err := run.Lock(root)
+	if err != nil {
+		return nil, false, err
 	}
-	var state *model.State
-	if s.begun {
-		if state, err = folder.ReadState(); err != nil {
-			return nil, false, err
-		}
-		if wrong := run.Differences(t.identity(state.Settings), s.needed.Settings); wrong != "" {
-			return nil, false, fmt.Errorf("the run in %s does not match %s of this table: it was started with %s", settings.Out, k.Run, wrong)
-		}
+	defer folder.Unlock()
+	if r, _, err := t.result(k); r != nil || err != nil { // another process has just finished it
+		return r, false, err
 	}
-	training, err := run.New(settings, t.set, folder, state, io.Discard, t.Stderr)
+	training, err := t.start(k, folder)
 	if err != nil {
 		return nil, false, err
 	}
 	fmt.Fprintf(t.Stderr, "training %s, %d of %d\n", k.Run, number+1, len(t.tasks))
-	if err := training.Train(ctx, "start the same command again to continue"); err != nil {
+	if err := training.Train(ctx, folder, io.Discard, t.Stderr, "start the same command again to continue"); err != nil {
 		return nil, false, err
 	}
 	fmt.Fprintf(t.Stderr, "evaluating %s, %d of %d\n", k.Run, number+1, len(t.tasks))
-	r, err = t.evaluate(ctx, k, training.Best, folder)
+	r, err = t.evaluate(ctx, k, training, folder)
 	return r, true, err
 }
 
+// start returns the training run of a task. If the folder contains a state, it must have the same settings.
+func (t *Table) start(k task, folder *run.Folder) (*run.Run, error) {
+	s := run.Defaults()
+	s.Config, s.Seed, s.Epochs, s.Patience, s.Train, s.Data = k.config, k.Seed, t.Epochs, t.Patience, t.Train, t.Folder
+	state, err := folder.ReadState()
+	if errors.Is(err, fs.ErrNotExist) {
+		return run.New(s, t.Set, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	same := s
+	same.Data, same.Recompute = state.Settings.Data, state.Settings.Recompute
+	if wrong := run.Differences(state.Settings, same); wrong != "" {
+		return nil, fmt.Errorf("the run does not match this table: it was started with %s", wrong)
+	}
+	return run.New(s, t.Set, state)
+}
+
 // evaluate evaluates the best weights of a training run and saves the results.
-func (t *Table) evaluate(ctx context.Context, k task, best []model.Param[float32], folder *run.Folder) (*result, error) {
-	s, err := t.status(k)
-	if err != nil {
-		return nil, err
-	}
-	images := eval.Test(t.set, t.Limit, k.Seed, k.Seed)
+func (t *Table) evaluate(ctx context.Context, k task, training *run.Run, folder *run.Folder) (*result, error) {
+	images := eval.Test(t.Set, t.Images, k.Seed, k.Seed)
 	o := eval.Options{Model: filepath.Join(t.Out, k.Run, run.ModelFile), Samples: t.Samples, Runs: t.Runs}
-	results, err := eval.Evaluate(ctx, model.Checkpoint{Config: k.config, Params: best}, images, o, t.Stderr)
+	results, err := eval.Evaluate(ctx, model.Checkpoint{Config: k.config, Params: training.Best}, images, o, t.Stderr)
 	if err != nil {
 		return nil, err
 	}
-	e := evaluation{s.needed, results.ELBOs, results.NLLs, results.Seconds}
-	b, _ := json.MarshalIndent(e, "", " ") // cannot fail, because Evaluate returns finite numbers
-	return e.result(k, s.metrics), folder.Write(run.EvaluationFile, append(b, '\n'))
+	e := t.needed(k, training.Metrics)
+	e.Settings, _ = json.Marshal(training.Settings) // cannot fail for a struct of numbers and strings
+	e.ELBOs, e.NLLs, e.Seconds = results.ELBOs, results.NLLs, results.Seconds
+	return e.result(k, training.Metrics), folder.Write(run.EvaluationFile, e.encode())
 }

@@ -1,0 +1,168 @@
+package table
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"hvae/bench/atomicfile"
+	"hvae/mnist/eval"
+	"hvae/mnist/run"
+)
+
+// An evaluation holds the contents of run.EvaluationFile. The eval command computes the same results for the
+// same images, number of samples and seed.
+type evaluation struct {
+	Run      string          `json:"run"`
+	Settings json.RawMessage `json:"settings"` // of the training, for the reader
+	Data     string          `json:"data"`
+	Epoch    int             `json:"epoch"` // best epoch, whose weights are evaluated
+	ValELBO  float64         `json:"val_elbo"`
+	Images   int             `json:"images"`
+	Samples  int             `json:"samples"`
+	Seed     uint64          `json:"seed"`
+	ELBOs    []float64       `json:"elbos"` // for each evaluation, the mean over images
+	NLLs     []float64       `json:"nlls"`
+	Seconds  float64         `json:"seconds"`
+}
+
+// needed returns the evaluation of a task without the fields Settings, ELBOs, NLLs and Seconds.
+func (t *Table) needed(k task, metrics []run.Metrics) evaluation {
+	best := run.Best(metrics)
+	return evaluation{Run: k.Run, Data: t.Data, Epoch: best.Epoch, ValELBO: best.ValELBO, Images: t.Images, Samples: t.Samples, Seed: k.Seed}
+}
+
+func (e evaluation) encode() []byte {
+	b, _ := json.MarshalIndent(e, "", " ") // cannot fail, because all numbers are finite
+	return append(b, '\n')
+}
+
+// result reads the result of a task and the metrics of its epochs. The result is nil if training or
+// evaluation has not ended. The method returns an error if a file is damaged or does not belong to the table.
+// It does not need the weights of a finished run.
+func (t *Table) result(k task) (r *result, metrics []run.Metrics, err error) {
+	if t.root == nil {
+		return nil, nil, nil
+	}
+	root, err := t.root.OpenRoot(k.Run)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	defer root.Close()
+	if metrics, err = run.ReadMetrics(root); err != nil {
+		return nil, nil, err
+	}
+	b, err := atomicfile.ReadIn(root, run.EvaluationFile, maxFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, metrics, nil
+	}
+	if err != nil {
+		return nil, metrics, err
+	}
+	var e evaluation
+	err = t.check(k, metrics, b, &e)
+	if err == nil {
+		// The first t.Runs results do not depend on the number of further results.
+		e.ELBOs, e.NLLs = e.ELBOs[:t.Runs], e.NLLs[:t.Runs]
+		return e.result(k, metrics), metrics, nil
+	}
+	err = fmt.Errorf("%s %w", filepath.Join(root.Name(), run.EvaluationFile), err)
+	if _, missing := root.Stat(run.StateFile); missing == nil {
+		err = fmt.Errorf("%w; to evaluate the run again, move the file away", err)
+	}
+	return nil, metrics, err
+}
+
+// check sets e to the evaluation in b. It returns an error if the evaluation is damaged, or if it does not
+// follow from the metrics and the protocol of the table.
+func (t *Table) check(k task, metrics []run.Metrics, b []byte, e *evaluation) error {
+	// Package json ignores missing fields and decodes null as 0, so compare the file with its encoding.
+	if json.Unmarshal(b, e) != nil || !bytes.Equal(e.encode(), b) {
+		return errors.New("is damaged: a value is missing, unknown or not a number")
+	}
+	if len(e.ELBOs) != len(e.NLLs) || len(e.NLLs) < t.Runs {
+		return fmt.Errorf("is damaged: it has %d ELBOs and %d NLLs, but the table needs %d of each", len(e.ELBOs), len(e.NLLs), t.Runs)
+	}
+	needed := t.needed(k, metrics)
+	needed.Settings, needed.ELBOs, needed.NLLs, needed.Seconds = e.Settings, e.ELBOs, e.NLLs, e.Seconds
+	if wrong := run.Differences(e, needed); wrong != "" {
+		return fmt.Errorf("does not match this table and the metrics of the run: it has %s", wrong)
+	}
+	n := len(metrics)
+	if run.Ended(metrics, t.Epochs, t.Patience) == "" || run.Ended(metrics[:n-1], t.Epochs, t.Patience) != "" {
+		return fmt.Errorf("does not match this table: with -epochs %d and -patience %d, training does not end after epoch %d", t.Epochs, t.Patience, n)
+	}
+	if metrics[n-1].Rate != 0 {
+		return errors.New("does not match this table: the learning rate was changed during the run")
+	}
+	return nil
+}
+
+// result combines the evaluation e and the metrics of all epochs into the result of task k.
+func (e evaluation) result(k task, metrics []run.Metrics) *result {
+	r := &result{task: k, Epochs: len(metrics), Seconds: e.Seconds}
+	for _, m := range metrics {
+		r.Seconds += m.Seconds
+		r.curve = append(r.curve, m.ValELBO)
+	}
+	r.ELBO, r.ELBOSD = eval.MeanSD(e.ELBOs)
+	r.NLL, r.NLLSD = eval.MeanSD(e.NLLs)
+	return r
+}
+
+// List prints a line for each run. If JSON is false, it also prints the numbers of runs.
+func (t *Table) List() error {
+	var out bytes.Buffer
+	count := map[string]int{}
+	for i, k := range t.tasks {
+		e := struct {
+			Task   int    `json:"task"`
+			Run    string `json:"run"`
+			State  string `json:"state"`           // done, running or open
+			Epochs int    `json:"epochs"`          // number of trained epochs
+			Error  string `json:"error,omitempty"` // why the table cannot use the run
+		}{Task: i, Run: k.Run, State: "open"}
+		r, metrics, err := t.result(k)
+		e.Epochs = len(metrics)
+		switch {
+		case err != nil:
+			e.Error = err.Error()
+		case r != nil:
+			e.State = "done"
+		case t.running(k):
+			e.State = "running"
+		}
+		count[e.State]++
+		if t.JSON {
+			json.NewEncoder(&out).Encode(e)
+		} else {
+			line := fmt.Sprintf("%3d  %-30s %-8s %5d epochs  %s", e.Task, e.Run, e.State, e.Epochs, e.Error)
+			fmt.Fprintln(&out, strings.TrimRight(line, " "))
+		}
+	}
+	if !t.JSON {
+		fmt.Fprintf(&out, "%d runs: %d done, %d running, %d open\n", len(t.tasks), count["done"], count["running"], count["open"])
+	}
+	_, err := t.Stdout.Write(out.Bytes())
+	return err
+}
+
+// running reports whether a process trains or evaluates the model of task k.
+func (t *Table) running(k task) bool {
+	if t.root == nil {
+		return false
+	}
+	root, err := t.root.OpenRoot(k.Run)
+	if err != nil {
+		return false
+	}
+	defer root.Close()
+	return run.Locked(root)
+}
