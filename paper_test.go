@@ -1303,7 +1303,7 @@ func hvaeBound(t *report) {
 	q0 := normal{0, 1}
 	for _, heat := range []float64{1.4, 1} {
 		for _, K := range []int{1, 10} {
-			draws := elboDraws(model.NewHVAE(data, K, heat > 1), theta, 40000, 30, logit, logTemperature)
+			draws := elboDraws(model.NewHVAE(data, K, map[bool]string{true: "fixed", false: "none"}[heat > 1]), theta, 40000, 30, logit, logTemperature)
 			epsilon, alpha := slices.Repeat([]float64{0.5 / (1 + math.Exp(0.4))}, K), quadraticAlpha(K, heat)
 			elbo, divergence := 0.0, 0.0
 			for j := range 2 {

@@ -16,6 +16,8 @@ var labels = map[string]string{
 	"hvae-k10":        "HVAE, K = 10",
 	"hvae-notemp-k1":  "K = 1, no tempering",
 	"hvae-notemp-k10": "K = 10, no tempering",
+	"hvae-untied-k1":  "HVAE, untied, K = 1",
+	"hvae-untied-k10": "HVAE, untied, K = 10",
 	"nf-k1":           "planar flow, K = 1",
 	"nf-k30":          "planar flow, K = 30",
 	"vb":              "mean-field VB",
@@ -31,9 +33,9 @@ type figure struct {
 // figures lists the two panels of figure 1 of the paper, and a third panel that shows the error of
 // σ alone. In the second panel, the larger error of Δ hides the error of σ with tempering.
 var figures = []figure{
-	{"figure1a.svg", "Comparison across all methods", "mean of ‖θ − θ̂‖² ± s.e.", false, []string{"hvae-k1", "hvae-k10", "nf-k1", "nf-k30", "vb"}},
+	{"figure1a.svg", "Comparison across all methods", "mean of ‖θ − θ̂‖² ± s.e.", false, []string{"hvae-k1", "hvae-k10", "hvae-untied-k1", "hvae-untied-k10", "nf-k1", "nf-k30", "vb"}},
 	{"figure1b.svg", "HVAE with and without tempering", "mean of ‖θ − θ̂‖² ± s.e.", false, []string{"hvae-k1", "hvae-k10", "hvae-notemp-k1", "hvae-notemp-k10"}},
-	{"figure1c.svg", "HVAE with and without tempering: σ alone", "mean of ‖σ − σ̂‖² ± s.e.", true, []string{"hvae-k1", "hvae-k10", "hvae-notemp-k1", "hvae-notemp-k10"}},
+	{"figure1c.svg", "HVAE with and without tempering: σ alone", "mean of ‖σ − σ̂‖² ± s.e.", true, []string{"hvae-k1", "hvae-k10", "hvae-untied-k1", "hvae-untied-k10", "hvae-notemp-k1", "hvae-notemp-k10"}},
 }
 
 // writeFigure writes an SVG file to the folder o.out and prints its name to stderr.

@@ -65,7 +65,8 @@ const maxDims = 100_000
 // parse parses the command line.
 func parse(args []string) (options, error) {
 	all := model.MethodNames()
-	o := options{dims: []int{50}, methods: all}
+	paper := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return strings.Contains(name, "untied") })
+	o := options{dims: []int{50}, methods: paper}
 	f := command.NewFlags()
 	command.List(f, &o.dims, "d", "`dimension` d of the model, or several dimensions separated by commas (default 50);\nfigure 1 of the paper uses 1,2,3,5,11,25,51,101,201,301", func(field string) (int, error) {
 		d, err := strconv.Atoi(field)
@@ -74,7 +75,7 @@ func parse(args []string) (options, error) {
 		}
 		return d, nil
 	})
-	command.List(f, &o.methods, "methods", "`methods` to run, separated by commas; the default is all methods:\n"+strings.Join(all, ", "), func(name string) (string, error) {
+	command.List(f, &o.methods, "methods", "`methods` to run, separated by commas; the default is the methods of the paper (all but hvae-untied):\n"+strings.Join(all, ", "), func(name string) (string, error) {
 		if !slices.Contains(all, name) {
 			return "", fmt.Errorf("unknown method %q: a method must be one of %s", name, strings.Join(all, ", "))
 		}

@@ -125,6 +125,7 @@ type row struct {
 	Err         float64 `json:"err"`    // mean of ‖Δ − Δ̂‖² + ‖σ − σ̂‖²
 	ErrSE       number  `json:"err_se"` // standard error of Err
 	Beta0       number  `json:"beta0"`
+	Volume      number  `json:"volume"` // s·Π α_k
 	ELBO        float64 `json:"elbo"`
 	LogEvidence float64 `json:"log_evidence"`
 	Gap         float64 `json:"gap"`
@@ -182,6 +183,7 @@ func average(method string, dims int, results []*result) row {
 		Err:         mean(err),
 		ErrSE:       standardError(err),
 		Beta0:       number(mean(func(r *result) float64 { return r.Beta0 })),
+		Volume:      number(mean(func(r *result) float64 { return r.Volume })),
 		ELBO:        mean(func(r *result) float64 { return r.ELBO }),
 		LogEvidence: mean(func(r *result) float64 { return r.LogEvidence }),
 		Gap:         mean(func(r *result) float64 { return r.LogEvidence - r.ELBO }),

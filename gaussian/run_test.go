@@ -71,10 +71,10 @@ func (e experiment) estimates(t *testing.T, d int, name string) (all []estimate)
 		dataset := model.Draw(model.Theta{Delta: delta, Sigma: sigma}, e.points, random.Stream(e.seed, "gaussian data", d, k))
 		start := random.Stream(e.seed, "gaussian start "+name, d, k)
 		method := map[string]func() *model.Method{
-			"hvae-k1":         func() *model.Method { return model.NewHVAE(dataset, 1, true) },
-			"hvae-k10":        func() *model.Method { return model.NewHVAE(dataset, 10, true) },
-			"hvae-notemp-k1":  func() *model.Method { return model.NewHVAE(dataset, 1, false) },
-			"hvae-notemp-k10": func() *model.Method { return model.NewHVAE(dataset, 10, false) },
+			"hvae-k1":         func() *model.Method { return model.NewHVAE(dataset, 1, "fixed") },
+			"hvae-k10":        func() *model.Method { return model.NewHVAE(dataset, 10, "fixed") },
+			"hvae-notemp-k1":  func() *model.Method { return model.NewHVAE(dataset, 1, "none") },
+			"hvae-notemp-k10": func() *model.Method { return model.NewHVAE(dataset, 10, "none") },
 			"nf-k1":           func() *model.Method { return model.NewPlanar(dataset, 1, start) },
 			"nf-k30":          func() *model.Method { return model.NewPlanar(dataset, 30, start) },
 			"vb":              func() *model.Method { return model.NewMeanField(dataset) },

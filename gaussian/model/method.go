@@ -21,14 +21,15 @@ type Method struct {
 	// bound in closed form has the shape [1×1]. The slice params contains Params as variables on a tape. ELBO is
 	// safe for concurrent use.
 	ELBO func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64]
-	// Beta0 returns the current inverse temperature β₀ of HVAE. For other methods, it returns NaN.
-	Beta0 func() float64
+	// Momentum returns the current standard deviation s of the initial momentum of HVAE, which is 1/√β₀, and
+	// s·Π α_k, which is 1 unless the tempering is untied. For other methods, it returns NaN.
+	Momentum func() (sd, volume float64)
 }
 
 // newMethod returns a method with the parameters Δ [d×1] and log σ [d×1]. All elements of Δ start at 0,
 // and all elements of log σ start at 3.
 func newMethod(d, noiseRows int) *Method {
-	m := &Method{NoiseRows: noiseRows, Beta0: math.NaN}
+	m := &Method{NoiseRows: noiseRows, Momentum: func() (sd, volume float64) { return math.NaN(), math.NaN() }}
 	m.add("delta", d, 1, 0)
 	m.add("log_sigma", d, 1, 3)
 	return m
@@ -44,10 +45,12 @@ var methods = map[string]struct {
 	cost float64
 	make func(Data, *rand.Rand) *Method
 }{
-	"hvae-k1":         {15, func(d Data, _ *rand.Rand) *Method { return NewHVAE(d, 1, true) }},
-	"hvae-k10":        {36, func(d Data, _ *rand.Rand) *Method { return NewHVAE(d, 10, true) }},
-	"hvae-notemp-k1":  {13, func(d Data, _ *rand.Rand) *Method { return NewHVAE(d, 1, false) }},
-	"hvae-notemp-k10": {29, func(d Data, _ *rand.Rand) *Method { return NewHVAE(d, 10, false) }},
+	"hvae-k1":         {15, func(d Data, _ *rand.Rand) *Method { return NewHVAE(d, 1, "fixed") }},
+	"hvae-k10":        {36, func(d Data, _ *rand.Rand) *Method { return NewHVAE(d, 10, "fixed") }},
+	"hvae-notemp-k1":  {13, func(d Data, _ *rand.Rand) *Method { return NewHVAE(d, 1, "none") }},
+	"hvae-notemp-k10": {29, func(d Data, _ *rand.Rand) *Method { return NewHVAE(d, 10, "none") }},
+	"hvae-untied-k1":  {16, func(d Data, _ *rand.Rand) *Method { return NewHVAE(d, 1, "untied") }},
+	"hvae-untied-k10": {37, func(d Data, _ *rand.Rand) *Method { return NewHVAE(d, 10, "untied") }},
 	"nf-k1":           {10, func(d Data, rng *rand.Rand) *Method { return NewPlanar(d, 1, rng) }},
 	"nf-k30":          {53, func(d Data, rng *rand.Rand) *Method { return NewPlanar(d, 30, rng) }},
 	"vb":              {5, func(d Data, _ *rand.Rand) *Method { return NewMeanField(d) }},

@@ -267,12 +267,15 @@ func TestParametersStartAtTheAuthorsValues(t *testing.T) {
 			}
 		}
 	}
-	tempered := NewHVAE(data, 10, true)
+	tempered := NewHVAE(data, 10, "fixed")
 	check(tempered, math.Log(0.01/0.99), math.Log(4)) // ε = 0.5·0.01 and 1/√β₀ = 1 + 4
-	check(NewHVAE(data, 10, false), math.Log(0.01/0.99))
+	check(NewHVAE(data, 10, "none"), math.Log(0.01/0.99))
 	check(NewMeanField(data), 0, 1)
-	if b, one := tempered.Beta0(), NewHVAE(data, 10, false).Beta0(); !(math.Abs(b-1./25) <= 1e-14) || one != 1 {
-		t.Errorf("β₀ starts at %v with tempering and %v without, want 1/25 and 1", b, one)
+	check(NewHVAE(data, 10, "untied"), math.Log(0.01/0.99), -math.Log(5)/10, math.Log(5))
+	for tempering, want := range map[string]float64{"none": 1, "fixed": 5, "untied": 5} {
+		if sd, volume := NewHVAE(data, 10, tempering).Momentum(); !(math.Abs(sd-want) <= 1e-14 && math.Abs(volume-1) <= 1e-14) {
+			t.Errorf("tempering %s: s and s·Π α_k start at %v and %v, want %v and 1", tempering, sd, volume, want)
+		}
 	}
 	sum, n := 0.0, 0.0
 	for k := range 500 {

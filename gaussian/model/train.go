@@ -40,7 +40,8 @@ type Run struct {
 // An Outcome is the result of a Run.
 type Outcome struct {
 	Theta       Theta   // θ̂
-	Beta0       float64 // inverse temperature β₀, NaN for methods other than HVAE
+	Beta0       float64 // inverse temperature β₀ = 1/s² of ρ₀, NaN for methods other than HVAE
+	Volume      float64 // s·Π α_k, which is 1 unless the tempering is untied; NaN for methods other than HVAE
 	ELBO        float64 // ELBO at θ̂, averaged over 10,000 draws
 	LogEvidence float64 // exact log p_θ̂(D)
 
@@ -89,7 +90,8 @@ func (c Config) Train(ctx context.Context, run Run, progress func(iterations int
 	}
 	sigma := linalg.New[float64](run.Dims, 1)
 	linalg.Exp(sigma, method.Params[1].Value)
-	o := Outcome{Theta: Theta{method.Params[0].Value.Data, sigma.Data}, Beta0: method.Beta0(), ELBO: elbo}
+	sd, volume := method.Momentum()
+	o := Outcome{Theta: Theta{method.Params[0].Value.Data, sigma.Data}, Beta0: 1 / (sd * sd), Volume: volume, ELBO: elbo}
 	truth, best := Truth(run.Dims), data.MaximumLikelihood()
 	o.LogEvidence, o.MLELogEvidence = data.LogEvidence(o.Theta), data.LogEvidence(best)
 	o.DeltaErr, o.SigmaErr = squaredDistance(truth.Delta, o.Theta.Delta), squaredDistance(truth.Sigma, o.Theta.Sigma)
