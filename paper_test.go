@@ -61,7 +61,7 @@ type statement struct {
 func TestPaper(t *testing.T) {
 	fmt.Fprint(t.Output(), legend)
 	count := map[string]int{}
-	for _, section := range []section{section21, section22, section23, section3, section41, section42} {
+	for _, section := range []section{section21, section22, section23, section3, section41, section42, beyond} {
 		t.Run(section.number, func(t *testing.T) {
 			fmt.Fprintf(t.Output(), "\n%s %s\n\n", section.number, section.title)
 			for _, s := range section.statements {
@@ -2068,6 +2068,174 @@ func affineELBO(data model.Data, theta model.Theta, j int, q0 normal, heat float
 	joint := -n/2*math.Log(2*math.Pi*v) - (data.Scatter[j]+n*residual.square())/(2*v) - (z.square()+math.Log(2*math.Pi))/2
 	prior := -(1 + math.Log(2*math.Pi*q0.variance)) / 2
 	return joint - rho.square()/2 - prior + 0.5
+}
+
+// Beyond the paper
+
+var beyond = section{"5", "Beyond the paper: the entropy of a flow", []statement{
+	{"", "tied tempering keeps the entropy: H(z_K, ρ_K) = H(q⁰) + H(N(0, I)), for every K, ε and α", entropyIsConstant, ""},
+	{"", "so the gap of a tied flow of any K is at least ℓ(exp(ΔH/ℓ) − 1) − ΔH, if the posterior is normal", tiedGap, ""},
+	{"", "for ℓ = 1, some tied flow reaches this limit, r − 1 − log r with r = σ_q/σ_posterior, for each K", tiedOptimum, ""},
+	{"", "untied, K = 1, ε = √2·σ_posterior, s = 1/√2, α = √2/r per dimension: p̂(x) = p(x) in every draw", untiedOptimum, ""},
+	{"", "untied: p̂(x) is unbiased, and the simplified estimate is log p̂(x) − ½γ₀ᵀγ₀ + ℓ/2 in each draw", untiedEstimates, ""},
+}}
+
+// A normalTarget has p(x) = 1 and the posterior N(mean, diag(sd²)).
+type normalTarget struct{ mean, sd []float64 }
+
+func (p normalTarget) LogJoint(z variable) variable {
+	tp := z.Tape()
+	return hvae.DiagonalNormal[float64]{Mean: tp.Const(linalg.Column(p.mean...)), SD: tp.Const(linalg.Column(p.sd...))}.LogDensity(z)
+}
+
+// affineMap returns the matrix A and the vector b for which a flow f with a normal target maps the noise
+// (ε, γ₀) to (z_K, ρ_K) = A·(ε, γ₀) + b. The variational prior has the standard deviations q.
+func affineMap(tp *tape, f *hvae.Flow[float64], q []float64) (A matrix, b []float64) {
+	dims := len(q)
+	noise := linalg.New[float64](2*dims, 2*dims+1) // zero, then the unit vectors
+	for i := range 2 * dims {
+		noise.Row(i)[i+1] = 1
+	}
+	prior := hvae.DiagonalNormal[float64]{Mean: tp.Fill(dims, 1, 0), SD: tp.Const(linalg.Column(q...))}
+	end := hvae.HIS(f, prior, tp.Const(noise.RowRange(0, dims)), tp.Const(noise.RowRange(dims, 2*dims))).End
+	out := ad.Stack(end.Z, end.Rho).Value
+	A = linalg.New[float64](2*dims, 2*dims)
+	for i := range 2 * dims {
+		b = append(b, out.At(i, 0))
+		for j := range 2 * dims {
+			A.Row(i)[j] = out.At(i, j+1) - b[i]
+		}
+	}
+	return A, b
+}
+
+// affineGap returns log p(x) − E[log p̂(x)], the divergence of N(b, AAᵀ) from the target p(z|x) N(ρ | 0, I).
+func affineGap(A matrix, b []float64, p normalTarget) (gap float64) {
+	dims := len(p.sd)
+	for i := range b {
+		sd, mean := 1.0, 0.0
+		if i < dims {
+			sd, mean = p.sd[i], p.mean[i]
+		}
+		square := (b[i] - mean) * (b[i] - mean)
+		for _, a := range A.Row(i) {
+			square += a * a
+		}
+		gap += (square/(sd*sd) - 1 + 2*math.Log(sd)) / 2
+	}
+	return gap - math.Log(math.Abs(hvaetest.Determinant(A)))
+}
+
+// tiedLimit returns ℓ(exp(ΔH/ℓ) − 1) − ΔH, where ΔH = Σ log(q_j/sd_j) is the entropy of q⁰ minus the entropy of the
+// posterior.
+func tiedLimit(q, sd []float64) float64 {
+	l, excess := float64(len(q)), 0.0
+	for j := range q {
+		excess += math.Log(q[j] / sd[j])
+	}
+	return l*math.Expm1(excess/l) - excess
+}
+
+// A tiedCase is a flow with tied tempering, from q⁰ = N(0, diag(q²)) to a normal target.
+type tiedCase struct {
+	name   string
+	q      []float64
+	target normalTarget
+	A      matrix
+	b      []float64
+}
+
+// tiedCases returns the flows of hvaetest.Schemes in one, two and three dimensions.
+func tiedCases() (all []tiedCase) {
+	for _, dims := range []int{1, 2, 3} {
+		for _, s := range hvaetest.Schemes() {
+			var tp tape
+			c := tiedCase{fmt.Sprintf("%v, ℓ = %d", s, dims), []float64{2, 0.5, 1}[:dims], normalTarget{[]float64{0.3, -1, 0}[:dims], []float64{0.4, 1.1, 0.7}[:dims]}, matrix{}, nil}
+			c.A, c.b = affineMap(&tp, s.Flow(&tp, c.target, dims), c.q)
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// entropyIsConstant checks that the covariance AAᵀ of (z_K, ρ_K) has the determinant Π q_j². The entropy of a normal
+// density is a function of this determinant. For other targets, leapfrogThenCooling shows that the flow
+// multiplies volumes by Π α_k^ℓ, and canonicalMomentum that ρ₀ has the standard deviation Π 1/α_k.
+func entropyIsConstant(t *report) {
+	for _, c := range tiedCases() {
+		want := 0.0
+		for _, q := range c.q {
+			want += 2 * math.Log(q)
+		}
+		t.near(2*math.Log(math.Abs(hvaetest.Determinant(c.A)))-want, 0, 1e-12, "%s: log det Cov(z_K, ρ_K) − log det Cov(z₀)", c.name)
+	}
+}
+
+func tiedGap(t *report) {
+	for _, c := range tiedCases() {
+		t.greater(affineGap(c.A, c.b, c.target), tiedLimit(c.q, c.target.sd), "%s: gap > limit", c.name)
+	}
+}
+
+// tiedOptimum constructs a flow with the smallest gap. The first step has ε = √2·σ_posterior, which exchanges position
+// and momentum, and all tempering: with 1/√β₀ = √(r/2), both get the variance r. The other steps are so small
+// that they rotate this round density.
+func tiedOptimum(t *report) {
+	const sd = 0.01
+	for _, r := range []float64{3, 100} {
+		for _, K := range []int{1, 2, 5} {
+			var tp tape
+			epsilon, alpha := tp.Fill(K, 1, 1e-4*sd), tp.Fill(K, 1, 1)
+			epsilon.Value.Data[0], alpha.Value.Data[0] = math.Sqrt2*sd, math.Sqrt(2/r)
+			p := normalTarget{[]float64{0}, []float64{sd}}
+			f := &hvae.Flow[float64]{Target: p, K: K, StepSize: epsilon, Tempering: hvae.FreeTempering(alpha)}
+			A, b := affineMap(&tp, f, []float64{r * sd})
+			t.near(affineGap(A, b, p), r-1-math.Log(r), 1e-6, "r = %v, K = %d: gap = r − 1 − log r", r, K)
+		}
+	}
+}
+
+// untiedOptimum also checks three dimensions with separate α.
+func untiedOptimum(t *report) {
+	for _, r := range [][]float64{{0.5}, {3}, {100}, {0.5, 3, 100}} {
+		var tp tape
+		dims, sd := len(r), 0.01
+		mean := make([]float64, dims)
+		p := normalTarget{mean, slices.Repeat([]float64{sd}, dims)}
+		alpha := linalg.Of(1, dims, hvaetest.Apply(r, func(r float64) float64 { return math.Sqrt2 / r }))
+		f := &hvae.Flow[float64]{Target: p, K: 1, StepSize: tp.Fill(1, dims, math.Sqrt2*sd), Tempering: hvae.UntiedTempering(tp.Const(alpha), tp.Scalar(1/math.Sqrt2))}
+		q := linalg.Column(hvaetest.Apply(r, func(r float64) float64 { return r * sd })...)
+		rng := random.Stream(61, "untied optimum")
+		prior := hvae.DiagonalNormal[float64]{Mean: tp.Const(linalg.Column(mean...)), SD: tp.Const(q)}
+		logs := hvae.HIS(f, prior, hvae.Noise(&tp, rng, dims, 100), hvae.Noise(&tp, rng, dims, 100)).LogEstimate().Value.Data
+		t.near(slices.Max(hvaetest.Apply(logs, math.Abs)), 0, 1e-9, "r = %v: largest |log p̂(x) − log p(x)|", r)
+	}
+}
+
+// untiedEstimates uses two separate α_k and s for each of two dimensions, or a common one.
+func untiedEstimates(t *report) {
+	for _, cols := range []int{1, 2} {
+		const dims, draws, K = 2, 40000, 2
+		var tp tape
+		alpha, sd := tp.Matrix(K, cols), tp.Matrix(1, cols)
+		copy(alpha.Data, []float64{0.8, 1.3, 0.7, 0.9})
+		copy(sd.Data, []float64{1.2, 0.9})
+		f := hvaetest.Scheme{K: K}.Flow(&tp, hvaetest.Bimodal, dims)
+		f.Tempering = hvae.UntiedTempering(tp.Const(alpha), tp.Const(sd))
+		rng := random.Stream(62, "untied", cols)
+		epsilon, gamma0 := hvae.Noise(&tp, rng, dims, draws), hvae.Noise(&tp, rng, dims, draws)
+		s := hvae.HIS(f, hvae.StandardNormal[float64]{}, epsilon, gamma0)
+		logs, elbos := s.LogEstimate().Value.Data, s.ELBO().Value.Data
+		evidence := hvaetest.Bimodal.LogEvidence
+		t.mean(hvaetest.Apply(logs, func(l float64) float64 { return math.Exp(l - evidence) }), 1, 0.02, "α [%d×%d]: E[p̂(x)]/p(x)", K, cols)
+		want := slices.Clone(logs)
+		for j := range draws {
+			for i := range dims {
+				want[j] += (1 - gamma0.Value.At(i, j)*gamma0.Value.At(i, j)) / 2
+			}
+		}
+		t.vectors(elbos, want, 1e-12, "α [%d×%d]: S = log p̂(x) − ½γ₀ᵀγ₀ + ℓ/2", K, cols)
+	}
 }
 
 // Reports

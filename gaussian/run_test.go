@@ -45,7 +45,7 @@ func (e experiment) args() []string {
 }
 
 // An estimate holds the results of one method and of maximum likelihood for one dataset.
-type estimate struct{ deltaErr, sigmaErr, beta0, elbo, evidence, mleDeltaErr, mleSigmaErr, mleEvidence float64 }
+type estimate struct{ deltaErr, sigmaErr, beta0, volume, elbo, evidence, mleDeltaErr, mleSigmaErr, mleEvidence float64 }
 
 // estimates trains a method on each dataset in d dimensions. Datasets, initial values and noise use
 // separate random streams.
@@ -73,6 +73,8 @@ func (e experiment) estimates(t *testing.T, d int, name string) (all []estimate)
 		method := map[string]func() *model.Method{
 			"hvae-k1":         func() *model.Method { return model.NewHVAE(dataset, 1, "fixed") },
 			"hvae-k10":        func() *model.Method { return model.NewHVAE(dataset, 10, "fixed") },
+			"hvae-untied-k1":  func() *model.Method { return model.NewHVAE(dataset, 1, "untied") },
+			"hvae-untied-k10": func() *model.Method { return model.NewHVAE(dataset, 10, "untied") },
 			"hvae-notemp-k1":  func() *model.Method { return model.NewHVAE(dataset, 1, "none") },
 			"hvae-notemp-k10": func() *model.Method { return model.NewHVAE(dataset, 10, "none") },
 			"nf-k1":           func() *model.Method { return model.NewPlanar(dataset, 1, start) },
@@ -119,13 +121,20 @@ func (e experiment) estimates(t *testing.T, d int, name string) (all []estimate)
 		best := dataset.MaximumLikelihood()
 		s.deltaErr, s.sigmaErr, s.evidence = distance(learned.Delta, delta), distance(learned.Sigma, sigma), dataset.LogEvidence(learned)
 		s.mleDeltaErr, s.mleSigmaErr, s.mleEvidence = distance(best.Delta, delta), distance(best.Sigma, sigma), dataset.LogEvidence(best)
+		s.volume = 1 // s·Π α_k
 		switch {
+		case strings.HasPrefix(name, "hvae-untied"): // the last parameters are log α and log s
+			logSD := params[4].Value.Data[0]
+			s.beta0, s.volume = math.Exp(-2*logSD), math.Exp(logSD)
+			for _, logAlpha := range params[3].Value.Data {
+				s.volume *= math.Exp(logAlpha)
+			}
 		case strings.HasPrefix(name, "hvae-notemp"):
 			s.beta0 = 1
 		case strings.HasPrefix(name, "hvae"): // 1/√β₀ = 1 + exp of the last parameter
 			s.beta0 = math.Pow(1+math.Exp(params[len(params)-1].Value.Data[0]), -2)
 		default:
-			s.beta0 = math.NaN()
+			s.beta0, s.volume = math.NaN(), math.NaN()
 		}
 		all = append(all, s)
 	}
@@ -162,6 +171,7 @@ func (e experiment) rows(t *testing.T) (rows []expectedRow) {
 			n["delta_err"], _ = over(all, func(e estimate) float64 { return e.deltaErr })
 			n["sigma_err"], n["sigma_err_se"] = over(all, func(e estimate) float64 { return e.sigmaErr })
 			n["err"], n["err_se"] = over(all, func(e estimate) float64 { return e.deltaErr + e.sigmaErr })
+			n["volume"], _ = over(all, func(e estimate) float64 { return e.volume })
 			n["beta0"], _ = over(all, func(e estimate) float64 { return e.beta0 })
 			n["elbo"], _ = over(all, func(e estimate) float64 { return e.elbo })
 			n["log_evidence"], _ = over(all, func(e estimate) float64 { return e.evidence })

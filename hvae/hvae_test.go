@@ -63,6 +63,37 @@ func TestAdamaxKeepsParametersWithZeroGradients(t *testing.T) {
 	}
 }
 
+func TestImportanceBoundIsTheLogarithmOfTheMean(t *testing.T) {
+	logs := linalg.Of(1, 6, []float64{-1, -2.5, 0.3, -1001, -1000, -1002}) // two columns of three draws
+	var tape ad.Tape[float64]
+	l := tape.Leaf(logs)
+	if got := hvae.ImportanceBound(l, 1); got != l {
+		t.Error("for L = 1, the result is not log p̂")
+	}
+	got := hvae.ImportanceBound(l, 3).Value
+	for j := range 2 {
+		sum, shift := 0.0, -1000*float64(j)
+		for _, v := range logs.Data[3*j : 3*j+3] {
+			sum += math.Exp(v-shift) / 3
+		}
+		if want := shift + math.Log(sum); got.Rows != 1 || !(math.Abs(got.At(0, j)-want) <= 1e-12) {
+			t.Errorf("the bound of column %d is %v, want %v", j, got.Data[j], want)
+		}
+	}
+	weights := linalg.Of(1, 2, []float64{1, -2})
+	if e := hvaetest.GradientError([]linalg.Matrix[float64]{logs}, func(t *ad.Tape[float64], p []*ad.Var[float64]) *ad.Var[float64] {
+		return ad.Mul(hvae.ImportanceBound(p[0], 3), t.Const(weights))
+	}); !(e <= 1e-6) {
+		t.Errorf("the relative error of the gradient is %.2g", e)
+	}
+	zero := hvae.ImportanceBound(tape.Fill(1, 2, math.Inf(-1)), 2).Scalar() // p̂ = 0
+	some := hvae.ImportanceBound(tape.Const(linalg.Of(1, 2, []float64{math.Inf(-1), 0})), 2).Scalar()
+	if !math.IsInf(zero, -1) || !(math.Abs(some+math.Ln2) <= 1e-15) {
+		t.Errorf("the bounds of draws with p̂ = 0 are %v and %v, want −∞ and −log 2", zero, some)
+	}
+	mustPanic(t, "log p̂ is [1×6] for L = 4", func() { hvae.ImportanceBound(l, 4) })
+}
+
 // The expected k̂ comes from a separate program. It uses the formulas of the function gpdfit in loo, the
 // R package by the authors of Pareto smoothed importance sampling.
 func TestTailShapeAgreesWithAnotherImplementation(t *testing.T) {

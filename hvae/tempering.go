@@ -77,11 +77,12 @@ func UntiedTempering[T linalg.Float](alpha, momentumSD *ad.Var[T]) Tempering[T] 
 	return Tempering[T]{alpha, momentumSD, true}
 }
 
-// mustBeFactors panics if an element of v is not in (0, largest]. It accepts NaN, which Trainer.Step reports.
+// mustBeFactors panics if an element of v is not in [0, largest]. It accepts 0 and NaN, which occur if training
+// diverges, and which Trainer.Step reports as an error.
 func mustBeFactors[T linalg.Float](function, name string, v *ad.Var[T], largest T) {
 	for _, x := range v.Value.Data {
-		if x <= 0 || x > largest {
-			panic(fmt.Sprintf("hvae: %s: %s contains %v; all elements must be in (0, %v]", function, name, x, largest))
+		if x < 0 || x > largest {
+			panic(fmt.Sprintf("hvae: %s: %s contains %v; all elements must be in [0, %v]", function, name, x, largest))
 		}
 	}
 }
