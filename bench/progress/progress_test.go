@@ -2,6 +2,8 @@ package progress
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -41,18 +43,41 @@ func TestTheRemainingTimeExcludesEarlierWork(t *testing.T) {
 	})
 }
 
-func TestOnATerminalTheLineReplacesItself(t *testing.T) {
+func TestOnATerminalTheLineReplacesItselfAndIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
 		l := New(&b, 0, status)
 		l.terminal = true
-		for range 3 {
+		for range 2 {
 			time.Sleep(10 * time.Second)
 			l.Set(0.5)
 		}
 		l.Clear()
-		if s := b.String(); strings.Contains(s, "\n") || strings.Count(s, "\r\x1b[K") != 4 || !strings.HasSuffix(s, "\r\x1b[K") {
-			t.Errorf("printed %q, want three updates of one line, then its erasure", s)
+		// ESC [K erases the line, ESC [?7l disables line wrapping, and ESC [?7h enables it.
+		want := "\r\x1b[K\x1b[?7l 50 %  10s left  3 of 7 runs\x1b[?7h\r\x1b[K\x1b[?7l 50 %  20s left  3 of 7 runs\x1b[?7h\r\x1b[K"
+		if b.String() != want {
+			t.Errorf("printed %q, want %q", b.String(), want)
 		}
 	})
+}
+
+func TestATerminalIsACharacterDevice(t *testing.T) {
+	device, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		w    *os.File
+		term string
+		want bool
+	}{{device, "xterm", true}, {device, "dumb", false}, {file, "xterm", false}} {
+		t.Setenv("TERM", c.term)
+		if got := New(c.w, 0, status).terminal; got != c.want {
+			t.Errorf("%s with TERM=%s is a terminal: %v, want %v", c.w.Name(), c.term, got, c.want)
+		}
+	}
 }
