@@ -710,15 +710,20 @@ func leapfrogIsHamiltonian(t *report) {
 func temperingExplores(t *report) {
 	const draws = 10000
 	run := func(K int, invSqrtBeta0 float64) (variance, se float64, changed []float64) {
-		f := model.TwoModesFlow{K: K, StepSize: 0.1, InvSqrtBeta0: invSqrtBeta0, Tempering: "fixed"}
-		l, n, err := f.Draw(t.Context(), draws, random.Stream(41, "two modes", K))
+		f := model.TwoModesFlow{K: K, StepSize: 0.1, PriorSD: 1.5, InvSqrtBeta0: invSqrtBeta0, Tempering: "fixed"}
+		all, err := f.Draw(t.Context(), draws, random.Stream(41, "two modes", K))
 		if err != nil {
 			t.Fatal(err)
+		}
+		var l []float64
+		for _, d := range all {
+			l = append(l, d.LogEstimate)
+			changed = append(changed, map[bool]float64{true: 1}[d.ChangesMode()])
 		}
 		elbo, _ := hvaetest.MeanSE(l)
 		t.less(elbo, 0, "K = %d, 1/√β₀ = %v: ELBO < log p(x)", K, invSqrtBeta0)
 		variance, se = hvaetest.MeanSE(squaredDeviations(l, elbo))
-		return variance, se, append(slices.Repeat([]float64{1}, n), make([]float64, draws-n)...)
+		return variance, se, changed
 	}
 	var last, lastSE, first, firstSE float64 // variance with tempering for the last K, and without tempering for K = 4
 	for _, K := range []int{4, 8, 16, 32, 64} {
@@ -1446,7 +1451,7 @@ func figure1b(t *report) {
 	c := model.Config{Points: 1000, Iterations: 6000, Draws: 10, Rate: 2e-3, Seed: 1}
 	results := map[string]model.Outcome{}
 	for _, name := range []string{"hvae-k1", "hvae-k10", "hvae-notemp-k1", "hvae-notemp-k10"} {
-		o, err := c.Train(t.Context(), model.Run{Dims: 2, Method: name}, func(int) {})
+		o, err := c.Train(t.Context(), model.Run{Dims: 2, Method: name}, func(int, float64) {})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,10 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	_ "embed"
 	"fmt"
+	"html/template"
 	"io"
 	"math"
 	"net"
@@ -21,7 +21,9 @@ import (
 )
 
 //go:embed explore.html
-var explorePage []byte
+var exploreHTML string
+
+var exploreTemplate = template.Must(template.New("page").Parse(exploreHTML))
 
 // explore serves an interactive web page about the target with two modes until ctx is done.
 func explore(ctx context.Context, o options, stdout io.Writer) error {
@@ -38,91 +40,147 @@ func explore(ctx context.Context, o options, stdout io.Writer) error {
 	return context.Cause(ctx)
 }
 
-// explorer returns the HTTP handler of the interactive page. The handler serves the page at /. At
-// /view, it serves the figures and numbers for the settings in the query of the URL.
+// A slider is a number among the settings of the page.
+type slider struct {
+	Name, Text              string // in URLs and on the page
+	Min, Max, Step, Default float64
+	For                     string // the temperings that use the setting; empty for all
+	Value                   float64
+	Disabled                bool // whether the selected tempering does not use the setting
+}
+
+// A choice is a tempering among the settings of the page.
+type choice struct{ Name, Text string }
+
+var (
+	sliders = []slider{
+		{Name: "q", Text: "s.d. of q⁰ =", Min: 0.5, Max: 1.5, Step: 0.1, Default: 1.5},
+		{Name: "start", Text: "1/√β₀ = 1/Πα =", Min: 1, Max: 12, Step: 0.1, Default: 3, For: "fixed free untied"},
+		{Name: "s", Text: "s.d. of ρ₀, s =", Min: 0.1, Max: 6, Step: 0.1, Default: 3, For: "untied"},
+		{Name: "K", Text: "steps K =", Min: 1, Max: 256, Step: 1, Default: 64},
+		{Name: "eps", Text: "step size ε =", Min: 0.01, Max: 0.5, Step: 0.01, Default: 0.1},
+		{Name: "paths", Text: "paths:", Min: 1, Max: 12, Step: 1, Default: 4},
+	}
+	choices = []choice{{"fixed", "fixed (quadratic)"}, {"free", "free (equal α_k)"}, {"untied", "untied (equal α_k)"}, {"none", "none"}}
+)
+
+const pageDraws = 2000 // the number of draws of log p̂ for each view
+
+// drawing limits the number of views that are computed at a time to two, because a view with K = 256 needs
+// about 50 MB of memory.
+var drawing = make(chan struct{}, 2)
+
+// A view holds the settings of the page and their effect, for the template in explore.html.
+type view struct {
+	Sliders   []slider
+	Choices   []choice
+	Tempering string
+	Notice    string // describes invalid settings, whose defaults the view shows instead
+	Row       modeRow
+	Percent   float64 // of the draws change mode
+	Figures   []pageFigure
+}
+
+// A pageFigure is a figure on the page.
+type pageFigure struct {
+	SVG     template.HTML
+	Caption string
+}
+
+// explorer returns the HTTP handler of the interactive page. The query of the URL contains the settings.
+// The handler serves the page with the form at /, and the numbers and figures at /view.
 func explorer(seed uint64) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { w.Write(explorePage) })
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { newView(r.URL.Query()).write(w, "page") })
 	mux.HandleFunc("GET /view", func(w http.ResponseWriter, r *http.Request) {
-		v, err := parseView(r.URL.Query())
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
+		select {
+		case drawing <- struct{}{}:
+			defer func() { <-drawing }()
+		case <-r.Context().Done(): // the browser has disconnected
 			return
 		}
-		// All settings use the same noise, so that two views differ only because of their settings.
-		paths := v.flow.Paths(maxPaths, random.Stream(seed, "two modes page paths"))[:v.paths]
-		l, changed, err := v.flow.Draw(r.Context(), pageDraws, random.Stream(seed, "two modes page"))
-		if err != nil {
-			return // the browser has disconnected
+		v := newView(r.URL.Query())
+		if v.compute(r.Context(), seed) == nil { // otherwise, the browser has disconnected
+			v.write(w, "view")
 		}
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		writeView(w, paths, l, summariseModes(v.flow, l, changed))
 	})
 	return mux
 }
 
-const (
-	maxPaths  = 12   // the largest number of paths on the page
-	pageDraws = 2000 // the number of draws of log p̂ for each view
-)
-
-// A view holds the settings of the interactive page.
-type view struct {
-	flow  model.TwoModesFlow
-	paths int
+// write writes a template of explore.html.
+func (v *view) write(w http.ResponseWriter, name string) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	exploreTemplate.ExecuteTemplate(w, name, v) // an error means that the browser has disconnected
 }
 
-// parseView parses the settings in the query of a URL. A missing setting gets the initial value of
-// the interactive page.
-func parseView(q url.Values) (v view, err error) {
-	number := func(name, kind string, preset, minimum, maximum float64) float64 {
-		x, parseErr := strconv.ParseFloat(cmp.Or(q.Get(name), fmt.Sprint(preset)), 64)
-		if parseErr != nil || !(x >= minimum && x <= maximum) || kind == "whole number" && x != math.Trunc(x) {
-			err = cmp.Or(err, fmt.Errorf("invalid value %.40q for %s: it must be a %s from %v to %v", q.Get(name), name, kind, minimum, maximum))
+// newView returns a view with the settings in the query of a URL. Missing and invalid settings get their
+// defaults.
+func newView(q url.Values) *view {
+	v := &view{Sliders: slices.Clone(sliders), Choices: choices, Tempering: choices[0].Name}
+	var wrong []string
+	for i := range v.Sliders {
+		s := &v.Sliders[i]
+		s.Value = s.Default
+		if !q.Has(s.Name) {
+			continue
 		}
-		return x
+		if x, err := strconv.ParseFloat(q.Get(s.Name), 64); err != nil || !(x >= s.Min && x <= s.Max) || s.Step == 1 && x != math.Trunc(x) {
+			wrong = append(wrong, fmt.Sprintf("%s=%.40s is not a number from %v to %v", s.Name, q.Get(s.Name), s.Min, s.Max))
+		} else {
+			s.Value = x
+		}
 	}
-	v.flow = model.TwoModesFlow{
-		K:            int(number("K", "whole number", 64, 1, 256)),
-		StepSize:     number("eps", "number", 0.1, 0.01, 0.5),
-		InvSqrtBeta0: number("start", "number", 3, 1, 6),
-		Tempering:    cmp.Or(q.Get("tempering"), "fixed"),
+	if name := q.Get("tempering"); slices.ContainsFunc(choices, func(c choice) bool { return c.Name == name }) {
+		v.Tempering = name
+	} else if q.Has("tempering") {
+		wrong = append(wrong, fmt.Sprintf("tempering=%.40s is unknown", name))
 	}
-	v.paths = int(number("paths", "whole number", 4, 1, maxPaths))
-	if kinds := []string{"none", "fixed", "free"}; !slices.Contains(kinds, v.flow.Tempering) {
-		err = cmp.Or(err, fmt.Errorf("invalid value %.40q for tempering: it must be one of %s", v.flow.Tempering, strings.Join(kinds, ", ")))
+	for i, s := range v.Sliders {
+		v.Sliders[i].Disabled = s.For != "" && !slices.Contains(strings.Fields(s.For), v.Tempering)
 	}
-	return v, err
+	if wrong != nil {
+		v.Notice = "The address has invalid settings: " + strings.Join(wrong, "; ") + ". The page shows their defaults instead."
+	}
+	return v
 }
 
-// writeView writes the numbers and figures of the interactive page as HTML. It ignores write
-// errors, which mean that the browser has disconnected.
-func writeView(w io.Writer, paths []model.TwoModesPath, l []float64, r modeRow) {
-	fmt.Fprintf(w, "<p>ELBO <b>%.2f</b>, variance of log p̂ <b>%.1f ± %.1f</b>, <b>%.1f %%</b> of %d draws change mode</p>\n",
-		r.ELBO, r.Variance, r.VarianceSE, 100*r.ChangedMode, len(l))
-	plane, energy, _ := pathCharts(paths, make([]string, len(paths)))
-	plane.Title, energy.Title = "Paths in the plane", "Energy along the paths"
-	captions := []string{
-		"paths from ○ to ●; contours of U at 2, 6, 10 and 14 nats above the minimum",
-		"H = U + ½ρᵀρ after each step; dashed line: the barrier between the modes",
-		"fraction of draws in each bin of 1 nat; the first and last bins include all smaller and larger values; dashed line: the ELBO",
+// compute sets the fields of v that depend on the settings. All settings use the same noise, so that two
+// views differ only because of their settings. If ctx is done, compute returns ctx.Err().
+func (v *view) compute(ctx context.Context, seed uint64) error {
+	x := map[string]float64{}
+	for _, s := range v.Sliders {
+		x[s.Name] = s.Value
 	}
-	for i, c := range []plot.Chart{plane, energy, histogram(l, r.ELBO)} {
+	f := model.TwoModesFlow{Tempering: v.Tempering, PriorSD: x["q"], MomentumSD: x["s"], InvSqrtBeta0: x["start"], StepSize: x["eps"], K: int(x["K"])}
+	draws, err := f.Draw(ctx, pageDraws, random.Stream(seed, "two modes page"))
+	if err != nil {
+		return err
+	}
+	v.Row = summariseModes(f, draws)
+	v.Percent = 100 * v.Row.ChangedMode
+	plane, energy := pathCharts(f.Paths(int(sliders[len(sliders)-1].Max), random.Stream(seed, "two modes page paths"))[:int(x["paths"])])
+	plane.Title, energy.Title = "Paths in the plane", "Energy along the paths"
+	for i, c := range []plot.Chart{plane, energy, histogram(draws, v.Row.ELBO)} {
 		c.Width = 340
 		for j := range c.Series {
 			c.Series[j].Label = "" // no legend
 		}
-		fmt.Fprintf(w, "<figure>\n%s<figcaption>%s</figcaption></figure>\n", c.SVG(), captions[i])
+		v.Figures = append(v.Figures, pageFigure{template.HTML(c.SVG()), []string{
+			"paths from ○ to ●; contours of U at 2, 6, 10 and 14 nats above the minimum",
+			"H = U + ½ρᵀρ after each step; dashed line: the barrier between the modes",
+			"fraction of draws in each bin of 1 nat; the first and last bins include all smaller and larger values; dashed line: the ELBO",
+		}[i]})
 	}
+	return nil
 }
 
-// histogram returns a histogram of the draws l of log p̂. The bins are one nat wide, from −40 to 10 nats.
-// The first and last bins include all smaller and larger draws. A dashed line shows the ELBO.
-func histogram(l []float64, elbo float64) plot.Chart {
+// histogram returns a histogram of log p̂. The bins are one nat wide, from −40 to 10 nats. The first and last
+// bins include all smaller and larger draws. A dashed line shows the ELBO.
+func histogram(draws []model.TwoModesDraw, elbo float64) plot.Chart {
 	const low, high = -40, 10
 	var fractions [high - low]float64
-	for _, v := range l {
-		fractions[int(min(max(v, low), high-1)-low)] += 1 / float64(len(l))
+	for _, d := range draws {
+		fractions[int(min(max(d.LogEstimate, low), high-1)-low)] += 1 / float64(len(draws))
 	}
 	outline := plot.Series{X: []float64{low}, Y: []float64{0}}
 	for i, f := range fractions {

@@ -1,10 +1,15 @@
 package main
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"hvae/bench/atomicfile"
 	"hvae/bench/plot"
@@ -38,42 +43,95 @@ var figures = []figure{
 	{"figure1c.svg", "HVAE with and without tempering: σ alone", "mean of ‖σ − σ̂‖² ± s.e.", true, []string{"hvae-k1", "hvae-k10", "hvae-untied-k1", "hvae-untied-k10", "hvae-notemp-k1", "hvae-notemp-k10"}},
 }
 
-// writeFigure writes an SVG file to the folder o.out and prints its name to stderr.
-func writeFigure(o options, file string, svg []byte, stderr io.Writer) error {
-	name := filepath.Join(o.out, file)
-	if err := atomicfile.Write(name, svg); err != nil {
-		return err
+// figure1 returns the figures of the rows by file name.
+func figure1(rows []row) map[string][]byte {
+	all := map[string][]byte{}
+	for _, f := range figures {
+		all[f.file] = f.chart(rows).SVG()
 	}
-	fmt.Fprintf(stderr, "wrote %s\n", name)
-	return nil
+	return all
 }
 
 // chart returns a chart with a series for each method in f.methods that has rows, and a series for
-// maximum likelihood.
+// maximum likelihood, whose errors are the same in the rows of all methods.
 func (f figure) chart(rows []row) plot.Chart {
-	c := plot.Chart{
-		Title: f.title, XLabel: "dimension d", YLabel: f.yLabel,
-		LogX: true, LogY: true, Dodge: true,
-	}
-	likelihood := plot.Series{Label: "max. likelihood", Style: plot.Dashed}
-	series := map[string]plot.Series{} // by method
+	series, likelihood := map[string]plot.Series{}, plot.Series{Label: "max. likelihood", Style: plot.Dashed}
 	for _, r := range slices.SortedStableFunc(slices.Values(rows), func(a, b row) int { return a.Dims - b.Dims }) {
-		d := float64(r.Dims)
-		mean, standardError, mle := r.Err, r.ErrSE, r.MLEDeltaErr+r.MLESigmaErr
+		d, mean, standardError, mle := float64(r.Dims), r.Err, r.ErrSE, r.MLEDeltaErr+r.MLESigmaErr
 		if f.sigma {
 			mean, standardError, mle = r.SigmaErr, r.SigmaErrSE, r.MLESigmaErr
 		}
-		if r.Method == rows[0].Method { // the errors of maximum likelihood are the same for all methods
-			likelihood.X, likelihood.Y = append(likelihood.X, d), append(likelihood.Y, mle)
-		}
 		s := series[r.Method]
 		series[r.Method] = plot.Series{Label: labels[r.Method], X: append(s.X, d), Y: append(s.Y, mean), Error: append(s.Error, float64(standardError))}
+		if !slices.Contains(likelihood.X, d) {
+			likelihood.X, likelihood.Y = append(likelihood.X, d), append(likelihood.Y, mle)
+		}
 	}
+	c := plot.Chart{Title: f.title, XLabel: "dimension d", YLabel: f.yLabel, LogX: true, LogY: true, Dodge: true, XTicks: likelihood.X}
 	for _, m := range f.methods {
 		if s, ok := series[m]; ok {
 			c.Series = append(c.Series, s)
 		}
 	}
-	c.XTicks, c.Series = likelihood.X, append(c.Series, likelihood)
+	c.Series = append(c.Series, likelihood)
 	return c
+}
+
+// checkFolder prints where the figures will be written. It returns an error if it is not possible to write
+// them, so that the program fails before training rather than after it. Without -out, it also returns an
+// error if one of the files exists.
+func (o options) checkFolder(stderr io.Writer, names ...string) error {
+	for _, name := range names {
+		if _, err := os.Lstat(name); err == nil && o.out == "" {
+			return fmt.Errorf("%s exists: choose a folder for the figures with -out (-out . replaces the figures in the current folder)", name)
+		}
+	}
+	folder := filepath.Clean(o.out)
+	existing := folder // or its first ancestor that exists
+	for _, err := os.Stat(existing); os.IsNotExist(err); _, err = os.Stat(existing) {
+		existing = filepath.Dir(existing)
+	}
+	probe, err := os.MkdirTemp(existing, ".figure-*")
+	if err := cmp.Or(err, os.Remove(probe)); err != nil {
+		return fmt.Errorf("cannot write figures to the folder %s: %w; select another folder with -out", folder, err)
+	}
+	fmt.Fprintf(stderr, "%s will be written to the folder %s\n", strings.Join(names, ", "), folder)
+	return nil
+}
+
+// writeFigures writes the figures and prints their names to stderr.
+func (o options) writeFigures(stderr io.Writer, figures map[string][]byte) error {
+	if o.out != "" {
+		if err := os.MkdirAll(o.out, 0o755); err != nil {
+			return fmt.Errorf("cannot create the folder of -out: %w", err)
+		}
+	}
+	for _, file := range slices.Sorted(maps.Keys(figures)) {
+		name := filepath.Join(o.out, file)
+		if err := atomicfile.Write(name, figures[file]); err != nil {
+			return err
+		}
+		fmt.Fprintf(stderr, "wrote %s\n", name)
+	}
+	return nil
+}
+
+// readRows reads a file with a JSON object for each row, the output of -json.
+func readRows[T any](name string) (rows []T, err error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the results: %w", err)
+	}
+	defer f.Close()
+	decoder := json.NewDecoder(f)
+	decoder.DisallowUnknownFields()
+	for {
+		var r T
+		if err := decoder.Decode(&r); err == io.EOF && len(rows) > 0 {
+			return rows, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("%s, row %d: %w; the file must be the output of -json, with -two-modes if it is given here", name, len(rows)+1, err)
+		}
+		rows = append(rows, r)
+	}
 }

@@ -5,7 +5,7 @@
 //	go run ./gaussian -d 50
 //
 // Package gaussian/model contains the model and the methods. This package contains the command
-// line (main.go), the concurrent runs and the table (run.go), the figures (figure.go), the flag
+// line (main.go), the concurrent runs (run.go), the table (table.go), the figures (figure.go), the flag
 // -two-modes (twomodes.go) and its interactive page (explore.go).
 package main
 
@@ -27,9 +27,16 @@ func main() { program.Main() }
 
 var program = command.Program{
 	Name: "gaussian",
-	Commands: map[string]command.Command{"": {About: `Runs the Gaussian experiment of the HVAE paper (section 4.1). Prints for each method
+	Commands: map[string]command.Command{"": {
+		About: `Runs the Gaussian experiment of the HVAE paper (section 4.1). Prints for each method
 the errors of the estimated parameters and the gap between its bound and the exact
-log evidence.`, Run: start}},
+log evidence. For example:
+
+    gaussian -d 50
+    gaussian -d 1,2,5,10 -datasets 3 -out figures`,
+		Common: []string{"d", "methods", "datasets", "out", "json"},
+		Run:    start,
+	}},
 }
 
 func start(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -43,7 +50,7 @@ func start(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	case o.twoModes:
 		return showTwoModes(ctx, o, stdout, stderr)
 	}
-	return run(ctx, o, stdout, stderr)
+	return runExperiment(ctx, o, stdout, stderr)
 }
 
 // options holds the values of the flags.
@@ -54,6 +61,7 @@ type options struct {
 	config   model.Config
 	out      string
 	json     bool
+	redraw   string // file with results to draw instead of new results; empty without -redraw
 	twoModes bool
 	http     string // address of the interactive page; empty without -http
 }
@@ -87,8 +95,9 @@ func parse(args []string) (options, error) {
 	f.Count(&o.config.Draws, "batch", 10, 1, "`number` of draws over which each iteration averages the ELBO")
 	f.Rate(&o.config.Rate, 1e-3, "learning `rate` of RMSProp")
 	f.Uint64Var(&o.config.Seed, "seed", 1, "seed for all random numbers; the output does not depend on the number of cores")
-	f.StringVar(&o.out, "out", "", "`folder` for the figures. With several dimensions in -d: figure1a.svg, figure1b.svg and\nfigure1c.svg; with -two-modes: tempering.svg and trajectory.svg (default: the current folder)")
+	f.StringVar(&o.out, "out", "", "`folder` for the figures. With several dimensions in -d: figure1a.svg, figure1b.svg and\nfigure1c.svg; with -two-modes: tempering.svg and trajectory.svg. Without -out, the folder is\nthe current folder, and existing figures are not replaced")
 	f.BoolVar(&o.json, "json", false, "print a JSON object for each row instead of a table")
+	f.StringVar(&o.redraw, "redraw", "", "only draw the figures of the results in this `file`, the output of -json")
 	f.BoolVar(&o.twoModes, "two-modes", false, "instead of running the experiment, show the effect of tempering: apply Algorithm 1\nto a target with two modes, print a table, and draw tempering.svg and trajectory.svg")
 	f.Func("http", "with -two-modes: instead of the table and the figures, serve an interactive web page\nat this `address`, such as localhost:8080 (port 0 selects a free port)", func(s string) error {
 		host, port, err := net.SplitHostPort(s)
@@ -101,18 +110,29 @@ func parse(args []string) (options, error) {
 	if err := f.Parse(args); err != nil {
 		return options{}, err
 	}
-	if o.http != "" && !o.twoModes {
-		return options{}, command.UsageError("-http can be used only with -two-modes")
+	return o, o.check(f.Given())
+}
+
+// check returns an error if the given flags cannot be combined.
+func (o options) check(given []string) error {
+	allowed := given
+	switch {
+	case o.http != "" && !o.twoModes:
+		return command.UsageError("-http can be used only with -two-modes")
+	case o.http != "":
+		allowed = []string{"http", "two-modes", "seed"}
+	case o.redraw != "" && o.twoModes:
+		allowed = []string{"redraw", "two-modes", "seed", "out"}
+	case o.redraw != "":
+		allowed = []string{"redraw", "out"}
+	case o.twoModes:
+		allowed = []string{"two-modes", "seed", "out", "json"}
+	case o.out != "" && len(o.dims) == 1:
+		return command.UsageError("-out needs several dimensions in -d, -two-modes or -redraw: otherwise there are no figures")
 	}
-	if o.twoModes {
-		allowed := []string{"two-modes", "seed", "out", "json", "http"}
-		if o.http != "" {
-			allowed = []string{"http", "two-modes", "seed"}
-		}
-		stray := slices.DeleteFunc(f.Given(), func(name string) bool { return slices.Contains(allowed, name) })
-		if len(stray) > 0 {
-			return options{}, command.UsageError("-%s cannot be combined with -%s: the only flags allowed with -%[1]s are -%[3]s", allowed[0], strings.Join(stray, ", -"), strings.Join(allowed[1:], ", -"))
-		}
+	stray := slices.DeleteFunc(given, func(name string) bool { return slices.Contains(allowed, name) })
+	if len(stray) > 0 {
+		return command.UsageError("-%s cannot be combined with -%s: the only flags allowed with -%[1]s are -%[3]s", allowed[0], strings.Join(stray, ", -"), strings.Join(allowed[1:], ", -"))
 	}
-	return o, nil
+	return nil
 }

@@ -2,16 +2,23 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"hvae/gaussian/model"
 )
 
 // gaussianCommand runs the program and returns its output and exit status.
@@ -36,82 +43,104 @@ func decode[T any](t *testing.T, text string) (values []T) {
 
 var quick = []string{"-datasets", "3", "-n", "50", "-iters", "60", "-batch", "3"}
 
+// files returns the contents of the files in a folder by name.
+func files(t *testing.T, folder string) map[string][]byte {
+	t.Helper()
+	all := map[string][]byte{}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if all[e.Name()], err = os.ReadFile(filepath.Join(folder, e.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+func names(files map[string][]byte) []string { return slices.Sorted(maps.Keys(files)) }
+
 func TestInvalidFlagsPrintOneLineAndReturnStatus2(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
-	end() // if the program accepts the flags, its computation ends at once
-	for _, c := range []struct {
-		args []string
-		want string // part of the line
-	}{
-		{[]string{"-d", "0"}, `each dimension must be a whole number from 1 to 100000, not "0"`},
-		{[]string{"-d", "x"}, `not "x"`},
-		{[]string{"-d", "2,,3"}, `not ""`},
-		{[]string{"-d", "3,2,3"}, "3 is listed twice"},
-		{[]string{"-d", "999999999999999999999"}, "each dimension must be a whole number"},
-		{[]string{"-d", "100001"}, "from 1 to 100000"},
-		{[]string{"-methods", "foo"}, `unknown method "foo": a method must be one of hvae-k1, hvae-k10`},
-		{[]string{"-methods", "vb,vb"}, "vb is listed twice"},
-		{[]string{"-two-modes", "-iters", "3", "-d", "2"}, "-two-modes cannot be combined with -d, -iters"},
-		{[]string{"-two-modes", "-http", "localhost:0", "-json"}, "-http cannot be combined with -json: the only flags allowed with -http are -two-modes, -seed"},
-		{[]string{"-two-modes", "-http", "8080"}, "it must be HOST:PORT, such as localhost:8080"},
-		{[]string{"-http", "localhost:0"}, "-http can be used only with -two-modes"},
-		{[]string{"-datasets", "-1"}, "from 1 to"},
-		{[]string{"-datasets", "0"}, "-datasets"},
-		{[]string{"-n", "1"}, "from 2 to"},
-		{[]string{"-iters", "-5"}, "-iters"},
-		{[]string{"-batch", "many"}, "-batch"},
-		{[]string{"-lr", "0"}, "-lr: it must be a positive finite number"},
-		{[]string{"-lr", "NaN"}, "-lr"},
-		{[]string{"-lr", "+Inf"}, "-lr"},
-		{[]string{"-seed", "-1"}, "-seed"},
-		{[]string{"-foo"}, "-foo"},
-		{[]string{"50"}, `unexpected argument "50"`},
+	end()                                      // if the program accepts the flags, its computation ends at once
+	for args, want := range map[string]string{ // part of the line
+		"-d 0":                      `each dimension must be a whole number from 1 to 100000, not "0"`,
+		"-d 2,,3":                   `not ""`,
+		"-d 3,2,3":                  "3 is listed twice",
+		"-d 100001":                 "from 1 to 100000",
+		"-methods foo":              `unknown method "foo": a method must be one of hvae-k1, hvae-k10`,
+		"-two-modes -iters 3 -d 2":  "-two-modes cannot be combined with -d, -iters",
+		"-two-modes -http :0 -json": "-http cannot be combined with -json: the only flags allowed with -http are -two-modes, -seed",
+		"-two-modes -http 8080":     "it must be HOST:PORT, such as localhost:8080",
+		"-http localhost:0":         "-http can be used only with -two-modes",
+		"-redraw x -d 2":            "-redraw cannot be combined with -d",
+		"-redraw x -seed 2":         "-redraw cannot be combined with -seed",
+		"-out x":                    "-out needs several dimensions",
+		"-datasets 0":               "-datasets",
+		"-n 1":                      "from 2 to",
+		"-iters 0":                  "-iters",
+		"-batch 0":                  "-batch",
+		"-lr 0":                     "-lr",
+		"-seed -1":                  "-seed",
 	} {
-		stdout, stderr, status := gaussianCommand(ended, c.args...)
-		if status != 2 || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "gaussian: ") || !strings.Contains(stderr, c.want) {
-			t.Errorf("%v: status %d, stdout %q, stderr %q; want status 2 and a line with %q", c.args, status, stdout, stderr, c.want)
+		stdout, stderr, status := gaussianCommand(ended, strings.Fields(args)...)
+		if status != 2 || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "gaussian: ") || !strings.Contains(stderr, want) {
+			t.Errorf("%v: status %d, stdout %q, stderr %q; want status 2 and a line with %q", args, status, stdout, stderr, want)
 		}
 	}
 }
 
-func TestUnwritableFolderReturnsStatus1BeforeAnyWork(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, []byte("kept"), 0o644); err != nil {
-		t.Fatal(err)
+func TestDefaultsAreThoseOfThePaper(t *testing.T) {
+	want := options{dims: []int{50}, methods: strings.Fields("hvae-k1 hvae-k10 hvae-notemp-k1 hvae-notemp-k10 nf-k1 nf-k30 vb"), datasets: 10, config: model.Config{Points: 10_000, Iterations: 30_000, Draws: 10, Rate: 1e-3, Seed: 1}}
+	if got, err := parse(nil); gocmp.Diff(want, got, gocmp.AllowUnexported(options{})) != "" || err != nil {
+		t.Errorf("the default options are %+v (error %v), want %+v", got, err, want)
 	}
-	ended, end := context.WithCancel(t.Context())
-	end() // if the program began to work, the exit status would be 130
-	for _, d := range []string{"1", "1,2"} {
-		stdout, stderr, status := gaussianCommand(ended, "-d", d, "-out", file)
-		if status != 1 || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, file) || !strings.Contains(stderr, "-out") {
-			t.Errorf("-d %s: status %d, stdout %q, stderr %q; want status 1 and a line with the folder", d, status, stdout, stderr)
+}
+
+// The program must refuse to write figures before any work, and leave no new folder.
+func TestFoldersAreCheckedBeforeAnyWork(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"file", "figure1b.svg", "tempering.svg"} {
+		if err := os.WriteFile(name, []byte("kept"), 0o644); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if kept, _ := os.ReadFile(file); string(kept) != "kept" {
-		t.Errorf("the file contains %q, want \"kept\"", kept)
+	ended, end := context.WithCancel(t.Context())
+	end() // if the program begins to work, the exit status is 130
+	for _, c := range []struct {
+		args   string
+		status int
+		stderr string
+	}{
+		{"-d 1,2 -out file", 1, "cannot write figures to the folder file: "},
+		{"-d 1,2 -out file/new", 1, "cannot write figures to the folder file/new: "},
+		{"-d 1,2", 1, "figure1b.svg exists: choose a folder for the figures with -out"},
+		{"-two-modes", 1, "tempering.svg exists: choose a folder"},
+		{"-redraw file", 1, "figure1b.svg exists: choose a folder"},
+		{"-d 1,2 -out .", 130, "figure1a.svg, figure1b.svg, figure1c.svg will be written to the folder .\n"},
+		{"-d 1,2 -out new/folder", 130, "figure1a.svg, figure1b.svg, figure1c.svg will be written to the folder new/folder\n"},
+		{"-two-modes -out new/folder", 130, "tempering.svg, trajectory.svg will be written to the folder new/folder\n"},
+	} {
+		_, stderr, status := gaussianCommand(ended, strings.Fields(c.args)...)
+		if status != c.status || !strings.Contains(stderr, c.stderr) {
+			t.Errorf("%s: status %d, stderr %q; want status %d and %q", c.args, status, stderr, c.status, c.stderr)
+		}
+	}
+	kept := files(t, ".")
+	if got := names(kept); !slices.Equal(got, []string{"figure1b.svg", "file", "tempering.svg"}) || string(slices.Concat(kept["file"], kept["figure1b.svg"], kept["tempering.svg"])) != "keptkeptkept" {
+		t.Errorf("the folder contains %q", kept)
 	}
 }
 
 func TestOutputDoesNotDependOnGOMAXPROCS(t *testing.T) {
-	run := func(procs int) []row {
+	var want string
+	for _, procs := range []int{1, 2, 5} {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
 		stdout, stderr, status := gaussianCommand(t.Context(), append(quick, "-d", "2,3", "-json", "-out", t.TempDir())...)
-		if status != 0 {
-			t.Fatalf("status %d: %s", status, stderr)
-		}
-		rows := decode[row](t, stdout)
-		for i := range rows {
-			rows[i].Seconds = 0
-		}
-		return rows
-	}
-	want := run(1)
-	if len(want) != 14 {
-		t.Fatalf("the program printed %d rows, want 14", len(want))
-	}
-	for _, procs := range []int{2, 5} {
-		if diff := cmp.Diff(want, run(procs), cmp.AllowUnexported(row{})); diff != "" {
-			t.Errorf("the rows for GOMAXPROCS = 1 (-) and %d (+) differ:\n%s", procs, diff)
+		got := regexp.MustCompile(`,"seconds":.*}`).ReplaceAllString(stdout, "}")
+		if want = cmp.Or(want, got); status != 0 || got != want || strings.Count(got, "\n") != 2*7 {
+			t.Errorf("status %d, stderr %q; with GOMAXPROCS = %d, the rows differ (-want +got):\n%s", status, stderr, procs, gocmp.Diff(want, got))
 		}
 	}
 }
@@ -132,26 +161,34 @@ func TestInterruptReturnsStatus130AndPrintsNumberOfRuns(t *testing.T) {
 	}
 }
 
-func TestInterruptAfterFirstRowWritesNoFigures(t *testing.T) {
+// If the program ends after the first row, it must end all runs and write no figures.
+func TestNoFiguresAfterAnInterruptOrAWriteError(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	folder := t.TempDir()
-	var stderr bytes.Buffer
-	stdout := &countingWriter{then: cancel} // cancel after the first row
-	status := program.Run(ctx, []string{"-methods", "vb", "-d", "1,100000", "-n", "2", "-datasets", "1", "-iters", "3000", "-json", "-out", folder}, stdout, &stderr)
-	reported, existing := figuresOf(t, folder, stderr.String())
-	if status != 130 || !strings.Contains(stderr.String(), "1 of 2 runs were finished; the completed rows were printed") || stdout.writes != 1 || reported != nil || existing != nil {
-		t.Errorf("status %d, %d rows, stderr %q, figures %v", status, stdout.writes, stderr.String(), existing)
+	for _, c := range []struct {
+		stdout *countingWriter
+		status int
+		stderr string
+	}{
+		{&countingWriter{err: errors.New("disk full")}, 1, "gaussian: cannot write results: disk full\n"},
+		{&countingWriter{then: cancel}, 130, "1 of 2 runs were finished; the completed rows were printed"},
+	} {
+		folder := filepath.Join(t.TempDir(), "new")
+		var stderr bytes.Buffer
+		status := program.Run(ctx, []string{"-methods", "vb", "-d", "1,100000", "-n", "2", "-datasets", "1", "-iters", "3000", "-json", "-out", folder}, c.stdout, &stderr)
+		if _, err := os.Stat(folder); status != c.status || !strings.Contains(stderr.String(), c.stderr) || c.stdout.writes != 1 || err == nil {
+			t.Errorf("status %d, %d rows, stderr %q, folder %v; want status %d, one row, %q and no folder", status, c.stdout.writes, stderr.String(), err, c.status, c.stderr)
+		}
 	}
 }
 
-func TestWriteErrorReturnsStatus1AndEndsAllRuns(t *testing.T) {
-	folder := t.TempDir()
-	var stderr bytes.Buffer
-	stdout := &countingWriter{err: errors.New("disk full")}
-	status := program.Run(t.Context(), []string{"-methods", "vb", "-d", "1,100000", "-n", "2", "-datasets", "1", "-iters", "3000", "-json", "-out", folder}, stdout, &stderr)
-	_, existing := figuresOf(t, folder, stderr.String())
-	if status != 1 || stderr.String() != "gaussian: cannot write results: disk full\n" || stdout.writes != 1 || existing != nil {
-		t.Errorf("status %d, %d rows, stderr %q, figures %v", status, stdout.writes, stderr.String(), existing)
+// The program must end soon after an interrupt, even while it draws large datasets.
+func TestInterruptWhileDatasetsAreDrawn(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	start := time.Now()
+	_, stderr, status := gaussianCommand(ctx, "-n", "1000000", "-d", "100000", "-methods", "vb")
+	if elapsed := time.Since(start); status != 130 || elapsed > time.Minute {
+		t.Errorf("status %d after %v, stderr %q; want status 130 after at most a few dimensions", status, elapsed, stderr)
 	}
 }
 
@@ -174,6 +211,8 @@ func FuzzParse(f *testing.F) {
 	f.Add("-d", "1,2,3")
 	f.Add("-methods", "vb,hvae-k1")
 	f.Add("-lr", "1e-3")
+	f.Add("-n", "2")
+	f.Add("-http", ":0")
 	f.Fuzz(func(t *testing.T, flag, value string) {
 		o, err := parse([]string{flag, value})
 		if err != nil {

@@ -7,24 +7,21 @@ import (
 	"io"
 	"math"
 	"slices"
-	"sync"
 
-	"hvae/ad"
 	"hvae/bench/plot"
 	"hvae/gaussian/model"
-	"hvae/linalg"
 	"hvae/linalg/random"
 )
 
 // With -two-modes, the program compares these settings of Algorithm 1.
 var (
 	modeSteps = []float64{4, 8, 16, 32, 64, 128} // K
-	modeFlows = []struct {
-		flow  model.TwoModesFlow // without K
-		label string
-	}{
-		{model.TwoModesFlow{StepSize: 0.1, InvSqrtBeta0: 3, Tempering: "fixed"}, "1/√β₀ = 3"},
-		{model.TwoModesFlow{StepSize: 0.1, InvSqrtBeta0: 1, Tempering: "none"}, "1/√β₀ = 1 (no tempering)"},
+	modeFlows = []model.TwoModesFlow{            // without K
+		{Tempering: "none", PriorSD: 1.5, MomentumSD: 1, InvSqrtBeta0: 1, StepSize: 0.1},
+		{Tempering: "fixed", PriorSD: 1.5, MomentumSD: 3, InvSqrtBeta0: 3, StepSize: 0.1},
+		{Tempering: "untied", PriorSD: 1.5, MomentumSD: 3, InvSqrtBeta0: 9, StepSize: 0.1},
+		{Tempering: "none", PriorSD: 0.5, MomentumSD: 1, InvSqrtBeta0: 1, StepSize: 0.1},
+		{Tempering: "fixed", PriorSD: 0.5, MomentumSD: 3, InvSqrtBeta0: 3, StepSize: 0.1},
 	}
 	modeDraws = 50_000 // draws of log p̂ for each setting
 )
@@ -32,66 +29,86 @@ var (
 // A modeRow is a row of the table that -two-modes prints. It summarises draws of log p̂ for the
 // target with two modes, whose log evidence is 0.
 type modeRow struct {
-	InvSqrtBeta0 float64 `json:"inv_sqrt_beta0"`
-	K            int     `json:"k"`
-	ELBO         float64 `json:"elbo"`         // mean of log p̂
-	Variance     float64 `json:"variance"`     // variance of log p̂
-	VarianceSE   float64 `json:"variance_se"`  // standard error of Variance
-	ChangedMode  float64 `json:"changed_mode"` // fraction of the draws that change mode
+	model.TwoModesFlow
+	ELBO        float64 `json:"elbo"`         // mean of log p̂
+	Variance    float64 `json:"variance"`     // variance of log p̂
+	VarianceSE  float64 `json:"variance_se"`  // standard error of Variance
+	ChangedMode float64 `json:"changed_mode"` // fraction of the draws that change mode
+	EndSD       float64 `json:"end_sd"`       // root mean square of the coordinates of z_K minus the nearest mode
 }
 
-// showTwoModes prints and plots the variance of log p̂ as a function of K, with and without tempering. It
-// also plots four paths of each kind.
-func showTwoModes(ctx context.Context, o options, stdout, stderr io.Writer) error {
-	if err := checkFolder(o); err != nil {
+// showTwoModes prints the ELBO and the variance of log p̂ for different settings of Algorithm 1, or reads
+// them from the file of -redraw. It plots the ELBO as a function of K, and a few paths.
+func showTwoModes(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
+	if err := o.checkFolder(stderr, "tempering.svg", "trajectory.svg"); err != nil {
 		return err
 	}
-	c := plot.Chart{
-		Title: "Effect of tempering on a target with two modes", XLabel: "leapfrog steps K", YLabel: "variance of log p̂ ± s.e.",
-		LogX: true, LogY: true, XTicks: modeSteps,
+	var rows []modeRow
+	if o.redraw != "" {
+		rows, err = readRows[modeRow](o.redraw)
+	} else {
+		rows, err = o.drawModes(ctx, stdout)
 	}
+	if err != nil {
+		return err
+	}
+	return o.writeFigures(stderr, map[string][]byte{"tempering.svg": temperingChart(rows).SVG(), "trajectory.svg": drawPaths(o.config.Seed)})
+}
+
+// drawModes runs Algorithm 1 with each setting, prints the rows and returns them.
+func (o options) drawModes(ctx context.Context, stdout io.Writer) (rows []modeRow, err error) {
 	if !o.json {
-		fmt.Fprintf(stdout, "target with two modes, log p(x) = 0; %d draws of log p̂ that start near the left mode, seed %d\n", modeDraws, o.config.Seed)
-		fmt.Fprintf(stdout, "%6s %5s %10s %10s %14s\n", "1/√β₀", "K", "ELBO", "variance", "change of mode")
+		io.WriteString(stdout, modesHeader(o))
 	}
-	for _, m := range modeFlows {
-		line := plot.Series{Label: m.label, X: modeSteps}
+	for _, f := range modeFlows {
 		for _, K := range modeSteps {
-			m.flow.K = int(K)
-			l, changed, err := m.flow.Draw(ctx, modeDraws, random.Stream(o.config.Seed, "two modes", m.flow.K))
+			f.K = int(K)
+			draws, err := f.Draw(ctx, modeDraws, random.Stream(o.config.Seed, "two modes", f.K))
 			if err != nil {
-				return fmt.Errorf("%w: the completed rows were printed; no files were written", context.Cause(ctx))
+				return nil, fmt.Errorf("%w: the completed rows were printed; no files were written", context.Cause(ctx))
 			}
-			r := summariseModes(m.flow, l, changed)
+			r := summariseModes(f, draws)
 			if o.json {
 				err = json.NewEncoder(stdout).Encode(r)
 			} else {
-				_, err = fmt.Fprintf(stdout, "%6.3g %5d %10.3f %10.2f %12.2f %%\n", r.InvSqrtBeta0, r.K, r.ELBO, r.Variance, 100*r.ChangedMode)
+				_, err = io.WriteString(stdout, r.line())
 			}
 			if err != nil {
-				return fmt.Errorf("cannot write results: %w", err)
+				return nil, fmt.Errorf("cannot write results: %w", err)
 			}
-			line.Y, line.Error = append(line.Y, r.Variance), append(line.Error, r.VarianceSE)
+			rows = append(rows, r)
 		}
-		c.Series = append(c.Series, line)
 	}
-	if err := writeFigure(o, "tempering.svg", c.SVG(), stderr); err != nil {
-		return err
-	}
-	return writeFigure(o, "trajectory.svg", drawPaths(o.config.Seed), stderr)
+	return rows, nil
 }
 
-// summariseModes returns the row for the draws l of log p̂. changed is the number of draws that start
-// and end in different modes.
-func summariseModes(f model.TwoModesFlow, l []float64, changed int) modeRow {
-	n := float64(len(l))
-	r := modeRow{InvSqrtBeta0: f.InvSqrtBeta0, K: f.K, ChangedMode: float64(changed) / n}
-	for _, v := range l {
-		r.ELBO += v / n
+// modesHeader returns the first lines of the table.
+func modesHeader(o options) string {
+	return fmt.Sprintf("target with two modes, log p(x) = 0; %d draws of log p̂ that start near the left mode, seed %d\n", modeDraws, o.config.Seed) +
+		fmt.Sprintf("%-9s %10s %5s %6s %5s %10s %10s %14s %10s\n", "tempering", "s.d. of q⁰", "s", "1/√β₀", "K", "ELBO", "variance", "change of mode", "s.d. of z")
+}
+
+// line returns a line of the table.
+func (r modeRow) line() string {
+	return fmt.Sprintf("%-9s %10.3g %5.3g %6.3g %5d %10.3f %10.2f %12.2f %% %10.3f\n", r.Tempering, r.PriorSD, r.MomentumSD, r.InvSqrtBeta0, r.K, r.ELBO, r.Variance, 100*r.ChangedMode, r.EndSD)
+}
+
+// summariseModes returns the row for the given draws.
+func summariseModes(f model.TwoModesFlow, draws []model.TwoModesDraw) modeRow {
+	n := float64(len(draws))
+	r := modeRow{TwoModesFlow: f}
+	changed := 0
+	for _, d := range draws {
+		r.ELBO += d.LogEstimate / n
+		r.EndSD += d.SquaredDistance() / (2 * n)
+		if d.ChangesMode() {
+			changed++
+		}
 	}
+	r.ChangedMode, r.EndSD = float64(changed)/n, math.Sqrt(r.EndSD)
 	fourth := 0.0 // central moment
-	for _, v := range l {
-		square := (v - r.ELBO) * (v - r.ELBO)
+	for _, d := range draws {
+		square := (d.LogEstimate - r.ELBO) * (d.LogEstimate - r.ELBO)
 		r.Variance += square / (n - 1)
 		fourth += square * square / n
 	}
@@ -99,84 +116,98 @@ func summariseModes(f model.TwoModesFlow, l []float64, changed int) modeRow {
 	return r
 }
 
-// drawPaths returns an SVG figure of paths of Algorithm 1 on the target with two modes, their energies and
-// the temperature. The left column shows four tempered paths. The right column shows four paths from the
-// same z₀ and γ₀ without tempering. Tempered paths 1 and 2 are the first two draws that change mode, and
-// tempered paths 3 and 4 are the first two that do not.
-func drawPaths(seed uint64) []byte {
-	const K, draws = 64, 500
-	labels := []string{"path 1: changes mode if tempered", "path 2: changes mode if tempered", "path 3: stays if tempered", "path 4: stays if tempered"}
-	columns := len(modeFlows)
-	charts := make([]plot.Chart, 3*columns)
-	var shown []int // indices of paths 1 to 4
-	for i, m := range modeFlows {
-		m.flow.K = K
-		all := m.flow.Paths(draws, random.Stream(seed, "two modes paths", K))
-		if i == 0 { // with tempering
-			indices := map[bool][]int{} // by whether the path changes mode
-			for j, p := range all {
-				indices[p.ChangesMode()] = append(indices[p.ChangesMode()], j)
-			}
-			shown = slices.Concat(indices[true][:2], indices[false][:2])
+// temperingChart plots the ELBO of each setting against K. A dashed line shows −log 2, the ELBO of the
+// normal distribution around one mode that has the width of the mode.
+func temperingChart(rows []modeRow) plot.Chart {
+	c := plot.Chart{Title: "Tempering on a target with two modes", XLabel: "leapfrog steps K", YLabel: "ELBO (nats); log p(x) = 0", LogX: true, XTicks: modeSteps}
+	for _, r := range rows {
+		label := fmt.Sprintf("s.d. of q⁰ %v; %v", r.PriorSD, r.TwoModesFlow)
+		i := slices.IndexFunc(c.Series, func(s plot.Series) bool { return s.Label == label })
+		if i < 0 {
+			i, c.Series = len(c.Series), append(c.Series, plot.Series{Label: label})
 		}
-		var paths []model.TwoModesPath
-		for _, j := range shown {
-			paths = append(paths, all[j])
-		}
-		charts[i], charts[columns+i], charts[2*columns+i] = pathCharts(paths, labels)
-		charts[i].Title = fmt.Sprintf("K = %d, %s", K, m.label)
+		s := &c.Series[i]
+		s.X, s.Y = append(s.X, float64(r.K)), append(s.Y, r.ELBO)
 	}
-	return plot.Panels(columns, charts...)
+	best := plot.Series{Label: "−log 2: one mode, exactly", X: modeSteps, Style: plot.Dashed}
+	best.Y = slices.Repeat([]float64{-math.Ln2}, len(modeSteps))
+	c.Series = append(c.Series, best)
+	return c
 }
 
-// pathCharts returns three charts: the paths in the plane with contours of the target, the energies
-// along the paths, and the temperature. The temperature is the same for all paths.
-func pathCharts(paths []model.TwoModesPath, labels []string) (plane, energy, temperature plot.Chart) {
-	const width = 380
-	plane = plot.Chart{XLabel: "first coordinate of z", YLabel: "second coordinate of z", Width: width, Equal: true, Series: slices.Clone(contours())}
-	energy = plot.Chart{XLabel: "step k", YLabel: "H − min U (nats)", Width: width, Height: 160}
-	temperature = plot.Chart{XLabel: "step k", YLabel: "temperature 1/β_k", Width: width, Height: 90}
-	var k []float64 // 0 … K
-	for i := range paths[0].X {
-		k = append(k, float64(i))
+// drawPaths returns an SVG figure of paths of Algorithm 1 on the target with two modes and their energies,
+// with a column for each of the first three settings. Path j has the same z₀ and γ₀ in each column. Among the
+// draws that start around the left mode and whose energy without tempering is below the barrier, paths 1 and 2
+// are the first two that change mode with fixed tempering, and path 3 is the first that does not.
+func drawPaths(seed uint64) []byte {
+	const K, draws = 64, 500
+	flows := modeFlows[:3]
+	all := make([][]model.TwoModesPath, len(flows))
+	for i, f := range flows {
+		f.K = K
+		all[i] = f.Paths(draws, random.Stream(seed, "two modes paths", K))
 	}
-	K, u := len(k)-1, potential()
-	least := u(3, 0) // U at the right mode
+	var changing, staying []int // indices of draws
+	for j := range draws {
+		switch none, fixed := all[0][j], all[1][j]; {
+		case none.X[0] > 0 || slices.Max(none.H) > leastPotential+barrier:
+		case fixed.X[K] > 0:
+			changing = append(changing, j)
+		default:
+			staying = append(staying, j)
+		}
+	}
+	charts := make([]plot.Chart, 2*len(flows))
+	for i, f := range flows {
+		var paths []model.TwoModesPath
+		for _, j := range append(changing[:min(2, len(changing))], staying[0]) {
+			paths = append(paths, all[i][j])
+		}
+		charts[i], charts[len(flows)+i] = pathCharts(paths)
+		charts[i].Title = fmt.Sprintf("K = %d, %v", K, f)
+	}
+	return plot.Panels(len(flows), charts...)
+}
+
+// The potential U = −log p(x, z) is log π at a mode, and 18 − log 2 nats higher between the modes, at z = 0.
+const leastPotential, barrier = 1.1447298858494002, 18 - math.Ln2
+
+// pathCharts returns two charts: the paths in the plane with contours of the target, and the energies along
+// the paths.
+func pathCharts(paths []model.TwoModesPath) (plane, energy plot.Chart) {
+	const width = 340
+	plane = plot.Chart{XLabel: "first coordinate of z", YLabel: "second coordinate of z", Width: width, Equal: true, Series: []plot.Series{contours()}}
+	energy = plot.Chart{XLabel: "step k", YLabel: "H − min U (nats)", Width: width, Height: 160}
+	K := len(paths[0].X) - 1
 	start, end := plot.Series{Label: "start z₀", Style: plot.Points}, plot.Series{Label: "end z_K", Style: plot.Points}
 	for i, p := range paths {
-		plane.Series = append(plane.Series, plot.Series{Label: labels[i], X: p.X, Y: p.Y, Style: plot.Trail})
-		above := plot.Series{Label: labels[i], X: k}
-		for _, h := range p.H {
-			above.Y = append(above.Y, h-least)
+		path := plot.Series{Label: fmt.Sprintf("path %d", i+1), X: p.X, Y: p.Y}
+		above := plot.Series{Label: path.Label}
+		for k, h := range p.H {
+			above.X, above.Y = append(above.X, float64(k)), append(above.Y, h-leastPotential)
 		}
-		energy.Series = append(energy.Series, above)
+		plane.Series, energy.Series = append(plane.Series, path), append(energy.Series, above)
 		start.X, start.Y = append(start.X, p.X[0]), append(start.Y, p.Y[0])
 		end.X, end.Y = append(end.X, p.X[K]), append(end.Y, p.Y[K])
 	}
 	plane.Series = append(plane.Series, start, end)
-	barrier := u(0, 0) - least
-	energy.Series = append(energy.Series, plot.Series{Label: fmt.Sprintf("barrier, %.1f nats", barrier), X: []float64{0, k[K]}, Y: []float64{barrier, barrier}, Style: plot.Dashed})
-	temperature.Series = []plot.Series{{Label: "temperature", X: k, Y: paths[0].InvBeta}}
-	return plane, energy, temperature
+	energy.Series = append(energy.Series, plot.Series{Label: fmt.Sprintf("barrier, %.1f nats", barrier), X: []float64{0, float64(K)}, Y: []float64{barrier, barrier}, Style: plot.Dashed})
+	return plane, energy
 }
 
-// potential returns a function that computes the potential U(x, y) of the target with two modes. The
-// function is not safe for concurrent use.
-func potential() func(x, y float64) float64 {
-	var t ad.Tape[float64]
-	return func(x, y float64) float64 {
-		t.Reset()
-		return -model.TwoModes.LogJoint(t.Const(linalg.Column(x, y))).Scalar()
+// contours returns the lines where the potential is 2, 6, 10 and 14 nats above its minimum. They are circles
+// around the modes (±3, 0) with radii s√(2·2) … s√(2·14), where s = ½, because the modes hardly overlap.
+func contours() plot.Series {
+	s := plot.Series{Label: "U − min U = 2, 6, 10, 14 nats", Style: plot.Thin}
+	for _, height := range []float64{2, 6, 10, 14} {
+		for _, mode := range []float64{-3, 3} {
+			for i := range 61 {
+				sin, cos := math.Sincos(2 * math.Pi * float64(i) / 60)
+				r := 0.5 * math.Sqrt(2*height)
+				s.X, s.Y = append(s.X, mode+r*cos), append(s.Y, r*sin)
+			}
+			s.X, s.Y = append(s.X, math.NaN()), append(s.Y, math.NaN()) // a gap
+		}
 	}
+	return s
 }
-
-// contours returns the contour lines of the potential U of the target with two modes, at 2, 6, 10 and
-// 14 nats above the minimum of U.
-var contours = sync.OnceValue(func() (lines []plot.Series) {
-	u := potential()
-	for height := 2.0; height <= 14; height += 4 {
-		lines = append(lines, plot.Contour(u, u(3, 0)+height, -6, -4, 6, 4, 120))
-	}
-	lines[0].Label = "U − min U = 2, 6, 10, 14"
-	return lines
-})

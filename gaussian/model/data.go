@@ -1,6 +1,7 @@
 package model
 
 import (
+	"iter"
 	"math"
 	"math/rand/v2"
 
@@ -41,17 +42,28 @@ func Summarise(x linalg.Matrix[float64]) Data {
 // It processes one dimension at a time, so that it needs memory for only n numbers.
 func Draw(truth Theta, n int, rng *rand.Rand) Data {
 	data := Data{N: n}
-	x := linalg.New[float64](1, n)
-	for j, sigma := range truth.Sigma {
-		z := rng.NormFloat64()
-		random.FillNormal(rng, x)
-		linalg.Scale(x, sigma, x)
-		linalg.AddConst(x, x, z+truth.Delta[j])
-		row := Summarise(x)
-		data.Mean = append(data.Mean, row.Mean[0])
-		data.Scatter = append(data.Scatter, row.Scatter[0])
+	for range data.draw(truth, rng) {
 	}
 	return data
+}
+
+// draw adds the statistics of each dimension to d. It returns a sequence of the dimensions, so that the caller
+// can report progress or stop.
+func (d *Data) draw(truth Theta, rng *rand.Rand) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		x := linalg.New[float64](1, d.N)
+		for j, sigma := range truth.Sigma {
+			if !yield(j) {
+				return
+			}
+			z := rng.NormFloat64()
+			random.FillNormal(rng, x)
+			linalg.Scale(x, sigma, x)
+			linalg.AddConst(x, x, z+truth.Delta[j])
+			row := Summarise(x)
+			d.Mean, d.Scatter = append(d.Mean, row.Mean[0]), append(d.Scatter, row.Scatter[0])
+		}
+	}
 }
 
 // LogEvidence returns the log evidence, which is the log density of D with z integrated out,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -21,13 +22,14 @@ func TestMeanFieldLearnsMaximumLikelihoodScale(t *testing.T) {
 	// is the maximum of the evidence.
 	c := Config{Points: 100, Iterations: 6050, Draws: 1, Rate: 2e-3, Seed: 4}
 	best := c.Dataset(2, 0).MaximumLikelihood()
-	iterations := 0
-	o, err := c.Train(t.Context(), Run{Dims: 2, Method: "vb"}, func(n int) { iterations += n })
+	iterations, work := 0, 0.0
+	run := Run{Dims: 2, Method: "vb"}
+	o, err := c.Train(t.Context(), run, func(n int, w float64) { iterations, work = iterations+n, work+w })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if iterations != c.Iterations {
-		t.Errorf("Train reported %d iterations to progress, want %d", iterations, c.Iterations)
+	if iterations != c.Iterations || math.Abs(work/c.Work(run)-1) > 1e-9 {
+		t.Errorf("Train reports %d iterations and the work %v to progress, want %d and %v", iterations, work, c.Iterations, c.Work(run))
 	}
 	for j := range 2 {
 		if r := o.Theta.Sigma[j] / best.Sigma[j]; !(math.Abs(r-1) <= 0.005) {
@@ -40,7 +42,7 @@ func TestDivergenceErrorDescribesRunAndParameters(t *testing.T) {
 	c := small
 	c.Rate = 1e4
 	for _, name := range MethodNames() {
-		_, err := c.Train(t.Context(), Run{Dims: 2, Method: name, Dataset: 6}, func(int) {})
+		_, err := c.Train(t.Context(), Run{Dims: 2, Method: name, Dataset: 6}, func(int, float64) {})
 		if err == nil {
 			t.Errorf("%s: training with the learning rate 1e4 returns no error", name)
 			continue
@@ -57,95 +59,113 @@ func TestDivergenceErrorDescribesRunAndParameters(t *testing.T) {
 }
 
 func TestTrainReturnsWhenContextEnds(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	n := 0
-	_, err := small.Train(ctx, Run{Dims: 1, Method: "vb"}, func(int) {
-		if n++; n == 2 {
-			cancel()
+	for _, last := range []int{2, 4} { // while the dataset with three dimensions is drawn, and before the second 100 iterations
+		ctx, cancel := context.WithCancel(t.Context())
+		calls := 0
+		_, err := small.Train(ctx, Run{Dims: 3, Method: "vb"}, func(int, float64) {
+			if calls++; calls == last {
+				cancel()
+			}
+		})
+		if !errors.Is(err, context.Canceled) || calls != last {
+			t.Errorf("Train returned the error %v after %d calls of progress, want context.Canceled after %d calls", err, calls, last)
 		}
-	})
-	if !errors.Is(err, context.Canceled) || n != 2 {
-		t.Errorf("Train returned the error %v after %d calls of progress, want context.Canceled after 2 calls", err, n)
 	}
 }
 
-func TestMeanOfExactBoundIsTheBound(t *testing.T) {
-	data := Draw(Truth(3), 20, random.Stream(1, "data"))
-	trainer := NewTrainer(NewMeanField(data), 1e-3, 1)
-	meanELBO := func(n int) float64 {
-		elbo, _, err := trainer.Evaluate(t.Context(), make([]int, n), 1, nil)
+// Train must follow Algorithm 2 with RMSProp: each step ascends the mean of the bound over fresh noise, and the
+// final ELBO is a mean over 10,000 further draws.
+func TestTrainFollowsAlgorithm2(t *testing.T) {
+	c := Config{Points: 50, Iterations: 20, Draws: 3, Rate: 0.01, Seed: 3}
+	for _, name := range []string{"hvae-k1", "hvae-notemp-k10", "hvae-untied-k10", "nf-k1", "vb"} {
+		const d, dataset = 2, 1
+		got, err := c.Train(t.Context(), Run{Dims: d, Method: name, Dataset: dataset}, func(int, float64) {})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return elbo
-	}
-	want := meanELBO(1)
-	for _, n := range []int{7, 100, 250} {
-		if got := meanELBO(n); !(math.Abs(got-want) <= 1e-12*math.Abs(want)) {
-			t.Errorf("the mean of %d draws of the bound is %v, want %v", n, got, want)
+		truth := Theta{[]float64{-0.1, 0.1}, []float64{1, 1}}
+		data := Draw(truth, c.Points, random.Stream(c.Seed, "gaussian data", d, dataset))
+		m := NewMethod(name, data, random.Stream(c.Seed, "gaussian start "+name, d, dataset))
+		seed := random.Stream(c.Seed, "gaussian noise "+name, d, dataset).Uint64()
+		var leaves []*ad.Var[float64]
+		var tape ad.Tape[float64]
+		bound := func(batch random.Batch, from, draws int) *ad.Var[float64] {
+			noise := linalg.New[float64](m.NoiseRows, draws)
+			for j := range draws {
+				var pcg rand.PCG
+				batch.Start(&pcg, from+j)
+				random.FillNormalColumn(rand.New(&pcg), noise, j)
+			}
+			tape.Reset()
+			leaves = nil
+			for _, p := range m.Params {
+				leaves = append(leaves, tape.Leaf(p.Value))
+			}
+			return ad.Mean(m.ELBO(leaves, tape.Const(noise)))
 		}
-	}
-}
-
-func TestCostIncreasesWithDimensionAndK(t *testing.T) {
-	for _, m := range MethodNames() {
-		if !(Cost(m, 1) > 0) || !(Cost(m, 100) > Cost(m, 1)) {
-			t.Errorf("the cost of %s is %v for d = 1 and %v for d = 100, want positive and increasing costs", m, Cost(m, 1), Cost(m, 100))
+		optimiser := hvae.RMSProp[float64]{Rate: c.Rate}
+		var averages [][][]float64 // the running averages of the optimiser for each parameter
+		for _, p := range m.Params {
+			averages = append(averages, [][]float64{slices.Repeat(optimiser.Start(), len(p.Value.Data))})
 		}
-	}
-	for _, pair := range [][2]string{{"hvae-k1", "hvae-k10"}, {"hvae-notemp-k1", "hvae-notemp-k10"}, {"nf-k1", "nf-k30"}} {
-		if !(Cost(pair[0], 50) < Cost(pair[1], 50)) {
-			t.Errorf("the cost of %s is %v, not less than the cost of %s, %v", pair[0], Cost(pair[0], 50), pair[1], Cost(pair[1], 50))
+		for i := range c.Iterations {
+			gradients := ad.Backward(nil, bound(random.NewBatch(seed, "algorithm 2 step", i), 0, c.Draws), leaves...)
+			for j, p := range m.Params {
+				optimiser.Ascend(i+1, p.Value.Data, gradients[j].Data, averages[j])
+			}
 		}
-	}
-}
-
-// root returns a method that has one parameter θ and the bound √θ + constant.
-func root(theta, constant float64) *Method {
-	m := &Method{ELBO: func(params []*ad.Var[float64], _ *ad.Var[float64]) *ad.Var[float64] {
-		return ad.AddConst(ad.Exp(ad.Scale(ad.Log(params[0]), 0.5)), constant)
-	}}
-	m.add("theta", 1, 1, theta)
-	return m
-}
-
-func TestStepChangesParametersOnlyIfBoundAndGradientAreFinite(t *testing.T) {
-	for _, c := range []struct {
-		theta, constant float64
-		finite          bool
-	}{
-		{1, 0, true},
-		{1, math.Inf(1), false},
-		{1, math.Inf(-1), false},
-		{1, math.NaN(), false},
-		{0, 0, false}, // the derivative is infinite
-	} {
-		m := root(c.theta, c.constant)
-		_, err := NewTrainer(m, 0.1, 1).Step(t.Context(), []int{0})
-		theta := m.Params[0].Value.Data[0]
-		if (err == nil) != c.finite || (theta != c.theta) != c.finite {
-			t.Errorf("for the bound √%v + %v, Step returns the error %v and sets θ to %v; want an error and no change only if the bound or its gradient is not finite", c.theta, c.constant, err, theta)
+		elbo, theta := 0.0, Theta{m.Params[0].Value.Data, nil}
+		for i := range 100 {
+			elbo += bound(random.NewBatch(seed, "algorithm 2 evaluation"), 100*i, 100).Scalar() / 100
+		}
+		for _, v := range m.Params[1].Value.Data {
+			theta.Sigma = append(theta.Sigma, math.Exp(v))
+		}
+		best := data.MaximumLikelihood()
+		distance := func(a, b []float64) float64 { return math.Pow(a[0]-b[0], 2) + math.Pow(a[1]-b[1], 2) }
+		for what, v := range map[string][2]float64{
+			"ELBO": {got.ELBO, elbo}, "log p(D)": {got.LogEvidence, data.LogEvidence(theta)}, "maximal log p(D)": {got.MLELogEvidence, data.LogEvidence(best)},
+			"Δ error": {got.DeltaErr, distance(theta.Delta, truth.Delta)}, "σ error": {got.SigmaErr, distance(theta.Sigma, truth.Sigma)},
+			"Δ error of maximum likelihood": {got.MLEDeltaErr, distance(best.Delta, truth.Delta)}, "σ error of maximum likelihood": {got.MLESigmaErr, distance(best.Sigma, truth.Sigma)},
+		} {
+			if math.Abs(v[0]/v[1]-1) > 1e-9 {
+				t.Errorf("%s: the %s is %v, want %v", name, what, v[0], v[1])
+			}
+		}
+		s, volume := 1.0, 1.0 // s and s·Π α_k
+		switch name {
+		case "hvae-k1":
+			s += math.Exp(m.Params[3].Value.Data[0])
+		case "hvae-untied-k10":
+			s = math.Exp(m.Params[4].Value.Data[0])
+			volume = s
+			for _, logAlpha := range m.Params[3].Value.Data {
+				volume *= math.Exp(logAlpha)
+			}
+		}
+		if strings.HasPrefix(name, "hvae") != (math.Abs(got.Beta0*s*s-1) < 1e-9 && math.Abs(got.Volume/volume-1) < 1e-9) {
+			t.Errorf("%s: β₀ and s·Π α_k are %v and %v, want %v and %v, or NaN without a flow", name, got.Beta0, got.Volume, 1/(s*s), volume)
 		}
 	}
 }
 
 func TestTwoModesReturnsTheRequestedNumberOfDraws(t *testing.T) {
-	f := TwoModesFlow{K: 2, StepSize: 0.1, InvSqrtBeta0: 3, Tempering: "fixed"}
-	for _, draws := range []int{1, 500, 700} { // Draw computes batches of 500
-		if l, changed, err := f.Draw(t.Context(), draws, random.Stream(1, "draws")); err != nil || len(l) != draws || changed > draws {
-			t.Errorf("for n = %d, Draw returns %d estimates, %d changes of mode and the error %v; want n estimates and at most n changes", draws, len(l), changed, err)
+	f := TwoModesFlow{Tempering: "fixed", PriorSD: 1.5, InvSqrtBeta0: 3, StepSize: 0.1, K: 2}
+	for _, n := range []int{1, 500, 700} { // Draw computes batches of 500
+		if draws, err := f.Draw(t.Context(), n, random.Stream(1, "draws")); err != nil || len(draws) != n {
+			t.Errorf("for n = %d, Draw returns %d draws and the error %v", n, len(draws), err)
 		}
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if l, _, err := f.Draw(ended, math.MaxInt, random.Stream(1, "draws")); err != context.Canceled {
-		t.Errorf("after cancellation, Draw returns %d draws and the error %v, want context.Canceled", len(l), err)
+	if draws, err := f.Draw(ended, math.MaxInt, random.Stream(1, "draws")); err != context.Canceled {
+		t.Errorf("after cancellation, Draw returns %d draws and the error %v, want context.Canceled", len(draws), err)
 	}
 }
 
+// The positions of the leapfrog steps must satisfy z_{k+1} − z_k = α_k (z_k − z_{k−1}) − ½ε²(1 + α_k) ∇U(z_k), and
+// log p̂ must be log p(x, z_K) + log N(ρ_K|0, I) + ℓ log(Π α_k) − log q⁰(z₀) − log N(ρ₀|0, s²I).
 func TestTwoModesPathsFollowLeapfrogScheme(t *testing.T) {
-	// The positions z_k of the leapfrog steps must satisfy
-	//	z_{k+1} − z_k = α_k (z_k − z_{k−1}) − ½ε²(1 + α_k) ∇U(z_k).
 	const K, n = 30, 60
 	gradU := func(x, y float64) [2]float64 { // the gradient of U = −log p, where s² = ¼
 		right := 1 / (1 + math.Exp(-2*3*x/0.25)) // posterior probability of the right mode
@@ -155,27 +175,27 @@ func TestTwoModesPathsFollowLeapfrogScheme(t *testing.T) {
 		left, right := math.Exp(-2*(x+3)*(x+3)), math.Exp(-2*(x-3)*(x-3))
 		return 2*y*y - math.Log((left+right)/math.Pi)
 	}
-	for _, f := range []TwoModesFlow{{K, 0.1, 3, "fixed"}, {K, 0.1, 3, "none"}, {K, 0.15, 2, "free"}} {
+	for _, f := range []TwoModesFlow{
+		{Tempering: "none", PriorSD: 1.5, MomentumSD: 1, InvSqrtBeta0: 1, StepSize: 0.1, K: K},
+		{Tempering: "fixed", PriorSD: 0.7, MomentumSD: 3, InvSqrtBeta0: 3, StepSize: 0.1, K: K},
+		{Tempering: "free", PriorSD: 1.5, MomentumSD: 2, InvSqrtBeta0: 2, StepSize: 0.15, K: K},
+		{Tempering: "untied", PriorSD: 1.5, MomentumSD: 2.5, InvSqrtBeta0: 9, StepSize: 0.1, K: K},
+	} {
 		invSqrtBeta := func(k int) float64 {
 			u, r := float64(k)/K, f.InvSqrtBeta0
-			return map[string]float64{"none": 1, "fixed": (1-r)*u*u + r, "free": math.Pow(r, 1-u)}[f.Tempering]
-		}
-		changed := 0
-		paths := f.Paths(n, random.Stream(1, "paths"))
-		if len(paths) != n {
-			t.Fatalf("Paths returns %d paths, want %d", len(paths), n)
-		}
-		for _, p := range paths {
-			if len(p.X) != K+1 || len(p.Y) != K+1 || len(p.H) != K+1 || len(p.InvBeta) != K+1 {
-				t.Fatalf("the path %+v does not contain %d + 1 values of each quantity", p, K)
+			if f.Tempering == "fixed" {
+				return (1-r)*u*u + r
 			}
-			for k := range K + 1 {
-				if want := invSqrtBeta(k) * invSqrtBeta(k); !(math.Abs(p.InvBeta[k]-want) <= 1e-10) {
-					t.Errorf("%v: 1/β_%d is %v, want %v", f, k, p.InvBeta[k], want)
-				}
-				if k == K {
-					break
-				}
+			return math.Pow(r, 1-u)
+		}
+		paths := f.Paths(n, random.Stream(1, "paths"))
+		draws, err := f.Draw(t.Context(), n, random.Stream(1, "paths"))
+		if err != nil || len(paths) != n {
+			t.Fatalf("Paths returns %d paths, and Draw the error %v", len(paths), err)
+		}
+		var kinetic [2]float64 // ½‖ρ₀‖² and ½‖ρ_K‖², from H
+		for i, p := range paths {
+			for k := range K {
 				g, H := gradU(p.X[k], p.Y[k]), potential(p.X[k], p.Y[k])
 				for j, z := range [][]float64{p.X, p.Y} {
 					rho := (z[k+1]-z[k])/f.StepSize + f.StepSize/2*g[j]
@@ -192,12 +212,17 @@ func TestTwoModesPathsFollowLeapfrogScheme(t *testing.T) {
 					t.Errorf("%v: H at step %d is %v, want %v", f, k, p.H[k], H)
 				}
 			}
-			if p.ChangesMode() {
-				changed++
+			d := draws[i]
+			if d.Start != [2]float64{p.X[0], p.Y[0]} || d.End != [2]float64{p.X[K], p.Y[K]} {
+				t.Errorf("%v: draw %d is %+v, but its path leads from (%v, %v) to (%v, %v)", f, i, d, p.X[0], p.Y[0], p.X[K], p.Y[K])
 			}
-		}
-		if _, want, _ := f.Draw(t.Context(), n, random.Stream(1, "paths")); changed != want || want == 0 {
-			t.Errorf("%v: %d paths change mode, but Draw counts %d; want equal positive numbers", f, changed, want)
+			kinetic[0], kinetic[1] = p.H[0]-potential(p.X[0], p.Y[0]), p.H[K]-potential(p.X[K], p.Y[K])
+			q, s := f.PriorSD, f.MomentumSD
+			logPrior := -(math.Pow(p.X[0]+3, 2)+p.Y[0]*p.Y[0])/(2*q*q) - math.Log(2*math.Pi*q*q)
+			want := -potential(p.X[K], p.Y[K]) - kinetic[1] - 2*math.Log(f.InvSqrtBeta0) - logPrior + kinetic[0]/(s*s) + 2*math.Log(s)
+			if !(math.Abs(d.LogEstimate-want) <= 1e-8) {
+				t.Errorf("%v: log p̂ of draw %d is %v, want %v", f, i, d.LogEstimate, want)
+			}
 		}
 	}
 }

@@ -56,12 +56,24 @@ func (c Config) Dataset(d, dataset int) Data {
 	return Draw(Truth(d), c.Points, random.Stream(c.Seed, "gaussian data", d, dataset))
 }
 
-// Train trains a method on a dataset. The outcome depends only on c and run. Before each group of at
-// most 100 iterations, Train calls progress with the number of iterations in the group. If ctx is done,
-// Train returns ctx.Err(). If training diverges, Train returns an error that describes the run, the
-// iteration and the parameters.
-func (c Config) Train(ctx context.Context, run Run, progress func(iterations int)) (Outcome, error) {
-	data := c.Dataset(run.Dims, run.Dataset)
+// Work returns the approximate time of a run: the time to draw N·d numbers for the dataset, in units of one
+// number, and the time of the iterations.
+func (c Config) Work(r Run) float64 {
+	return float64(c.Points)*float64(r.Dims) + float64(c.Iterations)*Cost(r.Method, r.Dims)
+}
+
+// Train trains a method on a dataset. The outcome depends only on c and run. Before it draws each dimension
+// of the dataset, and before each group of at most 100 iterations, Train calls progress with the number of
+// iterations and their work. If ctx is done, Train returns ctx.Err(). If training diverges, Train returns an
+// error that describes the run, the iteration and the parameters.
+func (c Config) Train(ctx context.Context, run Run, progress func(iterations int, work float64)) (Outcome, error) {
+	data := Data{N: c.Points}
+	for range data.draw(Truth(run.Dims), random.Stream(c.Seed, "gaussian data", run.Dims, run.Dataset)) {
+		if ctx.Err() != nil {
+			return Outcome{}, ctx.Err()
+		}
+		progress(0, float64(c.Points))
+	}
 	method := NewMethod(run.Method, data, random.Stream(c.Seed, "gaussian start "+run.Method, run.Dims, run.Dataset))
 	seed := random.Stream(c.Seed, "gaussian noise "+run.Method, run.Dims, run.Dataset).Uint64()
 	trainer, draws := NewTrainer(method, c.Rate, seed), make([]int, c.Draws)
@@ -78,7 +90,8 @@ func (c Config) Train(ctx context.Context, run Run, progress func(iterations int
 	const stride = 100
 	for i := range c.Iterations {
 		if i%stride == 0 {
-			progress(min(stride, c.Iterations-i))
+			n := min(stride, c.Iterations-i)
+			progress(n, float64(n)*Cost(run.Method, run.Dims))
 		}
 		if _, err := trainer.Step(ctx, draws); err != nil {
 			return failed(fmt.Errorf("at iteration %d: %w", i+1, err))

@@ -2,9 +2,9 @@ package model
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 
 	"hvae/ad"
 	"hvae/hvae"
@@ -24,67 +24,79 @@ var TwoModes = hvaetest.TwoModes{Modes: [2]hvaetest.Mode{
 	{Weight: 0.5, Mean: linalg.Column(-modeAt, 0), SD: 0.5},
 }}
 
-const (
-	modeAt     = 3.0
-	priorWidth = 1.5 // of the variational prior N(−m, (3/2)²I)
-)
+const modeAt = 3.0
 
-// A TwoModesFlow holds the settings of Algorithm 1 for the target TwoModes. The mean of the
-// variational prior is the left mode (−3, 0).
+// A TwoModesFlow holds the settings of Algorithm 1 for the target TwoModes. The variational prior is
+// q⁰ = N(−m, PriorSD² I), around the left mode.
 type TwoModesFlow struct {
-	K            int     // number of leapfrog steps, at least 1
-	StepSize     float64 // ε
-	InvSqrtBeta0 float64 // 1/√β₀; unused if Tempering is "none"
-	Tempering    string  // "none", "fixed", or "free", which has equal α_k
+	Tempering    string  `json:"tempering"`      // "none", "fixed", "free" or "untied"; the last two have equal α_k
+	PriorSD      float64 `json:"prior_sd"`       // standard deviation of q⁰
+	MomentumSD   float64 `json:"momentum_sd"`    // s, the standard deviation of ρ₀; only for "untied"
+	InvSqrtBeta0 float64 `json:"inv_sqrt_beta0"` // 1/√β₀ = Π 1/α_k; unused if Tempering is "none"
+	StepSize     float64 `json:"eps"`            // ε
+	K            int     `json:"k"`              // number of leapfrog steps, at least 1
 }
 
-// Draw returns n draws of log p̂, and the number of draws that start and end in different modes. If
-// ctx is done, Draw returns ctx.Err().
-func (f TwoModesFlow) Draw(ctx context.Context, n int, rng *rand.Rand) (logEstimates []float64, changed int, err error) {
+// String describes the tempering.
+func (f TwoModesFlow) String() string {
+	switch f.Tempering {
+	case "none":
+		return "no tempering"
+	case "untied":
+		return fmt.Sprintf("untied, s = %v, Πα = 1/%v", f.MomentumSD, f.InvSqrtBeta0)
+	}
+	return fmt.Sprintf("%s, 1/√β₀ = %v", f.Tempering, f.InvSqrtBeta0)
+}
+
+// A TwoModesDraw is one draw of Algorithm 1.
+type TwoModesDraw struct {
+	LogEstimate float64    // log p̂
+	Start, End  [2]float64 // z₀ and z_K
+}
+
+// ChangesMode reports whether the draw starts and ends in different modes.
+func (d TwoModesDraw) ChangesMode() bool { return d.Start[0]*d.End[0] < 0 }
+
+// SquaredDistance returns the squared distance between z_K and the nearest mode.
+func (d TwoModesDraw) SquaredDistance() float64 {
+	x, y := math.Abs(d.End[0])-modeAt, d.End[1]
+	return x*x + y*y
+}
+
+// Draw returns n draws. If ctx is done, Draw returns ctx.Err().
+func (f TwoModesFlow) Draw(ctx context.Context, n int, rng *rand.Rand) (draws []TwoModesDraw, err error) {
 	const batch = 500
 	var t ad.Tape[float64]
-	for len(logEstimates) < n {
+	for len(draws) < n {
 		if err := ctx.Err(); err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		t.Reset()
-		_, sample := f.sample(&t, min(batch, n-len(logEstimates)), rng)
-		logEstimates = append(logEstimates, sample.LogEstimate().Value.Data...)
-		for i, z := range sample.End.Z.Value.Row(0) {
-			if z*sample.Start.Z.Value.At(0, i) < 0 {
-				changed++
-			}
+		_, s := f.sample(&t, min(batch, n-len(draws)), rng)
+		start, end := s.Start.Z.Value, s.End.Z.Value
+		for i, l := range s.LogEstimate().Value.Data {
+			draws = append(draws, TwoModesDraw{l, [2]float64{start.At(0, i), start.At(1, i)}, [2]float64{end.At(0, i), end.At(1, i)}})
 		}
 	}
-	return logEstimates, changed, nil
+	return draws, nil
 }
 
 // A TwoModesPath is the path of one draw. Each slice has one element for each of k = 0 … K.
 type TwoModesPath struct {
-	X, Y    []float64 // z_k
-	H       []float64 // energy U(z_k) + ½‖ρ_k‖² in nats
-	InvBeta []float64 // temperature 1/β_k
+	X, Y []float64 // z_k
+	H    []float64 // energy U(z_k) + ½‖ρ_k‖² in nats
 }
-
-// ChangesMode reports whether the start and the end of the path are in different modes.
-func (p TwoModesPath) ChangesMode() bool { return p.X[0]*p.X[len(p.X)-1] < 0 }
 
 // Paths returns the paths of n draws.
 func (f TwoModesFlow) Paths(n int, rng *rand.Rand) []TwoModesPath {
 	var t ad.Tape[float64]
 	flow, sample := f.sample(&t, n, rng)
-	factors := slices.Repeat([]float64{1}, f.K+1) // 1/√β₀ and α₁ … α_K
-	if alpha := flow.Tempering.Alpha(); alpha != nil {
-		factors = append([]float64{flow.Tempering.MomentumSD().Scalar()}, alpha.Value.Data...)
-	}
-	paths, invSqrtBeta := make([]TwoModesPath, n), 1.0
-	for k, s := range flow.Path(sample.Start) {
-		invSqrtBeta *= factors[k]
+	paths := make([]TwoModesPath, n)
+	for _, s := range flow.Path(sample.Start) {
 		H := s.Energy(flow.Target).Value
 		for i := range paths {
 			p := &paths[i]
-			p.X, p.Y = append(p.X, s.Z.Value.At(0, i)), append(p.Y, s.Z.Value.At(1, i))
-			p.H, p.InvBeta = append(p.H, H.At(0, i)), append(p.InvBeta, invSqrtBeta*invSqrtBeta)
+			p.X, p.Y, p.H = append(p.X, s.Z.Value.At(0, i)), append(p.Y, s.Z.Value.At(1, i)), append(p.H, H.At(0, i))
 		}
 	}
 	return paths
@@ -99,7 +111,9 @@ func (f TwoModesFlow) sample(t *ad.Tape[float64], n int, rng *rand.Rand) (*hvae.
 		flow.Tempering = hvae.FixedTempering(f.K, t.Scalar(f.InvSqrtBeta0))
 	case "free":
 		flow.Tempering = hvae.FreeTempering(t.Fill(f.K, 1, math.Pow(f.InvSqrtBeta0, -1/float64(f.K))))
+	case "untied":
+		flow.Tempering = hvae.UntiedTempering(t.Fill(f.K, 1, math.Pow(f.InvSqrtBeta0, -1/float64(f.K))), t.Scalar(f.MomentumSD))
 	}
-	prior := hvae.DiagonalNormal[float64]{Mean: t.Const(linalg.Column(-modeAt, 0)), SD: t.Fill(2, 1, priorWidth)}
+	prior := hvae.DiagonalNormal[float64]{Mean: t.Const(linalg.Column(-modeAt, 0)), SD: t.Fill(2, 1, f.PriorSD)}
 	return flow, hvae.HIS(flow, prior, epsilon, gamma0)
 }
