@@ -37,28 +37,24 @@ func (a axis) at(v float64) float64 {
 func finite(v float64) bool { return math.Abs(v) <= math.MaxFloat64 }
 
 // newAxis returns an axis whose range contains the values Y of all series and their error bars, with a
-// small margin. For an x axis, Y contains the X values. If ticks is nil, the ticks are at whole numbers if
-// all values are whole, and otherwise at round numbers.
+// small margin. For an x axis, Y contains the X values. If ticks is nil, the ticks are at round numbers.
 func newAxis(logarithmic bool, ticks []float64, series []Series) axis {
 	a := axis{log: logarithmic, min: math.Inf(1), max: math.Inf(-1)}
-	leastStep := 1.0 // between ticks
 	include := func(v float64) {
 		if v := a.scale(v); finite(v) {
 			a.min, a.max = min(a.min, v), max(a.max, v)
 		}
 	}
 	for _, s := range series {
-		for _, v := range s.Y {
+		for i, v := range s.Y {
 			include(v)
-			if finite(v) && v != math.Trunc(v) {
-				leastStep = 0
+			if s.Error == nil {
+				continue
 			}
-		}
-		for i, e := range s.Error {
-			include(s.Y[i] + e)
+			include(v + s.Error[i])
 			// On a logarithmic axis, ignore the lower end of an error bar if the end is below a
 			// tenth of the value.
-			if low := s.Y[i] - e; !a.log || low > s.Y[i]/10 {
+			if low := v - s.Error[i]; !a.log || low > v/10 {
 				include(low)
 			}
 		}
@@ -71,7 +67,6 @@ func newAxis(logarithmic bool, ticks []float64, series []Series) axis {
 		margin = max(0.5, math.Abs(a.min)/10)
 	}
 	a.min, a.max = a.min-margin, a.max+margin
-
 	switch {
 	case ticks != nil:
 		for _, v := range ticks {
@@ -80,22 +75,20 @@ func newAxis(logarithmic bool, ticks []float64, series []Series) axis {
 	case a.log && a.max-a.min >= 0.5:
 		a.tickPowers()
 	case a.log:
-		a.tickMultiples(math.Pow(10, a.min), math.Pow(10, a.max), 0)
+		a.tickMultiples(math.Pow(10, a.min), math.Pow(10, a.max))
 	default:
-		a.tickMultiples(a.min, a.max, leastStep)
+		a.tickMultiples(a.min, a.max)
 	}
 	return a
 }
 
-// tickMultiples adds at most seven ticks from low to high, at multiples of a step. The step is at least
-// leastStep, and it is 1, 2 or 5 times a power of ten.
-func (a *axis) tickMultiples(low, high, leastStep float64) {
-	leastStep = max(leastStep, (high-low)/6)
-	power := math.Pow(10, math.Floor(math.Log10(leastStep)))
-	step := 10 * power
-	for _, m := range []float64{5, 2, 1} {
-		if m*power >= leastStep {
-			step = m * power
+// tickMultiples adds at most seven ticks from low to high, at multiples of 1, 2 or 5 times a power of ten.
+func (a *axis) tickMultiples(low, high float64) {
+	least := (high - low) / 6 // between ticks
+	step := math.Pow(10, math.Floor(math.Log10(least)))
+	for _, m := range []float64{2, 2.5, 2} {
+		if step < least {
+			step *= m
 		}
 	}
 	for i := math.Ceil(low / step); i <= math.Floor(high/step); i++ {
@@ -105,7 +98,7 @@ func (a *axis) tickMultiples(low, high, leastStep float64) {
 
 // tickPowers adds ticks to a logarithmic axis, and minor ticks between them. If the axis contains at most
 // two powers of ten, the ticks are at 1, 2 and 5 times the powers of ten. Otherwise, at most eleven powers
-// of ten have a tick.
+// of ten have a label.
 func (a *axis) tickPowers() {
 	short := math.Floor(a.max)-math.Ceil(a.min) < 2
 	step := math.Ceil((a.max - a.min) / 10)

@@ -1,0 +1,128 @@
+package plot
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// colours is based on the palette of Okabe and Ito, for readers with colour blindness. Series with markers
+// also differ in the shape of the marker.
+var colours = []string{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5230", "#000000"}
+
+// shapes lists the markers as SVG paths relative to a point. A marker is about 9 pixels wide.
+var shapes = []string{
+	"m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z", // circle
+	"m-4 -4h8v8h-8z",                      // square
+	"m0 -5.2l5 9h-10z",                    // triangle
+	"m0 -5.5l5 5.5l-5 5.5l-5 -5.5z",       // diamond
+	"m0 5.2l5 -9h-10z",                    // triangle, point down
+	"m-4.5 -4.5l9 9m0 -9l-9 9",            // cross
+	"m0 -5.5v11m-5.5 -5.5h11",             // plus
+}
+
+const markersUpTo = 40 // a line with more points has no markers
+
+// A curve is a series with its appearance and its points in pixels.
+type curve struct {
+	Series
+	colour string
+	shape  string  // the SVG path of a marker
+	open   bool    // markers are not filled
+	shift  float64 // markers are shifted to the right by this distance in pixels
+	points []point
+}
+
+// A point is a position in pixels. Its coordinates are infinite or NaN if the axes cannot show the values.
+type point struct{ x, y float64 }
+
+func (p point) shown() bool { return finite(p.x) && finite(p.y) }
+
+// curvesOf returns the curves of each chart. The caller must add their points. Open and filled markers
+// alternate, so that two markers at the same position are both visible.
+func curvesOf(charts []Chart) [][]curve {
+	lines, points, labelled, all := 0, 0, map[string]curve{}, make([][]curve, len(charts))
+	for i, c := range charts {
+		for _, s := range c.Series {
+			p, known := labelled[s.Label]
+			switch {
+			case known:
+			case s.Style == Line || s.Style == Band:
+				p.colour, p.shape, p.open = colours[lines%len(colours)], shapes[lines%len(shapes)], lines%2 == 1
+				lines++
+			case s.Style == Points:
+				p.colour, p.shape, p.open = "#404040", shapes[points/2%len(shapes)], points%2 == 0
+				points++
+			default:
+				p.colour = map[Style]string{Thin: "#b0b0b0", Dashed: "#404040"}[s.Style]
+			}
+			if p.Series = s; s.Label != "" {
+				labelled[s.Label] = p
+			}
+			all[i] = append(all[i], p)
+		}
+	}
+	return all
+}
+
+// line draws the line of a series, with gaps at points that the axes cannot show.
+func (c curve) line(b *bytes.Buffer) {
+	if c.Style == Points {
+		return
+	}
+	look := map[Style]string{Dashed: `stroke-width="1.5" stroke-dasharray="6 4"`, Thin: `stroke-width="1"`}[c.Style]
+	fmt.Fprintf(b, `<path fill="none" stroke="%s" stroke-linejoin="round" %s d="`, c.colour, cmp.Or(look, `stroke-width="1.8"`))
+	move := "M"
+	for _, p := range c.points {
+		if p.shown() {
+			fmt.Fprintf(b, "%s%.1f %.1f", move, p.x, p.y)
+			move = "L"
+		} else {
+			move = "M"
+		}
+	}
+	fmt.Fprintln(b, `"/>`)
+}
+
+// errors draws the band or the error bars of a series. It clips error bars to the frame.
+func (c curve) errors(b *bytes.Buffer, y axis) {
+	var upper, lower []string
+	for j, e := range c.Error {
+		p, high, low, foot := c.points[j], y.at(c.Y[j]+e), y.at(c.Y[j]-e), "m-4 0h8"
+		switch {
+		case !p.shown():
+		case c.Style == Band:
+			upper = append(upper, fmt.Sprintf("%.1f %.1f", p.x, high))
+			lower = append(lower, fmt.Sprintf("%.1f %.1f", p.x, low))
+		case e > 0:
+			if !(low <= y.from) { // the end is below the frame, or NaN on a logarithmic axis
+				low, foot = y.from, ""
+			}
+			fmt.Fprintf(b, `<path fill="none" stroke="%s" stroke-width="1.2" d="M%.1f %.1fm-4 0h8m-4 0V%.1f%s"/>`+"\n", c.colour, p.x+c.shift, max(y.to, high), low, foot)
+		}
+	}
+	if upper != nil { // a band with points in the frame
+		slices.Reverse(lower)
+		fmt.Fprintf(b, `<path fill="%s" fill-opacity="0.18" d="M%sz"/>`+"\n", c.colour, strings.Join(append(upper, lower...), "L"))
+	}
+}
+
+// markers draws the markers of a series.
+func (c curve) markers(b *bytes.Buffer) {
+	if c.Style != Points && (c.Style != Line || len(c.X) > markersUpTo) {
+		return
+	}
+	fill := c.colour
+	if c.open {
+		fill = "none"
+	}
+	fmt.Fprintf(b, `<g stroke="%s" fill="%s" stroke-width="1.6">`+"\n", c.colour, fill)
+	for _, p := range c.points {
+		if p.shown() {
+			fmt.Fprintf(b, `<path d="M%.1f %.1f%s"/>`+"\n", p.x+c.shift, p.y, c.shape)
+		}
+	}
+	fmt.Fprintln(b, `</g>`)
+}
