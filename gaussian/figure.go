@@ -43,7 +43,7 @@ var figures = []figure{
 	{"figure1c.svg", "HVAE with and without tempering: σ alone", "mean of ‖σ − σ̂‖² ± s.e.", true, []string{"hvae-k1", "hvae-k10", "hvae-untied-k1", "hvae-untied-k10", "hvae-notemp-k1", "hvae-notemp-k10"}},
 }
 
-// figure1 returns the figures of the rows by file name.
+// figure1 returns the panels of figure 1 by file name.
 func figure1(rows []row) map[string][]byte {
 	all := map[string][]byte{}
 	for _, f := range figures {
@@ -74,6 +74,34 @@ func (f figure) chart(rows []row) plot.Chart {
 		}
 	}
 	c.Series = append(c.Series, likelihood)
+	return c
+}
+
+// gapChart returns a chart of the gap log p(D) − ELBO against K, for HVAE with tied and with untied tempering, and of the
+// limit for tied tempering. It ignores other methods.
+func gapChart(rows []row) plot.Chart {
+	var series []plot.Series
+	add := func(label string, K, gap float64, style plot.Style) {
+		i := slices.IndexFunc(series, func(s plot.Series) bool { return s.Label == label })
+		if i < 0 {
+			i, series = len(series), append(series, plot.Series{Label: label, Style: style})
+		}
+		series[i].X, series[i].Y = append(series[i].X, K), append(series[i].Y, gap)
+	}
+	for _, r := range rows {
+		var K int
+		d := fmt.Sprintf("d = %d, ", r.Dims)
+		if _, err := fmt.Sscanf(r.Method, "hvae-k%d", &K); err == nil {
+			add(d+"tied", float64(K), r.Gap, plot.Line)
+			add(d+"limit for tied flows", float64(K), r.TiedLimit, plot.Dashed)
+		} else if _, err := fmt.Sscanf(r.Method, "hvae-untied-k%d", &K); err == nil {
+			add(d+"untied", float64(K), r.Gap, plot.Line)
+		}
+	}
+	c := plot.Chart{Title: "Does the bound tighten with K?", XLabel: "number of leapfrog steps K", YLabel: "log p(D) − ELBO (nats)", LogX: true, LogY: true, Series: series}
+	if len(series) > 0 {
+		c.XTicks = series[0].X
+	}
 	return c
 }
 

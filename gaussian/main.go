@@ -62,6 +62,7 @@ type options struct {
 	out      string
 	json     bool
 	redraw   string // file with results to draw instead of new results; empty without -redraw
+	gap      bool   // whether to draw the gap against K instead of figure 1
 	twoModes bool
 	http     string // address of the interactive page; empty without -http
 }
@@ -83,9 +84,9 @@ func parse(args []string) (options, error) {
 		}
 		return d, nil
 	})
-	command.List(f, &o.methods, "methods", "`methods` to run, separated by commas; the default is the methods of the paper (all but hvae-untied):\n"+strings.Join(all, ", "), func(name string) (string, error) {
-		if !slices.Contains(all, name) {
-			return "", fmt.Errorf("unknown method %q: a method must be one of %s", name, strings.Join(all, ", "))
+	command.List(f, &o.methods, "methods", "`methods` to run, separated by commas; the default is the methods of the paper:\n"+strings.Join(paper, ", ")+".\nOther methods are hvae-untied-k1 and -k10, and K may be any number of steps or layers", func(name string) (string, error) {
+		if !model.IsMethod(name) {
+			return "", fmt.Errorf("unknown method %q: a method must be vb, hvae-kK, hvae-notemp-kK, hvae-untied-kK or nf-kK, where K is the number of steps or layers", name)
 		}
 		return name, nil
 	})
@@ -98,6 +99,7 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.out, "out", "", "`folder` for the figures. With several dimensions in -d: figure1a.svg, figure1b.svg and\nfigure1c.svg; with -two-modes: tempering.svg and trajectory.svg. Without -out, the folder is\nthe current folder, and existing figures are not replaced")
 	f.BoolVar(&o.json, "json", false, "print a JSON object for each row instead of a table")
 	f.StringVar(&o.redraw, "redraw", "", "only draw the figures of the results in this `file`, the output of -json")
+	f.BoolVar(&o.gap, "gap", false, "draw gap.svg, the gap between log p(D) and the ELBO against K, instead of figure 1")
 	f.BoolVar(&o.twoModes, "two-modes", false, "instead of running the experiment, show the effect of tempering: apply Algorithm 1\nto a target with two modes, print a table, and draw tempering.svg and trajectory.svg")
 	f.Func("http", "with -two-modes: instead of the table and the figures, serve an interactive web page\nat this `address`, such as localhost:8080 (port 0 selects a free port)", func(s string) error {
 		host, port, err := net.SplitHostPort(s)
@@ -124,7 +126,7 @@ func (o options) check(given []string) error {
 	case o.redraw != "" && o.twoModes:
 		allowed = []string{"redraw", "two-modes", "seed", "out"}
 	case o.redraw != "":
-		allowed = []string{"redraw", "out"}
+		allowed = []string{"redraw", "gap", "out"}
 	case o.twoModes:
 		allowed = []string{"two-modes", "seed", "out", "json"}
 	case o.out != "" && len(o.dims) == 1:

@@ -21,7 +21,11 @@ import (
 func runExperiment(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
 	draw := len(o.dims) > 1 || o.redraw != ""
 	if draw {
-		if err := o.checkFolder(stderr, "figure1a.svg", "figure1b.svg", "figure1c.svg"); err != nil {
+		names := []string{"figure1a.svg", "figure1b.svg", "figure1c.svg"}
+		if o.gap {
+			names = []string{"gap.svg"}
+		}
+		if err := o.checkFolder(stderr, names...); err != nil {
 			return err
 		}
 	}
@@ -33,6 +37,9 @@ func runExperiment(ctx context.Context, o options, stdout, stderr io.Writer) (er
 	}
 	if err != nil || !draw {
 		return err
+	}
+	if o.gap {
+		return o.writeFigures(stderr, map[string][]byte{"gap.svg": gapChart(t.rows).SVG()})
 	}
 	return o.writeFigures(stderr, figure1(t.rows))
 }

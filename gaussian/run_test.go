@@ -68,6 +68,7 @@ func (o options) expected(t *testing.T) (rows []row) {
 			r.ELBO = mean(func(e model.Outcome) float64 { return e.ELBO })
 			r.LogEvidence = mean(func(e model.Outcome) float64 { return e.LogEvidence })
 			r.Gap = r.LogEvidence - r.ELBO
+			r.TiedLimit = mean(func(e model.Outcome) float64 { return e.TiedLimit })
 			r.MLEDeltaErr = mean(func(e model.Outcome) float64 { return e.MLEDeltaErr })
 			r.MLESigmaErr = mean(func(e model.Outcome) float64 { return e.MLESigmaErr })
 			mean(func(e model.Outcome) float64 { return e.MLEDeltaErr + e.MLESigmaErr })

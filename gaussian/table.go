@@ -25,6 +25,7 @@ type row struct {
 	ELBO        float64 `json:"elbo"`
 	LogEvidence float64 `json:"log_evidence"`
 	Gap         float64 `json:"gap"`
+	TiedLimit   float64 `json:"tied_limit"` // smallest possible gap of an HVAE with tied tempering
 	MLEDeltaErr float64 `json:"mle_delta_err"`
 	MLESigmaErr float64 `json:"mle_sigma_err"`
 	MLEErrSE    number  `json:"mle_err_se"`       // standard error of MLEDeltaErr + MLESigmaErr
@@ -80,6 +81,7 @@ func average(method string, dims int, results []*result) row {
 	r.ELBO, _ = mean(func(r *result) float64 { return r.ELBO })
 	r.LogEvidence, _ = mean(func(r *result) float64 { return r.LogEvidence })
 	r.Gap, _ = mean(func(r *result) float64 { return r.LogEvidence - r.ELBO })
+	r.TiedLimit, _ = mean(func(r *result) float64 { return r.TiedLimit })
 	r.MLEDeltaErr, _ = mean(func(r *result) float64 { return r.MLEDeltaErr })
 	r.MLESigmaErr, _ = mean(func(r *result) float64 { return r.MLESigmaErr })
 	_, r.MLEErrSE = mean(func(r *result) float64 { return r.MLEDeltaErr + r.MLESigmaErr })

@@ -81,6 +81,16 @@ func (d Data) LogEvidence(t Theta) float64 {
 	return sum
 }
 
+// TiedLimit returns the smallest gap log p_θ(D) − ELBO that an HVAE with tied tempering and q⁰ = N(0, I) can have for
+// any number of steps (hvae.Tempering): d(exp(ΔH/d) − 1) − ΔH, where ΔH = ½ Σ_j log(1 + N/σ_j²).
+func (d Data) TiedLimit(t Theta) float64 {
+	n, excess := float64(d.Dims()), 0.0
+	for _, sigma := range t.Sigma {
+		excess += 0.5 * math.Log1p(float64(d.N)/(sigma*sigma))
+	}
+	return n*math.Expm1(excess/n) - excess
+}
+
 // MaximumLikelihood returns the θ that maximises log p_θ(D). With Δ̂_j = x̄_j, the last term of LogEvidence
 // is 0. The derivative of the other terms with respect to v = σ_j² is 0 at the positive root v = σ̂_j² of
 //

@@ -1,10 +1,11 @@
 package model
 
 import (
-	"maps"
+	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
+	"regexp"
+	"strconv"
 
 	"hvae/ad"
 	"hvae/hvae"
@@ -40,28 +41,48 @@ func (m *Method) add(name string, rows, cols int, start float64) {
 	m.Params.Add(name, linalg.New[float64](rows, cols)).Value.Fill(start)
 }
 
-// methods maps the name of a method to its constructor and the relative time of a training iteration.
-var methods = map[string]struct {
-	cost float64
-	make func(Data, *rand.Rand) *Method
-}{
-	"hvae-k1":         {15, func(d Data, _ *rand.Rand) *Method { return NewHVAE(d, 1, "fixed") }},
-	"hvae-k10":        {36, func(d Data, _ *rand.Rand) *Method { return NewHVAE(d, 10, "fixed") }},
-	"hvae-notemp-k1":  {13, func(d Data, _ *rand.Rand) *Method { return NewHVAE(d, 1, "none") }},
-	"hvae-notemp-k10": {29, func(d Data, _ *rand.Rand) *Method { return NewHVAE(d, 10, "none") }},
-	"hvae-untied-k1":  {16, func(d Data, _ *rand.Rand) *Method { return NewHVAE(d, 1, "untied") }},
-	"hvae-untied-k10": {37, func(d Data, _ *rand.Rand) *Method { return NewHVAE(d, 10, "untied") }},
-	"nf-k1":           {10, func(d Data, rng *rand.Rand) *Method { return NewPlanar(d, 1, rng) }},
-	"nf-k30":          {53, func(d Data, rng *rand.Rand) *Method { return NewPlanar(d, 30, rng) }},
-	"vb":              {5, func(d Data, _ *rand.Rand) *Method { return NewMeanField(d) }},
+// MethodNames returns the methods of figure 1: those of the paper, and HVAE with untied tempering. NewMethod also accepts
+// other numbers K of steps or layers.
+func MethodNames() []string {
+	return []string{"hvae-k1", "hvae-k10", "hvae-notemp-k1", "hvae-notemp-k10", "hvae-untied-k1", "hvae-untied-k10", "nf-k1", "nf-k30", "vb"}
 }
 
-// MethodNames returns the names of all methods, sorted.
-func MethodNames() []string { return slices.Sorted(maps.Keys(methods)) }
+var methodName = regexp.MustCompile(`^(vb)$|^(hvae|hvae-notemp|hvae-untied|nf)-k([1-9]\d{0,3})$`)
+
+// parse returns the family and K of a method. The family is empty if the name is unknown.
+func parse(name string) (family string, K int) {
+	if m := methodName.FindStringSubmatch(name); m != nil {
+		K, _ = strconv.Atoi(m[3])
+		family = m[1] + m[2]
+	}
+	return family, K
+}
+
+// IsMethod reports whether NewMethod accepts the name.
+func IsMethod(name string) bool { family, _ := parse(name); return family != "" }
 
 // Cost returns the approximate time of a training iteration in d dimensions, in arbitrary units.
-func Cost(name string, d int) float64 { return methods[name].cost * float64(d+25) }
+func Cost(name string, d int) float64 {
+	family, K := parse(name)
+	cost := map[string][2]float64{"vb": {5, 0}, "nf": {9, 1.5}, "hvae": {13, 2.3}, "hvae-notemp": {11, 1.8}, "hvae-untied": {14, 2.3}}[family]
+	return (cost[0] + cost[1]*float64(K)) * float64(d+25)
+}
 
-// NewMethod returns the method with the given name for a dataset. Its parameters have their initial
-// values, some of which are drawn from rng. NewMethod panics if the method is unknown.
-func NewMethod(name string, data Data, rng *rand.Rand) *Method { return methods[name].make(data, rng) }
+// NewMethod returns the method with the given name for a dataset: vb, or hvae-kK, hvae-notemp-kK, hvae-untied-kK or
+// nf-kK for K steps or layers. Its parameters have their initial values, some of which are drawn from rng. NewMethod
+// panics if the method is unknown.
+func NewMethod(name string, data Data, rng *rand.Rand) *Method {
+	switch family, K := parse(name); family {
+	case "vb":
+		return NewMeanField(data)
+	case "nf":
+		return NewPlanar(data, K, rng)
+	case "hvae":
+		return NewHVAE(data, K, "fixed")
+	case "hvae-notemp":
+		return NewHVAE(data, K, "none")
+	case "hvae-untied":
+		return NewHVAE(data, K, "untied")
+	}
+	panic(fmt.Sprintf("model: unknown method %q", name))
+}

@@ -44,6 +44,7 @@ type Outcome struct {
 	Volume      float64 // s·Π α_k, which is 1 unless the tempering is untied; NaN for methods other than HVAE
 	ELBO        float64 // ELBO at θ̂, averaged over 10,000 draws
 	LogEvidence float64 // exact log p_θ̂(D)
+	TiedLimit   float64 // smallest possible gap of an HVAE with tied tempering at θ̂
 
 	DeltaErr, SigmaErr       float64 // ‖Δ − Δ̂‖², ‖σ − σ̂‖²
 	MLEDeltaErr, MLESigmaErr float64 // the same errors for the maximum-likelihood estimate
@@ -106,6 +107,7 @@ func (c Config) Train(ctx context.Context, run Run, progress func(iterations int
 	sd, volume := method.Momentum()
 	o := Outcome{Theta: Theta{method.Params[0].Value.Data, sigma.Data}, Beta0: 1 / (sd * sd), Volume: volume, ELBO: elbo}
 	truth, best := Truth(run.Dims), data.MaximumLikelihood()
+	o.TiedLimit = data.TiedLimit(o.Theta)
 	o.LogEvidence, o.MLELogEvidence = data.LogEvidence(o.Theta), data.LogEvidence(best)
 	o.DeltaErr, o.SigmaErr = squaredDistance(truth.Delta, o.Theta.Delta), squaredDistance(truth.Sigma, o.Theta.Sigma)
 	o.MLEDeltaErr, o.MLESigmaErr = squaredDistance(truth.Delta, best.Delta), squaredDistance(truth.Sigma, best.Sigma)
