@@ -1,7 +1,7 @@
 package main
 
-// In tiles with more than eight rows that are not quad tiles, each step prefetches the element in row 0 of A
-// that is used 2^prefetchShift = 64 steps later. If A is a transpose, most elements of the other rows are in
+// In tiles with more than eight rows, each step prefetches the element in row 0 of A that is used
+// 2^prefetchShift = 64 steps later. If A is a transpose, most elements of the other rows are in
 // the same cache line. Prefetching helps if consecutive steps of A are in different cache lines, as in Wᵀ·δ
 // for a matrix W [512×450] and a matrix δ with 16 columns. With 64 steps, this product takes 60 µs, whether W
 // is in the second-level or the third-level cache. With 8 steps, which are too few to hide the latency, it
@@ -77,12 +77,8 @@ func (w *writer) amd64Tile(s shape, kind tileKind) {
 	w.op("VZEROUPPER; RET")
 }
 
-// beginTile emits code that prefetches C, loads the distances between rows, vectors and steps, and
-// sets the sums to the bias.
+// beginTile emits code that loads the distances between rows, vectors and steps and sets the sums to the bias.
 func (w *writer) beginTile(s shape) {
-	w.section("Prefetch C.")
-	w.loadArgs("cRow R8", "cVector DX", "c SI")
-	w.each(s, func(_ int, mem string) { w.op("PREFETCHT0 %s", mem) })
 	w.section("Load the distances between rows, vectors and steps.")
 	w.loadArgs("aRow R8", "bVector DX")
 	w.multiplyDistance(s.rows)
@@ -165,7 +161,7 @@ func (w *writer) products(s shape, counter string, load func(v, r int)) {
 	w.loadArgs("steps CX")
 	w.comment("For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.")
 	w.label("step")
-	if s.rows > 8 && counter == "AX" {
+	if s.rows > 8 {
 		w.op("PREFETCHT0 (SI)(R15*1)")
 	}
 	for v := range s.vectors {

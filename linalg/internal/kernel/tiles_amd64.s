@@ -31,12 +31,6 @@ GLOBL ones<>(SB), NOPTR|RODATA, $64
 // tile1x1AVX512 keeps vector v of row i of C in register 1·i + v (Z0) and B in Z1. Elements of A are in the registers after B.
 TEXT tile1x1AVX512<>(SB), NOSPLIT, $0-16
 
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-
 	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
@@ -86,13 +80,6 @@ store:
 
 // tile1x2AVX512 keeps vector v of row i of C in register 2·i + v (Z0-Z1) and B in Z2-Z3. Elements of A are in the registers after B.
 TEXT tile1x2AVX512<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
 
 	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -148,14 +135,6 @@ store:
 
 // tile1x3AVX512 keeps vector v of row i of C in register 3·i + v (Z0-Z2) and B in Z3-Z5. Elements of A are in the registers after B.
 TEXT tile1x3AVX512<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
 
 	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -214,248 +193,8 @@ store:
 	VZEROUPPER
 	RET
 
-// tile2x1AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z1) and B in Z2. Elements of A are in the registers after B.
-TEXT tile2x1AVX512<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-
-	// Load the distances between rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Set the sums to the bias.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
-	VBROADCASTSS 4(BX), Z1
-	MOVQ tileArgs_segmentCount(DI), AX
-
-	// For each segment:
-segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
-	VMOVUPS (BX), Z2
-	VBROADCASTSS (SI), Z3
-	VFMADD231PS Z3, Z2, Z0
-	VBROADCASTSS (SI)(R8*1), Z4
-	VFMADD231PS Z4, Z2, Z1
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	CMPQ tileArgs_add(DI), $0
-	JEQ store
-	VADDPS (SI), Z0, Z0
-	ADDQ R8, SI
-	VADDPS (SI), Z1, Z1
-	MOVQ tileArgs_c(DI), SI
-store:
-	VMOVUPS Z0, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z1, (SI)
-	VZEROUPPER
-	RET
-
-// tile2x2AVX512 keeps vector v of row i of C in register 2·i + v (Z0-Z3) and B in Z4-Z5. Elements of A are in the registers after B.
-TEXT tile2x2AVX512<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-
-	// Load the distances between rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Set the sums to the bias.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
-	VMOVAPS Z0, Z1
-	VBROADCASTSS 4(BX), Z2
-	VMOVAPS Z2, Z3
-	MOVQ tileArgs_segmentCount(DI), AX
-
-	// For each segment:
-segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
-	VMOVUPS (BX), Z4
-	VMOVUPS (BX)(DX*1), Z5
-	VBROADCASTSS (SI), Z6
-	VFMADD231PS Z6, Z4, Z0
-	VFMADD231PS Z6, Z5, Z1
-	VBROADCASTSS (SI)(R8*1), Z7
-	VFMADD231PS Z7, Z4, Z2
-	VFMADD231PS Z7, Z5, Z3
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	CMPQ tileArgs_add(DI), $0
-	JEQ store
-	VADDPS (SI), Z0, Z0
-	VADDPS (SI)(DX*1), Z1, Z1
-	ADDQ R8, SI
-	VADDPS (SI), Z2, Z2
-	VADDPS (SI)(DX*1), Z3, Z3
-	MOVQ tileArgs_c(DI), SI
-store:
-	VMOVUPS Z0, (SI)
-	VMOVUPS Z1, (SI)(DX*1)
-	ADDQ R8, SI
-	VMOVUPS Z2, (SI)
-	VMOVUPS Z3, (SI)(DX*1)
-	VZEROUPPER
-	RET
-
-// tile2x3AVX512 keeps vector v of row i of C in register 3·i + v (Z0-Z5) and B in Z6-Z8. Elements of A are in the registers after B.
-TEXT tile2x3AVX512<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-
-	// Load the distances between rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Set the sums to the bias.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
-	VMOVAPS Z0, Z1
-	VMOVAPS Z0, Z2
-	VBROADCASTSS 4(BX), Z3
-	VMOVAPS Z3, Z4
-	VMOVAPS Z3, Z5
-	MOVQ tileArgs_segmentCount(DI), AX
-
-	// For each segment:
-segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
-	VMOVUPS (BX), Z6
-	VMOVUPS (BX)(DX*1), Z7
-	VMOVUPS (BX)(DX*2), Z8
-	VBROADCASTSS (SI), Z9
-	VFMADD231PS Z9, Z6, Z0
-	VFMADD231PS Z9, Z7, Z1
-	VFMADD231PS Z9, Z8, Z2
-	VBROADCASTSS (SI)(R8*1), Z10
-	VFMADD231PS Z10, Z6, Z3
-	VFMADD231PS Z10, Z7, Z4
-	VFMADD231PS Z10, Z8, Z5
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	CMPQ tileArgs_add(DI), $0
-	JEQ store
-	VADDPS (SI), Z0, Z0
-	VADDPS (SI)(DX*1), Z1, Z1
-	VADDPS (SI)(DX*2), Z2, Z2
-	ADDQ R8, SI
-	VADDPS (SI), Z3, Z3
-	VADDPS (SI)(DX*1), Z4, Z4
-	VADDPS (SI)(DX*2), Z5, Z5
-	MOVQ tileArgs_c(DI), SI
-store:
-	VMOVUPS Z0, (SI)
-	VMOVUPS Z1, (SI)(DX*1)
-	VMOVUPS Z2, (SI)(DX*2)
-	ADDQ R8, SI
-	VMOVUPS Z3, (SI)
-	VMOVUPS Z4, (SI)(DX*1)
-	VMOVUPS Z5, (SI)(DX*2)
-	VZEROUPPER
-	RET
-
 // tile4x1AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z3) and B in Z4. Elements of A are in the registers after B.
 TEXT tile4x1AVX512<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
 
 	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -528,22 +267,6 @@ store:
 
 // tile4x2AVX512 keeps vector v of row i of C in register 2·i + v (Z0-Z7) and B in Z8-Z9. Elements of A are in the registers after B.
 TEXT tile4x2AVX512<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
 
 	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -633,26 +356,6 @@ store:
 
 // tile4x3AVX512 keeps vector v of row i of C in register 3·i + v (Z0-Z11) and B in Z12-Z14. Elements of A are in the registers after B.
 TEXT tile4x3AVX512<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
 
 	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -757,385 +460,8 @@ store:
 	VZEROUPPER
 	RET
 
-// tile5x1AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z4) and B in Z5. Elements of A are in the registers after B.
-TEXT tile5x1AVX512<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-
-	// Load the distances between rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (R8)(R8*2), R9
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Set the sums to the bias.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
-	VBROADCASTSS 4(BX), Z1
-	VBROADCASTSS 8(BX), Z2
-	VBROADCASTSS 12(BX), Z3
-	VBROADCASTSS 16(BX), Z4
-	MOVQ tileArgs_segmentCount(DI), AX
-
-	// For each segment:
-segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
-	VMOVUPS (BX), Z5
-	VBROADCASTSS (SI), Z6
-	VFMADD231PS Z6, Z5, Z0
-	VBROADCASTSS (SI)(R8*1), Z7
-	VFMADD231PS Z7, Z5, Z1
-	VBROADCASTSS (SI)(R8*2), Z8
-	VFMADD231PS Z8, Z5, Z2
-	VBROADCASTSS (SI)(R9*1), Z9
-	VFMADD231PS Z9, Z5, Z3
-	VBROADCASTSS (SI)(R8*4), Z6
-	VFMADD231PS Z6, Z5, Z4
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	CMPQ tileArgs_add(DI), $0
-	JEQ store
-	VADDPS (SI), Z0, Z0
-	ADDQ R8, SI
-	VADDPS (SI), Z1, Z1
-	ADDQ R8, SI
-	VADDPS (SI), Z2, Z2
-	ADDQ R8, SI
-	VADDPS (SI), Z3, Z3
-	ADDQ R8, SI
-	VADDPS (SI), Z4, Z4
-	MOVQ tileArgs_c(DI), SI
-store:
-	VMOVUPS Z0, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z2, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z3, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z4, (SI)
-	VZEROUPPER
-	RET
-
-// tile5x2AVX512 keeps vector v of row i of C in register 2·i + v (Z0-Z9) and B in Z10-Z11. Elements of A are in the registers after B.
-TEXT tile5x2AVX512<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-
-	// Load the distances between rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (R8)(R8*2), R9
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Set the sums to the bias.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
-	VMOVAPS Z0, Z1
-	VBROADCASTSS 4(BX), Z2
-	VMOVAPS Z2, Z3
-	VBROADCASTSS 8(BX), Z4
-	VMOVAPS Z4, Z5
-	VBROADCASTSS 12(BX), Z6
-	VMOVAPS Z6, Z7
-	VBROADCASTSS 16(BX), Z8
-	VMOVAPS Z8, Z9
-	MOVQ tileArgs_segmentCount(DI), AX
-
-	// For each segment:
-segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
-	VMOVUPS (BX), Z10
-	VMOVUPS (BX)(DX*1), Z11
-	VBROADCASTSS (SI), Z12
-	VFMADD231PS Z12, Z10, Z0
-	VFMADD231PS Z12, Z11, Z1
-	VBROADCASTSS (SI)(R8*1), Z13
-	VFMADD231PS Z13, Z10, Z2
-	VFMADD231PS Z13, Z11, Z3
-	VBROADCASTSS (SI)(R8*2), Z14
-	VFMADD231PS Z14, Z10, Z4
-	VFMADD231PS Z14, Z11, Z5
-	VBROADCASTSS (SI)(R9*1), Z15
-	VFMADD231PS Z15, Z10, Z6
-	VFMADD231PS Z15, Z11, Z7
-	VBROADCASTSS (SI)(R8*4), Z12
-	VFMADD231PS Z12, Z10, Z8
-	VFMADD231PS Z12, Z11, Z9
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	CMPQ tileArgs_add(DI), $0
-	JEQ store
-	VADDPS (SI), Z0, Z0
-	VADDPS (SI)(DX*1), Z1, Z1
-	ADDQ R8, SI
-	VADDPS (SI), Z2, Z2
-	VADDPS (SI)(DX*1), Z3, Z3
-	ADDQ R8, SI
-	VADDPS (SI), Z4, Z4
-	VADDPS (SI)(DX*1), Z5, Z5
-	ADDQ R8, SI
-	VADDPS (SI), Z6, Z6
-	VADDPS (SI)(DX*1), Z7, Z7
-	ADDQ R8, SI
-	VADDPS (SI), Z8, Z8
-	VADDPS (SI)(DX*1), Z9, Z9
-	MOVQ tileArgs_c(DI), SI
-store:
-	VMOVUPS Z0, (SI)
-	VMOVUPS Z1, (SI)(DX*1)
-	ADDQ R8, SI
-	VMOVUPS Z2, (SI)
-	VMOVUPS Z3, (SI)(DX*1)
-	ADDQ R8, SI
-	VMOVUPS Z4, (SI)
-	VMOVUPS Z5, (SI)(DX*1)
-	ADDQ R8, SI
-	VMOVUPS Z6, (SI)
-	VMOVUPS Z7, (SI)(DX*1)
-	ADDQ R8, SI
-	VMOVUPS Z8, (SI)
-	VMOVUPS Z9, (SI)(DX*1)
-	VZEROUPPER
-	RET
-
-// tile5x3AVX512 keeps vector v of row i of C in register 3·i + v (Z0-Z14) and B in Z15-Z17. Elements of A are in the registers after B.
-TEXT tile5x3AVX512<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-
-	// Load the distances between rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (R8)(R8*2), R9
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Set the sums to the bias.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
-	VMOVAPS Z0, Z1
-	VMOVAPS Z0, Z2
-	VBROADCASTSS 4(BX), Z3
-	VMOVAPS Z3, Z4
-	VMOVAPS Z3, Z5
-	VBROADCASTSS 8(BX), Z6
-	VMOVAPS Z6, Z7
-	VMOVAPS Z6, Z8
-	VBROADCASTSS 12(BX), Z9
-	VMOVAPS Z9, Z10
-	VMOVAPS Z9, Z11
-	VBROADCASTSS 16(BX), Z12
-	VMOVAPS Z12, Z13
-	VMOVAPS Z12, Z14
-	MOVQ tileArgs_segmentCount(DI), AX
-
-	// For each segment:
-segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
-	VMOVUPS (BX), Z15
-	VMOVUPS (BX)(DX*1), Z16
-	VMOVUPS (BX)(DX*2), Z17
-	VBROADCASTSS (SI), Z18
-	VFMADD231PS Z18, Z15, Z0
-	VFMADD231PS Z18, Z16, Z1
-	VFMADD231PS Z18, Z17, Z2
-	VBROADCASTSS (SI)(R8*1), Z19
-	VFMADD231PS Z19, Z15, Z3
-	VFMADD231PS Z19, Z16, Z4
-	VFMADD231PS Z19, Z17, Z5
-	VBROADCASTSS (SI)(R8*2), Z20
-	VFMADD231PS Z20, Z15, Z6
-	VFMADD231PS Z20, Z16, Z7
-	VFMADD231PS Z20, Z17, Z8
-	VBROADCASTSS (SI)(R9*1), Z21
-	VFMADD231PS Z21, Z15, Z9
-	VFMADD231PS Z21, Z16, Z10
-	VFMADD231PS Z21, Z17, Z11
-	VBROADCASTSS (SI)(R8*4), Z18
-	VFMADD231PS Z18, Z15, Z12
-	VFMADD231PS Z18, Z16, Z13
-	VFMADD231PS Z18, Z17, Z14
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	CMPQ tileArgs_add(DI), $0
-	JEQ store
-	VADDPS (SI), Z0, Z0
-	VADDPS (SI)(DX*1), Z1, Z1
-	VADDPS (SI)(DX*2), Z2, Z2
-	ADDQ R8, SI
-	VADDPS (SI), Z3, Z3
-	VADDPS (SI)(DX*1), Z4, Z4
-	VADDPS (SI)(DX*2), Z5, Z5
-	ADDQ R8, SI
-	VADDPS (SI), Z6, Z6
-	VADDPS (SI)(DX*1), Z7, Z7
-	VADDPS (SI)(DX*2), Z8, Z8
-	ADDQ R8, SI
-	VADDPS (SI), Z9, Z9
-	VADDPS (SI)(DX*1), Z10, Z10
-	VADDPS (SI)(DX*2), Z11, Z11
-	ADDQ R8, SI
-	VADDPS (SI), Z12, Z12
-	VADDPS (SI)(DX*1), Z13, Z13
-	VADDPS (SI)(DX*2), Z14, Z14
-	MOVQ tileArgs_c(DI), SI
-store:
-	VMOVUPS Z0, (SI)
-	VMOVUPS Z1, (SI)(DX*1)
-	VMOVUPS Z2, (SI)(DX*2)
-	ADDQ R8, SI
-	VMOVUPS Z3, (SI)
-	VMOVUPS Z4, (SI)(DX*1)
-	VMOVUPS Z5, (SI)(DX*2)
-	ADDQ R8, SI
-	VMOVUPS Z6, (SI)
-	VMOVUPS Z7, (SI)(DX*1)
-	VMOVUPS Z8, (SI)(DX*2)
-	ADDQ R8, SI
-	VMOVUPS Z9, (SI)
-	VMOVUPS Z10, (SI)(DX*1)
-	VMOVUPS Z11, (SI)(DX*2)
-	ADDQ R8, SI
-	VMOVUPS Z12, (SI)
-	VMOVUPS Z13, (SI)(DX*1)
-	VMOVUPS Z14, (SI)(DX*2)
-	VZEROUPPER
-	RET
-
 // tile8x1AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z7) and B in Z8. Elements of A are in the registers after B.
 TEXT tile8x1AVX512<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
 
 	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -1238,34 +564,6 @@ store:
 
 // tile8x2AVX512 keeps vector v of row i of C in register 2·i + v (Z0-Z15) and B in Z16-Z17. Elements of A are in the registers after B.
 TEXT tile8x2AVX512<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
 
 	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -1401,42 +699,6 @@ store:
 
 // tile8x3AVX512 keeps vector v of row i of C in register 3·i + v (Z0-Z23) and B in Z24-Z26. Elements of A are in the registers after B.
 TEXT tile8x3AVX512<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
 
 	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -1606,42 +868,6 @@ store:
 // tile16x1AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z15) and B in Z16. Elements of A are in the registers after B.
 TEXT tile16x1AVX512<>(SB), NOSPLIT, $0-16
 
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-
 	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
@@ -1806,12 +1032,6 @@ store:
 // partial1AVX512 keeps vector v of row i of C in register 1·i + v (Z0) and B in Z1. Elements of A are in the registers after B.
 TEXT partial1AVX512<>(SB), NOSPLIT, $0-16
 
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-
 	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
@@ -1863,116 +1083,8 @@ store:
 	VZEROUPPER
 	RET
 
-// partial4AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z3) and B in Z4. Elements of A are in the registers after B.
-TEXT partial4AVX512<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-
-	// Load the distances between rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (R8)(R8*2), R9
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Set the sums to the bias.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
-	VBROADCASTSS 4(BX), Z1
-	VBROADCASTSS 8(BX), Z2
-	VBROADCASTSS 12(BX), Z3
-	MOVQ tileArgs_lanes(DI), CX
-	MOVL $-1, BX
-	BZHIL CX, BX, BX
-	KMOVW BX, K1
-	MOVQ tileArgs_segmentCount(DI), AX
-
-	// For each segment:
-segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
-	VMOVUPS.Z (BX), K1, Z4
-	VBROADCASTSS (SI), Z5
-	VFMADD231PS Z5, Z4, Z0
-	VBROADCASTSS (SI)(R8*1), Z6
-	VFMADD231PS Z6, Z4, Z1
-	VBROADCASTSS (SI)(R8*2), Z7
-	VFMADD231PS Z7, Z4, Z2
-	VBROADCASTSS (SI)(R9*1), Z8
-	VFMADD231PS Z8, Z4, Z3
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	CMPQ tileArgs_add(DI), $0
-	JEQ store
-	VADDPS (SI), Z0, K1, Z0
-	ADDQ R8, SI
-	VADDPS (SI), Z1, K1, Z1
-	ADDQ R8, SI
-	VADDPS (SI), Z2, K1, Z2
-	ADDQ R8, SI
-	VADDPS (SI), Z3, K1, Z3
-	MOVQ tileArgs_c(DI), SI
-store:
-	VMOVUPS Z0, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z1, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z2, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z3, K1, (SI)
-	VZEROUPPER
-	RET
-
 // partial8AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z7) and B in Z8. Elements of A are in the registers after B.
 TEXT partial8AVX512<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
 
 	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -2077,218 +1189,8 @@ store:
 	VZEROUPPER
 	RET
 
-// partial16AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z15) and B in Z16. Elements of A are in the registers after B.
-TEXT partial16AVX512<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-
-	// Load the distances between rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	LEAQ (R8)(R8*2), R9
-	LEAQ (R8)(R8*4), R10
-	LEAQ (R9)(R8*4), R11
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ R12, R15
-	SHLQ $6, R15
-	LEAQ (R8*8), AX
-	SUBQ AX, R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Set the sums to the bias.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Z0
-	VBROADCASTSS 4(BX), Z1
-	VBROADCASTSS 8(BX), Z2
-	VBROADCASTSS 12(BX), Z3
-	VBROADCASTSS 16(BX), Z4
-	VBROADCASTSS 20(BX), Z5
-	VBROADCASTSS 24(BX), Z6
-	VBROADCASTSS 28(BX), Z7
-	VBROADCASTSS 32(BX), Z8
-	VBROADCASTSS 36(BX), Z9
-	VBROADCASTSS 40(BX), Z10
-	VBROADCASTSS 44(BX), Z11
-	VBROADCASTSS 48(BX), Z12
-	VBROADCASTSS 52(BX), Z13
-	VBROADCASTSS 56(BX), Z14
-	VBROADCASTSS 60(BX), Z15
-	MOVQ tileArgs_lanes(DI), CX
-	MOVL $-1, BX
-	BZHIL CX, BX, BX
-	KMOVW BX, K1
-	MOVQ tileArgs_segmentCount(DI), AX
-
-	// For each segment:
-segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
-	PREFETCHT0 (SI)(R15*1)
-	VMOVUPS.Z (BX), K1, Z16
-	VBROADCASTSS (SI), Z17
-	VFMADD231PS Z17, Z16, Z0
-	VBROADCASTSS (SI)(R8*1), Z18
-	VFMADD231PS Z18, Z16, Z1
-	VBROADCASTSS (SI)(R8*2), Z19
-	VFMADD231PS Z19, Z16, Z2
-	VBROADCASTSS (SI)(R9*1), Z20
-	VFMADD231PS Z20, Z16, Z3
-	VBROADCASTSS (SI)(R8*4), Z17
-	VFMADD231PS Z17, Z16, Z4
-	VBROADCASTSS (SI)(R10*1), Z18
-	VFMADD231PS Z18, Z16, Z5
-	VBROADCASTSS (SI)(R9*2), Z19
-	VFMADD231PS Z19, Z16, Z6
-	VBROADCASTSS (SI)(R11*1), Z20
-	VFMADD231PS Z20, Z16, Z7
-	LEAQ (SI)(R8*8), SI
-	VBROADCASTSS (SI), Z17
-	VFMADD231PS Z17, Z16, Z8
-	VBROADCASTSS (SI)(R8*1), Z18
-	VFMADD231PS Z18, Z16, Z9
-	VBROADCASTSS (SI)(R8*2), Z19
-	VFMADD231PS Z19, Z16, Z10
-	VBROADCASTSS (SI)(R9*1), Z20
-	VFMADD231PS Z20, Z16, Z11
-	VBROADCASTSS (SI)(R8*4), Z17
-	VFMADD231PS Z17, Z16, Z12
-	VBROADCASTSS (SI)(R10*1), Z18
-	VFMADD231PS Z18, Z16, Z13
-	VBROADCASTSS (SI)(R9*2), Z19
-	VFMADD231PS Z19, Z16, Z14
-	VBROADCASTSS (SI)(R11*1), Z20
-	VFMADD231PS Z20, Z16, Z15
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	CMPQ tileArgs_add(DI), $0
-	JEQ store
-	VADDPS (SI), Z0, K1, Z0
-	ADDQ R8, SI
-	VADDPS (SI), Z1, K1, Z1
-	ADDQ R8, SI
-	VADDPS (SI), Z2, K1, Z2
-	ADDQ R8, SI
-	VADDPS (SI), Z3, K1, Z3
-	ADDQ R8, SI
-	VADDPS (SI), Z4, K1, Z4
-	ADDQ R8, SI
-	VADDPS (SI), Z5, K1, Z5
-	ADDQ R8, SI
-	VADDPS (SI), Z6, K1, Z6
-	ADDQ R8, SI
-	VADDPS (SI), Z7, K1, Z7
-	ADDQ R8, SI
-	VADDPS (SI), Z8, K1, Z8
-	ADDQ R8, SI
-	VADDPS (SI), Z9, K1, Z9
-	ADDQ R8, SI
-	VADDPS (SI), Z10, K1, Z10
-	ADDQ R8, SI
-	VADDPS (SI), Z11, K1, Z11
-	ADDQ R8, SI
-	VADDPS (SI), Z12, K1, Z12
-	ADDQ R8, SI
-	VADDPS (SI), Z13, K1, Z13
-	ADDQ R8, SI
-	VADDPS (SI), Z14, K1, Z14
-	ADDQ R8, SI
-	VADDPS (SI), Z15, K1, Z15
-	MOVQ tileArgs_c(DI), SI
-store:
-	VMOVUPS Z0, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z1, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z2, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z3, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z4, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z5, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z6, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z7, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z8, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z9, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z10, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z11, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z12, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z13, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z14, K1, (SI)
-	ADDQ R8, SI
-	VMOVUPS Z15, K1, (SI)
-	VZEROUPPER
-	RET
-
 // quad1AVX512 keeps row i of C in register i (Z0) and B in Z1. Elements of A are in the registers after B. Each group has four lanes.
 TEXT quad1AVX512<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
 
 	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -2355,18 +1257,6 @@ store0:
 
 // quad4AVX512 keeps row i of C in register i (Z0-Z3) and B in Z4. Elements of A are in the registers after B. Each group has four lanes.
 TEXT quad4AVX512<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
 
 	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -2480,44 +1370,8 @@ store3:
 	VZEROUPPER
 	RET
 
-// quad16AVX512 keeps row i of C in register i (Z0-Z15) and B in Z16. Elements of A are in the registers after B. Each group has four lanes.
-TEXT quad16AVX512<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
+// quad8AVX512 keeps row i of C in register i (Z0-Z7) and B in Z8. Elements of A are in the registers after B. Each group has four lanes.
+TEXT quad8AVX512<>(SB), NOSPLIT, $0-16
 
 	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -2526,10 +1380,6 @@ TEXT quad16AVX512<>(SB), NOSPLIT, $0-16
 	LEAQ (R8)(R8*4), R10
 	LEAQ (R9)(R8*4), R11
 	MOVQ tileArgs_aStep(DI), R12
-	MOVQ R12, R15
-	SHLQ $6, R15
-	LEAQ (R8*8), AX
-	SUBQ AX, R12
 	MOVQ tileArgs_bStep(DI), R13
 	MOVQ tileArgs_segments(DI), R14
 
@@ -2543,14 +1393,6 @@ TEXT quad16AVX512<>(SB), NOSPLIT, $0-16
 	VBROADCASTSS 20(BX), Z5
 	VBROADCASTSS 24(BX), Z6
 	VBROADCASTSS 28(BX), Z7
-	VBROADCASTSS 32(BX), Z8
-	VBROADCASTSS 36(BX), Z9
-	VBROADCASTSS 40(BX), Z10
-	VBROADCASTSS 44(BX), Z11
-	VBROADCASTSS 48(BX), Z12
-	VBROADCASTSS 52(BX), Z13
-	VBROADCASTSS 56(BX), Z14
-	VBROADCASTSS 60(BX), Z15
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_bQuad2(DI), AX
 	MOVQ tileArgs_bQuad3(DI), R15
@@ -2569,43 +1411,26 @@ segment:
 	MOVQ tileArgs_steps(DI), CX
 	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
 step:
-	VMOVUPS (BX), X16
-	VINSERTF32X4 $1, (BX)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (BX)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (BX)(R15*1), Z16, Z16
-	VBROADCASTSS (SI), Z17
-	VFMADD231PS Z17, Z16, Z0
-	VBROADCASTSS (SI)(R8*1), Z18
-	VFMADD231PS Z18, Z16, Z1
-	VBROADCASTSS (SI)(R8*2), Z19
-	VFMADD231PS Z19, Z16, Z2
-	VBROADCASTSS (SI)(R9*1), Z20
-	VFMADD231PS Z20, Z16, Z3
-	VBROADCASTSS (SI)(R8*4), Z17
-	VFMADD231PS Z17, Z16, Z4
-	VBROADCASTSS (SI)(R10*1), Z18
-	VFMADD231PS Z18, Z16, Z5
-	VBROADCASTSS (SI)(R9*2), Z19
-	VFMADD231PS Z19, Z16, Z6
-	VBROADCASTSS (SI)(R11*1), Z20
-	VFMADD231PS Z20, Z16, Z7
-	LEAQ (SI)(R8*8), SI
-	VBROADCASTSS (SI), Z17
-	VFMADD231PS Z17, Z16, Z8
-	VBROADCASTSS (SI)(R8*1), Z18
-	VFMADD231PS Z18, Z16, Z9
-	VBROADCASTSS (SI)(R8*2), Z19
-	VFMADD231PS Z19, Z16, Z10
-	VBROADCASTSS (SI)(R9*1), Z20
-	VFMADD231PS Z20, Z16, Z11
-	VBROADCASTSS (SI)(R8*4), Z17
-	VFMADD231PS Z17, Z16, Z12
-	VBROADCASTSS (SI)(R10*1), Z18
-	VFMADD231PS Z18, Z16, Z13
-	VBROADCASTSS (SI)(R9*2), Z19
-	VFMADD231PS Z19, Z16, Z14
-	VBROADCASTSS (SI)(R11*1), Z20
-	VFMADD231PS Z20, Z16, Z15
+	VMOVUPS (BX), X8
+	VINSERTF32X4 $1, (BX)(DX*1), Z8, Z8
+	VINSERTF32X4 $2, (BX)(AX*1), Z8, Z8
+	VINSERTF32X4 $3, (BX)(R15*1), Z8, Z8
+	VBROADCASTSS (SI), Z9
+	VFMADD231PS Z9, Z8, Z0
+	VBROADCASTSS (SI)(R8*1), Z10
+	VFMADD231PS Z10, Z8, Z1
+	VBROADCASTSS (SI)(R8*2), Z11
+	VFMADD231PS Z11, Z8, Z2
+	VBROADCASTSS (SI)(R9*1), Z12
+	VFMADD231PS Z12, Z8, Z3
+	VBROADCASTSS (SI)(R8*4), Z9
+	VFMADD231PS Z9, Z8, Z4
+	VBROADCASTSS (SI)(R10*1), Z10
+	VFMADD231PS Z10, Z8, Z5
+	VBROADCASTSS (SI)(R9*2), Z11
+	VFMADD231PS Z11, Z8, Z6
+	VBROADCASTSS (SI)(R11*1), Z12
+	VFMADD231PS Z12, Z8, Z7
 	ADDQ R12, SI
 	ADDQ R13, BX
 	DECQ CX
@@ -2622,11 +1447,11 @@ step:
 	MOVQ tileArgs_add(DI), CX
 	TESTQ CX, CX
 	JEQ store0
-	VMOVUPS (SI), X16
-	VINSERTF32X4 $1, (SI)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (SI)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (SI)(R15*1), Z16, Z16
-	VADDPS Z16, Z0, Z0
+	VMOVUPS (SI), X8
+	VINSERTF32X4 $1, (SI)(DX*1), Z8, Z8
+	VINSERTF32X4 $2, (SI)(AX*1), Z8, Z8
+	VINSERTF32X4 $3, (SI)(R15*1), Z8, Z8
+	VADDPS Z8, Z0, Z0
 store0:
 	VMOVUPS X0, (SI)
 	VEXTRACTF32X4 $1, Z0, (SI)(DX*1)
@@ -2635,11 +1460,11 @@ store0:
 	ADDQ R8, SI
 	TESTQ CX, CX
 	JEQ store1
-	VMOVUPS (SI), X16
-	VINSERTF32X4 $1, (SI)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (SI)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (SI)(R15*1), Z16, Z16
-	VADDPS Z16, Z1, Z1
+	VMOVUPS (SI), X8
+	VINSERTF32X4 $1, (SI)(DX*1), Z8, Z8
+	VINSERTF32X4 $2, (SI)(AX*1), Z8, Z8
+	VINSERTF32X4 $3, (SI)(R15*1), Z8, Z8
+	VADDPS Z8, Z1, Z1
 store1:
 	VMOVUPS X1, (SI)
 	VEXTRACTF32X4 $1, Z1, (SI)(DX*1)
@@ -2648,11 +1473,11 @@ store1:
 	ADDQ R8, SI
 	TESTQ CX, CX
 	JEQ store2
-	VMOVUPS (SI), X16
-	VINSERTF32X4 $1, (SI)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (SI)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (SI)(R15*1), Z16, Z16
-	VADDPS Z16, Z2, Z2
+	VMOVUPS (SI), X8
+	VINSERTF32X4 $1, (SI)(DX*1), Z8, Z8
+	VINSERTF32X4 $2, (SI)(AX*1), Z8, Z8
+	VINSERTF32X4 $3, (SI)(R15*1), Z8, Z8
+	VADDPS Z8, Z2, Z2
 store2:
 	VMOVUPS X2, (SI)
 	VEXTRACTF32X4 $1, Z2, (SI)(DX*1)
@@ -2661,11 +1486,11 @@ store2:
 	ADDQ R8, SI
 	TESTQ CX, CX
 	JEQ store3
-	VMOVUPS (SI), X16
-	VINSERTF32X4 $1, (SI)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (SI)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (SI)(R15*1), Z16, Z16
-	VADDPS Z16, Z3, Z3
+	VMOVUPS (SI), X8
+	VINSERTF32X4 $1, (SI)(DX*1), Z8, Z8
+	VINSERTF32X4 $2, (SI)(AX*1), Z8, Z8
+	VINSERTF32X4 $3, (SI)(R15*1), Z8, Z8
+	VADDPS Z8, Z3, Z3
 store3:
 	VMOVUPS X3, (SI)
 	VEXTRACTF32X4 $1, Z3, (SI)(DX*1)
@@ -2674,11 +1499,11 @@ store3:
 	ADDQ R8, SI
 	TESTQ CX, CX
 	JEQ store4
-	VMOVUPS (SI), X16
-	VINSERTF32X4 $1, (SI)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (SI)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (SI)(R15*1), Z16, Z16
-	VADDPS Z16, Z4, Z4
+	VMOVUPS (SI), X8
+	VINSERTF32X4 $1, (SI)(DX*1), Z8, Z8
+	VINSERTF32X4 $2, (SI)(AX*1), Z8, Z8
+	VINSERTF32X4 $3, (SI)(R15*1), Z8, Z8
+	VADDPS Z8, Z4, Z4
 store4:
 	VMOVUPS X4, (SI)
 	VEXTRACTF32X4 $1, Z4, (SI)(DX*1)
@@ -2687,11 +1512,11 @@ store4:
 	ADDQ R8, SI
 	TESTQ CX, CX
 	JEQ store5
-	VMOVUPS (SI), X16
-	VINSERTF32X4 $1, (SI)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (SI)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (SI)(R15*1), Z16, Z16
-	VADDPS Z16, Z5, Z5
+	VMOVUPS (SI), X8
+	VINSERTF32X4 $1, (SI)(DX*1), Z8, Z8
+	VINSERTF32X4 $2, (SI)(AX*1), Z8, Z8
+	VINSERTF32X4 $3, (SI)(R15*1), Z8, Z8
+	VADDPS Z8, Z5, Z5
 store5:
 	VMOVUPS X5, (SI)
 	VEXTRACTF32X4 $1, Z5, (SI)(DX*1)
@@ -2700,11 +1525,11 @@ store5:
 	ADDQ R8, SI
 	TESTQ CX, CX
 	JEQ store6
-	VMOVUPS (SI), X16
-	VINSERTF32X4 $1, (SI)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (SI)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (SI)(R15*1), Z16, Z16
-	VADDPS Z16, Z6, Z6
+	VMOVUPS (SI), X8
+	VINSERTF32X4 $1, (SI)(DX*1), Z8, Z8
+	VINSERTF32X4 $2, (SI)(AX*1), Z8, Z8
+	VINSERTF32X4 $3, (SI)(R15*1), Z8, Z8
+	VADDPS Z8, Z6, Z6
 store6:
 	VMOVUPS X6, (SI)
 	VEXTRACTF32X4 $1, Z6, (SI)(DX*1)
@@ -2713,131 +1538,21 @@ store6:
 	ADDQ R8, SI
 	TESTQ CX, CX
 	JEQ store7
-	VMOVUPS (SI), X16
-	VINSERTF32X4 $1, (SI)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (SI)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (SI)(R15*1), Z16, Z16
-	VADDPS Z16, Z7, Z7
+	VMOVUPS (SI), X8
+	VINSERTF32X4 $1, (SI)(DX*1), Z8, Z8
+	VINSERTF32X4 $2, (SI)(AX*1), Z8, Z8
+	VINSERTF32X4 $3, (SI)(R15*1), Z8, Z8
+	VADDPS Z8, Z7, Z7
 store7:
 	VMOVUPS X7, (SI)
 	VEXTRACTF32X4 $1, Z7, (SI)(DX*1)
 	VEXTRACTF32X4 $2, Z7, (SI)(AX*1)
 	VEXTRACTF32X4 $3, Z7, (SI)(R15*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store8
-	VMOVUPS (SI), X16
-	VINSERTF32X4 $1, (SI)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (SI)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (SI)(R15*1), Z16, Z16
-	VADDPS Z16, Z8, Z8
-store8:
-	VMOVUPS X8, (SI)
-	VEXTRACTF32X4 $1, Z8, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z8, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z8, (SI)(R15*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store9
-	VMOVUPS (SI), X16
-	VINSERTF32X4 $1, (SI)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (SI)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (SI)(R15*1), Z16, Z16
-	VADDPS Z16, Z9, Z9
-store9:
-	VMOVUPS X9, (SI)
-	VEXTRACTF32X4 $1, Z9, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z9, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z9, (SI)(R15*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store10
-	VMOVUPS (SI), X16
-	VINSERTF32X4 $1, (SI)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (SI)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (SI)(R15*1), Z16, Z16
-	VADDPS Z16, Z10, Z10
-store10:
-	VMOVUPS X10, (SI)
-	VEXTRACTF32X4 $1, Z10, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z10, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z10, (SI)(R15*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store11
-	VMOVUPS (SI), X16
-	VINSERTF32X4 $1, (SI)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (SI)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (SI)(R15*1), Z16, Z16
-	VADDPS Z16, Z11, Z11
-store11:
-	VMOVUPS X11, (SI)
-	VEXTRACTF32X4 $1, Z11, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z11, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z11, (SI)(R15*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store12
-	VMOVUPS (SI), X16
-	VINSERTF32X4 $1, (SI)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (SI)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (SI)(R15*1), Z16, Z16
-	VADDPS Z16, Z12, Z12
-store12:
-	VMOVUPS X12, (SI)
-	VEXTRACTF32X4 $1, Z12, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z12, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z12, (SI)(R15*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store13
-	VMOVUPS (SI), X16
-	VINSERTF32X4 $1, (SI)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (SI)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (SI)(R15*1), Z16, Z16
-	VADDPS Z16, Z13, Z13
-store13:
-	VMOVUPS X13, (SI)
-	VEXTRACTF32X4 $1, Z13, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z13, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z13, (SI)(R15*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store14
-	VMOVUPS (SI), X16
-	VINSERTF32X4 $1, (SI)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (SI)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (SI)(R15*1), Z16, Z16
-	VADDPS Z16, Z14, Z14
-store14:
-	VMOVUPS X14, (SI)
-	VEXTRACTF32X4 $1, Z14, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z14, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z14, (SI)(R15*1)
-	ADDQ R8, SI
-	TESTQ CX, CX
-	JEQ store15
-	VMOVUPS (SI), X16
-	VINSERTF32X4 $1, (SI)(DX*1), Z16, Z16
-	VINSERTF32X4 $2, (SI)(AX*1), Z16, Z16
-	VINSERTF32X4 $3, (SI)(R15*1), Z16, Z16
-	VADDPS Z16, Z15, Z15
-store15:
-	VMOVUPS X15, (SI)
-	VEXTRACTF32X4 $1, Z15, (SI)(DX*1)
-	VEXTRACTF32X4 $2, Z15, (SI)(AX*1)
-	VEXTRACTF32X4 $3, Z15, (SI)(R15*1)
 	VZEROUPPER
 	RET
 
 // tile1x1AVX2 keeps vector v of row i of C in register 1·i + v (Y0) and B in Y1. Elements of A are in the registers after B.
 TEXT tile1x1AVX2<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
 
 	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -2888,13 +1603,6 @@ store:
 
 // tile1x2AVX2 keeps vector v of row i of C in register 2·i + v (Y0-Y1) and B in Y2-Y3. Elements of A are in the registers after B.
 TEXT tile1x2AVX2<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
 
 	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -2950,14 +1658,6 @@ store:
 
 // tile1x3AVX2 keeps vector v of row i of C in register 3·i + v (Y0-Y2) and B in Y3-Y5. Elements of A are in the registers after B.
 TEXT tile1x3AVX2<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
 
 	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -3016,248 +1716,8 @@ store:
 	VZEROUPPER
 	RET
 
-// tile2x1AVX2 keeps vector v of row i of C in register 1·i + v (Y0-Y1) and B in Y2. Elements of A are in the registers after B.
-TEXT tile2x1AVX2<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-
-	// Load the distances between rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Set the sums to the bias.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Y0
-	VBROADCASTSS 4(BX), Y1
-	MOVQ tileArgs_segmentCount(DI), AX
-
-	// For each segment:
-segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
-	VMOVUPS (BX), Y2
-	VBROADCASTSS (SI), Y3
-	VFMADD231PS Y3, Y2, Y0
-	VBROADCASTSS (SI)(R8*1), Y4
-	VFMADD231PS Y4, Y2, Y1
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	CMPQ tileArgs_add(DI), $0
-	JEQ store
-	VADDPS (SI), Y0, Y0
-	ADDQ R8, SI
-	VADDPS (SI), Y1, Y1
-	MOVQ tileArgs_c(DI), SI
-store:
-	VMOVUPS Y0, (SI)
-	ADDQ R8, SI
-	VMOVUPS Y1, (SI)
-	VZEROUPPER
-	RET
-
-// tile2x2AVX2 keeps vector v of row i of C in register 2·i + v (Y0-Y3) and B in Y4-Y5. Elements of A are in the registers after B.
-TEXT tile2x2AVX2<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-
-	// Load the distances between rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Set the sums to the bias.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Y0
-	VMOVAPS Y0, Y1
-	VBROADCASTSS 4(BX), Y2
-	VMOVAPS Y2, Y3
-	MOVQ tileArgs_segmentCount(DI), AX
-
-	// For each segment:
-segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
-	VMOVUPS (BX), Y4
-	VMOVUPS (BX)(DX*1), Y5
-	VBROADCASTSS (SI), Y6
-	VFMADD231PS Y6, Y4, Y0
-	VFMADD231PS Y6, Y5, Y1
-	VBROADCASTSS (SI)(R8*1), Y7
-	VFMADD231PS Y7, Y4, Y2
-	VFMADD231PS Y7, Y5, Y3
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	CMPQ tileArgs_add(DI), $0
-	JEQ store
-	VADDPS (SI), Y0, Y0
-	VADDPS (SI)(DX*1), Y1, Y1
-	ADDQ R8, SI
-	VADDPS (SI), Y2, Y2
-	VADDPS (SI)(DX*1), Y3, Y3
-	MOVQ tileArgs_c(DI), SI
-store:
-	VMOVUPS Y0, (SI)
-	VMOVUPS Y1, (SI)(DX*1)
-	ADDQ R8, SI
-	VMOVUPS Y2, (SI)
-	VMOVUPS Y3, (SI)(DX*1)
-	VZEROUPPER
-	RET
-
-// tile2x3AVX2 keeps vector v of row i of C in register 3·i + v (Y0-Y5) and B in Y6-Y8. Elements of A are in the registers after B.
-TEXT tile2x3AVX2<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-
-	// Load the distances between rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Set the sums to the bias.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Y0
-	VMOVAPS Y0, Y1
-	VMOVAPS Y0, Y2
-	VBROADCASTSS 4(BX), Y3
-	VMOVAPS Y3, Y4
-	VMOVAPS Y3, Y5
-	MOVQ tileArgs_segmentCount(DI), AX
-
-	// For each segment:
-segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
-	VMOVUPS (BX), Y6
-	VMOVUPS (BX)(DX*1), Y7
-	VMOVUPS (BX)(DX*2), Y8
-	VBROADCASTSS (SI), Y9
-	VFMADD231PS Y9, Y6, Y0
-	VFMADD231PS Y9, Y7, Y1
-	VFMADD231PS Y9, Y8, Y2
-	VBROADCASTSS (SI)(R8*1), Y10
-	VFMADD231PS Y10, Y6, Y3
-	VFMADD231PS Y10, Y7, Y4
-	VFMADD231PS Y10, Y8, Y5
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	CMPQ tileArgs_add(DI), $0
-	JEQ store
-	VADDPS (SI), Y0, Y0
-	VADDPS (SI)(DX*1), Y1, Y1
-	VADDPS (SI)(DX*2), Y2, Y2
-	ADDQ R8, SI
-	VADDPS (SI), Y3, Y3
-	VADDPS (SI)(DX*1), Y4, Y4
-	VADDPS (SI)(DX*2), Y5, Y5
-	MOVQ tileArgs_c(DI), SI
-store:
-	VMOVUPS Y0, (SI)
-	VMOVUPS Y1, (SI)(DX*1)
-	VMOVUPS Y2, (SI)(DX*2)
-	ADDQ R8, SI
-	VMOVUPS Y3, (SI)
-	VMOVUPS Y4, (SI)(DX*1)
-	VMOVUPS Y5, (SI)(DX*2)
-	VZEROUPPER
-	RET
-
 // tile4x1AVX2 keeps vector v of row i of C in register 1·i + v (Y0-Y3) and B in Y4. Elements of A are in the registers after B.
 TEXT tile4x1AVX2<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
 
 	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -3330,22 +1790,6 @@ store:
 
 // tile4x2AVX2 keeps vector v of row i of C in register 2·i + v (Y0-Y7) and B in Y8-Y9. Elements of A are in the registers after B.
 TEXT tile4x2AVX2<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
 
 	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -3435,26 +1879,6 @@ store:
 
 // tile4x3AVX2 keeps vector v of row i of C in register 3·i + v (Y0-Y11) and B in Y12-Y14. Elements of A are in the registers after B.
 TEXT tile4x3AVX2<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	PREFETCHT0 (SI)(DX*1)
-	PREFETCHT0 (SI)(DX*2)
 
 	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -3562,12 +1986,6 @@ store:
 // partial1AVX2 keeps vector v of row i of C in register 1·i + v (Y0) and B in Y1. Elements of A are in the registers after B.
 TEXT partial1AVX2<>(SB), NOSPLIT, $0-16
 
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-
 	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
@@ -3621,92 +2039,8 @@ store:
 	VZEROUPPER
 	RET
 
-// partial2AVX2 keeps vector v of row i of C in register 1·i + v (Y0-Y1) and B in Y2. Elements of A are in the registers after B.
-TEXT partial2AVX2<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-
-	// Load the distances between rows, vectors and steps.
-	MOVQ tileArgs_aRow(DI), R8
-	MOVQ tileArgs_bVector(DI), DX
-	MOVQ tileArgs_aStep(DI), R12
-	MOVQ tileArgs_bStep(DI), R13
-	MOVQ tileArgs_segments(DI), R14
-
-	// Set the sums to the bias.
-	MOVQ tileArgs_bias(DI), BX
-	VBROADCASTSS 0(BX), Y0
-	VBROADCASTSS 4(BX), Y1
-	MOVQ tileArgs_lanes(DI), CX
-	SHLQ $2, CX
-	LEAQ ones<>+32(SB), BX
-	SUBQ CX, BX
-	VMOVDQU (BX), Y15
-	MOVQ tileArgs_segmentCount(DI), AX
-
-	// For each segment:
-segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
-	SHLQ $2, SI
-	ADDQ tileArgs_a(DI), SI
-	SHLQ $2, BX
-	ADDQ tileArgs_b(DI), BX
-	MOVQ tileArgs_steps(DI), CX
-	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
-step:
-	VMASKMOVPS (BX), Y15, Y2
-	VBROADCASTSS (SI), Y3
-	VFMADD231PS Y3, Y2, Y0
-	VBROADCASTSS (SI)(R8*1), Y4
-	VFMADD231PS Y4, Y2, Y1
-	ADDQ R12, SI
-	ADDQ R13, BX
-	DECQ CX
-	JNZ step
-	DECQ AX
-	JNZ segment
-
-	// If the argument add is set, add C to the sums. Store the sums to C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	CMPQ tileArgs_add(DI), $0
-	JEQ store
-	VMASKMOVPS (SI), Y15, Y2
-	VADDPS Y2, Y0, Y0
-	ADDQ R8, SI
-	VMASKMOVPS (SI), Y15, Y2
-	VADDPS Y2, Y1, Y1
-	MOVQ tileArgs_c(DI), SI
-store:
-	VMASKMOVPS Y0, Y15, (SI)
-	ADDQ R8, SI
-	VMASKMOVPS Y1, Y15, (SI)
-	VZEROUPPER
-	RET
-
 // partial4AVX2 keeps vector v of row i of C in register 1·i + v (Y0-Y3) and B in Y4. Elements of A are in the registers after B.
 TEXT partial4AVX2<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
 
 	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -3789,12 +2123,6 @@ store:
 // quad1AVX2 keeps row i of C in register i (Y0) and B in Y1. Elements of A are in the registers after B. Each group has four lanes.
 TEXT quad1AVX2<>(SB), NOSPLIT, $0-16
 
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-
 	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
@@ -3850,18 +2178,6 @@ store0:
 
 // quad4AVX2 keeps row i of C in register i (Y0-Y3) and B in Y4. Elements of A are in the registers after B. Each group has four lanes.
 TEXT quad4AVX2<>(SB), NOSPLIT, $0-16
-
-	// Prefetch C.
-	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
-	MOVQ tileArgs_c(DI), SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
-	ADDQ R8, SI
-	PREFETCHT0 (SI)
 
 	// Load the distances between rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -3956,41 +2272,29 @@ store3:
 DATA tileTable<>+0(SB)/8, $tile1x1AVX512<>(SB)
 DATA tileTable<>+8(SB)/8, $tile1x2AVX512<>(SB)
 DATA tileTable<>+16(SB)/8, $tile1x3AVX512<>(SB)
-DATA tileTable<>+24(SB)/8, $tile2x1AVX512<>(SB)
-DATA tileTable<>+32(SB)/8, $tile2x2AVX512<>(SB)
-DATA tileTable<>+40(SB)/8, $tile2x3AVX512<>(SB)
-DATA tileTable<>+48(SB)/8, $tile4x1AVX512<>(SB)
-DATA tileTable<>+56(SB)/8, $tile4x2AVX512<>(SB)
-DATA tileTable<>+64(SB)/8, $tile4x3AVX512<>(SB)
-DATA tileTable<>+72(SB)/8, $tile5x1AVX512<>(SB)
-DATA tileTable<>+80(SB)/8, $tile5x2AVX512<>(SB)
-DATA tileTable<>+88(SB)/8, $tile5x3AVX512<>(SB)
-DATA tileTable<>+96(SB)/8, $tile8x1AVX512<>(SB)
-DATA tileTable<>+104(SB)/8, $tile8x2AVX512<>(SB)
-DATA tileTable<>+112(SB)/8, $tile8x3AVX512<>(SB)
-DATA tileTable<>+120(SB)/8, $tile16x1AVX512<>(SB)
-DATA tileTable<>+128(SB)/8, $partial1AVX512<>(SB)
-DATA tileTable<>+136(SB)/8, $partial4AVX512<>(SB)
-DATA tileTable<>+144(SB)/8, $partial8AVX512<>(SB)
-DATA tileTable<>+152(SB)/8, $partial16AVX512<>(SB)
-DATA tileTable<>+160(SB)/8, $quad1AVX512<>(SB)
-DATA tileTable<>+168(SB)/8, $quad4AVX512<>(SB)
-DATA tileTable<>+176(SB)/8, $quad16AVX512<>(SB)
-DATA tileTable<>+184(SB)/8, $tile1x1AVX2<>(SB)
-DATA tileTable<>+192(SB)/8, $tile1x2AVX2<>(SB)
-DATA tileTable<>+200(SB)/8, $tile1x3AVX2<>(SB)
-DATA tileTable<>+208(SB)/8, $tile2x1AVX2<>(SB)
-DATA tileTable<>+216(SB)/8, $tile2x2AVX2<>(SB)
-DATA tileTable<>+224(SB)/8, $tile2x3AVX2<>(SB)
-DATA tileTable<>+232(SB)/8, $tile4x1AVX2<>(SB)
-DATA tileTable<>+240(SB)/8, $tile4x2AVX2<>(SB)
-DATA tileTable<>+248(SB)/8, $tile4x3AVX2<>(SB)
-DATA tileTable<>+256(SB)/8, $partial1AVX2<>(SB)
-DATA tileTable<>+264(SB)/8, $partial2AVX2<>(SB)
-DATA tileTable<>+272(SB)/8, $partial4AVX2<>(SB)
-DATA tileTable<>+280(SB)/8, $quad1AVX2<>(SB)
-DATA tileTable<>+288(SB)/8, $quad4AVX2<>(SB)
-GLOBL tileTable<>(SB), RODATA, $296
+DATA tileTable<>+24(SB)/8, $tile4x1AVX512<>(SB)
+DATA tileTable<>+32(SB)/8, $tile4x2AVX512<>(SB)
+DATA tileTable<>+40(SB)/8, $tile4x3AVX512<>(SB)
+DATA tileTable<>+48(SB)/8, $tile8x1AVX512<>(SB)
+DATA tileTable<>+56(SB)/8, $tile8x2AVX512<>(SB)
+DATA tileTable<>+64(SB)/8, $tile8x3AVX512<>(SB)
+DATA tileTable<>+72(SB)/8, $tile16x1AVX512<>(SB)
+DATA tileTable<>+80(SB)/8, $partial1AVX512<>(SB)
+DATA tileTable<>+88(SB)/8, $partial8AVX512<>(SB)
+DATA tileTable<>+96(SB)/8, $quad1AVX512<>(SB)
+DATA tileTable<>+104(SB)/8, $quad4AVX512<>(SB)
+DATA tileTable<>+112(SB)/8, $quad8AVX512<>(SB)
+DATA tileTable<>+120(SB)/8, $tile1x1AVX2<>(SB)
+DATA tileTable<>+128(SB)/8, $tile1x2AVX2<>(SB)
+DATA tileTable<>+136(SB)/8, $tile1x3AVX2<>(SB)
+DATA tileTable<>+144(SB)/8, $tile4x1AVX2<>(SB)
+DATA tileTable<>+152(SB)/8, $tile4x2AVX2<>(SB)
+DATA tileTable<>+160(SB)/8, $tile4x3AVX2<>(SB)
+DATA tileTable<>+168(SB)/8, $partial1AVX2<>(SB)
+DATA tileTable<>+176(SB)/8, $partial4AVX2<>(SB)
+DATA tileTable<>+184(SB)/8, $quad1AVX2<>(SB)
+DATA tileTable<>+192(SB)/8, $quad4AVX2<>(SB)
+GLOBL tileTable<>(SB), RODATA, $200
 
 // func callTile(kernel int, args *tileArgs)
 TEXT ·callTile(SB), NOSPLIT, $0-16
