@@ -2,6 +2,7 @@ package linalg
 
 import (
 	"fmt"
+	"math"
 
 	"hvae/linalg/internal/kernel"
 )
@@ -25,10 +26,6 @@ func Add[T Float](dst, a, b Matrix[T]) {
 
 // Sub sets dst = a − b, elementwise.
 func Sub[T Float](dst, a, b Matrix[T]) {
-	if full := dst.Shape(); a.Shape() == full && b.Shape() == full {
-		kernel.Sub(dst.Data, a.Data, b.Data)
-		return
-	}
 	check3("Sub", dst.Shape(), a.Shape(), b.Shape())
 	MulAdd(dst, Matrix[T]{1, 1, []T{-1}}, b, a) // (−1)·b + a is bit-identical to a − b
 }
@@ -36,10 +33,6 @@ func Sub[T Float](dst, a, b Matrix[T]) {
 // Div sets dst = a / b, elementwise.
 func Div[T Float](dst, a, b Matrix[T]) {
 	full := dst.Shape()
-	if a.Shape() == full && b.Shape() == full {
-		kernel.Div(dst.Data, a.Data, b.Data)
-		return
-	}
 	check3("Div", full, a.Shape(), b.Shape())
 	ar, ac := a.strides(full)
 	br, bc := b.strides(full)
@@ -91,13 +84,17 @@ func MulAdd[T Float](dst, a, b, c Matrix[T]) {
 // Scale sets dst = s·a.
 func Scale[T Float](dst Matrix[T], s T, a Matrix[T]) {
 	check2("Scale", dst.Shape(), a.Shape())
-	kernel.Scale(dst.Data, s, a.Data)
+	for i, x := range a.Data {
+		dst.Data[i] = s * x
+	}
 }
 
 // AddConst sets dst = a + s, elementwise.
 func AddConst[T Float](dst, a Matrix[T], s T) {
 	check2("AddConst", dst.Shape(), a.Shape())
-	kernel.AddConst(dst.Data, a.Data, s)
+	for i, x := range a.Data {
+		dst.Data[i] = x + s
+	}
 }
 
 // Copy sets dst to a, broadcast to the shape of dst.
@@ -120,26 +117,36 @@ func Copy[T Float](dst, a Matrix[T]) {
 	}
 }
 
-// In float32 with SIMD, Exp, Log, Softplus, Sigmoid and SoftplusSigmoid compute in float32, with an error of
-// at most 2.5 units in the last place. Otherwise, they and Tanh compute in float64 and round the result once.
-// All of them except SoftplusSigmoid divide large matrices among goroutines.
-
 // Exp sets dst = eᵃ, elementwise.
-func Exp[T Float](dst, a Matrix[T]) { apply("Exp", dst, a, kernel.Exp) }
+func Exp[T Float](dst, a Matrix[T]) { apply("Exp", dst, a, math.Exp) }
 
 // Log sets dst = log a, elementwise.
-func Log[T Float](dst, a Matrix[T]) { apply("Log", dst, a, kernel.Log) }
+func Log[T Float](dst, a Matrix[T]) { apply("Log", dst, a, math.Log) }
 
 // Tanh sets dst = tanh a, elementwise.
-func Tanh[T Float](dst, a Matrix[T]) { apply("Tanh", dst, a, kernel.Tanh) }
+func Tanh[T Float](dst, a Matrix[T]) { apply("Tanh", dst, a, math.Tanh) }
+
+// Sigmoid sets dst = 1/(1 + e⁻ᵃ), elementwise. For a < −44 the result is zero.
+func Sigmoid[T Float](dst, a Matrix[T]) { apply("Sigmoid", dst, a, kernel.Sigmoid) }
+
+// apply computes f in float64 for each element and rounds the result once. Package math may return
+// neighbouring float64 numbers on amd64 and arm64; the float32 results of 8 million arguments were equal.
+func apply[T Float](name string, dst, a Matrix[T], f func(float64) float64) {
+	check2(name, dst.Shape(), a.Shape())
+	for i, x := range a.Data {
+		dst.Data[i] = T(f(float64(x)))
+	}
+}
 
 // Softplus sets dst = log(1 + eᵃ), elementwise. It does not overflow for large a and keeps its
 // relative precision for negative a. For a < −44 the result is zero, so that gradients contain few
-// subnormal numbers; see the constant tail in internal/kernel/elementwise.go.
-func Softplus[T Float](dst, a Matrix[T]) { apply("Softplus", dst, a, kernel.Softplus) }
-
-// Sigmoid sets dst = 1/(1 + e⁻ᵃ), the derivative of Softplus, elementwise. For a < −44 the result is zero.
-func Sigmoid[T Float](dst, a Matrix[T]) { apply("Sigmoid", dst, a, kernel.Sigmoid) }
+// subnormal numbers; see the constant tail in internal/kernel/elementwise.go. In float32 with SIMD, Softplus
+// and SoftplusSigmoid compute in float32, with an error of at most 2.5 units in the last place. Otherwise,
+// they compute in float64 and round once.
+func Softplus[T Float](dst, a Matrix[T]) {
+	check2("Softplus", dst.Shape(), a.Shape())
+	kernel.Softplus(dst.Data, a.Data)
+}
 
 // SoftplusSigmoid sets dst = log(1 + eᵃ) and slope = 1/(1 + e⁻ᵃ), the derivative of dst with respect to
 // a. It computes one exponential per element.
@@ -168,26 +175,6 @@ func Adamax[T Float](p, m, u, g []T, beta1, beta2, rate, epsilon T) {
 		panic(fmt.Sprintf("linalg: Adamax: the lengths %d, %d, %d and %d are not equal", n, len(m), len(u), len(g)))
 	}
 	kernel.Adamax(p, m, u, g, beta1, beta2, rate, epsilon)
-}
-
-// apply gives each separate goroutine at least applyGrain elements in plain Go, or simdGrain elements
-// with SIMD, about 40 µs of work. A function takes about 10 ns per element in plain Go, and less than 1
-// ns with SIMD.
-const applyGrain, simdGrain = 4096, 1 << 16
-
-// apply sets dst = f(a), elementwise, and divides large matrices among goroutines.
-func apply[T Float](name string, dst, a Matrix[T], f kernel.Function) {
-	check2(name, dst.Shape(), a.Shape())
-	y, x := dst.Data, a.Data
-	grain := applyGrain
-	if kernel.SIMD32[T]() {
-		grain = simdGrain
-	}
-	if Serial(len(y), grain) {
-		kernel.Apply(f, y, x) // allocates no memory, unlike the closure below
-		return
-	}
-	For(len(y), grain, func(lo, hi int) { kernel.Apply(f, y[lo:hi], x[lo:hi]) })
 }
 
 func check2(name string, dst, a Shape) {

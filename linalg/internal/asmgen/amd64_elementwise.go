@@ -12,12 +12,10 @@ type amd64Operations struct{ *body }
 // amd64Names contains the names of instructions. For AVX-512, the names in avx512Names take precedence.
 var (
 	amd64Names = map[operation]string{
-		add: "VADDPS", sub: "VSUBPS", mul: "VMULPS", div: "VDIVPS", maximum: "VMAXPS", minimum: "VMINPS",
-		fma: "VFMADD231PS", fms: "VFNMADD231PS", addInt: "VPADDD", subInt: "VPSUBD", and: "VPAND", or: "VPOR",
-		shiftLeft: "VPSLLD", shiftRight: "VPSRAD", move: "VMOVAPS",
-		round: "VROUNDPS $8,", toInt: "VCVTPS2DQ", toFloat: "VCVTDQ2PS",
+		add: "VADDPS", mul: "VMULPS", div: "VDIVPS", maximum: "VMAXPS", fma: "VFMADD231PS", fms: "VFNMADD231PS",
+		addInt: "VPADDD", and: "VPAND", or: "VPOR", move: "VMOVAPS", round: "VROUNDPS $8,", toInt: "VCVTPS2DQ",
 	}
-	avx512Names = map[operation]string{and: "VPANDD", or: "VPORD", round: "VRNDSCALEPS $8,", scale: "VSCALEFPS"}
+	avx512Names = map[operation]string{and: "VPANDD", or: "VPORD", round: "VRNDSCALEPS $8,"}
 )
 
 func (w amd64Operations) instruction(op operation) string {
@@ -57,9 +55,7 @@ func (w amd64Operations) unary(op operation, d, a int) {
 	w.op("%s %s, %s", w.instruction(op), w.v(a), w.v(d))
 }
 
-func (w amd64Operations) shift(op operation, d, a, n int) {
-	w.op("%s $%d, %s, %s", w.instruction(op), n, w.v(a), w.v(d))
-}
+func (w amd64Operations) shiftLeft(d, a, n int) { w.op("VPSLLD $%d, %s, %s", n, w.v(a), w.v(d)) }
 
 func (w amd64Operations) setBits(bits uint32, d int) {
 	w.op("VBROADCASTSS %s, %s", w.address(bits), w.v(d))
@@ -72,18 +68,15 @@ func (w amd64Operations) address(bits uint32) string {
 	return fmt.Sprintf("k%08x<>+0(SB)", bits)
 }
 
-// predicates contains the immediate operand of VCMPPS for each predicate. The comparisons are quiet, so
-// NaN does not raise an exception.
-var predicates = [...]int{lessThan: 0x11, equal: 0x00, greaterOrEqual: 0x1d, notGreaterOrEqual: 0x19}
-
-func (w amd64Operations) choose(p predicate, x int, c float64, a, d int) {
+func (w amd64Operations) chooseLess(x int, c float64, a, d int) {
+	const lessThan = 0x11 // the comparison is quiet, so NaN does not raise an exception
 	if w.isa == avx512 {
-		w.op("VCMPPS.BCST $%d, %s, %s, K2", predicates[p], w.address(bitsOf(c)), w.v(x))
+		w.op("VCMPPS.BCST $%d, %s, %s, K2", lessThan, w.address(bitsOf(c)), w.v(x))
 		w.op("VMOVAPS %s, K2, %s", w.v(a), w.v(d))
 		return
 	}
 	w.set(c, avx2Const)
-	w.op("VCMPPS $%d, %s, %s, %s", predicates[p], w.v(avx2Const), w.v(x), w.v(avx2Const))
+	w.op("VCMPPS $%d, %s, %s, %s", lessThan, w.v(avx2Const), w.v(x), w.v(avx2Const))
 	w.op("VBLENDVPS %s, %s, %s, %s", w.v(avx2Const), w.v(a), w.v(d), w.v(d))
 }
 

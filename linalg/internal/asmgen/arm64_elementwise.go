@@ -20,13 +20,12 @@ var (
 		code uint32
 		name string
 	}{
-		add: {0x4e20d400, "fadd"}, sub: {0x4ea0d400, "fsub"}, mul: {0x6e20dc00, "fmul"}, div: {0x6e20fc00, "fdiv"},
-		toInt: {0x4e21a800, "fcvtns"}, toFloat: {0x4e21d800, "scvtf"}, round: {0x4e218800, "frintn"},
+		add: {0x4e20d400, "fadd"}, mul: {0x6e20dc00, "fmul"}, div: {0x6e20fc00, "fdiv"},
+		toInt: {0x4e21a800, "fcvtns"}, round: {0x4e218800, "frintn"},
 	}
 	arm64Instructions = map[operation]string{
 		fma: "VFMLA %s.S4, %s.S4, %s.S4", fms: "VFMLS %s.S4, %s.S4, %s.S4",
-		addInt: "VADD %s.S4, %s.S4, %s.S4", subInt: "VSUB %s.S4, %s.S4, %s.S4",
-		and: "VAND %s.B16, %s.B16, %s.B16", or: "VORR %s.B16, %s.B16, %s.B16",
+		addInt: "VADD %s.S4, %s.S4, %s.S4", and: "VAND %s.B16, %s.B16, %s.B16", or: "VORR %s.B16, %s.B16, %s.B16",
 	}
 )
 
@@ -35,12 +34,8 @@ func (w arm64Operations) binary(op operation, d, a, b int) {
 		w.registers3(i.code, i.name, "4s", d, a, b)
 		return
 	}
-	if op == maximum || op == minimum { // the instructions fmax and fmin would return NaN if a is NaN
-		greater, less := a, b
-		if op == minimum {
-			greater, less = b, a
-		}
-		w.compare(lessThan, less, greater)
+	if op == maximum { // the instruction fmax would return NaN if a is NaN
+		w.greater(a, b)
 		if d == a {
 			w.op("VBIF V%d.B16, V%d.B16, V%d.B16", neonTemp, b, d)
 			return
@@ -74,43 +69,25 @@ func (w arm64Operations) unary(op operation, d, a int) {
 	w.word(i.code|uint32(a)<<5|uint32(d), "%s v%d.4s, v%d.4s", i.name, d, a)
 }
 
-func (w arm64Operations) shift(op operation, d, a, n int) {
-	if op == shiftLeft {
-		w.op("VSHL $%d, %s.S4, %s.S4", n, w.v(a), w.v(d))
-		return
-	}
-	w.word(0x4f000400|uint32(64-n)<<16|uint32(a)<<5|uint32(d), "sshr v%d.4s, v%d.4s, #%d", d, a, n)
-}
+func (w arm64Operations) shiftLeft(d, a, n int) { w.op("VSHL $%d, %s.S4, %s.S4", n, w.v(a), w.v(d)) }
 
 func (w arm64Operations) setBits(bits uint32, d int) {
 	w.op("FMOVQ %d(R7), F%d", 16*w.constant(bits), d)
 }
 
-// compare emits code that compares x and y. In each lane of neonTemp, the code sets all bits if p holds
-// and clears all bits otherwise. If p is notGreaterOrEqual, neonTemp contains the inverse.
-func (w arm64Operations) compare(p predicate, x, y int) {
-	switch p {
-	case lessThan:
-		w.registers3(0x6ea0e400, "fcmgt", "4s", neonTemp, y, x)
-	case equal:
-		w.registers3(0x4e20e400, "fcmeq", "4s", neonTemp, x, y)
-	default:
-		w.registers3(0x6e20e400, "fcmge", "4s", neonTemp, x, y)
-	}
-}
+// greater emits code that sets all bits of neonTemp in the lanes where a > b, and clears the bits of the
+// other lanes.
+func (w arm64Operations) greater(a, b int) { w.registers3(0x6ea0e400, "fcmgt", "4s", neonTemp, a, b) }
 
-func (w arm64Operations) choose(p predicate, x int, c float64, a, d int) {
+func (w arm64Operations) chooseLess(x int, c float64, a, d int) {
 	w.set(c, neonConst)
-	w.compare(p, x, neonConst)
-	insert := "VBIT"
-	if p == notGreaterOrEqual {
-		insert = "VBIF"
-	}
-	w.op("%s V%d.B16, V%d.B16, V%d.B16", insert, neonTemp, a, d)
+	w.greater(neonConst, x)
+	w.op("VBIT V%d.B16, V%d.B16, V%d.B16", neonTemp, a, d)
 }
 
 func (w arm64Operations) chooseNegative(x, a, d int) {
-	w.shift(shiftRight, neonTemp, x, 31)
+	const n = 31 // copies the sign bit to all bits
+	w.word(0x4f000400|uint32(64-n)<<16|uint32(x)<<5|neonTemp, "sshr v%d.4s, v%d.4s, #%d", neonTemp, x, n)
 	w.op("VBIT V%d.B16, V%d.B16, V%d.B16", neonTemp, a, d)
 }
 

@@ -7,24 +7,17 @@ type operation int
 
 const (
 	add operation = iota // arithmetic on float32
-	sub
 	mul
 	div
 	maximum // max(a, b), or b if a or b is NaN, as on amd64
-	minimum // min(a, b), or b if a or b is NaN
 	fma     // d + a·b
 	fms     // d − a·b
 	addInt  // arithmetic on int32
-	subInt
 	and
 	or
-	shiftLeft
-	shiftRight // keeps the sign
 	move
-	round   // to the nearest integer, ties to even
-	toInt   // round and convert to int32
-	toFloat // convert from int32 to float32
-	scale   // a·2ᵇ; AVX-512 only
+	round // to the nearest integer, ties to even
+	toInt // round and convert to int32
 )
 
 // The methods of the interface operations emit instructions for one architecture. The parameters a, b, d
@@ -34,21 +27,11 @@ type operations interface {
 	binaryBits(op operation, d, a int, bits uint32) // d = a ∘ c for the constant c with these bits
 	horner(c float64, x, d int)                     // d = d·x + c
 	unary(op operation, d, a int)                   // d = op(a)
-	shift(op operation, d, a, n int)                // d = a shifted by n bits
+	shiftLeft(d, a, n int)                          // d = a shifted left by n bits
 	setBits(bits uint32, d int)                     // d = the constant with these bits
-	choose(p predicate, x int, c float64, a, d int) // d = a in the lanes where p holds for x and c
+	chooseLess(x int, c float64, a, d int)          // d = a in the lanes where x < c
 	chooseNegative(x, a, d int)                     // d = a in the lanes where the sign bit of x is set
 }
-
-// A predicate is a comparison of two float32.
-type predicate int
-
-const (
-	lessThan predicate = iota
-	equal
-	greaterOrEqual
-	notGreaterOrEqual // less than, or NaN
-)
 
 // A body emits the middle part of an elementwise kernel, which computes the outputs from the inputs.
 // Other code loads the inputs and stores the outputs.
@@ -101,12 +84,11 @@ func (w *body) binaryConst(op operation, d, a int, c float64) { w.binaryBits(op,
 // set emits code that sets register d to the constant c.
 func (w *body) set(c float64, d int) { w.setBits(bitsOf(c), d) }
 
-// one returns a function that emits one operation on two inputs, or on an input and a scalar.
+// one returns a function that emits one operation on two inputs.
 func one(op operation) func(w *body) []int {
 	return func(w *body) []int {
-		a, b := w.in[0], append(w.in[1:], w.scalar...)[0]
-		w.binary(op, a, a, b)
-		return []int{a}
+		w.binary(op, w.in[0], w.in[0], w.in[1])
+		return w.in[:1]
 	}
 }
 

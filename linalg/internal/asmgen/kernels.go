@@ -120,20 +120,11 @@ type elementwiseKernel struct {
 // elementwiseKernels[i] is the elementwise kernel with index i.
 var elementwiseKernels = []elementwiseKernel{
 	{"opAdd", "y = a + b", "y", "ab", nil, one(add)},
-	{"opSub", "y = a − b", "y", "ab", nil, one(sub)},
 	{"opMul", "y = a·b", "y", "ab", nil, one(mul)},
-	{"opDiv", "y = a/b", "y", "ab", nil, one(div)},
 	{"opMulAdd", "y = a·b + c", "y", "abc", nil, func(w *body) []int {
 		a, b, c := w.in[0], w.in[1], w.in[2]
 		w.binary(fma, c, a, b)
 		return []int{c}
-	}},
-	{"opScale", "y = s·a", "y", "a", []string{"s"}, one(mul)},
-	{"opAddConst", "y = a + s", "y", "a", []string{"s"}, one(add)},
-	{"opExp", "y = eᵃ", "y", "a", nil, func(w *body) []int { return []int{w.exp(w.in[0], true)} }},
-	{"opLog", "y = log a", "y", "a", nil, func(w *body) []int { return []int{w.log(w.in[0])} }},
-	{"opSigmoid", "y = 1/(1 + e⁻ᵃ)", "y", "a", nil, func(w *body) []int {
-		return []int{w.sigmoid(w.in[0], w.expOfMinusAbs(w.in[0]))}
 	}},
 	{"opSoftplus", "y = log(1 + eᵃ)", "y", "a", nil, func(w *body) []int {
 		return []int{w.softplus(w.in[0], w.expOfMinusAbs(w.in[0]))}

@@ -5,34 +5,32 @@ import (
 	"unsafe"
 )
 
-// The elementwise functions in this file implement the functions of package linalg with the same names.
-// The plain Go loops define the results, but SIMD kernels for float32 may round differently. The first
-// argument receives the result and may be the same slice as an operand. All slices must have the
-// same length; a function panics if the capacity of an operand is too small.
+// The functions in this file implement the functions of package linalg with the same names. The plain Go
+// loops define the results, but SIMD kernels for float32 may round differently. The first argument receives
+// the result and may be the same slice as an operand. All slices must have the same length; a function
+// panics if the capacity of an operand is too small.
 
 // elementwiseArgs holds the arguments of an elementwise kernel. The kernel writes its result to y.
 // The kernel of SoftplusSigmoid also writes b, and the kernel of Adamax also writes b and c.
 type elementwiseArgs struct {
 	y, a, b, c                         unsafe.Pointer
 	n                                  int
-	s                                  float32
 	beta1, rest1, beta2, rate, epsilon float32 // used only by Adamax; rest1 = 1 − β₁
 }
 
 // elementwise runs the SIMD kernel with the given index if T is float32 and SIMD kernels are in
 // use. It reports whether it ran the kernel. Operands that the kernel does not use are nil.
-func elementwise[T Float](kernel int, y, a, b, c []T, s T) bool {
+func elementwise[T Float](kernel int, y, a, b, c []T) bool {
 	if !SIMD32[T]() {
 		return false
 	}
-	callElementwise(kernelSets[level].elementwise+kernel,
-		&elementwiseArgs{y: pointer(y), a: pointer(a), b: pointer(b), c: pointer(c), n: len(y), s: float32(s)})
+	callElementwise(kernelSets[level].elementwise+kernel, &elementwiseArgs{y: pointer(y), a: pointer(a), b: pointer(b), c: pointer(c), n: len(y)})
 	return true
 }
 
 func Add[T Float](y, a, b []T) {
 	a, b = a[:len(y)], b[:len(y)]
-	if elementwise(opAdd, y, a, b, nil, 0) {
+	if elementwise(opAdd, y, a, b, nil) {
 		return
 	}
 	for i := range y {
@@ -40,19 +38,9 @@ func Add[T Float](y, a, b []T) {
 	}
 }
 
-func Sub[T Float](y, a, b []T) {
-	a, b = a[:len(y)], b[:len(y)]
-	if elementwise(opSub, y, a, b, nil, 0) {
-		return
-	}
-	for i := range y {
-		y[i] = a[i] - b[i]
-	}
-}
-
 func Mul[T Float](y, a, b []T) {
 	a, b = a[:len(y)], b[:len(y)]
-	if elementwise(opMul, y, a, b, nil, 0) {
+	if elementwise(opMul, y, a, b, nil) {
 		return
 	}
 	for i := range y {
@@ -60,19 +48,9 @@ func Mul[T Float](y, a, b []T) {
 	}
 }
 
-func Div[T Float](y, a, b []T) {
-	a, b = a[:len(y)], b[:len(y)]
-	if elementwise(opDiv, y, a, b, nil, 0) {
-		return
-	}
-	for i := range y {
-		y[i] = a[i] / b[i]
-	}
-}
-
 func MulAdd[T Float](y, a, b, c []T) {
 	a, b, c = a[:len(y)], b[:len(y)], c[:len(y)]
-	if elementwise(opMulAdd, y, a, b, c, 0) {
+	if elementwise(opMulAdd, y, a, b, c) {
 		return
 	}
 	for i := range y {
@@ -80,57 +58,20 @@ func MulAdd[T Float](y, a, b, c []T) {
 	}
 }
 
-func Scale[T Float](y []T, s T, a []T) {
+func Softplus[T Float](y, a []T) {
 	a = a[:len(y)]
-	if elementwise(opScale, y, a, nil, nil, s) {
+	if elementwise(opSoftplus, y, a, nil, nil) {
 		return
 	}
 	for i := range y {
-		y[i] = s * a[i]
-	}
-}
-
-func AddConst[T Float](y, a []T, s T) {
-	a = a[:len(y)]
-	if elementwise(opAddConst, y, a, nil, nil, s) {
-		return
-	}
-	for i := range y {
-		y[i] = a[i] + s
-	}
-}
-
-// A Function is a function of one number, which Apply computes for each element of a slice.
-type Function struct {
-	kernel int // index of the SIMD kernel, or noKernel
-	plain  func(x float64) float64
-}
-
-const noKernel = -1
-
-// Tanh has no SIMD kernel because only float64 models use it.
-var (
-	Exp      = Function{opExp, math.Exp}
-	Log      = Function{opLog, math.Log}
-	Tanh     = Function{noKernel, math.Tanh}
-	Softplus = Function{opSoftplus, func(x float64) float64 { return softplus(x, expOfMinusAbs(x)) }}
-	Sigmoid  = Function{opSigmoid, func(x float64) float64 { return sigmoid(x, expOfMinusAbs(x)) }}
-)
-
-// Apply sets y = f(a), elementwise.
-func Apply[T Float](f Function, y, a []T) {
-	a = a[:len(y)]
-	if f.kernel != noKernel && elementwise(f.kernel, y, a, nil, nil, 0) {
-		return
-	}
-	for i := range y {
-		y[i] = T(f.plain(float64(a[i])))
+		v := float64(a[i])
+		y[i] = T(softplus(v, expOfMinusAbs(v)))
 	}
 }
 
 func SoftplusSigmoid[T Float](y, slope, a []T) {
 	slope, a = slope[:len(y)], a[:len(y)]
-	if elementwise(opSoftplusSigmoid, y, a, slope, nil, 0) {
+	if elementwise(opSoftplusSigmoid, y, a, slope, nil) {
 		return
 	}
 	for i := range y {
@@ -142,7 +83,7 @@ func SoftplusSigmoid[T Float](y, slope, a []T) {
 
 func SigmoidGradient[T Float](y, a, b []T) {
 	a, b = a[:len(y)], b[:len(y)]
-	if elementwise(opSigmoidGradient, y, a, b, nil, 0) {
+	if elementwise(opSigmoidGradient, y, a, b, nil) {
 		return
 	}
 	for i := range y {
@@ -195,8 +136,11 @@ func expOfMinusAbs(x float64) float64 {
 // for large x and keeps its relative precision for negative x.
 func softplus(x, e float64) float64 { return max(x, 0) + math.Log1p(e) }
 
-// sigmoid returns 1/(1 + exp(−x)), the derivative of softplus, given e = exp(−|x|). It does not
-// overflow and keeps the relative precision of small results.
+// Sigmoid returns 1/(1 + exp(−x)), the derivative of softplus, or zero for x < −44. It does not overflow and
+// keeps the relative precision of small results.
+func Sigmoid(x float64) float64 { return sigmoid(x, expOfMinusAbs(x)) }
+
+// sigmoid returns Sigmoid(x), given e = exp(−|x|).
 func sigmoid(x, e float64) float64 {
 	if x < 0 {
 		return e / (1 + e)

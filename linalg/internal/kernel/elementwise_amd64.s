@@ -50,43 +50,6 @@ done:
 	VZEROUPPER
 	RET
 
-// y = a − b
-TEXT opSubAVX512<>(SB), NOSPLIT, $0-16
-	MOVQ elementwiseArgs_y(DI), R8
-	MOVQ elementwiseArgs_a(DI), R9
-	MOVQ elementwiseArgs_b(DI), R10
-	MOVQ elementwiseArgs_n(DI), CX
-	XORQ AX, AX
-	SUBQ $16, CX
-	JLT partial
-loop:
-	VMOVUPS (R9)(AX*4), Z0
-	VMOVUPS (R10)(AX*4), Z1
-compute:
-	VSUBPS Z1, Z0, Z0
-	TESTQ CX, CX
-	JLT storePartial
-	VMOVUPS Z0, (R8)(AX*4)
-	ADDQ $16, AX
-	SUBQ $16, CX
-	JGE loop
-	// The last vector is partial.
-partial:
-	ADDQ $16, CX
-	JZ done
-	MOVL $-1, BX
-	BZHIL CX, BX, BX
-	KMOVW BX, K1
-	VMOVUPS.Z (R9)(AX*4), K1, Z0
-	VMOVUPS.Z (R10)(AX*4), K1, Z1
-	MOVQ $-1, CX
-	JMP compute
-storePartial:
-	VMOVUPS Z0, K1, (R8)(AX*4)
-done:
-	VZEROUPPER
-	RET
-
 // y = a·b
 TEXT opMulAVX512<>(SB), NOSPLIT, $0-16
 	MOVQ elementwiseArgs_y(DI), R8
@@ -101,43 +64,6 @@ loop:
 	VMOVUPS (R10)(AX*4), Z1
 compute:
 	VMULPS Z1, Z0, Z0
-	TESTQ CX, CX
-	JLT storePartial
-	VMOVUPS Z0, (R8)(AX*4)
-	ADDQ $16, AX
-	SUBQ $16, CX
-	JGE loop
-	// The last vector is partial.
-partial:
-	ADDQ $16, CX
-	JZ done
-	MOVL $-1, BX
-	BZHIL CX, BX, BX
-	KMOVW BX, K1
-	VMOVUPS.Z (R9)(AX*4), K1, Z0
-	VMOVUPS.Z (R10)(AX*4), K1, Z1
-	MOVQ $-1, CX
-	JMP compute
-storePartial:
-	VMOVUPS Z0, K1, (R8)(AX*4)
-done:
-	VZEROUPPER
-	RET
-
-// y = a/b
-TEXT opDivAVX512<>(SB), NOSPLIT, $0-16
-	MOVQ elementwiseArgs_y(DI), R8
-	MOVQ elementwiseArgs_a(DI), R9
-	MOVQ elementwiseArgs_b(DI), R10
-	MOVQ elementwiseArgs_n(DI), CX
-	XORQ AX, AX
-	SUBQ $16, CX
-	JLT partial
-loop:
-	VMOVUPS (R9)(AX*4), Z0
-	VMOVUPS (R10)(AX*4), Z1
-compute:
-	VDIVPS Z1, Z0, Z0
 	TESTQ CX, CX
 	JLT storePartial
 	VMOVUPS Z0, (R8)(AX*4)
@@ -201,265 +127,6 @@ done:
 	VZEROUPPER
 	RET
 
-// y = s·a
-TEXT opScaleAVX512<>(SB), NOSPLIT, $0-16
-	MOVQ elementwiseArgs_y(DI), R8
-	MOVQ elementwiseArgs_a(DI), R9
-	MOVQ elementwiseArgs_n(DI), CX
-	VBROADCASTSS elementwiseArgs_s(DI), Z0
-	XORQ AX, AX
-	SUBQ $16, CX
-	JLT partial
-loop:
-	VMOVUPS (R9)(AX*4), Z1
-compute:
-	VMULPS Z0, Z1, Z1
-	TESTQ CX, CX
-	JLT storePartial
-	VMOVUPS Z1, (R8)(AX*4)
-	ADDQ $16, AX
-	SUBQ $16, CX
-	JGE loop
-	// The last vector is partial.
-partial:
-	ADDQ $16, CX
-	JZ done
-	MOVL $-1, BX
-	BZHIL CX, BX, BX
-	KMOVW BX, K1
-	VMOVUPS.Z (R9)(AX*4), K1, Z1
-	MOVQ $-1, CX
-	JMP compute
-storePartial:
-	VMOVUPS Z1, K1, (R8)(AX*4)
-done:
-	VZEROUPPER
-	RET
-
-// y = a + s
-TEXT opAddConstAVX512<>(SB), NOSPLIT, $0-16
-	MOVQ elementwiseArgs_y(DI), R8
-	MOVQ elementwiseArgs_a(DI), R9
-	MOVQ elementwiseArgs_n(DI), CX
-	VBROADCASTSS elementwiseArgs_s(DI), Z0
-	XORQ AX, AX
-	SUBQ $16, CX
-	JLT partial
-loop:
-	VMOVUPS (R9)(AX*4), Z1
-compute:
-	VADDPS Z0, Z1, Z1
-	TESTQ CX, CX
-	JLT storePartial
-	VMOVUPS Z1, (R8)(AX*4)
-	ADDQ $16, AX
-	SUBQ $16, CX
-	JGE loop
-	// The last vector is partial.
-partial:
-	ADDQ $16, CX
-	JZ done
-	MOVL $-1, BX
-	BZHIL CX, BX, BX
-	KMOVW BX, K1
-	VMOVUPS.Z (R9)(AX*4), K1, Z1
-	MOVQ $-1, CX
-	JMP compute
-storePartial:
-	VMOVUPS Z1, K1, (R8)(AX*4)
-done:
-	VZEROUPPER
-	RET
-
-// y = eᵃ
-TEXT opExpAVX512<>(SB), NOSPLIT, $0-16
-	MOVQ elementwiseArgs_y(DI), R8
-	MOVQ elementwiseArgs_a(DI), R9
-	MOVQ elementwiseArgs_n(DI), CX
-	XORQ AX, AX
-	SUBQ $16, CX
-	JLT partial
-loop:
-	VMOVUPS (R9)(AX*4), Z0
-compute:
-	// eˣ = eʳ·2ⁿ for n = round(x/log 2) and r = x − n·log 2
-	VBROADCASTSS kc2d00000<>+0(SB), Z3
-	VMAXPS Z0, Z3, Z2
-	VBROADCASTSS k42b20000<>+0(SB), Z3
-	VMINPS Z2, Z3, Z2
-	VMULPS.BCST k3fb8aa3b<>+0(SB), Z2, Z3
-	VRNDSCALEPS $8, Z3, Z3
-	VFNMADD231PS.BCST k3f317218<>+0(SB), Z3, Z2
-	VFNMADD231PS.BCST kb102e308<>+0(SB), Z3, Z2
-	// eʳ
-	VBROADCASTSS k3ab511a8<>+0(SB), Z1
-	VFMADD213PS.BCST k3c091d36<>+0(SB), Z2, Z1
-	VFMADD213PS.BCST k3d2aac7a<>+0(SB), Z2, Z1
-	VFMADD213PS.BCST k3e2aaa48<>+0(SB), Z2, Z1
-	VFMADD213PS.BCST k3efffffe<>+0(SB), Z2, Z1
-	VFMADD213PS.BCST k3f800000<>+0(SB), Z2, Z1
-	VFMADD213PS.BCST k3f800000<>+0(SB), Z2, Z1
-	// eʳ·2ⁿ
-	VSCALEFPS Z3, Z1, Z1
-	TESTQ CX, CX
-	JLT storePartial
-	VMOVUPS Z1, (R8)(AX*4)
-	ADDQ $16, AX
-	SUBQ $16, CX
-	JGE loop
-	// The last vector is partial.
-partial:
-	ADDQ $16, CX
-	JZ done
-	MOVL $-1, BX
-	BZHIL CX, BX, BX
-	KMOVW BX, K1
-	VMOVUPS.Z (R9)(AX*4), K1, Z0
-	MOVQ $-1, CX
-	JMP compute
-storePartial:
-	VMOVUPS Z1, K1, (R8)(AX*4)
-done:
-	VZEROUPPER
-	RET
-
-// y = log a
-TEXT opLogAVX512<>(SB), NOSPLIT, $0-16
-	MOVQ elementwiseArgs_y(DI), R8
-	MOVQ elementwiseArgs_a(DI), R9
-	MOVQ elementwiseArgs_n(DI), CX
-	XORQ AX, AX
-	SUBQ $16, CX
-	JLT partial
-loop:
-	VMOVUPS (R9)(AX*4), Z0
-compute:
-	// k and f such that x = 2ᵏ·(1 + f)
-	VMULPS.BCST k4b000000<>+0(SB), Z0, Z5
-	VMOVAPS Z0, Z2
-	VCMPPS.BCST $17, k00800000<>+0(SB), Z0, K2
-	VMOVAPS Z5, K2, Z2
-	VPXORD Z1, Z1, Z1
-	VBROADCASTSS kc1b80000<>+0(SB), Z5
-	VCMPPS.BCST $17, k00800000<>+0(SB), Z0, K2
-	VMOVAPS Z5, K2, Z1
-	VPSUBD.BCST k3f3504f3<>+0(SB), Z2, Z4
-	VPSRAD $23, Z4, Z3
-	VCVTDQ2PS Z3, Z3
-	VADDPS Z1, Z3, Z3
-	VPANDD.BCST k007fffff<>+0(SB), Z4, Z4
-	VPADDD.BCST k3f3504f3<>+0(SB), Z4, Z4
-	VADDPS.BCST kbf800000<>+0(SB), Z4, Z4
-	// log(1 + f) + k·log 2
-	VBROADCASTSS k3d8a2be2<>+0(SB), Z6
-	VFMADD213PS.BCST kbdef1e0e<>+0(SB), Z4, Z6
-	VFMADD213PS.BCST k3df37831<>+0(SB), Z4, Z6
-	VFMADD213PS.BCST kbdfe1103<>+0(SB), Z4, Z6
-	VFMADD213PS.BCST k3e119bb4<>+0(SB), Z4, Z6
-	VFMADD213PS.BCST kbe2aae27<>+0(SB), Z4, Z6
-	VFMADD213PS.BCST k3e4cd25b<>+0(SB), Z4, Z6
-	VFMADD213PS.BCST kbe800003<>+0(SB), Z4, Z6
-	VFMADD213PS.BCST k3eaaaaa4<>+0(SB), Z4, Z6
-	VMULPS Z4, Z4, Z5
-	VMULPS Z4, Z6, Z6
-	VADDPS.BCST kbf000000<>+0(SB), Z6, Z6
-	VMULPS.BCST kb102e308<>+0(SB), Z3, Z1
-	VFMADD231PS Z5, Z6, Z1
-	VADDPS Z4, Z1, Z1
-	VFMADD231PS.BCST k3f317218<>+0(SB), Z3, Z1
-	// log ∞ = ∞, log 0 = −∞, and the logarithm of NaN or of a negative number is NaN.
-	VBROADCASTSS k7f800000<>+0(SB), Z5
-	VCMPPS.BCST $29, k7f800000<>+0(SB), Z0, K2
-	VMOVAPS Z5, K2, Z1
-	VBROADCASTSS kff800000<>+0(SB), Z5
-	VCMPPS.BCST $0, k00000000<>+0(SB), Z0, K2
-	VMOVAPS Z5, K2, Z1
-	VBROADCASTSS k7fc00000<>+0(SB), Z5
-	VCMPPS.BCST $25, k00000000<>+0(SB), Z0, K2
-	VMOVAPS Z5, K2, Z1
-	TESTQ CX, CX
-	JLT storePartial
-	VMOVUPS Z1, (R8)(AX*4)
-	ADDQ $16, AX
-	SUBQ $16, CX
-	JGE loop
-	// The last vector is partial.
-partial:
-	ADDQ $16, CX
-	JZ done
-	MOVL $-1, BX
-	BZHIL CX, BX, BX
-	KMOVW BX, K1
-	VMOVUPS.Z (R9)(AX*4), K1, Z0
-	MOVQ $-1, CX
-	JMP compute
-storePartial:
-	VMOVUPS Z1, K1, (R8)(AX*4)
-done:
-	VZEROUPPER
-	RET
-
-// y = 1/(1 + e⁻ᵃ)
-TEXT opSigmoidAVX512<>(SB), NOSPLIT, $0-16
-	MOVQ elementwiseArgs_y(DI), R8
-	MOVQ elementwiseArgs_a(DI), R9
-	MOVQ elementwiseArgs_n(DI), CX
-	XORQ AX, AX
-	SUBQ $16, CX
-	JLT partial
-loop:
-	VMOVUPS (R9)(AX*4), Z0
-compute:
-	// e^−|x|
-	VPORD.BCST k80000000<>+0(SB), Z0, Z1
-	// eˣ = eʳ·2ⁿ for n = round(x/log 2) and r = x − n·log 2
-	VMOVAPS Z1, Z3
-	VMULPS.BCST k3fb8aa3b<>+0(SB), Z3, Z4
-	VRNDSCALEPS $8, Z4, Z4
-	VFNMADD231PS.BCST k3f317218<>+0(SB), Z4, Z3
-	VFNMADD231PS.BCST kb102e308<>+0(SB), Z4, Z3
-	// eʳ
-	VBROADCASTSS k3ab511a8<>+0(SB), Z2
-	VFMADD213PS.BCST k3c091d36<>+0(SB), Z3, Z2
-	VFMADD213PS.BCST k3d2aac7a<>+0(SB), Z3, Z2
-	VFMADD213PS.BCST k3e2aaa48<>+0(SB), Z3, Z2
-	VFMADD213PS.BCST k3efffffe<>+0(SB), Z3, Z2
-	VFMADD213PS.BCST k3f800000<>+0(SB), Z3, Z2
-	VFMADD213PS.BCST k3f800000<>+0(SB), Z3, Z2
-	// eʳ·2ⁿ
-	VSCALEFPS Z4, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VCMPPS.BCST $17, kc2300000<>+0(SB), Z1, K2
-	VMOVAPS Z3, K2, Z2
-	VMOVAPS Z2, Z1
-	// sigmoid x = 1/(1 + e), or e/(1 + e) for negative x, with e = e^−|x|
-	VADDPS.BCST k3f800000<>+0(SB), Z1, Z3
-	VBROADCASTSS k3f800000<>+0(SB), Z2
-	VPMOVD2M Z0, K2
-	VMOVAPS Z1, K2, Z2
-	VDIVPS Z3, Z2, Z2
-	TESTQ CX, CX
-	JLT storePartial
-	VMOVUPS Z2, (R8)(AX*4)
-	ADDQ $16, AX
-	SUBQ $16, CX
-	JGE loop
-	// The last vector is partial.
-partial:
-	ADDQ $16, CX
-	JZ done
-	MOVL $-1, BX
-	BZHIL CX, BX, BX
-	KMOVW BX, K1
-	VMOVUPS.Z (R9)(AX*4), K1, Z0
-	MOVQ $-1, CX
-	JMP compute
-storePartial:
-	VMOVUPS Z2, K1, (R8)(AX*4)
-done:
-	VZEROUPPER
-	RET
-
 // y = log(1 + eᵃ)
 TEXT opSoftplusAVX512<>(SB), NOSPLIT, $0-16
 	MOVQ elementwiseArgs_y(DI), R8
@@ -487,8 +154,11 @@ compute:
 	VFMADD213PS.BCST k3efffffe<>+0(SB), Z3, Z2
 	VFMADD213PS.BCST k3f800000<>+0(SB), Z3, Z2
 	VFMADD213PS.BCST k3f800000<>+0(SB), Z3, Z2
-	// eʳ·2ⁿ
-	VSCALEFPS Z4, Z2, Z2
+	// eʳ·2ⁿ; the bits of the float32 number 2ⁿ are (n + 127)·2²³
+	VCVTPS2DQ Z4, Z4
+	VPADDD.BCST k0000007f<>+0(SB), Z4, Z4
+	VPSLLD $23, Z4, Z4
+	VMULPS Z4, Z2, Z2
 	VPXORD Z3, Z3, Z3
 	VCMPPS.BCST $17, kc2300000<>+0(SB), Z1, K2
 	VMOVAPS Z3, K2, Z2
@@ -557,8 +227,11 @@ compute:
 	VFMADD213PS.BCST k3efffffe<>+0(SB), Z3, Z2
 	VFMADD213PS.BCST k3f800000<>+0(SB), Z3, Z2
 	VFMADD213PS.BCST k3f800000<>+0(SB), Z3, Z2
-	// eʳ·2ⁿ
-	VSCALEFPS Z4, Z2, Z2
+	// eʳ·2ⁿ; the bits of the float32 number 2ⁿ are (n + 127)·2²³
+	VCVTPS2DQ Z4, Z4
+	VPADDD.BCST k0000007f<>+0(SB), Z4, Z4
+	VPSLLD $23, Z4, Z4
+	VMULPS Z4, Z2, Z2
 	VPXORD Z3, Z3, Z3
 	VCMPPS.BCST $17, kc2300000<>+0(SB), Z1, K2
 	VMOVAPS Z3, K2, Z2
@@ -742,44 +415,6 @@ done:
 	VZEROUPPER
 	RET
 
-// y = a − b
-TEXT opSubAVX2<>(SB), NOSPLIT, $0-16
-	MOVQ elementwiseArgs_y(DI), R8
-	MOVQ elementwiseArgs_a(DI), R9
-	MOVQ elementwiseArgs_b(DI), R10
-	MOVQ elementwiseArgs_n(DI), CX
-	XORQ AX, AX
-	SUBQ $8, CX
-	JLT partial
-loop:
-	VMOVUPS (R9)(AX*4), Y0
-	VMOVUPS (R10)(AX*4), Y1
-compute:
-	VSUBPS Y1, Y0, Y0
-	TESTQ CX, CX
-	JLT storePartial
-	VMOVUPS Y0, (R8)(AX*4)
-	ADDQ $8, AX
-	SUBQ $8, CX
-	JGE loop
-	// The last vector is partial.
-partial:
-	ADDQ $8, CX
-	JZ done
-	SHLQ $2, CX
-	LEAQ ones<>+32(SB), BX
-	SUBQ CX, BX
-	VMOVDQU (BX), Y15
-	VMASKMOVPS (R9)(AX*4), Y15, Y0
-	VMASKMOVPS (R10)(AX*4), Y15, Y1
-	MOVQ $-1, CX
-	JMP compute
-storePartial:
-	VMASKMOVPS Y0, Y15, (R8)(AX*4)
-done:
-	VZEROUPPER
-	RET
-
 // y = a·b
 TEXT opMulAVX2<>(SB), NOSPLIT, $0-16
 	MOVQ elementwiseArgs_y(DI), R8
@@ -794,44 +429,6 @@ loop:
 	VMOVUPS (R10)(AX*4), Y1
 compute:
 	VMULPS Y1, Y0, Y0
-	TESTQ CX, CX
-	JLT storePartial
-	VMOVUPS Y0, (R8)(AX*4)
-	ADDQ $8, AX
-	SUBQ $8, CX
-	JGE loop
-	// The last vector is partial.
-partial:
-	ADDQ $8, CX
-	JZ done
-	SHLQ $2, CX
-	LEAQ ones<>+32(SB), BX
-	SUBQ CX, BX
-	VMOVDQU (BX), Y15
-	VMASKMOVPS (R9)(AX*4), Y15, Y0
-	VMASKMOVPS (R10)(AX*4), Y15, Y1
-	MOVQ $-1, CX
-	JMP compute
-storePartial:
-	VMASKMOVPS Y0, Y15, (R8)(AX*4)
-done:
-	VZEROUPPER
-	RET
-
-// y = a/b
-TEXT opDivAVX2<>(SB), NOSPLIT, $0-16
-	MOVQ elementwiseArgs_y(DI), R8
-	MOVQ elementwiseArgs_a(DI), R9
-	MOVQ elementwiseArgs_b(DI), R10
-	MOVQ elementwiseArgs_n(DI), CX
-	XORQ AX, AX
-	SUBQ $8, CX
-	JLT partial
-loop:
-	VMOVUPS (R9)(AX*4), Y0
-	VMOVUPS (R10)(AX*4), Y1
-compute:
-	VDIVPS Y1, Y0, Y0
 	TESTQ CX, CX
 	JLT storePartial
 	VMOVUPS Y0, (R8)(AX*4)
@@ -897,325 +494,6 @@ done:
 	VZEROUPPER
 	RET
 
-// y = s·a
-TEXT opScaleAVX2<>(SB), NOSPLIT, $0-16
-	MOVQ elementwiseArgs_y(DI), R8
-	MOVQ elementwiseArgs_a(DI), R9
-	MOVQ elementwiseArgs_n(DI), CX
-	VBROADCASTSS elementwiseArgs_s(DI), Y0
-	XORQ AX, AX
-	SUBQ $8, CX
-	JLT partial
-loop:
-	VMOVUPS (R9)(AX*4), Y1
-compute:
-	VMULPS Y0, Y1, Y1
-	TESTQ CX, CX
-	JLT storePartial
-	VMOVUPS Y1, (R8)(AX*4)
-	ADDQ $8, AX
-	SUBQ $8, CX
-	JGE loop
-	// The last vector is partial.
-partial:
-	ADDQ $8, CX
-	JZ done
-	SHLQ $2, CX
-	LEAQ ones<>+32(SB), BX
-	SUBQ CX, BX
-	VMOVDQU (BX), Y15
-	VMASKMOVPS (R9)(AX*4), Y15, Y1
-	MOVQ $-1, CX
-	JMP compute
-storePartial:
-	VMASKMOVPS Y1, Y15, (R8)(AX*4)
-done:
-	VZEROUPPER
-	RET
-
-// y = a + s
-TEXT opAddConstAVX2<>(SB), NOSPLIT, $0-16
-	MOVQ elementwiseArgs_y(DI), R8
-	MOVQ elementwiseArgs_a(DI), R9
-	MOVQ elementwiseArgs_n(DI), CX
-	VBROADCASTSS elementwiseArgs_s(DI), Y0
-	XORQ AX, AX
-	SUBQ $8, CX
-	JLT partial
-loop:
-	VMOVUPS (R9)(AX*4), Y1
-compute:
-	VADDPS Y0, Y1, Y1
-	TESTQ CX, CX
-	JLT storePartial
-	VMOVUPS Y1, (R8)(AX*4)
-	ADDQ $8, AX
-	SUBQ $8, CX
-	JGE loop
-	// The last vector is partial.
-partial:
-	ADDQ $8, CX
-	JZ done
-	SHLQ $2, CX
-	LEAQ ones<>+32(SB), BX
-	SUBQ CX, BX
-	VMOVDQU (BX), Y15
-	VMASKMOVPS (R9)(AX*4), Y15, Y1
-	MOVQ $-1, CX
-	JMP compute
-storePartial:
-	VMASKMOVPS Y1, Y15, (R8)(AX*4)
-done:
-	VZEROUPPER
-	RET
-
-// y = eᵃ
-TEXT opExpAVX2<>(SB), NOSPLIT, $0-16
-	MOVQ elementwiseArgs_y(DI), R8
-	MOVQ elementwiseArgs_a(DI), R9
-	MOVQ elementwiseArgs_n(DI), CX
-	XORQ AX, AX
-	SUBQ $8, CX
-	JLT partial
-loop:
-	VMOVUPS (R9)(AX*4), Y0
-compute:
-	// eˣ = eʳ·2ⁿ for n = round(x/log 2) and r = x − n·log 2
-	VBROADCASTSS kc2d00000<>+0(SB), Y3
-	VMAXPS Y0, Y3, Y2
-	VBROADCASTSS k42b20000<>+0(SB), Y3
-	VMINPS Y2, Y3, Y2
-	VBROADCASTSS k3fb8aa3b<>+0(SB), Y14
-	VMULPS Y14, Y2, Y3
-	VROUNDPS $8, Y3, Y3
-	VBROADCASTSS k3f317218<>+0(SB), Y14
-	VFNMADD231PS Y14, Y3, Y2
-	VBROADCASTSS kb102e308<>+0(SB), Y14
-	VFNMADD231PS Y14, Y3, Y2
-	// eʳ
-	VBROADCASTSS k3ab511a8<>+0(SB), Y1
-	VBROADCASTSS k3c091d36<>+0(SB), Y14
-	VFMADD213PS Y14, Y2, Y1
-	VBROADCASTSS k3d2aac7a<>+0(SB), Y14
-	VFMADD213PS Y14, Y2, Y1
-	VBROADCASTSS k3e2aaa48<>+0(SB), Y14
-	VFMADD213PS Y14, Y2, Y1
-	VBROADCASTSS k3efffffe<>+0(SB), Y14
-	VFMADD213PS Y14, Y2, Y1
-	VBROADCASTSS k3f800000<>+0(SB), Y14
-	VFMADD213PS Y14, Y2, Y1
-	VBROADCASTSS k3f800000<>+0(SB), Y14
-	VFMADD213PS Y14, Y2, Y1
-	// eʳ·2ⁿ
-	VCVTPS2DQ Y3, Y3
-	VPSRAD $1, Y3, Y4
-	VPSUBD Y4, Y3, Y3
-	VBROADCASTSS k0000007f<>+0(SB), Y14
-	VPADDD Y14, Y4, Y4
-	VPSLLD $23, Y4, Y4
-	VMULPS Y4, Y1, Y1
-	VBROADCASTSS k0000007f<>+0(SB), Y14
-	VPADDD Y14, Y3, Y3
-	VPSLLD $23, Y3, Y3
-	VMULPS Y3, Y1, Y1
-	TESTQ CX, CX
-	JLT storePartial
-	VMOVUPS Y1, (R8)(AX*4)
-	ADDQ $8, AX
-	SUBQ $8, CX
-	JGE loop
-	// The last vector is partial.
-partial:
-	ADDQ $8, CX
-	JZ done
-	SHLQ $2, CX
-	LEAQ ones<>+32(SB), BX
-	SUBQ CX, BX
-	VMOVDQU (BX), Y15
-	VMASKMOVPS (R9)(AX*4), Y15, Y0
-	MOVQ $-1, CX
-	JMP compute
-storePartial:
-	VMASKMOVPS Y1, Y15, (R8)(AX*4)
-done:
-	VZEROUPPER
-	RET
-
-// y = log a
-TEXT opLogAVX2<>(SB), NOSPLIT, $0-16
-	MOVQ elementwiseArgs_y(DI), R8
-	MOVQ elementwiseArgs_a(DI), R9
-	MOVQ elementwiseArgs_n(DI), CX
-	XORQ AX, AX
-	SUBQ $8, CX
-	JLT partial
-loop:
-	VMOVUPS (R9)(AX*4), Y0
-compute:
-	// k and f such that x = 2ᵏ·(1 + f)
-	VBROADCASTSS k4b000000<>+0(SB), Y14
-	VMULPS Y14, Y0, Y5
-	VMOVAPS Y0, Y2
-	VBROADCASTSS k00800000<>+0(SB), Y14
-	VCMPPS $17, Y14, Y0, Y14
-	VBLENDVPS Y14, Y5, Y2, Y2
-	VXORPS Y1, Y1, Y1
-	VBROADCASTSS kc1b80000<>+0(SB), Y5
-	VBROADCASTSS k00800000<>+0(SB), Y14
-	VCMPPS $17, Y14, Y0, Y14
-	VBLENDVPS Y14, Y5, Y1, Y1
-	VBROADCASTSS k3f3504f3<>+0(SB), Y14
-	VPSUBD Y14, Y2, Y4
-	VPSRAD $23, Y4, Y3
-	VCVTDQ2PS Y3, Y3
-	VADDPS Y1, Y3, Y3
-	VBROADCASTSS k007fffff<>+0(SB), Y14
-	VPAND Y14, Y4, Y4
-	VBROADCASTSS k3f3504f3<>+0(SB), Y14
-	VPADDD Y14, Y4, Y4
-	VBROADCASTSS kbf800000<>+0(SB), Y14
-	VADDPS Y14, Y4, Y4
-	// log(1 + f) + k·log 2
-	VBROADCASTSS k3d8a2be2<>+0(SB), Y6
-	VBROADCASTSS kbdef1e0e<>+0(SB), Y14
-	VFMADD213PS Y14, Y4, Y6
-	VBROADCASTSS k3df37831<>+0(SB), Y14
-	VFMADD213PS Y14, Y4, Y6
-	VBROADCASTSS kbdfe1103<>+0(SB), Y14
-	VFMADD213PS Y14, Y4, Y6
-	VBROADCASTSS k3e119bb4<>+0(SB), Y14
-	VFMADD213PS Y14, Y4, Y6
-	VBROADCASTSS kbe2aae27<>+0(SB), Y14
-	VFMADD213PS Y14, Y4, Y6
-	VBROADCASTSS k3e4cd25b<>+0(SB), Y14
-	VFMADD213PS Y14, Y4, Y6
-	VBROADCASTSS kbe800003<>+0(SB), Y14
-	VFMADD213PS Y14, Y4, Y6
-	VBROADCASTSS k3eaaaaa4<>+0(SB), Y14
-	VFMADD213PS Y14, Y4, Y6
-	VMULPS Y4, Y4, Y5
-	VMULPS Y4, Y6, Y6
-	VBROADCASTSS kbf000000<>+0(SB), Y14
-	VADDPS Y14, Y6, Y6
-	VBROADCASTSS kb102e308<>+0(SB), Y14
-	VMULPS Y14, Y3, Y1
-	VFMADD231PS Y5, Y6, Y1
-	VADDPS Y4, Y1, Y1
-	VBROADCASTSS k3f317218<>+0(SB), Y14
-	VFMADD231PS Y14, Y3, Y1
-	// log ∞ = ∞, log 0 = −∞, and the logarithm of NaN or of a negative number is NaN.
-	VBROADCASTSS k7f800000<>+0(SB), Y5
-	VBROADCASTSS k7f800000<>+0(SB), Y14
-	VCMPPS $29, Y14, Y0, Y14
-	VBLENDVPS Y14, Y5, Y1, Y1
-	VBROADCASTSS kff800000<>+0(SB), Y5
-	VBROADCASTSS k00000000<>+0(SB), Y14
-	VCMPPS $0, Y14, Y0, Y14
-	VBLENDVPS Y14, Y5, Y1, Y1
-	VBROADCASTSS k7fc00000<>+0(SB), Y5
-	VBROADCASTSS k00000000<>+0(SB), Y14
-	VCMPPS $25, Y14, Y0, Y14
-	VBLENDVPS Y14, Y5, Y1, Y1
-	TESTQ CX, CX
-	JLT storePartial
-	VMOVUPS Y1, (R8)(AX*4)
-	ADDQ $8, AX
-	SUBQ $8, CX
-	JGE loop
-	// The last vector is partial.
-partial:
-	ADDQ $8, CX
-	JZ done
-	SHLQ $2, CX
-	LEAQ ones<>+32(SB), BX
-	SUBQ CX, BX
-	VMOVDQU (BX), Y15
-	VMASKMOVPS (R9)(AX*4), Y15, Y0
-	MOVQ $-1, CX
-	JMP compute
-storePartial:
-	VMASKMOVPS Y1, Y15, (R8)(AX*4)
-done:
-	VZEROUPPER
-	RET
-
-// y = 1/(1 + e⁻ᵃ)
-TEXT opSigmoidAVX2<>(SB), NOSPLIT, $0-16
-	MOVQ elementwiseArgs_y(DI), R8
-	MOVQ elementwiseArgs_a(DI), R9
-	MOVQ elementwiseArgs_n(DI), CX
-	XORQ AX, AX
-	SUBQ $8, CX
-	JLT partial
-loop:
-	VMOVUPS (R9)(AX*4), Y0
-compute:
-	// e^−|x|
-	VBROADCASTSS k80000000<>+0(SB), Y14
-	VPOR Y14, Y0, Y1
-	// eˣ = eʳ·2ⁿ for n = round(x/log 2) and r = x − n·log 2
-	VMOVAPS Y1, Y3
-	VBROADCASTSS k3fb8aa3b<>+0(SB), Y14
-	VMULPS Y14, Y3, Y4
-	VROUNDPS $8, Y4, Y4
-	VBROADCASTSS k3f317218<>+0(SB), Y14
-	VFNMADD231PS Y14, Y4, Y3
-	VBROADCASTSS kb102e308<>+0(SB), Y14
-	VFNMADD231PS Y14, Y4, Y3
-	// eʳ
-	VBROADCASTSS k3ab511a8<>+0(SB), Y2
-	VBROADCASTSS k3c091d36<>+0(SB), Y14
-	VFMADD213PS Y14, Y3, Y2
-	VBROADCASTSS k3d2aac7a<>+0(SB), Y14
-	VFMADD213PS Y14, Y3, Y2
-	VBROADCASTSS k3e2aaa48<>+0(SB), Y14
-	VFMADD213PS Y14, Y3, Y2
-	VBROADCASTSS k3efffffe<>+0(SB), Y14
-	VFMADD213PS Y14, Y3, Y2
-	VBROADCASTSS k3f800000<>+0(SB), Y14
-	VFMADD213PS Y14, Y3, Y2
-	VBROADCASTSS k3f800000<>+0(SB), Y14
-	VFMADD213PS Y14, Y3, Y2
-	// eʳ·2ⁿ
-	VCVTPS2DQ Y4, Y4
-	VBROADCASTSS k0000007f<>+0(SB), Y14
-	VPADDD Y14, Y4, Y4
-	VPSLLD $23, Y4, Y4
-	VMULPS Y4, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VBROADCASTSS kc2300000<>+0(SB), Y14
-	VCMPPS $17, Y14, Y1, Y14
-	VBLENDVPS Y14, Y3, Y2, Y2
-	VMOVAPS Y2, Y1
-	// sigmoid x = 1/(1 + e), or e/(1 + e) for negative x, with e = e^−|x|
-	VBROADCASTSS k3f800000<>+0(SB), Y14
-	VADDPS Y14, Y1, Y3
-	VBROADCASTSS k3f800000<>+0(SB), Y2
-	VBLENDVPS Y0, Y1, Y2, Y2
-	VDIVPS Y3, Y2, Y2
-	TESTQ CX, CX
-	JLT storePartial
-	VMOVUPS Y2, (R8)(AX*4)
-	ADDQ $8, AX
-	SUBQ $8, CX
-	JGE loop
-	// The last vector is partial.
-partial:
-	ADDQ $8, CX
-	JZ done
-	SHLQ $2, CX
-	LEAQ ones<>+32(SB), BX
-	SUBQ CX, BX
-	VMOVDQU (BX), Y15
-	VMASKMOVPS (R9)(AX*4), Y15, Y0
-	MOVQ $-1, CX
-	JMP compute
-storePartial:
-	VMASKMOVPS Y2, Y15, (R8)(AX*4)
-done:
-	VZEROUPPER
-	RET
-
 // y = log(1 + eᵃ)
 TEXT opSoftplusAVX2<>(SB), NOSPLIT, $0-16
 	MOVQ elementwiseArgs_y(DI), R8
@@ -1253,7 +531,7 @@ compute:
 	VFMADD213PS Y14, Y3, Y2
 	VBROADCASTSS k3f800000<>+0(SB), Y14
 	VFMADD213PS Y14, Y3, Y2
-	// eʳ·2ⁿ
+	// eʳ·2ⁿ; the bits of the float32 number 2ⁿ are (n + 127)·2²³
 	VCVTPS2DQ Y4, Y4
 	VBROADCASTSS k0000007f<>+0(SB), Y14
 	VPADDD Y14, Y4, Y4
@@ -1348,7 +626,7 @@ compute:
 	VFMADD213PS Y14, Y3, Y2
 	VBROADCASTSS k3f800000<>+0(SB), Y14
 	VFMADD213PS Y14, Y3, Y2
-	// eʳ·2ⁿ
+	// eʳ·2ⁿ; the bits of the float32 number 2ⁿ are (n + 127)·2²³
 	VCVTPS2DQ Y4, Y4
 	VBROADCASTSS k0000007f<>+0(SB), Y14
 	VPADDD Y14, Y4, Y4
@@ -1523,11 +801,8 @@ DATA ones<>+48(SB)/8, $0
 DATA ones<>+56(SB)/8, $0
 GLOBL ones<>(SB), NOPTR|RODATA, $64
 
-DATA kc2d00000<>+0(SB)/4, $0xc2d00000 // -104
-GLOBL kc2d00000<>(SB), NOPTR|RODATA, $4
-
-DATA k42b20000<>+0(SB)/4, $0x42b20000 // 89
-GLOBL k42b20000<>(SB), NOPTR|RODATA, $4
+DATA k80000000<>+0(SB)/4, $0x80000000 // -0
+GLOBL k80000000<>(SB), NOPTR|RODATA, $4
 
 DATA k3fb8aa3b<>+0(SB)/4, $0x3fb8aa3b // 1.442695
 GLOBL k3fb8aa3b<>(SB), NOPTR|RODATA, $4
@@ -1556,68 +831,8 @@ GLOBL k3efffffe<>(SB), NOPTR|RODATA, $4
 DATA k3f800000<>+0(SB)/4, $0x3f800000 // 1
 GLOBL k3f800000<>(SB), NOPTR|RODATA, $4
 
-DATA k4b000000<>+0(SB)/4, $0x4b000000 // 8.388608e+06
-GLOBL k4b000000<>(SB), NOPTR|RODATA, $4
-
-DATA k00800000<>+0(SB)/4, $0x00800000 // 1.1754944e-38
-GLOBL k00800000<>(SB), NOPTR|RODATA, $4
-
-DATA kc1b80000<>+0(SB)/4, $0xc1b80000 // -23
-GLOBL kc1b80000<>(SB), NOPTR|RODATA, $4
-
-DATA k3f3504f3<>+0(SB)/4, $0x3f3504f3 // 0.70710677
-GLOBL k3f3504f3<>(SB), NOPTR|RODATA, $4
-
-DATA k007fffff<>+0(SB)/4, $0x007fffff // 1.1754942e-38
-GLOBL k007fffff<>(SB), NOPTR|RODATA, $4
-
-DATA kbf800000<>+0(SB)/4, $0xbf800000 // -1
-GLOBL kbf800000<>(SB), NOPTR|RODATA, $4
-
-DATA k3d8a2be2<>+0(SB)/4, $0x3d8a2be2 // 0.06746651
-GLOBL k3d8a2be2<>(SB), NOPTR|RODATA, $4
-
-DATA kbdef1e0e<>+0(SB)/4, $0xbdef1e0e // -0.11675654
-GLOBL kbdef1e0e<>(SB), NOPTR|RODATA, $4
-
-DATA k3df37831<>+0(SB)/4, $0x3df37831 // 0.11888159
-GLOBL k3df37831<>(SB), NOPTR|RODATA, $4
-
-DATA kbdfe1103<>+0(SB)/4, $0xbdfe1103 // -0.124055885
-GLOBL kbdfe1103<>(SB), NOPTR|RODATA, $4
-
-DATA k3e119bb4<>+0(SB)/4, $0x3e119bb4 // 0.14219552
-GLOBL k3e119bb4<>(SB), NOPTR|RODATA, $4
-
-DATA kbe2aae27<>+0(SB)/4, $0xbe2aae27 // -0.16667996
-GLOBL kbe2aae27<>(SB), NOPTR|RODATA, $4
-
-DATA k3e4cd25b<>+0(SB)/4, $0x3e4cd25b // 0.20002119
-GLOBL k3e4cd25b<>(SB), NOPTR|RODATA, $4
-
-DATA kbe800003<>+0(SB)/4, $0xbe800003 // -0.2500001
-GLOBL kbe800003<>(SB), NOPTR|RODATA, $4
-
-DATA k3eaaaaa4<>+0(SB)/4, $0x3eaaaaa4 // 0.33333313
-GLOBL k3eaaaaa4<>(SB), NOPTR|RODATA, $4
-
-DATA kbf000000<>+0(SB)/4, $0xbf000000 // -0.5
-GLOBL kbf000000<>(SB), NOPTR|RODATA, $4
-
-DATA k7f800000<>+0(SB)/4, $0x7f800000 // +Inf
-GLOBL k7f800000<>(SB), NOPTR|RODATA, $4
-
-DATA kff800000<>+0(SB)/4, $0xff800000 // -Inf
-GLOBL kff800000<>(SB), NOPTR|RODATA, $4
-
-DATA k00000000<>+0(SB)/4, $0x00000000 // 0
-GLOBL k00000000<>(SB), NOPTR|RODATA, $4
-
-DATA k7fc00000<>+0(SB)/4, $0x7fc00000 // NaN
-GLOBL k7fc00000<>(SB), NOPTR|RODATA, $4
-
-DATA k80000000<>+0(SB)/4, $0x80000000 // -0
-GLOBL k80000000<>(SB), NOPTR|RODATA, $4
+DATA k0000007f<>+0(SB)/4, $0x0000007f // 1.78e-43
+GLOBL k0000007f<>(SB), NOPTR|RODATA, $4
 
 DATA kc2300000<>+0(SB)/4, $0xc2300000 // -44
 GLOBL kc2300000<>(SB), NOPTR|RODATA, $4
@@ -1652,38 +867,21 @@ GLOBL kbeffffdf<>(SB), NOPTR|RODATA, $4
 DATA k7fffffff<>+0(SB)/4, $0x7fffffff // NaN
 GLOBL k7fffffff<>(SB), NOPTR|RODATA, $4
 
-DATA k0000007f<>+0(SB)/4, $0x0000007f // 1.78e-43
-GLOBL k0000007f<>(SB), NOPTR|RODATA, $4
-
 DATA elementwiseTable<>+0(SB)/8, $opAddAVX512<>(SB)
-DATA elementwiseTable<>+8(SB)/8, $opSubAVX512<>(SB)
-DATA elementwiseTable<>+16(SB)/8, $opMulAVX512<>(SB)
-DATA elementwiseTable<>+24(SB)/8, $opDivAVX512<>(SB)
-DATA elementwiseTable<>+32(SB)/8, $opMulAddAVX512<>(SB)
-DATA elementwiseTable<>+40(SB)/8, $opScaleAVX512<>(SB)
-DATA elementwiseTable<>+48(SB)/8, $opAddConstAVX512<>(SB)
-DATA elementwiseTable<>+56(SB)/8, $opExpAVX512<>(SB)
-DATA elementwiseTable<>+64(SB)/8, $opLogAVX512<>(SB)
-DATA elementwiseTable<>+72(SB)/8, $opSigmoidAVX512<>(SB)
-DATA elementwiseTable<>+80(SB)/8, $opSoftplusAVX512<>(SB)
-DATA elementwiseTable<>+88(SB)/8, $opSoftplusSigmoidAVX512<>(SB)
-DATA elementwiseTable<>+96(SB)/8, $opSigmoidGradientAVX512<>(SB)
-DATA elementwiseTable<>+104(SB)/8, $opAdamaxAVX512<>(SB)
-DATA elementwiseTable<>+112(SB)/8, $opAddAVX2<>(SB)
-DATA elementwiseTable<>+120(SB)/8, $opSubAVX2<>(SB)
-DATA elementwiseTable<>+128(SB)/8, $opMulAVX2<>(SB)
-DATA elementwiseTable<>+136(SB)/8, $opDivAVX2<>(SB)
-DATA elementwiseTable<>+144(SB)/8, $opMulAddAVX2<>(SB)
-DATA elementwiseTable<>+152(SB)/8, $opScaleAVX2<>(SB)
-DATA elementwiseTable<>+160(SB)/8, $opAddConstAVX2<>(SB)
-DATA elementwiseTable<>+168(SB)/8, $opExpAVX2<>(SB)
-DATA elementwiseTable<>+176(SB)/8, $opLogAVX2<>(SB)
-DATA elementwiseTable<>+184(SB)/8, $opSigmoidAVX2<>(SB)
-DATA elementwiseTable<>+192(SB)/8, $opSoftplusAVX2<>(SB)
-DATA elementwiseTable<>+200(SB)/8, $opSoftplusSigmoidAVX2<>(SB)
-DATA elementwiseTable<>+208(SB)/8, $opSigmoidGradientAVX2<>(SB)
-DATA elementwiseTable<>+216(SB)/8, $opAdamaxAVX2<>(SB)
-GLOBL elementwiseTable<>(SB), RODATA, $224
+DATA elementwiseTable<>+8(SB)/8, $opMulAVX512<>(SB)
+DATA elementwiseTable<>+16(SB)/8, $opMulAddAVX512<>(SB)
+DATA elementwiseTable<>+24(SB)/8, $opSoftplusAVX512<>(SB)
+DATA elementwiseTable<>+32(SB)/8, $opSoftplusSigmoidAVX512<>(SB)
+DATA elementwiseTable<>+40(SB)/8, $opSigmoidGradientAVX512<>(SB)
+DATA elementwiseTable<>+48(SB)/8, $opAdamaxAVX512<>(SB)
+DATA elementwiseTable<>+56(SB)/8, $opAddAVX2<>(SB)
+DATA elementwiseTable<>+64(SB)/8, $opMulAVX2<>(SB)
+DATA elementwiseTable<>+72(SB)/8, $opMulAddAVX2<>(SB)
+DATA elementwiseTable<>+80(SB)/8, $opSoftplusAVX2<>(SB)
+DATA elementwiseTable<>+88(SB)/8, $opSoftplusSigmoidAVX2<>(SB)
+DATA elementwiseTable<>+96(SB)/8, $opSigmoidGradientAVX2<>(SB)
+DATA elementwiseTable<>+104(SB)/8, $opAdamaxAVX2<>(SB)
+GLOBL elementwiseTable<>(SB), RODATA, $112
 
 // func callElementwise(kernel int, args *elementwiseArgs)
 TEXT ·callElementwise(SB), NOSPLIT, $0-16

@@ -48,41 +48,6 @@ storeElement:
 done:
 	RET
 
-// y = a − b
-TEXT opSubNEON<>(SB), NOSPLIT, $0-16
-	MOVD elementwiseArgs_y(R0), R1
-	MOVD elementwiseArgs_a(R0), R2
-	MOVD elementwiseArgs_b(R0), R3
-	MOVD elementwiseArgs_n(R0), R6
-	MOVD $constants<>(SB), R7
-	MOVD $0, R5
-	SUBS $4, R6
-	BLT partial
-loop:
-	WORD $0x3ce56840 // ldr q0, [x2, x5]
-	WORD $0x3ce56861 // ldr q1, [x3, x5]
-compute:
-	WORD $0x4ea1d400 // fsub v0.4s, v0.4s, v1.4s
-	TBNZ $63, R6, storeElement
-	WORD $0x3ca56820 // str q0, [x1, x5]
-	ADD $16, R5
-	SUBS $4, R6
-	BGE loop
-	// Compute the last elements, at most three, one by one. R6 is the number of elements left minus 4.
-partial:
-	CMP $-4, R6
-	BEQ done
-	FMOVS (R2)(R5), F0
-	FMOVS (R3)(R5), F1
-	JMP compute
-storeElement:
-	FMOVS F0, (R1)(R5)
-	ADD $4, R5
-	SUB $1, R6
-	JMP partial
-done:
-	RET
-
 // y = a·b
 TEXT opMulNEON<>(SB), NOSPLIT, $0-16
 	MOVD elementwiseArgs_y(R0), R1
@@ -98,41 +63,6 @@ loop:
 	WORD $0x3ce56861 // ldr q1, [x3, x5]
 compute:
 	WORD $0x6e21dc00 // fmul v0.4s, v0.4s, v1.4s
-	TBNZ $63, R6, storeElement
-	WORD $0x3ca56820 // str q0, [x1, x5]
-	ADD $16, R5
-	SUBS $4, R6
-	BGE loop
-	// Compute the last elements, at most three, one by one. R6 is the number of elements left minus 4.
-partial:
-	CMP $-4, R6
-	BEQ done
-	FMOVS (R2)(R5), F0
-	FMOVS (R3)(R5), F1
-	JMP compute
-storeElement:
-	FMOVS F0, (R1)(R5)
-	ADD $4, R5
-	SUB $1, R6
-	JMP partial
-done:
-	RET
-
-// y = a/b
-TEXT opDivNEON<>(SB), NOSPLIT, $0-16
-	MOVD elementwiseArgs_y(R0), R1
-	MOVD elementwiseArgs_a(R0), R2
-	MOVD elementwiseArgs_b(R0), R3
-	MOVD elementwiseArgs_n(R0), R6
-	MOVD $constants<>(SB), R7
-	MOVD $0, R5
-	SUBS $4, R6
-	BLT partial
-loop:
-	WORD $0x3ce56840 // ldr q0, [x2, x5]
-	WORD $0x3ce56861 // ldr q1, [x3, x5]
-compute:
-	WORD $0x6e21fc00 // fdiv v0.4s, v0.4s, v1.4s
 	TBNZ $63, R6, storeElement
 	WORD $0x3ca56820 // str q0, [x1, x5]
 	ADD $16, R5
@@ -191,336 +121,6 @@ storeElement:
 done:
 	RET
 
-// y = s·a
-TEXT opScaleNEON<>(SB), NOSPLIT, $0-16
-	MOVD elementwiseArgs_y(R0), R1
-	MOVD elementwiseArgs_a(R0), R2
-	MOVD elementwiseArgs_n(R0), R6
-	MOVD $constants<>(SB), R7
-	ADD $elementwiseArgs_s, R0, R8
-	VLD1R (R8), [V0.S4]
-	MOVD $0, R5
-	SUBS $4, R6
-	BLT partial
-loop:
-	WORD $0x3ce56841 // ldr q1, [x2, x5]
-compute:
-	WORD $0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
-	TBNZ $63, R6, storeElement
-	WORD $0x3ca56821 // str q1, [x1, x5]
-	ADD $16, R5
-	SUBS $4, R6
-	BGE loop
-	// Compute the last elements, at most three, one by one. R6 is the number of elements left minus 4.
-partial:
-	CMP $-4, R6
-	BEQ done
-	FMOVS (R2)(R5), F1
-	JMP compute
-storeElement:
-	FMOVS F1, (R1)(R5)
-	ADD $4, R5
-	SUB $1, R6
-	JMP partial
-done:
-	RET
-
-// y = a + s
-TEXT opAddConstNEON<>(SB), NOSPLIT, $0-16
-	MOVD elementwiseArgs_y(R0), R1
-	MOVD elementwiseArgs_a(R0), R2
-	MOVD elementwiseArgs_n(R0), R6
-	MOVD $constants<>(SB), R7
-	ADD $elementwiseArgs_s, R0, R8
-	VLD1R (R8), [V0.S4]
-	MOVD $0, R5
-	SUBS $4, R6
-	BLT partial
-loop:
-	WORD $0x3ce56841 // ldr q1, [x2, x5]
-compute:
-	WORD $0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	TBNZ $63, R6, storeElement
-	WORD $0x3ca56821 // str q1, [x1, x5]
-	ADD $16, R5
-	SUBS $4, R6
-	BGE loop
-	// Compute the last elements, at most three, one by one. R6 is the number of elements left minus 4.
-partial:
-	CMP $-4, R6
-	BEQ done
-	FMOVS (R2)(R5), F1
-	JMP compute
-storeElement:
-	FMOVS F1, (R1)(R5)
-	ADD $4, R5
-	SUB $1, R6
-	JMP partial
-done:
-	RET
-
-// y = eᵃ
-TEXT opExpNEON<>(SB), NOSPLIT, $0-16
-	MOVD elementwiseArgs_y(R0), R1
-	MOVD elementwiseArgs_a(R0), R2
-	MOVD elementwiseArgs_n(R0), R6
-	MOVD $constants<>(SB), R7
-	MOVD $0, R5
-	SUBS $4, R6
-	BLT partial
-loop:
-	WORD $0x3ce56840 // ldr q0, [x2, x5]
-compute:
-	// eˣ = eʳ·2ⁿ for n = round(x/log 2) and r = x − n·log 2
-	FMOVQ 0(R7), F3
-	WORD $0x6ea0e47f // fcmgt v31.4s, v3.4s, v0.4s
-	VMOV V0.B16, V2.B16
-	VBIT V31.B16, V3.B16, V2.B16
-	FMOVQ 16(R7), F3
-	WORD $0x6ea3e45f // fcmgt v31.4s, v2.4s, v3.4s
-	VBIT V31.B16, V3.B16, V2.B16
-	FMOVQ 32(R7), F30
-	WORD $0x6e3edc43 // fmul v3.4s, v2.4s, v30.4s
-	WORD $0x4e218863 // frintn v3.4s, v3.4s
-	FMOVQ 48(R7), F30
-	VFMLS V30.S4, V3.S4, V2.S4
-	FMOVQ 64(R7), F30
-	VFMLS V30.S4, V3.S4, V2.S4
-	// eʳ
-	FMOVQ 80(R7), F1
-	FMOVQ 96(R7), F31
-	VFMLA V2.S4, V1.S4, V31.S4
-	VMOV V31.B16, V1.B16
-	FMOVQ 112(R7), F31
-	VFMLA V2.S4, V1.S4, V31.S4
-	VMOV V31.B16, V1.B16
-	FMOVQ 128(R7), F31
-	VFMLA V2.S4, V1.S4, V31.S4
-	VMOV V31.B16, V1.B16
-	FMOVQ 144(R7), F31
-	VFMLA V2.S4, V1.S4, V31.S4
-	VMOV V31.B16, V1.B16
-	FMOVQ 160(R7), F31
-	VFMLA V2.S4, V1.S4, V31.S4
-	VMOV V31.B16, V1.B16
-	FMOVQ 160(R7), F31
-	VFMLA V2.S4, V1.S4, V31.S4
-	VMOV V31.B16, V1.B16
-	// eʳ·2ⁿ
-	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
-	WORD $0x4f3f0464 // sshr v4.4s, v3.4s, #1
-	VSUB V4.S4, V3.S4, V3.S4
-	FMOVQ 176(R7), F30
-	VADD V30.S4, V4.S4, V4.S4
-	VSHL $23, V4.S4, V4.S4
-	WORD $0x6e24dc21 // fmul v1.4s, v1.4s, v4.4s
-	FMOVQ 176(R7), F30
-	VADD V30.S4, V3.S4, V3.S4
-	VSHL $23, V3.S4, V3.S4
-	WORD $0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
-	TBNZ $63, R6, storeElement
-	WORD $0x3ca56821 // str q1, [x1, x5]
-	ADD $16, R5
-	SUBS $4, R6
-	BGE loop
-	// Compute the last elements, at most three, one by one. R6 is the number of elements left minus 4.
-partial:
-	CMP $-4, R6
-	BEQ done
-	FMOVS (R2)(R5), F0
-	JMP compute
-storeElement:
-	FMOVS F1, (R1)(R5)
-	ADD $4, R5
-	SUB $1, R6
-	JMP partial
-done:
-	RET
-
-// y = log a
-TEXT opLogNEON<>(SB), NOSPLIT, $0-16
-	MOVD elementwiseArgs_y(R0), R1
-	MOVD elementwiseArgs_a(R0), R2
-	MOVD elementwiseArgs_n(R0), R6
-	MOVD $constants<>(SB), R7
-	MOVD $0, R5
-	SUBS $4, R6
-	BLT partial
-loop:
-	WORD $0x3ce56840 // ldr q0, [x2, x5]
-compute:
-	// k and f such that x = 2ᵏ·(1 + f)
-	FMOVQ 192(R7), F30
-	WORD $0x6e3edc05 // fmul v5.4s, v0.4s, v30.4s
-	VMOV V0.B16, V2.B16
-	FMOVQ 208(R7), F30
-	WORD $0x6ea0e7df // fcmgt v31.4s, v30.4s, v0.4s
-	VBIT V31.B16, V5.B16, V2.B16
-	VEOR V1.B16, V1.B16, V1.B16
-	FMOVQ 224(R7), F5
-	FMOVQ 208(R7), F30
-	WORD $0x6ea0e7df // fcmgt v31.4s, v30.4s, v0.4s
-	VBIT V31.B16, V5.B16, V1.B16
-	FMOVQ 240(R7), F30
-	VSUB V30.S4, V2.S4, V4.S4
-	WORD $0x4f290483 // sshr v3.4s, v4.4s, #23
-	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
-	WORD $0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	FMOVQ 256(R7), F30
-	VAND V30.B16, V4.B16, V4.B16
-	FMOVQ 240(R7), F30
-	VADD V30.S4, V4.S4, V4.S4
-	FMOVQ 272(R7), F30
-	WORD $0x4e3ed484 // fadd v4.4s, v4.4s, v30.4s
-	// log(1 + f) + k·log 2
-	FMOVQ 288(R7), F6
-	FMOVQ 304(R7), F31
-	VFMLA V4.S4, V6.S4, V31.S4
-	VMOV V31.B16, V6.B16
-	FMOVQ 320(R7), F31
-	VFMLA V4.S4, V6.S4, V31.S4
-	VMOV V31.B16, V6.B16
-	FMOVQ 336(R7), F31
-	VFMLA V4.S4, V6.S4, V31.S4
-	VMOV V31.B16, V6.B16
-	FMOVQ 352(R7), F31
-	VFMLA V4.S4, V6.S4, V31.S4
-	VMOV V31.B16, V6.B16
-	FMOVQ 368(R7), F31
-	VFMLA V4.S4, V6.S4, V31.S4
-	VMOV V31.B16, V6.B16
-	FMOVQ 384(R7), F31
-	VFMLA V4.S4, V6.S4, V31.S4
-	VMOV V31.B16, V6.B16
-	FMOVQ 400(R7), F31
-	VFMLA V4.S4, V6.S4, V31.S4
-	VMOV V31.B16, V6.B16
-	FMOVQ 416(R7), F31
-	VFMLA V4.S4, V6.S4, V31.S4
-	VMOV V31.B16, V6.B16
-	WORD $0x6e24dc85 // fmul v5.4s, v4.4s, v4.4s
-	WORD $0x6e24dcc6 // fmul v6.4s, v6.4s, v4.4s
-	FMOVQ 432(R7), F30
-	WORD $0x4e3ed4c6 // fadd v6.4s, v6.4s, v30.4s
-	FMOVQ 64(R7), F30
-	WORD $0x6e3edc61 // fmul v1.4s, v3.4s, v30.4s
-	VFMLA V6.S4, V5.S4, V1.S4
-	WORD $0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
-	FMOVQ 48(R7), F30
-	VFMLA V30.S4, V3.S4, V1.S4
-	// log ∞ = ∞, log 0 = −∞, and the logarithm of NaN or of a negative number is NaN.
-	FMOVQ 448(R7), F5
-	FMOVQ 448(R7), F30
-	WORD $0x6e3ee41f // fcmge v31.4s, v0.4s, v30.4s
-	VBIT V31.B16, V5.B16, V1.B16
-	FMOVQ 464(R7), F5
-	FMOVQ 480(R7), F30
-	WORD $0x4e3ee41f // fcmeq v31.4s, v0.4s, v30.4s
-	VBIT V31.B16, V5.B16, V1.B16
-	FMOVQ 496(R7), F5
-	FMOVQ 480(R7), F30
-	WORD $0x6e3ee41f // fcmge v31.4s, v0.4s, v30.4s
-	VBIF V31.B16, V5.B16, V1.B16
-	TBNZ $63, R6, storeElement
-	WORD $0x3ca56821 // str q1, [x1, x5]
-	ADD $16, R5
-	SUBS $4, R6
-	BGE loop
-	// Compute the last elements, at most three, one by one. R6 is the number of elements left minus 4.
-partial:
-	CMP $-4, R6
-	BEQ done
-	FMOVS (R2)(R5), F0
-	JMP compute
-storeElement:
-	FMOVS F1, (R1)(R5)
-	ADD $4, R5
-	SUB $1, R6
-	JMP partial
-done:
-	RET
-
-// y = 1/(1 + e⁻ᵃ)
-TEXT opSigmoidNEON<>(SB), NOSPLIT, $0-16
-	MOVD elementwiseArgs_y(R0), R1
-	MOVD elementwiseArgs_a(R0), R2
-	MOVD elementwiseArgs_n(R0), R6
-	MOVD $constants<>(SB), R7
-	MOVD $0, R5
-	SUBS $4, R6
-	BLT partial
-loop:
-	WORD $0x3ce56840 // ldr q0, [x2, x5]
-compute:
-	// e^−|x|
-	FMOVQ 512(R7), F30
-	VORR V30.B16, V0.B16, V1.B16
-	// eˣ = eʳ·2ⁿ for n = round(x/log 2) and r = x − n·log 2
-	VMOV V1.B16, V3.B16
-	FMOVQ 32(R7), F30
-	WORD $0x6e3edc64 // fmul v4.4s, v3.4s, v30.4s
-	WORD $0x4e218884 // frintn v4.4s, v4.4s
-	FMOVQ 48(R7), F30
-	VFMLS V30.S4, V4.S4, V3.S4
-	FMOVQ 64(R7), F30
-	VFMLS V30.S4, V4.S4, V3.S4
-	// eʳ
-	FMOVQ 80(R7), F2
-	FMOVQ 96(R7), F31
-	VFMLA V3.S4, V2.S4, V31.S4
-	VMOV V31.B16, V2.B16
-	FMOVQ 112(R7), F31
-	VFMLA V3.S4, V2.S4, V31.S4
-	VMOV V31.B16, V2.B16
-	FMOVQ 128(R7), F31
-	VFMLA V3.S4, V2.S4, V31.S4
-	VMOV V31.B16, V2.B16
-	FMOVQ 144(R7), F31
-	VFMLA V3.S4, V2.S4, V31.S4
-	VMOV V31.B16, V2.B16
-	FMOVQ 160(R7), F31
-	VFMLA V3.S4, V2.S4, V31.S4
-	VMOV V31.B16, V2.B16
-	FMOVQ 160(R7), F31
-	VFMLA V3.S4, V2.S4, V31.S4
-	VMOV V31.B16, V2.B16
-	// eʳ·2ⁿ
-	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
-	FMOVQ 176(R7), F30
-	VADD V30.S4, V4.S4, V4.S4
-	VSHL $23, V4.S4, V4.S4
-	WORD $0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
-	VEOR V3.B16, V3.B16, V3.B16
-	FMOVQ 528(R7), F30
-	WORD $0x6ea1e7df // fcmgt v31.4s, v30.4s, v1.4s
-	VBIT V31.B16, V3.B16, V2.B16
-	VMOV V2.B16, V1.B16
-	// sigmoid x = 1/(1 + e), or e/(1 + e) for negative x, with e = e^−|x|
-	FMOVQ 160(R7), F30
-	WORD $0x4e3ed423 // fadd v3.4s, v1.4s, v30.4s
-	FMOVQ 160(R7), F2
-	WORD $0x4f21041f // sshr v31.4s, v0.4s, #31
-	VBIT V31.B16, V1.B16, V2.B16
-	WORD $0x6e23fc42 // fdiv v2.4s, v2.4s, v3.4s
-	TBNZ $63, R6, storeElement
-	WORD $0x3ca56822 // str q2, [x1, x5]
-	ADD $16, R5
-	SUBS $4, R6
-	BGE loop
-	// Compute the last elements, at most three, one by one. R6 is the number of elements left minus 4.
-partial:
-	CMP $-4, R6
-	BEQ done
-	FMOVS (R2)(R5), F0
-	JMP compute
-storeElement:
-	FMOVS F2, (R1)(R5)
-	ADD $4, R5
-	SUB $1, R6
-	JMP partial
-done:
-	RET
-
 // y = log(1 + eᵃ)
 TEXT opSoftplusNEON<>(SB), NOSPLIT, $0-16
 	MOVD elementwiseArgs_y(R0), R1
@@ -534,19 +134,22 @@ loop:
 	WORD $0x3ce56840 // ldr q0, [x2, x5]
 compute:
 	// e^−|x|
-	FMOVQ 512(R7), F30
+	FMOVQ 0(R7), F30
 	VORR V30.B16, V0.B16, V1.B16
 	// eˣ = eʳ·2ⁿ for n = round(x/log 2) and r = x − n·log 2
 	VMOV V1.B16, V3.B16
-	FMOVQ 32(R7), F30
+	FMOVQ 16(R7), F30
 	WORD $0x6e3edc64 // fmul v4.4s, v3.4s, v30.4s
 	WORD $0x4e218884 // frintn v4.4s, v4.4s
+	FMOVQ 32(R7), F30
+	VFMLS V30.S4, V4.S4, V3.S4
 	FMOVQ 48(R7), F30
 	VFMLS V30.S4, V4.S4, V3.S4
-	FMOVQ 64(R7), F30
-	VFMLS V30.S4, V4.S4, V3.S4
 	// eʳ
-	FMOVQ 80(R7), F2
+	FMOVQ 64(R7), F2
+	FMOVQ 80(R7), F31
+	VFMLA V3.S4, V2.S4, V31.S4
+	VMOV V31.B16, V2.B16
 	FMOVQ 96(R7), F31
 	VFMLA V3.S4, V2.S4, V31.S4
 	VMOV V31.B16, V2.B16
@@ -559,50 +162,47 @@ compute:
 	FMOVQ 144(R7), F31
 	VFMLA V3.S4, V2.S4, V31.S4
 	VMOV V31.B16, V2.B16
-	FMOVQ 160(R7), F31
+	FMOVQ 144(R7), F31
 	VFMLA V3.S4, V2.S4, V31.S4
 	VMOV V31.B16, V2.B16
-	FMOVQ 160(R7), F31
-	VFMLA V3.S4, V2.S4, V31.S4
-	VMOV V31.B16, V2.B16
-	// eʳ·2ⁿ
+	// eʳ·2ⁿ; the bits of the float32 number 2ⁿ are (n + 127)·2²³
 	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
-	FMOVQ 176(R7), F30
+	FMOVQ 160(R7), F30
 	VADD V30.S4, V4.S4, V4.S4
 	VSHL $23, V4.S4, V4.S4
 	WORD $0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
 	VEOR V3.B16, V3.B16, V3.B16
-	FMOVQ 528(R7), F30
+	FMOVQ 176(R7), F30
 	WORD $0x6ea1e7df // fcmgt v31.4s, v30.4s, v1.4s
 	VBIT V31.B16, V3.B16, V2.B16
 	VMOV V2.B16, V1.B16
 	// softplus x = max(x, 0) + log(1 + e) with e = e^−|x|
-	FMOVQ 544(R7), F3
-	FMOVQ 560(R7), F31
+	FMOVQ 192(R7), F3
+	FMOVQ 208(R7), F31
 	VFMLA V1.S4, V3.S4, V31.S4
 	VMOV V31.B16, V3.B16
-	FMOVQ 576(R7), F31
+	FMOVQ 224(R7), F31
 	VFMLA V1.S4, V3.S4, V31.S4
 	VMOV V31.B16, V3.B16
-	FMOVQ 592(R7), F31
+	FMOVQ 240(R7), F31
 	VFMLA V1.S4, V3.S4, V31.S4
 	VMOV V31.B16, V3.B16
-	FMOVQ 608(R7), F31
+	FMOVQ 256(R7), F31
 	VFMLA V1.S4, V3.S4, V31.S4
 	VMOV V31.B16, V3.B16
-	FMOVQ 624(R7), F31
+	FMOVQ 272(R7), F31
 	VFMLA V1.S4, V3.S4, V31.S4
 	VMOV V31.B16, V3.B16
-	FMOVQ 640(R7), F31
+	FMOVQ 288(R7), F31
 	VFMLA V1.S4, V3.S4, V31.S4
 	VMOV V31.B16, V3.B16
-	FMOVQ 656(R7), F31
+	FMOVQ 304(R7), F31
 	VFMLA V1.S4, V3.S4, V31.S4
 	VMOV V31.B16, V3.B16
-	FMOVQ 672(R7), F31
+	FMOVQ 320(R7), F31
 	VFMLA V1.S4, V3.S4, V31.S4
 	VMOV V31.B16, V3.B16
-	FMOVQ 160(R7), F31
+	FMOVQ 144(R7), F31
 	VFMLA V1.S4, V3.S4, V31.S4
 	VMOV V31.B16, V3.B16
 	VEOR V2.B16, V2.B16, V2.B16
@@ -642,19 +242,22 @@ loop:
 	WORD $0x3ce56860 // ldr q0, [x3, x5]
 compute:
 	// e^−|x|
-	FMOVQ 512(R7), F30
+	FMOVQ 0(R7), F30
 	VORR V30.B16, V0.B16, V1.B16
 	// eˣ = eʳ·2ⁿ for n = round(x/log 2) and r = x − n·log 2
 	VMOV V1.B16, V3.B16
-	FMOVQ 32(R7), F30
+	FMOVQ 16(R7), F30
 	WORD $0x6e3edc64 // fmul v4.4s, v3.4s, v30.4s
 	WORD $0x4e218884 // frintn v4.4s, v4.4s
+	FMOVQ 32(R7), F30
+	VFMLS V30.S4, V4.S4, V3.S4
 	FMOVQ 48(R7), F30
 	VFMLS V30.S4, V4.S4, V3.S4
-	FMOVQ 64(R7), F30
-	VFMLS V30.S4, V4.S4, V3.S4
 	// eʳ
-	FMOVQ 80(R7), F2
+	FMOVQ 64(R7), F2
+	FMOVQ 80(R7), F31
+	VFMLA V3.S4, V2.S4, V31.S4
+	VMOV V31.B16, V2.B16
 	FMOVQ 96(R7), F31
 	VFMLA V3.S4, V2.S4, V31.S4
 	VMOV V31.B16, V2.B16
@@ -667,57 +270,54 @@ compute:
 	FMOVQ 144(R7), F31
 	VFMLA V3.S4, V2.S4, V31.S4
 	VMOV V31.B16, V2.B16
-	FMOVQ 160(R7), F31
+	FMOVQ 144(R7), F31
 	VFMLA V3.S4, V2.S4, V31.S4
 	VMOV V31.B16, V2.B16
-	FMOVQ 160(R7), F31
-	VFMLA V3.S4, V2.S4, V31.S4
-	VMOV V31.B16, V2.B16
-	// eʳ·2ⁿ
+	// eʳ·2ⁿ; the bits of the float32 number 2ⁿ are (n + 127)·2²³
 	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
-	FMOVQ 176(R7), F30
+	FMOVQ 160(R7), F30
 	VADD V30.S4, V4.S4, V4.S4
 	VSHL $23, V4.S4, V4.S4
 	WORD $0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
 	VEOR V3.B16, V3.B16, V3.B16
-	FMOVQ 528(R7), F30
+	FMOVQ 176(R7), F30
 	WORD $0x6ea1e7df // fcmgt v31.4s, v30.4s, v1.4s
 	VBIT V31.B16, V3.B16, V2.B16
 	VMOV V2.B16, V1.B16
 	// sigmoid x = 1/(1 + e), or e/(1 + e) for negative x, with e = e^−|x|
-	FMOVQ 160(R7), F30
+	FMOVQ 144(R7), F30
 	WORD $0x4e3ed423 // fadd v3.4s, v1.4s, v30.4s
-	FMOVQ 160(R7), F2
+	FMOVQ 144(R7), F2
 	WORD $0x4f21041f // sshr v31.4s, v0.4s, #31
 	VBIT V31.B16, V1.B16, V2.B16
 	WORD $0x6e23fc42 // fdiv v2.4s, v2.4s, v3.4s
 	// softplus x = max(x, 0) + log(1 + e) with e = e^−|x|
-	FMOVQ 544(R7), F4
-	FMOVQ 560(R7), F31
+	FMOVQ 192(R7), F4
+	FMOVQ 208(R7), F31
 	VFMLA V1.S4, V4.S4, V31.S4
 	VMOV V31.B16, V4.B16
-	FMOVQ 576(R7), F31
+	FMOVQ 224(R7), F31
 	VFMLA V1.S4, V4.S4, V31.S4
 	VMOV V31.B16, V4.B16
-	FMOVQ 592(R7), F31
+	FMOVQ 240(R7), F31
 	VFMLA V1.S4, V4.S4, V31.S4
 	VMOV V31.B16, V4.B16
-	FMOVQ 608(R7), F31
+	FMOVQ 256(R7), F31
 	VFMLA V1.S4, V4.S4, V31.S4
 	VMOV V31.B16, V4.B16
-	FMOVQ 624(R7), F31
+	FMOVQ 272(R7), F31
 	VFMLA V1.S4, V4.S4, V31.S4
 	VMOV V31.B16, V4.B16
-	FMOVQ 640(R7), F31
+	FMOVQ 288(R7), F31
 	VFMLA V1.S4, V4.S4, V31.S4
 	VMOV V31.B16, V4.B16
-	FMOVQ 656(R7), F31
+	FMOVQ 304(R7), F31
 	VFMLA V1.S4, V4.S4, V31.S4
 	VMOV V31.B16, V4.B16
-	FMOVQ 672(R7), F31
+	FMOVQ 320(R7), F31
 	VFMLA V1.S4, V4.S4, V31.S4
 	VMOV V31.B16, V4.B16
-	FMOVQ 160(R7), F31
+	FMOVQ 144(R7), F31
 	VFMLA V1.S4, V4.S4, V31.S4
 	VMOV V31.B16, V4.B16
 	VEOR V3.B16, V3.B16, V3.B16
@@ -812,7 +412,7 @@ compute:
 	WORD $0x6e20dcc6 // fmul v6.4s, v6.4s, v0.4s
 	VFMLA V8.S4, V1.S4, V6.S4
 	WORD $0x6e22dce7 // fmul v7.4s, v7.4s, v2.4s
-	FMOVQ 688(R7), F30
+	FMOVQ 336(R7), F30
 	VAND V30.B16, V8.B16, V8.B16
 	WORD $0x6ea8e4ff // fcmgt v31.4s, v7.4s, v8.4s
 	VBIF V31.B16, V8.B16, V7.B16
@@ -845,111 +445,60 @@ storeElement:
 done:
 	RET
 
-DATA constants<>+0(SB)/8, $0xc2d00000c2d00000 // -104
-DATA constants<>+8(SB)/8, $0xc2d00000c2d00000
-DATA constants<>+16(SB)/8, $0x42b2000042b20000 // 89
-DATA constants<>+24(SB)/8, $0x42b2000042b20000
-DATA constants<>+32(SB)/8, $0x3fb8aa3b3fb8aa3b // 1.442695
-DATA constants<>+40(SB)/8, $0x3fb8aa3b3fb8aa3b
-DATA constants<>+48(SB)/8, $0x3f3172183f317218 // 0.6931472
-DATA constants<>+56(SB)/8, $0x3f3172183f317218
-DATA constants<>+64(SB)/8, $0xb102e308b102e308 // -1.9046542e-09
-DATA constants<>+72(SB)/8, $0xb102e308b102e308
-DATA constants<>+80(SB)/8, $0x3ab511a83ab511a8 // 0.0013814466
-DATA constants<>+88(SB)/8, $0x3ab511a83ab511a8
-DATA constants<>+96(SB)/8, $0x3c091d363c091d36 // 0.008368781
-DATA constants<>+104(SB)/8, $0x3c091d363c091d36
-DATA constants<>+112(SB)/8, $0x3d2aac7a3d2aac7a // 0.041668393
-DATA constants<>+120(SB)/8, $0x3d2aac7a3d2aac7a
-DATA constants<>+128(SB)/8, $0x3e2aaa483e2aaa48 // 0.1666652
-DATA constants<>+136(SB)/8, $0x3e2aaa483e2aaa48
-DATA constants<>+144(SB)/8, $0x3efffffe3efffffe // 0.49999994
-DATA constants<>+152(SB)/8, $0x3efffffe3efffffe
-DATA constants<>+160(SB)/8, $0x3f8000003f800000 // 1
-DATA constants<>+168(SB)/8, $0x3f8000003f800000
-DATA constants<>+176(SB)/8, $0x0000007f0000007f // 1.78e-43
-DATA constants<>+184(SB)/8, $0x0000007f0000007f
-DATA constants<>+192(SB)/8, $0x4b0000004b000000 // 8.388608e+06
-DATA constants<>+200(SB)/8, $0x4b0000004b000000
-DATA constants<>+208(SB)/8, $0x0080000000800000 // 1.1754944e-38
-DATA constants<>+216(SB)/8, $0x0080000000800000
-DATA constants<>+224(SB)/8, $0xc1b80000c1b80000 // -23
-DATA constants<>+232(SB)/8, $0xc1b80000c1b80000
-DATA constants<>+240(SB)/8, $0x3f3504f33f3504f3 // 0.70710677
-DATA constants<>+248(SB)/8, $0x3f3504f33f3504f3
-DATA constants<>+256(SB)/8, $0x007fffff007fffff // 1.1754942e-38
-DATA constants<>+264(SB)/8, $0x007fffff007fffff
-DATA constants<>+272(SB)/8, $0xbf800000bf800000 // -1
-DATA constants<>+280(SB)/8, $0xbf800000bf800000
-DATA constants<>+288(SB)/8, $0x3d8a2be23d8a2be2 // 0.06746651
-DATA constants<>+296(SB)/8, $0x3d8a2be23d8a2be2
-DATA constants<>+304(SB)/8, $0xbdef1e0ebdef1e0e // -0.11675654
-DATA constants<>+312(SB)/8, $0xbdef1e0ebdef1e0e
-DATA constants<>+320(SB)/8, $0x3df378313df37831 // 0.11888159
-DATA constants<>+328(SB)/8, $0x3df378313df37831
-DATA constants<>+336(SB)/8, $0xbdfe1103bdfe1103 // -0.124055885
-DATA constants<>+344(SB)/8, $0xbdfe1103bdfe1103
-DATA constants<>+352(SB)/8, $0x3e119bb43e119bb4 // 0.14219552
-DATA constants<>+360(SB)/8, $0x3e119bb43e119bb4
-DATA constants<>+368(SB)/8, $0xbe2aae27be2aae27 // -0.16667996
-DATA constants<>+376(SB)/8, $0xbe2aae27be2aae27
-DATA constants<>+384(SB)/8, $0x3e4cd25b3e4cd25b // 0.20002119
-DATA constants<>+392(SB)/8, $0x3e4cd25b3e4cd25b
-DATA constants<>+400(SB)/8, $0xbe800003be800003 // -0.2500001
-DATA constants<>+408(SB)/8, $0xbe800003be800003
-DATA constants<>+416(SB)/8, $0x3eaaaaa43eaaaaa4 // 0.33333313
-DATA constants<>+424(SB)/8, $0x3eaaaaa43eaaaaa4
-DATA constants<>+432(SB)/8, $0xbf000000bf000000 // -0.5
-DATA constants<>+440(SB)/8, $0xbf000000bf000000
-DATA constants<>+448(SB)/8, $0x7f8000007f800000 // +Inf
-DATA constants<>+456(SB)/8, $0x7f8000007f800000
-DATA constants<>+464(SB)/8, $0xff800000ff800000 // -Inf
-DATA constants<>+472(SB)/8, $0xff800000ff800000
-DATA constants<>+480(SB)/8, $0x0000000000000000 // 0
-DATA constants<>+488(SB)/8, $0x0000000000000000
-DATA constants<>+496(SB)/8, $0x7fc000007fc00000 // NaN
-DATA constants<>+504(SB)/8, $0x7fc000007fc00000
-DATA constants<>+512(SB)/8, $0x8000000080000000 // -0
-DATA constants<>+520(SB)/8, $0x8000000080000000
-DATA constants<>+528(SB)/8, $0xc2300000c2300000 // -44
-DATA constants<>+536(SB)/8, $0xc2300000c2300000
-DATA constants<>+544(SB)/8, $0xbb549978bb549978 // -0.0032440107
-DATA constants<>+552(SB)/8, $0xbb549978bb549978
-DATA constants<>+560(SB)/8, $0x3ca29f653ca29f65 // 0.019851396
-DATA constants<>+568(SB)/8, $0x3ca29f653ca29f65
-DATA constants<>+576(SB)/8, $0xbd694e44bd694e44 // -0.056959406
-DATA constants<>+584(SB)/8, $0xbd694e44bd694e44
-DATA constants<>+592(SB)/8, $0x3dd9299e3dd9299e // 0.10603641
-DATA constants<>+600(SB)/8, $0x3dd9299e3dd9299e
-DATA constants<>+608(SB)/8, $0xbe1cbaacbe1cbaac // -0.15305585
-DATA constants<>+616(SB)/8, $0xbe1cbaacbe1cbaac
-DATA constants<>+624(SB)/8, $0x3e497b493e497b49 // 0.19675936
-DATA constants<>+632(SB)/8, $0x3e497b493e497b49
-DATA constants<>+640(SB)/8, $0xbe7f87c3be7f87c3 // -0.24954133
-DATA constants<>+648(SB)/8, $0xbe7f87c3be7f87c3
-DATA constants<>+656(SB)/8, $0x3eaaa6403eaaa640 // 0.33329964
-DATA constants<>+664(SB)/8, $0x3eaaa6403eaaa640
-DATA constants<>+672(SB)/8, $0xbeffffdfbeffffdf // -0.49999902
-DATA constants<>+680(SB)/8, $0xbeffffdfbeffffdf
-DATA constants<>+688(SB)/8, $0x7fffffff7fffffff // NaN
-DATA constants<>+696(SB)/8, $0x7fffffff7fffffff
-GLOBL constants<>(SB), NOPTR|RODATA, $704
+DATA constants<>+0(SB)/8, $0x8000000080000000 // -0
+DATA constants<>+8(SB)/8, $0x8000000080000000
+DATA constants<>+16(SB)/8, $0x3fb8aa3b3fb8aa3b // 1.442695
+DATA constants<>+24(SB)/8, $0x3fb8aa3b3fb8aa3b
+DATA constants<>+32(SB)/8, $0x3f3172183f317218 // 0.6931472
+DATA constants<>+40(SB)/8, $0x3f3172183f317218
+DATA constants<>+48(SB)/8, $0xb102e308b102e308 // -1.9046542e-09
+DATA constants<>+56(SB)/8, $0xb102e308b102e308
+DATA constants<>+64(SB)/8, $0x3ab511a83ab511a8 // 0.0013814466
+DATA constants<>+72(SB)/8, $0x3ab511a83ab511a8
+DATA constants<>+80(SB)/8, $0x3c091d363c091d36 // 0.008368781
+DATA constants<>+88(SB)/8, $0x3c091d363c091d36
+DATA constants<>+96(SB)/8, $0x3d2aac7a3d2aac7a // 0.041668393
+DATA constants<>+104(SB)/8, $0x3d2aac7a3d2aac7a
+DATA constants<>+112(SB)/8, $0x3e2aaa483e2aaa48 // 0.1666652
+DATA constants<>+120(SB)/8, $0x3e2aaa483e2aaa48
+DATA constants<>+128(SB)/8, $0x3efffffe3efffffe // 0.49999994
+DATA constants<>+136(SB)/8, $0x3efffffe3efffffe
+DATA constants<>+144(SB)/8, $0x3f8000003f800000 // 1
+DATA constants<>+152(SB)/8, $0x3f8000003f800000
+DATA constants<>+160(SB)/8, $0x0000007f0000007f // 1.78e-43
+DATA constants<>+168(SB)/8, $0x0000007f0000007f
+DATA constants<>+176(SB)/8, $0xc2300000c2300000 // -44
+DATA constants<>+184(SB)/8, $0xc2300000c2300000
+DATA constants<>+192(SB)/8, $0xbb549978bb549978 // -0.0032440107
+DATA constants<>+200(SB)/8, $0xbb549978bb549978
+DATA constants<>+208(SB)/8, $0x3ca29f653ca29f65 // 0.019851396
+DATA constants<>+216(SB)/8, $0x3ca29f653ca29f65
+DATA constants<>+224(SB)/8, $0xbd694e44bd694e44 // -0.056959406
+DATA constants<>+232(SB)/8, $0xbd694e44bd694e44
+DATA constants<>+240(SB)/8, $0x3dd9299e3dd9299e // 0.10603641
+DATA constants<>+248(SB)/8, $0x3dd9299e3dd9299e
+DATA constants<>+256(SB)/8, $0xbe1cbaacbe1cbaac // -0.15305585
+DATA constants<>+264(SB)/8, $0xbe1cbaacbe1cbaac
+DATA constants<>+272(SB)/8, $0x3e497b493e497b49 // 0.19675936
+DATA constants<>+280(SB)/8, $0x3e497b493e497b49
+DATA constants<>+288(SB)/8, $0xbe7f87c3be7f87c3 // -0.24954133
+DATA constants<>+296(SB)/8, $0xbe7f87c3be7f87c3
+DATA constants<>+304(SB)/8, $0x3eaaa6403eaaa640 // 0.33329964
+DATA constants<>+312(SB)/8, $0x3eaaa6403eaaa640
+DATA constants<>+320(SB)/8, $0xbeffffdfbeffffdf // -0.49999902
+DATA constants<>+328(SB)/8, $0xbeffffdfbeffffdf
+DATA constants<>+336(SB)/8, $0x7fffffff7fffffff // NaN
+DATA constants<>+344(SB)/8, $0x7fffffff7fffffff
+GLOBL constants<>(SB), NOPTR|RODATA, $352
 
 DATA elementwiseTable<>+0(SB)/8, $opAddNEON<>(SB)
-DATA elementwiseTable<>+8(SB)/8, $opSubNEON<>(SB)
-DATA elementwiseTable<>+16(SB)/8, $opMulNEON<>(SB)
-DATA elementwiseTable<>+24(SB)/8, $opDivNEON<>(SB)
-DATA elementwiseTable<>+32(SB)/8, $opMulAddNEON<>(SB)
-DATA elementwiseTable<>+40(SB)/8, $opScaleNEON<>(SB)
-DATA elementwiseTable<>+48(SB)/8, $opAddConstNEON<>(SB)
-DATA elementwiseTable<>+56(SB)/8, $opExpNEON<>(SB)
-DATA elementwiseTable<>+64(SB)/8, $opLogNEON<>(SB)
-DATA elementwiseTable<>+72(SB)/8, $opSigmoidNEON<>(SB)
-DATA elementwiseTable<>+80(SB)/8, $opSoftplusNEON<>(SB)
-DATA elementwiseTable<>+88(SB)/8, $opSoftplusSigmoidNEON<>(SB)
-DATA elementwiseTable<>+96(SB)/8, $opSigmoidGradientNEON<>(SB)
-DATA elementwiseTable<>+104(SB)/8, $opAdamaxNEON<>(SB)
-GLOBL elementwiseTable<>(SB), RODATA, $112
+DATA elementwiseTable<>+8(SB)/8, $opMulNEON<>(SB)
+DATA elementwiseTable<>+16(SB)/8, $opMulAddNEON<>(SB)
+DATA elementwiseTable<>+24(SB)/8, $opSoftplusNEON<>(SB)
+DATA elementwiseTable<>+32(SB)/8, $opSoftplusSigmoidNEON<>(SB)
+DATA elementwiseTable<>+40(SB)/8, $opSigmoidGradientNEON<>(SB)
+DATA elementwiseTable<>+48(SB)/8, $opAdamaxNEON<>(SB)
+GLOBL elementwiseTable<>(SB), RODATA, $56
 
 // func callElementwise(kernel int, args *elementwiseArgs)
 TEXT ·callElementwise(SB), NOSPLIT, $0-16

@@ -4,20 +4,13 @@ package kernel
 
 // Indices of the elementwise kernels of an instruction set.
 const (
-	opAdd             = 0  // y = a + b
-	opSub             = 1  // y = a − b
-	opMul             = 2  // y = a·b
-	opDiv             = 3  // y = a/b
-	opMulAdd          = 4  // y = a·b + c
-	opScale           = 5  // y = s·a
-	opAddConst        = 6  // y = a + s
-	opExp             = 7  // y = eᵃ
-	opLog             = 8  // y = log a
-	opSigmoid         = 9  // y = 1/(1 + e⁻ᵃ)
-	opSoftplus        = 10 // y = log(1 + eᵃ)
-	opSoftplusSigmoid = 11 // y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ)
-	opSigmoidGradient = 12 // y = a ⊙ (b − b²)
-	opAdamax          = 13 // a step of Adamax for parameters y, moving averages b and c and gradient a
+	opAdd             = 0 // y = a + b
+	opMul             = 1 // y = a·b
+	opMulAdd          = 2 // y = a·b + c
+	opSoftplus        = 3 // y = log(1 + eᵃ)
+	opSoftplusSigmoid = 4 // y = log(1 + eᵃ), b = 1/(1 + e⁻ᵃ)
+	opSigmoidGradient = 5 // y = a ⊙ (b − b²)
+	opAdamax          = 6 // a step of Adamax for parameters y, moving averages b and c and gradient a
 )
 
 // Indices of the row kernels. In the formulas, x_i is row i of the operand x, or element i if x is a column.

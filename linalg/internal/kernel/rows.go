@@ -28,6 +28,8 @@ type rowOperand struct {
 // computing 20 elements in plain Go.
 const minSIMD = 20
 
+const noKernel = -1
+
 // operand returns the kernel argument for an operand [rows×n] with elements s[i·row + j·col]. It panics
 // if s is too short or the row stride is negative, because the kernels do not check bounds.
 func operand[T Float](s []T, row, col, rows, n int) rowOperand {

@@ -1,0 +1,168 @@
+package kernel
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// define computes a contraction from its definition. The function mulAdd returns a·b + c.
+func define[T Float](c Contraction[T], mulAdd func(a, b, c T) T) {
+	for g := range c.Groups {
+		for i := range c.Rows {
+			for j := range c.Cols {
+				var sum T
+				if c.Bias != nil {
+					sum = c.Bias[i]
+				}
+				for _, s := range c.Segments {
+					for p := range c.Steps {
+						sum = mulAdd(c.A[s.A+i*c.ARow+p*c.AStep], c.B[s.B+g*c.BGroup+p*c.BStep+j], sum)
+					}
+				}
+				y := &c.C[c.CStart+g*c.CGroup+i*c.CRow+j]
+				if c.Add {
+					sum += *y
+				}
+				*y = sum
+			}
+		}
+	}
+}
+
+// randomContraction returns a random contraction of the given size. The rows and groups may be separated by
+// gaps in memory.
+func randomContraction[T Float](rng *rand.Rand, rows, cols, steps, groups int) Contraction[T] {
+	c := Contraction[T]{Rows: rows, Cols: cols, Steps: steps, Groups: groups, Add: rng.IntN(2) == 0}
+	c.CRow = c.Cols + rng.IntN(3)
+	c.CGroup = c.Rows*c.CRow + rng.IntN(3)
+	c.ARow, c.AStep = 1, c.Rows+rng.IntN(3)
+	if rng.IntN(2) == 0 {
+		c.ARow, c.AStep = c.Steps+rng.IntN(3), 1
+	}
+	c.BStep, c.BGroup = c.Cols+rng.IntN(3), rng.IntN(30)
+	for range rng.IntN(5) {
+		c.Segments = append(c.Segments, Segment{rng.IntN(9), rng.IntN(9)})
+	}
+	c.A = normals[T](rng, 8+(c.Rows-1)*c.ARow+max(0, c.Steps-1)*c.AStep+1)
+	c.B = normals[T](rng, 8+(c.Groups-1)*c.BGroup+max(0, c.Steps-1)*c.BStep+c.Cols)
+	c.C = normals[T](rng, (c.Groups-1)*c.CGroup+(c.Rows-1)*c.CRow+c.Cols+20)
+	if rng.IntN(2) == 0 {
+		c.Bias = normals[T](rng, c.Rows)
+	}
+	if rng.IntN(3) == 0 { // store the groups in reverse order
+		c.CStart, c.CGroup = (c.Groups-1)*c.CGroup, -c.CGroup
+	}
+	if rng.IntN(5) == 0 {
+		for _, x := range [][]T{c.A, c.B, c.C} {
+			x[rng.IntN(len(x))] = special[T](rng)
+		}
+	}
+	return c
+}
+
+// TestContractionsMatchTheirDefinition checks contractions whose sizes are close to multiples of tile and
+// vector sizes. The bits must be those of the definition, where SIMD uses fused multiply-adds in float32.
+// Elements of c.C outside the matrices C_g must not change.
+func TestContractionsMatchTheirDefinition(t *testing.T) {
+	OnEachLevel(func(name string) {
+		t.Run(name, func(t *testing.T) {
+			if SIMD32[float32]() {
+				testContractions(t, fused)
+			} else {
+				testContractions(t, func(a, b, c float32) float32 { return float32(a*b) + c })
+			}
+			testContractions(t, func(a, b, c float64) float64 { return float64(a*b) + c })
+		})
+	})
+}
+
+func testContractions[T Float](t *testing.T, mulAdd func(a, b, c T) T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	check := func(rows, cols, steps, groups int) {
+		c := randomContraction[T](rng, rows, cols, steps, groups)
+		want := c
+		want.C = slices.Clone(c.C)
+		define(want, mulAdd)
+		c.Run()
+		if i := firstDifference(c.C, want.C); i >= 0 {
+			t.Fatalf("%T: [%d×%d], %d steps, %d groups, %d segments, bias %v, add %v: element %d is %v, want %v", c.C[0],
+				rows, cols, steps, groups, len(c.Segments), c.Bias != nil, c.Add, i, c.C[i], want.C[i])
+		}
+	}
+	n := 0
+	for rows := range 34 {
+		for cols := range 53 {
+			if rows > 18 && rows%8 > 1 || cols > 18 && cols%8 != 0 && cols%8 != 1 && cols%8 != 4 && cols%8 != 7 {
+				continue
+			}
+			for _, groups := range []int{1, 2, 3, 4, 5, 9} {
+				if n++; rows > 0 && cols > 0 && (n%5 == 0 || !testing.Short()) {
+					check(rows, cols, rng.IntN(4), groups)
+				}
+			}
+		}
+	}
+	for range 10 {
+		check(1+rng.IntN(100), 1+rng.IntN(100), rng.IntN(200), 1)
+	}
+}
+
+func TestContractionsCheckBounds(t *testing.T) {
+	fits := func() Contraction[float64] { // returns a contraction whose operands have exactly the required length
+		c := Contraction[float64]{
+			Rows: 3, Cols: 5, Steps: 4, Groups: 2,
+			CStart: 1, CRow: 6, CGroup: 20, ARow: 10, AStep: 2, BStep: 7, BGroup: 30,
+			Segments: []Segment{{A: 2, B: 9}, {A: 3, B: 1}}, Bias: make([]float64, 3),
+		}
+		c.C = make([]float64, 1+20+2*6+5)
+		c.A = make([]float64, 3+2*10+3*2+1)
+		c.B = make([]float64, 9+30+3*7+5)
+		return c
+	}
+	panics := func(change func(c *Contraction[float64])) (did bool) {
+		defer func() {
+			if msg := recover(); msg != nil {
+				did = strings.HasPrefix(fmt.Sprint(msg), "linalg: Contraction: ")
+			}
+		}()
+		c := fits()
+		change(&c)
+		c.Run()
+		return false
+	}
+	for what, change := range map[string]func(c *Contraction[float64]){
+		"operands of the exact length": func(c *Contraction[float64]) {},
+		"groups in reverse":            func(c *Contraction[float64]) { c.CStart, c.CGroup = 21, -20 },
+		"no segments, A and B":         func(c *Contraction[float64]) { c.Segments, c.A, c.B = nil, nil, nil },
+		"no steps, A and B":            func(c *Contraction[float64]) { c.Steps, c.A, c.B = 0, nil, nil },
+		"no rows and no C":             func(c *Contraction[float64]) { c.Rows, c.C = 0, nil },
+	} {
+		if panics(change) {
+			t.Errorf("%s: Run panicked", what)
+		}
+	}
+	for what, change := range map[string]func(c *Contraction[float64]){
+		"C too short":                func(c *Contraction[float64]) { c.C = c.C[1:] },
+		"A too short":                func(c *Contraction[float64]) { c.A = c.A[1:] },
+		"B too short":                func(c *Contraction[float64]) { c.B = c.B[1:] },
+		"bias too short":             func(c *Contraction[float64]) { c.Bias = c.Bias[1:] },
+		"negative start of C":        func(c *Contraction[float64]) { c.CStart = -1 },
+		"groups outside C":           func(c *Contraction[float64]) { c.CStart, c.CGroup = 19, -20 },
+		"negative segment in A":      func(c *Contraction[float64]) { c.Segments[0].A = -1 },
+		"negative segment in B":      func(c *Contraction[float64]) { c.Segments[1].B = -1 },
+		"segment beyond A":           func(c *Contraction[float64]) { c.Segments[0].A = 4 },
+		"segment beyond B":           func(c *Contraction[float64]) { c.Segments[1].B = 10 },
+		"negative row stride of A":   func(c *Contraction[float64]) { c.ARow = -1 },
+		"negative step stride of A":  func(c *Contraction[float64]) { c.AStep = -1 },
+		"negative step stride of B":  func(c *Contraction[float64]) { c.BStep = -1 },
+		"negative group stride of B": func(c *Contraction[float64]) { c.BGroup = -1 },
+		"negative row stride of C":   func(c *Contraction[float64]) { c.CRow = -1 },
+	} {
+		if !panics(change) {
+			t.Errorf("%s: Run did not panic", what)
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package kernel
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// elementwiseFunctions contains the functions that have SIMD kernels. The function run computes all elements
+// of y, and for some functions of b and c, too. The function want computes one element; a nil want means that
+// plain Go defines the result up to rounding errors.
+var elementwiseFunctions = []struct {
+	name string
+	run  func(y, a, b, c []float32)
+	want func(y, a, b, c *float32)
+}{
+	{"Add", func(y, a, b, c []float32) { Add(y, a, b) }, func(y, a, b, c *float32) { *y = *a + *b }},
+	{"Mul", func(y, a, b, c []float32) { Mul(y, a, b) }, func(y, a, b, c *float32) { *y = *a * *b }},
+	{"MulAdd", func(y, a, b, c []float32) { MulAdd(y, a, b, c) }, func(y, a, b, c *float32) { *y = fused(*a, *b, *c) }},
+	{"Softplus", func(y, a, b, c []float32) { Softplus(y, a) }, nil},
+	{"SoftplusSigmoid", func(y, a, b, c []float32) { SoftplusSigmoid(y, b, a) }, nil},
+	{"SigmoidGradient", func(y, a, b, c []float32) { SigmoidGradient(y, a, b) }, func(y, a, b, c *float32) {
+		*y = *a * fused(-*b, *b, *b)
+	}},
+	{"Adamax", func(y, a, b, c []float32) { Adamax(y, b, c, a, 0.9, 0.999, 1e-2, 1e-8) }, func(y, a, b, c *float32) {
+		const beta1, beta2, rate, epsilon = float32(0.9), float32(0.999), float32(1e-2), float32(1e-8)
+		*b = fused(1-beta1, *a, beta1**b)
+		*c = max(beta2**c, *a, -*a)
+		*y = fused(rate, *b/(*c+epsilon), *y)
+	}},
+}
+
+func TestElementwiseKernelsMatchTheirDefinitions(t *testing.T) {
+	onEachLevel(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(4, 1))
+		for _, f := range elementwiseFunctions {
+			for n := range 70 {
+				offset := rng.IntN(17) // most vectors are not aligned
+				var got, want [4][]float32
+				for i := range got {
+					got[i] = normals[float32](rng, 100)
+					want[i] = slices.Clone(got[i])
+				}
+				part := func(x []float32) []float32 { return x[offset : offset+n] }
+				f.run(part(got[0]), part(got[1]), part(got[2]), part(got[3]))
+				if f.want == nil {
+					inPlainGo(func() { f.run(part(want[0]), part(want[1]), part(want[2]), part(want[3])) })
+				} else {
+					for i := offset; i < offset+n; i++ {
+						f.want(&want[0][i], &want[1][i], &want[2][i], &want[3][i])
+					}
+				}
+				for i := range got {
+					for j, w := range want[i] {
+						if g := got[i][j]; g != w && (f.want != nil || !(math.Abs(float64(g-w)) <= 1e-6*math.Abs(float64(w)))) {
+							t.Fatalf("%s of elements %d to %d: element %d of operand %c is %v, want %v", f.name, offset, offset+n-1, j, "yabc"[i], g, w)
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+// ulps returns the error |got − want| in float32 units in the last place of want.
+func ulps(got float32, want float64) float64 {
+	w := float32(want)
+	switch {
+	case math.IsNaN(want) != math.IsNaN(float64(got)):
+		return math.Inf(1)
+	case math.IsNaN(want) || got == w:
+		return 0
+	case math.IsInf(float64(w), 0) || math.IsInf(float64(got), 0):
+		return math.Inf(1)
+	}
+	_, exponent := math.Frexp(want)
+	unit := math.Ldexp(1, max(exponent-24, -149))
+	return math.Abs(float64(got)-want) / unit
+}
+
+// TestSoftplusAndSigmoidAreAccurateEverywhere checks the kernels of Softplus and SoftplusSigmoid against
+// float64. All instruction sets must give the same bits.
+func TestSoftplusAndSigmoidAreAccurateEverywhere(t *testing.T) {
+	// x contains every 8209th float32, so that each exponent occurs, and all special values.
+	step := uint64(8209)
+	if testing.Short() {
+		step = 131101
+	}
+	var x []float32
+	for bits := uint64(0); bits < 1<<32; bits += step {
+		x = append(x, math.Float32frombits(uint32(bits)))
+	}
+	for e := range 256 {
+		for _, fraction := range []uint32{0, 1, 0x7fffff} {
+			bits := uint32(e)<<23 | fraction
+			x = append(x, math.Float32frombits(bits), math.Float32frombits(bits|1<<31))
+		}
+	}
+	for i := -120.0; i < 120; i += 0.0037 {
+		x = append(x, float32(i))
+	}
+	var previous [3][]float32 // results of the previous instruction set
+	onEachLevel(t, func(t *testing.T) {
+		var y [3][]float32
+		for i := range y {
+			y[i] = make([]float32, len(x))
+		}
+		Softplus(y[0], x)
+		SoftplusSigmoid(y[1], y[2], x)
+		for k, exact := range []func(x float64) float64{
+			func(x float64) float64 { return softplus(x, expOfMinusAbs(x)) },
+			func(x float64) float64 { return softplus(x, expOfMinusAbs(x)) },
+			Sigmoid,
+		} {
+			worst, where := 0.0, float32(0)
+			for i := range x {
+				if u := ulps(y[k][i], exact(float64(x[i]))); u > worst {
+					worst, where = u, x[i]
+				}
+			}
+			if worst > 2.5 {
+				t.Errorf("result %d for %v has an error of %.3g units in the last place, want at most 2.5", k, where, worst)
+			}
+			if previous[k] != nil {
+				if i := firstDifference(y[k], previous[k]); i >= 0 {
+					t.Errorf("result %d for %v is %v, but the previous instruction set returns %v", k, x[i], y[k][i], previous[k][i])
+				}
+			}
+		}
+		previous = y
+	})
+}
+
+// TestSoftplusAndSigmoidArePositiveFromMinus44 checks that both functions are positive at −44 and zero
+// below it, whether they are computed separately or together. Models take the logarithm of a standard
+// deviation softplus(x), so softplus must be positive for plausible outputs x of a network.
+func TestSoftplusAndSigmoidArePositiveFromMinus44(t *testing.T) {
+	OnEachLevel(func(name string) {
+		testPositiveFromMinus44(t, name+", float32", math.Nextafter32(-44, -50))
+		testPositiveFromMinus44(t, name+", float64", math.Nextafter(-44, -50))
+	})
+}
+
+func testPositiveFromMinus44[T Float](t *testing.T, name string, below T) {
+	x, alone, y, slope := []T{-44, below}, make([]T, 2), make([]T, 2), make([]T, 2)
+	Softplus(alone, x)
+	SoftplusSigmoid(y, slope, x)
+	want := []T{T(Sigmoid(-44)), T(Sigmoid(float64(below)))}
+	if want[0] == 0 || want[1] != 0 {
+		t.Errorf("%s: Sigmoid is %v at −44 and %v at the next smaller number, want about e⁻⁴⁴ and 0", name, want[0], want[1])
+	}
+	for _, got := range [][]T{alone, y, slope} { // log(1 + e) and e/(1 + e) are e for small e
+		if !(math.Abs(float64(got[0]/want[0]-1)) < 1e-6) || got[1] != 0 {
+			t.Errorf("%s: a result is %v at −44 and %v at the next smaller number, want %v and 0", name, got[0], got[1], want[0])
+		}
+	}
+}
+
+func TestAdamaxChecksBounds(t *testing.T) {
+	onEachLevel(t, func(t *testing.T) {
+		for short := 1; short < 4; short++ { // operand 0 determines the number of elements
+			m := [4][]float32{}
+			for i := range m {
+				m[i] = make([]float32, 20)
+			}
+			m[short] = m[short][:19:19]
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Errorf("Adamax did not panic although operand %d is too short by one element", short)
+					}
+				}()
+				Adamax(m[0], m[1], m[2], m[3], 0.9, 0.999, 1, 0)
+			}()
+		}
+	})
+}

@@ -1,0 +1,76 @@
+package kernel
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// TestRowKernelsAreBitIdenticalToPlainGo checks the functions of rows.go for random matrices. Row
+// strides may be zero or exceed the row length, and the result may overwrite an operand.
+func TestRowKernelsAreBitIdenticalToPlainGo(t *testing.T) {
+	onEachLevel(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(5, 1))
+		for range 10 * randomCases() {
+			rows, n := 1+rng.IntN(13), 1+rng.IntN(33)
+			size := rows*(n+3) + 1
+			var operands [4][]float64
+			for i := range operands {
+				operands[i] = normals[float64](rng, size)
+				if rng.IntN(10) == 0 {
+					operands[i][rng.IntN(size)] = special[float64](rng)
+				}
+			}
+			y, a, b, c := operands[0], operands[1], operands[2], operands[3]
+			stride := func(n int) int { return []int{0, n, n + rng.IntN(4)}[rng.IntN(3)] }
+			rowA, rowB, rowC := stride(n), stride(n), stride(n)
+			numberA, numberC, numberY := stride(1), stride(1), stride(1)
+			whole := rows * n
+			for name, f := range map[string]func(y, a, b, c []float64){
+				"y_i = a_i·b_i for numbers a_i": func(y, a, b, c []float64) {
+					MulAddRows(y[:whole], n, a, numberA, 0, b, rowB, 1, nil, 0, 0)
+				},
+				"y_i = a_i ⊙ b_i": func(y, a, b, c []float64) {
+					MulAddRows(y[:whole], n, a, rowA, 1, b, rowB, 1, nil, 0, 0)
+				},
+				"y_i = a_i ⊙ b_i + c_i": func(y, a, b, c []float64) {
+					MulAddRows(y[:whole], n, a, rowA, 1, b, rowB, 1, c, rowC, 1)
+				},
+				"y_i = a_i·b_i + c_i for numbers a_i": func(y, a, b, c []float64) {
+					MulAddRows(y[:whole], n, a, numberA, 0, b, rowB, 1, c, rowC, 1)
+				},
+				"y_i = a_i ⊙ b_i + c_i for numbers c_i": func(y, a, b, c []float64) {
+					MulAddRows(y[:whole], n, a, rowA, 1, b, rowB, 1, c, numberC, 0)
+				},
+				"y_i = a_i·b_i + y_i for numbers a_i": func(y, a, b, c []float64) {
+					MulAddRows(y[:whole], n, a, numberA, 0, b, rowB, 1, y, n, 1)
+				},
+				"y_i = a_i·b_i + c_i for numbers a_i and c_i": func(y, a, b, c []float64) {
+					MulAddRows(y[:whole], n, a, numberA, 0, b, rowB, 1, c, numberC, 0)
+				},
+				"AddDots":               func(y, a, b, c []float64) { AddDots(y, numberY, a, rowA, b, rowB, rows, n) },
+				"AddSums":               func(y, a, b, c []float64) { AddSums(y, numberY, b, rows, n) },
+				"AddMulRows":            func(y, a, b, c []float64) { AddMulRows(y[:n], a, rowA, 1, b, rowB, rows) },
+				"AddMulRows of numbers": func(y, a, b, c []float64) { AddMulRows(y[:n], a, numberA, 0, b, rowB, rows) },
+			} {
+				got, want := slices.Clone(y), slices.Clone(y)
+				f(got, a, b, c)
+				inPlainGo(func() { f(want, a, b, c) })
+				if i := firstDifference(got, want); i >= 0 {
+					t.Fatalf("%s, %d rows of %d numbers: element %d is %v, want %v as in plain Go", name, rows, n, i, got[i], want[i])
+				}
+			}
+		}
+	})
+}
+
+func TestRowKernelsCheckBounds(t *testing.T) {
+	onEachLevel(t, func(t *testing.T) {
+		defer func() {
+			if recover() == nil {
+				t.Error("MulAddRows did not panic although an operand is too short")
+			}
+		}()
+		MulAddRows(make([]float64, 50), 10, make([]float64, 50), 10, 1, make([]float64, 49), 10, 1, nil, 0, 0)
+	})
+}
