@@ -1,7 +1,7 @@
 package main
 
 // amd64RowBlocks lists the blocks of columns into which a row kernel divides a matrix, widest first.
-var amd64RowBlocks = []rowBlock{{10, []int{4, 4, 2}}, {4, []int{4}}, {2, []int{2}}, {1, []int{1}}}
+var amd64RowBlocks = []rowBlock{{10, []int{4, 4, 2}}, {4, []int{4}}, {1, []int{1}}}
 
 // amd64Rows returns the assembly file with the row kernels.
 func amd64Rows() string {
@@ -14,8 +14,8 @@ func amd64Rows() string {
 	Y0, Y1         the numbers a_i and c_i in all lanes
 	Y3-Y5, Y8-Y10  elements of a row, and sums over rows
 
-The last two kernels, rowAddDots and rowAddSums, compute the sums of four rows in the lanes of Y0.
-They use some registers differently:
+The kernel rowAddDots computes the sums of four rows in the lanes of Y0. It uses some registers
+differently:
 
 	R11, BX    addresses of a and b in the first of the four rows
 	R12, R13   distances between the rows of a and of b
@@ -23,7 +23,7 @@ They use some registers differently:
 	for _, k := range rowKernels {
 		w.begin(k.name, "%s", k.doc)
 		if k.y == column {
-			w.amd64DotKernel(k)
+			w.amd64DotKernel()
 		} else {
 			w.amd64RowKernel(k)
 		}
@@ -122,9 +122,9 @@ func (w *writer) amd64RowBlock(k rowKernel, vectors []int, block int) {
 	}
 }
 
-// amd64DotKernel emits a kernel that computes a sum for each row, four rows at a time. Each lane of Y0
+// amd64DotKernel emits a kernel that computes a dot product for each row, four rows at a time. Each lane of Y0
 // contains the sum of one row. The elements of a row are added from left to right.
-func (w *writer) amd64DotKernel(k rowKernel) {
+func (w *writer) amd64DotKernel() {
 	const sum = 0
 	w.loadArgs("y.first SI", "a.first R8", "b.first R9", "a.stride R12", "b.stride R13")
 	w.op("LEAQ (R12)(R12*2), DX; LEAQ (R13)(R13*2), R10")
@@ -137,15 +137,15 @@ func (w *writer) amd64DotKernel(k rowKernel) {
 	w.section("Add four columns of four rows at a time, then two, then one.")
 	w.label("columns")
 	w.op("SUBQ $4, AX; JLT pair")
-	w.addFourColumns(k)
+	w.addFourColumns()
 	w.op("ADDQ $32, R11; ADDQ $32, BX; JMP columns")
 	w.label("pair")
 	w.op("ADDQ $2, AX; JLT last")
-	w.addTwoColumns(k)
+	w.addTwoColumns()
 	w.op("ADDQ $16, R11; ADDQ $16, BX; SUBQ $2, AX")
 	w.label("last")
 	w.op("CMPQ AX, $-1; JNE store")
-	w.addOneColumn(k)
+	w.addOneColumn()
 
 	w.section("Add the sums of the four rows to y.")
 	w.label("store")
@@ -168,14 +168,10 @@ var (
 // addFourColumns emits code that adds four columns to the sums of four rows. The code multiplies the
 // rows, transposes the 4×4 matrix of products and adds the resulting vectors. To transpose, it
 // interleaves pairs of rows and combines halves of the results.
-func (w *writer) addFourColumns(k rowKernel) {
+func (w *writer) addFourColumns() {
 	for i := range 4 {
-		if k.a == matrix {
-			w.op("VMOVUPD %s, Y%d", aRows[i], 1+i)
-			w.op("VMULPD %s, Y%d, Y%d", bRows[i], 1+i, 1+i)
-		} else {
-			w.op("VMOVUPD %s, Y%d", bRows[i], 1+i)
-		}
+		w.op("VMOVUPD %s, Y%d", aRows[i], 1+i)
+		w.op("VMULPD %s, Y%d, Y%d", bRows[i], 1+i, 1+i)
 	}
 	for i := range 2 { // rows 0 and 1: Y5 = columns 0 and 2, Y6 = columns 1 and 3; rows 2 and 3: Y7 and Y8
 		w.op("VUNPCKLPD Y%d, Y%d, Y%d", 2+2*i, 1+2*i, 5+2*i)
@@ -192,24 +188,22 @@ func (w *writer) addFourColumns(k rowKernel) {
 
 // addTwoColumns emits code that adds two columns to the sums of four rows. The code loads rows 0 and 2 into
 // one vector, and rows 1 and 3 into another. Interleaving the two vectors gives one vector for each column.
-func (w *writer) addTwoColumns(k rowKernel) {
+func (w *writer) addTwoColumns() {
 	load := func(rows [4]string, i, r int) {
 		w.op("VMOVUPD %s, X%d", rows[i], r)
 		w.op("VINSERTF128 $1, %s, Y%d, Y%d", rows[i+2], r, r)
 	}
 	for i := range 2 {
 		load(bRows, i, 1+i)
-		if k.a == matrix {
-			load(aRows, i, 3)
-			w.op("VMULPD Y3, Y%d, Y%d", 1+i, 1+i)
-		}
+		load(aRows, i, 3)
+		w.op("VMULPD Y3, Y%d, Y%d", 1+i, 1+i)
 	}
 	w.op("VUNPCKLPD Y2, Y1, Y3; VUNPCKHPD Y2, Y1, Y4")
 	w.op("VADDPD Y3, Y0, Y0; VADDPD Y4, Y0, Y0")
 }
 
 // addOneColumn emits code that adds one column to the sums of four rows.
-func (w *writer) addOneColumn(k rowKernel) {
+func (w *writer) addOneColumn() {
 	load := func(rows [4]string, r int) {
 		for i := range 2 {
 			w.op("VMOVSD %s, X%d", rows[2*i], r+i)
@@ -218,9 +212,7 @@ func (w *writer) addOneColumn(k rowKernel) {
 		w.op("VINSERTF128 $1, X%d, Y%d, Y%d", r+1, r, r)
 	}
 	load(bRows, 1)
-	if k.a == matrix {
-		load(aRows, 3)
-		w.op("VMULPD Y3, Y1, Y1")
-	}
+	load(aRows, 3)
+	w.op("VMULPD Y3, Y1, Y1")
 	w.op("VADDPD Y1, Y0, Y0")
 }

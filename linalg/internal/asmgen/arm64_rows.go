@@ -16,15 +16,15 @@ func arm64Rows() string {
 	V0, V1          the numbers a_i and c_i in all lanes
 	V3-V7, V16-V20  elements of a row, and sums over rows
 
-The last two kernels, rowAddDots and rowAddSums, compute the sums of four rows in the lanes of V0 and V1.
-They use some registers differently:
+The kernel rowAddDots computes the sums of four rows in the lanes of V0 and V1. It uses some registers
+differently:
 
 	R12, R14   addresses of a and b in the first of the four rows
 	R13, R15   addresses of a and b in the current row`)
 	for _, k := range rowKernels {
 		w.begin(k.name, "%s", k.doc)
 		if k.y == column {
-			w.arm64DotKernel(k)
+			w.arm64DotKernel()
 		} else {
 			w.arm64RowKernel(k)
 		}
@@ -117,9 +117,9 @@ func (w *writer) arm64RowBlock(k rowKernel, vectors []int, block int) {
 	}
 }
 
-// arm64DotKernel emits a kernel that computes a sum for each row, four rows at a time. Each lane of
+// arm64DotKernel emits a kernel that computes a dot product for each row, four rows at a time. Each lane of
 // V0 and V1 contains the sum of one row. The elements of a row are added from left to right.
-func (w *writer) arm64DotKernel(k rowKernel) {
+func (w *writer) arm64DotKernel() {
 	w.loadArgs("y.first R1", "a.first R2", "b.first R3", "y.stride R5", "a.stride R6", "b.stride R7", "rows R11")
 	w.label("rows")
 	w.zero(0)
@@ -129,11 +129,11 @@ func (w *writer) arm64DotKernel(k rowKernel) {
 	w.section("Add two columns of four rows at a time, then one.")
 	w.label("columns")
 	w.op("SUBS $2, R10; BLT last")
-	w.arm64AddColumns(k, 2)
+	w.arm64AddColumns(2)
 	w.op("JMP columns")
 	w.label("last")
 	w.op("CMP $-1, R10; BNE store")
-	w.arm64AddColumns(k, 1)
+	w.arm64AddColumns(1)
 	w.section("Add the sums of the four rows to y.")
 	w.label("store")
 	for i := range 4 {
@@ -149,22 +149,14 @@ func (w *writer) arm64DotKernel(k rowKernel) {
 }
 
 // arm64AddColumns emits code that adds one or two columns to the sums of four rows.
-func (w *writer) arm64AddColumns(k rowKernel, columns int) {
-	w.op("MOVD R14, R15")
-	if k.a == matrix {
-		w.op("MOVD R12, R13")
-	}
+func (w *writer) arm64AddColumns(columns int) {
+	w.op("MOVD R14, R15; MOVD R12, R13")
 	for i := range 4 {
 		w.op("%s (R15), F%d", arm64RowMoves[columns], 2+i)
-		if k.a == matrix {
-			w.op("%s (R13), F6", arm64RowMoves[columns])
-			w.mul64(2+i, 2+i, 6)
-		}
+		w.op("%s (R13), F6", arm64RowMoves[columns])
+		w.mul64(2+i, 2+i, 6)
 		if i < 3 {
-			w.op("ADD R7, R15")
-			if k.a == matrix {
-				w.op("ADD R6, R13")
-			}
+			w.op("ADD R7, R15; ADD R6, R13")
 		}
 	}
 	for i := range 2 {

@@ -161,8 +161,7 @@ var elementwiseKernels = []elementwiseKernel{
 //	y_i = y_i + Σ_j a_ij·b_ij   if y is a column
 //
 // Here b_i is row i of b. If a is a column, the number a_i multiplies each element of b_i. If c is a
-// column, the number c_i is added to each element. A kernel without a uses a_i = 1, and a kernel
-// without c uses c_i = 0.
+// column, the number c_i is added to each element. A kernel without c uses c_i = 0.
 type rowKernel struct {
 	name, doc string
 	y, a, c   operandKind
@@ -187,15 +186,13 @@ type rowBlock struct {
 
 // rowKernels[i] is the row kernel with index i.
 var rowKernels = []rowKernel{
-	{"rowScale", "y_i = a_i·b_i for a column a", matrix, column, none},
-	{"rowMul", "y_i = a_i ⊙ b_i", matrix, matrix, none},
-	{"rowScaleAdd", "y_i = a_i·b_i + c_i for a column a", matrix, column, matrix},
 	{"rowScaleShift", "y_i = a_i·b_i + c_i for columns a and c", matrix, column, column},
+	{"rowScaleAdd", "y_i = a_i·b_i + c_i for a column a", matrix, column, matrix},
+	{"rowMulShift", "y_i = a_i ⊙ b_i + c_i for a column c", matrix, matrix, column},
 	{"rowMulAdd", "y_i = a_i ⊙ b_i + c_i", matrix, matrix, matrix},
 	{"rowAddScaled", "y = y + Σ_i a_i·b_i for a column a", single, column, none},
 	{"rowAddMul", "y = y + Σ_i a_i ⊙ b_i", single, matrix, none},
 	{"rowAddDots", "y_i = y_i + Σ_j a_ij·b_ij for a column y; the number of rows must be a multiple of four", column, matrix, none},
-	{"rowAddSums", "y_i = y_i + Σ_j b_ij for a column y; the number of rows must be a multiple of four", column, none, none},
 }
 
 // indices returns the text of the Go file that defines constants for the indices of the elementwise

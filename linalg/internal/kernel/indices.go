@@ -15,13 +15,11 @@ const (
 
 // Indices of the row kernels. In the formulas, x_i is row i of the operand x, or element i if x is a column.
 const (
-	rowScale      = 0 // y_i = a_i·b_i for a column a
-	rowMul        = 1 // y_i = a_i ⊙ b_i
-	rowScaleAdd   = 2 // y_i = a_i·b_i + c_i for a column a
-	rowScaleShift = 3 // y_i = a_i·b_i + c_i for columns a and c
-	rowMulAdd     = 4 // y_i = a_i ⊙ b_i + c_i
-	rowAddScaled  = 5 // y = y + Σ_i a_i·b_i for a column a
-	rowAddMul     = 6 // y = y + Σ_i a_i ⊙ b_i
-	rowAddDots    = 7 // y_i = y_i + Σ_j a_ij·b_ij for a column y; the number of rows must be a multiple of four
-	rowAddSums    = 8 // y_i = y_i + Σ_j b_ij for a column y; the number of rows must be a multiple of four
+	rowScaleShift = 0 // y_i = a_i·b_i + c_i for columns a and c
+	rowScaleAdd   = 1 // y_i = a_i·b_i + c_i for a column a
+	rowMulShift   = 2 // y_i = a_i ⊙ b_i + c_i for a column c
+	rowMulAdd     = 3 // y_i = a_i ⊙ b_i + c_i
+	rowAddScaled  = 4 // y = y + Σ_i a_i·b_i for a column a
+	rowAddMul     = 5 // y = y + Σ_i a_i ⊙ b_i
+	rowAddDots    = 6 // y_i = y_i + Σ_j a_ij·b_ij for a column y; the number of rows must be a multiple of four
 )

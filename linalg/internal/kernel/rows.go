@@ -1,6 +1,9 @@
 package kernel
 
-import "unsafe"
+import (
+	"math"
+	"unsafe"
+)
 
 // The functions in this file implement the loops of broadcasting operations. An operand consists of a
 // slice and its strides: element (i, j) of a is a[i·ar + j·ac], where ac is 1 or 0. If ar is 0, all
@@ -28,8 +31,6 @@ type rowOperand struct {
 // computing 20 elements in plain Go.
 const minSIMD = 20
 
-const noKernel = -1
-
 // operand returns the kernel argument for an operand [rows×n] with elements s[i·row + j·col]. It panics
 // if s is too short or the row stride is negative, because the kernels do not check bounds.
 func operand[T Float](s []T, row, col, rows, n int) rowOperand {
@@ -41,76 +42,53 @@ func operand[T Float](s []T, row, col, rows, n int) rowOperand {
 }
 
 // MulAddRows sets y = a ⊙ b + c for a matrix y with n columns. The row and column strides of a are ar and
-// ac; likewise for b and c. If bc = 1, c may be nil, which means zero. There is no fast loop if bc = 0
-// (each row of b is constant), or if ac = 1, cc = 0 and c is not nil.
+// ac; likewise for b and c. A nil c means zero. The loop is slow if bc = 0, so that each row of b is constant.
 //
 //go:noinline
 func MulAddRows[T Float](y []T, n int, a []T, ar, ac int, b []T, br, bc int, c []T, cr, cc int) {
 	if len(y) == 0 {
 		return
 	}
-	rows, kernel := len(y)/n, noKernel
-	switch {
-	case bc == 0 || ac == 1 && cc == 0 && c != nil:
-	case ac == 0 && c == nil:
-		kernel = rowScale
-	case ac == 1 && c == nil:
-		kernel = rowMul
-	case ac == 0 && cc == 0:
-		kernel = rowScaleShift
-	case ac == 0:
-		kernel = rowScaleAdd
-	default:
-		kernel = rowMulAdd
+	minusZero := [1]T{T(math.Copysign(0, -1))}
+	if c == nil {
+		c, cr, cc = minusZero[:], 0, 0 // x + (−0) is x, even if x is −0
 	}
-	if simd64[T]() && len(y) >= minSIMD && kernel != noKernel {
-		var r rowOperand
-		if c != nil {
-			r = operand(c, cr, cc, rows, n)
-		}
-		callRow(kernel, &rowArgs{operand(y, n, 1, rows, n), operand(a, ar, ac, rows, n), operand(b, br, bc, rows, n), r, rows, n})
+	rows := len(y) / n
+	if simd64[T]() && len(y) >= minSIMD && bc == 1 {
+		kernel := [2][2]int{{rowScaleShift, rowScaleAdd}, {rowMulShift, rowMulAdd}}[ac][cc]
+		callRow(kernel, &rowArgs{operand(y, n, 1, rows, n), operand(a, ar, ac, rows, n), operand(b, br, 1, rows, n), operand(c, cr, cc, rows, n), rows, n})
 		return
 	}
-	switch kernel {
-	case rowScale:
+	if bc == 0 {
 		for i := range rows {
-			y, s, q := y[i*n:][:n], a[i*ar], b[i*br:][:n]
-			for j := range y {
-				y[j] = s * q[j]
+			for j := range n {
+				y[i*n+j] = T(a[i*ar+j*ac]*b[i*br]) + c[i*cr+j*cc]
 			}
 		}
-	case rowMul:
-		for i := range rows {
-			y, p, q := y[i*n:][:n], a[i*ar:][:n], b[i*br:][:n]
-			for j := range y {
-				y[j] = p[j] * q[j]
-			}
-		}
-	case rowScaleShift:
-		for i := range rows {
-			y, s, q, r := y[i*n:][:n], a[i*ar], b[i*br:][:n], c[i*cr]
+		return
+	}
+	for i := range rows {
+		y, q := y[i*n:][:n], b[i*br:][:n]
+		switch {
+		case ac == 0 && cc == 0:
+			s, r := a[i*ar], c[i*cr]
 			for j := range y {
 				y[j] = T(s*q[j]) + r
 			}
-		}
-	case rowScaleAdd:
-		for i := range rows {
-			y, s, q, r := y[i*n:][:n], a[i*ar], b[i*br:][:n], c[i*cr:][:n]
+		case ac == 0:
+			s, r := a[i*ar], c[i*cr:][:n]
 			for j := range y {
 				y[j] = T(s*q[j]) + r[j]
 			}
-		}
-	case rowMulAdd:
-		for i := range rows {
-			y, p, q, r := y[i*n:][:n], a[i*ar:][:n], b[i*br:][:n], c[i*cr:][:n]
+		case cc == 0:
+			p, r := a[i*ar:][:n], c[i*cr]
+			for j := range y {
+				y[j] = T(p[j]*q[j]) + r
+			}
+		default:
+			p, r := a[i*ar:][:n], c[i*cr:][:n]
 			for j := range y {
 				y[j] = T(p[j]*q[j]) + r[j]
-			}
-		}
-	default:
-		for i := range rows {
-			for j := range n {
-				y[i*n+j] = T(a[i*ar+j*ac]*b[i*br+j*bc]) + c[i*cr+j*cc]
 			}
 		}
 	}
@@ -135,6 +113,9 @@ func AddDots[T Float](y []T, yr int, a []T, ar int, b []T, br, rows, n int) {
 	}
 }
 
+// ones is the left operand of the dot products by which AddSums computes sums of short rows of float64.
+var ones = [...]float64{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}
+
 // AddSums adds the sum of row i of x [rows×n] to y[i·yr] for i < rows.
 //
 //go:noinline
@@ -149,9 +130,9 @@ func AddSums[T Float](y []T, yr int, x []T, rows, n int) {
 		return
 	}
 	i := 0
-	if simd64[T]() && rows*n >= minSIMD && rows >= 4 {
-		i = rows / 4 * 4
-		callRow(rowAddSums, &rowArgs{y: operand(y, yr, 0, i, 1), b: operand(x, n, 1, i, n), rows: i, cols: n})
+	if simd64[T]() && rows*n >= minSIMD && rows >= 4 && n <= len(ones) {
+		i = rows / 4 * 4 // a kernel without the products would save only 1 % of a step of the Gaussian experiment
+		callRow(rowAddDots, &rowArgs{y: operand(y, yr, 0, i, 1), a: rowOperand{unsafe.Pointer(&ones), 0}, b: operand(x, n, 1, i, n), rows: i, cols: n})
 	}
 	for ; i < rows; i++ {
 		var s T

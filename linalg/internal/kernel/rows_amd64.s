@@ -14,15 +14,15 @@
 // 	Y0, Y1         the numbers a_i and c_i in all lanes
 // 	Y3-Y5, Y8-Y10  elements of a row, and sums over rows
 //
-// The last two kernels, rowAddDots and rowAddSums, compute the sums of four rows in the lanes of Y0.
-// They use some registers differently:
+// The kernel rowAddDots computes the sums of four rows in the lanes of Y0. It uses some registers
+// differently:
 //
 // 	R11, BX    addresses of a and b in the first of the four rows
 // 	R12, R13   distances between the rows of a and of b
 // 	DX, R10    three times these distances
 
-// y_i = a_i·b_i for a column a
-TEXT rowScale<>(SB), NOSPLIT, $0-16
+// y_i = a_i·b_i + c_i for columns a and c
+TEXT rowScaleShift<>(SB), NOSPLIT, $0-16
 	MOVQ (rowArgs_y+rowOperand_stride)(DI), R11
 	MOVQ (rowArgs_a+rowOperand_stride)(DI), R12
 	MOVQ (rowArgs_b+rowOperand_stride)(DI), R13
@@ -39,18 +39,24 @@ block0:
 	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
 	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
+	MOVQ (rowArgs_c+rowOperand_first)(DI), R10
 	MOVQ rowArgs_rows(DI), CX
 rows0:
 	VBROADCASTSD (R8), Y0
+	VBROADCASTSD (R10), Y1
 	VMULPD 0(R9), Y0, Y3
+	VADDPD Y1, Y3, Y3
 	VMOVUPD Y3, 0(SI)
 	VMULPD 32(R9), Y0, Y4
+	VADDPD Y1, Y4, Y4
 	VMOVUPD Y4, 32(SI)
 	VMULPD 64(R9), X0, X5
+	VADDPD Y1, Y5, Y5
 	VMOVUPD X5, 64(SI)
 	ADDQ R11, SI
 	ADDQ R12, R8
 	ADDQ R13, R9
+	ADDQ BX, R10
 	DECQ CX
 	JNZ rows0
 	ADDQ $80, DX
@@ -66,180 +72,51 @@ block1:
 	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
 	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
+	MOVQ (rowArgs_c+rowOperand_first)(DI), R10
 	MOVQ rowArgs_rows(DI), CX
 rows1:
 	VBROADCASTSD (R8), Y0
+	VBROADCASTSD (R10), Y1
 	VMULPD 0(R9), Y0, Y3
+	VADDPD Y1, Y3, Y3
 	VMOVUPD Y3, 0(SI)
 	ADDQ R11, SI
 	ADDQ R12, R8
 	ADDQ R13, R9
+	ADDQ BX, R10
 	DECQ CX
 	JNZ rows1
 	ADDQ $32, DX
 	SUBQ $4, AX
 	JMP block1
 
-	// Compute columns in blocks of 2.
+	// Compute columns in blocks of 1.
 block2:
-	CMPQ AX, $2
+	CMPQ AX, $1
 	JLT block3
 	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
 	ADDQ DX, SI
 	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
 	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
+	MOVQ (rowArgs_c+rowOperand_first)(DI), R10
 	MOVQ rowArgs_rows(DI), CX
 rows2:
 	VBROADCASTSD (R8), Y0
-	VMULPD 0(R9), X0, X3
-	VMOVUPD X3, 0(SI)
-	ADDQ R11, SI
-	ADDQ R12, R8
-	ADDQ R13, R9
-	DECQ CX
-	JNZ rows2
-	ADDQ $16, DX
-	SUBQ $2, AX
-	JMP block2
-
-	// Compute columns in blocks of 1.
-block3:
-	CMPQ AX, $1
-	JLT block4
-	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
-	ADDQ DX, SI
-	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
-	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
-	ADDQ DX, R9
-	MOVQ rowArgs_rows(DI), CX
-rows3:
-	VBROADCASTSD (R8), Y0
+	VBROADCASTSD (R10), Y1
 	VMULSD 0(R9), X0, X3
+	VADDPD Y1, Y3, Y3
 	VMOVSD X3, 0(SI)
 	ADDQ R11, SI
 	ADDQ R12, R8
 	ADDQ R13, R9
-	DECQ CX
-	JNZ rows3
-	ADDQ $8, DX
-	SUBQ $1, AX
-	JMP block3
-block4:
-	VZEROUPPER
-	RET
-
-// y_i = a_i ⊙ b_i
-TEXT rowMul<>(SB), NOSPLIT, $0-16
-	MOVQ (rowArgs_y+rowOperand_stride)(DI), R11
-	MOVQ (rowArgs_a+rowOperand_stride)(DI), R12
-	MOVQ (rowArgs_b+rowOperand_stride)(DI), R13
-	MOVQ (rowArgs_c+rowOperand_stride)(DI), BX
-	MOVQ rowArgs_cols(DI), AX
-	XORQ DX, DX
-
-	// Compute columns in blocks of 10.
-block0:
-	CMPQ AX, $10
-	JLT block1
-	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
-	ADDQ DX, SI
-	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
-	ADDQ DX, R8
-	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
-	ADDQ DX, R9
-	MOVQ rowArgs_rows(DI), CX
-rows0:
-	VMOVUPD 0(R8), Y3
-	VMULPD 0(R9), Y3, Y3
-	VMOVUPD Y3, 0(SI)
-	VMOVUPD 32(R8), Y4
-	VMULPD 32(R9), Y4, Y4
-	VMOVUPD Y4, 32(SI)
-	VMOVUPD 64(R8), X5
-	VMULPD 64(R9), X5, X5
-	VMOVUPD X5, 64(SI)
-	ADDQ R11, SI
-	ADDQ R12, R8
-	ADDQ R13, R9
-	DECQ CX
-	JNZ rows0
-	ADDQ $80, DX
-	SUBQ $10, AX
-	JMP block0
-
-	// Compute columns in blocks of 4.
-block1:
-	CMPQ AX, $4
-	JLT block2
-	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
-	ADDQ DX, SI
-	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
-	ADDQ DX, R8
-	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
-	ADDQ DX, R9
-	MOVQ rowArgs_rows(DI), CX
-rows1:
-	VMOVUPD 0(R8), Y3
-	VMULPD 0(R9), Y3, Y3
-	VMOVUPD Y3, 0(SI)
-	ADDQ R11, SI
-	ADDQ R12, R8
-	ADDQ R13, R9
-	DECQ CX
-	JNZ rows1
-	ADDQ $32, DX
-	SUBQ $4, AX
-	JMP block1
-
-	// Compute columns in blocks of 2.
-block2:
-	CMPQ AX, $2
-	JLT block3
-	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
-	ADDQ DX, SI
-	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
-	ADDQ DX, R8
-	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
-	ADDQ DX, R9
-	MOVQ rowArgs_rows(DI), CX
-rows2:
-	VMOVUPD 0(R8), X3
-	VMULPD 0(R9), X3, X3
-	VMOVUPD X3, 0(SI)
-	ADDQ R11, SI
-	ADDQ R12, R8
-	ADDQ R13, R9
+	ADDQ BX, R10
 	DECQ CX
 	JNZ rows2
-	ADDQ $16, DX
-	SUBQ $2, AX
-	JMP block2
-
-	// Compute columns in blocks of 1.
-block3:
-	CMPQ AX, $1
-	JLT block4
-	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
-	ADDQ DX, SI
-	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
-	ADDQ DX, R8
-	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
-	ADDQ DX, R9
-	MOVQ rowArgs_rows(DI), CX
-rows3:
-	VMOVSD 0(R8), X3
-	VMULSD 0(R9), X3, X3
-	VMOVSD X3, 0(SI)
-	ADDQ R11, SI
-	ADDQ R12, R8
-	ADDQ R13, R9
-	DECQ CX
-	JNZ rows3
 	ADDQ $8, DX
 	SUBQ $1, AX
-	JMP block3
-block4:
+	JMP block2
+block3:
 	VZEROUPPER
 	RET
 
@@ -312,9 +189,9 @@ rows1:
 	SUBQ $4, AX
 	JMP block1
 
-	// Compute columns in blocks of 2.
+	// Compute columns in blocks of 1.
 block2:
-	CMPQ AX, $2
+	CMPQ AX, $1
 	JLT block3
 	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
 	ADDQ DX, SI
@@ -326,33 +203,6 @@ block2:
 	MOVQ rowArgs_rows(DI), CX
 rows2:
 	VBROADCASTSD (R8), Y0
-	VMULPD 0(R9), X0, X3
-	VADDPD 0(R10), X3, X3
-	VMOVUPD X3, 0(SI)
-	ADDQ R11, SI
-	ADDQ R12, R8
-	ADDQ R13, R9
-	ADDQ BX, R10
-	DECQ CX
-	JNZ rows2
-	ADDQ $16, DX
-	SUBQ $2, AX
-	JMP block2
-
-	// Compute columns in blocks of 1.
-block3:
-	CMPQ AX, $1
-	JLT block4
-	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
-	ADDQ DX, SI
-	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
-	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
-	ADDQ DX, R9
-	MOVQ (rowArgs_c+rowOperand_first)(DI), R10
-	ADDQ DX, R10
-	MOVQ rowArgs_rows(DI), CX
-rows3:
-	VBROADCASTSD (R8), Y0
 	VMULSD 0(R9), X0, X3
 	VADDSD 0(R10), X3, X3
 	VMOVSD X3, 0(SI)
@@ -361,16 +211,16 @@ rows3:
 	ADDQ R13, R9
 	ADDQ BX, R10
 	DECQ CX
-	JNZ rows3
+	JNZ rows2
 	ADDQ $8, DX
 	SUBQ $1, AX
-	JMP block3
-block4:
+	JMP block2
+block3:
 	VZEROUPPER
 	RET
 
-// y_i = a_i·b_i + c_i for columns a and c
-TEXT rowScaleShift<>(SB), NOSPLIT, $0-16
+// y_i = a_i ⊙ b_i + c_i for a column c
+TEXT rowMulShift<>(SB), NOSPLIT, $0-16
 	MOVQ (rowArgs_y+rowOperand_stride)(DI), R11
 	MOVQ (rowArgs_a+rowOperand_stride)(DI), R12
 	MOVQ (rowArgs_b+rowOperand_stride)(DI), R13
@@ -385,20 +235,23 @@ block0:
 	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
 	ADDQ DX, SI
 	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
+	ADDQ DX, R8
 	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
 	MOVQ (rowArgs_c+rowOperand_first)(DI), R10
 	MOVQ rowArgs_rows(DI), CX
 rows0:
-	VBROADCASTSD (R8), Y0
 	VBROADCASTSD (R10), Y1
-	VMULPD 0(R9), Y0, Y3
+	VMOVUPD 0(R8), Y3
+	VMULPD 0(R9), Y3, Y3
 	VADDPD Y1, Y3, Y3
 	VMOVUPD Y3, 0(SI)
-	VMULPD 32(R9), Y0, Y4
+	VMOVUPD 32(R8), Y4
+	VMULPD 32(R9), Y4, Y4
 	VADDPD Y1, Y4, Y4
 	VMOVUPD Y4, 32(SI)
-	VMULPD 64(R9), X0, X5
+	VMOVUPD 64(R8), X5
+	VMULPD 64(R9), X5, X5
 	VADDPD Y1, Y5, Y5
 	VMOVUPD X5, 64(SI)
 	ADDQ R11, SI
@@ -418,14 +271,15 @@ block1:
 	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
 	ADDQ DX, SI
 	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
+	ADDQ DX, R8
 	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
 	MOVQ (rowArgs_c+rowOperand_first)(DI), R10
 	MOVQ rowArgs_rows(DI), CX
 rows1:
-	VBROADCASTSD (R8), Y0
 	VBROADCASTSD (R10), Y1
-	VMULPD 0(R9), Y0, Y3
+	VMOVUPD 0(R8), Y3
+	VMULPD 0(R9), Y3, Y3
 	VADDPD Y1, Y3, Y3
 	VMOVUPD Y3, 0(SI)
 	ADDQ R11, SI
@@ -438,48 +292,22 @@ rows1:
 	SUBQ $4, AX
 	JMP block1
 
-	// Compute columns in blocks of 2.
+	// Compute columns in blocks of 1.
 block2:
-	CMPQ AX, $2
+	CMPQ AX, $1
 	JLT block3
 	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
 	ADDQ DX, SI
 	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
+	ADDQ DX, R8
 	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
 	ADDQ DX, R9
 	MOVQ (rowArgs_c+rowOperand_first)(DI), R10
 	MOVQ rowArgs_rows(DI), CX
 rows2:
-	VBROADCASTSD (R8), Y0
 	VBROADCASTSD (R10), Y1
-	VMULPD 0(R9), X0, X3
-	VADDPD Y1, Y3, Y3
-	VMOVUPD X3, 0(SI)
-	ADDQ R11, SI
-	ADDQ R12, R8
-	ADDQ R13, R9
-	ADDQ BX, R10
-	DECQ CX
-	JNZ rows2
-	ADDQ $16, DX
-	SUBQ $2, AX
-	JMP block2
-
-	// Compute columns in blocks of 1.
-block3:
-	CMPQ AX, $1
-	JLT block4
-	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
-	ADDQ DX, SI
-	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
-	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
-	ADDQ DX, R9
-	MOVQ (rowArgs_c+rowOperand_first)(DI), R10
-	MOVQ rowArgs_rows(DI), CX
-rows3:
-	VBROADCASTSD (R8), Y0
-	VBROADCASTSD (R10), Y1
-	VMULSD 0(R9), X0, X3
+	VMOVSD 0(R8), X3
+	VMULSD 0(R9), X3, X3
 	VADDPD Y1, Y3, Y3
 	VMOVSD X3, 0(SI)
 	ADDQ R11, SI
@@ -487,11 +315,11 @@ rows3:
 	ADDQ R13, R9
 	ADDQ BX, R10
 	DECQ CX
-	JNZ rows3
+	JNZ rows2
 	ADDQ $8, DX
 	SUBQ $1, AX
-	JMP block3
-block4:
+	JMP block2
+block3:
 	VZEROUPPER
 	RET
 
@@ -568,9 +396,9 @@ rows1:
 	SUBQ $4, AX
 	JMP block1
 
-	// Compute columns in blocks of 2.
+	// Compute columns in blocks of 1.
 block2:
-	CMPQ AX, $2
+	CMPQ AX, $1
 	JLT block3
 	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
 	ADDQ DX, SI
@@ -582,34 +410,6 @@ block2:
 	ADDQ DX, R10
 	MOVQ rowArgs_rows(DI), CX
 rows2:
-	VMOVUPD 0(R8), X3
-	VMULPD 0(R9), X3, X3
-	VADDPD 0(R10), X3, X3
-	VMOVUPD X3, 0(SI)
-	ADDQ R11, SI
-	ADDQ R12, R8
-	ADDQ R13, R9
-	ADDQ BX, R10
-	DECQ CX
-	JNZ rows2
-	ADDQ $16, DX
-	SUBQ $2, AX
-	JMP block2
-
-	// Compute columns in blocks of 1.
-block3:
-	CMPQ AX, $1
-	JLT block4
-	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
-	ADDQ DX, SI
-	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
-	ADDQ DX, R8
-	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
-	ADDQ DX, R9
-	MOVQ (rowArgs_c+rowOperand_first)(DI), R10
-	ADDQ DX, R10
-	MOVQ rowArgs_rows(DI), CX
-rows3:
 	VMOVSD 0(R8), X3
 	VMULSD 0(R9), X3, X3
 	VADDSD 0(R10), X3, X3
@@ -619,11 +419,11 @@ rows3:
 	ADDQ R13, R9
 	ADDQ BX, R10
 	DECQ CX
-	JNZ rows3
+	JNZ rows2
 	ADDQ $8, DX
 	SUBQ $1, AX
-	JMP block3
-block4:
+	JMP block2
+block3:
 	VZEROUPPER
 	RET
 
@@ -692,34 +492,10 @@ rows1:
 	SUBQ $4, AX
 	JMP block1
 
-	// Compute columns in blocks of 2.
-block2:
-	CMPQ AX, $2
-	JLT block3
-	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
-	ADDQ DX, SI
-	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
-	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
-	ADDQ DX, R9
-	VMOVUPD 0(SI), X8
-	MOVQ rowArgs_rows(DI), CX
-rows2:
-	VBROADCASTSD (R8), Y0
-	VMULPD 0(R9), X0, X3
-	VADDPD Y3, Y8, Y8
-	ADDQ R12, R8
-	ADDQ R13, R9
-	DECQ CX
-	JNZ rows2
-	VMOVUPD X8, 0(SI)
-	ADDQ $16, DX
-	SUBQ $2, AX
-	JMP block2
-
 	// Compute columns in blocks of 1.
-block3:
+block2:
 	CMPQ AX, $1
-	JLT block4
+	JLT block3
 	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
 	ADDQ DX, SI
 	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
@@ -727,19 +503,19 @@ block3:
 	ADDQ DX, R9
 	VMOVSD 0(SI), X8
 	MOVQ rowArgs_rows(DI), CX
-rows3:
+rows2:
 	VBROADCASTSD (R8), Y0
 	VMULSD 0(R9), X0, X3
 	VADDPD Y3, Y8, Y8
 	ADDQ R12, R8
 	ADDQ R13, R9
 	DECQ CX
-	JNZ rows3
+	JNZ rows2
 	VMOVSD X8, 0(SI)
 	ADDQ $8, DX
 	SUBQ $1, AX
-	JMP block3
-block4:
+	JMP block2
+block3:
 	VZEROUPPER
 	RET
 
@@ -812,35 +588,10 @@ rows1:
 	SUBQ $4, AX
 	JMP block1
 
-	// Compute columns in blocks of 2.
-block2:
-	CMPQ AX, $2
-	JLT block3
-	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
-	ADDQ DX, SI
-	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
-	ADDQ DX, R8
-	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
-	ADDQ DX, R9
-	VMOVUPD 0(SI), X8
-	MOVQ rowArgs_rows(DI), CX
-rows2:
-	VMOVUPD 0(R8), X3
-	VMULPD 0(R9), X3, X3
-	VADDPD Y3, Y8, Y8
-	ADDQ R12, R8
-	ADDQ R13, R9
-	DECQ CX
-	JNZ rows2
-	VMOVUPD X8, 0(SI)
-	ADDQ $16, DX
-	SUBQ $2, AX
-	JMP block2
-
 	// Compute columns in blocks of 1.
-block3:
+block2:
 	CMPQ AX, $1
-	JLT block4
+	JLT block3
 	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
 	ADDQ DX, SI
 	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
@@ -849,19 +600,19 @@ block3:
 	ADDQ DX, R9
 	VMOVSD 0(SI), X8
 	MOVQ rowArgs_rows(DI), CX
-rows3:
+rows2:
 	VMOVSD 0(R8), X3
 	VMULSD 0(R9), X3, X3
 	VADDPD Y3, Y8, Y8
 	ADDQ R12, R8
 	ADDQ R13, R9
 	DECQ CX
-	JNZ rows3
+	JNZ rows2
 	VMOVSD X8, 0(SI)
 	ADDQ $8, DX
 	SUBQ $1, AX
-	JMP block3
-block4:
+	JMP block2
+block3:
 	VZEROUPPER
 	RET
 
@@ -968,103 +719,14 @@ store:
 	VZEROUPPER
 	RET
 
-// y_i = y_i + Σ_j b_ij for a column y; the number of rows must be a multiple of four
-TEXT rowAddSums<>(SB), NOSPLIT, $0-16
-	MOVQ (rowArgs_y+rowOperand_first)(DI), SI
-	MOVQ (rowArgs_a+rowOperand_first)(DI), R8
-	MOVQ (rowArgs_b+rowOperand_first)(DI), R9
-	MOVQ (rowArgs_a+rowOperand_stride)(DI), R12
-	MOVQ (rowArgs_b+rowOperand_stride)(DI), R13
-	LEAQ (R12)(R12*2), DX
-	LEAQ (R13)(R13*2), R10
-	MOVQ rowArgs_rows(DI), CX
-rows:
-	VXORPD Y0, Y0, Y0
-	MOVQ R8, R11
-	MOVQ R9, BX
-	MOVQ rowArgs_cols(DI), AX
-
-	// Add four columns of four rows at a time, then two, then one.
-columns:
-	SUBQ $4, AX
-	JLT pair
-	VMOVUPD (BX), Y1
-	VMOVUPD (BX)(R13*1), Y2
-	VMOVUPD (BX)(R13*2), Y3
-	VMOVUPD (BX)(R10*1), Y4
-	VUNPCKLPD Y2, Y1, Y5
-	VUNPCKHPD Y2, Y1, Y6
-	VUNPCKLPD Y4, Y3, Y7
-	VUNPCKHPD Y4, Y3, Y8
-	VINSERTF128 $1, X7, Y5, Y1
-	VPERM2F128 $0x31, Y7, Y5, Y3
-	VINSERTF128 $1, X8, Y6, Y2
-	VPERM2F128 $0x31, Y8, Y6, Y4
-	VADDPD Y1, Y0, Y0
-	VADDPD Y2, Y0, Y0
-	VADDPD Y3, Y0, Y0
-	VADDPD Y4, Y0, Y0
-	ADDQ $32, R11
-	ADDQ $32, BX
-	JMP columns
-pair:
-	ADDQ $2, AX
-	JLT last
-	VMOVUPD (BX), X1
-	VINSERTF128 $1, (BX)(R13*2), Y1, Y1
-	VMOVUPD (BX)(R13*1), X2
-	VINSERTF128 $1, (BX)(R10*1), Y2, Y2
-	VUNPCKLPD Y2, Y1, Y3
-	VUNPCKHPD Y2, Y1, Y4
-	VADDPD Y3, Y0, Y0
-	VADDPD Y4, Y0, Y0
-	ADDQ $16, R11
-	ADDQ $16, BX
-	SUBQ $2, AX
-last:
-	CMPQ AX, $-1
-	JNE store
-	VMOVSD (BX), X1
-	VMOVHPD (BX)(R13*1), X1, X1
-	VMOVSD (BX)(R13*2), X2
-	VMOVHPD (BX)(R10*1), X2, X2
-	VINSERTF128 $1, X2, Y1, Y1
-	VADDPD Y1, Y0, Y0
-
-	// Add the sums of the four rows to y.
-store:
-	VEXTRACTF128 $1, Y0, X2
-	VUNPCKHPD X0, X0, X1
-	VUNPCKHPD X2, X2, X3
-	VADDSD (SI), X0, X0
-	VMOVSD X0, (SI)
-	ADDQ (rowArgs_y+rowOperand_stride)(DI), SI
-	VADDSD (SI), X1, X1
-	VMOVSD X1, (SI)
-	ADDQ (rowArgs_y+rowOperand_stride)(DI), SI
-	VADDSD (SI), X2, X2
-	VMOVSD X2, (SI)
-	ADDQ (rowArgs_y+rowOperand_stride)(DI), SI
-	VADDSD (SI), X3, X3
-	VMOVSD X3, (SI)
-	ADDQ (rowArgs_y+rowOperand_stride)(DI), SI
-	LEAQ (R8)(R12*4), R8
-	LEAQ (R9)(R13*4), R9
-	SUBQ $4, CX
-	JNZ rows
-	VZEROUPPER
-	RET
-
-DATA rowTable<>+0(SB)/8, $rowScale<>(SB)
-DATA rowTable<>+8(SB)/8, $rowMul<>(SB)
-DATA rowTable<>+16(SB)/8, $rowScaleAdd<>(SB)
-DATA rowTable<>+24(SB)/8, $rowScaleShift<>(SB)
-DATA rowTable<>+32(SB)/8, $rowMulAdd<>(SB)
-DATA rowTable<>+40(SB)/8, $rowAddScaled<>(SB)
-DATA rowTable<>+48(SB)/8, $rowAddMul<>(SB)
-DATA rowTable<>+56(SB)/8, $rowAddDots<>(SB)
-DATA rowTable<>+64(SB)/8, $rowAddSums<>(SB)
-GLOBL rowTable<>(SB), RODATA, $72
+DATA rowTable<>+0(SB)/8, $rowScaleShift<>(SB)
+DATA rowTable<>+8(SB)/8, $rowScaleAdd<>(SB)
+DATA rowTable<>+16(SB)/8, $rowMulShift<>(SB)
+DATA rowTable<>+24(SB)/8, $rowMulAdd<>(SB)
+DATA rowTable<>+32(SB)/8, $rowAddScaled<>(SB)
+DATA rowTable<>+40(SB)/8, $rowAddMul<>(SB)
+DATA rowTable<>+48(SB)/8, $rowAddDots<>(SB)
+GLOBL rowTable<>(SB), RODATA, $56
 
 // func callRow(kernel int, args *rowArgs)
 TEXT ·callRow(SB), NOSPLIT, $0-16

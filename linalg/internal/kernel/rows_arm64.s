@@ -14,14 +14,14 @@
 // 	V0, V1          the numbers a_i and c_i in all lanes
 // 	V3-V7, V16-V20  elements of a row, and sums over rows
 //
-// The last two kernels, rowAddDots and rowAddSums, compute the sums of four rows in the lanes of V0 and V1.
-// They use some registers differently:
+// The kernel rowAddDots computes the sums of four rows in the lanes of V0 and V1. It uses some registers
+// differently:
 //
 // 	R12, R14   addresses of a and b in the first of the four rows
 // 	R13, R15   addresses of a and b in the current row
 
-// y_i = a_i·b_i for a column a
-TEXT rowScale<>(SB), NOSPLIT, $0-16
+// y_i = a_i·b_i + c_i for columns a and c
+TEXT rowScaleShift<>(SB), NOSPLIT, $0-16
 	MOVD (rowArgs_y+rowOperand_stride)(R0), R5
 	MOVD (rowArgs_a+rowOperand_stride)(R0), R6
 	MOVD (rowArgs_b+rowOperand_stride)(R0), R7
@@ -38,27 +38,35 @@ block0:
 	MOVD (rowArgs_a+rowOperand_first)(R0), R2
 	MOVD (rowArgs_b+rowOperand_first)(R0), R3
 	ADD R9, R3
+	MOVD (rowArgs_c+rowOperand_first)(R0), R4
 	MOVD rowArgs_rows(R0), R11
 rows0:
 	VLD1R (R2), [V0.D2]
+	VLD1R (R4), [V1.D2]
 	FMOVQ 0(R3), F3
 	WORD $0x6e60dc63 // fmul v3.2d, v3.2d, v0.2d
+	WORD $0x4e61d463 // fadd v3.2d, v3.2d, v1.2d
 	FMOVQ F3, 0(R1)
 	FMOVQ 16(R3), F4
 	WORD $0x6e60dc84 // fmul v4.2d, v4.2d, v0.2d
+	WORD $0x4e61d484 // fadd v4.2d, v4.2d, v1.2d
 	FMOVQ F4, 16(R1)
 	FMOVQ 32(R3), F5
 	WORD $0x6e60dca5 // fmul v5.2d, v5.2d, v0.2d
+	WORD $0x4e61d4a5 // fadd v5.2d, v5.2d, v1.2d
 	FMOVQ F5, 32(R1)
 	FMOVQ 48(R3), F6
 	WORD $0x6e60dcc6 // fmul v6.2d, v6.2d, v0.2d
+	WORD $0x4e61d4c6 // fadd v6.2d, v6.2d, v1.2d
 	FMOVQ F6, 48(R1)
 	FMOVQ 64(R3), F7
 	WORD $0x6e60dce7 // fmul v7.2d, v7.2d, v0.2d
+	WORD $0x4e61d4e7 // fadd v7.2d, v7.2d, v1.2d
 	FMOVQ F7, 64(R1)
 	ADD R5, R1
 	ADD R6, R2
 	ADD R7, R3
+	ADD R8, R4
 	SUBS $1, R11
 	BNE rows0
 	ADD $80, R9
@@ -74,15 +82,19 @@ block1:
 	MOVD (rowArgs_a+rowOperand_first)(R0), R2
 	MOVD (rowArgs_b+rowOperand_first)(R0), R3
 	ADD R9, R3
+	MOVD (rowArgs_c+rowOperand_first)(R0), R4
 	MOVD rowArgs_rows(R0), R11
 rows1:
 	VLD1R (R2), [V0.D2]
+	VLD1R (R4), [V1.D2]
 	FMOVQ 0(R3), F3
 	WORD $0x6e60dc63 // fmul v3.2d, v3.2d, v0.2d
+	WORD $0x4e61d463 // fadd v3.2d, v3.2d, v1.2d
 	FMOVQ F3, 0(R1)
 	ADD R5, R1
 	ADD R6, R2
 	ADD R7, R3
+	ADD R8, R4
 	SUBS $1, R11
 	BNE rows1
 	ADD $16, R9
@@ -98,117 +110,19 @@ block2:
 	MOVD (rowArgs_a+rowOperand_first)(R0), R2
 	MOVD (rowArgs_b+rowOperand_first)(R0), R3
 	ADD R9, R3
+	MOVD (rowArgs_c+rowOperand_first)(R0), R4
 	MOVD rowArgs_rows(R0), R11
 rows2:
 	VLD1R (R2), [V0.D2]
+	VLD1R (R4), [V1.D2]
 	FMOVD 0(R3), F3
 	WORD $0x6e60dc63 // fmul v3.2d, v3.2d, v0.2d
+	WORD $0x4e61d463 // fadd v3.2d, v3.2d, v1.2d
 	FMOVD F3, 0(R1)
 	ADD R5, R1
 	ADD R6, R2
 	ADD R7, R3
-	SUBS $1, R11
-	BNE rows2
-	ADD $8, R9
-	SUB $1, R10
-	JMP block2
-block3:
-	RET
-
-// y_i = a_i ⊙ b_i
-TEXT rowMul<>(SB), NOSPLIT, $0-16
-	MOVD (rowArgs_y+rowOperand_stride)(R0), R5
-	MOVD (rowArgs_a+rowOperand_stride)(R0), R6
-	MOVD (rowArgs_b+rowOperand_stride)(R0), R7
-	MOVD (rowArgs_c+rowOperand_stride)(R0), R8
-	MOVD $0, R9
-	MOVD rowArgs_cols(R0), R10
-
-	// Compute columns in blocks of 10.
-block0:
-	CMP $10, R10
-	BLT block1
-	MOVD (rowArgs_y+rowOperand_first)(R0), R1
-	ADD R9, R1
-	MOVD (rowArgs_a+rowOperand_first)(R0), R2
-	ADD R9, R2
-	MOVD (rowArgs_b+rowOperand_first)(R0), R3
-	ADD R9, R3
-	MOVD rowArgs_rows(R0), R11
-rows0:
-	FMOVQ 0(R3), F3
-	FMOVQ 0(R2), F2
-	WORD $0x6e62dc63 // fmul v3.2d, v3.2d, v2.2d
-	FMOVQ F3, 0(R1)
-	FMOVQ 16(R3), F4
-	FMOVQ 16(R2), F2
-	WORD $0x6e62dc84 // fmul v4.2d, v4.2d, v2.2d
-	FMOVQ F4, 16(R1)
-	FMOVQ 32(R3), F5
-	FMOVQ 32(R2), F2
-	WORD $0x6e62dca5 // fmul v5.2d, v5.2d, v2.2d
-	FMOVQ F5, 32(R1)
-	FMOVQ 48(R3), F6
-	FMOVQ 48(R2), F2
-	WORD $0x6e62dcc6 // fmul v6.2d, v6.2d, v2.2d
-	FMOVQ F6, 48(R1)
-	FMOVQ 64(R3), F7
-	FMOVQ 64(R2), F2
-	WORD $0x6e62dce7 // fmul v7.2d, v7.2d, v2.2d
-	FMOVQ F7, 64(R1)
-	ADD R5, R1
-	ADD R6, R2
-	ADD R7, R3
-	SUBS $1, R11
-	BNE rows0
-	ADD $80, R9
-	SUB $10, R10
-	JMP block0
-
-	// Compute columns in blocks of 2.
-block1:
-	CMP $2, R10
-	BLT block2
-	MOVD (rowArgs_y+rowOperand_first)(R0), R1
-	ADD R9, R1
-	MOVD (rowArgs_a+rowOperand_first)(R0), R2
-	ADD R9, R2
-	MOVD (rowArgs_b+rowOperand_first)(R0), R3
-	ADD R9, R3
-	MOVD rowArgs_rows(R0), R11
-rows1:
-	FMOVQ 0(R3), F3
-	FMOVQ 0(R2), F2
-	WORD $0x6e62dc63 // fmul v3.2d, v3.2d, v2.2d
-	FMOVQ F3, 0(R1)
-	ADD R5, R1
-	ADD R6, R2
-	ADD R7, R3
-	SUBS $1, R11
-	BNE rows1
-	ADD $16, R9
-	SUB $2, R10
-	JMP block1
-
-	// Compute columns in blocks of 1.
-block2:
-	CMP $1, R10
-	BLT block3
-	MOVD (rowArgs_y+rowOperand_first)(R0), R1
-	ADD R9, R1
-	MOVD (rowArgs_a+rowOperand_first)(R0), R2
-	ADD R9, R2
-	MOVD (rowArgs_b+rowOperand_first)(R0), R3
-	ADD R9, R3
-	MOVD rowArgs_rows(R0), R11
-rows2:
-	FMOVD 0(R3), F3
-	FMOVD 0(R2), F2
-	WORD $0x6e62dc63 // fmul v3.2d, v3.2d, v2.2d
-	FMOVD F3, 0(R1)
-	ADD R5, R1
-	ADD R6, R2
-	ADD R7, R3
+	ADD R8, R4
 	SUBS $1, R11
 	BNE rows2
 	ADD $8, R9
@@ -335,8 +249,8 @@ rows2:
 block3:
 	RET
 
-// y_i = a_i·b_i + c_i for columns a and c
-TEXT rowScaleShift<>(SB), NOSPLIT, $0-16
+// y_i = a_i ⊙ b_i + c_i for a column c
+TEXT rowMulShift<>(SB), NOSPLIT, $0-16
 	MOVD (rowArgs_y+rowOperand_stride)(R0), R5
 	MOVD (rowArgs_a+rowOperand_stride)(R0), R6
 	MOVD (rowArgs_b+rowOperand_stride)(R0), R7
@@ -351,31 +265,36 @@ block0:
 	MOVD (rowArgs_y+rowOperand_first)(R0), R1
 	ADD R9, R1
 	MOVD (rowArgs_a+rowOperand_first)(R0), R2
+	ADD R9, R2
 	MOVD (rowArgs_b+rowOperand_first)(R0), R3
 	ADD R9, R3
 	MOVD (rowArgs_c+rowOperand_first)(R0), R4
 	MOVD rowArgs_rows(R0), R11
 rows0:
-	VLD1R (R2), [V0.D2]
 	VLD1R (R4), [V1.D2]
 	FMOVQ 0(R3), F3
-	WORD $0x6e60dc63 // fmul v3.2d, v3.2d, v0.2d
+	FMOVQ 0(R2), F2
+	WORD $0x6e62dc63 // fmul v3.2d, v3.2d, v2.2d
 	WORD $0x4e61d463 // fadd v3.2d, v3.2d, v1.2d
 	FMOVQ F3, 0(R1)
 	FMOVQ 16(R3), F4
-	WORD $0x6e60dc84 // fmul v4.2d, v4.2d, v0.2d
+	FMOVQ 16(R2), F2
+	WORD $0x6e62dc84 // fmul v4.2d, v4.2d, v2.2d
 	WORD $0x4e61d484 // fadd v4.2d, v4.2d, v1.2d
 	FMOVQ F4, 16(R1)
 	FMOVQ 32(R3), F5
-	WORD $0x6e60dca5 // fmul v5.2d, v5.2d, v0.2d
+	FMOVQ 32(R2), F2
+	WORD $0x6e62dca5 // fmul v5.2d, v5.2d, v2.2d
 	WORD $0x4e61d4a5 // fadd v5.2d, v5.2d, v1.2d
 	FMOVQ F5, 32(R1)
 	FMOVQ 48(R3), F6
-	WORD $0x6e60dcc6 // fmul v6.2d, v6.2d, v0.2d
+	FMOVQ 48(R2), F2
+	WORD $0x6e62dcc6 // fmul v6.2d, v6.2d, v2.2d
 	WORD $0x4e61d4c6 // fadd v6.2d, v6.2d, v1.2d
 	FMOVQ F6, 48(R1)
 	FMOVQ 64(R3), F7
-	WORD $0x6e60dce7 // fmul v7.2d, v7.2d, v0.2d
+	FMOVQ 64(R2), F2
+	WORD $0x6e62dce7 // fmul v7.2d, v7.2d, v2.2d
 	WORD $0x4e61d4e7 // fadd v7.2d, v7.2d, v1.2d
 	FMOVQ F7, 64(R1)
 	ADD R5, R1
@@ -395,15 +314,16 @@ block1:
 	MOVD (rowArgs_y+rowOperand_first)(R0), R1
 	ADD R9, R1
 	MOVD (rowArgs_a+rowOperand_first)(R0), R2
+	ADD R9, R2
 	MOVD (rowArgs_b+rowOperand_first)(R0), R3
 	ADD R9, R3
 	MOVD (rowArgs_c+rowOperand_first)(R0), R4
 	MOVD rowArgs_rows(R0), R11
 rows1:
-	VLD1R (R2), [V0.D2]
 	VLD1R (R4), [V1.D2]
 	FMOVQ 0(R3), F3
-	WORD $0x6e60dc63 // fmul v3.2d, v3.2d, v0.2d
+	FMOVQ 0(R2), F2
+	WORD $0x6e62dc63 // fmul v3.2d, v3.2d, v2.2d
 	WORD $0x4e61d463 // fadd v3.2d, v3.2d, v1.2d
 	FMOVQ F3, 0(R1)
 	ADD R5, R1
@@ -423,15 +343,16 @@ block2:
 	MOVD (rowArgs_y+rowOperand_first)(R0), R1
 	ADD R9, R1
 	MOVD (rowArgs_a+rowOperand_first)(R0), R2
+	ADD R9, R2
 	MOVD (rowArgs_b+rowOperand_first)(R0), R3
 	ADD R9, R3
 	MOVD (rowArgs_c+rowOperand_first)(R0), R4
 	MOVD rowArgs_rows(R0), R11
 rows2:
-	VLD1R (R2), [V0.D2]
 	VLD1R (R4), [V1.D2]
 	FMOVD 0(R3), F3
-	WORD $0x6e60dc63 // fmul v3.2d, v3.2d, v0.2d
+	FMOVD 0(R2), F2
+	WORD $0x6e62dc63 // fmul v3.2d, v3.2d, v2.2d
 	WORD $0x4e61d463 // fadd v3.2d, v3.2d, v1.2d
 	FMOVD F3, 0(R1)
 	ADD R5, R1
@@ -897,99 +818,14 @@ store:
 	BNE rows
 	RET
 
-// y_i = y_i + Σ_j b_ij for a column y; the number of rows must be a multiple of four
-TEXT rowAddSums<>(SB), NOSPLIT, $0-16
-	MOVD (rowArgs_y+rowOperand_first)(R0), R1
-	MOVD (rowArgs_a+rowOperand_first)(R0), R2
-	MOVD (rowArgs_b+rowOperand_first)(R0), R3
-	MOVD (rowArgs_y+rowOperand_stride)(R0), R5
-	MOVD (rowArgs_a+rowOperand_stride)(R0), R6
-	MOVD (rowArgs_b+rowOperand_stride)(R0), R7
-	MOVD rowArgs_rows(R0), R11
-rows:
-	VEOR V0.B16, V0.B16, V0.B16
-	VEOR V1.B16, V1.B16, V1.B16
-	MOVD R2, R12
-	MOVD R3, R14
-	MOVD rowArgs_cols(R0), R10
-
-	// Add two columns of four rows at a time, then one.
-columns:
-	SUBS $2, R10
-	BLT last
-	MOVD R14, R15
-	FMOVQ (R15), F2
-	ADD R7, R15
-	FMOVQ (R15), F3
-	ADD R7, R15
-	FMOVQ (R15), F4
-	ADD R7, R15
-	FMOVQ (R15), F5
-	VZIP1 V3.D2, V2.D2, V7.D2
-	WORD $0x4e67d400 // fadd v0.2d, v0.2d, v7.2d
-	VZIP2 V3.D2, V2.D2, V7.D2
-	WORD $0x4e67d400 // fadd v0.2d, v0.2d, v7.2d
-	VZIP1 V5.D2, V4.D2, V7.D2
-	WORD $0x4e67d421 // fadd v1.2d, v1.2d, v7.2d
-	VZIP2 V5.D2, V4.D2, V7.D2
-	WORD $0x4e67d421 // fadd v1.2d, v1.2d, v7.2d
-	ADD $16, R12
-	ADD $16, R14
-	JMP columns
-last:
-	CMP $-1, R10
-	BNE store
-	MOVD R14, R15
-	FMOVD (R15), F2
-	ADD R7, R15
-	FMOVD (R15), F3
-	ADD R7, R15
-	FMOVD (R15), F4
-	ADD R7, R15
-	FMOVD (R15), F5
-	VZIP1 V3.D2, V2.D2, V7.D2
-	WORD $0x4e67d400 // fadd v0.2d, v0.2d, v7.2d
-	VZIP1 V5.D2, V4.D2, V7.D2
-	WORD $0x4e67d421 // fadd v1.2d, v1.2d, v7.2d
-	ADD $8, R12
-	ADD $8, R14
-
-	// Add the sums of the four rows to y.
-store:
-	FMOVD (R1), F2
-	FADDD F0, F2
-	FMOVD F2, (R1)
-	ADD R5, R1
-	VZIP2 V0.D2, V0.D2, V3.D2
-	FMOVD (R1), F2
-	FADDD F3, F2
-	FMOVD F2, (R1)
-	ADD R5, R1
-	FMOVD (R1), F2
-	FADDD F1, F2
-	FMOVD F2, (R1)
-	ADD R5, R1
-	VZIP2 V1.D2, V1.D2, V3.D2
-	FMOVD (R1), F2
-	FADDD F3, F2
-	FMOVD F2, (R1)
-	ADD R5, R1
-	ADD R6<<2, R2
-	ADD R7<<2, R3
-	SUBS $4, R11
-	BNE rows
-	RET
-
-DATA rowTable<>+0(SB)/8, $rowScale<>(SB)
-DATA rowTable<>+8(SB)/8, $rowMul<>(SB)
-DATA rowTable<>+16(SB)/8, $rowScaleAdd<>(SB)
-DATA rowTable<>+24(SB)/8, $rowScaleShift<>(SB)
-DATA rowTable<>+32(SB)/8, $rowMulAdd<>(SB)
-DATA rowTable<>+40(SB)/8, $rowAddScaled<>(SB)
-DATA rowTable<>+48(SB)/8, $rowAddMul<>(SB)
-DATA rowTable<>+56(SB)/8, $rowAddDots<>(SB)
-DATA rowTable<>+64(SB)/8, $rowAddSums<>(SB)
-GLOBL rowTable<>(SB), RODATA, $72
+DATA rowTable<>+0(SB)/8, $rowScaleShift<>(SB)
+DATA rowTable<>+8(SB)/8, $rowScaleAdd<>(SB)
+DATA rowTable<>+16(SB)/8, $rowMulShift<>(SB)
+DATA rowTable<>+24(SB)/8, $rowMulAdd<>(SB)
+DATA rowTable<>+32(SB)/8, $rowAddScaled<>(SB)
+DATA rowTable<>+40(SB)/8, $rowAddMul<>(SB)
+DATA rowTable<>+48(SB)/8, $rowAddDots<>(SB)
+GLOBL rowTable<>(SB), RODATA, $56
 
 // func callRow(kernel int, args *rowArgs)
 TEXT ·callRow(SB), NOSPLIT, $0-16
