@@ -8,8 +8,7 @@
 //	go run ./mnist sample -checkpoint DIR -o samples.png
 //	go run ./mnist reconstruct -checkpoint DIR -o digits.png
 //
-// Each command is in a file with the command's name; output.go is for output
-// that must not end a run. The commands use the packages mnist/table (Table 1), mnist/run (training runs), mnist/eval
+// Each command is in a file with the command's name; The commands use the packages mnist/table (Table 1), mnist/run (training runs), mnist/eval
 // (evaluations), mnist/sheet (contact sheets of digits), mnist/model, mnist/data and
 // mnist/safetensors (the file format).
 package main
@@ -19,8 +18,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
+	"syscall"
 
 	"hvae/bench/command"
 	"hvae/mnist/data"
@@ -47,6 +49,13 @@ var program = command.Program{
 		"sample":      {About: "Draws digits that a model generates.", Run: sample},
 		"reconstruct": {About: "Draws test digits and their reconstructions; for an HVAE, also along its flow.", Run: reconstruct},
 	},
+}
+
+// ignoreBrokenPipes makes writes to a broken pipe fail instead of ending the process, so that a run continues.
+func ignoreBrokenPipes() {
+	if runtime.GOARCH != "wasm" {
+		signal.Ignore(syscall.Signal(13)) // package syscall does not define SIGPIPE for WebAssembly
+	}
 }
 
 // dataFlag defines the flag -data.

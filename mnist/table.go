@@ -36,7 +36,7 @@ func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	if list {
 		return t.List()
 	}
-	t.Stdout = newOutput(stdout, stderr)
+	ignoreBrokenPipes()
 	if number >= 0 {
 		return t.Do(ctx, number)
 	}

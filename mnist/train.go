@@ -99,14 +99,15 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	if !resume { // the settings and the data are valid, so create the folder now
 		if err := os.MkdirAll(out, 0o755); err != nil {
-			return fmt.Errorf("cannot create the folder %w; choose another with -out", atomicfile.Named(out, err))
+			return fmt.Errorf("cannot create the folder %w", atomicfile.Named(out, err))
 		}
 		if folder, err = lock(out); err != nil {
 			return err
 		}
 		defer folder.Unlock()
 	}
-	return r.Train(ctx, folder, newOutput(stdout, stderr), stderr, "continue with -resume")
+	ignoreBrokenPipes()
+	return r.Train(ctx, folder, stdout, stderr, "continue with -resume")
 }
 
 // lock opens and locks the folder of a run.

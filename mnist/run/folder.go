@@ -1,12 +1,12 @@
 package run
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"hvae/bench/atomicfile"
 	"hvae/bench/filelock"
@@ -35,7 +35,8 @@ type Folder struct {
 	lock *os.File
 }
 
-// Lock locks a folder. If another process has locked it, the error wraps filelock.ErrInUse.
+// Lock locks a folder until Unlock is called. If another process has locked it, the error wraps
+// filelock.ErrInUse.
 func Lock(root *os.Root) (*Folder, error) {
 	lock, err := filelock.Take(root, lockFile)
 	if errors.Is(err, filelock.ErrInUse) {
@@ -47,7 +48,6 @@ func Lock(root *os.Root) (*Folder, error) {
 // Locked reports whether a process has locked the folder.
 func Locked(root *os.Root) bool { return filelock.Held(root, lockFile) }
 
-// Unlock unlocks the folder.
 func (f *Folder) Unlock() { f.lock.Close() }
 
 // Write replaces a file of the run.
@@ -58,9 +58,6 @@ func (f *Folder) Write(file string, b []byte) error {
 	return nil
 }
 
-// path returns the path of a file of the run, for messages.
-func (f *Folder) path(file string) string { return filepath.Join(f.root.Name(), file) }
-
 // ReadState reads the state of the run. If there is no state, the error wraps fs.ErrNotExist.
 func (f *Folder) ReadState() (*State, error) {
 	b, err := atomicfile.ReadIn(f.root, StateFile, maxFile)
@@ -69,68 +66,40 @@ func (f *Folder) ReadState() (*State, error) {
 	}
 	s, err := decodeState(b)
 	if err != nil {
-		return nil, fmt.Errorf("%s cannot be read: %w", f.path(StateFile), err)
+		err = fmt.Errorf("%s cannot be read: %w", filepath.Join(f.root.Name(), StateFile), err)
 	}
-	return s, nil
+	return s, err
 }
 
-// ReadMetrics reads the metrics of all epochs from the folder of a run. It returns nil if there are none.
-func ReadMetrics(root *os.Root) ([]Metrics, error) {
-	b, err := atomicfile.ReadIn(root, MetricsFile, maxFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	all, err := ParseMetrics(b)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(root.Name(), MetricsFile), err)
-	}
-	return all, nil
-}
-
-// checkNew returns an error if the folder contains files of a run.
-func (f *Folder) checkNew() error {
-	for _, file := range []string{StateFile, ModelFile, MetricsFile, curveFile, samplesFile, EvaluationFile} {
-		if _, err := f.root.Lstat(file); errors.Is(err, fs.ErrNotExist) {
-			continue
+// check returns an error if the folder contains files that the run must not replace: any file of a run if s is
+// nil, and otherwise files of another run than the run with the state s.
+func (f *Folder) check(s *State) error {
+	for _, file := range []string{StateFile, MetricsFile, ModelFile, curveFile, samplesFile, EvaluationFile} {
+		b, err := atomicfile.ReadIn(f.root, file, maxFile)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case s == nil:
+			return fmt.Errorf("%s already contains %s of a run: continue it with -resume, or choose another folder with -out", f.root.Name(), file)
+		case err != nil:
+			return err
+		case !s.owns(file, b):
+			return fmt.Errorf("%s is damaged, or is not from the same run as %s: put back the state of this run, or move %[3]s away to write it again from the state",
+				filepath.Join(f.root.Name(), file), StateFile, file)
 		}
-		if file == StateFile {
-			return fmt.Errorf("%s already contains a run: continue it with -resume, or choose another folder with -out", f.root.Name())
-		}
-		return fmt.Errorf("%s already contains %s from an earlier run, but no state to resume from: choose another folder with -out", f.root.Name(), file)
 	}
 	return nil
 }
 
-// checkOwn returns an error if the model or the metrics in the folder belong to another run than the state s.
-// They may be older than the state.
-func (f *Folder) checkOwn(s *State) error {
-	foreign := func(file string) error {
-		return fmt.Errorf("%s is not from the same run as %s: put back the state of this run, or move %s away to write it again from the state", f.path(file), StateFile, file)
+// owns reports whether the run has written b to a file, perhaps in an earlier epoch.
+func (s *State) owns(file string, b []byte) bool {
+	switch file {
+	case MetricsFile:
+		return bytes.HasPrefix(encodeMetrics(s.Metrics), b)
+	case ModelFile:
+		c, err := model.DecodeCheckpoint(b)
+		c.Config.Eps, c.Config.Alpha = s.Settings.Eps, s.Settings.Alpha // initial values, which the model does not store
+		return err == nil && c.Config == s.Settings.Config && c.Seed == s.Settings.Seed &&
+			c.Epoch <= len(s.Metrics) && c.ELBO == s.Metrics[c.Epoch-1].ValELBO
 	}
-	metrics, err := ReadMetrics(f.root)
-	if err != nil {
-		return fmt.Errorf("%w; move the file away to write it again from the state", err)
-	}
-	if n := len(metrics); n > len(s.Metrics) || !slices.Equal(metrics, s.Metrics[:n]) {
-		return foreign(MetricsFile)
-	}
-	b, err := atomicfile.ReadIn(f.root, ModelFile, maxFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	c, err := model.DecodeCheckpoint(b)
-	if err != nil {
-		return fmt.Errorf("%s is damaged: %w; move it away to write it again from the state", f.path(ModelFile), err)
-	}
-	c.Config.Eps, c.Config.Alpha = s.Settings.Eps, s.Settings.Alpha // initial values, which the model does not store
-	if c.Epoch > len(s.Metrics) || c.ELBO != s.Metrics[c.Epoch-1].ValELBO || c.Config != s.Settings.Config || c.Seed != s.Settings.Seed {
-		return foreign(ModelFile)
-	}
-	return nil
+	return true
 }

@@ -7,13 +7,13 @@
 package run
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -32,7 +32,7 @@ type Run struct {
 	State
 	Best []model.Param[float32] // weights after the best epoch, nil in the first epoch
 
-	resumed              bool
+	own                  *State // the state whose files Train may replace; nil for a new run
 	set                  data.Set
 	training, validation []int // indices of images in set.Train
 	trainer              *model.Trainer[float32]
@@ -83,7 +83,7 @@ func (r *Run) resume(state *State) (err error) {
 	if r.DataSHA256 != state.DataSHA256 {
 		return fmt.Errorf("the images differ from the dataset %.40q, with which the run was started: specify the folder of this dataset with -data", state.Data)
 	}
-	r.resumed, r.Metrics, r.RateChanged = true, state.Metrics, state.RateChanged || state.Settings.Rate != r.Settings.Rate
+	r.own, r.Metrics, r.RateChanged = &r.State, state.Metrics, state.RateChanged || state.Settings.Rate != r.Settings.Rate
 	batches := (len(r.training) + s.Batch - 1) / s.Batch
 	r.Best, err = r.trainer.Restore(state.weights, len(r.Metrics)*batches)
 	if err == nil && (r.Best == nil) != (len(r.Metrics) == 0) {
@@ -94,18 +94,13 @@ func (r *Run) resume(state *State) (err error) {
 
 // Train trains until training has ended (see Ended) or ctx is done. After each epoch, it writes the state and
 // then the other files. If the folder does not match the run, it returns an error and writes nothing. It
-// prints its results to stdout, and its progress to stderr. If ctx is done, it returns an error that ends
+// prints its results to stdout, and its progress to stderr. If this fails, it continues. If ctx is done, it returns an error that ends
 // with advice, which explains how to continue.
 func (r *Run) Train(ctx context.Context, folder *Folder, stdout, stderr io.Writer, advice string) error {
-	check := folder.checkNew
-	if r.resumed {
-		check = func() error { return folder.checkOwn(&r.State) }
+	if err := folder.check(r.own); err != nil {
+		return err
 	}
-	err := check()
-	if err == nil {
-		err = r.save(folder, true)
-	}
-	if err != nil {
+	if err := r.save(folder, true); err != nil {
 		return err
 	}
 	line := progress.New(stderr, r.done(), func(time.Duration) string { return r.status() })
@@ -114,7 +109,7 @@ func (r *Run) Train(ctx context.Context, folder *Folder, stdout, stderr io.Write
 		best := Best(r.Metrics)
 		if why := Ended(r.Metrics, r.Settings.Epochs, r.Settings.Patience); why != "" {
 			fmt.Fprintf(stdout, "training has ended: %s\nbest validation ELBO %.2f on %s after epoch %d; the model is %s\n",
-				why, best.ValELBO, r.Data, best.Epoch, folder.path(ModelFile))
+				why, best.ValELBO, r.Data, best.Epoch, filepath.Join(folder.root.Name(), ModelFile))
 			return nil
 		}
 		m, err := r.trainEpoch(ctx, line)
@@ -123,8 +118,8 @@ func (r *Run) Train(ctx context.Context, folder *Folder, stdout, stderr io.Write
 			return fmt.Errorf("%w in epoch %d, which will start again; the state is saved in %s; %s", context.Cause(ctx), len(r.Metrics)+1, folder.root.Name(), advice)
 		}
 		if err != nil {
-			return fmt.Errorf("training diverged in epoch %d: %w; the state after epoch %d is saved in %s: the train command can continue from it with -resume and a smaller -lr",
-				len(r.Metrics)+1, err, len(r.Metrics), folder.root.Name())
+			return fmt.Errorf("training diverged in epoch %d: %w; the state before this epoch is saved in %s: the train command can continue from it with -resume and a smaller -lr",
+				len(r.Metrics)+1, err, folder.root.Name())
 		}
 		r.Metrics = append(r.Metrics, m)
 		improved, note := Best(r.Metrics) == m, ""
@@ -201,7 +196,7 @@ func (r *Run) save(folder *Folder, best bool) error {
 	if err := folder.Write(StateFile, r.trainer.State(string(b), r.Best).Encode()); err != nil || r.Best == nil {
 		return err
 	}
-	if err := folder.Write(MetricsFile, r.metrics()); err != nil {
+	if err := folder.Write(MetricsFile, encodeMetrics(r.Metrics)); err != nil {
 		return err
 	}
 	if err := folder.Write(curveFile, r.curve()); err != nil || !best {
@@ -213,16 +208,6 @@ func (r *Run) save(folder *Folder, best bool) error {
 		return err
 	}
 	return folder.Write(samplesFile, sheet.Draw(model.Generate(s.Config, r.Best, 64, s.Seed), nil, 8))
-}
-
-// metrics returns the contents of MetricsFile.
-func (r *Run) metrics() []byte {
-	var lines bytes.Buffer
-	encoder := json.NewEncoder(&lines)
-	for _, m := range r.Metrics {
-		encoder.Encode(m) // cannot fail, because all numbers are finite
-	}
-	return lines.Bytes()
 }
 
 // curve returns a plot of the metrics as SVG.

@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+	"io/fs"
+	"os"
+	"path/filepath"
 
+	"hvae/bench/atomicfile"
 	"hvae/mnist/model"
 )
 
@@ -43,19 +46,32 @@ func Ended(all []Metrics, epochs, patience int) string {
 	return ""
 }
 
-// ParseMetrics returns the metrics in the contents of MetricsFile.
-func ParseMetrics(b []byte) (all []Metrics, err error) {
-	for line := range strings.Lines(string(b)) {
+// encodeMetrics returns the contents of MetricsFile.
+func encodeMetrics(all []Metrics) []byte {
+	var lines bytes.Buffer
+	for _, m := range all {
+		json.NewEncoder(&lines).Encode(m) // cannot fail, because all numbers are finite
+	}
+	return lines.Bytes()
+}
+
+// ReadMetrics reads the metrics of all epochs from the folder of a run. It returns nil if there are none.
+func ReadMetrics(root *os.Root) (all []Metrics, err error) {
+	b, err := atomicfile.ReadIn(root, MetricsFile, maxFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for line := range bytes.Lines(b) {
 		var m Metrics
-		if err := decode([]byte(strings.TrimSuffix(line, "\n")), &m); err != nil || m.Epoch != len(all)+1 {
-			return nil, fmt.Errorf("line %d is damaged: %.100q", len(all)+1, line)
+		if decode(bytes.TrimSuffix(line, []byte("\n")), &m) != nil || m.Epoch != len(all)+1 {
+			return nil, fmt.Errorf("line %d of %s is damaged: %.100q", len(all)+1, filepath.Join(root.Name(), MetricsFile), line)
 		}
 		all = append(all, m)
 	}
-	return all, nil
+	return all, err
 }
 
-// A State is the contents of StateFile, which holds all data for resuming a run except the images.
+// A State is the contents of StateFile, which holds all data for resuming the run except the images.
 type State struct {
 	Settings    Settings  `json:"settings"`
 	Data        string    `json:"data"` // name of the dataset
@@ -66,8 +82,8 @@ type State struct {
 	weights model.State
 }
 
-// decodeState decodes the contents of StateFile. It returns an error if the state is damaged or impossible.
-// The weights are checked later, because their shapes depend on the model.
+// decodeState decodes the contents of StateFile. It does not check the weights, because their shapes depend on
+// the model.
 func decodeState(b []byte) (s *State, err error) {
 	s = new(State)
 	if s.weights, err = model.DecodeState(b); err != nil {
@@ -79,7 +95,7 @@ func decodeState(b []byte) (s *State, err error) {
 	return s, nil
 }
 
-// parse sets s to the JSON value in text.
+// parse sets s to the JSON value in text. It returns an error if the state is impossible.
 func (s *State) parse(text string) error {
 	if err := decode([]byte(text), s); err != nil {
 		return err

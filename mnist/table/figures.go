@@ -37,7 +37,7 @@ func figure(rows []row) []byte {
 			c.Title += ", ε " + eps
 		}
 		c.Series = []plot.Series{{Label: "VAE", X: []float64{ks[0] - 0.5, ks[len(ks)-1] + 0.5}, Y: []float64{0, 0}, Style: plot.Dashed}}
-		for _, tempering := range []string{"none", "fixed", "free"} {
+		for _, tempering := range []string{"none", "fixed", "free", "untied"} {
 			s := plot.Series{Label: strings.Replace(tempering, "none", "no", 1) + " tempering"}
 			for _, r := range rows {
 				x, drawn := of(r), r.Eps == eps || r.Eps == "" && eps == kinds[0]

@@ -1,10 +1,10 @@
 package table
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"slices"
 
@@ -26,10 +26,10 @@ type report struct {
 func (t *Table) report() report {
 	r := report{Protocol: t.Protocol, Tasks: len(t.tasks)}
 	for _, k := range t.tasks {
-		x, _, err := t.result(k)
+		s, err := t.read(k)
 		r.damaged = r.damaged || err != nil
-		if x != nil {
-			r.Results = append(r.Results, *x)
+		if s.result != nil {
+			r.Results = append(r.Results, *s.result)
 		}
 	}
 	r.Rows = makeRows(t.tasks, r.Results)
@@ -47,80 +47,62 @@ func (r report) files() map[string][]byte {
 	return files
 }
 
-// write writes the files of the table and removes figures of earlier rows. If two processes write at the same
-// time, the table may lack the last result; the next command writes it again.
-func (t *Table) write(r report) error {
+// write writes the files of the table and removes figures of earlier rows. It writes nothing if the result of a
+// run is damaged. If two processes write at the same time, the table may lack the last result; the next
+// command writes it again.
+func (t *Table) write(r report) (err error) {
 	for name, content := range r.files() {
-		var err error
-		if content == nil {
+		switch {
+		case err != nil || r.damaged:
+		case content != nil:
+			err = atomicfile.WriteIn(t.root, "", name, content)
+		default:
 			if err = t.root.Remove(name); errors.Is(err, fs.ErrNotExist) {
 				err = nil
 			}
-		} else {
-			err = atomicfile.WriteIn(t.root, "", name, content)
 		}
-		if err != nil {
-			return fmt.Errorf("cannot write the table: %w", err)
-		}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write the table: %w", err)
 	}
 	return nil
 }
 
-// update writes the table's files, unless the result of a run cannot be used. If print is true, update also
-// prints the table, or its rows as JSON if t.JSON is true.
-func (t *Table) update(print bool) error {
-	r := t.report()
-	if !r.damaged {
-		if err := t.write(r); err != nil {
-			return err
-		}
-	}
-	var out bytes.Buffer
-	if print && !t.JSON {
-		printTable(&out, r)
-	} else if print {
+// print prints the rows, with dashes for missing values, or as JSON. It ignores errors, because table.json
+// contains the rows.
+func (r report) print(w io.Writer, asJSON bool) {
+	if asJSON {
 		for _, x := range r.Rows {
-			json.NewEncoder(&out).Encode(x) // cannot fail, because table.json contains x
+			json.NewEncoder(w).Encode(x)
 		}
+		return
 	}
-	t.Stdout.Write(out.Bytes()) // table.json contains the results if this fails
-	return nil
-}
-
-// printTable prints the rows, with dashes for missing values.
-func printTable(b *bytes.Buffer, r report) {
-	const dash = "–"
-	sd := func(x *float64) string {
+	text := func(format string, x *float64) string {
 		if x == nil {
-			return dash
+			return "–"
 		}
-		return fmt.Sprintf("%.2f", *x)
+		return fmt.Sprintf(format, eval.HalfAway(*x))
 	}
 	cells := func(s *summary) []any {
 		if s == nil {
-			return []any{dash, dash, dash, dash, dash, dash, dash}
+			return []any{"–", "–", "–", "–", "–", "–", "–"}
 		}
-		difference := dash
-		if s.ToVAE != nil {
-			difference = fmt.Sprintf("%+.2f", eval.HalfAway(*s.ToVAE))
-		}
+		difference := text("%+.2f", s.ToVAE)
 		if s.ToVAEError != nil {
-			difference += fmt.Sprintf(" ± %.2f", *s.ToVAEError)
+			difference += text(" ± %.2f", s.ToVAEError)
 		}
-		return []any{eval.PlusMinus(2, s.NLL, nil), sd(s.EvaluationSD), sd(s.SeedSD), difference,
-			eval.PlusMinus(2, s.ELBO, nil), fmt.Sprintf("%.0f", s.Epochs), fmt.Sprint(s.Seeds)}
-	}
-	line := func(name string, published, obtained []any) {
-		const layout = "%-22s %7s %6s %6s %13s %8s %6s %5s   %7s %6s %6s %13s %8s %6s %5s\n"
-		fmt.Fprintf(b, layout, slices.Concat([]any{name}, published, obtained)...)
+		return []any{text("%.2f", &s.NLL), text("%.2f", s.EvaluationSD), text("%.2f", s.SeedSD), difference, text("%.2f", &s.ELBO), fmt.Sprintf("%.0f", s.Epochs), fmt.Sprint(s.Seeds)}
 	}
 	evaluations := "one evaluation"
 	if r.Runs > 1 {
 		evaluations = fmt.Sprintf("%d evaluations", r.Runs)
 	}
-	fmt.Fprintf(b, "\nNLL and ELBO in nats, published and obtained. %d of %d runs are finished. Each has %s on %d images of %s with %d samples per image.\n",
-		len(r.Results), r.Tasks, evaluations, r.Images, r.Data, r.Samples)
-	fmt.Fprintf(b, "%-22s %-58s %s\n", "", "published", "  obtained")
+	fmt.Fprintf(w, "\nNLL and ELBO in nats, published and obtained. %d of %d runs are finished. Each has %s on %d images of %s with %d samples per image.\n%-22s %-58s   obtained\n",
+		len(r.Results), r.Tasks, evaluations, r.Images, r.Data, r.Samples, "", "published")
+	line := func(name string, published, obtained []any) {
+		const layout = "%-22s %7s %6s %6s %13s %8s %6s %5s   %7s %6s %6s %13s %8s %6s %5s\n"
+		fmt.Fprintf(w, layout, slices.Concat([]any{name}, published, obtained)...)
+	}
 	head := []any{"NLL", "± eval", "± seed", "minus VAE", "ELBO", "epochs", "seeds"}
 	line("", head, head)
 	for _, row := range r.Rows {
@@ -128,11 +110,11 @@ func printTable(b *bytes.Buffer, r report) {
 	}
 }
 
-// printResult prints the result of a task as one line.
-func (t *Table) printResult(r *result) {
-	if t.JSON {
-		json.NewEncoder(t.Stdout).Encode(r)
+// print prints the result as one line.
+func (r *result) print(w io.Writer, asJSON bool) {
+	if asJSON {
+		json.NewEncoder(w).Encode(r)
 		return
 	}
-	fmt.Fprintf(t.Stdout, "%s  epochs %d  ELBO %s  NLL %s\n", r.Run, r.Epochs, eval.PlusMinus(2, r.ELBO, r.ELBOSD), eval.PlusMinus(2, r.NLL, r.NLLSD))
+	fmt.Fprintf(w, "%s  epochs %d  ELBO %s  NLL %s\n", r.Run, r.Epochs, eval.PlusMinus(2, r.ELBO, r.ELBOSD), eval.PlusMinus(2, r.NLL, r.NLLSD))
 }

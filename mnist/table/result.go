@@ -41,43 +41,51 @@ func (e evaluation) encode() []byte {
 	return append(b, '\n')
 }
 
-// result reads the result of a task and the metrics of its epochs. The result is nil if training or
-// evaluation has not ended. The method returns an error if a file is damaged or does not belong to the table.
-// It does not need the weights of a finished run.
-func (t *Table) result(k task) (r *result, metrics []run.Metrics, err error) {
+// A status is the progress of a task.
+type status struct {
+	result  *result // nil unless training and evaluation have ended
+	epochs  int     // number of trained epochs
+	running bool    // whether a process has locked the run
+}
+
+// read reads the status of a task. It returns an error if a file is damaged or does not belong to the table. It
+// does not need the weights of a finished run.
+func (t *Table) read(k task) (s status, err error) {
 	if t.root == nil {
-		return nil, nil, nil
+		return s, nil
 	}
 	root, err := t.root.OpenRoot(k.Run)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, nil
+		return s, nil
 	}
 	if err != nil {
-		return nil, nil, err
+		return s, err
 	}
 	defer root.Close()
-	if metrics, err = run.ReadMetrics(root); err != nil {
-		return nil, nil, err
+	s.running = run.Locked(root)
+	metrics, err := run.ReadMetrics(root)
+	if err != nil {
+		return s, err
 	}
+	s.epochs = len(metrics)
 	b, err := atomicfile.ReadIn(root, run.EvaluationFile, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, metrics, nil
+		return s, nil
 	}
 	if err != nil {
-		return nil, metrics, err
+		return s, err
 	}
 	var e evaluation
-	err = t.check(k, metrics, b, &e)
-	if err == nil {
-		// The first t.Runs results do not depend on the number of further results.
-		e.ELBOs, e.NLLs = e.ELBOs[:t.Runs], e.NLLs[:t.Runs]
-		return e.result(k, metrics), metrics, nil
+	if err := t.check(k, metrics, b, &e); err != nil {
+		err = fmt.Errorf("%s %w", filepath.Join(root.Name(), run.EvaluationFile), err)
+		if _, missing := root.Stat(run.StateFile); missing == nil {
+			err = fmt.Errorf("%w; to evaluate the run again, move the file away", err)
+		}
+		return s, err
 	}
-	err = fmt.Errorf("%s %w", filepath.Join(root.Name(), run.EvaluationFile), err)
-	if _, missing := root.Stat(run.StateFile); missing == nil {
-		err = fmt.Errorf("%w; to evaluate the run again, move the file away", err)
-	}
-	return nil, metrics, err
+	e.ELBOs, e.NLLs = e.ELBOs[:t.Runs], e.NLLs[:t.Runs] // they do not depend on the number of further results
+	s.result = e.result(k, metrics)
+	return s, nil
 }
 
 // check sets e to the evaluation in b. It returns an error if the evaluation is damaged, or if it does not
@@ -129,16 +137,16 @@ func (t *Table) List() error {
 			Epochs int    `json:"epochs"`          // number of trained epochs
 			Error  string `json:"error,omitempty"` // why the table cannot use the run
 		}{Task: i, Run: k.Run, State: "open"}
-		r, metrics, err := t.result(k)
-		e.Epochs = len(metrics)
+		s, err := t.read(k)
 		switch {
 		case err != nil:
 			e.Error = err.Error()
-		case r != nil:
+		case s.result != nil:
 			e.State = "done"
-		case t.running(k):
+		case s.running:
 			e.State = "running"
 		}
+		e.Epochs = s.epochs
 		count[e.State]++
 		if t.JSON {
 			json.NewEncoder(&out).Encode(e)
@@ -152,17 +160,4 @@ func (t *Table) List() error {
 	}
 	_, err := t.Stdout.Write(out.Bytes())
 	return err
-}
-
-// running reports whether a process trains or evaluates the model of task k.
-func (t *Table) running(k task) bool {
-	if t.root == nil {
-		return false
-	}
-	root, err := t.root.OpenRoot(k.Run)
-	if err != nil {
-		return false
-	}
-	defer root.Close()
-	return run.Locked(root)
 }

@@ -71,21 +71,17 @@ func (t *Table) Open(create bool) (err error) {
 	}
 	if create {
 		if err := os.MkdirAll(t.Out, 0o755); err != nil {
-			return fmt.Errorf("cannot create the folder %w; choose another with -out", atomicfile.Named(t.Out, err))
+			return fmt.Errorf("cannot create the folder %w", atomicfile.Named(t.Out, err))
 		}
 	}
-	t.root, err = os.OpenRoot(t.Out)
-	if errors.Is(err, fs.ErrNotExist) && !create {
-		return nil
-	}
-	if err != nil {
-		return atomicfile.Named(t.Out, err)
-	}
-	b, err := atomicfile.ReadIn(t.root, tableFile, maxFile)
-	if errors.Is(err, fs.ErrNotExist) && create {
-		return t.write(t.report())
+	var b []byte
+	if t.root, err = os.OpenRoot(t.Out); err == nil {
+		b, err = atomicfile.ReadIn(t.root, tableFile, maxFile)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
+		if create {
+			return t.write(t.report())
+		}
 		return nil
 	}
 	var stored struct{ Protocol }
@@ -101,43 +97,33 @@ func (t *Table) Open(create bool) (err error) {
 	return nil
 }
 
-// DoAll trains and evaluates all models whose runs are neither finished nor running in another process.
-// After each run, it writes the table and prints it. If JSON is true, it prints the result of each run
-// instead, and all rows at the end.
+// DoAll trains and evaluates all models whose runs are neither finished nor running in another process. After
+// each run, it prints the result and writes the table. At the end, it prints the table.
 func (t *Table) DoAll(ctx context.Context) error {
-	var failed, elsewhere []string
-	printed := false
+	var failed []string
 	for i, k := range t.tasks {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		r, evaluated, err := t.do(ctx, i)
+		evaluated, err := t.do(ctx, i)
+		if evaluated && err == nil {
+			err = t.write(t.report())
+		}
 		switch {
-		case errors.Is(err, filelock.ErrInUse):
-			elsewhere = append(elsewhere, k.Run)
 		case err != nil && ctx.Err() != nil:
 			return err
 		case err != nil:
 			fmt.Fprintf(t.Stderr, "%s: %v\n", k.Run, err)
-			failed = append(failed, k.Run)
-		case evaluated:
-			if t.JSON {
-				t.printResult(r)
+			if !errors.Is(err, filelock.ErrInUse) {
+				failed = append(failed, k.Run)
 			}
-			if err := t.update(!t.JSON); err != nil {
-				return err
-			}
-			printed = !t.JSON
 		}
 	}
-	if elsewhere != nil {
-		fmt.Fprintf(t.Stderr, "running in other processes: %s\n", strings.Join(elsewhere, ", "))
+	r := t.report()
+	if err := t.write(r); err != nil {
+		return err
 	}
-	if !printed {
-		if err := t.update(true); err != nil {
-			return err
-		}
-	}
+	r.print(t.Stdout, t.JSON)
 	if failed != nil {
 		return fmt.Errorf("%d of %d runs failed: %s", len(failed), len(t.tasks), strings.Join(failed, ", "))
 	}
@@ -149,50 +135,60 @@ func (t *Table) Do(ctx context.Context, number int) error {
 	if number >= len(t.tasks) {
 		return command.UsageError("invalid value %d for flag -task: it must be from 0 to %d", number, len(t.tasks)-1)
 	}
-	r, _, err := t.do(ctx, number)
-	if err == nil {
-		t.printResult(r)
+	evaluated, err := t.do(ctx, number)
+	if err == nil && !evaluated {
+		s, _ := t.read(t.tasks[number])
+		s.result.print(t.Stdout, t.JSON)
 	}
 	return err
 }
 
-// do trains and evaluates the model of the task with the given number, and returns evaluated = true. If the
-// run is already finished, the method only reads its result and returns evaluated = false.
-func (t *Table) do(ctx context.Context, number int) (r *result, evaluated bool, err error) {
+// do trains and evaluates the model of the task with the given number, prints the result and returns true. If
+// the run is already finished, it does nothing and returns false.
+func (t *Table) do(ctx context.Context, number int) (evaluated bool, err error) {
 	k := t.tasks[number]
-	if r, _, err := t.result(k); r != nil || err != nil {
-		return r, false, err
-	}
 	if err := t.root.MkdirAll(k.Run, 0o755); err != nil {
-		return nil, false, err
+		return false, err
 	}
 	root, err := t.root.OpenRoot(k.Run)
 	if err != nil {
-		return nil, false, err
+		return false, err
 	}
 	defer root.Close()
 	folder, err := run.Lock(root)
 	if err != nil {
-		return nil, false, err
+		return false, err
 	}
 	defer folder.Unlock()
-	if r, _, err := t.result(k); r != nil || err != nil { // another process has just finished it
-		return r, false, err
+	if s, err := t.read(k); s.result != nil || err != nil {
+		return false, err
 	}
 	training, err := t.start(k, folder)
 	if err != nil {
-		return nil, false, err
+		return false, err
 	}
 	fmt.Fprintf(t.Stderr, "training %s, %d of %d\n", k.Run, number+1, len(t.tasks))
 	if err := training.Train(ctx, folder, io.Discard, t.Stderr, "start the same command again to continue"); err != nil {
-		return nil, false, err
+		return false, err
 	}
 	fmt.Fprintf(t.Stderr, "evaluating %s, %d of %d\n", k.Run, number+1, len(t.tasks))
-	r, err = t.evaluate(ctx, k, training, folder)
-	return r, true, err
+	images := eval.Test(t.Set, t.Images, k.Seed, k.Seed)
+	o := eval.Options{Model: filepath.Join(root.Name(), run.ModelFile), Samples: t.Samples, Runs: t.Runs}
+	results, err := eval.Evaluate(ctx, model.Checkpoint{Config: k.config, Params: training.Best}, images, o, t.Stderr)
+	if err != nil {
+		return false, err
+	}
+	e := t.needed(k, training.Metrics)
+	e.Settings, _ = json.Marshal(training.Settings) // cannot fail for a struct of numbers and strings
+	e.ELBOs, e.NLLs, e.Seconds = results.ELBOs, results.NLLs, results.Seconds
+	if err := folder.Write(run.EvaluationFile, e.encode()); err != nil {
+		return false, err
+	}
+	e.result(k, training.Metrics).print(t.Stdout, t.JSON)
+	return true, nil
 }
 
-// start returns the training run of a task. If the folder contains a state, it must have the same settings.
+// start returns the training run of a task. A state in its folder must have the settings of the table.
 func (t *Table) start(k task, folder *run.Folder) (*run.Run, error) {
 	s := run.Defaults()
 	s.Config, s.Seed, s.Epochs, s.Patience, s.Train, s.Data = k.config, k.Seed, t.Epochs, t.Patience, t.Train, t.Folder
@@ -209,18 +205,4 @@ func (t *Table) start(k task, folder *run.Folder) (*run.Run, error) {
 		return nil, fmt.Errorf("the run does not match this table: it was started with %s", wrong)
 	}
 	return run.New(s, t.Set, state)
-}
-
-// evaluate evaluates the best weights of a training run and saves the results.
-func (t *Table) evaluate(ctx context.Context, k task, training *run.Run, folder *run.Folder) (*result, error) {
-	images := eval.Test(t.Set, t.Images, k.Seed, k.Seed)
-	o := eval.Options{Model: filepath.Join(t.Out, k.Run, run.ModelFile), Samples: t.Samples, Runs: t.Runs}
-	results, err := eval.Evaluate(ctx, model.Checkpoint{Config: k.config, Params: training.Best}, images, o, t.Stderr)
-	if err != nil {
-		return nil, err
-	}
-	e := t.needed(k, training.Metrics)
-	e.Settings, _ = json.Marshal(training.Settings) // cannot fail for a struct of numbers and strings
-	e.ELBOs, e.NLLs, e.Seconds = results.ELBOs, results.NLLs, results.Seconds
-	return e.result(k, training.Metrics), folder.Write(run.EvaluationFile, e.encode())
 }
