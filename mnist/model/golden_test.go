@@ -11,8 +11,8 @@ import (
 	"hvae/linalg"
 )
 
-// A golden holds reference values of a model from testdata/golden.json. PyTorch computed them in
-// float64 with its own convolutions and derivatives. Any framework can reproduce them, because all
+// A golden holds reference values of a model from testdata/golden.json. The script testdata/golden.py computed them
+// with PyTorch's convolutions and derivatives in float64. Any framework can reproduce them, because all
 // inputs come from a hash of two integers t and i in 32-bit unsigned arithmetic:
 //
 //	h = i + 1 + 2²⁰·(t + 1)
@@ -27,14 +27,16 @@ import (
 //	flow.step_size_logit  v(t, i)
 //	flow.alpha_logit      v(t, i) + 2
 //	flow.log_temperature  v(t, i) − 1
+//	flow.log_momentum_sd  v(t, i) − 1
 //
 // The batch contains two images, b = 0 and 1. Pixel i of image b is 1 if v(100+b, i) > 0.1, else 0.
-// The noise of image b is ε_i = √12·v(200+b, i) and γ₀_i = √12·v(300+b, i).
+// With L draws per image, column j = b·L + l holds draw l = 0 … L−1 of image b. Its noise is
+// ε_i = √12·v(200+j, i) and γ₀_i = √12·v(300+j, i).
 type golden struct {
 	ELBO          []float64                    `json:"elbo"`           // for each image
-	LogEstimate   []float64                    `json:"log_estimate"`   // log p̂ for each image
+	LogEstimate   []float64                    `json:"log_estimate"`   // log p̂ for each draw
 	GradientNorms map[string]float64           `json:"gradient_norms"` // Euclidean, of the mean ELBO
-	Trajectory    []struct{ Z, Rho []float64 } // z_k and ρ_k for k = 0 … K, [ℓ×2] in row-major order
+	Trajectory    []struct{ Z, Rho []float64 } // z_k and ρ_k for k = 0 … K, [ℓ×2] in row-major order, if L = 1
 }
 
 func goldenValue(t, i int) float64 {
@@ -53,7 +55,7 @@ func goldenParams(c Config) []Param[float64] {
 		switch {
 		case p.Name == "flow.alpha_logit":
 			shift = 2
-		case p.Name == "flow.log_temperature":
+		case p.Name == "flow.log_temperature", p.Name == "flow.log_momentum_sd":
 			shift = -1
 		case p.Name == "flow.step_size_logit":
 		case len(p.Shape) > 1: // weights
@@ -86,6 +88,11 @@ func TestModelAgreesWithPyTorch(t *testing.T) {
 		{Kind: "hvae", K: 2, Tempering: "none", Latent: 3},
 		{Kind: "hvae", K: 2, Tempering: "fixed", Latent: 3},
 		{Kind: "hvae", K: 3, Tempering: "free", VaryEps: true, Latent: 3},
+		{Kind: "hvae", K: 2, Tempering: "untied", Latent: 3},
+		{Kind: "vae", Tempering: "none", Latent: 3, Draws: 3},
+		{Kind: "vae", Tempering: "none", Latent: 3, Draws: 3, Importance: true},
+		{Kind: "hvae", K: 2, Tempering: "free", Latent: 3, Draws: 3},
+		{Kind: "hvae", K: 2, Tempering: "fixed", Latent: 3, Draws: 3, Importance: true},
 	}
 	if len(all) != len(configs) {
 		t.Fatalf("golden.json contains values for %d models, want %d", len(all), len(configs))
@@ -107,11 +114,11 @@ func TestModelAgreesWithPyTorch(t *testing.T) {
 				}
 			}
 		}
-		input := func(first, rows int, f func(float64) float64) linalg.Matrix[float64] {
-			m := linalg.New[float64](rows, 2)
+		input := func(first, rows, cols int, f func(float64) float64) linalg.Matrix[float64] {
+			m := linalg.New[float64](rows, cols)
 			for i := range rows {
-				for b := range 2 {
-					m.Data[2*i+b] = f(goldenValue(first+b, i))
+				for j := range cols {
+					m.Data[cols*i+j] = f(goldenValue(first+j, i))
 				}
 			}
 			return m
@@ -120,21 +127,22 @@ func TestModelAgreesWithPyTorch(t *testing.T) {
 		ps := goldenParams(c)
 		leaves := Vars(tape.Leaf, ps)
 		n := NewNetwork(c, leaves)
-		x := tape.Const(input(100, pixels, func(v float64) float64 {
+		x := tape.Const(input(100, pixels, 2, func(v float64) float64 {
 			if v > 0.1 {
 				return 1
 			}
 			return 0
 		}))
 		normal := func(v float64) float64 { return math.Sqrt(12) * v }
-		epsilon, gamma0 := tape.Const(input(200, 3, normal)), tape.Const(input(300, 3, normal))
+		L := max(1, c.Draws)
+		epsilon, gamma0 := tape.Const(input(200, 3, 2*L, normal)), tape.Const(input(300, 3, 2*L, normal))
 
 		mean, std := n.Encode(x)
-		near("log p̂", n.Draw(x, mean, std, epsilon, gamma0).LogEstimate().Value.Data, want.LogEstimate)
+		sample := n.Draw(repeat(x, L), repeat(mean, L), repeat(std, L), epsilon, gamma0)
+		near("log p̂", sample.LogEstimate().Value.Data, want.LogEstimate)
 
-		if c.K > 0 {
-			flow := n.Flow(x)
-			s := hvae.HIS(flow, hvae.DiagonalNormal[float64]{Mean: mean, SD: std}, epsilon, gamma0).Start
+		if c.K > 0 && L == 1 {
+			flow, s := n.Flow(x), sample.Start
 			for k, point := range want.Trajectory {
 				if k > 0 {
 					row := min(k, flow.StepSize.Rows()) - 1
