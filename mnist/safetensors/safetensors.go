@@ -16,9 +16,9 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 )
 
@@ -66,13 +66,8 @@ func digest(meta map[string]string, data []byte) string {
 // DigestKey, Encode replaces its value with the digest. Encode panics if the shape and the number of
 // elements of a tensor do not match.
 func (f File) Encode() []byte {
-	elements := 0
-	for _, t := range f.Tensors {
-		elements += len(t.Data)
-	}
-	var header, entries []byte
-	data := make([]byte, 0, 4*elements)
-	text := func(v any) []byte { b, _ := json.Marshal(v); return b } // cannot fail for these types
+	var data []byte
+	var entries []entry
 	for _, t := range f.Tensors {
 		n := 1
 		for _, s := range t.Shape {
@@ -82,22 +77,37 @@ func (f File) Encode() []byte {
 			panic(fmt.Sprintf("safetensors: tensor %q has shape %v but %d elements", t.Name, t.Shape, len(t.Data)))
 		}
 		begin := len(data)
-		data, _ = binary.Append(data, binary.LittleEndian, t.Data) // cannot fail for []float32
-		shape := text(append([]int{}, t.Shape...))                 // [] if Shape is nil
-		entries = fmt.Appendf(entries, `,%s:{"dtype":"F32","shape":%s,"data_offsets":[%d,%d]}`, text(t.Name), shape, begin, len(data))
+		data, _ = binary.Append(data, binary.LittleEndian, t.Data)                                            // cannot fail for []float32
+		entries = append(entries, entry{t.Name, "F32", append([]int{}, t.Shape...), []int{begin, len(data)}}) // [] if Shape is nil
 	}
-	meta := maps.Clone(f.Metadata)
-	if _, ok := meta[DigestKey]; ok {
-		meta[DigestKey] = digest(meta, data)
+	var header []byte
+	add := func(key string, value any) {
+		k, _ := json.Marshal(key) // cannot fail for these types
+		v, _ := json.Marshal(value)
+		header = fmt.Appendf(header, ",%s:%s", k, v)
 	}
-	if len(meta) > 0 {
-		header = fmt.Appendf(nil, ",%q:%s", metadataKey, text(meta))
+	if meta := maps.Clone(f.Metadata); len(meta) > 0 {
+		if _, ok := meta[DigestKey]; ok {
+			meta[DigestKey] = digest(meta, data)
+		}
+		add(metadataKey, meta)
 	}
-	header = fmt.Appendf(nil, "{%s}", bytes.TrimPrefix(append(header, entries...), []byte(",")))
+	for _, e := range entries {
+		add(e.name, e)
+	}
+	header = fmt.Appendf(nil, "{%s}", bytes.TrimPrefix(header, []byte(",")))
 	for len(header)%8 != 0 { // align the elements for readers that map the file into memory
 		header = append(header, ' ')
 	}
 	return slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header, data)
+}
+
+// An entry is the description of a tensor in a header.
+type entry struct {
+	name    string
+	DType   string `json:"dtype"`
+	Shape   []int  `json:"shape"`
+	Offsets []int  `json:"data_offsets"` // the first byte of the tensor in the data, and the byte after the last
 }
 
 // Decode decodes the bytes of a file. It returns an error unless
@@ -109,14 +119,11 @@ func (f File) Encode() []byte {
 // It allocates at most a small multiple of len(b) bytes.
 func Decode(b []byte, maxHeader int) (File, error) {
 	if len(b) < 8 {
-		return File{}, fmt.Errorf("it is not a safetensors file: it has only %d bytes, but its first 8 bytes should contain the length of the header", len(b))
+		return File{}, fmt.Errorf("it is not a safetensors file: it has only %d bytes", len(b))
 	}
 	n, rest := binary.LittleEndian.Uint64(b), b[8:]
-	if n > uint64(len(rest)) {
-		return File{}, fmt.Errorf("it is not a safetensors file, or it is truncated: its header should have %d bytes, but only %d bytes follow", n, len(rest))
-	}
-	if n > uint64(maxHeader) {
-		return File{}, fmt.Errorf("it was not written by this program: its header has %d bytes, more than the limit of %d", n, maxHeader)
+	if n > uint64(min(len(rest), maxHeader)) {
+		return File{}, fmt.Errorf("it is not a safetensors file, or it is truncated: its header should have %d bytes, but %d bytes follow, and the limit is %d", n, len(rest), maxHeader)
 	}
 	data := rest[n:]
 	entries, meta, err := decodeHeader(rest[:n])
@@ -128,16 +135,23 @@ func Decode(b []byte, maxHeader int) (File, error) {
 			return File{}, fmt.Errorf("it is damaged: the SHA-256 of its contents is %s, but should be %.64q", got, want)
 		}
 	}
-	f := File{Metadata: meta}
+	f, end := File{Metadata: meta}, 0
 	slices.SortStableFunc(entries, func(a, b entry) int { return slices.Compare(a.Offsets, b.Offsets) })
-	end := 0
 	for _, e := range entries {
-		t, err := e.tensor(data, end)
-		if err != nil {
-			return File{}, fmt.Errorf("tensor %.60q: %w", e.name, err)
+		size := 4.0 // bytes; a float, because the product may overflow an int
+		for _, s := range e.Shape {
+			if size *= float64(s); s < 0 {
+				size = math.NaN()
+			}
 		}
+		begin := end
+		if end = e.Offsets[1]; e.Offsets[0] != begin || end > len(data) || size != float64(end-begin) {
+			return File{}, fmt.Errorf("tensor %.60q with the shape %.80s and the offsets %v does not follow the previous tensor, which ends at %d of %d bytes",
+				e.name, fmt.Sprint(e.Shape), e.Offsets, begin, len(data))
+		}
+		t := Tensor{Name: e.name, Shape: e.Shape, Data: make([]float32, (end-begin)/4)}
+		binary.Decode(data[begin:end], binary.LittleEndian, t.Data) // cannot fail for []float32
 		f.Tensors = append(f.Tensors, t)
-		end = e.Offsets[1]
 	}
 	if end != len(data) {
 		return File{}, fmt.Errorf("%d unexpected bytes follow the last tensor", len(data)-end)
@@ -145,85 +159,27 @@ func Decode(b []byte, maxHeader int) (File, error) {
 	return f, nil
 }
 
-// An entry is the description of a tensor in a header.
-type entry struct {
-	name    string
-	DType   string
-	Shape   []int
-	Offsets []int `json:"data_offsets"`
-}
-
 // decodeHeader returns the descriptions of the tensors, sorted by name, and the metadata.
 func decodeHeader(header []byte) (entries []entry, meta map[string]string, err error) {
-	values, err := object(header)
-	if err != nil {
-		return nil, nil, err
+	var values map[string]json.RawMessage // if a key is repeated, the last value
+	if err := json.Unmarshal(header, &values); err != nil {
+		return nil, nil, fmt.Errorf("it is not a JSON object: %.80v", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		fields, err := object(values[name])
 		if name == metadataKey {
-			if err == nil {
-				err = json.Unmarshal(values[name], &meta)
-			}
-			if err != nil {
+			if err := json.Unmarshal(values[name], &meta); err != nil {
 				return nil, nil, fmt.Errorf("its metadata is not a JSON object with string values: %.80v", err)
 			}
 			continue
 		}
-		for key := range fields { // json.Unmarshal would ignore other keys and accept "DType"
-			if !slices.Contains([]string{"dtype", "shape", "data_offsets"}, key) {
-				err = fmt.Errorf("unknown field %.60q", key)
-			}
-		}
-		e := entry{name: name}
-		if err == nil {
-			err = json.Unmarshal(values[name], &e)
-		}
-		if err != nil {
-			return nil, nil, fmt.Errorf("the description of tensor %.60q is invalid: %.80v", name, err)
-		}
-		if e.DType != "F32" {
-			return nil, nil, fmt.Errorf("tensor %.60q has elements of type %.60q, but only F32 can be read", name, e.DType)
-		}
-		if e.Shape == nil || len(e.Offsets) != 2 {
-			return nil, nil, fmt.Errorf("tensor %.60q needs a shape and two data_offsets", name)
+		e, d := entry{name: name}, json.NewDecoder(bytes.NewReader(values[name]))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&e); err != nil || e.DType != "F32" || e.Shape == nil || len(e.Offsets) != 2 {
+			return nil, nil, fmt.Errorf("tensor %.60q must have the dtype F32, a shape and two data_offsets, but it is %.80s", name, values[name])
 		}
 		entries = append(entries, e)
 	}
 	return entries, meta, nil
-}
-
-// object returns the values of a JSON object by key. If a key is repeated, it returns the last value.
-func object(b []byte) (values map[string]json.RawMessage, err error) {
-	if !bytes.HasPrefix(b, []byte("{")) {
-		return nil, errors.New("it is not a JSON object")
-	}
-	if err := json.Unmarshal(b, &values); err != nil {
-		return nil, fmt.Errorf("it is not valid JSON: %.80v", err)
-	}
-	return values, nil
-}
-
-// tensor returns the tensor that e describes. The tensor must begin at previousEnd, the end of the previous
-// tensor.
-func (e entry) tensor(data []byte, previousEnd int) (Tensor, error) {
-	begin, end := e.Offsets[0], e.Offsets[1]
-	switch {
-	case begin != previousEnd:
-		return Tensor{}, fmt.Errorf("its offsets [%d, %d] do not begin at %d, the end of the previous tensor", begin, end, previousEnd)
-	case end < begin || end > len(data):
-		return Tensor{}, fmt.Errorf("its offsets [%d, %d] are outside the %d bytes of data: the file is truncated or damaged", begin, end, len(data))
-	}
-	size := 4.0 // bytes; a float, because the product may overflow an int
-	for _, s := range e.Shape {
-		size *= float64(s)
-	}
-	if size != float64(end-begin) || slices.ContainsFunc(e.Shape, func(s int) bool { return s < 0 }) {
-		return Tensor{}, fmt.Errorf("its shape %.80s does not match its offsets [%d, %d], which span %d bytes", fmt.Sprint(e.Shape), begin, end, end-begin)
-	}
-	t := Tensor{Name: e.name, Shape: e.Shape, Data: make([]float32, (end-begin)/4)}
-	binary.Decode(data[begin:end], binary.LittleEndian, t.Data) // cannot fail for []float32
-	return t, nil
 }
 
 // Check returns an error unless the tensors of f are finite and have the same names and shapes as
