@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"path/filepath"
 	"strings"
 
@@ -16,14 +15,13 @@ import (
 )
 
 // sample runs the sample command.
-func sample(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+func sample(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	f := newPictureFlags(64, "`number` of digits", "seed for the latent variables")
 	c, err := f.readModel(args, stderr)
 	if err != nil {
 		return err
 	}
-	columns := int(math.Ceil(math.Sqrt(float64(f.n))))
-	if err := f.write(ctx, sheet.Draw(model.Generate(c.Config, c.Params, f.n, f.seed), nil, columns)); err != nil {
+	if err := atomicfile.Write(f.out, sheet.Samples(c.Config, c.Params, f.n, f.seed)); err != nil {
 		return err
 	}
 	on := ""
@@ -68,12 +66,4 @@ func (f *pictureFlags) readModel(args []string, stderr io.Writer) (c model.Check
 		return c, command.UsageError("-o is missing: specify a PNG file to write")
 	}
 	return readCheckpoint(f.checkpoint, stderr)
-}
-
-// write writes the picture to the file that -o names, unless ctx is done.
-func (f *pictureFlags) write(ctx context.Context, b []byte) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return atomicfile.Write(f.out, b)
 }

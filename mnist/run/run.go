@@ -207,7 +207,7 @@ func (r *Run) save(folder *Folder, best bool) error {
 	if err := folder.Write(ModelFile, c.File().Encode()); err != nil {
 		return err
 	}
-	return folder.Write(samplesFile, sheet.Draw(model.Generate(s.Config, r.Best, 64, s.Seed), nil, 8))
+	return folder.Write(samplesFile, sheet.Samples(s.Config, r.Best, 64, s.Seed))
 }
 
 // curve returns a plot of the metrics as SVG.

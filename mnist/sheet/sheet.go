@@ -1,4 +1,4 @@
-// Package sheet draws contact sheets, which are pictures of digits in rows and columns.
+// Package sheet draws contact sheets, which are pictures of digits in rows and columns. Start with digits.go.
 package sheet
 
 import (
@@ -23,11 +23,11 @@ const (
 	heading = 26 // height of a line of text, with the space below it
 )
 
-// Draw returns a contact sheet as a PNG. The digits are the columns of x [784×n], with values from 0
+// contact returns a contact sheet as a PNG. The digits are the columns of x [784×n], with values from 0
 // (black) to 1 (white). The sheet has the given number of columns. If labels is not nil, labels[i] is
 // written below digit i. If there are captions, each row is divided into groups of len(captions) digits,
 // and captions[i] is written above digit i of each group in the first row.
-func Draw(x linalg.Matrix[float32], labels []string, columns int, captions ...string) []byte {
+func contact(x linalg.Matrix[float32], columns int, captions, labels []string) []byte {
 	group, top, below := columns, margin, gap
 	if captions != nil {
 		group, top, below = len(captions), margin+heading, apart/2
