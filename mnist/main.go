@@ -68,20 +68,15 @@ func loadData(ctx context.Context, folder string, stderr io.Writer) (data.Set, e
 	return data.Load(ctx, folder, func(m string) { fmt.Fprintln(stderr, m) })
 }
 
-// readCheckpoint reads the model that -checkpoint names: a file, or the folder of a run. If the file contains
-// no SHA-256, readCheckpoint prints a note to stderr.
-func readCheckpoint(name string, stderr io.Writer) (model.Checkpoint, error) {
+// readCheckpoint reads the model that -checkpoint names: a file, or the folder of a run.
+func readCheckpoint(name string) (model.Checkpoint, error) {
 	if name == "" {
 		return model.Checkpoint{}, command.UsageError("-checkpoint is missing: specify a model file or the folder of a run")
 	}
 	if s, err := os.Stat(name); err == nil && s.IsDir() {
 		name = filepath.Join(name, run.ModelFile)
 	}
-	c, err := model.ReadCheckpoint(name)
-	if err == nil && c.Digest == "" {
-		fmt.Fprintf(stderr, "note: %s has no SHA-256, because it was written by an older version or another tool; damage to the file cannot be detected\n", name)
-	}
-	return c, err
+	return model.ReadCheckpoint(name)
 }
 
 // otherData returns a phrase such as ` trained on "mnist",` if the model was trained on a dataset other than

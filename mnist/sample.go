@@ -44,7 +44,7 @@ type pictureFlags struct {
 // and -seed.
 func newPictureFlags(n int, count, seed string) *pictureFlags {
 	f := &pictureFlags{Flags: command.NewFlags()}
-	f.StringVar(&f.checkpoint, "checkpoint", "", "`file` of the model (required)")
+	f.StringVar(&f.checkpoint, "checkpoint", "", "`file` of the model, or the folder of its run (required)")
 	f.Range(&f.n, "n", n, 1, 10_000, count)
 	f.Func("o", "`file` for the picture, a PNG (required)", func(name string) error {
 		if !strings.EqualFold(filepath.Ext(name), ".png") {
@@ -65,5 +65,5 @@ func (f *pictureFlags) readModel(args []string, stderr io.Writer) (c model.Check
 	if f.out == "" {
 		return c, command.UsageError("-o is missing: specify a PNG file to write")
 	}
-	return readCheckpoint(f.checkpoint, stderr)
+	return readCheckpoint(f.checkpoint)
 }

@@ -3,6 +3,8 @@ package model
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	"hvae/bench/atomicfile"
 	"hvae/mnist/safetensors"
@@ -21,27 +23,30 @@ type Checkpoint struct {
 	// Older files may lack the following values, which are then empty.
 	Data       string // name of the dataset
 	DataSHA256 string // SHA-256 of the dataset (data.Set.SHA256)
-	Digest     string // verified SHA-256 of the contents of the file (safetensors.DigestKey)
+}
+
+// numbers returns the fields that the metadata store as JSON, by key. The number of draws is missing for models
+// that were trained without Config.Draws.
+func (c *Checkpoint) numbers(draws bool) map[string]any {
+	all := map[string]any{
+		"K": &c.Config.K, "latent": &c.Config.Latent, "vary_eps": &c.Config.VaryEps,
+		"seed": &c.Seed, "epoch": &c.Epoch, "val_elbo": &c.ELBO,
+	}
+	if draws {
+		all["draws"], all["importance"] = &c.Config.Draws, &c.Config.Importance
+	}
+	return all
 }
 
 // File returns the checkpoint as a safetensors file.
 func (c Checkpoint) File() safetensors.File {
 	f := safetensors.File{Metadata: map[string]string{
-		"format":    checkpointFormat,
-		"model":     c.Config.Kind,
-		"K":         fmt.Sprint(c.Config.K),
-		"tempering": c.Config.Tempering,
-		"vary_eps":  fmt.Sprint(c.Config.VaryEps),
-		"latent":    fmt.Sprint(c.Config.Latent),
-		"max_eps":   fmt.Sprint(maxEps),
-		"seed":      fmt.Sprint(c.Seed),
-		"epoch":     fmt.Sprint(c.Epoch),
-		"val_elbo":  fmt.Sprint(c.ELBO),
-
+		"format": checkpointFormat, "model": c.Config.Kind, "tempering": c.Config.Tempering, "max_eps": fmt.Sprint(maxEps),
 		safetensors.DigestKey: "", // Encode sets the digest
 	}}
-	if c.Config.Draws > 0 {
-		f.Metadata["draws"], f.Metadata["importance"] = fmt.Sprint(c.Config.Draws), fmt.Sprint(c.Config.Importance)
+	for key, value := range c.numbers(c.Config.Draws > 0) {
+		b, _ := json.Marshal(value) // cannot fail, because the ELBO is finite
+		f.Metadata[key] = string(b)
 	}
 	if c.Data != "" {
 		f.Metadata["data"], f.Metadata["data_sha256"] = c.Data, c.DataSHA256
@@ -60,7 +65,7 @@ func (c Checkpoint) WithoutFlow() Checkpoint {
 	return c
 }
 
-// ReadCheckpoint reads a checkpoint from a file, as DecodeCheckpoint does.
+// ReadCheckpoint reads a checkpoint from a file (see DecodeCheckpoint).
 func ReadCheckpoint(name string) (Checkpoint, error) {
 	b, err := atomicfile.Read(name, 1<<30)
 	if err != nil {
@@ -87,37 +92,16 @@ func DecodeCheckpoint(b []byte) (Checkpoint, error) {
 // checkpointOf returns the checkpoint that f contains.
 func checkpointOf(f safetensors.File) (c Checkpoint, err error) {
 	meta := f.Metadata
-	if meta["format"] != checkpointFormat {
-		return c, fmt.Errorf("its format is %.40q, but this program reads only %q", meta["format"], checkpointFormat)
+	if meta["format"] != checkpointFormat || meta["max_eps"] != fmt.Sprint(maxEps) {
+		return c, fmt.Errorf("its format is %.40q with max_eps = %.40q, but this program reads only %q with %v", meta["format"], meta["max_eps"], checkpointFormat, maxEps)
 	}
 	c.Config.Kind, c.Config.Tempering = meta["model"], meta["tempering"]
-	c.Data, c.DataSHA256, c.Digest = meta["data"], meta["data_sha256"], meta[safetensors.DigestKey]
-	for _, field := range []struct {
-		key  string
-		to   any
-		want string
-	}{
-		{"K", &c.Config.K, "a whole number"},
-		{"latent", &c.Config.Latent, "a whole number"},
-		{"vary_eps", &c.Config.VaryEps, "true or false"},
-		{"seed", &c.Seed, "a whole number"},
-		{"epoch", &c.Epoch, "a whole number"},
-		{"val_elbo", &c.ELBO, "a finite number"},
-	} {
-		if json.Unmarshal([]byte(meta[field.key]), field.to) != nil {
-			return c, fmt.Errorf("its metadata contains %s = %.40q, but this value must be %s", field.key, meta[field.key], field.want)
+	c.Data, c.DataSHA256 = meta["data"], meta["data_sha256"]
+	numbers := c.numbers(meta["draws"] != "")
+	for _, key := range slices.Sorted(maps.Keys(numbers)) {
+		if json.Unmarshal([]byte(meta[key]), numbers[key]) != nil || meta[key] == "null" || key == "epoch" && c.Epoch < 1 {
+			return c, fmt.Errorf("its metadata contains the invalid value %s = %.40q", key, meta[key])
 		}
-	}
-	if draws := meta["draws"]; draws != "" {
-		if json.Unmarshal([]byte(draws), &c.Config.Draws) != nil || json.Unmarshal([]byte(meta["importance"]), &c.Config.Importance) != nil {
-			return c, fmt.Errorf("its metadata contains draws = %.40q and importance = %.40q, but they must be a whole number and true or false", draws, meta["importance"])
-		}
-	}
-	if meta["max_eps"] != fmt.Sprint(maxEps) {
-		return c, fmt.Errorf("its metadata contains max_eps = %.40q, but this program supports only %v", meta["max_eps"], maxEps)
-	}
-	if c.Epoch < 1 {
-		return c, fmt.Errorf("its metadata contains epoch = %.40q, but the epoch must be at least 1", meta["epoch"])
 	}
 	if err := c.Config.Check(); err != nil {
 		return c, fmt.Errorf("its metadata describes an invalid model: %w", err)

@@ -61,8 +61,8 @@ func DecodeState(b []byte) (s State, err error) {
 }
 
 // Restore sets the parameters and the averages of the optimiser to the values in the state, and the number of
-// steps to steps. It returns the parameters of the best epoch, or nil if the state contains none. If a tensor is missing or unknown, or has a wrong shape or an invalid element, Restore returns an
-// error and changes nothing.
+// steps to steps. It returns the parameters of the best epoch, or nil if the state contains none. If a tensor is
+// missing or unknown, or has a wrong shape or an invalid element, Restore returns an error and changes nothing.
 func (t *Trainer[T]) Restore(s State, steps int) (best []Param[T], err error) {
 	if _, ok := s.file.Tensor(bestPrefix + t.Params[0].Name); ok {
 		best = CloneParams(t.Params)
