@@ -2,7 +2,6 @@ package conv
 
 import (
 	"fmt"
-	"iter"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -25,36 +24,31 @@ func random[T linalg.Float](rng *rand.Rand, rows, cols int) linalg.Matrix[T] {
 }
 
 // randomGeometry returns a random geometry with small sizes. The kernel may be larger than the
-// image, the padding may be asymmetric, and some output pixels may depend only on padding.
+// image, the padding may be asymmetric, and some input pixels may not affect the output.
 func randomGeometry(rng *rand.Rand) Geometry {
 	one := func(n int) int { return 1 + rng.IntN(n) }
-	return Geometry{
-		InH: one(5), InW: one(5), InC: one(3), OutH: one(5), OutW: one(5), OutC: one(5),
-		KernelH: one(5), KernelW: one(5), Stride: one(3), PadTop: rng.IntN(4), PadLeft: rng.IntN(4),
-	}
+	g := Geometry{InH: one(5), InW: one(5), InC: one(3), OutC: one(5), KernelH: one(5), KernelW: one(5), Stride: one(3)}
+	g.PadTop, g.PadLeft = rng.IntN(g.KernelH), rng.IntN(g.KernelW)
+	g.OutH, g.OutW = one((g.InH-1+g.PadTop)/g.Stride+1), one((g.InW-1+g.PadLeft)/g.Stride+1)
+	return g
 }
 
 // oblong is a geometry without symmetries. The image, kernel and output are not square. The numbers
-// of input and output channels differ. All four paddings differ: 1 row at the top, 4 rows at the
+// of input and output channels differ. All four paddings differ: 1 row at the top, 3 rows at the
 // bottom, 2 columns on the left and no column on the right.
 var oblong = Geometry{
-	InH: 7, InW: 5, InC: 2, OutH: 5, OutW: 3, OutC: 3, KernelH: 4, KernelW: 3, Stride: 2, PadTop: 1, PadLeft: 2,
+	InH: 6, InW: 5, InC: 2, OutH: 4, OutW: 3, OutC: 3, KernelH: 4, KernelW: 3, Stride: 2, PadTop: 1, PadLeft: 2,
 }
 
-// geometries yields the geometry oblong, a copy of oblong with one input channel, and n random geometries.
-func geometries(rng *rand.Rand, n int) iter.Seq[Geometry] {
-	return func(yield func(Geometry) bool) {
-		one := oblong
-		one.InC = 1
-		if !yield(oblong) || !yield(one) {
-			return
-		}
-		for range n {
-			if !yield(randomGeometry(rng)) {
-				return
-			}
-		}
+// geometries returns the geometry oblong, a copy of oblong with one input channel, and n random geometries.
+func geometries(rng *rand.Rand, n int) []Geometry {
+	one := oblong
+	one.InC = 1
+	all := []Geometry{oblong, one}
+	for range n {
+		all = append(all, randomGeometry(rng))
 	}
+	return all
 }
 
 // visit calls f for each product in the sums that define the convolution: weight (tap, co) times
@@ -90,14 +84,19 @@ func far(got, want linalg.Matrix[float64]) bool {
 	return false
 }
 
-func TestForwardInputAndWeightAgainstNestedLoops(t *testing.T) {
+func TestValuesAgainstNestedLoops(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
-	for g := range geometries(rng, 300) {
+	for _, g := range geometries(rng, 300) {
 		batch := 1 + rng.IntN(6)
 		w, x, delta := random[float64](rng, g.Taps(), g.OutC), random[float64](rng, g.In(), batch), random[float64](rng, g.Out(), batch)
 		y, in, weight := linalg.New[float64](g.Out(), batch), linalg.New[float64](g.In(), batch), linalg.New[float64](g.Taps(), g.OutC)
 		wantY, wantIn, wantW := y.Clone(), in.Clone(), weight.Clone()
 		outBias, inBias := random[float64](rng, g.OutC, 1), random[float64](rng, g.InC, 1)
+		products := 0
+		visit(g, func(_, _, _, _ int) { products++ })
+		if got := g.MultiplyAdds(); got != products {
+			t.Fatalf("%+v: MultiplyAdds returns %d, want %d", g, got, products)
+		}
 		for b := range batch {
 			for i := range g.Out() {
 				wantY.Row(i)[b] = outBias.Data[i%g.OutC]
@@ -114,11 +113,11 @@ func TestForwardInputAndWeightAgainstNestedLoops(t *testing.T) {
 		for _, m := range []matrix{y, in, weight} {
 			m.Fill(math.NaN()) // the results must not depend on the old elements
 		}
-		Forward(&g, y, w, x, outBias)
-		Input(&g, in, w, delta, inBias)
-		Weight(&g, weight, delta, x, make([]float64, len(delta.Data)), false)
+		conv(&g, y, w, x, outBias)
+		transpose(&g, in, w, delta, inBias)
+		weightGradient(&g, weight, delta, x, make([]float64, len(delta.Data)))
 		if far(y, wantY) || far(in, wantIn) || far(weight, wantW) {
-			t.Fatalf("%+v: the result is wrong: %v for Forward, %v for Input, %v for Weight", g, far(y, wantY), far(in, wantIn), far(weight, wantW))
+			t.Fatalf("%+v: the result is wrong: %v for Conv, %v for Transpose, %v for WeightGradient", g, far(y, wantY), far(in, wantIn), far(weight, wantW))
 		}
 	}
 }
@@ -145,24 +144,16 @@ func TestSameIsTensorFlowsPadding(t *testing.T) {
 	if want := (Geometry{InH: 7, InW: 14, InC: 2, OutH: 4, OutW: 7, OutC: 3, KernelH: 5, KernelW: 5, Stride: 2, PadTop: 2, PadLeft: 1}); g != want {
 		t.Errorf("Same(7, 14, 2, 3, 5, 2) = %+v, want %+v", g, want)
 	}
-	// The total is the number of multiply-adds of the paper's encoder without the dense layers.
-	total := 0
-	for _, g := range []Geometry{Same(28, 28, 1, 16, 5, 2), Same(14, 14, 16, 32, 5, 2), Same(7, 7, 32, 32, 5, 2)} {
-		total += g.MultiplyAdds()
-	}
-	if want := 1403200 - 512*450 - 2*450*64; total != want {
-		t.Errorf("the convolutions of the encoder take %d multiply-adds for each sample, want %d", total, want)
-	}
 }
 
-// A form is an operation of the package, such as Conv, with the shapes of its operands.
-type form struct {
+// A testCase is an operation of the package, such as Conv, with the shapes of its operands.
+type testCase struct {
 	name   string
 	shapes func(g *Geometry) []linalg.Shape
 	op     func(g *Geometry, x []*ad.Var[float64]) *ad.Var[float64]
 }
 
-var forms = []form{
+var testCases = []testCase{
 	{"Conv", func(g *Geometry) []linalg.Shape {
 		return []linalg.Shape{{Rows: g.Taps(), Cols: g.OutC}, {Rows: g.In(), Cols: 2}, {Rows: g.OutC, Cols: 1}}
 	}, func(g *Geometry, x []*ad.Var[float64]) *ad.Var[float64] { return Conv(g, x[0], x[1], x[2]) }},
@@ -179,8 +170,8 @@ func TestDerivativesOfTheOperationsAgainstFiniteDifferences(t *testing.T) {
 	// the operands. F is nonlinear, so its second derivative depends on the first and second
 	// derivatives of op.
 	rng := rand.New(rand.NewPCG(3, 1))
-	for _, f := range forms {
-		for g := range geometries(rng, 12) {
+	for _, f := range testCases {
+		for _, g := range geometries(rng, 12) {
 			var point, direction []matrix // the line is point + h·direction
 			for _, s := range f.shapes(&g) {
 				point, direction = append(point, random[float64](rng, s.Rows, s.Cols)), append(direction, random[float64](rng, s.Rows, s.Cols))
@@ -224,51 +215,21 @@ func TestDerivativesOfTheOperationsAgainstFiniteDifferences(t *testing.T) {
 	}
 }
 
-// If two convolutions and a transposed convolution share their weights, the weight gradient must be
-// exactly the sum of the three layers' gradients. All elements are integers, so sums are exact.
-func TestWeightGradientsOfSharedWeightsAreAdded(t *testing.T) {
-	rng := rand.New(rand.NewPCG(5, 1))
-	integers := func(rows, cols int) matrix {
-		m := linalg.New[float64](rows, cols)
-		for i := range m.Data {
-			m.Data[i] = float64(rng.IntN(9) - 4)
-		}
-		return m
-	}
-	for g := range geometries(rng, 20) {
-		var tape ad.Tape[float64]
-		w := tape.Leaf(integers(g.Taps(), g.OutC))
-		x, delta := tape.Const(integers(g.In(), 3)), tape.Const(integers(g.Out(), 3))
-		F := ad.Add(ad.Dot(Conv(&g, w, x, nil), delta), ad.Dot(Conv(&g, w, ad.Scale(x, 2), nil), delta))
-		F = ad.Add(F, ad.Dot(Transpose(&g, w, ad.Scale(delta, 3), nil), x))
-		once := linalg.New[float64](g.Taps(), g.OutC)
-		Weight(&g, once, delta.Value, x.Value, make([]float64, len(delta.Value.Data)), false)
-		sum := linalg.New[float64](g.Taps(), g.OutC)
-		sum.Fill(math.NaN())
-		ad.Backward([]matrix{sum}, F, w)
-		for i, v := range once.Data {
-			if sum.Data[i] != 6*v {
-				t.Fatalf("%+v: element %d of the weight gradient is %v, want %v", g, i, sum.Data[i], 6*v)
-			}
-		}
-	}
-}
-
 func TestBitsDoNotDependOnGOMAXPROCS(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 1))
 	for _, c := range []struct {
 		g     Geometry
 		batch int
-	}{{Same(14, 14, 16, 32, 5, 2), 7}, {Same(28, 28, 1, 16, 5, 2), 150}} { // Input divides rows among the cores for the first geometry, and samples for the second
+	}{{Same(14, 14, 16, 32, 5, 2), 7}, {Same(28, 28, 1, 16, 5, 2), 150}} {
 		g, batch := c.g, c.batch
 		w, x, delta := random[float32](rng, g.Taps(), g.OutC), random[float32](rng, g.In(), batch), random[float32](rng, g.Out(), batch)
 		bias := random[float32](rng, g.InC, 1)
 		run := func(procs int) []float32 {
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
 			y, in, weight := linalg.New[float32](g.Out(), batch), linalg.New[float32](g.In(), batch), linalg.New[float32](g.Taps(), g.OutC)
-			Forward(&g, y, w, x, linalg.Matrix[float32]{})
-			Input(&g, in, w, delta, bias)
-			Weight(&g, weight, delta, x, make([]float32, len(delta.Data)), false)
+			conv(&g, y, w, x, linalg.Matrix[float32]{})
+			transpose(&g, in, w, delta, bias)
+			weightGradient(&g, weight, delta, x, make([]float32, len(delta.Data)))
 			return slices.Concat(y.Data, in.Data, weight.Data)
 		}
 		want := run(1)
@@ -281,19 +242,19 @@ func TestBitsDoNotDependOnGOMAXPROCS(t *testing.T) {
 }
 
 func TestASampleDoesNotDependOnItsBatch(t *testing.T) {
-	// For each sample, Forward and Input must compute bit-identical results from the whole batch and from a
+	// For each sample, Conv and Transpose must compute bit-identical results from the whole batch and from a
 	// part. The weight gradient of the batch must be the sum of the weight gradients of the parts, up to
 	// rounding errors. The batch size 37 is not a multiple of the tile width of any linalg kernel.
 	const batch = 37
 	rng := rand.New(rand.NewPCG(6, 1))
-	for g := range geometries(rng, 20) {
+	for _, g := range geometries(rng, 20) {
 		w, x, delta := random[float32](rng, g.Taps(), g.OutC), random[float32](rng, g.In(), batch), random[float32](rng, g.Out(), batch)
 		outBias, inBias := random[float32](rng, g.OutC, 1), random[float32](rng, g.InC, 1)
 		all := func(x, delta linalg.Matrix[float32]) (y, in, weight linalg.Matrix[float32]) {
 			y, in, weight = linalg.New[float32](g.Out(), x.Cols), linalg.New[float32](g.In(), x.Cols), linalg.New[float32](g.Taps(), g.OutC)
-			Forward(&g, y, w, x, outBias)
-			Input(&g, in, w, delta, inBias)
-			Weight(&g, weight, delta, x, make([]float32, len(delta.Data)), false)
+			conv(&g, y, w, x, outBias)
+			transpose(&g, in, w, delta, inBias)
+			weightGradient(&g, weight, delta, x, make([]float32, len(delta.Data)))
 			return y, in, weight
 		}
 		y, in, weight := all(x, delta)
@@ -320,28 +281,34 @@ func TestASampleDoesNotDependOnItsBatch(t *testing.T) {
 	}
 }
 
-func TestShapesThatDoNotFitPanic(t *testing.T) {
-	g := Same(4, 4, 1, 2, 3, 2)
+func TestMisusePanics(t *testing.T) {
+	good := Same(4, 4, 1, 2, 3, 2) // PadTop = 0
+	convWith := func(change func(g *Geometry)) func() {
+		return func() {
+			g := good
+			change(&g)
+			var tape ad.Tape[float64]
+			Conv(&g, tape.Fill(g.Taps(), g.OutC, 0), tape.Fill(g.In(), 3, 0), nil)
+		}
+	}
 	for want, f := range map[string]func(){
-		"Forward: output [8×3], weights [9×2] and input [16×2] must be": func() {
-			Forward(&g, linalg.New[float64](8, 3), linalg.New[float64](9, 2), linalg.New[float64](16, 2), matrix{})
+		"conv: Conv: output [8×3], weights [9×2] and input [17×3] must be [8×B], [9×2] and [16×B] for the geometry": func() {
+			var tape ad.Tape[float64]
+			Conv(&good, tape.Fill(9, 2, 0), tape.Fill(17, 3, 0), nil)
 		},
-		"must be [8×B], [9×2] and [16×B] for the geometry": func() {
-			Weight(&g, linalg.New[float64](8, 2), linalg.New[float64](8, 3), linalg.New[float64](16, 3), make([]float64, 24), false)
+		"WeightGradient: output [8×3], weights [9×2] and input [16×2] must be": func() {
+			var tape ad.Tape[float64]
+			WeightGradient(&good, tape.Fill(8, 3, 0), tape.Fill(16, 2, 0))
 		},
-		"Forward: bias [1×1] must be empty or [2×1]": func() {
-			Forward(&g, linalg.New[float64](8, 3), linalg.New[float64](9, 2), linalg.New[float64](16, 3), linalg.New[float64](1, 1))
+		"Transpose: bias [2×1] must be empty or [1×1]": func() {
+			var tape ad.Tape[float64]
+			Transpose(&good, tape.Fill(9, 2, 0), tape.Fill(8, 3, 0), tape.Fill(2, 1, 0))
 		},
-		"Input: bias [2×1] must be empty or [1×1]": func() {
-			Input(&g, linalg.New[float64](16, 3), linalg.New[float64](9, 2), linalg.New[float64](8, 3), linalg.New[float64](2, 1))
-		},
-		"Same(4, 4, 1, 1, 3, 0): all arguments must be positive": func() { Same(4, 4, 1, 1, 3, 0) },
-		"Forward: invalid geometry {InH:0 ":                      func() { Forward(&Geometry{}, matrix{}, matrix{}, matrix{}, matrix{}) },
-		"PadTop:-1 PadLeft:0}: sizes and stride must be positive, and padding must not be negative": func() {
-			g := g
-			g.PadTop = -1
-			Forward(&g, linalg.New[float64](8, 3), linalg.New[float64](9, 2), linalg.New[float64](16, 3), matrix{})
-		},
+		"Same(4, 4, 1, 1, 3, 0): all arguments must be positive":                                         func() { Same(4, 4, 1, 1, 3, 0) },
+		"Conv: invalid geometry {InH:0 ":                                                                 convWith(func(g *Geometry) { g.InH = 0 }),
+		"PadTop:-1 PadLeft:0}: sizes and stride must be positive, and padding must not be negative":      convWith(func(g *Geometry) { g.PadTop = -1 }),
+		"Conv: PadLeft = 3 must be less than the kernel size 3":                                          convWith(func(g *Geometry) { g.PadLeft = 3 }),
+		"Conv: OutH = 3 is too large: outputs from number 2 on would depend only on padding; the geomet": convWith(func(g *Geometry) { g.OutH = 3 }),
 	} {
 		func() {
 			defer func() {

@@ -3,17 +3,17 @@
 //
 // A batch of B images is a matrix with B columns. Channel c of pixel (y, x) is row
 // (y·width + x)·channels + c. For weights W, input images X and a matrix δ with the shape of the output,
-// three functions compute the gradients of the inner product ⟨δ, W ∗ X⟩:
+// three operations compute the gradients of the inner product ⟨δ, W ∗ X⟩:
 //
-//	Forward    W ∗ X     the gradient with respect to δ
-//	Input      Wᵀ ∗ δ    the gradient with respect to X
-//	Weight               the gradient with respect to W
+//	Conv             W ∗ X     the gradient with respect to δ
+//	Transpose        Wᵀ ∗ δ    the gradient with respect to X
+//	WeightGradient             the gradient with respect to W
 //
 // Each gradient is linear in the two other variables, so its derivatives need only the same three
-// functions. Derivatives of any order are therefore possible.
+// operations. Derivatives of any order are therefore possible.
 //
-// Start with Geometry in this file. kernels.go contains the three functions, and ops.go contains
-// the corresponding operations on a tape.
+// Start with Geometry in this file. ops.go contains the operations and their differentiation rule, and
+// kernels.go computes their values. The package imports ad and linalg.
 package conv
 
 import "fmt"
@@ -23,8 +23,10 @@ import "fmt"
 //
 //	weights of tap (ky, kx) · input pixel (oy·Stride + ky − PadTop, ox·Stride + kx − PadLeft).
 //
-// Input pixels outside the image are zero. All sizes must be positive, and paddings must not be
-// negative. The padding at the bottom and on the right follows from the sizes of input and output.
+// Input pixels outside the image are zero (padding). All sizes must be positive, and paddings must not be
+// negative. Each output pixel must depend on at least one input pixel, so the first and last output row and
+// column limit PadTop, PadLeft, OutH and OutW. The padding at the bottom and on the right follows from the
+// sizes of input and output.
 type Geometry struct {
 	InH, InW, InC    int // height, width and channels of the input
 	OutH, OutW, OutC int // height, width and channels of the output
@@ -65,9 +67,29 @@ func (g *Geometry) Out() int { return g.OutH * g.OutW * g.OutC }
 // [Taps×OutC]. Row (ky·KernelW + kx)·InC + c holds the weights of tap (ky, kx) for input channel c.
 func (g *Geometry) Taps() int { return g.KernelH * g.KernelW * g.InC }
 
-// MultiplyAdds returns the number of multiply-adds for one image in Forward, Input or Weight. It
-// counts taps on padding, although these functions skip them.
-func (g *Geometry) MultiplyAdds() int { return g.OutH * g.OutW * g.OutC * g.Taps() }
+// MultiplyAdds returns the number of multiply-adds for one image in Conv, Transpose or WeightGradient. The
+// operations skip taps on padding, so these taps do not count.
+func (g *Geometry) MultiplyAdds() int {
+	return g.vertical().connections() * g.horizontal().connections() * g.InC * g.OutC
+}
+
+// check panics if the geometry is invalid. The argument name is the name of the operation.
+func (g *Geometry) check(name string) {
+	if min(g.InH, g.InW, g.InC, g.OutH, g.OutW, g.OutC, g.KernelH, g.KernelW, g.Stride, g.PadTop+1, g.PadLeft+1) < 1 {
+		panic(fmt.Sprintf("conv: %s: invalid geometry %+v: sizes and stride must be positive, and padding must not be negative", name, *g))
+	}
+	for _, c := range []struct {
+		axis
+		pad, out string
+	}{{g.vertical(), "PadTop", "OutH"}, {g.horizontal(), "PadLeft", "OutW"}} {
+		if c.axis.pad >= c.kernel {
+			panic(fmt.Sprintf("conv: %s: %s = %d must be less than the kernel size %d; the geometry is %+v", name, c.pad, c.axis.pad, c.kernel, *g))
+		}
+		if largest := (c.in-1+c.axis.pad)/c.stride + 1; c.axis.out > largest {
+			panic(fmt.Sprintf("conv: %s: %s = %d is too large: outputs from number %d on would depend only on padding; the geometry is %+v", name, c.out, c.axis.out, largest, *g))
+		}
+	}
+}
 
 // An axis is the vertical or horizontal part of a Geometry. Along an axis, tap k connects output
 // pixel o with input pixel i if o·stride + k = i + pad.
@@ -80,6 +102,15 @@ func (g *Geometry) horizontal() axis { return axis{g.InW, g.OutW, g.KernelW, g.S
 func (a axis) taps(o int) (first, last int) {
 	start := o*a.stride - a.pad
 	return max(0, -start), min(a.kernel, a.in-start)
+}
+
+// connections returns the number of pairs of an output pixel and a tap that is not on padding.
+func (a axis) connections() (n int) {
+	for o := range a.out {
+		first, last := a.taps(o)
+		n += last - first
+	}
+	return n
 }
 
 // outputs returns the range [first, last) of the output pixels that depend on input pixel i.

@@ -6,87 +6,79 @@ import (
 )
 
 // This file contains differentiable operations that are recorded on a tape. They store a pointer to
-// the geometry, which must not be changed while the tape is in use. They panic if the shapes of the
-// operands do not fit the geometry.
+// the geometry, which must not be changed while the tape is in use. They panic if the geometry is invalid
+// or the shapes of the operands do not fit it.
 
 // Conv returns the convolution y = W ∗ X + b [Out×B] for w [Taps×OutC], x [In×B] and bias
-// b [OutC×1], where bias may be nil. The adjoints are W̄ = WeightGradient(ȳ, X), X̄ = Wᵀ ∗ ȳ and,
-// for b, the sum of ȳ over pixels and samples.
+// b [OutC×1], where bias may be nil. It takes g.MultiplyAdds() multiply-adds for each image.
 func Conv[T linalg.Float](g *Geometry, w, x, bias *ad.Var[T]) *ad.Var[T] {
-	y := w.Tape().Result(g.Out(), x.Cols())
-	Forward(g, y.Value, w.Value, x.Value, value(bias))
-	return w.Tape().Record(y, conv[T]{g}, w, x, bias)
-}
-
-type conv[T linalg.Float] struct{ g *Geometry }
-
-func (c conv[T]) Pull(s *ad.Sweep[T], y, ybar *ad.Var[T]) {
-	w, x := y.Operand(0), y.Operand(1)
-	pullWeights(s, c.g, y, ybar, ybar, x, c.g.OutC)
-	if s.Wants(x) {
-		s.Accumulate(x, Transpose(c.g, w, ybar, nil))
-	}
+	return gradient(w.Tape(), g, output, form[T]{nil, w, x}, bias)
 }
 
 // Transpose returns the transposed convolution y = Wᵀ ∗ Δ + b [In×B] for w [Taps×OutC],
-// delta [Out×B] and bias b [InC×1], where bias may be nil. The adjoints are
-// W̄ = WeightGradient(Δ, ȳ), Δ̄ = W ∗ ȳ and, for b, the sum of ȳ over pixels and samples.
+// delta [Out×B] and bias b [InC×1], where bias may be nil. Generative networks use it to enlarge images.
+// It takes about as long as Conv.
 func Transpose[T linalg.Float](g *Geometry, w, delta, bias *ad.Var[T]) *ad.Var[T] {
-	y := w.Tape().Result(g.In(), delta.Cols())
-	Input(g, y.Value, w.Value, delta.Value, value(bias))
-	return w.Tape().Record(y, transpose[T]{g}, w, delta, bias)
+	return gradient(w.Tape(), g, input, form[T]{delta, w, nil}, bias)
 }
 
-type transpose[T linalg.Float] struct{ g *Geometry }
-
-func (c transpose[T]) Pull(s *ad.Sweep[T], y, ybar *ad.Var[T]) {
-	w, delta := y.Operand(0), y.Operand(1)
-	pullWeights(s, c.g, y, ybar, delta, ybar, c.g.InC)
-	if s.Wants(delta) {
-		s.Accumulate(delta, Conv(c.g, w, ybar, nil))
-	}
+// WeightGradient returns the gradient y [Taps×OutC] of ⟨Δ, W ∗ X⟩ with respect to W for
+// delta [Out×B] and x [In×B]. It takes about as long as Conv.
+func WeightGradient[T linalg.Float](g *Geometry, delta, x *ad.Var[T]) *ad.Var[T] {
+	return gradient(delta.Tape(), g, weights, form[T]{delta, nil, x}, nil)
 }
 
-// pullWeights adds WeightGradient(delta, x) to the adjoint of the weights, which are operand 0
-// of y. It adds the sum of ybar over pixels and samples to the adjoint of the bias [channels×1],
-// which is operand 2 of y.
-func pullWeights[T linalg.Float](s *ad.Sweep[T], g *Geometry, y, ybar, delta, x *ad.Var[T], channels int) {
-	w, bias := y.Operand(0), y.Operand(2)
-	if s.Wants(w) {
-		s.Accumulate(w, WeightGradient(g, delta, x))
+// A form holds the variables δ, W and X of the inner product ⟨δ, W ∗ X⟩.
+type form[T linalg.Float] [3]*ad.Var[T]
+
+// Positions of the variables in a form.
+const output, weights, input = 0, 1, 2
+
+// gradient returns b plus the gradient of f with respect to the variable at the given position. It does not
+// read this variable. The bias b may be nil.
+func gradient[T linalg.Float](t *ad.Tape[T], g *Geometry, position int, f form[T], bias *ad.Var[T]) (y *ad.Var[T]) {
+	var b linalg.Matrix[T]
+	if bias != nil {
+		b = bias.Value
 	}
-	if s.Wants(bias) {
+	f[position] = nil
+	switch delta, w, x := f[output], f[weights], f[input]; position {
+	case output:
+		g.check("Conv")
+		y = t.Result(g.Out(), x.Cols())
+		conv(g, y.Value, w.Value, x.Value, b)
+	case input:
+		g.check("Transpose")
+		y = t.Result(g.In(), delta.Cols())
+		transpose(g, y.Value, w.Value, delta.Value, b)
+	case weights:
+		g.check("WeightGradient")
+		y = t.Result(g.Taps(), g.OutC)
+		weightGradient(g, y.Value, delta.Value, x.Value, t.Scratch(len(delta.Value.Data)))
+	}
+	return t.Record(y, rule[T]{g, position}, f[output], f[weights], f[input], bias)
+}
+
+// A rule is the differentiation rule of gradient. The inner product ⟨ȳ, y⟩ is f with ȳ at the position of the
+// missing variable, because f is linear in each variable. The adjoints of the two other variables are
+// therefore gradients of this form. The adjoint of the bias is the sum of ȳ over pixels and samples.
+type rule[T linalg.Float] struct {
+	g        *Geometry
+	position int
+}
+
+func (r rule[T]) Pull(s *ad.Sweep[T], y, ybar *ad.Var[T]) {
+	f := form[T]{y.Operand(output), y.Operand(weights), y.Operand(input)}
+	f[r.position] = ybar
+	for i, v := range f {
+		if i != r.position && s.Wants(v) {
+			s.Accumulate(v, gradient(y.Tape(), r.g, i, f, nil))
+		}
+	}
+	if bias := y.Operand(3); s.Wants(bias) {
+		channels := bias.Rows()
 		pixels := ad.Reshape(ybar, ybar.Rows()/channels, channels*ybar.Cols())
 		sums := ad.Reshape(ad.SumTo(pixels, 1, pixels.Cols()), channels, ybar.Cols())
 		s.Accumulate(bias, ad.SumTo(sums, channels, 1))
 	}
-}
-
-// WeightGradient returns the gradient y [Taps×OutC] of ⟨Δ, W ∗ X⟩ with respect to W for
-// delta [Out×B] and x [In×B]. The adjoints are Δ̄ = ȳ ∗ X and X̄ = ȳᵀ ∗ Δ.
-func WeightGradient[T linalg.Float](g *Geometry, delta, x *ad.Var[T]) *ad.Var[T] {
-	tape := delta.Tape()
-	y := tape.Result(g.Taps(), g.OutC)
-	Weight(g, y.Value, delta.Value, x.Value, tape.Scratch(len(delta.Value.Data)), false)
-	return tape.Record(y, weightGradient[T]{g}, delta, x)
-}
-
-type weightGradient[T linalg.Float] struct{ g *Geometry }
-
-func (c weightGradient[T]) Pull(s *ad.Sweep[T], y, ybar *ad.Var[T]) {
-	delta, x := y.Operand(0), y.Operand(1)
-	if s.Wants(delta) {
-		s.Accumulate(delta, Conv(c.g, ybar, x, nil))
-	}
-	if s.Wants(x) {
-		s.Accumulate(x, Transpose(c.g, ybar, delta, nil))
-	}
-}
-
-// value returns v.Value, or an empty matrix if v is nil.
-func value[T linalg.Float](v *ad.Var[T]) (m linalg.Matrix[T]) {
-	if v != nil {
-		m = v.Value
-	}
-	return m
 }

@@ -288,11 +288,11 @@ func TestFloat32AgreesWithFloat64(t *testing.T) {
 	}
 }
 
-// For ℓ = 64, a forward pass of one image takes e = 1,403,200 multiply-adds in the encoder and
-// d = 1,374,400 in the decoder. Let c = 78,400 be the multiply-adds of the first convolution. A
+// For ℓ = 64, a forward pass of one image takes e = 1,146,256 multiply-adds in the encoder and
+// d = 1,117,456 in the decoder. Let c = 71,824 be the multiply-adds of the first convolution. A
 // training step takes 3e − c + 3d for a VAE and 3e − c + 6(K + 1)d for an HVAE.
 func TestStepCostCountsEveryMultiplyAdd(t *testing.T) {
-	for _, c := range []struct{ k, cost int }{{0, 8_254_400}, {1, 20_624_000}, {5, 53_609_600}, {20, 177_305_600}} {
+	for _, c := range []struct{ k, cost int }{{0, 6_719_312}, {1, 16_776_416}, {5, 43_595_360}, {20, 144_166_400}} {
 		if got := (Config{K: c.k, Latent: 64}).StepCost(); got != c.cost {
 			t.Errorf("K = %d: a step takes %d multiply-adds per image, want %d", c.k, got, c.cost)
 		}
