@@ -42,49 +42,37 @@ func explore(ctx context.Context, o options, stdout io.Writer) error {
 
 // A slider is a number among the settings of the page.
 type slider struct {
-	Name, Text              string // in URLs and on the page
-	Min, Max, Step, Default float64
-	For                     string // the temperings that use the setting; empty for all
-	Value                   float64
-	Disabled                bool // whether the selected tempering does not use the setting
+	Name, Text            string // in URLs and on the page
+	Min, Max, Step, Value float64
+	For                   string // the temperings that use the setting; empty for all
+	Disabled              bool   // whether the selected tempering does not use the setting
 }
 
-// A choice is a tempering among the settings of the page.
-type choice struct{ Name, Text string }
-
+// The settings of the page with their default values. The first tempering is the default.
 var (
 	sliders = []slider{
-		{Name: "q", Text: "s.d. of q⁰ =", Min: 0.5, Max: 1.5, Step: 0.1, Default: 1.5},
-		{Name: "start", Text: "1/√β₀ = 1/Πα =", Min: 1, Max: 12, Step: 0.1, Default: 3, For: "fixed free untied"},
-		{Name: "s", Text: "s.d. of ρ₀, s =", Min: 0.1, Max: 6, Step: 0.1, Default: 3, For: "untied"},
-		{Name: "K", Text: "steps K =", Min: 1, Max: 256, Step: 1, Default: 64},
-		{Name: "eps", Text: "step size ε =", Min: 0.01, Max: 0.5, Step: 0.01, Default: 0.1},
-		{Name: "paths", Text: "paths:", Min: 1, Max: 12, Step: 1, Default: 4},
+		{"q", "s.d. of q⁰ =", 0.5, 1.5, 0.1, 1.5, "", false},
+		{"start", "1/√β₀ = 1/Πα =", 1, 12, 0.1, 3, "fixed free untied", false},
+		{"s", "s.d. of ρ₀, s =", 0.1, 6, 0.1, 3, "untied", false},
+		{"K", "steps K =", 1, 256, 1, 64, "", false},
+		{"eps", "step size ε =", 0.01, 0.5, 0.01, 0.1, "", false},
+		{"paths", "paths:", 1, 12, 1, 4, "", false},
 	}
-	choices = []choice{{"fixed", "fixed (quadratic)"}, {"free", "free (equal α_k)"}, {"untied", "untied (equal α_k)"}, {"none", "none"}}
+	temperings = []string{"fixed", "free", "untied", "none"}
 )
-
-const pageDraws = 2000 // the number of draws of log p̂ for each view
 
 // drawing limits the number of views that are computed at a time to two, because a view with K = 256 needs
 // about 50 MB of memory.
 var drawing = make(chan struct{}, 2)
 
-// A view holds the settings of the page and their effect, for the template in explore.html.
+// A view holds the settings of the page and their effect, for the templates in explore.html.
 type view struct {
-	Sliders   []slider
-	Choices   []choice
-	Tempering string
-	Notice    string // describes invalid settings, whose defaults the view shows instead
-	Row       modeRow
-	Percent   float64 // of the draws change mode
-	Figures   []pageFigure
-}
-
-// A pageFigure is a figure on the page.
-type pageFigure struct {
-	SVG     template.HTML
-	Caption string
+	Sliders    []slider
+	Temperings []string
+	Tempering  string
+	Invalid    []string // describes invalid settings, whose defaults the view shows instead
+	Row        modeRow
+	Figures    []template.HTML
 }
 
 // explorer returns the HTTP handler of the interactive page. The query of the URL contains the settings.
@@ -116,30 +104,21 @@ func (v *view) write(w http.ResponseWriter, name string) {
 // newView returns a view with the settings in the query of a URL. Missing and invalid settings get their
 // defaults.
 func newView(q url.Values) *view {
-	v := &view{Sliders: slices.Clone(sliders), Choices: choices, Tempering: choices[0].Name}
-	var wrong []string
-	for i := range v.Sliders {
-		s := &v.Sliders[i]
-		s.Value = s.Default
-		if !q.Has(s.Name) {
-			continue
-		}
-		if x, err := strconv.ParseFloat(q.Get(s.Name), 64); err != nil || !(x >= s.Min && x <= s.Max) || s.Step == 1 && x != math.Trunc(x) {
-			wrong = append(wrong, fmt.Sprintf("%s=%.40s is not a number from %v to %v", s.Name, q.Get(s.Name), s.Min, s.Max))
-		} else {
-			s.Value = x
-		}
-	}
-	if name := q.Get("tempering"); slices.ContainsFunc(choices, func(c choice) bool { return c.Name == name }) {
+	v := &view{Sliders: slices.Clone(sliders), Temperings: temperings, Tempering: temperings[0]}
+	if name := q.Get("tempering"); slices.Contains(temperings, name) {
 		v.Tempering = name
 	} else if q.Has("tempering") {
-		wrong = append(wrong, fmt.Sprintf("tempering=%.40s is unknown", name))
+		v.Invalid = append(v.Invalid, fmt.Sprintf("tempering=%.40s is unknown", name))
 	}
-	for i, s := range v.Sliders {
-		v.Sliders[i].Disabled = s.For != "" && !slices.Contains(strings.Fields(s.For), v.Tempering)
-	}
-	if wrong != nil {
-		v.Notice = "The address has invalid settings: " + strings.Join(wrong, "; ") + ". The page shows their defaults instead."
+	for i := range v.Sliders {
+		s := &v.Sliders[i]
+		s.Disabled = s.For != "" && !slices.Contains(strings.Fields(s.For), v.Tempering)
+		x, err := strconv.ParseFloat(q.Get(s.Name), 64)
+		if err == nil && x >= s.Min && x <= s.Max && (s.Step < 1 || x == math.Trunc(x)) {
+			s.Value = x
+		} else if q.Has(s.Name) {
+			v.Invalid = append(v.Invalid, fmt.Sprintf("%s=%.40s is not a number from %v to %v", s.Name, q.Get(s.Name), s.Min, s.Max))
+		}
 	}
 	return v
 }
@@ -152,24 +131,18 @@ func (v *view) compute(ctx context.Context, seed uint64) error {
 		x[s.Name] = s.Value
 	}
 	f := model.TwoModesFlow{Tempering: v.Tempering, PriorSD: x["q"], MomentumSD: x["s"], InvSqrtBeta0: x["start"], StepSize: x["eps"], K: int(x["K"])}
-	draws, err := f.Draw(ctx, pageDraws, random.Stream(seed, "two modes page"))
+	draws, err := f.Draw(ctx, 2000, random.Stream(seed, "two modes page"))
 	if err != nil {
 		return err
 	}
 	v.Row = summariseModes(f, draws)
-	v.Percent = 100 * v.Row.ChangedMode
-	plane, energy := pathCharts(f.Paths(int(sliders[len(sliders)-1].Max), random.Stream(seed, "two modes page paths"))[:int(x["paths"])])
+	plane, energy := pathCharts(f.Paths(12, random.Stream(seed, "two modes page paths"))[:int(x["paths"])])
 	plane.Title, energy.Title = "Paths in the plane", "Energy along the paths"
-	for i, c := range []plot.Chart{plane, energy, histogram(draws, v.Row.ELBO)} {
-		c.Width = 340
+	for _, c := range []plot.Chart{plane, energy, histogram(draws, v.Row.ELBO)} {
 		for j := range c.Series {
 			c.Series[j].Label = "" // no legend
 		}
-		v.Figures = append(v.Figures, pageFigure{template.HTML(c.SVG()), []string{
-			"paths from ○ to ●; contours of U at 2, 6, 10 and 14 nats above the minimum",
-			"H = U + ½ρᵀρ after each step; dashed line: the barrier between the modes",
-			"fraction of draws in each bin of 1 nat; the first and last bins include all smaller and larger values; dashed line: the ELBO",
-		}[i]})
+		v.Figures = append(v.Figures, template.HTML(c.SVG()))
 	}
 	return nil
 }
@@ -189,5 +162,5 @@ func histogram(draws []model.TwoModesDraw, elbo float64) plot.Chart {
 	outline.X, outline.Y = append(outline.X, high), append(outline.Y, 0)
 	at := max(elbo, low)
 	mean := plot.Series{X: []float64{at, at}, Y: []float64{0, slices.Max(fractions[:])}, Style: plot.Dashed}
-	return plot.Chart{Title: "Estimates of log p(x) = 0", XLabel: "log p̂ (nats)", YLabel: "fraction of draws", Height: 160, Series: []plot.Series{outline, mean}}
+	return plot.Chart{Title: "Estimates of log p(x) = 0", XLabel: "log p̂ (nats)", YLabel: "fraction of draws", Width: 340, Height: 160, Series: []plot.Series{outline, mean}}
 }

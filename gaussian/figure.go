@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -13,20 +14,8 @@ import (
 
 	"hvae/bench/atomicfile"
 	"hvae/bench/plot"
+	"hvae/gaussian/model"
 )
-
-// labels maps the name of a method to its label in the legend.
-var labels = map[string]string{
-	"hvae-k1":         "HVAE, K = 1",
-	"hvae-k10":        "HVAE, K = 10",
-	"hvae-notemp-k1":  "K = 1, no tempering",
-	"hvae-notemp-k10": "K = 10, no tempering",
-	"hvae-untied-k1":  "HVAE, untied, K = 1",
-	"hvae-untied-k10": "HVAE, untied, K = 10",
-	"nf-k1":           "planar flow, K = 1",
-	"nf-k30":          "planar flow, K = 30",
-	"vb":              "mean-field VB",
-}
 
 // A figure shows the errors of several methods as functions of the dimension.
 type figure struct {
@@ -62,7 +51,7 @@ func (f figure) chart(rows []row) plot.Chart {
 			mean, standardError, mle = r.SigmaErr, r.SigmaErrSE, r.MLESigmaErr
 		}
 		s := series[r.Method]
-		series[r.Method] = plot.Series{Label: labels[r.Method], X: append(s.X, d), Y: append(s.Y, mean), Error: append(s.Error, float64(standardError))}
+		series[r.Method] = plot.Series{Label: model.Label(r.Method), X: append(s.X, d), Y: append(s.Y, mean), Error: append(s.Error, standardError)}
 		if !slices.Contains(likelihood.X, d) {
 			likelihood.X, likelihood.Y = append(likelihood.X, d), append(likelihood.Y, mle)
 		}
@@ -127,12 +116,10 @@ func (o options) checkFolder(stderr io.Writer, names ...string) error {
 	return nil
 }
 
-// writeFigures writes the figures and prints their names to stderr.
+// writeFigures writes the figures, by file name, and prints their names to stderr.
 func (o options) writeFigures(stderr io.Writer, figures map[string][]byte) error {
-	if o.out != "" {
-		if err := os.MkdirAll(o.out, 0o755); err != nil {
-			return fmt.Errorf("cannot create the folder of -out: %w", err)
-		}
+	if err := os.MkdirAll(filepath.Clean(o.out), 0o755); err != nil {
+		return fmt.Errorf("cannot create the folder of -out: %w", err)
 	}
 	for _, file := range slices.Sorted(maps.Keys(figures)) {
 		name := filepath.Join(o.out, file)
@@ -146,20 +133,18 @@ func (o options) writeFigures(stderr io.Writer, figures map[string][]byte) error
 
 // readRows reads a file with a JSON object for each row, the output of -json.
 func readRows[T any](name string) (rows []T, err error) {
-	f, err := os.Open(name)
+	b, err := os.ReadFile(name)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the results: %w", err)
 	}
-	defer f.Close()
-	decoder := json.NewDecoder(f)
+	decoder := json.NewDecoder(bytes.NewReader(b))
 	decoder.DisallowUnknownFields()
-	for {
+	for decoder.More() || len(rows) == 0 {
 		var r T
-		if err := decoder.Decode(&r); err == io.EOF && len(rows) > 0 {
-			return rows, nil
-		} else if err != nil {
-			return nil, fmt.Errorf("%s, row %d: %w; the file must be the output of -json, with -two-modes if it is given here", name, len(rows)+1, err)
+		if err := decoder.Decode(&r); err != nil {
+			return nil, fmt.Errorf("%s, row %d: %w; the file must be the output of -json, with the same -two-modes", name, len(rows)+1, err)
 		}
 		rows = append(rows, r)
 	}
+	return rows, nil
 }

@@ -73,8 +73,7 @@ const maxDims = 100_000
 
 // parse parses the command line.
 func parse(args []string) (options, error) {
-	all := model.MethodNames()
-	paper := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return strings.Contains(name, "untied") })
+	paper := slices.DeleteFunc(model.MethodNames(), func(name string) bool { return strings.Contains(name, "untied") })
 	o := options{dims: []int{50}, methods: paper}
 	f := command.NewFlags()
 	command.List(f, &o.dims, "d", "`dimension` d of the model, or several dimensions separated by commas (default 50);\nfigure 1 of the paper uses 1,2,3,5,11,25,51,101,201,301", func(field string) (int, error) {
@@ -117,24 +116,26 @@ func parse(args []string) (options, error) {
 
 // check returns an error if the given flags cannot be combined.
 func (o options) check(given []string) error {
-	allowed := given
+	allowed := strings.Join(given, " ")
 	switch {
 	case o.http != "" && !o.twoModes:
 		return command.UsageError("-http can be used only with -two-modes")
 	case o.http != "":
-		allowed = []string{"http", "two-modes", "seed"}
+		allowed = "http two-modes seed"
 	case o.redraw != "" && o.twoModes:
-		allowed = []string{"redraw", "two-modes", "seed", "out"}
+		allowed = "redraw two-modes seed out"
 	case o.redraw != "":
-		allowed = []string{"redraw", "gap", "out"}
+		allowed = "redraw gap out"
 	case o.twoModes:
-		allowed = []string{"two-modes", "seed", "out", "json"}
+		allowed = "two-modes seed out json"
 	case o.out != "" && len(o.dims) == 1:
 		return command.UsageError("-out needs several dimensions in -d, -two-modes or -redraw: otherwise there are no figures")
 	}
-	stray := slices.DeleteFunc(given, func(name string) bool { return slices.Contains(allowed, name) })
-	if len(stray) > 0 {
-		return command.UsageError("-%s cannot be combined with -%s: the only flags allowed with -%[1]s are -%[3]s", allowed[0], strings.Join(stray, ", -"), strings.Join(allowed[1:], ", -"))
+	mode, others, _ := strings.Cut(allowed, " ")
+	for _, name := range given {
+		if !slices.Contains(strings.Fields(allowed), name) {
+			return command.UsageError("-%s cannot be combined with -%s: the only flags allowed with -%[1]s are -%[3]s", mode, name, strings.ReplaceAll(others, " ", ", -"))
+		}
 	}
 	return nil
 }

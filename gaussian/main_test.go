@@ -70,7 +70,7 @@ func TestInvalidFlagsPrintOneLineAndReturnStatus2(t *testing.T) {
 		"-d 3,2,3":                  "3 is listed twice",
 		"-d 100001":                 "from 1 to 100000",
 		"-methods foo":              `unknown method "foo": a method must be vb, hvae-kK`,
-		"-two-modes -iters 3 -d 2":  "-two-modes cannot be combined with -d, -iters",
+		"-two-modes -iters 3 -d 2":  "-two-modes cannot be combined with -d: the only flags",
 		"-two-modes -http :0 -json": "-http cannot be combined with -json: the only flags allowed with -http are -two-modes, -seed",
 		"-two-modes -http 8080":     "it must be HOST:PORT, such as localhost:8080",
 		"-http localhost:0":         "-http can be used only with -two-modes",

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,91 +27,89 @@ func runExperiment(ctx context.Context, o options, stdout, stderr io.Writer) (er
 			return err
 		}
 	}
-	t := table{options: o, stdout: stdout}
+	var rows []row
 	if o.redraw != "" {
-		t.rows, err = readRows[row](o.redraw)
+		rows, err = readRows[row](o.redraw)
 	} else {
-		err = t.train(ctx, stderr)
+		rows, err = o.train(ctx, stdout, stderr)
 	}
 	if err != nil || !draw {
 		return err
 	}
 	if o.gap {
-		return o.writeFigures(stderr, map[string][]byte{"gap.svg": gapChart(t.rows).SVG()})
+		return o.writeFigures(stderr, map[string][]byte{"gap.svg": gapChart(rows).SVG()})
 	}
-	return o.writeFigures(stderr, figure1(t.rows))
+	return o.writeFigures(stderr, figure1(rows))
 }
 
-// train executes all runs, concurrently on all cores. The number of cores affects only the running times,
-// because each run has separate random streams, and the datasets are averaged in a fixed order.
-func (t *table) train(ctx context.Context, stderr io.Writer) error {
-	total := 0.0
-	for _, d := range t.dims {
-		for _, m := range t.methods {
-			for k := range t.datasets {
+// runs returns all runs by dimension, method and dataset, and their total work.
+func (o options) runs() (runs []model.Run, work float64) {
+	for _, d := range o.dims {
+		for _, m := range o.methods {
+			for k := range o.datasets {
 				r := model.Run{Dims: d, Method: m, Dataset: k}
-				t.runs = append(t.runs, r)
-				total += t.config.Work(r)
+				runs, work = append(runs, r), work+o.config.Work(r)
 			}
 		}
 	}
-	t.results = make([]*result, len(t.runs))
+	return runs, work
+}
+
+// train executes all runs, concurrently on all cores. It prints each row as soon as this row and all earlier
+// rows are complete. The number of cores affects only the running times, because each run has separate
+// random streams, and the datasets are averaged in a fixed order.
+func (o options) train(ctx context.Context, stdout, stderr io.Writer) (rows []row, err error) {
+	runs, total := o.runs()
+	results := make([]chan result, len(runs))
+	for i := range results {
+		results[i] = make(chan result, 1)
+	}
 	var next, finished, iterations, work atomic.Int64
 	line := progress.New(stderr, 0, func(elapsed time.Duration) string {
-		return fmt.Sprintf("%d of %d runs  %.0f iterations/s", finished.Load(), len(t.runs), float64(iterations.Load())/elapsed.Seconds())
+		return fmt.Sprintf("%d of %d runs  %.0f iterations/s", finished.Load(), len(runs), float64(iterations.Load())/elapsed.Seconds())
 	})
-	defer line.Clear()
-	execute := func(ctx context.Context, i int) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	execute := func(i int) {
 		start := time.Now()
-		outcome, err := t.config.Train(ctx, t.runs[i], func(n int, w float64) {
+		outcome, err := o.config.Train(ctx, runs[i], func(n int, w float64) {
 			iterations.Add(int64(n))
 			line.Set(float64(work.Add(int64(w))) / total)
 		})
 		if err != nil {
-			return err
+			cancel(err) // ends all runs
+			return
 		}
 		finished.Add(1)
-		line.Clear()
-		return t.add(i, &result{outcome, time.Since(start).Seconds()})
+		results[i] <- result{outcome, time.Since(start).Seconds()}
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	linalg.For(min(runtime.GOMAXPROCS(0), len(t.runs)), 1, func(int, int) {
-		for i := int(next.Add(1)) - 1; i < len(t.runs) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-			if err := execute(ctx, i); err != nil {
-				cancel(err) // ends all runs
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		linalg.For(min(runtime.GOMAXPROCS(0), len(runs)), 1, func(int, int) {
+			for i := int(next.Add(1)) - 1; i < len(runs) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				execute(i)
+			}
+		})
+	}()
+	defer func() { cancel(nil); <-ended; line.Clear() }()
+	for n := 0; n < len(runs); n += o.datasets {
+		var all []result
+		for _, c := range results[n : n+o.datasets] {
+			select {
+			case r := <-c:
+				all = append(all, r)
+			case <-ctx.Done():
+				if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+					return nil, err
+				}
+				return nil, fmt.Errorf("%w: %d of %d runs were finished; the completed rows were printed; no files were written", context.Cause(ctx), finished.Load(), len(runs))
 			}
 		}
-	})
-	err := context.Cause(ctx)
-	if errors.Is(err, context.Canceled) { // an interrupt
-		return fmt.Errorf("%w: %d of %d runs were finished; the completed rows were printed; no files were written", err, finished.Load(), len(t.runs))
-	}
-	return err
-}
-
-// A table collects the results of all runs and prints each row as soon as this row and all earlier rows
-// are complete.
-type table struct {
-	options
-	runs   []model.Run // by dimension, method and dataset
-	stdout io.Writer
-
-	mu      sync.Mutex
-	results []*result // results[i] is nil until runs[i] is finished
-	rows    []row     // printed rows
-}
-
-// add adds the result of runs[i] and prints the rows that are now complete.
-func (t *table) add(i int, r *result) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.results[i] = r
-	for n := len(t.rows) * t.datasets; n < len(t.runs) && !slices.Contains(t.results[n:n+t.datasets], nil); n += t.datasets {
-		t.rows = append(t.rows, average(t.runs[n].Method, t.runs[n].Dims, t.results[n:n+t.datasets]))
-		if err := t.print(t.stdout, t.rows); err != nil {
-			return fmt.Errorf("cannot write results: %w", err)
+		rows = append(rows, average(runs[n], all))
+		line.Clear()
+		if err := o.print(stdout, rows); err != nil {
+			return nil, fmt.Errorf("cannot write results: %w", err)
 		}
 	}
-	return nil
+	return rows, nil
 }

@@ -10,44 +10,28 @@ import (
 	"hvae/gaussian/model"
 )
 
-// A row of the table holds averages over all datasets for one method and one number of dimensions.
+// A row of the table holds averages over all datasets for one method and one number of dimensions. A missing
+// value is 0, such as β₀ of VB or the standard error of a single dataset. JSON omits it, and the table shows a dash.
 type row struct {
 	Method      string  `json:"method"`
 	Dims        int     `json:"d"`
 	Datasets    int     `json:"datasets"`
 	DeltaErr    float64 `json:"delta_err"` // mean of ‖Δ − Δ̂‖²
 	SigmaErr    float64 `json:"sigma_err"` // mean of ‖σ − σ̂‖²
-	SigmaErrSE  number  `json:"sigma_err_se"`
-	Err         float64 `json:"err"`    // mean of ‖Δ − Δ̂‖² + ‖σ − σ̂‖²
-	ErrSE       number  `json:"err_se"` // standard error of Err
-	Beta0       number  `json:"beta0"`
-	Volume      number  `json:"volume"` // s·Π α_k
+	SigmaErrSE  float64 `json:"sigma_err_se,omitzero"`
+	Err         float64 `json:"err"`             // mean of ‖Δ − Δ̂‖² + ‖σ − σ̂‖²
+	ErrSE       float64 `json:"err_se,omitzero"` // standard error of Err
+	Beta0       float64 `json:"beta0,omitzero"`
+	Volume      float64 `json:"volume,omitzero"` // s·Π α_k
 	ELBO        float64 `json:"elbo"`
 	LogEvidence float64 `json:"log_evidence"`
 	Gap         float64 `json:"gap"`
 	TiedLimit   float64 `json:"tied_limit"` // smallest possible gap of an HVAE with tied tempering
 	MLEDeltaErr float64 `json:"mle_delta_err"`
 	MLESigmaErr float64 `json:"mle_sigma_err"`
-	MLEErrSE    number  `json:"mle_err_se"`       // standard error of MLEDeltaErr + MLESigmaErr
-	MLEEvidence float64 `json:"mle_log_evidence"` // log p(D) for the maximum-likelihood estimate
-	Seconds     float64 `json:"seconds"`          // total training and evaluation time
-}
-
-// A number is a float64. JSON shows a NaN as null, and the table shows it as a dash.
-type number float64
-
-func (n number) MarshalJSON() ([]byte, error) {
-	if math.IsNaN(float64(n)) {
-		return []byte("null"), nil
-	}
-	return json.Marshal(float64(n))
-}
-
-func (n number) String() string {
-	if math.IsNaN(float64(n)) {
-		return "–"
-	}
-	return fmt.Sprintf("%.4g", float64(n))
+	MLEErrSE    float64 `json:"mle_err_se,omitzero"` // standard error of MLEDeltaErr + MLESigmaErr
+	MLEEvidence float64 `json:"mle_log_evidence"`    // log p(D) for the maximum-likelihood estimate
+	Seconds     float64 `json:"seconds"`             // total training and evaluation time
 }
 
 // A result is the result of training one method on one dataset.
@@ -56,11 +40,11 @@ type result struct {
 	seconds float64 // computing time
 }
 
-// average returns a row with the averages of the results for one method and dimension.
-func average(method string, dims int, results []*result) row {
+// average returns a row with the averages of the results of one method in one dimension.
+func average(run model.Run, results []result) row {
 	n := float64(len(results))
 	// mean returns the mean of a quantity and its standard error.
-	mean := func(f func(r *result) float64) (mean float64, standardError number) {
+	mean := func(f func(r result) float64) (mean, standardError float64) {
 		squares := 0.0
 		for _, r := range results {
 			mean += f(r)
@@ -69,24 +53,23 @@ func average(method string, dims int, results []*result) row {
 		for _, r := range results {
 			squares += (f(r) - mean) * (f(r) - mean)
 		}
-		return mean, number(math.Sqrt(squares / n / (n - 1)))
+		return mean, math.Sqrt(squares / n / max(n-1, 1))
 	}
-	r := row{Method: method, Dims: dims, Datasets: len(results)}
-	r.DeltaErr, _ = mean(func(r *result) float64 { return r.DeltaErr })
-	r.SigmaErr, r.SigmaErrSE = mean(func(r *result) float64 { return r.SigmaErr })
-	r.Err, r.ErrSE = mean(func(r *result) float64 { return r.DeltaErr + r.SigmaErr })
-	beta0, _ := mean(func(r *result) float64 { return r.Beta0 })
-	volume, _ := mean(func(r *result) float64 { return r.Volume })
-	r.Beta0, r.Volume = number(beta0), number(volume)
-	r.ELBO, _ = mean(func(r *result) float64 { return r.ELBO })
-	r.LogEvidence, _ = mean(func(r *result) float64 { return r.LogEvidence })
-	r.Gap, _ = mean(func(r *result) float64 { return r.LogEvidence - r.ELBO })
-	r.TiedLimit, _ = mean(func(r *result) float64 { return r.TiedLimit })
-	r.MLEDeltaErr, _ = mean(func(r *result) float64 { return r.MLEDeltaErr })
-	r.MLESigmaErr, _ = mean(func(r *result) float64 { return r.MLESigmaErr })
-	_, r.MLEErrSE = mean(func(r *result) float64 { return r.MLEDeltaErr + r.MLESigmaErr })
-	r.MLEEvidence, _ = mean(func(r *result) float64 { return r.MLELogEvidence })
-	seconds, _ := mean(func(r *result) float64 { return r.seconds })
+	r := row{Method: run.Method, Dims: run.Dims, Datasets: len(results)}
+	r.DeltaErr, _ = mean(func(r result) float64 { return r.DeltaErr })
+	r.SigmaErr, r.SigmaErrSE = mean(func(r result) float64 { return r.SigmaErr })
+	r.Err, r.ErrSE = mean(func(r result) float64 { return r.DeltaErr + r.SigmaErr })
+	r.Beta0, _ = mean(func(r result) float64 { return r.Beta0 })
+	r.Volume, _ = mean(func(r result) float64 { return r.Volume })
+	r.ELBO, _ = mean(func(r result) float64 { return r.ELBO })
+	r.LogEvidence, _ = mean(func(r result) float64 { return r.LogEvidence })
+	r.Gap, _ = mean(func(r result) float64 { return r.LogEvidence - r.ELBO })
+	r.TiedLimit, _ = mean(func(r result) float64 { return r.TiedLimit })
+	r.MLEDeltaErr, _ = mean(func(r result) float64 { return r.MLEDeltaErr })
+	r.MLESigmaErr, _ = mean(func(r result) float64 { return r.MLESigmaErr })
+	_, r.MLEErrSE = mean(func(r result) float64 { return r.MLEDeltaErr + r.MLESigmaErr })
+	r.MLEEvidence, _ = mean(func(r result) float64 { return r.MLELogEvidence })
+	seconds, _ := mean(func(r result) float64 { return r.seconds })
 	r.Seconds = n * seconds
 	return r
 }
@@ -104,22 +87,26 @@ func (o options) print(w io.Writer, rows []row) error {
 		fmt.Fprintf(&b, "%-16s %10v %10v %20v %10v %12v %12v %10v %8v\n", cells...)
 	}
 	tenths := func(x float64) string { return fmt.Sprintf("%.1f", x) }
-	sum := func(x float64, se number) string {
-		if a.Datasets == 1 {
-			return number(x).String()
+	four := func(x float64) string {
+		if x == 0 {
+			return "–"
 		}
-		return fmt.Sprintf("%.4g ± %.2g", x, float64(se))
+		return fmt.Sprintf("%.4g", x)
+	}
+	sum := func(x, se float64) string {
+		if se == 0 {
+			return four(x)
+		}
+		return fmt.Sprintf("%.4g ± %.2g", x, se)
 	}
 	if (n-1)%len(o.methods) == 0 {
-		fmt.Fprintf(&b, "d = %d: %s of %s, %s of %s, learning rate %g, seed %d\n", a.Dims, count(a.Datasets, "dataset"), count(o.config.Points, "point"),
+		fmt.Fprintf(&b, "d = %d: %s of %d points, %s of %s, learning rate %g, seed %d\n", a.Dims, count(a.Datasets, "dataset"), o.config.Points,
 			count(o.config.Iterations, "iteration"), count(o.config.Draws, "draw"), o.config.Rate, o.config.Seed)
 		line("method", "Δ error", "σ error", "sum ± s.e.", "β₀", "ELBO", "log p(D)", "gap", "seconds")
 	}
-	line(a.Method, number(a.DeltaErr), number(a.SigmaErr), sum(a.Err, a.ErrSE), a.Beta0,
-		tenths(a.ELBO), tenths(a.LogEvidence), tenths(a.Gap), tenths(a.Seconds))
+	line(a.Method, four(a.DeltaErr), four(a.SigmaErr), sum(a.Err, a.ErrSE), four(a.Beta0), tenths(a.ELBO), tenths(a.LogEvidence), tenths(a.Gap), tenths(a.Seconds))
 	if n%len(o.methods) == 0 {
-		line("max. likelihood", number(a.MLEDeltaErr), number(a.MLESigmaErr), sum(a.MLEDeltaErr+a.MLESigmaErr, a.MLEErrSE), "",
-			"", tenths(a.MLEEvidence), "", "")
+		line("max. likelihood", four(a.MLEDeltaErr), four(a.MLESigmaErr), sum(a.MLEDeltaErr+a.MLESigmaErr, a.MLEErrSE), "", "", tenths(a.MLEEvidence), "", "")
 		b.WriteByte('\n')
 	}
 	_, err := io.WriteString(w, b.String())
@@ -128,8 +115,8 @@ func (o options) print(w io.Writer, rows []row) error {
 
 // count returns a number and a noun, such as "1 dataset" or "10 datasets".
 func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
+	if n != 1 {
+		noun += "s"
 	}
-	return fmt.Sprintf("%d %ss", n, noun)
+	return fmt.Sprint(n, " ", noun)
 }

@@ -32,13 +32,12 @@ type modeRow struct {
 	model.TwoModesFlow
 	ELBO        float64 `json:"elbo"`         // mean of log p̂
 	Variance    float64 `json:"variance"`     // variance of log p̂
-	VarianceSE  float64 `json:"variance_se"`  // standard error of Variance
-	ChangedMode float64 `json:"changed_mode"` // fraction of the draws that change mode
+	ChangedMode float64 `json:"changed_mode"` // percentage of the draws that change mode
 	EndSD       float64 `json:"end_sd"`       // root mean square of the coordinates of z_K minus the nearest mode
 }
 
-// showTwoModes prints the ELBO and the variance of log p̂ for different settings of Algorithm 1, or reads
-// them from the file of -redraw. It plots the ELBO as a function of K, and a few paths.
+// showTwoModes prints a row for each setting of Algorithm 1, or reads the rows from the file of -redraw. It
+// plots the ELBO as a function of K, and a few paths.
 func showTwoModes(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
 	if err := o.checkFolder(stderr, "tempering.svg", "trajectory.svg"); err != nil {
 		return err
@@ -90,38 +89,33 @@ func modesHeader(o options) string {
 
 // line returns a line of the table.
 func (r modeRow) line() string {
-	return fmt.Sprintf("%-9s %10.3g %5.3g %6.3g %5d %10.3f %10.2f %12.2f %% %10.3f\n", r.Tempering, r.PriorSD, r.MomentumSD, r.InvSqrtBeta0, r.K, r.ELBO, r.Variance, 100*r.ChangedMode, r.EndSD)
+	return fmt.Sprintf("%-9s %10.3g %5.3g %6.3g %5d %10.3f %10.2f %12.2f %% %10.3f\n", r.Tempering, r.PriorSD, r.MomentumSD, r.InvSqrtBeta0, r.K, r.ELBO, r.Variance, r.ChangedMode, r.EndSD)
 }
 
 // summariseModes returns the row for the given draws.
 func summariseModes(f model.TwoModesFlow, draws []model.TwoModesDraw) modeRow {
-	n := float64(len(draws))
-	r := modeRow{TwoModesFlow: f}
-	changed := 0
+	r, n, squares := modeRow{TwoModesFlow: f}, float64(len(draws)), 0.0
 	for _, d := range draws {
 		r.ELBO += d.LogEstimate / n
-		r.EndSD += d.SquaredDistance() / (2 * n)
+		x, y := math.Abs(d.End[0])-3, d.End[1] // the modes are at (±3, 0)
+		squares += x*x + y*y
 		if d.ChangesMode() {
-			changed++
+			r.ChangedMode++
 		}
 	}
-	r.ChangedMode, r.EndSD = float64(changed)/n, math.Sqrt(r.EndSD)
-	fourth := 0.0 // central moment
 	for _, d := range draws {
-		square := (d.LogEstimate - r.ELBO) * (d.LogEstimate - r.ELBO)
-		r.Variance += square / (n - 1)
-		fourth += square * square / n
+		r.Variance += (d.LogEstimate - r.ELBO) * (d.LogEstimate - r.ELBO) / (n - 1)
 	}
-	r.VarianceSE = math.Sqrt((fourth - r.Variance*r.Variance) / n)
+	r.ChangedMode, r.EndSD = 100*r.ChangedMode/n, math.Sqrt(squares/(2*n))
 	return r
 }
 
-// temperingChart plots the ELBO of each setting against K. A dashed line shows −log 2, the ELBO of the
-// normal distribution around one mode that has the width of the mode.
+// temperingChart plots the ELBO of each setting against K. A dashed line shows −log 2, the ELBO of a
+// distribution that equals one mode and misses the other.
 func temperingChart(rows []modeRow) plot.Chart {
 	c := plot.Chart{Title: "Tempering on a target with two modes", XLabel: "leapfrog steps K", YLabel: "ELBO (nats); log p(x) = 0", LogX: true, XTicks: modeSteps}
 	for _, r := range rows {
-		label := fmt.Sprintf("s.d. of q⁰ %v; %v", r.PriorSD, r.TwoModesFlow)
+		label := fmt.Sprintf("s.d. of q⁰ %v; %s, s = %v, Πα = 1/%v", r.PriorSD, r.Tempering, r.MomentumSD, r.InvSqrtBeta0)
 		i := slices.IndexFunc(c.Series, func(s plot.Series) bool { return s.Label == label })
 		if i < 0 {
 			i, c.Series = len(c.Series), append(c.Series, plot.Series{Label: label})
@@ -129,8 +123,7 @@ func temperingChart(rows []modeRow) plot.Chart {
 		s := &c.Series[i]
 		s.X, s.Y = append(s.X, float64(r.K)), append(s.Y, r.ELBO)
 	}
-	best := plot.Series{Label: "−log 2: one mode, exactly", X: modeSteps, Style: plot.Dashed}
-	best.Y = slices.Repeat([]float64{-math.Ln2}, len(modeSteps))
+	best := plot.Series{Label: "−log 2: one mode, exactly", X: modeSteps, Y: slices.Repeat([]float64{-math.Ln2}, len(modeSteps)), Style: plot.Dashed}
 	c.Series = append(c.Series, best)
 	return c
 }
@@ -141,32 +134,29 @@ func temperingChart(rows []modeRow) plot.Chart {
 // are the first two that change mode with fixed tempering, and path 3 is the first that does not.
 func drawPaths(seed uint64) []byte {
 	const K, draws = 64, 500
-	flows := modeFlows[:3]
-	all := make([][]model.TwoModesPath, len(flows))
-	for i, f := range flows {
+	var all [3][]model.TwoModesPath
+	for i, f := range modeFlows[:3] {
 		f.K = K
 		all[i] = f.Paths(draws, random.Stream(seed, "two modes paths", K))
 	}
-	var changing, staying []int // indices of draws
-	for j := range draws {
-		switch none, fixed := all[0][j], all[1][j]; {
-		case none.X[0] > 0 || slices.Max(none.H) > leastPotential+barrier:
-		case fixed.X[K] > 0:
-			changing = append(changing, j)
-		default:
-			staying = append(staying, j)
+	changing := map[bool][]int{} // indices of draws, by whether they change mode
+	for j, p := range all[0] {
+		if p.X[0] < 0 && slices.Max(p.H) < leastPotential+barrier {
+			changes := all[1][j].X[K] > 0
+			changing[changes] = append(changing[changes], j)
 		}
 	}
-	charts := make([]plot.Chart, 2*len(flows))
-	for i, f := range flows {
+	var planes, energies []plot.Chart
+	for i, f := range modeFlows[:3] {
 		var paths []model.TwoModesPath
-		for _, j := range append(changing[:min(2, len(changing))], staying[0]) {
+		for _, j := range append(changing[true][:min(2, len(changing[true]))], changing[false][0]) {
 			paths = append(paths, all[i][j])
 		}
-		charts[i], charts[len(flows)+i] = pathCharts(paths)
-		charts[i].Title = fmt.Sprintf("K = %d, %v", K, f)
+		plane, energy := pathCharts(paths)
+		plane.Title = fmt.Sprintf("%s: K = %d, s = %v, Πα = 1/%v", f.Tempering, K, f.MomentumSD, f.InvSqrtBeta0)
+		planes, energies = append(planes, plane), append(energies, energy)
 	}
-	return plot.Panels(len(flows), charts...)
+	return plot.Panels(3, append(planes, energies...)...)
 }
 
 // The potential U = −log p(x, z) is log π at a mode, and 18 − log 2 nats higher between the modes, at z = 0.
@@ -175,18 +165,16 @@ const leastPotential, barrier = 1.1447298858494002, 18 - math.Ln2
 // pathCharts returns two charts: the paths in the plane with contours of the target, and the energies along
 // the paths.
 func pathCharts(paths []model.TwoModesPath) (plane, energy plot.Chart) {
-	const width = 340
-	plane = plot.Chart{XLabel: "first coordinate of z", YLabel: "second coordinate of z", Width: width, Equal: true, Series: []plot.Series{contours()}}
-	energy = plot.Chart{XLabel: "step k", YLabel: "H − min U (nats)", Width: width, Height: 160}
+	plane = plot.Chart{XLabel: "first coordinate of z", YLabel: "second coordinate of z", Width: 340, Equal: true, Series: []plot.Series{contours()}}
+	energy = plot.Chart{XLabel: "step k", YLabel: "H − min U (nats)", Width: 340, Height: 160}
 	K := len(paths[0].X) - 1
 	start, end := plot.Series{Label: "start z₀", Style: plot.Points}, plot.Series{Label: "end z_K", Style: plot.Points}
 	for i, p := range paths {
-		path := plot.Series{Label: fmt.Sprintf("path %d", i+1), X: p.X, Y: p.Y}
-		above := plot.Series{Label: path.Label}
+		above := plot.Series{Label: fmt.Sprintf("path %d", i+1)}
 		for k, h := range p.H {
 			above.X, above.Y = append(above.X, float64(k)), append(above.Y, h-leastPotential)
 		}
-		plane.Series, energy.Series = append(plane.Series, path), append(energy.Series, above)
+		plane.Series, energy.Series = append(plane.Series, plot.Series{Label: above.Label, X: p.X, Y: p.Y}), append(energy.Series, above)
 		start.X, start.Y = append(start.X, p.X[0]), append(start.Y, p.Y[0])
 		end.X, end.Y = append(end.X, p.X[K]), append(end.Y, p.Y[K])
 	}
@@ -199,15 +187,13 @@ func pathCharts(paths []model.TwoModesPath) (plane, energy plot.Chart) {
 // around the modes (±3, 0) with radii s√(2·2) … s√(2·14), where s = ½, because the modes hardly overlap.
 func contours() plot.Series {
 	s := plot.Series{Label: "U − min U = 2, 6, 10, 14 nats", Style: plot.Thin}
-	for _, height := range []float64{2, 6, 10, 14} {
-		for _, mode := range []float64{-3, 3} {
-			for i := range 61 {
-				sin, cos := math.Sincos(2 * math.Pi * float64(i) / 60)
-				r := 0.5 * math.Sqrt(2*height)
-				s.X, s.Y = append(s.X, mode+r*cos), append(s.Y, r*sin)
-			}
-			s.X, s.Y = append(s.X, math.NaN()), append(s.Y, math.NaN()) // a gap
+	for i := range 8 {
+		mode, r := float64(3-i%2*6), 0.5*math.Sqrt(2*float64(2+i/2*4))
+		for j := range 61 {
+			sin, cos := math.Sincos(2 * math.Pi * float64(j) / 60)
+			s.X, s.Y = append(s.X, mode+r*cos), append(s.Y, r*sin)
 		}
+		s.X, s.Y = append(s.X, math.NaN()), append(s.Y, math.NaN()) // a gap
 	}
 	return s
 }

@@ -2,7 +2,6 @@ package model
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"regexp"
 	"strconv"
@@ -23,14 +22,14 @@ type Method struct {
 	// safe for concurrent use.
 	ELBO func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64]
 	// Momentum returns the current standard deviation s of the initial momentum of HVAE, which is 1/√β₀, and
-	// s·Π α_k, which is 1 unless the tempering is untied. For other methods, it returns NaN.
+	// s·Π α_k, which is 1 unless the tempering is untied. For other methods, it returns 0.
 	Momentum func() (sd, volume float64)
 }
 
 // newMethod returns a method with the parameters Δ [d×1] and log σ [d×1]. All elements of Δ start at 0,
 // and all elements of log σ start at 3.
 func newMethod(d, noiseRows int) *Method {
-	m := &Method{NoiseRows: noiseRows, Momentum: func() (sd, volume float64) { return math.NaN(), math.NaN() }}
+	m := &Method{NoiseRows: noiseRows, Momentum: func() (sd, volume float64) { return 0, 0 }}
 	m.add("delta", d, 1, 0)
 	m.add("log_sigma", d, 1, 3)
 	return m
@@ -61,11 +60,25 @@ func parse(name string) (family string, K int) {
 // IsMethod reports whether NewMethod accepts the name.
 func IsMethod(name string) bool { family, _ := parse(name); return family != "" }
 
-// Cost returns the approximate time of a training iteration in d dimensions, in arbitrary units.
+// families maps a family of methods to its label, and to the time of a training iteration: cost + K·costPerK.
+var families = map[string]struct {
+	label          string
+	cost, costPerK float64
+}{
+	"hvae": {"HVAE, K = %d", 13, 2.3}, "hvae-notemp": {"K = %d, no tempering", 11, 1.8}, "hvae-untied": {"HVAE, untied, K = %d", 14, 2.3},
+	"nf": {"planar flow, K = %d", 9, 1.5}, "vb": {"mean-field VB%.0d", 5, 0},
+}
+
+// Cost returns the approximate time of a training iteration in d dimensions, in units of 10 ns.
 func Cost(name string, d int) float64 {
 	family, K := parse(name)
-	cost := map[string][2]float64{"vb": {5, 0}, "nf": {9, 1.5}, "hvae": {13, 2.3}, "hvae-notemp": {11, 1.8}, "hvae-untied": {14, 2.3}}[family]
-	return (cost[0] + cost[1]*float64(K)) * float64(d+25)
+	return (families[family].cost + families[family].costPerK*float64(K)) * float64(d+25)
+}
+
+// Label returns the name of a method for the legend of a figure.
+func Label(name string) string {
+	family, K := parse(name)
+	return fmt.Sprintf(families[family].label, K)
 }
 
 // NewMethod returns the method with the given name for a dataset: vb, or hvae-kK, hvae-notemp-kK, hvae-untied-kK or

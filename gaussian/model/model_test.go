@@ -144,7 +144,7 @@ func TestTrainFollowsAlgorithm2(t *testing.T) {
 			}
 		}
 		if strings.HasPrefix(name, "hvae") != (math.Abs(got.Beta0*s*s-1) < 1e-9 && math.Abs(got.Volume/volume-1) < 1e-9) {
-			t.Errorf("%s: β₀ and s·Π α_k are %v and %v, want %v and %v, or NaN without a flow", name, got.Beta0, got.Volume, 1/(s*s), volume)
+			t.Errorf("%s: β₀ and s·Π α_k are %v and %v, want %v and %v, or 0 without a flow", name, got.Beta0, got.Volume, 1/(s*s), volume)
 		}
 	}
 }

@@ -40,8 +40,8 @@ type Run struct {
 // An Outcome is the result of a Run.
 type Outcome struct {
 	Theta       Theta   // θ̂
-	Beta0       float64 // inverse temperature β₀ = 1/s² of ρ₀, NaN for methods other than HVAE
-	Volume      float64 // s·Π α_k, which is 1 unless the tempering is untied; NaN for methods other than HVAE
+	Beta0       float64 // inverse temperature β₀ = 1/s² of ρ₀, 0 for methods other than HVAE
+	Volume      float64 // s·Π α_k, which is 1 unless the tempering is untied; 0 for methods other than HVAE
 	ELBO        float64 // ELBO at θ̂, averaged over 10,000 draws
 	LogEvidence float64 // exact log p_θ̂(D)
 	TiedLimit   float64 // smallest possible gap of an HVAE with tied tempering at θ̂
@@ -104,8 +104,10 @@ func (c Config) Train(ctx context.Context, run Run, progress func(iterations int
 	}
 	sigma := linalg.New[float64](run.Dims, 1)
 	linalg.Exp(sigma, method.Params[1].Value)
-	sd, volume := method.Momentum()
-	o := Outcome{Theta: Theta{method.Params[0].Value.Data, sigma.Data}, Beta0: 1 / (sd * sd), Volume: volume, ELBO: elbo}
+	o := Outcome{Theta: Theta{method.Params[0].Value.Data, sigma.Data}, ELBO: elbo}
+	if sd, volume := method.Momentum(); sd > 0 {
+		o.Beta0, o.Volume = 1/(sd*sd), volume
+	}
 	truth, best := Truth(run.Dims), data.MaximumLikelihood()
 	o.TiedLimit = data.TiedLimit(o.Theta)
 	o.LogEvidence, o.MLELogEvidence = data.LogEvidence(o.Theta), data.LogEvidence(best)

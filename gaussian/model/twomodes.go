@@ -2,7 +2,6 @@ package model
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"math/rand/v2"
 
@@ -37,17 +36,6 @@ type TwoModesFlow struct {
 	K            int     `json:"k"`              // number of leapfrog steps, at least 1
 }
 
-// String describes the tempering.
-func (f TwoModesFlow) String() string {
-	switch f.Tempering {
-	case "none":
-		return "no tempering"
-	case "untied":
-		return fmt.Sprintf("untied, s = %v, Πα = 1/%v", f.MomentumSD, f.InvSqrtBeta0)
-	}
-	return fmt.Sprintf("%s, 1/√β₀ = %v", f.Tempering, f.InvSqrtBeta0)
-}
-
 // A TwoModesDraw is one draw of Algorithm 1.
 type TwoModesDraw struct {
 	LogEstimate float64    // log p̂
@@ -56,12 +44,6 @@ type TwoModesDraw struct {
 
 // ChangesMode reports whether the draw starts and ends in different modes.
 func (d TwoModesDraw) ChangesMode() bool { return d.Start[0]*d.End[0] < 0 }
-
-// SquaredDistance returns the squared distance between z_K and the nearest mode.
-func (d TwoModesDraw) SquaredDistance() float64 {
-	x, y := math.Abs(d.End[0])-modeAt, d.End[1]
-	return x*x + y*y
-}
 
 // Draw returns n draws. If ctx is done, Draw returns ctx.Err().
 func (f TwoModesFlow) Draw(ctx context.Context, n int, rng *rand.Rand) (draws []TwoModesDraw, err error) {
