@@ -138,8 +138,20 @@ func ExampleTrainer_minibatches() {
 	elbo, _, _ := trainer.Evaluate(context.Background(), everything, 1,
 		func(b *hvae.Block[float64]) *ad.Var[float64] { return draw(b).LogEstimate() })
 	fmt.Printf("ELBO %.2f, maximum log-likelihood %.2f\n", elbo, maximumLogLikelihood(x))
+
+	// After training, reconstruct the first observations from draws z_K, which approximate the posterior.
+	reconstructed := linalg.New[float64](D, 5)
+	trainer.Each(context.Background(), []int{0, 1, 2, 3, 4}, 1, func(b *hvae.Block[float64]) {
+		mean := ad.Affine(b.Var(W), draw(b).End.Z, b.Var(mu)).Value
+		for i := range D { // b.First is the position of the block's first column
+			copy(reconstructed.Row(i)[b.First:], mean.Row(i))
+		}
+	})
+	fmt.Printf("observed      %5.1f\nreconstructed %5.1f\n", x.Row(0)[:5], reconstructed.Row(0))
 	// Output:
 	// ELBO -3.78, maximum log-likelihood -3.77
+	// observed      [ -0.4  -1.6   1.5  -3.6  -0.4]
+	// reconstructed [ -0.9  -1.2   1.9  -2.9  -0.5]
 }
 
 // maximumLogLikelihood returns the largest mean log-likelihood of the columns of x [D×N] under any normal
@@ -172,7 +184,7 @@ func ExampleTrainer_Restore() {
 		})
 	}
 	train := func(t *hvae.Trainer[float64], steps int) {
-		for step := t.State().Steps; step < steps; step++ {
+		for step := t.Steps(); step < steps; step++ {
 			order := random.Stream(1, "epoch", step/3).Perm(6) // an epoch has three batches
 			if _, err := t.Step(context.Background(), order[step%3*2:][:2]); err != nil {
 				log.Fatal(err)

@@ -106,3 +106,50 @@ func TestMisuseOfAISPanics(t *testing.T) {
 		mustPanic(t, want, func() { a.Reverse(t.Context(), linalg.New[float64](1, 4), chains(3)) })
 	}
 }
+
+func TestMisuseOfTrainersPanics(t *testing.T) {
+	memory := []float64{1, 2, 3}
+	two := func(first, second string, a, b []float64) hvae.Params[float64] {
+		var ps hvae.Params[float64]
+		ps.Add(first, linalg.Column(a...))
+		ps.Add(second, linalg.Column(b...))
+		return ps
+	}
+	for want, params := range map[string]hvae.Params[float64]{
+		`two parameters are named "a"`:                two("a", "a", memory[:1], memory[1:]),
+		`the parameters "a" and "b" share memory`:     two("a", "b", memory[:2], memory[1:]),
+		`the parameters "long" and "in" share memory`: two("long", "in", memory, memory[1:2]),
+	} {
+		mustPanic(t, want, func() { hvae.NewTrainer(params, hvae.NewAdamax(0.1), sampled) })
+	}
+	mustPanic(t, "the optimiser is nil", func() { hvae.NewTrainer(parameter(1.0), nil, sampled) })
+	empty := hvae.Params[float64]{{Name: "empty", Value: linalg.Matrix[float64]{Rows: 2, Cols: 1}}}
+	mustPanic(t, `the parameter "empty" is [2×1], but has 0 elements`, func() {
+		hvae.NewTrainer(empty, hvae.NewAdamax(0.1), sampled).Step(t.Context(), columns(1))
+	})
+
+	for want, step := range map[string]func(tr *hvae.Trainer[float64]){
+		"the batch is empty":    func(tr *hvae.Trainer[float64]) { tr.Step(t.Context(), nil) },
+		"BlockSize is negative": func(tr *hvae.Trainer[float64]) { tr.BlockSize = -1; tr.Step(t.Context(), columns(3)) },
+		`the parameter "theta" is [1×2], but was [2×1] in NewTrainer`: func(tr *hvae.Trainer[float64]) {
+			tr.Params[0].Value = linalg.Of(1, 2, []float64{1, 2})
+			tr.Step(t.Context(), columns(3))
+		},
+	} {
+		mustPanic(t, want, func() { step(hvae.NewTrainer(parameter(1.0, 2), hvae.NewAdamax(0.1), sampled)) })
+	}
+	for want, bound := range map[string]hvae.Bound[float64]{
+		"the bound is nil": nil,
+		"the bound is [1×1] for a block of 3 columns; it must be [1×3]": func(b *hvae.Block[float64]) *ad.Var[float64] { return ad.Mean(sampled(b)) },
+		"the parameter is not one of the trainer's": func(b *hvae.Block[float64]) *ad.Var[float64] {
+			return b.Var(&hvae.Param[float64]{Name: "strange"})
+		},
+		"there is no column 2 in the data [1×2]":  func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Columns(linalg.New[float64](1, 2)) },
+		"the number of rows or draws is negative": func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Noise(-1) },
+	} {
+		mustPanic(t, want, func() { hvae.NewTrainer(parameter(1.0), hvae.NewAdamax(0.1), bound).Step(t.Context(), columns(3)) })
+	}
+	for _, o := range []hvae.Optimiser[float64]{hvae.NewAdamax(math.NaN()), hvae.NewAdamax(-1.0), hvae.RMSProp[float64]{Rate: math.Inf(1)}} {
+		mustPanic(t, "the learning rate is", func() { hvae.NewTrainer(parameter(1.0), o, sampled).Step(t.Context(), columns(3)) })
+	}
+}

@@ -1,6 +1,7 @@
 package hvae
 
 import (
+	"fmt"
 	"math"
 
 	"hvae/linalg"
@@ -31,11 +32,19 @@ func NewAdamax[T linalg.Float](rate T) *Adamax[T] {
 	return &Adamax[T]{Rate: rate, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8}
 }
 
+// mustBeRate panics unless 0 ≤ rate < ∞.
+func mustBeRate[T linalg.Float](rate T) {
+	if !(rate >= 0) || rate-rate != 0 {
+		panic(fmt.Sprintf("hvae: the learning rate is %v; it must be finite and at least 0", rate))
+	}
+}
+
 // Start implements Optimiser.
 func (*Adamax[T]) Start() []T { return []T{0, 0} }
 
 // Ascend implements Optimiser.
 func (o *Adamax[T]) Ascend(step int, theta, gradient []T, averages [][]T) {
+	mustBeRate(o.Rate)
 	rate := o.Rate / T(1-math.Pow(float64(o.Beta1), float64(step)))
 	linalg.For(len(theta), grain, func(lo, hi int) {
 		linalg.Adamax(theta[lo:hi], averages[0][lo:hi], averages[1][lo:hi], gradient[lo:hi], o.Beta1, o.Beta2, rate, o.Epsilon)
@@ -58,6 +67,7 @@ func (RMSProp[T]) Start() []T { return []T{1} }
 
 // Ascend implements Optimiser.
 func (o RMSProp[T]) Ascend(_ int, theta, gradient []T, averages [][]T) {
+	mustBeRate(o.Rate)
 	decay, epsilon := T(0.9), T(1e-10) // not constants, so that 1 − decay is rounded to T
 	v := averages[0]
 	for j, g := range gradient {

@@ -19,7 +19,7 @@ type State[T linalg.Float] struct {
 // State returns a copy of the trainer's state.
 func (t *Trainer[T]) State() State[T] {
 	s := State[T]{Seed: t.Seed, Steps: t.steps}
-	for _, p := range t.params {
+	for _, p := range t.Params {
 		copied := Param[T]{Name: p.Name, Value: p.Value.Clone()}
 		for _, a := range p.Averages {
 			copied.Averages = append(copied.Averages, slices.Clone(a))
@@ -29,15 +29,22 @@ func (t *Trainer[T]) State() State[T] {
 	return s
 }
 
-// Restore sets the trainer's state to a copy of s. It returns an error and changes nothing if s and the
-// trainer differ in the number, order, names or shapes of the parameters, if their running averages differ
-// in number or length (another optimiser), or if s.Steps is negative.
+// Restore sets the trainer's state to a copy of s. It returns an error and changes nothing if s and the trainer
+// differ in the number, order, names or shapes of the parameters, if their running averages differ in number or
+// length (another optimiser), if s.Steps is negative, or if an element of s is not finite.
 func (t *Trainer[T]) Restore(s State[T]) error {
 	if got, want := s.layout(), t.State().layout(); got != want || s.Steps < 0 {
 		return fmt.Errorf("cannot restore a state with %d steps and %s into a trainer with %s", s.Steps, got, want)
 	}
+	for _, p := range s.Params {
+		for _, data := range append(slices.Clone(p.Averages), p.Value.Data) {
+			if !linalg.Finite(linalg.Column(data...)) {
+				return fmt.Errorf("cannot restore a state whose parameter %q, or an average of its gradients, is not finite", p.Name)
+			}
+		}
+	}
 	t.Seed, t.steps = s.Seed, s.Steps
-	for i, p := range t.params {
+	for i, p := range t.Params {
 		linalg.Copy(p.Value, s.Params[i].Value)
 		for j, a := range s.Params[i].Averages {
 			copy(p.Averages[j], a)

@@ -104,7 +104,7 @@ func TestStepAveragesOverBatchesOfAnySize(t *testing.T) {
 	var bounds []float64
 	for _, n := range []int{3, 7, 2, 1, 5} {
 		params[0].Value.Data[0] = 2
-		alone, _, err := trainer.Evaluate(t.Context(), columns(n), 1, nil)
+		alone, _, err := trainer.Evaluate(t.Context(), columns(n), 1, trainer.Bound)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +143,7 @@ func TestBlockSizeDoesNotChangeGradients(t *testing.T) {
 			return ad.Sub(ad.Mul(ad.Sum(b.Var(first)), b.Columns(a)), ad.Mul(ad.Square(b.Var(second)), b.Columns(j)))
 		})
 		trainer.BlockSize = size
-		elbo, _, err := trainer.Evaluate(t.Context(), columns(37), 1, nil)
+		elbo, _, err := trainer.Evaluate(t.Context(), columns(37), 1, trainer.Bound)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -261,7 +261,7 @@ func TestBlockColumnsSelectsColumnsOfBatch(t *testing.T) {
 		return ad.Mul(b.Var(params[0]), ad.SumTo(b.Columns(x), 1, len(b.Batch))) // 5 + 2j
 	})
 	trainer.BlockSize = 2
-	_, values, err := trainer.Evaluate(t.Context(), []int{4, 0, 0, 3, 1}, 1, nil)
+	_, values, err := trainer.Evaluate(t.Context(), []int{4, 0, 0, 3, 1}, 1, trainer.Bound)
 	if want := []float64{13, 5, 5, 11, 7}; err != nil || !slices.Equal(values, want) {
 		t.Errorf("the sums of the columns are %v, want %v; error %v", values, want, err)
 	}
@@ -272,10 +272,12 @@ func TestRestoredRunContinuesBitForBit(t *testing.T) {
 		start := func() *hvae.Trainer[float32] {
 			var params hvae.Params[float32]
 			a, b := params.Add("a", linalg.Column[float32](1, 2)), params.Add("b", linalg.Column[float32](0.3, -0.7))
-			return hvae.NewTrainer(params, o, func(k *hvae.Block[float32]) *ad.Var[float32] {
+			tr := hvae.NewTrainer(params, o, func(k *hvae.Block[float32]) *ad.Var[float32] {
 				x := ad.Mul(ad.Add(k.Var(a), k.Var(b)), k.Noise(2))
 				return ad.Scale(ad.MulSumTo(x, x, 1, len(k.Batch)), -1)
 			})
+			clear(params) // the trainer has a copy
+			return tr
 		}
 		steps := func(tr *hvae.Trainer[float32], n int) {
 			for range n {
@@ -312,6 +314,9 @@ func TestRestoredRunContinuesBitForBit(t *testing.T) {
 
 		// Restore must reject a state that does not fit the trainer, and change nothing.
 		before := restored.State()
+		changed := restored.State()
+		changed.Params[0].Value.Data[0]++ // must not change the trainer
+		changed.Params[0].Averages[0][0]++
 		for name, damage := range map[string]func(s *hvae.State[float32]){
 			"with -1 steps and":       func(s *hvae.State[float32]) { s.Steps = -1 },
 			"and 1 parameters, ":      func(s *hvae.State[float32]) { s.Params = s.Params[:1] },
@@ -319,7 +324,8 @@ func TestRestoredRunContinuesBitForBit(t *testing.T) {
 			`"a" [1×2]`:               func(s *hvae.State[float32]) { s.Params[0].Value.Rows, s.Params[0].Value.Cols = 1, 2 },
 			`"a" [2×1] of 1 elements`: func(s *hvae.State[float32]) { s.Params[0].Value.Data = []float32{1} },
 			"an average of 1":         func(s *hvae.State[float32]) { s.Params[1].Averages[0] = s.Params[1].Averages[0][:1] },
-			"of 2 elements into":      func(s *hvae.State[float32]) { s.Params[1].Averages = nil },
+			`parameter "b", or an average of its gradients, is not finite`: func(s *hvae.State[float32]) { s.Params[1].Averages[0][1] = float32(math.NaN()) },
+			"of 2 elements into": func(s *hvae.State[float32]) { s.Params[1].Averages = nil },
 		} {
 			s := restored.State()
 			damage(&s)
@@ -400,7 +406,7 @@ func TestNoiseDiffersBetweenStepsAndBlocks(t *testing.T) {
 			}
 			noise = append(noise, drawn...)
 			for _, evaluationSeed := range []uint64{seed + 10, seed} {
-				if _, _, err := trainer.Evaluate(t.Context(), columns(n), evaluationSeed, nil); err != nil {
+				if _, _, err := trainer.Evaluate(t.Context(), columns(n), evaluationSeed, trainer.Bound); err != nil {
 					t.Fatal(err)
 				}
 				if i == 0 {
@@ -455,7 +461,10 @@ func TestCancelledStepDoesNotChangeState(t *testing.T) {
 		before := state(disturbed)
 		for _, f := range []func(context.Context) error{
 			func(ctx context.Context) error { _, err := disturbed.Step(ctx, columns(8)); return err },
-			func(ctx context.Context) error { _, _, err := disturbed.Evaluate(ctx, columns(8), 1, nil); return err },
+			func(ctx context.Context) error {
+				_, _, err := disturbed.Evaluate(ctx, columns(8), 1, disturbed.Bound)
+				return err
+			},
 		} {
 			ctx, cancel := context.WithCancel(t.Context())
 			want := calls

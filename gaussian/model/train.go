@@ -98,7 +98,7 @@ func (c Config) Train(ctx context.Context, run Run, progress func(iterations int
 			return failed(fmt.Errorf("at iteration %d: %w", i+1, err))
 		}
 	}
-	elbo, _, err := trainer.Evaluate(ctx, make([]int, 10_000), seed, nil)
+	elbo, _, err := trainer.Evaluate(ctx, make([]int, 10_000), seed, trainer.Bound)
 	if err != nil {
 		return failed(fmt.Errorf("after %d iterations: %w", c.Iterations, err))
 	}

@@ -70,7 +70,7 @@ func (t *Trainer[T]) Step(ctx context.Context, indices []int, binarise Binarise[
 // returns an error if ctx is done or if the ELBO of an image is NaN.
 func (t *Trainer[T]) ELBO(ctx context.Context, indices []int, binarise Binarise[T], seed uint64) (float64, error) {
 	t.begin(len(indices), binarise)
-	elbo, _, err := t.algorithm.Evaluate(ctx, indices, seed, nil)
+	elbo, _, err := t.algorithm.Evaluate(ctx, indices, seed, t.bound)
 	return elbo, err
 }
 
