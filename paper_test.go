@@ -1152,7 +1152,7 @@ func trainingIncreasesELBO(t *report) {
 		m := model.NewMethod(name, data, random.Stream(18, name))
 		trainer := model.NewTrainer(m, 1e-2, 19)
 		draws := make([]int, 1000)
-		before, _, err := trainer.Evaluate(t.Context(), draws, 1, nil)
+		before, _, err := trainer.Evaluate(t.Context(), draws, 1, trainer.Bound)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -1161,7 +1161,7 @@ func trainingIncreasesELBO(t *report) {
 				t.Fatal(err)
 			}
 		}
-		after, _, err := trainer.Evaluate(t.Context(), draws, 1, nil)
+		after, _, err := trainer.Evaluate(t.Context(), draws, 1, trainer.Bound)
 		if err != nil {
 			t.Fatal(err)
 		}
