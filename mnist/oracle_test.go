@@ -13,6 +13,7 @@ import (
 	"hvae/linalg/random"
 	"hvae/mnist/data"
 	"hvae/mnist/model"
+	"hvae/mnist/safetensors"
 )
 
 // The oracle is a second implementation of training and evaluation. It uses the exported functions of
@@ -182,7 +183,11 @@ func estimated(c model.Checkpoint, images data.Images, which []int, seed uint64,
 // tensors returns a map from the names of a file's tensors to their elements, and the file's metadata.
 func tensors(t *testing.T, elem ...string) (map[string][]float32, map[string]string) {
 	t.Helper()
-	f, all := readTensors(t, elem...), map[string][]float32{}
+	f, err := safetensors.Decode(read(t, elem...), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]float32{}
 	for _, tensor := range f.Tensors {
 		all[tensor.Name] = tensor.Data
 	}

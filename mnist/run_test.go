@@ -4,12 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hvae/bench/filelock"
-	"hvae/linalg"
 	"hvae/mnist/run"
 )
 
@@ -226,16 +224,19 @@ func flipped(b []byte, i int) []byte {
 }
 
 func TestAResumeKeepsTheSettings(t *testing.T) {
-	flags := append([]string{"-seed", "5", "-patience", "7", "-lr", "2e-3", "-recompute"}, hvaeFlags...)
-	dir := t.TempDir()
-	mustRun(t, tiny(dir, append(flags, "-epochs", "1")...)...)
+	start, dir := t.TempDir(), t.TempDir()
+	mustRun(t, tiny(start)...)
+	model := filepath.Join(start, modelFile)
+	mustRun(t, tiny(dir, append(strings.Fields("-seed 5 -patience 7 -lr 2e-3 -recompute -model hvae -K 1 -tempering untied -vary-eps -draws 2 -importance -eps 0.1 -alpha 0.8 -epochs 1"), "-start", model)...)...)
+	remove(t, start, modelFile) // a resumed run has its own weights
 	refused(t, dir, resume(dir, "-latent", "4", "-seed", "5", "-K", "2", "-batch", "24", "-lr", "1e-4"),
 		"was started with K = 1, not 2; batch = 25, not 24; latent = 3, not 4, and these settings cannot be changed")
 	refused(t, dir, resume(dir, "-data", "synthetic"), "the images differ from the dataset")
 	mustRun(t, resume(dir, "-epochs", "2", "-patience", "3", "-recompute=false")...)
 	mustRun(t, resume(dir)...) // with the new settings
 	want := run.Defaults()
-	want.Kind, want.K, want.Tempering, want.VaryEps, want.Latent = "hvae", 1, "free", true, 3
+	want.Kind, want.K, want.Tempering, want.VaryEps, want.Latent = "hvae", 1, "untied", true, 3
+	want.Draws, want.Importance, want.Eps, want.Alpha, want.Start = 2, true, 0.1, 0.8, model
 	want.Epochs, want.Patience, want.Batch, want.Rate, want.Seed, want.Train, want.Data = 2, 3, 25, 0.002, 5, 75, few
 	if diff := cmp.Diff(want, saved(t, dir).Settings); diff != "" {
 		t.Errorf("the state contains other settings (-want +got):\n%s", diff)
@@ -252,6 +253,20 @@ func TestAResumeRemembersItsImages(t *testing.T) {
 		t.Chdir(t.TempDir())
 		t.Setenv("HVAE_MNIST", "nowhere")
 		mustRun(t, resume(dir, "-epochs", "2")...)
+	}
+}
+
+// With -start, training starts with the weights of a model, so a learning rate of almost 0 keeps them.
+func TestStartCopiesTheEncoderAndTheDecoder(t *testing.T) {
+	first, second := t.TempDir(), t.TempDir()
+	mustRun(t, tiny(first)...)
+	mustRun(t, tiny(second, append(hvaeFlags, "-lr", "1e-30", "-seed", "2", "-start", filepath.Join(first, modelFile))...)...)
+	want, _ := tensors(t, first, modelFile)
+	got, _ := tensors(t, second, modelFile)
+	for name := range want {
+		if !slices.Equal(got[name], want[name]) {
+			t.Errorf("%s differs from the initial model", name)
+		}
 	}
 }
 
@@ -334,43 +349,4 @@ func TestARunSurvivesFailuresOfItsOutput(t *testing.T) {
 		t.Errorf("with a broken pipe, the process ends with %v", err)
 	}
 	sameFiles(t, "with a broken pipe", whole, broken)
-}
-
-func TestFilesDoNotDependOnCoresOrVectorKernels(t *testing.T) {
-	train := func(procs, simd string, more ...string) string {
-		folder := t.TempDir()
-		c := process(tiny(folder, more...)...)
-		c.Env = append(c.Env, "GOMAXPROCS="+procs, "HVAE_SIMD="+simd)
-		if out, err := c.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		return folder
-	}
-	narrower := ""
-	if name, _ := linalg.Vectors(); name == "avx512" {
-		narrower = "avx2"
-	}
-	sameFiles(t, fmt.Sprintf("GOMAXPROCS=3 HVAE_SIMD=%s", narrower), train("1", "", hvaeFlags...), train("3", narrower, hvaeFlags...))
-	// Plain Go kernels use package math instead of float32 polynomials and do not fuse multiplications and
-	// additions. The ELBOs of plain and vector kernels therefore agree only up to the float32 rounding of
-	// sums over pixels.
-	vectors, plain := metricsOf(t, train("2", ""))[0], metricsOf(t, train("2", "none"))[0]
-	for _, key := range []string{"train_elbo", "val_elbo"} {
-		if !near(plain[key], vectors[key]) {
-			t.Errorf("%s is %v with plain kernels and %v with vector kernels", key, plain[key], vectors[key])
-		}
-	}
-}
-
-// As README.md states, 4 GiB of address space is enough for up to 16 cores.
-func TestTrainingRunsIn4GiBOfAddressSpace(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("only tested on Linux, where the shell limits the address space")
-	}
-	limited := []string{"-c", `ulimit -v 4194304 && exec "$0" "$@"`, os.Args[0]}
-	c := exec.Command("sh", append(limited, tiny(t.TempDir(), hvaeFlags...)...)...)
-	c.Env = append(os.Environ(), "MNIST_TEST_COMMAND=1", "GOMAXPROCS=16")
-	if output, err := c.CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, output)
-	}
 }

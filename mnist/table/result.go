@@ -2,6 +2,7 @@ package table
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,9 +29,10 @@ type evaluation struct {
 	ELBOs    []float64       `json:"elbos"` // for each evaluation, the mean over images
 	NLLs     []float64       `json:"nlls"`
 	Seconds  float64         `json:"seconds"`
+	SHA256   string          `json:"sha256,omitempty"` // digest of the other fields and of the metrics; older files lack it
 }
 
-// needed returns the evaluation of a task without the fields Settings, ELBOs, NLLs and Seconds.
+// needed returns the evaluation of a task without the fields that the task does not determine.
 func (t *Table) needed(k task, metrics []run.Metrics) evaluation {
 	best := run.Best(metrics)
 	return evaluation{Run: k.Run, Data: t.Data, Epoch: best.Epoch, ValELBO: best.ValELBO, Images: t.Images, Samples: t.Samples, Seed: k.Seed}
@@ -39,6 +41,13 @@ func (t *Table) needed(k task, metrics []run.Metrics) evaluation {
 func (e evaluation) encode() []byte {
 	b, _ := json.MarshalIndent(e, "", " ") // cannot fail, because all numbers are finite
 	return append(b, '\n')
+}
+
+// digest returns the SHA-256 of e without its digest and of the metrics.
+func (e evaluation) digest(metrics []run.Metrics) string {
+	e.SHA256 = ""
+	b, _ := json.Marshal(metrics) // cannot fail, because all numbers are finite
+	return fmt.Sprintf("%x", sha256.Sum256(append(e.encode(), b...)))
 }
 
 // A status is the progress of a task.
@@ -99,7 +108,7 @@ func (t *Table) check(k task, metrics []run.Metrics, b []byte, e *evaluation) er
 		return fmt.Errorf("is damaged: it has %d ELBOs and %d NLLs, but the table needs %d of each", len(e.ELBOs), len(e.NLLs), t.Runs)
 	}
 	needed := t.needed(k, metrics)
-	needed.Settings, needed.ELBOs, needed.NLLs, needed.Seconds = e.Settings, e.ELBOs, e.NLLs, e.Seconds
+	needed.Settings, needed.ELBOs, needed.NLLs, needed.Seconds, needed.SHA256 = e.Settings, e.ELBOs, e.NLLs, e.Seconds, e.SHA256
 	if wrong := run.Differences(e, needed); wrong != "" {
 		return fmt.Errorf("does not match this table and the metrics of the run: it has %s", wrong)
 	}
@@ -109,6 +118,9 @@ func (t *Table) check(k task, metrics []run.Metrics, b []byte, e *evaluation) er
 	}
 	if metrics[n-1].Rate != 0 {
 		return errors.New("does not match this table: the learning rate was changed during the run")
+	}
+	if e.SHA256 != "" && e.SHA256 != e.digest(metrics) {
+		return fmt.Errorf("or %s is damaged: their SHA-256 is not %s", run.MetricsFile, e.SHA256)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package table
 import (
 	"crypto/sha256"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,5 +69,42 @@ func TestTheDefaultTasksAreThePublishedRuns(t *testing.T) {
 	want = []string{"hvae-k2-none-shared-12345", "hvae-k2-none-shared-85547"}
 	if diff := cmp.Diff(want, names(plan([]string{"hvae-k2-none-shared"}, nil))); diff != "" {
 		t.Errorf("the tasks of a row that was not published differ (-want +got):\n%s", diff)
+	}
+}
+
+// The expected values follow from the NLLs by hand. For two values, the standard deviation is |a − b|/√2.
+func TestSummariesOfRuns(t *testing.T) {
+	run := func(row string, seed uint64, nll, sd float64) result {
+		return result{task: newTask(row, seed), Epochs: 10 * int(seed), ELBO: -nll - 2, NLL: nll, NLLSD: &sd, ELBOSD: &sd}
+	}
+	results := []result{run("vae", 1, 90, 0.3), run("vae", 2, 91, 0.4), run("hvae-k1-none", 1, 89, 0.1), run("hvae-k1-none", 2, 90.5, 0.1), run("hvae-k1-none", 3, 92.5, 0.1)}
+	near := func(got *float64, want float64) bool { return got != nil && math.Abs(*got-want) < 1e-12 }
+	vae, hvae := summarise("vae", results), summarise("hvae-k1-none", results)
+	if vae.Seeds != 2 || vae.Epochs != 15 || !near(&vae.NLL, 90.5) || !near(&vae.ELBO, -92.5) || !near(vae.SeedSD, 1/math.Sqrt2) || !near(vae.EvaluationSD, math.Sqrt(0.125)) || vae.ToVAE != nil || vae.Pairs != 0 {
+		t.Errorf("the summary of the VAE is %+v", vae)
+	}
+	if hvae.Seeds != 3 || !near(hvae.ToVAE, -0.75) || !near(hvae.ToVAEError, 0.25) || hvae.Pairs != 2 { // differences −1 and −0.5
+		t.Errorf("the summary of the HVAE is %+v", hvae)
+	}
+	if alone := summarise("hvae-k1-none", results[4:]); alone.SeedSD != nil || alone.ToVAE != nil || summarise("vae", results[4:]) != nil {
+		t.Errorf("the summary of a single run is %+v", alone)
+	}
+	results[4].NLLSD = nil // one evaluation
+	if some := summarise("hvae-k1-none", results); some.EvaluationSD != nil {
+		t.Errorf("the standard deviation over evaluations is %v, although a run has only one", *some.EvaluationSD)
+	}
+	r := report{Protocol: Protocol{Data: "mnist", Images: 5, Samples: 20, Runs: 2}, Tasks: 6, Results: results, Rows: makeRows(plan([]string{"vae", "hvae-k1-none", "hvae-k2-free-varied"}, []uint64{1}), results)}
+	var out strings.Builder
+	r.print(&out, false)
+	const want = `
+NLL and ELBO in nats, published and obtained. 5 of 6 runs are finished. Each has 2 evaluations on 5 images of mnist with 20 samples per image.
+                       published                                                    obtained
+                           NLL ± eval ± seed     minus VAE     ELBO epochs seeds       NLL ± eval ± seed     minus VAE     ELBO epochs seeds
+vae                      83.20   0.06   0.05             –   -86.42   1402     3     90.50   0.35   0.71             –   -92.50     15     2
+hvae-k1-none             83.17   0.06   0.18  -0.04 ± 0.08   -86.32   1446     2     90.67      –   1.76  -0.75 ± 0.25   -92.67     20     3
+hvae-k2-free-varied          –      –      –             –        –      –     –         –      –      –             –        –      –     –
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("the printed table differs (-want +got):\n%s", diff)
 	}
 }

@@ -181,6 +181,7 @@ func (t *Table) do(ctx context.Context, number int) (evaluated bool, err error) 
 	e := t.needed(k, training.Metrics)
 	e.Settings, _ = json.Marshal(training.Settings) // cannot fail for a struct of numbers and strings
 	e.ELBOs, e.NLLs, e.Seconds = results.ELBOs, results.NLLs, results.Seconds
+	e.SHA256 = e.digest(training.Metrics)
 	if err := folder.Write(run.EvaluationFile, e.encode()); err != nil {
 		return false, err
 	}
