@@ -3,6 +3,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,11 +76,11 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 	}
 	c, ok := p.Commands[""]
 	if !ok {
-		if len(args) == 0 {
+		switch {
+		case len(args) == 0:
 			p.usage(stderr)
 			return 2
-		}
-		if slices.Contains([]string{"-h", "-help", "--help"}, args[0]) {
+		case slices.Contains([]string{"-h", "-help", "--help"}, args[0]):
 			p.usage(stdout)
 			return 0
 		}
@@ -92,20 +93,18 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 	if err == nil {
 		return 0
 	}
-	if help, ok := errors.AsType[helpRequest](err); ok {
+	help, ok := errors.AsType[helpRequest](err)
+	_, usage := errors.AsType[usageError](err)
+	switch {
+	case ok:
 		fmt.Fprintf(stdout, "Usage: %s [flags]\n\n%s\n\n", line, c.About)
 		help.flags.print(stdout, c.Common)
 		return 0
-	}
-	if _, ok := errors.AsType[usageError](err); ok {
+	case usage:
 		return fail(2, "%v (%s -h lists the flags)", err, line)
-	}
-	if errors.Is(err, context.Canceled) {
-		s, ok := errors.AsType[signalError](context.Cause(ctx))
-		if !ok {
-			s = signalError(syscall.SIGINT)
-		}
-		return fail(128+int(s), "%v", err)
+	case errors.Is(err, context.Canceled):
+		s, _ := errors.AsType[signalError](context.Cause(ctx))
+		return fail(128+int(cmp.Or(s, signalError(syscall.SIGINT))), "%v", err)
 	}
 	return fail(1, "%v", err)
 }

@@ -28,18 +28,18 @@ func NewFlags() *Flags {
 // Parse parses the arguments. It returns an error if they are invalid, or if they request help.
 // Command.Run must return this error, so that Program.Run prints the error message or help.
 func (f *Flags) Parse(args []string) error {
-	err := f.FlagSet.Parse(args)
-	if err == flag.ErrHelp {
+	switch err := f.FlagSet.Parse(args); {
+	case err == flag.ErrHelp:
 		return helpRequest{err, f}
+	case err != nil:
+		return UsageError("%v", err)
+	case f.NArg() > 0:
+		return UsageError("unexpected argument %q: only flags are allowed", f.Arg(0))
 	}
-	if err == nil && f.NArg() > 0 {
-		err = fmt.Errorf("unexpected argument %q: only flags are allowed", f.Arg(0))
-	}
-	for i := 0; err == nil && i < len(f.checks); i++ {
-		err = f.checks[i]()
-	}
-	if err != nil {
-		return usageError{err}
+	for _, check := range f.checks {
+		if err := check(); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -60,13 +60,6 @@ type usageError struct{ error }
 func (f *Flags) Given() (names []string) {
 	f.Visit(func(g *flag.Flag) { names = append(names, g.Name) })
 	return names
-}
-
-// Values returns a map from the name of each flag to its current value.
-func (f *Flags) Values() map[string]string {
-	values := map[string]string{}
-	f.VisitAll(func(g *flag.Flag) { values[g.Name] = g.Value.String() })
-	return values
 }
 
 // Count defines a flag for a whole number from minimum to 100,000,000. The limit catches typos that
@@ -93,7 +86,7 @@ func (f *Flags) check(name, kind string, valid func() bool) {
 		if valid() {
 			return nil
 		}
-		return fmt.Errorf("invalid value %q for flag -%s: it must be %s", f.Lookup(name).Value, name, kind)
+		return UsageError("invalid value %q for flag -%s: it must be %s", f.Lookup(name).Value, name, kind)
 	})
 }
 

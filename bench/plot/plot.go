@@ -121,21 +121,17 @@ func (c Chart) draw(b *bytes.Buffer, x, y axis, curves []curve) {
 	marksX(x.ticks, fmt.Sprintf("V%.1f", y.to))
 	fmt.Fprintln(b, `</g>`)
 
-	shifted := 0 // number of series with shifted markers
-	for _, s := range c.Series {
-		if c.Dodge && s.Style == Line {
-			shifted++
-		}
-	}
-	shift := -dodge * float64(shifted-1) / 2
+	var shifted []*curve // curves with shifted markers
 	for i, s := range c.Series {
 		for j := range s.X {
 			curves[i].points = append(curves[i].points, point{x.at(s.X[j]), y.at(s.Y[j])})
 		}
 		if c.Dodge && s.Style == Line {
-			curves[i].shift = shift
-			shift += dodge
+			shifted = append(shifted, &curves[i])
 		}
+	}
+	for k, p := range shifted {
+		p.shift = dodge * (float64(k) - float64(len(shifted)-1)/2)
 	}
 	for _, layer := range [][]Style{{Thin}, {Line, Band}, {Dashed}} { // from back to front
 		for _, p := range curves {
@@ -167,7 +163,7 @@ func (c Chart) draw(b *bytes.Buffer, x, y axis, curves []curve) {
 		}
 	}
 	text(b, (x.from+x.to)/2, 28, `text-anchor="middle" font-size="15" font-weight="bold"`, c.Title)
-	if shifted > 1 {
+	if len(shifted) > 1 {
 		c.XLabel += " (markers are shifted sideways)"
 	}
 	text(b, (x.from+x.to)/2, y.from+44, `text-anchor="middle"`, c.XLabel)
