@@ -12,8 +12,8 @@ import (
 )
 
 // An AIS runs annealed importance sampling (section 2.2; Neal, 2001) with B parallel chains. Each chain
-// starts with z₀ ~ q⁰. Kernels k = 1, …, K − 1 then draw z_k given z_{k−1}. Kernel k is Hamiltonian Monte
-// Carlo with a Metropolis correction. It leaves the unnormalised bridging density p^k invariant:
+// starts with z₀ ~ q⁰. Kernels k = 1, …, K − 1 then draw z_k given z_{k−1}. Kernel k is Hamiltonian Monte Carlo with a
+// Metropolis correction. It leaves the unnormalised bridging density p^k invariant:
 //
 //	log p^k(z) = (1 − β_k) log q⁰(z) + β_k log p_θ(x, z),   β_k = k/K,
 //	p̂_θ(x)    = Π_k p^(k+1)(z_k) / p^k(z_k),   k = 0, …, K − 1.
@@ -29,53 +29,42 @@ type AIS[T linalg.Float] struct {
 	StepSizes []float64                     // leapfrog step size of each kernel [K−1] in units of SD, from Tune
 }
 
-// Forward starts the chains at draws from q⁰ and runs them. It returns their last states and log p̂_θ(x)
-// [B]. The expectation of log p̂_θ(x) is at most log p_θ(x). Chain j uses the random numbers of streams[j].
-// Forward tests ctx before each kernel and returns its error if it is done.
+// Forward starts the chains at draws from q⁰ and runs them. It returns their last states and log p̂_θ(x) [B]. The
+// expectation of log p̂_θ(x) is at most log p_θ(x). Chain j uses the random numbers of streams[j]. The methods test ctx
+// before each kernel and return its error if it is done.
 func (a *AIS[T]) Forward(ctx context.Context, streams []*rand.Rand) (end *Particles[T], logEstimates []float64, err error) {
-	p, logEstimates := a.start(streams), make([]float64, len(streams))
-	for k := range a.Steps {
-		if err := ctx.Err(); err != nil {
-			return nil, nil, err
-		}
-		if k > 0 {
-			a.Move(p, k, streams)
-		}
-		a.addRatios(logEstimates, p)
-	}
-	return p, logEstimates, nil
+	return a.run(ctx, a.start(streams), streams, func(i int) int { return i })
 }
 
-// Reverse runs the chains backwards from exact draws z [ℓ×B] from the posterior p_θ(z|x). It
-// returns their last states and log p̂_θ(x) [B]. Because E[1/p̂_θ(x)] = 1/p_θ(x), the expectation
-// of log p̂_θ(x) is at least log p_θ(x) (bidirectional Monte Carlo: Grosse, Ghahramani and Adams,
-// 2015). If z ~ p_θ(z) and x ~ p_θ(x|z) are simulated, z is an exact draw from the posterior. Reverse
-// tests ctx before each kernel and returns its error if it is done.
+// Reverse runs the chains backwards from exact draws z [ℓ×B] from the posterior p_θ(z|x). It returns their last states
+// and log p̂_θ(x) [B]. Because E[1/p̂_θ(x)] = 1/p_θ(x), the expectation of log p̂_θ(x) is at least log p_θ(x)
+// (bidirectional Monte Carlo: Grosse, Ghahramani and Adams, 2015). If z ~ p_θ(z) and x ~ p_θ(x|z) are simulated, z is an
+// exact draw from the posterior.
 func (a *AIS[T]) Reverse(ctx context.Context, z linalg.Matrix[T], streams []*rand.Rand) (end *Particles[T], logEstimates []float64, err error) {
-	p, logEstimates := a.At(z.Clone()), make([]float64, z.Cols)
-	for k := a.Steps - 1; k >= 0; k-- {
+	return a.run(ctx, a.At(z.Clone()), streams, func(i int) int { return a.Steps - i })
+}
+
+// run applies the kernels kernel(1), …, kernel(K−1) to p. In each of the K states of a chain, it adds
+// log p^(k+1)(z)/p^k(z) = (log p_θ(x, z) − log q⁰(z))/K to log p̂_θ(x).
+func (a *AIS[T]) run(ctx context.Context, p *Particles[T], streams []*rand.Rand, kernel func(i int) int) (*Particles[T], []float64, error) {
+	logEstimates := make([]float64, p.Z.Cols)
+	for i := range a.Steps {
 		if err := ctx.Err(); err != nil {
 			return nil, nil, err
 		}
-		a.addRatios(logEstimates, p)
-		if k > 0 {
-			a.Move(p, k, streams)
+		if i > 0 {
+			a.Move(p, kernel(i), streams)
+		}
+		for j := range logEstimates {
+			logEstimates[j] += (p.logJoint[j] - p.logPrior[j]) / float64(a.Steps)
 		}
 	}
 	return p, logEstimates, nil
 }
 
-// addRatios adds log p^(k+1)(z)/p^k(z) = (log p_θ(x, z) − log q⁰(z))/K, which is the same for all k.
-func (a *AIS[T]) addRatios(logEstimates []float64, p *Particles[T]) {
-	for j := range logEstimates {
-		logEstimates[j] += (p.logJoint[j] - p.logPrior[j]) / float64(a.Steps)
-	}
-}
-
-// Tune returns step sizes for which each kernel accepts about 65 % of its proposals (Neal, 2011,
-// section 4.4). Each pass runs all kernels once and adjusts their step sizes. One pass is enough for large
-// K. Use other streams in Forward and Reverse; with the same streams, their estimates would be biased.
-// Tune tests ctx before each kernel and returns its error if it is done.
+// Tune returns step sizes for which each kernel accepts about 65 % of its proposals (Neal, 2011, section 4.4). Each pass
+// runs all kernels once and adjusts their step sizes. One pass is enough for large K. Use other streams in Forward and
+// Reverse; with the same streams, their estimates would be biased.
 func (a *AIS[T]) Tune(ctx context.Context, streams []*rand.Rand, passes int) (stepSizes []float64, err error) {
 	const first, target = 0.5, 0.65
 	tuned := *a
@@ -106,8 +95,7 @@ type Particles[T linalg.Float] struct {
 	moves              int              // number of calls to Move
 }
 
-// Acceptance returns the mean acceptance probability of all kernels applied to p, or NaN if no
-// kernel was applied.
+// Acceptance returns the mean acceptance probability of all kernels applied to p, or NaN if no kernel was applied.
 func (p *Particles[T]) Acceptance() float64 { return p.rates / float64(p.moves) }
 
 // At returns B chains in the states z [ℓ×B]. The result shares memory with z. At panics if a field of a is

@@ -66,5 +66,8 @@ func (f *Flow[T]) forward(start Phase[T], path *[]Phase[T]) (s state[T]) {
 // LogDet returns log |det ∇H| = log Π α_k^ℓ [1×1] for ℓ = dims, which is (ℓ/2) log β₀ if the tempering is tied.
 // Leapfrog steps do not contribute, because their Jacobians have determinant 1.
 func (f *Flow[T]) LogDet(tape *ad.Tape[T], dims int) *ad.Var[T] {
-	return f.Tempering.logDet(tape, dims)
+	if f.Tempering.alpha == nil {
+		return tape.Scalar(0)
+	}
+	return sumOfLogs(f.Tempering.alpha, dims)
 }

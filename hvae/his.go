@@ -11,65 +11,55 @@ import (
 type Sample[T linalg.Float] struct {
 	Start, End Phase[T] // (z₀, ρ₀) and (z_K, ρ_K)
 
-	flow     *Flow[T]
-	prior    Prior[T]
-	logPrior *ad.Var[T] // log q⁰(z₀), [1×B]
-	logJoint *ad.Var[T] // log p_θ(x, z_K), [1×B]
+	prior     Prior[T]
+	gamma0    *ad.Var[T] // γ₀ [ℓ×B]
+	logPrior  *ad.Var[T] // log q⁰(z₀) [1×B]
+	logJoint  *ad.Var[T] // log p_θ(x, z_K) [1×B]
+	logVolume *ad.Var[T] // log(s^ℓ Π α_k^ℓ) [1×1], or nil if the tempering is tied: s·Π α_k = 1
 }
 
-// HIS runs Algorithm 1 (alg:his) with noise ε ~ N(0, I) and γ₀ ~ N(0, I), each [ℓ×B]. It computes
-// z₀ ~ q⁰ from ε with prior.Draw, sets ρ₀ = s·γ₀ ~ N(0, s²I), where s = 1/√β₀ unless the tempering is untied,
-// and applies the flow f to (z₀, ρ₀). Therefore p̂_θ(x) is a smooth function of the noise (equation 6,
-// eqn:reparameterization).
+// HIS runs Algorithm 1 (alg:his) with noise ε ~ N(0, I) and γ₀ ~ N(0, I), each [ℓ×B]. It computes z₀ ~ q⁰ from ε
+// with prior.Draw, sets ρ₀ = s·γ₀ ~ N(0, s²I), where s = 1/√β₀ unless the tempering is untied, and applies the flow f
+// to (z₀, ρ₀). Therefore p̂_θ(x) is a smooth function of the noise (equation 6, eqn:reparameterization).
 func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T]) Sample[T] {
 	z0, logPrior := prior.Draw(epsilon)
 	mustBe("log q⁰(z₀) of the variational prior", logPrior, z0, 1)
 	f.Tempering.check(f.K, z0.Rows())
-	rho0 := gamma0
+	start := Phase[T]{Z: z0, Rho: gamma0}
 	if s := f.Tempering.momentumSD; s != nil {
-		rho0 = ad.Mul(row(s, 0), gamma0)
+		start.Rho = ad.Mul(row(s, 0), gamma0)
 	}
-	start := Phase[T]{Z: z0, Rho: rho0}
 	end := f.forward(start, nil)
-	return Sample[T]{start, end.Phase, f, prior, logPrior, end.logJointOf(f.Target)}
+	return Sample[T]{start, end.Phase, prior, gamma0, logPrior, end.logJointOf(f.Target), f.Tempering.logVolume(z0.Rows())}
 }
 
-// LogEstimate returns log p̂_θ(x) = log p̄ − log q̄ [1×B], where p̂_θ(x) is the unbiased estimate
-// of the evidence p_θ(x) (equation 5, eq:estimatorHMC), and
+// LogEstimate returns log p̂_θ(x) = log p̄ − log q̄ [1×B], where p̂_θ(x) is the unbiased estimate of the evidence
+// p_θ(x) (equation 5, eq:estimatorHMC), and
 //
-//	p̄ = p_θ(x, z_K) N(ρ_K | 0, I),   q̄ = q⁰(z₀) N(ρ₀ | 0, s²I) / |det ∇H|.
+//	p̄ = p_θ(x, z_K) N(ρ_K | 0, I),
+//	q̄ = q⁰(z₀) N(ρ₀ | 0, s²I) / |det ∇H| = q⁰(z₀) N(γ₀ | 0, I) / (s^ℓ Π α_k^ℓ).
 func (s Sample[T]) LogEstimate() *ad.Var[T] {
-	dims, tempering := s.Start.Z.Rows(), s.flow.Tempering
-	gamma0 := s.Start.Rho
-	if sd := tempering.momentumSD; sd != nil {
-		gamma0 = ad.Div(gamma0, row(sd, 0))
-	}
-	tape := s.Start.Z.Tape()
-	logMomentum := ad.Sub(LogNormal(gamma0), tempering.logScale(tape, dims)) // N(ρ | 0, s²I) = N(ρ/s | 0, I)·s^−ℓ
 	logP := ad.Add(s.logJoint, LogNormal(s.End.Rho))
-	return ad.Sub(logP, ad.Sub(ad.Add(s.logPrior, logMomentum), s.flow.LogDet(tape, dims)))
+	return s.addVolume(ad.Sub(logP, ad.Add(s.logPrior, LogNormal(s.gamma0))))
 }
 
-// ELBO returns the simplified estimate [1×B] of the evidence lower bound (equation 12,
-// eqn:H_ELBO_simplified),
+// ELBO returns the simplified estimate [1×B] of the evidence lower bound (equation 12, eqn:H_ELBO_simplified),
 //
 //	log p_θ(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀) + ℓ/2 + log(s^ℓ Π α_k^ℓ) = log p̂_θ(x) − ½γ₀ᵀγ₀ + ℓ/2.
 //
-// The logarithm is zero, and missing in the paper, if the tempering is tied: s·Π α_k = 1.
+// The last logarithm is missing in the paper, because it is zero if the tempering is tied.
 //
 // Because E[½γ₀ᵀγ₀] = ℓ/2, ELBO and LogEstimate have the same mean and the same gradients, but
 //
 //	Var(ELBO) = Var(log p̂) + ℓ/2 − 2 Cov(log p̂, ½γ₀ᵀγ₀).
 //
-// Var(ELBO) is larger than Var(log p̂) if the covariance is less than ℓ/4. If the flow reaches the
-// posterior, Var(log p̂) = 0 but Var(ELBO) = ℓ/2. Use ELBO to train, because it needs fewer operations for
-// the same gradients, and LogEstimate to report results.
-func (s Sample[T]) ELBO() *ad.Var[T] {
-	return s.elbo(ad.Sub(s.logJoint, s.logPrior))
-}
+// Var(ELBO) is larger than Var(log p̂) if the covariance is less than ℓ/4. If the flow reaches the posterior,
+// Var(log p̂) = 0 but Var(ELBO) = ℓ/2. Use ELBO to train, because it needs fewer operations for the same gradients, and
+// LogEstimate to report results.
+func (s Sample[T]) ELBO() *ad.Var[T] { return s.elbo(ad.Sub(s.logJoint, s.logPrior)) }
 
-// EntropyELBO returns ELBO [1×B] with −log q⁰(z₀) replaced by its expectation, the entropy of
-// q⁰. It panics if the variational prior has no method Entropy. DiagonalNormal has this method.
+// EntropyELBO returns ELBO [1×B] with −log q⁰(z₀) replaced by its expectation, the entropy of q⁰. It panics if the
+// variational prior has no method Entropy. DiagonalNormal has this method.
 func (s Sample[T]) EntropyELBO() *ad.Var[T] {
 	q, ok := s.prior.(interface{ Entropy() *ad.Var[T] })
 	if !ok {
@@ -78,13 +68,16 @@ func (s Sample[T]) EntropyELBO() *ad.Var[T] {
 	return s.elbo(ad.Add(s.logJoint, q.Entropy()))
 }
 
-// elbo returns the ELBO estimate e − ½ρ_Kᵀρ_K + ℓ/2 [1×B], where E[e] = E[log p_θ(x, z_K) − log q⁰(z₀)].
+// elbo returns the ELBO estimate [1×B] for e [1×B] with E[e] = E[log p_θ(x, z_K) − log q⁰(z₀)].
 func (s Sample[T]) elbo(e *ad.Var[T]) *ad.Var[T] {
-	dims := s.End.Rho.Rows()
-	if t := s.flow.Tempering; t.untied {
-		tape := s.End.Z.Tape()
-		e = ad.Add(e, ad.Add(t.logScale(tape, dims), t.logDet(tape, dims)))
-	}
 	kinetic := ad.Scale(squaredNorms(s.End.Rho), -0.5)
-	return ad.AddConst(ad.Add(e, kinetic), T(dims)/2)
+	return ad.AddConst(ad.Add(s.addVolume(e), kinetic), T(s.End.Rho.Rows())/2)
+}
+
+// addVolume returns v + log(s^ℓ Π α_k^ℓ).
+func (s Sample[T]) addVolume(v *ad.Var[T]) *ad.Var[T] {
+	if s.logVolume == nil {
+		return v
+	}
+	return ad.Add(v, s.logVolume)
 }

@@ -7,8 +7,8 @@ import (
 	"hvae/linalg"
 )
 
-// An Optimiser is a method of stochastic gradient ascent. It implements the lines UpdateTheta and UpdatePhi
-// of Algorithm 2. The caller stores the state, which consists of the step number and running averages.
+// An Optimiser is a method of stochastic gradient ascent. It implements the lines UpdateTheta and UpdatePhi of
+// Algorithm 2. The caller stores the state, which consists of the step number and running averages.
 type Optimiser[T linalg.Float] interface {
 	// Start returns, for each running average, the initial value of all its elements.
 	Start() []T

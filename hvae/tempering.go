@@ -8,25 +8,20 @@ import (
 	"hvae/linalg"
 )
 
-// A Tempering holds the factors α_k by which a flow multiplies the momentum after each leapfrog step, and the
-// standard deviation s of the initial momentum ρ₀ = s·γ₀. The zero value means no tempering: α_k = 1, s = 1.
+// A Tempering holds the factors α_k by which a flow multiplies the momentum after each leapfrog step, and the standard
+// deviation s of the initial momentum ρ₀ = s·γ₀. The zero value means no tempering: α_k = 1, s = 1. Tempering helps if
+// the posterior is far from the variational prior or has several modes. Good initial values are 1/√β₀ between 1.2 and 2,
+// or α_k = 0.9.
 //
-// The paper ties the two, s = 1/√β₀ and Π α_k = √β₀ < 1, so that the inverse temperature increases from β₀ to
-// β_K = 1 (FixedTempering, FreeTempering). Tying them has a price. The flow multiplies volumes by Π α_k^ℓ, which
-// cancels the factor s^ℓ of the momentum, so for every target, K, ε and α the entropy H is constant:
-//
-//	H(z_K, ρ_K) = H(q⁰) + H(N(0, I)).
-//
-// Let ΔH = H(q⁰) − H(p_θ(z|x)). A tied flow can therefore not narrow q⁰ without widening ρ_K, and if the
-// posterior is normal, no tied flow of any length K has a bound closer to log p_θ(x) than
+// The paper ties the two, s = 1/√β₀ and Π α_k = √β₀ < 1, so that the inverse temperature increases from β₀ to β_K = 1
+// (FixedTempering, FreeTempering). The flow then multiplies volumes by Π α_k^ℓ = s^−ℓ, so for every target, K and ε the
+// entropy H is constant: H(z_K, ρ_K) = H(q⁰) + H(N(0, I)). Therefore a tied flow cannot narrow q⁰ without widening ρ_K.
+// If the posterior is normal and ΔH = H(q⁰) − H(p_θ(z|x)), no tied flow of any length K has a bound closer than
 //
 //	log p_θ(x) − ELBO ≥ ℓ(exp(ΔH/ℓ) − 1) − ΔH,
 //
-// because among all densities of one entropy, a copy of the target N that is scaled by r = exp(ΔH/2ℓ) has the
-// smallest Kullback-Leibler divergence from N. UntiedTempering frees s, and the limit disappears.
-//
-// Tempering helps if the posterior is far from the variational prior or has several modes.
-// Good initial values are 1/√β₀ between 1.2 and 2, or α_k = 0.9.
+// because among all densities of one entropy, a copy of N that is scaled by exp(ΔH/2ℓ) has the smallest
+// Kullback-Leibler divergence from a normal density N. UntiedTempering frees s, and the limit disappears.
 type Tempering[T linalg.Float] struct {
 	alpha      *ad.Var[T] // α₁ … α_K, [K×1], or [K×ℓ] with one element per dimension; nil if α_k = 1
 	momentumSD *ad.Var[T] // s, [1×1], or [1×ℓ] with one element per dimension; nil if s = 1
@@ -93,35 +88,27 @@ func (t Tempering[T]) Alpha() *ad.Var[T] { return t.alpha }
 // MomentumSD returns the standard deviation s of ρ₀, or nil without tempering.
 func (t Tempering[T]) MomentumSD() *ad.Var[T] { return t.momentumSD }
 
-// check panics if t does not fit to a flow of K steps in the given number of dimensions.
+// check panics unless t fits a flow of K steps in the given number of dimensions.
 func (t Tempering[T]) check(K, dims int) {
 	if t.alpha == nil {
 		return
 	}
-	if a := t.alpha.Value.Shape(); a.Rows != K || a.Cols != 1 && a.Cols != dims {
-		panic(fmt.Sprintf("hvae: α is %v for a flow of K = %d steps and ℓ = %d dimensions; it must be [%d×1] or [%d×%d]", a, K, dims, K, K, dims))
-	}
-	if s := t.momentumSD.Cols(); s != 1 && s != dims {
-		panic(fmt.Sprintf("hvae: s is %v for ℓ = %d dimensions; it must be [1×1] or [1×%d]", t.momentumSD.Value.Shape(), dims, dims))
+	a, s := t.alpha.Value.Shape(), t.momentumSD.Cols()
+	if a.Rows != K || a.Cols != 1 && a.Cols != dims || s != 1 && s != dims {
+		panic(fmt.Sprintf("hvae: α is %v and s is [1×%d] for a flow of K = %d steps and ℓ = %d dimensions; α must be [%d×1] or [%d×%d], and s [1×1] or [1×%d]", a, s, K, dims, K, K, dims, dims))
 	}
 }
 
-// logDet returns log Π α_k^ℓ [1×1].
-func (t Tempering[T]) logDet(tape *ad.Tape[T], dims int) *ad.Var[T] {
-	return sumOfLogs(tape, t.alpha, dims)
-}
-
-// logScale returns log s^ℓ [1×1].
-func (t Tempering[T]) logScale(tape *ad.Tape[T], dims int) *ad.Var[T] {
-	return sumOfLogs(tape, t.momentumSD, dims)
-}
-
-// sumOfLogs returns the sum of log v over rows and dimensions [1×1]. If v has one column, it holds for each
-// dimension.
-func sumOfLogs[T linalg.Float](tape *ad.Tape[T], v *ad.Var[T], dims int) *ad.Var[T] {
-	if v == nil {
-		return tape.Scalar(0)
+// logVolume returns log(s^ℓ Π α_k^ℓ) [1×1] for ℓ = dims, or nil if it is zero because s·Π α_k = 1.
+func (t Tempering[T]) logVolume(dims int) *ad.Var[T] {
+	if !t.untied {
+		return nil
 	}
+	return ad.Add(sumOfLogs(t.momentumSD, dims), sumOfLogs(t.alpha, dims))
+}
+
+// sumOfLogs returns the sum of log v over rows and dimensions [1×1]. If v has one column, it holds for each dimension.
+func sumOfLogs[T linalg.Float](v *ad.Var[T], dims int) *ad.Var[T] {
 	return ad.Scale(ad.Sum(ad.Log(v)), T(dims)/T(v.Cols()))
 }
 
