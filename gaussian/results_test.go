@@ -23,13 +23,13 @@ func readResults[T any](t *testing.T, name string) []T {
 
 func TestRedrawnFiguresEqualTheCheckedInFigures(t *testing.T) {
 	folder := t.TempDir()
-	for _, args := range [][]string{{"-redraw", "results/figure1.jsonl"}, {"-two-modes", "-redraw", "results/two-modes.jsonl"}} {
+	for _, args := range [][]string{{"-redraw", "results/figure1.jsonl"}, {"-redraw", "results/entropy.jsonl", "-gap"}, {"-two-modes", "-redraw", "results/two-modes.jsonl"}} {
 		if stdout, stderr, status := gaussianCommand(t.Context(), append(args, "-out", folder)...); status != 0 || stdout != "" {
 			t.Fatalf("%v: status %d, stdout %q, stderr %q", args, status, stdout, stderr)
 		}
 	}
 	drawn := files(t, folder)
-	if got, want := names(drawn), []string{"figure1a.svg", "figure1b.svg", "figure1c.svg", "tempering.svg", "trajectory.svg"}; !slices.Equal(got, want) {
+	if got, want := names(drawn), []string{"figure1a.svg", "figure1b.svg", "figure1c.svg", "gap.svg", "tempering.svg", "trajectory.svg"}; !slices.Equal(got, want) {
 		t.Fatalf("the program draws %v, want %v", got, want)
 	}
 	for name, svg := range drawn {
