@@ -166,20 +166,20 @@ func importanceWeighting(t *report) {
 	var last []float64
 	for _, L := range []int{1, 4, 16, 64} {
 		squares := squaredDeviations(ratios(meanOf(L, L), bimodal.logEvidence), 1)
-		variance, _ := hvaetest.MeanSE(squares)
+		variance, _ := linalg.MeanSE(squares)
 		if L == 1 {
 			single = variance
 		}
 		t.mean(squares, single/float64(L), 0.15*variance, "L = %d: Var(p̂(x)/p(x))", L)
 		bound := meanOf(64, L)
-		mean, se := hvaetest.MeanSE(bound)
+		mean, se := linalg.MeanSE(bound)
 		t.estimate(mean, se, bimodal.logEvidence, -inf, zBound, "L = %d: E[log p̂(x)]", L)
 		if last != nil {
 			t.above(hvaetest.Differences(bound, last), 0, "to L = %d: increase of E[log p̂(x)]", L)
 		}
 		last = bound
 	}
-	mean, se := hvaetest.MeanSE(hvaetest.Apply(logs, math.Exp))
+	mean, se := linalg.MeanSE(hvaetest.Apply(logs, math.Exp))
 	e := hvae.ImportanceEstimate(hvaetest.Apply(logs, func(l float64) float64 { return l + 1000 })) // e¹⁰⁰⁰ overflows
 	t.estimate(e.Log-1000, e.StandardError, bimodal.logEvidence, -zBound, zBound, "log p̂(x) from all draws")
 	t.near(e.Log-1000, math.Log(mean), 1e-12, "log of the mean weight")
@@ -204,7 +204,7 @@ func gradientVariance(t *report) {
 			return ad.Log(ad.Mean(ad.Exp(hvae.HIS(f, q, epsilon, gamma0).LogEstimate())))
 		})
 		for i, name := range []string{"Δ", "log σ"} {
-			_, se := hvaetest.MeanSE(samples[i])
+			_, se := linalg.MeanSE(samples[i])
 			variance := draws * se * se
 			if L > 1 {
 				t.less(variance, 0.75*last[i], "from L = %d to %d: Var(∂ log p̂/∂ %s) < 75 %% of the last", L/4, L, name)
@@ -429,8 +429,8 @@ func aisBounds(t *report) {
 				inverse := hvaetest.Apply(backward, func(l float64) float64 { return math.Exp(target.logEvidence - l) })
 				t.mean(inverse, 1, 0.05, "%s, K = %d: p(x)·E[1/p̂(x)], reverse chain", target.name, K)
 			}
-			lower, lowerSE := hvaetest.MeanSE(forward)
-			upper, upperSE := hvaetest.MeanSE(backward)
+			lower, lowerSE := linalg.MeanSE(forward)
+			upper, upperSE := linalg.MeanSE(backward)
 			gap, se := upper-lower, math.Hypot(lowerSE, upperSE)
 			if K > 1 {
 				t.estimate(gap-last, math.Hypot(se, lastSE), 0, -inf, -zBound, "%s, K = %d and %d: change of the gap", target.name, K/4, K)
@@ -615,7 +615,7 @@ func homogeneousFlow(t *report) {
 	narrow := hvaetest.Quadratic{Omega: 4}
 	variance := func(K int, epsilon, invSqrtBeta0 float64) (v, se float64) {
 		logs := draws(narrow, K, epsilon, invSqrtBeta0, 20000)
-		return hvaetest.MeanSE(squaredDeviations(ratios(logs, narrow.LogEvidence(2)), 1))
+		return linalg.MeanSE(squaredDeviations(ratios(logs, narrow.LogEvidence(2)), 1))
 	}
 	plain, plainSE := variance(1, 0, 1)
 	for _, K := range []int{10, 40} {
@@ -685,16 +685,16 @@ func temperingExplores(t *report) {
 			l = append(l, d.LogEstimate)
 			changed = append(changed, map[bool]float64{true: 1}[d.ChangesMode()])
 		}
-		elbo, _ := hvaetest.MeanSE(l)
+		elbo, _ := linalg.MeanSE(l)
 		t.less(elbo, 0, "K = %d, 1/√β₀ = %v: ELBO < log p(x)", K, invSqrtBeta0)
-		variance, se = hvaetest.MeanSE(squaredDeviations(l, elbo))
+		variance, se = linalg.MeanSE(squaredDeviations(l, elbo))
 		return variance, se, changed
 	}
 	var last, lastSE, first, firstSE float64 // Var(log p̂) with tempering for the last K, and without tempering for K = 4
 	for _, K := range []int{4, 8, 16, 32, 64} {
 		hot, hotSE, changed := run(K, 3)
 		cold, coldSE, changedCold := run(K, 1)
-		mean, se := hvaetest.MeanSE(changedCold)
+		mean, se := linalg.MeanSE(changedCold)
 		t.estimate(mean, se, 0.04, -inf, zBound, "K = %d: mode changes, no tempering", K)
 		t.above(changed, mean+zBound*se, "K = %d: mode changes, tempering > none", K)
 		if K == 4 {
@@ -1662,7 +1662,7 @@ func posteriorCovariance(t *report) {
 	chance := math.Sqrt(2 / (math.Pi * blocks * block))
 	t.greater(float64(len(start)), 200, "number of pairs of used dimensions")
 	t.mean(start, chance, 0.001, "mean |r| of z₀ = chance")
-	mean, se := hvaetest.MeanSE(end)
+	mean, se := linalg.MeanSE(end)
 	t.estimate(mean, se, 3*chance, zBound, inf, "mean |r| of z_K > 3·chance")
 	t.greater(slices.Max(end), 0.3, "largest |r| of z_K")
 }
@@ -1675,7 +1675,7 @@ func correlations(variables [][]float64) (all []float64) {
 		if len(v) == 0 {
 			continue
 		}
-		mean, _ := hvaetest.MeanSE(v)
+		mean, _ := linalg.MeanSE(v)
 		centred := hvaetest.Apply(v, func(x float64) float64 { return x - mean })
 		norm := hvaetest.Norm(centred)
 		unit := hvaetest.Apply(centred, func(x float64) float64 { return x / norm })
@@ -1702,7 +1702,7 @@ func publishedTable(t *report) {
 	runs, _ := published(t)
 	table := table1()
 	for _, name := range slices.Sorted(maps.Keys(table)) {
-		mean, _ := hvaetest.MeanSE(runs[name])
+		mean, _ := linalg.MeanSE(runs[name])
 		t.greater(float64(len(runs[name])), 1, "%s: number of initialisations", name)
 		t.near(mean-table[name], 0, 0.0051, "%s: mean NLL − table 1", name)
 	}
@@ -2208,7 +2208,7 @@ func (t *report) estimate(mean, se, want, lo, hi float64, format string, args ..
 // maxSE, so that the check detects a mistake.
 func (t *report) mean(draws []float64, want, maxSE float64, format string, args ...any) {
 	t.Helper()
-	mean, se := hvaetest.MeanSE(draws)
+	mean, se := linalg.MeanSE(draws)
 	t.estimate(mean, se, want, -zBound, zBound, format, args...)
 	if !(se <= maxSE) {
 		t.failed = true
@@ -2219,14 +2219,14 @@ func (t *report) mean(draws []float64, want, maxSE float64, format string, args 
 // below requires that the mean of the draws is below bound by at least 4.5 standard errors.
 func (t *report) below(draws []float64, bound float64, format string, args ...any) {
 	t.Helper()
-	mean, se := hvaetest.MeanSE(draws)
+	mean, se := linalg.MeanSE(draws)
 	t.estimate(mean, se, bound, -inf, -zBound, format, args...)
 }
 
 // above requires that the mean of the draws is above bound by at least 4.5 standard errors.
 func (t *report) above(draws []float64, bound float64, format string, args ...any) {
 	t.Helper()
-	mean, se := hvaetest.MeanSE(draws)
+	mean, se := linalg.MeanSE(draws)
 	t.estimate(mean, se, bound, zBound, inf, format, args...)
 }
 

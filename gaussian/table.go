@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"strings"
 
 	"hvae/gaussian/model"
+	"hvae/linalg"
 )
 
 // A row of the table holds averages over all datasets for one method and one number of dimensions. A missing
@@ -43,17 +43,16 @@ type result struct {
 // average returns a row with the averages of the results of one method in one dimension.
 func average(run model.Run, results []result) row {
 	n := float64(len(results))
-	// mean returns the mean of a quantity and its standard error.
+	// mean returns the mean of a quantity and its standard error, or 0 for a single dataset.
 	mean := func(f func(r result) float64) (mean, standardError float64) {
-		squares := 0.0
+		var values []float64
 		for _, r := range results {
-			mean += f(r)
+			values = append(values, f(r))
 		}
-		mean /= n
-		for _, r := range results {
-			squares += (f(r) - mean) * (f(r) - mean)
+		if mean, standardError = linalg.MeanSE(values); len(values) == 1 {
+			standardError = 0
 		}
-		return mean, math.Sqrt(squares / n / max(n-1, 1))
+		return mean, standardError
 	}
 	r := row{Method: run.Method, Dims: run.Dims, Datasets: len(results)}
 	r.DeltaErr, _ = mean(func(r result) float64 { return r.DeltaErr })

@@ -37,7 +37,7 @@ func ExampleAIS() {
 	ctx := context.Background() // if it is done, the methods return its error
 	ais.StepSizes, _ = ais.Tune(ctx, streams("tuning"), 3)
 	end, lower, _ := ais.Forward(ctx, streams("chains"))
-	mean, se := hvaetest.MeanSE(lower)
+	mean, se := linalg.MeanSE(lower)
 	// An exponential may differ by one ulp on another processor. A proposal may then be accepted
 	// instead of rejected, which changes the later digits. The example therefore prints only one
 	// decimal of log p(x).
@@ -46,7 +46,7 @@ func ExampleAIS() {
 	z := linalg.New[float64](1, chains)
 	twoModes.FillPosterior(random.Stream(1, "posterior"), z)
 	_, upper, _ := ais.Reverse(ctx, z, streams("reverse chains"))
-	mean, se = hvaetest.MeanSE(upper)
+	mean, se = linalg.MeanSE(upper)
 	fmt.Printf("log p(x) ≤ %.1f, standard error %.2f\n", mean, se)
 	// Output:
 	// log p(x) ≥ -3.0, standard error 0.01, acceptance 0.7

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math"
 	"reflect"
 	"runtime"
@@ -92,33 +91,30 @@ func TestGradientsOfBlocksAreAddedInOrder(t *testing.T) {
 	}
 }
 
-// The bound of column j is jθ, where θ = 2. For each batch, the gradient must therefore be the mean of j,
-// and the bound must be twice the mean of j. Earlier batches must not affect either.
-func TestStepAveragesOverBatchesOfAnySize(t *testing.T) {
-	o, params := new(gradients[float64]), parameter(2.0)
-	numbers := linalg.Of(1, 7, []float64{1, 2, 3, 4, 5, 6, 7})
-	trainer := hvae.NewTrainer(params, o, func(b *hvae.Block[float64]) *ad.Var[float64] {
-		return ad.Mul(b.Var(params[0]), b.Columns(numbers))
-	})
-	trainer.BlockSize = 2
-	var bounds []float64
-	for _, n := range []int{3, 7, 2, 1, 5} {
-		params[0].Value.Data[0] = 2
-		alone, _, err := trainer.Evaluate(t.Context(), columns(n), 1, trainer.Bound)
-		if err != nil {
-			t.Fatal(err)
+// The bound of column j is j(θ₁ + θ₂), where θ = (2, 3). For each batch and block size, the gradient must be twice
+// the mean of j, and the bound must be five times the mean of j. Earlier batches must not affect either.
+func TestStepAveragesOverBatchesAndBlocksOfAnySize(t *testing.T) {
+	numbers := linalg.Of(1, 7, ramp(1, 8))
+	for _, size := range []int{0, 1, 2, 5, 7, 100} {
+		o, params := new(gradients[float64]), parameter(2.0, 3)
+		trainer := hvae.NewTrainer(params, o, func(b *hvae.Block[float64]) *ad.Var[float64] {
+			return ad.Mul(ad.Sum(b.Var(params[0])), b.Columns(numbers))
+		})
+		trainer.BlockSize = size
+		for step, n := range []int{3, 7, 2, 1, 5} {
+			copy(params[0].Value.Data, []float64{2, 3})
+			mean := float64(n+1) / 2
+			alone, values, err := trainer.Evaluate(t.Context(), columns(n), 1, trainer.Bound)
+			if want := hvaetest.Apply(ramp(1, n+1), func(j float64) float64 { return 5 * j }); err != nil || !slices.Equal(values, want) {
+				t.Errorf("BlockSize %d: Evaluate returns %v, %v; want %v", size, values, err, want)
+			}
+			if bound, err := trainer.Step(t.Context(), columns(n)); err != nil || bound != alone || !(math.Abs(bound-5*mean) <= 1e-14*bound) {
+				t.Errorf("BlockSize %d, %d columns: Step returns %v, %v, and Evaluate %v; want %v", size, n, bound, err, alone, 5*mean)
+			}
+			if g := o.seen[step]; !(hvaetest.Distance(g, []float64{mean, mean}) <= 1e-14*mean) {
+				t.Errorf("BlockSize %d, %d columns: the gradient is %v, want %v twice", size, n, g, mean)
+			}
 		}
-		bound, err := trainer.Step(t.Context(), columns(n))
-		if err != nil || alone != bound {
-			t.Errorf("%d columns: Evaluate returns %v, but Step returns %v, %v", n, alone, bound, err)
-		}
-		bounds = append(bounds, bound)
-	}
-	if got, want := slices.Concat(o.seen...), []float64{2, 4, 1.5, 1, 3}; !slices.Equal(got, want) {
-		t.Errorf("the gradients are %v, want %v", got, want)
-	}
-	if want := []float64{4, 8, 3, 2, 6}; !slices.Equal(bounds, want) {
-		t.Errorf("the bounds are %v, want %v", bounds, want)
 	}
 }
 
@@ -128,48 +124,6 @@ func ramp(lo, hi int) (r []float64) {
 		r = append(r, float64(i))
 	}
 	return r
-}
-
-func TestBlockSizeDoesNotChangeGradients(t *testing.T) {
-	// The bound of column j is a_j(θ₁ + θ₂) − jθ₃², where a_j = sin j. The mean bound and its
-	// gradient must not depend on the block size.
-	j := linalg.Of(1, 37, ramp(0, 37))
-	a := linalg.Of(1, 37, hvaetest.Apply(j.Data, math.Sin))
-	run := func(size int) ([]float64, float64) {
-		o := new(gradients[float64])
-		params := parameter(0.7, -1.3)
-		first, second := params[0], params.Add("second", linalg.Column(2.0))
-		trainer := hvae.NewTrainer(params, o, func(b *hvae.Block[float64]) *ad.Var[float64] {
-			return ad.Sub(ad.Mul(ad.Sum(b.Var(first)), b.Columns(a)), ad.Mul(ad.Square(b.Var(second)), b.Columns(j)))
-		})
-		trainer.BlockSize = size
-		elbo, _, err := trainer.Evaluate(t.Context(), columns(37), 1, trainer.Bound)
-		if err != nil {
-			t.Fatal(err)
-		}
-		mean, values, err := trainer.Evaluate(t.Context(), columns(37), 1, func(b *hvae.Block[float64]) *ad.Var[float64] {
-			return ad.Scale(b.Columns(j), 3)
-		})
-		if want := hvaetest.Apply(j.Data, func(j float64) float64 { return 3 * j }); err != nil || !slices.Equal(values, want) || mean != 3*18 {
-			t.Fatalf("Evaluate of 3j returns %v with mean %v and error %v", values, mean, err)
-		}
-		stepped, err := trainer.Step(t.Context(), columns(37))
-		if err != nil || stepped != elbo {
-			t.Fatalf("Step returns %v, but Evaluate returns %v, %v", stepped, elbo, err)
-		}
-		return o.seen[0], elbo
-	}
-	m := 0.0
-	for _, v := range a.Data {
-		m += v / 37
-	}
-	want, bound := []float64{m, m, -2 * 2 * 18}, -0.6*m-4*18
-	for _, size := range []int{37, 100, 36, 18, 5, 1} {
-		got, elbo := run(size)
-		if !(hvaetest.Distance(got, want) <= 1e-12*hvaetest.Norm(want)) || !(math.Abs(elbo-bound) <= 1e-12*math.Abs(bound)) {
-			t.Errorf("BlockSize %d: gradient %v, want %v; bound %v, want %v", size, got, want, elbo, bound)
-		}
-	}
 }
 
 func TestEvaluateReportsColumnWithNaN(t *testing.T) {
@@ -353,144 +307,78 @@ func TestPanicInBoundReachesCaller(t *testing.T) {
 	}
 }
 
-// The noise of a column must not depend on how the batch is divided, and L draws per column are the same stream.
-func TestNoiseDoesNotDependOnTheBlockSize(t *testing.T) {
-	noise := func(blockSize, L int) []float64 {
-		drawn := make([]float64, 7*3*6)
-		trainer := hvae.NewTrainer(parameter(1.0), new(gradients[float64]), func(b *hvae.Block[float64]) *ad.Var[float64] {
-			first := b.Draws(2, L)
-			for i, e := range []*ad.Var[float64]{first, b.Draws(1, L)} {
-				for k, v := range e.Value.Data {
-					row, column := k/e.Cols(), k%e.Cols()
-					drawn[(b.Batch[column/L]*3+2*i+row)*6+column%L] = v
-				}
-			}
-			return ad.Mul(b.Params[0], b.Tape.Fill(1, len(b.Batch), 1))
-		})
-		trainer.BlockSize = blockSize
-		if _, err := trainer.Step(t.Context(), columns(7)); err != nil {
-			t.Fatal(err)
-		}
-		return drawn
-	}
-	for _, L := range []int{1, 6} {
-		want := noise(7, L)
-		seen := slices.Compact(slices.Sorted(slices.Values(want)))
-		if n := 7*3*L + map[bool]int{true: 1}[L < 6]; len(seen) != n { // unused elements are 0
-			t.Errorf("L = %d: the noise has %d distinct values, want %d", L, len(seen), n)
-		}
-		for _, size := range []int{1, 2, 3} {
-			if !slices.Equal(noise(size, L), want) {
-				t.Errorf("L = %d: blocks of %d columns have other noise than one block", L, size)
-			}
-		}
-	}
-}
-
-func TestNoiseDiffersBetweenStepsAndBlocks(t *testing.T) {
-	seen := map[float64]string{}
-	run := func(seed uint64, procs int) (noise []float64) {
+// The noise of a column must depend only on the seed, the step and the column's position, and all noise must differ.
+func TestNoiseIsSeparateForColumnsStepsSeedsAndEvaluations(t *testing.T) {
+	run := func(seed uint64, procs, blockSize, L int) (noise []float64) {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
-		const n = 8 // four blocks
-		drawn := make([]float64, n)
+		const n = 7
+		drawn := make([]float64, n*2*L)
 		trainer := hvae.NewTrainer(parameter(1.0), new(gradients[float64]), func(b *hvae.Block[float64]) *ad.Var[float64] {
-			e := b.Noise(1)
-			copy(drawn[b.Batch[0]:], e.Value.Data)
-			return ad.Mul(b.Params[0], e)
+			for i, e := range []*ad.Var[float64]{b.Draws(1, L), b.Draws(1, L)} {
+				copy(drawn[(i*n+b.First)*L:], e.Value.Data)
+			}
+			return ad.Mul(b.Params[0], b.Noise(1))
 		})
-		trainer.BlockSize, trainer.Seed = 2, seed
-		var evaluation []float64
-		for i := range 3 {
+		trainer.BlockSize, trainer.Seed = blockSize, seed
+		for range 3 {
 			if _, err := trainer.Step(t.Context(), columns(n)); err != nil {
 				t.Fatal(err)
 			}
 			noise = append(noise, drawn...)
-			for _, evaluationSeed := range []uint64{seed + 10, seed} {
+		}
+		for _, evaluationSeed := range []uint64{seed, seed + 10} {
+			for range 2 { // two evaluations with the same seed must have the same noise
 				if _, _, err := trainer.Evaluate(t.Context(), columns(n), evaluationSeed, trainer.Bound); err != nil {
 					t.Fatal(err)
 				}
-				if i == 0 {
-					noise = append(noise, drawn...)
-				}
 			}
-			if i > 0 && !slices.Equal(drawn, evaluation) {
-				t.Errorf("two evaluations with the same seed draw different noise: %v and %v", evaluation, drawn)
-			}
-			evaluation = slices.Clone(drawn)
+			noise = append(noise, drawn...)
 		}
 		return noise
 	}
-	first := run(1, 1)
-	for i, e := range append(first, run(2, 1)...) {
-		if other, ok := seen[e]; ok {
-			t.Errorf("the draws with indices %s and %d are equal", other, i)
+	for _, L := range []int{1, 3} {
+		first := run(1, 1, 7, L)
+		all := append(run(2, 1, 7, L), first...)
+		if distinct := slices.Compact(slices.Sorted(slices.Values(all))); len(distinct) != len(all) {
+			t.Errorf("L = %d: only %d of %d draws differ", L, len(distinct), len(all))
 		}
-		seen[e] = fmt.Sprint(i)
-	}
-	if !slices.Equal(run(1, 3), first) {
-		t.Error("the noise depends on the number of cores")
+		for _, size := range []int{1, 2, 3} {
+			if !slices.Equal(run(1, 3, size, L), first) {
+				t.Errorf("L = %d: the noise depends on the block size, %d instead of 7, or on the number of cores", L, size)
+			}
+		}
 	}
 }
 
-func TestCancelledStepDoesNotChangeState(t *testing.T) {
-	// A cancelled call must not change the trainer. In step 3, the bound cancels the context in the first
-	// block, and the trainer must not compute the other blocks. In the other steps, the context is cancelled
-	// before the call.
+// If the context is done before a call, the trainer must not call the bound. If the bound cancels it in the first
+// block, the trainer must not compute the other blocks. A cancelled call must not change the trainer.
+func TestCancelledCallDoesNotChangeState(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	var during context.CancelFunc
+	var ctx context.Context
+	var cancel context.CancelFunc
 	calls := 0
-	make := func() *hvae.Trainer[float64] {
-		tr := hvae.NewTrainer(parameter(1.0), hvae.NewAdamax(0.1), func(b *hvae.Block[float64]) *ad.Var[float64] {
-			if calls++; during != nil {
-				during()
-			}
-			return sampled(b)
-		})
-		tr.BlockSize = 2
-		return tr
-	}
-	state := func(tr *hvae.Trainer[float64]) []float64 {
-		s := tr.State()
-		return []float64{float64(s.Steps), s.Params[0].Value.Data[0], s.Params[0].Averages[0][0], s.Params[0].Averages[1][0]}
-	}
-	plain, disturbed := make(), make()
-	for i := range 5 {
-		if _, err := plain.Step(t.Context(), columns(8)); err != nil {
-			t.Fatal(err)
-		}
-		before := state(disturbed)
-		for _, f := range []func(context.Context) error{
-			func(ctx context.Context) error { _, err := disturbed.Step(ctx, columns(8)); return err },
-			func(ctx context.Context) error {
-				_, _, err := disturbed.Evaluate(ctx, columns(8), 1, disturbed.Bound)
-				return err
-			},
+	trainer := hvae.NewTrainer(parameter(1.0), hvae.NewAdamax(0.1), func(b *hvae.Block[float64]) *ad.Var[float64] {
+		calls++
+		cancel()
+		return sampled(b)
+	})
+	trainer.BlockSize = 2
+	before := trainer.State()
+	for want := range 2 {
+		for name, call := range map[string]func() error{
+			"Step":     func() error { _, err := trainer.Step(ctx, columns(8)); return err },
+			"Evaluate": func() error { _, _, err := trainer.Evaluate(ctx, columns(8), 1, trainer.Bound); return err },
 		} {
-			ctx, cancel := context.WithCancel(t.Context())
-			want := calls
-			if i == 2 {
-				during = cancel
-				want++
-			} else {
+			ctx, cancel = context.WithCancel(t.Context())
+			if want == 0 {
 				cancel()
 			}
-			if err := f(ctx); !errors.Is(err, context.Canceled) {
-				t.Fatalf("the context is cancelled, but the error is %v", err)
-			}
-			if calls != want {
-				t.Errorf("the trainer called the bound %d times after the context was cancelled", calls-want)
-			}
-			during = nil
+			calls = 0
+			err := call()
 			cancel()
-			if after := state(disturbed); !slices.Equal(after, before) {
-				t.Fatalf("a cancelled step changed the state from %v to %v", before, after)
+			if !errors.Is(err, context.Canceled) || calls != want || !reflect.DeepEqual(trainer.State(), before) {
+				t.Errorf("%s returns the error %v after %d calls of the bound, want context.Canceled after %d; the state is %+v", name, err, calls, want, trainer.State())
 			}
-		}
-		if _, err := disturbed.Step(t.Context(), columns(8)); err != nil {
-			t.Fatal(err)
-		}
-		if got, want := state(disturbed), state(plain); !slices.Equal(got, want) {
-			t.Fatalf("after step %d, the state is %v, but %v without cancelled steps", i+1, got, want)
 		}
 	}
 }

@@ -261,7 +261,7 @@ func TestGradientErrorDetectsMissingTerm(t *testing.T) {
 
 func TestStatisticsOfKnownSamplesAreCorrect(t *testing.T) {
 	x := []float64{1, 2, 3, 6} // mean 3, variance (4+1+0+9)/3
-	mean, se := hvaetest.MeanSE(x)
+	mean, se := linalg.MeanSE(x)
 	if want := math.Sqrt(14./3) / 2; mean != 3 || !(math.Abs(se-want) <= 1e-15) {
 		t.Errorf("MeanSE returns %v ± %v, want 3 ± %v", mean, se, want)
 	}

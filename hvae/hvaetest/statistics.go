@@ -1,6 +1,10 @@
 package hvaetest
 
-import "math"
+import (
+	"math"
+
+	"hvae/linalg"
+)
 
 // ZBound is the largest allowed difference between a mean and its expectation, in standard errors.
 // If the tested code is correct, the difference exceeds ZBound with probability 7e-6. A test should
@@ -8,18 +12,9 @@ import "math"
 // !(z <= ZBound) for a failure, so that the test also fails for NaN.
 const ZBound = 4.5
 
-// MeanSE returns the mean of x and its standard error.
-func MeanSE(x []float64) (mean, se float64) {
-	for _, v := range x {
-		mean += v / float64(len(x))
-	}
-	deviations := Apply(x, func(v float64) float64 { return v - mean })
-	return mean, Norm(deviations) / math.Sqrt(float64(len(x))*float64(len(x)-1))
-}
-
 // Z returns the difference between the mean of x and want, in standard errors.
 func Z(x []float64, want float64) float64 {
-	mean, se := MeanSE(x)
+	mean, se := linalg.MeanSE(x)
 	return (mean - want) / se
 }
 
@@ -58,8 +53,8 @@ func Norm(x []float64) float64 {
 // computed from the same noise. The slices must have the same length.
 func VarianceExcess(a, b []float64) (excess, se float64) {
 	squares := func(x []float64) []float64 {
-		mean, _ := MeanSE(x)
+		mean, _ := linalg.MeanSE(x)
 		return Apply(x, func(v float64) float64 { return (v - mean) * (v - mean) })
 	}
-	return MeanSE(Differences(squares(b), squares(a)))
+	return linalg.MeanSE(Differences(squares(b), squares(a)))
 }

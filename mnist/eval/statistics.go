@@ -3,28 +3,24 @@ package eval
 import (
 	"fmt"
 	"math"
+
+	"hvae/linalg"
 )
 
 // MeanSD returns the mean and the standard deviation of x. For a single value, sd is nil.
 func MeanSD(x []float64) (mean float64, sd *float64) {
-	for _, v := range x {
-		mean += v / float64(len(x))
-	}
-	squares := 0.0
-	for _, v := range x {
-		squares += (v - mean) * (v - mean)
-	}
-	if len(x) > 1 {
-		sd = new(math.Sqrt(squares / float64(len(x)-1)))
+	mean, se := MeanSE(x)
+	if se != nil {
+		sd = new(*se * math.Sqrt(float64(len(x))))
 	}
 	return mean, sd
 }
 
 // MeanSE returns the mean of x and its standard error. For a single value, se is nil.
 func MeanSE(x []float64) (mean float64, se *float64) {
-	mean, se = MeanSD(x)
-	if se != nil {
-		*se /= math.Sqrt(float64(len(x)))
+	mean, s := linalg.MeanSE(x)
+	if len(x) > 1 {
+		se = &s
 	}
 	return mean, se
 }
