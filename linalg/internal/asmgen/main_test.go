@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -79,5 +80,57 @@ func TestWordsMatchTheirComments(t *testing.T) {
 		if got := strings.ReplaceAll(m[1], "\t", " "); got != comments[i] {
 			t.Errorf("the disassembler prints %q for a WORD directive, but its comment is %q", got, comments[i])
 		}
+	}
+}
+
+// TestTablesListOnlyKernelsOfTheirInstructionSet checks that no kernel that the table of AVX2 lists uses
+// registers of AVX-512, which would end the program on other processors.
+func TestTablesListOnlyKernelsOfTheirInstructionSet(t *testing.T) {
+	generated := files()
+	code := func(kind string, index int) (name, text string) { // returns a kernel with its name
+		s := generated[kind+"_amd64.s"]
+		name = regexp.MustCompile(fmt.Sprintf(`(?m)^DATA \w+Table<>\+%d\(SB\)/8, \$(\w+)<>`, 8*index)).FindStringSubmatch(s)[1]
+		_, text, _ = strings.Cut(s, "TEXT "+name+"<>(SB)")
+		text, _, _ = strings.Cut(text, "TEXT ")
+		return name, text
+	}
+	_, table, _ := strings.Cut(generated["tables_amd64.go"], "levelAVX2: {")
+	checked := 0
+	check := func(kind string, index int) {
+		checked++
+		name, text := code(kind, index)
+		if r := regexp.MustCompile(`\b(Z\d+|K\d|[XY](1[6-9]|[23]\d))\b`).FindString(text); r != "" || len(text) < 100 {
+			t.Errorf("the table of AVX2 lists %s %d, %s, which uses the register %s in %d bytes", kind, index, name, r, len(text))
+		}
+	}
+	number := func(pattern string) int {
+		n, err := strconv.Atoi(regexp.MustCompile(pattern).FindStringSubmatch(table)[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for i := range elementwiseKernels {
+		check("elementwise", number(`elementwise: (\d+)`)+i)
+	}
+	for i := range rowKernels { // all instruction sets share the row kernels
+		check("rows", i)
+	}
+	check("peak", number(`peak: +(\d+)`))
+	transposes, tiles, _ := strings.Cut(table, "lanes:")
+	for _, m := range regexp.MustCompile(`\{\d+, (\d+)\}`).FindAllStringSubmatch(transposes, -1) {
+		index, _ := strconv.Atoi(m[1])
+		check("transpose", index)
+	}
+	for _, m := range regexp.MustCompile(`\{\d+, \d+, (\d+)\}`).FindAllStringSubmatch(tiles, -1) {
+		index, _ := strconv.Atoi(m[1])
+		check("tiles", index)
+	}
+	want := len(elementwiseKernels) + len(rowKernels) + 2
+	for _, shapes := range avx2.tiles {
+		want += len(shapes)
+	}
+	if checked != want {
+		t.Errorf("the test checked %d kernels, want %d", checked, want)
 	}
 }

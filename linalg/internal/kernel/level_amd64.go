@@ -2,12 +2,16 @@
 
 package kernel
 
-// available returns the available instruction sets, best last. It checks that the processor has the
-// instructions and that the operating system saves the wide registers (Intel 64 and IA-32
+// available returns the available instruction sets, best last.
+func available() []int { return levelsOf(cpuid, xgetbv) }
+
+// levelsOf returns the instruction sets that a processor and its operating system support, best last. The
+// processor answers through the instructions CPUID and XGETBV. It must have the instructions, and the
+// operating system must save the wide registers when it switches between threads (Intel 64 and IA-32
 // Architectures Software Developer's Manual, volume 1, sections 14.3 and 15.2).
-func available() []int {
+func levelsOf(cpuid func(leaf, subleaf uint32) (eax, ebx, ecx, edx uint32), xgetbv func() uint32) []int {
 	const (
-		fma, osxsave, avx = 1 << 12, 1 << 27, 1 << 28 // leaf 1, ecx
+		fma, osxsave, avx = 1 << 12, 1 << 27, 1 << 28 // leaf 1, ecx; xgetbv exists only if osxsave is set
 		avx2, bmi2        = 1 << 5, 1 << 8            // leaf 7, ebx
 		f, dq, bw, vl     = 1 << 16, 1 << 17, 1 << 30, 1 << 31
 		ymm, zmm          = 0x6, 0xe6 // registers that the operating system saves, as reported by xgetbv
