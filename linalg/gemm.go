@@ -10,14 +10,6 @@ import (
 // δ is the gradient with respect to Y, then MatMulTA computes the gradient Wᵀ·δ with respect to X, and
 // MatMulTB computes the gradient δ·Xᵀ with respect to W.
 
-// A Contraction is a sum of products of matrices. Dense layers, convolutions and their gradients are
-// contractions. The fields and methods are documented in internal/kernel/contraction.go.
-type Contraction[T Float] = kernel.Contraction[T]
-
-// A Segment of a Contraction holds the indices at which the matrices A_s and B_{s,0} start in the slices
-// A and B.
-type Segment = kernel.Segment
-
 // gemmGrain is the minimum number of multiply-adds for a separate goroutine, about 50 µs of work.
 const gemmGrain = 1 << 21
 
@@ -61,100 +53,43 @@ func matMulTB[T Float](dst, a, b Matrix[T], scratch []T, add bool) {
 // add is set, it adds this value to dst[i,j] instead. The element A[i,p] is a[i·ai + p·ap]. If ap = 1,
 // the slice a contains A; if ai = 1, it contains Aᵀ.
 func product[T Float](dst Matrix[T], a []T, ai, ap, k int, b Matrix[T], bias []T, add bool) {
-	c := Contraction[T]{
-		Rows: dst.Rows, Cols: dst.Cols, Steps: k, Groups: 1,
-		C: dst.Data, CRow: dst.Cols,
-		A: a, ARow: ai, AStep: ap,
-		B: b.Data, BStep: b.Cols,
-		Bias: bias, Add: add,
-	}
-	grain := max(1, gemmGrain/max(1, c.Cols*k)) // in rows
-	if Serial(c.Rows, grain) {
-		runBlocks(c)
-		return
-	}
-	shared := c // the closure moves this copy to the heap
-	For(c.Rows, grain, func(lo, hi int) { runBlocks(shared.RowRange(lo, hi)) })
+	grain := max(1, gemmGrain/max(1, dst.Cols*k)) // in rows
+	For(dst.Rows, grain, func(lo, hi int) {
+		c := Contraction[T]{
+			Rows: hi - lo, Cols: dst.Cols, Groups: 1,
+			C: dst.Data[lo*dst.Cols:], CRow: dst.Cols,
+			A: a[min(lo*ai, len(a)):], ARow: ai, AStep: ap,
+			B: b.Data, BStep: b.Cols,
+			Add: add,
+		}
+		if bias != nil {
+			c.Bias = bias[lo:hi]
+		}
+		runBlocks(c, k)
+	})
 }
 
 // A sum Σ_p A[i,p]·b[p,j] is computed in blocks of kBlock terms, so that the elements of A and b stay
 // in the first-level cache and on few memory pages. If A is a transpose, the elements of a row of A are
 // in different cache lines, so a block has only kBlockDown terms. The division into blocks affects
-// rounding. For reproducible results, it depends neither on the number of goroutines nor on whether the
-// operands are packed (copied to contiguous memory).
+// rounding. For reproducible results, it does not depend on the number of goroutines.
 const kBlock, kBlockDown = 192, 64
 
-// runBlocks computes the contraction c in blocks of kBlock or kBlockDown terms. If c.Add is set, all
-// terms form one block, so that the complete sum is added to C at once.
-func runBlocks[T Float](c Contraction[T]) {
-	k, block := c.Steps, kBlock
+// runBlocks computes the contraction c with k steps in blocks of kBlock or kBlockDown steps. If c.Add is
+// set, all steps form one block, so that the complete sum is added to C at once.
+func runBlocks[T Float](c Contraction[T], k int) {
+	block := kBlock
 	switch {
 	case c.Add:
 		block = max(k, 1)
 	case c.AStep > 1:
 		block = kBlockDown
 	}
-	if !c.Add && c.Cols >= 4*panelCols && c.Rows >= rowGroup && k >= 2*kBlock {
-		runPacked(c, block)
-		return
-	}
 	var segment [1]Segment
 	for p := 0; p == 0 || p < k; p += block {
 		segment[0] = Segment{A: p * c.AStep, B: p * c.BStep}
 		c.Steps, c.Segments = min(block, k-p), segment[:]
 		c.Run()
-		c.Bias, c.Add = nil, true
-	}
-}
-
-// A product with at least 64 rows, 192 columns and 384 terms packs its operands, unless it is added to C.
-// For each block of n terms, it copies groups of rowGroup = 64 rows of A and panels of panelCols = 48
-// columns of b to contiguous memory. After the first block, the product of a group and a panel is added to
-// a part of C:
-//
-//	C [64×48] += A [64×n] · b [n×48]
-//
-// Without packing, the rows of a large matrix are on different memory pages. They also compete for the
-// same cache lines if the distance between them is a power of two. Packing reduces the time of a
-// product of 1024×1024 matrices from 62 to 52 ms (one core with AVX-512).
-const panelCols, rowGroup = 48, 64
-
-// runPacked packs the operands of c and computes the sums in blocks of at most block terms.
-func runPacked[T Float](c Contraction[T], block int) {
-	const aRow = kBlock + 16 // distance between rows in group, not a power of two
-	var group [rowGroup * aRow]T
-	var segment [1]Segment
-	panels := make([]T, block*c.Cols) // one panel [steps×48] after the other
-	for p := 0; p < c.Steps; p += block {
-		steps := min(block, c.Steps-p)
-		for q := range steps {
-			from := c.B[(p+q)*c.BStep:][:c.Cols]
-			for j := 0; j < c.Cols; j += panelCols {
-				n := min(panelCols, c.Cols-j)
-				copy(panels[j*steps+q*n:][:n], from[j:])
-			}
-		}
-		for i := 0; i < c.Rows; i += rowGroup {
-			rows := c.RowRange(i, min(i+rowGroup, c.Rows))
-			for r := range rows.Rows {
-				from := rows.A[r*c.ARow+p*c.AStep:]
-				if c.AStep == 1 {
-					copy(group[r*aRow:][:steps], from)
-					continue
-				}
-				for q := range steps {
-					group[r*aRow+q] = from[q*c.AStep]
-				}
-			}
-			for j := 0; j < c.Cols; j += panelCols {
-				piece := rows
-				piece.Cols, piece.Steps = min(panelCols, c.Cols-j), steps
-				piece.C, piece.Segments = rows.C[j:], segment[:]
-				piece.A, piece.ARow, piece.AStep = group[:], aRow, 1
-				piece.B, piece.BStep = panels[j*steps:], piece.Cols
-				piece.Run()
-			}
-		}
 		c.Bias, c.Add = nil, true
 	}
 }

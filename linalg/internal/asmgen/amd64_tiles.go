@@ -155,7 +155,7 @@ func (w *writer) products(s shape, counter string, load func(v, r int)) {
 	}
 	w.section("For each segment:")
 	w.label("segment")
-	w.op("MOVQ Segment_A(R14), SI; MOVQ Segment_B(R14), BX; ADDQ $Segment__size, R14")
+	w.op("MOVQ (R14), SI; MOVQ 8(R14), BX; ADDQ $16, R14")
 	w.op("SHLQ $2, SI; ADDQ %s, SI", w.arg("a"))
 	w.op("SHLQ $2, BX; ADDQ %s, BX", w.arg("b"))
 	w.loadArgs("steps CX")

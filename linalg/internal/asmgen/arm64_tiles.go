@@ -66,7 +66,7 @@ func (w *writer) arm64Tile(s shape, kind tileKind) {
 	}
 	w.section("For each segment:")
 	w.label("segment")
-	w.op("MOVD Segment_A(R4), R1; MOVD Segment_B(R4), R2; ADD $Segment__size, R4")
+	w.op("MOVD (R4), R1; MOVD 8(R4), R2; ADD $16, R4")
 	w.loadArgs("a R3")
 	w.op("ADD R1<<2, R3, R1")
 	w.loadArgs("b R3")

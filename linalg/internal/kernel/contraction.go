@@ -2,40 +2,28 @@ package kernel
 
 import "fmt"
 
-// A Contraction describes a sum of products of matrices, which are parts of larger matrices:
-//
-//	C_g [Rows×Cols] = Bias + Σ_s A_s [Rows×Steps] · B_{s,g} [Steps×Cols]
-//
-// for each group g with 0 ≤ g < Groups, where s runs over the segments. Dense layers, convolutions
-// and their gradients have this form. A dense layer has one segment and one group. In a convolution,
-// the groups are neighbouring pixels of the result, which share the weights A, and the segments are parts
-// of the convolution kernel. In the gradient of its weights, the groups are rows of the convolution kernel,
-// and the segments are pixels.
-//
-// The terms of each element of C are added in a fixed order: the bias, then the products in the order
-// of the segments and, within a segment, of the steps. If Add is set, the complete sum is then added to the
-// old element. The bits of C therefore depend neither on the division of C into tiles nor on the vector
-// width.
+// A Contraction is the type linalg.Contraction, which documents it. Its fields are the same, so that each type
+// converts to the other.
 type Contraction[T Float] struct {
 	Rows, Cols, Steps, Groups int
 
-	C                    []T // element (i, j) of C_g is C[CStart + g·CGroup + i·CRow + j]
-	CStart, CRow, CGroup int // only CGroup may be negative
+	C                    []T
+	CStart, CRow, CGroup int
 
-	A           []T // element (i, p) of A_s is A[Segments[s].A + i·ARow + p·AStep]
+	A           []T
 	ARow, AStep int
 
-	B             []T // element (p, j) of B_{s,g} is B[Segments[s].B + g·BGroup + p·BStep + j]
+	B             []T
 	BStep, BGroup int
 
 	Segments []Segment
 
-	Bias []T  // one number for each row of C; nil for zero
-	Add  bool // whether the result is added to C instead of replacing C
+	Bias []T
+	Add  bool
 }
 
-// A Segment of a Contraction holds the indices at which A_s and B_{s,0} start in the slices A and B.
-type Segment struct{ A, B int }
+// A Segment holds the indices of a segment. The assembly relies on its layout, two words.
+type Segment = struct{ A, B int }
 
 // Run computes the contraction on the calling goroutine. It panics if an operand is too short, an
 // index is negative, or a stride other than CGroup is negative.
@@ -49,16 +37,6 @@ func (c *Contraction[T]) Run() {
 	} else {
 		c.plain()
 	}
-}
-
-// RowRange returns the contraction that computes rows lo to hi-1 of each C_g.
-func (c *Contraction[T]) RowRange(lo, hi int) Contraction[T] {
-	rows := *c
-	rows.Rows, rows.C, rows.A = hi-lo, c.C[lo*c.CRow:], c.A[lo*c.ARow:]
-	if c.Bias != nil {
-		rows.Bias = c.Bias[lo:hi]
-	}
-	return rows
 }
 
 // check panics if an operand, index or stride is invalid, as documented for Run.

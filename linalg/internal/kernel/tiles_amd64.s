@@ -45,9 +45,9 @@ TEXT tile1x1AVX512<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
+	MOVQ (R14), SI
+	MOVQ 8(R14), BX
+	ADDQ $16, R14
 	SHLQ $2, SI
 	ADDQ tileArgs_a(DI), SI
 	SHLQ $2, BX
@@ -96,9 +96,9 @@ TEXT tile1x2AVX512<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
+	MOVQ (R14), SI
+	MOVQ 8(R14), BX
+	ADDQ $16, R14
 	SHLQ $2, SI
 	ADDQ tileArgs_a(DI), SI
 	SHLQ $2, BX
@@ -152,9 +152,9 @@ TEXT tile1x3AVX512<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
+	MOVQ (R14), SI
+	MOVQ 8(R14), BX
+	ADDQ $16, R14
 	SHLQ $2, SI
 	ADDQ tileArgs_a(DI), SI
 	SHLQ $2, BX
@@ -214,9 +214,9 @@ TEXT tile4x1AVX512<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
+	MOVQ (R14), SI
+	MOVQ 8(R14), BX
+	ADDQ $16, R14
 	SHLQ $2, SI
 	ADDQ tileArgs_a(DI), SI
 	SHLQ $2, BX
@@ -290,9 +290,9 @@ TEXT tile4x2AVX512<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
+	MOVQ (R14), SI
+	MOVQ 8(R14), BX
+	ADDQ $16, R14
 	SHLQ $2, SI
 	ADDQ tileArgs_a(DI), SI
 	SHLQ $2, BX
@@ -383,9 +383,9 @@ TEXT tile4x3AVX512<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
+	MOVQ (R14), SI
+	MOVQ 8(R14), BX
+	ADDQ $16, R14
 	SHLQ $2, SI
 	ADDQ tileArgs_a(DI), SI
 	SHLQ $2, BX
@@ -487,9 +487,9 @@ TEXT tile8x1AVX512<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
+	MOVQ (R14), SI
+	MOVQ 8(R14), BX
+	ADDQ $16, R14
 	SHLQ $2, SI
 	ADDQ tileArgs_a(DI), SI
 	SHLQ $2, BX
@@ -597,9 +597,9 @@ TEXT tile8x2AVX512<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
+	MOVQ (R14), SI
+	MOVQ 8(R14), BX
+	ADDQ $16, R14
 	SHLQ $2, SI
 	ADDQ tileArgs_a(DI), SI
 	SHLQ $2, BX
@@ -740,9 +740,9 @@ TEXT tile8x3AVX512<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
+	MOVQ (R14), SI
+	MOVQ 8(R14), BX
+	ADDQ $16, R14
 	SHLQ $2, SI
 	ADDQ tileArgs_a(DI), SI
 	SHLQ $2, BX
@@ -904,9 +904,9 @@ TEXT tile16x1AVX512<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
+	MOVQ (R14), SI
+	MOVQ 8(R14), BX
+	ADDQ $16, R14
 	SHLQ $2, SI
 	ADDQ tileArgs_a(DI), SI
 	SHLQ $2, BX
@@ -1050,9 +1050,9 @@ TEXT partial1AVX512<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
+	MOVQ (R14), SI
+	MOVQ 8(R14), BX
+	ADDQ $16, R14
 	SHLQ $2, SI
 	ADDQ tileArgs_a(DI), SI
 	SHLQ $2, BX
@@ -1114,9 +1114,9 @@ TEXT partial8AVX512<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
+	MOVQ (R14), SI
+	MOVQ 8(R14), BX
+	ADDQ $16, R14
 	SHLQ $2, SI
 	ADDQ tileArgs_a(DI), SI
 	SHLQ $2, BX
@@ -1210,9 +1210,9 @@ TEXT quad1AVX512<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
+	MOVQ (R14), SI
+	MOVQ 8(R14), BX
+	ADDQ $16, R14
 	SHLQ $2, SI
 	ADDQ tileArgs_a(DI), SI
 	SHLQ $2, BX
@@ -1280,9 +1280,9 @@ TEXT quad4AVX512<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
+	MOVQ (R14), SI
+	MOVQ 8(R14), BX
+	ADDQ $16, R14
 	SHLQ $2, SI
 	ADDQ tileArgs_a(DI), SI
 	SHLQ $2, BX
@@ -1401,9 +1401,9 @@ TEXT quad8AVX512<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
+	MOVQ (R14), SI
+	MOVQ 8(R14), BX
+	ADDQ $16, R14
 	SHLQ $2, SI
 	ADDQ tileArgs_a(DI), SI
 	SHLQ $2, BX
@@ -1568,9 +1568,9 @@ TEXT tile1x1AVX2<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
+	MOVQ (R14), SI
+	MOVQ 8(R14), BX
+	ADDQ $16, R14
 	SHLQ $2, SI
 	ADDQ tileArgs_a(DI), SI
 	SHLQ $2, BX
@@ -1619,9 +1619,9 @@ TEXT tile1x2AVX2<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
+	MOVQ (R14), SI
+	MOVQ 8(R14), BX
+	ADDQ $16, R14
 	SHLQ $2, SI
 	ADDQ tileArgs_a(DI), SI
 	SHLQ $2, BX
@@ -1675,9 +1675,9 @@ TEXT tile1x3AVX2<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
+	MOVQ (R14), SI
+	MOVQ 8(R14), BX
+	ADDQ $16, R14
 	SHLQ $2, SI
 	ADDQ tileArgs_a(DI), SI
 	SHLQ $2, BX
@@ -1737,9 +1737,9 @@ TEXT tile4x1AVX2<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
+	MOVQ (R14), SI
+	MOVQ 8(R14), BX
+	ADDQ $16, R14
 	SHLQ $2, SI
 	ADDQ tileArgs_a(DI), SI
 	SHLQ $2, BX
@@ -1813,9 +1813,9 @@ TEXT tile4x2AVX2<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
+	MOVQ (R14), SI
+	MOVQ 8(R14), BX
+	ADDQ $16, R14
 	SHLQ $2, SI
 	ADDQ tileArgs_a(DI), SI
 	SHLQ $2, BX
@@ -1906,9 +1906,9 @@ TEXT tile4x3AVX2<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
+	MOVQ (R14), SI
+	MOVQ 8(R14), BX
+	ADDQ $16, R14
 	SHLQ $2, SI
 	ADDQ tileArgs_a(DI), SI
 	SHLQ $2, BX
@@ -2005,9 +2005,9 @@ TEXT partial1AVX2<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
+	MOVQ (R14), SI
+	MOVQ 8(R14), BX
+	ADDQ $16, R14
 	SHLQ $2, SI
 	ADDQ tileArgs_a(DI), SI
 	SHLQ $2, BX
@@ -2065,9 +2065,9 @@ TEXT partial4AVX2<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
+	MOVQ (R14), SI
+	MOVQ 8(R14), BX
+	ADDQ $16, R14
 	SHLQ $2, SI
 	ADDQ tileArgs_a(DI), SI
 	SHLQ $2, BX
@@ -2139,9 +2139,9 @@ TEXT quad1AVX2<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
+	MOVQ (R14), SI
+	MOVQ 8(R14), BX
+	ADDQ $16, R14
 	SHLQ $2, SI
 	ADDQ tileArgs_a(DI), SI
 	SHLQ $2, BX
@@ -2199,9 +2199,9 @@ TEXT quad4AVX2<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVQ Segment_A(R14), SI
-	MOVQ Segment_B(R14), BX
-	ADDQ $Segment__size, R14
+	MOVQ (R14), SI
+	MOVQ 8(R14), BX
+	ADDQ $16, R14
 	SHLQ $2, SI
 	ADDQ tileArgs_a(DI), SI
 	SHLQ $2, BX

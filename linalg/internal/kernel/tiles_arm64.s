@@ -33,9 +33,9 @@ TEXT tile1x1NEON<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVD Segment_A(R4), R1
-	MOVD Segment_B(R4), R2
-	ADD $Segment__size, R4
+	MOVD (R4), R1
+	MOVD 8(R4), R2
+	ADD $16, R4
 	MOVD tileArgs_a(R0), R3
 	ADD R1<<2, R3, R1
 	MOVD tileArgs_b(R0), R3
@@ -83,9 +83,9 @@ TEXT tile1x2NEON<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVD Segment_A(R4), R1
-	MOVD Segment_B(R4), R2
-	ADD $Segment__size, R4
+	MOVD (R4), R1
+	MOVD 8(R4), R2
+	ADD $16, R4
 	MOVD tileArgs_a(R0), R3
 	ADD R1<<2, R3, R1
 	MOVD tileArgs_b(R0), R3
@@ -141,9 +141,9 @@ TEXT tile1x3NEON<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVD Segment_A(R4), R1
-	MOVD Segment_B(R4), R2
-	ADD $Segment__size, R4
+	MOVD (R4), R1
+	MOVD 8(R4), R2
+	ADD $16, R4
 	MOVD tileArgs_a(R0), R3
 	ADD R1<<2, R3, R1
 	MOVD tileArgs_b(R0), R3
@@ -207,9 +207,9 @@ TEXT tile1x4NEON<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVD Segment_A(R4), R1
-	MOVD Segment_B(R4), R2
-	ADD $Segment__size, R4
+	MOVD (R4), R1
+	MOVD 8(R4), R2
+	ADD $16, R4
 	MOVD tileArgs_a(R0), R3
 	ADD R1<<2, R3, R1
 	MOVD tileArgs_b(R0), R3
@@ -279,9 +279,9 @@ TEXT tile4x1NEON<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVD Segment_A(R4), R1
-	MOVD Segment_B(R4), R2
-	ADD $Segment__size, R4
+	MOVD (R4), R1
+	MOVD 8(R4), R2
+	ADD $16, R4
 	MOVD tileArgs_a(R0), R3
 	ADD R1<<2, R3, R1
 	MOVD tileArgs_b(R0), R3
@@ -359,9 +359,9 @@ TEXT tile4x2NEON<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVD Segment_A(R4), R1
-	MOVD Segment_B(R4), R2
-	ADD $Segment__size, R4
+	MOVD (R4), R1
+	MOVD 8(R4), R2
+	ADD $16, R4
 	MOVD tileArgs_a(R0), R3
 	ADD R1<<2, R3, R1
 	MOVD tileArgs_b(R0), R3
@@ -462,9 +462,9 @@ TEXT tile4x3NEON<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVD Segment_A(R4), R1
-	MOVD Segment_B(R4), R2
-	ADD $Segment__size, R4
+	MOVD (R4), R1
+	MOVD 8(R4), R2
+	ADD $16, R4
 	MOVD tileArgs_a(R0), R3
 	ADD R1<<2, R3, R1
 	MOVD tileArgs_b(R0), R3
@@ -588,9 +588,9 @@ TEXT tile4x4NEON<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVD Segment_A(R4), R1
-	MOVD Segment_B(R4), R2
-	ADD $Segment__size, R4
+	MOVD (R4), R1
+	MOVD 8(R4), R2
+	ADD $16, R4
 	MOVD tileArgs_a(R0), R3
 	ADD R1<<2, R3, R1
 	MOVD tileArgs_b(R0), R3
@@ -742,9 +742,9 @@ TEXT tile6x4NEON<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVD Segment_A(R4), R1
-	MOVD Segment_B(R4), R2
-	ADD $Segment__size, R4
+	MOVD (R4), R1
+	MOVD 8(R4), R2
+	ADD $16, R4
 	MOVD tileArgs_a(R0), R3
 	ADD R1<<2, R3, R1
 	MOVD tileArgs_b(R0), R3
@@ -917,9 +917,9 @@ TEXT tile8x1NEON<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVD Segment_A(R4), R1
-	MOVD Segment_B(R4), R2
-	ADD $Segment__size, R4
+	MOVD (R4), R1
+	MOVD 8(R4), R2
+	ADD $16, R4
 	MOVD tileArgs_a(R0), R3
 	ADD R1<<2, R3, R1
 	MOVD tileArgs_b(R0), R3
@@ -1037,9 +1037,9 @@ TEXT tile8x2NEON<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVD Segment_A(R4), R1
-	MOVD Segment_B(R4), R2
-	ADD $Segment__size, R4
+	MOVD (R4), R1
+	MOVD 8(R4), R2
+	ADD $16, R4
 	MOVD tileArgs_a(R0), R3
 	ADD R1<<2, R3, R1
 	MOVD tileArgs_b(R0), R3
@@ -1200,9 +1200,9 @@ TEXT tile8x3NEON<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVD Segment_A(R4), R1
-	MOVD Segment_B(R4), R2
-	ADD $Segment__size, R4
+	MOVD (R4), R1
+	MOVD 8(R4), R2
+	ADD $16, R4
 	MOVD tileArgs_a(R0), R3
 	ADD R1<<2, R3, R1
 	MOVD tileArgs_b(R0), R3
@@ -1395,9 +1395,9 @@ TEXT tile16x1NEON<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVD Segment_A(R4), R1
-	MOVD Segment_B(R4), R2
-	ADD $Segment__size, R4
+	MOVD (R4), R1
+	MOVD 8(R4), R2
+	ADD $16, R4
 	MOVD tileArgs_a(R0), R3
 	ADD R1<<2, R3, R1
 	MOVD tileArgs_b(R0), R3
@@ -1548,9 +1548,9 @@ TEXT partial1NEON<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVD Segment_A(R4), R1
-	MOVD Segment_B(R4), R2
-	ADD $Segment__size, R4
+	MOVD (R4), R1
+	MOVD 8(R4), R2
+	ADD $16, R4
 	MOVD tileArgs_a(R0), R3
 	ADD R1<<2, R3, R1
 	MOVD tileArgs_b(R0), R3
@@ -1610,9 +1610,9 @@ TEXT partial8NEON<>(SB), NOSPLIT, $0-16
 
 	// For each segment:
 segment:
-	MOVD Segment_A(R4), R1
-	MOVD Segment_B(R4), R2
-	ADD $Segment__size, R4
+	MOVD (R4), R1
+	MOVD 8(R4), R2
+	ADD $16, R4
 	MOVD tileArgs_a(R0), R3
 	ADD R1<<2, R3, R1
 	MOVD tileArgs_b(R0), R3
