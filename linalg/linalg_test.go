@@ -489,7 +489,7 @@ func TestALoopInsideAParallelLoopIsSerial(t *testing.T) {
 		t.Skip("loops are serial because there is a single core, as in WebAssembly")
 	}
 	For(4, 1, func(lo, hi int) {
-		if !Serial(400, 100) {
+		if chunks(400, 100) > 1 {
 			t.Error("a loop inside a loop with four chunks on four cores has several chunks")
 		}
 	})
@@ -514,7 +514,7 @@ func TestAPanicInAParallelLoopReachesTheCaller(t *testing.T) {
 				})
 			}()
 			<-done
-			p, wrapped := got.(*Panic)
+			p, wrapped := got.(*chunkPanic)
 			exited := reflect.ValueOf(how).Pointer() == reflect.ValueOf(runtime.Goexit).Pointer()
 			switch {
 			case chunk == 0 && exited:
@@ -526,21 +526,21 @@ func TestAPanicInAParallelLoopReachesTheCaller(t *testing.T) {
 					t.Errorf("a panic on the calling goroutine has the value %v, want the string \"the body's value\"", got)
 				}
 			case !wrapped:
-				t.Errorf("chunk %d: the panic has the value %v, want a *Panic", chunk, got)
+				t.Errorf("chunk %d: the panic has the value %v, want a *chunkPanic", chunk, got)
 			case exited:
 				if !strings.Contains(p.Error(), "runtime.Goexit") {
 					t.Errorf("chunk %d: the panic %v does not contain runtime.Goexit", chunk, p)
 				}
-			case p.Value != "the body's value" || !strings.Contains(p.Error(), "linalg.fail("):
-				t.Errorf("chunk %d: the panic has the value %v, want the body's value and a stack trace that contains linalg.fail:\n%s", chunk, p.Value, p.Stack)
+			case p.value != "the body's value" || !strings.Contains(p.Error(), "linalg.fail("):
+				t.Errorf("chunk %d: the panic has the value %v, want the body's value and a stack trace that contains linalg.fail:\n%s", chunk, p.value, p.stack)
 			}
 		}
 	}
-	// The *Panic of a nested loop must contain the stack trace of the inner body.
+	// The *chunkPanic of a nested loop must contain the stack trace of the inner body.
 	func() {
 		defer func() {
-			if p, ok := recover().(*Panic); !ok || p.Value != "the body's value" || !strings.Contains(string(p.Stack), "linalg.fail(") {
-				t.Errorf("the panic of the inner loop became %v, want a *Panic with the stack trace of the inner body", p)
+			if p, ok := recover().(*chunkPanic); !ok || p.value != "the body's value" || !strings.Contains(string(p.stack), "linalg.fail(") {
+				t.Errorf("the panic of the inner loop became %v, want a *chunkPanic with the stack trace of the inner body", p)
 			}
 		}()
 		For(2, 1, func(lo, _ int) {
