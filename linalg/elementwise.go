@@ -8,8 +8,7 @@ import (
 )
 
 // Add, Sub, Mul, Div and MulAdd broadcast their operands: an operand with one row, one column or one
-// element is repeated. dst must have the shape that Broadcast returns for the operands, and may share
-// its elements with an operand of the same shape.
+// element is repeated. dst must have the shape that Broadcast returns for the operands.
 
 // Add sets dst = a + b, elementwise.
 func Add[T Float](dst, a, b Matrix[T]) {
@@ -37,9 +36,8 @@ func Div[T Float](dst, a, b Matrix[T]) {
 	ar, ac := a.strides(full)
 	br, bc := b.strides(full)
 	for i := range dst.Rows {
-		y := dst.Row(i)
-		for j := range y {
-			y[j] = a.Data[i*ar+j*ac] / b.Data[i*br+j*bc]
+		for j := range dst.Cols {
+			dst.Data[i*dst.Cols+j] = a.Data[i*ar+j*ac] / b.Data[i*br+j*bc]
 		}
 	}
 }
@@ -52,12 +50,7 @@ func Mul[T Float](dst, a, b Matrix[T]) {
 		return
 	}
 	check3("Mul", full, a.Shape(), b.Shape())
-	if b.Cols != full.Cols {
-		a, b = b, a // only a may be constant along each row
-	}
-	ar, ac := a.strides(full)
-	br, bc := b.strides(full)
-	kernel.MulAddRows(dst.Data, dst.Cols, a.Data, ar, ac, b.Data, br, bc, nil, 0, 0)
+	mulAddRows(dst, a, b, nil, 0, 0)
 }
 
 // MulAdd sets dst = a ⊙ b + c, elementwise. Leapfrog steps, planar layers and most sums of gradients
@@ -72,13 +65,19 @@ func MulAdd[T Float](dst, a, b, c Matrix[T]) {
 		kernel.MulAdd(dst.Data, a.Data, b.Data, c.Data)
 		return
 	}
+	cr, cc := c.strides(full)
+	mulAddRows(dst, a, b, c.Data, cr, cc)
+}
+
+// mulAddRows sets dst = a ⊙ b + c, where the strides of c are cr and cc, and a nil c means zero.
+func mulAddRows[T Float](dst, a, b Matrix[T], c []T, cr, cc int) {
+	full := dst.Shape()
 	if b.Cols != full.Cols {
-		a, b = b, a // MulAddRows is slow if b is constant along each row
+		a, b = b, a // kernel.MulAddRows is slow if b is constant along each row
 	}
 	ar, ac := a.strides(full)
 	br, bc := b.strides(full)
-	cr, cc := c.strides(full)
-	kernel.MulAddRows(dst.Data, dst.Cols, a.Data, ar, ac, b.Data, br, bc, c.Data, cr, cc)
+	kernel.MulAddRows(dst.Data, dst.Cols, a.Data, ar, ac, b.Data, br, bc, c, cr, cc)
 }
 
 // Scale sets dst = s·a.
@@ -109,10 +108,8 @@ func Copy[T Float](dst, a Matrix[T]) {
 	}
 	ar, ac := a.strides(full)
 	for i := range dst.Rows {
-		if y := dst.Row(i); ac == 1 {
-			copy(y, a.Data)
-		} else {
-			Of(1, len(y), y).Fill(a.Data[i*ar])
+		for j := range dst.Cols {
+			dst.Data[i*dst.Cols+j] = a.Data[i*ar+j*ac]
 		}
 	}
 }

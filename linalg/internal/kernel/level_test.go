@@ -8,15 +8,8 @@ import (
 
 func TestAllLevelsExceptNoneUseSIMD(t *testing.T) {
 	OnEachLevel(func(name string) {
-		simd := name != "none"
-		if got := SIMD32[float32](); got != simd {
-			t.Errorf("level %s: SIMD32[float32]() = %v, want %v", name, got, simd)
-		}
-		if got := simd64[float64](); got != simd {
-			t.Errorf("level %s: simd64[float64]() = %v, want %v", name, got, simd)
-		}
-		if SIMD32[float64]() || simd64[float32]() {
-			t.Errorf("level %s: SIMD32[float64]() or simd64[float32]() is true", name)
+		if simd := name != "none"; SIMD32[float32]() != simd || simd64[float64]() != simd || SIMD32[float64]() || simd64[float32]() {
+			t.Errorf("level %s: SIMD32 and simd64 must be %v for their type, and false for the other", name, simd)
 		}
 	})
 }

@@ -1,0 +1,304 @@
+package linalg
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"hvae/linalg/internal/kernel"
+)
+
+// eighths returns a matrix of random multiples of 1/8 from −4 to 4. In the tests, their products and sums
+// are exact even in float32, so the order of additions does not matter.
+func eighths[T Float](rng *rand.Rand, s Shape) Matrix[T] {
+	m := New[T](s.Rows, s.Cols)
+	for i := range m.Data {
+		m.Data[i] = T(rng.IntN(65)-32) / 8
+	}
+	return m
+}
+
+// shapesOf returns the shapes that can be broadcast to [r×c].
+func shapesOf(r, c int) []Shape { return []Shape{{r, c}, {r, 1}, {1, c}, {1, 1}} }
+
+// at returns element (i, j) of m after broadcasting.
+func at[T Float](m Matrix[T], i, j int) float64 {
+	return float64(m.At(min(i, m.Rows-1), min(j, m.Cols-1)))
+}
+
+// formula returns the matrix with the elements f(i, j), rounded to T.
+func formula[T Float](s Shape, f func(i, j int) float64) Matrix[T] {
+	m := New[T](s.Rows, s.Cols)
+	for i := range s.Rows {
+		for j := range s.Cols {
+			m.Data[i*s.Cols+j] = T(f(i, j))
+		}
+	}
+	return m
+}
+
+// compare reports an error unless got and want have equal elements up to a relative tolerance. NaN equals NaN.
+func compare[T Float](t *testing.T, got, want Matrix[T], tolerance float64, what string, operands ...Matrix[T]) {
+	t.Helper()
+	for i, w := range want.Data {
+		g := got.Data[i]
+		if g == w || g != g && w != w || math.Abs(float64(g-w)) <= tolerance*math.Abs(float64(w)) {
+			continue
+		}
+		var shapes []Shape
+		for _, m := range operands {
+			shapes = append(shapes, m.Shape())
+		}
+		t.Fatalf("%T: %s of %v: element %d of %v is %v, want %v", g, what, shapes, i, want.Shape(), g, w)
+	}
+}
+
+// An operation is an elementwise operation and its formula.
+type operation[T Float] struct {
+	name       string
+	operands   int
+	broadcasts bool
+	tolerance  float64 // relative
+	do         func(dst Matrix[T], x []Matrix[T])
+	formula    func(x []float64) float64
+}
+
+func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
+
+func operations[T Float]() []operation[T] {
+	type m = Matrix[T]
+	return []operation[T]{
+		{"Add", 2, true, 0, func(d m, x []m) { Add(d, x[0], x[1]) }, func(x []float64) float64 { return x[0] + x[1] }},
+		{"Sub", 2, true, 0, func(d m, x []m) { Sub(d, x[0], x[1]) }, func(x []float64) float64 { return x[0] - x[1] }},
+		{"Mul", 2, true, 0, func(d m, x []m) { Mul(d, x[0], x[1]) }, func(x []float64) float64 { return x[0] * x[1] }},
+		{"Div", 2, true, 0, func(d m, x []m) { Div(d, x[0], x[1]) }, func(x []float64) float64 { return x[0] / x[1] }},
+		{"MulAdd", 3, true, 0, func(d m, x []m) { MulAdd(d, x[0], x[1], x[2]) }, func(x []float64) float64 { return x[0]*x[1] + x[2] }},
+		{"Scale", 1, false, 0, func(d m, x []m) { Scale(d, -2, x[0]) }, func(x []float64) float64 { return -2 * x[0] }},
+		{"AddConst", 1, false, 0, func(d m, x []m) { AddConst(d, x[0], 0.5) }, func(x []float64) float64 { return x[0] + 0.5 }},
+		{"SigmoidGradient", 2, false, 0, func(d m, x []m) { SigmoidGradient(d, x[0], x[1]) }, func(x []float64) float64 { return x[0] * (x[1] - x[1]*x[1]) }},
+		{"Exp", 1, false, 0, func(d m, x []m) { Exp(d, x[0]) }, func(x []float64) float64 { return math.Exp(x[0]) }},
+		{"Log", 1, false, 0, func(d m, x []m) { Log(d, x[0]) }, func(x []float64) float64 { return math.Log(x[0]) }},
+		{"Tanh", 1, false, 0, func(d m, x []m) { Tanh(d, x[0]) }, func(x []float64) float64 { return math.Tanh(x[0]) }},
+		{"Sigmoid", 1, false, 3e-7, func(d m, x []m) { Sigmoid(d, x[0]) }, func(x []float64) float64 { return 1 / (1 + math.Exp(-x[0])) }},
+		{"Softplus", 1, false, 3e-7, func(d m, x []m) { Softplus(d, x[0]) }, func(x []float64) float64 { return softplus(x[0]) }},
+		{"SoftplusSigmoid, first", 1, false, 3e-7, func(d m, x []m) { SoftplusSigmoid(d, x[0].Clone(), x[0]) }, func(x []float64) float64 { return softplus(x[0]) }},
+		{"SoftplusSigmoid, second", 1, false, 3e-7, func(d m, x []m) { SoftplusSigmoid(x[0].Clone(), d, x[0]) }, func(x []float64) float64 { return 1 / (1 + math.Exp(-x[0])) }},
+	}
+}
+
+// checkElementwise compares all elementwise operations on a, b and c with their formulas. The destination is
+// a separate matrix or an operand of the same shape.
+func checkElementwise[T Float](t *testing.T, a, b, c Matrix[T]) {
+	t.Helper()
+	for _, op := range operations[T]() {
+		x := []Matrix[T]{a, b, c}[:op.operands]
+		full, compatible := a.Shape(), true
+		for _, m := range x {
+			s, ok := Broadcast(full, m.Shape())
+			compatible = compatible && ok && (op.broadcasts || m.Shape() == full)
+			full = s
+		}
+		if !compatible {
+			continue
+		}
+		want := formula[T](full, func(i, j int) float64 {
+			var v []float64
+			for _, m := range x {
+				v = append(v, at(m, i, j))
+			}
+			return op.formula(v)
+		})
+		dst := New[T](full.Rows, full.Cols)
+		dst.Fill(T(math.NaN()))
+		op.do(dst, x)
+		compare(t, dst, want, op.tolerance, op.name, x...)
+		for k, m := range x {
+			if m.Shape() == full {
+				aliased := slices.Clone(x)
+				aliased[k] = m.Clone()
+				op.do(aliased[k], aliased)
+				compare(t, aliased[k], dst, 0, op.name+" in place", x...)
+			}
+		}
+	}
+}
+
+// checkSums compares sums of a ⊙ b, of a and of b along each axis with their formulas. The sums must be exact.
+func checkSums[T Float](t *testing.T, a, b Matrix[T]) {
+	t.Helper()
+	full, ok := Broadcast(a.Shape(), b.Shape())
+	if !ok {
+		return
+	}
+	total := func(s Shape, start Matrix[T], f func(i, j int) float64) Matrix[T] {
+		sum := start.Clone()
+		for i := range full.Rows {
+			for j := range full.Cols {
+				sum.Data[min(i, s.Rows-1)*s.Cols+min(j, s.Cols-1)] += T(f(i, j))
+			}
+		}
+		return sum
+	}
+	ab := func(i, j int) float64 { return at(a, i, j) * at(b, i, j) }
+	onlyA := func(i, j int) float64 { return at(a, i, j) }
+	for _, s := range shapesOf(full.Rows, full.Cols) {
+		zero, got := New[T](s.Rows, s.Cols), New[T](s.Rows, s.Cols)
+		got.Fill(T(math.NaN()))
+		MulSum(got, a, b)
+		compare(t, got, total(s, zero, ab), 0, "MulSum", a, b)
+		if a.Shape() != full {
+			continue
+		}
+		got.Fill(T(math.NaN()))
+		Sum(got, a)
+		compare(t, got, total(s, zero, onlyA), 0, "Sum", a)
+		if s == (Shape{full.Rows, 1}) {
+			got.Fill(0.5)
+			start := got.Clone()
+			AddSum(got, a)
+			compare(t, got, total(s, start, onlyA), 0, "AddSum", a)
+			if b.Shape() == full {
+				copy(got.Data, start.Data)
+				AddMulSum(got, a, b)
+				compare(t, got, total(s, start, ab), 0, "AddMulSum", a, b)
+			}
+		}
+	}
+	spread := New[T](full.Rows, full.Cols)
+	Copy(spread, b)
+	compare(t, spread, formula[T](full, func(i, j int) float64 { return at(b, i, j) }), 0, "Copy", b)
+}
+
+func TestElementwiseOperationsAndSumsMatchTheirFormulas(t *testing.T) {
+	kernel.OnEachLevel(func(name string) {
+		t.Run(name, func(t *testing.T) {
+			testOperations[float32](t)
+			testOperations[float64](t)
+		})
+	})
+}
+
+func testOperations[T Float](t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	operand := func(s Shape) Matrix[T] { // contains infinities, NaN and −0 in every second case
+		m := eighths[T](rng, s)
+		for range rng.IntN(2) * rng.IntN(4) * min(1, len(m.Data)) {
+			m.Data[rng.IntN(len(m.Data))] = T([]float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1)}[rng.IntN(4)])
+		}
+		return m
+	}
+	for _, size := range []Shape{{0, 5}, {4, 0}, {1, 1}, {1, 7}, {5, 1}, {3, 4}, {17, 10}, {9, 33}, {50, 10}} {
+		shapes := shapesOf(size.Rows, size.Cols)
+		for _, sa := range shapes {
+			for _, sb := range shapes {
+				a, b := operand(sa), operand(sb)
+				checkSums(t, a, b)
+				for _, sc := range shapes {
+					checkElementwise(t, a, b, operand(sc))
+				}
+			}
+		}
+	}
+}
+
+// Sum must add the elements of a row from left to right, and rows from top to bottom. AddSum and AddMulSum
+// must add the complete sum of a row to the destination.
+func TestSumsHaveAFixedOrder(t *testing.T) {
+	kernel.OnEachLevel(func(name string) {
+		t.Run(name, func(t *testing.T) {
+			testOrder[float32](t)
+			testOrder[float64](t)
+		})
+	})
+}
+
+func testOrder[T Float](t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 2))
+	for _, s := range []Shape{{1, 1}, {1, 7}, {3, 10}, {6, 10}, {50, 10}, {33, 70}, {4, 16}, {4, 17}} {
+		a, b, start := random[T](rng, s.Rows, s.Cols), random[T](rng, s.Rows, s.Cols), random[T](rng, s.Rows, 1)
+		rows, columns, all := New[T](s.Rows, 1), New[T](1, s.Cols), New[T](1, 1)
+		for i := range s.Rows {
+			for j, v := range a.Row(i) {
+				rows.Data[i] += v
+				columns.Data[j] += v
+			}
+			all.Data[0] += rows.Data[i]
+		}
+		for _, want := range []Matrix[T]{rows, columns, all} {
+			got := New[T](want.Rows, want.Cols)
+			Sum(got, a)
+			compare(t, got, want, 0, "Sum", a)
+		}
+		sum, dot, want := start.Clone(), start.Clone(), New[T](s.Rows, 1)
+		AddSum(sum, a)
+		Add(want, rows, start)
+		compare(t, sum, want, 0, "AddSum", a)
+		AddMulSum(dot, a, b)
+		MulSum(want, a, b)
+		Add(want, want, start)
+		compare(t, dot, want, 0, "AddMulSum", a, b)
+	}
+}
+
+func TestSoftplusSigmoidAndLogSumExpNeverOverflow(t *testing.T) {
+	inf := math.Inf(1)
+	for _, c := range []struct{ x, softplus, sigmoid float64 }{
+		{0, math.Ln2, 0.5},
+		{800, 800, 1},
+		{-800, 0, 0},
+		{1e308, 1e308, 1},
+		{-40, 4.248354255291589e-18, 4.248354255291589e-18}, // e⁻⁴⁰
+		{40, 40, 1},
+		{inf, inf, 1},
+		{-inf, 0, 0},
+	} {
+		x, want := Column(c.x, c.x), Column(c.softplus, c.sigmoid)
+		Softplus(x.RowRange(0, 1), x.RowRange(0, 1))
+		Sigmoid(x.RowRange(1, 2), x.RowRange(1, 2))
+		compare(t, x, want, 1e-15, "Softplus and Sigmoid", Column(c.x))
+	}
+	for _, p := range []float64{1e-18, 0.01, 0.5, 0.999} {
+		x := Column(math.Log(p) - math.Log1p(-p))
+		Sigmoid(x, x)
+		compare(t, x, Column(p), 1e-13, "Sigmoid(log(p/(1 − p)))", Column(p))
+	}
+	for _, c := range []struct {
+		x    []float64
+		want float64
+	}{
+		{nil, -inf},
+		{[]float64{-inf, -inf}, -inf},
+		{[]float64{3}, 3},
+		{[]float64{1000, 1000}, 1000 + math.Ln2},
+		{[]float64{-1000, -1000, -1000, -1000}, -1000 + 2*math.Ln2},
+		{[]float64{0, -inf}, 0},
+		{[]float64{inf, 0}, inf},
+		{[]float64{math.NaN(), 1}, math.NaN()},
+		{[]float64{inf, math.NaN()}, math.NaN()},
+		{[]float64{math.NaN(), -inf}, math.NaN()},
+	} {
+		compare(t, Column(LogSumExp(c.x)), Column(c.want), 1e-15, "LogSumExp", Column(c.x...))
+	}
+}
+
+func TestFiniteChecksEveryElement(t *testing.T) {
+	kernel.OnEachLevel(func(name string) {
+		for _, n := range []int{0, 1, 127, 128, 129, 1000} {
+			m := New[float32](n, 1)
+			m.Fill(math.MaxFloat32)
+			if !Finite(m) {
+				t.Errorf("%s: Finite returns false for %d finite elements", name, n)
+			}
+			for i := range n {
+				for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+					m.Data[i] = float32(v)
+					if Finite(m) {
+						t.Fatalf("%s: Finite returns true although element %d of %d is %v", name, i, n, v)
+					}
+				}
+				m.Data[i] = 1
+			}
+		}
+	})
+}

@@ -1,0 +1,132 @@
+package linalg
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+
+	"hvae/linalg/internal/kernel"
+)
+
+// random returns a matrix of independent samples from the normal distribution N(0, 1).
+func random[T Float](rng *rand.Rand, rows, cols int) Matrix[T] {
+	return formula[T](Shape{rows, cols}, func(i, j int) float64 { return rng.NormFloat64() })
+}
+
+func transpose[T Float](m Matrix[T]) Matrix[T] {
+	return formula[T](Shape{m.Cols, m.Rows}, func(i, j int) float64 { return float64(m.At(j, i)) })
+}
+
+// columns returns a copy of columns lo to hi-1 of m.
+func columns[T Float](m Matrix[T], lo, hi int) Matrix[T] {
+	return formula[T](Shape{m.Rows, hi - lo}, func(i, j int) float64 { return float64(m.At(i, lo+j)) })
+}
+
+// products contains the products, with the operands a [m×k], b [k×n], bias [m×1] and the old elements of dst.
+// A product that expects the transpose of a or b receives it.
+func products[T Float]() map[string]func(dst, a, b, bias Matrix[T]) {
+	type m = Matrix[T]
+	return map[string]func(dst, a, b, bias m){
+		"MatMul":      func(dst, a, b, bias m) { MatMul(dst, a, b) },
+		"Affine":      func(dst, a, b, bias m) { Affine(dst, a, b, bias) },
+		"MatMulTA":    func(dst, a, b, bias m) { MatMulTA(dst, transpose(a), b) },
+		"MatMulTB":    func(dst, a, b, bias m) { MatMulTB(dst, a, transpose(b), make([]T, len(b.Data))) },
+		"AddMatMulTB": func(dst, a, b, bias m) { AddMatMulTB(dst, a, transpose(b), make([]T, len(b.Data))) },
+	}
+}
+
+func TestProductsMatchTheirFormulas(t *testing.T) {
+	testProducts[float64](t)
+	testProducts[float32](t)
+}
+
+func testProducts[T Float](t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 1))
+	check := func(m, n, k int) {
+		a, b, bias := eighths[T](rng, Shape{m, k}), eighths[T](rng, Shape{k, n}), eighths[T](rng, Shape{m, 1})
+		for name, product := range products[T]() {
+			dst := New[T](m, n)
+			dst.Fill(0.5)
+			product(dst, a, b, bias)
+			compare(t, dst, formula[T](Shape{m, n}, func(i, j int) float64 {
+				sum := map[string]float64{"AddMatMulTB": 0.5, "Affine": float64(bias.Data[i])}[name]
+				for p := range k {
+					sum += at(a, i, p) * at(b, p, j)
+				}
+				return sum
+			}), 0, name, a, b)
+		}
+	}
+	for m := range 10 {
+		for n := range 10 {
+			for _, k := range []int{0, 1, 2, 5, 16} {
+				check(m, n, k)
+			}
+		}
+	}
+	check(40, 51, 391) // several blocks of terms
+}
+
+// AddMatMulTB must add the complete sum to dst at once. Above 2⁵³, consecutive float64 numbers differ
+// by 2, so 2⁵³ + 400/256 is rounded to 2⁵³ + 2. If blocks of 192 terms 1/256 were added separately, dst
+// would stay 2⁵³.
+func TestAddMatMulTBAddsTheCompleteSum(t *testing.T) {
+	const terms = 2*kBlock + 16
+	dst, a, b := New[float64](1, 1), New[float64](1, terms), New[float64](1, terms)
+	dst.Fill(1 << 53)
+	a.Fill(1)
+	b.Fill(1. / 256)
+	AddMatMulTB(dst, a, b, make([]float64, terms))
+	if want := float64(1<<53 + 2); dst.Data[0] != want {
+		t.Errorf("2⁵³ + %d/256 = %.0f, want %.0f", terms, dst.Data[0], want)
+	}
+}
+
+// The bits of an element must depend neither on the number of goroutines nor on which other elements are
+// computed, even if its sum is divided into blocks.
+func TestLongSumsHaveTheSameBitsOnEveryPath(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 1))
+	const m, n, k = 150, 103, 3*kBlock + 5 // at least two goroutines
+	a, b, bias := random[float32](rng, m, k), random[float32](rng, k, n), random[float32](rng, m, 1)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	kernel.OnEachLevel(func(level string) {
+		for name, product := range products[float32]() {
+			run := func(rows, lo, hi int) Matrix[float32] { // computes rows 5 to 5+rows-1 and columns lo to hi-1
+				dst := New[float32](rows, hi-lo)
+				dst.Fill(1)
+				product(dst, a.RowRange(5, 5+rows), columns(b, lo, hi), bias.RowRange(5, 5+rows))
+				return dst
+			}
+			whole := run(m-5, 0, n)
+			runtime.GOMAXPROCS(4)
+			compare(t, run(m-5, 0, n), whole, 0, level+", four cores: "+name, a, b)
+			runtime.GOMAXPROCS(1)
+			compare(t, run(3, 0, n), whole.RowRange(0, 3), 0, level+", three rows: "+name, a, b)
+			for _, cols := range []int{1, 16, 37} {
+				compare(t, run(m-5, 11, 11+cols), columns(whole, 11, 11+cols), 0, fmt.Sprintf("%s, %d columns: %s", level, cols, name), a, b)
+			}
+		}
+	})
+}
+
+func TestTransposeBlocksTransposesEachBlock(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 2))
+	kernel.OnEachLevel(func(level string) {
+		for _, rows := range []int{1, 2, 3, 4, 5, 7, 8, 9, 11, 12, 15, 16, 17, 24, 33, 40} {
+			for _, cols := range []int{0, 1, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 50, 100} {
+				for _, blocks := range []int{0, 1, 2, 31} {
+					a := random[float32](rng, blocks*rows, cols)
+					dst, want := New[float32](a.Rows, cols), New[float32](a.Rows, cols)
+					dst.Fill(float32(math.NaN()))
+					for i := range blocks {
+						copy(want.Data[i*rows*cols:], transpose(a.RowRange(i*rows, (i+1)*rows)).Data)
+					}
+					TransposeBlocks(dst, a, rows)
+					compare(t, dst, want, 0, fmt.Sprintf("%s: TransposeBlocks in blocks of %d rows", level, rows), a)
+				}
+			}
+		}
+	})
+}
