@@ -37,10 +37,7 @@ func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) err
 		return t.List()
 	}
 	ignoreBrokenPipes()
-	if number >= 0 {
-		return t.Do(ctx, number)
-	}
-	return t.DoAll(ctx)
+	return t.Run(ctx, number)
 }
 
 // tableFlags defines the flags of the table command, which set t, list and number.
@@ -72,6 +69,6 @@ func tableFlags(t *table.Table, list *bool, number *int) *command.Flags {
 		}
 		return nil
 	})
-	f.BoolVar(&t.JSON, "json", false, "print a JSON object on each line: one for each run when it finishes, then one for each row")
+	f.BoolVar(&t.JSON, "json", false, "print a JSON object on each line: one for each finished run, then one for each row")
 	return f
 }

@@ -84,24 +84,6 @@ func TestOneProcessHoldsALockUntilItEnds(t *testing.T) {
 	}
 }
 
-func TestHeldNeedsNoWritePermission(t *testing.T) {
-	root := folder(t)
-	f, err := Take(root, "lock")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(os.Chmod(f.Name(), 0o400), os.Chmod(root.Name(), 0o500)); err != nil {
-		t.Fatal(err)
-	}
-	defer os.Chmod(root.Name(), 0o700)
-	if held := Held(root, "lock"); !held {
-		t.Error("Held returns false for a locked file that cannot be written")
-	}
-	if f.Close(); Held(root, "lock") {
-		t.Error("Held returns true for an unlocked file that cannot be written")
-	}
-}
-
 func TestFailedAttemptsCloseTheFile(t *testing.T) {
 	open := func() int {
 		entries, err := os.ReadDir("/proc/self/fd")

@@ -97,96 +97,87 @@ func (t *Table) Open(create bool) (err error) {
 	return nil
 }
 
-// DoAll trains and evaluates all models whose runs are neither finished nor running in another process. After
-// each run, it prints the result and writes the table. At the end, it prints the table.
-func (t *Table) DoAll(ctx context.Context) error {
+// Run trains and evaluates all models whose runs are not finished, or only the model of the task with the given
+// number if it is not negative. It prints the result of each run, and at the end the table. It skips runs that
+// another process trains.
+func (t *Table) Run(ctx context.Context, number int) error {
+	if number >= len(t.tasks) {
+		return command.UsageError("invalid value %d for flag -task: it must be from 0 to %d", number, len(t.tasks)-1)
+	}
 	var failed []string
 	for i, k := range t.tasks {
-		if err := context.Cause(ctx); err != nil {
-			return err
+		if number >= 0 && number != i {
+			continue
 		}
-		evaluated, err := t.do(ctx, i)
-		if evaluated && err == nil {
-			err = t.write(t.report())
-		}
+		r, err := t.do(ctx, i)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return err
+		case errors.Is(err, filelock.ErrInUse) && number < 0:
+			fmt.Fprintln(t.Stderr, err)
 		case err != nil:
 			fmt.Fprintf(t.Stderr, "%s: %v\n", k.Run, err)
-			if !errors.Is(err, filelock.ErrInUse) {
-				failed = append(failed, k.Run)
-			}
+			failed = append(failed, k.Run)
+		default:
+			r.print(t.Stdout, t.JSON)
 		}
 	}
 	r := t.report()
 	if err := t.write(r); err != nil {
 		return err
 	}
-	r.print(t.Stdout, t.JSON)
+	if number < 0 {
+		r.print(t.Stdout, t.JSON)
+	}
 	if failed != nil {
 		return fmt.Errorf("%d of %d runs failed: %s", len(failed), len(t.tasks), strings.Join(failed, ", "))
 	}
 	return nil
 }
 
-// Do trains and evaluates the model of the task with the given number, and prints the result.
-func (t *Table) Do(ctx context.Context, number int) error {
-	if number >= len(t.tasks) {
-		return command.UsageError("invalid value %d for flag -task: it must be from 0 to %d", number, len(t.tasks)-1)
-	}
-	evaluated, err := t.do(ctx, number)
-	if err == nil && !evaluated {
-		s, _ := t.read(t.tasks[number])
-		s.result.print(t.Stdout, t.JSON)
-	}
-	return err
-}
-
-// do trains and evaluates the model of the task with the given number, prints the result and returns true. If
-// the run is already finished, it does nothing and returns false.
-func (t *Table) do(ctx context.Context, number int) (evaluated bool, err error) {
+// do trains and evaluates the model of the task with the given number, unless the run is finished. It returns
+// the result.
+func (t *Table) do(ctx context.Context, number int) (*result, error) {
 	k := t.tasks[number]
 	if err := t.root.MkdirAll(k.Run, 0o755); err != nil {
-		return false, err
+		return nil, err
 	}
 	root, err := t.root.OpenRoot(k.Run)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	defer root.Close()
 	folder, err := run.Lock(root)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	defer folder.Unlock()
 	if s, err := t.read(k); s.result != nil || err != nil {
-		return false, err
+		return s.result, err
 	}
 	training, err := t.start(k, folder)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	fmt.Fprintf(t.Stderr, "training %s, %d of %d\n", k.Run, number+1, len(t.tasks))
 	if err := training.Train(ctx, folder, io.Discard, t.Stderr, "start the same command again to continue"); err != nil {
-		return false, err
+		return nil, err
 	}
 	fmt.Fprintf(t.Stderr, "evaluating %s, %d of %d\n", k.Run, number+1, len(t.tasks))
 	images := eval.Test(t.Set, t.Images, k.Seed, k.Seed)
 	o := eval.Options{Model: filepath.Join(root.Name(), run.ModelFile), Samples: t.Samples, Runs: t.Runs}
 	results, err := eval.Evaluate(ctx, model.Checkpoint{Config: k.config, Params: training.Best}, images, o, t.Stderr)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	e := t.needed(k, training.Metrics)
 	e.Settings, _ = json.Marshal(training.Settings) // cannot fail for a struct of numbers and strings
 	e.ELBOs, e.NLLs, e.Seconds = results.ELBOs, results.NLLs, results.Seconds
 	e.SHA256 = e.digest(training.Metrics)
 	if err := folder.Write(run.EvaluationFile, e.encode()); err != nil {
-		return false, err
+		return nil, err
 	}
-	e.result(k, training.Metrics).print(t.Stdout, t.JSON)
-	return true, nil
+	return e.result(k, training.Metrics), t.write(t.report())
 }
 
 // start returns the training run of a task. A state in its folder must have the settings of the table.
