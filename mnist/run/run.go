@@ -94,8 +94,8 @@ func (r *Run) resume(state *State) (err error) {
 
 // Train trains until training has ended (see Ended) or ctx is done. After each epoch, it writes the state and
 // then the other files. If the folder does not match the run, it returns an error and writes nothing. It
-// prints its results to stdout, and its progress to stderr. If this fails, it continues. If ctx is done, it returns an error that ends
-// with advice, which explains how to continue.
+// prints its results to stdout and its progress to stderr, and ignores failures to print. If ctx is done, it
+// returns an error that ends with advice, which explains how to continue.
 func (r *Run) Train(ctx context.Context, folder *Folder, stdout, stderr io.Writer, advice string) error {
 	if err := folder.check(r.own); err != nil {
 		return err

@@ -25,8 +25,8 @@ type report struct {
 // report returns a report on all finished runs.
 func (t *Table) report() report {
 	r := report{Protocol: t.Protocol, Tasks: len(t.tasks)}
-	for _, k := range t.tasks {
-		s, err := t.read(k)
+	for i := range t.tasks {
+		s, err := t.read(i)
 		r.damaged = r.damaged || err != nil
 		if s.result != nil {
 			r.Results = append(r.Results, *s.result)

@@ -50,16 +50,22 @@ func (e evaluation) digest(metrics []run.Metrics) string {
 	return fmt.Sprintf("%x", sha256.Sum256(append(e.encode(), b...)))
 }
 
-// A status is the progress of a task.
+// A status is the progress of a task, a line of the list.
 type status struct {
-	result  *result // nil unless training and evaluation have ended
-	epochs  int     // number of trained epochs
-	running bool    // whether a process has locked the run
+	Task   int    `json:"task"`
+	Run    string `json:"run"`
+	State  string `json:"state"`           // done, running or open
+	Epochs int    `json:"epochs"`          // number of trained epochs
+	Error  string `json:"error,omitempty"` // why the table cannot use the run
+
+	result *result // nil unless training and evaluation have ended
 }
 
-// read reads the status of a task. It returns an error if a file is damaged or does not belong to the table. It
+// read returns the status of a task. It returns an error if a file is damaged or does not belong to the table. It
 // does not need the weights of a finished run.
-func (t *Table) read(k task) (s status, err error) {
+func (t *Table) read(number int) (s status, err error) {
+	k := t.tasks[number]
+	s = status{Task: number, Run: k.Run, State: "open"}
 	if t.root == nil {
 		return s, nil
 	}
@@ -71,12 +77,14 @@ func (t *Table) read(k task) (s status, err error) {
 		return s, err
 	}
 	defer root.Close()
-	s.running = run.Locked(root)
+	if run.Locked(root) {
+		s.State = "running"
+	}
 	metrics, err := run.ReadMetrics(root)
 	if err != nil {
 		return s, err
 	}
-	s.epochs = len(metrics)
+	s.Epochs = len(metrics)
 	b, err := atomicfile.ReadIn(root, run.EvaluationFile, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
@@ -93,7 +101,7 @@ func (t *Table) read(k task) (s status, err error) {
 		return s, err
 	}
 	e.ELBOs, e.NLLs = e.ELBOs[:t.Runs], e.NLLs[:t.Runs] // they do not depend on the number of further results
-	s.result = e.result(k, metrics)
+	s.State, s.result = "done", e.result(k, metrics)
 	return s, nil
 }
 
@@ -141,29 +149,16 @@ func (e evaluation) result(k task, metrics []run.Metrics) *result {
 func (t *Table) List() error {
 	var out bytes.Buffer
 	count := map[string]int{}
-	for i, k := range t.tasks {
-		e := struct {
-			Task   int    `json:"task"`
-			Run    string `json:"run"`
-			State  string `json:"state"`           // done, running or open
-			Epochs int    `json:"epochs"`          // number of trained epochs
-			Error  string `json:"error,omitempty"` // why the table cannot use the run
-		}{Task: i, Run: k.Run, State: "open"}
-		s, err := t.read(k)
-		switch {
-		case err != nil:
-			e.Error = err.Error()
-		case s.result != nil:
-			e.State = "done"
-		case s.running:
-			e.State = "running"
+	for i := range t.tasks {
+		s, err := t.read(i)
+		if err != nil {
+			s.Error = err.Error()
 		}
-		e.Epochs = s.epochs
-		count[e.State]++
+		count[s.State]++
 		if t.JSON {
-			json.NewEncoder(&out).Encode(e)
+			json.NewEncoder(&out).Encode(s)
 		} else {
-			line := fmt.Sprintf("%3d  %-30s %-8s %5d epochs  %s", e.Task, e.Run, e.State, e.Epochs, e.Error)
+			line := fmt.Sprintf("%3d  %-30s %-8s %5d epochs  %s", s.Task, s.Run, s.State, s.Epochs, s.Error)
 			fmt.Fprintln(&out, strings.TrimRight(line, " "))
 		}
 	}

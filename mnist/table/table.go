@@ -152,7 +152,7 @@ func (t *Table) do(ctx context.Context, number int) (*result, error) {
 		return nil, err
 	}
 	defer folder.Unlock()
-	if s, err := t.read(k); s.result != nil || err != nil {
+	if s, err := t.read(number); s.result != nil || err != nil {
 		return s.result, err
 	}
 	training, err := t.start(k, folder)
