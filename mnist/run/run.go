@@ -118,8 +118,8 @@ func (r *Run) Train(ctx context.Context, folder *Folder, stdout, stderr io.Write
 			return fmt.Errorf("%w in epoch %d, which will start again; the state is saved in %s; %s", context.Cause(ctx), len(r.Metrics)+1, folder.root.Name(), advice)
 		}
 		if err != nil {
-			return fmt.Errorf("training diverged in epoch %d: %w; the state before this epoch is saved in %s: the train command can continue from it with -resume and a smaller -lr",
-				len(r.Metrics)+1, err, folder.root.Name())
+			return fmt.Errorf("training diverged in epoch %d; the state before this epoch is saved in %s, and the train command can continue from it with -resume and a smaller -lr (%w)",
+				len(r.Metrics)+1, folder.root.Name(), err)
 		}
 		r.Metrics = append(r.Metrics, m)
 		improved, note := Best(r.Metrics) == m, ""
