@@ -58,4 +58,4 @@ func TestRunsAndEvaluationsNameTheirImages(t *testing.T) {
 }
 
 // syntheticDigest is the output of sha256sum for the two concatenated IDX files of the synthetic images.
-const syntheticDigest = "8ec5338b6d3b60442563c18bcf9f2252f3bdd685179cd75ef510779db5291181"
+const syntheticDigest = "2befd1d5f256430cea9583c8663567cb54dc0b86c7e6f818f9ff7af8a81fb379"

@@ -3,6 +3,7 @@ package data
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -23,9 +24,6 @@ var mirrors = []string{
 // timeout limits the time of a download. It is enough for the largest file, 10 MB, at 20 kB/s.
 var timeout = 10 * time.Minute
 
-// maxFile is larger than the size in bytes of any MNIST file, compressed or not.
-const maxFile = 48 << 20
-
 // download returns the images of an MNIST file from the first mirror that sends the correct file. It
 // writes the received bytes, which are usually compressed, to the folder. It creates the folder if necessary.
 func (f file) download(ctx context.Context, folder string, log func(string)) (Images, error) {
@@ -37,13 +35,15 @@ func (f file) download(ctx context.Context, folder string, log func(string)) (Im
 		if ctx.Err() != nil {
 			return Images{}, context.Cause(ctx)
 		}
-		if err != nil {
-			failures = append(failures, err.Error())
-			continue
+		var images Images
+		if err == nil {
+			images, err = parse(bytes.NewReader(sent))
 		}
-		images, err := parse(bytes.NewReader(sent))
-		if err != nil || digest(images) != f.digest {
-			failures = append(failures, address+" is not the original file")
+		if err == nil && digest(images) != f.digest {
+			err = errors.New("its SHA-256 is wrong")
+		}
+		if err != nil {
+			failures = append(failures, fmt.Sprintf("%s: %v", address, err))
 			continue
 		}
 		path := filepath.Join(folder, f.name)
@@ -59,7 +59,7 @@ func (f file) download(ctx context.Context, folder string, log func(string)) (Im
 		f.name, folder, mnistFiles[0].name, mnistFiles[1].name, Synthetic, strings.Join(failures, "; "))
 }
 
-// fetch downloads a URL and returns the received bytes, but at most maxFile bytes.
+// fetch downloads at most 64 MiB from a URL.
 func fetch(ctx context.Context, address string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -73,7 +73,7 @@ func fetch(ctx context.Context, address string) ([]byte, error) {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s: the server responded with the status %s", address, response.Status)
+		return nil, errors.New(response.Status)
 	}
-	return io.ReadAll(io.LimitReader(response.Body, maxFile))
+	return io.ReadAll(io.LimitReader(response.Body, 64<<20))
 }

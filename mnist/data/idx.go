@@ -29,14 +29,8 @@ var mnistFiles = [2]file{
 // gzipMagic contains the first bytes of a gzip file.
 var gzipMagic = []byte{0x1f, 0x8b}
 
-// maxImages is the largest number of images that a file may contain. Their pixels take 784 MB.
+// maxImages is the largest number of images in a file. Their pixels take 784 MB.
 const maxImages = 1_000_000
-
-// A header is the beginning of an IDX file of images. It consists of four big-endian numbers. The
-// pixels follow the header.
-type header struct{ Magic, Images, Rows, Columns uint32 }
-
-const magic = 2051
 
 // read returns the images in the file f.name or, if it does not exist, in f.name.gz. If neither exists, the
 // error wraps fs.ErrNotExist.
@@ -51,13 +45,12 @@ func (f file) read(folder string) (Images, error) {
 	defer in.Close()
 	images, err := parse(in)
 	if err != nil {
-		return Images{}, fmt.Errorf("%s is damaged or not an IDX file of images: %w", in.Name(), err)
+		return Images{}, fmt.Errorf("%s: %w", in.Name(), err)
 	}
 	return images, nil
 }
 
-// parse reads the images of an IDX file, which may be compressed. If a file is longer than its header
-// specifies, parse stops after one excess byte.
+// parse reads the images of an IDX file, which may be compressed.
 func parse(r io.Reader) (Images, error) {
 	in := bufio.NewReader(r)
 	if start, _ := in.Peek(2); bytes.Equal(start, gzipMagic) {
@@ -67,34 +60,31 @@ func parse(r io.Reader) (Images, error) {
 		}
 		in = bufio.NewReader(z)
 	}
-	var h header
-	if err := binary.Read(in, binary.BigEndian, &h); err != nil {
+	b, err := io.ReadAll(io.LimitReader(in, maxImages*pixels+100))
+	if err != nil {
 		return Images{}, err
 	}
-	if h.Magic != magic || h.Images > maxImages || h.Rows != Side || h.Columns != Side {
-		return Images{}, fmt.Errorf("its header has the magic number %d and %d images of %d×%d pixels, but must have %d and at most %d images of %d×%d",
-			h.Magic, h.Images, h.Rows, h.Columns, magic, maxImages, Side, Side)
+	n := len(b) / pixels
+	if h := header(n); n > maxImages || len(b) != len(h)+n*pixels || !bytes.HasPrefix(b, h) {
+		return Images{}, fmt.Errorf("it has %d bytes and begins with % x, so it is not a complete IDX file of at most %d images of %d×%d bytes", len(b), b[:min(len(b), len(h))], maxImages, Side, Side)
 	}
-	want := pixels * int64(h.Images)
-	// Allocate the buffer in advance, because growing it takes more memory. The header may specify too many
-	// images, so allocate at most maxFile bytes in advance, which is enough for MNIST.
-	b := bytes.NewBuffer(make([]byte, 0, min(want, maxFile)+bytes.MinRead))
-	if _, err := b.ReadFrom(io.LimitReader(in, want+1)); err != nil {
-		return Images{}, err
+	return Images{b[len(header(n)):]}, nil
+}
+
+// header returns the beginning of an IDX file of n images: four big-endian numbers, the magic number 2051, n
+// and the sizes of an image. The pixels follow the header.
+func header(n int) (h []byte) {
+	for _, v := range []int{2051, n, Side, Side} {
+		h = binary.BigEndian.AppendUint32(h, uint32(v))
 	}
-	if n := int64(b.Len()); n < want {
-		return Images{}, fmt.Errorf("it has only %d of the %d pixels of its %d images", n, want, h.Images)
-	} else if n > want {
-		return Images{}, fmt.Errorf("it has more than the %d pixels of its %d images", want, h.Images)
-	}
-	return Images{b.Bytes()}, nil
+	return h
 }
 
 // digest encodes each argument as an IDX file and returns the hexadecimal SHA-256 of the concatenated files.
 func digest(files ...Images) string {
 	h := sha256.New()
 	for _, images := range files {
-		binary.Write(h, binary.BigEndian, header{magic, uint32(images.Len()), Side, Side})
+		h.Write(header(images.Len()))
 		h.Write(images.Pixels)
 	}
 	return hex.EncodeToString(h.Sum(nil))

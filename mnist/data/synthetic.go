@@ -2,6 +2,7 @@ package data
 
 import (
 	"math"
+	"math/cmplx"
 	"math/rand/v2"
 	"sync"
 
@@ -23,72 +24,37 @@ var synthetic = sync.OnceValue(func() Set {
 	return set
 })
 
-type point struct{ x, y float64 }
+// glyphs contains the strokes of the ten digits. Each stroke is a polygonal line through points of this grid:
+//
+//	0 1
+//	2 3
+//	4 5
+var glyphs = [10][]string{{"01540"}, {"15"}, {"013245"}, {"0154", "23"}, {"023", "15"}, {"102354"}, {"104532"}, {"014"}, {"01540", "23"}, {"320154"}}
 
-// glyphs contains the strokes of the ten digits as polygonal lines. Coordinates are from −1 to 1,
-// and the y axis points down.
-var glyphs = [10][][]point{
-	{arc(0, 0, 0.5, 0.8, 0, 360)},
-	{{{-0.2, -0.5}, {0.1, -0.8}, {0.1, 0.8}}},
-	{append(arc(0, -0.4, 0.5, 0.4, 190, 400), point{-0.5, 0.8}, point{0.5, 0.8})},
-	{arc(0, -0.4, 0.45, 0.4, 210, 450), arc(0, 0.4, 0.5, 0.4, 270, 510)},
-	{{{0.3, 0.8}, {0.3, -0.8}, {-0.5, 0.3}, {0.6, 0.3}}},
-	{append([]point{{0.5, -0.8}, {-0.4, -0.8}, {-0.45, -0.1}}, arc(0, 0.3, 0.5, 0.5, 230, 500)...)},
-	{append([]point{{0.3, -0.8}, {-0.3, -0.1}}, arc(0, 0.4, 0.45, 0.4, 180, 540)...)},
-	{{{-0.5, -0.8}, {0.5, -0.8}, {-0.1, 0.8}}},
-	{arc(0, -0.4, 0.4, 0.4, 0, 360), arc(0, 0.4, 0.48, 0.4, 0, 360)},
-	{append(arc(0, -0.4, 0.45, 0.4, 0, 360), point{0.35, 0.8})},
-}
-
-// arc returns 17 points on the ellipse with centre (cx, cy) and radii rx and ry, between two
-// angles in degrees.
-func arc(cx, cy, rx, ry, from, to float64) (points []point) {
-	const n = 16
-	for i := range n + 1 {
-		a := (from + (to-from)*float64(i)/n) * math.Pi / 180
-		points = append(points, point{cx + rx*math.Cos(a), cy + ry*math.Sin(a)})
-	}
-	return points
-}
-
-// draw draws a random digit with random rotation, slant, size, position and thickness.
+// draw draws a random digit with random rotation, slant, size, position and thickness on a blank image.
+// Points of the plane are complex numbers x + iy.
 func draw(image []byte, rng *rand.Rand) {
-	glyph := glyphs[rng.IntN(len(glyphs))]
 	uniform := func(lo, hi float64) float64 { return lo + (hi-lo)*rng.Float64() }
-	turn, slant := uniform(-0.2, 0.2), uniform(-0.3, 0.1)
-	width, height := uniform(7.5, 10.5), uniform(9, 11)
-	cx, cy, thickness := uniform(12.5, 14.5), uniform(12.5, 14.5), uniform(0.9, 1.7)
-	place := func(p point) point {
-		x, y := width*(p.x+slant*p.y), height*p.y
-		return point{cx + x*math.Cos(turn) - y*math.Sin(turn), cy + x*math.Sin(turn) + y*math.Cos(turn)}
+	centre, turn := complex(uniform(12.5, 14.5), uniform(12.5, 14.5)), cmplx.Rect(1, uniform(-0.2, 0.2))
+	width, height, slant := uniform(3.5, 6), uniform(7, 9), uniform(-3, 1)
+	reach := uniform(1.4, 2.2) // distance from a line at which the ink ends
+	place := func(point byte) complex128 {
+		x, y := 2*float64(point%2)-1, float64((point-'0')/2)-1
+		return centre + turn*complex(width*x+slant*y, height*y)
 	}
-	reach := thickness + 0.5 // distance from a line at which the ink ends
-	var ink [pixels]float64
-	for _, stroke := range glyph {
-		for i := range stroke[1:] {
-			a, b := place(stroke[i]), place(stroke[i+1])
-			first := func(u, v float64) int { return max(0, int(math.Floor(min(u, v)-reach))) }
-			last := func(u, v float64) int { return min(Side-1, int(math.Ceil(max(u, v)+reach))) }
-			for y := first(a.y, b.y); y <= last(a.y, b.y); y++ {
-				for x := first(a.x, b.x); x <= last(a.x, b.x); x++ {
-					v := &ink[y*Side+x]
-					*v = max(*v, reach-distance(point{float64(x), float64(y)}, a, b))
+	for _, stroke := range glyphs[rng.IntN(len(glyphs))] {
+		for i := range len(stroke) - 1 {
+			a := place(stroke[i])
+			line := place(stroke[i+1]) - a
+			inverse := 1 / line
+			for j := range image {
+				p := complex(float64(j%Side), float64(j/Side)) - a
+				t := max(0, min(1, real(p*inverse))) // the closest point is a + t·line
+				p -= complex(t, 0) * line            // the distance from the line is |p|
+				if ink := reach - math.Sqrt(real(p)*real(p)+imag(p)*imag(p)); ink > 0 {
+					image[j] = max(image[j], byte(math.Round(255*min(1, ink)))) // the edge of a line is one pixel wide
 				}
 			}
 		}
 	}
-	for i, v := range ink {
-		image[i] = byte(math.Round(255 * min(1, v))) // the edge of a line is one pixel wide
-	}
-}
-
-// distance returns the distance between p and the line segment from a to b.
-func distance(p, a, b point) float64 {
-	dx, dy := b.x-a.x, b.y-a.y
-	t := 0.0
-	if l := dx*dx + dy*dy; l > 0 {
-		t = min(1, max(0, ((p.x-a.x)*dx+(p.y-a.y)*dy)/l))
-	}
-	ex, ey := p.x-a.x-t*dx, p.y-a.y-t*dy
-	return math.Sqrt(ex*ex + ey*ey)
 }
