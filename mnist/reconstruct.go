@@ -33,18 +33,23 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	for i := range f.n {
 		data.Binarise(x, i, set.Test.Image(i), random.Stream(f.seed, "mnist reconstruct pixels", i))
 	}
-	picture, err := sheet.Reconstructions(c, x, f.seed)
+	picture, logJoints, err := sheet.Reconstructions(c, x, f.seed)
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.checkpoint, err)
 	}
 	if err := atomicfile.Write(f.out, picture); err != nil {
 		return err
 	}
-	shown := "the encoder's mean and from a draw of z"
-	if c.Config.Kind == "hvae" {
-		shown = "the encoder's mean and from the points z_0 to z_K of a Hamiltonian flow, with log p(x, z_k) in nats"
+	fmt.Fprintf(stderr, "wrote %s: test images of %s; the model is %v,%s epoch %d\n", f.out, set.Name, c.Config, otherData(c, set), c.Epoch)
+	fmt.Fprintf(stdout, "from left to right: the image, its reconstruction from the encoder's mean, and from ")
+	if c.Config.Kind == "vae" {
+		fmt.Fprintf(stdout, "a draw of z\n")
+		return nil
 	}
-	fmt.Fprintf(stderr, "wrote %s: test images of %s and their reconstructions from %s; the model is %v,%s epoch %d\n",
-		f.out, set.Name, shown, c.Config, otherData(c, set), c.Epoch)
+	fmt.Fprintf(stdout, "z_0 … z_%d\nmean of log p(x, z_k) in nats:", c.Config.K)
+	for _, l := range logJoints {
+		fmt.Fprintf(stdout, " %.1f", l)
+	}
+	fmt.Fprintln(stdout)
 	return nil
 }

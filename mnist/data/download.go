@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -68,8 +69,8 @@ func fetch(ctx context.Context, address string) ([]byte, error) {
 		return nil, err
 	}
 	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, err
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return nil, e.Err // without the address
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {

@@ -1,99 +1,79 @@
-// Package sheet draws contact sheets, which are pictures of digits in rows and columns. Start with digits.go.
+// Package sheet draws contact sheets, which are pictures of digits in rows and columns: digits that a model
+// generates, and test digits with their reconstructions.
 package sheet
 
 import (
 	"bytes"
+	"fmt"
 	"image"
 	"image/color"
 	"image/draw"
 	"image/png"
 	"math"
-	"strings"
 
+	"hvae/ad"
+	"hvae/hvae"
 	"hvae/linalg"
+	"hvae/linalg/random"
+	"hvae/mnist/model"
 )
 
-// Sizes in pixels.
-const (
-	side    = 28 // of a digit in the input
-	scale   = 2  // of an input pixel, and of a dot of a letter, on the sheet
-	gap     = 4  // between digits of a group
-	apart   = 20 // between groups
-	margin  = 8
-	heading = 26 // height of a line of text, with the space below it
-)
+// Samples returns a PNG with the pixel probabilities of n images drawn from a model.
+func Samples(c model.Config, params []model.Param[float32], n int, seed uint64) []byte {
+	var t ad.Tape[float32]
+	z := hvae.Noise(&t, random.Stream(seed, "mnist sample"), c.Latent, n)
+	x := ad.Sigmoid(model.NewNetwork(c, model.Vars(t.Const, params)).Decode(z)).Value
+	columns := int(math.Ceil(math.Sqrt(float64(n))))
+	return contact(x, columns, columns)
+}
+
+// Reconstructions returns a PNG with a group of K + 3 pictures for each image of x [784×n]: the image, the pixel
+// probabilities at the mean of the variational prior, and the probabilities at the positions z_0 … z_K of the
+// flow, where z_0 is a draw from the variational prior. For a VAE, K = 0. Reconstructions also returns the mean
+// of log p_θ(x, z_k) over the images for each k, and an error if it is not finite.
+func Reconstructions(c model.Checkpoint, x linalg.Matrix[float32], seed uint64) (picture []byte, logJoints []float64, err error) {
+	var t ad.Tape[float32]
+	network, n := model.NewNetwork(c.Config, model.Vars(t.Const, c.Params)), x.Cols
+	images := t.Const(x)
+	mean, std := network.Encode(images)
+	rng := random.Stream(seed, "mnist reconstruct")
+	epsilon, gamma0 := hvae.Noise(&t, rng, c.Config.Latent, n), hvae.Noise(&t, rng, c.Config.Latent, n)
+	start := network.Draw(images, mean, std, epsilon, gamma0).Start
+	flow, shown := network.Flow(images), []linalg.Matrix[float32]{x, ad.Sigmoid(network.Decode(mean)).Value}
+	for k, s := range flow.Path(start) {
+		logJoint := float64(ad.Mean(flow.Target.LogJoint(s.Z)).Scalar())
+		if math.IsNaN(logJoint) || math.IsInf(logJoint, 0) {
+			return nil, nil, fmt.Errorf("log p(x, z_%d) is not finite: the model is damaged or has diverged", k)
+		}
+		shown, logJoints = append(shown, ad.Sigmoid(network.Decode(s.Z)).Value), append(logJoints, logJoint)
+	}
+	group := len(shown)
+	digits := linalg.New[float32](x.Rows, group*n)
+	for r := range digits.Rows {
+		for i := range digits.Cols {
+			digits.Row(r)[i] = shown[i%group].At(r, i/group)
+		}
+	}
+	return contact(digits, group, group*min(max(1, 12/group), n)), logJoints, nil
+}
 
 // contact returns a contact sheet as a PNG. The digits are the columns of x [784×n], with values from 0
-// (black) to 1 (white). The sheet has the given number of columns. If labels is not nil, labels[i] is
-// written below digit i. If there are captions, each row is divided into groups of len(captions) digits,
-// and captions[i] is written above digit i of each group in the first row.
-func contact(x linalg.Matrix[float32], columns int, captions, labels []string) []byte {
-	group, top, below := columns, margin, gap
-	if captions != nil {
-		group, top, below = len(captions), margin+heading, apart/2
-	}
-	rowPitch := side*scale + below // distance between rows
-	if labels != nil {
-		rowPitch += heading
-	}
-	left := func(column int) int {
-		return margin + column*(side*scale+gap) + column/group*(apart-gap)
-	}
+// (black) to 1 (white). Each row of the sheet has the given number of columns, divided into groups.
+func contact(x linalg.Matrix[float32], group, columns int) []byte {
+	const side, scale, gap, apart, margin = 28, 2, 4, 20, 8 // in pixels; apart is the gap between groups
+	const pitch = side*scale + gap
+	left := func(column int) int { return margin + column*pitch + column/group*(apart-gap) }
 	rows := (x.Cols + columns - 1) / columns
-	sheet := image.NewGray(image.Rect(0, 0, left(columns-1)+side*scale+margin, top+rows*rowPitch-below+margin))
+	sheet := image.NewGray(image.Rect(0, 0, left(columns-1)+pitch-gap+margin, 2*margin+rows*pitch-gap))
 	draw.Draw(sheet, sheet.Bounds(), image.White, image.Point{}, draw.Src)
 	for n := range x.Cols {
-		x0, y0 := left(n%columns), top+n/columns*rowPitch
 		for i := range side * side {
-			dot(sheet, x0+i%side*scale, y0+i/side*scale, uint8(math.Round(255*float64(x.At(i, n)))))
-		}
-		if captions != nil && n < columns {
-			write(sheet, x0, margin, captions[n%group])
-		}
-		if labels != nil {
-			write(sheet, x0, y0+side*scale+gap, labels[n])
+			at := image.Pt(left(n%columns)+i%side*scale, margin+n/columns*pitch+i/side*scale)
+			grey := image.NewUniform(color.Gray{uint8(math.Round(255 * float64(x.At(i, n))))})
+			draw.Draw(sheet, image.Rectangle{at, at.Add(image.Pt(scale, scale))}, grey, image.Point{}, draw.Src)
 		}
 	}
 	var b bytes.Buffer
 	png.Encode(&b, sheet) // fails only if an edge has 2³² pixels or more
 	return b.Bytes()
-}
-
-// dot fills a square of scale×scale pixels with its top left corner at (x, y).
-func dot(sheet *image.Gray, x, y int, gray uint8) {
-	for p := range scale * scale {
-		sheet.SetGray(x+p%scale, y+p/scale, color.Gray{Y: gray})
-	}
-}
-
-// The font of captions and labels. Each letter is 5 dots wide and 8 dots high, with one row of dots
-// below the baseline.
-const (
-	letters = "adeimnprtuwz0123456789-"
-	dots    = `
-..... ....# ..... ..#.. ..... ..... ..... ..... ..... ..... ..... ..... .###. ..#.. .###. .###. ...#. ##### ..##. ##### .###. .###. .....
-..... ....# ..... ..... ..... ..... ..... ..... .#... ..... ..... ..... #...# .##.. #...# #...# ..##. #.... .#... ....# #...# #...# .....
-.###. .#### .###. .##.. ####. ####. ####. #.##. ####. #...# #...# ##### #..## ..#.. ....# ....# .#.#. ####. #.... ...#. #...# #...# .....
-....# #...# #...# ..#.. #.#.# #...# #...# ##... .#... #...# #...# ...#. #.#.# ..#.. ...#. ..##. #..#. ....# ####. ..#.. .###. .#### #####
-.#### #...# ##### ..#.. #.#.# #...# #...# #.... .#... #...# #.#.# ..#.. ##..# ..#.. ..#.. ....# ##### ....# #...# .#... #...# ....# .....
-#...# #...# #.... ..#.. #.#.# #...# ####. #.... .#... #...# #.#.# .#... #...# ..#.. .#... #...# ...#. #...# #...# .#... #...# ...#. .....
-.#### .#### .#### .###. #.#.# #...# #.... #.... ..##. .#### .#.#. ##### .###. .###. ##### .###. ...#. .###. .###. .#... .###. .##.. .....
-..... ..... ..... ..... ..... ..... #.... ..... ..... ..... ..... ..... ..... ..... ..... ..... ..... ..... ..... ..... ..... ..... .....`
-	pitch = 6 // distance in dots between the left edges of adjacent letters
-)
-
-// write draws the text s with its top edge at y, centred on a digit whose left edge is at x. The font must
-// contain all letters of s.
-func write(sheet *image.Gray, x, y int, s string) {
-	x += (side*scale - scale*(pitch*len(s)-1)) / 2
-	for row, line := range strings.Split(dots[1:], "\n") {
-		for i, letter := range s {
-			from := pitch * strings.IndexRune(letters, letter)
-			for column, d := range line[from : from+pitch-1] {
-				if d == '#' {
-					dot(sheet, x+scale*(pitch*i+column), y+scale*row, 0)
-				}
-			}
-		}
-	}
 }
