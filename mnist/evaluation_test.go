@@ -129,7 +129,7 @@ func TestAnEvaluationThatIsNotFiniteFails(t *testing.T) {
 func TestEvalSimulates10000ImagesByDefault(t *testing.T) {
 	name, _ := trained(t, model.Config{Kind: "vae", Tempering: "none", Latent: 2}, 1)
 	stderr := cancelled(t, "", strings.Fields("eval -simulated -method ais -runs 1 -checkpoint "+name)...)
-	if !strings.Contains(stderr, " of 10000 images") {
+	if !strings.Contains(stderr, " of 10000 images, which") {
 		t.Errorf("stderr is %q, want a text such as 0 of 10000 images", stderr)
 	}
 }

@@ -66,7 +66,7 @@ func TestTheTableDoesNotDependOnProcesses(t *testing.T) {
 	if stderr := cancelled(t, "training ", table(parts)...); !strings.Contains(stderr, "start the same command again") {
 		t.Errorf("during training, the interrupted command prints %s", stderr)
 	}
-	if stderr := cancelled(t, "evaluating ", table(parts)...); !strings.Contains(stderr, "the evaluation is not saved") {
+	if stderr := cancelled(t, "evaluating ", table(parts)...); !strings.Contains(stderr, "which is not saved") {
 		t.Errorf("during an evaluation, the interrupted command prints %s", stderr)
 	}
 	move := &trigger{text: "evaluating ", do: func() {

@@ -28,7 +28,7 @@ func TestTrainMatchesTheOracle(t *testing.T) {
 		epochs, best int
 	}{
 		{"-epochs 1 -data synthetic", model.Config{Kind: "vae", Tempering: "none", Latent: 64}, 2000, 100, 1e-3, 1, 1, 0},
-		{"-epochs 9 -patience 1 -data synthetic -latent 3 -train 50 -batch 20 -lr 0.0085 -seed 10", model.Config{Kind: "vae", Tempering: "none", Latent: 3}, 50, 20, 0.0085, 10, 3, 1},
+		{"-epochs 9 -patience 1 -data synthetic -latent 3 -train 50 -batch 20 -lr 0.0085 -seed 2", model.Config{Kind: "vae", Tempering: "none", Latent: 3}, 50, 20, 0.0085, 2, 3, 1},
 		{"-epochs 9 -patience 1 -data synthetic -model hvae -K 2 -tempering fixed -vary-eps -latent 2 -train 44 -batch 24 -lr 0.008 -seed 9 -recompute",
 			model.Config{Kind: "hvae", K: 2, Tempering: "fixed", VaryEps: true, Latent: 2}, 44, 24, 0.008, 9, 3, 1},
 		{"-epochs 1 -model hvae -K 1 " + small, model.Config{Kind: "hvae", K: 1, Tempering: "none", Latent: 2}, 26, 10, 1e-3, 1, 1, 0},

@@ -20,9 +20,6 @@ type Annealing struct {
 
 const leapfrogs = 5 // number of leapfrog steps of a Markov kernel
 
-// gradients returns the number of gradients ∇U that a chain evaluates.
-func (a Annealing) gradients() int { return 1 + (a.Steps-1)*leapfrogs }
-
 // tune returns step sizes of the K − 1 Markov kernels. It runs one chain for each image of x [784×n], with
 // random numbers from stream(image). The bounds are biased if Bound uses the same streams or images.
 func (a Annealing) tune(ctx context.Context, c model.Checkpoint, x linalg.Matrix[float32], stream func(image ...int) *rand.Rand) (stepSizes []float64, err error) {
@@ -31,7 +28,7 @@ func (a Annealing) tune(ctx context.Context, c model.Checkpoint, x linalg.Matrix
 	for i := range x.Cols {
 		streams = append(streams, stream(i))
 	}
-	return a.sampler(new(ad.Tape[float32]), c, x, nil).Tune(ctx, streams, 1+kernels/a.Steps)
+	return a.sampler(c, x, nil).Tune(ctx, streams, 1+kernels/a.Steps)
 }
 
 // Bound returns a stochastic bound on log p_θ(x) for each image of x [784×n]:
@@ -51,27 +48,27 @@ func (a Annealing) Bound(ctx context.Context, c model.Checkpoint, stepSizes []fl
 		sign = -1
 	}
 	logs, rates := make([]float64, n), make([]float64, n)
-	err = forEach(ctx, (n+samplesAtOnce-1)/samplesAtOnce, func(t *ad.Tape[float32], block int) {
-		lo, hi := block*samplesAtOnce, min(n, (block+1)*samplesAtOnce)
-		ais := a.sampler(t, c, columns(x, lo, hi, a.Chains), stepSizes)
+	err = each(ctx, numbers(x.Cols, a.Chains), samplesAtOnce, func(b *hvae.Block[float32]) {
+		ais := a.sampler(c, b.Columns(x).Value, stepSizes)
 		var streams []*rand.Rand
-		for i := lo; i < hi; i++ {
-			streams = append(streams, stream(i/a.Chains, i%a.Chains))
+		for j, image := range b.Batch {
+			streams = append(streams, stream(image, (b.First+j)%a.Chains))
 		}
-		run := ais.Forward
-		if z.Cols > 0 {
-			run = func(ctx context.Context, streams []*rand.Rand) (*hvae.Particles[float32], []float64, error) {
-				return ais.Reverse(ctx, columns(z, lo, hi, a.Chains), streams)
-			}
+		var end *hvae.Particles[float32]
+		var l []float64
+		var err error
+		if z.Cols == 0 {
+			end, l, err = ais.Forward(ctx, streams)
+		} else {
+			end, l, err = ais.Reverse(ctx, b.Columns(z).Value, streams)
 		}
-		end, l, err := run(ctx, streams)
-		if err != nil { // forEach returns the error
+		if err != nil { // each returns the error
 			return
 		}
-		for i := range l {
-			logs[lo+i], rates[lo+i] = sign*l[i], end.Acceptance()
+		for j := range l {
+			logs[b.First+j], rates[b.First+j] = sign*l[j], end.Acceptance()
 		}
-		done(hi - lo)
+		done(len(l))
 	})
 	if err != nil {
 		return nil, 0, err
@@ -84,16 +81,16 @@ func (a Annealing) Bound(ctx context.Context, c model.Checkpoint, stepSizes []fl
 }
 
 // sampler returns an AIS sampler with one chain for each column of x.
-func (a Annealing) sampler(t *ad.Tape[float32], c model.Checkpoint, x linalg.Matrix[float32], stepSizes []float64) *hvae.AIS[float32] {
+func (a Annealing) sampler(c model.Checkpoint, x linalg.Matrix[float32], stepSizes []float64) *hvae.AIS[float32] {
 	network := func(t *ad.Tape[float32]) *model.Network[float32] {
 		return model.NewNetwork(c.Config, model.Vars(t.Const, c.Params))
 	}
-	t.Reset()
-	mean, std := network(t).Encode(t.Const(x))
+	var t ad.Tape[float32]
+	mean, std := network(&t).Encode(t.Const(x))
 	return &hvae.AIS[float32]{
-		Tape:   t,
+		Tape:   new(ad.Tape[float32]),
 		Target: func(t *ad.Tape[float32]) hvae.Target[float32] { return network(t).Flow(t.Const(x)).Target },
-		Mean:   mean.Value.Clone(), SD: std.Value.Clone(),
+		Mean:   mean.Value, SD: std.Value,
 		Steps: a.Steps, Leapfrogs: leapfrogs, StepSizes: stepSizes,
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"hvae/ad"
 	"hvae/bench/progress"
+	"hvae/hvae"
 	"hvae/linalg"
 	"hvae/mnist/data"
 	"hvae/mnist/model"
@@ -69,15 +70,11 @@ func Evaluate(ctx context.Context, c model.Checkpoint, images Images, o Options,
 	if c.Data != "" {
 		e.Trained = &c.Data
 	}
-	w := newWork(c.Config, images, o)
-	w.announce(ctx, c, stderr)
-	w.line = progress.New(stderr, 0, func(elapsed time.Duration) string {
-		return fmt.Sprintf("%v  %.1f images/s", w, w.done()/elapsed.Seconds())
-	})
+	w := newWork(ctx, c, images, o, stderr)
 	defer w.line.Clear()
 	runs, err := runAll(ctx, c, images, o, w)
 	if err != nil {
-		return e, fmt.Errorf("%w after %v; the evaluation is not saved", context.Cause(ctx), w)
+		return e, fmt.Errorf("%w after %.0f %% of the evaluation of %d images, which is not saved", context.Cause(ctx), 100*w.done(), images.n)
 	}
 	var tails []float64
 	heavy := 0.0
@@ -94,10 +91,10 @@ func Evaluate(ctx context.Context, c model.Checkpoint, images Images, o Options,
 	}
 	e.ELBO, e.ELBOSD = MeanSD(e.ELBOs)
 	e.NLL, e.NLLSD = MeanSD(e.NLLs)
-	if sum := e.ELBO + e.NLL; math.IsNaN(sum) || math.IsInf(sum, 0) {
+	if !finite(e.ELBO + e.NLL) {
 		return e, fmt.Errorf("the evaluation of %s is not finite (ELBO %v, NLL %v): the model is damaged or has diverged", o.Model, e.ELBO, e.NLL)
 	}
-	if mean, _ := MeanSD(tails); !math.IsNaN(mean) && !math.IsInf(mean, 0) {
+	if mean, _ := MeanSD(tails); finite(mean) {
 		e.TailShape, e.HeavyTails = &mean, new(heavy/float64(len(tails)))
 	}
 	if o.Annealing != nil {
@@ -106,6 +103,8 @@ func Evaluate(ctx context.Context, c model.Checkpoint, images Images, o Options,
 	e.Seconds = time.Since(began).Seconds()
 	return e, nil
 }
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
 // runAll evaluates the model o.Runs times and returns the results of each run. It returns an error
 // only if ctx is done.
@@ -124,8 +123,8 @@ func runAll(ctx context.Context, c model.Checkpoint, images Images, o Options, w
 		x, z, err := images.draw(ctx, c, run)
 		r, noise := results{estimates: make([]estimate, images.n)}, images.stream("mnist eval noise", run)
 		if err == nil {
-			err = forEach(ctx, images.n, func(t *ad.Tape[float32], i int) {
-				r.estimates[i] = importance(ctx, t, c, columns(x, i, i+1, 1), o.Samples, noise(i))
+			err = each(ctx, numbers(images.n, 1), 1, func(b *hvae.Block[float32]) {
+				r.estimates[b.First] = importance(ctx, b.Tape, c, b.Columns(x).Value.Clone(), o.Samples, noise(b.First))
 				w.add(w.sampling)
 			})
 		}
@@ -168,56 +167,46 @@ func (e Evaluation) String() string {
 // work measures the work of an evaluation in passes through the decoder, forward or backward, because
 // importance sampling and Markov chains need different numbers of passes.
 type work struct {
-	images          int // number of images in all runs
-	runs            int
 	sampling, chain int          // number of passes for importance sampling of an image, and for a chain
-	perImage        int          // number of all passes for an image
+	total           float64      // number of all passes
 	finished        atomic.Int64 // number of finished passes
 	line            *progress.Line
 }
 
-func newWork(c model.Config, images Images, o Options) *work {
-	w := &work{images: o.Runs * images.n, runs: o.Runs, sampling: o.Samples * passes(c)}
-	w.perImage = w.sampling
-	if o.Annealing != nil {
-		w.chain = 2 * o.Annealing.gradients()
-		w.perImage += w.chain * o.Annealing.Chains
+// newWork measures the time of a few samples. If the evaluation will take more than a minute, newWork prints
+// the expected number of minutes.
+func newWork(ctx context.Context, c model.Checkpoint, images Images, o Options, stderr io.Writer) *work {
+	passes := 1         // per sample
+	if c.Config.K > 0 { // the flow evaluates ∇U at K + 1 points
+		passes = 2 * (c.Config.K + 1)
+	}
+	w := &work{sampling: o.Samples * passes}
+	perImage := w.sampling
+	if a := o.Annealing; a != nil {
+		w.chain = 2 * (1 + (a.Steps-1)*leapfrogs)
+		perImage += w.chain * a.Chains
 		if images.simulated() { // reverse chains
-			w.perImage += w.chain * o.Annealing.Chains
+			perImage += w.chain * a.Chains
 		}
 	}
+	w.total = float64(o.Runs*images.n) * float64(perImage)
+
+	const samples = 3 * samplesAtOnce
+	if factor := w.total / float64(samples*passes*min(o.Runs*images.n, runtime.GOMAXPROCS(0))); factor > 300 { // else, the evaluation takes seconds
+		began := time.Now()
+		importance(ctx, new(ad.Tape[float32]), c, linalg.New[float32](data.Side*data.Side, 1), samples, rand.New(rand.NewPCG(1, 1)))
+		if minutes := factor * time.Since(began).Minutes(); minutes > 1 {
+			fmt.Fprintf(stderr, "evaluating %d images %d times will take about %.0f minutes\n", images.n, o.Runs, minutes)
+		}
+	}
+	w.line = progress.New(stderr, 0, func(time.Duration) string { return fmt.Sprintf("evaluating %d images", images.n) })
 	return w
 }
 
-// passes returns the number of passes for an importance sample. The flow evaluates ∇U at K + 1 points.
-func passes(c model.Config) int {
-	if c.K == 0 {
-		return 1
-	}
-	return 2 * (c.K + 1)
-}
-
-// announce prints about how long the evaluation will take if this is more than a minute. It measures the time
-// of a few samples.
-func (w *work) announce(ctx context.Context, c model.Checkpoint, stderr io.Writer) {
-	const samples = 3 * samplesAtOnce
-	factor := float64(w.images) * float64(w.perImage) / float64(samples*passes(c.Config)) / float64(min(w.images, runtime.GOMAXPROCS(0)))
-	if factor < 300 {
-		return // the evaluation takes seconds
-	}
-	began := time.Now()
-	importance(ctx, new(ad.Tape[float32]), c, linalg.New[float32](data.Side*data.Side, 1), samples, rand.New(rand.NewPCG(1, 1)))
-	if minutes := factor * time.Since(began).Minutes(); minutes > 1 {
-		fmt.Fprintf(stderr, "evaluating %d images %d times will take about %.0f minutes\n", w.images/w.runs, w.runs, minutes)
-	}
-}
-
-// done returns the number of finished images, which may be fractional.
-func (w *work) done() float64 { return float64(w.finished.Load()) / float64(w.perImage) }
+// done returns the fraction of the work that is finished.
+func (w *work) done() float64 { return float64(w.finished.Load()) / w.total }
 
 func (w *work) add(passes int) {
 	w.finished.Add(int64(passes))
-	w.line.Set(w.done() / float64(w.images))
+	w.line.Set(w.done())
 }
-
-func (w *work) String() string { return fmt.Sprintf("%d of %d images", int(w.done()), w.images) }

@@ -85,12 +85,18 @@ func TestBoundsCombineAllChainsOfAnImage(t *testing.T) {
 	for chains, images := range map[int]int{16: 7, 20: 3} {
 		for sign, z := range map[float64]linalg.Matrix[float32]{1: {}, -1: z} {
 			bound := func(chains, lo, hi, chain int) ([]float64, float64) {
-				start := z
-				if z.Cols > 0 {
-					start = columns(z, lo, hi, 1)
+				columns := func(m linalg.Matrix[float32]) linalg.Matrix[float32] {
+					if m.Cols == 0 {
+						return m
+					}
+					s := linalg.New[float32](m.Rows, hi-lo)
+					for i := range s.Data {
+						s.Data[i] = m.At(i/s.Cols, lo+i%s.Cols)
+					}
+					return s
 				}
 				stream := func(i ...int) *rand.Rand { return random.Stream(2, "chain", i[0]+lo, i[1]+chain) }
-				bounds, rate, err := Annealing{2, chains}.Bound(t.Context(), c, stepSizes, columns(x, lo, hi, 1), start, stream, func(int) {})
+				bounds, rate, err := Annealing{2, chains}.Bound(t.Context(), c, stepSizes, columns(x), columns(z), stream, func(int) {})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 
 	"hvae/ad"
+	"hvae/hvae"
 	"hvae/linalg"
 	"hvae/linalg/random"
 	"hvae/mnist/data"
@@ -41,11 +42,7 @@ func (m *Images) draw(ctx context.Context, c model.Checkpoint, run int) (x, z li
 	if m.simulated() {
 		return Simulate(ctx, c, m.n, m.stream("mnist eval simulated", run))
 	}
-	all := make([]int, m.n)
-	for i := range all {
-		all[i] = i
-	}
-	return binarise(m.set.Test, all, m.stream("mnist eval pixels", run)), z, nil
+	return binarise(m.set.Test, numbers(m.n, 1), m.stream("mnist eval pixels", run)), z, nil
 }
 
 // drawForTuning returns other binary images, on which step sizes are tuned.
@@ -79,14 +76,13 @@ func binarise(images data.Images, indices []int, stream func(image ...int) *rand
 // an exact draw from the posterior p_θ(z|x) of its image. If ctx is done, Simulate returns ctx's error.
 func Simulate(ctx context.Context, c model.Checkpoint, n int, stream func(image ...int) *rand.Rand) (x, z linalg.Matrix[float32], err error) {
 	x, z = linalg.New[float32](data.Side*data.Side, n), linalg.New[float32](c.Config.Latent, n)
-	err = forEach(ctx, n, func(t *ad.Tape[float32], j int) {
-		t.Reset()
-		rng := stream(j)
-		random.FillNormalColumn(rng, z, j)
-		logits := model.NewNetwork(c.Config, model.Vars(t.Const, c.Params)).Decode(t.Const(columns(z, j, j+1, 1)))
+	err = each(ctx, numbers(n, 1), 1, func(b *hvae.Block[float32]) {
+		rng := stream(b.First)
+		random.FillNormalColumn(rng, z, b.First)
+		logits := model.NewNetwork(c.Config, model.Vars(b.Tape.Const, c.Params)).Decode(b.Columns(z))
 		for i, p := range ad.Sigmoid(logits).Value.Data {
 			if rng.Float32() < p {
-				x.Row(i)[j] = 1
+				x.Row(i)[b.First] = 1
 			}
 		}
 	})

@@ -3,8 +3,6 @@ package eval
 import (
 	"context"
 	"math/rand/v2"
-	"runtime"
-	"sync/atomic"
 
 	"hvae/ad"
 	"hvae/hvae"
@@ -26,7 +24,7 @@ const samplesAtOnce = 48
 // importance estimates the evidence of an image x [784×1] by importance sampling with noise from rng. Apart
 // from a number for each sample, the memory does not depend on the number of samples. If ctx is done, the
 // result is incomplete.
-func importance(ctx context.Context, t *ad.Tape[float32], c model.Checkpoint, x linalg.Matrix[float32], samples int, rng *rand.Rand) (e estimate) {
+func importance(ctx context.Context, t *ad.Tape[float32], c model.Checkpoint, x linalg.Matrix[float32], samples int, rng *rand.Rand) estimate {
 	var logs []float64
 	var mean, std linalg.Matrix[float32]
 	for len(logs) < samples && ctx.Err() == nil {
@@ -41,33 +39,27 @@ func importance(ctx context.Context, t *ad.Tape[float32], c model.Checkpoint, x 
 		epsilon, gamma0 := hvae.Noise(t, rng, c.Config.Latent, n), hvae.Noise(t, rng, c.Config.Latent, n)
 		for _, v := range network.Draw(image, t.Const(mean), t.Const(std), epsilon, gamma0).LogEstimate().Value.Data {
 			logs = append(logs, float64(v))
-			e.elbo += float64(v)
 		}
 	}
-	evidence := hvae.ImportanceEstimate(logs)
-	return estimate{e.elbo / float64(samples), evidence.Log, evidence.TailShape}
-}
-
-// forEach calls task(t, i) once for each i = 0 … n−1, on all cores. Concurrent calls have separate tapes.
-// If ctx is done, forEach makes no further calls and returns ctx's error.
-func forEach(ctx context.Context, n int, task func(t *ad.Tape[float32], i int)) error {
-	var next atomic.Int64
-	linalg.For(min(n, runtime.GOMAXPROCS(0)), 1, func(int, int) {
-		var t ad.Tape[float32]
-		for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-			task(&t, i)
-		}
-	})
-	return ctx.Err()
-}
-
-// columns returns a matrix that consists of the columns ⌊j/n⌋ of m, for j = lo … hi−1.
-func columns(m linalg.Matrix[float32], lo, hi, n int) linalg.Matrix[float32] {
-	s := linalg.New[float32](m.Rows, hi-lo)
-	for i := range m.Rows {
-		for j := range s.Cols {
-			s.Row(i)[j] = m.At(i, (lo+j)/n)
-		}
+	elbo := 0.0
+	for _, l := range logs {
+		elbo += l
 	}
-	return s
+	e := hvae.ImportanceEstimate(logs)
+	return estimate{elbo / float64(samples), e.Log, e.TailShape}
+}
+
+// each calls f once for each block of the given size of images, on all cores. Each element of images is the
+// number of a column. If ctx is done, each makes no further calls and returns ctx's error.
+func each(ctx context.Context, images []int, size int, f func(b *hvae.Block[float32])) error {
+	e := hvae.Evaluator[float32]{BlockSize: size}
+	return e.Each(ctx, images, 0, f)
+}
+
+// numbers returns the n·times numbers 0, …, 0, 1, …, 1, …, n − 1.
+func numbers(n, times int) (all []int) {
+	for i := range n * times {
+		all = append(all, i/times)
+	}
+	return all
 }
