@@ -66,30 +66,31 @@ func (f figure) chart(rows []row) plot.Chart {
 	return c
 }
 
+// addPoint adds a point to the series with the given label, or to a new series in the given style.
+func addPoint(c *plot.Chart, label string, style plot.Style, x, y float64) {
+	i := slices.IndexFunc(c.Series, func(s plot.Series) bool { return s.Label == label })
+	if i < 0 {
+		i, c.Series = len(c.Series), append(c.Series, plot.Series{Label: label, Style: style})
+	}
+	c.Series[i].X, c.Series[i].Y = append(c.Series[i].X, x), append(c.Series[i].Y, y)
+}
+
 // gapChart returns a chart of the gap log p(D) − ELBO against K, for HVAE with tied and with untied tempering, and of the
 // limit for tied tempering. It ignores other methods.
 func gapChart(rows []row) plot.Chart {
-	var series []plot.Series
-	add := func(label string, K, gap float64, style plot.Style) {
-		i := slices.IndexFunc(series, func(s plot.Series) bool { return s.Label == label })
-		if i < 0 {
-			i, series = len(series), append(series, plot.Series{Label: label, Style: style})
-		}
-		series[i].X, series[i].Y = append(series[i].X, K), append(series[i].Y, gap)
-	}
+	c := plot.Chart{Title: "Does the bound tighten with K?", XLabel: "number of leapfrog steps K", YLabel: "log p(D) − ELBO (nats)", LogX: true, LogY: true}
 	for _, r := range rows {
 		var K int
 		d := fmt.Sprintf("d = %d, ", r.Dims)
 		if _, err := fmt.Sscanf(r.Method, "hvae-k%d", &K); err == nil {
-			add(d+"tied", float64(K), r.Gap, plot.Line)
-			add(d+"limit for tied flows", float64(K), r.TiedLimit, plot.Dashed)
+			addPoint(&c, d+"tied", plot.Line, float64(K), r.Gap)
+			addPoint(&c, d+"limit for tied flows", plot.Dashed, float64(K), r.TiedLimit)
 		} else if _, err := fmt.Sscanf(r.Method, "hvae-untied-k%d", &K); err == nil {
-			add(d+"untied", float64(K), r.Gap, plot.Line)
+			addPoint(&c, d+"untied", plot.Line, float64(K), r.Gap)
 		}
 	}
-	c := plot.Chart{Title: "Does the bound tighten with K?", XLabel: "number of leapfrog steps K", YLabel: "log p(D) − ELBO (nats)", LogX: true, LogY: true, Series: series}
-	if len(series) > 0 {
-		c.XTicks = series[0].X
+	if len(c.Series) > 0 {
+		c.XTicks = c.Series[0].X
 	}
 	return c
 }

@@ -115,16 +115,11 @@ func summariseModes(f model.TwoModesFlow, draws []model.TwoModesDraw) modeRow {
 func temperingChart(rows []modeRow) plot.Chart {
 	c := plot.Chart{Title: "Tempering on a target with two modes", XLabel: "leapfrog steps K", YLabel: "ELBO (nats); log p(x) = 0", LogX: true, XTicks: modeSteps}
 	for _, r := range rows {
-		label := fmt.Sprintf("s.d. of q⁰ %v; %s, s = %v, Πα = 1/%v", r.PriorSD, r.Tempering, r.MomentumSD, r.InvSqrtBeta0)
-		i := slices.IndexFunc(c.Series, func(s plot.Series) bool { return s.Label == label })
-		if i < 0 {
-			i, c.Series = len(c.Series), append(c.Series, plot.Series{Label: label})
-		}
-		s := &c.Series[i]
-		s.X, s.Y = append(s.X, float64(r.K)), append(s.Y, r.ELBO)
+		addPoint(&c, fmt.Sprintf("s.d. of q⁰ %v; %s, s = %v, Πα = 1/%v", r.PriorSD, r.Tempering, r.MomentumSD, r.InvSqrtBeta0), plot.Line, float64(r.K), r.ELBO)
 	}
-	best := plot.Series{Label: "−log 2: one mode, exactly", X: modeSteps, Y: slices.Repeat([]float64{-math.Ln2}, len(modeSteps)), Style: plot.Dashed}
-	c.Series = append(c.Series, best)
+	for _, K := range modeSteps {
+		addPoint(&c, "−log 2: one mode, exactly", plot.Dashed, K, -math.Ln2)
+	}
 	return c
 }
 

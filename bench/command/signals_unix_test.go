@@ -7,19 +7,20 @@ import (
 	"bytes"
 	"syscall"
 	"testing"
+	"time"
 )
 
 func TestSignals(t *testing.T) {
 	for _, c := range []struct {
 		first, second syscall.Signal // second is 0 for no second signal
-		status        int            // -1 if the second signal ends the process at once
+		status        int            // −n if signal n ends the process at once
 		stderr        string
 	}{
 		{syscall.SIGINT, 0, 130, "bakery wait: interrupted: all is saved\n"},
 		{syscall.SIGTERM, 0, 143, "bakery wait: terminated: all is saved\n"},
 		{syscall.SIGTERM, syscall.SIGTERM, 143, "bakery wait: terminated: all is saved\n"},
-		{syscall.SIGTERM, syscall.SIGINT, -1, ""},
-		{syscall.SIGINT, syscall.SIGINT, -1, ""},
+		{syscall.SIGTERM, syscall.SIGINT, -2, ""},
+		{syscall.SIGINT, syscall.SIGINT, -2, ""},
 	} {
 		p := process("wait", "slow")
 		var stderr bytes.Buffer
@@ -29,7 +30,7 @@ func TestSignals(t *testing.T) {
 		if err := p.Start(); err != nil || errIn != nil || errOut != nil {
 			t.Fatal(err, errIn, errOut)
 		}
-		defer p.Process.Kill()
+		defer time.AfterFunc(20*time.Second, func() { p.Process.Kill() }).Stop()
 		stdout := bufio.NewReader(pipe)
 		for i, want := range []string{"waiting\n", "saving\n"} {
 			if line, err := stdout.ReadString('\n'); line != want {
@@ -46,7 +47,11 @@ func TestSignals(t *testing.T) {
 			stdin.Close()
 		}
 		p.Wait()
-		if got := p.ProcessState.ExitCode(); got != c.status || stderr.String() != c.stderr {
+		got := p.ProcessState.ExitCode()
+		if w := p.ProcessState.Sys().(syscall.WaitStatus); w.Signaled() {
+			got = -int(w.Signal())
+		}
+		if got != c.status || stderr.String() != c.stderr {
 			t.Errorf("%v, then %d: status %d, stderr %q; want status %d, stderr %q", c.first, c.second, got, stderr.String(), c.status, c.stderr)
 		}
 	}

@@ -60,13 +60,18 @@ func parse(name string) (family string, K int) {
 // IsMethod reports whether NewMethod accepts the name.
 func IsMethod(name string) bool { family, _ := parse(name); return family != "" }
 
-// families maps a family of methods to its label, and to the time of a training iteration: cost + K·costPerK.
+// families maps a family of methods to its label, the time of a training iteration, which is cost + K·costPerK, and
+// its constructor.
 var families = map[string]struct {
 	label          string
 	cost, costPerK float64
+	make           func(data Data, K int, rng *rand.Rand) *Method
 }{
-	"hvae": {"HVAE, K = %d", 13, 2.3}, "hvae-notemp": {"K = %d, no tempering", 11, 1.8}, "hvae-untied": {"HVAE, untied, K = %d", 14, 2.3},
-	"nf": {"planar flow, K = %d", 9, 1.5}, "vb": {"mean-field VB%.0d", 5, 0},
+	"hvae":        {"HVAE, K = %d", 13, 2.3, func(d Data, K int, _ *rand.Rand) *Method { return NewHVAE(d, K, "fixed") }},
+	"hvae-notemp": {"K = %d, no tempering", 11, 1.8, func(d Data, K int, _ *rand.Rand) *Method { return NewHVAE(d, K, "none") }},
+	"hvae-untied": {"HVAE, untied, K = %d", 14, 2.3, func(d Data, K int, _ *rand.Rand) *Method { return NewHVAE(d, K, "untied") }},
+	"nf":          {"planar flow, K = %d", 9, 1.5, NewPlanar},
+	"vb":          {"mean-field VB%.0d", 5, 0, func(d Data, _ int, _ *rand.Rand) *Method { return NewMeanField(d) }},
 }
 
 // Cost returns the approximate time of a training iteration in d dimensions, in units of 10 ns.
@@ -85,17 +90,9 @@ func Label(name string) string {
 // nf-kK for K steps or layers. Its parameters have their initial values, some of which are drawn from rng. NewMethod
 // panics if the method is unknown.
 func NewMethod(name string, data Data, rng *rand.Rand) *Method {
-	switch family, K := parse(name); family {
-	case "vb":
-		return NewMeanField(data)
-	case "nf":
-		return NewPlanar(data, K, rng)
-	case "hvae":
-		return NewHVAE(data, K, "fixed")
-	case "hvae-notemp":
-		return NewHVAE(data, K, "none")
-	case "hvae-untied":
-		return NewHVAE(data, K, "untied")
+	family, K := parse(name)
+	if family == "" {
+		panic(fmt.Sprintf("model: unknown method %q", name))
 	}
-	panic(fmt.Sprintf("model: unknown method %q", name))
+	return families[family].make(data, K, rng)
 }
