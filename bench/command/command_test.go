@@ -31,7 +31,7 @@ func bake(_ context.Context, args []string, stdout, _ io.Writer) error {
 	var loaves, rooms int
 	var rate float64
 	var burn bool
-	var kinds []string
+	kinds := []string{"any"}
 	f.Count(&loaves, "loaves", 3, 1, "`number` of loaves")
 	f.Range(&rooms, "rooms", 1, 1, 4, "`number` of rooms")
 	f.Rate(&rate, 0.5, "`rate` of rising")
@@ -78,9 +78,9 @@ func TestOutputAndExitStatus(t *testing.T) {
 		status         int
 		stdout, stderr string // a part of the output, or "" for no output
 	}{
-		{bakery, "bake", 0, "3 1 0.5 [] []\n", ""},
+		{bakery, "bake", 0, "3 1 0.5 [any] []\n", ""},
 		{bakery, "bake -loaves 7 -rooms=4 -lr 1e-3 -kinds rye,wheat", 0, "7 4 0.001 [rye wheat] [kinds loaves lr rooms]\n", ""},
-		{oven, "-loaves 7", 0, "7 1 0.5 [] [loaves]\n", ""},
+		{oven, "-loaves 7", 0, "7 1 0.5 [any] [loaves]\n", ""},
 		{bakery, "bake -loaves 0", 2, "", `bakery bake: invalid value "0" for flag -loaves: it must be a whole number from 1 to 100000000 (bakery bake -h lists the flags)`},
 		{bakery, "bake -loaves 100000001", 2, "", "from 1 to 100000000"},
 		{bakery, "bake -loaves 1.5", 2, "", `invalid value "1.5" for flag -loaves: parse error`},
