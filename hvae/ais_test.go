@@ -114,27 +114,6 @@ func TestTunedKernelsAcceptTwoThirdsOfProposals(t *testing.T) {
 	}
 }
 
-// closed is the target Quadratic for ω = 2, as a ClosedForm with ∇U(z) = 4z.
-type closed struct{ hvaetest.Quadratic }
-
-func (closed) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] { return ad.Scale(z, 4) }
-
-func TestAISAgreesForATargetWithAClosedFormGradient(t *testing.T) {
-	target := hvaetest.Quadratic{Omega: 2}
-	run := func(target hvae.Target[float64]) []float64 {
-		a := annealed(target, 4)
-		a.StepSizes = []float64{0.5, 0.5, 0.5}
-		_, logs, _ := a.Forward(t.Context(), chains(20))
-		return logs
-	}
-	want, got := run(target), run(closed{target})
-	for j := range want {
-		if !(math.Abs(got[j]-want[j]) <= 1e-9) {
-			t.Errorf("chain %d: log p̂ = %v with the gradient in closed form and %v without", j, got[j], want[j])
-		}
-	}
-}
-
 // cliff is a target with p(x, z) = N(z | 0, 1) for z < 1. For z ≥ 1, log p(x, z) = beyond.
 type cliff struct{ beyond float64 }
 

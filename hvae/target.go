@@ -6,18 +6,18 @@
 // variational prior, towards the posterior of a latent variable z, given data x. The flow gives unbiased
 // estimates of the evidence p_θ(x) and a lower bound on log p_θ(x). Training maximises the lower bound.
 //
-// Start with the examples in example_test.go: ExampleHIS estimates p_θ(x) (Algorithm 1), ExampleTrainer
-// trains a flow (Algorithm 2), ExampleTrainer_minibatches trains a variational auto-encoder, and
-// ExampleTrainer_Restore continues an interrupted run. ExampleAIS in ais_test.go computes a lower and an
-// upper bound on log p_θ(x). Package hvaetest helps to test targets and flows.
+// Start with the examples in example_test.go: ExampleHIS estimates p_θ(x) (Algorithm 1), ExampleTrainer trains a flow
+// (Algorithm 2), ExampleTrainer_minibatches trains a variational auto-encoder and reconstructs observations, and
+// ExampleTrainer_Restore continues an interrupted run. ExampleAIS in ais_test.go computes two bounds on log p_θ(x).
+// Package hvaetest helps to test targets and flows.
 //
-// All variables are matrices on a tape (package ad). For B samples in ℓ dimensions, z and the momentum ρ are
-// [ℓ×B] and densities are [1×B], with one column per sample. Step sizes are [1×ℓ], or [K×ℓ] for K steps.
-// Functions panic if shapes do not match or settings are missing.
+// All variables are matrices on a tape (package ad). For B samples in ℓ dimensions, z and the momentum ρ are [ℓ×B] and
+// densities are [1×B], with one column per sample. Step sizes are [1×ℓ], or [K×ℓ] for K steps. Functions panic if shapes
+// do not match or settings are missing.
 //
-// Read the source in this order: target.go, leapfrog.go, tempering.go, flow.go, prior.go,
-// his.go (Algorithm 1), importance.go, params.go, trainer.go (Algorithm 2), state.go,
-// optimise.go, and ais.go (section 2.2). The package imports ad, linalg and linalg/random.
+// Read the source in this order: target.go, leapfrog.go, tempering.go, flow.go, prior.go, his.go (Algorithm 1),
+// importance.go, params.go, blocks.go, trainer.go (Algorithm 2), optimise.go, state.go, and ais.go (section 2.2). The
+// package imports ad, linalg and linalg/random.
 package hvae
 
 import (

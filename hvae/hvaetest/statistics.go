@@ -48,13 +48,3 @@ func Norm(x []float64) float64 {
 	}
 	return math.Sqrt(s)
 }
-
-// VarianceExcess returns Var(b) − Var(a) and its standard error, which is smaller if a_i and b_i are
-// computed from the same noise. The slices must have the same length.
-func VarianceExcess(a, b []float64) (excess, se float64) {
-	squares := func(x []float64) []float64 {
-		mean, _ := linalg.MeanSE(x)
-		return Apply(x, func(v float64) float64 { return (v - mean) * (v - mean) })
-	}
-	return linalg.MeanSE(Differences(squares(b), squares(a)))
-}

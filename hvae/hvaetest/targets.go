@@ -90,10 +90,6 @@ func (c *ClosedFormCounter) PotentialGradient(z *ad.Var[float64]) *ad.Var[float6
 	return c.ClosedForm.PotentialGradient(z)
 }
 
-// LogJointOnly hides the method PotentialGradient of a closed-form target, so that automatic
-// differentiation computes the gradient.
-type LogJointOnly struct{ hvae.Target[float64] }
-
 // PotentialGradient returns ∇U at z [ℓ] by numerical differentiation of log p(x, z).
 func PotentialGradient(target hvae.Target[float64], z []float64) []float64 {
 	var t ad.Tape[float64]
