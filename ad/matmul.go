@@ -1,6 +1,10 @@
 package ad
 
-import "hvae/linalg"
+import (
+	"fmt"
+
+	"hvae/linalg"
+)
 
 // This file contains matrix products. The adjoints of a matrix product are also matrix products,
 // with at most one transposed factor.
@@ -15,6 +19,9 @@ func Affine[T linalg.Float](w, x, b *Var[T]) *Var[T] {
 
 // MatMul returns y = a·b [m×n] for a [m×k] and b [k×n]. The adjoints are ā = ȳ·bᵀ and b̄ = aᵀ·ȳ.
 func MatMul[T linalg.Float](a, b *Var[T]) *Var[T] {
+	if a.Cols() != b.Rows() {
+		panic(fmt.Sprintf("ad: MatMul: the columns of %v must be as many as the rows of %v", a.shape(), b.shape()))
+	}
 	y := a.tape.Result(a.Rows(), b.Cols())
 	linalg.MatMul(y.Value, a.Value, b.Value)
 	return a.tape.Record(y, matMul[T]{}, a, b)

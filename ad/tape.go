@@ -16,14 +16,15 @@
 //
 // An operation takes as long as the linalg function that computes its value, plus tens of
 // nanoseconds for recording. Its differentiation rule takes about the same time for each operand
-// whose adjoint is needed. Operands may be constants of other tapes. An operation panics if the
-// shapes of its operands do not fit, and the message contains the shapes. An operation that is recorded
-// also panics if an operand was created before its tape's last Reset, or depends on a leaf of another tape.
+// whose adjoint is needed. All operands must be on the same tape. An operation panics if the
+// shapes of its operands do not fit, and the message contains the shapes. It also panics if an operand is on
+// another tape or was created before the last Reset.
 package ad
 
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 
 	"hvae/linalg"
@@ -127,23 +128,24 @@ func (t *Tape[T]) Fill(rows, cols int, s T) *Var[T] {
 	return v
 }
 
-// FirstNonFinite describes the first variable on the tape that contains a NaN or an infinity: its
-// operation, its shape and the first such element. It returns "" if all elements are finite.
-func (t *Tape[T]) FirstNonFinite() string {
+// FirstNonFinite returns the first variable on the tape that contains a NaN or an infinity, and a description
+// of its operation, its shape and the first such element. It returns nil if all elements are finite.
+func (t *Tape[T]) FirstNonFinite() (v *Var[T], description string) {
 	for v := range t.All() {
-		for j, x := range v.Value.Data {
-			if x-x == 0 {
-				continue
-			}
-			source := "a constant or parameter"
-			if v.rule != nil {
-				name, _, _ := strings.Cut(fmt.Sprintf("%T", v.rule), "[") // such as ad.exp[float32]
-				source = "the operation " + strings.TrimPrefix(name, "*")
-			}
-			return fmt.Sprintf("%s, %v, whose element (%d, %d) is %v", source, v.shape(), j/v.Cols(), j%v.Cols(), x)
+		j := slices.IndexFunc(v.Value.Data, func(x T) bool { return x-x != 0 })
+		if j < 0 {
+			continue
 		}
+		source := "a constant"
+		if v.rule != nil {
+			name, _, _ := strings.Cut(fmt.Sprintf("%T", v.rule), "[") // such as ad.exp[float32]
+			source = "the operation " + strings.TrimPrefix(name, "*")
+		} else if v.live {
+			source = "a leaf"
+		}
+		return v, fmt.Sprintf("%s, %v, whose element (%d, %d) is %v, counted from 0", source, v.shape(), j/v.Cols(), j%v.Cols(), v.Value.Data[j])
 	}
-	return ""
+	return nil, ""
 }
 
 // Tape returns the tape of v.
@@ -198,7 +200,7 @@ func (t *Tape[T]) Result(rows, cols int) *Var[T] {
 
 // Record records y as the result of an operation with differentiation rule r and returns y. Operands may
 // be nil. If all operands are constants, or if Backward is running, Record does not record the operation
-// and y is a constant. Record panics if an operand is no longer valid, or depends on a leaf of another tape.
+// and y is a constant. Record panics if an operand is no longer valid or is on another tape.
 func (t *Tape[T]) Record(y *Var[T], r Rule[T], operands ...*Var[T]) *Var[T] {
 	live := false
 	for _, v := range operands {
@@ -214,21 +216,13 @@ func (t *Tape[T]) Record(y *Var[T], r Rule[T], operands ...*Var[T]) *Var[T] {
 	return y
 }
 
-// mustHave panics if v is not a valid operand of operations on t. An operand is invalid if it was created
-// before its tape's last Reset, or depends on a leaf of another tape.
+// mustHave panics unless v is a variable of t that was created after the last Reset.
 func (t *Tape[T]) mustHave(v *Var[T]) {
-	if v.tape != t || v.resets != t.resets {
-		t.checkOther(v)
+	if v.tape == t && v.resets == t.resets {
+		return
 	}
-}
-
-// checkOther implements mustHave for variables of other tapes and for invalid variables.
-func (t *Tape[T]) checkOther(v *Var[T]) {
-	switch {
-	case v.resets != v.tape.resets:
-		panic(fmt.Sprintf("ad: %v variable used after its tape was reset", v.shape()))
-	case v.live:
-		panic(fmt.Sprintf("ad: %v variable used on another tape, where it cannot be differentiated: operations are recorded on "+
-			"the tape of their first operand; if the first operand is a constant, create it on the tape of the other operands", v.shape()))
+	if v.tape != t {
+		panic(fmt.Sprintf("ad: %v variable used on another tape; to use its value as a constant, put it on the tape of the other operands (Tape.Const)", v.shape()))
 	}
+	panic(fmt.Sprintf("ad: %v variable used after its tape was reset", v.shape()))
 }

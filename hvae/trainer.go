@@ -160,14 +160,18 @@ func (t *Trainer[T]) findNonFinite(ctx context.Context, batch []int, noise rando
 		}
 		t.start(b, i, batch, noise, (*ad.Tape[T]).Leaf)
 		sum := ad.Sum(t.Bound.row(b))
-		operation, where := b.Tape.FirstNonFinite(), ""
-		j := slices.IndexFunc(t.results[i].gradients, notFinite)
-		if operation == "" && j >= 0 {
-			ad.Grad(sum, b.Params[j])
-			operation, where = b.Tape.FirstNonFinite(), ", in the gradient of "+t.Params[j].Name
+		first, description := b.Tape.FirstNonFinite()
+		if p := slices.Index(b.Params, first); p >= 0 {
+			description += ", the parameter " + t.Params[p].Name
 		}
-		if operation != "" {
-			return fmt.Sprintf(": columns %d to %d of the batch, first in %s%s", b.First+1, b.First+len(b.Batch), operation, where)
+		j := slices.IndexFunc(t.results[i].gradients, notFinite)
+		if first == nil && j >= 0 {
+			ad.Grad(sum, b.Params[j])
+			first, description = b.Tape.FirstNonFinite()
+			description += ", in the gradient of " + t.Params[j].Name
+		}
+		if first != nil {
+			return fmt.Sprintf(": columns %d to %d of the batch, first in %s", b.First, b.First+len(b.Batch)-1, description)
 		}
 	}
 	return " in the sum over blocks, but finite in each block"

@@ -395,6 +395,13 @@ func TestSearchForNonFiniteOperationCanBeCancelled(t *testing.T) {
 	}
 }
 
+func TestErrorNamesANonFiniteParameter(t *testing.T) {
+	trainer := hvae.NewTrainer(parameter(math.NaN()), new(gradients[float64]), sampled)
+	if _, err := trainer.Step(t.Context(), columns(1)); err == nil || !strings.Contains(err.Error(), "a leaf, [1×1], whose element (0, 0) is NaN, counted from 0, the parameter theta") {
+		t.Errorf("for θ = NaN, Step returns the error %v, want an error that names the parameter", err)
+	}
+}
+
 // slopeTooLargeAtZero returns x/(x² + 1e-310). At x = 0, the value is 0 but the derivative overflows.
 func slopeTooLargeAtZero(x *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Div(x, ad.AddConst(ad.Square(x), 1e-310))
@@ -409,10 +416,10 @@ func TestNonFiniteStepIsReportedAndNotTaken(t *testing.T) {
 		shift float64
 		want  []string
 	}{
-		{"value", ad.Log[float64], -1, []string{"(NaN)", "columns 5 to 6 of the batch", "operation ad.log,"}},
-		{"gradient", slopeTooLargeAtZero, 0, []string{"columns 5 to 6", "operation ad.", "in the gradient of theta"}},
+		{"value", ad.Log[float64], -1, []string{"(NaN)", "columns 4 to 5 of the batch", "operation ad.log,"}},
+		{"gradient", slopeTooLargeAtZero, 0, []string{"columns 4 to 5", "operation ad.", "in the gradient of theta"}},
 		{"constant", func(x *ad.Var[float64]) *ad.Var[float64] { return ad.Add(x, x.Tape().Scalar(math.Inf(1))) }, 0,
-			[]string{"(+Inf)", "columns 1 to 2", "a constant or parameter, [1×1]"}},
+			[]string{"(+Inf)", "columns 0 to 1", "a constant, [1×1]"}},
 		{"sum", func(x *ad.Var[float64]) *ad.Var[float64] { return ad.Scale(x, 0.5e308) }, 0, []string{"in the sum over blocks, but finite in each block"}},
 	} {
 		o := new(gradients[float64])

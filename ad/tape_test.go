@@ -1,0 +1,314 @@
+package ad
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"hvae/linalg"
+)
+
+// A rule is a function that implements the interface Rule.
+type rule func(s *Sweep[float64], y, ybar variable)
+
+func (r rule) Pull(s *Sweep[float64], y, ybar variable) { r(s, y, ybar) }
+
+// addWithRule returns a + b and records the sum with rule r, which may be wrong on purpose.
+func addWithRule(r rule, a, b variable) variable {
+	y := like(a)
+	linalg.Add(y.Value, a.Value, b.Value)
+	return a.tape.Record(y, r, a, b)
+}
+
+// sumAndProduct is a program for Recomputed that computes a ⊙ (a + b) from the arguments a and b.
+func sumAndProduct(in []variable) variable { return Mul(in[0], Add(in[0], in[1])) }
+
+func TestConstantsAreNotDifferentiated(t *testing.T) {
+	var tape Tape[float64]
+	x := tape.Leaf(linalg.Column(2.0))
+	c := tape.Const(x.Value)
+	if g := Grad(Mul(c, x), x).Scalar(); g != 2 { // the derivative is c, not 2x
+		t.Errorf("d(c·x)/dx = %v at c = x = 2, want 2", g)
+	}
+	if y := Exp(Tanh(c)); y.live || y.rule != nil || len(y.in) > 0 {
+		t.Error("an operation on constants was recorded")
+	}
+}
+
+func TestGradientOfAnUnrelatedVariableIsZero(t *testing.T) {
+	var tape Tape[float64]
+	x, z := tape.Leaf(linalg.New[float64](2, 3)), tape.Leaf(linalg.New[float64](4, 1))
+	y := Sum(Exp(x))
+	unread := Square(z)
+	later := tape.Leaf(linalg.New[float64](4, 1)) // on the tape after y
+	for _, v := range []variable{z, unread, later} {
+		if g := Grad(y, v); !slices.Equal(g.Value.Data, make([]float64, 4)) || Depends(y, v) {
+			t.Errorf("Grad returns %v and Depends %v, want zeros and false", g.Value.Data, Depends(y, v))
+		}
+	}
+	if !Depends(Add(Scale(Sum(x), 0), tape.Scalar(1)), x) {
+		t.Error("Depends returns false for 0·x + 1, which is computed from x")
+	}
+}
+
+func TestBackwardOverwritesItsDestinations(t *testing.T) {
+	var tape Tape[float64]
+	x, y, z := tape.Leaf(linalg.Of(2, 2, []float64{1, 2, 3, 4})), tape.Leaf(linalg.Column(5.0, 6)), tape.Leaf(linalg.Column(5.0, 6))
+	F := Add(Sum(Square(MatMul(x, y))), Add(Sum(MulAdd(x, y, x)), Sum(MatMul(x, y))))
+	xs := []variable{x, z, y, x}
+	var dst, want []matrix
+	for _, v := range xs {
+		m := linalg.New[float64](v.Rows(), v.Cols())
+		m.Fill(math.NaN())
+		dst, want = append(dst, m), append(want, Grad(F, v).Value.Clone())
+	}
+	Backward(dst, F, xs...)
+	for i, g := range dst {
+		if !slices.Equal(g.Data, want[i].Data) {
+			t.Errorf("gradient %d is %v, want %v", i, g.Data, want[i].Data)
+		}
+	}
+}
+
+// The gradient of a sum over an empty matrix must be empty. A schedule of K leapfrog steps has an
+// empty parameter matrix if K = 0.
+func TestEmptyMatrices(t *testing.T) {
+	var tape Tape[float64]
+	a := tape.Leaf(linalg.New[float64](0, 3))
+	if y := Reshape(a, 3, 0); y.Rows() != 3 || y.Cols() != 0 {
+		t.Errorf("Reshape of a [0×3] matrix returns %v, want [3×0]", y.Value.Shape())
+	}
+	if g := Grad(Sum(SumTo(a, 1, 3)), a); g.Rows() != 0 || g.Cols() != 3 {
+		t.Errorf("the gradient is [%d×%d], want [0×3]", g.Rows(), g.Cols())
+	}
+}
+
+func TestValuesOfMeanAndDot(t *testing.T) {
+	// A wrong factor in Mean or Dot would change values and derivatives alike, so a comparison of
+	// derivatives with finite differences would not detect it.
+	var tape Tape[float64]
+	x, y := tape.Const(linalg.Of(2, 3, []float64{1, 2, 3, 4, 5, 9})), tape.Const(linalg.Of(2, 1, []float64{10, 100}))
+	if mean, dot := Mean(x).Scalar(), Dot(x, y).Scalar(); mean != 4 || dot != 60+1800 {
+		t.Errorf("Mean = %v and Dot = %v, want 4 and 1860", mean, dot)
+	}
+}
+
+func TestSweepsComputeOnlyTheAdjointsNeeded(t *testing.T) {
+	// If Grad differentiates y = Σ tanh(W·z) with respect to z, it must not compute the adjoint of W.
+	var tape Tape[float64]
+	w, z := tape.Leaf(linalg.New[float64](6, 5)), tape.Leaf(linalg.New[float64](5, 2))
+	y := Sum(Tanh(MatMul(w, z)))
+	before := tape.Len()
+	Grad(y, z)
+	for _, v := range tape.vars[before:tape.n] {
+		if s := v.Value.Shape(); s == w.Value.Shape() {
+			t.Errorf("the gradient with respect to z takes a %v matrix, the shape of the adjoint of W", s)
+		}
+	}
+	// If Grad differentiates with respect to a result, it must not compute the adjoints of its operands.
+	u := Exp(z)
+	y = Sum(Square(u))
+	before = tape.Len()
+	Grad(y, u)
+	if made := tape.Len() - before; made > 4 {
+		t.Errorf("the gradient of Σu² with respect to u = exp(z) takes %d variables, want ≤ 4 without the adjoint of z", made)
+	}
+}
+
+func TestRepeatedProgramReusesTheMemoryOfTheTape(t *testing.T) {
+	a, b := linalg.Of(2, 2, []float64{0.3, -0.5, 0.7, 0.2}), linalg.Column(0.4, -0.6)
+	var tape Tape[float64]
+	var got []matrix
+	step := func() (variables, chunks int) {
+		tape.Reset()
+		x := []variable{tape.Leaf(a), tape.Leaf(b)}
+		h := MulAdd(x[0], x[1], Recomputed(sumAndProduct, x...))
+		g := Grad(Sum(Softplus(MatMul(h, h))), h) // an inner gradient, as in a leapfrog step
+		got = Backward(got, Sum(Square(MulAdd(g, x[1], h))), x...)
+		pool := &tape.backward.pool.vars
+		return len(tape.vars) + len(tape.previous) + len(pool.vars), len(tape.chunks) + len(pool.chunks)
+	}
+	step()
+	want := slices.Clone(got[0].Data)
+	variables, chunks := step()
+	for range 3 {
+		if v, c := step(); v != variables || c != chunks {
+			t.Errorf("a repeated program has %d variables and %d chunks of memory, want %d and %d as before", v, c, variables, chunks)
+		}
+		if !slices.Equal(got[0].Data, want) {
+			t.Errorf("a repeated program returns the gradient %v, want %v as before", got[0].Data, want)
+		}
+	}
+}
+
+func TestMemoryOfBackwardDoesNotGrowWithTheProgram(t *testing.T) {
+	var tape Tape[float64]
+	x := tape.Leaf(linalg.New[float64](4, 4))
+	y := x
+	for range 300 {
+		y = Add(Reshape(Mul(y, y), 4, 4), Sub(Stack(RowRange(y, 0, 2), RowRange(y, 2, 4)), Tanh(y)))
+		y = Add(Square(y), y) // both operands of Add share an adjoint
+		y = Recomputed(sumAndProduct, y, y)
+		y = addWithRule(func(s *Sweep[float64], y, ybar variable) {
+			tape.Matrix(64, 64) // memory for a result that the rule does not keep
+			s.Accumulate(y.Operand(0), ybar)
+		}, y, tape.Const(x.Value))
+	}
+	n, chunks := tape.Len(), len(tape.chunks)
+	Backward(nil, y, x)
+	if got := len(tape.chunks); got > chunks+1 {
+		t.Errorf("a sweep over %d variables keeps %d chunks of memory that rules allocated, want at most 1", n, got-chunks)
+	}
+	if p := &tape.backward.pool; p.vars.n > 20 || tape.Len() > n || len(tape.vars) > n+20 {
+		t.Errorf("Backward over %d variables keeps %d results and %d constants and views, want ≤ 20 and 0", n, p.vars.n, tape.Len()-n)
+	}
+}
+
+// The third program on a tape reuses the variables of the first program. Constants must not be
+// live, even if they reuse leaves.
+func TestConstantsOfALaterProgramAreNotLive(t *testing.T) {
+	var tape Tape[float64]
+	Exp(tape.Leaf(linalg.Column(1.0)))
+	tape.Reset()
+	tape.Reset()
+	c := tape.Const(linalg.Column(2.0))
+	if e := Exp(c); c.Live() || e.Live() {
+		t.Errorf("a constant is live: %v; its exponential is live: %v", c.Live(), e.Live())
+	}
+}
+
+func TestFirstNonFiniteNamesOperationAndElement(t *testing.T) {
+	for _, c := range []struct {
+		program func(x variable) variable
+		want    string
+	}{
+		{func(x variable) variable { return AddConst(x, math.NaN()) }, "the operation ad.add, [2×3], whose element (0, 0) is NaN, counted from 0"},
+		{Log[float64], "the operation ad.log, [2×3], whose element (1, 0) is -Inf, counted from 0"},
+		{func(x variable) variable { return x.Tape().Const(linalg.Of(1, 2, []float64{0, math.Inf(1)})) }, "a constant, [1×2], whose element (0, 1) is +Inf, counted from 0"},
+		{func(x variable) variable { return x.Tape().Leaf(linalg.Column(math.NaN())) }, "a leaf, [1×1], whose element (0, 0) is NaN, counted from 0"},
+	} {
+		var tape Tape[float64]
+		first := c.program(tape.Leaf(linalg.Of(2, 3, []float64{1, 2, 3, 0, 5, 6})))
+		Exp(first)
+		if v, got := tape.FirstNonFinite(); got != c.want || v != first {
+			t.Errorf("FirstNonFinite returns %q, want %q", got, c.want)
+		}
+	}
+	var tape Tape[float64]
+	Exp(tape.Scalar(1))
+	if v, got := tape.FirstNonFinite(); got != "" || v != nil {
+		t.Errorf("FirstNonFinite returns %q although all elements are finite", got)
+	}
+}
+
+func TestMatricesOfATapeDoNotOverlap(t *testing.T) {
+	var tape Tape[float32]
+	small, large, other := tape.Matrix(3, 3), tape.Matrix(700, 700), tape.Matrix(3, 3)
+	small.Fill(1)
+	large.Fill(2)
+	other.Fill(3)
+	if small.At(2, 2) != 1 || large.At(0, 0) != 2 || large.At(699, 699) != 2 || other.At(0, 0) != 3 {
+		t.Error("filling one matrix changes the elements of another matrix")
+	}
+}
+
+func TestATapeWorksAfterARuleHasPanicked(t *testing.T) {
+	var tape Tape[float64]
+	fail := false
+	run := func(sweep func(F, x variable) []float64) []float64 {
+		x := tape.Leaf(linalg.Of(2, 2, []float64{0.3, -0.5, 0.7, 0.2}))
+		y := addWithRule(func(s *Sweep[float64], y, ybar variable) {
+			s.Accumulate(y.Operand(0), Scale(ybar, 2))
+			if fail {
+				tape.Const(y.Value)
+				panic("a rule failed")
+			}
+		}, MatMul(x, x), Exp(x))
+		return slices.Clone(sweep(Add(Recomputed(sumAndProduct, y, x), Square(x)), x))
+	}
+	backward := func(F, x variable) []float64 { return Backward(nil, F, x)[0].Data }
+	grad := func(F, x variable) []float64 { return Grad(Sum(MatMul(x, x)), x).Value.Data }
+	want := run(backward)
+	for name, sweep := range map[string]func(F, x variable) []float64{
+		"Backward": backward,
+		"Grad":     func(F, x variable) []float64 { return Grad(F.in[0].in[0], x).Value.Data }, // without Recomputed
+	} {
+		for _, reset := range []bool{true, false} {
+			n := 0
+			func() {
+				defer func() {
+					if p := recover(); p != "a rule failed" {
+						t.Errorf("%s panics with %v, want the panic of the rule", name, p)
+					}
+				}()
+				fail = true
+				run(func(F, x variable) []float64 { n = tape.Len(); return sweep(F, x) })
+			}()
+			if fail = false; name == "Backward" && tape.Len() != n {
+				t.Errorf("after a panic in Backward, the tape has %d variables instead of %d", tape.Len(), n)
+			}
+			if reset {
+				tape.Reset()
+			}
+			run(grad)
+			if got := run(backward); !slices.Equal(got, want) {
+				t.Errorf("after a panic in %s (tape reset: %v), the gradient is %v, want %v", name, reset, got, want)
+			}
+		}
+	}
+}
+
+func TestMisuseOfTheTapePanics(t *testing.T) {
+	var tape, other Tape[float64]
+	stale := tape.Leaf(linalg.New[float64](2, 3))
+	tape.Reset()
+	x, y, c := tape.Leaf(linalg.New[float64](2, 3)), other.Leaf(linalg.New[float64](2, 3)), other.Fill(2, 3, 0)
+	inRule := func(differentiate func(F variable), f func(s *Sweep[float64], y variable)) func() {
+		return func() {
+			differentiate(addWithRule(func(s *Sweep[float64], y, ybar variable) { f(s, y) }, x, x))
+		}
+	}
+	grad, backward := func(F variable) { Grad(F, x) }, func(F variable) { Backward(nil, F, x) }
+	for _, c := range []struct {
+		want string
+		f    func()
+	}{
+		{"[2×3] variable used after its tape was reset", func() { Add(x, stale) }},
+		{"[2×3] variable used after its tape was reset", func() { Exp(stale) }},
+		{"[2×3] variable used after its tape was reset", func() { Grad(x, stale) }},
+		{"[2×3] variable used after its tape was reset", func() { Backward(nil, stale, x) }},
+		{"[2×3] variable used after its tape was reset", inRule(grad, func(s *Sweep[float64], y variable) { s.Accumulate(x, stale) })},
+		{"[2×3] variable used after its tape was reset", inRule(backward, func(s *Sweep[float64], y variable) { s.Accumulate(x, stale) })},
+		{"[2×3] variable used on another tape; to use its value", func() { MulAdd(x, x, y) }},
+		{"[2×3] variable used on another tape", func() { Add(x, c) }},
+		{"[2×3] variable used on another tape", func() { Add(c, x) }},
+		{"[2×3] variable used on another tape", func() { Grad(Sum(x), y) }},
+		{"[2×3] variable used on another tape", inRule(backward, func(s *Sweep[float64], y variable) { s.Accumulate(x, c) })},
+		{"a [1×1] matrix cannot be added to the adjoint of a [2×3] variable", inRule(grad, func(s *Sweep[float64], y variable) { s.Accumulate(x, tape.Scalar(1)) })},
+		{"the gradient of a [2×3] variable does not fit into a [3×3] matrix", func() { Backward([]matrix{linalg.New[float64](3, 3)}, Sum(x), x) }},
+		{"cannot differentiate with respect to a [1×1] constant", func() { Grad(x, tape.Scalar(1)) }},
+		{"a differentiation rule must not call Grad", inRule(grad, func(_ *Sweep[float64], y variable) { Grad(y, x) })},
+		{"a differentiation rule must not call Grad", inRule(grad, func(_ *Sweep[float64], y variable) { Backward(nil, y, x) })},
+		{"a differentiation rule must not call Grad", inRule(backward, func(_ *Sweep[float64], y variable) { Grad(y, x) })},
+		{"a differentiation rule must not call Grad", inRule(backward, func(_ *Sweep[float64], y variable) { Backward(nil, y, x) })},
+		{"Grad cannot differentiate the result of Recomputed", func() { Grad(Recomputed(sumAndProduct, x, x), x) }},
+		{"the variable must be [1×1], not [2×3]", func() { x.Scalar() }},
+		{"Reshape: a [2×3] matrix cannot be reshaped to [4×2]", func() { Reshape(x, 4, 2) }},
+		{"cannot be reshaped to [-2×-3]", func() { Reshape(x, -2, -3) }},
+		{"ad: Add: shapes [2×3] and [3×2] cannot be broadcast", func() { Add(x, tape.Fill(3, 2, 0)) }},
+		{"[2×3] and [2×1] have different numbers of columns", func() { Stack(x, SumTo(x, 2, 1)) }},
+		{"[2×3], [2×1] and [4×3] cannot be broadcast", func() { MulAdd(x, SumTo(x, 2, 1), tape.Fill(4, 3, 0)) }},
+		{"ad: MatMul: the columns of [2×3] must be as many as the rows of [2×3]", func() { MatMul(x, x) }},
+	} {
+		func() {
+			defer func() {
+				if msg := fmt.Sprint(recover()); !strings.Contains(msg, c.want) {
+					t.Errorf("panic %q does not contain %q", msg, c.want)
+				}
+			}()
+			c.f()
+		}()
+	}
+}
