@@ -106,10 +106,10 @@ func (p *pool[T]) wrap(m linalg.Matrix[T]) *Var[T] {
 	return v
 }
 
-// retain adds a reference to g and returns g. If g does not belong to the pool, retain allocates a
-// copy of g in the pool and returns the copy.
+// retain adds a reference to g and returns g. If g does not belong to the pool, because it is a constant, a view
+// or an operand, retain returns a copy in the pool.
 func (p *pool[T]) retain(g *Var[T]) *Var[T] {
-	if g.refs > 0 && g.tape == p.tape {
+	if g.refs > 0 {
 		g.refs++
 		return g
 	}

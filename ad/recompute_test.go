@@ -59,7 +59,12 @@ func TestBothRunsOfAProgramGetTheSameArguments(t *testing.T) {
 		}
 		return Mul(w, s)
 	}
-	if g := Backward(nil, Recomputed(sum, x), x, w); g[0].Data[0] != 40 || g[1].Data[0] != 4 {
+	args := []variable{x, nil}
+	y := Recomputed(sum, args[:1]...)
+	if args[1] != nil {
+		t.Error("Recomputed writes beyond the end of the caller's slice")
+	}
+	if g := Backward(nil, y, x, w); g[0].Data[0] != 40 || g[1].Data[0] != 4 {
 		t.Errorf("for y = w·x², x = 2 and w = 10, dy/dx = %v and dy/dw = %v, want 40 and 4", g[0].Data[0], g[1].Data[0])
 	}
 }

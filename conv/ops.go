@@ -70,8 +70,8 @@ type rule[T linalg.Float] struct {
 func (r rule[T]) Pull(s *ad.Sweep[T], y, ybar *ad.Var[T]) {
 	f := form[T]{y.Operand(output), y.Operand(weights), y.Operand(input)}
 	f[r.position] = ybar
-	for i, v := range f {
-		if i != r.position && s.Wants(v) {
+	for i := range f {
+		if v := y.Operand(i); s.Wants(v) { // operand r.position is nil
 			s.Accumulate(v, gradient(y.Tape(), r.g, i, f, nil))
 		}
 	}
