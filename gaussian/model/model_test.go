@@ -330,3 +330,18 @@ func TestMaximumLikelihoodAvoidsCancellation(t *testing.T) {
 		}
 	}
 }
+
+// In one dimension, the limit is r − 1 − log r, where r = √(1 + N/σ²) is the ratio of the standard deviations of q⁰ and
+// the posterior. In two dimensions with the ratios 2 and 8, e^(ΔH/2) is 4.
+func TestTiedLimit(t *testing.T) {
+	data := Data{N: 3, Mean: []float64{0, 0}, Scatter: []float64{1, 1}}
+	one := Data{N: 3, Mean: []float64{0}, Scatter: []float64{1}}
+	for _, c := range []struct{ got, want float64 }{
+		{one.TiedLimit(Theta{[]float64{0}, []float64{1}}), 2 - 1 - math.Ln2},
+		{data.TiedLimit(Theta{[]float64{0, 0}, []float64{1, math.Sqrt(3. / 63)}}), 2*(4-1) - 4*math.Ln2},
+	} {
+		if !(math.Abs(c.got-c.want) <= 1e-12) {
+			t.Errorf("the limit is %v, want %v", c.got, c.want)
+		}
+	}
+}
