@@ -125,11 +125,3 @@ func TestAnEvaluationThatIsNotFiniteFails(t *testing.T) {
 	write(t, c.File().Encode(), name)
 	refused(t, filepath.Dir(name), []string{"eval", "-checkpoint", name, "-data", "synthetic", "-limit", "2", "-samples", "2"}, name, "not finite (ELBO NaN, NLL ")
 }
-
-func TestEvalSimulates10000ImagesByDefault(t *testing.T) {
-	name, _ := trained(t, model.Config{Kind: "vae", Tempering: "none", Latent: 2}, 1)
-	stderr := cancelled(t, "", strings.Fields("eval -simulated -method ais -runs 1 -checkpoint "+name)...)
-	if !strings.Contains(stderr, " of 10000 images, which") {
-		t.Errorf("stderr is %q, want a text such as 0 of 10000 images", stderr)
-	}
-}

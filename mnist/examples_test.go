@@ -1,9 +1,7 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -14,19 +12,11 @@ import (
 // Each line of results/examples.jsonl holds a command and the JSON object that it printed.
 // README.md and results/README.md must quote these results.
 func TestDocumentsMatchTheExamples(t *testing.T) {
-	b, err := os.ReadFile("results/examples.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
 	examples := map[string]eval.Evaluation{}
-	for line := range strings.Lines(string(b)) {
-		var e struct {
-			Command string
-			Result  eval.Evaluation
-		}
-		if err := json.Unmarshal([]byte(line), &e); err != nil {
-			t.Fatal(err)
-		}
+	for _, e := range jsonLines[struct {
+		Command string
+		Result  eval.Evaluation
+	}](t, string(read(t, "results/examples.jsonl"))) {
 		examples[e.Command] = e.Result
 	}
 	example := func(checkpoint, flags string) eval.Evaluation {
@@ -75,9 +65,5 @@ func TestDocumentsMatchTheExamples(t *testing.T) {
 // prose returns a file's text with single spaces instead of line breaks.
 func prose(t *testing.T, file string) string {
 	t.Helper()
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.Join(strings.Fields(string(b)), " ")
+	return strings.Join(strings.Fields(string(read(t, file))), " ")
 }

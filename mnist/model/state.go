@@ -28,6 +28,18 @@ type State struct {
 	file safetensors.File
 }
 
+// stored calls f for each tensor of a state: with a parameter, the prefix of the tensor's name, and the elements.
+func (t *Trainer[T]) stored(best []Param[T], f func(p Param[T], prefix string, data []T)) {
+	for _, p := range t.Params {
+		f(p, "", p.Value.Data)
+		f(p, meanPrefix, p.Averages[0])
+		f(p, normPrefix, p.Averages[1])
+	}
+	for _, p := range best {
+		f(p, bestPrefix, p.Value.Data)
+	}
+}
+
 // State returns a safetensors file with the state of the trainer, a description of the progress, and the
 // parameters of the best epoch. best may be nil.
 func (t *Trainer[T]) State(progress string, best []Param[T]) safetensors.File {
@@ -35,12 +47,7 @@ func (t *Trainer[T]) State(progress string, best []Param[T]) safetensors.File {
 		"format": stateFormat, "progress": progress,
 		safetensors.DigestKey: "", // Encode sets the digest
 	}}
-	for _, p := range t.Params {
-		f.Tensors = append(f.Tensors, p.tensor("", p.Value.Data), p.tensor(meanPrefix, p.Averages[0]), p.tensor(normPrefix, p.Averages[1]))
-	}
-	for _, p := range best {
-		f.Tensors = append(f.Tensors, p.tensor(bestPrefix, p.Value.Data))
-	}
+	t.stored(best, func(p Param[T], prefix string, data []T) { f.Tensors = append(f.Tensors, p.tensor(prefix, data)) })
 	return f
 }
 
@@ -80,14 +87,7 @@ func (t *Trainer[T]) Restore(s State, steps int) (best []Param[T], err error) {
 	if err := t.algorithm.Restore(counted); err != nil {
 		return nil, err
 	}
-	for _, p := range t.Params {
-		p.restore(s.file, "", p.Value.Data)
-		p.restore(s.file, meanPrefix, p.Averages[0])
-		p.restore(s.file, normPrefix, p.Averages[1])
-	}
-	for _, p := range best {
-		p.restore(s.file, bestPrefix, p.Value.Data)
-	}
+	t.stored(best, func(p Param[T], prefix string, data []T) { p.restore(s.file, prefix, data) })
 	return best, nil
 }
 
