@@ -173,7 +173,7 @@ type work struct {
 	line            *progress.Line
 }
 
-// newWork measures the time of a few samples. If the evaluation will take more than a minute, newWork prints
+// newWork measures the time of a few samples. If the evaluation will take more than two minutes, newWork prints
 // the expected number of minutes.
 func newWork(ctx context.Context, c model.Checkpoint, images Images, o Options, stderr io.Writer) *work {
 	passes := 1         // per sample
@@ -195,8 +195,8 @@ func newWork(ctx context.Context, c model.Checkpoint, images Images, o Options, 
 	if factor := w.total / float64(samples*passes*min(o.Runs*images.n, runtime.GOMAXPROCS(0))); factor > 300 { // else, the evaluation takes seconds
 		began := time.Now()
 		importance(ctx, new(ad.Tape[float32]), c, linalg.New[float32](data.Side*data.Side, 1), samples, rand.New(rand.NewPCG(1, 1)))
-		if minutes := factor * time.Since(began).Minutes(); minutes > 1 {
-			fmt.Fprintf(stderr, "evaluating %d images %d times will take about %.0f minutes\n", images.n, o.Runs, minutes)
+		if minutes := factor * time.Since(began).Minutes(); minutes > 2 {
+			fmt.Fprintf(stderr, "the evaluation will take about %.0f minutes\n", minutes)
 		}
 	}
 	w.line = progress.New(stderr, 0, func(time.Duration) string { return fmt.Sprintf("evaluating %d images", images.n) })
