@@ -123,11 +123,11 @@ func (t *Table) Run(ctx context.Context, number int) error {
 		}
 	}
 	r := t.report()
-	if err := t.write(r); err != nil {
-		return err
-	}
 	if number < 0 {
 		r.print(t.Stdout, t.JSON)
+	}
+	if err := t.write(r); err != nil {
+		return err
 	}
 	if failed != nil {
 		return fmt.Errorf("%d of %d runs failed: %s", len(failed), len(t.tasks), strings.Join(failed, ", "))
@@ -139,6 +139,9 @@ func (t *Table) Run(ctx context.Context, number int) error {
 // the result.
 func (t *Table) do(ctx context.Context, number int) (*result, error) {
 	k := t.tasks[number]
+	if s, err := t.read(number); s.result != nil || err != nil {
+		return s.result, err
+	}
 	if err := t.root.MkdirAll(k.Run, 0o755); err != nil {
 		return nil, err
 	}
@@ -152,7 +155,7 @@ func (t *Table) do(ctx context.Context, number int) (*result, error) {
 		return nil, err
 	}
 	defer folder.Unlock()
-	if s, err := t.read(number); s.result != nil || err != nil {
+	if s, err := t.read(number); s.result != nil || err != nil { // another process may have finished it
 		return s.result, err
 	}
 	training, err := t.start(k, folder)
