@@ -1695,10 +1695,10 @@ func correlations(variables [][]float64) (all []float64) {
 	return all
 }
 
-// publishedTable checks that the values of table 1 are means of the 57 runs in published.csv. The paper: "We
-// report the average NLL values over either two or three different initializations", and "The base VAE
-// achieves an NLL of 83.20". The table has two decimals, so the means may differ by 0.005. "For each trained model, we
-// estimate NLL three times, noting that the standard deviation over these three estimates is no larger than 0.12 nats".
+// publishedTable checks that the values of table 1 are means of the 57 runs in published.csv. The paper: "We report
+// the average NLL values over either two or three different initializations", and "The base VAE achieves an NLL of
+// 83.20". The table has two decimals, so the means may differ by 0.005. "For each trained model, we estimate NLL
+// three times, noting that the standard deviation over these three estimates is no larger than 0.12 nats".
 func publishedTable(t *report) {
 	runs, deviations := published(t)
 	table := table1()
@@ -1711,11 +1711,11 @@ func publishedTable(t *report) {
 	t.near(slices.Max(deviations), 0.12, 0, "largest standard deviation of the NLL")
 }
 
-// publishedFindings checks the paper's conclusions from table 1. "Free tempering is the most successful tempering
-// scheme": it has the lowest mean NLL and is better than fixed tempering in seven of eight comparisons. "Varying the
-// leapfrog step size ε across layers also improves results", for every K and kind of tempering. "K = 15 provides the
-// best results in free tempering schemes": no other K has a lower NLL. "We are also able to improve upon the base
-// model": with free tempering, and with fixed tempering if ε varies.
+// publishedFindings checks the paper's conclusions from table 1. "[F]ree tempering is the most successful tempering
+// scheme": it has the lowest mean NLL and is better than fixed tempering in seven of eight comparisons. For every K
+// and kind of tempering, "varying the leapfrog step size ε across layers also improves results". "K = 15 provides the
+// best results in free tempering schemes": no other K has a lower NLL. With free tempering, and with fixed tempering
+// if ε varies, "we are also able to improve upon the base model".
 func publishedFindings(t *report) {
 	nll, free, fixed, none, wins := table1(), 0.0, 0.0, 0.0, 0.0
 	for _, K := range []int{5, 10, 15, 20} {
@@ -1785,7 +1785,6 @@ type (
 	tape     = ad.Tape[float64]
 )
 
-// filled returns a matrix whose elements are all v.
 func filled(rows, cols int, v float64) matrix {
 	m := linalg.New[float64](rows, cols)
 	m.Fill(v)
@@ -1801,7 +1800,6 @@ func grid(edge float64, n int) matrix {
 	return m
 }
 
-// dot returns aᵀb.
 func dot(a, b []float64) (sum float64) {
 	for i := range a {
 		sum += a[i] * b[i]
@@ -1809,7 +1807,6 @@ func dot(a, b []float64) (sum float64) {
 	return sum
 }
 
-// normal is a normal distribution in one dimension.
 type normal struct{ mean, variance float64 }
 
 func (n normal) draw(rng *rand.Rand) float64 { return n.mean + math.Sqrt(n.variance)*rng.NormFloat64() }
