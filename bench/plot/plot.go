@@ -121,6 +121,36 @@ func (c Chart) draw(b *bytes.Buffer, x, y axis, curves []curve) {
 	marksX(x.ticks, fmt.Sprintf("V%.1f", y.to))
 	fmt.Fprintln(b, `</g>`)
 
+	shifted := c.drawCurves(b, x, y, curves)
+
+	fmt.Fprintln(b, `<g stroke="#404040">`) // the frame and the ticks
+	fmt.Fprintf(b, `<path fill="none" d="M%.1f %.1fH%.1fV%.1fH%.1fz"/>`+"\n", x.from, y.to, x.to, y.from, x.from)
+	marksY(y.ticks, "h-5")
+	marksY(y.minor, "h-3")
+	marksX(x.ticks, "v5")
+	marksX(x.minor, "v3")
+	fmt.Fprintln(b, `</g>`)
+	for _, t := range y.ticks {
+		text(b, x.from-9, y.at(t.value)+4.5, `text-anchor="end"`, t.label)
+	}
+	end := math.Inf(-1)
+	for _, t := range x.ticks {
+		if half := textWidth(t.label) / 2; x.at(t.value)-half >= end { // omit labels that would touch
+			text(b, x.at(t.value), y.from+20, `text-anchor="middle"`, t.label)
+			end = x.at(t.value) + half + 4
+		}
+	}
+	text(b, (x.from+x.to)/2, 28, `text-anchor="middle" font-size="15" font-weight="bold"`, c.Title)
+	if shifted > 1 {
+		c.XLabel += " (markers are shifted sideways)"
+	}
+	text(b, (x.from+x.to)/2, y.from+44, `text-anchor="middle"`, c.XLabel)
+	fmt.Fprintf(b, `<text transform="translate(22 %.1f) rotate(-90)" text-anchor="middle">%s</text>`+"\n", (y.from+y.to)/2, html.EscapeString(c.YLabel))
+}
+
+// drawCurves sets the points of the curves and draws the curves. It returns the number of curves with shifted
+// markers.
+func (c Chart) drawCurves(b *bytes.Buffer, x, y axis, curves []curve) int {
 	var shifted []*curve // curves with shifted markers
 	for i, s := range c.Series {
 		for j := range s.X {
@@ -144,30 +174,7 @@ func (c Chart) draw(b *bytes.Buffer, x, y axis, curves []curve) {
 	for _, p := range curves {
 		p.markers(b)
 	}
-
-	fmt.Fprintln(b, `<g stroke="#404040">`) // the frame and the ticks
-	fmt.Fprintf(b, `<path fill="none" d="M%.1f %.1fH%.1fV%.1fH%.1fz"/>`+"\n", x.from, y.to, x.to, y.from, x.from)
-	marksY(y.ticks, "h-5")
-	marksY(y.minor, "h-3")
-	marksX(x.ticks, "v5")
-	marksX(x.minor, "v3")
-	fmt.Fprintln(b, `</g>`)
-	for _, t := range y.ticks {
-		text(b, x.from-9, y.at(t.value)+4.5, `text-anchor="end"`, t.label)
-	}
-	end := math.Inf(-1)
-	for _, t := range x.ticks {
-		if half := textWidth(t.label) / 2; x.at(t.value)-half >= end { // omit labels that would touch
-			text(b, x.at(t.value), y.from+20, `text-anchor="middle"`, t.label)
-			end = x.at(t.value) + half + 4
-		}
-	}
-	text(b, (x.from+x.to)/2, 28, `text-anchor="middle" font-size="15" font-weight="bold"`, c.Title)
-	if len(shifted) > 1 {
-		c.XLabel += " (markers are shifted sideways)"
-	}
-	text(b, (x.from+x.to)/2, y.from+44, `text-anchor="middle"`, c.XLabel)
-	fmt.Fprintf(b, `<text transform="translate(22 %.1f) rotate(-90)" text-anchor="middle">%s</text>`+"\n", (y.from+y.to)/2, html.EscapeString(c.YLabel))
+	return len(shifted)
 }
 
 // drawLegend draws the legend to the right of x. It returns the width of the legend, which is 0 if no
