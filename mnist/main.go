@@ -43,8 +43,12 @@ var program = command.Program{
 	Name:  "mnist",
 	About: "The MNIST experiment of the HVAE paper (section 4.2).",
 	Commands: map[string]command.Command{
-		"train":       trainCommand,
-		"eval":        {About: "Estimates a model's ELBO and negative log-likelihood.", Run: evaluate},
+		"train": trainCommand,
+		"eval": {
+			About:  "Estimates a model's ELBO and negative log-likelihood.\nFor example, on the first 1,000 test images: mnist eval -checkpoint runs/vae -limit 1000",
+			Common: []string{"checkpoint", "limit", "samples", "runs", "json"},
+			Run:    evaluate,
+		},
 		"table":       {About: "Trains and evaluates the models of Table 1 and prints the table.", Run: makeTable},
 		"sample":      {About: "Draws digits that a model generates.", Run: sample},
 		"reconstruct": {About: "Draws test digits and their reconstructions; for an HVAE, also along its flow.", Run: reconstruct},

@@ -18,7 +18,7 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	f := newPictureFlags(24, "`number` of test digits", "seed for binarisation and noise")
 	var folder string
 	dataFlag(f.Flags, &folder)
-	c, err := f.readModel(args, stderr)
+	c, err := f.readModel(args)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 // sample runs the sample command.
 func sample(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	f := newPictureFlags(64, "`number` of digits", "seed for the latent variables")
-	c, err := f.readModel(args, stderr)
+	c, err := f.readModel(args)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func newPictureFlags(n int, count, seed string) *pictureFlags {
 }
 
 // readModel parses the command line and reads the model.
-func (f *pictureFlags) readModel(args []string, stderr io.Writer) (c model.Checkpoint, err error) {
+func (f *pictureFlags) readModel(args []string) (c model.Checkpoint, err error) {
 	if err := f.Parse(args); err != nil {
 		return c, err
 	}
