@@ -115,9 +115,7 @@ func (r scale[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.Accumulate(y.in[0], Sca
 func Neg[T linalg.Float](a *Var[T]) *Var[T] { return Scale(a, -1) }
 
 // Mean returns the mean of the elements of a as a 1×1 matrix.
-func Mean[T linalg.Float](a *Var[T]) *Var[T] {
-	return Scale(Sum(a), 1/T(a.Rows()*a.Cols()))
-}
+func Mean[T linalg.Float](a *Var[T]) *Var[T] { return Scale(Sum(a), 1/T(a.Rows()*a.Cols())) }
 
 // AddConst returns y = a + c for a constant c. The adjoint is ā = ȳ.
 func AddConst[T linalg.Float](a *Var[T], c T) *Var[T] {
@@ -145,17 +143,7 @@ type log[T linalg.Float] struct{}
 func (log[T]) Pull(s *Sweep[T], y, ybar *Var[T]) { s.Accumulate(y.in[0], Div(ybar, y.in[0])) }
 
 // Square returns y = a ⊙ a. The adjoint is ā = 2ȳ ⊙ a.
-func Square[T linalg.Float](a *Var[T]) *Var[T] {
-	y := like(a)
-	linalg.Mul(y.Value, a.Value, a.Value)
-	return a.tape.Record(y, square[T]{}, a)
-}
-
-type square[T linalg.Float] struct{}
-
-func (square[T]) Pull(s *Sweep[T], y, ybar *Var[T]) {
-	s.accumulateProduct(y.in[0], Scale(ybar, 2), y.in[0])
-}
+func Square[T linalg.Float](a *Var[T]) *Var[T] { return Mul(a, a) }
 
 // Tanh returns y = tanh a. The adjoint is ā = ȳ ⊙ (1 − y²).
 func Tanh[T linalg.Float](a *Var[T]) *Var[T] {

@@ -77,16 +77,11 @@ func (t *Tape[T]) Reset() {
 	t.rewind(&record[T]{})
 }
 
+// All returns an iterator over the variables on the tape, in the order in which they were created.
+func (t *Tape[T]) All() iter.Seq[*Var[T]] { return slices.Values(t.vars[:t.n]) }
+
 // Len returns the number of variables on the tape.
 func (t *Tape[T]) Len() int { return t.n }
-
-// All returns an iterator over the variables on the tape, in the order in which they were created.
-func (t *Tape[T]) All() iter.Seq[*Var[T]] {
-	return func(yield func(*Var[T]) bool) {
-		for i := 0; i < t.n && yield(t.vars[i]); i++ {
-		}
-	}
-}
 
 // Matrix returns a rows × cols matrix with unspecified values. The caller fills it, for example with
 // random noise. The matrix is valid until the tape is reset.
