@@ -98,9 +98,6 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	if !resume { // the settings and the data are valid, so create the folder now
-		if err := os.MkdirAll(out, 0o755); err != nil {
-			return fmt.Errorf("cannot create the folder %w", atomicfile.Named(out, err))
-		}
 		if folder, err = lock(out); err != nil {
 			return err
 		}
@@ -110,8 +107,11 @@ func train(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return r.Train(ctx, folder, stdout, stderr, "continue with -resume")
 }
 
-// lock opens and locks the folder of a run.
+// lock creates, opens and locks the folder of a run.
 func lock(folder string) (*run.Folder, error) {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return nil, fmt.Errorf("cannot create the folder %w", atomicfile.Named(folder, err))
+	}
 	root, err := os.OpenRoot(folder)
 	if err != nil {
 		return nil, atomicfile.Named(folder, err)

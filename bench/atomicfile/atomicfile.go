@@ -65,23 +65,19 @@ func Open(name string) (*os.File, error) {
 
 // Read returns the contents of a regular file. It returns an error if the file is longer than limit bytes.
 func Read(name string, limit int64) ([]byte, error) {
-	if err := check(name, name, limit, os.Stat); err != nil {
-		return nil, err
-	}
-	b, err := os.ReadFile(name)
-	if err != nil {
-		return nil, Named(name, err)
-	}
-	return b, nil
+	return read(name, name, limit, os.Stat, os.ReadFile)
 }
 
 // ReadIn is like Read, but reads a file in a folder.
 func ReadIn(root *os.Root, name string, limit int64) ([]byte, error) {
-	path := filepath.Join(root.Name(), name)
-	if err := check(path, name, limit, root.Stat); err != nil {
+	return read(filepath.Join(root.Name(), name), name, limit, root.Stat, root.ReadFile)
+}
+
+func read(path, name string, limit int64, stat func(string) (fs.FileInfo, error), readFile func(string) ([]byte, error)) ([]byte, error) {
+	if err := check(path, name, limit, stat); err != nil {
 		return nil, err
 	}
-	b, err := root.ReadFile(name)
+	b, err := readFile(name)
 	if err != nil {
 		return nil, Named(path, err)
 	}

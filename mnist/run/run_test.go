@@ -198,7 +198,7 @@ func TestImpossibleStatesAreRefused(t *testing.T) {
 		"other model":     null(`"latent":1`, `"latent":2`),
 		"unknown kind":    null(`"model":"vae"`, `"model":"gan"`),
 		"too many images": null(`"train":20`, `"train":900000`),
-		"other images":    null(`"data_sha256":"8`, `"data_sha256":"9`),
+		"other images":    null(`"data_sha256":"`, `"data_sha256":"0`),
 		"negative seed":   null(`"seed":1`, `"seed":-1`),
 		"VAE with steps":  null(`"K":0`, `"K":3`),
 	} {
