@@ -73,14 +73,14 @@ func (w *writer) zero(r int) {
 }
 
 // row returns the assembly operand for row i of a matrix, where i < 8. Register base contains the
-// address of row 0, and registers R8 to R11 contain 1, 3, 5 and 7 times the distance between rows.
+// address of row 0, and registers R8 to R11 contain 1, 3, 5 and 7 times the row stride.
 func row(base string, i int) string {
 	return "(" + base + ")" + [...]string{"", "(R8*1)", "(R8*2)", "(R9*1)", "(R8*4)", "(R10*1)", "(R9*2)", "(R11*1)"}[i]
 }
 
-// multiplyDistance emits code that sets R9, R10 and R11 to 3, 5 and 7 times R8. It sets only the
+// multiplyStride emits code that sets R9, R10 and R11 to 3, 5 and 7 times R8. It sets only the
 // registers that the function row uses for rows i < n.
-func (w *writer) multiplyDistance(n int) {
+func (w *writer) multiplyStride(n int) {
 	if n > 3 {
 		w.op("LEAQ (R8)(R8*2), R9")
 	}

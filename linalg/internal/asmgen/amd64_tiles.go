@@ -14,11 +14,11 @@ func amd64Tiles() string {
 
 	DI          address of the arguments
 	SI, BX      addresses of the elements of A and B at a step; SI is later the address of a row of C
-	R8-R11      1, 3, 5 and 7 times the distance between rows of A; R8 is later the distance between rows of C
-	DX          distance between vectors of B, later of C
-	R12, R13    distances between steps of A and of B
+	R8-R11      1, 3, 5 and 7 times the row stride of A; R8 is later the row stride of C
+	DX          stride between vectors of B, later of C
+	R12, R13    strides between steps of A and of B
 	R14, AX, CX address of the next segment, numbers of segments and steps left
-	R15         distance of the prefetched element (tiles with more than eight rows)
+	R15         offset of the prefetched element from the current one (tiles with more than eight rows)
 	K1, Y15     mask of a partial tile (K1 with AVX-512, Y15 with AVX2)
 
 The comment of each tile lists its vector registers.`)
@@ -38,7 +38,7 @@ The comment of each tile lists its vector registers.`)
 }
 
 // vector returns the assembly operand for vector v of a row. Register base contains the address of
-// the row, and register DX contains the distance between vectors.
+// the row, and register DX contains the stride between vectors.
 func vector(base string, v int) string {
 	return "(" + base + ")" + [...]string{"", "(DX*1)", "(DX*2)"}[v]
 }
@@ -77,11 +77,11 @@ func (w *writer) amd64Tile(s shape, kind tileKind) {
 	w.op("VZEROUPPER; RET")
 }
 
-// beginTile emits code that loads the distances between rows, vectors and steps and sets the sums to the bias.
+// beginTile emits code that loads the strides of rows, vectors and steps and sets the sums to the bias.
 func (w *writer) beginTile(s shape) {
-	w.section("Load the distances between rows, vectors and steps.")
+	w.section("Load the strides of rows, vectors and steps.")
 	w.loadArgs("aRow R8", "bVector DX")
-	w.multiplyDistance(s.rows)
+	w.multiplyStride(s.rows)
 	w.loadArgs("aStep R12")
 	if s.rows > 8 { // at the end of a step SI is the address of row 8, so subtract 8 rows
 		w.op("MOVQ R12, R15; SHLQ $%d, R15", prefetchShift)
@@ -99,14 +99,14 @@ func (w *writer) beginTile(s shape) {
 }
 
 // amd64QuadTile emits the kernel of a quad tile. A vector contains four columns from each of 2 (AVX2) or
-// 4 (AVX-512) groups. DX, AX and R15 contain the distances of groups 1, 2 and 3 from group 0.
+// 4 (AVX-512) groups. DX, AX and R15 contain the offsets of groups 1, 2 and 3 from group 0.
 func (w *writer) amd64QuadTile(s shape) {
 	w.masked = false
 	name := w.tileName(quad, s)
-	distances := []string{"", "(DX*1)", "(AX*1)", "(R15*1)"}[:w.lanes/4]
+	offsets := []string{"", "(DX*1)", "(AX*1)", "(R15*1)"}[:w.lanes/4]
 	load := func(base string, r int) {
 		w.op("VMOVUPS (%s), X%d", base, r)
-		for g, d := range distances[1:] {
+		for g, d := range offsets[1:] {
 			w.insert(g+1, "("+base+")"+d, r)
 		}
 	}
@@ -134,7 +134,7 @@ func (w *writer) amd64QuadTile(s shape) {
 		w.op("VADDPS %s, %s, %s", w.v(x), w.v(i), w.v(i))
 		w.label("store%d", i)
 		w.op("VMOVUPS X%d, (SI)", i)
-		for g, d := range distances[1:] {
+		for g, d := range offsets[1:] {
 			w.op("VEXTRACT%s $%d, %s, (SI)%s", fourLanes[w.isa], g+1, w.v(i), d)
 		}
 		if i < s.rows-1 {

@@ -6,8 +6,8 @@ func amd64Transpose() string {
 
 	DI          address of the arguments
 	SI, R15     addresses of four columns of rows 0 and 8 of a band in src
-	R8-R11      1, 3, 5 and 7 times the distance between rows of src
-	AX, DX      address of a row of dst, distance between rows of dst
+	R8-R11      1, 3, 5 and 7 times the row stride of src
+	AX, DX      address of a row of dst, row stride of dst
 	CX, BX      numbers of quads and bands left
 	R12, R13    addresses of the band in src and dst`)
 	for _, w.isa = range amd64 {
@@ -23,7 +23,7 @@ func amd64Transpose() string {
 func (w *writer) amd64TransposeKernel() {
 	w.begin("transpose"+w.name, "The bands have %d rows.", w.lanes)
 	w.loadArgs("dstRow DX", "srcRow R8")
-	w.multiplyDistance(8)
+	w.multiplyStride(8)
 	w.label("matrix")
 	w.loadArgs("done R12")
 	w.op("MOVQ R12, R13; ADDQ %s, R13; ADDQ %s, R12", w.arg("dst"), w.arg("src"))

@@ -11,7 +11,7 @@ func arm64Rows() string {
 
 	R0              address of the arguments
 	R1-R4           addresses of row i of the operands y, a, b and c
-	R5-R8           distances between the rows of y, a, b and c
+	R5-R8           row strides of y, a, b and c
 	R9-R11          number of bytes done in a row, numbers of columns and rows left
 	V0, V1          the numbers a_i and c_i in all lanes
 	V3-V7, V16-V20  elements of a row, and sums over rows

@@ -2,8 +2,8 @@ package main
 
 import "fmt"
 
-// Register rowOffsets[i] holds the distance of row i of A from row 0. Register vectorOffsets[v] holds
-// the distance of vector v of B, and later of C, from vector 0. Row 0 and vector 0 need no register. R18
+// Register rowOffsets[i] holds the offset of row i of A from row 0. Register vectorOffsets[v] holds
+// the offset of vector v of B, and later of C, from vector 0. Row 0 and vector 0 need no register. R18
 // is reserved by the platform.
 var (
 	rowOffsets    = []int{0, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 19, 20, 21, 22, 23}
@@ -17,9 +17,9 @@ func arm64Tiles() string {
 	R0          address of the arguments
 	R1, R2      addresses of the elements of A and B at a step; R1 is later the address of a row of C
 	R3, R4, R5  number of steps left, address of the next segment, number of segments left
-	R6, R7      distances between steps of A and of B; R6 is later the distance between rows of C
-	R8-R17, …   distances of rows 1, 2, … of A from row 0
-	R26, R25, … distances of vectors 1, 2, … of B, later of C, from vector 0
+	R6, R7      strides between steps of A and of B; R6 is later the row stride of C
+	R8-R17, …   offsets of rows 1, 2, … of A from row 0
+	R26, R25, … offsets of vectors 1, 2, … of B, later of C, from vector 0
 
 The comment of each tile lists its vector registers. An element of A is the first lane of a register;
 the instruction multiplies it by all lanes of a vector of B.`)
@@ -52,7 +52,7 @@ func (w *writer) arm64Tile(s shape, kind tileKind) {
 			w.op("ADD R%d, R%d, R%d", registers[1], registers[i-1], registers[i])
 		}
 	}
-	w.section("Load the distances between rows, vectors and steps.")
+	w.section("Load the strides of rows, vectors and steps.")
 	multiples("aRow", s.rows, rowOffsets)
 	multiples("bVector", s.vectors, vectorOffsets)
 	w.loadArgs("aStep R6", "bStep R7", "segments R4", "segmentCount R5")

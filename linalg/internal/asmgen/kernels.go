@@ -31,9 +31,9 @@ const (
 	partial
 	// Each row of a quad tile is one vector with four columns from each of several groups of a Contraction.
 	// In a convolution, the groups are neighbouring pixels. Training divides a minibatch of 100 columns
-	// into six blocks of 16 and one of four. Without quad tiles, the convolutions would take as long for
-	// the block of four as for a block of 16. That is a seventh of their time. With quad tiles, they
-	// take a quarter of that time. NEON needs no quad tiles because four columns fill a vector.
+	// into six blocks of 16 and one of four. With quad tiles, the convolutions of the block of four take a
+	// quarter of the time of a block of 16; without quad tiles, they would take as long as a block of 16. NEON
+	// needs no quad tiles because four columns fill a vector.
 	quad
 	kinds // number of kinds
 )

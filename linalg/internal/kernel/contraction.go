@@ -32,7 +32,7 @@ func (c *Contraction[T]) Run() {
 		return
 	}
 	c.check()
-	if SIMD32[T]() && c.Steps > 0 && len(c.Segments) > 0 {
+	if simd32[T]() && c.Steps > 0 && len(c.Segments) > 0 {
 		c.tiles()
 	} else {
 		c.plain()

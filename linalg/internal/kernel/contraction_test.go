@@ -69,7 +69,7 @@ func randomContraction[T Float](rng *rand.Rand, rows, cols, steps, groups int) C
 func TestContractionsMatchTheirDefinition(t *testing.T) {
 	OnEachLevel(func(name string) {
 		t.Run(name, func(t *testing.T) {
-			if SIMD32[float32]() {
+			if simd32[float32]() {
 				testContractions(t, fused)
 			} else {
 				testContractions(t, func(a, b, c float32) float32 { return float32(a*b) + c })

@@ -21,7 +21,7 @@ type elementwiseArgs struct {
 // elementwise runs the SIMD kernel with the given index if T is float32 and SIMD kernels are in
 // use. It reports whether it ran the kernel. Operands that the kernel does not use are nil.
 func elementwise[T Float](kernel int, y, a, b, c []T) bool {
-	if !SIMD32[T]() {
+	if !simd32[T]() {
 		return false
 	}
 	callElementwise(kernelSets[level].elementwise+kernel, &elementwiseArgs{y: pointer(y), a: pointer(a), b: pointer(b), c: pointer(c), n: len(y)})
@@ -93,7 +93,7 @@ func SigmoidGradient[T Float](y, a, b []T) {
 
 func Adamax[T Float](p, m, u, g []T, beta1, beta2, rate, epsilon T) {
 	m, u, g = m[:len(p)], u[:len(p)], g[:len(p)]
-	if SIMD32[T]() {
+	if simd32[T]() {
 		callElementwise(kernelSets[level].elementwise+opAdamax, &elementwiseArgs{
 			y: pointer(p), a: pointer(g), b: pointer(m), c: pointer(u), n: len(p),
 			beta1: float32(beta1), rest1: float32(1 - beta1), beta2: float32(beta2), rate: float32(rate), epsilon: float32(epsilon)})

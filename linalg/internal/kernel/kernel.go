@@ -7,7 +7,7 @@
 //
 //	func Add[T Float](y, a, b []T) {
 //		a, b = a[:len(y)], b[:len(y)] // because the assembly does not check bounds
-//		if elementwise(opAdd, y, a, b, nil, 0) { // runs the SIMD kernel if there is one
+//		if elementwise(opAdd, y, a, b, nil) { // runs the SIMD kernel if there is one
 //			return
 //		}
 //		for i := range y { … }
@@ -29,8 +29,8 @@ import "unsafe"
 // Float is the type constraint for matrix elements.
 type Float interface{ float32 | float64 }
 
-// SIMD32 reports whether T is float32 and SIMD kernels are in use.
-func SIMD32[T Float]() bool { return level > levelNone && unsafe.Sizeof(T(0)) == 4 }
+// simd32 reports whether T is float32 and SIMD kernels are in use.
+func simd32[T Float]() bool { return level > levelNone && unsafe.Sizeof(T(0)) == 4 }
 
 // simd64 reports whether T is float64 and SIMD kernels are in use.
 func simd64[T Float]() bool { return level > levelNone && unsafe.Sizeof(T(0)) == 8 }

@@ -60,7 +60,7 @@ func chooseLevel(name string, available []int) (l int, err error) {
 func Level() (name string, err error) { return levelNames[level], levelError }
 
 // OnEachLevel selects each available instruction set in turn, from plain Go to the best, and calls f
-// with its name. It is for tests. During the call, no other goroutine may use package linalg.
+// with its name. Only tests use it. During the call, no other goroutine may use package linalg.
 func OnEachLevel(f func(name string)) {
 	defer func(l int) { level = l }(level)
 	for _, level = range available() {

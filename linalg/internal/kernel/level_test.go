@@ -8,8 +8,8 @@ import (
 
 func TestAllLevelsExceptNoneUseSIMD(t *testing.T) {
 	OnEachLevel(func(name string) {
-		if simd := name != "none"; SIMD32[float32]() != simd || simd64[float64]() != simd || SIMD32[float64]() || simd64[float32]() {
-			t.Errorf("level %s: SIMD32 and simd64 must be %v for their type, and false for the other", name, simd)
+		if simd := name != "none"; simd32[float32]() != simd || simd64[float64]() != simd || simd32[float64]() || simd64[float32]() {
+			t.Errorf("level %s: simd32 and simd64 must be %v for their type, and false for the other", name, simd)
 		}
 	})
 }

@@ -120,7 +120,7 @@ var ones = [...]float64{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}
 //
 //go:noinline
 func AddSums[T Float](y []T, yr int, x []T, rows, n int) {
-	if SIMD32[T]() && yr > 0 { // add x times a column of ones; if yr = 0, all rows of C are one element
+	if simd32[T]() && yr > 0 { // add x times a column of ones; if yr = 0, all rows of C are one element
 		one, segment := [1]T{1}, [1]Segment{}
 		c := Contraction[T]{
 			Rows: rows, Cols: 1, Steps: n, Groups: 1,
@@ -184,7 +184,7 @@ func AddMulRows[T Float](y []T, a []T, ar, ac int, b []T, br, rows int) {
 // AddRows adds s·Σ_i x_i to y, where x_i is row i of x [rows×len(y)].
 func AddRows[T Float](y []T, s T, x []T, rows int) {
 	number := [1]T{s}
-	if SIMD32[T]() { // the product of a row [1×rows] of equal numbers s with x
+	if simd32[T]() { // the product of a row [1×rows] of equal numbers s with x
 		segment := [1]Segment{}
 		c := Contraction[T]{
 			Rows: 1, Cols: len(y), Steps: rows, Groups: 1,

@@ -9,7 +9,7 @@
 //
 // 	DI             address of the arguments
 // 	SI, R8-R10     addresses of row i of the operands y, a, b and c
-// 	R11-R13, BX    distances between the rows of y, a, b and c
+// 	R11-R13, BX    row strides of y, a, b and c
 // 	DX, AX, CX     number of bytes done in a row, numbers of columns and rows left
 // 	Y0, Y1         the numbers a_i and c_i in all lanes
 // 	Y3-Y5, Y8-Y10  elements of a row, and sums over rows
@@ -18,8 +18,8 @@
 // differently:
 //
 // 	R11, BX    addresses of a and b in the first of the four rows
-// 	R12, R13   distances between the rows of a and of b
-// 	DX, R10    three times these distances
+// 	R12, R13   row strides of a and b
+// 	DX, R10    three times these strides
 
 // y_i = a_i·b_i + c_i for columns a and c
 TEXT rowScaleShift<>(SB), NOSPLIT, $0-16

@@ -2,15 +2,15 @@ package kernel
 
 import "unsafe"
 
-// tileArgs holds the arguments of a tile kernel, which computes a tile of C. All strides and
-// distances are in bytes.
+// tileArgs holds the arguments of a tile kernel, which computes a tile of C; the drawing below shows the kinds
+// of tiles. All strides and offsets are in bytes.
 type tileArgs struct {
 	c, a, b, bias  unsafe.Pointer
 	aRow, aStep    int
-	bVector, bStep int // distances between vectors and between steps
+	bVector, bStep int // strides between vectors and between steps
 	cVector, cRow  int
-	bQuad2, bQuad3 int // in a quad tile, distances of the third and fourth group from the first;
-	cQuad2, cQuad3 int // bVector and cVector are the distances of the second group
+	bQuad2, bQuad3 int // in a quad tile, offsets of the third and fourth group from the first;
+	cQuad2, cQuad3 int // bVector and cVector are the offsets of the second group
 	steps          int
 	segments       unsafe.Pointer
 	segmentCount   int
@@ -56,9 +56,9 @@ var noBias [maxRows]float32
 //	└──────────┴──────────┴─┘
 //
 // The partial tiles of strip p are narrower than a vector. A row of a tile in strip a, b, c or d has
-// one vector from each of two groups, so each loaded element of A is used twice. A row of a quad tile, in
-// strip q, is one vector with four columns from each group. The tiles of a strip read the same columns of
-// B, which stay in the first-level cache.
+// one vector from each of two groups, so each loaded element of A is used twice. The tiles in strip q are quad
+// tiles: a row of a quad tile is one vector with four columns from each group. The tiles of a strip read the
+// same columns of B, which stay in the first-level cache.
 func (c *Contraction[T]) tiles() {
 	s := kernelSets[level]
 	args := tileArgs{

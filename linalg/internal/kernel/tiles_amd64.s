@@ -9,11 +9,11 @@
 //
 // 	DI          address of the arguments
 // 	SI, BX      addresses of the elements of A and B at a step; SI is later the address of a row of C
-// 	R8-R11      1, 3, 5 and 7 times the distance between rows of A; R8 is later the distance between rows of C
-// 	DX          distance between vectors of B, later of C
-// 	R12, R13    distances between steps of A and of B
+// 	R8-R11      1, 3, 5 and 7 times the row stride of A; R8 is later the row stride of C
+// 	DX          stride between vectors of B, later of C
+// 	R12, R13    strides between steps of A and of B
 // 	R14, AX, CX address of the next segment, numbers of segments and steps left
-// 	R15         distance of the prefetched element (tiles with more than eight rows)
+// 	R15         offset of the prefetched element from the current one (tiles with more than eight rows)
 // 	K1, Y15     mask of a partial tile (K1 with AVX-512, Y15 with AVX2)
 //
 // The comment of each tile lists its vector registers.
@@ -31,7 +31,7 @@ GLOBL ones<>(SB), NOPTR|RODATA, $64
 // tile1x1AVX512 keeps vector v of row i of C in register 1·i + v (Z0) and B in Z1. Elements of A are in the registers after B.
 TEXT tile1x1AVX512<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
@@ -81,7 +81,7 @@ store:
 // tile1x2AVX512 keeps vector v of row i of C in register 2·i + v (Z0-Z1) and B in Z2-Z3. Elements of A are in the registers after B.
 TEXT tile1x2AVX512<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
@@ -136,7 +136,7 @@ store:
 // tile1x3AVX512 keeps vector v of row i of C in register 3·i + v (Z0-Z2) and B in Z3-Z5. Elements of A are in the registers after B.
 TEXT tile1x3AVX512<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
@@ -196,7 +196,7 @@ store:
 // tile4x1AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z3) and B in Z4. Elements of A are in the registers after B.
 TEXT tile4x1AVX512<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -268,7 +268,7 @@ store:
 // tile4x2AVX512 keeps vector v of row i of C in register 2·i + v (Z0-Z7) and B in Z8-Z9. Elements of A are in the registers after B.
 TEXT tile4x2AVX512<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -357,7 +357,7 @@ store:
 // tile4x3AVX512 keeps vector v of row i of C in register 3·i + v (Z0-Z11) and B in Z12-Z14. Elements of A are in the registers after B.
 TEXT tile4x3AVX512<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -463,7 +463,7 @@ store:
 // tile8x1AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z7) and B in Z8. Elements of A are in the registers after B.
 TEXT tile8x1AVX512<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -565,7 +565,7 @@ store:
 // tile8x2AVX512 keeps vector v of row i of C in register 2·i + v (Z0-Z15) and B in Z16-Z17. Elements of A are in the registers after B.
 TEXT tile8x2AVX512<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -700,7 +700,7 @@ store:
 // tile8x3AVX512 keeps vector v of row i of C in register 3·i + v (Z0-Z23) and B in Z24-Z26. Elements of A are in the registers after B.
 TEXT tile8x3AVX512<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -868,7 +868,7 @@ store:
 // tile16x1AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z15) and B in Z16. Elements of A are in the registers after B.
 TEXT tile16x1AVX512<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -1032,7 +1032,7 @@ store:
 // partial1AVX512 keeps vector v of row i of C in register 1·i + v (Z0) and B in Z1. Elements of A are in the registers after B.
 TEXT partial1AVX512<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
@@ -1086,7 +1086,7 @@ store:
 // partial8AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z7) and B in Z8. Elements of A are in the registers after B.
 TEXT partial8AVX512<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -1192,7 +1192,7 @@ store:
 // quad1AVX512 keeps row i of C in register i (Z0) and B in Z1. Elements of A are in the registers after B. Each group has four lanes.
 TEXT quad1AVX512<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
@@ -1258,7 +1258,7 @@ store0:
 // quad4AVX512 keeps row i of C in register i (Z0-Z3) and B in Z4. Elements of A are in the registers after B. Each group has four lanes.
 TEXT quad4AVX512<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -1373,7 +1373,7 @@ store3:
 // quad8AVX512 keeps row i of C in register i (Z0-Z7) and B in Z8. Elements of A are in the registers after B. Each group has four lanes.
 TEXT quad8AVX512<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -1554,7 +1554,7 @@ store7:
 // tile1x1AVX2 keeps vector v of row i of C in register 1·i + v (Y0) and B in Y1. Elements of A are in the registers after B.
 TEXT tile1x1AVX2<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
@@ -1604,7 +1604,7 @@ store:
 // tile1x2AVX2 keeps vector v of row i of C in register 2·i + v (Y0-Y1) and B in Y2-Y3. Elements of A are in the registers after B.
 TEXT tile1x2AVX2<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
@@ -1659,7 +1659,7 @@ store:
 // tile1x3AVX2 keeps vector v of row i of C in register 3·i + v (Y0-Y2) and B in Y3-Y5. Elements of A are in the registers after B.
 TEXT tile1x3AVX2<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
@@ -1719,7 +1719,7 @@ store:
 // tile4x1AVX2 keeps vector v of row i of C in register 1·i + v (Y0-Y3) and B in Y4. Elements of A are in the registers after B.
 TEXT tile4x1AVX2<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -1791,7 +1791,7 @@ store:
 // tile4x2AVX2 keeps vector v of row i of C in register 2·i + v (Y0-Y7) and B in Y8-Y9. Elements of A are in the registers after B.
 TEXT tile4x2AVX2<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -1880,7 +1880,7 @@ store:
 // tile4x3AVX2 keeps vector v of row i of C in register 3·i + v (Y0-Y11) and B in Y12-Y14. Elements of A are in the registers after B.
 TEXT tile4x3AVX2<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -1986,7 +1986,7 @@ store:
 // partial1AVX2 keeps vector v of row i of C in register 1·i + v (Y0) and B in Y1. Elements of A are in the registers after B.
 TEXT partial1AVX2<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
@@ -2042,7 +2042,7 @@ store:
 // partial4AVX2 keeps vector v of row i of C in register 1·i + v (Y0-Y3) and B in Y4. Elements of A are in the registers after B.
 TEXT partial4AVX2<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9
@@ -2123,7 +2123,7 @@ store:
 // quad1AVX2 keeps row i of C in register i (Y0) and B in Y1. Elements of A are in the registers after B. Each group has four lanes.
 TEXT quad1AVX2<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	MOVQ tileArgs_aStep(DI), R12
@@ -2179,7 +2179,7 @@ store0:
 // quad4AVX2 keeps row i of C in register i (Y0-Y3) and B in Y4. Elements of A are in the registers after B. Each group has four lanes.
 TEXT quad4AVX2<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
 	LEAQ (R8)(R8*2), R9

@@ -10,9 +10,9 @@
 // 	R0          address of the arguments
 // 	R1, R2      addresses of the elements of A and B at a step; R1 is later the address of a row of C
 // 	R3, R4, R5  number of steps left, address of the next segment, number of segments left
-// 	R6, R7      distances between steps of A and of B; R6 is later the distance between rows of C
-// 	R8-R17, …   distances of rows 1, 2, … of A from row 0
-// 	R26, R25, … distances of vectors 1, 2, … of B, later of C, from vector 0
+// 	R6, R7      strides between steps of A and of B; R6 is later the row stride of C
+// 	R8-R17, …   offsets of rows 1, 2, … of A from row 0
+// 	R26, R25, … offsets of vectors 1, 2, … of B, later of C, from vector 0
 //
 // The comment of each tile lists its vector registers. An element of A is the first lane of a register;
 // the instruction multiplies it by all lanes of a vector of B.
@@ -21,7 +21,7 @@
 // A step has 1 multiply-adds, 2 loads and 4 other instructions.
 TEXT tile1x1NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVD tileArgs_aStep(R0), R6
 	MOVD tileArgs_bStep(R0), R7
 	MOVD tileArgs_segments(R0), R4
@@ -69,7 +69,7 @@ store:
 // A step has 2 multiply-adds, 3 loads and 4 other instructions.
 TEXT tile1x2NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVD tileArgs_bVector(R0), R26
 	MOVD tileArgs_aStep(R0), R6
 	MOVD tileArgs_bStep(R0), R7
@@ -125,7 +125,7 @@ store:
 // A step has 3 multiply-adds, 4 loads and 4 other instructions.
 TEXT tile1x3NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVD tileArgs_bVector(R0), R26
 	ADD R26, R26, R25
 	MOVD tileArgs_aStep(R0), R6
@@ -189,7 +189,7 @@ store:
 // A step has 4 multiply-adds, 5 loads and 4 other instructions.
 TEXT tile1x4NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVD tileArgs_bVector(R0), R26
 	ADD R26, R26, R25
 	ADD R26, R25, R24
@@ -261,7 +261,7 @@ store:
 // A step has 4 multiply-adds, 5 loads and 4 other instructions.
 TEXT tile4x1NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10
@@ -336,7 +336,7 @@ store:
 // A step has 8 multiply-adds, 6 loads and 4 other instructions.
 TEXT tile4x2NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10
@@ -434,7 +434,7 @@ store:
 // A step has 12 multiply-adds, 7 loads and 4 other instructions.
 TEXT tile4x3NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10
@@ -555,7 +555,7 @@ store:
 // A step has 16 multiply-adds, 8 loads and 4 other instructions.
 TEXT tile4x4NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10
@@ -699,7 +699,7 @@ store:
 // A step has 24 multiply-adds, 10 loads and 4 other instructions.
 TEXT tile6x4NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10
@@ -891,7 +891,7 @@ store:
 // A step has 8 multiply-adds, 9 loads and 4 other instructions.
 TEXT tile8x1NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10
@@ -1002,7 +1002,7 @@ store:
 // A step has 16 multiply-adds, 10 loads and 4 other instructions.
 TEXT tile8x2NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10
@@ -1156,7 +1156,7 @@ store:
 // A step has 24 multiply-adds, 11 loads and 4 other instructions.
 TEXT tile8x3NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10
@@ -1353,7 +1353,7 @@ store:
 // A step has 16 multiply-adds, 17 loads and 4 other instructions.
 TEXT tile16x1NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10
@@ -1536,7 +1536,7 @@ store:
 // A step has 1 multiply-adds, 2 loads and 4 other instructions.
 TEXT partial1NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVD tileArgs_aStep(R0), R6
 	MOVD tileArgs_bStep(R0), R7
 	MOVD tileArgs_segments(R0), R4
@@ -1584,7 +1584,7 @@ store:
 // A step has 8 multiply-adds, 9 loads and 4 other instructions.
 TEXT partial8NEON<>(SB), NOSPLIT, $0-16
 
-	// Load the distances between rows, vectors and steps.
+	// Load the strides of rows, vectors and steps.
 	MOVD tileArgs_aRow(R0), R8
 	ADD R8, R8, R9
 	ADD R8, R9, R10

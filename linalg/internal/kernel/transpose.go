@@ -4,18 +4,18 @@ import "unsafe"
 
 // transposeArgs holds the arguments of a transpose kernel. A kernel for n rows divides each matrix in
 // src into bands of n rows, and each band into quads [n×4]. The transpose of a quad is a block [4×n] of dst.
-// All strides and distances are in bytes.
+// All strides and offsets are in bytes.
 //
 // The kernel updates the fields matrices and done, but not the pointers dst and src. After the last
 // matrix, an updated pointer could point to unused memory, and the garbage collector aborts the program
 // if it finds such a pointer.
 type transposeArgs struct {
 	dst, src       unsafe.Pointer
-	dstRow, srcRow int // distances between rows
+	dstRow, srcRow int // row strides
 	bands, quads   int // number of bands of a matrix, number of quads of a band
 	matrices       int // number of matrices left
-	matrix         int // distance between consecutive matrices, in both dst and src
-	done           int // distance of the current matrix from the first
+	matrix         int // stride between consecutive matrices, in both dst and src
+	done           int // offset of the current matrix from the first
 }
 
 // A transposeKernel describes a kernel for bands of a fixed number of rows. The field index is its
@@ -26,7 +26,7 @@ type transposeKernel struct{ rows, index int }
 // dst, one after the other. The length of a must be a multiple of rows·cols.
 func Transpose[T Float](dst, a []T, rows, cols int) {
 	dst = dst[:len(a)]
-	if SIMD32[T]() && cols >= 4 {
+	if simd32[T]() && cols >= 4 {
 		for _, k := range kernelSets[level].transposes { // tallest bands first
 			if rows >= k.rows {
 				transposeSIMD(k, dst, a, rows, cols)

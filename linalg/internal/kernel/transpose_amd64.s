@@ -9,8 +9,8 @@
 //
 // 	DI          address of the arguments
 // 	SI, R15     addresses of four columns of rows 0 and 8 of a band in src
-// 	R8-R11      1, 3, 5 and 7 times the distance between rows of src
-// 	AX, DX      address of a row of dst, distance between rows of dst
+// 	R8-R11      1, 3, 5 and 7 times the row stride of src
+// 	AX, DX      address of a row of dst, row stride of dst
 // 	CX, BX      numbers of quads and bands left
 // 	R12, R13    addresses of the band in src and dst
 

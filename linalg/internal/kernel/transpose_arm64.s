@@ -8,8 +8,8 @@
 // This kernel transposes matrices; see transpose.go and transposeArgs. It uses these registers:
 //
 // 	R0          address of the arguments
-// 	R1, R4-R6   address of four columns of row 0 of a band in src; 1, 2 and 3 times the distance between rows
-// 	R2, R7-R9   address of a row of dst; 1, 2 and 3 times the distance between rows
+// 	R1, R4-R6   address of four columns of row 0 of a band in src; 1, 2 and 3 times the row stride
+// 	R2, R7-R9   address of a row of dst; 1, 2 and 3 times the row stride
 // 	R10, R11    numbers of quads and bands left
 // 	R12, R13    addresses of the band in src and dst
 
