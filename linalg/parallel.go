@@ -59,7 +59,7 @@ func For(n, grain int, body func(lo, hi int)) {
 
 // chunks returns the number of chunks into which For divides a loop. If it is below 1, For uses one chunk.
 func chunks(n, grain int) int {
-	if grain <= 0 || n < 2*grain {
+	if grain <= 0 {
 		return 1
 	}
 	return min(runtime.GOMAXPROCS(0)-int(busy.Load()), n/grain)
