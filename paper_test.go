@@ -23,7 +23,9 @@ package paper_test
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -73,7 +75,23 @@ func TestPaper(t *testing.T) {
 		})
 	}
 	fmt.Fprintf(t.Output(), "\n%d statements hold, %d hold as corrected; failures: %d; not run: %d\n", count["✓"], count["✓ corrected:"], count["FAILS:"], count["– not run:"])
+	if strings.Contains(flag.Lookup("test.run").Value.String(), "/") {
+		return // not all sections were run
+	}
+	readme, err := os.ReadFile("README.md")
+	_, block, found := strings.Cut(string(readme), "\n```\n✓ (1)")
+	block, _, _ = strings.Cut("✓ (1)"+block, "```")
+	if err != nil || !found {
+		t.Fatalf("README.md does not show a part of this output (error %v)", err)
+	}
+	for line := range strings.Lines(block) {
+		if !strings.Contains(printed.String(), line) {
+			t.Errorf("README.md shows the line %q, which is not printed", line)
+		}
+	}
 }
+
+var printed strings.Builder // statements and measurements that TestPaper has printed
 
 // legend explains the output of go test -v.
 const legend = `
@@ -2255,24 +2273,25 @@ func (t *report) outcome() string {
 
 // print prints the statement and its measurements.
 func (t *report) print() {
+	w := io.MultiWriter(t.Output(), &printed)
 	label := ""
 	if t.statement.equation != "" {
 		label = t.statement.equation + "  "
 	}
 	if t.statement.printed != "" {
-		fmt.Fprintln(t.Output(), "✗", label+"as printed: "+t.statement.printed)
+		fmt.Fprintln(w, "✗", label+"as printed: "+t.statement.printed)
 		label = ""
 	}
-	fmt.Fprintln(t.Output(), t.outcome(), label+t.statement.claim)
+	fmt.Fprintln(w, t.outcome(), label+t.statement.claim)
 	if t.command != "" {
-		fmt.Fprintln(t.Output(), "      "+t.command)
+		fmt.Fprintln(w, "      "+t.command)
 	}
 	for _, m := range t.lines {
 		where := m.where
 		if m.cases > 1 {
 			where = strings.TrimSuffix(fmt.Sprintf("worst of %d: %s", m.cases, where), ": ")
 		}
-		fmt.Fprintln(t.Output(), strings.TrimRight("      "+pad(m.quantity, 40)+" "+m.columns+" "+where, " "))
+		fmt.Fprintln(w, strings.TrimRight("      "+pad(m.quantity, 40)+" "+m.columns+" "+where, " "))
 	}
 }
 
