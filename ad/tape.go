@@ -108,6 +108,9 @@ func (t *Tape[T]) Leaf(m linalg.Matrix[T]) *Var[T] {
 
 // Const puts m on the tape as a constant and returns the constant, which shares m's elements.
 func (t *Tape[T]) Const(m linalg.Matrix[T]) *Var[T] {
+	if len(m.Data) != m.Rows*m.Cols {
+		panic(fmt.Sprintf("ad: a matrix %v with %d elements; use linalg.New or linalg.Of", m.Shape(), len(m.Data)))
+	}
 	v := t.variable(t)
 	v.Value = m
 	return v

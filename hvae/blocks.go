@@ -78,7 +78,7 @@ type Evaluator[T linalg.Float] struct {
 	Params    []*Param[T]
 	BlockSize int // columns per block; 0 means 16. It affects only rounding
 
-	blocks []*Block[T] // one per goroutine; each becomes one block of the batch after another
+	blocks []*Block[T] // one per goroutine, reused for all blocks that the goroutine computes
 }
 
 // Each calls f for each block of a batch. The parameters are constants. The seed determines the noise. A column

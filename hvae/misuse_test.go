@@ -81,6 +81,7 @@ func TestMisuseOfFlowsAndPriorsPanics(t *testing.T) {
 		"Mean [3×1] and SD [1×1]":                                                              func() { normal(3, 1, 1, 1).Entropy() },
 		"Mean [3×2] and SD [1×2]":                                                              func() { normal(3, 2, 1, 2).Divergence() },
 		"Noise of shape [-1×3]":                                                                func() { hvae.Noise(&tp, nil, -1, 3) },
+		"a matrix [2×3] with 0 elements":                                                       func() { tp.Leaf(linalg.Matrix[float64]{Rows: 2, Cols: 3}) },
 		"Unconstrain: 0.6 is not in the interval (0, 0.5)":                                     func() { hvae.Unconstrain(0.6, 0, 0.5) },
 		"Constrain: the interval is (1, 1)":                                                    func() { hvae.Constrain(z, 1, 1) },
 		"Constrain: the interval is (0, NaN)":                                                  func() { hvae.Constrain(z, 0, math.NaN()) },

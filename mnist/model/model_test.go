@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hvae/ad"
+	"hvae/hvae"
 	"hvae/linalg"
 	"hvae/linalg/random"
 	"hvae/mnist/safetensors"
@@ -467,4 +468,22 @@ func FuzzCheckpoint(f *testing.F) {
 			t.Errorf("%q = %q, %q = %q, tensor %d with %d elements: checkpointOf allocates %d bytes before it rejects the checkpoint", key1, value1, key2, value2, tensor, size, n)
 		}
 	})
+}
+
+func TestSampleDoesNotChangeAfterAnotherDraw(t *testing.T) {
+	for _, kind := range []string{"vae", "hvae"} {
+		c := Config{Kind: kind, K: map[string]int{"hvae": 1}[kind], Tempering: "none", Latent: 2}
+		var tape ad.Tape[float64]
+		network := NewNetwork(c, Vars(tape.Const, NewParams[float64](c, -1, 1)))
+		draw := func(mean float64) hvae.Sample[float64] {
+			noise := tape.Fill(c.Latent, 1, 0.5)
+			return network.Draw(tape.Fill(pixels, 1, 1), tape.Fill(c.Latent, 1, mean), tape.Fill(c.Latent, 1, 1), noise, noise)
+		}
+		sample := draw(0)
+		before := sample.LogEstimate().Scalar() + sample.EntropyELBO().Scalar()
+		draw(3)
+		if after := sample.LogEstimate().Scalar() + sample.EntropyELBO().Scalar(); after != before {
+			t.Errorf("%s: the estimates of a sample changed from %v to %v after another Draw", kind, before, after)
+		}
+	}
 }
