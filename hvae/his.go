@@ -1,8 +1,6 @@
 package hvae
 
 import (
-	"fmt"
-
 	"hvae/ad"
 	"hvae/linalg"
 )
@@ -62,9 +60,7 @@ func (s Sample[T]) ELBO() *ad.Var[T] { return s.elbo(ad.Sub(s.logJoint, s.logPri
 // variational prior has no method Entropy. DiagonalNormal has this method.
 func (s Sample[T]) EntropyELBO() *ad.Var[T] {
 	q, ok := s.prior.(interface{ Entropy() *ad.Var[T] })
-	if !ok {
-		panic(fmt.Sprintf("hvae: EntropyELBO: the variational prior %T has no method Entropy", s.prior))
-	}
+	require(ok, "EntropyELBO: the variational prior %T has no method Entropy", s.prior)
 	return s.elbo(ad.Add(s.logJoint, q.Entropy()))
 }
 

@@ -37,9 +37,7 @@ func FixedTempering[T linalg.Float](K int, invSqrtBeta0 *ad.Var[T]) Tempering[T]
 	if s := invSqrtBeta0.Value.Shape(); s != (linalg.Shape{Rows: 1, Cols: 1}) {
 		panic(fmt.Sprintf("hvae: FixedTempering: 1/√β₀ is %v; it must be [1×1]", s))
 	}
-	if v := invSqrtBeta0.Value.Data[0]; v < 1 {
-		panic(fmt.Sprintf("hvae: FixedTempering: 1/√β₀ is %v; it must be at least 1 (the argument is the momentum's standard deviation, not β₀)", v))
-	}
+	mustBeFactors("FixedTempering", "1/√β₀, the momentum's standard deviation,", invSqrtBeta0, 1, T(math.Inf(1)))
 	if K == 0 {
 		return Tempering[T]{}
 	}
@@ -56,7 +54,7 @@ func FixedTempering[T linalg.Float](K int, invSqrtBeta0 *ad.Var[T]) Tempering[T]
 // FreeTempering returns the tempering with the given α_k ∈ (0, 1], which is [K×1], or [K×ℓ] with one element
 // per dimension. Then s = 1/√β₀ = Π 1/α_k.
 func FreeTempering[T linalg.Float](alpha *ad.Var[T]) Tempering[T] {
-	mustBeFactors("FreeTempering", "α", alpha, 1)
+	mustBeFactors("FreeTempering", "α", alpha, 0, 1)
 	return Tempering[T]{alpha: alpha, momentumSD: ad.Exp(ad.Neg(ad.SumTo(ad.Log(alpha), 1, alpha.Cols())))}
 }
 
@@ -64,20 +62,20 @@ func FreeTempering[T linalg.Float](alpha *ad.Var[T]) Tempering[T] {
 // shape of alpha is [K×1] or [K×ℓ], and the shape of momentumSD is [1×1] or [1×ℓ].
 func UntiedTempering[T linalg.Float](alpha, momentumSD *ad.Var[T]) Tempering[T] {
 	inf := T(math.Inf(1))
-	mustBeFactors("UntiedTempering", "α", alpha, inf)
-	mustBeFactors("UntiedTempering", "s", momentumSD, inf)
+	mustBeFactors("UntiedTempering", "α", alpha, 0, inf)
+	mustBeFactors("UntiedTempering", "s", momentumSD, 0, inf)
 	if momentumSD.Rows() != 1 {
 		panic(fmt.Sprintf("hvae: UntiedTempering: s is %v; it must have one row", momentumSD.Value.Shape()))
 	}
 	return Tempering[T]{alpha, momentumSD, true}
 }
 
-// mustBeFactors panics if an element of v is not in [0, largest]. It accepts 0 and NaN, which occur if training
-// diverges, and which Trainer.Step reports as an error.
-func mustBeFactors[T linalg.Float](function, name string, v *ad.Var[T], largest T) {
+// mustBeFactors panics if an element of v is not in [smallest, largest]. It accepts 0 for factors and NaN, which occur
+// if training diverges, and which Trainer.Step reports as an error.
+func mustBeFactors[T linalg.Float](function, name string, v *ad.Var[T], smallest, largest T) {
 	for _, x := range v.Value.Data {
-		if x < 0 || x > largest {
-			panic(fmt.Sprintf("hvae: %s: %s contains %v; all elements must be in [0, %v]", function, name, x, largest))
+		if x < smallest || x > largest {
+			panic(fmt.Sprintf("hvae: %s: %s contains %v; all elements must be in [%v, %v]", function, name, x, smallest, largest))
 		}
 	}
 }
