@@ -1,7 +1,6 @@
 package linalg
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -78,7 +77,7 @@ func newChunkPanic(value any) *chunkPanic {
 		return p
 	}
 	if value == nil {
-		value = errors.New("linalg: the body of a parallel loop called runtime.Goexit")
+		value = "linalg: the body of a parallel loop called runtime.Goexit"
 	}
 	return &chunkPanic{value, debug.Stack()}
 }

@@ -2,6 +2,7 @@ package linalg
 
 import (
 	"fmt"
+	"slices"
 
 	"hvae/linalg/internal/kernel"
 )
@@ -81,18 +82,10 @@ func AddMulSum[T Float](dst, a, b Matrix[T]) {
 
 // Finite reports whether every element of m is finite.
 func Finite[T Float](m Matrix[T]) bool {
-	// Compute 128 sums of products 0·x. A product is NaN if x is NaN or infinite, and otherwise zero,
-	// so the sums are zero only if all elements are finite.
-	const columns = 128
-	var sums [columns]T
-	rows := len(m.Data) / columns
-	if kernel.AddRows(sums[:], 0, m.Data, rows); sums != [columns]T{} {
-		return false
-	}
-	for _, x := range m.Data[rows*columns:] {
-		if x-x != 0 {
-			return false
-		}
-	}
-	return true
+	// Compute 128 sums of products 0·x. A product is NaN if x is NaN or infinite, and otherwise zero.
+	var sums [128]T
+	rows := len(m.Data) / len(sums)
+	kernel.AddRows(sums[:], 0, m.Data, rows)
+	notFinite := func(x T) bool { return x-x != 0 }
+	return !slices.ContainsFunc(sums[:], notFinite) && !slices.ContainsFunc(m.Data[rows*len(sums):], notFinite)
 }
