@@ -6,9 +6,6 @@ import (
 	"hvae/linalg"
 )
 
-// This file contains matrix products. The adjoints of a matrix product are also matrix products,
-// with at most one transposed factor.
-
 // Affine returns the output y = w·x + b [m×B] of a dense layer for w [m×n], x [n×B] and b [m×1].
 // The adjoints are w̄ = ȳ·xᵀ, x̄ = wᵀ·ȳ and, for b, the sum of the columns of ȳ.
 func Affine[T linalg.Float](w, x, b *Var[T]) *Var[T] {

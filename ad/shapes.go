@@ -6,8 +6,6 @@ import (
 	"hvae/linalg"
 )
 
-// This file contains sums, broadcasts, views and stacks of matrices.
-
 // SumTo returns y [rows×cols], the sum of a along each axis on which y has length 1. On any other
 // axis, a and y must have the same length. The adjoint ā is ȳ broadcast to a's shape.
 func SumTo[T linalg.Float](a *Var[T], rows, cols int) *Var[T] {

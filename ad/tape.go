@@ -216,9 +216,12 @@ func (t *Tape[T]) Record(y *Var[T], r Rule[T], operands ...*Var[T]) *Var[T] {
 
 // mustHave panics unless v is a variable of t that was created after the last Reset.
 func (t *Tape[T]) mustHave(v *Var[T]) {
-	if v.tape == t && v.resets == t.resets {
-		return
+	if v.tape != t || v.resets != t.resets {
+		t.refuse(v) // a separate function, so that the compiler inlines mustHave
 	}
+}
+
+func (t *Tape[T]) refuse(v *Var[T]) {
 	if v.tape != t {
 		panic(fmt.Sprintf("ad: %v variable used on another tape; to use its value as a constant, put it on the tape of the other operands (Tape.Const)", v.shape()))
 	}
