@@ -22,11 +22,11 @@ func Grad[T linalg.Float](y, x *Var[T]) *Var[T] {
 	return s.tape.Fill(x.Rows(), x.Cols(), 0)
 }
 
-// Backward sets dst[i] to the gradient of the sum of y's elements with respect to xs[i], and returns dst. If
-// dst is nil, Backward allocates it. The gradients are bit-identical to the results of Grad, but cannot be
-// differentiated. Backward records nothing and reuses the memory of adjoints that are no longer needed. It
-// panics if one of xs is a constant, if y and xs are not on the same tape, or if dst[i] and xs[i] have
-// different shapes. The matrices in dst must not overlap with variables on the tape. The tape remains usable after a panic, even if a differentiation rule has panicked.
+// Backward sets dst[i] to the gradient of the sum of y's elements with respect to xs[i], and returns dst. If dst is
+// nil, Backward allocates it. Unlike Grad, it records nothing and reuses the memory of adjoints. The results have
+// the same bits, except in matrix products with sums of more than 192 terms. Backward panics if one of xs is a
+// constant, if y and xs are not on the same tape, or if dst[i] and xs[i] have different shapes. Afterwards, the
+// tape is still usable. The matrices in dst must not overlap with variables on the tape.
 func Backward[T linalg.Float](dst []linalg.Matrix[T], y *Var[T], xs ...*Var[T]) []linalg.Matrix[T] {
 	s := &y.tape.backward
 	s.begin(y, xs...)
