@@ -111,8 +111,8 @@ func trainStep(b *testing.B, c mnist.Config, recompute bool) {
 		indices[i] = i
 	}
 	pixels := func(x linalg.Matrix[float32], j, image int, _ *rand.Rand) {
-		for i := range x.Rows {
-			x.Data[i*x.Cols+j] = images.At(i, image)
+		for i, v := range images.Row(image) {
+			x.Data[i*x.Cols+j] = v
 		}
 	}
 	step := func() {
@@ -194,7 +194,7 @@ func BenchmarkAnnealing(b *testing.B) {
 
 // newDigits returns 100 images [784×100] with random pixels. The pixels are the same in all runs.
 func newDigits() linalg.Matrix[float32] {
-	images, rng := linalg.New[float32](784, 100), random.Stream(1, "digits")
+	images, rng := linalg.New[float32](100, 784), random.Stream(1, "digits")
 	for i := range images.Data {
 		images.Data[i] = float32(rng.IntN(8) / 7)
 	}

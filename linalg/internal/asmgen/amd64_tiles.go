@@ -77,8 +77,11 @@ func (w *writer) amd64Tile(s shape, kind tileKind) {
 	w.op("VZEROUPPER; RET")
 }
 
-// beginTile emits code that loads the strides of rows, vectors and steps and sets the sums to the bias.
+// beginTile emits code that prefetches C, loads the strides of rows, vectors and steps and sets the sums to the bias.
 func (w *writer) beginTile(s shape) {
+	w.section("Prefetch C.")
+	w.loadArgs("cRow R8", "cVector DX", "c SI")
+	w.each(s, func(_ int, mem string) { w.op("PREFETCHT0 %s", mem) })
 	w.section("Load the strides of rows, vectors and steps.")
 	w.loadArgs("aRow R8", "bVector DX")
 	w.multiplyStride(s.rows)

@@ -31,6 +31,12 @@ GLOBL ones<>(SB), NOPTR|RODATA, $64
 // tile1x1AVX512 keeps vector v of row i of C in register 1·i + v (Z0) and B in Z1. Elements of A are in the registers after B.
 TEXT tile1x1AVX512<>(SB), NOSPLIT, $0-16
 
+	// Prefetch C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_cVector(DI), DX
+	MOVQ tileArgs_c(DI), SI
+	PREFETCHT0 (SI)
+
 	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
@@ -80,6 +86,13 @@ store:
 
 // tile1x2AVX512 keeps vector v of row i of C in register 2·i + v (Z0-Z1) and B in Z2-Z3. Elements of A are in the registers after B.
 TEXT tile1x2AVX512<>(SB), NOSPLIT, $0-16
+
+	// Prefetch C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_cVector(DI), DX
+	MOVQ tileArgs_c(DI), SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
 
 	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -135,6 +148,14 @@ store:
 
 // tile1x3AVX512 keeps vector v of row i of C in register 3·i + v (Z0-Z2) and B in Z3-Z5. Elements of A are in the registers after B.
 TEXT tile1x3AVX512<>(SB), NOSPLIT, $0-16
+
+	// Prefetch C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_cVector(DI), DX
+	MOVQ tileArgs_c(DI), SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	PREFETCHT0 (SI)(DX*2)
 
 	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -195,6 +216,18 @@ store:
 
 // tile4x1AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z3) and B in Z4. Elements of A are in the registers after B.
 TEXT tile4x1AVX512<>(SB), NOSPLIT, $0-16
+
+	// Prefetch C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_cVector(DI), DX
+	MOVQ tileArgs_c(DI), SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
 
 	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -267,6 +300,22 @@ store:
 
 // tile4x2AVX512 keeps vector v of row i of C in register 2·i + v (Z0-Z7) and B in Z8-Z9. Elements of A are in the registers after B.
 TEXT tile4x2AVX512<>(SB), NOSPLIT, $0-16
+
+	// Prefetch C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_cVector(DI), DX
+	MOVQ tileArgs_c(DI), SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
 
 	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -356,6 +405,26 @@ store:
 
 // tile4x3AVX512 keeps vector v of row i of C in register 3·i + v (Z0-Z11) and B in Z12-Z14. Elements of A are in the registers after B.
 TEXT tile4x3AVX512<>(SB), NOSPLIT, $0-16
+
+	// Prefetch C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_cVector(DI), DX
+	MOVQ tileArgs_c(DI), SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	PREFETCHT0 (SI)(DX*2)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	PREFETCHT0 (SI)(DX*2)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	PREFETCHT0 (SI)(DX*2)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	PREFETCHT0 (SI)(DX*2)
 
 	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -463,6 +532,26 @@ store:
 // tile8x1AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z7) and B in Z8. Elements of A are in the registers after B.
 TEXT tile8x1AVX512<>(SB), NOSPLIT, $0-16
 
+	// Prefetch C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_cVector(DI), DX
+	MOVQ tileArgs_c(DI), SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+
 	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
@@ -564,6 +653,34 @@ store:
 
 // tile8x2AVX512 keeps vector v of row i of C in register 2·i + v (Z0-Z15) and B in Z16-Z17. Elements of A are in the registers after B.
 TEXT tile8x2AVX512<>(SB), NOSPLIT, $0-16
+
+	// Prefetch C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_cVector(DI), DX
+	MOVQ tileArgs_c(DI), SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
 
 	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -699,6 +816,42 @@ store:
 
 // tile8x3AVX512 keeps vector v of row i of C in register 3·i + v (Z0-Z23) and B in Z24-Z26. Elements of A are in the registers after B.
 TEXT tile8x3AVX512<>(SB), NOSPLIT, $0-16
+
+	// Prefetch C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_cVector(DI), DX
+	MOVQ tileArgs_c(DI), SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	PREFETCHT0 (SI)(DX*2)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	PREFETCHT0 (SI)(DX*2)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	PREFETCHT0 (SI)(DX*2)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	PREFETCHT0 (SI)(DX*2)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	PREFETCHT0 (SI)(DX*2)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	PREFETCHT0 (SI)(DX*2)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	PREFETCHT0 (SI)(DX*2)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	PREFETCHT0 (SI)(DX*2)
 
 	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -868,6 +1021,42 @@ store:
 // tile16x1AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z15) and B in Z16. Elements of A are in the registers after B.
 TEXT tile16x1AVX512<>(SB), NOSPLIT, $0-16
 
+	// Prefetch C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_cVector(DI), DX
+	MOVQ tileArgs_c(DI), SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+
 	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
@@ -1032,6 +1221,12 @@ store:
 // partial1AVX512 keeps vector v of row i of C in register 1·i + v (Z0) and B in Z1. Elements of A are in the registers after B.
 TEXT partial1AVX512<>(SB), NOSPLIT, $0-16
 
+	// Prefetch C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_cVector(DI), DX
+	MOVQ tileArgs_c(DI), SI
+	PREFETCHT0 (SI)
+
 	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
@@ -1085,6 +1280,26 @@ store:
 
 // partial8AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z7) and B in Z8. Elements of A are in the registers after B.
 TEXT partial8AVX512<>(SB), NOSPLIT, $0-16
+
+	// Prefetch C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_cVector(DI), DX
+	MOVQ tileArgs_c(DI), SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
 
 	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -1192,6 +1407,12 @@ store:
 // quad1AVX512 keeps row i of C in register i (Z0) and B in Z1. Elements of A are in the registers after B. Each group has four lanes.
 TEXT quad1AVX512<>(SB), NOSPLIT, $0-16
 
+	// Prefetch C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_cVector(DI), DX
+	MOVQ tileArgs_c(DI), SI
+	PREFETCHT0 (SI)
+
 	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
@@ -1257,6 +1478,18 @@ store0:
 
 // quad4AVX512 keeps row i of C in register i (Z0-Z3) and B in Z4. Elements of A are in the registers after B. Each group has four lanes.
 TEXT quad4AVX512<>(SB), NOSPLIT, $0-16
+
+	// Prefetch C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_cVector(DI), DX
+	MOVQ tileArgs_c(DI), SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
 
 	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -1372,6 +1605,26 @@ store3:
 
 // quad8AVX512 keeps row i of C in register i (Z0-Z7) and B in Z8. Elements of A are in the registers after B. Each group has four lanes.
 TEXT quad8AVX512<>(SB), NOSPLIT, $0-16
+
+	// Prefetch C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_cVector(DI), DX
+	MOVQ tileArgs_c(DI), SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
 
 	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -1554,6 +1807,12 @@ store7:
 // tile1x1AVX2 keeps vector v of row i of C in register 1·i + v (Y0) and B in Y1. Elements of A are in the registers after B.
 TEXT tile1x1AVX2<>(SB), NOSPLIT, $0-16
 
+	// Prefetch C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_cVector(DI), DX
+	MOVQ tileArgs_c(DI), SI
+	PREFETCHT0 (SI)
+
 	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
@@ -1603,6 +1862,13 @@ store:
 
 // tile1x2AVX2 keeps vector v of row i of C in register 2·i + v (Y0-Y1) and B in Y2-Y3. Elements of A are in the registers after B.
 TEXT tile1x2AVX2<>(SB), NOSPLIT, $0-16
+
+	// Prefetch C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_cVector(DI), DX
+	MOVQ tileArgs_c(DI), SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
 
 	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -1658,6 +1924,14 @@ store:
 
 // tile1x3AVX2 keeps vector v of row i of C in register 3·i + v (Y0-Y2) and B in Y3-Y5. Elements of A are in the registers after B.
 TEXT tile1x3AVX2<>(SB), NOSPLIT, $0-16
+
+	// Prefetch C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_cVector(DI), DX
+	MOVQ tileArgs_c(DI), SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	PREFETCHT0 (SI)(DX*2)
 
 	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -1718,6 +1992,18 @@ store:
 
 // tile4x1AVX2 keeps vector v of row i of C in register 1·i + v (Y0-Y3) and B in Y4. Elements of A are in the registers after B.
 TEXT tile4x1AVX2<>(SB), NOSPLIT, $0-16
+
+	// Prefetch C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_cVector(DI), DX
+	MOVQ tileArgs_c(DI), SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
 
 	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -1790,6 +2076,22 @@ store:
 
 // tile4x2AVX2 keeps vector v of row i of C in register 2·i + v (Y0-Y7) and B in Y8-Y9. Elements of A are in the registers after B.
 TEXT tile4x2AVX2<>(SB), NOSPLIT, $0-16
+
+	// Prefetch C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_cVector(DI), DX
+	MOVQ tileArgs_c(DI), SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
 
 	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -1879,6 +2181,26 @@ store:
 
 // tile4x3AVX2 keeps vector v of row i of C in register 3·i + v (Y0-Y11) and B in Y12-Y14. Elements of A are in the registers after B.
 TEXT tile4x3AVX2<>(SB), NOSPLIT, $0-16
+
+	// Prefetch C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_cVector(DI), DX
+	MOVQ tileArgs_c(DI), SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	PREFETCHT0 (SI)(DX*2)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	PREFETCHT0 (SI)(DX*2)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	PREFETCHT0 (SI)(DX*2)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	PREFETCHT0 (SI)(DX*2)
 
 	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -1986,6 +2308,12 @@ store:
 // partial1AVX2 keeps vector v of row i of C in register 1·i + v (Y0) and B in Y1. Elements of A are in the registers after B.
 TEXT partial1AVX2<>(SB), NOSPLIT, $0-16
 
+	// Prefetch C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_cVector(DI), DX
+	MOVQ tileArgs_c(DI), SI
+	PREFETCHT0 (SI)
+
 	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
@@ -2041,6 +2369,18 @@ store:
 
 // partial4AVX2 keeps vector v of row i of C in register 1·i + v (Y0-Y3) and B in Y4. Elements of A are in the registers after B.
 TEXT partial4AVX2<>(SB), NOSPLIT, $0-16
+
+	// Prefetch C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_cVector(DI), DX
+	MOVQ tileArgs_c(DI), SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
 
 	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
@@ -2123,6 +2463,12 @@ store:
 // quad1AVX2 keeps row i of C in register i (Y0) and B in Y1. Elements of A are in the registers after B. Each group has four lanes.
 TEXT quad1AVX2<>(SB), NOSPLIT, $0-16
 
+	// Prefetch C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_cVector(DI), DX
+	MOVQ tileArgs_c(DI), SI
+	PREFETCHT0 (SI)
+
 	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
 	MOVQ tileArgs_bVector(DI), DX
@@ -2178,6 +2524,18 @@ store0:
 
 // quad4AVX2 keeps row i of C in register i (Y0-Y3) and B in Y4. Elements of A are in the registers after B. Each group has four lanes.
 TEXT quad4AVX2<>(SB), NOSPLIT, $0-16
+
+	// Prefetch C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_cVector(DI), DX
+	MOVQ tileArgs_c(DI), SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
 
 	// Load the strides of rows, vectors and steps.
 	MOVQ tileArgs_aRow(DI), R8
