@@ -34,43 +34,39 @@ func Schemes() (all []Scheme) {
 
 // String returns a unique name such as "tempering free, K = 2, ε varied".
 func (s Scheme) String() string {
+	name := fmt.Sprintf("tempering %s, K = %d", s.Tempering, s.K)
 	if s.PerLayer {
-		return fmt.Sprintf("tempering %s, K = %d, ε varied", s.Tempering, s.K)
+		name += ", ε varied"
 	}
-	return fmt.Sprintf("tempering %s, K = %d", s.Tempering, s.K)
+	return name
 }
 
-// Cooling returns the tempering of the scheme on tape t. Fixed tempering has 1/√β₀ = 1.4, and free
-// tempering has α_k between 0.84 and 0.96.
-func (s Scheme) Cooling(t *ad.Tape[float64]) hvae.Tempering[float64] {
-	switch s.Tempering {
-	case "fixed":
-		return hvae.FixedTempering(s.K, t.Scalar(1.4))
-	case "free":
-		alpha := t.Matrix(s.K, 1)
-		for k := range s.K {
-			alpha.Data[k] = 0.96 - 0.06*float64(k%3)
-		}
-		return hvae.FreeTempering(t.Leaf(alpha))
-	}
-	return hvae.Tempering[float64]{}
-}
-
-// Flow returns the flow of the scheme for a target in dims dimensions. Step sizes are 0.25 to 0.4.
+// Flow returns the flow of the scheme for a target in dims dimensions. Step sizes are 0.25 to 0.4. Fixed tempering has
+// 1/√β₀ = 1.4, and free tempering has α_k between 0.84 and 0.96.
 func (s Scheme) Flow(t *ad.Tape[float64], target hvae.Target[float64], dims int) *hvae.Flow[float64] {
 	rows := 1
 	if s.PerLayer {
 		rows = s.K
 	}
-	epsilon := t.Matrix(rows, dims)
+	epsilon, alpha := t.Matrix(rows, dims), t.Matrix(s.K, 1)
 	for i := range epsilon.Data {
 		epsilon.Data[i] = 0.25 + 0.05*float64(i%4)
 	}
-	return &hvae.Flow[float64]{Target: target, K: s.K, StepSize: t.Leaf(epsilon), Tempering: s.Cooling(t)}
+	for k := range alpha.Data {
+		alpha.Data[k] = 0.96 - 0.06*float64(k%3)
+	}
+	f := &hvae.Flow[float64]{Target: target, K: s.K, StepSize: t.Leaf(epsilon)}
+	switch s.Tempering {
+	case "fixed":
+		f.Tempering = hvae.FixedTempering(s.K, t.Scalar(1.4))
+	case "free":
+		f.Tempering = hvae.FreeTempering(t.Leaf(alpha))
+	}
+	return f
 }
 
 // Inverse returns (z₀, ρ₀) = H⁻¹(z_K, ρ_K) for the flow H = f and s = (z_K, ρ_K). The inverse of a
-// leapfrog step is a leapfrog step with the opposite momentum: ρ ← −ρ, leapfrog, ρ ← −ρ.
+// leapfrog step is a leapfrog step with the opposite step sizes.
 func Inverse(f *hvae.Flow[float64], s hvae.Phase[float64]) hvae.Phase[float64] {
 	alpha := f.Tempering.Alpha()
 	for k := f.K - 1; k >= 0; k-- {
@@ -78,8 +74,7 @@ func Inverse(f *hvae.Flow[float64], s hvae.Phase[float64]) hvae.Phase[float64] {
 			s.Rho = ad.Div(s.Rho, ad.RowRange(alpha, k, k+1))
 		}
 		row := min(k, f.StepSize.Rows()-1)
-		s = hvae.Leapfrog(f.Target, ad.RowRange(f.StepSize, row, row+1), hvae.Phase[float64]{Z: s.Z, Rho: ad.Neg(s.Rho)})
-		s.Rho = ad.Neg(s.Rho)
+		s = hvae.Leapfrog(f.Target, ad.Neg(ad.RowRange(f.StepSize, row, row+1)), s)
 	}
 	return s
 }

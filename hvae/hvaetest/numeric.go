@@ -30,19 +30,8 @@ func Slope(f func(float64) float64, h float64) float64 {
 const step = 1e-3
 
 // Gradient returns the derivatives ∂f/∂x_j at x by numerical differentiation with Slope.
-func Gradient(f func(x []float64) float64, x []float64) []float64 { return gradient(f, x, step) }
-
-// gradient returns the derivatives ∂f/∂x_j at x from Slope with step size h.
-func gradient(f func(x []float64) float64, x []float64, h float64) []float64 {
-	g, moved := make([]float64, len(x)), slices.Clone(x)
-	for j := range x {
-		g[j] = Slope(func(h float64) float64 {
-			moved[j] = x[j] + h
-			return f(moved)
-		}, h)
-		moved[j] = x[j]
-	}
-	return g
+func Gradient(f func(x []float64) float64, x []float64) []float64 {
+	return Jacobian(func(x []float64) []float64 { return []float64{f(x)} }, x).Data
 }
 
 // Jacobian returns the matrix of derivatives ∂f_i/∂x_j at x by numerical differentiation with Slope.
@@ -51,9 +40,14 @@ func Jacobian(f func(x []float64) []float64, x []float64) linalg.Matrix[float64]
 }
 
 func jacobian(f func(x []float64) []float64, x []float64, h float64) linalg.Matrix[float64] {
-	J := linalg.New[float64](len(f(x)), len(x))
-	for i := range J.Rows {
-		copy(J.Row(i), gradient(func(x []float64) float64 { return f(x)[i] }, x, h))
+	J, moved := linalg.New[float64](len(f(x)), len(x)), slices.Clone(x)
+	for i := range J.Data {
+		row, j := i/J.Cols, i%J.Cols
+		J.Data[i] = Slope(func(h float64) float64 {
+			moved[j] = x[j] + h
+			return f(moved)[row]
+		}, h)
+		moved[j] = x[j]
 	}
 	return J
 }
@@ -93,27 +87,22 @@ func Determinant(m linalg.Matrix[float64]) float64 {
 // function f must be smooth and draw the same noise in each call.
 func GradientError(params []linalg.Matrix[float64], f func(t *ad.Tape[float64], params []*ad.Var[float64]) *ad.Var[float64]) float64 {
 	var t ad.Tape[float64]
-	mean := func() (*ad.Var[float64], []*ad.Var[float64]) {
+	mean := func(x []float64) (y *ad.Var[float64], leaves []*ad.Var[float64]) {
 		t.Reset()
-		leaves := make([]*ad.Var[float64], len(params))
-		for i, p := range params {
-			leaves[i] = t.Leaf(p)
+		for _, p := range params {
+			leaves = append(leaves, t.Leaf(linalg.Of(p.Rows, p.Cols, x[:len(p.Data)])))
+			x = x[len(p.Data):]
 		}
 		return ad.Mean(f(&t, leaves)), leaves
 	}
-	y, leaves := mean()
-	var got, want []float64
+	var start, got []float64
+	for _, p := range params {
+		start = append(start, p.Data...)
+	}
+	y, leaves := mean(start)
 	for _, g := range ad.Backward(nil, y, leaves...) {
 		got = append(got, g.Data...)
 	}
-	for _, p := range params {
-		start := slices.Clone(p.Data)
-		want = append(want, Gradient(func(x []float64) float64 {
-			copy(p.Data, x)
-			y, _ := mean()
-			return y.Scalar()
-		}, start)...)
-		copy(p.Data, start)
-	}
+	want := Gradient(func(x []float64) float64 { y, _ := mean(x); return y.Scalar() }, start)
 	return Distance(got, want) / Norm(want)
 }

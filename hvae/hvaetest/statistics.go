@@ -38,13 +38,13 @@ func Differences(a, b []float64) []float64 {
 }
 
 // Distance returns ‖a − b‖.
-func Distance(a, b []float64) float64 { return Norm(Differences(a, b)) }
-
-// Norm returns ‖x‖.
-func Norm(x []float64) float64 {
+func Distance(a, b []float64) float64 {
 	s := 0.0
-	for _, v := range x {
-		s += v * v
+	for _, d := range Differences(a, b) {
+		s += d * d
 	}
 	return math.Sqrt(s)
 }
+
+// Norm returns ‖x‖.
+func Norm(x []float64) float64 { return Distance(x, make([]float64, len(x))) }

@@ -77,24 +77,3 @@ func (c *Counter) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	c.Evaluations++
 	return c.Target.LogJoint(z)
 }
-
-// A ClosedFormCounter is a closed-form target that counts evaluations of its gradient.
-type ClosedFormCounter struct {
-	hvae.ClosedForm[float64]
-	Gradients int
-}
-
-// PotentialGradient implements hvae.ClosedForm.
-func (c *ClosedFormCounter) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] {
-	c.Gradients++
-	return c.ClosedForm.PotentialGradient(z)
-}
-
-// PotentialGradient returns ∇U at z [ℓ] by numerical differentiation of log p(x, z).
-func PotentialGradient(target hvae.Target[float64], z []float64) []float64 {
-	var t ad.Tape[float64]
-	return Gradient(func(z []float64) float64 {
-		t.Reset()
-		return -target.LogJoint(t.Const(linalg.Column(z...))).Scalar()
-	}, z)
-}
