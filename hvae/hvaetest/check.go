@@ -12,13 +12,10 @@ import (
 
 // TestTarget checks a target at points z [ℓ], by default at three points near the origin for ℓ = dims. The
 // function bind returns the target on a tape. TestTarget returns an error that describes the first fault:
-//
 //   - log p(x, z) must be [1×B], and each column must depend only on the same column of z.
-//   - The gradient of U, in closed form or from the tape, must agree with numerical differentiation.
-//   - The gradient of vᵀ∇U from the tape, where v is a random vector, must agree with numerical
-//     differentiation. Training needs it, so a ClosedForm must compute ∇U with operations on the tape.
-//
-// TestTarget also returns an error if numerical differentiation is too inaccurate. Then choose other points.
+//   - The gradients of U and, for a random vector v, of vᵀ∇U must agree with numerical differentiation. Training
+//     needs the second, so a ClosedForm must compute ∇U with operations on the tape.
+//   - Numerical differentiation must be accurate. If it is not, choose other points.
 func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int, points ...[]float64) error {
 	points = orNormal(points, 3, dims)
 	v := linalg.Column(orNormal(nil, 4, dims)[3]...)
@@ -58,8 +55,8 @@ func TestTarget(bind func(t *ad.Tape[float64]) hvae.Target[float64], dims int, p
 // TestFlow checks a flow at points (z, ρ) [2ℓ], by default at one point near the origin for ℓ = dims. The
 // function bind returns the flow on a tape. TestFlow returns an error that describes the first fault: Inverse
 // must undo Forward, and LogDet must agree with the determinant of the numerical Jacobian. It also returns an
-// error if rounding or numerical differentiation is too inaccurate, for example because the step sizes are so
-// large that the flow is unstable.
+// error if rounding or numerical differentiation is too inaccurate, for example because large step sizes make
+// the flow unstable.
 func TestFlow(bind func(t *ad.Tape[float64]) *hvae.Flow[float64], dims int, points ...[]float64) error {
 	forward := OnTape(dims, func(t *ad.Tape[float64], s hvae.Phase[float64]) hvae.Phase[float64] { return bind(t).Forward(s) })
 	inverse := OnTape(dims, func(t *ad.Tape[float64], s hvae.Phase[float64]) hvae.Phase[float64] { return Inverse(bind(t), s) })
@@ -100,20 +97,19 @@ func compare(quantity string, at, got []float64, numerical func(h float64) []flo
 
 // orNormal returns points, or n draws from N(0, I) if there are no points. It panics if a point has the wrong
 // number of elements.
-func orNormal(points [][]float64, n, dims int) (all [][]float64) {
-	rng := random.Stream(1, "hvaetest points")
-	for range n {
-		z := linalg.New[float64](dims, 1)
-		random.FillNormal(rng, z)
-		all = append(all, z.Data)
+func orNormal(points [][]float64, n, dims int) [][]float64 {
+	if points == nil {
+		rng := random.Stream(1, "hvaetest points")
+		for range n {
+			z := linalg.New[float64](dims, 1)
+			random.FillNormal(rng, z)
+			points = append(points, z.Data)
+		}
 	}
-	if points != nil {
-		all = points
-	}
-	for _, z := range all {
+	for _, z := range points {
 		if len(z) != dims {
 			panic(fmt.Sprintf("hvaetest: the point %v has %d elements; it must have %d", z, len(z), dims))
 		}
 	}
-	return all
+	return points
 }

@@ -34,11 +34,7 @@ func Schemes() (all []Scheme) {
 
 // String returns a unique name such as "tempering free, K = 2, ε varied".
 func (s Scheme) String() string {
-	name := fmt.Sprintf("tempering %s, K = %d", s.Tempering, s.K)
-	if s.PerLayer {
-		name += ", ε varied"
-	}
-	return name
+	return fmt.Sprintf("tempering %s, K = %d%s", s.Tempering, s.K, map[bool]string{true: ", ε varied"}[s.PerLayer])
 }
 
 // Flow returns the flow of the scheme for a target in dims dimensions. Step sizes are 0.25 to 0.4. Fixed tempering has
@@ -79,32 +75,26 @@ func Inverse(f *hvae.Flow[float64], s hvae.Phase[float64]) hvae.Phase[float64] {
 	return s
 }
 
-// PriorMean and PriorSD define the variational prior N(PriorMean, PriorSD²I) of HIS and Draws. This
-// prior overlaps both modes of Bimodal.
+// PriorMean and PriorSD define the variational prior N(PriorMean, PriorSD²I) of HIS and Draws. It overlaps both modes
+// of Bimodal.
 const PriorMean, PriorSD = 0.2, 1.1
 
-// HIS returns n draws of Algorithm 1 in dims dimensions, with the variational prior
-// N(PriorMean, PriorSD²I).
+// HIS returns n draws of Algorithm 1 in dims dimensions.
 func HIS(t *ad.Tape[float64], f *hvae.Flow[float64], dims, n int, rng *rand.Rand) hvae.Sample[float64] {
 	prior := hvae.DiagonalNormal[float64]{Mean: t.Fill(dims, 1, PriorMean), SD: t.Fill(dims, 1, PriorSD)}
-	epsilon := hvae.Noise(t, rng, dims, n)
-	return hvae.HIS(f, prior, epsilon, hvae.Noise(t, rng, dims, n))
+	return hvae.HIS(f, prior, hvae.Noise(t, rng, dims, n), hvae.Noise(t, rng, dims, n))
 }
 
-// Draws runs HIS with the flow of scheme s in dims dimensions. It returns log p̂ and the simplified
-// estimate (Sample.ELBO) for each of n draws, where n is rounded up to a multiple of 500. The
-// function bind returns the target on a tape.
-func Draws(s Scheme, bind func(t *ad.Tape[float64]) hvae.Target[float64], dims, n int, seed uint64) (logEstimates, elbos []float64) {
-	const batch = 500
+// Draws returns log p̂ for n draws of HIS with the flow of scheme s in dims dimensions, where n is rounded up to a
+// multiple of 500. The function bind returns the target on a tape.
+func Draws(s Scheme, bind func(t *ad.Tape[float64]) hvae.Target[float64], dims, n int, seed uint64) (logEstimates []float64) {
 	rng := random.Stream(seed, s.String())
 	var t ad.Tape[float64]
 	for len(logEstimates) < n {
 		t.Reset()
-		sample := HIS(&t, s.Flow(&t, bind(&t), dims), dims, batch, rng)
-		logEstimates = append(logEstimates, sample.LogEstimate().Value.Data...)
-		elbos = append(elbos, sample.ELBO().Value.Data...)
+		logEstimates = append(logEstimates, HIS(&t, s.Flow(&t, bind(&t), dims), dims, 500, rng).LogEstimate().Value.Data...)
 	}
-	return logEstimates, elbos
+	return logEstimates
 }
 
 // OnTape converts f, a map of phases in dims dimensions, to a map of vectors (z, ρ) [2·dims] for Jacobian.

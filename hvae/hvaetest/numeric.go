@@ -8,9 +8,8 @@ import (
 	"hvae/linalg"
 )
 
-// Integrate returns an approximate integral of f from lo to hi, h·Σ_i f(lo + ih) for i = 0, …, n and
-// h = (hi − lo)/n. If f is smooth and vanishes near both ends, the error decreases faster than any power
-// of 1/n.
+// Integrate returns an approximate integral of f from lo to hi, h·Σ_i f(lo + ih) for i = 0, …, n and h = (hi − lo)/n.
+// If f is smooth and vanishes near both ends, the error decreases faster than any power of 1/n.
 func Integrate(f func(float64) float64, lo, hi float64, n int) float64 {
 	h, sum := (hi-lo)/float64(n), 0.0
 	for i := range n + 1 {
@@ -26,8 +25,7 @@ func Slope(f func(float64) float64, h float64) float64 {
 	return (4*central(h/2) - central(h)) / 3
 }
 
-// step is the step size h for Slope. It suits functions whose higher derivatives are of order 1.
-const step = 1e-3
+const step = 1e-3 // step size h for Slope, which suits functions whose higher derivatives are of order 1
 
 // Gradient returns the derivatives ∂f/∂x_j at x by numerical differentiation with Slope.
 func Gradient(f func(x []float64) float64, x []float64) []float64 {
@@ -54,11 +52,7 @@ func jacobian(f func(x []float64) []float64, x []float64, h float64) linalg.Matr
 
 // Determinant returns det m by Gaussian elimination with partial pivoting.
 func Determinant(m linalg.Matrix[float64]) float64 {
-	var rows [][]float64
-	for i := range m.Rows {
-		rows = append(rows, slices.Clone(m.Row(i)))
-	}
-	det := 1.0
+	rows, det := slices.Collect(slices.Chunk(slices.Clone(m.Data), m.Cols)), 1.0
 	for k := range rows {
 		pivot := k
 		for i, row := range rows[k:] {
@@ -106,3 +100,45 @@ func GradientError(params []linalg.Matrix[float64], f func(t *ad.Tape[float64], 
 	want := Gradient(func(x []float64) float64 { y, _ := mean(x); return y.Scalar() }, start)
 	return Distance(got, want) / Norm(want)
 }
+
+// ZBound is the largest allowed difference between a mean and its expectation, in standard errors. If the tested code
+// is correct, the difference exceeds ZBound with probability 7e-6. A test should also bound the standard error, because
+// a large standard error hides mistakes. Use the condition !(z <= ZBound) for a failure, so that the test fails for NaN.
+const ZBound = 4.5
+
+// Z returns the difference between the mean of x and want, in standard errors.
+func Z(x []float64, want float64) float64 {
+	mean, se := linalg.MeanSE(x)
+	return (mean - want) / se
+}
+
+// Apply returns the slice y with elements y_i = f(x_i).
+func Apply(x []float64, f func(float64) float64) []float64 {
+	y := make([]float64, len(x))
+	for i, v := range x {
+		y[i] = f(v)
+	}
+	return y
+}
+
+// Differences returns a − b, element by element. If a and b are two estimates from the same noise,
+// their difference often has a smaller variance than either estimate.
+func Differences(a, b []float64) []float64 {
+	d := make([]float64, len(a))
+	for i := range a {
+		d[i] = a[i] - b[i]
+	}
+	return d
+}
+
+// Distance returns ‖a − b‖.
+func Distance(a, b []float64) float64 {
+	s := 0.0
+	for _, d := range Differences(a, b) {
+		s += d * d
+	}
+	return math.Sqrt(s)
+}
+
+// Norm returns ‖x‖.
+func Norm(x []float64) float64 { return Distance(x, make([]float64, len(x))) }

@@ -1,3 +1,10 @@
+// Package hvaetest provides helpers for tests of targets, flows and estimators that use package hvae.
+//
+// TestTarget checks a target, and TestFlow checks a flow. Integrate computes evidence by quadrature. OnTape, Jacobian and
+// Determinant check maps of phase space, and GradientError checks the gradient of an objective. Z and ZBound check random
+// results. TwoModes, Bimodal and Quadratic are targets with known evidence. Schemes lists flows with all kinds of tempering.
+//
+// Read targets.go, check.go, flows.go and numeric.go in this order. The package imports hvae, ad, linalg and linalg/random.
 package hvaetest
 
 import (
@@ -52,8 +59,7 @@ func (m TwoModes) FillPosterior(rng *rand.Rand, z linalg.Matrix[float64]) {
 	}
 }
 
-// Quadratic is the target with potential U(z) = ½ω²zᵀz in any number ℓ of dimensions. Its
-// evidence is (2π/ω²)^(ℓ/2), and its posterior is N(0, ω⁻²I).
+// Quadratic is the target with potential U(z) = ½ω²zᵀz in any number ℓ of dimensions. Its posterior is N(0, ω⁻²I).
 type Quadratic struct{ Omega float64 }
 
 // LogJoint implements hvae.Target.
@@ -61,19 +67,7 @@ func (q Quadratic) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
 	return ad.Scale(ad.MulSumTo(z, z, 1, z.Cols()), -0.5*q.Omega*q.Omega)
 }
 
-// LogEvidence returns log ∫ exp(−U(z)) dz in dims dimensions.
+// LogEvidence returns log ∫ exp(−U(z)) dz = (ℓ/2) log(2π/ω²) in ℓ = dims dimensions.
 func (q Quadratic) LogEvidence(dims int) float64 {
 	return float64(dims) * (linalg.Log2Pi/2 - math.Log(q.Omega))
-}
-
-// A Counter is a target that counts evaluations of its density.
-type Counter struct {
-	hvae.Target[float64]
-	Evaluations int
-}
-
-// LogJoint implements hvae.Target.
-func (c *Counter) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
-	c.Evaluations++
-	return c.Target.LogJoint(z)
 }
