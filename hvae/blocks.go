@@ -126,9 +126,7 @@ func (e *Evaluator[T]) count(n int) int {
 func (e *Evaluator[T]) each(ctx context.Context, batch []int, noise random.Batch, put func(*ad.Tape[T], linalg.Matrix[T]) *ad.Var[T], f func(b *Block[T])) error {
 	count := e.count(len(batch))
 	for _, p := range e.Params {
-		if len(p.Value.Data) != p.Value.Rows*p.Value.Cols {
-			panic(fmt.Sprintf("hvae: the parameter %q is %v, but has %d elements", p.Name, p.Value.Shape(), len(p.Value.Data)))
-		}
+		require(len(p.Value.Data) == p.Value.Rows*p.Value.Cols, "the parameter %q is %v, but has %d elements", p.Name, p.Value.Shape(), len(p.Value.Data))
 	}
 	goroutines := min(count, runtime.GOMAXPROCS(0))
 	for len(e.blocks) < goroutines {

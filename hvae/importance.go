@@ -1,7 +1,6 @@
 package hvae
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
@@ -22,9 +21,8 @@ type Evidence struct {
 	TailShape float64
 }
 
-// ImportanceEstimate returns the importance-weighted estimate of log p_θ(x) from L draws of
-// log p̂_θ(x) (Burda, Grosse and Salakhutdinov, 2016). The expectation of the estimate is at most
-// log p_θ(x) and grows with L.
+// ImportanceEstimate returns the importance-weighted estimate of log p_θ(x) from L draws of log p̂_θ(x) (Burda, Grosse
+// and Salakhutdinov, 2016). The expectation of the estimate is at most log p_θ(x) and grows with L.
 func ImportanceEstimate(logEstimates []float64) Evidence {
 	n := float64(len(logEstimates))
 	total := linalg.LogSumExp(logEstimates)
@@ -47,9 +45,7 @@ func ImportanceEstimate(logEstimates []float64) Evidence {
 // gradient weights each draw by p̂ᵢ/Σ p̂. The signal-to-noise ratio of the gradient with respect to the encoder
 // falls as 1/√L (Rainforth et al., Tighter variational bounds are not necessarily better, 2018).
 func ImportanceBound[T linalg.Float](logEstimates *ad.Var[T], L int) *ad.Var[T] {
-	if logEstimates.Rows() != 1 || L < 1 || logEstimates.Cols()%L != 0 {
-		panic(fmt.Sprintf("hvae: ImportanceBound: log p̂ is %v for L = %d; it must be [1×(B·L)]", logEstimates.Value.Shape(), L))
-	}
+	require(logEstimates.Rows() == 1 && L > 0 && logEstimates.Cols()%L == 0, "ImportanceBound: log p̂ is %v for L = %d; it must be [1×(B·L)]", logEstimates.Value.Shape(), L)
 	if L == 1 {
 		return logEstimates
 	}

@@ -39,7 +39,7 @@ type state[T linalg.Float] struct {
 	logJoint *ad.Var[T] // log p_θ(x, z) [1×B], or nil if the target is a ClosedForm
 }
 
-// evaluate returns the state with phase s.
+// evaluate returns the state with phase s. Only s.Z must be set.
 func evaluate[T linalg.Float](target Target[T], s Phase[T]) state[T] {
 	gradU, logJoint := PotentialGradient(target, s.Z)
 	return state[T]{s, gradU, logJoint}
@@ -48,9 +48,9 @@ func evaluate[T linalg.Float](target Target[T], s Phase[T]) state[T] {
 // leapfrog returns the state after one leapfrog step from s. It evaluates one gradient.
 func leapfrog[T linalg.Float](target Target[T], e stepSize[T], s state[T]) state[T] {
 	rho := ad.MulAdd(e.minusHalf, s.gradU, s.Rho)
-	z := ad.MulAdd(e.epsilon, rho, s.Z)
-	gradU, logJoint := PotentialGradient(target, z)
-	return state[T]{Phase[T]{z, ad.MulAdd(e.minusHalf, gradU, rho)}, gradU, logJoint}
+	s = evaluate(target, Phase[T]{Z: ad.MulAdd(e.epsilon, rho, s.Z)})
+	s.Rho = ad.MulAdd(e.minusHalf, s.gradU, rho)
+	return s
 }
 
 // recomputed returns leapfrog(target, e, s) and keeps only the result on the tape. In the recorded matrix,
@@ -77,14 +77,11 @@ type stepSize[T linalg.Float] struct{ epsilon, minusHalf *ad.Var[T] }
 
 // stepSizeOf returns the step size of step k of K. It panics unless epsilon is [1×ℓ] or [K×ℓ] for z [ℓ×B].
 func stepSizeOf[T linalg.Float](epsilon *ad.Var[T], k, K int, z *ad.Var[T]) stepSize[T] {
-	if epsilon == nil {
-		panic(fmt.Sprintf("hvae: the step size is nil for K = %d steps; it must be [1×%d]", K, z.Rows()))
-	}
+	require(epsilon != nil, "the step size is nil for K = %d steps; it must be [1×%d]", K, z.Rows())
 	rows := epsilon.Rows()
 	if epsilon.Cols() != z.Rows() || rows != 1 && rows != K {
 		panic(fmt.Sprintf("hvae: the step size is %v for z %v; it must be [1×%d], or [%d×%d] with one row per step", epsilon.Value.Shape(), z.Value.Shape(), z.Rows(), K, z.Rows()))
 	}
-	row := min(k, rows) - 1
-	e := ad.Reshape(ad.RowRange(epsilon, row, row+1), z.Rows(), 1)
+	e := row(epsilon, min(k, rows)-1)
 	return stepSize[T]{e, ad.Scale(e, -0.5)}
 }

@@ -1,7 +1,6 @@
 package hvae
 
 import (
-	"fmt"
 	"math"
 
 	"hvae/linalg"
@@ -21,8 +20,7 @@ type Optimiser[T linalg.Float] interface {
 //
 //	m ← β₁m + (1 − β₁)g,   u ← max(β₂u, |g|),   θ ← θ + rate/(1 − β₁ᵗ)·m/(u + ε).
 //
-// Here t is the step number. Without ε, the update would be 0/0 = NaN for a parameter whose
-// gradients are all zero.
+// Here t is the step number. Without ε, the update would be 0/0 = NaN for a parameter whose gradients are all zero.
 type Adamax[T linalg.Float] struct {
 	Rate, Beta1, Beta2, Epsilon T
 }
@@ -34,9 +32,7 @@ func NewAdamax[T linalg.Float](rate T) *Adamax[T] {
 
 // mustBeRate panics unless 0 ≤ rate < ∞.
 func mustBeRate[T linalg.Float](rate T) {
-	if !(rate >= 0) || rate-rate != 0 {
-		panic(fmt.Sprintf("hvae: the learning rate is %v; it must be finite and at least 0", rate))
-	}
+	require(rate >= 0 && rate-rate == 0, "the learning rate is %v; it must be finite and at least 0", rate)
 }
 
 // Start implements Optimiser.

@@ -1,7 +1,6 @@
 package hvae
 
 import (
-	"fmt"
 	"math"
 
 	"hvae/ad"
@@ -19,8 +18,7 @@ type Param[T linalg.Float] struct {
 // Params is a list of parameters. The zero value is an empty list.
 type Params[T linalg.Float] []*Param[T]
 
-// Add appends a parameter with the given name and initial value, and returns it. Its Value shares
-// memory with start.
+// Add appends a parameter with the given name and initial value, and returns it. Its Value shares memory with start.
 func (ps *Params[T]) Add(name string, start linalg.Matrix[T]) *Param[T] {
 	p := &Param[T]{Name: name, Value: start}
 	*ps = append(*ps, p)
@@ -36,9 +34,7 @@ func (ps *Params[T]) Add(name string, start linalg.Matrix[T]) *Param[T] {
 // Leapfrog steps diverge if ε > 2/ω, where ω² is the largest curvature of the potential. The ELBO is then
 // a number such as −1e15, without an error.
 func Constrain[T linalg.Float](x *ad.Var[T], lo, hi float64) *ad.Var[T] {
-	if !(lo < hi) || math.IsInf(lo, -1) {
-		panic(fmt.Sprintf("hvae: Constrain: the interval is (%v, %v); lo must be finite and less than hi", lo, hi))
-	}
+	require(lo < hi && !math.IsInf(lo, -1), "Constrain: the interval is (%v, %v); lo must be finite and less than hi", lo, hi)
 	var y *ad.Var[T]
 	if math.IsInf(hi, 1) {
 		y = ad.Exp(x)

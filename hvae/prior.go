@@ -1,7 +1,6 @@
 package hvae
 
 import (
-	"fmt"
 	"math/rand/v2"
 
 	"hvae/ad"
@@ -50,9 +49,8 @@ func (q DiagonalNormal[T]) Entropy() *ad.Var[T] {
 	return ad.AddConst(q.logSD(q.Mean), T(q.SD.Rows())*(linalg.Log2Pi+1)/2)
 }
 
-// Divergence returns the Kullback-Leibler divergence
-// KL(q⁰ ‖ N(0, I)) = Σ_j (½(μ_j² + σ_j² − 1) − log σ_j). The result is [1×B], or [1×1] if μ and σ
-// are [ℓ×1].
+// Divergence returns the Kullback-Leibler divergence KL(q⁰ ‖ N(0, I)) = Σ_j (½(μ_j² + σ_j² − 1) − log σ_j). The result
+// is [1×B], or [1×1] if μ and σ are [ℓ×1].
 func (q DiagonalNormal[T]) Divergence() *ad.Var[T] {
 	logSD := q.logSD(q.Mean)
 	squares := ad.Add(squaredNorms(q.Mean), squaredNorms(q.SD))
@@ -61,9 +59,7 @@ func (q DiagonalNormal[T]) Divergence() *ad.Var[T] {
 
 // logSD returns Σ_j log σ_j. It panics unless μ, σ and z have the same number ℓ of rows.
 func (q DiagonalNormal[T]) logSD(z *ad.Var[T]) *ad.Var[T] {
-	if n := z.Rows(); q.Mean.Rows() != n || q.SD.Rows() != n {
-		panic(fmt.Sprintf("hvae: DiagonalNormal has Mean %v and SD %v for noise or z %v; all must have the same number of rows",
-			q.Mean.Value.Shape(), q.SD.Value.Shape(), z.Value.Shape()))
-	}
+	n, mean, sd := z.Rows(), q.Mean.Value.Shape(), q.SD.Value.Shape()
+	require(mean.Rows == n && sd.Rows == n, "DiagonalNormal has Mean %v and SD %v for noise or z %v; all must have the same number of rows", mean, sd, z.Value.Shape())
 	return ad.SumTo(ad.Log(q.SD), 1, q.SD.Cols())
 }

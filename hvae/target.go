@@ -27,12 +27,10 @@ import (
 	"hvae/linalg"
 )
 
-// A Target is a joint density p_θ(x, z) as a function of z. It is the unnormalised posterior in
-// Algorithm 1.
+// A Target is a joint density p_θ(x, z) as a function of z. It is the unnormalised posterior in Algorithm 1.
 type Target[T linalg.Float] interface {
-	// LogJoint returns log p_θ(x, z) [1×B] for the columns of z [ℓ×B]. Column j of the result
-	// must depend only on column j of z, because automatic differentiation computes the
-	// gradient of the sum over all columns.
+	// LogJoint returns log p_θ(x, z) [1×B] for the columns of z [ℓ×B]. Column j of the result must depend only on
+	// column j of z, because automatic differentiation computes the gradient of the sum over all columns.
 	LogJoint(z *ad.Var[T]) *ad.Var[T]
 }
 

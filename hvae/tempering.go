@@ -34,9 +34,8 @@ type Tempering[T linalg.Float] struct {
 //
 // For K = 0, it returns no tempering, because β₀ = β_K = 1.
 func FixedTempering[T linalg.Float](K int, invSqrtBeta0 *ad.Var[T]) Tempering[T] {
-	if s := invSqrtBeta0.Value.Shape(); s != (linalg.Shape{Rows: 1, Cols: 1}) {
-		panic(fmt.Sprintf("hvae: FixedTempering: 1/√β₀ is %v; it must be [1×1]", s))
-	}
+	s := invSqrtBeta0.Value.Shape()
+	require(s == linalg.Shape{Rows: 1, Cols: 1}, "FixedTempering: 1/√β₀ is %v; it must be [1×1]", s)
 	mustBeFactors("FixedTempering", "1/√β₀, the momentum's standard deviation,", invSqrtBeta0, 1, T(math.Inf(1)))
 	if K == 0 {
 		return Tempering[T]{}
@@ -64,9 +63,7 @@ func UntiedTempering[T linalg.Float](alpha, momentumSD *ad.Var[T]) Tempering[T] 
 	inf := T(math.Inf(1))
 	mustBeFactors("UntiedTempering", "α", alpha, 0, inf)
 	mustBeFactors("UntiedTempering", "s", momentumSD, 0, inf)
-	if momentumSD.Rows() != 1 {
-		panic(fmt.Sprintf("hvae: UntiedTempering: s is %v; it must have one row", momentumSD.Value.Shape()))
-	}
+	require(momentumSD.Rows() == 1, "UntiedTempering: s is %v; it must have one row", momentumSD.Value.Shape())
 	return Tempering[T]{alpha, momentumSD, true}
 }
 

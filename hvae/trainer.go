@@ -92,9 +92,7 @@ func (t *Trainer[T]) Steps() int { return t.steps }
 func (t *Trainer[T]) Step(ctx context.Context, batch []int) (elbo float64, err error) {
 	noise, n, count := random.NewBatch(t.Seed, "algorithm 2 step", t.steps), len(batch), t.count(len(batch))
 	for i, p := range t.Params {
-		if got, want := p.Value.Shape(), t.shapes[i]; got != want {
-			panic(fmt.Sprintf("hvae: the parameter %q is %v, but was %v in NewTrainer", p.Name, got, want))
-		}
+		require(p.Value.Shape() == t.shapes[i], "the parameter %q is %v, but was %v in NewTrainer", p.Name, p.Value.Shape(), t.shapes[i])
 	}
 	t.results = append(t.results, make([]blockResult[T], max(0, count-len(t.results)))...)
 	results := t.results[:count]
