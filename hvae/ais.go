@@ -186,21 +186,19 @@ func (a *AIS[T]) energy(p *Particles[T], rho linalg.Matrix[T], k, j int) (energy
 // leapfrog takes one leapfrog step of kernel k from the states p and the momenta rho, and updates both.
 func (a *AIS[T]) leapfrog(p *Particles[T], rho linalg.Matrix[T], k int) {
 	a.Tape.Reset()
-	a.kick(p, rho, k)
 	epsilon := ad.Scale(a.Tape.Const(a.SD), T(a.StepSizes[k-1]))
+	a.kick(p, rho, epsilon, k)
 	linalg.MulAdd(p.Z, epsilon.Value, rho, p.Z)
 	a.evaluate(p)
-	a.kick(p, rho, k)
+	a.kick(p, rho, epsilon, k)
 }
 
 // kick adds −ε/2 ⊙ ∇Uᵏ(z) to the momenta rho, where Uᵏ = −log p^k is the potential of kernel k:
 //
 //	∇Uᵏ(z) = (1 − β_k)(z − μ)/σ² + β_k ∇U(z).
-func (a *AIS[T]) kick(p *Particles[T], rho linalg.Matrix[T], k int) {
+func (a *AIS[T]) kick(p *Particles[T], rho linalg.Matrix[T], epsilon *ad.Var[T], k int) {
 	t, beta := a.Tape, T(float64(k)/float64(a.Steps))
-	sd := t.Const(a.SD)
-	prior := ad.Div(ad.Sub(t.Const(p.Z), t.Const(a.Mean)), ad.Square(sd))
+	prior := ad.Div(ad.Sub(t.Const(p.Z), t.Const(a.Mean)), ad.Square(t.Const(a.SD)))
 	gradU := ad.Add(ad.Scale(prior, 1-beta), ad.Scale(t.Const(p.gradU), beta))
-	minusHalf := ad.Scale(ad.Scale(sd, T(a.StepSizes[k-1])), -0.5)
-	linalg.MulAdd(rho, minusHalf.Value, gradU.Value, rho)
+	linalg.MulAdd(rho, ad.Scale(epsilon, -0.5).Value, gradU.Value, rho)
 }

@@ -46,7 +46,6 @@ func (s Sample[T]) LogEstimate() *ad.Var[T] {
 //	log p_θ(x, z_K) − ½ρ_Kᵀρ_K − log q⁰(z₀) + ℓ/2 + log(s^ℓ Π α_k^ℓ) = log p̂_θ(x) − ½γ₀ᵀγ₀ + ℓ/2.
 //
 // The last logarithm is missing in the paper, because it is zero if the tempering is tied.
-//
 // Because E[½γ₀ᵀγ₀] = ℓ/2, ELBO and LogEstimate have the same mean and the same gradients, but
 //
 //	Var(ELBO) = Var(log p̂) + ℓ/2 − 2 Cov(log p̂, ½γ₀ᵀγ₀).

@@ -19,9 +19,8 @@ type Bound[T linalg.Float] func(b *Block[T]) *ad.Var[T]
 func (bound Bound[T]) row(b *Block[T]) *ad.Var[T] {
 	require(bound != nil, "the bound is nil")
 	v := bound(b)
-	if want := (linalg.Shape{Rows: 1, Cols: len(b.Batch)}); v.Value.Shape() != want {
-		panic(fmt.Sprintf("hvae: the bound is %v for a block of %d columns; it must be %v", v.Value.Shape(), len(b.Batch), want))
-	}
+	want := linalg.Shape{Rows: 1, Cols: len(b.Batch)}
+	require(v.Value.Shape() == want, "the bound is %v for a block of %d columns; it must be %v", v.Value.Shape(), len(b.Batch), want)
 	return v
 }
 
