@@ -108,8 +108,10 @@ func Copy[T Float](dst, a Matrix[T]) {
 	}
 	ar, ac := a.strides(full)
 	for i := range dst.Rows {
-		for j := range dst.Cols {
-			dst.Data[i*dst.Cols+j] = a.Data[i*ar+j*ac]
+		if y := dst.Row(i); ac == 1 {
+			copy(y, a.Data)
+		} else {
+			Of(1, len(y), y).Fill(a.Data[i*ar])
 		}
 	}
 }

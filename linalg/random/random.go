@@ -52,8 +52,7 @@ func (b Batch) Start(pcg *rand.PCG, column int) {
 	pcg.Seed(mix(b.a+gamma*uint64(column+1)), mix(b.b+gamma*uint64(column+1)))
 }
 
-// mix is the output function of SplitMix64, and gamma in Start is its increment (Steele, Lea and Flood, Fast
-// splittable pseudorandom number generators, 2014).
+// mix is the output function of SplitMix64 (Steele, Lea and Flood, 2014), and gamma in Start is its increment.
 func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
