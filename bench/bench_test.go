@@ -110,8 +110,12 @@ func trainStep(b *testing.B, c mnist.Config, recompute bool) {
 	for i := range indices {
 		indices[i] = i
 	}
+	digits := linalg.New[float32](100, 784) // the images as rows
+	for i := range digits.Data {
+		digits.Data[i] = images.At(i%784, i/784)
+	}
 	pixels := func(x linalg.Matrix[float32], j, image int, _ *rand.Rand) {
-		for i, v := range images.Row(image) {
+		for i, v := range digits.Row(image) {
 			x.Data[i*x.Cols+j] = v
 		}
 	}
@@ -194,7 +198,7 @@ func BenchmarkAnnealing(b *testing.B) {
 
 // newDigits returns 100 images [784×100] with random pixels. The pixels are the same in all runs.
 func newDigits() linalg.Matrix[float32] {
-	images, rng := linalg.New[float32](100, 784), random.Stream(1, "digits")
+	images, rng := linalg.New[float32](784, 100), random.Stream(1, "digits")
 	for i := range images.Data {
 		images.Data[i] = float32(rng.IntN(8) / 7)
 	}
