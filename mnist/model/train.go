@@ -60,7 +60,8 @@ func NewTrainer[T linalg.Float](c Config, params []Param[T], rate float64, seed 
 
 // Step estimates the mean ELBO of a batch of images and its gradient, and updates the parameters. If the
 // ELBO or its gradient is not finite, Step returns an error that names the first operation with such a
-// result. If ctx is done, Step returns ctx's error immediately. After an error, the trainer is unchanged.
+// result. If ctx is done, Step returns ctx's error after at most one block of images. After an error, the trainer
+// is unchanged.
 func (t *Trainer[T]) Step(ctx context.Context, indices []int, binarise Binarise[T]) (elbo float64, err error) {
 	t.begin(len(indices), binarise)
 	return t.algorithm.Step(ctx, indices)
