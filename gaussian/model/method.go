@@ -40,8 +40,8 @@ func (m *Method) add(name string, rows, cols int, start float64) {
 	m.Params.Add(name, linalg.New[float64](rows, cols)).Value.Fill(start)
 }
 
-// MethodNames returns the methods of figure 1: those of the paper, and HVAE with untied tempering. NewMethod also accepts
-// other numbers K of steps or layers.
+// MethodNames returns the names of the paper's methods and of HVAE with untied tempering, for the values of K in figure 1.
+// NewMethod accepts any K.
 func MethodNames() []string {
 	return []string{"hvae-k1", "hvae-k10", "hvae-notemp-k1", "hvae-notemp-k10", "hvae-untied-k1", "hvae-untied-k10", "nf-k1", "nf-k30", "vb"}
 }

@@ -64,7 +64,8 @@ func randomContraction[T Float](rng *rand.Rand, rows, cols, steps, groups int) C
 }
 
 // TestContractionsMatchTheirDefinition checks contractions whose sizes are close to multiples of tile and
-// vector sizes. The bits must be those of the definition, where SIMD uses fused multiply-adds in float32.
+// vector sizes. The results must equal their definition bit for bit. With SIMD in float32, the definition uses fused
+// multiply-adds.
 // Elements of c.C outside the matrices C_g must not change.
 func TestContractionsMatchTheirDefinition(t *testing.T) {
 	OnEachLevel(func(name string) {
