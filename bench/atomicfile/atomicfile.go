@@ -3,6 +3,7 @@
 package atomicfile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,9 @@ import (
 	"os"
 	"path/filepath"
 )
+
+// limit is the largest size of a file to read, in bytes. The state of a run with a million epochs is smaller.
+const limit = 1 << 30
 
 // Write replaces the contents of a regular file, or creates the file. It is safe for concurrent use.
 func Write(name string, data []byte) error {
@@ -38,65 +42,41 @@ func WriteIn(root *os.Root, temporary, name string, data []byte) error {
 		return Named(path, err)
 	}
 	_, err = f.Write(data)
-	for _, step := range []func() error{f.Sync, f.Close, func() error { return root.Rename(temporary, name) }} {
-		if err == nil {
-			err = step()
-		}
+	if err = cmp.Or(err, f.Sync(), f.Close()); err == nil {
+		err = root.Rename(temporary, name)
 	}
 	if err != nil {
-		f.Close()
 		root.Remove(temporary)
 		return Named(path, err)
 	}
 	return nil
 }
 
-// Open opens a regular file for reading.
-func Open(name string) (*os.File, error) {
-	if err := check(name, name, 1<<62, os.Stat); err != nil {
-		return nil, err
-	}
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, Named(name, err)
-	}
-	return f, nil
-}
-
-// Read returns the contents of a regular file. It returns an error if the file is longer than limit bytes.
-func Read(name string, limit int64) ([]byte, error) {
-	return read(name, name, limit, os.Stat, os.ReadFile)
-}
+// Read returns the contents of a regular file. It returns an error if the file is larger than 1 GiB.
+func Read(name string) ([]byte, error) { return read(name, name, os.Stat, os.ReadFile) }
 
 // ReadIn is like Read, but reads a file in a folder.
-func ReadIn(root *os.Root, name string, limit int64) ([]byte, error) {
-	return read(filepath.Join(root.Name(), name), name, limit, root.Stat, root.ReadFile)
+func ReadIn(root *os.Root, name string) ([]byte, error) {
+	return read(filepath.Join(root.Name(), name), name, root.Stat, root.ReadFile)
 }
 
-func read(path, name string, limit int64, stat func(string) (fs.FileInfo, error), readFile func(string) ([]byte, error)) ([]byte, error) {
-	if err := check(path, name, limit, stat); err != nil {
-		return nil, err
+// read reads only regular files, because reading a pipe may block, and reading a device may never end.
+func read(path, name string, stat func(string) (fs.FileInfo, error), readFile func(string) ([]byte, error)) ([]byte, error) {
+	s, err := stat(name)
+	if err != nil {
+		return nil, Named(path, err)
+	}
+	if !s.Mode().IsRegular() {
+		return nil, notRegular(path)
+	}
+	if s.Size() > limit {
+		return nil, fmt.Errorf("%s cannot be read: it has %d bytes, more than the limit of %d", path, s.Size(), limit)
 	}
 	b, err := readFile(name)
 	if err != nil {
 		return nil, Named(path, err)
 	}
 	return b, nil
-}
-
-// check returns an error unless stat reports a regular file of at most limit bytes. Reading a pipe may block,
-// and reading a device may never end.
-func check(path, name string, limit int64, stat func(string) (fs.FileInfo, error)) error {
-	s, err := stat(name)
-	switch {
-	case err != nil:
-		return Named(path, err)
-	case !s.Mode().IsRegular():
-		return notRegular(path)
-	case s.Size() > limit:
-		return fmt.Errorf("%s cannot be read: it has %d bytes, more than the limit of %d", path, s.Size(), limit)
-	}
-	return nil
 }
 
 func notRegular(path string) error { return fmt.Errorf("%s is not a regular file", path) }

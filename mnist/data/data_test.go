@@ -109,11 +109,11 @@ func FuzzIDX(f *testing.F) {
 	f.Add(idx(2)[:900])
 	f.Add([]byte{0x1f, 0x8b})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		images, err := parse(bytes.NewReader(b))
+		images, err := parse(b)
 		if err != nil {
 			return
 		}
-		again, err := parse(bytes.NewReader(append(idx(images.Len())[:16], images.Pixels...)))
+		again, err := parse(append(idx(images.Len())[:16], images.Pixels...))
 		if err != nil || !bytes.Equal(images.Pixels, again.Pixels) {
 			t.Fatalf("parse accepts a file with %d images, but returns %d images and the error %v for the same images", images.Len(), again.Len(), err)
 		}

@@ -38,7 +38,7 @@ func (f file) download(ctx context.Context, folder string, log func(string)) (Im
 		}
 		var images Images
 		if err == nil {
-			images, err = parse(bytes.NewReader(sent))
+			images, err = parse(sent)
 		}
 		if err == nil && digest(images) != f.digest {
 			err = errors.New("its SHA-256 is wrong")

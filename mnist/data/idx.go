@@ -1,7 +1,6 @@
 package data
 
 import (
-	"bufio"
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
@@ -35,34 +34,32 @@ const maxImages = 1_000_000
 // read returns the images in the file f.name or, if it does not exist, in f.name.gz. If neither exists, the
 // error wraps fs.ErrNotExist.
 func (f file) read(folder string) (Images, error) {
-	in, err := atomicfile.Open(filepath.Join(folder, f.name))
+	name := filepath.Join(folder, f.name)
+	b, err := atomicfile.Read(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		in, err = atomicfile.Open(filepath.Join(folder, f.name+".gz"))
+		name += ".gz"
+		b, err = atomicfile.Read(name)
 	}
 	if err != nil {
 		return Images{}, err
 	}
-	defer in.Close()
-	images, err := parse(in)
+	images, err := parse(b)
 	if err != nil {
-		return Images{}, fmt.Errorf("%s: %w", in.Name(), err)
+		return Images{}, fmt.Errorf("%s: %w", name, err)
 	}
 	return images, nil
 }
 
 // parse reads the images of an IDX file, which may be compressed.
-func parse(r io.Reader) (Images, error) {
-	in := bufio.NewReader(r)
-	if start, _ := in.Peek(2); bytes.Equal(start, gzipMagic) {
-		z, err := gzip.NewReader(in)
+func parse(b []byte) (Images, error) {
+	if bytes.HasPrefix(b, gzipMagic) {
+		z, err := gzip.NewReader(bytes.NewReader(b))
+		if err == nil {
+			b, err = io.ReadAll(io.LimitReader(z, maxImages*pixels+100))
+		}
 		if err != nil {
 			return Images{}, err
 		}
-		in = bufio.NewReader(z)
-	}
-	b, err := io.ReadAll(io.LimitReader(in, maxImages*pixels+100))
-	if err != nil {
-		return Images{}, err
 	}
 	n := len(b) / pixels
 	if h := header(n); n > maxImages || len(b) != len(h)+n*pixels || !bytes.HasPrefix(b, h) {

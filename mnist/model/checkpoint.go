@@ -67,7 +67,7 @@ func (c Checkpoint) WithoutFlow() Checkpoint {
 
 // ReadCheckpoint reads a checkpoint from a file (see DecodeCheckpoint).
 func ReadCheckpoint(name string) (Checkpoint, error) {
-	b, err := atomicfile.Read(name, 1<<30)
+	b, err := atomicfile.Read(name)
 	if err != nil {
 		return Checkpoint{}, err
 	}

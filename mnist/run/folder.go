@@ -25,9 +25,6 @@ const (
 	lockFile = ".lock" // empty; locked while the train or table command uses the folder
 )
 
-// maxFile is larger than any file of a run, in bytes. The state of a run with a million epochs is smaller.
-const maxFile = 1 << 30
-
 // A Folder is the folder of a run, locked by this process. It remains the same folder if it is moved. A new
 // folder at its old path is never used.
 type Folder struct {
@@ -60,7 +57,7 @@ func (f *Folder) Write(file string, b []byte) error {
 
 // ReadState reads the state of the run. If there is no state, the error wraps fs.ErrNotExist.
 func (f *Folder) ReadState() (*State, error) {
-	b, err := atomicfile.ReadIn(f.root, StateFile, maxFile)
+	b, err := atomicfile.ReadIn(f.root, StateFile)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +72,7 @@ func (f *Folder) ReadState() (*State, error) {
 // nil, and otherwise files of another run than the run with the state s.
 func (f *Folder) check(s *State) error {
 	for _, file := range []string{StateFile, MetricsFile, ModelFile, curveFile, samplesFile, EvaluationFile} {
-		b, err := atomicfile.ReadIn(f.root, file, maxFile)
+		b, err := atomicfile.ReadIn(f.root, file)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 		case s == nil:

@@ -57,7 +57,7 @@ func encodeMetrics(all []Metrics) []byte {
 
 // ReadMetrics reads the metrics of all epochs from the folder of a run. It returns nil if there are none.
 func ReadMetrics(root *os.Root) (all []Metrics, err error) {
-	b, err := atomicfile.ReadIn(root, MetricsFile, maxFile)
+	b, err := atomicfile.ReadIn(root, MetricsFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

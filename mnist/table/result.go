@@ -85,7 +85,7 @@ func (t *Table) read(number int) (s status, err error) {
 		return s, err
 	}
 	s.Epochs = len(metrics)
-	b, err := atomicfile.ReadIn(root, run.EvaluationFile, maxFile)
+	b, err := atomicfile.ReadIn(root, run.EvaluationFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
 	}

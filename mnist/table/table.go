@@ -57,9 +57,6 @@ type Protocol struct {
 // tableFile holds the table, including its protocol.
 const tableFile = "table.json"
 
-// maxFile is larger than any text file of a table, in bytes.
-const maxFile = 64 << 20
-
 // Open plans the tasks, opens the folder of the table and compares the stored protocol with t.Protocol. If
 // create is true, it creates the folder and stores the protocol in a new table.
 func (t *Table) Open(create bool) (err error) {
@@ -76,7 +73,7 @@ func (t *Table) Open(create bool) (err error) {
 	}
 	var b []byte
 	if t.root, err = os.OpenRoot(t.Out); err == nil {
-		b, err = atomicfile.ReadIn(t.root, tableFile, maxFile)
+		b, err = atomicfile.ReadIn(t.root, tableFile)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		if create {
