@@ -14,6 +14,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"slices"
 	"strconv"
@@ -93,7 +94,7 @@ func parse(args []string) (options, error) {
 	f.Count(&o.config.Points, "n", 10_000, 2, "`number` N of points in a dataset")
 	f.Count(&o.config.Iterations, "iters", 30_000, 1, "`number` of optimiser iterations")
 	f.Count(&o.config.Draws, "batch", 10, 1, "`number` of draws over which each iteration averages the ELBO")
-	f.Rate(&o.config.Rate, 1e-3, "learning `rate` of RMSProp")
+	f.Float64Var(&o.config.Rate, "lr", 1e-3, "learning `rate` of RMSProp")
 	f.Uint64Var(&o.config.Seed, "seed", 1, "seed for all random numbers; the output does not depend on the number of cores")
 	f.StringVar(&o.out, "out", "", "`folder` for the figures. With several dimensions in -d: figure1a.svg, figure1b.svg and\nfigure1c.svg; with -two-modes: tempering.svg and trajectory.svg. Without -out, the folder is\nthe current folder, and existing figures are not replaced")
 	f.BoolVar(&o.json, "json", false, "print a JSON object for each row instead of a table")
@@ -114,10 +115,12 @@ func parse(args []string) (options, error) {
 	return o, o.check(f.Given())
 }
 
-// check returns an error if the given flags cannot be combined.
+// check returns an error if the learning rate is invalid, or if the given flags cannot be combined.
 func (o options) check(given []string) error {
 	allowed := strings.Join(given, " ")
 	switch {
+	case !(o.config.Rate > 0) || math.IsInf(o.config.Rate, 0):
+		return command.UsageError(`invalid value "%v" for flag -lr: it must be a positive finite number`, o.config.Rate)
 	case o.http != "" && !o.twoModes:
 		return command.UsageError("-http can be used only with -two-modes")
 	case o.http != "":

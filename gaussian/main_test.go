@@ -81,7 +81,9 @@ func TestInvalidFlagsPrintOneLineAndReturnStatus2(t *testing.T) {
 		"-n 1":                      "from 2 to",
 		"-iters 0":                  "-iters",
 		"-batch 0":                  "-batch",
-		"-lr 0":                     "-lr",
+		"-lr 0":                     `invalid value "0" for flag -lr: it must be a positive finite number`,
+		"-lr NaN":                   "a positive finite number",
+		"-lr Inf":                   "a positive finite number",
 		"-seed -1":                  "-seed",
 	} {
 		stdout, stderr, status := gaussianCommand(ended, strings.Fields(args)...)

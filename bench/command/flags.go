@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strings"
 )
@@ -13,14 +12,13 @@ import (
 // pointer p to a variable and sets the variable to the default value. Parse sets it to the value on the
 // command line.
 type Flags struct {
-	flag.FlagSet
+	*flag.FlagSet
 	checks []func() error
 }
 
 // NewFlags returns a set with the flag -h.
 func NewFlags() *Flags {
-	f := new(Flags)
-	f.Init("", flag.ContinueOnError)
+	f := &Flags{FlagSet: flag.NewFlagSet("", flag.ContinueOnError)}
 	f.SetOutput(io.Discard) // Program.Run prints the error
 	return f
 }
@@ -71,22 +69,11 @@ func (f *Flags) Count(p *int, name string, preset, minimum int, usage string) {
 // Range defines a flag for a whole number from minimum to maximum.
 func (f *Flags) Range(p *int, name string, preset, minimum, maximum int, usage string) {
 	f.IntVar(p, name, preset, usage)
-	f.check(name, fmt.Sprintf("a whole number from %d to %d", minimum, maximum), func() bool { return minimum <= *p && *p <= maximum })
-}
-
-// Rate defines the flag -lr for a positive learning rate.
-func (f *Flags) Rate(p *float64, preset float64, usage string) {
-	f.Float64Var(p, "lr", preset, usage)
-	f.check("lr", "a positive finite number", func() bool { return *p > 0 && !math.IsInf(*p, 0) })
-}
-
-// check makes Parse return an error unless the value of a flag is valid.
-func (f *Flags) check(name, kind string, valid func() bool) {
 	f.checks = append(f.checks, func() error {
-		if valid() {
-			return nil
+		if *p < minimum || *p > maximum {
+			return UsageError(`invalid value "%d" for flag -%s: it must be a whole number from %d to %d`, *p, name, minimum, maximum)
 		}
-		return UsageError("invalid value %q for flag -%s: it must be %s", f.Lookup(name).Value, name, kind)
+		return nil
 	})
 }
 

@@ -26,7 +26,7 @@ var ErrInUse = errors.New("in use by another process")
 // file, and another process a new file with the same name.
 func Take(root *os.Root, name string) (*os.File, error) {
 	f, err := take(root, name, os.O_RDWR|os.O_CREATE) // on NFS, an exclusive lock requires a writable file
-	if errors.Is(err, ErrInUse) {                     // Held may hold the lock for a moment
+	if err == ErrInUse {                              // Held may hold the lock for a moment
 		time.Sleep(20 * time.Millisecond)
 		f, err = take(root, name, os.O_RDWR)
 	}
@@ -41,18 +41,20 @@ func Held(root *os.Root, name string) bool {
 		f, err = take(root, name, os.O_RDONLY) // works except on NFS
 	}
 	f.Close()
-	return errors.Is(err, ErrInUse)
+	return err == ErrInUse
 }
 
 func take(root *os.Root, name string, flag int) (*os.File, error) {
 	f, err := root.OpenFile(name, flag, 0o644)
 	if err == nil {
-		if err = lock(f); err != nil {
-			f.Close()
-		}
+		err = lock(f)
 	}
-	if err != nil && !errors.Is(err, ErrInUse) {
+	if err == nil {
+		return f, nil
+	}
+	f.Close()
+	if err != ErrInUse {
 		err = fmt.Errorf("cannot lock %w", atomicfile.Named(filepath.Join(root.Name(), name), err))
 	}
-	return f, err
+	return nil, err
 }

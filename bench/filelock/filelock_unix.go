@@ -9,14 +9,11 @@ import (
 
 // lock locks a file, or returns ErrInUse if the file is locked. Closing the file releases the lock.
 func lock(f *os.File) error {
-	err := syscall.EINTR
+	err := error(syscall.EINTR)
 	for err == syscall.EINTR {
-		err, _ = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB).(syscall.Errno)
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	}
-	switch err {
-	case 0:
-		return nil
-	case syscall.EWOULDBLOCK:
+	if err == syscall.EWOULDBLOCK {
 		return ErrInUse
 	}
 	return os.NewSyscallError("flock", err)

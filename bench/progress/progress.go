@@ -14,26 +14,23 @@ import (
 // A Line prints the progress of a computation. Its methods may be called concurrently.
 type Line struct {
 	w        io.Writer
-	terminal bool          // whether w is a terminal, on which each update replaces the line
-	interval time.Duration // minimum time between updates
+	terminal bool // whether w is a terminal, on which each update replaces the line
 	start    time.Time
 	first    float64 // fraction of the work done before start
 	status   func(elapsed time.Duration) string
 
 	mu   sync.Mutex
-	last time.Time // time of the last update
+	last time.Duration // time from start to the last update
 }
 
 // New returns a line that prints to w. The argument done is the fraction of the work that was finished
 // earlier, for example by an interrupted run. The estimate of the remaining time ignores this work. Each
 // update calls status with the time since the call to New and prints the result.
 func New(w io.Writer, done float64, status func(elapsed time.Duration) string) *Line {
-	l := &Line{w: w, interval: 10 * time.Second, start: time.Now(), first: done, status: status}
-	l.last = l.start
+	l := &Line{w: w, start: time.Now(), first: done, status: status}
 	if f, ok := w.(*os.File); ok && os.Getenv("TERM") != "dumb" {
-		if s, err := f.Stat(); err == nil && s.Mode()&os.ModeCharDevice != 0 {
-			l.interval, l.terminal = 200*time.Millisecond, true
-		}
+		s, err := f.Stat()
+		l.terminal = err == nil && s.Mode()&os.ModeCharDevice != 0
 	}
 	return l
 }
@@ -43,21 +40,18 @@ func New(w io.Writer, done float64, status func(elapsed time.Duration) string) *
 func (l *Line) Set(fraction float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := time.Now()
-	if now.Sub(l.last) < l.interval || fraction <= l.first {
-		return
-	}
-	l.last = now
-	elapsed := now.Sub(l.start)
-	remaining := time.Duration(float64(elapsed) * (1 - fraction) / (fraction - l.first)).Round(time.Second)
-	left := fmt.Sprintf("%v left", remaining)
-	done, status := fmt.Sprintf("%3.0f %%", 100*fraction), l.status(elapsed)
+	interval, format := 10*time.Second, "%3.0[1]f %%  %[3]s  %[2]v left\n"
 	if l.terminal {
 		// Disable line wrapping, so that the terminal cuts off a long status.
-		fmt.Fprintf(l.w, "\r\x1b[K\x1b[?7l%s  %s  %s\x1b[?7h", done, left, status)
-	} else {
-		fmt.Fprintf(l.w, "%s  %s  %s\n", done, status, left)
+		interval, format = 200*time.Millisecond, "\r\x1b[K\x1b[?7l%3.0f %%  %v left  %s\x1b[?7h"
 	}
+	elapsed := time.Since(l.start)
+	if elapsed-l.last < interval || fraction <= l.first {
+		return
+	}
+	l.last = elapsed
+	left := time.Duration(float64(elapsed) * (1 - fraction) / (fraction - l.first)).Round(time.Second)
+	fmt.Fprintf(l.w, format, 100*fraction, left, l.status(elapsed))
 }
 
 // Clear erases the line on a terminal, so that other output can follow.
