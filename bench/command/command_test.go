@@ -83,7 +83,7 @@ func TestOutputAndExitStatus(t *testing.T) {
 		{oven, "-loaves 7", 0, "7 1 0.5 [any] [loaves]\n", ""},
 		{bakery, "bake -loaves 0", 2, "", `bakery bake: invalid value "0" for flag -loaves: it must be a whole number from 1 to 100000000 (bakery bake -h lists the flags)`},
 		{bakery, "bake -loaves 100000001", 2, "", "from 1 to 100000000"},
-		{bakery, "bake -loaves 1.5", 2, "", `invalid value "1.5" for flag -loaves: parse error`},
+		{bakery, "bake -loaves 1.5", 2, "", `invalid value "1.5" for flag -loaves: it must be a whole number from 1 to 100000000`},
 		{bakery, "bake -rooms 5", 2, "", "from 1 to 4"},
 		{bakery, "bake -kinds rye,oats", 2, "", `unknown bread "oats"`},
 		{bakery, "bake -kinds rye,rye", 2, "", "rye is listed twice"},

@@ -5,20 +5,18 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 )
 
 // Flags is a flag.FlagSet that also checks ranges. As in flag.FlagSet, a method that defines a flag takes a
 // pointer p to a variable and sets the variable to the default value. Parse sets it to the value on the
 // command line.
-type Flags struct {
-	*flag.FlagSet
-	checks []func() error
-}
+type Flags struct{ *flag.FlagSet }
 
 // NewFlags returns a set with the flag -h.
 func NewFlags() *Flags {
-	f := &Flags{FlagSet: flag.NewFlagSet("", flag.ContinueOnError)}
+	f := &Flags{flag.NewFlagSet("", flag.ContinueOnError)}
 	f.SetOutput(io.Discard) // Program.Run prints the error
 	return f
 }
@@ -33,11 +31,6 @@ func (f *Flags) Parse(args []string) error {
 		return UsageError("%v", err)
 	case f.NArg() > 0:
 		return UsageError("unexpected argument %q: only flags are allowed", f.Arg(0))
-	}
-	for _, check := range f.checks {
-		if err := check(); err != nil {
-			return err
-		}
 	}
 	return nil
 }
@@ -68,11 +61,15 @@ func (f *Flags) Count(p *int, name string, preset, minimum int, usage string) {
 
 // Range defines a flag for a whole number from minimum to maximum.
 func (f *Flags) Range(p *int, name string, preset, minimum, maximum int, usage string) {
-	f.IntVar(p, name, preset, usage)
-	f.checks = append(f.checks, func() error {
-		if *p < minimum || *p > maximum {
-			return UsageError(`invalid value "%d" for flag -%s: it must be a whole number from %d to %d`, *p, name, minimum, maximum)
+	if *p = preset; preset != 0 {
+		usage += fmt.Sprintf(" (default %d)", preset)
+	}
+	f.Func(name, usage, func(s string) error {
+		n, err := strconv.ParseInt(s, 0, 64)
+		if err != nil || n < int64(minimum) || n > int64(maximum) {
+			return fmt.Errorf("it must be a whole number from %d to %d", minimum, maximum)
 		}
+		*p = int(n)
 		return nil
 	})
 }

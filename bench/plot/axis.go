@@ -8,25 +8,16 @@ import (
 
 // An axis maps values to pixels.
 type axis struct {
-	log      bool
-	min, max float64 // the range; its base-10 logarithms on a logarithmic axis
-	from, to float64 // pixel coordinates of min and max
+	scale    func(float64) float64 // the identity, or math.Log10
+	min, max float64               // range of scale(v)
+	from, to float64               // pixel coordinates of min and max
 	ticks    []tick
-	minor    []tick // short ticks without labels
+	minor    []tick // without labels
 }
 
 type tick struct {
 	value float64
 	label string
-}
-
-// scale returns v, or log₁₀ v on a logarithmic axis. The result is infinite or NaN if the axis cannot
-// show v.
-func (a axis) scale(v float64) float64 {
-	if a.log {
-		return math.Log10(v)
-	}
-	return v
 }
 
 // at returns the pixel coordinate of v. The result is infinite or NaN if the axis cannot show v.
@@ -36,27 +27,16 @@ func (a axis) at(v float64) float64 {
 
 func finite(v float64) bool { return math.Abs(v) <= math.MaxFloat64 }
 
-// newAxis returns an axis whose range contains the values Y of all series and their error bars, with a
-// small margin. For an x axis, Y contains the X values. If ticks is nil, the ticks are at round numbers.
-func newAxis(logarithmic bool, ticks []float64, series []Series) axis {
-	a := axis{log: logarithmic, min: math.Inf(1), max: math.Inf(-1)}
-	include := func(v float64) {
-		if v := a.scale(v); finite(v) {
-			a.min, a.max = min(a.min, v), max(a.max, v)
-		}
+// newAxis returns an axis whose range contains the values, with a small margin. If ticks is nil, the ticks are at
+// round numbers.
+func newAxis(logarithmic bool, ticks, values []float64) axis {
+	a := axis{scale: func(v float64) float64 { return v }, min: math.Inf(1), max: math.Inf(-1)}
+	if logarithmic {
+		a.scale = math.Log10
 	}
-	for _, s := range series {
-		for i, v := range s.Y {
-			include(v)
-			if s.Error == nil {
-				continue
-			}
-			include(v + s.Error[i])
-			// On a logarithmic axis, ignore the lower end of an error bar if the end is below a
-			// tenth of the value.
-			if low := v - s.Error[i]; !a.log || low > v/10 {
-				include(low)
-			}
+	for _, v := range values {
+		if v = a.scale(v); finite(v) {
+			a.min, a.max = min(a.min, v), max(a.max, v)
 		}
 	}
 	if a.min > a.max { // no values
@@ -72,9 +52,9 @@ func newAxis(logarithmic bool, ticks []float64, series []Series) axis {
 		for _, v := range ticks {
 			a.ticks = append(a.ticks, tick{v, strconv.FormatFloat(v, 'f', -1, 64)})
 		}
-	case a.log && a.max-a.min >= 0.5:
+	case logarithmic && a.max-a.min >= 0.5:
 		a.tickPowers()
-	case a.log:
+	case logarithmic:
 		a.tickMultiples(math.Pow(10, a.min), math.Pow(10, a.max))
 	default:
 		a.tickMultiples(a.min, a.max)
@@ -127,7 +107,6 @@ func number(v, step float64) string {
 	return strings.Replace(strconv.FormatFloat(v, 'f', decimals, 64), "-", "−", 1)
 }
 
-// superscript formats n in superscript digits.
 func superscript(n int) string {
 	return strings.NewReplacer("-", "⁻", "0", "⁰", "1", "¹", "2", "²", "3", "³", "4", "⁴",
 		"5", "⁵", "6", "⁶", "7", "⁷", "8", "⁸", "9", "⁹").Replace(strconv.Itoa(n))

@@ -61,138 +61,116 @@ func (c Chart) SVG() []byte { return Panels(1, c) }
 // same range. Series with the same label have the same colour and marker. The legend on the right
 // lists each label once. The first chart determines the width of all charts.
 func Panels(columns int, charts ...Chart) []byte {
-	width := cmp.Or(charts[0].Width, plotWidth)
-	xs, ys, heights := make([]axis, len(charts)), make([]axis, len(charts)), make([]float64, len(charts))
-	forX, forY := map[string][]Series{}, map[string][]Series{} // the series of all charts, by axis label
+	values := map[string][]float64{} // of all charts, by axis label
 	for _, c := range charts {
 		for _, s := range c.Series {
-			forX[c.XLabel], forY[c.YLabel] = append(forX[c.XLabel], Series{Y: s.X}), append(forY[c.YLabel], s)
+			values[c.XLabel] = append(values[c.XLabel], s.X...)
+			values[c.YLabel] = append(values[c.YLabel], s.extent(c.LogY)...)
 		}
 	}
-	from := float64(left)
-	var titles []string
+	width, from := cmp.Or(charts[0].Width, plotWidth), float64(left)
+	panels, titles := make([]panel, len(charts)), make([]string, len(charts))
 	for i, c := range charts {
-		xs[i], ys[i] = newAxis(c.LogX, c.XTicks, forX[c.XLabel]), newAxis(c.LogY, nil, forY[c.YLabel])
-		heights[i] = cmp.Or(c.Height, plotHeight)
+		p := panel{c, newAxis(c.LogX, c.XTicks, values[c.XLabel]), newAxis(c.LogY, nil, values[c.YLabel]), nil}
+		p.Height = cmp.Or(c.Height, plotHeight)
 		if c.Equal {
-			heights[i] = math.Round(width * (ys[i].max - ys[i].min) / (xs[i].max - xs[i].min))
+			p.Height = math.Round(width * (p.y.max - p.y.min) / (p.x.max - p.x.min))
 		}
-		for _, t := range ys[i].ticks {
+		for _, t := range p.y.ticks {
 			from = max(from, left+math.Ceil(textWidth(t.label)))
 		}
-		titles = append(titles, c.Title)
+		panels[i], titles[i] = p, c.Title
+	}
+	for i := range panels {
+		p := &panels[i]
+		p.x.from, p.x.to, p.y.from, p.y.to = from, from+width, top+p.Height, top
 	}
 
 	var b bytes.Buffer
-	curves, y := curvesOf(charts), 0.0
-	for i, c := range charts {
-		column := i % columns
-		xs[i].from, xs[i].to = from, from+width
-		ys[i].from, ys[i].to = top+heights[i], top
-		fmt.Fprintf(&b, `<g transform="translate(%.0f %.0f)">`+"\n", float64(column)*(from+width), y)
-		c.draw(&b, xs[i], ys[i], curves[i])
-		fmt.Fprintln(&b, `</g>`)
-		if column == columns-1 || i == len(charts)-1 {
-			y += top + slices.Max(heights[i-column:i+1]) + bottom
+	legend, y := addCurves(panels), 0.0
+	for row := range slices.Chunk(panels, columns) {
+		height := 0.0
+		for column, p := range row {
+			fmt.Fprintf(&b, `<g transform="translate(%.0f %.0f)">`+"\n", float64(column)*(from+width), y)
+			p.draw(&b)
+			fmt.Fprintln(&b, `</g>`)
+			height = max(height, p.Height)
 		}
+		y += top + height + bottom
 	}
 	end := float64(min(columns, len(charts)))*(from+width) + legendGap
-	end += drawLegend(&b, end, slices.Concat(curves...))
+	end += drawLegend(&b, end, legend)
 	return fmt.Appendf(nil, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %[1]g %[2]g" font-family="Helvetica, Arial, sans-serif" font-size="%d" role="img" aria-label="%s">
 <rect width="100%%" height="100%%" fill="white"/>
 %s</svg>
 `, end, y, fontSize, html.EscapeString(strings.Join(titles, "; ")), b.Bytes())
 }
 
-// draw draws the chart without the legend.
-func (c Chart) draw(b *bytes.Buffer, x, y axis, curves []curve) {
-	marksX := func(ticks []tick, line string) {
+// A panel is a chart with its axes and curves.
+type panel struct {
+	Chart
+	x, y   axis
+	curves []curve
+}
+
+// draw draws the panel from back to front: grid, lines, markers, frame and text.
+func (p panel) draw(b *bytes.Buffer) {
+	x, y := p.x, p.y
+	marks := func(a axis, ticks []tick, format string) {
 		for _, t := range ticks {
-			fmt.Fprintf(b, `<path d="M%.1f %.1f%s"/>`+"\n", x.at(t.value), y.from, line)
+			fmt.Fprintf(b, `<path d="M`+format+`"/>`+"\n", a.at(t.value))
 		}
 	}
-	marksY := func(ticks []tick, line string) {
-		for _, t := range ticks {
-			fmt.Fprintf(b, `<path d="M%.1f %.1f%s"/>`+"\n", x.from, y.at(t.value), line)
-		}
-	}
-	fmt.Fprintln(b, `<g stroke="#e2e2e2">`) // the grid
-	marksY(y.ticks, fmt.Sprintf("H%.1f", x.to))
-	marksX(x.ticks, fmt.Sprintf("V%.1f", y.to))
+	fmt.Fprintln(b, `<g stroke="#e2e2e2">`)
+	marks(y, y.ticks, fmt.Sprintf("%.1f %%.1fH%.1f", x.from, x.to))
+	marks(x, x.ticks, fmt.Sprintf("%%.1f %.1fV%.1f", y.from, y.to))
 	fmt.Fprintln(b, `</g>`)
-
-	shifted := c.drawCurves(b, x, y, curves)
-
-	fmt.Fprintln(b, `<g stroke="#404040">`) // the frame and the ticks
-	fmt.Fprintf(b, `<path fill="none" d="M%.1f %.1fH%.1fV%.1fH%.1fz"/>`+"\n", x.from, y.to, x.to, y.from, x.from)
-	marksY(y.ticks, "h-5")
-	marksY(y.minor, "h-3")
-	marksX(x.ticks, "v5")
-	marksX(x.minor, "v3")
+	for _, layer := range [][]Style{{Thin}, {Line, Band}, {Dashed}} {
+		for _, c := range p.curves {
+			if slices.Contains(layer, c.Style) {
+				c.errors(b, y)
+				c.line(b)
+			}
+		}
+	}
+	for _, c := range p.curves {
+		c.markers(b)
+	}
+	fmt.Fprintf(b, `<g stroke="#404040">
+<path fill="none" d="M%.1f %.1fH%.1fV%.1fH%.1fz"/>
+`, x.from, y.to, x.to, y.from, x.from)
+	marks(y, y.ticks, fmt.Sprintf("%.1f %%.1fh-5", x.from))
+	marks(y, y.minor, fmt.Sprintf("%.1f %%.1fh-3", x.from))
+	marks(x, x.ticks, fmt.Sprintf("%%.1f %.1fv5", y.from))
+	marks(x, x.minor, fmt.Sprintf("%%.1f %.1fv3", y.from))
 	fmt.Fprintln(b, `</g>`)
 	for _, t := range y.ticks {
 		text(b, x.from-9, y.at(t.value)+4.5, `text-anchor="end"`, t.label)
 	}
 	end := math.Inf(-1)
 	for _, t := range x.ticks {
-		if half := textWidth(t.label) / 2; x.at(t.value)-half >= end { // omit labels that would touch
-			text(b, x.at(t.value), y.from+20, `text-anchor="middle"`, t.label)
-			end = x.at(t.value) + half + 4
+		if at, half := x.at(t.value), textWidth(t.label)/2; at-half >= end { // omit labels that would touch
+			text(b, at, y.from+20, `text-anchor="middle"`, t.label)
+			end = at + half + 4
 		}
 	}
-	text(b, (x.from+x.to)/2, 28, `text-anchor="middle" font-size="15" font-weight="bold"`, c.Title)
-	if shifted > 1 {
-		c.XLabel += " (markers are shifted sideways)"
-	}
-	text(b, (x.from+x.to)/2, y.from+44, `text-anchor="middle"`, c.XLabel)
-	fmt.Fprintf(b, `<text transform="translate(22 %.1f) rotate(-90)" text-anchor="middle">%s</text>`+"\n", (y.from+y.to)/2, html.EscapeString(c.YLabel))
-}
-
-// drawCurves sets the points of the curves and draws the curves. It returns the number of curves with shifted
-// markers.
-func (c Chart) drawCurves(b *bytes.Buffer, x, y axis, curves []curve) int {
-	var shifted []*curve // curves with shifted markers
-	for i, s := range c.Series {
-		for j := range s.X {
-			curves[i].points = append(curves[i].points, point{x.at(s.X[j]), y.at(s.Y[j])})
-		}
-		if c.Dodge && s.Style == Line {
-			shifted = append(shifted, &curves[i])
-		}
-	}
-	for k, p := range shifted {
-		p.shift = dodge * (float64(k) - float64(len(shifted)-1)/2)
-	}
-	for _, layer := range [][]Style{{Thin}, {Line, Band}, {Dashed}} { // from back to front
-		for _, p := range curves {
-			if slices.Contains(layer, p.Style) {
-				p.errors(b, y)
-				p.line(b)
-			}
-		}
-	}
-	for _, p := range curves {
-		p.markers(b)
-	}
-	return len(shifted)
+	text(b, (x.from+x.to)/2, 28, `text-anchor="middle" font-size="15" font-weight="bold"`, p.Title)
+	text(b, (x.from+x.to)/2, y.from+44, `text-anchor="middle"`, p.XLabel)
+	fmt.Fprintf(b, `<text transform="translate(22 %.1f) rotate(-90)" text-anchor="middle">%s</text>`+"\n", (y.from+y.to)/2, html.EscapeString(p.YLabel))
 }
 
 // drawLegend draws the legend to the right of x. It returns the width of the legend, which is 0 if no
 // series has a label.
-func drawLegend(b *bytes.Buffer, x float64, curves []curve) (width float64) {
+func drawLegend(b *bytes.Buffer, x float64, legend []curve) (width float64) {
 	fmt.Fprintln(b, `<g>`)
-	y, seen := float64(top+12), map[string]bool{"": true}
-	for _, p := range curves {
-		if seen[p.Label] {
-			continue
-		}
-		seen[p.Label] = true
-		p.points, p.shift = []point{{x, y}, {x + legendGlyph, y}}, 0
-		p.line(b)
-		p.points = []point{{x + legendGlyph/2, y}}
-		p.markers(b)
-		text(b, x+legendGlyph+8, y+4.5, "", p.Label)
-		width = max(width, legendGlyph+8+math.Ceil(textWidth(p.Label))+12)
+	y := float64(top + 12)
+	for _, c := range legend {
+		c.points = []point{{x, y}, {x + legendGlyph, y}}
+		c.line(b)
+		c.points = []point{{x + legendGlyph/2, y}}
+		c.markers(b)
+		text(b, x+legendGlyph+8, y+4.5, "", c.Label)
+		width = max(width, legendGlyph+8+math.Ceil(textWidth(c.Label))+12)
 		y += rowHeight
 	}
 	fmt.Fprintln(b, `</g>`)

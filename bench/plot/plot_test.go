@@ -75,7 +75,7 @@ func TestTicksAreRoundAndShort(t *testing.T) {
 		{false, nil, "0 0.2 0.4 0.6 0.8 1.0"},
 	} {
 		var labels []string
-		for _, tick := range newAxis(c.log, nil, []Series{{Y: c.values}}).ticks {
+		for _, tick := range newAxis(c.log, nil, c.values).ticks {
 			labels = append(labels, tick.label)
 		}
 		if got := strings.Join(labels, " "); got != c.want {

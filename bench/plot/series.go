@@ -34,34 +34,62 @@ type point struct{ x, y float64 }
 
 func (p point) shown() bool { return finite(p.x) && finite(p.y) }
 
-// curvesOf returns the curves of each chart. The caller must add their points. Open and filled markers
-// alternate, so that two markers at the same position are both visible.
-func curvesOf(charts []Chart) [][]curve {
-	lines, points, labelled, all := 0, 0, map[string]curve{}, make([][]curve, len(charts))
-	for i, c := range charts {
-		for _, s := range c.Series {
-			p, known := labelled[s.Label]
+// addCurves sets the curves of all panels. It returns the curves of the legend, which have no points. Open and
+// filled markers alternate, so that two markers at the same position are both visible.
+func addCurves(panels []panel) (legend []curve) {
+	lines, points, labelled := 0, 0, map[string]curve{}
+	for i := range panels {
+		p := &panels[i]
+		var dodged []*curve
+		p.curves = make([]curve, len(p.Series))
+		for j, s := range p.Series {
+			c, known := labelled[s.Label]
 			switch {
 			case known:
 			case s.Style == Line || s.Style == Band:
-				p.colour, p.shape, p.open = colours[lines%len(colours)], shapes[lines%len(shapes)], lines%2 == 1
+				c = curve{colour: colours[lines%len(colours)], shape: shapes[lines%len(shapes)], open: lines%2 == 1}
 				lines++
 			case s.Style == Points:
-				p.colour, p.shape, p.open = "#404040", shapes[points/2%len(shapes)], points%2 == 0
+				c = curve{colour: "#404040", shape: shapes[points/2%len(shapes)], open: points%2 == 0}
 				points++
 			default:
-				p.colour = map[Style]string{Thin: "#b0b0b0", Dashed: "#404040"}[s.Style]
+				c.colour = map[Style]string{Thin: "#b0b0b0", Dashed: "#404040"}[s.Style]
 			}
-			if p.Series = s; s.Label != "" {
-				labelled[s.Label] = p
+			c.Series = s
+			if !known && s.Label != "" {
+				labelled[s.Label], legend = c, append(legend, c)
 			}
-			all[i] = append(all[i], p)
+			for k := range s.X {
+				c.points = append(c.points, point{p.x.at(s.X[k]), p.y.at(s.Y[k])})
+			}
+			if p.curves[j] = c; p.Dodge && s.Style == Line {
+				dodged = append(dodged, &p.curves[j])
+			}
+		}
+		for k, c := range dodged {
+			c.shift = dodge * (float64(k) - float64(len(dodged)-1)/2)
+		}
+		if len(dodged) > 1 {
+			p.XLabel += " (markers are shifted sideways)"
+		}
+	}
+	return legend
+}
+
+// extent returns the Y values and the ends of their error bars. For a logarithmic axis, it omits lower ends below
+// a tenth of the value.
+func (s Series) extent(logarithmic bool) []float64 {
+	all := slices.Clone(s.Y)
+	for i, e := range s.Error {
+		all = append(all, s.Y[i]+e)
+		if low := s.Y[i] - e; !logarithmic || low > s.Y[i]/10 {
+			all = append(all, low)
 		}
 	}
 	return all
 }
 
-// line draws the line of a series, with gaps at points that the axes cannot show.
+// line draws a line with gaps at points that the axes cannot show.
 func (c curve) line(b *bytes.Buffer) {
 	if c.Style == Points {
 		return
@@ -70,12 +98,12 @@ func (c curve) line(b *bytes.Buffer) {
 	fmt.Fprintf(b, `<path fill="none" stroke="%s" stroke-linejoin="round" %s d="`, c.colour, cmp.Or(look, `stroke-width="1.8"`))
 	move := "M"
 	for _, p := range c.points {
-		if p.shown() {
-			fmt.Fprintf(b, "%s%.1f %.1f", move, p.x, p.y)
-			move = "L"
-		} else {
+		if !p.shown() {
 			move = "M"
+			continue
 		}
+		fmt.Fprintf(b, "%s%.1f %.1f", move, p.x, p.y)
+		move = "L"
 	}
 	fmt.Fprintln(b, `"/>`)
 }
@@ -103,7 +131,6 @@ func (c curve) errors(b *bytes.Buffer, y axis) {
 	}
 }
 
-// markers draws the markers of a series.
 func (c curve) markers(b *bytes.Buffer) {
 	if c.Style != Points && (c.Style != Line || len(c.X) > markersUpTo) {
 		return
