@@ -1795,10 +1795,10 @@ func table1() map[string]float64 {
 }
 
 // published returns the NLLs of each configuration, and the standard deviations over three estimates of the NLL of
-// all runs. It reads mnist/table/published.csv, whose columns are the name of the configuration, seed, number of
+// all runs. It reads mnist/published.csv, whose columns are the name of the configuration, seed, number of
 // epochs, −ELBO and its standard deviation, NLL and its standard deviation.
 func published(t *report) (nlls map[string][]float64, deviations []float64) {
-	b, err := os.ReadFile("mnist/table/published.csv")
+	b, err := os.ReadFile("mnist/published.csv")
 	t.must(err)
 	nlls = map[string][]float64{}
 	for _, line := range strings.Split(strings.TrimSpace(string(b)), "\n")[1:] {

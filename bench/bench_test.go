@@ -171,7 +171,7 @@ func BenchmarkEvaluate(b *testing.B) {
 		b.Run(m.name, func(b *testing.B) {
 			c, n := mnist.Checkpoint{Config: m.c, Params: mnist.NewParams[float32](m.c, -2, 1)}, runtime.GOMAXPROCS(0)
 			for b.Loop() {
-				if _, err := eval.Evaluate(b.Context(), c, eval.Simulated(n, 1), eval.Options{Samples: 1000, Runs: 1}, io.Discard); err != nil {
+				if _, err := eval.Evaluate(b.Context(), c, eval.Images{N: n, Seed: 1}, eval.Options{Samples: 1000, Runs: 1}, io.Discard); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -82,20 +82,14 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if f.withoutFlow {
 		c = c.WithoutFlow()
 	}
-	images, elsewhere, description := eval.Simulated(cmp.Or(f.limit, 10_000), f.seed), "", "images drawn from the model"
+	images, description := eval.Images{N: cmp.Or(f.limit, 10_000), Seed: f.seed}, "images drawn from the model"
 	if !f.simulated {
-		set, err := loadData(ctx, f.data, stderr)
+		set, err := loadTestImages(ctx, f.data, c, f.limit, "limit", stderr)
 		if err != nil {
 			return err
 		}
-		n := set.Test.Len()
-		if f.limit > n {
-			return command.UsageError("invalid value %d for flag -limit: there are %d test images", f.limit, n)
-		}
-		if elsewhere = otherData(c, set); elsewhere != "" {
-			fmt.Fprintf(stderr, "note: the model was%s not on these images\n", elsewhere)
-		}
-		images, description = eval.Test(set, cmp.Or(f.limit, n), c.Seed, f.seed), "test images of "+set.Name
+		images = eval.Images{Set: set, N: cmp.Or(f.limit, set.Test.Len()), Seed: f.seed, TrainSeed: c.Seed}
+		description = "test images of " + set.Name
 	}
 	f.options.Model = f.checkpoint
 	e, err := eval.Evaluate(ctx, c, images, f.options, stderr)
@@ -109,7 +103,7 @@ func evaluate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if e.Runs > 1 {
 		runs = fmt.Sprintf("%d runs", e.Runs)
 	}
-	_, err = fmt.Fprintf(stdout, "%v, epoch %d,%s on %d %s, %d samples each, %s, %.0f s\n%v", c.Config, c.Epoch, elsewhere,
+	_, err = fmt.Fprintf(stdout, "%v, epoch %d, on %d %s, %d samples each, %s, %.0f s\n%v", c.Config, c.Epoch,
 		e.Images, description, e.Samples, runs, e.Seconds, e)
 	return err
 }

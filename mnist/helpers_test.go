@@ -34,8 +34,6 @@ const (
 	samplesFile    = "samples.png"
 	evaluationFile = "evaluation.json"
 	lockFile       = ".lock"
-	tableFile      = "table.json"
-	figureFile     = "table1.svg"
 	trainFile      = "train-images-idx3-ubyte"
 	testFile       = "t10k-images-idx3-ubyte"
 )

@@ -83,11 +83,18 @@ func readCheckpoint(name string) (model.Checkpoint, error) {
 	return model.ReadCheckpoint(name)
 }
 
-// otherData returns a phrase such as ` trained on "mnist",` if the model was trained on a dataset other than
-// set. If the dataset is the same or unknown, otherData returns an empty string.
-func otherData(c model.Checkpoint, set data.Set) string {
-	if c.Data == "" || c.DataSHA256 == set.SHA256() {
-		return ""
+// loadTestImages loads the images in a folder, of which a command uses the first n test images. The named flag
+// specifies n. If the model was trained on another dataset, loadTestImages prints a note on stderr.
+func loadTestImages(ctx context.Context, folder string, c model.Checkpoint, n int, flag string, stderr io.Writer) (*data.Set, error) {
+	set, err := loadData(ctx, folder, stderr)
+	if err != nil {
+		return nil, err
 	}
-	return fmt.Sprintf(" trained on %.40q,", c.Data)
+	if n > set.Test.Len() {
+		return nil, command.UsageError("invalid value %d for flag -%s: there are %d test images", n, flag, set.Test.Len())
+	}
+	if c.Data != "" && c.DataSHA256 != set.SHA256() {
+		fmt.Fprintf(stderr, "note: the model was trained on %.40q, not on these images\n", c.Data)
+	}
+	return &set, nil
 }

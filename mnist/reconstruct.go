@@ -6,7 +6,6 @@ import (
 	"io"
 
 	"hvae/bench/atomicfile"
-	"hvae/bench/command"
 	"hvae/linalg"
 	"hvae/linalg/random"
 	"hvae/mnist/data"
@@ -22,12 +21,9 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	if err != nil {
 		return err
 	}
-	set, err := loadData(ctx, folder, stderr)
+	set, err := loadTestImages(ctx, folder, c, f.n, "n", stderr)
 	if err != nil {
 		return err
-	}
-	if f.n > set.Test.Len() {
-		return command.UsageError("invalid value %d for flag -n: there are %d test images", f.n, set.Test.Len())
 	}
 	x := linalg.New[float32](data.Side*data.Side, f.n)
 	for i := range f.n {
@@ -40,7 +36,7 @@ func reconstruct(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	if err := atomicfile.Write(f.out, picture); err != nil {
 		return err
 	}
-	fmt.Fprintf(stderr, "wrote %s: test images of %s; the model is %v,%s epoch %d\n", f.out, set.Name, c.Config, otherData(c, set), c.Epoch)
+	fmt.Fprintf(stderr, "wrote %s: test images of %s; the model is %v, epoch %d\n", f.out, set.Name, c.Config, c.Epoch)
 	fmt.Fprintf(stdout, "from left to right: the image, its reconstruction from the encoder's mean, and from ")
 	if c.Config.Kind == "vae" {
 		fmt.Fprintf(stdout, "a draw of z\n")

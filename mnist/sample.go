@@ -24,11 +24,7 @@ func sample(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := atomicfile.Write(f.out, sheet.Samples(c.Config, c.Params, f.n, f.seed)); err != nil {
 		return err
 	}
-	on := ""
-	if c.Data != "" {
-		on = fmt.Sprintf(", trained on %.40q", c.Data)
-	}
-	fmt.Fprintf(stderr, "wrote %s: %d images from %v, epoch %d%s\n", f.out, f.n, c.Config, c.Epoch, on)
+	fmt.Fprintf(stderr, "wrote %s: %d images from %v, epoch %d\n", f.out, f.n, c.Config, c.Epoch)
 	return nil
 }
 

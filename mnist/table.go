@@ -2,53 +2,91 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 
+	"hvae/bench/atomicfile"
 	"hvae/bench/command"
-	"hvae/mnist/table"
+	"hvae/bench/filelock"
+	"hvae/mnist/data"
+	"hvae/mnist/eval"
+	"hvae/mnist/model"
+	"hvae/mnist/run"
 )
+
+// A table is the table command, which trains and evaluates the models of Table 1. Each run is a folder in out.
+//
+// Runs with the same seed share the random numbers for the split, the image order, the binarisation and the
+// noise. Therefore the difference of two rows usually has a smaller standard error than either row.
+type table struct {
+	protocol
+	out    string   // folder of the table
+	rows   []string // nil for the published rows
+	seeds  []uint64 // nil for the published seeds
+	folder string   // folder of the images
+	asJSON bool
+
+	stdout, stderr io.Writer
+
+	set   data.Set
+	tasks []task
+	root  *os.Root // of out; nil if a table is listed whose folder does not exist
+}
+
+// A protocol holds the settings that all results of a table share. The file table.json stores them.
+type protocol struct {
+	Data     string `json:"data"`       // name of the dataset; open sets it
+	Epochs   int    `json:"max_epochs"` // maximum number of epochs
+	Patience int    `json:"patience"`   // training ends after this number of epochs without a better validation ELBO
+	Train    int    `json:"train"`      // number of training images; 0 for all
+	Images   int    `json:"images"`     // number of test images; open replaces 0 by the number of all test images
+	Samples  int    `json:"samples"`    // number of importance samples for each image
+	Runs     int    `json:"runs"`       // number of evaluations of each run
+}
 
 // makeTable runs the table command.
 func makeTable(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	t := &table.Table{Stdout: stdout, Stderr: stderr}
-	var list bool
-	number := -1
-	f := tableFlags(t, &list, &number)
-	if err := f.Parse(args); err != nil {
+	t := &table{stdout: stdout, stderr: stderr}
+	list, number := false, -1
+	if err := t.flags(&list, &number).Parse(args); err != nil {
 		return err
 	}
-	if t.Out == "" {
+	if t.out == "" {
 		return command.UsageError("-out is missing: specify a folder for the runs")
 	}
 	var err error
-	if t.Folder, err = dataFolder(t.Folder); err != nil {
+	if t.folder, err = dataFolder(t.folder); err != nil {
 		return err
 	}
-	if t.Set, err = loadData(ctx, t.Folder, stderr); err != nil {
+	if t.set, err = loadData(ctx, t.folder, stderr); err != nil {
 		return err
 	}
-	if err := t.Open(!list); err != nil {
+	if err := t.open(!list); err != nil {
 		return err
 	}
 	if list {
-		return t.List()
+		return t.list()
 	}
 	ignoreBrokenPipes()
-	return t.Run(ctx, number)
+	return t.run(ctx, number)
 }
 
-// tableFlags defines the flags of the table command, which set t, list and number.
-func tableFlags(t *table.Table, list *bool, number *int) *command.Flags {
+// flags defines the flags of the table command, which set t, list and number.
+func (t *table) flags(list *bool, number *int) *command.Flags {
 	f := command.NewFlags()
-	f.StringVar(&t.Out, "out", "", "`folder` for the table and its run folders (required)")
-	command.List(f, &t.Rows, "rows", "`rows` of the table, separated by commas, such as vae,hvae-k1-none,hvae-k5-free-varied\n(default the paper's 27 rows)", func(row string) (string, error) {
-		_, err := table.ParseRow(row)
+	f.StringVar(&t.out, "out", "", "`folder` for the table and its run folders (required)")
+	command.List(f, &t.rows, "rows", "`rows` of the table, separated by commas, such as vae,hvae-k1-none,hvae-k5-free-varied\n(default the paper's 27 rows)", func(row string) (string, error) {
+		_, err := parseRow(row)
 		return row, err
 	})
-	command.List(f, &t.Seeds, "seeds", "`seeds` of each row, separated by commas (default the paper's: 85547 and 12345, and 98765 for some rows)", func(s string) (uint64, error) {
+	command.List(f, &t.seeds, "seeds", "`seeds` of each row, separated by commas (default the paper's: 85547 and 12345, and 98765 for some rows)", func(s string) (uint64, error) {
 		seed, err := strconv.ParseUint(s, 10, 64)
 		if err != nil {
 			return 0, fmt.Errorf("a seed must be a whole number, not %q", s)
@@ -61,7 +99,7 @@ func tableFlags(t *table.Table, list *bool, number *int) *command.Flags {
 	f.Count(&t.Images, "limit", 0, 0, "`number` of test images to evaluate, starting with the first; 0 for all")
 	f.Count(&t.Samples, "samples", 1000, 1, "`number` of importance samples for each image")
 	f.Count(&t.Runs, "runs", 3, 1, "`number` of evaluations of each run, each with freshly binarised images; ± is the standard\ndeviation over evaluations")
-	dataFlag(f, &t.Folder)
+	dataFlag(f, &t.folder)
 	f.BoolVar(list, "list", false, "only list the runs and their status: done, running or open")
 	f.Func("task", "train and evaluate only the run with this `number` in the output of -list", func(s string) (err error) {
 		if *number, err = strconv.Atoi(s); err != nil || *number < 0 {
@@ -69,6 +107,145 @@ func tableFlags(t *table.Table, list *bool, number *int) *command.Flags {
 		}
 		return nil
 	})
-	f.BoolVar(&t.JSON, "json", false, "print a JSON object on each line: one for each finished run, then one for each row")
+	f.BoolVar(&t.asJSON, "json", false, "print a JSON object on each line: one for each finished run, then one for each row")
 	return f
+}
+
+// open plans the tasks, opens the folder of the table and compares the stored protocol with t.protocol. If
+// create is true, it creates the folder and stores the protocol in a new table.
+func (t *table) open(create bool) (err error) {
+	t.tasks, t.Data = plan(t.rows, t.seeds), t.set.Name
+	if n := t.set.Test.Len(); t.Images > n {
+		return command.UsageError("invalid value %d for flag -limit: there are %d test images", t.Images, n)
+	} else if t.Images == 0 {
+		t.Images = n
+	}
+	if create {
+		if err := os.MkdirAll(t.out, 0o755); err != nil {
+			return fmt.Errorf("cannot create the folder %w", atomicfile.Named(t.out, err))
+		}
+	}
+	var b []byte
+	if t.root, err = os.OpenRoot(t.out); err == nil {
+		b, err = atomicfile.ReadIn(t.root, tableFile)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		if create {
+			return t.write(t.report())
+		}
+		return nil
+	}
+	var stored struct{ protocol }
+	if err == nil && json.Unmarshal(b, &stored) != nil {
+		err = fmt.Errorf("%s is damaged: move it away, and the program writes it again from the results of the runs", filepath.Join(t.out, tableFile))
+	}
+	if err != nil {
+		return err
+	}
+	if wrong := run.Differences(stored.protocol, t.protocol); wrong != "" {
+		return fmt.Errorf("the table in %s was made with %s: use the same settings, or another folder with -out", t.out, wrong)
+	}
+	return nil
+}
+
+// run trains and evaluates all models whose runs are not finished, or only the model of the task with the given
+// number if it is not negative. It prints the result of each run, and at the end the table. It skips runs that
+// another process trains.
+func (t *table) run(ctx context.Context, number int) error {
+	if number >= len(t.tasks) {
+		return command.UsageError("invalid value %d for flag -task: it must be from 0 to %d", number, len(t.tasks)-1)
+	}
+	var failed []string
+	for i, k := range t.tasks {
+		if number >= 0 && number != i {
+			continue
+		}
+		r, err := t.do(ctx, i)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return err
+		case errors.Is(err, filelock.ErrInUse) && number < 0:
+			fmt.Fprintln(t.stderr, err)
+		case err != nil:
+			fmt.Fprintf(t.stderr, "%s: %v\n", k.Run, err)
+			failed = append(failed, k.Run)
+		default:
+			r.print(t.stdout, t.asJSON)
+		}
+	}
+	r := t.report()
+	if number < 0 {
+		r.print(t.stdout, t.asJSON)
+	}
+	if err := t.write(r); err != nil {
+		return err
+	}
+	if failed != nil {
+		return fmt.Errorf("%d of %d runs failed: %s", len(failed), len(t.tasks), strings.Join(failed, ", "))
+	}
+	return nil
+}
+
+// do returns the result of the task with the given number. Unless the run is finished, it trains and evaluates
+// the model.
+func (t *table) do(ctx context.Context, number int) (*result, error) {
+	k := t.tasks[number]
+	if err := t.root.MkdirAll(k.Run, 0o755); err != nil {
+		return nil, err
+	}
+	root, err := t.root.OpenRoot(k.Run)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	folder, err := run.Lock(root)
+	if err != nil {
+		return nil, err
+	}
+	defer folder.Unlock()
+	if _, r, err := t.read(k); r != nil || err != nil {
+		return r, err
+	}
+	training, err := t.start(k, folder)
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(t.stderr, "training %s, %d of %d\n", k.Run, number+1, len(t.tasks))
+	if err := training.Train(ctx, folder, io.Discard, t.stderr, "start the same command again to continue"); err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(t.stderr, "evaluating %s, %d of %d\n", k.Run, number+1, len(t.tasks))
+	images := eval.Images{Set: &t.set, N: t.Images, Seed: k.Seed}
+	o := eval.Options{Model: filepath.Join(root.Name(), run.ModelFile), Samples: t.Samples, Runs: t.Runs}
+	results, err := eval.Evaluate(ctx, model.Checkpoint{Config: k.config, Params: training.Best}, images, o, t.stderr)
+	if err != nil {
+		return nil, err
+	}
+	e := t.evaluation(k, training.Metrics)
+	e.Settings, _ = json.Marshal(training.Settings) // cannot fail for a struct of numbers and strings
+	e.ELBOs, e.NLLs, e.Seconds = results.ELBOs, results.NLLs, results.Seconds
+	e.SHA256 = e.digest(training.Metrics)
+	if err := folder.Write(run.EvaluationFile, e.encode()); err != nil {
+		return nil, err
+	}
+	return e.result(k, training.Metrics), t.write(t.report())
+}
+
+// start returns the training run of a task. A state in its folder must have the settings of the table.
+func (t *table) start(k task, folder *run.Folder) (*run.Run, error) {
+	s := run.Defaults()
+	s.Config, s.Seed, s.Epochs, s.Patience, s.Train, s.Data = k.config, k.Seed, t.Epochs, t.Patience, t.Train, t.folder
+	state, err := folder.ReadState()
+	if errors.Is(err, fs.ErrNotExist) {
+		return run.New(s, t.set, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	same := s
+	same.Data, same.Recompute = state.Settings.Data, state.Settings.Recompute
+	if wrong := run.Differences(state.Settings, same); wrong != "" {
+		return nil, fmt.Errorf("the run does not match this table: it was started with %s", wrong)
+	}
+	return run.New(s, t.set, state)
 }

@@ -76,7 +76,7 @@ func (a Annealing) Bound(ctx context.Context, c model.Checkpoint, stepSizes []fl
 	for i := range x.Cols {
 		bounds = append(bounds, sign*hvae.ImportanceEstimate(logs[i*a.Chains:(i+1)*a.Chains]).Log)
 	}
-	acceptance, _ = MeanSD(rates)
+	acceptance, _ = linalg.MeanSE(rates)
 	return bounds, acceptance, nil
 }
 

@@ -9,37 +9,34 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"math/rand/v2"
-	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
-	"hvae/ad"
 	"hvae/bench/progress"
 	"hvae/hvae"
 	"hvae/linalg"
-	"hvae/mnist/data"
 	"hvae/mnist/model"
 )
 
 // An Evaluation is the result of the eval command, which evaluates a model in one or more runs. Each run
 // binarises the images again. ELBO and NLL are means over runs. ELBOSD and NLLSD are standard deviations.
 type Evaluation struct {
-	ELBO    float64  `json:"elbo"`    // nats, negative
-	ELBOSD  *float64 `json:"elbo_sd"` // null if there is only one run
-	NLL     float64  `json:"nll"`     // nats, positive
-	NLLSD   *float64 `json:"nll_sd"`
-	Images  int      `json:"images"`
-	Samples int      `json:"samples"`
-	Runs    int      `json:"runs"`
-	Data    string   `json:"data"`       // name of the images
-	Trained *string  `json:"trained_on"` // name of the training images; null if the checkpoint lacks it
+	ELBO    Number  `json:"elbo"` // nats, negative
+	ELBOSD  Number  `json:"elbo_sd"`
+	NLL     Number  `json:"nll"` // nats, positive
+	NLLSD   Number  `json:"nll_sd"`
+	Images  int     `json:"images"`
+	Samples int     `json:"samples"`
+	Runs    int     `json:"runs"`
+	Data    string  `json:"data"`       // name of the images
+	Trained *string `json:"trained_on"` // name of the training images; null if the checkpoint lacks it
 
 	// TailShape is the tail shape of the importance weights (hvae.Evidence), averaged over images and runs.
 	// HeavyTails is the fraction of tail shapes above 0.7, which indicate unreliable estimates. Both are
-	// null if there are fewer than 21 samples, or if any tail shape is NaN or infinite.
-	TailShape  *float64 `json:"tail_shape"`
-	HeavyTails *float64 `json:"heavy_tails"`
+	// undefined if there are fewer than 21 samples, or if any tail shape is NaN or infinite.
+	TailShape  Number `json:"tail_shape"`
+	HeavyTails Number `json:"heavy_tails"`
 
 	*Bounds // nil without Options.Annealing
 
@@ -58,7 +55,7 @@ type Options struct {
 // results holds the results of a run.
 type results struct {
 	estimates    []estimate // from importance sampling, for each image
-	lower, upper []float64  // bounds on log p(x) for each image; nil if not computed
+	lower, upper []float64  // bounds on log p(x) for each image; NaN if the images have no upper bounds
 	acceptance   float64    // mean acceptance rate of annealed importance sampling
 }
 
@@ -66,23 +63,26 @@ type results struct {
 // ctx is done, or if the ELBO or the NLL is not finite.
 func Evaluate(ctx context.Context, c model.Checkpoint, images Images, o Options, stderr io.Writer) (Evaluation, error) {
 	began := time.Now()
-	e := Evaluation{Images: images.n, Samples: o.Samples, Runs: o.Runs, Data: images.name}
+	e := Evaluation{Images: images.N, Samples: o.Samples, Runs: o.Runs, Data: "simulated"}
+	if images.Set != nil {
+		e.Data = images.Set.Name
+	}
 	if c.Data != "" {
 		e.Trained = &c.Data
 	}
-	w := newWork(ctx, c, images, o, stderr)
+	w := newWork(c, images, o, stderr)
 	defer w.line.Clear()
 	runs, err := runAll(ctx, c, images, o, w)
 	if err != nil {
-		return e, fmt.Errorf("%w after %.0f %% of the evaluation of %d images, which is not saved", context.Cause(ctx), 100*w.done(), images.n)
+		return e, fmt.Errorf("%w after %.0f %% of the evaluation of %d images, which is not saved", context.Cause(ctx), 100*w.done(), images.N)
 	}
 	var tails []float64
 	heavy := 0.0
 	for _, r := range runs {
 		elbo, nll := 0.0, 0.0
 		for _, x := range r.estimates {
-			elbo += x.elbo / float64(images.n)
-			nll -= x.logEvidence / float64(images.n)
+			elbo += x.elbo / float64(images.N)
+			nll -= x.logEvidence / float64(images.N)
 			if tails = append(tails, x.tailShape); x.tailShape > 0.7 {
 				heavy++
 			}
@@ -94,9 +94,10 @@ func Evaluate(ctx context.Context, c model.Checkpoint, images Images, o Options,
 	if !finite(e.ELBO + e.NLL) {
 		return e, fmt.Errorf("the evaluation of %s is not finite (ELBO %v, NLL %v): the model is damaged or has diverged", o.Model, e.ELBO, e.NLL)
 	}
-	if mean, _ := MeanSD(tails); finite(mean) {
-		e.TailShape, e.HeavyTails = &mean, new(heavy/float64(len(tails)))
+	if e.TailShape, _ = MeanSD(tails); !finite(e.TailShape) {
+		e.TailShape, heavy = undefined, math.NaN()
 	}
+	e.HeavyTails = Number(heavy / float64(len(tails)))
 	if o.Annealing != nil {
 		e.Bounds = newBounds(*o.Annealing, runs)
 	}
@@ -104,39 +105,42 @@ func Evaluate(ctx context.Context, c model.Checkpoint, images Images, o Options,
 	return e, nil
 }
 
-func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
-
 // runAll evaluates the model o.Runs times and returns the results of each run. It returns an error
 // only if ctx is done.
 func runAll(ctx context.Context, c model.Checkpoint, images Images, o Options, w *work) (all []results, err error) {
 	var stepSizes []float64
 	if o.Annealing != nil {
 		x, err := images.drawForTuning(ctx, c)
-		if err == nil {
-			stepSizes, err = o.Annealing.tune(ctx, c, x, images.stream("mnist ais tuning"))
-		}
 		if err != nil {
+			return nil, err
+		}
+		if stepSizes, err = o.Annealing.tune(ctx, c, x, images.stream("mnist ais tuning")); err != nil {
 			return nil, err
 		}
 	}
 	for run := range o.Runs {
 		x, z, err := images.draw(ctx, c, run)
-		r, noise := results{estimates: make([]estimate, images.n)}, images.stream("mnist eval noise", run)
-		if err == nil {
-			err = each(ctx, numbers(images.n, 1), 1, func(b *hvae.Block[float32]) {
-				r.estimates[b.First] = importance(ctx, b.Tape, c, b.Columns(x).Value.Clone(), o.Samples, noise(b.First))
-				w.add(w.sampling)
-			})
-		}
-		done := func(chains int) { w.add(chains * w.chain) }
-		if err == nil && o.Annealing != nil {
-			r.lower, r.acceptance, err = o.Annealing.Bound(ctx, c, stepSizes, x, linalg.Matrix[float32]{}, images.stream("mnist ais forward", run), done)
-		}
-		if err == nil && o.Annealing != nil && images.simulated() {
-			r.upper, _, err = o.Annealing.Bound(ctx, c, stepSizes, x, z, images.stream("mnist ais reverse", run), done)
-		}
 		if err != nil {
 			return nil, err
+		}
+		r, noise := results{estimates: make([]estimate, images.N)}, images.stream("mnist eval noise", run)
+		err = each(ctx, numbers(images.N, 1), 1, func(b *hvae.Block[float32]) {
+			r.estimates[b.First] = importance(ctx, b.Tape, c, b.Columns(x).Value.Clone(), o.Samples, noise(b.First))
+			w.add(w.sampling)
+		})
+		if err != nil {
+			return nil, err
+		}
+		if a := o.Annealing; a != nil {
+			done := func(chains int) { w.add(chains * w.chain) }
+			r.lower, r.acceptance, err = a.Bound(ctx, c, stepSizes, x, linalg.Matrix[float32]{}, images.stream("mnist ais forward", run), done)
+			r.upper = slices.Repeat([]float64{math.NaN()}, images.N)
+			if err == nil && images.Set == nil {
+				r.upper, _, err = a.Bound(ctx, c, stepSizes, x, z, images.stream("mnist ais reverse", run), done)
+			}
+			if err != nil {
+				return nil, err
+			}
 		}
 		all = append(all, r)
 	}
@@ -145,23 +149,23 @@ func runAll(ctx context.Context, c model.Checkpoint, images Images, o Options, w
 
 // String returns the results as lines of text: ELBO, NLL, tail shape and bounds.
 func (e Evaluation) String() string {
-	s := fmt.Sprintf("ELBO %s\nNLL  %s\n", PlusMinus(2, e.ELBO, e.ELBOSD), PlusMinus(2, e.NLL, e.NLLSD))
-	if e.TailShape != nil {
-		s += fmt.Sprintf("tail shape of the importance weights %.2f, above 0.7 for %.0f %% of the images\n", *e.TailShape, 100**e.HeavyTails)
+	s := fmt.Sprintf("ELBO %s\nNLL  %s\n", PlusMinus(e.ELBO, e.ELBOSD), PlusMinus(e.NLL, e.NLLSD))
+	if finite(e.TailShape) {
+		s += fmt.Sprintf("tail shape of the importance weights %.2f, above 0.7 for %.0f %% of the images\n", e.TailShape, 100*e.HeavyTails)
 	}
 	b := e.Bounds
 	if b == nil {
 		return s
 	}
 	s += fmt.Sprintf("annealed importance sampling, %d steps, %d chains", b.Steps, b.Chains)
-	if b.Acceptance != nil {
-		s += fmt.Sprintf(", acceptance %.2f", *b.Acceptance)
+	if finite(b.Acceptance) {
+		s += fmt.Sprintf(", acceptance %.2f", b.Acceptance)
 	}
-	s += fmt.Sprintf(" (± standard errors over images)\nlog p(x) ≥ %s\n", PlusMinus(2, b.Lower, b.LowerSE))
-	if b.Upper != nil {
-		s += fmt.Sprintf("log p(x) ≤ %s, a gap of %s\n", PlusMinus(2, *b.Upper, b.UpperSE), PlusMinus(2, *b.Gap, b.GapSE))
+	s += fmt.Sprintf(" (± standard errors over images)\nlog p(x) ≥ %s\n", PlusMinus(b.Lower, b.LowerSE))
+	if finite(b.Upper) {
+		s += fmt.Sprintf("log p(x) ≤ %s, a gap of %s\n", PlusMinus(b.Upper, b.UpperSE), PlusMinus(b.Gap, b.GapSE))
 	}
-	return s + fmt.Sprintf("the importance-sampling estimate is %s below the lower bound\n", PlusMinus(2, b.Missed, b.MissedSE))
+	return s + fmt.Sprintf("the importance-sampling estimate is %s below the lower bound\n", PlusMinus(b.Missed, b.MissedSE))
 }
 
 // work measures the work of an evaluation in passes through the decoder, forward or backward, because
@@ -173,33 +177,21 @@ type work struct {
 	line            *progress.Line
 }
 
-// newWork measures the time of a few samples. If the evaluation will take more than two minutes, newWork prints
-// the expected number of minutes.
-func newWork(ctx context.Context, c model.Checkpoint, images Images, o Options, stderr io.Writer) *work {
-	passes := 1         // per sample
+func newWork(c model.Checkpoint, images Images, o Options, stderr io.Writer) *work {
+	w := &work{sampling: o.Samples}
 	if c.Config.K > 0 { // the flow evaluates ∇U at K + 1 points
-		passes = 2 * (c.Config.K + 1)
+		w.sampling *= 2 * (c.Config.K + 1)
 	}
-	w := &work{sampling: o.Samples * passes}
 	perImage := w.sampling
 	if a := o.Annealing; a != nil {
 		w.chain = 2 * (1 + (a.Steps-1)*leapfrogs)
 		perImage += w.chain * a.Chains
-		if images.simulated() { // reverse chains
+		if images.Set == nil { // reverse chains
 			perImage += w.chain * a.Chains
 		}
 	}
-	w.total = float64(o.Runs*images.n) * float64(perImage)
-
-	const samples = 3 * samplesAtOnce
-	if factor := w.total / float64(samples*passes*min(o.Runs*images.n, runtime.GOMAXPROCS(0))); factor > 300 { // else, the evaluation takes seconds
-		began := time.Now()
-		importance(ctx, new(ad.Tape[float32]), c, linalg.New[float32](data.Side*data.Side, 1), samples, rand.New(rand.NewPCG(1, 1)))
-		if minutes := factor * time.Since(began).Minutes(); minutes > 2 {
-			fmt.Fprintf(stderr, "the evaluation will take about %.0f minutes\n", minutes)
-		}
-	}
-	w.line = progress.New(stderr, 0, func(time.Duration) string { return fmt.Sprintf("evaluating %d images", images.n) })
+	w.total = float64(o.Runs*images.N) * float64(perImage)
+	w.line = progress.New(stderr, 0, func(time.Duration) string { return fmt.Sprintf("evaluating %d images", images.N) })
 	return w
 }
 

@@ -3,6 +3,7 @@ package eval
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"math"
@@ -42,7 +43,7 @@ func TestStepSizesAreTunedOnValidationImages(t *testing.T) {
 		Train: data.Images{Pixels: bytes.Repeat([]byte{255}, 120*data.Side*data.Side)},
 		Test:  data.Images{Pixels: make([]byte, 120*data.Side*data.Side)},
 	}
-	m := Test(set, 2, 1, 1)
+	m := Images{Set: &set, N: 2, Seed: 1, TrainSeed: 1}
 	tuning, err := m.drawForTuning(t.Context(), model.Checkpoint{})
 	evaluated, _, err2 := m.draw(t.Context(), model.Checkpoint{}, 0)
 	if err != nil || err2 != nil || tuning.Cols != 16 || slices.Min(tuning.Data) != 1 || evaluated.Cols != 2 || slices.Max(evaluated.Data) != 0 {
@@ -129,23 +130,20 @@ func TestBoundsAreMeansOverImagesAndRuns(t *testing.T) {
 		{estimates, []float64{-10, -20}, []float64{-9, -18}, 0.6},
 		{estimates, []float64{-11, -22}, []float64{-10, -19}, 0.9},
 	})
-	for name, v := range map[string][2]float64{
-		"lower": {c.Lower, -15}, "upper": {*c.Upper, -13.5}, "gap": {*c.Gap, 1.5}, "missed": {c.Missed, 1.5}, "acceptance": {*c.Acceptance, 2. / 3},
-		"lower_se": {*c.LowerSE, 5}, "gap_se": {*c.GapSE, 0.5},
+	for name, v := range map[string][2]Number{
+		"lower": {c.Lower, -15}, "upper": {c.Upper, -13.5}, "gap": {c.Gap, 1.5}, "missed": {c.Missed, 1.5}, "acceptance": {c.Acceptance, 2. / 3},
+		"lower_se": {c.LowerSE, 5}, "gap_se": {c.GapSE, 0.5},
 	} {
-		if !(math.Abs(v[0]-v[1]) <= 1e-12) {
+		if !(math.Abs(float64(v[0]-v[1])) <= 1e-12) {
 			t.Errorf("%s is %v, want %v", name, v[0], v[1])
 		}
-	}
-	if one := newBounds(Annealing{Steps: 1}, []results{{estimates[:1], []float64{-9}, nil, math.NaN()}}); one.LowerSE != nil || one.Acceptance != nil || one.Upper != nil {
-		t.Errorf("for one image, one step and no upper bound, the bounds are %+v, want nil for undefined values", one)
 	}
 }
 
 // evaluate evaluates an HVAE on one simulated image.
 func evaluate(ctx context.Context, samples, steps int) error {
 	c := checkpoint(model.Config{Kind: "hvae", K: 2, Tempering: "free", VaryEps: true, Latent: 3})
-	_, err := Evaluate(ctx, c, Simulated(1, 1), Options{Samples: samples, Runs: 1, Annealing: &Annealing{steps, 8}}, io.Discard)
+	_, err := Evaluate(ctx, c, Images{N: 1, Seed: 1}, Options{Samples: samples, Runs: 1, Annealing: &Annealing{steps, 8}}, io.Discard)
 	return err
 }
 
@@ -185,11 +183,17 @@ func TestCancellationInterruptsTheEvaluationOfAnImage(t *testing.T) {
 	}
 }
 
-func TestMeanSDOmitsTheDeviationOfASingleValue(t *testing.T) {
-	if mean, sd := MeanSD([]float64{1, 2, 3, 6}); mean != 3 || !(math.Abs(*sd**sd-14.0/3) <= 1e-14) {
-		t.Errorf("1, 2, 3 and 6 have the mean %v and the variance %v, want 3 and 14/3", mean, *sd**sd)
+func TestUndefinedStatisticsAreNull(t *testing.T) {
+	if mean, sd := MeanSD([]float64{1, 2, 3, 6}); mean != 3 || !(math.Abs(float64(sd*sd)-14.0/3) <= 1e-14) {
+		t.Errorf("1, 2, 3 and 6 have the mean %v and the variance %v, want 3 and 14/3", mean, sd*sd)
 	}
-	if mean, sd := MeanSD([]float64{5}); mean != 5 || sd != nil {
-		t.Errorf("a single 5 has the mean %v and the standard deviation %v, want 5 and nil", mean, sd)
+	mean, sd := MeanSD([]float64{0.1})
+	b, err := json.Marshal([]Number{mean, sd})
+	var again []Number
+	if err == nil {
+		err = json.Unmarshal(b, &again)
+	}
+	if string(b) != "[0.1,null]" || err != nil || again[0] != 0.1 || again[1] == again[1] {
+		t.Errorf("the mean and the standard deviation of a single 0.1 are %s in JSON, and %v when read again (error %v), want [0.1,null]", b, again, err)
 	}
 }

@@ -14,52 +14,40 @@ import (
 
 // Images describes the images on which a model is evaluated. Each run binarises or draws them again.
 type Images struct {
-	name      string // value of Evaluation.Data
-	n         int
-	seed      uint64
-	set       data.Set // empty if the images are drawn from the model
-	trainSeed uint64
+	Set  *data.Set // evaluate the first N test images of this dataset; if nil, N images drawn from the model
+	N    int
+	Seed uint64 // seed of the binarisation and the noise
+
+	// TrainSeed is the seed of the training run, which determines the validation images. The step sizes of
+	// annealed importance sampling are tuned on validation images.
+	TrainSeed uint64
 }
 
-// tuningImages is the largest number of images on which step sizes are tuned.
-const tuningImages = 16
-
-// Test returns the first n test images of a dataset. The argument seed determines the binarisation and the
-// noise. trainSeed is the seed of the training run, which determines the validation images. The step sizes of
-// annealed importance sampling are tuned on validation images.
-func Test(set data.Set, n int, trainSeed, seed uint64) Images {
-	return Images{set.Name, n, seed, set, trainSeed}
-}
-
-// Simulated returns n images drawn from the model.
-func Simulated(n int, seed uint64) Images { return Images{name: "simulated", n: n, seed: seed} }
-
-func (m *Images) simulated() bool { return m.set.Name == "" }
-
-// draw returns the binary images x [784×n] of a run. If the images are simulated, draw also returns their
-// latent variables z [ℓ×n].
+// draw returns the binary images x [784×n] of a run. If the images are drawn from the model, draw also returns
+// their latent variables z [ℓ×n].
 func (m *Images) draw(ctx context.Context, c model.Checkpoint, run int) (x, z linalg.Matrix[float32], err error) {
-	if m.simulated() {
-		return Simulate(ctx, c, m.n, m.stream("mnist eval simulated", run))
+	if m.Set == nil {
+		return Simulate(ctx, c, m.N, m.stream("mnist eval simulated", run))
 	}
-	return binarise(m.set.Test, numbers(m.n, 1), m.stream("mnist eval pixels", run)), z, nil
+	return binarise(m.Set.Test, numbers(m.N, 1), m.stream("mnist eval pixels", run)), z, nil
 }
 
 // drawForTuning returns other binary images, on which step sizes are tuned.
 func (m *Images) drawForTuning(ctx context.Context, c model.Checkpoint) (x linalg.Matrix[float32], err error) {
-	if m.simulated() {
-		x, _, err = Simulate(ctx, c, tuningImages, m.stream("mnist ais tuning simulated"))
+	const n = 16
+	if m.Set == nil {
+		x, _, err = Simulate(ctx, c, n, m.stream("mnist ais tuning simulated"))
 		return x, err
 	}
-	_, validation := data.Split(m.set.Train, m.trainSeed)
-	return binarise(m.set.Train, validation[:min(tuningImages, len(validation))], m.stream("mnist ais tuning pixels")), nil
+	_, validation := data.Split(m.Set.Train, m.TrainSeed)
+	return binarise(m.Set.Train, validation[:min(n, len(validation))], m.stream("mnist ais tuning pixels")), nil
 }
 
 // stream returns a function that returns the random stream for an index, such as an image. The stream also
 // depends on the seed and on all arguments of the method.
 func (m *Images) stream(purpose string, prefix ...int) func(index ...int) *rand.Rand {
 	return func(index ...int) *rand.Rand {
-		return random.Stream(m.seed, purpose, append(prefix[:len(prefix):len(prefix)], index...)...)
+		return random.Stream(m.Seed, purpose, append(prefix[:len(prefix):len(prefix)], index...)...)
 	}
 }
 

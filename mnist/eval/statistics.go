@@ -1,33 +1,95 @@
 package eval
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 
 	"hvae/linalg"
 )
 
-// MeanSD returns the mean and the standard deviation of x. For a single value, sd is nil.
-func MeanSD(x []float64) (mean float64, sd *float64) {
-	mean, se := MeanSE(x)
-	if se != nil {
-		sd = new(*se * math.Sqrt(float64(len(x))))
+// A Number is a statistic. NaN means that it is undefined, such as the standard deviation of a single value. In
+// JSON, it is then null.
+type Number float64
+
+func (n Number) MarshalJSON() ([]byte, error) {
+	if math.IsNaN(float64(n)) {
+		return []byte("null"), nil
 	}
-	return mean, sd
+	return json.Marshal(float64(n))
 }
 
-// MeanSE returns the mean of x and its standard error. For a single value, se is nil.
-func MeanSE(x []float64) (mean float64, se *float64) {
-	mean, s := linalg.MeanSE(x)
-	if len(x) > 1 {
-		se = &s
+func (n *Number) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		*n = undefined
+		return nil
 	}
-	return mean, se
+	return json.Unmarshal(b, (*float64)(n))
+}
+
+var undefined = Number(math.NaN())
+
+func finite(n Number) bool { return n-n == 0 }
+
+// MeanSE returns the mean of x and its standard error, which is NaN for a single value.
+func MeanSE(x []float64) (mean, se Number) {
+	m, s := linalg.MeanSE(x)
+	return Number(m), Number(s)
+}
+
+// MeanSD returns the mean and the standard deviation of x, which is NaN for a single value.
+func MeanSD(x []float64) (mean, sd Number) {
+	mean, se := MeanSE(x)
+	return mean, se * Number(math.Sqrt(float64(len(x))))
+}
+
+// PlusMinus formats a number and its error, such as "83.32 ± 0.05". If err is NaN, PlusMinus formats only the
+// number.
+func PlusMinus(v, err Number) string {
+	text := fmt.Sprintf("%.2f", HalfAway(v))
+	if math.IsNaN(float64(err)) {
+		return text
+	}
+	return text + fmt.Sprintf(" ± %.2f", err)
+}
+
+// HalfAway moves v away from zero by 1e-9. A mean such as 83.315, which has no exact binary
+// representation, is then printed as 83.32, as in the paper.
+func HalfAway(v Number) Number { return v + Number(math.Copysign(1e-9, float64(v))) }
+
+// Bounds holds bounds on log p(x) from annealed importance sampling, averaged over images and runs.
+// Standard errors are computed over images.
+type Bounds struct {
+	Method     string `json:"method"`
+	Steps      int    `json:"steps"`
+	Chains     int    `json:"chains"`
+	Lower      Number `json:"lower"`
+	LowerSE    Number `json:"lower_se"`
+	Upper      Number `json:"upper"` // undefined unless the images are simulated
+	UpperSE    Number `json:"upper_se"`
+	Gap        Number `json:"gap"` // upper − lower
+	GapSE      Number `json:"gap_se"`
+	Missed     Number `json:"missed"` // lower − the estimate from importance sampling
+	MissedSE   Number `json:"missed_se"`
+	Acceptance Number `json:"acceptance"` // undefined if Steps is 1, because there are no transitions
+}
+
+// newBounds returns the Bounds computed from the results of all runs.
+func newBounds(a Annealing, runs []results) *Bounds {
+	b := &Bounds{Method: "ais", Steps: a.Steps, Chains: a.Chains}
+	b.Lower, b.LowerSE = overImages(runs, func(r results, i int) float64 { return r.lower[i] })
+	b.Upper, b.UpperSE = overImages(runs, func(r results, i int) float64 { return r.upper[i] })
+	b.Gap, b.GapSE = overImages(runs, func(r results, i int) float64 { return r.upper[i] - r.lower[i] })
+	b.Missed, b.MissedSE = overImages(runs, func(r results, i int) float64 { return r.lower[i] - r.estimates[i].logEvidence })
+	for _, r := range runs {
+		b.Acceptance += Number(r.acceptance / float64(len(runs)))
+	}
+	return b
 }
 
 // overImages computes vᵢ, the mean of value(r, i) over all runs r, for each image i. It returns the mean of
 // all vᵢ and the standard error of this mean.
-func overImages(runs []results, value func(r results, i int) float64) (mean float64, se *float64) {
+func overImages(runs []results, value func(r results, i int) float64) (mean, se Number) {
 	x := make([]float64, len(runs[0].estimates))
 	for i := range x {
 		for _, r := range runs {
@@ -35,55 +97,4 @@ func overImages(runs []results, value func(r results, i int) float64) (mean floa
 		}
 	}
 	return MeanSE(x)
-}
-
-// PlusMinus formats a number and its error, such as "83.32 ± 0.05". If err is nil,
-// PlusMinus formats only the number.
-func PlusMinus(digits int, v float64, err *float64) string {
-	v = HalfAway(v)
-	if err == nil {
-		return fmt.Sprintf("%.*f", digits, v)
-	}
-	return fmt.Sprintf("%.*f ± %.*f", digits, v, digits, *err)
-}
-
-// HalfAway moves v away from zero by 1e-9. A mean such as 83.315, which has no exact binary
-// representation, is then printed as 83.32, as in the paper.
-func HalfAway(v float64) float64 { return v + math.Copysign(1e-9, v) }
-
-// Bounds holds bounds on log p(x) from annealed importance sampling, averaged over images and runs.
-// Standard errors are computed over images. They are null if there is only one image.
-type Bounds struct {
-	Method     string   `json:"method"`
-	Steps      int      `json:"steps"`
-	Chains     int      `json:"chains"`
-	Lower      float64  `json:"lower"`
-	LowerSE    *float64 `json:"lower_se"`
-	Upper      *float64 `json:"upper"` // null unless the images are simulated
-	UpperSE    *float64 `json:"upper_se"`
-	Gap        *float64 `json:"gap"` // upper − lower
-	GapSE      *float64 `json:"gap_se"`
-	Missed     float64  `json:"missed"` // lower − the estimate from importance sampling
-	MissedSE   *float64 `json:"missed_se"`
-	Acceptance *float64 `json:"acceptance"` // null if Steps is 1, because there are no transitions
-}
-
-// newBounds returns the Bounds computed from the results of all runs.
-func newBounds(a Annealing, runs []results) *Bounds {
-	b := &Bounds{Method: "ais", Steps: a.Steps, Chains: a.Chains}
-	b.Lower, b.LowerSE = overImages(runs, func(r results, i int) float64 { return r.lower[i] })
-	b.Missed, b.MissedSE = overImages(runs, func(r results, i int) float64 { return r.lower[i] - r.estimates[i].logEvidence })
-	if runs[0].upper != nil {
-		upper, upperSE := overImages(runs, func(r results, i int) float64 { return r.upper[i] })
-		gap, gapSE := overImages(runs, func(r results, i int) float64 { return r.upper[i] - r.lower[i] })
-		b.Upper, b.UpperSE, b.Gap, b.GapSE = &upper, upperSE, &gap, gapSE
-	}
-	acceptance := 0.0
-	for _, r := range runs {
-		acceptance += r.acceptance / float64(len(runs))
-	}
-	if a.Steps > 1 {
-		b.Acceptance = &acceptance
-	}
-	return b
 }

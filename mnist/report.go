@@ -1,4 +1,4 @@
-package table
+package main
 
 import (
 	"encoding/json"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"slices"
 
 	"hvae/bench/atomicfile"
@@ -14,7 +15,7 @@ import (
 
 // A report holds the contents of table.json.
 type report struct {
-	Protocol
+	protocol
 	Tasks   int      `json:"tasks"` // number of planned runs
 	Rows    []row    `json:"rows"`
 	Results []result `json:"results"`
@@ -23,26 +24,33 @@ type report struct {
 }
 
 // report returns a report on all finished runs.
-func (t *Table) report() report {
-	r := report{Protocol: t.Protocol, Tasks: len(t.tasks)}
-	for i := range t.tasks {
-		s, err := t.read(i)
+func (t *table) report() report {
+	r := report{protocol: t.protocol, Tasks: len(t.tasks)}
+	for _, k := range t.tasks {
+		_, x, err := t.read(k)
 		r.damaged = r.damaged || err != nil
-		if s.result != nil {
-			r.Results = append(r.Results, *s.result)
+		if x != nil {
+			r.Results = append(r.Results, *x)
 		}
 	}
 	r.Rows = makeRows(t.tasks, r.Results)
 	return r
 }
 
+// The files of a table. tableFile contains the report.
+const (
+	tableFile  = "table.json"
+	figureFile = "table1.svg"
+	budgetFile = "budget.svg"
+)
+
 // files returns a map from the names of the table's files to their contents. A table without HVAEs has no
 // figures, so their contents are nil.
 func (r report) files() map[string][]byte {
 	b, _ := json.MarshalIndent(r, "", " ") // cannot fail, because all numbers are finite
-	files := map[string][]byte{tableFile: append(b, '\n'), "table1.svg": nil, "budget.svg": nil}
+	files := map[string][]byte{tableFile: append(b, '\n'), figureFile: nil, budgetFile: nil}
 	if slices.ContainsFunc(r.Rows, func(x row) bool { return x.K > 0 }) {
-		files["table1.svg"], files["budget.svg"] = figure(r.Rows), budget(r.Rows, r.Results)
+		files[figureFile], files[budgetFile] = figure(r.Rows), budget(r.Rows, r.Results)
 	}
 	return files
 }
@@ -50,7 +58,7 @@ func (r report) files() map[string][]byte {
 // write writes the files of the table and removes figures of earlier rows. It writes nothing if the result of a
 // run is damaged. If two processes write at the same time, the table may lack the last result; the next
 // command writes it again.
-func (t *Table) write(r report) (err error) {
+func (t *table) write(r report) (err error) {
 	for name, content := range r.files() {
 		switch {
 		case err != nil || r.damaged:
@@ -77,21 +85,21 @@ func (r report) print(w io.Writer, asJSON bool) {
 		}
 		return
 	}
-	text := func(format string, x *float64) string {
-		if x == nil {
+	text := func(format string, x eval.Number) string {
+		if math.IsNaN(float64(x)) {
 			return "–"
 		}
-		return fmt.Sprintf(format, eval.HalfAway(*x))
+		return fmt.Sprintf(format, eval.HalfAway(x))
 	}
 	cells := func(s *summary) []any {
 		if s == nil {
 			return []any{"–", "–", "–", "–", "–", "–", "–"}
 		}
 		difference := text("%+.2f", s.ToVAE)
-		if s.ToVAEError != nil {
+		if s.Pairs > 1 {
 			difference += text(" ± %.2f", s.ToVAEError)
 		}
-		return []any{text("%.2f", &s.NLL), text("%.2f", s.EvaluationSD), text("%.2f", s.SeedSD), difference, text("%.2f", &s.ELBO), fmt.Sprintf("%.0f", s.Epochs), fmt.Sprint(s.Seeds)}
+		return []any{text("%.2f", s.NLL), text("%.2f", s.EvaluationSD), text("%.2f", s.SeedSD), difference, text("%.2f", s.ELBO), fmt.Sprintf("%.0f", s.Epochs), fmt.Sprint(s.Seeds)}
 	}
 	evaluations := "one evaluation"
 	if r.Runs > 1 {
@@ -108,13 +116,4 @@ func (r report) print(w io.Writer, asJSON bool) {
 	for _, row := range r.Rows {
 		line(row.Row, cells(row.Published), cells(row.Obtained))
 	}
-}
-
-// print prints the result as one line.
-func (r *result) print(w io.Writer, asJSON bool) {
-	if asJSON {
-		json.NewEncoder(w).Encode(r)
-		return
-	}
-	fmt.Fprintf(w, "%s  epochs %d  ELBO %s  NLL %s\n", r.Run, r.Epochs, eval.PlusMinus(2, r.ELBO, r.ELBOSD), eval.PlusMinus(2, r.NLL, r.NLLSD))
 }

@@ -1,11 +1,9 @@
-package table
+package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"flag"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -19,43 +17,36 @@ import (
 	"hvae/mnist/run"
 )
 
-// These tests check that the tables in ../results agree with the files of their runs, and that the tables in
-// ../results/README.md agree with them.
+// These tests check that the tables in results agree with the files of their runs, and that the tables in
+// results/README.md agree with them.
 
-var update = flag.Bool("update", false, "replace the tables and figures in ../results")
+var update = flag.Bool("update", false, "replace the tables and figures in results")
 
-// stored returns the table in a folder of ../results. Its rows and seeds are the rows and seeds of its results.
-func stored(t *testing.T, folder string) *Table {
+// stored returns the table in a folder of results. Its rows and seeds are the rows and seeds of its results.
+func stored(t *testing.T, folder string) *table {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("../results", folder, tableFile))
-	var r report
-	if err == nil {
-		err = json.Unmarshal(b, &r)
-	}
-	table := &Table{Protocol: r.Protocol, Out: "../results/" + folder, Set: data.Set{Name: r.Data}}
-	table.Set.Test.Pixels = make([]byte, 784*10_000) // the number of images is enough
+	r := jsonLines[report](t, strings.ReplaceAll(string(read(t, "results", folder, tableFile)), "\n", ""))[0]
+	stored := &table{protocol: r.protocol, out: "results/" + folder, set: data.Set{Name: r.Data}}
+	stored.set.Test.Pixels = make([]byte, 784*10_000) // the number of images is enough
 	for _, x := range r.Rows {
-		table.Rows = append(table.Rows, x.Row)
+		stored.rows = append(stored.rows, x.Row)
 	}
 	for _, x := range r.Results {
-		if !slices.Contains(table.Seeds, x.Seed) {
-			table.Seeds = append(table.Seeds, x.Seed)
+		if !slices.Contains(stored.seeds, x.Seed) {
+			stored.seeds = append(stored.seeds, x.Seed)
 		}
 	}
-	if err == nil {
-		err = table.Open(false)
-	}
-	if err != nil {
+	if err := stored.open(false); err != nil {
 		t.Fatal(err)
 	}
-	return table
+	return stored
 }
 
-// after2000 returns the table of the run in ../results/2000, which did not stop early.
-func after2000(t *testing.T) *Table {
+// after2000 returns the table of the run in results/2000, which did not stop early.
+func after2000(t *testing.T) *table {
 	table := stored(t, "full")
-	table.Out, table.Seeds = "../results/2000", table.Seeds[:1]
-	if err := table.Open(false); err != nil {
+	table.out, table.seeds = "results/2000", table.seeds[:1]
+	if err := table.open(false); err != nil {
 		t.Fatal(err)
 	}
 	return table
@@ -65,7 +56,7 @@ func TestCheckedInTablesMatchTheirRuns(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the last digits of numbers differ on machines that fuse multiplications and additions")
 	}
-	tables, err := filepath.Glob("../results/*/" + tableFile)
+	tables, err := filepath.Glob("results/*/" + tableFile)
 	if err != nil || len(tables) < 3 {
 		t.Fatalf("the tables are %v (%v)", tables, err)
 	}
@@ -73,10 +64,10 @@ func TestCheckedInTablesMatchTheirRuns(t *testing.T) {
 		table := stored(t, filepath.Base(filepath.Dir(name)))
 		r := table.report()
 		if r.damaged || len(r.Results) != len(table.tasks) {
-			t.Errorf("%s contains the results of %d runs, want %d", table.Out, len(r.Results), len(table.tasks))
+			t.Errorf("%s contains the results of %d runs, want %d", table.out, len(r.Results), len(table.tasks))
 		}
 		for name, want := range r.files() {
-			path := filepath.Join(table.Out, name)
+			path := filepath.Join(table.out, name)
 			if got, err := os.ReadFile(path); !bytes.Equal(got, want) || err != nil && want != nil {
 				t.Errorf("%s disagrees with the runs (%v); go test -update writes it again", path, err)
 				if *update {
@@ -88,24 +79,20 @@ func TestCheckedInTablesMatchTheirRuns(t *testing.T) {
 }
 
 // signed formats a difference with its sign (+ or −), followed by ± se unless se is nil.
-func signed(v float64, se *float64) string {
-	sign := "+"
+func signed(v, se eval.Number) string {
 	if v < 0 {
-		sign = "−"
+		return "−" + eval.PlusMinus(-v, se)
 	}
-	return sign + eval.PlusMinus(2, math.Abs(v), se)
+	return "+" + eval.PlusMinus(v, se)
 }
 
 func TestTablesInTheREADMEMatchTheResults(t *testing.T) {
-	b, err := os.ReadFile("../results/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	readme := string(read(t, "results/README.md"))
 	contains := func(format string, args ...any) {
 		t.Helper()
 		line := strings.ReplaceAll(fmt.Sprintf(format, args...), "| -", "| −") + "\n"
-		if !strings.Contains(string(b), "\n"+line) {
-			t.Errorf("../results/README.md lacks the line\n%s", line)
+		if !strings.Contains(readme, "\n"+line) {
+			t.Errorf("results/README.md lacks the line\n%s", line)
 		}
 	}
 	// columns returns the columns of a table that show the number of seeds of a row, its ELBO, its NLL and its
@@ -115,10 +102,10 @@ func TestTablesInTheREADMEMatchTheResults(t *testing.T) {
 			return " – | – | – | – |"
 		}
 		less := ""
-		if s.ToVAE != nil {
-			less = signed(*s.ToVAE, s.ToVAEError)
+		if s.Pairs > 0 {
+			less = signed(s.ToVAE, s.ToVAEError)
 		}
-		return fmt.Sprintf(" %d | %.2f | %s | %s |", s.Seeds, s.ELBO, eval.PlusMinus(2, s.NLL, s.SeedSD), less)
+		return fmt.Sprintf(" %d | %.2f | %s | %s |", s.Seeds, s.ELBO, eval.PlusMinus(s.NLL, s.SeedSD), less)
 	}
 	for _, row := range stored(t, "table").report().Rows {
 		contains("| `%s` |%s%s", row.Row, columns(row.Published), columns(row.Obtained))
@@ -129,21 +116,21 @@ func TestTablesInTheREADMEMatchTheResults(t *testing.T) {
 		contains("| `%s` |%s %.1f | %.1f |", row.Row, columns(row.Obtained), bestELBO(long.Results, row.Row, long.Epochs), bestELBO(full.Results, "vae", sameWork))
 	}
 	evaluated := func(r result) string {
-		return fmt.Sprintf(" %d | %.2f ± %.2f | %s |", r.Epochs, r.ELBO, *r.ELBOSD, eval.PlusMinus(2, r.NLL, r.NLLSD))
+		return fmt.Sprintf(" %d | %.2f ± %.2f | %s |", r.Epochs, r.ELBO, r.ELBOSD, eval.PlusMinus(r.NLL, r.NLLSD))
 	}
 	for _, obtained := range full.Results {
 		i := slices.IndexFunc(published(), func(r result) bool { return r.Run == obtained.Run })
 		contains("| %d |%s%s", obtained.Seed, evaluated(published()[i]), evaluated(obtained))
 	}
 	mean := func(s *summary) string {
-		return fmt.Sprintf(" %.0f | %.2f | %s |", s.Epochs, s.ELBO, eval.PlusMinus(2, s.NLL, s.SeedSD))
+		return fmt.Sprintf(" %.0f | %.2f | %s |", s.Epochs, s.ELBO, eval.PlusMinus(s.NLL, s.SeedSD))
 	}
 	contains("| mean |%s%s", mean(full.Rows[0].Published), mean(full.Rows[0].Obtained))
 	contains("| 85547, in `2000/` | | | |%s", evaluated(after2000(t).report().Results[0]))
 }
 
 // bestELBO returns the best validation ELBO of the first n epochs, averaged over the runs of a row.
-func bestELBO(results []result, row string, n int) float64 {
+func bestELBO(results []result, row string, n int) eval.Number {
 	var best []float64
 	for _, r := range results {
 		if r.Row == row {
@@ -158,12 +145,12 @@ func TestCheckedInWeightsMatchTheirRuns(t *testing.T) {
 	for _, c := range []struct {
 		file  string
 		run   task
-		table *Table
+		table *table
 	}{
 		{"vae.safetensors", newTask("vae", 85547), after2000(t)},
 		{"hvae150.safetensors", newTask("hvae-k5-free-varied", 98765), stored(t, "150")},
 	} {
-		name := filepath.Join("..", "results", c.file)
+		name := filepath.Join("results", c.file)
 		m, err := model.ReadCheckpoint(name)
 		if err != nil {
 			t.Fatal(err)
@@ -175,7 +162,7 @@ func TestCheckedInWeightsMatchTheirRuns(t *testing.T) {
 	}
 }
 
-func openRun(t *testing.T, table *Table, k task) *os.Root {
+func openRun(t *testing.T, table *table, k task) *os.Root {
 	t.Helper()
 	root, err := table.root.OpenRoot(k.Run)
 	if err != nil {
@@ -189,17 +176,14 @@ func openRun(t *testing.T, table *Table, k task) *os.Root {
 func TestDamagedResultsAreRefused(t *testing.T) {
 	table := stored(t, "full")
 	k := table.tasks[0]
-	folder := filepath.Join(table.Out, k.Run)
-	original, err := os.ReadFile(filepath.Join(folder, run.EvaluationFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	folder := filepath.Join(table.out, k.Run)
+	original := read(t, folder, run.EvaluationFile)
 	all, err := run.ReadMetrics(openRun(t, table, k))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var e evaluation
-	if err := table.check(k, all, original, &e); err != nil {
+	e, err := table.check(k, all, original)
+	if err != nil {
 		t.Fatal(err)
 	}
 	number := fmt.Sprint(e.NLLs[1])
@@ -220,15 +204,15 @@ func TestDamagedResultsAreRefused(t *testing.T) {
 		if bytes.Equal(b, original) {
 			t.Fatalf("%s: the file lacks %s", name, c[0])
 		}
-		var e evaluation
-		if err := table.check(k, all, b, &e); err == nil || strings.ContainsAny(err.Error(), "{\n") {
+		if _, err := table.check(k, all, b); err == nil || strings.ContainsAny(err.Error(), "{\n") {
 			t.Errorf("%s: the error is %v, want one line without Go values", name, err)
 		}
 	}
 	hashed := e
 	hashed.SHA256 = e.digest(all)
 	digits := bytes.Replace(hashed.encode(), []byte(number), []byte(number[:len(number)-1]), 1)
-	if table.check(k, all, hashed.encode(), new(evaluation)) != nil || table.check(k, all, digits, new(evaluation)) == nil {
+	_, valid := table.check(k, all, hashed.encode())
+	if _, err := table.check(k, all, digits); valid != nil || err == nil {
 		t.Error("the digest of an evaluation is wrong, or a lost digit is not detected")
 	}
 	for name, metrics := range map[string][]run.Metrics{
@@ -237,7 +221,7 @@ func TestDamagedResultsAreRefused(t *testing.T) {
 		"a changed learning rate":      append(slices.Clone(all[:len(all)-1]), run.Metrics{Epoch: len(all), ValELBO: -1e3, Rate: 1e-4}),
 		"another best validation ELBO": append([]run.Metrics{{Epoch: 1, ValELBO: -1}}, all[1:]...),
 	} {
-		if err := table.check(k, metrics, original, new(evaluation)); err == nil {
+		if _, err := table.check(k, metrics, original); err == nil {
 			t.Errorf("%s: the evaluation is accepted", name)
 		}
 	}

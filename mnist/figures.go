@@ -1,7 +1,8 @@
-package table
+package main
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -41,10 +42,10 @@ func figure(rows []row) []byte {
 			s := plot.Series{Label: strings.Replace(tempering, "none", "no", 1) + " tempering"}
 			for _, r := range rows {
 				x, drawn := of(r), r.Eps == eps || r.Eps == "" && eps == kinds[0]
-				if !drawn || r.K == 0 || r.Tempering != tempering || x == nil || x.ToVAE == nil {
+				if !drawn || r.K == 0 || r.Tempering != tempering || x == nil || x.Pairs == 0 {
 					continue
 				}
-				s.X, s.Y, s.Error = append(s.X, float64(r.K)), append(s.Y, *x.ToVAE), append(s.Error, orZero(x.ToVAEError))
+				s.X, s.Y, s.Error = append(s.X, float64(r.K)), append(s.Y, float64(x.ToVAE)), append(s.Error, orZero(x.ToVAEError))
 			}
 			if s.X != nil {
 				c.Series = append(c.Series, s)
@@ -61,11 +62,12 @@ func figure(rows []row) []byte {
 	return plot.Panels(2, charts...)
 }
 
-func orZero(x *float64) float64 {
-	if x == nil {
+// orZero returns x, or 0 if x is undefined.
+func orZero(x eval.Number) float64 {
+	if math.IsNaN(float64(x)) {
 		return 0
 	}
-	return *x
+	return float64(x)
 }
 
 // leastELBO is the smallest validation ELBO that budget draws, in nats. The ELBOs of the first epochs
@@ -102,7 +104,7 @@ func budget(rows []row, results []result) []byte {
 				continue
 			}
 			x := float64(i + 1)
-			byEpochs.X, byEpochs.Y, byEpochs.Error = append(byEpochs.X, x), append(byEpochs.Y, mean), append(byEpochs.Error, orZero(sd))
+			byEpochs.X, byEpochs.Y, byEpochs.Error = append(byEpochs.X, x), append(byEpochs.Y, float64(mean)), append(byEpochs.Error, orZero(sd))
 			byWork.X = append(byWork.X, cost*x)
 		}
 		byWork.Y, byWork.Error = byEpochs.Y, byEpochs.Error

@@ -1,4 +1,4 @@
-package table
+package main
 
 import (
 	_ "embed"
@@ -31,28 +31,15 @@ type task struct {
 
 // newTask returns the task for a row and a seed. The name of the row must be valid.
 func newTask(row string, seed uint64) task {
-	c, _ := ParseRow(row)
+	c, _ := parseRow(row)
 	return task{fmt.Sprintf("%s-%d", row, seed), row, seed, c}
-}
-
-// A result holds the result of a task, either published in the paper or computed by this program.
-type result struct {
-	task
-	Epochs  int      `json:"epochs"`
-	ELBO    float64  `json:"elbo"`    // nats, negative
-	ELBOSD  *float64 `json:"elbo_sd"` // standard deviation over evaluations; null if there is only one evaluation
-	NLL     float64  `json:"nll"`     // nats, positive
-	NLLSD   *float64 `json:"nll_sd"`
-	Seconds float64  `json:"seconds,omitempty"` // duration of training and evaluation
-
-	curve []float64 // validation ELBO of each epoch; nil for a published run
 }
 
 // published returns the results of Table 1: first the VAEs, then the HVAEs, ordered by K, tempering and ε.
 var published = sync.OnceValue(func() (runs []result) {
 	for line := range strings.Lines(publishedCSV) {
-		r := result{ELBOSD: new(float64), NLLSD: new(float64)}
-		n, _ := fmt.Sscanf(strings.ReplaceAll(line, ",", " "), "%s %d %d %f %f %f %f", &r.Row, &r.Seed, &r.Epochs, &r.ELBO, r.ELBOSD, &r.NLL, r.NLLSD)
+		var r result
+		n, _ := fmt.Sscanf(strings.ReplaceAll(line, ",", " "), "%s %d %d %f %f %f %f", &r.Row, &r.Seed, &r.Epochs, &r.ELBO, &r.ELBOSD, &r.NLL, &r.NLLSD)
 		if n == 7 { // skip the header
 			r.task, r.ELBO = newTask(r.Row, r.Seed), -r.ELBO
 			runs = append(runs, r)
@@ -67,9 +54,9 @@ var rowName = regexp.MustCompile(`^hvae-k([1-9]\d*)-(none|fixed|free|untied)(-sh
 // drawsName matches the names of VAE rows with several draws per image.
 var drawsName = regexp.MustCompile(`^vae-([lm])([1-9]\d{0,2})$`)
 
-// ParseRow returns the model of the named row, such as vae, hvae-k1-none or hvae-k10-free-varied. If
+// parseRow returns the model of the named row, such as vae, hvae-k1-none or hvae-k10-free-varied. If
 // K > 1, the name ends in shared (all steps have the same step sizes) or varied (separate step sizes).
-func ParseRow(name string) (c model.Config, err error) {
+func parseRow(name string) (c model.Config, err error) {
 	c = model.Config{Kind: "vae", Tempering: "none", Latent: 64}
 	if name == "vae" {
 		return c, nil
@@ -126,23 +113,21 @@ type row struct {
 	config model.Config
 }
 
-// A summary contains statistics of the runs of a row.
+// A summary contains statistics of the runs of a row. ELBO and NLL are in nats.
 type summary struct {
-	Seeds  int     `json:"seeds"`  // number of seeds
-	Epochs float64 `json:"epochs"` // mean over seeds
-	ELBO   float64 `json:"elbo"`   // mean over seeds, nats
-	NLL    float64 `json:"nll"`    // mean over seeds, nats
-	// EvaluationSD² is the variance of the NLL over the evaluations of a run, averaged over seeds.
-	// EvaluationSD is null if there is only one evaluation. SeedSD is the standard deviation over seeds. It
-	// is null if there is only one seed.
-	EvaluationSD *float64 `json:"nll_sd_evaluations"`
-	SeedSD       *float64 `json:"nll_sd_seeds"`
+	Seeds  int         `json:"seeds"`  // number of seeds
+	Epochs eval.Number `json:"epochs"` // mean over seeds
+	ELBO   eval.Number `json:"elbo"`   // mean over seeds
+	NLL    eval.Number `json:"nll"`    // mean over seeds
+	// EvaluationSD² is the variance of the NLL over the evaluations of a run, averaged over seeds. SeedSD is
+	// the standard deviation over seeds.
+	EvaluationSD eval.Number `json:"nll_sd_evaluations"`
+	SeedSD       eval.Number `json:"nll_sd_seeds"`
 	// ToVAE is the NLL minus the NLL of the VAE with the same seed, averaged over the seeds that both rows
-	// have. ToVAEError is its standard error. Pairs is the number of these seeds. If Pairs is 0, as for the
-	// VAE itself, ToVAE is null.
-	ToVAE      *float64 `json:"to_vae"`
-	ToVAEError *float64 `json:"to_vae_se"`
-	Pairs      int      `json:"pairs"`
+	// have. ToVAEError is its standard error. Pairs is the number of these seeds, 0 for the VAE itself.
+	ToVAE      eval.Number `json:"to_vae"`
+	ToVAEError eval.Number `json:"to_vae_se"`
+	Pairs      int         `json:"pairs"`
 }
 
 // summarise returns the summary of a row, or nil if results contains no run of the row.
@@ -152,13 +137,11 @@ func summarise(row string, results []result) *summary {
 		if r.Row != row {
 			continue
 		}
-		epochs, elbos, nlls = append(epochs, float64(r.Epochs)), append(elbos, r.ELBO), append(nlls, r.NLL)
-		if r.NLLSD != nil {
-			variances = append(variances, *r.NLLSD**r.NLLSD)
-		}
+		epochs, elbos, nlls = append(epochs, float64(r.Epochs)), append(elbos, float64(r.ELBO)), append(nlls, float64(r.NLL))
+		variances = append(variances, float64(r.NLLSD*r.NLLSD))
 		for _, v := range results {
 			if v.Row == "vae" && row != "vae" && v.Seed == r.Seed {
-				differences = append(differences, r.NLL-v.NLL)
+				differences = append(differences, float64(r.NLL-v.NLL))
 			}
 		}
 	}
@@ -169,14 +152,9 @@ func summarise(row string, results []result) *summary {
 	s.Epochs, _ = eval.MeanSD(epochs)
 	s.ELBO, _ = eval.MeanSD(elbos)
 	s.NLL, s.SeedSD = eval.MeanSD(nlls)
-	if len(variances) == len(nlls) { // each run has several evaluations
-		variance, _ := eval.MeanSD(variances)
-		s.EvaluationSD = new(math.Sqrt(variance))
-	}
-	if s.Pairs > 0 {
-		mean, se := eval.MeanSE(differences)
-		s.ToVAE, s.ToVAEError = &mean, se
-	}
+	s.ToVAE, s.ToVAEError = eval.MeanSE(differences)
+	variance, _ := eval.MeanSD(variances)
+	s.EvaluationSD = eval.Number(math.Sqrt(float64(variance)))
 	return s
 }
 
