@@ -1176,7 +1176,7 @@ func gaussianModel(t *report) {
 	truth := model.Truth(3)
 	var deviations, scatters [3][]float64 // (x̄ − Δ)/√(1 + σ²/N) and S/σ²
 	for k := range datasets {
-		data := model.Draw(truth, n, random.Stream(22, "distribution", k))
+		data := model.Draw(t.Context(), truth, n, random.Stream(22, "distribution", k))
 		for j := range 3 {
 			variance := truth.Sigma[j] * truth.Sigma[j]
 			deviations[j] = append(deviations[j], (data.Mean[j]-truth.Delta[j])/math.Sqrt(1+variance/n))
@@ -1230,7 +1230,7 @@ func exactEvidence(t *report) {
 	t.near(data.LogEvidence(theta), logEvidence, 1e-12, "log p(D) = quadrature")
 
 	for _, n := range []int{2, 3, 20, 10000} {
-		data := model.Draw(model.Truth(3), n, random.Stream(21, "ml", n))
+		data := model.Draw(t.Context(), model.Truth(3), n, random.Stream(21, "ml", n))
 		best := data.MaximumLikelihood()
 		top := data.LogEvidence(best)
 		for j := range 3 {
@@ -1420,11 +1420,11 @@ func figure1b(t *report) {
 	c := model.Config{Points: 1000, Iterations: 6000, Draws: 10, Rate: 2e-3, Seed: 1}
 	results := map[string]model.Outcome{}
 	for _, name := range []string{"hvae-k1", "hvae-k10", "hvae-notemp-k1", "hvae-notemp-k10"} {
-		o, err := c.Train(t.Context(), model.Run{Dims: 2, Method: name}, func(int, float64) {})
+		o, err := c.Train(t.Context(), model.Run{Dims: 2, Method: name}, func(int) {})
 		t.must(err)
 		results[name] = o
 	}
-	best := c.Dataset(2, 0).MaximumLikelihood()
+	best := c.Dataset(t.Context(), 2, 0).MaximumLikelihood()
 	for _, K := range []string{"k1", "k10"} {
 		with, without := results["hvae-"+K], results["hvae-notemp-"+K]
 		t.less(10*with.SigmaErr, without.SigmaErr, "d = 2, %s: error in σ, 10·tempered < none", K)

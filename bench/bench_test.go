@@ -37,7 +37,7 @@ func BenchmarkGaussianMethod(b *testing.B) {
 }
 
 func gaussianStep(b *testing.B, name string, d int) {
-	data := model.Draw(model.Truth(d), 10000, random.Stream(1, "data"))
+	data := model.Draw(b.Context(), model.Truth(d), 10000, random.Stream(1, "data"))
 	m := model.NewMethod(name, data, random.Stream(1, "start"))
 	t := model.NewTrainer(m, 1e-3, 1)
 	draws := make([]int, 10)

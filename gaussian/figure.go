@@ -1,83 +1,61 @@
 package main
 
 import (
-	"bytes"
-	"cmp"
-	"encoding/json"
 	"fmt"
-	"io"
-	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
-	"hvae/bench/atomicfile"
 	"hvae/bench/plot"
 	"hvae/gaussian/model"
 )
 
-// A figure shows the errors of several methods as functions of the dimension.
-type figure struct {
-	file, title, yLabel string
-	sigma               bool // whether the figure shows ‖σ − σ̂‖² instead of ‖θ − θ̂‖²
-	methods             []string
+// figure1 holds the two panels of figure 1 of the paper, and a third panel that shows the error of σ alone. In the
+// second panel, the larger error of Δ hides the error of σ with tempering.
+var figure1 = map[string]func([]model.Outcome) []byte{
+	"figure1a.svg": panel("Comparison across all methods", false, "hvae-k1 hvae-k10 hvae-untied-k1 hvae-untied-k10 nf-k1 nf-k30 vb"),
+	"figure1b.svg": panel("HVAE with and without tempering", false, "hvae-k1 hvae-k10 hvae-notemp-k1 hvae-notemp-k10"),
+	"figure1c.svg": panel("HVAE with and without tempering: σ alone", true, "hvae-k1 hvae-k10 hvae-untied-k1 hvae-untied-k10 hvae-notemp-k1 hvae-notemp-k10"),
 }
 
-// figures lists the two panels of figure 1 of the paper, and a third panel that shows the error of
-// σ alone. In the second panel, the larger error of Δ hides the error of σ with tempering.
-var figures = []figure{
-	{"figure1a.svg", "Comparison across all methods", "mean of ‖θ − θ̂‖² ± s.e.", false, []string{"hvae-k1", "hvae-k10", "hvae-untied-k1", "hvae-untied-k10", "nf-k1", "nf-k30", "vb"}},
-	{"figure1b.svg", "HVAE with and without tempering", "mean of ‖θ − θ̂‖² ± s.e.", false, []string{"hvae-k1", "hvae-k10", "hvae-notemp-k1", "hvae-notemp-k10"}},
-	{"figure1c.svg", "HVAE with and without tempering: σ alone", "mean of ‖σ − σ̂‖² ± s.e.", true, []string{"hvae-k1", "hvae-k10", "hvae-untied-k1", "hvae-untied-k10", "hvae-notemp-k1", "hvae-notemp-k10"}},
-}
-
-// figure1 returns the panels of figure 1 by file name.
-func figure1(rows []row) map[string][]byte {
-	all := map[string][]byte{}
-	for _, f := range figures {
-		all[f.file] = f.chart(rows).SVG()
-	}
-	return all
-}
-
-// chart returns a chart with a series for each method in f.methods that has rows, and a series for
-// maximum likelihood, whose errors are the same in the rows of all methods.
-func (f figure) chart(rows []row) plot.Chart {
-	series, likelihood := map[string]plot.Series{}, plot.Series{Label: "max. likelihood", Style: plot.Dashed}
-	for _, r := range slices.SortedStableFunc(slices.Values(rows), func(a, b row) int { return a.Dims - b.Dims }) {
-		d, mean, standardError, mle := float64(r.Dims), r.Err, r.ErrSE, r.MLEDeltaErr+r.MLESigmaErr
-		if f.sigma {
-			mean, standardError, mle = r.SigmaErr, r.SigmaErrSE, r.MLESigmaErr
+// panel returns a function that draws the errors of θ, or only of σ, as functions of the dimension. It draws a line for
+// each of the methods that has rows, and a line for maximum likelihood, whose errors are equal in the rows of all methods.
+func panel(title string, sigma bool, methods string) func(rows []model.Outcome) []byte {
+	return func(rows []model.Outcome) []byte {
+		c := plot.Chart{Title: title, XLabel: "dimension d", YLabel: "mean of ‖θ − θ̂‖² ± s.e.", LogX: true, LogY: true, Dodge: true}
+		if sigma {
+			c.YLabel = "mean of ‖σ − σ̂‖² ± s.e."
 		}
-		s := series[r.Method]
-		series[r.Method] = plot.Series{Label: model.Label(r.Method), X: append(s.X, d), Y: append(s.Y, mean), Error: append(s.Error, standardError)}
-		if !slices.Contains(likelihood.X, d) {
-			likelihood.X, likelihood.Y = append(likelihood.X, d), append(likelihood.Y, mle)
+		rows = slices.SortedStableFunc(slices.Values(rows), func(a, b model.Outcome) int { return a.Dims - b.Dims })
+		for _, m := range strings.Fields(methods) {
+			for _, r := range rows {
+				if r.Method != m {
+					continue
+				}
+				mean, se := r.Err, r.ErrSE
+				if sigma {
+					mean, se = r.SigmaErr, r.SigmaErrSE
+				}
+				s := addPoint(&c, model.Label(m), plot.Line, float64(r.Dims), mean)
+				s.Error = append(s.Error, se)
+			}
 		}
-	}
-	c := plot.Chart{Title: f.title, XLabel: "dimension d", YLabel: f.yLabel, LogX: true, LogY: true, Dodge: true, XTicks: likelihood.X}
-	for _, m := range f.methods {
-		if s, ok := series[m]; ok {
-			c.Series = append(c.Series, s)
+		for i, r := range rows {
+			if i > 0 && r.Dims == rows[i-1].Dims {
+				continue
+			}
+			mean := r.MLEDeltaErr + r.MLESigmaErr
+			if sigma {
+				mean = r.MLESigmaErr
+			}
+			c.XTicks = addPoint(&c, "max. likelihood", plot.Dashed, float64(r.Dims), mean).X
 		}
+		return c.SVG()
 	}
-	c.Series = append(c.Series, likelihood)
-	return c
 }
 
-// addPoint adds a point to the series with the given label, or to a new series in the given style.
-func addPoint(c *plot.Chart, label string, style plot.Style, x, y float64) {
-	i := slices.IndexFunc(c.Series, func(s plot.Series) bool { return s.Label == label })
-	if i < 0 {
-		i, c.Series = len(c.Series), append(c.Series, plot.Series{Label: label, Style: style})
-	}
-	c.Series[i].X, c.Series[i].Y = append(c.Series[i].X, x), append(c.Series[i].Y, y)
-}
-
-// gapChart returns a chart of the gap log p(D) − ELBO against K, for HVAE with tied and with untied tempering, and of the
-// limit for tied tempering. It ignores other methods.
-func gapChart(rows []row) plot.Chart {
+// gapChart draws the gap log p(D) − ELBO against K, for HVAE with tied and with untied tempering, and the limit for
+// tied tempering. It ignores other methods.
+func gapChart(rows []model.Outcome) []byte {
 	c := plot.Chart{Title: "Does the bound tighten with K?", XLabel: "number of leapfrog steps K", YLabel: "log p(D) − ELBO (nats)", LogX: true, LogY: true}
 	for _, r := range rows {
 		var K int
@@ -92,60 +70,16 @@ func gapChart(rows []row) plot.Chart {
 	if len(c.Series) > 0 {
 		c.XTicks = c.Series[0].X
 	}
-	return c
+	return c.SVG()
 }
 
-// checkFolder prints where the figures will be written. It returns an error if it is not possible to write
-// them, so that the program fails before training rather than after it. Without -out, it also returns an
-// error if one of the files exists.
-func (o options) checkFolder(stderr io.Writer, names ...string) error {
-	for _, name := range names {
-		if _, err := os.Lstat(name); err == nil && o.out == "" {
-			return fmt.Errorf("%s exists: choose a folder for the figures with -out (-out . replaces the figures in the current folder)", name)
-		}
+// addPoint adds a point to the series with the given label, or to a new series in the given style.
+func addPoint(c *plot.Chart, label string, style plot.Style, x, y float64) *plot.Series {
+	i := slices.IndexFunc(c.Series, func(s plot.Series) bool { return s.Label == label })
+	if i < 0 {
+		i, c.Series = len(c.Series), append(c.Series, plot.Series{Label: label, Style: style})
 	}
-	folder := filepath.Clean(o.out)
-	existing := folder // or its first ancestor that exists
-	for _, err := os.Stat(existing); os.IsNotExist(err); _, err = os.Stat(existing) {
-		existing = filepath.Dir(existing)
-	}
-	probe, err := os.MkdirTemp(existing, ".figure-*")
-	if err := cmp.Or(err, os.Remove(probe)); err != nil {
-		return fmt.Errorf("cannot write figures to the folder %s: %w; select another folder with -out", folder, err)
-	}
-	fmt.Fprintf(stderr, "%s will be written to the folder %s\n", strings.Join(names, ", "), folder)
-	return nil
-}
-
-// writeFigures writes the figures, by file name, and prints their names to stderr.
-func (o options) writeFigures(stderr io.Writer, figures map[string][]byte) error {
-	if err := os.MkdirAll(filepath.Clean(o.out), 0o755); err != nil {
-		return fmt.Errorf("cannot create the folder of -out: %w", err)
-	}
-	for _, file := range slices.Sorted(maps.Keys(figures)) {
-		name := filepath.Join(o.out, file)
-		if err := atomicfile.Write(name, figures[file]); err != nil {
-			return err
-		}
-		fmt.Fprintf(stderr, "wrote %s\n", name)
-	}
-	return nil
-}
-
-// readRows reads a file with a JSON object for each row, the output of -json.
-func readRows[T any](name string) (rows []T, err error) {
-	b, err := os.ReadFile(name)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the results: %w", err)
-	}
-	decoder := json.NewDecoder(bytes.NewReader(b))
-	decoder.DisallowUnknownFields()
-	for decoder.More() || len(rows) == 0 {
-		var r T
-		if err := decoder.Decode(&r); err != nil {
-			return nil, fmt.Errorf("%s, row %d: %w; the file must be the output of -json, with the same -two-modes", name, len(rows)+1, err)
-		}
-		rows = append(rows, r)
-	}
-	return rows, nil
+	s := &c.Series[i]
+	s.X, s.Y = append(s.X, x), append(s.Y, y)
+	return s
 }

@@ -4,9 +4,9 @@
 //
 //	go run ./gaussian -d 50
 //
-// Package gaussian/model contains the model and the methods. This package contains the command
-// line (main.go), the concurrent runs (run.go), the table (table.go), the figures (figure.go), the flag
-// -two-modes (twomodes.go) and its interactive page (explore.go).
+// Package gaussian/model contains the model and the methods. This package contains the command line (main.go), the
+// output of experiments (run.go), the concurrent runs (train.go), their table (table.go) and figures (figure.go), the
+// flag -two-modes (twomodes.go) and its interactive page (explore.go).
 package main
 
 import (
@@ -49,9 +49,21 @@ func start(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	case o.http != "":
 		return explore(ctx, o, stdout)
 	case o.twoModes:
-		return showTwoModes(ctx, o, stdout, stderr)
+		return experiment[modeRow]{o.drawModes, o.modesTable, map[string]func([]modeRow) []byte{
+			"tempering.svg":  temperingChart,
+			"trajectory.svg": func([]modeRow) []byte { return drawPaths(o.config.Seed) },
+		}}.run(ctx, o, stdout, stderr)
 	}
-	return runExperiment(ctx, o, stdout, stderr)
+	train := func(ctx context.Context, print func(model.Outcome) error) error { return o.train(ctx, print, stderr) }
+	var figures map[string]func([]model.Outcome) []byte // none for a single dimension
+	switch {
+	case len(o.dims) == 1 && o.redraw == "":
+	case o.gap:
+		figures = map[string]func([]model.Outcome) []byte{"gap.svg": gapChart}
+	default:
+		figures = figure1
+	}
+	return experiment[model.Outcome]{train, o.table, figures}.run(ctx, o, stdout, stderr)
 }
 
 // options holds the values of the flags.

@@ -48,20 +48,18 @@ func TestREADMEsShowTheResults(t *testing.T) {
 	}
 	var output bytes.Buffer
 	for _, name := range []string{"d50.jsonl", "figure1.jsonl"} {
-		var printed []row
-		for _, r := range readResults[row](t, name) {
+		var printed []model.Outcome
+		for _, r := range readResults[model.Outcome](t, name) {
 			if len(printed) > 0 && printed[0].Dims != r.Dims {
 				printed = nil
 			}
 			printed = append(printed, r)
-			if err := o.print(&output, printed); err != nil {
-				t.Fatal(err)
-			}
+			output.WriteString(o.table(printed))
 		}
 	}
-	output.WriteString(modesHeader(o))
-	for _, r := range readResults[modeRow](t, "two-modes.jsonl") {
-		output.WriteString(r.line())
+	modes := readResults[modeRow](t, "two-modes.jsonl")
+	for i := range modes {
+		output.WriteString(o.modesTable(modes[:i+1]))
 	}
 	// comparable returns a line without spaces and without the running time of a method.
 	comparable := func(line string) string {
@@ -100,10 +98,10 @@ func TestREADMEsShowTheResults(t *testing.T) {
 
 // These claims are made in README.md.
 func TestClaimsAboutFigure1aHold(t *testing.T) {
-	rows := map[string]map[int]row{}
-	for _, r := range readResults[row](t, "figure1.jsonl") {
+	rows := map[string]map[int]model.Outcome{}
+	for _, r := range readResults[model.Outcome](t, "figure1.jsonl") {
 		if rows[r.Method] == nil {
-			rows[r.Method] = map[int]row{}
+			rows[r.Method] = map[int]model.Outcome{}
 		}
 		rows[r.Method][r.Dims] = r
 	}

@@ -1,115 +1,104 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"io"
-	"runtime"
-	"sync/atomic"
-	"time"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
-	"hvae/bench/progress"
-	"hvae/gaussian/model"
-	"hvae/linalg"
+	"hvae/bench/atomicfile"
 )
 
-// runExperiment trains each method on each dataset and prints a table, or reads the rows of the table from
-// the file of -redraw. With several dimensions, it also draws the figures.
-func runExperiment(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
-	draw := len(o.dims) > 1 || o.redraw != ""
-	if draw {
-		names := []string{"figure1a.svg", "figure1b.svg", "figure1c.svg"}
-		if o.gap {
-			names = []string{"gap.svg"}
-		}
-		if err := o.checkFolder(stderr, names...); err != nil {
-			return err
-		}
-	}
-	var rows []row
-	if o.redraw != "" {
-		rows, err = readRows[row](o.redraw)
-	} else {
-		rows, err = o.train(ctx, stdout, stderr)
-	}
-	if err != nil || !draw {
+// An experiment computes rows of type R. The program prints them and draws figures of them.
+type experiment[R any] struct {
+	// compute computes the rows in order. It passes each row to print and ends if print returns an error.
+	compute func(ctx context.Context, print func(R) error) error
+	// table returns the lines of the table for the last element of rows.
+	table func(rows []R) string
+	// figures maps the file name of each figure to a function that returns its SVG document.
+	figures map[string]func(rows []R) []byte
+}
+
+// run prints the rows as soon as they are computed, or reads them from the file of -redraw. Then it writes the
+// figures.
+func (e experiment[R]) run(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
+	names := slices.Sorted(maps.Keys(e.figures))
+	if err := o.prepareFolder(names, stderr); err != nil {
 		return err
 	}
-	if o.gap {
-		return o.writeFigures(stderr, map[string][]byte{"gap.svg": gapChart(rows).SVG()})
+	var rows []R
+	if o.redraw != "" {
+		rows, err = readRows[R](o.redraw)
+	} else {
+		err = e.compute(ctx, func(r R) error {
+			rows = append(rows, r)
+			if o.json {
+				err = json.NewEncoder(stdout).Encode(r)
+			} else {
+				_, err = io.WriteString(stdout, e.table(rows))
+			}
+			if err != nil {
+				return fmt.Errorf("cannot write results: %w", err)
+			}
+			return nil
+		})
 	}
-	return o.writeFigures(stderr, figure1(rows))
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		path := filepath.Join(o.out, name)
+		if err := atomicfile.Write(path, e.figures[name](rows)); err != nil {
+			return err
+		}
+		fmt.Fprintf(stderr, "wrote %s\n", path)
+	}
+	return nil
 }
 
-// runs returns all runs by dimension, method and dataset, and their total work.
-func (o options) runs() (runs []model.Run, work float64) {
-	for _, d := range o.dims {
-		for _, m := range o.methods {
-			for k := range o.datasets {
-				r := model.Run{Dims: d, Method: m, Dataset: k}
-				runs, work = append(runs, r), work+o.config.Work(r)
-			}
+// prepareFolder creates the folder for the named figures and prints its name. It returns an error if it is not
+// possible to write figures, so that the program fails before training rather than after it. Without -out, it also
+// returns an error if one of the figures exists.
+func (o options) prepareFolder(names []string, stderr io.Writer) error {
+	if len(names) == 0 {
+		return nil
+	}
+	for _, name := range names {
+		if _, err := os.Lstat(name); err == nil && o.out == "" {
+			return fmt.Errorf("%s exists: choose a folder for the figures with -out (-out . replaces the figures in the current folder)", name)
 		}
 	}
-	return runs, work
+	folder := filepath.Clean(o.out)
+	err := os.MkdirAll(folder, 0o755)
+	probe, probeErr := os.MkdirTemp(folder, ".figure-*")
+	if err := cmp.Or(err, probeErr, os.Remove(probe)); err != nil {
+		return fmt.Errorf("cannot write figures to the folder %s: %w; select another folder with -out", folder, err)
+	}
+	fmt.Fprintf(stderr, "%s will be written to the folder %s\n", strings.Join(names, ", "), folder)
+	return nil
 }
 
-// train executes all runs, concurrently on all cores. It prints each row as soon as this row and all earlier
-// rows are complete. The number of cores affects only the running times, because each run has separate
-// random streams, and the datasets are averaged in a fixed order.
-func (o options) train(ctx context.Context, stdout, stderr io.Writer) (rows []row, err error) {
-	runs, total := o.runs()
-	results := make([]chan result, len(runs))
-	for i := range results {
-		results[i] = make(chan result, 1)
+// readRows reads a file with a JSON object for each row, the output of -json.
+func readRows[R any](name string) (rows []R, err error) {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the results: %w", err)
 	}
-	var next, finished, iterations, work atomic.Int64
-	line := progress.New(stderr, 0, func(elapsed time.Duration) string {
-		return fmt.Sprintf("%d of %d runs  %.0f iterations/s", finished.Load(), len(runs), float64(iterations.Load())/elapsed.Seconds())
-	})
-	ctx, cancel := context.WithCancelCause(ctx)
-	execute := func(i int) {
-		start := time.Now()
-		outcome, err := o.config.Train(ctx, runs[i], func(n int, w float64) {
-			iterations.Add(int64(n))
-			line.Set(float64(work.Add(int64(w))) / total)
-		})
-		if err != nil {
-			cancel(err) // ends all runs
-			return
+	decoder := json.NewDecoder(bytes.NewReader(b))
+	decoder.DisallowUnknownFields()
+	for decoder.More() || len(rows) == 0 {
+		var r R
+		if err := decoder.Decode(&r); err != nil {
+			return nil, fmt.Errorf("%s, row %d: %w; the file must be the output of -json, with the same -two-modes", name, len(rows)+1, err)
 		}
-		finished.Add(1)
-		results[i] <- result{outcome, time.Since(start).Seconds()}
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		linalg.For(min(runtime.GOMAXPROCS(0), len(runs)), 1, func(int, int) {
-			for i := int(next.Add(1)) - 1; i < len(runs) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-				execute(i)
-			}
-		})
-	}()
-	defer func() { cancel(nil); <-ended; line.Clear() }()
-	for n := 0; n < len(runs); n += o.datasets {
-		var all []result
-		for _, c := range results[n : n+o.datasets] {
-			select {
-			case r := <-c:
-				all = append(all, r)
-			case <-ctx.Done():
-				if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
-					return nil, err
-				}
-				return nil, fmt.Errorf("%w: %d of %d runs were finished; the completed rows were printed; no files were written", context.Cause(ctx), finished.Load(), len(runs))
-			}
-		}
-		rows = append(rows, average(runs[n], all))
-		line.Clear()
-		if err := o.print(stdout, rows); err != nil {
-			return nil, fmt.Errorf("cannot write results: %w", err)
-		}
+		rows = append(rows, r)
 	}
 	return rows, nil
 }

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 
@@ -36,60 +34,31 @@ type modeRow struct {
 	EndSD       float64 `json:"end_sd"`       // root mean square of the coordinates of z_K minus the nearest mode
 }
 
-// showTwoModes prints a row for each setting of Algorithm 1, or reads the rows from the file of -redraw. It
-// plots the ELBO as a function of K, and a few paths.
-func showTwoModes(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
-	if err := o.checkFolder(stderr, "tempering.svg", "trajectory.svg"); err != nil {
-		return err
-	}
-	var rows []modeRow
-	if o.redraw != "" {
-		rows, err = readRows[modeRow](o.redraw)
-	} else {
-		rows, err = o.drawModes(ctx, stdout)
-	}
-	if err != nil {
-		return err
-	}
-	return o.writeFigures(stderr, map[string][]byte{"tempering.svg": temperingChart(rows).SVG(), "trajectory.svg": drawPaths(o.config.Seed)})
-}
-
-// drawModes runs Algorithm 1 with each setting, prints the rows and returns them.
-func (o options) drawModes(ctx context.Context, stdout io.Writer) (rows []modeRow, err error) {
-	if !o.json {
-		io.WriteString(stdout, modesHeader(o))
-	}
+// drawModes runs Algorithm 1 with each setting and prints the rows.
+func (o options) drawModes(ctx context.Context, print func(modeRow) error) error {
 	for _, f := range modeFlows {
 		for _, K := range modeSteps {
 			f.K = int(K)
 			draws, err := f.Draw(ctx, modeDraws, random.Stream(o.config.Seed, "two modes", f.K))
 			if err != nil {
-				return nil, fmt.Errorf("%w: the completed rows were printed; no files were written", context.Cause(ctx))
+				return fmt.Errorf("%w: the completed rows were printed; no files were written", context.Cause(ctx))
 			}
-			r := summariseModes(f, draws)
-			if o.json {
-				err = json.NewEncoder(stdout).Encode(r)
-			} else {
-				_, err = io.WriteString(stdout, r.line())
+			if err := print(summariseModes(f, draws)); err != nil {
+				return err
 			}
-			if err != nil {
-				return nil, fmt.Errorf("cannot write results: %w", err)
-			}
-			rows = append(rows, r)
 		}
 	}
-	return rows, nil
+	return nil
 }
 
-// modesHeader returns the first lines of the table.
-func modesHeader(o options) string {
-	return fmt.Sprintf("target with two modes, log p(x) = 0; %d draws of log p̂ that start near the left mode, seed %d\n", modeDraws, o.config.Seed) +
-		fmt.Sprintf("%-9s %10s %5s %6s %5s %10s %10s %14s %10s\n", "tempering", "s.d. of q⁰", "s", "1/√β₀", "K", "ELBO", "variance", "change of mode", "s.d. of z")
-}
-
-// line returns a line of the table.
-func (r modeRow) line() string {
-	return fmt.Sprintf("%-9s %10.3g %5.3g %6.3g %5d %10.3f %10.2f %12.2f %% %10.3f\n", r.Tempering, r.PriorSD, r.MomentumSD, r.InvSqrtBeta0, r.K, r.ELBO, r.Variance, r.ChangedMode, r.EndSD)
+// modesTable returns the last row of the table, with a header before the first row.
+func (o options) modesTable(rows []modeRow) (text string) {
+	if len(rows) == 1 {
+		text = fmt.Sprintf("target with two modes, log p(x) = 0; %d draws of log p̂ that start near the left mode, seed %d\n", modeDraws, o.config.Seed) +
+			fmt.Sprintf("%-9s %10s %5s %6s %5s %10s %10s %14s %10s\n", "tempering", "s.d. of q⁰", "s", "1/√β₀", "K", "ELBO", "variance", "change of mode", "s.d. of z")
+	}
+	r := rows[len(rows)-1]
+	return text + fmt.Sprintf("%-9s %10.3g %5.3g %6.3g %5d %10.3f %10.2f %12.2f %% %10.3f\n", r.Tempering, r.PriorSD, r.MomentumSD, r.InvSqrtBeta0, r.K, r.ELBO, r.Variance, r.ChangedMode, r.EndSD)
 }
 
 // summariseModes returns the row for the given draws.
@@ -112,7 +81,7 @@ func summariseModes(f model.TwoModesFlow, draws []model.TwoModesDraw) modeRow {
 
 // temperingChart plots the ELBO of each setting against K. A dashed line shows −log 2, the ELBO of a
 // distribution that equals one mode and misses the other.
-func temperingChart(rows []modeRow) plot.Chart {
+func temperingChart(rows []modeRow) []byte {
 	c := plot.Chart{Title: "Tempering on a target with two modes", XLabel: "leapfrog steps K", YLabel: "ELBO (nats); log p(x) = 0", LogX: true, XTicks: modeSteps}
 	for _, r := range rows {
 		addPoint(&c, fmt.Sprintf("s.d. of q⁰ %v; %s, s = %v, Πα = 1/%v", r.PriorSD, r.Tempering, r.MomentumSD, r.InvSqrtBeta0), plot.Line, float64(r.K), r.ELBO)
@@ -120,7 +89,7 @@ func temperingChart(rows []modeRow) plot.Chart {
 	for _, K := range modeSteps {
 		addPoint(&c, "−log 2: one mode, exactly", plot.Dashed, K, -math.Ln2)
 	}
-	return c
+	return c.SVG()
 }
 
 // drawPaths returns an SVG figure of paths of Algorithm 1 on the target with two modes and their energies,
@@ -134,24 +103,27 @@ func drawPaths(seed uint64) []byte {
 		f.K = K
 		all[i] = f.Paths(draws, random.Stream(seed, "two modes paths", K))
 	}
-	changing := map[bool][]int{} // indices of draws, by whether they change mode
+	var changing, staying []int // draws
 	for j, p := range all[0] {
-		if p.X[0] < 0 && slices.Max(p.H) < leastPotential+barrier {
-			changes := all[1][j].X[K] > 0
-			changing[changes] = append(changing[changes], j)
+		switch {
+		case p.X[0] > 0 || slices.Max(p.H) > leastPotential+barrier:
+		case all[1][j].X[K] > 0:
+			changing = append(changing, j)
+		default:
+			staying = append(staying, j)
 		}
 	}
-	var planes, energies []plot.Chart
+	selected := append(changing[:min(2, len(changing))], staying[0])
+	var charts [6]plot.Chart
 	for i, f := range modeFlows[:3] {
 		var paths []model.TwoModesPath
-		for _, j := range append(changing[true][:min(2, len(changing[true]))], changing[false][0]) {
+		for _, j := range selected {
 			paths = append(paths, all[i][j])
 		}
-		plane, energy := pathCharts(paths)
-		plane.Title = fmt.Sprintf("%s: K = %d, s = %v, Πα = 1/%v", f.Tempering, K, f.MomentumSD, f.InvSqrtBeta0)
-		planes, energies = append(planes, plane), append(energies, energy)
+		charts[i], charts[i+3] = pathCharts(paths)
+		charts[i].Title = fmt.Sprintf("%s: K = %d, s = %v, Πα = 1/%v", f.Tempering, K, f.MomentumSD, f.InvSqrtBeta0)
 	}
-	return plot.Panels(3, append(planes, energies...)...)
+	return plot.Panels(3, charts[:]...)
 }
 
 // The potential U = −log p(x, z) is log π at a mode, and 18 − log 2 nats higher between the modes, at z = 0.
@@ -162,19 +134,21 @@ const leastPotential, barrier = 1.1447298858494002, 18 - math.Ln2
 func pathCharts(paths []model.TwoModesPath) (plane, energy plot.Chart) {
 	plane = plot.Chart{XLabel: "first coordinate of z", YLabel: "second coordinate of z", Width: 340, Equal: true, Series: []plot.Series{contours()}}
 	energy = plot.Chart{XLabel: "step k", YLabel: "H − min U (nats)", Width: 340, Height: 160}
-	K := len(paths[0].X) - 1
-	start, end := plot.Series{Label: "start z₀", Style: plot.Points}, plot.Series{Label: "end z_K", Style: plot.Points}
 	for i, p := range paths {
-		above := plot.Series{Label: fmt.Sprintf("path %d", i+1)}
+		path := fmt.Sprintf("path %d", i+1)
+		plane.Series = append(plane.Series, plot.Series{Label: path, X: p.X, Y: p.Y})
 		for k, h := range p.H {
-			above.X, above.Y = append(above.X, float64(k)), append(above.Y, h-leastPotential)
+			addPoint(&energy, path, plot.Line, float64(k), h-leastPotential)
 		}
-		plane.Series, energy.Series = append(plane.Series, plot.Series{Label: above.Label, X: p.X, Y: p.Y}), append(energy.Series, above)
-		start.X, start.Y = append(start.X, p.X[0]), append(start.Y, p.Y[0])
-		end.X, end.Y = append(end.X, p.X[K]), append(end.Y, p.Y[K])
 	}
-	plane.Series = append(plane.Series, start, end)
-	energy.Series = append(energy.Series, plot.Series{Label: fmt.Sprintf("barrier, %.1f nats", barrier), X: []float64{0, float64(K)}, Y: []float64{barrier, barrier}, Style: plot.Dashed})
+	K := len(paths[0].X) - 1
+	for _, p := range paths {
+		addPoint(&plane, "start z₀", plot.Points, p.X[0], p.Y[0])
+		addPoint(&plane, "end z_K", plot.Points, p.X[K], p.Y[K])
+	}
+	for _, k := range []int{0, K} {
+		addPoint(&energy, fmt.Sprintf("barrier, %.1f nats", barrier), plot.Dashed, float64(k), barrier)
+	}
 	return plane, energy
 }
 

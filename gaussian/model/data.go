@@ -1,7 +1,7 @@
 package model
 
 import (
-	"iter"
+	"context"
 	"math"
 	"math/rand/v2"
 
@@ -39,31 +39,21 @@ func Summarise(x linalg.Matrix[float64]) Data {
 }
 
 // Draw draws z ~ N(0, I) and n points x_i ~ N(z + Δ, Σ), and returns the statistics of the points.
-// It processes one dimension at a time, so that it needs memory for only n numbers.
-func Draw(truth Theta, n int, rng *rand.Rand) Data {
-	data := Data{N: n}
-	for range data.draw(truth, rng) {
+// It processes one dimension at a time, so that it needs memory for only n numbers. If ctx is done, Draw ends early.
+func Draw(ctx context.Context, truth Theta, n int, rng *rand.Rand) Data {
+	data, x := Data{N: n}, linalg.New[float64](1, n)
+	for j, sigma := range truth.Sigma {
+		if ctx.Err() != nil {
+			break
+		}
+		z := rng.NormFloat64()
+		random.FillNormal(rng, x)
+		linalg.Scale(x, sigma, x)
+		linalg.AddConst(x, x, z+truth.Delta[j])
+		row := Summarise(x)
+		data.Mean, data.Scatter = append(data.Mean, row.Mean[0]), append(data.Scatter, row.Scatter[0])
 	}
 	return data
-}
-
-// draw adds the statistics of each dimension to d. It returns a sequence of the dimensions, so that the caller
-// can report progress or stop.
-func (d *Data) draw(truth Theta, rng *rand.Rand) iter.Seq[int] {
-	return func(yield func(int) bool) {
-		x := linalg.New[float64](1, d.N)
-		for j, sigma := range truth.Sigma {
-			if !yield(j) {
-				return
-			}
-			z := rng.NormFloat64()
-			random.FillNormal(rng, x)
-			linalg.Scale(x, sigma, x)
-			linalg.AddConst(x, x, z+truth.Delta[j])
-			row := Summarise(x)
-			d.Mean, d.Scatter = append(d.Mean, row.Mean[0]), append(d.Scatter, row.Scatter[0])
-		}
-	}
 }
 
 // LogEvidence returns the log evidence, which is the log density of D with z integrated out,

@@ -21,15 +21,14 @@ type Method struct {
 	// bound in closed form has the shape [1×1]. The slice params contains Params as variables on a tape. ELBO is
 	// safe for concurrent use.
 	ELBO func(params []*ad.Var[float64], noise *ad.Var[float64]) *ad.Var[float64]
-	// Momentum returns the current standard deviation s of the initial momentum of HVAE, which is 1/√β₀, and
-	// s·Π α_k, which is 1 unless the tempering is untied. For other methods, it returns 0.
-	Momentum func() (sd, volume float64)
+	// Tempering returns the tempering of HVAE. It is nil for other methods.
+	Tempering func(params []*ad.Var[float64]) hvae.Tempering[float64]
 }
 
 // newMethod returns a method with the parameters Δ [d×1] and log σ [d×1]. All elements of Δ start at 0,
 // and all elements of log σ start at 3.
 func newMethod(d, noiseRows int) *Method {
-	m := &Method{NoiseRows: noiseRows, Momentum: func() (sd, volume float64) { return 0, 0 }}
+	m := &Method{NoiseRows: noiseRows}
 	m.add("delta", d, 1, 0)
 	m.add("log_sigma", d, 1, 3)
 	return m
@@ -46,6 +45,18 @@ func MethodNames() []string {
 	return []string{"hvae-k1", "hvae-k10", "hvae-notemp-k1", "hvae-notemp-k10", "hvae-untied-k1", "hvae-untied-k10", "nf-k1", "nf-k30", "vb"}
 }
 
+// families maps a family of methods to its label in figures and its constructor.
+var families = map[string]struct {
+	label string
+	make  func(data Data, K int, rng *rand.Rand) *Method
+}{
+	"hvae":        {"HVAE, K = %d", func(d Data, K int, _ *rand.Rand) *Method { return NewHVAE(d, K, "fixed") }},
+	"hvae-notemp": {"K = %d, no tempering", func(d Data, K int, _ *rand.Rand) *Method { return NewHVAE(d, K, "none") }},
+	"hvae-untied": {"HVAE, untied, K = %d", func(d Data, K int, _ *rand.Rand) *Method { return NewHVAE(d, K, "untied") }},
+	"nf":          {"planar flow, K = %d", NewPlanar},
+	"vb":          {"mean-field VB%.0d", func(d Data, _ int, _ *rand.Rand) *Method { return NewMeanField(d) }},
+}
+
 var methodName = regexp.MustCompile(`^(vb)$|^(hvae|hvae-notemp|hvae-untied|nf)-k([1-9]\d{0,3})$`)
 
 // parse returns the family and K of a method. The family is empty if the name is unknown.
@@ -58,27 +69,7 @@ func parse(name string) (family string, K int) {
 }
 
 // IsMethod reports whether NewMethod accepts the name.
-func IsMethod(name string) bool { family, _ := parse(name); return family != "" }
-
-// families maps a family of methods to its label, the time of a training iteration, which is cost + K·costPerK, and
-// its constructor.
-var families = map[string]struct {
-	label          string
-	cost, costPerK float64
-	make           func(data Data, K int, rng *rand.Rand) *Method
-}{
-	"hvae":        {"HVAE, K = %d", 13, 2.3, func(d Data, K int, _ *rand.Rand) *Method { return NewHVAE(d, K, "fixed") }},
-	"hvae-notemp": {"K = %d, no tempering", 11, 1.8, func(d Data, K int, _ *rand.Rand) *Method { return NewHVAE(d, K, "none") }},
-	"hvae-untied": {"HVAE, untied, K = %d", 14, 2.3, func(d Data, K int, _ *rand.Rand) *Method { return NewHVAE(d, K, "untied") }},
-	"nf":          {"planar flow, K = %d", 9, 1.5, NewPlanar},
-	"vb":          {"mean-field VB%.0d", 5, 0, func(d Data, _ int, _ *rand.Rand) *Method { return NewMeanField(d) }},
-}
-
-// Cost returns the approximate time of a training iteration in d dimensions, in units of 10 ns.
-func Cost(name string, d int) float64 {
-	family, K := parse(name)
-	return (families[family].cost + families[family].costPerK*float64(K)) * float64(d+25)
-}
+func IsMethod(name string) bool { return methodName.MatchString(name) }
 
 // Label returns the name of a method for the legend of a figure.
 func Label(name string) string {
@@ -91,8 +82,5 @@ func Label(name string) string {
 // panics if the method is unknown.
 func NewMethod(name string, data Data, rng *rand.Rand) *Method {
 	family, K := parse(name)
-	if family == "" {
-		panic(fmt.Sprintf("model: unknown method %q", name))
-	}
 	return families[family].make(data, K, rng)
 }

@@ -6,8 +6,8 @@
 // from one dataset D = {x_1, …, x_N}. The evidence of this model is known in closed form.
 //
 // Read truth.go (parameters), data.go (datasets, evidence, maximum likelihood), target.go
-// (log p_θ(D, z) on the tape), method.go, hvae.go, planar.go and vb.go (methods), then train.go. A separate
-// target in twomodes.go shows the effect of tempering.
+// (log p_θ(D, z) on the tape), method.go, hvae.go, planar.go and vb.go (methods), then train.go and
+// outcome.go. A separate target in twomodes.go shows the effect of tempering.
 package model
 
 import "hvae/linalg"
@@ -33,10 +33,13 @@ func Truth(d int) Theta {
 	return t
 }
 
-// squaredDistance returns ‖a − b‖².
-func squaredDistance(a, b []float64) float64 {
-	d, s := linalg.New[float64](len(a), 1), linalg.New[float64](1, 1)
-	linalg.Sub(d, linalg.Column(a...), linalg.Column(b...))
-	linalg.MulSum(s, d, d)
-	return s.Data[0]
+// squaredDistances returns ‖Δ_t − Δ_u‖² and ‖σ_t − σ_u‖².
+func (t Theta) squaredDistances(u Theta) (delta, sigma float64) {
+	distance := func(a, b []float64) float64 {
+		d, s := linalg.New[float64](len(a), 1), linalg.New[float64](1, 1)
+		linalg.Sub(d, linalg.Column(a...), linalg.Column(b...))
+		linalg.MulSum(s, d, d)
+		return s.Data[0]
+	}
+	return distance(t.Delta, u.Delta), distance(t.Sigma, u.Sigma)
 }
