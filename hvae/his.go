@@ -9,11 +9,10 @@ import (
 type Sample[T linalg.Float] struct {
 	Start, End Phase[T] // (z₀, ρ₀) and (z_K, ρ_K)
 
-	prior     Prior[T]
-	gamma0    *ad.Var[T] // γ₀ [ℓ×B]
-	logPrior  *ad.Var[T] // log q⁰(z₀) [1×B]
-	logJoint  *ad.Var[T] // log p_θ(x, z_K) [1×B]
-	logVolume *ad.Var[T] // log(s^ℓ Π α_k^ℓ) [1×1], or nil if the tempering is tied: s·Π α_k = 1
+	epsilon, gamma0 *ad.Var[T] // noise ε and γ₀ [ℓ×B]
+	logPrior        *ad.Var[T] // log q⁰(z₀) [1×B]
+	logJoint        *ad.Var[T] // log p_θ(x, z_K) [1×B]
+	logVolume       *ad.Var[T] // log(s^ℓ Π α_k^ℓ) [1×1], the constant 0 if the tempering is tied: s·Π α_k = 1
 }
 
 // HIS runs Algorithm 1 (alg:his) with noise ε ~ N(0, I) and γ₀ ~ N(0, I), each [ℓ×B]. It computes z₀ ~ q⁰ from ε
@@ -28,7 +27,8 @@ func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T])
 		start.Rho = ad.Mul(row(s, 0), gamma0)
 	}
 	end := f.forward(start, nil)
-	return Sample[T]{start, end.Phase, prior, gamma0, logPrior, end.logJointOf(f.Target), f.Tempering.logVolume(z0.Rows())}
+	logVolume := f.Tempering.logVolume(z0.Tape(), z0.Rows())
+	return Sample[T]{start, end.Phase, epsilon, gamma0, logPrior, end.logJointOf(f.Target), logVolume}
 }
 
 // LogEstimate returns log p̂_θ(x) = log p̄ − log q̄ [1×B], where p̂_θ(x) is the unbiased estimate of the evidence
@@ -38,7 +38,7 @@ func HIS[T linalg.Float](f *Flow[T], prior Prior[T], epsilon, gamma0 *ad.Var[T])
 //	q̄ = q⁰(z₀) N(ρ₀ | 0, s²I) / |det ∇H| = q⁰(z₀) N(γ₀ | 0, I) / (s^ℓ Π α_k^ℓ).
 func (s Sample[T]) LogEstimate() *ad.Var[T] {
 	logP := ad.Add(s.logJoint, LogNormal(s.End.Rho))
-	return s.addVolume(ad.Sub(logP, ad.Add(s.logPrior, LogNormal(s.gamma0))))
+	return ad.Add(ad.Sub(logP, ad.Add(s.logPrior, LogNormal(s.gamma0))), s.logVolume)
 }
 
 // ELBO returns the simplified estimate [1×B] of the evidence lower bound (equation 12, eqn:H_ELBO_simplified),
@@ -53,26 +53,18 @@ func (s Sample[T]) LogEstimate() *ad.Var[T] {
 // Var(ELBO) is larger than Var(log p̂) if the covariance is less than ℓ/4. If the flow reaches the posterior,
 // Var(log p̂) = 0 but Var(ELBO) = ℓ/2. Use ELBO to train, because it needs fewer operations for the same gradients, and
 // LogEstimate to report results.
-func (s Sample[T]) ELBO() *ad.Var[T] { return s.elbo(ad.Sub(s.logJoint, s.logPrior)) }
+func (s Sample[T]) ELBO() *ad.Var[T] { return s.elbo(s.logPrior) }
 
-// EntropyELBO returns ELBO [1×B] with −log q⁰(z₀) replaced by its expectation, the entropy of q⁰. It panics if the
-// variational prior has no method Entropy. DiagonalNormal has this method.
+// EntropyELBO returns ELBO [1×B] with −log q⁰(z₀) replaced by −log q⁰(z₀) − ½εᵀε + ℓ/2, which has the same mean. If q⁰
+// is a DiagonalNormal, this is the entropy of q⁰, and the estimate varies less.
 func (s Sample[T]) EntropyELBO() *ad.Var[T] {
-	q, ok := s.prior.(interface{ Entropy() *ad.Var[T] })
-	require(ok, "EntropyELBO: the variational prior %T has no method Entropy", s.prior)
-	return s.elbo(ad.Add(s.logJoint, q.Entropy()))
+	halfSquares := ad.AddConst(ad.Scale(squaredNorms(s.epsilon), 0.5), -T(s.epsilon.Rows())/2)
+	return s.elbo(ad.Add(s.logPrior, halfSquares))
 }
 
-// elbo returns the ELBO estimate [1×B] for e [1×B] with E[e] = E[log p_θ(x, z_K) − log q⁰(z₀)].
-func (s Sample[T]) elbo(e *ad.Var[T]) *ad.Var[T] {
+// elbo returns the ELBO estimate [1×B], with logPrior in place of log q⁰(z₀).
+func (s Sample[T]) elbo(logPrior *ad.Var[T]) *ad.Var[T] {
 	kinetic := ad.Scale(squaredNorms(s.End.Rho), -0.5)
-	return ad.AddConst(ad.Add(s.addVolume(e), kinetic), T(s.End.Rho.Rows())/2)
-}
-
-// addVolume returns v + log(s^ℓ Π α_k^ℓ).
-func (s Sample[T]) addVolume(v *ad.Var[T]) *ad.Var[T] {
-	if s.logVolume == nil {
-		return v
-	}
-	return ad.Add(v, s.logVolume)
+	e := ad.Add(ad.Sub(s.logJoint, logPrior), s.logVolume)
+	return ad.AddConst(ad.Add(e, kinetic), T(s.End.Rho.Rows())/2)
 }

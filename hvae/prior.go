@@ -44,11 +44,6 @@ func (q DiagonalNormal[T]) LogDensity(z *ad.Var[T]) *ad.Var[T] {
 	return ad.Sub(LogNormal(ad.Div(ad.Sub(z, q.Mean), q.SD)), q.logSD(z))
 }
 
-// Entropy returns E[−log q⁰(z₀)] = Σ_j (log σ_j + ½ log 2πe). The result is [1×B], or [1×1] if σ is [ℓ×1].
-func (q DiagonalNormal[T]) Entropy() *ad.Var[T] {
-	return ad.AddConst(q.logSD(q.Mean), T(q.SD.Rows())*(linalg.Log2Pi+1)/2)
-}
-
 // Divergence returns the Kullback-Leibler divergence KL(q⁰ ‖ N(0, I)) = Σ_j (½(μ_j² + σ_j² − 1) − log σ_j). The result
 // is [1×B], or [1×1] if μ and σ are [ℓ×1].
 func (q DiagonalNormal[T]) Divergence() *ad.Var[T] {

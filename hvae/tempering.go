@@ -94,10 +94,10 @@ func (t Tempering[T]) check(K, dims int) {
 	}
 }
 
-// logVolume returns log(s^ℓ Π α_k^ℓ) [1×1] for ℓ = dims, or nil if it is zero because s·Π α_k = 1.
-func (t Tempering[T]) logVolume(dims int) *ad.Var[T] {
+// logVolume returns log(s^ℓ Π α_k^ℓ) [1×1] for ℓ = dims, the constant 0 if s·Π α_k = 1.
+func (t Tempering[T]) logVolume(tape *ad.Tape[T], dims int) *ad.Var[T] {
 	if !t.untied {
-		return nil
+		return tape.Scalar(0)
 	}
 	return ad.Add(sumOfLogs(t.momentumSD, dims), sumOfLogs(t.alpha, dims))
 }

@@ -46,10 +46,8 @@ func (n *Network[T]) ELBO(x, epsilon, gamma0 *ad.Var[T]) *ad.Var[T] {
 		return ad.Reshape(ad.Scale(ad.SumTo(ad.Reshape(logs, images, L), images, 1), 1/T(L)), 1, images)
 	}
 	if n.config.Kind == "vae" {
-		prior := hvae.DiagonalNormal[T]{Mean: mean, SD: std}
-		z0, _ := prior.Draw(epsilon)
-		divergence := prior.Divergence()
-		return ad.Sub(LogBernoulli(x, n.Decode(z0)), divergence)
+		z0, prior := ad.MulAdd(std, epsilon, mean), hvae.DiagonalNormal[T]{Mean: mean, SD: std}
+		return ad.Sub(LogBernoulli(x, n.Decode(z0)), prior.Divergence())
 	}
 	return n.Draw(x, mean, std, epsilon, gamma0).EntropyELBO()
 }
