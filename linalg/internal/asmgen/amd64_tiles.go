@@ -38,9 +38,18 @@ The comment of each tile lists its vector registers.`)
 }
 
 // vector returns the assembly operand for vector v of a row. Register base contains the address of
-// the row, and register DX contains the stride between vectors.
+// the row, register DX contains the stride between vectors, and R9 contains three times this stride if v is 3.
 func vector(base string, v int) string {
-	return "(" + base + ")" + [...]string{"", "(DX*1)", "(DX*2)"}[v]
+	return "(" + base + ")" + [...]string{"", "(DX*1)", "(DX*2)", "(R9*1)", "(DX*4)"}[v]
+}
+
+// loadVectorStride emits code that sets the registers of the function vector. The stride is an argument. Tiles with more
+// than three vectors have one row, so they do not need R9 for the stride between rows.
+func (w *writer) loadVectorStride(argument string, s shape) {
+	w.loadArgs(argument + " DX")
+	if s.vectors > 3 {
+		w.op("LEAQ (DX)(DX*2), R9")
+	}
 }
 
 // amd64Tile emits the kernel of a full tile or of a partial tile.
@@ -58,7 +67,8 @@ func (w *writer) amd64Tile(s shape, kind tileKind) {
 	w.products(s, "AX", func(v, r int) { w.load(vector("BX", v), r) })
 
 	w.section("If the argument add is set, add C to the sums. Store the sums to C.")
-	w.loadArgs("cRow R8", "cVector DX", "c SI")
+	w.loadArgs("cRow R8", "c SI")
+	w.loadVectorStride("cVector", s)
 	w.op("CMPQ %s, $0; JEQ store", w.arg("add"))
 	w.each(s, func(i int, mem string) {
 		switch {
@@ -80,10 +90,12 @@ func (w *writer) amd64Tile(s shape, kind tileKind) {
 // beginTile emits code that prefetches C, loads the strides of rows, vectors and steps and sets the sums to the bias.
 func (w *writer) beginTile(s shape) {
 	w.section("Prefetch C.")
-	w.loadArgs("cRow R8", "cVector DX", "c SI")
+	w.loadArgs("cRow R8", "c SI")
+	w.loadVectorStride("cVector", s)
 	w.each(s, func(_ int, mem string) { w.op("PREFETCHT0 %s", mem) })
 	w.section("Load the strides of rows, vectors and steps.")
-	w.loadArgs("aRow R8", "bVector DX")
+	w.loadArgs("aRow R8")
+	w.loadVectorStride("bVector", s)
 	w.multiplyStride(s.rows)
 	w.loadArgs("aStep R12")
 	if s.rows > 8 { // at the end of a step SI is the address of row 8, so subtract 8 rows

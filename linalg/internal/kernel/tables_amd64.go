@@ -12,19 +12,20 @@ var kernelSets = [levels]*kernelSet{
 		transposes: []transposeKernel{{16, 0}, {8, 1}},
 		lanes:      16, vectors: 3, partialColumns: 15,
 		full: newTileLookup([]tileKernel{
-			{1, 1, 0}, {1, 2, 1}, {1, 3, 2},
-			{4, 1, 3}, {4, 2, 4}, {4, 3, 5},
-			{8, 1, 6}, {8, 2, 7}, {8, 3, 8},
-			{16, 1, 9},
+			{1, 1, 0}, {1, 2, 1}, {1, 3, 2}, {1, 4, 3}, {1, 5, 4},
+			{4, 1, 5}, {4, 2, 6}, {4, 3, 7},
+			{5, 1, 8},
+			{8, 1, 9}, {8, 2, 10}, {8, 3, 11},
+			{16, 1, 12},
 		}),
 		partial: newTileLookup([]tileKernel{
-			{1, 1, 10},
-			{8, 1, 11},
+			{1, 1, 13},
+			{8, 1, 14},
 		}),
 		quad: newTileLookup([]tileKernel{
-			{1, 1, 12},
-			{4, 1, 13},
-			{8, 1, 14},
+			{1, 1, 15},
+			{4, 1, 16},
+			{8, 1, 17},
 		}),
 	},
 	levelAVX2: {
@@ -32,16 +33,16 @@ var kernelSets = [levels]*kernelSet{
 		transposes: []transposeKernel{{8, 1}},
 		lanes:      8, vectors: 3, partialColumns: 7,
 		full: newTileLookup([]tileKernel{
-			{1, 1, 15}, {1, 2, 16}, {1, 3, 17},
-			{4, 1, 18}, {4, 2, 19}, {4, 3, 20},
+			{1, 1, 18}, {1, 2, 19}, {1, 3, 20}, {1, 4, 21}, {1, 5, 22},
+			{4, 1, 23}, {4, 2, 24}, {4, 3, 25},
 		}),
 		partial: newTileLookup([]tileKernel{
-			{1, 1, 21},
-			{4, 1, 22},
+			{1, 1, 26},
+			{4, 1, 27},
 		}),
 		quad: newTileLookup([]tileKernel{
-			{1, 1, 23},
-			{4, 1, 24},
+			{1, 1, 28},
+			{4, 1, 29},
 		}),
 	},
 }

@@ -28,7 +28,7 @@ type tileKernel struct{ rows, vectors, index int }
 // vectors and at most r rows.
 type tileLookup [maxRows + 1][maxVectors + 1]tileKernel
 
-const maxRows, maxVectors = 16, 4
+const maxRows, maxVectors = 16, 5
 
 func newTileLookup(tiles []tileKernel) (t tileLookup) {
 	for rows := range t {
@@ -73,12 +73,16 @@ func (c *Contraction[T]) tiles() {
 	// group, narrower tiles and then partial tiles compute its remaining columns. Otherwise, a tile combines
 	// remaining columns of several groups: each vector belongs to a different group, or a quad tile computes
 	// the last four columns.
-	wide := s.vectors * s.lanes
+	vectors, rows := s.vectors, min(c.Rows, maxRows)
+	for vectors < maxVectors && s.full[rows][vectors+1].rows == s.full[rows][vectors].rows {
+		vectors++ // tiles of one row may be wider
+	}
+	wide := vectors * s.lanes
 	done := c.Cols / wide * wide
 	args.cVector, args.bVector, args.lanes = 4*s.lanes, 4*s.lanes, s.lanes
 	for g := range c.Groups {
 		for j := 0; j < done; j += wide {
-			c.strip(args, &s.full, g, j, s.vectors)
+			c.strip(args, &s.full, g, j, vectors)
 		}
 	}
 	if n := (c.Cols - done) / s.lanes; c.Groups == 1 && n > 0 {
@@ -91,7 +95,7 @@ func (c *Contraction[T]) tiles() {
 			c.quads(args, s, j)
 			break
 		}
-		tiles, most := &s.full, s.vectors
+		tiles, most := &s.full, vectors
 		if j+s.lanes > c.Cols {
 			args.lanes = min(c.Cols-j, s.partialColumns)
 			tiles, most = &s.partial, 1

@@ -33,8 +33,8 @@ TEXT tile1x1AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	PREFETCHT0 (SI)
 
 	// Load the strides of rows, vectors and steps.
@@ -73,8 +73,8 @@ step:
 
 	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	CMPQ tileArgs_add(DI), $0
 	JEQ store
 	VADDPS (SI), Z0, Z0
@@ -89,8 +89,8 @@ TEXT tile1x2AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	PREFETCHT0 (SI)
 	PREFETCHT0 (SI)(DX*1)
 
@@ -133,8 +133,8 @@ step:
 
 	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	CMPQ tileArgs_add(DI), $0
 	JEQ store
 	VADDPS (SI), Z0, Z0
@@ -151,8 +151,8 @@ TEXT tile1x3AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	PREFETCHT0 (SI)
 	PREFETCHT0 (SI)(DX*1)
 	PREFETCHT0 (SI)(DX*2)
@@ -199,8 +199,8 @@ step:
 
 	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	CMPQ tileArgs_add(DI), $0
 	JEQ store
 	VADDPS (SI), Z0, Z0
@@ -214,13 +214,173 @@ store:
 	VZEROUPPER
 	RET
 
+// tile1x4AVX512 keeps vector v of row i of C in register 4·i + v (Z0-Z3) and B in Z4-Z7. Elements of A are in the registers after B.
+TEXT tile1x4AVX512<>(SB), NOSPLIT, $0-16
+
+	// Prefetch C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
+	LEAQ (DX)(DX*2), R9
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	PREFETCHT0 (SI)(DX*2)
+	PREFETCHT0 (SI)(R9*1)
+
+	// Load the strides of rows, vectors and steps.
+	MOVQ tileArgs_aRow(DI), R8
+	MOVQ tileArgs_bVector(DI), DX
+	LEAQ (DX)(DX*2), R9
+	MOVQ tileArgs_aStep(DI), R12
+	MOVQ tileArgs_bStep(DI), R13
+	MOVQ tileArgs_segments(DI), R14
+
+	// Set the sums to the bias.
+	MOVQ tileArgs_bias(DI), BX
+	VBROADCASTSS 0(BX), Z0
+	VMOVAPS Z0, Z1
+	VMOVAPS Z0, Z2
+	VMOVAPS Z0, Z3
+	MOVQ tileArgs_segmentCount(DI), AX
+
+	// For each segment:
+segment:
+	MOVQ (R14), SI
+	MOVQ 8(R14), BX
+	ADDQ $16, R14
+	SHLQ $2, SI
+	ADDQ tileArgs_a(DI), SI
+	SHLQ $2, BX
+	ADDQ tileArgs_b(DI), BX
+	MOVQ tileArgs_steps(DI), CX
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
+step:
+	VMOVUPS (BX), Z4
+	VMOVUPS (BX)(DX*1), Z5
+	VMOVUPS (BX)(DX*2), Z6
+	VMOVUPS (BX)(R9*1), Z7
+	VBROADCASTSS (SI), Z8
+	VFMADD231PS Z8, Z4, Z0
+	VFMADD231PS Z8, Z5, Z1
+	VFMADD231PS Z8, Z6, Z2
+	VFMADD231PS Z8, Z7, Z3
+	ADDQ R12, SI
+	ADDQ R13, BX
+	DECQ CX
+	JNZ step
+	DECQ AX
+	JNZ segment
+
+	// If the argument add is set, add C to the sums. Store the sums to C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
+	LEAQ (DX)(DX*2), R9
+	CMPQ tileArgs_add(DI), $0
+	JEQ store
+	VADDPS (SI), Z0, Z0
+	VADDPS (SI)(DX*1), Z1, Z1
+	VADDPS (SI)(DX*2), Z2, Z2
+	VADDPS (SI)(R9*1), Z3, Z3
+	MOVQ tileArgs_c(DI), SI
+store:
+	VMOVUPS Z0, (SI)
+	VMOVUPS Z1, (SI)(DX*1)
+	VMOVUPS Z2, (SI)(DX*2)
+	VMOVUPS Z3, (SI)(R9*1)
+	VZEROUPPER
+	RET
+
+// tile1x5AVX512 keeps vector v of row i of C in register 5·i + v (Z0-Z4) and B in Z5-Z9. Elements of A are in the registers after B.
+TEXT tile1x5AVX512<>(SB), NOSPLIT, $0-16
+
+	// Prefetch C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
+	LEAQ (DX)(DX*2), R9
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	PREFETCHT0 (SI)(DX*2)
+	PREFETCHT0 (SI)(R9*1)
+	PREFETCHT0 (SI)(DX*4)
+
+	// Load the strides of rows, vectors and steps.
+	MOVQ tileArgs_aRow(DI), R8
+	MOVQ tileArgs_bVector(DI), DX
+	LEAQ (DX)(DX*2), R9
+	MOVQ tileArgs_aStep(DI), R12
+	MOVQ tileArgs_bStep(DI), R13
+	MOVQ tileArgs_segments(DI), R14
+
+	// Set the sums to the bias.
+	MOVQ tileArgs_bias(DI), BX
+	VBROADCASTSS 0(BX), Z0
+	VMOVAPS Z0, Z1
+	VMOVAPS Z0, Z2
+	VMOVAPS Z0, Z3
+	VMOVAPS Z0, Z4
+	MOVQ tileArgs_segmentCount(DI), AX
+
+	// For each segment:
+segment:
+	MOVQ (R14), SI
+	MOVQ 8(R14), BX
+	ADDQ $16, R14
+	SHLQ $2, SI
+	ADDQ tileArgs_a(DI), SI
+	SHLQ $2, BX
+	ADDQ tileArgs_b(DI), BX
+	MOVQ tileArgs_steps(DI), CX
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
+step:
+	VMOVUPS (BX), Z5
+	VMOVUPS (BX)(DX*1), Z6
+	VMOVUPS (BX)(DX*2), Z7
+	VMOVUPS (BX)(R9*1), Z8
+	VMOVUPS (BX)(DX*4), Z9
+	VBROADCASTSS (SI), Z10
+	VFMADD231PS Z10, Z5, Z0
+	VFMADD231PS Z10, Z6, Z1
+	VFMADD231PS Z10, Z7, Z2
+	VFMADD231PS Z10, Z8, Z3
+	VFMADD231PS Z10, Z9, Z4
+	ADDQ R12, SI
+	ADDQ R13, BX
+	DECQ CX
+	JNZ step
+	DECQ AX
+	JNZ segment
+
+	// If the argument add is set, add C to the sums. Store the sums to C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
+	LEAQ (DX)(DX*2), R9
+	CMPQ tileArgs_add(DI), $0
+	JEQ store
+	VADDPS (SI), Z0, Z0
+	VADDPS (SI)(DX*1), Z1, Z1
+	VADDPS (SI)(DX*2), Z2, Z2
+	VADDPS (SI)(R9*1), Z3, Z3
+	VADDPS (SI)(DX*4), Z4, Z4
+	MOVQ tileArgs_c(DI), SI
+store:
+	VMOVUPS Z0, (SI)
+	VMOVUPS Z1, (SI)(DX*1)
+	VMOVUPS Z2, (SI)(DX*2)
+	VMOVUPS Z3, (SI)(R9*1)
+	VMOVUPS Z4, (SI)(DX*4)
+	VZEROUPPER
+	RET
+
 // tile4x1AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z3) and B in Z4. Elements of A are in the registers after B.
 TEXT tile4x1AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	PREFETCHT0 (SI)
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
@@ -275,8 +435,8 @@ step:
 
 	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	CMPQ tileArgs_add(DI), $0
 	JEQ store
 	VADDPS (SI), Z0, Z0
@@ -303,8 +463,8 @@ TEXT tile4x2AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	PREFETCHT0 (SI)
 	PREFETCHT0 (SI)(DX*1)
 	ADDQ R8, SI
@@ -372,8 +532,8 @@ step:
 
 	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	CMPQ tileArgs_add(DI), $0
 	JEQ store
 	VADDPS (SI), Z0, Z0
@@ -408,8 +568,8 @@ TEXT tile4x3AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	PREFETCHT0 (SI)
 	PREFETCHT0 (SI)(DX*1)
 	PREFETCHT0 (SI)(DX*2)
@@ -490,8 +650,8 @@ step:
 
 	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	CMPQ tileArgs_add(DI), $0
 	JEQ store
 	VADDPS (SI), Z0, Z0
@@ -529,13 +689,106 @@ store:
 	VZEROUPPER
 	RET
 
+// tile5x1AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z4) and B in Z5. Elements of A are in the registers after B.
+TEXT tile5x1AVX512<>(SB), NOSPLIT, $0-16
+
+	// Prefetch C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+	ADDQ R8, SI
+	PREFETCHT0 (SI)
+
+	// Load the strides of rows, vectors and steps.
+	MOVQ tileArgs_aRow(DI), R8
+	MOVQ tileArgs_bVector(DI), DX
+	LEAQ (R8)(R8*2), R9
+	MOVQ tileArgs_aStep(DI), R12
+	MOVQ tileArgs_bStep(DI), R13
+	MOVQ tileArgs_segments(DI), R14
+
+	// Set the sums to the bias.
+	MOVQ tileArgs_bias(DI), BX
+	VBROADCASTSS 0(BX), Z0
+	VBROADCASTSS 4(BX), Z1
+	VBROADCASTSS 8(BX), Z2
+	VBROADCASTSS 12(BX), Z3
+	VBROADCASTSS 16(BX), Z4
+	MOVQ tileArgs_segmentCount(DI), AX
+
+	// For each segment:
+segment:
+	MOVQ (R14), SI
+	MOVQ 8(R14), BX
+	ADDQ $16, R14
+	SHLQ $2, SI
+	ADDQ tileArgs_a(DI), SI
+	SHLQ $2, BX
+	ADDQ tileArgs_b(DI), BX
+	MOVQ tileArgs_steps(DI), CX
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
+step:
+	VMOVUPS (BX), Z5
+	VBROADCASTSS (SI), Z6
+	VFMADD231PS Z6, Z5, Z0
+	VBROADCASTSS (SI)(R8*1), Z7
+	VFMADD231PS Z7, Z5, Z1
+	VBROADCASTSS (SI)(R8*2), Z8
+	VFMADD231PS Z8, Z5, Z2
+	VBROADCASTSS (SI)(R9*1), Z9
+	VFMADD231PS Z9, Z5, Z3
+	VBROADCASTSS (SI)(R8*4), Z6
+	VFMADD231PS Z6, Z5, Z4
+	ADDQ R12, SI
+	ADDQ R13, BX
+	DECQ CX
+	JNZ step
+	DECQ AX
+	JNZ segment
+
+	// If the argument add is set, add C to the sums. Store the sums to C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
+	CMPQ tileArgs_add(DI), $0
+	JEQ store
+	VADDPS (SI), Z0, Z0
+	ADDQ R8, SI
+	VADDPS (SI), Z1, Z1
+	ADDQ R8, SI
+	VADDPS (SI), Z2, Z2
+	ADDQ R8, SI
+	VADDPS (SI), Z3, Z3
+	ADDQ R8, SI
+	VADDPS (SI), Z4, Z4
+	MOVQ tileArgs_c(DI), SI
+store:
+	VMOVUPS Z0, (SI)
+	ADDQ R8, SI
+	VMOVUPS Z1, (SI)
+	ADDQ R8, SI
+	VMOVUPS Z2, (SI)
+	ADDQ R8, SI
+	VMOVUPS Z3, (SI)
+	ADDQ R8, SI
+	VMOVUPS Z4, (SI)
+	VZEROUPPER
+	RET
+
 // tile8x1AVX512 keeps vector v of row i of C in register 1·i + v (Z0-Z7) and B in Z8. Elements of A are in the registers after B.
 TEXT tile8x1AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	PREFETCHT0 (SI)
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
@@ -612,8 +865,8 @@ step:
 
 	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	CMPQ tileArgs_add(DI), $0
 	JEQ store
 	VADDPS (SI), Z0, Z0
@@ -656,8 +909,8 @@ TEXT tile8x2AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	PREFETCHT0 (SI)
 	PREFETCHT0 (SI)(DX*1)
 	ADDQ R8, SI
@@ -759,8 +1012,8 @@ step:
 
 	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	CMPQ tileArgs_add(DI), $0
 	JEQ store
 	VADDPS (SI), Z0, Z0
@@ -819,8 +1072,8 @@ TEXT tile8x3AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	PREFETCHT0 (SI)
 	PREFETCHT0 (SI)(DX*1)
 	PREFETCHT0 (SI)(DX*2)
@@ -947,8 +1200,8 @@ step:
 
 	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	CMPQ tileArgs_add(DI), $0
 	JEQ store
 	VADDPS (SI), Z0, Z0
@@ -1023,8 +1276,8 @@ TEXT tile16x1AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	PREFETCHT0 (SI)
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
@@ -1147,8 +1400,8 @@ step:
 
 	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	CMPQ tileArgs_add(DI), $0
 	JEQ store
 	VADDPS (SI), Z0, Z0
@@ -1223,8 +1476,8 @@ TEXT partial1AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	PREFETCHT0 (SI)
 
 	// Load the strides of rows, vectors and steps.
@@ -1267,8 +1520,8 @@ step:
 
 	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	CMPQ tileArgs_add(DI), $0
 	JEQ store
 	VADDPS (SI), Z0, K1, Z0
@@ -1283,8 +1536,8 @@ TEXT partial8AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	PREFETCHT0 (SI)
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
@@ -1365,8 +1618,8 @@ step:
 
 	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	CMPQ tileArgs_add(DI), $0
 	JEQ store
 	VADDPS (SI), Z0, K1, Z0
@@ -1409,8 +1662,8 @@ TEXT quad1AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	PREFETCHT0 (SI)
 
 	// Load the strides of rows, vectors and steps.
@@ -1481,8 +1734,8 @@ TEXT quad4AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	PREFETCHT0 (SI)
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
@@ -1608,8 +1861,8 @@ TEXT quad8AVX512<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	PREFETCHT0 (SI)
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
@@ -1809,8 +2062,8 @@ TEXT tile1x1AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	PREFETCHT0 (SI)
 
 	// Load the strides of rows, vectors and steps.
@@ -1849,8 +2102,8 @@ step:
 
 	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	CMPQ tileArgs_add(DI), $0
 	JEQ store
 	VADDPS (SI), Y0, Y0
@@ -1865,8 +2118,8 @@ TEXT tile1x2AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	PREFETCHT0 (SI)
 	PREFETCHT0 (SI)(DX*1)
 
@@ -1909,8 +2162,8 @@ step:
 
 	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	CMPQ tileArgs_add(DI), $0
 	JEQ store
 	VADDPS (SI), Y0, Y0
@@ -1927,8 +2180,8 @@ TEXT tile1x3AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	PREFETCHT0 (SI)
 	PREFETCHT0 (SI)(DX*1)
 	PREFETCHT0 (SI)(DX*2)
@@ -1975,8 +2228,8 @@ step:
 
 	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	CMPQ tileArgs_add(DI), $0
 	JEQ store
 	VADDPS (SI), Y0, Y0
@@ -1990,13 +2243,173 @@ store:
 	VZEROUPPER
 	RET
 
+// tile1x4AVX2 keeps vector v of row i of C in register 4·i + v (Y0-Y3) and B in Y4-Y7. Elements of A are in the registers after B.
+TEXT tile1x4AVX2<>(SB), NOSPLIT, $0-16
+
+	// Prefetch C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
+	LEAQ (DX)(DX*2), R9
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	PREFETCHT0 (SI)(DX*2)
+	PREFETCHT0 (SI)(R9*1)
+
+	// Load the strides of rows, vectors and steps.
+	MOVQ tileArgs_aRow(DI), R8
+	MOVQ tileArgs_bVector(DI), DX
+	LEAQ (DX)(DX*2), R9
+	MOVQ tileArgs_aStep(DI), R12
+	MOVQ tileArgs_bStep(DI), R13
+	MOVQ tileArgs_segments(DI), R14
+
+	// Set the sums to the bias.
+	MOVQ tileArgs_bias(DI), BX
+	VBROADCASTSS 0(BX), Y0
+	VMOVAPS Y0, Y1
+	VMOVAPS Y0, Y2
+	VMOVAPS Y0, Y3
+	MOVQ tileArgs_segmentCount(DI), AX
+
+	// For each segment:
+segment:
+	MOVQ (R14), SI
+	MOVQ 8(R14), BX
+	ADDQ $16, R14
+	SHLQ $2, SI
+	ADDQ tileArgs_a(DI), SI
+	SHLQ $2, BX
+	ADDQ tileArgs_b(DI), BX
+	MOVQ tileArgs_steps(DI), CX
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
+step:
+	VMOVUPS (BX), Y4
+	VMOVUPS (BX)(DX*1), Y5
+	VMOVUPS (BX)(DX*2), Y6
+	VMOVUPS (BX)(R9*1), Y7
+	VBROADCASTSS (SI), Y8
+	VFMADD231PS Y8, Y4, Y0
+	VFMADD231PS Y8, Y5, Y1
+	VFMADD231PS Y8, Y6, Y2
+	VFMADD231PS Y8, Y7, Y3
+	ADDQ R12, SI
+	ADDQ R13, BX
+	DECQ CX
+	JNZ step
+	DECQ AX
+	JNZ segment
+
+	// If the argument add is set, add C to the sums. Store the sums to C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
+	LEAQ (DX)(DX*2), R9
+	CMPQ tileArgs_add(DI), $0
+	JEQ store
+	VADDPS (SI), Y0, Y0
+	VADDPS (SI)(DX*1), Y1, Y1
+	VADDPS (SI)(DX*2), Y2, Y2
+	VADDPS (SI)(R9*1), Y3, Y3
+	MOVQ tileArgs_c(DI), SI
+store:
+	VMOVUPS Y0, (SI)
+	VMOVUPS Y1, (SI)(DX*1)
+	VMOVUPS Y2, (SI)(DX*2)
+	VMOVUPS Y3, (SI)(R9*1)
+	VZEROUPPER
+	RET
+
+// tile1x5AVX2 keeps vector v of row i of C in register 5·i + v (Y0-Y4) and B in Y5-Y9. Elements of A are in the registers after B.
+TEXT tile1x5AVX2<>(SB), NOSPLIT, $0-16
+
+	// Prefetch C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
+	LEAQ (DX)(DX*2), R9
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(DX*1)
+	PREFETCHT0 (SI)(DX*2)
+	PREFETCHT0 (SI)(R9*1)
+	PREFETCHT0 (SI)(DX*4)
+
+	// Load the strides of rows, vectors and steps.
+	MOVQ tileArgs_aRow(DI), R8
+	MOVQ tileArgs_bVector(DI), DX
+	LEAQ (DX)(DX*2), R9
+	MOVQ tileArgs_aStep(DI), R12
+	MOVQ tileArgs_bStep(DI), R13
+	MOVQ tileArgs_segments(DI), R14
+
+	// Set the sums to the bias.
+	MOVQ tileArgs_bias(DI), BX
+	VBROADCASTSS 0(BX), Y0
+	VMOVAPS Y0, Y1
+	VMOVAPS Y0, Y2
+	VMOVAPS Y0, Y3
+	VMOVAPS Y0, Y4
+	MOVQ tileArgs_segmentCount(DI), AX
+
+	// For each segment:
+segment:
+	MOVQ (R14), SI
+	MOVQ 8(R14), BX
+	ADDQ $16, R14
+	SHLQ $2, SI
+	ADDQ tileArgs_a(DI), SI
+	SHLQ $2, BX
+	ADDQ tileArgs_b(DI), BX
+	MOVQ tileArgs_steps(DI), CX
+	// For each step: load the vectors of B. For each row, load an element of A into all lanes and multiply.
+step:
+	VMOVUPS (BX), Y5
+	VMOVUPS (BX)(DX*1), Y6
+	VMOVUPS (BX)(DX*2), Y7
+	VMOVUPS (BX)(R9*1), Y8
+	VMOVUPS (BX)(DX*4), Y9
+	VBROADCASTSS (SI), Y10
+	VFMADD231PS Y10, Y5, Y0
+	VFMADD231PS Y10, Y6, Y1
+	VFMADD231PS Y10, Y7, Y2
+	VFMADD231PS Y10, Y8, Y3
+	VFMADD231PS Y10, Y9, Y4
+	ADDQ R12, SI
+	ADDQ R13, BX
+	DECQ CX
+	JNZ step
+	DECQ AX
+	JNZ segment
+
+	// If the argument add is set, add C to the sums. Store the sums to C.
+	MOVQ tileArgs_cRow(DI), R8
+	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
+	LEAQ (DX)(DX*2), R9
+	CMPQ tileArgs_add(DI), $0
+	JEQ store
+	VADDPS (SI), Y0, Y0
+	VADDPS (SI)(DX*1), Y1, Y1
+	VADDPS (SI)(DX*2), Y2, Y2
+	VADDPS (SI)(R9*1), Y3, Y3
+	VADDPS (SI)(DX*4), Y4, Y4
+	MOVQ tileArgs_c(DI), SI
+store:
+	VMOVUPS Y0, (SI)
+	VMOVUPS Y1, (SI)(DX*1)
+	VMOVUPS Y2, (SI)(DX*2)
+	VMOVUPS Y3, (SI)(R9*1)
+	VMOVUPS Y4, (SI)(DX*4)
+	VZEROUPPER
+	RET
+
 // tile4x1AVX2 keeps vector v of row i of C in register 1·i + v (Y0-Y3) and B in Y4. Elements of A are in the registers after B.
 TEXT tile4x1AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	PREFETCHT0 (SI)
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
@@ -2051,8 +2464,8 @@ step:
 
 	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	CMPQ tileArgs_add(DI), $0
 	JEQ store
 	VADDPS (SI), Y0, Y0
@@ -2079,8 +2492,8 @@ TEXT tile4x2AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	PREFETCHT0 (SI)
 	PREFETCHT0 (SI)(DX*1)
 	ADDQ R8, SI
@@ -2148,8 +2561,8 @@ step:
 
 	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	CMPQ tileArgs_add(DI), $0
 	JEQ store
 	VADDPS (SI), Y0, Y0
@@ -2184,8 +2597,8 @@ TEXT tile4x3AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	PREFETCHT0 (SI)
 	PREFETCHT0 (SI)(DX*1)
 	PREFETCHT0 (SI)(DX*2)
@@ -2266,8 +2679,8 @@ step:
 
 	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	CMPQ tileArgs_add(DI), $0
 	JEQ store
 	VADDPS (SI), Y0, Y0
@@ -2310,8 +2723,8 @@ TEXT partial1AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	PREFETCHT0 (SI)
 
 	// Load the strides of rows, vectors and steps.
@@ -2355,8 +2768,8 @@ step:
 
 	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	CMPQ tileArgs_add(DI), $0
 	JEQ store
 	VMASKMOVPS (SI), Y15, Y1
@@ -2372,8 +2785,8 @@ TEXT partial4AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	PREFETCHT0 (SI)
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
@@ -2433,8 +2846,8 @@ step:
 
 	// If the argument add is set, add C to the sums. Store the sums to C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	CMPQ tileArgs_add(DI), $0
 	JEQ store
 	VMASKMOVPS (SI), Y15, Y4
@@ -2465,8 +2878,8 @@ TEXT quad1AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	PREFETCHT0 (SI)
 
 	// Load the strides of rows, vectors and steps.
@@ -2527,8 +2940,8 @@ TEXT quad4AVX2<>(SB), NOSPLIT, $0-16
 
 	// Prefetch C.
 	MOVQ tileArgs_cRow(DI), R8
-	MOVQ tileArgs_cVector(DI), DX
 	MOVQ tileArgs_c(DI), SI
+	MOVQ tileArgs_cVector(DI), DX
 	PREFETCHT0 (SI)
 	ADDQ R8, SI
 	PREFETCHT0 (SI)
@@ -2630,29 +3043,34 @@ store3:
 DATA tileTable<>+0(SB)/8, $tile1x1AVX512<>(SB)
 DATA tileTable<>+8(SB)/8, $tile1x2AVX512<>(SB)
 DATA tileTable<>+16(SB)/8, $tile1x3AVX512<>(SB)
-DATA tileTable<>+24(SB)/8, $tile4x1AVX512<>(SB)
-DATA tileTable<>+32(SB)/8, $tile4x2AVX512<>(SB)
-DATA tileTable<>+40(SB)/8, $tile4x3AVX512<>(SB)
-DATA tileTable<>+48(SB)/8, $tile8x1AVX512<>(SB)
-DATA tileTable<>+56(SB)/8, $tile8x2AVX512<>(SB)
-DATA tileTable<>+64(SB)/8, $tile8x3AVX512<>(SB)
-DATA tileTable<>+72(SB)/8, $tile16x1AVX512<>(SB)
-DATA tileTable<>+80(SB)/8, $partial1AVX512<>(SB)
-DATA tileTable<>+88(SB)/8, $partial8AVX512<>(SB)
-DATA tileTable<>+96(SB)/8, $quad1AVX512<>(SB)
-DATA tileTable<>+104(SB)/8, $quad4AVX512<>(SB)
-DATA tileTable<>+112(SB)/8, $quad8AVX512<>(SB)
-DATA tileTable<>+120(SB)/8, $tile1x1AVX2<>(SB)
-DATA tileTable<>+128(SB)/8, $tile1x2AVX2<>(SB)
-DATA tileTable<>+136(SB)/8, $tile1x3AVX2<>(SB)
-DATA tileTable<>+144(SB)/8, $tile4x1AVX2<>(SB)
-DATA tileTable<>+152(SB)/8, $tile4x2AVX2<>(SB)
-DATA tileTable<>+160(SB)/8, $tile4x3AVX2<>(SB)
-DATA tileTable<>+168(SB)/8, $partial1AVX2<>(SB)
-DATA tileTable<>+176(SB)/8, $partial4AVX2<>(SB)
-DATA tileTable<>+184(SB)/8, $quad1AVX2<>(SB)
-DATA tileTable<>+192(SB)/8, $quad4AVX2<>(SB)
-GLOBL tileTable<>(SB), RODATA, $200
+DATA tileTable<>+24(SB)/8, $tile1x4AVX512<>(SB)
+DATA tileTable<>+32(SB)/8, $tile1x5AVX512<>(SB)
+DATA tileTable<>+40(SB)/8, $tile4x1AVX512<>(SB)
+DATA tileTable<>+48(SB)/8, $tile4x2AVX512<>(SB)
+DATA tileTable<>+56(SB)/8, $tile4x3AVX512<>(SB)
+DATA tileTable<>+64(SB)/8, $tile5x1AVX512<>(SB)
+DATA tileTable<>+72(SB)/8, $tile8x1AVX512<>(SB)
+DATA tileTable<>+80(SB)/8, $tile8x2AVX512<>(SB)
+DATA tileTable<>+88(SB)/8, $tile8x3AVX512<>(SB)
+DATA tileTable<>+96(SB)/8, $tile16x1AVX512<>(SB)
+DATA tileTable<>+104(SB)/8, $partial1AVX512<>(SB)
+DATA tileTable<>+112(SB)/8, $partial8AVX512<>(SB)
+DATA tileTable<>+120(SB)/8, $quad1AVX512<>(SB)
+DATA tileTable<>+128(SB)/8, $quad4AVX512<>(SB)
+DATA tileTable<>+136(SB)/8, $quad8AVX512<>(SB)
+DATA tileTable<>+144(SB)/8, $tile1x1AVX2<>(SB)
+DATA tileTable<>+152(SB)/8, $tile1x2AVX2<>(SB)
+DATA tileTable<>+160(SB)/8, $tile1x3AVX2<>(SB)
+DATA tileTable<>+168(SB)/8, $tile1x4AVX2<>(SB)
+DATA tileTable<>+176(SB)/8, $tile1x5AVX2<>(SB)
+DATA tileTable<>+184(SB)/8, $tile4x1AVX2<>(SB)
+DATA tileTable<>+192(SB)/8, $tile4x2AVX2<>(SB)
+DATA tileTable<>+200(SB)/8, $tile4x3AVX2<>(SB)
+DATA tileTable<>+208(SB)/8, $partial1AVX2<>(SB)
+DATA tileTable<>+216(SB)/8, $partial4AVX2<>(SB)
+DATA tileTable<>+224(SB)/8, $quad1AVX2<>(SB)
+DATA tileTable<>+232(SB)/8, $quad4AVX2<>(SB)
+GLOBL tileTable<>(SB), RODATA, $240
 
 // func callTile(kernel int, args *tileArgs)
 TEXT ·callTile(SB), NOSPLIT, $0-16
