@@ -10,27 +10,20 @@ import (
 	"hvae/linalg"
 )
 
-// free is the target with log p(x, z) = 0 for all z.
-type free struct{}
-
-func (free) LogJoint(z *ad.Var[float64]) *ad.Var[float64] {
-	return ad.Scale(ad.SumTo(z, 1, z.Cols()), 0)
-}
-
 // unsummed is an invalid target. Its LogJoint returns a matrix [ℓ×B] instead of [1×B].
 type unsummed struct{}
 
 func (unsummed) LogJoint(z *ad.Var[float64]) *ad.Var[float64] { return ad.Square(z) }
 
 // summed is an invalid target. Its PotentialGradient returns a matrix [1×B] instead of [ℓ×B].
-type summed struct{ free }
+type summed struct{ hvaetest.Quadratic }
 
 func (summed) PotentialGradient(z *ad.Var[float64]) *ad.Var[float64] { return ad.SumTo(z, 1, z.Cols()) }
 
-// flat is an invalid variational prior. Its Draw returns a log density [1×1] instead of [1×B].
-type flat struct{}
+// unshaped is an invalid variational prior. Its Draw returns a log density [1×1] instead of [1×B].
+type unshaped struct{}
 
-func (flat) Draw(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) {
+func (unshaped) Draw(epsilon *ad.Var[float64]) (z0, logDensity *ad.Var[float64]) {
 	return epsilon, epsilon.Tape().Scalar(0)
 }
 
@@ -50,33 +43,33 @@ func TestMisuseOfFlowsAndPriorsPanics(t *testing.T) {
 	normal := func(meanRows, meanCols, sdRows, sdCols int) hvae.DiagonalNormal[float64] {
 		return hvae.DiagonalNormal[float64]{Mean: tp.Fill(meanRows, meanCols, 0), SD: tp.Fill(sdRows, sdCols, 1)}
 	}
-	standard, untempered := hvae.StandardNormal[float64]{}, hvae.Tempering[float64]{}
+	flat, standard, untempered := hvaetest.Quadratic{}, hvae.StandardNormal[float64]{}, hvae.Tempering[float64]{} // p(x, z) = 1
 	for want, f := range map[string]func(){
 		"Flow.Target is nil": forward(nil, 0, nil, untempered),
-		"Flow.K is negative": forward(free{}, -1, nil, untempered),
+		"Flow.K is negative": forward(flat, -1, nil, untempered),
 		"the momentum is [3×2] for z [2×3]; it must be [2×3]": func() {
-			(&hvae.Flow[float64]{Target: free{}}).Forward(hvae.Phase[float64]{Z: z, Rho: tp.Fill(3, 2, 0)})
+			(&hvae.Flow[float64]{Target: flat}).Forward(hvae.Phase[float64]{Z: z, Rho: tp.Fill(3, 2, 0)})
 		},
 		"the momentum is [1×3] for z [2×3]": func() {
-			hvae.Leapfrog(free{}, tp.Fill(1, 2, 0.1), hvae.Phase[float64]{Z: z, Rho: tp.Fill(1, 3, 0)})
+			hvae.Leapfrog(flat, tp.Fill(1, 2, 0.1), hvae.Phase[float64]{Z: z, Rho: tp.Fill(1, 3, 0)})
 		},
-		"the step size is [1×3] for z [2×3]; it must be [1×2], or [1×2] with one row per step":      forward(free{}, 1, tp.Fill(1, 3, 0.1), untempered),
-		"the step size is [2×2] for z [2×3]; it must be [1×2], or [3×2] with one row per step":      forward(free{}, 3, tp.Fill(2, 2, 0.1), untempered),
-		"the step size is nil for K = 3 steps; it must be [1×2]":                                    forward(free{}, 3, nil, untempered),
-		"α is [4×1] and s is [1×1] for a flow of K = 3 steps and ℓ = 2 dimensions; α must be":       forward(free{}, 3, tp.Fill(1, 2, 0.1), hvae.FreeTempering(tp.Fill(4, 1, 0.9))),
+		"the step size is [1×3] for z [2×3]; it must be [1×2], or [1×2] with one row per step":      forward(flat, 1, tp.Fill(1, 3, 0.1), untempered),
+		"the step size is [2×2] for z [2×3]; it must be [1×2], or [3×2] with one row per step":      forward(flat, 3, tp.Fill(2, 2, 0.1), untempered),
+		"the step size is nil for K = 3 steps; it must be [1×2]":                                    forward(flat, 3, nil, untempered),
+		"α is [4×1] and s is [1×1] for a flow of K = 3 steps and ℓ = 2 dimensions; α must be":       forward(flat, 3, tp.Fill(1, 2, 0.1), hvae.FreeTempering(tp.Fill(4, 1, 0.9))),
 		"1/√β₀ is [2×1]; it must be [1×1]":                                                          func() { hvae.FixedTempering(3, tp.Fill(2, 1, 1.5)) },
 		"1/√β₀, the momentum's standard deviation, contains 0.5; all elements must be in [1, +Inf]": func() { hvae.FixedTempering(3, tp.Scalar(0.5)) },
 		"FreeTempering: α contains 1.5; all elements must be in [0, 1]":                             func() { hvae.FreeTempering(tp.Fill(3, 1, 1.5)) },
 		"UntiedTempering: s contains -1; all elements must be in [0, +Inf]":                         func() { hvae.UntiedTempering(tp.Fill(3, 1, 1.5), tp.Scalar(-1)) },
 		"UntiedTempering: s is [3×1]; it must have one row":                                         func() { hvae.UntiedTempering(tp.Fill(3, 1, 1.5), tp.Fill(3, 1, 1)) },
-		"s is [1×3] for a flow of K = 3 steps and ℓ = 2 dimensions":                                 forward(free{}, 3, tp.Fill(1, 2, 0.1), hvae.UntiedTempering(tp.Fill(3, 1, 1.5), tp.Fill(1, 3, 1))),
+		"s is [1×3] for a flow of K = 3 steps and ℓ = 2 dimensions":                                 forward(flat, 3, tp.Fill(1, 2, 0.1), hvae.UntiedTempering(tp.Fill(3, 1, 1.5), tp.Fill(1, 3, 1))),
 		"log joint density is [2×3] for z [2×3]; it must be [1×3]":                                  func() { his(unsummed{}, standard) },
 		"the target's log joint density is [2×3]":                                                   forward(unsummed{}, 1, tp.Fill(1, 2, 0.1), untempered),
 		"potential gradient is [1×3] for z [2×3]; it must be [2×3]":                                 forward(summed{}, 1, tp.Fill(1, 2, 0.1), untempered),
-		"log q⁰(z₀) of the variational prior is [1×1] for z [2×3]; it must be [1×3]":                func() { his(free{}, flat{}) },
-		"DiagonalNormal has Mean [1×1] and SD [2×1] for noise or z [2×3]":                           func() { his(free{}, normal(1, 1, 2, 1)) },
-		"Mean [2×3] and SD [1×1]":                                                                   func() { his(free{}, normal(2, 3, 1, 1)) },
-		"shapes [2×2], [2×3] and [2×3]":                                                             func() { his(free{}, normal(2, 3, 2, 2)) },
+		"log q⁰(z₀) of the variational prior is [1×1] for z [2×3]; it must be [1×3]":                func() { his(flat, unshaped{}) },
+		"DiagonalNormal has Mean [1×1] and SD [2×1] for noise or z [2×3]":                           func() { his(flat, normal(1, 1, 2, 1)) },
+		"Mean [2×3] and SD [1×1]":                                                                   func() { his(flat, normal(2, 3, 1, 1)) },
+		"shapes [2×2], [2×3] and [2×3]":                                                             func() { his(flat, normal(2, 3, 2, 2)) },
 		"Mean [3×1] and SD [1×1]":                                                                   func() { normal(3, 1, 1, 1).Divergence() },
 		"Mean [3×2] and SD [1×2]":                                                                   func() { normal(3, 2, 1, 2).Divergence() },
 		"Noise of shape [-1×3]":                                                                     func() { hvae.Noise(&tp, nil, -1, 3) },
@@ -108,48 +101,45 @@ func TestMisuseOfAISPanics(t *testing.T) {
 }
 
 func TestMisuseOfTrainersPanics(t *testing.T) {
-	memory := []float64{1, 2, 3}
+	memory, adamax := []float64{1, 2, 3}, hvae.NewAdamax(0.1)
 	two := func(first, second string, a, b []float64) hvae.Params[float64] {
 		var ps hvae.Params[float64]
 		ps.Add(first, linalg.Column(a...))
 		ps.Add(second, linalg.Column(b...))
 		return ps
 	}
-	for want, params := range map[string]hvae.Params[float64]{
-		`two parameters are named "a"`:                two("a", "a", memory[:1], memory[1:]),
-		`the parameters "a" and "b" share memory`:     two("a", "b", memory[:2], memory[1:]),
-		`the parameters "long" and "in" share memory`: two("long", "in", memory, memory[1:2]),
-	} {
-		mustPanic(t, want, func() { hvae.NewTrainer(params, hvae.NewAdamax(0.1), sampled) })
-	}
-	mustPanic(t, "the optimiser is nil", func() { hvae.NewTrainer(parameter(1.0), nil, sampled) })
 	empty := hvae.Params[float64]{{Name: "empty", Value: linalg.Matrix[float64]{Rows: 2, Cols: 1}}}
-	mustPanic(t, `the parameter "empty" is [2×1], but has 0 elements`, func() {
-		hvae.NewTrainer(empty, hvae.NewAdamax(0.1), sampled).Step(t.Context(), columns(1))
-	})
-
-	for want, step := range map[string]func(tr *hvae.Trainer[float64]){
-		"the batch is empty":    func(tr *hvae.Trainer[float64]) { tr.Step(t.Context(), nil) },
-		"BlockSize is negative": func(tr *hvae.Trainer[float64]) { tr.BlockSize = -1; tr.Step(t.Context(), columns(3)) },
-		`the parameter "theta" is [1×2], but was [2×1] in NewTrainer`: func(tr *hvae.Trainer[float64]) {
+	step := func(params hvae.Params[float64], o hvae.Optimiser[float64], bound hvae.Bound[float64]) func() {
+		return func() { hvae.NewTrainer(params, o, bound).Step(t.Context(), columns(3)) }
+	}
+	changed := func(change func(tr *hvae.Trainer[float64]), batch []int) func() {
+		return func() {
+			tr := hvae.NewTrainer(parameter(1.0, 2), adamax, sampled)
+			change(tr)
+			tr.Step(t.Context(), batch)
+		}
+	}
+	bound := func(bound hvae.Bound[float64]) func() { return step(parameter(1.0), adamax, bound) }
+	for want, f := range map[string]func(){
+		`two parameters are named "a"`:                   step(two("a", "a", memory[:1], memory[1:]), adamax, sampled),
+		`the parameters "a" and "b" share memory`:        step(two("a", "b", memory[:2], memory[1:]), adamax, sampled),
+		`the parameters "long" and "in" share memory`:    step(two("long", "in", memory, memory[1:2]), adamax, sampled),
+		`the parameter "empty" is [2×1], but has 0 elem`: step(empty, adamax, sampled),
+		"the optimiser is nil":                           step(parameter(1.0), nil, sampled),
+		"the learning rate is NaN":                       step(parameter(1.0), hvae.NewAdamax(math.NaN()), sampled),
+		"the learning rate is -1":                        step(parameter(1.0), hvae.NewAdamax(-1.0), sampled),
+		"the learning rate is +Inf":                      step(parameter(1.0), hvae.RMSProp[float64]{Rate: math.Inf(1)}, sampled),
+		"the batch is empty":                             changed(func(*hvae.Trainer[float64]) {}, nil),
+		"BlockSize is negative":                          changed(func(tr *hvae.Trainer[float64]) { tr.BlockSize = -1 }, columns(3)),
+		`the parameter "theta" is [1×2], but was [2×1] in NewTrainer`: changed(func(tr *hvae.Trainer[float64]) {
 			tr.Params[0].Value = linalg.Of(1, 2, []float64{1, 2})
-			tr.Step(t.Context(), columns(3))
-		},
+		}, columns(3)),
+		"the bound is nil": bound(nil),
+		"the bound is [1×1] for a block of 3 columns; it must be [1×3]": bound(func(b *hvae.Block[float64]) *ad.Var[float64] { return ad.Mean(sampled(b)) }),
+		"the parameter is not one of the trainer's":                     bound(func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Var(empty[0]) }),
+		"there is no column 2 in the data [1×2]":                        bound(func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Columns(linalg.New[float64](1, 2)) }),
+		"the number of rows or draws is negative":                       bound(func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Noise(-1) }),
 	} {
-		mustPanic(t, want, func() { step(hvae.NewTrainer(parameter(1.0, 2), hvae.NewAdamax(0.1), sampled)) })
-	}
-	for want, bound := range map[string]hvae.Bound[float64]{
-		"the bound is nil": nil,
-		"the bound is [1×1] for a block of 3 columns; it must be [1×3]": func(b *hvae.Block[float64]) *ad.Var[float64] { return ad.Mean(sampled(b)) },
-		"the parameter is not one of the trainer's": func(b *hvae.Block[float64]) *ad.Var[float64] {
-			return b.Var(&hvae.Param[float64]{Name: "strange"})
-		},
-		"there is no column 2 in the data [1×2]":  func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Columns(linalg.New[float64](1, 2)) },
-		"the number of rows or draws is negative": func(b *hvae.Block[float64]) *ad.Var[float64] { return b.Noise(-1) },
-	} {
-		mustPanic(t, want, func() { hvae.NewTrainer(parameter(1.0), hvae.NewAdamax(0.1), bound).Step(t.Context(), columns(3)) })
-	}
-	for _, o := range []hvae.Optimiser[float64]{hvae.NewAdamax(math.NaN()), hvae.NewAdamax(-1.0), hvae.RMSProp[float64]{Rate: math.Inf(1)}} {
-		mustPanic(t, "the learning rate is", func() { hvae.NewTrainer(parameter(1.0), o, sampled).Step(t.Context(), columns(3)) })
+		mustPanic(t, want, f)
 	}
 }
